@@ -1,0 +1,52 @@
+# Two targets do everything: `make run` shows the main job, `make test` proves it.
+# `make help` lists the rest.
+
+GO       ?= go
+FUZZTIME ?= 60s
+
+.PHONY: run
+run: ## filter on 127.0.0.1:2525, mail arrives in var/mail (config.toml)
+	$(GO) run ./cmd/blockd serve
+
+.PHONY: test
+test: peers vet staticcheck ## vet, staticcheck, all tests under the race detector, real peers
+	$(GO) test -race -shuffle=on -timeout=30m ./...
+
+.PHONY: build
+build: ## the program, ./blockd
+	$(GO) build -trimpath -o blockd ./cmd/blockd
+
+.PHONY: vet
+vet:
+	$(GO) vet ./...
+
+.PHONY: staticcheck
+staticcheck:
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+
+# The servers and clients that e2e/ talks to. On a developer's machine a missing
+# one skips its tests with a word; under CI=true it is installed, and missing is red.
+.PHONY: peers
+peers:
+	@e2e/peers.sh
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (default 60s) each
+	@for pkg in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+			echo "$$pkg $$target"; \
+			$(GO) test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) $$pkg || exit 1; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## the benchmarks of the hot path (docs/performance.md)
+	$(GO) test -run='^$$' -bench=. -benchmem ./addr ./bloom ./index ./lists
+
+.PHONY: figures
+figures: ## the corpus, and compile, size, memory and reloads of a million real names
+	$(GO) test -count=1 -v -run='Corpus|Reload|Compile' ./e2e -figures
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1\t/' | expand -t 12

@@ -1,0 +1,109 @@
+// The tests of this folder hold the rules of the whole tree: who may import
+// whom, and what no file may contain. A rule that nothing checks decays.
+package blockd_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layers says what each package may import of this module, tests aside. An
+// arrow that is not here is a change of architecture: docs/HACKING.md draws it.
+var layers = map[string][]string{
+	"addr":    {},
+	"bloom":   {},
+	"mailbox": {},
+
+	"lists": {"addr"},
+
+	"index": {"addr", "bloom", "lists"},
+
+	"policy": {"addr", "index", "lists"},
+	"reload": {"addr", "index", "lists"},
+
+	"smtpfilter/wire":     {},
+	"smtpfilter/parse":    {"addr"},
+	"smtpfilter/upstream": {"smtpfilter/wire"},
+	"smtpfilter/session":  {"addr", "index", "lists", "policy", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire"},
+	"smtpfilter/server":   {"smtpfilter/session", "smtpfilter/upstream"},
+
+	"httpapi": {"addr", "index", "lists", "policy", "reload"},
+}
+
+func TestImportsPointDown(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}}: {{join .Imports \" \"}}", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		name, imports, _ := strings.Cut(strings.TrimSpace(line), ":")
+		name = strings.TrimPrefix(name, "blockd/")
+		if name == "blockd" || name == "e2e" || strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "internal/") {
+			continue // main knows everybody; internal/ and e2e/ are test support
+		}
+		allowed, ok := layers[name]
+		if !ok {
+			t.Errorf("package %s has no row in layers: say what it may import", name)
+			continue
+		}
+		seen[name] = true
+		for imp := range strings.FieldsSeq(imports) {
+			if imp, ours := strings.CutPrefix(imp, "blockd/"); ours && !slices.Contains(allowed, imp) {
+				t.Errorf("%s imports %s, which is not below it", name, imp)
+			}
+		}
+	}
+	for name := range layers {
+		if !seen[name] {
+			t.Errorf("layers has a row for %s, which is no package", name)
+		}
+	}
+}
+
+// TestNoInitNoSleep holds two rules of docs/HACKING.md: wiring is done by
+// constructors, and a test waits for a condition, never for a while.
+func TestNoInitNoSleep(t *testing.T) {
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "var" || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".go" {
+			return nil
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, nil, 0)
+		if err != nil {
+			return err
+		}
+		synctest := slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if n.Recv == nil && n.Name.Name == "init" {
+					t.Errorf("%s: an init function", fset.Position(n.Pos()))
+				}
+			case *ast.SelectorExpr:
+				pkg, ok := n.X.(*ast.Ident)
+				if ok && pkg.Name == "time" && n.Sel.Name == "Sleep" && strings.HasSuffix(path, "_test.go") && !synctest {
+					t.Errorf("%s: a test that sleeps outside a synctest bubble", fset.Position(n.Pos()))
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,3 @@
+package bloom
+
+var testSeed = Seed{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}

@@ -1,0 +1,123 @@
+package bloom
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/bits"
+)
+
+type block [lanes]uint32
+
+// Filter is a finished filter. It never changes, so goroutines share it without
+// a lock. Only Builder.Filter and Read make one; the zero Filter has no blocks
+// and must not be asked.
+type Filter struct{ blocks []block }
+
+// Blocks is the number of blocks.
+func (f *Filter) Blocks() uint64 { return uint64(len(f.blocks)) }
+
+// place returns the block of h among n: the high half of a 64x64-bit product, so
+// every n up to 2^64 is filled evenly, without a division.
+func place(h Hash, n uint64) uint64 {
+	hi, _ := bits.Mul64(h.Lo, n)
+	return hi
+}
+
+// bit returns the bit that x sets in a lane.
+func bit(x, salt uint32) uint32 { return 1 << ((x * salt) >> 27) }
+
+// missing returns the bits of lanes 1 to 7 that x needs and b lacks, or'ed.
+func (b *block) missing(x uint32) uint32 {
+	m := bit(x, salts[1]) &^ b[1]
+	m |= bit(x, salts[2]) &^ b[2]
+	m |= bit(x, salts[3]) &^ b[3]
+	m |= bit(x, salts[4]) &^ b[4]
+	m |= bit(x, salts[5]) &^ b[5]
+	m |= bit(x, salts[6]) &^ b[6]
+	return m | bit(x, salts[7])&^b[7]
+}
+
+// Has reports whether the key of h is perhaps in the filter. False is certain.
+func (f *Filter) Has(h Hash) bool {
+	b, x := &f.blocks[place(h, uint64(len(f.blocks)))], uint32(h.Lo)
+	return bit(x, salts[0])&^b[0]|b.missing(x) == 0
+}
+
+// HasBatch asks for up to BatchSize keys at once; bit i of the answer is set if
+// hs[i] is perhaps in the filter. More hashes than that are a programming error
+// and panic.
+//
+// A filter of 15 MB lies in no near cache, and one miss costs as much as all the
+// arithmetic of a dozen probes. So the first pass asks one lane of every block:
+// its reads do not depend on each other and are all in flight together. The
+// second pass finds the lines in the nearest cache. Neither has a branch.
+func (f *Filter) HasBatch(hs []Hash) uint32 {
+	if len(hs) > BatchSize {
+		panic("bloom: more than BatchSize hashes in a batch")
+	}
+	var at [BatchSize]*block
+	var absent [BatchSize]uint32
+	n := uint64(len(f.blocks))
+	for i, h := range hs {
+		b := &f.blocks[place(h, n)]
+		at[i&(BatchSize-1)] = b
+		absent[i&(BatchSize-1)] = bit(uint32(h.Lo), salts[0]) &^ b[0]
+	}
+	var perhaps uint32
+	for i, h := range hs {
+		missing := absent[i&(BatchSize-1)] | at[i&(BatchSize-1)].missing(uint32(h.Lo))
+		// The top bit of x|-x is set unless x is 0.
+		perhaps |= (1 ^ (missing|-missing)>>31) << (i & (BatchSize - 1))
+	}
+	return perhaps
+}
+
+// encodeBytes is the size of the pieces that WriteTo writes and Read reads.
+const encodeBytes = 64 << 10
+
+// WriteTo writes the blocks as the file format has them: lanes in order, each
+// little-endian.
+func (f *Filter) WriteTo(w io.Writer) (int64, error) {
+	buf := make([]byte, 0, min(encodeBytes, BlockBytes*len(f.blocks)))
+	var written int64
+	for i := range f.blocks {
+		for _, lane := range &f.blocks[i] {
+			buf = binary.LittleEndian.AppendUint32(buf, lane)
+		}
+		if len(buf) == cap(buf) || i == len(f.blocks)-1 {
+			n, err := w.Write(buf)
+			written += int64(n)
+			if err != nil {
+				return written, err
+			}
+			buf = buf[:0]
+		}
+	}
+	return written, nil
+}
+
+// Read reads a filter of so many blocks that WriteTo wrote. It allocates all of
+// it at once: the caller has held blocks against what r can give.
+func Read(r io.Reader, blocks uint64) (*Filter, error) {
+	const most = 1 << 48 / BlockBytes // what an address space holds
+	if blocks == 0 || blocks > most {
+		return nil, fmt.Errorf("bloom: filter of %d blocks", blocks)
+	}
+	f := &Filter{blocks: make([]block, blocks)}
+	buf := make([]byte, min(encodeBytes, BlockBytes*blocks))
+	for rest := f.blocks; len(rest) > 0; {
+		piece := rest[:min(len(rest), encodeBytes/BlockBytes)]
+		if _, err := io.ReadFull(r, buf[:len(piece)*BlockBytes]); err != nil {
+			return nil, fmt.Errorf("bloom: %w", err)
+		}
+		for i := range piece {
+			raw := buf[i*BlockBytes:][:BlockBytes]
+			for lane := range piece[i] {
+				piece[i][lane] = binary.LittleEndian.Uint32(raw[4*lane:])
+			}
+		}
+		rest = rest[len(piece):]
+	}
+	return f, nil
+}

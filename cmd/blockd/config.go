@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/cobra"
+)
+
+func newConfig() *cobra.Command {
+	var path string
+	var check, effective, defaults bool
+	cmd := &cobra.Command{
+		Use:   "config [-c config.toml] --check | --effective | --defaults",
+		Short: "check a configuration, or print the values in force",
+		Long: `Check a configuration and report every fault in one go, each with its line, and
+what is allowed but worth a second thought. Nothing is started and nothing is
+changed. Ends with 0 when the file can be used, 1 when it has a fault.
+
+--effective prints the values in force, what the file leaves out included, with
+paths as blockd will open them. --defaults prints what an empty file means. Both
+print TOML that can be loaded again.`,
+		Example: `  blockd config --check -c /etc/blockd/config.toml
+  blockd config --effective
+  blockd config --defaults >config.toml`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if n := count(check, effective, defaults); n != 1 {
+				return usagef("want one of --check, --effective and --defaults")
+			}
+			if defaults {
+				return printConfig(cmd.OutOrStdout(), Default())
+			}
+			c, err := load(path)
+			if err != nil {
+				return err
+			}
+			if effective {
+				return printConfig(cmd.OutOrStdout(), c)
+			}
+			faults := c.inspect()
+			if len(faults) > 0 {
+				faults.locate(path, func(string) int { return 0 })
+				return faults
+			}
+			return printWarnings(cmd.OutOrStdout(), path, c)
+		},
+	}
+	configFlag(cmd, &path)
+	cmd.Flags().BoolVar(&check, "check", false, "report every fault and warning")
+	cmd.Flags().BoolVar(&effective, "effective", false, "print the values in force")
+	cmd.Flags().BoolVar(&defaults, "defaults", false, "print the values of an empty file")
+	return cmd
+}
+
+func count(flags ...bool) int {
+	n := 0
+	for _, f := range flags {
+		if f {
+			n++
+		}
+	}
+	return n
+}
+
+func printConfig(w io.Writer, c Config) error {
+	enc := toml.NewEncoder(w)
+	enc.SetIndentTables(false)
+	return enc.Encode(c)
+}
+
+func printWarnings(w io.Writer, path string, c Config) error {
+	warnings := c.warnings()
+	for _, text := range warnings {
+		if _, err := fmt.Fprintf(w, "%s: warning: %s\n", path, text); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "%s: good, %s, %s\n", path, counted(len(c.Lists), "list"), counted(len(warnings), "warning"))
+	return err
+}
+
+// inspect looks at the machine for what would keep the daemon from starting.
+func (c Config) inspect() Faults {
+	var f Faults
+	if c.HTTP.TokenFile != "" {
+		if _, err := readToken(c.HTTP.TokenFile); err != nil {
+			f.add("http.token_file", "%v", err)
+		}
+	}
+	return f
+}
+
+// warnings are what c allows and its administrator may not mean, a line each.
+func (c Config) warnings() []string {
+	var w []string
+	warn := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }
+
+	if c.SMTP.RejectAt == "mail" && len(c.SMTP.RecipientsExempt) > 0 {
+		warn(`smtp.reject_at = "mail" refuses before a recipient is known: smtp.recipients_exempt has no effect`)
+	}
+	up, err := parseUpstream(c.SMTP.Upstream)
+	if err != nil {
+		return append(w, err.Error())
+	}
+	if up.scheme == "smtp" && c.SMTP.ClientInfo == "none" {
+		warn("smtp.client_info = \"none\": %s sees every client as this machine; it must trust this machine with nothing", up.address)
+	}
+	if c.SMTP.AllowOpenUpstream {
+		warn("smtp.allow_open_upstream: the open-relay test of the upstream is switched off")
+	}
+	if up.scheme == "maildir" && c.SMTP.Listen != "" && !onLoopback(c.SMTP.Listen) {
+		warn("smtp.listen %s with a maildir: upstream: whoever reaches it can fill %s", c.SMTP.Listen, up.address)
+	}
+	enforced := 0
+	for _, l := range c.Lists {
+		if l.Mode == "enforce" && l.Action == "block" {
+			enforced++
+		}
+		if l.Action == "allow" {
+			warn("list %q allows on the sender's word alone: anybody can write these addresses in MAIL FROM", l.Name)
+		}
+		if problem := l.lookAt(); problem != "" && !l.Optional {
+			warn("list %q: %s", l.Name, problem)
+		}
+	}
+	if enforced == 0 {
+		warn("no [[list]] blocks: nothing will be refused")
+	}
+	return w
+}
+
+// lookAt says what is wrong with the files of l on this machine, "" if nothing is.
+func (l List) lookAt() string {
+	files, err := filepath.Glob(l.Path)
+	if err != nil {
+		return err.Error()
+	}
+	if len(files) == 0 {
+		return l.Path + ": no such file; until there is one, blockd is not ready"
+	}
+	for _, path := range files {
+		f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0) // a FIFO must not hold us
+		if err != nil {
+			return err.Error()
+		}
+		info, err := f.Stat()
+		f.Close()
+		if err != nil {
+			return err.Error()
+		}
+		if !info.Mode().IsRegular() {
+			return path + ": not a regular file"
+		}
+	}
+	return ""
+}
+
+var errToken = errors.New("want one line of 16 to 512 printable characters")

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"blockd/lists"
+)
+
+// listFlags are the flags that say how a list on the command line is read; they
+// take the same words as a [[list]] of the configuration.
+type listFlags struct {
+	format, action string
+	subdomains     bool
+	cmd            *cobra.Command
+}
+
+func addListFlags(cmd *cobra.Command) *listFlags {
+	f := &listFlags{cmd: cmd}
+	cmd.Flags().StringVar(&f.format, "format", "auto", "`format` of the lists: "+formatNames())
+	cmd.Flags().StringVar(&f.action, "action", "block", "what an entry asks for: block or allow")
+	cmd.Flags().BoolVar(&f.subdomains, "subdomains", true, "a bare domain covers the names below it (default: as the format has it)")
+	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatWords(), cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("action", cobra.FixedCompletions([]string{"block", "allow"}, cobra.ShellCompDirectiveNoFileComp)))
+	return f
+}
+
+// settings turns the flags into what package lists takes.
+func (f *listFlags) settings() (lists.Settings, error) {
+	s := lists.Settings{Format: f.format}
+	if err := validFormat(f.format); err != nil {
+		return s, usagef("--format: %v", err)
+	}
+	switch f.action {
+	case "block":
+	case "allow":
+		s.Action = lists.Allow
+	default:
+		return s, usagef(`--action: want "block" or "allow", have %q`, f.action)
+	}
+	if f.cmd.Flags().Changed("subdomains") {
+		s.Subdomains = &f.subdomains
+	}
+	return s, nil
+}
+
+func newLint() *cobra.Command {
+	var all, asJSON bool
+	var flags *listFlags
+	cmd := &cobra.Command{
+		Use:   "lint [--format F] [--all] [--json] LIST...",
+		Short: "say what each line of a list means",
+		Long: `Read lists as the daemon would and show each line that is refused or worth a
+look, with the reason, and a summary a file. Nothing is compiled. Ends with 0 when
+all is good (warnings allowed), 1 when a line or a file was refused, 2 on wrong usage.
+
+Each distinct entry is remembered while its file is read, to find it again: about
+150 octets an entry, 150 MB for a million.`,
+		Example: `  blockd lint lists/*.txt
+  blockd lint --format hosts --all ads.hosts
+  blockd lint --json --format csv:sender export.csv.gz | jq 'select(.kind == "err")'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("want a LIST to read")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			settings, err := flags.settings()
+			if err != nil {
+				return err
+			}
+			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
+			var out lintOutput = newLintText(w, newPaint(cmd.OutOrStdout()), all)
+			if asJSON {
+				out = newLintJSON(w, all)
+			}
+			good, err := lint(cmd.Context(), args, settings, out)
+			if err := errors.Join(err, w.Flush()); err != nil {
+				return err
+			}
+			if !good {
+				return answer(1)
+			}
+			return nil
+		},
+	}
+	flags = addListFlags(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "show every line, good ones, comments and blanks too")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	return cmd
+}
+
+// lintOutput is a form that lint's findings take: text for people, or JSON.
+type lintOutput interface {
+	item(file string, it *lists.Item) error
+	summary(file string, s lists.Summary, keys int) error
+	end() error
+}
+
+// lint reads all files, whatever becomes of each, and reports whether no line
+// and no file was refused.
+func lint(ctx context.Context, files []string, s lists.Settings, out lintOutput) (good bool, err error) {
+	good = true
+	for _, file := range files {
+		seen := firsts{}
+		sum, err := lists.ReadFile(ctx, file, s, func(it *lists.Item) error {
+			seen.judge(it)
+			return out.item(file, it)
+		})
+		if refused := (*lists.FileError)(nil); err != nil && !errors.As(err, &refused) {
+			return false, err // the output's error, or ctx's
+		}
+		if sum.Errors > 0 || sum.Verdict == lists.Refused {
+			good = false
+		}
+		if err := out.summary(file, sum, len(seen)); err != nil {
+			return false, err
+		}
+	}
+	return good, out.end()
+}
+
+// firsts remembers each distinct entry of a file with its first line.
+type firsts map[entryID]firstLine
+
+// entryID is what makes two entries the same: key and scope. Keys of different
+// kinds are never equal as text.
+type entryID struct {
+	key   string
+	scope lists.Scope
+}
+
+type firstLine struct {
+	line   int
+	action lists.Action
+}
+
+// judge gives an entry that an earlier line of the file holds already the class
+// conflict, where one of them allows and the other does not, or else dup. Both
+// go before any other warning (docs/lists.md, section 9).
+func (f firsts) judge(it *lists.Item) {
+	if it.Kind == lists.Skip || it.Kind == lists.Err {
+		return
+	}
+	id := entryID{keyText(it), it.Scope}
+	first, again := f[id]
+	switch {
+	case !again:
+		id.key = cloneKey(it, id.key)
+		f[id] = firstLine{it.Line, it.Action}
+	case (first.action == lists.Allow) != (it.Action == lists.Allow):
+		it.Class = classConflict
+		it.Message = "line " + grouped(uint64(first.line)) + " says " + first.action.String() + ": allow wins"
+	default:
+		it.Class = classDup
+		it.Message = "same as line " + grouped(uint64(first.line))
+	}
+}
+
+// keyText is the canonical text of an entry.
+func keyText(it *lists.Item) string {
+	switch it.Kind {
+	case lists.Skip, lists.Err:
+		return ""
+	case lists.IP:
+		return it.Net.Addr().String()
+	case lists.CIDR:
+		return it.Net.String()
+	}
+	return it.Key.Text
+}
+
+// lintJSON prints an object a line. docs/lists.md, section 9, fixes its form.
+type lintJSON struct {
+	enc *json.Encoder
+	all bool
+}
+
+func newLintJSON(w io.Writer, all bool) *lintJSON {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return &lintJSON{enc, all}
+}
+
+func (l *lintJSON) item(file string, it *lists.Item) error {
+	if !l.all && quiet(it) {
+		return nil
+	}
+	o := struct {
+		File    string `json:"file"`
+		Line    int    `json:"line"`
+		Kind    string `json:"kind"`
+		Key     string `json:"key"`
+		Scope   string `json:"scope"`
+		Action  string `json:"action"`
+		Reason  string `json:"reason"`
+		Class   string `json:"class"`
+		Message string `json:"message"`
+	}{
+		File: file, Line: it.Line, Kind: it.Kind.String(), Key: keyText(it),
+		Reason: it.Reason, Class: string(it.Class), Message: it.Message,
+	}
+	if it.Kind != lists.Skip && it.Kind != lists.Err {
+		o.Scope, o.Action = it.Scope.String(), it.Action.String()
+	}
+	return l.enc.Encode(o)
+}
+
+// quiet reports a line that is shown on request only: a blank or a comment.
+func quiet(it *lists.Item) bool {
+	return it.Kind == lists.Skip && (it.Class == classBlank || it.Class == classComment)
+}
+
+func (l *lintJSON) summary(file string, s lists.Summary, keys int) error {
+	type summary struct {
+		Format  string `json:"format"`
+		Lines   int    `json:"lines"`
+		Entries int    `json:"entries"`
+		Keys    int    `json:"keys"`
+		Errors  int    `json:"errors"`
+		Skipped int    `json:"skipped"`
+		Verdict string `json:"verdict"`
+		Why     string `json:"why"`
+	}
+	return l.enc.Encode(struct {
+		File    string  `json:"file"`
+		Summary summary `json:"summary"`
+	}{file, summary{s.Format, s.Lines, s.Entries, keys, s.Errors, s.Skipped, string(s.Verdict), s.Why}})
+}
+
+func (l *lintJSON) end() error { return nil }

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+	"golang.org/x/text/width"
+)
+
+// table is text in columns that line up, whatever script it is in.
+type table struct{ rows [][]string }
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// print writes the rows, two blanks between columns. Columns whose number is in
+// right are flush right: counts, that the eye compares.
+func (t *table) print(w io.Writer, right ...int) {
+	var wide []int
+	for _, row := range t.rows {
+		for i, cell := range row {
+			if i == len(wide) {
+				wide = append(wide, 0)
+			}
+			wide[i] = max(wide[i], columns(cell))
+		}
+	}
+	for _, row := range t.rows {
+		var line strings.Builder
+		for i, cell := range row {
+			fill := strings.Repeat(" ", wide[i]-columns(cell))
+			for _, r := range right {
+				if r == i {
+					cell, fill = fill+cell, ""
+				}
+			}
+			line.WriteString(cell + fill + "  ")
+		}
+		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+	}
+}
+
+// columns is how wide s stands on a terminal.
+func columns(s string) int {
+	n := 0
+	for _, r := range s {
+		n += columnsOf(r)
+	}
+	return n
+}
+
+func columnsOf(r rune) int {
+	if unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Me, r) {
+		return 0
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+// visible makes foreign text safe to print: what a terminal would act on, what
+// nobody can see, and what is not UTF-8 is shown as Go would write it. Nothing
+// else is changed, so plain text is returned as it is.
+func visible(s string) string {
+	clean := func(r rune) bool { return unicode.IsPrint(r) }
+	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !clean(r) }) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[0])
+		case clean(r):
+			b.WriteRune(r)
+		default:
+			q := strconv.QuoteRuneToASCII(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// counted is "1 fault", "2 faults", "no faults".
+func counted(n int, noun string) string {
+	switch n {
+	case 0:
+		return "no " + noun + "s"
+	case 1:
+		return "1 " + noun
+	}
+	return grouped(uint64(n)) + " " + noun + "s"
+}
+
+// grouped writes 1006826 as 1,006,826.
+func grouped(n uint64) string {
+	digits := strconv.FormatUint(n, 10)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// octets writes a size for people: 512 B, 14.2 KiB, 58.9 MiB.
+func octets(n int64) string {
+	if n < 1<<10 {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	f, unit := float64(n), -1
+	for f >= 1<<10 && unit < 3 {
+		f /= 1 << 10
+		unit++
+	}
+	return fmt.Sprintf("%.1f %ciB", f, "KMGT"[unit])
+}
+
+// onTerminal reports whether w is a terminal, where people look.
+func onTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// paint is how a text stands out on a terminal; the zero paint changes nothing.
+type paint struct{ on bool }
+
+// newPaint colours a terminal only, and not where NO_COLOR is set (no-color.org)
+// or the terminal has no colours.
+func newPaint(w io.Writer) paint {
+	return paint{onTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+func (p paint) sgr(code, s string) string {
+	if !p.on || s == "" {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+func (p paint) bold(s string) string   { return p.sgr("1", s) }
+func (p paint) faint(s string) string  { return p.sgr("2", s) }
+func (p paint) red(s string) string    { return p.sgr("1;31", s) }
+func (p paint) green(s string) string  { return p.sgr("32", s) }
+func (p paint) yellow(s string) string { return p.sgr("33", s) }

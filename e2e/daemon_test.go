@@ -1,0 +1,231 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// daemon is a running `blockd serve` of a test's own.
+type daemon struct {
+	dir        string // of config.toml, lists and the Maildir
+	smtp, http string // HOST:PORT
+	maildir    string // "" with another upstream
+	cmd        *exec.Cmd
+	log        *logBuffer
+	ended      chan error
+}
+
+// setup is what a test wants of its daemon.
+type setup struct {
+	upstream string            // "" = the embedded mailbox
+	smtp     string            // more lines of [smtp]
+	lists    string            // [[list]] tables; paths relative to the daemon's folder or absolute
+	files    map[string]string // list files below the daemon's folder, name to text
+}
+
+// serve configures and starts a daemon.
+func serve(t *testing.T, s setup) *daemon {
+	t.Helper()
+	dir := t.TempDir()
+	d := &daemon{dir: dir, smtp: freeAddress(t), http: freeAddress(t)}
+	if s.upstream == "" {
+		d.maildir = filepath.Join(dir, "mail")
+		s.upstream = "maildir:mail"
+	}
+	for name, text := range s.files {
+		write(t, d.path(name), text)
+	}
+	config := fmt.Sprintf(`
+[index]
+path = "blockd.bdx"
+quiet = "50ms"
+
+[smtp]
+listen = %q
+hostname = "filter.here.example"
+upstream = %q
+%s
+
+[http]
+listen = %q
+
+[log]
+format = "text"
+
+%s
+`, d.smtp, s.upstream, s.smtp, d.http, s.lists)
+	write(t, d.path("config.toml"), config)
+
+	d.start(t)
+	return d
+}
+
+// start runs the program on the config.toml in d.dir until the test ends, and
+// waits until it is ready to filter.
+func (d *daemon) start(t *testing.T) {
+	t.Helper()
+	d.log, d.ended = &logBuffer{}, make(chan error, 1)
+	d.cmd = exec.Command(program, "serve", "-c", d.path("config.toml"))
+	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { d.ended <- d.cmd.Wait() }()
+	t.Cleanup(func() { d.stop(t) })
+
+	wait(t, "the daemon to be ready", 60*time.Second, func() bool {
+		select {
+		case err := <-d.ended:
+			d.ended <- err
+			t.Fatalf("blockd serve ended: %v\n%s", err, d.log)
+		default:
+		}
+		status, _ := d.get("/readyz")
+		return status == http.StatusOK
+	})
+}
+
+func (d *daemon) path(name string) string { return filepath.Join(d.dir, name) }
+
+// stop ends the daemon as an init system does, and fails the test when it does
+// not end well: a race report makes the exit status 66.
+func (d *daemon) stop(t *testing.T) {
+	d.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-d.ended:
+		if err != nil {
+			t.Errorf("blockd serve ended with %v\n%s", err, d.log)
+		}
+		d.ended <- err
+	case <-time.After(90 * time.Second):
+		d.cmd.Process.Kill()
+		t.Errorf("blockd serve did not end within 90 s of SIGTERM\n%s", d.log)
+	}
+	if t.Failed() {
+		t.Logf("log of blockd, its end:\n%s", d.log.tail(8000))
+	}
+}
+
+// get asks the HTTP door; status 0 means no answer.
+func (d *daemon) get(path string) (status int, body string) {
+	resp, err := http.Get("http://" + d.http + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(text)
+}
+
+// metric returns the value of one series as /metrics prints it, "" if absent.
+func (d *daemon) metric(series string) string {
+	_, body := d.get("/metrics")
+	for line := range strings.Lines(body) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), series+" "); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// delivered returns the messages in the Maildir's new/.
+func (d *daemon) delivered(t *testing.T) []string {
+	t.Helper()
+	return messages(t, d.maildir)
+}
+
+func messages(t *testing.T, maildir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(maildir, "new", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// logBuffer keeps what the daemon prints; safe for concurrent use.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *logBuffer) tail(n int) string {
+	s := b.String()
+	return s[max(0, len(s)-n):]
+}
+
+// wait polls until cond holds; a test never sleeps for a fixed while.
+func wait(t *testing.T, what string, limit time.Duration, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v for %s", limit, what)
+		}
+		<-tick.C
+	}
+}
+
+// freeAddress returns a loopback address that nobody listens on just now.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replace writes a file the way list tools do: aside, then renamed over the old.
+func replace(t *testing.T, path, text string) {
+	t.Helper()
+	write(t, path+".new", text)
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func listens(address string) bool {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}

@@ -1,0 +1,51 @@
+package session
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics counts what all sessions of a process do. It is safe for concurrent
+// use; make one per registry.
+type Metrics struct {
+	sessions   prometheus.Counter
+	active     prometheus.Gauge
+	recipients *prometheus.CounterVec // outcome
+	messages   *prometheus.CounterVec // outcome
+	upstream   *prometheus.CounterVec // stage
+	limits     *prometheus.CounterVec // limit
+	panics     prometheus.Counter
+}
+
+// NewMetrics registers the counters with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		sessions: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "blockd_smtp_sessions_total",
+			Help: "SMTP sessions begun.",
+		}),
+		active: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "blockd_smtp_sessions",
+			Help: "SMTP sessions open now.",
+		}),
+		recipients: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "blockd_smtp_recipients_total",
+			Help: "RCPT commands answered, by outcome: accepted, exempt, refused and deferred (by the lists), upstream-refused, failed (upstream lost), limited.",
+		}, []string{"outcome"}),
+		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "blockd_smtp_messages_total",
+			Help: "Messages whose data was begun, by outcome: accepted (upstream's 250 passed on), upstream-refused, upstream-lost, bare (CR, LF or NUL), too-big, loop, timeout, client-lost.",
+		}, []string{"outcome"}),
+		upstream: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "blockd_smtp_upstream_errors_total",
+			Help: "Failures of the upstream leg, by stage: open, capability, command, data, final.",
+		}, []string{"stage"}),
+		limits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "blockd_smtp_limits_total",
+			Help: "Sessions ended by a limit: errors, junk, timeout, drain, protocol.",
+		}, []string{"limit"}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "blockd_smtp_panics_total",
+			Help: "Sessions ended by a panic, which is a defect of blockd: please report the stack in the log.",
+		}),
+	}
+	reg.MustRegister(m.sessions, m.active, m.recipients, m.messages, m.upstream, m.limits, m.panics)
+	return m
+}

@@ -1,0 +1,43 @@
+// Package session is one client's SMTP session with the filter: a state machine
+// between two byte streams, the client's and upstream's.
+//
+// It forwards lines and data as they were read, byte for byte, and answers on
+// its own only what must not reach upstream. Its rules are docs/smtp.md.
+package session
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+
+	"blockd/policy"
+	"blockd/smtpfilter/upstream"
+)
+
+// Relay is what all sessions of a filter share. It is safe for concurrent use;
+// Settings do not change after New.
+type Relay struct {
+	settings Settings
+	upstream *upstream.Dialer
+	checker  *policy.Checker
+	metrics  *Metrics
+	log      *slog.Logger
+}
+
+// New returns a Relay. Zero fields of s take their defaults.
+func New(s Settings, up *upstream.Dialer, c *policy.Checker, m *Metrics, log *slog.Logger) *Relay {
+	panic("unwritten")
+}
+
+// Run serves one session from greeting to end and closes conn. client is the
+// address that is logged and presented upstream; it need not be conn's own.
+//
+// When ctx ends the session drains (docs/smtp.md, "Stop and drain"): without a
+// transaction it ends at once with 421 4.3.2, within one it has Limits.Drain
+// until the dot, and between the dot and upstream's reply it is left alone for
+// Limits.FinalReply. Run therefore always returns; to cut a session short of
+// that, close conn. A panic within is recovered, counted and logged.
+func (r *Relay) Run(ctx context.Context, conn net.Conn, client netip.AddrPort) {
+	panic("unwritten")
+}

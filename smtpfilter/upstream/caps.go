@@ -1,0 +1,76 @@
+package upstream
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Caps is what upstream announced in its EHLO reply. It is shared and never
+// changed once it is made.
+type Caps struct {
+	Lines []string // keyword lines as sent, without code and CRLF, the greeting line left out
+	Size  int64    // of SIZE; 0 = not announced or no limit
+}
+
+// Has reports whether keyword (upper case) was announced.
+func (c Caps) Has(keyword string) bool {
+	_, ok := c.params(keyword)
+	return ok
+}
+
+// params returns what follows keyword on its line.
+func (c Caps) params(keyword string) (params string, ok bool) {
+	for _, line := range c.Lines {
+		word, params, _ := strings.Cut(line, " ")
+		if strings.EqualFold(word, keyword) {
+			return params, true
+		}
+	}
+	return "", false
+}
+
+// parseCaps reads the lines of a 250 reply that wire.ReadReply let through, which
+// bounds their number and length. A line that does not follow the grammar of
+// RFC 5321, section 4.1.1.1, is left out: nobody can tell what it promises.
+func parseCaps(raw []byte) Caps {
+	var c Caps
+	first := true
+	for line := range strings.Lines(string(raw)) {
+		line = strings.TrimSuffix(line, "\r\n")
+		if first || len(line) < 5 { // the greeting, or a bare code
+			first = false
+			continue
+		}
+		if text := line[4:]; ehloLine(text) {
+			c.Lines = append(c.Lines, text)
+		}
+	}
+	if params, ok := c.params("SIZE"); ok {
+		// An absurd limit is none (RFC 1870, section 4, gives up to 20 digits).
+		c.Size, _ = strconv.ParseInt(params, 10, 64)
+		if c.Size == 1<<63-1 {
+			c.Size = 0
+		}
+	}
+	return c
+}
+
+// ehloLine reports whether s is an ehlo-line: a keyword of letters, digits and
+// inner hyphens, then parameters of printable ASCII, each behind one blank.
+func ehloLine(s string) bool {
+	for i, word := range strings.Split(s, " ") {
+		if word == "" || i == 0 && word[0] == '-' {
+			return false
+		}
+		for _, c := range []byte(word) {
+			if c <= ' ' || c > '~' || i == 0 && !keywordChar(c) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func keywordChar(c byte) bool {
+	return c == '-' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+}

@@ -1,0 +1,143 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// maxAddresses bounds how many addresses of one name are tried: at 5 s each, a
+// name with a dead address for every entry costs a client 40 s, not its patience.
+const maxAddresses = 8
+
+// dial connects to the first address that answers, each within DialTimeout: a
+// net.Dialer would share one timeout among all of them.
+func (d *Dialer) dial(ctx context.Context) (net.Conn, error) {
+	if d.set.Dial != nil {
+		ctx, cancel := context.WithTimeout(ctx, d.set.DialTimeout)
+		defer cancel()
+		return d.set.Dial(ctx)
+	}
+	dialer := net.Dialer{Timeout: d.set.DialTimeout}
+	if d.set.Network == "unix" {
+		return dialer.DialContext(ctx, "unix", d.set.Address)
+	}
+	addrs, err := d.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var failed []error
+	for _, a := range addrs[:min(len(addrs), maxAddresses)] {
+		conn, err := dialer.DialContext(ctx, "tcp", a.String())
+		if err == nil {
+			return conn, nil
+		}
+		failed = append(failed, err)
+	}
+	return nil, errors.Join(failed...)
+}
+
+// resolve returns the TCP addresses of upstream, at least one.
+func (d *Dialer) resolve(ctx context.Context) ([]netip.AddrPort, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.set.DialTimeout)
+	defer cancel()
+	host, service, err := net.SplitHostPort(d.set.Address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	addrs := make([]netip.AddrPort, len(ips))
+	for i, ip := range ips {
+		addrs[i] = netip.AddrPortFrom(ip.Unmap(), uint16(port))
+	}
+	return addrs, nil
+}
+
+// ErrOwnListener reports an upstream that is blockd itself: each mail would
+// come back to be relayed again, without end.
+var ErrOwnListener = errors.New("upstream is an address that blockd listens on")
+
+// CheckListeners returns ErrOwnListener if upstream's address is one of listen,
+// the addresses of the listeners as bound. A listener on all addresses stands
+// for each address of this machine. It sees through names, but not through port
+// forwarding or another relay in between.
+func (d *Dialer) CheckListeners(ctx context.Context, listen []net.Addr) error {
+	if d.set.Dial != nil {
+		return nil
+	}
+	if d.set.Network == "unix" {
+		for _, l := range listen {
+			if l.Network() == "unix" && l.String() == d.set.Address {
+				return fmt.Errorf("%w: %s", ErrOwnListener, l)
+			}
+		}
+		return nil
+	}
+	addrs, err := d.resolve(ctx)
+	if err != nil {
+		return fmt.Errorf("upstream: %w", err)
+	}
+	local, err := localAddrs()
+	if err != nil {
+		return err
+	}
+	for _, l := range listen {
+		tcp, ok := l.(*net.TCPAddr)
+		if !ok {
+			continue
+		}
+		at := tcp.AddrPort()
+		for _, up := range addrs {
+			if up.Port() == at.Port() && reaches(up.Addr(), at.Addr().Unmap(), local) {
+				return fmt.Errorf("%w: %s", ErrOwnListener, l)
+			}
+		}
+	}
+	return nil
+}
+
+// reaches reports whether a connection to the address to arrives at a listener
+// on at, on a machine with the addresses local.
+func reaches(to, at netip.Addr, local []netip.Addr) bool {
+	if to.IsUnspecified() { // the system connects to loopback
+		return at.IsUnspecified() || at.IsLoopback()
+	}
+	if !at.IsUnspecified() {
+		return to.WithZone("") == at.WithZone("")
+	}
+	if to.IsLoopback() { // all of 127.0.0.0/8 is local, though one address is listed
+		return true
+	}
+	for _, l := range local {
+		if to.WithZone("") == l {
+			return true
+		}
+	}
+	return false
+}
+
+// localAddrs returns the addresses of this machine's interfaces, without zones.
+func localAddrs() ([]netip.Addr, error) {
+	ifaces, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	var addrs []netip.Addr
+	for _, a := range ifaces {
+		if n, ok := a.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok {
+				addrs = append(addrs, ip.Unmap())
+			}
+		}
+	}
+	return addrs, nil
+}

@@ -1,0 +1,263 @@
+// Package upstream opens sessions with the next mail server: dial, greeting,
+// EHLO or LHLO, who the client is (XCLIENT, PROXY v2), and what the server can do.
+//
+// A session opened here is past everything that is not the client's business.
+// What follows, MAIL and on, is the caller's; this package reads exactly the
+// replies to its own commands and leaves nothing of the stream elsewhere.
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"blockd/smtpfilter/wire"
+)
+
+// Protocol is what is spoken upstream.
+type Protocol uint8
+
+// The protocols.
+const (
+	SMTP Protocol = iota
+	LMTP          // RFC 2033
+)
+
+// The values of Settings.ClientInfo (docs/smtp.md).
+const (
+	ClientInfoNone    = "none"     // upstream sees blockd's own address
+	ClientInfoXCLIENT = "xclient"  // Postfix's XCLIENT command, if upstream announces it
+	ClientInfoPROXY   = "proxy-v2" // HAProxy's binary header ahead of everything
+)
+
+// Client is what upstream may be told about the client.
+type Client struct {
+	Addr  netip.AddrPort // zero: unknown
+	Helo  string         // as parsed; "" unknown
+	ESMTP bool
+}
+
+// Conn is one upstream session past its EHLO, for one client session. It has no
+// deadline set, and whoever opened it closes it.
+type Conn struct {
+	net.Conn
+	R    *bufio.Reader // replies; nothing of the stream is read elsewhere
+	Caps Caps
+}
+
+// Settings of a Dialer.
+type Settings struct {
+	Protocol     Protocol
+	Network      string // "tcp", "unix", or "" with Dial
+	Address      string
+	Dial         func(ctx context.Context) (net.Conn, error) // instead of Network and Address: the embedded mailbox
+	Hostname     string                                      // for EHLO
+	ClientInfo   string                                      // "none", "xclient", "proxy-v2"; "" is "none"
+	DialTimeout  time.Duration                               // 0 = 5 s an address
+	ReplyTimeout time.Duration                               // 0 = 5 min
+}
+
+// The defaults of Settings.
+const (
+	DialTimeout  = 5 * time.Second
+	ReplyTimeout = 5 * time.Minute // RFC 5321, section 4.5.3.2, for the greeting and MAIL
+)
+
+// Dialer opens upstream sessions and remembers what upstream can do.
+// It is safe for concurrent use.
+type Dialer struct {
+	set  Settings
+	caps atomic.Pointer[Caps]
+}
+
+// New returns a Dialer. It does not connect.
+func New(s Settings) *Dialer {
+	if s.DialTimeout == 0 {
+		s.DialTimeout = DialTimeout
+	}
+	if s.ReplyTimeout == 0 {
+		s.ReplyTimeout = ReplyTimeout
+	}
+	return &Dialer{set: s}
+}
+
+// Errors of Open, besides those of the network and *RefusedError. Neither is
+// about the client or its mail.
+var (
+	// ErrNoXCLIENT reports that the client cannot be presented as configured.
+	// To go on without it would make every client look like blockd, which
+	// upstream may trust to relay.
+	ErrNoXCLIENT = errors.New("upstream does not offer XCLIENT to this address")
+
+	// ErrNoAddress reports an unknown client where PROXY v2 must name one. The
+	// header's LOCAL form would again present blockd itself.
+	ErrNoAddress = errors.New("no client address for the PROXY header")
+
+	// ErrEarly reports that upstream spoke before it was asked.
+	ErrEarly = errors.New("upstream sent more than its reply")
+)
+
+// RefusedError is an upstream that answered, but with a refusal.
+type RefusedError struct {
+	Stage string     // "greeting", "EHLO" (for LHLO and HELO too), "XCLIENT", "MAIL"
+	Reply wire.Reply // a 4xx or 5xx
+}
+
+func (e *RefusedError) Error() string {
+	line, _, _ := bytes.Cut(e.Reply.Raw, []byte("\r\n"))
+	return fmt.Sprintf("upstream refused at %s: %q", e.Stage, line)
+}
+
+// Open connects, reads the greeting, says EHLO (LHLO), presents the client, and
+// returns the session ready for MAIL. A refusal by upstream (a 4xx or 5xx
+// greeting, say) is a *RefusedError with its reply.
+//
+// The end of ctx ends Open, but not the session it has returned.
+func (d *Dialer) Open(ctx context.Context, c Client) (*Conn, error) {
+	if d.set.ClientInfo == ClientInfoPROXY && !c.Addr.IsValid() {
+		return nil, ErrNoAddress
+	}
+	return d.open(ctx, c)
+}
+
+// Caps returns what upstream announced last, from a cache that every Open and
+// Probe refreshes; ok is false before the first success.
+func (d *Dialer) Caps() (caps Caps, ok bool) {
+	if p := d.caps.Load(); p != nil {
+		return *p, true
+	}
+	return Caps{}, false
+}
+
+// Probe opens and quits one session to fill the cache. It stands for no client:
+// XCLIENT says that the address is unknown, PROXY v2 that the connection is
+// blockd's own, as for a health check.
+func (d *Dialer) Probe(ctx context.Context) error {
+	conn, err := d.open(ctx, Client{ESMTP: true})
+	if err != nil {
+		return err
+	}
+	conn.quit()
+	return nil
+}
+
+// open is Open for a client that may be nobody.
+func (d *Dialer) open(ctx context.Context, c Client) (conn *Conn, err error) {
+	nc, err := d.dial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("upstream: %w", err)
+	}
+	conn = &Conn{Conn: nc, R: bufio.NewReaderSize(nc, wire.MaxReplyLine)}
+	// Closing, not a deadline in the past: that one would race with the
+	// deadlines that each command sets.
+	stop := context.AfterFunc(ctx, func() { nc.Close() })
+	defer func() {
+		if !stop() { // closed in mid-sentence: say why
+			err = fmt.Errorf("upstream: %w", ctx.Err())
+		}
+		if err != nil {
+			nc.Close()
+			conn = nil
+		}
+	}()
+	if err := d.handshake(conn, c); err != nil {
+		return nil, err
+	}
+	if err := nc.SetDeadline(time.Time{}); err != nil {
+		return nil, fmt.Errorf("upstream: %w", err)
+	}
+	d.caps.Store(&conn.Caps)
+	return conn, nil
+}
+
+// handshake is everything between connect and MAIL.
+func (d *Dialer) handshake(conn *Conn, c Client) error {
+	if d.set.ClientInfo == ClientInfoPROXY {
+		if err := d.sendPROXY(conn, c.Addr); err != nil {
+			return err
+		}
+	}
+	if _, err := d.expect(conn, "greeting", "", 220); err != nil {
+		return err
+	}
+	if err := d.hello(conn); err != nil {
+		return err
+	}
+	if d.set.ClientInfo != ClientInfoXCLIENT {
+		return nil
+	}
+	line, ok := xclient(conn.Caps, c)
+	if !ok {
+		return ErrNoXCLIENT
+	}
+	// XCLIENT is answered by a new greeting; all that was learnt is void.
+	if _, err := d.expect(conn, "XCLIENT", line, 220); err != nil {
+		return err
+	}
+	return d.hello(conn)
+}
+
+// hello says EHLO or LHLO and reads what upstream can do. A server that does not
+// know EHLO gets HELO (RFC 5321, section 3.2), and then can do nothing special.
+func (d *Dialer) hello(conn *Conn) error {
+	verb := "EHLO"
+	if d.set.Protocol == LMTP {
+		verb = "LHLO"
+	}
+	reply, err := d.expect(conn, "EHLO", verb+" "+d.set.Hostname, 250)
+	var refused *RefusedError
+	switch {
+	case err == nil:
+		conn.Caps = parseCaps(reply.Raw)
+		return nil
+	case verb == "EHLO" && errors.As(err, &refused) && refused.Reply.Code/100 == 5:
+		conn.Caps = Caps{}
+		_, err = d.expect(conn, "EHLO", "HELO "+d.set.Hostname, 250)
+	}
+	return err
+}
+
+// expect sends line, if any, and reads a reply that must have the code want.
+func (d *Dialer) expect(conn *Conn, stage, line string, want int) (wire.Reply, error) {
+	reply, err := conn.command(line, d.set.ReplyTimeout)
+	switch {
+	case err != nil:
+		return wire.Reply{}, fmt.Errorf("upstream: %s: %w", stage, err)
+	case reply.Code == want:
+		return reply, nil
+	case reply.Code >= 400:
+		return wire.Reply{}, &RefusedError{Stage: stage, Reply: reply}
+	}
+	return wire.Reply{}, fmt.Errorf("upstream: %s: %w: code %d, want %d", stage, wire.ErrReply, reply.Code, want)
+}
+
+// command sends line, if any, and reads one reply, both within timeout. Bytes
+// that wait behind the reply are an error: whoever speaks out of turn would have
+// them taken for the answer to the next command.
+func (c *Conn) command(line string, timeout time.Duration) (wire.Reply, error) {
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return wire.Reply{}, err
+	}
+	if line != "" {
+		if _, err := c.Write([]byte(line + "\r\n")); err != nil {
+			return wire.Reply{}, err
+		}
+	}
+	reply, err := wire.ReadReply(c.R)
+	if err == nil && c.R.Buffered() > 0 {
+		err = ErrEarly
+	}
+	return reply, err
+}
+
+// quit ends a session of our own politely, but does not wait for long.
+func (c *Conn) quit() {
+	c.command("QUIT", time.Second) // closed in any case
+	c.Close()
+}

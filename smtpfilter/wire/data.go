@@ -1,0 +1,102 @@
+package wire
+
+import "bytes"
+
+// Data finds the end of message data: the first CRLF.CRLF, where the CRLF of the
+// DATA command counts as the first (RFC 5321, section 4.1.1.4). The zero Data
+// stands at the start of a message. It holds no bytes.
+type Data struct {
+	line position
+	bare bool // a bare CR, LF or NUL was found: only the end is looked for now
+}
+
+// position is where in a line the next octet stands.
+type position uint8
+
+const (
+	atStart  position = iota // behind CRLF
+	afterDot                 // behind CRLF and one dot
+	inside                   // anywhere else
+)
+
+// Scan looks at p, the octets that follow those already settled, and returns
+// how many of p it settled. They belong to the message, to its very last octet
+// if done. Pieces may be cut anywhere: a CR at the end of p stays unsettled,
+// because only the next octet tells what it is, so offer it again with more.
+//
+// The first bare CR, bare LF or NUL gives ErrBare, with n the octets before it.
+// Scan then goes on behind them, without further errors, to the real end: what
+// a lax server would take for the end of data is plain data here.
+func (d *Data) Scan(p []byte) (n int, done bool, err error) {
+	whole := p
+	if !d.bare {
+		if i := bytes.IndexByte(p, 0); i >= 0 {
+			p = p[:i] // the message may end before the NUL
+		}
+	}
+	for n < len(p) {
+		lf := bytes.IndexByte(p[n:], '\n')
+		if lf < 0 {
+			break
+		}
+		text := p[n : n+lf]
+		cr := lf - 1
+		if !d.bare {
+			cr = bytes.IndexByte(text, '\r')
+		}
+		switch {
+		case cr >= 0 && cr == lf-1 && text[cr] == '\r':
+			done = d.ends(text[:cr])
+			d.line = atStart
+		case d.bare:
+			d.line = inside
+		case cr < 0: // bare LF
+			return d.fault(n, text)
+		default: // bare CR
+			return d.fault(n, text[:cr])
+		}
+		n += lf + 1
+		if done {
+			return n, true, nil
+		}
+	}
+	// A piece of a line, without LF.
+	text := p[n:]
+	cr := bytes.IndexByte(text, '\r')
+	switch {
+	case d.bare:
+		text = bytes.TrimSuffix(text, []byte{'\r'})
+	case cr >= 0 && (cr < len(text)-1 || len(p) < len(whole)):
+		return d.fault(n, text[:cr])
+	case len(p) < len(whole):
+		return d.fault(n, text)
+	case cr >= 0:
+		text = text[:cr]
+	}
+	d.advance(text)
+	return n + len(text), false, nil
+}
+
+// ends reports whether text, whole up to a CRLF, makes the line of a single dot.
+func (d *Data) ends(text []byte) bool {
+	return d.line == atStart && len(text) == 1 && text[0] == '.' ||
+		d.line == afterDot && len(text) == 0
+}
+
+// fault settles text, which stands before the first bare octet.
+func (d *Data) fault(n int, text []byte) (int, bool, error) {
+	d.advance(text)
+	d.bare = true
+	return n + len(text), false, ErrBare
+}
+
+// advance moves the position over a piece of a line.
+func (d *Data) advance(text []byte) {
+	switch {
+	case len(text) == 0:
+	case d.line == atStart && len(text) == 1 && text[0] == '.':
+		d.line = afterDot
+	default:
+		d.line = inside
+	}
+}

@@ -1,0 +1,159 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// MaxLine is the longest command line, with its CRLF. RFC 5321, section
+// 4.5.3.1.4, asks for 512 octets; DSN, SMTPUTF8 and the rest add some 1,500.
+const MaxLine = 4096
+
+// maxSkip ends a session whose line never ends: what Line throws away of one
+// line before it gives up. No client that means mail sends so much.
+const maxSkip = 1 << 20
+
+// Errors of Reader.Line. After ErrLongLine the stream stands behind the line
+// and goes on; after the others nobody can say where the next command begins.
+var (
+	ErrLongLine    = errors.New("command line too long")
+	ErrEndlessLine = errors.New("command line without end")
+	ErrBare        = errors.New("bare CR, bare LF or NUL")
+)
+
+// Reader reads the client's side of a session: command lines and, between
+// them, message data. It keeps MaxLine octets, and more only while a buffer is
+// lent to it with Widen. It is for one goroutine.
+type Reader struct {
+	src   io.Reader
+	own   []byte // MaxLine octets
+	buf   []byte // own, or the lent one
+	start int    // buf[start:end] is read and not consumed
+	end   int
+}
+
+// NewReader returns a Reader of src.
+func NewReader(src io.Reader) *Reader {
+	own := make([]byte, MaxLine)
+	return &Reader{src: src, own: own, buf: own}
+}
+
+// Line returns the next command line without its CRLF. The slice holds until
+// the next call of any method. At the end of the stream it gives io.EOF, within
+// a line io.ErrUnexpectedEOF; other errors of the source are returned as they are.
+func (r *Reader) Line() ([]byte, error) {
+	for seen := 0; ; {
+		unread := r.Buffered()
+		if i := bytes.IndexByte(unread[seen:], '\n'); i >= 0 {
+			line := unread[:seen+i+1]
+			r.start += len(line)
+			return checkLine(line)
+		}
+		if seen = len(unread); seen >= MaxLine {
+			return nil, r.skipLine()
+		}
+		if err := r.Fill(); err != nil {
+			if err == io.EOF && seen > 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+	}
+}
+
+// checkLine strips CRLF from a line that ends in LF.
+func checkLine(line []byte) ([]byte, error) {
+	n := len(line) - 2
+	switch {
+	case n < 0 || line[n] != '\r':
+		return nil, ErrBare
+	case len(line) > MaxLine:
+		return nil, ErrLongLine
+	case bytes.IndexByte(line[:n], '\r') >= 0 || bytes.IndexByte(line[:n], 0) >= 0:
+		return nil, ErrBare
+	}
+	return line[:n], nil
+}
+
+// skipLine throws the rest of a line away, without keeping any of it.
+func (r *Reader) skipLine() error {
+	skipped, last := 0, byte(0) // last octet of the piece before
+	for {
+		unread := r.Buffered()
+		if i := bytes.IndexByte(unread, '\n'); i >= 0 {
+			if i > 0 {
+				last = unread[i-1]
+			}
+			r.start += i + 1
+			if last != '\r' {
+				return ErrBare
+			}
+			return ErrLongLine
+		}
+		if len(unread) > 0 {
+			last = unread[len(unread)-1]
+		}
+		skipped += len(unread)
+		r.start = r.end
+		if skipped > maxSkip {
+			return ErrEndlessLine
+		}
+		if err := r.Fill(); err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+	}
+}
+
+// Ready reports whether Line can answer without reading from the source.
+func (r *Reader) Ready() bool {
+	return bytes.IndexByte(r.Buffered(), '\n') >= 0
+}
+
+// Buffered returns what is read and not consumed. The slice holds until the
+// next call of another method.
+func (r *Reader) Buffered() []byte { return r.buf[r.start:r.end] }
+
+// Discard consumes the first n octets of Buffered.
+func (r *Reader) Discard(n int) { r.start += n }
+
+// Fill reads once from the source, behind what is buffered. Call it only with
+// room in the buffer, that is with fewer than MaxLine octets in Buffered.
+func (r *Reader) Fill() error {
+	r.end = copy(r.buf, r.Buffered())
+	r.start = 0
+	for range 100 { // as bufio does: a source that gives neither data nor error is broken
+		n, err := r.src.Read(r.buf[r.end:])
+		r.end += n
+		if n > 0 {
+			return nil // the source repeats its error
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return io.ErrNoProgress
+}
+
+// Widen lends buf, of more than MaxLine octets, to r until Narrow returns it.
+func (r *Reader) Widen(buf []byte) {
+	r.end = copy(buf, r.Buffered())
+	r.start = 0
+	r.buf = buf
+}
+
+// Narrow returns the lent buffer as soon as what is unread fits into r's own;
+// until then, and when none was lent, it returns nil.
+func (r *Reader) Narrow() []byte {
+	if len(r.buf) == len(r.own) || r.end-r.start > len(r.own) {
+		return nil
+	}
+	lent := r.buf
+	r.end = copy(r.own, r.Buffered())
+	r.start = 0
+	r.buf = r.own
+	return lent
+}
