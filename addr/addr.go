@@ -7,6 +7,8 @@
 // section 4.1.2, with the UTF-8 extension of RFC 6531.
 package addr
 
+import "strings"
+
 // Kind tells what a Key names.
 type Kind uint8
 
@@ -22,14 +24,22 @@ const (
 // Key is one canonical text that a list can hold and a look-up can ask for.
 // Keys are comparable values.
 type Key struct {
-	Text   string // canonical; 1 to 320 octets
+	Text   string // canonical; 1 to 254 octets
 	Kind   Kind
 	Labels uint8 // of a Domain: its labels, 1 to 127; a literal counts as 1. Else 0
 }
 
-// MaxKeys is the largest number of keys of one sender: the address, its
-// local-part, and a domain of 127 labels with every parent.
+// MaxKeys bounds the keys of one sender: the address, its local-part, and a
+// domain of 127 labels with every parent. (The three do not fit in 254 octets
+// together, so 128 is the most that occurs.)
 const MaxKeys = 129
+
+// The lengths that decide about keys, in octets of the canonical form.
+const (
+	maxAddress = 254 // RFC 5321, section 4.5.3.1.3, less the brackets
+	maxDomain  = 253 // RFC 1035's 255 less the root label and its length octet
+	maxLabel   = 63
+)
 
 // Addr is an envelope sender in canonical form. It is a comparable value of two
 // words and two bytes; copies are cheap and goroutines may share them.
@@ -39,5 +49,65 @@ const MaxKeys = 129
 type Addr struct {
 	text string // canonical address; without domain: the bare local-part
 	at   int16  // index of the splitting "@", -1 without domain; 0 in the zero Addr
-	long bool   // over 254 octets: looked up by its domain alone
 }
+
+// Null reports whether a is the null reverse-path.
+func (a Addr) Null() bool { return a == Addr{} }
+
+// String returns the canonical address without angle brackets, "" for <>.
+func (a Addr) String() string { return a.text }
+
+// Local returns the canonical local-part, quoted where it must be.
+func (a Addr) Local() string {
+	if a.at < 0 {
+		return a.text
+	}
+	return a.text[:a.at]
+}
+
+// Domain returns the canonical domain in A-form or the literal with its
+// brackets; "" when there is none.
+func (a Addr) Domain() string {
+	if a.at <= 0 {
+		return ""
+	}
+	return a.text[a.at+1:]
+}
+
+// Keys appends to dst the keys under which lists may hold a, the most specific
+// first: the address, the local-part, the domain and each parent domain down to
+// the last label. A literal has no parents. The texts share a's memory, so with
+// room in dst nothing is allocated.
+func (a Addr) Keys(dst []Key) []Key {
+	domain := a.Domain()
+	if domain == "" || len(domain) > maxDomain {
+		return dst
+	}
+	if k, ok := a.Key(); ok {
+		dst = append(dst, k, Key{Text: a.text[:a.at+1], Kind: Local})
+	}
+	if domain[0] == '[' {
+		return append(dst, Key{Text: domain, Kind: Domain, Labels: 1})
+	}
+	for labels := countLabels(domain); ; labels-- {
+		dst = append(dst, Key{Text: domain, Kind: Domain, Labels: labels})
+		dot := strings.IndexByte(domain, '.')
+		if dot < 0 {
+			return dst
+		}
+		domain = domain[dot+1:]
+	}
+}
+
+// Key returns the key of the address itself, as a list entry that names a whole
+// address needs it; ok is false when a has none (null, without domain, too long).
+func (a Addr) Key() (k Key, ok bool) {
+	if a.at <= 0 || len(a.text) > maxAddress {
+		return Key{}, false
+	}
+	return Key{Text: a.text, Kind: Address}, true
+}
+
+// countLabels is for canonical domains of at most maxDomain octets, so that the
+// result is at most 127.
+func countLabels(domain string) uint8 { return uint8(strings.Count(domain, ".") + 1) }

@@ -26,3 +26,28 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%q: %s", e.Input, e.Reason) }
+
+// maxQuoted bounds Error.Input, and with it what a hostile text adds to a log.
+const maxQuoted = 320
+
+// fault is an Error without its input, so that the scanners need not allocate.
+// The zero fault is none.
+type fault struct {
+	class  Class
+	reason string
+}
+
+func syntax(reason string) fault { return fault{Syntax, reason} }
+
+func (f fault) none() bool { return f.reason == "" }
+
+// refuse makes the Error of input. A bad character explains more than the
+// grammar that tripped over it, so one anywhere in input takes precedence.
+func refuse[T text](input T, f fault) error {
+	if f.class == Syntax && len(input) <= maxText {
+		if bad := badRune(string(input), true); !bad.none() {
+			f = bad
+		}
+	}
+	return &Error{Class: f.class, Input: string(input[:min(len(input), maxQuoted)]), Reason: f.reason}
+}

@@ -1,3 +1,302 @@
 package bloom
 
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
 var testSeed = Seed{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
+
+// numbered is the n-th of endless test keys, 20 octets.
+func numbered(n uint64) [20]byte {
+	key := [20]byte{19: 'k'}
+	binary.LittleEndian.PutUint64(key[:], n)
+	return key
+}
+
+// hashes are both hashes under one name each.
+var hashes = map[string]func([]byte) Hash{"xxh3": testSeed.Sum, "siphash": testSeed.SumSip}
+
+// eachBatch calls f with the hashes of keys from to to-1, a batch at a time.
+func eachBatch(sum func([]byte) Hash, from, to uint64, f func([]Hash)) {
+	var batch [BatchSize]Hash
+	for i := from; i < to; {
+		n := 0
+		for ; n < BatchSize && i < to; n, i = n+1, i+1 {
+			key := numbered(i)
+			batch[n] = sum(key[:])
+		}
+		f(batch[:n])
+	}
+}
+
+func TestEveryKeyIsPerhapsThere(t *testing.T) {
+	sizes := []uint64{0, 1, 2, 31, 32, 33, 1000, 100_000}
+	if !testing.Short() {
+		sizes = append(sizes, 3_000_000)
+	}
+	for name, sum := range hashes {
+		for _, n := range sizes {
+			for _, bits := range []float64{8, 12, 20} {
+				b := NewBuilder(n, bits)
+				eachBatch(sum, 0, n, b.AddBatch)
+				f := b.Filter()
+				eachBatch(sum, 0, n, func(hs []Hash) {
+					if got, want := f.HasBatch(hs), uint32(1<<len(hs)-1); got != want {
+						t.Fatalf("%s, %d keys, %v bits: HasBatch of keys that are there = %b", name, n, bits, got)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestBatchAgreesWithSingleKeys(t *testing.T) {
+	for n := range uint64(200) {
+		one, many := NewBuilder(n, 8), NewBuilder(n, 8)
+		eachBatch(testSeed.Sum, 0, n, func(hs []Hash) {
+			many.AddBatch(hs)
+			for _, h := range hs {
+				one.Add(h)
+			}
+		})
+		f, g := one.Filter(), many.Filter()
+		for i := range f.blocks {
+			if f.blocks[i] != g.blocks[i] {
+				t.Fatalf("%d keys: Add and AddBatch differ in block %d", n, i)
+			}
+		}
+		for size := range uint64(BatchSize + 1) {
+			eachBatch(testSeed.Sum, n/2, n/2+size, func(hs []Hash) {
+				got := f.HasBatch(hs)
+				for i, h := range hs {
+					if f.Has(h) != (got>>i&1 == 1) {
+						t.Fatalf("%d keys: Has and bit %d of HasBatch differ", n, i)
+					}
+				}
+				if len(hs) < BatchSize && got>>len(hs) != 0 {
+					t.Fatalf("HasBatch of %d keys sets bits above them: %b", len(hs), got)
+				}
+			})
+		}
+	}
+}
+
+// The bits of a file must mean the same for ever, so here they are written by
+// hand: block, lane and bit, straight from docs/index-format.md.
+func TestLayoutIsTheFormats(t *testing.T) {
+	b := NewBuilder(1000, 12)
+	blocks := uint64(len(b.blocks))
+	want := make([]byte, blocks*BlockBytes)
+	saltText := []uint32{0x47b6137b, 0x44974d91, 0x8824ad5b, 0xa2b7289d, 0x705495c7, 0x2df1424b, 0x9efc4947, 0x5c6bfb31}
+	for i := range uint64(1000) {
+		key := numbered(i)
+		h := testSeed.Sum(key[:])
+		b.Add(h)
+		// floor(Lo*blocks / 2^64), without a 128-bit product: blocks is small.
+		at := (h.Lo>>32*blocks + h.Lo<<32>>32*blocks>>32) >> 32
+		for lane, salt := range saltText {
+			bit := uint32(h.Lo) * salt / (1 << 27)
+			want[int(at)*32+lane*4+int(bit/8)] |= 1 << (bit % 8)
+		}
+	}
+	f := b.Filter()
+	var got bytes.Buffer
+	if n, err := f.WriteTo(&got); err != nil || n != int64(len(want)) {
+		t.Fatalf("WriteTo = %d, %v", n, err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Fatal("the written bits are not those of the specification")
+	}
+	back, err := Read(&got, blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range f.blocks {
+		if back.blocks[i] != f.blocks[i] {
+			t.Fatalf("block %d changed on its way through WriteTo and Read", i)
+		}
+	}
+}
+
+func TestPlaceAtAnySize(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, blocks := range []uint64{1, 2, 1 << 16, 1 << 31, 1<<32 + 1, 1 << 60} {
+		if first, last := place(Hash{}, blocks), place(Hash{Lo: math.MaxUint64}, blocks); first != 0 || last != blocks-1 {
+			t.Errorf("%d blocks: the lowest hash falls into %d, the highest into %d", blocks, first, last)
+		}
+		for range 1000 {
+			lo := rng.Uint64()
+			got := place(Hash{Lo: lo}, blocks)
+			if want := uint64(float64(lo) / (1 << 64) * float64(blocks)); math.Abs(float64(got)-float64(want)) > 1+float64(blocks)/(1<<50) {
+				t.Fatalf("%d blocks: hash %x falls into %d, want about %d", blocks, lo, got, want)
+			}
+		}
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	short := make([]byte, 100*BlockBytes-1)
+	if _, err := Read(bytes.NewReader(short), 100); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("Read of a short filter: %v", err)
+	}
+	if _, err := Read(bytes.NewReader(nil), 0); err == nil {
+		t.Error("Read took a filter without blocks")
+	}
+	if _, err := Read(bytes.NewReader(nil), math.MaxUint64); err == nil {
+		t.Error("Read took a filter larger than any memory")
+	}
+	if _, err := NewBuilder(1, 12).Filter().WriteTo(brokenWriter{}); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("WriteTo a broken writer: %v", err)
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestHasBatchRefusesTooMany(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("HasBatch took 33 hashes")
+		}
+	}()
+	NewBuilder(1, 12).Filter().HasBatch(make([]Hash, BatchSize+1))
+}
+
+func TestNothingIsAllocated(t *testing.T) {
+	f := NewBuilder(1000, 12).Filter()
+	text := "promo@bulk.test"
+	allocs := testing.AllocsPerRun(100, func() {
+		var hs [BatchSize]Hash
+		for i := range hs {
+			hs[i] = testSeed.SumString(text)
+		}
+		hs[0] = testSeed.SumSipString(text)
+		f.HasBatch(hs[:])
+		f.Has(hs[0])
+	})
+	if allocs != 0 {
+		t.Errorf("hashing and asking allocates %v times", allocs)
+	}
+}
+
+// The vectors are SipHash's own (key 00..0f, input 00, 01, ...; 128-bit output).
+func TestSipHashIsSipHash(t *testing.T) {
+	var s Seed
+	var input []byte
+	for i := range s {
+		s[i] = byte(i)
+	}
+	for _, want := range []string{
+		"a3817f04ba25a8e66df67214c7550293", "da87c1d86b99af44347659119b22fc45",
+		"8177228da4a45dc7fca38bdef60affe4",
+	} {
+		h := s.SumSip(input)
+		got := hex.EncodeToString(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, h.Lo), h.Hi))
+		if got != want {
+			t.Errorf("SipHash-2-4-128 of %x = %s, want %s", input, got, want)
+		}
+		input = append(input, byte(len(input)))
+	}
+}
+
+// Sums are in files, so they may not change with the library.
+func TestXXH3IsXXH3(t *testing.T) {
+	for _, tt := range []struct {
+		seed byte
+		key  string
+		want Hash
+	}{
+		{0, "", Hash{0x99aa06d3014798d8, 0x6001c324468d497f}}, // XXH3's own test value
+		{42, "", Hash{0x16c20acd33f7af2f, 0x3c1d09e9fe249164}},
+		{42, "bulk.test", Hash{0xe3c13770be3f2e84, 0xc1980d2dac5ab75b}},
+	} {
+		if got := (Seed{0: tt.seed, 8: 7}).SumString(tt.key); got != tt.want {
+			t.Errorf("XXH3-128(%q) with seed %d = %#x, want %#x", tt.key, tt.seed, got, tt.want)
+		}
+	}
+	for n := range 300 { // every length class of the hash, both ways
+		key := bytes.Repeat([]byte{'x'}, n)
+		if testSeed.Sum(key) != testSeed.SumString(string(key)) || testSeed.SumSip(key) != testSeed.SumSipString(string(key)) {
+			t.Fatalf("octets and string of %d differ", n)
+		}
+	}
+}
+
+func TestRateAgreesWithFormula(t *testing.T) {
+	// Measured rates of split blocks at these sizes, as the format's
+	// description quotes them.
+	for _, tt := range []struct{ bits, rate float64 }{{10, 0.0126}, {12, 0.0054}, {16, 0.0013}} {
+		blocks := Blocks(10_000_000, tt.bits)
+		if got := FalsePositiveRate(10_000_000, blocks); math.Abs(got/tt.rate-1) > 0.05 {
+			t.Errorf("%v bits: formula says %.4f %%, measured %.4f %%", tt.bits, 100*got, 100*tt.rate)
+		}
+	}
+	n, ask := uint64(1_000_000), uint64(2_000_000)
+	if testing.Short() {
+		n, ask = 100_000, 400_000
+	}
+	for name, sum := range hashes {
+		for _, bits := range []float64{8, 10, 12, 16} {
+			b := NewBuilder(n, bits)
+			eachBatch(sum, 0, n, b.AddBatch)
+			f := b.Filter()
+			perhaps := 0
+			eachBatch(sum, 1<<40, 1<<40+ask, func(hs []Hash) {
+				for m := f.HasBatch(hs); m != 0; m &= m - 1 {
+					perhaps++
+				}
+			})
+			rate, want := float64(perhaps)/float64(ask), FalsePositiveRate(n, f.Blocks())
+			if math.Abs(rate/want-1) > 0.1 {
+				t.Errorf("%s at %v bits: %.4f %% false positives, formula says %.4f %%", name, bits, 100*rate, 100*want)
+			}
+		}
+	}
+}
+
+func TestRateAtTheEdges(t *testing.T) {
+	for _, tt := range []struct {
+		n, blocks uint64
+		low, high float64
+	}{
+		{0, 1, 0, 0}, {1, 1, 1e-10, 1e-8}, {1, 1 << 40, 0, 1e-20}, {1 << 40, 1, 1, 1}, {1 << 60, 1 << 56, 0.001, 0.01}, {5, 0, 0, 0},
+	} {
+		if got := FalsePositiveRate(tt.n, tt.blocks); !(got >= tt.low && got <= tt.high) {
+			t.Errorf("FalsePositiveRate(%d, %d) = %v, want %v to %v", tt.n, tt.blocks, got, tt.low, tt.high)
+		}
+	}
+}
+
+func TestBlocks(t *testing.T) {
+	for _, tt := range []struct {
+		n    uint64
+		bits float64
+		want uint64
+	}{
+		{0, 12, 1}, {1, 12, 1}, {21, 12, 1}, {22, 12, 2}, {10_000_000, 12, 468_750}, {1 << 32, 16, 1 << 28},
+	} {
+		if got := Blocks(tt.n, tt.bits); got != tt.want {
+			t.Errorf("Blocks(%d, %v) = %d, want %d", tt.n, tt.bits, got, tt.want)
+		}
+	}
+}
+
+func Example() {
+	seed := Seed{ /* 16 random bytes */ }
+	b := NewBuilder(2, DefaultBitsPerKey)
+	b.AddBatch([]Hash{seed.SumString("bulk.test"), seed.SumString("promo@shop.test")})
+	f := b.Filter()
+
+	asked := []Hash{seed.SumString("example.org"), seed.SumString("bulk.test")}
+	fmt.Printf("%02b\n", f.HasBatch(asked)) // bit i is key i
+	// Output: 10
+}

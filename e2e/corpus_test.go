@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,17 @@ func lines(t *testing.T, path string) []string {
 // address literal holding a bare number. It is refused as syntax, before lists.
 const malformed = "zvfjenphuq@[1086695621]"
 
+// refusal matches the reply about a sender on the list "spam". The middle of a
+// sender who would make the line longer than 120 characters is left out.
+func refusal(sender string) *regexp.Regexp {
+	sender = regexp.QuoteMeta(strings.ToLower(sender))
+	const longest = 120 - len("550 5.7.1 <>: Sender address rejected: listed in spam (ref 0123456789)")
+	if len(sender) > longest {
+		sender = sender[:10] + `.*\.\.\..*` + sender[len(sender)-10:]
+	}
+	return regexp.MustCompile(`^550 5\.7\.1 <` + sender + `>: Sender address rejected: listed in spam \(ref [0-9a-z]{10}\)$`)
+}
+
 // play sends the whole corpus and returns the text of every message that was
 // accepted. It fails the test on a wrong answer.
 func play(t *testing.T, smtp string, mails []mail) (accepted [][]byte) {
@@ -85,9 +97,8 @@ func play(t *testing.T, smtp string, mails []mail) (accepted [][]byte) {
 		switch {
 		case m.listed:
 			refused++
-			want := fmt.Sprintf("550 5.7.1 <%s>: Sender address rejected: listed in spam (ref ", strings.ToLower(m.sender))
-			if !strings.HasPrefix(strings.ToLower(got), strings.ToLower(want)) || !strings.HasSuffix(got, ")") || len(got) > 120 {
-				t.Errorf("%s: reply = %q, want %sID), at most 120 characters", m.file, got, want)
+			if want := refusal(m.sender); !want.MatchString(got) || len(got) > 120 {
+				t.Errorf("%s: reply = %q, want %s, at most 120 characters", m.file, got, want)
 			}
 		case !strings.HasPrefix(got, "250"):
 			falseRejects++

@@ -22,8 +22,10 @@ type postfix struct {
 }
 
 // mainCF trusts no client: blockd comes from loopback, and a Postfix that trusts
-// loopback would be an open relay behind it (docs/postfix.md). Address rewriting
-// and header repair are off for the same reason they are off at a site's MX.
+// loopback would be an open relay behind it (docs/postfix.md). What Postfix does to
+// messages by itself is off, so that a difference is ours: rewriting of
+// addresses, dropping of fields such as Content-Length, and the pause of
+// in_flow_delay, which sets in when many transactions are given up.
 const mainCF = `
 compatibility_level = 3.6
 queue_directory = %[1]s/queue
@@ -41,6 +43,8 @@ myhostname = mail.here.example
 mydestination =
 mynetworks =
 local_header_rewrite_clients =
+message_drop_headers =
+in_flow_delay = 0
 smtpd_relay_restrictions = reject_unauth_destination
 smtpd_forbid_bare_newline = normalize
 smtpd_forbid_bare_newline_exclusions =

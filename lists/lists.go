@@ -1,10 +1,13 @@
 // Package lists turns list text of any known format into entries, each with its
 // file and line. Its rules are docs/lists.md: a line is an entry, a comment, or
 // refused with a reason, and never lost in silence.
+//
+// A format is one row of the table in format.go and one small parser in a file
+// of its own. Opening, unpacking, decoding, cutting into lines, canonical keys,
+// actions and counts are the same for all of them.
 package lists
 
 import (
-	"context"
 	"net/netip"
 
 	"blockd/addr"
@@ -45,14 +48,10 @@ const (
 	Discard                // "discard"
 )
 
-// Class is the word that `blockd lint` prints beside an item, of the closed set
-// of docs/lists.md, section 9. The empty class is a plain entry.
-type Class string
-
 // Item is what one line, or one part of a line, means.
 //
-// Key.Text and Reason may live in the reader's buffer: they hold until the
-// callback returns, and who keeps them copies them.
+// The Item and its texts hold until the callback returns: who keeps them copies
+// them (strings.Clone), or a short key pins a whole block of the file.
 type Item struct {
 	Line    int // physical line, from 1
 	Kind    Kind
@@ -63,12 +62,29 @@ type Item struct {
 	Reason  string // for the client; at most 400 octets, no controls
 	Class   Class  // of Skip and Err: why. Of an entry: a warning, or ""
 	Message string // for people, free text
-	Column  int    // where the fault begins, in octets from 1; 0 = unknown
-	Text    string // the physical line as read, at most 4096 octets; for lint
+	Column  int    // where the fault begins in Text, in octets from 1; 0 = unknown
+
+	// Text is the physical line as read, at most 4096 octets of it, for people:
+	// it may hold any octets. Of JSON, which knows no lines, it is the element.
+	Text string
 }
 
-// Settings say how a file is to be read. The zero value reads plain entries that
-// block. They come from a [[list]] or from command line flags.
+// Name returns the canonical text under which `blockd lint` shows an entry: its
+// key, client address or network. It is "" for Skip and Err.
+func (it *Item) Name() string {
+	switch it.Kind {
+	case Addr, Domain:
+		return it.Key.Text
+	case IP:
+		return it.Net.Addr().String()
+	case CIDR:
+		return it.Net.String()
+	}
+	return ""
+}
+
+// Settings say how a file is to be read. The zero value guesses the format and
+// makes entries that block. They come from a [[list]] or from command line flags.
 type Settings struct {
 	Format     string // a name of Formats with an optional argument: "csv:3"; "" = "auto"
 	Action     Action // Block or Allow
@@ -91,41 +107,12 @@ type Summary struct {
 	Format  string // the one that was used, with its argument
 	Lines   int    // physical lines
 	Entries int    // items of kind addr, domain, ip and cidr, duplicates included
-	Errors  int    // lines refused
+	Errors  int    // lines refused; of JSON, elements
 	Skipped int    // lines that were neither entry, error, blank nor comment
 	Verdict Verdict
-	Why     string   // of Refused: a word of the closed set, ": ", and a text
-	Hash    [16]byte // of the file's bytes as stored (before unpacking): XXH3-128
-	Size    int64    // the file's size as stored
+	// Why of a refused file is its Class, ": ", and a text. Of a loaded one it is
+	// "", or "empty", or the ground of a guess: "auto: hosts, 200 of 200 …".
+	Why  string
+	Hash [16]byte // of the file's octets as stored (before unpacking): XXH3-128
+	Size int64    // the file's size as stored
 }
-
-// ReadFile reads the list at path and calls emit for every item in line order.
-// It checks that the file did not change meanwhile.
-//
-// A file that is no list at all (missing, torn, binary, wrong encoding, …) gives
-// a *FileError and a Summary whose Verdict is Refused; items emitted until then
-// must be dropped by the caller. Refused lines are no error: they are items of
-// kind Err. An error of emit or ctx ends the reading and is returned as it is.
-func ReadFile(ctx context.Context, path string, s Settings, emit func(*Item) error) (Summary, error) {
-	panic("unwritten")
-}
-
-// HashFile hashes the stored bytes of the list at path as ReadFile does, without
-// reading entries, with the same checks of file kind and change.
-func HashFile(ctx context.Context, path string) ([16]byte, error) { panic("unwritten") }
-
-// FileError is a file that was refused whole. Class is a first word of a
-// summary's "why": "missing", "gzip", "changed", ….
-type FileError struct {
-	Path  string
-	Line  int // 0 = the file as a whole
-	Class Class
-	Err   error
-}
-
-func (e *FileError) Error() string { panic("unwritten") }
-func (e *FileError) Unwrap() error { return e.Err }
-
-// ErrChanged is wrapped by the FileError of a file that moved while it was read:
-// keep what serves, and read it again a moment later.
-var ErrChanged error

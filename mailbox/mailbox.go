@@ -25,8 +25,8 @@ import (
 // Settings of a Server.
 type Settings struct {
 	Dir      string // the Maildir; made if missing
-	Hostname string
-	MaxBytes int64 // of a message; 0 = 50 MiB
+	Hostname string // in the greeting, in file names and behind a bare <postmaster>; "" = localhost
+	MaxBytes int64  // of a message; 0 = 50 MiB
 }
 
 const (
@@ -47,16 +47,18 @@ type Server struct {
 	maxBytes int64
 	log      *slog.Logger
 
-	smtp     *smtp.Server
+	receiveTimeout time.Duration // the constant, but for tests
+
 	incoming chan net.Conn // from Dial to Accept; unbuffered
 	closed   chan struct{} // closed by the first Shutdown
-	close    sync.Once
+	empty    chan struct{} // closed when, after that, no session is open
 
-	mu    sync.Mutex
-	conns map[*conn]struct{} // server ends that are open
+	mu       sync.Mutex
+	shutdown bool
+	conns    map[*conn]struct{} // server ends that are open
 }
 
-// ErrClosed reports a Dial or Shutdown after the first Shutdown.
+// ErrClosed reports a Dial or a second Shutdown after Shutdown.
 var ErrClosed = errors.New("mailbox is shut down")
 
 // New makes the Maildir and returns a Server that delivers into it. Files that
@@ -66,7 +68,10 @@ func New(s Settings, log *slog.Logger) (*Server, error) {
 	if s.MaxBytes == 0 {
 		s.MaxBytes = maxBytes
 	}
-	dir, err := openMaildir(s.Dir, log)
+	if s.Hostname == "" {
+		s.Hostname = "localhost"
+	}
+	dir, err := openMaildir(s.Dir, s.Hostname, log)
 	if err != nil {
 		return nil, fmt.Errorf("mailbox: %w", err)
 	}
@@ -75,63 +80,104 @@ func New(s Settings, log *slog.Logger) (*Server, error) {
 		hostname: s.Hostname,
 		maxBytes: s.MaxBytes,
 		log:      log,
+
+		receiveTimeout: receiveTimeout,
+
 		incoming: make(chan net.Conn),
 		closed:   make(chan struct{}),
+		empty:    make(chan struct{}),
 		conns:    map[*conn]struct{}{},
 	}
-	m.smtp = smtp.NewServer(smtp.BackendFunc(m.newSession))
-	m.smtp.Domain = s.Hostname
-	m.smtp.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
-	m.smtp.EnableSMTPUTF8 = true
-	m.smtp.MaxRecipients = maxRecipients
+	srv := smtp.NewServer(smtp.BackendFunc(m.newSession))
+	srv.Domain = s.Hostname
+	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	srv.EnableSMTPUTF8 = true
+	srv.MaxRecipients = maxRecipients
 	// go-smtp refuses a message that is exactly as long as its limit.
-	m.smtp.MaxMessageBytes = s.MaxBytes + 1
+	srv.MaxMessageBytes = s.MaxBytes + 1
 	// Its line limit holds for commands and for message text alike, and a long
 	// line of text is no reason to refuse mail. conn bounds the commands.
-	m.smtp.MaxLineLength = 0
-	m.smtp.ReadTimeout = idleTimeout
-	m.smtp.WriteTimeout = idleTimeout
-	go m.smtp.Serve((*listener)(m)) // ends with ErrClosed's sibling when closed is
+	srv.MaxLineLength = 0
+	srv.ReadTimeout = idleTimeout
+	srv.WriteTimeout = idleTimeout
+	// Ends with the listener. go-smtp's own Shutdown and Close are not used:
+	// after the first the second does nothing, and Close races with sessions
+	// that are about to end.
+	go srv.Serve((*listener)(m))
 	return m, nil
 }
 
 // Dial opens a session over a socket pair. A pipe in memory would not do: it has
 // no buffer, and two ends that both write would wait for each other.
 func (m *Server) Dial(ctx context.Context) (net.Conn, error) {
-	client, server, err := socketPair()
+	client, end, err := socketPair()
 	if err != nil {
 		return nil, fmt.Errorf("mailbox: %w", err)
 	}
-	select {
-	case m.incoming <- newConn(m, server):
-		return client, nil
-	case <-m.closed:
+	c := newConn(m, end)
+	m.mu.Lock()
+	if m.shutdown {
 		err = ErrClosed
-	case <-ctx.Done():
-		err = fmt.Errorf("mailbox: %w", ctx.Err())
+	} else {
+		m.conns[c] = struct{}{}
+	}
+	m.mu.Unlock()
+	if err == nil {
+		select {
+		case m.incoming <- c:
+			return client, nil
+		case <-m.closed:
+			err = ErrClosed
+		case <-ctx.Done():
+			err = fmt.Errorf("mailbox: %w", ctx.Err())
+		}
 	}
 	client.Close()
-	server.Close()
+	c.Close()
 	return nil, err
 }
 
 // Shutdown takes no further sessions, waits for the open ones until ctx ends,
 // then closes them and returns ctx's error. An idle session counts as open: end
-// those who dial first. A delivery that is cut off leaves nothing behind and was
-// not acknowledged.
+// those who dial first. A delivery that is cut off was not acknowledged; it
+// leaves nothing in new/.
 func (m *Server) Shutdown(ctx context.Context) error {
-	err := ErrClosed
-	m.close.Do(func() {
-		close(m.closed)
-		err = m.smtp.Shutdown(ctx)
-	})
-	// go-smtp's own Close does nothing after its Shutdown.
+	m.mu.Lock()
+	if m.shutdown {
+		m.mu.Unlock()
+		return ErrClosed
+	}
+	m.shutdown = true
+	close(m.closed)
+	if len(m.conns) == 0 {
+		close(m.empty)
+	}
+	m.mu.Unlock()
+
+	select {
+	case <-m.empty:
+		return nil
+	case <-ctx.Done():
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for c := range m.conns {
-		c.Conn.Close()
+		c.Conn.Close() // the session's goroutine sees it, and ends with conn.Close
 	}
-	return err
+	return ctx.Err()
+}
+
+// forget is the end of a session.
+func (m *Server) forget(c *conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.conns[c]; !ok {
+		return
+	}
+	delete(m.conns, c)
+	if m.shutdown && len(m.conns) == 0 {
+		close(m.empty)
+	}
 }
 
 // listener hands the sessions of Dial to go-smtp.

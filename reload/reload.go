@@ -1,10 +1,17 @@
 // Package reload owns time: when to look at the list files, when to build,
 // whether a new generation may serve, the swap, and the old one's end.
+//
+// A list change is never felt. The next generation is built aside, must pass the
+// gate, and takes over by one atomic pointer. A source that is missing, torn or
+// suddenly empty leaves the old generation serving, loudly: a log line, a metric
+// and a line in Status.Problems, until it is cured.
 package reload
 
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,16 +38,43 @@ type Settings struct {
 	Poll  time.Duration // the slow look at all files; 0 = 30 s
 }
 
-// Reloader holds the serving generation and makes the next one.
-type Reloader struct{}
+// The defaults of Settings. Editors and copy programs write a file in bursts of
+// a few milliseconds; half a second of quiet joins them and is still "at once"
+// for a person. The poll is for what no event tells: network file systems.
+const (
+	defaultQuiet = 500 * time.Millisecond
+	defaultPoll  = 30 * time.Second
+)
+
+// Reloader holds the serving generation and makes the next one. Live, Now,
+// Status and the metrics may be used at any time from any goroutine.
+type Reloader struct {
+	settings Settings
+	log      *slog.Logger
+	metrics  *metrics
+	asked    chan struct{} // of Now
+	live     atomic.Pointer[index.Index]
+
+	mu     sync.Mutex // guards what follows, which only Open and Run write
+	status Status
+	bytes  int64 // of the serving index file
+	past   struct{ falsePositives, asked uint64 }
+
+	// What follows belongs to the goroutine in Open, then to that in Run.
+	lacks    lacking
+	files    fileCache
+	settled  []content // what led to the state as it is; nil: look again
+	problems []problem
+	changing int // looks in a row that met a file being written
+}
 
 // Status is what /readyz and the console say.
 type Status struct {
 	Ready       bool // false: a list that is not optional has never loaded
 	Generation  string
 	Since       time.Time // of the swap
-	LastAttempt time.Time
-	Problems    []string // one line each: why the last reload did not serve; empty = all is well
+	LastAttempt time.Time // of a look at all files, whatever came of it
+	Problems    []string  // one line each: why the last reload did not serve; empty = all is well
 	Files       []index.ListInfo
 }
 
@@ -48,19 +82,82 @@ type Status struct {
 // built from these lists as they are now, else a fresh build; if a list is
 // refused and the index on disk holds a good generation of these lists, that one;
 // else a build without the refused lists (and Ready is false, unless optional).
+//
+// The error says why there is nothing to serve: an index that can be neither
+// read nor written. A bad list is no error but a problem.
 func Open(ctx context.Context, s Settings, log *slog.Logger, reg prometheus.Registerer) (*Reloader, error) {
-	panic("unwritten")
+	if s.Quiet <= 0 {
+		s.Quiet = defaultQuiet
+	}
+	if s.Poll <= 0 {
+		s.Poll = defaultPoll
+	}
+	r := &Reloader{settings: s, log: log, metrics: newMetrics(reg), asked: make(chan struct{}, 1)}
+	if g := r.onDisk(); g != nil && g.holds(s.Lists) {
+		// From here on it is an ordinary reload: nothing to do if the lists are
+		// as they were, and if one is refused the old generation stays.
+		r.serve(g, "found on disk")
+	}
+	if _, err := r.look(ctx, false); r.live.Load() == nil {
+		return nil, err
+	}
+	if reg != nil {
+		reg.MustRegister(collector{r})
+	}
+	return r, nil
 }
 
 // Live returns the serving generation, never nil. Load it once a transaction.
-func (r *Reloader) Live() *index.Index { panic("unwritten") }
+func (r *Reloader) Live() *index.Index { return r.live.Load() }
 
-// Run watches until ctx ends. Call it once.
-func (r *Reloader) Run(ctx context.Context) error { panic("unwritten") }
+// Now asks Run for a reload at once, without the quiet time (SIGHUP): all files
+// are read anew, also those that look unchanged. It does not wait.
+func (r *Reloader) Now() {
+	select {
+	case r.asked <- struct{}{}:
+	default: // one is asked for already
+	}
+}
 
-// Now asks Run for a reload at once, without the quiet time (SIGHUP). It does
-// not wait.
-func (r *Reloader) Now() { panic("unwritten") }
+// Status may be called at any time. Do not change what it returns.
+func (r *Reloader) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status
+}
 
-// Status may be called at any time.
-func (r *Reloader) Status() Status { panic("unwritten") }
+// Run watches until ctx ends, and returns nil then. Call it once. Where the
+// system gives no events it says so and goes by the poll alone.
+func (r *Reloader) Run(ctx context.Context) error {
+	w := newWatch(r.log)
+	defer w.close()
+	r.run(ctx, w.changed, func() { w.follow(r.settings.Lists) })
+	return nil
+}
+
+// run is Run with any source of events. follow sees to it that they come from
+// where the lists are now.
+func (r *Reloader) run(ctx context.Context, events <-chan struct{}, follow func()) {
+	follow()
+	pace{
+		quiet: r.settings.Quiet,
+		poll:  r.settings.Poll,
+		moved: r.moved,
+		due: func() bool {
+			follow()
+			return r.moved() || r.files.unsure || len(r.problems) > 0
+		},
+		look: func(forced bool) bool {
+			again, _ := r.look(ctx, forced)
+			follow()
+			return again
+		},
+	}.run(ctx, events, r.asked)
+}
+
+// moved reports whether a file is another one than when it was last looked at,
+// by what the system says of it.
+func (r *Reloader) moved() bool {
+	sources, _ := expand(r.settings.Lists)
+	return r.files.moved(sources)
+}

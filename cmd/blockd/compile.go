@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/index"
-	"blockd/lists"
 )
 
 func newCompile() *cobra.Command {
@@ -36,16 +35,14 @@ Ends with 0 when the file was written, 1 when it was not, 2 on wrong usage.`,
   blockd compile -o bad.bdx lists/*.txt
   blockd compile -o bad.bdx --format hosts --json ads.hosts.gz`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if accept {
-				return usagef("--accept: not in this version; set allow_empty = true in the [[list]] that may become empty")
-			}
-			path, sources, err := compileSources(cmd, path, out, flags, args)
+			job, err := newJob(cmd, path, out, flags, args)
 			if err != nil {
 				return err
 			}
+			job.accept = accept
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop() // the draft is removed; a second signal ends at once
-			report, err := compile(ctx, path, sources, cmd.ErrOrStderr())
+			report, err := job.run(ctx, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -60,44 +57,54 @@ Ends with 0 when the file was written, 1 when it was not, 2 on wrong usage.`,
 	must(cmd.MarkFlagFilename("output", "bdx"))
 	flags = addListFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "report as one JSON object")
-	cmd.Flags().BoolVar(&accept, "accept", false, "take lists that the gate would refuse, once")
-	must(cmd.Flags().MarkHidden("accept"))
+	cmd.Flags().BoolVar(&accept, "accept", false, "take a list that had entries and has none, this once")
 	return cmd
 }
 
-// compileSources says what to build where, from one of the two forms.
-func compileSources(cmd *cobra.Command, config, out string, flags *listFlags, files []string) (string, []index.Source, error) {
+// job is one index to build.
+type job struct {
+	path    string
+	sources []index.Source
+	accept  bool
+	mayLose func(list string) bool // an emptied list is no fault
+}
+
+// newJob says what to build where, from one of the two forms.
+func newJob(cmd *cobra.Command, config, out string, flags *listFlags, files []string) (*job, error) {
 	if out == "" {
 		for _, name := range []string{"format", "action", "subdomains"} {
 			if cmd.Flags().Changed(name) {
-				return "", nil, usagef("--%s goes with -o FILE.bdx LIST...; a configuration says it in its [[list]]", name)
+				return nil, usagef("--%s goes with -o FILE.bdx LIST...; a configuration says it in its [[list]]", name)
 			}
 		}
 		if len(files) > 0 {
-			return "", nil, usagef("lists on the command line need -o FILE.bdx")
+			return nil, usagef("lists on the command line need -o FILE.bdx")
 		}
 		c, err := load(config)
 		if err != nil {
-			return "", nil, err
+			return nil, err
+		}
+		if err := c.makeIndexFolder(); err != nil {
+			return nil, err
 		}
 		sources, err := c.sources()
-		return c.Index.Path, sources, err
+		return &job{path: c.Index.Path, sources: sources, mayLose: c.allowsEmpty}, err
 	}
 	if cmd.Flags().Changed("config") {
-		return "", nil, usagef("want -c or -o, not both")
+		return nil, usagef("want -c or -o, not both")
 	}
 	if len(files) == 0 {
-		return "", nil, usagef("want a LIST to compile into %s", out)
+		return nil, usagef("want a LIST to compile into %s", out)
 	}
 	settings, err := flags.settings()
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	var sources []index.Source
+	j := &job{path: out, mayLose: func(string) bool { return false }}
 	for _, file := range files {
-		sources = append(sources, index.Source{List: listNameOf(file), Path: file, Settings: settings})
+		j.sources = append(j.sources, index.Source{List: listNameOf(file), Path: file, Settings: settings})
 	}
-	return out, sources, nil
+	return j, nil
 }
 
 // listNameOf names a list after its file: "lists/disposable.txt.gz" is "disposable".
@@ -122,27 +129,62 @@ type compileReport struct {
 	index.Report
 }
 
-// compile builds the index and puts it in its place. On a terminal a bar shows
-// how far it is.
-func compile(ctx context.Context, path string, sources []index.Source, stderr io.Writer) (compileReport, error) {
+// run builds the index and puts it in its place. On a terminal a bar shows how
+// far it is.
+func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) {
 	bar := newBar(stderr)
-	draft, err := index.Build(ctx, path, sources, index.Options{Progress: bar.show})
+	draft, err := index.Build(ctx, j.path, j.sources, index.Options{Progress: bar.show})
 	bar.clear()
-	if err != nil {
-		if refused := (*index.SourcesError)(nil); errors.As(err, &refused) {
-			for _, err := range refused.Errs {
-				fmt.Fprintln(stderr, err)
-			}
-			return compileReport{}, fmt.Errorf("%s refused; %s was not written", counted(len(refused.Errs), "list"), path)
+	if refused := (*index.SourcesError)(nil); errors.As(err, &refused) {
+		for _, err := range refused.Errs {
+			fmt.Fprintln(stderr, err)
 		}
+		return compileReport{}, fmt.Errorf("%s refused; %s stays as it is", counted(len(refused.Errs), "file"), shownPath(j.path))
+	}
+	if err != nil {
 		return compileReport{}, err
 	}
 	defer draft.Discard()
+	if emptied := j.emptied(draft.Report.Lists); len(emptied) > 0 {
+		for _, text := range emptied {
+			fmt.Fprintln(stderr, text)
+		}
+		if !j.accept {
+			return compileReport{}, fmt.Errorf("%s refused; %s stays as it is; --accept takes it this once", counted(len(emptied), "list"), shownPath(j.path))
+		}
+	}
 	ix := draft.Index()
 	if err := draft.Publish(); err != nil {
 		return compileReport{}, err
 	}
-	return compileReport{path, ix.Generation(), ix.FalsePositiveRate(), draft.Report}, nil
+	return compileReport{j.path, ix.Generation(), ix.FalsePositiveRate(), draft.Report}, nil
+}
+
+// emptied names the lists that had entries in the index at the job's path and
+// have none any more: more often a download that failed than a wish. What
+// cannot be opened there is no generation to compare with.
+func (j *job) emptied(now []index.ListInfo) (lines []string) {
+	old, err := index.Open(j.path)
+	if err != nil {
+		return nil
+	}
+	had, has := entriesByList(old.Lists()), entriesByList(now)
+	for _, s := range now {
+		name := s.Source.List
+		if had[name] > 0 && has[name] == 0 && !j.mayLose(name) {
+			lines = append(lines, fmt.Sprintf("%s: empty: list %s had %s entries and has none", shownPath(s.Source.Path), name, grouped(uint64(had[name]))))
+			had[name] = 0 // said once, whatever files it has
+		}
+	}
+	return lines
+}
+
+func entriesByList(rows []index.ListInfo) map[string]int {
+	n := map[string]int{}
+	for _, row := range rows {
+		n[row.Source.List] += row.Summary.Entries
+	}
+	return n
 }
 
 func (r compileReport) text(w io.Writer) error {
@@ -151,17 +193,24 @@ func (r compileReport) text(w io.Writer) error {
 	var networks int
 	for _, l := range r.Lists {
 		s := l.Summary
-		t.add(l.Source.List, visible(l.Source.Path), s.Format, grouped(uint64(s.Lines)), grouped(uint64(s.Entries)),
+		t.add(l.Source.List, shownPath(l.Source.Path), s.Format, grouped(uint64(s.Lines)), grouped(uint64(s.Entries)),
 			grouped(uint64(s.Errors)), grouped(uint64(s.Skipped)), octets(s.Size))
 		networks += l.NetworkEntries
 	}
-	t.print(w, 3, 4, 5, 6, 7)
-	if networks > 0 {
-		fmt.Fprintf(w, "%s of client addresses left out: this version judges senders only\n", counted(networks, "entry"))
+	if err := t.print(w, 3, 4, 5, 6, 7); err != nil {
+		return err
 	}
-	_, err := fmt.Fprintf(w, "%s: %s keys of %s entries, %s, %.3g %% false positives of the filter, %.1f s, generation %s\n",
-		r.path, grouped(r.Keys), grouped(r.Entries), octets(r.Bytes), 100*r.rate, r.Elapsed.Seconds(), r.generation)
-	return err
+	var facts table
+	facts.add("index", fmt.Sprintf("%s, %s", shownPath(r.path), octets(r.Bytes)))
+	facts.add("keys", fmt.Sprintf("%s of %s entries", grouped(r.Keys), grouped(r.Entries)))
+	if networks > 0 {
+		facts.add("left out", counted(networks, "entry")+" of client addresses: this version judges senders only")
+	}
+	facts.add("filter", fmt.Sprintf("%.2g %% false positives", 100*r.rate))
+	facts.add("generation", r.generation)
+	facts.add("time", fmt.Sprintf("%.1f s", r.Elapsed.Seconds()))
+	fmt.Fprintln(w)
+	return facts.print(w)
 }
 
 func (r compileReport) json(w io.Writer) error {
@@ -216,7 +265,7 @@ func (b *bar) show(p index.Progress) {
 	if p.Stage != b.stage {
 		b.clear()
 		b.stage = p.Stage
-		b.bar = progressbar.NewOptions64(max(p.Total, 1), progressbar.OptionSetWriter(b.w), progressbar.OptionShowBytes(true),
+		b.bar = progressbar.NewOptions64(max(p.Total, 1), progressbar.OptionSetWriter(b.w), progressbar.OptionShowBytes(p.Stage != "sort"),
 			progressbar.OptionSetWidth(24), progressbar.OptionThrottle(65*time.Millisecond), progressbar.OptionUseIECUnits(true),
 			progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish())
 	}
@@ -235,5 +284,3 @@ func (b *bar) clear() {
 		b.bar, b.stage = nil, ""
 	}
 }
-
-var _ = lists.Loaded

@@ -1,14 +1,16 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
+
+	"blockd/httpapi"
 )
 
 func newConfig() *cobra.Command {
@@ -35,17 +37,16 @@ print TOML that can be loaded again.`,
 			if defaults {
 				return printConfig(cmd.OutOrStdout(), Default())
 			}
-			c, err := load(path)
-			if err != nil {
-				return err
-			}
 			if effective {
+				c, err := load(path)
+				if err != nil {
+					return err
+				}
 				return printConfig(cmd.OutOrStdout(), c)
 			}
-			faults := c.inspect()
-			if len(faults) > 0 {
-				faults.locate(path, func(string) int { return 0 })
-				return faults
+			c, err := loadToServe(path)
+			if err != nil {
+				return err
 			}
 			return printWarnings(cmd.OutOrStdout(), path, c)
 		},
@@ -88,7 +89,7 @@ func printWarnings(w io.Writer, path string, c Config) error {
 func (c Config) inspect() Faults {
 	var f Faults
 	if c.HTTP.TokenFile != "" {
-		if _, err := readToken(c.HTTP.TokenFile); err != nil {
+		if _, err := httpapi.ReadToken(c.HTTP.TokenFile); err != nil {
 			f.add("http.token_file", "%v", err)
 		}
 	}
@@ -114,7 +115,7 @@ func (c Config) warnings() []string {
 		warn("smtp.allow_open_upstream: the open-relay test of the upstream is switched off")
 	}
 	if up.scheme == "maildir" && c.SMTP.Listen != "" && !onLoopback(c.SMTP.Listen) {
-		warn("smtp.listen %s with a maildir: upstream: whoever reaches it can fill %s", c.SMTP.Listen, up.address)
+		warn("smtp.listen %s with a maildir: upstream: whoever reaches it can fill %s", c.SMTP.Listen, shownPath(up.address))
 	}
 	enforced := 0
 	for _, l := range c.Lists {
@@ -141,10 +142,10 @@ func (l List) lookAt() string {
 		return err.Error()
 	}
 	if len(files) == 0 {
-		return l.Path + ": no such file; until there is one, blockd is not ready"
+		return shownPath(l.Path) + ": no such file; until there is one, blockd is not ready"
 	}
 	for _, path := range files {
-		f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0) // a FIFO must not hold us
+		f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not hold us
 		if err != nil {
 			return err.Error()
 		}
@@ -154,10 +155,8 @@ func (l List) lookAt() string {
 			return err.Error()
 		}
 		if !info.Mode().IsRegular() {
-			return path + ": not a regular file"
+			return shownPath(path) + ": not a regular file"
 		}
 	}
 	return ""
 }
-
-var errToken = errors.New("want one line of 16 to 512 printable characters")

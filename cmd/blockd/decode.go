@@ -25,9 +25,28 @@ const maxConfig = 4 << 20
 // with its text comes as Faults, all of them at once. Relative paths in it are
 // relative to its folder.
 func load(path string) (Config, error) {
-	data, err := readConfig(path)
+	c, _, err := read(path)
+	return c, err
+}
+
+// loadToServe is load for who will act on it: what only a look at the machine
+// shows is a fault too.
+func loadToServe(path string) (Config, error) {
+	c, lines, err := read(path)
 	if err != nil {
 		return Config{}, err
+	}
+	if faults := c.inspect(); len(faults) > 0 {
+		faults.locate(path, lines.of)
+		return Config{}, faults
+	}
+	return c, nil
+}
+
+func read(path string) (Config, positions, error) {
+	data, err := readConfig(path)
+	if err != nil {
+		return Config{}, nil, err
 	}
 	c, lines, faults := decode(data)
 	if lines != nil { // else there is no tree to judge
@@ -38,10 +57,16 @@ func load(path string) (Config, error) {
 	if len(faults) > 0 {
 		faults.locate(path, lines.of)
 		slices.SortStableFunc(faults, func(a, b Fault) int { return a.Line - b.Line })
-		return Config{}, faults
+		return Config{}, nil, faults
 	}
-	c.relativeTo(filepath.Dir(path))
-	return c, nil
+	// Absolute, so that an index says the same of its lists whoever compiled it
+	// from whichever folder: what `blockd compile` made, a daemon can take over.
+	dir, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return Config{}, nil, err
+	}
+	c.relativeTo(dir)
+	return c, lines, nil
 }
 
 func readConfig(path string) ([]byte, error) {
@@ -72,7 +97,7 @@ func decode(data []byte) (Config, positions, Faults) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var tree map[string]any
 	if err := toml.Unmarshal(data, &tree); err != nil {
-		f := Fault{Text: strings.TrimPrefix(err.Error(), "toml: ")}
+		f := Fault{Text: "not TOML: " + strings.TrimPrefix(err.Error(), "toml: ")}
 		if at := (*toml.DecodeError)(nil); errors.As(err, &at) {
 			f.Line, _ = at.Position()
 		}
@@ -186,17 +211,21 @@ func unknown(path string, table reflect.Type) string {
 	if dot := strings.LastIndexByte(plain, '.'); dot >= 0 {
 		dir, key = plain[:dot+1], plain[dot+1:]
 	}
-	if near := nearest(key, keysOf(table)); near != "" {
-		return fmt.Sprintf("unknown key, did you mean %s?", dir+near)
-	}
-	for other := range reflect.TypeFor[Config]().Fields() { // a key under the wrong [table]
+	var elsewhere []string // the same key in another [table]
+	for other := range reflect.TypeFor[Config]().Fields() {
 		inner := other.Type
 		if inner.Kind() == reflect.Slice {
 			inner = inner.Elem()
 		}
 		if slices.Contains(keysOf(inner), key) {
-			return fmt.Sprintf("unknown key, did you mean %s.%s?", tagOf(other), key)
+			elsewhere = append(elsewhere, tagOf(other)+"."+key)
 		}
+	}
+	if len(elsewhere) > 0 {
+		return fmt.Sprintf("unknown key, did you mean %s?", strings.Join(elsewhere, " or "))
+	}
+	if near := nearest(key, keysOf(table)); near != "" {
+		return fmt.Sprintf("unknown key, did you mean %s?", dir+near)
 	}
 	return "unknown key"
 }

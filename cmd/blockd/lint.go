@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,12 +25,42 @@ type listFlags struct {
 
 func addListFlags(cmd *cobra.Command) *listFlags {
 	f := &listFlags{cmd: cmd}
-	cmd.Flags().StringVar(&f.format, "format", "auto", "`format` of the lists: "+formatNames())
-	cmd.Flags().StringVar(&f.action, "action", "block", "what an entry asks for: block or allow")
-	cmd.Flags().BoolVar(&f.subdomains, "subdomains", true, "a bare domain covers the names below it (default: as the format has it)")
-	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatWords(), cobra.ShellCompDirectiveNoFileComp)))
+	cmd.Flags().StringVar(&f.format, "format", "auto", "`F`, the format of the lists: "+strings.Join(formatNames(), ", "))
+	cmd.Flags().StringVar(&f.action, "action", "block", "`A`, what an entry asks for: block or allow")
+	cmd.Flags().BoolVar(&f.subdomains, "subdomains", false, "whether a bare domain covers the names below it (default: as the format has it)")
+	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("action", cobra.FixedCompletions([]string{"block", "allow"}, cobra.ShellCompDirectiveNoFileComp)))
 	return f
+}
+
+// formatNames are the formats, each with the argument that it may have.
+func formatNames() []string {
+	var names []string
+	for _, f := range lists.Formats() {
+		name := f.Name
+		if f.Argument != "" {
+			name += "[:" + f.Argument + "]"
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// validFormat says what is wrong with a format as users write it.
+func validFormat(text string) error {
+	err := lists.ParseFormat(text)
+	if err == nil {
+		return nil
+	}
+	var names []string
+	for _, f := range lists.Formats() {
+		names = append(names, f.Name)
+	}
+	name, _, _ := strings.Cut(text, ":")
+	if slices.Contains(names, name) {
+		return err
+	}
+	return fmt.Errorf("%w%s", err, didYouMean(name, "", names))
 }
 
 // settings turns the flags into what package lists takes.
@@ -36,12 +69,9 @@ func (f *listFlags) settings() (lists.Settings, error) {
 	if err := validFormat(f.format); err != nil {
 		return s, usagef("--format: %v", err)
 	}
-	switch f.action {
-	case "block":
-	case "allow":
-		s.Action = lists.Allow
-	default:
-		return s, usagef(`--action: want "block" or "allow", have %q`, f.action)
+	var err error
+	if s.Action, err = lists.ParseAction(f.action); err != nil {
+		return s, usagef("--action: %v", err)
 	}
 	if f.cmd.Flags().Changed("subdomains") {
 		s.Subdomains = &f.subdomains
@@ -148,32 +178,19 @@ func (f firsts) judge(it *lists.Item) {
 	if it.Kind == lists.Skip || it.Kind == lists.Err {
 		return
 	}
-	id := entryID{keyText(it), it.Scope}
+	id := entryID{it.Name(), it.Scope}
 	first, again := f[id]
 	switch {
 	case !again:
-		id.key = cloneKey(it, id.key)
+		id.key = strings.Clone(id.key) // the item lives in the reader's buffer
 		f[id] = firstLine{it.Line, it.Action}
 	case (first.action == lists.Allow) != (it.Action == lists.Allow):
-		it.Class = classConflict
-		it.Message = "line " + grouped(uint64(first.line)) + " says " + first.action.String() + ": allow wins"
+		it.Class = lists.Conflict
+		it.Message = fmt.Sprintf("line %d says %s: allow wins", first.line, first.action)
 	default:
-		it.Class = classDup
-		it.Message = "same as line " + grouped(uint64(first.line))
+		it.Class = lists.Dup
+		it.Message = fmt.Sprintf("same as line %d", first.line)
 	}
-}
-
-// keyText is the canonical text of an entry.
-func keyText(it *lists.Item) string {
-	switch it.Kind {
-	case lists.Skip, lists.Err:
-		return ""
-	case lists.IP:
-		return it.Net.Addr().String()
-	case lists.CIDR:
-		return it.Net.String()
-	}
-	return it.Key.Text
 }
 
 // lintJSON prints an object a line. docs/lists.md, section 9, fixes its form.
@@ -203,7 +220,7 @@ func (l *lintJSON) item(file string, it *lists.Item) error {
 		Class   string `json:"class"`
 		Message string `json:"message"`
 	}{
-		File: file, Line: it.Line, Kind: it.Kind.String(), Key: keyText(it),
+		File: file, Line: it.Line, Kind: it.Kind.String(), Key: it.Name(),
 		Reason: it.Reason, Class: string(it.Class), Message: it.Message,
 	}
 	if it.Kind != lists.Skip && it.Kind != lists.Err {
@@ -214,7 +231,7 @@ func (l *lintJSON) item(file string, it *lists.Item) error {
 
 // quiet reports a line that is shown on request only: a blank or a comment.
 func quiet(it *lists.Item) bool {
-	return it.Kind == lists.Skip && (it.Class == classBlank || it.Class == classComment)
+	return it.Kind == lists.Skip && (it.Class == lists.Blank || it.Class == lists.Comment)
 }
 
 func (l *lintJSON) summary(file string, s lists.Summary, keys int) error {

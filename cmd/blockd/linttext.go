@@ -13,6 +13,7 @@ type lintText struct {
 	w     *bufio.Writer
 	paint paint
 	all   bool
+	said  bool // anything yet: the table stands apart from it
 	files table
 }
 
@@ -23,6 +24,7 @@ func newLintText(w *bufio.Writer, p paint, all bool) *lintText {
 }
 
 func (t *lintText) item(file string, it *lists.Item) error {
+	t.said = t.said || t.all || it.Kind != lists.Skip && it.Class != ""
 	where := fmt.Sprintf("%s:%d", visible(file), it.Line)
 	switch {
 	case it.Kind == lists.Err:
@@ -37,7 +39,7 @@ func (t *lintText) item(file string, it *lists.Item) error {
 	case t.all && it.Kind == lists.Skip:
 		fmt.Fprintln(t.w, t.paint.faint(fmt.Sprintf("%s: skip: %s", where, it.Class)))
 	case t.all:
-		fmt.Fprintf(t.w, "%s: %s %s %s %s", where, it.Kind, visible(keyText(it)), it.Scope, it.Action)
+		fmt.Fprintf(t.w, "%s: %s %s %s %s", where, it.Kind, visible(it.Name()), it.Scope, it.Action)
 		if it.Reason != "" {
 			fmt.Fprintf(t.w, " %q", it.Reason)
 		}
@@ -68,7 +70,7 @@ func (t *lintText) excerpt(it *lists.Item) {
 	if line != "" {
 		fmt.Fprintln(t.w, t.paint.faint("  | ")+line)
 	}
-	hint := hintFor(it.Class)
+	hint := lists.Hint(it.Class)
 	if marked {
 		mark := strings.Repeat(" ", columns(before)) + t.paint.red("^")
 		fmt.Fprintln(t.w, strings.TrimRight(t.paint.faint("  | ")+mark+" "+t.paint.faint(hint), " "))
@@ -101,38 +103,10 @@ func clipLeft(s string, most int) string {
 	return s
 }
 
-// hintFor says what to do about a class; "" where the message says it all.
-func hintFor(c lists.Class) string {
-	switch c {
-	case "bad-utf8":
-		return "save the file as UTF-8"
-	case "invisible", "control", "nul":
-		return "type the line anew: something in it cannot be seen"
-	case "idna":
-		return "write the name as the sender's server does, xn--... form"
-	case "too-broad":
-		return "it would cover far too much: name domains one by one"
-	case "public-suffix":
-		return "everybody's domain: name the ones below it"
-	case "null-sender":
-		return "bounces must get through: RFC 5321, 4.5.5"
-	case "not-a-sink":
-		return "only 0.0.0.0, 127.x, :: and ::1 mark a blocked name"
-	case "missing-value":
-		return "want a key and an action, such as REJECT"
-	case "unsupported":
-		return "only whole addresses and domains can be looked up"
-	case "unsupported-action":
-		return "REJECT, OK, DEFER and DISCARD are known"
-	case "conflict":
-		return "take one of the two lines out"
-	}
-	return ""
-}
-
 func (t *lintText) summary(file string, s lists.Summary, keys int) error {
 	verdict := string(s.Verdict)
 	if s.Verdict == lists.Refused {
+		t.said = true
 		fmt.Fprintf(t.w, "%s: %s: %s\n", t.paint.bold(visible(file)), t.paint.red("refused"), visible(s.Why))
 	} else if s.Why != "" {
 		verdict += " (" + visible(s.Why) + ")"
@@ -143,9 +117,8 @@ func (t *lintText) summary(file string, s lists.Summary, keys int) error {
 }
 
 func (t *lintText) end() error {
-	if t.w.Buffered() > 0 || t.w.Size() == 0 {
+	if t.said {
 		fmt.Fprintln(t.w)
 	}
-	t.files.print(t.w, 2, 3, 4, 5, 6)
-	return nil
+	return t.files.print(t.w, 2, 3, 4, 5, 6)
 }

@@ -82,6 +82,8 @@ func complain(w io.Writer, command string, err error) {
 	case errors.As(err, &faults):
 		fmt.Fprintln(w, faults)
 		fmt.Fprintf(w, "%s: %s: %s\n", command, faults[0].File, counted(len(faults), "fault"))
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintf(w, "%s: interrupted\n", command)
 	default:
 		fmt.Fprintf(w, "%s: %s\n", command, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
@@ -97,6 +99,7 @@ of any mail server, and never refuses a sender who is not listed.`,
   blockd check someone@bad.example          is this sender listed, and where?
   blockd lint lists/*.txt                   what does each line mean?`,
 		Version:       version(),
+		Args:          cobra.ArbitraryArgs, // RunE says better what is wrong with them
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -119,7 +122,10 @@ of any mail server, and never refuses a sender who is not listed.`,
 		}
 		return usageError{text}
 	})
-	root.AddCommand(newServe(), newCompile(), newLint(), newCheck(), newConfig())
+	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newConfig()} {
+		c.DisableFlagsInUseLine = true // Use names them
+		root.AddCommand(c)
+	}
 	return root
 }
 

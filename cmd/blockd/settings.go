@@ -17,7 +17,7 @@ type Config struct {
 	SMTP  SMTP   `toml:"smtp"`
 	HTTP  HTTP   `toml:"http"`
 	Log   Log    `toml:"log"`
-	Lists []List `toml:"list"`
+	Lists []List `toml:"list,omitempty"`
 }
 
 // List is one [[list]]: the files of one name, read alike.
@@ -79,9 +79,11 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText implements encoding.TextMarshaler. It drops the zero units that
-// time.Duration prints: "1m", not "1m0s".
-func (d Duration) MarshalText() ([]byte, error) {
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// String drops the zero units that time.Duration prints: "1m", not "1m0s".
+func (d Duration) String() string {
 	text := time.Duration(d).String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
@@ -89,7 +91,7 @@ func (d Duration) MarshalText() ([]byte, error) {
 	if strings.HasSuffix(text, "h0m") {
 		text = strings.TrimSuffix(text, "0m")
 	}
-	return []byte(text), nil
+	return text
 }
 
 // Default is what an empty file means, and what the reference config.toml shows.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -18,9 +20,15 @@ type table struct{ rows [][]string }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// print writes the rows, two blanks between columns. Columns whose number is in
-// right are flush right: counts, that the eye compares.
-func (t *table) print(w io.Writer, right ...int) {
+// print writes the rows. Columns whose number is in right are flush right:
+// counts, that the eye compares.
+func (t *table) print(w io.Writer, right ...int) error {
+	_, err := io.WriteString(w, strings.Join(t.lines(right...), "\n")+"\n")
+	return err
+}
+
+// lines are the rows with two blanks between columns.
+func (t *table) lines(right ...int) []string {
 	var wide []int
 	for _, row := range t.rows {
 		for i, cell := range row {
@@ -30,26 +38,33 @@ func (t *table) print(w io.Writer, right ...int) {
 			wide[i] = max(wide[i], columns(cell))
 		}
 	}
-	for _, row := range t.rows {
+	lines := make([]string, len(t.rows))
+	for n, row := range t.rows {
 		var line strings.Builder
 		for i, cell := range row {
 			fill := strings.Repeat(" ", wide[i]-columns(cell))
-			for _, r := range right {
-				if r == i {
-					cell, fill = fill+cell, ""
-				}
+			if slices.Contains(right, i) {
+				cell, fill = fill+cell, ""
 			}
 			line.WriteString(cell + fill + "  ")
 		}
-		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+		lines[n] = strings.TrimRight(line.String(), " ")
 	}
+	return lines
 }
 
-// columns is how wide s stands on a terminal.
+// columns is how wide s stands on a terminal. The colours of paint take no room.
 func columns(s string) int {
-	n := 0
+	n, colour := 0, false
 	for _, r := range s {
-		n += columnsOf(r)
+		switch {
+		case r == '\x1b':
+			colour = true
+		case colour:
+			colour = r != 'm'
+		default:
+			n += columnsOf(r)
+		}
 	}
 	return n
 }
@@ -90,13 +105,27 @@ func visible(s string) string {
 	return b.String()
 }
 
-// counted is "1 fault", "2 faults", "no faults".
+// shownPath is a path as people know it: from the current folder, where it is
+// below that.
+func shownPath(path string) string {
+	if wd, err := os.Getwd(); err == nil && filepath.IsAbs(path) {
+		if rel, err := filepath.Rel(wd, path); err == nil && filepath.IsLocal(rel) {
+			path = rel
+		}
+	}
+	return visible(path)
+}
+
+// counted is "no faults", "1 fault", "2 faults"; "1 entry", "2 entries".
 func counted(n int, noun string) string {
-	switch n {
-	case 0:
-		return "no " + noun + "s"
-	case 1:
+	if n == 1 {
 		return "1 " + noun
+	}
+	if stem, ok := strings.CutSuffix(noun, "y"); ok && !strings.HasSuffix(noun, "ey") {
+		noun = stem + "ie"
+	}
+	if n == 0 {
+		return "no " + noun + "s"
 	}
 	return grouped(uint64(n)) + " " + noun + "s"
 }

@@ -143,7 +143,7 @@ func (f *Faults) oneOf(key, have string, words ...string) {
 
 func (f *Faults) between(key string, have Duration, least, most time.Duration) {
 	if d := time.Duration(have); d < least || d > most {
-		f.add(key, "want %v to %v, have %v", least, most, d)
+		f.add(key, "want %s to %s, have %s", Duration(least), Duration(most), have)
 	}
 }
 

@@ -1,5 +1,10 @@
 package parse
 
+import (
+	"bytes"
+	"math/bits"
+)
+
 // Params is a set of MAIL or RCPT parameters.
 type Params uint16
 
@@ -20,6 +25,33 @@ const (
 	ParamHoldUntil                     // HOLDUNTIL=time, RFC 4865; MAIL
 )
 
+const (
+	mailParams = ParamSize | ParamBody | ParamSMTPUTF8 | ParamRet | ParamEnvID | ParamBy |
+		ParamMTPriority | ParamHoldFor | ParamHoldUntil
+	rcptParams = ParamNotify | ParamOrcpt | ParamRRVS
+)
+
+// params is the table of the parameters, in the order of their bits. A nil valid
+// means that the parameter has no value.
+var params = [...]struct {
+	keyword   string
+	extension string // EHLO keyword that must have been announced
+	valid     func(value []byte) bool
+}{
+	{"SIZE", "SIZE", validSize},
+	{"BODY", "8BITMIME", validBody},
+	{"SMTPUTF8", "SMTPUTF8", nil},
+	{"RET", "DSN", validRet},
+	{"ENVID", "DSN", validEnvID},
+	{"NOTIFY", "DSN", validNotify},
+	{"ORCPT", "DSN", validOrcpt},
+	{"BY", "DELIVERBY", validBy},
+	{"MT-PRIORITY", "MT-PRIORITY", validPriority},
+	{"RRVS", "RRVS", validRRVS},
+	{"HOLDFOR", "FUTURERELEASE", validHoldFor},
+	{"HOLDUNTIL", "FUTURERELEASE", validDate},
+}
+
 // Has reports whether all of q are in p.
 func (p Params) Has(q Params) bool { return p&q == q }
 
@@ -27,4 +59,81 @@ func (p Params) Has(q Params) bool { return p&q == q }
 // the server has not announced, or nil. announced gets EHLO keywords in
 // capitals: "SIZE", "8BITMIME", "SMTPUTF8", "DSN", "DELIVERBY", "MT-PRIORITY",
 // "RRVS", "FUTURERELEASE".
-func (p Params) Unannounced(announced func(keyword string) bool) *Error { panic("unwritten") }
+func (p Params) Unannounced(announced func(keyword string) bool) *Error {
+	for ; p != 0; p &= p - 1 {
+		if i := bits.TrailingZeros16(uint16(p)); i >= len(params) || !announced(params[i].extension) {
+			return errUnknown
+		}
+	}
+	return nil
+}
+
+// readParams reads " KEYWORD=value KEYWORD ..." (RFC 5321, section 4.1.2). Of the
+// parameters only the allowed ones may stand here, each once.
+func (c *Command) readParams(text []byte, allowed Params) error {
+	for {
+		text = bytes.TrimLeft(text, " ")
+		if len(text) == 0 {
+			break
+		}
+		word := text
+		if i := bytes.IndexByte(text, ' '); i >= 0 {
+			word = text[:i]
+		}
+		text = text[len(word):]
+		keyword, value, hasValue := bytes.Cut(word, []byte("="))
+		if !isKeyword(keyword) || hasValue && !isValue(value) {
+			return errParam
+		}
+		i, p := paramOf(keyword)
+		if p&allowed == 0 {
+			return errUnknown
+		}
+		valid := params[i].valid
+		if c.Params.Has(p) || hasValue != (valid != nil) || hasValue && !valid(value) {
+			return errParam
+		}
+		c.Params |= p
+		if p == ParamSize {
+			c.Size, _ = parseSize(value)
+		}
+	}
+	if c.Params.Has(ParamHoldFor | ParamHoldUntil) {
+		return errParam // RFC 4865, section 4: one or the other
+	}
+	return nil
+}
+
+// paramOf finds a parameter by its keyword; p is 0 for one that is not known.
+func paramOf(keyword []byte) (i int, p Params) {
+	for i := range params {
+		if len(keyword) == len(params[i].keyword) && bytes.EqualFold(keyword, []byte(params[i].keyword)) {
+			return i, 1 << i
+		}
+	}
+	return 0, 0
+}
+
+// isKeyword reports whether b is an esmtp-keyword.
+func isKeyword(b []byte) bool {
+	for i, c := range b {
+		if !isAlnum(c) && (c != '-' || i == 0) {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+// isValue reports whether b is an esmtp-value: no "=" and no octet above 127.
+func isValue(b []byte) bool {
+	for _, c := range b {
+		if c <= ' ' || c == '=' || c > '~' {
+			return false
+		}
+	}
+	return len(b) > 0
+}
+
+func isAlnum(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -7,7 +7,11 @@
 // for the client, and is never forwarded.
 package parse
 
-import "blockd/addr"
+import (
+	"bytes"
+
+	"blockd/addr"
+)
 
 // Command is one command line, taken apart. Its slices are parts of the line:
 // they are valid as long as the line is, and must not be changed.
@@ -19,10 +23,122 @@ type Command struct {
 	Size   int64     // of SIZE; 0 when not given
 }
 
+// maxName bounds the name in EHLO, in octets: RFC 5321, section 4.5.3.1.2.
+const maxName = 255
+
 // Line reads one command line without its CRLF (RFC 5321, section 4.1.1). It
-// keeps nothing, and allocates only for paths that addr.ParsePath allocates for.
-// The caller bounds the length of the line.
+// keeps nothing, and allocates only where addr.ParsePath does, and for the dates
+// of RRVS and HOLDUNTIL. The caller bounds the length of the line.
 //
 // The error is an *Error. The Verb is set even then if it was recognised, so
-// that a session can count a faulty MAIL as a MAIL.
-func Line(line []byte) (Command, error) { panic("unwritten") }
+// that a session can count a faulty MAIL as a MAIL. BDAT never has an error,
+// and its Arg is not looked at: whatever it says, the line must not be passed on
+// and what comes behind it may be a chunk.
+func Line(line []byte) (Command, error) {
+	word, rest, _ := bytes.Cut(line, []byte(" "))
+	c := Command{Verb: verbOf(word)}
+	if c.Verb == Unknown || c.Verb == HTTP {
+		return c, errVerb
+	}
+	var err error
+	switch c.Verb {
+	case MAIL:
+		err = c.mail(rest)
+	case RCPT:
+		err = c.rcpt(rest)
+	default:
+		c.Arg = bytes.Trim(rest, " ")
+		err = c.checkArg()
+	}
+	if err != nil {
+		return Command{Verb: c.Verb}, err // nothing half read for a careless caller
+	}
+	return c, nil
+}
+
+// checkArg judges the argument of every verb but MAIL and RCPT.
+func (c *Command) checkArg() error {
+	if c.Verb == BDAT {
+		return nil
+	}
+	for _, b := range c.Arg {
+		if b < ' ' || b > '~' {
+			return errControl
+		}
+	}
+	switch c.Verb {
+	case EHLO, HELO, LHLO:
+		// Real clients say names that are no domains ("my_pc", "[10.0.0.1"); a
+		// name is logged and passed to XCLIENT, which needs it bounded and printable.
+		if len(c.Arg) == 0 || len(c.Arg) > maxName || bytes.IndexByte(c.Arg, ' ') >= 0 {
+			return errName
+		}
+	case DATA, RSET, QUIT, STARTTLS:
+		if len(c.Arg) > 0 {
+			return errArg
+		}
+	case VRFY, EXPN, ETRN:
+		if len(c.Arg) == 0 {
+			return errNoArg
+		}
+	}
+	return nil
+}
+
+// mail reads what follows "MAIL ".
+func (c *Command) mail(rest []byte) error {
+	path, params, err := pathAndParams(rest, "FROM:", errMail, errSender)
+	if err != nil {
+		return err
+	}
+	if len(path.Domain) == 0 && len(path.Local) > 0 {
+		return errSender // RFC 5321 knows <postmaster> as a recipient only
+	}
+	if err := c.readParams(params, mailParams); err != nil {
+		return err
+	}
+	if path.UTF8 && !c.Params.Has(ParamSMTPUTF8) {
+		return ErrSMTPUTF8
+	}
+	c.Path = path
+	return nil
+}
+
+// rcpt reads what follows "RCPT ".
+func (c *Command) rcpt(rest []byte) error {
+	path, params, err := pathAndParams(rest, "TO:", errRcpt, errRecipient)
+	if err != nil {
+		return err
+	}
+	// EqualFold knows letters above 127 that fold to "s" and "k".
+	if len(path.Domain) == 0 && (path.UTF8 || !bytes.EqualFold(path.Local, []byte("postmaster"))) {
+		return errRecipient
+	}
+	if err := c.readParams(params, rcptParams); err != nil {
+		return err
+	}
+	c.Path = path
+	return nil
+}
+
+// pathAndParams reads "FROM:<path> params". Blanks behind the colon are outside
+// RFC 5321, but clients send them, and Postfix, Exim and Sendmail all skip them;
+// a path without its angle brackets, where their readings part, is refused.
+func pathAndParams(rest []byte, keyword string, usage, bad *Error) (path addr.Path, params []byte, err error) {
+	n := len(keyword)
+	if len(rest) < n || !bytes.EqualFold(rest[:n], []byte(keyword)) {
+		return addr.Path{}, nil, usage
+	}
+	rest = bytes.TrimLeft(rest[n:], " ")
+	if len(rest) == 0 || rest[0] != '<' {
+		return addr.Path{}, nil, usage
+	}
+	path, rest, err = addr.ParsePath(rest)
+	if err != nil {
+		return addr.Path{}, nil, bad
+	}
+	if len(rest) > 0 && rest[0] != ' ' {
+		return addr.Path{}, nil, usage
+	}
+	return path, rest, nil
+}

@@ -35,12 +35,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"outcome"}),
 		upstream: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "blockd_smtp_upstream_errors_total",
-			Help: "Failures of the upstream leg, by stage: open, capability, command, data, final.",
+			Help: "Failures of the upstream leg, by stage: open, probe, client-info (XCLIENT or PROXY), capability (no longer offered), command, data, final.",
 		}, []string{"stage"}),
 		limits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "blockd_smtp_limits_total",
-			Help: "Sessions ended by a limit: errors, junk, timeout, drain, protocol.",
-		}, []string{"limit"}),
+			Name: "blockd_smtp_sessions_ended_total",
+			Help: "Sessions ended by the filter, by reason: errors, junk, timeout, drain, protocol, upstream.",
+		}, []string{"reason"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "blockd_smtp_panics_total",
 			Help: "Sessions ended by a panic, which is a defect of blockd: please report the stack in the log.",

@@ -46,10 +46,9 @@ func parseCaps(raw []byte) Caps {
 		}
 	}
 	if params, ok := c.params("SIZE"); ok {
-		// An absurd limit is none (RFC 1870, section 4, gives up to 20 digits).
-		c.Size, _ = strconv.ParseInt(params, 10, 64)
-		if c.Size == 1<<63-1 {
-			c.Size = 0
+		// Up to 20 digits are allowed (RFC 1870, section 4): an absurd limit is none.
+		if n, err := strconv.ParseUint(params, 10, 63); err == nil {
+			c.Size = int64(n)
 		}
 	}
 	return c

@@ -11,11 +11,11 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// Bounds of XCLIENT, of Postfix's XCLIENT_README.
+// Bounds of what a client is presented by, of Postfix's XCLIENT_README.
 const (
-	maxXCLIENT     = 512 // octets of the line, with CRLF
-	maxXCLIENTHelo = 255 // octets of the value before it is encoded
-	unavailable    = "[UNAVAILABLE]"
+	maxXCLIENT  = 512 // octets of the line, with CRLF
+	maxHelo     = 255 // octets of a HELO name before it is encoded
+	unavailable = "[UNAVAILABLE]"
 )
 
 // xclient returns the XCLIENT line for c, without CRLF, and whether upstream can
@@ -48,7 +48,7 @@ func xclient(caps Caps, c Client) (line string, ok bool) {
 	if c.ESMTP {
 		proto = "ESMTP"
 	}
-	if c.Helo != "" && len(c.Helo) <= maxXCLIENTHelo {
+	if c.Helo != "" && len(c.Helo) <= maxHelo {
 		helo = xtext(c.Helo)
 	}
 	build := func(helo string) string {
@@ -93,6 +93,19 @@ func xtext(s string) string {
 		}
 	}
 	return b.String()
+}
+
+// helloName is the name for the EHLO behind which c is the client. Upstream
+// judges and records it together with c's address, and Postfix lets it replace
+// the HELO attribute of XCLIENT, so that it should be c's own. Where upstream
+// takes blockd for the client, or c's name could be more than one word of
+// printable ASCII, it is ours.
+func (d *Dialer) helloName(c Client) string {
+	presented := d.set.ClientInfo == ClientInfoXCLIENT || d.set.ClientInfo == ClientInfoPROXY
+	if !presented || c.Helo == "" || len(c.Helo) > maxHelo || strings.ContainsFunc(c.Helo, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return d.set.Hostname
+	}
+	return c.Helo
 }
 
 // sendPROXY writes the PROXY header of version 2, the first bytes of the

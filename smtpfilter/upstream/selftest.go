@@ -7,9 +7,25 @@ import (
 	"net/netip"
 )
 
-// ErrOpenRelay reports that upstream takes mail for anybody from the clients
-// that blockd presents to it.
-var ErrOpenRelay = errors.New("upstream is an open relay for blockd's clients")
+// Errors of SelfTest, and of Open after RequireSelfTest.
+var (
+	// ErrOpenRelay reports that upstream takes mail for anybody from the clients
+	// that blockd presents to it.
+	ErrOpenRelay = errors.New("upstream is an open relay for blockd's clients")
+
+	// ErrUntested reports that SelfTest has not had an answer yet.
+	ErrUntested = errors.New("upstream has not passed the open-relay test yet")
+)
+
+// CanRelay reports whether upstream could relay to strangers, so that the
+// self-test has a meaning: a server spoken to by SMTP, and not the embedded mailbox.
+func (d *Dialer) CanRelay() bool { return d.set.Protocol == SMTP && d.set.Dial == nil }
+
+// RequireSelfTest makes Open fail with ErrUntested until SelfTest has passed, and
+// with ErrOpenRelay while its last answer is that. Probe works all the same.
+func (d *Dialer) RequireSelfTest() { d.setGate(ErrUntested) }
+
+func (d *Dialer) setGate(err error) { d.gate.Store(&err) }
 
 // The envelope of the self-test. The null reverse-path is never refused for its
 // domain's sake, which would hide an open relay behind it; the recipient's
@@ -23,14 +39,24 @@ const (
 // client at a documentation address (RFC 5737) the configured way and offers a
 // recipient that upstream cannot be responsible for. No mail is sent.
 //
-// ErrOpenRelay is a 2xx to that recipient, nil any refusal of it or a 5xx to
-// MAIL; all other errors mean that the question has no answer yet.
+// ErrOpenRelay is any reply to that recipient but a 4xx or 5xx; nil is such a
+// refusal of it, or a 5xx to MAIL. All other errors mean that the question has
+// no answer, and the last answer, if any, stays in force.
 //
-// It is not for LMTP and not for an embedded mailbox, which take any recipient
-// and relay nothing; the caller leaves it out there. A server that accepts every
-// recipient and refuses at DATA, or on purpose, fails the test.
-// A server that refuses unknown recipient domains passes it unexamined.
+// Where CanRelay is false the test says nothing: LMTP and the embedded mailbox
+// take any recipient and relay none. A server that accepts every recipient and
+// refuses at DATA, or accepts on purpose, fails it; one that refuses unknown
+// recipient domains passes without having been asked the real question.
 func (d *Dialer) SelfTest(ctx context.Context) error {
+	err := d.offerStranger(ctx)
+	if (err == nil || errors.Is(err, ErrOpenRelay)) && d.gate.Load() != nil {
+		d.setGate(err)
+	}
+	return err
+}
+
+// offerStranger is SelfTest without its consequence.
+func (d *Dialer) offerStranger(ctx context.Context) error {
 	conn, err := d.open(ctx, Client{
 		Addr:  netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, 113, 9}), 25),
 		Helo:  "selftest.invalid",

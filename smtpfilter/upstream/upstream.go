@@ -74,6 +74,7 @@ const (
 type Dialer struct {
 	set  Settings
 	caps atomic.Pointer[Caps]
+	gate atomic.Pointer[error] // what Open returns instead of a session; nil error or pointer: none
 }
 
 // New returns a Dialer. It does not connect.
@@ -120,6 +121,9 @@ func (e *RefusedError) Error() string {
 //
 // The end of ctx ends Open, but not the session it has returned.
 func (d *Dialer) Open(ctx context.Context, c Client) (*Conn, error) {
+	if p := d.gate.Load(); p != nil && *p != nil {
+		return nil, *p
+	}
 	if d.set.ClientInfo == ClientInfoPROXY && !c.Addr.IsValid() {
 		return nil, ErrNoAddress
 	}
@@ -186,11 +190,11 @@ func (d *Dialer) handshake(conn *Conn, c Client) error {
 	if _, err := d.expect(conn, "greeting", "", 220); err != nil {
 		return err
 	}
-	if err := d.hello(conn); err != nil {
-		return err
-	}
 	if d.set.ClientInfo != ClientInfoXCLIENT {
-		return nil
+		return d.hello(conn, d.helloName(c))
+	}
+	if err := d.hello(conn, d.set.Hostname); err != nil {
+		return err
 	}
 	line, ok := xclient(conn.Caps, c)
 	if !ok {
@@ -200,17 +204,17 @@ func (d *Dialer) handshake(conn *Conn, c Client) error {
 	if _, err := d.expect(conn, "XCLIENT", line, 220); err != nil {
 		return err
 	}
-	return d.hello(conn)
+	return d.hello(conn, d.helloName(c))
 }
 
 // hello says EHLO or LHLO and reads what upstream can do. A server that does not
 // know EHLO gets HELO (RFC 5321, section 3.2), and then can do nothing special.
-func (d *Dialer) hello(conn *Conn) error {
+func (d *Dialer) hello(conn *Conn, name string) error {
 	verb := "EHLO"
 	if d.set.Protocol == LMTP {
 		verb = "LHLO"
 	}
-	reply, err := d.expect(conn, "EHLO", verb+" "+d.set.Hostname, 250)
+	reply, err := d.expect(conn, "EHLO", verb+" "+name, 250)
 	var refused *RefusedError
 	switch {
 	case err == nil:
@@ -218,7 +222,7 @@ func (d *Dialer) hello(conn *Conn) error {
 		return nil
 	case verb == "EHLO" && errors.As(err, &refused) && refused.Reply.Code/100 == 5:
 		conn.Caps = Caps{}
-		_, err = d.expect(conn, "EHLO", "HELO "+d.set.Hostname, 250)
+		_, err = d.expect(conn, "EHLO", "HELO "+name, 250)
 	}
 	return err
 }

@@ -1,0 +1,88 @@
+package addr
+
+import (
+	"testing"
+)
+
+func TestAllocations(t *testing.T) {
+	tests := []struct {
+		name, in string
+		want     float64
+	}{
+		{"canonical address", "promo@mail.bulk.test", 0},
+		{"canonical address in brackets", "<promo@mail.bulk.test>", 0},
+		{"source route", "<@relay.test:promo@mail.bulk.test>", 0},
+		{"trailing dot", "promo@mail.bulk.test.", 0},
+		{"null", "<>", 0},
+		{"capitals", "Promo@Mail.Bulk.TEST", 1},
+	}
+	dst := make([]Key, 0, MaxKeys)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := testing.AllocsPerRun(100, func() {
+				a, err := Parse(tt.in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				dst = a.Keys(dst[:0])
+			})
+			if got != tt.want {
+				t.Errorf("Parse(%q) and Keys: %v allocations, want %v", tt.in, got, tt.want)
+			}
+		})
+	}
+	path := []byte(`<@relay.test:"Odd One"@Mail.Bulk.TEST> SIZE=1`)
+	if got := testing.AllocsPerRun(100, func() {
+		if _, _, err := ParsePath(path); err != nil {
+			t.Fatal(err)
+		}
+	}); got != 0 {
+		t.Errorf("ParsePath(%q): %v allocations, want 0", path, got)
+	}
+	domain := "mail.bulk.test"
+	if got := testing.AllocsPerRun(100, func() {
+		if _, err := DomainKey(domain); err != nil {
+			t.Fatal(err)
+		}
+	}); got != 0 {
+		t.Errorf("DomainKey(%q): %v allocations, want 0", domain, got)
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	for _, bm := range []struct{ name, in string }{
+		{"canonical", "promo@mail.bulk.test"},
+		{"capitals", "Promo@Mail.Bulk.TEST"},
+		{"quoted", `"odd one"@mail.bulk.test`},
+		{"a-label", "promo@xn--bcher-kva.test"},
+		{"utf8", "jörg@bücher.test"},
+		{"refused", "promo promo@mail.bulk.test"},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = Parse(bm.in)
+			}
+		})
+	}
+}
+
+func BenchmarkKeys(b *testing.B) {
+	a, err := Parse("promo@mail.bulk.test")
+	if err != nil {
+		b.Fatal(err)
+	}
+	dst := make([]Key, 0, MaxKeys)
+	b.ReportAllocs()
+	for b.Loop() {
+		dst = a.Keys(dst[:0])
+	}
+}
+
+func BenchmarkParsePath(b *testing.B) {
+	path := []byte("<Promo@Mail.Bulk.TEST> SIZE=1000")
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _, _ = ParsePath(path)
+	}
+}

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// compiled makes a configuration of one enforced list, one allow list and one in
+// shadow mode, compiles it, and returns the path of its config.toml.
+func compiled(t *testing.T) (config, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	writeFile(t, dir, "bad.txt", "# bad\nbulk.example\nspammer@there.example\noffers@\n.below.example\n=alone.example\n")
+	writeFile(t, dir, "good.txt", "press@bulk.example\n")
+	writeFile(t, dir, "trial.txt", "trial.example\n")
+	config = writeFile(t, dir, "config.toml", `
+[index]
+path = "a.bdx"
+[[list]]
+name = "bad"
+path = "bad.txt"
+format = "plain"
+reason = "we do not want it"
+[[list]]
+name = "good"
+path = "good.txt"
+format = "plain"
+action = "allow"
+[[list]]
+name = "trial"
+path = "trial.txt"
+format = "plain"
+mode = "shadow"
+`)
+	if code, _, stderr := blockd(t, "", "compile", "-c", config); code != 0 {
+		t.Fatalf("compile: exit %d, %s", code, stderr)
+	}
+	return config, dir
+}
+
+func TestCheckPlain(t *testing.T) {
+	config, _ := compiled(t)
+	tests := []struct {
+		name, sender, want string
+		code               int
+	}{
+		{"listed address", "Spammer@THERE.example", "spammer@there.example\tblocked\tbad:3\tspammer@there.example\twe do not want it", 0},
+		{"listed domain", "x@bulk.example", "x@bulk.example\tblocked\tbad:2\tbulk.example\twe do not want it", 0},
+		{"name below a listed domain", "x@mx.bulk.example", "x@mx.bulk.example\tblocked\tbad:2\tbulk.example\twe do not want it", 0},
+		{"local-part at any domain", "offers@any.example", "offers@any.example\tblocked\tbad:4\toffers@\twe do not want it", 0},
+		{"below only", "x@below.example", "x@below.example\tclear\t\t\t", 1},
+		{"this name only", "x@mx.alone.example", "x@mx.alone.example\tclear\t\t\t", 1},
+		{"exception", "press@bulk.example", "press@bulk.example\tallowed\tgood:1\tpress@bulk.example\t", 1},
+		{"shadow list", "x@trial.example", "x@trial.example\tclear\ttrial:1\ttrial.example\tshadow", 1},
+		{"same ending, other domain", "x@notbulk.example", "x@notbulk.example\tclear\t\t\t", 1},
+		{"null sender", "<>", "<>\tclear\t\t\t", 1},
+		{"no sender", "two words@bulk.example", "two words@bulk.example\tunknown\t\t\t…", 1},
+		{"controls are shown, not sent", "a\t\x1b[2J@bulk.example", `a\t\x1b[2J@bulk.example` + "\tunknown\t\t\t…", 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			code, stdout, stderr := blockd(t, "", "check", "-c", config, tt.sender)
+			line := strings.TrimSuffix(stdout, "\n")
+			if want, ok := strings.CutSuffix(tt.want, "…"); ok && strings.HasPrefix(line, want) && len(line) > len(want) {
+				line = tt.want
+			}
+			if code != tt.code || line != tt.want || stderr != "" {
+				t.Errorf("check %q = %d, %q, %q, want %d, %q", tt.sender, code, stdout, stderr, tt.code, tt.want)
+			}
+		})
+	}
+}
+
+func TestCheckJSON(t *testing.T) {
+	config, dir := compiled(t)
+	code, stdout, stderr := blockd(t, "", "check", "-c", config, "--json", "X@Trial.Bulk.Example", "x@trial.example", "<>")
+	if code != 0 || stderr != "" {
+		t.Fatalf("check --json = %d, %q", code, stderr)
+	}
+	lines := strings.SplitAfter(stdout, "\n")
+	var first struct{ Generation string }
+	if err := json.Unmarshal([]byte(lines[0]), &first); err != nil || len(first.Generation) != 32 {
+		t.Fatalf("generation %q, %v", first.Generation, err)
+	}
+	want := strings.ReplaceAll(strings.ReplaceAll(`{"input":"X@Trial.Bulk.Example","sender":"x@trial.bulk.example","verdict":"blocked","matches":[{"list":"bad","file":"DIR/bad.txt","line":2,"entry":"bulk.example","kind":"domain","scope":"tree","action":"block","reason":"we do not want it"}],"generation":"GEN"}
+{"input":"x@trial.example","sender":"x@trial.example","verdict":"clear","matches":[{"list":"trial","file":"DIR/trial.txt","line":1,"entry":"trial.example","kind":"domain","scope":"tree","action":"block","reason":"","mode":"shadow"}],"generation":"GEN"}
+{"input":"<>","sender":"","verdict":"clear","matches":[],"generation":"GEN"}
+`, "DIR", dir), "GEN", first.Generation)
+	if stdout != want {
+		t.Errorf("check --json:\n%swant\n%s", stdout, want)
+	}
+	_, stdout, _ = blockd(t, "", "check", "-c", config, "--json", "--explain", "press@bulk.example")
+	if !strings.Contains(stdout, `"explain":{"keys":[{"key":"press@bulk.example","kind":"addr","matches":[0]}`) {
+		t.Errorf("check --json --explain: %s", stdout)
+	}
+}
+
+func TestCheckExplain(t *testing.T) {
+	config, dir := compiled(t)
+	tests := []struct {
+		sender string
+		want   []string // lines, where … is any text
+	}{
+		{"Press@mail.Bulk.example", []string{
+			"press@mail.bulk.example  blocked",
+			"  asked      Press@mail.Bulk.example",
+			"  index      generation …, 7 keys, 7 entries",
+			"  keys       press@mail.bulk.example  not listed",
+			"             press@                   not listed",
+			"             mail.bulk.example        not listed",
+			"             bulk.example             match 1",
+			"             example                  not listed",
+			"  filter     asked for …",
+			"  match 1    " + dir + `/bad.txt:2, list bad: block bulk.example and all below it, "we do not want it"`,
+			"  so         match 1 decides",
+			"  SMTP says  550 5.7.1 <press@mail.bulk.example>: Sender address rejected: listed in bad (ref …)",
+		}},
+		{"press@bulk.example", []string{
+			"press@bulk.example  allowed",
+			"  asked    press@bulk.example",
+			"  index    …",
+			"  keys     press@bulk.example  match 1",
+			"           press@              not listed",
+			"           bulk.example        match 2",
+			"           example             not listed",
+			"  filter   …",
+			"  match 1  " + dir + "/good.txt:1, list good: allow press@bulk.example",
+			"  match 2  …",
+			"  so       match 1 decides: an exception goes before every block",
+		}},
+		{"a@trial.example", []string{
+			"a@trial.example  clear", "…", "…", "…", "…", "…", "…", "…",
+			"  match 1  " + dir + "/trial.txt:1, list trial: block trial.example and all below it (shadow: does not count)",
+			"  so       nothing that counts matches; match 1 would refuse if its list were enforced",
+		}},
+		{"<>", []string{"<>  clear", "…", "…", "  so     the null sender is never looked up: bounces must get through (RFC 5321, 4.5.5)"}},
+		{"@@", []string{"@@  unknown", "…", "…", "  so     this is no sender: …; what is no sender is never blocked"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.sender, func(t *testing.T) {
+			_, stdout, _ := blockd(t, "", "check", "-c", config, "--explain", tt.sender)
+			got := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
+			if len(got) != len(tt.want) {
+				t.Fatalf("%d lines, want %d:\n%s", len(got), len(tt.want), stdout)
+			}
+			for i, want := range tt.want {
+				head, tail, any := strings.Cut(want, "…")
+				if got[i] != want && !(any && strings.HasPrefix(got[i], head) && strings.HasSuffix(got[i], tail)) {
+					t.Errorf("line %d is %q, want %q", i+1, got[i], want)
+				}
+			}
+		})
+	}
+}
+
+func TestCheckExitCode(t *testing.T) {
+	config, dir := compiled(t)
+	broken := writeFile(t, dir, "broken.bdx", "no index")
+	tests := []struct {
+		name string
+		args []string
+		code int
+	}{
+		{"one of several is blocked", []string{"-c", config, "a@clear.example", "a@bulk.example"}, 0},
+		{"none is blocked", []string{"-c", config, "a@clear.example", "press@bulk.example"}, 1},
+		{"damaged index", []string{"-i", broken, "a@clear.example"}, 2},
+		{"missing index", []string{"-i", dir + "/none.bdx", "a@clear.example"}, 2},
+		{"missing configuration", []string{"-c", dir + "/none.toml", "a@clear.example"}, 2},
+		{"no sender", []string{"-c", config}, 2},
+		{"unknown flag", []string{"-c", config, "--exlain", "a@clear.example"}, 2},
+		{"two indexes", []string{"-c", config, "-i", dir + "/a.bdx", "a@bulk.example"}, 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			code, _, stderr := blockd(t, "", append([]string{"check"}, tt.args...)...)
+			if code != tt.code {
+				t.Errorf("check %q ends with %d (%s), want %d", tt.args, code, stderr, tt.code)
+			}
+			if tt.code == 2 && strings.Count(stderr, "\n") != 1 {
+				t.Errorf("check %q says %q, want one line", tt.args, stderr)
+			}
+		})
+	}
+}
+
+func TestCheckStreamKeepsOrderWhateverTheLines(t *testing.T) {
+	_, dir := compiled(t)
+	long := strings.Repeat("a", 40<<10) + "@bulk.example"
+	edge := strings.Repeat("a", maxSender-len("@bulk.example")) + "@bulk.example.org" // cut here it would be listed
+	stdin := "a@bulk.example\n\nB@BULK.example\r\n" + long + "\n" + edge + "\nfriend@clear.example\nlast@bulk.example"
+	code, stdout, stderr := blockd(t, stdin, "check", "-i", dir+"/a.bdx", "-")
+	var got []string
+	for line := range strings.Lines(stdout) {
+		columns := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(columns) != 5 {
+			t.Errorf("%d columns in %q", len(columns), line)
+			continue
+		}
+		got = append(got, columns[1])
+	}
+	want := "blocked clear blocked unknown unknown clear blocked"
+	if code != 0 || strings.Join(got, " ") != want || stderr != "" {
+		t.Errorf("verdicts %q, exit %d, %q, want %q", got, code, stderr, want)
+	}
+}
+
+// A program may write one sender and wait for its answer before it writes the next.
+func TestCheckAnswersBeforeTheInputEnds(t *testing.T) {
+	_, dir := compiled(t)
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	done := make(chan int)
+	go func() {
+		code := run([]string{"check", "-i", dir + "/a.bdx", "-"}, inR, outW, io.Discard)
+		outW.Close()
+		done <- code
+	}()
+	answers := bufio.NewReader(outR)
+	for _, tt := range []struct{ text, want string }{
+		{"a@bulk.example\nb@cl", "a@bulk.example\tblocked"}, // half of the next line must not delay it
+		{"ear.example\n", "b@clear.example\tclear"},
+		{"c@bulk.example\n", "c@bulk.example\tblocked"},
+	} {
+		if _, err := io.WriteString(inW, tt.text); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := answers.ReadString('\n'); err != nil || !strings.HasPrefix(line, tt.want) {
+			t.Fatalf("after %q: %q, %v, want %q", tt.text, line, err, tt.want)
+		}
+	}
+	inW.Close()
+	if code := <-done; code != 0 {
+		t.Errorf("exit %d, want 0", code)
+	}
+}
+
+// A full disk or a closed pipe must not look like an answer.
+func TestCheckReportsAFailedWrite(t *testing.T) {
+	_, dir := compiled(t)
+	var stderr bytes.Buffer
+	code := run([]string{"check", "-i", dir + "/a.bdx", "a@bulk.example"}, nil, failingWriter{}, &stderr)
+	if code != 2 || !strings.Contains(stderr.String(), "no space") {
+		t.Errorf("exit %d, %q, want 2 and the reason", code, stderr.String())
+	}
+}
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestCheckSaysWhenTheIndexIsNotOfTheseLists(t *testing.T) {
+	config, dir := compiled(t)
+	const quiet = ""
+	note := func(want string) {
+		t.Helper()
+		_, stdout, stderr := blockd(t, "", "check", "-c", config, "new@bulk.example")
+		if !strings.HasPrefix(stdout, "new@bulk.example\tblocked") {
+			t.Errorf("stdout %q: the index was not asked", stdout)
+		}
+		if want == quiet && stderr != "" || !strings.Contains(stderr, want) {
+			t.Errorf("stderr %q, want %q in it", stderr, want)
+		}
+	}
+	note(quiet)
+	writeFile(t, dir, "good.txt", "press@bulk.exampl3\n") // same length
+	note(dir + "/good.txt has changed since")
+	writeFile(t, dir, "good.txt", "press@bulk.example\n")
+	note(quiet)
+	if err := os.Remove(dir + "/good.txt"); err != nil {
+		t.Fatal(err)
+	}
+	note("missing")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, dir, "config.toml", strings.Replace(string(text), `mode = "shadow"`, "", 1))
+	writeFile(t, dir, "good.txt", "press@bulk.example\n")
+	note("the lists are configured otherwise by now")
+
+	if err := os.Remove(dir + "/a.bdx"); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := blockd(t, "", "check", "-c", config, "a@b.example")
+	if code != 2 || !strings.Contains(stderr, "no index yet: start the daemon, or run: blockd compile -c "+config) {
+		t.Errorf("without an index: exit %d, %q", code, stderr)
+	}
+}
+
+func TestCheckOfABareDomainSaysWhatToAsk(t *testing.T) {
+	_, dir := compiled(t)
+	code, stdout, stderr := blockd(t, "", "check", "-i", dir+"/a.bdx", "bulk.example")
+	if code != 1 || !strings.Contains(stdout, "\tclear\t") || !strings.Contains(stderr, "ask for x@bulk.example") {
+		t.Errorf("check bulk.example = %d, %q, %q", code, stdout, stderr)
+	}
+}

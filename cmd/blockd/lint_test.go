@@ -1,0 +1,224 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const dirty = `# my list
+bulk.test
+!press@bulk.test
+BULK.test  # again
+!bulk.test
+a@b.example, c@d.example
+
+10.0.0.1/8
+`
+
+func TestLintText(t *testing.T) {
+	dir := t.TempDir()
+	file := writeFile(t, dir, "l.txt", dirty)
+	tests := []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"faults and warnings", nil, `DIR/l.txt:4: warning: dup: same as line 2
+  | BULK.test  # again
+  = …
+DIR/l.txt:5: warning: conflict: line 2 says block: allow wins
+  | !bulk.test
+  = …
+DIR/l.txt:6:1: syntax: …
+  | a@b.example, c@d.example
+  | ^ …
+DIR/l.txt:8: warning: host-bits: …
+  | 10.0.0.1/8
+  = …
+
+file…format  lines  entries  keys  errors  skipped  verdict
+DIR/l.txt  plain       8        5     3       1        0  loaded
+`},
+		{"every line", []string{"--all"}, `DIR/l.txt:1: skip: comment
+DIR/l.txt:2: domain bulk.test tree block
+DIR/l.txt:3: addr press@bulk.test exact allow
+DIR/l.txt:4: warning: dup: same as line 2
+  | BULK.test  # again
+  = …
+DIR/l.txt:5: warning: conflict: line 2 says block: allow wins
+  | !bulk.test
+  = …
+DIR/l.txt:6:1: syntax: …
+  | a@b.example, c@d.example
+  | ^ …
+DIR/l.txt:7: skip: blank
+DIR/l.txt:8: warning: host-bits: …
+  | 10.0.0.1/8
+  = …
+
+…
+DIR/l.txt  plain       8        5     3       1        0  loaded
+`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			args := append([]string{"lint", "--format", "plain"}, tt.args...)
+			code, stdout, stderr := blockd(t, "", append(args, file)...)
+			if code != 1 || stderr != "" {
+				t.Errorf("exit %d, %q, want 1", code, stderr)
+			}
+			compareLines(t, strings.ReplaceAll(stdout, dir, "DIR"), tt.want)
+		})
+	}
+}
+
+// compareLines compares texts line by line; "…" in want is any text.
+func compareLines(t *testing.T, got, want string) {
+	t.Helper()
+	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(want, "\n")
+	if len(gotLines) != len(wantLines) {
+		t.Fatalf("%d lines, want %d:\n%s", len(gotLines), len(wantLines), got)
+	}
+	for i, want := range wantLines {
+		head, tail, any := strings.Cut(want, "…")
+		if gotLines[i] != want && !(any && strings.HasPrefix(gotLines[i], head) && strings.HasSuffix(gotLines[i], tail)) {
+			t.Errorf("line %d is %q, want %q", i+1, gotLines[i], want)
+		}
+	}
+}
+
+// The form of these objects is an interface: docs/lists.md, section 9.
+func TestLintJSON(t *testing.T) {
+	dir := t.TempDir()
+	file := writeFile(t, dir, "l.txt", dirty)
+	_, stdout, _ := blockd(t, "", "lint", "--json", "--format", "plain", file)
+	want := `{"file":"DIR/l.txt","line":2,"kind":"domain","key":"bulk.test","scope":"tree","action":"block","reason":"","class":"","message":""}
+{"file":"DIR/l.txt","line":3,"kind":"addr","key":"press@bulk.test","scope":"exact","action":"allow","reason":"","class":"","message":""}
+{"file":"DIR/l.txt","line":4,"kind":"domain","key":"bulk.test","scope":"tree","action":"block","reason":"","class":"dup","message":"same as line 2"}
+{"file":"DIR/l.txt","line":5,"kind":"domain","key":"bulk.test","scope":"tree","action":"allow","reason":"","class":"conflict","message":"line 2 says block: allow wins"}
+{"file":"DIR/l.txt","line":6,"kind":"err","key":"","scope":"","action":"","reason":"","class":"syntax","message":"…"}
+{"file":"DIR/l.txt","line":8,"kind":"cidr","key":"10.0.0.0/8","scope":"tree","action":"block","reason":"","class":"host-bits","message":"…"}
+{"file":"DIR/l.txt","summary":{"format":"plain","lines":8,"entries":5,"keys":3,"errors":1,"skipped":0,"verdict":"loaded","why":""}}
+`
+	compareLines(t, strings.ReplaceAll(stdout, dir, "DIR"), want)
+	_, stdout, _ = blockd(t, "", "lint", "--json", "--all", "--format", "plain", file)
+	if n := strings.Count(stdout, "\n"); n != 9 {
+		t.Errorf("--all gives %d objects, want 8 lines and a summary:\n%s", n, stdout)
+	}
+}
+
+func TestLintExitCodeAndSummary(t *testing.T) {
+	dir := t.TempDir()
+	good := writeFile(t, dir, "good.txt", "bulk.test\n")
+	warned := writeFile(t, dir, "warned.txt", "bulk.test\nbulk.test\n")
+	faulty := writeFile(t, dir, "faulty.txt", "bulk.test\n*.co*\n")
+	tests := []struct {
+		name string
+		args []string
+		code int
+		want string // in stdout or stderr
+	}{
+		{"good", []string{"--format=plain", good}, 0, "loaded"},
+		{"a warning is allowed", []string{"--format=plain", warned}, 0, "warning: dup"},
+		{"a refused line", []string{"--format=plain", good, faulty}, 1, "unsupported"},
+		{"a missing file among good ones", []string{"--format=plain", dir + "/none.txt", good}, 1, "none.txt: refused: missing: "},
+		{"a folder", []string{dir}, 1, "refused: directory"},
+		{"an allow list", []string{"--json", "--format=plain", "--action=allow", good}, 0, `"action":"allow"`},
+		{"bare domains exact", []string{"--json", "--format=plain", "--subdomains=false", good}, 0, `"scope":"exact"`},
+		{"bare domains with all below", []string{"--json", "--format=hosts", "--subdomains", good}, 0, `"scope":"tree"`},
+		{"no list", nil, 2, "want a LIST"},
+		{"unknown format", []string{"--format=host", good}, 2, "did you mean hosts?"},
+		{"unknown action", []string{"--action=deny", good}, 2, `want "block" or "allow"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			code, stdout, stderr := blockd(t, "", append([]string{"lint"}, tt.args...)...)
+			if code != tt.code || !strings.Contains(stdout+stderr, tt.want) {
+				t.Errorf("lint %q = %d, %s%s, want %d and %q", tt.args, code, stdout, stderr, tt.code, tt.want)
+			}
+		})
+	}
+}
+
+// An excerpt fits a terminal and shows no control, and its mark stands under the
+// fault, whatever the line holds.
+func TestLintExcerpt(t *testing.T) {
+	dir := t.TempDir()
+	long := strings.Repeat("x", 100)
+	file := writeFile(t, dir, "l.txt", "日本.example\x00\n"+long+"\x00"+long+"\n\x1b[31mred@bulk.test\n")
+	_, stdout, _ := blockd(t, "", "lint", "--format=plain", file)
+	lines := strings.Split(stdout, "\n")
+	for _, tt := range []struct {
+		excerpt int // index of its line
+		under   string
+	}{{1, `\x00`}, {4, `\x00`}, {7, `\x1b`}} {
+		excerpt, mark := lines[tt.excerpt], lines[tt.excerpt+1]
+		at := columns(mark[:strings.IndexByte(mark, '^')])
+		if where := strings.Index(excerpt, tt.under); where < 0 || columns(excerpt[:where]) != at {
+			t.Errorf("the mark is at column %d:\n%s\n%s", at, excerpt, mark)
+		}
+		if columns(excerpt) > 80 {
+			t.Errorf("excerpt of %d columns: %s", columns(excerpt), excerpt)
+		}
+	}
+}
+
+func TestLintWritesColoursOnATerminalOnly(t *testing.T) {
+	file := writeFile(t, t.TempDir(), "l.txt", dirty)
+	if _, stdout, _ := blockd(t, "", "lint", "--format=plain", file); strings.Contains(stdout, "\x1b") {
+		t.Errorf("escape codes in a pipe: %q", stdout)
+	}
+	if got := (paint{on: true}).red("x"); got != "\x1b[1;31mx\x1b[0m" {
+		t.Errorf("red on a terminal is %q", got)
+	}
+}
+
+// The real lists beside the checkout: what lint counts is what they are known to
+// hold, and the object of each line says the same as the summary.
+func TestLintRealLists(t *testing.T) {
+	const real = "../../../shared/data/lists/"
+	if _, err := os.Stat(real); err != nil {
+		t.Skip("the real lists are not beside this checkout")
+	}
+	for file, want := range map[string]struct {
+		format  string
+		entries int
+	}{
+		"disposable_email_blocklist.conf": {"plain", 8335},
+		"scam.hosts":                      {"hosts", 2214},
+		"ransomware.adblock.txt":          {"adblock", 1904},
+		"disposable-wildcard.json":        {"json", 399},
+		"converted/sender_access":         {"postfix", 2214},
+		"converted/spam-senders.crlf.csv": {"csv", 940},
+		"free-email-domains.json":         {"json", 14125},
+		"disposable-index.json.gz":        {"json", 121570},
+	} {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			code, stdout, stderr := blockd(t, "", "lint", "--json", "--format="+want.format, real+file)
+			var entries, faults int
+			var last struct {
+				Kind    string
+				Summary struct{ Entries, Errors int }
+			}
+			for line := range strings.Lines(stdout) {
+				last.Kind = ""
+				if err := json.Unmarshal([]byte(line), &last); err != nil {
+					t.Fatal(err)
+				}
+				switch last.Kind {
+				case "addr", "domain", "ip", "cidr":
+					entries++
+				case "err":
+					faults++
+				}
+			}
+			if code != 0 || entries != want.entries || last.Summary.Entries != entries || last.Summary.Errors != faults {
+				t.Errorf("exit %d (%s), %d entries, %d faults, summary %+v, want %d entries and exit 0",
+					code, stderr, entries, faults, last.Summary, want.entries)
+			}
+		})
+	}
+}

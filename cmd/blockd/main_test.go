@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// blockd runs the program in this process.
+func blockd(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = runContext(t.Context(), args, strings.NewReader(stdin), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func writeFile(t *testing.T, dir, name, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// The command line is an interface: docs, man page and scripts rely on it.
+func TestCommandsAndFlags(t *testing.T) {
+	want := map[string]string{
+		"serve":   "config",
+		"compile": "accept action config format json output subdomains",
+		"lint":    "action all format json subdomains",
+		"check":   "config explain index json",
+		"config":  "check config defaults effective",
+	}
+	for _, cmd := range newRoot().Commands() {
+		var flags []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
+		if got := strings.Join(flags, " "); got != want[cmd.Name()] {
+			t.Errorf("%s has the flags %q, want %q", cmd.Name(), got, want[cmd.Name()])
+		}
+		delete(want, cmd.Name())
+		if cmd.Example == "" || cmd.Long == "" {
+			t.Errorf("%s is not explained", cmd.Name())
+		}
+	}
+	for name := range want {
+		t.Errorf("no command %s", name)
+	}
+}
+
+func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
+	tests := []struct {
+		args []string
+		want string
+	}{
+		{nil, "blockd: want a command: serve, compile, lint, check or config; see: blockd --help\n"},
+		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
+		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
+		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},
+		{[]string{"config"}, "blockd config: want one of --check, --effective and --defaults; see: blockd config --help\n"},
+		{[]string{"config", "--check", "--defaults"}, "blockd config: want one of --check, --effective and --defaults; see: blockd config --help\n"},
+	}
+	for _, tt := range tests {
+		code, stdout, stderr := blockd(t, "", tt.args...)
+		if code != 2 || stdout != "" || stderr != tt.want {
+			t.Errorf("blockd %q = %d, %q, %q, want 2 and %q", tt.args, code, stdout, stderr, tt.want)
+		}
+	}
+}
+
+func TestHelpGoesToStandardOutput(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"lint", "--help"}, {"help", "check"}, {"--version"}} {
+		if code, stdout, stderr := blockd(t, "", args...); code != 0 || stdout == "" || stderr != "" {
+			t.Errorf("blockd %q = %d, %q, %q", args, code, stdout, stderr)
+		}
+	}
+}
+
+func TestVisible(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain@bulk.example": "plain@bulk.example",
+		"jürgen@bücher.test": "jürgen@bücher.test",
+		"a\tb\r\n":           `a\tb\r\n`,
+		"\x1b[2J":            `\x1b[2J`,
+		"x\u200by":           `x\u200by`,
+		"x\u202ey":           `x\u202ey`,
+		"M\xfcller":          `M\xfcller`,
+	} {
+		if got := visible(text); got != want {
+			t.Errorf("visible(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestNumbersForPeople(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 1006826: "1,006,826"} {
+		if got := grouped(n); got != want {
+			t.Errorf("grouped(%d) = %q, want %q", n, got, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 40 << 20: "40.0 MiB", 5 << 40: "5.0 TiB", 1 << 60: "1048576.0 TiB"} {
+		if got := octets(n); got != want {
+			t.Errorf("octets(%d) = %q, want %q", n, got, want)
+		}
+	}
+	for want, n := range map[string]int{"no entries": 0, "1 entry": 1, "2 entries": 2} {
+		if got := counted(n, "entry"); got != want {
+			t.Errorf("counted(%d) = %q, want %q", n, got, want)
+		}
+	}
+	if got := counted(5, "key"); got != "5 keys" {
+		t.Errorf("counted(5) = %q", got)
+	}
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"blockd/policy"
+	"blockd/reload"
+)
+
+func newServe() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "serve [-c config.toml]",
+		Short: "filter mail by the lists",
+		Long: `Filter mail: refuse listed senders, pass everything else on to the next server.
+A list file that changes is taken up by itself, without a session noticing.
+
+SIGTERM or SIGINT ends it: transactions under way may finish; a second signal ends
+it at once. SIGHUP looks at all lists now. The log goes to standard error.`,
+		Example: `  blockd serve
+  blockd serve -c /etc/blockd/config.toml`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadToServe(path)
+			if err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			context.AfterFunc(ctx, func() { time.AfterFunc(signalPair, stop) })
+			return serve(ctx, c, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	configFlag(cmd, &path)
+	return cmd
+}
+
+// signalPair is how long further signals count as the first: timeout(1), make
+// and others signal a process and then its group. Later ones find their default,
+// which ends the process at once.
+const signalPair = 500 * time.Millisecond
+
+// serve runs the daemon until ctx ends. What it needs is made in the order of
+// these lines, and each part is given what it uses.
+func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
+	log := newLog(stderr, c.Log)
+	for _, text := range c.warnings() {
+		log.Warn("configuration", slog.String("warning", text))
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP) // from here on it does not end the process
+	defer signal.Stop(hup)
+	hostname := cmp.Or(c.SMTP.Hostname, machineName())
+
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	if err := c.makeIndexFolder(); err != nil {
+		return err
+	}
+	lists, err := reload.Open(ctx, c.reload(), log, reg)
+	if err != nil {
+		return fmt.Errorf("lists: %w", err)
+	}
+	checker := policy.New(lists.Live, c.policy(), log, reg)
+
+	smtp, err := c.openSMTP(ctx, hostname, checker, reg, log)
+	if err != nil {
+		return err
+	}
+	defer smtp.close()
+	http, err := c.openHTTP(ctx, checker, readiness(lists, smtp), reg, log)
+	if err != nil {
+		return err
+	}
+	defer http.close()
+
+	if onTerminal(stdout) {
+		c.greet(stdout, smtp, http, lists.Status())
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	late, endLate := context.WithCancel(context.WithoutCancel(ctx))
+	defer endLate()
+	g.Go(func() error { return lists.Run(ctx) })
+	g.Go(func() error {
+		defer endLate() // HTTP stays until SMTP has drained: somebody may be watching
+		return smtp.serve(ctx)
+	})
+	g.Go(func() error { return http.serve(late) })
+	g.Go(func() error {
+		for {
+			select {
+			case <-hup:
+				lists.Now()
+			case <-ctx.Done():
+				log.Info("stopping")
+				return nil
+			}
+		}
+	})
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	log.Info("stopped")
+	return nil
+}
+
+// newLog returns the log of [log].
+func newLog(w io.Writer, c Log) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		level = slog.LevelInfo // Validate knows the words
+	}
+	if o := (&slog.HandlerOptions{Level: level}); c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	} else {
+		return slog.New(slog.NewTextHandler(w, o))
+	}
+}
+
+func machineName() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "localhost"
+	}
+	return name
+}

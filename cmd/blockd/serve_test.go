@@ -1,0 +1,364 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// daemon is `blockd serve` in this process, on ports that the system chose.
+type daemon struct {
+	dir        string
+	smtp, http string
+	log        *logLines
+	stop       context.CancelFunc
+	ended      chan int
+}
+
+// serveIn starts the daemon with the configuration in dir, and waits for its doors.
+func serveIn(t *testing.T, dir string, doors ...string) *daemon {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	d := &daemon{dir: dir, log: &logLines{}, stop: stop, ended: make(chan int, 1)}
+	var out bytes.Buffer
+	go func() {
+		d.ended <- runContext(ctx, []string{"serve", "-c", filepath.Join(dir, "config.toml")}, nil, &out, d.log)
+	}()
+	t.Cleanup(func() {
+		if code := d.end(t); code != 0 {
+			t.Errorf("serve ended with %d\n%s", code, d.log)
+		}
+		if out.Len() > 0 {
+			t.Errorf("serve wrote to standard output, which is no terminal: %q", out.String())
+		}
+	})
+	for _, door := range doors {
+		record := d.wait(t, door+" listens")
+		switch door {
+		case "smtp":
+			d.smtp = record["address"].(string)
+		case "http":
+			d.http = "http://" + record["address"].(string)
+		}
+	}
+	return d
+}
+
+// end stops the daemon as SIGTERM does and returns its exit code.
+func (d *daemon) end(t *testing.T) int {
+	t.Helper()
+	d.stop()
+	select {
+	case code := <-d.ended:
+		d.ended <- code
+		return code
+	case <-time.After(30 * time.Second):
+		t.Fatalf("serve did not end\n%s", d.log)
+		return -1
+	}
+}
+
+// wait returns the first log record with that message.
+func (d *daemon) wait(t *testing.T, msg string) (record map[string]any) {
+	t.Helper()
+	eventually(t, "the log to say "+msg, d.log.String, func() bool {
+		record = d.log.find(msg)
+		return record != nil
+	})
+	return record
+}
+
+// eventually waits for a condition; state is shown when it does not come.
+func eventually(t *testing.T, what string, state func() string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(30 * time.Second)
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited 30 s for %s\n%s", what, state())
+		}
+	}
+}
+
+func (d *daemon) get(t *testing.T, path string, header ...string) (status int, body string) {
+	t.Helper()
+	req, err := http.NewRequest("GET", d.http+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// send plays one message and returns the reply that decided it.
+func (d *daemon) send(t *testing.T, from, to string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", d.smtp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	c := textproto.NewConn(conn)
+	say := func(line string) string {
+		if line != "" {
+			if err := c.PrintfLine("%s", line); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code, text, err := c.ReadResponse(0)
+		if err != nil && code == 0 {
+			t.Fatalf("after %q: %v", line, err)
+		}
+		return fmt.Sprintf("%d %s", code, text)
+	}
+	say("")
+	say("EHLO client.there.example")
+	say("MAIL FROM:<" + from + ">")
+	if reply := say("RCPT TO:<" + to + ">"); reply[0] != '2' {
+		return reply
+	}
+	say("DATA")
+	return say("Subject: hello\r\n\r\nhello\r\n.")
+}
+
+// logLines keeps the log; it is safe for concurrent use.
+type logLines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logLines) find(msg string) map[string]any {
+	for s := bufio.NewScanner(strings.NewReader(l.String())); s.Scan(); {
+		var record map[string]any
+		if json.Unmarshal(s.Bytes(), &record) == nil && record["msg"] == msg {
+			return record
+		}
+	}
+	return nil
+}
+
+const anyPorts = `
+[index]
+path = "var/a.bdx"
+quiet = "20ms"
+[smtp]
+listen = "127.0.0.1:0"
+hostname = "filter.here.example"
+upstream = "maildir:mail"
+[http]
+listen = "127.0.0.1:0"
+[log]
+format = "json"
+[[list]]
+name = "bad"
+path = "lists/*.txt"
+format = "plain"
+`
+
+// The main job, once through everything that main wires together.
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "config.toml", anyPorts)
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "upstream ready")
+
+	refused := d.send(t, "x@bulk.example", "you@here.example")
+	if want := "550 5.7.1 <x@bulk.example>: Sender address rejected: listed in bad (ref "; !strings.HasPrefix(refused, want) {
+		t.Errorf("a listed sender gets %q, want %q…", refused, want)
+	}
+	if got := d.send(t, "x@bulk.example", "postmaster@here.example"); !strings.HasPrefix(got, "250 ") {
+		t.Errorf("a listed sender to postmaster gets %q", got)
+	}
+	if got := d.send(t, "friend@clear.example", "you@here.example"); !strings.HasPrefix(got, "250 ") {
+		t.Errorf("a clear sender gets %q", got)
+	}
+	if files, _ := filepath.Glob(dir + "/mail/new/*"); len(files) != 2 {
+		t.Errorf("%d messages in the Maildir, want 2", len(files))
+	}
+	if status, body := d.get(t, "/readyz"); status != 200 || body != "ok\n" {
+		t.Errorf("/readyz = %d, %q", status, body)
+	}
+	if status, body := d.get(t, "/v1/check?sender=x@bulk.example"); status != 200 || !strings.Contains(body, `"verdict":"blocked"`) {
+		t.Errorf("/v1/check = %d, %s", status, body)
+	}
+	_, metrics := d.get(t, "/metrics")
+	for _, series := range []string{"go_goroutines", "process_open_fds", "blockd_smtp_sessions_total 3"} {
+		if !strings.Contains(metrics, "\n"+series) {
+			t.Errorf("/metrics has no %s", series)
+		}
+	}
+
+	writeFile(t, dir, "lists/b.txt", "clear.example\n")
+	eventually(t, "a new file to act", d.log.String, func() bool {
+		_, body := d.get(t, "/v1/check?sender=friend@clear.example")
+		return strings.Contains(body, `"verdict":"blocked"`)
+	})
+	if code := d.end(t); code != 0 || d.log.find("stopped") == nil {
+		t.Errorf("exit %d\n%s", code, d.log)
+	}
+	if _, err := net.Dial("tcp", d.smtp); err == nil {
+		t.Error("the SMTP door is open after the end")
+	}
+}
+
+func TestServeReloadsAtOnceOnSIGHUP(t *testing.T) {
+	dir := t.TempDir()
+	// No event and no poll would show the change within this test.
+	writeFile(t, dir, "config.toml", strings.NewReplacer(`"20ms"`, `"1m"`).Replace(anyPorts))
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "upstream ready")
+	writeFile(t, dir, "lists/a.txt", "other.example\n")
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the reload", d.log.String, func() bool {
+		_, body := d.get(t, "/v1/check?sender=x@other.example")
+		return strings.Contains(body, `"verdict":"blocked"`)
+	})
+}
+
+func TestServeWithOneDoor(t *testing.T) {
+	for _, door := range []string{"smtp", "http"} {
+		t.Run(door, func(t *testing.T) {
+			dir := t.TempDir()
+			other := map[string]string{"smtp": "http", "http": "smtp"}[door]
+			config := strings.Replace(anyPorts, "["+other+"]\nlisten = \"127.0.0.1:0\"", "["+other+"]\nlisten = \"\"", 1)
+			writeFile(t, dir, "config.toml", config)
+			writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+			d := serveIn(t, dir, door)
+			if door == "http" {
+				if status, body := d.get(t, "/readyz"); status != 200 {
+					t.Errorf("/readyz = %d, %q", status, body)
+				}
+				if _, err := os.Stat(dir + "/mail"); err == nil {
+					t.Error("a mailbox was made though the SMTP door is shut")
+				}
+			}
+		})
+	}
+}
+
+func TestServeWithAToken(t *testing.T) {
+	dir := t.TempDir()
+	config := strings.Replace(anyPorts, "[http]\n", "[http]\ntoken_file = \"token\"\n", 1)
+	writeFile(t, dir, "config.toml", config)
+	writeFile(t, dir, "token", "correct-horse-battery\n")
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+	d := serveIn(t, dir, "smtp", "http")
+	if status, _ := d.get(t, "/v1/lists"); status != 401 {
+		t.Errorf("without the token: %d, want 401", status)
+	}
+	if status, _ := d.get(t, "/v1/lists", "Authorization", "Bearer correct-horse-battery"); status != 200 {
+		t.Errorf("with the token: %d, want 200", status)
+	}
+}
+
+// An upstream that is away is no reason to be away too; it is said.
+func TestServeInFrontOfAServerThatIsAway(t *testing.T) {
+	away, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	away.Close()
+	dir := t.TempDir()
+	config := strings.Replace(anyPorts, `"maildir:mail"`, fmt.Sprintf("%q\nclient_info = \"none\"", "smtp://"+away.Addr().String()), 1)
+	writeFile(t, dir, "config.toml", config)
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+	d := serveIn(t, dir, "smtp", "http")
+	var body string
+	eventually(t, "the first look at upstream", func() string { return body }, func() bool {
+		var status int
+		status, body = d.get(t, "/readyz")
+		return status == 200 && strings.Contains(body, "degraded: smtp.upstream: ")
+	})
+	if got := d.send(t, "x@bulk.example", "you@here.example"); !strings.HasPrefix(got, "550 ") {
+		t.Errorf("a listed sender gets %q, upstream or not", got)
+	}
+}
+
+func TestServeRefusesToStart(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	tests := []struct {
+		name, old, new, want string
+	}{
+		{"smtp port in use", `listen = "127.0.0.1:0"` + "\nhostname", fmt.Sprintf("listen = %q\nhostname", taken.Addr()),
+			"blockd serve: smtp.listen: " + taken.Addr().String() + " is in use; is another blockd running?\n"},
+		{"http port in use", "[http]\nlisten = \"127.0.0.1:0\"", fmt.Sprintf("[http]\nlisten = %q", taken.Addr()),
+			"blockd serve: http.listen: " + taken.Addr().String() + " is in use; is another blockd running?\n"},
+		{"foreign address", `listen = "127.0.0.1:0"` + "\nhostname", `listen = "192.0.2.1:25"` + "\nhostname",
+			"blockd serve: smtp.listen: listen tcp 192.0.2.1:25: "},
+		{"no token file", "[http]\n", "[http]\ntoken_file = \"token\"\n",
+			"DIR/config.toml:10: http.token_file: open DIR/token: no such file or directory\nblockd serve: DIR/config.toml: 1 fault\n"},
+		{"maildir in the way", `"maildir:mail"`, `"maildir:config.toml"`, "blockd serve: smtp.upstream: "},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			config := strings.Replace(anyPorts, tt.old, tt.new, 1)
+			if config == anyPorts {
+				t.Fatal("the test changes nothing")
+			}
+			writeFile(t, dir, "config.toml", config)
+			writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			var stderr bytes.Buffer
+			code := runContext(ctx, []string{"serve", "-c", dir + "/config.toml"}, nil, io.Discard, &stderr)
+			var said string // what is no log line
+			for line := range strings.Lines(strings.ReplaceAll(stderr.String(), dir, "DIR")) {
+				if line[0] != '{' {
+					said += line
+				}
+			}
+			if code != 1 || !strings.HasPrefix(said, tt.want) {
+				t.Errorf("exit %d, %q, want 1, %q", code, said, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+var update = flag.Bool("update", false, "write the .want files anew; read them before they are committed")
+
+const configs = "../../testdata/configs"
+
+// Each bad configuration has the words beside it that its operator will read.
+func TestBadConfigurations(t *testing.T) {
+	checkConfigurations(t, "bad", 28, 1)
+}
+
+// What is allowed and may not be meant is said, and is no fault.
+func TestConfigurationsWithWarnings(t *testing.T) {
+	checkConfigurations(t, "warned", 6, 0)
+}
+
+func checkConfigurations(t *testing.T, folder string, atLeast, wantCode int) {
+	files, err := filepath.Glob(filepath.Join(configs, folder, "*.toml"))
+	if err != nil || len(files) < atLeast {
+		t.Fatalf("%d configurations in %s, %v", len(files), folder, err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".toml")
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := blockd(t, "", "config", "--check", "-c", file)
+			got := strings.ReplaceAll(stdout+stderr, file, "config.toml")
+			dir, err := filepath.Abs(filepath.Dir(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = strings.ReplaceAll(got, dir, "DIR")
+			want := strings.TrimSuffix(file, ".toml") + ".want"
+			if *update {
+				if err := os.WriteFile(want, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text, err := os.ReadFile(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if code != wantCode || (stdout == "") != (wantCode != 0) || got != string(text) {
+				t.Errorf("config --check: exit %d, printed\n%s\nwant exit %d and\n%s", code, got, wantCode, text)
+			}
+		})
+	}
+}
+
+// The reference configuration explains the values of Default, none more and none
+// less, so that it can be read in place of the code.
+func TestReferenceConfigurationShowsTheDefaults(t *testing.T) {
+	const reference = "../../config.toml"
+	data, err := os.ReadFile(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, lines, faults := decode(data)
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if len(got.Lists) == 0 {
+		t.Error("the reference configuration has no [[list]]: it shall run as it is")
+	}
+	got.Lists = nil
+	if want := Default(); !reflect.DeepEqual(got, want) {
+		t.Errorf("config.toml has %+v, want Default: %+v", got, want)
+	}
+	for _, key := range allKeys() {
+		if inList, ok := strings.CutPrefix(key, "list."); ok {
+			if !bytes.Contains(data, []byte("#   "+inList+" ")) {
+				t.Errorf("config.toml does not explain %s", key)
+			}
+		} else if lines[key] == 0 {
+			t.Errorf("config.toml does not show %s", key)
+		}
+	}
+}
+
+// allKeys are the keys of the struct, as "smtp.listen" and "list.name".
+func allKeys() (keys []string) {
+	for field := range reflect.TypeFor[Config]().Fields() {
+		inner := field.Type
+		if inner.Kind() == reflect.Slice {
+			inner = inner.Elem()
+		}
+		for _, key := range keysOf(inner) {
+			keys = append(keys, tagOf(field)+"."+key)
+		}
+	}
+	return keys
+}
+
+// Every field is set by its key, and printed under it again.
+func TestPrintedConfigurationLoadsAgain(t *testing.T) {
+	no := false
+	full := Config{
+		Index: Index{"/var/lib/blockd/a.bdx", Duration(time.Second), Duration(90 * time.Minute)},
+		SMTP: SMTP{"127.0.0.1:25", "mx.here.example", "smtp://127.0.0.1:10025", "xclient", "mail",
+			[]string{"postmaster", "help\"desk"}, 7, 5, "tempfail", true},
+		HTTP:  HTTP{"0.0.0.0:80", "/etc/blockd/token"},
+		Log:   Log{"json", "debug"},
+		Lists: []List{{"a", "/lists/a.txt", "csv:sender", "allow", &no, "shadow", "why — \"so\"", true, true}, defaultList()},
+	}
+	full.Lists[1].Name, full.Lists[1].Path = "b", "/lists/*.txt"
+	for _, table := range []any{full.Index, full.SMTP, full.HTTP, full.Log, full.Lists[0]} {
+		for field, value := range reflect.ValueOf(table).Fields() {
+			if value.IsZero() {
+				t.Errorf("the test sets nothing in %T.%s", table, field.Name)
+			}
+		}
+	}
+	for name, c := range map[string]Config{"default": Default(), "full": full} {
+		t.Run(name, func(t *testing.T) {
+			text, err := toml.Marshal(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _, faults := decode(text)
+			if len(faults) > 0 {
+				t.Fatalf("%v in\n%s", faults, text)
+			}
+			if !reflect.DeepEqual(got, c) {
+				t.Errorf("printed and loaded again:\n%+v, want\n%+v", got, c)
+			}
+		})
+	}
+}
+
+func TestDefaultHasNoFault(t *testing.T) {
+	if faults := Default().Validate(); len(faults) > 0 {
+		t.Error(faults)
+	}
+}
+
+func TestPathsAreRelativeToTheConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	file := writeFile(t, dir, "config.toml", `
+[index]
+path = "var/a.bdx"
+[smtp]
+upstream = "maildir:mail"
+[http]
+token_file = "/etc/token"
+[[list]]
+name = "a"
+path = "lists/*.txt"
+`)
+	c, err := load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{c.Index.Path, c.SMTP.Upstream, c.HTTP.TokenFile, c.Lists[0].Path}
+	want := []string{dir + "/var/a.bdx", "maildir:" + dir + "/mail", "/etc/token", dir + "/lists/*.txt"}
+	if !slices.Equal(got, want) {
+		t.Errorf("paths = %q, want %q", got, want)
+	}
+}
+
+func TestDurationText(t *testing.T) {
+	for text, want := range map[string]string{
+		"500ms": "500ms", "60s": "1m", "90s": "1m30s", "1h": "1h", "90m": "1h30m", "3600s": "1h", "1h0m5s": "1h0m5s", "0s": "0s",
+	} {
+		var d Duration
+		if err := d.UnmarshalText([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := d.MarshalText()
+		if err != nil || string(got) != want {
+			t.Errorf("Duration(%q) prints %q, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
+func TestUpstream(t *testing.T) {
+	tests := []struct {
+		text string
+		want upstreamURL
+		ok   bool
+	}{
+		{"maildir:var/mail", upstreamURL{"maildir", "", "var/mail"}, true},
+		{"smtp://127.0.0.1:10025", upstreamURL{"smtp", "tcp", "127.0.0.1:10025"}, true},
+		{"smtp://[::1]:25", upstreamURL{"smtp", "tcp", "[::1]:25"}, true},
+		{"lmtp://mail.here.example:24", upstreamURL{"lmtp", "tcp", "mail.here.example:24"}, true},
+		{"lmtp+unix:/run/lmtp.sock", upstreamURL{"lmtp+unix", "unix", "/run/lmtp.sock"}, true},
+		{"", upstreamURL{}, false},
+		{"maildir:", upstreamURL{}, false},
+		{"smtp:127.0.0.1:25", upstreamURL{}, false},
+		{"smtp://127.0.0.1", upstreamURL{}, false},
+		{"smtp://:25", upstreamURL{}, false},
+		{"smtp://127.0.0.1:0", upstreamURL{}, false},
+		{"smtp://127.0.0.1:70000", upstreamURL{}, false},
+		{"http://127.0.0.1:25", upstreamURL{}, false},
+	}
+	for _, tt := range tests {
+		got, err := parseUpstream(tt.text)
+		if got != tt.want || (err == nil) != tt.ok {
+			t.Errorf("parseUpstream(%q) = %+v, %v, want %+v, ok %v", tt.text, got, err, tt.want, tt.ok)
+		}
+	}
+}
+
+func TestDoorThatLeadsBackHere(t *testing.T) {
+	tests := []struct {
+		listen, to string
+		want       bool
+	}{
+		{"127.0.0.1:25", "127.0.0.1:25", true},
+		{"0.0.0.0:25", "127.0.0.1:25", true},
+		{":25", "localhost:25", true},
+		{"127.0.0.1:25", "localhost:25", true},
+		{"192.0.2.1:25", "192.0.2.1:25", true},
+		{"192.0.2.1:25", "127.0.0.1:25", false},
+		{"127.0.0.1:25", "127.0.0.1:10025", false},
+		{"0.0.0.0:25", "192.0.2.9:25", false},
+		{"127.0.0.1:0", "127.0.0.1:0", false},
+	}
+	for _, tt := range tests {
+		if got := sameDoor(tt.listen, tt.to); got != tt.want {
+			t.Errorf("sameDoor(%q, %q) = %v, want %v", tt.listen, tt.to, got, tt.want)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	tests := []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"listen", "listen", 0}, {"listen", "lisen", 1}, {"hostnmae", "hostname", 1},
+		{"rctp", "rcpt", 1}, {"pol", "poll", 1}, {"", "abc", 3}, {"kitten", "sitting", 3},
+	}
+	for _, tt := range tests {
+		if got := distance(tt.a, tt.b); got != tt.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+		if got := distance(tt.b, tt.a); got != tt.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", tt.b, tt.a, got, tt.want)
+		}
+	}
+}
+
+// Whatever the bytes, decode ends, and says something of what it does not take.
+func FuzzDecode(f *testing.F) {
+	files, err := filepath.Glob(configs + "/*/*.toml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range append(files, "../../config.toml") {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, lines, faults := decode(data)
+		if lines == nil && len(faults) == 0 {
+			t.Fatal("no tree and no fault")
+		}
+		if lines == nil {
+			return
+		}
+		end := bytes.Count(data, []byte("\n")) + 1
+		for key, line := range lines {
+			if line < 1 || line > end {
+				t.Fatalf("%s on line %d of %d", key, line, end)
+			}
+		}
+		faults = append(faults, c.Validate()...)
+		faults.locate("f.toml", lines.of)
+		if len(faults) > 0 {
+			return
+		}
+		text, err := toml.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _, faults := decode(text)
+		if len(faults) > 0 {
+			t.Fatalf("printed again: %v\n%s", faults, text)
+		}
+		if second, err := toml.Marshal(again); err != nil || !bytes.Equal(text, second) {
+			t.Fatalf("printed twice: %v\n%s\nwant\n%s", err, second, text)
+		}
+	})
+}

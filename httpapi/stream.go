@@ -1,0 +1,127 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// maxLine bounds a line of a stream. It is also about all the memory that a
+// stream takes, whatever its length.
+const maxLine = 16 << 10
+
+// streamIdle is how long a stream may stand still on either side.
+const streamIdle = time.Minute
+
+// lineError stands in the answer to a line that is no question.
+type lineError struct {
+	Line  int    `json:"line"` // of the request, from 1
+	Error string `json:"error"`
+}
+
+// checkStream answers a line for a line, in order: a JSON string or an object
+// {"sender":"…"} each, and blank lines not at all. The client may wait for an
+// answer before it sends the next line. Every answer names its generation; a
+// reload may fall between two.
+func (s *Server) checkStream(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	// Without it (HTTP/1.1) the first answer would close the request's body. Where
+	// it is not supported the answers come after the whole request.
+	if err := control.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		fail(w, http.StatusInternalServerError, "no stream on this connection")
+		return
+	}
+	wake := func() { control.SetReadDeadline(time.Unix(1, 0)) } // a stream waits for its client: not at the server's end
+	defer context.AfterFunc(r.Context(), wake)()
+	w.Header().Set("Content-Type", "application/x-ndjson")
+
+	in := bufio.NewReaderSize(r.Body, maxLine)
+	out := bufio.NewWriterSize(w, maxLine)
+	answers := encoder(out)
+	for n := 1; ; n++ {
+		if !lineBuffered(in) { // the next read may wait, and the client for us
+			err := errors.Join(out.Flush(), ignoreUnsupported(control.Flush()))
+			if err != nil {
+				panic(http.ErrAbortHandler)
+			}
+			now := time.Now()
+			control.SetReadDeadline(now.Add(streamIdle))
+			control.SetWriteDeadline(now.Add(2 * streamIdle)) // longer: the answers to what is read come after
+			if r.Context().Err() != nil {
+				panic(http.ErrAbortHandler) // as below; wake may have come before the deadline
+			}
+		}
+		line, err := readLine(in)
+		if err != nil && err != io.EOF && err != bufio.ErrTooLong {
+			out.Flush()
+			panic(http.ErrAbortHandler) // a clean end would say that all was answered
+		}
+		if len(bytes.TrimSpace(line)) > 0 || err == bufio.ErrTooLong {
+			if sender, fault := decodeLine(line, err); fault != nil {
+				answers.Encode(lineError{n, fault.Error()}) // errors of out stick to it
+			} else {
+				answers.Encode(s.checker.Sender(sender).Answer(sender))
+			}
+		}
+		if err == io.EOF {
+			out.Flush()
+			return
+		}
+	}
+}
+
+func ignoreUnsupported(err error) error {
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
+}
+
+// lineBuffered reports whether a whole line is there without reading.
+func lineBuffered(in *bufio.Reader) bool {
+	b, _ := in.Peek(in.Buffered())
+	return bytes.IndexByte(b, '\n') >= 0
+}
+
+// readLine returns the next line, which holds until the next call. Of one that
+// is longer than maxLine nothing is kept, and the error is bufio.ErrTooLong. The
+// last line comes with io.EOF.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	line, err := in.ReadSlice('\n')
+	if err != bufio.ErrBufferFull {
+		return line, err
+	}
+	for err == bufio.ErrBufferFull {
+		_, err = in.ReadSlice('\n')
+	}
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	return nil, bufio.ErrTooLong // and the next call finds the end, if it is there
+}
+
+// decodeLine reads the sender of one line, which may have come with err.
+func decodeLine(line []byte, err error) (string, error) {
+	if err == bufio.ErrTooLong {
+		return "", fmt.Errorf("line over %d octets", maxLine)
+	}
+	var sender *string
+	if bytes.TrimSpace(line)[0] != '{' {
+		err = decode(line, &sender)
+	} else {
+		var object map[string]*string
+		if err = decode(line, &object); err == nil && (len(object) != 1 || object["sender"] == nil) {
+			err = errors.New("wrong members")
+		}
+		sender = object["sender"]
+	}
+	if err != nil || sender == nil {
+		return "", errors.New(`want "ADDRESS" or {"sender":"ADDRESS"}`)
+	}
+	return *sender, nil
+}

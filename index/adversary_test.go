@@ -1,0 +1,110 @@
+package index
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"blockd/addr"
+	"blockd/bloom"
+	"blockd/lists"
+)
+
+// hostileDomains are n names of which the first evil satisfy want.
+func hostileDomains(n, evil int, want func(name []byte) bool) []listed {
+	entries := make([]listed, 0, n)
+	var name []byte
+	for i := 0; len(entries) < n; i++ {
+		name = append(strconv.AppendInt(append(name[:0], 'd'), int64(i), 10), ".some.name.of.a.usual.length.test"...)
+		if len(entries) < evil && !want(name) {
+			continue
+		}
+		entries = append(entries, listed{key: addr.Key{Text: string(name), Kind: addr.Domain, Labels: 8}, scope: lists.Exact, line: i + 1})
+	}
+	return entries
+}
+
+func draftOfHostile(t *testing.T, o Options, h hooks, entries []listed) *Draft {
+	t.Helper()
+	d, err := draftOf(t, filepath.Join(t.TempDir(), "x.bdx"), o, h, rowsNamed(1), entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Discard)
+	for _, e := range entries {
+		if got, err := d.Index().lookup(nil, []addr.Key{e.key}, 0); err != nil || len(got) != 1 || got[0].Line != e.line {
+			t.Fatalf("lookup(%s) = %v, %v", e.key.Text, got, err)
+		}
+	}
+	return d
+}
+
+// Whoever knows a seed can choose a thousand names for one page of 1,700.
+func TestCrowdedPageIsReseeded(t *testing.T) {
+	o := seeded(1)
+	key := bloom.Seed(o.Seed.HashKey)
+	entries := hostileDomains(100_000, 1000, func(name []byte) bool { return key.Sum(name).Hi>>53 == 0 })
+	d := draftOfHostile(t, o, hooks{}, entries)
+	if d.Report.Reseeds != 1 || d.Report.Hash != "xxh3" {
+		t.Errorf("%d reseeds, hash %s, want 1 and xxh3", d.Report.Reseeds, d.Report.Hash)
+	}
+	if d.Index().head.hash.key == key {
+		t.Error("the known key is still in use")
+	}
+	if d.Report.Keys != 100_000 || d.Report.Entries != 100_000 || d.Report.Duplicates != 0 {
+		t.Errorf("report %+v", d.Report)
+	}
+}
+
+// Names that collide under every seed of XXH3 are not known; a weaker hash in
+// its place has them.
+func TestSeedIndependentCollisionsLeadToSipHash(t *testing.T) {
+	o := seeded(2)
+	weak := func(key []byte) bloom.Hash {
+		if bytes.HasPrefix(key, []byte("d1")) {
+			return bloom.Hash{Hi: 1, Lo: 1}
+		}
+		return bloom.Seed{}.Sum(key)
+	}
+	entries := hostileDomains(20_000, 1000, func(name []byte) bool { return name[1] == '1' })
+	d := draftOfHostile(t, o, hooks{weak: weak}, entries)
+	if d.Report.Reseeds != 3 || d.Report.Hash != "siphash" {
+		t.Errorf("%d reseeds, hash %s, want 3 and siphash", d.Report.Reseeds, d.Report.Hash)
+	}
+}
+
+// The same two sources of keys under equal hashes are merged by comparing keys.
+func TestEqualHashesAreNotEqualKeys(t *testing.T) {
+	same := func([]byte) bloom.Hash { return bloom.Hash{Hi: 7, Lo: 7} }
+	names := []string{"b.test", "a.test", "b.test", "c.test", "a.test"}
+	var raw arena
+	for i, name := range names {
+		raw.add(appendRecord(nil, []byte(name), []entry{{row: i}}, false))
+	}
+	m := merger{hash: hasher{kind: hashXXH3, weak: same}, shadow: make([]bool, len(names))}
+	out, n := m.merge(&raw)
+	var got []string
+	for _, record := range out.all() {
+		c := cursor{rest: record}
+		text := string(c.key())
+		count, _ := c.sources()
+		for range count {
+			text += fmt.Sprint(" ", c.entry().row)
+		}
+		got = append(got, text)
+	}
+	if want := "[a.test 1 4 b.test 0 2 c.test 3]"; fmt.Sprint(got) != want || n.keys != 3 || n.entries != 5 {
+		t.Errorf("merged %v with %d keys, %d entries, want %s", got, n.keys, n.entries, want)
+	}
+}
+
+func TestSipHashFromTheStart(t *testing.T) {
+	o := seeded(3)
+	o.SipHash = true
+	d := draftOfHostile(t, o, hooks{}, hostileDomains(5000, 0, nil))
+	if d.Report.Reseeds != 0 || d.Report.Hash != "siphash" || d.Index().head.hash.key != bloom.Seed(o.Seed.HashKey) {
+		t.Errorf("%d reseeds, hash %s", d.Report.Reseeds, d.Report.Hash)
+	}
+}

@@ -1,0 +1,450 @@
+package index
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"blockd/addr"
+)
+
+// specimen is an index file to be damaged, with senders and the right answers.
+type specimen struct {
+	path    string
+	data    []byte
+	senders []addr.Addr
+	answers [][]Match
+	scratch []Match
+}
+
+// newSpecimen has all kinds, scopes and actions, reasons and expiries.
+func newSpecimen(t testing.TB, entries int) *specimen {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(7, 7))
+	list := randomEntries(t, rng, 5, entries)
+	for i := range list {
+		if i%7 == 0 {
+			list[i].expiry = testTime.Unix() + 1000
+		}
+	}
+	s := &specimen{path: filepath.Join(t.TempDir(), "specimen.bdx")}
+	d, err := draftOf(t, s.path, seeded(9), hooks{}, rowsNamed(5), list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	if s.data, err = os.ReadFile(s.path); err != nil {
+		t.Fatal(err)
+	}
+	for len(s.senders) < 12 {
+		a := sender(t, randomSender(rng))
+		s.senders = append(s.senders, a)
+		s.answers = append(s.answers, model(list).lookup(a, testTime.Unix()))
+	}
+	return s
+}
+
+// judge opens the file at s.path, whatever it holds by now, and fails unless
+// every answer is an error of the promised kind or right. It returns the first
+// error, of Open, Lookup or Verify.
+func (s *specimen) judge(t testing.TB, what string) error {
+	t.Helper()
+	ix, err := Open(s.path)
+	if err != nil {
+		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), s.path) || strings.Contains(err.Error(), "\n") {
+			t.Fatalf("%s: Open = %v: want one line that wraps ErrCorrupt and names the file", what, err)
+		}
+		return err
+	}
+	var first error
+	for i, a := range s.senders {
+		got, err := ix.Lookup(s.scratch[:0], a, testTime)
+		s.scratch = got
+		if err != nil && (!errors.Is(err, ErrRead) || len(got) > 0 || !strings.Contains(err.Error(), s.path)) {
+			t.Fatalf("%s: Lookup(%s) = %v, %v: want no match and an error that wraps ErrRead", what, a, got, err)
+		}
+		if err == nil && !slices.Equal(got, s.answers[i]) {
+			t.Fatalf("%s: wrong verdict: Lookup(%s) = %v, want %v", what, a, got, s.answers[i])
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if first == nil {
+		if first = ix.Verify(t.Context()); first != nil && !errors.Is(first, ErrRead) {
+			t.Fatalf("%s: Verify = %v, want ErrRead", what, first)
+		}
+	}
+	return first
+}
+
+// inUse tells whether the byte at offset belongs to header or section, not to
+// the rest of a section's last page, which nobody reads.
+func inUse(h *header, offset uint64) bool {
+	if offset < pageSize {
+		return true
+	}
+	for _, s := range h.sections {
+		if offset >= s.offset && offset < s.end() {
+			return true
+		}
+	}
+	return false
+}
+
+func TestEveryFlippedBitIsSeen(t *testing.T) {
+	t.Parallel() // 20 s for 330,000 bits; the other tests need not wait
+	s := newSpecimen(t, 450)
+	if len(s.data) < 30_000 || len(s.data) > 50_000 {
+		t.Fatalf("specimen of %d bytes", len(s.data))
+	}
+	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	step := 1
+	if testing.Short() || raceDetector {
+		step = 61 // a prime: all bits of all fields get their turn in one run or another
+	}
+	for n := rand.IntN(step); n < 8*len(s.data); n += step {
+		offset, bit := n/8, byte(1)<<(n%8)
+		if _, err := f.WriteAt([]byte{s.data[offset] ^ bit}, int64(offset)); err != nil {
+			t.Fatal(err)
+		}
+		what := fmt.Sprintf("byte %d, bit %d flipped", offset, n%8)
+		if err := s.judge(t, what); (err != nil) != inUse(h, uint64(offset)) {
+			t.Errorf("%s: error %v", what, err)
+		}
+		if _, err := f.WriteAt(s.data[offset:offset+1], int64(offset)); err != nil {
+			t.Fatal(err)
+		}
+		if n%4096 < step {
+			runtime.GC() // so that unmapping keeps up
+		}
+	}
+	if err := s.judge(t, "undamaged"); err != nil {
+		t.Errorf("undamaged: %v", err)
+	}
+}
+
+func TestEveryTruncationIsSeen(t *testing.T) {
+	s := newSpecimen(t, 150)
+	for size := int64(len(s.data)) - 1; size >= 0; size-- {
+		if err := os.Truncate(s.path, size); err != nil {
+			t.Fatal(err)
+		}
+		if s.judge(t, fmt.Sprintf("cut to %d bytes", size)) == nil {
+			t.Fatalf("cut to %d of %d bytes, and opened", size, len(s.data))
+		}
+	}
+}
+
+func (s *specimen) write(t testing.TB, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(s.path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// correctSums makes all sums of a damaged file right again, as far as its own
+// header says where they are.
+func correctSums(data []byte) {
+	if len(data) < pageSize {
+		return
+	}
+	le := binary.LittleEndian
+	within := func(kind int) (b, row []byte) {
+		row = data[sectionsAt+(kind-1)*sectionBytes:][:sectionBytes]
+		offset, length := le.Uint64(row[8:]), le.Uint64(row[16:])
+		if offset > uint64(len(data)) || length > uint64(len(data))-offset {
+			return nil, row
+		}
+		return data[offset : offset+length], row
+	}
+	filter, _ := within(secFilter)
+	sums, _ := within(secFilterSums)
+	for len(filter) > 0 && len(sums) >= 4 {
+		n := min(len(filter), chunkBytes)
+		le.PutUint32(sums, crc32.Checksum(filter[:n], castagnoli))
+		filter, sums = filter[n:], sums[4:]
+	}
+	pages, _ := within(secPages)
+	for n := uint64(0); len(pages) >= pageSize; n++ {
+		le.PutUint32(pages, pageSum(pages[:pageSize], le.Uint32(data[24:]), n))
+		pages = pages[pageSize:]
+	}
+	for _, kind := range []int{secFilterSums, secDirectory, secLists, secReasons} {
+		if b, row := within(kind); b != nil {
+			le.PutUint32(row[32:], crc32.Checksum(b, castagnoli))
+		}
+	}
+	le.PutUint32(data[headerSumAt:], crc32.Checksum(data[:headerSumAt], castagnoli))
+}
+
+// A hostile header is in order by its sum and promises whatever it likes.
+func TestWildCountsAreRefusedWithoutMemory(t *testing.T) {
+	s := newSpecimen(t, 150)
+	wild := []uint64{0, 1, 1 << 31, 1 << 32, 1 << 52, 1 << 60, 1 << 63, ^uint64(0), ^uint64(0) - pageSize}
+	for at := 16; at < sectionsAt+knownSections*sectionBytes; at += 4 {
+		if at >= 24 && at < 56 {
+			continue // build id and hash key: any value is a right one
+		}
+		for _, size := range []int{4, 8} {
+			for _, v := range wild {
+				data := bytes.Clone(s.data)
+				if size == 8 {
+					binary.LittleEndian.PutUint64(data[at:], v)
+				} else {
+					binary.LittleEndian.PutUint32(data[at:], uint32(v))
+				}
+				binary.LittleEndian.PutUint32(data[headerSumAt:], crc32.Checksum(data[:headerSumAt], castagnoli))
+				if bytes.Equal(data, s.data) {
+					continue
+				}
+				s.write(t, data)
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				ix, err := Open(s.path)
+				runtime.ReadMemStats(&after)
+				if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
+					t.Fatalf("%d bytes of %x at %d: Open takes %d bytes", size, v, at, grown)
+				}
+				if err != nil && !errors.Is(err, ErrCorrupt) {
+					t.Fatalf("%d bytes of %x at %d: %v", size, v, at, err)
+				}
+				if err == nil { // counts that only Verify can hold against the store, times, kinds
+					_, _ = ix.Lookup(nil, s.senders[0], testTime)
+					_ = ix.Verify(t.Context())
+				}
+			}
+		}
+	}
+	// Four KiB that promise 2^60 of everything.
+	data := bytes.Clone(s.data[:pageSize])
+	for at := 64; at < 104; at += 8 {
+		binary.LittleEndian.PutUint64(data[at:], 1<<60)
+	}
+	binary.LittleEndian.PutUint64(data[16:], pageSize)
+	binary.LittleEndian.PutUint32(data[headerSumAt:], crc32.Checksum(data[:headerSumAt], castagnoli))
+	allocs := testing.AllocsPerRun(10, func() {
+		if _, err := decodeHeader(data, pageSize); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("2^60 of everything: %v", err)
+		}
+	})
+	if allocs > 10 { // the header and the error's text
+		t.Errorf("2^60 of everything: %v allocations", allocs)
+	}
+}
+
+func TestDamageIsToldInASentence(t *testing.T) {
+	s := newSpecimen(t, 150)
+	le := binary.LittleEndian
+	section := func(data []byte, kind int) []byte { return data[sectionsAt+(kind-1)*sectionBytes:] }
+	tests := []struct {
+		name   string
+		damage func(data []byte) []byte
+		want   string
+	}{
+		{"empty file", func([]byte) []byte { return nil }, "damaged index: file ends too early"},
+		{"a list instead", func([]byte) []byte { return bytes.Repeat([]byte("bulk.test\n"), 500) }, "damaged index: offset 0: no index file (magic bytes differ)"},
+		{"copied in text mode", func(d []byte) []byte { return bytes.Replace(d, []byte("\r\n"), []byte("\n"), 1) }, "damaged index: offset 0: no index file (magic bytes differ)"},
+		{"the next version", func(d []byte) []byte { d[8] = 2; return d }, "damaged index: offset 8: format version 2, this program reads 1"},
+		{"another page size", func(d []byte) []byte { d[13] = 0x20; return d }, "damaged index: offset 12: page size 8192, want 4096"},
+		{"a byte appended", func(d []byte) []byte { return append(d, 0) }, "damaged index: offset 16: header says 28672 bytes, the file has 28673"},
+		{"unknown hash", func(d []byte) []byte { d[56] = 3; return d }, "damaged index: offset 56: unknown hash 3"},
+		{"unknown filter", func(d []byte) []byte { d[57] = 2; return d }, "damaged index: offset 57: unknown filter 2"},
+		{"reserved byte", func(d []byte) []byte { d[60] = 1; return d }, "damaged index: offset 58: reserved bytes are set"},
+		{"reserved bytes behind the sections", func(d []byte) []byte { d[4000] = 1; return d }, "damaged index: offset 58: reserved bytes are set"},
+		{"unknown section that is needed", func(d []byte) []byte {
+			row := section(d, 7)
+			copy(row, section(d, 6)[:sectionBytes])
+			row[0] = 7
+			le.PutUint64(row[8:], uint64(len(d)))
+			le.PutUint64(row[16:], 0)
+			return d
+		}, "damaged index: offset 368: section 7 is unknown to this program and needed"},
+		{"sections in disorder", func(d []byte) []byte { section(d, 2)[0] = 1; return d }, "damaged index: offset 168: section 1 behind section 1"},
+		{"a section is missing", func(d []byte) []byte { clear(section(d, 6)[:sectionBytes]); return d }, "damaged index: offset 128: section 6 is missing"},
+		{"sections overlap", func(d []byte) []byte { le.PutUint64(section(d, 2)[8:], pageSize); return d }, "damaged index: offset 168: section 2 at 4096 of 4 bytes does not fit"},
+		{"section off its page", func(d []byte) []byte { d[sectionsAt+8]++; return d }, "damaged index: offset 128: section 1 at 4097 of 192 bytes does not fit"},
+		{"three partitions", func(d []byte) []byte {
+			d[96] = 3
+			le.PutUint64(section(d, 3)[16:], 48)
+			le.PutUint64(section(d, 3)[24:], 3)
+			return d
+		}, "damaged index: offset 96: 3 partitions, want a power of two up to 1048576"},
+		{"more pages than the directory has", func(d []byte) []byte { d[3*pageSize+8] = 2; return d }, "damaged index: offset 12288: partitions have 2 pages, the header has 1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			data := tt.damage(bytes.Clone(s.data))
+			correctSums(data)
+			s.write(t, data)
+			_, err := Open(s.path)
+			if want := "index " + s.path + ": " + tt.want; err == nil || err.Error() != want {
+				t.Errorf("Open = %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+// An unknown section without the flag is one that old readers may pass over.
+func TestUnknownSectionThatMayBePassedOver(t *testing.T) {
+	s := newSpecimen(t, 150)
+	data := bytes.Clone(s.data)
+	row := data[sectionsAt+knownSections*sectionBytes:]
+	binary.LittleEndian.PutUint32(row, 900)
+	binary.LittleEndian.PutUint64(row[8:], uint64(len(data)))
+	binary.LittleEndian.PutUint64(row[16:], 5)
+	data = append(data, bytes.Repeat([]byte{'x'}, pageSize)...)
+	binary.LittleEndian.PutUint64(data[16:], uint64(len(data)))
+	correctSums(data)
+	s.write(t, data)
+	if err := s.judge(t, "unknown section 900"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPageInAnotherPlaceIsSeen(t *testing.T) {
+	s := newSpecimen(t, 3000)
+	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := func(d []byte) []byte { return d[h.sections[secPages].offset:h.sections[secPages].end()] }
+	if h.pages < 3 {
+		t.Fatalf("%d pages", h.pages)
+	}
+	swapped := bytes.Clone(s.data)
+	copy(pages(swapped), pages(s.data)[pageSize:2*pageSize])
+	copy(pages(swapped)[pageSize:], pages(s.data)[:pageSize])
+	s.write(t, swapped)
+	if s.judge(t, "two pages swapped") == nil {
+		t.Error("two pages swapped: no error")
+	}
+
+	other := seeded(9)
+	other.Seed.BuildID[0]++ // the same content under the same hash key
+	path := filepath.Join(t.TempDir(), "other.bdx")
+	rng := rand.New(rand.NewPCG(7, 7))
+	d, err := draftOf(t, path, other, hooks{}, rowsNamed(5), randomEntries(t, rng, 5, 3000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	oh, err := decodeHeader(foreign[:pageSize], uint64(len(foreign)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mixed := bytes.Clone(s.data)
+	copy(pages(mixed)[:pageSize], foreign[oh.sections[secPages].offset:])
+	s.write(t, mixed)
+	if s.judge(t, "a page of another build") == nil {
+		t.Error("a page of another build: no error")
+	}
+}
+
+// Pages whose sums are right but whose content is bent, as only a hostile writer
+// makes them, cost an error and never a crash.
+func TestBentPagesWithRightSums(t *testing.T) {
+	s := newSpecimen(t, 400)
+	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(5, 5))
+	runs := 3000
+	if testing.Short() || raceDetector {
+		runs = 300
+	}
+	for range runs {
+		data := bytes.Clone(s.data)
+		for range 1 + rng.IntN(4) {
+			at := h.sections[secPages].offset + uint64(rng.IntN(int(h.pages*pageSize)))
+			data[at] = byte(rng.Uint32())
+		}
+		correctSums(data)
+		s.write(t, data)
+		openAndAsk(t, s)
+	}
+}
+
+// openAndAsk opens a file whose sums are right whatever else it is: there are no
+// right answers any more, only promised errors.
+func openAndAsk(t testing.TB, s *specimen) {
+	t.Helper()
+	ix, err := Open(s.path)
+	if err != nil {
+		if !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("Open = %v, want ErrCorrupt", err)
+		}
+		return
+	}
+	for _, perhaps := range []bool{false, true} {
+		if perhaps {
+			allPerhaps(t, ix)
+		}
+		for _, a := range s.senders {
+			got, err := ix.Lookup(nil, a, testTime)
+			if err != nil && (!errors.Is(err, ErrRead) || len(got) > 0) {
+				t.Fatalf("Lookup(%s) = %v, %v, want ErrRead", a, got, err)
+			}
+			for _, m := range got {
+				if m.Row >= len(ix.Lists()) {
+					t.Fatalf("Lookup(%s) names row %d of %d", a, m.Row, len(ix.Lists()))
+				}
+			}
+		}
+	}
+	if err := ix.Verify(t.Context()); err != nil && !errors.Is(err, ErrRead) {
+		t.Fatalf("Verify = %v, want ErrRead", err)
+	}
+}
+
+// FuzzOpen damages the specimen: data is a row of four bytes each, an offset and
+// what is xor'ed there. With correct set all sums are made right afterwards.
+func FuzzOpen(f *testing.F) {
+	s := newSpecimen(f, 150)
+	f.Add([]byte{}, false)
+	f.Add([]byte{0, 0, 8, 1}, false)
+	f.Add([]byte{0, 0, 96, 2, 0, 0, 97, 1}, true)
+	f.Add([]byte{0, 0x50, 0x04, 0xff}, true)
+	f.Fuzz(func(t *testing.T, data []byte, correct bool) {
+		damaged := bytes.Clone(s.data)
+		for ; len(data) >= 4; data = data[4:] {
+			at := int(data[0])<<16 | int(data[1])<<8 | int(data[2])
+			damaged[at%len(damaged)] ^= data[3]
+		}
+		if correct {
+			correctSums(damaged)
+		}
+		s.write(t, damaged)
+		if correct {
+			openAndAsk(t, s)
+		} else {
+			s.judge(t, "fuzzed")
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package index
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"blockd/addr"
+	"blockd/lists"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew: only for a new format version")
+
+// goldenRows and goldenEntries have every field of the format in use.
+func goldenRows() []ListInfo {
+	yes := true
+	return []ListInfo{
+		{
+			Source: Source{List: "block", Path: "lists/block.txt", Settings: lists.Settings{
+				Format: "plain", Reason: "spam", Subdomains: &yes, MaxBytes: 1 << 30}},
+			Summary: lists.Summary{Format: "plain", Lines: 90, Entries: 70, Errors: 2, Skipped: 3,
+				Verdict: lists.Loaded, Hash: [16]byte{1, 2, 3, 15: 16}, Size: 1234},
+			NetworkEntries: 4,
+		},
+		{
+			Source:  Source{List: "allow", Path: "lists/allow.csv", Settings: lists.Settings{Format: "csv:2", Action: lists.Allow}, Mode: Shadow},
+			Summary: lists.Summary{Format: "csv:2", Lines: 2, Entries: 2, Verdict: lists.Loaded, Size: 20},
+		},
+		{
+			Source:  Source{List: "later", Path: "lists/later.txt", Optional: true},
+			Summary: lists.Summary{Format: "auto", Verdict: lists.Refused, Why: "missing: no such file"},
+		},
+	}
+}
+
+func goldenEntries(t testing.TB) []listed {
+	address, ok := sender(t, "promo@shop.test").Key()
+	local, err := addr.LocalKey("offers")
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	bulk := domainKey(t, "bulk.test")
+	entries := []listed{
+		{0, bulk, lists.Tree, lists.Block, 1, "spam", 0},
+		{0, bulk, lists.Exact, lists.Discard, 2, "551 5.7.1 Not here", 0},
+		{0, bulk, lists.Tree, lists.Block, 3, "repeated", 0},
+		{0, domainKey(t, "mx.bulk.test"), lists.Sub, lists.Tempfail, 4, "", testTime.Unix() + 86_400},
+		{0, address, lists.Exact, lists.Block, 5, "spam", 0},
+		{0, local, lists.Local, lists.Block, 70_000, "grüße", 0},
+		{0, domainKey(t, "[198.51.100.23]"), lists.Exact, lists.Block, 7, "", 0},
+		{1, bulk, lists.Sub, lists.Allow, 1, "", 0},
+		{1, domainKey(t, "xn--bcher-kva.test"), lists.Tree, lists.Allow, 2, "", 0},
+	}
+	for i := range 60 {
+		entries = append(entries, listed{key: domainKey(t, manyName(i)), scope: lists.Tree, line: 100 + i})
+	}
+	return entries
+}
+
+// A file of format version 1 opens and answers for ever, and the same input,
+// hash key, build id and time give the same bytes.
+func TestGoldenFiles(t *testing.T) {
+	for _, tt := range []struct {
+		file string
+		sip  bool
+	}{{"v1-xxh3.bdx", false}, {"v1-siphash.bdx", true}} {
+		t.Run(tt.file, func(t *testing.T) {
+			golden := filepath.Join("..", "testdata", "indexes", "golden", tt.file)
+			o := seeded(77)
+			o.SipHash = tt.sip
+			path := filepath.Join(t.TempDir(), "x.bdx")
+			d, err := draftOf(t, path, o, hooks{}, goldenRows(), goldenEntries(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Publish(); err != nil {
+				t.Fatal(err)
+			}
+			built, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *update {
+				if err := os.WriteFile(golden, built, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(built, want) {
+				t.Errorf("a build differs from %s: the format's version must change with it", golden)
+			}
+
+			ix, err := Open(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := ix.Verify(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := ix.Lists(); !reflect.DeepEqual(got, goldenRows()) {
+				t.Errorf("list table\n%+v\nwant\n%+v", got, goldenRows())
+			}
+			if ix.Generation() != "4d010000000000000000000000000000" || !ix.Built().Equal(testTime) {
+				t.Errorf("generation %s built %v", ix.Generation(), ix.Built())
+			}
+			entries := model(goldenEntries(t))
+			for _, text := range []string{"x@bulk.test", "x@mx.bulk.test", "x@a.mx.bulk.test", "promo@shop.test", "offers@other.test",
+				"x@[198.51.100.23]", "x@sub.xn--bcher-kva.test", "offers@" + manyName(7), "x@clear.test"} {
+				a := sender(t, text)
+				got, err := ix.Lookup(nil, a, testTime)
+				if want := entries.lookup(a, testTime.Unix()); err != nil || !reflect.DeepEqual(got, want) {
+					t.Errorf("Lookup(%s) = %v, %v, want %v", text, got, err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestSameInputGivesSameBytes(t *testing.T) {
+	source := plain("a", listFile(t, "a.txt", "bulk.test\npromo@shop.test\nshop.test # x\n"))
+	var files [2][]byte
+	for i := range files {
+		path := filepath.Join(t.TempDir(), "x.bdx")
+		d, err := Build(t.Context(), path, []Source{source}, seeded(5))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Publish(); err != nil {
+			t.Fatal(err)
+		}
+		if files[i], err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(files[0], files[1]) {
+		t.Error("two builds with one seed differ")
+	}
+	a, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), []Source{source}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Discard()
+	b, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), []Source{source}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Discard()
+	if a.Index().head.hash.key == b.Index().head.hash.key || a.Index().Generation() == b.Index().Generation() {
+		t.Error("two builds without a seed have one hash key or one generation")
+	}
+}

@@ -1,0 +1,173 @@
+package index
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"blockd/addr"
+	"blockd/bloom"
+	"blockd/lists"
+)
+
+// model answers as slowly and plainly as can be: it walks over all entries and
+// compares texts, by the rules of docs/lists.md, section 4.
+type model []listed
+
+// covers tells whether e covers a, and how specifically: less is more.
+func (e listed) covers(a addr.Addr) (rank int, ok bool) {
+	domain := a.Domain()
+	const exactName, names, local = 1, 2, 1000
+	switch {
+	case e.key.Kind == addr.Address:
+		return 0, e.key.Text == a.String()
+	case e.key.Kind == addr.Local:
+		// A sender over 254 octets is looked up by its domain alone.
+		return local, e.key.Text == a.Local()+"@" && len(a.String()) <= 254
+	case e.key.Text == domain && e.scope == lists.Exact:
+		return exactName, true
+	case e.key.Text == domain && e.scope == lists.Tree:
+		return names, true
+	case strings.HasSuffix(domain, "."+e.key.Text) && (e.scope == lists.Tree || e.scope == lists.Sub):
+		return names + len(domain) - len(e.key.Text), true
+	}
+	return 0, false
+}
+
+func (m model) lookup(a addr.Addr, now int64) []Match {
+	type ranked struct {
+		rank, n int
+		match   Match
+	}
+	var found []ranked
+	for i, e := range m {
+		rank, ok := e.covers(a)
+		if !ok || m.repeated(i) || e.expiry != 0 && e.expiry <= now {
+			continue
+		}
+		found = append(found, ranked{rank, i, Match{e.row, e.key, e.scope, e.action, e.line, e.reason}})
+	}
+	slices.SortStableFunc(found, func(x, y ranked) int { return 1000*(x.rank-y.rank) + x.match.Row - y.match.Row })
+	var matches []Match
+	for _, f := range found {
+		matches = append(matches, f.match)
+	}
+	return matches
+}
+
+// repeated tells whether the same row said the same before.
+func (m model) repeated(i int) bool {
+	return slices.ContainsFunc(m[:i], func(e listed) bool {
+		return e.row == m[i].row && e.key == m[i].key && e.scope == m[i].scope && e.action == m[i].action
+	})
+}
+
+// sharedNames make senders and entries meet often.
+var (
+	testLabels = []string{"a", "b", "bulk", "notbulk", "mx", "test", "example"}
+	testLocals = []string{"promo", "offers", "x", `"a b"`, "a#b"}
+)
+
+func randomDomain(rng *rand.Rand) string {
+	if rng.IntN(30) == 0 {
+		return fmt.Sprintf("[198.51.100.%d]", rng.IntN(4))
+	}
+	labels := 1 + rng.IntN(4)
+	if rng.IntN(50) == 0 {
+		labels = 60 + rng.IntN(67) // up to 126: the kind mask's last bits and all batches
+	}
+	var name []string
+	for range labels {
+		name = append(name, testLabels[rng.IntN(len(testLabels))][:1])
+	}
+	if labels <= 4 {
+		name[rng.IntN(labels)] = testLabels[rng.IntN(len(testLabels))]
+	}
+	return strings.Join(name, ".")
+}
+
+// randomEntries are in order of row and line, as a build reads them.
+func randomEntries(t testing.TB, rng *rand.Rand, rows, n int) []listed {
+	var entries []listed
+	for row := range rows {
+		for line := range n/rows + 1 {
+			e := listed{row: row, line: line + 1, action: lists.Action(rng.IntN(4))}
+			switch rng.IntN(6) {
+			case 0:
+				key, ok := sender(t, randomSender(rng)).Key()
+				if !ok {
+					continue
+				}
+				e.key = key
+			case 1:
+				key, err := addr.LocalKey(testLocals[rng.IntN(len(testLocals))])
+				if err != nil {
+					t.Fatal(err)
+				}
+				e.key, e.scope = key, lists.Local
+			default:
+				e.key, e.scope = domainKey(t, randomDomain(rng)), lists.Scope(rng.IntN(3))
+			}
+			if rng.IntN(3) == 0 {
+				e.reason = fmt.Sprintf("reason %d", rng.IntN(20))
+			}
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+func randomSender(rng *rand.Rand) string {
+	return testLocals[rng.IntN(len(testLocals))] + "@" + randomDomain(rng)
+}
+
+// allPerhaps replaces the filter by one that never says no, so that the store
+// alone must be right.
+func allPerhaps(t testing.TB, ix *Index) {
+	t.Helper()
+	f, err := bloom.Read(onesReader{}, ix.head.blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ix.filter = f
+}
+
+type onesReader struct{}
+
+func (onesReader) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = 0xff
+	}
+	return len(b), nil
+}
+
+func TestLookupAgreesWithModel(t *testing.T) {
+	seeds := uint64(40)
+	if testing.Short() || raceDetector {
+		seeds = 8
+	}
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		rows := 1 + rng.IntN(80)
+		entries := randomEntries(t, rng, rows, rng.IntN(1500))
+		o := seeded(byte(seed))
+		o.SipHash = seed%2 == 1
+		ix := indexOf(t, o, rowsNamed(rows), entries)
+		if seed%4 >= 2 {
+			allPerhaps(t, ix)
+		}
+		for range 300 {
+			a := sender(t, randomSender(rng))
+			got, err := ix.Lookup(nil, a, testTime)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := (model(entries)).lookup(a, testTime.Unix()); !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d: Lookup(%s) =\n%v\nmodel says\n%v", seed, a, got, want)
+			}
+		}
+	}
+}

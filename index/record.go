@@ -1,0 +1,158 @@
+package index
+
+import (
+	"encoding/binary"
+	"math"
+
+	"blockd/lists"
+)
+
+const (
+	maxKey     = 320 // octets of a key
+	maxSources = 64  // of a record
+
+	// maxRecord is the format's bound. 64 entries of at most 26 bytes (row 3,
+	// line 9, flags 1, reason 4, expiry 9) and the longest key are 1,987.
+	maxRecord = 3000
+
+	// minRecord is a key of one octet with one source: two lengths, the octet,
+	// row, line and flags.
+	minRecord         = 6
+	maxRecordsPerPage = (pageSize - pageHead) / (minRecord + slotBytes)
+
+	droppedBit = 0x80 // of a record's source count: it had more sources
+)
+
+// entry is what one source says about a key.
+type entry struct {
+	row    int // of the list table
+	line   int
+	scope  lists.Scope
+	action lists.Action
+	reason uint32 // 1 + number in the reason table; 0 = none
+	expiry int64  // Unix seconds; 0 = never
+}
+
+// The flags of an entry: two bits of action, two of scope, and which optional
+// fields follow.
+const (
+	flagReason = 1 << 4
+	flagExpiry = 1 << 5
+	flagsKnown = 1<<6 - 1
+)
+
+func appendEntry(b []byte, e entry) []byte {
+	flags := byte(e.action) | byte(e.scope)<<2
+	if e.reason != 0 {
+		flags |= flagReason
+	}
+	if e.expiry != 0 {
+		flags |= flagExpiry
+	}
+	b = binary.AppendUvarint(b, uint64(e.row))
+	b = binary.AppendUvarint(b, uint64(e.line))
+	b = append(b, flags)
+	if e.reason != 0 {
+		b = binary.AppendUvarint(b, uint64(e.reason-1))
+	}
+	if e.expiry != 0 {
+		b = binary.AppendUvarint(b, uint64(e.expiry))
+	}
+	return b
+}
+
+// appendRecord encodes a record: at most maxSources entries, and dropped if it
+// had more.
+func appendRecord(b, key []byte, entries []entry, dropped bool) []byte {
+	b = binary.AppendUvarint(b, uint64(len(key)))
+	b = append(b, key...)
+	count := byte(len(entries))
+	if dropped {
+		count |= droppedBit
+	}
+	b = append(b, count)
+	for _, e := range entries {
+		b = appendEntry(b, e)
+	}
+	return b
+}
+
+// cursor reads a record from bytes that may be anything. After a read beyond the
+// end or of an impossible value bad is set, and every further read gives zero.
+type cursor struct {
+	rest []byte
+	bad  bool
+}
+
+func (c *cursor) fail() uint64 {
+	c.bad, c.rest = true, nil
+	return 0
+}
+
+// uvarint reads a number of at most most.
+func (c *cursor) uvarint(most uint64) uint64 {
+	v, n := binary.Uvarint(c.rest)
+	if n <= 0 || v > most {
+		return c.fail()
+	}
+	c.rest = c.rest[n:]
+	return v
+}
+
+func (c *cursor) byte() byte {
+	if len(c.rest) == 0 {
+		return byte(c.fail())
+	}
+	b := c.rest[0]
+	c.rest = c.rest[1:]
+	return b
+}
+
+// text reads a length of at most most and so many octets, not copied.
+func (c *cursor) text(most uint64) []byte {
+	n := c.uvarint(most)
+	if n > uint64(len(c.rest)) {
+		c.fail()
+		return nil
+	}
+	b := c.rest[:n]
+	c.rest = c.rest[n:]
+	return b
+}
+
+// key reads the head of a record up to its key.
+func (c *cursor) key() []byte {
+	b := c.text(maxKey)
+	if len(b) == 0 {
+		c.fail()
+	}
+	return b
+}
+
+// sources reads the number of entries that follow.
+func (c *cursor) sources() (n int, dropped bool) {
+	b := c.byte()
+	n = int(b &^ droppedBit)
+	if n == 0 || n > maxSources {
+		c.fail()
+		return 0, false
+	}
+	return n, b&droppedBit != 0
+}
+
+func (c *cursor) entry() entry {
+	e := entry{row: int(c.uvarint(maxLists)), line: int(c.uvarint(math.MaxInt))}
+	flags := c.byte()
+	if flags&^flagsKnown != 0 {
+		c.fail()
+		return e
+	}
+	e.action, e.scope = lists.Action(flags&3), lists.Scope(flags>>2&3)
+	if flags&flagReason != 0 {
+		e.reason = uint32(c.uvarint(maxReasons-1)) + 1
+	}
+	if flags&flagExpiry != 0 {
+		e.expiry = int64(c.uvarint(math.MaxInt64))
+	}
+	return e
+}

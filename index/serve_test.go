@@ -1,0 +1,258 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"blockd/addr"
+	"blockd/lists"
+)
+
+// somebody cuts the file off under its mapping: the process must live, the
+// verdict be an error, and the same index go on with what is still there.
+func TestFileCutOffWhileItServes(t *testing.T) {
+	const n = 20_000
+	path := filepath.Join(t.TempDir(), "x.bdx")
+	d, err := draftOf(t, path, seeded(1), hooks{}, rowsNamed(1), manyDomains(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	ix, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := ix.head.sections[secPages]
+	cutAt := pages.offset + pages.length/2
+
+	var wg sync.WaitGroup
+	var good, failed atomic.Int64
+	stop := make(chan struct{})
+	for reader := range 4 {
+		wg.Go(func() {
+			for i := reader; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				key := addr.Key{Text: manyName(i % n), Kind: addr.Domain, Labels: 2}
+				got, err := ix.lookup(nil, []addr.Key{key}, 0)
+				switch {
+				case err == nil && len(got) == 1 && got[0].Line == i%n+1:
+					good.Add(1)
+				case errors.Is(err, ErrRead) && len(got) == 0 && strings.Contains(err.Error(), path) &&
+					strings.Contains(err.Error(), "offset"):
+					failed.Add(1)
+				default:
+					t.Errorf("lookup(%s) = %v, %v", key.Text, got, err)
+					return
+				}
+			}
+		})
+	}
+	waitFor(t, "answers before the cut", func() bool { return good.Load() > 1000 })
+	if err := os.Truncate(path, int64(cutAt)); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "errors after the cut", func() bool { return failed.Load() > 1000 })
+	before := good.Load()
+	waitFor(t, "answers after the cut", func() bool { return good.Load() > before+1000 })
+	close(stop)
+	wg.Wait()
+
+	if got, err := ix.Lookup(nil, sender(t, "someone@clear.example.org"), testTime); err != nil || len(got) > 0 {
+		t.Errorf("a clear sender needs the filter alone: %v, %v", got, err)
+	}
+	if err := ix.Verify(t.Context()); !errors.Is(err, ErrRead) {
+		t.Errorf("Verify = %v, want ErrRead", err)
+	}
+	if debug.SetPanicOnFault(false) {
+		t.Error("the goroutine was left with panics on faults")
+	}
+}
+
+func TestFileUnlinkedWhileItServes(t *testing.T) {
+	ix := indexOf(t, seeded(1), rowsNamed(1), manyDomains(1000))
+	if err := os.Remove(ix.mapping.name); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		if got, err := ix.lookup(nil, []addr.Key{{Text: manyName(i), Kind: addr.Domain, Labels: 2}}, 0); err != nil || len(got) != 1 {
+			t.Fatalf("lookup = %v, %v", got, err)
+		}
+	}
+}
+
+// A panic that is no fault of the mapping must not be taken for one.
+func TestOtherPanicsGoOn(t *testing.T) {
+	m := mapping{name: "x", data: make([]byte, 10)}
+	for name, f := range map[string]func() error{
+		"plain":           func() error { panic("other") },
+		"nil dereference": func() error { var p *Match; return errors.New(p.Reason) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			_ = m.guarded(f)
+		})
+	}
+}
+
+func TestOpenRefusesWhatIsNoFile(t *testing.T) {
+	folder := t.TempDir()
+	if _, err := Open(folder); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("Open of a folder = %v", err)
+	}
+	if _, err := Open(filepath.Join(folder, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Open of nothing = %v", err)
+	}
+	fifo := filepath.Join(folder, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Skip("no FIFO here: ", err)
+	}
+	if _, err := Open(fifo); !errors.Is(err, ErrCorrupt) { // and does not hang
+		t.Errorf("Open of a FIFO = %v", err)
+	}
+}
+
+// Generation g lists ten names, each at line g: an answer that mixes two
+// generations shows.
+func TestSwapUnderReaders(t *testing.T) {
+	swaps, files := 1000, make([]string, 20)
+	if testing.Short() || raceDetector {
+		swaps = 50
+	}
+	folder := t.TempDir()
+	for g := range files {
+		files[g] = filepath.Join(folder, fmt.Sprintf("swap%d.bdx", g))
+		var entries []listed
+		for i := range 10 {
+			entries = append(entries, listed{key: domainKey(t, fmt.Sprintf("d%d.test", i)), scope: lists.Tree, line: g + 1, reason: fmt.Sprint(g + 1)})
+		}
+		d, err := draftOf(t, files[g], Options{}, hooks{}, rowsNamed(1), entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Publish(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opened := func(g int) *Index {
+		ix, err := Open(files[g%len(files)])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ix
+	}
+	var senders [10]addr.Addr
+	for i := range senders {
+		senders[i] = sender(t, fmt.Sprintf("x@mx.d%d.test", i))
+	}
+	var live atomic.Pointer[Index]
+	live.Store(opened(0))
+
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	running := func() bool {
+		select {
+		case <-stop:
+			return false
+		default:
+			return true
+		}
+	}
+	var answers atomic.Int64
+	for range 8 {
+		wg.Go(func() {
+			for running() {
+				ix := live.Load()
+				line := 0
+				for _, a := range senders {
+					got, err := ix.Lookup(nil, a, testTime)
+					if err != nil || len(got) != 1 || got[0].Reason != fmt.Sprint(got[0].Line) || line > 0 && got[0].Line != line {
+						t.Errorf("generation %d: %v, %v", line, got, err)
+						return
+					}
+					line = got[0].Line
+				}
+				answers.Add(1)
+			}
+		})
+	}
+	wg.Go(func() {
+		for running() {
+			runtime.GC()
+		}
+	})
+	for g := 1; g <= swaps && !t.Failed(); g++ {
+		live.Store(opened(g))
+		seen := answers.Load()
+		waitFor(t, "answers of every generation", func() bool { return answers.Load() > seen || t.Failed() })
+	}
+	close(stop)
+	wg.Wait()
+
+	current := live.Load()
+	waitFor(t, "one mapping and no open file to be left", func() bool {
+		runtime.GC()
+		return len(linesWith(t, "/proc/self/maps", folder)) <= 1 && len(openFiles(t, folder)) == 0
+	})
+	if _, err := current.Lookup(nil, senders[0], testTime); err != nil {
+		t.Error(err)
+	}
+}
+
+// waitFor waits for a condition, for at most half a minute.
+func waitFor(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !met(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+func linesWith(t *testing.T, path, text string) (lines []string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Skip("mappings cannot be counted on this system: ", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if strings.Contains(line, text) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func openFiles(t *testing.T, text string) (names []string) {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("open files cannot be counted on this system: ", err)
+	}
+	for _, f := range files {
+		if name, _ := os.Readlink("/proc/self/fd/" + f.Name()); strings.Contains(name, text) && !strings.HasSuffix(name, ".lock") {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,244 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/lists"
+)
+
+// listFile writes a list and returns its path.
+func listFile(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func plain(list, path string) Source {
+	return Source{List: list, Path: path, Settings: lists.Settings{Format: "plain"}}
+}
+
+func TestBuildFromLists(t *testing.T) {
+	yes, no := true, false
+	block := plain("block", listFile(t, "block.txt", "# two\nbulk.test\npromo@shop.test\noffers@\n!news.bulk.test\n198.51.100.0/24\nno entry here\n"))
+	block.Settings.Reason, block.Settings.Subdomains = "spam", &yes
+	exact := plain("exact", listFile(t, "exact.txt", "bulk.test\nbulk.test\n"))
+	exact.Settings.Subdomains, exact.Mode, exact.Settings.MaxBytes = &no, Shadow, 1<<20
+	missing := plain("later", filepath.Join(t.TempDir(), "absent.txt"))
+	missing.Optional = true
+	sources := []Source{block, exact, missing}
+
+	path := filepath.Join(t.TempDir(), "lists.bdx")
+	var stages []string
+	d, err := Build(t.Context(), path, sources, Options{Progress: func(p Progress) {
+		if len(stages) == 0 || stages[len(stages)-1] != p.Stage {
+			stages = append(stages, p.Stage)
+		}
+		if p.Done > p.Total {
+			t.Errorf("progress %d of %d", p.Done, p.Total)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Discard()
+	if want := []string{"read", "sort", "write", "verify"}; !reflect.DeepEqual(stages, want) {
+		t.Errorf("stages %q, want %q", stages, want)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("before Publish the target exists: %v", err)
+	}
+	if err := d.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	ix, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ix.Generation() != d.Index().Generation() || len(ix.Generation()) != 32 {
+		t.Errorf("generation %s, the draft's was %s", ix.Generation(), d.Index().Generation())
+	}
+	if age := time.Since(ix.Built()); age < 0 || age > time.Hour {
+		t.Errorf("built %v ago", age)
+	}
+
+	table := ix.Lists()
+	for i, row := range table {
+		if !row.Source.Equal(sources[i]) || !reflect.DeepEqual(row, d.Report.Lists[i]) {
+			t.Errorf("row %d is %+v, the report says %+v", i, row, d.Report.Lists[i])
+		}
+	}
+	if r := table[0]; r.Summary.Errors != 1 || r.NetworkEntries != 1 || r.Summary.Lines != 7 || r.Summary.Hash == [16]byte{} {
+		t.Errorf("row 0: %+v, %d networks", r.Summary, r.NetworkEntries)
+	}
+	if r := table[2]; r.Summary.Verdict != lists.Refused || !strings.HasPrefix(r.Summary.Why, "missing") {
+		t.Errorf("a missing file's row: %+v", r.Summary)
+	}
+	if d.Report.Keys != 4 || d.Report.Entries != 5 || d.Report.Duplicates != 1 {
+		t.Errorf("report: %d keys, %d entries, %d duplicates", d.Report.Keys, d.Report.Entries, d.Report.Duplicates)
+	}
+
+	for _, tt := range []struct{ sender, want string }{
+		{"x@bulk.test", "1:1 exact block, 0:2 tree block spam"},
+		{"x@mx.bulk.test", "0:2 tree block spam"},
+		{"offers@news.bulk.test", "0:5 tree allow, 0:2 tree block spam, 0:4 local block spam"},
+		{"PROMO@Shop.Test", "0:3 exact block spam"},
+		{"x@shop.test", ""},
+		{"x@notbulk.test", ""},
+		{"<>", ""},
+		{"root", ""},
+	} {
+		matches, err := ix.Lookup(nil, sender(t, tt.sender), time.Now())
+		var got []string
+		for _, m := range matches {
+			text := fmt.Sprintf("%d:%d %s %s", m.Row, m.Line, scopeNames[m.Scope], actionNames[m.Action])
+			if m.Action == lists.Block && m.Reason != "" {
+				text += " " + m.Reason
+			}
+			got = append(got, text)
+		}
+		if err != nil || strings.Join(got, ", ") != tt.want {
+			t.Errorf("Lookup(%s) = %s, %v, want %s", tt.sender, strings.Join(got, ", "), err, tt.want)
+		}
+	}
+}
+
+var (
+	scopeNames  = [...]string{"exact", "sub", "tree", "local"}
+	actionNames = [...]string{"block", "allow", "tempfail", "discard"}
+)
+
+func TestRefusedSources(t *testing.T) {
+	good := plain("good", listFile(t, "good.txt", "bulk.test\n"))
+	torn := plain("torn", listFile(t, "torn.gz", gzipHead))
+	absent := plain("absent", filepath.Join(t.TempDir(), "absent.txt"))
+	sources := []Source{torn, good, absent}
+	path := filepath.Join(t.TempDir(), "x.bdx")
+
+	_, err := Build(t.Context(), path, sources, Options{})
+	var refused *SourcesError
+	if !errors.As(err, &refused) || len(refused.Errs) != 2 {
+		t.Fatalf("Build = %v, want two refused sources", err)
+	}
+	for i, name := range []string{"torn", "absent"} {
+		var file *lists.FileError
+		if !errors.As(refused.Errs[i], &file) || !strings.HasPrefix(refused.Errs[i].Error(), "list "+name+": ") {
+			t.Errorf("error %d: %v", i, refused.Errs[i])
+		}
+	}
+	if !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "2 sources refused: list torn: ") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error text: %v", err)
+	}
+
+	d, err := Build(t.Context(), path, sources, Options{KeepGoing: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Discard()
+	for i, want := range []lists.Verdict{lists.Refused, lists.Loaded, lists.Refused} {
+		row := d.Index().Lists()[i]
+		if row.Summary.Verdict != want || (row.Summary.Why != "") != (want == lists.Refused) {
+			t.Errorf("row %d: %+v", i, row.Summary)
+		}
+		if (d.Report.Lists[i].Refused != nil) != (want == lists.Refused) {
+			t.Errorf("report %d: %v", i, d.Report.Lists[i].Refused)
+		}
+	}
+	if keys, _ := d.Index().Counts(); keys != 1 {
+		t.Errorf("%d keys, want the good list's alone", keys)
+	}
+	for text, want := range map[string]int{"x@bulk.test": 1, "x@torn.test": 0} {
+		if got, err := d.Index().Lookup(nil, sender(t, text), testTime); err != nil || len(got) != want {
+			t.Errorf("Lookup(%s) = %v, %v, want %d", text, got, err, want)
+		}
+	}
+}
+
+// gzipHead is a gzip file of "torn.test\n" and more, without its end.
+const gzipHead = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x00\x0a\x00\xf5\xfftorn.test\n"
+
+func TestBuildRefusesOptions(t *testing.T) {
+	good := plain("good", listFile(t, "good.txt", "bulk.test\n"))
+	long := good
+	long.List = strings.Repeat("x", 65)
+	for _, tt := range []struct {
+		name    string
+		sources []Source
+		options Options
+		want    string
+	}{
+		{"too few bits", []Source{good}, Options{BitsPerKey: 7.9}, "7.9 bits a key: want 8 to 20"},
+		{"too many bits", []Source{good}, Options{BitsPerKey: 21}, "21 bits a key: want 8 to 20"},
+		{"no name", []Source{{Path: good.Path}}, Options{}, `list name "": want 1 to 64 octets`},
+		{"long name", []Source{long}, Options{}, `list name "` + long.List + `": want 1 to 64 octets`},
+		{"long path", []Source{plain("good", strings.Repeat("x", 4097))}, Options{}, "list good: path of 4097 octets, want at most 4096"},
+		{"too many", make([]Source, 65_536), Options{}, "65536 list files are more than an index holds: 65535"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), tt.sources, tt.options); err == nil || err.Error() != tt.want {
+				t.Errorf("Build = %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestBuildEndsWithItsContext(t *testing.T) {
+	folder := t.TempDir()
+	source := plain("good", listFile(t, "good.txt", strings.Repeat("bulk.test\n", 100_000)))
+	for _, stage := range []string{"read", "sort", "write", "verify"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := Build(ctx, filepath.Join(folder, "x.bdx"), []Source{source}, Options{Progress: func(p Progress) {
+			if p.Stage == stage {
+				cancel()
+			}
+		}})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled in stage %s: Build = %v", stage, err)
+		}
+		if left := temporaryFiles(t, folder); len(left) > 0 {
+			t.Errorf("cancelled in stage %s: %q is left", stage, left)
+		}
+		cancel()
+	}
+}
+
+// temporaryFiles are the files of a folder that are neither index nor lock.
+func temporaryFiles(t testing.TB, folder string) (names []string) {
+	t.Helper()
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if n := f.Name(); !strings.HasSuffix(n, ".bdx") && !strings.HasSuffix(n, ".lock") {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+func TestSourceEqual(t *testing.T) {
+	yes, alsoYes, no := true, true, false
+	base := Source{List: "a", Path: "b", Settings: lists.Settings{Subdomains: &yes}}
+	same, other := base, base
+	same.Settings.Subdomains = &alsoYes
+	other.Settings.Subdomains = &no
+	unset := base
+	unset.Settings.Subdomains = nil
+	reason := base
+	reason.Settings.Reason = "r"
+	if !base.Equal(same) || base.Equal(other) || base.Equal(unset) || unset.Equal(base) || base.Equal(reason) || !unset.Equal(unset) {
+		t.Error("Equal does not compare what the settings mean")
+	}
+}

@@ -1,0 +1,338 @@
+package index
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/addr"
+	"blockd/lists"
+)
+
+// manyDomains are n entries of list 0, one a line.
+func manyDomains(n int) []listed {
+	entries := make([]listed, n)
+	for i := range entries {
+		entries[i] = listed{key: addr.Key{Text: manyName(i), Kind: addr.Domain, Labels: 2}, scope: lists.Tree, line: i + 1}
+	}
+	return entries
+}
+
+// manyName is long enough for the pages' loads to vary.
+func manyName(i int) string {
+	return fmt.Sprintf("d%d-in-a-label-of-50-octets-or-about-that-many.test", i)
+}
+
+func TestEveryEntryIsFoundByItsLine(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 100, 3000, 60_000} {
+		for _, sip := range []bool{false, true} {
+			o := seeded(1)
+			o.SipHash = sip
+			entries := manyDomains(n)
+			ix := indexOf(t, o, rowsNamed(1), entries)
+			if keys, count := ix.Counts(); keys != uint64(n) || count != uint64(n) {
+				t.Errorf("%d entries: Counts() = %d, %d", n, keys, count)
+			}
+			for _, e := range entries {
+				got, err := ix.lookup(nil, []addr.Key{e.key}, 0)
+				if want := []Match{{Key: e.key, Scope: lists.Tree, Line: e.line}}; err != nil || !reflect.DeepEqual(got, want) {
+					t.Fatalf("%d entries: lookup(%s) = %v, %v, want %v", n, e.key.Text, got, err, want)
+				}
+			}
+			if n == 60_000 && (len(ix.parts) == 1 || overflowPages(ix) == 0) {
+				t.Errorf("%d entries: %d partitions, %d overflow pages: this test proves too little", n, len(ix.parts), overflowPages(ix))
+			}
+			allPerhaps(t, ix)
+			for i := range 2000 {
+				key := addr.Key{Text: manyName(n + i), Kind: addr.Domain, Labels: 2}
+				if got, err := ix.lookup(nil, []addr.Key{key}, 0); err != nil || len(got) > 0 {
+					t.Fatalf("%d entries, filter always perhaps: lookup(%s) = %v, %v", n, key.Text, got, err)
+				}
+			}
+			if err := ix.Verify(t.Context()); err != nil {
+				t.Errorf("%d entries: Verify() = %v", n, err)
+			}
+		}
+	}
+}
+
+func overflowPages(ix *Index) (n int) {
+	for _, p := range ix.parts {
+		n += int(p.overflow)
+	}
+	return n
+}
+
+// Keys of 320 octets with 64 sources each are the largest records there are.
+func TestLargestRecords(t *testing.T) {
+	const keys, rows = 200, 64
+	var entries []listed
+	for row := range rows {
+		for i := range keys {
+			text := fmt.Sprintf("%s%05d", strings.Repeat("x", maxKey-5), i)
+			entries = append(entries, listed{row: row, line: 1 << 40, key: addr.Key{Text: text, Kind: addr.Domain, Labels: 200},
+				scope: lists.Sub, action: lists.Discard, reason: fmt.Sprint("reason ", row), expiry: 1 << 40})
+		}
+	}
+	ix := indexOf(t, seeded(1), rowsNamed(rows), entries)
+	for _, e := range entries[:keys] {
+		got, err := ix.lookup(nil, []addr.Key{{Text: "own.test", Kind: addr.Domain, Labels: 2}, e.key}, 0)
+		if err != nil || len(got) != rows {
+			t.Fatalf("%d matches, %v, want %d", len(got), err, rows)
+		}
+		for row, m := range got {
+			if want := (Match{row, e.key, e.scope, e.action, e.line, fmt.Sprint("reason ", row)}); m != want {
+				t.Fatalf("match %d = %v, want %v", row, m, want)
+			}
+		}
+	}
+}
+
+func TestBuildRefusesEntry(t *testing.T) {
+	domain := addr.Key{Text: "bulk.test", Kind: addr.Domain, Labels: 2}
+	tests := []struct {
+		name string
+		e    listed
+		want string
+	}{
+		{"empty key", listed{scope: lists.Exact}, "key of 0 octets, want 1 to 320"},
+		{"key of 321 octets", listed{key: addr.Key{Text: strings.Repeat("x", 321)}}, "key of 321 octets, want 1 to 320"},
+		{"address as a tree", listed{key: addr.Key{Text: "a@b"}, scope: lists.Tree}, `"a@b" cannot have scope 2`},
+		{"domain as a local-part", listed{key: domain, scope: lists.Local}, `"bulk.test" cannot have scope 3`},
+		{"unknown action", listed{key: domain, action: 4}, `"bulk.test" with action 4, line 0, expiry 0`},
+		{"negative line", listed{key: domain, line: -1}, `"bulk.test" with action 0, line -1, expiry 0`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := draftOf(t, t.TempDir()+"/x.bdx", seeded(1), hooks{}, rowsNamed(1), []listed{tt.e})
+			if err == nil || err.Error() != tt.want {
+				t.Errorf("error %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestSameRowSaysTheSameOnce(t *testing.T) {
+	key := domainKey(t, "bulk.test")
+	soon, later := testTime.Unix()+10, testTime.Unix()+100
+	e := func(row, line int, scope lists.Scope, action lists.Action, reason string, expiry int64) listed {
+		return listed{row, key, scope, action, line, reason, expiry}
+	}
+	entries := []listed{
+		e(0, 1, lists.Tree, lists.Block, "first", soon),
+		e(0, 2, lists.Tree, lists.Block, "second", later), // the same again: lasts longer
+		e(0, 3, lists.Exact, lists.Block, "exact", 0),     // another scope
+		e(0, 4, lists.Tree, lists.Allow, "allow", 0),      // another action
+		e(0, 5, lists.Exact, lists.Block, "again", 0),
+		e(1, 1, lists.Tree, lists.Block, "other list", 0), // another list
+		e(1, 2, lists.Sub, lists.Block, "below only", 0),
+	}
+	path := t.TempDir() + "/x.bdx"
+	d, err := draftOf(t, path, seeded(1), hooks{}, rowsNamed(2), entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Discard()
+	if r := d.Report; r.Keys != 1 || r.Entries != 5 || r.Duplicates != 2 || r.Dropped != 0 {
+		t.Errorf("%d keys, %d entries, %d duplicates, %d dropped; want 1, 5, 2, 0", r.Keys, r.Entries, r.Duplicates, r.Dropped)
+	}
+	for _, tt := range []struct {
+		sender string
+		at     int64
+		want   []string
+	}{
+		{"x@bulk.test", soon, []string{"exact", "first", "allow", "other list"}},
+		{"x@bulk.test", later, []string{"exact", "allow", "other list"}},
+		{"x@mx.bulk.test", soon, []string{"first", "allow", "other list", "below only"}},
+		{"x@notbulk.test", soon, nil},
+	} {
+		matches, err := d.Index().Lookup(nil, sender(t, tt.sender), time.Unix(tt.at, 0))
+		var got []string
+		for _, m := range matches {
+			got = append(got, m.Reason)
+		}
+		if err != nil || !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("Lookup(%s) at %d: %q, %v, want %q", tt.sender, tt.at, got, err, tt.want)
+		}
+	}
+}
+
+// A record has room for 64 entries. An exception, an entry that counts and one
+// that never expires must survive whatever crowds around them.
+func TestMoreThan64Sources(t *testing.T) {
+	key := domainKey(t, "bulk.test")
+	rows := rowsNamed(200)
+	var entries []listed
+	for row := range rows {
+		rows[row].Source.Mode = Shadow
+		entries = append(entries, listed{row: row, key: key, line: 1, expiry: testTime.Unix() + 1})
+	}
+	rows[150].Source.Mode, rows[170].Source.Mode = Enforce, Enforce
+	entries[150].expiry = 0
+	entries[160].expiry = 0
+	entries[170].action = lists.Allow
+	entries[180].expiry += 1000
+	path := t.TempDir() + "/x.bdx"
+	d, err := draftOf(t, path, seeded(1), hooks{}, rows, entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Discard()
+	if d.Report.Entries != 64 || d.Report.Dropped != 136 {
+		t.Errorf("%d entries, %d dropped, want 64 and 136", d.Report.Entries, d.Report.Dropped)
+	}
+	matches, err := d.Index().Lookup(nil, sender(t, "x@bulk.test"), testTime)
+	if err != nil || len(matches) != 64 {
+		t.Fatalf("%d matches, %v", len(matches), err)
+	}
+	var tail []int
+	for i, m := range matches {
+		if i > 0 && m.Row <= matches[i-1].Row {
+			t.Errorf("row %d behind row %d", m.Row, matches[i-1].Row)
+		}
+		if m.Row >= 100 {
+			tail = append(tail, m.Row)
+		}
+	}
+	if want := []int{150, 160, 170, 180}; !reflect.DeepEqual(tail, want) {
+		t.Errorf("of the late rows %v are kept, want %v", tail, want)
+	}
+}
+
+func TestExpiredEntriesAreNotBuiltIn(t *testing.T) {
+	key := domainKey(t, "bulk.test")
+	for _, tt := range []struct{ expiry, earliest int64 }{
+		{0, 0}, {testTime.Unix() + 1, testTime.Unix() + 1}, {testTime.Unix(), 0},
+	} {
+		ix := indexOf(t, seeded(1), rowsNamed(1), []listed{{key: key, expiry: tt.expiry}})
+		keys, _ := ix.Counts()
+		if expired := tt.expiry != 0 && tt.expiry <= testTime.Unix(); expired != (keys == 0) {
+			t.Errorf("expiry %d: %d keys", tt.expiry, keys)
+		}
+		if ix.head.expiry != tt.earliest {
+			t.Errorf("expiry %d: header says %d, want %d", tt.expiry, ix.head.expiry, tt.earliest)
+		}
+	}
+}
+
+// Only keys of kinds that some list holds are hashed at all.
+func TestKindsThatNoListHoldsAreNotAsked(t *testing.T) {
+	address, _ := sender(t, "a@b.test").Key()
+	local, err := addr.LocalKey("offers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		entry listed
+		asked uint64
+	}{
+		{"addresses", listed{key: address}, 1},
+		{"local-parts", listed{key: local, scope: lists.Local}, 1},
+		{"names of two labels", listed{key: domainKey(t, "bulk.test")}, 1},
+		{"names of four labels", listed{key: domainKey(t, "a.b.bulk.test")}, 0},
+	} {
+		ix := indexOf(t, seeded(1), rowsNamed(1), []listed{tt.entry})
+		if _, err := ix.Lookup(nil, sender(t, "x@y.example.org"), testTime); err != nil {
+			t.Fatal(err)
+		}
+		if _, asked := ix.FalsePositives(); asked != tt.asked {
+			t.Errorf("a list of %s: %d keys asked, want %d", tt.name, asked, tt.asked)
+		}
+	}
+}
+
+func TestFalsePositivesAreCounted(t *testing.T) {
+	ix := indexOf(t, seeded(1), rowsNamed(1), manyDomains(1000))
+	allPerhaps(t, ix)
+	for range 10 {
+		if _, err := ix.Lookup(nil, sender(t, "x@y.example"), testTime); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fp, asked := ix.FalsePositives(); fp != 10 || asked != 10 { // y.example alone has two labels
+		t.Errorf("FalsePositives() = %d, %d, want 10, 10", fp, asked)
+	}
+	if rate := ix.FalsePositiveRate(); rate < 0.004 || rate > 0.006 {
+		t.Errorf("FalsePositiveRate() = %v, want about 0.0054", rate)
+	}
+}
+
+func TestClearSendersAllocateNothing(t *testing.T) {
+	ix := indexOf(t, seeded(1), rowsNamed(1), append(manyDomains(1000), randomEntries(t, rand.New(rand.NewPCG(1, 1)), 1, 500)...))
+	usual := sender(t, "someone@mail.example.org")
+	deep := sender(t, "someone@"+strings.Repeat("q.", 110)+"org")
+	dst := make([]Match, 0, 4)
+	measure := func(name string) {
+		for _, a := range []addr.Addr{usual, deep, {}} {
+			allocs := testing.AllocsPerRun(100, func() {
+				got, err := ix.Lookup(dst, a, testTime)
+				if err != nil || len(got) > 0 {
+					t.Fatalf("Lookup(%s) = %v, %v", a, got, err)
+				}
+			})
+			if allocs != 0 {
+				t.Errorf("%s: Lookup(%s) allocates %v times", name, a, allocs)
+			}
+		}
+	}
+	measure("filter says no")
+	allPerhaps(t, ix)
+	measure("filter says perhaps, store says no")
+}
+
+// Page chains are tried apart from whole builds, with groups that no honest hash
+// would make: few tags, many equal ones.
+func TestPagesFindEveryRecord(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	chains := 0
+	for range 300 {
+		n, tags := 1+rng.IntN(400), 1+rng.IntN(1<<(1+rng.IntN(16)))
+		records := make([]placed, n)
+		for i := range records {
+			key := fmt.Appendf(nil, "%d%s", i, strings.Repeat("k", rng.IntN(30)))
+			records[i] = placed{uint64(rng.IntN(tags)), appendRecord(nil, key, []entry{{line: i}}, false)}
+		}
+		pages, overflow, err := cutPages(nil, records, 0, 1)
+		if err != nil {
+			if size := len(pages) / pageSize; size != 1+maxOverflow {
+				t.Fatalf("crowded at %d pages", size)
+			}
+			continue
+		}
+		chains += int(overflow)
+		for _, r := range records {
+			if line, ok := findInChain(t, pages, r.tag(), string(recordKey(r.record))); !ok || string(appendRecord(nil, recordKey(r.record), []entry{{line: line}}, false)) != string(r.record) {
+				t.Fatalf("%d records, %d tags: %s is not found", n, tags, recordKey(r.record))
+			}
+		}
+		for range 50 {
+			if _, ok := findInChain(t, pages, uint16(rng.IntN(tags)), "absent"); ok {
+				t.Fatal("a key that is not there is found")
+			}
+		}
+	}
+	if chains < 50 {
+		t.Errorf("%d overflow pages: this test proves too little", chains)
+	}
+}
+
+func findInChain(t *testing.T, pages []byte, tag uint16, key string) (line int, found bool) {
+	for at := 0; ; {
+		page := pages[at*pageSize:][:pageSize]
+		c, found, more := pageFind(page, tag, key)
+		if c.bad {
+			t.Fatal("bad page")
+		}
+		if found {
+			c.sources()
+			return c.entry().line, true
+		}
+		if at = int(pageNext(page)); !more || at == 0 {
+			return 0, false
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package lists_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"blockd/lists"
+)
+
+func TestCSV(t *testing.T) {
+	for _, tt := range []struct{ name, format, text, want string }{
+		{"no header", "csv", "bulk.test,x\nshop.test,y\n", "domain bulk.test tree block + domain shop.test tree block"},
+		{"header names the column", "csv", "reason,Sender\nx,promo@bulk.test\n", "skip header + addr promo@bulk.test exact block"},
+		{"the best of several headers", "csv", "domain,ip,email\nshop.test,198.51.100.7,promo@bulk.test\n", "skip header + addr promo@bulk.test exact block"},
+		{"header that names nothing", "csv", "who,why\nbulk.test,x\n", "skip header + domain bulk.test tree block"},
+		{"column by number", "csv:2", "x,bulk.test\ny,198.51.100.0/24\n", "domain bulk.test tree block + cidr 198.51.100.0/24 tree block"},
+		{"column by number under a header", "csv:2", "why,who\ny,bulk.test\n", "skip header + domain bulk.test tree block"},
+		{"column by name", "csv:who", "why,WHO\ny,bulk.test\n", "skip header + domain bulk.test tree block"},
+		{"semicolon", "csv:2", "x;bulk.test\ny;shop.test\n", "domain bulk.test tree block + domain shop.test tree block"},
+		{"tab", "csv:2", "x\tbulk.test\ny\tshop.test\n", "domain bulk.test tree block + domain shop.test tree block"},
+		{"bar", "csv:2", "x|bulk.test\ny|shop.test\n", "domain bulk.test tree block + domain shop.test tree block"},
+		{"commas in the text of another separator", "csv", "address;reason\na@bulk.test;one, two, three\nb@bulk.test;one\n",
+			"skip header + addr a@bulk.test exact block + addr b@bulk.test exact block"},
+		{"one column", "csv", "address\na@bulk.test\nb@bulk.test", "skip header + addr a@bulk.test exact block + addr b@bulk.test exact block"},
+		{"CRLF", "csv", "address,reason\r\na@bulk.test,\"x, y\"\r\n", "skip header + addr a@bulk.test exact block"},
+		{"byte order mark before a quote", "csv", "\ufeff\"address\",\"reason\"\n\"a@bulk.test\",x\n", "skip header + addr a@bulk.test exact block"},
+		{"quotes in quotes", "csv", "\"\"\"a b\"\"@bulk.test\",x\n", `addr "a b"@bulk.test exact block`},
+		{"blank lines", "csv", "bulk.test,x\n\n  \nshop.test,y\n", "domain bulk.test tree block + skip blank + skip blank + domain shop.test tree block"},
+		{"record over two lines", "csv:2", "\"x\ny\",bulk.test\nz,shop.test\n", "skip continuation + domain bulk.test tree block + domain shop.test tree block"},
+		{"text over two lines behind the cell", "csv", "bulk.test,\"x\ny\"\n", "domain bulk.test tree block + skip continuation"},
+		{"no exception mark", "csv", "!bulk.test,x\nlast.test,x\n", "err syntax + domain last.test tree block"},
+		{"! in an address", "csv", "!a@bulk.test,x\n", "addr !a@bulk.test exact block"},
+		{"no exact mark", "csv", "=bulk.test,x\nlast.test,x\n", "err syntax + domain last.test tree block"},
+		{"no comments", "csv", "a.test,x\n# bulk.test,x\n", "domain a.test tree block + err syntax"},
+		{"no trailing comments", "csv", "a.test,x\nbulk.test # x,x\n", "domain a.test tree block + err syntax"},
+		{"empty cell", "csv", "a.test,x\n,y\n", "domain a.test tree block + err syntax"},
+		{"missing cell", "csv:2", "x,a.test\ny\n", "domain a.test tree block + err syntax"},
+		{"no entry", "csv", "a.test,x\nnot an entry,x\n", "domain a.test tree block + err syntax"},
+		{"broken octets in another cell", "csv", "a.test,\xe9\n", "domain a.test tree block"},
+		{"broken octets in the cell", "csv", "a.test,x\nb\xfclk.test,x\n", "domain a.test tree block + err bad-utf8"},
+		{"control anywhere", "csv", "a.test,x\nbulk.test,\x01\n", "domain a.test tree block + err control"},
+		{"quote inside a cell", "csv", "a.test,x\nbulk.test,a\"b\n", "domain a.test tree block + err syntax"},
+		{"text behind a quote", "csv", "a.test,x\n\"bulk.test\"x,\n", "domain a.test tree block + err syntax"},
+		{"a quote that is not closed costs its line", "csv", "a.test,x\nb.test,\"x\nc.test,y\nd.test,z\n",
+			"domain a.test tree block + err syntax + domain c.test tree block + domain d.test tree block"},
+		{"two of them", "csv", "a.test,\"x\nb.test,y\nc.test,\"z\nd.test,z\n",
+			"err syntax + domain b.test tree block + err syntax + domain d.test tree block"},
+		{"a long line inside quotes", "csv", "a.test,\"x\n" + strings.Repeat("y", 70000) + "\"\nb.test,\n",
+			"err syntax + err too-long + domain b.test tree block"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, _, err := items(t, tt.text, lists.Settings{Format: tt.format})
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, got, strings.Split(tt.want, " + "))
+		})
+	}
+}
+
+func TestCSVWithoutTheColumnIsRefused(t *testing.T) {
+	for _, format := range []string{"csv:4", "csv:who"} {
+		_, sum, err := items(t, "address,reason\nbulk.test,x\n", lists.Settings{Format: format})
+		if fe, ok := errors.AsType[*lists.FileError](err); !ok || fe.Class != lists.NoColumn || sum.Verdict != lists.Refused {
+			t.Errorf("%s: %v, %s", format, err, sum.Verdict)
+		}
+	}
+}
+
+func TestCSVQuoteThatIsNeverClosedLosesNothing(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("first.test,\"x\n")
+	const n = 5000 // more lines than a record may have
+	for i := range n {
+		fmt.Fprintf(&text, "n%d.test,\"\"\n", i)
+	}
+	_, sum, err := items(t, text.String(), lists.Settings{Format: "csv"})
+	if err != nil || sum.Entries != n || sum.Errors != 1 || sum.Lines != n+1 {
+		t.Errorf("%+v, %v; want %d entries and one error", sum, err, n)
+	}
+}

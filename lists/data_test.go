@@ -1,0 +1,228 @@
+package lists_test
+
+import (
+	"bufio"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blockd/addr"
+	"blockd/lists"
+)
+
+// data returns the path of a real list, and skips the test where there are none.
+func data(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join("../../shared/data/lists", name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("no real lists here: %v", err)
+	}
+	return path
+}
+
+// keysOf reads a list and returns its keys, without scopes, and its summary.
+func keysOf(t testing.TB, path, format string) (map[string]bool, lists.Summary) {
+	t.Helper()
+	keys := map[string]bool{}
+	sum, err := lists.ReadFile(t.Context(), path, lists.Settings{Format: format}, func(it *lists.Item) error {
+		if it.Kind != lists.Skip && it.Kind != lists.Err {
+			keys[strings.Clone(it.Name())] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys, sum
+}
+
+// TestRealLists holds each real list of the six formats against the counts that
+// were made of it without this package.
+func TestRealLists(t *testing.T) {
+	for _, tt := range []struct {
+		name, format, auto    string // auto: what a guess says; "" = ambiguous
+		entries, keys, errors int
+	}{
+		{"disposable_email_blocklist.conf", "plain", "plain", 8335, 8335, 0},
+		{"disposable-index.json.gz", "json", "json", 121570, 121558, 0},
+		{"disposable-wildcard.json", "json", "json", 399, 399, 0},
+		{"free-email-domains.json", "json", "json", 14125, 14125, 0},
+		{"badd-boyz.hosts", "hosts", "hosts", 1384, 1384, 0}, // and one name of the machine itself, twice
+		{"badd-boyz.domains", "plain", "plain", 1384, 1384, 0},
+		{"scam.hosts", "hosts", "hosts", 2214, 2214, 0},
+		{"scam.adblock.txt", "adblock", "adblock", 953, 953, 6}, // 959 rules, 6 of them with "*"
+		{"blp-scam.hosts", "hosts", "hosts", 8527, 8527, 0},
+		{"ransomware.adblock.txt", "adblock", "adblock", 1904, 1904, 0},
+		{"phishing.txt.gz", "plain", "plain", 190215, 190215, 0},
+		{"malware.ip.gz", "plain", "plain", 20907, 20907, 0},
+		{"sw-malware.txt.gz", "plain", "plain", 43726, 43726, 0},
+		{"sw-scam.txt", "plain", "plain", 7307, 7307, 0},
+		{"sw-dynamic.txt", "plain", "plain", 1462, 1462, 0},
+		{"referrer-spammers.txt", "plain", "plain", 2347, 2347, 0},
+		{"ipsum-level4.txt", "plain", "plain", 5354, 5354, 0},
+		{"cidr-mixed.txt", "plain", "plain", 37827, 37827, 0},
+		{"spam-senders.txt", "plain", "plain", 940, 940, 0},
+		{"ham-senders.txt", "plain", "plain", 729, 729, 0},
+		{"union-domains.txt.gz", "plain", "plain", 1006826, 1006814, 0}, // 12 names also in punycode
+		{"converted/sender_access", "postfix", "postfix", 2214, 2214, 0},
+		{"converted/spam-senders.crlf.csv", "csv", "", 940, 940, 0},
+		{"ipsum-scored.txt.gz", "csv", "", 120430, 120430, 0}, // counts beside addresses
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := data(t, tt.name)
+			keys, sum := keysOf(t, path, tt.format)
+			if sum.Entries != tt.entries || len(keys) != tt.keys || sum.Errors != tt.errors && tt.name != "ipsum-scored.txt.gz" {
+				t.Errorf("%+v, %d keys; want %d entries, %d keys, %d errors", sum, len(keys), tt.entries, tt.keys, tt.errors)
+			}
+			_, err := lists.ReadFile(t.Context(), path, lists.Settings{}, none)
+			switch {
+			case tt.auto == "":
+				if got := refused(t, path, lists.Settings{}); got != lists.Ambiguous {
+					t.Errorf("guessed: refused as %s", got)
+				}
+			case err != nil:
+				t.Errorf("guessed: %v", err)
+			default:
+				if got, guessed := keysOf(t, path, "auto"); guessed.Format != tt.auto || !maps.Equal(got, keys) {
+					t.Errorf("guessed: %+v, and other keys", guessed)
+				}
+			}
+		})
+	}
+}
+
+// TestSameNamesInOtherSyntax: a list and its twin give the same keys.
+func TestSameNamesInOtherSyntax(t *testing.T) {
+	for _, tt := range [][4]string{
+		{"badd-boyz.hosts", "hosts", "badd-boyz.domains", "plain"},
+		{"scam.hosts", "hosts", "converted/sender_access", "postfix"},
+		{"spam-senders.txt", "plain", "converted/spam-senders.crlf.csv", "csv"},
+		{"spam-senders.txt", "plain", "converted/spam-senders.crlf.csv", "csv:1"},
+		{"spam-senders.txt", "plain", "converted/spam-senders.crlf.csv", "csv:address"},
+	} {
+		a, _ := keysOf(t, data(t, tt[0]), tt[1])
+		b, _ := keysOf(t, data(t, tt[2]), tt[3])
+		if !maps.Equal(a, b) {
+			t.Errorf("%s and %s: %d and %d keys, or others", tt[0], tt[2], len(a), len(b))
+		}
+	}
+}
+
+// TestListsOfOtherFormatsAreNotGuessed: nothing that needs another parser is read
+// as something else.
+func TestListsOfOtherFormatsAreNotGuessed(t *testing.T) {
+	for name, want := range map[string]lists.Class{
+		"ransomware.dnsmasq.conf":             lists.BadFormat,
+		"spamassassin-freemail_domains.cf":    lists.BadFormat,
+		"converted/access.sendmail":           lists.BadFormat,
+		"converted/scam.unbound.conf":         lists.BadFormat,
+		"converted/scam.dnset":                lists.BadFormat,
+		"converted/blocklist_from.cf":         lists.BadFormat,
+		"converted/scam.rpz.zone":             lists.BadFormat,
+		"converted/spam-senders.exim-lsearch": lists.Ambiguous,
+		"ipsum-scored.txt.gz":                 lists.Ambiguous,
+		"rspamd/mid.inc":                      lists.Ambiguous,
+		"rspamd/test-regexp.list":             lists.Ambiguous,
+		"rspamd/test-utf.list":                lists.Ambiguous,
+		"rspamd/test-multiple.list":           lists.Ambiguous,
+		"rspamd/suspicious_tlds.inc":          lists.Ambiguous,
+	} {
+		if got := refused(t, data(t, name), lists.Settings{}); got != want {
+			t.Errorf("%s: refused as %s, want %s", name, got, want)
+		}
+	}
+}
+
+// shipped are the lists of testdata/lists, with the entries that its README states.
+var shipped = []struct {
+	name, format string
+	entries      int
+}{
+	{"example.txt", "plain", 9},
+	{"spam-senders.txt", "plain", 940},
+	{"disposable_email_blocklist.conf", "plain", 8335},
+	{"sender_access", "postfix", 2214},
+}
+
+func TestShippedLists(t *testing.T) {
+	readme, err := os.ReadFile("../testdata/lists/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range shipped {
+		_, sum := keysOf(t, filepath.Join("../testdata/lists", tt.name), tt.format)
+		if sum.Entries != tt.entries || sum.Errors != 0 {
+			t.Errorf("%s: %+v, want %d entries", tt.name, sum, tt.entries)
+		}
+		if !strings.Contains(string(readme), "| `"+tt.name+"` | "+tt.format+" | ") {
+			t.Errorf("README.md does not have %s", tt.name)
+		}
+	}
+	got, _, err := items(t, read(t, "../testdata/lists/example.txt"), lists.Settings{Format: "plain"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = strings.Split(strings.ReplaceAll(strings.Join(got, "\n"), "skip comment\n", ""), "\n")
+	equal(t, got, []string{
+		"skip blank",
+		"addr spammer@bulk.example exact block",
+		`addr "odd one"@bulk.example exact block`,
+		"addr prize@bulk.example exact block",
+		"skip blank",
+		"domain junk.example tree block",
+		"addr press@junk.example exact allow",
+		"skip blank",
+		"domain users.example sub block",
+		"domain spam.example exact block",
+		"addr win-a-prize@ local block",
+		"domain xn--bcher-kva.example tree block",
+	})
+}
+
+// TestShippedListsMeetNoHam: none of the lists that README.md recommends as they
+// are covers a sender of legitimate mail.
+func TestShippedListsMeetNoHam(t *testing.T) {
+	ham, err := os.Open(data(t, "ham-senders.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ham.Close()
+	for _, tt := range shipped {
+		keys, _ := keysOf(t, filepath.Join("../testdata/lists", tt.name), tt.format)
+		if _, err := ham.Seek(0, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		met := 0
+		for lines := bufio.NewScanner(ham); lines.Scan(); {
+			a, err := addr.Parse(lines.Text())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range a.Keys(nil) {
+				if keys[k.Text] {
+					met++
+					break
+				}
+			}
+		}
+		want := 0
+		if tt.name == "disposable_email_blocklist.conf" {
+			want = 3 // which README.md says
+		}
+		if met != want {
+			t.Errorf("%s covers %d senders of ham, want %d", tt.name, met, want)
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,402 @@
+package lists_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode/utf16"
+
+	"github.com/zeebo/xxh3"
+
+	"blockd/lists"
+)
+
+func none(*lists.Item) error { return nil }
+
+// refused reads path and returns the class by which it was refused.
+func refused(t *testing.T, path string, s lists.Settings) lists.Class {
+	t.Helper()
+	sum, err := lists.ReadFile(t.Context(), path, s, none)
+	fe, ok := errors.AsType[*lists.FileError](err)
+	if !ok {
+		t.Fatalf("ReadFile(%s) = %+v, %v; want a *FileError", path, sum, err)
+	}
+	if fe.Path != path || sum.Verdict != lists.Refused || !strings.HasPrefix(sum.Why, string(fe.Class)+": ") ||
+		strings.ContainsAny(err.Error(), "\n\x00") || fe.Class == lists.Changed != errors.Is(err, lists.ErrChanged) {
+		t.Errorf("ReadFile(%s) = %+v, %v", path, sum, err)
+	}
+	return fe.Class
+}
+
+// TestOpenRefusesAtOnce would hang, not fail, if an open blocked.
+func TestOpenRefusesAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.WriteFile(at("list"), []byte("bulk.test\n"), 0o600))
+	must(os.Symlink("list", at("link")))
+	must(os.Symlink("link", at("link-to-link")))
+	must(os.Symlink("gone", at("dangling")))
+	must(os.Symlink("loop", at("loop")))
+	must(os.Symlink(dir, at("link-to-folder")))
+	must(syscall.Mkfifo(at("fifo"), 0o600))
+	must(os.Symlink("fifo", at("link-to-fifo")))
+	must(os.WriteFile(at("secret"), []byte("bulk.test\n"), 0))
+	sock, err := net.Listen("unix", at("socket"))
+	must(err)
+	defer sock.Close()
+
+	tests := []struct {
+		name string
+		want lists.Class
+	}{
+		{"link", ""}, {"link-to-link", ""},
+		{"gone", lists.Missing}, {"dangling", lists.Missing}, {"list/below", lists.Missing},
+		{"loop", lists.Symlink},
+		{"", lists.Directory}, {"link-to-folder", lists.Directory},
+		{"fifo", lists.NotAFile}, {"link-to-fifo", lists.NotAFile}, {"socket", lists.NotAFile},
+		{"../../../../../../../../dev/null", lists.NotAFile},
+	}
+	if os.Geteuid() != 0 {
+		tests = append(tests, struct {
+			name string
+			want lists.Class
+		}{"secret", lists.Permission})
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.want != "" {
+				if got := refused(t, at(tt.name), lists.Settings{}); got != tt.want {
+					t.Errorf("refused as %s, want %s", got, tt.want)
+				}
+				_, err := lists.HashFile(t.Context(), at(tt.name))
+				if fe, ok := errors.AsType[*lists.FileError](err); !ok || fe.Class != tt.want {
+					t.Errorf("HashFile: %v, want %s", err, tt.want)
+				}
+				return
+			}
+			if sum, err := lists.ReadFile(t.Context(), at(tt.name), lists.Settings{}, none); err != nil || sum.Entries != 1 {
+				t.Errorf("%+v, %v", sum, err)
+			}
+		})
+	}
+}
+
+func TestFileThatChangesWhileItIsRead(t *testing.T) {
+	big := strings.Repeat("bulk.test\n", 50_000) // more than is read ahead
+	for _, tt := range []struct {
+		name   string
+		change func(path string) error
+	}{
+		{"appended to", func(path string) error {
+			f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = f.WriteString("late.test\n")
+			return err
+		}},
+		{"truncated", func(path string) error { return os.Truncate(path, 20) }},
+		{"other content, same size", func(path string) error {
+			if err := os.WriteFile(path, []byte(strings.Repeat("shop.test\n", 50_000)), 0o600); err != nil {
+				return err
+			}
+			return os.Chtimes(path, time.Time{}, time.Now().Add(time.Minute))
+		}},
+		{"replaced", func(path string) error {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(path+".new", []byte(big), 0o600); err != nil {
+				return err
+			}
+			if err := os.Chtimes(path+".new", info.ModTime(), info.ModTime()); err != nil {
+				return err
+			}
+			return os.Rename(path+".new", path)
+		}},
+		{"removed", os.Remove},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := write(t, big)
+			changed := false
+			sum, err := lists.ReadFile(t.Context(), path, lists.Settings{Format: "plain"}, func(*lists.Item) error {
+				if changed {
+					return nil
+				}
+				changed = true
+				return tt.change(path)
+			})
+			if !errors.Is(err, lists.ErrChanged) || sum.Verdict != lists.Refused || !strings.HasPrefix(sum.Why, "changed: ") {
+				t.Errorf("%+v, %v; want ErrChanged", sum, err)
+			}
+		})
+	}
+}
+
+func TestTornFileThatChangedIsChanged(t *testing.T) {
+	path := write(t, `["a.test", "b.test`) // a writer in the middle of its work
+	_, err := lists.ReadFile(t.Context(), path, lists.Settings{Format: "json"}, func(*lists.Item) error {
+		return os.WriteFile(path, []byte(`["a.test", "b.test"]`), 0o600)
+	})
+	if !errors.Is(err, lists.ErrChanged) {
+		t.Errorf("%v, want ErrChanged", err)
+	}
+}
+
+func TestErrorsOfTheCallerComeBackAsTheyAre(t *testing.T) {
+	stop := errors.New("enough")
+	for _, tt := range []struct{ format, text string }{
+		{"plain", "a.test\nb.test\n"}, {"postfix", "a.test OK\nb.test OK\n"}, {"hosts", "a.test\nb.test\n"}, {"adblock", "a.test\nb.test\n"},
+		{"csv", "a.test,\nb.test,\n"}, {"json", `["a.test","b.test"]`}, {"json", `{"block":["a.test"],"x":1,"deny":["b.test"]}`}, {"json:k", `[{"k":"a.test"},{"k":"b.test"}]`},
+	} {
+		n := 0
+		_, err := lists.ReadFile(t.Context(), write(t, tt.text), lists.Settings{Format: tt.format}, func(*lists.Item) error {
+			n++
+			return stop
+		})
+		if err != stop || n != 1 {
+			t.Errorf("%s: %v after %d items, want %v after 1", tt.format, err, n, stop)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	big := write(t, strings.Repeat("bulk.test\n", 100_000))
+	sum, err := lists.ReadFile(ctx, big, lists.Settings{}, func(*lists.Item) error { cancel(); return nil })
+	if err != context.Canceled || sum.Verdict != lists.Refused {
+		t.Errorf("%v, %+v; want %v", err, sum, context.Canceled)
+	}
+	if _, err := lists.HashFile(ctx, big); err != context.Canceled {
+		t.Errorf("HashFile: %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestHashIsOfTheStoredOctets(t *testing.T) {
+	for _, stored := range []string{"", "bulk.test\n", pack(t, "bulk.test\n"), "\xff\xfeb\x00.\x00t\x00"} {
+		path := write(t, stored)
+		sum, err := lists.ReadFile(t.Context(), path, lists.Settings{}, none)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hash, err := lists.HashFile(t.Context(), path)
+		if want := xxh3.Hash128([]byte(stored)).Bytes(); err != nil || sum.Hash != want || hash != want || sum.Size != int64(len(stored)) {
+			t.Errorf("%q: ReadFile %x (%d octets), HashFile %x, %v; want %x", stored, sum.Hash, sum.Size, hash, err, want)
+		}
+	}
+}
+
+// pack gzips each text as a member of its own.
+func pack(t testing.TB, texts ...string) string {
+	t.Helper()
+	var b bytes.Buffer
+	for _, text := range texts {
+		w := gzip.NewWriter(&b)
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+func TestGzip(t *testing.T) {
+	whole := pack(t, "a.test\nb.te", "st\n")
+	for _, tt := range []struct {
+		name, stored string
+		want         lists.Class
+	}{
+		{"several members are one stream", whole, ""},
+		{"empty", pack(t, ""), ""},
+		{"truncated in the data", whole[:len(whole)-12], lists.Truncated},
+		{"truncated in the trailer", whole[:len(whole)-1], lists.Truncated},
+		{"truncated in the header", whole[:5], lists.Truncated},
+		{"wrong checksum", pack(t, "a.test\n")[:len(pack(t, "a.test\n"))-8] + "\x00\x00\x00\x00\x07\x00\x00\x00", lists.Gzip},
+		{"wrong length", pack(t, "a.test\n")[:len(pack(t, "a.test\n"))-1] + "\x01", lists.Gzip},
+		{"trailing garbage", whole + "garbage that is long enough", lists.Gzip},
+		{"short trailing garbage", whole + "\x00", lists.Gzip},
+		{"wrong method", "\x1f\x8b\x07" + whole[3:], lists.Gzip},
+		{"damaged block", whole[:10] + "\xff\xff\xff" + whole[13:], lists.Gzip},
+		{"gzip inside gzip", pack(t, whole), lists.Binary},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := write(t, tt.stored)
+			if tt.want != "" {
+				if got := refused(t, path, lists.Settings{Format: "plain"}); got != tt.want && !(tt.name == "short trailing garbage" && got == lists.Truncated) {
+					t.Errorf("refused as %s, want %s", got, tt.want)
+				}
+			} else if sum, err := lists.ReadFile(t.Context(), path, lists.Settings{Format: "plain"}, none); err != nil || sum.Entries > 2 {
+				t.Errorf("%+v, %v", sum, err)
+			}
+		})
+	}
+}
+
+func TestExpansionIsBounded(t *testing.T) {
+	var bomb bytes.Buffer
+	w, err := gzip.NewWriterLevel(&bomb, gzip.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := []byte(strings.Repeat("#\n", 1<<19))
+	for range 65 { // MiB: just over what is free
+		w.Write(block)
+	}
+	w.Close()
+	path := write(t, bomb.String())
+	if got := refused(t, path, lists.Settings{Format: "plain"}); got != lists.TooBig {
+		t.Errorf("a bomb of %d octets is refused as %s", bomb.Len(), got)
+	}
+	for _, stored := range []string{strings.Repeat("a.test\n", 10), pack(t, strings.Repeat("a.test\n", 10))} {
+		path := write(t, stored)
+		if got := refused(t, path, lists.Settings{Format: "plain", MaxBytes: 69}); got != lists.TooBig {
+			t.Errorf("70 octets of at most 69: refused as %s", got)
+		}
+		if _, err := lists.ReadFile(t.Context(), path, lists.Settings{Format: "plain", MaxBytes: 70}, none); err != nil {
+			t.Errorf("70 octets of at most 70: %v", err)
+		}
+	}
+}
+
+// utf16Text encodes text with a byte order mark.
+func utf16Text(order binary.AppendByteOrder, text string) string {
+	b := order.AppendUint16(nil, 0xfeff)
+	for _, u := range utf16.Encode([]rune(text)) {
+		b = order.AppendUint16(b, u)
+	}
+	return string(b)
+}
+
+func TestEncodings(t *testing.T) {
+	const text = "# \U0001F600\r\nb\u00fccher.test\r\npromo@bulk.test\r\n"
+	want := []string{"skip comment", "domain xn--bcher-kva.test tree block", "addr promo@bulk.test exact block"}
+	for _, tt := range []struct{ name, stored string }{
+		{"UTF-8", text},
+		{"UTF-8 with a mark", "\ufeff" + text},
+		{"UTF-16, little end first", utf16Text(binary.LittleEndian, text)},
+		{"UTF-16, big end first", utf16Text(binary.BigEndian, text)},
+		{"UTF-16 in gzip", pack(t, utf16Text(binary.LittleEndian, text))},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, _, err := items(t, tt.stored, lists.Settings{Format: "plain"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, got, want)
+		})
+	}
+	half := "\xff\xfe" + "a\x00.\x00t\x00\n\x00" + "x\x00\x00\xd8.\x00t\x00\n\x00" + "\x00\xd8\x00\xd8\n\x00" + "z\x00.\x00t\x00"
+	got, _, err := items(t, half, lists.Settings{Format: "plain"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, got, []string{"domain a.t tree block", "err bad-utf8", "err bad-utf8", "domain z.t tree block"})
+}
+
+func TestWhatIsNoTextIsRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name, stored string
+		want         lists.Class
+	}{
+		{"page", "<!DOCTYPE html>\n<p>not found", lists.HTML},
+		{"page behind blanks and a mark", "\ufeff \r\n<HTML lang=en>", lists.HTML},
+		{"page that begins with a comment", "<!-- 404 -->", lists.HTML},
+		{"XML", "<?xml version='1.0'?>", lists.HTML},
+		{"cut page", "<html", lists.HTML},
+		{"address that begins like a page", "<html@bulk.test>\n", ""},
+		{"zip", "PK\x03\x04 and more", lists.Binary},
+		{"zstd", "\x28\xb5\x2f\xfd and more", lists.Binary},
+		{"ELF", "\x7fELF and more", lists.Binary},
+		{"PDF", "%PDF-1.7\n", lists.Binary},
+		{"controls", strings.Repeat("bulk.tes\x01\n", 100) + "\x02\x03", lists.Binary},
+		{"a few controls", strings.Repeat("bulk.test\n", 100) + "\x02\x03\n", ""},
+		{"UTF-16 without a mark", utf16Text(binary.LittleEndian, "bulk.test\n")[2:], lists.Encoding},
+		{"UTF-16 without a mark, big end first", utf16Text(binary.BigEndian, "bulk.test\n")[2:], lists.Encoding},
+		{"UTF-16 with an odd octet", utf16Text(binary.LittleEndian, "bulk.test\n") + "x", lists.Encoding},
+		{"UTF-32", "\xff\xfe\x00\x00b\x00\x00\x00", lists.Encoding},
+		{"NULs", strings.Repeat("\x00", 100), lists.Binary},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := write(t, tt.stored)
+			if tt.want == "" {
+				if sum, err := lists.ReadFile(t.Context(), path, lists.Settings{Format: "plain"}, none); err != nil || sum.Entries == 0 {
+					t.Errorf("%+v, %v", sum, err)
+				}
+			} else if got := refused(t, path, lists.Settings{Format: "plain"}); got != tt.want {
+				t.Errorf("refused as %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestLineEnds(t *testing.T) {
+	want := []string{"domain a.test tree block", "domain b.test tree block"}
+	for _, text := range []string{"a.test\nb.test\n", "a.test\nb.test", "a.test\r\nb.test\r\n", "a.test\r\nb.test\n", "a.test\rb.test\r", "a.test\rb.test"} {
+		got, sum, err := items(t, text, lists.Settings{Format: "plain"})
+		if err != nil || sum.Lines != 2 {
+			t.Errorf("%q: %d lines, %v", text, sum.Lines, err)
+		}
+		equal(t, got, want)
+	}
+	// The only LF stands far behind the first CR: every CR is a fault then.
+	text := strings.Repeat("a", 80_000) + "\rb.test" + strings.Repeat("\rc.test", 10_000) + "\nlast.test"
+	got, _, err := items(t, text, lists.Settings{Format: "plain"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, got, []string{"err too-long", "domain last.test tree block"})
+}
+
+func TestFileVerdicts(t *testing.T) {
+	for _, tt := range []struct{ name, format, text, want string }{
+		{"nothing", "plain", "", "loaded plain 0 0 0 0 empty"},
+		{"nothing, guessed", "auto", "", "loaded plain 0 0 0 0 empty"},
+		{"comments", "auto", "# a\n\n; b\n", "loaded plain 3 0 0 0 empty"},
+		{"errors and entries", "plain", "a..test\nb.test\n", "loaded plain 2 1 1 0 "},
+		{"only errors", "plain", "a..test\n# x\n", "refused plain 2 0 1 0 only-errors: 1 refused lines and no entry; wrong format?"},
+		{"skipped lines", "hosts", "# x\n127.0.0.1 localhost\n127.0.0.1 localhost bulk.test\n", "loaded hosts 3 1 0 1 "},
+		{"argument", "csv:2", "x,bulk.test\n", "loaded csv:2 1 1 0 0 "},
+		{"unknown format", "dnsmasq", "x", `refused  0 0 0 0 format: unknown format "dnsmasq", want one of plain, hosts, adblock, postfix, csv, json, auto`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, s, _ := items(t, tt.text, lists.Settings{Format: tt.format})
+			got := fmt.Sprintf("%s %s %d %d %d %d %s", s.Verdict, s.Format, s.Lines, s.Entries, s.Errors, s.Skipped, s.Why)
+			if got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestFileErrorIsOneLine(t *testing.T) {
+	for _, tt := range []struct {
+		err  lists.FileError
+		want string
+	}{
+		{lists.FileError{Path: "l.txt", Class: lists.Missing, Err: fs.ErrNotExist}, "l.txt: missing: file does not exist"},
+		{lists.FileError{Path: "l.txt", Line: 7, Class: lists.JSON, Err: errors.New("torn")}, "l.txt:7: json: torn"},
+		{lists.FileError{Path: "a\nb", Class: lists.Gzip, Err: errors.New("x")}, `"a\nb": gzip: x`},
+	} {
+		if got := tt.err.Error(); got != tt.want {
+			t.Errorf("got %s, want %s", got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package lists
+
+import "strings"
+
+const (
+	// maxTail bounds the lines that wait for a logical line to be complete. No
+	// table in use folds an entry over more than a few.
+	maxTail = 256
+)
+
+// folded gathers one logical line: a physical line and the indented ones that
+// continue it. Comments and blank lines in between do not end it, as in Postfix.
+type folded struct {
+	r       *reading
+	comment func(string) bool
+	parse   func(*reading, string)
+	open    bool            // head holds a logical line
+	full    bool            // its tail is full: continuations are read over
+	head    line            // its first physical line
+	joined  strings.Builder // its text beyond head; bounded by maxLine
+	tail    []tailLine
+}
+
+// tailLine is a physical line behind head that waits for head to be emitted.
+type tailLine struct {
+	line  line
+	class Class
+}
+
+// eachFolded reads a format in which a line that begins with a blank continues
+// the one before. comment and parse are as for eachLine; parse gets the logical
+// line, and what it finds is of the first physical one.
+func eachFolded(comment func(string) bool, parse func(*reading, string)) func(*reading) error {
+	return func(r *reading) error {
+		f := folded{r: r, comment: comment, parse: parse}
+		for r.next() {
+			f.add(r.at)
+		}
+		f.release()
+		return r.end()
+	}
+}
+
+// add takes the next physical line.
+func (f *folded) add(l line) {
+	text := trim(l.text)
+	switch {
+	case !l.long && text == "":
+		f.behind(l, Blank)
+	case f.comment(text):
+		f.behind(l, Comment)
+	case blankAt(l.text) == 0:
+		f.release()
+		f.head, f.open = l, true
+	case !f.open && !f.full:
+		f.r.take(l)
+		f.r.fail(Syntax, text, "begins with a blank, but there is no line that it could continue")
+		f.r.flush()
+	default:
+		f.behind(l, Continuation)
+	}
+}
+
+// behind puts a line behind head, or emits it at once where there is none.
+func (f *folded) behind(l line, c Class) {
+	spoilt := l.long && c == Continuation
+	if at, _ := controlIn(l.text); at >= 0 || spoilt {
+		// It is refused by itself; what it would have continued stands.
+		f.release()
+		f.full = true
+	}
+	if !f.open {
+		f.emit(l, c)
+		return
+	}
+	if c == Continuation && f.joined.Len() < maxLine {
+		f.joined.WriteByte(' ')
+		f.joined.WriteString(trim(l.text))
+	}
+	if f.tail = append(f.tail, tailLine{l, c}); len(f.tail) == maxTail {
+		f.release()
+		f.full = true
+	}
+}
+
+// emit emits a line that holds no entry.
+func (f *folded) emit(l line, c Class) {
+	f.r.take(l)
+	if text := trim(l.text); c != Continuation {
+		f.r.common(text, f.comment)
+	} else if !f.r.common(text, f.comment) {
+		f.r.skip(Continuation, "")
+	}
+	f.r.flush()
+}
+
+// release parses and emits what was gathered, in line order.
+func (f *folded) release() {
+	if f.open {
+		f.r.take(f.head)
+		text := trim(f.head.text)
+		if !f.r.common(text, f.comment) {
+			f.parse(f.r, text+f.joined.String())
+		}
+		f.r.flush()
+		f.joined.Reset()
+	}
+	for _, t := range f.tail {
+		f.emit(t.line, t.class)
+	}
+	f.tail, f.open, f.full = f.tail[:0], false, false
+}

@@ -1,0 +1,182 @@
+package lists_test
+
+import (
+	"strings"
+	"testing"
+
+	"blockd/lists"
+)
+
+func TestHosts(t *testing.T) {
+	rows{
+		{"the example of the specification", "0.0.0.0 ads.bulk.test track.bulk.test",
+			"domain ads.bulk.test exact block + domain track.bulk.test exact block"},
+		{"loopback", "127.0.0.1 bulk.test", "domain bulk.test exact block"},
+		{"any of 127/8", "127.8.9.1\tbulk.test", "domain bulk.test exact block"},
+		{"0", "0 bulk.test", "domain bulk.test exact block"},
+		{"::", ":: bulk.test", "domain bulk.test exact block"},
+		{"::1", "::1   bulk.test", "domain bulk.test exact block"},
+		{":: in full", "0:0:0:0:0:0:0:0 bulk.test", "domain bulk.test exact block"},
+		{"bare name", "bulk.test", "domain bulk.test exact block"},
+		{"# anywhere", "0.0.0.0 bulk.test#x", "domain bulk.test exact block"},
+		{"comment", "  # 0.0.0.0 bulk.test", "skip comment"},
+		{"broken octets in a comment", "0.0.0.0 bulk.test # \xe9", "domain bulk.test exact block"},
+		{"localhost", "127.0.0.1 localhost", "skip local-name"},
+		{"below localhost", "127.0.0.1 dev.LocalHost.", "skip local-name"},
+		{"local names of a real address", "fe80::1%lo0 localhost", "skip local-name"},
+		{"broadcasthost", "255.255.255.255 broadcasthost", "skip local-name"},
+		{"ip6 names", "ff02::1 ip6-allnodes ip6-allrouters", "skip local-name"},
+		{"a sink as name", "0.0.0.0 0.0.0.0", "skip local-name"},
+		{"bare local name", "local", "skip local-name"},
+		{"local name beside another", "127.0.0.1 localhost bulk.test", "skip local-name + domain bulk.test exact block"},
+		{"a real address", "198.51.100.7 bulk.test", "err not-a-sink"},
+		{"a real IPv6 address", "2001:db8::1 bulk.test", "err not-a-sink"},
+		{"no address", "ads.bulk.test bulk.test", "err syntax"},
+		{"no name", "0.0.0.0", "err syntax"},
+		{"no name but a comment", "0.0.0.0 # bulk.test", "err syntax"},
+		{"one bad name refuses the line", "0.0.0.0 bulk.test bad..test", "err syntax"},
+		{"name with *", "0.0.0.0 *.bulk.test", "err syntax"},
+		{"address as name", "0.0.0.0 198.51.100.7", "err syntax"},
+		{"sender as name", "0.0.0.0 promo@bulk.test", "err syntax"},
+		{"label too long", "0.0.0.0 " + strings.Repeat("a", 64) + ".test", "err label-too-long"},
+		{"broken octets in a name", "0.0.0.0 b\xfclk.test", "err bad-utf8"},
+	}.run(t, lists.Settings{Format: "hosts"})
+}
+
+func TestAdblock(t *testing.T) {
+	rows{
+		{"the example of the specification", "||bulk.test/banner.js", "err unsupported"},
+		{"anchored name", "||bulk.test^", "domain bulk.test tree block"},
+		{"exception", "@@||bulk.test^", "domain bulk.test tree allow"},
+		{"without ^ it is the tree, not the prefix", "||bulk.test", "domain bulk.test tree block"},
+		{"address", "||198.51.100.7^", "ip 198.51.100.7 exact block"},
+		{"IPv6 address", "||[2001:db8::7]^", "ip 2001:db8::7 exact block"},
+		{"bare address", "198.51.100.7", "ip 198.51.100.7 exact block"},
+		{"bare IPv6 address in brackets", "[2001:db8::7]", "ip 2001:db8::7 exact block"},
+		{"bare name", "bulk.test", "domain bulk.test tree block"},
+		{"U-label", "||b\u00fccher.test^", "domain xn--bcher-kva.test tree block"},
+		{"options without effect", "||bulk.test^$important,all,document", "domain bulk.test tree block"},
+		{"popup narrows", "||bulk.test^$popup", "domain bulk.test tree block narrowed"},
+		{"third-party narrows", "||bulk.test^$important,third-party", "domain bulk.test tree block narrowed"},
+		{"other options", "||bulk.test^$domain=shop.test", "err unsupported"},
+		{"negated option", "||bulk.test^$~third-party", "err unsupported"},
+		{"comment", "! bulk.test", "skip comment"},
+		{"comment without a blank", "!bulk.test", "skip comment"},
+		{"# and a blank", "# bulk.test", "skip comment"},
+		{"# alone", "#", "skip comment"},
+		{"header", "[Adblock Plus 2.0]", "skip comment"},
+		{"directive", "!#if false", "err unsupported"},
+		{"cosmetic rule", "bulk.test##.ad", "err unsupported"},
+		{"cosmetic rule for all", "##.ad", "err unsupported"},
+		{"cosmetic exception", "bulk.test#@#.ad", "err unsupported"},
+		{"extended cosmetic rule", "bulk.test#?#.ad:has(x)", "err unsupported"},
+		{"regular expression", `/^bulk\./`, "err unsupported"},
+		{"regular expression of an exception", `@@/^bulk\./`, "err unsupported"},
+		{"beginning of a URL", "|https://bulk.test^", "err unsupported"},
+		{"beginning of a URL of an exception", "@@|https://bulk.test^", "err unsupported"},
+		{"substring", "-banner-ad.", "err unsupported"},
+		{"substring that could be a name", "banner", "err unsupported"},
+		{"substring with ^", "bulk.test^", "err unsupported"},
+		{"substring with options", "bulk.test$important", "err unsupported"},
+		{"name with *", "||ads.*.test^", "err unsupported"},
+		{"names below", "||*.bulk.test^", "err unsupported"},
+		{"bare name with *", "*.bulk.test", "err unsupported"},
+		{"port", "||bulk.test:8080^", "err unsupported"},
+		{"end anchor", "||bulk.test^|", "err unsupported"},
+		{"path after ^", "||bulk.test^ads", "err unsupported"},
+		{"part of an address", "||198.51.100.^", "err unsupported"},
+		{"network", "198.51.100.0/24", "err unsupported"},
+		{"line of a hosts file", "0.0.0.0 bulk.test", "err unsupported"},
+		{"sender", "promo@bulk.test", "err unsupported"},
+		{"everything", "||*^", "err too-broad"},
+		{"everything, shorter", "*", "err too-broad"},
+		{"exception for everything", "@@||*^", "err too-broad"},
+		{"exception of nothing", "@@", "err too-broad"},
+		{"sink", "||0.0.0.0^", "err syntax"},
+		{"empty label", "||bulk..test^", "err syntax"},
+		{"bad punycode", "||xn--a.test^", "err idna"},
+		{"bare name with a long label", strings.Repeat("a", 64) + ".test", "err label-too-long"},
+		{"broken octets", "||b\xfclk.test^", "err bad-utf8"},
+	}.run(t, lists.Settings{Format: "adblock"})
+}
+
+func TestPostfix(t *testing.T) {
+	rows{
+		{"the example of the specification", ".bulk.test 450 4.7.1 try later",
+			`domain bulk.test sub tempfail "450 4.7.1 try later"`},
+		{"name is the tree", "bulk.test REJECT", "domain bulk.test tree block"},
+		{"case of an action", "bulk.test reJect No #1 spam", `domain bulk.test tree block "No #1 spam"`},
+		{"address", "Promo@bulk.test\tREJECT", "addr promo@bulk.test exact block"},
+		{"quoted local-part", `"odd one"@bulk.test REJECT`, `addr "odd one"@bulk.test exact block`},
+		{"user@", "offers@ REJECT", "addr offers@ local block"},
+		{"@name", "@bulk.test REJECT", "domain bulk.test exact block"},
+		{"! is part of an address", "!x@bulk.test REJECT", "addr !x@bulk.test exact block"},
+		{"client address", "198.51.100.23 REJECT", "ip 198.51.100.23 exact block"},
+		{"network", "198.51.100.0/25 REJECT", "cidr 198.51.100.0/25 tree block"},
+		{"three octets", "198.51.100 REJECT", "cidr 198.51.100.0/24 tree block"},
+		{"two octets", "198.51 REJECT", "cidr 198.51.0.0/16 tree block"},
+		{"one octet", "198 REJECT", "cidr 198.0.0.0/8 tree block"},
+		{"octet over 255", "198.51.256 REJECT", "err syntax"},
+		{"two groups", "2001:db8 REJECT", "cidr 2001:db8::/32 tree block"},
+		{"three groups", "2001:DB8:5 REJECT", "cidr 2001:db8:5::/48 tree block"},
+		{"IPv6 address", "2001:db8:5::7 REJECT", "ip 2001:db8:5::7 exact block"},
+		{"code with a text", "bulk.test 551 5.7.1 Not here", `domain bulk.test tree block "551 5.7.1 Not here"`},
+		{"OK", "bulk.test OK", "domain bulk.test tree allow"},
+		{"RELAY", "bulk.test RELAY", "domain bulk.test tree allow"},
+		{"DUNNO", "bulk.test DUNNO", "domain bulk.test tree allow"},
+		{"digits alone", "bulk.test 1234567890", "domain bulk.test tree allow"},
+		{"digits that look like a code", "bulk.test 550", "domain bulk.test tree allow"},
+		{"DEFER", "bulk.test DEFER later", `domain bulk.test tree tempfail "later"`},
+		{"DEFER_IF_PERMIT", "bulk.test defer_if_permit later", `domain bulk.test tree tempfail "later"`},
+		{"DISCARD", "bulk.test DISCARD", "domain bulk.test tree discard warn-action"},
+		{"comment", " # bulk.test REJECT", "skip comment"},
+		{"key without action", "bulk.test", "err missing-value"},
+		{"unknown word", "bulk.test FROBNICATE", "err unsupported-action"},
+		{"restriction class", "bulk.test reject_unauth_destination", "err unsupported-action"},
+		{"code without a meaning", "bulk.test 250 fine", "err unsupported-action"},
+		{"null sender", "<> REJECT", "err null-sender"},
+		{"null sender without action", "<>", "err null-sender"},
+		{"everything", ". REJECT", "err too-broad"},
+		{"pattern", "*@bulk.test REJECT", "err unsupported"},
+		{"glob", "promo*@bulk.test REJECT", "err unsupported"},
+		{"names below by *", "*.bulk.test REJECT", "err unsupported"},
+		{"display name", "<promo@bulk.test> REJECT", "err unsupported"},
+		{"bad name", "bulk..test REJECT", "err syntax"},
+		{"broken octets in the text", "bulk.test REJECT d\xe9sol\xe9", "err bad-utf8"},
+		{"continuation", "bulk.test REJECT go\n  away \n\tplease", `domain bulk.test tree block "go away please" + skip continuation + skip continuation`},
+		{"action in the continuation", "bulk.test\n REJECT", "domain bulk.test tree block + skip continuation"},
+		{"comment and blank line inside", "bulk.test REJECT a\n# c\n\n b", `domain bulk.test tree block "a b" + skip comment + skip blank + skip continuation`},
+		{"continuation of a refused line", "bulk..test REJECT\n more", "err syntax + skip continuation"},
+		{"continuation of nothing", " bulk.test REJECT", "err syntax"},
+		{"two long reasons", "a.test REJECT a\n b\nb.test REJECT b\n c", `domain a.test tree block "a b" + skip continuation + domain b.test tree block "b c" + skip continuation`},
+		{"control in a continuation costs that line alone", "bulk.test REJECT a\n b\x01\n c", `domain bulk.test tree block "a" + err control + skip continuation`},
+		{"long continuation costs that line alone", "bulk.test REJECT a\n " + strings.Repeat("b", 65536) + "\n c", `domain bulk.test tree block "a" + err too-long + skip continuation`},
+		{"long line and its continuation", "bulk.test REJECT " + strings.Repeat("b", 65536) + "\n c", "err too-long + skip continuation"},
+	}.run(t, lists.Settings{Format: "postfix"})
+	for _, action := range []string{"HOLD", "FILTER smtp:x", "REDIRECT x@shop.test", "PREPEND X: y", "BCC x@shop.test", "WARN", "INFO"} {
+		rows{{action, "bulk.test " + action, "err unsupported-action"}}.run(t, lists.Settings{Format: "postfix"})
+	}
+}
+
+func TestPostfixTailIsBounded(t *testing.T) {
+	text := "bulk.test REJECT a\n" + strings.Repeat("# c\n", 1000) + " b\n" + strings.Repeat(" c\n", 1000) + "last.test OK\n"
+	got, sum, err := items(t, text, lists.Settings{Format: "postfix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum.Lines != 2003 || len(got) != 2003 || got[0] != `domain bulk.test tree block "a"` || got[2002] != "domain last.test tree allow" {
+		t.Errorf("%d lines, %d items, %q … %q", sum.Lines, len(got), got[0], got[len(got)-1])
+	}
+}
+
+func TestReasonIsCutAcrossContinuations(t *testing.T) {
+	text := "bulk.test REJECT" + strings.Repeat("\n "+strings.Repeat("x", 99), 200)
+	got, _, err := items(t, text, lists.Settings{Format: "postfix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `domain bulk.test tree block "` + strings.Repeat(strings.Repeat("x", 99)+" ", 4)
+	if got[0] != strings.TrimSpace(want)+`"` && got[0] != want+`"` {
+		t.Errorf("got %s", got[0])
+	}
+}

@@ -1,0 +1,154 @@
+package lists
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"blockd/addr"
+)
+
+// The closed sets of docs/lists.md, section 9.
+var (
+	errWords  = strings.Fields("syntax bad-utf8 invisible control nul idna too-long label-too-long too-broad public-suffix protected null-sender not-a-sink missing-value unsupported unsupported-action self-test")
+	warnWords = strings.Fields("dup conflict host-bits public-suffix protected narrowed warn-action too-long")
+	skipWords = strings.Fields("comment blank header directive continuation local-name default-value other-member self-test needs-auth expired")
+	fileWords = strings.Fields("missing directory not-a-file symlink permission changed gzip truncated too-big encoding binary html json no-column only-errors bad-ratio protected shrunk grown empty self-test format ambiguous")
+)
+
+func sourceOf(data []byte) *source {
+	return &source{ctx: context.Background(), file: bytes.NewReader(data), size: int64(len(data))}
+}
+
+// checkRead reads data as format and holds the outcome against what a reading
+// promises whatever the file holds.
+func checkRead(t *testing.T, format string, data []byte) {
+	items, sum, err := readAll(sourceOf(data), format)
+	if fe, ok := errors.AsType[*FileError](err); err != nil && (!ok || !slices.Contains(fileWords, string(fe.Class)) || fe.Err.Error() == "") {
+		t.Fatalf("refused without a word of the closed set: %v", err)
+	}
+	entries, faults, seen := 0, 0, map[int]bool{}
+	last := 1
+	for _, it := range items {
+		if it.Line < last || err == nil && it.Line > sum.Lines {
+			t.Fatalf("line %d comes after line %d, of %d", it.Line, last, sum.Lines)
+		}
+		last = it.Line
+		seen[it.Line] = true
+		checkItem(t, &it)
+		switch it.Kind {
+		case Err:
+			faults++
+		case Skip:
+		default:
+			entries++
+		}
+	}
+	if sum.Entries != entries || sum.Errors != faults {
+		t.Fatalf("%d entries and %d errors, the summary says %d and %d", entries, faults, sum.Entries, sum.Errors)
+	}
+	if err == nil && !strings.HasPrefix(sum.Format, "json") && (len(seen) != sum.Lines || sum.Skipped > sum.Lines) {
+		t.Fatalf("%d of %d lines gave an item, %d were skipped", len(seen), sum.Lines, sum.Skipped)
+	}
+	checkBorders(t, format, data, items, sum)
+}
+
+// checkBorders reads data again in random pieces: how it arrives makes no difference.
+func checkBorders(t *testing.T, format string, data []byte, items []Item, sum Summary) {
+	src := sourceOf(data)
+	src.file = &raggedFile{data: data, rng: rand.New(rand.NewPCG(uint64(len(data)), 7))}
+	again, sumAgain, _ := readAll(src, format)
+	if sum != sumAgain || !slices.Equal(items, again) {
+		t.Fatalf("read in pieces: %+v and %d items; at once: %+v and %d items", sumAgain, len(again), sum, len(items))
+	}
+}
+
+type raggedFile struct {
+	data []byte
+	rng  *rand.Rand
+	ragged
+}
+
+func (f *raggedFile) Seek(int64, int) (int64, error) {
+	f.ragged = ragged{string(f.data), f.rng, io.EOF}
+	return 0, nil
+}
+
+func readAll(src *source, format string) ([]Item, Summary, error) {
+	var items []Item
+	sum, err := read(src, nil, Settings{Format: format}, func(it *Item) error {
+		items = append(items, *it)
+		return nil
+	})
+	return items, sum, err
+}
+
+func checkItem(t *testing.T, it *Item) {
+	words := warnWords
+	switch it.Kind {
+	case Err:
+		words = errWords
+		if it.Message == "" || it.Name() != "" {
+			t.Fatalf("error without a message, or with a key: %+v", it)
+		}
+	case Skip:
+		words = skipWords
+	case Addr, Domain:
+		checkKey(t, it)
+	case IP, CIDR:
+		min := minBits(it.Net.Addr())
+		if it.Net != it.Net.Masked() || it.Net.Bits() < min || it.Net.Addr().Is4In6() || it.Net.IsSingleIP() != (it.Kind == IP) {
+			t.Fatalf("%v of kind %v", it.Net, it.Kind)
+		}
+	}
+	if !(it.Class == "" && it.Kind > Err) && !slices.Contains(words, string(it.Class)) {
+		t.Fatalf("%v with class %q", it.Kind, it.Class)
+	}
+	if at, _ := controlIn(it.Reason); at >= 0 || len(it.Reason) > maxReason || !utf8.ValidString(it.Reason) {
+		t.Fatalf("reason %q", it.Reason)
+	}
+	if len(it.Text) > maxText || it.Column < 0 || it.Column > maxLine+1 {
+		t.Fatalf("column %d of %d octets", it.Column, len(it.Text))
+	}
+}
+
+// checkKey makes the key again from its own text.
+func checkKey(t *testing.T, it *Item) {
+	var key addr.Key
+	var err error
+	switch {
+	case it.Kind == Domain:
+		key, err = addr.DomainKey(it.Key.Text)
+	case it.Scope == Local:
+		key, err = addr.LocalKey(strings.TrimSuffix(it.Key.Text, "@"))
+	default:
+		var a addr.Addr
+		a, err = addr.Parse(it.Key.Text)
+		key, _ = a.Key()
+	}
+	if err != nil || key != it.Key {
+		t.Fatalf("%+v is not canonical: %+v, %v", it.Key, key, err)
+	}
+}
+
+func FuzzPlain(f *testing.F)   { fuzzFormat(f, "plain") }
+func FuzzHosts(f *testing.F)   { fuzzFormat(f, "hosts") }
+func FuzzAdblock(f *testing.F) { fuzzFormat(f, "adblock") }
+func FuzzPostfix(f *testing.F) { fuzzFormat(f, "postfix") }
+func FuzzCSV(f *testing.F)     { fuzzFormat(f, "csv") }
+func FuzzJSON(f *testing.F)    { fuzzFormat(f, "json") }
+
+func fuzzFormat(f *testing.F, format string) {
+	f.Fuzz(func(t *testing.T, data []byte) { checkRead(t, format, data) })
+}
+
+// FuzzRead also guesses formats, and takes their arguments.
+func FuzzRead(f *testing.F) {
+	f.Fuzz(func(t *testing.T, format string, data []byte) { checkRead(t, format, data) })
+}

@@ -1,0 +1,188 @@
+package lists
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"strings"
+)
+
+// Networks wider than these are too-broad: 1/256 of IPv4, 1/65536 of IPv6.
+const (
+	minBits4 = 8
+	minBits6 = 16
+)
+
+// looksNet tells whether text can only be a client address, network or range, or
+// is made of digits as one: no domain has a colon, and none digits alone.
+func looksNet(text string) bool {
+	if text == "" {
+		return false
+	}
+	if text[0] == '[' {
+		return strings.IndexByte(text, '@') < 0
+	}
+	colon, letter := false, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case '0' <= c && c <= '9', c == '.', c == '/', c == '-', c == ' ', c == '\t':
+		case c == ':':
+			colon = true
+		case 'a' <= c && c <= 'f', 'A' <= c && c <= 'F', c == '[', c == ']':
+			letter = true
+		default:
+			return false
+		}
+	}
+	return colon || !letter
+}
+
+// networks queues a client address, a network or a range of addresses.
+func (r *reading) networks(text string) bool {
+	if from, to, ok := strings.Cut(text, "-"); ok {
+		return r.netRange(text, trim(from), trim(to))
+	}
+	host, length, ok := strings.Cut(text, "/")
+	a, err := parseIP(host)
+	if err != nil {
+		return r.fail(Syntax, text, err.Error())
+	}
+	if !ok {
+		return r.prefix(text, netip.PrefixFrom(a, a.BitLen()))
+	}
+	bits, fits := prefixLen(length)
+	if a.Is4In6() {
+		// ::ffff:198.51.100.0/120 is 198.51.100.0/24; wider than the whole of
+		// IPv4 it would cover both families.
+		if a = a.Unmap(); fits && bits < 96 {
+			return r.fail(TooBroad, text, "this covers every IPv4 address")
+		}
+		bits -= 96
+	}
+	if !fits || bits > a.BitLen() {
+		return r.fail(Syntax, length, fmt.Sprintf("a prefix length is 0 to %d, without leading zeros", a.BitLen()))
+	}
+	return r.prefix(text, netip.PrefixFrom(a, bits))
+}
+
+// parseIP reads an address with or without brackets. It leaves a v4-mapped one as
+// it is, since a prefix length counts from there.
+func parseIP(text string) (netip.Addr, error) {
+	if inner, ok := strings.CutPrefix(text, "["); ok {
+		if text, ok = strings.CutSuffix(inner, "]"); !ok {
+			return netip.Addr{}, fmt.Errorf("a bracket that is not closed")
+		}
+	}
+	a, err := netip.ParseAddr(text)
+	switch {
+	case err != nil:
+		return a, fmt.Errorf("no IP address, network or range, and no name")
+	case a.Zone() != "":
+		return a, fmt.Errorf("an address with a zone is of this machine alone")
+	}
+	return a, nil
+}
+
+// prefixLen reads 0 to 128 without leading zeros.
+func prefixLen(text string) (int, bool) {
+	n := 0
+	for i := 0; i < len(text); i++ {
+		if text[i] < '0' || text[i] > '9' {
+			return 0, false
+		}
+		n = n*10 + int(text[i]-'0')
+	}
+	return n, len(text) == 1 || len(text) > 1 && len(text) <= 3 && text[0] != '0' && n <= 128
+}
+
+// prefix queues one network, whose host bits may be set.
+func (r *reading) prefix(text string, p netip.Prefix) bool {
+	if p.Addr().Is4In6() {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	}
+	net := p.Masked()
+	switch {
+	case p.IsSingleIP() && p.Addr().IsUnspecified():
+		return r.fail(Syntax, text, "no client has this address; it is the sink of hosts files")
+	case p.Bits() < minBits(p.Addr()):
+		return r.fail(TooBroad, text, "a network wider than IPv4 /8 or IPv6 /16")
+	}
+	it := r.network(net)
+	if net.Addr() != p.Addr() && it.Class == "" {
+		it.Class, it.Message = HostBits, "read as "+net.String()
+	}
+	return true
+}
+
+func minBits(a netip.Addr) int {
+	if a.Is4() {
+		return minBits4
+	}
+	return minBits6
+}
+
+// netRange queues the smallest set of networks that holds from..to, both
+// included: at most 62 for IPv4, 254 for IPv6.
+func (r *reading) netRange(text, from, to string) bool {
+	a, errA := parseIP(from)
+	b, errB := parseIP(to)
+	if errA != nil || errB != nil {
+		if strings.ContainsAny(text, ":/ \t") {
+			return r.fail(Syntax, text, "no range of IP addresses")
+		}
+		return r.bareName(text) // 1-2.3-4 is a name
+	}
+	a, b = a.Unmap(), b.Unmap()
+	switch {
+	case a.BitLen() != b.BitLen():
+		return r.fail(Syntax, text, "a range from one family of addresses to the other")
+	case b.Less(a):
+		return r.fail(Syntax, text, "a range that ends before it begins")
+	}
+	nets := rangeNets(a, b)
+	size := 0.0 // in addresses; its sums of powers of two are exact enough
+	for _, n := range nets {
+		size += math.Ldexp(1, a.BitLen()-n.Bits())
+	}
+	if size > math.Ldexp(1, a.BitLen()-minBits(a)) {
+		return r.fail(TooBroad, text, "a range wider than IPv4 /8 or IPv6 /16")
+	}
+	for _, n := range nets {
+		if !r.prefix(text, n) {
+			return false
+		}
+	}
+	return true
+}
+
+// rangeNets cuts a..b into networks: from a on, always the widest that begins
+// here and does not end beyond b.
+func rangeNets(a, b netip.Addr) []netip.Prefix {
+	var nets []netip.Prefix
+	for {
+		best := netip.PrefixFrom(a, a.BitLen())
+		for bits := a.BitLen() - 1; bits >= 0; bits-- {
+			p := netip.PrefixFrom(a, bits)
+			if p.Masked().Addr() != a || b.Less(lastOf(p)) {
+				break
+			}
+			best = p
+		}
+		nets = append(nets, best)
+		last := lastOf(best)
+		if last == b {
+			return nets
+		}
+		a = last.Next()
+	}
+}
+
+// lastOf returns the highest address of p, whose host bits are zero.
+func lastOf(p netip.Prefix) netip.Addr {
+	octets := p.Addr().AsSlice()
+	for i := p.Bits(); i < len(octets)*8; i++ {
+		octets[i/8] |= 0x80 >> (i % 8)
+	}
+	last, _ := netip.AddrFromSlice(octets)
+	return last
+}

@@ -1,0 +1,138 @@
+package lists
+
+import (
+	"regexp"
+	"strings"
+)
+
+// plainComment tells the comments of the plain format.
+func plainComment(text string) bool {
+	return text != "" && (text[0] == '#' || text[0] == ';' || strings.HasPrefix(text, "//"))
+}
+
+// plainLine reads one line of the plain format (docs/lists.md, section 2).
+func plainLine(r *reading, text string) {
+	text = cutComment(text)
+	if !r.utf8(text) {
+		return
+	}
+	if rest, ok := strings.CutPrefix(text, "!"); ok {
+		text = trimLeft(rest)
+		if text == "" || text[0] == '!' || text[0] == '#' {
+			r.fail(Syntax, "!", `an exception is "!" and one entry`)
+			return
+		}
+		if !r.except() {
+			return
+		}
+	}
+	if text[0] == '=' && strings.IndexByte(text, '@') < 0 {
+		r.name(text[1:], Exact)
+		return
+	}
+	r.entry(text)
+}
+
+// cutComment takes a trailing comment off a line that is not one as a whole: "#"
+// after a blank and outside quotes, since a#b@bulk.test is an address; after a
+// client address or network ";" too.
+func cutComment(text string) string {
+	if strings.IndexByte(text, '#') >= 0 {
+		quoted := false
+		for i := 0; i < len(text); i++ {
+			switch text[i] {
+			case '"':
+				quoted = !quoted
+			case '\\':
+				if quoted {
+					i++
+				}
+			case '#':
+				if before := text[:i]; !quoted && i > 0 && len(trimRight(before)) < i {
+					return trimRight(before)
+				}
+			}
+		}
+	}
+	if i := strings.IndexByte(text, ';'); i > 0 {
+		if before := trimRight(text[:i]); looksNet(trimLeft(strings.TrimPrefix(before, "!"))) {
+			return before
+		}
+	}
+	return text
+}
+
+// entry queues what one entry of the plain format means, without the marks "!"
+// and "=" and without comments: so CSV cells use it too. text has no outer blanks
+// and is not empty.
+func (r *reading) entry(text string) bool {
+	switch {
+	case isRegexp(text):
+		if matchesAll(text) {
+			return r.fail(TooBroad, text, "a regular expression that matches every sender")
+		}
+		return r.fail(Unsupported, text, "a regular expression")
+	case isWild(text):
+		return r.fail(TooBroad, text, "this covers every sender")
+	case looksNet(text):
+		return r.networks(text)
+	case strings.IndexByte(text, '@') >= 0, text[0] == '<', text[len(text)-1] == '>', hasFold(text, "mailto:"):
+		return r.mailbox(text)
+	}
+	return r.bareName(text)
+}
+
+// isRegexp tells /…/flags, ~… and ^…; "/x/y@bulk.test" is an address.
+func isRegexp(text string) bool {
+	switch text[0] {
+	case '~', '^':
+		return true
+	case '/':
+		last := strings.LastIndexByte(text, '/')
+		return last > 0 && strings.Trim(text[last+1:], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
+	}
+	return false
+}
+
+// matchesAll tells a regular expression that matches two senders which have
+// nothing but their "@" and a dot in common. One that Go cannot read, or that is
+// longer than a careless one ever is, gets the milder class.
+func matchesAll(text string) bool {
+	pattern := strings.TrimPrefix(text, "~")
+	if text[0] == '/' {
+		pattern = text[1:strings.LastIndexByte(text, '/')]
+	}
+	if len(pattern) > 64 {
+		return false
+	}
+	re, err := regexp.Compile(pattern)
+	return err == nil && re.MatchString("k7@q3.example") && re.MatchString("Vw_Y+x@Z-u.invalid")
+}
+
+// isWild tells what covers everything: "*", "*@*", ".", "*." and their kin.
+func isWild(text string) bool {
+	switch text[0] {
+	case '*', '@', '.':
+		return strings.Trim(text, "*@.") == "" && (text == "." || text == "@." || strings.Contains(text, "*"))
+	}
+	return false
+}
+
+// bareName queues a domain without any mark but a leading dot or "*.".
+func (r *reading) bareName(text string) bool {
+	switch {
+	case strings.HasPrefix(text, "*."):
+		return r.name(text[2:], Sub)
+	case text[0] == '.':
+		return r.name(text[1:], Sub)
+	}
+	return r.name(text, r.bare)
+}
+
+// name queues a domain that a format's marks were taken off.
+func (r *reading) name(text string, s Scope) bool {
+	if strings.IndexByte(text, '*') >= 0 {
+		return r.fail(Unsupported, text, `a "*" inside a name`)
+	}
+	return r.domain(text, s)
+}

@@ -1,0 +1,276 @@
+package lists_test
+
+import (
+	"strings"
+	"testing"
+
+	"blockd/lists"
+)
+
+func TestPlainForms(t *testing.T) {
+	rows{
+		{"address", "promo@bulk.test", "addr promo@bulk.test exact block"},
+		{"local-part at any domain", "offers@", "addr offers@ local block"},
+		{"quoted local-part at any domain", `"odd one"@`, `addr "odd one"@ local block`},
+		{"bare name is the tree", "bulk.test", "domain bulk.test tree block"},
+		{"= is the exact name", "=bulk.test", "domain bulk.test exact block"},
+		{"@name is the exact name", "@bulk.test", "domain bulk.test exact block"},
+		{"*@name is the exact name", "*@bulk.test", "domain bulk.test exact block"},
+		{"leading dot is below only", ".bulk.test", "domain bulk.test sub block"},
+		{"*. is below only", "*.bulk.test", "domain bulk.test sub block"},
+		{"*@*. is below only", "*@*.bulk.test", "domain bulk.test sub block"},
+		{"@. is below only", "@.bulk.test", "domain bulk.test sub block"},
+		{"*@. is below only", "*@.bulk.test", "domain bulk.test sub block"},
+		{"IPv4", "198.51.100.23", "ip 198.51.100.23 exact block"},
+		{"IPv6 in brackets", "[2001:db8:5::7]", "ip 2001:db8:5::7 exact block"},
+		{"IPv6", "2001:DB8:5:0::7", "ip 2001:db8:5::7 exact block"},
+		{"network", "198.51.100.0/25", "cidr 198.51.100.0/25 tree block"},
+		{"range", "198.51.100.8 - 198.51.100.15", "cidr 198.51.100.8/29 tree block"},
+		{"display name", "Win Big <promo@bulk.test>", "addr promo@bulk.test exact block"},
+		{"comment behind", "promo@bulk.test (Win)", "addr promo@bulk.test exact block"},
+		{"comment before", "(Win) promo@bulk.test", "addr promo@bulk.test exact block"},
+		{"comment with an address in it", "(win@shop.test) promo@bulk.test", "addr promo@bulk.test exact block"},
+		{"nested comments", `promo@bulk.test (a (b) \) c) (d)`, "addr promo@bulk.test exact block"},
+		{"quoted display name", `"Win, Big" <promo@bulk.test>`, "addr promo@bulk.test exact block"},
+		{"address in a display name", `"win@shop.test" <promo@bulk.test>`, "addr promo@bulk.test exact block"},
+		{"brackets alone", "<promo@bulk.test>", "addr promo@bulk.test exact block"},
+		{"source route", "<@relay.test:promo@bulk.test>", "addr promo@bulk.test exact block"},
+		{"source route without brackets", "@relay.test:promo@bulk.test", "addr promo@bulk.test exact block"},
+		{"mailto", "mailto:promo@bulk.test", "addr promo@bulk.test exact block"},
+		{"header", "From: promo@bulk.test", "addr promo@bulk.test exact block"},
+		{"header with a display name", "FROM: Win <promo@bulk.test>", "addr promo@bulk.test exact block"},
+		{"address literal", "promo@[198.51.100.23]", "addr promo@[198.51.100.23] exact block"},
+		{"address literal, IPv6", "promo@[IPv6:2001:DB8:5:0::7]", "addr promo@[ipv6:2001:db8:5::7] exact block"},
+		{"any sender at a literal", "@[198.51.100.23]", "domain [198.51.100.23] exact block"},
+	}.run(t, lists.Settings{Format: "plain"})
+}
+
+func TestPlainExceptions(t *testing.T) {
+	rows{
+		{"address", "!press@bulk.test", "addr press@bulk.test exact allow"},
+		{"blanks behind the mark", "! \t press@bulk.test", "addr press@bulk.test exact allow"},
+		{"name", "!news.bulk.test", "domain news.bulk.test tree allow"},
+		{"exact name", "!=news.bulk.test", "domain news.bulk.test exact allow"},
+		{"names below", "!*.bulk.test", "domain bulk.test sub allow"},
+		{"network", "!198.51.100.0/25", "cidr 198.51.100.0/25 tree allow"},
+		{"display name", "!Press <press@bulk.test>", "addr press@bulk.test exact allow"},
+		{"lone mark", "!", "err syntax"},
+		{"mark and comment", "! # press", "err syntax"},
+		{"two marks", "!!press@bulk.test", "err syntax"},
+		{"mark before a comment sign", "!# press", "err syntax"},
+		{"address that begins with the mark", `"!x"@bulk.test`, "addr !x@bulk.test exact block"},
+	}.run(t, lists.Settings{Format: "plain"})
+}
+
+func TestPlainComments(t *testing.T) {
+	rows{
+		{"#", "# bulk.test", "skip comment"},
+		{";", "; bulk.test", "skip comment"},
+		{"//", "// bulk.test", "skip comment"},
+		{"behind blanks", " \u00a0 # bulk.test", "skip comment"},
+		{"blank line", " \u3000\t", "skip blank"},
+		{"the example of the specification", "*.Mailings.Shop.TEST.  # since May", "domain mailings.shop.test sub block"},
+		{"# without a blank is part of the address", "a#b@bulk.test", "addr a#b@bulk.test exact block"},
+		{"# in quotes is too", `"a #b"@bulk.test # c`, `addr "a #b"@bulk.test exact block`},
+		{"quote escaped in quotes", `"a\" #b"@bulk.test # c`, `addr "a\" #b"@bulk.test exact block`},
+		{"# behind a wide blank", "bulk.test\u3000# c", "domain bulk.test tree block"},
+		{"; behind a client address", "198.51.100.23;SBL1", "ip 198.51.100.23 exact block"},
+		{"; behind a network", "!198.51.100.0/25 ; office", "cidr 198.51.100.0/25 tree allow"},
+		{"; behind a range", "198.51.100.8-198.51.100.15 ; x", "cidr 198.51.100.8/29 tree block"},
+		{"; behind a name is no comment", "bulk.test ; x", "err syntax"},
+		{"broken octets in a comment", "# \xe9", "skip comment"},
+		{"broken octets in a trailing comment", "bulk.test # \xe9", "domain bulk.test tree block"},
+		{"broken octets behind a network", "198.51.100.0/25 ; \xe9", "cidr 198.51.100.0/25 tree block"},
+		{"a self-test is a comment", "#? block new@bulk.test", "skip comment"},
+	}.run(t, lists.Settings{Format: "plain"})
+}
+
+func TestPlainRefusals(t *testing.T) {
+	rows{
+		{"every sender", "*", "err too-broad"},
+		{"every address", "*@*", "err too-broad"},
+		{"the root", ".", "err too-broad"},
+		{"all names", "*.", "err too-broad"},
+		{"every local-part", "*@", "err too-broad"},
+		{"every domain", "@*", "err too-broad"},
+		{"the root below", "*@*.", "err too-broad"},
+		{"exception for everything", "!*", "err too-broad"},
+		{"wide IPv4 network", "198.0.0.0/7", "err too-broad"},
+		{"IPv4 /8", "11.0.0.0/8", "cidr 11.0.0.0/8 tree block"},
+		{"wide IPv6 network", "2000::/15", "err too-broad"},
+		{"IPv6 /16", "2001::/16", "cidr 2001::/16 tree block"},
+		{"all of IPv4", "0.0.0.0/0", "err too-broad"},
+		{"all of IPv4 in IPv6", "::ffff:0:0/96", "err too-broad"},
+		{"more than all of IPv4 in IPv6", "::ffff:0:0/80", "err too-broad"},
+		{"wide range", "11.0.0.0 - 12.255.255.255", "err too-broad"},
+		{"null sender", "<>", "err null-sender"},
+		{"null sender with a name", "Mail Delivery <>", "err null-sender"},
+		{"glob at the end", "promo*@bulk.test", "err unsupported"},
+		{"glob at the beginning", "*promo@bulk.test", "err unsupported"},
+		{"* inside a local-part", "pro*mo@bulk.test", "addr pro*mo@bulk.test exact block"},
+		{"* in quotes", `"*"@bulk.test`, "addr *@bulk.test exact block"},
+		{"? is ordinary", "who?@bulk.test", "addr who?@bulk.test exact block"},
+		{"* inside a name", "ads*.bulk.test", "err unsupported"},
+		{"* inside an address's name", "promo@*.bulk.test", "err unsupported"},
+		{"* at the end of a name", "bulk.*", "err unsupported"},
+		{"* twice", "*.*.bulk.test", "err unsupported"},
+		{"regular expression", "/^promo.*@bulk/", "err unsupported"},
+		{"regular expression with flags", "/promo/i", "err unsupported"},
+		{"regular expression by ~", "~promo", "err unsupported"},
+		{"regular expression by ^", "^promo", "err unsupported"},
+		{"regular expression for everything", "/.*/", "err too-broad"},
+		{"regular expression for every address", "/@/i", "err too-broad"},
+		{"anchors for everything", "^.*$", "err too-broad"},
+		{"slashes in an address", "/x/y@bulk.test", "addr /x/y@bulk.test exact block"},
+		{"address that begins with ~", `"~x"@bulk.test`, "addr ~x@bulk.test exact block"},
+		{"two addresses, comma", "a@bulk.test, b@bulk.test", "err syntax"},
+		{"two addresses, blank", "a@bulk.test b@bulk.test", "err syntax"},
+		{"two addresses, semicolon", "a@bulk.test; b@bulk.test", "err syntax"},
+		{"two addresses in brackets", "A <a@bulk.test>, B <b@bulk.test>", "err syntax"},
+		{"address as display name", "a@shop.test <promo@bulk.test>", "err syntax"},
+		{"group", "Spam: a@bulk.test, b@bulk.test;", "err syntax"},
+		{"group of one in brackets", "Spam: <a@bulk.test>;", "err syntax"},
+		{"SMTP command", "MAIL FROM:<promo@bulk.test>", "err syntax"},
+		{"URL", "https://bulk.test/offers", "err syntax"},
+		{"port", "bulk.test:25", "err syntax"},
+		{"path", "bulk.test/offers", "err syntax"},
+		{"two @", "a@b@bulk.test", "err syntax"},
+		{"empty label", "bulk..test", "err syntax"},
+		{"two leading dots", "..bulk.test", "err syntax"},
+		{"empty label in an address", "promo@.bulk.test", "err syntax"},
+		{"lone @", "@", "err syntax"},
+		{"lone =", "=", "err syntax"},
+		{"unclosed quote", `"promo@bulk.test`, "err syntax"},
+		{"unclosed quote in a display name", `"Win <promo@bulk.test>`, "err syntax"},
+		{"unclosed bracket", "Win <promo@bulk.test", "err syntax"},
+		{"bracket never opened", "promo@bulk.test>", "err syntax"},
+		{"unclosed comment", "promo@bulk.test (Win", "err syntax"},
+		{"comment inside the address", "promo(x)@bulk.test", "err syntax"},
+		{"brackets in brackets", "<<promo@bulk.test>>", "err syntax"},
+		{"name in brackets", "<bulk.test>", "err syntax"},
+		{"domain form in brackets", "Win <@bulk.test>", "err syntax"},
+		{"glob in brackets", "Win <*@bulk.test>", "err unsupported"},
+		{"mailto without an address", "mailto:", "err syntax"},
+		{"comment around a name", "(Win) bulk.test", "err syntax"},
+		{"= before an address is part of it", "=x1@bulk.test", "addr =x1@bulk.test exact block"},
+		{"leading zero", "198.51.100.023", "err syntax"},
+		{"three octets", "198.51.100", "err syntax"},
+		{"zone", "fe80::1%eth0", "err syntax"},
+		{"IPv4 sink", "0.0.0.0", "err syntax"},
+		{"IPv6 sink", "::", "err syntax"},
+		{"prefix too long", "198.51.100.0/33", "err syntax"},
+		{"prefix with leading zero", "198.51.100.0/024", "err syntax"},
+		{"netmask", "198.51.100.0/255.255.255.0", "err syntax"},
+		{"range backwards", "198.51.100.9 - 198.51.100.8", "err syntax"},
+		{"range of two families", "198.51.100.9 - 2001:db8::1", "err syntax"},
+		{"literal with a tag alone", "[IPv6:2001:db8::1]", "err syntax"},
+		{"full-width @", "promo\uff20bulk.test", "err syntax"},
+		{"broken octets in an entry", "b\xfclk.test", "err bad-utf8"},
+		{"broken octets in a display name", "W\xeen <promo@bulk.test>", "err bad-utf8"},
+		{"overlong form", "bulk\xc0\xaetest", "err bad-utf8"},
+		{"surrogate", "bulk\xed\xa0\x80.test", "err bad-utf8"},
+		{"invisible", "bu\u200blk.test", "err invisible"},
+		{"byte order mark in the middle", "first.test\n\ufeffbulk.test", "domain first.test tree block + err invisible"},
+		{"line separator", "bulk\u2028.test", "err invisible"},
+		{"NUL", "bulk\x00.test and more text than a few NULs could spoil", "err nul"},
+		{"NUL behind a control", "bu\x01lk\x00.test and more text than a few could spoil", "err nul"},
+		{"control", "bulk\x07.test", "err control"},
+		{"C1 control", "bulk\u0085.test", "err control"},
+		{"DEL", "bulk\x7f.test", "err control"},
+		{"CR inside", "bulk\r.test", "err control"},
+		{"CR inside a comment, which may hide an entry", "# x\rbulk.test", "err control"},
+		{"label over 63", strings.Repeat("a", 64) + ".test", "err label-too-long"},
+		{"name over 253", strings.Repeat("abcdefg.", 32) + "test", "err too-long"},
+		{"address over 254", "xy@" + strings.Repeat("abcdefg.", 31) + "test", "err too-long"},
+		{"bad punycode", "xn--a.test", "err idna"},
+		{"empty punycode", "xn--.test", "err idna"},
+		{"line over 64 KiB", strings.Repeat("a", 65537), "err too-long"},
+		{"line of 64 KiB", "bulk.test #" + strings.Repeat("a", 65536-11), "domain bulk.test tree block"},
+		{"comment over 64 KiB", "#" + strings.Repeat("a", 65536), "skip comment"},
+	}.run(t, lists.Settings{Format: "plain"})
+}
+
+func TestPlainWarnings(t *testing.T) {
+	long := strings.Repeat("v", 65)
+	rows{
+		{"host bits", "198.51.100.77/25", "cidr 198.51.100.0/25 tree block host-bits"},
+		{"/32 is an address", "198.51.100.23/32", "ip 198.51.100.23 exact block"},
+		{"/128 is an address", "2001:db8::1/128", "ip 2001:db8::1 exact block"},
+		{"v4-mapped address", "::ffff:198.51.100.23", "ip 198.51.100.23 exact block"},
+		{"v4-mapped network", "::ffff:198.51.100.0/120", "cidr 198.51.100.0/24 tree block"},
+		{"v4-mapped network with host bits", "::ffff:198.51.100.1/120", "cidr 198.51.100.0/24 tree block host-bits"},
+		{"range of one", "198.51.100.8 - 198.51.100.8", "ip 198.51.100.8 exact block"},
+		{"range of several networks", "198.51.100.7-198.51.100.9",
+			"ip 198.51.100.7 exact block + cidr 198.51.100.8/31 tree block"},
+		{"range up to the last address", "255.255.255.254-255.255.255.255", "cidr 255.255.255.254/31 tree block"},
+		{"range of IPv6", "2001:db8::-2001:db8::ffff", "cidr 2001:db8::/112 tree block"},
+		{"digits and hyphens are a name", "1-2.3-4", "domain 1-2.3-4 tree block"},
+		{"long local-part", long + "@bulk.test", "addr " + long + "@bulk.test exact block too-long"},
+		{"local-part of 64", long[1:] + "@bulk.test", "addr " + long[1:] + "@bulk.test exact block"},
+	}.run(t, lists.Settings{Format: "plain"})
+}
+
+func TestPlainKeysAreCanonical(t *testing.T) {
+	rows{
+		{"capitals and trailing dot", "PROMO@Bulk.Test.", "addr promo@bulk.test exact block"},
+		{"needless quotes", `"bulk.mail"@shop.test`, "addr bulk.mail@shop.test exact block"},
+		{"NFD", "caf\u0065\u0301@bulk.test", "addr caf\u00e9@bulk.test exact block"},
+		{"U-label", "b\u00fccher.test", "domain xn--bcher-kva.test tree block"},
+		{"A-label", "XN--BCHER-KVA.test", "domain xn--bcher-kva.test tree block"},
+		{"hyphens in third and fourth place", "r2---cdn.test", "domain r2---cdn.test tree block"},
+		{"underscore", "my_shop.test", "domain my_shop.test tree block"},
+		{"blanks around", "\u3000 bulk.test \u00a0\t", "domain bulk.test tree block"},
+	}.run(t, lists.Settings{Format: "plain"})
+}
+
+func TestSubdomainsSettingIsForBareNames(t *testing.T) {
+	no, yes := false, true
+	rows{
+		{"bare name", "bulk.test", "domain bulk.test exact block"},
+		{"exception", "!bulk.test", "domain bulk.test exact allow"},
+		{"names below", ".bulk.test", "domain bulk.test sub block"},
+	}.run(t, lists.Settings{Format: "plain", Subdomains: &no})
+	rows{
+		{"hosts name", "0.0.0.0 bulk.test", "domain bulk.test tree block"},
+	}.run(t, lists.Settings{Format: "hosts", Subdomains: &yes})
+}
+
+func TestListOfExceptions(t *testing.T) {
+	rows{
+		{"every entry allows", "bulk.test", "domain bulk.test tree allow"},
+		{"exception of an exception", "!bulk.test", "err unsupported-action"},
+	}.run(t, lists.Settings{Format: "plain", Action: lists.Allow})
+	rows{
+		{"OK fits", "bulk.test OK", "domain bulk.test tree allow"},
+		{"digits fit", "bulk.test 1234567890", "domain bulk.test tree allow"},
+		{"REJECT does not", "bulk.test REJECT", "err unsupported-action"},
+		{"DEFER does not", "bulk.test DEFER", "err unsupported-action"},
+		{"550 does not", "bulk.test 550 no", "err unsupported-action"},
+		{"DISCARD does not", "bulk.test DISCARD", "err unsupported-action"},
+	}.run(t, lists.Settings{Format: "postfix", Action: lists.Allow})
+	rows{
+		{"exception", "@@||bulk.test^", "err unsupported-action"},
+		{"entry", "||bulk.test^", "domain bulk.test tree allow"},
+	}.run(t, lists.Settings{Format: "adblock", Action: lists.Allow})
+}
+
+func TestReasonOfTheList(t *testing.T) {
+	long := strings.Repeat("\u00e9", 300)
+	for _, tt := range []struct{ name, format, line, reason, want string }{
+		{"for entries without one", "plain", "bulk.test", "see x", `domain bulk.test tree block "see x"`},
+		{"own reason wins", "postfix", "bulk.test REJECT own", "see x", `domain bulk.test tree block "own"`},
+		{"none of its own", "postfix", "bulk.test REJECT", "see x", `domain bulk.test tree block "see x"`},
+		{"controls are replaced", "plain", "bulk.test", "a\r\nb\x00c\u0085d", `domain bulk.test tree block "a  b c d"`},
+		{"cut at 400 octets", "plain", "bulk.test", long, `domain bulk.test tree block "` + long[:400] + `"`},
+		{"cut at a character", "plain", "bulk.test", "x" + long, `domain bulk.test tree block "x` + long[:398] + `"`},
+		{"broken octets", "plain", "bulk.test", "a\xffb", `domain bulk.test tree block "a?b"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, _, err := items(t, tt.line, lists.Settings{Format: tt.format, Reason: tt.reason})
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, got, []string{tt.want})
+		})
+	}
+}

@@ -1,0 +1,83 @@
+package lists_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"blockd/lists"
+)
+
+// show prints an item as the tables of this package's tests have it:
+//
+//	domain bulk.test sub block
+//	addr promo@bulk.test exact allow dup
+//	domain bulk.test sub tempfail "450 4.7.1 try later"
+//	err unsupported
+func show(it *lists.Item) string {
+	if it.Kind == lists.Err || it.Kind == lists.Skip {
+		return fmt.Sprintf("%s %s", it.Kind, it.Class)
+	}
+	s := fmt.Sprintf("%s %s %s %s", it.Kind, it.Name(), it.Scope, it.Action)
+	if it.Reason != "" {
+		s += fmt.Sprintf(" %q", it.Reason)
+	}
+	if it.Class != "" {
+		s += " " + string(it.Class)
+	}
+	return s
+}
+
+// write makes a list file.
+func write(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "list")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// items reads text as s says and returns what show makes of its items.
+func items(t testing.TB, text string, s lists.Settings) ([]string, lists.Summary, error) {
+	t.Helper()
+	var got []string
+	sum, err := lists.ReadFile(t.Context(), write(t, text), s, func(it *lists.Item) error {
+		got = append(got, show(it))
+		return nil
+	})
+	return got, sum, err
+}
+
+// rows is a table of lines of one format and what each means; items of one line
+// are separated by " + ".
+type rows []struct{ name, line, want string }
+
+func (rs rows) run(t *testing.T, s lists.Settings) {
+	t.Helper()
+	for _, tt := range rs {
+		t.Run(tt.name, func(t *testing.T) {
+			// A second line keeps a file with one bad line from being refused whole.
+			got, _, err := items(t, tt.line+"\nlast.test"+tail[s.Format]+"\n", s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(got[:max(len(got)-1, 0)], " + "); got != tt.want {
+				t.Errorf("%s line %q:\n got %s\nwant %s", s.Format, tt.line, got, tt.want)
+			}
+		})
+	}
+}
+
+// tail is what makes a name a whole line of a format.
+var tail = map[string]string{"postfix": " OK"}
+
+func equal(t testing.TB, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}

@@ -1,0 +1,92 @@
+package policy
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// The places of blockd_internal_errors_total{where} that this package counts.
+const (
+	inStore = "store"
+	inPanic = "panic"
+)
+
+// quietErrors is the time after a logged internal error in which further ones
+// are only counted: a dying disk under 10,000 senders a second would fill the
+// other disk with the log.
+const quietErrors = 10 * time.Second
+
+// instruments count and log what a Checker does. They are shared by its pinned
+// copies.
+type instruments struct {
+	log        *slog.Logger
+	verdicts   map[Kind]prometheus.Counter // never changes: resolved once, so counting does not allocate
+	hits       *prometheus.CounterVec
+	shadows    *prometheus.CounterVec
+	errors     map[string]prometheus.Counter
+	logNext    atomic.Int64 // Unix nanoseconds: no error is logged before
+	suppressed atomic.Uint64
+}
+
+func newInstruments(log *slog.Logger, reg prometheus.Registerer) *instruments {
+	auto := promauto.With(reg)
+	verdicts := auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_verdicts_total",
+		Help: "Senders decided about, by verdict."}, []string{"verdict"})
+	errors := auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_internal_errors_total",
+		Help: "Look-ups that failed inside blockd and were answered by on_error, by place."}, []string{"where"})
+	in := &instruments{log: log,
+		hits: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_list_hits_total",
+			Help: "Senders that a list has an entry for, whether or not it decided, by list."}, []string{"list"}),
+		shadows: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_shadow_refusals_total",
+			Help: "Senders that a list in shadow mode would have refused, by list."}, []string{"list"}),
+		verdicts: map[Kind]prometheus.Counter{}, errors: map[string]prometheus.Counter{},
+	}
+	for _, k := range []Kind{Blocked, Allowed, Clear, Unknown} {
+		in.verdicts[k] = verdicts.WithLabelValues(string(k))
+	}
+	for _, where := range []string{inStore, inPanic} {
+		in.errors[where] = errors.WithLabelValues(where)
+	}
+	return in
+}
+
+// count counts one verdict, and once every list that has a match.
+func (in *instruments) count(v *Verdict) {
+	in.verdicts[v.Kind].Inc()
+	for i := range v.Matches {
+		if list := v.ListName(i); !v.listedBefore(i, list) {
+			in.hits.WithLabelValues(list).Inc()
+		}
+	}
+	if v.Shadow >= 0 {
+		in.shadows.WithLabelValues(v.ListName(v.Shadow)).Inc()
+	}
+}
+
+func (v *Verdict) listedBefore(i int, list string) bool {
+	for j := range i {
+		if v.ListName(j) == list {
+			return true
+		}
+	}
+	return false
+}
+
+// failed counts an internal error and logs it, unless another was logged a
+// moment ago.
+func (in *instruments) failed(where string, err error, more ...slog.Attr) {
+	in.errors[where].Inc()
+	now, next := time.Now().UnixNano(), in.logNext.Load()
+	if now < next || !in.logNext.CompareAndSwap(next, now+int64(quietErrors)) {
+		in.suppressed.Add(1)
+		return
+	}
+	in.log.LogAttrs(context.Background(), slog.LevelError, "internal error in a look-up",
+		append(more, slog.String("where", where), slog.Any("error", err),
+			slog.Uint64("not_logged_before", in.suppressed.Swap(0)))...)
+}

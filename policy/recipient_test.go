@@ -1,0 +1,281 @@
+package policy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"blockd/addr"
+	"blockd/index"
+	"blockd/policy"
+)
+
+func TestExemptRecipients(t *testing.T) {
+	ix := build(t, block("a", "bad.example"))
+	c, _ := checker(t, ix, policy.Settings{RecipientsExempt: []string{"Postmaster", "abuse", "no good", "odd.one"}})
+	v := c.Sender("x@bad.example")
+	tests := []struct {
+		name, recipient string
+		exempt          bool
+	}{
+		{"ordinary recipient", "bob@here.example", false},
+		{"exempt recipient", "abuse@here.example", true},
+		{"capitals", "ABUSE@Here.Example", true},
+		{"any domain", "abuse@elsewhere.example", true},
+		{"address literal", "abuse@[192.0.2.1]", true},
+		{"quoted local-part", `"abuse"@here.example`, true},
+		{"quoted pairs", `"ab\use"@here.example`, true},
+		{"quoted dot-atom", `"odd.one"@here.example`, true},
+		{"source route", "@relay.example:abuse@here.example", true},
+		{"setting in capitals", "postmaster@here.example", true},
+		{"postmaster without a domain", "Postmaster", true},
+		{"quoted postmaster without a domain", `"postmaster"`, true},
+		{"another one without a domain", "abuse", false},
+		{"longer local-part", "abuse2@here.example", false},
+		{"subaddress", "abuse+x@here.example", false},
+		{"exempt name as domain", "bob@abuse", false},
+		{"exempt name within quotes with more", `"abuse@here.example"@evil.example`, false},
+		{"setting that is no local-part", "no good@here.example", false},
+		{"no address", "abuse@", false},
+		{"two addresses", "abuse@here.example,bob@here.example", false},
+		{"the sender alone", "", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := c.Recipient(v, tt.recipient)
+			if d.Exempt != tt.exempt || (d.Outcome == policy.Accept) != tt.exempt {
+				t.Errorf("Recipient(%q) = %+v, want exempt %v", tt.recipient, d, tt.exempt)
+			}
+			if d.Ref == "" || strings.Contains(d.Reply, d.Ref) == tt.exempt {
+				t.Errorf("Recipient(%q): ref %q, reply %q", tt.recipient, d.Ref, d.Reply)
+			}
+		})
+	}
+	bare, _ := checker(t, ix, policy.Settings{})
+	if d := bare.Recipient(v, "postmaster@here.example"); d.Exempt {
+		t.Error("exempt without a setting")
+	}
+}
+
+func TestDecisions(t *testing.T) {
+	tests := []struct {
+		name, text string
+		outcome    policy.Outcome
+		reply      string // REF stands for the reference
+		shadow     bool
+	}{
+		{"block", "bad.example", policy.Refuse, "550 5.7.1 <x@bad.example>: Sender address rejected: listed in a (ref REF)", false},
+		{"the entry's own text stays inside", "bad.example REJECT 551 Go away", policy.Refuse,
+			"550 5.7.1 <x@bad.example>: Sender address rejected: listed in a (ref REF)", false},
+		{"tempfail", "bad.example 450 4.7.1 later", policy.Defer,
+			"451 4.7.1 <x@bad.example>: Sender address deferred: listed in a (ref REF)", false},
+		{"discard", "bad.example DISCARD", policy.Refuse,
+			"550 5.7.1 <x@bad.example>: Sender address rejected: listed in a (ref REF)", false},
+		{"allowed", "!bad.example", policy.Accept, "", false},
+		{"shadow", "bad.example", policy.Accept, "", true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := block("a", tt.text)
+			if tt.shadow {
+				l = l.shadow()
+			}
+			c, _ := checker(t, build(t, l), policy.Settings{})
+			d := c.Recipient(c.Sender("x@bad.example"), "bob@here.example")
+			if d.Outcome != tt.outcome || strings.Replace(d.Reply, d.Ref, "REF", 1) != tt.reply || d.Shadow != tt.shadow {
+				t.Errorf("Recipient = %+v, want outcome %d, %q, shadow %v", d, tt.outcome, tt.reply, tt.shadow)
+			}
+			if !refForm.MatchString(d.Ref) {
+				t.Errorf("ref %q", d.Ref)
+			}
+			if clear := c.Recipient(c.Sender("x@good.example"), "bob@here.example"); clear != (policy.Decision{}) {
+				t.Errorf("of a clear sender: %+v", clear)
+			}
+		})
+	}
+}
+
+var refForm = regexp.MustCompile(`^[0-9a-hjkmnp-tv-z]{10}$`)
+
+func TestEveryDecisionHasItsOwnRef(t *testing.T) {
+	c, _ := checker(t, build(t, block("a", "bad.example")), policy.Settings{})
+	v, seen := c.Sender("x@bad.example"), map[string]bool{}
+	for range 1000 {
+		ref := c.Recipient(v, "").Ref
+		if seen[ref] {
+			t.Fatalf("ref %s twice", ref)
+		}
+		seen[ref] = true
+	}
+}
+
+// TestRepliesAreOneShortLine tries list names and senders of every legal length
+// and of all kinds of octets.
+func TestRepliesAreOneShortLine(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	locals := []string{"x", `"a>b <c"`, "grüße", `"quoted text"`, strings.Repeat("l", 64), strings.Repeat("ü", 32)}
+	for _, name := range []string{"a", "a list of spam", strings.Repeat("n", 64), "liste-für-ü\x1b[1m\r\n"} {
+		for _, action := range []string{"", " 450 later"} {
+			var text strings.Builder
+			var senders []string
+			for _, local := range locals {
+				for _, labels := range []int{1, 3, 20} {
+					domain := "bad" + strings.Repeat(".sub", labels) + ".example"
+					if rng.IntN(2) == 0 && labels == 3 {
+						domain = strings.Repeat("d", 63) + "." + strings.Repeat("e", 63) + ".example"
+					}
+					senders = append(senders, local+"@"+domain)
+					text.WriteString(domain + action + "\n")
+				}
+			}
+			c, _ := checker(t, build(t, list{name: strings.Map(fileSafe, name), text: text.String()}), policy.Settings{})
+			for _, sender := range senders {
+				v := c.Sender(sender)
+				if v.Kind != policy.Blocked {
+					t.Fatalf("Sender(%q) = %s, %v", sender, v.Kind, v.Err)
+				}
+				v.Lists = []index.ListInfo{{Source: index.Source{List: name}}}
+				checkReply(t, c.Recipient(v, "bob@here.example"))
+			}
+		}
+	}
+}
+
+func fileSafe(r rune) rune {
+	if r < ' ' || r > '~' {
+		return '_'
+	}
+	return r
+}
+
+var replyForm = regexp.MustCompile(`^(550 5\.7\.1|451 4\.7\.1) <[ -;=?-~]*>: Sender address (rejected|deferred): listed in [ -~]{1,64} \(ref [0-9a-z]{10}\)$`)
+
+func checkReply(t *testing.T, d policy.Decision) {
+	t.Helper()
+	if len(d.Reply) > 120 || !replyForm.MatchString(d.Reply) {
+		t.Errorf("reply of %d octets: %q", len(d.Reply), d.Reply)
+	}
+}
+
+func TestReplyIsShortenedSenderFirst(t *testing.T) {
+	long := "newsletter-bounces-and-more@customer.mailing-platform.example"
+	tests := []struct{ list, sender, want string }{
+		{"spam", "promo@bulk.example", "550 5.7.1 <promo@bulk.example>: Sender address rejected: listed in spam (ref REF)"},
+		{"spam", long, "550 5.7.1 <newsletter-boun...ustomer.mailing-platform.example>: Sender address rejected: listed in spam (ref REF)"},
+		{"a-list-whose-name-is-quite-long-indeed", "x@bulk.example",
+			"550 5.7.1 <x@bulk.example>: Sender address rejected: listed in a-list-whose-name-is-quite-long-indeed (ref REF)"},
+		{"a-list-whose-name-is-quite-long-indeed", long,
+			"550 5.7.1 <newsletter...ling-platform.example>: Sender address rejected: listed in a-lis...-long-indeed (ref REF)"},
+	}
+	for _, tt := range tests {
+		c, _ := checker(t, build(t, block(tt.list, "bulk.example\nmailing-platform.example")), policy.Settings{})
+		d := c.Recipient(c.Sender(tt.sender), "bob@here.example")
+		if got := strings.Replace(d.Reply, d.Ref, "REF", 1); got != tt.want {
+			t.Errorf("reply is\n%s, want\n%s", got, tt.want)
+		}
+	}
+}
+
+// FuzzReply holds the form of the reply against any sender that has matched.
+func FuzzReply(f *testing.F) {
+	f.Add("x@bad.example", "a")
+	f.Add(`"a>b\\ \"c"@bad.example`, "two words")
+	f.Add(strings.Repeat("ü", 200)+"@bad.example", strings.Repeat("é", 64))
+	f.Add("x@"+strings.Repeat("d.", 120)+"bad.example", "\r\n250 ok")
+	c, _ := checker(f, build(f, block("a", "bad.example")), policy.Settings{})
+	match := c.Sender("x@bad.example").Matches
+	f.Fuzz(func(t *testing.T, sender, list string) {
+		a, err := addr.Parse(sender)
+		if err != nil || list == "" {
+			return
+		}
+		v := policy.Verdict{Kind: policy.Blocked, Sender: a, Matches: match, Shadow: -1,
+			Lists: []index.ListInfo{{Source: index.Source{List: list}}}}
+		d := c.Recipient(v, "bob@here.example")
+		checkReply(t, d)
+		if got := c.Sender(sender); got.Decider >= 0 {
+			checkReply(t, c.Recipient(got, ""))
+		}
+	})
+}
+
+func TestAnswer(t *testing.T) {
+	c, _ := checker(t, build(t, block("disposable", "sub.example REJECT Not <here> & now"), block("trial", "x@").shadow()), policy.Settings{})
+	tests := []struct{ name, input, want string }{
+		{"blocked", "X@Sub.Example", `{"input":"X@Sub.Example","sender":"x@sub.example","verdict":"blocked",` +
+			`"matches":[{"list":"disposable","file":"FILE","line":1,"entry":"sub.example","kind":"domain","scope":"tree","action":"block","reason":"Not <here> & now"},` +
+			`{"list":"trial","file":"FILE","line":1,"entry":"x@","kind":"addr","scope":"local","action":"block","reason":"","mode":"shadow"}],"generation":"GEN"}`},
+		{"clear", "y@good.example", `{"input":"y@good.example","sender":"y@good.example","verdict":"clear","matches":[],"generation":"GEN"}`},
+		{"null sender", "<>", `{"input":"<>","sender":"","verdict":"clear","matches":[],"generation":"GEN"}`},
+		{"no sender", "what is this", `{"input":"what is this","sender":"","verdict":"unknown","matches":[],"generation":"GEN"}`},
+	}
+	files := regexp.MustCompile(`"file":"[^"]*"`)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var b strings.Builder
+			e := json.NewEncoder(&b)
+			e.SetEscapeHTML(false)
+			v := c.Sender(tt.input)
+			if err := e.Encode(v.Answer(tt.input)); err != nil {
+				t.Fatal(err)
+			}
+			got := files.ReplaceAllString(strings.TrimSpace(b.String()), `"file":"FILE"`)
+			got = strings.Replace(got, v.Generation, "GEN", 1)
+			if got != tt.want {
+				t.Errorf("Answer(%q) is\n%s, want\n%s", tt.input, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestExplain(t *testing.T) {
+	c, _ := checker(t, build(t, block("a", "sub.example\nx@")), policy.Settings{})
+	v := c.Sender("x@a.sub.example")
+	got := fmt.Sprint(v.Explain())
+	want := "{[{x@a.sub.example addr []} {x@ addr [1]} {a.sub.example domain []} {sub.example domain [0]} {example domain []}] 0 -1 }"
+	if got != want {
+		t.Errorf("Explain = %s, want %s", got, want)
+	}
+	if e := c.Sender("no sender").Explain(); e.Error == "" || e.Decider != -1 || len(e.Keys) != 0 {
+		t.Errorf("of what is no sender: %+v", e)
+	}
+}
+
+func TestLogLine(t *testing.T) {
+	c, _ := checker(t, build(t, block("a", "bad.example REJECT Go away"), block("b", "odd.example").shadow()), policy.Settings{})
+	tests := []struct{ sender, want string }{
+		{"x@bad.example", `verdict=blocked list=a file=FILE line=1 entry=bad.example scope=tree action=block reason="Go away" generation=GEN`},
+		{"x@odd.example", `verdict=clear list=b file=FILE line=1 entry=odd.example scope=tree action=block mode=shadow generation=GEN`},
+		{"x@good.example", `verdict=clear generation=GEN`},
+		{"no sender", `verdict=unknown error="\"no sender\": MESSAGE" generation=GEN`},
+	}
+	for _, tt := range tests {
+		var b strings.Builder
+		log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			switch a.Key {
+			case slog.TimeKey, slog.LevelKey, slog.MessageKey:
+				return slog.Attr{}
+			case "file":
+				a.Value = slog.StringValue("FILE")
+			case "generation":
+				a.Value = slog.StringValue("GEN")
+			case "error":
+				a.Value = slog.StringValue(`"no sender": MESSAGE`)
+			}
+			return a
+		}}))
+		v := c.Sender(tt.sender)
+		if !utf8.ValidString(v.Generation) || len(v.Generation) != 32 {
+			t.Errorf("generation %q", v.Generation)
+		}
+		log.Info("decision", slog.Any("", v))
+		if got := strings.TrimSpace(b.String()); got != tt.want {
+			t.Errorf("log line of %s is\n%s, want\n%s", tt.sender, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package reload
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"blockd/addr"
+	"blockd/index"
+	"blockd/lists"
+)
+
+// daemon is a Reloader with real files, as a daemon has it.
+type daemon struct {
+	*Reloader
+	t        *testing.T
+	dir      string
+	settings Settings
+	reg      *prometheus.Registry
+	log      *logBuffer
+}
+
+// The times of the tests: short, since every test waits for them, and far from
+// the deadline of the conditions.
+const (
+	testQuiet = 20 * time.Millisecond
+	testPoll  = 150 * time.Millisecond
+	deadline  = 20 * time.Second
+)
+
+// newDaemon writes the files and opens a Reloader over one list a file: a.txt is
+// list a. It does not run yet.
+func newDaemon(t *testing.T, files map[string]string) *daemon {
+	t.Helper()
+	d := &daemon{t: t, dir: t.TempDir()}
+	d.settings = Settings{Path: filepath.Join(d.dir, "index", "lists.bdx"), Quiet: testQuiet, Poll: testPoll}
+	d.mkdir("index")
+	for _, name := range []string{"a", "b", "c"} {
+		if text, ok := files[name+".txt"]; ok {
+			d.write(name+".txt", text)
+			d.settings.Lists = append(d.settings.Lists, List{Name: name, Path: d.path(name + ".txt"), Settings: lists.Settings{Format: "plain"}})
+		}
+	}
+	return d
+}
+
+func (d *daemon) open() *daemon {
+	d.t.Helper()
+	d.reg, d.log = prometheus.NewRegistry(), &logBuffer{}
+	r, err := Open(d.t.Context(), d.settings, slog.New(slog.NewTextHandler(d.log, nil)), d.reg)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.Reloader = r
+	return d
+}
+
+// start runs it until the test or the returned function ends it.
+func (d *daemon) start() (stop func()) {
+	return d.background(func(ctx context.Context) { d.Run(ctx) })
+}
+
+// startWithoutEvents is start on a system that has no file events.
+func (d *daemon) startWithoutEvents() (stop func()) {
+	return d.background(func(ctx context.Context) { d.run(ctx, nil, func() {}) })
+}
+
+func (d *daemon) background(run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(d.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run(ctx)
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	d.t.Cleanup(stop)
+	return stop
+}
+
+func (d *daemon) path(name string) string { return filepath.Join(d.dir, name) }
+
+func (d *daemon) write(name, text string) {
+	d.t.Helper()
+	d.must(os.WriteFile(d.path(name), []byte(text), 0o644))
+}
+
+func (d *daemon) mkdir(name string) {
+	d.t.Helper()
+	d.must(os.MkdirAll(d.path(name), 0o755))
+}
+
+func (d *daemon) rename(from, to string) {
+	d.t.Helper()
+	d.must(os.Rename(d.path(from), d.path(to)))
+}
+
+func (d *daemon) remove(name string) {
+	d.t.Helper()
+	d.must(os.RemoveAll(d.path(name)))
+}
+
+// symlink makes or replaces a symlink at once, as `ln -sfn` and Kubernetes do.
+func (d *daemon) symlink(target, name string) {
+	d.t.Helper()
+	d.must(os.Symlink(target, d.path(name+".new")))
+	d.rename(name+".new", name)
+}
+
+func (d *daemon) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// listed asks the serving generation.
+func (d *daemon) listed(sender string) bool {
+	d.t.Helper()
+	return listed(d.t, d.Live(), sender)
+}
+
+func listed(t *testing.T, ix *index.Index, sender string) bool {
+	t.Helper()
+	return len(matches(t, ix, sender)) > 0
+}
+
+func matches(t *testing.T, ix *index.Index, sender string) []index.Match {
+	a, err := addr.Parse(sender)
+	if err != nil {
+		t.Error(err)
+	}
+	found, err := ix.Lookup(nil, a, time.Now())
+	if err != nil {
+		t.Error(err)
+	}
+	return found
+}
+
+// wait waits until the condition holds.
+func (d *daemon) wait(what string, holds func() bool) {
+	d.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(deadline)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-end:
+			d.t.Fatalf("not in %v: %s; status %+v; log:\n%s", deadline, what, d.Status(), d.log)
+		}
+	}
+}
+
+func (d *daemon) waitListed(sender string) {
+	d.t.Helper()
+	d.wait(sender+" is listed", func() bool { return d.listed(sender) })
+}
+
+func (d *daemon) waitUnlisted(sender string) {
+	d.t.Helper()
+	d.wait(sender+" is not listed", func() bool { return !d.listed(sender) })
+}
+
+// waitProblem waits for one problem that has all the words.
+func (d *daemon) waitProblem(words ...string) {
+	d.t.Helper()
+	d.wait("one problem with "+strings.Join(words, ", "), func() bool {
+		problems := d.Status().Problems
+		if len(problems) != 1 {
+			return false
+		}
+		for _, w := range words {
+			if !strings.Contains(problems[0], w) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (d *daemon) waitWell() {
+	d.t.Helper()
+	d.wait("no problem", func() bool { return len(d.Status().Problems) == 0 })
+}
+
+// looks waits until the lists have been looked at so many times more.
+func (d *daemon) looks(n int) {
+	d.t.Helper()
+	for range n {
+		last := d.Status().LastAttempt
+		d.wait("another look", func() bool { return d.Status().LastAttempt.After(last) })
+	}
+}
+
+// metric is the value of one sample as /metrics shows it, "" if it is not there.
+func (d *daemon) metric(name string) string {
+	rec := httptest.NewRecorder()
+	promhttp.HandlerFor(d.reg, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	for line := range strings.Lines(rec.Body.String()) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// wantMetric waits for it: what was done is counted a moment after it shows.
+func (d *daemon) wantMetric(name, want string) {
+	d.t.Helper()
+	d.wait(name+" "+want, func() bool { return d.metric(name) == want })
+}
+
+// count is how many log lines have the text.
+func (d *daemon) count(text string) int {
+	n := 0
+	for line := range strings.Lines(d.log.String()) {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}
+
+func packed(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// logBuffer is a log that may be read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,152 @@
+package reload
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"blockd/index"
+	"blockd/lists"
+)
+
+// generation is an index with what is known of it beside its file.
+type generation struct {
+	ix      *index.Index
+	bytes   int64
+	seconds float64   // from the look that asked for it; 0: was there
+	lacks   lacking   // the sources that it was built without
+	without []problem // why
+}
+
+// lacking is the set of sources that the serving generation was built without,
+// because nothing good of them was ever there. The value is List.Optional. A glob
+// that matches nothing is there under its pattern.
+type lacking map[[2]string]bool
+
+func (l lacking) has(list, path string) bool {
+	_, ok := l[[2]string{list, path}]
+	return ok
+}
+
+func (l lacking) source(s index.Source) bool { return l.has(s.List, s.Path) }
+
+// ready reports whether every list that must be there is.
+func (l lacking) ready() bool {
+	for _, optional := range l {
+		if !optional {
+			return false
+		}
+	}
+	return true
+}
+
+func openGeneration(path string) (*generation, error) {
+	ix, err := index.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	g := &generation{ix: ix, lacks: lacking{}}
+	for _, row := range ix.Lists() {
+		missing := strings.HasPrefix(row.Summary.Why, string(lists.Missing))
+		if row.Summary.Verdict == lists.Refused && !(row.Source.Optional && missing) {
+			g.lacks[[2]string{row.Source.List, row.Source.Path}] = row.Source.Optional
+		}
+	}
+	if info, err := os.Stat(path); err == nil {
+		g.bytes = info.Size()
+	}
+	return g, nil
+}
+
+// holds reports whether g is a good generation of these lists, whatever their
+// content was: built by the same settings, and none that must be there was
+// refused. The files of a glob may be others.
+func (g *generation) holds(all []List) bool {
+	if !g.lacks.ready() {
+		return false
+	}
+	files := map[string]int{}
+	byName := map[string]List{}
+	for _, l := range all {
+		byName[l.Name] = l
+	}
+	for _, row := range g.ix.Lists() {
+		l, ok := byName[row.Source.List]
+		same := index.Source{List: l.Name, Path: row.Source.Path, Settings: l.Settings, Mode: l.Mode, Optional: l.Optional}
+		if !ok || !same.Equal(row.Source) || !l.covers(row.Source.Path) {
+			return false
+		}
+		files[l.Name]++
+	}
+	for _, l := range all {
+		if files[l.Name] == 0 && !(l.Optional && l.isGlob()) {
+			return false
+		}
+	}
+	return true
+}
+
+// covers reports whether path is a file of the list.
+func (l List) covers(path string) bool {
+	if !l.isGlob() {
+		return path == l.Path
+	}
+	ok, err := filepath.Match(filepath.Clean(l.Path), path)
+	return ok && err == nil
+}
+
+// change is what a swap made of one list. Several files of a list count as one.
+type change struct {
+	List string `json:"list"`
+	Old  int    `json:"old"` // entries
+	New  int    `json:"new"`
+}
+
+func (c change) String() string { return fmt.Sprintf("%s %d->%d", c.List, c.Old, c.New) }
+
+func changes(all []List, old, new []index.ListInfo) []change {
+	was, is := entries(old), entries(new)
+	list := make([]change, len(all))
+	for i, l := range all {
+		list[i] = change{l.Name, was[l.Name], is[l.Name]}
+	}
+	return list
+}
+
+// entries counts by the name of the list.
+func entries(table []index.ListInfo) map[string]int {
+	n := map[string]int{}
+	for _, row := range table {
+		n[row.Source.List] += row.Summary.Entries
+	}
+	return n
+}
+
+// serve swaps g in. Sessions keep the old generation until their transaction
+// ends; its memory and mapping go after the last.
+func (r *Reloader) serve(g *generation, how string) {
+	old := r.live.Load()
+	table := g.ix.Lists()
+	attrs := []any{slog.String("how", how), slog.String("generation", g.ix.Generation())}
+	var was []index.ListInfo
+	r.mu.Lock()
+	if old != nil {
+		was = old.Lists()
+		attrs = append(attrs, slog.String("previous", old.Generation()))
+		falsePositives, asked := old.FalsePositives()
+		r.past.falsePositives += falsePositives
+		r.past.asked += asked
+	}
+	r.lacks, r.bytes = g.lacks, g.bytes
+	r.status.Ready, r.status.Generation = g.lacks.ready(), g.ix.Generation()
+	r.status.Since, r.status.Files = time.Now(), table
+	r.live.Store(g.ix)
+	r.mu.Unlock()
+	r.log.Info("lists swapped in", append(attrs, slog.Any("entries", changes(r.settings.Lists, was, table)),
+		slog.Float64("seconds", g.seconds))...)
+	runtime.GC() // else two generations linger until the heap has doubled
+}

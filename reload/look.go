@@ -1,0 +1,151 @@
+package reload
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"blockd/index"
+	"blockd/lists"
+)
+
+// result is a word of blockd_reloads_total{result}.
+type result string
+
+const (
+	swapped   result = "swapped"   // a new generation serves
+	unchanged result = "unchanged" // the lists are again, or still, those that serve
+	refused   result = "refused"   // by a source or by the gate: the old one serves
+	failed    result = "failed"    // to write or read the index: the old one serves
+	same      result = ""          // as at the last look: not counted
+)
+
+// patience is how many looks in a row may meet a file that changes under them
+// before that is called a problem. With the pauses of pace it is some 4 s.
+const patience = 4
+
+// look brings the lists as they are now into service, if it may. forced reads
+// every file anew. again asks for another look soon: a file was being written.
+// The error is that of a failed look, and of no consequence while one serves.
+func (r *Reloader) look(ctx context.Context, forced bool) (again bool, err error) {
+	if forced {
+		r.files.forget()
+		r.settled = nil
+	}
+	got, problems := r.try(ctx)
+	if err := ctx.Err(); err != nil {
+		return false, err // the end of the daemon is no fault of a list
+	}
+	if got == failed {
+		err = problems[0].err
+	}
+	if r.live.Load() == nil {
+		return false, err // Open says so
+	}
+	return r.judge(got, problems, forced), err
+}
+
+// judge makes the outcome of a look known, unless it may pass by itself.
+func (r *Reloader) judge(got result, problems []problem, forced bool) (again bool) {
+	if slices.ContainsFunc(problems, problem.passing) {
+		again, r.settled = true, nil
+		r.changing++
+	} else {
+		r.changing = 0
+	}
+	if again && got != swapped && r.changing < patience {
+		return again
+	}
+	news := r.report(problems)
+	if got == refused && !news && !forced {
+		got = same
+	}
+	r.metrics.attempt(got, len(problems) == 0)
+	return again
+}
+
+// passing reports whether p will pass by itself, and soon.
+func (p problem) passing() bool {
+	return errors.Is(p.err, lists.ErrChanged) || errors.Is(p.err, index.ErrLocked)
+}
+
+// try is look without its reports. It returns why the lists as they are now do
+// not serve, or not all of them.
+func (r *Reloader) try(ctx context.Context) (result, []problem) {
+	began := time.Now()
+	r.mu.Lock()
+	r.status.LastAttempt = began
+	r.mu.Unlock()
+	sources, faults := expand(r.settings.Lists)
+	now, unreadable := r.files.read(ctx, sources)
+	faults = append(faults, unreadable...)
+	serving := r.live.Load()
+	if serving != nil && slices.ContainsFunc(faults, func(p problem) bool { return !r.lacks.has(p.list, p.path) }) {
+		r.settled = nil
+		return refused, faults
+	}
+	if r.settled != nil && slices.Equal(now, r.settled) && len(r.problems) == 0 {
+		return same, nil
+	}
+	if serving != nil && len(r.lacks) == 0 && slices.Equal(now, contents(serving.Lists(), nil, nil)) {
+		r.settled = now
+		return unchanged, nil
+	}
+	if r.adopt(now) {
+		r.settled = now
+		return swapped, nil
+	}
+	if r.settled != nil && slices.Equal(now, r.settled) {
+		return same, r.problems // the same content is refused again
+	}
+	r.settled = nil
+	draft, err := index.Build(ctx, r.settings.Path, sources, index.Options{KeepGoing: serving == nil || len(r.lacks) > 0})
+	if err != nil {
+		problems := buildProblems(err)
+		if errors.As(err, new(*index.SourcesError)) {
+			r.settled = now
+			return refused, problems
+		}
+		return failed, problems
+	}
+	defer draft.Discard()
+	g, problems := r.gate(draft.Report.Lists, faults)
+	if len(problems) > 0 {
+		r.settled = now
+		return refused, problems
+	}
+	if err := draft.Publish(); err != nil {
+		return failed, []problem{{err: err}}
+	}
+	g.ix, g.bytes, g.seconds = draft.Index(), draft.Report.Bytes, time.Since(began).Seconds()
+	r.serve(g, "built")
+	r.settled = contents(draft.Report.Lists, g.lacks, now)
+	return swapped, g.without
+}
+
+// adopt takes over an index that another process has published at our path and
+// that holds the lists as they are now: what `blockd compile` has made need not
+// be made again, and what it made with --accept need not pass the gate.
+func (r *Reloader) adopt(now []content) bool {
+	if r.live.Load() == nil || len(r.problems) == 0 && r.settled != nil {
+		return false // nothing was refused, so nobody had reason to
+	}
+	g := r.onDisk()
+	if g == nil || len(g.lacks) > 0 || !g.holds(r.settings.Lists) || !slices.Equal(now, contents(g.ix.Lists(), nil, nil)) {
+		return false
+	}
+	r.serve(g, "compiled by another process")
+	return true
+}
+
+// onDisk opens the index at our path, or returns nil. A damaged one is told of
+// and then built anew like a missing one.
+func (r *Reloader) onDisk() *generation {
+	g, err := openGeneration(r.settings.Path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.log.Warn("index on disk cannot be used: it will be built anew", "error", err)
+	}
+	return g
+}

@@ -1,0 +1,85 @@
+package reload
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct {
+	lastSuccess prometheus.Gauge
+	lastGood    prometheus.Gauge
+	reloads     *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	auto := promauto.With(reg)
+	m := &metrics{
+		lastSuccess: auto.NewGauge(prometheus.GaugeOpts{Name: "blockd_reload_last_success_timestamp_seconds",
+			Help: "When all lists as they then were served, by Unix time."}),
+		lastGood: auto.NewGauge(prometheus.GaugeOpts{Name: "blockd_reload_last_attempt_success",
+			Help: "1 if all lists serve as they are now, 0 if a refused one keeps an older generation in service."}),
+		reloads: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_reloads_total",
+			Help: "Reloads of lists that had changed or were asked for, by result."}, []string{"result"}),
+	}
+	for _, r := range []result{swapped, unchanged, refused, failed} {
+		m.reloads.WithLabelValues(string(r))
+	}
+	return m
+}
+
+func (m *metrics) attempt(r result, good bool) {
+	if r == same {
+		return
+	}
+	m.reloads.WithLabelValues(string(r)).Inc()
+	m.lastGood.Set(0)
+	if good {
+		m.lastGood.Set(1)
+		m.lastSuccess.SetToCurrentTime()
+	}
+}
+
+// collector reads the serving generation when it is asked.
+type collector struct{ r *Reloader }
+
+var (
+	listEntries = prometheus.NewDesc("blockd_list_entries", "Entries of a list in the serving generation.", []string{"list"}, nil)
+	indexKeys   = prometheus.NewDesc("blockd_index_keys", "Distinct keys in the serving generation.", nil, nil)
+	indexBytes  = prometheus.NewDesc("blockd_index_bytes", "Size of the serving generation's file.", nil, nil)
+	filterAsked = prometheus.NewDesc("blockd_filter_keys_asked_total", "Keys that the filter was asked for.", nil, nil)
+	filterFalse = prometheus.NewDesc("blockd_filter_false_positives_total",
+		"Keys of which the filter said perhaps and the store no: each cost a read and changed no verdict.", nil, nil)
+	filterRate = prometheus.NewDesc("blockd_filter_expected_false_positive_ratio",
+		"Rate that the filter's size and load predict.", nil, nil)
+)
+
+// Describe is of prometheus.Collector.
+func (c collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{listEntries, indexKeys, indexBytes, filterAsked, filterFalse, filterRate} {
+		ch <- d
+	}
+}
+
+// Collect is of prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	c.r.mu.Lock() // so that counters do not step back within a swap
+	ix, bytes, past := c.r.live.Load(), c.r.bytes, c.r.past
+	c.r.mu.Unlock()
+	keys, _ := ix.Counts()
+	falsePositives, asked := ix.FalsePositives()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter := func(d *prometheus.Desc, v uint64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
+	}
+	count := entries(ix.Lists())
+	for _, l := range c.r.settings.Lists {
+		gauge(listEntries, float64(count[l.Name]), l.Name)
+	}
+	gauge(indexKeys, float64(keys))
+	gauge(indexBytes, float64(bytes))
+	gauge(filterRate, ix.FalsePositiveRate())
+	counter(filterAsked, past.asked+asked)
+	counter(filterFalse, past.falsePositives+falsePositives)
+}

@@ -1,0 +1,130 @@
+package reload
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// bench runs a pace in a bubble and writes down when it looks.
+type bench struct {
+	events, asked chan struct{}
+	moved, due    func() bool
+	again         func() bool
+	start         time.Time
+	looks         []time.Duration // since start; forced ones negative
+}
+
+func no() bool { return false }
+
+// runPace runs script beside a pace of 500 ms and 30 s, and returns when it has
+// looked, the first look aside that every start makes.
+func runPace(t *testing.T, script func(b *bench)) (looks []time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{events: make(chan struct{}, 1), asked: make(chan struct{}, 1), moved: no, due: no, again: no, start: time.Now()}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			pace{quiet: 500 * time.Millisecond, poll: 30 * time.Second,
+				moved: func() bool { return b.moved() },
+				due:   func() bool { return b.due() },
+				look: func(forced bool) bool {
+					at := time.Since(b.start)
+					if forced {
+						at = -at
+					}
+					b.looks = append(b.looks, at)
+					return b.again()
+				},
+			}.run(ctx, b.events, b.asked)
+		}()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if want := []time.Duration{500 * time.Millisecond}; !slices.Equal(b.looks, want) {
+			t.Errorf("looks at the start = %v, want %v", b.looks, want)
+		}
+		b.looks, b.start = nil, time.Now()
+		script(b)
+		synctest.Wait()
+		cancel()
+		<-done
+		looks = b.looks
+	})
+	return looks
+}
+
+func (b *bench) event() { b.events <- struct{}{} }
+
+func TestPace(t *testing.T) {
+	const ms = time.Millisecond
+	tests := []struct {
+		name   string
+		script func(*bench)
+		want   []time.Duration
+	}{
+		{"nothing happens", func(b *bench) { time.Sleep(10 * time.Minute) }, nil},
+		{"one event: after the quiet time", func(b *bench) {
+			b.event()
+			time.Sleep(5 * time.Second)
+		}, []time.Duration{500 * ms}},
+		{"a burst of events: once, after the last", func(b *bench) {
+			for range 20 {
+				b.event()
+				time.Sleep(100 * ms)
+			}
+			time.Sleep(5 * time.Second)
+		}, []time.Duration{2400 * ms}},
+		{"two bursts: twice", func(b *bench) {
+			for range 2 {
+				b.event()
+				time.Sleep(2 * time.Second)
+			}
+		}, []time.Duration{500 * ms, 2500 * ms}},
+		{"events without end: at ten quiet times", func(b *bench) {
+			for range 120 {
+				b.event()
+				time.Sleep(100 * ms)
+			}
+		}, []time.Duration{5000 * ms, 10000 * ms}},
+		{"asked: at once, and forced", func(b *bench) {
+			b.asked <- struct{}{}
+			time.Sleep(5 * time.Second)
+		}, []time.Duration{0}},
+		{"asked in the middle of a burst: once", func(b *bench) {
+			b.event()
+			time.Sleep(200 * ms)
+			b.asked <- struct{}{}
+			time.Sleep(5 * time.Second)
+		}, []time.Duration{-200 * ms}},
+		{"poll finds a change", func(b *bench) {
+			b.due = func() bool { b.due = no; return true }
+			time.Sleep(time.Minute)
+		}, []time.Duration{29500 * ms}},
+		{"poll finds a file that is still being written", func(b *bench) {
+			b.due = func() bool { b.due = no; return true }
+			calls := 0
+			b.moved = func() bool { calls++; return calls < 4 }
+			time.Sleep(time.Minute)
+		}, []time.Duration{31000 * ms}},
+		{"poll finds one that is written for ever", func(b *bench) {
+			b.due = func() bool { b.due = no; return true }
+			b.moved = func() bool { return true }
+			time.Sleep(time.Minute)
+		}, []time.Duration{34000 * ms}},
+		{"file changed under a look: again, ever later", func(b *bench) {
+			b.again = func() bool { return len(b.looks) < 7 }
+			b.event()
+			time.Sleep(time.Minute)
+		}, []time.Duration{500 * ms, 1000 * ms, 2000 * ms, 4000 * ms, 8000 * ms, 12000 * ms, 16000 * ms}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := runPace(t, tt.script); !slices.Equal(got, tt.want) {
+				t.Errorf("looks at %v, want %v", got, tt.want)
+			}
+		})
+	}
+}

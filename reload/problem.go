@@ -1,0 +1,111 @@
+package reload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"blockd/index"
+	"blockd/lists"
+)
+
+// problem is one reason why the lists as they are now do not serve.
+type problem struct {
+	list, path string // "" where the fault is no single file's
+	class      lists.Class
+	err        error
+}
+
+// fileProblem is the fault of one source. err need not wrap a *lists.FileError.
+func fileProblem(list, path string, err error) problem {
+	p := problem{list: list, path: path, err: fmt.Errorf("list %s: %w", list, err)}
+	if fe, ok := errors.AsType[*lists.FileError](err); ok {
+		p.class = fe.Class
+	}
+	return p
+}
+
+// buildProblems takes the error of a build apart into one problem a source.
+func buildProblems(err error) []problem {
+	refused, ok := errors.AsType[*index.SourcesError](err)
+	if !ok {
+		return []problem{{err: err}}
+	}
+	var all []problem
+	for _, err := range refused.Errs {
+		p := problem{err: err} // which names the list
+		if fe, ok := errors.AsType[*lists.FileError](err); ok {
+			p.path, p.class = fe.Path, fe.Class
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// hint says what an operator can do about p, "" where the error says it all.
+func (p problem) hint() string {
+	switch {
+	case errors.Is(p.err, index.ErrLocked):
+		return "wait for the other build, or end it: blockd compile writes the same file"
+	case p.class == "":
+		return "" // a full disk, a missing folder: the system's words are plain
+	}
+	switch p.class {
+	case lists.Missing:
+		return "put the file back, or take the list out of the configuration"
+	case lists.Directory, lists.NotAFile, lists.Symlink:
+		return "let the path lead to a regular file; for all files of a folder it is a glob, FOLDER/*.txt"
+	case lists.Permission:
+		return "let the daemon's user read the file and enter its folders"
+	case lists.Changed, lists.Truncated, lists.Gzip:
+		return "write the file under another name in the same folder, then rename it"
+	case lists.Empty:
+		return "if it is meant, set allow_empty = true, or run blockd compile --accept once"
+	case lists.OnlyErrors, lists.Ambiguous, lists.BadFormat, lists.JSON, lists.NoColumn:
+		return "run blockd lint on the file; perhaps its format must be named"
+	case lists.HTML, lists.Binary, lists.Encoding:
+		return "see what was downloaded: this is no list"
+	}
+	return lists.Hint(p.class)
+}
+
+// report makes problems the state that Status shows, and says whether that is
+// news. Each is logged when it appears, not at every look that finds it again,
+// and so is the end of all.
+func (r *Reloader) report(problems []problem) (news bool) {
+	texts := make([]string, len(problems))
+	for i, p := range problems {
+		texts[i] = p.err.Error()
+	}
+	r.mu.Lock()
+	before := r.status.Problems
+	r.status.Problems = texts
+	r.mu.Unlock()
+	r.problems = problems
+	for i, p := range problems {
+		if !slices.Contains(before, texts[i]) {
+			r.log.LogAttrs(context.Background(), slog.LevelError, "lists refused", r.attrs(p)...)
+		}
+	}
+	if len(before) > 0 && len(problems) == 0 {
+		r.log.LogAttrs(context.Background(), slog.LevelInfo, "lists are in order again")
+	}
+	return !slices.Equal(before, texts)
+}
+
+// attrs are the fields of a problem's log line: those that it has.
+func (r *Reloader) attrs(p problem) (attrs []slog.Attr) {
+	serves := "the generation before"
+	if r.lacks.has(p.list, p.path) {
+		serves = "the other lists"
+	}
+	for _, a := range [][2]string{{"list", p.list}, {"file", p.path}, {"class", string(p.class)}, {"error", p.err.Error()},
+		{"hint", p.hint()}, {"serves", serves}} {
+		if a[1] != "" {
+			attrs = append(attrs, slog.String(a[0], a[1]))
+		}
+	}
+	return attrs
+}

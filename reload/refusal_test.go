@@ -1,0 +1,429 @@
+package reload
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+
+	"blockd/index"
+	"blockd/lists"
+)
+
+// TestBadSourceKeepsTheOldGeneration spoils a list in every way that reload can
+// see, holds that everything goes on as before and that it is told of once, and
+// then cures it.
+func TestBadSourceKeepsTheOldGeneration(t *testing.T) {
+	tests := []struct {
+		name  string
+		words []string // of the problem
+		spoil func(*daemon)
+		cure  func(*daemon) // before a.txt is written anew; nil: nothing
+	}{
+		{"missing", []string{"list a", "a.txt", "missing"}, func(d *daemon) { d.remove("a.txt") }, nil},
+		{"emptied", []string{"list a", "a.txt", "empty", "of 1"}, func(d *daemon) { d.write("a.txt", "") }, nil},
+		{"nothing but comments", []string{"list a", "empty"}, func(d *daemon) { d.write("a.txt", "# gone\n\n") }, nil},
+		{"a folder in its place", []string{"list a", "directory"}, func(d *daemon) {
+			d.remove("a.txt")
+			d.mkdir("a.txt")
+		}, func(d *daemon) { d.remove("a.txt") }},
+		{"a FIFO in its place", []string{"list a", "not-a-file"}, func(d *daemon) {
+			d.remove("a.txt")
+			d.must(syscall.Mkfifo(d.path("a.txt"), 0o644))
+		}, func(d *daemon) { d.remove("a.txt") }},
+		{"a dangling symlink", []string{"list a", "missing"}, func(d *daemon) {
+			d.symlink("nowhere", "a.txt")
+		}, func(d *daemon) { d.remove("a.txt") }},
+		{"a loop of symlinks", []string{"list a", "symlink"}, func(d *daemon) {
+			d.symlink("a.txt", "a.txt")
+		}, func(d *daemon) { d.remove("a.txt") }},
+		{"no permission", []string{"list a", "permission"}, func(d *daemon) {
+			if os.Geteuid() == 0 {
+				d.t.Skip("root may read everything")
+			}
+			d.must(os.Chmod(d.path("a.txt"), 0))
+		}, func(d *daemon) { d.must(os.Chmod(d.path("a.txt"), 0o644)) }},
+		{"torn gzip", []string{"list a", "truncated"}, func(d *daemon) {
+			whole := packed(d.t, strings.Repeat("x.example\ny.example\n", 1000))
+			d.write("a.txt", whole[:len(whole)-9])
+		}, nil},
+		{"an error page", []string{"list a", "html"}, func(d *daemon) { d.write("a.txt", "<!doctype html><p>502</p>\n") }, nil},
+		{"no line is an entry", []string{"list a", "only-errors"}, func(d *daemon) { d.write("a.txt", "one two\nthree four\n") }, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDaemon(t, map[string]string{"a.txt": "old.example\n", "b.txt": "always.example\n"}).open()
+			d.start()
+			d.looks(1)
+			before := d.Status()
+			tt.spoil(d)
+			d.waitProblem(tt.words...)
+			d.looks(3) // polls find it again
+			after := d.Status()
+			if !d.listed("x@old.example") || !d.listed("x@always.example") || after.Generation != before.Generation || !after.Ready {
+				t.Errorf("another generation serves: %+v, before %+v", after, before)
+			}
+			if n := d.count("level=ERROR"); n != 1 {
+				t.Errorf("%d log lines for one problem:\n%s", n, d.log)
+			}
+			if d.count("hint=") != 1 || d.count("class=") != 1 || d.count("file=") != 1 {
+				t.Errorf("the log line lacks file, class or hint:\n%s", d.log)
+			}
+			d.wantMetric("blockd_reload_last_attempt_success", "0")
+			d.wantMetric(`blockd_reloads_total{result="refused"}`, "1")
+
+			if tt.cure != nil {
+				tt.cure(d)
+			}
+			d.write("a.txt", "new.example\n")
+			d.waitListed("x@new.example")
+			d.waitWell()
+			d.wantMetric("blockd_reload_last_attempt_success", "1")
+		})
+	}
+}
+
+// TestRestoredAsItWas takes a list away and puts it back: no generation is
+// built, and the problem is over.
+func TestRestoredAsItWas(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open()
+	d.start()
+	d.looks(1)
+	generation := d.Status().Generation
+	d.rename("a.txt", "kept")
+	d.waitProblem("missing")
+	d.rename("kept", "a.txt")
+	d.waitWell()
+	if d.Status().Generation != generation {
+		t.Error("a new generation of the same lists")
+	}
+	d.wait("the end of the problem in the log", func() bool { return d.count("lists are in order again") == 1 })
+	d.wantMetric("blockd_reload_last_attempt_success", "1")
+}
+
+func TestAllFaultsAreTold(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n", "b.txt": "always.example\n", "c.txt": "c.example\n"}).open()
+	d.start()
+	d.looks(1)
+	d.remove("a.txt")
+	d.remove("c.txt")
+	d.wait("two problems", func() bool { return len(d.Status().Problems) == 2 })
+	d.write("c.txt", "c.example\n")
+	d.waitProblem("list a", "missing")
+}
+
+func TestAllowEmpty(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"})
+	d.settings.Lists[0].AllowEmpty = true
+	d.open()
+	d.start()
+	d.write("a.txt", "# nobody is listed\n")
+	d.waitUnlisted("x@old.example")
+	d.waitWell()
+}
+
+// TestOptionalListMayNotVanish says that optional is about the first start: a
+// list that had entries keeps them until it may be empty.
+func TestOptionalListMayNotVanish(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n", "b.txt": "always.example\n"})
+	d.settings.Lists[0].Optional = true
+	d.open()
+	d.start()
+	d.looks(1)
+	d.remove("a.txt")
+	d.waitProblem("list a", "empty")
+	if !d.listed("x@old.example") {
+		t.Error("entries went with the file")
+	}
+}
+
+func TestGlobThatMatchesNothing(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"})
+	d.mkdir("lists")
+	d.write("lists/1.txt", "glob.example\n")
+	d.settings.Lists[0].Path = d.path("lists/*.txt")
+	d.open()
+	d.start()
+	d.looks(1)
+	d.remove("lists/1.txt")
+	d.waitProblem("list a", "*.txt", "missing", "no file matches")
+	d.write("lists/2.txt", "new.example\n")
+	d.waitListed("x@new.example")
+	d.waitWell()
+}
+
+func TestUnreadableFolderIsNoEmptyGlob(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may read everything")
+	}
+	d := newDaemon(t, nil)
+	d.mkdir("lists")
+	d.write("lists/1.txt", "glob.example\n")
+	d.must(os.Chmod(d.path("lists"), 0))
+	defer os.Chmod(d.path("lists"), 0o755)
+	if _, err := glob(d.path("lists/*.txt")); err == nil {
+		t.Error("no error")
+	}
+}
+
+// TestIndexCannotBeWritten takes the index's folder away, as a full disk would
+// be: the old generation serves from memory and mapping.
+func TestIndexCannotBeWritten(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open()
+	d.start()
+	d.looks(1)
+	d.rename("index", "elsewhere")
+	d.write("a.txt", "new.example\n")
+	d.waitProblem("index")
+	if !d.listed("x@old.example") {
+		t.Error("the old generation does not serve")
+	}
+	d.wait("the failure counted", func() bool { return d.metric(`blockd_reloads_total{result="failed"}`) != "0" })
+	d.mkdir("index")
+	d.waitListed("x@new.example")
+	d.waitWell()
+}
+
+func TestAnotherBuildIsUnderWay(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open()
+	d.start()
+	d.looks(1)
+	unlock := d.lock()
+	d.write("a.txt", "new.example\n")
+	d.waitProblem("another build")
+	if d.count("hint=") != 1 {
+		t.Errorf("no hint:\n%s", d.log)
+	}
+	unlock()
+	d.waitListed("x@new.example")
+	d.waitWell()
+}
+
+// lock holds the index's lock as another process at work does.
+func (d *daemon) lock() (unlock func()) {
+	d.t.Helper()
+	f, err := os.OpenFile(d.settings.Path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	d.must(err)
+	d.must(unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	return func() { f.Close() }
+}
+
+// TestCompiledElsewhere builds what the gate refuses, as `blockd compile
+// --accept` does, and publishes it: the daemon takes it over.
+func TestCompiledElsewhere(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n", "b.txt": "always.example\n"}).open()
+	d.start()
+	d.looks(1)
+	d.write("a.txt", "# emptied on purpose\n")
+	d.waitProblem("empty")
+	draft, err := index.Build(t.Context(), d.settings.Path, d.sources(), index.Options{})
+	d.must(err)
+	d.must(draft.Publish())
+	d.waitUnlisted("x@old.example")
+	d.waitWell()
+	if d.Status().Generation != draft.Index().Generation() || !d.listed("x@always.example") {
+		t.Error("it is not the compiled generation that serves")
+	}
+}
+
+func (d *daemon) sources() []index.Source {
+	sources, _ := expand(d.settings.Lists)
+	return sources
+}
+
+// TestFileBeingWrittenIsNoProblem lets looks find a file that changes: they come
+// again, and only one that never rests is told of.
+func TestFileBeingWrittenIsNoProblem(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open()
+	changed := problem{list: "a", err: &lists.FileError{Path: d.path("a.txt"), Class: lists.Changed, Err: lists.ErrChanged}}
+	for i := 1; i <= patience; i++ {
+		again := d.judge(refused, []problem{changed}, false)
+		if problems := len(d.Status().Problems); !again || (problems > 0) != (i == patience) {
+			t.Errorf("look %d: again %v, %d problems", i, again, problems)
+		}
+	}
+	if again := d.judge(unchanged, nil, false); again || len(d.Status().Problems) > 0 {
+		t.Error("not over when the file rests")
+	}
+}
+
+func TestEndOfTheDaemonIsNoProblem(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open()
+	d.write("a.txt", "new.example\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := d.look(ctx, false); !errors.Is(err, context.Canceled) || len(d.Status().Problems) > 0 {
+		t.Errorf("look = %v, problems %q", err, d.Status().Problems)
+	}
+	if d.count("level=ERROR") > 0 {
+		t.Errorf("log:\n%s", d.log)
+	}
+}
+
+// TestFirstStart goes through what Open promises.
+func TestFirstStart(t *testing.T) {
+	both := map[string]string{"a.txt": "a.example\n", "b.txt": "b.example\n"}
+	t.Run("unchanged lists are not built again", func(t *testing.T) {
+		d := newDaemon(t, both).open()
+		generation := d.Status().Generation
+		if d.open(); d.Status().Generation != generation || d.count("found on disk") != 1 || !d.Status().Ready {
+			t.Errorf("built again:\n%s", d.log)
+		}
+		d.wantMetric("blockd_reload_last_attempt_success", "1")
+	})
+	t.Run("changed lists are", func(t *testing.T) {
+		d := newDaemon(t, both).open()
+		d.write("a.txt", "new.example\n")
+		if d.open(); !d.listed("x@new.example") {
+			t.Error("an old generation serves")
+		}
+	})
+	t.Run("changed settings are", func(t *testing.T) {
+		d := newDaemon(t, both).open()
+		d.settings.Lists[0].Settings.Reason = "another"
+		generation := d.Status().Generation
+		if d.open(); d.Status().Generation == generation {
+			t.Error("an index of other settings serves")
+		}
+	})
+	t.Run("damaged index is built anew", func(t *testing.T) {
+		d := newDaemon(t, both).open()
+		data, err := os.ReadFile(d.settings.Path)
+		d.must(err)
+		data[100]++
+		d.must(os.WriteFile(d.settings.Path+".new", data, 0o600))
+		d.must(os.Rename(d.settings.Path+".new", d.settings.Path))
+		d.open()
+		if !d.listed("x@a.example") || !d.Status().Ready || d.count("cannot be used") != 1 {
+			t.Errorf("log:\n%s", d.log)
+		}
+	})
+	t.Run("refused list: the index on disk serves", func(t *testing.T) {
+		d := newDaemon(t, both).open()
+		generation := d.Status().Generation
+		d.remove("a.txt")
+		d.write("b.txt", "new.example\n")
+		d.open()
+		if s := d.Status(); s.Generation != generation || !s.Ready || len(s.Problems) != 1 || !d.listed("x@a.example") {
+			t.Errorf("status %+v", s)
+		}
+	})
+	t.Run("emptied list: the index on disk serves", func(t *testing.T) {
+		d := newDaemon(t, both).open()
+		d.write("a.txt", "")
+		if d.open(); !d.listed("x@a.example") || len(d.Status().Problems) != 1 {
+			t.Errorf("status %+v", d.Status())
+		}
+	})
+	t.Run("empty list is no problem when it never had entries", func(t *testing.T) {
+		d := newDaemon(t, map[string]string{"a.txt": ""}).open()
+		if s := d.Status(); !s.Ready || len(s.Problems) > 0 {
+			t.Errorf("status %+v", s)
+		}
+	})
+	t.Run("refused list without an index: the others serve", func(t *testing.T) {
+		d := newDaemon(t, both)
+		d.remove("a.txt")
+		d.open()
+		if s := d.Status(); s.Ready || len(s.Problems) != 1 || !d.listed("x@b.example") {
+			t.Errorf("status %+v", s)
+		}
+		d.wantMetric("blockd_reload_last_attempt_success", "0")
+		if d.count(`serves="the other lists"`) != 1 {
+			t.Errorf("log:\n%s", d.log)
+		}
+		// The other lists live on while it lacks, and it comes when it is there.
+		d.start()
+		d.write("b.txt", "new.example\n")
+		d.waitListed("x@new.example")
+		if s := d.Status(); s.Ready || len(s.Problems) != 1 {
+			t.Errorf("status %+v", s)
+		}
+		d.write("a.txt", "a.example\n")
+		d.waitListed("x@a.example")
+		d.waitWell()
+		if !d.Status().Ready {
+			t.Error("not ready with all lists")
+		}
+	})
+	t.Run("an index that lacks a list is not good", func(t *testing.T) {
+		d := newDaemon(t, both)
+		d.write("a.txt", "<html>")
+		d.open()
+		if d.open(); d.Status().Ready || len(d.Status().Problems) != 1 {
+			t.Errorf("status %+v", d.Status())
+		}
+	})
+	t.Run("glob without a file: the others serve", func(t *testing.T) {
+		d := newDaemon(t, both)
+		d.settings.Lists[0].Path = d.path("none/*.txt")
+		d.open()
+		if s := d.Status(); s.Ready || len(s.Problems) != 1 || !d.listed("x@b.example") {
+			t.Errorf("status %+v", s)
+		}
+		d.start()
+		d.mkdir("none")
+		d.write("none/1.txt", "a.example\n")
+		d.waitListed("x@a.example")
+		d.waitWell()
+	})
+	t.Run("optional list is missing", func(t *testing.T) {
+		d := newDaemon(t, both)
+		d.settings.Lists[0].Optional = true
+		d.remove("a.txt")
+		d.open()
+		if s := d.Status(); !s.Ready || len(s.Problems) > 0 || !d.listed("x@b.example") {
+			t.Errorf("status %+v", s)
+		}
+		generation := d.Status().Generation
+		if d.open(); d.Status().Generation != generation {
+			t.Error("built again")
+		}
+		d.start()
+		d.write("a.txt", "a.example\n")
+		d.waitListed("x@a.example")
+	})
+	t.Run("optional list is refused", func(t *testing.T) {
+		d := newDaemon(t, both)
+		d.settings.Lists[0].Optional = true
+		d.write("a.txt", "<html>")
+		d.open()
+		for range 2 { // the second time from the index on disk
+			if s := d.Status(); !s.Ready || len(s.Problems) != 1 || !d.listed("x@b.example") {
+				t.Errorf("status %+v", s)
+			}
+			d.open()
+		}
+		d.start()
+		d.write("b.txt", "new.example\n")
+		d.waitListed("x@new.example")
+	})
+	t.Run("no lists at all", func(t *testing.T) {
+		if d := newDaemon(t, nil).open(); !d.Status().Ready {
+			t.Errorf("status %+v", d.Status())
+		}
+	})
+	t.Run("nothing to serve is an error", func(t *testing.T) {
+		d := newDaemon(t, both)
+		d.remove("index")
+		_, err := Open(t.Context(), d.settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		if !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("Open = %v", err)
+		}
+	})
+	t.Run("so is a locked index", func(t *testing.T) {
+		d := newDaemon(t, both)
+		defer d.lock()()
+		_, err := Open(t.Context(), d.settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		if !errors.Is(err, index.ErrLocked) {
+			t.Errorf("Open = %v", err)
+		}
+	})
+}

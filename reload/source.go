@@ -1,0 +1,94 @@
+package reload
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"blockd/index"
+	"blockd/lists"
+)
+
+// expand names the files of all lists in configuration order, those of a glob in
+// the order of their names. A glob without a file is a missing list, unless the
+// list is optional; a folder that cannot be read is a fault and not an empty one.
+func expand(all []List) (sources []index.Source, faults []problem) {
+	for _, l := range all {
+		paths := []string{l.Path}
+		if l.isGlob() {
+			var err error
+			if paths, err = glob(l.Path); err == nil && len(paths) == 0 && !l.Optional {
+				err = &lists.FileError{Path: l.Path, Class: lists.Missing, Err: errors.New("no file matches")}
+			}
+			if err != nil {
+				faults = append(faults, fileProblem(l.Name, l.Path, err))
+			}
+		}
+		for _, path := range paths {
+			sources = append(sources, index.Source{List: l.Name, Path: path, Settings: l.Settings, Mode: l.Mode, Optional: l.Optional})
+		}
+	}
+	return sources, faults
+}
+
+// isGlob reports whether the list's path is a pattern: it has one of its signs
+// and is not the name of a file that happens to have one.
+func (l List) isGlob() bool {
+	if !strings.ContainsAny(l.Path, `*?[`) {
+		return false
+	}
+	_, err := os.Lstat(l.Path)
+	return err != nil
+}
+
+// glob is filepath.Glob with two differences. An error ends it: Glob takes a
+// folder that it may not read for an empty one, and entries would vanish. And as
+// in the shell "*" does not match a leading dot: editors and Kubernetes keep
+// their working files under such names.
+func glob(pattern string) ([]string, error) {
+	if _, err := filepath.Match(pattern, ""); err != nil {
+		return nil, &lists.FileError{Path: pattern, Class: lists.Missing, Err: err}
+	}
+	folder, name := filepath.Split(pattern)
+	folders, many := []string{folder}, strings.ContainsAny(folder, `*?[`)
+	if many {
+		var err error
+		if folders, err = glob(filepath.Clean(folder)); err != nil {
+			return nil, err
+		}
+	}
+	var paths []string
+	for _, folder := range folders {
+		entries, err := os.ReadDir(filepath.Clean(folder))
+		switch {
+		case errors.Is(err, fs.ErrNotExist), many && !isFolder(folder):
+			continue
+		case err != nil:
+			return nil, refusedFolder(folder, err)
+		}
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), ".") && !strings.HasPrefix(name, ".") {
+				continue
+			}
+			if ok, _ := filepath.Match(name, e.Name()); ok {
+				paths = append(paths, filepath.Join(folder, e.Name()))
+			}
+		}
+	}
+	return paths, nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+func refusedFolder(path string, err error) error {
+	class := lists.NotAFile
+	if errors.Is(err, fs.ErrPermission) {
+		class = lists.Permission
+	}
+	return &lists.FileError{Path: path, Class: class, Err: err}
+}

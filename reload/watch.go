@@ -1,0 +1,160 @@
+package reload
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// watch tells that something happened in a folder of the lists. Folders are
+// watched and not files: most programs replace a file by rename, and a watch
+// would stay with the old one. What happened is not asked: look finds out for
+// the price of a stat a file, and a name alone says little of a symlink's target.
+type watch struct {
+	changed chan struct{}     // holds one; nil: no events
+	events  *fsnotify.Watcher // nil: the system has none for us
+	log     *slog.Logger
+	told    map[string]bool // folders whose fault was logged
+	done    chan struct{}
+}
+
+func newWatch(log *slog.Logger) *watch {
+	w := &watch{log: log, told: map[string]bool{}, done: make(chan struct{})}
+	events, err := fsnotify.NewWatcher()
+	if err != nil {
+		log.Warn("no file events: list changes are found by the poll alone", "error", err)
+		close(w.done)
+		return w
+	}
+	w.events, w.changed = events, make(chan struct{}, 1)
+	go w.forward()
+	return w
+}
+
+func (w *watch) close() {
+	if w.events != nil {
+		w.events.Close()
+	}
+	<-w.done
+}
+
+// forward drains the events until the watcher is closed.
+func (w *watch) forward() {
+	defer close(w.done)
+	for {
+		select {
+		case _, ok := <-w.events.Events:
+			if !ok {
+				return
+			}
+		case err, ok := <-w.events.Errors:
+			if !ok {
+				return
+			}
+			if !errors.Is(err, fsnotify.ErrEventOverflow) { // too many at once is an event too
+				w.log.Warn("file events", "error", err)
+			}
+		}
+		w.tell()
+	}
+}
+
+func (w *watch) tell() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// follow watches the folders where the lists are now, and no other. It may be
+// called often: a folder that was removed and made again has lost its watch.
+func (w *watch) follow(all []List) {
+	if w.events == nil {
+		return
+	}
+	want := map[string]bool{}
+	for _, l := range all {
+		for _, folder := range folders(l) {
+			want[folder] = true
+		}
+	}
+	watched := w.events.WatchList()
+	for _, folder := range watched {
+		if !want[folder] {
+			w.events.Remove(folder) // an error says that it is gone already
+		}
+	}
+	for folder := range want {
+		err := w.events.Add(folder)
+		switch {
+		case err != nil && !errors.Is(err, fs.ErrNotExist) && !w.told[folder]:
+			w.log.Warn("no file events from a folder: its lists are found by the poll", "folder", folder, "error", err)
+			w.told[folder] = true
+		case err == nil:
+			delete(w.told, folder)
+			if !slices.Contains(watched, folder) && slices.Contains(w.events.WatchList(), folder) {
+				w.tell() // what happened there before nobody saw
+			}
+		}
+	}
+}
+
+// folders are the folders in which an event may mean that the list has changed:
+// its own, those of a glob's matches, and every folder that holds a symlink on
+// the way to a file. (A mounted ConfigMap of Kubernetes is changed by renaming
+// one symlink two steps away from the files.) All paths are real ones.
+func folders(l List) []string {
+	paths := []string{l.Path}
+	if l.isGlob() {
+		if matches, err := glob(l.Path); err == nil {
+			paths = append(paths, matches...)
+		}
+		folder := filepath.Dir(l.Path)
+		for strings.ContainsAny(folder, `*?[`) { // a new folder may match
+			folder = filepath.Dir(folder)
+			paths = append(paths, filepath.Join(folder, "*"))
+		}
+	}
+	found := map[string]bool{}
+	for _, path := range paths {
+		if path, err := filepath.Abs(path); err == nil {
+			links := maxLinks
+			addFolders(found, path, &links)
+		}
+	}
+	var all []string
+	for folder := range found {
+		if real, err := filepath.EvalSymlinks(folder); err == nil {
+			all = append(all, real)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// maxLinks is how many symlinks Linux follows on one path (path_resolution(7)).
+const maxLinks = 40
+
+// addFolders adds the folder of the absolute path, and of every symlink on it
+// and on what that leads to, as long as there are links left.
+func addFolders(found map[string]bool, path string, links *int) {
+	found[filepath.Dir(path)] = true
+	for at := path; at != filepath.Dir(at) && *links > 0; at = filepath.Dir(at) {
+		target, err := os.Readlink(at)
+		if err != nil {
+			continue
+		}
+		*links--
+		found[filepath.Dir(at)] = true
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(at), target)
+		}
+		addFolders(found, target+strings.TrimPrefix(path, at), links)
+	}
+}

@@ -1,0 +1,138 @@
+package parse
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"blockd/addr"
+)
+
+// The second parser: the grammar of MAIL and RCPT as one regular expression for
+// the line and one for a parameter, over octets (each octet is one character of
+// their subjects). It knows nothing of package addr.
+var (
+	slowLine = regexp.MustCompile(`^(?i:(MAIL) FROM|(RCPT) TO): *` +
+		`(<(?:(?:@(?:[^:<>" \[\]]|\[[0-9A-Za-z:.]+\])+:)?(` + "[A-Za-z0-9!#$%&'*+/=?^_`{|}~.\\x{80}-\\x{FF}-]+" + `|` +
+		`"(?:[^"\\\x{00}-\x{1F}\x{7F}]|\\[\x{20}-\x{7E}])*"` + `)(?:@([^<>@" ]+))?)?>)` +
+		`((?: +[A-Za-z0-9][A-Za-z0-9-]*(?:=[\x{21}-\x{3C}\x{3E}-\x{7E}]+)?)*) *$`)
+	slowParam = regexp.MustCompile(`([A-Za-z0-9-]+)(?:=([^ ]+))?`)
+)
+
+func latin1(b []byte) string {
+	r := make([]rune, len(b))
+	for i, c := range b {
+		r[i] = rune(c)
+	}
+	return string(r)
+}
+
+func octetsOf(s string) string {
+	b := make([]byte, 0, len(s))
+	for _, r := range s {
+		b = append(b, byte(r))
+	}
+	return string(b)
+}
+
+var slowParams = map[string]Params{
+	"SIZE": ParamSize, "BODY": ParamBody, "SMTPUTF8": ParamSMTPUTF8, "RET": ParamRet, "ENVID": ParamEnvID,
+	"NOTIFY": ParamNotify, "ORCPT": ParamOrcpt, "BY": ParamBy, "MT-PRIORITY": ParamMTPriority, "RRVS": ParamRRVS,
+	"HOLDFOR": ParamHoldFor, "HOLDUNTIL": ParamHoldUntil,
+}
+
+// checkLine says what acceptance means: nothing in the line that could end it or
+// be read in another way, and a second parser sees the same path and parameters.
+func checkLine(t *testing.T, line []byte) {
+	t.Helper()
+	given := bytes.Clone(line)
+	c, err := Line(line)
+	if !bytes.Equal(line, given) {
+		t.Fatalf("Line(%q) changed it to %q", given, line)
+	}
+	if err != nil {
+		e, ok := err.(*Error)
+		if !ok || e == nil || c.Path.Raw != nil || c.Arg != nil || c.Params != 0 {
+			t.Fatalf("Line(%q) = %+v, %v", line, c, err)
+		}
+		return
+	}
+	if c.Verb == Unknown || c.Verb == HTTP {
+		t.Fatalf("Line(%q) = %v without an error", line, c.Verb)
+	}
+	if c.Verb == BDAT {
+		return
+	}
+	for _, b := range line {
+		if b < ' ' || b == 0x7F || b > 0x7F && !c.Path.UTF8 {
+			t.Fatalf("Line(%q) accepted octet %#x", line, b)
+		}
+	}
+	if c.Verb != MAIL && c.Verb != RCPT {
+		if want := strings.Trim(string(line[len(c.Verb.String()):]), " "); string(c.Arg) != want {
+			t.Fatalf("Line(%q): argument %q, want %q", line, c.Arg, want)
+		}
+		return
+	}
+	m := slowLine.FindStringSubmatch(latin1(line))
+	if m == nil {
+		t.Fatalf("Line(%q) = %+v; the second parser refuses it", line, c)
+	}
+	if octetsOf(m[3]) != string(c.Path.Raw) || octetsOf(m[4]) != string(c.Path.Local) || octetsOf(m[5]) != string(c.Path.Domain) ||
+		!strings.EqualFold(m[1]+m[2], c.Verb.String()) {
+		t.Fatalf("Line(%q) = %v %q; the second parser sees %q", line, c.Verb, c.Path.Raw, m[1:6])
+	}
+	var params Params
+	var size int64
+	for _, p := range slowParam.FindAllStringSubmatch(m[6], -1) {
+		bit, known := slowParams[strings.ToUpper(p[1])]
+		if !known || params&bit != 0 {
+			t.Fatalf("Line(%q) accepted parameter %q", line, p[0])
+		}
+		params |= bit
+		if bit == ParamSize {
+			size, _ = strconv.ParseInt(p[2], 10, 64)
+		}
+	}
+	if params != c.Params || size != c.Size {
+		t.Fatalf("Line(%q): parameters %b, size %d; the second parser sees %b, %d", line, c.Params, c.Size, params, size)
+	}
+	if _, err := addr.Parse(string(c.Path.Raw)); err != nil {
+		t.Fatalf("Line(%q): path cannot be looked up: %v", line, err)
+	}
+}
+
+func FuzzCommand(f *testing.F) {
+	for _, s := range []string{
+		"EHLO mail.test", "MAIL FROM:<> SIZE=1", "MAIL FROM: <a@b.test> BODY=8BITMIME", "RCPT TO:<postmaster>",
+		`MAIL FROM:<"victim@blocked.example> ENVID=a"@good.example>`, "RCPT TO:<a@b.test> NOTIFY=NEVER ORCPT=rfc822;a+40b.test",
+		"MAIL FROM:<jörg@bücher.test> SMTPUTF8", "BDAT 1", "Host: x", "DATA ",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(checkLine)
+}
+
+// TestRandomLines joins pieces that have a meaning, which reaches deeper than
+// random octets in the same time.
+func TestRandomLines(t *testing.T) {
+	pieces := []string{
+		"MAIL", "mail FROM:", "RCPT TO:", " ", "<", ">", "<a@b.test>", "<>", `"`, `\`, "@", ".", ":", "a", "é", "\x00", "\r", "\n", "\t",
+		" SIZE=1", " BODY=7BIT", " SMTPUTF8", " NOTIFY=NEVER", "=", " ENVID=a", "+2B", " RET=FULL", " size=", "postmaster",
+		"@r.test:", "@[", "]:", "@[IPv6:2001:db8::1]:", "[192.0.2.1]", "EHLO", "DATA", "BDAT",
+	}
+	rng := rand.New(rand.NewPCG(5, 8))
+	for range 200_000 {
+		var b strings.Builder
+		for range 1 + rng.IntN(6) {
+			b.WriteString(pieces[rng.IntN(len(pieces))])
+		}
+		checkLine(t, []byte(b.String()))
+		checkLine(t, []byte("MAIL FROM:<"+b.String()+">"))
+		checkLine(t, []byte(`RCPT TO:<"`+b.String()+`"@b.test>`))
+		checkLine(t, []byte("MAIL FROM:<a@b.test>"+b.String()))
+	}
+}

@@ -1,0 +1,479 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/smtpfilter/upstream"
+)
+
+// echo is a session that greets, answers each line with itself, and ends with
+// the client or with ctx.
+func echo(ctx context.Context, conn net.Conn, client netip.AddrPort) {
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	fmt.Fprintf(conn, "220 %s\r\n", client.Addr())
+	io.Copy(conn, conn)
+}
+
+// peer is an upstream that answers everything as a healthy server does, with
+// rcpt to RCPT, and counts its sessions.
+type peer struct {
+	mu       sync.Mutex
+	rcpt     string
+	sessions int
+	down     bool
+}
+
+func (p *peer) set(rcpt string, down bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rcpt, p.down = rcpt, down
+}
+
+func (p *peer) serve(conn net.Conn) {
+	defer conn.Close()
+	p.mu.Lock()
+	p.sessions++
+	rcpt, down := p.rcpt, p.down
+	p.mu.Unlock()
+	if down {
+		io.WriteString(conn, "421 down\r\n")
+		return
+	}
+	io.WriteString(conn, "220 hi\r\n")
+	for r := bufio.NewScanner(conn); r.Scan(); {
+		reply := "250 ok"
+		switch verb, _, _ := strings.Cut(r.Text(), " "); verb {
+		case "RCPT":
+			reply = rcpt
+		case "QUIT":
+			reply = "221 bye"
+		}
+		if _, err := io.WriteString(conn, reply+"\r\n"); err != nil {
+			return
+		}
+	}
+}
+
+// listen makes p a TCP server until the test ends.
+func (p *peer) listen(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go p.serve(conn)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// embedded is a Dialer to p that cannot relay, like the one to the mailbox.
+func (p *peer) embedded() *upstream.Dialer {
+	return upstream.New(upstream.Settings{Hostname: "us.example", Dial: func(context.Context) (net.Conn, error) {
+		near, far := net.Pipe()
+		go p.serve(far)
+		return near, nil
+	}})
+}
+
+// running is a Server that serves.
+type running struct {
+	*Server
+	address string
+	reg     *prometheus.Registry
+	stop    context.CancelFunc
+	done    chan error
+}
+
+func start(t *testing.T, s Settings, run Run, up *upstream.Dialer) *running {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	if s.Hostname == "" {
+		s.Hostname = "us.example"
+	}
+	r := &running{Server: New(s, run, up, reg, slog.New(slog.DiscardHandler)), reg: reg, done: make(chan error, 1)}
+	listeners, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.address = listeners[0].Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	go func() { r.done <- r.Serve(ctx, listeners...) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case <-r.done:
+		case <-time.After(20 * time.Second):
+			t.Error("Serve does not end")
+		}
+	})
+	return r
+}
+
+// end stops r and returns what Serve returned.
+func (r *running) end(t *testing.T) error {
+	t.Helper()
+	r.stop()
+	select {
+	case err := <-r.done:
+		r.done <- nil // for the clean-up
+		return err
+	case <-time.After(20 * time.Second):
+		t.Fatal("Serve does not end")
+		return nil
+	}
+}
+
+// metric returns the value of a counter or gauge; labels as "why=total".
+func (r *running) metric(t *testing.T, name, label string) float64 {
+	t.Helper()
+	families, err := r.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			l := ""
+			for _, p := range m.GetLabel() {
+				l = p.GetName() + "=" + p.GetValue()
+			}
+			if f.GetName() == name && l == label {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no metric %s{%s}", name, label)
+	return 0
+}
+
+// dial connects to r and returns the connection and the first line.
+func (r *running) dial(t *testing.T) (net.Conn, string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", r.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		t.Fatalf("first line: %v", err)
+	}
+	return conn, strings.TrimSuffix(line, "\r\n")
+}
+
+// eventually waits until cond holds.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !cond(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in 20 s: %s", what)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+func TestConnectionLimits(t *testing.T) {
+	tests := []struct {
+		name     string
+		settings Settings
+		served   int
+		why      string
+		reply    string
+	}{
+		{"in all", Settings{MaxConnections: 3}, 3, "total", "421 4.7.0 us.example Too many connections, try again later"},
+		{"of one client, on loopback too", Settings{MaxPerClient: 2}, 2, "client", "421 4.7.0 us.example Too many connections from your address"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := start(t, tt.settings, echo, (&peer{}).embedded())
+			var open []net.Conn
+			for range tt.served {
+				conn, line := r.dial(t)
+				if line != "220 127.0.0.1" {
+					t.Fatalf("connection %d: %q", len(open)+1, line)
+				}
+				open = append(open, conn)
+			}
+			for range 5 {
+				// A client that talks first still reads why.
+				conn, err := net.Dial("tcp", r.address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				io.WriteString(conn, "EHLO c\r\n")
+				conn.SetDeadline(time.Now().Add(20 * time.Second))
+				if got, err := io.ReadAll(conn); err != nil || string(got) != tt.reply+"\r\n" {
+					t.Errorf("over the limit: %q, %v, want %q", got, err, tt.reply)
+				}
+				conn.Close()
+			}
+			if got := r.metric(t, "blockd_smtp_connections_refused_total", "why="+tt.why); got != 5 {
+				t.Errorf("refused{%s} = %v, want 5", tt.why, got)
+			}
+			if got := r.metric(t, "blockd_smtp_connections", ""); got != float64(tt.served) {
+				t.Errorf("connections = %v, want %d", got, tt.served)
+			}
+			open[0].Close()
+			eventually(t, "the place of a client that left is free", func() bool { return r.clients.count() == tt.served-1 })
+			if _, line := r.dial(t); line != "220 127.0.0.1" {
+				t.Errorf("after one left: %q", line)
+			}
+			for _, conn := range open {
+				conn.Close()
+			}
+		})
+	}
+}
+
+// A flood of clients that never read must not hold up the accept loop.
+func TestRefusalsDoNotBlock(t *testing.T) {
+	r := start(t, Settings{MaxPerClient: 1}, echo, (&peer{}).embedded())
+	first, line := r.dial(t)
+	if line != "220 127.0.0.1" {
+		t.Fatal(line)
+	}
+	for range 2 * maxRefusing {
+		conn, err := net.Dial("tcp", r.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	eventually(t, "all are refused", func() bool {
+		return r.metric(t, "blockd_smtp_connections_refused_total", "why=client") == 2*maxRefusing
+	})
+	io.WriteString(first, "still here\r\n")
+	if got, err := bufio.NewReader(first).ReadString('\n'); err != nil || got != "still here\r\n" {
+		t.Errorf("the client that is served reads %q, %v", got, err)
+	}
+}
+
+// A session that forgets to close does not keep its place, nor its client.
+func TestPlaceIsFreeWhenRunReturns(t *testing.T) {
+	r := start(t, Settings{MaxConnections: 1}, func(_ context.Context, conn net.Conn, _ netip.AddrPort) {
+		io.WriteString(conn, "220 x\r\n")
+	}, (&peer{}).embedded())
+	for range 3 {
+		conn, line := r.dial(t)
+		if line != "220 x" {
+			t.Errorf("first line %q", line)
+		}
+		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("Read = %v, want EOF", err)
+		}
+		eventually(t, "the place is free", func() bool { return r.clients.count() == 0 })
+	}
+}
+
+func TestStopWaitsForSessions(t *testing.T) {
+	stopping, finish := make(chan struct{}), make(chan struct{})
+	r := start(t, Settings{}, func(ctx context.Context, conn net.Conn, _ netip.AddrPort) {
+		defer conn.Close()
+		if ctx.Err() != nil {
+			return // came in the instant before the listener closed
+		}
+		io.WriteString(conn, "220 x\r\n")
+		<-ctx.Done()
+		close(stopping)
+		<-finish
+		io.WriteString(conn, "250 done\r\n")
+	}, (&peer{}).embedded())
+	conn, _ := r.dial(t)
+	r.stop()
+	<-stopping
+	eventually(t, "no new client is accepted", func() bool {
+		c, err := net.Dial("tcp", r.address)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	select {
+	case err := <-r.done:
+		t.Fatalf("Serve returned %v before the session ended", err)
+	default:
+	}
+	close(finish)
+	if got, err := bufio.NewReader(conn).ReadString('\n'); err != nil || got != "250 done\r\n" {
+		t.Errorf("client reads %q, %v", got, err)
+	}
+	if err := r.end(t); err != nil {
+		t.Errorf("Serve: %v, want nil", err)
+	}
+}
+
+func TestStopTimeoutClosesSessions(t *testing.T) {
+	r := start(t, Settings{StopTimeout: 20 * time.Millisecond}, func(_ context.Context, conn net.Conn, _ netip.AddrPort) {
+		io.WriteString(conn, "220 x\r\n")
+		io.Copy(io.Discard, conn) // deaf to ctx
+	}, (&peer{}).embedded())
+	conn, _ := r.dial(t)
+	if err := r.end(t); err != nil {
+		t.Errorf("Serve: %v, want nil", err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Error("the session is still open")
+	}
+}
+
+// flaky is a listener without file descriptors for its first calls.
+type flaky struct {
+	net.Listener
+	fails int
+	calls []time.Time
+}
+
+func (f *flaky) Accept() (net.Conn, error) {
+	f.calls = append(f.calls, time.Now())
+	if len(f.calls) <= f.fails {
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+	return nil, net.ErrClosed
+}
+
+func (f *flaky) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+func (f *flaky) Close() error   { return nil }
+
+func TestAcceptErrorsAreWaitedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &flaky{fails: 12}
+		s := New(Settings{}, echo, (&peer{}).embedded(), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+		if err := s.Serve(t.Context(), f); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Serve: %v, want the listener's error", err)
+		}
+		for i := range f.calls[1:] {
+			want := min(5*time.Millisecond<<i, time.Second)
+			if got := f.calls[i+1].Sub(f.calls[i]); got != want {
+				t.Errorf("pause %d is %s, want %s", i+1, got, want)
+			}
+		}
+	})
+}
+
+func TestOwnListenerIsNoUpstream(t *testing.T) {
+	listeners, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := upstream.New(upstream.Settings{Network: "tcp", Address: listeners[0].Addr().String()})
+	s := New(Settings{}, echo, up, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err := s.Serve(t.Context(), listeners...); !errors.Is(err, upstream.ErrOwnListener) {
+		t.Errorf("Serve: %v, want ErrOwnListener", err)
+	}
+	if _, err := listeners[0].Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept: %v, want the listener closed", err)
+	}
+	if err := s.Serve(t.Context()); err == nil || errors.Is(err, upstream.ErrOwnListener) {
+		t.Errorf("second Serve: %v, want an error of its own", err)
+	}
+}
+
+func TestListenIsAllOrNothing(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	if _, err := Listen(t.Context(), address, taken.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Fatalf("Listen: %v, want EADDRINUSE", err)
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Errorf("the first address is still taken: %v", err)
+	} else {
+		l.Close()
+	}
+}
+
+func TestNetworkOfAClient(t *testing.T) {
+	for ip, want := range map[string]string{
+		"192.0.2.7":            "192.0.2.7/32",
+		"::ffff:192.0.2.7":     "192.0.2.7/32",
+		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64",
+		"fe80::1%eth0":         "fe80::/64",
+		"2001:db8:1:2:ffff::":  "2001:db8:1:2::/64",
+	} {
+		if got := network(netip.MustParseAddr(ip)).String(); got != want {
+			t.Errorf("network(%s) = %s, want %s", ip, got, want)
+		}
+	}
+	if network(netip.Addr{}).IsValid() {
+		t.Error("network of an unknown address is valid")
+	}
+}
+
+// Whatever comes and goes, the counts are those of a plain model, and end at zero.
+func TestClientsAgreeWithAModel(t *testing.T) {
+	ips := []netip.Addr{{}, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"),
+		netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2"), netip.MustParseAddr("2001:db8:0:1::1")}
+	same := map[netip.Addr]string{ips[0]: "", ips[1]: "a", ips[2]: "b", ips[3]: "c", ips[4]: "c", ips[5]: "d"}
+	c := newClients(7, 3)
+	var inside []netip.Addr
+	for i := range 100_000 {
+		x := uint32(i) * 2654435761 >> 8
+		if ip := ips[x%uint32(len(ips))]; x%3 > 0 || len(inside) == 0 {
+			want, n := admitted, 0
+			for _, in := range inside {
+				if same[in] == same[ip] && same[ip] != "" {
+					n++
+				}
+			}
+			if n >= 3 {
+				want = overClient
+			}
+			if len(inside) >= 7 {
+				want = overTotal
+			}
+			if got := c.enter(ip); got != want {
+				t.Fatalf("step %d: enter(%s) = %d, want %d", i, ip, got, want)
+			}
+			if want == admitted {
+				inside = append(inside, ip)
+			}
+		} else {
+			j := int(x) % len(inside)
+			c.leave(inside[j])
+			inside = append(inside[:j], inside[j+1:]...)
+		}
+		if c.count() != len(inside) {
+			t.Fatalf("step %d: count() = %d, want %d", i, c.count(), len(inside))
+		}
+	}
+	for _, ip := range inside {
+		c.leave(ip)
+	}
+	if c.count() != 0 || len(c.each) != 0 {
+		t.Errorf("all have left: count() = %d, clients %v", c.count(), c.each)
+	}
+}

@@ -1,0 +1,151 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"blockd/smtpfilter/upstream"
+)
+
+// The times of the watch on upstream.
+const (
+	probeEvery   = time.Minute      // while all is well, and while it is an open relay
+	probeAgain   = 5 * time.Second  // after a failure: the longest that a returned upstream goes unnoticed
+	probeTimeout = 30 * time.Second // for a probe, and for a self-test
+)
+
+// Status is what the watch on upstream found last.
+type Status struct {
+	// Err is why mail cannot pass: nil when upstream answers and has passed the
+	// self-test where one is asked for. It is upstream.ErrUntested before the
+	// first look, wraps upstream.ErrOpenRelay in front of an open relay, and
+	// *upstream.RefusedError or a network's error otherwise.
+	Err   error
+	Since time.Time // when it became so; zero before the first look
+}
+
+// state is what s comes down to.
+func (s Status) state() string {
+	switch {
+	case s.Err == nil:
+		return "ready"
+	case errors.Is(s.Err, upstream.ErrOpenRelay):
+		return "open relay"
+	}
+	return "not ready"
+}
+
+// Status says whether mail can pass, for readiness reports.
+func (s *Server) Status() Status { return s.watch.status() }
+
+// watch probes upstream, which refreshes what EHLO offers, and tests for an open
+// relay: at the start, after each outage, and until the test has passed.
+type watch struct {
+	up       *upstream.Dialer
+	selfTest bool
+	listen   []net.Addr // set before run
+	metrics  *metrics
+	log      *slog.Logger
+	last     atomic.Pointer[Status]
+	proven   bool // since upstream's last outage; run's own
+}
+
+func newWatch(up *upstream.Dialer, selfTest bool, m *metrics, log *slog.Logger) *watch {
+	if selfTest {
+		up.RequireSelfTest()
+	}
+	w := &watch{up: up, selfTest: selfTest, metrics: m, log: log}
+	w.last.Store(&Status{Err: upstream.ErrUntested})
+	return w
+}
+
+func (w *watch) status() Status { return *w.last.Load() }
+
+// run looks at upstream until ctx ends.
+func (w *watch) run(ctx context.Context) {
+	for {
+		err := w.look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		w.report(err)
+		pause := probeEvery
+		if err != nil && !errors.Is(err, upstream.ErrOpenRelay) {
+			pause = probeAgain
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look probes once, and tests if that is due. A failed probe does not close the
+// way for clients, as an open relay does: upstream may have refused it for being
+// busy, and each session finds out for itself.
+func (w *watch) look(ctx context.Context) error {
+	if err := within(ctx, w.up.Probe); err != nil {
+		w.metrics.up.Set(0)
+		w.proven = false
+		return err
+	}
+	w.metrics.up.Set(1)
+	if w.proven {
+		return nil
+	}
+	// The name may have come to mean another address during the outage.
+	if err := w.up.CheckListeners(ctx, w.listen); err != nil {
+		return err
+	}
+	if w.selfTest {
+		if err := within(ctx, w.up.SelfTest); err != nil {
+			result := "inconclusive"
+			if errors.Is(err, upstream.ErrOpenRelay) {
+				result = "open-relay"
+			}
+			w.metrics.selfTests.WithLabelValues(result).Inc()
+			return fmt.Errorf("self-test: %w", err)
+		}
+		w.metrics.selfTests.WithLabelValues("passed").Inc()
+	}
+	w.proven = true
+	return nil
+}
+
+// within gives f the time of one look.
+func within(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// report publishes err, and logs when the state is another than before: an
+// outage of an hour is two lines, not 720.
+func (w *watch) report(err error) {
+	now, before := Status{Err: err, Since: time.Now()}, w.status()
+	if before.Since.IsZero() || before.state() != now.state() {
+		w.logChange(err)
+	} else {
+		now.Since = before.Since // the same, though the error's text may differ
+	}
+	w.last.Store(&now)
+}
+
+func (w *watch) logChange(err error) {
+	switch {
+	case err == nil:
+		w.log.Info("upstream ready")
+	case errors.Is(err, upstream.ErrOpenRelay):
+		w.log.Error("no mail is taken: upstream relays for strangers; "+
+			"make it distrust blockd's address, or set client_info (docs/smtp.md), "+
+			"or allow_open_upstream if it takes any recipient on purpose", slog.Any("error", err))
+	default:
+		w.log.Warn("upstream not ready", slog.Any("error", err))
+	}
+}

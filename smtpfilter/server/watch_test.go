@@ -1,0 +1,185 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/smtpfilter/upstream"
+)
+
+func TestOpenRelayIsNotServed(t *testing.T) {
+	p := &peer{rcpt: "250 anybody"}
+	up := upstream.New(upstream.Settings{Network: "tcp", Address: p.listen(t), Hostname: "us.example"})
+	r := start(t, Settings{}, echo, up)
+	eventually(t, "the self-test finds the open relay", func() bool {
+		return errors.Is(r.Status().Err, upstream.ErrOpenRelay)
+	})
+	if _, line := r.dial(t); line != "421 4.3.0 us.example Service not available, try again later" {
+		t.Errorf("client reads %q", line)
+	}
+	if _, err := up.Open(t.Context(), upstream.Client{}); !errors.Is(err, upstream.ErrOpenRelay) {
+		t.Errorf("Open: %v, want ErrOpenRelay", err)
+	}
+	for label, want := range map[string]float64{"result=open-relay": 1, "result=passed": 0} {
+		if got := r.metric(t, "blockd_upstream_selftest_total", label); got != want {
+			t.Errorf("selftest{%s} = %v, want %v", label, got, want)
+		}
+	}
+	if got := r.metric(t, "blockd_smtp_connections_refused_total", "why=open-relay"); got != 1 {
+		t.Errorf("refused{open-relay} = %v, want 1", got)
+	}
+}
+
+func TestClosedRelayIsServed(t *testing.T) {
+	p := &peer{rcpt: "454 4.7.1 relay access denied"}
+	up := upstream.New(upstream.Settings{Network: "tcp", Address: p.listen(t), Hostname: "us.example"})
+	r := start(t, Settings{}, echo, up)
+	eventually(t, "the self-test passes", func() bool { return r.Status().Err == nil })
+	if _, line := r.dial(t); line != "220 127.0.0.1" {
+		t.Errorf("client reads %q", line)
+	}
+	conn, err := up.Open(t.Context(), upstream.Client{})
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	conn.Close()
+	if got := r.metric(t, "blockd_upstream_up", ""); got != 1 {
+		t.Errorf("up = %v, want 1", got)
+	}
+}
+
+func TestOpenUpstreamCanBeAllowed(t *testing.T) {
+	p := &peer{rcpt: "250 anybody"}
+	up := upstream.New(upstream.Settings{Network: "tcp", Address: p.listen(t), Hostname: "us.example"})
+	var log lines
+	s := New(Settings{AllowOpenUpstream: true}, echo, up, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx) }()
+	eventually(t, "upstream is ready", func() bool { return s.Status().Err == nil })
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	if !strings.Contains(log.String(), "self-test of upstream is switched off") {
+		t.Errorf("log %q does not say that there is no test", log.String())
+	}
+	if p.sessions != 1 {
+		t.Errorf("%d sessions, want the probe alone", p.sessions)
+	}
+}
+
+// lines is a log that a test reads.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// relaying is a watch on p that tests it, though p is reached without a network:
+// the clock of a bubble stands still while real sockets are read.
+func relaying(p *peer, log *slog.Logger) *watch {
+	clients := newClients(1, 1)
+	return newWatch(p.embedded(), true, newMetrics(prometheus.NewRegistry(), clients.count), log)
+}
+
+func TestWatchFollowsUpstream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		p := &peer{rcpt: "550 no", down: true}
+		w := relaying(p, slog.New(slog.NewTextHandler(&log, nil)))
+		if s := w.status(); !errors.Is(s.Err, upstream.ErrUntested) || !s.Since.IsZero() {
+			t.Errorf("before the first look: %v", s)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go w.run(ctx)
+		var refused *upstream.RefusedError
+		steps := []struct {
+			what  string
+			wait  time.Duration
+			rcpt  string
+			down  bool
+			ready bool
+			open  bool
+		}{
+			{"down at the start", time.Second, "550 no", true, false, false},
+			{"still down an hour later", time.Hour, "550 no", true, false, false},
+			{"back, seen within 5 s", 5 * time.Second, "550 no", false, true, false},
+			{"open now, but not asked again while all is well", time.Hour, "250 ok", false, true, false},
+			{"down again, seen within a minute", time.Minute, "250 ok", true, false, false},
+			{"back as an open relay", 5 * time.Second, "250 ok", false, false, true},
+			{"an open relay for an hour", time.Hour, "250 ok", false, false, true},
+			{"repaired, seen within a minute", time.Minute, "454 no", false, true, false},
+		}
+		for _, step := range steps {
+			p.set(step.rcpt, step.down)
+			<-time.After(step.wait)
+			synctest.Wait()
+			err := w.status().Err
+			if (err == nil) != step.ready || errors.Is(err, upstream.ErrOpenRelay) != step.open {
+				t.Errorf("%s: %v", step.what, err)
+			}
+			if step.down && !errors.As(err, &refused) {
+				t.Errorf("%s: %v, want upstream's refusal", step.what, err)
+			}
+			// What a session gets.
+			conn, err := w.up.Open(ctx, upstream.Client{})
+			if (err == nil) != step.ready {
+				t.Errorf("%s: Open: %v", step.what, err)
+			}
+			if err == nil {
+				conn.Close()
+			}
+		}
+		cancel()
+		synctest.Wait()
+		// Down, ready, down, open relay, ready: one line each, none for what lasts.
+		if n := strings.Count(log.String(), "\n"); n != 5 {
+			t.Errorf("%d log lines, want 5:\n%s", n, log.String())
+		}
+	})
+}
+
+func TestInconclusiveSelfTestIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{rcpt: "421 4.7.0 slow down"}
+		w := relaying(p, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go w.run(ctx)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if err := w.status().Err; err == nil {
+			t.Error("ready without an answer")
+		}
+		if _, err := w.up.Open(ctx, upstream.Client{}); !errors.Is(err, upstream.ErrUntested) {
+			t.Errorf("Open: %v, want ErrUntested", err)
+		}
+		p.set("550 no", false)
+		<-time.After(probeAgain)
+		synctest.Wait()
+		if err := w.status().Err; err != nil {
+			t.Errorf("after an answer: %v", err)
+		}
+	})
+}

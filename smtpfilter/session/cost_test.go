@@ -1,0 +1,132 @@
+package session
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"math"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/internal/script"
+	"blockd/smtpfilter/upstream"
+)
+
+// TestIdleSessionIsSmall holds the memory of a session that waits for a command,
+// with its stack and without upstream leg: the goal is 16 KiB.
+func TestIdleSessionIsSmall(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector's own memory would be measured")
+	}
+	checker := listChecker(t)
+	r := newRig(&script.Server{}, checker, Settings{})
+	const sessions = 1000
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	clients := make([]net.Conn, sessions)
+	ended := make([]<-chan struct{}, sessions)
+	hello := make([]byte, 512)
+	for i := range clients {
+		clients[i], ended[i] = r.start(t.Context())
+		clients[i].Read(hello)
+		io.WriteString(clients[i], "EHLO client.example\r\n")
+		clients[i].Read(hello)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	heap := (after.HeapAlloc - before.HeapAlloc) / sessions
+	stack := (after.StackInuse - before.StackInuse) / sessions
+	t.Logf("idle session: %d octets of heap, %d of stack", heap, stack)
+	if total := heap + stack; total > 16<<10 {
+		t.Errorf("idle session takes %d octets, want at most 16 KiB", total)
+	}
+	for i := range clients {
+		clients[i].Close()
+		<-ended[i]
+	}
+}
+
+// loopback is a rig over real sockets.
+func loopback(b *testing.B, s *script.Server) (client net.Conn, in *bufio.Reader) {
+	b.Helper()
+	listen := func(serve func(net.Conn)) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go serve(conn)
+			}
+		}()
+		return l.Addr().String()
+	}
+	next := listen(s.Serve)
+	r := newRig(s, listChecker(b), Settings{})
+	r.relay.log = discardLog()
+	r.relay.upstream = upstream.New(upstream.Settings{Network: "tcp", Address: next, Hostname: hostname})
+	r.relay.settings.Limits.Session = 24 * time.Hour
+	r.relay.settings.Limits.JunkCommands = math.MaxInt
+	front := listen(func(conn net.Conn) { r.relay.Run(context.Background(), conn, testClient) })
+	client, err := net.Dial("tcp", front)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { client.Close() })
+	in = bufio.NewReader(client)
+	exchange(b, client, in, "")
+	exchange(b, client, in, "EHLO client.example\r\n")
+	return client, in
+}
+
+// exchange sends a command and reads its reply.
+func exchange(b *testing.B, conn net.Conn, in *bufio.Reader, line string) {
+	if _, err := io.WriteString(conn, line); err != nil {
+		b.Fatal(err)
+	}
+	for {
+		reply, err := in.ReadString('\n')
+		if err != nil || reply[0] > '3' {
+			b.Fatalf("%q: %q, %v", line, reply, err)
+		}
+		if reply[3] == ' ' {
+			return
+		}
+	}
+}
+
+// BenchmarkMail is a 4 KB message on a connection that is used again.
+func BenchmarkMail(b *testing.B) {
+	client, in := loopback(b, &script.Server{})
+	body := "Subject: x\r\n\r\n" + strings.Repeat(strings.Repeat("x", 70)+"\r\n", 56) + ".\r\n"
+	for b.Loop() {
+		exchange(b, client, in, "MAIL FROM:<a@good.example>\r\n")
+		exchange(b, client, in, "RCPT TO:<bob@here.example>\r\n")
+		exchange(b, client, in, "DATA\r\n")
+		exchange(b, client, in, body)
+	}
+}
+
+// BenchmarkListedSender is a refused transaction, which upstream never sees.
+func BenchmarkListedSender(b *testing.B) {
+	client, in := loopback(b, &script.Server{})
+	b.ReportAllocs()
+	for b.Loop() {
+		exchange(b, client, in, "MAIL FROM:<a@bad.example>\r\n")
+		if _, err := io.WriteString(client, "RCPT TO:<bob@here.example>\r\nNOOP\r\n"); err != nil {
+			b.Fatal(err)
+		}
+		in.ReadString('\n')
+		in.ReadString('\n')
+		exchange(b, client, in, "EHLO client.example\r\n")
+	}
+}

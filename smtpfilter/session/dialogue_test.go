@@ -1,0 +1,137 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/internal/dialogue"
+	"blockd/internal/script"
+	"blockd/policy"
+	"blockd/smtpfilter/upstream"
+)
+
+const hostname = "filter.example"
+
+var testClient = netip.MustParseAddrPort("192.0.2.7:40000")
+
+// rig is a Relay between an in-memory client and a scripted upstream.
+type rig struct {
+	server  *script.Server
+	relay   *Relay
+	log     *bytes.Buffer
+	metrics *prometheus.Registry
+}
+
+// newRig makes a rig without trace headers: upstream gets what the client sent
+// and nothing else.
+func newRig(server *script.Server, checker *policy.Checker, s Settings) *rig {
+	r := &rig{server: server, log: new(bytes.Buffer), metrics: prometheus.NewRegistry()}
+	s.Hostname = hostname
+	if s.ClientInfo == "" {
+		s.ClientInfo = "xclient"
+	}
+	if server.LMTP {
+		s.Protocol = upstream.LMTP
+	}
+	dialer := upstream.New(upstream.Settings{Protocol: s.Protocol, Dial: server.Dial, Hostname: hostname})
+	r.relay = New(s, dialer, checker, NewMetrics(r.metrics), slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	return r
+}
+
+// start begins a session and returns the client's end. ended is closed with Run.
+func (r *rig) start(ctx context.Context) (client net.Conn, ended <-chan struct{}) {
+	near, far := net.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.relay.Run(ctx, far, testClient)
+	}()
+	return near, done
+}
+
+// count reads a counter; label is the value of its one label, if it has one.
+func (r *rig) count(t testing.TB, name, label string) float64 {
+	t.Helper()
+	families, err := r.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && (label == "" || m.GetLabel()[0].GetValue() == label) {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+func TestDialogues(t *testing.T) {
+	all, err := dialogue.Load("../../testdata/dialogues")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range all {
+		if d.Only != "" && d.Only != "smtp" {
+			continue
+		}
+		t.Run(d.Name, func(t *testing.T) {
+			checker := d.Checker(t)
+			synctest.Test(t, func(t *testing.T) { runDialogue(t, d, checker) })
+		})
+	}
+}
+
+func runDialogue(t *testing.T, d *dialogue.Dialogue, checker *policy.Checker) {
+	server := &script.Server{LMTP: d.Settings["protocol"] == "lmtp"}
+	if caps, ok := d.Settings["caps"]; ok {
+		server.Caps = strings.Split(caps, ", ")
+	}
+	for _, a := range d.Upstream {
+		server.On(a.Point, a.Text)
+	}
+	number := func(key string) int {
+		n, _ := strconv.Atoi(d.Settings[key])
+		return n
+	}
+	r := newRig(server, checker, Settings{
+		RejectAt: d.Settings["reject_at"], ClientInfo: d.Settings["client_info"],
+		Limits: Limits{MessageSize: int64(number("message_size")), Recipients: number("recipients")},
+	})
+	ctx, drain := context.WithCancel(t.Context())
+	defer drain()
+	client, ended := r.start(ctx)
+	playErr := d.Play(client, dialogue.Hooks{Drain: drain, Restart: server.HangUp})
+	<-ended
+	server.Wait()
+	if playErr != nil {
+		t.Errorf("%v\nupstream read: %q\nlog:\n%s", playErr, server.Log(), r.log)
+	}
+	if got := server.Log(); d.CheckRead && !slices.EqualFunc(got, d.Read, matchLine) {
+		t.Errorf("upstream read\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(d.Read, "\n\t"))
+	}
+	if faults := server.Faults(); len(faults) > 0 {
+		t.Errorf("upstream's view: %q", faults)
+	}
+	if strings.Contains(r.log.String(), "panicked") {
+		t.Errorf("log:\n%s", r.log)
+	}
+}
+
+// matchLine compares a line with one of a dialogue, which may end in "*".
+func matchLine(got, want string) bool {
+	if head, ok := strings.CutSuffix(want, "*"); ok {
+		return strings.HasPrefix(got, head)
+	}
+	return got == want
+}

@@ -1,0 +1,131 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"blockd/smtpfilter/parse"
+	"blockd/smtpfilter/upstream"
+)
+
+// mirrored are the extensions that a relay of whole lines and unchanged data can
+// pass on. Any other keyword may change the grammar of the wire: CHUNKING and
+// BINARYMIME do, AUTH and BURL do, and of an unknown one nobody knows.
+var mirrored = []string{
+	"PIPELINING", "SIZE", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES", "DSN", "DELIVERBY",
+	"MT-PRIORITY", "LIMITS", "RRVS", "FUTURERELEASE", "HELP",
+}
+
+// probeTime is how long a client waits in EHLO for an upstream that has not
+// been reached since the start.
+const probeTime = 10 * time.Second
+
+// hello answers EHLO and HELO. Both end a transaction (RFC 5321, section 4.1.4).
+func (s *session) hello(cmd parse.Command) {
+	if !s.settle() || !s.countJunk() || !s.resetUpstream() {
+		return
+	}
+	s.tx = transaction{}
+	s.greeted, s.esmtp, s.helo = true, cmd.Verb == parse.EHLO, string(cmd.Arg)
+	if !s.esmtp {
+		s.offered = upstream.Caps{}
+		s.reply("250 " + s.settings.Hostname + "\r\n")
+		return
+	}
+	s.offered = s.offer(s.upstreamCaps())
+	var b strings.Builder
+	name := s.settings.Hostname
+	for _, line := range s.offered.Lines {
+		b.WriteString("250-" + name + "\r\n")
+		name = line
+	}
+	b.WriteString("250 " + name + "\r\n")
+	s.reply(b.String())
+}
+
+// resetUpstream ends upstream's transaction when the client begins anew.
+func (s *session) resetUpstream() bool {
+	if s.up == nil || !s.up.tx {
+		return true
+	}
+	r, err := s.exchange([]byte("RSET"), 250)
+	switch {
+	case err != nil:
+		s.lose("command", err)
+	case r.Code == 421:
+		s.relay421(r)
+		return false
+	case r.Code >= 300:
+		s.abandonUpstream()
+	default:
+		s.up.tx = false
+	}
+	return true
+}
+
+// upstreamCaps is what upstream can do as far as is known; zero if nothing is.
+func (s *session) upstreamCaps() upstream.Caps {
+	if s.up != nil {
+		return s.up.Caps
+	}
+	if caps, ok := s.upstream.Caps(); ok {
+		return caps
+	}
+	ctx, cancel := context.WithTimeout(s.hard, probeTime)
+	defer cancel()
+	if err := s.upstream.Probe(ctx); err != nil {
+		s.upstreamFailed("probe", err)
+	}
+	caps, _ := s.upstream.Caps()
+	return caps
+}
+
+// offer is what the client may use of what upstream can do.
+func (s *session) offer(caps upstream.Caps) upstream.Caps {
+	var o upstream.Caps
+	for _, line := range caps.Lines {
+		word := strings.ToUpper(keyword(line))
+		switch {
+		case !slices.Contains(mirrored, word):
+			continue
+		case word == "LIMITS" && s.settings.Protocol == upstream.LMTP:
+			continue // its RCPTMAX is not ours: see rcpt
+		case word == "SIZE":
+			o.Size = s.settings.Limits.MessageSize
+			if caps.Size > 0 {
+				o.Size = min(o.Size, caps.Size)
+			}
+			line = "SIZE " + strconv.FormatInt(o.Size, 10)
+		}
+		o.Lines = append(o.Lines, line)
+	}
+	return o
+}
+
+// keyword is the first word of an EHLO line.
+func keyword(line string) string {
+	word, _, _ := strings.Cut(line, " ")
+	return word
+}
+
+// vanished returns a keyword that was offered and that upstream does not have any
+// more, or "".
+func vanished(offered, caps upstream.Caps) string {
+	for _, line := range offered.Lines {
+		if word := keyword(line); !caps.Has(strings.ToUpper(word)) {
+			return word
+		}
+	}
+	return ""
+}
+
+// sizeLimit is the largest message the client may send, in octets.
+func (s *session) sizeLimit() int64 {
+	if s.offered.Size > 0 {
+		return s.offered.Size
+	}
+	return s.settings.Limits.MessageSize
+}

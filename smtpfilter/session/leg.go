@@ -1,0 +1,166 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"blockd/smtpfilter/upstream"
+	"blockd/smtpfilter/wire"
+)
+
+// leg is the session's connection to upstream. It serves this client only:
+// what upstream was told about one client must not reach another.
+type leg struct {
+	*upstream.Conn
+	out []byte // commands to be written with the next settle; at most batch octets
+	tx  bool   // upstream may have a transaction
+}
+
+// batch bounds the octets of commands in flight. The answers to them wait in the
+// system's buffers while we still write, so they must be few.
+const batch = wire.MaxLine
+
+// openUpstream makes sure that there is a leg. If there cannot be one it has
+// answered the client and reports false.
+func (s *session) openUpstream() bool {
+	if s.up != nil {
+		return true
+	}
+	conn, err := s.upstream.Open(s.hard, upstream.Client{Addr: s.client, Helo: s.helo, ESMTP: s.esmtp})
+	switch {
+	case errors.Is(err, upstream.ErrNoXCLIENT), errors.Is(err, upstream.ErrNoAddress):
+		// Without its client's address upstream would take the mail for ours.
+		s.upstreamFailed("client-info", err)
+		s.end("upstream", replyNoClientInfo)
+		return false
+	case err != nil:
+		s.upstreamFailed("open", err)
+		s.reply(replyUnreachable)
+		return false
+	}
+	s.up = &leg{Conn: conn}
+	s.deadlines.setUpstream(conn)
+	if word := vanished(s.offered, conn.Caps); word != "" {
+		s.upstreamFailed("capability", errors.New(word+" is no longer offered"))
+		s.end("upstream", replyChanged)
+		return false
+	}
+	return true
+}
+
+// upstreamFailed counts and logs a failure of the upstream leg.
+func (s *session) upstreamFailed(stage string, err error) {
+	s.metrics.upstream.WithLabelValues(stage).Inc()
+	s.log.LogAttrs(context.Background(), slog.LevelWarn, "upstream failed",
+		s.who(slog.String("stage", stage), slog.Any("error", err))...)
+}
+
+// send writes commands upstream.
+func (s *session) send(p []byte) error {
+	s.deadlines.arm(s.up.Conn, s.settings.Limits.UpstreamReply)
+	_, err := s.up.Write(p)
+	return err
+}
+
+// receive reads one reply. Refusals apart, it must be what the command asks for:
+// yes is 354 for DATA, and 250, standing for every 2xx, for all others. Else a
+// reply out of step could pass for upstream's consent.
+func (s *session) receive(limit time.Duration, yes int) (wire.Reply, error) {
+	s.deadlines.arm(s.up.Conn, limit)
+	r, err := wire.ReadReply(s.up.R)
+	if err == nil && r.Code < 400 && (r.Code/100 != yes/100 || yes == 354 && r.Code != 354) {
+		err = wire.ErrReply
+	}
+	return r, err
+}
+
+// exchange sends one command line (without CRLF) and reads its reply, nothing
+// else being in flight; yes is that of receive.
+func (s *session) exchange(line []byte, yes int) (wire.Reply, error) {
+	if err := s.unasked(); err != nil {
+		return wire.Reply{}, err
+	}
+	s.up.out = append(append(s.up.out[:0], line...), '\r', '\n')
+	err := s.send(s.up.out)
+	s.up.out = s.up.out[:0]
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	return s.receive(s.settings.Limits.UpstreamReply, yes)
+}
+
+// errUnasked reports an upstream whose replies are out of step with our commands:
+// its next 250 might be the answer to anything.
+var errUnasked = errors.New("reply without a command")
+
+// unasked looks for octets that upstream sent without being asked. A 421 is
+// left in its place: it answers any command.
+func (s *session) unasked() error {
+	if n := s.up.R.Buffered(); n > 0 {
+		if head, _ := s.up.R.Peek(min(n, 3)); string(head) != "421" {
+			return errUnasked
+		}
+	}
+	return nil
+}
+
+// faultReply is what the client hears of a failed exchange.
+func faultReply(err error) string {
+	if errors.Is(err, wire.ErrReply) || errors.Is(err, errUnasked) {
+		return replyInternal
+	}
+	return replyLost
+}
+
+// hungUp reports whether err says that upstream is gone, rather than slow or mad.
+func hungUp(err error) bool {
+	return err != nil && faultReply(err) == replyLost && !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// lose drops a leg that has failed, and with it the transaction, unless upstream
+// has not seen that at all.
+func (s *session) lose(stage string, err error) {
+	s.upstreamFailed(stage, err)
+	s.abandonUpstream()
+	if !s.tx.held {
+		s.tx = transaction{}
+	}
+}
+
+// abandonUpstream closes the leg as it stands: no dot, no QUIT, no further octet.
+func (s *session) abandonUpstream() {
+	if s.up == nil {
+		return
+	}
+	s.deadlines.setUpstream(nil)
+	s.up.Close()
+	s.up = nil
+}
+
+// closeUpstream ends the leg at the end of the session, politely if it can.
+func (s *session) closeUpstream() {
+	if s.up != nil && !s.up.tx && s.up.R.Buffered() == 0 {
+		s.deadlines.setUpstream(nil)
+		s.up.SetDeadline(time.Now().Add(time.Second))
+		if _, err := io.WriteString(s.up, "QUIT\r\n"); err == nil {
+			wire.ReadReply(s.up.R) // lets upstream close first; its answer changes nothing
+		}
+	}
+	s.abandonUpstream()
+}
+
+// relay421 passes upstream's own end of service on and ends the session.
+func (s *session) relay421(r wire.Reply) {
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "session ended",
+		s.who(slog.String("limit", "upstream"), slog.String("upstream_reply", firstLine(r.Raw)))...)
+	s.metrics.limits.WithLabelValues("upstream").Inc()
+	s.write(r.Raw)
+	s.abandonUpstream()
+	s.tx = transaction{}
+	s.finished = true
+	s.linger = true
+}

@@ -1,0 +1,101 @@
+package session
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"blockd/policy"
+	"blockd/smtpfilter/wire"
+)
+
+// who is what every line of a session says.
+func (s *session) who(more ...slog.Attr) []slog.Attr {
+	return append([]slog.Attr{
+		slog.String("session", s.id), slog.String("client", clientText(s)), slog.String("helo", s.helo),
+	}, more...)
+}
+
+func clientText(s *session) string {
+	if !s.client.IsValid() {
+		return "unknown"
+	}
+	return s.client.String()
+}
+
+// logDecision writes the one line of a decision that lists had a part in. The
+// ref is the one that the client was told.
+func (s *session) logDecision(d policy.Decision, recipient string) {
+	message := "sender allowed"
+	switch {
+	case d.Outcome == policy.Refuse:
+		message = "sender blocked"
+	case d.Outcome == policy.Defer:
+		message = "sender deferred"
+	case d.Exempt:
+		message = "recipient exempt"
+	case d.Shadow:
+		message = "sender would be blocked"
+	case s.tx.verdict.Internal():
+		message = "sender unchecked"
+	}
+	v := &s.tx.verdict
+	attrs := s.who(slog.String("ref", d.Ref), slog.String("sender", s.tx.sender), slog.String("recipient", recipient),
+		slog.String("verdict", string(v.Kind)))
+	entry := v.Decider
+	if d.Shadow {
+		entry = v.Shadow
+	}
+	if entry >= 0 {
+		m := v.Matches[entry]
+		source := v.Lists[m.Row].Source
+		// A match has been through both halves of the index: the filter said
+		// perhaps, and the exact store holds the key.
+		attrs = append(attrs, slog.String("filter", "perhaps"), slog.String("exact", "listed"),
+			slog.String("list", source.List), slog.String("file", source.Path), slog.Int("line", m.Line),
+			slog.String("entry", m.Key.Text))
+	}
+	if v.Err != nil {
+		attrs = append(attrs, slog.Any("error", v.Err))
+	}
+	attrs = append(attrs, slog.String("reply", d.Reply), slog.String("generation", v.Generation))
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, message, attrs...)
+}
+
+// logMailRefused writes that upstream would not have the sender.
+func (s *session) logMailRefused(r wire.Reply) {
+	s.logTransaction("sender refused upstream", slog.String("upstream_reply", firstLine(r.Raw)))
+}
+
+// logRecipientRefused writes that upstream would not have a recipient.
+func (s *session) logRecipientRefused(recipient string, r wire.Reply) {
+	s.logTransaction("recipient refused upstream",
+		slog.String("recipient", recipient), slog.String("upstream_reply", firstLine(r.Raw)))
+}
+
+// logMessage counts a message and writes its one line. r is upstream's reply to
+// the dot, if it came to that.
+func (s *session) logMessage(m *message, r wire.Reply) {
+	s.metrics.messages.WithLabelValues(m.outcome).Inc()
+	message := "mail not accepted"
+	if m.outcome == "accepted" {
+		message = "mail accepted"
+	}
+	attrs := []slog.Attr{
+		slog.String("outcome", m.outcome), slog.Int("recipients", s.tx.accepted),
+		slog.Int64("octets", m.octets), slog.Duration("took", time.Since(m.started)),
+		slog.String("verdict", string(s.tx.verdict.Kind)), slog.String("generation", s.tx.verdict.Generation),
+	}
+	if r.Code != 0 {
+		attrs = append(attrs, slog.String("upstream_reply", firstLine(r.Raw)))
+	} else {
+		attrs = append(attrs, slog.String("reply", firstLine(m.reply)))
+	}
+	s.logTransaction(message, attrs...)
+}
+
+// logTransaction writes a line about the current transaction.
+func (s *session) logTransaction(message string, more ...slog.Attr) {
+	attrs := s.who(slog.String("ref", s.tx.ref), slog.String("sender", s.tx.sender))
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, message, append(attrs, more...)...)
+}

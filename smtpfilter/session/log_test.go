@@ -1,0 +1,86 @@
+package session
+
+import (
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"blockd/internal/dialogue"
+	"blockd/internal/script"
+)
+
+// TestOneLineADecision: a refusal and a finished message have one line each, with
+// everything that an operator is asked for later.
+func TestOneLineADecision(t *testing.T) {
+	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{
+		{Name: "bad", Entries: []string{"other.example", "bad.example"}},
+		{Name: "trial", Kind: "shadow", Entries: []string{"trial.example"}},
+		{Name: "good", Kind: "allow", Entries: []string{"friend@bad.example"}},
+	}}
+	checker := d.Checker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{}
+		server.On("RCPT", "250 fine")
+		server.On("RCPT", "550 5.1.1 no such user")
+		r := newRig(server, checker, Settings{})
+		r.relay.log = slog.New(slog.NewJSONHandler(r.log, nil))
+		c := connect(t, r, t.Context())
+		c.hello()
+		c.want("MAIL FROM:<a@mx.bad.example>", "250")
+		c.send("RCPT TO:<bob@here.example>\r\n")
+		refusal := strings.TrimSuffix(c.reply(), "\r\n")
+		c.want("RCPT TO:<abuse@here.example>", "250")
+		c.want("RSET", "250")
+		c.want("MAIL FROM:<a@trial.example>", "250")
+		c.want("RCPT TO:<bob@here.example>", "550 5.1.1")
+		c.want("RSET", "250")
+		c.want("MAIL FROM:<friend@bad.example>", "250")
+		c.want("RCPT TO:<bob@here.example>", "250")
+		c.want("DATA", "354")
+		c.want("hello\r\n.", "250")
+		c.want("QUIT", "221")
+		<-c.ended
+		server.Wait()
+
+		generation := checker.Generation()
+		want := []map[string]any{
+			{"msg": "sender blocked", "client": "192.0.2.7:40000", "helo": "client.example", "sender": "a@mx.bad.example",
+				"recipient": "bob@here.example", "list": "bad", "line": 2.0, "entry": "bad.example", "exact": "listed",
+				"verdict": "blocked", "reply": refusal, "generation": generation},
+			{"msg": "recipient exempt", "recipient": "abuse@here.example", "list": "bad", "entry": "bad.example"},
+			{"msg": "sender would be blocked", "list": "trial", "line": 1.0},
+			{"msg": "recipient refused upstream", "recipient": "bob@here.example", "upstream_reply": "550 5.1.1 no such user"},
+			{"msg": "sender allowed", "list": "good", "entry": "friend@bad.example"},
+			{"msg": "mail accepted", "sender": "friend@bad.example", "recipients": 1.0, "octets": 10.0, "verdict": "allowed",
+				"upstream_reply": "250 2.0.0 Ok: queued as SCRIPT", "generation": generation},
+		}
+		lines := strings.Split(strings.TrimSpace(r.log.String()), "\n")
+		if len(lines) != len(want) {
+			t.Fatalf("%d lines, want %d:\n%s", len(lines), len(want), r.log)
+		}
+		for i, line := range lines {
+			var got map[string]any
+			if err := json.Unmarshal([]byte(line), &got); err != nil {
+				t.Fatal(err)
+			}
+			for key, value := range want[i] {
+				if got[key] != value {
+					t.Errorf("line %d: %s = %v, want %v", i+1, key, got[key], value)
+				}
+			}
+			if ref, _ := got["ref"].(string); ref == "" || i == 0 && !strings.Contains(refusal, "(ref "+ref+")") {
+				t.Errorf("line %d: ref = %q, reply %q", i+1, ref, refusal)
+			}
+		}
+		for label, want := range map[string]float64{"refused": 1, "exempt": 1, "upstream-refused": 1, "accepted": 1} {
+			if got := r.count(t, "blockd_smtp_recipients_total", label); got != want {
+				t.Errorf("recipients{%s} = %v, want %v", label, got, want)
+			}
+		}
+		if got := r.count(t, "blockd_smtp_messages_total", "accepted"); got != 1 {
+			t.Errorf("messages{accepted} = %v, want 1", got)
+		}
+	})
+}

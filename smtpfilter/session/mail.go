@@ -1,0 +1,182 @@
+package session
+
+import (
+	"bytes"
+	"strings"
+
+	"blockd/addr"
+	"blockd/policy"
+	"blockd/smtpfilter/parse"
+	"blockd/smtpfilter/upstream"
+)
+
+// mail runs MAIL. The sender is looked up here, once: the verdict, and with it
+// the generation, is kept to the end of the transaction.
+func (s *session) mail(line []byte, cmd parse.Command) {
+	if !s.settle() {
+		return
+	}
+	fault := cmd.Params.Unannounced(s.offered.Has)
+	switch {
+	case !s.greeted:
+		s.refuse(replyNeedHello)
+		return
+	case s.tx.open:
+		s.refuse(replyNested)
+		return
+	case fault != nil:
+		s.refuse(fault.Reply() + "\r\n")
+		return
+	case cmd.Path.UTF8 && !cmd.Params.Has(parse.ParamSMTPUTF8):
+		s.refuse(replyNeedUTF8)
+		return
+	case cmd.Size > s.sizeLimit():
+		s.reply(replyTooBig)
+		return
+	}
+	sender := string(cmd.Path.Raw[1 : len(cmd.Path.Raw)-1])
+	verdict := s.checker.Sender(sender)
+	s.begin(cmd, verdict, sender)
+	switch {
+	case s.settings.RejectAt == "mail":
+		if d := s.checker.Recipient(verdict, ""); d.Outcome != policy.Accept {
+			s.logDecision(d, "")
+			s.tx = transaction{}
+			s.refuse(d.Reply + "\r\n")
+			return
+		}
+	case verdict.Kind == policy.Blocked:
+		// Kept back until a recipient comes who is to have it all the same.
+		s.tx.held = true
+		s.tx.line = bytes.Clone(line)
+		s.reply(replyMailOK)
+		return
+	}
+	s.forwardMail(line)
+}
+
+// forwardMail sends the line of MAIL. A leg that has served before may have been
+// closed by upstream meanwhile, and then is opened anew: between transactions
+// nothing is lost by that. To notice, the answer must be awaited; on a fresh
+// leg the recipients may follow at once.
+func (s *session) forwardMail(line []byte) {
+	p := pending{verb: parse.MAIL}
+	if s.up != nil {
+		s.up.tx = true
+		r, err := s.exchange(line, 250)
+		if !hungUp(err) {
+			s.answer(p, r, err)
+			return
+		}
+		s.abandonUpstream()
+	}
+	if !s.openUpstream() {
+		s.tx = transaction{}
+		return
+	}
+	s.up.tx = true
+	s.forward(line, p)
+}
+
+// rcpt runs RCPT: each recipient of a listed sender is answered on its own.
+func (s *session) rcpt(line []byte, cmd parse.Command) {
+	fault := cmd.Params.Unannounced(s.offered.Has)
+	switch {
+	case !s.greeted:
+		s.refuse(replyNeedHello)
+		return
+	case !s.tx.open:
+		s.refuse(replyNeedMail)
+		return
+	case fault != nil:
+		s.refuse(fault.Reply() + "\r\n")
+		return
+	case cmd.Path.UTF8 && !s.tx.utf8:
+		s.refuse(replyNeedUTF8)
+		return
+	}
+	if s.tx.attempted++; s.tx.attempted > s.settings.Limits.Recipients {
+		s.metrics.recipients.WithLabelValues("limited").Inc()
+		s.reply(replyTooManyRcpt)
+		return
+	}
+	recipient := mailbox(cmd.Path)
+	d := s.checker.Recipient(s.tx.verdict, recipient)
+	if d.Ref != "" {
+		s.logDecision(d, recipient)
+	}
+	if d.Outcome != policy.Accept {
+		s.metrics.recipients.WithLabelValues(refusedOutcome(d.Outcome)).Inc()
+		s.reply(d.Reply + "\r\n")
+		return
+	}
+	if s.settings.Protocol == upstream.LMTP {
+		// One reply a recipient follows the dot in LMTP (RFC 2033, section 4.2),
+		// and SMTP has room for one. So there is one recipient.
+		switch {
+		case !s.settle():
+			return
+		case !s.tx.open: // MAIL was in flight and has been refused
+			s.refuse(replyNeedMail)
+			return
+		case s.tx.accepted > 0:
+			s.metrics.recipients.WithLabelValues("limited").Inc()
+			s.reply(replyOneRcpt)
+			return
+		}
+	}
+	if s.tx.held && !s.release() {
+		return
+	}
+	s.forward(line, pending{verb: parse.RCPT, recipient: recipient, exempt: d.Exempt})
+}
+
+// release sends the MAIL line that was kept back. The client has had its 250 for
+// it, so what upstream has against it is the answer to RCPT.
+func (s *session) release() bool {
+	if !s.settle() {
+		return false
+	}
+	reused := s.up != nil
+	if !s.openUpstream() {
+		return false
+	}
+	r, err := s.exchange(s.tx.line, 250)
+	if reused && hungUp(err) {
+		s.abandonUpstream()
+		if !s.openUpstream() {
+			return false
+		}
+		r, err = s.exchange(s.tx.line, 250)
+	}
+	switch {
+	case err != nil:
+		s.lose("command", err)
+		s.reply(faultReply(err))
+		return false
+	case r.Code == 421:
+		s.relay421(r)
+		return false
+	case r.Code >= 300:
+		s.logMailRefused(r)
+		s.write(r.Raw)
+		return false
+	}
+	s.up.tx = true
+	s.tx.held = false
+	s.tx.line = nil
+	return true
+}
+
+// mailbox is the address of a path, without brackets and source route.
+func mailbox(p addr.Path) string {
+	if len(p.Domain) == 0 {
+		return string(p.Local)
+	}
+	var b strings.Builder
+	b.Grow(len(p.Local) + 1 + len(p.Domain))
+	b.Write(p.Local)
+	b.WriteByte('@')
+	b.Write(p.Domain)
+	return b.String()
+}

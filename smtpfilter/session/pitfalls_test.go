@@ -1,0 +1,468 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/index"
+	"blockd/internal/script"
+	"blockd/policy"
+	"blockd/smtpfilter/upstream"
+)
+
+// The pitfalls of docs/smtp.md that a dialogue cannot show. The others are
+// testdata/dialogues/p*.txt.
+
+// TestP2DataIsForwardedByteForByte sends messages of all sizes in all pieces.
+func TestP2DataIsForwardedByteForByte(t *testing.T) {
+	checker := listChecker(t)
+	for seed := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 2))
+			var body bytes.Buffer
+			for size := rng.IntN(1 + rng.IntN(300_000)); body.Len() < size; {
+				line := make([]byte, rng.IntN(1+rng.IntN(20_000)))
+				for i := range line {
+					for line[i] = byte(rng.Uint32()); bytes.IndexByte([]byte("\r\n\x00."), line[i]) >= 0; {
+						line[i]++
+					}
+				}
+				if rng.IntN(5) == 0 {
+					body.WriteString("..")
+				}
+				body.Write(line)
+				body.WriteString("\r\n")
+			}
+			body.WriteString(".\r\n")
+
+			server := &script.Server{}
+			r := newRig(server, checker, Settings{})
+			c := connect(t, r, t.Context())
+			c.hello()
+			c.envelope()
+			text := body.String() + "NOOP\r\n"
+			for text != "" {
+				n := min(len(text), 1+rng.IntN(1+rng.IntN(40_000)))
+				c.send(text[:n])
+				text = text[n:]
+			}
+			c.want("", "250 2.0.0 Ok: queued")
+			c.want("", "250") // NOOP behind the dot, in the same piece
+			c.want("QUIT", "221")
+			c.close()
+			server.Wait()
+			if got := server.Messages(); len(got) != 1 || !bytes.Equal(got[0].Data, body.Bytes()) {
+				t.Fatalf("seed %d: upstream got %d messages, want one of %d octets", seed, len(got), body.Len())
+			}
+		})
+	}
+}
+
+// TestP3ClientGoneBeforeOur250 leaves a message accepted that upstream accepted.
+func TestP3ClientGoneBeforeOur250(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{}
+		r := newRig(server, checker, Settings{})
+		c := connect(t, r, t.Context())
+		c.hello()
+		c.envelope()
+		c.send("hello\r\n.\r\n")
+		c.close()
+		server.Wait()
+		if n := len(server.Messages()); n != 1 {
+			t.Errorf("%d messages accepted upstream, want 1", n)
+		}
+	})
+}
+
+// TestP10StalledUpstream meets an upstream that stops at each point: the client
+// always hears of it, in the time that the limits give.
+func TestP10StalledUpstream(t *testing.T) {
+	tests := []struct {
+		point, answer string
+		within        time.Duration
+		reply         string
+	}{
+		{"MAIL", script.Hang, 5 * time.Minute, "451 4.4.2"},
+		{"MAIL", script.Stall, 5 * time.Minute, "451 4.4.2"},
+		{"RCPT", script.Hang, 5 * time.Minute, "451 4.4.2"},
+		{"DATA", script.Hang, 5 * time.Minute, "451 4.4.2"},
+		{script.Body, script.Hang, 10 * time.Minute, "451 4.4.2"},
+		{script.Body, script.Stall, 3 * time.Minute, "451 4.4.2"},
+		{script.Dot, script.Hang, 10 * time.Minute, "451 4.4.2"},
+		{"RSET", script.Hang, 5 * time.Minute, "250 2.0.0"},
+	}
+	checker := listChecker(t)
+	for _, tt := range tests {
+		t.Run(tt.point+tt.answer, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &script.Server{}
+				server.On(tt.point, tt.answer)
+				r := newRig(server, checker, Settings{})
+				c := connect(t, r, t.Context())
+				c.hello()
+				started := time.Now()
+				reply := ""
+				for _, line := range []string{"MAIL FROM:<a@good.example>", "RCPT TO:<bob@here.example>", "DATA",
+					"Subject: x\r\n" + strings.Repeat("data\r\n", 40_000) + ".", "RSET"} {
+					c.send(line + "\r\n")
+					if reply = c.reply(); strings.HasPrefix(reply, "451") {
+						break
+					}
+				}
+				if took := time.Since(started); !strings.HasPrefix(reply, tt.reply) || took != tt.within {
+					t.Errorf("after %v: %q; want %q after %v", took, reply, tt.reply, tt.within)
+				}
+				c.want("RSET", "250")
+				c.want("MAIL FROM:<b@good.example>", "250")
+				c.close()
+				server.HangUp()
+				server.Wait()
+				if n := len(server.Messages()); n > 0 && tt.point != "RSET" {
+					t.Errorf("%d messages accepted upstream", n)
+				}
+			})
+		})
+	}
+}
+
+// TestP10SlowClient sends data slower than the minimum rate, but never pauses
+// long enough for the block deadline.
+func TestP10SlowClient(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{}
+		r := newRig(server, checker, Settings{})
+		c := connect(t, r, t.Context())
+		c.hello()
+		c.envelope()
+		started := time.Now()
+		var writer sync.WaitGroup
+		defer writer.Wait()
+		writer.Go(func() {
+			for {
+				if _, err := c.conn.Write([]byte("x")); err != nil {
+					return
+				}
+				<-time.After(10 * time.Second)
+			}
+		})
+		c.want("", "421 4.4.2")
+		if took := time.Since(started); took < 2*time.Minute || took > 2*time.Minute+10*time.Second {
+			t.Errorf("slow client was cut after %v, want 2 min", took)
+		}
+		<-c.ended
+		server.Wait()
+		if len(server.Messages()) > 0 {
+			t.Error("half a message was accepted")
+		}
+		if got := r.count(t, "blockd_smtp_messages_total", "timeout"); got != 1 {
+			t.Errorf("messages{timeout} = %v, want 1", got)
+		}
+	})
+}
+
+// TestP10SessionLimit ends a session that goes on for ever, politely and not
+// without reason.
+func TestP10SessionLimit(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{}
+		r := newRig(server, checker, Settings{Limits: Limits{JunkCommands: 1000}})
+		c := connect(t, r, t.Context())
+		c.hello()
+		started := time.Now()
+		for {
+			c.send("NOOP\r\n")
+			if reply := c.reply(); strings.HasPrefix(reply, "421 4.4.2") {
+				break
+			} else if !strings.HasPrefix(reply, "250") {
+				t.Fatalf("after %v: %q", time.Since(started), reply)
+			}
+			select {
+			case <-time.After(4 * time.Minute):
+			case <-c.ended:
+			}
+		}
+	})
+}
+
+// TestP11NothingIsCutBetweenDotAndReply: the filter stops, or the hour is over,
+// while upstream still thinks about the message.
+func TestP11NothingIsCutBetweenDotAndReply(t *testing.T) {
+	for _, cause := range []string{"drain", "session limit"} {
+		t.Run(cause, func(t *testing.T) {
+			checker := listChecker(t)
+			synctest.Test(t, func(t *testing.T) {
+				server := &script.Server{}
+				slow := make(chan net.Conn, 1)
+				dial := func(ctx context.Context) (net.Conn, error) {
+					near, far := net.Pipe()
+					slow <- far
+					return near, nil
+				}
+				r := newRig(server, checker, Settings{})
+				r.relay.upstream = upstream.New(upstream.Settings{Dial: dial, Hostname: hostname})
+				go func() { // the probe of EHLO
+					(<-slow).Close()
+					conn := <-slow
+					server.On(script.Dot, script.Hang)
+					server.Serve(conn)
+				}()
+				ctx, drain := context.WithCancel(t.Context())
+				defer drain()
+				c := connect(t, r, ctx)
+				c.hello()
+				if cause == "session limit" {
+					for range 14 { // 56 min
+						<-time.After(4 * time.Minute)
+						c.want("NOOP", "250")
+					}
+				}
+				c.envelope()
+				c.send("hello\r\n.\r\n")
+				synctest.Wait()
+				started := time.Now()
+				if cause == "drain" {
+					drain()
+				}
+				c.want("", "451 4.4.2")
+				if took := time.Since(started); took != 10*time.Minute {
+					t.Errorf("final reply was waited for %v, want 10 min", took)
+				}
+				c.want("", "421")
+				<-c.ended
+			})
+		})
+	}
+}
+
+// TestP12StoreError: an unreadable store refuses nobody, unless told to defer.
+func TestP12StoreError(t *testing.T) {
+	for onError, want := range map[policy.OnError]string{policy.AcceptOnError: "250", policy.TempfailOnError: "451 4.3.0"} {
+		t.Run(string(onError), func(t *testing.T) {
+			checker := brokenChecker(t, onError)
+			synctest.Test(t, func(t *testing.T) {
+				server := &script.Server{}
+				r := newRig(server, checker, Settings{})
+				c := connect(t, r, t.Context())
+				c.hello()
+				c.want("MAIL FROM:<a@bad.example>", "250")
+				c.want("RCPT TO:<bob@here.example>", want)
+				c.close()
+				server.Wait()
+				if !strings.Contains(r.log.String(), "ref=") {
+					t.Errorf("no log line:\n%s", r.log)
+				}
+			})
+		})
+	}
+}
+
+// brokenChecker looks up in an index whose store has been destroyed on disk
+// behind the reader's back.
+func brokenChecker(t *testing.T, onError policy.OnError) *policy.Checker {
+	t.Helper()
+	folder := t.TempDir()
+	list := filepath.Join(folder, "bad.txt")
+	if err := os.WriteFile(list, []byte("bad.example\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "index.bdx")
+	draft, err := index.Build(t.Context(), path, []index.Source{{List: "bad", Path: list}}, index.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer draft.Discard()
+	if err := draft.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	ix, err := index.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The store is the last place where the entry's key stands.
+	at := bytes.LastIndex(text, []byte("bad.example"))
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte("XXX"), int64(at)); err != nil {
+		t.Fatal(err)
+	}
+	return policy.New(func() *index.Index { return ix }, policy.Settings{OnError: onError}, discardLog(), prometheus.NewRegistry())
+}
+
+// TestP15PanicEndsOneSession: a defect costs a session, not the daemon, and data
+// in flight is not ended with a dot.
+func TestP15PanicEndsOneSession(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{}
+		r := newRig(server, checker, Settings{})
+		defect := false
+		r.relay.upstream = upstream.New(upstream.Settings{Hostname: hostname, Dial: func(ctx context.Context) (net.Conn, error) {
+			if defect {
+				panic("defect")
+			}
+			return server.Dial(ctx)
+		}})
+		c := connect(t, r, t.Context())
+		c.hello()
+		defect = true
+		c.want("MAIL FROM:<a@good.example>", "421 4.3.0")
+		c.want("", "")
+		<-c.ended
+		defect = false
+		again := connect(t, r, t.Context())
+		again.hello()
+		again.want("MAIL FROM:<a@good.example>", "250")
+		again.close()
+		server.Wait()
+		if n := r.count(t, "blockd_smtp_panics_total", ""); n != 1 {
+			t.Errorf("panics_total = %v, want 1", n)
+		}
+		if log := r.log.String(); !strings.Contains(log, "session panicked") || !strings.Contains(log, "openUpstream") {
+			t.Errorf("no stack in the log:\n%s", log)
+		}
+	})
+}
+
+// TestChaosUpstream has upstream close, hang or stall at each protocol point, and
+// then sends a second message: it must arrive, the first must not be lost
+// silently.
+func TestChaosUpstream(t *testing.T) {
+	points := []string{script.Connect, script.Greeting, "EHLO", "MAIL", "RCPT", "DATA", script.Body, script.Dot, "QUIT"}
+	checker := listChecker(t)
+	for _, point := range points {
+		for _, answer := range []string{script.Close, script.Hang, script.Stall} {
+			if point == script.Connect && answer == script.Stall {
+				continue
+			}
+			t.Run(point+answer, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					server := &script.Server{}
+					r := newRig(server, checker, Settings{})
+					c := connect(t, r, t.Context())
+					c.hello() // the probe is past
+					server.On(point, answer)
+					send := func() (reply string) {
+						for _, line := range []string{"MAIL FROM:<a@good.example>", "RCPT TO:<bob@here.example>", "DATA", "x\r\nhello\r\n."} {
+							c.send(line + "\r\n")
+							if reply = c.reply(); reply == "" || reply[0] >= '4' {
+								break
+							}
+						}
+						return reply
+					}
+					first := send()
+					if want := 250 + 201*bit(point != "QUIT"); !strings.HasPrefix(first, fmt.Sprint(want)) {
+						t.Errorf("first message: %q, want %d", first, want)
+					}
+					c.want("RSET", "250")
+					if second := send(); !strings.HasPrefix(second, "250") {
+						t.Errorf("second message: %q", second)
+					}
+					c.want("QUIT", "221")
+					<-c.ended
+					server.HangUp()
+					server.Wait()
+					if n, want := len(server.Messages()), 1+bit(point == "QUIT"); n != want {
+						t.Errorf("%d messages arrived, want %d", n, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestGreetWait refuses who talks before the greeting, before upstream is asked.
+func TestGreetWait(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{}
+		r := newRig(server, checker, Settings{Limits: Limits{GreetWait: 2 * time.Second}})
+		early := connect(t, r, t.Context())
+		early.want("EHLO eager.example", "521 5.5.1")
+		early.want("", "")
+		<-early.ended
+		patient := connect(t, r, t.Context())
+		patient.hello()
+		patient.close()
+		server.Wait()
+		if server.Sessions() != 1 {
+			t.Errorf("%d upstream sessions, want the probe's only", server.Sessions())
+		}
+	})
+}
+
+// TestErrorsAreSlowedDown: 10 errors are free, each further one costs a second.
+func TestErrorsAreSlowedDown(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(&script.Server{}, checker, Settings{})
+		c := connect(t, r, t.Context())
+		c.hello()
+		started := time.Now()
+		for range 19 {
+			c.want("FOO", "500")
+		}
+		c.want("FOO", "421 4.7.0")
+		if took := time.Since(started); took != 9*time.Second {
+			t.Errorf("20 errors took %v, want 9 s", took)
+		}
+		<-c.ended
+		if !slices.Contains(strings.Fields(r.log.String()), "limit=errors") {
+			t.Errorf("log:\n%s", r.log)
+		}
+	})
+}
+
+// TestJunkIsLimited ends a session that moves no mail; mail makes good.
+func TestJunkIsLimited(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{}
+		r := newRig(server, checker, Settings{Limits: Limits{JunkCommands: 5}})
+		c := connect(t, r, t.Context())
+		c.hello()
+		for range 4 {
+			c.want("NOOP", "250")
+		}
+		c.envelope()
+		c.want("hello\r\n.", "250")
+		for range 5 {
+			c.want("NOOP", "250")
+		}
+		c.want("NOOP", "421 4.7.0")
+		c.want("", "")
+		<-c.ended
+		server.Wait()
+	})
+}

@@ -1,0 +1,45 @@
+package session
+
+import "strings"
+
+// Our own replies (docs/smtp.md, "Reply texts"): one line, fixed text, nothing of
+// the client's or upstream's inside.
+const (
+	replyOK            = "250 2.0.0 Ok\r\n"
+	replyMailOK        = "250 2.1.0 Ok\r\n"
+	replyVRFY          = "252 2.5.2 Send some mail, I will try my best\r\n"
+	replyHelp          = "214 2.0.0 RFC 5321\r\n"
+	replyBye           = "221 2.0.0 Bye\r\n"
+	replyStopping      = "421 4.3.2 Service is stopping, try again\r\n"
+	replyTimeout       = "421 4.4.2 Timeout\r\n"
+	replyTooManyErrors = "421 4.7.0 Too many errors\r\n"
+	replyTooMuchJunk   = "421 4.7.0 Too many commands without mail\r\n"
+	replyInternalEnd   = "421 4.3.0 Internal error, try again\r\n"
+	replyChanged       = "421 4.3.0 Service has changed, connect again\r\n"
+	replyNoClientInfo  = "421 4.3.0 Next server is misconfigured, try again later\r\n"
+	replyInternal      = "451 4.3.0 Internal error, try again\r\n"
+	replyUnreachable   = "451 4.4.1 Next server is not reachable, try again\r\n"
+	replyLost          = "451 4.4.2 Connection to the next server lost, try again\r\n"
+	replyTooManyRcpt   = "452 4.5.3 Too many recipients\r\n"
+	replyOneRcpt       = "452 4.5.3 One recipient a transaction here, send the others again\r\n"
+	replyLongLine      = "500 5.5.2 Line too long\r\n"
+	replyBareLine      = "500 5.5.2 Error: bare <CR>, bare <LF> or NUL received\r\n"
+	replyHTTP          = "500 5.5.2 This is an SMTP server\r\n"
+	replyUnknown       = "500 5.5.2 Command unknown\r\n"
+	replyNotServed     = "502 5.5.1 Command not implemented\r\n"
+	replyNeedHello     = "503 5.5.1 Send EHLO or HELO first\r\n"
+	replyNested        = "503 5.5.1 Nested MAIL command\r\n"
+	replyNeedMail      = "503 5.5.1 Need MAIL command\r\n"
+	replyTooEarly      = "521 5.5.1 Wait for the greeting\r\n"
+	replyBareData      = "550 5.5.2 Error: bare <CR> or <LF> received\r\n"
+	replyTooBig        = "552 5.3.4 Message too big\r\n"
+	replyNeedUTF8      = "553 5.6.7 Address needs SMTPUTF8\r\n"
+	replyNoRcpt        = "554 5.5.1 No valid recipients\r\n"
+	replyLoop          = "554 5.4.6 Too many hops\r\n"
+)
+
+// firstLine is a reply as logs show it.
+func firstLine[T string | []byte](reply T) string {
+	line, _, _ := strings.Cut(string(reply), "\r\n")
+	return line
+}

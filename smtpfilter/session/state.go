@@ -1,0 +1,265 @@
+package session
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"blockd/policy"
+	"blockd/smtpfilter/parse"
+	"blockd/smtpfilter/upstream"
+	"blockd/smtpfilter/wire"
+)
+
+// session is the state of one Run. It belongs to Run's goroutine; only
+// deadlines is shared.
+type session struct {
+	*Relay
+	id        string
+	client    netip.AddrPort
+	hard      context.Context // ends when no time is left
+	deadlines deadlines
+
+	conn net.Conn
+	in   *wire.Reader
+	out  *bufio.Writer
+
+	greeted bool   // EHLO or HELO was answered
+	esmtp   bool   // it was EHLO
+	helo    string // its argument
+	offered upstream.Caps
+
+	up   *leg // nil: none open
+	tx   transaction
+	sent int // transactions begun, for their ids
+
+	queue    []pending // commands that are not answered yet, in order
+	errors   int       // of the client, since its last accepted message
+	junk     int
+	finished bool // nothing more is read
+	linger   bool // the client did not ask for the end and may still be sending
+}
+
+// transaction is one MAIL to its end. The zero transaction is none.
+type transaction struct {
+	open      bool   // MAIL was answered 2xx, or its answer is in the queue
+	line      []byte // of MAIL, with CRLF, while it is held
+	held      bool   // a listed sender: upstream has not seen MAIL
+	ref       string
+	sender    string // the path without brackets, as the client wrote it
+	verdict   policy.Verdict
+	utf8      bool // SMTPUTF8 was asked for
+	attempted int  // RCPT commands
+	accepted  int  // by upstream
+}
+
+// The writer holds a batch of usual replies; a larger batch is written in turns.
+const replyBuffer = 1 << 10
+
+func newSession(r *Relay, conn net.Conn, client netip.AddrPort) *session {
+	return &session{
+		Relay: r, id: strings.ToLower(rand.Text()[:10]), client: client,
+		deadlines: deadlines{client: conn},
+		conn:      conn, in: wire.NewReader(conn), out: bufio.NewWriterSize(conn, replyBuffer),
+	}
+}
+
+// serve runs the session from greeting to end.
+func (s *session) serve() {
+	if !s.greet() {
+		return
+	}
+	for !s.finished {
+		if !s.in.Ready() {
+			s.settle()
+			s.flush()
+			if s.finished {
+				break
+			}
+		}
+		if lent := s.in.Narrow(); lent != nil {
+			s.buffers.Put((*[dataBuffer]byte)(lent))
+		}
+		if !s.deadlines.await(s.settings.Limits.CommandIdle, !s.tx.open) {
+			s.end("drain", replyStopping)
+			break
+		}
+		line, err := s.in.Line()
+		s.deadlines.arrived()
+		if err != nil {
+			s.lineFault(err)
+			continue
+		}
+		s.command(line)
+	}
+	s.settle()
+	s.flush()
+}
+
+// greet says 220, after the time in which a well-behaved client waits for it.
+func (s *session) greet() bool {
+	if wait := s.settings.Limits.GreetWait; wait > 0 {
+		s.deadlines.arm(s.conn, wait)
+		switch err := s.in.Fill(); {
+		case err == nil:
+			s.end("protocol", replyTooEarly)
+			s.flush()
+			return false
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return false
+		}
+	}
+	s.reply("220 " + s.settings.Hostname + " ESMTP blockd\r\n")
+	return true
+}
+
+// lineFault answers what was no command line. Nobody can say where the next
+// command begins behind most of them, so the session ends with them.
+func (s *session) lineFault(err error) {
+	switch {
+	case errors.Is(err, wire.ErrLongLine):
+		s.refuse(replyLongLine)
+	case errors.Is(err, wire.ErrEndlessLine):
+		s.end("protocol", replyLongLine)
+	case errors.Is(err, wire.ErrBare):
+		s.end("protocol", replyBareLine)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.timeout()
+	default:
+		s.finished = true // the client is gone, or its connection broken
+		if err != io.EOF {
+			s.log.LogAttrs(context.Background(), slog.LevelDebug, "client lost", s.who(slog.Any("error", err))...)
+		}
+	}
+}
+
+// timeout ends a session whose time is up.
+func (s *session) timeout() {
+	if s.deadlines.stopping() {
+		s.end("drain", replyStopping)
+	} else {
+		s.end("timeout", replyTimeout)
+	}
+}
+
+// reply answers one command. It keeps the order: behind commands that wait for
+// upstream it waits too.
+func (s *session) reply(text string) {
+	if len(s.queue) > 0 {
+		s.push(pending{local: text})
+		return
+	}
+	s.write([]byte(text))
+}
+
+// refuse answers a command that was the client's own fault, slower and slower.
+func (s *session) refuse(text string) {
+	l := s.settings.Limits
+	s.errors++
+	if s.errors >= l.HardErrors {
+		if s.settle() {
+			s.end("errors", replyTooManyErrors)
+		}
+		return
+	}
+	if s.errors > l.SoftErrors {
+		if !s.settle() {
+			return
+		}
+		s.flush()
+		pause := time.NewTimer(l.ErrorDelay)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-s.hard.Done():
+		}
+	}
+	s.reply(text)
+}
+
+// end answers with text and reads nothing more.
+func (s *session) end(limit, text string) {
+	s.metrics.limits.WithLabelValues(limit).Inc()
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "session ended",
+		s.who(slog.String("limit", limit), slog.String("reply", firstLine(text)))...)
+	s.finished = true
+	s.linger = true
+	s.reply(text)
+}
+
+// write puts octets into the client's buffer, and out when it is full.
+func (s *session) write(p []byte) {
+	if len(p) > s.out.Available() {
+		s.deadlines.armReply(s.settings.Limits.CommandIdle)
+	}
+	if _, err := s.out.Write(p); err != nil {
+		s.finished = true
+	}
+}
+
+// flush writes out what the client is to read before it speaks again.
+func (s *session) flush() {
+	if s.out.Buffered() == 0 {
+		return
+	}
+	s.deadlines.armReply(s.settings.Limits.CommandIdle)
+	if err := s.out.Flush(); err != nil {
+		s.finished = true
+	}
+}
+
+// recover ends a session that has met a defect. Data in flight is cut without
+// a dot, as for any other end.
+func (s *session) recover() {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	s.metrics.panics.Inc()
+	s.log.LogAttrs(context.Background(), slog.LevelError, "session panicked",
+		s.who(slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))...)
+	s.abandonUpstream()
+	s.finished = true
+	s.write([]byte(replyInternalEnd))
+	s.flush()
+}
+
+// close ends both legs, the client's first: it need not wait for upstream's
+// answer to QUIT.
+func (s *session) close() {
+	if s.linger {
+		linger(s.conn)
+	}
+	s.conn.Close()
+	s.closeUpstream()
+}
+
+// linger lets a client that is still sending read our last reply: to close with
+// unread input makes the system send a reset, which may overtake the reply.
+func linger(conn net.Conn) {
+	half, ok := conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	conn.SetReadDeadline(time.Now().Add(time.Second))
+	io.CopyN(io.Discard, conn, 64<<10)
+}
+
+// begin makes a new transaction the current one.
+func (s *session) begin(cmd parse.Command, v policy.Verdict, sender string) {
+	s.sent++
+	s.tx = transaction{
+		open: true, ref: s.id + "-" + strconv.Itoa(s.sent), sender: sender, verdict: v,
+		utf8: cmd.Params.Has(parse.ParamSMTPUTF8),
+	}
+}

@@ -1,0 +1,94 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+)
+
+// A script is what a server of the tests does, step by step:
+//
+//	"S: TEXT"   sends TEXT and CRLF
+//	"R: TEXT"   sends TEXT as it is
+//	"C: LINE"   expects LINE and CRLF
+//	"hang"      reads until the client gives up
+//
+// At the end it expects the client to close, or, after "close", closes itself.
+type script []string
+
+// run plays s on conn and returns where the client departed from it.
+func (s script) run(conn net.Conn) error {
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	for _, step := range s {
+		kind, text, _ := strings.Cut(step, ": ")
+		switch kind {
+		case "S":
+			text += "\r\n"
+			fallthrough
+		case "R":
+			if _, err := io.WriteString(conn, text); err != nil {
+				return fmt.Errorf("at %q: %w", step, err)
+			}
+		case "C":
+			line, err := r.ReadString('\n')
+			if err != nil {
+				return fmt.Errorf("at %q: %w", step, err)
+			}
+			if line != text+"\r\n" {
+				return fmt.Errorf("client says %q, want %q", line, text+"\r\n")
+			}
+		case "hang":
+			io.Copy(io.Discard, r)
+			return nil
+		case "close":
+			return nil
+		}
+	}
+	if line, err := r.ReadString('\n'); err == nil {
+		return fmt.Errorf("client says %q, want its end", line)
+	}
+	return nil
+}
+
+// pipe returns a Dial that plays s at the other end of a pipe, and a check that
+// the client kept to it.
+func (s script) pipe(t *testing.T) (dial func(context.Context) (net.Conn, error), check func()) {
+	done := make(chan error, 1)
+	dial = func(context.Context) (net.Conn, error) {
+		client, server := net.Pipe()
+		go func() { done <- s.run(server) }()
+		return client, nil
+	}
+	return dial, func() {
+		t.Helper()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// listen plays s to each client of a TCP listener until the test ends.
+func (s script) listen(t *testing.T) (address string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if err := s.run(conn); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	return l.Addr().String()
+}

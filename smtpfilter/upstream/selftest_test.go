@@ -1,0 +1,136 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestSelfTest(t *testing.T) {
+	hello := script{"S: 220 hi", "C: EHLO us.example", "S: 250 them", "C: MAIL FROM:<>"}
+	rcpt := "C: RCPT TO:<blockd-selftest@selftest.invalid>"
+	end := script{"C: RSET", "S: 250 ok", "C: QUIT", "S: 221 bye", "close"}
+	join := func(parts ...script) (all script) {
+		for _, p := range parts {
+			all = append(all, p...)
+		}
+		return all
+	}
+	inconclusive := errors.New("any other")
+	tests := []struct {
+		name   string
+		script script
+		want   error
+	}{
+		{"recipient refused", join(hello, script{"S: 250 ok", rcpt, "S: 554 relay access denied"}, end), nil},
+		{"recipient deferred, as Postfix does it", join(hello, script{"S: 250 ok", rcpt, "S: 454 relay access denied"}, end), nil},
+		{"recipient taken", join(hello, script{"S: 250 ok", rcpt, "S: 250 ok"}, end), ErrOpenRelay},
+		{"recipient to be forwarded", join(hello, script{"S: 250 ok", rcpt, "S: 251 will forward"}, end), ErrOpenRelay},
+		{"sender refused", join(hello, script{"S: 550 no", "close"}), nil},
+		{"sender deferred", join(hello, script{"S: 451 later", "close"}), inconclusive},
+		{"upstream gives up at the recipient", join(hello, script{"S: 250 ok", rcpt, "S: 421 bye", "close"}), inconclusive},
+		{"upstream lost at the recipient", join(hello, script{"S: 250 ok", rcpt, "close"}), inconclusive},
+		{"taken, and upstream lost", join(hello, script{"S: 250 ok", rcpt, "S: 250 ok", "close"}), ErrOpenRelay},
+		{"greeting refused", script{"S: 554 no", "close"}, inconclusive},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := New(Settings{Network: "tcp", Address: tt.script.listen(t), Hostname: "us.example"})
+			if !d.CanRelay() {
+				t.Error("CanRelay() = false for an SMTP server")
+			}
+			d.RequireSelfTest()
+			if _, err := d.Open(t.Context(), client); !errors.Is(err, ErrUntested) {
+				t.Errorf("Open before the test: %v, want ErrUntested", err)
+			}
+			err := d.SelfTest(t.Context())
+			gate := *d.gate.Load()
+			switch {
+			case tt.want == inconclusive:
+				if err == nil || errors.Is(err, ErrOpenRelay) || gate != ErrUntested {
+					t.Errorf("SelfTest: %v, then Open gives %v, want no verdict", err, gate)
+				}
+			case err != tt.want || gate != tt.want:
+				t.Errorf("SelfTest: %v, then Open gives %v, want %v", err, gate, tt.want)
+			}
+		})
+	}
+}
+
+func TestSelfTestPresentsADocumentationAddress(t *testing.T) {
+	s := script{"S: 220 hi", "C: EHLO us.example", "S: 250-them", "S: 250 XCLIENT NAME ADDR PROTO HELO PORT",
+		"C: XCLIENT NAME=[UNAVAILABLE] PORT=25 PROTO=ESMTP HELO=selftest.invalid ADDR=203.0.113.9",
+		"S: 220 again", "C: EHLO selftest.invalid", "S: 250 them", "C: MAIL FROM:<>", "S: 250 ok",
+		"C: RCPT TO:<blockd-selftest@selftest.invalid>", "S: 550 no", "C: RSET", "S: 250 ok", "C: QUIT", "S: 221 bye", "close"}
+	d := New(Settings{Network: "tcp", Address: s.listen(t), Hostname: "us.example", ClientInfo: ClientInfoXCLIENT})
+	if err := d.SelfTest(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Without RequireSelfTest nothing is closed, and an answer changes nothing.
+func TestSelfTestWithoutConsequence(t *testing.T) {
+	s := script{"S: 220 hi", "C: EHLO us.example", "S: 250 them", "C: MAIL FROM:<>", "S: 250 ok",
+		"C: RCPT TO:<blockd-selftest@selftest.invalid>", "S: 250 ok", "C: RSET", "S: 250 ok", "C: QUIT", "S: 221 bye", "close"}
+	d := New(Settings{Network: "tcp", Address: s.listen(t), Hostname: "us.example"})
+	if err := d.SelfTest(t.Context()); !errors.Is(err, ErrOpenRelay) {
+		t.Errorf("SelfTest: %v, want ErrOpenRelay", err)
+	}
+	if d.gate.Load() != nil {
+		t.Error("Open is closed by a test that nobody required")
+	}
+}
+
+func TestCanRelay(t *testing.T) {
+	dial := func(context.Context) (net.Conn, error) { return nil, nil }
+	for _, tt := range []struct {
+		s    Settings
+		want bool
+	}{
+		{Settings{Network: "tcp"}, true},
+		{Settings{Network: "unix"}, true},
+		{Settings{Protocol: LMTP, Network: "tcp"}, false},
+		{Settings{Dial: dial}, false},
+	} {
+		if got := New(tt.s).CanRelay(); got != tt.want {
+			t.Errorf("CanRelay with %+v = %v, want %v", tt.s, got, tt.want)
+		}
+	}
+}
+
+func TestCheckListeners(t *testing.T) {
+	tests := []struct {
+		name, network, upstream string
+		listen                  string // "HOST:PORT", or a path
+		own                     bool
+	}{
+		{"the same address", "tcp", "127.0.0.1:2525", "127.0.0.1:2525", true},
+		{"another port", "tcp", "127.0.0.1:25", "127.0.0.1:2525", false},
+		{"another address", "tcp", "192.0.2.1:25", "127.0.0.1:25", false},
+		{"another loopback address", "tcp", "127.0.0.2:25", "127.0.0.1:25", false},
+		{"by name", "tcp", "localhost:25", "127.0.0.1:25", true},
+		{"all addresses, upstream on loopback", "tcp", "127.0.0.2:25", "0.0.0.0:25", true},
+		{"all addresses, upstream elsewhere", "tcp", "192.0.2.1:25", "[::]:25", false},
+		{"upstream on no address is loopback", "tcp", "0.0.0.0:25", "127.0.0.1:25", true},
+		{"all to all", "tcp", "0.0.0.0:25", "[::]:25", true},
+		{"mapped", "tcp", "[::ffff:127.0.0.1]:25", "127.0.0.1:25", true},
+		{"unix socket", "unix", "/run/x", "/run/x", true},
+		{"another unix socket", "unix", "/run/y", "/run/x", false},
+		{"unix and TCP", "unix", "/run/y", "127.0.0.1:25", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var l net.Addr = &net.UnixAddr{Name: tt.listen, Net: "unix"}
+			if !strings.HasPrefix(tt.listen, "/") {
+				l = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(tt.listen))
+			}
+			err := New(Settings{Network: tt.network, Address: tt.upstream}).CheckListeners(t.Context(), []net.Addr{l})
+			if err != nil && !errors.Is(err, ErrOwnListener) || tt.own != (err != nil) {
+				t.Errorf("CheckListeners: %v, want own listener: %v", err, tt.own)
+			}
+		})
+	}
+}

@@ -1,0 +1,138 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+func TestLine(t *testing.T) {
+	longest := strings.Repeat("x", MaxLine-2)
+	tests := []struct {
+		name, input, want string
+		err               error
+	}{
+		{"plain", "NOOP\r\n", "NOOP", nil},
+		{"empty", "\r\n", "", nil},
+		{"longest", longest + "\r\n", longest, nil},
+		{"one octet too long", longest + "x\r\n", "", ErrLongLine},
+		{"far too long", strings.Repeat("x", 100_000) + "\r\n", "", ErrLongLine},
+		{"too long, ended by a bare LF", strings.Repeat("x", 100_000) + "\n", "", ErrBare},
+		{"without end", strings.Repeat("x", maxSkip+2*MaxLine), "", ErrEndlessLine},
+		{"bare LF", "NOOP\n", "", ErrBare},
+		{"bare LF alone", "\n", "", ErrBare},
+		{"bare LF before CRLF", "MAIL FROM:<a@b.example>\nRCPT TO:<c@d.example>\r\n", "", ErrBare},
+		{"bare CR", "NO\rOP\r\n", "", ErrBare},
+		{"CR CR LF", "NOOP\r\r\n", "", ErrBare},
+		{"NUL", "NO\x00OP\r\n", "", ErrBare},
+		{"end of the stream", "", "", io.EOF},
+		{"end of the stream within a line", "QUI", "", io.ErrUnexpectedEOF},
+		{"end of the stream behind CR", "QUIT\r", "", io.ErrUnexpectedEOF},
+		{"end of the stream within a long line", strings.Repeat("x", 10_000), "", io.ErrUnexpectedEOF},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for name, wrap := range map[string]func(io.Reader) io.Reader{
+				"whole": func(r io.Reader) io.Reader { return r }, "by octet": iotest.OneByteReader,
+				"by half": iotest.HalfReader, "error with data": iotest.DataErrReader,
+			} {
+				got, err := NewReader(wrap(strings.NewReader(tt.input))).Line()
+				if string(got) != tt.want || !errors.Is(err, tt.err) {
+					t.Errorf("%s: Line(%.40q) = %.40q, %v, want %.40q, %v", name, tt.input, got, err, tt.want, tt.err)
+				}
+			}
+		})
+	}
+}
+
+func TestReadingGoesOnBehindALongLine(t *testing.T) {
+	r := NewReader(strings.NewReader(strings.Repeat("x", 9000) + "\r\nNOOP\r\n"))
+	if _, err := r.Line(); !errors.Is(err, ErrLongLine) {
+		t.Fatalf("first line: %v, want %v", err, ErrLongLine)
+	}
+	if line, err := r.Line(); string(line) != "NOOP" || err != nil {
+		t.Errorf("second line: %q, %v, want NOOP", line, err)
+	}
+}
+
+func TestSourceErrorsComeAsTheyAre(t *testing.T) {
+	if _, err := NewReader(iotest.ErrReader(io.ErrClosedPipe)).Line(); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("Line = %v, want %v", err, io.ErrClosedPipe)
+	}
+	if _, err := NewReader(stuckReader{}).Line(); !errors.Is(err, io.ErrNoProgress) {
+		t.Errorf("Line = %v, want %v", err, io.ErrNoProgress)
+	}
+}
+
+type stuckReader struct{}
+
+func (stuckReader) Read([]byte) (int, error) { return 0, nil }
+
+// TestWideBufferKeepsEveryOctet lends and takes back a buffer at random and
+// reads as a session does; every octet must come out once, in order.
+func TestWideBufferKeepsEveryOctet(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		var input []byte
+		for range rng.IntN(3000) {
+			input = append(append(input, bytes.Repeat([]byte("y"), rng.IntN(60))...), '\r', '\n')
+		}
+		r := NewReader(bytes.NewReader(input))
+		var got []byte
+		lent := false
+		for {
+			switch k := rng.IntN(10); {
+			case k == 0 && !lent:
+				r.Widen(make([]byte, 32<<10))
+				lent = true
+			case k == 1 && lent:
+				lent = r.Narrow() == nil
+			case k == 2 && len(r.Buffered()) < MaxLine:
+				_ = r.Fill() // the end of the input shows in Line too
+			case k < 5:
+				n := rng.IntN(1 + len(r.Buffered()))
+				got = append(got, r.Buffered()[:n]...)
+				r.Discard(n)
+			}
+			line, err := r.Line()
+			if errors.Is(err, ErrBare) && len(got) > 0 && got[len(got)-1] == '\r' {
+				got = append(got, '\n') // Discard had cut CRLF in two
+				continue
+			}
+			if err != nil {
+				break
+			}
+			got = append(append(got, line...), '\r', '\n')
+		}
+		if !bytes.Equal(got, input) {
+			t.Fatalf("seed %d: %d octets came out of %d", seed, len(got), len(input))
+		}
+	}
+}
+
+func FuzzLine(f *testing.F) {
+	f.Add([]byte("MAIL FROM:<a@b.example>\r\nRCPT TO:<c@d.example>\r\n"))
+	f.Add([]byte("a\nb\r\n"))
+	f.Add([]byte("a\r\r\nb\r\n"))
+	f.Fuzz(func(t *testing.T, input []byte) {
+		r := NewReader(iotest.HalfReader(bytes.NewReader(input)))
+		for {
+			line, err := r.Line()
+			switch {
+			case errors.Is(err, ErrLongLine):
+				continue
+			case err != nil:
+				return
+			case bytes.ContainsAny(line, "\r\n\x00") || len(line) > MaxLine-2:
+				t.Fatalf("accepted %q", line)
+			case !bytes.HasPrefix(bytes.TrimPrefix(input[bytes.Index(input, line):], line), []byte("\r\n")) && len(line) > 0 &&
+				!bytes.Contains(input, append(bytes.Clone(line), '\r', '\n')):
+				t.Fatalf("line %q does not stand in the input with CRLF", line)
+			}
+		}
+	})
+}
