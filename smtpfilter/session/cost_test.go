@@ -11,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"blockd/internal/script"
 	"blockd/smtpfilter/upstream"
+	"blockd/smtpfilter/wire"
 )
 
 // TestIdleSessionIsSmall holds the memory of a session that waits for a command,
@@ -51,7 +54,7 @@ func TestIdleSessionIsSmall(t *testing.T) {
 }
 
 // loopback is a rig over real sockets.
-func loopback(b *testing.B, s *script.Server) (client net.Conn, in *bufio.Reader) {
+func loopback(b *testing.B, serve func(net.Conn)) (client net.Conn, in *bufio.Reader) {
 	b.Helper()
 	listen := func(serve func(net.Conn)) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,8 +73,8 @@ func loopback(b *testing.B, s *script.Server) (client net.Conn, in *bufio.Reader
 		}()
 		return l.Addr().String()
 	}
-	next := listen(s.Serve)
-	r := newRig(s, listChecker(b), Settings{})
+	next := listen(serve)
+	r := newRig(&script.Server{}, listChecker(b), Settings{})
 	r.relay.log = discardLog()
 	r.relay.upstream = upstream.New(upstream.Settings{Network: "tcp", Address: next, Hostname: hostname})
 	r.relay.settings.Limits.Session = 24 * time.Hour
@@ -106,7 +109,7 @@ func exchange(b *testing.B, conn net.Conn, in *bufio.Reader, line string) {
 
 // BenchmarkMail is a 4 KB message on a connection that is used again.
 func BenchmarkMail(b *testing.B) {
-	client, in := loopback(b, &script.Server{})
+	client, in := loopback(b, sink)
 	body := "Subject: x\r\n\r\n" + strings.Repeat(strings.Repeat("x", 70)+"\r\n", 56) + ".\r\n"
 	for b.Loop() {
 		exchange(b, client, in, "MAIL FROM:<a@good.example>\r\n")
@@ -118,7 +121,7 @@ func BenchmarkMail(b *testing.B) {
 
 // BenchmarkListedSender is a refused transaction, which upstream never sees.
 func BenchmarkListedSender(b *testing.B) {
-	client, in := loopback(b, &script.Server{})
+	client, in := loopback(b, sink)
 	b.ReportAllocs()
 	for b.Loop() {
 		exchange(b, client, in, "MAIL FROM:<a@bad.example>\r\n")
@@ -128,5 +131,57 @@ func BenchmarkListedSender(b *testing.B) {
 		in.ReadString('\n')
 		in.ReadString('\n')
 		exchange(b, client, in, "EHLO client.example\r\n")
+	}
+}
+
+// BenchmarkData is a message of 10 MB; its upstream does next to nothing.
+func BenchmarkData(b *testing.B) {
+	client, in := loopback(b, sink)
+	body := []byte("Subject: x\r\n\r\n" + strings.Repeat(strings.Repeat("x", 70)+"\r\n", 10<<20/72) + ".\r\n")
+	b.SetBytes(int64(len(body)))
+	var before, after unix.Rusage
+	unix.Getrusage(unix.RUSAGE_SELF, &before)
+	for b.Loop() {
+		exchange(b, client, in, "MAIL FROM:<a@good.example>\r\n")
+		exchange(b, client, in, "RCPT TO:<bob@here.example>\r\n")
+		exchange(b, client, in, "DATA\r\n")
+		if _, err := client.Write(body); err != nil {
+			b.Fatal(err)
+		}
+		exchange(b, client, in, "")
+	}
+	unix.Getrusage(unix.RUSAGE_SELF, &after)
+	// Client and upstream live in this process too, so this is an upper bound.
+	cpu := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+	b.ReportMetric(float64(cpu.Microseconds())/1000/(float64(b.N)*float64(len(body))/(1<<20)), "cpu-ms/MB")
+}
+
+// sink is an upstream that accepts everything and keeps nothing.
+func sink(conn net.Conn) {
+	defer conn.Close()
+	r := wire.NewReader(conn)
+	io.WriteString(conn, "220 sink\r\n")
+	for {
+		line, err := r.Line()
+		if err != nil {
+			return
+		}
+		if string(line) != "DATA" {
+			io.WriteString(conn, "250 ok\r\n")
+			continue
+		}
+		io.WriteString(conn, "354 go\r\n")
+		r.Widen(make([]byte, 256<<10))
+		var data wire.Data
+		for done := false; !done; {
+			if r.Fill() != nil {
+				return
+			}
+			var n int
+			n, done, _ = data.Scan(r.Buffered())
+			r.Discard(n)
+		}
+		r.Narrow()
+		io.WriteString(conn, "250 ok\r\n")
 	}
 }

@@ -46,10 +46,11 @@ func (s *session) data(line []byte) {
 // message is the outcome of one DATA, for the books and the client.
 type message struct {
 	started time.Time
-	octets  int64  // of data, as sent, dots stuffed, with the dot line
-	outcome string // a word of the metric; before the dot: why nothing more is forwarded, "" = all goes on
-	reply   string // our own answer to the dot
-	over    bool   // the session ends with it
+	waited  time.Duration // for the client
+	octets  int64         // of data, as sent, dots stuffed, with the dot line
+	outcome string        // a word of the metric; before the dot: why nothing more is forwarded, "" = all goes on
+	reply   string        // our own answer to the dot
+	over    bool          // the session ends with it
 }
 
 // stop closes upstream, which has had no dot and so no message, and settles the
@@ -135,20 +136,23 @@ func (s *session) transfer(m *message) error {
 			return errFlood
 		}
 		s.deadlines.arm(s.conn, s.patience(m))
+		asked := time.Now()
 		if err := s.in.Fill(); err != nil {
 			return err
 		}
+		m.waited += time.Since(asked)
 	}
 }
 
-// patience is how long the client has for its next octets.
+// patience is how long the client has for its next octets. What upstream takes
+// to read them is not held against it.
 func (s *session) patience(m *message) time.Duration {
 	l := s.settings.Limits
 	if m.octets == 0 {
 		return l.DataStart
 	}
 	earned := l.DataStart + time.Duration(m.octets)*time.Second/time.Duration(l.MinDataRate)
-	return min(l.DataBlock, earned-time.Since(m.started))
+	return min(l.DataBlock, earned-m.waited)
 }
 
 // sendData writes to upstream. A failure is upstream's: it may have said why
@@ -162,11 +166,9 @@ func (s *session) sendData(m *message, p []byte) {
 	s.deadlines.finalReply(false)
 	s.upstreamFailed("data", err)
 	reply := replyLost
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		s.deadlines.arm(s.up.Conn, time.Second)
-		if r, err := wire.ReadReply(s.up.R); err == nil && r.Code >= 400 {
-			reply = string(r.Raw)
-		}
+	s.deadlines.arm(s.up.Conn, time.Second)
+	if r, err := wire.ReadReply(s.up.R); err == nil && r.Code >= 400 {
+		reply = string(r.Raw)
 	}
 	s.stop(m, "upstream-lost", reply)
 	m.over = reply[:3] == "421"

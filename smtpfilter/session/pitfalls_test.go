@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -102,7 +103,7 @@ func TestP10StalledUpstream(t *testing.T) {
 		{"RCPT", script.Hang, 5 * time.Minute, "451 4.4.2"},
 		{"DATA", script.Hang, 5 * time.Minute, "451 4.4.2"},
 		{script.Body, script.Hang, 10 * time.Minute, "451 4.4.2"},
-		{script.Body, script.Stall, 3 * time.Minute, "451 4.4.2"},
+		{script.Body, script.Stall, 3*time.Minute + time.Second, "451 4.4.2"},
 		{script.Dot, script.Hang, 10 * time.Minute, "451 4.4.2"},
 		{"RSET", script.Hang, 5 * time.Minute, "250 2.0.0"},
 	}
@@ -248,6 +249,84 @@ func TestP11NothingIsCutBetweenDotAndReply(t *testing.T) {
 				<-c.ended
 			})
 		})
+	}
+}
+
+// TestP11IdleSessionsEndAtOnce: a stop does not wait for clients that have
+// nothing to say.
+func TestP11IdleSessionsEndAtOnce(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{}
+		r := newRig(server, checker, Settings{})
+		ctx, drain := context.WithCancel(t.Context())
+		c := connect(t, r, ctx)
+		c.hello()
+		c.envelope()
+		c.want("hello\r\n.", "250")
+		c.send("NO") // half a command is none
+		synctest.Wait()
+		started := time.Now()
+		drain()
+		c.want("", "421 4.3.2")
+		<-c.ended
+		if took := time.Since(started); took != 0 {
+			t.Errorf("idle session ended after %v, want at once", took)
+		}
+		server.Wait()
+	})
+}
+
+// TestP2ClientLostInData counts a message that broke off.
+func TestP2ClientLostInData(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{}
+		r := newRig(server, checker, Settings{})
+		c := connect(t, r, t.Context())
+		c.hello()
+		c.envelope()
+		c.send("half\r\n.\r")
+		c.close()
+		server.Wait()
+		if got := r.count(t, "blockd_smtp_messages_total", "client-lost"); got != 1 {
+			t.Errorf("messages{client-lost} = %v, want 1", got)
+		}
+		if len(server.Messages()) > 0 || slices.Contains(server.Log(), "QUIT") {
+			t.Errorf("upstream read %q", server.Log())
+		}
+	})
+}
+
+// TestLastReplyArrivesThoughTheClientIsStillSending: over real sockets, where to
+// close with unread input sends a reset.
+func TestLastReplyArrivesThoughTheClientIsStillSending(t *testing.T) {
+	r := newRig(&script.Server{}, listChecker(t), Settings{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range 20 {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		far, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var session sync.WaitGroup
+		session.Go(func() { r.relay.Run(t.Context(), far, testClient) })
+		io.WriteString(conn, "EHLO client.example\r\nBDAT 50000\r\n")
+		io.WriteString(conn, strings.Repeat("x", 50_000))
+		conn.(*net.TCPConn).CloseWrite()
+		said, err := io.ReadAll(conn)
+		if err != nil || !strings.Contains(string(said), "502 5.5.1") {
+			t.Fatalf("client read %q, %v", said, err)
+		}
+		conn.Close()
+		session.Wait()
 	}
 }
 

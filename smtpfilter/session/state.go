@@ -218,8 +218,8 @@ func (s *session) flush() {
 	}
 }
 
-// recover ends a session that has met a defect. Data in flight is cut without
-// a dot, as for any other end.
+// recover ends a session that has met a defect; close then cuts data in flight
+// without a dot, as for any other end.
 func (s *session) recover() {
 	cause := recover()
 	if cause == nil {
@@ -228,7 +228,6 @@ func (s *session) recover() {
 	s.metrics.panics.Inc()
 	s.log.LogAttrs(context.Background(), slog.LevelError, "session panicked",
 		s.who(slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))...)
-	s.abandonUpstream()
 	s.finished = true
 	s.write([]byte(replyInternalEnd))
 	s.flush()
