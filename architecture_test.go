@@ -3,12 +3,15 @@
 package blockd_test
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -105,5 +108,47 @@ func TestNoInitNoSleep(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestMetricsAreDocumented keeps docs/operation.md and the code at one: who wakes
+// somebody at night by a metric finds its meaning there.
+func TestMetricsAreDocumented(t *testing.T) {
+	name := regexp.MustCompile(`"(blockd_[a-z_]+)"`)
+	inCode := map[string]bool{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() && d.Name() == "bench" {
+			return cmp.Or(err, fs.SkipDir)
+		}
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range name.FindAllSubmatch(text, -1) {
+			inCode[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := os.ReadFile("docs/operation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("(?m)^\\| `(blockd_[a-z_]+)")
+	inDocs := map[string]bool{}
+	for _, m := range row.FindAllSubmatch(document, -1) {
+		inDocs[string(m[1])] = true
+	}
+	for name := range inCode {
+		if !inDocs[name] {
+			t.Errorf("metric %s has no row in docs/operation.md", name)
+		}
+	}
+	for name := range inDocs {
+		if !inCode[name] {
+			t.Errorf("docs/operation.md has a row for %s, which is no metric", name)
+		}
 	}
 }
