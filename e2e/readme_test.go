@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -97,6 +98,7 @@ func perform(t *testing.T, document, dir string, env []string, commands []comman
 			cmd := exec.Command("bash", "-c", c.text)
 			cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 			got, _ = cmd.CombinedOutput() // the exit status is the reader's to see, the output is what is shown
+			got = bytes.ReplaceAll(got, []byte("\r\n"), []byte("\n")) // mail has CRLF, and looks the same
 			return want.Match(got)
 		}
 		deadline := time.Now().Add(30 * time.Second)
