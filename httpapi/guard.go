@@ -52,9 +52,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case r.URL.Path == "/healthz":
 		case s.settings.Token != "":
 			// Sums of equal length, so that the time tells nothing of the token.
-			token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 			have := sha256.Sum256([]byte(token))
-			if subtle.ConstantTimeCompare(have[:], want[:]) != 1 {
+			if !bearer || subtle.ConstantTimeCompare(have[:], want[:]) != 1 {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="blockd"`)
 				fail(w, http.StatusUnauthorized, "want the header Authorization: Bearer TOKEN")
 				return

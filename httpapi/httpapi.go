@@ -82,7 +82,7 @@ func New(s Settings, checker *policy.Checker, status func() reload.Status, metri
 	for _, r := range routes {
 		mux.HandleFunc(r.path, r.serve)
 	}
-	mux.HandleFunc("/{$}", route{get: index(routes)}.serve)
+	mux.HandleFunc("/{$}", route{get: root(routes)}.serve)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "no such resource; / lists them")
 	})
@@ -106,8 +106,8 @@ func (r route) serve(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// index answers / for people.
-func index(routes []route) http.HandlerFunc {
+// root answers / for people.
+func root(routes []route) http.HandlerFunc {
 	var b strings.Builder
 	b.WriteString("blockd\n\n")
 	for _, r := range routes {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math/bits"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"testing"
 
 	"blockd/addr"
+	"blockd/bloom"
 )
 
 // specimen is an index file to be damaged, with senders and the right answers.
@@ -23,6 +25,7 @@ type specimen struct {
 	data    []byte
 	senders []addr.Addr
 	answers [][]Match
+	entries []listed
 	scratch []Match
 }
 
@@ -36,7 +39,7 @@ func newSpecimen(t testing.TB, entries int) *specimen {
 			list[i].expiry = testTime.Unix() + 1000
 		}
 	}
-	s := &specimen{path: filepath.Join(t.TempDir(), "specimen.bdx")}
+	s := &specimen{entries: list, path: filepath.Join(t.TempDir(), "specimen.bdx")}
 	d, err := draftOf(t, s.path, seeded(9), hooks{}, rowsNamed(5), list)
 	if err != nil {
 		t.Fatal(err)
@@ -283,6 +286,11 @@ func TestDamageIsToldInASentence(t *testing.T) {
 		{"a section is missing", func(d []byte) []byte { clear(section(d, 6)[:sectionBytes]); return d }, "damaged index: offset 128: section 6 is missing"},
 		{"sections overlap", func(d []byte) []byte { le.PutUint64(section(d, 2)[8:], pageSize); return d }, "damaged index: offset 168: section 2 at 4096 of 4 bytes does not fit"},
 		{"section off its page", func(d []byte) []byte { d[sectionsAt+8]++; return d }, "damaged index: offset 128: section 1 at 4097 of 192 bytes does not fit"},
+		{"section behind the end", func(d []byte) []byte {
+			row := section(d, 6)
+			le.PutUint64(row[16:], le.Uint64(row[16:])+pageSize)
+			return d
+		}, "damaged index: offset 328: section 6 at 24576 of 4426 bytes does not fit"},
 		{"three partitions", func(d []byte) []byte {
 			d[96] = 3
 			le.PutUint64(section(d, 3)[16:], 48)
@@ -342,8 +350,7 @@ func TestPageInAnotherPlaceIsSeen(t *testing.T) {
 	other := seeded(9)
 	other.Seed.BuildID[0]++ // the same content under the same hash key
 	path := filepath.Join(t.TempDir(), "other.bdx")
-	rng := rand.New(rand.NewPCG(7, 7))
-	d, err := draftOf(t, path, other, hooks{}, rowsNamed(5), randomEntries(t, rng, 5, 3000))
+	d, err := draftOf(t, path, other, hooks{}, rowsNamed(5), s.entries)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,6 +427,44 @@ func openAndAsk(t testing.TB, s *specimen) {
 	}
 	if err := ix.Verify(t.Context()); err != nil && !errors.Is(err, ErrRead) {
 		t.Fatalf("Verify = %v, want ErrRead", err)
+	}
+}
+
+// An overflow page that goes on at itself must not keep a look-up for ever.
+func TestOverflowPagesInACircle(t *testing.T) {
+	ix := indexOf(t, seeded(1), rowsNamed(1), manyDomains(8000))
+	path, p := ix.mapping.name, ix.parts[0]
+	if len(ix.parts) != 1 || p.overflow == 0 {
+		t.Fatalf("%d partitions, %d overflow pages: want one with some", len(ix.parts), p.overflow)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := uint64(0)
+	for pageNext(ix.pages[number*pageSize:]) == 0 {
+		number++
+	}
+	next := pageNext(ix.pages[number*pageSize:])
+	circle := ix.pageOffset(p.first + uint64(p.pages) + uint64(next) - 1)
+	binary.LittleEndian.PutUint32(data[circle+8:], next)
+	correctSums(data)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ix, err = Open(path); err != nil {
+		t.Fatal(err)
+	}
+	hi, _ := bits.Div64(number, 0, uint64(p.pages))
+	hash := bloom.Hash{Hi: hi&^0xffff + 1<<17 - 1} // on that page, with the highest tag
+	if got := pageOf(hash.Hi, 0, uint64(p.pages)); got != number {
+		t.Fatalf("hash %x is of page %d, want %d", hash.Hi, got, number)
+	}
+	if _, _, err := ix.find(hash, "absent"); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("find = %v, want ErrCorrupt", err)
+	}
+	if err := ix.Verify(t.Context()); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("Verify = %v, want ErrCorrupt", err)
 	}
 }
 

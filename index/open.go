@@ -36,6 +36,8 @@ type Index struct {
 	reasons []byte // of the mapping
 	lists   []ListInfo
 
+	generation string // of every verdict, so made once
+
 	summed []uint64 // one bit a page: its sum was right; atomic
 
 	_              [64]byte // what follows changes, what stands above is only read
@@ -78,6 +80,7 @@ func openFile(path, name string) (*Index, error) {
 	if ix.head, err = decodeHeader(first, uint64(fi.Size())); err != nil {
 		return nil, err
 	}
+	ix.generation = hex.EncodeToString(ix.head.buildID[:])
 	if err := ix.load(f); err != nil {
 		return nil, err
 	}
@@ -230,7 +233,7 @@ func (r *summedReader) Read(b []byte) (int, error) {
 func (ix *Index) Lists() []ListInfo { return ix.lists }
 
 // Generation is the build id in hexadecimal (32 digits), as logs and answers show it.
-func (ix *Index) Generation() string { return hex.EncodeToString(ix.head.buildID[:]) }
+func (ix *Index) Generation() string { return ix.generation }
 
 // Built is when the build began, to the second.
 func (ix *Index) Built() time.Time { return time.Unix(ix.head.built, 0) }

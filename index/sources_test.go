@@ -1,6 +1,8 @@
 package index
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +123,8 @@ var (
 
 func TestRefusedSources(t *testing.T) {
 	good := plain("good", listFile(t, "good.txt", "bulk.test\n"))
-	torn := plain("torn", listFile(t, "torn.gz", gzipHead))
+	torn := plain("torn", listFile(t, "torn.gz", tornGzip(t)))
+	torn.Settings.Reason = "of the torn list"
 	absent := plain("absent", filepath.Join(t.TempDir(), "absent.txt"))
 	sources := []Source{torn, good, absent}
 	path := filepath.Join(t.TempDir(), "x.bdx")
@@ -158,15 +161,30 @@ func TestRefusedSources(t *testing.T) {
 	if keys, _ := d.Index().Counts(); keys != 1 {
 		t.Errorf("%d keys, want the good list's alone", keys)
 	}
-	for text, want := range map[string]int{"x@bulk.test": 1, "x@torn.test": 0} {
+	if n := d.Index().head.sections[secReasons].items; n != 0 {
+		t.Errorf("%d reasons of refused lists are in the file", n)
+	}
+	for text, want := range map[string]int{"x@bulk.test": 1, "x@d7.torn.test": 0} {
 		if got, err := d.Index().Lookup(nil, sender(t, text), testTime); err != nil || len(got) != want {
 			t.Errorf("Lookup(%s) = %v, %v, want %d", text, got, err, want)
 		}
 	}
 }
 
-// gzipHead is a gzip file of "torn.test\n" and more, without its end.
-const gzipHead = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x00\x0a\x00\xf5\xfftorn.test\n"
+// tornGzip is a packed list that lacks its last bytes: all of its lines come out
+// before the damage shows.
+func tornGzip(t *testing.T) string {
+	t.Helper()
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	for i := range 50_000 {
+		fmt.Fprintf(w, "d%d.torn.test\n!bulk.test # reason %d\n", i, i)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return packed.String()[:packed.Len()-4]
+}
 
 func TestBuildRefusesOptions(t *testing.T) {
 	good := plain("good", listFile(t, "good.txt", "bulk.test\n"))

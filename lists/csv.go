@@ -207,9 +207,9 @@ func checkColumn(arg string) error {
 	return nil
 }
 
-// chooseSeparator takes the one that cuts the first lines into the same number of
-// cells, two or more, and into most of them; where the first line names the
-// column, only one that shows the name. A file of one column has any.
+// chooseSeparator takes the one that cuts most of the first lines into the same
+// number of cells, two or more; where the first line names the column, only one
+// that shows the name. A file of one column has any.
 func (f *csvFile) chooseSeparator() {
 	for len(f.ahead) < csvSample {
 		l, ok := f.r.lines.next()
@@ -228,34 +228,28 @@ func (f *csvFile) chooseSeparator() {
 }
 
 // score rates a separator by the lines ahead, 0 for useless. Each point of view
-// outweighs those after it: the header's name, one width for all, the width.
+// outweighs those after it: the header's name, the lines of one width, the width.
 func (f *csvFile) score(sep byte) int {
-	width, even, named := 0, true, false
+	const lines, named = maxLine + 2, (maxLine + 2) * (csvSample + 1)
+	widths, name, first := map[int]int{}, 0, true
 	for _, l := range f.ahead {
-		if trim(l.text) == "" {
-			continue
-		}
 		cells, err := splitRecord(f.cells[:0], l.text, sep)
 		if err != nil {
 			break // a record over several lines, or a fault: judge by what was
 		}
-		if width == 0 {
-			width = len(cells)
-			named = slices.ContainsFunc(cells, func(c cell) bool { return f.isColumnName(trim(c.text)) })
+		if first && slices.ContainsFunc(cells, func(c cell) bool { return f.isColumnName(trim(c.text)) }) {
+			name = named
 		}
-		even = even && len(cells) == width
+		first = first && trim(l.text) == ""
+		widths[len(cells)]++
 	}
-	if width < 2 {
-		return 0
+	best := 0
+	for width, n := range widths {
+		if width > 1 {
+			best = max(best, name+n*lines+width)
+		}
 	}
-	score := width
-	if even {
-		score += maxLine + 1
-	}
-	if named {
-		score += 2 * (maxLine + 1)
-	}
-	return score
+	return best
 }
 
 func (f *csvFile) isColumnName(text string) bool {

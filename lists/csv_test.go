@@ -47,6 +47,10 @@ func TestCSV(t *testing.T) {
 			"domain a.test tree block + err syntax + domain c.test tree block + domain d.test tree block"},
 		{"two of them", "csv", "a.test,\"x\nb.test,y\nc.test,\"z\nd.test,z\n",
 			"err syntax + domain b.test tree block + err syntax + domain d.test tree block"},
+		{"a record of too many lines", "csv", "a.test,\"x\n" + strings.Repeat("y.test\n", 1000) + "\"\nb.test,\n",
+			"err syntax" + strings.Repeat(" + domain y.test tree block", 1000) + " + err syntax + domain b.test tree block"},
+		{"a record of too many octets", "csv", "a.test,\"x\nb.test," + strings.Repeat("y", 65000) + "\nc.test," + strings.Repeat("z", 600) + "\"\"\n\"\nd.test,\n",
+			"err syntax + domain b.test tree block + err syntax + err syntax + domain d.test tree block"},
 		{"a long line inside quotes", "csv", "a.test,\"x\n" + strings.Repeat("y", 70000) + "\"\nb.test,\n",
 			"err syntax + err too-long + domain b.test tree block"},
 	} {

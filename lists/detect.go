@@ -56,14 +56,14 @@ func detect(src *source, eol byte) (*format, string, error) {
 	case len(found) == 1 && isForeign(found[0]):
 		return nil, "", refusal(BadFormat, "looks like %s, which this version does not read", found[0])
 	case len(found) == 1:
-		return fits(src, found[0], sample)
+		return fits(found[0], sample)
 	}
-	return fitsPlain(src, sample, marked)
+	return fitsPlain(sample, marked)
 }
 
 // fitsPlain is for a file without any mark. What formats differ about is not
 // guessed: leading dots, and "! text", a comment in one and an exception in another.
-func fitsPlain(src *source, sample, marked []string) (*format, string, error) {
+func fitsPlain(sample, marked []string) (*format, string, error) {
 	if slices.ContainsFunc(sample, func(s string) bool { return trimLeft(s)[0] == '.' }) {
 		return nil, "", refusal(Ambiguous, "names with a leading dot mean different things in plain, postfix and rbldnsd; declare its format")
 	}
@@ -71,12 +71,12 @@ func fitsPlain(src *source, sample, marked []string) (*format, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if n, err := f.good(src, marked); err != nil {
+	if n, err := f.good(marked); err != nil {
 		return nil, "", err
 	} else if n < len(marked) || len(sample) == 0 {
 		return nil, "", refusal(Ambiguous, `lines with "!" and a blank are comments in adblock and exceptions in plain; declare its format`)
 	}
-	return fits(src, "plain", sample)
+	return fits("plain", sample)
 }
 
 // takeSample collects the first lines that are neither blank nor comments in any
@@ -93,8 +93,8 @@ func takeSample(src *source, eol byte) (sample, marked []string, err error) {
 			break
 		}
 		text := trim(l.text)
-		if l.long || text == "" || isAnyComment(text) {
-			continue
+		if text == "" || isAnyComment(text) || l.long && text[0] != '[' && text[0] != '{' {
+			continue // JSON may well be one line
 		}
 		size += len(text)
 		if text[0] != '!' || len(text) > 1 && blankAt(text[1:]) == 0 {
@@ -160,12 +160,12 @@ func isForeign(name string) bool {
 }
 
 // fits takes the named format if nearly all lines of the sample are lines of it.
-func fits(src *source, name string, sample []string) (*format, string, error) {
+func fits(name string, sample []string) (*format, string, error) {
 	f, _, err := findFormat(name)
 	if err != nil {
 		return nil, "", err
 	}
-	good, err := f.good(src, sample)
+	good, err := f.good(sample)
 	if err != nil {
 		return nil, "", err
 	}
@@ -178,10 +178,10 @@ func fits(src *source, name string, sample []string) (*format, string, error) {
 // good counts the lines of a sample that are lines of the format. In one with a
 // mark of its own what is unsupported still is: real adblock lists are full of
 // it. A name without a dot is none, or any text with a word a line were a list.
-func (f *format) good(src *source, sample []string) (int, error) {
+func (f *format) good(sample []string) (int, error) {
 	good, last := 0, 0
 	text := strings.NewReader(strings.Join(sample, "\n"))
-	r := newReading(src, text, '\n', f, "", Settings{}, func(it *Item) error {
+	r := newReading(text, '\n', f, "", Settings{}, func(it *Item) error {
 		bad := it.Kind == Err && (it.Class != Unsupported || f.marks == nil) || it.Kind == Domain && it.Key.Labels < 2
 		if !bad && it.Line != last {
 			good, last = good+1, it.Line

@@ -23,6 +23,7 @@ func TestAuto(t *testing.T) {
 		{"comments of adblock over bare names", "! Title: x\na.test\nb.test\n", `ambiguous: lines with "!" and a blank are comments in adblock and exceptions in plain; declare its format`},
 		{"nothing but such lines", "! b.test\n", `ambiguous: lines with "!" and a blank are comments in adblock and exceptions in plain; declare its format`},
 		{"json array", "[\n\"a.test\"\n]", `auto: json, begins with "["`},
+		{"json of one long line", `["` + strings.Repeat(`a.test","`, 10_000) + `b.test"]`, `auto: json, begins with "["`},
 		{"json object", `{"block":["a.test"]}`, `auto: json, begins with "{"`},
 		{"address in brackets", "[2001:db8::1]\na.test\n", "auto: plain, 2 of 2 lines are addresses, names or networks"},
 		{"leading dots", "a.test\n.b.test\n", "ambiguous: names with a leading dot mean different things in plain, postfix and rbldnsd; declare its format"},

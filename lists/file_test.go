@@ -120,6 +120,16 @@ func TestFileThatChangesWhileItIsRead(t *testing.T) {
 			}
 			return os.Chtimes(path, time.Time{}, time.Now().Add(time.Minute))
 		}},
+		{"truncated, same time", func(path string) error {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			if err := os.Truncate(path, 20); err != nil {
+				return err
+			}
+			return os.Chtimes(path, info.ModTime(), info.ModTime())
+		}},
 		{"replaced", func(path string) error {
 			info, err := os.Stat(path)
 			if err != nil {

@@ -2,11 +2,9 @@ package lists
 
 import "strings"
 
-const (
-	// maxTail bounds the lines that wait for a logical line to be complete. No
-	// table in use folds an entry over more than a few.
-	maxTail = 256
-)
+// maxTail and, in octets, maxLine bound the lines that wait for a logical line to
+// be complete. No table in use folds an entry over more than a few.
+const maxTail = 256
 
 // folded gathers one logical line: a physical line and the indented ones that
 // continue it. Comments and blank lines in between do not end it, as in Postfix.
@@ -17,8 +15,9 @@ type folded struct {
 	open    bool            // head holds a logical line
 	full    bool            // its tail is full: continuations are read over
 	head    line            // its first physical line
-	joined  strings.Builder // its text beyond head; bounded by maxLine
+	joined  strings.Builder // its text beyond head
 	tail    []tailLine
+	size    int // of the tail, in octets
 }
 
 // tailLine is a physical line behind head that waits for head to be emitted.
@@ -73,11 +72,12 @@ func (f *folded) behind(l line, c Class) {
 		f.emit(l, c)
 		return
 	}
-	if c == Continuation && f.joined.Len() < maxLine {
+	if c == Continuation {
 		f.joined.WriteByte(' ')
 		f.joined.WriteString(trim(l.text))
 	}
-	if f.tail = append(f.tail, tailLine{l, c}); len(f.tail) == maxTail {
+	f.tail, f.size = append(f.tail, tailLine{l, c}), f.size+len(l.text)
+	if len(f.tail) == maxTail || f.size > maxLine {
 		f.release()
 		f.full = true
 	}
@@ -108,5 +108,5 @@ func (f *folded) release() {
 	for _, t := range f.tail {
 		f.emit(t.line, t.class)
 	}
-	f.tail, f.open, f.full = f.tail[:0], false, false
+	f.tail, f.size, f.open, f.full = f.tail[:0], 0, false, false
 }

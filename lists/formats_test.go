@@ -159,6 +159,10 @@ func TestPostfix(t *testing.T) {
 }
 
 func TestPostfixTailIsBounded(t *testing.T) {
+	wide := "bulk.test\n" + strings.Repeat(" "+strings.Repeat("x", 60_000)+"\n", 2) + " REJECT\nlast.test OK\n"
+	if _, sum, err := items(t, wide, lists.Settings{Format: "postfix"}); err != nil || sum.Errors != 1 || sum.Entries != 1 {
+		t.Errorf("over 64 KiB: %+v, %v", sum, err)
+	}
 	text := "bulk.test REJECT a\n" + strings.Repeat("# c\n", 1000) + " b\n" + strings.Repeat(" c\n", 1000) + "last.test OK\n"
 	got, sum, err := items(t, text, lists.Settings{Format: "postfix"})
 	if err != nil {

@@ -181,7 +181,7 @@ func (f *jsonFile) element(t json.Token, m meaning) error {
 
 // record reads the member of an object in an array that the format's argument names.
 func (f *jsonFile) record(m meaning) error {
-	found, line := false, f.line
+	found := false
 	for {
 		name, more, err := f.member()
 		if err != nil {
@@ -211,7 +211,6 @@ func (f *jsonFile) record(m meaning) error {
 		}
 	}
 	if !found {
-		f.line = max(line, f.line)
 		f.refuse(fmt.Sprintf("an object without %q", f.r.arg))
 	}
 	return nil

@@ -62,7 +62,7 @@ type Item struct {
 	Reason  string // for the client; at most 400 octets, no controls
 	Class   Class  // of Skip and Err: why. Of an entry: a warning, or ""
 	Message string // for people, free text
-	Column  int    // where the fault begins in Text, in octets from 1; 0 = unknown
+	Column  int    // where the fault begins in the line, in octets from 1; 0 = unknown
 
 	// Text is the physical line as read, at most 4096 octets of it, for people:
 	// it may hold any octets. Of JSON, which knows no lines, it is the element.

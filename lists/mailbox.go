@@ -10,9 +10,15 @@ func (r *reading) mailbox(text string) bool {
 			return r.pasted(trimLeft(text[len(header):]))
 		}
 	}
-	if strings.IndexByte(text, '<') >= 0 || strings.IndexByte(text, '(') >= 0 {
+	if indexUnquoted(text, '<') >= 0 || indexUnquoted(text, '(') >= 0 {
 		return r.pasted(text)
 	}
+	return r.forms(text)
+}
+
+// forms queues an address, or one of the forms of a domain or a local-part that
+// have an "@".
+func (r *reading) forms(text string) bool {
 	at, closed := lastAt(text)
 	if !closed {
 		return r.fail(Syntax, text, "a quote that is not closed")
@@ -100,6 +106,9 @@ func lastAt(text string) (at int, closed bool) {
 
 // indexUnquoted returns where the first c outside quotes is, -1 without one.
 func indexUnquoted(text string, c byte) int {
+	if strings.IndexByte(text, c) < 0 {
+		return -1
+	}
 	quoted := false
 	for i := 0; i < len(text); i++ {
 		switch {

@@ -12,6 +12,7 @@ func TestPlainForms(t *testing.T) {
 		{"address", "promo@bulk.test", "addr promo@bulk.test exact block"},
 		{"local-part at any domain", "offers@", "addr offers@ local block"},
 		{"quoted local-part at any domain", `"odd one"@`, `addr "odd one"@ local block`},
+		{"brackets in quotes", `"a(<b"@`, `addr "a(<b"@ local block`},
 		{"bare name is the tree", "bulk.test", "domain bulk.test tree block"},
 		{"= is the exact name", "=bulk.test", "domain bulk.test exact block"},
 		{"@name is the exact name", "@bulk.test", "domain bulk.test exact block"},

@@ -97,10 +97,10 @@ func (r *reading) postfixKey(key string) bool {
 		return r.name(key[1:], Sub)
 	case strings.IndexByte(key, '@') < 0 && key[0] != '<':
 		return r.name(key, r.bare)
-	case strings.HasPrefix(key, "*@"), strings.ContainsAny(key, "<>()"):
+	case strings.HasPrefix(key, "*@"), key[0] == '<':
 		return r.fail(Unsupported, key, "a form that access tables do not have")
 	}
-	return r.mailbox(key)
+	return r.forms(key)
 }
 
 // leadingGroups reads what matches by its beginning: 198.51.100 is the /24,

@@ -3,27 +3,16 @@ package lists
 import (
 	"fmt"
 	"io"
-	"net/netip"
 	"strings"
 	"unicode/utf8"
-
-	"blockd/addr"
 )
 
-const (
-	maxReason = 400 // octets of Item.Reason
-
-	// maxAddress is RFC 5321's limit of a path (section 4.5.3.1.3), 256 octets,
-	// without its angle brackets; maxLocal that of a local-part (4.5.3.1.1).
-	maxAddress = 254
-	maxLocal   = 64
-)
+const maxReason = 400 // octets of Item.Reason
 
 // reading is one file being read as one format. A parser queues what a line means
 // by address, domain, network and skip, or gives the line up by fail; a line is
 // emitted when it is complete, whole or not at all.
 type reading struct {
-	src      *source
 	settings Settings
 	bare     Scope // of bare names
 	arg      string
@@ -63,7 +52,7 @@ func read(src *source, tap io.Writer, s Settings, emit func(*Item) error) (Summa
 	if err != nil {
 		return Summary{}, err
 	}
-	r := newReading(src, in, eol, f, arg, s, emit)
+	r := newReading(in, eol, f, arg, s, emit)
 	err = f.read(r)
 	if r.err != nil {
 		return r.sum, r.err
@@ -79,8 +68,8 @@ func read(src *source, tap io.Writer, s Settings, emit func(*Item) error) (Summa
 	return r.sum, err
 }
 
-func newReading(src *source, in io.Reader, eol byte, f *format, arg string, s Settings, emit func(*Item) error) *reading {
-	r := &reading{src: src, settings: s, bare: f.Scope, arg: arg, in: in, emit: emit}
+func newReading(in io.Reader, eol byte, f *format, arg string, s Settings, emit func(*Item) error) *reading {
+	r := &reading{settings: s, bare: f.Scope, arg: arg, in: in, emit: emit}
 	r.settings.Reason = cleanReason(s.Reason)
 	if s.Subdomains != nil {
 		r.bare = Exact
@@ -152,66 +141,6 @@ func (r *reading) because(text string) {
 	}
 }
 
-// address queues the entry of one mailbox. text may be in any spelling that
-// package addr reads: in brackets, with a source route, quoted.
-func (r *reading) address(text string) bool {
-	a, err := addr.Parse(text)
-	if err != nil {
-		return r.failKey(text, err)
-	}
-	switch {
-	case a.Null():
-		return r.fail(NullSender, text, "the null sender cannot be listed")
-	case a.Domain() == "":
-		return r.fail(Syntax, text, "no domain behind the local-part")
-	}
-	key, ok := a.Key()
-	if !ok {
-		return r.fail(TooLong, text, "an address of more than 254 octets, or a domain of more than 253")
-	}
-	it := r.add(Addr, Exact)
-	it.Key = key
-	if at := len(key.Text) - len(a.Domain()) - 1; at > maxLocal && r.warn == "" {
-		it.Class, it.Message = TooLong, fmt.Sprintf("local-part of %d octets, RFC 5321 allows 64", at)
-	}
-	return true
-}
-
-// local queues the entry of a local-part at any domain.
-func (r *reading) local(text string) bool {
-	key, err := addr.LocalKey(text)
-	if err != nil {
-		return r.failKey(text, err)
-	}
-	it := r.add(Addr, Local)
-	it.Key = key
-	if n := len(key.Text) - 1; n > maxLocal && r.warn == "" {
-		it.Class, it.Message = TooLong, fmt.Sprintf("local-part of %d octets, RFC 5321 allows 64", n)
-	}
-	return true
-}
-
-// domain queues the entry of a name.
-func (r *reading) domain(name string, s Scope) bool {
-	key, err := addr.DomainKey(name)
-	if err != nil {
-		return r.failKey(name, err)
-	}
-	r.add(Domain, s).Key = key
-	return true
-}
-
-// network queues the entry of a client address or network.
-func (r *reading) network(n netip.Prefix) *Item {
-	kind, scope := CIDR, Tree
-	if n.IsSingleIP() {
-		kind, scope = IP, Exact
-	}
-	it := r.add(kind, scope)
-	it.Net = n
-	return it
-}
-
 // add queues an item. The pointer holds until the next add.
 func (r *reading) add(k Kind, s Scope) *Item {
 	r.queue = append(r.queue, Item{
@@ -229,61 +158,22 @@ func (r *reading) skip(c Class, message string) {
 // fail refuses the line: part is where it is wrong, or "". It returns false, so
 // that a parser can end with it. Only the first fault of a line is reported.
 func (r *reading) fail(c Class, part, message string) bool {
-	if r.failed {
-		return false
-	}
-	r.failed = true
-	text, column := r.text(), 0
+	at := -1
 	if part != "" {
-		column = strings.Index(text, part) + 1
+		at = strings.Index(r.text(), part)
 	}
-	r.queue = append(r.queue[:0], Item{
-		Line: r.at.number, Kind: Err, Class: c, Message: message, Column: column, Text: text,
-	})
-	return false
+	return r.failAt(c, at, message)
 }
 
-// failAt is fail at a known octet of the line, from 0.
+// failAt is fail at a known octet of the line, from 0; -1: unknown.
 func (r *reading) failAt(c Class, at int, message string) bool {
-	r.fail(c, "", message)
-	r.queue[0].Column = at + 1
+	if !r.failed {
+		r.failed = true
+		r.queue = append(r.queue[:0], Item{
+			Line: r.at.number, Kind: Err, Class: c, Message: message, Column: at + 1, Text: r.text(),
+		})
+	}
 	return false
-}
-
-// failKey refuses the line because text is no key. Where package addr knows only
-// that the grammar ends early, what people write by mistake says it better.
-func (r *reading) failKey(text string, err error) bool {
-	e, ok := err.(*addr.Error)
-	if !ok {
-		return r.fail(Syntax, text, err.Error())
-	}
-	if guess := mistaken(text); e.Class == addr.Syntax && guess != "" {
-		return r.fail(Syntax, text, guess)
-	}
-	return r.fail(Class(e.Class), text, e.Reason)
-}
-
-// mistaken names what stands in lists by mistake, "" if text is none of it.
-func mistaken(text string) string {
-	switch {
-	case strings.IndexByte(text, '"') >= 0:
-		return "" // nearly everything may stand in quotes
-	case strings.Contains(text, "://"):
-		return "a URL, not a name"
-	case strings.ContainsAny(text, ",;") || indexBlank(text) >= 0:
-		return "more than one word; write one entry a line"
-	case strings.Contains(text, ".."), strings.HasPrefix(text, "."), strings.Contains(text, "@."):
-		return "nothing between two dots, or before one"
-	case strings.IndexByte(text, '@') != strings.LastIndexByte(text, '@'):
-		return `more than one "@"`
-	case strings.IndexByte(text, '@') >= 0:
-		return ""
-	case strings.IndexByte(text, '/') >= 0:
-		return "a path, not a name"
-	case strings.IndexByte(text, ':') >= 0:
-		return "a name does not have a port"
-	}
-	return ""
 }
 
 // flush emits what the line in hand has come to.
@@ -327,8 +217,11 @@ func (r *reading) utf8(entry string) bool {
 	if utf8.ValidString(entry) {
 		return true
 	}
-	bad := strings.IndexFunc(entry, func(c rune) bool { return c == utf8.RuneError })
-	return r.failAt(BadUTF8, strings.Index(r.at.text, entry)+bad, "octets that are not UTF-8")
+	at := strings.Index(r.at.text, entry)
+	if at >= 0 {
+		at += len(entry) - len(strings.TrimLeftFunc(entry, func(c rune) bool { return c != utf8.RuneError }))
+	}
+	return r.failAt(BadUTF8, at, "octets that are not UTF-8")
 }
 
 // cleanReason makes text fit for a reply: without controls, valid, at most

@@ -54,6 +54,9 @@ func (s *source) text(tap io.Writer) (io.Reader, error) {
 	if limit <= 0 {
 		limit = defaultMaxBytes
 	}
+	if s.size > limit {
+		return nil, refusal(TooBig, "a file of %d octets, at most %d are read", s.size, limit)
+	}
 	bounded := &boundedReader{r: packed, limit: limit, what: "list"}
 	if magic, _ := packed.Peek(2); string(magic) == "\x1f\x8b" {
 		zip, err := gzip.NewReader(packed)

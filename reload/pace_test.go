@@ -3,6 +3,7 @@ package reload
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,10 +12,19 @@ import (
 // bench runs a pace in a bubble and writes down when it looks.
 type bench struct {
 	events, asked chan struct{}
-	moved, due    func() bool
-	again         func() bool
-	start         time.Time
-	looks         []time.Duration // since start; forced ones negative
+
+	mu         sync.Mutex // guards what follows
+	moved, due func() bool
+	again      func() bool
+	start      time.Time
+	looks      []time.Duration // since start; forced ones negative
+}
+
+// set changes b under its lock; answers run under it too.
+func (b *bench) set(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
 }
 
 func no() bool { return false }
@@ -29,15 +39,18 @@ func runPace(t *testing.T, script func(b *bench)) (looks []time.Duration) {
 		go func() {
 			defer close(done)
 			pace{quiet: 500 * time.Millisecond, poll: 30 * time.Second,
-				moved: func() bool { return b.moved() },
-				due:   func() bool { return b.due() },
-				look: func(forced bool) bool {
-					at := time.Since(b.start)
-					if forced {
-						at = -at
-					}
-					b.looks = append(b.looks, at)
-					return b.again()
+				moved: func() (yes bool) { b.set(func() { yes = b.moved() }); return yes },
+				due:   func() (yes bool) { b.set(func() { yes = b.due() }); return yes },
+				look: func(forced bool) (again bool) {
+					b.set(func() {
+						at := time.Since(b.start)
+						if forced {
+							at = -at
+						}
+						b.looks = append(b.looks, at)
+						again = b.again()
+					})
+					return again
 				},
 			}.run(ctx, b.events, b.asked)
 		}()
@@ -46,7 +59,7 @@ func runPace(t *testing.T, script func(b *bench)) (looks []time.Duration) {
 		if want := []time.Duration{500 * time.Millisecond}; !slices.Equal(b.looks, want) {
 			t.Errorf("looks at the start = %v, want %v", b.looks, want)
 		}
-		b.looks, b.start = nil, time.Now()
+		b.set(func() { b.looks, b.start = nil, time.Now() })
 		script(b)
 		synctest.Wait()
 		cancel()
@@ -100,22 +113,26 @@ func TestPace(t *testing.T) {
 			time.Sleep(5 * time.Second)
 		}, []time.Duration{-200 * ms}},
 		{"poll finds a change", func(b *bench) {
-			b.due = func() bool { b.due = no; return true }
+			b.set(func() { b.due = func() bool { b.due = no; return true } })
 			time.Sleep(time.Minute)
 		}, []time.Duration{29500 * ms}},
 		{"poll finds a file that is still being written", func(b *bench) {
-			b.due = func() bool { b.due = no; return true }
 			calls := 0
-			b.moved = func() bool { calls++; return calls < 4 }
+			b.set(func() {
+				b.due = func() bool { b.due = no; return true }
+				b.moved = func() bool { calls++; return calls < 4 }
+			})
 			time.Sleep(time.Minute)
 		}, []time.Duration{31000 * ms}},
 		{"poll finds one that is written for ever", func(b *bench) {
-			b.due = func() bool { b.due = no; return true }
-			b.moved = func() bool { return true }
+			b.set(func() {
+				b.due = func() bool { b.due = no; return true }
+				b.moved = func() bool { return true }
+			})
 			time.Sleep(time.Minute)
 		}, []time.Duration{34000 * ms}},
 		{"file changed under a look: again, ever later", func(b *bench) {
-			b.again = func() bool { return len(b.looks) < 7 }
+			b.set(func() { b.again = func() bool { return len(b.looks) < 7 } })
 			b.event()
 			time.Sleep(time.Minute)
 		}, []time.Duration{500 * ms, 1000 * ms, 2000 * ms, 4000 * ms, 8000 * ms, 12000 * ms, 16000 * ms}},

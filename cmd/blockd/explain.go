@@ -35,7 +35,7 @@ func (e explanation) print(input string, v policy.Verdict) error {
 	}
 	rows = append(rows, [2]string{"so", e.because(v)})
 	if v.Kind == policy.Blocked {
-		// Asked about no recipient: "postmaster" and "abuse" hear it all the same.
+		// Without a recipient: what any but the exempt ones would bring.
 		rows = append(rows, [2]string{"SMTP says", visible(e.checker.Recipient(v, "").Reply)})
 	}
 	var t table

@@ -90,6 +90,24 @@ func TestReferenceConfigurationShowsTheDefaults(t *testing.T) {
 	}
 }
 
+// What is shipped runs without a word of warning, and its lists are clean.
+func TestReferenceConfigurationIsGood(t *testing.T) {
+	const reference = "../../config.toml"
+	code, stdout, stderr := blockd(t, "", "config", "--check", "-c", reference)
+	if code != 0 || !strings.Contains(stdout, "no warnings") {
+		t.Errorf("config --check = %d, %s%s", code, stdout, stderr)
+	}
+	c, err := load(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range c.Lists {
+		if code, stdout, stderr := blockd(t, "", "lint", "--format", l.Format, l.Path); code != 0 {
+			t.Errorf("lint %s = %d, %s%s", l.Path, code, stdout, stderr)
+		}
+	}
+}
+
 // allKeys are the keys of the struct, as "smtp.listen" and "list.name".
 func allKeys() (keys []string) {
 	for field := range reflect.TypeFor[Config]().Fields() {

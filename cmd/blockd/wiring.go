@@ -56,7 +56,7 @@ func (c Config) allowsEmpty(name string) bool {
 }
 
 // makeIndexFolder makes the folder of the index file, so that a fresh checkout
-// runs. The lists are no secret, but who reads the index learns its hash key.
+// runs. The file itself has mode 0600.
 func (c Config) makeIndexFolder() error { return os.MkdirAll(filepath.Dir(c.Index.Path), 0o755) }
 
 func (l List) settings() lists.Settings {

@@ -24,7 +24,7 @@ const (
 	Dot      = "DOT"      // the reply to the message
 )
 
-// What an answer may be instead of a reply's text.
+// What an answer may be instead of a reply's text. Close may also follow a text.
 const (
 	Close  = "!close"  // close the connection
 	Hang   = "!hang"   // say nothing more, and throw away what comes
@@ -170,7 +170,9 @@ type session struct {
 	*Server
 	conn net.Conn
 	r    *bufio.Reader
-	m    Message
+
+	m     Message
+	alone bool // PIPELINING was not offered
 }
 
 // errEnd ends a session that is scripted to end.
@@ -210,8 +212,6 @@ func (c *session) line() (text, raw string, err error) {
 // say gives an answer.
 func (c *session) say(answer string) error {
 	switch answer {
-	case Close:
-		return errEnd
 	case Hang:
 		io.Copy(io.Discard, c.conn)
 		return errEnd
@@ -219,8 +219,16 @@ func (c *session) say(answer string) error {
 		<-time.After(2 * time.Hour)
 		return errEnd
 	}
-	_, err := io.WriteString(c.conn, answer+"\r\n")
-	return err
+	answer, end := strings.CutSuffix(answer, Close)
+	if answer != "" {
+		if _, err := io.WriteString(c.conn, answer+"\r\n"); err != nil {
+			return err
+		}
+	}
+	if end {
+		return errEnd
+	}
+	return nil
 }
 
 // command answers one command.
@@ -228,6 +236,9 @@ func (c *session) command(line string) error {
 	verb, _, _ := strings.Cut(strings.ToUpper(line), " ")
 	if verb != "EHLO" && verb != "LHLO" && verb != "QUIT" {
 		c.record(line)
+	}
+	if c.alone && c.r.Buffered() > 0 {
+		c.fault("pipelining, which was not offered")
 	}
 	usual := "250 2.0.0 Ok"
 	switch verb {
@@ -250,6 +261,9 @@ func (c *session) command(line string) error {
 	case "DATA":
 		return c.data()
 	case "QUIT":
+		if c.m.Mail != "" {
+			c.fault("QUIT in a transaction")
+		}
 		c.say(c.next(verb, "221 2.0.0 bye"))
 		return errEnd
 	case "VRFY":
@@ -264,7 +278,10 @@ func (c *session) command(line string) error {
 			c.m = Message{Mail: line}
 		case "RCPT":
 			c.m.Rcpt = append(c.m.Rcpt, line)
-		case "RSET", "EHLO", "LHLO":
+		case "EHLO", "LHLO":
+			c.alone = !strings.Contains(answer, "PIPELINING")
+			c.m = Message{}
+		case "RSET":
 			c.m = Message{}
 		}
 	}

@@ -148,9 +148,6 @@ func (s *session) transfer(m *message) error {
 // to read them is not held against it.
 func (s *session) patience(m *message) time.Duration {
 	l := s.settings.Limits
-	if m.octets == 0 {
-		return l.DataStart
-	}
 	earned := l.DataStart + time.Duration(m.octets)*time.Second/time.Duration(l.MinDataRate)
 	return min(l.DataBlock, earned-m.waited)
 }

@@ -10,7 +10,7 @@ type Metrics struct {
 	recipients *prometheus.CounterVec // outcome
 	messages   *prometheus.CounterVec // outcome
 	upstream   *prometheus.CounterVec // stage
-	limits     *prometheus.CounterVec // limit
+	ended      *prometheus.CounterVec // reason
 	panics     prometheus.Counter
 }
 
@@ -37,7 +37,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "blockd_smtp_upstream_errors_total",
 			Help: "Failures of the upstream leg, by stage: open, probe, client-info (XCLIENT or PROXY), capability (no longer offered), command, data, final.",
 		}, []string{"stage"}),
-		limits: prometheus.NewCounterVec(prometheus.CounterOpts{
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "blockd_smtp_sessions_ended_total",
 			Help: "Sessions ended by the filter, by reason: errors, junk, timeout, drain, protocol, upstream.",
 		}, []string{"reason"}),
@@ -46,6 +46,19 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Sessions ended by a panic, which is a defect of blockd: please report the stack in the log.",
 		}),
 	}
-	reg.MustRegister(m.sessions, m.active, m.recipients, m.messages, m.upstream, m.limits, m.panics)
+	// A series that is there from the start shows its first increase.
+	for _, outcome := range []string{"accepted", "exempt", "refused", "deferred", "upstream-refused", "failed", "limited"} {
+		m.recipients.WithLabelValues(outcome)
+	}
+	for _, outcome := range []string{"accepted", "upstream-refused", "upstream-lost", "bare", "too-big", "loop", "timeout", "client-lost"} {
+		m.messages.WithLabelValues(outcome)
+	}
+	for _, stage := range []string{"open", "probe", "client-info", "capability", "command", "data", "final"} {
+		m.upstream.WithLabelValues(stage)
+	}
+	for _, reason := range []string{"errors", "junk", "timeout", "drain", "protocol", "upstream"} {
+		m.ended.WithLabelValues(reason)
+	}
+	reg.MustRegister(m.sessions, m.active, m.recipients, m.messages, m.upstream, m.ended, m.panics)
 	return m
 }

@@ -90,6 +90,29 @@ func TestP3ClientGoneBeforeOur250(t *testing.T) {
 	})
 }
 
+// TestP4NoXCLIENTNoMail: an upstream that cannot be told who the client is would
+// take its mail for ours.
+func TestP4NoXCLIENTNoMail(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{}
+		r := newRig(server, checker, Settings{})
+		r.relay.upstream = upstream.New(upstream.Settings{Dial: server.Dial, Hostname: hostname, ClientInfo: upstream.ClientInfoXCLIENT})
+		c := connect(t, r, t.Context())
+		c.hello()
+		c.want("MAIL FROM:<a@good.example>", "421 4.3.0")
+		c.want("", "")
+		<-c.ended
+		server.Wait()
+		if len(server.Log()) > 0 {
+			t.Errorf("upstream read %q", server.Log())
+		}
+		if n := r.count(t, "blockd_smtp_upstream_errors_total", "client-info"); n != 1 {
+			t.Errorf("upstream_errors{client-info} = %v, want 1", n)
+		}
+	})
+}
+
 // TestP10StalledUpstream meets an upstream that stops at each point: the client
 // always hears of it, in the time that the limits give.
 func TestP10StalledUpstream(t *testing.T) {
@@ -275,6 +298,163 @@ func TestP11IdleSessionsEndAtOnce(t *testing.T) {
 		}
 		server.Wait()
 	})
+}
+
+// TestP11SessionEndsWithItsTransaction: a drained session says its message's
+// reply, and then at once that it is over.
+func TestP11SessionEndsWithItsTransaction(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{}
+		r := newRig(server, checker, Settings{})
+		ctx, drain := context.WithCancel(t.Context())
+		c := connect(t, r, ctx)
+		c.hello()
+		c.envelope()
+		drain()
+		started := time.Now()
+		c.send("hello\r\n.\r\nMAIL FROM:<b@good.example>\r\n")
+		c.want("", "250")
+		c.want("", "421 4.3.2")
+		<-c.ended
+		if took := time.Since(started); took != 0 || len(server.Messages()) != 1 {
+			t.Errorf("ended after %v with %d messages, want at once, 1", took, len(server.Messages()))
+		}
+		server.Wait()
+	})
+}
+
+// TestP11DrainCutsAStalledUpstream: the minute is over while upstream owes a reply.
+func TestP11DrainCutsAStalledUpstream(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{}
+		server.On("NOOP", script.Hang)
+		r := newRig(server, checker, Settings{})
+		ctx, drain := context.WithCancel(t.Context())
+		c := connect(t, r, ctx)
+		c.hello()
+		c.want("MAIL FROM:<a@good.example>", "250")
+		drain()
+		started := time.Now()
+		c.want("NOOP", "451 4.4.2")
+		c.want("", "421 4.3.2")
+		<-c.ended
+		if took := time.Since(started); took != time.Minute {
+			t.Errorf("ended after %v, want 1 min", took)
+		}
+		server.HangUp()
+		server.Wait()
+	})
+}
+
+// TestP10DataDeadlines: two minutes to the first octet, three between two.
+func TestP10DataDeadlines(t *testing.T) {
+	tests := []struct {
+		name, data string
+		within     time.Duration
+	}{
+		{"nothing", "", 2 * time.Minute},
+		{"a fast megabyte, then nothing", strings.Repeat("data\r\n", 160_000), 3 * time.Minute},
+	}
+	checker := listChecker(t)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &script.Server{}
+				r := newRig(server, checker, Settings{})
+				c := connect(t, r, t.Context())
+				c.hello()
+				c.envelope()
+				started := time.Now()
+				c.send(tt.data)
+				c.want("", "421 4.4.2")
+				<-c.ended
+				server.Wait()
+				if took := time.Since(started); took != tt.within || len(server.Messages()) > 0 {
+					t.Errorf("ended after %v with %d messages, want %v, none", took, len(server.Messages()), tt.within)
+				}
+			})
+		})
+	}
+}
+
+// TestP14Floods: input without end is not read without end.
+func TestP14Floods(t *testing.T) {
+	tests := []struct {
+		name  string
+		data  bool
+		piece string
+		reply string
+	}{
+		{"command line", false, "x", "500 5.5.2"},
+		{"message that was too big", true, "x\r\n", "552 5.3.4"},
+		{"message with a bare LF", true, "x\n", "550 5.5.2"},
+	}
+	checker := listChecker(t)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &script.Server{}
+				r := newRig(server, checker, Settings{Limits: Limits{MessageSize: 10_000}})
+				c := connect(t, r, t.Context())
+				c.hello()
+				if tt.data {
+					c.envelope()
+				}
+				c.send(strings.Repeat(tt.piece, 2<<20))
+				c.want("", tt.reply)
+				c.want("", "")
+				<-c.ended
+				server.Wait()
+				if len(server.Messages()) > 0 {
+					t.Error("upstream accepted it")
+				}
+			})
+		})
+	}
+}
+
+// writes is an upstream connection that notes how much is written at a time.
+type writes struct {
+	net.Conn
+	octets, commands int // the most of them
+}
+
+func (w *writes) Write(p []byte) (int, error) {
+	w.octets = max(w.octets, len(p))
+	w.commands = max(w.commands, bytes.Count(p, []byte("\n")))
+	return w.Conn.Write(p)
+}
+
+// TestP14PipelineIsBounded: however many commands a client sends at once, few are
+// in flight, and each has its reply.
+func TestP14PipelineIsBounded(t *testing.T) {
+	for _, length := range []int{1, 50} {
+		checker := listChecker(t)
+		synctest.Test(t, func(t *testing.T) {
+			server := &script.Server{}
+			r := newRig(server, checker, Settings{})
+			var noted *writes
+			r.relay.upstream = upstream.New(upstream.Settings{Hostname: hostname, Dial: func(ctx context.Context) (net.Conn, error) {
+				conn, err := server.Dial(ctx)
+				noted = &writes{Conn: conn}
+				return noted, err
+			}})
+			c := connect(t, r, t.Context())
+			c.hello()
+			c.want("MAIL FROM:<a@good.example>", "250")
+			c.send(strings.Repeat("RCPT TO:<"+strings.Repeat("b", length)+"@here.example>\r\n", 300))
+			for range 300 {
+				c.want("", "250 2.1.5")
+			}
+			if noted.octets > 4096 || noted.commands > 64 || noted.commands < 10 {
+				t.Errorf("%d octets, %d commands at a time, want at most 4,096 and 64", noted.octets, noted.commands)
+			}
+			c.close()
+			server.Wait()
+		})
+	}
 }
 
 // TestP2ClientLostInData counts a message that broke off.
@@ -517,7 +697,7 @@ func TestErrorsAreSlowedDown(t *testing.T) {
 			t.Errorf("20 errors took %v, want 9 s", took)
 		}
 		<-c.ended
-		if !slices.Contains(strings.Fields(r.log.String()), "limit=errors") {
+		if !slices.Contains(strings.Fields(r.log.String()), "reason=errors") {
 			t.Errorf("log:\n%s", r.log)
 		}
 	})

@@ -188,10 +188,10 @@ func (s *session) refuse(text string) {
 }
 
 // end answers with text and reads nothing more.
-func (s *session) end(limit, text string) {
-	s.metrics.limits.WithLabelValues(limit).Inc()
+func (s *session) end(reason, text string) {
+	s.metrics.ended.WithLabelValues(reason).Inc()
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, "session ended",
-		s.who(slog.String("limit", limit), slog.String("reply", firstLine(text)))...)
+		s.who(slog.String("reason", reason), slog.String("reply", firstLine(text)))...)
 	s.finished = true
 	s.linger = true
 	s.reply(text)

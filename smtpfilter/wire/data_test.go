@@ -135,7 +135,11 @@ func TestP5SmugglingMatrix(t *testing.T) {
 					}
 				}
 				input := bytes.Join([][]byte{head, []byte(seq), []byte("MAIL FROM:<smuggled@bad.example>\r\n.\r\n")}, nil)
-				for _, size := range []int{1, 4096, 32768, len(input)} {
+				sizes := []int{4096, 32768, len(input)}
+				if before < 5000 {
+					sizes = append(sizes, 1)
+				}
+				for _, size := range sizes {
 					end, fault, settled := scanInPieces(t, input, func() int { return size })
 					if fault < 0 || end != len(input) {
 						t.Fatalf("%q behind %d octets, pieces of %d: fault %d, end %d of %d", seq, before, size, fault, end, len(input))

@@ -1,0 +1,170 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"blockd/policy"
+)
+
+func TestCheck(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n!good@bad.example\npromo+x@shop.example\n")
+	tests := []struct {
+		name, query   string
+		input, sender string
+		want          policy.Kind
+	}{
+		{"listed domain", "sender=a@bad.example", "a@bad.example", "a@bad.example", policy.Blocked},
+		{"not listed is 200 and clear", "sender=a@ok.example", "a@ok.example", "a@ok.example", policy.Clear},
+		{"exception", "sender=good@bad.example", "good@bad.example", "good@bad.example", policy.Allowed},
+		{"text that is no sender", "sender=a%20b", "a b", "", policy.Unknown},
+		{"null sender", "sender=", "", "", policy.Clear},
+		{"null sender in brackets", "sender=%3C%3E", "<>", "", policy.Clear},
+		{"input as it came", "sender=%3CA@BAD.Example%3E", "<A@BAD.Example>", "a@bad.example", policy.Blocked},
+		{"plus is a plus", "sender=promo+x@shop.example", "promo+x@shop.example", "promo+x@shop.example", policy.Blocked},
+		{"and so is %2B", "sender=promo%2Bx%40shop.example", "promo+x@shop.example", "promo+x@shop.example", policy.Blocked},
+		{"other parameters are nobody's business", "x=1&sender=a@bad.example&y", "a@bad.example", "a@bad.example", policy.Blocked},
+		{"U-label", "sender=" + url.QueryEscape("a@bücher.bad.example"), "a@bücher.bad.example", "a@xn--bcher-kva.bad.example", policy.Blocked},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a := decoded[answer](t, f.ask("GET", "/v1/check?"+tt.query, ""), http.StatusOK, asJSON)
+			if a.Input != tt.input || a.Sender != tt.sender || a.Verdict != tt.want || a.Generation != f.live.Generation() || a.Explain != nil {
+				t.Errorf("answer %+v", a)
+			}
+			if (len(a.Matches) > 0) != (tt.want == policy.Blocked || tt.want == policy.Allowed) || a.Matches == nil {
+				t.Errorf("matches %+v", a.Matches)
+			}
+		})
+	}
+}
+
+func TestCheckIsTheAnswerOfTheCommandLine(t *testing.T) {
+	f := newFixture(t, Settings{}, "# bad ones\nsub.example\n")
+	got := f.ask("GET", "/v1/check?sender=X@Sub.Example", "").Body.String()
+	want := `{"input":"X@Sub.Example","sender":"x@sub.example","verdict":"blocked","matches":[{"list":"bad","file":"` +
+		f.live.Lists()[0].Source.Path + `","line":2,"entry":"sub.example","kind":"domain","scope":"tree","action":"block",` +
+		`"reason":"Bulk & <spam>"}],"generation":"` + f.live.Generation() + `"}` + "\n"
+	if got != want {
+		t.Errorf("answer is\n%s, want\n%s", got, want)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	a := decoded[answer](t, f.ask("GET", "/v1/check?explain=1&sender=a@sub.bad.example", ""), http.StatusOK, asJSON)
+	if a.Explain == nil || fmt.Sprint(*a.Explain) !=
+		"{[{a@sub.bad.example addr []} {a@ addr []} {sub.bad.example domain []} {bad.example domain [0]} {example domain []}] 0 -1 }" {
+		t.Errorf("explain %+v", a.Explain)
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	for _, tt := range []struct{ name, query, words string }{
+		{"no sender", "", "want one parameter sender, have 0"},
+		{"another parameter", "senders=a@b.example", "have 0"},
+		{"two senders", "sender=a&sender=b", "have 2"},
+		{"broken escape", "sender=%zz", "invalid URL escape"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			wantProblem(t, f.ask("GET", "/v1/check?"+tt.query, ""), http.StatusBadRequest, tt.words)
+		})
+	}
+}
+
+func TestBatch(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	body := `{"senders":["b@bad.example","a@ok.example","","not one","b@bad.example","<script>&@bad.example"]}`
+	w := f.ask("POST", "/v1/check", body, "Content-Type: application/json; charset=utf-8")
+	got := decoded[results](t, w, http.StatusOK, asJSON)
+	var kinds []string
+	for _, a := range got.Results {
+		kinds = append(kinds, a.Input+"="+string(a.Verdict))
+		if a.Generation != got.Generation {
+			t.Errorf("%s is of generation %s, not %s", a.Input, a.Generation, got.Generation)
+		}
+	}
+	want := "b@bad.example=blocked a@ok.example=clear =clear not one=unknown b@bad.example=blocked <script>&@bad.example=unknown"
+	if s := strings.Join(kinds, " "); s != want {
+		t.Errorf("results are\n%s, want\n%s", s, want)
+	}
+	if w := f.ask("POST", "/v1/check", `{"senders":[]}`, "Content-Type: application/json"); w.Body.String() !=
+		`{"results":[],"generation":"`+f.live.Generation()+`"}`+"\n" {
+		t.Errorf("no senders: %s", w.Body)
+	}
+}
+
+func TestBatchRefuses(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	many := func(n int) string { return `{"senders":["` + strings.Repeat(`x","`, n-1) + `x"]}` }
+	if n := len(decoded[results](t, f.ask("POST", "/v1/check", many(1000), "Content-Type: application/json"), http.StatusOK, asJSON).Results); n != 1000 {
+		t.Errorf("%d results, want 1000", n)
+	}
+	tests := []struct {
+		name, body, contentType string
+		status                  int
+		words                   string
+	}{
+		{"one sender too many", many(1001), asJSON, http.StatusRequestEntityTooLarge, "at most 1000"},
+		{"body without end", `{"senders":["` + strings.Repeat("x", maxBatch), asJSON, http.StatusRequestEntityTooLarge, "body over"},
+		{"empty body", "", asJSON, http.StatusBadRequest, "not the JSON"},
+		{"no JSON", "senders", asJSON, http.StatusBadRequest, "not the JSON"},
+		{"array", `["a"]`, asJSON, http.StatusBadRequest, "not the JSON"},
+		{"unknown member", `{"senders":[],"explain":true}`, asJSON, http.StatusBadRequest, `unknown member "explain"`},
+		{"member in capitals", `{"Senders":[]}`, asJSON, http.StatusBadRequest, `unknown member "Senders"`},
+		{"no senders", `{}`, asJSON, http.StatusBadRequest, `want {"senders"`},
+		{"null for senders", `{"senders":null}`, asJSON, http.StatusBadRequest, `want {"senders"`},
+		{"one string", `{"senders":"a@b.example"}`, asJSON, http.StatusBadRequest, `want {"senders"`},
+		{"a number", `{"senders":["a",1]}`, asJSON, http.StatusBadRequest, `want {"senders"`},
+		{"null sender as null", `{"senders":["a",null]}`, asJSON, http.StatusBadRequest, `sender 1 is null; the null sender is ""`},
+		{"text behind", `{"senders":[]} x`, asJSON, http.StatusBadRequest, "text behind"},
+		{"not UTF-8", "{\"senders\":[\"\xff@b.example\"]}", asJSON, http.StatusBadRequest, "not UTF-8"},
+		{"a form", "senders=a", "application/x-www-form-urlencoded", http.StatusUnsupportedMediaType, "want Content-Type"},
+		{"no type", "{}", "", http.StatusUnsupportedMediaType, "want Content-Type"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			wantProblem(t, f.ask("POST", "/v1/check", tt.body, "Content-Type: "+tt.contentType), tt.status, tt.words)
+		})
+	}
+}
+
+// FuzzBatch holds that every body gets an answer of 200 or a problem, and that a
+// good one has as many results as senders.
+func FuzzBatch(f *testing.F) {
+	f.Add([]byte(`{"senders":["a@bad.example",""]}`), asJSON)
+	f.Add([]byte(`{"senders":[null]}`), asJSON)
+	f.Add([]byte("\"a@bad.example\"\n{\"sender\":\"b@ok.example\"}\n\n[]"), asStream)
+	fix := newFixture(f, Settings{}, "bad.example\n")
+	f.Fuzz(func(t *testing.T, body []byte, contentType string) {
+		w := fix.ask("POST", "/v1/check", string(body), "Content-Type: "+contentType)
+		switch got := w.Header().Get("Content-Type"); {
+		case w.Code == http.StatusOK && got == asJSON:
+			senders, err := decodeBatch(body)
+			if err != nil {
+				t.Fatalf("accepted what is refused: %v", err)
+			}
+			if n := len(decoded[results](t, w, http.StatusOK, asJSON).Results); n != len(senders) {
+				t.Fatalf("%d results for %d senders", n, len(senders))
+			}
+		case w.Code == http.StatusOK && got == asStream:
+			lines := 0
+			for line := range strings.Lines(string(body)) {
+				if strings.Trim(line, " \t\r\n\v\f\u0085\u00a0") != "" || len(line) >= maxLine {
+					lines++
+				}
+			}
+			if n := strings.Count(w.Body.String(), "\n"); n > lines {
+				t.Fatalf("%d answers to %d lines", n, lines)
+			}
+		case w.Code >= 400 && w.Code < 500:
+			decoded[problem](t, w, w.Code, asProblem)
+		default:
+			t.Fatalf("answer is %d %s", w.Code, got)
+		}
+	})
+}

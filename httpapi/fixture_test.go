@@ -1,0 +1,105 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/index"
+	"blockd/lists"
+	"blockd/policy"
+	"blockd/reload"
+)
+
+// fixture is a Server over a real index of one list, "bad".
+type fixture struct {
+	*Server
+	live   *index.Index
+	status reload.Status
+}
+
+func newFixture(t testing.TB, s Settings, list string) *fixture {
+	t.Helper()
+	f := &fixture{live: build(t, list), status: reload.Status{Ready: true, Since: time.Unix(1e9, 0)}}
+	f.status.Generation, f.status.Files = f.live.Generation(), f.live.Lists()
+	reg := prometheus.NewRegistry()
+	log := slog.New(slog.DiscardHandler)
+	checker := policy.New(func() *index.Index { return f.live }, policy.Settings{}, log, reg)
+	f.Server = New(s, checker, func() reload.Status { return f.status }, reg, log)
+	return f
+}
+
+func build(t testing.TB, list string) *index.Index {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "bad.txt")
+	if err := os.WriteFile(file, []byte(list), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sources := []index.Source{{List: "bad", Path: file, Settings: lists.Settings{Format: "plain", Reason: "Bulk & <spam>"}}}
+	d, err := index.Build(t.Context(), filepath.Join(dir, "bad.bdx"), sources, index.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	return d.Index()
+}
+
+// ask sends one request to the handler. A header is "Name: value".
+func (f *fixture) ask(method, target, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Host = "127.0.0.1:8025"
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+		if name == "Host" {
+			r.Host = value
+		}
+	}
+	w := httptest.NewRecorder()
+	f.Handler().ServeHTTP(w, r)
+	return w
+}
+
+// decoded is a JSON answer of the wanted status and type.
+func decoded[T any](t *testing.T, w *httptest.ResponseRecorder, status int, contentType string) (v T) {
+	t.Helper()
+	if got := w.Header().Get("Content-Type"); w.Code != status || got != contentType {
+		t.Fatalf("answer is %d %s, want %d %s:\n%s", w.Code, got, status, contentType, w.Body)
+	}
+	d := json.NewDecoder(w.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		t.Fatalf("text behind the answer: %v", err)
+	}
+	return v
+}
+
+const (
+	asJSON    = "application/json"
+	asProblem = "application/problem+json"
+	asStream  = "application/x-ndjson"
+)
+
+// wantProblem holds an error to RFC 9457.
+func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, words string) {
+	t.Helper()
+	p := decoded[problem](t, w, status, asProblem)
+	if p.Status != status || p.Title != http.StatusText(status) || !strings.Contains(p.Detail, words) {
+		t.Errorf("problem %+v, want %d with %q", p, status, words)
+	}
+}

@@ -1,0 +1,151 @@
+package httpapi
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestReadiness(t *testing.T) {
+	tests := []struct {
+		name     string
+		ready    bool
+		problems []string
+		code     int
+		body     string
+	}{
+		{"well", true, nil, http.StatusOK, "ok\n"},
+		{"old generation serves", true, []string{"list a: a.txt: missing: gone", "list b: odd\nname"}, http.StatusOK,
+			"degraded: list a: a.txt: missing: gone\ndegraded: list b: odd?name\n"},
+		{"a list has never loaded", false, []string{"list a: a.txt: missing: gone"}, http.StatusServiceUnavailable,
+			"not ready: list a: a.txt: missing: gone\n"},
+		{"for a reason unknown", false, nil, http.StatusServiceUnavailable, "not ready\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFixture(t, Settings{}, "bad.example\n")
+			f.status.Ready, f.status.Problems = tt.ready, tt.problems
+			if w := f.ask("GET", "/readyz", ""); w.Code != tt.code || w.Body.String() != tt.body {
+				t.Errorf("/readyz is %d %q, want %d %q", w.Code, w.Body, tt.code, tt.body)
+			}
+			if w := f.ask("GET", "/healthz", ""); w.Code != http.StatusOK || w.Body.String() != "ok\n" {
+				t.Errorf("/healthz is %d %q", w.Code, w.Body)
+			}
+		})
+	}
+}
+
+func TestLists(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n192.0.2.0/24\nno entry\n")
+	got := decoded[listTable](t, f.ask("GET", "/v1/lists", ""), http.StatusOK, asJSON)
+	if len(got.Lists) != 1 || got.Generation != f.live.Generation() || !got.Ready || got.Problems == nil {
+		t.Fatalf("lists %+v", got)
+	}
+	row := got.Lists[0]
+	if hash := row.Hash; len(hash) != 32 || hash == strings.Repeat("0", 32) {
+		t.Errorf("hash %q", hash)
+	}
+	row.Hash, row.File = "", filepath.Base(row.File)
+	want := listRow{List: "bad", File: "bad.txt", Format: "plain", Action: "block", Mode: "enforce", Verdict: "loaded",
+		Lines: 3, Entries: 2, Errors: 1, Networks: 1, Bytes: 34}
+	if row != want {
+		t.Errorf("row %+v, want %+v", row, want)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	f.ask("GET", "/v1/check?sender=a@bad.example", "")
+	if w := f.ask("GET", "/metrics", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `blockd_verdicts_total{verdict="blocked"} 1`) {
+		t.Errorf("/metrics is %d:\n%s", w.Code, w.Body)
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	if w := f.ask("GET", "/", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "/v1/check") || !strings.Contains(w.Body.String(), "/metrics") {
+		t.Errorf("/ is %d:\n%s", w.Code, w.Body)
+	}
+	if w := f.ask("HEAD", "/v1/lists", ""); w.Code != http.StatusOK {
+		t.Errorf("HEAD is %d", w.Code)
+	}
+	wantProblem(t, f.ask("GET", "/v1/nothing", ""), http.StatusNotFound, "no such resource")
+	wantProblem(t, f.ask("GET", "/v1/check/x", ""), http.StatusNotFound, "no such resource")
+	for path, allow := range map[string]string{"/v1/check": "GET, HEAD, POST", "/v1/lists": "GET, HEAD", "/readyz": "GET, HEAD", "/": "GET, HEAD"} {
+		w := f.ask("DELETE", path, "")
+		if got := w.Header().Get("Allow"); got != allow {
+			t.Errorf("Allow of %s is %q, want %q", path, got, allow)
+		}
+		wantProblem(t, w, http.StatusMethodNotAllowed, "DELETE")
+	}
+	w := f.ask("GET", "/v1/check?sender=a", "")
+	if w.Header().Get("Cache-Control") != "no-store" || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("headers %v", w.Header())
+	}
+}
+
+func TestToken(t *testing.T) {
+	f := newFixture(t, Settings{Token: "0123456789abcdef"}, "bad.example\n")
+	for _, path := range []string{"/", "/v1/check?sender=a", "/v1/lists", "/readyz", "/metrics", "/nothing"} {
+		for _, header := range []string{"X: ", "Authorization: ", "Authorization: 0123456789abcdef", "Authorization: Bearer 0123456789abcde",
+			"Authorization: Bearer 0123456789abcdeg", "Authorization: Basic 0123456789abcdef"} {
+			w := f.ask("GET", path, "", header)
+			if w.Header().Get("WWW-Authenticate") == "" {
+				t.Errorf("%s with %q: no WWW-Authenticate", path, header)
+			}
+			wantProblem(t, w, http.StatusUnauthorized, "Authorization")
+		}
+	}
+	if w := f.ask("GET", "/readyz", "", "Authorization: Bearer 0123456789abcdef", "Host: blockd.example"); w.Code != http.StatusOK {
+		t.Errorf("with the token: %d", w.Code)
+	}
+	if w := f.ask("GET", "/healthz", "", "Host: blockd.example"); w.Code != http.StatusOK {
+		t.Errorf("/healthz without a token: %d", w.Code)
+	}
+}
+
+func TestHostWithoutToken(t *testing.T) {
+	f := newFixture(t, Settings{Hosts: []string{"mail.example"}}, "bad.example\n")
+	for host, known := range map[string]bool{"127.0.0.1:8025": true, "127.0.0.1": true, "[::1]:8025": true, "[::1]": true,
+		"localhost": true, "LocalHost:8025": true, "mail.example": true, "mail.example:8025": true,
+		"evil.example": false, "evil.example:8025": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false} {
+		w := f.ask("GET", "/readyz", "", "Host: "+host)
+		if (w.Code == http.StatusOK) != known {
+			t.Errorf("Host %s: %d, want known %v", host, w.Code, known)
+		}
+		if !known {
+			wantProblem(t, w, http.StatusMisdirectedRequest, "IP address")
+		}
+	}
+}
+
+func TestReadToken(t *testing.T) {
+	dir := t.TempDir()
+	tests := []struct{ name, text, want, words string }{
+		{"with a line end", "0123456789abcdef\n", "0123456789abcdef", ""},
+		{"with a DOS line end", "0123456789abcdef\r\n", "0123456789abcdef", ""},
+		{"without", "0123456789abcdef", "0123456789abcdef", ""},
+		{"too short", "secret\n", "", "token of 6 octets"},
+		{"empty", "", "", "token of 0 octets"},
+		{"two lines", "0123456789abcdef\n0123456789abcdef\n", "", "one word"},
+		{"blanks", "0123456789abcdef  ", "", "one word"},
+		{"the wrong file", strings.Repeat("x", 1<<20), "", "want 16 to 1024"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(dir, "token")
+			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, err := ReadToken(path)
+			if got != tt.want || (err == nil) != (tt.words == "") || err != nil && !strings.Contains(err.Error(), tt.words) {
+				t.Errorf("ReadToken = %q, %v, want %q, %q", got, err, tt.want, tt.words)
+			}
+		})
+	}
+	if _, err := ReadToken(filepath.Join(dir, "none")); err == nil {
+		t.Error("no error without a file")
+	}
+}

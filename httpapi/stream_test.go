@@ -1,0 +1,208 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+
+	"blockd/policy"
+)
+
+func TestStream(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	long := strings.Repeat("x", maxLine)
+	tests := []struct{ name, body, want string }{
+		{"strings", "\"a@bad.example\"\n\"a@ok.example\"\n", "a@bad.example=blocked a@ok.example=clear"},
+		{"objects", `{"sender":"a@bad.example"}` + "\n" + `{"sender":""}` + "\n", "a@bad.example=blocked =clear"},
+		{"mixed, CRLF, no end", "\"a@bad.example\"\r\n {\"sender\":\"b@bad.example\"} \r\n\"\"", "a@bad.example=blocked b@bad.example=blocked =clear"},
+		{"blank lines are no questions", "\n \n\"a@bad.example\"\n\n", "a@bad.example=blocked"},
+		{"empty", "", ""},
+		{"what is no question is answered in its place", "nonsense\n\"a@bad.example\"\n1\nnull\n{}\n{\"sender\":null}\n{\"sender\":\"x\",\"y\":\"z\"}\n[\"a\"]\n\"a\"\"b\"\n\"\xff\"\n",
+			"error1 a@bad.example=blocked error3 error4 error5 error6 error7 error8 error9 error10"},
+		{"a long line is passed over", `"` + long + "\"\n\"a@bad.example\"\n", "error1 a@bad.example=blocked"},
+		{"a long line is the last", "\"a@bad.example\"\n" + long + long, "a@bad.example=blocked error2"},
+		{"a line of just the limit", `"` + strings.Repeat("x", maxLine-3) + "\"\n", strings.Repeat("x", maxLine-3) + "=unknown"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := f.ask("POST", "/v1/check", tt.body, "Content-Type: "+asStream)
+			if w.Code != http.StatusOK || w.Header().Get("Content-Type") != asStream {
+				t.Fatalf("answer is %d %s", w.Code, w.Header())
+			}
+			var got []string
+			for line := range strings.Lines(w.Body.String()) {
+				got = append(got, streamed(t, line))
+			}
+			if s := strings.Join(got, " "); s != tt.want {
+				t.Errorf("answers are\n%.300s, want\n%.300s", s, tt.want)
+			}
+		})
+	}
+}
+
+// streamed is one line of an answer in short.
+func streamed(t *testing.T, line string) string {
+	t.Helper()
+	var a struct {
+		policy.Answer
+		lineError
+	}
+	if err := json.Unmarshal([]byte(line), &a); err != nil {
+		t.Fatalf("%v in %q", err, line)
+	}
+	if a.Error != "" {
+		return fmt.Sprintf("error%d", a.lineError.Line)
+	}
+	return a.Input + "=" + string(a.Verdict)
+}
+
+// dialogue is a stream over a real connection, whose two sides take turns.
+func dialogue(t *testing.T, url string) (say func(string), hear func() (string, error), hangUp func()) {
+	t.Helper()
+	r, w := io.Pipe()
+	req, err := http.NewRequestWithContext(t.Context(), "POST", url+"/v1/check", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", asStream)
+	type reply struct {
+		res *http.Response
+		err error
+	}
+	replies := make(chan reply, 1)
+	go func() {
+		res, err := http.DefaultClient.Do(req)
+		replies <- reply{res, err}
+	}()
+	var in *bufio.Reader
+	hear = func() (string, error) {
+		if in == nil {
+			got := <-replies
+			if got.err != nil {
+				return "", got.err
+			}
+			t.Cleanup(func() { got.res.Body.Close() })
+			in = bufio.NewReader(got.res.Body)
+		}
+		return in.ReadString('\n')
+	}
+	return func(s string) { io.WriteString(w, s) }, hear, func() { w.Close() }
+}
+
+func TestStreamAnswersBeforeTheNextQuestion(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	srv := httptest.NewServer(f.Handler())
+	defer srv.Close()
+	say, hear, hangUp := dialogue(t, srv.URL)
+	for i, half := range []string{"", "\"b@bad."} { // the second time a part of the next line is there already
+		say(fmt.Sprintf("\"a%d@bad.example\"\n%s", i, half))
+		line, err := hear()
+		if err != nil || streamed(t, line) != fmt.Sprintf("a%d@bad.example=blocked", i) {
+			t.Fatalf("answer %d: %q, %v", i, line, err)
+		}
+	}
+	f.live = build(t, "other.example\n") // a reload falls between two questions
+	say("example\"\n")
+	if line, err := hear(); err != nil || streamed(t, line) != "b@bad.example=clear" {
+		t.Fatalf("after the reload: %q, %v", line, err)
+	}
+	hangUp()
+	if line, err := hear(); err != io.EOF || line != "" {
+		t.Errorf("at the end: %q, %v", line, err)
+	}
+}
+
+// TestStreamWithoutEndTakesNoMemory sends far more than any buffer holds.
+func TestStreamWithoutEndTakesNoMemory(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	srv := httptest.NewServer(f.Handler())
+	defer srv.Close()
+	const senders = 100_000
+	r, w := io.Pipe()
+	go func() {
+		out := bufio.NewWriter(w)
+		for i := range senders {
+			fmt.Fprintf(out, "\"a%d@bad.example\"\n", i)
+		}
+		out.Flush()
+		w.Close()
+	}()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	res, err := http.Post(srv.URL+"/v1/check", asStream, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	n, in := 0, bufio.NewScanner(res.Body)
+	for in.Scan() {
+		if n == senders/2 {
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+		}
+		if n%1000 == 0 && streamed(t, in.Text()) != fmt.Sprintf("a%d@bad.example=blocked", n) {
+			t.Fatalf("answer %d is %s", n, in.Text())
+		}
+		n++
+	}
+	if in.Err() != nil || n != senders {
+		t.Errorf("%d answers to %d senders, %v", n, senders, in.Err())
+	}
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 4<<20 {
+		t.Errorf("%d bytes more in the middle of the stream", grown)
+	}
+}
+
+func TestServeEndsGracefully(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Serve(ctx, l) }()
+	url := "http://" + l.Addr().String()
+	res, err := http.Get(url + "/v1/check?sender=a@bad.example")
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("Get = %v, %v", res, err)
+	}
+	res.Body.Close()
+
+	say, hear, _ := dialogue(t, url)
+	say("\"a@bad.example\"\n")
+	if _, err := hear(); err != nil {
+		t.Fatal(err)
+	}
+	cancel() // while the stream waits for its client
+	if line, err := hear(); err == nil || err == io.EOF {
+		t.Errorf("a stream that was cut off looks whole: %q, %v", line, err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Serve = %v", err)
+	}
+	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
+		t.Error("still listening")
+	}
+}
+
+func TestServeTellsOfABrokenListener(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := f.Serve(t.Context(), l); err == nil {
+		t.Error("no error")
+	}
+}

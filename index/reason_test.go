@@ -1,0 +1,67 @@
+package index
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"testing"
+)
+
+func TestReasonTable(t *testing.T) {
+	table := newReasonTable()
+	add := func(text string, want uint32) {
+		t.Helper()
+		if n, ok := table.add(text); n != want || !ok {
+			t.Errorf("add(%q) = %d, %v, want %d", text, n, ok, want)
+		}
+	}
+	add("spam", 0)
+	add("", 1)
+	add("gr\u00fc\u00dfe", 2)
+	add("spam", 0)
+	table.cut(1)
+	add("spam", 0)
+	add("other", 1) // the numbers behind the cut are free again
+	add("", 2)
+
+	var section bytes.Buffer
+	if err := table.writeTo(&section); err != nil || uint64(section.Len()) != table.size() {
+		t.Fatalf("%d bytes, %v, want %d", section.Len(), err, table.size())
+	}
+	for n, want := range []string{"spam", "other", ""} {
+		if got, ok := reasonAt(section.Bytes(), uint32(n)); string(got) != want || !ok {
+			t.Errorf("reason %d = %q, %v, want %q", n, got, ok, want)
+		}
+	}
+	if _, ok := reasonAt(section.Bytes(), 3); ok {
+		t.Error("a fourth reason of three")
+	}
+	table.cut(0)
+	add("spam", 0)
+}
+
+// The section's sum is checked at open only, so each use checks what it uses.
+func TestBentReasonsAreNotFollowed(t *testing.T) {
+	table := newReasonTable()
+	for i := range 3 {
+		table.add(fmt.Sprint("reason ", i))
+	}
+	var section bytes.Buffer
+	if err := table.writeTo(&section); err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < reasonHead+8*4; at += 8 {
+		for _, v := range []uint64{0, 1, 1 << 20, 1 << 40, 1 << 63, 1<<64 - 1} {
+			bent := bytes.Clone(section.Bytes())
+			binary.LittleEndian.PutUint64(bent[at:], v)
+			for n := range uint32(4) {
+				if text, ok := reasonAt(bent, n); ok && len(text) > maxReason {
+					t.Errorf("%d at %d: reason %d has %d octets", v, at, n, len(text))
+				}
+			}
+		}
+	}
+	for n := range section.Len() {
+		reasonAt(section.Bytes()[:n], 2) // panics if it believes a count
+	}
+}
