@@ -97,7 +97,7 @@ func perform(t *testing.T, document, dir string, env []string, commands []comman
 		shown := func() bool {
 			cmd := exec.Command("bash", "-c", c.text)
 			cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
-			got, _ = cmd.CombinedOutput() // the exit status is the reader's to see, the output is what is shown
+			got, _ = cmd.CombinedOutput()                             // the exit status is the reader's to see, the output is what is shown
 			got = bytes.ReplaceAll(got, []byte("\r\n"), []byte("\n")) // mail has CRLF, and looks the same
 			return want.Match(got)
 		}

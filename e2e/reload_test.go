@@ -14,26 +14,6 @@ import (
 	"time"
 )
 
-// sink runs Postfix's smtp-sink, which takes and forgets every message.
-func sink(t *testing.T) (address string) {
-	t.Helper()
-	address = freeAddress(t)
-	args := []string{"-m", "12000", address, "1000"}
-	if os.Geteuid() == 0 {
-		args = append([]string{"-u", "nobody"}, args...)
-	}
-	cmd := exec.Command(peer(t, "smtp-sink"), args...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	wait(t, "smtp-sink to listen", 10*time.Second, func() bool { return listens(address) })
-	return address
-}
-
 // ask sends MAIL and RCPT in a session of its own and returns RCPT's reply.
 func ask(t *testing.T, smtp, sender string) string {
 	t.Helper()

@@ -1,0 +1,87 @@
+package e2e
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestBrokenListKeepsServing breaks a list in the ways that happen, under a
+// running daemon: what served serves on, and the log, the metric and /readyz say
+// so until it is cured.
+func TestBrokenListKeepsServing(t *testing.T) {
+	const good = "spammer@bulk.example\njunk.example\n"
+	d := serve(t, setup{
+		lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n",
+		files: map[string]string{"own.txt": good},
+	})
+	own := d.path("own.txt")
+	const series = "blockd_reload_last_attempt_success"
+	tests := []struct {
+		name, class string
+		damage      func(t *testing.T)
+	}{
+		{"removed", "missing", func(t *testing.T) {
+			if err := os.Remove(own); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"emptied", "empty", func(t *testing.T) { replace(t, own, "") }},
+		{"a torn gzip file", "truncated", func(t *testing.T) { replace(t, own, "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x4b") }},
+		{"an error page", "html", func(t *testing.T) { replace(t, own, "<!DOCTYPE html>\n<html>502 Bad Gateway</html>\n") }},
+		{"a folder in its place", "directory", func(t *testing.T) {
+			if err := os.Remove(own); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(own, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.damage(t)
+			wait(t, "/readyz to say "+tt.class, 20*time.Second, func() bool {
+				status, body := d.get("/readyz")
+				return status == http.StatusOK && strings.HasPrefix(body, "degraded: ") && strings.Contains(body, tt.class)
+			})
+			if got := d.metric(series); got != "0" {
+				t.Errorf("%s = %q, want 0", series, got)
+			}
+			if log := d.log.tail(4000); !strings.Contains(log, "lists refused") || !strings.Contains(log, "class="+tt.class) {
+				t.Errorf("the log does not tell of it: %s", log)
+			}
+			if got := ask(t, d.smtp, "spammer@bulk.example"); !strings.HasPrefix(got, "550 ") {
+				t.Errorf("a listed sender = %q, want 550: the old generation must serve", got)
+			}
+			if got := ask(t, d.smtp, "friend@there.example"); !strings.HasPrefix(got, "250") {
+				t.Errorf("a clear sender = %q, want 250", got)
+			}
+
+			if err := os.RemoveAll(own); err != nil {
+				t.Fatal(err)
+			}
+			replace(t, own, good)
+			wait(t, "/readyz to be well again", 20*time.Second, func() bool {
+				_, body := d.get("/readyz")
+				return body == "ok\n"
+			})
+			if got := d.metric(series); got != "1" {
+				t.Errorf("%s = %q, want 1", series, got)
+			}
+		})
+	}
+
+	t.Run("SIGHUP reads the lists at once", func(t *testing.T) {
+		before := d.metric(`blockd_reloads_total{result="unchanged"}`)
+		if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, "the reload to be counted", 20*time.Second, func() bool {
+			return d.metric(`blockd_reloads_total{result="unchanged"}`) != before
+		})
+	})
+}
