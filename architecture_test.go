@@ -23,6 +23,7 @@ var layers = map[string][]string{
 	"addr":    {},
 	"bloom":   {},
 	"mailbox": {},
+	"remote":  {},
 
 	"lists": {"addr"},
 

@@ -39,7 +39,7 @@ func eachBatch(sum func([]byte) Hash, from, to uint64, f func([]Hash)) {
 
 func TestEveryKeyIsPerhapsThere(t *testing.T) {
 	sizes := []uint64{0, 1, 2, 31, 32, 33, 1000, 100_000}
-	if !testing.Short() {
+	if !testing.Short() && !raceDetector {
 		sizes = append(sizes, 3_000_000)
 	}
 	for name, sum := range hashes {
@@ -241,7 +241,7 @@ func TestRateAgreesWithFormula(t *testing.T) {
 		}
 	}
 	n, ask := uint64(1_000_000), uint64(2_000_000)
-	if testing.Short() {
+	if testing.Short() || raceDetector {
 		n, ask = 100_000, 400_000
 	}
 	for name, sum := range hashes {

@@ -142,12 +142,7 @@ func (d *daemon) metric(series string) string {
 	return ""
 }
 
-// delivered returns the messages in the Maildir's new/.
-func (d *daemon) delivered(t *testing.T) []string {
-	t.Helper()
-	return messages(t, d.maildir)
-}
-
+// messages returns those in a Maildir's new/.
 func messages(t *testing.T, maildir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(maildir, "new", "*"))

@@ -98,6 +98,18 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+func TestBatchIsOfOneGeneration(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	next := build(t, "other.example\n")
+	f.reload = func() { f.live, next = next, f.live } // a reload before every look
+	got := decoded[results](t, f.ask("POST", "/v1/check", `{"senders":["a@bad.example","a@bad.example","a@bad.example"]}`, "Content-Type: application/json"), http.StatusOK, asJSON)
+	for i, a := range got.Results {
+		if a.Generation != got.Generation || a.Verdict != got.Results[0].Verdict {
+			t.Errorf("result %d is %s of generation %s, not %s", i, a.Verdict, a.Generation, got.Generation)
+		}
+	}
+}
+
 func TestBatchRefuses(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
 	many := func(n int) string { return `{"senders":["` + strings.Repeat(`x","`, n-1) + `x"]}` }

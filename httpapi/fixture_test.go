@@ -24,6 +24,7 @@ import (
 type fixture struct {
 	*Server
 	live   *index.Index
+	reload func() // before each look at live; nil: nothing
 	status reload.Status
 }
 
@@ -33,7 +34,13 @@ func newFixture(t testing.TB, s Settings, list string) *fixture {
 	f.status.Generation, f.status.Files = f.live.Generation(), f.live.Lists()
 	reg := prometheus.NewRegistry()
 	log := slog.New(slog.DiscardHandler)
-	checker := policy.New(func() *index.Index { return f.live }, policy.Settings{}, log, reg)
+	live := func() *index.Index {
+		if f.reload != nil {
+			f.reload()
+		}
+		return f.live
+	}
+	checker := policy.New(live, policy.Settings{}, log, reg)
 	f.Server = New(s, checker, func() reload.Status { return f.status }, reg, log)
 	return f
 }

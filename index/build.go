@@ -46,6 +46,8 @@ type builder struct {
 	Options
 	hooks   hooks
 	rows    []ListInfo
+	tests   []rowTest
+	failed  map[int]ListInfo // rows that a build before this one refused by their self-tests
 	hash    hasher
 	buildID [16]byte
 	built   time.Time
@@ -116,10 +118,29 @@ func (b *builder) locked(ctx context.Context, path string, sources []Source, loc
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	if err := b.readAll(ctx, sources); err != nil {
-		return nil, err
+	for {
+		if err := b.readAll(ctx, sources); err != nil {
+			return nil, err
+		}
+		d, err := b.draft(ctx, path, lock)
+		if err != nil {
+			return nil, err
+		}
+		failed, err := b.selfTest(ctx, d.index)
+		if err == nil && len(failed) == 0 {
+			return d, nil
+		}
+		os.Remove(d.temp)
+		if err == nil && !b.KeepGoing {
+			err = failures(failed)
+		}
+		if err == nil { // one source less each time
+			b, err = b.without(failed)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	return b.draft(ctx, path, lock)
 }
 
 func checkSources(sources []Source) error {
@@ -158,7 +179,9 @@ func (b *builder) readAll(ctx context.Context, sources []Source) error {
 		row, err := b.readSource(ctx, s, p, sizes[i])
 		var file *lists.FileError
 		switch {
+		case err == nil && row.Refused == nil:
 		case err == nil:
+			refused = append(refused, row.Refused)
 		case !errors.As(err, &file):
 			return err
 		case s.Optional && file.Class == "missing":
@@ -181,13 +204,17 @@ func (b *builder) readAll(ctx context.Context, sources []Source) error {
 // ends in an error, which may show at its very last byte, nothing stays.
 func (b *builder) readSource(ctx context.Context, s Source, p Progress, size int64) (ListInfo, error) {
 	number := len(b.rows)
-	b.rows = append(b.rows, ListInfo{Source: s})
+	if row, ok := b.failed[number]; ok {
+		b.rows = append(b.rows, row)
+		return row, nil
+	}
+	b.rows = append(b.rows, ListInfo{Source: s, Guard: s.Settings.Guard.ID()})
 	row := &b.rows[number]
 	marks := make([]mark, len(b.buckets))
 	for i := range b.buckets {
 		marks[i] = b.buckets[i].mark()
 	}
-	reasons, entries, kinds := len(b.reasons.ends), b.entries, b.kinds
+	reasons, entries, kinds, tests := len(b.reasons.ends), b.entries, b.kinds, len(b.tests)
 
 	items, line, done := 0, 0, int64(0)
 	summary, err := lists.ReadFile(ctx, s.Path, s.Settings, func(it *lists.Item) error {
@@ -201,6 +228,10 @@ func (b *builder) readSource(ctx context.Context, s Source, p Progress, size int
 			b.report(now)
 		}
 		switch it.Kind {
+		case lists.Skip:
+			if it.Test != nil {
+				b.tests = append(b.tests, rowTest{number, it.Line, it.Test})
+			}
 		case lists.IP, lists.CIDR:
 			row.NetworkEntries++
 		case lists.Addr, lists.Domain:
@@ -216,7 +247,7 @@ func (b *builder) readSource(ctx context.Context, s Source, p Progress, size int
 			b.buckets[i].cut(m)
 		}
 		b.reasons.cut(reasons)
-		b.entries, b.kinds = entries, kinds
+		b.entries, b.kinds, b.tests = entries, kinds, b.tests[:tests]
 		row.NetworkEntries = 0
 	}
 	return *row, err

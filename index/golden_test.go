@@ -23,7 +23,7 @@ func goldenRows() []ListInfo {
 				Format: "plain", Reason: "spam", Subdomains: &yes, MaxBytes: 1 << 30}},
 			Summary: lists.Summary{Format: "plain", Lines: 90, Entries: 70, Errors: 2, Skipped: 3,
 				Verdict: lists.Loaded, Hash: [16]byte{1, 2, 3, 15: 16}, Size: 1234},
-			NetworkEntries: 4,
+			Guard: 0xfedcba9876543210, NetworkEntries: 4,
 		},
 		{
 			Source:  Source{List: "allow", Path: "lists/allow.csv", Settings: lists.Settings{Format: "csv:2", Action: lists.Allow}, Mode: Shadow},

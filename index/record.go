@@ -108,6 +108,15 @@ func (c *cursor) byte() byte {
 	return b
 }
 
+func (c *cursor) uint64() uint64 {
+	if len(c.rest) < 8 {
+		return c.fail()
+	}
+	v := binary.LittleEndian.Uint64(c.rest)
+	c.rest = c.rest[8:]
+	return v
+}
+
 // text reads a length of at most most and so many octets, not copied.
 func (c *cursor) text(most uint64) []byte {
 	n := c.uvarint(most)

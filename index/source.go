@@ -33,12 +33,14 @@ type Source struct {
 	Optional bool // a missing file leaves the list empty
 }
 
-// Equal reports whether both name the same file and read it the same way, so
-// that the same content gives the same entries.
+// Equal reports whether both name the same file and read it the same way. The
+// same content then gives the same entries if ListInfo.Guard is the same too,
+// which a row has in place of Settings.Guard.
 func (s Source) Equal(o Source) bool {
 	a, b := s.Settings.Subdomains, o.Settings.Subdomains
 	sameSubdomains := a == b || a != nil && b != nil && *a == *b
 	s.Settings.Subdomains, o.Settings.Subdomains = nil, nil
+	s.Settings.Guard, o.Settings.Guard = nil, nil
 	return sameSubdomains && s == o
 }
 
@@ -71,6 +73,7 @@ type Progress struct {
 type ListInfo struct {
 	Source  Source
 	Summary lists.Summary // Verdict and Why tell a source that was left out
+	Guard   uint64        // lists.Guard.ID of the guard it was read under
 	// NetworkEntries were read but are not in the index: this version of the
 	// file format's writer keeps senders only.
 	NetworkEntries int

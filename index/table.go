@@ -48,6 +48,7 @@ func appendRow(b []byte, number int, r ListInfo) []byte {
 	b = appendText(b, r.Summary.Why, maxText)
 	b = appendText(b, r.Summary.Format, maxText)
 	b = append(b, r.Summary.Hash[:]...)
+	b = binary.LittleEndian.AppendUint64(b, r.Guard)
 	for _, n := range []int{int(r.Summary.Size), r.Summary.Lines, r.Summary.Entries, r.Summary.Errors,
 		r.Summary.Skipped, r.NetworkEntries} {
 		b = binary.AppendUvarint(b, uint64(n))
@@ -107,6 +108,7 @@ func decodeRow(c *cursor, number uint64) (r ListInfo) {
 	for i := range r.Summary.Hash {
 		r.Summary.Hash[i] = c.byte()
 	}
+	r.Guard = c.uint64()
 	r.Summary.Size = int64(c.uvarint(math.MaxInt64))
 	for _, n := range []*int{&r.Summary.Lines, &r.Summary.Entries, &r.Summary.Errors,
 		&r.Summary.Skipped, &r.NetworkEntries} {

@@ -43,6 +43,8 @@ func adblockLine(r *reading, text string) {
 	if options != "" && !r.adblockOptions(options) {
 		return
 	}
+	// Only "||" ties a pattern to the beginning of a name. Lists of bare names are
+	// common, so one that can be nothing but a name is taken as well.
 	name, anchored := strings.CutPrefix(rule, "||")
 	name, ended := strings.CutSuffix(name, "^")
 	switch {

@@ -26,6 +26,11 @@ func BenchmarkReadFile(b *testing.B) {
 		{"hosts", "hosts", func(u, h uint32) string { return fmt.Sprintf("0.0.0.0 n%x.host%d.bulk.example", u, h) }},
 		{"adblock", "adblock", func(u, h uint32) string { return fmt.Sprintf("||n%x.host%d.bulk.example^", u, h) }},
 		{"postfix", "postfix", func(u, h uint32) string { return fmt.Sprintf("n%x.host%d.bulk.example REJECT spam", u, h) }},
+		{"rbldnsd", "rbldnsd", func(u, h uint32) string { return fmt.Sprintf(".n%x.host%d.bulk.example :2:see $", u, h) }},
+		{"rpz", "rpz", func(u, h uint32) string { return fmt.Sprintf("n%x.host%d.bulk.example CNAME .", u, h) }},
+		{"spamassassin", "spamassassin", func(u, h uint32) string {
+			return fmt.Sprintf("blocklist_from *@n%x.host%d.bulk.example", u, h)
+		}},
 		{"csv", "csv", func(u, h uint32) string { return fmt.Sprintf("user.%x@mail%d.bulk.example,spam", u, h) }},
 	} {
 		b.Run(tt.name, func(b *testing.B) {

@@ -19,51 +19,61 @@ const (
 	LabelTooLong      = Class(addr.LabelTooLong)
 	TooBroad          = Class("too-broad")
 	NullSender        = Class("null-sender")
-	NotASink          = Class("not-a-sink")
-	MissingValue      = Class("missing-value")
-	Unsupported       = Class("unsupported")
+	NotASink          = Class("not-a-sink")    // a hosts line that points to a real host
+	MissingValue      = Class("missing-value") // an access key without an action
+	Unsupported       = Class("unsupported")   // a form that cannot be looked up exactly
 	UnsupportedAction = Class("unsupported-action")
+	PublicSuffix      = Class("public-suffix") // of an entry: of the private section, or let pass
+	Protected         = Class("protected")     // of an entry: by force; of a file: too many
+	SelfTest          = Class("self-test")     // of a skipped line: a test; of a file: one failed
 )
 
 // Warnings: classes of entries that count.
 const (
-	Dup        = Class("dup")
-	Conflict   = Class("conflict")
-	WarnAction = Class("warn-action")
-	Narrowed   = Class("narrowed")
-	HostBits   = Class("host-bits")
+	Dup        = Class("dup")         // only Lint compares entries
+	Conflict   = Class("conflict")    // an exception from an equal key
+	WarnAction = Class("warn-action") // DISCARD
+	Narrowed   = Class("narrowed")    // the line asked for less than the whole name
+	HostBits   = Class("host-bits")   // were set, and are masked
 )
 
 // Classes of lines that ask for nothing here.
 const (
 	Comment      = Class("comment")
 	Blank        = Class("blank")
-	Header       = Class("header")
-	Continuation = Class("continuation")
-	LocalName    = Class("local-name")
-	OtherMember  = Class("other-member")
+	Header       = Class("header")        // of a CSV file
+	Continuation = Class("continuation")  // belongs to the line before
+	LocalName    = Class("local-name")    // how the machine calls itself
+	OtherMember  = Class("other-member")  // of a JSON object: no list
+	Directive    = Class("directive")     // of a configuration or a zone; what was taken back
+	DefaultValue = Class("default-value") // for the lines below it
+	NeedsAuth    = Class("needs-auth")    // an exception for mail whose author is proved
+	Expired      = Class("expired")       // the data is past its date, and loaded
 )
 
 // Classes of whole files, the first words of Summary.Why.
 const (
-	Missing    = Class("missing")
+	Missing    = Class("missing") // no such file, or a link to none
 	Directory  = Class("directory")
-	NotAFile   = Class("not-a-file")
-	Symlink    = Class("symlink")
+	NotAFile   = Class("not-a-file") // a FIFO, socket, device
+	Symlink    = Class("symlink")    // a loop of links
 	Permission = Class("permission")
-	Changed    = Class("changed")
-	Gzip       = Class("gzip")
-	Truncated  = Class("truncated")
-	TooBig     = Class("too-big")
-	Encoding   = Class("encoding")
+	Changed    = Class("changed")   // moved while it was read: wraps ErrChanged
+	Gzip       = Class("gzip")      // damaged, or followed by garbage
+	Truncated  = Class("truncated") // ends in the middle, or the disk failed
+	TooBig     = Class("too-big")   // also what unpacks to too much
+	Encoding   = Class("encoding")  // UTF-32, torn UTF-16, UTF-16 without a mark
 	Binary     = Class("binary")
-	HTML       = Class("html")
-	JSON       = Class("json")
-	NoColumn   = Class("no-column")
-	OnlyErrors = Class("only-errors")
-	Empty      = Class("empty")
-	BadFormat  = Class("format")
-	Ambiguous  = Class("ambiguous")
+	HTML       = Class("html")      // an error page in place of the list
+	JSON       = Class("json")      // invalid, unclosed, or without a list
+	NoColumn   = Class("no-column") // a CSV file without the declared column
+	BadRatio   = Class("bad-ratio") // too many of the lines are refused
+	Shrunk     = Class("shrunk")    // against the generation in force, as Grown is
+	Grown      = Class("grown")
+	OnlyErrors = Class("only-errors") // nothing but refused lines
+	Empty      = Class("empty")       // of a loaded file: no entry
+	BadFormat  = Class("format")      // unknown
+	Ambiguous  = Class("ambiguous")   // no guess without a reason
 )
 
 // Hint returns one short sentence on how to cure a refused line or to settle a
@@ -85,6 +95,9 @@ var hints = map[Class]string{
 	MissingValue:      "Write an action after the key, such as REJECT.",
 	Unsupported:       "Write an address or a name; patterns cannot be looked up exactly.",
 	UnsupportedAction: "Use an action that fits the list: REJECT, a 4xx or 5xx code with a text, or OK.",
+	PublicSuffix:      "Write the registered name below it; a list that must cover it sets allow_public_suffix = true.",
+	Protected:         `List single addresses there; a list that must cover it names the entry in its force = ["..."].`,
+	SelfTest:          "Split the file, or test fewer senders.",
 	Dup:               "Remove one of the two lines.",
 	Conflict:          "Remove one of the two lines; until then the exception wins.",
 	WarnAction:        "Use REJECT if the sender is to hear of it: DISCARD loses mail without a word.",

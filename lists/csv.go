@@ -82,6 +82,7 @@ func (f *csvFile) next() bool {
 	return false
 }
 
+// pull takes the next line: one that was given back, or one of the file.
 func (f *csvFile) pull() (line, bool) {
 	if len(f.ahead) > 0 {
 		l := f.ahead[0]

@@ -39,8 +39,8 @@ func keysOf(t testing.TB, path, format string) (map[string]bool, lists.Summary) 
 	return keys, sum
 }
 
-// TestRealLists holds each real list of the six formats against the counts that
-// were made of it without this package.
+// TestRealLists holds each real list against the counts that were made of it
+// without this package.
 func TestRealLists(t *testing.T) {
 	for _, tt := range []struct {
 		name, format, auto    string // auto: what a guess says; "" = ambiguous
@@ -70,6 +70,22 @@ func TestRealLists(t *testing.T) {
 		{"converted/sender_access", "postfix", "postfix", 2214, 2214, 0},
 		{"converted/spam-senders.crlf.csv", "csv", "", 940, 940, 0},
 		{"ipsum-scored.txt.gz", "csv", "", 120430, 120430, 0}, // counts beside addresses
+		{"ransomware.dnsmasq.conf", "dnsmasq", "dnsmasq", 1904, 1904, 0},
+		{"converted/access.sendmail", "sendmail", "sendmail", 2214, 2214, 0},
+		{"converted/scam.unbound.conf", "unbound", "unbound", 2214, 2214, 0},
+		{"converted/scam.dnset", "rbldnsd", "rbldnsd", 8527, 8527, 0},
+		{"converted/blocklist_from.cf", "spamassassin", "spamassassin", 14614, 7307, 0}, // each name, and those below it
+		{"converted/scam.rpz.zone", "rpz", "rpz", 14614, 7307, 0},
+		{"converted/spam-senders.exim-lsearch", "lsearch", "", 940, 940, 0},
+		{"spamassassin-freemail_domains.cf", "spamassassin", "spamassassin", 0, 0, 0}, // 2,388 mailbox providers: no list
+		{"rspamd/dmarc_whitelist.inc", "rspamd", "", 788, 787, 0},
+		{"rspamd/redirectors.inc", "rspamd", "plain", 1197, 1197, 0}, // nothing but names
+		{"rspamd/maillist.inc", "rspamd", "plain", 176, 176, 0},
+		{"rspamd/mid.inc", "rspamd", "", 42, 42, 0}, // regular expressions are the values
+		{"rspamd/suspicious_tlds.inc", "rspamd", "", 5, 5, 0},
+		{"rspamd/test-domains.list", "rspamd", "", 4, 4, 0},
+		{"rspamd/test-ip.list", "rspamd", "plain", 3, 3, 0},
+		{"rspamd/test-multiple.list", "rspamd", "", 7, 7, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := data(t, tt.name)
@@ -93,6 +109,13 @@ func TestSameNamesInOtherSyntax(t *testing.T) {
 	for _, tt := range [][4]string{
 		{"badd-boyz.hosts", "hosts", "badd-boyz.domains", "plain"},
 		{"scam.hosts", "hosts", "converted/sender_access", "postfix"},
+		{"ransomware.adblock.txt", "adblock", "ransomware.dnsmasq.conf", "dnsmasq"},
+		{"scam.hosts", "hosts", "converted/access.sendmail", "sendmail"},
+		{"scam.hosts", "hosts", "converted/scam.unbound.conf", "unbound"},
+		{"blp-scam.hosts", "hosts", "converted/scam.dnset", "rbldnsd"},
+		{"sw-scam.txt", "plain", "converted/blocklist_from.cf", "spamassassin"},
+		{"sw-scam.txt", "plain", "converted/scam.rpz.zone", "rpz"},
+		{"spam-senders.txt", "plain", "converted/spam-senders.exim-lsearch", "lsearch"},
 		{"spam-senders.txt", "plain", "converted/spam-senders.crlf.csv", "csv"},
 		{"spam-senders.txt", "plain", "converted/spam-senders.crlf.csv", "csv:1"},
 		{"spam-senders.txt", "plain", "converted/spam-senders.crlf.csv", "csv:address"},
@@ -105,27 +128,81 @@ func TestSameNamesInOtherSyntax(t *testing.T) {
 	}
 }
 
-// TestListsOfOtherFormatsAreNotGuessed: nothing that needs another parser is read
-// as something else.
-func TestListsOfOtherFormatsAreNotGuessed(t *testing.T) {
-	for name, want := range map[string]lists.Class{
-		"ransomware.dnsmasq.conf":             lists.BadFormat,
-		"spamassassin-freemail_domains.cf":    lists.BadFormat,
-		"converted/access.sendmail":           lists.BadFormat,
-		"converted/scam.unbound.conf":         lists.BadFormat,
-		"converted/scam.dnset":                lists.BadFormat,
-		"converted/blocklist_from.cf":         lists.BadFormat,
-		"converted/scam.rpz.zone":             lists.BadFormat,
-		"converted/spam-senders.exim-lsearch": lists.Ambiguous,
-		"ipsum-scored.txt.gz":                 lists.Ambiguous,
-		"rspamd/mid.inc":                      lists.Ambiguous,
-		"rspamd/test-regexp.list":             lists.Ambiguous,
-		"rspamd/test-utf.list":                lists.Ambiguous,
-		"rspamd/test-multiple.list":           lists.Ambiguous,
-		"rspamd/suspicious_tlds.inc":          lists.Ambiguous,
+// TestConvertedListsCoverTheSame: in the formats that write a name and what is below
+// it apart, each name is there twice, and with the reason that its line gives.
+func TestConvertedListsCoverTheSame(t *testing.T) {
+	for name, format := range map[string]string{"converted/blocklist_from.cf": "spamassassin", "converted/scam.rpz.zone": "rpz"} {
+		scopes := map[string]int{}
+		if _, err := lists.ReadFile(t.Context(), data(t, name), lists.Settings{Format: format}, func(it *lists.Item) error {
+			if it.Kind == lists.Domain {
+				scopes[strings.Clone(it.Name())] += 1 << it.Scope
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for key, got := range scopes {
+			if got != 1<<lists.Exact+1<<lists.Sub {
+				t.Errorf("%s: %s has scopes %b", name, key, got)
+			}
+		}
+	}
+	for name, want := range map[string][2]string{
+		"converted/access.sendmail":           {"sendmail", `"550 listed as scam"`},
+		"converted/sender_access":             {"postfix", `"listed as scam"`},
+		"converted/scam.dnset":                {"rbldnsd", `"listed as scam: `},
+		"converted/spam-senders.exim-lsearch": {"lsearch", `"listed"`},
 	} {
-		if got := refused(t, data(t, name), lists.Settings{}); got != want {
-			t.Errorf("%s: refused as %s, want %s", name, got, want)
+		if _, err := lists.ReadFile(t.Context(), data(t, name), lists.Settings{Format: want[0]}, func(it *lists.Item) error {
+			if text := show(it); it.Kind == lists.Domain && !strings.Contains(text, want[1]) {
+				t.Errorf("%s: line %d is %s", name, it.Line, text)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRspamdMapsThatHoldUnsupportedKeys: patterns are refused and said.
+func TestRspamdMapsThatHoldUnsupportedKeys(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		entries, errors int
+	}{
+		{"rspamd/spf_dkim_whitelist.inc", 237, 0},
+		{"rspamd/surbl-whitelist.inc", 828, 0},
+		{"rspamd/test-glob.list", 1, 1},
+		{"rspamd/test-regexp.list", 0, 5},
+		{"rspamd/test-utf.list", 0, 1},
+	} {
+		sum, err := lists.ReadFile(t.Context(), data(t, tt.name), lists.Settings{Format: "rspamd"}, func(it *lists.Item) error {
+			if it.Kind == lists.Err && it.Class != lists.Unsupported {
+				t.Errorf("%s: line %d is %s", tt.name, it.Line, it.Class)
+			}
+			return nil
+		})
+		if sum.Entries != tt.entries || sum.Errors != tt.errors || (err != nil) != (tt.entries == 0) {
+			t.Errorf("%s: %+v, %v", tt.name, sum, err)
+		}
+	}
+}
+
+// TestListsThatAreNotGuessed: nothing that needs a declared format is read as
+// something else.
+func TestListsThatAreNotGuessed(t *testing.T) {
+	for _, name := range []string{
+		"converted/spam-senders.exim-lsearch",
+		"converted/spam-senders.crlf.csv",
+		"ipsum-scored.txt.gz",
+		"rspamd/mid.inc",
+		"rspamd/test-regexp.list",
+		"rspamd/test-utf.list",
+		"rspamd/test-multiple.list",
+		"rspamd/suspicious_tlds.inc",
+	} {
+		if got := refused(t, data(t, name), lists.Settings{}); got != lists.Ambiguous {
+			t.Errorf("%s: refused as %s", name, got)
 		}
 	}
 }

@@ -33,23 +33,31 @@ func TestAuto(t *testing.T) {
 		{"csv", "address,reason\na@b.test,x\n", "ambiguous: only 0 of the first 2 lines fit plain; declare its format"},
 		{"words", "hello\nworld\n", "ambiguous: only 0 of the first 2 lines fit plain; declare its format"},
 		{"regular expressions", "/a/\n/b/\n", "ambiguous: only 0 of the first 2 lines fit plain; declare its format"},
-		{"dnsmasq", "server=/a.test/\n", "format: looks like dnsmasq, which this version does not read"},
-		{"unbound", "server:\nlocal-zone: \"a.test\" refuse\n", "format: looks like unbound, which this version does not read"},
-		{"spamassassin", "# x\nblacklist_from *@a.test\n", "format: looks like spamassassin, which this version does not read"},
-		{"spamassassin auth", "def_welcomelist_auth *@a.test\n", "format: looks like spamassassin, which this version does not read"},
-		{"rpz", "$TTL 300\na.test IN CNAME .\n", "format: looks like rpz, which this version does not read"},
-		{"rpz by its SOA", "@ IN SOA localhost. root.localhost. 1 2 3 4 5\n", "format: looks like rpz, which this version does not read"},
-		{"rbldnsd", ":127.0.0.2:x\n.a.test\n", "format: looks like rbldnsd, which this version does not read"},
-		{"rbldnsd sections", "$DATASET dnset x\na.test\n", "format: looks like rbldnsd, which this version does not read"},
-		{"sendmail", "From:a.test REJECT\n", "format: looks like sendmail, which this version does not read"},
+		{"dnsmasq", "# x\ncache-size=1\nserver=/a.test/\n", `auto: dnsmasq, 2 of 2 lines are options like "address=/NAME/0.0.0.0"`},
+		{"unbound", "server:\nlocal-zone: \"a.test\" refuse\n", "auto: unbound, 2 of 2 lines are options of unbound"},
+		{"spamassassin", "# x\nblacklist_from *@a.test\n", "auto: spamassassin, 1 of 1 lines are directives of SpamAssassin"},
+		{"spamassassin by what it takes back", "describe X y\nunblocklist-from *@a.test\nwelcomelist_from *@b.test\n", "auto: spamassassin, 3 of 3 lines are directives of SpamAssassin"},
+		{"spamassassin auth", "def_welcomelist_auth *@a.test\n", "empty"},
+		{"rpz", "$TTL 300\na.test IN CNAME .\n", "auto: rpz, 2 of 2 lines are records of a policy zone"},
+		{"rpz by its SOA", "@ IN SOA localhost. root.localhost. (\n1 2 3 4 5 )\na.test A 192.0.2.1\n", "auto: rpz, 3 of 3 lines are records of a policy zone"},
+		{"rbldnsd", ":127.0.0.2:x\n.a.test\n!198-51.b.test\n", "auto: rbldnsd, 3 of 3 lines are entries of rbldnsd"},
+		{"rbldnsd of clients", ":127.0.0.2:x\n198.51.100.4-9\n!198.51.100.7 ; x\n", "auto: rbldnsd:ip4set, 3 of 3 lines are entries of rbldnsd"},
+		{"rbldnsd of both", ":127.0.0.2:x\n198.51.100.4\na.test\n", "ambiguous: only 2 of the first 3 lines fit rbldnsd; declare its format"},
+		{"rbldnsd sections", "$DATASET dnset x\na.test\n$DATASET ip4set x\n198.51.100.7\n", "auto: rbldnsd:combined, 4 of 4 lines are entries of rbldnsd"},
+		{"sendmail", "From:a.test REJECT\nTo:b.test OK\n", `auto: sendmail, 2 of 2 lines are "TAG:KEY ACTION"`},
+		{"sendmail with lines of postfix", "From:a.test REJECT\nb.test REJECT\n", "ambiguous: has marks of sendmail and postfix; declare its format"},
 		{"pasted header is plain", "From: a@b.test\n", "auto: plain, 1 of 1 lines are addresses, names or networks"},
-		{"drop", "; Spamhaus DROP\n198.51.100.0/25 ; SBL1\n", "format: looks like drop, which this version does not read"},
-		{"drop as JSON lines", "{\"cidr\":\"198.51.100.0/25\",\"sblid\":\"SBL1\"}\n", "format: looks like drop, which this version does not read"},
+		{"drop", "; Spamhaus DROP\n198.51.100.0/25 ; SBL1\n", "auto: drop, 1 of 1 lines are networks of a DROP list"},
+		{"drop as JSON lines", "{\"cidr\":\"198.51.100.0/25\",\"sblid\":\"SBL1\"}\n", "auto: drop, 1 of 1 lines are networks of a DROP list"},
+		{"drop whose count is not in the first lines", strings.Repeat("{\"cidr\":\"198.51.100.0/25\"}\n", 250) + "{\"type\":\"metadata\",\"records\":250}\n", "auto: drop, 200 of 200 lines are networks of a DROP list"},
+		{"drop whose count comes first", "{\"type\":\"metadata\",\"records\":250}\n" + strings.Repeat("{\"cidr\":\"198.51.100.0/25\"}\n", 250), "auto: drop, 200 of 200 lines are networks of a DROP list"},
+		{"lsearch is never guessed", "a@a.test: x\nb.test: y\n", "ambiguous: only 0 of the first 2 lines fit plain; declare its format"},
+		{"rspamd is never guessed", "a.test 2.0\nb.test SYM:1\n", "ambiguous: only 0 of the first 2 lines fit plain; declare its format"},
 		{"binary", "\x7fELF", "binary: this is a program"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, sum, err := items(t, tt.text, lists.Settings{})
-			if sum.Why != tt.want || (err == nil) != strings.HasPrefix(tt.want, "auto: ") {
+			if sum.Why != tt.want || (err == nil) != (strings.HasPrefix(tt.want, "auto: ") || tt.want == "empty") {
 				t.Errorf("got  %s (%v)\nwant %s", sum.Why, err, tt.want)
 			}
 		})
@@ -57,17 +65,19 @@ func TestAuto(t *testing.T) {
 }
 
 func TestParseFormat(t *testing.T) {
-	for _, text := range []string{"", "auto", "plain", "hosts", "adblock", "postfix", "csv", "csv:3", "csv:sender", "json", "json:members", "json:a:b"} {
+	for _, text := range []string{"", "auto", "plain", "hosts", "adblock", "postfix", "csv", "csv:3", "csv:sender", "json", "json:members", "json:a:b", "rbldnsd", "rbldnsd:dnset", "rbldnsd:ip4set", "rbldnsd:combined"} {
 		if err := lists.ParseFormat(text); err != nil {
 			t.Errorf("ParseFormat(%q) = %v", text, err)
 		}
 	}
 	for text, want := range map[string]string{
-		"Plain":     `unknown format "Plain", want one of plain, hosts, adblock, postfix, csv, json, auto`,
+		"Plain":     `unknown format "Plain", want one of plain, hosts, adblock, dnsmasq, unbound, postfix, sendmail, spamassassin, rspamd, rbldnsd, rpz, csv, json, drop, lsearch, auto`,
 		"plain:x":   `format "plain:x": plain takes no argument`,
-		"auto:x":    `unknown format "auto:x", want one of plain, hosts, adblock, postfix, csv, json, auto`,
+		"auto:x":    `unknown format "auto:x", want one of plain, hosts, adblock, dnsmasq, unbound, postfix, sendmail, spamassassin, rspamd, rbldnsd, rpz, csv, json, drop, lsearch, auto`,
 		"csv:":      `format "csv:": nothing behind the colon`,
 		"csv:0":     `format "csv:0": a column is 1 to 10000, or the name of a header`,
+		"rbldnsd:x": `format "rbldnsd:x": a dataset is one of dnset, ip4set, combined`,
+		"rpz:x":     `format "rpz:x": rpz takes no argument`,
 		"csv:10001": `format "csv:10001": a column is 1 to 10000, or the name of a header`,
 	} {
 		if err := lists.ParseFormat(text); err == nil || err.Error() != want {

@@ -36,12 +36,19 @@ func (e *FileError) Error() string {
 	if e.Line > 0 {
 		path += ":" + strconv.Itoa(e.Line)
 	}
-	return path + ": " + e.why()
+	return fmt.Sprintf("%s: %s: %v", path, e.Class, e.Err)
 }
 
 func (e *FileError) Unwrap() error { return e.Err }
 
-func (e *FileError) why() string { return fmt.Sprintf("%s: %v", e.Class, e.Err) }
+// Why is the error as a summary has it, which names the file already:
+// "class: text", or "class: line 7: text".
+func (e *FileError) Why() string {
+	if e.Line > 0 {
+		return fmt.Sprintf("%s: line %d: %v", e.Class, e.Line, e.Err)
+	}
+	return fmt.Sprintf("%s: %v", e.Class, e.Err)
+}
 
 // refusal is a FileError of a file whose path the caller fills in.
 func refusal(c Class, format string, args ...any) *FileError {
@@ -80,7 +87,7 @@ func finish(sum Summary, path string, err error) (Summary, error) {
 	}
 	sum.Verdict, sum.Why = Refused, err.Error()
 	if fe, ok := errors.AsType[*FileError](err); ok {
-		fe.Path, sum.Why = path, fe.why()
+		fe.Path, sum.Why = path, fe.Why()
 	}
 	return sum, err
 }
@@ -122,6 +129,9 @@ func withList(ctx context.Context, path string, use func(*source) error) error {
 	if _, ours := errors.AsType[*FileError](err); err != nil && !ours {
 		return err // emit's own
 	}
+	// By path: a list that was replaced by rename left f what it was. The octets
+	// read count too, since a writer within one tick of the clock leaves no trace
+	// in the times.
 	after, statErr := os.Stat(path)
 	switch {
 	case statErr != nil:

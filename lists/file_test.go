@@ -266,7 +266,7 @@ func TestExpansionIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := []byte(strings.Repeat("#\n", 1<<19))
+	block := []byte(strings.Repeat("#"+strings.Repeat("x", 1022)+"\n", 1<<10))
 	for range 65 { // MiB: just over what is free
 		w.Write(block)
 	}
@@ -313,7 +313,7 @@ func TestEncodings(t *testing.T) {
 			equal(t, got, want)
 		})
 	}
-	half := "\xff\xfe" + "a\x00.\x00t\x00\n\x00" + "x\x00\x00\xd8.\x00t\x00\n\x00" + "\x00\xd8\x00\xd8\n\x00" + "z\x00.\x00t\x00"
+	half := "\xff\xfe" + "a\x00.\x00t\x00\n\x00" + "x\x00\x00\xd8.\x00t\x00\n\x00" + "\x00\xd8\n\x00" + "z\x00.\x00t\x00"
 	got, _, err := items(t, half, lists.Settings{Format: "plain"})
 	if err != nil {
 		t.Fatal(err)
@@ -384,7 +384,7 @@ func TestFileVerdicts(t *testing.T) {
 		{"only errors", "plain", "a..test\n# x\n", "refused plain 2 0 1 0 only-errors: 1 refused lines and no entry; wrong format?"},
 		{"skipped lines", "hosts", "# x\n127.0.0.1 localhost\n127.0.0.1 localhost bulk.test\n", "loaded hosts 3 1 0 1 "},
 		{"argument", "csv:2", "x,bulk.test\n", "loaded csv:2 1 1 0 0 "},
-		{"unknown format", "dnsmasq", "x", `refused  0 0 0 0 format: unknown format "dnsmasq", want one of plain, hosts, adblock, postfix, csv, json, auto`},
+		{"unknown format", "bind", "x", `refused  0 0 0 0 format: unknown format "bind", want one of plain, hosts, adblock, dnsmasq, unbound, postfix, sendmail, spamassassin, rspamd, rbldnsd, rpz, csv, json, drop, lsearch, auto`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, s, _ := items(t, tt.text, lists.Settings{Format: tt.format})

@@ -18,6 +18,9 @@ type Format struct {
 type format struct {
 	Format
 	read func(*reading) error
+	// before reads the text once before read does, where a later line changes what
+	// an earlier one means; nil: none does.
+	before func(*reading) error
 	// checkArg judges an argument; nil: there is none.
 	checkArg func(string) error
 	// marks tells whether a line, blanks trimmed, can be of this format alone. It
@@ -25,11 +28,13 @@ type format struct {
 	marks func(string) bool
 	// shows is what such lines are, for the ground of a guess.
 	shows string
+	// guess is the argument that a guess takes by the first lines; nil: none.
+	guess func(sample []string) string
 }
 
 // formats names every format that this package reads. To add one, write its
-// parser in a file of its own and its row here; if it was among the foreign marks
-// of detect.go, its mark moves here. The rest of the package stays as it is.
+// parser in a file of its own and its row here. The rest of the package stays as it
+// is.
 var formats = [...]format{
 	{
 		Format: Format{Name: "plain", What: "addresses, domains, IPs and networks, one a line", Scope: Tree},
@@ -47,9 +52,46 @@ var formats = [...]format{
 		marks:  adblockMark, shows: `rules like "||NAME^"`,
 	},
 	{
+		Format: Format{Name: "dnsmasq", What: "dnsmasq.conf: address=/NAME/0.0.0.0", Scope: Tree},
+		read:   eachLine(hashComment, dnsmasqLine),
+		marks:  dnsmasqMark, shows: `options like "address=/NAME/0.0.0.0"`,
+	},
+	{
+		Format: Format{Name: "unbound", What: "unbound.conf: local-zone: NAME refuse", Scope: Tree},
+		read:   eachLine(hashComment, unboundLine),
+		marks:  unboundMark, shows: "options of unbound",
+	},
+	{
 		Format: Format{Name: "postfix", What: "Postfix access(5) table: NAME REJECT", Scope: Tree},
 		read:   eachFolded(hashComment, postfixLine),
 		marks:  postfixMark, shows: `"NAME ACTION"`,
+	},
+	{
+		Format: Format{Name: "sendmail", What: "sendmail access map: From:NAME REJECT", Scope: Tree},
+		read:   eachLine(hashComment, sendmailLine),
+		marks:  sendmailMark, shows: `"TAG:KEY ACTION"`,
+	},
+	{
+		Format: Format{Name: "spamassassin", What: "SpamAssassin configuration: blocklist_from *@NAME", Scope: Exact},
+		read:   eachLine(hashComment, spamassassinLine),
+		before: findRemovals,
+		marks:  spamassassinMark, shows: "directives of SpamAssassin",
+	},
+	{
+		Format: Format{Name: "rspamd", What: "rspamd map: a key a line, perhaps with a value", Scope: Exact},
+		read:   eachLine(hashComment, rspamdLine),
+	},
+	{
+		Format:   Format{Name: "rbldnsd", Argument: "DATASET", What: "rbldnsd data: dnset, ip4set or combined", Scope: Exact},
+		read:     readRbldnsd,
+		checkArg: checkDataset,
+		marks:    rbldnsdMark, shows: "entries of rbldnsd",
+		guess: guessDataset,
+	},
+	{
+		Format: Format{Name: "rpz", What: "response policy zone: NAME CNAME .", Scope: Exact},
+		read:   readRPZ,
+		marks:  rpzMark, shows: "records of a policy zone",
 	},
 	{
 		Format:   Format{Name: "csv", Argument: "COLUMN", What: "RFC 4180 with comma, semicolon, tab or bar", Scope: Tree},
@@ -60,6 +102,15 @@ var formats = [...]format{
 		Format:   Format{Name: "json", Argument: "KEY", What: "array of entries, or object with a member that is one", Scope: Tree},
 		read:     readJSON,
 		checkArg: func(string) error { return nil },
+	},
+	{
+		Format: Format{Name: "drop", What: "Spamhaus DROP: NETWORK ; SBL123, or JSON lines", Scope: Tree},
+		read:   readDrop,
+		marks:  dropMark, shows: "networks of a DROP list",
+	},
+	{
+		Format: Format{Name: "lsearch", What: "Exim lsearch file: KEY: TEXT", Scope: Exact},
+		read:   eachFolded(hashComment, lsearchLine),
 	},
 }
 
@@ -134,14 +185,14 @@ func eachLine(comment func(string) bool, parse func(*reading, string)) func(*rea
 func (r *reading) common(text string, comment func(string) bool) bool {
 	switch {
 	case r.at.long && comment(text):
-		r.skip(Comment, "")
+		r.longComment(text)
 	case r.at.long:
 		r.fail(TooLong, "", "a line of more than 65536 octets")
 	case text == "":
 		r.skip(Blank, "")
 	case !r.controls():
 	case comment(text):
-		r.skip(Comment, "")
+		r.comment(text)
 	default:
 		return false
 	}

@@ -159,7 +159,7 @@ func TestPostfix(t *testing.T) {
 }
 
 func TestPostfixTailIsBounded(t *testing.T) {
-	wide := "bulk.test\n" + strings.Repeat(" "+strings.Repeat("x", 60_000)+"\n", 2) + " REJECT\nlast.test OK\n"
+	wide := "bulk.test\n" + strings.Repeat("#"+strings.Repeat("x", 60_000)+"\n", 2) + " REJECT\nlast.test OK\n"
 	if _, sum, err := items(t, wide, lists.Settings{Format: "postfix"}); err != nil || sum.Errors != 1 || sum.Entries != 1 {
 		t.Errorf("over 64 KiB: %+v, %v", sum, err)
 	}

@@ -57,6 +57,28 @@ func checkRead(t *testing.T, format string, data []byte) {
 		t.Fatalf("%d of %d lines gave an item, %d were skipped", len(seen), sum.Lines, sum.Skipped)
 	}
 	checkBorders(t, format, data, items, sum)
+	checkLint(t, format, data, items)
+}
+
+// checkLint reads data as Lint does: what takes back and what is taken back is then
+// an entry, and for everybody else a line that asks for nothing.
+func checkLint(t *testing.T, format string, data []byte, items []Item) {
+	var shown []Item
+	if _, err := read(sourceOf(data), nil, Settings{Format: format, lint: true}, func(it *Item) error {
+		it.Test = nil // is another one each time
+		shown = append(shown, *it)
+		return nil
+	}); err == nil && len(shown) != len(items) {
+		t.Fatalf("%d items, for lint %d", len(items), len(shown))
+	}
+	for i, it := range shown[:min(len(shown), len(items))] {
+		switch {
+		case items[i].void || items[i].Action > Discard:
+			t.Fatalf("%+v would reach an index", items[i])
+		case it.void != (it.Kind > Err && items[i].Kind == Skip), !it.void && it != items[i]:
+			t.Fatalf("%+v, for lint %+v", items[i], it)
+		}
+	}
 }
 
 // checkBorders reads data again in random pieces: how it arrives makes no difference.
@@ -83,6 +105,7 @@ func (f *raggedFile) Seek(int64, int) (int64, error) {
 func readAll(src *source, format string) ([]Item, Summary, error) {
 	var items []Item
 	sum, err := read(src, nil, Settings{Format: format}, func(it *Item) error {
+		it.Test = nil // is another one each time
 		items = append(items, *it)
 		return nil
 	})
@@ -144,8 +167,22 @@ func FuzzPostfix(f *testing.F) { fuzzFormat(f, "postfix") }
 func FuzzCSV(f *testing.F)     { fuzzFormat(f, "csv") }
 func FuzzJSON(f *testing.F)    { fuzzFormat(f, "json") }
 
-func fuzzFormat(f *testing.F, format string) {
-	f.Fuzz(func(t *testing.T, data []byte) { checkRead(t, format, data) })
+func FuzzDnsmasq(f *testing.F)      { fuzzFormat(f, "dnsmasq") }
+func FuzzUnbound(f *testing.F)      { fuzzFormat(f, "unbound") }
+func FuzzSendmail(f *testing.F)     { fuzzFormat(f, "sendmail") }
+func FuzzSpamassassin(f *testing.F) { fuzzFormat(f, "spamassassin") }
+func FuzzRspamd(f *testing.F)       { fuzzFormat(f, "rspamd") }
+func FuzzRbldnsd(f *testing.F)      { fuzzFormat(f, "rbldnsd", "rbldnsd:ip4set", "rbldnsd:combined") }
+func FuzzRPZ(f *testing.F)          { fuzzFormat(f, "rpz") }
+func FuzzDrop(f *testing.F)         { fuzzFormat(f, "drop") }
+func FuzzLsearch(f *testing.F)      { fuzzFormat(f, "lsearch") }
+
+func fuzzFormat(f *testing.F, formats ...string) {
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, format := range formats {
+			checkRead(t, format, data)
+		}
+	})
 }
 
 // FuzzRead also guesses formats, and takes their arguments.

@@ -66,7 +66,7 @@ func cutWord(text string) (word, rest string) {
 
 // isSink tells the addresses that lead nowhere.
 func isSink(text string) bool {
-	switch text {
+	switch text { // what nearly every line has, without a parse
 	case "0.0.0.0", "127.0.0.1", "0", "::", "::1":
 		return true
 	}
@@ -96,6 +96,8 @@ func isLocal(name string) bool {
 		hasFold(plain[max(len(plain)-len(".localhost"), 0):], ".localhost") || isSink(name)
 }
 
+// allLocal tells whether a line is about the machine alone: then it asks for
+// nothing, whatever its address, as 255.255.255.255 broadcasthost shows.
 func allLocal(names string) bool {
 	for name, rest := cutWord(names); name != ""; name, rest = cutWord(rest) {
 		if !isLocal(name) {

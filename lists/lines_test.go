@@ -164,6 +164,11 @@ func TestMemoryIsBounded(t *testing.T) {
 		{"one comment", "hosts", "#", "\nb.test", "domain b.test"},
 		{"one logical line", "postfix", "a.test REJECT\n ", "\nb.test OK\n", "domain b.test"},
 		{"open quote", "csv", "a.test,\"", "\nb.test,\n", "domain b.test"},
+		{"one directive", "spamassassin", "unblocklist_from ", "\nblocklist_from *@b.test\n", "domain b.test"},
+		{"one template", "rbldnsd", "$1 ", "\nb.test $1\n", "domain b.test"},
+		{"open parenthesis", "rpz", "a.test TXT (\n", "\nb.test CNAME .\n", "domain b.test"},
+		{"one network", "drop", "192.0.2.0/24 ; ", "\n198.51.100.0/24\n", "cidr 198.51.100.0/24"},
+		{"one value", "lsearch", "a.test: ", "\nb.test\n", "domain b.test"},
 		{"one string", "json", `["`, `"]`, "json: "},
 		{"guess", "auto", "a.test\n", "\nb.test\n", "domain b.test"},
 	} {

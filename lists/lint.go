@@ -20,6 +20,7 @@ const lintKeys = 1 << 24
 // 16,777,216 of them repeated ones may be counted again and get no class.
 func Lint(ctx context.Context, path string, s Settings, emit func(*Item) error) (Summary, int, error) {
 	seen := keySet{lines: map[xxh3.Uint128]firstLines{}}
+	s.lint = true
 	sum, err := ReadFile(ctx, path, s, func(it *Item) error {
 		if it.Kind != Skip && it.Kind != Err {
 			seen.compare(it)
@@ -40,7 +41,8 @@ type keySet struct {
 	key   []byte
 }
 
-// compare gives it a class if its key was there before, and notes its line.
+// compare gives it a class if its key was there before, and notes its line. What is
+// void is counted and compared with nothing.
 func (k *keySet) compare(it *Item) {
 	k.key = append(k.key[:0], byte(it.Kind), byte(it.Scope))
 	if it.Kind == IP || it.Kind == CIDR {
@@ -50,6 +52,13 @@ func (k *keySet) compare(it *Item) {
 	}
 	hash := xxh3.Hash128(k.key)
 	first, known := k.lines[hash]
+	if it.void {
+		if !known {
+			k.count++
+			k.lines[hash] = first
+		}
+		return
+	}
 	own, other := &first.block, first.allow
 	if it.Action == Allow {
 		own, other = &first.allow, first.block

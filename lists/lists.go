@@ -46,6 +46,10 @@ const (
 	Allow                  // "allow"
 	Tempfail               // "tempfail"
 	Discard                // "discard"
+
+	// Remove is no action of a file format: "remove" takes back the same entry of
+	// earlier lines. Only Lint emits such items.
+	Remove
 )
 
 // Item is what one line, or one part of a line, means.
@@ -62,7 +66,11 @@ type Item struct {
 	Reason  string // for the client; at most 400 octets, no controls
 	Class   Class  // of Skip and Err: why. Of an entry: a warning, or ""
 	Message string // for people, free text
+	Test    *Test  // of Skip with class SelfTest; may be kept
 	Column  int    // where the fault begins in the line, in octets from 1; 0 = unknown
+
+	// void marks what reaches no index: it takes back, or is taken back.
+	void bool
 
 	// Text is the physical line as read, at most 4096 octets of it, for people:
 	// it may hold any octets. Of JSON, which knows no lines, it is the element.
@@ -91,6 +99,8 @@ type Settings struct {
 	Subdomains *bool  // scope of bare names; nil = the format's own default
 	Reason     string // for entries that have none
 	MaxBytes   int64  // of unpacked text; 0 = 4 GiB
+	lint       bool   // emit void items too
+	Guard      *Guard // what no entry may cover; nil = nothing is checked
 }
 
 // Verdict of a file.

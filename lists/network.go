@@ -132,7 +132,11 @@ func (r *reading) netRange(text, from, to string) bool {
 		}
 		return r.bareName(text) // 1-2.3-4 is a name
 	}
-	a, b = a.Unmap(), b.Unmap()
+	return r.addrRange(text, a.Unmap(), b.Unmap())
+}
+
+// addrRange queues the networks of a..b.
+func (r *reading) addrRange(text string, a, b netip.Addr) bool {
 	switch {
 	case a.BitLen() != b.BitLen():
 		return r.fail(Syntax, text, "a range from one family of addresses to the other")

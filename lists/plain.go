@@ -37,26 +37,33 @@ func plainLine(r *reading, text string) {
 // after a blank and outside quotes, since a#b@bulk.test is an address; after a
 // client address or network ";" too.
 func cutComment(text string) string {
-	if strings.IndexByte(text, '#') >= 0 {
-		quoted := false
-		for i := 0; i < len(text); i++ {
-			switch text[i] {
-			case '"':
-				quoted = !quoted
-			case '\\':
-				if quoted {
-					i++
-				}
-			case '#':
-				if before := text[:i]; !quoted && i > 0 && len(trimRight(before)) < i {
-					return trimRight(before)
-				}
-			}
-		}
-	}
+	text = cutHash(text)
 	if i := strings.IndexByte(text, ';'); i > 0 {
 		if before := trimRight(text[:i]); looksNet(trimLeft(strings.TrimPrefix(before, "!"))) {
 			return before
+		}
+	}
+	return text
+}
+
+// cutHash takes a comment off that "#" begins after a blank and outside quotes.
+func cutHash(text string) string {
+	if strings.IndexByte(text, '#') < 0 {
+		return text
+	}
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			quoted = !quoted
+		case '\\':
+			if quoted {
+				i++
+			}
+		case '#':
+			if before := trimRight(text[:i]); !quoted && len(before) < i {
+				return before
+			}
 		}
 	}
 	return text

@@ -82,7 +82,7 @@ func TestPlainComments(t *testing.T) {
 		{"broken octets in a comment", "# \xe9", "skip comment"},
 		{"broken octets in a trailing comment", "bulk.test # \xe9", "domain bulk.test tree block"},
 		{"broken octets behind a network", "198.51.100.0/25 ; \xe9", "cidr 198.51.100.0/25 tree block"},
-		{"a self-test is a comment", "#? block new@bulk.test", "skip comment"},
+		{"a self-test", "#? block new@bulk.test", "skip self-test"},
 	}.run(t, lists.Settings{Format: "plain"})
 }
 
@@ -177,6 +177,7 @@ func TestPlainRefusals(t *testing.T) {
 		{"NUL behind a control", "bu\x01lk\x00.test and more text than a few could spoil", "err nul"},
 		{"control", "bulk\x07.test", "err control"},
 		{"C1 control", "bulk\u0085.test", "err control"},
+		{"C1 control in a comment", "# x\u0085bulk.test", "err control"},
 		{"DEL", "bulk\x7f.test", "err control"},
 		{"CR inside", "bulk\r.test", "err control"},
 		{"CR inside a comment, which may hide an entry", "# x\rbulk.test", "err control"},

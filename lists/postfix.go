@@ -27,7 +27,11 @@ func postfixLine(r *reading, text string) {
 }
 
 // endOfKey returns where the first blank outside quotes is, -1 without one.
-func endOfKey(text string) int {
+func endOfKey(text string) int { return indexAnyUnquoted(text, " \t") }
+
+// indexAnyUnquoted returns where the first of chars outside quotes is, -1 without
+// one.
+func indexAnyUnquoted(text, chars string) int {
 	quoted := false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -35,7 +39,7 @@ func endOfKey(text string) int {
 			quoted = !quoted
 		case quoted && c == '\\':
 			i++
-		case !quoted && (c == ' ' || c == '\t'):
+		case !quoted && strings.IndexByte(chars, c) >= 0:
 			return i
 		}
 	}
@@ -122,8 +126,8 @@ func leadingGroups(key string) (netip.Prefix, bool) {
 // action. Digits alone are no mark: other lists have counts behind their keys.
 func postfixMark(text string) bool {
 	i := endOfKey(text)
-	if i < 0 {
-		return false
+	if i < 0 || sendmailMark(text) {
+		return false // a tag makes the same line sendmail's
 	}
 	word, rest := cutWord(trim(text[i:]))
 	switch strings.ToUpper(word) {

@@ -21,6 +21,10 @@ type reading struct {
 	emit     func(*Item) error
 	err      error // of emit: nothing is emitted any more
 	sum      Summary
+	tally    tally
+	tested   int // senders of self-tests
+	void     int // entries that reach no index
+	removed  removals
 
 	// The line in hand.
 	at     line
@@ -44,32 +48,38 @@ func read(src *source, tap io.Writer, s Settings, emit func(*Item) error) (Summa
 	}
 	why := ""
 	if f == nil {
-		if f, why, err = detect(src, eol); err != nil {
+		if f, arg, why, err = detect(src, eol); err != nil {
 			return Summary{}, err
 		}
 	}
-	in, err := src.text(tap)
-	if err != nil {
-		return Summary{}, err
+	r := newReading(f, arg, s, emit)
+	if f.before != nil {
+		if err = r.open(src, eol, nil); err == nil {
+			err = f.before(r)
+		}
+		if err != nil {
+			return r.sum, err
+		}
 	}
-	r := newReading(in, eol, f, arg, s, emit)
+	if err := r.open(src, eol, tap); err != nil {
+		return r.sum, err
+	}
 	err = f.read(r)
 	if r.err != nil {
-		return r.sum, r.err
+		return r.sum, r.err // before err: a parser that was stopped has more to say
 	}
-	switch {
-	case err != nil:
-	case r.sum.Entries == 0 && r.sum.Errors > 0:
-		err = refusal(OnlyErrors, "%d refused lines and no entry; wrong format?", r.sum.Errors)
-	case r.sum.Entries == 0:
+	if err == nil {
+		err = r.judge()
+	}
+	if err == nil && r.sum.Entries == r.void {
 		why = string(Empty)
 	}
 	r.sum.Why = why
 	return r.sum, err
 }
 
-func newReading(in io.Reader, eol byte, f *format, arg string, s Settings, emit func(*Item) error) *reading {
-	r := &reading{settings: s, bare: f.Scope, arg: arg, in: in, emit: emit}
+func newReading(f *format, arg string, s Settings, emit func(*Item) error) *reading {
+	r := &reading{settings: s, bare: f.Scope, arg: arg, emit: emit}
 	r.settings.Reason = cleanReason(s.Reason)
 	if s.Subdomains != nil {
 		r.bare = Exact
@@ -77,12 +87,21 @@ func newReading(in io.Reader, eol byte, f *format, arg string, s Settings, emit 
 			r.bare = Tree
 		}
 	}
-	r.lines = newLineReader(in, eol)
 	r.sum.Format = f.Name
 	if arg != "" {
 		r.sum.Format += ":" + arg
 	}
 	return r
+}
+
+// open begins a pass over the text of src.
+func (r *reading) open(src *source, eol byte, tap io.Writer) error {
+	in, err := src.text(tap)
+	if err != nil {
+		return err
+	}
+	r.in, r.lines = in, newLineReader(in, eol)
+	return nil
 }
 
 // next takes the next physical line in hand; false at the end of the text.
@@ -178,6 +197,8 @@ func (r *reading) failAt(c Class, at int, message string) bool {
 
 // flush emits what the line in hand has come to.
 func (r *reading) flush() {
+	r.guard()
+	r.tally.count(r.queue)
 	entries, skipped := 0, false
 	for i := range r.queue {
 		if r.err != nil {
@@ -188,6 +209,9 @@ func (r *reading) flush() {
 			r.sum.Errors++
 		case it.Kind != Skip:
 			entries++
+			if it.void {
+				r.void++
+			}
 		case it.Class != Comment && it.Class != Blank:
 			skipped = true
 		}

@@ -61,7 +61,11 @@ func (rs rows) run(t *testing.T, s lists.Settings) {
 	for _, tt := range rs {
 		t.Run(tt.name, func(t *testing.T) {
 			// A second line keeps a file with one bad line from being refused whole.
-			got, _, err := items(t, tt.line+"\nlast.test"+tail[s.Format]+"\n", s)
+			last, ok := lastLine[s.Format]
+			if !ok {
+				last = "last.test" + tail[s.Format]
+			}
+			got, _, err := items(t, tt.line+"\n"+last+"\n", s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +77,13 @@ func (rs rows) run(t *testing.T, s lists.Settings) {
 }
 
 // tail is what makes a name a whole line of a format.
-var tail = map[string]string{"postfix": " OK"}
+var tail = map[string]string{"postfix": " OK", "sendmail": " OK", "rpz": " CNAME ."}
+
+// lastLine is one entry of a format where a name begins no line.
+var lastLine = map[string]string{
+	"dnsmasq": "server=/last.test/", "unbound": "local-zone: last.test refuse",
+	"spamassassin": "blocklist_from *@last.test", "rbldnsd:ip4set": "192.0.2.99", "drop": "192.0.2.99",
+}
 
 func equal(t testing.TB, got, want []string) {
 	t.Helper()

@@ -9,7 +9,7 @@ import (
 var (
 	kindWords   = [...]string{Skip: "skip", Err: "err", Addr: "addr", Domain: "domain", IP: "ip", CIDR: "cidr"}
 	scopeWords  = [...]string{Exact: "exact", Sub: "sub", Tree: "tree", Local: "local"}
-	actionWords = [...]string{Block: "block", Allow: "allow", Tempfail: "tempfail", Discard: "discard"}
+	actionWords = [...]string{Block: "block", Allow: "allow", Tempfail: "tempfail", Discard: "discard", Remove: "remove"}
 )
 
 // String returns the word of k in lint's output, "kind(N)" for another number.

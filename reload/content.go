@@ -15,6 +15,7 @@ import (
 type content struct {
 	list, path string
 	hash       [16]byte // zero: missing, and may be
+	guard      uint64   // that it is, or was, read under
 }
 
 // fileCache knows what the files were when they were last looked at.
@@ -59,7 +60,7 @@ func (c *fileCache) read(ctx context.Context, sources []index.Source) (now []con
 		if info != nil {
 			c.hashes[s.Path] = hash
 		}
-		now = append(now, content{s.List, s.Path, hash})
+		now = append(now, content{s.List, s.Path, hash, s.Settings.Guard.ID()})
 	}
 	return now, faults
 }
@@ -98,7 +99,7 @@ func sameStamp(a, b os.FileInfo) bool {
 func contents(table []index.ListInfo, lacks lacking, seen []content) []content {
 	all := make([]content, len(table))
 	for i, row := range table {
-		all[i] = content{row.Source.List, row.Source.Path, row.Summary.Hash}
+		all[i] = content{row.Source.List, row.Source.Path, row.Summary.Hash, row.Guard}
 		if lacks.source(row.Source) && i < len(seen) && seen[i].path == row.Source.Path {
 			all[i] = seen[i]
 		}

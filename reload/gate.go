@@ -1,20 +1,14 @@
 package reload
 
-import (
-	"fmt"
-
-	"blockd/index"
-	"blockd/lists"
-)
+import "blockd/index"
 
 // gate decides whether a built generation may serve. It returns either the
 // generation, with what it is known to lack, or why it must not take over.
 //
 // A file that served until now may not go missing from the next generation; one
-// that was never good may be lacking again. And a list that had entries must
-// have some, whether or not it is optional: what empties a list by accident, a
-// download that failed or a script that stopped half way, is far more frequent
-// than the wish to empty it, and AllowEmpty states the wish.
+// that was never good may be lacking again. What a file is by itself, the build
+// has judged before (lists.Guard, self-tests); here the lists are held against
+// those in force: see compare.
 func (r *Reloader) gate(table []index.ListInfo, faults []problem) (*generation, []problem) {
 	g := &generation{lacks: lacking{}}
 	optional := map[string]bool{}
@@ -31,36 +25,20 @@ func (r *Reloader) gate(table []index.ListInfo, faults []problem) (*generation, 
 			g.without = append(g.without, p)
 		}
 	}
-	var refused []problem
+	lost := false
 	for _, p := range g.without {
 		g.lacks[[2]string{p.list, p.path}] = optional[p.list]
-		if r.live.Load() != nil && !r.lacks.has(p.list, p.path) {
-			refused = append(refused, p)
+		lost = lost || r.live.Load() != nil && !r.lacks.has(p.list, p.path)
+	}
+	if lost {
+		return nil, g.without
+	}
+	if old := r.live.Load(); old != nil {
+		if odd := compare(r.settings.Lists, old.Lists(), table); len(odd) > 0 {
+			return nil, append(odd, g.without...)
 		}
-	}
-	if len(refused) > 0 {
-		return nil, refused
-	}
-	if refused = r.emptied(table); len(refused) > 0 {
-		return nil, refused
 	}
 	return g, nil
-}
-
-// emptied finds the lists that have lost all their entries.
-func (r *Reloader) emptied(table []index.ListInfo) (refused []problem) {
-	old := r.live.Load()
-	if old == nil {
-		return nil
-	}
-	was, is := entries(old.Lists()), entries(table)
-	for _, l := range r.settings.Lists {
-		if was[l.Name] > 0 && is[l.Name] == 0 && !l.AllowEmpty {
-			refused = append(refused, fileProblem(l.Name, l.Path, &lists.FileError{Path: l.Path, Class: lists.Empty,
-				Err: fmt.Errorf("no entry is left of %d", was[l.Name])}))
-		}
-	}
-	return refused
 }
 
 // rowProblem is why a build has left a source out.

@@ -62,13 +62,10 @@ func openGeneration(path string) (*generation, error) {
 	return g, nil
 }
 
-// holds reports whether g is a good generation of these lists, whatever their
-// content was: built by the same settings, and none that must be there was
-// refused. The files of a glob may be others.
+// holds reports whether g is a generation of these lists, whatever their
+// content was: built by the same settings. The files of a glob may be others, and
+// what it lacks it may go on lacking.
 func (g *generation) holds(all []List) bool {
-	if !g.lacks.ready() {
-		return false
-	}
 	files := map[string]int{}
 	byName := map[string]List{}
 	for _, l := range all {
@@ -117,11 +114,14 @@ func changes(all []List, old, new []index.ListInfo) []change {
 	return list
 }
 
-// entries counts by the name of the list.
+// entries counts by the name of the list. What was read of a file before it was
+// refused is not in the index.
 func entries(table []index.ListInfo) map[string]int {
 	n := map[string]int{}
 	for _, row := range table {
-		n[row.Source.List] += row.Summary.Entries
+		if row.Summary.Verdict != lists.Refused {
+			n[row.Source.List] += row.Summary.Entries
+		}
 	}
 	return n
 }

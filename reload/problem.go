@@ -63,6 +63,16 @@ func (p problem) hint() string {
 		return "write the file under another name in the same folder, then rename it"
 	case lists.Empty:
 		return "if it is meant, set allow_empty = true, or run blockd compile --accept once"
+	case lists.Shrunk:
+		return "if it is meant, run blockd compile --accept once, or lower max_shrink of the list"
+	case lists.Grown:
+		return "if it is meant, run blockd compile --accept once, or raise max_grow of the list"
+	case lists.BadRatio:
+		return "run blockd lint on the file; if so many bad lines are usual in it, raise max_bad_ratio of the list"
+	case lists.Protected:
+		return "see who changed the list; to block such domains all the same, name them in its force, or raise its max_protected"
+	case lists.SelfTest:
+		return "see what changed: the list's own test of itself fails; correct the list, or the test"
 	case lists.OnlyErrors, lists.Ambiguous, lists.BadFormat, lists.JSON, lists.NoColumn:
 		return "run blockd lint on the file; perhaps its format must be named"
 	case lists.HTML, lists.Binary, lists.Encoding:

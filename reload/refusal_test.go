@@ -353,6 +353,31 @@ func TestFirstStart(t *testing.T) {
 			t.Error("not ready with all lists")
 		}
 	})
+	t.Run("while one lacks, another may not go", func(t *testing.T) {
+		d := newDaemon(t, both)
+		d.remove("a.txt")
+		d.open()
+		d.start()
+		d.looks(1)
+		d.write("b.txt", "<html>") // which shows only in the build
+		d.wait("both problems", func() bool { return len(d.Status().Problems) == 2 })
+		d.write("a.txt", "a.example\n")
+		d.waitProblem("list b", "html")
+		if !d.listed("x@b.example") {
+			t.Error("entries are gone")
+		}
+		d.write("b.txt", "b.example\n")
+		d.waitListed("x@a.example")
+		d.waitWell()
+	})
+	t.Run("an index of another file is not good", func(t *testing.T) {
+		d := newDaemon(t, both).open()
+		d.settings.Lists[0].Path = d.path("elsewhere.txt")
+		d.open()
+		if s := d.Status(); s.Ready || d.listed("x@a.example") {
+			t.Errorf("status %+v", s)
+		}
+	})
 	t.Run("an index that lacks a list is not good", func(t *testing.T) {
 		d := newDaemon(t, both)
 		d.write("a.txt", "<html>")

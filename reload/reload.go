@@ -28,6 +28,11 @@ type List struct {
 	Mode       index.Mode
 	Optional   bool
 	AllowEmpty bool // a list that had entries may become empty
+
+	// By what share of its entries a list may shrink or grow from one generation
+	// to the next: see Compare. Zero: by any.
+	MaxShrink float64 // of 100 entries or more at least this share stays, 0 to 1
+	MaxGrow   float64 // 1,000 entries or more become at most so many times as many
 }
 
 // Settings of a Reloader.

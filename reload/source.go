@@ -33,6 +33,17 @@ func expand(all []List) (sources []index.Source, faults []problem) {
 	return sources, faults
 }
 
+// Sources names the files of all lists as a Reloader would read them now, with
+// the errors of those patterns that match none and whose list is not optional.
+func Sources(all []List) ([]index.Source, error) {
+	sources, faults := expand(all)
+	errs := make([]error, len(faults))
+	for i, p := range faults {
+		errs[i] = p.err
+	}
+	return sources, errors.Join(errs...)
+}
+
 // isGlob reports whether the list's path is a pattern: it has one of its signs
 // and is not the name of a file that happens to have one.
 func (l List) isGlob() bool {

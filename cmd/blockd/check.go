@@ -21,6 +21,7 @@ import (
 	"blockd/index"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/reload"
 )
 
 // Check answers with its exit code as grep does.
@@ -94,7 +95,7 @@ func check(cmd *cobra.Command, path, file string, senders []string, asJSON, expl
 			return 0, err
 		}
 		file, settings = c.Index.Path, c.policy()
-		if sources, err = c.sources(); err != nil {
+		if sources, err = reload.Sources(c.reload().Lists); err != nil {
 			return 0, err
 		}
 	}
@@ -174,6 +175,9 @@ func staleness(ctx context.Context, ix *index.Index, sources []index.Source) str
 	for i, s := range sources {
 		if len(rows) != len(sources) || !rows[i].Source.Equal(s) {
 			return "the lists are configured otherwise by now"
+		}
+		if rows[i].Guard != s.Settings.Guard.ID() {
+			return "what no entry may cover is configured otherwise by now"
 		}
 		was := rows[i].Summary
 		if info, err := os.Stat(s.Path); err == nil && info.Size() == was.Size && info.ModTime().Before(ix.Built()) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,6 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/index"
+	"blockd/lists"
+	"blockd/reload"
 )
 
 func newCompile() *cobra.Command {
@@ -28,7 +31,8 @@ func newCompile() *cobra.Command {
 		Short: "build the index file of the lists",
 		Long: `Build an index file: the lists of a configuration, or those on the command line.
 A daemon that serves the same configuration takes the new file up by itself. The
-old file stays as it is until the new one is whole, and when any list is refused.
+old file stays as it is until the new one is whole, and when any list is refused:
+by its own faults, or because it is too unlike what the old file has of it.
 
 Ends with 0 when the file was written, 1 when it was not, 2 on wrong usage.`,
 		Example: `  blockd compile -c /etc/blockd/config.toml
@@ -57,7 +61,7 @@ Ends with 0 when the file was written, 1 when it was not, 2 on wrong usage.`,
 	must(cmd.MarkFlagFilename("output", "bdx"))
 	flags = addListFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "report as one JSON object")
-	cmd.Flags().BoolVar(&accept, "accept", false, "take a list that had entries and has none, this once")
+	cmd.Flags().BoolVar(&accept, "accept", false, "take a list that is empty, or shrank or grew too much, this once")
 	return cmd
 }
 
@@ -65,14 +69,14 @@ Ends with 0 when the file was written, 1 when it was not, 2 on wrong usage.`,
 type job struct {
 	path    string
 	sources []index.Source
+	lists   []reload.List // what the gate holds them to
 	accept  bool
-	mayLose func(list string) bool // an emptied list is no fault
 }
 
 // newJob says what to build where, from one of the two forms.
 func newJob(cmd *cobra.Command, config, out string, flags *listFlags, files []string) (*job, error) {
 	if out == "" {
-		for _, name := range []string{"format", "action", "subdomains"} {
+		for _, name := range []string{"format", "action", "subdomains", "allow-public-suffix"} {
 			if cmd.Flags().Changed(name) {
 				return nil, usagef("--%s goes with -o FILE.bdx LIST...; a configuration says it in its [[list]]", name)
 			}
@@ -87,8 +91,9 @@ func newJob(cmd *cobra.Command, config, out string, flags *listFlags, files []st
 		if err := c.makeIndexFolder(); err != nil {
 			return nil, err
 		}
-		sources, err := c.sources()
-		return &job{path: c.Index.Path, sources: sources, mayLose: c.allowsEmpty}, err
+		lists := c.reload().Lists
+		sources, err := reload.Sources(lists)
+		return &job{path: c.Index.Path, sources: sources, lists: lists}, err
 	}
 	if cmd.Flags().Changed("config") {
 		return nil, usagef("want -c or -o, not both")
@@ -100,9 +105,13 @@ func newJob(cmd *cobra.Command, config, out string, flags *listFlags, files []st
 	if err != nil {
 		return nil, err
 	}
-	j := &job{path: out, mayLose: func(string) bool { return false }}
+	j, gate := &job{path: out}, Default().Index
 	for _, file := range files {
-		j.sources = append(j.sources, index.Source{List: listNameOf(file), Path: file, Settings: settings})
+		name := listNameOf(file)
+		j.sources = append(j.sources, index.Source{List: name, Path: file, Settings: settings})
+		if !slices.ContainsFunc(j.lists, func(l reload.List) bool { return l.Name == name }) {
+			j.lists = append(j.lists, reload.List{Name: name, Path: file, MaxShrink: gate.MaxShrink, MaxGrow: gate.MaxGrow})
+		}
 	}
 	return j, nil
 }
@@ -145,13 +154,8 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 		return compileReport{}, err
 	}
 	defer draft.Discard()
-	if emptied := j.emptied(draft.Report.Lists); len(emptied) > 0 {
-		for _, text := range emptied {
-			fmt.Fprintln(stderr, text)
-		}
-		if !j.accept {
-			return compileReport{}, fmt.Errorf("%s refused; %s stays as it is; --accept takes it this once", counted(len(emptied), "list"), shownPath(j.path))
-		}
+	if err := j.gate(draft.Report.Lists, stderr); err != nil {
+		return compileReport{}, err
 	}
 	ix := draft.Index()
 	if err := draft.Publish(); err != nil {
@@ -160,31 +164,35 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 	return compileReport{j.path, ix.Generation(), ix.FalsePositiveRate(), draft.Report}, nil
 }
 
-// emptied names the lists that had entries in the index at the job's path and
-// have none any more: more often a download that failed than a wish. What
-// cannot be opened there is no generation to compare with.
-func (j *job) emptied(now []index.ListInfo) (lines []string) {
+// gate holds what was built against the index at the job's path, as the daemon
+// does before it swaps. What --accept takes is told all the same.
+func (j *job) gate(now []index.ListInfo, stderr io.Writer) error {
 	old, err := index.Open(j.path)
 	if err != nil {
+		return nil // there is no generation to compare with
+	}
+	refused, acceptable := 0, true
+	for _, err := range reload.Compare(j.lists, old.Lists(), now) {
+		how := ""
+		switch file := (*lists.FileError)(nil); {
+		case !errors.As(err, &file), file.Class != lists.Empty && file.Class != lists.Shrunk && file.Class != lists.Grown:
+			acceptable = false
+			refused++
+		case j.accept:
+			how = "accepted: "
+		default:
+			refused++
+		}
+		fmt.Fprintf(stderr, "%s%v\n", how, err)
+	}
+	if refused == 0 {
 		return nil
 	}
-	had, has := entriesByList(old.Lists()), entriesByList(now)
-	for _, s := range now {
-		name := s.Source.List
-		if had[name] > 0 && has[name] == 0 && !j.mayLose(name) {
-			lines = append(lines, fmt.Sprintf("%s: empty: list %s had %s entries and has none", shownPath(s.Source.Path), name, grouped(uint64(had[name]))))
-			had[name] = 0 // said once, whatever files it has
-		}
+	hint := ""
+	if acceptable {
+		hint = "; --accept takes it this once"
 	}
-	return lines
-}
-
-func entriesByList(rows []index.ListInfo) map[string]int {
-	n := map[string]int{}
-	for _, row := range rows {
-		n[row.Source.List] += row.Summary.Entries
-	}
-	return n
+	return fmt.Errorf("%s refused; %s stays as it is%s", counted(refused, "list"), shownPath(j.path), hint)
 }
 
 func (r compileReport) text(w io.Writer) error {

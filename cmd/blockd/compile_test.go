@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -98,7 +99,7 @@ func TestCompileOfAnEmptiedList(t *testing.T) {
 	config, dir := compiled(t)
 	writeFile(t, dir, "bad.txt", "# nothing today\n")
 	code, _, stderr := blockd(t, "", "compile", "-c", config)
-	if code != 1 || !strings.Contains(stderr, "bad.txt: empty: list bad had 5 entries and has none") || !strings.Contains(stderr, "--accept takes it this once") {
+	if code != 1 || !strings.Contains(stderr, "list bad: "+dir+"/bad.txt: empty: no entry is left of 5") || !strings.Contains(stderr, "--accept takes it this once") {
 		t.Errorf("emptied list: exit %d, %s", code, stderr)
 	}
 	if code, _, _ := blockd(t, "", "check", "-c", config, "x@bulk.example"); code != 0 {
@@ -109,6 +110,94 @@ func TestCompileOfAnEmptiedList(t *testing.T) {
 	}
 	if code, _, _ := blockd(t, "", "check", "-c", config, "x@bulk.example"); code != 1 {
 		t.Error("--accept did not empty the list")
+	}
+}
+
+// TestCompileAccepts says what --accept takes, that it says so, and what it does
+// not take: the faults of a list by itself.
+func TestCompileAccepts(t *testing.T) {
+	numbered := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "n%d.example\n", i)
+		}
+		return b.String()
+	}
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		name, old, text, want string
+		taken                 bool
+	}{
+		{"shrunk", numbered(100), numbered(49), "shrunk: 49 entries are left of 100, less than max_shrink = 0.5 of them", true},
+		{"grown", numbered(1000), numbered(10_001), "grown: 10001 entries after 1000, more than max_grow = 10 times as many", true},
+		{"emptied", numbered(100), "# nobody\n", "empty: no entry is left of 100", true},
+		{"poisoned", "a.example\n", "gmail.com\nweb.de\nqq.com\naol.com\nmail.ru\nyahoo.com\n", "protected: entries that cover a protected domain: 6", false},
+		{"full of bad lines", "a.example\n", numbered(100) + strings.Repeat("no entry\n", 100), "bad-ratio: 100 of 200 lines are refused", false},
+		{"against its own test", "a.example\n", "b.example\n#? block x@a.example\n", "l.txt:2: self-test: <x@a.example> shall be blocked, and no line does", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := []string{"compile", "-o", dir + "/" + tt.name + ".bdx", "--format=plain", writeFile(t, dir, "l.txt", tt.old)}
+			if code, _, stderr := blockd(t, "", args...); code != 0 {
+				t.Fatalf("exit %d, %s", code, stderr)
+			}
+			writeFile(t, dir, "l.txt", tt.text)
+			code, _, stderr := blockd(t, "", args...)
+			if code != 1 || !strings.Contains(stderr, "list l: "+dir+"/l.txt:") || !strings.Contains(stderr, tt.want) || !strings.Contains(stderr, "stays as it is") {
+				t.Errorf("exit %d, %s", code, stderr)
+			}
+			if strings.Contains(stderr, "--accept") != tt.taken {
+				t.Errorf("--accept is named: %t, want %t", !tt.taken, tt.taken)
+			}
+			code, _, stderr = blockd(t, "", append(args, "--accept")...)
+			if tt.taken && (code != 0 || stderr != "accepted: list l: "+dir+"/l.txt: "+tt.want+"\n") || !tt.taken && code != 1 {
+				t.Errorf("--accept: exit %d, %s", code, stderr)
+			}
+			if tt.taken {
+				if code, _, stderr := blockd(t, "", args...); code != 0 || stderr != "" {
+					t.Errorf("once accepted it is in force: exit %d, %s", code, stderr)
+				}
+			}
+		})
+	}
+}
+
+// TestGateOfTheConfiguration compiles lists whose own words stand above [index].
+func TestGateOfTheConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	file := writeFile(t, dir, "config.toml", `
+[index]
+path = "a.bdx"
+protected = ["there.example"]
+max_protected = 0
+[smtp]
+hostname = "mx.here.example"
+[[list]]
+name = "a"
+path = "a.txt"
+force = ["gmail.com", "mx.here.example"]
+max_protected = 9
+[[list]]
+name = "b"
+path = "b.txt"
+allow_public_suffix = true
+protected = ["only-b.example"]
+max_protected = 1
+`)
+	writeFile(t, dir, "a.txt", "gmail.com\noutlook.com\nhere.example\nmx.here.example\nthere.example\nonly-b.example\ncom.tr\n")
+	writeFile(t, dir, "b.txt", "com.tr\nonly-b.example\nx@gmail.com\n")
+	code, stdout, stderr := blockd(t, "", "compile", "-c", file, "--json")
+	var got struct {
+		Lists []struct{ Entries, Errors int }
+	}
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil || code != 0 {
+		t.Fatalf("exit %d, %s, %v", code, stderr, err)
+	}
+	if a, b := got.Lists[0], got.Lists[1]; a.Entries != 3 || a.Errors != 4 || b.Entries != 2 || b.Errors != 1 {
+		t.Errorf("a %+v, want gmail.com, mx.here.example and only-b.example; b %+v, want com.tr and x@gmail.com", a, b)
+	}
+	writeFile(t, dir, "b.txt", "gmail.com\nonly-b.example\nx@gmail.com\n")
+	if code, _, stderr := blockd(t, "", "compile", "-c", file); code != 1 || !strings.Contains(stderr, "list b: "+dir+"/b.txt: protected: entries that cover a protected domain: 2, more than max_protected = 1") {
+		t.Errorf("exit %d, %s", code, stderr)
 	}
 }
 

@@ -35,14 +35,20 @@ print TOML that can be loaded again.`,
 				return usagef("want one of --check, --effective and --defaults")
 			}
 			if defaults {
-				return printConfig(cmd.OutOrStdout(), Default())
+				if err := printConfig(cmd.OutOrStdout(), Default()); err != nil {
+					return err
+				}
+				return printProtected(cmd.OutOrStdout(), nil)
 			}
 			if effective {
 				c, err := load(path)
 				if err != nil {
 					return err
 				}
-				return printConfig(cmd.OutOrStdout(), c)
+				if err := printConfig(cmd.OutOrStdout(), c); err != nil {
+					return err
+				}
+				return printProtected(cmd.OutOrStdout(), c.ownDomains())
 			}
 			c, err := loadToServe(path)
 			if err != nil {
@@ -125,6 +131,7 @@ func (c Config) warnings() []string {
 		if l.Action == "allow" {
 			warn("list %q allows on the sender's word alone: anybody can write these addresses in MAIL FROM", l.Name)
 		}
+		w = append(w, l.gateWarnings()...)
 		if problem := l.lookAt(); problem != "" && !l.Optional {
 			warn("list %q: %s", l.Name, problem)
 		}

@@ -150,6 +150,15 @@ func (d *decoder) value(path string, value any, into reflect.Value) {
 		} else {
 			want = "a whole number"
 		}
+	case reflect.Float64:
+		switch n := value.(type) {
+		case float64:
+			into.SetFloat(n)
+		case int64:
+			into.SetFloat(float64(n))
+		default:
+			want = "a number"
+		}
 	case reflect.String, reflect.Bool:
 		if v := reflect.ValueOf(value); v.Kind() == into.Kind() {
 			into.Set(v)
@@ -234,11 +243,7 @@ func unknown(path string, table reflect.Type) string {
 // does not act on. Taking them in silence would promise a protection that is
 // not there.
 func laterKeys() []string {
-	keys := []string{"milter", "postfix", "auth", "index.memory", "list.force", "list.discard", "list.require"}
-	for _, gate := range []string{"protected", "max_protected", "max_bad_ratio", "max_shrink", "max_grow", "allow_public_suffix", "max_list_bytes"} {
-		keys = append(keys, "index."+gate, "list."+gate)
-	}
-	return keys
+	return []string{"milter", "postfix", "auth", "index.memory", "index.max_list_bytes", "list.max_list_bytes", "list.discard", "list.require"}
 }
 
 func tagOf(f reflect.StructField) string {

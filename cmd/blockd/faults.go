@@ -28,15 +28,17 @@ func (f Fault) Error() string {
 	return where + shownKey(f.Key) + ": " + f.Text
 }
 
-// shownKey drops the number of a [[list]]: the line says which one is meant,
-// and people do not count tables.
+// shownKey drops the numbers of a [[list]] and of what stands in an array: the
+// line says which one is meant, and people do not count tables.
 func shownKey(key string) string {
-	if open := strings.IndexByte(key, '['); open >= 0 {
-		if end := strings.IndexByte(key[open:], ']'); end >= 0 {
-			return key[:open] + key[open+end+1:]
+	for {
+		before, rest, numbered := strings.Cut(key, "[")
+		_, after, ended := strings.Cut(rest, "]")
+		if !numbered || !ended {
+			return key
 		}
+		key = before + after
 	}
-	return key
 }
 
 // Faults is every fault of one file, in the order of its lines: one edit should

@@ -29,7 +29,7 @@ func TestLintText(t *testing.T) {
 		{"faults and warnings", nil, `DIR/l.txt:4: warning: dup: same as line 2
   | BULK.test  # again
   = …
-DIR/l.txt:5: warning: conflict: line 2 says block: allow wins
+DIR/l.txt:5: warning: conflict: an exception from line 2, and wins
   | !bulk.test
   = …
 DIR/l.txt:6:1: syntax: …
@@ -48,7 +48,7 @@ DIR/l.txt:3: addr press@bulk.test exact allow
 DIR/l.txt:4: warning: dup: same as line 2
   | BULK.test  # again
   = …
-DIR/l.txt:5: warning: conflict: line 2 says block: allow wins
+DIR/l.txt:5: warning: conflict: an exception from line 2, and wins
   | !bulk.test
   = …
 DIR/l.txt:6:1: syntax: …
@@ -98,7 +98,7 @@ func TestLintJSON(t *testing.T) {
 	want := `{"file":"DIR/l.txt","line":2,"kind":"domain","key":"bulk.test","scope":"tree","action":"block","reason":"","class":"","message":""}
 {"file":"DIR/l.txt","line":3,"kind":"addr","key":"press@bulk.test","scope":"exact","action":"allow","reason":"","class":"","message":""}
 {"file":"DIR/l.txt","line":4,"kind":"domain","key":"bulk.test","scope":"tree","action":"block","reason":"","class":"dup","message":"same as line 2"}
-{"file":"DIR/l.txt","line":5,"kind":"domain","key":"bulk.test","scope":"tree","action":"allow","reason":"","class":"conflict","message":"line 2 says block: allow wins"}
+{"file":"DIR/l.txt","line":5,"kind":"domain","key":"bulk.test","scope":"tree","action":"allow","reason":"","class":"conflict","message":"an exception from line 2, and wins"}
 {"file":"DIR/l.txt","line":6,"kind":"err","key":"","scope":"","action":"","reason":"","class":"syntax","message":"…"}
 {"file":"DIR/l.txt","line":8,"kind":"cidr","key":"10.0.0.0/8","scope":"tree","action":"block","reason":"","class":"host-bits","message":"…"}
 {"file":"DIR/l.txt","summary":{"format":"plain","lines":8,"entries":5,"keys":3,"errors":1,"skipped":0,"verdict":"loaded","why":""}}
@@ -193,11 +193,10 @@ func TestLintRealLists(t *testing.T) {
 		"disposable-wildcard.json":        {"json", 399},
 		"converted/sender_access":         {"postfix", 2214},
 		"converted/spam-senders.crlf.csv": {"csv", 940},
-		"free-email-domains.json":         {"json", 14125},
 		"disposable-index.json.gz":        {"json", 121570},
 	} {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			code, stdout, stderr := blockd(t, "", "lint", "--json", "--format="+want.format, real+file)
+			code, stdout, stderr := blockd(t, "", "lint", "--json", "--allow-public-suffix", "--format="+want.format, real+file)
 			var entries, faults int
 			var last struct {
 				Kind    string
@@ -220,5 +219,59 @@ func TestLintRealLists(t *testing.T) {
 					code, stderr, entries, faults, last.Summary, want.entries)
 			}
 		})
+	}
+}
+
+// What lint says of a list by the gate's defaults is what a daemon will do with it.
+func TestLintAndTheGate(t *testing.T) {
+	dir := t.TempDir()
+	suffix := writeFile(t, dir, "suffix.txt", "bulk.test\ncom.tr\ngithub.io\n")
+	providers := writeFile(t, dir, "providers.txt", "bulk.test\ngmail.com\n=yahoo.com\naol.com\nqq.com\nweb.de\nmail.ru\n")
+	passes := writeFile(t, dir, "passes.txt", "bulk.test\n!press@bulk.test\n#? block x@bulk.test\n#? pass press@bulk.test\n")
+	fails := writeFile(t, dir, "fails.txt", "bulk.test\n#? pass x@bulk.test\n")
+	malformed := writeFile(t, dir, "malformed.txt", "bulk.test\n#? why this\n")
+	tests := []struct {
+		name string
+		args []string
+		code int
+		want []string
+	}{
+		{"a public suffix", []string{suffix}, 1, []string{"suffix.txt:2:1: public-suffix: a public suffix", "suffix.txt:3: warning: public-suffix: ", "loaded"}},
+		{"allowed", []string{"--allow-public-suffix", suffix}, 0, []string{"suffix.txt:2: warning: public-suffix: "}},
+		{"exact", []string{"--subdomains=false", suffix}, 0, []string{"loaded"}},
+		{"providers", []string{providers}, 1, []string{"providers.txt:2:1: protected: covers the protected domain gmail.com", "force",
+			"providers.txt: refused: protected: entries that cover a protected domain: 6, more than max_protected = 5"}},
+		{"an allow list of them", []string{"--action=allow", providers}, 0, []string{"loaded"}},
+		{"self-tests that pass", []string{"--json", passes}, 0, []string{
+			`"line":3,"kind":"skip","key":"","scope":"","action":"","reason":"","class":"self-test"`, `"skipped":2,"verdict":"loaded"`}},
+		{"one that fails", []string{"--json", fails}, 1, []string{
+			`"class":"self-test"`, `"verdict":"refused","why":"self-test: line 2: <x@bulk.test> shall pass, and line 1 blocks it: bulk.test"`}},
+		{"as text", []string{fails}, 1, []string{"fails.txt: refused: self-test: line 2: <x@bulk.test> shall pass, and line 1 blocks it: bulk.test"}},
+		{"as a list of exceptions it passes", []string{"--action=allow", fails}, 0, []string{"loaded"}},
+		{"malformed", []string{malformed}, 1, []string{"malformed.txt:2: syntax: a self-test is"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			code, stdout, stderr := blockd(t, "", append([]string{"lint", "--format=plain"}, tt.args...)...)
+			if code != tt.code || stderr != "" {
+				t.Errorf("exit %d, %q, want %d", code, stderr, tt.code)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("no %q in\n%s", want, stdout)
+				}
+			}
+		})
+	}
+}
+
+func TestLintRefusesAListOfProviders(t *testing.T) {
+	const real = "../../../shared/data/lists/free-email-domains.json"
+	if _, err := os.Stat(real); err != nil {
+		t.Skip("the real lists are not beside this checkout")
+	}
+	code, stdout, _ := blockd(t, "", "lint", real)
+	if code != 1 || !strings.Contains(stdout, "free-email-domains.json: refused: protected: ") {
+		t.Errorf("exit %d, %s", code, stdout[max(0, len(stdout)-500):])
 	}
 }

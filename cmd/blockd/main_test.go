@@ -34,8 +34,8 @@ func writeFile(t *testing.T, dir, name, text string) (path string) {
 func TestCommandsAndFlags(t *testing.T) {
 	want := map[string]string{
 		"serve":   "config",
-		"compile": "accept action config format json output subdomains",
-		"lint":    "action all format json subdomains",
+		"compile": "accept action allow-public-suffix config format json output subdomains",
+		"lint":    "action all allow-public-suffix format json subdomains",
 		"check":   "config explain index json",
 		"config":  "check config defaults effective",
 	}

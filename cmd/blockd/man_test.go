@@ -82,12 +82,12 @@ func TestManPageOfTheProgram(t *testing.T) {
 		})
 	}
 	got := map[string]bool{}
-	described := regexp.MustCompile(`\bFl (\\-)?([a-z]+)`)
+	described := regexp.MustCompile(`\bFl (\\-)?([a-z]+(?:\\-[a-z]+)*)`)
 	synopsis := map[string]bool{}
 	for _, line := range manPage(t, "blockd.8") {
 		if strings.HasPrefix(line, ".It Fl ") {
 			for _, m := range described.FindAllStringSubmatch(line, -1) {
-				got[strings.Replace(m[1], `\-`, "-", 1)+"-"+m[2]] = true
+				got[strings.ReplaceAll(m[1]+"-"+m[2], `\-`, "-")] = true
 			}
 		}
 		if name, ok := strings.CutPrefix(line, ".Cm "); ok {

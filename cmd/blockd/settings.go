@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"blockd/lists"
 )
 
 // Config is the configuration file. The toml tags are its keys; config.toml at
@@ -31,13 +33,32 @@ type List struct {
 	Reason     string `toml:"reason"`
 	Optional   bool   `toml:"optional"`
 	AllowEmpty bool   `toml:"allow_empty"`
+
+	// Of the gate. A bound that is unset is that of [index]; the protected domains
+	// come on top of those there.
+	Force             []string `toml:"force,omitempty"`
+	Protected         []string `toml:"protected,omitempty"`
+	MaxProtected      *int     `toml:"max_protected,omitempty"`
+	MaxBadRatio       *float64 `toml:"max_bad_ratio,omitempty"`
+	MaxShrink         *float64 `toml:"max_shrink,omitempty"`
+	MaxGrow           *float64 `toml:"max_grow,omitempty"`
+	AllowPublicSuffix *bool    `toml:"allow_public_suffix,omitempty"`
 }
 
-// Index is [index]: the compiled file, and when the list files are looked at.
+// Index is [index]: the compiled file, when the list files are looked at, and
+// what may not go into it.
 type Index struct {
 	Path  string   `toml:"path"`
 	Quiet Duration `toml:"quiet"`
 	Poll  Duration `toml:"poll"`
+
+	// The gate, for every list that says nothing else.
+	Protected         []string `toml:"protected"` // besides lists.ShippedProtected and ownDomains
+	MaxProtected      int      `toml:"max_protected"`
+	MaxBadRatio       float64  `toml:"max_bad_ratio"` // of the lines of a file
+	MaxShrink         float64  `toml:"max_shrink"`    // share of the entries that must stay
+	MaxGrow           float64  `toml:"max_grow"`      // so many times as many at most
+	AllowPublicSuffix bool     `toml:"allow_public_suffix"`
 }
 
 // SMTP is [smtp]: the filter's own door and the server behind it.
@@ -96,8 +117,12 @@ func (d Duration) String() string {
 
 // Default is what an empty file means, and what the reference config.toml shows.
 func Default() Config {
+	guard := lists.DefaultGuard()
 	return Config{
-		Index: Index{Path: "var/blockd.bdx", Quiet: Duration(500 * time.Millisecond), Poll: Duration(30 * time.Second)},
+		Index: Index{
+			Path: "var/blockd.bdx", Quiet: Duration(500 * time.Millisecond), Poll: Duration(30 * time.Second),
+			Protected: []string{}, MaxProtected: guard.MaxProtected, MaxBadRatio: guard.MaxBadRatio, MaxShrink: 0.5, MaxGrow: 10,
+		},
 		SMTP: SMTP{
 			Listen: "127.0.0.1:2525", Upstream: "maildir:var/mail",
 			RejectAt: "rcpt", RecipientsExempt: []string{"postmaster", "abuse"},

@@ -81,7 +81,7 @@ func TestReferenceConfigurationShowsTheDefaults(t *testing.T) {
 	}
 	for _, key := range allKeys() {
 		if inList, ok := strings.CutPrefix(key, "list."); ok {
-			if !bytes.Contains(data, []byte("#   "+inList+" ")) {
+			if !bytes.Contains(data, []byte("\n#   "+inList)) {
 				t.Errorf("config.toml does not explain %s", key)
 			}
 		} else if lines[key] == 0 {
@@ -124,14 +124,16 @@ func allKeys() (keys []string) {
 
 // Every field is set by its key, and printed under it again.
 func TestPrintedConfigurationLoadsAgain(t *testing.T) {
-	no := false
+	no, some, share, times := false, 7, 0.125, 2.5
 	full := Config{
-		Index: Index{"/var/lib/blockd/a.bdx", Duration(time.Second), Duration(90 * time.Minute)},
+		Index: Index{"/var/lib/blockd/a.bdx", Duration(time.Second), Duration(90 * time.Minute),
+			[]string{"here.example"}, 6, 0.5, 0.75, 12, true},
 		SMTP: SMTP{"127.0.0.1:25", "mx.here.example", "smtp://127.0.0.1:10025", "xclient", "mail",
 			[]string{"postmaster", "help\"desk"}, 7, 5, "tempfail", true},
-		HTTP:  HTTP{"0.0.0.0:80", "/etc/blockd/token"},
-		Log:   Log{"json", "debug"},
-		Lists: []List{{"a", "/lists/a.txt", "csv:sender", "allow", &no, "shadow", "why — \"so\"", true, true}, defaultList()},
+		HTTP: HTTP{"0.0.0.0:80", "/etc/blockd/token"},
+		Log:  Log{"json", "debug"},
+		Lists: []List{{"a", "/lists/a.txt", "csv:sender", "allow", &no, "shadow", "why — \"so\"", true, true,
+			[]string{"gmail.com"}, []string{"there.example", "bücher.example"}, &some, &share, &share, &times, &no}, defaultList()},
 	}
 	full.Lists[1].Name, full.Lists[1].Path = "b", "/lists/*.txt"
 	for _, table := range []any{full.Index, full.SMTP, full.HTTP, full.Log, full.Lists[0]} {

@@ -41,6 +41,7 @@ func (x Index) validate(f *Faults) {
 	// change that "is never felt" is one that does not happen.
 	f.between("index.quiet", x.Quiet, 10*time.Millisecond, time.Minute)
 	f.between("index.poll", x.Poll, time.Second, 24*time.Hour)
+	x.validateGate(f)
 }
 
 func (s SMTP) validate(f *Faults) {
@@ -122,6 +123,7 @@ func (l List) validate(f *Faults, key string, names map[string]bool) {
 	if len(l.Reason) > 400 || strings.ContainsFunc(l.Reason, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		f.add(key+".reason", "want one line of at most 400 octets")
 	}
+	l.validateGate(f, key)
 }
 
 func (f *Faults) oneOf(key, have string, words ...string) {

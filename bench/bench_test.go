@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestRun runs all of it on a few keys: every table has a figure of blockd, the
+// document gets the tables between its marks, and the plot is XML.
+func TestRun(t *testing.T) {
+	const n = 3000
+	docs := t.TempDir()
+	r := &report{settings: settings{n: n}}
+	begin, end := r.marks()
+	document := "# Before\n" + begin + "\nold figures\n" + end + "\n# After\n"
+	if err := os.WriteFile(filepath.Join(docs, "performance.md"), []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"-n", fmt.Sprint(n), "-rounds", "2", "-docs", docs, "-work", t.TempDir()}, &stdout, &stderr); code != 0 {
+		t.Fatalf("run ended with %d: %s", code, &stderr)
+	}
+	written, err := os.ReadFile(filepath.Join(docs, "performance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(written)
+	if !strings.HasPrefix(text, "# Before\n"+begin+"\n") || !strings.HasSuffix(text, "\n"+end+"\n# After\n") {
+		t.Errorf("what stood around the marks has changed:\n%s", text)
+	}
+	if strings.Contains(text, "old figures") {
+		t.Error("old figures are still there")
+	}
+	for _, title := range []string{"Filter alone", "Exact look-up", "Whole sender", "Compiling", "Programs"} {
+		_, table, _ := strings.Cut(text, "**"+title)
+		_, rows, _ := strings.Cut(table, ": |\n")
+		first, _, _ := strings.Cut(rows, "\n")
+		if !strings.HasPrefix(first, "| ") || strings.Contains(first, " - |  |") || strings.Contains(first, "NaN") {
+			t.Errorf("%s: the first row is %q", title, first)
+		}
+	}
+	plot, err := os.ReadFile(filepath.Join(docs, fmt.Sprintf("performance-%d.svg", n)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(text+string(plot), "%!") {
+		t.Errorf("a figure was printed with the wrong verb:\n%s\n%s", text, plot)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(plot)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("the plot is not XML: %v", err)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{"-n", "5"}, {"-rounds", "0"}, {"more"}, {"-x"}} {
+		var stderr bytes.Buffer
+		if code := run(args, io.Discard, &stderr); code != 2 || stderr.Len() == 0 {
+			t.Errorf("run(%q) = %d, %q, want 2 and a word", args, code, &stderr)
+		}
+	}
+}
+
+func TestAnswersThatAreWrongEndTheRun(t *testing.T) {
+	k := &keys{clear: make([]string, 10), listed: make([]string, 10)}
+	r := newReport(settings{n: 10}, machine{})
+	for _, tt := range []struct{ listed, clear int }{{9, 0}, {10, 1}} {
+		if err := r.proved("somebody", k, tt.listed, tt.clear); err == nil {
+			t.Errorf("%d of 10 listed and %d clear senders found: no error", tt.listed, tt.clear)
+		}
+	}
+	check := exactly(k, r)
+	if err := check(contestant{}, absent, 1); err == nil {
+		t.Error("an absent key found: no error")
+	}
+	if err := check(contestant{}, listed, 10); err != nil || r.verdicts != 10 {
+		t.Errorf("all listed keys found: %v, %d answers counted", err, r.verdicts)
+	}
+}
+
+func TestSeries(t *testing.T) {
+	if got := (series{3, 1, 2}).median(); got != 2 {
+		t.Errorf("median of three = %v", got)
+	}
+	if got := (series{4, 1, 2, 3}).median(); got != 2.5 {
+		t.Errorf("median of four = %v", got)
+	}
+	// A load in the second round slows both down: the ratio does not see it.
+	if got := (series{20, 200, 20}).ratio(series{10, 100, 10}); got != 2 {
+		t.Errorf("ratio under load = %v", got)
+	}
+	if got := (series{30}).ratio(series{10, 11, 9}); got != 3 {
+		t.Errorf("ratio of different numbers of rounds = %v", got)
+	}
+}
+
+func TestTableComparesWithItsFirstRow(t *testing.T) {
+	table := table{title: "T", columns: []column{{"ns", significant, lower}, {"a second", significant, higher}, {"bits", significant, neither}}}
+	table.missing("other", "wants a thing") // told first, and yet not the reference
+	for round := range 2 {
+		for column, value := range []float64{10, 100, 12} {
+			table.add("own", column, value+float64(round))
+		}
+	}
+	table.add("peer", 0, 42)
+	table.add("peer", 1, 20)
+	got := table.markdown()
+	for _, want := range []string{"| own | 10 | 100 | 12 |", "| peer | 42 (4×) | 20 (5×) | - |",
+		"Not measured: other (wants a thing).", "Rounds: 2.", "One round only: peer."} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestOwnGeneratorNeverRepeatsALine(t *testing.T) {
+	seen := map[string]bool{}
+	for seed := range 2 {
+		var b bytes.Buffer
+		if err := writeAddresses(&b, 5000, seed); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if seen[line] {
+				t.Fatalf("%q twice", line)
+			}
+			seen[line] = true
+		}
+	}
+	if len(seen) != 10_000 {
+		t.Errorf("%d lines", len(seen))
+	}
+}
+
+func TestSampleHasAsManyAsAskedFor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keys")
+	var b bytes.Buffer
+	if err := writeAddresses(&b, 1000, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lines, err := sampleOf(path, 1000, path+".sample")
+	if err != nil {
+		t.Fatal(err)
+	}
+	distinct := map[string]bool{}
+	for _, line := range lines {
+		if !strings.Contains(b.String(), line+"\n") {
+			t.Fatalf("%q is no key", line)
+		}
+		distinct[line] = true
+	}
+	if len(distinct) != 1000 {
+		t.Errorf("%d distinct keys of 1000", len(distinct))
+	}
+}
+
+func TestAxis(t *testing.T) {
+	a := decades(18, 107)
+	if a != (logAxis{0, 3}) {
+		t.Errorf("axis of 18 to 107 = %v", a)
+	}
+	if got := a.place(math.Pow(10, 1.5)); math.Abs(got-barsWidth/2) > 1e-9 {
+		t.Errorf("the middle lies at %v of %d", got, barsWidth)
+	}
+	if a := decades(5, 5); a.to <= a.from {
+		t.Errorf("axis of one value = %v", a)
+	}
+}

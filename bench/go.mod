@@ -1,0 +1,24 @@
+// Benchmarks against peers, in a module of their own so that the peers' code
+// never reaches the product's go.mod.
+module blockd/bench
+
+go 1.26.8
+
+require (
+	blockd v0.0.0
+	github.com/FastFilter/xorfilter v0.4.2-0.20260120015552-4e5a4d9df65a
+	github.com/bits-and-blooms/bloom/v3 v3.7.1
+	github.com/zeebo/xxh3 v1.1.0
+	go.etcd.io/bbolt v1.5.0
+)
+
+require (
+	github.com/bits-and-blooms/bitset v1.24.2 // indirect
+	github.com/dchest/siphash v1.2.3 // indirect
+	github.com/klauspost/cpuid/v2 v2.2.10 // indirect
+	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+)
+
+replace blockd => ../

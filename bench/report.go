@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// The columns of the tables.
+const (
+	filtersAbsent = iota
+	filtersAbsentTwo
+	filtersListed
+	filtersBuild
+	filtersBits
+	filtersRate
+)
+
+const (
+	storesListed = iota
+	storesAbsent
+	storesOpen
+)
+
+const (
+	sendersAbsent = iota
+	sendersAbsentTwo
+	sendersListed
+	sendersListedTwo
+)
+
+const (
+	compileSeconds = iota
+	compileMemory
+	compileSize
+)
+
+const (
+	programsAbsent = iota
+	programsListed
+	programsFirst
+)
+
+// report is what a run has measured.
+type report struct {
+	settings
+	machine
+	keys      *keys
+	verdicts  int     // answers held against the truth; one wrong answer ends the run
+	anonymous float64 // MB
+	elapsed   time.Duration
+
+	filters, stores, senders, compile, programs table
+}
+
+func newReport(s settings, m machine) *report {
+	return &report{settings: s, machine: m,
+		filters: table{title: "Filter alone", note: "ns a key, hashing included; \"perhaps\" of absent keys.", columns: []column{
+			{"absent", significant, lower}, {"absent, 2 threads", significant, lower}, {"listed", significant, lower},
+			{"build", significant, lower}, {"bits a key", significant, neither}, {"perhaps", printPercent, neither}}},
+		stores: table{title: "Exact look-up of an address", note: "ns a key, one thread, files in the page cache.", columns: []column{
+			{"listed", significant, lower}, {"absent", significant, lower}, {"open to first answer, ms", significant, lower}}},
+		senders: table{title: "Whole sender, Go API", note: "Text parsed, all keys asked, matches copied; senders a second.", columns: []column{
+			{"clear", printMillions, neither}, {"clear, 2 threads", printMillions, neither},
+			{"listed", printMillions, neither}, {"listed, 2 threads", printMillions, neither}}},
+		compile: table{title: "Compiling the keys from text", note: "From the start of the process to its end.", columns: []column{
+			{"seconds", printSeconds, lower}, {"peak memory, MB", significant, lower}, {"file, MB", significant, lower}}},
+		programs: table{title: "Programs that answer", note: "A sender a line of standard input, senders a second; and one process for one answer.", columns: []column{
+			{"clear", printMillions, higher}, {"listed", printMillions, higher}, {"process for one answer, ms", significant, lower}}},
+	}
+}
+
+// proved counts the answers of a program that are true, and refuses others.
+func (r *report) proved(name string, k *keys, listed, clear int) error {
+	if listed != len(k.listed) || clear != 0 {
+		return fmt.Errorf("%s: found %d of %d listed senders, and %d of %d clear ones", name, listed, len(k.listed), clear, len(k.clear))
+	}
+	r.verdicts += len(k.listed) + len(k.clear)
+	return nil
+}
+
+// tables are in the order of the document.
+func (r *report) tables() []*table {
+	return []*table{&r.filters, &r.stores, &r.senders, &r.compile, &r.programs}
+}
+
+// plotName is the file of the plot: the usual run's has the plain name, so that a
+// run of another size does not replace it.
+func (r *report) plotName() string {
+	if r.n == defaultKeys {
+		return "performance.svg"
+	}
+	return fmt.Sprintf("performance-%d.svg", r.n)
+}
+
+func (r *report) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### %s keys\n\n", grouped(r.n))
+	fmt.Fprintf(&b, "%s. Load average %s before and %s after. %s addresses of %.1f octets on average, %s; look-ups ask for %s of them and for as many others. The run took %.0f s.\n\n",
+		r.machine, r.machine.load, loadAverage(), grouped(r.n), r.keys.octets, r.keys.origin, grouped(len(r.keys.listed)), r.elapsed.Seconds())
+	fmt.Fprintf(&b, "![Bars of the tables below](%s)\n\n", r.plotName())
+	for _, t := range r.tables() {
+		b.WriteString(t.markdown() + "\n")
+	}
+	fmt.Fprintf(&b, "Wrong answers of exact stores and programs: none of %s that were counted, %s different keys. `blockd check -` holds %.1f MB of anonymous memory after its first answer.\n",
+		grouped(r.verdicts), grouped(len(r.keys.listed)+len(r.keys.clear)), r.anonymous)
+	return b.String()
+}
+
+// publish prints the tables, and puts them and the plot into the documents where
+// performance.md has a place for this number of keys.
+func (r *report) publish(docs string, stdout io.Writer) error {
+	text := r.markdown()
+	if _, err := io.WriteString(stdout, text); err != nil {
+		return err
+	}
+	path := filepath.Join(docs, "performance.md")
+	document, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	begin, end := r.marks()
+	document, ok := replaceBetween(document, begin, end, text)
+	if !ok {
+		fmt.Fprintf(stdout, "\n%s stays as it is: it has no %q before %q\n", path, begin, end)
+		return nil
+	}
+	if err := os.WriteFile(filepath.Join(docs, r.plotName()), plot(r), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(path, document, 0o644)
+}
+
+// marks are the comments between which the document has the tables of a size.
+func (r *report) marks() (begin, end string) {
+	return fmt.Sprintf("<!-- bench -n %d: written by make bench -->", r.n), fmt.Sprintf("<!-- bench -n %d: end -->", r.n)
+}
+
+// replaceBetween puts text between the lines begin and end.
+func replaceBetween(document []byte, begin, end, text string) ([]byte, bool) {
+	before, rest, ok := bytes.Cut(document, []byte(begin+"\n"))
+	if !ok {
+		return document, false
+	}
+	_, after, ok := bytes.Cut(rest, []byte(end+"\n"))
+	if !ok {
+		return document, false
+	}
+	var b bytes.Buffer
+	b.Write(before)
+	fmt.Fprintf(&b, "%s\n\n%s\n%s\n", begin, text, end)
+	b.Write(after)
+	return b.Bytes(), true
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"blockd/addr"
+	"blockd/lists"
+)
+
+// guard is what no entry of l may cover: what ships, the domains of [index] and
+// of the list itself, and those of this server.
+func (c Config) guard(l List) *lists.Guard {
+	s := lists.GuardSettings{
+		AllowPublicSuffix: or(l.AllowPublicSuffix, c.Index.AllowPublicSuffix),
+		Force:             l.Force,
+		MaxProtected:      or(l.MaxProtected, c.Index.MaxProtected),
+		MaxBadRatio:       or(l.MaxBadRatio, c.Index.MaxBadRatio),
+	}
+	for _, domains := range [][]string{lists.ShippedProtected(), c.Index.Protected, l.Protected, c.ownDomains()} {
+		s.Protected = append(s.Protected, domains...)
+	}
+	return newGuard(s)
+}
+
+// newGuard makes a guard of domains that Validate has seen.
+func newGuard(s lists.GuardSettings) *lists.Guard {
+	g, err := lists.NewGuard(s)
+	if err != nil {
+		panic(err) // ours: what users write was checked
+	}
+	return g
+}
+
+// or is what a list says itself, or else what [index] says for all.
+func or[T any](own *T, all T) T {
+	if own != nil {
+		return *own
+	}
+	return all
+}
+
+// ownDomains are the server's own name and the domain that was registered for
+// it: to block them is to block one's own users. A machine without a name of
+// more than one label, such as a container, has none.
+func (c Config) ownDomains() []string {
+	key, err := addr.DomainKey(cmp.Or(c.SMTP.Hostname, machineName()))
+	if err != nil || key.Labels < 2 {
+		return nil
+	}
+	if registered := lists.RegistrableDomain(key.Text); registered != "" && registered != key.Text {
+		return []string{registered, key.Text}
+	}
+	return []string{key.Text}
+}
+
+// The bounds of the gate. A list that is to grow by any factor says 1e6, which is
+// from the least that is compared, 1,000 entries, to ten times the most that an
+// index is made for.
+const (
+	mostProtected = 1_000_000
+	mostGrow      = 1e6
+)
+
+func (x Index) validateGate(f *Faults) {
+	f.domains("index.protected", x.Protected)
+	f.bounds("index", &x.MaxProtected, &x.MaxBadRatio, &x.MaxShrink, &x.MaxGrow)
+}
+
+func (l List) validateGate(f *Faults, key string) {
+	f.domains(key+".protected", l.Protected)
+	f.domains(key+".force", l.Force)
+	f.bounds(key, l.MaxProtected, l.MaxBadRatio, l.MaxShrink, l.MaxGrow)
+}
+
+// bounds checks those that are given.
+func (f *Faults) bounds(table string, protected *int, ratio, shrink, grow *float64) {
+	if protected != nil && (*protected < 0 || *protected > mostProtected) {
+		f.add(table+".max_protected", "want 0 to %d, have %d", mostProtected, *protected)
+	}
+	for _, b := range []struct {
+		key         string
+		value       *float64
+		least, most float64
+	}{{"max_bad_ratio", ratio, 0, 1}, {"max_shrink", shrink, 0, 1}, {"max_grow", grow, 1, mostGrow}} {
+		if b.value == nil {
+			continue
+		}
+		if v := *b.value; !(v >= b.least && v <= b.most) { // TOML has a NaN
+			f.add(table+"."+b.key, "want %.0f to %.0f, have %v", b.least, b.most, v)
+		}
+	}
+}
+
+func (f *Faults) domains(key string, texts []string) {
+	for i, text := range texts {
+		if _, err := addr.DomainKey(text); err != nil {
+			f.add(fmt.Sprintf("%s[%d]", key, i), "want a domain, have %v", err)
+		}
+	}
+}
+
+// gateWarnings are the overrides of l that stay in force, each by its name.
+func (l List) gateWarnings() (w []string) {
+	if l.Action == "allow" {
+		return nil
+	}
+	if len(l.Force) > 0 {
+		w = append(w, fmt.Sprintf("list %q may block all of %s: force", l.Name, strings.Join(l.Force, ", ")))
+	}
+	if l.AllowPublicSuffix != nil && *l.AllowPublicSuffix {
+		w = append(w, fmt.Sprintf("list %q may block whole top-level domains: allow_public_suffix", l.Name))
+	}
+	for _, b := range []struct {
+		key   string
+		value *float64
+		off   float64
+	}{{"max_bad_ratio", l.MaxBadRatio, 1}, {"max_shrink", l.MaxShrink, 0}, {"max_grow", l.MaxGrow, mostGrow}} {
+		if b.value != nil && *b.value == b.off {
+			w = append(w, fmt.Sprintf("list %q is not judged by %s: it is %s", l.Name, b.key, shownFloat(b.off)))
+		}
+	}
+	return w
+}
+
+func shownFloat(f float64) string {
+	if f == math.Trunc(f) {
+		return grouped(uint64(f))
+	}
+	return fmt.Sprint(f)
+}
+
+// printProtected writes what is protected without being said, as a comment.
+func printProtected(w io.Writer, own []string) error {
+	const width = 78
+	text := "\n# Protected in any case, besides index.protected"
+	if len(own) > 0 {
+		text += " and this server's own\n# " + strings.Join(own, " and ")
+	}
+	line := text + ":\n#"
+	for _, name := range lists.ShippedProtected() {
+		if last := line[strings.LastIndexByte(line, '\n')+1:]; len(last)+1+len(name) > width {
+			line += "\n#"
+		}
+		line += " " + name
+	}
+	_, err := io.WriteString(w, line+"\n")
+	return err
+}

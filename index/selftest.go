@@ -1,0 +1,123 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"blockd/addr"
+	"blockd/lists"
+)
+
+// rowTest is one self-test of a source.
+type rowTest struct {
+	row, line int
+	*lists.Test
+}
+
+// selfTest holds the self-tests of all sources against the draft, as it will be
+// looked up in, and returns the sources of which one fails, by row. A source is
+// judged by its own entries alone, whatever its list's mode: so blockd lint, which
+// sees one file, says the same.
+func (b *builder) selfTest(ctx context.Context, ix *Index) (map[int]ListInfo, error) {
+	failed := map[int]ListInfo{}
+	more := map[int]int{}
+	for _, test := range b.tests {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		for _, sender := range test.Senders {
+			fault, err := b.faultOf(ix, test, sender)
+			if err != nil {
+				return nil, err
+			}
+			row, again := failed[test.row]
+			switch {
+			case fault == "":
+			case again:
+				more[test.row]++
+			default:
+				row = b.rows[test.row]
+				row.Refused = &lists.FileError{Path: row.Source.Path, Line: test.line, Class: lists.SelfTest, Err: errors.New(fault)}
+				failed[test.row] = row
+			}
+		}
+	}
+	for i, row := range failed {
+		fe := row.Refused.(*lists.FileError)
+		if more[i] > 0 {
+			fe.Err = fmt.Errorf("%w; %d more of its tests fail", fe.Err, more[i])
+		}
+		row.Summary.Verdict, row.Summary.Why, row.Summary.Hash = lists.Refused, fe.Why(), [16]byte{}
+		row.Refused, row.NetworkEntries = fmt.Errorf("list %s: %w", row.Source.List, fe), 0
+		failed[i] = row
+	}
+	return failed, nil
+}
+
+// faultOf says what the source of a test makes of a sender, "" if that is what
+// the test asks for.
+func (b *builder) faultOf(ix *Index, test rowTest, sender addr.Addr) (string, error) {
+	matches, err := ix.Lookup(nil, sender, b.built)
+	if err != nil {
+		return "", err
+	}
+	own := slices.DeleteFunc(matches, func(m Match) bool { return m.Row != test.row })
+	exception := slices.IndexFunc(own, func(m Match) bool { return m.Action == lists.Allow })
+	blocked := len(own) > 0 && exception < 0
+	if blocked == test.Block {
+		return "", nil
+	}
+	if crowded, err := ix.crowded(sender); crowded || err != nil {
+		return "", err // what the source says of it may be among what was dropped
+	}
+	switch {
+	case blocked:
+		return fmt.Sprintf("<%s> shall pass, and line %d blocks it: %s", sender, own[0].Line, own[0].Key.Text), nil
+	case exception >= 0:
+		return fmt.Sprintf("<%s> shall be blocked, and line %d is an exception: %s", sender, own[exception].Line, own[exception].Key.Text), nil
+	}
+	return fmt.Sprintf("<%s> shall be blocked, and no line does", sender), nil
+}
+
+// crowded reports whether more sources have one of the sender's keys than a
+// record holds: some that stand far behind were dropped from it.
+func (ix *Index) crowded(sender addr.Addr) (crowded bool, err error) {
+	err = ix.mapping.guarded(func() error {
+		for _, key := range sender.Keys(nil) {
+			c, found, err := ix.find(ix.head.hash.sumString(key.Text), key.Text)
+			if err != nil {
+				return err
+			}
+			if found {
+				_, dropped := c.sources()
+				crowded = crowded || dropped
+			}
+		}
+		return nil
+	})
+	return crowded, err
+}
+
+// without returns a builder that leaves the failed sources out, to begin anew:
+// in this one their entries are merged with those of others.
+func (b *builder) without(failed map[int]ListInfo) (*builder, error) {
+	fresh, err := newBuilder(b.Options, b.hooks)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(failed, b.failed)
+	fresh.failed = failed
+	return fresh, nil
+}
+
+// failures are the errors of failed sources in the order of their rows.
+func failures(failed map[int]ListInfo) *SourcesError {
+	e := &SourcesError{}
+	for _, i := range slices.Sorted(maps.Keys(failed)) {
+		e.Errs = append(e.Errs, failed[i].Refused)
+	}
+	return e
+}

@@ -1,0 +1,402 @@
+package lists_test
+
+import (
+	"bufio"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"blockd/addr"
+	"blockd/lists"
+)
+
+func newGuard(t testing.TB, s lists.GuardSettings) *lists.Guard {
+	t.Helper()
+	g, err := lists.NewGuard(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestGuardJudgesEntries(t *testing.T) {
+	s := lists.DefaultGuard()
+	s.Protected = append(s.Protected, "Mail.Here.Example.", "bücher.example", "a.b.c.test")
+	s.Force = []string{"forced.example", "gmail.com", "com"}
+	defaults := newGuard(t, s)
+	s.AllowPublicSuffix = true
+	allowed := newGuard(t, s)
+	tests := []struct {
+		rule         string
+		format, line string
+		want         string // by defaults
+		allowed      string // with allow_public_suffix; "" = the same
+	}{
+		{"a top-level domain", "plain", "shop", "err public-suffix", "domain shop tree block public-suffix"},
+		{"all below a top-level domain", "plain", "*.shop", "err public-suffix", "domain shop sub block public-suffix"},
+		{"an unknown single label", "plain", "mailhost", "err public-suffix", "domain mailhost tree block public-suffix"},
+		{"a rule of the ICANN section", "plain", "com.tr", "err public-suffix", "domain com.tr tree block public-suffix"},
+		{"in capitals and with a dot", "plain", "COM.TR.", "err public-suffix", "domain com.tr tree block public-suffix"},
+		{"in its own letters", "plain", "公司.cn", "err public-suffix", "domain xn--55qx5d.cn tree block public-suffix"},
+		{"exact entries are not checked", "plain", "=com.tr", "domain com.tr exact block", ""},
+		{"nor are senders at a suffix", "plain", "x@com.tr", "addr x@com.tr exact block", ""},
+		{"nor are exceptions", "plain", "!com.tr", "domain com.tr tree allow", ""},
+		{"a suffix of the private section is loaded", "plain", "github.io", "domain github.io tree block public-suffix", ""},
+		{"a registered name", "plain", "bulk.test", "domain bulk.test tree block", ""},
+		{"a format whose names are exact", "hosts", "0.0.0.0 com.tr", "domain com.tr exact block", ""},
+		{"one suffix refuses its whole line", "hosts", "0.0.0.0 bulk.test gmail.com zoho.com", "err protected", ""},
+		{"a suffix that is deferred only", "postfix", "com.tr 450 later", "err public-suffix", `domain com.tr tree tempfail "450 later" public-suffix`},
+		{"public-suffix goes before warn-action", "postfix", "github.io DISCARD", "domain github.io tree discard public-suffix", ""},
+		{"a suffix that is allowed by its value", "postfix", "com.tr OK", "domain com.tr tree allow", ""},
+		{"a network", "plain", "198.51.100.0/24", "cidr 198.51.100.0/24 tree block", ""},
+
+		{"a mailbox provider with all below", "plain", "outlook.com", "err protected", ""},
+		{"exactly a mailbox provider", "plain", "=outlook.com", "err protected", ""},
+		{"all senders at a mailbox provider", "plain", "*@outlook.com", "err protected", ""},
+		{"names below it, but not itself", "plain", "*.outlook.com", "domain outlook.com sub block", ""},
+		{"a name below it", "plain", "spam.outlook.com", "domain spam.outlook.com tree block", ""},
+		{"a name with the same end", "plain", "notoutlook.com", "domain notoutlook.com tree block", ""},
+		{"one mailbox there", "plain", "x@outlook.com", "addr x@outlook.com exact block", ""},
+		{"one local-part at any domain", "plain", "offers@", "addr offers@ local block", ""},
+		{"an exception for it", "plain", "!outlook.com", "domain outlook.com tree allow", ""},
+		{"a parent of a protected name", "plain", "here.example", "err protected", ""},
+		{"names below a parent", "plain", ".here.example", "err protected", ""},
+		{"a grandparent", "plain", "c.test", "err protected", ""},
+		{"exactly a parent", "plain", "=here.example", "domain here.example exact block", ""},
+		{"a protected name in its own letters", "plain", "BÜCHER.example", "err protected", ""},
+		{"deferring it", "postfix", "outlook.com DEFER", "err protected", ""},
+
+		{"forced", "plain", "gmail.com", "domain gmail.com tree block protected", ""},
+		{"forced is the entry that is named, not what is below", "plain", "googlemail.com", "err protected", ""},
+		{"force is about protected domains only", "plain", "com", "err public-suffix", "domain com tree block public-suffix"},
+		{"force of what needs none", "plain", "forced.example", "domain forced.example tree block", ""},
+		{"a forced suffix still may not cover others", "plain", "net", "err public-suffix", "err protected"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.rule, func(t *testing.T) {
+			if tt.allowed == "" {
+				tt.allowed = tt.want
+			}
+			for guard, want := range map[*lists.Guard]string{defaults: tt.want, allowed: tt.allowed} {
+				s := lists.Settings{Format: tt.format, Guard: guard}
+				got, _, err := items(t, tt.line+"\nlast.test"+tail[tt.format]+"\n", s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := strings.Join(got[:max(len(got)-1, 0)], " + "); got != want {
+					t.Errorf("%q: got %s, want %s", tt.line, got, want)
+				}
+			}
+		})
+	}
+}
+
+// An allow list of providers is what it is for.
+func TestGuardAndAListOfExceptions(t *testing.T) {
+	s := lists.Settings{Format: "plain", Action: lists.Allow, Guard: newGuard(t, lists.DefaultGuard())}
+	_, sum, err := items(t, strings.Join(lists.ShippedProtected(), "\n")+"\ncom\n", s)
+	if err != nil || sum.Errors > 0 {
+		t.Errorf("%d errors, %v", sum.Errors, err)
+	}
+}
+
+func TestGuardSettings(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		s    lists.GuardSettings
+		want string
+	}{
+		{"protected", lists.GuardSettings{Protected: []string{"a.test", "x@b.test"}}, "protected: "},
+		{"force", lists.GuardSettings{Force: []string{"*.test"}}, "force: "},
+	} {
+		if _, err := lists.NewGuard(tt.s); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("%s: error %v, want %q...", tt.name, err, tt.want)
+		}
+	}
+	id := func(change func(*lists.GuardSettings)) uint64 {
+		s := lists.DefaultGuard()
+		change(&s)
+		return newGuard(t, s).ID()
+	}
+	same := id(func(*lists.GuardSettings) {})
+	for what, change := range map[string]func(*lists.GuardSettings){
+		"bounds":             func(s *lists.GuardSettings) { s.MaxProtected, s.MaxBadRatio = 1, 0.5 },
+		"order":              func(s *lists.GuardSettings) { slices.Reverse(s.Protected) },
+		"spelling and twice": func(s *lists.GuardSettings) { s.Protected = append(s.Protected, "GMAIL.com.") },
+	} {
+		if id(change) != same {
+			t.Errorf("%s change the ID: a generation would be built anew for nothing", what)
+		}
+	}
+	seen := map[uint64]string{0: "nil", same: "default"}
+	for what, change := range map[string]func(*lists.GuardSettings){
+		"suffixes":      func(s *lists.GuardSettings) { s.AllowPublicSuffix = true },
+		"one more":      func(s *lists.GuardSettings) { s.Protected = append(s.Protected, "here.example") },
+		"one less":      func(s *lists.GuardSettings) { s.Protected = s.Protected[1:] },
+		"force":         func(s *lists.GuardSettings) { s.Force = []string{"here.example"} },
+		"force of more": func(s *lists.GuardSettings) { s.Force = []string{"here.example", "gmail.com"} },
+	} {
+		if other, taken := seen[id(change)]; taken {
+			t.Errorf("%s and %s have one ID", what, other)
+		}
+		seen[id(change)] = what
+	}
+	if (*lists.Guard)(nil).ID() != 0 {
+		t.Error("the nil Guard has an ID")
+	}
+}
+
+// TestShippedProtected reviews the table by what can be checked: every name is a
+// registered one in canonical form and stands once.
+func TestShippedProtected(t *testing.T) {
+	seen := map[string]bool{}
+	for _, name := range lists.ShippedProtected() {
+		if seen[name] {
+			t.Errorf("%s stands twice", name)
+		}
+		seen[name] = true
+		if lists.RegistrableDomain(name) != name {
+			t.Errorf("%s is no registered name", name)
+		}
+	}
+	if len(seen) < 40 || !seen["gmail.com"] || !seen["outlook.com"] || !seen["t-online.de"] || !seen["qq.com"] {
+		t.Errorf("%d names", len(seen))
+	}
+}
+
+// TestGuardRefusesFiles holds the bounds of whole files, each at its limit.
+func TestGuardRefusesFiles(t *testing.T) {
+	numbered := func(n int, form string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, form+"\n", i)
+		}
+		return b.String()
+	}
+	const protected5 = "gmail.com\n=gmail.com\nyahoo.com\naol.com\nweb.de\n"
+	loose := lists.DefaultGuard()
+	loose.MaxProtected, loose.MaxBadRatio = 6, 1
+	strict := lists.DefaultGuard()
+	strict.MaxProtected, strict.MaxBadRatio = 0, 0
+	forced := lists.DefaultGuard()
+	forced.Force = []string{"gmail.com", "yahoo.com"}
+	tests := []struct {
+		rule, format, text string
+		guard              lists.GuardSettings
+		want               string // of Why; "" = loaded
+	}{
+		{"five protected", "plain", "bulk.test\n" + protected5, lists.DefaultGuard(), ""},
+		{"six protected", "plain", "bulk.test\n" + protected5 + "mail.ru\n", lists.DefaultGuard(),
+			"protected: entries that cover a protected domain: 6, more than max_protected = 5; a list of providers, or poisoned; the first is line 2: gmail.com"},
+		{"six where six may be", "plain", "bulk.test\n" + protected5 + "mail.ru\n", loose, ""},
+		{"one where none may be", "plain", "bulk.test\nMAIL.ru\n", strict,
+			"protected: entries that cover a protected domain: 1, more than max_protected = 0; a list of providers, or poisoned; the first is line 2: mail.ru"},
+		{"forced ones do not count", "plain", protected5 + "mail.ru\nqq.com\n", forced, ""},
+		{"nothing else: the better reason is said", "plain", protected5 + "mail.ru\n", lists.DefaultGuard(), "protected: entries that cover a protected domain: 6"},
+		{"nothing else, and not too many", "plain", "gmail.com\n", lists.DefaultGuard(), "only-errors: 1 refused lines"},
+
+		{"26 bad of 104", "plain", numbered(78, "n%d.test") + numbered(26, "bad line %d"), lists.DefaultGuard(), ""},
+		{"27 bad of 104", "plain", numbered(77, "n%d.test") + numbered(27, "bad line %d"), lists.DefaultGuard(),
+			"bad-ratio: 27 of 104 lines are refused, more than max_bad_ratio = 0.25; the first is line 78: syntax: more than one word; write one entry a line"},
+		{"99 lines say nothing", "plain", numbered(9, "n%d.test") + numbered(90, "bad line %d"), lists.DefaultGuard(), ""},
+		{"100 lines do", "plain", numbered(10, "n%d.test") + numbered(90, "bad line %d"), lists.DefaultGuard(), "bad-ratio: 90 of 100"},
+		{"comments and blank lines are none", "plain", numbered(9, "n%d.test") + numbered(90, "bad line %d") + numbered(50, "# %d") + "\n\n", lists.DefaultGuard(), ""},
+		{"nor do they dilute", "plain", numbered(70, "n%d.test") + numbered(30, "bad line %d") + numbered(500, "# %d"), lists.DefaultGuard(), "bad-ratio: 30 of 100"},
+		{"unsupported is not bad", "adblock", numbered(10, "||n%d.test^") + numbered(500, "##.ad%d"), lists.DefaultGuard(), ""},
+		{"but is a line", "adblock", numbered(10, "||n%d.test^") + numbered(500, "##.ad%d") + numbered(30, "||co.uk^$all,%d\x01"), lists.DefaultGuard(), ""},
+		{"suffixes are bad", "plain", numbered(100, "n%d.test") + numbered(40, "tld%d"), lists.DefaultGuard(), "bad-ratio: 40 of 140"},
+		{"no bad line at all", "plain", numbered(100, "n%d.test") + "bad line\n", strict, "bad-ratio: 1 of 101"},
+		{"every line may be bad", "plain", "n.test\n" + numbered(999, "bad line %d"), loose, ""},
+		{"elements of JSON count like lines", "json", `["a.test"` + strings.Repeat(",\n7", 150) + "]", lists.DefaultGuard(), "bad-ratio: 150 of 151"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.rule, func(t *testing.T) {
+			_, sum, err := items(t, tt.text, lists.Settings{Format: tt.format, Guard: newGuard(t, tt.guard)})
+			if (err != nil) != (tt.want != "") || !strings.HasPrefix(sum.Why, tt.want) {
+				t.Errorf("why %q, error %v, want %q", sum.Why, err, tt.want)
+			}
+			var refused *lists.FileError
+			if err != nil && !errors.As(err, &refused) {
+				t.Errorf("error %T, want a FileError", err)
+			}
+			if _, _, err := items(t, tt.text, lists.Settings{Format: tt.format}); err != nil && !strings.Contains(err.Error(), "only-errors") {
+				t.Errorf("without a guard: %v", err)
+			}
+		})
+	}
+}
+
+// slowGuard is what a Guard must say of an entry, written down as the rules are.
+func slowGuard(entry string, scope lists.Scope, protected []string) bool {
+	for _, p := range protected {
+		below := strings.HasSuffix(p, "."+entry)
+		switch scope {
+		case lists.Exact:
+			below = entry == p
+		case lists.Tree:
+			below = below || entry == p
+		}
+		if below {
+			return true
+		}
+	}
+	return false
+}
+
+// TestGuardAgreesWithItsRules asks about every name above and beside protected
+// ones, in every scope.
+func TestGuardAgreesWithItsRules(t *testing.T) {
+	s := lists.DefaultGuard()
+	s.Protected = append(s.Protected, "x.y.z.example", "z.example", "y.z.example", "deep.mail.gmail.com")
+	s.AllowPublicSuffix = true
+	guard := newGuard(t, s)
+	var names []string
+	for _, p := range s.Protected {
+		for name := p; ; {
+			names = append(names, name, "a."+name, "not"+name)
+			_, parent, more := strings.Cut(name, ".")
+			if !more {
+				break
+			}
+			name = parent
+		}
+	}
+	for _, name := range names {
+		for scope, form := range map[lists.Scope]string{lists.Exact: "=%s", lists.Tree: "%s", lists.Sub: ".%s"} {
+			got, _, err := items(t, fmt.Sprintf(form+"\nlast.test\n", name), lists.Settings{Format: "plain", Guard: guard})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := slowGuard(name, scope, s.Protected); (got[0] == "err protected") != want {
+				t.Errorf("%s as %s: %s, want protected: %t", name, scope, got[0], want)
+			}
+		}
+	}
+}
+
+// TestShippedListsPassTheGuard: what blockd ships loads whole, by its defaults.
+func TestShippedListsPassTheGuard(t *testing.T) {
+	guard := newGuard(t, lists.DefaultGuard())
+	for file, format := range map[string]string{
+		"example.txt": "plain", "spam-senders.txt": "plain", "sender_access": "postfix", "disposable_email_blocklist.conf": "plain",
+	} {
+		sum, err := lists.ReadFile(t.Context(), filepath.Join("..", "testdata", "lists", file), lists.Settings{Format: format, Guard: guard},
+			func(it *lists.Item) error { return nil })
+		if err != nil || sum.Errors > 0 || sum.Entries == 0 {
+			t.Errorf("%s: %+v, %v", file, sum, err)
+		}
+	}
+}
+
+// TestUnionUnderGuard counts what the guard says of a million real names. The
+// README beside them counts the 452 that are rules of a list of 2023. This
+// program's list is younger, wildcard rules match further names, and most of
+// them all are of the private section.
+func TestUnionUnderGuard(t *testing.T) {
+	const union = "../../shared/data/lists/union-domains.txt.gz"
+	if _, err := os.Stat(union); err != nil {
+		t.Skip("the real lists are not beside this checkout")
+	}
+	file := suffixesOfTheFile(t)
+	found := map[string]int{}
+	var refused []string
+	byFile, missed := 0, 0
+	names := unpack(t, union)
+	sum, err := lists.ReadFile(t.Context(), union, lists.Settings{Format: "plain", Guard: newGuard(t, lists.DefaultGuard())}, func(it *lists.Item) error {
+		name := names[it.Line-1]
+		found[it.Kind.String()+" "+string(it.Class)]++
+		if it.Kind == lists.Err {
+			refused = append(refused, name)
+		}
+		if file[name] {
+			byFile++
+			if it.Class != lists.PublicSuffix {
+				missed++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d entries, %d refused: %v", sum.Entries, sum.Errors, refused)
+	t.Logf("by class: %v", found)
+	t.Logf("%d are rules of the list of 2023, of which %d are none of this program's", byFile, missed)
+	if byFile != 452 || missed > 45 {
+		t.Errorf("the list of 2023 has %d, want 452; %d of them are gone, want a tenth at most", byFile, missed)
+	}
+	suffixes := found["err public-suffix"] + found["domain public-suffix"]
+	if suffixes < 400 || found["err public-suffix"] == 0 || sum.Errors != found["err public-suffix"]+found["err protected"] {
+		t.Errorf("%d suffixes, %v", suffixes, found)
+	}
+	if sum.Entries+sum.Errors != 1_006_826 {
+		t.Errorf("%d entries and %d errors are not all names", sum.Entries, sum.Errors)
+	}
+}
+
+// suffixFile is a Public Suffix List read in the slow and plain way.
+type suffixFile map[string]bool // rules as they stand
+
+func suffixesOfTheFile(t *testing.T) suffixFile {
+	t.Helper()
+	f, err := os.Open("../../shared/data/psl/public_suffix_list.dat")
+	if err != nil {
+		t.Skip("the Public Suffix List is not beside this checkout")
+	}
+	defer f.Close()
+	rules := suffixFile{}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if line := strings.TrimSpace(lines.Text()); line != "" && !strings.HasPrefix(line, "//") {
+			mark := line[:len(line)-len(strings.TrimPrefix(strings.TrimPrefix(line, "!"), "*."))]
+			key, err := addr.DomainKey(line[len(mark):])
+			if err != nil {
+				t.Fatal(err)
+			}
+			rules[mark+key.Text] = true
+		}
+	}
+	return rules
+}
+
+func unpack(t *testing.T, path string) []string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	zip, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for lines := bufio.NewScanner(zip); lines.Scan(); {
+		names = append(names, lines.Text())
+	}
+	return names
+}
+
+// Beside 0.15 µs for reading a name the guard takes 0.3 µs, nearly all of it in
+// the Public Suffix List: 0.3 s for a million names.
+func BenchmarkGuard(b *testing.B) {
+	var text strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&text, "shop-%d.%s\n", i, [...]string{"com", "co.uk", "example", "github.io"}[i%4])
+	}
+	path := write(b, text.String())
+	for name, guard := range map[string]*lists.Guard{"none": nil, "default": newGuard(b, lists.DefaultGuard())} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := lists.ReadFile(b.Context(), path, lists.Settings{Format: "plain", Guard: guard}, func(*lists.Item) error { return nil }); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10_000, "ns/entry")
+		})
+	}
+}

@@ -1,0 +1,206 @@
+package lists
+
+import (
+	"bufio"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/publicsuffix"
+
+	"blockd/addr"
+)
+
+func TestIsSuffix(t *testing.T) {
+	tests := []struct {
+		rule, name string
+		is, icann  bool
+	}{
+		{"a plain rule", "co.uk", true, true},
+		{"a registered name", "example.co.uk", false, false},
+		{"a name below a registered one", "www.example.co.uk", false, false},
+		{"a rule of three labels", "k12.ak.us", true, true},
+		{"the rule behind which another one goes on", "ak.us", true, true},
+		{"a wildcard's parent, whose subdomains are the rule", "kobe.jp", true, true},
+		{"any name at a wildcard", "any.kobe.jp", true, true},
+		{"a name below a wildcard", "shop.any.kobe.jp", false, false},
+		{"an exception from a wildcard", "city.kobe.jp", false, false},
+		{"any name at the wildcard of a top-level domain", "any.ck", true, true},
+		{"its exception", "www.ck", false, false},
+		{"A-labels", "xn--55qx5d.cn", true, true},
+		{"an internationalised top-level domain has rules too", "shop.xn--fiqs8s", false, false},
+		{"the private section", "github.io", true, false},
+		{"a name below the private section", "somebody.github.io", false, false},
+		{"a private wildcard", "x.compute.amazonaws.com", true, false},
+		{"a name between two rules", "amazonaws.com", false, false},
+		{"a top-level domain that is in no list", "bulk.test", false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.rule, func(t *testing.T) {
+			if is, icann := isSuffix(tt.name); is != tt.is || icann != tt.icann {
+				t.Errorf("isSuffix(%q) = %t, %t, want %t, %t", tt.name, is, icann, tt.is, tt.icann)
+			}
+		})
+	}
+}
+
+func TestRegistrableDomain(t *testing.T) {
+	for name, want := range map[string]string{
+		"mx1.Mail.Example.CO.UK.": "example.co.uk", "here.example": "here.example", "mx.city.kobe.jp": "city.kobe.jp",
+		"co.uk": "", "mailhost": "", "": "", "x y": "", "shop.公司.cn": "shop.xn--55qx5d.cn",
+	} {
+		if got := RegistrableDomain(name); got != want {
+			t.Errorf("RegistrableDomain(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+// suffixRules is a Public Suffix List as its file has it.
+type suffixRules struct{ plain, wildcards, exceptions map[string]bool }
+
+func readRules(t *testing.T, section string) suffixRules {
+	t.Helper()
+	f, err := os.Open("../../shared/data/psl/public_suffix_list.dat")
+	if err != nil {
+		t.Skip("the Public Suffix List is not beside this checkout")
+	}
+	defer f.Close()
+	rules := suffixRules{map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	within := false
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		switch {
+		case strings.Contains(line, "===BEGIN "+section), strings.Contains(line, "===END "+section):
+			within = !within
+			continue
+		case !within || line == "" || strings.HasPrefix(line, "//"):
+			continue
+		}
+		set, name := rules.plain, line
+		if rest, ok := strings.CutPrefix(line, "*."); ok {
+			set, name = rules.wildcards, rest
+		} else if rest, ok := strings.CutPrefix(line, "!"); ok {
+			set, name = rules.exceptions, rest
+		}
+		key, err := addr.DomainKey(name)
+		if err != nil {
+			t.Fatalf("rule %s: %v", line, err)
+		}
+		set[key.Text] = true
+	}
+	return rules
+}
+
+// The program's list is three years younger than the file: the 540 names of
+// .museum and those of blogspot have gone since, and a few of either section. All
+// others must be found, and in their section.
+func TestSuffixesOfTheFile(t *testing.T) {
+	for _, section := range []struct {
+		name  string
+		icann bool
+		gone  float64 // share of rules that may have gone since
+	}{{"ICANN DOMAINS", true, 0.015}, {"PRIVATE DOMAINS", false, 0.12}} {
+		rules := readRules(t, section.name)
+		var missed, moved []string
+		count := 0
+		check := func(name string) {
+			if strings.HasSuffix(name, ".museum") || strings.Contains(name, "blogspot.") {
+				return
+			}
+			count++
+			if is, icann := isSuffix(name); !is {
+				missed = append(missed, name)
+			} else if icann != section.icann {
+				moved = append(moved, name)
+			}
+		}
+		for name := range rules.plain {
+			if strings.Contains(name, ".") { // else a single label
+				check(name)
+			}
+		}
+		for name := range rules.wildcards {
+			check("any--name." + name)
+			if strings.Contains(name, ".") {
+				check(name)
+			}
+		}
+		for name := range rules.exceptions {
+			if is, _ := isSuffix(name); is {
+				t.Errorf("the exception %s is a suffix", name)
+			}
+		}
+		t.Logf("%s: %d names, %d are none any more, %d are of the other section now", section.name, count, len(missed), len(moved))
+		if count < 1000 || float64(len(missed)) > section.gone*float64(count) || len(moved) > count/100 {
+			t.Errorf("%s: too many rules differ: not found %v, moved %v", section.name, missed, moved)
+		}
+	}
+}
+
+// No name below a registered one is taken for a suffix: by the list's own vectors.
+func TestSuffixVectors(t *testing.T) {
+	text, err := os.ReadFile("../../shared/data/psl/test_psl.txt")
+	if err != nil {
+		t.Skip("the vectors are not beside this checkout")
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		args, ok := strings.CutPrefix(strings.TrimSpace(line), "checkPublicSuffix(")
+		if !ok || strings.HasPrefix(args, "null") || strings.HasPrefix(args, "'.") {
+			continue
+		}
+		name, want, _ := strings.Cut(strings.TrimSuffix(args, ");"), ", ")
+		name, want = strings.Trim(name, "'"), strings.Trim(want, "'")
+		if want == "null" {
+			want = ""
+		} else if key, err := addr.DomainKey(want); err == nil {
+			want = key.Text
+		}
+		n++
+		if got := RegistrableDomain(name); got != want {
+			t.Errorf("RegistrableDomain(%q) = %q, want %q", name, got, want)
+		}
+		key, err := addr.DomainKey(name)
+		if err != nil || key.Labels == 1 {
+			continue
+		}
+		if is, _ := isSuffix(key.Text); is && want != "" {
+			t.Errorf("%q is a suffix, and %q is registered", name, want)
+		}
+	}
+	if n < 70 {
+		t.Errorf("%d vectors", n)
+	}
+}
+
+// The default rule of the package must not make a suffix of anything: a name of
+// two labels below a top-level domain that nobody knows is one like others.
+func TestUnknownTopLevelDomain(t *testing.T) {
+	if s, icann := publicsuffix.PublicSuffix("unknowntld"); s != "unknowntld" || icann {
+		t.Errorf("the package says %q, %t by now: read suffix again", s, icann)
+	}
+	g, err := NewGuard(DefaultGuard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		want Class
+	}{{"unknowntld", PublicSuffix}, {"a.unknowntld", ""}, {"com", PublicSuffix}, {"[198.51.100.23]", ""}} {
+		key, err := addr.DomainKey(tt.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, _, _ := g.judge(key, Tree); c != tt.want {
+			t.Errorf("tree entry %s: %q, want %q", tt.name, c, tt.want)
+		}
+	}
+}
+
+func BenchmarkIsSuffix(b *testing.B) {
+	names := []string{"example.com", "mail.example.co.uk", "a.b.c.bulk.test", "somebody.github.io", "promo-2024.shop-online.xyz"}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		isSuffix(names[i%len(names)])
+	}
+}

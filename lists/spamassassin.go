@@ -1,0 +1,176 @@
+package lists
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/zeebo/xxh3"
+)
+
+// spamassassinLine reads one line of a configuration file. Conditions are not
+// weighed: both branches are read. The domains of freemail_domains are those of
+// mailbox providers, and no list.
+func spamassassinLine(r *reading, text string) {
+	if list, undo, ok := r.senders(text); ok {
+		r.takeBack(list, undo)
+	}
+}
+
+// senders queues the entries of a line that names senders. ok is false if it names
+// none, or is refused.
+func (r *reading) senders(text string) (list Action, undo, ok bool) {
+	text = strings.ReplaceAll(cutHash(text), `\#`, "#")
+	word, patterns := cutWord(text)
+	list, undo, ok = senderDirective(word)
+	switch {
+	case !ok:
+		r.otherDirective(word)
+		return list, undo, false
+	case patterns == "":
+		return list, undo, r.fail(Syntax, word, "a directive without an address")
+	case !r.utf8(patterns), !undo && list == Block && !r.refuse(Block, word):
+		return list, undo, false
+	case undo:
+		r.action, r.reason = Remove, ""
+	case list == Allow:
+		r.action = Allow
+	}
+	return list, undo, r.globs(patterns)
+}
+
+// senderDirective tells the directives that name envelope senders: for which list,
+// and whether they take back what stands there. Case does not matter, nor whether
+// words are joined by "_" or by "-".
+func senderDirective(word string) (list Action, undo, ok bool) {
+	name, undo := strings.CutPrefix(directiveName(word), "un")
+	switch name {
+	case "blocklist_from", "blacklist_from":
+		return Block, undo, true
+	case "welcomelist_from", "whitelist_from":
+		return Allow, undo, true
+	}
+	return 0, false, false
+}
+
+func directiveName(word string) string { return strings.ReplaceAll(strings.ToLower(word), "-", "_") }
+
+// otherDirective ends a line that names no sender.
+func (r *reading) otherDirective(word string) {
+	name := directiveName(word)
+	condition, _, _ := strings.Cut(name, "(") // "if(" needs no blank
+	switch strings.TrimPrefix(strings.TrimPrefix(name, "un"), "def_") {
+	case "welcomelist_auth", "whitelist_auth":
+		r.skip(NeedsAuth, "an exception for messages whose author is proved")
+		return
+	}
+	if !isOption(condition) {
+		r.fail(Syntax, word, "no directive of SpamAssassin")
+		return
+	}
+	r.skip(Directive, "")
+}
+
+// globs queues the entry of each pattern.
+func (r *reading) globs(patterns string) bool {
+	for glob, rest := cutWord(patterns); glob != ""; glob, rest = cutWord(rest) {
+		if !r.glob(glob) {
+			return false
+		}
+	}
+	return true
+}
+
+// glob queues the entry of one pattern over whole addresses: an address, or one
+// that means all of a name. "?" is a pattern too, so such an address is refused.
+func (r *reading) glob(glob string) bool {
+	at, closed := lastAt(glob)
+	switch {
+	case glob == "<>":
+		return r.fail(NullSender, glob, "the null sender cannot be listed")
+	case isWild(glob):
+		return r.fail(TooBroad, glob, "this covers every sender")
+	case at < 0 && strings.HasPrefix(glob, "*.") && !isPattern(glob[2:]):
+		return r.name(glob[2:], Sub)
+	case strings.HasPrefix(glob, "*@*.") && !isPattern(glob[4:]):
+		return r.name(glob[4:], Sub)
+	case strings.HasPrefix(glob, "*@") && !isPattern(glob[2:]):
+		return r.name(glob[2:], Exact)
+	case isPattern(glob):
+		return r.fail(Unsupported, glob, "a pattern that is neither an address nor all of a name")
+	case at <= 0 || at == len(glob)-1 || !closed || glob[0] == '<':
+		return r.fail(Syntax, glob, "no address; all senders of a name are *@NAME")
+	}
+	return r.address(glob)
+}
+
+func isPattern(glob string) bool { return strings.ContainsAny(glob, "*?") }
+
+// removals are the un… lines of a file: for each entry of a list, by hash, the
+// last line that takes it back. Two of 2^16 entries share a hash of 128 bits with
+// a probability below 1e-28.
+type removals map[xxh3.Uint128]int
+
+// maxRemovals bounds them, at about 40 octets each. Real files have a handful.
+const maxRemovals = 1 << 16
+
+// findRemovals reads a file once to find what its un… lines take back. They act on
+// lines before them, and entries go out as soon as they are read.
+func findRemovals(r *reading) error {
+	r.removed = removals{}
+	for r.next() {
+		text := trim(r.at.text)
+		if !hasFold(text, "un") || r.common(text, hashComment) {
+			continue
+		}
+		if list, undo, ok := r.senders(text); ok && undo {
+			for i := range r.queue {
+				r.removed[entryHash(&r.queue[i], list)] = r.at.number
+			}
+		}
+		if len(r.removed) > maxRemovals {
+			return refusal(TooBig, "more than %d entries are taken back", maxRemovals)
+		}
+	}
+	return r.end()
+}
+
+// entryHash is of an entry of one of the two lists.
+func entryHash(it *Item, list Action) xxh3.Uint128 {
+	var buf [300]byte
+	return xxh3.Hash128(append(append(buf[:0], byte(it.Kind), byte(it.Scope), byte(list)), it.Key.Text...))
+}
+
+// takeBack settles the line in hand with the un… lines. Neither these nor what
+// they take back may reach an index: Lint shows both, everybody else gets lines
+// that ask for nothing.
+func (r *reading) takeBack(list Action, undo bool) {
+	for i := range r.queue {
+		it := &r.queue[i]
+		message := "takes back the same entry of earlier lines"
+		if !undo {
+			last := r.removed[entryHash(it, list)]
+			if last < it.Line {
+				continue
+			}
+			message = fmt.Sprintf("taken back by line %d", last)
+		}
+		it.void, it.Class, it.Message = true, "", message
+		if !r.settings.lint {
+			*it = Item{Line: it.Line, Kind: Skip, Class: Directive, Message: message, Text: it.Text}
+		}
+	}
+}
+
+// spamassassinMark tells the directives that only SpamAssassin has.
+func spamassassinMark(text string) bool {
+	word, rest := cutWord(text)
+	name := strings.TrimPrefix(strings.TrimPrefix(directiveName(word), "un"), "def_")
+	for _, list := range [...]string{"blocklist", "blacklist", "welcomelist", "whitelist"} {
+		for _, kind := range [...]string{"_from", "_auth", "_to"} {
+			if rest != "" && strings.HasPrefix(name, list+kind) {
+				return true
+			}
+		}
+	}
+	return rest != "" && (name == "freemail_domains" || name == "ifplugin")
+}

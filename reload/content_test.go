@@ -1,0 +1,136 @@
+package reload
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"blockd/index"
+)
+
+// old makes the file's time one that can be trusted, and the same each time.
+func (d *daemon) old(name string) {
+	d.t.Helper()
+	long := time.Now().Add(-time.Hour).Truncate(time.Hour)
+	d.must(os.Chtimes(d.path(name), long, long))
+}
+
+func TestMoved(t *testing.T) {
+	tests := []struct {
+		name  string
+		do    func(*daemon)
+		moved bool
+	}{
+		{"nothing", func(d *daemon) {}, false},
+		{"another size", func(d *daemon) { d.write("a.txt", "longer.example\n"); d.old("a.txt") }, true},
+		{"a younger time", func(d *daemon) { d.must(os.Chtimes(d.path("a.txt"), time.Now(), time.Now())) }, true},
+		{"an older time", func(d *daemon) { d.must(os.Chtimes(d.path("a.txt"), time.Unix(1, 0), time.Unix(1, 0))) }, true},
+		{"another mode", func(d *daemon) { d.must(os.Chmod(d.path("a.txt"), 0o600)) }, true},
+		{"another file of equal size and time", func(d *daemon) {
+			d.write("new", "xxx.example\n")
+			d.old("new")
+			d.rename("new", "a.txt")
+		}, true},
+		{"gone", func(d *daemon) { d.remove("a.txt") }, true},
+		{"another file beside it", func(d *daemon) { d.write("c.txt", "c.example\n") }, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDaemon(t, map[string]string{"a.txt": "old.example\n", "b.txt": "b.example\n"})
+			d.old("a.txt")
+			var c fileCache
+			c.read(t.Context(), d.sources())
+			tt.do(d)
+			if got := c.moved(d.sources()); got != tt.moved {
+				t.Errorf("moved = %v, want %v", got, tt.moved)
+			}
+			if c.moved(d.sources()) {
+				t.Error("moved twice")
+			}
+		})
+	}
+}
+
+func TestMovedKnowsFilesThatComeAndGo(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "a.example\n", "b.txt": "b.example\n"})
+	both := d.sources()
+	twice := append([]index.Source{both[0]}, both...) // two lists may read one file
+	var c fileCache
+	c.read(t.Context(), twice)
+	for _, tt := range []struct {
+		name    string
+		sources []index.Source
+		moved   bool
+	}{{"the same", twice, false}, {"one less", both[:1], true}, {"one more", both, true}, {"as before", both, false}} {
+		if got := c.moved(tt.sources); got != tt.moved {
+			t.Errorf("%s: moved = %v, want %v", tt.name, got, tt.moved)
+		}
+	}
+}
+
+// TestHashIsKeptForAnOldStamp changes content behind a stamp that stays: what is
+// old is not read again until forget, and what is young is read until it is old.
+func TestHashIsKeptForAnOldStamp(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "one.example\n"})
+	var c fileCache
+	hash := func() [16]byte {
+		t.Helper()
+		now, faults := c.read(t.Context(), d.sources())
+		if len(now) != 1 || len(faults) > 0 {
+			t.Fatalf("read = %v, %v", now, faults)
+		}
+		return now[0].hash
+	}
+	d.old("a.txt")
+	first := hash()
+	if c.unsure {
+		t.Error("unsure of an old file")
+	}
+	d.write("a.txt", "two.example\n")
+	d.old("a.txt")
+	if hash() != first {
+		t.Error("a file whose stamp is as before was read again")
+	}
+	c.forget()
+	if hash() == first {
+		t.Error("forget has not forgotten")
+	}
+
+	young := time.Now()
+	d.must(os.Chtimes(d.path("a.txt"), young, young))
+	second := hash()
+	if !c.unsure {
+		t.Error("sure of a young file")
+	}
+	d.write("a.txt", "six.example\n")
+	d.must(os.Chtimes(d.path("a.txt"), young, young))
+	if hash() == second {
+		t.Error("a young file was not read again")
+	}
+}
+
+func TestFollowTellsOfNewFoldersOnly(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "a.example\n"}).open()
+	w := newWatch(d.Reloader.log)
+	defer w.close()
+	told := func() bool {
+		select {
+		case <-w.changed:
+			return true
+		default:
+			return false
+		}
+	}
+	w.follow(d.settings.Lists)
+	if !told() {
+		t.Error("what happened before the folder was watched would be lost")
+	}
+	w.follow(d.settings.Lists)
+	if told() {
+		t.Error("told of a folder that is watched already")
+	}
+	w.follow(nil)
+	if n := len(w.events.WatchList()); n != 0 {
+		t.Errorf("%d folders are watched for no list", n)
+	}
+}

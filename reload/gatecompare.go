@@ -1,0 +1,84 @@
+package reload
+
+import (
+	"fmt"
+
+	"blockd/index"
+	"blockd/lists"
+)
+
+// From how many entries on a list's size says something: below, a handful of new
+// lines is a large share. They are counted with repeated ones, as the table has
+// them.
+const (
+	shrinkFrom = 100
+	growFrom   = 1000
+)
+
+// Compare says which lists of a new generation are too unlike those of the one
+// in force to follow them unseen, each as an error that wraps a *lists.FileError
+// of class Empty, Shrunk, Grown or BadFormat. Lists that are new, or that
+// configuration has no more, are not compared.
+func Compare(all []List, old, now []index.ListInfo) []error {
+	var errs []error
+	for _, p := range compare(all, old, now) {
+		errs = append(errs, p.err)
+	}
+	return errs
+}
+
+// compare is Compare with more to say. What empties a list by accident, a download
+// that failed or a script that stopped half way, is far more frequent than the
+// wish to empty it, and so is what makes it ten times as long: another list, or
+// somebody else's. The wish has to be stated.
+func compare(all []List, old, now []index.ListInfo) (odd []problem) {
+	was, is := entries(old), entries(now)
+	for _, l := range all {
+		if e := l.compare(was[l.Name], is[l.Name]); e != nil {
+			e.Path = l.Path
+			odd = append(odd, fileProblem(l.Name, l.Path, e))
+		}
+	}
+	return append(odd, turned(old, now)...)
+}
+
+// compare judges the list by its entries then and now.
+func (l List) compare(was, is int) *lists.FileError {
+	refuse := func(c lists.Class, format string, args ...any) *lists.FileError {
+		return &lists.FileError{Class: c, Err: fmt.Errorf(format, args...)}
+	}
+	switch {
+	case is == 0 && was > 0:
+		if l.AllowEmpty {
+			return nil
+		}
+		return refuse(lists.Empty, "no entry is left of %d", was)
+	case was >= shrinkFrom && float64(is) < l.MaxShrink*float64(was):
+		return refuse(lists.Shrunk, "%d entries are left of %d, less than max_shrink = %v of them", is, was, l.MaxShrink)
+	case was >= growFrom && l.MaxGrow > 0 && float64(is) > l.MaxGrow*float64(was):
+		return refuse(lists.Grown, "%d entries after %d, more than max_grow = %v times as many", is, was, l.MaxGrow)
+	}
+	return nil
+}
+
+// turned finds the files whose format is guessed, and guessed otherwise now: an
+// exception in one format may be a refusal in another. A file without entries
+// has no format.
+func turned(old, now []index.ListInfo) (odd []problem) {
+	type file struct{ list, path string }
+	formats := map[file]string{}
+	for _, row := range old {
+		if row.Summary.Entries > 0 && row.Summary.Verdict != lists.Refused {
+			formats[file{row.Source.List, row.Source.Path}] = row.Summary.Format
+		}
+	}
+	for _, row := range now {
+		was, is := formats[file{row.Source.List, row.Source.Path}], row.Summary
+		guessed := row.Source.Settings.Format == "" || row.Source.Settings.Format == "auto"
+		if guessed && is.Entries > 0 && is.Verdict != lists.Refused && was != "" && was != is.Format {
+			odd = append(odd, fileProblem(row.Source.List, row.Source.Path, &lists.FileError{Path: row.Source.Path, Class: lists.BadFormat,
+				Err: fmt.Errorf("was %s, and looks like %s now; declare its format", was, is.Format)}))
+		}
+	}
+	return odd
+}

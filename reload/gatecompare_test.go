@@ -1,0 +1,255 @@
+package reload
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"blockd/index"
+	"blockd/lists"
+)
+
+// numbered is a list of n names, from the from-th on.
+func numbered(from, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "n%d.example\n", from+i)
+	}
+	return b.String()
+}
+
+func TestCompare(t *testing.T) {
+	l := List{Name: "a", Path: "a.txt", MaxShrink: 0.5, MaxGrow: 10}
+	free := List{Name: "a", Path: "a.txt", AllowEmpty: true}
+	fixed := List{Name: "a", Path: "a.txt", MaxShrink: 1, MaxGrow: 1}
+	for _, tt := range []struct {
+		rule    string
+		l       List
+		was, is int
+		want    string
+	}{
+		{"half is left", l, 100, 50, ""},
+		{"less than half is left", l, 100, 49, "shrunk: 49 entries are left of 100, less than max_shrink = 0.5 of them"},
+		{"below 100 entries a share says nothing", l, 99, 1, ""},
+		{"nothing is left", l, 1, 0, "empty: no entry is left of 1"},
+		{"empty is said where shrunk holds too", l, 1000, 0, "empty: no entry is left of 1000"},
+		{"empty as before", l, 0, 0, ""},
+		{"ten times as many", l, 1000, 10_000, ""},
+		{"more than ten times as many", l, 1000, 10_001, "grown: 10001 entries after 1000, more than max_grow = 10 times as many"},
+		{"below 1,000 entries it may grow", l, 999, 1_000_000, ""},
+		{"a new list", l, 0, 1_000_000, ""},
+		{"no bounds", free, 100_000, 1, ""},
+		{"no bound of growth", free, 1000, 1_000_000, ""},
+		{"allowed to be empty", free, 1000, 0, ""},
+		{"no entry may go", fixed, 1000, 999, "shrunk: 999 entries"},
+		{"none may come", fixed, 1000, 1001, "grown: 1001 entries"},
+	} {
+		t.Run(tt.rule, func(t *testing.T) {
+			// The entries stand in several files, as those of a glob do.
+			rows := func(n int) []index.ListInfo {
+				half := index.ListInfo{Source: index.Source{List: "a"}, Summary: lists.Summary{Entries: n / 2, Verdict: lists.Loaded}}
+				rest, refused, other := half, half, half
+				rest.Summary.Entries = n - n/2
+				refused.Summary.Entries, refused.Summary.Verdict = 1<<30, lists.Refused // read in part, and not in the index
+				other.Source.List, other.Summary.Entries = "b", 7
+				return []index.ListInfo{half, rest, refused, other}
+			}
+			errs := Compare([]List{tt.l, {Name: "b"}}, rows(tt.was), rows(tt.is))
+			got := strings.TrimPrefix(fmt.Sprint(errors.Join(errs...)), "list a: a.txt: ")
+			if tt.want == "" && len(errs) > 0 || !strings.HasPrefix(got, tt.want) && tt.want != "" {
+				t.Errorf("%d entries after %d: %s, want %q", tt.is, tt.was, got, tt.want)
+			}
+			for _, err := range errs {
+				if !errors.As(err, new(*lists.FileError)) {
+					t.Errorf("%v wraps no FileError", err)
+				}
+			}
+		})
+	}
+}
+
+// TestPoisonedLoads makes a good list bad in each way that the gate knows, holds
+// that the old generation serves on and that rule and line are said, and then
+// lets the load through by the override that the hint names.
+func TestPoisonedLoads(t *testing.T) {
+	const head = "old.example\n#? block x@old.example\n#? pass press@there.example\n"
+	good := head + numbered(0, 1200)
+	guarded := func(l *List, change func(*lists.GuardSettings)) {
+		s := lists.DefaultGuard()
+		s.Protected = append(s.Protected, "here.example")
+		change(&s)
+		guard, err := lists.NewGuard(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Settings.Guard = guard
+	}
+	const providers = "gmail.com\noutlook.com\nyahoo.com\nqq.com\nweb.de\nfree.fr\n"
+	tests := []struct {
+		name   string
+		text   string
+		words  []string                                  // of the problem
+		hint   string                                    // a part of it
+		loose  func(l *List, guard *lists.GuardSettings) // what the operator changes; nil: the list
+		listed string                                    // by then
+	}{
+		{"providers slipped in", good + providers,
+			[]string{"list a: ", "a.txt: protected: entries that cover a protected domain: 6", "max_protected = 5", "the first is line 1204: gmail.com"}, "force",
+			func(_ *List, g *lists.GuardSettings) { g.Force = strings.Fields(providers) }, "x@gmail.com"},
+		{"the server's own domain, where none may be lost", good + "example\nhere.example\n",
+			[]string{"protected: entries that cover a protected domain: 1", "max_protected = 0", "line 1205: here.example"}, "max_protected",
+			func(_ *List, g *lists.GuardSettings) { g.Force = []string{"here.example"} }, ""},
+		{"cut off", head + numbered(0, 500),
+			[]string{"list a: ", "a.txt: shrunk: 501 entries are left of 1201, less than max_shrink = 0.5"}, "compile --accept",
+			func(l *List, _ *lists.GuardSettings) { l.MaxShrink = 0.1 }, "x@old.example"},
+		{"another list in its place", head + numbered(0, 12_020),
+			[]string{"list a: ", "a.txt: grown: 12021 entries after 1201, more than max_grow = 10"}, "max_grow",
+			func(l *List, _ *lists.GuardSettings) { l.MaxGrow = 11 }, "x@n12000.example"},
+		{"another format in its place", good + strings.Repeat("a sentence that is no entry\n", 500),
+			[]string{"list a: ", "a.txt: bad-ratio: 500 of 1701 lines are refused", "max_bad_ratio = 0.25", "the first is line 1204: syntax"}, "blockd lint",
+			func(_ *List, g *lists.GuardSettings) { g.MaxBadRatio = 0.5 }, "x@old.example"},
+		{"an entry that must stay went", strings.TrimPrefix(good, "old.example\n"),
+			[]string{"list a: ", "a.txt:1: self-test: <x@old.example> shall be blocked, and no line does"}, "test", nil, "x@n7.example"},
+		{"emptied", "# nobody\n", []string{"list a: ", "a.txt: empty: no entry is left of 1201"}, "allow_empty",
+			func(l *List, _ *lists.GuardSettings) { l.AllowEmpty = true }, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDaemon(t, map[string]string{"a.txt": good, "b.txt": "always.example\n"})
+			a := &d.settings.Lists[0]
+			a.MaxShrink, a.MaxGrow = 0.5, 10
+			strict := func(s *lists.GuardSettings) {
+				if strings.Contains(tt.name, "own domain") {
+					s.MaxProtected = 0
+				}
+			}
+			guarded(a, strict)
+			d.open()
+			stop := d.start()
+			d.looks(1)
+			if len(d.Status().Problems) > 0 || !d.listed("x@old.example") {
+				t.Fatalf("the good list does not serve: %+v", d.Status())
+			}
+			before := d.Status().Generation
+			d.write("a.txt", tt.text)
+			d.waitProblem(tt.words...)
+			d.looks(2)
+			after := d.Status()
+			if after.Generation != before || !after.Ready || !d.listed("x@old.example") || !d.listed("x@always.example") || d.listed("x@gmail.com") {
+				t.Errorf("it is not the generation before that serves: %+v", after)
+			}
+			if d.count("level=ERROR") != 1 || d.count("hint=") != 1 || !strings.Contains(d.log.String(), tt.hint) {
+				t.Errorf("want one line in the log, with a hint about %s:\n%s", tt.hint, d.log)
+			}
+			t.Log(after.Problems[0])
+			d.wantMetric("blockd_reload_last_attempt_success", "0")
+
+			stop()
+			if tt.loose == nil {
+				d.write("a.txt", tt.text[strings.Index(tt.text, "#? pass"):]) // without its first test
+			} else {
+				guarded(a, func(s *lists.GuardSettings) {
+					strict(s)
+					tt.loose(a, s)
+				})
+			}
+			d.open() // the change of configuration takes a restart
+			if s := d.Status(); len(s.Problems) > 0 || !s.Ready || s.Generation == before {
+				t.Errorf("not let through: %+v", s)
+			}
+			if tt.listed != "" && !d.listed(tt.listed) {
+				t.Errorf("%s is not listed", tt.listed)
+			}
+		})
+	}
+}
+
+// TestGuardOfAnotherConfiguration starts with an index that was built under
+// another guard: it serves until the lists are built anew, and on if that is
+// refused.
+func TestGuardOfAnotherConfiguration(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "bulk.example\nhere.example\nmx.here.example\n"}).open()
+	before := d.Status().Generation
+	if !d.listed("x@here.example") {
+		t.Fatal("without a guard it is an entry")
+	}
+	guard := func(s lists.GuardSettings) {
+		g, err := lists.NewGuard(s)
+		d.must(err)
+		d.settings.Lists[0].Settings.Guard = g
+	}
+
+	guard(lists.GuardSettings{Protected: []string{"here.example", "mx.here.example"}, MaxProtected: 1, MaxBadRatio: 1})
+	d.open()
+	if s := d.Status(); s.Generation != before || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "protected: entries that cover a protected domain: 2") || !s.Ready {
+		t.Errorf("want the old generation and a problem: %+v", s)
+	}
+
+	guard(lists.GuardSettings{Protected: []string{"here.example"}, MaxProtected: 1, MaxBadRatio: 1})
+	d.open()
+	s := d.Status()
+	if s.Generation == before || len(s.Problems) > 0 || d.listed("x@here.example") || !d.listed("x@mx.here.example") {
+		t.Errorf("the entry that is protected now serves on: %+v", s)
+	}
+
+	guard(lists.GuardSettings{Protected: []string{"HERE.example"}, MaxProtected: 3, MaxBadRatio: 0.5})
+	if d.open(); d.Status().Generation != s.Generation {
+		t.Error("a guard that lets the same pass makes a new generation")
+	}
+}
+
+// TestFirstStartWithAPoisonedList has no generation to fall back on: the rest is
+// served, and the list comes in when it is in order.
+func TestFirstStartWithAPoisonedList(t *testing.T) {
+	for name, bad := range map[string]string{
+		"self-test": "bulk.example\n#? pass x@bulk.example\n",
+		"bad-ratio": numbered(0, 500) + strings.Repeat("no entry\n", 500),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDaemon(t, map[string]string{"a.txt": bad, "b.txt": "always.example\n"})
+			guard, err := lists.NewGuard(lists.DefaultGuard())
+			d.must(err)
+			d.settings.Lists[0].Settings.Guard = guard
+			d.settings.Lists[0].MaxShrink = 1
+			d.open()
+			d.start()
+			d.waitProblem("list a: ", "a.txt", name)
+			if s := d.Status(); s.Ready || d.listed("x@bulk.example") || d.listed("x@n1.example") || !d.listed("x@always.example") {
+				t.Errorf("want all but the poisoned list: %+v", s)
+			}
+			d.wantMetric(`blockd_list_entries{list="a"}`, "0")
+			d.write("a.txt", "bulk.example\n#? block x@bulk.example\n")
+			d.waitListed("x@bulk.example")
+			d.waitWell()
+			if !d.Status().Ready {
+				t.Error("not ready")
+			}
+		})
+	}
+}
+
+// TestGuessedFormatMayNotTurn: what was an exception in one format is a refusal
+// in another.
+func TestGuessedFormatMayNotTurn(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "bulk.example\n"})
+	d.settings.Lists[0].Settings.Format = ""
+	d.open()
+	stop := d.start()
+	d.looks(1)
+	d.write("a.txt", "# nothing but comments has no format\n")
+	d.waitProblem("empty")
+	d.write("a.txt", "0.0.0.0 bulk.example\n0.0.0.0 shop.example\n")
+	d.waitProblem("list a: ", "a.txt: format: was plain, and looks like hosts now; declare its format")
+	d.write("a.txt", "bulk.example\nnews.example\n")
+	d.waitListed("x@news.example")
+	d.waitWell()
+	stop()
+	d.settings.Lists[0].Settings.Format = "hosts"
+	d.write("a.txt", "0.0.0.0 bulk.example\n0.0.0.0 shop.example\n")
+	d.open()
+	if !d.listed("x@shop.example") {
+		t.Error("a declared format is refused")
+	}
+}

@@ -1,0 +1,277 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestTheCopyIsAnOrdinaryFileAndTheRestIsHidden(t *testing.T) {
+	_, server := publish(t, list, `"1"`)
+	folder := filepath.Join(t.TempDir(), "not", "there", "yet")
+	x := newFixture(t, Source{URL: server.URL, Path: filepath.Join(folder, "spam.txt")})
+	old := syscall.Umask(0o027)
+	defer syscall.Umask(old)
+	x.fetch()
+	if info, _ := x.stat(); info.Mode() != 0o640 {
+		t.Errorf("mode %s, want 0644 less the umask", info.Mode())
+	}
+	if info, err := os.Stat(filepath.Dir(receiptPath(x.path))); err != nil || info.Mode() != 0o700|os.ModeDir {
+		t.Errorf("the folder of the receipt: %v, %v", info, err)
+	}
+	shown, err := filepath.Glob(folder + "/[^.]*")
+	if err != nil || len(shown) != 1 {
+		t.Errorf("the folder shows %v, %v", shown, err)
+	}
+}
+
+func TestWhatCannotBeACopyIsLeftAlone(t *testing.T) {
+	_, server := publish(t, list, "")
+	tests := []struct {
+		name string
+		make func(path string) error
+		text string
+	}{
+		{"a folder", func(path string) error { return os.Mkdir(path, 0o755) }, "no regular file"},
+		{"a FIFO", func(path string) error { return syscall.Mkfifo(path, 0o600) }, "no regular file"},
+		{"a device", func(path string) error { return os.Symlink("/dev/zero", path) }, "no regular file"},
+		{"a loop of symlinks", func(path string) error { return os.Symlink(path, path) }, "too many levels"},
+		{"a path below a file", func(path string) error { return os.WriteFile(filepath.Dir(path), nil, 0o600) }, "not a directory"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			folder := t.TempDir()
+			if strings.Contains(tt.name, "below") {
+				folder = filepath.Join(folder, "file")
+			}
+			x := newFixture(t, Source{URL: server.URL, Path: filepath.Join(folder, "spam.txt")})
+			if err := tt.make(x.path); err != nil {
+				t.Fatal(err)
+			}
+			x.isError(x.Fetch(t.Context()), Disk, tt.text)
+			x.counted(0, 0, 1, 0)
+			x.tidy()
+		})
+	}
+}
+
+func TestACopyThatIsTooLargeIsReplacedUnread(t *testing.T) {
+	p, server := publish(t, list, `"1"`)
+	x := newFixture(t, Source{URL: server.URL, MaxBytes: 1000})
+	x.fetch()
+	if err := os.Truncate(x.path, 1<<40); err != nil {
+		t.Skip("the file system has no large sparse files:", err)
+	}
+	x.fetch()
+	x.holds(list)
+	if n := p.whole.Load(); n != 2 {
+		t.Errorf("%d requests without a condition, want 2", n)
+	}
+}
+
+// The disk ends while the file comes: a limit of the process stands for it.
+func TestAFullDiskLeavesTheOldCopy(t *testing.T) {
+	_, server := publish(t, strings.Repeat(list, 1_000_000), "")
+	x := newFixture(t, Source{URL: server.URL})
+	x.write("old.example\n")
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		t.Skip(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 20, Max: limit.Max}); err != nil {
+		t.Skip(err)
+	}
+	defer syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
+	x.refuses(Disk, "file too large")
+	x.holds("old.example\n")
+}
+
+func TestAValidatorThatCannotBeSentIsForgotten(t *testing.T) {
+	for _, bad := range []string{"a\r\nX-Injected: yes", "\x00", "\x7f", strings.Repeat("x", maxValidator+1)} {
+		if got := validator(bad); got != "" {
+			t.Errorf("validator(%q) = %q", bad, got)
+		}
+	}
+	// From a receipt that somebody has written.
+	p, server := publish(t, list, `"1"`)
+	x := newFixture(t, Source{URL: server.URL})
+	x.fetch()
+	text, err := os.ReadFile(receiptPath(x.path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(receiptPath(x.path), []byte(strings.Replace(string(text), `\"1\"`, `1\r\nX-Injected: yes`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x.fetch()
+	x.holds(list)
+	if n := p.requests.Load(); n != 2 {
+		t.Errorf("%d requests, want 2", n)
+	}
+}
+
+func TestDraftsOfACrashAreRemoved(t *testing.T) {
+	_, server := publish(t, list, "")
+	x := newFixture(t, Source{URL: server.URL})
+	folder := filepath.Join(filepath.Dir(x.path), hiddenFolder)
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, age := range map[string]time.Duration{
+		"OLD" + draftMark:   2 * time.Hour,
+		"YOUNG" + draftMark: 0, // another daemon is writing it
+		"other.json":        2 * time.Hour,
+	} {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now().Add(-age)
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { x.Run(ctx); close(done) }()
+	for x.log.String() == "" {
+		<-time.After(time.Millisecond)
+	}
+	stop()
+	<-done
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	want := fmt.Sprint([]string{"YOUNG" + draftMark, "other.json", "spam.txt.json"})
+	if got := fmt.Sprint(names); got != want {
+		t.Errorf("the folder has %s, want %s", got, want)
+	}
+}
+
+// Two daemons keep one copy of a list that changes all the time. Who reads sees
+// one of its states, and when it has come to rest, both have the last one.
+func TestTwoFetchersOfOneCopyAreHarmless(t *testing.T) {
+	state := func(n int) string { return strings.Repeat(fmt.Sprintf("n%d.example\n", n), 5000) }
+	valid := map[string]bool{}
+	for n := range 100 {
+		valid[state(n)] = true
+	}
+	p, server := publish(t, state(0), `"0"`)
+	s := Source{URL: server.URL}
+	x := newFixture(t, s)
+	y := x.again(s)
+	x.fetch()
+	var wg sync.WaitGroup
+	for _, f := range []*fixture{x, y} {
+		wg.Go(func() {
+			for n := range 50 {
+				p.set(state(n), fmt.Sprintf(`"%d"`, n))
+				if err := f.Fetch(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if text, err := os.ReadFile(x.path); err != nil || !valid[string(text)] {
+					t.Errorf("the copy is no state of the list: %d octets, %v", len(text), err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	p.set(state(99), `"99"`)
+	x.fetch()
+	y.fetch()
+	x.holds(state(99))
+	x.tidy()
+}
+
+func TestFaultsOfTheSettings(t *testing.T) {
+	good := Source{Name: "spam", URL: "https://lists.example/spam.txt", Path: "spam.txt"}
+	tests := []struct {
+		name   string
+		change func(*Source)
+		want   string // "": none
+	}{
+		{"nothing wrong", func(*Source) {}, ""},
+		{"no URL", func(s *Source) { s.URL = "" }, "url: want https://HOST/FILE"},
+		{"a file", func(s *Source) { s.URL = "file:///etc/passwd" }, "url: want https://HOST/FILE"},
+		{"no host", func(s *Source) { s.URL = "https:///spam.txt" }, "url: want https://HOST/FILE"},
+		{"capitals", func(s *Source) { s.URL = "HTTPS://Lists.Example/spam.txt" }, ""},
+		{"plain http", func(s *Source) { s.URL = "http://lists.example/" }, "url: anybody on the way can change what comes over http://; want https://"},
+		{"plain http, allowed", func(s *Source) { s.URL, s.Insecure = "http://lists.example/", true }, ""},
+		{"plain http on this machine", func(s *Source) { s.URL = "http://127.9.9.9:8080/" }, ""},
+		{"plain http on this machine, IPv6", func(s *Source) { s.URL = "http://[::1]/" }, ""},
+		{"plain http on this machine, mapped", func(s *Source) { s.URL = "http://[::ffff:127.0.0.1]/" }, ""},
+		{"plain http on localhost", func(s *Source) { s.URL = "http://localhost/" }, ""},
+		{"a name that begins like this machine", func(s *Source) { s.URL = "http://127.0.0.1.lists.example/" }, "url: anybody on the way can change what comes over http://; want https://"},
+		{"no path", func(s *Source) { s.Path = "" }, "path: is missing; want the file that is to hold the copy"},
+		{"too often", func(s *Source) { s.Every = time.Second }, "every: want 1m0s to 744h0m0s, have 1s"},
+		{"never", func(s *Source) { s.Every = 1 << 62 }, "every: want 1m0s to 744h0m0s, have 1281023h53m38.427387904s"},
+		{"backwards", func(s *Source) { s.Timeout = -1 }, "timeout and size limit cannot be negative"},
+		{"a checksum of another kind", func(s *Source) { s.Checksum = "md5:.md5" }, `checksum: want "sha256:" and 64 hex digits, an ending such as ".sha256", a file name, or a URL`},
+		{"a checksum of nothing", func(s *Source) { s.Checksum = "sha256:" }, `checksum: want "sha256:" and 64 hex digits, an ending such as ".sha256", a file name, or a URL`},
+		{"a checksum over plain http", func(s *Source) { s.Checksum = "sha256:http://lists.example/sums" }, "checksum: anybody on the way can change what comes over http://; want https://"},
+		{"all at once", func(s *Source) { s.URL, s.Path, s.Every = "", "", 1 }, "every: want 1m0s to 744h0m0s, have 1ns\n" +
+			"path: is missing; want the file that is to hold the copy\nurl: want https://HOST/FILE"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := good
+			tt.change(&s)
+			got := ""
+			if err := s.Validate(); err != nil {
+				got = err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("Validate() = %q, want %q", got, tt.want)
+			}
+		})
+	}
+	for _, twin := range []Source{{Name: "spam", Path: "other"}, {Name: "other", Path: "./spam.txt"}} {
+		twin.URL = good.URL
+		if _, err := New(Settings{Sources: []Source{good, twin}}, nil, nil); err == nil || !strings.Contains(err.Error(), "list "+twin.Name+": the name or the path") {
+			t.Errorf("New() with a twin = %v", err)
+		}
+	}
+}
+
+func TestFetchReportsEverySource(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/good" {
+			io.WriteString(w, list)
+			return
+		}
+		http.NotFound(w, r)
+	})
+	folder := t.TempDir()
+	x := newFixture(t, Source{URL: server.URL}, func(s *Settings) {
+		s.Sources = nil
+		for _, name := range []string{"bad", "good", "worse"} {
+			s.Sources = append(s.Sources, Source{Name: name, URL: server.URL + "/" + name, Path: filepath.Join(folder, name)})
+		}
+	})
+	err := x.Fetch(t.Context())
+	want := "list bad: status: the server answers 404 Not Found\nlist worse: status: the server answers 404 Not Found"
+	if err == nil || err.Error() != want {
+		t.Errorf("Fetch() = %v, want %s", err, want)
+	}
+	if text, err := os.ReadFile(filepath.Join(folder, "good")); err != nil || string(text) != list {
+		t.Errorf("the good list: %q, %v", text, err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := x.Fetch(ctx); err != context.Canceled {
+		t.Errorf("Fetch() = %v, want %v", err, context.Canceled)
+	}
+}

@@ -1,0 +1,114 @@
+package remote
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+const (
+	// silence is how long a server may say nothing, between two hops or in the
+	// middle of a body. A server that says a little all the time has the Timeout.
+	silence = time.Minute
+
+	// answerTime is for what makes a list when it is asked for.
+	answerTime  = 30 * time.Second
+	connectTime = 10 * time.Second // for TCP, and again for TLS
+
+	maxRedirects   = 5
+	maxHeaderBytes = 64 << 10
+)
+
+// newTransport has no connection outlive its answer: an hour later it would be
+// dead, and what a broken server sends after an answer is nobody's.
+func newTransport(roots *x509.CertPool) *http.Transport {
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: connectTime}).DialContext,
+		TLSHandshakeTimeout:    connectTime,
+		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		ResponseHeaderTimeout:  answerTime,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		DisableCompression:     true,
+		DisableKeepAlives:      true,
+		ForceAttemptHTTP2:      true, // own settings of TLS and dialling would switch it off
+	}
+}
+
+// get asks for u and follows redirects. Both its own error and those of the
+// body, which must be closed, are an *Error.
+func (f *Fetcher) get(ctx context.Context, s *source, u *url.URL, conditions http.Header) (*http.Response, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	p := &patient{ctx: ctx, end: end}
+	p.timer = time.AfterFunc(silence, func() { end(fault(Timeout, "the server was silent for %s", silence)) })
+	req := (&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{
+		"User-Agent":      {f.userAgent},
+		"Accept":          {"*/*"},
+		"Accept-Encoding": {"identity"}, // the file that a checksum is of
+	}}).WithContext(ctx)
+	for name, values := range conditions {
+		req.Header[name] = values
+	}
+	client := http.Client{Transport: f.transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		p.timer.Reset(silence)
+		next.Header.Del("Referer") // would tell the next host the query of this one
+		return s.mayFollow(next.URL, via)
+	}}
+	resp, err := client.Do(req)
+	if err != nil {
+		defer p.stop() // not before explain: it ends ctx too
+		return nil, explain(ctx, Unreachable, err)
+	}
+	p.body, resp.Body = resp.Body, p
+	return resp, nil
+}
+
+// mayFollow reports why a redirect to u is not followed.
+func (s *source) mayFollow(u *url.URL, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return fault(Redirect, "more than %d redirects", maxRedirects)
+	}
+	if via[len(via)-1].URL.Scheme == "https" && u.Scheme != "https" {
+		return fault(Redirect, "leads from https:// to %s", shown(u))
+	}
+	if err := mayAsk(u, s.Insecure); err != nil {
+		return fault(Redirect, "leads to %s: %w", shown(u), err)
+	}
+	return nil
+}
+
+// patient is a body whose server may be silent for a while, and not for ever.
+type patient struct {
+	body  io.ReadCloser
+	ctx   context.Context // of the request
+	end   context.CancelCauseFunc
+	timer *time.Timer // ends the request
+	bytes int64
+}
+
+func (p *patient) Read(buf []byte) (int, error) {
+	p.timer.Reset(silence)
+	n, err := p.body.Read(buf)
+	p.timer.Stop() // from here on it is us who take time
+	p.bytes += int64(n)
+	if err != nil && err != io.EOF {
+		err = explain(p.ctx, Truncated, fmt.Errorf("cut after %d octets: %w", p.bytes, err))
+	}
+	return n, err
+}
+
+func (p *patient) Close() error {
+	defer p.stop()
+	return p.body.Close()
+}
+
+func (p *patient) stop() {
+	p.timer.Stop()
+	p.end(nil)
+}

@@ -1,0 +1,142 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"time"
+)
+
+// Source is one published list and its copy on disk.
+type Source struct {
+	Name string // the list's, for log and metrics; no two sources share one
+
+	// URL is https://…, or http://… to this machine itself. Anybody on the way
+	// can write the list that comes over plain http, hence Insecure. User name
+	// and password may stand in it; they, and what follows a "?", never appear
+	// in a log line or an error.
+	URL      string
+	Insecure bool // http:// to any machine, also where a redirect leads there
+
+	// Path is the copy, a regular file or nothing yet; a symlink is replaced, not
+	// followed. Its folder is made if it is missing, and in that a folder ".fetch".
+	Path string
+
+	Every    time.Duration // from one look to the next, ±10 %; 1 min to 31 days; 0 = 1 h
+	Timeout  time.Duration // of one fetch, checksum and Check included; 0 = 10 min
+	MaxBytes int64         // of the file as it is sent, packed or not; 0 = 512 MiB
+
+	// Checksum says what the SHA-256 of the file must be: "" = nothing is known;
+	// "sha256:" and 64 hex digits; or "sha256:" and where a file of sha256sum(1) is
+	// published, as an ending of the URL's path (".sha256"), a name relative to the
+	// URL ("SHA256SUMS") or a URL of its own.
+	Checksum string
+
+	// Check, if not nil, judges a file that is about to become the copy: an error
+	// keeps the old one. The file is complete and has a name of its own, which means
+	// nothing to who reads the error.
+	Check func(ctx context.Context, path string) error
+}
+
+// The defaults and bounds of a Source.
+const (
+	// defaultEvery: list servers ask for no more than once an hour, and an entry
+	// that was taken back should not refuse mail for much longer than that.
+	defaultEvery = time.Hour
+	leastEvery   = time.Minute
+	mostEvery    = 31 * 24 * time.Hour
+
+	// defaultTimeout lets 512 MiB arrive at 0.9 MB/s.
+	defaultTimeout = 10 * time.Minute
+
+	// defaultMaxBytes is 25 million entries of 20 octets. It is there for the disk,
+	// which holds the copy and the next one at a time.
+	defaultMaxBytes = 512 << 20
+)
+
+// source is a Source that was found valid, with its defaults filled in.
+type source struct {
+	Source
+	url   *url.URL
+	shown string // the URL as it may be shown
+	sum   checksum
+	asked chan struct{} // of Now
+}
+
+// Validate reports every fault of s. No text of it holds a password.
+func (s Source) Validate() error {
+	_, err := newSource(s)
+	return err
+}
+
+func newSource(settings Source) (*source, error) {
+	s := &source{Source: settings, asked: make(chan struct{}, 1)}
+	s.Every = cmp.Or(s.Every, defaultEvery)
+	s.Timeout = cmp.Or(s.Timeout, defaultTimeout)
+	s.MaxBytes = cmp.Or(s.MaxBytes, defaultMaxBytes)
+	var faults []error
+	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if s.Every < leastEvery || s.Every > mostEvery {
+		add("every: want %s to %s, have %s", leastEvery, mostEvery, s.Every)
+	}
+	if s.Timeout < 0 || s.MaxBytes < 0 {
+		add("timeout and size limit cannot be negative")
+	}
+	if s.Path == "" {
+		add("path: is missing; want the file that is to hold the copy")
+	}
+	s.Path = filepath.Clean(s.Path)
+	var err error
+	if s.url, err = parseURL(s.URL); err == nil {
+		err = mayAsk(s.url, s.Insecure)
+	}
+	if err != nil {
+		add("url: %w", err)
+	} else if s.sum, err = parseChecksum(s.Checksum, s.url); err != nil {
+		add("checksum: %w", err)
+	} else if s.sum.url != nil {
+		if err := mayAsk(s.sum.url, s.Insecure); err != nil {
+			add("checksum: %w", err)
+		}
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	s.shown = shown(s.url)
+	return s, nil
+}
+
+// parseURL is url.Parse without the URL, and its password, in the error.
+func parseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if ue, ok := errors.AsType[*url.Error](err); ok {
+		return nil, ue.Err
+	}
+	return u, err
+}
+
+// mayAsk reports why a list, or a checksum, must not come from u.
+func mayAsk(u *url.URL, insecure bool) error {
+	switch {
+	case u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
+		return errors.New("want https://HOST/FILE")
+	case u.Scheme == "http" && !insecure && !isLoopback(u.Hostname()):
+		return errors.New("anybody on the way can change what comes over http://; want https://")
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// shown is u without user name, password, query and fragment: list servers that
+// are paid for take their key in any of the first three.
+func shown(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}
