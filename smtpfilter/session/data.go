@@ -17,6 +17,9 @@ func (s *session) data(line []byte) {
 	case !s.greeted:
 		s.refuse(replyNeedHello)
 		return
+	case s.tx.lost:
+		s.reply(replyLost)
+		return
 	case !s.tx.open:
 		s.refuse(replyNeedMail)
 		return

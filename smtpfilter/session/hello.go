@@ -35,7 +35,14 @@ func (s *session) hello(cmd parse.Command) {
 		s.reply("250 " + s.settings.Hostname + "\r\n")
 		return
 	}
-	s.offered = s.offer(s.upstreamCaps())
+	caps, ok := s.upstreamCaps()
+	if !ok {
+		// To offer nothing would be an answer for good: mail that needs SMTPUTF8
+		// would bounce. On anything but 421 clients fall back to HELO.
+		s.end("upstream", replyNotReached)
+		return
+	}
+	s.offered = s.offer(caps)
 	var b strings.Builder
 	name := s.settings.Hostname
 	for _, line := range s.offered.Lines {
@@ -66,21 +73,20 @@ func (s *session) resetUpstream() bool {
 	return true
 }
 
-// upstreamCaps is what upstream can do as far as is known; zero if nothing is.
-func (s *session) upstreamCaps() upstream.Caps {
+// upstreamCaps is what upstream can do; ok is false if it was never reached.
+func (s *session) upstreamCaps() (caps upstream.Caps, ok bool) {
 	if s.up != nil {
-		return s.up.Caps
+		return s.up.Caps, true
 	}
 	if caps, ok := s.upstream.Caps(); ok {
-		return caps
+		return caps, true
 	}
 	ctx, cancel := context.WithTimeout(s.hard, probeTime)
 	defer cancel()
 	if err := s.upstream.Probe(ctx); err != nil {
 		s.upstreamFailed("probe", err)
 	}
-	caps, _ := s.upstream.Caps()
-	return caps
+	return s.upstream.Caps()
 }
 
 // offer is what the client may use of what upstream can do.

@@ -127,7 +127,7 @@ func (s *session) lose(stage string, err error) {
 	s.upstreamFailed(stage, err)
 	s.abandonUpstream()
 	if !s.tx.held {
-		s.tx = transaction{}
+		s.tx = transaction{lost: s.tx.open || s.tx.lost}
 	}
 }
 

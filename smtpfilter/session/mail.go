@@ -71,7 +71,7 @@ func (s *session) forwardMail(line []byte) {
 		s.abandonUpstream()
 	}
 	if !s.openUpstream() {
-		s.tx = transaction{}
+		s.tx = transaction{lost: true}
 		return
 	}
 	s.up.tx = true
@@ -84,6 +84,9 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 	switch {
 	case !s.greeted:
 		s.refuse(replyNeedHello)
+		return
+	case s.tx.lost:
+		s.reply(replyLost)
 		return
 	case !s.tx.open:
 		s.refuse(replyNeedMail)
@@ -115,6 +118,9 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		// and SMTP has room for one. So there is one recipient.
 		switch {
 		case !s.settle():
+			return
+		case s.tx.lost:
+			s.reply(replyLost)
 			return
 		case !s.tx.open: // MAIL was in flight and has been refused
 			s.refuse(replyNeedMail)

@@ -99,16 +99,16 @@ func TestP4NoXCLIENTNoMail(t *testing.T) {
 		r := newRig(server, checker, Settings{})
 		r.relay.upstream = upstream.New(upstream.Settings{Dial: server.Dial, Hostname: hostname, ClientInfo: upstream.ClientInfoXCLIENT})
 		c := connect(t, r, t.Context())
-		c.hello()
-		c.want("MAIL FROM:<a@good.example>", "421 4.3.0")
+		c.want("", "220 ")
+		c.want("EHLO client.example", "421 4.4.1")
 		c.want("", "")
 		<-c.ended
 		server.Wait()
 		if len(server.Log()) > 0 {
 			t.Errorf("upstream read %q", server.Log())
 		}
-		if n := r.count(t, "blockd_smtp_upstream_errors_total", "client-info"); n != 1 {
-			t.Errorf("upstream_errors{client-info} = %v, want 1", n)
+		if n := r.count(t, "blockd_smtp_upstream_errors_total", "probe"); n != 1 {
+			t.Errorf("upstream_errors{probe} = %v, want 1", n)
 		}
 	})
 }
@@ -241,8 +241,8 @@ func TestP11NothingIsCutBetweenDotAndReply(t *testing.T) {
 				}
 				r := newRig(server, checker, Settings{})
 				r.relay.upstream = upstream.New(upstream.Settings{Dial: dial, Hostname: hostname})
-				go func() { // the probe of EHLO
-					(<-slow).Close()
+				go func() {
+					server.Serve(<-slow) // the probe of EHLO
 					conn := <-slow
 					server.On(script.Dot, script.Hang)
 					server.Serve(conn)

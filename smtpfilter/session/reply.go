@@ -17,6 +17,7 @@ const (
 	replyInternalEnd   = "421 4.3.0 Internal error, try again\r\n"
 	replyChanged       = "421 4.3.0 Service has changed, connect again\r\n"
 	replyNoClientInfo  = "421 4.3.0 Next server is misconfigured, try again later\r\n"
+	replyNotReached    = "421 4.4.1 Next server is not reachable, try again later\r\n"
 	replyInternal      = "451 4.3.0 Internal error, try again\r\n"
 	replyUnreachable   = "451 4.4.1 Next server is not reachable, try again\r\n"
 	replyLost          = "451 4.4.2 Connection to the next server lost, try again\r\n"

@@ -53,6 +53,7 @@ type session struct {
 // transaction is one MAIL to its end. The zero transaction is none.
 type transaction struct {
 	open      bool   // MAIL was answered 2xx, or its answer is in the queue
+	lost      bool   // it was open when upstream was lost: what follows is 451, for a 5xx would bounce the mail
 	line      []byte // of MAIL, with CRLF, while it is held
 	held      bool   // a listed sender: upstream has not seen MAIL
 	ref       string
