@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"blockd/addr"
 	"blockd/policy"
 	"blockd/reload"
 )
@@ -63,7 +64,8 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP) // from here on it does not end the process
 	defer signal.Stop(hup)
-	hostname := cmp.Or(c.SMTP.Hostname, machineName())
+	signal.Ignore(syscall.SIGPIPE) // a log reader that dies must not take the daemon along
+	hostname := wireName(cmp.Or(c.SMTP.Hostname, machineName()), log)
 
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
@@ -138,4 +140,15 @@ func machineName() string {
 		return "localhost"
 	}
 	return name
+}
+
+// wireName is a host's name as greetings and Received fields may hold it: lower
+// case, in A-form. What the system calls itself need not be a domain name.
+func wireName(name string, log *slog.Logger) string {
+	key, err := addr.DomainKey(name)
+	if err != nil {
+		log.Warn("the machine's name is no domain name; set smtp.hostname", slog.Any("error", err), slog.String("instead", "localhost"))
+		return "localhost"
+	}
+	return key.Text
 }

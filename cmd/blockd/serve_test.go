@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/textproto"
@@ -140,7 +141,9 @@ func (d *daemon) send(t *testing.T, from, to string) string {
 		return fmt.Sprintf("%d %s", code, text)
 	}
 	say("")
-	say("EHLO client.there.example")
+	if reply := say("EHLO client.there.example"); reply[0] != '2' {
+		return reply
+	}
 	say("MAIL FROM:<" + from + ">")
 	if reply := say("RCPT TO:<" + to + ">"); reply[0] != '2' {
 		return reply
@@ -313,8 +316,20 @@ func TestServeInFrontOfAServerThatIsAway(t *testing.T) {
 		status, body = d.get(t, "/readyz")
 		return status == 200 && strings.Contains(body, "degraded: smtp.upstream: ")
 	})
-	if got := d.send(t, "x@bulk.example", "you@here.example"); !strings.HasPrefix(got, "550 ") {
-		t.Errorf("a listed sender gets %q, upstream or not", got)
+	if got := d.send(t, "friend@there.example", "you@here.example"); !strings.HasPrefix(got, "421 4.4.1 ") {
+		t.Errorf("EHLO before upstream was ever reached = %q, want 421: the client is to come again", got)
+	}
+}
+
+// TestServeNamesItselfAsTheWireAllows: what stands in greetings and Received
+// fields is a domain name in A-form, whatever was configured or the system says.
+func TestServeNamesItselfAsTheWireAllows(t *testing.T) {
+	for name, want := range map[string]string{
+		"MX.Here.example.": "mx.here.example", "müller.example": "xn--mller-kva.example", "my host": "localhost", "a\r\nb": "localhost",
+	} {
+		if got := wireName(name, slog.New(slog.DiscardHandler)); got != want {
+			t.Errorf("wireName(%q) = %q, want %q", name, got, want)
+		}
 	}
 }
 

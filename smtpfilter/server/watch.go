@@ -43,8 +43,8 @@ func (s Status) state() string {
 // Status says whether mail can pass, for readiness reports.
 func (s *Server) Status() Status { return s.watch.status() }
 
-// watch probes upstream, which refreshes what EHLO offers, and tests for an open
-// relay: at the start, after each outage, and until the test has passed.
+// watch probes upstream, which refreshes what EHLO offers, and tests it for an
+// open relay with every probe.
 type watch struct {
 	up       *upstream.Dialer
 	selfTest bool
@@ -52,7 +52,6 @@ type watch struct {
 	metrics  *metrics
 	log      *slog.Logger
 	last     atomic.Pointer[Status]
-	proven   bool // since upstream's last outage; run's own
 }
 
 func newWatch(up *upstream.Dialer, selfTest bool, m *metrics, log *slog.Logger) *watch {
@@ -86,20 +85,18 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// look probes once, and tests if that is due. A failed probe does not close the
+// look probes and tests once. A failed probe does not close the
 // way for clients, as an open relay does: upstream may have refused it for being
 // busy, and each session finds out for itself.
 func (w *watch) look(ctx context.Context) error {
 	if err := within(ctx, w.up.Probe); err != nil {
 		w.metrics.up.Set(0)
-		w.proven = false
 		return err
 	}
 	w.metrics.up.Set(1)
-	if w.proven {
-		return nil
-	}
-	// The name may have come to mean another address during the outage.
+	// Each time, and not only after an outage: a server that is stopped, changed
+	// and started again between two probes is another one. It costs one RCPT a
+	// minute. The name, too, may have come to mean another address.
 	if err := w.up.CheckListeners(ctx, w.listen); err != nil {
 		return err
 	}
@@ -114,7 +111,6 @@ func (w *watch) look(ctx context.Context) error {
 		}
 		w.metrics.selfTests.WithLabelValues("passed").Inc()
 	}
-	w.proven = true
 	return nil
 }
 
