@@ -40,7 +40,15 @@ fuzz: ## every fuzz target for FUZZTIME (default 60s) each
 	done
 
 .PHONY: bench
-bench: ## the benchmarks of the hot path (docs/performance.md)
+bench: ## blockd beside its peers in one run, into docs/performance.md (2 to 5 minutes)
+	cd bench && $(GO) run .
+
+.PHONY: benchtest
+benchtest: ## the tests of bench/, a module of its own
+	cd bench && $(GO) vet ./... && $(GO) test ./...
+
+.PHONY: benchmarks
+benchmarks: ## Go's own benchmarks of the hot path
 	$(GO) test -run='^$$' -bench=. -benchmem ./addr ./bloom ./index ./lists
 
 .PHONY: figures
