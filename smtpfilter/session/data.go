@@ -123,6 +123,9 @@ func (s *session) transfer(m *message) error {
 		case loop != nil && loop.tooMany(piece):
 			s.stop(m, "loop", replyLoop)
 		}
+		if done && m.outcome == "" && s.waiting() {
+			s.early(m)
+		}
 		if m.outcome == "" && n > 0 {
 			// From the dot on the message may be delivered: nothing but
 			// upstream's answer may end the session before it is known.
@@ -145,6 +148,21 @@ func (s *session) transfer(m *message) error {
 		}
 		m.waited += time.Since(asked)
 	}
+}
+
+// early settles a message that upstream has answered before its dot. A refusal
+// is the answer. A 250 cannot be: taken for the dot's it would lose a message
+// that upstream goes on to refuse, and all later replies would be out of step.
+func (s *session) early(m *message) {
+	s.deadlines.arm(s.up.Conn, time.Second)
+	r, err := wire.ReadReply(s.up.R)
+	if err == nil && r.Code >= 400 {
+		s.stop(m, "upstream-refused", string(r.Raw))
+		m.over = r.Code == 421
+		return
+	}
+	s.upstreamFailed("data", errUnasked)
+	s.stop(m, "upstream-lost", replyInternal)
 }
 
 // patience is how long the client has for its next octets. What upstream takes

@@ -6,7 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"blockd/smtpfilter/upstream"
 	"blockd/smtpfilter/wire"
@@ -106,6 +109,31 @@ func (s *session) unasked() error {
 		}
 	}
 	return nil
+}
+
+// waiting reports whether upstream has sent what nobody has read yet, into our
+// buffer or the system's. Connections without a socket of their own, the embedded
+// mailbox's and a test's pipe, are asked for the buffer alone.
+func (s *session) waiting() bool {
+	if s.up.R.Buffered() > 0 {
+		return true
+	}
+	socket, ok := s.up.Conn.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return false
+	}
+	found := false
+	raw.Read(func(fd uintptr) bool { // its error says that there is nothing to read
+		var b [1]byte
+		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		found = err == nil && n > 0
+		return true
+	})
+	return found
 }
 
 // faultReply is what the client hears of a failed exchange.
