@@ -117,17 +117,6 @@ func keyword(line string) string {
 	return word
 }
 
-// vanished returns a keyword that was offered and that upstream does not have any
-// more, or "".
-func vanished(offered, caps upstream.Caps) string {
-	for _, line := range offered.Lines {
-		if word := keyword(line); !caps.Has(strings.ToUpper(word)) {
-			return word
-		}
-	}
-	return ""
-}
-
 // sizeLimit is the largest message the client may send, in octets.
 func (s *session) sizeLimit() int64 {
 	if s.offered.Size > 0 {

@@ -47,8 +47,11 @@ func (s *session) openUpstream() bool {
 	}
 	s.up = &leg{Conn: conn}
 	s.deadlines.setUpstream(conn)
-	if word := vanished(s.offered, conn.Caps); word != "" {
-		s.upstreamFailed("capability", errors.New(word+" is no longer offered"))
+	// Only what the client uses counts: servers offer some addresses more than
+	// others (Postfix: smtpd_discard_ehlo_keyword_address_maps), and what is
+	// offered to clients comes from an earlier session, perhaps another address's.
+	if fault := s.tx.params.Unannounced(conn.Caps.Has); fault != nil {
+		s.upstreamFailed("capability", errors.New("a parameter of MAIL is no longer offered"))
 		s.end("upstream", replyChanged)
 		return false
 	}

@@ -94,7 +94,7 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 	case fault != nil:
 		s.refuse(fault.Reply() + "\r\n")
 		return
-	case cmd.Path.UTF8 && !s.tx.utf8:
+	case cmd.Path.UTF8 && !s.tx.params.Has(parse.ParamSMTPUTF8):
 		s.refuse(replyNeedUTF8)
 		return
 	}
@@ -132,6 +132,12 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		}
 	}
 	if s.tx.held && !s.release() {
+		return
+	}
+	if s.up != nil && cmd.Params.Unannounced(s.up.Caps.Has) != nil {
+		// Offered by an earlier session and not by this one. Upstream would say
+		// 555 and the client bounce; it is to come again and be offered less.
+		s.end("upstream", replyChanged)
 		return
 	}
 	s.forward(line, pending{verb: parse.RCPT, recipient: recipient, exempt: d.Exempt})

@@ -59,9 +59,9 @@ type transaction struct {
 	ref       string
 	sender    string // the path without brackets, as the client wrote it
 	verdict   policy.Verdict
-	utf8      bool // SMTPUTF8 was asked for
-	attempted int  // RCPT commands
-	accepted  int  // by upstream
+	params    parse.Params // of MAIL
+	attempted int          // RCPT commands
+	accepted  int          // by upstream
 }
 
 // The writer holds a batch of usual replies; a larger batch is written in turns.
@@ -260,6 +260,6 @@ func (s *session) begin(cmd parse.Command, v policy.Verdict, sender string) {
 	s.sent++
 	s.tx = transaction{
 		open: true, ref: s.id + "-" + strconv.Itoa(s.sent), sender: sender, verdict: v,
-		utf8: cmd.Params.Has(parse.ParamSMTPUTF8),
+		params: cmd.Params,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"blockd/smtpfilter/parse"
 	"blockd/smtpfilter/upstream"
 )
 
@@ -22,7 +23,7 @@ func (s *session) traces() bool {
 func (s *session) traceHeader(now time.Time) []byte {
 	with := "SMTP"
 	switch {
-	case s.tx.utf8:
+	case s.tx.params.Has(parse.ParamSMTPUTF8):
 		with = "UTF8SMTP" // RFC 6531, section 4.3
 	case s.esmtp:
 		with = "ESMTP"

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/smtpfilter/parse"
 )
 
 func TestTraceHeader(t *testing.T) {
@@ -27,7 +29,10 @@ func TestTraceHeader(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &session{
 				Relay: &Relay{settings: Settings{Hostname: hostname}}, helo: tt.helo, esmtp: tt.esmtp,
-				client: netip.MustParseAddrPort(tt.client), tx: transaction{ref: "ref-1", utf8: tt.utf8},
+				client: netip.MustParseAddrPort(tt.client), tx: transaction{ref: "ref-1"},
+			}
+			if tt.utf8 {
+				s.tx.params = parse.ParamSMTPUTF8
 			}
 			head := string(s.traceHeader(time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))))
 			from, with, _ := strings.Cut(tt.want, ") ")
