@@ -30,12 +30,13 @@ func TestBadSourceKeepsTheOldGeneration(t *testing.T) {
 		{"emptied", []string{"list a", "a.txt", "empty", "of 1"}, func(d *daemon) { d.write("a.txt", "") }, nil},
 		{"nothing but comments", []string{"list a", "empty"}, func(d *daemon) { d.write("a.txt", "# gone\n\n") }, nil},
 		{"a folder in its place", []string{"list a", "directory"}, func(d *daemon) {
-			d.remove("a.txt")
-			d.mkdir("a.txt")
+			// In one step: a look in between would find the file missing.
+			d.mkdir("spare")
+			d.must(unix.Renameat2(unix.AT_FDCWD, d.path("spare"), unix.AT_FDCWD, d.path("a.txt"), unix.RENAME_EXCHANGE))
 		}, func(d *daemon) { d.remove("a.txt") }},
 		{"a FIFO in its place", []string{"list a", "not-a-file"}, func(d *daemon) {
-			d.remove("a.txt")
-			d.must(syscall.Mkfifo(d.path("a.txt"), 0o644))
+			d.must(syscall.Mkfifo(d.path("spare"), 0o644))
+			d.must(os.Rename(d.path("spare"), d.path("a.txt")))
 		}, func(d *daemon) { d.remove("a.txt") }},
 		{"a dangling symlink", []string{"list a", "missing"}, func(d *daemon) {
 			d.symlink("nowhere", "a.txt")
