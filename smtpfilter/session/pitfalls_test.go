@@ -312,6 +312,7 @@ func TestP11SessionEndsWithItsTransaction(t *testing.T) {
 		c.hello()
 		c.envelope()
 		drain()
+		synctest.Wait() // the session learns of it by a goroutine of its own
 		started := time.Now()
 		c.send("hello\r\n.\r\nMAIL FROM:<b@good.example>\r\n")
 		c.want("", "250")

@@ -26,7 +26,6 @@ const (
 	replyLongLine      = "500 5.5.2 Line too long\r\n"
 	replyBareLine      = "500 5.5.2 Error: bare <CR>, bare <LF> or NUL received\r\n"
 	replyHTTP          = "500 5.5.2 This is an SMTP server\r\n"
-	replyUnknown       = "500 5.5.2 Command unknown\r\n"
 	replyNotServed     = "502 5.5.1 Command not implemented\r\n"
 	replyNeedHello     = "503 5.5.1 Send EHLO or HELO first\r\n"
 	replyNested        = "503 5.5.1 Nested MAIL command\r\n"
