@@ -11,6 +11,8 @@ run: ## filter on 127.0.0.1:2525, mail arrives in var/mail (config.toml)
 .PHONY: test
 test: peers vet staticcheck ## vet, staticcheck, all tests under the race detector, real peers
 	$(GO) test -race -shuffle=on -timeout=30m ./...
+	$(GO) test -tags purego ./bloom
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./bloom
 
 .PHONY: build
 build: ## the program, ./blockd
@@ -38,6 +40,10 @@ fuzz: ## every fuzz target for FUZZTIME (default 60s) each
 			$(GO) test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) $$pkg || exit 1; \
 		done; \
 	done
+
+.PHONY: soak
+soak: ## the tests that make test shortens, at full length
+	$(GO) test -count=1 -v -timeout=60m -run='Slow|Idle' ./smtpfilter/server -soak
 
 .PHONY: bench
 bench: ## blockd beside its peers in one run, into docs/performance.md (2 to 5 minutes)

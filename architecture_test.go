@@ -20,14 +20,16 @@ import (
 // layers says what each package may import of this module, tests aside. An
 // arrow that is not here is a change of architecture: docs/HACKING.md draws it.
 var layers = map[string][]string{
-	"addr":    {},
-	"bloom":   {},
-	"mailbox": {},
-	"remote":  {},
+	"addr":        {},
+	"bloom":       {},
+	"certificate": {},
+	"mailbox":     {},
+	"pattern":     {},
+	"remote":      {},
 
-	"lists": {"addr"},
+	"lists": {"addr", "pattern"},
 
-	"index": {"addr", "bloom", "lists"},
+	"index": {"addr", "bloom", "lists", "pattern"},
 
 	"policy": {"addr", "index", "lists"},
 	"reload": {"addr", "index", "lists"},
@@ -35,7 +37,7 @@ var layers = map[string][]string{
 	"smtpfilter/wire":     {},
 	"smtpfilter/parse":    {"addr"},
 	"smtpfilter/upstream": {"smtpfilter/wire"},
-	"smtpfilter/session":  {"addr", "index", "lists", "policy", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire"},
+	"smtpfilter/session":  {"addr", "index", "lists", "mailbox", "policy", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire"},
 	"smtpfilter/server":   {"smtpfilter/session", "smtpfilter/upstream"},
 
 	"httpapi": {"addr", "index", "lists", "policy", "reload"},

@@ -89,13 +89,18 @@ func (a Addr) Keys(dst []Key) []Key {
 	if domain[0] == '[' {
 		return append(dst, Key{Text: domain, Kind: Domain, Labels: 1})
 	}
-	for labels := countLabels(domain); ; labels-- {
-		dst = append(dst, Key{Text: domain, Kind: Domain, Labels: labels})
-		dot := strings.IndexByte(domain, '.')
-		if dot < 0 {
+	return Key{Text: domain, Kind: Domain, Labels: countLabels(domain)}.AndParents(dst)
+}
+
+// AndParents appends to dst the key of a domain and those of its parents, down to
+// the last label. Of a literal and of other kinds it is the key alone.
+func (k Key) AndParents(dst []Key) []Key {
+	for ; ; k.Labels-- {
+		dst = append(dst, k)
+		if k.Labels <= 1 {
 			return dst
 		}
-		domain = domain[dot+1:]
+		k.Text = k.Text[strings.IndexByte(k.Text, '.')+1:]
 	}
 }
 

@@ -1,6 +1,9 @@
 package addr
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -64,6 +67,27 @@ func BenchmarkParse(b *testing.B) {
 				_, _ = Parse(bm.in)
 			}
 		})
+	}
+}
+
+// BenchmarkParseMany parses senders of different forms, whose dots a processor
+// cannot learn by heart as it does those of BenchmarkParse.
+func BenchmarkParseMany(b *testing.B) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	senders := make([]string, 1<<16)
+	for i := range senders {
+		part := func() string { return strings.Repeat("ne", 1+rng.IntN(4)) + "lk"[:rng.IntN(3)] }
+		senders[i] = fmt.Sprintf("%s.%s%d@%s-%s.%s", part(), part(), rng.IntN(1e5), part(), part(),
+			[]string{"com", "example", "info", "net", "de"}[rng.IntN(5)])
+	}
+	dst := make([]Key, 0, MaxKeys)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		a, err := Parse(senders[i&(1<<16-1)])
+		if err != nil {
+			b.Fatal(err)
+		}
+		dst = a.Keys(dst[:0])
 	}
 }
 

@@ -58,6 +58,35 @@ func TestKeysGoFromTheMailboxToTheLastLabel(t *testing.T) {
 	}
 }
 
+func TestDomainAndItsParents(t *testing.T) {
+	tests := []struct{ name, domain, want string }{
+		{"three labels", "Mx.Bulk.Test.", "mx.bulk.test/3 bulk.test/2 test/1"},
+		{"one label", "test", "test/1"},
+		{"literal", "[198.51.100.23]", "[198.51.100.23]/1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			key, err := DomainKey(tt.domain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, k := range key.AndParents(nil) {
+				if k.Kind != Domain {
+					t.Errorf("%+v is no domain", k)
+				}
+				got = append(got, fmt.Sprintf("%s/%d", k.Text, k.Labels))
+			}
+			if got := strings.Join(got, " "); got != tt.want {
+				t.Errorf("AndParents of %q = %s, want %s", tt.domain, got, tt.want)
+			}
+		})
+	}
+	if keys := (Key{Text: "offers@", Kind: Local}).AndParents(nil); len(keys) != 1 {
+		t.Errorf("of a local-part: %v", keys)
+	}
+}
+
 func TestMaxKeysHolds(t *testing.T) {
 	tests := []struct {
 		name, sender string

@@ -20,6 +20,21 @@ const maxText = 8192
 // so does text of more than 8,192 octets, as given or as canonical form with its
 // brackets.
 func Parse(text string) (Addr, error) {
+	s := text
+	if len(s) > 1 && s[0] == '<' && s[len(s)-1] == '>' {
+		s = s[1 : len(s)-1]
+	}
+	if seen, ok := scanSimple(s); ok && seen.ats == 1 {
+		if seen.capital {
+			s = strings.ToLower(s)
+		}
+		return Addr{text: s, at: int16(strings.IndexByte(s, '@'))}, nil
+	}
+	return parse(text)
+}
+
+// parse is Parse of whatever there is.
+func parse(text string) (Addr, error) {
 	if len(text) > maxText {
 		return Addr{}, refuse(text, fault{TooLong, "more than 8192 octets"})
 	}
@@ -89,6 +104,14 @@ func (p shape) addr(text string, at int) Addr {
 // names it: in any spelling, without a leading dot or "*.", one trailing dot
 // allowed.
 func DomainKey(domain string) (Key, error) {
+	if k, ok := Simple(domain); ok && k.Kind == Domain {
+		return k, nil
+	}
+	return domainKey(domain)
+}
+
+// domainKey is DomainKey of whatever there is.
+func domainKey(domain string) (Key, error) {
 	if len(domain) > maxText {
 		return Key{}, refuse(domain, fault{TooLong, "more than 8192 octets"})
 	}

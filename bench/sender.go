@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"blockd/addr"
@@ -36,7 +37,11 @@ func askSenders(ctx context.Context, s settings, dir string, k *keys, r *report)
 		if err != nil {
 			return err
 		}
-		all = append(all, local(c.name, k, lookups(draft.Index())))
+		ix := draft.Index()
+		if err := ix.Promote(ctx); err != nil {
+			return err
+		}
+		all = append(all, local(c.name+", `LookupBatch` of 256", k, batches(ix)), local(c.name+", `Lookup`", k, lookups(ix)))
 		draft.Discard() // the mapping stays
 	}
 	columns := map[question]int{absent: sendersAbsent, absentTwo: sendersAbsentTwo, listed: sendersListed, listedTwo: sendersListedTwo}
@@ -61,4 +66,44 @@ func lookups(ix *index.Index) probe {
 		}
 		return found, nil
 	}
+}
+
+// together is how many senders are looked up at once, as the front doors for many
+// do.
+const together = 256
+
+func batches(ix *index.Index) probe {
+	now := time.Now()
+	return func(texts []string) (found int, err error) {
+		var b index.Batch
+		senders := make([]addr.Addr, 0, together)
+		for part := range slices.Chunk(texts, together) {
+			senders = senders[:0]
+			for _, text := range part {
+				a, err := addr.Parse(text)
+				if err != nil {
+					return found, err
+				}
+				senders = append(senders, a)
+			}
+			n, err := countBatch(ix, &b, senders, now)
+			if err != nil {
+				return found, err
+			}
+			found += n
+		}
+		return found, nil
+	}
+}
+
+func countBatch(ix *index.Index, b *index.Batch, senders []addr.Addr, now time.Time) (found int, err error) {
+	ix.LookupBatch(b, senders, now)
+	for i := range senders {
+		matches, err := b.Matches(i)
+		if err != nil {
+			return found, err
+		}
+		found += len(matches)
+	}
+	return found, nil
 }

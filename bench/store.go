@@ -29,11 +29,10 @@ type store struct {
 // askStores measures exact look-ups of addresses that are parsed already.
 func askStores(ctx context.Context, s settings, b *built, k *keys, r *report) error {
 	t := &r.stores
-	own, err := indexStore(b.index, k)
+	stores, err := indexStores(ctx, b.index, k)
 	if err != nil {
 		return err
 	}
-	stores := []store{own}
 	const tinycdb = "tinycdb `cdb_find` (C)"
 	if cdb, why := startTinycdb(ctx, b, k); why != "" {
 		t.missing(tinycdb, why)
@@ -81,12 +80,16 @@ func nanoseconds(secondsEach float64) float64 { return 1e9 * secondsEach }
 // errLost is what no store may do: one that was just opened lacks a key.
 var errLost = errors.New("a listed key is not found after open")
 
-// indexStore is blockd's index of addresses. Its filter answers for most that is
-// absent; what is listed costs filter and store.
-func indexStore(path string, k *keys) (store, error) {
+// indexStores is blockd's index of addresses, asked for many at once and one by
+// one. Its filter answers for most that is absent; what is listed costs filter and
+// store.
+func indexStores(ctx context.Context, path string, k *keys) ([]store, error) {
 	ix, err := index.Open(path)
+	if err == nil {
+		err = ix.Promote(ctx)
+	}
 	if err != nil {
-		return store{}, err
+		return nil, err
 	}
 	now := time.Now()
 	var senders [2][]addr.Addr
@@ -94,12 +97,23 @@ func indexStore(path string, k *keys) (store, error) {
 		for _, text := range texts {
 			a, err := addr.Parse(text)
 			if err != nil {
-				return store{}, err
+				return nil, err
 			}
 			senders[i] = append(senders[i], a)
 		}
 	}
-	ask := func(q question) (found int, err error) {
+	many := func(q question) (found int, err error) {
+		var b index.Batch
+		for part := range slices.Chunk(senders[q], together) {
+			n, err := countBatch(ix, &b, part, now)
+			if err != nil {
+				return found, err
+			}
+			found += n
+		}
+		return found, nil
+	}
+	one := func(q question) (found int, err error) {
 		dst := make([]index.Match, 0, 4)
 		for _, a := range senders[q] {
 			matches, err := ix.Lookup(dst, a, now)
@@ -110,7 +124,7 @@ func indexStore(path string, k *keys) (store, error) {
 		}
 		return found, nil
 	}
-	return store{contestant{"**blockd `index.Lookup`**", ask}, func() error {
+	open := func() error {
 		ix, err := index.Open(path)
 		if err != nil {
 			return err
@@ -119,7 +133,11 @@ func indexStore(path string, k *keys) (store, error) {
 			return errors.Join(err, errLost)
 		}
 		return nil
-	}}, nil
+	}
+	return []store{
+		{contestant{fmt.Sprintf("**blockd `index.LookupBatch`** of %d", together), many}, open},
+		{contestant{"blockd `index.Lookup`", one}, open},
+	}, nil
 }
 
 // startTinycdb compiles and starts a program that asks tinycdb's library.

@@ -14,17 +14,20 @@ func (b *Builder) Add(h Hash) {
 	b.blocks[place(h, uint64(len(b.blocks)))].add(uint32(h.Lo))
 }
 
-// AddBatch adds any number of keys. Like HasBatch it first touches all blocks of
-// a batch, so that their cache misses overlap.
+// AddBatch adds any number of keys. Like HasBatch it fetches all blocks of a batch
+// first.
 func (b *Builder) AddBatch(hs []Hash) {
-	n := uint64(len(b.blocks))
+	var at [BatchSize]uint64
 	for len(hs) > 0 {
 		batch := hs[:min(len(hs), BatchSize)]
-		for _, h := range batch {
-			b.blocks[place(h, n)][0] |= bit(uint32(h.Lo), salts[0])
+		locate(&at, b.blocks, batch)
+		if !prefetches {
+			for i, h := range batch {
+				b.blocks[at[i]][0] |= bit(uint32(h.Lo), salts[0])
+			}
 		}
-		for _, h := range batch {
-			b.blocks[place(h, n)].add(uint32(h.Lo))
+		for i, h := range batch {
+			b.blocks[at[i]].add(uint32(h.Lo))
 		}
 		hs = hs[len(batch):]
 	}

@@ -10,8 +10,8 @@ import (
 type block [lanes]uint32
 
 // Filter is a finished filter. It never changes, so goroutines share it without
-// a lock. Only Builder.Filter and Read make one; the zero Filter has no blocks
-// and must not be asked.
+// a lock. Only Builder.Filter, Read, Over and Decode make one; the zero Filter has
+// no blocks and must not be asked.
 type Filter struct{ blocks []block }
 
 // Blocks is the number of blocks.
@@ -27,9 +27,10 @@ func place(h Hash, n uint64) uint64 {
 // bit returns the bit that x sets in a lane.
 func bit(x, salt uint32) uint32 { return 1 << ((x * salt) >> 27) }
 
-// missing returns the bits of lanes 1 to 7 that x needs and b lacks, or'ed.
+// missing returns the bits that x needs and b lacks, those of all lanes or'ed.
 func (b *block) missing(x uint32) uint32 {
-	m := bit(x, salts[1]) &^ b[1]
+	m := bit(x, salts[0]) &^ b[0]
+	m |= bit(x, salts[1]) &^ b[1]
 	m |= bit(x, salts[2]) &^ b[2]
 	m |= bit(x, salts[3]) &^ b[3]
 	m |= bit(x, salts[4]) &^ b[4]
@@ -40,8 +41,7 @@ func (b *block) missing(x uint32) uint32 {
 
 // Has reports whether the key of h is perhaps in the filter. False is certain.
 func (f *Filter) Has(h Hash) bool {
-	b, x := &f.blocks[place(h, uint64(len(f.blocks)))], uint32(h.Lo)
-	return bit(x, salts[0])&^b[0]|b.missing(x) == 0
+	return f.blocks[place(h, uint64(len(f.blocks)))].missing(uint32(h.Lo)) == 0
 }
 
 // HasBatch asks for up to BatchSize keys at once; bit i of the answer is set if
@@ -49,24 +49,29 @@ func (f *Filter) Has(h Hash) bool {
 // and panic.
 //
 // A filter of 15 MB lies in no near cache, and one miss costs as much as all the
-// arithmetic of a dozen probes. So the first pass asks one lane of every block:
-// its reads do not depend on each other and are all in flight together. The
-// second pass finds the lines in the nearest cache. Neither has a branch.
+// arithmetic of a dozen probes. So all blocks are fetched first, their misses
+// overlap, and the probes, which have no branch, find them in the nearest cache:
+// 21 ns a key with its hash at 10 million keys, 32 ns where prefetches is false.
+// The probes themselves are 10 of the 21, all that AVX2 could save a part of.
 func (f *Filter) HasBatch(hs []Hash) uint32 {
 	if len(hs) > BatchSize {
 		panic("bloom: more than BatchSize hashes in a batch")
 	}
-	var at [BatchSize]*block
-	var absent [BatchSize]uint32
-	n := uint64(len(f.blocks))
-	for i, h := range hs {
-		b := &f.blocks[place(h, n)]
-		at[i&(BatchSize-1)] = b
-		absent[i&(BatchSize-1)] = bit(uint32(h.Lo), salts[0]) &^ b[0]
+	var at [BatchSize]uint64
+	locate(&at, f.blocks, hs)
+	if !prefetches {
+		// Reads that do not depend on each other are in flight together.
+		var near uint32
+		for i := range hs {
+			near |= f.blocks[at[i&(BatchSize-1)]][0]
+		}
+		if near == 0 {
+			return 0 // true of empty blocks, and it keeps the compiler from dropping the reads
+		}
 	}
 	var perhaps uint32
 	for i, h := range hs {
-		missing := absent[i&(BatchSize-1)] | at[i&(BatchSize-1)].missing(uint32(h.Lo))
+		missing := f.blocks[at[i&(BatchSize-1)]].missing(uint32(h.Lo))
 		// The top bit of x|-x is set unless x is 0.
 		perhaps |= (1 ^ (missing|-missing)>>31) << (i & (BatchSize - 1))
 	}

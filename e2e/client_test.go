@@ -20,7 +20,20 @@ type client struct {
 // dialSMTP connects, reads the greeting and says EHLO.
 func dialSMTP(t *testing.T, address string) *client {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
+	return dialFrom(t, "127.0.0.1", address)
+}
+
+// dialTalk connects and reads the greeting.
+func dialTalk(t *testing.T, address string) *client {
+	t.Helper()
+	return greeted(t, "127.0.0.1", address)
+}
+
+// greeted connects from a loopback address and reads the greeting.
+func greeted(t *testing.T, from, address string) *client {
+	t.Helper()
+	d := net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	conn, err := d.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,6 +42,13 @@ func dialSMTP(t *testing.T, address string) *client {
 	if got := c.reply(); !strings.HasPrefix(got, "220 ") {
 		t.Fatalf("greeting = %q", got)
 	}
+	return c
+}
+
+// dialFrom is dialSMTP from another loopback address.
+func dialFrom(t *testing.T, from, address string) *client {
+	t.Helper()
+	c := greeted(t, from, address)
 	if got := c.command("EHLO client.there.example"); !strings.HasPrefix(got, "250") {
 		t.Fatalf("EHLO = %q", got)
 	}

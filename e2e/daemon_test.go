@@ -24,6 +24,7 @@ type daemon struct {
 	cmd        *exec.Cmd
 	log        *logBuffer
 	ended      chan error
+	unready    bool // start does not wait until it is ready, for it will not be
 }
 
 // setup is what a test wants of its daemon.
@@ -36,6 +37,14 @@ type setup struct {
 
 // serve configures and starts a daemon.
 func serve(t *testing.T, s setup) *daemon {
+	t.Helper()
+	d := configure(t, s)
+	d.start(t)
+	return d
+}
+
+// configure is serve without the start.
+func configure(t *testing.T, s setup) *daemon {
 	t.Helper()
 	dir := t.TempDir()
 	d := &daemon{dir: dir, smtp: freeAddress(t), http: freeAddress(t)}
@@ -66,8 +75,6 @@ format = "text"
 %s
 `, d.smtp, s.upstream, s.smtp, d.http, s.lists)
 	write(t, d.path("config.toml"), config)
-
-	d.start(t)
 	return d
 }
 
@@ -75,8 +82,14 @@ format = "text"
 // waits until it is ready to filter.
 func (d *daemon) start(t *testing.T) {
 	t.Helper()
+	d.run(t, exec.Command(program, "serve", "-c", d.path("config.toml")))
+}
+
+// run is start with another command line.
+func (d *daemon) run(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
 	d.log, d.ended = &logBuffer{}, make(chan error, 1)
-	d.cmd = exec.Command(program, "serve", "-c", d.path("config.toml"))
+	d.cmd = cmd
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -92,8 +105,16 @@ func (d *daemon) start(t *testing.T) {
 		default:
 		}
 		status, _ := d.get("/readyz")
-		return status == http.StatusOK
+		return status == http.StatusOK || d.unready && status != 0
 	})
+}
+
+// reload has the daemon look at its files at once.
+func (d *daemon) reload(t *testing.T) {
+	t.Helper()
+	if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (d *daemon) path(name string) string { return filepath.Join(d.dir, name) }
@@ -101,6 +122,7 @@ func (d *daemon) path(name string) string { return filepath.Join(d.dir, name) }
 // stop ends the daemon as an init system does, and fails the test when it does
 // not end well: a race report makes the exit status 66.
 func (d *daemon) stop(t *testing.T) {
+	t.Helper()
 	d.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case err := <-d.ended:

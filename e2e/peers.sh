@@ -10,6 +10,10 @@ peers=(
 	smtp-sink=postfix
 	swaks=swaks
 	curl=curl
+	minisign=minisign # a test of remote/
+	systemd-socket-activate=systemd
+	openssl=openssl
+	haproxy=haproxy
 	gcc=gcc # the race detector needs cgo
 )
 

@@ -7,6 +7,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -60,7 +61,7 @@ virtual_mailbox_limit = 0
 
 const masterCF = `%s inet n - n - - smtpd
   -o smtpd_authorized_xclient_hosts=127.0.0.1
-cleanup   unix n - n - 0 cleanup
+%scleanup   unix n - n - 0 cleanup
 qmgr      unix n - n 300 1 qmgr
 rewrite   unix - - n - - trivial-rewrite
 bounce    unix - - n - 0 bounce
@@ -73,12 +74,13 @@ error     unix - - n - - error
 retry     unix - - n - - error
 virtual   unix - n n - - virtual
 anvil     unix - - n - 1 anvil
+tlsmgr    unix - - n 1000? 1 tlsmgr
 postlog   unix-dgram n - n - 1 postlogd
 `
 
 // startPostfix runs a Postfix until the test ends, with its smtpd on the
-// loopback address given.
-func startPostfix(t *testing.T, smtp string) *postfix {
+// loopback address given. options are more of smtpd's own, "name=value".
+func startPostfix(t *testing.T, smtp string, options ...string) *postfix {
 	t.Helper()
 	command := peer(t, "postfix")
 	if os.Geteuid() != 0 {
@@ -119,7 +121,11 @@ func startPostfix(t *testing.T, smtp string) *postfix {
 	if smtp == "127.0.0.1:25" {
 		service = "smtp" // as on a mail server, and as documents call it
 	}
-	write(t, filepath.Join(p.config, "master.cf"), fmt.Sprintf(masterCF, service))
+	var more strings.Builder
+	for _, option := range options {
+		more.WriteString("  -o " + option + "\n")
+	}
+	write(t, filepath.Join(p.config, "master.cf"), fmt.Sprintf(masterCF, service, &more))
 
 	if out, err := exec.Command(command, "-c", p.config, "start").CombinedOutput(); err != nil {
 		t.Fatalf("postfix start: %v\n%s\n%s", err, out, p.log())

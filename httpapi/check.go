@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"unicode/utf8"
@@ -28,25 +29,61 @@ type answer struct {
 	Explain *policy.Explanation `json:"explain,omitempty"`
 }
 
-// check answers about the sender in the query. "" is the null sender.
+// check answers about what the query names: a sender ("" is the null sender),
+// with or without its client, or a client or domain alone.
 func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 	query, err := parseQuery(r.URL.RawQuery)
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	senders := query["sender"]
-	if len(senders) != 1 {
-		fail(w, http.StatusBadRequest, fmt.Sprintf("want one parameter sender, have %d", len(senders)))
+	checker := s.checker.Pin() // the explanation asks the same generation again
+	input, v, err := verdictOf(checker, query)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	v := s.checker.Sender(senders[0])
-	a := answer{Answer: v.Answer(senders[0])}
+	a := answer{Answer: v.Answer(input)}
 	if explain := query["explain"]; len(explain) == 1 && explain[0] == "1" {
-		e := v.Explain()
+		e := checker.Explain(v)
 		a.Explain = &e
 	}
 	send(w, http.StatusOK, "application/json", a)
+}
+
+// verdictOf asks what a query does; input is the text that it is about.
+func verdictOf(c *policy.Checker, query map[string][]string) (input string, v policy.Verdict, err error) {
+	subject := ""
+	for _, name := range []string{"sender", "ip", "domain"} {
+		switch n := len(query[name]); {
+		case n > 1:
+			return "", v, fmt.Errorf("want one parameter %s, have %d", name, n)
+		case n == 1 && subject != "":
+			return "", v, fmt.Errorf("want sender, ip or domain, have %s and %s", subject, name)
+		case n == 1:
+			subject, input = name, query[name][0]
+		}
+	}
+	var client netip.Addr
+	switch from := query["client"]; {
+	case subject == "":
+		return "", v, errors.New("want one parameter sender, ip or domain, have 0")
+	case len(from) > 1, len(from) == 1 && subject != "sender":
+		return "", v, errors.New("want one parameter client at most, beside sender")
+	case len(from) == 1:
+		client, err = parseIP("client", from[0])
+	case subject == "ip":
+		client, err = parseIP("ip", input)
+	}
+	switch {
+	case err != nil:
+		return "", v, err
+	case subject == "ip":
+		return input, c.Client(client), nil
+	case subject == "domain":
+		return input, c.Domain(input), nil
+	}
+	return input, c.Envelope(client, input), nil
 }
 
 // parseQuery reads a query by RFC 3986, where "+" is a plus. As an HTML form
@@ -99,49 +136,24 @@ func (s *Server) checkBatch(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "the body ended too early")
 		return
 	}
-	senders, err := decodeBatch(body)
-	if err != nil {
+	questions, err := decodeBatch(body)
+	if errors.Is(err, errTooMany) {
+		fail(w, http.StatusRequestEntityTooLarge, err.Error())
+		return
+	} else if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if len(senders) > maxSenders {
-		fail(w, http.StatusRequestEntityTooLarge,
-			fmt.Sprintf("%d senders, want at most %d; send a stream of application/x-ndjson", len(senders), maxSenders))
-		return
-	}
 	checker := s.checker.Pin()
-	all := results{Results: make([]policy.Answer, len(senders)), Generation: checker.Generation()}
-	for i, sender := range senders {
-		all.Results[i] = checker.Sender(sender).Answer(sender)
+	all := results{Results: make([]policy.Answer, len(questions)), Generation: checker.Generation()}
+	var batch policy.Batch
+	for _, q := range questions {
+		batch.Envelope(q.client, q.sender)
+	}
+	for i, v := range checker.Ask(&batch) {
+		all.Results[i] = v.Answer(questions[i].sender)
 	}
 	send(w, http.StatusOK, "application/json", all)
-}
-
-// decodeBatch reads {"senders":["…",…]} and nothing else. Names are compared
-// exactly, and what is not UTF-8 is refused rather than repaired: another sender
-// would be looked up than was meant.
-func decodeBatch(body []byte) ([]string, error) {
-	var batch map[string]json.RawMessage
-	if err := decode(body, &batch); err != nil {
-		return nil, err
-	}
-	for name := range batch {
-		if name != "senders" {
-			return nil, fmt.Errorf("unknown member %q, want senders", name)
-		}
-	}
-	var senders []*string
-	if err := decode(batch["senders"], &senders); err != nil || senders == nil {
-		return nil, errors.New(`want {"senders":["ADDRESS",…]}`)
-	}
-	texts := make([]string, len(senders))
-	for i, s := range senders {
-		if s == nil {
-			return nil, fmt.Errorf(`sender %d is null; the null sender is ""`, i)
-		}
-		texts[i] = *s
-	}
-	return texts, nil
 }
 
 // decode reads one JSON value that fills the text.

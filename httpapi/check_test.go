@@ -42,6 +42,54 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestCheckOfClientsAndDomains(t *testing.T) {
+	f := newFixture(t, Settings{}, "192.0.2.0/24\nbad.example\nbox@ok.example\n!good@ok.example\n")
+	tests := []struct{ name, query, want string }{
+		{"client alone", "ip=192.0.2.1", `192.0.2.1  192.0.2.1  blocked [192.0.2.0/24 cidr]`},
+		{"other client", "ip=198.51.100.1", `198.51.100.1  198.51.100.1  clear []`},
+		{"IPv4 address mapped into IPv6", "ip=::ffff:192.0.2.1", `::ffff:192.0.2.1  192.0.2.1  blocked [192.0.2.0/24 cidr]`},
+		{"sender of a listed client", "sender=a@ok.example&client=192.0.2.1", `a@ok.example a@ok.example 192.0.2.1  blocked [192.0.2.0/24 cidr]`},
+		{"bounce of a listed client", "sender=&client=192.0.2.1", `  192.0.2.1  blocked [192.0.2.0/24 cidr]`},
+		{"allowed sender of a listed client", "sender=good@ok.example&client=192.0.2.1",
+			`good@ok.example good@ok.example 192.0.2.1  allowed [good@ok.example addr 192.0.2.0/24 cidr]`},
+		{"sender before client", "sender=a@bad.example&client=192.0.2.1",
+			`a@bad.example a@bad.example 192.0.2.1  blocked [bad.example domain 192.0.2.0/24 cidr]`},
+		{"domain", "domain=MX.Bad.Example", `MX.Bad.Example   mx.bad.example blocked [bad.example domain]`},
+		{"domain where one address is listed", "domain=ok.example", `ok.example   ok.example clear []`},
+		{"no domain", "domain=a@b", `a@b    unknown []`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a := decoded[answer](t, f.ask("GET", "/v1/check?"+tt.query, ""), http.StatusOK, asJSON)
+			var entries []string
+			for _, m := range a.Matches {
+				entries = append(entries, m.Entry+" "+m.Kind)
+			}
+			if got := fmt.Sprint(a.Input, " ", a.Sender, " ", a.Client, " ", a.Domain, " ", a.Verdict, " ", entries); got != tt.want {
+				t.Errorf("answer is\n%s, want\n%s", got, tt.want)
+			}
+		})
+	}
+	a := decoded[answer](t, f.ask("GET", "/v1/check?explain=1&ip=192.0.2.1", ""), http.StatusOK, asJSON)
+	if got := fmt.Sprint(a.Explain.Keys); got != "[{192.0.2.0/24 cidr perhaps listed [0]}]" {
+		t.Errorf("explained by %s", got)
+	}
+	batch := `{"senders":["a@ok.example",{"sender":"a@ok.example","client":"192.0.2.1"},{"sender":"a@ok.example"}]}`
+	var kinds []string
+	for _, a := range decoded[results](t, f.ask("POST", "/v1/check", batch, "Content-Type: application/json"), http.StatusOK, asJSON).Results {
+		kinds = append(kinds, string(a.Verdict)+" "+a.Client)
+	}
+	if got := strings.Join(kinds, ", "); got != "clear , blocked 192.0.2.1, clear " {
+		t.Errorf("batch: %s", got)
+	}
+	stream := "{\"sender\":\"a@ok.example\",\"client\":\"192.0.2.1\"}\n{\"sender\":\"\",\"client\":\"\"}\n"
+	w := f.ask("POST", "/v1/check", stream, "Content-Type: application/x-ndjson")
+	if lines := strings.Split(w.Body.String(), "\n"); len(lines) != 3 || !strings.Contains(lines[0], `"verdict":"blocked"`) ||
+		!strings.Contains(lines[1], `"line":2,"error":"client: want an IP address`) {
+		t.Errorf("stream: %s", w.Body)
+	}
+}
+
 func TestCheckIsTheAnswerOfTheCommandLine(t *testing.T) {
 	f := newFixture(t, Settings{}, "# bad ones\nsub.example\n")
 	got := f.ask("GET", "/v1/check?sender=X@Sub.Example", "").Body.String()
@@ -57,7 +105,7 @@ func TestExplain(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
 	a := decoded[answer](t, f.ask("GET", "/v1/check?explain=1&sender=a@sub.bad.example", ""), http.StatusOK, asJSON)
 	if a.Explain == nil || fmt.Sprint(*a.Explain) !=
-		"{[{a@sub.bad.example addr []} {a@ addr []} {sub.bad.example domain []} {bad.example domain [0]} {example domain []}] 0 -1 }" {
+		"{[{a@sub.bad.example addr   []} {a@ addr   []} {sub.bad.example domain   []} {bad.example domain perhaps listed [0]} {example domain   []}] 0 -1 }" {
 		t.Errorf("explain %+v", a.Explain)
 	}
 }
@@ -65,8 +113,14 @@ func TestExplain(t *testing.T) {
 func TestCheckRefuses(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
 	for _, tt := range []struct{ name, query, words string }{
-		{"no sender", "", "want one parameter sender, have 0"},
+		{"nothing", "", "want one parameter sender, ip or domain, have 0"},
 		{"another parameter", "senders=a@b.example", "have 0"},
+		{"two subjects", "sender=a@b.example&ip=192.0.2.1", "want sender, ip or domain, have sender and ip"},
+		{"a client alone", "client=192.0.2.1", "have 0"},
+		{"a client of a domain", "client=192.0.2.1&domain=b.example", "beside sender"},
+		{"two clients", "client=192.0.2.1&client=192.0.2.2&sender=", "one parameter client at most"},
+		{"no client", "client=localhost&sender=", `client: want an IP address, have "localhost"`},
+		{"no IP address", "ip=192.0.2", `ip: want an IP address, have "192.0.2"`},
 		{"two senders", "sender=a&sender=b", "have 2"},
 		{"broken escape", "sender=%zz", "invalid URL escape"},
 	} {
@@ -132,6 +186,9 @@ func TestBatchRefuses(t *testing.T) {
 		{"null for senders", `{"senders":null}`, asJSON, http.StatusBadRequest, `want {"senders"`},
 		{"one string", `{"senders":"a@b.example"}`, asJSON, http.StatusBadRequest, `want {"senders"`},
 		{"a number", `{"senders":["a",1]}`, asJSON, http.StatusBadRequest, `want {"senders"`},
+		{"an object without sender", `{"senders":[{"client":"192.0.2.1"}]}`, asJSON, http.StatusBadRequest, `sender 0: want "ADDRESS" or {"sender"`},
+		{"an object with another member", `{"senders":[{"sender":"","ip":"192.0.2.1"}]}`, asJSON, http.StatusBadRequest, `sender 0: want "ADDRESS" or {"sender"`},
+		{"a client that is no address", `{"senders":[{"sender":"","client":"here"}]}`, asJSON, http.StatusBadRequest, `client: want an IP address, have "here"`},
 		{"null sender as null", `{"senders":["a",null]}`, asJSON, http.StatusBadRequest, `sender 1 is null; the null sender is ""`},
 		{"text behind", `{"senders":[]} x`, asJSON, http.StatusBadRequest, "text behind"},
 		{"not UTF-8", "{\"senders\":[\"\xff@b.example\"]}", asJSON, http.StatusBadRequest, "not UTF-8"},
@@ -150,6 +207,8 @@ func TestBatchRefuses(t *testing.T) {
 func FuzzBatch(f *testing.F) {
 	f.Add([]byte(`{"senders":["a@bad.example",""]}`), asJSON)
 	f.Add([]byte(`{"senders":[null]}`), asJSON)
+	f.Add([]byte(`{"senders":[{"sender":"a@bad.example","client":"192.0.2.1"},{"sender":null}]}`), asJSON)
+	f.Add([]byte(`{"sender":"","client":"::ffff:192.0.2.1%x"}`), asStream)
 	f.Add([]byte("\"a@bad.example\"\n{\"sender\":\"b@ok.example\"}\n\n[]"), asStream)
 	fix := newFixture(f, Settings{}, "bad.example\n")
 	f.Fuzz(func(t *testing.T, body []byte, contentType string) {

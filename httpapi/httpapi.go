@@ -70,7 +70,7 @@ type route struct {
 func New(s Settings, checker *policy.Checker, status func() reload.Status, metrics prometheus.Gatherer, log *slog.Logger) *Server {
 	srv := &Server{settings: s, checker: checker, status: status, log: log}
 	routes := []route{
-		{path: "/v1/check", about: "?sender=ADDRESS, with explain=1 also how; POST: many senders", get: srv.check, post: srv.checkMany},
+		{path: "/v1/check", about: "?sender=ADDRESS[&client=IP], ?ip= or ?domain=, with explain=1 also how; POST: many senders", get: srv.check, post: srv.checkMany},
 		{path: "/v1/lists", about: "the lists in service", get: srv.lists},
 		{path: "/healthz", about: "200 while the daemon runs", get: srv.healthz},
 		{path: "/readyz", about: "200 when it can decide, 503 when not, and what is wrong", get: srv.readyz},

@@ -39,7 +39,8 @@ func TestReadiness(t *testing.T) {
 
 func TestLists(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n192.0.2.0/24\nno entry\n")
-	got := decoded[listTable](t, f.ask("GET", "/v1/lists", ""), http.StatusOK, asJSON)
+	f.status.Stale = []string{"bad"}
+	got := decoded[ListTable](t, f.ask("GET", "/v1/lists", ""), http.StatusOK, asJSON)
 	if len(got.Lists) != 1 || got.Generation != f.live.Generation() || !got.Ready || got.Problems == nil {
 		t.Fatalf("lists %+v", got)
 	}
@@ -48,8 +49,9 @@ func TestLists(t *testing.T) {
 		t.Errorf("hash %q", hash)
 	}
 	row.Hash, row.File = "", filepath.Base(row.File)
-	want := listRow{List: "bad", File: "bad.txt", Format: "plain", Action: "block", Mode: "enforce", Verdict: "loaded",
-		Lines: 3, Entries: 2, Errors: 1, Networks: 1, Bytes: 34}
+	row.Modified = nil // not known to the fixture
+	want := ListFile{List: "bad", File: "bad.txt", Format: "plain", Action: "block", Mode: "enforce", Verdict: "loaded",
+		Lines: 3, Entries: 2, Errors: 1, Networks: 1, Bytes: 34, Stale: true, State: ListStale}
 	if row != want {
 		t.Errorf("row %+v, want %+v", row, want)
 	}

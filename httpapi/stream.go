@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"blockd/policy"
 )
 
 // maxLine bounds a line of a stream. It is also about all the memory that a
@@ -25,7 +27,7 @@ type lineError struct {
 }
 
 // checkStream answers a line for a line, in order: a JSON string or an object
-// {"sender":"…"} each, and blank lines not at all. The client may wait for an
+// {"sender":"…","client":"…"} each, and blank lines not at all. The client may wait for an
 // answer before it sends the next line. Every answer names its generation; a
 // reload may fall between two.
 func (s *Server) checkStream(w http.ResponseWriter, r *http.Request) {
@@ -42,9 +44,10 @@ func (s *Server) checkStream(w http.ResponseWriter, r *http.Request) {
 
 	in := bufio.NewReaderSize(r.Body, maxLine)
 	out := bufio.NewWriterSize(w, maxLine)
-	answers := encoder(out)
+	pending := questions{checker: s.checker}
 	for n := 1; ; n++ {
 		if !lineBuffered(in) { // the next read may wait, and the client for us
+			pending.answer(out) // errors of out stick to it
 			err := errors.Join(out.Flush(), ignoreUnsupported(control.Flush()))
 			if err != nil {
 				panic(http.ErrAbortHandler)
@@ -58,21 +61,55 @@ func (s *Server) checkStream(w http.ResponseWriter, r *http.Request) {
 		}
 		line, err := readLine(in)
 		if err != nil && err != io.EOF && err != bufio.ErrTooLong {
+			pending.answer(out)
 			out.Flush()
 			panic(http.ErrAbortHandler) // a clean end would say that all was answered
 		}
 		if len(bytes.TrimSpace(line)) > 0 || err == bufio.ErrTooLong {
-			if sender, fault := decodeLine(line, err); fault != nil {
-				answers.Encode(lineError{n, fault.Error()}) // errors of out stick to it
-			} else {
-				answers.Encode(s.checker.Sender(sender).Answer(sender))
+			if q, fault := decodeLine(line, err); fault != nil {
+				pending.answer(out)
+				encoder(out).Encode(lineError{n, fault.Error()})
+			} else if pending.add(q); pending.batch.Len() == maxPending {
+				pending.answer(out)
 			}
 		}
 		if err == io.EOF {
+			pending.answer(out)
 			out.Flush()
 			return
 		}
 	}
+}
+
+// maxPending bounds the questions of a stream that are answered together: enough
+// for their look-ups to overlap.
+const maxPending = 512
+
+// questions are those of a stream that wait for their answers.
+type questions struct {
+	checker *policy.Checker
+	batch   policy.Batch
+	inputs  []string
+	text    []byte
+}
+
+func (p *questions) add(q question) {
+	p.batch.Envelope(q.client, q.sender)
+	p.inputs = append(p.inputs, q.sender)
+}
+
+// answer writes the answers, a line each, in order.
+func (p *questions) answer(out *bufio.Writer) {
+	if p.batch.Len() == 0 {
+		return
+	}
+	verdicts := p.checker.Ask(&p.batch)
+	for i := range verdicts {
+		p.text = append(verdicts[i].AppendJSON(p.text[:0], p.inputs[i]), '\n')
+		out.Write(p.text)
+	}
+	p.batch.Reset()
+	p.inputs = p.inputs[:0]
 }
 
 func ignoreUnsupported(err error) error {
@@ -105,23 +142,10 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	return nil, bufio.ErrTooLong // and the next call finds the end, if it is there
 }
 
-// decodeLine reads the sender of one line, which may have come with err.
-func decodeLine(line []byte, err error) (string, error) {
+// decodeLine reads the question of one line, which may have come with err.
+func decodeLine(line []byte, err error) (question, error) {
 	if err == bufio.ErrTooLong {
-		return "", fmt.Errorf("line over %d octets", maxLine)
+		return question{}, fmt.Errorf("line over %d octets", maxLine)
 	}
-	var sender *string
-	if bytes.TrimSpace(line)[0] != '{' {
-		err = decode(line, &sender)
-	} else {
-		var object map[string]*string
-		if err = decode(line, &object); err == nil && (len(object) != 1 || object["sender"] == nil) {
-			err = errors.New("wrong members")
-		}
-		sender = object["sender"]
-	}
-	if err != nil || sender == nil {
-		return "", errors.New(`want "ADDRESS" or {"sender":"ADDRESS"}`)
-	}
-	return *sender, nil
+	return decodeQuestion(line)
 }

@@ -79,15 +79,31 @@ func TestSeedIndependentCollisionsLeadToSipHash(t *testing.T) {
 func TestEqualHashesAreNotEqualKeys(t *testing.T) {
 	same := func([]byte) bloom.Hash { return bloom.Hash{Hi: 7, Lo: 7} }
 	names := []string{"b.test", "a.test", "b.test", "c.test", "a.test"}
-	var raw arena
-	for i, name := range names {
-		raw.add(appendRecord(nil, []byte(name), []entry{{row: i}}, false))
+	b, err := newBuilder(Options{Workers: 1}, hooks{weak: same})
+	if err != nil {
+		t.Fatal(err)
 	}
-	m := merger{hash: hasher{kind: hashXXH3, weak: same}, shadow: make([]bool, len(names))}
-	out, n := m.merge(&raw)
+	b.rows = rowsNamed(len(names))
+	if err := b.open(filepath.Join(t.TempDir(), "x.bdx"), len(names), 0); err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	for i, name := range names {
+		if err := takeIn(t, b, []listed{{row: i, key: domainKey(t, name)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.in.records.finish()
+	if _, err := b.in.numberReasons(); err != nil {
+		t.Fatal(err)
+	}
+	m := merger{in: b.in, shadow: b.shadows(), hashes: b.in.records, lane: &b.in.records.lanes[0], worth: newWorthCounter(b.rows)}
+	if err := m.merge(0, 1<<b.in.records.bits); err != nil {
+		t.Fatal(err)
+	}
 	var got []string
-	for _, record := range out.all() {
-		c := cursor{rest: record}
+	for _, p := range m.records {
+		c := cursor{rest: m.buf[p.at : p.at+p.n]}
 		text := string(c.key())
 		count, _ := c.sources()
 		for range count {
@@ -95,6 +111,7 @@ func TestEqualHashesAreNotEqualKeys(t *testing.T) {
 		}
 		got = append(got, text)
 	}
+	n := m.counts
 	if want := "[a.test 1 4 b.test 0 2 c.test 3]"; fmt.Sprint(got) != want || n.keys != 3 || n.entries != 5 {
 		t.Errorf("merged %v with %d keys, %d entries, want %s", got, n.keys, n.entries, want)
 	}

@@ -3,28 +3,26 @@ package index
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/bloom"
-	"blockd/lists"
 )
 
 const (
 	minBitsPerKey = 8
 	maxBitsPerKey = 20
 
-	// buckets are the parts in which records are collected and sorted: by the
-	// top bits of their hash, so that bucket behind bucket is the order of the
-	// file, whatever number of partitions that has. 10 M keys of 37 octets are
-	// about 2 MiB a bucket, as large as a core's own cache.
-	bucketBits = 8
-	buckets    = 1 << bucketBits
+	// maxWorkers bounds the goroutines of a build: each has buffers of its own, and
+	// from there on the disk decides.
+	maxWorkers = 8
 
-	// progressEvery is the number of items between two reports while reading.
+	minMemory = 1 << 20
+
+	// progressEvery is the number of items of a worker between two reports.
 	progressEvery = 1 << 14
 )
 
@@ -32,6 +30,7 @@ const (
 type hooks struct {
 	fail func(step string) error     // asked before each step of publishing
 	weak func(key []byte) bloom.Hash // stands in for XXH3
+	gap  uint64                      // pages of nothing before the store: a file over 4 GiB without its content
 }
 
 func (h *hooks) at(step string) error {
@@ -44,19 +43,22 @@ func (h *hooks) at(step string) error {
 // builder collects what one generation will hold.
 type builder struct {
 	Options
-	hooks   hooks
-	rows    []ListInfo
-	tests   []rowTest
-	failed  map[int]ListInfo // rows that a build before this one refused by their self-tests
-	hash    hasher
-	buildID [16]byte
-	built   time.Time
-	buckets []arena
-	reasons reasonTable
-	entries int64
-	kinds   uint64 // see kindBit
-	record  []byte // reused by add
-	key     []byte
+	hooks    hooks
+	rows     []ListInfo
+	tests    []rowTest
+	hash     hasher
+	buildID  [16]byte
+	built    time.Time
+	spill    *spillFile
+	in       *intake
+	progress reporter
+	stages   stages
+	cache    *cache
+	cached   int           // sources that came from their segments
+	useLast  map[int]error // rows that are read from the last good segment, and why
+
+	path string
+	text int64 // octets of all sources, about
 }
 
 // Build reads all sources and writes a draft of the index at path. The file at
@@ -64,7 +66,8 @@ type builder struct {
 // names every one of them (unless KeepGoing). Two builds of one path at a time
 // are refused with ErrLocked.
 //
-// All records are in memory meanwhile: about 60 bytes for an entry of 37 octets.
+// It takes Options.Memory for the records, some MiB for each worker, and 12 bits
+// for each key; records beyond that lie in a file without a name beside path.
 func Build(ctx context.Context, path string, sources []Source, o Options) (*Draft, error) {
 	b, err := newBuilder(o, hooks{})
 	if err != nil {
@@ -80,7 +83,17 @@ func newBuilder(o Options, h hooks) (*builder, error) {
 	if !(o.BitsPerKey >= minBitsPerKey && o.BitsPerKey <= maxBitsPerKey) { // NaN too
 		return nil, fmt.Errorf("%v bits a key: want %d to %d", o.BitsPerKey, minBitsPerKey, maxBitsPerKey)
 	}
-	b := &builder{Options: o, hooks: h, buckets: make([]arena, buckets), reasons: newReasonTable()}
+	if o.Memory == 0 {
+		o.Memory = defaultMemory
+	}
+	if o.Memory < minMemory {
+		return nil, fmt.Errorf("%d bytes of memory: want at least %d", o.Memory, minMemory)
+	}
+	if o.Workers == 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	o.Workers = min(max(o.Workers, 1), maxWorkers)
+	b := &builder{Options: o, hooks: h, progress: reporter{to: o.Progress}, cache: openCache("")}
 	b.hash = hasher{kind: hashXXH3, weak: h.weak}
 	if o.SipHash {
 		b.hash.kind = hashSip
@@ -118,12 +131,22 @@ func (b *builder) locked(ctx context.Context, path string, sources []Source, loc
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
+	b.cache = openCache(b.Cache)
+	for row, why := range b.Hold {
+		b.lastGood(row, sources[row], why)
+	}
+	if err := b.open(path, len(sources), textSize(sources)); err != nil {
+		return nil, err
+	}
+	defer b.close()
+	if err := b.readAll(ctx, sources); err != nil {
+		b.cache.discard()
+		return nil, err
+	}
 	for {
-		if err := b.readAll(ctx, sources); err != nil {
-			return nil, err
-		}
 		d, err := b.draft(ctx, path, lock)
 		if err != nil {
+			b.cache.discard()
 			return nil, err
 		}
 		failed, err := b.selfTest(ctx, d.index)
@@ -131,16 +154,91 @@ func (b *builder) locked(ctx context.Context, path string, sources []Source, loc
 			return d, nil
 		}
 		os.Remove(d.temp)
-		if err == nil && !b.KeepGoing {
+		switch { // one source less each time
+		case err != nil:
+		case b.fallBack(failed):
+			if err = b.reset(); err == nil {
+				err = b.readAll(ctx, sources)
+			}
+		case b.KeepGoing:
+			b.leaveOut(failed)
+		default:
 			err = failures(failed)
 		}
-		if err == nil { // one source less each time
-			b, err = b.without(failed)
-		}
 		if err != nil {
+			b.cache.discard()
 			return nil, err
 		}
 	}
+}
+
+// open makes room for the records of so many rows, whose texts have about so many
+// octets. close it.
+func (b *builder) open(path string, rows int, text int64) error {
+	b.path, b.text = path, text
+	b.spill = newSpillFile(path, b.hooks)
+	records, err := b.newRecords(text)
+	if err != nil {
+		return err
+	}
+	b.in = newIntake(b.hash, b.built.Unix(), make([]rowIntake, rows), records)
+	return nil
+}
+
+// reset drops all that was taken in.
+func (b *builder) reset() error {
+	b.close()
+	return b.open(b.path, len(b.in.rows), b.text)
+}
+
+// partBytes is what one part of the records is meant to have: with what is made of
+// it, it fits into a core's own cache.
+const partBytes = 512 << 10
+
+func (b *builder) newRecords(text int64) (*scatter, error) {
+	bits := uint(4)
+	for bits < 13 && 2*text>>bits > partBytes { // a line of 37 octets becomes 62
+		bits++
+	}
+	return newScatter(b.Workers, bits, b.Memory, b.spill)
+}
+
+// rehash takes all records in anew under another hash.
+func (b *builder) rehash(h hasher) error {
+	records, err := b.newRecords(int64(b.in.counts().bytes) / 2)
+	if err != nil {
+		return err
+	}
+	in, err := b.in.rehash(h, records)
+	b.in.records.close()
+	b.in = in
+	return err
+}
+
+func (b *builder) close() {
+	if b.in != nil {
+		b.in.records.close()
+	}
+	b.spill.close()
+}
+
+// textSize is about how much text the sources have.
+func textSize(sources []Source) (size int64) {
+	for _, s := range sources {
+		n := fileSize(s.Path)
+		if strings.HasSuffix(s.Path, ".gz") {
+			n *= 4
+		}
+		size += n
+	}
+	return size
+}
+
+func fileSize(path string) int64 {
+	if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() {
+		return fi.Size()
+	}
+	return 0
 }
 
 func checkSources(sources []Source) error {
@@ -160,132 +258,4 @@ func checkSources(sources []Source) error {
 		}
 	}
 	return nil
-}
-
-// readAll reads every source, also behind a refused one, so that all faults are
-// told at once.
-func (b *builder) readAll(ctx context.Context, sources []Source) error {
-	p := Progress{Stage: "read"}
-	sizes := make([]int64, len(sources))
-	for i, s := range sources {
-		if fi, err := os.Stat(s.Path); err == nil && fi.Mode().IsRegular() {
-			sizes[i] = fi.Size()
-			p.Total += sizes[i]
-		}
-	}
-	var refused []error
-	for i, s := range sources {
-		p.Source = s.Path
-		row, err := b.readSource(ctx, s, p, sizes[i])
-		var file *lists.FileError
-		switch {
-		case err == nil && row.Refused == nil:
-		case err == nil:
-			refused = append(refused, row.Refused)
-		case !errors.As(err, &file):
-			return err
-		case s.Optional && file.Class == "missing":
-		default:
-			row.Refused = fmt.Errorf("list %s: %w", s.List, err)
-			refused = append(refused, row.Refused)
-		}
-		b.rows[i] = row
-		p.Done += sizes[i]
-		p.Entries = b.entries
-		b.report(p)
-	}
-	if len(refused) > 0 && !b.KeepGoing {
-		return &SourcesError{refused}
-	}
-	return nil
-}
-
-// readSource reads one source into the buckets as the next row. Of a source that
-// ends in an error, which may show at its very last byte, nothing stays.
-func (b *builder) readSource(ctx context.Context, s Source, p Progress, size int64) (ListInfo, error) {
-	number := len(b.rows)
-	if row, ok := b.failed[number]; ok {
-		b.rows = append(b.rows, row)
-		return row, nil
-	}
-	b.rows = append(b.rows, ListInfo{Source: s, Guard: s.Settings.Guard.ID()})
-	row := &b.rows[number]
-	marks := make([]mark, len(b.buckets))
-	for i := range b.buckets {
-		marks[i] = b.buckets[i].mark()
-	}
-	reasons, entries, kinds, tests := len(b.reasons.ends), b.entries, b.kinds, len(b.tests)
-
-	items, line, done := 0, 0, int64(0)
-	summary, err := lists.ReadFile(ctx, s.Path, s.Settings, func(it *lists.Item) error {
-		if it.Line != line {
-			line, done = it.Line, done+int64(len(it.Text))+1
-		}
-		if items++; items%progressEvery == 0 {
-			now := p
-			now.Done += min(done, size) // a packed file has more text than bytes
-			now.Entries = b.entries
-			b.report(now)
-		}
-		switch it.Kind {
-		case lists.Skip:
-			if it.Test != nil {
-				b.tests = append(b.tests, rowTest{number, it.Line, it.Test})
-			}
-		case lists.IP, lists.CIDR:
-			row.NetworkEntries++
-		case lists.Addr, lists.Domain:
-			if err := b.add(number, it.Key, 0, it); err != nil {
-				return fmt.Errorf("%s:%d: %w", s.Path, it.Line, err)
-			}
-		}
-		return nil
-	})
-	row.Summary = summary
-	if err != nil {
-		for i, m := range marks {
-			b.buckets[i].cut(m)
-		}
-		b.reasons.cut(reasons)
-		b.entries, b.kinds, b.tests = entries, kinds, b.tests[:tests]
-		row.NetworkEntries = 0
-	}
-	return *row, err
-}
-
-// add puts one entry of a row into its bucket. expiry is in Unix seconds, 0 is
-// never.
-func (b *builder) add(row int, key addr.Key, expiry int64, it *lists.Item) error {
-	if len(key.Text) == 0 || len(key.Text) > maxKey {
-		return fmt.Errorf("key of %d octets, want 1 to %d", len(key.Text), maxKey)
-	}
-	if reach(key.Kind, true)&(1<<it.Scope) == 0 && reach(key.Kind, false)&(1<<it.Scope) == 0 {
-		return fmt.Errorf("%q cannot have scope %d", key.Text, it.Scope)
-	}
-	if it.Action > lists.Discard || it.Line < 0 || expiry < 0 {
-		return fmt.Errorf("%q with action %d, line %d, expiry %d", key.Text, it.Action, it.Line, expiry)
-	}
-	if expiry != 0 && expiry <= b.built.Unix() {
-		return nil
-	}
-	e := entry{row: row, line: it.Line, scope: it.Scope, action: it.Action, expiry: expiry}
-	if it.Reason != "" {
-		reason, ok := b.reasons.add(it.Reason[:min(len(it.Reason), maxReason)])
-		if !ok {
-			return fmt.Errorf("more than %d different reasons", maxReasons)
-		}
-		e.reason = reason + 1
-	}
-	b.key = append(b.key[:0], key.Text...)
-	b.record = appendRecord(b.record[:0], b.key, []entry{e}, false)
-	b.buckets[b.hash.sum(b.key).Hi>>(64-bucketBits)].add(b.record)
-	b.kinds |= kindBit(key)
-	b.entries++
-	return nil
-}
-
-func (b *builder) report(p Progress) {
-	if b.Progress != nil {
-		b.Progress(p)
-	}
 }

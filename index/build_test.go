@@ -2,7 +2,10 @@ package index
 
 import (
 	"fmt"
+	"maps"
+	"net/netip"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,6 +25,9 @@ type listed struct {
 	line   int
 	reason string
 	expiry int64
+	net    netip.Prefix // of an entry for client addresses, in place of key
+
+	pattern string // of a pattern, as lint prints it, in place of key
 }
 
 // seeded are options under which a build is reproducible.
@@ -47,12 +53,14 @@ func draftOf(t testing.TB, path string, o Options, h hooks, rows []ListInfo, ent
 		return nil, err
 	}
 	b.rows = rows
-	for _, e := range entries {
-		it := lists.Item{Line: e.line, Scope: e.scope, Action: e.action, Reason: e.reason}
-		if err := b.add(e.row, e.key, e.expiry, &it); err != nil {
-			return nil, err
-		}
+	if err := b.open(path, len(rows), 0); err != nil {
+		return nil, err
 	}
+	defer b.close()
+	if err := takeIn(t, b, entries); err != nil {
+		return nil, err
+	}
+	b.in.records.finish()
 	lock, err := lockPath(path)
 	if err != nil {
 		return nil, err
@@ -98,4 +106,35 @@ func sender(t testing.TB, text string) addr.Addr {
 		t.Fatal(err)
 	}
 	return a
+}
+
+// takeIn takes entries in as readAll does: row by row, each line by some worker.
+func takeIn(t testing.TB, b *builder, entries []listed) error {
+	t.Helper()
+	byRow := map[int][]listed{}
+	for _, e := range entries {
+		byRow[e.row] = append(byRow[e.row], e)
+	}
+	for _, row := range slices.Sorted(maps.Keys(byRow)) {
+		b.in.begin(row)
+		for _, e := range byRow[row] {
+			it := lists.Item{Line: e.line, Scope: e.scope, Action: e.action, Reason: e.reason, Net: e.net}
+			w := &b.in.workers[max(e.line, 0)%len(b.in.workers)]
+			err := error(nil)
+			switch {
+			case it.Net.IsValid():
+				err = w.addNetwork(e.expiry, &it)
+			case e.pattern != "":
+				it.Kind, it.Pattern = patternKind(e.pattern), e.pattern
+				err = w.addPattern(e.expiry, &it)
+			default:
+				err = w.add(e.key, e.expiry, &it)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		b.in.end(row, true)
+	}
+	return nil
 }

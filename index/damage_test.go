@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"math/bits"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,8 +26,19 @@ type specimen struct {
 	data    []byte
 	senders []addr.Addr
 	answers [][]Match
+	clients []netip.Addr
+	nets    [][]Match // the answers for clients
 	entries []listed
 	scratch []Match
+	batch   Batch
+	seen    struct{ files, atOpen, atLookup, atVerify, unseen int }
+}
+
+// tell logs how many files were judged and where their damage was seen.
+func (s *specimen) tell(t testing.TB) {
+	t.Helper()
+	t.Logf("%d damaged files: %d refused by Open, %d an error of look-ups, %d of Verify, %d with the damage where nobody reads; no wrong answer",
+		s.seen.files, s.seen.atOpen, s.seen.atLookup, s.seen.atVerify, s.seen.unseen)
 }
 
 // newSpecimen has all kinds, scopes and actions, reasons and expiries.
@@ -39,6 +51,31 @@ func newSpecimen(t testing.TB, entries int) *specimen {
 			list[i].expiry = testTime.Unix() + 1000
 		}
 	}
+	return newSpecimenOf(t, rng, list)
+}
+
+// newFullSpecimen has client addresses and patterns too.
+func newFullSpecimen(t testing.TB, entries int) *specimen {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(8, 8))
+	list := randomEntries(t, rng, 5, entries)
+	seen := map[string]bool{} // a repeated entry lasts as long as the longest: kept out
+	for i := range 60 {
+		e := listed{row: i % 5, pattern: nearPattern(rng), line: 1000 + i}
+		if i%2 == 0 {
+			e = netListed(nearNet(rng), listed{row: i % 5, line: 1000 + i, reason: "net"})
+		}
+		if what := fmt.Sprint(e.row, e.pattern, e.net); !seen[what] {
+			seen[what] = true
+			list = append(list, e)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b listed) int { return a.row - b.row })
+	return newSpecimenOf(t, rng, list)
+}
+
+func newSpecimenOf(t testing.TB, rng *rand.Rand, list []listed) *specimen {
+	t.Helper()
 	s := &specimen{entries: list, path: filepath.Join(t.TempDir(), "specimen.bdx")}
 	d, err := draftOf(t, s.path, seeded(9), hooks{}, rowsNamed(5), list)
 	if err != nil {
@@ -50,10 +87,20 @@ func newSpecimen(t testing.TB, entries int) *specimen {
 	if s.data, err = os.ReadFile(s.path); err != nil {
 		t.Fatal(err)
 	}
+	keys := slices.DeleteFunc(slices.Clone(list), func(e listed) bool { return e.pattern != "" || e.net.IsValid() })
+	now, full := testTime.Unix(), len(keys) < len(list)
 	for len(s.senders) < 12 {
 		a := sender(t, randomSender(rng))
+		if full && len(s.senders)%2 == 0 {
+			a = sender(t, nearSender(rng))
+		}
 		s.senders = append(s.senders, a)
-		s.answers = append(s.answers, model(list).lookup(a, testTime.Unix()))
+		s.answers = append(s.answers, append(model(keys).lookup(a, now), patternModel(list, a, now)...))
+	}
+	for full && len(s.clients) < 6 {
+		ip := nearIP(rng)
+		s.clients = append(s.clients, ip)
+		s.nets = append(s.nets, clientModel(list, ip, now))
 	}
 	return s
 }
@@ -63,31 +110,60 @@ func newSpecimen(t testing.TB, entries int) *specimen {
 // error, of Open, Lookup or Verify.
 func (s *specimen) judge(t testing.TB, what string) error {
 	t.Helper()
+	s.seen.files++
 	ix, err := Open(s.path)
 	if err != nil {
+		s.seen.atOpen++
 		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), s.path) || strings.Contains(err.Error(), "\n") {
 			t.Fatalf("%s: Open = %v: want one line that wraps ErrCorrupt and names the file", what, err)
 		}
 		return err
 	}
 	var first error
+	ix.LookupBatch(&s.batch, s.senders, testTime)
 	for i, a := range s.senders {
-		got, err := ix.Lookup(s.scratch[:0], a, testTime)
+		one, oneErr := ix.Lookup(s.scratch[:0], a, testTime)
+		s.scratch = one
+		many, manyErr := s.batch.Matches(i)
+		for _, got := range []struct {
+			matches []Match
+			err     error
+		}{{one, oneErr}, {many, manyErr}} {
+			if got.err != nil && (!errors.Is(got.err, ErrRead) || len(got.matches) > 0 || !strings.Contains(got.err.Error(), s.path)) {
+				t.Fatalf("%s: Lookup(%s) = %v, %v: want no match and an error that wraps ErrRead", what, a, got.matches, got.err)
+			}
+			if got.err == nil && !slices.Equal(got.matches, s.answers[i]) {
+				t.Fatalf("%s: wrong verdict: Lookup(%s) = %v, want %v", what, a, got.matches, s.answers[i])
+			}
+		}
+		if (oneErr == nil) != (manyErr == nil) {
+			t.Fatalf("%s: Lookup(%s) says %v, LookupBatch %v", what, a, oneErr, manyErr)
+		}
+		if first == nil {
+			first = oneErr
+		}
+	}
+	for i, ip := range s.clients {
+		got, err := ix.LookupClient(s.scratch[:0], ip, testTime)
 		s.scratch = got
 		if err != nil && (!errors.Is(err, ErrRead) || len(got) > 0 || !strings.Contains(err.Error(), s.path)) {
-			t.Fatalf("%s: Lookup(%s) = %v, %v: want no match and an error that wraps ErrRead", what, a, got, err)
+			t.Fatalf("%s: LookupClient(%s) = %v, %v: want no match and an error that wraps ErrRead", what, ip, got, err)
 		}
-		if err == nil && !slices.Equal(got, s.answers[i]) {
-			t.Fatalf("%s: wrong verdict: Lookup(%s) = %v, want %v", what, a, got, s.answers[i])
+		if err == nil && !slices.Equal(got, s.nets[i]) {
+			t.Fatalf("%s: wrong verdict: LookupClient(%s) = %v, want %v", what, ip, got, s.nets[i])
 		}
 		if first == nil {
 			first = err
 		}
 	}
-	if first == nil {
-		if first = ix.Verify(t.Context()); first != nil && !errors.Is(first, ErrRead) {
-			t.Fatalf("%s: Verify = %v, want ErrRead", what, first)
-		}
+	if first != nil {
+		s.seen.atLookup++
+		return first
+	}
+	if first = ix.Verify(t.Context()); first == nil {
+		s.seen.unseen++
+	} else if s.seen.atVerify++; !errors.Is(first, ErrRead) {
+		t.Fatalf("%s: Verify = %v, want ErrRead", what, first)
 	}
 	return first
 }
@@ -141,6 +217,7 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 			runtime.GC() // so that unmapping keeps up
 		}
 	}
+	s.tell(t)
 	if err := s.judge(t, "undamaged"); err != nil {
 		t.Errorf("undamaged: %v", err)
 	}
@@ -156,6 +233,7 @@ func TestEveryTruncationIsSeen(t *testing.T) {
 			t.Fatalf("cut to %d of %d bytes, and opened", size, len(s.data))
 		}
 	}
+	s.tell(t)
 }
 
 func (s *specimen) write(t testing.TB, data []byte) {
@@ -173,7 +251,13 @@ func correctSums(data []byte) {
 	}
 	le := binary.LittleEndian
 	within := func(kind int) (b, row []byte) {
-		row = data[sectionsAt+(kind-1)*sectionBytes:][:sectionBytes]
+		row = data[sectionsAt:][:sectionBytes]
+		for i := 1; i < maxSections && le.Uint32(row) != uint32(kind); i++ {
+			row = data[sectionsAt+i*sectionBytes:][:sectionBytes]
+		}
+		if le.Uint32(row) != uint32(kind) {
+			return nil, row
+		}
 		offset, length := le.Uint64(row[8:]), le.Uint64(row[16:])
 		if offset > uint64(len(data)) || length > uint64(len(data))-offset {
 			return nil, row
@@ -192,7 +276,7 @@ func correctSums(data []byte) {
 		le.PutUint32(pages, pageSum(pages[:pageSize], le.Uint32(data[24:]), n))
 		pages = pages[pageSize:]
 	}
-	for _, kind := range []int{secFilterSums, secDirectory, secLists, secReasons} {
+	for _, kind := range []int{secFilterSums, secDirectory, secLists, secReasons, secNetworks, secPatterns, secWorth} {
 		if b, row := within(kind); b != nil {
 			le.PutUint32(row[32:], crc32.Checksum(b, castagnoli))
 		}
@@ -203,6 +287,7 @@ func correctSums(data []byte) {
 // A hostile header is in order by its sum and promises whatever it likes.
 func TestWildCountsAreRefusedWithoutMemory(t *testing.T) {
 	s := newSpecimen(t, 150)
+	files, refused := 0, 0
 	wild := []uint64{0, 1, 1 << 31, 1 << 32, 1 << 52, 1 << 60, 1 << 63, ^uint64(0), ^uint64(0) - pageSize}
 	for at := 16; at < sectionsAt+knownSections*sectionBytes; at += 4 {
 		if at >= 24 && at < 56 {
@@ -221,23 +306,26 @@ func TestWildCountsAreRefusedWithoutMemory(t *testing.T) {
 					continue
 				}
 				s.write(t, data)
+				files++
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
 				ix, err := Open(s.path)
-				runtime.ReadMemStats(&after)
-				if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
-					t.Fatalf("%d bytes of %x at %d: Open takes %d bytes", size, v, at, grown)
-				}
-				if err != nil && !errors.Is(err, ErrCorrupt) {
-					t.Fatalf("%d bytes of %x at %d: %v", size, v, at, err)
-				}
 				if err == nil { // counts that only Verify can hold against the store, times, kinds
 					_, _ = ix.Lookup(nil, s.senders[0], testTime)
+					ix.LookupBatch(&s.batch, s.senders, testTime)
+					_ = ix.Promote(t.Context())
 					_ = ix.Verify(t.Context())
+				} else if refused++; !errors.Is(err, ErrCorrupt) {
+					t.Fatalf("%d bytes of %x at %d: %v", size, v, at, err)
+				}
+				runtime.ReadMemStats(&after)
+				if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
+					t.Fatalf("%d bytes of %x at %d: %d bytes are allocated", size, v, at, grown)
 				}
 			}
 		}
 	}
+	t.Logf("%d files of wild counts: %d refused by Open, the others answered or refused later", files, refused)
 	// Four KiB that promise 2^60 of everything.
 	data := bytes.Clone(s.data[:pageSize])
 	for at := 64; at < 104; at += 8 {
@@ -269,28 +357,32 @@ func TestDamageIsToldInASentence(t *testing.T) {
 		{"copied in text mode", func(d []byte) []byte { return bytes.Replace(d, []byte("\r\n"), []byte("\n"), 1) }, "damaged index: offset 0: no index file (magic bytes differ)"},
 		{"the next version", func(d []byte) []byte { d[8] = 2; return d }, "damaged index: offset 8: format version 2, this program reads 1"},
 		{"another page size", func(d []byte) []byte { d[13] = 0x20; return d }, "damaged index: offset 12: page size 8192, want 4096"},
-		{"a byte appended", func(d []byte) []byte { return append(d, 0) }, "damaged index: offset 16: header says 28672 bytes, the file has 28673"},
+		{"a byte appended", func(d []byte) []byte { return append(d, 0) }, "damaged index: offset 16: header says 32768 bytes, the file has 32769"},
 		{"unknown hash", func(d []byte) []byte { d[56] = 3; return d }, "damaged index: offset 56: unknown hash 3"},
 		{"unknown filter", func(d []byte) []byte { d[57] = 2; return d }, "damaged index: offset 57: unknown filter 2"},
 		{"reserved byte", func(d []byte) []byte { d[60] = 1; return d }, "damaged index: offset 58: reserved bytes are set"},
 		{"reserved bytes behind the sections", func(d []byte) []byte { d[4000] = 1; return d }, "damaged index: offset 58: reserved bytes are set"},
 		{"unknown section that is needed", func(d []byte) []byte {
-			row := section(d, 7)
+			row := section(d, 8) // behind the seven that there are
 			copy(row, section(d, 6)[:sectionBytes])
-			row[0] = 7
+			row[0] = knownSections + 1
 			le.PutUint64(row[8:], uint64(len(d)))
 			le.PutUint64(row[16:], 0)
 			return d
-		}, "damaged index: offset 368: section 7 is unknown to this program and needed"},
+		}, "damaged index: offset 408: section 10 is unknown to this program and needed"},
 		{"sections in disorder", func(d []byte) []byte { section(d, 2)[0] = 1; return d }, "damaged index: offset 168: section 1 behind section 1"},
-		{"a section is missing", func(d []byte) []byte { clear(section(d, 6)[:sectionBytes]); return d }, "damaged index: offset 128: section 6 is missing"},
+		{"a section is missing", func(d []byte) []byte {
+			copy(section(d, 6), section(d, 7)[:sectionBytes])
+			clear(section(d, 7)[:sectionBytes])
+			return d
+		}, "damaged index: offset 128: section 6 is missing"},
 		{"sections overlap", func(d []byte) []byte { le.PutUint64(section(d, 2)[8:], pageSize); return d }, "damaged index: offset 168: section 2 at 4096 of 4 bytes does not fit"},
 		{"section off its page", func(d []byte) []byte { d[sectionsAt+8]++; return d }, "damaged index: offset 128: section 1 at 4097 of 192 bytes does not fit"},
 		{"section behind the end", func(d []byte) []byte {
-			row := section(d, 6)
+			row := section(d, 7)
 			le.PutUint64(row[16:], le.Uint64(row[16:])+pageSize)
 			return d
-		}, "damaged index: offset 328: section 6 at 24576 of 4426 bytes does not fit"},
+		}, "damaged index: offset 368: section 9 at 28672 of 4336 bytes does not fit"},
 		{"three partitions", func(d []byte) []byte {
 			d[96] = 3
 			le.PutUint64(section(d, 3)[16:], 48)
@@ -316,7 +408,10 @@ func TestDamageIsToldInASentence(t *testing.T) {
 func TestUnknownSectionThatMayBePassedOver(t *testing.T) {
 	s := newSpecimen(t, 150)
 	data := bytes.Clone(s.data)
-	row := data[sectionsAt+knownSections*sectionBytes:]
+	row := data[sectionsAt:]
+	for binary.LittleEndian.Uint32(row) != 0 {
+		row = row[sectionBytes:]
+	}
 	binary.LittleEndian.PutUint32(row, 900)
 	binary.LittleEndian.PutUint64(row[8:], uint64(len(data)))
 	binary.LittleEndian.PutUint64(row[16:], 5)
@@ -413,8 +508,17 @@ func openAndAsk(t testing.TB, s *specimen) {
 		if perhaps {
 			allPerhaps(t, ix)
 		}
-		for _, a := range s.senders {
+		for _, ip := range s.clients {
+			if got, err := ix.LookupClient(nil, ip, testTime); err != nil && (!errors.Is(err, ErrRead) || len(got) > 0) {
+				t.Fatalf("LookupClient(%s) = %v, %v, want ErrRead", ip, got, err)
+			}
+		}
+		ix.LookupBatch(&s.batch, s.senders, testTime)
+		for i, a := range s.senders {
 			got, err := ix.Lookup(nil, a, testTime)
+			if many, manyErr := s.batch.Matches(i); (err == nil) != (manyErr == nil) || !slices.Equal(got, many) {
+				t.Fatalf("Lookup(%s) = %v, %v; LookupBatch says %v, %v", a, got, err, many, manyErr)
+			}
 			if err != nil && (!errors.Is(err, ErrRead) || len(got) > 0) {
 				t.Fatalf("Lookup(%s) = %v, %v, want ErrRead", a, got, err)
 			}
@@ -471,7 +575,7 @@ func TestOverflowPagesInACircle(t *testing.T) {
 // FuzzOpen damages the specimen: data is a row of four bytes each, an offset and
 // what is xor'ed there. With correct set all sums are made right afterwards.
 func FuzzOpen(f *testing.F) {
-	s := newSpecimen(f, 150)
+	s := newFullSpecimen(f, 60)
 	f.Add([]byte{}, false)
 	f.Add([]byte{0, 0, 8, 1}, false)
 	f.Add([]byte{0, 0, 96, 2, 0, 0, 97, 1}, true)

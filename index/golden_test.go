@@ -44,15 +44,15 @@ func goldenEntries(t testing.TB) []listed {
 	}
 	bulk := domainKey(t, "bulk.test")
 	entries := []listed{
-		{0, bulk, lists.Tree, lists.Block, 1, "spam", 0},
-		{0, bulk, lists.Exact, lists.Discard, 2, "551 5.7.1 Not here", 0},
-		{0, bulk, lists.Tree, lists.Block, 3, "repeated", 0},
-		{0, domainKey(t, "mx.bulk.test"), lists.Sub, lists.Tempfail, 4, "", testTime.Unix() + 86_400},
-		{0, address, lists.Exact, lists.Block, 5, "spam", 0},
-		{0, local, lists.Local, lists.Block, 70_000, "grüße", 0},
-		{0, domainKey(t, "[198.51.100.23]"), lists.Exact, lists.Block, 7, "", 0},
-		{1, bulk, lists.Sub, lists.Allow, 1, "", 0},
-		{1, domainKey(t, "xn--bcher-kva.test"), lists.Tree, lists.Allow, 2, "", 0},
+		{row: 0, key: bulk, scope: lists.Tree, action: lists.Block, line: 1, reason: "spam", expiry: 0},
+		{row: 0, key: bulk, scope: lists.Exact, action: lists.Discard, line: 2, reason: "551 5.7.1 Not here", expiry: 0},
+		{row: 0, key: bulk, scope: lists.Tree, action: lists.Block, line: 3, reason: "repeated", expiry: 0},
+		{row: 0, key: domainKey(t, "mx.bulk.test"), scope: lists.Sub, action: lists.Tempfail, line: 4, reason: "", expiry: testTime.Unix() + 86_400},
+		{row: 0, key: address, scope: lists.Exact, action: lists.Block, line: 5, reason: "spam", expiry: 0},
+		{row: 0, key: local, scope: lists.Local, action: lists.Block, line: 70_000, reason: "grüße", expiry: 0},
+		{row: 0, key: domainKey(t, "[198.51.100.23]"), scope: lists.Exact, action: lists.Block, line: 7, reason: "", expiry: 0},
+		{row: 1, key: bulk, scope: lists.Sub, action: lists.Allow, line: 1, reason: "", expiry: 0},
+		{row: 1, key: domainKey(t, "xn--bcher-kva.test"), scope: lists.Tree, action: lists.Allow, line: 2, reason: "", expiry: 0},
 	}
 	for i := range 60 {
 		entries = append(entries, listed{key: domainKey(t, manyName(i)), scope: lists.Tree, line: 100 + i})

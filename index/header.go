@@ -35,7 +35,12 @@ const (
 	secPages
 	secLists
 	secReasons
-	knownSections = secReasons
+	secNetworks // this and what follows only where there is something to say
+	secPatterns
+	secWorth
+	knownSections = secWorth
+
+	neededSections = secReasons
 )
 
 // magic begins the file. A copy in text mode changes one of its bytes.
@@ -87,8 +92,13 @@ func (h *header) encode() []byte {
 	for i, v := range []uint64{h.keys, h.entries, h.blocks, h.pages, h.partitions, h.kinds, uint64(h.built), uint64(h.expiry)} {
 		le.PutUint64(b[64+8*i:], v)
 	}
+	row := 0
 	for kind := secFilter; kind <= knownSections; kind++ {
-		s, at := h.sections[kind], b[sectionsAt+(kind-1)*sectionBytes:]
+		s, at := h.sections[kind], b[sectionsAt+row*sectionBytes:]
+		if s.offset == 0 {
+			continue // not in this file
+		}
+		row++
 		le.PutUint32(at, uint32(kind))
 		le.PutUint32(at[4:], mustKnow)
 		le.PutUint64(at[8:], s.offset)
@@ -192,7 +202,7 @@ func (h *header) check() error {
 		}
 		return nil
 	}
-	for kind := secFilter; kind <= knownSections; kind++ {
+	for kind := secFilter; kind <= neededSections; kind++ {
 		if s[kind].offset == 0 {
 			return corrupt(sectionsAt, "section %d is missing", kind)
 		}
@@ -208,6 +218,12 @@ func (h *header) check() error {
 	}
 	if err := want(secPages, h.pages, pageSize); err != nil {
 		return err
+	}
+	if err := want(secNetworks, min(s[secNetworks].items, maxNetLengths), netLengthBytes); err != nil {
+		return err
+	}
+	if p := s[secPatterns]; p.items > maxPatterns || p.length > maxPatternBytes || p.items > p.length/3 {
+		return corrupt(sectionsAt, "%d patterns in %d bytes", p.items, p.length)
 	}
 	switch {
 	case h.blocks == 0:

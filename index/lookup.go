@@ -1,12 +1,10 @@
 package index
 
 import (
-	"encoding/binary"
-	"fmt"
 	"math/bits"
+	"net/netip"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"blockd/addr"
@@ -14,15 +12,23 @@ import (
 	"blockd/lists"
 )
 
-// Match is one entry that covers a sender. It holds copies only, nothing of the
-// mapping.
+// Match is one entry that covers a sender or a client. It holds copies only,
+// nothing of the mapping.
 type Match struct {
-	Row    int      // of Lists(): which source
-	Key    addr.Key // the entry; its text is the sender's own memory
-	Scope  lists.Scope
-	Action lists.Action
-	Line   int
-	Reason string
+	Row     int // of Lists(): which source
+	Kind    lists.Kind
+	Key     addr.Key     // of Addr and Domain: the entry; its text is the sender's own memory
+	Net     netip.Prefix // of IP and CIDR: the entry
+	Pattern string       // of Glob and Regexp: the entry, as lint prints it
+	Scope   lists.Scope
+	Action  lists.Action
+	Line    int
+	Reason  string
+}
+
+// Name is the canonical text of the entry, as blockd lint prints it.
+func (m Match) Name() string {
+	return lists.EntryName(m.Kind, m.Key, m.Net, m.Pattern)
 }
 
 // kindBit is the bit of a key's kind in the header's mask: 0 addresses, 1
@@ -60,8 +66,8 @@ const usualKeys = 12
 
 // Lookup appends to dst every entry that covers a, and that has not expired at
 // now, the most specific first: address, exact name, longest sub or tree name,
-// local-part; between equally specific ones in the order of Lists. It does not
-// allocate when nothing matches. An error (wrapping ErrRead) means that the
+// local-part, patterns; between equally specific ones in the order of Lists. It
+// does not allocate when nothing matches. An error (wrapping ErrRead) means that the
 // store could not be read: the sender is then neither listed nor clear.
 func (ix *Index) Lookup(dst []Match, a addr.Addr, now time.Time) ([]Match, error) {
 	if strings.Count(a.Domain(), ".") > usualKeys-3 {
@@ -74,76 +80,63 @@ func (ix *Index) Lookup(dst []Match, a addr.Addr, now time.Time) ([]Match, error
 
 // lookup asks for the keys of one sender, as addr gives them.
 func (ix *Index) lookup(dst []Match, keys []addr.Key, now int64) ([]Match, error) {
-	// Local-parts are the least specific of all: they go to the end.
-	if len(keys) > 1 && keys[1].Kind == addr.Local {
-		local := keys[1]
-		copy(keys[1:], keys[2:])
-		keys[len(keys)-1] = local
-	}
-	own := 0 // the sender's own domain, if any
-	for own < len(keys) && keys[own].Kind != addr.Domain {
-		own++
-	}
+	own := localLast(keys)
 	found, asked := len(dst), uint64(0)
-	var b batch
+	var hashes [bloom.BatchSize]bloom.Hash
+	var of [bloom.BatchSize]uint8 // which key each belongs to; below addr.MaxKeys
+	n := 0
 	for i := range keys {
 		if ix.head.kinds&kindBit(keys[i]) != 0 { // else no list holds such keys
-			b.hashes[b.n], b.keys[b.n] = ix.head.hash.sumString(keys[i].Text), uint8(i)
-			b.n++
+			hashes[n], of[n] = ix.head.hash.sumString(keys[i].Text), uint8(i)
+			n++
 		}
-		if b.n < bloom.BatchSize && i < len(keys)-1 {
+		if n < len(hashes) && i < len(keys)-1 {
 			continue
 		}
-		if perhaps := ix.filter.HasBatch(b.hashes[:b.n]); perhaps != 0 {
-			var err error
-			if dst, err = ix.confirm(dst, keys, own, &b, perhaps, now); err != nil {
-				return dst[:found], err
+		perhaps, err := ix.perhaps(hashes[:n])
+		for err == nil && perhaps != 0 {
+			var s [maxSuspects]suspect
+			count := 0
+			for ; perhaps != 0 && count < len(s); perhaps &= perhaps - 1 {
+				i := bits.TrailingZeros32(perhaps)
+				key := int(of[i])
+				s[count] = suspect{hash: hashes[i], key: keys[key], own: key == own}
+				count++
 			}
+			dst, err = ix.confirm(dst, s[:count], now)
 		}
-		asked += uint64(b.n)
-		b.n = 0
+		if err != nil {
+			return dst[:found], err
+		}
+		asked += uint64(n)
+		n = 0
 	}
 	if asked > 0 {
 		ix.asked.Add(asked)
+	}
+	if ix.patterns != nil && len(keys) > 0 && keys[0].Kind == addr.Address {
+		var err error
+		if dst, err = ix.lookupPatterns(dst, keys[0].Text, now); err != nil {
+			return dst[:found], err
+		}
 	}
 	runtime.KeepAlive(ix) // else the mapping may go while the last page is read
 	return dst, nil
 }
 
-// batch is what the filter is asked at once: hashes, and which of the sender's
-// keys each belongs to.
-type batch struct {
-	n      int
-	hashes [bloom.BatchSize]bloom.Hash
-	keys   [bloom.BatchSize]uint8 // below addr.MaxKeys
-}
-
-// confirm asks the store for the keys of b that are perhaps there.
-func (ix *Index) confirm(dst []Match, keys []addr.Key, own int, b *batch, perhaps uint32, now int64) ([]Match, error) {
-	err := ix.mapping.guarded(func() error {
-		for ; perhaps != 0; perhaps &= perhaps - 1 {
-			i := bits.TrailingZeros32(perhaps)
-			key := int(b.keys[i])
-			c, found, err := ix.find(b.hashes[i], keys[key].Text)
-			if err != nil {
-				return err
-			}
-			if !found {
-				ix.falsePositives.Add(1)
-				continue
-			}
-			for _, scopes := range rank(keys[key].Kind, key == own) {
-				if dst, err = ix.appendMatches(dst, c, keys[key], scopes, now); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		err = fmt.Errorf("%w %s: %w", ErrRead, ix.mapping.name, err)
+// localLast moves the local-part, the least specific of all, behind the other
+// keys of a sender. own is the place of the sender's own domain; len(keys) if
+// there is none.
+func localLast(keys []addr.Key) (own int) {
+	if len(keys) > 1 && keys[1].Kind == addr.Local {
+		local := keys[1]
+		copy(keys[1:], keys[2:])
+		keys[len(keys)-1] = local
 	}
-	return dst, err
+	for own < len(keys) && keys[own].Kind != addr.Domain {
+		own++
+	}
+	return own
 }
 
 // rank orders the scopes of reach: an exact name is more specific than the same
@@ -153,8 +146,9 @@ func rank(kind addr.Kind, own bool) [2]uint8 {
 	return [2]uint8{scopes & (1 << lists.Exact), scopes &^ (1 << lists.Exact)}
 }
 
-// appendMatches appends the entries of the record at c whose scope is in scopes.
-func (ix *Index) appendMatches(dst []Match, c cursor, key addr.Key, scopes uint8, now int64) ([]Match, error) {
+// appendMatches appends the entries of the record at c whose scope is in scopes:
+// each is m with what its source says.
+func (ix *Index) appendMatches(dst []Match, c cursor, m Match, scopes uint8, now int64) ([]Match, error) {
 	if scopes == 0 {
 		return dst, nil
 	}
@@ -167,7 +161,7 @@ func (ix *Index) appendMatches(dst []Match, c cursor, key addr.Key, scopes uint8
 		if c.bad || scopes&(1<<e.scope) == 0 || e.expiry != 0 && e.expiry <= now {
 			continue
 		}
-		m := Match{Row: e.row, Key: key, Scope: e.scope, Action: e.action, Line: e.line}
+		m.Row, m.Scope, m.Action, m.Line, m.Reason = e.row, e.scope, e.action, e.line, ""
 		if e.reason != 0 {
 			text, ok := reasonAt(ix.reasons, e.reason-1)
 			if !ok {
@@ -179,61 +173,7 @@ func (ix *Index) appendMatches(dst []Match, c cursor, key addr.Key, scopes uint8
 		dst = append(dst, m)
 	}
 	if c.bad {
-		return dst, corrupt(ix.head.sections[secPages].offset, "record of %q does not hold together", key.Text)
+		return dst, corrupt(ix.head.sections[secPages].offset, "record of %q does not hold together", m.Name())
 	}
 	return dst, nil
-}
-
-// find looks for the record of key, whose hash is h. The cursor stands behind
-// the record's key. It reads one page, and for one key in a thousand two.
-func (ix *Index) find(h bloom.Hash, key string) (cursor, bool, error) {
-	p := ix.parts[h.Hi>>(64-ix.shift)]
-	if p.pages == 0 {
-		return cursor{}, false, nil
-	}
-	number := p.first + pageOf(h.Hi, ix.shift, uint64(p.pages))
-	for hops := 0; ; hops++ {
-		page, err := ix.page(number)
-		if err != nil {
-			return cursor{}, false, err
-		}
-		c, found, more := pageFind(page, uint16(h.Hi), key)
-		next := pageNext(page)
-		switch {
-		case c.bad, more && (next > p.overflow || next > 0 && hops == maxOverflow):
-			return cursor{}, false, corrupt(ix.pageOffset(number), "page %d does not hold together", number)
-		case found:
-			return c, true, nil
-		case !more || next == 0:
-			return cursor{}, false, nil
-		}
-		number = p.first + uint64(p.pages) + uint64(next) - 1
-	}
-}
-
-// page returns a page whose sum is right: summed now or at an earlier touch.
-// The directory's check has seen that number is one of the store's.
-func (ix *Index) page(number uint64) ([]byte, error) {
-	page := ix.pages[number*pageSize:][:pageSize:pageSize]
-	word, bit := &ix.summed[number/64], uint64(1)<<(number%64)
-	if atomic.LoadUint64(word)&bit == 0 {
-		if err := ix.sumPage(page, number); err != nil {
-			return nil, err
-		}
-		atomic.OrUint64(word, bit)
-	}
-	return page, nil
-}
-
-func (ix *Index) sumPage(page []byte, number uint64) error {
-	want := binary.LittleEndian.Uint32(page)
-	if sum := pageSum(page, ix.head.crcStart(), number); sum != want {
-		return corrupt(ix.pageOffset(number), "page sum %08x, computed %08x", want, sum)
-	}
-	return nil
-}
-
-// pageOffset is where a page lies in the file.
-func (ix *Index) pageOffset(number uint64) uint64 {
-	return ix.head.sections[secPages].offset + number*pageSize
 }

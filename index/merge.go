@@ -3,14 +3,19 @@ package index
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/bits"
 	"slices"
 )
 
 // merged counts what became of the records of a build.
 type merged struct {
 	keys, entries, duplicates, dropped uint64
-	bytes                              uint64 // of pages: records and their slots
-	expiry                             int64  // the earliest; 0 = none
+	expiry                             int64 // the earliest; 0 = none
+	nets                               netCounts
+	patterns                           []string // their keys
 }
 
 func (m *merged) add(o merged) {
@@ -18,84 +23,216 @@ func (m *merged) add(o merged) {
 	m.entries += o.entries
 	m.duplicates += o.duplicates
 	m.dropped += o.dropped
-	m.bytes += o.bytes
+	m.nets.add(o.nets)
+	m.patterns = append(m.patterns, o.patterns...)
 	if o.expiry != 0 && (m.expiry == 0 || o.expiry < m.expiry) {
 		m.expiry = o.expiry
 	}
 }
 
-// merger turns the records of one bucket into one record a key, in order of
-// their hash. It keeps its memory from bucket to bucket.
+// errTooMuch is what an attacker of the hash would get who knew its key.
+var errTooMuch = errors.New("one part of the records has more than 2 GiB")
+
+// merger turns the taken records of some parts into one record a key, in order of
+// their hash. It is for one goroutine and keeps its memory from call to call.
 type merger struct {
-	hash    hasher
-	shadow  []bool // of each row: its list does not count
+	in     *intake
+	shadow []bool   // of each row: its list does not count
+	hashes *scatter // of the low halves of the keys' hashes
+	lane   *lane    // of hashes
+	worth  *worthCounter
+	counts merged
+
+	buf     []byte // what was loaded, and behind it the records that were made of it
 	refs    []ref
+	sorted  []ref
+	starts  []uint32
+	records []placed // of the last merge, in order of their hash
 	entries []entry
 	picks   []bool
-	record  []byte
-	spare   spareBlocks
 }
 
-// ref is a record with its hash.
+// ref is a taken record: where what follows its head lies in buf, and its row.
 type ref struct {
-	hi, lo uint64
-	spot   spot
+	hi  uint64
+	at  uint32
+	row uint32
 }
 
-// merge empties raw and returns its keys, each once, with the entries of all its
-// records in the order in which they were added: by row, then by line.
-func (m *merger) merge(raw *arena) (arena, merged) {
-	m.refs = m.refs[:0]
-	for s, record := range raw.all() {
-		h := m.hash.sum(recordKey(record))
-		m.refs = append(m.refs, ref{h.Hi, h.Lo, s})
-	}
-	slices.SortFunc(m.refs, func(a, b ref) int {
-		if c := cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo)); c != 0 {
-			return c
+// merge loads so many parts from first on, a power of two, and leaves in records
+// their keys, each once, with the entries of all its records in the order of their
+// row and line.
+func (m *merger) merge(first, parts int) error {
+	m.buf, m.refs, m.records = m.buf[:0], m.refs[:0], m.records[:0]
+	for number := range parts {
+		from := len(m.buf)
+		var err error
+		if m.buf, err = m.in.records.load(m.buf, first+number); err != nil {
+			return err
 		}
-		// Equal hashes are equal keys, or keys chosen to collide.
-		return cmp.Or(bytes.Compare(recordKey(raw.at(a.spot)), recordKey(raw.at(b.spot))),
-			cmp.Compare(a.spot.block, b.spot.block), cmp.Compare(a.spot.offset, b.spot.offset))
-	})
-	out := arena{spare: &m.spare}
-	var n merged
-	for i := 0; i < len(m.refs); {
-		key := recordKey(raw.at(m.refs[i].spot))
-		m.entries = m.entries[:0]
-		dropped := false
-		for first := m.refs[i]; i < len(m.refs); i++ {
-			record := raw.at(m.refs[i].spot)
-			if m.refs[i].hi != first.hi || m.refs[i].lo != first.lo || !bytes.Equal(recordKey(record), key) {
-				break
+		if len(m.buf) > math.MaxInt32 {
+			return errTooMuch
+		}
+		m.find(from)
+	}
+	m.sort(m.in.records.bits - uint(bits2(parts)))
+	for i := 0; i < len(m.sorted); {
+		r, n := m.sorted[i], 1
+		for i+n < len(m.sorted) && m.sorted[i+n].hi == r.hi && m.sameKey(r, m.sorted[i+n]) {
+			n++
+		}
+		lo := m.lo(r)
+		if n == 1 && m.in.rows[r.row].plain {
+			if m.buf[r.at+1] < ' ' { // a network or a pattern, or a key of more than 127 octets
+				m.counts.note(recordKey(m.buf[r.at:]))
 			}
-			c := cursor{rest: record}
-			c.key()
-			count, had := c.sources()
-			dropped = dropped || had
-			for range count {
-				if !m.collect(c.entry()) {
-					n.duplicates++
+			m.records = append(m.records, placed{r.hi, r.at, m.size(r)})
+			m.counts.entries++
+			m.worth.one(int(r.row))
+		} else {
+			m.join(m.sorted[i : i+n])
+		}
+		m.counts.keys++
+		i += n
+		b, err := m.lane.add(m.hashes.part(lo), 8)
+		if err != nil {
+			return err
+		}
+		binary.LittleEndian.PutUint64(b, lo)
+	}
+	return nil
+}
+
+// find makes refs of the records of live rows among the blocks from from on.
+func (m *merger) find(from int) {
+	for ; from < len(m.buf); from += m.in.records.block {
+		end := from + blockEnd(m.buf[from:])
+		for at := from + scatterHead; at < end; {
+			record := at + takenHead
+			next := record + int(binary.LittleEndian.Uint16(m.buf[at+16:]))
+			// The key's length, below 321, and the key; a 1; the row, below 65,536.
+			p := record + 1 + int(m.buf[record])
+			if m.buf[record] >= 0x80 {
+				p += 1 - 0x80 + int(m.buf[record+1])<<7
+			}
+			row := uint32(m.buf[p+1])
+			if row >= 0x80 {
+				long, _ := binary.Uvarint(m.buf[p+1 : next])
+				row = uint32(long)
+			}
+			if m.in.rows[row].live {
+				m.refs = append(m.refs, ref{binary.LittleEndian.Uint64(m.buf[at:]), uint32(record), row})
+			}
+			at = next
+		}
+	}
+}
+
+// lo is the other half of the hash.
+func (m *merger) lo(r ref) uint64 {
+	return binary.LittleEndian.Uint64(m.buf[r.at-takenHead+8:])
+}
+
+// size is the length of the record.
+func (m *merger) size(r ref) uint32 {
+	return uint32(binary.LittleEndian.Uint16(m.buf[r.at-2:]))
+}
+
+// sameKey compares two records of one Hi. Equal hashes are equal keys, or keys
+// chosen to collide.
+func (m *merger) sameKey(a, b ref) bool {
+	return m.lo(a) == m.lo(b) && bytes.Equal(recordKey(m.buf[a.at:]), recordKey(m.buf[b.at:]))
+}
+
+// sort puts refs in order into sorted. The first prefix bits of all hashes are
+// equal. Hashes spread evenly, so that one pass by their next bits leaves one or
+// two in a bucket: 15 ns a record, against 60 for a comparing sort.
+func (m *merger) sort(prefix uint) {
+	n := len(m.refs)
+	m.sorted = slices.Grow(m.sorted[:0], n)[:n]
+	width := min(uint(bits.Len(uint(n))), 16)
+	m.starts = slices.Grow(m.starts[:0], 1<<width+1)[:1<<width+1]
+	clear(m.starts)
+	shift := 64 - width
+	for _, r := range m.refs {
+		m.starts[r.hi<<prefix>>shift+1]++
+	}
+	for i := range 1 << width {
+		m.starts[i+1] += m.starts[i]
+	}
+	for _, r := range m.refs {
+		to := &m.starts[r.hi<<prefix>>shift]
+		m.sorted[*to] = r
+		*to++
+	}
+	from := uint32(0)
+	for _, to := range m.starts[:1<<width] { // each is where its bucket ends by now
+		switch bucket := m.sorted[from:to]; {
+		case len(bucket) < 2:
+		case len(bucket) > 32:
+			slices.SortFunc(bucket, m.compare)
+		default:
+			for i := 1; i < len(bucket); i++ {
+				r, k := bucket[i], i
+				for ; k > 0 && (r.hi < bucket[k-1].hi || r.hi == bucket[k-1].hi && m.compare(r, bucket[k-1]) < 0); k-- {
+					bucket[k] = bucket[k-1]
 				}
+				bucket[k] = r
 			}
 		}
-		before := len(m.entries)
-		m.fit()
-		n.dropped += uint64(before - len(m.entries))
-		dropped = dropped || before > len(m.entries)
-		m.record = appendRecord(m.record[:0], key, m.entries, dropped)
-		out.add(m.record)
-		n.keys++
-		n.entries += uint64(len(m.entries))
-		n.bytes += slotBytes + uint64(len(m.record))
-		for _, e := range m.entries {
-			if e.expiry != 0 && (n.expiry == 0 || e.expiry < n.expiry) {
-				n.expiry = e.expiry
-			}
+		from = to
+	}
+}
+
+// compare orders by hash, key, row and line. What one line says several times lies
+// in the order in which it says so, since one worker has read it.
+func (m *merger) compare(a, b ref) int {
+	if a.hi != b.hi {
+		return cmp.Compare(a.hi, b.hi)
+	}
+	return cmp.Or(
+		cmp.Compare(m.lo(a), m.lo(b)),
+		bytes.Compare(recordKey(m.buf[a.at:]), recordKey(m.buf[b.at:])),
+		cmp.Compare(a.row, b.row),
+		cmp.Compare(m.entry(a).line, m.entry(b).line),
+		cmp.Compare(a.at, b.at))
+}
+
+// entry decodes what a taken record says.
+func (m *merger) entry(r ref) entry {
+	c := cursor{rest: m.buf[r.at : r.at+m.size(r)]}
+	c.key()
+	c.byte()
+	return c.entry()
+}
+
+// join makes the record of one key from those of its sources.
+func (m *merger) join(group []ref) {
+	key := recordKey(m.buf[group[0].at:])
+	m.entries = m.entries[:0]
+	for _, r := range group {
+		e := m.entry(r)
+		if e.reason != 0 {
+			e.reason = m.in.rows[r.row].numbers[e.reason-1] + 1
+		}
+		if !m.collect(e) {
+			m.counts.duplicates++
 		}
 	}
-	m.spare.release(raw)
-	return out, n
+	m.worth.count(m.entries)
+	before := len(m.entries)
+	m.fit()
+	m.counts.dropped += uint64(before - len(m.entries))
+	m.counts.entries += uint64(len(m.entries))
+	m.counts.note(key)
+	for _, e := range m.entries {
+		if e.expiry != 0 && (m.counts.expiry == 0 || e.expiry < m.counts.expiry) {
+			m.counts.expiry = e.expiry
+		}
+	}
+	at := len(m.buf)
+	m.buf = appendRecord(m.buf, key, m.entries, before > len(m.entries))
+	m.records = append(m.records, placed{group[0].hi, uint32(at), uint32(len(m.buf) - at)})
 }
 
 // collect adds e unless its row said the same before: then the first one's line

@@ -48,7 +48,7 @@ func (m model) lookup(a addr.Addr, now int64) []Match {
 		if !ok || m.repeated(i) || e.expiry != 0 && e.expiry <= now {
 			continue
 		}
-		found = append(found, ranked{rank, i, Match{e.row, e.key, e.scope, e.action, e.line, e.reason}})
+		found = append(found, ranked{rank, i, Match{Row: e.row, Kind: keyKind(e.key.Kind), Key: e.key, Scope: e.scope, Action: e.action, Line: e.line, Reason: e.reason}})
 	}
 	slices.SortStableFunc(found, func(x, y ranked) int { return 1000*(x.rank-y.rank) + x.match.Row - y.match.Row })
 	var matches []Match
@@ -132,7 +132,7 @@ func allPerhaps(t testing.TB, ix *Index) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ix.filter = f
+	ix.filter.near.Store(f)
 }
 
 type onesReader struct{}

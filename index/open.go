@@ -1,6 +1,7 @@
 package index
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"blockd/bloom"
+	"blockd/pattern"
 )
 
 // partition is one row of the directory.
@@ -30,11 +32,16 @@ type Index struct {
 	mapping mapping
 	head    *header
 	shift   uint // bits that choose the partition
-	filter  *bloom.Filter
+	filter  sieve
 	parts   []partition
 	pages   []byte // of the mapping
+	usual   int    // records of a page, on average
 	reasons []byte // of the mapping
 	lists   []ListInfo
+
+	networks networks     // the prefix lengths that occur
+	patterns *pattern.Set // nil if there are none
+	worth    worthTable
 
 	generation string // of every verdict, so made once
 
@@ -46,9 +53,10 @@ type Index struct {
 	_              [64]byte
 }
 
-// Open maps the index file at path and checks header, bounds, the sums of the
-// small sections and of the filter, which it copies into memory. A damaged file
-// gives an error that wraps ErrCorrupt and names the file.
+// Open maps the index file at path and checks header, bounds and the sums of the
+// small sections: what does not grow with the number of keys. Filter and pages are
+// summed when look-ups first touch them, the filter as a whole by Promote, and all
+// by Verify. A damaged file gives an error that wraps ErrCorrupt and names the file.
 func Open(path string) (*Index, error) {
 	ix, err := openFile(path, path)
 	if err != nil {
@@ -91,8 +99,13 @@ func openFile(path, name string) (*Index, error) {
 	runtime.AddCleanup(ix, unmap, data)
 	ix.mapping.data = data
 	pages, reasons := ix.head.sections[secPages], ix.head.sections[secReasons]
+	filter := ix.head.sections[secFilter]
+	ix.filter.load(data[filter.offset:filter.end():filter.end()], filter.offset)
 	ix.pages = data[pages.offset:pages.end():pages.end()]
 	ix.reasons = data[reasons.offset:reasons.end():reasons.end()]
+	if ix.filter.mapped == nil {
+		return ix, ix.Promote(context.Background())
+	}
 	return ix, nil
 }
 
@@ -111,12 +124,8 @@ func (ix *Index) load(f *os.File) error {
 	for n := h.partitions; n > 1; n /= 2 {
 		ix.shift++
 	}
-	sums, err := readSection(f, h.sections[secFilterSums])
-	if err != nil {
-		return err
-	}
-	filter := &summedReader{f: f, at: h.sections[secFilter], sums: sums}
-	if ix.filter, err = bloom.Read(filter, h.blocks); err != nil {
+	var err error
+	if ix.filter.sums, err = readSection(f, h.sections[secFilterSums]); err != nil {
 		return err
 	}
 	directory, err := readSection(f, h.sections[secDirectory])
@@ -132,6 +141,15 @@ func (ix *Index) load(f *os.File) error {
 	}
 	if ix.lists, err = decodeTable(table, h.sections[secLists].items); err != nil {
 		return corrupt(h.sections[secLists].offset, "%v", err)
+	}
+	if err := ix.loadNetworks(f); err != nil {
+		return err
+	}
+	if err := ix.loadPatterns(f); err != nil {
+		return err
+	}
+	if err := ix.loadWorth(f); err != nil {
+		return err
 	}
 	return ix.checkReasons(f)
 }
@@ -166,6 +184,7 @@ func (ix *Index) loadDirectory(b []byte) error {
 		return corrupt(at, "partitions have %d pages, the header has %d", next, ix.head.pages)
 	}
 	ix.summed = make([]uint64, (ix.head.pages+63)/64)
+	ix.usual = int(min(ix.head.keys/max(ix.head.pages, 1), maxRecordsPerPage))
 	return nil
 }
 
@@ -192,41 +211,6 @@ func (ix *Index) checkReasons(f *os.File) error {
 		return corrupt(s.offset, "%d reasons, the header has %d", n, s.items)
 	}
 	return nil
-}
-
-// summedReader gives out the filter, a chunk at a time and only with the right
-// sum: a cleared bit would be a listed sender let through.
-type summedReader struct {
-	f    *os.File
-	at   section // what is left
-	sums []byte  // of what is left
-	buf  []byte
-	rest []byte // of buf
-}
-
-func (r *summedReader) Read(b []byte) (int, error) {
-	if len(r.rest) == 0 {
-		if r.at.length == 0 {
-			return 0, io.EOF
-		}
-		if r.buf == nil {
-			r.buf = make([]byte, min(chunkBytes, r.at.length))
-		}
-		n := min(chunkBytes, r.at.length)
-		if _, err := r.f.ReadAt(r.buf[:n], int64(r.at.offset)); err != nil {
-			return 0, readError(err)
-		}
-		want := binary.LittleEndian.Uint32(r.sums)
-		if sum := crc32.Checksum(r.buf[:n], castagnoli); sum != want {
-			return 0, corrupt(r.at.offset, "filter sum %08x, computed %08x", want, sum)
-		}
-		r.rest, r.sums = r.buf[:n], r.sums[4:]
-		r.at.offset += n
-		r.at.length -= n
-	}
-	n := copy(b, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
 }
 
 // Lists returns the list table in configuration order. Do not change it.

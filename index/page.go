@@ -1,7 +1,6 @@
 package index
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -49,24 +48,12 @@ func pageFits(page []byte) bool {
 
 // pageFind looks for key, whose tag is tag. A found record's cursor stands
 // behind the key. more tells that the key may stand on the overflow page.
-//
-// Tags are ascending and even over their 65,536 values, so the first guess is at
-// most a few places off; a page of bent tags costs a walk over all of them.
 func pageFind(page []byte, tag uint16, key string) (c cursor, found, more bool) {
 	if !pageFits(page) {
 		return cursor{bad: true}, false, false
 	}
 	n := pageRecords(page)
-	if n == 0 {
-		return cursor{}, false, false
-	}
-	i := int(uint32(tag) * uint32(n) >> 16)
-	for i > 0 && pageTag(page, i-1) >= tag {
-		i--
-	}
-	for i < n && pageTag(page, i) < tag {
-		i++
-	}
+	i := pageSeek(page, n, tag)
 	for start := pageStart(page); i < n && pageTag(page, i) == tag; i++ {
 		at := pageOffset(page, n, i)
 		if at < start || at >= pageSize {
@@ -80,10 +67,28 @@ func pageFind(page []byte, tag uint16, key string) (c cursor, found, more bool) 
 	return cursor{}, false, i == n // tags up to the page's last were all passed
 }
 
-// placed is a record on its way into a page.
+// pageSeek returns the first place from which on tags are tag or more, n if there
+// is none. Tags are ascending and even over their 65,536 values, so the guess is
+// a few places off; a page of bent tags costs a walk over all of them.
+func pageSeek(page []byte, n int, tag uint16) int {
+	i := slotGuess(tag, n)
+	for i > 0 && pageTag(page, i-1) >= tag {
+		i--
+	}
+	for i < n && pageTag(page, i) < tag {
+		i++
+	}
+	return i
+}
+
+// slotGuess is where among n records one with this tag is to be expected.
+func slotGuess(tag uint16, n int) int { return int(uint32(tag) * uint32(n) >> 16) }
+
+// placed is a record on its way into a page: where it lies in a buffer.
 type placed struct {
-	hi     uint64
-	record []byte
+	hi uint64
+	at uint32
+	n  uint32
 }
 
 func (p placed) tag() uint16 { return uint16(p.hi) }
@@ -95,62 +100,73 @@ func pageOf(hi uint64, shift uint, pages uint64) uint64 {
 	return page
 }
 
-// cutPages lays the records of one partition, which are in order of hi, into so
-// many pages and their overflow pages behind them. It reuses dst's memory.
-func cutPages(dst []byte, records []placed, shift uint, pages uint64) (cut []byte, overflow uint32, err error) {
-	dst = appendZeros(dst[:0], int(pages)*pageSize)
-	for at := 0; at < len(dst); at += pageSize {
-		fillPage(dst[at:at+pageSize], nil) // those that no record falls into stay so
-	}
+// pageCutter lays records into pages. It keeps its memory from call to call.
+type pageCutter struct {
+	pages []byte   // cut so far
+	order []uint64 // of a page's records: tag and number
+}
+
+// cut appends the records of one partition, which lie in buf and are in order of
+// hi, as so many pages and their overflow pages behind them.
+func (c *pageCutter) cut(buf []byte, records []placed, shift uint, pages uint64) (overflow uint32, err error) {
+	from := len(c.pages)
+	c.pages = grow(c.pages, int(pages)*pageSize)
+	empty := uint64(0) // the first page that nothing was put on so far
 	for len(records) > 0 {
 		number := pageOf(records[0].hi, shift, pages)
+		c.order = append(c.order[:0], uint64(records[0].tag())<<32)
 		n := 1
-		for n < len(records) && pageOf(records[n].hi, shift, pages) == number {
-			n++
+		for ; n < len(records) && pageOf(records[n].hi, shift, pages) == number; n++ {
+			c.order = append(c.order, uint64(records[n].tag())<<32|uint64(n))
 		}
-		group := records[:n]
+		group, order := records[:n], c.order
 		records = records[n:]
-		slices.SortStableFunc(group, func(a, b placed) int { return cmp.Compare(a.tag(), b.tag()) })
-		at := int(number) * pageSize
+		slices.Sort(order)
+		for ; empty < number; empty++ {
+			fillPage(c.pages[from+int(empty)*pageSize:][:pageSize], nil, nil, nil)
+		}
+		empty++
+		at := from + int(number)*pageSize
 		for hops := 0; ; hops++ {
-			group = group[fillPage(dst[at:at+pageSize], group):]
-			if len(group) == 0 {
+			order = order[fillPage(c.pages[at:at+pageSize], buf, group, order):]
+			if len(order) == 0 {
 				break
 			}
 			if hops == maxOverflow {
-				return dst, 0, errCrowded
+				return 0, errCrowded
 			}
 			overflow++
-			binary.LittleEndian.PutUint32(dst[at+8:], overflow)
-			at = len(dst)
-			dst = appendZeros(dst, pageSize)
+			binary.LittleEndian.PutUint32(c.pages[at+8:], overflow)
+			at = len(c.pages)
+			c.pages = grow(c.pages, pageSize)
 		}
 	}
-	return dst, overflow, nil
+	for ; empty < pages; empty++ {
+		fillPage(c.pages[from+int(empty)*pageSize:][:pageSize], nil, nil, nil)
+	}
+	return overflow, nil
 }
 
-// fillPage puts the first records of group, which are in order of their tags,
-// into an empty page and returns how many fitted: at least one of them.
-func fillPage(page []byte, group []placed) int {
+// fillPage puts the first records of group in order, which is that of their tags,
+// into a page, whatever that holds, and returns how many fitted: at least one.
+func fillPage(page, buf []byte, group []placed, order []uint64) int {
 	room, n := pageRoom, 0
-	for n < len(group) && room >= slotBytes+len(group[n].record) {
-		room -= slotBytes + len(group[n].record)
+	for n < len(order) && room >= slotBytes+int(group[uint32(order[n])].n) {
+		room -= slotBytes + int(group[uint32(order[n])].n)
 		n++
 	}
 	le := binary.LittleEndian
 	at := pageHead + n*slotBytes + room
+	clear(page[:pageHead])
 	le.PutUint16(page[4:], uint16(n))
 	le.PutUint16(page[6:], uint16(at))
-	for i, p := range group[:n] {
-		le.PutUint16(page[pageHead+2*i:], p.tag())
-		le.PutUint16(page[pageHead+2*n+2*i:], uint16(at))
-		at += copy(page[at:], p.record)
+	clear(page[pageHead+n*slotBytes : at])
+	tags, offsets := page[pageHead:], page[pageHead+2*n:]
+	for i, o := range order[:n] {
+		p := group[uint32(o)]
+		le.PutUint16(tags[2*i:], uint16(o>>32))
+		le.PutUint16(offsets[2*i:], uint16(at))
+		at += copy(page[at:], buf[p.at:p.at+p.n])
 	}
 	return n
-}
-
-func appendZeros(b []byte, n int) []byte {
-	b = slices.Grow(b, n)
-	clear(b[len(b) : len(b)+n])
-	return b[:len(b)+n]
 }

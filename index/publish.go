@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,12 +22,13 @@ type Draft struct {
 	lock       *os.File
 	index      *Index
 	hooks      hooks
+	cache      *cache
 }
 
 // draft writes the file under its temporary name, syncs it, and reads it again
 // as a reader would.
 func (b *builder) draft(ctx context.Context, path string, lock *os.File) (*Draft, error) {
-	d := &Draft{path: path, temp: fmt.Sprintf("%s%s%d", path, tempMark, os.Getpid()), lock: lock, hooks: b.hooks}
+	d := &Draft{path: path, temp: fmt.Sprintf("%s%s%d", path, tempMark, os.Getpid()), lock: lock, hooks: b.hooks, cache: b.cache}
 	d.Report.Lists = b.rows
 	if err := b.hooks.at("create"); err != nil {
 		return nil, fmt.Errorf("index %s: %w", path, err)
@@ -44,35 +46,34 @@ func (b *builder) draft(ctx context.Context, path string, lock *os.File) (*Draft
 	return d, nil
 }
 
-// fill writes, syncs and checks the draft's file.
-func (b *builder) fill(ctx context.Context, d *Draft, f *os.File) error {
+// fill writes, syncs and checks the draft's file. The disk works while the check
+// reads the file back.
+func (b *builder) fill(ctx context.Context, d *Draft, f *os.File) (err error) {
 	if err := b.writeFile(ctx, f, &d.Report); err != nil {
 		return err
 	}
 	if err := b.hooks.at("sync"); err != nil {
 		return err
 	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	p := Progress{Stage: "verify", Total: d.Report.Bytes, Entries: b.entries}
-	b.report(p)
+	synced := make(chan error, 1)
+	go func() { synced <- f.Sync() }()
+	defer func() {
+		end := b.stages.begin("sync")
+		err = cmp.Or(<-synced, err)
+		end()
+		d.Report.Cached, d.Report.Notes = b.cached, b.cache.notes
+		d.Report.Stages, d.Report.Spilled, d.Report.PeakMemory = b.stages, b.spill.written(), peakMemory()
+	}()
 	if err := b.hooks.at("reopen"); err != nil {
 		return err
 	}
-	var err error
 	if d.index, err = openFile(d.temp, d.path); err != nil {
 		return err
 	}
 	if err := b.hooks.at("verify"); err != nil {
 		return err
 	}
-	if err := d.index.verify(ctx); err != nil {
-		return err
-	}
-	p.Done = p.Total
-	b.report(p)
-	return nil
+	return b.checkDraft(ctx, d.index, f)
 }
 
 // Index is the draft, opened as a reader opens it. It stays valid after Publish.
@@ -94,7 +95,10 @@ func (d *Draft) Publish() error {
 	if err := d.hooks.at("sync folder"); err != nil {
 		return fmt.Errorf("index %s: %w", d.path, err)
 	}
-	return syncFolder(filepath.Dir(d.path))
+	err := syncFolder(filepath.Dir(d.path))
+	d.cache.commit()
+	d.Report.Notes = d.cache.notes
+	return err
 }
 
 // Discard removes the draft; after Publish it does nothing. Call it with defer.
@@ -103,6 +107,7 @@ func (d *Draft) Discard() {
 		return
 	}
 	os.Remove(d.temp) // what stays behind goes at the next build
+	d.cache.discard()
 	d.release()
 }
 

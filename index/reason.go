@@ -41,26 +41,15 @@ func (t *reasonTable) add(reason string) (number uint32, ok bool) {
 		return 0, false
 	}
 	n := uint32(len(t.ends))
-	t.text = append(t.text, reason...)
-	t.ends = append(t.ends, uint64(len(t.text)))
+	t.put([]byte(reason))
 	t.byID[sum] = n
 	return n, true
 }
 
-// cut takes back all reasons but the first n.
-func (t *reasonTable) cut(n int) {
-	for i := n; i < len(t.ends); i++ {
-		sum := maphash.Bytes(t.seed, t.get(uint32(i)))
-		if t.byID[sum] >= uint32(n) {
-			delete(t.byID, sum)
-		}
-	}
-	t.ends = t.ends[:n]
-	if n == 0 {
-		t.text = t.text[:0]
-	} else {
-		t.text = t.text[:t.ends[n-1]]
-	}
+// put gives a reason the next number, whether or not the table has it.
+func (t *reasonTable) put(reason []byte) {
+	t.text = append(t.text, reason...)
+	t.ends = append(t.ends, uint64(len(t.text)))
 }
 
 // size is that of the section.

@@ -5,14 +5,16 @@ import (
 	"math"
 
 	"blockd/lists"
+	"blockd/pattern"
 )
 
 const (
-	maxKey     = 320 // octets of a key
-	maxSources = 64  // of a record
+	maxKey     = 320                 // octets of a sender's key
+	maxStored  = 1 + pattern.MaxText // of any key: that of a pattern
+	maxSources = 64                  // of a record
 
 	// maxRecord is the format's bound. 64 entries of at most 26 bytes (row 3,
-	// line 9, flags 1, reason 4, expiry 9) and the longest key are 1,987.
+	// line 9, flags 1, reason 4, expiry 9) and the longest key are 2,668.
 	maxRecord = 3000
 
 	// minRecord is a key of one octet with one source: two lengths, the octet,
@@ -117,6 +119,16 @@ func (c *cursor) uint64() uint64 {
 	return v
 }
 
+// bytes fills b.
+func (c *cursor) bytes(b []byte) {
+	if len(c.rest) < len(b) {
+		c.fail()
+		return
+	}
+	copy(b, c.rest)
+	c.rest = c.rest[len(b):]
+}
+
 // text reads a length of at most most and so many octets, not copied.
 func (c *cursor) text(most uint64) []byte {
 	n := c.uvarint(most)
@@ -131,7 +143,7 @@ func (c *cursor) text(most uint64) []byte {
 
 // key reads the head of a record up to its key.
 func (c *cursor) key() []byte {
-	b := c.text(maxKey)
+	b := c.text(maxStored)
 	if len(b) == 0 {
 		c.fail()
 	}

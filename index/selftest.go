@@ -75,9 +75,9 @@ func (b *builder) faultOf(ix *Index, test rowTest, sender addr.Addr) (string, er
 	}
 	switch {
 	case blocked:
-		return fmt.Sprintf("<%s> shall pass, and line %d blocks it: %s", sender, own[0].Line, own[0].Key.Text), nil
+		return fmt.Sprintf("<%s> shall pass, and line %d blocks it: %s", sender, own[0].Line, own[0].Name()), nil
 	case exception >= 0:
-		return fmt.Sprintf("<%s> shall be blocked, and line %d is an exception: %s", sender, own[exception].Line, own[exception].Key.Text), nil
+		return fmt.Sprintf("<%s> shall be blocked, and line %d is an exception: %s", sender, own[exception].Line, own[exception].Name()), nil
 	}
 	return fmt.Sprintf("<%s> shall be blocked, and no line does", sender), nil
 }
@@ -101,16 +101,13 @@ func (ix *Index) crowded(sender addr.Addr) (crowded bool, err error) {
 	return crowded, err
 }
 
-// without returns a builder that leaves the failed sources out, to begin anew:
-// in this one their entries are merged with those of others.
-func (b *builder) without(failed map[int]ListInfo) (*builder, error) {
-	fresh, err := newBuilder(b.Options, b.hooks)
-	if err != nil {
-		return nil, err
+// leaveOut makes the next draft one without the failed sources.
+func (b *builder) leaveOut(failed map[int]ListInfo) {
+	for i, row := range failed {
+		b.rows[i] = row
+		b.in.rows[i].live = false
 	}
-	maps.Copy(failed, b.failed)
-	fresh.failed = failed
-	return fresh, nil
+	b.tests = slices.DeleteFunc(b.tests, func(t rowTest) bool { return !b.in.rows[t.row].live })
 }
 
 // failures are the errors of failed sources in the order of their rows.

@@ -51,6 +51,20 @@ type Options struct {
 	SipHash    bool           // the keyed hash from the start, instead of when XXH3 is attacked
 	Progress   func(Progress) // called often, from one goroutine at a time; nil = silence
 	Seed       *Seed          // fixed build id, hash key and time, for golden files; nil = drawn anew
+	Workers    int            // goroutines, at most 8; 0 = GOMAXPROCS
+	Memory     int64          // octets for records, beyond which they go to a file; 0 = 256 MiB, at least 1 MiB
+
+	// Cache is a folder for what was read of each source, so that one which has not
+	// changed need not be parsed again; "" = none. It is made when it is needed and
+	// is of no use to any other index. What is wrong with it costs time and no more.
+	Cache string
+	// LastGood puts what a refused source held in the last published build in its
+	// place, from Cache; such a row has LastGood. A source that never was good is
+	// refused as ever.
+	LastGood bool
+	// Hold names sources, by their place, that LastGood is to replace unread, and
+	// why: who has judged the whole of them has found them wanting.
+	Hold map[int]error
 }
 
 // Seed fixes what a build otherwise draws at random or reads from the clock.
@@ -60,26 +74,19 @@ type Seed struct {
 	Built   time.Time
 }
 
-// Progress is how far a build is.
-type Progress struct {
-	Stage   string // "read", "sort", "write", "verify"
-	Source  string // of "read": the file
-	Done    int64  // bytes read or written, of Total
-	Total   int64
-	Entries int64
-}
-
 // ListInfo is one row of an index's list table: one source as it was compiled.
 type ListInfo struct {
 	Source  Source
 	Summary lists.Summary // Verdict and Why tell a source that was left out
 	Guard   uint64        // lists.Guard.ID of the guard it was read under
-	// NetworkEntries were read but are not in the index: this version of the
-	// file format's writer keeps senders only.
+	// NetworkEntries are those for client addresses, repeated ones included.
 	NetworkEntries int
-	// Refused is the error of a source that KeepGoing left out, else nil. It is
-	// not stored in the file.
+	// Refused is the error of a source that KeepGoing left out, or that LastGood
+	// replaced, else nil. It is not stored in the file.
 	Refused error
+	// LastGood: what is in the index is what the source held before it was refused.
+	// Summary tells of that. It is not stored in the file.
+	LastGood bool
 }
 
 // Report is what a build did.
@@ -94,4 +101,9 @@ type Report struct {
 	Hash       string // "xxh3", or "siphash" where asked for or where keys collide on purpose
 	Reseeds    int    // how often the build began anew because keys crowded one page
 	Elapsed    time.Duration
+	Stages     []Stage  // what the time was spent on
+	Cached     int      // sources that were not parsed, since they are as at the last build
+	Notes      []string // what was wrong with Options.Cache, a line each; nothing that matters to the index
+	Spilled    int64    // octets of records that went to a temporary file
+	PeakMemory int64    // the most that the process has had so far, in octets; 0 = unknown
 }

@@ -38,7 +38,7 @@ func TestEveryEntryIsFoundByItsLine(t *testing.T) {
 			}
 			for _, e := range entries {
 				got, err := ix.lookup(nil, []addr.Key{e.key}, 0)
-				if want := []Match{{Key: e.key, Scope: lists.Tree, Line: e.line}}; err != nil || !reflect.DeepEqual(got, want) {
+				if want := []Match{{Kind: lists.Domain, Key: e.key, Scope: lists.Tree, Line: e.line}}; err != nil || !reflect.DeepEqual(got, want) {
 					t.Fatalf("%d entries: lookup(%s) = %v, %v, want %v", n, e.key.Text, got, err, want)
 				}
 			}
@@ -84,7 +84,7 @@ func TestLargestRecords(t *testing.T) {
 			t.Fatalf("%d matches, %v, want %d", len(got), err, rows)
 		}
 		for row, m := range got {
-			if want := (Match{row, e.key, e.scope, e.action, e.line, fmt.Sprint("reason ", row)}); m != want {
+			if want := (Match{Row: row, Kind: lists.Domain, Key: e.key, Scope: e.scope, Action: e.action, Line: e.line, Reason: fmt.Sprint("reason ", row)}); m != want {
 				t.Fatalf("match %d = %v, want %v", row, m, want)
 			}
 		}
@@ -119,7 +119,7 @@ func TestSameRowSaysTheSameOnce(t *testing.T) {
 	key := domainKey(t, "bulk.test")
 	soon, later := testTime.Unix()+10, testTime.Unix()+100
 	e := func(row, line int, scope lists.Scope, action lists.Action, reason string, expiry int64) listed {
-		return listed{row, key, scope, action, line, reason, expiry}
+		return listed{row: row, key: key, scope: scope, action: action, line: line, reason: reason, expiry: expiry}
 	}
 	entries := []listed{
 		e(0, 1, lists.Tree, lists.Block, "first", soon),
@@ -292,11 +292,16 @@ func TestPagesFindEveryRecord(t *testing.T) {
 	for range 300 {
 		n, tags := 1+rng.IntN(400), 1+rng.IntN(1<<(1+rng.IntN(16)))
 		records := make([]placed, n)
+		var buf []byte
 		for i := range records {
 			key := fmt.Appendf(nil, "%d%s", i, strings.Repeat("k", rng.IntN(30)))
-			records[i] = placed{uint64(rng.IntN(tags)), appendRecord(nil, key, []entry{{line: i}}, false)}
+			at := len(buf)
+			buf = appendRecord(buf, key, []entry{{line: i}}, false)
+			records[i] = placed{uint64(rng.IntN(tags)), uint32(at), uint32(len(buf) - at)}
 		}
-		pages, overflow, err := cutPages(nil, records, 0, 1)
+		var cutter pageCutter
+		overflow, err := cutter.cut(buf, records, 0, 1)
+		pages := cutter.pages
 		if err != nil {
 			if size := len(pages) / pageSize; size != 1+maxOverflow {
 				t.Fatalf("crowded at %d pages", size)
@@ -305,8 +310,9 @@ func TestPagesFindEveryRecord(t *testing.T) {
 		}
 		chains += int(overflow)
 		for _, r := range records {
-			if line, ok := findInChain(t, pages, r.tag(), string(recordKey(r.record))); !ok || string(appendRecord(nil, recordKey(r.record), []entry{{line: line}}, false)) != string(r.record) {
-				t.Fatalf("%d records, %d tags: %s is not found", n, tags, recordKey(r.record))
+			record := buf[r.at : r.at+r.n]
+			if line, ok := findInChain(t, pages, r.tag(), string(recordKey(record))); !ok || string(appendRecord(nil, recordKey(record), []entry{{line: line}}, false)) != string(record) {
+				t.Fatalf("%d records, %d tags: %s is not found", n, tags, recordKey(record))
 			}
 		}
 		for range 50 {

@@ -20,6 +20,7 @@ const (
 	rowOptional = 1 << iota
 	rowSubdomainsSet
 	rowSubdomains
+	rowPatterns
 	rowsKnown = 1<<iota - 1
 )
 
@@ -36,6 +37,9 @@ func appendRow(b []byte, number int, r ListInfo) []byte {
 		if *set.Subdomains {
 			flags |= rowSubdomains
 		}
+	}
+	if set.Patterns {
+		flags |= rowPatterns
 	}
 	b = binary.AppendUvarint(b, uint64(number))
 	b = append(b, flags, byte(set.Action), byte(r.Source.Mode))
@@ -92,6 +96,7 @@ func decodeRow(c *cursor, number uint64) (r ListInfo) {
 		subdomains := flags&rowSubdomains != 0
 		r.Source.Settings.Subdomains = &subdomains
 	}
+	r.Source.Settings.Patterns = flags&rowPatterns != 0
 	action, mode := c.byte(), c.byte()
 	if flags&^rowsKnown != 0 || action > byte(lists.Discard) || mode > byte(Shadow) {
 		c.fail()

@@ -2,7 +2,7 @@ package index
 
 import (
 	"context"
-	"fmt"
+	"maps"
 	"runtime"
 )
 
@@ -12,97 +12,70 @@ import (
 // anew, whatever look-ups have summed before.
 func (ix *Index) Verify(ctx context.Context) error {
 	if err := ix.verify(ctx); err != nil {
-		return fmt.Errorf("%w %s: %w", ErrRead, ix.mapping.name, err)
+		return ix.unreadable(err)
 	}
 	return nil
 }
 
 func (ix *Index) verify(ctx context.Context) error {
-	var total census
-	for i := range ix.parts {
+	if err := ix.mapping.guarded(ix.filter.verify); err != nil {
+		return err
+	}
+	c := ix.newChecker()
+	for i, p := range ix.parts {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := ix.mapping.guarded(func() error { return ix.verifyPartition(i, &total) }); err != nil {
+		if err := ix.mapping.guarded(func() error {
+			return c.partition(i, ix.pages[p.first*pageSize:][:(uint64(p.pages)+uint64(p.overflow))*pageSize])
+		}); err != nil {
 			return err
 		}
 	}
-	if total.keys != ix.head.keys || total.entries != ix.head.entries {
-		return corrupt(64, "store has %d keys with %d entries, the header %d with %d",
-			total.keys, total.entries, ix.head.keys, ix.head.entries)
+	if err := ix.holds(c.total); err != nil {
+		return err
 	}
 	runtime.KeepAlive(ix)
 	return nil
 }
 
-// census counts what Verify has seen.
-type census struct{ keys, entries uint64 }
-
-// verifyPartition walks from each page along its overflow pages, each of which
-// must belong to one page.
-func (ix *Index) verifyPartition(i int, total *census) error {
-	p := ix.parts[i]
-	overflow := uint32(0)
-	for n := range uint64(p.pages) {
-		number, last := p.first+n, -1
-		for hops := 0; ; hops++ {
-			page := ix.pages[number*pageSize:][:pageSize:pageSize]
-			if err := ix.sumPage(page, number); err != nil {
-				return err
-			}
-			if !ix.verifyPage(page, uint32(i), n, &last, total) {
-				return corrupt(ix.pageOffset(number), "page %d does not hold together", number)
-			}
-			next := pageNext(page)
-			if next == 0 {
-				break
-			}
-			if next > p.overflow || hops == maxOverflow {
-				return corrupt(ix.pageOffset(number), "page %d goes on at overflow page %d of %d", number, next, p.overflow)
-			}
-			overflow++
-			number = p.first + uint64(p.pages) + uint64(next) - 1
-		}
+// holds holds the header's counts, and the networks', against what the pages have.
+func (ix *Index) holds(total census) error {
+	if total.keys != ix.head.keys || total.entries != ix.head.entries {
+		return corrupt(64, "store has %d keys with %d entries, the header %d with %d",
+			total.keys, total.entries, ix.head.keys, ix.head.entries)
 	}
-	if overflow != p.overflow {
-		return corrupt(ix.pageOffset(p.first), "partition %d uses %d overflow pages of %d", i, overflow, p.overflow)
+	if !maps.Equal(total.nets, ix.networks.counts) {
+		return corrupt(ix.head.sections[secNetworks].offset, "store has networks of other lengths than the table of them")
 	}
-	return nil
+	return ix.holdsPatterns(total.patterns)
 }
 
-// verifyPage decodes all records of a page, which must be where their hash says,
-// in order of their tags, behind the page's head and one behind the other.
-func (ix *Index) verifyPage(page []byte, partition uint32, primary uint64, lastTag *int, total *census) bool {
-	if !pageFits(page) {
-		return false
+// census counts what Verify has seen.
+type census struct {
+	keys, entries uint64
+	nets          netCounts
+	patterns      []string // their keys
+}
+
+// note counts a key, and is false for one that begins like a network's or a pattern's and is none.
+func (c *census) note(key []byte) bool {
+	c.keys++
+	c.nets.note(key)
+	if len(key) > 0 && key[0] < ' ' {
+		if key[0] == tagGlob || key[0] == tagRegexp {
+			c.patterns = append(c.patterns, string(key))
+			return true
+		}
+		_, ok := netOf(string(key))
+		return ok
 	}
-	n, at := pageRecords(page), pageStart(page)
-	for i := range n {
-		tag := int(pageTag(page, i))
-		if tag < *lastTag || pageOffset(page, n, i) != at || at >= pageSize {
-			return false
-		}
-		*lastTag = tag
-		c := cursor{rest: page[at:]}
-		h := ix.head.hash.sum(c.key())
-		sources, _ := c.sources()
-		for range sources {
-			e := c.entry()
-			if e.row >= len(ix.lists) || e.reason != 0 && uint64(e.reason) > ix.head.sections[secReasons].items {
-				return false
-			}
-		}
-		if c.bad || uint16(h.Hi) != uint16(tag) || h.Hi>>(64-ix.shift) != uint64(partition) ||
-			pageOf(h.Hi, ix.shift, uint64(ix.parts[partition].pages)) != primary || !ix.filter.Has(h) {
-			return false
-		}
-		total.keys++
-		total.entries += uint64(sources)
-		end := pageSize - len(c.rest)
-		if end-at > maxRecord {
-			return false
-		}
-		at = end
-	}
-	return at == pageSize
+	return true
+}
+
+func (c *census) add(o census) {
+	c.keys += o.keys
+	c.entries += o.entries
+	c.nets.add(o.nets)
+	c.patterns = append(c.patterns, o.patterns...)
 }

@@ -8,6 +8,10 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"blockd/bloom"
 )
@@ -20,6 +24,10 @@ const (
 	// partitionPages is the most that a partition has on average: 1 MiB, so
 	// that cutting it into pages stays in a core's cache.
 	partitionPages = 256
+
+	// writeback is how much is written before the system is asked to bring it to
+	// the disk.
+	writeback = 16 << 20
 )
 
 // attempts are tried one behind the other until no page is crowded. Honest keys
@@ -37,103 +45,66 @@ var attempts = [...]struct {
 
 const firstSip = 3 // of attempts
 
-// writeFile merges the buckets and writes the whole file.
+// writeFile merges what was taken in and writes the whole file.
 func (b *builder) writeFile(ctx context.Context, f *os.File, r *Report) error {
-	counts, err := b.mergeAll(ctx)
-	if err != nil {
-		return err
-	}
-	r.Keys, r.Entries, r.Duplicates, r.Dropped = counts.keys, counts.entries, counts.duplicates, counts.dropped
 	tries := attempts[:]
 	if b.SipHash {
 		tries = tries[firstSip:]
 	}
+	var err error
 	for i, try := range tries {
 		if i > 0 {
 			r.Reseeds++
-			b.rehash(b.hash.next(try.kind))
-			if _, err := b.mergeAll(ctx); err != nil {
+			if err := b.rehash(b.in.hash.next(try.kind)); err != nil {
 				return err
 			}
 		}
-		w := &fileWriter{builder: b, f: f, counts: counts, fill: try.fill}
+		w := &fileWriter{builder: b, f: f, fill: try.fill}
 		if err = w.write(ctx); !errors.Is(err, errCrowded) {
+			r.Keys, r.Entries, r.Duplicates, r.Dropped = w.counts.keys, w.counts.entries, w.counts.duplicates, w.counts.dropped
 			r.Bytes, r.FilterBits = int64(w.head.size), w.head.blocks*bloom.BlockBits
-			r.Hash = hashName(b.hash.kind)
+			r.Hash = hashName(b.in.hash.kind)
 			return err
 		}
 	}
 	return err
 }
 
-// rehash sorts all records into buckets anew, by another hash. It takes
-// little memory beside theirs: what one bucket gives up the others use.
-func (b *builder) rehash(h hasher) {
-	b.hash = h
-	old, spare := b.buckets, &spareBlocks{}
-	b.buckets = make([]arena, buckets)
-	for i := range b.buckets {
-		b.buckets[i].spare = spare
-	}
-	for i := range old {
-		for _, record := range old[i].all() {
-			b.buckets[h.sum(recordKey(record)).Hi>>(64-bucketBits)].add(record)
-		}
-		spare.release(&old[i])
-	}
-}
-
-// mergeAll sorts every bucket and makes one record of each key.
-func (b *builder) mergeAll(ctx context.Context) (merged, error) {
-	m := merger{hash: b.hash, shadow: make([]bool, len(b.rows))}
-	for i, row := range b.rows {
-		m.shadow[i] = row.Source.Mode == Shadow
-	}
-	var counts merged
-	for i := range b.buckets {
-		if err := ctx.Err(); err != nil {
-			return counts, err
-		}
-		b.report(Progress{Stage: "sort", Done: int64(i), Total: buckets, Entries: b.entries})
-		var n merged
-		b.buckets[i], n = m.merge(&b.buckets[i])
-		counts.add(n)
-	}
-	return counts, nil
-}
-
-// fileWriter writes one file from merged buckets. Filter, sums and directory lie
-// before the pages but are complete only after them, so the pages go first, to
-// where they belong, and the header goes last.
+// fileWriter writes one file. Filter, sums and directory lie before the pages but
+// are complete only after them, so the pages go first, to where they belong, and
+// the header goes last.
 type fileWriter struct {
 	*builder
 	f      *os.File
-	counts merged
 	fill   float64
 	shift  uint // bits that choose the partition
 	head   header
+	counts merged
+	worth  *worthCounter
 
-	filter    *bloom.Builder
-	batch     []bloom.Hash
+	reasons   reasonTable
+	hashes    *scatter // of the low halves of the keys' hashes
 	directory []byte
-	group     []placed // of the partition that is being collected
-	room      uint64   // that the group needs in pages
-	cut       []byte   // its pages
 }
 
 func (w *fileWriter) write(ctx context.Context) error {
+	var err error
+	if w.reasons, err = w.in.numberReasons(); err != nil {
+		return err
+	}
 	w.plan()
+	w.hashes, err = newScatter(len(w.in.workers), filterBits(w.head.blocks), w.Memory/2, w.spill)
+	if err != nil {
+		return err
+	}
+	defer w.hashes.close()
 	if err := w.writePages(ctx); err != nil {
 		return err
 	}
 	if err := w.hooks.at("write"); err != nil {
 		return err
 	}
-	sums := &chunkSums{w: w.at(secFilter)}
-	if _, err := w.filter.Filter().WriteTo(sums); err != nil {
-		return err
-	}
-	if err := w.small(secFilterSums, sums.done()); err != nil {
+	if err := w.writeFilter(ctx); err != nil {
 		return err
 	}
 	if err := w.small(secDirectory, w.directory); err != nil {
@@ -157,36 +128,60 @@ func (w *fileWriter) write(ctx context.Context) error {
 	}
 	w.head.sections[secReasons].sum = sum.Sum32()
 	w.head.size = alignPage(w.head.sections[secReasons].end())
+	if nets := w.counts.nets; len(nets) > 0 {
+		if err := w.last(secNetworks, nets.append(nil), uint64(len(nets))); err != nil {
+			return err
+		}
+	}
+	if keys := w.counts.patterns; len(keys) > 0 {
+		b, err := encodePatterns(keys)
+		if err == nil {
+			err = w.last(secPatterns, b, uint64(len(keys)))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := w.last(secWorth, w.worth.append(nil), uint64(len(w.worth.lists))); err != nil {
+		return err
+	}
 	if err := w.f.Truncate(int64(w.head.size)); err != nil {
 		return err
 	}
 	if err := w.hooks.at("header"); err != nil {
 		return err
 	}
-	_, err := w.f.WriteAt(w.head.encode(), 0)
+	_, err = w.f.WriteAt(w.head.encode(), 0)
 	return err
 }
 
-// plan decides sizes and places of everything up to the pages.
+// plan decides sizes and places of everything up to the pages. The number of keys
+// is not known before they are merged, so it goes by the number of entries: where
+// lists repeat each other there is a hole behind the filter.
 func (w *fileWriter) plan() {
+	taken := w.in.counts()
 	partitions := uint64(1)
-	pages := uint64(float64(w.counts.bytes) / (w.fill * pageRoom))
+	pages := uint64(float64(taken.bytes) / (w.fill * pageRoom))
 	for pages/partitions > partitionPages && partitions < maxPartitions {
 		partitions *= 2
 		w.shift++
 	}
-	blocks := bloom.Blocks(w.counts.keys, w.BitsPerKey)
 	w.head = header{
-		buildID: w.buildID, hash: w.hash, keys: w.counts.keys, entries: w.counts.entries,
-		blocks: blocks, partitions: partitions, kinds: w.kinds,
-		built: max(0, w.built.Unix()), expiry: w.counts.expiry,
+		buildID: w.buildID, hash: w.in.hash, partitions: partitions, kinds: taken.kinds,
+		blocks: bloom.Blocks(taken.entries, w.BitsPerKey), built: max(0, w.built.Unix()),
 	}
-	w.filter = bloom.NewBuilder(w.counts.keys, w.BitsPerKey)
-	w.place(secFilter, blocks*bloom.BlockBytes, blocks)
-	chunks := (blocks*bloom.BlockBytes + chunkBytes - 1) / chunkBytes
+	w.directory = make([]byte, partitionBytes*partitions)
+	w.place(secFilter, w.head.blocks*bloom.BlockBytes, w.head.blocks)
+	chunks := filterChunks(w.head.blocks)
 	w.place(secFilterSums, 4*chunks, chunks)
-	w.place(secDirectory, partitionBytes*partitions, partitions)
+	w.place(secDirectory, uint64(len(w.directory)), partitions)
 	w.place(secPages, 0, 0) // its length comes with the pages
+	w.head.sections[secPages].offset += w.hooks.gap * pageSize
+	w.worth = newWorthCounter(w.rows)
+}
+
+func filterChunks(blocks uint64) uint64 {
+	return (blocks*bloom.BlockBytes + chunkBytes - 1) / chunkBytes
 }
 
 // place puts a section behind the one before it.
@@ -196,6 +191,13 @@ func (w *fileWriter) place(kind int, length, items uint64) {
 		offset = alignPage(w.head.sections[kind-1].end())
 	}
 	w.head.sections[kind] = section{offset: offset, length: length, items: items}
+}
+
+// last puts a small section behind all others.
+func (w *fileWriter) last(kind int, b []byte, items uint64) error {
+	w.head.sections[kind] = section{offset: w.head.size, length: uint64(len(b)), items: items}
+	w.head.size = alignPage(w.head.sections[kind].end())
+	return w.small(kind, b)
 }
 
 func (w *fileWriter) at(kind int) io.Writer {
@@ -209,64 +211,184 @@ func (w *fileWriter) small(kind int, b []byte) error {
 	return err
 }
 
-// writePages walks over all records in the order of their hash.
+// pageOrder gives units of pages their places in the file, in the order of the
+// units, whoever is done first.
+type pageOrder struct {
+	mu    sync.Mutex
+	moved sync.Cond
+	unit  int // the next one
+	page  uint64
+	ended bool // by an error: nobody waits any more
+}
+
+// take returns the first page of a unit of so many; false after end.
+func (o *pageOrder) take(unit int, pages uint64) (first uint64, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.unit != unit && !o.ended {
+		o.moved.Wait()
+	}
+	first = o.page
+	o.unit++
+	o.page += pages
+	o.moved.Broadcast()
+	return first, !o.ended
+}
+
+func (o *pageOrder) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	o.moved.Broadcast()
+}
+
+// writePages merges and writes all records. A unit of work is a partition, or the
+// partitions that one part of the records holds: units have nothing in common but
+// the order of their pages.
 func (w *fileWriter) writePages(ctx context.Context) error {
-	partition := uint64(0)
-	for i := range w.buckets {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		w.report(Progress{Stage: "write", Done: int64(w.head.pages * pageSize),
-			Total: int64(float64(w.counts.bytes) / w.fill), Entries: w.entries})
-		for _, record := range w.buckets[i].all() {
-			h := w.hash.sum(recordKey(record))
-			for p := h.Hi >> (64 - w.shift); partition < p; partition++ {
-				if err := w.flush(); err != nil {
+	defer w.stages.begin("write")()
+	unitBits := min(w.shift, w.in.records.bits)
+	order := &pageOrder{}
+	order.moved.L = &order.mu
+	var next atomic.Int64
+	writers := make([]*unitWriter, len(w.in.workers))
+	group, ctx := errgroup.WithContext(ctx)
+	total := int64(float64(w.in.counts().bytes) / w.fill)
+	background := newWriteback(w.f, int64(w.head.sections[secPages].offset))
+	defer background.end()
+	for i := range writers {
+		u := &unitWriter{w: w, order: order}
+		u.merger = merger{in: w.in, shadow: w.shadows(), hashes: w.hashes, lane: &w.hashes.lanes[i], worth: newWorthCounter(w.rows)}
+		writers[i] = u
+		group.Go(func() error {
+			for {
+				unit := int(next.Add(1)) - 1
+				if unit >= 1<<unitBits {
+					return nil
+				}
+				err := ctx.Err()
+				if err == nil {
+					err = u.write(unit, unitBits)
+				}
+				if err != nil {
+					order.end()
+					if errors.Is(err, errStopped) {
+						return nil // another one says why
+					}
 					return err
 				}
+				background.wrote(u.end())
+				w.progress.report(Progress{Stage: "write", Done: min(total, int64(u.next*pageSize)), Total: total})
 			}
-			w.group = append(w.group, placed{h.Hi, record})
-			w.room += slotBytes + uint64(len(record))
-			if w.batch = append(w.batch, h); len(w.batch) == bloom.BatchSize {
-				w.filter.AddBatch(w.batch)
-				w.batch = w.batch[:0]
-			}
-		}
+		})
 	}
-	w.filter.AddBatch(w.batch)
-	for ; partition < w.head.partitions; partition++ {
-		if err := w.flush(); err != nil {
-			return err
-		}
+	if err := group.Wait(); err != nil {
+		return err
 	}
-	s := &w.head.sections[secPages]
-	s.items, s.length = w.head.pages, w.head.pages*pageSize
+	for _, u := range writers {
+		w.counts.add(u.counts)
+		w.worth.add(u.worth)
+	}
+	w.hashes.finish()
+	h := &w.head
+	h.pages, h.keys, h.entries, h.expiry = order.page, w.counts.keys, w.counts.entries, w.counts.expiry
+	h.sections[secPages].items, h.sections[secPages].length = h.pages, h.pages*pageSize
 	return nil
 }
 
-// flush writes the collected partition, which may be empty, and its row of the
-// directory.
-func (w *fileWriter) flush() error {
-	pages := uint64(0)
-	if w.room > 0 {
-		pages = 1 + uint64(float64(w.room)/(w.fill*pageRoom))
+// shadows tells of each row whether its list does not count.
+func (b *builder) shadows() []bool {
+	shadow := make([]bool, len(b.rows))
+	for i, row := range b.rows {
+		shadow[i] = row.Source.Mode == Shadow
 	}
-	var overflow uint32
-	var err error
-	if w.cut, overflow, err = cutPages(w.cut, w.group, w.shift, pages); err != nil {
+	return shadow
+}
+
+// unitWriter is one goroutine of writePages.
+type unitWriter struct {
+	w *fileWriter
+	merger
+	cutter pageCutter
+	order  *pageOrder
+	next   uint64 // page behind the unit that was written last
+}
+
+// errStopped is the error of a unit whose predecessor has failed.
+var errStopped = errors.New("another unit has failed")
+
+// end is where in the file the last unit ends.
+func (u *unitWriter) end() int64 {
+	return int64(u.w.head.sections[secPages].offset + u.next*pageSize)
+}
+
+// write writes the unit-th of 2^unitBits units of pages, and its partitions' rows
+// of the directory.
+func (u *unitWriter) write(unit int, unitBits uint) error {
+	parts := 1 << (u.in.records.bits - unitBits)
+	if err := u.merge(unit*parts, parts); err != nil {
 		return err
 	}
-	first := w.head.pages
-	for page := w.cut; len(page) > 0; page = page[pageSize:] {
-		binary.LittleEndian.PutUint32(page, pageSum(page[:pageSize], w.head.crcStart(), w.head.pages))
-		w.head.pages++
+	partitions := 1 << (u.w.shift - unitBits)
+	first := unit * partitions
+	rows := u.w.directory[first*partitionBytes:][:partitions*partitionBytes]
+	u.cutter.pages = u.cutter.pages[:0]
+	for i, records := 0, u.records; i < partitions; i++ {
+		n, room := 0, uint64(0)
+		for n < len(records) && records[n].hi>>(64-u.w.shift) == uint64(first+i) {
+			room += slotBytes + uint64(records[n].n)
+			n++
+		}
+		pages := uint64(0)
+		if n > 0 {
+			pages = 1 + uint64(float64(room)/(u.w.fill*pageRoom))
+		}
+		overflow, err := u.cutter.cut(u.buf, records[:n], u.w.shift, pages)
+		if err != nil {
+			return err
+		}
+		records = records[n:]
+		binary.LittleEndian.PutUint32(rows[i*partitionBytes+8:], uint32(pages))
+		binary.LittleEndian.PutUint32(rows[i*partitionBytes+12:], overflow)
 	}
-	w.directory = binary.LittleEndian.AppendUint64(w.directory, first)
-	w.directory = binary.LittleEndian.AppendUint32(w.directory, uint32(pages))
-	w.directory = binary.LittleEndian.AppendUint32(w.directory, overflow)
-	w.group, w.room = w.group[:0], 0
-	_, err = w.f.WriteAt(w.cut, int64(w.head.sections[secPages].offset+first*pageSize))
+	at, ok := u.order.take(unit, uint64(len(u.cutter.pages)/pageSize))
+	if !ok {
+		return errStopped
+	}
+	number := at
+	for page := u.cutter.pages; len(page) > 0; page = page[pageSize:] {
+		binary.LittleEndian.PutUint32(page, pageSum(page[:pageSize], u.w.head.crcStart(), number))
+		number++
+	}
+	u.next = number
+	for row := at; len(rows) > 0; rows = rows[partitionBytes:] {
+		binary.LittleEndian.PutUint64(rows, row)
+		row += uint64(binary.LittleEndian.Uint32(rows[8:])) + uint64(binary.LittleEndian.Uint32(rows[12:]))
+	}
+	_, err := u.w.f.WriteAt(u.cutter.pages, int64(u.w.head.sections[secPages].offset+at*pageSize))
 	return err
+}
+
+// writeFilter fills the filter, now that the number of keys is known, and writes it
+// with its sums.
+func (w *fileWriter) writeFilter(ctx context.Context) error {
+	defer w.stages.begin("filter")()
+	h := &w.head
+	h.blocks = bloom.Blocks(h.keys, w.BitsPerKey)
+	builder := bloom.NewBuilder(h.keys, w.BitsPerKey)
+	if err := fillFilter(ctx, builder, h.blocks, w.hashes); err != nil {
+		return err
+	}
+	s := &h.sections[secFilter]
+	s.length, s.items = h.blocks*bloom.BlockBytes, h.blocks
+	sums := &chunkSums{w: w.at(secFilter)}
+	if _, err := builder.Filter().WriteTo(sums); err != nil {
+		return err
+	}
+	s = &h.sections[secFilterSums]
+	s.items = filterChunks(h.blocks)
+	s.length = 4 * s.items
+	return w.small(secFilterSums, sums.done())
 }
 
 // chunkSums passes the filter on and sums each chunk of it.

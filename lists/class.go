@@ -21,7 +21,7 @@ const (
 	NullSender        = Class("null-sender")
 	NotASink          = Class("not-a-sink")    // a hosts line that points to a real host
 	MissingValue      = Class("missing-value") // an access key without an action
-	Unsupported       = Class("unsupported")   // a form that cannot be looked up exactly
+	Unsupported       = Class("unsupported")   // a form that means something else, or a pattern nobody declared
 	UnsupportedAction = Class("unsupported-action")
 	PublicSuffix      = Class("public-suffix") // of an entry: of the private section, or let pass
 	Protected         = Class("protected")     // of an entry: by force; of a file: too many
@@ -70,6 +70,8 @@ const (
 	BadRatio   = Class("bad-ratio") // too many of the lines are refused
 	Shrunk     = Class("shrunk")    // against the generation in force, as Grown is
 	Grown      = Class("grown")
+	Stale      = Class("stale")       // older than it may be, in place of what serves
+	Recent     = Class("recent")      // would refuse senders whose mail was just taken
 	OnlyErrors = Class("only-errors") // nothing but refused lines
 	Empty      = Class("empty")       // of a loaded file: no entry
 	BadFormat  = Class("format")      // unknown
@@ -93,7 +95,7 @@ var hints = map[Class]string{
 	NullSender:        "Remove it: bounces come from the null sender and always pass.",
 	NotASink:          "Point the name at 0.0.0.0, or take the line out: a real address blocks nothing.",
 	MissingValue:      "Write an action after the key, such as REJECT.",
-	Unsupported:       "Write an address or a name; patterns cannot be looked up exactly.",
+	Unsupported:       "Write an address or a name; globs and Go's regular expressions are for lists with patterns = true (--patterns).",
 	UnsupportedAction: "Use an action that fits the list: REJECT, a 4xx or 5xx code with a text, or OK.",
 	PublicSuffix:      "Write the registered name below it; a list that must cover it sets allow_public_suffix = true.",
 	Protected:         `List single addresses there; a list that must cover it names the entry in its force = ["..."].`,

@@ -11,7 +11,7 @@ import (
 // decode drops a UTF-8 byte order mark and turns UTF-16 with one into UTF-8.
 // Every other octet passes as it is: broken UTF-8 is a matter of single lines.
 func decode(r io.Reader) (io.Reader, error) {
-	br := bufio.NewReaderSize(r, blockSize)
+	br := bufio.NewReaderSize(r, peekSize)
 	mark, err := br.Peek(4)
 	if err != nil && err != io.EOF {
 		return nil, err

@@ -64,12 +64,34 @@ func refusal(c Class, format string, args ...any) *FileError {
 // must be dropped by the caller. Refused lines are no error: they are items of
 // kind Err. An error of emit or ctx ends the reading and is returned as it is.
 func ReadFile(ctx context.Context, path string, s Settings, emit func(*Item) error) (Summary, error) {
+	return readFile(ctx, path, s, emit)
+}
+
+// ReadBlocks reads the list at path as ReadFile does, and returns the same, with
+// several workers: emit is called by goroutines 0 to workers-1, each with its own
+// number, at the same time. The items of one line come from one worker one after
+// the other, and the line numbers of a worker rise. Beyond that there is no order.
+//
+// Files of a format in which a line may depend on another one, such as JSON and
+// tables with continued lines, are read by worker 0 alone. Memory is some hundred
+// KiB a worker whatever the file holds. After an error of emit, which is returned, the
+// other workers finish the block of lines in hand; none is running when ReadBlocks
+// returns. workers below 1 counts as 1.
+func ReadBlocks(ctx context.Context, path string, s Settings, workers int, emit func(worker int, it *Item) error) (Summary, error) {
+	each := make([]func(*Item) error, max(workers, 1))
+	for i := range each {
+		each[i] = func(it *Item) error { return emit(i, it) }
+	}
+	return readFile(ctx, path, s, each...)
+}
+
+func readFile(ctx context.Context, path string, s Settings, emit ...func(*Item) error) (Summary, error) {
 	var sum Summary
 	err := withList(ctx, path, func(src *source) error {
 		src.max = s.MaxBytes
 		hash := xxh3.New()
 		var err error
-		if sum, err = read(src, hash, s, emit); err != nil {
+		if sum, err = read(src, hash, s, emit...); err != nil {
 			return err
 		}
 		sum.Hash = hash.Sum128().Bytes()

@@ -18,6 +18,10 @@ type Format struct {
 type format struct {
 	Format
 	read func(*reading) error
+	// alone: every line stands for itself, so several workers may read a file at once,
+	// each with a reading of its own, and nothing of a line's text is kept when the next
+	// one is read. What a line's meaning takes from lines before it belongs into sofar.
+	alone bool
 	// before reads the text once before read does, where a later line changes what
 	// an earlier one means; nil: none does.
 	before func(*reading) error
@@ -38,27 +42,32 @@ type format struct {
 var formats = [...]format{
 	{
 		Format: Format{Name: "plain", What: "addresses, domains, IPs and networks, one a line", Scope: Tree},
-		read:   eachLine(plainComment, plainLine),
+		read:   readPlain,
+		alone:  true,
 		shows:  "addresses, names or networks",
 	},
 	{
 		Format: Format{Name: "hosts", What: "hosts file: 0.0.0.0 NAME", Scope: Exact},
 		read:   eachLine(hashComment, hostsLine),
+		alone:  true,
 		marks:  hostsMark, shows: `"0.0.0.0 NAME"`,
 	},
 	{
 		Format: Format{Name: "adblock", What: "ad blocker's filter list: ||NAME^", Scope: Tree},
 		read:   eachLine(adblockComment, adblockLine),
+		alone:  true,
 		marks:  adblockMark, shows: `rules like "||NAME^"`,
 	},
 	{
 		Format: Format{Name: "dnsmasq", What: "dnsmasq.conf: address=/NAME/0.0.0.0", Scope: Tree},
 		read:   eachLine(hashComment, dnsmasqLine),
+		alone:  true,
 		marks:  dnsmasqMark, shows: `options like "address=/NAME/0.0.0.0"`,
 	},
 	{
 		Format: Format{Name: "unbound", What: "unbound.conf: local-zone: NAME refuse", Scope: Tree},
 		read:   eachLine(hashComment, unboundLine),
+		alone:  true,
 		marks:  unboundMark, shows: "options of unbound",
 	},
 	{
@@ -69,17 +78,20 @@ var formats = [...]format{
 	{
 		Format: Format{Name: "sendmail", What: "sendmail access map: From:NAME REJECT", Scope: Tree},
 		read:   eachLine(hashComment, sendmailLine),
+		alone:  true,
 		marks:  sendmailMark, shows: `"TAG:KEY ACTION"`,
 	},
 	{
 		Format: Format{Name: "spamassassin", What: "SpamAssassin configuration: blocklist_from *@NAME", Scope: Exact},
 		read:   eachLine(hashComment, spamassassinLine),
+		alone:  true,
 		before: findRemovals,
 		marks:  spamassassinMark, shows: "directives of SpamAssassin",
 	},
 	{
 		Format: Format{Name: "rspamd", What: "rspamd map: a key a line, perhaps with a value", Scope: Exact},
 		read:   eachLine(hashComment, rspamdLine),
+		alone:  true,
 	},
 	{
 		Format:   Format{Name: "rbldnsd", Argument: "DATASET", What: "rbldnsd data: dnset, ip4set or combined", Scope: Exact},
@@ -169,14 +181,19 @@ func formatNames() string {
 func eachLine(comment func(string) bool, parse func(*reading, string)) func(*reading) error {
 	return func(r *reading) error {
 		for r.next() {
-			text := trim(r.at.text)
-			if !r.common(text, comment) {
-				parse(r, text)
-			}
-			r.flush()
+			r.readLine(comment, parse)
 		}
 		return r.end()
 	}
+}
+
+// readLine reads the line in hand.
+func (r *reading) readLine(comment func(string) bool, parse func(*reading, string)) {
+	text := trim(r.at.text)
+	if !r.common(text, comment) {
+		parse(r, text)
+	}
+	r.flush()
 }
 
 // common settles the lines that mean the same in every format: blank ones,

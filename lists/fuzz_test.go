@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"blockd/addr"
+	"blockd/pattern"
 )
 
 // The closed sets of docs/lists.md, section 9.
@@ -64,8 +65,10 @@ func checkRead(t *testing.T, format string, data []byte) {
 // an entry, and for everybody else a line that asks for nothing.
 func checkLint(t *testing.T, format string, data []byte, items []Item) {
 	var shown []Item
-	if _, err := read(sourceOf(data), nil, Settings{Format: format, lint: true}, func(it *Item) error {
-		it.Test = nil // is another one each time
+	s := settingsOf(format)
+	s.lint = true
+	if _, err := read(sourceOf(data), nil, s, func(it *Item) error {
+		it.Test, it.pattern = nil, nil // are others each time
 		shown = append(shown, *it)
 		return nil
 	}); err == nil && len(shown) != len(items) {
@@ -89,6 +92,7 @@ func checkBorders(t *testing.T, format string, data []byte, items []Item, sum Su
 	if sum != sumAgain || !slices.Equal(items, again) {
 		t.Fatalf("read in pieces: %+v and %d items; at once: %+v and %d items", sumAgain, len(again), sum, len(items))
 	}
+	checkShared(t, settingsOf(format), data, leastBlock(data), 3)
 }
 
 type raggedFile struct {
@@ -102,11 +106,20 @@ func (f *raggedFile) Seek(int64, int) (int64, error) {
 	return 0, nil
 }
 
+// settingsOf reads a format, with "patterns " before it for a list that declares
+// them.
+func settingsOf(format string) Settings {
+	format, patterns := strings.CutPrefix(format, "patterns ")
+	return Settings{Format: format, Patterns: patterns}
+}
+
 func readAll(src *source, format string) ([]Item, Summary, error) {
 	var items []Item
-	sum, err := read(src, nil, Settings{Format: format}, func(it *Item) error {
-		it.Test = nil // is another one each time
-		items = append(items, *it)
+	sum, err := read(src, nil, settingsOf(format), func(it *Item) error {
+		it.Test, it.pattern = nil, nil // are others each time
+		kept := *it
+		kept.Key.Text, kept.Reason, kept.Text = strings.Clone(it.Key.Text), strings.Clone(it.Reason), strings.Clone(it.Text)
+		items = append(items, kept)
 		return nil
 	})
 	return items, sum, err
@@ -124,6 +137,8 @@ func checkItem(t *testing.T, it *Item) {
 		words = skipWords
 	case Addr, Domain:
 		checkKey(t, it)
+	case Glob, Regexp:
+		checkPattern(t, it)
 	case IP, CIDR:
 		min := minBits(it.Net.Addr())
 		if it.Net != it.Net.Masked() || it.Net.Bits() < min || it.Net.Addr().Is4In6() || it.Net.IsSingleIP() != (it.Kind == IP) {
@@ -160,6 +175,17 @@ func checkKey(t *testing.T, it *Item) {
 	}
 }
 
+// checkPattern reads the pattern again from its own text.
+func checkPattern(t *testing.T, it *Item) {
+	kind, text := pattern.Glob, it.Pattern
+	if it.Kind == Regexp {
+		kind, text = pattern.Regexp, text[1:len(text)-1]
+	}
+	if p, err := pattern.Parse(kind, text); err != nil || p.String() != it.Pattern || p.TooBroad() {
+		t.Fatalf("%+v is not canonical: %v, %v", it.Pattern, p, err)
+	}
+}
+
 func FuzzPlain(f *testing.F)   { fuzzFormat(f, "plain") }
 func FuzzHosts(f *testing.F)   { fuzzFormat(f, "hosts") }
 func FuzzAdblock(f *testing.F) { fuzzFormat(f, "adblock") }
@@ -176,6 +202,9 @@ func FuzzRbldnsd(f *testing.F)      { fuzzFormat(f, "rbldnsd", "rbldnsd:ip4set",
 func FuzzRPZ(f *testing.F)          { fuzzFormat(f, "rpz") }
 func FuzzDrop(f *testing.F)         { fuzzFormat(f, "drop") }
 func FuzzLsearch(f *testing.F)      { fuzzFormat(f, "lsearch") }
+func FuzzPatterns(f *testing.F) {
+	fuzzFormat(f, "patterns plain", "patterns rspamd", "patterns spamassassin", "patterns lsearch", "patterns csv")
+}
 
 func fuzzFormat(f *testing.F, formats ...string) {
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -33,6 +33,7 @@ func DefaultGuard() GuardSettings {
 type Guard struct {
 	settings GuardSettings
 	names    map[string]bool   // protected domains
+	sorted   []string          // the same
 	parents  map[string]string // of each domain above a protected one: that one
 	force    map[string]bool
 	id       uint64
@@ -48,15 +49,15 @@ func NewGuard(s GuardSettings) (*Guard, error) {
 	if g.force, err = domainSet(s.Force); err != nil {
 		return nil, fmt.Errorf("force: %w", err)
 	}
-	names := slices.Sorted(maps.Keys(g.names))
-	for _, name := range names {
+	g.sorted = slices.Sorted(maps.Keys(g.names))
+	for _, name := range g.sorted {
 		for parent, more := cutLabel(name); more; parent, more = cutLabel(parent) {
 			if g.parents[parent] == "" {
 				g.parents[parent] = name
 			}
 		}
 	}
-	g.id = xxh3.HashString(fmt.Sprintf("%t %q %q %s", s.AllowPublicSuffix, names, slices.Sorted(maps.Keys(g.force)), suffixVersion()))
+	g.id = xxh3.HashString(fmt.Sprintf("%t %q %q %s", s.AllowPublicSuffix, g.sorted, slices.Sorted(maps.Keys(g.force)), suffixVersion()))
 	return g, nil
 }
 
@@ -68,6 +69,15 @@ func (g *Guard) ID() uint64 {
 		return 0
 	}
 	return g.id
+}
+
+// Bounds are what ID leaves out: how wrong a file may be. They are 0 for the nil
+// Guard, which bounds nothing.
+func (g *Guard) Bounds() (maxProtected int, maxBadRatio float64) {
+	if g == nil {
+		return 0, 0
+	}
+	return g.settings.MaxProtected, g.settings.MaxBadRatio
 }
 
 func domainSet(texts []string) (map[string]bool, error) {
@@ -86,6 +96,14 @@ func domainSet(texts []string) (map[string]bool, error) {
 func cutLabel(name string) (parent string, more bool) {
 	_, parent, more = strings.Cut(name, ".")
 	return parent, more
+}
+
+// judgeItem is judge for an entry of any kind that has a pattern or a domain.
+func (g *Guard) judgeItem(it *Item) (c Class, message string, pass bool) {
+	if it.pattern != nil {
+		return g.judgePattern(it.pattern)
+	}
+	return g.judge(it.Key, it.Scope)
 }
 
 // judge says what is wrong with an entry of this key and scope that refuses
@@ -127,10 +145,10 @@ func (r *reading) guard() {
 	}
 	for i := range r.queue {
 		it := &r.queue[i]
-		if it.Kind != Domain || it.void || it.Action != Block && it.Action != Tempfail && it.Action != Discard {
+		if it.Kind != Domain && it.pattern == nil || it.void || it.Action != Block && it.Action != Tempfail && it.Action != Discard {
 			continue // nobody is refused for it, or one mailbox only
 		}
-		c, message, pass := g.judge(it.Key, it.Scope)
+		c, message, pass := g.judgeItem(it)
 		switch {
 		case c == "":
 		case pass:
@@ -139,7 +157,7 @@ func (r *reading) guard() {
 			if c == Protected {
 				r.tally.protect(it)
 			}
-			r.fail(c, it.Key.Text, message)
+			r.fail(c, it.Name(), message)
 			return
 		}
 	}
@@ -151,12 +169,37 @@ const ratioLines = 100
 // tally counts what MaxProtected and MaxBadRatio are about.
 type tally struct {
 	lines, bad, protected    int
-	firstBad, firstProtected string
+	firstBad, firstProtected found
+}
+
+// found is the first of the lines that are counted, the zero value if there is none.
+type found struct {
+	line int
+	what string
+}
+
+func (f found) String() string { return fmt.Sprintf("line %d: %s", f.line, f.what) }
+
+// earlier returns the one of two that stands before the other.
+func (f found) earlier(o found) found {
+	if f.line == 0 || o.line > 0 && o.line < f.line {
+		return o
+	}
+	return f
+}
+
+// add takes in what was counted elsewhere in the file.
+func (t *tally) add(o *tally) {
+	t.lines += o.lines
+	t.bad += o.bad
+	t.protected += o.protected
+	t.firstBad = t.firstBad.earlier(o.firstBad)
+	t.firstProtected = t.firstProtected.earlier(o.firstProtected)
 }
 
 func (t *tally) protect(it *Item) {
 	if t.protected++; t.protected == 1 {
-		t.firstProtected = fmt.Sprintf("line %d: %s", it.Line, it.Key.Text)
+		t.firstProtected = found{it.Line, strings.Clone(it.Name())}
 	}
 }
 
@@ -171,7 +214,7 @@ func (t *tally) count(line []Item) {
 		return // which stand alone
 	case it.Kind == Err && it.Class != Unsupported:
 		if t.bad++; t.bad == 1 {
-			t.firstBad = fmt.Sprintf("line %d: %s: %s", it.Line, it.Class, it.Message)
+			t.firstBad = found{it.Line, fmt.Sprintf("%s: %s", it.Class, it.Message)}
 		}
 	}
 	t.lines++

@@ -1,7 +1,6 @@
 package lists
 
 import (
-	"bytes"
 	"io"
 	"strings"
 )
@@ -18,102 +17,49 @@ type line struct {
 	long   bool // over maxLine octets: text is its beginning
 }
 
-// lineReader cuts text into lines. Each block of whole lines becomes one string
-// that its lines share, so a line costs no allocation and a line that is kept
-// stays what it was. A line over maxLine is read to its end without being kept.
+// lineReader hands out the lines of the blocks that it takes from a cutter, of
+// which it may be one reader of several. The lines of a block share its memory, so
+// one costs no allocation. A line that is kept stays what it was unless the cutter
+// lends its blocks.
 type lineReader struct {
-	r      io.Reader
-	eol    byte   // '\n', or '\r' in a file without any LF
-	buf    []byte // [:held] is a line whose end was not yet read
-	held   int
-	whole  string // whole lines not yet handed out
+	cutter *cutter
+	eol    byte
+	block  int    // the number of the block in hand; 0 = none
+	buf    []byte // made when the first block is taken
+	whole  string // lines not yet handed out
 	number int    // of the line handed out last
+	long   bool   // whole is the beginning of one line that is longer than buf
 	err    error  // why the text ended; io.EOF is the good end
 }
 
+// newLineReader makes the only reader of a text.
 func newLineReader(r io.Reader, eol byte) *lineReader {
-	return &lineReader{r: r, eol: eol, buf: make([]byte, blockSize)}
+	return newCutter(r, eol, blockSize).reader()
 }
 
 // next returns false at the end of the text, and then err says which end it was.
 func (lr *lineReader) next() (line, bool) {
 	for lr.whole == "" {
-		if lr.held == len(lr.buf) {
-			return lr.longLine()
-		}
-		if lr.err != nil {
+		if !lr.cutter.take(lr) {
 			return line{}, false
 		}
-		lr.fill()
 	}
 	text := lr.whole
+	lr.number++
+	if lr.long {
+		lr.whole, lr.long = "", false
+		return line{number: lr.number, text: text, long: true}, true
+	}
 	if i := strings.IndexByte(text, lr.eol); i >= 0 {
 		text, lr.whole = text[:i], text[i+1:]
 	} else {
 		lr.whole = "" // the last line lacks its end
 	}
-	if lr.eol == '\n' {
-		text = strings.TrimSuffix(text, "\r")
+	if n := len(text); n > 0 && text[n-1] == '\r' && lr.eol == '\n' {
+		text = text[:n-1]
 	}
-	lr.number++
 	if len(text) > maxLine {
 		return line{number: lr.number, text: text[:maxText], long: true}, true
 	}
 	return line{number: lr.number, text: text}, true
-}
-
-// fill reads once and makes the lines that are complete available. At the end of
-// the text what is held is a line too; at an error it is not.
-func (lr *lineReader) fill() {
-	n, err := lr.r.Read(lr.buf[lr.held:])
-	end := lr.held + n
-	last := bytes.LastIndexByte(lr.buf[lr.held:end], lr.eol)
-	switch {
-	case err != nil:
-		lr.err = err
-		if err != io.EOF {
-			return
-		}
-		if end < len(lr.buf) || last >= 0 {
-			lr.whole, lr.held = string(lr.buf[:end]), 0
-		} else {
-			lr.held = end
-		}
-	case last >= 0:
-		cut := lr.held + last + 1
-		lr.whole = string(lr.buf[:cut])
-		lr.held = copy(lr.buf, lr.buf[cut:end])
-	default:
-		lr.held = end
-	}
-}
-
-// longLine drops the rest of a line that fills the whole buffer.
-func (lr *lineReader) longLine() (line, bool) {
-	lr.number++
-	l := line{number: lr.number, text: string(lr.buf[:maxText]), long: true}
-	lr.held = 0
-	for lr.err == nil {
-		n, err := lr.r.Read(lr.buf)
-		lr.err = err
-		if i := bytes.IndexByte(lr.buf[:n], lr.eol); i >= 0 {
-			lr.held = copy(lr.buf, lr.buf[i+1:n])
-			lr.settle()
-			break
-		}
-	}
-	if lr.err != nil && lr.err != io.EOF {
-		return line{}, false
-	}
-	return l, true
-}
-
-// settle hands out the whole lines among what longLine found behind a line.
-func (lr *lineReader) settle() {
-	cut := bytes.LastIndexByte(lr.buf[:lr.held], lr.eol) + 1
-	if lr.err == io.EOF {
-		cut = lr.held
-	}
-	lr.whole = string(lr.buf[:cut])
-	lr.held = copy(lr.buf, lr.buf[cut:lr.held])
 }

@@ -48,7 +48,7 @@ func (k *keySet) compare(it *Item) {
 	if it.Kind == IP || it.Kind == CIDR {
 		k.key = it.Net.AppendTo(k.key)
 	} else {
-		k.key = append(k.key, it.Key.Text...)
+		k.key = append(k.key, it.Name()...)
 	}
 	hash := xxh3.Hash128(k.key)
 	first, known := k.lines[hash]
@@ -74,7 +74,7 @@ func (k *keySet) compare(it *Item) {
 		it.Class, it.Message = Dup, fmt.Sprintf("same as line %d", *own)
 	}
 	if *own == 0 && (known || len(k.lines) < lintKeys) {
-		*own = uint32(min(it.Line, math.MaxUint32))
+		*own = uint32(min(uint64(it.Line), math.MaxUint32))
 		k.lines[hash] = first
 	}
 }

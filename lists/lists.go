@@ -11,6 +11,7 @@ import (
 	"net/netip"
 
 	"blockd/addr"
+	"blockd/pattern"
 )
 
 // Kind tells what one Item is.
@@ -24,6 +25,8 @@ const (
 	Domain             // "domain": Key is a domain
 	IP                 // "ip": Net is one client address
 	CIDR               // "cidr": Net is a network of client addresses
+	Glob               // "glob": Pattern is a shell pattern over whole addresses
+	Regexp             // "regexp": Pattern is a regular expression over whole addresses
 )
 
 // Scope is how far an entry reaches.
@@ -55,12 +58,13 @@ const (
 // Item is what one line, or one part of a line, means.
 //
 // The Item and its texts hold until the callback returns: who keeps them copies
-// them (strings.Clone), or a short key pins a whole block of the file.
+// them (strings.Clone). They may lie in a buffer that the next lines overwrite.
 type Item struct {
 	Line    int // physical line, from 1
 	Kind    Kind
 	Key     addr.Key     // of Addr and Domain
 	Net     netip.Prefix // of IP and CIDR, masked
+	Pattern string       // of Glob and Regexp, canonical: see docs/lists.md, section 2
 	Scope   Scope
 	Action  Action
 	Reason  string // for the client; at most 400 octets, no controls
@@ -68,6 +72,8 @@ type Item struct {
 	Message string // for people, free text
 	Test    *Test  // of Skip with class SelfTest; may be kept
 	Column  int    // where the fault begins in the line, in octets from 1; 0 = unknown
+
+	pattern *pattern.Pattern // of Glob and Regexp
 
 	// void marks what reaches no index: it takes back, or is taken back.
 	void bool
@@ -78,15 +84,25 @@ type Item struct {
 }
 
 // Name returns the canonical text under which `blockd lint` shows an entry: its
-// key, client address or network. It is "" for Skip and Err.
-func (it *Item) Name() string {
-	switch it.Kind {
+// key, client address, network or pattern. It is "" for Skip and Err.
+func (it *Item) Name() string { return EntryName(it.Kind, it.Key, it.Net, it.Pattern) }
+
+// Free reports whether the entry is a pattern without any text that a sender must
+// hold, so that it is tried on every sender. Only few of those can be held.
+func (it *Item) Free() bool { return it.pattern != nil && it.pattern.Free() }
+
+// EntryName is Item.Name of an entry that is no Item (any more): only what its
+// kind says is looked at.
+func EntryName(k Kind, key addr.Key, net netip.Prefix, pattern string) string {
+	switch k {
 	case Addr, Domain:
-		return it.Key.Text
+		return key.Text
 	case IP:
-		return it.Net.Addr().String()
+		return net.Addr().String()
 	case CIDR:
-		return it.Net.String()
+		return net.String()
+	case Glob, Regexp:
+		return pattern
 	}
 	return ""
 }
@@ -99,6 +115,7 @@ type Settings struct {
 	Subdomains *bool  // scope of bare names; nil = the format's own default
 	Reason     string // for entries that have none
 	MaxBytes   int64  // of unpacked text; 0 = 4 GiB
+	Patterns   bool   // globs and regular expressions are entries; false: they are refused
 	lint       bool   // emit void items too
 	Guard      *Guard // what no entry may cover; nil = nothing is checked
 }
@@ -116,7 +133,7 @@ const (
 type Summary struct {
 	Format  string // the one that was used, with its argument
 	Lines   int    // physical lines
-	Entries int    // items of kind addr, domain, ip and cidr, duplicates included
+	Entries int    // items of kind addr, domain, ip, cidr, glob and regexp, duplicates included
 	Errors  int    // lines refused; of JSON, elements
 	Skipped int    // lines that were neither entry, error, blank nor comment
 	Verdict Verdict

@@ -19,7 +19,7 @@ func lsearchLine(r *reading, text string) {
 	case key == "":
 		r.fail(Syntax, text, "no key before the colon")
 	case key[0] == '^':
-		r.fail(Unsupported, key, "a regular expression")
+		r.expression(key, key)
 	default:
 		r.tableKey(key)
 	}

@@ -39,9 +39,9 @@ func (r *reading) forms(text string) bool {
 	case local == "*":
 		return r.name(name, Exact) // *@bulk.test
 	case local[0] == '*', local[len(local)-1] == '*':
-		return r.fail(Unsupported, text, `a local-part with "*" at an end is a pattern; an address that really has it is written in quotes`)
+		return r.wildcard(text, text, `a local-part with "*" at an end is a pattern; an address that really has it is written in quotes`)
 	case strings.IndexByte(name, '*') >= 0:
-		return r.fail(Unsupported, name, `a "*" inside a name`)
+		return r.wildcard(name, text, `a "*" inside a name`)
 	case name == "":
 		return r.local(local) // offers@
 	}

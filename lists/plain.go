@@ -3,7 +3,36 @@ package lists
 import (
 	"regexp"
 	"strings"
+
+	"blockd/addr"
 )
+
+// readPlain reads the plain format. Nearly every line of a long list is an address
+// or a name and nothing else; simple knows those at a glance.
+func readPlain(r *reading) error {
+	for r.next() {
+		if !r.simple() {
+			r.readLine(plainComment, plainLine)
+		}
+	}
+	return r.end()
+}
+
+// simple reads the line in hand if it is one that addr.Simple takes: then it holds
+// no mark of the format, and readLine would make the same of it.
+func (r *reading) simple() bool {
+	key, ok := addr.Simple(r.at.text)
+	if !ok {
+		return false
+	}
+	if key.Kind == addr.Domain {
+		r.add(Domain, r.bare).Key = key
+	} else {
+		r.add(Addr, Exact).Key = key
+	}
+	r.flush()
+	return true
+}
 
 // plainComment tells the comments of the plain format.
 func plainComment(text string) bool {
@@ -75,10 +104,13 @@ func cutHash(text string) string {
 func (r *reading) entry(text string) bool {
 	switch {
 	case isRegexp(text):
-		if matchesAll(text) {
+		switch {
+		case !r.settings.Patterns && matchesAll(text):
 			return r.fail(TooBroad, text, "a regular expression that matches every sender")
+		case text[0] == '/':
+			return r.slashedExpression(text)
 		}
-		return r.fail(Unsupported, text, "a regular expression")
+		return r.expression(text, strings.TrimPrefix(text, "~"))
 	case isWild(text):
 		return r.fail(TooBroad, text, "this covers every sender")
 	case looksNet(text):
@@ -139,7 +171,7 @@ func (r *reading) bareName(text string) bool {
 // name queues a domain that a format's marks were taken off.
 func (r *reading) name(text string, s Scope) bool {
 	if strings.IndexByte(text, '*') >= 0 {
-		return r.fail(Unsupported, text, `a "*" inside a name`)
+		return r.namePattern(text, s)
 	}
 	return r.domain(text, s)
 }

@@ -1,6 +1,7 @@
 package lists
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -9,9 +10,10 @@ import (
 
 const maxReason = 400 // octets of Item.Reason
 
-// reading is one file being read as one format. A parser queues what a line means
-// by address, domain, network and skip, or gives the line up by fail; a line is
-// emitted when it is complete, whole or not at all.
+// reading is one file being read as one format, or, of a format in which every
+// line stands for itself, what one of several workers reads of it. A parser queues
+// what a line means by address, domain, network and skip, or gives the line up by
+// fail; a line is emitted when it is complete, whole or not at all.
 type reading struct {
 	settings Settings
 	bare     Scope // of bare names
@@ -22,9 +24,9 @@ type reading struct {
 	err      error // of emit: nothing is emitted any more
 	sum      Summary
 	tally    tally
-	tested   int // senders of self-tests
 	void     int // entries that reach no index
-	removed  removals
+	shared   *sofar
+	removed  removals // by all workers, who only read it
 
 	// The line in hand.
 	at     line
@@ -36,8 +38,17 @@ type reading struct {
 	failed bool
 }
 
-// read reads src from its start as s says. tap sees the octets as stored.
-func read(src *source, tap io.Writer, s Settings, emit func(*Item) error) (Summary, error) {
+// sofar is what a line's meaning may depend on beyond the line: what was in the
+// lines before. Workers have it in common and touch it in turn only.
+type sofar struct {
+	tested   int // senders of self-tests
+	patterns int
+	free     int // patterns that are tried on every sender
+}
+
+// read reads src from its start as s says, with a worker for each emit where the
+// format allows it, else with the first one. tap sees the octets as stored.
+func read(src *source, tap io.Writer, s Settings, emit ...func(*Item) error) (Summary, error) {
 	eol, err := sniff(src)
 	if err != nil {
 		return Summary{}, err
@@ -52,19 +63,23 @@ func read(src *source, tap io.Writer, s Settings, emit func(*Item) error) (Summa
 			return Summary{}, err
 		}
 	}
-	r := newReading(f, arg, s, emit)
+	r := newReading(f, arg, s, emit[0])
 	if f.before != nil {
-		if err = r.open(src, eol, nil); err == nil {
+		if err = r.open(src, eol, nil, f.alone); err == nil {
 			err = f.before(r)
 		}
 		if err != nil {
 			return r.sum, err
 		}
 	}
-	if err := r.open(src, eol, tap); err != nil {
+	if err := r.open(src, eol, tap, f.alone); err != nil {
 		return r.sum, err
 	}
-	err = f.read(r)
+	if f.alone && len(emit) > 1 {
+		err = r.share(f, emit[1:])
+	} else {
+		err = f.read(r)
+	}
 	if r.err != nil {
 		return r.sum, r.err // before err: a parser that was stopped has more to say
 	}
@@ -79,7 +94,7 @@ func read(src *source, tap io.Writer, s Settings, emit func(*Item) error) (Summa
 }
 
 func newReading(f *format, arg string, s Settings, emit func(*Item) error) *reading {
-	r := &reading{settings: s, bare: f.Scope, arg: arg, emit: emit}
+	r := &reading{settings: s, bare: f.Scope, arg: arg, emit: emit, shared: &sofar{}}
 	r.settings.Reason = cleanReason(s.Reason)
 	if s.Subdomains != nil {
 		r.bare = Exact
@@ -94,13 +109,15 @@ func newReading(f *format, arg string, s Settings, emit func(*Item) error) *read
 	return r
 }
 
-// open begins a pass over the text of src.
-func (r *reading) open(src *source, eol byte, tap io.Writer) error {
+// open begins a pass over the text of src. lend: no line is kept beyond the next one.
+func (r *reading) open(src *source, eol byte, tap io.Writer, lend bool) error {
 	in, err := src.text(tap)
 	if err != nil {
 		return err
 	}
-	r.in, r.lines = in, newLineReader(in, eol)
+	c := newCutter(in, eol, cmp.Or(src.block, blockSize))
+	c.lend = lend
+	r.in, r.lines = in, c.reader()
 	return nil
 }
 
@@ -162,11 +179,11 @@ func (r *reading) because(text string) {
 
 // add queues an item. The pointer holds until the next add.
 func (r *reading) add(k Kind, s Scope) *Item {
-	r.queue = append(r.queue, Item{
-		Line: r.at.number, Kind: k, Scope: s, Action: r.action,
-		Reason: r.reason, Class: r.warn, Message: r.why, Text: r.text(),
-	})
-	return &r.queue[len(r.queue)-1]
+	r.queue = append(r.queue, Item{})
+	it := &r.queue[len(r.queue)-1] // filled in place: an Item has some 200 octets
+	it.Line, it.Kind, it.Scope, it.Action = r.at.number, k, s, r.action
+	it.Reason, it.Class, it.Message, it.Text = r.reason, r.warn, r.why, r.text()
+	return it
 }
 
 // skip queues the word that the line, or a part of it, asks for nothing here.
@@ -197,6 +214,7 @@ func (r *reading) failAt(c Class, at int, message string) bool {
 
 // flush emits what the line in hand has come to.
 func (r *reading) flush() {
+	r.countPatterns()
 	r.guard()
 	r.tally.count(r.queue)
 	entries, skipped := 0, false

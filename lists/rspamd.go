@@ -7,14 +7,23 @@ import "strings"
 func rspamdLine(r *reading, text string) {
 	text = cutAnyHash(text)
 	key, _ := cutKey(text, " \t")
+	expr := slashed(text)
 	switch {
-	case slashed(text):
+	case expr > 0 && !r.settings.Patterns:
 		r.fail(Unsupported, key, "a regular expression")
+	case expr > 0:
+		if r.utf8(text[:expr]) {
+			r.slashedExpression(text[:expr])
+		}
 	case key == "":
 		r.fail(Syntax, text, "an empty key")
 	case !r.utf8(key):
 	case strings.IndexByte(key, '*') >= 0 && !isWild(key):
-		r.fail(Unsupported, key, `a pattern with "*"`)
+		glob := key
+		if strings.IndexByte(key, '@') < 0 {
+			glob = "*@" + key
+		}
+		r.wildcard(key, glob, `a pattern with "*"`)
 	default:
 		r.tableKey(key)
 	}
@@ -33,18 +42,21 @@ func cutAnyHash(text string) string {
 }
 
 // slashed tells a key of the form /…/flags, which may hold blanks, from an address
-// that begins with a slash.
-func slashed(text string) bool {
+// that begins with a slash: it returns the octets of the one, 0 for the other.
+func slashed(text string) int {
 	closed := false // a slash, and nothing but letters since
 	for i := 1; i < len(text) && text[0] == '/'; i++ {
 		switch c := text[i]; {
 		case c == '/':
 			closed = true
 		case closed && blankAt(text[i:]) > 0:
-			return true
+			return i
 		case c|0x20 < 'a' || c|0x20 > 'z':
 			closed = false
 		}
 	}
-	return closed
+	if closed {
+		return len(text)
+	}
+	return 0
 }

@@ -45,7 +45,8 @@ func (r *reading) comment(line string) {
 		r.fail(Syntax, "", err.Error())
 		return
 	}
-	if r.tested += len(test.Senders); r.tested > maxTested {
+	r.lines.inTurn()
+	if r.shared.tested += len(test.Senders); r.shared.tested > maxTested {
 		r.fail(SelfTest, "", fmt.Sprintf("more than %d senders in the self-tests of one file", maxTested))
 		return
 	}

@@ -20,7 +20,11 @@ const (
 	freeBytes = 64 << 20
 	maxRatio  = 100
 
-	blockSize = 128 << 10 // of reads, and of the line reader's buffer
+	blockSize = 256 << 10 // of a block of lines
+
+	// peekSize is of the buffers in which the beginning of a stream is looked at. What
+	// is wanted in larger pieces than that goes around them.
+	peekSize = 16 << 10
 )
 
 // source is one list file that may be read several times from its start: to see
@@ -30,6 +34,7 @@ type source struct {
 	file   io.ReadSeeker
 	size   int64 // as stored
 	max    int64 // of unpacked text; 0 = defaultMaxBytes
+	block  int   // octets of a block of lines; 0 = blockSize
 	stored int64 // octets of the file that the pass in hand has read
 }
 
@@ -49,7 +54,7 @@ func (s *source) text(tap io.Writer) (io.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	packed := bufio.NewReaderSize(raw, blockSize)
+	packed := bufio.NewReaderSize(raw, peekSize)
 	limit := s.max
 	if limit <= 0 {
 		limit = defaultMaxBytes

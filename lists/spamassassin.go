@@ -96,7 +96,7 @@ func (r *reading) glob(glob string) bool {
 	case strings.HasPrefix(glob, "*@") && !isPattern(glob[2:]):
 		return r.name(glob[2:], Exact)
 	case isPattern(glob):
-		return r.fail(Unsupported, glob, "a pattern that is neither an address nor all of a name")
+		return r.wildcard(glob, glob, "a pattern that is neither an address nor all of a name")
 	case at <= 0 || at == len(glob)-1 || !closed || glob[0] == '<':
 		return r.fail(Syntax, glob, "no address; all senders of a name are *@NAME")
 	}
@@ -137,7 +137,7 @@ func findRemovals(r *reading) error {
 // entryHash is of an entry of one of the two lists.
 func entryHash(it *Item, list Action) xxh3.Uint128 {
 	var buf [300]byte
-	return xxh3.Hash128(append(append(buf[:0], byte(it.Kind), byte(it.Scope), byte(list)), it.Key.Text...))
+	return xxh3.Hash128(append(append(buf[:0], byte(it.Kind), byte(it.Scope), byte(list)), it.Name()...))
 }
 
 // takeBack settles the line in hand with the un… lines. Neither these nor what

@@ -107,20 +107,35 @@ func (c *conn) commandLine() ([]byte, error) {
 		return line, nil
 	}
 	switch strings.ToUpper(string(line[:4])) {
+	case "DATA", "RSET", "NOOP", "QUIT": // a blank behind them is an argument to go-smtp
+		return append(bytes.TrimRight(line, " \r\n"), '\r', '\n'), nil
 	case "BDAT":
 		// go-smtp takes it at any time. Its chunk is not made of lines.
 		return nil, c.refuse("502 5.5.1 BDAT is not supported")
 	case "MAIL":
-		c.path, _ = rawPath(line[5:], "FROM:")
+		var params string
+		c.path, params = rawPath(line[5:], "FROM:")
+		if emptyLocal(c.path) {
+			line = []byte("MAIL FROM:<empty@localhost>" + params)
+		}
 	case "RCPT":
 		var params string
 		c.path, params = rawPath(line[5:], "TO:")
 		if strings.EqualFold(c.path, "<postmaster>") {
 			c.path = strings.TrimSuffix(c.path, ">") + "@" + c.server.hostname + ">"
 			line = []byte("RCPT TO:" + c.path + params)
+		} else if emptyLocal(c.path) {
+			line = []byte("RCPT TO:<empty@localhost>" + params)
 		}
 	}
 	return line, nil
+}
+
+// emptyLocal reports whether path has the local-part "", which is legal (RFC 5321,
+// section 4.1.2) and which go-smtp refuses. It is shown another address instead:
+// what is delivered goes by the raw path.
+func emptyLocal(path string) bool {
+	return strings.HasPrefix(path, `<""@`) || strings.HasPrefix(path, "<@") && strings.Contains(path, `:""@`)
 }
 
 // refuse answers in go-smtp's place and ends the session.

@@ -29,12 +29,16 @@ type maildir struct {
 	create func(path string) (*os.File, error)
 }
 
+// maxHost is how much of the host's name a file name shows: that may have 255
+// octets on common file systems, of which what goes before takes up to 70.
+const maxHost = 64
+
 // openMaildir makes the folders, removes stale files and proves that a message
 // could be written: an operator should learn of it at the start.
 func openMaildir(dir, host string, log *slog.Logger) (*maildir, error) {
 	m := &maildir{
 		dir:    dir,
-		host:   strings.NewReplacer("/", `\057`, ":", `\072`).Replace(host),
+		host:   strings.NewReplacer("/", `\057`, ":", `\072`).Replace(host[:min(len(host), maxHost)]),
 		unique: fmt.Sprintf("P%dR%s", os.Getpid(), rand.Text()[:8]),
 		create: func(path string) (*os.File, error) {
 			return os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)

@@ -1,9 +1,8 @@
 package policy
 
 import (
-	"strings"
+	"time"
 
-	"blockd/addr"
 	"blockd/lists"
 )
 
@@ -12,73 +11,80 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	Accept Outcome = iota
-	Refuse         // permanent, 550
-	Defer          // temporary, 451
+	Accept     Outcome = iota
+	Refuse             // permanent, 550
+	Defer              // temporary, 451
+	Quarantine         // taken and set aside: 250 only once the message is stored there
+	Tag                // passed on with a header field that holds Decision.Tag
+	Discard            // taken and dropped; only of a Discarding Checker
 )
 
 // Decision is the answer to one RCPT (or to MAIL, where the filter refuses there).
 type Decision struct {
 	Outcome Outcome
-	Reply   string // of Refuse and Defer: the whole reply line without CRLF, "550 5.7.1 <…>: …"
-	Ref     string // in Reply and in the log; "" when accepted without a match
-	Exempt  bool   // a listed sender, accepted because of the recipient
-	Shadow  bool   // accepted, but a shadow list would have refused
+	Reply   string        // of Refuse and Defer: the whole reply line without CRLF, "550 5.7.1 <…>: …"
+	Ref     string        // in Reply, in Tag and in the log; "" when accepted without a match
+	Tag     string        // of Tag and Quarantine: a header field's text, "list=NAME ref=REF", printable ASCII
+	Tarpit  time.Duration // hold the answer back for so long; 0 to MaxTarpit
+	Exempt  bool          // a listed sender or client, accepted because of the recipient
+	Shadow  bool          // accepted, but a shadow list would have refused
 }
 
-// Recipient decides about one recipient of a sender with verdict v. recipient is
-// the address of RCPT TO without angle brackets, as the client wrote it; "" asks
-// about the sender alone. Each decision has a reference of its own.
+// Recipient decides about one recipient of an envelope with verdict v. recipient
+// is the address of RCPT TO without angle brackets, as the client wrote it; ""
+// asks about the envelope alone, by all lists. Each decision has a reference of
+// its own. The verdict that it goes by is that of For.
 func (c *Checker) Recipient(v Verdict, recipient string) Decision {
+	v = c.For(v, recipient)
 	switch {
 	case v.Kind == Blocked && c.isExempt(recipient):
 		return Decision{Ref: newRef(), Exempt: true}
 	case v.Kind == Blocked:
-		return refusal(&v)
-	case v.Internal() && c.defers && !c.isExempt(recipient):
+		return c.consequence(&v)
+	case v.Internal() && c.defers && !c.isExempt(recipient) && !c.policies.without(recipient):
 		ref := newRef()
-		return Decision{Outcome: Defer, Ref: ref, Reply: replyUnchecked(v.Sender.String(), ref)}
+		return Decision{Outcome: Defer, Ref: ref, Reply: v.replyUnchecked(ref)}
 	case v.Internal(), len(v.Matches) > 0:
 		return Decision{Ref: newRef(), Shadow: v.Shadow >= 0}
+	}
+	if c.accepted != nil && recipient != "" && v.Kind == Clear && !v.Sender.Null() {
+		c.accepted(v.Sender)
 	}
 	return Decision{}
 }
 
-// refusal is the decision about a blocked sender. An entry that asks to discard
-// counts as a block: no front door of ours may say 250 to what nobody will have.
-func refusal(v *Verdict) Decision {
-	ref, list := newRef(), v.ListName(v.Decider)
-	if v.Matches[v.Decider].Action == lists.Tempfail {
-		return Decision{Outcome: Defer, Ref: ref, Reply: replyDeferred(v.Sender.String(), list, ref)}
+// For returns v as the recipient's policy has it: decided by the lists that count
+// for this recipient. It is v itself for a recipient of no policy.
+func (c *Checker) For(v Verdict, recipient string) Verdict {
+	if len(v.Matches) == 0 || recipient == "" {
+		return v
 	}
-	return Decision{Outcome: Refuse, Ref: ref, Reply: replyRefused(v.Sender.String(), list, ref)}
+	if only := c.policies.of(recipient); only != nil {
+		v.decide(only)
+	}
+	return v
 }
 
-// postmaster is the one local-part that is a legal recipient without a domain
-// (RFC 5321, section 4.5.1).
-const postmaster = "postmaster"
-
-// isExempt goes by the canonical local-part, so that quotes, capitals and a
-// source route make no difference. What is no address is not exempt.
-func (c *Checker) isExempt(recipient string) bool {
-	if recipient == "" || len(c.exempt) == 0 {
-		return false
+// consequence is the decision about what Matches[Decider] blocks.
+func (c *Checker) consequence(v *Verdict) Decision {
+	list := v.ListName(v.Decider)
+	rule := c.rules[list]
+	d := Decision{Ref: newRef()}
+	switch action := v.Matches[v.Decider].Action; {
+	case action == lists.Tempfail:
+		d.Outcome = Defer
+	case action == lists.Discard && rule.Discard && c.drops:
+		d.Outcome = Discard
+	default:
+		// A discard entry too: no door that cannot drop a message may say 250 to
+		// what nobody will have.
+		d.Outcome, d.Tarpit = rule.OnMatch.outcome(), min(rule.Tarpit, MaxTarpit)
 	}
-	a, err := addr.Parse(recipient)
-	if err != nil || !c.exempt[a.Local()] {
-		return false
+	switch d.Outcome {
+	case Refuse, Defer:
+		d.Reply = v.reply(d.Outcome, list, d.Ref)
+	case Quarantine, Tag:
+		d.Tag = tag(list, d.Ref)
 	}
-	return a.Domain() != "" || a.Local() == postmaster
-}
-
-// exemptLocals makes the set of canonical local-parts. A text that is no
-// local-part can never be asked for; the configuration's check reports it.
-func exemptLocals(texts []string) map[string]bool {
-	exempt := make(map[string]bool, len(texts))
-	for _, text := range texts {
-		if k, err := addr.LocalKey(text); err == nil {
-			exempt[strings.TrimSuffix(k.Text, "@")] = true
-		}
-	}
-	return exempt
+	return d
 }

@@ -1,6 +1,10 @@
 package policy
 
-import "blockd/addr"
+import (
+	"blockd/addr"
+	"blockd/index"
+	"blockd/lists"
+)
 
 // Explanation says how a verdict came about, for `explain=1` of HTTP.
 type Explanation struct {
@@ -10,27 +14,88 @@ type Explanation struct {
 	Error   string         `json:"error,omitempty"` // of an unknown verdict: why
 }
 
-// ExplainedKey is one key of a sender and what the lists have under it.
+// ExplainedKey is one key of a sender, network of a client or pattern, and what
+// the lists have under it. Patterns are shown only where they match.
 type ExplainedKey struct {
 	Key     string `json:"key"`
-	Kind    string `json:"kind"`    // "addr" or "domain", as in a match
+	Kind    string `json:"kind"`    // as in a match
+	Filter  string `json:"filter"`  // "perhaps", "no", or "" where the filter was not asked
+	Exact   string `json:"exact"`   // "listed", "not listed", or "" where the store was not asked
 	Matches []int  `json:"matches"` // indexes into the answer's matches, never null
 }
 
-// Explain explains v.
-func (v Verdict) Explain() Explanation {
+// The answers of the two halves.
+const (
+	filterPerhaps  = "perhaps"
+	filterNo       = "no"
+	exactListed    = "listed"
+	exactNotListed = "not listed"
+)
+
+// Explain explains v, with the answers of the filter and the store while the
+// generation of v is the one that c asks: see Pin.
+func (c *Checker) Explain(v Verdict) Explanation {
 	e := Explanation{Keys: []ExplainedKey{}, Decider: v.Decider, Shadow: v.Shadow}
 	if v.Err != nil {
 		e.Error = v.Err.Error()
 	}
-	for _, k := range v.Sender.Keys(make([]addr.Key, 0, addr.MaxKeys)) {
-		key := ExplainedKey{Key: k.Text, Kind: kindWord(k.Kind), Matches: []int{}}
-		for i := range v.Matches {
-			if v.Matches[i].Key.Text == k.Text {
-				key.Matches = append(key.Matches, i)
-			}
-		}
-		e.Keys = append(e.Keys, key)
+	for _, p := range c.probe(&v) {
+		e.Keys = append(e.Keys, explainedKey(p))
+	}
+	for i, m := range v.Matches {
+		e.note(i, m)
 	}
 	return e
+}
+
+// probe returns the keys of v and, if they are to be had, both halves' answers.
+func (c *Checker) probe(v *Verdict) []index.Probe {
+	keys := v.Sender.Keys(nil)
+	if v.Domain.Text != "" {
+		keys = v.Domain.AndParents(keys)
+	}
+	if ix := c.live(); ix.Generation() == v.Generation {
+		if probes, err := ix.Probe(keys, v.Client); err == nil {
+			return probes
+		}
+	}
+	probes := make([]index.Probe, len(keys))
+	for i := range keys {
+		probes[i].Key = keys[i]
+	}
+	return probes
+}
+
+func explainedKey(p index.Probe) ExplainedKey {
+	k := ExplainedKey{Key: p.Key.Text, Kind: lists.Addr.String(), Matches: []int{}}
+	switch {
+	case p.Net.IsSingleIP():
+		k.Key, k.Kind = p.Net.Addr().String(), lists.IP.String()
+	case p.Net.IsValid():
+		k.Key, k.Kind = p.Net.String(), lists.CIDR.String()
+	case p.Key.Kind == addr.Domain:
+		k.Kind = lists.Domain.String()
+	}
+	if !p.Asked {
+		return k
+	}
+	if k.Filter = filterNo; p.Perhaps {
+		k.Filter, k.Exact = filterPerhaps, exactNotListed
+	}
+	if p.Listed {
+		k.Exact = exactListed
+	}
+	return k
+}
+
+// note puts the i-th match to its key, or adds that: a pattern has none.
+func (e *Explanation) note(i int, m index.Match) {
+	name, kind := m.Name(), m.Kind.String()
+	for k := range e.Keys {
+		if e.Keys[k].Key == name && e.Keys[k].Kind == kind {
+			e.Keys[k].Matches = append(e.Keys[k].Matches, i)
+			return
+		}
+	}
+	e.Keys = append(e.Keys, ExplainedKey{Key: name, Kind: kind, Matches: []int{i}})
 }

@@ -40,7 +40,7 @@ func buildAt(t testing.TB, path string, all ...list) *index.Index {
 			t.Fatal(err)
 		}
 		sources = append(sources, index.Source{List: l.name, Path: file, Mode: l.mode,
-			Settings: lists.Settings{Format: formatOf(l.text), Action: l.action}})
+			Settings: lists.Settings{Format: formatOf(l.text), Action: l.action, Patterns: true}})
 	}
 	d, err := index.Build(t.Context(), path, sources, index.Options{})
 	if err != nil {

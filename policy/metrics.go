@@ -24,10 +24,11 @@ const quietErrors = 10 * time.Second
 // instruments count and log what a Checker does. They are shared by its pinned
 // copies.
 type instruments struct {
-	log        *slog.Logger
-	verdicts   map[Kind]prometheus.Counter // never changes: resolved once, so counting does not allocate
-	hits       *prometheus.CounterVec
-	shadows    *prometheus.CounterVec
+	log      *slog.Logger
+	verdicts map[Kind]prometheus.Counter // never changes: resolved once, so counting does not allocate
+	clients  map[Kind]prometheus.Counter
+	shadows  *prometheus.CounterVec
+	*hits
 	errors     map[string]prometheus.Counter
 	logNext    atomic.Int64 // Unix nanoseconds: no error is logged before
 	suppressed atomic.Uint64
@@ -37,17 +38,20 @@ func newInstruments(log *slog.Logger, reg prometheus.Registerer) *instruments {
 	auto := promauto.With(reg)
 	verdicts := auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_verdicts_total",
 		Help: "Senders decided about, by verdict."}, []string{"verdict"})
+	clients := auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_client_verdicts_total",
+		Help: "Clients decided about before they named a sender, by verdict."}, []string{"verdict"})
 	errors := auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_internal_errors_total",
 		Help: "Look-ups that failed inside blockd and were answered by on_error, by place."}, []string{"where"})
 	in := &instruments{log: log,
-		hits: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_list_hits_total",
-			Help: "Senders that a list has an entry for, whether or not it decided, by list."}, []string{"list"}),
+		hits: &hits{byList: map[string]*listHits{}},
 		shadows: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_shadow_refusals_total",
 			Help: "Senders that a list in shadow mode would have refused, by list."}, []string{"list"}),
-		verdicts: map[Kind]prometheus.Counter{}, errors: map[string]prometheus.Counter{},
+		verdicts: map[Kind]prometheus.Counter{}, clients: map[Kind]prometheus.Counter{}, errors: map[string]prometheus.Counter{},
 	}
+	reg.MustRegister(newHitMetrics(in.hits))
 	for _, k := range []Kind{Blocked, Allowed, Clear, Unknown} {
 		in.verdicts[k] = verdicts.WithLabelValues(string(k))
+		in.clients[k] = clients.WithLabelValues(string(k))
 	}
 	for _, where := range []string{inStore, inPanic} {
 		in.errors[where] = errors.WithLabelValues(where)
@@ -55,26 +59,29 @@ func newInstruments(log *slog.Logger, reg prometheus.Registerer) *instruments {
 	return in
 }
 
-// count counts one verdict, and once every list that has a match.
-func (in *instruments) count(v *Verdict) {
-	in.verdicts[v.Kind].Inc()
-	for i := range v.Matches {
-		if list := v.ListName(i); !v.listedBefore(i, list) {
-			in.hits.WithLabelValues(list).Inc()
+// count counts one verdict. A question about a domain is a person's, and no mail.
+func (in *instruments) count(v *Verdict, about subject, now time.Time) {
+	switch about {
+	case aDomain:
+		return
+	case aClient:
+		in.clients[v.Kind].Inc()
+		if v.Kind != Blocked {
+			return // its envelopes come, and are counted then
 		}
+	default:
+		in.verdicts[v.Kind].Inc()
+	}
+	in.countMatches(v, now)
+}
+
+func (in *instruments) countMatches(v *Verdict, now time.Time) {
+	if len(v.Matches) > 0 {
+		in.hits.count(v, now)
 	}
 	if v.Shadow >= 0 {
 		in.shadows.WithLabelValues(v.ListName(v.Shadow)).Inc()
 	}
-}
-
-func (v *Verdict) listedBefore(i int, list string) bool {
-	for j := range i {
-		if v.ListName(j) == list {
-			return true
-		}
-	}
-	return false
 }
 
 // failed counts an internal error and logs it, unless another was logged a

@@ -3,16 +3,13 @@
 //
 // The rules are those of docs/lists.md, section 4: an allow entry that counts
 // beats everything, between blocks the most specific one decides, and a list in
-// shadow mode is reported and never counts. What goes wrong inside is Unknown:
-// it is counted and logged, and it refuses nobody.
+// shadow mode is reported and never counts. Entries for the sender and for the
+// client's address are judged together. What goes wrong inside is Unknown: it is
+// counted and logged, and it refuses nobody.
 package policy
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -33,8 +30,15 @@ const (
 
 // Settings of a Checker.
 type Settings struct {
-	RecipientsExempt []string // local-parts, compared without case, at any domain
-	OnError          OnError  // what an unreadable store leads to; "" = accept
+	RecipientsExempt []string            // local-parts, compared without case, at any domain
+	OnError          OnError             // what an unreadable store leads to; "" = accept
+	Lists            map[string]ListRule // by the list's name; a list that is not here has the zero rule
+	Policies         []RecipientPolicy   // which lists count for whom; a recipient of none has all lists
+
+	// Accepted is told of each sender whom no list has any entry for, when a
+	// recipient is accepted. It is called by every session and must return at once;
+	// nil = nobody wants to know.
+	Accepted func(addr.Addr)
 }
 
 // OnError says what becomes of mail when the store cannot be read.
@@ -46,12 +50,16 @@ const (
 	TempfailOnError OnError = "tempfail"
 )
 
-// Checker decides about senders. It is safe for concurrent use and holds no
-// generation: each verdict comes whole from the one that live returns.
+// Checker decides about senders and clients. It is safe for concurrent use and
+// holds no generation: each verdict comes whole from the one that live returns.
 type Checker struct {
-	live   func() *index.Index
-	exempt map[string]bool // canonical local-parts
-	defers bool            // on an internal error
+	live     func() *index.Index
+	exempt   map[string]bool // canonical local-parts
+	defers   bool            // on an internal error
+	drops    bool            // for a door that can discard
+	rules    map[string]ListRule
+	policies policyTable
+	accepted func(addr.Addr)
 	*instruments
 }
 
@@ -62,6 +70,9 @@ func New(live func() *index.Index, s Settings, log *slog.Logger, reg prometheus.
 		live:        live,
 		exempt:      exemptLocals(s.RecipientsExempt),
 		defers:      s.OnError == TempfailOnError,
+		rules:       s.Lists,
+		policies:    newPolicyTable(s.Policies),
+		accepted:    s.Accepted,
 		instruments: newInstruments(log, reg),
 	}
 }
@@ -75,49 +86,14 @@ func (c *Checker) Pin() *Checker {
 	return &pinned
 }
 
+// Discarding returns a Checker like c for a door that can take a message and drop
+// it. Only there does a discard entry lead to Discard, and only of a list whose
+// rule says so; for every other door it counts as a block.
+func (c *Checker) Discarding() *Checker {
+	dropping := *c
+	dropping.drops = true
+	return &dropping
+}
+
 // Generation names the generation that the next verdict comes from.
 func (c *Checker) Generation() string { return c.live().Generation() }
-
-// Sender decides about one reverse-path, given as text with or without angle
-// brackets. It never fails: what goes wrong is Unknown, counted and logged.
-//
-// It allocates nothing for a clear sender that is written in canonical form.
-func (c *Checker) Sender(reversePath string) (v Verdict) {
-	v = Verdict{Kind: Unknown, Decider: -1, Shadow: -1}
-	defer func() {
-		if p := recover(); p != nil {
-			// A defect of ours must cost neither the session nor the sender.
-			v = Verdict{Kind: Unknown, Decider: -1, Shadow: -1, Generation: v.Generation,
-				Err: fmt.Errorf("panic in the look-up: %v", p)}
-			c.failed(inPanic, v.Err, slog.String("stack", string(debug.Stack())))
-		}
-		c.count(&v)
-	}()
-	ix := c.live() // once: the whole verdict comes from one generation
-	v.Generation = ix.Generation()
-	sender, err := addr.Parse(reversePath)
-	if err != nil {
-		v.Err = err // odd is not the same as listed, nor is it a fault of ours
-		return v
-	}
-	v.Sender = sender
-	if sender.Null() {
-		v.Kind = Clear // bounces must get through: RFC 5321, section 4.5.5
-		return v
-	}
-	matches, err := ix.Lookup(nil, sender, time.Now())
-	if err != nil {
-		v.Err = err // a failing disk blocks nobody
-		c.failed(inStore, err)
-		return v
-	}
-	v.Matches, v.Lists = matches, ix.Lists()
-	v.decide()
-	return v
-}
-
-// Internal reports whether v is Unknown for a fault of ours: an unreadable
-// store or a defect, and not a text that is no sender.
-func (v Verdict) Internal() bool {
-	return v.Kind == Unknown && !errors.As(v.Err, new(*addr.Error))
-}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -153,7 +154,8 @@ func fileSafe(r rune) rune {
 	return r
 }
 
-var replyForm = regexp.MustCompile(`^(550 5\.7\.1|451 4\.7\.1) <[ -;=?-~]*>: Sender address (rejected|deferred): listed in [ -~]{1,64} \(ref [0-9a-z]{10}\)$`)
+var replyForm = regexp.MustCompile(`^(550 5\.7\.1|451 4\.7\.1) (<[ -;=?-~]*>: Sender address|Client address \[[0-9a-f.:]{2,39}\]) (rejected|deferred): ` +
+	`listed in [ -~]{1,64} \(ref [0-9a-z]{10}\)$`)
 
 func checkReply(t *testing.T, d policy.Decision) {
 	t.Helper()
@@ -183,25 +185,51 @@ func TestReplyIsShortenedSenderFirst(t *testing.T) {
 
 // FuzzReply holds the form of the reply against any sender that has matched.
 func FuzzReply(f *testing.F) {
-	f.Add("x@bad.example", "a")
-	f.Add(`"a>b\\ \"c"@bad.example`, "two words")
-	f.Add(strings.Repeat("ü", 200)+"@bad.example", strings.Repeat("é", 64))
-	f.Add("x@"+strings.Repeat("d.", 120)+"bad.example", "\r\n250 ok")
-	c, _ := checker(f, build(f, block("a", "bad.example")), policy.Settings{})
-	match := c.Sender("x@bad.example").Matches
-	f.Fuzz(func(t *testing.T, sender, list string) {
+	f.Add("x@bad.example", "a", []byte{192, 0, 2, 1}, uint8(0))
+	f.Add(`"a>b\\ \"c"@bad.example`, "two words", []byte{}, uint8(1))
+	f.Add(strings.Repeat("ü", 200)+"@bad.example", strings.Repeat("é", 64), []byte("0123456789abcdef"), uint8(2))
+	f.Add("x@"+strings.Repeat("d.", 120)+"bad.example", "\r\n250 ok", []byte("0123456789abcdef"), uint8(3))
+	ix := build(f, block("a", "bad.example\n192.0.2.1"))
+	plain, _ := checker(f, ix, policy.Settings{})
+	matches := plain.Envelope(netip.MustParseAddr("192.0.2.1"), "x@bad.example").Matches
+	f.Fuzz(func(t *testing.T, sender, list string, octets []byte, rule uint8) {
 		a, err := addr.Parse(sender)
 		if err != nil || list == "" {
 			return
 		}
-		v := policy.Verdict{Kind: policy.Blocked, Sender: a, Matches: match, Shadow: -1,
+		onMatch := []policy.OnMatch{"refuse", "tempfail", "quarantine", "tag"}[rule%4]
+		c, _ := checker(t, ix, policy.Settings{Lists: map[string]policy.ListRule{list: {OnMatch: onMatch}}})
+		v := policy.Verdict{Kind: policy.Blocked, Sender: a, Matches: matches, Shadow: -1,
 			Lists: []index.ListInfo{{Source: index.Source{List: list}}}}
-		d := c.Recipient(v, "bob@here.example")
-		checkReply(t, d)
+		checkSaid(t, c.Recipient(v, "bob@here.example"))
 		if got := c.Sender(sender); got.Decider >= 0 {
-			checkReply(t, c.Recipient(got, ""))
+			checkSaid(t, c.Recipient(got, ""))
+		}
+		var ok bool
+		if v.Client, ok = netip.AddrFromSlice(octets); ok {
+			v.Decider = len(matches) - 1
+			checkSaid(t, c.Recipient(v, "bob@here.example"))
 		}
 	})
+}
+
+var tagForm = regexp.MustCompile(`^list=[!-~]+ ref=[0-9a-z]{10}$`)
+
+// checkSaid holds what a client or a header's reader is told to its form.
+func checkSaid(t *testing.T, d policy.Decision) {
+	t.Helper()
+	switch d.Outcome {
+	case policy.Refuse, policy.Defer:
+		if checkReply(t, d); d.Tag != "" {
+			t.Errorf("tag %q of a refusal", d.Tag)
+		}
+	case policy.Quarantine, policy.Tag:
+		if d.Reply != "" || !tagForm.MatchString(d.Tag) || strings.Count(d.Tag, "=") != 2 {
+			t.Errorf("reply %q, tag %q", d.Reply, d.Tag)
+		}
+	default:
+		t.Errorf("outcome %d", d.Outcome)
+	}
 }
 
 func TestAnswer(t *testing.T) {
@@ -236,13 +264,41 @@ func TestAnswer(t *testing.T) {
 func TestExplain(t *testing.T) {
 	c, _ := checker(t, build(t, block("a", "sub.example\nx@")), policy.Settings{})
 	v := c.Sender("x@a.sub.example")
-	got := fmt.Sprint(v.Explain())
-	want := "{[{x@a.sub.example addr []} {x@ addr [1]} {a.sub.example domain []} {sub.example domain [0]} {example domain []}] 0 -1 }"
+	got := fmt.Sprint(c.Explain(v))
+	want := "{[{x@a.sub.example addr   []} {x@ addr perhaps listed [1]} {a.sub.example domain   []} " +
+		"{sub.example domain perhaps listed [0]} {example domain   []}] 0 -1 }"
 	if got != want {
 		t.Errorf("Explain = %s, want %s", got, want)
 	}
-	if e := c.Sender("no sender").Explain(); e.Error == "" || e.Decider != -1 || len(e.Keys) != 0 {
+	if e := c.Explain(c.Sender("no sender")); e.Error == "" || e.Decider != -1 || len(e.Keys) != 0 {
 		t.Errorf("of what is no sender: %+v", e)
+	}
+}
+
+func TestExplainClientsPatternsAndDomains(t *testing.T) {
+	c, _ := checker(t, build(t, block("a", "192.0.2.0/24\n192.0.2.7\npromo-*@*.example\n=bad.example")), policy.Settings{})
+	tests := []struct {
+		name string
+		v    policy.Verdict
+		want string // of the keys
+	}{
+		{"client and pattern", c.Envelope(netip.MustParseAddr("192.0.2.1"), "promo-1@shop.example"),
+			"[{promo-1@shop.example addr   []} {promo-1@ addr   []} {shop.example domain no  []} {example domain   []} " +
+				"{192.0.2.1 ip no  []} {192.0.2.0/24 cidr perhaps listed [1]} {promo-*@*.example glob   [0]}]"},
+		{"domain", c.Domain("bad.example"), "[{bad.example domain perhaps listed [0]} {example domain   []}]"},
+		{"an entry that does not reach so far", c.Domain("mx.bad.example"),
+			"[{mx.bad.example domain   []} {bad.example domain perhaps listed []} {example domain   []}]"},
+		{"nothing", c.Sender(""), "[]"},
+	}
+	for _, tt := range tests {
+		if got := fmt.Sprint(c.Explain(tt.v).Keys); got != tt.want {
+			t.Errorf("%s: keys are\n%s, want\n%s", tt.name, got, tt.want)
+		}
+	}
+	// Another generation cannot say how this verdict came about.
+	other, _ := checker(t, build(t, block("a", "bad.example")), policy.Settings{})
+	if got, want := fmt.Sprint(other.Explain(c.Domain("bad.example")).Keys), "[{bad.example domain   [0]} {example domain   []}]"; got != want {
+		t.Errorf("after a swap: %s, want %s", got, want)
 	}
 }
 

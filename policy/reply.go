@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"strings"
 )
 
@@ -13,24 +14,52 @@ const maxReply = 120
 // sender's length. Names of up to 64 octets are legal; those in use are short.
 const listRoom = 20
 
-// replyRefused and its siblings make the reply texts of docs/smtp.md. A client
+// reply makes the reply texts of docs/smtp.md for an entry of list. A client
 // reads there what it said itself, the list's name and a reference, and nothing
 // of the entry: who is refused need not learn how the list is written.
-func replyRefused(sender, list, ref string) string {
-	return reply("550 5.7.1 <", sender, ">: Sender address rejected: listed in ", list, ref)
+func (v *Verdict) reply(o Outcome, list, ref string) string {
+	client := v.aboutClient(v.Decider)
+	switch {
+	case client && o == Refuse:
+		return clientReply("550 5.7.1 Client address [", v.Client, "] rejected: listed in ", list, ref)
+	case client:
+		return clientReply("451 4.7.1 Client address [", v.Client, "] deferred: listed in ", list, ref)
+	case o == Refuse:
+		return senderReply("550 5.7.1 <", v.Sender.String(), ">: Sender address rejected: listed in ", list, ref)
+	}
+	return senderReply("451 4.7.1 <", v.Sender.String(), ">: Sender address deferred: listed in ", list, ref)
 }
 
-func replyDeferred(sender, list, ref string) string {
-	return reply("451 4.7.1 <", sender, ">: Sender address deferred: listed in ", list, ref)
+// replyUnchecked is the reply where the store could not be read.
+func (v *Verdict) replyUnchecked(ref string) string {
+	const middle = "not checked: try again later"
+	if v.Sender.Null() && v.Client.IsValid() {
+		return clientReply("451 4.3.0 Client address [", v.Client, "] "+middle, "", ref)
+	}
+	return senderReply("451 4.3.0 <", v.Sender.String(), ">: Sender address "+middle, "", ref)
 }
 
-func replyUnchecked(sender, ref string) string {
-	return reply("451 4.3.0 <", sender, ">: Sender address not checked: try again later", "", ref)
+// tag is the text of a header field about a message that list has a match for.
+func tag(list, ref string) string {
+	word := strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' || strings.ContainsRune(`"(),;<=>[\]`, r) {
+			return '?'
+		}
+		return r
+	}, list)
+	return "list=" + word + " ref=" + ref
 }
 
-// reply joins the parts to a line of at most maxReply printable octets. The
+// clientReply leaves the address whole, which has at most 39 octets: the list's
+// name then has at least 16.
+func clientReply(head string, client netip.Addr, middle, list, ref string) string {
+	head, tail := head+client.String()+middle, " (ref "+ref+")"
+	return head + shorten(printable(list), maxReply-len(head)-len(tail)) + tail
+}
+
+// senderReply joins the parts to a line of at most maxReply printable octets. The
 // sender is shortened first, then the list's name.
-func reply(head, sender, middle, list, ref string) string {
+func senderReply(head, sender, middle, list, ref string) string {
 	tail := " (ref " + ref + ")"
 	room := maxReply - len(head) - len(middle) - len(tail)
 	sender, list = printable(sender), printable(list)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,9 +96,9 @@ func TestSender(t *testing.T) {
 func decidedBy(v policy.Verdict) string {
 	switch {
 	case v.Decider >= 0:
-		return v.ListName(v.Decider) + ":" + v.Matches[v.Decider].Key.Text
+		return v.ListName(v.Decider) + ":" + v.Matches[v.Decider].Name()
 	case v.Shadow >= 0:
-		return "(" + v.ListName(v.Shadow) + ":" + v.Matches[v.Shadow].Key.Text + ")"
+		return "(" + v.ListName(v.Shadow) + ":" + v.Matches[v.Shadow].Name() + ")"
 	}
 	return ""
 }
@@ -316,17 +317,29 @@ func TestPinAnswersFromOneGeneration(t *testing.T) {
 }
 
 func TestClearSenderDoesNotAllocate(t *testing.T) {
-	c, _ := checker(t, build(t, block("a", "bad.example\nx@y.example"), allow("b", "offers@")), policy.Settings{RecipientsExempt: []string{"postmaster"}})
-	for _, sender := range []string{"promo@shop.example", "", "a.b+c@one.two.three.four.example"} {
-		n := testing.AllocsPerRun(1000, func() {
-			v := c.Sender(sender)
-			if d := c.Recipient(v, "bob@here.example"); d.Outcome != policy.Accept || v.Kind != policy.Clear {
-				t.Fatal(v.Kind, d)
-			}
+	told := 0
+	c, _ := checker(t, build(t, block("a", "bad.example\nx@y.example"), allow("b", "offers@"), block("c", "192.0.2.0/24\n192.0.2.77\n2001:db8::/32")),
+		policy.Settings{
+			RecipientsExempt: []string{"postmaster"},
+			Lists:            map[string]policy.ListRule{"a": {OnMatch: policy.TagOnMatch}},
+			Policies:         []policy.RecipientPolicy{{Recipients: []string{"here.example"}, Lists: []string{"a"}}},
+			Accepted:         func(addr.Addr) { told++ },
 		})
-		if n != 0 {
-			t.Errorf("Sender(%q): %v allocations, want 0", sender, n)
+	for _, sender := range []string{"promo@shop.example", "", "a.b+c@one.two.three.four.example"} {
+		for _, client := range []netip.Addr{{}, netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("2001:db9::1")} {
+			n := testing.AllocsPerRun(1000, func() {
+				v := c.Envelope(client, sender)
+				if d := c.Recipient(v, "bob@here.example"); d.Outcome != policy.Accept || v.Kind != policy.Clear {
+					t.Fatal(v.Kind, d)
+				}
+			})
+			if n != 0 {
+				t.Errorf("Envelope(%v, %q): %v allocations, want 0", client, sender, n)
+			}
 		}
+	}
+	if told == 0 {
+		t.Error("nobody was told of an accepted sender")
 	}
 }
 
@@ -335,5 +348,15 @@ func BenchmarkClearSender(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c.Sender("promo@shop.example")
+	}
+}
+
+// BenchmarkClearEnvelope has a client too, and networks of eight lengths.
+func BenchmarkClearEnvelope(b *testing.B) {
+	c, _ := checker(b, build(b, block("a", "bad.example\n192.0.2.1\n192.0.2.0/29\n192.0.2.0/28\n192.0.2.0/27\n192.0.2.0/26\n192.0.2.0/25\n192.0.2.0/24\n192.0.0.0/16")), policy.Settings{})
+	client := netip.MustParseAddr("198.51.100.1")
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Envelope(client, "promo@shop.example")
 	}
 }

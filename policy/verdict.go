@@ -2,33 +2,40 @@ package policy
 
 import (
 	"log/slog"
+	"net/netip"
 
 	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
 )
 
-// Verdict is the decision about one sender, by one generation. It holds copies
-// only and keeps no generation in memory.
+// Verdict is the decision about one envelope, client or domain, by one
+// generation. It holds copies only and keeps no generation in memory.
 type Verdict struct {
 	Kind       Kind
-	Sender     addr.Addr        // canonical; zero for <> and for what is no sender
+	Sender     addr.Addr        // canonical; zero for <>, for what is no sender, and where none was asked about
+	Client     netip.Addr       // zero if it is not known
+	Domain     addr.Key         // of a question about a domain; else zero
 	Matches    []index.Match    // all of them, the most specific first
 	Lists      []index.ListInfo // the table that Match.Row points into
 	Decider    int              // index into Matches of the entry that decided; -1 none
 	Shadow     int              // index into Matches of the entry that would have refused, had its list counted; -1 none
 	Generation string
-	Err        error // of Unknown: why. *addr.Error: no sender; else the store
+
+	// Err says why v is Unknown. *addr.Error: no sender or no domain; else the
+	// store. It stands beside another verdict only where the text is no sender and
+	// an entry for the client decided.
+	Err error
 }
 
-// decide sets Kind, Decider and Shadow from Matches. Their order is Lookup's,
-// the most specific first and the first list between equals, so the first that
-// counts decides.
-func (v *Verdict) decide() {
-	v.Kind = Clear
+// decide sets Kind, Decider and Shadow from Matches. Their order is the most
+// specific first and the first list between equals, so the first that counts
+// decides. Lists that are not in only have no part in it; nil means all.
+func (v *Verdict) decide(only map[string]bool) {
+	v.Kind, v.Decider, v.Shadow = Clear, -1, -1
 	for i := range v.Matches {
 		switch {
-		case v.mode(i) == index.Shadow:
+		case v.mode(i) == index.Shadow || !v.counts(i, only):
 		case v.Matches[i].Action == lists.Allow:
 			v.Kind, v.Decider = Allowed, i
 			return
@@ -37,7 +44,10 @@ func (v *Verdict) decide() {
 		}
 	}
 	if v.Kind == Clear {
-		v.Shadow = v.shadow()
+		v.Shadow = v.shadow(only)
+		if v.Err != nil {
+			v.Kind = Unknown // nothing but the client could be judged
+		}
 	}
 }
 
@@ -45,13 +55,17 @@ func (v *Verdict) decide() {
 // counts refuses or allows, or -1. Each list in shadow mode is judged alone, as
 // its operator will when turning it on: its own allow entries excuse its blocks,
 // and those of another shadow list do not.
-func (v *Verdict) shadow() int {
+func (v *Verdict) shadow(only map[string]bool) int {
 	for i := range v.Matches {
-		if v.Matches[i].Action != lists.Allow && !v.allowedBy(v.ListName(i)) {
+		if v.counts(i, only) && v.Matches[i].Action != lists.Allow && !v.allowedBy(v.ListName(i)) {
 			return i
 		}
 	}
 	return -1
+}
+
+func (v *Verdict) counts(i int, only map[string]bool) bool {
+	return only == nil || only[v.ListName(i)]
 }
 
 func (v *Verdict) allowedBy(list string) bool {
@@ -68,6 +82,11 @@ func (v Verdict) ListName(i int) string { return v.Lists[v.Matches[i].Row].Sourc
 
 func (v *Verdict) mode(i int) index.Mode { return v.Lists[v.Matches[i].Row].Source.Mode }
 
+// aboutClient reports whether Matches[i] is an entry for client addresses.
+func (v *Verdict) aboutClient(i int) bool {
+	return v.Matches[i].Kind == lists.IP || v.Matches[i].Kind == lists.CIDR
+}
+
 // LogValue gives the fields of a decision's log line: the entry behind it with
 // its list, file and line, or what went wrong. Log it under an empty key to have
 // them beside the front door's own.
@@ -77,7 +96,7 @@ func (v Verdict) LogValue() slog.Value {
 		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
 		fields = append(fields,
 			slog.String("list", source.List), slog.String("file", source.Path), slog.Int("line", m.Line),
-			slog.String("entry", m.Key.Text), slog.String("scope", m.Scope.String()),
+			slog.String("entry", m.Name()), slog.String("scope", m.Scope.String()),
 			slog.String("action", m.Action.String()))
 		if m.Reason != "" {
 			fields = append(fields, slog.String("reason", m.Reason))

@@ -29,7 +29,8 @@ type fileCache struct {
 
 // coarse is the largest step of a file's time: FAT has 2 s, older NFS and ext3
 // 1 s. A file that is older than that when it is read cannot change and keep
-// both size and time.
+// both size and time. Nor can one of the future, unless the clock is set back to
+// that very moment; to read it anew at every poll would cost more than it tells.
 const coarse = 2 * time.Second
 
 // read hashes every source, but those whose stamp says that they are as before.
@@ -53,7 +54,7 @@ func (c *fileCache) read(ctx context.Context, sources []index.Source) (now []con
 				hash = [16]byte{}
 				info = nil
 			}
-			if info != nil && began.Sub(info.ModTime()) < coarse {
+			if info != nil && began.Sub(info.ModTime()).Abs() < coarse {
 				c.unsure, info = true, nil
 			}
 		}

@@ -1,22 +1,34 @@
 package reload
 
-import "blockd/index"
+import (
+	"time"
+
+	"blockd/index"
+)
 
 // gate decides whether a built generation may serve. It returns either the
 // generation, with what it is known to lack, or why it must not take over.
 //
-// A file that served until now may not go missing from the next generation; one
-// that was never good may be lacking again. What a file is by itself, the build
-// has judged before (lists.Guard, self-tests); here the lists are held against
-// those in force: see compare.
-func (r *Reloader) gate(table []index.ListInfo, faults []problem) (*generation, []problem) {
+// What served until now may not go missing from the next generation: a file that
+// is refused has in it what it had before, or the generation is not taken. One that
+// was never good may be lacking again. What a file is by itself, the build has
+// judged before (lists.Guard, self-tests); here the lists are held against those in
+// force, see compare and stale, and against the mail of late, see recent.
+func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []problem) (*generation, []problem) {
 	g := &generation{lacks: lacking{}}
 	optional := map[string]bool{}
 	for _, l := range r.settings.Lists {
 		optional[l.Name] = l.Optional
 	}
+	lost := false
 	for _, row := range table {
-		if row.Refused != nil {
+		switch {
+		case row.Refused == nil:
+		case row.LastGood:
+			// What the cache has may be older than what serves: others compile without it.
+			lost = lost || !r.unchanged(row)
+			g.held = append(g.held, rowProblem(row))
+		default:
 			g.without = append(g.without, rowProblem(row))
 		}
 	}
@@ -25,17 +37,22 @@ func (r *Reloader) gate(table []index.ListInfo, faults []problem) (*generation, 
 			g.without = append(g.without, p)
 		}
 	}
-	lost := false
 	for _, p := range g.without {
 		g.lacks[[2]string{p.list, p.path}] = optional[p.list]
 		lost = lost || r.live.Load() != nil && !r.lacks.has(p.list, p.path)
 	}
 	if lost {
-		return nil, g.without
+		return nil, g.problems()
 	}
 	if old := r.live.Load(); old != nil {
-		if odd := compare(r.settings.Lists, old.Lists(), table); len(odd) > 0 {
-			return nil, append(odd, g.without...)
+		odd := compare(r.settings.Lists, old.Lists(), table)
+		odd = append(odd, stale(r.settings.Lists, old, table, time.Now())...)
+		odd = append(odd, r.recent(draft)...)
+		for i := range odd {
+			odd[i].gate = true
+		}
+		if len(odd) > 0 {
+			return nil, append(odd, g.problems()...)
 		}
 	}
 	return g, nil

@@ -2,6 +2,7 @@ package reload
 
 import (
 	"fmt"
+	"time"
 
 	"blockd/index"
 	"blockd/lists"
@@ -16,18 +17,21 @@ const (
 )
 
 // Compare says which lists of a new generation are too unlike those of the one
-// in force to follow them unseen, each as an error that wraps a *lists.FileError
-// of class Empty, Shrunk, Grown or BadFormat. Lists that are new, or that
-// configuration has no more, are not compared.
-func Compare(all []List, old, now []index.ListInfo) []error {
+// in force to follow them unseen, or older, each as an error that wraps a
+// *lists.FileError of class Empty, Shrunk, Grown, BadFormat or Stale. Lists that
+// are new, or that configuration has no more, are not compared.
+func Compare(all []List, old *index.Index, now []index.ListInfo) []error {
 	var errs []error
-	for _, p := range compare(all, old, now) {
+	for _, p := range compare(all, old.Lists(), now) {
 		errs = append(errs, p.err)
+	}
+	for _, p := range stale(all, old, now, time.Now()) {
+		errs = append(errs, fmt.Errorf("%w, which was built at %s", p.err, shownTime(old.Built())))
 	}
 	return errs
 }
 
-// compare is Compare with more to say. What empties a list by accident, a download
+// compare is Compare without the age. What empties a list by accident, a download
 // that failed or a script that stopped half way, is far more frequent than the
 // wish to empty it, and so is what makes it ten times as long: another list, or
 // somebody else's. The wish has to be stated.

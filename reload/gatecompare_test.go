@@ -55,7 +55,10 @@ func TestCompare(t *testing.T) {
 				other.Source.List, other.Summary.Entries = "b", 7
 				return []index.ListInfo{half, rest, refused, other}
 			}
-			errs := Compare([]List{tt.l, {Name: "b"}}, rows(tt.was), rows(tt.is))
+			var errs []error
+			for _, p := range compare([]List{tt.l, {Name: "b"}}, rows(tt.was), rows(tt.is)) {
+				errs = append(errs, p.err)
+			}
 			got := strings.TrimPrefix(fmt.Sprint(errors.Join(errs...)), "list a: a.txt: ")
 			if tt.want == "" && len(errs) > 0 || !strings.HasPrefix(got, tt.want) && tt.want != "" {
 				t.Errorf("%d entries after %d: %s, want %q", tt.is, tt.was, got, tt.want)

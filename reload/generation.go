@@ -1,11 +1,14 @@
 package reload
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +23,23 @@ type generation struct {
 	seconds float64   // from the look that asked for it; 0: was there
 	lacks   lacking   // the sources that it was built without
 	without []problem // why
+	held    []problem // why lists have what they had before
+}
+
+// problems are those that remain while g serves. Of a list that is held, each file
+// has the same one.
+func (g *generation) problems() []problem {
+	all := slices.CompactFunc(slices.Clone(g.held), func(a, b problem) bool { return a.err.Error() == b.err.Error() })
+	return append(all, g.without...)
+}
+
+// unread are the sources whose rows do not tell what their files hold.
+func (g *generation) unread() lacking {
+	all := maps.Clone(g.lacks)
+	for _, p := range g.held {
+		all[[2]string{p.list, p.path}] = false
+	}
+	return all
 }
 
 // lacking is the set of sources that the serving generation was built without,
@@ -144,9 +164,23 @@ func (r *Reloader) serve(g *generation, how string) {
 	r.lacks, r.bytes = g.lacks, g.bytes
 	r.status.Ready, r.status.Generation = g.lacks.ready(), g.ix.Generation()
 	r.status.Since, r.status.Files = time.Now(), table
+	r.status.Worth, r.status.Overlaps = g.ix.Worth(), g.ix.Overlaps()
 	r.live.Store(g.ix)
 	r.mu.Unlock()
 	r.log.Info("lists swapped in", append(attrs, slog.Any("entries", changes(r.settings.Lists, was, table)),
 		slog.Float64("seconds", g.seconds))...)
 	runtime.GC() // else two generations linger until the heap has doubled
+}
+
+// promote brings the filter of the serving generation into memory, once. It served
+// from the file until now.
+func (r *Reloader) promote(ctx context.Context) {
+	ix := r.live.Load()
+	if ix.Generation() == r.promoted {
+		return
+	}
+	r.promoted = ix.Generation()
+	if err := ix.Promote(ctx); err != nil && ctx.Err() == nil {
+		r.log.Error("filter stays in the file", slog.String("generation", ix.Generation()), slog.Any("error", err))
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -38,6 +39,7 @@ func (r *Reloader) look(ctx context.Context, forced bool) (again bool, err error
 	if err := ctx.Err(); err != nil {
 		return false, err // the end of the daemon is no fault of a list
 	}
+	r.age(time.Now())
 	if got == failed {
 		err = problems[0].err
 	}
@@ -58,7 +60,10 @@ func (r *Reloader) judge(got result, problems []problem, forced bool) (again boo
 	if again && got != swapped && r.changing < patience {
 		return again
 	}
-	news := r.report(problems)
+	news := r.report(problems, forced)
+	if forced && got == unchanged {
+		r.log.Info("nothing changed", slog.String("generation", r.live.Load().Generation()))
+	}
 	if got == refused && !news && !forced {
 		got = same
 	}
@@ -81,12 +86,10 @@ func (r *Reloader) try(ctx context.Context) (result, []problem) {
 	sources, faults := expand(r.settings.Lists)
 	now, unreadable := r.files.read(ctx, sources)
 	faults = append(faults, unreadable...)
+	r.seen, r.stamps = now, r.files.seen
 	serving := r.live.Load()
-	if serving != nil && slices.ContainsFunc(faults, func(p problem) bool { return !r.lacks.has(p.list, p.path) }) {
-		r.settled = nil
-		return refused, faults
-	}
-	if r.settled != nil && slices.Equal(now, r.settled) && len(r.problems) == 0 {
+	settled := r.settled != nil && slices.Equal(now, r.settled)
+	if settled && len(r.problems) == 0 && len(faults) == 0 {
 		return same, nil
 	}
 	if serving != nil && len(r.lacks) == 0 && slices.Equal(now, contents(serving.Lists(), nil, nil)) {
@@ -97,37 +100,47 @@ func (r *Reloader) try(ctx context.Context) (result, []problem) {
 		r.settled = now
 		return swapped, nil
 	}
-	if r.settled != nil && slices.Equal(now, r.settled) {
+	if settled && r.told(faults) {
 		return same, r.problems // the same content is refused again
 	}
 	r.settled = nil
-	draft, err := index.Build(ctx, r.settings.Path, sources, index.Options{KeepGoing: serving == nil || len(r.lacks) > 0})
+	if serving != nil && r.hopeless(sources, now, faults) {
+		return refused, faults
+	}
+	draft, g, why, err := r.draft(ctx, sources, faults)
 	if err != nil {
-		problems := buildProblems(err)
-		if errors.As(err, new(*index.SourcesError)) {
-			r.settled = now
-			return refused, problems
-		}
-		return failed, problems
+		return failed, buildProblems(err)
+	}
+	if draft == nil {
+		r.settle(sources, now)
+		return refused, why
 	}
 	defer draft.Discard()
-	g, problems := r.gate(draft.Report.Lists, faults)
-	if len(problems) > 0 {
-		r.settled = now
-		return refused, problems
-	}
 	if err := draft.Publish(); err != nil {
 		return failed, []problem{{err: err}}
 	}
 	g.ix, g.bytes, g.seconds = draft.Index(), draft.Report.Bytes, time.Since(began).Seconds()
 	r.serve(g, "built")
-	r.settled = contents(draft.Report.Lists, g.lacks, now)
-	return swapped, g.without
+	if seen := contents(draft.Report.Lists, g.unread(), now); len(g.held) > 0 {
+		r.settle(sources, seen)
+	} else {
+		r.settled = seen
+	}
+	return swapped, g.problems()
+}
+
+// settle notes that now led to a refusal, if it is what was built: a file that has
+// changed since it was hashed may have been refused for what it held in between.
+func (r *Reloader) settle(sources []index.Source, now []content) {
+	if !r.files.moved(sources) {
+		r.settled = now
+	}
 }
 
 // adopt takes over an index that another process has published at our path and
 // that holds the lists as they are now: what `blockd compile` has made need not
-// be made again, and what it made with --accept need not pass the gate.
+// be made again, and what it made with --accept need not pass the gate. Who
+// compiles knows no accepted senders: that rule it passes here, unless accepted.
 func (r *Reloader) adopt(now []content) bool {
 	if r.live.Load() == nil || len(r.problems) == 0 && r.settled != nil {
 		return false // nothing was refused, so nobody had reason to
@@ -135,6 +148,16 @@ func (r *Reloader) adopt(now []content) bool {
 	g := r.onDisk()
 	if g == nil || len(g.lacks) > 0 || !g.holds(r.settings.Lists) || !slices.Equal(now, contents(g.ix.Lists(), nil, nil)) {
 		return false
+	}
+	if !accepted(r.settings.Path, g.ix.Generation()) && len(r.recent(g.ix)) > 0 {
+		return false
+	}
+	for _, p := range r.problems {
+		if acceptable(p.class) {
+			r.log.LogAttrs(context.Background(), slog.LevelWarn, "lists accepted", slog.String("list", p.list),
+				slog.String("class", string(p.class)), slog.String("error", p.err.Error()),
+				slog.Time("built", g.ix.Built()), slog.Time("previous_built", r.live.Load().Built()))
+		}
 	}
 	r.serve(g, "compiled by another process")
 	return true

@@ -1,6 +1,8 @@
 package reload
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -44,6 +46,7 @@ type collector struct{ r *Reloader }
 
 var (
 	listEntries = prometheus.NewDesc("blockd_list_entries", "Entries of a list in the serving generation.", []string{"list"}, nil)
+	listStale   = prometheus.NewDesc("blockd_list_stale", "1 if what serves of a list is older than its max_age, else 0.", []string{"list"}, nil)
 	indexKeys   = prometheus.NewDesc("blockd_index_keys", "Distinct keys in the serving generation.", nil, nil)
 	indexBytes  = prometheus.NewDesc("blockd_index_bytes", "Size of the serving generation's file.", nil, nil)
 	filterAsked = prometheus.NewDesc("blockd_filter_keys_asked_total", "Keys that the filter was asked for.", nil, nil)
@@ -55,7 +58,7 @@ var (
 
 // Describe is of prometheus.Collector.
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{listEntries, indexKeys, indexBytes, filterAsked, filterFalse, filterRate} {
+	for _, d := range []*prometheus.Desc{listEntries, listStale, indexKeys, indexBytes, filterAsked, filterFalse, filterRate} {
 		ch <- d
 	}
 }
@@ -63,7 +66,7 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect is of prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	c.r.mu.Lock() // so that counters do not step back within a swap
-	ix, bytes, past := c.r.live.Load(), c.r.bytes, c.r.past
+	ix, bytes, past, old := c.r.live.Load(), c.r.bytes, c.r.past, c.r.status.Stale
 	c.r.mu.Unlock()
 	keys, _ := ix.Counts()
 	falsePositives, asked := ix.FalsePositives()
@@ -76,6 +79,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	count := entries(ix.Lists())
 	for _, l := range c.r.settings.Lists {
 		gauge(listEntries, float64(count[l.Name]), l.Name)
+		stale := 0.
+		if slices.Contains(old, l.Name) {
+			stale = 1
+		}
+		gauge(listStale, stale, l.Name)
 	}
 	gauge(indexKeys, float64(keys))
 	gauge(indexBytes, float64(bytes))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"blockd/index"
 	"blockd/lists"
@@ -16,6 +17,7 @@ type problem struct {
 	list, path string // "" where the fault is no single file's
 	class      lists.Class
 	err        error
+	gate       bool // it is the whole list that was refused, held against what serves
 }
 
 // fileProblem is the fault of one source. err need not wrap a *lists.FileError.
@@ -35,7 +37,10 @@ func buildProblems(err error) []problem {
 	}
 	var all []problem
 	for _, err := range refused.Errs {
-		p := problem{err: err} // which names the list
+		p := problem{err: err}
+		if text, ok := strings.CutPrefix(err.Error(), "list "); ok { // as all of these say
+			p.list, _, _ = strings.Cut(text, ": ")
+		}
 		if fe, ok := errors.AsType[*lists.FileError](err); ok {
 			p.path, p.class = fe.Path, fe.Class
 		}
@@ -67,6 +72,10 @@ func (p problem) hint() string {
 		return "if it is meant, run blockd compile --accept once, or lower max_shrink of the list"
 	case lists.Grown:
 		return "if it is meant, run blockd compile --accept once, or raise max_grow of the list"
+	case lists.Stale:
+		return "see where the file came from: an old backup? If it is meant, run blockd compile --accept once, or raise max_age of the list"
+	case lists.Recent:
+		return "see who changed the list; if these senders are to be refused, run blockd compile --accept once, or raise max_recent_blocked of the list"
 	case lists.BadRatio:
 		return "run blockd lint on the file; if so many bad lines are usual in it, raise max_bad_ratio of the list"
 	case lists.Protected:
@@ -82,20 +91,23 @@ func (p problem) hint() string {
 }
 
 // report makes problems the state that Status shows, and says whether that is
-// news. Each is logged when it appears, not at every look that finds it again,
-// and so is the end of all.
-func (r *Reloader) report(problems []problem) (news bool) {
+// news. Each is logged when it appears, not at every look that finds it again
+// unless somebody has asked for that, and so is the end of all.
+func (r *Reloader) report(problems []problem, asked bool) (news bool) {
 	texts := make([]string, len(problems))
+	var refusals []Refusal
 	for i, p := range problems {
-		texts[i] = p.err.Error()
+		if texts[i] = p.err.Error(); p.list != "" {
+			refusals = append(refusals, Refusal{p.list, p.path, p.class, texts[i]})
+		}
 	}
 	r.mu.Lock()
 	before := r.status.Problems
-	r.status.Problems = texts
+	r.status.Problems, r.status.Refusals = texts, refusals
 	r.mu.Unlock()
 	r.problems = problems
 	for i, p := range problems {
-		if !slices.Contains(before, texts[i]) {
+		if asked || !slices.Contains(before, texts[i]) {
 			r.log.LogAttrs(context.Background(), slog.LevelError, "lists refused", r.attrs(p)...)
 		}
 	}
@@ -107,7 +119,7 @@ func (r *Reloader) report(problems []problem) (news bool) {
 
 // attrs are the fields of a problem's log line: those that it has.
 func (r *Reloader) attrs(p problem) (attrs []slog.Attr) {
-	serves := "the generation before"
+	serves := "what was there before"
 	if r.lacks.has(p.list, p.path) {
 		serves = "the other lists"
 	}

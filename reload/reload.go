@@ -10,12 +10,14 @@ package reload
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
 )
@@ -33,6 +35,13 @@ type List struct {
 	// to the next: see Compare. Zero: by any.
 	MaxShrink float64 // of 100 entries or more at least this share stays, 0 to 1
 	MaxGrow   float64 // 1,000 entries or more become at most so many times as many
+
+	MaxAge    time.Duration    // of a file that replaces another; 0: any. See Status.Stale
+	Confirmed func() time.Time // when the list's server last gave or confirmed the file; nil or zero: ask the file
+
+	// MaxRecentBlocked is which share of Settings.Recent the list may newly refuse,
+	// 0 to 1; judged from 100 senders on.
+	MaxRecentBlocked float64
 }
 
 // Settings of a Reloader.
@@ -41,6 +50,14 @@ type Settings struct {
 	Lists []List
 	Quiet time.Duration // no event for so long before a build; 0 = 500 ms
 	Poll  time.Duration // the slow look at all files; 0 = 30 s
+
+	Memory int64 // octets that a build may take for records; 0 = index's default
+
+	// Recent has the senders that were accepted lately, and Blocks says which entry
+	// of an index refuses one, if any does. One of them nil: a draft is not held
+	// against anybody.
+	Recent *Recent
+	Blocks func(*index.Index, addr.Addr) (index.Match, bool)
 }
 
 // The defaults of Settings. Editors and copy programs write a file in bursts of
@@ -70,7 +87,11 @@ type Reloader struct {
 	files    fileCache
 	settled  []content // what led to the state as it is; nil: look again
 	problems []problem
-	changing int // looks in a row that met a file being written
+	changing int                     // looks in a row that met a file being written
+	promoted string                  // generation whose filter was brought into memory, or could not be
+	seen     []content               // by the last look
+	stamps   map[string]os.FileInfo  // of the files as they were then
+	dates    map[[2]string]time.Time // by list and path: of what serves, see age
 }
 
 // Status is what /readyz and the console say.
@@ -80,7 +101,23 @@ type Status struct {
 	Since       time.Time // of the swap
 	LastAttempt time.Time // of a look at all files, whatever came of it
 	Problems    []string  // one line each: why the last reload did not serve; empty = all is well
+	Stale       []string  // names of the lists in force that are older than their MaxAge
+	Refusals    []Refusal // those of Problems that a list has
 	Files       []index.ListInfo
+	Worth       []index.ListWorth // of the lists of Files, and what they have in common
+	Overlaps    []index.Overlap
+
+	// Dates says when what serves was last known to be the list, by list and path:
+	// when its server confirmed it, or else when the file was written.
+	Dates map[[2]string]time.Time
+}
+
+// Refusal is why a list as it is now does not serve.
+type Refusal struct {
+	List  string
+	File  string      // or the pattern that the list has for a path
+	Class lists.Class // "" where the fault is the system's
+	Text  string      // as Status.Problems has it
 }
 
 // Open makes the first generation serve: the index at Settings.Path if it was
@@ -144,16 +181,19 @@ func (r *Reloader) Run(ctx context.Context) error {
 // where the lists are now.
 func (r *Reloader) run(ctx context.Context, events <-chan struct{}, follow func()) {
 	follow()
+	r.promote(ctx)
 	pace{
 		quiet: r.settings.Quiet,
 		poll:  r.settings.Poll,
 		moved: r.moved,
 		due: func() bool {
 			follow()
+			r.age(time.Now())
 			return r.moved() || r.files.unsure || len(r.problems) > 0
 		},
 		look: func(forced bool) bool {
 			again, _ := r.look(ctx, forced)
+			r.promote(ctx)
 			follow()
 			return again
 		},

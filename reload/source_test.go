@@ -99,7 +99,8 @@ func TestFoldersThatAreWatched(t *testing.T) {
 	tests := []struct{ name, path, want string }{
 		{"a file", "lists/file.txt", "lists"},
 		{"a file that is not there", "lists/none", "lists"},
-		{"a folder that is not there", "none/file", ""},
+		{"a folder that is not there", "none/file", "."},
+		{"nor the one above it", "none/deeper/file", "."},
 		{"a symlink to a file", "lists/linked.txt", "far/away lists"},
 		{"a mounted ConfigMap", "config.txt", ". ..1"},
 		{"a folder that is a symlink", "near/away/file", ". far/away"},

@@ -78,22 +78,36 @@ func (w *watch) follow(all []List) {
 	if w.events == nil {
 		return
 	}
-	want := map[string]bool{}
-	for _, l := range all {
-		for _, folder := range folders(l) {
-			want[folder] = true
+	var want map[string]bool
+	for gone, tries := true, 0; gone && tries < maxFollows; tries++ {
+		want = map[string]bool{}
+		for _, l := range all {
+			for _, folder := range folders(l) {
+				want[folder] = true
+			}
 		}
+		gone = w.add(want)
 	}
-	watched := w.events.WatchList()
-	for _, folder := range watched {
+	for _, folder := range w.events.WatchList() {
 		if !want[folder] {
 			w.events.Remove(folder) // an error says that it is gone already
 		}
 	}
+}
+
+// maxFollows bounds how often follow runs after folders that vanish under it.
+const maxFollows = 10
+
+// add watches all folders of want. gone: one of them is not there any more, and
+// its place is to be watched from above before any other watch is given up.
+func (w *watch) add(want map[string]bool) (gone bool) {
+	watched := w.events.WatchList()
 	for folder := range want {
 		err := w.events.Add(folder)
 		switch {
-		case err != nil && !errors.Is(err, fs.ErrNotExist) && !w.told[folder]:
+		case errors.Is(err, fs.ErrNotExist):
+			gone = true
+		case err != nil && !w.told[folder]:
 			w.log.Warn("no file events from a folder: its lists are found by the poll", "folder", folder, "error", err)
 			w.told[folder] = true
 		case err == nil:
@@ -103,11 +117,12 @@ func (w *watch) follow(all []List) {
 			}
 		}
 	}
+	return gone
 }
 
 // folders are the folders in which an event may mean that the list has changed:
 // its own, those of a glob's matches, and every folder that holds a symlink on
-// the way to a file. (A mounted ConfigMap of Kubernetes is changed by renaming
+// the way to a file; of a folder that is not there, the nearest one above it. (A mounted ConfigMap of Kubernetes is changed by renaming
 // one symlink two steps away from the files.) All paths are real ones.
 func folders(l List) []string {
 	paths := []string{l.Path}
@@ -130,7 +145,12 @@ func folders(l List) []string {
 	}
 	var all []string
 	for folder := range found {
-		if real, err := filepath.EvalSymlinks(folder); err == nil {
+		real, err := filepath.EvalSymlinks(folder)
+		for err != nil && folder != filepath.Dir(folder) { // not there: its return is seen from above
+			folder = filepath.Dir(folder)
+			real, err = filepath.EvalSymlinks(folder)
+		}
+		if err == nil {
 			all = append(all, real)
 		}
 	}

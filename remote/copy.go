@@ -31,14 +31,15 @@ type receipt struct {
 	SHA256       string    `json:"sha256"` // of the copy
 	ETag         string    `json:"etag,omitempty"`
 	LastModified string    `json:"last_modified,omitempty"`
-	Stored       time.Time `json:"stored"`  // when the server last sent the whole file
-	Checked      time.Time `json:"checked"` // when it was last asked with success
+	Stored       time.Time `json:"stored"`   // when the server last sent the whole file
+	Checked      time.Time `json:"checked"`  // when it was last asked with success
+	Modified     time.Time `json:"modified"` // of the copy, as the file system has it
 }
 
 // key stands for the settings that a copy depends on. A checksum that is added
 // has not been held against the copy yet.
-func (s *source) key() string {
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(s.URL+"\n"+s.Checksum)))
+func (s Source) key() string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(s.URL+"\n"+s.Checksum+"\n"+s.Signature)))
 }
 
 func (s *source) newReceipt(h http.Header, sum string, now time.Time) receipt {
@@ -126,8 +127,28 @@ func readReceipt(path string) (r receipt) {
 	return r
 }
 
+// Checked is when the server last gave or confirmed the copy that is at Path, as
+// far as can be told without reading it: a copy that somebody has put there since
+// has another time, and then it is zero, as it is when there is none.
+func (s Source) Checked() time.Time {
+	info, err := os.Stat(s.Path)
+	if err != nil {
+		return time.Time{}
+	}
+	r := readReceipt(s.Path)
+	if r.Source != s.key() || !r.Modified.Equal(info.ModTime()) {
+		return time.Time{}
+	}
+	return r.Checked
+}
+
 // remember writes the receipt.
 func (s *source) remember(r receipt) error {
+	info, err := os.Stat(s.Path)
+	if err != nil {
+		return err
+	}
+	r.Modified = info.ModTime()
 	d, err := newDraft(s.Path)
 	if err != nil {
 		return err

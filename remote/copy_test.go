@@ -218,7 +218,7 @@ func TestFaultsOfTheSettings(t *testing.T) {
 		{"no path", func(s *Source) { s.Path = "" }, "path: is missing; want the file that is to hold the copy"},
 		{"too often", func(s *Source) { s.Every = time.Second }, "every: want 1m0s to 744h0m0s, have 1s"},
 		{"never", func(s *Source) { s.Every = 1 << 62 }, "every: want 1m0s to 744h0m0s, have 1281023h53m38.427387904s"},
-		{"backwards", func(s *Source) { s.Timeout = -1 }, "timeout and size limit cannot be negative"},
+		{"backwards", func(s *Source) { s.Timeout = -1 }, "limits: timeout and size cannot be negative"},
 		{"a checksum of another kind", func(s *Source) { s.Checksum = "md5:.md5" }, `checksum: want "sha256:" and 64 hex digits, an ending such as ".sha256", a file name, or a URL`},
 		{"a checksum of nothing", func(s *Source) { s.Checksum = "sha256:" }, `checksum: want "sha256:" and 64 hex digits, an ending such as ".sha256", a file name, or a URL`},
 		{"a checksum over plain http", func(s *Source) { s.Checksum = "sha256:http://lists.example/sums" }, "checksum: anybody on the way can change what comes over http://; want https://"},

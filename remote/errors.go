@@ -31,13 +31,15 @@ const (
 	Encoding Class = "encoding" // packed in a way that was not asked for
 	HTML     Class = "html"     // a web page or XML
 	Checksum Class = "checksum" // is not what was published, or what was published says nothing
-	Refused  Class = "refused"  // by Source.Check
+	// Signature: nobody, or somebody else than Source.Signature says, has signed it.
+	Signature Class = "signature"
+	Refused   Class = "refused" // by Source.Check
 )
 
 // result is the class's word of blockd_fetch_total{result}.
 func (c Class) result() result {
 	switch c {
-	case TooBig, Encoding, HTML, Checksum, Refused:
+	case TooBig, Encoding, HTML, Checksum, Signature, Refused:
 		return refused
 	}
 	return failed

@@ -39,6 +39,9 @@ func (f *Fetcher) fetch(ctx context.Context, s *source) (bytes int64, changed bo
 		if err := f.verify(ctx, s, d.sum); err != nil {
 			return 0, false, err
 		}
+		if err := f.verifySignature(ctx, s, d.file.Name()); err != nil {
+			return 0, false, err
+		}
 		if changed = d.sum != copied; changed {
 			if err := s.accept(ctx, d); err != nil {
 				return 0, false, err
@@ -78,8 +81,8 @@ func (s *source) download(resp *http.Response) (*draft, error) {
 	}
 	// A body that neither has a length nor comes in chunks ends with the connection
 	// (RFC 9112, section 6.3, rule 8), so that half of it looks like all of it.
-	if resp.ContentLength < 0 && resp.ProtoMajor < 2 && !slices.Contains(resp.TransferEncoding, "chunked") && !s.sum.expected() {
-		return nil, fault(Truncated, "the answer has neither a length nor an end, so a cut would go unseen; only with a checksum it can be taken")
+	if resp.ContentLength < 0 && resp.ProtoMajor < 2 && !slices.Contains(resp.TransferEncoding, "chunked") && !s.sum.expected() && !s.sig.expected() {
+		return nil, fault(Truncated, "the answer has neither a length nor an end, so a cut would go unseen; only with a checksum or a signature it can be taken")
 	}
 	body := bufio.NewReader(resp.Body)
 	head, err := body.Peek(512) // what http.DetectContentType looks at

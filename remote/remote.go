@@ -103,10 +103,28 @@ func (f *Fetcher) Now() {
 // Fetch fetches every source once, in the foreground. The error joins one *Error
 // for every source whose copy could not be brought up to date, or is that of ctx.
 func (f *Fetcher) Fetch(ctx context.Context) error {
+	return f.fetchThose(ctx, func(*source) bool { return true })
+}
+
+// FetchDue is Fetch for the sources that Run would ask at once: their copy is
+// missing, is not what was last stored, or was last confirmed longer ago than
+// Every.
+func (f *Fetcher) FetchDue(ctx context.Context) error {
+	return f.fetchThose(ctx, func(s *source) bool {
+		age, known := s.age()
+		return !known || age >= s.Every
+	})
+}
+
+func (f *Fetcher) fetchThose(ctx context.Context, due func(*source) bool) error {
 	errs := make([]error, len(f.sources))
 	var all sync.WaitGroup
 	for i, s := range f.sources {
-		all.Go(func() { _, errs[i] = f.attempt(ctx, s) })
+		all.Go(func() {
+			if due(s) {
+				_, errs[i] = f.attempt(ctx, s)
+			}
+		})
 	}
 	all.Wait()
 	if err := ctx.Err(); err != nil {
@@ -137,7 +155,7 @@ func (f *Fetcher) keep(ctx context.Context, s *source) {
 			wait := s.retry(failures, e.retryAfter, rand.Float64())
 			f.log.LogAttrs(ctx, slog.LevelWarn, "list not fetched", slog.String("list", s.Name), slog.String("url", s.shown),
 				slog.String("class", string(e.Class)), slog.String("error", e.text()),
-				slog.Int("failures", failures), slog.Duration("next", wait.Round(time.Second)))
+				slog.Int("failures", failures), slog.String("next", wait.Round(time.Second).String()))
 			timer.Reset(wait)
 			continue
 		case failures > 0 && !changed: // a change has a line of its own
@@ -150,16 +168,24 @@ func (f *Fetcher) keep(ctx context.Context, s *source) {
 
 // first says when a source is due after a start.
 func (f *Fetcher) first(s *source) time.Duration {
-	_, r, err := s.recall()
-	if err != nil || r.Checked.IsZero() {
+	age, known := s.age()
+	if !known {
 		return 0
 	}
-	f.metrics.lastSuccess.WithLabelValues(s.Name).Set(float64(r.Checked.Unix()))
-	age := time.Since(r.Checked)
-	if age < 0 {
-		return 0 // somebody has set the clock
-	}
+	f.metrics.lastSuccess.WithLabelValues(s.Name).Set(float64(time.Now().Add(-age).Unix()))
 	return max(0, s.pause(rand.Float64())-age)
+}
+
+// age is how long ago the server last gave or confirmed the very content of the
+// copy. known is false if it never has, or if that lies in the future: somebody
+// has set the clock.
+func (s *source) age() (age time.Duration, known bool) {
+	_, r, err := s.recall()
+	if err != nil || r.Checked.IsZero() {
+		return 0, false
+	}
+	age = time.Since(r.Checked)
+	return age, age >= 0
 }
 
 // attempt is one fetch with its traces in log and metrics. The error is an

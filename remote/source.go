@@ -36,6 +36,11 @@ type Source struct {
 	// URL ("SHA256SUMS") or a URL of its own.
 	Checksum string
 
+	// Signature says who must have signed the file: "" = nobody; "minisign:" and a
+	// public key of minisign, whose signature is published beside the file, under
+	// its URL with the ending ".minisig".
+	Signature string
+
 	// Check, if not nil, judges a file that is about to become the copy: an error
 	// keeps the old one. The file is complete and has a name of its own, which means
 	// nothing to who reads the error.
@@ -64,10 +69,22 @@ type source struct {
 	url   *url.URL
 	shown string // the URL as it may be shown
 	sum   checksum
+	sig   signature
 	asked chan struct{} // of Now
 }
 
-// Validate reports every fault of s. No text of it holds a password.
+// SettingError is one fault of a Source. No text of it holds a password.
+type SettingError struct {
+	Key string // "url", "path", "every", "checksum", "signature", "limits"
+	Err error
+}
+
+// Error gives "KEY: text".
+func (e *SettingError) Error() string { return e.Key + ": " + e.Err.Error() }
+
+func (e *SettingError) Unwrap() error { return e.Err }
+
+// Validate reports every fault of s as a *SettingError, joined by errors.Join.
 func (s Source) Validate() error {
 	_, err := newSource(s)
 	return err
@@ -79,15 +96,17 @@ func newSource(settings Source) (*source, error) {
 	s.Timeout = cmp.Or(s.Timeout, defaultTimeout)
 	s.MaxBytes = cmp.Or(s.MaxBytes, defaultMaxBytes)
 	var faults []error
-	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	add := func(key, format string, args ...any) {
+		faults = append(faults, &SettingError{key, fmt.Errorf(format, args...)})
+	}
 	if s.Every < leastEvery || s.Every > mostEvery {
-		add("every: want %s to %s, have %s", leastEvery, mostEvery, s.Every)
+		add("every", "want %s to %s, have %s", leastEvery, mostEvery, s.Every)
 	}
 	if s.Timeout < 0 || s.MaxBytes < 0 {
-		add("timeout and size limit cannot be negative")
+		add("limits", "timeout and size cannot be negative")
 	}
 	if s.Path == "" {
-		add("path: is missing; want the file that is to hold the copy")
+		add("path", "is missing; want the file that is to hold the copy")
 	}
 	s.Path = filepath.Clean(s.Path)
 	var err error
@@ -95,13 +114,17 @@ func newSource(settings Source) (*source, error) {
 		err = mayAsk(s.url, s.Insecure)
 	}
 	if err != nil {
-		add("url: %w", err)
-	} else if s.sum, err = parseChecksum(s.Checksum, s.url); err != nil {
-		add("checksum: %w", err)
-	} else if s.sum.url != nil {
-		if err := mayAsk(s.sum.url, s.Insecure); err != nil {
-			add("checksum: %w", err)
-		}
+		add("url", "%w", err)
+		s.url = &url.URL{} // what else stands there can be judged all the same
+	}
+	if s.sum, err = parseChecksum(s.Checksum, s.url); err == nil && s.sum.url != nil && s.url.Host != "" {
+		err = mayAsk(s.sum.url, s.Insecure)
+	}
+	if err != nil {
+		add("checksum", "%w", err)
+	}
+	if s.sig, err = parseSignature(s.Signature, s.url); err != nil {
+		add("signature", "%w", err)
 	}
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
@@ -119,13 +142,16 @@ func parseURL(text string) (*url.URL, error) {
 	return u, err
 }
 
+// ErrInsecure is of a URL that Source.Insecure would let pass.
+var ErrInsecure = errors.New("anybody on the way can change what comes over http://; want https://")
+
 // mayAsk reports why a list, or a checksum, must not come from u.
 func mayAsk(u *url.URL, insecure bool) error {
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
 		return errors.New("want https://HOST/FILE")
 	case u.Scheme == "http" && !insecure && !isLoopback(u.Hostname()):
-		return errors.New("anybody on the way can change what comes over http://; want https://")
+		return ErrInsecure
 	}
 	return nil
 }

@@ -1,23 +1,23 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
 	"blockd/policy"
@@ -38,16 +38,22 @@ func (e checkError) Unwrap() error { return e.error }
 func (e checkError) exitCode() int { return exitTrouble }
 
 func newCheck() *cobra.Command {
-	var path, file string
+	var path, file, client string
 	var asJSON, explain bool
 	cmd := &cobra.Command{
-		Use:   "check [-c config.toml | -i FILE.bdx] [--json] [--explain] SENDER... | -",
+		Use:   "check [-c config.toml | -i FILE.bdx] [--json] [--explain] [--client IP] SENDER... | -",
 		Short: "say whether senders are listed, where, and what would be answered",
 		Long: `Look senders up in the compiled index, by the rules that the daemon refuses by.
 With - one sender a line is read from standard input and answered in order; an
 empty line is the null sender <>.
 
-A line of output has five columns, separated by tabs: the sender in canonical
+An IP address asks about a client, by the entries for client addresses. A name
+such as bulk.test or @bulk.test asks what all senders at that domain have in
+common: entries for the domain and those above it; entries for single addresses,
+local-parts and patterns have no part in that. With --client each argument is a
+sender, and the answer is about its mail from that client.
+
+A line of output has five columns, separated by tabs: what was asked in canonical
 form, blocked, allowed, clear or unknown, LIST:LINE, the entry, and the reason.
 Clear senders have only the first two. A match of a list in shadow mode is shown
 and does not count.
@@ -55,6 +61,8 @@ and does not count.
 Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 		Example: `  blockd check someone@bad.example
   blockd check --explain someone@bad.example
+  blockd check 192.0.2.1 bad.example
+  blockd check --client 192.0.2.1 someone@bad.example
   blockd check -i bad.bdx --json - <senders.txt | jq -r 'select(.verdict == "blocked").input'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -67,7 +75,14 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 			if file != "" && cmd.Flags().Changed("config") {
 				return usagef("want -c or -i, not both")
 			}
-			code, err := check(cmd, path, file, args, asJSON, explain)
+			var from netip.Addr
+			if client != "" {
+				var err error
+				if from, err = netip.ParseAddr(client); err != nil {
+					return usagef("--client: want an IP address, have %q", client)
+				}
+			}
+			code, err := check(cmd, path, file, from, args, asJSON, explain)
 			if err != nil {
 				return checkError{err}
 			}
@@ -80,12 +95,13 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 	configFlag(cmd, &path)
 	cmd.Flags().StringVarP(&file, "index", "i", "", "compiled index `file` to ask, with no configuration")
 	must(cmd.MarkFlagFilename("index", "bdx"))
+	cmd.Flags().StringVar(&client, "client", "", "the `IP` address that the senders' mail comes from")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	cmd.Flags().BoolVar(&explain, "explain", false, "show people how the answer comes about")
 	return cmd
 }
 
-func check(cmd *cobra.Command, path, file string, senders []string, asJSON, explain bool) (code int, err error) {
+func check(cmd *cobra.Command, path, file string, client netip.Addr, senders []string, asJSON, explain bool) (code int, err error) {
 	ctx := cmd.Context()
 	var settings policy.Settings
 	var sources []index.Source // as configured; nil with -i
@@ -112,59 +128,50 @@ func check(cmd *cobra.Command, path, file string, senders []string, asJSON, expl
 	// Its log and metrics are a daemon's; here the output says it all.
 	checker := policy.New(live, settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 
-	w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
 	print := printPlain
 	switch {
+	case asJSON && explain:
+		print = func(dst []byte, input string, v *policy.Verdict) []byte {
+			return appendJSON(dst, answerOf(checker, input, *v, explain))
+		}
 	case asJSON:
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		print = func(_ io.Writer, input string, v policy.Verdict) error {
-			return enc.Encode(answerOf(input, v, explain))
+		print = func(dst []byte, input string, v *policy.Verdict) []byte {
+			return append(v.AppendJSON(dst, input), '\n')
 		}
 	case explain:
 		p := newPaint(cmd.OutOrStdout())
-		print = func(w io.Writer, input string, v policy.Verdict) error {
-			return explanation{w, p, ix, checker}.print(input, v)
+		print = func(dst []byte, input string, v *policy.Verdict) []byte {
+			var text bytes.Buffer
+			explanation{&text, p, ix, checker}.print(input, *v) // a Buffer takes everything
+			return append(dst, text.Bytes()...)
 		}
 	}
-	code = exitNone
-	name := "" // the first that may be meant as a domain
-	ask := func(q question) error {
-		var v policy.Verdict
-		if q.long {
-			v = policy.Verdict{Kind: policy.Unknown, Decider: -1, Shadow: -1, Generation: ix.Generation(),
-				Err: &addr.Error{Class: addr.TooLong, Input: q.text[:320], Reason: fmt.Sprintf("a line of more than %d octets", maxSender)}}
+	answers := func() *answerer { return &answerer{asker: asker{checker, client}, print: print} }
+	lines := pipeline{
+		newAnswerer: answers,
+		promote:     func(ctx context.Context) { ix.Promote(ctx) }, // what is wrong with the filter, look-ups tell
+		workers:     runtime.GOMAXPROCS(0),
+	}
+	code, one := exitNone, answers()
+	for _, s := range senders {
+		var blocked bool
+		var err error
+		if s == "-" {
+			blocked, err = lines.run(ctx, cmd.InOrStdin(), cmd.OutOrStdout())
 		} else {
-			v = checker.Sender(q.text)
+			var text []byte
+			text, blocked, err = one.ask(nil, []string{s})
+			_, writeErr := cmd.OutOrStdout().Write(text)
+			err = cmp.Or(err, writeErr)
 		}
-		if v.Kind == policy.Blocked {
+		if blocked {
 			code = exitBlocked
 		}
-		if err := print(w, q.text, v); err != nil {
-			return err
+		if err := cmp.Or(err, ctx.Err()); err != nil {
+			return 0, err
 		}
-		if v.Internal() {
-			return v.Err // no further answer would be worth anything
-		}
-		if isName(q.text) {
-			name = cmp.Or(name, q.text)
-		}
-		return nil
-	}
-	err = each(ctx, senders, cmd.InOrStdin(), w, ask)
-	if err := errors.Join(err, w.Flush()); err != nil {
-		return 0, err
-	}
-	if name != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s is a sender without a domain; to ask about the domain, ask for x@%[2]s\n", cmd.CommandPath(), visible(name))
 	}
 	return code, nil
-}
-
-// isName reports a text that is more likely meant as a domain than as a
-// local-part alone, which is what it is as a sender.
-func isName(text string) bool {
-	return !strings.ContainsAny(text, `@<"`) && strings.Contains(text, ".")
 }
 
 // staleness says in what the index is not what the configuration asks for now;
@@ -194,93 +201,37 @@ func staleness(ctx context.Context, ix *index.Index, sources []index.Source) str
 	return ""
 }
 
-// maxSender bounds a line of standard input. The longest legal sender has 254
-// octets; a longer line is read to its end, and is no sender.
-const maxSender = 16 << 10
-
-// question is a text to be looked up, or the beginning of one that is too long.
-type question struct {
-	text string
-	long bool
-}
-
-// each asks about every sender of the command line, and about the lines of stdin
-// in the place of "-".
-func each(ctx context.Context, senders []string, stdin io.Reader, w *bufio.Writer, ask func(question) error) error {
-	for _, s := range senders {
-		err := ctx.Err()
-		if s == "-" {
-			err = eachLine(ctx, stdin, w, ask)
-		} else if err == nil {
-			err = ask(question{text: s})
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// eachLine flushes what was answered whenever the input may stall, so that a
-// program can write a line and wait for the answer.
-func eachLine(ctx context.Context, stdin io.Reader, w *bufio.Writer, ask func(question) error) error {
-	r := bufio.NewReaderSize(stdin, maxSender)
-	for {
-		if waiting, _ := r.Peek(r.Buffered()); bytes.IndexByte(waiting, '\n') < 0 {
-			if err := w.Flush(); err != nil {
-				return err
-			}
-		}
-		line, err := r.ReadSlice('\n')
-		q := question{
-			text: string(bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))),
-			long: errors.Is(err, bufio.ErrBufferFull),
-		}
-		for errors.Is(err, bufio.ErrBufferFull) {
-			_, err = r.ReadSlice('\n')
-		}
-		if err != nil && err != io.EOF {
-			return err
-		}
-		if err == io.EOF && len(line) == 0 {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err := ask(q); err != nil {
-			return err
-		}
-	}
-}
-
 // deciding returns the match to show for a verdict: the one that decided, or
 // else the one that would have, had its list counted.
-func deciding(v policy.Verdict) (m index.Match, shadow, ok bool) {
+func deciding(v *policy.Verdict) (m *index.Match, shadow, ok bool) {
 	switch {
 	case v.Decider >= 0:
-		return v.Matches[v.Decider], false, true
+		return &v.Matches[v.Decider], false, true
 	case v.Shadow >= 0:
-		return v.Matches[v.Shadow], true, true
+		return &v.Matches[v.Shadow], true, true
 	}
-	return index.Match{}, false, false
+	return nil, false, false
 }
 
 // printPlain prints the five columns. Nothing in them has a tab or a line end.
-func printPlain(w io.Writer, input string, v policy.Verdict) error {
-	where, entry, reason := "", "", ""
+func printPlain(dst []byte, input string, v *policy.Verdict) []byte {
+	dst = append(append(dst, shownSubject(input, v)...), '\t')
+	dst = append(append(dst, v.Kind...), '\t')
+	entry, reason := "", ""
 	if m, shadow, ok := deciding(v); ok {
-		where = fmt.Sprintf("%s:%d", v.Lists[m.Row].Source.List, m.Line)
-		entry, reason = m.Key.Text, m.Reason
+		dst = append(append(dst, v.Lists[m.Row].Source.List...), ':')
+		dst = strconv.AppendInt(dst, int64(m.Line), 10)
+		entry, reason = m.Name(), m.Reason
 		if shadow {
 			reason = strings.TrimSpace("shadow " + reason)
 		}
 	}
-	if v.Err != nil {
+	if v.Kind == policy.Unknown {
 		reason = v.Err.Error()
 	}
-	_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", shownSender(input, v), v.Kind, where, visible(entry), visible(reason))
-	return err
+	dst = append(append(dst, '\t'), visible(entry)...)
+	dst = append(append(dst, '\t'), visible(reason)...)
+	return append(dst, '\n')
 }
 
 // jsonAnswer is an answer in the form that HTTP has too.
@@ -289,23 +240,19 @@ type jsonAnswer struct {
 	Explain *policy.Explanation `json:"explain,omitempty"`
 }
 
-func answerOf(input string, v policy.Verdict, explain bool) jsonAnswer {
+func answerOf(checker *policy.Checker, input string, v policy.Verdict, explain bool) jsonAnswer {
 	a := jsonAnswer{Answer: v.Answer(input)}
 	if explain {
-		e := v.Explain()
+		e := checker.Explain(v)
 		a.Explain = &e
 	}
 	return a
 }
 
-// shownSender is the canonical sender; "<>" for the null sender, and for what is
-// no sender the text that was asked.
-func shownSender(input string, v policy.Verdict) string {
-	switch {
-	case v.Kind == policy.Unknown && v.Sender.Null():
-		return visible(input[:min(len(input), 320)])
-	case v.Sender.Null():
-		return "<>"
-	}
-	return visible(v.Sender.String())
+func appendJSON(dst []byte, a jsonAnswer) []byte {
+	b := bytes.NewBuffer(dst)
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	e.Encode(a) // texts and a Buffer: nothing can fail
+	return b.Bytes()
 }

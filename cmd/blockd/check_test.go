@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -96,7 +97,7 @@ func TestCheckJSON(t *testing.T) {
 		t.Errorf("check --json:\n%swant\n%s", stdout, want)
 	}
 	_, stdout, _ = blockd(t, "", "check", "-c", config, "--json", "--explain", "press@bulk.example")
-	if !strings.Contains(stdout, `"explain":{"keys":[{"key":"press@bulk.example","kind":"addr","matches":[0]}`) {
+	if !strings.Contains(stdout, `"explain":{"keys":[{"key":"press@bulk.example","kind":"addr","filter":"perhaps","exact":"listed","matches":[0]}`) {
 		t.Errorf("check --json --explain: %s", stdout)
 	}
 }
@@ -111,11 +112,11 @@ func TestCheckExplain(t *testing.T) {
 			"press@mail.bulk.example  blocked",
 			"  asked      Press@mail.Bulk.example",
 			"  index      generation …, 7 keys, 7 entries",
-			"  keys       press@mail.bulk.example  not listed",
-			"             press@                   not listed",
-			"             mail.bulk.example        not listed",
-			"             bulk.example             match 1",
-			"             example                  not listed",
+			"  keys       press@mail.bulk.example  filter no",
+			"             press@                   filter no",
+			"             mail.bulk.example        no list has keys of this kind",
+			"             bulk.example             filter perhaps, store listed: match 1",
+			"             example                  no list has keys of this kind",
 			"  filter     asked for …",
 			"  match 1    " + dir + `/bad.txt:2, list bad: block bulk.example and all below it, "we do not want it"`,
 			"  so         match 1 decides",
@@ -125,10 +126,10 @@ func TestCheckExplain(t *testing.T) {
 			"press@bulk.example  allowed",
 			"  asked    press@bulk.example",
 			"  index    …",
-			"  keys     press@bulk.example  match 1",
-			"           press@              not listed",
-			"           bulk.example        match 2",
-			"           example             not listed",
+			"  keys     press@bulk.example  filter perhaps, store listed: match 1",
+			"           press@              filter no",
+			"           bulk.example        filter perhaps, store listed: match 2",
+			"           example             no list has keys of this kind",
 			"  filter   …",
 			"  match 1  " + dir + "/good.txt:1, list good: allow press@bulk.example",
 			"  match 2  …",
@@ -140,7 +141,7 @@ func TestCheckExplain(t *testing.T) {
 			"  so       nothing that counts matches; match 1 would refuse if its list were enforced",
 		}},
 		{"<>", []string{"<>  clear", "…", "…", "  so     the null sender is never looked up: bounces must get through (RFC 5321, 4.5.5)"}},
-		{"@@", []string{"@@  unknown", "…", "…", "  so     this is no sender: …; what is no sender is never blocked"}},
+		{"@@", []string{"@@  unknown", "…", "…", "  so     this is no sender and no domain: …; nobody is blocked for that"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.sender, func(t *testing.T) {
@@ -293,10 +294,64 @@ func TestCheckSaysWhenTheIndexIsNotOfTheseLists(t *testing.T) {
 	}
 }
 
-func TestCheckOfABareDomainSaysWhatToAsk(t *testing.T) {
-	_, dir := compiled(t)
-	code, stdout, stderr := blockd(t, "", "check", "-i", dir+"/a.bdx", "bulk.example")
-	if code != 1 || !strings.Contains(stdout, "\tclear\t") || !strings.Contains(stderr, "ask for x@bulk.example") {
-		t.Errorf("check bulk.example = %d, %q, %q", code, stdout, stderr)
+func TestCheckOfClientsAndDomains(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "bad.txt", "192.0.2.0/24\n2001:db8::7\nbulk.example\n=alone.example\nbox@ok.example\n!friend@ok.example\n")
+	if code, _, stderr := blockd(t, "", "compile", "-o", dir+"/a.bdx", "--format=plain", dir+"/bad.txt"); code != 0 {
+		t.Fatal(stderr)
+	}
+	tests := []struct {
+		name string
+		args []string
+		want string // the lines, with blanks for tabs, and the exit code
+	}{
+		{"client", []string{"192.0.2.1"}, "192.0.2.1 blocked bad:1 192.0.2.0/24, 0"},
+		{"client that nobody lists", []string{"198.51.100.1"}, "198.51.100.1 clear, 1"},
+		{"client in brackets", []string{"[2001:DB8::7]"}, "2001:db8::7 blocked bad:2 2001:db8::7, 0"},
+		{"domain", []string{"MX.bulk.example"}, "mx.bulk.example blocked bad:3 bulk.example, 0"},
+		{"domain that lists hold alone", []string{"mx.alone.example"}, "mx.alone.example clear, 1"},
+		{"domain of a listed address", []string{"ok.example"}, "ok.example clear, 1"},
+		{"domain by its mailboxes", []string{"@bulk.example"}, "bulk.example blocked bad:3 bulk.example, 0"},
+		{"one label is a local sender", []string{"bulk"}, "bulk clear, 1"},
+		{"one label as a domain", []string{"@example"}, "example clear, 1"},
+		{"a network is no question", []string{"192.0.2.0/24"}, "192.0.2.0/24 unknown …, 1"},
+		{"all in one", []string{"192.0.2.1", "bulk.example", "x@bulk.example"},
+			"192.0.2.1 blocked bad:1 192.0.2.0/24, bulk.example blocked bad:3 bulk.example, x@bulk.example blocked bad:3 bulk.example, 0"},
+		{"sender of a listed client", []string{"--client", "192.0.2.1", "x@ok.example"}, "x@ok.example blocked bad:1 192.0.2.0/24, 0"},
+		{"bounce of a listed client", []string{"--client", "192.0.2.1", "<>"}, "<> blocked bad:1 192.0.2.0/24, 0"},
+		{"allowed sender of a listed client", []string{"--client", "192.0.2.1", "friend@ok.example"}, "friend@ok.example allowed bad:6 friend@ok.example, 1"},
+		{"sender before client", []string{"--client", "192.0.2.1", "box@ok.example"}, "box@ok.example blocked bad:5 box@ok.example, 0"},
+		{"with --client a name is a local sender", []string{"--client", "198.51.100.1", "bulk.example"}, "bulk.example clear, 1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			code, stdout, stderr := blockd(t, "", append([]string{"check", "-i", dir + "/a.bdx"}, tt.args...)...)
+			var got []string
+			for line := range strings.Lines(stdout) {
+				line = strings.Join(strings.Fields(line), " ")
+				if before, _, ok := strings.Cut(line, " unknown "); ok {
+					line = before + " unknown …"
+				}
+				got = append(got, line)
+			}
+			if got := strings.Join(append(got, strconv.Itoa(code)), ", "); got != tt.want || stderr != "" {
+				t.Errorf("check %q says\n%s (%s), want\n%s", tt.args, got, stderr, tt.want)
+			}
+		})
+	}
+	_, stdout, _ := blockd(t, "", "check", "-i", dir+"/a.bdx", "--json", "--client", "192.0.2.1", "x@ok.example")
+	if want := `{"input":"x@ok.example","sender":"x@ok.example","client":"192.0.2.1","verdict":"blocked","matches":[{"list":"bad",`; !strings.HasPrefix(stdout, want) {
+		t.Errorf("check --json: %s, want it to begin with %s", stdout, want)
+	}
+	_, stdout, _ = blockd(t, "", "check", "-i", dir+"/a.bdx", "--explain", "--client", "2001:db8::8", "x@mx.bulk.example")
+	for _, want := range []string{
+		"x@mx.bulk.example  blocked", "  client     2001:db8::8", "1 network of the client  filter no",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("check --explain has no %q:\n%s", want, stdout)
+		}
+	}
+	if code, _, stderr := blockd(t, "", "check", "-i", dir+"/a.bdx", "--client", "localhost", "x@ok.example"); code != 2 || !strings.Contains(stderr, `want an IP address, have "localhost"`) {
+		t.Errorf("--client localhost: %d, %s", code, stderr)
 	}
 }

@@ -23,7 +23,8 @@ index       DIR/a.bdx, … KiB
 keys        2 of 2 entries
 filter      … % false positives
 generation  …
-time        … s
+time        …
+memory      …
 `)
 	if code, stdout, _ := blockd(t, "", "check", "-i", out, "x@mx.ads.example"); code != 0 {
 		t.Errorf("check of what was compiled: %d, %s", code, stdout)
@@ -48,8 +49,15 @@ func TestCompileJSON(t *testing.T) {
 		Lists            []struct {
 			List, File, Format, Verdict string
 			Lines, Entries, Errors      int
-			Networks                    int `json:"networks_left_out"`
+			Networks                    int `json:"networks"`
 		}
+		Stages      map[string]float64
+		PeakMemory  int64 `json:"peak_memory"`
+		Worth       []struct{ Keys, Unique int }
+		Overlaps    []any
+		Notes       []any
+		Cached      *int
+		SpilledHere *int `json:"spilled"`
 	}
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
 		t.Fatal(err)
@@ -58,7 +66,7 @@ func TestCompileJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.File != dir+"/a.bdx" || len(got.Generation) != 32 || got.Keys != 1 || got.Entries != 1 || got.Bytes != info.Size() || len(got.Lists) != 1 {
+	if got.File != dir+"/a.bdx" || len(got.Generation) != 32 || got.Keys != 2 || got.Entries != 2 || got.Bytes != info.Size() || len(got.Lists) != 1 {
 		t.Fatalf("report %s", stdout)
 	}
 	if l := got.Lists[0]; l.List != "bad" || l.File != list || l.Format != "plain" || l.Verdict != "loaded" || l.Lines != 3 || l.Errors != 1 || l.Networks != 1 {
@@ -88,7 +96,7 @@ func TestCompileRefusesAndKeepsTheOldFile(t *testing.T) {
 	if after, err := os.ReadFile(dir + "/a.bdx"); err != nil || string(after) != string(before) {
 		t.Errorf("the old index is not as it was: %v", err)
 	}
-	if left, _ := os.ReadDir(dir); len(left) != 5 { // config, lists, index and its lock
+	if left, _ := os.ReadDir(dir); len(left) != 6 { // config, lists, index, its lock and its cache
 		t.Errorf("something was left behind: %v", left)
 	}
 }

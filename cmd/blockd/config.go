@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -10,7 +12,9 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 
+	"blockd/certificate"
 	"blockd/httpapi"
+	"blockd/smtpfilter/upstream"
 )
 
 func newConfig() *cobra.Command {
@@ -99,6 +103,14 @@ func (c Config) inspect() Faults {
 			f.add("http.token_file", "%v", err)
 		}
 	}
+	if c.SMTP.TLSCert != "" {
+		if _, err := certificate.Open(c.SMTP.TLSCert, c.SMTP.TLSKey, slog.New(slog.DiscardHandler)); err != nil {
+			f.add("smtp.tls_cert", "%v", err)
+		}
+	}
+	if _, err := c.SMTP.upstreamTrust(); err != nil {
+		f.add("smtp.upstream_tls_ca", "%v", err)
+	}
 	return f
 }
 
@@ -117,12 +129,19 @@ func (c Config) warnings() []string {
 	if up.scheme == "smtp" && c.SMTP.ClientInfo == "none" {
 		warn("smtp.client_info = \"none\": %s sees every client as this machine; it must trust this machine with nothing", up.address)
 	}
+	if host, _, err := net.SplitHostPort(up.address); c.SMTP.UpstreamTLS != upstream.TLSNone && err == nil && c.SMTP.UpstreamTLSName == "" &&
+		len(c.SMTP.UpstreamTLSPin) == 0 && net.ParseIP(host) != nil {
+		warn("smtp.upstream_tls: the certificate of %s must name this address; else set smtp.upstream_tls_name or smtp.upstream_tls_pin", host)
+	}
 	if c.SMTP.AllowOpenUpstream {
 		warn("smtp.allow_open_upstream: the open-relay test of the upstream is switched off")
 	}
-	if up.scheme == "maildir" && c.SMTP.Listen != "" && !onLoopback(c.SMTP.Listen) {
-		warn("smtp.listen %s with a maildir: upstream: whoever reaches it can fill %s", c.SMTP.Listen, shownPath(up.address))
+	for _, door := range []struct{ key, address string }{{"smtp.listen", c.SMTP.Listen}, {"smtp.tls_listen", c.SMTP.TLSListen}} {
+		if up.scheme == "maildir" && door.address != "" && !onLoopback(door.address) {
+			warn("%s %s with a maildir: upstream: whoever reaches it can fill %s", door.key, door.address, shownPath(up.address))
+		}
 	}
+	w = append(w, c.clientWarnings()...)
 	enforced := 0
 	for _, l := range c.Lists {
 		if l.Mode == "enforce" && l.Action == "block" {
@@ -130,6 +149,9 @@ func (c Config) warnings() []string {
 		}
 		if l.Action == "allow" {
 			warn("list %q allows on the sender's word alone: anybody can write these addresses in MAIL FROM", l.Name)
+		}
+		if l.Discard {
+			warn("list %q: discard = true: where a door can, its discard entries drop messages and nobody is told", l.Name)
 		}
 		w = append(w, l.gateWarnings()...)
 		if problem := l.lookAt(); problem != "" && !l.Optional {
@@ -147,6 +169,9 @@ func (l List) lookAt() string {
 	files, err := filepath.Glob(l.Path)
 	if err != nil {
 		return err.Error()
+	}
+	if len(files) == 0 && l.URL != "" {
+		return shownPath(l.Path) + ": not fetched yet; until it is, blockd is not ready"
 	}
 	if len(files) == 0 {
 		return shownPath(l.Path) + ": no such file; until there is one, blockd is not ready"

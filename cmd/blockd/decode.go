@@ -243,7 +243,7 @@ func unknown(path string, table reflect.Type) string {
 // does not act on. Taking them in silence would promise a protection that is
 // not there.
 func laterKeys() []string {
-	return []string{"milter", "postfix", "auth", "index.memory", "index.max_list_bytes", "list.max_list_bytes", "list.discard", "list.require"}
+	return []string{"milter", "postfix", "auth", "index.max_list_bytes", "list.max_list_bytes", "list.require"}
 }
 
 func tagOf(f reflect.StructField) string {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
 	"blockd/policy"
@@ -22,12 +21,15 @@ type explanation struct {
 
 // print is a printer of check.
 func (e explanation) print(input string, v policy.Verdict) error {
-	fmt.Fprintf(e.w, "%s  %s\n", e.paint.bold(shownSender(input, v)), e.verdict(v.Kind))
+	fmt.Fprintf(e.w, "%s  %s\n", e.paint.bold(shownSubject(input, &v)), e.verdict(v.Kind))
 	keys, entries := e.ix.Counts()
 	rows := [][2]string{
 		{"asked", visible(input)},
 		{"index", fmt.Sprintf("generation %s of %s, %s keys, %s entries",
 			e.ix.Generation(), e.ix.Built().Format(time.DateTime), grouped(keys), grouped(entries))},
+	}
+	if v.Client.IsValid() {
+		rows = append(rows, [2]string{"client", v.Client.String()})
 	}
 	rows = append(rows, e.keys(v)...)
 	for i, m := range v.Matches {
@@ -36,7 +38,7 @@ func (e explanation) print(input string, v policy.Verdict) error {
 	rows = append(rows, [2]string{"so", e.because(v)})
 	if v.Kind == policy.Blocked {
 		// Without a recipient: what any but the exempt ones would bring.
-		rows = append(rows, [2]string{"SMTP says", visible(e.checker.Recipient(v, "").Reply)})
+		rows = append(rows, e.consequence(e.checker.Recipient(v, "")))
 	}
 	var t table
 	for _, r := range rows {
@@ -57,24 +59,48 @@ func (e explanation) verdict(k policy.Kind) string {
 	return string(k)
 }
 
-// keys says of each key of the sender what was found under it, and how often
-// the filter sent the question on to the store for nothing.
+// consequence is what a front door does about a blocked sender.
+func (e explanation) consequence(d policy.Decision) [2]string {
+	row := [2]string{"SMTP does", ""}
+	switch d.Outcome {
+	case policy.Quarantine:
+		row[1] = "take the message and set it aside"
+	case policy.Tag:
+		row[1] = "pass the message on, marked " + visible(d.Tag)
+	default:
+		row = [2]string{"SMTP says", visible(d.Reply)}
+	}
+	if d.Tarpit > 0 {
+		row[1] += fmt.Sprintf(", after %s", Duration(d.Tarpit))
+	}
+	return row
+}
+
+// keys says of each key what the filter and the store say, and what was found
+// under it. Of a client's networks, of which there may be a hundred, those that
+// nobody lists share a line.
 func (e explanation) keys(v policy.Verdict) (rows [][2]string) {
-	if v.Kind == policy.Unknown {
+	keys := e.checker.Explain(v).Keys
+	if len(keys) == 0 {
 		return nil
 	}
-	keys := v.Explain().Keys
 	var t table
+	asked, wrong, networks := 0, 0, 0
 	for _, k := range keys {
-		found := "not listed"
-		for i, n := range k.Matches {
-			if i == 0 {
-				found = fmt.Sprintf("match %d", n+1)
-			} else {
-				found += fmt.Sprintf(", %d", n+1)
-			}
+		if k.Filter != "" {
+			asked++
 		}
-		t.add(visible(k.Key), found)
+		if k.Filter == "perhaps" && k.Exact == "not listed" {
+			wrong++
+		}
+		if k.Exact == "" && (k.Kind == lists.IP.String() || k.Kind == lists.CIDR.String()) {
+			networks++
+			continue
+		}
+		t.add(visible(k.Key), found(k))
+	}
+	if networks > 0 {
+		t.add(counted(networks, "network")+" of the client", "filter no")
 	}
 	for i, line := range t.lines() {
 		rows = append(rows, [2]string{"", line})
@@ -82,35 +108,42 @@ func (e explanation) keys(v policy.Verdict) (rows [][2]string) {
 			rows[0][0] = "keys"
 		}
 	}
-	before, askedBefore := e.ix.FalsePositives()
-	_, err := e.ix.Lookup(nil, v.Sender, time.Now())
-	after, asked := e.ix.FalsePositives()
-	if err == nil && len(keys) > 0 {
-		wrong := "no false positive"
-		if n := int(after - before); n > 0 {
-			wrong = counted(n, "false positive") + ", cleared by the store"
-		}
-		rows = append(rows, [2]string{"filter", fmt.Sprintf("asked for %s, %s", counted(int(asked-askedBefore), "key"), wrong)})
+	so := "no false positive"
+	if wrong > 0 {
+		so = counted(wrong, "false positive") + ", cleared by the store"
 	}
-	return rows
+	return append(rows, [2]string{"filter", fmt.Sprintf("asked for %s, %s", counted(asked, "key"), so)})
+}
+
+// found is a key's line behind the key.
+func found(k policy.ExplainedKey) string {
+	var b strings.Builder
+	switch {
+	case k.Exact != "":
+		fmt.Fprintf(&b, "filter %s, store %s", k.Filter, k.Exact)
+	case k.Filter != "":
+		fmt.Fprintf(&b, "filter %s", k.Filter)
+	case len(k.Matches) > 0:
+		b.WriteString("pattern")
+	default:
+		b.WriteString("no list has keys of this kind")
+	}
+	for i, n := range k.Matches {
+		if i == 0 {
+			fmt.Fprintf(&b, ": match %d", n+1)
+		} else {
+			fmt.Fprintf(&b, ", %d", n+1)
+		}
+	}
+	return b.String()
 }
 
 // describe is a match in words: where it stands and how far it reaches.
 func describe(v policy.Verdict, m index.Match) string {
 	l := v.Lists[m.Row]
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s:%d, list %s: %s %s", shownPath(l.Source.Path), m.Line, l.Source.List, m.Action, visible(m.Key.Text))
-	switch {
-	case m.Key.Kind == addr.Address:
-	case m.Scope == lists.Local:
-		b.WriteString(" at any domain")
-	case m.Scope == lists.Exact:
-		b.WriteString(", this name alone")
-	case m.Scope == lists.Sub:
-		b.WriteString(", the names below it")
-	case m.Scope == lists.Tree:
-		b.WriteString(" and all below it")
-	}
+	fmt.Fprintf(&b, "%s:%d, list %s: %s %s", shownPath(l.Source.Path), m.Line, l.Source.List, m.Action, visible(m.Name()))
+	b.WriteString(reach(m))
 	if m.Reason != "" {
 		fmt.Fprintf(&b, ", %q", m.Reason)
 	}
@@ -120,17 +153,34 @@ func describe(v policy.Verdict, m index.Match) string {
 	return b.String()
 }
 
+// reach is how far an entry goes beyond its text.
+func reach(m index.Match) string {
+	switch {
+	case m.Kind == lists.CIDR:
+		return ", a network of clients"
+	case m.Kind == lists.IP:
+		return ", a client"
+	case m.Kind == lists.Glob, m.Kind == lists.Regexp:
+		return ", a pattern"
+	case m.Scope == lists.Local:
+		return " at any domain"
+	case m.Kind == lists.Addr:
+		return ""
+	case m.Scope == lists.Exact:
+		return ", this name alone"
+	case m.Scope == lists.Sub:
+		return ", the names below it"
+	}
+	return " and all below it"
+}
+
 // because says why v is what it is.
 func (e explanation) because(v policy.Verdict) string {
 	switch {
 	case v.Kind == policy.Unknown && !v.Internal():
-		return "this is no sender: " + visible(v.Err.Error()) + "; what is no sender is never blocked"
+		return "this is no sender and no domain: " + visible(v.Err.Error()) + "; nobody is blocked for that"
 	case v.Kind == policy.Unknown:
 		return visible(v.Err.Error())
-	case v.Sender.Null():
-		return "the null sender is never looked up: bounces must get through (RFC 5321, 4.5.5)"
-	case v.Sender.Domain() == "":
-		return "a sender without a domain cannot be listed"
 	case v.Decider >= 0 && v.Kind == policy.Allowed:
 		return fmt.Sprintf("match %d decides: an exception goes before every block", v.Decider+1)
 	case v.Decider >= 0 && len(v.Matches) > 1:
@@ -139,6 +189,14 @@ func (e explanation) because(v policy.Verdict) string {
 		return fmt.Sprintf("match %d decides", v.Decider+1)
 	case v.Shadow >= 0:
 		return fmt.Sprintf("nothing that counts matches; match %d would refuse if its list were enforced", v.Shadow+1)
+	case v.Domain.Text != "":
+		return "no list has this domain; single addresses there may be listed"
+	case v.Sender.Null() && v.Client.IsValid():
+		return "no list has this client"
+	case v.Sender.Null():
+		return "the null sender is never looked up: bounces must get through (RFC 5321, 4.5.5)"
+	case v.Sender.Domain() == "":
+		return "a sender without a domain cannot be listed"
 	}
 	return "no list has any of these keys"
 }

@@ -17,11 +17,11 @@ import (
 func (c Config) greet(w io.Writer, smtp *smtpDoor, http *httpDoor, s reload.Status) {
 	p := newPaint(w)
 	var t table
-	if smtp.listener != nil {
-		t.add("smtp", smtp.listener.Addr().String(), "-> "+shownUpstream(c.SMTP.Upstream))
+	for _, l := range smtp.listeners {
+		t.add("smtp", l.Addr().String(), "-> "+shownUpstream(c.SMTP.Upstream))
 	}
-	if http.listener != nil {
-		t.add("http", "http://"+http.listener.Addr().String()+"/", "checks, state of the lists, metrics")
+	for _, l := range http.listeners {
+		t.add("http", "http://"+l.Addr().String()+"/", "checks, state of the lists, metrics")
 	}
 	for _, f := range s.Files {
 		what := fmt.Sprintf("%s, %s", counted(f.Summary.Entries, "entry"), f.Source.Settings.Action)
@@ -37,11 +37,11 @@ func (c Config) greet(w io.Writer, smtp *smtpDoor, http *httpDoor, s reload.Stat
 	for _, line := range t.lines() {
 		fmt.Fprintln(w, "  "+line)
 	}
-	if listed := listedSender(s.Files); listed != "" && smtp.listener != nil {
+	if listed := listedSender(s.Files); listed != "" && c.SMTP.Listen != "" {
 		fmt.Fprintf(w, "%s\n  curl -sv smtp://%s --mail-from %s --mail-rcpt you@here.example --crlf -T FILE\n",
-			p.bold("try, from another terminal"), smtp.listener.Addr(), listed)
-		if http.listener != nil {
-			fmt.Fprintf(w, "  curl 'http://%s/v1/check?sender=%s'\n", http.listener.Addr(), listed)
+			p.bold("try, from another terminal"), smtp.listeners[0].Addr(), listed)
+		if len(http.listeners) > 0 {
+			fmt.Fprintf(w, "  curl 'http://%s/v1/check?sender=%s'\n", http.listeners[0].Addr(), listed)
 		}
 	}
 	fmt.Fprintln(w)

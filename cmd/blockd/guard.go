@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"time"
 
 	"blockd/addr"
 	"blockd/lists"
@@ -63,17 +64,39 @@ func (c Config) ownDomains() []string {
 const (
 	mostProtected = 1_000_000
 	mostGrow      = 1e6
+
+	// mostRecent senders take 100 MB; a day's of a large provider.
+	mostRecent = 1_000_000
+
+	// leastAge: no list is written more often, and the poll must see it.
+	leastAge = time.Minute
+	mostAge  = 3650 * day
 )
 
 func (x Index) validateGate(f *Faults) {
 	f.domains("index.protected", x.Protected)
 	f.bounds("index", &x.MaxProtected, &x.MaxBadRatio, &x.MaxShrink, &x.MaxGrow)
+	f.timeBounds("index", &x.MaxAge, &x.MaxRecentBlocked)
+	if x.Recent < 0 || x.Recent > mostRecent {
+		f.add("index.recent", "want 0 to %d, have %d", mostRecent, x.Recent)
+	}
 }
 
 func (l List) validateGate(f *Faults, key string) {
 	f.domains(key+".protected", l.Protected)
 	f.domains(key+".force", l.Force)
 	f.bounds(key, l.MaxProtected, l.MaxBadRatio, l.MaxShrink, l.MaxGrow)
+	f.timeBounds(key, l.MaxAge, l.MaxRecentBlocked)
+}
+
+// timeBounds checks those of the gate's bounds that need a clock or a memory.
+func (f *Faults) timeBounds(table string, age *Duration, recent *float64) {
+	if age != nil && *age != 0 {
+		f.between(table+".max_age", *age, leastAge, mostAge)
+	}
+	if recent != nil && !(*recent >= 0 && *recent <= 1) { // TOML has a NaN
+		f.add(table+".max_recent_blocked", "want 0 to 1, have %v", *recent)
+	}
 }
 
 // bounds checks those that are given.
@@ -118,7 +141,8 @@ func (l List) gateWarnings() (w []string) {
 		key   string
 		value *float64
 		off   float64
-	}{{"max_bad_ratio", l.MaxBadRatio, 1}, {"max_shrink", l.MaxShrink, 0}, {"max_grow", l.MaxGrow, mostGrow}} {
+	}{{"max_bad_ratio", l.MaxBadRatio, 1}, {"max_shrink", l.MaxShrink, 0}, {"max_grow", l.MaxGrow, mostGrow},
+		{"max_recent_blocked", l.MaxRecentBlocked, 1}} {
 		if b.value != nil && *b.value == b.off {
 			w = append(w, fmt.Sprintf("list %q is not judged by %s: it is %s", l.Name, b.key, shownFloat(b.off)))
 		}

@@ -23,6 +23,7 @@ import (
 type listFlags struct {
 	format, action    string
 	subdomains        bool
+	patterns          bool
 	allowPublicSuffix bool
 	cmd               *cobra.Command
 }
@@ -32,6 +33,7 @@ func addListFlags(cmd *cobra.Command) *listFlags {
 	cmd.Flags().StringVar(&f.format, "format", "auto", "`F`, the format of the lists: "+strings.Join(formatNames(), ", "))
 	cmd.Flags().StringVar(&f.action, "action", "block", "`A`, what an entry asks for: block or allow")
 	cmd.Flags().BoolVar(&f.subdomains, "subdomains", false, "whether a bare domain covers the names below it (default: as the format has it)")
+	cmd.Flags().BoolVar(&f.patterns, "patterns", false, "take globs and regular expressions as entries")
 	cmd.Flags().BoolVar(&f.allowPublicSuffix, "allow-public-suffix", false, "take entries for a whole top-level domain or public suffix")
 	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("action", cobra.FixedCompletions([]string{"block", "allow"}, cobra.ShellCompDirectiveNoFileComp)))
@@ -70,7 +72,7 @@ func validFormat(text string) error {
 
 // settings turns the flags into what package lists takes.
 func (f *listFlags) settings() (lists.Settings, error) {
-	s := lists.Settings{Format: f.format}
+	s := lists.Settings{Format: f.format, Patterns: f.patterns}
 	if err := validFormat(f.format); err != nil {
 		return s, usagef("--format: %v", err)
 	}

@@ -34,9 +34,10 @@ func writeFile(t *testing.T, dir, name, text string) (path string) {
 func TestCommandsAndFlags(t *testing.T) {
 	want := map[string]string{
 		"serve":   "config",
-		"compile": "accept action allow-public-suffix config format json output subdomains",
-		"lint":    "action all allow-public-suffix format json subdomains",
-		"check":   "config explain index json",
+		"compile": "accept action allow-public-suffix config format json offline output patterns subdomains",
+		"lint":    "action all allow-public-suffix format json patterns subdomains",
+		"check":   "client config explain index json",
+		"export":  "config format index list output",
 		"config":  "check config defaults effective",
 	}
 	for _, cmd := range newRoot().Commands() {
@@ -60,7 +61,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "blockd: want a command: serve, compile, lint, check or config; see: blockd --help\n"},
+		{nil, "blockd: want a command: serve, compile, lint, check, export or config; see: blockd --help\n"},
 		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
 		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
 		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},

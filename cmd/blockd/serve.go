@@ -30,7 +30,8 @@ func newServe() *cobra.Command {
 A list file that changes is taken up by itself, without a session noticing.
 
 SIGTERM or SIGINT ends it: transactions under way may finish; a second signal ends
-it at once. SIGHUP looks at all lists now. The log goes to standard error.`,
+it at once. SIGHUP reads all lists now, and asks the
+servers of remote ones. The log goes to standard error.`,
 		Example: `  blockd serve
   blockd serve -c /etc/blockd/config.toml`,
 		Args: noArgs,
@@ -74,22 +75,39 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	if err := c.makeIndexFolder(); err != nil {
 		return err
 	}
-	lists, err := reload.Open(ctx, c.reload(), log, reg)
+	recent := reload.NewRecent(c.Index.Recent)
+	listSettings := c.reload()
+	listSettings.Recent, listSettings.Blocks = recent, policy.Blocks
+	lists, err := reload.Open(ctx, listSettings, log, reg)
 	if err != nil {
 		return fmt.Errorf("lists: %w", err)
 	}
-	checker := policy.New(lists.Live, c.policy(), log, reg)
+	copies, err := c.fetcher(log, reg)
+	if err != nil {
+		return fmt.Errorf("lists: %w", err)
+	}
+	verdicts := c.policy()
+	verdicts.Accepted = recent.Add
+	checker := policy.New(lists.Live, verdicts, log, reg)
 
-	smtp, err := c.openSMTP(ctx, hostname, checker, reg, log)
+	inherited, err := inherit()
+	if err != nil {
+		return err
+	}
+	defer inherited.close()
+	smtp, err := c.openSMTP(ctx, hostname, inherited, checker, reg, log)
 	if err != nil {
 		return err
 	}
 	defer smtp.close()
-	http, err := c.openHTTP(ctx, checker, readiness(lists, smtp), reg, log)
+	http, err := c.openHTTP(ctx, inherited, checker, readiness(lists, smtp), reg, log)
 	if err != nil {
 		return err
 	}
 	defer http.close()
+	if err := inherited.unused(); err != nil {
+		return err
+	}
 
 	if onTerminal(stdout) {
 		c.greet(stdout, smtp, http, lists.Status())
@@ -97,7 +115,11 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	g, ctx := errgroup.WithContext(ctx)
 	late, endLate := context.WithCancel(context.WithoutCancel(ctx))
 	defer endLate()
+	systemd := supervisor{log}
+	go systemd.watch(late, func() { lists.Status(); smtp.alive() })
+	systemd.ready()
 	g.Go(func() error { return lists.Run(ctx) })
+	g.Go(func() error { return copies.Run(ctx) })
 	g.Go(func() error {
 		defer endLate() // HTTP stays until SMTP has drained: somebody may be watching
 		return smtp.serve(ctx)
@@ -107,9 +129,14 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 		for {
 			select {
 			case <-hup:
+				copies.Now()
+				smtp.reload()
+				asked := time.Now()
 				lists.Now()
+				go systemd.reloading(ctx, func() bool { return lists.Status().LastAttempt.After(asked) })
 			case <-ctx.Done():
 				log.Info("stopping")
+				systemd.stopping()
 				return nil
 			}
 		}

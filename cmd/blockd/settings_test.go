@@ -80,8 +80,8 @@ func TestReferenceConfigurationShowsTheDefaults(t *testing.T) {
 		t.Errorf("config.toml has %+v, want Default: %+v", got, want)
 	}
 	for _, key := range allKeys() {
-		if inList, ok := strings.CutPrefix(key, "list."); ok {
-			if !bytes.Contains(data, []byte("\n#   "+inList)) {
+		if table, inTable, _ := strings.Cut(key, "."); table == "list" || table == "policy" {
+			if !bytes.Contains(data, []byte("\n#   "+inTable)) {
 				t.Errorf("config.toml does not explain %s", key)
 			}
 		} else if lines[key] == 0 {
@@ -124,16 +124,33 @@ func allKeys() (keys []string) {
 
 // Every field is set by its key, and printed under it again.
 func TestPrintedConfigurationLoadsAgain(t *testing.T) {
-	no, some, share, times := false, 7, 0.125, 2.5
+	no, some, share, times, age := false, 7, 0.125, 2.5, Duration(30*day)
 	full := Config{
-		Index: Index{"/var/lib/blockd/a.bdx", Duration(time.Second), Duration(90 * time.Minute),
-			[]string{"here.example"}, 6, 0.5, 0.75, 12, true},
-		SMTP: SMTP{"127.0.0.1:25", "mx.here.example", "smtp://127.0.0.1:10025", "xclient", "mail",
-			[]string{"postmaster", "help\"desk"}, 7, 5, "tempfail", true},
+		Index: Index{"/var/lib/blockd/a.bdx", Duration(time.Second), Duration(90 * time.Minute), 1 << 21,
+			[]string{"here.example"}, 6, 0.5, 0.75, 12, true, Duration(36 * time.Hour), 7, 0.02},
+		SMTP: SMTP{
+			Listen: "127.0.0.1:25", Hostname: "mx.here.example", Upstream: "smtp://127.0.0.1:10025", ClientInfo: "xclient",
+			RejectAt: "mail", RecipientsExempt: []string{"postmaster", "help\"desk"}, OnError: "tempfail", AllowOpenUpstream: true,
+			TLSListen: "127.0.0.1:465", TLSCert: "/etc/blockd/cert.pem", TLSKey: "/etc/blockd/key.pem", ProxyFrom: []string{"10.0.0.0/8"},
+			ClientRejectAt: "connect", Trusted: []string{"192.0.2.0/24"}, Helo: "valid", Auth: "forward", SkipAuthenticated: true,
+			Chunking: true, Quarantine: "/var/quarantine", QuarantineMax: 1 << 21, MaxTarpits: 8,
+			UpstreamTLS: "starttls", UpstreamTLSName: "mail.here.example", UpstreamTLSCA: "/etc/blockd/ca.pem", UpstreamTLSPin: []string{"a", "b"},
+			MaxConnections: 7, MaxConnectionsPerIP: 5, MaxRatePerIP: 4, MaxCommandRate: 9, MaxRecipients: 200, MaxMessageSize: 1 << 20,
+			MaxJunkCommands: 11, SoftErrors: 3, HardErrors: 6, ErrorDelay: 1, MinDataRate: 12, GreetWait: 2,
+			CommandTimeout: 3, StressTimeout: 4, DataStartTimeout: 5, DataTimeout: 6, SessionTimeout: 7, TLSTimeout: 8, ProxyTimeout: 9,
+			UpstreamConnectTimeout: 10, UpstreamTimeout: 11, UpstreamFinalTimeout: 12, DrainTimeout: 13,
+		},
 		HTTP: HTTP{"0.0.0.0:80", "/etc/blockd/token"},
 		Log:  Log{"json", "debug"},
-		Lists: []List{{"a", "/lists/a.txt", "csv:sender", "allow", &no, "shadow", "why — \"so\"", true, true,
-			[]string{"gmail.com"}, []string{"there.example", "bücher.example"}, &some, &share, &share, &times, &no}, defaultList()},
+		Lists: []List{{
+			Name: "a", Path: "/lists/a.txt", Format: "csv:sender", Action: "allow", Subdomains: &no, Mode: "shadow", Reason: "why — \"so\"",
+			Patterns: true, Optional: true, AllowEmpty: true, OnMatch: "tag", Tarpit: Duration(time.Second), Discard: true,
+			Force: []string{"gmail.com"}, Protected: []string{"there.example", "bücher.example"}, MaxProtected: &some,
+			MaxBadRatio: &share, MaxShrink: &share, MaxGrow: &times, AllowPublicSuffix: &no, MaxAge: &age, MaxRecentBlocked: &share,
+			URL: "https://lists.example/a", Every: &age, Checksum: "sha256:.sha256", InsecureHTTP: true,
+			Signature: "minisign:RWRmiVOXZ1fYKcpc4VwsbNs61P0i0nHcdvDRFD15e4ARkRInafxgVULc",
+		}, defaultList()},
+		Policies: []Policy{{[]string{"example.org", "\"a b\"@example.org"}, []string{"a", "b"}}, {[]string{".example.org"}, []string{}}},
 	}
 	full.Lists[1].Name, full.Lists[1].Path = "b", "/lists/*.txt"
 	for _, table := range []any{full.Index, full.SMTP, full.HTTP, full.Log, full.Lists[0]} {
@@ -244,6 +261,11 @@ func TestDoorThatLeadsBackHere(t *testing.T) {
 		{"127.0.0.1:25", "localhost:25", true},
 		{"192.0.2.1:25", "192.0.2.1:25", true},
 		{"192.0.2.1:25", "127.0.0.1:25", false},
+		{"127.0.0.1:25", "127.0.0.2:25", false},
+		{"127.0.0.2:25", "localhost:25", false},
+		{"[::1]:25", "localhost:25", true},
+		{"127.0.0.1:25", "[::ffff:127.0.0.1]:25", true},
+		{"[::]:25", "127.0.0.2:25", true},
 		{"127.0.0.1:25", "127.0.0.1:10025", false},
 		{"0.0.0.0:25", "192.0.2.9:25", false},
 		{"127.0.0.1:0", "127.0.0.1:0", false},

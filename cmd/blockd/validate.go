@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -10,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"blockd/addr"
 )
 
 // Validate reports every fault of c that can be seen without looking at the
@@ -23,11 +20,14 @@ func (c Config) Validate() Faults {
 	c.HTTP.validate(&f)
 	f.oneOf("log.format", c.Log.Format, "text", "json")
 	f.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
-	names := map[string]bool{}
+	names, copies := map[string]bool{}, map[string]string{}
 	for i, l := range c.Lists {
 		l.validate(&f, fmt.Sprintf("list[%d]", i), names)
+		l.validateRemote(&f, fmt.Sprintf("list[%d]", i), copies)
 	}
-	if c.SMTP.Listen == "" && c.HTTP.Listen == "" {
+	c.validatePolicies(&f)
+	c.validateQuarantine(&f)
+	if !c.SMTP.open() && c.HTTP.Listen == "" {
 		f.add("smtp.listen", "no door is open: smtp.listen and http.listen are both empty")
 	}
 	return f
@@ -41,53 +41,10 @@ func (x Index) validate(f *Faults) {
 	// change that "is never felt" is one that does not happen.
 	f.between("index.quiet", x.Quiet, 10*time.Millisecond, time.Minute)
 	f.between("index.poll", x.Poll, time.Second, 24*time.Hour)
+	if x.Memory < 1<<20 || x.Memory > 1<<40 {
+		f.add("index.memory", "want 1048576 to 1099511627776, have %d", x.Memory)
+	}
 	x.validateGate(f)
-}
-
-func (s SMTP) validate(f *Faults) {
-	f.hostPort("smtp.listen", s.Listen)
-	if s.Hostname != "" {
-		if _, err := addr.DomainKey(s.Hostname); err != nil {
-			f.add("smtp.hostname", "want a domain name, have %v", err)
-		}
-	}
-	up, err := parseUpstream(s.Upstream)
-	if err != nil {
-		f.add("smtp.upstream", "%v", err)
-	} else if up.network == "tcp" && sameDoor(s.Listen, up.address) {
-		f.add("smtp.upstream", "%s is this filter's own door (smtp.listen): mail would run in a circle", up.address)
-	}
-	s.validateClientInfo(f, up)
-	f.oneOf("smtp.reject_at", s.RejectAt, "rcpt", "mail")
-	f.oneOf("smtp.on_error", s.OnError, "accept", "tempfail")
-	for i, local := range s.RecipientsExempt {
-		if _, err := addr.LocalKey(local); err != nil {
-			f.add(fmt.Sprintf("smtp.recipients_exempt[%d]", i), "want what stands before the @, have %v", err)
-		}
-	}
-	const most = 1 << 20 // a million connections are 16 GiB of idle sessions
-	if s.MaxConnections < 1 || s.MaxConnections > most {
-		f.add("smtp.max_connections", "want 1 to %d, have %d", most, s.MaxConnections)
-	}
-	if s.MaxConnectionsPerIP < 1 || s.MaxConnectionsPerIP > most {
-		f.add("smtp.max_connections_per_ip", "want 1 to %d, have %d", most, s.MaxConnectionsPerIP)
-	}
-}
-
-// validateClientInfo has no default to fall back on for a mail server behind:
-// it would see every client as this filter's address, and if it trusts that
-// address it relays for everybody.
-func (s SMTP) validateClientInfo(f *Faults, up upstreamURL) {
-	switch {
-	case s.ClientInfo != "":
-		f.oneOf("smtp.client_info", s.ClientInfo, "none", "xclient", "proxy-v2")
-		if up.scheme == "maildir" && s.ClientInfo != "none" {
-			f.add("smtp.client_info", "the mailbox of maildir: takes none, have %q", s.ClientInfo)
-		}
-	case up.scheme == "smtp":
-		f.add("smtp.client_info", `must be said for an smtp:// upstream: "xclient", "proxy-v2", `+
-			`or "none" if that server trusts this machine with nothing`)
-	}
 }
 
 func (h HTTP) validate(f *Faults) {
@@ -110,7 +67,9 @@ func (l List) validate(f *Faults, key string, names map[string]bool) {
 		f.add(key+".name", "%q is the name of a list above", l.Name)
 	}
 	names[l.Name] = true
-	if l.Path == "" {
+	if l.Path == "" && l.URL != "" {
+		f.add(key+".path", "is missing; want the file that is to hold the copy")
+	} else if l.Path == "" {
 		f.add(key+".path", "is missing; want a file or a glob")
 	} else if _, err := filepath.Match(l.Path, ""); err != nil {
 		f.add(key+".path", "want a file or a glob, have %q: %v", l.Path, err)
@@ -123,6 +82,7 @@ func (l List) validate(f *Faults, key string, names map[string]bool) {
 	if len(l.Reason) > 400 || strings.ContainsFunc(l.Reason, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		f.add(key+".reason", "want one line of at most 400 octets")
 	}
+	l.validateRule(f, key)
 	l.validateGate(f, key)
 }
 
@@ -171,52 +131,4 @@ func onLoopback(hostPort string) bool {
 	}
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.Unmap().IsLoopback()
-}
-
-// sameDoor reports whether dialling to would reach a listener at listen, as far
-// as the texts tell.
-func sameDoor(listen, to string) bool {
-	ours, port, err := net.SplitHostPort(listen)
-	theirs, toPort, err2 := net.SplitHostPort(to)
-	if err != nil || err2 != nil || port != toPort || port == "0" {
-		return false
-	}
-	everywhere := ours == "" || ours == "0.0.0.0" || ours == "::"
-	return ours == theirs || (everywhere || onLoopback(listen)) && onLoopback(to)
-}
-
-// upstreamURL is smtp.upstream, taken apart.
-type upstreamURL struct {
-	scheme  string // "smtp", "lmtp", "lmtp+unix", "maildir"
-	network string // "tcp", "unix"; "" for maildir
-	address string // HOST:PORT, or a path
-}
-
-var errUpstream = errors.New(`want "smtp://HOST:PORT", "lmtp://HOST:PORT", "lmtp+unix:/PATH" or "maildir:DIR"`)
-
-func parseUpstream(text string) (upstreamURL, error) {
-	scheme, rest, _ := strings.Cut(text, ":")
-	up := upstreamURL{scheme: scheme, address: rest}
-	wrong := fmt.Errorf("%w, have %q", errUpstream, text)
-	switch scheme {
-	case "maildir":
-	case "lmtp+unix":
-		up.network = "unix"
-	case "smtp", "lmtp":
-		up.network = "tcp"
-		up.address = strings.TrimPrefix(rest, "//")
-		host, port, err := net.SplitHostPort(up.address)
-		if err != nil || host == "" || up.address == rest {
-			return upstreamURL{}, wrong
-		}
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return upstreamURL{}, wrong
-		}
-	default:
-		return upstreamURL{}, wrong
-	}
-	if up.address == "" {
-		return upstreamURL{}, wrong
-	}
-	return up, nil
 }

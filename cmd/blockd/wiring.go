@@ -7,20 +7,27 @@ import (
 
 	"blockd/index"
 	"blockd/lists"
-	"blockd/policy"
 	"blockd/reload"
 )
 
 // What follows hands the configuration to the packages, each of which has its
 // own small struct of settings. It is called on a Config without faults only.
 
+// reload without whom mail was taken from: see serve.
 func (c Config) reload() reload.Settings {
 	s := reload.Settings{Path: c.Index.Path, Quiet: time.Duration(c.Index.Quiet), Poll: time.Duration(c.Index.Poll)}
+	s.Memory = int64(c.Index.Memory)
 	for _, l := range c.Lists {
-		s.Lists = append(s.Lists, reload.List{
+		list := reload.List{
 			Name: l.Name, Path: l.Path, Settings: c.settings(l), Mode: l.mode(), Optional: l.Optional, AllowEmpty: l.AllowEmpty,
 			MaxShrink: or(l.MaxShrink, c.Index.MaxShrink), MaxGrow: or(l.MaxGrow, c.Index.MaxGrow),
-		})
+			MaxAge:           time.Duration(or(l.MaxAge, c.Index.MaxAge)),
+			MaxRecentBlocked: or(l.MaxRecentBlocked, c.Index.MaxRecentBlocked),
+		}
+		if l.URL != "" {
+			list.Confirmed = l.remote().Checked
+		}
+		s.Lists = append(s.Lists, list)
 	}
 	return s
 }
@@ -30,7 +37,7 @@ func (c Config) reload() reload.Settings {
 func (c Config) makeIndexFolder() error { return os.MkdirAll(filepath.Dir(c.Index.Path), 0o755) }
 
 func (c Config) settings(l List) lists.Settings {
-	s := lists.Settings{Format: l.Format, Subdomains: l.Subdomains, Reason: l.Reason, Guard: c.guard(l)}
+	s := lists.Settings{Format: l.Format, Subdomains: l.Subdomains, Patterns: l.Patterns, Reason: l.Reason, Guard: c.guard(l)}
 	if l.Action == "allow" {
 		s.Action = lists.Allow
 	}
@@ -42,8 +49,4 @@ func (l List) mode() index.Mode {
 		return index.Shadow
 	}
 	return index.Enforce
-}
-
-func (c Config) policy() policy.Settings {
-	return policy.Settings{RecipientsExempt: c.SMTP.RecipientsExempt, OnError: policy.OnError(c.SMTP.OnError)}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -29,6 +30,7 @@ func (d *Dialogue) Index(t testing.TB) *index.Index {
 			source.Settings.Action = lists.Allow
 		case "shadow":
 			source.Mode = index.Shadow
+		case "quarantine", "tag", "tempfail": // see Checker
 		default:
 			t.Fatalf("%s: list %s: unknown kind %q", d.Name, l.Name, l.Kind)
 		}
@@ -55,6 +57,25 @@ func (d *Dialogue) Checker(t testing.TB) *policy.Checker {
 	}
 	if words, ok := d.Settings["exempt"]; ok {
 		s.RecipientsExempt = strings.Fields(words)
+	}
+	s.Lists = map[string]policy.ListRule{}
+	for _, l := range d.Lists {
+		rule := policy.ListRule{}
+		switch l.Kind {
+		case "quarantine", "tag", "tempfail":
+			rule.OnMatch = policy.OnMatch(l.Kind)
+		}
+		if text, ok := d.Settings["tarpit"]; ok {
+			wait, err := time.ParseDuration(text)
+			if err != nil {
+				t.Fatalf("%s: tarpit: %v", d.Name, err)
+			}
+			rule.Tarpit = wait
+		}
+		s.Lists[l.Name] = rule
+	}
+	for _, p := range d.Policies {
+		s.Policies = append(s.Policies, policy.RecipientPolicy{Recipients: p.Recipients, Lists: p.Lists})
 	}
 	ix := d.Index(t)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))

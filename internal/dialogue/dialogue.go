@@ -17,7 +17,9 @@
 // The lines:
 //
 //   - list NAME: ENTRIES is a list of plain entries, one more line of it for each
-//     entry; "list NAME allow:" and "list NAME shadow:" make it such a list.
+//     entry; "list NAME allow:" and "list NAME shadow:" make it such a list, and
+//     quarantine, tag and tempfail there say what its entries lead to.
+//   - policy RECIPIENTS: LISTS has other lists for some recipients, or none.
 //   - set KEY VALUE changes a setting, named as in config.toml or in the runner.
 //   - only FRONT keeps the conversation to one front door; without it, it means
 //     the same at every one that has senders and recipients.
@@ -29,6 +31,8 @@
 //     CONNECT. The answer is text with Go's escapes, or one of package script's.
 //   - U< is a line that upstream must have read, all of them in order, without EHLO
 //     and QUIT; a single "U<" without text says that upstream has read nothing.
+//   - Q< is a line that must be in quarantine, all of them in order; a single "Q<"
+//     without text says that nothing is.
 //   - wait DURATION lets time pass; restart hangs up every upstream connection;
 //     hangup ends the client's connection; closed expects the server to end it;
 //     drain asks the server to stop.
@@ -56,7 +60,13 @@ type Dialogue struct {
 	Steps     []Step
 	Read      []string // what upstream must have read
 	CheckRead bool     // there is at least one U< line
+	Aside     []string // what must be in quarantine
+	CheckHeld bool     // there is at least one Q< line
+	Policies  []Policy
 }
+
+// Policy is which lists count for some recipients.
+type Policy struct{ Recipients, Lists []string }
 
 // List is a list of plain entries.
 type List struct {
@@ -125,6 +135,9 @@ func Parse(name, text string) (*Dialogue, error) {
 	if len(d.Read) == 1 && d.Read[0] == "" {
 		d.Read = nil
 	}
+	if len(d.Aside) == 1 && d.Aside[0] == "" {
+		d.Aside = nil
+	}
 	return d, nil
 }
 
@@ -142,6 +155,17 @@ func (d *Dialogue) line(number int, line string) error {
 		return nil
 	case "list":
 		return d.list(rest)
+	case "policy":
+		head, lists, ok := strings.Cut(rest, ":")
+		if !ok {
+			return fmt.Errorf("policy wants RECIPIENTS: LISTS")
+		}
+		d.Policies = append(d.Policies, Policy{strings.Fields(head), strings.Fields(lists)})
+		return nil
+	case "Q<":
+		d.CheckHeld = true
+		d.Aside = append(d.Aside, rest)
+		return nil
 	case "set":
 		key, value, ok := strings.Cut(strings.TrimSpace(rest), " ")
 		if !ok {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,8 +21,9 @@ import (
 const (
 	Connect  = "CONNECT"  // the dial itself
 	Greeting = "GREETING" // the 220
-	Body     = "BODY"     // behind the first octets of data
-	Dot      = "DOT"      // the reply to the message
+	Body     = "BODY"     // behind the first octets of data, or behind BDAT before its chunk
+	Dot      = "DOT"      // the reply to the message, also to its last chunk
+	SASL     = "SASL"     // the reply to a line of the client's behind 334
 )
 
 // What an answer may be instead of a reply's text. Close may also follow a text.
@@ -53,7 +55,8 @@ type Server struct {
 type Message struct {
 	Mail string   // the line of MAIL
 	Rcpt []string // the lines of RCPT that were accepted
-	Data []byte   // with the dot line
+	Data []byte   // with the dot line, if it came by DATA
+	BDAT bool     // it came by BDAT
 }
 
 // On scripts the next answer at point: a reply without its last CRLF, several
@@ -171,8 +174,10 @@ type session struct {
 	conn net.Conn
 	r    *bufio.Reader
 
-	m     Message
-	alone bool // PIPELINING was not offered
+	m      Message
+	alone  bool // PIPELINING was not offered
+	chunks bool // BDAT has begun the message
+	failed bool // and upstream has refused one of its chunks
 }
 
 // errEnd ends a session that is scripted to end.
@@ -237,7 +242,7 @@ func (c *session) command(line string) error {
 	if verb != "EHLO" && verb != "LHLO" && verb != "QUIT" {
 		c.record(line)
 	}
-	if c.alone && c.r.Buffered() > 0 {
+	if c.alone && verb != "BDAT" && c.r.Buffered() > 0 {
 		c.fault("pipelining, which was not offered")
 	}
 	usual := "250 2.0.0 Ok"
@@ -260,6 +265,10 @@ func (c *session) command(line string) error {
 		}
 	case "DATA":
 		return c.data()
+	case "BDAT":
+		return c.chunk(line)
+	case "AUTH":
+		return c.auth()
 	case "QUIT":
 		if c.m.Mail != "" {
 			c.fault("QUIT in a transaction")
@@ -280,9 +289,9 @@ func (c *session) command(line string) error {
 			c.m.Rcpt = append(c.m.Rcpt, line)
 		case "EHLO", "LHLO":
 			c.alone = !strings.Contains(answer, "PIPELINING")
-			c.m = Message{}
+			c.forget()
 		case "RSET":
-			c.m = Message{}
+			c.forget()
 		}
 	}
 	if err := c.say(answer); err != nil {
@@ -314,6 +323,9 @@ func (c *session) data() error {
 		usual = "554 5.5.1 no recipients"
 		c.fault("DATA without recipients")
 	}
+	if c.chunks {
+		c.fault("DATA behind BDAT")
+	}
 	answer := c.next("DATA", usual)
 	if err := c.say(answer); err != nil || !strings.HasPrefix(answer, "354") {
 		return err
@@ -340,12 +352,19 @@ func (c *session) data() error {
 		}
 	}
 	c.m.Data = []byte(data.String())
-	usual = "250 2.0.0 Ok: queued as SCRIPT"
-	answer = c.next(Dot, usual)
+	return c.end()
+}
+
+// forget ends the transaction.
+func (c *session) forget() { c.m, c.chunks, c.failed = Message{}, false, false }
+
+// end answers a whole message.
+func (c *session) end() error {
+	answer := c.next(Dot, "250 2.0.0 Ok: queued as SCRIPT")
 	if strings.HasPrefix(answer, "2") || answer == Accept {
 		c.accept(c.m)
 	}
-	c.m = Message{}
+	c.forget()
 	if answer == Accept {
 		return errEnd
 	}
@@ -356,4 +375,74 @@ func (c *session) data() error {
 		return errEnd
 	}
 	return nil
+}
+
+// chunk answers BDAT and reads its octets, which are logged as a quoted string.
+func (c *session) chunk(line string) error {
+	words := strings.Fields(line)
+	if len(words) < 2 || len(words) > 3 || len(words) == 3 && strings.ToUpper(words[2]) != "LAST" {
+		c.fault("malformed " + line)
+		return errEnd
+	}
+	size, err := strconv.ParseInt(words[1], 10, 64)
+	if err != nil {
+		c.fault("malformed " + line)
+		return errEnd
+	}
+	if len(c.m.Rcpt) == 0 {
+		c.fault("BDAT without recipients")
+	}
+	if c.failed {
+		c.fault("BDAT behind a chunk that was refused")
+	}
+	c.chunks = true
+	if answer := c.next(Body, Silent); answer != Silent {
+		if err := c.say(answer); err != nil {
+			return err
+		}
+	}
+	var chunk strings.Builder
+	if _, err := io.CopyN(&chunk, c.r, size); err != nil {
+		return err // half a chunk is none
+	}
+	c.record(strconv.Quote(chunk.String()))
+	c.m.Data, c.m.BDAT = append(c.m.Data, chunk.String()...), true
+	if len(words) == 3 {
+		return c.end()
+	}
+	answer := c.next("BDAT", "250 2.0.0 Ok: chunk taken")
+	c.failed = !strings.HasPrefix(answer, "2")
+	if err := c.say(answer); err != nil {
+		return err
+	}
+	if strings.HasPrefix(answer, "421") {
+		return errEnd
+	}
+	return nil
+}
+
+// auth answers AUTH, and the lines behind its 334s.
+func (c *session) auth() error {
+	answer := c.next("AUTH", "235 2.7.0 welcome")
+	for {
+		if err := c.say(answer); err != nil {
+			return err
+		}
+		if strings.HasPrefix(answer, "421") {
+			return errEnd
+		}
+		if !strings.HasPrefix(answer, "334") {
+			return nil
+		}
+		line, _, err := c.line()
+		if err != nil {
+			return err
+		}
+		c.record(line)
+		usual := "235 2.7.0 welcome"
+		if line == "*" {
+			usual = "501 5.7.0 cancelled"
+		}
+		answer = c.next(SASL, usual)
+	}
 }

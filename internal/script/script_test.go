@@ -37,9 +37,9 @@ func TestServer(t *testing.T) {
 	}
 	messages := s.Messages()
 	if len(messages) != 1 || string(messages[0].Data) != "two\nlines\r\n.\r\n" || !slices.Equal(messages[0].Rcpt, []string{"RCPT TO:<z>"}) {
-		t.Errorf("messages: %q", messages)
+		t.Errorf("messages: %+v", messages)
 	}
 	if got := s.Faults(); len(got) != 1 || !strings.HasPrefix(got[0], "line not ended") {
-		t.Errorf("faults: %q", got)
+		t.Errorf("faults: %+v", got)
 	}
 }

@@ -28,6 +28,7 @@ var (
 	errName      = &Error{501, "5.5.4", "Syntax: one host name or address literal"}
 	errArg       = &Error{501, "5.5.4", "Syntax: no argument allowed"}
 	errNoArg     = &Error{501, "5.5.4", "Syntax: argument required"}
+	errChunk     = &Error{501, "5.5.4", "Syntax: BDAT size [LAST]"}
 	errSender    = &Error{553, "5.1.7", "Bad sender address syntax"}
 	errRecipient = &Error{553, "5.1.3", "Bad recipient address syntax"}
 	errParam     = &Error{501, "5.5.4", "Malformed or repeated parameter"}

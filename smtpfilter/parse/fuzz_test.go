@@ -2,6 +2,7 @@ package parse
 
 import (
 	"bytes"
+	"math/big"
 	"math/rand/v2"
 	"regexp"
 	"strconv"
@@ -19,6 +20,7 @@ var (
 		`(<(?:(?:@(?:[^:<>" \[\]]|\[[0-9A-Za-z:.]+\])+:)?(` + "[A-Za-z0-9!#$%&'*+/=?^_`{|}~.\\x{80}-\\x{FF}-]+" + `|` +
 		`"(?:[^"\\\x{00}-\x{1F}\x{7F}]|\\[\x{20}-\x{7E}])*"` + `)(?:@([^<>@" ]+))?)?>)` +
 		`((?: +[A-Za-z0-9][A-Za-z0-9-]*(?:=[\x{21}-\x{3C}\x{3E}-\x{7E}]+)?)*) *$`)
+	slowChunk = regexp.MustCompile(`^(?i:BDAT) ([0-9]{1,20})( (?i:LAST))? *$`)
 	slowParam = regexp.MustCompile(`([A-Za-z0-9-]+)(?:=([^ ]+))?`)
 )
 
@@ -41,7 +43,7 @@ func octetsOf(s string) string {
 var slowParams = map[string]Params{
 	"SIZE": ParamSize, "BODY": ParamBody, "SMTPUTF8": ParamSMTPUTF8, "RET": ParamRet, "ENVID": ParamEnvID,
 	"NOTIFY": ParamNotify, "ORCPT": ParamOrcpt, "BY": ParamBy, "MT-PRIORITY": ParamMTPriority, "RRVS": ParamRRVS,
-	"HOLDFOR": ParamHoldFor, "HOLDUNTIL": ParamHoldUntil,
+	"HOLDFOR": ParamHoldFor, "HOLDUNTIL": ParamHoldUntil, "AUTH": ParamAuth, "REQUIRETLS": ParamRequireTLS,
 }
 
 // checkLine says what acceptance means: nothing in the line that could end it or
@@ -64,6 +66,13 @@ func checkLine(t *testing.T, line []byte) {
 		t.Fatalf("Line(%q) = %v without an error", line, c.Verb)
 	}
 	if c.Verb == BDAT {
+		m := slowChunk.FindSubmatch(line)
+		if m == nil {
+			t.Fatalf("Line(%q) = %+v; the second parser refuses it", line, c)
+		}
+		if size, ok := new(big.Int).SetString(string(m[1]), 10); !ok || !size.IsInt64() || size.Int64() != c.Size || c.Last != (len(m[2]) > 0) {
+			t.Fatalf("Line(%q): size %d, last %v; the second parser sees %s, %q", line, c.Size, c.Last, size, m[2])
+		}
 		return
 	}
 	for _, b := range line {
@@ -89,8 +98,11 @@ func checkLine(t *testing.T, line []byte) {
 	var size int64
 	for _, p := range slowParam.FindAllStringSubmatch(m[6], -1) {
 		bit, known := slowParams[strings.ToUpper(p[1])]
-		if !known || params&bit != 0 {
+		if !known || params&bit != 0 || bit == ParamBody && params&ParamBinary != 0 {
 			t.Fatalf("Line(%q) accepted parameter %q", line, p[0])
+		}
+		if bit == ParamBody && strings.EqualFold(p[2], "BINARYMIME") {
+			bit = ParamBinary
 		}
 		params |= bit
 		if bit == ParamSize {
@@ -110,6 +122,7 @@ func FuzzCommand(f *testing.F) {
 		"EHLO mail.test", "MAIL FROM:<> SIZE=1", "MAIL FROM: <a@b.test> BODY=8BITMIME", "RCPT TO:<postmaster>",
 		`MAIL FROM:<"victim@blocked.example> ENVID=a"@good.example>`, "RCPT TO:<a@b.test> NOTIFY=NEVER ORCPT=rfc822;a+40b.test",
 		"MAIL FROM:<jörg@bücher.test> SMTPUTF8", "BDAT 1", "Host: x", "DATA ",
+		"BDAT 9223372036854775807 LAST", "BDAT 00000000000000000042 last ", "MAIL FROM:<> BODY=BINARYMIME AUTH=<>",
 	} {
 		f.Add([]byte(s))
 	}

@@ -9,7 +9,7 @@ import (
 type Params uint16
 
 // The parameters that Line understands, each on its command only; any other
-// one is refused with 555. AUTH is among the others: it is never announced.
+// one is refused with 555.
 const (
 	ParamSize       Params = 1 << iota // SIZE=n, RFC 1870; MAIL
 	ParamBody                          // BODY=7BIT or 8BITMIME, RFC 6152; MAIL
@@ -23,11 +23,14 @@ const (
 	ParamRRVS                          // RRVS=time, RFC 7293; RCPT
 	ParamHoldFor                       // HOLDFOR=seconds, RFC 4865; MAIL
 	ParamHoldUntil                     // HOLDUNTIL=time, RFC 4865; MAIL
+	ParamBinary                        // BODY=BINARYMIME, RFC 3030, in place of ParamBody; MAIL
+	ParamAuth                          // AUTH=xtext, RFC 4954; MAIL
+	ParamRequireTLS                    // REQUIRETLS, RFC 8689; MAIL
 )
 
 const (
 	mailParams = ParamSize | ParamBody | ParamSMTPUTF8 | ParamRet | ParamEnvID | ParamBy |
-		ParamMTPriority | ParamHoldFor | ParamHoldUntil
+		ParamMTPriority | ParamHoldFor | ParamHoldUntil | ParamAuth | ParamRequireTLS
 	rcptParams = ParamNotify | ParamOrcpt | ParamRRVS
 )
 
@@ -50,6 +53,9 @@ var params = [...]struct {
 	{"RRVS", "RRVS", validRRVS},
 	{"HOLDFOR", "FUTURERELEASE", validHoldFor},
 	{"HOLDUNTIL", "FUTURERELEASE", validDate},
+	{"", "BINARYMIME", nil}, // a value of BODY, not a keyword
+	{"AUTH", "AUTH", validAuth},
+	{"REQUIRETLS", "REQUIRETLS", nil},
 }
 
 // Has reports whether all of q are in p.
@@ -58,7 +64,7 @@ func (p Params) Has(q Params) bool { return p&q == q }
 // Unannounced returns the refusal of the first parameter in p whose extension
 // the server has not announced, or nil. announced gets EHLO keywords in
 // capitals: "SIZE", "8BITMIME", "SMTPUTF8", "DSN", "DELIVERBY", "MT-PRIORITY",
-// "RRVS", "FUTURERELEASE".
+// "RRVS", "FUTURERELEASE", "BINARYMIME", "AUTH", "REQUIRETLS".
 func (p Params) Unannounced(announced func(keyword string) bool) *Error {
 	for ; p != 0; p &= p - 1 {
 		if i := bits.TrailingZeros16(uint16(p)); i >= len(params) || !announced(params[i].extension) {
@@ -90,7 +96,13 @@ func (c *Command) readParams(text []byte, allowed Params) error {
 			return errUnknown
 		}
 		valid := params[i].valid
-		if c.Params.Has(p) || hasValue != (valid != nil) || hasValue && !valid(value) {
+		if hasValue != (valid != nil) || hasValue && !valid(value) {
+			return errParam
+		}
+		if p == ParamBody && isWord(value, "BINARYMIME") {
+			p = ParamBinary
+		}
+		if c.Params.Has(p) || (c.Params | p).Has(ParamBody|ParamBinary) {
 			return errParam
 		}
 		c.Params |= p

@@ -20,7 +20,8 @@ type Command struct {
 	Path   addr.Path // of MAIL and RCPT
 	Arg    []byte    // what follows the verb of all others, without blanks around; EHLO, HELO, LHLO: the name
 	Params Params    // of MAIL and RCPT: which parameters were given
-	Size   int64     // of SIZE; 0 when not given
+	Size   int64     // of SIZE, 0 when not given; of BDAT: the octets of its chunk
+	Last   bool      // of BDAT: the chunk is the message's last
 }
 
 // maxName bounds the name in EHLO, in octets: RFC 5321, section 4.5.3.1.2.
@@ -31,9 +32,8 @@ const maxName = 255
 // of RRVS and HOLDUNTIL. The caller bounds the length of the line.
 //
 // The error is an *Error. The Verb is set even then if it was recognised, so
-// that a session can count a faulty MAIL as a MAIL. BDAT never has an error,
-// and its Arg is not looked at: whatever it says, the line must not be passed on
-// and what comes behind it may be a chunk.
+// that a session can count a faulty MAIL as a MAIL. Behind a faulty BDAT nobody
+// knows where the next command begins.
 func Line(line []byte) (Command, error) {
 	word, rest, _ := bytes.Cut(line, []byte(" "))
 	c := Command{Verb: verbOf(word)}
@@ -46,6 +46,8 @@ func Line(line []byte) (Command, error) {
 		err = c.mail(rest)
 	case RCPT:
 		err = c.rcpt(rest)
+	case BDAT:
+		err = c.bdat(rest)
 	default:
 		c.Arg = bytes.Trim(rest, " ")
 		err = c.checkArg()
@@ -56,11 +58,8 @@ func Line(line []byte) (Command, error) {
 	return c, nil
 }
 
-// checkArg judges the argument of every verb but MAIL and RCPT.
+// checkArg judges the argument of every verb but MAIL, RCPT and BDAT.
 func (c *Command) checkArg() error {
-	if c.Verb == BDAT {
-		return nil
-	}
 	for _, b := range c.Arg {
 		if b < ' ' || b > '~' {
 			return errControl
@@ -77,7 +76,7 @@ func (c *Command) checkArg() error {
 		if len(c.Arg) > 0 {
 			return errArg
 		}
-	case VRFY, EXPN, ETRN:
+	case VRFY:
 		if len(c.Arg) == 0 {
 			return errNoArg
 		}
@@ -118,6 +117,19 @@ func (c *Command) rcpt(rest []byte) error {
 		return err
 	}
 	c.Path = path
+	return nil
+}
+
+// bdat reads "size [LAST]" (RFC 3030, section 2), one blank between the two.
+func (c *Command) bdat(rest []byte) error {
+	size, last, ok := bytes.Cut(bytes.TrimRight(rest, " "), []byte(" "))
+	if ok && !isWord(last, "LAST") {
+		return errChunk
+	}
+	c.Last = ok
+	if c.Size, ok = parseSize(size); !ok {
+		return errChunk
+	}
 	return nil
 }
 

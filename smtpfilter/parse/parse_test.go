@@ -16,6 +16,7 @@ func TestLineAccepts(t *testing.T) {
 		arg           string
 		params        Params
 		size          int64
+		last          bool
 	}
 	tests := []struct {
 		name, in string
@@ -42,7 +43,11 @@ func TestLineAccepts(t *testing.T) {
 		{"parameter inside a quoted local-part is none", `MAIL FROM:<"victim@blocked.example> ENVID=a"@good.example>`,
 			want{verb: MAIL, local: `"victim@blocked.example> ENVID=a"`, domain: "good.example"}},
 		{"all of MAIL", "MAIL FROM:<> SIZE=1234 BODY=8BITMIME SMTPUTF8 RET=HDRS ENVID=a+2Bb BY=-60;RT MT-PRIORITY=-9 HOLDFOR=60",
-			want{verb: MAIL, size: 1234, params: mailParams &^ ParamHoldUntil}},
+			want{verb: MAIL, size: 1234, params: mailParams &^ (ParamHoldUntil | ParamAuth | ParamRequireTLS)}},
+		{"BODY=BINARYMIME", "MAIL FROM:<> BODY=BinaryMIME", want{verb: MAIL, params: ParamBinary}},
+		{"AUTH", "MAIL FROM:<> AUTH=e+3Dmc2@example.com", want{verb: MAIL, params: ParamAuth}},
+		{"REQUIRETLS", "MAIL FROM:<a@b> REQUIRETLS", want{verb: MAIL, local: "a", domain: "b", params: ParamRequireTLS}},
+		{"AUTH of nobody", "MAIL FROM:<> AUTH=<>", want{verb: MAIL, params: ParamAuth}},
 		{"parameters in lower case", "MAIL FROM:<> size=7 body=7bit", want{verb: MAIL, size: 7, params: ParamSize | ParamBody}},
 		{"blanks between parameters", "MAIL FROM:<>  SIZE=7   BODY=7BIT ", want{verb: MAIL, size: 7, params: ParamSize | ParamBody}},
 		{"SIZE of 63 bits", "MAIL FROM:<> SIZE=9223372036854775807", want{verb: MAIL, size: 1<<63 - 1, params: ParamSize}},
@@ -72,13 +77,16 @@ func TestLineAccepts(t *testing.T) {
 		{"AUTH", "AUTH PLAIN AGEAYg==", want{verb: AUTH, arg: "PLAIN AGEAYg=="}},
 		{"XCLIENT", "XCLIENT ADDR=192.0.2.1", want{verb: XCLIENT, arg: "ADDR=192.0.2.1"}},
 		{"XFORWARD", "XFORWARD ADDR=192.0.2.1", want{verb: XFORWARD, arg: "ADDR=192.0.2.1"}},
-		{"BDAT", "BDAT 1000 LAST", want{verb: BDAT, arg: "1000 LAST"}},
-		{"BDAT that makes no sense is still BDAT", "BDAT \x00 4294967296\xFF", want{verb: BDAT, arg: "\x00 4294967296\xFF"}},
+		{"BDAT", "BDAT 1000", want{verb: BDAT, size: 1000}},
+		{"BDAT LAST", "bdat 1000 last ", want{verb: BDAT, size: 1000, last: true}},
+		{"BDAT of nothing", "BDAT 0 LAST", want{verb: BDAT, last: true}},
+		{"BDAT of 33 bits", "BDAT 4294967296", want{verb: BDAT, size: 1 << 32}},
+		{"BDAT of 63 bits", "BDAT 9223372036854775807 LAST", want{verb: BDAT, size: 1<<63 - 1, last: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := Line([]byte(tt.in))
-			got := want{c.Verb, string(c.Path.Local), string(c.Path.Domain), string(c.Arg), c.Params, c.Size}
+			got := want{c.Verb, string(c.Path.Local), string(c.Path.Domain), string(c.Arg), c.Params, c.Size, c.Last}
 			if err != nil || got != tt.want {
 				t.Errorf("Line(%q) = %+v, %v, want %+v", tt.in, got, err, tt.want)
 			}
@@ -158,7 +166,8 @@ func TestLineRefuses(t *testing.T) {
 		{"bare LF in a parameter", "MAIL FROM:<a@b> ENVID=a\nRSET", MAIL, "501 5.5.4"},
 		{"8-bit octet in a parameter", "MAIL FROM:<a@b> ENVID=\xFC", MAIL, "501 5.5.4"},
 		{"unknown parameter", "MAIL FROM:<a@b> X-FOO=1", MAIL, "555 5.5.4"},
-		{"AUTH is not offered", "MAIL FROM:<a@b> AUTH=<>", MAIL, "555 5.5.4"},
+		{"AUTH with broken xtext", "MAIL FROM:<a@b> AUTH=a+4x", MAIL, "501 5.5.4"},
+		{"AUTH on RCPT", "RCPT TO:<a@b> AUTH=<>", RCPT, "555 5.5.4"},
 		{"XVERP is not offered", "MAIL FROM:<a@b> XVERP", MAIL, "555 5.5.4"},
 		{"RCPT's parameter on MAIL", "MAIL FROM:<a@b> NOTIFY=NEVER", MAIL, "555 5.5.4"},
 		{"repeated", "MAIL FROM:<a@b> SIZE=1 SIZE=1", MAIL, "501 5.5.4"},
@@ -173,7 +182,19 @@ func TestLineRefuses(t *testing.T) {
 		{"SIZE of 64 bits", "MAIL FROM:<a@b> SIZE=9223372036854775808", MAIL, "501 5.5.4"},
 		{"SIZE of 20 nines", "MAIL FROM:<a@b> SIZE=99999999999999999999", MAIL, "501 5.5.4"},
 		{"SIZE of 21 digits", "MAIL FROM:<a@b> SIZE=000000000000000000001", MAIL, "501 5.5.4"},
-		{"BINARYMIME is not offered", "MAIL FROM:<a@b> BODY=BINARYMIME", MAIL, "501 5.5.4"},
+		{"BODY twice", "MAIL FROM:<a@b> BODY=BINARYMIME BODY=7BIT", MAIL, "501 5.5.4"},
+		{"BODY twice the other way", "MAIL FROM:<a@b> BODY=7BIT BODY=BINARYMIME", MAIL, "501 5.5.4"},
+		{"BDAT without a size", "BDAT", BDAT, "501 5.5.4"},
+		{"BDAT LAST without a size", "BDAT LAST", BDAT, "501 5.5.4"},
+		{"BDAT of 64 bits", "BDAT 9223372036854775808", BDAT, "501 5.5.4"},
+		{"BDAT of a negative size", "BDAT -1 LAST", BDAT, "501 5.5.4"},
+		{"BDAT with a sign", "BDAT +1 LAST", BDAT, "501 5.5.4"},
+		{"BDAT in hexadecimal", "BDAT 0x10", BDAT, "501 5.5.4"},
+		{"BDAT with another word", "BDAT 10 FIRST", BDAT, "501 5.5.4"},
+		{"BDAT with more words", "BDAT 10 LAST 10", BDAT, "501 5.5.4"},
+		{"BDAT with two blanks", "BDAT 10  LAST", BDAT, "501 5.5.4"},
+		{"BDAT with a tab", "BDAT 10\tLAST", BDAT, "501 5.5.4"},
+		{"BDAT with octets", "BDAT \x00 4294967296\xFF", BDAT, "501 5.5.4"},
 		{"SMTPUTF8 with a value", "MAIL FROM:<a@b> SMTPUTF8=1", MAIL, "501 5.5.4"},
 		{"SMTPUTF8 with an empty value", "MAIL FROM:<a@b> SMTPUTF8=", MAIL, "501 5.5.4"},
 		{"RET with another word", "MAIL FROM:<a@b> RET=ALL", MAIL, "501 5.5.4"},

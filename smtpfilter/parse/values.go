@@ -12,6 +12,7 @@ const (
 	maxHoldDigits = 9   // RFC 4865, section 4.1; RFC 2852 for BY
 	maxEnvID      = 100 // RFC 3461, section 4.4
 	maxOrcpt      = 500 // RFC 3461, section 4.2
+	maxAuth       = 500 // RFC 4954, section 3
 )
 
 // parseSize reads the octet count of SIZE. One over 63 bits is no size: no
@@ -35,8 +36,13 @@ func validSize(v []byte) bool {
 	return ok
 }
 
-// validBody leaves BINARYMIME out: it needs BDAT, which is not offered.
-func validBody(v []byte) bool { return isWord(v, "7BIT") || isWord(v, "8BITMIME") }
+func validBody(v []byte) bool {
+	return isWord(v, "7BIT") || isWord(v, "8BITMIME") || isWord(v, "BINARYMIME")
+}
+
+// validAuth reads an address in xtext, or "<>" (RFC 4954, section 5). Whose word
+// it is is upstream's to judge.
+func validAuth(v []byte) bool { return len(v) <= maxAuth && isXtext(v) }
 
 func validRet(v []byte) bool { return isWord(v, "FULL") || isWord(v, "HDRS") }
 

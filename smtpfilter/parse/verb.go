@@ -26,7 +26,7 @@ const (
 	ETRN
 	XCLIENT
 	XFORWARD
-	HTTP // GET, POST, CONNECT, "Host:" and kin: a browser was sent here, close at once
+	HTTP // GET, POST, CONNECT, "Host:" and kin: a browser was sent here, close at once; PROXY: a load balancer that nobody trusts
 )
 
 var verbNames = [...]string{
@@ -94,7 +94,7 @@ func verbOf(word []byte) Verb {
 		return XCLIENT
 	case "XFORWARD":
 		return XFORWARD
-	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "HOST:", "USER-AGENT:":
+	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "HOST:", "USER-AGENT:", "PROXY":
 		return HTTP
 	}
 	return Unknown

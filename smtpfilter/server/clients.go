@@ -3,6 +3,8 @@ package server
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // admission is the answer to a new connection.
@@ -12,6 +14,7 @@ const (
 	admitted   admission = iota
 	overTotal            // as many as may be at all
 	overClient           // as many as one client may have
+	overRate             // as many as one client may open a minute
 )
 
 // clients counts the open connections, all and by client. A client is an IPv4
@@ -21,31 +24,53 @@ const (
 type clients struct {
 	maxTotal, maxClient int
 
+	total atomic.Int64 // written with mu held
 	mu    sync.Mutex
-	total int
 	each  map[netip.Prefix]int
+	rates rates
 }
 
-func newClients(maxTotal, maxClient int) *clients {
-	return &clients{maxTotal: maxTotal, maxClient: maxClient, each: map[netip.Prefix]int{}}
+// newClients returns the count of nobody; maxRate is connections a minute, 0 for
+// any number.
+func newClients(maxTotal, maxClient, maxRate int) *clients {
+	return &clients{maxTotal: maxTotal, maxClient: maxClient, each: map[netip.Prefix]int{}, rates: newRates(maxRate)}
 }
 
 // enter counts a connection from ip; leave must follow if it was admitted. A
-// zero ip, of a connection that is not TCP, counts towards the total alone.
+// zero ip, of a connection that is not TCP or whose client is not known yet,
+// counts towards the total alone.
 func (c *clients) enter(ip netip.Addr) admission {
-	net := network(ip)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.total >= c.maxTotal:
+	if c.total.Load() >= int64(c.maxTotal) {
 		return overTotal
-	case net.IsValid() && c.each[net] >= c.maxClient:
+	}
+	if a := c.count(network(ip)); a != admitted {
+		return a
+	}
+	c.total.Add(1)
+	return admitted
+}
+
+// identify tells whose a connection is that has entered with a zero ip. If it is
+// admitted, leave must have that ip; else again the zero one.
+func (c *clients) identify(ip netip.Addr) admission {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count(network(ip))
+}
+
+// count counts a connection of a client, with the lock held.
+func (c *clients) count(net netip.Prefix) admission {
+	switch {
+	case !net.IsValid():
+		return admitted
+	case c.each[net] >= c.maxClient:
 		return overClient
+	case !c.rates.allow(net, time.Now()):
+		return overRate
 	}
-	c.total++
-	if net.IsValid() {
-		c.each[net]++
-	}
+	c.each[net]++
 	return admitted
 }
 
@@ -54,7 +79,7 @@ func (c *clients) leave(ip netip.Addr) {
 	net := network(ip)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.total--
+	c.total.Add(-1)
 	if !net.IsValid() {
 		return
 	}
@@ -63,12 +88,11 @@ func (c *clients) leave(ip netip.Addr) {
 	}
 }
 
-// count returns the number of open connections.
-func (c *clients) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.total
-}
+// open returns the number of open connections.
+func (c *clients) open() int { return int(c.total.Load()) }
+
+// crowded reports whether 80 % of the places are taken.
+func (c *clients) crowded() bool { return c.total.Load()*5 >= int64(c.maxTotal)*4 }
 
 // network returns what stands for a client; invalid for a zero ip.
 func network(ip netip.Addr) netip.Prefix {

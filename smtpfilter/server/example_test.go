@@ -55,7 +55,7 @@ func Example() {
 	next := upstream.New(upstream.Settings{Dial: box.Dial, Hostname: "us.example"})
 	checker := policy.New(draft.Index, policy.Settings{}, quiet, reg)
 	relay := session.New(session.Settings{Hostname: "us.example"}, next, checker, session.NewMetrics(reg), quiet)
-	filter := server.New(server.Settings{Hostname: "us.example"}, relay.Run, next, reg, quiet)
+	filter := server.New(server.Settings{Hostname: "us.example"}, next, reg, quiet)
 
 	listeners, err := server.Listen(context.Background(), "127.0.0.1:0")
 	if err != nil {
@@ -63,7 +63,7 @@ func Example() {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error)
-	go func() { stopped <- filter.Serve(ctx, listeners...) }()
+	go func() { stopped <- filter.Serve(ctx, relay.Run, listeners...) }()
 
 	client, err := net.Dial("tcp", listeners[0].Addr().String())
 	if err != nil {

@@ -29,6 +29,12 @@ import (
 // of a Maildir.
 func filter(t *testing.T) (r *running, maildir string) {
 	t.Helper()
+	return filterWith(t, Settings{}, session.Limits{})
+}
+
+// filterWith is filter with other settings than the usual ones.
+func filterWith(t *testing.T, set Settings, limits session.Limits) (r *running, maildir string) {
+	t.Helper()
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	list := filepath.Join(dir, "bad.txt")
 	if err := os.WriteFile(list, []byte("bad.example\n"), 0o600); err != nil {
@@ -57,10 +63,15 @@ func filter(t *testing.T) (r *running, maildir string) {
 		}
 	})
 	up := upstream.New(upstream.Settings{Dial: box.Dial, Hostname: "us.example"})
+	r = prepare(set, up)
 	reg := prometheus.NewRegistry()
 	checker := policy.New(func() *index.Index { return ix }, policy.Settings{RecipientsExempt: []string{"postmaster"}}, log, reg)
-	relay := session.New(session.Settings{Hostname: "us.example", ClientInfo: upstream.ClientInfoXCLIENT}, up, checker, session.NewMetrics(reg), log)
-	return start(t, Settings{}, relay.Run, up), maildir
+	settings := session.Settings{Hostname: "us.example", ClientInfo: upstream.ClientInfoXCLIENT, Limits: limits, Crowded: r.Crowded}
+	if set.TLS != nil {
+		settings.StartTLS = r.StartTLS
+	}
+	r.serve(t, session.New(settings, up, checker, session.NewMetrics(reg), log).Run)
+	return r, maildir
 }
 
 // mails returns the files of a Maildir, each without what delivery puts on top.
@@ -180,7 +191,7 @@ func TestCountsAreExactAfterAStorm(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	eventually(t, "all places are free", func() bool { return r.clients.count() == 0 })
+	eventually(t, "all places are free", func() bool { return r.clients.open() == 0 })
 	r.clients.mu.Lock()
 	if n := len(r.clients.each); n != 0 {
 		t.Errorf("%d clients are still known", n)

@@ -5,6 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // metrics of the listeners and of the watch on upstream.
 type metrics struct {
 	refused      *prometheus.CounterVec // why
+	handshakes   *prometheus.CounterVec // result
 	acceptErrors prometheus.Counter
 	up           prometheus.Gauge
 	selfTests    *prometheus.CounterVec // result
@@ -14,8 +15,12 @@ func newMetrics(reg prometheus.Registerer, connections func() int) *metrics {
 	m := &metrics{
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "blockd_smtp_connections_refused_total",
-			Help: "Connections closed without a session, by why: total or client (over that limit), open-relay (upstream failed the self-test).",
+			Help: "Connections closed without a session, by why: total, client or rate (over that limit), proxy (no PROXY header from a proxy), panic (a defect of blockd), open-relay (upstream failed the self-test, or is this filter).",
 		}, []string{"why"}),
+		handshakes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "blockd_smtp_tls_handshakes_total",
+			Help: "TLS handshakes with clients, by result: done, failed.",
+		}, []string{"result"}),
 		acceptErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "blockd_smtp_accept_errors_total",
 			Help: "Errors in accepting a connection, such as no file descriptors left.",
@@ -26,20 +31,23 @@ func newMetrics(reg prometheus.Registerer, connections func() int) *metrics {
 		}),
 		selfTests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "blockd_upstream_selftest_total",
-			Help: "Open-relay self-tests of upstream, by result: passed, open-relay, inconclusive.",
+			Help: "Open-relay self-tests of upstream, by result: passed, open-relay, undecided (recipient put off), inconclusive (no answer).",
 		}, []string{"result"}),
 	}
-	reg.MustRegister(m.refused, m.acceptErrors, m.up, m.selfTests,
+	reg.MustRegister(m.refused, m.handshakes, m.acceptErrors, m.up, m.selfTests,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "blockd_smtp_connections",
 			Help: "SMTP client connections open now.",
 		}, func() float64 { return float64(connections()) }))
 	// All series exist from the start, so that a rate over them is never missing.
-	for _, why := range []string{"total", "client", "open-relay"} {
+	for _, why := range []string{"total", "client", "rate", "proxy", "panic", "open-relay"} {
 		m.refused.WithLabelValues(why)
 	}
-	for _, result := range []string{"passed", "open-relay", "inconclusive"} {
+	for _, result := range []string{"passed", "open-relay", "undecided", "inconclusive"} {
 		m.selfTests.WithLabelValues(result)
+	}
+	for _, result := range []string{"done", "failed"} {
+		m.handshakes.WithLabelValues(result)
 	}
 	return m
 }

@@ -1,11 +1,13 @@
-// Package server is the SMTP filter's outside: it listens, bounds how many
-// clients are served at once, watches upstream, and stops without cutting a
-// transaction. What happens within a session is package session's.
+// Package server is the SMTP filter's outside: it listens, finds out who a client
+// is, bounds how many are served at once, does their TLS, watches upstream, and
+// stops without cutting a transaction. What happens within a session is package
+// session's.
 package server
 
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +27,15 @@ type Settings struct {
 	Hostname       string // in replies given before a session exists
 	MaxConnections int    // 4,096 at once, over all listeners
 	MaxPerClient   int    // 50 at once from one IPv4 address or IPv6 /64; loopback is no exception
+	MaxRate        int    // 0 = any: new connections a minute from such a client
+
+	// Proxies are the networks of load balancers: connections from there begin
+	// with a PROXY header, of version 1 or 2, and without one are closed.
+	Proxies      []netip.Prefix
+	ProxyTimeout time.Duration // 5 s for the header
+
+	TLS        *tls.Config   // nil = none: what StartTLS and Implicit listeners use
+	TLSTimeout time.Duration // 10 s for a handshake
 
 	// AllowOpenUpstream leaves the open-relay self-test out, for sinks and for
 	// servers that take any recipient on purpose. It is logged at every start.
@@ -42,7 +53,6 @@ type Run func(ctx context.Context, conn net.Conn, client netip.AddrPort)
 // Server accepts clients and runs a session for each. It is safe for concurrent use.
 type Server struct {
 	set     Settings
-	run     Run
 	up      *upstream.Dialer
 	metrics *metrics
 	log     *slog.Logger
@@ -63,23 +73,35 @@ const maxRefusing = 256
 // New returns a Server that does not listen yet. Unless s.AllowOpenUpstream is
 // set, up gives no session to a client before upstream has passed the open-relay
 // self-test, where that has a meaning (see upstream.Dialer.CanRelay).
-func New(s Settings, run Run, up *upstream.Dialer, reg prometheus.Registerer, log *slog.Logger) *Server {
+func New(s Settings, up *upstream.Dialer, reg prometheus.Registerer, log *slog.Logger) *Server {
 	s.MaxConnections = cmp.Or(s.MaxConnections, 4096)
 	s.MaxPerClient = cmp.Or(s.MaxPerClient, 50)
+	s.ProxyTimeout = cmp.Or(s.ProxyTimeout, 5*time.Second)
+	s.TLSTimeout = cmp.Or(s.TLSTimeout, 10*time.Second)
 	s.StopTimeout = cmp.Or(s.StopTimeout, 12*time.Minute)
 	srv := &Server{
 		set:      s,
-		run:      run,
 		up:       up,
 		log:      log,
-		clients:  newClients(s.MaxConnections, s.MaxPerClient),
+		clients:  newClients(s.MaxConnections, s.MaxPerClient, s.MaxRate),
 		refusing: make(chan struct{}, maxRefusing),
 		open:     map[net.Conn]struct{}{},
 	}
-	srv.metrics = newMetrics(reg, srv.clients.count)
+	srv.metrics = newMetrics(reg, srv.clients.open)
 	srv.watch = newWatch(up, up.CanRelay() && !s.AllowOpenUpstream, srv.metrics, log)
 	return srv
 }
+
+// Sessions returns how many clients are served now.
+func (s *Server) Sessions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
+
+// Crowded reports whether 80 % of MaxConnections are open: the time to be short
+// with clients that say nothing.
+func (s *Server) Crowded() bool { return s.clients.crowded() }
 
 // Listen opens a listener for each address, "HOST:PORT", or none and says why.
 func Listen(ctx context.Context, addresses ...string) ([]net.Listener, error) {
@@ -99,15 +121,15 @@ func Listen(ctx context.Context, addresses ...string) ([]net.Listener, error) {
 }
 
 // Serve accepts clients on the listeners, from Listen or from elsewhere (socket
-// activation, say), until ctx ends, and watches upstream meanwhile. Then it
-// closes the listeners, waits until the sessions have drained, for StopTimeout
+// activation, say), until ctx ends, has run serve each of them, and watches
+// upstream meanwhile. Then it closes the listeners, waits until the sessions have drained, for StopTimeout
 // at the most, and returns nil. It is called once.
 //
 // It does not start, and returns an error, if upstream is one of the listeners.
 // An upstream that is not reachable is no error: clients are told to come again.
 // A listener that fails for good stops the Server like the end of ctx, and Serve
 // returns its error.
-func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
+func (s *Server) Serve(ctx context.Context, run Run, listeners ...net.Listener) error {
 	if s.serving.Swap(true) {
 		return errors.New("smtp server: Serve called twice")
 	}
@@ -131,7 +153,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	for _, l := range listeners {
 		s.log.Info("smtp listens", slog.String("address", l.Addr().String()))
 		loops.Go(func() {
-			if err := s.accept(ctx, l); err != nil {
+			if err := s.accept(ctx, run, l); err != nil {
 				cancel(err)
 			}
 		})
@@ -156,14 +178,15 @@ func addresses(listeners []net.Listener) []net.Addr {
 
 // accept starts a session for each client until ctx ends. Errors such as a lack
 // of file descriptors pass, so they are waited out, at most 1 s at a time.
-func (s *Server) accept(ctx context.Context, l net.Listener) error {
+func (s *Server) accept(ctx context.Context, run Run, l net.Listener) error {
+	_, overTLS := l.(implicit)
 	delay := time.Duration(0)
 	for {
 		conn, err := l.Accept()
 		switch {
 		case err == nil:
 			delay = 0
-			s.admit(ctx, conn)
+			s.admit(ctx, run, conn, overTLS)
 			continue
 		case ctx.Err() != nil:
 			return nil
@@ -181,68 +204,6 @@ func (s *Server) accept(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// admit starts a session or a refusal. It never waits for the client.
-func (s *Server) admit(ctx context.Context, conn net.Conn) {
-	client := clientAddr(conn)
-	if errors.Is(s.watch.status().Err, upstream.ErrOpenRelay) {
-		s.refuse(conn, "open-relay", "421 4.3.0 "+s.set.Hostname+" Service not available, try again later")
-		return
-	}
-	switch s.clients.enter(client.Addr()) {
-	case overTotal:
-		s.refuse(conn, "total", "421 4.7.0 "+s.set.Hostname+" Too many connections, try again later")
-		return
-	case overClient:
-		s.refuse(conn, "client", "421 4.7.0 "+s.set.Hostname+" Too many connections from your address")
-		return
-	}
-	s.mu.Lock()
-	s.open[conn] = struct{}{}
-	s.mu.Unlock()
-	s.sessions.Go(func() {
-		defer func() {
-			conn.Close() // a second time, if all went well
-			s.mu.Lock()
-			delete(s.open, conn)
-			s.mu.Unlock()
-			s.clients.leave(client.Addr())
-		}()
-		s.run(ctx, conn, client)
-	})
-}
-
-// refuse says why and closes, all within 1 s, without keeping the caller. After
-// the line it reads for a moment what the client has sent: to close a socket
-// with unread input resets the connection, and the line would be lost.
-func (s *Server) refuse(conn net.Conn, why, line string) {
-	s.metrics.refused.WithLabelValues(why).Inc()
-	select {
-	case s.refusing <- struct{}{}:
-	default:
-		conn.Close()
-		return
-	}
-	s.sessions.Go(func() {
-		defer func() {
-			conn.Close()
-			<-s.refusing
-		}()
-		conn.SetDeadline(time.Now().Add(time.Second))
-		if _, err := conn.Write([]byte(line + "\r\n")); err != nil {
-			return
-		}
-		if half, ok := conn.(interface{ CloseWrite() error }); ok {
-			half.CloseWrite()
-		}
-		buf := make([]byte, 512)
-		for range 8 {
-			if _, err := conn.Read(buf); err != nil {
-				return
-			}
-		}
-	})
-}
-
 // drain waits for the sessions, which have seen the end of ctx.
 func (s *Server) drain() {
 	timer := time.AfterFunc(s.set.StopTimeout, func() {
@@ -255,14 +216,4 @@ func (s *Server) drain() {
 	})
 	defer timer.Stop()
 	s.sessions.Wait()
-}
-
-// clientAddr returns the address of conn's other end; zero if it is not TCP.
-func clientAddr(conn net.Conn) netip.AddrPort {
-	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.AddrPort{}
-	}
-	a := tcp.AddrPort()
-	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }

@@ -102,27 +102,42 @@ func (p *peer) embedded() *upstream.Dialer {
 // running is a Server that serves.
 type running struct {
 	*Server
-	address string
-	reg     *prometheus.Registry
-	stop    context.CancelFunc
-	done    chan error
+	address    string
+	tlsAddress string
+	reg        *prometheus.Registry
+	stop       context.CancelFunc
+	done       chan error
 }
 
 func start(t *testing.T, s Settings, run Run, up *upstream.Dialer) *running {
 	t.Helper()
+	r := prepare(s, up)
+	r.serve(t, run)
+	return r
+}
+
+// prepare is start without its listeners.
+func prepare(s Settings, up *upstream.Dialer) *running {
 	reg := prometheus.NewRegistry()
 	if s.Hostname == "" {
 		s.Hostname = "us.example"
 	}
-	r := &running{Server: New(s, run, up, reg, slog.New(slog.DiscardHandler)), reg: reg, done: make(chan error, 1)}
-	listeners, err := Listen(t.Context(), "127.0.0.1:0")
+	return &running{Server: New(s, up, reg, slog.New(slog.DiscardHandler)), reg: reg, done: make(chan error, 1)}
+}
+
+// serve listens, in the clear and with TLS from the first octet, and runs until
+// the test ends.
+func (r *running) serve(t *testing.T, run Run) {
+	t.Helper()
+	listeners, err := Listen(t.Context(), "127.0.0.1:0", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.address = listeners[0].Addr().String()
+	r.address, r.tlsAddress = listeners[0].Addr().String(), listeners[1].Addr().String()
+	listeners[1] = Implicit(listeners[1])
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
-	go func() { r.done <- r.Serve(ctx, listeners...) }()
+	go func() { r.done <- r.Serve(ctx, run, listeners...) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -131,7 +146,6 @@ func start(t *testing.T, s Settings, run Run, up *upstream.Dialer) *running {
 			t.Error("Serve does not end")
 		}
 	})
-	return r
 }
 
 // end stops r and returns what Serve returned.
@@ -239,7 +253,7 @@ func TestConnectionLimits(t *testing.T) {
 				t.Errorf("connections = %v, want %d", got, tt.served)
 			}
 			open[0].Close()
-			eventually(t, "the place of a client that left is free", func() bool { return r.clients.count() == tt.served-1 })
+			eventually(t, "the place of a client that left is free", func() bool { return r.clients.open() == tt.served-1 })
 			if _, line := r.dial(t); line != "220 127.0.0.1" {
 				t.Errorf("after one left: %q", line)
 			}
@@ -286,7 +300,7 @@ func TestPlaceIsFreeWhenRunReturns(t *testing.T) {
 		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("Read = %v, want EOF", err)
 		}
-		eventually(t, "the place is free", func() bool { return r.clients.count() == 0 })
+		eventually(t, "the place is free", func() bool { return r.clients.open() == 0 })
 	}
 }
 
@@ -362,8 +376,8 @@ func (f *flaky) Close() error   { return nil }
 func TestAcceptErrorsAreWaitedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &flaky{fails: 12}
-		s := New(Settings{}, echo, (&peer{}).embedded(), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-		if err := s.Serve(t.Context(), f); !errors.Is(err, net.ErrClosed) {
+		s := New(Settings{}, (&peer{}).embedded(), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+		if err := s.Serve(t.Context(), echo, f); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("Serve: %v, want the listener's error", err)
 		}
 		for i := range f.calls[1:] {
@@ -381,14 +395,14 @@ func TestOwnListenerIsNoUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	up := upstream.New(upstream.Settings{Network: "tcp", Address: listeners[0].Addr().String()})
-	s := New(Settings{}, echo, up, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	if err := s.Serve(t.Context(), listeners...); !errors.Is(err, upstream.ErrOwnListener) {
+	s := New(Settings{}, up, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err := s.Serve(t.Context(), echo, listeners...); !errors.Is(err, upstream.ErrOwnListener) {
 		t.Errorf("Serve: %v, want ErrOwnListener", err)
 	}
 	if _, err := listeners[0].Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept: %v, want the listener closed", err)
 	}
-	if err := s.Serve(t.Context()); err == nil || errors.Is(err, upstream.ErrOwnListener) {
+	if err := s.Serve(t.Context(), echo); err == nil || errors.Is(err, upstream.ErrOwnListener) {
 		t.Errorf("second Serve: %v, want an error of its own", err)
 	}
 }
@@ -438,7 +452,7 @@ func TestClientsAgreeWithAModel(t *testing.T) {
 	ips := []netip.Addr{{}, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"),
 		netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2"), netip.MustParseAddr("2001:db8:0:1::1")}
 	same := map[netip.Addr]string{ips[0]: "", ips[1]: "a", ips[2]: "b", ips[3]: "c", ips[4]: "c", ips[5]: "d"}
-	c := newClients(7, 3)
+	c := newClients(7, 3, 0)
 	var inside []netip.Addr
 	for i := range 100_000 {
 		x := uint32(i) * 2654435761 >> 8
@@ -466,14 +480,34 @@ func TestClientsAgreeWithAModel(t *testing.T) {
 			c.leave(inside[j])
 			inside = append(inside[:j], inside[j+1:]...)
 		}
-		if c.count() != len(inside) {
-			t.Fatalf("step %d: count() = %d, want %d", i, c.count(), len(inside))
+		if c.open() != len(inside) {
+			t.Fatalf("step %d: open() = %d, want %d", i, c.open(), len(inside))
 		}
 	}
 	for _, ip := range inside {
 		c.leave(ip)
 	}
-	if c.count() != 0 || len(c.each) != 0 {
-		t.Errorf("all have left: count() = %d, clients %v", c.count(), c.each)
+	if c.open() != 0 || len(c.each) != 0 {
+		t.Errorf("all have left: open() = %d, clients %v", c.open(), c.each)
+	}
+}
+
+// A defect ends one connection and gives its place back.
+func TestPanicEndsOneConnection(t *testing.T) {
+	r := start(t, Settings{MaxConnections: 1}, func(context.Context, net.Conn, netip.AddrPort) { panic("defect") }, (&peer{}).embedded())
+	for i := range 3 {
+		conn, err := net.Dial("tcp", r.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("connection %d: Read = %v, want EOF", i+1, err)
+		}
+		conn.Close()
+		eventually(t, "the place is free", func() bool { return r.clients.open() == 0 })
+	}
+	if got := r.metric(t, "blockd_smtp_connections_refused_total", "why=panic"); got != 3 {
+		t.Errorf("refused{panic} = %v, want 3", got)
 	}
 }

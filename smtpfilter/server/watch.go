@@ -14,7 +14,7 @@ import (
 
 // The times of the watch on upstream.
 const (
-	probeEvery   = time.Minute      // while all is well, and while it is an open relay
+	probeEvery   = time.Minute      // while all is well, and while it relays or does not say
 	probeAgain   = 5 * time.Second  // after a failure: the longest that a returned upstream goes unnoticed
 	probeTimeout = 30 * time.Second // for a probe, and for a self-test
 )
@@ -23,8 +23,9 @@ const (
 type Status struct {
 	// Err is why mail cannot pass: nil when upstream answers and has passed the
 	// self-test where one is asked for. It is upstream.ErrUntested before the
-	// first look, wraps upstream.ErrOpenRelay in front of an open relay, and
-	// *upstream.RefusedError or a network's error otherwise.
+	// first look, wraps upstream.ErrOpenRelay in front of an open relay and
+	// upstream.ErrOwnListener in front of ourselves, and *upstream.RefusedError or
+	// a network's error otherwise. With upstream.ErrUndecided mail does pass.
 	Err   error
 	Since time.Time // when it became so; zero before the first look
 }
@@ -36,6 +37,10 @@ func (s Status) state() string {
 		return "ready"
 	case errors.Is(s.Err, upstream.ErrOpenRelay):
 		return "open relay"
+	case errors.Is(s.Err, upstream.ErrOwnListener):
+		return "own listener"
+	case errors.Is(s.Err, upstream.ErrUndecided):
+		return "undecided"
 	}
 	return "not ready"
 }
@@ -74,7 +79,7 @@ func (w *watch) run(ctx context.Context) {
 		}
 		w.report(err)
 		pause := probeEvery
-		if err != nil && !errors.Is(err, upstream.ErrOpenRelay) {
+		if err != nil && !errors.Is(err, upstream.ErrOpenRelay) && !errors.Is(err, upstream.ErrUndecided) {
 			pause = probeAgain
 		}
 		select {
@@ -85,26 +90,31 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// look probes and tests once. A failed probe does not close the
-// way for clients, as an open relay does: upstream may have refused it for being
-// busy, and each session finds out for itself.
+// look probes and tests once. A failed probe does not close the way for clients,
+// as an open relay does: upstream may have refused it for being busy, and each
+// session finds out for itself.
 func (w *watch) look(ctx context.Context) error {
-	if err := within(ctx, w.up.Probe); err != nil {
+	// The name may have come to mean another address: ours.
+	err := w.up.CheckListeners(ctx, w.listen)
+	if err == nil {
+		err = within(ctx, w.up.Probe)
+	}
+	if err != nil {
 		w.metrics.up.Set(0)
 		return err
 	}
 	w.metrics.up.Set(1)
 	// Each time, and not only after an outage: a server that is stopped, changed
 	// and started again between two probes is another one. It costs one RCPT a
-	// minute. The name, too, may have come to mean another address.
-	if err := w.up.CheckListeners(ctx, w.listen); err != nil {
-		return err
-	}
+	// minute.
 	if w.selfTest {
 		if err := within(ctx, w.up.SelfTest); err != nil {
 			result := "inconclusive"
-			if errors.Is(err, upstream.ErrOpenRelay) {
+			switch {
+			case errors.Is(err, upstream.ErrOpenRelay):
 				result = "open-relay"
+			case errors.Is(err, upstream.ErrUndecided):
+				result = "undecided"
 			}
 			w.metrics.selfTests.WithLabelValues(result).Inc()
 			return fmt.Errorf("self-test: %w", err)
@@ -141,6 +151,10 @@ func (w *watch) logChange(err error) {
 		w.log.Error("no mail is taken: upstream relays for strangers; "+
 			"make it distrust blockd's address, or set client_info (docs/smtp.md), "+
 			"or allow_open_upstream if it takes any recipient on purpose", slog.Any("error", err))
+	case errors.Is(err, upstream.ErrOwnListener):
+		w.log.Error("no mail is taken: upstream is this filter, mail would run in a circle", slog.Any("error", err))
+	case errors.Is(err, upstream.ErrUndecided):
+		w.log.Warn("upstream may be an open relay: it puts the test's recipient off; mail passes, and the test is repeated", slog.Any("error", err))
 	default:
 		w.log.Warn("upstream not ready", slog.Any("error", err))
 	}

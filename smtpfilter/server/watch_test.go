@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -60,10 +61,10 @@ func TestOpenUpstreamCanBeAllowed(t *testing.T) {
 	p := &peer{rcpt: "250 anybody"}
 	up := upstream.New(upstream.Settings{Network: "tcp", Address: p.listen(t), Hostname: "us.example"})
 	var log lines
-	s := New(Settings{AllowOpenUpstream: true}, echo, up, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
+	s := New(Settings{AllowOpenUpstream: true}, up, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx) }()
+	go func() { done <- s.Serve(ctx, echo) }()
 	eventually(t, "upstream is ready", func() bool { return s.Status().Err == nil })
 	cancel()
 	if err := <-done; err != nil {
@@ -98,8 +99,8 @@ func (l *lines) String() string {
 // relaying is a watch on p that tests it, though p is reached without a network:
 // the clock of a bubble stands still while real sockets are read.
 func relaying(p *peer, log *slog.Logger) *watch {
-	clients := newClients(1, 1)
-	return newWatch(p.embedded(), true, newMetrics(prometheus.NewRegistry(), clients.count), log)
+	clients := newClients(1, 1, 0)
+	return newWatch(p.embedded(), true, newMetrics(prometheus.NewRegistry(), clients.open), log)
 }
 
 func TestWatchFollowsUpstream(t *testing.T) {
@@ -182,4 +183,66 @@ func TestInconclusiveSelfTestIsRepeated(t *testing.T) {
 			t.Errorf("after an answer: %v", err)
 		}
 	})
+}
+
+// A server that puts the test off, because it greylists, may be served: the log
+// warns, once, the test is repeated, and what it finds later counts.
+func TestUndecidedSelfTestIsServedAndRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		p := &peer{rcpt: "451 4.7.1 greylisted"}
+		w := relaying(p, slog.New(slog.NewTextHandler(&log, nil)))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go w.run(ctx)
+		<-time.After(5*time.Minute + time.Second)
+		synctest.Wait()
+		if err := w.status().Err; !errors.Is(err, upstream.ErrUndecided) {
+			t.Errorf("status: %v, want ErrUndecided", err)
+		}
+		conn, err := w.up.Open(ctx, upstream.Client{})
+		if err != nil {
+			t.Fatalf("Open: %v, want a session", err)
+		}
+		conn.Close()
+		if n := strings.Count(log.String(), "may be an open relay"); n != 1 {
+			t.Errorf("%d warnings, want 1:\n%s", n, log.String())
+		}
+		p.set("250 ok", false)
+		<-time.After(probeEvery)
+		synctest.Wait()
+		if _, err := w.up.Open(ctx, upstream.Client{}); !errors.Is(err, upstream.ErrOpenRelay) {
+			t.Errorf("Open: %v, want ErrOpenRelay when the greylisting is over", err)
+		}
+	})
+}
+
+// An upstream that turns out to be this filter is served no more, with the probe
+// that finds it.
+func TestOwnListenerFoundLaterIsNotServed(t *testing.T) {
+	p := &peer{rcpt: "550 no"}
+	address := p.listen(t)
+	up := upstream.New(upstream.Settings{Network: "tcp", Address: address, Hostname: "us.example"})
+	r := start(t, Settings{}, echo, up)
+	eventually(t, "the first look is good", func() bool { return r.Status().Err == nil })
+	if _, line := r.dial(t); line != "220 127.0.0.1" {
+		t.Errorf("before: %q", line)
+	}
+	own, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := &watch{up: up, listen: []net.Addr{own}, metrics: r.metrics, log: r.log}
+	later.last.Store(&Status{})
+	err = later.look(t.Context())
+	if !errors.Is(err, upstream.ErrOwnListener) {
+		t.Fatalf("look: %v, want ErrOwnListener", err)
+	}
+	r.watch.report(err)
+	if _, line := r.dial(t); line != "421 4.3.0 us.example Service not available, try again later" {
+		t.Errorf("after: %q", line)
+	}
+	if _, err := up.Open(t.Context(), upstream.Client{}); !errors.Is(err, upstream.ErrOwnListener) {
+		t.Errorf("Open: %v, want ErrOwnListener", err)
+	}
 }

@@ -14,11 +14,21 @@ func (s *session) command(line []byte) {
 		s.end("protocol", replyHTTP)
 		return
 	case parse.BDAT: // the octets of its chunk follow, and must not be read as commands
-		s.end("protocol", replyNotServed)
-		return
+		if !s.offered.Has("CHUNKING") {
+			s.end("protocol", replyNotServed)
+			return
+		}
 	}
 	if fault := (*parse.Error)(nil); errors.As(err, &fault) {
+		if cmd.Verb == parse.BDAT { // a chunk of unknown length
+			s.end("protocol", fault.Reply()+"\r\n")
+			return
+		}
 		s.refuse(fault.Reply() + "\r\n")
+		return
+	}
+	if s.unheard && cmd.Verb != parse.QUIT {
+		s.refuse(replyNoService)
 		return
 	}
 	switch cmd.Verb {
@@ -30,6 +40,8 @@ func (s *session) command(line []byte) {
 		s.rcpt(line, cmd)
 	case parse.DATA:
 		s.data(line)
+	case parse.BDAT:
+		s.chunk(cmd)
 	case parse.RSET:
 		s.pass(line, cmd.Verb, replyOK)
 	case parse.NOOP:
@@ -38,6 +50,10 @@ func (s *session) command(line []byte) {
 		s.pass(line, cmd.Verb, replyVRFY)
 	case parse.HELP:
 		s.pass(line, cmd.Verb, replyHelp)
+	case parse.AUTH:
+		s.auth(line, cmd)
+	case parse.STARTTLS:
+		s.startTLS()
 	case parse.QUIT:
 		if s.settle() {
 			s.reply(replyBye)
@@ -56,7 +72,7 @@ func (s *session) pass(line []byte, verb parse.Verb, local string) {
 	}
 	if s.up == nil {
 		if verb == parse.RSET {
-			s.tx = transaction{}
+			s.reset()
 		}
 		s.reply(local)
 		return
@@ -71,14 +87,17 @@ func (s *session) pass(line []byte, verb parse.Verb, local string) {
 			return
 		}
 		if verb == parse.RSET {
-			s.tx = transaction{}
+			s.reset()
 		}
 		s.reply(local) // nothing of the client's was lost
+	case r.Code == 421 && !s.up.tx: // upstream's patience with an idle leg is over
+		s.abandonUpstream()
+		s.reply(local)
 	case r.Code == 421:
 		s.relay421(r)
 	default:
 		if verb == parse.RSET {
-			s.tx = transaction{}
+			s.reset()
 			s.up.tx = false
 			if r.Code >= 300 {
 				s.abandonUpstream() // who knows what it still holds

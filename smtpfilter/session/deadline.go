@@ -126,6 +126,14 @@ func (d *deadlines) finalReply(on bool) {
 	d.mu.Unlock()
 }
 
+// setClient tells which connection takes the place of the client's, which is
+// part of it.
+func (d *deadlines) setClient(conn net.Conn) {
+	d.mu.Lock()
+	d.client = conn
+	d.mu.Unlock()
+}
+
 // setUpstream tells which connection cut must end; nil: none.
 func (d *deadlines) setUpstream(conn net.Conn) {
 	d.mu.Lock()

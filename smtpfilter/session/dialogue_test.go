@@ -2,10 +2,13 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +19,7 @@ import (
 
 	"blockd/internal/dialogue"
 	"blockd/internal/script"
+	"blockd/mailbox"
 	"blockd/policy"
 	"blockd/smtpfilter/upstream"
 )
@@ -104,9 +108,22 @@ func runDialogue(t *testing.T, d *dialogue.Dialogue, checker *policy.Checker) {
 		n, _ := strconv.Atoi(d.Settings[key])
 		return n
 	}
+	aside := t.TempDir()
+	most := cmp.Or(int64(number("quarantine_max")), 1<<20)
+	held, err := mailbox.OpenQuarantine(aside, hostname, most, discardLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var trusted []netip.Prefix
+	for text := range strings.FieldsSeq(d.Settings["trusted"]) {
+		trusted = append(trusted, netip.MustParsePrefix(text))
+	}
 	r := newRig(server, checker, Settings{
 		RejectAt: d.Settings["reject_at"], ClientInfo: d.Settings["client_info"],
-		Limits: Limits{MessageSize: int64(number("message_size")), Recipients: number("recipients")},
+		ClientRejectAt: d.Settings["client_reject_at"], Helo: d.Settings["helo"], Chunking: d.Settings["chunking"] == "true",
+		Quarantine: held, Trusted: trusted, Auth: d.Settings["auth"], SkipAuthenticated: d.Settings["skip_authenticated"] != "false",
+		StartTLS: plainTLS(d),
+		Limits:   Limits{MessageSize: int64(number("message_size")), Recipients: number("recipients"), HardErrors: number("hard_errors")},
 	})
 	ctx, drain := context.WithCancel(t.Context())
 	defer drain()
@@ -120,12 +137,46 @@ func runDialogue(t *testing.T, d *dialogue.Dialogue, checker *policy.Checker) {
 	if got := server.Log(); d.CheckRead && !slices.EqualFunc(got, d.Read, matchLine) {
 		t.Errorf("upstream read\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(d.Read, "\n\t"))
 	}
+	if got := heldLines(t, aside); d.CheckHeld && !slices.EqualFunc(got, d.Aside, matchLine) {
+		t.Errorf("quarantine holds\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(d.Aside, "\n\t"))
+	}
 	if faults := server.Faults(); len(faults) > 0 {
 		t.Errorf("upstream's view: %q", faults)
 	}
 	if strings.Contains(r.log.String(), "panicked") {
 		t.Errorf("log:\n%s", r.log)
 	}
+}
+
+// plainTLS is a TLS that the dialogue can be read through.
+func plainTLS(d *dialogue.Dialogue) func(context.Context, net.Conn) (net.Conn, error) {
+	if d.Settings["tls"] != "plain" {
+		return nil
+	}
+	return func(_ context.Context, conn net.Conn) (net.Conn, error) { return conn, nil }
+}
+
+// heldLines are the lines of what is in quarantine. Nothing may be left in tmp.
+func heldLines(t *testing.T, dir string) (lines []string) {
+	t.Helper()
+	for _, folder := range []string{"new", "tmp"} {
+		entries, err := os.ReadDir(filepath.Join(dir, folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			text, err := os.ReadFile(filepath.Join(dir, folder, e.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if folder == "tmp" {
+				lines = append(lines, "left in tmp: "+e.Name())
+				continue
+			}
+			lines = append(lines, strings.Split(strings.TrimSuffix(string(text), "\r\n"), "\r\n")...)
+		}
+	}
+	return lines
 }
 
 // matchLine compares a line with one of a dialogue, which may end in "*".

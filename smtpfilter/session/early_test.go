@@ -2,12 +2,14 @@ package session
 
 import (
 	"bufio"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"strings"
 	"testing"
 
 	"blockd/internal/script"
+	"blockd/internal/selfsigned"
 	"blockd/smtpfilter/upstream"
 )
 
@@ -15,26 +17,34 @@ import (
 // on its way, over a real socket, in a packet of its own. Its 250 is not the
 // answer to the dot; its refusal is.
 func TestP3EarlyReplyIsNotTheMessages(t *testing.T) {
+	cert := selfsigned.New(t, "upstream.example")
 	for early, want := range map[string]string{"250 2.0.0 early": "451 4.3.0", "552 5.3.4 too big": "552 5.3.4"} {
-		t.Run(early[:3], func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			said := make(chan struct{})
-			go serveEarly(l, early, said)
+		for _, security := range []string{upstream.TLSNone, upstream.TLSImplicit} {
+			t.Run(early[:3]+" "+security, func(t *testing.T) {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				set := upstream.Settings{Network: "tcp", Address: l.Addr().String(), Hostname: hostname, TLS: security}
+				if security == upstream.TLSImplicit {
+					l = tls.NewListener(l, cert.Config(t))
+					set.Trust.Pins = []upstream.Pin{upstream.PinOf(cert.Leaf)}
+				}
+				said := make(chan struct{})
+				go serveEarly(l, early, said)
 
-			r := newRig(&script.Server{}, listChecker(t), Settings{ClientInfo: upstream.ClientInfoPROXY})
-			r.relay.upstream = upstream.New(upstream.Settings{Network: "tcp", Address: l.Addr().String(), Hostname: hostname})
-			c := connect(t, r, t.Context())
-			c.hello()
-			c.envelope()
-			c.send("hello\r\n")
-			<-said
-			c.want(".", want)
-			c.close()
-		})
+				r := newRig(&script.Server{}, listChecker(t), Settings{ClientInfo: upstream.ClientInfoPROXY})
+				r.relay.upstream = upstream.New(set)
+				c := connect(t, r, t.Context())
+				c.hello()
+				c.envelope()
+				c.send("hello\r\n")
+				<-said
+				c.want(".", want)
+				c.close()
+			})
+		}
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 )
 
 // mirrored are the extensions that a relay of whole lines and unchanged data can
-// pass on. Any other keyword may change the grammar of the wire: CHUNKING and
-// BINARYMIME do, AUTH and BURL do, and of an unknown one nobody knows.
+// pass on. Any other keyword may change the grammar of the wire: CHUNKING,
+// BINARYMIME and AUTH do and have their own rules, and of an unknown one nobody
+// knows.
 var mirrored = []string{
 	"PIPELINING", "SIZE", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES", "DSN", "DELIVERBY",
 	"MT-PRIORITY", "LIMITS", "RRVS", "FUTURERELEASE", "HELP",
@@ -28,8 +29,14 @@ func (s *session) hello(cmd parse.Command) {
 	if !s.settle() || !s.countJunk() || !s.resetUpstream() {
 		return
 	}
-	s.tx = transaction{}
-	s.greeted, s.esmtp, s.helo = true, cmd.Verb == parse.EHLO, string(cmd.Arg)
+	s.reset()
+	if esmtp := cmd.Verb == parse.EHLO; esmtp != s.esmtp || string(cmd.Arg) != s.helo {
+		if !s.authenticated {
+			s.closeUpstream() // it was told another name, and cannot be told anew
+		}
+		s.esmtp, s.helo = esmtp, string(cmd.Arg)
+	}
+	s.greeted = true
 	if !s.esmtp {
 		s.offered = upstream.Caps{}
 		s.reply("250 " + s.settings.Hostname + "\r\n")
@@ -48,6 +55,10 @@ func (s *session) hello(cmd parse.Command) {
 	for _, line := range s.offered.Lines {
 		b.WriteString("250-" + name + "\r\n")
 		name = line
+	}
+	if s.offersTLS() {
+		b.WriteString("250-" + name + "\r\n")
+		name = "STARTTLS"
 	}
 	b.WriteString("250 " + name + "\r\n")
 	s.reply(b.String())
@@ -95,6 +106,11 @@ func (s *session) offer(caps upstream.Caps) upstream.Caps {
 	for _, line := range caps.Lines {
 		word := strings.ToUpper(keyword(line))
 		switch {
+		case word == "CHUNKING" && s.settings.Chunking, word == "BINARYMIME" && s.settings.Chunking && caps.Has("CHUNKING"):
+			line = word
+		case word == "AUTH" && s.mechanisms(line, caps) != "":
+			line = "AUTH " + s.mechanisms(line, caps)
+		case word == "REQUIRETLS" && caps.TLS && s.overTLS: // RFC 8689: the whole way is TLS
 		case !slices.Contains(mirrored, word):
 			continue
 		case word == "LIMITS" && s.settings.Protocol == upstream.LMTP:
@@ -102,7 +118,7 @@ func (s *session) offer(caps upstream.Caps) upstream.Caps {
 		case word == "SIZE":
 			o.Size = s.settings.Limits.MessageSize
 			if caps.Size > 0 {
-				o.Size = min(o.Size, caps.Size)
+				o.Size = min(o.Size, max(1, caps.Size-s.traceRoom()))
 			}
 			line = "SIZE " + strconv.FormatInt(o.Size, 10)
 		}

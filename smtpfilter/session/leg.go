@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -32,6 +33,10 @@ const batch = wire.MaxLine
 func (s *session) openUpstream() bool {
 	if s.up != nil {
 		return true
+	}
+	if s.authenticated { // on a leg that is gone
+		s.end("upstream", replyChanged)
+		return false
 	}
 	conn, err := s.upstream.Open(s.hard, upstream.Client{Addr: s.client, Helo: s.helo, ESMTP: s.esmtp})
 	switch {
@@ -121,7 +126,12 @@ func (s *session) waiting() bool {
 	if s.up.R.Buffered() > 0 {
 		return true
 	}
-	socket, ok := s.up.Conn.Conn.(syscall.Conn)
+	conn := s.up.Conn.Conn
+	secured, overTLS := conn.(*tls.Conn)
+	if overTLS {
+		conn = secured.NetConn()
+	}
+	socket, ok := conn.(syscall.Conn)
 	if !ok {
 		return false
 	}
@@ -136,8 +146,18 @@ func (s *session) waiting() bool {
 		found = err == nil && n > 0
 		return true
 	})
+	if found && overTLS {
+		// It may be a record of TLS's own, a new ticket or key, and no reply.
+		s.deadlines.arm(s.up.Conn, ticketWait)
+		_, err := s.up.R.Peek(1)
+		return err == nil
+	}
 	return found
 }
+
+// ticketWait is how long octets that have arrived from upstream may take to turn out
+// to be a reply or none.
+const ticketWait = 50 * time.Millisecond
 
 // faultReply is what the client hears of a failed exchange.
 func faultReply(err error) string {
@@ -152,14 +172,28 @@ func hungUp(err error) bool {
 	return err != nil && faultReply(err) == replyLost && !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
+// wentAway reports whether upstream has given up a leg that waited between
+// transactions: it has closed it, or said 421 when its patience was over, which
+// is read as the answer to the command that comes next.
+func wentAway(r wire.Reply, err error) bool {
+	return hungUp(err) || err == nil && r.Code == 421
+}
+
 // lose drops a leg that has failed, and with it the transaction, unless upstream
 // has not seen that at all.
 func (s *session) lose(stage string, err error) {
 	s.upstreamFailed(stage, err)
 	s.abandonUpstream()
-	if !s.tx.held {
-		s.tx = transaction{lost: s.tx.open || s.tx.lost}
+	if s.tx.held {
+		return
 	}
+	if m := s.tx.message; m != nil && m.outcome == "" { // between two chunks
+		m.outcome = "upstream-lost"
+		s.logMessage(m, wire.Reply{})
+	}
+	lost := s.tx.open || s.tx.lost
+	s.reset()
+	s.tx.lost = lost
 }
 
 // abandonUpstream closes the leg as it stands: no dot, no QUIT, no further octet.
@@ -170,6 +204,14 @@ func (s *session) abandonUpstream() {
 	s.deadlines.setUpstream(nil)
 	s.up.Close()
 	s.up = nil
+}
+
+// forsakeUpstream closes a leg on which there may be a transaction that ours has
+// left behind.
+func (s *session) forsakeUpstream() {
+	if s.up != nil && s.up.tx {
+		s.abandonUpstream()
+	}
 }
 
 // closeUpstream ends the leg at the end of the session, politely if it can.
@@ -191,7 +233,7 @@ func (s *session) relay421(r wire.Reply) {
 	s.metrics.ended.WithLabelValues("upstream").Inc()
 	s.write(r.Raw)
 	s.abandonUpstream()
-	s.tx = transaction{}
+	s.reset()
 	s.finished = true
 	s.linger = true
 }

@@ -25,21 +25,26 @@ func clientText(s *session) string {
 
 // logDecision writes the one line of a decision that lists had a part in. The
 // ref is the one that the client was told.
-func (s *session) logDecision(d policy.Decision, recipient string) {
+func (s *session) logDecision(v policy.Verdict, d policy.Decision, recipient string) {
 	message := "sender allowed"
 	switch {
 	case d.Outcome == policy.Refuse:
 		message = "sender blocked"
 	case d.Outcome == policy.Defer:
 		message = "sender deferred"
+	case d.Outcome == policy.Quarantine:
+		message = "sender quarantined"
+	case d.Outcome == policy.Tag:
+		message = "sender tagged"
 	case d.Exempt:
 		message = "recipient exempt"
 	case d.Shadow:
 		message = "sender would be blocked"
-	case s.tx.verdict.Internal():
+	case v.Internal():
 		message = "sender unchecked"
+	case v.Kind == policy.Clear:
+		message = "sender excused"
 	}
-	v := &s.tx.verdict
 	attrs := s.who(slog.String("ref", d.Ref), slog.String("sender", s.tx.sender), slog.String("recipient", recipient),
 		slog.String("verdict", string(v.Kind)))
 	entry := v.Decider
@@ -53,7 +58,7 @@ func (s *session) logDecision(d policy.Decision, recipient string) {
 		// perhaps, and the exact store holds the key.
 		attrs = append(attrs, slog.String("filter", "perhaps"), slog.String("exact", "listed"),
 			slog.String("list", source.List), slog.String("file", source.Path), slog.Int("line", m.Line),
-			slog.String("entry", m.Key.Text))
+			slog.String("entry", m.Name()))
 	}
 	if v.Err != nil {
 		attrs = append(attrs, slog.Any("error", v.Err))
@@ -78,13 +83,19 @@ func (s *session) logRecipientRefused(recipient string, r wire.Reply) {
 func (s *session) logMessage(m *message, r wire.Reply) {
 	s.metrics.messages.WithLabelValues(m.outcome).Inc()
 	message := "mail not accepted"
-	if m.outcome == "accepted" {
+	switch m.outcome {
+	case "accepted":
 		message = "mail accepted"
+	case "quarantined":
+		message = "mail quarantined"
 	}
 	attrs := []slog.Attr{
 		slog.String("outcome", m.outcome), slog.Int("recipients", s.tx.accepted),
 		slog.Int64("octets", m.octets), slog.Duration("took", time.Since(m.started)),
 		slog.String("verdict", string(s.tx.verdict.Kind)), slog.String("generation", s.tx.verdict.Generation),
+	}
+	if m.kept != "" {
+		attrs = append(attrs, slog.String("quarantine", m.kept), slog.Int("set_aside", len(s.tx.aside)))
 	}
 	if r.Code != 0 {
 		attrs = append(attrs, slog.String("upstream_reply", firstLine(r.Raw)))

@@ -31,21 +31,23 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 		s.refuse(replyNeedUTF8)
 		return
 	case cmd.Size > s.sizeLimit():
-		s.reply(replyTooBig)
+		s.refuse(replyTooBig)
 		return
 	}
 	sender := string(cmd.Path.Raw[1 : len(cmd.Path.Raw)-1])
-	verdict := s.checker.Sender(sender)
+	verdict := s.judge(sender)
 	s.begin(cmd, verdict, sender)
-	switch {
-	case s.settings.RejectAt == "mail":
-		if d := s.checker.Recipient(verdict, ""); d.Outcome != policy.Accept {
-			s.logDecision(d, "")
-			s.tx = transaction{}
-			s.refuse(d.Reply + "\r\n")
+	if s.settings.RejectAt == "mail" {
+		if d := s.checker.Recipient(verdict, ""); d.Outcome == policy.Refuse || d.Outcome == policy.Defer {
+			s.logDecision(verdict, d, "")
+			s.reset()
+			if s.tarpit(d.Tarpit) {
+				s.refuse(d.Reply + "\r\n")
+			}
 			return
 		}
-	case verdict.Kind == policy.Blocked:
+	}
+	if verdict.Kind == policy.Blocked {
 		// Kept back until a recipient comes who is to have it all the same.
 		s.tx.held = true
 		s.tx.line = bytes.Clone(line)
@@ -64,14 +66,15 @@ func (s *session) forwardMail(line []byte) {
 	if s.up != nil {
 		s.up.tx = true
 		r, err := s.exchange(line, 250)
-		if !hungUp(err) {
+		if !wentAway(r, err) {
 			s.answer(p, r, err)
 			return
 		}
 		s.abandonUpstream()
 	}
 	if !s.openUpstream() {
-		s.tx = transaction{lost: true}
+		s.reset()
+		s.tx.lost = true
 		return
 	}
 	s.up.tx = true
@@ -91,6 +94,9 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 	case !s.tx.open:
 		s.refuse(replyNeedMail)
 		return
+	case s.tx.begun():
+		s.refuse(replyBegun)
+		return
 	case fault != nil:
 		s.refuse(fault.Reply() + "\r\n")
 		return
@@ -103,29 +109,36 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		s.reply(replyTooManyRcpt)
 		return
 	}
-	recipient := mailbox(cmd.Path)
+	recipient := address(cmd.Path)
 	d := s.checker.Recipient(s.tx.verdict, recipient)
 	if d.Ref != "" {
-		s.logDecision(d, recipient)
+		s.logDecision(s.checker.For(s.tx.verdict, recipient), d, recipient)
 	}
-	if d.Outcome != policy.Accept {
+	if d.Tarpit > 0 && !(s.tarpit(d.Tarpit) && s.standing()) {
+		return
+	}
+	switch {
+	case d.Outcome == policy.Refuse, d.Outcome == policy.Defer:
 		s.metrics.recipients.WithLabelValues(refusedOutcome(d.Outcome)).Inc()
 		s.reply(d.Reply + "\r\n")
+		return
+	case d.Outcome == policy.Quarantine:
+		s.setAside(recipient, d)
+		return
+	case s.heloFault(recipient) != "":
+		s.metrics.recipients.WithLabelValues("refused").Inc()
+		s.reply(s.heloFault(recipient))
+		return
+	case !s.sameTag(d):
 		return
 	}
 	if s.settings.Protocol == upstream.LMTP {
 		// One reply a recipient follows the dot in LMTP (RFC 2033, section 4.2),
 		// and SMTP has room for one. So there is one recipient.
-		switch {
-		case !s.settle():
+		if !s.settle() || !s.standing() {
 			return
-		case s.tx.lost:
-			s.reply(replyLost)
-			return
-		case !s.tx.open: // MAIL was in flight and has been refused
-			s.refuse(replyNeedMail)
-			return
-		case s.tx.accepted > 0:
+		}
+		if s.tx.accepted > 0 {
 			s.metrics.recipients.WithLabelValues("limited").Inc()
 			s.reply(replyOneRcpt)
 			return
@@ -143,6 +156,18 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 	s.forward(line, pending{verb: parse.RCPT, recipient: recipient, exempt: d.Exempt})
 }
 
+// standing reports whether the transaction has outlived a settle: what was in
+// flight may have cost it. If not, RCPT is answered.
+func (s *session) standing() bool {
+	switch {
+	case s.tx.lost:
+		s.reply(replyLost)
+	case !s.tx.open: // MAIL was in flight and has been refused
+		s.refuse(replyNeedMail)
+	}
+	return s.tx.open
+}
+
 // release sends the MAIL line that was kept back. The client has had its 250 for
 // it, so what upstream has against it is the answer to RCPT.
 func (s *session) release() bool {
@@ -154,7 +179,7 @@ func (s *session) release() bool {
 		return false
 	}
 	r, err := s.exchange(s.tx.line, 250)
-	if reused && hungUp(err) {
+	if reused && wentAway(r, err) {
 		s.abandonUpstream()
 		if !s.openUpstream() {
 			return false
@@ -180,8 +205,8 @@ func (s *session) release() bool {
 	return true
 }
 
-// mailbox is the address of a path, without brackets and source route.
-func mailbox(p addr.Path) string {
+// address is that of a path, without brackets and source route.
+func address(p addr.Path) string {
 	if len(p.Domain) == 0 {
 		return string(p.Local)
 	}

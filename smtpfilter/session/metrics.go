@@ -12,6 +12,8 @@ type Metrics struct {
 	upstream   *prometheus.CounterVec // stage
 	ended      *prometheus.CounterVec // reason
 	panics     prometheus.Counter
+	quarantine prometheus.Counter
+	tarpits    prometheus.Gauge
 }
 
 // NewMetrics registers the counters with reg.
@@ -27,11 +29,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 		recipients: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "blockd_smtp_recipients_total",
-			Help: "RCPT commands answered, by outcome: accepted, exempt, refused and deferred (by the lists), upstream-refused, failed (upstream lost), limited.",
+			Help: "RCPT commands answered, by outcome: accepted, exempt, refused and deferred (by the lists), upstream-refused, failed (upstream lost), limited, quarantined.",
 		}, []string{"outcome"}),
 		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "blockd_smtp_messages_total",
-			Help: "Messages whose data was begun, by outcome: accepted (upstream's 250 passed on), upstream-refused, upstream-lost, bare (CR, LF or NUL), too-big, loop, timeout, client-lost.",
+			Help: "Messages whose data was begun, by outcome: accepted (upstream's 250 passed on), quarantined (there alone), quarantine-failed, upstream-refused, upstream-lost, bare (CR, LF or NUL), too-big, loop, timeout, client-lost.",
 		}, []string{"outcome"}),
 		upstream: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "blockd_smtp_upstream_errors_total",
@@ -39,26 +41,34 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"stage"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "blockd_smtp_sessions_ended_total",
-			Help: "Sessions ended by the filter, by reason: errors, junk, timeout, drain, protocol, upstream.",
+			Help: "Sessions ended by the filter, by reason: errors, junk, rate, timeout, drain, protocol, upstream, client (its address is listed).",
 		}, []string{"reason"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "blockd_smtp_panics_total",
 			Help: "Sessions ended by a panic, which is a defect of blockd: please report the stack in the log.",
 		}),
 	}
+	m.quarantine = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "blockd_smtp_quarantine_errors_total",
+		Help: "Failures to write into the quarantine or to take a copy back; the mail was answered 451.",
+	})
+	m.tarpits = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "blockd_smtp_tarpits",
+		Help: "SMTP sessions whose answer is held back now.",
+	})
 	// A series that is there from the start shows its first increase.
-	for _, outcome := range []string{"accepted", "exempt", "refused", "deferred", "upstream-refused", "failed", "limited"} {
+	for _, outcome := range []string{"accepted", "exempt", "refused", "deferred", "upstream-refused", "failed", "limited", "quarantined"} {
 		m.recipients.WithLabelValues(outcome)
 	}
-	for _, outcome := range []string{"accepted", "upstream-refused", "upstream-lost", "bare", "too-big", "loop", "timeout", "client-lost"} {
+	for _, outcome := range []string{"accepted", "quarantined", "quarantine-failed", "upstream-refused", "upstream-lost", "bare", "too-big", "loop", "timeout", "client-lost"} {
 		m.messages.WithLabelValues(outcome)
 	}
 	for _, stage := range []string{"open", "probe", "client-info", "capability", "command", "data", "final"} {
 		m.upstream.WithLabelValues(stage)
 	}
-	for _, reason := range []string{"errors", "junk", "timeout", "drain", "protocol", "upstream"} {
+	for _, reason := range []string{"errors", "junk", "rate", "timeout", "drain", "protocol", "upstream", "client"} {
 		m.ended.WithLabelValues(reason)
 	}
-	reg.MustRegister(m.sessions, m.active, m.recipients, m.messages, m.upstream, m.ended, m.panics)
+	reg.MustRegister(m.sessions, m.active, m.recipients, m.messages, m.upstream, m.ended, m.panics, m.quarantine, m.tarpits)
 	return m
 }

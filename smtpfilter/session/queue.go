@@ -100,7 +100,7 @@ func (s *session) answer(p pending, r wire.Reply, err error) error {
 	switch {
 	case p.verb == parse.MAIL && !ok:
 		s.logMailRefused(r)
-		s.tx = transaction{}
+		s.reset()
 		s.up.tx = false
 	case p.verb == parse.RCPT && ok && s.tx.open:
 		s.tx.accepted++

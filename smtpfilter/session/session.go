@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"blockd/policy"
 	"blockd/smtpfilter/upstream"
@@ -24,7 +25,8 @@ type Relay struct {
 	checker  *policy.Checker
 	metrics  *Metrics
 	log      *slog.Logger
-	buffers  sync.Pool // of *[dataBuffer]byte, lent to a session during DATA
+	tarpits  atomic.Int64 // sessions whose answer is held back
+	buffers  sync.Pool    // of *[dataBuffer]byte, lent to a session during DATA
 }
 
 // dataBuffer is how much of a message is read at once. A read system call costs
@@ -54,6 +56,7 @@ func (r *Relay) Run(ctx context.Context, conn net.Conn, client netip.AddrPort) {
 	defer r.metrics.active.Dec()
 
 	s := newSession(r, conn, client)
+	s.stopping = ctx.Done()
 	hard, stop := s.deadlines.watch(ctx, r.settings.Limits)
 	s.hard = hard
 	defer stop()

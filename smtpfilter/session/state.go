@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -28,11 +29,18 @@ type session struct {
 	id        string
 	client    netip.AddrPort
 	hard      context.Context // ends when no time is left
+	stopping  <-chan struct{} // closed when the filter stops
 	deadlines deadlines
 
-	conn net.Conn
-	in   *wire.Reader
-	out  *bufio.Writer
+	conn    net.Conn
+	overTLS bool
+	in      *wire.Reader
+	out     *bufio.Writer
+
+	trusted bool // by its network: no list is asked
+	unheard bool // refused by its address: nothing but QUIT is heard
+
+	authenticated bool // upstream has said 235 on the leg that is open
 
 	greeted bool   // EHLO or HELO was answered
 	esmtp   bool   // it was EHLO
@@ -46,6 +54,7 @@ type session struct {
 	queue    []pending // commands that are not answered yet, in order
 	errors   int       // of the client, since its last accepted message
 	junk     int
+	rate     rate // of commands
 	finished bool // nothing more is read
 	linger   bool // the client did not ask for the end and may still be sending
 }
@@ -62,14 +71,26 @@ type transaction struct {
 	params    parse.Params // of MAIL
 	attempted int          // RCPT commands
 	accepted  int          // by upstream
+	tag       string       // a header field's text for all of them; "" none
+	aside     []string     // recipients whose copy goes into quarantine, as the client wrote them
+	labels    []string     // why: the texts of their header fields
+	size      int64        // of the chunks so far
+	failed    string       // the answer to the chunk that was the message's undoing, and to all behind it
+	message   *message     // on its way; nil before DATA or the first chunk
 }
+
+// begun reports whether there is a message, or has been before it failed.
+func (t *transaction) begun() bool { return t.message != nil || t.failed != "" }
 
 // The writer holds a batch of usual replies; a larger batch is written in turns.
 const replyBuffer = 1 << 10
 
 func newSession(r *Relay, conn net.Conn, client netip.AddrPort) *session {
+	_, overTLS := conn.(*tls.Conn)
 	return &session{
-		Relay: r, id: strings.ToLower(rand.Text()[:10]), client: client,
+		overTLS: overTLS,
+		trusted: r.settings.trusts(client.Addr()),
+		Relay:   r, id: strings.ToLower(rand.Text()[:10]), client: client,
 		deadlines: deadlines{client: conn},
 		conn:      conn, in: wire.NewReader(conn), out: bufio.NewWriterSize(conn, replyBuffer),
 	}
@@ -91,15 +112,19 @@ func (s *session) serve() {
 		if lent := s.in.Narrow(); lent != nil {
 			s.buffers.Put((*[dataBuffer]byte)(lent))
 		}
-		if !s.deadlines.await(s.settings.Limits.CommandIdle, !s.tx.open) {
+		if !s.deadlines.await(s.settings.patience(), !s.tx.open) {
 			s.end("drain", replyStopping)
 			break
 		}
-		line, err := s.in.Line()
+		line, err := s.readLine()
 		s.deadlines.arrived()
 		if err != nil {
 			s.lineFault(err)
 			continue
+		}
+		if s.rate.over(s.settings.Limits.CommandRate, time.Now()) {
+			s.end("rate", replyTooFast)
+			break
 		}
 		s.command(line)
 	}
@@ -119,6 +144,9 @@ func (s *session) greet() bool {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return false
 		}
+	}
+	if !s.heard() {
+		return !s.finished
 	}
 	s.reply("220 " + s.settings.Hostname + " ESMTP blockd\r\n")
 	return true
@@ -242,6 +270,7 @@ func (s *session) close() {
 	}
 	s.conn.Close()
 	s.closeUpstream()
+	s.reset()
 }
 
 // linger lets a client that is still sending read our last reply: to close with

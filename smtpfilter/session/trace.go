@@ -18,8 +18,31 @@ func (s *session) traces() bool {
 	return s.settings.ClientInfo == "" || s.settings.ClientInfo == upstream.ClientInfoNone
 }
 
-// traceHeader is the time-stamp line of RFC 5321, section 4.4: the only octets
-// that a session ever adds to a message.
+// traceRoom is what must be left of upstream's SIZE for the Received field.
+func (s *session) traceRoom() int64 {
+	if s.traces() {
+		return maxField
+	}
+	return 0
+}
+
+// header is what a session adds to a message upstream: the tag, if a list wants
+// one, above the Received field. Fields that stand above a Received field were put
+// there by who wrote it, or behind it; that is how ours are told from a client's.
+func (s *session) header(m *message) []byte {
+	trace := s.traceHeader(m.started)
+	if s.tx.tag == "" {
+		return trace
+	}
+	return append([]byte(tagField(s.tx.tag)), trace...)
+}
+
+// tagField is the header field of a tag. Fields of this name that the client has
+// sent stay as they are: they can but say that a list has its sender, and to take
+// them out would break what the message's signatures cover.
+func tagField(tag string) string { return "X-Blockd: " + tag + "\r\n" }
+
+// traceHeader is the time-stamp line of RFC 5321, section 4.4.
 func (s *session) traceHeader(now time.Time) []byte {
 	with := "SMTP"
 	switch {
@@ -27,6 +50,14 @@ func (s *session) traceHeader(now time.Time) []byte {
 		with = "UTF8SMTP" // RFC 6531, section 4.3
 	case s.esmtp:
 		with = "ESMTP"
+	}
+	if with != "SMTP" { // RFC 3848
+		if s.overTLS {
+			with += "S"
+		}
+		if s.authenticated {
+			with += "A"
+		}
 	}
 	return []byte("Received: from " + traceName(s.helo) + " (" + traceAddr(s.client.Addr()) + ")\r\n" +
 		"\tby " + s.settings.Hostname + " (blockd) with " + with + " id " + s.tx.ref + ";\r\n" +

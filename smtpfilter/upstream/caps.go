@@ -10,6 +10,8 @@ import (
 type Caps struct {
 	Lines []string // keyword lines as sent, without code and CRLF, the greeting line left out
 	Size  int64    // of SIZE; 0 = not announced or no limit
+	TLS   bool     // announced under TLS, which the way to upstream then always has
+	Local bool     // upstream is on this machine: what is sent crosses no wire
 }
 
 // Has reports whether keyword (upper case) was announced.

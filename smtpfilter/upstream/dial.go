@@ -67,10 +67,20 @@ func (d *Dialer) resolve(ctx context.Context) ([]netip.AddrPort, error) {
 var ErrOwnListener = errors.New("upstream is an address that blockd listens on")
 
 // CheckListeners returns ErrOwnListener if upstream's address is one of listen,
-// the addresses of the listeners as bound. A listener on all addresses stands
-// for each address of this machine. It sees through names, but not through port
+// the addresses of the listeners as bound; then Open fails with it too, until a
+// later check finds another address. A listener on all addresses stands for each
+// address of this machine. It sees through names, but not through port
 // forwarding or another relay in between.
 func (d *Dialer) CheckListeners(ctx context.Context, listen []net.Addr) error {
+	err := d.findListener(ctx, listen)
+	if own := errors.Is(err, ErrOwnListener); own || err == nil {
+		d.loop.Store(own)
+	}
+	return err
+}
+
+// findListener is CheckListeners without its consequence.
+func (d *Dialer) findListener(ctx context.Context, listen []net.Addr) error {
 	if d.set.Dial != nil {
 		return nil
 	}
@@ -123,6 +133,15 @@ func reaches(to, at netip.Addr, local []netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// local reports whether the other end of a connection to at is on this machine.
+func (d *Dialer) local(at net.Addr) bool {
+	if d.set.Dial != nil || d.set.Network == "unix" {
+		return true
+	}
+	tcp, ok := at.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
 }
 
 // localAddrs returns the addresses of this machine's interfaces, without zones.

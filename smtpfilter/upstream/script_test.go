@@ -24,6 +24,17 @@ type script []string
 func (s script) run(conn net.Conn) error {
 	defer conn.Close()
 	r := bufio.NewReader(conn)
+	if over, err := s.play(conn, r); over || err != nil {
+		return err
+	}
+	if line, err := r.ReadString('\n'); err == nil {
+		return fmt.Errorf("client says %q, want its end", line)
+	}
+	return nil
+}
+
+// play is run without the end: over means that the script itself has ended it.
+func (s script) play(conn net.Conn, r *bufio.Reader) (over bool, err error) {
 	for _, step := range s {
 		kind, text, _ := strings.Cut(step, ": ")
 		switch kind {
@@ -32,27 +43,24 @@ func (s script) run(conn net.Conn) error {
 			fallthrough
 		case "R":
 			if _, err := io.WriteString(conn, text); err != nil {
-				return fmt.Errorf("at %q: %w", step, err)
+				return false, fmt.Errorf("at %q: %w", step, err)
 			}
 		case "C":
 			line, err := r.ReadString('\n')
 			if err != nil {
-				return fmt.Errorf("at %q: %w", step, err)
+				return false, fmt.Errorf("at %q: %w", step, err)
 			}
 			if line != text+"\r\n" {
-				return fmt.Errorf("client says %q, want %q", line, text+"\r\n")
+				return false, fmt.Errorf("client says %q, want %q", line, text+"\r\n")
 			}
 		case "hang":
 			io.Copy(io.Discard, r)
-			return nil
+			return true, nil
 		case "close":
-			return nil
+			return true, nil
 		}
 	}
-	if line, err := r.ReadString('\n'); err == nil {
-		return fmt.Errorf("client says %q, want its end", line)
-	}
-	return nil
+	return false, nil
 }
 
 // pipe returns a Dial that plays s at the other end of a pipe, and a check that

@@ -15,6 +15,11 @@ var (
 
 	// ErrUntested reports that SelfTest has not had an answer yet.
 	ErrUntested = errors.New("upstream has not passed the open-relay test yet")
+
+	// ErrUndecided reports that upstream has put the self-test's recipient off.
+	// It may be greylisting, or unable to resolve the domain just now, and then
+	// nobody knows what it would do with a domain that exists.
+	ErrUndecided = errors.New("upstream deferred the open-relay test's recipient")
 )
 
 // CanRelay reports whether upstream could relay to strangers, so that the
@@ -39,9 +44,12 @@ const (
 // client at a documentation address (RFC 5737) the configured way and offers a
 // recipient that upstream cannot be responsible for. No mail is sent.
 //
-// ErrOpenRelay is any reply to that recipient but a 4xx or 5xx; nil is such a
-// refusal of it, or a 5xx to MAIL. All other errors mean that the question has
-// no answer, and the last answer, if any, stays in force.
+// ErrOpenRelay is any reply to that recipient but a 4xx or 5xx; nil is a 5xx to
+// it or to MAIL, or 454, with which Postfix denies to relay. Any other 4xx is
+// ErrUndecided: mail passes, unless the last answer was ErrOpenRelay, because a
+// server that always defers unknown domains is common and must be served; ask
+// again. All other errors mean that the question has no answer, and the last
+// answer, if any, stays in force.
 //
 // Where CanRelay is false the test says nothing: LMTP and the embedded mailbox
 // take any recipient and relay none. A server that accepts every recipient and
@@ -49,8 +57,13 @@ const (
 // recipient domains passes without having been asked the real question.
 func (d *Dialer) SelfTest(ctx context.Context) error {
 	err := d.offerStranger(ctx)
-	if (err == nil || errors.Is(err, ErrOpenRelay)) && d.gate.Load() != nil {
+	gate := d.gate.Load()
+	switch {
+	case gate == nil:
+	case err == nil || errors.Is(err, ErrOpenRelay):
 		d.setGate(err)
+	case errors.Is(err, ErrUndecided) && errors.Is(*gate, ErrUntested):
+		d.setGate(nil)
 	}
 	return err
 }
@@ -85,6 +98,8 @@ func (d *Dialer) offerStranger(ctx context.Context) error {
 		return &RefusedError{Stage: "RCPT", Reply: reply}
 	case reply.Code < 400:
 		err = ErrOpenRelay
+	case reply.Code < 500 && reply.Code != 454:
+		err = fmt.Errorf("%w: %w", ErrUndecided, &RefusedError{Stage: "RCPT", Reply: reply})
 	}
 	conn.command("RSET", d.set.ReplyTimeout) // QUIT undoes the transaction as well
 	conn.quit()

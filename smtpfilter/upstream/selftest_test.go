@@ -20,6 +20,7 @@ func TestSelfTest(t *testing.T) {
 		return all
 	}
 	inconclusive := errors.New("any other")
+	undecided := errors.New("undecided")
 	tests := []struct {
 		name   string
 		script script
@@ -27,6 +28,8 @@ func TestSelfTest(t *testing.T) {
 	}{
 		{"recipient refused", join(hello, script{"S: 250 ok", rcpt, "S: 554 relay access denied"}, end), nil},
 		{"recipient deferred, as Postfix does it", join(hello, script{"S: 250 ok", rcpt, "S: 454 relay access denied"}, end), nil},
+		{"recipient put off by greylisting", join(hello, script{"S: 250 ok", rcpt, "S: 451 4.7.1 come again"}, end), undecided},
+		{"recipient's domain unknown just now", join(hello, script{"S: 250 ok", rcpt, "S: 450 4.1.2 domain not found"}, end), undecided},
 		{"recipient taken", join(hello, script{"S: 250 ok", rcpt, "S: 250 ok"}, end), ErrOpenRelay},
 		{"recipient to be forwarded", join(hello, script{"S: 250 ok", rcpt, "S: 251 will forward"}, end), ErrOpenRelay},
 		{"sender refused", join(hello, script{"S: 550 no", "close"}), nil},
@@ -53,6 +56,10 @@ func TestSelfTest(t *testing.T) {
 				if err == nil || errors.Is(err, ErrOpenRelay) || gate != ErrUntested {
 					t.Errorf("SelfTest: %v, then Open gives %v, want no verdict", err, gate)
 				}
+			case tt.want == undecided:
+				if !errors.Is(err, ErrUndecided) || gate != nil {
+					t.Errorf("SelfTest: %v, then Open gives %v, want ErrUndecided and a session", err, gate)
+				}
 			case err != tt.want || gate != tt.want:
 				t.Errorf("SelfTest: %v, then Open gives %v, want %v", err, gate, tt.want)
 			}
@@ -69,6 +76,42 @@ func TestSelfTestPresentsADocumentationAddress(t *testing.T) {
 	if err := d.SelfTest(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// An open relay that starts to greylist is still one.
+func TestUndecidedDoesNotUndoAnOpenRelay(t *testing.T) {
+	hello := script{"S: 220 hi", "C: EHLO us.example", "S: 250 them", "C: MAIL FROM:<>", "S: 250 ok",
+		"C: RCPT TO:<blockd-selftest@selftest.invalid>", "S: 451 come again", "C: RSET", "S: 250 ok", "C: QUIT", "S: 221 bye", "close"}
+	d := New(Settings{Network: "tcp", Address: hello.listen(t), Hostname: "us.example"})
+	d.setGate(ErrOpenRelay)
+	if err := d.SelfTest(t.Context()); !errors.Is(err, ErrUndecided) {
+		t.Errorf("SelfTest: %v, want ErrUndecided", err)
+	}
+	if _, err := d.Open(t.Context(), client); !errors.Is(err, ErrOpenRelay) {
+		t.Errorf("Open: %v, want ErrOpenRelay", err)
+	}
+}
+
+// A name that comes to mean our own address closes the way, and another address
+// opens it again.
+func TestOwnListenerClosesTheWay(t *testing.T) {
+	s := script{"S: 220 hi", "C: EHLO us.example", "S: 250 them"}
+	d := New(Settings{Network: "tcp", Address: s.listen(t), Hostname: "us.example"})
+	own := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(d.set.Address))
+	if err := d.CheckListeners(t.Context(), []net.Addr{own}); !errors.Is(err, ErrOwnListener) {
+		t.Fatalf("CheckListeners: %v, want ErrOwnListener", err)
+	}
+	if _, err := d.Open(t.Context(), client); !errors.Is(err, ErrOwnListener) {
+		t.Errorf("Open: %v, want ErrOwnListener", err)
+	}
+	if err := d.CheckListeners(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := d.Open(t.Context(), client)
+	if err != nil {
+		t.Fatalf("Open: %v, want a session again", err)
+	}
+	conn.Close()
 }
 
 // Without RequireSelfTest nothing is closed, and an answer changes nothing.

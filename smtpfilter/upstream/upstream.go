@@ -1,4 +1,4 @@
-// Package upstream opens sessions with the next mail server: dial, greeting,
+// Package upstream opens sessions with the next mail server: dial, TLS, greeting,
 // EHLO or LHLO, who the client is (XCLIENT, PROXY v2), and what the server can do.
 //
 // A session opened here is past everything that is not the client's business.
@@ -10,6 +10,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -59,7 +60,10 @@ type Settings struct {
 	Dial         func(ctx context.Context) (net.Conn, error) // instead of Network and Address: the embedded mailbox
 	Hostname     string                                      // for EHLO
 	ClientInfo   string                                      // "none", "xclient", "proxy-v2"; "" is "none"
+	TLS          string                                      // "none", "starttls", "implicit"; "" is "none"
+	Trust        Trust                                       // with TLS
 	DialTimeout  time.Duration                               // 0 = 5 s an address
+	TLSTimeout   time.Duration                               // 0 = 10 s for a handshake
 	ReplyTimeout time.Duration                               // 0 = 5 min
 }
 
@@ -73,8 +77,10 @@ const (
 // It is safe for concurrent use.
 type Dialer struct {
 	set  Settings
+	tls  *tls.Config // nil: none
 	caps atomic.Pointer[Caps]
 	gate atomic.Pointer[error] // what Open returns instead of a session; nil error or pointer: none
+	loop atomic.Bool           // CheckListeners has found upstream to be blockd itself
 }
 
 // New returns a Dialer. It does not connect.
@@ -82,14 +88,21 @@ func New(s Settings) *Dialer {
 	if s.DialTimeout == 0 {
 		s.DialTimeout = DialTimeout
 	}
+	if s.TLSTimeout == 0 {
+		s.TLSTimeout = TLSTimeout
+	}
 	if s.ReplyTimeout == 0 {
 		s.ReplyTimeout = ReplyTimeout
 	}
-	return &Dialer{set: s}
+	d := &Dialer{set: s}
+	if s.TLS == TLSStart || s.TLS == TLSImplicit {
+		d.tls = tlsConfig(s.Trust, s.Address)
+	}
+	return d
 }
 
-// Errors of Open, besides those of the network and *RefusedError. Neither is
-// about the client or its mail.
+// Errors of Open, besides those of the network, of TLS and *RefusedError. None
+// is about the client or its mail.
 var (
 	// ErrNoXCLIENT reports that the client cannot be presented as configured.
 	// To go on without it would make every client look like blockd, which
@@ -106,7 +119,7 @@ var (
 
 // RefusedError is an upstream that answered, but with a refusal.
 type RefusedError struct {
-	Stage string     // "greeting", "EHLO" (for LHLO and HELO too), "XCLIENT", "MAIL"
+	Stage string     // "greeting", "EHLO" (for LHLO and HELO too), "STARTTLS", "XCLIENT", "MAIL"
 	Reply wire.Reply // a 4xx or 5xx
 }
 
@@ -121,6 +134,9 @@ func (e *RefusedError) Error() string {
 //
 // The end of ctx ends Open, but not the session it has returned.
 func (d *Dialer) Open(ctx context.Context, c Client) (*Conn, error) {
+	if d.loop.Load() {
+		return nil, ErrOwnListener
+	}
 	if p := d.gate.Load(); p != nil && *p != nil {
 		return nil, *p
 	}
@@ -170,25 +186,40 @@ func (d *Dialer) open(ctx context.Context, c Client) (conn *Conn, err error) {
 			conn = nil
 		}
 	}()
-	if err := d.handshake(conn, c); err != nil {
+	if err := d.handshake(ctx, conn, c); err != nil {
 		return nil, err
 	}
-	if err := nc.SetDeadline(time.Time{}); err != nil {
+	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
-	d.caps.Store(&conn.Caps)
+	caps := conn.Caps // a copy: the cache must not keep the connection
+	d.caps.Store(&caps)
 	return conn, nil
 }
 
-// handshake is everything between connect and MAIL.
-func (d *Dialer) handshake(conn *Conn, c Client) error {
+// handshake is everything between connect and MAIL. The PROXY header goes ahead
+// of TLS, as HAProxy does it; XCLIENT is told inside it.
+func (d *Dialer) handshake(ctx context.Context, conn *Conn, c Client) error {
 	if d.set.ClientInfo == ClientInfoPROXY {
 		if err := d.sendPROXY(conn, c.Addr); err != nil {
 			return err
 		}
 	}
+	if d.set.TLS == TLSImplicit {
+		if err := d.secure(ctx, conn); err != nil {
+			return err
+		}
+	}
 	if _, err := d.expect(conn, "greeting", "", 220); err != nil {
 		return err
+	}
+	if d.set.TLS == TLSStart {
+		if err := d.hello(conn, d.set.Hostname); err != nil {
+			return err
+		}
+		if err := d.startTLS(ctx, conn); err != nil {
+			return err
+		}
 	}
 	if d.set.ClientInfo != ClientInfoXCLIENT {
 		return d.hello(conn, d.helloName(c))
@@ -219,9 +250,10 @@ func (d *Dialer) hello(conn *Conn, name string) error {
 	switch {
 	case err == nil:
 		conn.Caps = parseCaps(reply.Raw)
+		conn.Caps.TLS, conn.Caps.Local = conn.TLS(), d.local(conn.RemoteAddr())
 		return nil
 	case verb == "EHLO" && errors.As(err, &refused) && refused.Reply.Code/100 == 5:
-		conn.Caps = Caps{}
+		conn.Caps = Caps{TLS: conn.TLS()}
 		_, err = d.expect(conn, "EHLO", "HELO "+name, 250)
 	}
 	return err

@@ -7,7 +7,20 @@ import "bytes"
 // stands at the start of a message. It holds no bytes.
 type Data struct {
 	line position
-	bare bool // a bare CR, LF or NUL was found: only the end is looked for now
+	bare bool  // a bare CR, LF or NUL was found: only the end is looked for now
+	done bool  // the dot line was settled
+	read int64 // octets settled
+	dots int64 // of them, dots that begin a line: stuffed ones, and that of the dot line
+}
+
+// Size is the size of the message so far as SIZE has it (RFC 1870, section 3):
+// with its CRLFs, without the dots that were doubled and without the dot line.
+func (d *Data) Size() int64 {
+	size := d.read - d.dots
+	if d.done {
+		size -= int64(len("\r\n"))
+	}
+	return size
 }
 
 // position is where in a line the next octet stands.
@@ -28,6 +41,13 @@ const (
 // Scan then goes on behind them, without further errors, to the real end: what
 // a lax server would take for the end of data is plain data here.
 func (d *Data) Scan(p []byte) (n int, done bool, err error) {
+	n, done, err = d.scan(p)
+	d.read += int64(n)
+	d.done = done
+	return n, done, err
+}
+
+func (d *Data) scan(p []byte) (n int, done bool, err error) {
 	whole := p
 	if !d.bare {
 		if i := bytes.IndexByte(p, 0); i >= 0 {
@@ -47,8 +67,10 @@ func (d *Data) Scan(p []byte) (n int, done bool, err error) {
 		switch {
 		case cr >= 0 && cr == lf-1 && text[cr] == '\r':
 			done = d.ends(text[:cr])
+			d.countDot(text)
 			d.line = atStart
 		case d.bare:
+			d.countDot(text)
 			d.line = inside
 		case cr < 0: // bare LF
 			return d.fault(n, text)
@@ -90,8 +112,16 @@ func (d *Data) fault(n int, text []byte) (int, bool, error) {
 	return n + len(text), false, ErrBare
 }
 
+// countDot counts the dot of a line that begins with text.
+func (d *Data) countDot(text []byte) {
+	if d.line == atStart && len(text) > 0 && text[0] == '.' {
+		d.dots++
+	}
+}
+
 // advance moves the position over a piece of a line.
 func (d *Data) advance(text []byte) {
+	d.countDot(text)
 	switch {
 	case len(text) == 0:
 	case d.line == atStart && len(text) == 1 && text[0] == '.':

@@ -47,6 +47,9 @@ func scanInPieces(t *testing.T, input []byte, next func() int) (end, fault int, 
 		case done && err != nil:
 			t.Fatal("done with an error")
 		case done:
+			if want := plainSize(settled); fault < 0 && d.Size() != want {
+				t.Fatalf("Size of %.200q = %d, want %d", settled, d.Size(), want)
+			}
 			return len(settled), fault, settled
 		case err != nil && (fault >= 0 || !errors.Is(err, ErrBare)):
 			t.Fatalf("unexpected error: %v", err)
@@ -64,6 +67,12 @@ func scanInPieces(t *testing.T, input []byte, next func() int) (end, fault int, 
 		buffer = append(bytes.Clone(buffer), input[:k]...)
 		input = input[k:]
 	}
+}
+
+// plainSize is the judge of Size: the message as its reader gets it.
+func plainSize(data []byte) int64 {
+	body := strings.TrimSuffix("\r\n"+string(data), ".\r\n")
+	return int64(len(strings.ReplaceAll(body, "\r\n.", "\r\n"))) - int64(len("\r\n"))
 }
 
 func compareScan(t *testing.T, input []byte, next func() int) {

@@ -10,6 +10,10 @@ import (
 // 4.5.3.1.4, asks for 512 octets; DSN, SMTPUTF8 and the rest add some 1,500.
 const MaxLine = 4096
 
+// MaxAuthLine is the longest line of an AUTH exchange, with its CRLF: RFC 4954,
+// section 4.
+const MaxAuthLine = 12288
+
 // maxSkip ends a session whose line never ends: what Line throws away of one
 // line before it gives up. No client that means mail sends so much.
 const maxSkip = 1 << 20
@@ -42,15 +46,21 @@ func NewReader(src io.Reader) *Reader {
 // Line returns the next command line without its CRLF. The slice holds until
 // the next call of any method. At the end of the stream it gives io.EOF, within
 // a line io.ErrUnexpectedEOF; other errors of the source are returned as they are.
-func (r *Reader) Line() ([]byte, error) {
+func (r *Reader) Line() ([]byte, error) { return r.line(MaxLine) }
+
+// AuthLine is Line with the bound of AUTH. It needs a lent buffer of more than
+// MaxAuthLine octets.
+func (r *Reader) AuthLine() ([]byte, error) { return r.line(MaxAuthLine) }
+
+func (r *Reader) line(most int) ([]byte, error) {
 	for seen := 0; ; {
 		unread := r.Buffered()
 		if i := bytes.IndexByte(unread[seen:], '\n'); i >= 0 {
 			line := unread[:seen+i+1]
 			r.start += len(line)
-			return checkLine(line)
+			return checkLine(line, most)
 		}
-		if seen = len(unread); seen >= MaxLine {
+		if seen = len(unread); seen >= most {
 			return nil, r.skipLine()
 		}
 		if err := r.Fill(); err != nil {
@@ -63,12 +73,12 @@ func (r *Reader) Line() ([]byte, error) {
 }
 
 // checkLine strips CRLF from a line that ends in LF.
-func checkLine(line []byte) ([]byte, error) {
+func checkLine(line []byte, most int) ([]byte, error) {
 	n := len(line) - 2
 	switch {
 	case n < 0 || line[n] != '\r':
 		return nil, ErrBare
-	case len(line) > MaxLine:
+	case len(line) > most:
 		return nil, ErrLongLine
 	case bytes.IndexByte(line[:n], '\r') >= 0 || bytes.IndexByte(line[:n], 0) >= 0:
 		return nil, ErrBare
@@ -137,6 +147,18 @@ func (r *Reader) Fill() error {
 	}
 	return io.ErrNoProgress
 }
+
+// Wipe overwrites what was consumed, for it may have been a password.
+func (r *Reader) Wipe() {
+	clear(r.buf[:r.start])
+	clear(r.buf[r.end:])
+	if r.Wide() {
+		clear(r.own)
+	}
+}
+
+// Wide reports whether a buffer is lent.
+func (r *Reader) Wide() bool { return len(r.buf) > len(r.own) }
 
 // Widen lends buf, of more than MaxLine octets, to r until Narrow returns it.
 func (r *Reader) Widen(buf []byte) {

@@ -156,3 +156,52 @@ func FuzzLine(f *testing.F) {
 		}
 	})
 }
+
+func TestAuthLineIsBounded(t *testing.T) {
+	tests := []struct {
+		name string
+		size int // of the line with CRLF
+		err  error
+	}{
+		{"longer than a command", MaxLine + 1, nil},
+		{"longest", MaxAuthLine, nil},
+		{"one octet too long", MaxAuthLine + 1, ErrLongLine},
+		{"far too long", 100_000, ErrLongLine},
+	}
+	for _, tt := range tests {
+		r := NewReader(iotest.HalfReader(strings.NewReader(strings.Repeat("A", tt.size-2) + "\r\nNOOP\r\n")))
+		r.Widen(make([]byte, 32<<10))
+		line, err := r.AuthLine()
+		if !errors.Is(err, tt.err) || err == nil && len(line) != tt.size-2 {
+			t.Errorf("%s: %d octets, %v, want %v", tt.name, len(line), err, tt.err)
+		}
+		if line, err := r.Line(); string(line) != "NOOP" || err != nil {
+			t.Errorf("%s: behind it %.20q, %v, want NOOP", tt.name, line, err)
+		}
+	}
+}
+
+// TestWipeLeavesNothingOfWhatWasConsumed, and all of what was not.
+func TestWipeLeavesNothingOfWhatWasConsumed(t *testing.T) {
+	r := NewReader(strings.NewReader("AUTH PLAIN c2VjcmV0\r\nNOOP\r\n"))
+	lent := make([]byte, 32<<10)
+	for _, wide := range []bool{false, true} {
+		if wide {
+			r = NewReader(strings.NewReader("AUTH PLAIN c2VjcmV0\r\nNOOP\r\n"))
+			if err := r.Fill(); err != nil { // it was read before the buffer was lent
+				t.Fatal(err)
+			}
+			r.Widen(lent)
+		}
+		if _, err := r.Line(); err != nil {
+			t.Fatal(err)
+		}
+		r.Wipe()
+		if bytes.Contains(r.own, []byte("c2Vj")) || bytes.Contains(lent, []byte("c2Vj")) {
+			t.Errorf("wide %v: the line is still there", wide)
+		}
+		if line, err := r.Line(); string(line) != "NOOP" || err != nil {
+			t.Errorf("wide %v: %q, %v, want NOOP", wide, line, err)
+		}
+	}
+}

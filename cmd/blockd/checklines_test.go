@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/index"
+	"blockd/lists"
+	"blockd/policy"
+)
+
+// testPipeline is a pipeline over an index that blocks bad.example.
+func testPipeline(t testing.TB, workers int) (pipeline, *index.Index) {
+	t.Helper()
+	dir := t.TempDir()
+	list, path := filepath.Join(dir, "bad.txt"), filepath.Join(dir, "bad.bdx")
+	if err := os.WriteFile(list, []byte("bad.example\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := index.Build(t.Context(), path, []index.Source{{List: "bad", Path: list, Settings: lists.Settings{Format: "plain"}}}, index.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	ix, err := index.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checker := policy.New(func() *index.Index { return ix }, policy.Settings{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	return pipeline{
+		newAnswerer: func() *answerer { return &answerer{asker: asker{checker: checker}, print: printPlain} },
+		promote:     func(ctx context.Context) { ix.Promote(ctx) },
+		workers:     workers,
+	}, ix
+}
+
+func TestAnswersStandInTheOrderOfTheLines(t *testing.T) {
+	const n = 60_000 // many blocks
+	var in, want strings.Builder
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range n {
+		if rng.IntN(3) == 0 {
+			fmt.Fprintf(&in, "x%d@mx.bad.example\n", i)
+			fmt.Fprintf(&want, "x%d@mx.bad.example\tblocked\tbad:1\tbad.example\t\n", i)
+		} else {
+			fmt.Fprintf(&in, "x%d@clear.example\r\n", i)
+			fmt.Fprintf(&want, "x%d@clear.example\tclear\t\t\t\n", i)
+		}
+	}
+	for _, workers := range []int{1, 2, 7} {
+		p, _ := testPipeline(t, workers)
+		for name, r := range map[string]io.Reader{
+			"as it comes": strings.NewReader(in.String()), "in halves": iotest.HalfReader(strings.NewReader(in.String())),
+		} {
+			var out bytes.Buffer
+			if blocked, err := p.run(t.Context(), r, &out); err != nil || !blocked || out.String() != want.String() {
+				t.Errorf("%d workers, input %s: blocked %v, %v, %d bytes of answers, want %d", workers, name, blocked, err, out.Len(), want.Len())
+			}
+		}
+	}
+}
+
+func TestLinesAreCutAlike(t *testing.T) {
+	long := strings.Repeat("a", maxSender)
+	tests := []struct{ name, in, want string }{
+		{"nothing", "", ""},
+		{"one line", "a\n", "a\n"},
+		{"no line end at the end", "a\nb", "a\nb\n"},
+		{"empty lines", "\n\na\n", "\n\na\n"},
+		{"a line of the limit", long[1:] + "\nb\n", long[1:] + "\nb\n"},
+		{"one octet more", long + "\nb\n", long + "\nb\n"},
+		{"much longer", strings.Repeat(long, 20) + "\nb\n", long + "\nb\n"},
+		{"much longer, without an end", "b\n" + strings.Repeat(long, 20), "b\n" + long + "\n"},
+	}
+	for _, tt := range tests {
+		for how, wrap := range map[string]func(io.Reader) io.Reader{
+			"at once": func(r io.Reader) io.Reader { return r }, "octet by octet": iotest.OneByteReader,
+			"with the end": iotest.DataErrReader,
+		} {
+			var got strings.Builder
+			err := eachBlock(wrap(strings.NewReader(tt.in)), func(lines []byte) error {
+				for line := range bytes.Lines(lines) {
+					text := bytes.TrimSuffix(line, []byte("\n"))
+					got.Write(append(text[:min(len(text), maxSender):min(len(text), maxSender)], '\n'))
+				}
+				return nil
+			})
+			if err != nil || got.String() != tt.want {
+				t.Errorf("%s, %s: %v, %d octets, want %d", tt.name, how, err, got.Len(), len(tt.want))
+			}
+		}
+	}
+	if err := eachBlock(iotest.ErrReader(io.ErrClosedPipe), nil); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a read error comes out as %v", err)
+	}
+}
+
+// A program writes a line and waits for its answer, on one end of a pipe each.
+func TestAnswerComesBeforeTheNextLine(t *testing.T) {
+	p, _ := testPipeline(t, 2)
+	in, ask := io.Pipe()
+	answers, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.run(t.Context(), in, out)
+		out.Close()
+		ended <- err
+	}()
+	buf := make([]byte, 1000)
+	for i := range 50 {
+		fmt.Fprintf(ask, "x%d@bad.example\n", i)
+		n, err := answers.Read(buf)
+		if want := fmt.Sprintf("x%d@bad.example\tblocked\tbad:1\tbad.example\t\n", i); err != nil || string(buf[:n]) != want {
+			t.Fatalf("answer %d is %q, %v", i, buf[:n], err)
+		}
+	}
+	ask.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPipelineEndsEarly(t *testing.T) {
+	p, ix := testPipeline(t, 2)
+	endless := func() io.Reader { return endlessReader("x@bad.example\n") }
+	if _, err := p.run(t.Context(), endless(), brokenWriter{}); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("nobody reads the answers: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	silent, _ := io.Pipe()
+	if _, err := p.run(ctx, silent, io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("an ended context, and a silent input: %v", err)
+	}
+	name := ix.Lists()[0].Source.Path
+	if err := os.Truncate(strings.TrimSuffix(name, ".txt")+".bdx", 8192); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if _, err := p.run(t.Context(), endless(), &out); !errors.Is(err, index.ErrRead) || !strings.Contains(out.String(), "\tunknown\t") ||
+		strings.Count(out.String(), "\n") > 1 {
+		t.Errorf("an index that was cut off: %v, %.200q", err, out.String())
+	}
+}
+
+type endlessReader string
+
+func (r endlessReader) Read(b []byte) (n int, err error) {
+	for len(b)-n >= len(r) {
+		n += copy(b[n:], r)
+	}
+	return n, nil
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// exportLists are compiled into one index for the tests of export.
+var exportLists = map[string]string{
+	"first.txt":  "promo@bulk.test\noffers@\nbulk.test\n=alone.test\n.below.test\n!press@bulk.test\n!free.test\nunder.free.test\n198.51.100.7\n",
+	"second.txt": "bulk.test\nother.test\n\"#odd\"@bulk.test\n",
+}
+
+func compileLists(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	args := []string{"compile", "-o", filepath.Join(dir, "x.bdx"), "--format", "plain"}
+	var names []string
+	for name, text := range files {
+		names = append(names, writeFile(t, dir, name, text))
+	}
+	slices.Sort(names)
+	if code, out, errs := blockd(t, "", append(args, names...)...); code != 0 {
+		t.Fatalf("compile: %d\n%s%s", code, out, errs)
+	}
+	return filepath.Join(dir, "x.bdx")
+}
+
+// linesOf drops comments and blank lines.
+func linesOf(text string) []string {
+	return slices.DeleteFunc(strings.Split(strings.TrimSpace(text), "\n"), func(l string) bool {
+		return l == "" || l[0] == '#' || l[0] == ';'
+	})
+}
+
+func TestExportWritesInTheOrderOfTheFiles(t *testing.T) {
+	bdx := compileLists(t, exportLists)
+	code, out, errs := blockd(t, "", "export", "-i", bdx, "--format", "plain")
+	want := []string{"promo@bulk.test", "offers@", "bulk.test", "=alone.test", ".below.test", "!press@bulk.test", "!free.test", "under.free.test",
+		"198.51.100.7", "bulk.test", "other.test", `"#odd"@bulk.test`}
+	if have := linesOf(out); !slices.Equal(have, want) || code != 0 {
+		t.Errorf("code %d\nhave %q\nwant %q", code, have, want)
+	}
+	if !strings.HasPrefix(out, "# written by blockd export: generation ") || strings.Count(errs, "\n") != 1 {
+		t.Errorf("begins with %q, says %q", out[:min(len(out), 60)], errs)
+	}
+}
+
+// TestExportRefusesNobodyMore: where a format has no exceptions, what stands under
+// one is not written.
+func TestExportRefusesNobodyMore(t *testing.T) {
+	bdx := compileLists(t, exportLists)
+	code, out, errs := blockd(t, "", "export", "-i", bdx, "--format", "hosts")
+	if have := linesOf(out); code != exitPartial || !slices.Equal(have, []string{"0.0.0.0 bulk.test", "0.0.0.0 alone.test", "0.0.0.0 bulk.test", "0.0.0.0 other.test"}) {
+		t.Errorf("code %d: %q", code, have)
+	}
+	for _, part := range []string{"3 of them as the name alone", "1 under exceptions left out", "1× local-part", "1× names below", "1× address (allow)"} {
+		if !strings.Contains(errs, part) {
+			t.Errorf("%q does not say %q", errs, part)
+		}
+	}
+}
+
+// TestExportComesBack compiles what was exported, and asks both for the same
+// senders.
+func TestExportComesBack(t *testing.T) {
+	bdx := compileLists(t, exportLists)
+	senders := "promo@bulk.test\npress@bulk.test\nx@alone.test\nx@a.alone.test\nx@a.below.test\nx@below.test\noffers@any.test\nx@under.free.test\nx@other.test\n\"#odd\"@bulk.test\nx@clear.test\n"
+	_, want, _ := blockd(t, senders, "check", "-i", bdx, "-")
+	verdicts := func(text string) (v []string) {
+		for line := range strings.Lines(text) {
+			f := strings.Split(strings.TrimSpace(line), "\t")
+			v = append(v, f[0]+" "+f[1])
+		}
+		return v
+	}
+	for _, format := range []string{"plain"} {
+		file := filepath.Join(t.TempDir(), "again.txt")
+		if code, _, errs := blockd(t, "", "export", "-i", bdx, "--format", format, "-o", file); code != 0 {
+			t.Fatalf("code %d: %s", code, errs)
+		}
+		again := filepath.Join(t.TempDir(), "again.bdx")
+		if code, out, errs := blockd(t, "", "compile", "-o", again, "--format", format, file); code != 0 {
+			t.Fatalf("compile: %d\n%s%s", code, out, errs)
+		}
+		_, have, _ := blockd(t, senders, "check", "-i", again, "-")
+		if !slices.Equal(verdicts(have), verdicts(want)) {
+			t.Errorf("%s\nhave %q\nwant %q", format, verdicts(have), verdicts(want))
+		}
+	}
+}
+
+func TestExportSaysWhatIsWrong(t *testing.T) {
+	bdx := compileLists(t, exportLists)
+	for _, tt := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"export"}, exitUsage, "want --format, one of plain"},
+		{[]string{"export", "--format", "csv"}, exitUsage, "want --format"},
+		{[]string{"export", "-i", bdx, "-c", "x", "--format", "plain"}, exitUsage, "not both"},
+		{[]string{"export", "-i", bdx, "--format", "plain", "--list", "frist"}, exitUsage, `no list "frist" in the index, did you mean first?`},
+		{[]string{"export", "-i", bdx + "x", "--format", "plain"}, exitUsage, "no index yet"},
+		{[]string{"export", "-i", bdx, "--format", "plain", "-o", filepath.Join(t.TempDir(), "no", "file")}, exitUsage, "no such file"},
+	} {
+		if code, _, errs := blockd(t, "", tt.args...); code != tt.code || !strings.Contains(errs, tt.says) {
+			t.Errorf("%q: code %d, %q", tt.args, code, errs)
+		}
+	}
+}
+
+func TestExportOfOneList(t *testing.T) {
+	bdx := compileLists(t, exportLists)
+	_, out, _ := blockd(t, "", "export", "-i", bdx, "--format", "plain", "--list", "second")
+	if have := linesOf(out); !slices.Equal(have, []string{"bulk.test", "other.test", `"#odd"@bulk.test`}) {
+		t.Errorf("%q", have)
+	}
+}

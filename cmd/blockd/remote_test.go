@@ -1,0 +1,360 @@
+package main
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/smtp"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// TestMain makes the certificate of httptest's servers the system's only one, as
+// an operator makes that of a company: crypto/x509 reads it once a process.
+func TestMain(m *testing.M) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	server.Close()
+	file, err := os.CreateTemp("", "blockd-ca-*.pem")
+	if err == nil {
+		_, err = file.Write(ca)
+		file.Close()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	os.Setenv("SSL_CERT_FILE", file.Name())
+	os.Setenv("SSL_CERT_DIR", filepath.Join(os.TempDir(), "no such folder"))
+	code := m.Run()
+	os.Remove(file.Name())
+	os.Exit(code)
+}
+
+// publisher is a web server over https with one list, /bad.txt.
+type publisher struct {
+	*httptest.Server
+	mu     sync.Mutex
+	answer http.HandlerFunc
+	asked  int
+	header http.Header // of the last request for the list
+}
+
+func newPublisher(t *testing.T) *publisher {
+	p := &publisher{answer: http.NotFound}
+	p.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		answer := p.answer
+		if r.URL.Path == "/bad.txt" {
+			p.asked, p.header = p.asked+1, r.Header.Clone()
+		}
+		p.mu.Unlock()
+		answer(w, r)
+	}))
+	p.Config.ErrorLog = nil
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *publisher) set(answer http.HandlerFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = answer
+}
+
+// text publishes text with an ETag, whatever is asked for.
+func (p *publisher) text(text string) {
+	tag := fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(text)))
+	p.set(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		w.Write([]byte(text))
+	})
+}
+
+// requests is how often the list was asked for.
+func (p *publisher) requests() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked
+}
+
+// lists is the [[list]] of a configuration, with more keys.
+func (p *publisher) list(more string) string {
+	return "[[list]]\nname = \"bad\"\nurl = \"" + p.URL + "/bad.txt\"\npath = \"copies/bad.txt\"\nformat = \"plain\"\n" + more
+}
+
+// hangUp signals this process: every daemon in it reloads.
+func hangUp(t *testing.T) {
+	t.Helper()
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitRecord waits for a log record with that message and those texts in fields.
+func (d *daemon) waitRecord(t *testing.T, msg string, fields ...string) {
+	t.Helper()
+	eventually(t, "a record "+msg+" with "+strings.Join(fields, ", "), d.log.String, func() bool {
+		for s := bufio.NewScanner(strings.NewReader(d.log.String())); s.Scan(); {
+			var record map[string]any
+			if json.Unmarshal(s.Bytes(), &record) != nil || record["msg"] != msg {
+				continue
+			}
+			all := fmt.Sprint(record)
+			found := true
+			for _, f := range fields {
+				found = found && strings.Contains(all, f)
+			}
+			if found {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (d *daemon) blocks(t *testing.T, sender string) bool {
+	t.Helper()
+	_, body := d.get(t, "/v1/check?sender="+sender)
+	return strings.Contains(body, `"verdict":"blocked"`)
+}
+
+// waitBlocked waits until the sender is, or is not, refused.
+func (d *daemon) waitBlocked(t *testing.T, sender string, want bool) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s blocked: %v", sender, want), d.log.String, func() bool { return d.blocks(t, sender) == want })
+}
+
+const remoteDoors = `
+[index]
+path = "var/a.bdx"
+quiet = "20ms"
+poll = "1s"
+[smtp]
+listen = "127.0.0.1:0"
+hostname = "filter.here.example"
+upstream = "maildir:mail"
+[http]
+listen = "127.0.0.1:0"
+[log]
+format = "json"
+`
+
+// TestServeFetchesAList goes through the life of a remote list: the daemon starts
+// before there is a copy, takes what is a list, and whatever the server answers
+// after that, the last good list refuses mail.
+func TestServeFetchesAList(t *testing.T) {
+	p, dir := newPublisher(t), t.TempDir()
+	release := make(chan struct{})
+	p.set(func(w http.ResponseWriter, _ *http.Request) {
+		<-release
+		w.Header().Set("ETag", `"1"`)
+		fmt.Fprintln(w, "bulk.example")
+	})
+	writeFile(t, dir, "config.toml", remoteDoors+p.list("every = \"1d\"\n"))
+	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "upstream ready")
+	if status, body := d.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "copies/bad.txt: missing") {
+		t.Errorf("without a copy /readyz = %d %q", status, body)
+	}
+	close(release)
+	d.waitBlocked(t, "x@bulk.example", true)
+	if got := d.send(t, "x@bulk.example", "you@here.example"); !strings.HasPrefix(got, "550 5.7.1 ") {
+		t.Errorf("a listed sender gets %q", got)
+	}
+	eventually(t, "readiness", d.log.String, func() bool { status, _ := d.get(t, "/readyz"); return status == http.StatusOK })
+
+	p.set(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("If-None-Match") != `"1"` {
+			t.Errorf("the server is not told what the copy is: %v", r.Header)
+		}
+		w.WriteHeader(http.StatusNotModified)
+	})
+	hangUp(t)
+	d.waitMetric(t, `blockd_fetch_total{list="bad",result="unchanged"} 1`)
+
+	copied := filepath.Join(dir, "copies", "bad.txt")
+	before, err := os.Stat(copied)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, class, text string
+		answer            http.HandlerFunc
+	}{
+		{"an error page", "html", "web page", body("<!doctype html>\n<title>Bulk.example is down</title>\n")},
+		{"an error in words", "refused", "only-errors: ", body("Sorry, we are down.\nTry again later.\n")},
+		{"a poisoned list", "refused", "protected: ", body("bulk.example\ngmail.com\noutlook.com\nyahoo.com\nicloud.com\naol.com\nhotmail.com\n")},
+		{"an empty list", "refused", "empty: no entry is left of 1", body("# nothing yet\n")},
+		{"half a list", "truncated", "cut after 4 octets", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			w.Write([]byte("more"))
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}},
+		{"a list without end", "too-big", "536870912", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "600000000")
+		}},
+		{"a fault of the server", "status", "503", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}},
+	} {
+		p.set(tt.answer)
+		hangUp(t)
+		d.waitRecord(t, "list not fetched", "class:"+tt.class, tt.text, "list:bad")
+		if after, err := os.Stat(copied); err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(before.ModTime()) {
+			t.Errorf("%s: the copy is another one: %v", tt.name, err)
+		}
+		if !d.blocks(t, "x@bulk.example") || d.blocks(t, "x@gmail.com") {
+			t.Errorf("%s: another list serves", tt.name)
+		}
+	}
+	if status, body := d.get(t, "/readyz"); status != http.StatusOK || body != "ok\n" {
+		t.Errorf("/readyz = %d %q, want ok: what serves is the last good list", status, body)
+	}
+
+	p.text("other.example\n")
+	hangUp(t)
+	d.waitBlocked(t, "x@other.example", true)
+	d.waitBlocked(t, "x@bulk.example", false)
+	d.end(t)
+
+	p.Close() // away, with a good copy on disk
+	d = serveIn(t, dir, "smtp", "http")
+	if !d.blocks(t, "x@other.example") {
+		t.Errorf("the copy does not serve from the first moment\n%s", d.log)
+	}
+	hangUp(t)
+	d.waitRecord(t, "list not fetched", "class:unreachable", "next:")
+	if status, body := d.get(t, "/readyz"); status != http.StatusOK {
+		t.Errorf("/readyz = %d %q", status, body)
+	}
+}
+
+func body(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(text)) }
+}
+
+// waitMetric waits for a line of /metrics.
+func (d *daemon) waitMetric(t *testing.T, line string) {
+	t.Helper()
+	eventually(t, line, d.log.String, func() bool {
+		_, body := d.get(t, "/metrics")
+		return strings.Contains(body, "\n"+line+"\n")
+	})
+}
+
+// TestServeWithAnOptionalListThatIsAway: its server has never answered, and mail
+// flows all the same.
+func TestServeWithAnOptionalListThatIsAway(t *testing.T) {
+	p, dir := newPublisher(t), t.TempDir()
+	p.Close()
+	writeFile(t, dir, "config.toml", remoteDoors+p.list("optional = true\n"))
+	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "upstream ready")
+	d.waitRecord(t, "list not fetched", "class:unreachable")
+	if status, body := d.get(t, "/readyz"); status != http.StatusOK {
+		t.Errorf("/readyz = %d %q", status, body)
+	}
+}
+
+// TestCompileFetches says what compile asks the server for, and what it makes of
+// the answer.
+func TestCompileFetches(t *testing.T) {
+	p, dir := newPublisher(t), t.TempDir()
+	p.text("bulk.example\n")
+	config := writeFile(t, dir, "config.toml", remoteDoors+p.list(""))
+	run := func(wantCode, wantAsked int, wantErr string, args ...string) {
+		t.Helper()
+		code, _, stderr := blockd(t, "", append([]string{"compile", "-c", config}, args...)...)
+		if code != wantCode || p.requests() != wantAsked || !strings.Contains(stderr, wantErr) || wantErr == "" && stderr != "" {
+			t.Errorf("compile %q: exit %d after %d requests, %q; want %d after %d, %q", args, code, p.requests(), stderr, wantCode, wantAsked, wantErr)
+		}
+	}
+	run(1, 0, "copies/bad.txt: missing: ", "--offline")
+	run(0, 1, "")
+	run(0, 1, "") // the copy is fresh
+	if code, _, _ := blockd(t, "", "check", "-c", config, "x@bulk.example"); code != 0 {
+		t.Error("what was fetched is not in the index")
+	}
+	p.set(body("<html>"))
+	writeFile(t, dir, "copies/bad.txt", "edited.example\n") // so it is asked again
+	run(0, 2, "list bad: html: the answer is a web page or XML, not a list; its copy stays as it is\n")
+	p.text("bulk.example\n")
+	writeFile(t, dir, "config.toml", remoteDoors+p.list("checksum = \"sha256:"+strings.Repeat("0", 64)+"\"\n"))
+	run(0, 3, "list bad: checksum: the file's sha256 is ")
+	if err := os.Remove(filepath.Join(dir, "copies", "bad.txt")); err != nil {
+		t.Fatal(err)
+	}
+	run(1, 4, "copies/bad.txt: missing: ")
+	writeFile(t, dir, "config.toml", remoteDoors+p.list("signature = \"minisign:RWRmiVOXZ1fYKcpc4VwsbNs61P0i0nHcdvDRFD15e4ARkRInafxgVULc\"\n"))
+	run(1, 5, "list bad: signature: what is published as the signature is none of minisign")
+	p.set(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFile(w, r, map[string]string{
+			"/bad.txt": "../../remote/testdata/minisign/list.txt", "/bad.txt.minisig": "../../remote/testdata/minisign/list.txt.minisig",
+		}[r.URL.Path])
+	})
+	run(0, 6, "")
+	code, _, stderr := blockd(t, "", "compile", "--offline", "-o", dir+"/x.bdx", filepath.Join(dir, "copies", "bad.txt"))
+	if code != 2 || !strings.Contains(stderr, "--offline goes with a configuration") {
+		t.Errorf("--offline with -o: exit %d, %s", code, stderr)
+	}
+}
+
+// TestServeRefusesAListOfWhomItTookMailFrom is the gate's rule recent, from the
+// session that accepts a sender to the word of a person that overrides it.
+func TestServeRefusesAListOfWhomItTookMailFrom(t *testing.T) {
+	dir := t.TempDir()
+	config := writeFile(t, dir, "config.toml", remoteDoors+"[[list]]\nname = \"bad\"\npath = \"bad.txt\"\nformat = \"plain\"\n")
+	writeFile(t, dir, "bad.txt", "bulk.example\n")
+	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "upstream ready")
+	poison := "bulk.example\n"
+	for i := range 100 { // as many as it takes to say anything
+		d.rcpt(t, fmt.Sprintf("friend@d%d.example", i), "you@here.example")
+	}
+	for i := range 5 {
+		poison += fmt.Sprintf("d%d.example\n", i)
+	}
+	d.rcpt(t, "x@bulk.example", "you@here.example") // refused: nobody to protect
+	writeFile(t, dir, "bad.txt", poison)
+	d.waitRecord(t, "lists refused", "class:recent", "would refuse 5 of the 100 senders", "friend@d0.example", "d0.example (line 2)", "list:bad")
+	if d.blocks(t, "friend@d0.example") {
+		t.Error("the poisoned list serves")
+	}
+	if code, _, stderr := blockd(t, "", "compile", "-c", config, "--accept"); code != 0 {
+		t.Fatalf("compile --accept: exit %d, %s", code, stderr)
+	}
+	d.waitBlocked(t, "friend@d0.example", true)
+	d.waitRecord(t, "lists accepted", "class:recent", "would refuse 5 of the 100 senders")
+	d.waitRecord(t, "lists swapped in", "compiled by another process")
+}
+
+// rcpt goes as far as RCPT and returns its reply.
+func (d *daemon) rcpt(t *testing.T, from, to string) string {
+	t.Helper()
+	c, err := smtp.Dial(d.smtp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Mail(from); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Rcpt(to); err != nil {
+		return err.Error()
+	}
+	return "250"
+}

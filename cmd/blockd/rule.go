@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"blockd/policy"
+)
+
+// Policy is one [[policy]]: the lists that count for some recipients.
+type Policy struct {
+	Recipients []string `toml:"recipients"` // as policy.RecipientKey reads them
+	Lists      []string `toml:"lists"`      // names; [] = no list counts
+}
+
+// policy is what package policy goes by.
+func (c Config) policy() policy.Settings {
+	s := policy.Settings{
+		RecipientsExempt: c.SMTP.RecipientsExempt, OnError: policy.OnError(c.SMTP.OnError),
+		Lists: map[string]policy.ListRule{},
+	}
+	for _, l := range c.Lists {
+		s.Lists[l.Name] = policy.ListRule{
+			OnMatch: policy.OnMatch(l.OnMatch), Tarpit: time.Duration(l.Tarpit), Discard: l.Discard,
+		}
+	}
+	for _, p := range c.Policies {
+		s.Policies = append(s.Policies, policy.RecipientPolicy(p))
+	}
+	return s
+}
+
+// validateRule checks what the matches of a list lead to.
+func (l List) validateRule(f *Faults, key string) {
+	f.oneOf(key+".on_match", l.OnMatch, "refuse", "tempfail", "quarantine", "tag")
+	f.between(key+".tarpit", l.Tarpit, 0, policy.MaxTarpit)
+	if l.Action != "allow" {
+		return
+	}
+	const never = `has no effect with action = "allow": nothing of this list is refused`
+	if l.OnMatch != "refuse" {
+		f.add(key+".on_match", never)
+	}
+	if l.Tarpit != 0 {
+		f.add(key+".tarpit", never)
+	}
+	if l.Discard {
+		f.add(key+".discard", never)
+	}
+}
+
+// validatePolicies checks every [[policy]] against the lists that there are.
+func (c Config) validatePolicies(f *Faults) {
+	var names []string
+	for _, l := range c.Lists {
+		names = append(names, l.Name)
+	}
+	keys, seen := 0, map[string]bool{}
+	for i, p := range c.Policies {
+		at := fmt.Sprintf("policy[%d]", i)
+		if c.SMTP.open() && c.SMTP.RejectAt == "mail" {
+			f.add(at, `cannot act with smtp.reject_at = "mail", which refuses before a recipient is known`)
+		}
+		if keys += len(p.Recipients); keys > policy.MaxRecipientKeys {
+			f.add(at+".recipients", "more than %d recipients in all policies", policy.MaxRecipientKeys)
+			break // before a text of each of them
+		}
+		p.validateRecipients(f, at, seen)
+		p.validateLists(f, at, names)
+	}
+}
+
+func (p Policy) validateRecipients(f *Faults, at string, seen map[string]bool) {
+	if len(p.Recipients) == 0 {
+		f.add(at+".recipients", `is missing; want addresses or domains such as "vip@example.org", "example.org", ".example.org"`)
+	}
+	for i, text := range p.Recipients {
+		at := fmt.Sprintf("%s.recipients[%d]", at, i)
+		key, scope, err := policy.RecipientKey(text)
+		if err != nil {
+			f.add(at, "want an address or a domain, have %v", err)
+			continue
+		}
+		id := scope.String() + " " + key.Text
+		if seen[id] {
+			f.add(at, "%q has a policy above", text)
+		}
+		seen[id] = true
+	}
+}
+
+func (p Policy) validateLists(f *Faults, at string, names []string) {
+	if p.Lists == nil {
+		f.add(at+".lists", "is missing; want names of lists, [] for none of them")
+	}
+	for i, name := range p.Lists {
+		if !slices.Contains(names, name) {
+			f.add(fmt.Sprintf("%s.lists[%d]", at, i), "no [[list]] is named %q%s", name, didYouMean(name, "", names))
+		}
+	}
+}
+
+// clientWarnings are about lists of client addresses that will never meet one.
+func (c Config) clientWarnings() (w []string) {
+	for _, l := range c.Lists {
+		format, _, _ := strings.Cut(l.Format, ":")
+		if format != "drop" && l.Format != "rbldnsd:ip4set" {
+			continue
+		}
+		if c.SMTP.Listen != "" && onLoopback(c.SMTP.Listen) && len(c.SMTP.ProxyFrom) == 0 {
+			w = append(w, fmt.Sprintf("list %q judges clients, and smtp.listen %s is reached by this machine alone: "+
+				"without smtp.proxy_from nobody else is seen there", l.Name, c.SMTP.Listen))
+		}
+	}
+	return w
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	sdnotify "github.com/coreos/go-systemd/v22/daemon"
+)
+
+// inherited are listeners that were open before this process began, by the names
+// that their socket units give them (FileDescriptorName=): "smtp", "smtps" and
+// "http". Who holds them open while blockd is restarted lets no client be refused.
+type inherited map[string][]net.Listener
+
+// inherit takes over what sd_listen_fds(3) describes; nothing, if this process
+// was started in another way.
+func inherit() (inherited, error) {
+	in := inherited{}
+	for _, f := range activation.Files(true) {
+		l, err := net.FileListener(f)
+		f.Close()
+		if err != nil {
+			in.close()
+			return nil, fmt.Errorf("inherited socket %q: %w", f.Name(), err)
+		}
+		in[f.Name()] = append(in[f.Name()], l)
+	}
+	return in, nil
+}
+
+// listen opens a door: the inherited listeners of its name, if there are any, in
+// place of address. An empty address is a door that is shut.
+func (in inherited) listen(ctx context.Context, name, key, address string) ([]net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	if listeners := in[name]; len(listeners) > 0 {
+		delete(in, name)
+		return listeners, nil
+	}
+	l, err := listen(ctx, key, address)
+	if err != nil {
+		return nil, err
+	}
+	return []net.Listener{l}, nil
+}
+
+// unused reports listeners that no door has taken: clients would connect to them
+// and wait for ever.
+func (in inherited) unused() error {
+	if len(in) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(in))
+	return fmt.Errorf("inherited sockets %q belong to no door that the configuration opens "+
+		"(smtp: smtp.listen, smtps: smtp.tls_listen, http: http.listen)", names)
+}
+
+func (in inherited) close() {
+	for _, listeners := range in {
+		for _, l := range listeners {
+			l.Close()
+		}
+	}
+}
+
+// listen opens a listener, or says in one line why it cannot be opened.
+func listen(ctx context.Context, key, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s: %s is in use; is another blockd running?", key, address)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("%s: no permission for %s; ports below 1024 need the capability CAP_NET_BIND_SERVICE", key, address)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return l, nil
+}
+
+// supervisor is the init system, if it wants to be told how we are (sd_notify(3)).
+type supervisor struct{ log *slog.Logger }
+
+// tell sends a state. Without NOTIFY_SOCKET there is nobody to tell.
+func (s supervisor) tell(state string) {
+	if _, err := sdnotify.SdNotify(false, state); err != nil {
+		s.log.Warn("init system not told", slog.String("state", state), slog.Any("error", err))
+	}
+}
+
+func (s supervisor) ready() { s.tell(sdnotify.SdNotifyReady + "\nSTATUS=filtering mail") }
+func (s supervisor) stopping() {
+	s.tell(sdnotify.SdNotifyStopping + "\nSTATUS=waiting for transactions")
+}
+
+// reloading tells that a reload has begun, and as soon as done, that it is over.
+func (s supervisor) reloading(ctx context.Context, done func() bool) {
+	s.tell(sdnotify.SdNotifyReloading + "\n" + sdnotify.SdNotifyMonotonicUsec() + "STATUS=reading lists")
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+	s.ready()
+}
+
+// watch says that we are alive, twice as often as asked for (WatchdogSec=), as
+// long as alive returns: it goes through the locks that everything depends on, so
+// that a process that hangs in one of them is started anew.
+func (s supervisor) watch(ctx context.Context, alive func()) {
+	interval, err := sdnotify.SdWatchdogEnabled(false)
+	if err != nil {
+		s.log.Warn("watchdog of the init system not understood", slog.Any("error", err))
+	}
+	if err != nil || interval <= 0 {
+		return
+	}
+	tick := time.NewTicker(interval / 2)
+	defer tick.Stop()
+	for {
+		alive()
+		s.tell(sdnotify.SdNotifyWatchdog)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestBehindHAProxy has a real HAProxy in front that says who the client is, by
+// either version of its protocol, and looks after its servers' health.
+func TestBehindHAProxy(t *testing.T) {
+	haproxy := peer(t, "haproxy")
+	for _, version := range []string{"send-proxy", "send-proxy-v2"} {
+		t.Run(version, func(t *testing.T) {
+			d := configure(t, setup{lists: badList, files: badFiles, smtp: "proxy_from = [\"127.0.0.1\"]\n"})
+			d.start(t)
+			front := freeAddress(t)
+			config := filepath.Join(t.TempDir(), "haproxy.cfg")
+			write(t, config, fmt.Sprintf(`
+defaults
+  mode tcp
+  timeout connect 5s
+  timeout client 30s
+  timeout server 30s
+listen smtp
+  bind %s
+  source 127.0.0.1
+  server blockd %s %s check check-%s inter 100ms
+`, front, d.smtp, version, "send-proxy"))
+			cmd := exec.Command(haproxy, "-db", "-f", config)
+			out := &logBuffer{}
+			cmd.Stdout, cmd.Stderr = out, out
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				cmd.Process.Kill()
+				cmd.Wait()
+				if t.Failed() {
+					t.Logf("haproxy:\n%s", out)
+				}
+			})
+			wait(t, "HAProxy to listen", 10*time.Second, func() bool { return listens(front) })
+
+			c := dialFrom(t, "127.0.0.99", front)
+			if got := c.send("a@bulk.example", "you@here.example", nil); !strings.HasPrefix(got, "550 5.7.1 ") {
+				t.Errorf("a listed sender gets %q", got)
+			}
+			if got := c.send("friend@there.example", "you@here.example", crlf([]byte("Subject: x\n\nhi\n"))); !strings.HasPrefix(got, "250 ") {
+				t.Errorf("a clear sender gets %q", got)
+			}
+			if !strings.Contains(d.log.String(), "client=127.0.0.99:") {
+				t.Error("the log does not know the client behind HAProxy")
+			}
+			// HAProxy's own address must not be the client of anybody's mail.
+			wait(t, "health checks to be served", 10*time.Second, func() bool {
+				return d.metric("blockd_smtp_sessions_total") > "1"
+			})
+			if got := d.metric(`blockd_smtp_connections_refused_total{why="proxy"}`); got != "0" {
+				t.Errorf("connections of HAProxy refused: %s\n%s", got, d.log.tail(2000))
+			}
+		})
+	}
+}
+
+// A client that pretends to be a proxy is sent away.
+func TestProxyHeaderOfAClient(t *testing.T) {
+	d := serve(t, setup{smtp: "proxy_from = [\"192.0.2.0/24\"]\n"})
+	c := dialTalk(t, d.smtp)
+	if got := c.command("PROXY TCP4 203.0.113.7 192.0.2.25 4711 25"); !strings.HasPrefix(got, "500 ") {
+		t.Errorf("PROXY = %q", got)
+	}
+	if rest, err := c.r.ReadString('\n'); err == nil {
+		t.Errorf("the session goes on: %q", rest)
+	}
+}

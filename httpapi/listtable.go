@@ -1,0 +1,210 @@
+package httpapi
+
+import (
+	"cmp"
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"blockd/lists"
+	"blockd/policy"
+	"blockd/reload"
+)
+
+// ListTable is the answer of /v1/lists: the files in service, and what the lists
+// that they make are worth.
+type ListTable struct {
+	Lists       []ListFile  `json:"lists"`
+	Worth       []ListWorth `json:"worth"`
+	Problems    []string    `json:"problems"`
+	Ready       bool        `json:"ready"`
+	Since       time.Time   `json:"since,omitzero"`        // of the swap
+	LastAttempt time.Time   `json:"last_attempt,omitzero"` // to take up changed lists
+	Generation  string      `json:"generation"`
+}
+
+// ListFile is one file of a list, as it is in service.
+type ListFile struct {
+	List     string     `json:"list"`
+	File     string     `json:"file"`
+	Format   string     `json:"format"`
+	Action   string     `json:"action"`
+	Mode     string     `json:"mode"`
+	Verdict  string     `json:"verdict"` // "refused": the generation serves without it
+	Why      string     `json:"why"`
+	Lines    int        `json:"lines"`
+	Entries  int        `json:"entries"`
+	Errors   int        `json:"errors"`
+	Networks int        `json:"networks"` // of the entries: for client addresses
+	Bytes    int64      `json:"bytes"`
+	Hash     string     `json:"hash"`     // XXH3-128 of the file
+	Stale    bool       `json:"stale"`    // the list serves, and is older than its max_age
+	State    ListState  `json:"state"`    // of the file as it is now
+	Modified *time.Time `json:"modified"` // when what serves was written, or confirmed by its server; null: unknown
+}
+
+// ListWorth is what one list, of however many files, adds to the others.
+type ListWorth struct {
+	List     string        `json:"list"`
+	Action   string        `json:"action"`
+	Mode     string        `json:"mode"`
+	Files    int           `json:"files"`
+	Entries  int           `json:"entries"`
+	Keys     uint64        `json:"keys"`     // distinct
+	Unique   uint64        `json:"unique"`   // of the keys: those that no other list has
+	Overlaps []ListOverlap `json:"overlaps"` // the largest first
+
+	// Since the start of the daemon; null where no daemon was asked.
+	Hits       *uint64    `json:"hits"`
+	Sole       *uint64    `json:"sole"`       // of the hits: those that no other list had
+	Overridden *uint64    `json:"overridden"` // of the hits: those that an allow entry overruled
+	LastHit    *time.Time `json:"last_hit"`
+
+	Modified *time.Time `json:"modified"` // of its oldest file
+	Stale    bool       `json:"stale"`
+	State    ListState  `json:"state"`
+	Problems []string   `json:"problems"` // of those above: this list's
+}
+
+// ListOverlap is how many keys a list shares with another one.
+type ListOverlap struct {
+	List string `json:"list"`
+	Keys uint64 `json:"keys"`
+}
+
+// ListState is how a list is, in one word.
+type ListState string
+
+// The states, the worst last. A list that is refused or missing may have what it
+// held before in service.
+const (
+	ListOK      ListState = "ok"
+	ListStale   ListState = "stale" // older than its max_age
+	ListRefused ListState = "refused"
+	ListMissing ListState = "missing"
+)
+
+func (s *Server) lists(w http.ResponseWriter, _ *http.Request) {
+	send(w, http.StatusOK, "application/json", NewListTable(s.status(), s.checker.Hits()))
+}
+
+// NewListTable makes the table of a status. hits are those of a daemon, in which a
+// list without any may be missing; nil: nobody has counted.
+func NewListTable(status reload.Status, hits []policy.ListHits) ListTable {
+	t := ListTable{Lists: make([]ListFile, len(status.Files)), Worth: []ListWorth{}, Problems: status.Problems, Ready: status.Ready,
+		Since: status.Since.UTC(), LastAttempt: status.LastAttempt.UTC(), Generation: status.Generation}
+	if t.Problems == nil {
+		t.Problems = []string{}
+	}
+	places := map[string]int{}
+	for i, f := range status.Files {
+		row := ListFile{List: f.Source.List, File: f.Source.Path, Format: f.Summary.Format,
+			Action: f.Source.Settings.Action.String(), Mode: f.Source.Mode.String(),
+			Verdict: string(f.Summary.Verdict), Why: f.Summary.Why, Lines: f.Summary.Lines, Entries: f.Summary.Entries,
+			Errors: f.Summary.Errors, Networks: f.NetworkEntries, Bytes: f.Summary.Size, Hash: hex.EncodeToString(f.Summary.Hash[:]),
+			Stale: slices.Contains(status.Stale, f.Source.List)}
+		row.State = fileState(&row, status.Refusals)
+		if at := status.Dates[[2]string{row.List, row.File}]; !at.IsZero() {
+			at = at.UTC()
+			row.Modified = &at
+		}
+		t.Lists[i] = row
+		if _, known := places[row.List]; !known {
+			places[row.List] = len(t.Worth)
+			t.Worth = append(t.Worth, newListWorth(row.List, hits != nil))
+		}
+		t.Worth[places[row.List]].add(&row)
+	}
+	for _, r := range status.Refusals {
+		at, known := places[r.List]
+		if !known { // a pattern that no file matches
+			at = len(t.Worth)
+			places[r.List] = at
+			t.Worth = append(t.Worth, newListWorth(r.List, hits != nil))
+		}
+		w := &t.Worth[at]
+		w.State = worse(w.State, refusalState(r.Class))
+		w.Problems = append(w.Problems, r.Text)
+	}
+	for _, l := range status.Worth {
+		if at, known := places[l.List]; known {
+			t.Worth[at].Keys, t.Worth[at].Unique = l.Keys, l.Unique
+		}
+	}
+	for _, o := range status.Overlaps {
+		for _, pair := range [][2]string{{o.A, o.B}, {o.B, o.A}} {
+			if at, known := places[pair[0]]; known {
+				t.Worth[at].Overlaps = append(t.Worth[at].Overlaps, ListOverlap{pair[1], o.Keys})
+			}
+		}
+	}
+	for _, w := range t.Worth {
+		slices.SortStableFunc(w.Overlaps, func(a, b ListOverlap) int { return cmp.Compare(b.Keys, a.Keys) })
+	}
+	for _, h := range hits {
+		if at, known := places[h.List]; known {
+			w, last := &t.Worth[at], h.Last.UTC()
+			*w.Hits, *w.Sole, *w.Overridden, w.LastHit = h.Hits, h.Sole, h.Overridden, &last
+		}
+	}
+	return t
+}
+
+// newListWorth is a list without any file. counted: its hits are.
+func newListWorth(list string, counted bool) ListWorth {
+	w := ListWorth{List: list, Overlaps: []ListOverlap{}, State: ListOK, Problems: []string{}}
+	if counted {
+		w.Hits, w.Sole, w.Overridden = new(uint64), new(uint64), new(uint64)
+	}
+	return w
+}
+
+// add takes in one of the list's files, all of which are read by the same settings.
+func (w *ListWorth) add(f *ListFile) {
+	w.Action, w.Mode, w.Stale = f.Action, f.Mode, f.Stale
+	w.Files++
+	if f.Verdict != string(lists.Refused) { // what was read before is in no index
+		w.Entries += f.Entries
+	}
+	if w.Modified == nil || f.Modified != nil && f.Modified.Before(*w.Modified) {
+		w.Modified = f.Modified
+	}
+	w.State = worse(w.State, f.State)
+}
+
+// fileState is how the file of a row is now. What is held against a whole list is
+// no single file's.
+func fileState(f *ListFile, refusals []reload.Refusal) ListState {
+	state := ListOK
+	if f.Stale {
+		state = ListStale
+	}
+	if f.Verdict == string(lists.Refused) {
+		class, _, _ := strings.Cut(f.Why, ":")
+		state = worse(state, refusalState(lists.Class(class)))
+	}
+	for _, r := range refusals {
+		if r.List == f.List && r.File == f.File {
+			state = worse(state, refusalState(r.Class))
+		}
+	}
+	return state
+}
+
+func refusalState(c lists.Class) ListState {
+	if c == lists.Missing {
+		return ListMissing
+	}
+	return ListRefused
+}
+
+// worse is that of two states which an operator should know of first.
+func worse(a, b ListState) ListState {
+	order := [...]ListState{ListOK, ListStale, ListRefused, ListMissing}
+	if slices.Index(order[:], b) > slices.Index(order[:], a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,146 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"testing"
+
+	"blockd/addr"
+)
+
+// sameAsLookup asks for all senders in one batch and one by one.
+func sameAsLookup(t *testing.T, what string, ix *Index, b *Batch, senders []addr.Addr) {
+	t.Helper()
+	ix.LookupBatch(b, senders, testTime)
+	for i, a := range senders {
+		want, wantErr := ix.Lookup(nil, a, testTime)
+		got, err := b.Matches(i)
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) || !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s: sender %d of %d, %s:\nbatch  %v, %v\nLookup %v, %v", what, i, len(senders), a, got, err, want, wantErr)
+		}
+	}
+}
+
+func TestBatchAgreesWithLookup(t *testing.T) {
+	seeds := uint64(30)
+	if testing.Short() || raceDetector {
+		seeds = 6
+	}
+	var b Batch // one for all: nothing may stay behind
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		rows := 1 + rng.IntN(20)
+		o := seeded(byte(seed))
+		o.SipHash = seed%2 == 1
+		ix := indexOf(t, o, rowsNamed(rows), randomEntries(t, rng, rows, rng.IntN(1500)))
+		for _, state := range []string{"filter in the mapping", "filter in memory", "filter always says perhaps"} {
+			switch state {
+			case "filter in memory":
+				if err := ix.Promote(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			case "filter always says perhaps":
+				allPerhaps(t, ix)
+			}
+			for _, size := range []int{0, 1, 2, 7, 8, 31, 33, 200} {
+				senders := make([]addr.Addr, size)
+				for i := range senders {
+					if rng.IntN(10) > 0 { // else the null sender, which has no keys
+						senders[i] = sender(t, randomSender(rng))
+					}
+				}
+				sameAsLookup(t, fmt.Sprintf("seed %d, %s", seed, state), ix, &b, senders)
+			}
+		}
+	}
+}
+
+// A page that cannot be read is an error of the senders that need it, and of
+// nobody else in their batch.
+func TestBatchErrorIsTheSendersOwn(t *testing.T) {
+	const n = 3000
+	built := indexOf(t, seeded(1), rowsNamed(1), manyDomains(n))
+	path, s := built.mapping.name, built.head.sections[secPages]
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for page := uint64(0); page < s.items; page += 10 {
+		if _, err := f.WriteAt([]byte{0xff, 0xff, 0xff}, int64(s.offset+page*pageSize+pageSize-8)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ix, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	senders := make([]addr.Addr, n)
+	for i := range senders {
+		senders[i] = sender(t, "x@mx."+manyName(i))
+	}
+	var b Batch
+	sameAsLookup(t, "damaged pages", ix, &b, senders)
+	failed := 0
+	for i := range senders {
+		got, err := b.Matches(i)
+		switch {
+		case err == nil && (len(got) != 1 || got[0].Line != i+1):
+			t.Fatalf("sender %d: %v", i, got)
+		case err != nil && !errors.Is(err, ErrRead):
+			t.Fatalf("sender %d: %v", i, err)
+		case err != nil:
+			failed++
+		}
+	}
+	if failed < n/20 || failed > n/5 {
+		t.Errorf("%d of %d senders failed, with every tenth page damaged", failed, n)
+	}
+}
+
+func TestClearBatchAllocatesNothing(t *testing.T) {
+	ix := indexOf(t, seeded(1), rowsNamed(1), append(manyDomains(1000), randomEntries(t, rand.New(rand.NewPCG(1, 1)), 1, 500)...))
+	senders := make([]addr.Addr, 300)
+	for i := range senders {
+		senders[i] = sender(t, fmt.Sprintf("someone%d@mail%d.example.org", i, i))
+	}
+	var b Batch
+	ask := func() {
+		ix.LookupBatch(&b, senders, testTime)
+		for i := range senders {
+			if got, err := b.Matches(i); err != nil || len(got) > 0 {
+				t.Fatalf("sender %d: %v, %v", i, got, err)
+			}
+		}
+	}
+	measure := func(state string) {
+		ask() // makes room
+		if allocs := testing.AllocsPerRun(20, ask); allocs != 0 {
+			t.Errorf("%s: a batch of %d clear senders allocates %v times", state, len(senders), allocs)
+		}
+	}
+	measure("filter in the mapping")
+	if err := ix.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	measure("filter in memory")
+	allPerhaps(t, ix)
+	measure("filter always says perhaps")
+}
+
+func TestBatchCountsLikeLookup(t *testing.T) {
+	ix := indexOf(t, seeded(1), rowsNamed(1), manyDomains(1000))
+	allPerhaps(t, ix)
+	senders := make([]addr.Addr, 10)
+	for i := range senders {
+		senders[i] = sender(t, fmt.Sprintf("x@y%d.example", i))
+	}
+	var b Batch
+	ix.LookupBatch(&b, senders, testTime)
+	if fp, asked := ix.FalsePositives(); fp != 10 || asked != 10 { // names of two labels alone
+		t.Errorf("FalsePositives() = %d, %d, want 10, 10", fp, asked)
+	}
+}

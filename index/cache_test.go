@@ -1,0 +1,281 @@
+package index
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/addr"
+	"blockd/lists"
+)
+
+// old makes the files of sources so old that their stamps tell every change.
+func old(t testing.TB, sources []Source) {
+	t.Helper()
+	for _, s := range sources {
+		then := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(s.Path, then, then); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// segments are the files of a cache.
+func segments(t testing.TB, folder string) (names []string) {
+	t.Helper()
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		names = append(names, f.Name())
+	}
+	return names
+}
+
+func TestSegmentsGiveTheSameBytes(t *testing.T) {
+	sources := mixedSources(t, 30_000)
+	patterns := plain("patterns", listFile(t, "patterns.txt", strings.Repeat("# a comment of a usual length\n", 3000)+
+		"x*@shop.test\n198.51.100.0/24\n2001:db8::/32\n#? pass <> y@shop.test\n"))
+	sources = append(sources, patterns)
+	o := seeded(6)
+	o.KeepGoing = true
+	want, _ := builtBytes(t, sources, o)
+	o.Cache = filepath.Join(t.TempDir(), "cache")
+	for round, cached := range []int{0, 5, 5} {
+		o.Workers = 1 + round
+		got, report := builtBytes(t, sources, o)
+		if report.Cached != cached || len(report.Notes) > 0 {
+			t.Errorf("round %d: %d sources from segments, notes %q, want %d", round, report.Cached, report.Notes, cached)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("round %d: other bytes than without a cache", round)
+		}
+	}
+	if info, err := os.Stat(o.Cache); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("folder of the cache: %v, %v", info.Mode(), err)
+	}
+}
+
+// longList is a list that is worth a segment.
+func longList(t testing.TB, name string) Source {
+	return plain(name, listFile(t, name+".txt", strings.Repeat("# a comment\n", 6000)+name+".test\n"))
+}
+
+func rewrite(t testing.TB, s Source, text string) {
+	t.Helper()
+	if err := os.WriteFile(s.Path, []byte(strings.Repeat("# a comment\n", 6000)+text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatAChangeOfSourceOrSettingsCosts(t *testing.T) {
+	a, b := longList(t, "a"), longList(t, "b")
+	small := plain("small", listFile(t, "small.txt", "small.test\n"))
+	o := Options{Cache: filepath.Join(t.TempDir(), "cache")}
+	build := func(want int, sources ...Source) *Index {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "x.bdx")
+		d, err := Build(t.Context(), path, sources, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Report.Cached != want {
+			t.Errorf("%d sources from segments, want %d; notes %q", d.Report.Cached, want, d.Report.Notes)
+		}
+		if err := d.Publish(); err != nil {
+			t.Fatal(err)
+		}
+		return d.Index()
+	}
+	build(0, a, b, small)
+	build(3, a, b, small)
+	if n := len(segments(t, o.Cache)); n != 4 {
+		t.Errorf("%d files, want three segments and the memo", n)
+	}
+	rewrite(t, b, "c.test\n") // of the same size, and perhaps within a tick of the clock
+	ix := build(2, a, b, small)
+	if got, err := ix.Lookup(nil, sender(t, "x@c.test"), testTime); err != nil || len(got) != 1 {
+		t.Errorf("Lookup after a change = %v, %v", got, err)
+	}
+	if got, err := ix.Lookup(nil, sender(t, "x@b.test"), testTime); err != nil || len(got) != 0 {
+		t.Errorf("Lookup of what was removed = %v, %v", got, err)
+	}
+	if n := len(segments(t, o.Cache)); n != 4 {
+		t.Errorf("%d files, want three segments and the memo", n)
+	}
+	a.Settings.Reason = "another"
+	build(2, a, b, small)
+	old(t, []Source{a, b})
+	build(2, a, b)
+	build(2, a, b) // by stamps alone
+	build(2, b, a)
+	d, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), []Source{longList(t, "d"), a, b}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Discard()
+	if n := len(segments(t, o.Cache)); n != 3 {
+		t.Errorf("%d files after a draft that was discarded, want two segments and the memo", n)
+	}
+	build(1, a)
+	if n := len(segments(t, o.Cache)); n != 2 {
+		t.Errorf("%d files, want a segment and the memo", n)
+	}
+}
+
+// Whatever happens to the files of the cache, the index is the same.
+func TestDamagedSegmentsAreDropped(t *testing.T) {
+	sources := mixedSources(t, 4000)
+	sources = slices.DeleteFunc(sources, func(s Source) bool { return s.List == "torn" })
+	o := seeded(8)
+	want, _ := builtBytes(t, sources, o)
+	o.Cache = filepath.Join(t.TempDir(), "cache")
+	builtBytes(t, sources, o)
+	for _, name := range segments(t, o.Cache) {
+		path := filepath.Join(o.Cache, name)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, damage := range []struct {
+			name string
+			data func() []byte
+		}{
+			{"first octet", func() []byte { d := bytes.Clone(data); d[0] ^= 1; return d }},
+			{"in the middle", func() []byte { d := bytes.Clone(data); d[len(d)/2] ^= 1; return d }},
+			{"last octet", func() []byte { d := bytes.Clone(data); d[len(d)-1] ^= 0x80; return d }},
+			{"tail", func() []byte { d := bytes.Clone(data); d[len(d)-30] ^= 0x80; return d }},
+			{"cut off", func() []byte { return data[:len(data)-1] }},
+			{"empty", func() []byte { return nil }},
+			{"another one", func() []byte { return bytes.Repeat([]byte{1}, 100) }},
+		} {
+			if err := os.WriteFile(path, damage.data(), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, report := builtBytes(t, sources, o)
+			if !bytes.Equal(got, want) {
+				t.Fatalf("%s, %s: other bytes than without a cache", name, damage.name)
+			}
+			if len(report.Notes) == 0 && damage.name != "last octet" {
+				t.Errorf("%s, %s: no note", name, damage.name)
+			}
+		}
+		builtBytes(t, sources, o)
+	}
+}
+
+func TestRefusedSourceKeepsItsLastGoodEntries(t *testing.T) {
+	a, b := longList(t, "a"), plain("b", listFile(t, "b.txt", "b.test\n#? block x@b.test\n"))
+	o := Options{Cache: filepath.Join(t.TempDir(), "cache"), LastGood: true}
+	path := filepath.Join(t.TempDir(), "x.bdx")
+	build := func(wantRefused string, sources ...Source) *Index {
+		t.Helper()
+		d, err := Build(t.Context(), path, sources, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Publish(); err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range d.Report.Lists {
+			switch refused := row.Source.List == wantRefused; {
+			case refused != (row.Refused != nil), refused != row.LastGood, row.Summary.Verdict != lists.Loaded:
+				t.Errorf("%s: refused %v, last good %t, summary %+v", row.Source.List, row.Refused, row.LastGood, row.Summary)
+			}
+		}
+		return d.Index()
+	}
+	holds := func(ix *Index, names ...string) {
+		t.Helper()
+		for _, name := range []string{"a", "a2", "b", "b2"} {
+			got, err := ix.Lookup(nil, sender(t, "x@"+name+".test"), testTime)
+			if err != nil || (len(got) > 0) != slices.Contains(names, name) {
+				t.Errorf("%s: %v, %v; want %v", name, got, err, names)
+			}
+		}
+	}
+	holds(build("", a, b), "a", "b")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(b.Path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rewrite(t, a, "a2.test\n")
+	write("b2.test\n\x00\x00\x00")
+	holds(build("b", a, b), "a2", "b") // a binary file
+	write("b2.test\n#? block x@b.test\n")
+	holds(build("b", a, b), "a2", "b") // fails its own test
+	if err := os.Remove(b.Path); err != nil {
+		t.Fatal(err)
+	}
+	rewrite(t, a, "a.test\n")
+	holds(build("b", a, b), "a", "b") // gone
+	write("b2.test\n")
+	holds(build("", a, b), "a", "b2")
+
+	// What never was good is refused.
+	_, err := Build(t.Context(), path, []Source{a, b, plain("c", filepath.Join(t.TempDir(), "none"))}, o)
+	if refused := (*SourcesError)(nil); !errors.As(err, &refused) || len(refused.Errs) != 1 {
+		t.Errorf("Build = %v", err)
+	}
+}
+
+func FuzzSegment(f *testing.F) {
+	f.Add([]byte("BDXSEG\r\n"))
+	text := strings.Repeat("# a comment\n", 6000) + "bulk.test # why\n*@x.test\n#? block a@bulk.test <>\n"
+	source := plain("a", listFile(f, "a.txt", text))
+	source.Settings.Reason = "r"
+	o := seeded(1)
+	o.Cache = filepath.Join(f.TempDir(), "cache")
+	o.KeepGoing = true
+	builtBytes(f, []Source{source}, o)
+	for _, name := range segments(f, o.Cache) {
+		if data, err := os.ReadFile(filepath.Join(o.Cache, name)); err == nil {
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "s")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if len(data) < segmentTail {
+			return
+		}
+		// With its sum, or none would get further.
+		var m segmentMeta
+		c := cursor{rest: data[:len(data)-segmentTail]}
+		if !m.decode(&c, int64(len(data))) {
+			return
+		}
+		again := segmentMeta{}
+		c = cursor{rest: m.append(nil)}
+		if !again.decode(&c, int64(len(data))) || fmt.Sprint(again.summary) != fmt.Sprint(m.summary) || len(again.tests) != len(m.tests) {
+			t.Errorf("%+v became %+v", m, again)
+		}
+	})
+}
+
+// The senders of self-tests go through a segment as text.
+func TestSegmentKeepsSelfTests(t *testing.T) {
+	for _, text := range []string{"<>", "x@bulk.test", `"a b"@bulk.test`, "x@[198.51.100.23]", "root"} {
+		a := sender(t, text)
+		got, err := addr.Parse(a.String())
+		if err != nil || got != a {
+			t.Errorf("%s becomes %v, %v", text, got, err)
+		}
+	}
+}

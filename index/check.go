@@ -1,0 +1,195 @@
+package index
+
+import (
+	"context"
+	"math/bits"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"blockd/bloom"
+)
+
+// checker decodes pages and holds them against hash, filter, directory and list
+// table. It is for one goroutine.
+type checker struct {
+	ix     *Index
+	filter *bloom.Filter
+	total  census
+	n      int
+	hashes [bloom.BatchSize]bloom.Hash // of keys that the filter was not yet asked for
+}
+
+// newChecker is for an index whose filter is known to be in order.
+func (ix *Index) newChecker() *checker {
+	c := &checker{ix: ix, filter: ix.filter.near.Load()}
+	if c.filter == nil {
+		c.filter = ix.filter.mapped
+	}
+	return c
+}
+
+// partition walks from each page of a partition, whose pages these are, along its
+// overflow pages, each of which must belong to one page.
+func (c *checker) partition(i int, pages []byte) error {
+	ix, p := c.ix, c.ix.parts[i]
+	overflow := uint32(0)
+	for n := range uint64(p.pages) {
+		at, last := n, -1
+		for hops := 0; ; hops++ {
+			page := pages[at*pageSize:][:pageSize:pageSize]
+			if err := ix.sumPage(page, p.first+at); err != nil {
+				return err
+			}
+			if !c.page(page, uint64(i), n, &last) {
+				return corrupt(ix.pageOffset(p.first+at), "page %d does not hold together", p.first+at)
+			}
+			next := pageNext(page)
+			if next == 0 {
+				break
+			}
+			if next > p.overflow || hops == maxOverflow {
+				return corrupt(ix.pageOffset(p.first+at), "page %d goes on at overflow page %d of %d", p.first+at, next, p.overflow)
+			}
+			overflow++
+			at = uint64(p.pages) + uint64(next) - 1
+		}
+	}
+	if overflow != p.overflow {
+		return corrupt(ix.pageOffset(p.first), "partition %d uses %d overflow pages of %d", i, overflow, p.overflow)
+	}
+	if !c.asked() {
+		return corrupt(ix.pageOffset(p.first), "partition %d has keys that the filter lacks", i)
+	}
+	return nil
+}
+
+// page decodes all records of a page, which must be where their hash says, in order
+// of their tags, behind the page's head and one behind the other.
+func (c *checker) page(page []byte, partition, primary uint64, lastTag *int) bool {
+	if !pageFits(page) {
+		return false
+	}
+	ix := c.ix
+	pages, reasons := uint64(ix.parts[partition].pages), ix.head.sections[secReasons].items
+	n, at := pageRecords(page), pageStart(page)
+	for i := range n {
+		tag := int(pageTag(page, i))
+		if tag < *lastTag || pageOffset(page, n, i) != at || at >= pageSize {
+			return false
+		}
+		*lastTag = tag
+		r := cursor{rest: page[at:]}
+		key := r.key()
+		h := ix.head.hash.sum(key)
+		sources, _ := r.sources()
+		for range sources {
+			e := r.entry()
+			if e.row >= len(ix.lists) || e.reason != 0 && uint64(e.reason) > reasons {
+				return false
+			}
+		}
+		if r.bad || uint16(h.Hi) != uint16(tag) || h.Hi>>(64-ix.shift) != partition || pageOf(h.Hi, ix.shift, pages) != primary {
+			return false
+		}
+		if !c.total.note(key) || !c.ask(h) {
+			return false
+		}
+		c.total.entries += uint64(sources)
+		end := pageSize - len(r.rest)
+		if end-at > maxRecord {
+			return false
+		}
+		at = end
+	}
+	return at == pageSize
+}
+
+// ask asks the filter for h, sooner or later. False: it lacks a key.
+func (c *checker) ask(h bloom.Hash) bool {
+	c.hashes[c.n] = h
+	c.n++
+	return c.n < len(c.hashes) || c.asked()
+}
+
+// asked asks for what ask has put off.
+func (c *checker) asked() bool {
+	n := c.n
+	c.n = 0
+	return n == 0 || c.filter.HasBatch(c.hashes[:n]) == uint32(1<<n-1)
+}
+
+// checkDraft reads all pages of a file back from the system and checks them and
+// ix, which is that file opened, as Verify does: with several goroutines, and
+// without a mapping, whose pages would count as this process's memory.
+func (b *builder) checkDraft(ctx context.Context, ix *Index, f *os.File) error {
+	defer b.stages.begin("verify")()
+	size := int64(ix.head.size)
+	b.progress.report(Progress{Stage: "verify", Total: size})
+	if err := ix.Promote(ctx); err != nil { // reads and sums all of the filter
+		return err
+	}
+	var next atomic.Int64
+	var mu sync.Mutex // guards total
+	var total census
+	group, ctx := errgroup.WithContext(ctx)
+	for range b.Workers {
+		group.Go(func() error {
+			c := ix.newChecker()
+			var pages []byte
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(ix.parts) {
+					break
+				}
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				p := ix.parts[i]
+				pages = grow(pages[:0], int(p.pages+p.overflow)*pageSize)
+				if _, err := f.ReadAt(pages, int64(ix.pageOffset(p.first))); err != nil {
+					return readError(err)
+				}
+				if err := c.partition(i, pages); err != nil {
+					return err
+				}
+				b.progress.report(Progress{Stage: "verify", Done: int64(ix.pageOffset(p.first)), Total: size})
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			total.add(c.total)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	b.progress.report(Progress{Stage: "verify", Done: size, Total: size})
+	return ix.holds(total)
+}
+
+// MeasureFalsePositives asks the filter for n keys that are in no list, as good as
+// surely: for random hashes. It returns how often the filter says perhaps.
+func (ix *Index) MeasureFalsePositives(n int) float64 {
+	filter := ix.newChecker().filter
+	rng := rand.New(rand.NewPCG(1, 2))
+	perhaps := 0
+	err := ix.mapping.guarded(func() error {
+		var hashes [bloom.BatchSize]bloom.Hash
+		for asked := 0; asked < n; asked += len(hashes) {
+			for i := range hashes {
+				hashes[i].Lo = rng.Uint64()
+			}
+			perhaps += bits.OnesCount32(filter.HasBatch(hashes[:]))
+		}
+		return nil
+	})
+	if err != nil || n <= 0 {
+		return ix.FalsePositiveRate()
+	}
+	batches := (n + bloom.BatchSize - 1) / bloom.BatchSize
+	return float64(perhaps) / float64(batches*bloom.BatchSize)
+}

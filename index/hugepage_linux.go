@@ -1,0 +1,11 @@
+package index
+
+import "golang.org/x/sys/unix"
+
+// adviseHuge asks for huge pages. It is advice: where it is not taken, pages are
+// small.
+func adviseHuge(mem []byte) {
+	if len(mem) > 0 {
+		unix.Madvise(mem, unix.MADV_HUGEPAGE)
+	}
+}

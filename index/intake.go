@@ -1,0 +1,251 @@
+package index
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"blockd/addr"
+	"blockd/bloom"
+	"blockd/lists"
+)
+
+// intake is what was read of all sources. Sources are read one behind the other,
+// each by all workers at once.
+type intake struct {
+	hash    hasher
+	now     int64 // Unix seconds: what has expired by then is not taken in
+	records *scatter
+	workers []worker
+	rows    []rowIntake
+}
+
+// rowIntake is what an intake has of one row, its records aside.
+type rowIntake struct {
+	live    bool // its entries count: the source was read to its end
+	reasons sourceReasons
+	rowCounts
+
+	numbers []uint32 // of each of its reasons, in the table of all
+	plain   bool     // the file has its records as the intake has them
+}
+
+// rowCounts are those of one row, or of what one worker has read of it.
+type rowCounts struct {
+	entries uint64
+	bytes   uint64 // of the records in the file, if each key stands in one source only
+	kinds   uint64 // see kindBit
+	expires bool   // some entry does
+
+	patterns, freePatterns int // entries
+}
+
+func (c *rowCounts) add(o rowCounts) {
+	c.entries += o.entries
+	c.bytes += o.bytes
+	c.kinds |= o.kinds
+	c.expires = c.expires || o.expires
+	c.patterns += o.patterns
+	c.freePatterns += o.freePatterns
+}
+
+// worker takes in what one goroutine reads. The line numbers of a source rise, and
+// what one line says comes one behind the other.
+type worker struct {
+	in   *intake
+	lane *lane
+	row  int
+	rowCounts
+	segment *segmentLane // where else entries go; nil = nowhere
+
+	reason string // the last one that was asked for
+	number uint32 // 1 + its number; 0: none was
+	at     place  // of the entry in hand
+	tail   [64]byte
+	key    []byte   // reused
+	_      [64]byte // workers are written by different cores
+}
+
+func newIntake(h hasher, now int64, rows []rowIntake, records *scatter) *intake {
+	in := &intake{hash: h, now: now, records: records, rows: rows, workers: make([]worker, len(records.lanes))}
+	for i := range in.workers {
+		in.workers[i].in, in.workers[i].lane = in, &records.lanes[i]
+	}
+	return in
+}
+
+// begin makes what the workers add entries of row.
+func (in *intake) begin(row int) {
+	in.rows[row] = rowIntake{reasons: newSourceReasons()}
+	for i := range in.workers {
+		w := &in.workers[i]
+		w.row, w.rowCounts, w.at, w.reason, w.number = row, rowCounts{}, place{}, "", 0
+	}
+}
+
+// end tells whether the source of row was read to its good end.
+func (in *intake) end(row int, live bool) {
+	r := &in.rows[row]
+	r.live = live
+	for i := range in.workers {
+		r.rowCounts.add(in.workers[i].rowCounts)
+	}
+}
+
+// counts are those of all live rows.
+func (in *intake) counts() (c rowCounts) {
+	for i := range in.rows {
+		if in.rows[i].live {
+			c.add(in.rows[i].rowCounts)
+		}
+	}
+	return c
+}
+
+// takenHead is what a record has before it while it is taken in: u64 Hi and u64 Lo
+// of its key's hash, and u16 its length. Its one entry has the number that the
+// reason has in its own source.
+const takenHead = 18
+
+// add takes in one entry for senders. expiry is in Unix seconds, 0 is never.
+func (w *worker) add(key addr.Key, expiry int64, it *lists.Item) error {
+	if len(key.Text) == 0 || len(key.Text) > maxKey {
+		return fmt.Errorf("key of %d octets, want 1 to %d", len(key.Text), maxKey)
+	}
+	if (reach(key.Kind, true)|reach(key.Kind, false))&(1<<it.Scope) == 0 {
+		return fmt.Errorf("%q cannot have scope %d", key.Text, it.Scope)
+	}
+	w.kinds |= kindBit(key)
+	return w.put(key.Text, expiry, it)
+}
+
+// put takes in one entry that has key in the store.
+func (w *worker) put(key string, expiry int64, it *lists.Item) error {
+	if it.Action > lists.Discard || it.Line < 0 || expiry < 0 {
+		return fmt.Errorf("%q with action %d, line %d, expiry %d", key, it.Action, it.Line, expiry)
+	}
+	if expiry != 0 && expiry <= w.in.now {
+		return nil
+	}
+	e := entry{row: w.row, line: it.Line, scope: it.Scope, action: it.Action, expiry: expiry}
+	if it.Line != w.at.line {
+		w.at = place{line: it.Line}
+	}
+	w.at.seq++
+	if it.Reason != "" {
+		var err error
+		if e.reason, err = w.reasonNumber(it.Reason); err != nil {
+			return err
+		}
+	}
+	if w.segment != nil {
+		w.segment.add(key, e)
+	}
+	return w.store(key, e)
+}
+
+// store takes in an entry whose reason has its number within the source.
+func (w *worker) store(key string, e entry) error {
+	tail := appendEntry(append(w.tail[:0], 1), e)
+	size := uvarintSize(uint64(len(key))) + len(key) + len(tail)
+	h := w.in.hash.sumText(key)
+	b, err := w.lane.add(w.in.records.part(h.Hi), takenHead+size)
+	if err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint64(b, h.Hi)
+	binary.LittleEndian.PutUint64(b[8:], h.Lo)
+	binary.LittleEndian.PutUint16(b[16:], uint16(size))
+	at := takenHead + binary.PutUvarint(b[takenHead:], uint64(len(key)))
+	at += copy(b[at:], key)
+	copy(b[at:], tail)
+
+	w.entries++
+	w.expires = w.expires || e.expiry != 0
+	if e.reason != 0 { // its number depends on who came first, so two octets stand for it
+		size += 2 - uvarintSize(uint64(e.reason-1))
+	}
+	w.bytes += slotBytes + uint64(size)
+	return nil
+}
+
+// reasonNumber is 1 + the number of reason among those of the source.
+func (w *worker) reasonNumber(reason string) (uint32, error) {
+	if w.number > 0 && reason == w.reason {
+		return w.number, nil // lines rise: the first place is known
+	}
+	text := reason[:min(len(reason), maxReason)]
+	number, ok := w.in.rows[w.row].reasons.add(text, w.at)
+	if !ok {
+		return 0, fmt.Errorf("more than %d different reasons", maxReasons)
+	}
+	w.reason, w.number = string([]byte(reason)), number+1 // a copy: the text is the parser's
+	return w.number, nil
+}
+
+// sumText is the hash of a text.
+func (h *hasher) sumText(key string) bloom.Hash {
+	if h.weak != nil && h.kind != hashSip {
+		return h.weak([]byte(key))
+	}
+	return h.sumString(key)
+}
+
+// uvarintSize is how many octets a uvarint takes.
+func uvarintSize(v uint64) int {
+	n := 1
+	for ; v >= 0x80; v >>= 7 {
+		n++
+	}
+	return n
+}
+
+// numberReasons makes the table of the reasons of all live rows.
+func (in *intake) numberReasons() (reasonTable, error) {
+	all := newReasonTable()
+	for i := range in.rows {
+		r := &in.rows[i]
+		if !r.live {
+			continue
+		}
+		r.numbers = make([]uint32, len(r.reasons.first))
+		r.plain = !r.expires
+		for _, own := range r.reasons.inOrder() {
+			number, ok := all.add(string(r.reasons.table.get(own)))
+			if !ok {
+				return all, fmt.Errorf("more than %d different reasons", maxReasons)
+			}
+			r.numbers[own] = number
+			r.plain = r.plain && number == own
+		}
+	}
+	return all, nil
+}
+
+// rehash takes everything in anew, into records, under another hash. The old
+// intake stays as it is.
+func (in *intake) rehash(h hasher, records *scatter) (*intake, error) {
+	fresh := newIntake(h, in.now, in.rows, records)
+	var part []byte
+	for number := range 1 << in.records.bits {
+		var err error
+		if part, err = in.records.load(part[:0], number); err != nil {
+			return nil, err
+		}
+		for b := part; len(b) > 0; b = b[in.records.block:] {
+			for at, end := scatterHead, blockEnd(b); at < end; {
+				record := b[at:][:takenHead+int(binary.LittleEndian.Uint16(b[at+16:]))]
+				sum := h.sum(recordKey(record[takenHead:]))
+				to, err := fresh.workers[0].lane.add(records.part(sum.Hi), len(record))
+				if err != nil {
+					return nil, err
+				}
+				copy(to, record)
+				binary.LittleEndian.PutUint64(to, sum.Hi)
+				binary.LittleEndian.PutUint64(to[8:], sum.Lo)
+				at += len(record)
+			}
+		}
+	}
+	records.finish()
+	return fresh, nil
+}

@@ -1,0 +1,269 @@
+package index
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"blockd/lists"
+)
+
+// killAt is the variable that makes this test a builder that dies.
+const killAt = "BLOCKD_TEST_KILL_AT"
+
+// largeList does not fit into the least memory of a build. Its first entry tells
+// which version it is.
+func largeList(t testing.TB, folder, version string) Source {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s.test\n", version)
+	for i := range 40_000 {
+		fmt.Fprintf(&b, "d%d.of-a-list-that-spills.test\n", i)
+	}
+	path := filepath.Join(folder, version+".txt")
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Source{List: "l", Path: path, Settings: lists.Settings{Format: "plain"}}
+}
+
+// publishLarge builds and publishes that list, with a cache beside the index.
+func publishLarge(t testing.TB, folder, version string, h hooks) error {
+	path := filepath.Join(folder, "x.bdx")
+	b, err := newBuilder(Options{Memory: minMemory, Cache: path + CacheSuffix}, h)
+	if err != nil {
+		return err
+	}
+	d, err := b.build(t.Context(), path, []Source{largeList(t, folder, version)})
+	if err != nil {
+		return err
+	}
+	defer d.Discard()
+	return d.Publish()
+}
+
+// served tells which version the index in folder is of.
+func served(t testing.TB, folder string) string {
+	t.Helper()
+	ix, err := Open(filepath.Join(folder, "x.bdx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ix.Verify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"old", "new", "last"} {
+		got, err := ix.Lookup(nil, sender(t, "x@"+version+".test"), testTime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) > 0 {
+			return version
+		}
+	}
+	return ""
+}
+
+// A builder that is killed by the system, between any two steps, leaves the old
+// file or the new one, and nothing that the next build does not clear away.
+func TestKilledBetweenAnyTwoSteps(t *testing.T) {
+	if step := os.Getenv(killAt); step != "" {
+		err := publishLarge(t, os.Getenv(killAt+"_IN"), "new", hooks{fail: func(at string) error {
+			if at == step {
+				unix.Kill(os.Getpid(), unix.SIGKILL)
+				select {} // the signal is on its way
+			}
+			return nil
+		}})
+		t.Fatalf("still alive: %v", err)
+	}
+	for _, step := range append([]string{"spill"}, publishSteps...) {
+		t.Run(step, func(t *testing.T) {
+			folder := t.TempDir()
+			if err := publishLarge(t, folder, "old", hooks{}); err != nil {
+				t.Fatal(err)
+			}
+			child := exec.Command(os.Args[0], "-test.run=^TestKilledBetweenAnyTwoSteps$")
+			child.Env = append(os.Environ(), killAt+"="+step, killAt+"_IN="+folder)
+			var dead *exec.ExitError
+			if out, err := child.CombinedOutput(); !errors.As(err, &dead) || dead.ExitCode() != -1 {
+				t.Fatalf("the builder was not killed: %v, %s", err, out)
+			}
+			want := "old"
+			if step == "sync folder" {
+				want = "new" // the rename has happened
+			}
+			if got := served(t, folder); got != want {
+				t.Errorf("serves %s, want %s", got, want)
+			}
+			if err := publishLarge(t, folder, "last", hooks{}); err != nil {
+				t.Fatal(err)
+			}
+			if got := served(t, folder); got != "last" {
+				t.Errorf("the next build serves %s", got)
+			}
+			if left, err := filepath.Glob(filepath.Join(folder, "*"+tempMark+"*")); err != nil || len(left) > 0 {
+				t.Errorf("%q is left", left)
+			}
+			if names := segments(t, filepath.Join(folder, "x.bdx"+CacheSuffix)); len(names) != 2 {
+				t.Errorf("the cache holds %q, want a segment and the memo", names)
+			}
+		})
+	}
+}
+
+// smallDisk is a file system of so many octets.
+func smallDisk(t *testing.T, octets int) string {
+	t.Helper()
+	folder := t.TempDir()
+	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, fmt.Sprintf("size=%d", octets)); err != nil {
+		t.Skip("a small file system wants the rights to mount one: ", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(folder, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return folder
+}
+
+// The disk runs full at one write after the other: of records, of pages, of the
+// filter, of the tables.
+func TestFullDiskLeavesTheOldIndex(t *testing.T) {
+	lists := t.TempDir()
+	source := largeList(t, lists, "new")
+	oldSource := plain("l", listFile(t, "l.txt", "old.test\n"))
+	failed := 0
+	for size := 64 << 10; size < 8<<20; size += size/6 + 4096 {
+		folder := smallDisk(t, size)
+		path := filepath.Join(folder, "x.bdx")
+		if err := publishAt(t, path, oldSource, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		err := publishAt(t, path, source, Options{Memory: minMemory, Workers: 2})
+		want := "new"
+		if err != nil {
+			failed++
+			want = "old"
+			if !errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%d octets: %v", size, err)
+			}
+		}
+		if got := served(t, folder); got != want {
+			t.Errorf("%d octets: serves %s, want %s", size, got, want)
+		}
+		if left := temporaryFiles(t, folder); len(left) > 0 {
+			t.Errorf("%d octets: %q is left", size, left)
+		}
+	}
+	if failed < 10 {
+		t.Errorf("the disk was full at %d builds: this test proves too little", failed)
+	}
+}
+
+func publishAt(t testing.TB, path string, s Source, o Options) error {
+	d, err := Build(t.Context(), path, []Source{s}, o)
+	if err != nil {
+		return err
+	}
+	defer d.Discard()
+	return d.Publish()
+}
+
+// A full disk under the cache is told of, and does not matter.
+func TestFullDiskUnderTheCache(t *testing.T) {
+	source := largeList(t, t.TempDir(), "new")
+	want, _ := builtBytes(t, []Source{source}, seeded(4))
+	for _, size := range []int{4096, 64 << 10, 512 << 10, 1 << 20} {
+		o := seeded(4)
+		o.Cache = filepath.Join(smallDisk(t, size), "cache")
+		for range 2 {
+			got, report := builtBytes(t, []Source{source}, o)
+			if !bytes.Equal(got, want) {
+				t.Errorf("%d octets: other bytes", size)
+			}
+			if len(report.Notes) == 0 || report.Cached > 0 {
+				t.Errorf("%d octets: notes %q, %d from segments", size, report.Notes, report.Cached)
+			}
+		}
+		if files, err := os.ReadDir(o.Cache); err == nil {
+			for _, f := range files {
+				if strings.HasSuffix(f.Name(), segmentSuffix) {
+					t.Errorf("%d octets: %s is left", size, f.Name())
+				}
+			}
+		}
+	}
+}
+
+// A failing disk under the temporary file ends the build.
+func TestSpillFaults(t *testing.T) {
+	folder := t.TempDir()
+	fault := fmt.Errorf("input/output error")
+	err := publishLarge(t, folder, "new", hooks{fail: func(step string) error {
+		if step == "spill" {
+			return fault
+		}
+		return nil
+	}})
+	if !errors.Is(err, fault) {
+		t.Errorf("build without a temporary file: %v", err)
+	}
+	// What comes back is not what was written.
+	file := newSpillFile(filepath.Join(folder, "x.bdx"), hooks{})
+	defer file.close()
+	s, err := newScatter(1, 2, minMemory, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	for range 3 * minMemory / 512 {
+		b, err := s.lanes[0].add(1, 512)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[0] = 7
+	}
+	s.finish()
+	if file.written() == 0 {
+		t.Fatal("nothing was spilled")
+	}
+	if _, err := s.load(nil, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Pwrite(file.fd, []byte{1}, file.written()/2+100); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.load(nil, 1); !errors.Is(err, errSpill) {
+		t.Errorf("load of a damaged file: %v", err)
+	}
+	if err := unix.Ftruncate(file.fd, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.load(nil, 1); !errors.Is(err, errSpill) {
+		t.Errorf("load of a file that was cut off: %v", err)
+	}
+}
+
+// A file system without files that have no name.
+func TestSpillFileWithAName(t *testing.T) {
+	folder := t.TempDir()
+	fd, err := unlinkedFile(filepath.Join(folder, "x.bdx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Pwrite(fd, []byte("x"), 10); err != nil {
+		t.Error(err)
+	}
+	if left := temporaryFiles(t, folder); len(left) > 0 {
+		t.Errorf("%q is left", left)
+	}
+}

@@ -1,0 +1,177 @@
+package index
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+
+	"blockd/lists"
+)
+
+// netListed is an entry for client addresses.
+func netListed(net netip.Prefix, e listed) listed {
+	e.net, e.scope = net, lists.Tree
+	if net.IsSingleIP() {
+		e.scope = lists.Exact
+	}
+	return e
+}
+
+// clientModel answers by walking over all entries.
+func clientModel(entries []listed, ip netip.Addr, now int64) []Match {
+	ip = ip.WithZone("").Unmap()
+	var found []Match
+	for i, e := range entries {
+		repeated := slices.ContainsFunc(entries[:i], func(o listed) bool {
+			return o.row == e.row && o.net == e.net && o.action == e.action
+		})
+		if repeated || !e.net.IsValid() || !e.net.Contains(ip) || e.expiry != 0 && e.expiry <= now {
+			continue
+		}
+		found = append(found, Match{Row: e.row, Kind: netKind(e.net), Net: e.net, Scope: e.scope, Action: e.action, Line: e.line, Reason: e.reason})
+	}
+	slices.SortStableFunc(found, func(a, b Match) int {
+		if a.Net.Bits() != b.Net.Bits() {
+			return b.Net.Bits() - a.Net.Bits()
+		}
+		return a.Row - b.Row
+	})
+	return found
+}
+
+// nearNet is a random network of few addresses, so that many contain each other.
+func nearNet(rng *rand.Rand) netip.Prefix {
+	var p netip.Prefix
+	if ip := nearIP(rng); ip.Is4() {
+		p = netip.PrefixFrom(ip, rng.IntN(33))
+	} else {
+		p = netip.PrefixFrom(ip, rng.IntN(129))
+	}
+	return p.Masked()
+}
+
+func nearIP(rng *rand.Rand) netip.Addr {
+	bit := func(n int) byte { return byte(rng.IntN(2)) << rng.IntN(n) }
+	if rng.IntN(2) == 0 {
+		return netip.AddrFrom4([4]byte{198 ^ bit(8), 51 ^ bit(8), bit(8), bit(8)})
+	}
+	return netip.AddrFrom16([16]byte{0x20, 1, 0xd ^ bit(4), 0xb8, 5: bit(8), 9: bit(8), 15: bit(8)})
+}
+
+func TestClientsAgreeWithModel(t *testing.T) {
+	now := testTime.Unix()
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		const rows = 3
+		var entries []listed
+		seen := map[listed]bool{} // a repeated one lasts as long as the longest: kept out
+		for row := range rows {
+			for line := range rng.IntN(150) {
+				e := netListed(nearNet(rng), listed{row: row, action: lists.Action(rng.IntN(4))})
+				if seen[e] {
+					continue
+				}
+				seen[e] = true
+				e.line, e.expiry = line+1, []int64{0, 0, now, now + 1}[rng.IntN(4)]
+				if rng.IntN(2) == 0 {
+					e.reason = "listed"
+				}
+				entries = append(entries, e)
+			}
+		}
+		o := seeded(byte(seed))
+		o.BitsPerKey = 8
+		built := slices.DeleteFunc(slices.Clone(entries), func(e listed) bool { return e.expiry != 0 && e.expiry <= now })
+		ix := indexOf(t, o, rowsNamed(rows), entries)
+		for range 500 {
+			ip := nearIP(rng)
+			switch rng.IntN(4) {
+			case 0:
+				ip = netip.AddrFrom16(ip.As16()) // IPv4 mapped into IPv6
+			case 1:
+				ip = ip.WithZone("eth0")
+			}
+			got, err := ix.LookupClient(nil, ip, testTime)
+			if want := clientModel(built, ip, now); err != nil || !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d: LookupClient(%s) = %v, %v, want %v", seed, ip, got, err, want)
+			}
+		}
+	}
+}
+
+func TestNetworkThatHasNoKeyIsRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		e    listed
+		want string
+	}{
+		{"host bits", listed{net: netip.MustParsePrefix("198.51.100.7/24"), scope: lists.Tree}, "network 198.51.100.7/24 with scope 2"},
+		{"mapped into IPv6", listed{net: netip.MustParsePrefix("::ffff:198.51.100.0/120"), scope: lists.Tree}, "network ::ffff:198.51.100.0/120 with scope 2"},
+		{"names below", listed{net: netip.MustParsePrefix("198.51.100.0/24"), scope: lists.Sub}, "network 198.51.100.0/24 with scope 1"},
+	} {
+		if _, err := draftOf(t, filepath.Join(t.TempDir(), "x.bdx"), seeded(1), hooks{}, rowsNamed(1), []listed{tt.e}); err == nil || err.Error() != tt.want {
+			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
+		}
+	}
+}
+
+func TestNetworksFromFileToAnswer(t *testing.T) {
+	a := plain("a", listFile(t, "a.txt", "198.51.100.0/25\n!198.51.100.7\n198.51.100.0/25\nbulk.test\n"))
+	b := plain("b", listFile(t, "b.txt", "198.51.100.0 - 198.51.100.127\n2001:db8::/32\n"))
+	d, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), []Source{a, b}, seeded(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Discard()
+	if r := d.Report; r.Keys != 4 || r.Entries != 5 || r.Duplicates != 1 || r.Lists[0].NetworkEntries != 3 || r.Lists[1].NetworkEntries != 2 {
+		t.Errorf("%d keys, %d entries, %d duplicates, %d and %d networks", r.Keys, r.Entries, r.Duplicates, r.Lists[0].NetworkEntries, r.Lists[1].NetworkEntries)
+	}
+	for ip, want := range map[string]string{
+		"198.51.100.7":        "a ip 198.51.100.7 exact allow 2; a cidr 198.51.100.0/25 tree block 1; b cidr 198.51.100.0/25 tree block 1; ",
+		"::ffff:198.51.100.8": "a cidr 198.51.100.0/25 tree block 1; b cidr 198.51.100.0/25 tree block 1; ",
+		"198.51.100.128":      "",
+		"2001:db8:5::7%eth0":  "b cidr 2001:db8::/32 tree block 2; ",
+		"2001:db9::1":         "",
+	} {
+		got, err := d.Index().LookupClient(nil, netip.MustParseAddr(ip), testTime)
+		said := ""
+		for _, m := range got {
+			said += fmt.Sprintf("%s %s %s %s %s %d; ", d.Index().Lists()[m.Row].Source.List, m.Kind, m.Name(), m.Scope, m.Action, m.Line)
+		}
+		if err != nil || said != want {
+			t.Errorf("LookupClient(%s) = %q, %v, want %q", ip, said, err, want)
+		}
+	}
+	if got, err := d.Index().LookupClient(nil, netip.Addr{}, testTime); err != nil || len(got) > 0 {
+		t.Errorf("LookupClient of no address = %v, %v", got, err)
+	}
+}
+
+func TestClearClientDoesNotAllocate(t *testing.T) {
+	var entries []listed
+	for i := range 4000 {
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 9+i%24).Masked()
+		entries = append(entries, netListed(p, listed{line: i}))
+	}
+	o := seeded(1)
+	o.BitsPerKey = 8 // some of the keys are false positives
+	ix := indexOf(t, o, rowsNamed(1), entries)
+	dst := make([]Match, 0, 4)
+	i := 0
+	allocs := testing.AllocsPerRun(1000, func() {
+		i++
+		if got, err := ix.LookupClient(dst, netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}), testTime); err != nil || len(got) > 0 {
+			t.Fatalf("LookupClient = %v, %v", got, err)
+		}
+	})
+	if allocs != 0 && !raceDetector {
+		t.Errorf("%v allocations", allocs)
+	}
+	if wrong, _ := ix.FalsePositives(); wrong == 0 {
+		t.Error("no false positive among 24,000 keys: the test says nothing of them")
+	}
+}

@@ -1,0 +1,254 @@
+package index
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"blockd/addr"
+	"blockd/lists"
+	"blockd/pattern"
+)
+
+func patternKind(text string) lists.Kind {
+	if text[0] == '/' {
+		return lists.Regexp
+	}
+	return lists.Glob
+}
+
+// matchesPattern is what a pattern of a test means, without package pattern.
+func matchesPattern(text, address string) bool {
+	if patternKind(text) == lists.Regexp {
+		return regexp.MustCompile("(?i)" + strings.Trim(text, "/")).MatchString(address)
+	}
+	return regexp.MustCompile("^" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(text)) + "$").MatchString(address)
+}
+
+// patternModel answers by walking over all entries.
+func patternModel(entries []listed, a addr.Addr, now int64) []Match {
+	var found []Match
+	for i, e := range entries {
+		repeated := slices.ContainsFunc(entries[:i], func(o listed) bool {
+			return o.row == e.row && o.pattern == e.pattern && o.action == e.action
+		})
+		if e.pattern == "" || repeated || e.expiry != 0 && e.expiry <= now || !matchesPattern(e.pattern, a.String()) {
+			continue
+		}
+		found = append(found, Match{Row: e.row, Kind: patternKind(e.pattern), Pattern: e.pattern, Action: e.action, Line: e.line, Reason: e.reason})
+	}
+	slices.SortStableFunc(found, func(a, b Match) int { return cmp.Or(a.Row-b.Row, a.Line-b.Line) })
+	return found
+}
+
+// nearPattern is one of a few hundred that match some of nearSender.
+func nearPattern(rng *rand.Rand) string {
+	name := func() string { return []string{"bulk", "promo", "shop", "news"}[rng.IntN(4)] }
+	switch rng.IntN(6) {
+	case 0:
+		return fmt.Sprintf(`/^%s[0-9]+@/`, name())
+	case 1:
+		return fmt.Sprintf(`/\.%s-?%d\./`, name(), rng.IntN(4))
+	case 2:
+		return fmt.Sprintf(`%s%d*@*`, name(), rng.IntN(4))
+	case 3:
+		return fmt.Sprintf(`*@%s?.test`, name())
+	case 4:
+		return fmt.Sprintf(`/(%s|%s)[0-%d]/`, name(), name(), rng.IntN(4))
+	}
+	return fmt.Sprintf(`/^.*%d@.*%s.*$/`, rng.IntN(4), name())
+}
+
+func nearSender(rng *rand.Rand) string {
+	name := func() string { return []string{"bulk", "promo", "shop", "news", "anna"}[rng.IntN(5)] }
+	return fmt.Sprintf("%s%d@%s.%s-%d.%s%d.test", name(), rng.IntN(5), name(), name(), rng.IntN(4), name(), rng.IntN(4))
+}
+
+func TestPatternsAgreeWithModel(t *testing.T) {
+	now := testTime.Unix()
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		const rows = 3
+		entries := randomEntries(t, rng, rows, 40)
+		seen := map[listed]bool{}
+		for row := range rows {
+			for line := range rng.IntN(60) {
+				e := listed{row: row, pattern: nearPattern(rng), action: lists.Action(rng.IntN(4))}
+				if seen[e] {
+					continue
+				}
+				seen[e] = true
+				e.line, e.expiry = line+1, []int64{0, 0, now, now + 1}[rng.IntN(4)]
+				e.reason = []string{"", "listed"}[rng.IntN(2)]
+				entries = append(entries, e)
+			}
+		}
+		built := slices.DeleteFunc(slices.Clone(entries), func(e listed) bool { return e.expiry != 0 && e.expiry <= now })
+		keys := model(slices.DeleteFunc(slices.Clone(entries), func(e listed) bool { return e.pattern != "" }))
+		ix := indexOf(t, seeded(byte(seed)), rowsNamed(rows), entries)
+		if err := ix.Verify(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var senders []addr.Addr
+		var answers [][]Match
+		for range 100 {
+			text := nearSender(rng)
+			if rng.IntN(3) == 0 {
+				text = randomSender(rng)
+			}
+			a := sender(t, text)
+			want := append(keys.lookup(a, now), patternModel(built, a, now)...)
+			got, err := ix.Lookup(nil, a, testTime)
+			if err != nil || !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d: Lookup(%s) = %v, %v, want %v", seed, a, got, err, want)
+			}
+			senders, answers = append(senders, a), append(answers, want)
+		}
+		var b Batch
+		for range 2 { // the second with the memory of the first
+			ix.LookupBatch(&b, senders, testTime)
+			for i, want := range answers {
+				if got, err := b.Matches(i); err != nil || !slices.Equal(got, want) {
+					t.Fatalf("seed %d: Matches(%s) = %v, %v, want %v", seed, senders[i], got, err, want)
+				}
+			}
+		}
+	}
+}
+
+func TestNullSenderMatchesNoPattern(t *testing.T) {
+	ix := indexOf(t, seeded(1), rowsNamed(1), []listed{{pattern: "/.*/"}, {pattern: "*"}})
+	if got, err := ix.Lookup(nil, addr.Addr{}, testTime); err != nil || len(got) > 0 {
+		t.Errorf("Lookup(<>) = %v, %v", got, err)
+	}
+	if got, err := ix.Lookup(nil, sender(t, "a@b.test"), testTime); err != nil || len(got) != 2 {
+		t.Errorf("Lookup(a@b.test) = %v, %v, want 2 matches", got, err)
+	}
+}
+
+func TestPatternsFromFileToAnswer(t *testing.T) {
+	source := plain("a", listFile(t, "a.txt", `#? block news7@x.test x@mx3.bulk.test
+#? pass press1@bulk.test
+/^news[0-9]+@/
+!press*@bulk.test
+*@mx?*.bulk.test
+`))
+	source.Settings.Patterns = true
+	source.Settings.Reason = "no"
+	path := filepath.Join(t.TempDir(), "x.bdx")
+	d, err := Build(t.Context(), path, []Source{source}, seeded(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Discard()
+	ix := d.Index()
+	if !ix.Lists()[0].Source.Settings.Patterns {
+		t.Error("the list table lost the setting")
+	}
+	for text, want := range map[string]string{
+		"NEWS7@x.test":      "regexp /^news[0-9]+@/ block 3",
+		"press1@bulk.test":  "glob press*@bulk.test allow 4",
+		"x@mx3.bulk.test":   "glob *@mx?*.bulk.test block 5",
+		"news@x.test":       "",
+		"x@mx.bulk.example": "",
+	} {
+		got, err := ix.Lookup(nil, sender(t, text), testTime)
+		said := ""
+		for _, m := range got {
+			said += fmt.Sprintf("%s %s %s %d", m.Kind, m.Name(), m.Action, m.Line)
+		}
+		if err != nil || said != want {
+			t.Errorf("Lookup(%s) = %q, %v, want %q", text, said, err, want)
+		}
+	}
+	var walked []string
+	for e, err := range ix.Entries(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		walked = append(walked, e.Item.Kind.String()+" "+e.Item.Name())
+	}
+	if want := []string{"regexp /^news[0-9]+@/", "glob press*@bulk.test", "glob *@mx?*.bulk.test"}; !slices.Equal(walked, want) {
+		t.Errorf("Entries = %q, want %q", walked, want)
+	}
+	source.Settings.Patterns = false
+	if ix.Lists()[0].Source.Equal(source) {
+		t.Error("a source with another setting is the same")
+	}
+}
+
+func TestTooManyPatternsRefuseTheirSource(t *testing.T) {
+	free := func(name string) Source {
+		s := plain(name, listFile(t, name, "bulk.test\n"+strings.Repeat("/^[0-9]{9}@/\n", 60)))
+		s.Settings.Patterns = true
+		return s
+	}
+	sources := []Source{free("a.txt"), free("b.txt")}
+	o := seeded(1)
+	_, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), sources, o)
+	want := "with it all lists have 120 patterns without a text of three octets that a sender must hold, at most 100 can be tried on every sender"
+	if err == nil || !strings.Contains(err.Error(), "b.txt: too-big: "+want) {
+		t.Fatalf("error %v, want %s", err, want)
+	}
+	o.KeepGoing = true
+	d, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), sources, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Discard()
+	got, err := d.Index().Lookup(nil, sender(t, "123456789@bulk.test"), testTime)
+	if err != nil || len(got) != 2 || got[0].Row != 0 || got[1].Row != 0 {
+		t.Errorf("Lookup = %v, %v, want two matches of the first source", got, err)
+	}
+	if row := d.Report.Lists[1]; row.Summary.Verdict != lists.Refused || row.Summary.Why != "too-big: "+want {
+		t.Errorf("row 1: %+v", row.Summary)
+	}
+}
+
+func TestLongestPattern(t *testing.T) {
+	text := "/" + strings.Repeat("a", pattern.MaxText) + "/"
+	var entries []listed
+	for row := range 70 {
+		entries = append(entries, listed{row: row, pattern: text, line: 1 << 40, reason: fmt.Sprint(row), expiry: 1 << 40})
+	}
+	ix := indexOf(t, seeded(1), rowsNamed(70), entries)
+	if err := ix.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+	b, err := newBuilder(seeded(1), hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.open(filepath.Join(t.TempDir(), "x.bdx"), 1, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	entries[0].pattern = "/a" + text[1:]
+	if err := takeIn(t, b, entries[:1]); err == nil || err.Error() != "pattern of 1003 octets with scope 0" {
+		t.Errorf("a pattern that is too long: %v", err)
+	}
+}
+
+func TestClearSenderAmongPatternsDoesNotAllocate(t *testing.T) {
+	var entries []listed
+	for i := range 500 {
+		entries = append(entries, listed{pattern: fmt.Sprintf(`/\.bulk-%d-[0-9]+\.test$/`, i), line: i})
+	}
+	ix := indexOf(t, seeded(1), rowsNamed(1), entries)
+	a := sender(t, "anna.weber@mail.firm.test")
+	dst := make([]Match, 0, 4)
+	allocs := testing.AllocsPerRun(100, func() {
+		if got, err := ix.Lookup(dst, a, testTime); err != nil || len(got) > 0 {
+			t.Fatalf("Lookup = %v, %v", got, err)
+		}
+	})
+	if allocs != 0 && !raceDetector {
+		t.Errorf("%v allocations", allocs)
+	}
+}

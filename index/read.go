@@ -1,0 +1,172 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"blockd/lists"
+)
+
+// readAll reads every source, also behind a refused one, so that all faults are
+// told at once.
+func (b *builder) readAll(ctx context.Context, sources []Source) error {
+	defer b.stages.begin("read")()
+	for {
+		refused, err := b.readOnce(ctx, sources)
+		switch {
+		case errors.Is(err, errAgain):
+			if err := b.reset(); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		case len(refused) > 0 && !b.KeepGoing:
+			return &SourcesError{refused}
+		default:
+			return nil
+		}
+	}
+}
+
+// errAgain reports that a source's entries were taken in that must not count, and
+// others of it will. All that was taken in goes. It happens once a segment or
+// source at most.
+var errAgain = errors.New("sources have to be read again")
+
+func (b *builder) readOnce(ctx context.Context, sources []Source) (refused []error, err error) {
+	p := Progress{Stage: "read"}
+	sizes := make([]int64, len(sources))
+	for i, s := range sources {
+		sizes[i] = fileSize(s.Path)
+		p.Total += sizes[i]
+	}
+	b.rows, b.tests, b.cached = make([]ListInfo, len(sources)), nil, 0
+	for i, s := range sources {
+		p.Source = s.Path
+		err := b.readSource(ctx, i, s, p, sizes[i])
+		var file *lists.FileError
+		switch row := &b.rows[i]; {
+		case err == nil:
+		case !errors.As(err, &file):
+			return nil, err
+		case s.Optional && file.Class == lists.Missing:
+		default:
+			row.Refused = fmt.Errorf("list %s: %w", s.List, err)
+			if b.lastGood(i, s, row.Refused) {
+				return nil, errAgain
+			}
+			refused = append(refused, row.Refused)
+		}
+		p.Done += sizes[i]
+		p.Entries = int64(b.in.counts().entries)
+		b.progress.report(p)
+	}
+	b.in.records.finish()
+	return refused, nil
+}
+
+// reading is one source while several workers read it.
+type reading struct {
+	*builder
+	source   Source
+	row      int
+	progress Progress
+	size     int64 // of the file
+	done     atomic.Int64
+	entries  atomic.Int64
+
+	mu       sync.Mutex // guards what follows
+	tests    []rowTest
+	networks int
+}
+
+// readSource takes one source in as a row: from its segment if there is one. Of a
+// source that ends in an error, which may show at its very last byte, nothing
+// counts.
+func (b *builder) readSource(ctx context.Context, number int, s Source, p Progress, size int64) error {
+	row := &b.rows[number]
+	*row = ListInfo{Source: s, Guard: s.Settings.Guard.ID()}
+	r := &reading{builder: b, source: s, row: number, progress: p, size: size}
+	r.entries.Store(p.Entries)
+	b.in.begin(number)
+	ok, err := r.fromCache(ctx)
+	if !ok && err == nil {
+		err = r.parse(ctx)
+	}
+	b.in.end(number, err == nil)
+	if err == nil {
+		err = b.boundPatterns(number)
+	}
+	if err == nil {
+		b.tests = append(b.tests, r.tests...)
+		row.NetworkEntries = r.networks
+	}
+	return err
+}
+
+// parse reads the text of the source, and writes its segment.
+func (r *reading) parse(ctx context.Context) error {
+	segment := r.newSegment()
+	states := make([]readState, r.Workers)
+	var err error
+	r.rows[r.row].Summary, err = lists.ReadBlocks(ctx, r.source.Path, r.source.Settings, r.Workers, func(i int, it *lists.Item) error {
+		return r.take(&r.in.workers[i], &states[i], it)
+	})
+	slices.SortStableFunc(r.tests, func(a, b rowTest) int { return cmp.Compare(a.line, b.line) })
+	segment.end(r, err)
+	return err
+}
+
+// readState is what a worker knows of its progress.
+type readState struct {
+	items, line int
+	octets      int64
+	_           [64]byte // written by different cores
+}
+
+// take takes in one item.
+func (r *reading) take(w *worker, state *readState, it *lists.Item) error {
+	if it.Line != state.line {
+		state.line, state.octets = it.Line, state.octets+int64(len(it.Text))+1
+	}
+	if state.items++; state.items == progressEvery {
+		r.report(state)
+	}
+	var err error
+	switch it.Kind {
+	case lists.Addr, lists.Domain:
+		err = w.add(it.Key, 0, it)
+	case lists.IP, lists.CIDR:
+		if err = w.addNetwork(0, it); err == nil {
+			r.mu.Lock()
+			r.networks++
+			r.mu.Unlock()
+		}
+	case lists.Glob, lists.Regexp:
+		err = w.addPattern(0, it)
+	case lists.Skip:
+		if it.Test != nil {
+			r.mu.Lock()
+			r.tests = append(r.tests, rowTest{r.row, it.Line, it.Test})
+			r.mu.Unlock()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s:%d: %w", r.source.Path, it.Line, err)
+	}
+	return nil
+}
+
+func (r *reading) report(state *readState) {
+	now := r.progress
+	// A packed file has more text than bytes.
+	now.Done += min(r.done.Add(state.octets), r.size)
+	now.Entries = r.entries.Add(int64(state.items))
+	state.items, state.octets = 0, 0
+	r.builder.progress.report(now)
+}

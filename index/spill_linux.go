@@ -1,0 +1,36 @@
+package index
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// unnamedFile makes a file that is in no folder, on the file system of path.
+func unnamedFile(path string) (int, error) {
+	fd, err := unix.Open(filepath.Dir(path), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		return fd, nil
+	}
+	// NFS, and overlays of old kernels, know no O_TMPFILE.
+	return unlinkedFile(path)
+}
+
+// pwritev writes pieces one behind the other, perhaps not all.
+func pwritev(fd int, pieces [][]byte, offset int64) (int, error) {
+	for {
+		n, err := unix.Pwritev(fd, pieces, offset)
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+// startWriting asks the system to begin to bring a part of f to the disk. It waits
+// for nothing but room in the disk's queue.
+func startWriting(f *os.File, offset, n int64) {
+	// It is a wish: the sync at the end tells of a disk that fails.
+	_ = unix.SyncFileRange(int(f.Fd()), offset, n, unix.SYNC_FILE_RANGE_WRITE)
+}

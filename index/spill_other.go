@@ -1,0 +1,17 @@
+//go:build !linux
+
+package index
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+func unnamedFile(path string) (int, error) { return unlinkedFile(path) }
+
+func pwritev(fd int, pieces [][]byte, offset int64) (int, error) {
+	return unix.Pwrite(fd, pieces[0], offset)
+}
+
+func startWriting(*os.File, int64, int64) {}

@@ -1,0 +1,142 @@
+package index
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+
+	"blockd/addr"
+	"blockd/bloom"
+)
+
+// suspect is a key of a sender that the filter says is perhaps in the store.
+type suspect struct {
+	hash    bloom.Hash
+	key     addr.Key
+	own     bool // the sender's own domain, not a parent of it
+	sender  int  // its place among several
+	matches int  // that confirm has appended for it
+	touched byte // without meaning: it keeps the reads ahead from being dropped
+}
+
+// maxSuspects are confirmed together. More than a dozen reads are not in flight
+// at once, and the memory of 16 is quickly cleared for a sender of one.
+const maxSuspects = 16
+
+// confirm asks the store for suspects and appends their matches to dst in order.
+// After an error dst has none of some of them.
+//
+// The pages of a large store are in no cache, and what is read of one lies on four
+// lines: head, tags, offsets, record. Walked through one after the other they are
+// four misses a key. So the first three lines of all suspects are touched first,
+// where they are to be expected, and then all records: the misses overlap.
+func (ix *Index) confirm(dst []Match, suspects []suspect, now int64) ([]Match, error) {
+	err := ix.mapping.guarded(func() (err error) {
+		for i := range suspects {
+			suspects[i].touched = ix.touchHead(suspects[i].hash)
+		}
+		for i := range suspects {
+			suspects[i].touched |= ix.touchRecord(suspects[i].hash)
+		}
+		dst, err = ix.settle(dst, suspects, now)
+		return err
+	})
+	return dst, ix.unreadable(err)
+}
+
+// settle is confirm without guard and touching ahead.
+func (ix *Index) settle(dst []Match, suspects []suspect, now int64) ([]Match, error) {
+	falsePositives := uint64(0)
+	for i := range suspects {
+		s := &suspects[i]
+		s.matches = 0
+		c, found, err := ix.find(s.hash, s.key.Text)
+		if err != nil {
+			return dst, err
+		}
+		if !found {
+			falsePositives++
+			continue
+		}
+		before := len(dst)
+		m := Match{Kind: keyKind(s.key.Kind), Key: s.key}
+		for _, scopes := range rank(s.key.Kind, s.own) {
+			if dst, err = ix.appendMatches(dst, c, m, scopes, now); err != nil {
+				return dst, err
+			}
+		}
+		s.matches = len(dst) - before
+	}
+	if falsePositives > 0 {
+		ix.falsePositives.Add(falsePositives)
+	}
+	return dst, nil
+}
+
+// unreadable makes of what went wrong in the mapping the error of a look-up.
+func (ix *Index) unreadable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w %s: %w", ErrRead, ix.mapping.name, err)
+}
+
+// firstPage is the page that a key belongs to, and its partition, which has no
+// keys if it has no pages.
+func (ix *Index) firstPage(h bloom.Hash) (number uint64, p partition) {
+	p = ix.parts[h.Hi>>(64-ix.shift)]
+	return p.first + pageOf(h.Hi, ix.shift, uint64(p.pages)), p
+}
+
+// find looks for the record of key, whose hash is h. The cursor stands behind
+// the record's key. It reads one page, and for one key in a thousand two.
+func (ix *Index) find(h bloom.Hash, key string) (cursor, bool, error) {
+	number, p := ix.firstPage(h)
+	if p.pages == 0 {
+		return cursor{}, false, nil
+	}
+	for hops := 0; ; hops++ {
+		page, err := ix.page(number)
+		if err != nil {
+			return cursor{}, false, err
+		}
+		c, found, more := pageFind(page, uint16(h.Hi), key)
+		next := pageNext(page)
+		switch {
+		case c.bad, more && (next > p.overflow || next > 0 && hops == maxOverflow):
+			return cursor{}, false, corrupt(ix.pageOffset(number), "page %d does not hold together", number)
+		case found:
+			return c, true, nil
+		case !more || next == 0:
+			return cursor{}, false, nil
+		}
+		number = p.first + uint64(p.pages) + uint64(next) - 1
+	}
+}
+
+// page returns a page whose sum is right: summed now or at an earlier touch.
+// The directory's check has seen that number is one of the store's.
+func (ix *Index) page(number uint64) ([]byte, error) {
+	page := ix.pages[number*pageSize:][:pageSize:pageSize]
+	word, bit := &ix.summed[number/64], uint64(1)<<(number%64)
+	if atomic.LoadUint64(word)&bit == 0 {
+		if err := ix.sumPage(page, number); err != nil {
+			return nil, err
+		}
+		atomic.OrUint64(word, bit)
+	}
+	return page, nil
+}
+
+func (ix *Index) sumPage(page []byte, number uint64) error {
+	want := binary.LittleEndian.Uint32(page)
+	if sum := pageSum(page, ix.head.crcStart(), number); sum != want {
+		return corrupt(ix.pageOffset(number), "page sum %08x, computed %08x", want, sum)
+	}
+	return nil
+}
+
+// pageOffset is where a page lies in the file.
+func (ix *Index) pageOffset(number uint64) uint64 {
+	return ix.head.sections[secPages].offset + number*pageSize
+}

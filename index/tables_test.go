@@ -1,0 +1,169 @@
+package index
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// Every bit of the tables of networks and patterns is summed.
+func TestEveryFlippedBitOfTheTablesIsSeen(t *testing.T) {
+	s := newFullSpecimen(t, 60)
+	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []int{secNetworks, secPatterns} {
+		at := h.sections[kind]
+		if at.items == 0 {
+			t.Fatalf("no section %d", kind)
+		}
+		step := uint64(1)
+		if testing.Short() || raceDetector {
+			step = 61
+		}
+		for n := 8 * at.offset; n < 8*at.end(); n += step {
+			data := bytes.Clone(s.data)
+			data[n/8] ^= 1 << (n % 8)
+			s.write(t, data)
+			if _, err := Open(s.path); !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("section %d: byte %d, bit %d flipped: Open = %v", kind, n/8, n%8, err)
+			}
+		}
+	}
+	s.write(t, s.data)
+	if err := s.judge(t, "nothing"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Tables whose sums are right and which say something else, as only a hostile
+// writer makes them, cost an error or an answer, little memory and no crash.
+func TestBentTablesWithRightSums(t *testing.T) {
+	s := newFullSpecimen(t, 60)
+	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []int{secNetworks, secPatterns} {
+		for at := h.sections[kind].offset; at < h.sections[kind].end(); at++ {
+			for _, v := range []byte{0, 1, 0x7f, 0xff, s.data[at] + 1} {
+				data := bytes.Clone(s.data)
+				data[at] = v
+				correctSums(data)
+				s.write(t, data)
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				openAndAsk(t, s)
+				runtime.ReadMemStats(&after)
+				if grown := after.TotalAlloc - before.TotalAlloc; grown > 8<<20 {
+					t.Fatalf("%x at %d: %d bytes are allocated", v, at, grown)
+				}
+			}
+		}
+	}
+}
+
+func TestDamagedTablesAreToldInASentence(t *testing.T) {
+	s := newFullSpecimen(t, 60)
+	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	le := binary.LittleEndian
+	nets, patterns := h.sections[secNetworks].offset, h.sections[secPatterns].offset
+	row := func(d []byte, kind int) []byte { return d[sectionsAt+(kind-1)*sectionBytes:] } // all sections are there
+	tests := []struct {
+		name   string
+		damage func(d []byte)
+		want   string
+	}{
+		{"unknown family", func(d []byte) { d[nets] = 5 }, fmt.Sprintf("offset %d: networks of family 5 and length %d", nets, s.data[nets+1])},
+		{"IPv4 of 33 bits", func(d []byte) { d[nets+1] = 33 }, fmt.Sprintf("offset %d: networks of family 4 and length 33", nets)},
+		{"reserved octets", func(d []byte) { d[nets+7] = 1 }, fmt.Sprintf("offset %d: networks of family 4 and length %d", nets, s.data[nets+1])},
+		{"lengths in disorder", func(d []byte) { d[nets+netLengthBytes+1] = d[nets+1] }, fmt.Sprintf("offset %d: prefix lengths out of order at /%d", nets, s.data[nets+1])},
+		{"more networks than keys", func(d []byte) { le.PutUint64(d[nets+8:], 1<<40) }, fmt.Sprintf("offset %d: 1099511627776 networks of length /%d among %d keys", nets, s.data[nets+1], h.keys)},
+		{"no network", func(d []byte) { le.PutUint64(d[nets+8:], 0) }, fmt.Sprintf("offset %d: 0 networks of length /%d among %d keys", nets, s.data[nets+1], h.keys)},
+		{"lengths by the million", func(d []byte) { le.PutUint64(row(d, secNetworks)[24:], 1<<20) }, fmt.Sprintf("offset 128: section 7 has %d bytes and 1048576 items, want 162 of 16 bytes", h.sections[secNetworks].length)},
+		{"pattern of no kind", func(d []byte) { d[patterns] = 1 }, fmt.Sprintf("offset %d: pattern 0 is damaged", patterns)},
+		{"patterns in disorder", func(d []byte) { d[patterns] = 3 }, fmt.Sprintf("offset %d: pattern 1 is damaged", patterns)},
+		{"fewer patterns than it says", func(d []byte) { row(d, secPatterns)[24]++ }, fmt.Sprintf("offset %d: pattern %d is damaged", patterns, h.sections[secPatterns].items)},
+		{"more patterns than it says", func(d []byte) { row(d, secPatterns)[24]-- }, "behind the last pattern"},
+		{"patterns by the million", func(d []byte) { le.PutUint64(row(d, secPatterns)[24:], 1<<20) }, fmt.Sprintf("offset 128: 1048576 patterns in %d bytes", h.sections[secPatterns].length)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			data := bytes.Clone(s.data)
+			tt.damage(data)
+			correctSums(data)
+			s.write(t, data)
+			_, err := Open(s.path)
+			if err == nil || !errors.Is(err, ErrCorrupt) || !strings.HasSuffix(err.Error(), tt.want) || !strings.Contains(err.Error(), s.path) {
+				t.Errorf("Open = %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// What the tables leave out would never be looked up: Verify sees it.
+func TestVerifyHoldsTheTablesAgainstTheStore(t *testing.T) {
+	s := newFullSpecimen(t, 60)
+	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nets, patterns := h.sections[secNetworks], h.sections[secPatterns]
+	stored, err := decodePatterns(s.data[patterns.offset:patterns.end()], patterns.items)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := stored[len(stored)-1]
+	size := 3 + len(last.Text) // of its row
+	for _, text := range last.Need {
+		size += 1 + len(text)
+	}
+	shorten := func(d []byte, kind int, by uint64) {
+		row := d[sectionsAt+(kind-1)*sectionBytes:]
+		binary.LittleEndian.PutUint64(row[16:], h.sections[kind].length-by)
+		binary.LittleEndian.PutUint64(row[24:], h.sections[kind].items-1)
+	}
+	for name, damage := range map[string]func(d []byte){
+		"another number of networks": func(d []byte) { d[nets.offset+8]++ },
+		"a length less":              func(d []byte) { shorten(d, secNetworks, netLengthBytes) },
+		"a pattern less":             func(d []byte) { shorten(d, secPatterns, uint64(size)) },
+		"another pattern":            func(d []byte) { d[patterns.end()-uint64(size)+2]++ },
+	} {
+		data := bytes.Clone(s.data)
+		damage(data)
+		correctSums(data)
+		s.write(t, data)
+		ix, err := Open(s.path)
+		if err != nil {
+			t.Errorf("%s: Open = %v", name, err)
+			continue
+		}
+		if err := ix.Verify(t.Context()); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: Verify = %v, want ErrCorrupt", name, err)
+		}
+	}
+}
+
+// A file without the tables, as all were before there were such entries, has none.
+func TestFileWithoutTables(t *testing.T) {
+	s := newSpecimen(t, 50)
+	ix, err := Open(s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ix.patterns != nil || ix.networks.v4 != nil || ix.head.sections[secNetworks] != (section{}) || ix.head.sections[secPatterns] != (section{}) {
+		t.Error("a table without entries")
+	}
+	if _, err := os.Stat(s.path); err != nil {
+		t.Fatal(err)
+	}
+}

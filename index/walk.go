@@ -1,0 +1,171 @@
+package index
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"blockd/addr"
+	"blockd/lists"
+)
+
+// Entry is one entry as its list had it. It holds copies only.
+type Entry struct {
+	Row     int // of Lists()
+	Item    lists.Item
+	Expires time.Time // zero: never
+}
+
+// spotOf is where one entry stands: the place of its record in the section of
+// pages, and its number among the record's sources.
+type spotOf struct {
+	from  uint64 // row and line, the order of the walk
+	where uint64
+}
+
+// Entries walks over all entries of the rows that want accepts, in the order of
+// Lists and of their lines; nil accepts all. An entry that its file repeats comes
+// once.
+//
+// It takes 16 bytes of memory for each entry. An error, which wraps ErrRead or is
+// that of ctx, ends the walk and comes with a zero Entry.
+func (ix *Index) Entries(ctx context.Context, want func(row int) bool) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		if err := ix.walk(ctx, want, yield); err != nil {
+			yield(Entry{}, err)
+		}
+		runtime.KeepAlive(ix)
+	}
+}
+
+func (ix *Index) walk(ctx context.Context, want func(row int) bool, yield func(Entry, error) bool) error {
+	spots, err := ix.spots(ctx, want)
+	if err != nil {
+		return err
+	}
+	for n, s := range spots {
+		if n%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var e Entry
+		err := ix.mapping.guarded(func() error {
+			var err error
+			e, err = ix.entryAt(s.where)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%w %s: %w", ErrRead, ix.mapping.name, err)
+		}
+		if !yield(e, nil) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// spots finds all entries and sorts them as their files had them.
+func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, error) {
+	wanted := make([]bool, len(ix.lists))
+	for row := range wanted {
+		wanted[row] = want == nil || want(row)
+	}
+	var spots []spotOf
+	for number := range ix.head.pages {
+		if number%256 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		err := ix.mapping.guarded(func() error {
+			page, err := ix.page(number)
+			if err != nil {
+				return err
+			}
+			if !pageFits(page) {
+				return corrupt(ix.pageOffset(number), "page %d does not hold together", number)
+			}
+			n := pageRecords(page)
+			for i := range n {
+				at := pageOffset(page, n, i)
+				if at < pageStart(page) || at >= pageSize {
+					return corrupt(ix.pageOffset(number), "page %d does not hold together", number)
+				}
+				c := cursor{rest: page[at:]}
+				c.key()
+				sources, _ := c.sources()
+				for k := range sources {
+					e := c.entry()
+					if c.bad || e.row >= len(wanted) {
+						return corrupt(ix.pageOffset(number), "page %d does not hold together", number)
+					}
+					if wanted[e.row] {
+						spots = append(spots, spotOf{uint64(e.row)<<48 | uint64(e.line)&(1<<48-1), (number*pageSize+uint64(at))<<7 | uint64(k)})
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%w %s: %w", ErrRead, ix.mapping.name, err)
+		}
+	}
+	slices.SortFunc(spots, func(a, b spotOf) int {
+		switch {
+		case a.from < b.from:
+			return -1
+		case a.from > b.from:
+			return 1
+		case a.where < b.where: // two entries of one line
+			return -1
+		case a.where > b.where:
+			return 1
+		}
+		return 0
+	})
+	return spots, nil
+}
+
+// entryAt decodes an entry that spots has found.
+func (ix *Index) entryAt(where uint64) (Entry, error) {
+	page, at := where>>7/pageSize, where>>7%pageSize
+	c := cursor{rest: ix.pages[page*pageSize+at : (page+1)*pageSize]}
+	text := string(c.key())
+	c.sources()
+	var e entry
+	for range where&(1<<7-1) + 1 {
+		e = c.entry()
+	}
+	item := lists.Item{Line: e.line, Scope: e.scope, Action: e.action}
+	describe(&item, text)
+	if e.reason != 0 {
+		reason, ok := reasonAt(ix.reasons, e.reason-1)
+		if !ok {
+			c.fail()
+		}
+		item.Reason = string(reason)
+	}
+	if c.bad {
+		return Entry{}, corrupt(ix.pageOffset(page), "record of %q does not hold together", text)
+	}
+	entry := Entry{Row: e.row, Item: item}
+	if e.expiry != 0 {
+		entry.Expires = time.Unix(e.expiry, 0)
+	}
+	return entry, nil
+}
+
+// keyOf tells what a stored key is: an address has text on both sides of its
+// last "@", a local-part ends with it, and a domain has none.
+func keyOf(text string) addr.Key {
+	switch at := strings.LastIndexByte(text, '@'); {
+	case at < 0 && text[0] == '[': // an address literal
+		return addr.Key{Kind: addr.Domain, Text: text, Labels: 1}
+	case at < 0:
+		return addr.Key{Kind: addr.Domain, Text: text, Labels: uint8(min(1+strings.Count(text, "."), 127))}
+	case at == len(text)-1:
+		return addr.Key{Kind: addr.Local, Text: text}
+	}
+	return addr.Key{Kind: addr.Address, Text: text}
+}

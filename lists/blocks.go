@@ -1,0 +1,154 @@
+package lists
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"sync"
+	"unsafe"
+)
+
+// cutter cuts a text into blocks of whole lines for one lineReader or for several
+// at once. There is no goroutine that reads ahead: a reader that wants a block
+// reads it itself, under the lock, into its own buffer, and so finds it in its own
+// core's cache. Memory is a buffer a reader and one for the line at the border.
+type cutter struct {
+	r    io.Reader
+	eol  byte // '\n', or '\r' in a file without any LF
+	size int  // of a block, more than maxLine
+	lend bool // the text of a block is overwritten by the next one of its reader
+
+	mu      sync.Mutex
+	freed   sync.Cond     // a block was done with
+	readers []*lineReader // made by reader
+	blocks  int           // handed out
+	lines   int           // in them
+	rest    []byte        // behind them: read, and still to be handed out
+	err     error         // why there is no more to read; io.EOF is the good end
+}
+
+// newCutter makes a cutter of the text in r. size bounds a block, in octets, and is
+// more than maxLine.
+func newCutter(r io.Reader, eol byte, size int) *cutter {
+	c := &cutter{r: r, eol: eol, size: size}
+	c.freed.L = &c.mu
+	return c
+}
+
+// reader adds a reader. All of them are added before the first one reads.
+func (c *cutter) reader() *lineReader {
+	lr := &lineReader{cutter: c, eol: c.eol}
+	c.readers = append(c.readers, lr)
+	return lr
+}
+
+// take gives lr the next block in place of the one it has. It returns false at the
+// end of the text, for which lr.err is the reason then.
+func (c *cutter) take(lr *lineReader) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.release(lr)
+	if lr.buf == nil {
+		lr.buf = make([]byte, c.size)
+	}
+	text, long := c.cut(lr.buf)
+	if len(text) == 0 {
+		lr.err = c.err
+		return false
+	}
+	c.blocks++
+	lr.block, lr.long, lr.number = c.blocks, long, c.lines
+	if c.lend {
+		// A copy and what it leaves to the garbage collector took 25 ns a line of 110.
+		lr.whole = unsafe.String(&text[0], len(text))
+	} else {
+		lr.whole = string(text)
+	}
+	c.lines += bytes.Count(text, []byte{c.eol})
+	if text[len(text)-1] != c.eol {
+		c.lines++ // the last line of the text, or a long one, has no end here
+	}
+	return true
+}
+
+// cut reads the next block into buf: whole lines, or the beginning of a line that
+// buf has no room for, whose rest is dropped. Nothing is left at the end of the
+// text, where what has no line end is a line too; at an error it is none.
+func (c *cutter) cut(buf []byte) (text []byte, long bool) {
+	n := copy(buf, c.rest)
+	c.rest = c.rest[:0]
+	for n < len(buf) && c.err == nil {
+		n += c.read(buf[n:])
+	}
+	if c.err == io.EOF && n < len(buf) {
+		return buf[:n], false
+	}
+	if end := bytes.LastIndexByte(buf[:n], c.eol) + 1; end > 0 {
+		c.rest = append(c.rest, buf[end:n]...)
+		return buf[:end], false
+	}
+	if n < len(buf) || !c.dropLine(buf[maxText:]) {
+		return nil, false
+	}
+	return buf[:maxText], true
+}
+
+// dropLine reads on to the end of a line and keeps what is behind it. It returns
+// false if the text ends with an error before.
+func (c *cutter) dropLine(buf []byte) bool {
+	for c.err == nil {
+		n := c.read(buf)
+		if i := bytes.IndexByte(buf[:n], c.eol); i >= 0 {
+			c.rest = append(c.rest, buf[i+1:n]...)
+			return true
+		}
+	}
+	return c.err == io.EOF
+}
+
+func (c *cutter) read(p []byte) int {
+	n, err := c.r.Read(p)
+	c.err = err
+	return n
+}
+
+// leave gives up the block that lr has. With an error, which is not one of the
+// text, nobody gets another one.
+func (lr *lineReader) leave(err error) {
+	c := lr.cutter
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.release(lr)
+	if err != nil {
+		c.err, c.rest = err, nil
+	}
+}
+
+// release says that lr is done with its block.
+func (c *cutter) release(lr *lineReader) {
+	lr.block = 0
+	c.freed.Broadcast()
+}
+
+// inTurn waits until every block before the one of lr is done with. From then on lr
+// is the first, and has for itself what the readers share, until it takes another
+// block. The first one of all never waits, so each gets its turn.
+func (lr *lineReader) inTurn() {
+	c := lr.cutter
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.first() < lr.block {
+		c.freed.Wait()
+	}
+}
+
+// first is the lowest number of a block in hand.
+func (c *cutter) first() int {
+	first := math.MaxInt
+	for _, lr := range c.readers {
+		if lr.block > 0 {
+			first = min(first, lr.block)
+		}
+	}
+	return first
+}

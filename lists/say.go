@@ -1,0 +1,212 @@
+package lists
+
+import (
+	"strings"
+)
+
+// sayPlain has a form for every entry that blocks or is an exception.
+func sayPlain(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
+	switch it.Action {
+	case Block:
+	case Allow:
+		dst = append(dst, '!')
+	default:
+		return dst, false
+	}
+	switch it.Kind {
+	case Addr:
+		dst = appendAddress(dst, it.Key.Text)
+	case Domain:
+		switch {
+		case !isName(it):
+			dst = append(dst, '@') // which is exact: a literal has nothing below
+		case it.Scope == Exact:
+			dst = append(dst, '=')
+		case it.Scope == Sub:
+			dst = append(dst, '.')
+		}
+		dst = append(dst, it.Key.Text...)
+	case IP, CIDR:
+		dst = append(dst, it.Name()...)
+	default:
+		return dst, false
+	}
+	return append(dst, '\n'), true
+}
+
+// appendAddress appends an address or a local-part with its "@". A local-part
+// that begins or ends with a mark of some format is put in quotes, which change
+// nothing of it: it then has no backslash or quote, since those need quotes of
+// their own (RFC 5321, section 4.1.2).
+func appendAddress(dst []byte, text string) []byte {
+	if at, _ := lastAt(text); text[0] != '"' && strings.ContainsAny(text[:at], "!#$%&'*/?^`{|}~") {
+		dst = append(dst, '"')
+		dst = append(dst, text[:at]...)
+		dst = append(dst, '"')
+		text = text[at:]
+	}
+	return append(dst, text...)
+}
+
+// isName tells a domain that is a name from one that is an address literal.
+func isName(it *Item) bool { return it.Kind == Domain && it.Key.Text[0] != '[' }
+
+// sayHosts has a line for a name alone, and nothing else.
+func sayHosts(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
+	if !isName(it) || it.Scope != Exact || it.Action != Block || isLocal(it.Key.Text) {
+		return dst, false
+	}
+	dst = append(dst, "0.0.0.0 "...)
+	dst = append(dst, it.Key.Text...)
+	return append(dst, '\n'), true
+}
+
+// sayPostfix writes access(5) entries. Such a table has no key for a name without
+// the names below it.
+func sayPostfix(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
+	switch {
+	case it.Kind == Addr:
+		dst = appendAddress(dst, it.Key.Text)
+	case isName(it) && it.Scope == Tree:
+		dst = append(dst, it.Key.Text...)
+	case isName(it) && it.Scope == Sub:
+		dst = append(dst, '.')
+		dst = append(dst, it.Key.Text...)
+	case it.Kind == IP, it.Kind == CIDR:
+		dst = append(dst, it.Name()...)
+	default:
+		return dst, false
+	}
+	dst = append(dst, ' ')
+	code, text := cutWord(it.Reason)
+	coded := isCode(code) && text != ""
+	word := ""
+	switch it.Action {
+	case Block:
+		if word = "REJECT"; coded && code[0] == '5' {
+			word = ""
+		}
+	case Tempfail:
+		if word = "DEFER"; coded && code[0] == '4' {
+			word = ""
+		}
+	case Discard:
+		word = "DISCARD"
+	case Allow: // Postfix takes no text behind it
+		return append(dst, "OK\n"...), true
+	default:
+		return dst, false
+	}
+	dst = append(dst, word...)
+	if it.Reason != "" {
+		if word != "" {
+			dst = append(dst, ' ')
+		}
+		dst = append(dst, it.Reason...)
+	}
+	return append(dst, '\n'), true
+}
+
+// sayRspamd writes keys of a map, which rspamd compares as they are: no names
+// below, no exceptions.
+func sayRspamd(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
+	name := it.Name()
+	switch {
+	case it.Action != Block:
+		return dst, false
+	case it.Kind == Addr && it.Scope == Exact && !strings.ContainsAny(name, "\"\\#*?/<>~^ \t"):
+	case isName(it) && it.Scope == Exact:
+	case it.Kind == IP, it.Kind == CIDR:
+	default:
+		return dst, false
+	}
+	dst = append(dst, name...)
+	return append(dst, '\n'), true
+}
+
+// sayDnset writes names of an rbldnsd dnset.
+func sayDnset(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
+	if !isName(it) {
+		return dst, false
+	}
+	return sayRbldnsd(dst, it, [...]string{Exact: "", Sub: "*.", Tree: "."}[it.Scope])
+}
+
+// sayIP4set writes addresses and networks of an rbldnsd ip4set.
+func sayIP4set(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
+	if it.Kind != IP && it.Kind != CIDR || !it.Net.Addr().Is4() {
+		return dst, false
+	}
+	return sayRbldnsd(dst, it, "")
+}
+
+func sayRbldnsd(dst []byte, it *Item, mark string) ([]byte, bool) {
+	switch it.Action {
+	case Block:
+	case Allow:
+		dst = append(dst, '!')
+	default:
+		return dst, false
+	}
+	dst = append(dst, mark...)
+	dst = append(dst, it.Name()...)
+	if it.Action == Block && it.Reason != "" && !strings.ContainsAny(it.Reason, "#;") {
+		dst = append(dst, " :127.0.0.2:"...)
+		if it.Reason[0] == '=' { // one stands for "no template"
+			dst = append(dst, '=')
+		}
+		dst = append(dst, strings.ReplaceAll(it.Reason, "$", "$$")...)
+	}
+	return append(dst, '\n'), true
+}
+
+// sayCombined writes both, each behind a line that opens its dataset.
+func sayCombined(w *Writer, dst []byte, it *Item) ([]byte, bool) {
+	dataset, say := dnset, sayer(sayDnset)
+	if it.Kind != Domain {
+		dataset, say = ip4set, sayIP4set
+	}
+	if w.dataset != dataset {
+		dst = append(dst, "$DATASET "+dataset+":blockd @\n"...)
+	}
+	dst, ok := say(w, dst, it)
+	if ok {
+		w.dataset = dataset
+	}
+	return dst, ok
+}
+
+// sayRPZ writes records of a response policy zone: the truth about a name is that
+// there is none. A name and all below are two records.
+func sayRPZ(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
+	target := ""
+	switch it.Action {
+	case Block:
+		target = " CNAME .\n"
+	case Allow:
+		target = " CNAME rpz-passthru.\n"
+	}
+	name := it.Key.Text
+	if !isName(it) || target == "" || len("*.")+len(name) > maxDomain || rpzReserved(name) {
+		return dst, false
+	}
+	if it.Scope != Sub {
+		dst = append(dst, name...)
+		dst = append(dst, target...)
+	}
+	if it.Scope != Exact {
+		dst = append(dst, "*."...)
+		dst = append(dst, name...)
+		dst = append(dst, target...)
+	}
+	return dst, true
+}
+
+// maxDomain is the longest name, in octets without the root's dot (RFC 1035).
+const maxDomain = 253
+
+// rpzReserved tells names that a policy zone reads as something else.
+func rpzReserved(name string) bool {
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	return strings.HasPrefix(last, "rpz-")
+}

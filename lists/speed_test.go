@@ -1,0 +1,114 @@
+package lists_test
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"blockd/lists"
+)
+
+// madeAddresses writes n addresses of 37 octets in the mean, as lists of senders have them.
+func madeAddresses(tb testing.TB, n int) string {
+	tb.Helper()
+	return makeList(tb, n, func(rng *rand.Rand) string {
+		return fmt.Sprintf("%s%s.%s%d@%s%s.%s", syllables(rng, 2), syllables(rng, 1), syllables(rng, 2), rng.IntN(1e5),
+			syllables(rng, 3), []string{"", "-in"}[rng.IntN(2)], []string{"com", "example", "info", "net", "de"}[rng.IntN(5)])
+	})
+}
+
+func syllables(rng *rand.Rand, n int) (text string) {
+	for range n {
+		text += []string{"el", "mon", "rod", "kater", "an", "ria", "gop", "in", "benz", "la"}[rng.IntN(10)]
+	}
+	return text
+}
+
+func makeList(tb testing.TB, n int, line func(*rand.Rand) string) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "list.txt")
+	f, err := os.Create(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer f.Close()
+	w, rng := bufio.NewWriter(f), rand.New(rand.NewPCG(1, 2))
+	for range n {
+		fmt.Fprintln(w, line(rng))
+	}
+	if err := w.Flush(); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// cpuTime is what this process has used of all cores, in the kernel too.
+func cpuTime(tb testing.TB) time.Duration {
+	tb.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// benchmarkRead reports the time a line, on the clock and of the cores.
+func benchmarkRead(b *testing.B, path, format string, guard *lists.Guard, workers int) {
+	info, err := os.Stat(path)
+	if err != nil {
+		b.Skip(err)
+	}
+	b.SetBytes(info.Size())
+	b.ReportAllocs()
+	lines, cpu := 0, cpuTime(b)
+	for b.Loop() {
+		var sum lists.Summary
+		if s := (lists.Settings{Format: format, Guard: guard}); workers == 0 {
+			sum, err = lists.ReadFile(b.Context(), path, s, func(*lists.Item) error { return nil })
+		} else {
+			sum, err = lists.ReadBlocks(b.Context(), path, s, workers, func(int, *lists.Item) error { return nil })
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		lines += sum.Lines
+	}
+	b.ReportMetric(float64(cpuTime(b)-cpu)/float64(lines), "cpu-ns/line")
+	b.ReportMetric(float64(b.Elapsed())/float64(lines), "ns/line")
+}
+
+func defaultGuard(tb testing.TB) *lists.Guard {
+	tb.Helper()
+	guard, err := lists.NewGuard(lists.DefaultGuard())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return guard
+}
+
+// BenchmarkReadPlain reads a million made-up addresses, and a million real names.
+func BenchmarkReadPlain(b *testing.B) {
+	guard := defaultGuard(b)
+	b.Run("addresses", func(b *testing.B) { benchmarkRead(b, madeAddresses(b, 1_000_000), "plain", guard, 0) })
+	b.Run("domains", func(b *testing.B) { benchmarkRead(b, realDomains, "plain", guard, 0) })
+}
+
+const realDomains = "../../shared/data/lists/union-domains.txt.gz"
+
+// BenchmarkReadBlocks reads the same with workers.
+func BenchmarkReadBlocks(b *testing.B) {
+	guard := defaultGuard(b)
+	for _, workers := range []int{1, 2} {
+		b.Run(fmt.Sprintf("addresses/%d", workers), func(b *testing.B) {
+			benchmarkRead(b, madeAddresses(b, 1_000_000), "plain", guard, workers)
+		})
+		b.Run(fmt.Sprintf("domains/%d", workers), func(b *testing.B) {
+			benchmarkRead(b, realDomains, "plain", guard, workers)
+		})
+	}
+}

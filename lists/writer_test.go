@@ -1,0 +1,310 @@
+package lists
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// said is what must come back of an entry, by format.
+func said(it *Item, format string) []string {
+	scopes := []Scope{it.Scope}
+	if format == "rpz" && it.Scope == Tree {
+		scopes = []Scope{Exact, Sub}
+	}
+	var all []string
+	for _, s := range scopes {
+		text := fmt.Sprintf("%s %s %s %s", it.Kind, it.Name(), s, it.Action)
+		if format == "postfix" && it.Action != Allow {
+			text += " " + it.Reason
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// writeAndRead writes items as format and reads the file again. It returns what
+// could be said and what came back.
+func writeAndRead(t *testing.T, format string, items []Item) (want, have []string, unsaid int) {
+	t.Helper()
+	var file bytes.Buffer
+	w, err := NewWriter(&file, format, "made by a test\nof two lines")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range items {
+		narrowed, err := w.Write(&items[i])
+		it := items[i]
+		if narrowed {
+			it.Scope = Exact
+		}
+		switch {
+		case err == nil:
+			want = append(want, said(&it, format)...)
+		case errors.Is(err, ErrUnsayable):
+			unsaid++
+		default:
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	back, sum, err := readAll(sourceOf(file.Bytes()), format)
+	if err != nil || sum.Errors > 0 {
+		t.Fatalf("what was written as %s does not read: %v, %d refused lines\n%s", format, err, sum.Errors, head(file.String()))
+	}
+	for i := range back {
+		if it := &back[i]; it.Kind != Skip {
+			have = append(have, said(it, format)...)
+		}
+	}
+	return want, have, unsaid
+}
+
+func head(text string) string { return text[:min(len(text), 2000)] }
+
+// entriesOf are the entries of a text, each with its own memory.
+func entriesOf(t testing.TB, format, text string) []Item {
+	items, _, err := readAll(sourceOf([]byte(text)), format)
+	if err != nil {
+		t.Skip("no list") // the fuzzer's input
+	}
+	return slices.DeleteFunc(items, func(it Item) bool { return it.Kind == Skip || it.Kind == Err })
+}
+
+// every entry that people have trouble with.
+const oddEntries = `promo@bulk.test
+offers@
+#not an entry
+"#x"@bulk.test
+"!x"@bulk.test
+!press@bulk.test
+!"!"@bulk.test
+a#b@bulk.test
+a*b@bulk.test
+"*ab"@bulk.test
+"ab*"@bulk.test
+"~re"@bulk.test
+"^re"@bulk.test
+"/x/"@bulk.test
+/x/y@bulk.test
+=x1@bulk.test
+x?y@bulk.test
+"two words"@bulk.test
+"a\"b"@bulk.test
+"a\\b"@bulk.test
+""@bulk.test
+"odd."@
+"two words"@
+x@[198.51.100.7]
+@[198.51.100.7]
+@[ipv6:2001:db8::7]
+x@[ipv6:2001:db8::7]
+jörg@bücher.test
+привет@пример.test
+bulk.test
+=bulk.test
+.bulk.test
+!=bulk.test
+!.bulk.test
+_dmarc.bulk.test
+ab--x.test
+-
+rpz-ip
+x.rpz-ip.test
+x.rpz-ip
+localhost
+dead
+198.51.100.7
+198.51.100.0/25
+!198.51.100.8
+2001:db8::/32
+!2001:db8::1
+`
+
+func TestWriterSaysWhatItCan(t *testing.T) {
+	items := entriesOf(t, "plain", oddEntries)
+	if len(items) < 38 {
+		t.Fatalf("%d entries were read of the text, too few to test with", len(items))
+	}
+	for _, format := range WritableFormats() {
+		t.Run(format, func(t *testing.T) {
+			want, have, unsaid := writeAndRead(t, format, items)
+			if !slices.Equal(want, have) {
+				t.Errorf("want %q\nhave %q", want, have)
+			}
+			if format == "plain" && unsaid > 0 {
+				t.Errorf("plain cannot say %d of its own entries", unsaid)
+			}
+			if len(have) == 0 {
+				t.Error("nothing was said")
+			}
+		})
+	}
+}
+
+// TestWriterRefuses holds what a format must not be made to say.
+func TestWriterRefuses(t *testing.T) {
+	for _, tt := range []struct{ format, from, text, why string }{
+		{"hosts", "plain", ".bulk.test", "a hosts file knows no names below"},
+		{"hosts", "plain", "promo@bulk.test", "nor addresses"},
+		{"hosts", "plain", "!=bulk.test", "nor exceptions"},
+		{"hosts", "plain", "=localhost", "a name that a hosts file has for itself"},
+		{"hosts", "plain", "@[198.51.100.7]", "an address literal is no name"},
+		{"rspamd", "plain", "@[198.51.100.7]", "nor a key that rspamd asks for"},
+		{"rbldnsd", "plain", "@[198.51.100.7]", "nor here"},
+		{"rpz", "plain", "@[198.51.100.7]", "nor here"},
+		{"postfix", "plain", "=bulk.test", "a table's name covers those below"},
+		{"rspamd", "plain", ".bulk.test", "rspamd compares whole names"},
+		{"rspamd", "plain", "offers@", "and whole addresses"},
+		{"rspamd", "plain", "!=bulk.test", "a map has no exceptions"},
+		{"rspamd", "plain", "a#b@bulk.test", "the mark of a comment"},
+		{"rbldnsd", "plain", "promo@bulk.test", "names only"},
+		{"rbldnsd", "plain", "198.51.100.7", "names only"},
+		{"rbldnsd:ip4set", "plain", "2001:db8::1", "IPv4 only"},
+		{"rpz", "plain", "198.51.100.7", "senders, not answers"},
+		{"rpz", "plain", "=x.rpz-ip", "a trigger of another kind"},
+		{"plain", "postfix", "bulk.test DISCARD", "a plain entry refuses"},
+		{"rpz", "postfix", "bulk.test 450 later", "there is no record for later"},
+		{"rbldnsd", "postfix", "bulk.test 450 later", "nor a value"},
+	} {
+		w, err := NewWriter(io.Discard, tt.format, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		items := entriesOf(t, tt.from, tt.text)
+		if len(items) != 1 {
+			t.Fatalf("%s: %d entries", tt.text, len(items))
+		}
+		if _, err := w.Write(&items[0]); !errors.Is(err, ErrUnsayable) {
+			t.Errorf("%s as %s: %v, although %s", tt.text, tt.format, err, tt.why)
+		}
+	}
+	if _, err := NewWriter(io.Discard, "auto", ""); err == nil || !strings.Contains(err.Error(), "rpz") {
+		t.Errorf("an unknown format: %v", err)
+	}
+}
+
+// TestWriterNarrows: a name with all below it becomes the name, never the other
+// way round.
+func TestWriterNarrows(t *testing.T) {
+	for _, format := range WritableFormats() {
+		var b bytes.Buffer
+		w, err := NewWriter(&b, format, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		items := entriesOf(t, "plain", "bulk.test")
+		narrowed, err := w.Write(&items[0])
+		w.Close()
+		switch format {
+		case "hosts", "rspamd":
+			if back := entriesOf(t, format, b.String()); err != nil || !narrowed || len(back) != 1 || back[0].Scope != Exact {
+				t.Errorf("%s: narrowed %t, %v, %+v", format, narrowed, err, back)
+			}
+		case "rbldnsd:ip4set":
+			if !errors.Is(err, ErrUnsayable) {
+				t.Errorf("%s: %v", format, err)
+			}
+		default:
+			if narrowed || err != nil {
+				t.Errorf("%s: narrowed %t, %v", format, narrowed, err)
+			}
+		}
+	}
+}
+
+// TestWriterKeepsReasons: Postfix and rbldnsd send a text to the client.
+func TestWriterKeepsReasons(t *testing.T) {
+	for _, tt := range []struct{ format, from, text, want string }{
+		{"postfix", "postfix", "bulk.test REJECT go away", "bulk.test REJECT go away\n"},
+		{"postfix", "postfix", "bulk.test 551 5.7.1 Not here", "bulk.test 551 5.7.1 Not here\n"},
+		{"postfix", "postfix", "bulk.test 450 4.7.1 later", "bulk.test 450 4.7.1 later\n"},
+		{"postfix", "postfix", "bulk.test DEFER", "bulk.test DEFER\n"},
+		{"postfix", "postfix", "bulk.test DISCARD quietly", "bulk.test DISCARD quietly\n"},
+		{"postfix", "postfix", "bulk.test OK", "bulk.test OK\n"},
+		{"rbldnsd", "postfix", "bulk.test REJECT see $ and =", ".bulk.test :127.0.0.2:see $$ and =\n"},
+		{"rbldnsd", "postfix", "bulk.test REJECT =x", ".bulk.test :127.0.0.2:==x\n"},
+		{"plain", "postfix", ".bulk.test REJECT go away", ".bulk.test\n"},
+	} {
+		var b bytes.Buffer
+		w, err := NewWriter(&b, tt.format, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		items := entriesOf(t, tt.from, tt.text)
+		if _, err := w.Write(&items[0]); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		if b.String() != tt.want {
+			t.Errorf("%s as %s: %q, want %q", tt.text, tt.format, b.String(), tt.want)
+		}
+		back := entriesOf(t, tt.format, b.String())
+		if tt.format != "plain" && (len(back) != 1 || back[0].Reason != items[0].Reason) {
+			t.Errorf("%s as %s came back as %+v", tt.text, tt.format, back)
+		}
+	}
+}
+
+// TestWriterOnRealLists takes what real lists hold through every format.
+func TestWriterOnRealLists(t *testing.T) {
+	dir := filepath.Join("..", "..", "shared", "data", "lists")
+	if _, err := os.Stat(dir); err != nil {
+		t.Skip("the shared data is not here")
+	}
+	for _, tt := range []struct{ file, format string }{
+		{"disposable_email_blocklist.conf", "plain"},
+		{"spam-senders.txt", "plain"},
+		{"scam.hosts", "hosts"},
+		{"cidr-mixed.txt", "plain"},
+		{"phishing.txt.gz", "plain"},
+	} {
+		data, err := os.ReadFile(filepath.Join(dir, tt.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(tt.file, ".gz") {
+			z, err := gzip.NewReader(bytes.NewReader(data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if data, err = io.ReadAll(z); err != nil {
+				t.Fatal(err)
+			}
+		}
+		items := entriesOf(t, tt.format, string(data))
+		for _, format := range WritableFormats() {
+			want, have, unsaid := writeAndRead(t, format, items)
+			if !slices.Equal(want, have) {
+				t.Errorf("%s as %s: %d entries became %d", tt.file, format, len(want), len(have))
+			}
+			t.Logf("%s as %s: %d lines, %d entries cannot be said", tt.file, format, len(have), unsaid)
+		}
+	}
+}
+
+func FuzzWriter(f *testing.F) {
+	f.Add(oddEntries, false)
+	f.Add("bulk.test REJECT = $ # ; text\n.x.test 450 4.7.1 later\nx@ DISCARD\n", true)
+	f.Fuzz(func(t *testing.T, text string, postfix bool) {
+		from := "plain"
+		if postfix {
+			from = "postfix"
+		}
+		items := entriesOf(t, from, text)
+		for _, format := range WritableFormats() {
+			if want, have, _ := writeAndRead(t, format, items); !slices.Equal(want, have) {
+				t.Fatalf("as %s: want %q, have %q", format, want, have)
+			}
+		}
+	})
+}

@@ -1,0 +1,153 @@
+package mailbox
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Quarantine is a Maildir of bounded size, for mail that is set aside instead of
+// delivered. Somebody looks through it and deletes; nothing here ever does. It is
+// safe for concurrent use.
+type Quarantine struct {
+	maildir *maildir
+	most    int64
+
+	mu      sync.Mutex
+	used    int64     // octets, of whole files and of those being written
+	counted time.Time // when used was last taken from the disk
+}
+
+// recount is how long a full Quarantine goes by the last count: to look at a
+// hundred thousand files takes half a second, which mail must not ask for each
+// time.
+const recount = time.Minute
+
+// ErrFull reports a Quarantine that has no room for more. Room is made by deleting
+// or moving files.
+var ErrFull = errors.New("quarantine is full")
+
+// OpenQuarantine makes the folders and proves that they can be written. hostname
+// stands in file names; most bounds the sum of all messages, in octets.
+func OpenQuarantine(dir, hostname string, most int64, log *slog.Logger) (*Quarantine, error) {
+	m, err := openMaildir(dir, hostname, log)
+	if err != nil {
+		return nil, fmt.Errorf("quarantine: %w", err)
+	}
+	q := &Quarantine{maildir: m, most: most}
+	q.count()
+	return q, nil
+}
+
+// count takes used from the disk. What cannot be read counts nothing.
+func (q *Quarantine) count() {
+	q.used, q.counted = 0, time.Now()
+	for _, folder := range [...]string{"tmp", "new", "cur"} {
+		entries, err := os.ReadDir(filepath.Join(q.maildir.dir, folder))
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+				q.used += info.Size()
+			}
+		}
+	}
+}
+
+// reserve takes n octets of what is left.
+func (q *Quarantine) reserve(n int64) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.used+n > q.most && time.Since(q.counted) >= recount {
+		q.count() // somebody may have deleted
+	}
+	if q.used+n > q.most {
+		return ErrFull
+	}
+	q.used += n
+	return nil
+}
+
+// Copy is one message on its way into a Quarantine: Begin, Write, Commit. Withdraw
+// undoes it, at any time and also after Commit. It is for one goroutine.
+type Copy struct {
+	quarantine *Quarantine
+	delivery   *delivery
+	out        *bufio.Writer
+	size       int64
+	final      string // path in new/; "" before Commit
+}
+
+// Begin starts a copy. Its size counts from the first Write on.
+func (q *Quarantine) Begin() (*Copy, error) {
+	if err := q.reserve(0); err != nil {
+		return nil, err
+	}
+	d, err := q.maildir.begin()
+	if err != nil {
+		return nil, fmt.Errorf("quarantine: %w", err)
+	}
+	return &Copy{quarantine: q, delivery: d, out: bufio.NewWriterSize(d.file, 16<<10)}, nil
+}
+
+// Write adds to the message. An error is the disk's, or ErrFull.
+func (c *Copy) Write(p []byte) (int, error) {
+	if err := c.quarantine.reserve(int64(len(p))); err != nil {
+		return 0, err
+	}
+	c.size += int64(len(p))
+	n, err := c.out.Write(p)
+	if err != nil {
+		err = fmt.Errorf("quarantine: %w", err)
+	}
+	return n, err
+}
+
+// Commit brings the message to the disk and into new/. Once it has returned nil, a
+// crash does not undo it.
+func (c *Copy) Commit() error {
+	err := c.out.Flush()
+	if err == nil {
+		err = c.delivery.sync()
+	}
+	final := filepath.Join(c.quarantine.maildir.dir, "new", filepath.Base(c.delivery.path))
+	if err == nil {
+		err = c.delivery.commit()
+	}
+	if err != nil {
+		return fmt.Errorf("quarantine: %w", err)
+	}
+	c.final = final
+	return nil
+}
+
+// ID names the message, as its file's name begins.
+func (c *Copy) ID() string { return c.delivery.id }
+
+// Withdraw removes the message, whether or not it was committed. A second call
+// does nothing. A file that somebody has moved meanwhile stays.
+func (c *Copy) Withdraw() error {
+	if c.delivery.path == "" && c.final == "" {
+		return nil
+	}
+	c.delivery.abort()
+	var err error
+	if c.final != "" {
+		err = os.Remove(c.final)
+		c.final = ""
+	}
+	c.quarantine.mu.Lock()
+	c.quarantine.used -= c.size
+	c.quarantine.mu.Unlock()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("quarantine: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package policy_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"blockd/index"
+	"blockd/policy"
+)
+
+// questions are of every kind, in random order.
+type asked struct {
+	add func(*policy.Batch)
+	one func(*policy.Checker) policy.Verdict
+	in  string
+}
+
+func randomQuestions(rng *rand.Rand, n int) (all []asked) {
+	senders := []string{"", "<>", "x@bad.example", "X@mx.BAD.example", "offers@clear.example", "a b@bad.example", "root", "x@good.example",
+		"good@bad.example", "x@shadow.example", "jörg@bücher.example", `"a b"@bad.example`, "someone@clear.example"}
+	clients := []netip.Addr{{}, {}, netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("::ffff:192.0.2.7"), netip.MustParseAddr("2001:db8::1%eth0")}
+	for range n {
+		sender, client := senders[rng.IntN(len(senders))], clients[rng.IntN(len(clients))]
+		switch rng.IntN(8) {
+		case 0:
+			all = append(all, asked{func(b *policy.Batch) { b.Client(client) }, func(c *policy.Checker) policy.Verdict { return c.Client(client) }, "client"})
+		case 1:
+			all = append(all, asked{func(b *policy.Batch) { b.Domain("mx.bad.example") }, func(c *policy.Checker) policy.Verdict { return c.Domain("mx.bad.example") }, "domain"})
+		default:
+			all = append(all, asked{func(b *policy.Batch) { b.Envelope(client, sender) }, func(c *policy.Checker) policy.Verdict { return c.Envelope(client, sender) }, sender})
+		}
+	}
+	return all
+}
+
+func batchLists() []list {
+	return []list{block("a", "bad.example\n=exact.example"), block("b", "offers@\nx@bad.example"),
+		allow("c", "good@bad.example\ngood.example"), block("s", "shadow.example").shadow()}
+}
+
+func TestAskAgreesWithOneByOne(t *testing.T) {
+	ix := build(t, batchLists()...)
+	one, oneMetrics := checker(t, ix, policy.Settings{})
+	many, manyMetrics := checker(t, ix, policy.Settings{})
+	rng := rand.New(rand.NewPCG(1, 2))
+	var b policy.Batch
+	for range 30 {
+		all := randomQuestions(rng, rng.IntN(100))
+		b.Reset()
+		for _, q := range all {
+			q.add(&b)
+		}
+		if b.Len() != len(all) {
+			t.Fatalf("Len() = %d, want %d", b.Len(), len(all))
+		}
+		verdicts := many.Ask(&b)
+		for i, q := range all {
+			if want := q.one(one); !reflect.DeepEqual(verdicts[i], want) {
+				t.Fatalf("question %d, %q:\nAsk %+v\none %+v", i, q.in, verdicts[i], want)
+			}
+		}
+	}
+	if got, want := counters(t, manyMetrics), counters(t, oneMetrics); got != want {
+		t.Errorf("Ask counts\n%s\none by one\n%s", got, want)
+	}
+}
+
+// counters are the metrics without the times of hits.
+func counters(t *testing.T, reg *prometheus.Registry) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	var kept []byte
+	for line := range bytes.Lines(w.Body.Bytes()) {
+		if !bytes.Contains(line, []byte("timestamp")) {
+			kept = append(kept, line...)
+		}
+	}
+	return string(kept)
+}
+
+func TestAskTellsOfAnUnreadableStore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "test.bdx")
+	buildAt(t, path, block("a", "bad.example"))
+	ix, err := index.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 8192); err != nil { // header and filter stay
+		t.Fatal(err)
+	}
+	c, _ := checker(t, ix, policy.Settings{})
+	var b policy.Batch
+	b.Envelope(netip.Addr{}, "x@clear.example")
+	b.Envelope(netip.Addr{}, "x@bad.example")
+	verdicts := c.Ask(&b)
+	if v := verdicts[0]; v.Kind != policy.Clear {
+		t.Errorf("a sender that needs the filter alone: %s, %v", v.Kind, v.Err)
+	}
+	if v := verdicts[1]; v.Kind != policy.Unknown || !v.Internal() || len(v.Matches) > 0 {
+		t.Errorf("a sender whose page is gone: %s, %v", v.Kind, v.Err)
+	}
+}
+
+// A defect costs the one sender that meets it.
+func TestAskSurvivesADefect(t *testing.T) {
+	ix := build(t, batchLists()...)
+	broken, calls := &index.Index{}, 0
+	c := policy.New(func() *index.Index {
+		if calls++; calls == 1 {
+			return broken // panics at the first use
+		}
+		return ix
+	}, policy.Settings{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	var b policy.Batch
+	b.Envelope(netip.Addr{}, "x@bad.example")
+	verdicts := c.Ask(&b)
+	if len(verdicts) != 1 || verdicts[0].Kind != policy.Unknown || !verdicts[0].Internal() {
+		t.Errorf("Ask of a broken index = %+v", verdicts)
+	}
+	if verdicts = c.Ask(&b); verdicts[0].Kind != policy.Blocked {
+		t.Errorf("and then = %+v", verdicts)
+	}
+}
+
+func TestAskAllocatesNothingForClearSenders(t *testing.T) {
+	c, _ := checker(t, build(t, batchLists()...), policy.Settings{})
+	var b policy.Batch
+	texts := make([]string, 200)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("someone%d@mail.clear.example", i)
+	}
+	var out []byte
+	ask := func() {
+		b.Reset()
+		for _, text := range texts {
+			b.Envelope(netip.Addr{}, text)
+		}
+		out = out[:0]
+		verdicts := c.Ask(&b)
+		for i := range verdicts {
+			if verdicts[i].Kind != policy.Clear {
+				t.Fatalf("%s is %s", texts[i], verdicts[i].Kind)
+			}
+			out = verdicts[i].AppendJSON(out, texts[i])
+		}
+	}
+	ask()
+	if allocs := testing.AllocsPerRun(20, ask); allocs != 0 {
+		t.Errorf("Ask and AppendJSON of %d clear senders: %v allocations", len(texts), allocs)
+	}
+}
+
+func TestAppendJSONIsTheAnswerOfEncodingJSON(t *testing.T) {
+	ix := build(t, append(batchLists(), block("q", "\"quoted\\\"one\"@odd.example"))...)
+	c, _ := checker(t, ix, policy.Settings{})
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, q := range randomQuestions(rng, 500) {
+		for _, input := range []string{q.in, "a<b>&c", "\x00\t\u2028", "\xff\xfe", `"\`, "é"} {
+			v := q.one(c)
+			var want bytes.Buffer
+			e := json.NewEncoder(&want)
+			e.SetEscapeHTML(false)
+			if err := e.Encode(v.Answer(input)); err != nil {
+				t.Fatal(err)
+			}
+			if got := append(v.AppendJSON(nil, input), '\n'); string(got) != want.String() {
+				t.Fatalf("AppendJSON(%q) =\n%s\nwant\n%s", input, got, want.String())
+			}
+		}
+	}
+}
+
+func BenchmarkAsk(b *testing.B) {
+	c, _ := checker(b, build(b, batchLists()...), policy.Settings{})
+	for name, text := range map[string]string{"clear": "someone@mail.clear.example", "listed": "x@bad.example"} {
+		b.Run(name, func(b *testing.B) {
+			var batch policy.Batch
+			var out []byte
+			b.ReportAllocs()
+			for n := 0; n < b.N; n += 256 {
+				batch.Reset()
+				for range 256 {
+					batch.Envelope(netip.Addr{}, text)
+				}
+				out = out[:0]
+				verdicts := c.Ask(&batch)
+				for i := range verdicts {
+					out = verdicts[i].AppendJSON(out, text)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,121 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime/debug"
+	"time"
+
+	"blockd/addr"
+	"blockd/index"
+)
+
+// subject is what a question is about.
+type subject uint8
+
+const (
+	anEnvelope subject = iota // text is a reverse-path
+	aClient                   // there is no text
+	aDomain                   // text is a domain
+)
+
+// question is what a Checker can be asked.
+type question struct {
+	about  subject
+	client netip.Addr // zero = unknown
+	text   string
+}
+
+// Envelope decides about one reverse-path, given as text with or without angle
+// brackets, that came from client. A client that is not valid is unknown: no
+// entry for client addresses covers it. The null sender is in no list, and the
+// client of a bounce is judged as any other. It never fails: what goes wrong is
+// Unknown, counted and logged.
+//
+// Of text that is no sender, the client alone is judged: an entry that covers it
+// decides, and without one the verdict is Unknown.
+//
+// It allocates nothing for a clear sender that is written in canonical form.
+func (c *Checker) Envelope(client netip.Addr, reversePath string) Verdict {
+	return c.ask(question{about: anEnvelope, client: client, text: reversePath})
+}
+
+// Sender is Envelope for a client that is not known.
+func (c *Checker) Sender(reversePath string) Verdict {
+	return c.Envelope(netip.Addr{}, reversePath)
+}
+
+// Client decides about a client before it has named a sender, by the entries for
+// client addresses alone. A sender's own allow entry cannot help there: refuse at
+// RCPT, by Envelope, where it should.
+func (c *Checker) Client(client netip.Addr) Verdict {
+	return c.ask(question{about: aClient, client: client})
+}
+
+// Domain decides what every sender at domain has in common: entries for the
+// domain itself and for those above it. Entries for single addresses,
+// local-parts and patterns cover some senders there and not others, so they have
+// no part in it. It is for people who ask; no front door decides by it.
+func (c *Checker) Domain(domain string) Verdict {
+	return c.ask(question{about: aDomain, text: domain})
+}
+
+func (c *Checker) ask(q question) (v Verdict) {
+	v = unknown(nil)
+	now := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			// A defect of ours must cost neither the session nor the sender.
+			generation := v.Generation
+			v = unknown(fmt.Errorf("panic in the look-up: %v", p))
+			v.Generation = generation
+			c.failed(inPanic, v.Err, slog.String("stack", string(debug.Stack())))
+		}
+		c.count(&v, q.about, now)
+	}()
+	ix := c.live() // once: the whole verdict comes from one generation
+	v.Generation = ix.Generation()
+	var odd error // which is not the same as listed, nor a fault of ours
+	switch q.about {
+	case anEnvelope:
+		v.Sender, odd = addr.Parse(q.text)
+	case aDomain:
+		v.Domain, odd = addr.DomainKey(q.text)
+	}
+	v.Client = q.client.WithZone("").Unmap()
+	matches, err := v.lookup(ix, now)
+	if err != nil {
+		v.Err = err // a failing disk blocks nobody
+		c.failed(inStore, err)
+		return v
+	}
+	v.Err, v.Matches, v.Lists = odd, matches, ix.Lists()
+	v.decide(nil)
+	return v
+}
+
+// unknown is the verdict as long as nothing is known.
+func unknown(err error) Verdict { return Verdict{Kind: Unknown, Decider: -1, Shadow: -1, Err: err} }
+
+// lookup returns the entries that cover what v is about. Those for senders are
+// all more specific than those for clients.
+func (v *Verdict) lookup(ix *index.Index, now time.Time) (matches []index.Match, err error) {
+	if !v.Sender.Null() { // bounces must get through: RFC 5321, section 4.5.5
+		matches, err = ix.Lookup(nil, v.Sender, now)
+	}
+	if err == nil && v.Domain.Text != "" {
+		matches, err = ix.LookupDomain(matches, v.Domain, now)
+	}
+	if err == nil && v.Client.IsValid() {
+		matches, err = ix.LookupClient(matches, v.Client, now)
+	}
+	return matches, err
+}
+
+// Internal reports whether v is Unknown for a fault of ours: an unreadable
+// store or a defect, and not a text that is no sender.
+func (v Verdict) Internal() bool {
+	return v.Kind == Unknown && !errors.As(v.Err, new(*addr.Error))
+}

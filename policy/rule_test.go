@@ -1,0 +1,130 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/addr"
+	"blockd/policy"
+)
+
+func TestWhatAMatchLeadsTo(t *testing.T) {
+	const (
+		refused  = "550 5.7.1 <x@bad.example>: Sender address rejected: listed in a (ref REF)"
+		deferred = "451 4.7.1 <x@bad.example>: Sender address deferred: listed in a (ref REF)"
+		tagged   = "list=a ref=REF"
+	)
+	tests := []struct {
+		name, text string
+		rule       policy.ListRule
+		want       policy.Decision // with REF for the reference
+	}{
+		{"nothing said", "bad.example REJECT", policy.ListRule{}, policy.Decision{Outcome: policy.Refuse, Reply: refused}},
+		{"refuse", "bad.example REJECT", policy.ListRule{OnMatch: policy.RefuseOnMatch}, policy.Decision{Outcome: policy.Refuse, Reply: refused}},
+		{"tempfail", "bad.example REJECT", policy.ListRule{OnMatch: policy.TempfailOnMatch}, policy.Decision{Outcome: policy.Defer, Reply: deferred}},
+		{"quarantine", "bad.example REJECT", policy.ListRule{OnMatch: policy.QuarantineOnMatch}, policy.Decision{Outcome: policy.Quarantine, Tag: tagged}},
+		{"tag", "bad.example REJECT", policy.ListRule{OnMatch: policy.TagOnMatch}, policy.Decision{Outcome: policy.Tag, Tag: tagged}},
+		{"tarpit", "bad.example REJECT", policy.ListRule{Tarpit: time.Second}, policy.Decision{Outcome: policy.Refuse, Reply: refused, Tarpit: time.Second}},
+		{"tarpit beyond its bound", "bad.example REJECT", policy.ListRule{Tarpit: time.Hour},
+			policy.Decision{Outcome: policy.Refuse, Reply: refused, Tarpit: policy.MaxTarpit}},
+		{"tempfail entry of a list that tags", "bad.example 450 later", policy.ListRule{OnMatch: policy.TagOnMatch, Tarpit: time.Second},
+			policy.Decision{Outcome: policy.Defer, Reply: deferred}},
+		{"discard entry", "bad.example DISCARD", policy.ListRule{}, policy.Decision{Outcome: policy.Refuse, Reply: refused}},
+		{"discard entry of a list that tags", "bad.example DISCARD", policy.ListRule{OnMatch: policy.TagOnMatch},
+			policy.Decision{Outcome: policy.Tag, Tag: tagged}},
+		{"discard entry of a list that discards", "bad.example DISCARD", policy.ListRule{Discard: true},
+			policy.Decision{Outcome: policy.Discard}},
+		{"block entry of a list that discards", "bad.example REJECT", policy.ListRule{Discard: true}, policy.Decision{Outcome: policy.Refuse, Reply: refused}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, _ := checker(t, build(t, block("a", tt.text)), policy.Settings{
+				Lists: map[string]policy.ListRule{"a": tt.rule}, RecipientsExempt: []string{"abuse"}})
+			d := c.Discarding().Recipient(c.Sender("x@bad.example"), "bob@here.example")
+			if got := named(d); got != tt.want || !refForm.MatchString(d.Ref) {
+				t.Errorf("Recipient = %+v, want %+v", got, tt.want)
+			}
+			if d := c.Discarding().Recipient(c.Sender("x@bad.example"), "abuse@here.example"); d.Outcome != policy.Accept || !d.Exempt || d.Tarpit != 0 {
+				t.Errorf("exempt: %+v", d)
+			}
+			// Every other door, and nowhere else.
+			want := tt.want
+			if want.Outcome == policy.Discard {
+				want = policy.Decision{Outcome: policy.Refuse, Reply: refused}
+			}
+			if got := named(c.Recipient(c.Sender("x@bad.example"), "bob@here.example")); got != want {
+				t.Errorf("at a door that cannot discard: %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+// named is d with REF in place of its reference, and without it.
+func named(d policy.Decision) policy.Decision {
+	if d.Ref != "" {
+		d.Reply, d.Tag = strings.Replace(d.Reply, d.Ref, "REF", 1), strings.Replace(d.Tag, d.Ref, "REF", 1)
+	}
+	d.Ref = ""
+	return d
+}
+
+func TestTheDecidersListRules(t *testing.T) {
+	c, _ := checker(t, build(t, block("a", "bad.example"), block("b", "x@bad.example"), block("c", "192.0.2.0/24")), policy.Settings{
+		Lists: map[string]policy.ListRule{"b": {OnMatch: policy.TagOnMatch}, "c": {OnMatch: policy.QuarantineOnMatch}}})
+	for _, tt := range []struct {
+		client, sender string
+		want           policy.Outcome
+	}{
+		{"192.0.2.1", "x@bad.example", policy.Tag},
+		{"192.0.2.1", "y@bad.example", policy.Refuse},
+		{"192.0.2.1", "y@good.example", policy.Quarantine},
+		{"192.0.2.1", "", policy.Quarantine},
+	} {
+		if d := c.Recipient(c.Envelope(client(t, tt.client), tt.sender), "bob@here.example"); d.Outcome != tt.want {
+			t.Errorf("%s from %s: outcome %d, want %d", tt.sender, tt.client, d.Outcome, tt.want)
+		}
+	}
+}
+
+func TestClientReplies(t *testing.T) {
+	long := "a-list-whose-name-is-quite-long-indeed"
+	tests := []struct{ name, list, text, client, want string }{
+		{"refused", "a", "192.0.2.0/24 REJECT", "192.0.2.1", "550 5.7.1 Client address [192.0.2.1] rejected: listed in a (ref REF)"},
+		{"deferred", "a", "192.0.2.0/24 450 later", "192.0.2.1", "451 4.7.1 Client address [192.0.2.1] deferred: listed in a (ref REF)"},
+		{"mapped", "a", "192.0.2.0/24 REJECT", "::ffff:192.0.2.1", "550 5.7.1 Client address [192.0.2.1] rejected: listed in a (ref REF)"},
+		{"the address stays whole", long, "2001:db8:1111:2222:3333:4444:5555:6666", "2001:db8:1111:2222:3333:4444:5555:6666",
+			"550 5.7.1 Client address [2001:db8:1111:2222:3333:4444:5555:6666] rejected: listed in a-li...ong-indeed (ref REF)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, _ := checker(t, build(t, block(tt.list, tt.text)), policy.Settings{})
+			for _, v := range []policy.Verdict{c.Client(client(t, tt.client)), c.Envelope(client(t, tt.client), "x@good.example")} {
+				if got := named(c.Recipient(v, "")).Reply; got != tt.want || len(got) > 120 {
+					t.Errorf("reply is\n%s, want\n%s", got, tt.want)
+				}
+			}
+		})
+	}
+}
+
+func TestAcceptedSendersAreTold(t *testing.T) {
+	var told []string
+	c, _ := checker(t, build(t, block("a", "bad.example\n!good@bad.example"), block("b", "odd.example").shadow()), policy.Settings{
+		RecipientsExempt: []string{"abuse"}, Accepted: func(a addr.Addr) { told = append(told, a.String()) }})
+	for _, q := range []struct{ sender, recipient string }{
+		{"x@ok.example", "bob@here.example"},
+		{"x@ok.example", ""},                    // no recipient yet
+		{"", "bob@here.example"},                // nobody
+		{"no sender", "bob@here.example"},       // nobody that a list could hold
+		{"x@bad.example", "bob@here.example"},   // refused
+		{"x@bad.example", "abuse@here.example"}, // listed all the same
+		{"good@bad.example", "bob@here.example"},
+		{"x@odd.example", "bob@here.example"},
+	} {
+		c.Recipient(c.Sender(q.sender), q.recipient)
+	}
+	if got := strings.Join(told, " "); got != "x@ok.example" {
+		t.Errorf("told of %s, want x@ok.example", got)
+	}
+}

@@ -1,0 +1,136 @@
+package reload
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"blockd/index"
+)
+
+// A list that is refused does not hold back the others. The build takes what the
+// list held in the last generation from its cache, and what changed elsewhere
+// serves. Where there is no such thing the generation before serves whole.
+
+// draft builds what may serve: a draft that is to be published, or why there is
+// none. failed is an error of the index and not of a list.
+func (r *Reloader) draft(ctx context.Context, sources []index.Source, faults []problem) (d *index.Draft, g *generation, why []problem, failed error) {
+	options := index.Options{
+		KeepGoing: r.live.Load() == nil || len(r.lacks) > 0,
+		Cache:     r.settings.Path + index.CacheSuffix,
+		LastGood:  true,
+		Memory:    r.settings.Memory,
+	}
+	for {
+		d, err := index.Build(ctx, r.settings.Path, sources, options)
+		if errors.As(err, new(*index.SourcesError)) {
+			return nil, nil, buildProblems(err), nil
+		}
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		table := d.Report.Lists
+		g, odd := r.gate(d.Index(), table, faults)
+		news := r.news(table, odd)
+		if len(odd) == 0 && news {
+			return d, g, nil, nil
+		}
+		d.Discard()
+		if len(odd) == 0 {
+			return nil, nil, g.problems(), nil
+		}
+		hold := holdBack(table, odd)
+		if !news || len(options.Hold) > 0 || len(hold) == 0 {
+			return nil, nil, odd, nil
+		}
+		options.Hold = hold
+	}
+}
+
+// holdBack says of which rows a build is to take what they held before: of all
+// files of every list that the gate refuses.
+func holdBack(table []index.ListInfo, odd []problem) map[int]error {
+	hold := map[int]error{}
+	for _, p := range odd {
+		if !p.gate {
+			continue
+		}
+		for i, row := range table {
+			if row.Source.List == p.list && hold[i] == nil && row.Refused == nil {
+				hold[i] = p.err
+			}
+		}
+	}
+	return hold
+}
+
+// news reports whether a table has anything that does not serve yet, the lists
+// that the gate finds odd aside.
+func (r *Reloader) news(table []index.ListInfo, odd []problem) bool {
+	serving := r.live.Load()
+	if serving == nil {
+		return true
+	}
+	isOdd := func(list string) bool {
+		return slices.ContainsFunc(odd, func(p problem) bool { return p.list == list })
+	}
+	left := func(table []index.ListInfo) (rest []content) {
+		for _, c := range contents(table, nil, nil) {
+			if !isOdd(c.list) {
+				rest = append(rest, c)
+			}
+		}
+		return rest
+	}
+	return !slices.Equal(left(table), left(serving.Lists()))
+}
+
+// unchanged reports whether what is in the row serves.
+func (r *Reloader) unchanged(row index.ListInfo) bool {
+	serving := r.live.Load()
+	return serving == nil || slices.ContainsFunc(serving.Lists(), func(old index.ListInfo) bool {
+		return old.Source.List == row.Source.List && old.Source.Path == row.Source.Path && old.Summary.Hash == row.Summary.Hash
+	})
+}
+
+// hopeless reports whether there is nothing to build because of faults: nothing
+// else has changed, or one of them is of no file whose last content could stand
+// in, such as a folder that cannot be read.
+func (r *Reloader) hopeless(sources []index.Source, now []content, faults []problem) bool {
+	faulty := map[[2]string]bool{}
+	lost := false
+	for _, p := range faults {
+		faulty[[2]string{p.list, p.path}] = true
+		if r.lacks.has(p.list, p.path) {
+			continue
+		}
+		lost = true
+		if !slices.ContainsFunc(sources, func(s index.Source) bool { return s.List == p.list && s.Path == p.path }) {
+			return true
+		}
+	}
+	if !lost {
+		return false
+	}
+	was := map[content]bool{}
+	serving := contents(r.live.Load().Lists(), nil, nil)
+	for _, c := range serving {
+		was[c] = true
+	}
+	for _, c := range now {
+		if !was[c] && !faulty[[2]string{c.list, c.path}] {
+			return false
+		}
+	}
+	return len(now) == len(serving)
+}
+
+// told reports whether all faults are among the problems that are known.
+func (r *Reloader) told(faults []problem) bool {
+	for _, f := range faults {
+		if !slices.ContainsFunc(r.problems, func(p problem) bool { return p.err.Error() == f.err.Error() }) {
+			return false
+		}
+	}
+	return true
+}

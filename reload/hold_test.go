@@ -1,0 +1,166 @@
+package reload
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/index"
+)
+
+// TestBrokenListDoesNotHoldBackTheOthers breaks list a in every way that a build
+// or the gate sees, and changes list b before, with and after it: b serves as it
+// is, a as it was.
+func TestBrokenListDoesNotHoldBackTheOthers(t *testing.T) {
+	tests := []struct {
+		name, class string
+		spoil       func(*daemon)
+	}{
+		{"missing", "missing", func(d *daemon) { d.remove("a.txt") }},
+		{"an error page", "html", func(d *daemon) { d.write("a.txt", "<!doctype html>\n") }},
+		{"no line is an entry", "only-errors", func(d *daemon) { d.write("a.txt", "one two\nthree four\n") }},
+		{"torn", "truncated", func(d *daemon) {
+			whole := packed(d.t, strings.Repeat("x.example\ny.example\n", 1000))
+			d.write("a.txt", whole[:len(whole)-9])
+		}},
+		{"its own test fails", "self-test", func(d *daemon) { d.write("a.txt", "old.example\n#? block x@other.example\n") }},
+		{"emptied", "empty", func(d *daemon) { d.write("a.txt", "# nothing\n") }},
+		{"shrunk", "shrunk", func(d *daemon) { d.write("a.txt", numbered(0, 10)) }},
+		{"old", "stale", func(d *daemon) {
+			d.write("spare", "backup.example\n"+numbered(0, 200))
+			d.date("spare", 31*testDay)
+			d.rename("spare", "a.txt")
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDaemon(t, map[string]string{"a.txt": "old.example\n" + numbered(0, 200), "b.txt": "b0.example\n"})
+			d.settings.Lists[0].MaxShrink, d.settings.Lists[0].MaxAge = 0.5, 30*testDay
+			d.open()
+			d.start()
+			d.looks(1)
+			first := d.Status().Generation
+
+			tt.spoil(d)
+			d.waitProblem("list a", tt.class)
+			d.looks(2)
+			if d.Status().Generation != first {
+				t.Error("a generation of nothing new")
+			}
+			for i := 1; i <= 3; i++ {
+				d.write("b.txt", fmt.Sprintf("b%d.example\n", i))
+				d.waitListed(fmt.Sprintf("x@b%d.example", i))
+				d.waitProblem("list a", tt.class)
+				if !d.listed("x@old.example") || !d.listed("x@n199.example") || d.listed(fmt.Sprintf("x@b%d.example", i-1)) {
+					t.Fatalf("generation %d has lost entries, or kept some", i)
+				}
+				if s := d.Status(); !s.Ready {
+					t.Errorf("not ready: %+v", s)
+				}
+			}
+			generation := d.Status().Generation
+			d.looks(2)
+			if d.Status().Generation != generation {
+				t.Error("built again without a change")
+			}
+			if n := d.count("level=ERROR"); n != 1 {
+				t.Errorf("%d log lines for one problem:\n%s", n, d.log)
+			}
+			d.wantMetric("blockd_reload_last_attempt_success", "0")
+
+			// A restart finds the same.
+			again := &daemon{t: t, dir: d.dir, settings: d.settings}
+			again.open()
+			if s := again.Status(); s.Generation != generation || !again.listed("x@old.example") || len(s.Problems) != 1 || !s.Ready {
+				t.Errorf("after a restart: %+v", s)
+			}
+
+			d.write("spare", "new.example\n"+numbered(0, 200))
+			d.rename("spare", "a.txt")
+			d.waitListed("x@new.example")
+			d.waitUnlisted("x@old.example")
+			d.waitWell()
+			d.wantMetric("blockd_reload_last_attempt_success", "1")
+		})
+	}
+}
+
+// TestBrokenAndChangedAtOnce: the first look after both finds them together.
+func TestBrokenAndChangedAtOnce(t *testing.T) {
+	for _, text := range []string{"", "<html>", "one two\n"} {
+		d := newDaemon(t, map[string]string{"a.txt": "old.example\n", "b.txt": "b0.example\n", "c.txt": "c0.example\n"}).open()
+		d.write("a.txt", text)
+		d.write("b.txt", "b1.example\n")
+		d.remove("c.txt")
+		d.look(t.Context(), true)
+		if !d.listed("x@old.example") || !d.listed("x@b1.example") || !d.listed("x@c0.example") || len(d.Status().Problems) != 2 {
+			t.Errorf("a.txt %q: status %+v\n%s", text, d.Status(), d.log)
+		}
+		if got, problems := d.try(t.Context()); got != same || len(problems) != 2 {
+			t.Errorf("a.txt %q: the next look is %q with %d problems, want nothing new", text, got, len(problems))
+		}
+	}
+}
+
+// TestGlobIsHeldWhole: of a list that the gate refuses no file is taken.
+func TestGlobIsHeldWhole(t *testing.T) {
+	d := newDaemon(t, map[string]string{"b.txt": "b0.example\n"})
+	d.mkdir("lists")
+	d.write("lists/1.txt", numbered(0, 150))
+	d.write("lists/2.txt", numbered(1000, 150))
+	d.settings.Lists = append([]List{{Name: "a", Path: d.path("lists/*.txt"), Settings: d.settings.Lists[0].Settings, MaxShrink: 0.5}}, d.settings.Lists...)
+	d.open()
+	d.write("lists/1.txt", "first.example\n")
+	d.write("lists/2.txt", "second.example\n")
+	d.write("b.txt", "b1.example\n")
+	d.look(t.Context(), true)
+	problems := d.Status().Problems
+	if !d.listed("x@n149.example") || !d.listed("x@n1149.example") || d.listed("x@first.example") || d.listed("x@second.example") ||
+		!d.listed("x@b1.example") || len(problems) != 1 || !strings.Contains(problems[0], "shrunk: 2 entries are left of 300") {
+		t.Errorf("problems %q\n%s", problems, d.log)
+	}
+}
+
+// TestCacheOlderThanWhatServes: somebody has compiled without the cache. What it
+// has of a list was taken back since, and must not return when the list breaks.
+func TestCacheOlderThanWhatServes(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "taken-back.example\n", "b.txt": "b0.example\n"}).open()
+	d.write("a.txt", "newer.example\n")
+	draft, err := index.Build(t.Context(), d.settings.Path, d.sources(), index.Options{})
+	d.must(err)
+	d.must(draft.Publish())
+	d.open()
+	if !d.listed("x@newer.example") {
+		t.Fatalf("what was compiled does not serve\n%s", d.log)
+	}
+	d.write("a.txt", "<html>")
+	d.write("b.txt", "b1.example\n")
+	d.look(t.Context(), true)
+	if d.listed("x@taken-back.example") || !d.listed("x@newer.example") || len(d.Status().Problems) != 1 {
+		t.Errorf("status %+v\n%s", d.Status(), d.log)
+	}
+}
+
+// TestCacheThatIsGone: without it a broken list keeps the generation before, whole.
+func TestCacheThatIsGone(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n", "b.txt": "b0.example\n"}).open()
+	d.start()
+	d.looks(1)
+	d.must(os.RemoveAll(d.settings.Path + index.CacheSuffix))
+	d.write("a.txt", "<html>")
+	d.waitProblem("list a", "html")
+	d.write("b.txt", "b1.example\n")
+	d.looks(2)
+	if !d.listed("x@old.example") || !d.listed("x@b0.example") || d.listed("x@b1.example") {
+		t.Errorf("status %+v", d.Status())
+	}
+	d.write("a.txt", "new.example\n")
+	d.waitListed("x@b1.example")
+	d.waitWell()
+	if !d.listed("x@new.example") || time.Since(d.Status().Since) > deadline {
+		t.Errorf("status %+v", d.Status())
+	}
+}

@@ -1,0 +1,350 @@
+package reload
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"blockd/index"
+	"blockd/lists"
+)
+
+// saves are the ways in which programs put a new text in the place of an old one.
+// Each leaves the file whole; what is seen in between may be nothing, or a part.
+var saves = []struct {
+	name string
+	save func(d *daemon, name, text string)
+}{
+	{"rename over", func(d *daemon, name, text string) {
+		d.write(name+".tmp", text)
+		d.rename(name+".tmp", name)
+	}},
+	{"truncate and write", func(d *daemon, name, text string) { d.write(name, text) }},
+	{"in pieces", func(d *daemon, name, text string) {
+		f, err := os.Create(d.path(name))
+		d.must(err)
+		defer f.Close()
+		for i := 0; i < len(text); i += 7 {
+			_, err := f.WriteString(text[i:min(i+7, len(text))])
+			d.must(err)
+		}
+	}},
+	{"over the old text, then cut", func(d *daemon, name, text string) {
+		f, err := os.OpenFile(d.path(name), os.O_WRONLY|os.O_CREATE, 0o644)
+		d.must(err)
+		defer f.Close()
+		_, err = f.WriteString(text)
+		d.must(err)
+		d.must(f.Truncate(int64(len(text))))
+	}},
+	{"rename over, then chmod", func(d *daemon, name, text string) {
+		d.must(os.WriteFile(d.path(name+".tmp"), []byte(text), 0o600))
+		d.rename(name+".tmp", name)
+		d.must(os.Chmod(d.path(name), 0o644))
+	}},
+	{"backup by rename", func(d *daemon, name, text string) {
+		d.rename(name, name+"~")
+		d.write(name, text)
+	}},
+	{"backup by link", func(d *daemon, name, text string) {
+		os.Remove(d.path(name + "~"))
+		d.must(os.Link(d.path(name), d.path(name+"~")))
+		d.write(name+".tmp", text)
+		d.rename(name+".tmp", name)
+	}},
+	{"remove and write", func(d *daemon, name, text string) {
+		d.remove(name)
+		d.write(name, text)
+	}},
+	{"the time put back", func(d *daemon, name, text string) {
+		d.write(name+".tmp", text)
+		d.must(os.Chtimes(d.path(name+".tmp"), time.Unix(1e9, 0), time.Unix(1e9, 0)))
+		d.rename(name+".tmp", name)
+	}},
+}
+
+// TestWritersOfEveryKind has three lists written without a pause: a file in every
+// way at random, a file behind a symlink that is switched, and a folder as
+// Kubernetes mounts it. No entry that all versions have is missing for an instant,
+// and when the writers rest, their last word serves.
+func TestWritersOfEveryKind(t *testing.T) {
+	for _, events := range []bool{true, false} {
+		t.Run(fmt.Sprintf("events %v", events), func(t *testing.T) {
+			t.Parallel()
+			text := func(list string, i int) string {
+				return fmt.Sprintf("always-%s.example\n%s%d.example\n", list, list, i)
+			}
+			d := newDaemon(t, map[string]string{"a.txt": text("a", 0), "b.txt": "", "c.txt": ""})
+			d.remove("b.txt")
+			d.remove("c.txt")
+			link := func(i int) {
+				d.write(fmt.Sprintf("b.%d", i%5), text("b", i))
+				d.symlink(fmt.Sprintf("b.%d", i%5), "b.txt")
+			}
+			mount := func(i int) {
+				folder := fmt.Sprintf("..%d", i)
+				d.mkdir(folder)
+				d.write(folder+"/c.txt", text("c", i))
+				d.symlink(folder, "..data")
+				d.remove(fmt.Sprintf("..%d", i-1))
+			}
+			link(0)
+			mount(0)
+			d.symlink("..data/c.txt", "c.txt")
+			if events {
+				d.settings.Poll = time.Hour // it must be the events
+			}
+			d.open()
+			if events {
+				d.start()
+			} else {
+				d.startWithoutEvents()
+			}
+			const versions = 60
+			var writers sync.WaitGroup
+			writers.Go(func() {
+				rng := rand.New(rand.NewPCG(1, 0))
+				for i := 1; i <= versions; i++ {
+					saves[rng.IntN(len(saves))].save(d, "a.txt", text("a", i))
+				}
+			})
+			writers.Go(func() {
+				for i := 1; i <= versions; i++ {
+					link(i)
+				}
+			})
+			writers.Go(func() {
+				for i := 1; i <= versions; i++ {
+					mount(i)
+				}
+			})
+			whole := func() bool {
+				ix := d.Live()
+				return listed(t, ix, "x@always-a.example") && listed(t, ix, "x@always-b.example") && listed(t, ix, "x@always-c.example")
+			}
+			last := func() bool {
+				if !whole() {
+					t.Errorf("an entry is missing; log:\n%s", d.log)
+				}
+				return d.listed(fmt.Sprintf("x@a%d.example", versions)) && d.listed(fmt.Sprintf("x@b%d.example", versions)) &&
+					d.listed(fmt.Sprintf("x@c%d.example", versions))
+			}
+			d.wait("the last word of all three", last)
+			writers.Wait()
+			d.wait("the last word when all rest", last)
+			d.waitWell()
+		})
+	}
+}
+
+// TestEveryWayToSave makes each alone, from the state that the one before has left.
+func TestEveryWayToSave(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "v.example\n"})
+	d.settings.Poll = time.Hour // it must be the events
+	d.open()
+	d.start()
+	d.looks(1)
+	for i, s := range saves {
+		sender := fmt.Sprintf("v%d.example", i)
+		s.save(d, "a.txt", sender+"\n")
+		d.wait(s.name, func() bool { return d.listed("x@" + sender) })
+		d.waitWell()
+	}
+}
+
+// TestTwoDaemonsOfOneIndex share the path of an index, as they should not: both
+// serve the last word in the end, and the file is whole.
+func TestTwoDaemonsOfOneIndex(t *testing.T) {
+	one := newDaemon(t, map[string]string{"a.txt": "v0.example\n"}).open()
+	other := &daemon{t: t, dir: one.dir, settings: one.settings}
+	other.open()
+	one.start()
+	other.start()
+	const versions = 15
+	for i := 1; i <= versions; i++ {
+		one.write("a.tmp", fmt.Sprintf("always.example\nv%d.example\n", i))
+		one.rename("a.tmp", "a.txt")
+		if i%3 == 0 {
+			one.waitListed(fmt.Sprintf("x@v%d.example", i))
+		}
+	}
+	for _, d := range []*daemon{one, other} {
+		d.waitListed(fmt.Sprintf("x@v%d.example", versions))
+		d.waitWell()
+	}
+	ix, err := index.Open(one.settings.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ix.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+	drafts, err := filepath.Glob(one.settings.Path + ".tmp*")
+	if err != nil || len(drafts) > 0 {
+		t.Errorf("drafts are left: %q, %v", drafts, err)
+	}
+}
+
+// TestFolderThatVanishesAndReturns is seen from the nearest folder above it that
+// is there: no poll comes to help.
+func TestFolderThatVanishesAndReturns(t *testing.T) {
+	d := newDaemon(t, nil)
+	d.mkdir("x/y")
+	d.write("x/y/a.txt", "old.example\n")
+	d.settings.Lists = []List{{Name: "a", Path: d.path("x/y/a.txt"), Settings: lists.Settings{Format: "plain"}}}
+	d.settings.Poll = time.Hour
+	d.open()
+	d.start()
+	d.looks(1)
+	for i := range 3 {
+		d.remove("x")
+		d.waitProblem("list a", "missing")
+		if !d.listed("x@old.example") && i == 0 {
+			t.Error("entries went with the folder")
+		}
+		d.mkdir("x/y")
+		d.write("x/y/a.txt", fmt.Sprintf("new%d.example\n", i))
+		d.waitListed(fmt.Sprintf("x@new%d.example", i))
+		d.waitWell()
+	}
+}
+
+// TestFirstListInAFolderThatIsNotThereYet is how the copy of a remote list comes.
+func TestFirstListInAFolderThatIsNotThereYet(t *testing.T) {
+	d := newDaemon(t, nil)
+	d.settings.Lists = []List{{Name: "a", Path: d.path("copies/of/a.txt"), Settings: lists.Settings{Format: "plain"}}}
+	d.settings.Poll = time.Hour
+	d.open()
+	d.start()
+	if d.Status().Ready {
+		t.Error("ready without the list")
+	}
+	d.looks(1)
+	d.mkdir("copies/of")
+	d.write("copies/of/a.txt", "new.example\n")
+	d.waitListed("x@new.example")
+	d.wait("readiness", func() bool { return d.Status().Ready })
+}
+
+// TestLostEventsAreAnEvent: when the system has dropped some, something happened.
+func TestLostEventsAreAnEvent(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open()
+	w := newWatch(d.Reloader.log)
+	if w.events == nil {
+		t.Skip("no file events here")
+	}
+	defer w.close()
+	w.events.Errors <- fsnotify.ErrEventOverflow
+	select {
+	case <-w.changed:
+	case <-time.After(deadline):
+		t.Error("nothing is looked at")
+	}
+	if d.count("level=WARN") > 0 {
+		t.Errorf("log:\n%s", d.log)
+	}
+}
+
+// TestFileOfTheFuture: a clock that was wrong must not have a list read anew at
+// every poll for the rest of the year.
+func TestFileOfTheFuture(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"})
+	for _, tt := range []struct {
+		ago    time.Duration
+		unsure bool
+	}{{0, true}, {time.Second, true}, {time.Hour, false}, {-time.Second, true}, {-365 * testDay, false}} {
+		d.date("a.txt", tt.ago)
+		var c fileCache
+		c.read(t.Context(), d.sources())
+		if c.unsure != tt.unsure {
+			t.Errorf("a file of %s ago: unsure %v, want %v", tt.ago, c.unsure, tt.unsure)
+		}
+	}
+}
+
+// TestRefusalOfWhatIsGone: a refusal is remembered for the content that was
+// refused. A file that was bad for as long as the build took is built again.
+func TestRefusalOfWhatIsGone(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open()
+	d.write("a.txt", "new.example\n")
+	now, _ := d.files.read(t.Context(), d.sources())
+	d.settled = nil
+	if d.settle(d.sources(), now); d.settled == nil {
+		t.Error("the refusal of a file that rests is not remembered")
+	}
+	d.write("a.txt", "one two\n")
+	d.write("a.tmp", "new.example\n")
+	d.rename("a.tmp", "a.txt")
+	d.settled = nil
+	if d.settle(d.sources(), now); d.settled != nil {
+		t.Error("the refusal of a file that has moved meanwhile is remembered")
+	}
+}
+
+// TestPermissionThatGoesAndComesBack runs as a user who is not let in everywhere.
+func TestPermissionThatGoesAndComesBack(t *testing.T) {
+	if os.Geteuid() == 0 {
+		asNobody(t)
+		return
+	}
+	d := newDaemon(t, nil)
+	d.mkdir("x")
+	d.write("x/a.txt", "old.example\n")
+	d.settings.Lists = []List{{Name: "a", Path: d.path("x/a.txt"), Settings: lists.Settings{Format: "plain"}}}
+	d.open()
+	d.start()
+	d.looks(1)
+	for i, path := range []string{"x/a.txt", "x"} {
+		mode := os.FileMode(0o644)
+		if path == "x" {
+			mode = 0o755
+		}
+		d.must(os.Chmod(d.path(path), 0))
+		d.waitProblem("list a", "permission")
+		d.must(os.Chmod(d.path(path), mode))
+		d.waitWell()
+		d.write("x/a.txt", fmt.Sprintf("new%d.example\n", i))
+		d.waitListed(fmt.Sprintf("x@new%d.example", i))
+		d.waitWell()
+	}
+}
+
+// asNobody runs the test of t in a process of its own, without root's rights.
+func asNobody(t *testing.T) {
+	t.Helper()
+	const nobody = 65534
+	dir, err := os.MkdirTemp("", "nobody-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	program, err := os.ReadFile(os.Args[0])
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "test"), program, 0o755)
+	}
+	if err == nil {
+		err = os.Chown(dir, nobody, nobody)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(dir, "test"), "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "HOME="+dir, "GOCOVERDIR=")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("as nobody: %v\n%s", err, out)
+	} else if !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Errorf("as nobody nothing was tested:\n%s", out)
+	}
+}

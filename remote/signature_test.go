@@ -1,0 +1,283 @@
+package remote
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/blake2b"
+)
+
+func testdata(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "minisign", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// publicKey is the second line of a file of minisign, as an administrator copies it.
+func publicKey(text string) string { return "minisign:" + strings.Split(text, "\n")[1] }
+
+// serveFiles answers with the text of the path, 404 where there is none.
+func serveFiles(t *testing.T, files map[string]string) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, ok := files[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		w.Write([]byte(text))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// signer makes signature files as minisign does, and others.
+type signer struct {
+	key ed25519.PrivateKey
+	id  [8]byte
+}
+
+func newSigner(seed byte) signer {
+	return signer{ed25519.NewKeyFromSeed(append(make([]byte, ed25519.SeedSize-1), seed)), [8]byte{seed, 1, 2, 3}}
+}
+
+func (s signer) public() string {
+	raw := append([]byte(keyMark), s.id[:]...)
+	return "minisign:" + base64.StdEncoding.EncodeToString(append(raw, s.key.Public().(ed25519.PublicKey)...))
+}
+
+func (s signer) sign(text, comment string) string {
+	digest := blake2b.Sum512([]byte(text))
+	signed := ed25519.Sign(s.key, digest[:])
+	global := ed25519.Sign(s.key, append(append([]byte{}, signed...), comment...))
+	line := append([]byte(hashedMark), s.id[:]...)
+	return "untrusted comment: any\n" + base64.StdEncoding.EncodeToString(append(line, signed...)) + "\n" +
+		trustedMark + comment + "\n" + base64.StdEncoding.EncodeToString(global) + "\n"
+}
+
+func TestSignedLists(t *testing.T) {
+	good, thief := newSigner(1), newSigner(2)
+	const list = "bulk.example\n"
+	edited := func(old, new string) string {
+		text := good.sign(list, "timestamp:1")
+		if !strings.Contains(text, old) {
+			t.Fatalf("no %q in %q", old, text)
+		}
+		return strings.Replace(text, old, new, 1)
+	}
+	sameID := thief
+	sameID.id = good.id
+	notFound := "-"
+	tests := []struct {
+		name, signature string
+		class           Class // "": it is taken
+		text            string
+	}{
+		{"signed", good.sign(list, "timestamp:1"), "", ""},
+		{"with line ends of another system", strings.ReplaceAll(good.sign(list, "x"), "\n", "\r\n"), "", ""},
+		{"without a last line end", strings.TrimSuffix(good.sign(list, ""), "\n"), "", ""},
+		{"another untrusted comment", edited("any", "signed by somebody else"), "", ""},
+		{"another file", good.sign("bulk.example\nmore.example\n", "x"), Signature, "the file is not the one that was signed"},
+		{"another key", thief.sign(list, "x"), Signature, "the file was signed with another key"},
+		{"another key of the same number", sameID.sign(list, "x"), Signature, "the trusted comment is not signed by the key"},
+		{"another trusted comment", edited("timestamp:1", "timestamp:2"), Signature, "the trusted comment is not signed by the key"},
+		{"of the file itself", testdata(t, "old.minisig"), Signature, "the signature is of minisign's old kind"},
+		{"a web page", "<html>\n<p>\n404\n</p>\n", Signature, "what is published as the signature is none of minisign"},
+		{"empty", "", Signature, "is none of minisign"},
+		{"cut", good.sign(list, "x")[:200], Signature, "is none of minisign"},
+		{"endless", strings.Repeat("x\n", maxSignature), Signature, "larger than 16384 octets"},
+		{"not published", notFound, Status, "404"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			files := map[string]string{"/lists/spam.txt": list}
+			if tt.signature != notFound {
+				files["/lists/spam.txt.minisig"] = tt.signature
+			}
+			x := newFixture(t, Source{URL: serveFiles(t, files) + "/lists/spam.txt?key=1", Signature: good.public()})
+			if tt.class != "" {
+				x.refuses(tt.class, tt.text)
+				return
+			}
+			x.fetch()
+			x.holds(list)
+			x.counted(1, 0, 0, 0)
+		})
+	}
+}
+
+// TestSignatureOfMinisign takes what minisign 0.11 has made.
+func TestSignatureOfMinisign(t *testing.T) {
+	files := map[string]string{"/list.txt": testdata(t, "list.txt"), "/list.txt.minisig": testdata(t, "list.txt.minisig")}
+	x := newFixture(t, Source{URL: serveFiles(t, files) + "/list.txt", Signature: publicKey(testdata(t, "key.pub"))})
+	x.fetch()
+	x.holds(files["/list.txt"])
+}
+
+// TestSignatureOfTheInstalledMinisign signs a file that needs many blocks.
+func TestSignatureOfTheInstalledMinisign(t *testing.T) {
+	minisign, err := exec.LookPath("minisign")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("minisign is not installed (make peers)")
+		}
+		t.Skip("minisign is not installed (make peers)")
+	}
+	dir, list := t.TempDir(), strings.Repeat("bulk.example\n", 100_000)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(at("list"), []byte(list), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"-G", "-W", "-p", at("public"), "-s", at("secret")},
+		{"-S", "-s", at("secret"), "-m", at("list"), "-x", at("signature")},
+	} {
+		if out, err := exec.Command(minisign, args...).CombinedOutput(); err != nil {
+			t.Fatalf("minisign %s: %v\n%s", args[0], err, out)
+		}
+	}
+	read := func(name string) string {
+		text, err := os.ReadFile(at(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	files := map[string]string{"/list": list, "/list.minisig": read("signature")}
+	x := newFixture(t, Source{URL: serveFiles(t, files) + "/list", Signature: publicKey(read("public"))})
+	x.fetch()
+	x.holds(list)
+	files["/list"] = list + "x\n"
+	x.refuses(Signature, "the file is not the one that was signed")
+}
+
+// TestSignatureThatIsAdded: a copy from before is fetched anew, since nobody has
+// held it against the signature.
+func TestSignatureThatIsAdded(t *testing.T) {
+	good := newSigner(1)
+	url := serveFiles(t, map[string]string{"/l": "bulk.example\n", "/l.minisig": good.sign("other.example\n", "x")}) + "/l"
+	x := newFixture(t, Source{URL: url})
+	x.fetch()
+	if err := x.again(Source{URL: url, Signature: good.public()}).FetchDue(t.Context()); err == nil || !strings.Contains(err.Error(), "signature: ") {
+		t.Errorf("FetchDue() = %v, want a refusal", err)
+	}
+}
+
+func TestPublicKeys(t *testing.T) {
+	good := newSigner(1).public()
+	for _, bad := range []string{
+		"minisign:", "RWQ", good[:len(good)-1], good + "A", good[len("minisign:"):], "pgp:" + good, " " + good, good + "\n",
+		"minisign:" + base64.StdEncoding.EncodeToString([]byte("ED"+strings.Repeat("k", 40))),
+		"minisign:" + base64.StdEncoding.EncodeToString([]byte("Ed"+strings.Repeat("k", 41))),
+	} {
+		if err := (Source{Name: "n", Path: "p", URL: "https://x/y", Signature: bad}).Validate(); err == nil || !strings.Contains(err.Error(), "signature: want ") {
+			t.Errorf("Signature %q: %v, want a fault", bad, err)
+		}
+	}
+	if err := (Source{Name: "n", Path: "p", URL: "https://x/y", Signature: good}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestChecked holds that nobody but the server makes a copy young.
+func TestChecked(t *testing.T) {
+	s := Source{URL: serveFiles(t, map[string]string{"/l": "bulk.example\n"}) + "/l"}
+	x := newFixture(t, s)
+	s.Path = x.path
+	if at := s.Checked(); !at.IsZero() {
+		t.Errorf("Checked() = %s before there is a copy", at)
+	}
+	began := time.Now()
+	x.fetch()
+	if at := s.Checked(); at.Before(began) || at.After(time.Now()) {
+		t.Errorf("Checked() = %s after a fetch at %s", at, began)
+	}
+	other := s
+	other.URL += "?other"
+	if at := other.Checked(); !at.IsZero() {
+		t.Errorf("Checked() = %s of another URL", at)
+	}
+	backup := began.Add(-365 * 24 * time.Hour)
+	if err := os.Chtimes(x.path, backup, backup); err != nil {
+		t.Fatal(err)
+	}
+	if at := s.Checked(); !at.IsZero() {
+		t.Errorf("Checked() = %s of a file that is not what was stored", at)
+	}
+	x.fetch() // the content is what the server has
+	if at := s.Checked(); at.Before(began) {
+		t.Errorf("Checked() = %s after the server has confirmed it", at)
+	}
+}
+
+// TestFetchDue asks no server twice within Every.
+func TestFetchDue(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		w.Write([]byte("bulk.example\n"))
+	}))
+	defer server.Close()
+	s := Source{URL: server.URL, Every: time.Hour}
+	x := newFixture(t, s)
+	due := func(want int, when string) {
+		t.Helper()
+		if err := x.FetchDue(t.Context()); err != nil || asked != want {
+			t.Errorf("%s: asked %d times, %v; want %d", when, asked, err, want)
+		}
+	}
+	due(1, "no copy")
+	due(1, "fetched a moment ago")
+	if err := os.WriteFile(x.path, []byte("edited.example\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	due(2, "edited")
+	x.holds("bulk.example\n")
+	r := readReceipt(x.path)
+	r.Checked = r.Checked.Add(-time.Hour)
+	if err := x.sources[0].remember(r); err != nil {
+		t.Fatal(err)
+	}
+	due(3, "an hour ago")
+	r.Checked = time.Now().Add(time.Hour)
+	if err := x.sources[0].remember(r); err != nil {
+		t.Fatal(err)
+	}
+	due(4, "in the future")
+}
+
+// FuzzSignature: of what is taken only the untrusted comment, and what follows the
+// last line, is not the signer's.
+func FuzzSignature(f *testing.F) {
+	golden := testdata(f, "list.txt.minisig")
+	f.Add([]byte(golden))
+	f.Add([]byte(testdata(f, "old.minisig")))
+	f.Add([]byte(newSigner(1).sign("x", "y")))
+	f.Add([]byte("\n\ntrusted comment: \n\n"))
+	f.Add([]byte(strings.ReplaceAll(golden, "\n", "\r\n") + "more"))
+	s, err := parseSignature(publicKey(testdata(f, "key.pub")), &url.URL{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	want := strings.Split(golden, "\n")[1:4]
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if _, err := s.parse(text); err != nil {
+			return
+		}
+		got := strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")[1:4]
+		if strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Fatalf("forged: %q", text)
+		}
+	})
+}

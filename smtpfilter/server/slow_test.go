@@ -1,0 +1,152 @@
+package server
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-smtp"
+	"golang.org/x/sys/unix"
+
+	"blockd/smtpfilter/session"
+)
+
+var soak = flag.Bool("soak", false, "hold as many slow and idle clients as an attacker would")
+
+// crowd is how many clients a test holds: few in a quick run, most with -soak.
+func crowd(t *testing.T, few, most int) int {
+	t.Helper()
+	n := few
+	if *soak {
+		n = most
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < uint64(2*n+200) {
+		t.Skipf("%d descriptors are too few for %d connections: ulimit -n", limit.Cur, n)
+	}
+	return n
+}
+
+// hold opens n connections that have read their greeting.
+func hold(t *testing.T, address string, n int) []net.Conn {
+	t.Helper()
+	conns := make([]net.Conn, n)
+	for i := range conns {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatalf("connection %d: %v", i+1, err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		conns[i] = conn
+	}
+	var line [64]byte
+	for i, conn := range conns {
+		conn.SetReadDeadline(time.Now().Add(60 * time.Second))
+		if k, err := conn.Read(line[:]); err != nil || string(line[:4]) != "220 " {
+			t.Fatalf("greeting %d: %q, %v", i+1, line[:k], err)
+		}
+	}
+	return conns
+}
+
+// deliveries sends n messages, one after the other, each on a connection of its
+// own, and returns how long the one in the middle has taken.
+func deliveries(t *testing.T, address string, n int) time.Duration {
+	t.Helper()
+	took := make([]time.Duration, n)
+	for i := range took {
+		began := time.Now()
+		c, err := smtp.Dial(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SendMail("a@b.example", []string{"bob@here.example"}, strings.NewReader("Subject: hi\r\n\r\nhello\r\n")); err != nil {
+			t.Fatalf("message %d: %v", i+1, err)
+		}
+		c.Close()
+		took[i] = time.Since(began)
+	}
+	slices.Sort(took)
+	return took[n/2]
+}
+
+// Thousands of clients that send an octet now and then, in commands and in
+// messages, do not keep one that means mail from its turn.
+func TestSlowClientsDoNotDelayOthers(t *testing.T) {
+	n := crowd(t, 400, 5000)
+	every := time.Second
+	if *soak {
+		every = 10 * time.Second
+	}
+	r, _ := filterWith(t, Settings{MaxConnections: 2 * n, MaxPerClient: 2 * n}, session.Limits{})
+	alone := deliveries(t, r.address, 40)
+	slow := hold(t, r.address, n)
+	for i, conn := range slow {
+		if i%10 == 0 { // these are within a message
+			io.WriteString(conn, "HELO c\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<bob@here.example>\r\nDATA\r\n")
+		}
+	}
+	stop := make(chan struct{})
+	var dripping sync.WaitGroup
+	dripping.Go(func() {
+		for {
+			for _, conn := range slow {
+				conn.Write([]byte("N"))
+				select {
+				case <-time.After(every / time.Duration(n)):
+				case <-stop:
+					return
+				}
+			}
+		}
+	})
+	beside := deliveries(t, r.address, 40)
+	close(stop)
+	dripping.Wait()
+	t.Logf("a message takes %s alone, and %s beside %d slow clients", alone, beside, n)
+	// A tenth of a second is far below what anybody notices, and far above what
+	// a queue behind some thousand clients would be.
+	if beside > 5*alone+100*time.Millisecond {
+		t.Errorf("a message takes %s beside %d slow clients, alone %s", beside, n, alone)
+	}
+	if got := r.clients.open(); got < n {
+		t.Errorf("%d of %d slow clients are there: the test has not tested", got, n)
+	}
+}
+
+// TestIdleConnectionIsSmall holds clients that say nothing behind EHLO, over real
+// sockets, and counts both ends' memory of this process. The kernel's own is not
+// in it.
+func TestIdleConnectionIsSmall(t *testing.T) {
+	n := crowd(t, 1000, 9900)
+	r, _ := filterWith(t, Settings{MaxConnections: 2 * n, MaxPerClient: 2 * n}, session.Limits{})
+	deliveries(t, r.address, 10)
+	memory := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc + m.StackInuse
+	}
+	before := memory()
+	conns := hold(t, r.address, n)
+	buf := make([]byte, 1024)
+	for _, conn := range conns {
+		fmt.Fprint(conn, "EHLO client.example\r\n")
+		if _, err := conn.Read(buf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	each := (memory() - before) / uint64(n)
+	t.Logf("%d idle connections, %d octets each, the client's end included", n, each)
+	if each > 16<<10 && !raceDetector {
+		t.Errorf("an idle connection takes %d octets, want at most 16 KiB", each)
+	}
+	deliveries(t, r.address, 10)
+}

@@ -1,0 +1,348 @@
+package server
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-smtp"
+
+	"blockd/internal/selfsigned"
+	"blockd/smtpfilter/session"
+)
+
+// talk is a client by hand: it sends lines and reads replies.
+type talk struct {
+	t    *testing.T
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+func dialTalk(t *testing.T, address string) *talk {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	return &talk{t, conn, bufio.NewReader(conn)}
+}
+
+// want sends text, if any, and checks how the last line of the reply begins; it
+// returns the whole reply. A want of "" is a closed connection.
+func (c *talk) want(text, want string) string {
+	c.t.Helper()
+	if _, err := io.WriteString(c.conn, text); err != nil {
+		c.t.Fatalf("%q: %v", text, err)
+	}
+	var reply strings.Builder
+	for {
+		line, err := c.r.ReadString('\n')
+		reply.WriteString(line)
+		if err != nil {
+			if want != "" || reply.Len() > 0 {
+				c.t.Fatalf("%q: %v behind %q, want %q", text, err, &reply, want)
+			}
+			return ""
+		}
+		if len(line) < 4 || line[3] != '-' {
+			if want == "" || !strings.HasPrefix(line, want) {
+				c.t.Fatalf("%q: %q, want %q", text, line, want)
+			}
+			return reply.String()
+		}
+	}
+}
+
+// secure goes over to TLS, without a word about it.
+func (c *talk) secure(config *tls.Config) {
+	c.t.Helper()
+	secured := tls.Client(c.conn, config)
+	if err := secured.Handshake(); err != nil {
+		c.t.Fatalf("TLS: %v", err)
+	}
+	c.conn, c.r = secured, bufio.NewReader(secured)
+}
+
+// withTLS is a filter that shows cert, and what its clients need to trust it.
+func withTLS(t *testing.T) (*running, string, *tls.Config) {
+	t.Helper()
+	cert := selfsigned.New(t, "us.example")
+	r, maildir := filterWith(t, Settings{TLS: cert.Config(t), TLSTimeout: time.Second}, session.Limits{})
+	return r, maildir, &tls.Config{ServerName: "us.example", RootCAs: cert.Pool()}
+}
+
+func TestStartTLS(t *testing.T) {
+	r, maildir, trust := withTLS(t)
+	c := dialTalk(t, r.address)
+	c.want("", "220 ")
+	if got := c.want("EHLO c\r\n", "250 "); !strings.Contains(got, "STARTTLS\r\n") {
+		t.Errorf("EHLO in the clear: %q, want STARTTLS offered", got)
+	}
+	c.want("STARTTLS\r\n", "220 2.0.0 ")
+	c.secure(trust)
+	c.want("MAIL FROM:<a@b.example>\r\n", "503 5.5.1 Send EHLO")
+	if got := c.want("EHLO c\r\n", "250 "); strings.Contains(got, "STARTTLS") {
+		t.Errorf("EHLO under TLS: %q, want no STARTTLS", got)
+	}
+	c.want("STARTTLS\r\n", "503 5.5.1 TLS")
+	c.want("MAIL FROM:<x@sub.bad.example>\r\n", "250 ")
+	c.want("RCPT TO:<bob@here.example>\r\n", "550 5.7.1 ")
+	c.want("RSET\r\n", "250 ")
+	c.want("MAIL FROM:<a@b.example>\r\n", "250 ")
+	c.want("RCPT TO:<bob@here.example>\r\n", "250 ")
+	c.want("DATA\r\n", "354 ")
+	c.want("Subject: hi\r\n\r\n"+strings.Repeat("0123456789\r\n", 10_000)+".\r\n", "250 ")
+	c.want("QUIT\r\n", "221 ")
+	if got := mails(t, maildir); len(got) != 1 || len(got[0]) != 15+12*10_000 {
+		t.Errorf("%d messages in the Maildir", len(got))
+	}
+	if got := r.metric(t, "blockd_smtp_tls_handshakes_total", "result=done"); got != 1 {
+		t.Errorf("handshakes done = %v, want 1", got)
+	}
+}
+
+func TestImplicitTLS(t *testing.T) {
+	r, maildir, trust := withTLS(t)
+	conn, err := tls.Dial("tcp", r.tlsAddress, trust)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := smtp.NewClient(conn)
+	defer c.Close()
+	if err := c.SendMail("a@b.example", []string{"bob@here.example"}, strings.NewReader("Subject: hi\r\n\r\nhello\r\n")); err != nil {
+		t.Error(err)
+	}
+	if ok, _ := c.Extension("STARTTLS"); ok {
+		t.Error("STARTTLS is offered under TLS")
+	}
+	if got := mails(t, maildir); len(got) != 1 {
+		t.Errorf("%d messages in the Maildir, want 1", len(got))
+	}
+}
+
+// Whatever goes wrong around STARTTLS, not one command that came in the clear
+// behind it is run, and nobody goes on in the clear.
+func TestStartTLSAbused(t *testing.T) {
+	r, maildir, trust := withTLS(t)
+	envelope := "MAIL FROM:<a@b.example>\r\nRCPT TO:<bob@here.example>\r\nDATA\r\ninjected\r\n.\r\n"
+	hello := func(t *testing.T) *talk {
+		c := dialTalk(t, r.address)
+		c.want("", "220 ")
+		c.want("EHLO c\r\n", "250 ")
+		return c
+	}
+	t.Run("commands behind it in one segment", func(t *testing.T) { // CVE-2011-0411
+		c := hello(t)
+		c.want("STARTTLS\r\n"+envelope, "501 5.5.4 ")
+		c.want("", "")
+	})
+	t.Run("half a command behind it", func(t *testing.T) {
+		c := hello(t)
+		c.want("STARTTLS\r\nMA", "501 5.5.4 ")
+		c.want("", "")
+	})
+	t.Run("commands behind the 220", func(t *testing.T) {
+		c := hello(t)
+		c.want("STARTTLS\r\n", "220 ")
+		io.WriteString(c.conn, envelope)
+		// An alert of TLS may come, and no reply.
+		if got, _ := io.ReadAll(c.r); len(got) > 0 && got[0] != 0x15 {
+			t.Errorf("answered with %q", got)
+		}
+	})
+	t.Run("a handshake that nobody finishes", func(t *testing.T) {
+		c := hello(t)
+		c.want("STARTTLS\r\n", "220 ")
+		io.WriteString(c.conn, "\x16\x03\x01")
+		if got, err := io.ReadAll(c.r); len(got) > 0 && got[0] != 0x15 {
+			t.Errorf("answered with %q, %v, want a close within the handshake's time", got, err)
+		}
+	})
+	t.Run("what was learnt before is void", func(t *testing.T) {
+		c := hello(t)
+		c.want("MAIL FROM:<a@b.example>\r\n", "250 ")
+		c.want("RCPT TO:<bob@here.example>\r\n", "250 ")
+		c.want("STARTTLS\r\n", "220 ")
+		c.secure(trust)
+		c.want("EHLO c\r\n", "250 ")
+		c.want("DATA\r\n", "503 5.5.1 ")
+	})
+	t.Run("before EHLO", func(t *testing.T) {
+		c := dialTalk(t, r.address)
+		c.want("", "220 ")
+		c.want("STARTTLS\r\n", "503 5.5.1 ")
+		c.want("HELO c\r\n", "250 ")
+		c.want("STARTTLS\r\n", "503 5.5.1 ")
+	})
+	t.Run("another word", func(t *testing.T) {
+		c := hello(t)
+		c.want("STARTTLSFOO\r\n", "500 5.5.2 ")
+		c.want("STARTTLS now\r\n", "501 5.5.4 ")
+		c.want("NOOP\r\n", "250 ")
+	})
+	t.Run("TLS 1.1", func(t *testing.T) {
+		c := hello(t)
+		c.want("STARTTLS\r\n", "220 ")
+		old := trust.Clone()
+		old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+		if err := tls.Client(c.conn, old).Handshake(); err == nil {
+			t.Error("the handshake succeeds")
+		}
+		if _, err := c.conn.Read(make([]byte, 1)); err == nil {
+			t.Error("the connection is open")
+		}
+	})
+	t.Run("in the clear where TLS comes first", func(t *testing.T) {
+		c := dialTalk(t, r.tlsAddress)
+		io.WriteString(c.conn, "EHLO c\r\n"+envelope)
+		if got, _ := io.ReadAll(c.r); strings.Contains(string(got), "220") || strings.Contains(string(got), "us.example") {
+			t.Errorf("answered with %q", got)
+		}
+	})
+	eventually(t, "all sessions have ended", func() bool { return r.clients.open() == 0 })
+	if got := mails(t, maildir); len(got) > 0 {
+		t.Errorf("the Maildir holds %q", got)
+	}
+	if got := r.metric(t, "blockd_smtp_tls_handshakes_total", "result=failed"); got < 4 {
+		t.Errorf("handshakes failed = %v, want at least 4", got)
+	}
+}
+
+// A client over a limit is not told so in the clear where it expects TLS.
+func TestRefusalWhereTLSComesFirst(t *testing.T) {
+	cert := selfsigned.New(t, "us.example")
+	r, _ := filterWith(t, Settings{TLS: cert.Config(t), MaxPerClient: 1}, session.Limits{})
+	first := dialTalk(t, r.address)
+	first.want("", "220 ")
+	conn, err := net.Dial("tcp", r.tlsAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if got, err := io.ReadAll(conn); len(got) > 0 || err != nil && !errors.Is(err, net.ErrClosed) && !strings.Contains(err.Error(), "reset") {
+		t.Errorf("reads %q, %v, want a closed connection", got, err)
+	}
+}
+
+// A PROXY header goes ahead of TLS, and not one octet of the handshake is lost.
+func TestProxyHeaderAheadOfTLS(t *testing.T) {
+	cert := selfsigned.New(t, "us.example")
+	r, _ := filterWith(t, Settings{TLS: cert.Config(t), Proxies: loopbackNet}, session.Limits{})
+	for _, header := range []string{string(proxy2(t, "203.0.113.7:4711")), "PROXY TCP4 203.0.113.7 192.0.2.25 4711 25\r\n"} {
+		c := dialTalk(t, r.tlsAddress)
+		io.WriteString(c.conn, header)
+		c.secure(&tls.Config{ServerName: "us.example", RootCAs: cert.Pool()})
+		c.want("", "220 ")
+	}
+	c := dialTalk(t, r.address)
+	c.want(string(proxy2(t, "203.0.113.7:4711")), "220 ")
+	c.want("EHLO c\r\n", "250 ")
+	c.want("STARTTLS\r\n", "220 ")
+	c.secure(&tls.Config{ServerName: "us.example", RootCAs: cert.Pool()})
+	c.want("EHLO c\r\n", "250 ")
+}
+
+// From 80 % of the places on, who says nothing is sent away sooner.
+func TestStressShortensPatience(t *testing.T) {
+	r, _ := filterWith(t, Settings{MaxConnections: 5, MaxPerClient: 5}, session.Limits{StressIdle: 100 * time.Millisecond})
+	var calm []*talk
+	for range 3 {
+		c := dialTalk(t, r.address)
+		c.want("", "220 ")
+		calm = append(calm, c)
+	}
+	if r.Crowded() {
+		t.Error("3 of 5 are a crowd")
+	}
+	c := dialTalk(t, r.address)
+	c.want("", "220 ")
+	if !r.Crowded() {
+		t.Error("4 of 5 are no crowd")
+	}
+	c.want("", "421 4.4.2 ") // within the test's 20 s, not the usual 5 min
+	for _, c := range calm {
+		c.want("NOOP\r\n", "250 ")
+	}
+}
+
+// A stop reaches those behind TLS as it reaches everybody else.
+func TestStopUnderTLS(t *testing.T) {
+	r, maildir, trust := withTLS(t)
+	c := dialTalk(t, r.address)
+	c.want("", "220 ")
+	c.want("EHLO c\r\n", "250 ")
+	c.want("STARTTLS\r\n", "220 ")
+	c.secure(trust)
+	c.want("EHLO c\r\n", "250 ")
+	idle := dialTalk(t, r.tlsAddress)
+	idle.secure(trust)
+	idle.want("", "220 ")
+	c.want("MAIL FROM:<a@b.example>\r\n", "250 ")
+	c.want("RCPT TO:<bob@here.example>\r\n", "250 ")
+	c.want("DATA\r\n", "354 ")
+	r.stop()
+	idle.want("", "421 4.3.2 ")
+	c.want("hello\r\n.\r\n", "250 ")
+	c.want("", "421 4.3.2 ")
+	c.conn.Close()
+	if err := r.end(t); err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	if got := mails(t, maildir); len(got) != 1 || got[0] != "hello\r\n" {
+		t.Errorf("the Maildir holds %q, want the message", got)
+	}
+}
+
+// Who talks before the greeting is sent away, in the clear and under TLS; who
+// waits is greeted.
+func TestGreetWait(t *testing.T) {
+	cert := selfsigned.New(t, "us.example")
+	r, _ := filterWith(t, Settings{TLS: cert.Config(t)}, session.Limits{GreetWait: 200 * time.Millisecond})
+	trust := &tls.Config{ServerName: "us.example", RootCAs: cert.Pool()}
+	early := dialTalk(t, r.address)
+	early.want("EHLO c\r\n", "521 5.5.1 ")
+	secured := dialTalk(t, r.tlsAddress)
+	secured.secure(trust)
+	secured.want("EHLO c\r\n", "521 5.5.1 ")
+	secured.want("", "")
+	patient := dialTalk(t, r.tlsAddress)
+	patient.secure(trust)
+	patient.want("", "220 ")
+	patient.want("EHLO c\r\n", "250 ")
+}
+
+func TestCommandRate(t *testing.T) {
+	r, _ := filterWith(t, Settings{}, session.Limits{CommandRate: 5})
+	c := dialTalk(t, r.address)
+	c.want("", "220 ")
+	c.want("EHLO c\r\n", "250 ")
+	for range 4 {
+		c.want("NOOP\r\n", "250 ")
+	}
+	c.want("NOOP\r\n", "421 4.7.0 ")
+}
+
+func TestConnectionRate(t *testing.T) {
+	r := start(t, Settings{MaxRate: 2}, echo, (&peer{}).embedded())
+	for range 2 {
+		conn, line := r.dial(t)
+		if line != "220 127.0.0.1" {
+			t.Errorf("first line %q", line)
+		}
+		conn.Close()
+	}
+	if _, line := r.dial(t); line != "421 4.7.0 us.example Too many new connections from your address, try again later" {
+		t.Errorf("third within the minute: %q", line)
+	}
+	if got := r.metric(t, "blockd_smtp_connections_refused_total", "why=rate"); got != 1 {
+		t.Errorf("refused{rate} = %v, want 1", got)
+	}
+}

@@ -1,0 +1,213 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"blockd/smtpfilter/parse"
+	"blockd/smtpfilter/upstream"
+	"blockd/smtpfilter/wire"
+)
+
+// forwardable are the SASL mechanisms that can be passed on line by line. Left out
+// are those that may agree on a security layer, for the wire then changes to what
+// we cannot read (GSSAPI, DIGEST-MD5, NTLM); those that bind to the TLS channel,
+// which are two here (-PLUS); and EXTERNAL, by which we would lend every client our
+// own certificate.
+var forwardable = []string{
+	"PLAIN", "LOGIN", "CRAM-MD5", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "XOAUTH2",
+}
+
+// mechanisms are those of upstream's AUTH line that the client is offered; none
+// unless what it sends is secret on both legs.
+func (s *session) mechanisms(line string, caps upstream.Caps) string {
+	if s.settings.Auth != "forward" || !s.overTLS || !caps.TLS && !caps.Local {
+		return ""
+	}
+	var offered []string
+	for _, m := range strings.Fields(line)[1:] {
+		if m = strings.ToUpper(m); slices.Contains(forwardable, m) {
+			offered = append(offered, m)
+		}
+	}
+	return strings.Join(offered, " ")
+}
+
+// readLine reads the next command. AUTH may be longer than others, where it was
+// offered.
+func (s *session) readLine() ([]byte, error) {
+	const verb = "AUTH "
+	if s.authenticated || !s.offered.Has("AUTH") {
+		return s.in.Line()
+	}
+	for !s.in.Ready() && len(s.in.Buffered()) < len(verb) {
+		if s.in.Fill() != nil {
+			break // Line meets it again
+		}
+	}
+	if head := s.in.Buffered(); len(head) < len(verb) || !bytes.EqualFold(head[:len(verb)], []byte(verb)) {
+		return s.in.Line()
+	}
+	s.widen()
+	return s.in.AuthLine()
+}
+
+// maxRounds bounds the challenges of one AUTH. No mechanism has more than four.
+const maxRounds = 16
+
+// auth runs AUTH (RFC 4954): the exchange is passed on line by line, up to
+// upstream's verdict. What the client says is written nowhere, and overwritten
+// when it is over.
+func (s *session) auth(line []byte, cmd parse.Command) {
+	if !s.settle() {
+		return
+	}
+	word, initial, more := bytes.Cut(cmd.Arg, []byte(" "))
+	mechanism := strings.ToUpper(string(word))
+	switch {
+	case !s.offered.Has("AUTH"):
+		s.refuse(replyNotServed)
+		return
+	case s.authenticated:
+		s.refuse(replyAuthTwice)
+		return
+	case s.tx.open || s.tx.lost:
+		s.refuse(replyAuthInMail)
+		return
+	case mechanism == "" || more && !isSASL(initial):
+		s.refuse(replyBadAuth)
+		return
+	case !s.offers(mechanism):
+		s.refuse(replyNoMechanism)
+		return
+	}
+	s.widen()
+	defer s.in.Wipe()
+	reused := s.up != nil
+	if !s.openUpstream() {
+		return
+	}
+	r, err := s.sasl(line)
+	if reused && wentAway(r, err) {
+		if s.abandonUpstream(); !s.openUpstream() {
+			return
+		}
+		r, err = s.sasl(line)
+	}
+	for round := 0; err == nil && r.Code == 334; round++ {
+		if round == maxRounds {
+			s.abandonUpstream()
+			s.end("protocol", replyTooManyErrors)
+			return
+		}
+		if line = s.response(r); line == nil {
+			return
+		}
+		r, err = s.sasl(line)
+	}
+	s.authResult(mechanism, r, err)
+}
+
+// offers reports whether EHLO has offered a mechanism, named in capitals.
+func (s *session) offers(mechanism string) bool {
+	for _, line := range s.offered.Lines {
+		if words := strings.Fields(line); words[0] == "AUTH" {
+			return slices.Contains(words[1:], mechanism)
+		}
+	}
+	return false
+}
+
+// sasl sends one line of the exchange and reads the answer. The leg must be as
+// secret as the one was by which AUTH was offered.
+func (s *session) sasl(line []byte) (wire.Reply, error) {
+	if !s.up.Caps.Has("AUTH") || !s.up.Caps.TLS && !s.up.Caps.Local {
+		return wire.Reply{}, errNoAuth
+	}
+	if err := s.unasked(); err != nil {
+		return wire.Reply{}, err
+	}
+	s.up.out = append(append(s.up.out[:0], line...), '\r', '\n')
+	err := s.send(s.up.out)
+	clear(s.up.out)
+	s.up.out = nil // grown beyond what commands need
+	if err != nil {
+		return wire.Reply{}, err
+	}
+	s.deadlines.arm(s.up.Conn, s.settings.Limits.UpstreamReply)
+	r, err := wire.ReadReply(s.up.R)
+	if err == nil && r.Code != 334 && r.Code != 235 && r.Code < 400 {
+		err = wire.ErrReply
+	}
+	return r, err
+}
+
+// errNoAuth reports a leg on which AUTH cannot be forwarded, though one before
+// could have.
+var errNoAuth = errors.New("upstream does not offer AUTH any more")
+
+// response passes a challenge on and reads the client's answer to it, which may be
+// "*": cancel. nil says that there is none, and that the exchange is over.
+func (s *session) response(challenge wire.Reply) []byte {
+	s.write(challenge.Raw)
+	s.flush()
+	s.in.Wipe()
+	if s.finished {
+		return nil
+	}
+	s.deadlines.await(s.settings.patience(), false)
+	line, err := s.in.AuthLine()
+	s.deadlines.arrived()
+	switch {
+	case errors.Is(err, wire.ErrLongLine):
+		s.abandonUpstream() // it waits for an answer that there is not
+		s.refuse(replyLongSASL)
+	case err != nil:
+		s.abandonUpstream()
+		s.lineFault(err)
+	case !isSASL(line) && len(line) > 0 && string(line) != "*":
+		s.abandonUpstream()
+		s.refuse(replyBadSASL)
+	default:
+		return line
+	}
+	return nil
+}
+
+// isSASL reports whether text can be base64, or "=", which stands for an empty
+// initial response.
+func isSASL(text []byte) bool {
+	for _, c := range text {
+		if c != '+' && c != '/' && c != '=' && !('0' <= c && c <= '9') && !('a' <= c|0x20 && c|0x20 <= 'z') {
+			return false
+		}
+	}
+	return len(text) > 0
+}
+
+// authResult ends the exchange.
+func (s *session) authResult(mechanism string, r wire.Reply, err error) {
+	switch {
+	case errors.Is(err, errNoAuth):
+		s.upstreamFailed("capability", err)
+		s.reply(replyNoAuthNow)
+	case err != nil:
+		s.lose("command", err)
+		s.reply(replyNoAuthNow)
+	case r.Code == 235:
+		s.authenticated = true
+		s.log.LogAttrs(context.Background(), slog.LevelInfo, "client authenticated",
+			s.who(slog.String("mechanism", mechanism))...)
+		s.write(r.Raw)
+	case r.Code == 421:
+		s.relay421(r)
+	default:
+		s.log.LogAttrs(context.Background(), slog.LevelInfo, "authentication failed",
+			s.who(slog.String("mechanism", mechanism), slog.Int("upstream_code", r.Code))...)
+		s.refuse(string(r.Raw))
+	}
+}

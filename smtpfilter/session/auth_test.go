@@ -1,0 +1,101 @@
+package session
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"blockd/internal/script"
+	"blockd/smtpfilter/upstream"
+	"blockd/smtpfilter/wire"
+)
+
+// TestAuthLinesMayBeLong, and no others: 12,288 octets with CRLF (RFC 4954, section 4).
+func TestAuthLinesMayBeLong(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{Caps: []string{"PIPELINING", "AUTH PLAIN XOAUTH2"}}
+		r := newRig(server, checker, Settings{Auth: "forward",
+			StartTLS: func(_ context.Context, conn net.Conn) (net.Conn, error) { return conn, nil }})
+		c := connect(t, r, t.Context())
+		c.hello()
+		c.want("STARTTLS", "220")
+		c.want("EHLO client.example", "250")
+		c.want("NOOP "+strings.Repeat("x", wire.MaxLine), "500 5.5.2")
+		c.want("AUTH XOAUTH2 "+strings.Repeat("A", wire.MaxAuthLine), "500 5.5.2")
+
+		server.On("AUTH", "334 ")
+		c.want("AUTH XOAUTH2", "334")
+		c.want(strings.Repeat("A", wire.MaxAuthLine), "500 5.5.6")
+
+		server.On("AUTH", "334 ")
+		server.On(script.SASL, "535 5.7.8 no")
+		long := strings.Repeat("A", wire.MaxAuthLine-2)
+		c.want("AUTH XOAUTH2", "334")
+		c.want(long, "535 5.7.8")
+		first := "AUTH XOAUTH2 " + strings.Repeat("A", wire.MaxAuthLine-2-len("AUTH XOAUTH2 "))
+		c.want(first, "235")
+		c.want("NOOP "+strings.Repeat("x", wire.MaxLine), "500 5.5.2")
+		c.want("QUIT", "221")
+		<-c.ended
+		server.Wait()
+		if want := []string{"AUTH XOAUTH2", "AUTH XOAUTH2", long, first}; !slices.Equal(server.Log(), want) {
+			t.Errorf("upstream read %d lines, want the %d of the exchanges", len(server.Log()), len(want))
+		}
+		if faults := server.Faults(); len(faults) > 0 {
+			t.Errorf("upstream's view: %q", faults)
+		}
+	})
+}
+
+// TestAuthNeedsSecretLegs: where somebody could listen, on either leg, AUTH is not
+// offered, whatever upstream announces.
+func TestAuthNeedsSecretLegs(t *testing.T) {
+	tests := []struct {
+		name             string
+		auth             string
+		client, tls, own bool
+		want             string
+	}{
+		{"TLS on both legs", "forward", true, true, false, "PLAIN"},
+		{"upstream on this machine", "forward", true, false, true, "PLAIN"},
+		{"upstream in the clear", "forward", true, false, false, ""},
+		{"client in the clear", "forward", false, true, true, ""},
+		{"switched off", "off", true, true, true, ""},
+		{"not configured", "", true, true, true, ""},
+	}
+	for _, tt := range tests {
+		s := &session{Relay: &Relay{settings: Settings{Auth: tt.auth}}, overTLS: tt.client}
+		if got := s.mechanisms("AUTH PLAIN EXTERNAL", upstream.Caps{TLS: tt.tls, Local: tt.own}); got != tt.want {
+			t.Errorf("%s: offers %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestAuthEndlessChallenges: an upstream that never comes to a verdict.
+func TestAuthEndlessChallenges(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{Caps: []string{"AUTH PLAIN"}}
+		server.On("AUTH", "334 ")
+		for range 100 {
+			server.On(script.SASL, "334 ")
+		}
+		r := newRig(server, checker, Settings{Auth: "forward",
+			StartTLS: func(_ context.Context, conn net.Conn) (net.Conn, error) { return conn, nil }})
+		c := connect(t, r, t.Context())
+		c.hello()
+		c.want("STARTTLS", "220")
+		c.want("EHLO client.example", "250")
+		c.want("AUTH PLAIN", "334")
+		for range maxRounds - 1 {
+			c.want("YQ==", "334")
+		}
+		c.want("YQ==", "421 4.7.0")
+		<-c.ended
+		server.Wait()
+	})
+}

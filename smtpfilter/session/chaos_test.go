@@ -1,0 +1,196 @@
+package session
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"blockd/internal/dialogue"
+	"blockd/internal/script"
+	"blockd/mailbox"
+)
+
+// TestChaosBehindChunksAndQuarantine has upstream close, hang, stall and refuse at
+// each point of a message that goes by BDAT, of one that goes into quarantine too,
+// and of one that does both. The client hears of it, the second message arrives,
+// and the quarantine holds what was answered 250 and nothing else.
+func TestChaosBehindChunksAndQuarantine(t *testing.T) {
+	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{{Name: "junk", Kind: "quarantine", Entries: []string{"junk.example"}}}}
+	checker := d.Checker(t)
+	data := []string{"DATA", "x\r\nhello\r\n."}
+	chunks := []string{"BDAT 5\r\nhello", "BDAT 2\r\n\r\n", "BDAT 0 LAST"}
+	ways := []struct {
+		name, sender string
+		points       []string
+		message      []string
+	}{
+		{"chunks", "a@good.example", []string{"MAIL", "RCPT", "BDAT", script.Body, script.Dot}, chunks},
+		{"quarantine", "a@junk.example", []string{"MAIL", "RCPT", "DATA", script.Body, script.Dot}, data},
+		{"chunks and quarantine", "a@junk.example", []string{"MAIL", "RCPT", "BDAT", script.Body, script.Dot}, chunks},
+	}
+	for _, way := range ways {
+		for _, point := range way.points {
+			for _, answer := range []string{script.Close, script.Hang, script.Stall, "451 4.3.0 not now", "554 5.0.0 never", "421 4.3.2 bye"} {
+				if point == script.Body && way.name == "quarantine" && answer[0] != '!' {
+					continue // the script would take the message all the same, which no server does
+				}
+				t.Run(way.name+" "+point+" "+answer, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						aside := t.TempDir()
+						held, err := mailbox.OpenQuarantine(aside, hostname, 1<<20, discardLog())
+						if err != nil {
+							t.Fatal(err)
+						}
+						server := &script.Server{Caps: []string{"PIPELINING", "CHUNKING"}}
+						r := newRig(server, checker, Settings{Chunking: true, Quarantine: held})
+						send := func(c *client) (reply string) {
+							lines := append([]string{"MAIL FROM:<" + way.sender + ">", "RCPT TO:<bob@here.example>", "RCPT TO:<postmaster@here.example>"}, way.message...)
+							for _, line := range lines {
+								text := line + "\r\n"
+								if strings.HasPrefix(line, "BDAT") && !strings.HasSuffix(line, "LAST") {
+									text = line // its octets are in it
+								}
+								c.send(text)
+								if reply = c.reply(); reply == "" || reply[0] >= '4' {
+									return reply
+								}
+							}
+							return reply
+						}
+						c := connect(t, r, t.Context())
+						c.hello() // the probe is past
+						server.On(point, answer)
+						first := send(c)
+						if first == "" || first[0] == '2' && !(way.name == "chunks" && point == "RCPT") {
+							t.Errorf("first message: %q", first)
+						}
+						if strings.HasPrefix(first, "421") {
+							<-c.ended
+							c = connect(t, r, t.Context())
+							c.hello()
+						} else {
+							c.want("RSET", "250")
+						}
+						second := send(c)
+						if !strings.HasPrefix(second, "250") {
+							t.Errorf("second message: %q", second)
+						}
+						c.want("QUIT", "221")
+						<-c.ended
+						server.HangUp()
+						server.Wait()
+
+						accepted := bit(first[0] == '2') + bit(second[0] == '2')
+						if n := len(server.Messages()); n != accepted {
+							t.Errorf("%d messages arrived, %d were answered 250", n, accepted)
+						}
+						files, err := os.ReadDir(filepath.Join(aside, "new"))
+						left, err2 := os.ReadDir(filepath.Join(aside, "tmp"))
+						if err != nil || err2 != nil || len(left) > 0 || len(files) != accepted*bit(way.sender == "a@junk.example") {
+							t.Errorf("quarantine holds %d messages and %d halves (%v, %v), %d were answered 250", len(files), len(left), err, err2, accepted)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestQuarantineFaults has the disk fail at each step: the mail is 451, upstream gets
+// no end of it, and the session goes on.
+func TestQuarantineFaults(t *testing.T) {
+	tests := []struct {
+		name  string
+		most  int64
+		spoil func(dir string) error
+		at    string // the command that hears of it
+	}{
+		{"full from the start", 1, nil, "DATA"},
+		{"full in the message", 400, nil, "dot"},
+		{"no folder to write into", 1 << 20, func(dir string) error { return os.Remove(filepath.Join(dir, "tmp")) }, "DATA"},
+		{"no folder to commit into", 1 << 20, func(dir string) error { return os.Remove(filepath.Join(dir, "new")) }, "dot"},
+	}
+	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{{Name: "junk", Kind: "quarantine", Entries: []string{"junk.example"}}}}
+	checker := d.Checker(t)
+	for _, tt := range tests {
+		for _, mixed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, mixed %v", tt.name, mixed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					dir := t.TempDir()
+					held, err := mailbox.OpenQuarantine(dir, hostname, tt.most, discardLog())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if tt.spoil != nil {
+						if err := tt.spoil(dir); err != nil {
+							t.Fatal(err)
+						}
+					}
+					server := &script.Server{}
+					r := newRig(server, checker, Settings{Quarantine: held})
+					c := connect(t, r, t.Context())
+					c.hello()
+					c.want("MAIL FROM:<a@junk.example>", "250")
+					c.want("RCPT TO:<bob@here.example>", "250")
+					if mixed {
+						c.want("RCPT TO:<postmaster@here.example>", "250")
+					}
+					if tt.at == "DATA" {
+						c.want("DATA", "451 4.3.0")
+						c.want("DATA", "451 4.3.0") // nothing is left behind by the first
+					} else {
+						c.want("DATA", "354")
+						c.want(strings.Repeat("0123456789\r\n", 40)+".", "451 4.3.0")
+					}
+					c.want("RSET", "250")
+					c.want("MAIL FROM:<a@good.example>", "250")
+					c.want("RCPT TO:<bob@here.example>", "250")
+					c.want("DATA", "354")
+					c.want("x\r\n.", "250")
+					c.want("QUIT", "221")
+					<-c.ended
+					server.Wait()
+					if n := len(server.Messages()); n != 1 {
+						t.Errorf("%d messages arrived, want 1", n)
+					}
+					if n := r.count(t, "blockd_smtp_quarantine_errors_total", ""); n == 0 {
+						t.Error("no error was counted")
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestTarpitIsBounded: beyond the limit nobody waits, and a stop ends the wait.
+func TestTarpitIsBounded(t *testing.T) {
+	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{{Name: "bad", Entries: []string{"bad.example"}}},
+		Settings: map[string]string{"tarpit": "90s"}}
+	checker := d.Checker(t)
+	synctest.Test(t, func(t *testing.T) {
+		server := &script.Server{}
+		r := newRig(server, checker, Settings{Limits: Limits{Tarpits: 2}})
+		var clients []*client
+		for range 3 {
+			c := connect(t, r, t.Context())
+			c.hello()
+			c.want("MAIL FROM:<a@bad.example>", "250")
+			c.send("RCPT TO:<bob@here.example>\r\n")
+			synctest.Wait()
+			clients = append(clients, c)
+		}
+		for i, c := range clients {
+			if held := len(c.lines) == 0; held != (i < 2) {
+				t.Errorf("client %d is held back: %v", i, held)
+			}
+		}
+		for _, c := range clients {
+			c.want("", "550")
+			c.want("QUIT", "221")
+			<-c.ended
+		}
+	})
+}

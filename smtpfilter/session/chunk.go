@@ -1,0 +1,186 @@
+package session
+
+import (
+	"strconv"
+	"time"
+
+	"blockd/smtpfilter/parse"
+	"blockd/smtpfilter/wire"
+)
+
+// chunk runs BDAT (RFC 3030). It goes on as BDAT, never as DATA: the octets of a
+// chunk are no lines, so nothing is asked of their line ends. Whatever is wrong with
+// the command, its octets are read; they must not be taken for commands.
+func (s *session) chunk(cmd parse.Command) {
+	if !s.settle() || cmd.Size == 0 && !cmd.Last && !s.countJunk() {
+		return
+	}
+	if cmd.Size > 2*s.sizeLimit() { // as for the data of a message that is too big
+		s.end("protocol", replyTooBig)
+		return
+	}
+	refusal, fault := s.refuseChunk(cmd)
+	m := s.tx.message
+	if refusal == "" && m == nil {
+		var err error
+		if m, err = s.newMessage(); err != nil {
+			refusal = replyInternal
+			s.tx.failed = refusal
+		}
+	}
+	switch {
+	case refusal != "":
+		s.skipChunk(cmd, refusal, fault)
+		return
+	case m.forwarded && !s.up.Caps.Has("CHUNKING"):
+		s.end("upstream", replyChanged) // as in rcpt
+		return
+	}
+	s.tx.size += cmd.Size
+	s.announceChunk(m, cmd)
+	if err := s.moveChunk(m, cmd); err != nil {
+		s.broken(m, err)
+		return
+	}
+	switch {
+	case cmd.Last:
+		s.conclude(m)
+	case m.outcome != "":
+		s.failMessage(m, wire.Reply{})
+	case m.forwarded:
+		s.chunkReply(m)
+	default:
+		s.reply(replyOK)
+	}
+}
+
+// refuseChunk says what is wrong with a chunk before it is read, "" if nothing is,
+// and whether that is the client's fault. Those behind a chunk that has failed are
+// answered as that one was: to call them out of order would turn a failure that
+// passes into one that bounces.
+func (s *session) refuseChunk(cmd parse.Command) (reply string, fault bool) {
+	switch {
+	case s.tx.lost:
+		return replyLost, false
+	case s.tx.failed != "":
+		return s.tx.failed, false
+	case !s.tx.open:
+		return replyNeedMail, true
+	case s.tx.attempted == 0:
+		return replyNoRcpt, true
+	case s.tx.accepted == 0 && len(s.tx.aside) == 0:
+		return replyNoRcpt, false
+	case cmd.Size > s.sizeLimit()-s.tx.size:
+		if m := s.tx.message; m != nil {
+			s.stop(m, "too-big", replyTooBig)
+			s.logMessage(m, wire.Reply{})
+			s.withdraw(m)
+			s.tx.message = nil
+		}
+		s.tx.failed = replyTooBig
+		return replyTooBig, true
+	}
+	return "", false
+}
+
+// skipChunk reads a chunk that goes nowhere, and answers it.
+func (s *session) skipChunk(cmd parse.Command, reply string, fault bool) {
+	m := &message{started: time.Now(), outcome: "refused"}
+	if err := s.moveChunk(m, cmd); err != nil {
+		s.reset()
+		s.forsakeUpstream()
+		s.lineFault(err)
+		return
+	}
+	if cmd.Last && s.tx.failed != "" {
+		s.reset()
+		s.forsakeUpstream()
+	}
+	if fault {
+		s.refuse(reply)
+	} else {
+		s.reply(reply)
+	}
+}
+
+// announceChunk sends the command, whose count includes our own header fields if
+// it is the first.
+func (s *session) announceChunk(m *message, cmd parse.Command) {
+	if cmd.Size == 0 && cmd.Last { // the command itself is the message's end
+		s.keepChunk(m, nil, true)
+	}
+	if m.outcome != "" || !m.forwarded {
+		return
+	}
+	var head []byte
+	if m.loop != nil && !m.announced {
+		head = s.header(m)
+	}
+	m.announced = true
+	line := strconv.AppendInt([]byte("BDAT "), cmd.Size+int64(len(head)), 10)
+	if cmd.Last {
+		line = append(line, " LAST"...)
+	}
+	line = append(append(line, '\r', '\n'), head...)
+	s.put(m, line, true, cmd.Last && cmd.Size == 0)
+}
+
+// moveChunk reads exactly the octets of a chunk and moves them on, while there is
+// somewhere to move them. An error is the client's.
+func (s *session) moveChunk(m *message, cmd parse.Command) error {
+	count := wire.NewChunk(cmd.Size)
+	if cmd.Size > int64(len(s.in.Buffered())) {
+		s.widen()
+		s.flush()
+	}
+	for {
+		piece := count.Take(s.in.Buffered())
+		done := count.Left() == 0
+		m.octets += int64(len(piece))
+		if m.loop != nil && m.loop.tooMany(piece) {
+			s.stop(m, "loop", replyLoop)
+		}
+		s.keepChunk(m, piece, done && cmd.Last)
+		s.put(m, piece, done, done && cmd.Last)
+		s.in.Discard(len(piece))
+		if done {
+			return nil
+		}
+		if err := s.fill(m); err != nil {
+			return err
+		}
+	}
+}
+
+// chunkReply passes on upstream's answer to a chunk that is not the last.
+func (s *session) chunkReply(m *message) {
+	r, err := s.receive(s.settings.Limits.UpstreamReply, 250)
+	switch {
+	case err != nil:
+		m.outcome, m.reply = "upstream-lost", faultReply(err)
+		s.logMessage(m, wire.Reply{})
+		s.lose("data", err)
+		s.reply(m.reply)
+	case r.Code == 421:
+		m.outcome = "upstream-refused"
+		s.logMessage(m, r)
+		s.relay421(r)
+	case r.Code >= 300:
+		s.stop(m, "upstream-refused", string(r.Raw))
+		s.failMessage(m, r)
+	default:
+		s.write(r.Raw)
+	}
+}
+
+// failMessage answers the chunk that was the message's undoing.
+func (s *session) failMessage(m *message, r wire.Reply) {
+	s.logMessage(m, r)
+	s.withdraw(m)
+	s.tx.message, s.tx.failed = nil, m.reply
+	if m.over {
+		s.end("protocol", m.reply)
+	} else {
+		s.reply(m.reply)
+	}
+}

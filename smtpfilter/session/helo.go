@@ -1,0 +1,73 @@
+package session
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// heloFault is the refusal of a recipient because of what the client has called
+// itself, or "". Clients of this machine, of trusted networks and authenticated ones
+// may say what they like, and recipients that must be reachable are (RFC 5321, section 4.5.1).
+func (s *session) heloFault(recipient string) string {
+	client := s.client.Addr().Unmap()
+	if s.settings.Helo != "valid" || s.trusted || s.authenticated || client.IsLoopback() || s.checker.Exempt(recipient) {
+		return ""
+	}
+	switch literal, ip := heloLiteral(s.helo); {
+	case literal && !ip.IsValid(), !literal && !validHost(s.helo):
+		return replyBadHelo
+	case literal && ip == s.ownAddr(), strings.EqualFold(strings.TrimSuffix(s.helo, "."), s.settings.Hostname):
+		return replyOurHelo
+	}
+	return ""
+}
+
+// ownAddr is the address that the client has reached us at; zero: not known.
+func (s *session) ownAddr() netip.Addr {
+	at, err := netip.ParseAddrPort(s.conn.LocalAddr().String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap().WithZone("")
+}
+
+// heloLiteral reads an address literal (RFC 5321, section 4.1.3); ip is zero for one
+// that is malformed.
+func heloLiteral(name string) (literal bool, ip netip.Addr) {
+	text, ok := strings.CutPrefix(name, "[")
+	if !ok {
+		return false, netip.Addr{}
+	}
+	text, ok = strings.CutSuffix(text, "]")
+	six := len(text) > 5 && strings.EqualFold(text[:5], "IPv6:")
+	if six {
+		text = text[5:]
+	}
+	ip, err := netip.ParseAddr(text)
+	if !ok || err != nil || ip.Is4() == six || ip.Zone() != "" {
+		return true, netip.Addr{}
+	}
+	return true, ip.Unmap()
+}
+
+// validHost reports whether name is a domain name: labels of letters, digits,
+// hyphens inside, and underscores, which machines have in their names all over the
+// world. A bare address is none, for it needs brackets.
+func validHost(name string) bool {
+	name = strings.TrimSuffix(name, ".")
+	if len(name) == 0 || len(name) > 253 {
+		return false
+	}
+	label := ""
+	for label = range strings.SplitSeq(name, ".") {
+		if len(label) == 0 || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for _, c := range []byte(label) {
+			if c != '-' && c != '_' && !('0' <= c && c <= '9') && !('a' <= c|0x20 && c|0x20 <= 'z') {
+				return false
+			}
+		}
+	}
+	return strings.Trim(label, "0123456789") != "" // no top-level domain is a number: RFC 3696, section 2
+}

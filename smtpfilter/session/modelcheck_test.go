@@ -1,0 +1,125 @@
+package session
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blockd/internal/script"
+)
+
+// check holds the invariants.
+func (r *randomSession) check() {
+	delivered, held := map[string]int{}, map[string]int{}
+	for _, m := range r.server.Messages() {
+		text := string(m.Data)
+		if !m.BDAT {
+			text = strings.TrimSuffix("\r\n"+text, ".\r\n")
+			text = strings.ReplaceAll(text, "\r\n.", "\r\n")[2:]
+			if plain := strings.ReplaceAll(text, "\r\n", ""); strings.ContainsAny(plain, "\r\n\x00") {
+				r.Errorf("upstream accepted bare octets: %.200q", text)
+			}
+		}
+		tagged := strings.HasPrefix(text, "X-Blockd: list=watch ")
+		if tagged {
+			text = strings.Join(strings.SplitAfter(text, "\r\n")[4:], "") // with our Received field
+		}
+		r.checkSender(m, tagged)
+		delivered[text]++
+	}
+	for _, text := range r.held() {
+		_, text, _ = strings.Cut(text, "\tSat, 01 Jan 2000") // what the filter puts on top
+		_, text, _ = strings.Cut(text, "\r\n")
+		held[text]++
+	}
+	for _, m := range r.sent {
+		n, kept := delivered[m.text], held[m.text]
+		delete(delivered, m.text)
+		delete(held, m.text)
+		accepted := strings.HasPrefix(m.reply, "250")
+		switch {
+		case n > 1 || kept > 1:
+			r.Errorf("delivered %d times, in quarantine %d times: %.200q", n, kept, m.text)
+		case accepted && m.upstream && n == 0:
+			r.Errorf("client was told 250 for what upstream has not accepted: %.200q", m.text)
+		case accepted && m.aside && kept == 0:
+			r.Errorf("client was told 250 for what is not in quarantine: %.200q", m.text)
+		case accepted && !m.upstream && !m.aside:
+			r.Errorf("client was told 250 for a message of no recipients: %.200q", m.text)
+		case !accepted && m.reply != "" && kept > 0:
+			r.Errorf("in quarantine is what the client was refused with %q: %.200q", m.reply, m.text)
+		}
+	}
+	for text := range delivered {
+		r.Errorf("upstream accepted what the client did not send: %.200q", text)
+	}
+	for text := range held {
+		r.Errorf("in quarantine is what the client did not send: %.200q", text)
+	}
+	checkNoListedSender(r.T, r.server.Log())
+	for _, fault := range r.server.Faults() {
+		// A connection cut in mid-body may cut a line; and what follows an early
+		// reply of the server's own making is its own affair.
+		if !strings.HasPrefix(fault, "unfinished line") {
+			r.Errorf("upstream's view: %s", fault)
+		}
+	}
+	if log := r.rig.log.String(); strings.Contains(log, "panicked") || strings.Contains(log, secret) {
+		r.Errorf("log:\n%s", log)
+	}
+	if r.Failed() {
+		r.Logf("upstream read: %.3000q\nlog:\n%.3000s", r.server.Log(), r.rig.log)
+	}
+}
+
+// checkSender holds that a message of a listed sender has gone to whom it may.
+func (r *randomSession) checkSender(m script.Message, tagged bool) {
+	if strings.Contains(m.Mail, "@watch.example") {
+		for _, rcpt := range m.Rcpt {
+			if excused := strings.Contains(rcpt, "<sales@") || strings.Contains(rcpt, "<postmaster@") || strings.Contains(rcpt, "<abuse@"); excused == tagged && !r.authenticated() {
+				r.Errorf("%s of a sender to be tagged: tagged %v", rcpt, tagged)
+			}
+		}
+	}
+}
+
+// authenticated reports whether the client may have been excused from all lists.
+func (r *randomSession) authenticated() bool {
+	return strings.Contains(r.rig.log.String(), "client authenticated")
+}
+
+// held are the files in quarantine; none may be left in tmp.
+func (r *randomSession) held() (texts []string) {
+	if left, err := os.ReadDir(filepath.Join(r.aside, "tmp")); err != nil || len(left) > 0 {
+		r.Errorf("left in tmp: %v, %v", left, err)
+	}
+	entries, _ := os.ReadDir(filepath.Join(r.aside, "new")) // it may have been taken away
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(r.aside, "new", e.Name()))
+		if err != nil {
+			r.Fatal(err)
+		}
+		texts = append(texts, string(text))
+	}
+	return texts
+}
+
+// checkNoListedSender walks through upstream's log with a parser of its own.
+// Behind a successful AUTH the lists are not asked.
+func checkNoListedSender(t *testing.T, log []string) {
+	t.Helper()
+	listed, excused := false, false
+	for _, line := range log {
+		switch upper := strings.ToUpper(line); {
+		case strings.HasPrefix(upper, "AUTH"):
+			excused = true
+		case strings.HasPrefix(upper, "MAIL FROM:"):
+			listed = strings.Contains(upper, "BAD.EXAMPLE>") || strings.Contains(upper, "@JUNK.EXAMPLE>") || strings.Contains(upper, "@GREY.EXAMPLE>")
+		case strings.HasPrefix(upper, "RCPT TO:") && listed && !excused:
+			if !strings.Contains(upper, "<POSTMASTER@") && !strings.Contains(upper, "<ABUSE@") && !strings.Contains(upper, "<SALES@") {
+				t.Errorf("a listed sender reached %s", line)
+			}
+		}
+	}
+}
