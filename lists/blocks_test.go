@@ -211,10 +211,26 @@ func TestReadBlocksEndsWithAnErrorOfEmit(t *testing.T) {
 			}
 			return nil
 		})
-		// Each worker has a block of 16 octets a line in hand.
-		if most := int64(workers * blockSize / 16); err != enough || items.Load() > most {
-			t.Errorf("%d workers: %v after %d items, want %v and at most %d", workers, err, items.Load(), enough, most)
+		if err != enough || workers == 1 && items.Load() != 10 {
+			t.Errorf("%d workers: %v after %d items, want %v", workers, err, items.Load(), enough)
 		}
+	}
+}
+
+// TestNoBlockBehindAnError: who leaves with an error ends the text for all.
+func TestNoBlockBehindAnError(t *testing.T) {
+	enough := errors.New("enough")
+	c := newCutter(strings.NewReader(strings.Repeat("bulk.test\n", 1000)), '\n', 100)
+	one, other := c.reader(), c.reader()
+	one.next()
+	other.next()
+	one.leave(enough)
+	lines := 1
+	for _, ok := other.next(); ok; _, ok = other.next() {
+		lines++
+	}
+	if lines != 10 || other.err != enough {
+		t.Errorf("%d lines and %v, want the 10 of the block in hand and %v", lines, other.err, enough)
 	}
 }
 

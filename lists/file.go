@@ -74,9 +74,9 @@ func ReadFile(ctx context.Context, path string, s Settings, emit func(*Item) err
 //
 // Files of a format in which a line may depend on another one, such as JSON and
 // tables with continued lines, are read by worker 0 alone. Memory is some hundred
-// KiB a worker whatever the file holds. After an error of emit, which is returned, the
-// other workers finish the block of lines in hand; none is running when ReadBlocks
-// returns. workers below 1 counts as 1.
+// KiB a worker whatever the file holds. An error of emit is returned; the other
+// workers learn of it when they want another block of lines. None is running when
+// ReadBlocks returns. workers below 1 counts as 1.
 func ReadBlocks(ctx context.Context, path string, s Settings, workers int, emit func(worker int, it *Item) error) (Summary, error) {
 	each := make([]func(*Item) error, max(workers, 1))
 	for i := range each {

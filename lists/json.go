@@ -42,8 +42,11 @@ func readJSON(r *reading) error {
 	f.dec.UseNumber() // a number is skipped, so it need not fit into a float64
 	err := f.document()
 	r.sum.Lines = guard.lines()
-	if fe, ok := errors.AsType[*FileError](err); ok && fe.Class == JSON && fe.Line == 0 {
-		fe.Line = f.line
+	if fe, ok := errors.AsType[*FileError](err); ok && fe.Class == JSON {
+		if fe.Line == 0 {
+			fe.Line = f.line
+		}
+		r.sum.Lines = fe.Line // and not how far the decoder had read ahead
 	}
 	return err
 }
@@ -344,7 +347,9 @@ func (g *jsonGuard) Read(p []byte) (int, error) {
 			g.ends = append(g.ends, g.n+int64(i)+1)
 		}
 		if g.run > maxToken {
-			return 0, refusal(JSON, "a string, a number or a gap of more than %d octets", maxToken)
+			err := refusal(JSON, "a string, a number or a gap of more than %d octets", maxToken)
+			err.Line = g.line + len(g.ends)
+			return 0, err
 		}
 	}
 	if n > 0 {

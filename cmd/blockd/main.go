@@ -104,7 +104,7 @@ of any mail server, and never refuses a sender who is not listed.`,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("want a command: serve, compile, lint, check, export or config")
+				return usagef("want a command: serve, compile, lint, check, lists, export or config")
 			}
 			var names []string
 			for _, c := range cmd.Commands() {
@@ -122,7 +122,7 @@ of any mail server, and never refuses a sender who is not listed.`,
 		}
 		return usageError{text}
 	})
-	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newExport(), newConfig()} {
+	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newListing(), newExport(), newConfig()} {
 		c.DisableFlagsInUseLine = true // Use names them
 		root.AddCommand(c)
 	}
