@@ -84,8 +84,11 @@ func leastBlock(data []byte) int {
 		bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
 		return maxLine + 1
 	}
-	longest := 0
-	for line := range bytes.FieldsFuncSeq(data, func(c rune) bool { return c == '\n' || c == '\r' }) {
+	longest, eol := 0, '\n'
+	if bytes.IndexByte(data, '\n') < 0 {
+		eol = '\r'
+	}
+	for line := range bytes.FieldsFuncSeq(data, func(c rune) bool { return c == eol }) {
 		longest = max(longest, len(line))
 	}
 	if longest > maxText {
