@@ -44,6 +44,7 @@ fuzz: ## every fuzz target for FUZZTIME (default 60s) each
 .PHONY: soak
 soak: ## the tests that make test shortens, at full length
 	$(GO) test -count=1 -v -timeout=60m -run='Slow|Idle' ./smtpfilter/server -soak
+	BLOCKD_TEST_ALL_BITS=1 $(GO) test -count=1 -v -run=EveryFlippedBit ./index
 
 .PHONY: bench
 bench: ## blockd beside its peers in one run, into docs/performance.md (2 to 5 minutes)

@@ -54,8 +54,13 @@ type builder struct {
 	progress reporter
 	stages   stages
 	cache    *cache
-	cached   int           // sources that came from their segments
-	useLast  map[int]error // rows that are read from the last good segment, and why
+	cached   int              // sources that came from their segments
+	useLast  map[int]error    // rows that are read from the last good segment, and why
+	left     map[int]ListInfo // rows that are left out, and what is known of them
+
+	// take takes all entries in, and again for each further draft: the memory of
+	// the records is given back while the file is written.
+	take func(ctx context.Context) error
 
 	path string
 	text int64 // octets of all sources, about
@@ -139,7 +144,8 @@ func (b *builder) locked(ctx context.Context, path string, sources []Source, loc
 		return nil, err
 	}
 	defer b.close()
-	if err := b.readAll(ctx, sources); err != nil {
+	b.take = func(ctx context.Context) error { return b.readAll(ctx, sources) }
+	if err := b.take(ctx); err != nil {
 		b.cache.discard()
 		return nil, err
 	}
@@ -157,11 +163,10 @@ func (b *builder) locked(ctx context.Context, path string, sources []Source, loc
 		switch { // one source less each time
 		case err != nil:
 		case b.fallBack(failed):
-			if err = b.reset(); err == nil {
-				err = b.readAll(ctx, sources)
-			}
+			err = b.takeAgain(ctx)
 		case b.KeepGoing:
 			b.leaveOut(failed)
+			err = b.takeAgain(ctx)
 		default:
 			err = failures(failed)
 		}
@@ -185,6 +190,14 @@ func (b *builder) open(path string, rows int, text int64) error {
 	return nil
 }
 
+// takeAgain takes everything in anew.
+func (b *builder) takeAgain(ctx context.Context) error {
+	if err := b.reset(); err != nil {
+		return err
+	}
+	return b.take(ctx)
+}
+
 // reset drops all that was taken in.
 func (b *builder) reset() error {
 	b.close()
@@ -196,23 +209,11 @@ func (b *builder) reset() error {
 const partBytes = 512 << 10
 
 func (b *builder) newRecords(text int64) (*scatter, error) {
-	bits := uint(4)
-	for bits < 13 && 2*text>>bits > partBytes { // a line of 37 octets becomes 62
+	bits, expected := uint(4), text+text/4 // a line of 37 octets becomes 44
+	for bits < 13 && expected>>bits > partBytes {
 		bits++
 	}
-	return newScatter(b.Workers, bits, b.Memory, b.spill)
-}
-
-// rehash takes all records in anew under another hash.
-func (b *builder) rehash(h hasher) error {
-	records, err := b.newRecords(int64(b.in.counts().bytes) / 2)
-	if err != nil {
-		return err
-	}
-	in, err := b.in.rehash(h, records)
-	b.in.records.close()
-	b.in = in
-	return err
+	return newScatter(b.Workers, bits, b.Memory, expected, b.spill)
 }
 
 func (b *builder) close() {

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -57,10 +58,14 @@ func draftOf(t testing.TB, path string, o Options, h hooks, rows []ListInfo, ent
 		return nil, err
 	}
 	defer b.close()
-	if err := takeIn(t, b, entries); err != nil {
+	b.take = func(context.Context) error {
+		err := takeIn(t, b, entries)
+		b.in.records.finish()
+		return err
+	}
+	if err := b.take(t.Context()); err != nil {
 		return nil, err
 	}
-	b.in.records.finish()
 	lock, err := lockPath(path)
 	if err != nil {
 		return nil, err

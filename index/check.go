@@ -74,7 +74,7 @@ func (c *checker) page(page []byte, partition, primary uint64, lastTag *int) boo
 		return false
 	}
 	ix := c.ix
-	pages, reasons := uint64(ix.parts[partition].pages), ix.head.sections[secReasons].items
+	pages := uint64(ix.parts[partition].pages)
 	n, at := pageRecords(page), pageStart(page)
 	for i := range n {
 		tag := int(pageTag(page, i))
@@ -82,30 +82,63 @@ func (c *checker) page(page []byte, partition, primary uint64, lastTag *int) boo
 			return false
 		}
 		*lastTag = tag
-		r := cursor{rest: page[at:]}
-		key := r.key()
-		h := ix.head.hash.sum(key)
-		sources, _ := r.sources()
-		for range sources {
-			e := r.entry()
-			if e.row >= len(ix.lists) || e.reason != 0 && uint64(e.reason) > reasons {
+		key, size := c.usual(page[at:])
+		sources := 1
+		if size == 0 {
+			if key, sources, size = c.record(page[at:]); size == 0 {
 				return false
 			}
 		}
-		if r.bad || uint16(h.Hi) != uint16(tag) || h.Hi>>(64-ix.shift) != partition || pageOf(h.Hi, ix.shift, pages) != primary {
+		h := ix.head.hash.sum(key)
+		if uint16(h.Hi) != uint16(tag) || h.Hi>>(64-ix.shift) != partition || pageOf(h.Hi, ix.shift, pages) != primary {
 			return false
 		}
 		if !c.total.note(key) || !c.ask(h) {
 			return false
 		}
 		c.total.entries += uint64(sources)
-		end := pageSize - len(r.rest)
-		if end-at > maxRecord {
-			return false
-		}
-		at = end
+		at += size
 	}
 	return at == pageSize
+}
+
+// record decodes the record that b begins with. size is 0 if it is none.
+func (c *checker) record(b []byte) (key []byte, sources, size int) {
+	reasons := c.ix.head.sections[secReasons].items
+	r := cursor{rest: b}
+	key = r.key()
+	sources, _ = r.sources()
+	for range sources {
+		e := r.entry()
+		if e.row >= len(c.ix.lists) || e.reason != 0 && uint64(e.reason) > reasons {
+			return nil, 0, 0
+		}
+	}
+	size = len(b) - len(r.rest)
+	if r.bad || size > maxRecord {
+		return nil, 0, 0
+	}
+	return key, sources, size
+}
+
+// usual is record for what nearly all records are: a key of less than 128 octets
+// with one entry, which has neither a reason nor an expiry. size is 0 for others.
+// It takes a fifth of the time.
+func (c *checker) usual(b []byte) (key []byte, size int) {
+	n := int(b[0])
+	if n == 0 || n >= 0x80 || len(b) < n+5 || b[n+1] != 1 || b[n+2] >= 0x80 || int(b[n+2]) >= len(c.ix.lists) {
+		return nil, 0
+	}
+	p := n + 3
+	for b[p] >= 0x80 { // the line, below 2^56
+		if p++; p == len(b)-1 || p == n+10 {
+			return nil, 0
+		}
+	}
+	if p++; b[p]&^(flagsKnown&^(flagReason|flagExpiry)) != 0 {
+		return nil, 0
+	}
+	return b[1 : 1+n], p + 1
 }
 
 // ask asks the filter for h, sooner or later. False: it lacks a key.

@@ -182,8 +182,13 @@ func inUse(h *header, offset uint64) bool {
 	return false
 }
 
+// allBits makes TestEveryFlippedBitIsSeen try every bit, not one of every byte.
+const allBits = "BLOCKD_TEST_ALL_BITS"
+
+// One bit of every byte is flipped, another one in each run; with allBits set all
+// of them are, which takes 20 s for 330,000.
 func TestEveryFlippedBitIsSeen(t *testing.T) {
-	t.Parallel() // 20 s for 330,000 bits; the other tests need not wait
+	t.Parallel() // the other tests need not wait
 	s := newSpecimen(t, 450)
 	if len(s.data) < 30_000 || len(s.data) > 50_000 {
 		t.Fatalf("specimen of %d bytes", len(s.data))
@@ -197,8 +202,11 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	step := 1
-	if testing.Short() || raceDetector {
+	step := 7 // in each byte the bit below that of the byte before
+	switch {
+	case os.Getenv(allBits) != "":
+		step = 1
+	case testing.Short() || raceDetector:
 		step = 61 // a prime: all bits of all fields get their turn in one run or another
 	}
 	for n := rand.IntN(step); n < 8*len(s.data); n += step {
@@ -471,6 +479,7 @@ func TestPageInAnotherPlaceIsSeen(t *testing.T) {
 // Pages whose sums are right but whose content is bent, as only a hostile writer
 // makes them, cost an error and never a crash.
 func TestBentPagesWithRightSums(t *testing.T) {
+	t.Parallel()
 	s := newSpecimen(t, 400)
 	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
 	if err != nil {

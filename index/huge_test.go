@@ -47,7 +47,7 @@ func TestSpillFileOver4GiB(t *testing.T) {
 	file := newSpillFile(filepath.Join(t.TempDir(), "x.bdx"), hooks{})
 	defer file.close()
 	file.reserve(5 << 30) // a hole
-	s, err := newScatter(1, 2, minMemory, file)
+	s, err := newScatter(1, 2, minMemory, minMemory, file)
 	if err != nil {
 		t.Fatal(err)
 	}

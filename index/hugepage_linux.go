@@ -9,3 +9,8 @@ func adviseHuge(mem []byte) {
 		unix.Madvise(mem, unix.MADV_HUGEPAGE)
 	}
 }
+
+// giveBack gives the memory of whole pages back to the system. Its content is lost.
+func giveBack(mem []byte) {
+	unix.Madvise(mem, unix.MADV_DONTNEED)
+}

@@ -219,7 +219,7 @@ func TestSpillFaults(t *testing.T) {
 	// What comes back is not what was written.
 	file := newSpillFile(filepath.Join(folder, "x.bdx"), hooks{})
 	defer file.close()
-	s, err := newScatter(1, 2, minMemory, file)
+	s, err := newScatter(1, 2, minMemory, minMemory, file)
 	if err != nil {
 		t.Fatal(err)
 	}

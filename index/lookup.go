@@ -161,9 +161,10 @@ func (ix *Index) appendMatches(dst []Match, c cursor, m Match, scopes uint8, now
 		if c.bad || scopes&(1<<e.scope) == 0 || e.expiry != 0 && e.expiry <= now {
 			continue
 		}
+		reasons := ix.present(&c, &e)
 		m.Row, m.Scope, m.Action, m.Line, m.Reason = e.row, e.scope, e.action, e.line, ""
 		if e.reason != 0 {
-			text, ok := reasonAt(ix.reasons, e.reason-1)
+			text, ok := reasonAt(reasons, e.reason-1)
 			if !ok {
 				c.fail()
 				continue

@@ -44,6 +44,7 @@ type merger struct {
 	counts merged
 
 	buf     []byte // what was loaded, and behind it the records that were made of it
+	special bool   // some key in it may be a network's or a pattern's
 	refs    []ref
 	sorted  []ref
 	starts  []uint32
@@ -52,28 +53,32 @@ type merger struct {
 	picks   []bool
 }
 
-// ref is a taken record: where what follows its head lies in buf, and its row.
+// ref is a taken record: where it lies in buf, and its row.
 type ref struct {
 	hi  uint64
 	at  uint32
-	row uint32
+	n   uint16
+	row uint16
 }
 
 // merge loads so many parts from first on, a power of two, and leaves in records
 // their keys, each once, with the entries of all its records in the order of their
-// row and line.
+// row and line. The parts are gone then.
 func (m *merger) merge(first, parts int) error {
-	m.buf, m.refs, m.records = m.buf[:0], m.refs[:0], m.records[:0]
-	for number := range parts {
+	m.buf, m.refs, m.records, m.special = m.buf[:0], m.refs[:0], m.records[:0], false
+	for number := first; number < first+parts; number++ {
 		from := len(m.buf)
 		var err error
-		if m.buf, err = m.in.records.load(m.buf, first+number); err != nil {
+		if m.buf, err = m.in.records.load(m.buf, number); err != nil {
 			return err
 		}
 		if len(m.buf) > math.MaxInt32 {
 			return errTooMuch
 		}
-		m.find(from)
+		m.in.records.drop(number)
+		if err := m.find(from); err != nil {
+			return err
+		}
 	}
 	m.sort(m.in.records.bits - uint(bits2(parts)))
 	for i := 0; i < len(m.sorted); {
@@ -81,12 +86,11 @@ func (m *merger) merge(first, parts int) error {
 		for i+n < len(m.sorted) && m.sorted[i+n].hi == r.hi && m.sameKey(r, m.sorted[i+n]) {
 			n++
 		}
-		lo := m.lo(r)
 		if n == 1 && m.in.rows[r.row].plain {
-			if m.buf[r.at+1] < ' ' { // a network or a pattern, or a key of more than 127 octets
-				m.counts.note(recordKey(m.buf[r.at:]))
+			if m.special {
+				m.counts.note(m.key(r))
 			}
-			m.records = append(m.records, placed{r.hi, r.at, m.size(r)})
+			m.records = append(m.records, placed{r.hi, r.at, uint32(r.n)})
 			m.counts.entries++
 			m.worth.one(int(r.row))
 		} else {
@@ -94,55 +98,68 @@ func (m *merger) merge(first, parts int) error {
 		}
 		m.counts.keys++
 		i += n
-		b, err := m.lane.add(m.hashes.part(lo), 8)
-		if err != nil {
-			return err
-		}
-		binary.LittleEndian.PutUint64(b, lo)
 	}
 	return nil
 }
 
-// find makes refs of the records of live rows among the blocks from from on.
-func (m *merger) find(from int) {
+// find makes refs of the records of live rows among the blocks from from on, and
+// keeps the low halves of their hashes for the filter, for which it does not matter
+// how often it is told of a key.
+func (m *merger) find(from int) error {
 	for ; from < len(m.buf); from += m.in.records.block {
-		end := from + blockEnd(m.buf[from:])
-		for at := from + scatterHead; at < end; {
-			record := at + takenHead
-			next := record + int(binary.LittleEndian.Uint16(m.buf[at+16:]))
-			// The key's length, below 321, and the key; a 1; the row, below 65,536.
-			p := record + 1 + int(m.buf[record])
-			if m.buf[record] >= 0x80 {
-				p += 1 - 0x80 + int(m.buf[record+1])<<7
+		block := m.buf[from:][:blockEnd(m.buf[from:])]
+		for at := scatterHead; at < len(block); {
+			// The key's length, below 16,384, and the key; a 1; the row, the line, flags.
+			p, n := at+1, int(block[at])
+			if n >= 0x80 {
+				n += int(block[p])<<7 - 0x80
+				p++
 			}
-			row := uint32(m.buf[p+1])
+			m.special = m.special || block[p] < ' '
+			h := m.in.hash.sum(block[p : p+n])
+			p += n + 1
+			row := int(block[p])
+			p++
 			if row >= 0x80 {
-				long, _ := binary.Uvarint(m.buf[p+1 : next])
-				row = uint32(long)
+				long, size := binary.Uvarint(block[p-1:])
+				row, p = int(long), p-1+size
+			}
+			p = uvarintEnd(block, p)
+			flags := block[p]
+			p++
+			if flags&flagReason != 0 {
+				p = uvarintEnd(block, p)
+			}
+			if flags&flagExpiry != 0 {
+				p = uvarintEnd(block, p)
 			}
 			if m.in.rows[row].live {
-				m.refs = append(m.refs, ref{binary.LittleEndian.Uint64(m.buf[at:]), uint32(record), row})
+				m.refs = append(m.refs, ref{h.Hi, uint32(from + at), uint16(p - at), uint16(row)})
+				b, err := m.lane.add(m.hashes.part(h.Lo), 8)
+				if err != nil {
+					return err
+				}
+				binary.LittleEndian.PutUint64(b, h.Lo)
 			}
-			at = next
+			at = p
 		}
 	}
+	return nil
 }
 
-// lo is the other half of the hash.
-func (m *merger) lo(r ref) uint64 {
-	return binary.LittleEndian.Uint64(m.buf[r.at-takenHead+8:])
+// uvarintEnd is where the uvarint at p of b ends.
+func uvarintEnd(b []byte, p int) int {
+	for b[p] >= 0x80 {
+		p++
+	}
+	return p + 1
 }
 
-// size is the length of the record.
-func (m *merger) size(r ref) uint32 {
-	return uint32(binary.LittleEndian.Uint16(m.buf[r.at-2:]))
-}
+func (m *merger) key(r ref) []byte { return recordKey(m.buf[r.at:]) }
 
 // sameKey compares two records of one Hi. Equal hashes are equal keys, or keys
 // chosen to collide.
-func (m *merger) sameKey(a, b ref) bool {
-	return m.lo(a) == m.lo(b) && bytes.Equal(recordKey(m.buf[a.at:]), recordKey(m.buf[b.at:]))
-}
+func (m *merger) sameKey(a, b ref) bool { return bytes.Equal(m.key(a), m.key(b)) }
 
 // sort puts refs in order into sorted. The first prefix bits of all hashes are
 // equal. Hashes spread evenly, so that one pass by their next bits leaves one or
@@ -191,8 +208,7 @@ func (m *merger) compare(a, b ref) int {
 		return cmp.Compare(a.hi, b.hi)
 	}
 	return cmp.Or(
-		cmp.Compare(m.lo(a), m.lo(b)),
-		bytes.Compare(recordKey(m.buf[a.at:]), recordKey(m.buf[b.at:])),
+		bytes.Compare(m.key(a), m.key(b)),
 		cmp.Compare(a.row, b.row),
 		cmp.Compare(m.entry(a).line, m.entry(b).line),
 		cmp.Compare(a.at, b.at))
@@ -200,7 +216,7 @@ func (m *merger) compare(a, b ref) int {
 
 // entry decodes what a taken record says.
 func (m *merger) entry(r ref) entry {
-	c := cursor{rest: m.buf[r.at : r.at+m.size(r)]}
+	c := cursor{rest: m.buf[r.at : r.at+uint32(r.n)]}
 	c.key()
 	c.byte()
 	return c.entry()
@@ -208,7 +224,7 @@ func (m *merger) entry(r ref) entry {
 
 // join makes the record of one key from those of its sources.
 func (m *merger) join(group []ref) {
-	key := recordKey(m.buf[group[0].at:])
+	key := m.key(group[0])
 	m.entries = m.entries[:0]
 	for _, r := range group {
 		e := m.entry(r)

@@ -42,6 +42,7 @@ type Index struct {
 	networks networks     // the prefix lengths that occur
 	patterns *pattern.Set // nil if there are none
 	worth    worthTable
+	overlay  *overlay // what has changed since the file; nil: nothing
 
 	generation string // of every verdict, so made once
 
@@ -218,6 +219,10 @@ func (ix *Index) Lists() []ListInfo { return ix.lists }
 
 // Generation is the build id in hexadecimal (32 digits), as logs and answers show it.
 func (ix *Index) Generation() string { return ix.generation }
+
+// Updated reports whether memory speaks in place of the file for some keys or
+// lines: whether the index came from Update.
+func (ix *Index) Updated() bool { return ix.overlay != nil }
 
 // Built is when the build began, to the second.
 func (ix *Index) Built() time.Time { return time.Unix(ix.head.built, 0) }

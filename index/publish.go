@@ -29,7 +29,6 @@ type Draft struct {
 // as a reader would.
 func (b *builder) draft(ctx context.Context, path string, lock *os.File) (*Draft, error) {
 	d := &Draft{path: path, temp: fmt.Sprintf("%s%s%d", path, tempMark, os.Getpid()), lock: lock, hooks: b.hooks, cache: b.cache}
-	d.Report.Lists = b.rows
 	if err := b.hooks.at("create"); err != nil {
 		return nil, fmt.Errorf("index %s: %w", path, err)
 	}
@@ -61,7 +60,7 @@ func (b *builder) fill(ctx context.Context, d *Draft, f *os.File) (err error) {
 		end := b.stages.begin("sync")
 		err = cmp.Or(<-synced, err)
 		end()
-		d.Report.Cached, d.Report.Notes = b.cached, b.cache.notes
+		d.Report.Lists, d.Report.Cached, d.Report.Notes = b.rows, b.cached, b.cache.notes
 		d.Report.Stages, d.Report.Spilled, d.Report.PeakMemory = b.stages, b.spill.written(), peakMemory()
 	}()
 	if err := b.hooks.at("reopen"); err != nil {

@@ -90,6 +90,10 @@ type reading struct {
 // counts.
 func (b *builder) readSource(ctx context.Context, number int, s Source, p Progress, size int64) error {
 	row := &b.rows[number]
+	if left, out := b.left[number]; out {
+		*row = left
+		return nil
+	}
 	*row = ListInfo{Source: s, Guard: s.Settings.Guard.ID()}
 	r := &reading{builder: b, source: s, row: number, progress: p, size: size}
 	r.entries.Store(p.Entries)

@@ -43,7 +43,7 @@ const (
 	flagsKnown = 1<<6 - 1
 )
 
-func appendEntry(b []byte, e entry) []byte {
+func (e *entry) flags() byte {
 	flags := byte(e.action) | byte(e.scope)<<2
 	if e.reason != 0 {
 		flags |= flagReason
@@ -51,9 +51,13 @@ func appendEntry(b []byte, e entry) []byte {
 	if e.expiry != 0 {
 		flags |= flagExpiry
 	}
+	return flags
+}
+
+func appendEntry(b []byte, e entry) []byte {
 	b = binary.AppendUvarint(b, uint64(e.row))
 	b = binary.AppendUvarint(b, uint64(e.line))
-	b = append(b, flags)
+	b = append(b, e.flags())
 	if e.reason != 0 {
 		b = binary.AppendUvarint(b, uint64(e.reason-1))
 	}
@@ -84,6 +88,7 @@ func appendRecord(b, key []byte, entries []entry, dropped bool) []byte {
 type cursor struct {
 	rest []byte
 	bad  bool
+	over bool // of an overlay's record
 }
 
 func (c *cursor) fail() uint64 {

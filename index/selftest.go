@@ -103,11 +103,10 @@ func (ix *Index) crowded(sender addr.Addr) (crowded bool, err error) {
 
 // leaveOut makes the next draft one without the failed sources.
 func (b *builder) leaveOut(failed map[int]ListInfo) {
-	for i, row := range failed {
-		b.rows[i] = row
-		b.in.rows[i].live = false
+	if b.left == nil {
+		b.left = map[int]ListInfo{}
 	}
-	b.tests = slices.DeleteFunc(b.tests, func(t rowTest) bool { return !b.in.rows[t.row].live })
+	maps.Copy(b.left, failed)
 }
 
 // failures are the errors of failed sources in the order of their rows.

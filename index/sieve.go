@@ -37,10 +37,13 @@ func (s *sieve) load(mem []byte, at uint64) {
 // error is that of a chunk in the mapping that cannot be read or is damaged: a
 // cleared bit would be a listed sender let through.
 func (ix *Index) perhaps(hs []bloom.Hash) (uint32, error) {
-	if f := ix.filter.near.Load(); f != nil {
-		return f.HasBatch(hs), nil
+	var over, perhaps uint32
+	if ix.overlay != nil {
+		over = ix.overlay.filter.HasBatch(hs)
 	}
-	var perhaps uint32
+	if f := ix.filter.near.Load(); f != nil {
+		return f.HasBatch(hs) | over, nil
+	}
 	err := ix.mapping.guarded(func() error {
 		for _, h := range hs {
 			if err := ix.filter.check(ix.filter.mapped.Offset(h) / chunkBytes); err != nil {
@@ -50,7 +53,7 @@ func (ix *Index) perhaps(hs []bloom.Hash) (uint32, error) {
 		perhaps = ix.filter.mapped.HasBatch(hs)
 		return nil
 	})
-	return perhaps, ix.unreadable(err)
+	return perhaps | over, ix.unreadable(err)
 }
 
 // check sums a chunk of the mapping at its first touch. Call it guarded.
@@ -103,6 +106,12 @@ func (ix *Index) Promote(ctx context.Context) error {
 	s := &ix.filter
 	if s.near.Load() != nil {
 		return nil
+	}
+	if ix.overlay != nil { // the copy is the file's, for all that share it
+		base := ix.overlay.base
+		err := base.Promote(ctx)
+		s.near.Store(base.filter.near.Load())
+		return err
 	}
 	all, mem, err := hugeMemory(len(s.mem))
 	if err != nil {

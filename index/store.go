@@ -91,6 +91,11 @@ func (ix *Index) firstPage(h bloom.Hash) (number uint64, p partition) {
 // find looks for the record of key, whose hash is h. The cursor stands behind
 // the record's key. It reads one page, and for one key in a thousand two.
 func (ix *Index) find(h bloom.Hash, key string) (cursor, bool, error) {
+	if ix.overlay != nil {
+		if c, listed, known := ix.overlay.find(h, key); known {
+			return c, listed, nil
+		}
+	}
 	number, p := ix.firstPage(h)
 	if p.pages == 0 {
 		return cursor{}, false, nil

@@ -13,6 +13,7 @@ import (
 
 // Every bit of the tables of networks and patterns is summed.
 func TestEveryFlippedBitOfTheTablesIsSeen(t *testing.T) {
+	t.Parallel()
 	s := newFullSpecimen(t, 60)
 	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
 	if err != nil {
@@ -45,6 +46,7 @@ func TestEveryFlippedBitOfTheTablesIsSeen(t *testing.T) {
 // Tables whose sums are right and which say something else, as only a hostile
 // writer makes them, cost an error or an answer, little memory and no crash.
 func TestBentTablesWithRightSums(t *testing.T) {
+	t.Parallel()
 	s := newFullSpecimen(t, 60)
 	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
 	if err != nil {

@@ -18,6 +18,9 @@ func (ix *Index) Verify(ctx context.Context) error {
 }
 
 func (ix *Index) verify(ctx context.Context) error {
+	if ix.overlay != nil {
+		return ix.overlay.base.verify(ctx)
+	}
 	if err := ix.mapping.guarded(ix.filter.verify); err != nil {
 		return err
 	}

@@ -18,18 +18,22 @@ type Entry struct {
 	Row     int // of Lists()
 	Item    lists.Item
 	Expires time.Time // zero: never
+	Again   bool      // one before it in this walk, which never expires, has the same key, scope and action
 }
 
 // spotOf is where one entry stands: the place of its record in the section of
 // pages, and its number among the record's sources.
 type spotOf struct {
 	from  uint64 // row and line, the order of the walk
-	where uint64
+	where uint64 // with the bit again
 }
 
+// again is the bit of a place whose entry is Entry.Again. Places are far below it.
+const again = 1 << 63
+
 // Entries walks over all entries of the rows that want accepts, in the order of
-// Lists and of their lines; nil accepts all. An entry that its file repeats comes
-// once.
+// Lists and of their lines; nil accepts all. Client addresses, networks and patterns
+// are among them. An entry that its file repeats comes once.
 //
 // It takes 16 bytes of memory for each entry. An error, which wraps ErrRead or is
 // that of ctx, ends the walk and comes with a zero Entry.
@@ -54,9 +58,10 @@ func (ix *Index) walk(ctx context.Context, want func(row int) bool, yield func(E
 		var e Entry
 		err := ix.mapping.guarded(func() error {
 			var err error
-			e, err = ix.entryAt(s.where)
+			e, err = ix.entryAt(s.where &^ again)
 			return err
 		})
+		e.Again = s.where&again != 0
 		if err != nil {
 			return fmt.Errorf("%w %s: %w", ErrRead, ix.mapping.name, err)
 		}
@@ -93,22 +98,28 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 					return corrupt(ix.pageOffset(number), "page %d does not hold together", number)
 				}
 				c := cursor{rest: page[at:]}
-				c.key()
-				sources, _ := c.sources()
-				for k := range sources {
-					e := c.entry()
-					if c.bad || e.row >= len(wanted) {
-						return corrupt(ix.pageOffset(number), "page %d does not hold together", number)
-					}
-					if wanted[e.row] {
-						spots = append(spots, spotOf{uint64(e.row)<<48 | uint64(e.line)&(1<<48-1), (number*pageSize+uint64(at))<<7 | uint64(k)})
-					}
+				if key := c.key(); ix.overlay != nil && !c.bad && ix.overlay.speaksFor(key) {
+					continue
+				}
+				if spots = ix.spotsOf(spots, &c, number*pageSize+uint64(at), wanted); c.bad {
+					return corrupt(ix.pageOffset(number), "page %d does not hold together", number)
 				}
 			}
 			return nil
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%w %s: %w", ErrRead, ix.mapping.name, err)
+		}
+	}
+	if ix.overlay != nil {
+		for _, at := range ix.overlay.slots {
+			if at.at == 0 {
+				continue
+			}
+			c := cursor{rest: ix.overlay.records[at.at-1:], over: true}
+			if c.key(); c.rest[0] != 0 {
+				spots = ix.spotsOf(spots, &c, ix.head.pages*pageSize+uint64(at.at-1), wanted)
+			}
 		}
 	}
 	slices.SortFunc(spots, func(a, b spotOf) int {
@@ -127,20 +138,59 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 	return spots, nil
 }
 
-// entryAt decodes an entry that spots has found.
+// spotsOf appends the entries of wanted rows of the record at c, which stands at
+// where behind its key.
+func (ix *Index) spotsOf(spots []spotOf, c *cursor, where uint64, wanted []bool) []spotOf {
+	var asks [maxSources]uint8 // scope and action of what is appended
+	var ends [maxSources]bool  // it expires
+	from := len(spots)
+	sources, _ := c.sources()
+	for k := range sources {
+		e := c.entry()
+		if e.row >= len(wanted) {
+			c.fail()
+		}
+		if c.bad {
+			break
+		}
+		if wanted[e.row] {
+			ix.present(c, &e)
+			n := len(spots) - from
+			asks[n], ends[n] = uint8(e.scope)<<4|uint8(e.action), e.expiry != 0
+			spots = append(spots, spotOf{uint64(e.row)<<48 | uint64(e.line)&(1<<48-1), where<<7 | uint64(k)})
+		}
+	}
+	for i := range spots[from:] {
+		for j := range spots[from:] {
+			if asks[i] == asks[j] && !ends[j] && spots[from+j].from < spots[from+i].from {
+				spots[from+i].where |= again
+			}
+		}
+	}
+	return spots
+}
+
+// entryAt decodes an entry that spots has found: in a page, or behind all of them
+// in the overlay.
 func (ix *Index) entryAt(where uint64) (Entry, error) {
 	page, at := where>>7/pageSize, where>>7%pageSize
-	c := cursor{rest: ix.pages[page*pageSize+at : (page+1)*pageSize]}
+	var c cursor
+	if page >= ix.head.pages {
+		c = cursor{rest: ix.overlay.records[where>>7-ix.head.pages*pageSize:], over: true}
+	} else {
+		c = cursor{rest: ix.pages[page*pageSize+at : (page+1)*pageSize]}
+	}
 	text := string(c.key())
 	c.sources()
 	var e entry
 	for range where&(1<<7-1) + 1 {
 		e = c.entry()
 	}
+	reasons := ix.present(&c, &e)
 	item := lists.Item{Line: e.line, Scope: e.scope, Action: e.action}
 	describe(&item, text)
 	if e.reason != 0 {
-		reason, ok := reasonAt(ix.reasons, e.reason-1)
+		reason, ok := reasonAt(reasons, e.reason-1)
 		if !ok {
 			c.fail()
 		}

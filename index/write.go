@@ -55,7 +55,8 @@ func (b *builder) writeFile(ctx context.Context, f *os.File, r *Report) error {
 	for i, try := range tries {
 		if i > 0 {
 			r.Reseeds++
-			if err := b.rehash(b.in.hash.next(try.kind)); err != nil {
+			b.hash = b.hash.next(try.kind)
+			if err := b.takeAgain(ctx); err != nil {
 				return err
 			}
 		}
@@ -93,7 +94,8 @@ func (w *fileWriter) write(ctx context.Context) error {
 		return err
 	}
 	w.plan()
-	w.hashes, err = newScatter(len(w.in.workers), filterBits(w.head.blocks), w.Memory/2, w.spill)
+	entries := int64(w.in.counts().entries)
+	w.hashes, err = newScatter(len(w.in.workers), filterBits(w.head.blocks), w.Memory/2, 8*entries, w.spill)
 	if err != nil {
 		return err
 	}

@@ -49,6 +49,7 @@ const (
 	DefaultValue = Class("default-value") // for the lines below it
 	NeedsAuth    = Class("needs-auth")    // an exception for mail whose author is proved
 	Expired      = Class("expired")       // the data is past its date, and loaded
+	BelowScore   = Class("below-score")   // of a CSV record: less than was asked for
 )
 
 // Classes of whole files, the first words of Summary.Why.

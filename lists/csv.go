@@ -4,27 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
 const (
-	csvSample  = 20    // lines by which the separator is chosen
-	maxColumns = 10000 // bound of a column number that can be declared
+	csvSample = 20 // lines by which the separator is chosen
 
 	// maxRecordLines and, in octets, maxLine bound a record whose quotes span
 	// lines. One that does not end within them has a quote that was never closed.
 	maxRecordLines = 1000
 )
 
-// csvHeaders are the names by which the column is found, the best first.
-var csvHeaders = [...]string{"email", "address", "sender", "domain", "ip", "network"}
-
 // csvFile reads records as RFC 4180 has them. It cuts them out of physical lines
 // itself: a quote that is not closed then costs its own line, where encoding/csv
 // would take the rest of the file for one cell and keep it all.
 type csvFile struct {
 	r         *reading
+	want      csvWant
 	ahead     []line // lines that were looked at and are still to be read
 	separator byte
 
@@ -41,18 +37,22 @@ type cell struct {
 
 // readCSV reads the cell of one column of each record.
 func readCSV(r *reading) error {
-	f := csvFile{r: r}
+	want, err := parseWant(r.arg)
+	if err != nil {
+		return err
+	}
+	f := csvFile{r: r, want: want}
 	f.chooseSeparator()
-	column := -1
+	at, known := columns{}, false
 	for f.next() {
 		header := false
-		if column < 0 {
-			var err error
-			if column, header, err = f.findColumn(); err != nil {
+		if !known {
+			if at, header, err = f.findColumns(); err != nil {
 				return err
 			}
+			known = true
 		}
-		f.emit(column, header)
+		f.emit(at, header)
 	}
 	return r.end()
 }
@@ -138,8 +138,8 @@ func joinLines(lines []line) string {
 }
 
 // emit emits the record in hand: the entry on the line where its cell begins.
-func (f *csvFile) emit(column int, header bool) {
-	at := 0
+func (f *csvFile) emit(where columns, header bool) {
+	column, at := where.entry, 0
 	if column < len(f.cells) && !header {
 		at = strings.Count(f.text[:f.cells[column].at], "\n")
 	}
@@ -152,6 +152,7 @@ func (f *csvFile) emit(column int, header bool) {
 			f.r.skip(Header, fmt.Sprintf("the entries are in column %d", column+1))
 		case column >= len(f.cells):
 			f.r.fail(Syntax, "", fmt.Sprintf("the record ends before column %d", column+1))
+		case where.score >= 0 && !f.reaches(where.score):
 		default:
 			f.r.cell(trim(f.cells[column].text))
 		}
@@ -166,46 +167,6 @@ func (r *reading) cell(text string) {
 	} else if r.utf8(text) {
 		r.entry(text)
 	}
-}
-
-// findColumn settles by the first record which column holds the entries, from 0,
-// and whether that record is a header.
-func (f *csvFile) findColumn() (column int, header bool, err error) {
-	named := func(name string) int {
-		return slices.IndexFunc(f.cells, func(c cell) bool { return strings.EqualFold(trim(c.text), name) })
-	}
-	arg := f.r.arg
-	switch n, numErr := strconv.Atoi(arg); {
-	case arg == "":
-		for _, name := range csvHeaders {
-			if i := named(name); i >= 0 {
-				return i, true, nil
-			}
-		}
-	case numErr != nil:
-		if i := named(arg); i >= 0 {
-			return i, true, nil
-		}
-		return 0, false, refusal(NoColumn, "the header has no %q", arg)
-	case n > len(f.cells):
-		return 0, false, refusal(NoColumn, "%d cells in the first record, column %d was declared", len(f.cells), n)
-	default:
-		column = n - 1
-	}
-	// What has neither dot, "@" nor colon is no sender that anybody lists.
-	first := trim(f.cells[column].text)
-	return column, first != "" && !strings.ContainsAny(first, ".@:"), nil
-}
-
-// checkColumn judges the argument of the format: a number or a header's name.
-func checkColumn(arg string) error {
-	if !allDigits(arg) {
-		return nil
-	}
-	if n, err := strconv.Atoi(arg); err != nil || n < 1 || n > maxColumns {
-		return fmt.Errorf("a column is 1 to %d, or the name of a header", maxColumns)
-	}
-	return nil
 }
 
 // chooseSeparator takes the one that cuts most of the first lines into the same
@@ -254,8 +215,8 @@ func (f *csvFile) score(sep byte) int {
 }
 
 func (f *csvFile) isColumnName(text string) bool {
-	if f.r.arg != "" {
-		return strings.EqualFold(text, f.r.arg)
+	if f.want.column != "" {
+		return strings.EqualFold(text, f.want.column)
 	}
 	return slices.ContainsFunc(csvHeaders[:], func(h string) bool { return strings.EqualFold(h, text) })
 }

@@ -18,6 +18,12 @@ func TestCSV(t *testing.T) {
 		{"column by number", "csv:2", "x,bulk.test\ny,198.51.100.0/24\n", "domain bulk.test tree block + cidr 198.51.100.0/24 tree block"},
 		{"column by number under a header", "csv:2", "why,who\ny,bulk.test\n", "skip header + domain bulk.test tree block"},
 		{"column by name", "csv:who", "why,WHO\ny,bulk.test\n", "skip header + domain bulk.test tree block"},
+		{"only records with the score", "csv:1,2>=3", "a.test\t10\nb.test\t2\nc.test\t3\n", "domain a.test tree block + skip below-score + domain c.test tree block"},
+		{"score by name", "csv:who,count>=2.5", "count,who\n2,a.test\n2.5,b.test\n", "skip header + skip below-score + domain b.test tree block"},
+		{"score and the column that a header names", "csv:,3>=1", "x,domain,score\ny,a.test,0\ny,b.test,1\n", "skip header + skip below-score + domain b.test tree block"},
+		{"score that is no number", "csv:1,2>=3", "a.test,10\nb.test,many\nc.test,NaN\n", "domain a.test tree block + err syntax + err syntax"},
+		{"record without its score", "csv:1,2>=3", "a.test,10\nb.test\n", "domain a.test tree block + err syntax"},
+		{"what is below the score is not looked at", "csv:1,2>=3", "a.test,10\nno name,2\n", "domain a.test tree block + skip below-score"},
 		{"semicolon", "csv:2", "x;bulk.test\ny;shop.test\n", "domain bulk.test tree block + domain shop.test tree block"},
 		{"tab", "csv:2", "x\tbulk.test\ny\tshop.test\n", "domain bulk.test tree block + domain shop.test tree block"},
 		{"bar", "csv:2", "x|bulk.test\ny|shop.test\n", "domain bulk.test tree block + domain shop.test tree block"},
@@ -69,6 +75,24 @@ func TestCSVWithoutTheColumnIsRefused(t *testing.T) {
 		_, sum, err := items(t, "address,reason\nbulk.test,x\n", lists.Settings{Format: format})
 		if fe, ok := errors.AsType[*lists.FileError](err); !ok || fe.Class != lists.NoColumn || sum.Verdict != lists.Refused {
 			t.Errorf("%s: %v, %s", format, err, sum.Verdict)
+		}
+	}
+}
+
+func TestCSVArgument(t *testing.T) {
+	for arg, good := range map[string]bool{
+		"csv:3": true, "csv:sender": true, "csv:1,2>=3": true, "csv:ip,count>=0.5": true, "csv:,2>=3": true,
+		"csv:0": false, "csv:10001": false, "csv:1,": false, "csv:1,2": false, "csv:1,2>3": false, "csv:1,2>=": false,
+		"csv:1,2>=x": false, "csv:1,2>=nan": false, "csv:1,0>=3": false, "csv:1,>=3": false, "csv:": false,
+	} {
+		if err := lists.ParseFormat(arg); (err == nil) != good {
+			t.Errorf("%s: %v", arg, err)
+		}
+	}
+	for _, format := range []string{"csv:1,4>=1", "csv:1,count>=1"} {
+		_, _, err := items(t, "address,reason\nbulk.test,x\n", lists.Settings{Format: format})
+		if fe, ok := errors.AsType[*lists.FileError](err); !ok || fe.Class != lists.NoColumn {
+			t.Errorf("%s: %v", format, err)
 		}
 	}
 }

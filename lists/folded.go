@@ -48,7 +48,7 @@ func (f *folded) add(l line) {
 		f.behind(l, Blank)
 	case f.comment(text):
 		f.behind(l, Comment)
-	case blankAt(l.text) == 0:
+	case !indented(l.text):
 		f.release()
 		f.head, f.open = l, true
 	case !f.open && !f.full:
@@ -59,6 +59,10 @@ func (f *folded) add(l line) {
 		f.behind(l, Continuation)
 	}
 }
+
+// indented tells a line that continues the one before. Wide blanks do not make it
+// one: to Postfix and Exim they are part of a key, and that key would be lost.
+func indented(text string) bool { return text != "" && (text[0] == ' ' || text[0] == '\t') }
 
 // behind puts a line behind head, or emits it at once where there is none.
 func (f *folded) behind(l line, c Class) {

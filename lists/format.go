@@ -106,7 +106,7 @@ var formats = [...]format{
 		marks:  rpzMark, shows: "records of a policy zone",
 	},
 	{
-		Format:   Format{Name: "csv", Argument: "COLUMN", What: "RFC 4180 with comma, semicolon, tab or bar", Scope: Tree},
+		Format:   Format{Name: "csv", Argument: "COLUMN[,SCORE>=N]", What: "RFC 4180 with comma, semicolon, tab or bar", Scope: Tree},
 		read:     readCSV,
 		checkArg: checkColumn,
 	},

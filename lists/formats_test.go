@@ -148,6 +148,8 @@ func TestPostfix(t *testing.T) {
 		{"comment and blank line inside", "bulk.test REJECT a\n# c\n\n b", `domain bulk.test tree block "a b" + skip comment + skip blank + skip continuation`},
 		{"continuation of a refused line", "bulk..test REJECT\n more", "err syntax + skip continuation"},
 		{"continuation of nothing", " bulk.test REJECT", "err syntax"},
+		{"wide blanks in front continue nothing", "bulk.test REJECT go\n\u00a0a.test REJECT\n\u3000b.test REJECT",
+			`domain bulk.test tree block "go" + domain a.test tree block + domain b.test tree block`},
 		{"two long reasons", "a.test REJECT a\n b\nb.test REJECT b\n c", `domain a.test tree block "a b" + skip continuation + domain b.test tree block "b c" + skip continuation`},
 		{"control in a continuation costs that line alone", "bulk.test REJECT a\n b\x01\n c", `domain bulk.test tree block "a" + err control + skip continuation`},
 		{"long continuation costs that line alone", "bulk.test REJECT a\n " + strings.Repeat("b", 65536) + "\n c", `domain bulk.test tree block "a" + err too-long + skip continuation`},

@@ -19,7 +19,7 @@ import (
 var (
 	errWords  = strings.Fields("syntax bad-utf8 invisible control nul idna too-long label-too-long too-broad public-suffix protected null-sender not-a-sink missing-value unsupported unsupported-action self-test")
 	warnWords = strings.Fields("dup conflict host-bits public-suffix protected narrowed warn-action too-long")
-	skipWords = strings.Fields("comment blank header directive continuation local-name default-value other-member self-test needs-auth expired")
+	skipWords = strings.Fields("comment blank header directive continuation local-name default-value other-member self-test needs-auth expired below-score")
 	fileWords = strings.Fields("missing directory not-a-file symlink permission changed gzip truncated too-big encoding binary html json no-column only-errors bad-ratio protected shrunk grown empty self-test format ambiguous")
 )
 

@@ -83,7 +83,23 @@ func (r *reading) failKey(text string, err error) bool {
 	if guess := mistaken(text); e.Class == addr.Syntax && guess != "" {
 		return r.fail(Syntax, text, guess)
 	}
+	if e.Class == addr.Invisible {
+		return r.failInvisible(text, e.Reason)
+	}
 	return r.fail(Class(e.Class), text, e.Reason)
+}
+
+// failInvisible refuses the line and shows where in text the character is that
+// nobody sees, and which.
+func (r *reading) failInvisible(text, reason string) bool {
+	at := strings.Index(r.text(), text)
+	for i, c := range text {
+		_, err := addr.LocalKey(string(c))
+		if e, ok := err.(*addr.Error); ok && e.Class == addr.Invisible && at >= 0 {
+			return r.failAt(Invisible, at+i, fmt.Sprintf("the invisible character %U", c))
+		}
+	}
+	return r.fail(Invisible, text, reason)
 }
 
 // mistaken names what stands in lists by mistake, "" if text is none of it.

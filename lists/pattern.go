@@ -13,6 +13,12 @@ const (
 	// microseconds, and the build half a second.
 	maxPatterns = 10_000
 
+	// maxSteps bounds the programs of all expressions of one file; of ordinary ones
+	// each has 20 to 60 steps. A hostile list whose expressions all run for a sender
+	// of 254 octets takes 1.5 s of it with so many, and took minutes with ten
+	// thousand that are each as long as one may be.
+	maxSteps = 500_000
+
 	// maxFree bounds those among them that nothing saves from being tried on every
 	// sender. An index holds as many of all lists together.
 	maxFree = 100
@@ -123,8 +129,14 @@ func (r *reading) countPatterns() {
 				return
 			}
 		}
-		if r.shared.patterns++; r.shared.patterns > maxPatterns && r.err == nil {
+		r.shared.patterns++
+		r.shared.steps += it.pattern.Steps()
+		switch {
+		case r.err != nil:
+		case r.shared.patterns > maxPatterns:
 			r.err = refusal(TooBig, "more than %d patterns in one file", maxPatterns)
+		case r.shared.steps > maxSteps:
+			r.err = refusal(TooBig, "expressions of more than %d steps in one file", maxSteps)
 		}
 	}
 }

@@ -133,8 +133,8 @@ func isRegexp(text string) bool {
 	return false
 }
 
-// matchesAll tells a regular expression that matches two senders which have
-// nothing but their "@" and a dot in common. One that Go cannot read, or that is
+// matchesAll tells a regular expression that matches two texts which have nothing
+// but an "@" and a dot in common. One that Go cannot read, or that is
 // longer than a careless one ever is, gets the milder class.
 func matchesAll(text string) bool {
 	pattern := strings.TrimPrefix(text, "~")
@@ -145,7 +145,7 @@ func matchesAll(text string) bool {
 		return false
 	}
 	re, err := regexp.Compile(pattern)
-	return err == nil && re.MatchString("k7@q3.example") && re.MatchString("Vw_Y+x@Z-u.invalid")
+	return err == nil && re.MatchString("k7@q3.example") && re.MatchString("Ub_Yc+i@Fd-o.nbst")
 }
 
 // isWild tells what covers everything: "*", "*@*", ".", "*." and their kin.

@@ -118,6 +118,7 @@ func TestPlainRefusals(t *testing.T) {
 		{"regular expression", "/^promo.*@bulk/", "err unsupported"},
 		{"regular expression with flags", "/promo/i", "err unsupported"},
 		{"regular expression by ~", "~promo", "err unsupported"},
+		{"regular expression of one letter", "~x", "err unsupported"},
 		{"regular expression by ^", "^promo", "err unsupported"},
 		{"regular expression for everything", "/.*/", "err too-broad"},
 		{"regular expression for every address", "/@/i", "err too-broad"},
@@ -274,5 +275,32 @@ func TestReasonOfTheList(t *testing.T) {
 			}
 			equal(t, got, []string{tt.want})
 		})
+	}
+}
+
+// What nobody can see is of no help without its place and its number.
+func TestInvisibleCharacterIsPointedAt(t *testing.T) {
+	for _, tt := range []struct {
+		line, message string
+		column        int
+	}{
+		{"bü\u00adlk.test", "the invisible character U+00AD", 4},
+		{"promo\u200b@bulk.test", "the invisible character U+200B", 6},
+		{"Win <promo@bu\u200blk.test>", "the invisible character U+200B", 14},
+		{"bulk\u3164.test", "the invisible character U+3164", 5}, // a letter, by its category
+	} {
+		var got lists.Item
+		path := write(t, tt.line+"\nlast.test\n")
+		if _, err := lists.ReadFile(t.Context(), path, lists.Settings{Format: "plain"}, func(it *lists.Item) error {
+			if it.Line == 1 {
+				got = *it
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got.Class != lists.Invisible || got.Message != tt.message || got.Column != tt.column {
+			t.Errorf("%q: %s %q at %d, want %q at %d", tt.line, got.Class, got.Message, got.Column, tt.message, tt.column)
+		}
 	}
 }

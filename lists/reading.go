@@ -43,6 +43,7 @@ type reading struct {
 type sofar struct {
 	tested   int // senders of self-tests
 	patterns int
+	steps    int // of their programs
 	free     int // patterns that are tried on every sender
 }
 

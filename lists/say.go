@@ -1,7 +1,9 @@
 package lists
 
 import (
+	"net/netip"
 	"strings"
+	"unicode"
 )
 
 // sayPlain has a form for every entry that blocks or is an exception.
@@ -28,10 +30,33 @@ func sayPlain(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
 		dst = append(dst, it.Key.Text...)
 	case IP, CIDR:
 		dst = append(dst, it.Name()...)
+	case Glob, Regexp:
+		if !isPlainPattern(it) {
+			return dst, false
+		}
+		dst = append(dst, it.Pattern...)
 	default:
 		return dst, false
 	}
 	return append(dst, '\n'), true
+}
+
+// isPlainPattern tells a pattern that a plain list reads as what it is: other
+// formats have marks of their own for them, and know no comments behind them.
+func isPlainPattern(it *Item) bool {
+	text := it.Pattern
+	if strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }) || text != trim(text) {
+		return false
+	}
+	if it.Kind == Regexp {
+		return !strings.HasPrefix(text, "//") && cutHash(text) == text && text != "/"
+	}
+	at := strings.LastIndexByte(text, '@')
+	if at <= 0 || strings.ContainsAny(text, `" ,;<>()\`) || strings.IndexByte(text[:at], '@') >= 0 || strings.ContainsAny(text[:1], "!#=/^~.") {
+		return false
+	}
+	local, name := text[:at], text[at+1:]
+	return (local[0] == '*' || local[len(local)-1] == '*' || strings.IndexByte(name, '*') >= 0) && isNamePattern(name)
 }
 
 // appendAddress appends an address or a local-part with its "@". A local-part
@@ -62,18 +87,26 @@ func sayHosts(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
 }
 
 // sayPostfix writes access(5) entries. Such a table has no key for a name without
-// the names below it.
+// the names below it; it looks for ".name" only where parent_domain_matches_subdomains
+// is not as it comes, so no exception may rely on that; and for a local-part at any
+// domain last, when a domain may have refused already.
 func sayPostfix(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
 	switch {
-	case it.Kind == Addr:
-		dst = appendAddress(dst, it.Key.Text)
+	case it.Kind == Addr && isOrdinary(it.Key.Text) && (it.Scope == Exact || it.Action != Allow):
+		dst = append(dst, it.Key.Text...)
 	case isName(it) && it.Scope == Tree:
 		dst = append(dst, it.Key.Text...)
-	case isName(it) && it.Scope == Sub:
+	case isName(it) && it.Scope == Sub && it.Action != Allow:
 		dst = append(dst, '.')
 		dst = append(dst, it.Key.Text...)
-	case it.Kind == IP, it.Kind == CIDR:
+	case it.Kind == IP:
 		dst = append(dst, it.Name()...)
+	case it.Kind == CIDR:
+		text, ok := postfixNet(it.Net)
+		if !ok {
+			return dst, false
+		}
+		dst = append(dst, text...)
 	default:
 		return dst, false
 	}
@@ -107,20 +140,48 @@ func sayPostfix(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
 	return append(dst, '\n'), true
 }
 
+// postfixNet is a network as an access table has it: the leading groups of all its
+// addresses. An address of IPv6 is looked up as it is printed, where groups of zeros
+// may be left out; so a network that has one is found for some clients only.
+func postfixNet(p netip.Prefix) (string, bool) {
+	text := p.Addr().String()
+	if p.Addr().Is4() {
+		groups := strings.Split(text, ".")
+		return strings.Join(groups[:p.Bits()/8], "."), p.Bits()%8 == 0
+	}
+	groups, n := p.Addr().As16(), p.Bits()/16
+	for i := range n {
+		if groups[2*i] == 0 && groups[2*i+1] == 0 {
+			return "", false
+		}
+	}
+	parts := strings.Split(p.Addr().StringExpanded(), ":")[:n]
+	for i := range parts {
+		parts[i] = strings.TrimLeft(parts[i], "0")
+	}
+	return strings.Join(parts, ":"), p.Bits()%16 == 0 && n > 1
+}
+
+// isOrdinary tells an address or local-part without quotes and without the marks of
+// comments, patterns and lists, which are read as such in some place of some program.
+func isOrdinary(text string) bool {
+	at, _ := lastAt(text)
+	return at > 0 && !strings.ContainsAny(text[:at], "\"\\#*?/<>~^!$:;,()[] \t") && !strings.HasPrefix(text[at:], "@[")
+}
+
 // sayRspamd writes keys of a map, which rspamd compares as they are: no names
-// below, no exceptions.
+// below, no exceptions. A map of patterns is one of its own.
 func sayRspamd(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
-	name := it.Name()
 	switch {
 	case it.Action != Block:
 		return dst, false
-	case it.Kind == Addr && it.Scope == Exact && !strings.ContainsAny(name, "\"\\#*?/<>~^ \t"):
+	case it.Kind == Addr && it.Scope == Exact && isOrdinary(it.Key.Text):
 	case isName(it) && it.Scope == Exact:
 	case it.Kind == IP, it.Kind == CIDR:
 	default:
 		return dst, false
 	}
-	dst = append(dst, name...)
+	dst = append(dst, it.Name()...)
 	return append(dst, '\n'), true
 }
 
@@ -140,6 +201,10 @@ func sayIP4set(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
 	return sayRbldnsd(dst, it, "")
 }
 
+// maxTXT is the longest text that rbldnsd answers with, in octets. It would cut others
+// off, and complain of each.
+const maxTXT = 255
+
 func sayRbldnsd(dst []byte, it *Item, mark string) ([]byte, bool) {
 	switch it.Action {
 	case Block:
@@ -150,7 +215,7 @@ func sayRbldnsd(dst []byte, it *Item, mark string) ([]byte, bool) {
 	}
 	dst = append(dst, mark...)
 	dst = append(dst, it.Name()...)
-	if it.Action == Block && it.Reason != "" && !strings.ContainsAny(it.Reason, "#;") {
+	if it.Action == Block && it.Reason != "" && len(it.Reason) <= maxTXT && !strings.ContainsAny(it.Reason, "#;") {
 		dst = append(dst, " :127.0.0.2:"...)
 		if it.Reason[0] == '=' { // one stands for "no template"
 			dst = append(dst, '=')
@@ -187,7 +252,7 @@ func sayRPZ(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
 		target = " CNAME rpz-passthru.\n"
 	}
 	name := it.Key.Text
-	if !isName(it) || target == "" || len("*.")+len(name) > maxDomain || rpzReserved(name) {
+	if !isName(it) || target == "" || len(name) > maxDomain-zoneRoom || rpzReserved(name) {
 		return dst, false
 	}
 	if it.Scope != Sub {
@@ -201,6 +266,11 @@ func sayRPZ(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
 	}
 	return dst, true
 }
+
+// zoneRoom is left for "*." and the name of a policy zone, which is not known here: 60
+// octets of it fit. With one owner that is too long a server refuses the whole zone,
+// and no mail comes from a domain of more than 190 octets.
+const zoneRoom = 63
 
 // maxDomain is the longest name, in octets without the root's dot (RFC 1035).
 const maxDomain = 253

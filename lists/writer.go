@@ -7,6 +7,9 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"blockd/addr"
+	"blockd/pattern"
 )
 
 // ErrUnsayable is returned by Writer.Write for an entry that the format has no
@@ -15,15 +18,18 @@ var ErrUnsayable = errors.New("the format cannot say this")
 
 // Writer writes entries as lines of one format, the way back from ReadFile: what
 // it writes reads as the same entries, key, scope and action, and covers the same
-// senders in the program that the format belongs to. What a format cannot say is
-// refused or, where Write says so, narrowed; nothing is ever widened. It is for
-// one goroutine.
+// senders in the program that the format belongs to. Patterns are read where
+// Settings.Patterns is set. What a format cannot say is refused or, where Write says
+// so, narrowed; nothing is ever widened. It is for one goroutine.
+//
+// No entry is trusted to be what ReadFile makes: an index file may come from
+// anywhere, and a line end or a "$INCLUDE" in a key would be read by a program that
+// is not ours.
 type Writer struct {
-	out        *bufio.Writer
-	say        sayer
-	exceptions bool
-	line       []byte
-	dataset    string // of rbldnsd:combined: which is open
+	out     *bufio.Writer
+	target  *target
+	line    []byte
+	dataset string // of rbldnsd:combined: which is open
 }
 
 // sayer appends the lines of an entry; false if the format has none for it. All
@@ -31,24 +37,35 @@ type Writer struct {
 type sayer func(w *Writer, dst []byte, it *Item) ([]byte, bool)
 
 // writable names the formats that can be written, with how each begins its
-// comments, what its file must begin with, and whether it has exceptions.
+// comments, what its file must begin with, and what it makes of exceptions.
 var writable = [...]target{
-	{"plain", "#", "", true, sayPlain},
-	{"hosts", "#", "", false, sayHosts},
-	{"postfix", "#", "", true, sayPostfix},
-	{"rspamd", "#", "", false, sayRspamd},
-	{"rbldnsd", "#", "", true, sayDnset},
-	{"rbldnsd:ip4set", "#", "", true, sayIP4set},
-	{"rbldnsd:combined", "#", "", true, sayCombined},
-	{"rpz", ";", "$TTL 300\n@ SOA localhost. root.localhost. ( 1 3600 900 2592000 300 )\n@ NS localhost.\n", true, sayRPZ},
+	{name: "plain", comment: "#", exceptions: Prevail, say: sayPlain},
+	{name: "hosts", comment: "#", say: sayHosts},
+	{name: "postfix", comment: "#", exceptions: Nearest, say: sayPostfix},
+	{name: "rspamd", comment: "#", say: sayRspamd},
+	{name: "rbldnsd", comment: "#", exceptions: Nearest, say: sayDnset},
+	{name: "rbldnsd:ip4set", comment: "#", exceptions: Nearest, say: sayIP4set},
+	{name: "rbldnsd:combined", comment: "#", exceptions: Nearest, say: sayCombined},
+	{name: "rpz", comment: ";", exceptions: Nearest, say: sayRPZ,
+		head: "$TTL 300\n@ SOA localhost. root.localhost. ( 1 3600 900 2592000 300 )\n@ NS localhost.\n"},
 }
 
 // target is a format to write.
 type target struct {
 	name, comment, head string
-	exceptions          bool
+	exceptions          Exceptions
 	say                 sayer
 }
+
+// Exceptions is what a program makes of exceptions in its lists.
+type Exceptions uint8
+
+// What they make of them.
+const (
+	NoExceptions Exceptions = iota // it has none
+	Nearest                        // of an exception and a block the one that says more counts: a name before those above it
+	Prevail                        // an exception counts, whatever else is listed
+)
 
 // WritableFormats lists the formats of NewWriter.
 func WritableFormats() []string {
@@ -66,17 +83,17 @@ func NewWriter(out io.Writer, format, comment string) (*Writer, error) {
 	if i < 0 {
 		return nil, fmt.Errorf("format %q cannot be written, only %s", format, strings.Join(WritableFormats(), ", "))
 	}
-	f := writable[i]
-	w := &Writer{out: bufio.NewWriterSize(out, 64<<10), say: f.say, exceptions: f.exceptions}
+	f := &writable[i]
+	w := &Writer{out: bufio.NewWriterSize(out, 64<<10), target: f}
 	for line := range strings.Lines(comment) {
-		fmt.Fprintf(w.out, "%s %s\n", f.comment, strings.TrimRight(line, "\r\n"))
+		fmt.Fprintf(w.out, "%s %s\n", f.comment, cleanReason(line))
 	}
 	w.out.WriteString(f.head)
 	return w, nil
 }
 
-// Exceptions reports whether the format has exceptions at all.
-func (w *Writer) Exceptions() bool { return w.exceptions }
+// Exceptions says what the format's program makes of exceptions.
+func (w *Writer) Exceptions() Exceptions { return w.target.exceptions }
 
 // Write writes one entry: its kind, key, scope, action and, as far as the format
 // carries such texts, its reason. A name that blocks with all names below it
@@ -84,11 +101,19 @@ func (w *Writer) Exceptions() bool { return w.exceptions }
 // that lets more mail pass, and refuses nobody. The error is ErrUnsayable, or that
 // of out.
 func (w *Writer) Write(it *Item) (narrowed bool, err error) {
-	line, ok := w.say(w, w.line[:0], it)
+	if !canonical(it) {
+		return false, ErrUnsayable
+	}
+	if it.Reason != "" {
+		clean := *it
+		clean.Reason = cleanReason(it.Reason)
+		it = &clean
+	}
+	line, ok := w.target.say(w, w.line[:0], it)
 	if !ok && it.Kind == Domain && it.Scope == Tree && it.Action == Block {
 		alone := *it
 		alone.Scope, narrowed = Exact, true
-		line, ok = w.say(w, w.line[:0], &alone)
+		line, ok = w.target.say(w, w.line[:0], &alone)
 	}
 	w.line = line
 	if !ok {
@@ -96,6 +121,35 @@ func (w *Writer) Write(it *Item) (narrowed bool, err error) {
 	}
 	_, err = w.out.Write(line)
 	return narrowed, err
+}
+
+// canonical reports whether it is an entry as ReadFile makes them.
+func canonical(it *Item) bool {
+	switch it.Kind {
+	case Addr:
+		text := it.Key.Text
+		if it.Scope == Local {
+			local, ok := strings.CutSuffix(text, "@")
+			key, err := addr.LocalKey(local)
+			return ok && err == nil && key.Text == text
+		}
+		a, err := addr.Parse(text)
+		key, ok := a.Key()
+		return ok && err == nil && key.Text == text && it.Scope == Exact
+	case Domain:
+		key, err := addr.DomainKey(it.Key.Text)
+		return err == nil && key.Text == it.Key.Text && it.Scope <= Tree
+	case IP, CIDR:
+		p := it.Net
+		return p.IsValid() && p == p.Masked() && !p.Addr().Is4In6() && p.Bits() >= minBits(p.Addr()) && (it.Kind == IP) == p.IsSingleIP()
+	case Glob:
+		p, err := pattern.Parse(pattern.Glob, it.Pattern)
+		return err == nil && p.String() == it.Pattern
+	case Regexp:
+		p, err := pattern.Parse(pattern.Regexp, strings.TrimSuffix(strings.TrimPrefix(it.Pattern, "/"), "/"))
+		return err == nil && p.String() == it.Pattern
+	}
+	return false
 }
 
 // Close writes what is still in memory. It does not close out.

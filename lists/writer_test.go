@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"blockd/addr"
 )
 
 // said is what must come back of an entry, by format.
@@ -57,7 +60,7 @@ func writeAndRead(t *testing.T, format string, items []Item) (want, have []strin
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	back, sum, err := readAll(sourceOf(file.Bytes()), format)
+	back, sum, err := readAll(sourceOf(file.Bytes()), "patterns "+format)
 	if err != nil || sum.Errors > 0 {
 		t.Fatalf("what was written as %s does not read: %v, %d refused lines\n%s", format, err, sum.Errors, head(file.String()))
 	}
@@ -95,6 +98,19 @@ a*b@bulk.test
 "~re"@bulk.test
 "^re"@bulk.test
 "/x/"@bulk.test
+promo*@bulk.test
+*promo@*.bulk.test
+x@mx*.bulk.test
+!p?o*@bulk.test
+promo*@
+bulk*.test
+.bulk*.test
+=bulk*.test
+/^promo[0-9]+@/
+!/^press/
+~^sales@
+/a\/b@/
+/[#;"]x@/
 /x/y@bulk.test
 =x1@bulk.test
 x?y@bulk.test
@@ -131,8 +147,8 @@ dead
 `
 
 func TestWriterSaysWhatItCan(t *testing.T) {
-	items := entriesOf(t, "plain", oddEntries)
-	if len(items) < 38 {
+	items := entriesOf(t, "patterns plain", oddEntries)
+	if len(items) < 52 {
 		t.Fatalf("%d entries were read of the text, too few to test with", len(items))
 	}
 	for _, format := range WritableFormats() {
@@ -163,6 +179,18 @@ func TestWriterRefuses(t *testing.T) {
 		{"rbldnsd", "plain", "@[198.51.100.7]", "nor here"},
 		{"rpz", "plain", "@[198.51.100.7]", "nor here"},
 		{"postfix", "plain", "=bulk.test", "a table's name covers those below"},
+		{"postfix", "plain", "!.bulk.test", "such a key may not be looked for"},
+		{"postfix", "plain", "!offers@", "a domain that refuses comes first"},
+		{"postfix", "plain", "\"two words\"@bulk.test", "a key has no quotes for blanks"},
+		{"postfix", "plain", "\"#x\"@bulk.test", "a comment"},
+		{"postfix", "plain", "198.51.100.0/25", "an indexed table knows whole groups"},
+		{"postfix", "plain", "2001:db8::/48", "as clients are printed, zeros may be left out"},
+		{"rpz", "plain", "=" + strings.Repeat("a.", 96) + "test", "no room for the zone's name"},
+		{"hosts", "plain", "198.51.100.7", "names only"},
+		{"hosts", "patterns plain", "promo*@bulk.test", "no pattern"},
+		{"postfix", "patterns plain", "promo*@bulk.test", "no pattern"},
+		{"rspamd", "patterns plain", "/^promo/", "a map of names has none"},
+		{"rbldnsd:combined", "plain", "2001:db8::1", "IPv4 only"},
 		{"rspamd", "plain", ".bulk.test", "rspamd compares whole names"},
 		{"rspamd", "plain", "offers@", "and whole addresses"},
 		{"rspamd", "plain", "!=bulk.test", "a map has no exceptions"},
@@ -234,6 +262,10 @@ func TestWriterKeepsReasons(t *testing.T) {
 		{"rbldnsd", "postfix", "bulk.test REJECT see $ and =", ".bulk.test :127.0.0.2:see $$ and =\n"},
 		{"rbldnsd", "postfix", "bulk.test REJECT =x", ".bulk.test :127.0.0.2:==x\n"},
 		{"plain", "postfix", ".bulk.test REJECT go away", ".bulk.test\n"},
+		{"postfix", "plain", "198.51.100.0/24", "198.51.100 REJECT\n"},
+		{"postfix", "plain", "198.51.100.7", "198.51.100.7 REJECT\n"},
+		{"postfix", "plain", "2001:db8::/32", "2001:db8 REJECT\n"},
+		{"postfix", "plain", "2001:db8:17:a0::/64", "2001:db8:17:a0 REJECT\n"},
 	} {
 		var b bytes.Buffer
 		w, err := NewWriter(&b, tt.format, "")
@@ -294,9 +326,10 @@ func TestWriterOnRealLists(t *testing.T) {
 
 func FuzzWriter(f *testing.F) {
 	f.Add(oddEntries, false)
+	f.Add("promo*@bulk.test\n!/^a#b;c/\n~x y\n*.bulk*.test\n/a #b/\n~/x\n*a@[198.51.*]\n", false)
 	f.Add("bulk.test REJECT = $ # ; text\n.x.test 450 4.7.1 later\nx@ DISCARD\n", true)
 	f.Fuzz(func(t *testing.T, text string, postfix bool) {
-		from := "plain"
+		from := "patterns plain"
 		if postfix {
 			from = "postfix"
 		}
@@ -307,4 +340,73 @@ func FuzzWriter(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestWriterTrustsNoItem: an index from anywhere may hold keys that no list has. Of
+// none of them a line is made.
+func TestWriterTrustsNoItem(t *testing.T) {
+	name := func(text string) Item {
+		return Item{Kind: Domain, Key: addr.Key{Kind: addr.Domain, Text: text}}
+	}
+	address := func(text string) Item {
+		return Item{Kind: Addr, Key: addr.Key{Kind: addr.Address, Text: text}}
+	}
+	local := func(text string) Item {
+		return Item{Kind: Addr, Scope: Local, Key: addr.Key{Kind: addr.Local, Text: text}}
+	}
+	for _, it := range []Item{
+		{}, {Kind: Domain}, {Kind: Addr}, {Kind: Glob}, {Kind: Regexp}, {Kind: IP}, {Kind: CIDR},
+		name("bulk.test\n$INCLUDE /etc/passwd"), name("$INCLUDE x"), name("$DATASET dnset @"), name("bulk.test CNAME . ; x"), name("Bulk.test"), name("bulk.test."),
+		name("bulk test"), name("#bulk.test"), name(";bulk.test"), name(":127.0.0.2:x"), name("bulk.test\x00"), name("*.bulk.test"), name("@"), name("bücher.test"),
+		{Kind: Domain, Scope: Local, Key: addr.Key{Text: "bulk.test"}}, {Kind: Domain, Scope: 9, Key: addr.Key{Text: "bulk.test"}},
+		address("x@bulk.test\nbulk.test OK"), address("x @bulk.test"), address("#x"), address("X@bulk.test"), address("@"), address(""), address("x@bulk.test OK"),
+		local("offers"), local("a b@"), local("offers@\nbulk.test REJECT"), local("@"), local(""),
+		{Kind: IP, Net: netip.MustParsePrefix("198.51.100.0/24")}, {Kind: CIDR, Net: netip.MustParsePrefix("198.51.100.1/24")},
+		{Kind: CIDR, Net: netip.MustParsePrefix("0.0.0.0/0")}, {Kind: IP, Net: netip.MustParsePrefix("::ffff:198.51.100.1/128")},
+		{Kind: Glob, Pattern: "a*@bulk.test\nbulk.test"}, {Kind: Glob, Pattern: "a*@bulk.test\u2028"}, {Kind: Glob, Pattern: "#*@bulk.test"}, {Kind: Glob, Pattern: "ab"},
+		{Kind: Regexp, Pattern: "/a\n/"}, {Kind: Regexp, Pattern: "//"}, {Kind: Regexp, Pattern: "//x/"}, {Kind: Regexp, Pattern: "/a #b/"}, {Kind: Regexp, Pattern: "a"}, {Kind: Regexp, Pattern: "/(/"},
+	} {
+		for _, format := range WritableFormats() {
+			for _, action := range []Action{Block, Allow} {
+				var b bytes.Buffer
+				w, err := NewWriter(&b, format, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.out.Reset(&b) // without the head
+				it := it
+				it.Action = action
+				_, err = w.Write(&it)
+				w.Close()
+				if !errors.Is(err, ErrUnsayable) || b.Len() > 0 {
+					t.Errorf("%s, %s %q %q: %v, %q", format, it.Kind, it.Key.Text, it.Pattern, err, b.String())
+				}
+			}
+		}
+	}
+}
+
+// TestWriterCleansTexts: neither a reason nor the comment at the top ends its line.
+func TestWriterCleansTexts(t *testing.T) {
+	for _, format := range WritableFormats() {
+		var b bytes.Buffer
+		w, err := NewWriter(&b, format, "made\rfor\v\u0085x\n$INCLUDE x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		items := entriesOf(t, "plain", "bulk.test\n198.51.100.7\n")
+		for _, it := range items {
+			it.Reason = "go\nother.test REJECT\r\n\u0085x\x00" + strings.Repeat("y", 500)
+			if _, err := w.Write(&it); err != nil && !errors.Is(err, ErrUnsayable) {
+				t.Fatal(err)
+			}
+		}
+		w.Close()
+		text := b.String()
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "other") || strings.HasPrefix(line, "$INCLUDE") || strings.ContainsAny(line, "\r\x00\v\u0085") {
+				t.Errorf("%s: %q", format, line)
+			}
+		}
+	}
 }

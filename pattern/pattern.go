@@ -168,6 +168,10 @@ func (p *Pattern) Needs() []Need { return p.needs }
 // saves it from being run for every sender.
 func (p *Pattern) Free() bool { return len(p.needs) == 0 }
 
+// Steps is the length of an expression's program, to which the time of a match is
+// proportional, times the address's length; 0 for a glob.
+func (p *Pattern) Steps() int { return p.cost }
+
 // Match reports whether the pattern matches an address in canonical form. It does
 // not allocate.
 func (p *Pattern) Match(address string) bool {

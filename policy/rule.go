@@ -24,6 +24,16 @@ const (
 	TagOnMatch        OnMatch = "tag"        // passed on, marked in its header
 )
 
+// Tags reports whether there is a list whose mail gets a header field, and so grows.
+func (c *Checker) Tags() bool {
+	for _, rule := range c.rules {
+		if rule.OnMatch == TagOnMatch {
+			return true
+		}
+	}
+	return false
+}
+
 func (o OnMatch) outcome() Outcome {
 	switch o {
 	case TempfailOnMatch:

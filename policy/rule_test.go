@@ -48,6 +48,9 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 			if d := c.Discarding().Recipient(c.Sender("x@bad.example"), "abuse@here.example"); d.Outcome != policy.Accept || !d.Exempt || d.Tarpit != 0 {
 				t.Errorf("exempt: %+v", d)
 			}
+			if got, want := c.Tags(), tt.rule.OnMatch == policy.TagOnMatch; got != want {
+				t.Errorf("Tags() = %v, want %v", got, want)
+			}
 			// Every other door, and nowhere else.
 			want := tt.want
 			if want.Outcome == policy.Discard {

@@ -1,6 +1,8 @@
 package reload
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"blockd/index"
@@ -44,10 +46,13 @@ func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []pro
 	if lost {
 		return nil, g.problems()
 	}
-	if old := r.live.Load(); old != nil {
+	if old := cmp.Or(r.live.Load(), r.former); old != nil {
 		odd := compare(r.settings.Lists, old.Lists(), table)
 		odd = append(odd, stale(r.settings.Lists, old, table, time.Now())...)
 		odd = append(odd, r.recent(draft)...)
+		if old == r.former {
+			odd = slices.DeleteFunc(odd, func(p problem) bool { return !wasRead(table, p.list) })
+		}
 		for i := range odd {
 			odd[i].gate = true
 		}
@@ -63,6 +68,19 @@ func rowProblem(row index.ListInfo) problem {
 	p := buildProblems(&index.SourcesError{Errs: []error{row.Refused}})[0]
 	p.list, p.path = row.Source.List, row.Source.Path
 	return p
+}
+
+// wasRead reports whether a list has files, none of which was refused.
+func wasRead(table []index.ListInfo, list string) bool {
+	has := false
+	for _, row := range table {
+		if row.Source.List == list {
+			if has = row.Refused == nil; !has {
+				break
+			}
+		}
+	}
+	return has
 }
 
 func hasRow(table []index.ListInfo, p problem) bool {

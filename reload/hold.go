@@ -3,6 +3,7 @@ package reload
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"blockd/index"
@@ -19,6 +20,7 @@ func (r *Reloader) draft(ctx context.Context, sources []index.Source, faults []p
 		KeepGoing: r.live.Load() == nil || len(r.lacks) > 0,
 		Cache:     r.settings.Path + index.CacheSuffix,
 		LastGood:  true,
+		Hold:      map[int]error{},
 		Memory:    r.settings.Memory,
 	}
 	for {
@@ -30,6 +32,10 @@ func (r *Reloader) draft(ctx context.Context, sources []index.Source, faults []p
 			return nil, nil, nil, err
 		}
 		table := d.Report.Lists
+		if r.live.Load() == nil && release(options.Hold, table) {
+			d.Discard() // a list that cannot be held begins anew, as at a first start
+			continue
+		}
 		g, odd := r.gate(d.Index(), table, faults)
 		news := r.news(table, odd)
 		if len(odd) == 0 && news {
@@ -39,12 +45,31 @@ func (r *Reloader) draft(ctx context.Context, sources []index.Source, faults []p
 		if len(odd) == 0 {
 			return nil, nil, g.problems(), nil
 		}
+		// What was held before is in none of it, so that this ends. A list may be found
+		// when another is held: it would refuse the same senders of late.
 		hold := holdBack(table, odd)
-		if !news || len(options.Hold) > 0 || len(hold) == 0 {
+		if !news || len(hold) == 0 {
 			return nil, nil, odd, nil
 		}
-		options.Hold = hold
+		maps.Copy(options.Hold, hold)
+		r.former = nil
 	}
+}
+
+// release takes the lists out of hold of which a file has nothing to be held by.
+func release(hold map[int]error, table []index.ListInfo) (released bool) {
+	for i, row := range table {
+		if hold[i] == nil || row.LastGood {
+			continue
+		}
+		released = true
+		for j, other := range table {
+			if other.Source.List == row.Source.List {
+				delete(hold, j)
+			}
+		}
+	}
+	return released
 }
 
 // holdBack says of which rows a build is to take what they held before: of all
@@ -65,10 +90,10 @@ func holdBack(table []index.ListInfo, odd []problem) map[int]error {
 }
 
 // news reports whether a table has anything that does not serve yet, the lists
-// that the gate finds odd aside.
+// that the gate finds odd aside, or is not in a file.
 func (r *Reloader) news(table []index.ListInfo, odd []problem) bool {
 	serving := r.live.Load()
-	if serving == nil {
+	if serving == nil || serving.Updated() {
 		return true
 	}
 	isOdd := func(list string) bool {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/lists"
 )
 
 // TestBrokenListDoesNotHoldBackTheOthers breaks list a in every way that a build
@@ -163,4 +164,65 @@ func TestCacheThatIsGone(t *testing.T) {
 	if !d.listed("x@new.example") || time.Since(d.Status().Since) > deadline {
 		t.Errorf("status %+v", d.Status())
 	}
+}
+
+// TestGateAtARestartWithAnotherConfiguration: the index on disk is not of these
+// lists, so it cannot serve, but what it says of a list that is configured as it was
+// still counts.
+func TestGateAtARestartWithAnotherConfiguration(t *testing.T) {
+	spoilt := func(t *testing.T, text string) *daemon {
+		t.Helper()
+		d := newDaemon(t, map[string]string{"a.txt": "old.example\n" + numbered(0, 200), "b.txt": "b0.example\n"})
+		d.settings.Lists[0].MaxShrink = 0.5
+		d.open()
+		d.write("a.txt", text)
+		d.write("b.txt", "b1.example\n")
+		d.settings.Lists[1].Settings.Reason = "another"
+		return d
+	}
+	for _, tt := range []struct{ name, class, text string }{
+		{"shrunk", "shrunk", numbered(0, 10)},
+		{"emptied", "empty", "# nothing\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := spoilt(t, tt.text).open()
+			if s := d.Status(); !s.Ready || len(s.Refusals) != 1 || string(s.Refusals[0].Class) != tt.class || !d.listed("x@old.example") || !d.listed("x@b1.example") {
+				t.Errorf("status %+v", s)
+			}
+			d.start()
+			d.write("b.txt", "b2.example\n")
+			d.waitListed("x@b2.example")
+			d.waitProblem("list a", tt.class)
+			if !d.listed("x@old.example") {
+				t.Error("the next reload has let it in")
+			}
+			d.write("a.txt", "back.example\n"+numbered(0, 200))
+			d.waitListed("x@back.example")
+			d.waitWell()
+		})
+	}
+	t.Run("what it held is nowhere: a first start", func(t *testing.T) {
+		d := spoilt(t, numbered(0, 10))
+		d.must(os.RemoveAll(d.settings.Path + index.CacheSuffix))
+		d.open()
+		if s := d.Status(); !s.Ready || len(s.Problems) > 0 || d.listed("x@old.example") || !d.listed("x@n1.example") || !d.listed("x@b1.example") {
+			t.Errorf("status %+v", s)
+		}
+	})
+	t.Run("a list that is configured otherwise is another list", func(t *testing.T) {
+		d := spoilt(t, numbered(0, 10))
+		d.settings.Lists[0].Settings.Reason = "another too"
+		d.open()
+		if s := d.Status(); !s.Ready || len(s.Problems) > 0 || d.listed("x@old.example") {
+			t.Errorf("status %+v", s)
+		}
+	})
+	t.Run("a list that is gone by itself", func(t *testing.T) {
+		d := spoilt(t, "")
+		d.remove("a.txt")
+		d.open()
+		if s := d.Status(); len(s.Refusals) != 1 || s.Refusals[0].Class != lists.Missing || !d.listed("x@old.example") || !d.listed("x@b1.example") {
+			t.Errorf("status %+v", s)
+		}
+	})
 }

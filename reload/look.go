@@ -46,7 +46,8 @@ func (r *Reloader) look(ctx context.Context, forced bool) (again bool, err error
 	if r.live.Load() == nil {
 		return false, err // Open says so
 	}
-	return r.judge(got, problems, forced), err
+	again = r.judge(got, problems, forced)
+	return again || r.owes() && len(problems) == 0, err
 }
 
 // judge makes the outcome of a look known, unless it may pass by itself.
@@ -89,10 +90,13 @@ func (r *Reloader) try(ctx context.Context) (result, []problem) {
 	r.seen, r.stamps = now, r.files.seen
 	serving := r.live.Load()
 	settled := r.settled != nil && slices.Equal(now, r.settled)
-	if settled && len(r.problems) == 0 && len(faults) == 0 {
+	if settled && len(r.problems) == 0 && len(faults) == 0 && !r.owes() {
 		return same, nil
 	}
 	if serving != nil && len(r.lacks) == 0 && slices.Equal(now, contents(serving.Lists(), nil, nil)) {
+		if serving.Updated() {
+			return r.fold(ctx, sources, now, began)
+		}
 		r.settled = now
 		return unchanged, nil
 	}
@@ -107,6 +111,16 @@ func (r *Reloader) try(ctx context.Context) (result, []problem) {
 	if serving != nil && r.hopeless(sources, now, faults) {
 		return refused, faults
 	}
+	if r.update(ctx, sources, faults, began) {
+		r.settled = contents(r.live.Load().Lists(), nil, now)
+		return swapped, nil
+	}
+	return r.build(ctx, sources, faults, now, began)
+}
+
+// build makes a new generation of the lists as they are now serve, and publishes
+// it, if it may. It returns as try does.
+func (r *Reloader) build(ctx context.Context, sources []index.Source, faults []problem, now []content, began time.Time) (result, []problem) {
 	draft, g, why, err := r.draft(ctx, sources, faults)
 	if err != nil {
 		return failed, buildProblems(err)

@@ -11,6 +11,7 @@ type metrics struct {
 	lastSuccess prometheus.Gauge
 	lastGood    prometheus.Gauge
 	reloads     *prometheus.CounterVec
+	updates     prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -22,6 +23,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "1 if all lists serve as they are now, 0 if a refused one keeps an older generation in service."}),
 		reloads: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_reloads_total",
 			Help: "Reloads of lists that had changed or were asked for, by result."}, []string{"result"}),
+		updates: auto.NewCounter(prometheus.CounterOpts{Name: "blockd_reload_updates_total",
+			Help: "Reloads whose small change was served from memory at once, before the index was built anew."}),
 	}
 	for _, r := range []result{swapped, unchanged, refused, failed} {
 		m.reloads.WithLabelValues(string(r))

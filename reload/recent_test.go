@@ -176,6 +176,23 @@ func TestListThatWouldRefuseWhomMailWasTakenFrom(t *testing.T) {
 	}
 }
 
+// TestTwoListsThatRefuseTheSameSenders: the second is found only when the first is
+// held, since a sender counts for the list whose entry decides. Neither may hold back
+// a third.
+func TestTwoListsThatRefuseTheSameSenders(t *testing.T) {
+	d := newRecentDaemon(t, 200)
+	d.write("c.txt", "c0.example\n")
+	d.settings.Lists = append(d.settings.Lists, List{Name: "c", Path: d.path("c.txt"), Settings: lists.Settings{Format: "plain"}, MaxRecentBlocked: 0.01})
+	d.open()
+	d.write("a.txt", domains(10))
+	d.write("b.txt", "always.example\n"+domains(10))
+	d.write("c.txt", "c1.example\n")
+	d.look(t.Context(), true)
+	if !d.listed("x@c1.example") || d.listed("x@d1.example") || !d.listed("x@always.example") || len(d.Status().Problems) != 2 {
+		t.Errorf("problems %q", d.Status().Problems)
+	}
+}
+
 // TestPoisonedListIsTakenWhenAccepted has another process compile what the daemon
 // has refused: without a person's word it is refused still, and with it it serves
 // and the log has what it was refused for.

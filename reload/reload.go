@@ -58,6 +58,8 @@ type Settings struct {
 	// against anybody.
 	Recent *Recent
 	Blocks func(*index.Index, addr.Addr) (index.Match, bool)
+
+	updateFrom uint64 // keys from which on a small change is served from memory first; 0 = defaultUpdateFrom
 }
 
 // The defaults of Settings. Editors and copy programs write a file in bursts of
@@ -83,11 +85,13 @@ type Reloader struct {
 	past   struct{ falsePositives, asked uint64 }
 
 	// What follows belongs to the goroutine in Open, then to that in Run.
+	former   *index.Index // of another configuration, while there is nothing else to compare with
 	lacks    lacking
 	files    fileCache
 	settled  []content // what led to the state as it is; nil: look again
 	problems []problem
 	changing int                     // looks in a row that met a file being written
+	yielded  int                     // builds in a row that gave way to a change
 	promoted string                  // generation whose filter was brought into memory, or could not be
 	seen     []content               // by the last look
 	stamps   map[string]os.FileInfo  // of the files as they were then
@@ -125,6 +129,9 @@ type Refusal struct {
 // refused and the index on disk holds a good generation of these lists, that one;
 // else a build without the refused lists (and Ready is false, unless optional).
 //
+// An index of another configuration does not serve, but the lists that it has are
+// held against it as at any reload.
+//
 // The error says why there is nothing to serve: an index that can be neither
 // read nor written. A bad list is no error but a problem.
 func Open(ctx context.Context, s Settings, log *slog.Logger, reg prometheus.Registerer) (*Reloader, error) {
@@ -134,11 +141,18 @@ func Open(ctx context.Context, s Settings, log *slog.Logger, reg prometheus.Regi
 	if s.Poll <= 0 {
 		s.Poll = defaultPoll
 	}
+	if s.updateFrom == 0 {
+		s.updateFrom = defaultUpdateFrom
+	}
 	r := &Reloader{settings: s, log: log, metrics: newMetrics(reg), asked: make(chan struct{}, 1)}
-	if g := r.onDisk(); g != nil && g.holds(s.Lists) {
+	switch g := r.onDisk(); {
+	case g == nil:
+	case g.holds(s.Lists):
 		// From here on it is an ordinary reload: nothing to do if the lists are
 		// as they were, and if one is refused the old generation stays.
 		r.serve(g, "found on disk")
+	default:
+		r.former = g.ix
 	}
 	if _, err := r.look(ctx, false); r.live.Load() == nil {
 		return nil, err

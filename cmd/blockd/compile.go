@@ -376,7 +376,7 @@ func (b *bar) show(p index.Progress) {
 	if p.Stage != b.stage {
 		b.clear()
 		b.stage = p.Stage
-		b.bar = progressbar.NewOptions64(max(p.Total, 1), progressbar.OptionSetWriter(b.w), progressbar.OptionShowBytes(true),
+		b.bar = progressbar.NewOptions64(max(p.Total, 1), progressbar.OptionSetWriter(b.w), progressbar.OptionShowBytes(p.Stage != exporting), progressbar.OptionShowCount(),
 			progressbar.OptionSetWidth(24), progressbar.OptionThrottle(65*time.Millisecond), progressbar.OptionUseIECUnits(true),
 			progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish())
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/policy"
 )
 
 // exitPartial is export's own code for a file in which something is missing or
@@ -35,11 +37,15 @@ func newExport() *cobra.Command {
 		Long: `Write what the compiled index holds as a list in the format of another program:
 ` + strings.Join(lists.WritableFormats(), ", ") + `.
 
-What is written refuses nobody whom blockd would let pass. An entry that the format
-has no words for is left out; a name with all names below it becomes the name alone
-where the format knows no more; a block under an exception that cannot be written is
-left out with it. All of this is counted on standard error, and makes it end with 1.
-Lists in shadow mode are written only if --list names them.
+What is written refuses less than blockd, not more. An entry that the format has no
+words for is left out; a name with all names below it becomes the name alone where the
+format knows no more; and a block is left out as far as an exception covers it that
+cannot be written, or that the other program would not put first. All of this is
+counted on standard error, and makes it end with 1. So are exceptions that cannot be
+written: of one for a single address, the block of its domain stays.
+
+Lists in shadow mode are written only if --list names them, and so are those whose
+on_match does not refuse (quarantine, tag), where a configuration tells of it.
 
 Ends with 0 when the file says all that the lists say, 1 when it says less, 2 on an
 error.`,
@@ -54,16 +60,18 @@ error.`,
 			case !slices.Contains(lists.WritableFormats(), format):
 				return usagef("want --format, one of %s", strings.Join(lists.WritableFormats(), ", "))
 			}
+			var config Config
 			if file == "" {
-				c, err := load(path)
-				if err != nil {
+				var err error
+				if config, err = load(path); err != nil {
 					return checkError{err}
 				}
-				file = c.Index.Path
+				file = config.Index.Path
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			told, err := export(ctx, cmd.OutOrStdout(), file, format, out, names)
+			job := exportJob{index: file, format: format, out: out, names: names, onMatch: config.onMatch(), progress: newBar(cmd.ErrOrStderr())}
+			told, err := job.run(ctx, cmd.OutOrStdout())
 			if err != nil {
 				return checkError{err}
 			}
@@ -84,48 +92,71 @@ error.`,
 	return cmd
 }
 
-// export writes the entries of the named lists, or of all that count, to the file
-// out, or to stdout if that is "".
-func export(ctx context.Context, stdout io.Writer, file, format, out string, names []string) (*exported, error) {
-	ix, err := index.Open(file)
+// onMatch is what the blocks of each list lead to.
+func (c Config) onMatch() map[string]policy.OnMatch {
+	rules := map[string]policy.OnMatch{}
+	for name, rule := range c.policy().Lists {
+		rules[name] = rule.OnMatch
+	}
+	return rules
+}
+
+// exportJob is one file to write.
+type exportJob struct {
+	index, format string
+	out           string                    // "" = standard output
+	names         []string                  // of lists; none: all that refuse
+	onMatch       map[string]policy.OnMatch // by list; without a configuration all refuse
+	progress      *bar
+}
+
+// run writes the file.
+func (j *exportJob) run(ctx context.Context, stdout io.Writer) (*exported, error) {
+	ix, err := index.Open(j.index)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: no index yet: start the daemon, or run: blockd compile", shownPath(file))
+		return nil, fmt.Errorf("%s: no index yet: start the daemon, or run: blockd compile", shownPath(j.index))
 	} else if err != nil {
 		return nil, err
 	}
-	rows, err := rowsOf(ix, names)
+	rows, err := j.rows(ix)
 	if err != nil {
 		return nil, err
 	}
-	if out == "" {
-		return writeExport(ctx, stdout, ix, format, rows)
+	if j.out == "" {
+		if onTerminal(stdout) {
+			j.progress = newBar(io.Discard) // the lines are to be seen
+		}
+		return j.write(ctx, stdout, ix, rows)
 	}
 	// Other programs watch such files as blockd does: they must see it whole.
-	temp, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+".*")
+	temp, err := os.CreateTemp(filepath.Dir(j.out), "."+filepath.Base(j.out)+".*")
 	if err != nil {
 		return nil, err
 	}
 	defer os.Remove(temp.Name())
-	told, err := writeExport(ctx, temp, ix, format, rows)
+	told, err := j.write(ctx, temp, ix, rows)
 	if err == nil {
 		err = cmp.Or(temp.Chmod(0o644), temp.Sync())
 	}
 	if err = cmp.Or(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), out)
+		err = os.Rename(temp.Name(), j.out)
 	}
 	return told, err
 }
 
-// rowsOf are the rows of the named lists; without names, of those that count.
-func rowsOf(ix *index.Index, names []string) ([]bool, error) {
+// rows are those of the named lists; without names, of those that refuse, and of
+// exceptions.
+func (j *exportJob) rows(ix *index.Index) ([]bool, error) {
 	rows, known := make([]bool, len(ix.Lists())), []string{}
 	for i, row := range ix.Lists() {
-		known = append(known, row.Source.List)
-		if rows[i] = row.Source.Mode == index.Enforce; len(names) > 0 {
-			rows[i] = slices.Contains(names, row.Source.List)
+		name := row.Source.List
+		known = append(known, name)
+		passes := j.onMatch[name] == policy.QuarantineOnMatch || j.onMatch[name] == policy.TagOnMatch
+		if rows[i] = row.Source.Mode == index.Enforce && !passes; len(j.names) > 0 {
+			rows[i] = slices.Contains(j.names, name)
 		}
 	}
-	for _, name := range names {
+	for _, name := range j.names {
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("no list %q in the index%s", name, didYouMean(name, "", known))
 		}
@@ -133,47 +164,76 @@ func rowsOf(ix *index.Index, names []string) ([]bool, error) {
 	return rows, nil
 }
 
-func writeExport(ctx context.Context, out io.Writer, ix *index.Index, format string, rows []bool) (*exported, error) {
-	w, err := lists.NewWriter(out, format, fmt.Sprintf("written by blockd export: generation %s, built %s",
+// exporting is the stage of a bar that counts entries.
+const exporting = "export"
+
+// shownEvery is after how many entries the bar moves.
+const shownEvery = 4096
+
+func (j *exportJob) write(ctx context.Context, out io.Writer, ix *index.Index, rows []bool) (*exported, error) {
+	w, err := lists.NewWriter(out, j.format, fmt.Sprintf("written by blockd export: generation %s, built %s",
 		ix.Generation(), ix.Built().UTC().Format(time.RFC3339)))
 	if err != nil {
 		return nil, err
 	}
-	told, now := &exported{format: format}, time.Now()
-	e := exporter{ix: ix, w: w, rows: rows, now: now, told: told}
-	for entry, err := range ix.Entries(ctx, func(row int) bool { return rows[row] }) {
-		if err == nil && (entry.Expires.IsZero() || entry.Expires.After(now)) {
-			err = e.write(&entry.Item)
+	defer j.progress.clear()
+	e := exporter{ix: ix, w: w, rows: rows, now: time.Now(), told: &exported{format: j.format}}
+	for n, row := range ix.Lists() {
+		if counts := row.Source.Mode == index.Enforce || rows[n]; counts && row.Summary.Verdict != lists.Refused {
+			e.excepts = append(e.excepts, n)
 		}
-		if err != nil {
+		if rows[n] {
+			e.total += int64(row.Summary.Entries)
+		}
+	}
+	n := int64(0)
+	for entry, err := range ix.Entries(ctx, func(row int) bool { return rows[row] }) {
+		if n++; n%shownEvery == 0 {
+			j.progress.show(index.Progress{Stage: exporting, Done: n, Total: e.total})
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case entry.Again || !entry.Expires.IsZero() && !entry.Expires.After(e.now):
+			continue
+		}
+		if it := &entry.Item; it.Action == lists.Block && j.onMatch[ix.Lists()[entry.Row].Source.List] == policy.TempfailOnMatch {
+			it.Action = lists.Tempfail
+		}
+		if err := e.write(&entry.Item); err != nil {
 			return nil, err
 		}
 	}
-	return told, w.Close()
+	return e.told, w.Close()
 }
 
 // exporter writes one index in one format.
 type exporter struct {
 	ix      *index.Index
 	w       *lists.Writer
-	rows    []bool
+	rows    []bool // that are written
+	excepts []int  // rows whose exceptions count, written or not
+	total   int64  // entries, at most
 	now     time.Time
 	told    *exported
 	matches []index.Match
 }
 
-// write writes one entry. Where exceptions cannot be written, what they are made
-// from must not be either.
+// write writes one entry, as far as no exception covers it.
 func (e *exporter) write(it *lists.Item) error {
-	if it.Action != lists.Allow && !e.w.Exceptions() {
-		excepted, err := e.excepted(it)
+	if it.Action != lists.Allow {
+		rest, err := e.uncovered(it)
 		if err != nil {
 			return err
 		}
-		if excepted {
+		if rest == nil {
 			e.told.excepted++
 			return nil
 		}
+		if rest.Scope != it.Scope {
+			e.told.reduced++
+		}
+		it = rest
 	}
 	narrowed, err := e.w.Write(it)
 	switch {
@@ -187,35 +247,85 @@ func (e *exporter) write(it *lists.Item) error {
 	return err
 }
 
-// excepted reports whether an exception covers all that it blocks.
-func (e *exporter) excepted(it *lists.Item) (bool, error) {
-	sender := it.Name()
-	switch {
-	case it.Kind == lists.Domain:
-		sender = "x@" + sender
-	case it.Kind != lists.Addr || it.Scope == lists.Local:
-		return false, nil
-	}
-	a, err := addr.Parse(sender)
-	if err != nil {
-		return false, nil
-	}
-	if e.matches, err = e.ix.Lookup(e.matches[:0], a, e.now); err != nil {
-		return false, err
-	}
-	for _, m := range e.matches {
-		if m.Action == lists.Allow && e.rows[m.Row] && (m.Kind == lists.Domain || it.Kind == lists.Addr) {
-			return true, nil
+// uncovered is what is left of an entry when all is taken away that an exception
+// covers which the file will not have, or which is not put first there: nil if that
+// is all of it. A single exception inside the entry takes nothing away.
+func (e *exporter) uncovered(it *lists.Item) (*lists.Item, error) {
+	switch it.Kind {
+	case lists.IP, lists.CIDR:
+		covered, err := e.covered(it, "", it.Net.Addr())
+		if err != nil || covered {
+			return nil, err
 		}
+	case lists.Addr:
+		if it.Scope == lists.Local {
+			return it, nil
+		}
+		covered, err := e.covered(it, it.Key.Text, netip.Addr{})
+		if err != nil || covered {
+			return nil, err
+		}
+	case lists.Domain:
+		var name, below bool
+		var err error
+		if it.Scope != lists.Sub {
+			name, err = e.covered(it, "x@"+it.Key.Text, netip.Addr{})
+		}
+		if it.Scope != lists.Exact && err == nil {
+			below, err = e.covered(it, "x@0."+it.Key.Text, netip.Addr{})
+		}
+		rest := *it
+		switch {
+		case err != nil:
+			return nil, err
+		case it.Scope == lists.Tree && name && !below:
+			rest.Scope = lists.Sub
+		case it.Scope == lists.Tree && below && !name:
+			rest.Scope = lists.Exact
+		case name || below:
+			return nil, nil
+		}
+		return &rest, nil
 	}
-	return false, nil
+	return it, nil
+}
+
+// covered reports whether an exception that counts here covers all senders like
+// that one, or the whole of the entry's network.
+func (e *exporter) covered(it *lists.Item, sender string, client netip.Addr) (bool, error) {
+	var err error
+	if client.IsValid() {
+		e.matches, err = e.ix.LookupClient(e.matches[:0], client, e.now)
+	} else {
+		a, bad := addr.Parse(sender)
+		if bad != nil {
+			return false, nil // too long for an address
+		}
+		e.matches, err = e.ix.Lookup(e.matches[:0], a, e.now)
+	}
+	return slices.ContainsFunc(e.matches, func(m index.Match) bool {
+		switch {
+		case m.Action != lists.Allow || !slices.Contains(e.excepts, m.Row):
+			return false
+		case e.rows[m.Row] && e.w.Exceptions() == lists.Prevail:
+			return false // it is written, and does the same there
+		case client.IsValid():
+			return m.Net.Bits() <= it.Net.Bits()
+		case it.Kind == lists.Domain: // a listed name of the probe's own tells nothing
+			return m.Kind == lists.Domain && len(m.Key.Text) <= len(it.Key.Text)
+		}
+		return true
+	}), err
 }
 
 // exported is what became of the entries.
 type exported struct {
-	format                      string
-	written, narrowed, excepted int
-	unsaid                      []unsaid // by kind of entry, in order of appearance
+	format   string
+	written  int
+	narrowed int      // of those: a name with all below became the name
+	reduced  int      // of those: without the part that an exception covers
+	excepted int      // left out, since an exception covers all of it
+	unsaid   []unsaid // by kind of entry, in order of appearance
 }
 
 // unsaid counts the entries of one kind that the format has no words for.
@@ -237,6 +347,8 @@ func (e *exported) leave(it *lists.Item) {
 		what = "client address"
 	case lists.CIDR:
 		what = "client network"
+	case lists.Glob, lists.Regexp:
+		what = "pattern"
 	}
 	if it.Action != lists.Block {
 		what += " (" + it.Action.String() + ")"
@@ -250,13 +362,16 @@ func (e *exported) leave(it *lists.Item) {
 	e.unsaid = append(e.unsaid, unsaid{what, 1})
 }
 
-func (e *exported) partial() bool { return e.narrowed+e.excepted+len(e.unsaid) > 0 }
+func (e *exported) partial() bool { return e.narrowed+e.reduced+e.excepted+len(e.unsaid) > 0 }
 
 // String tells people in one line.
 func (e *exported) String() string {
 	text := fmt.Sprintf("%s: %s written", e.format, counted(e.written, "entry"))
 	if e.narrowed > 0 {
 		text += fmt.Sprintf(", %s of them as the name alone", grouped(uint64(e.narrowed)))
+	}
+	if e.reduced > 0 {
+		text += fmt.Sprintf(", %s without what exceptions cover", grouped(uint64(e.reduced)))
 	}
 	if e.excepted > 0 {
 		text += fmt.Sprintf("; %s under exceptions left out", grouped(uint64(e.excepted)))

@@ -229,7 +229,7 @@ func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
 // names of other lists give way to it, down to leastName.
 const (
 	listingWidth = 100
-	leastName    = 8
+	leastName    = 6
 )
 
 func (v *listingView) printLists(w io.Writer, all []httpapi.ListWorth) error {

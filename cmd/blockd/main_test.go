@@ -37,6 +37,7 @@ func TestCommandsAndFlags(t *testing.T) {
 		"compile": "accept action allow-public-suffix config format json offline output patterns subdomains",
 		"lint":    "action all allow-public-suffix format json patterns subdomains",
 		"check":   "client config explain index json",
+		"lists":   "config files index json overlaps",
 		"export":  "config format index list output",
 		"config":  "check config defaults effective",
 	}

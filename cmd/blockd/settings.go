@@ -217,7 +217,7 @@ func Default() Config {
 	guard := lists.DefaultGuard()
 	return Config{
 		Index: Index{
-			Path: "var/blockd.bdx", Quiet: Duration(500 * time.Millisecond), Poll: Duration(30 * time.Second), Memory: 256 << 20,
+			Path: "var/blockd.bdx", Quiet: Duration(500 * time.Millisecond), Poll: Duration(30 * time.Second), Memory: 448 << 20,
 			Protected: []string{}, MaxProtected: guard.MaxProtected, MaxBadRatio: guard.MaxBadRatio, MaxShrink: 0.5, MaxGrow: 10,
 			Recent: 10_000, MaxRecentBlocked: 0.01,
 		},

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 )
 
 // validateActions checks what [smtp] does with clients and mail beside refusing.
@@ -18,6 +19,10 @@ func (s SMTP) validateActions(f *Faults) {
 	}
 	if s.Quarantine != "" && s.QuarantineMax < s.MaxMessageSize {
 		f.add("smtp.quarantine_max", "want room for one message at least, which is max_message_size, %d, have %d", s.MaxMessageSize, s.QuarantineMax)
+	}
+	if up, err := parseUpstream(s.Upstream); err == nil && s.Quarantine != "" && up.scheme == "maildir" &&
+		filepath.Clean(up.address) == filepath.Clean(s.Quarantine) {
+		f.add("smtp.quarantine", "is the mailbox of smtp.upstream: mail set aside would be delivered")
 	}
 	const most = 1 << 20
 	if s.MaxTarpits < 1 || s.MaxTarpits > most {

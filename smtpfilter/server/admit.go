@@ -48,7 +48,9 @@ func (s *Server) admit(ctx context.Context, run Run, conn net.Conn, overTLS bool
 			if client, ok = s.behind(conn, overTLS); !ok {
 				return
 			}
-			counted = client.Addr()
+			if client != peer { // else the proxy itself, whose health checks no client's limit holds
+				counted = client.Addr()
+			}
 		}
 		if overTLS {
 			secured, err := s.StartTLS(ctx, conn)
@@ -71,7 +73,8 @@ func (s *Server) survive(peer netip.AddrPort) {
 	}
 }
 
-// behind finds out who is behind a proxy, and whether that client may come.
+// behind finds out who is behind a proxy, and whether that client may come. The proxy
+// itself, which looks whether we are there, may always.
 func (s *Server) behind(conn net.Conn, overTLS bool) (netip.AddrPort, bool) {
 	client, err := s.proxied(conn)
 	if err != nil {
@@ -80,6 +83,9 @@ func (s *Server) behind(conn net.Conn, overTLS bool) (netip.AddrPort, bool) {
 			s.log.Warn("proxy refused", slog.String("proxy", conn.RemoteAddr().String()), slog.Any("error", err))
 		}
 		return netip.AddrPort{}, false
+	}
+	if client == clientAddr(conn.RemoteAddr()) {
+		return client, true
 	}
 	if a := s.clients.identify(client.Addr()); a != admitted {
 		r := s.limited(a)

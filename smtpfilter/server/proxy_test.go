@@ -223,6 +223,23 @@ func TestLimitsBehindAProxy(t *testing.T) {
 	}
 }
 
+// A balancer looks every few seconds whether we are there. No limit of a client's may
+// make it believe that we are not.
+func TestHealthChecksOfAProxyAreNotLimited(t *testing.T) {
+	r := start(t, Settings{Proxies: loopbackNet, MaxPerClient: 1, MaxRate: 1}, echo, (&peer{}).embedded())
+	for _, header := range []string{"PROXY UNKNOWN\r\n", string(proxyproto.SIGV2) + "\x20\x00\x00\x00", "PROXY UNKNOWN\r\n"} {
+		if got, _ := behindProxy(t, r, []byte(header)).ReadString('\n'); got != "220 127.0.0.1\r\n" {
+			t.Errorf("%q: %q", header, got)
+		}
+	}
+	if err := r.end(t); err != nil {
+		t.Fatal(err)
+	}
+	if r.clients.open() != 0 || len(r.clients.each) != 0 {
+		t.Errorf("after the end: %d open, clients %v", r.clients.open(), r.clients.each)
+	}
+}
+
 // A proxy that says nothing holds a place for the header's time and no longer.
 func TestProxyHeaderHasADeadline(t *testing.T) {
 	r := start(t, Settings{Proxies: loopbackNet, ProxyTimeout: 20 * time.Millisecond},

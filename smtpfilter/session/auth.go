@@ -86,14 +86,13 @@ func (s *session) auth(line []byte, cmd parse.Command) {
 		return
 	}
 	s.widen()
-	defer s.in.Wipe()
 	reused := s.up != nil
-	if !s.openUpstream() {
+	if !s.openLeg(replyNoAuthNow) {
 		return
 	}
 	r, err := s.sasl(line)
 	if reused && wentAway(r, err) {
-		if s.abandonUpstream(); !s.openUpstream() {
+		if s.abandonUpstream(); !s.openLeg(replyNoAuthNow) {
 			return
 		}
 		r, err = s.sasl(line)
@@ -115,8 +114,8 @@ func (s *session) auth(line []byte, cmd parse.Command) {
 // offers reports whether EHLO has offered a mechanism, named in capitals.
 func (s *session) offers(mechanism string) bool {
 	for _, line := range s.offered.Lines {
-		if words := strings.Fields(line); words[0] == "AUTH" {
-			return slices.Contains(words[1:], mechanism)
+		if words := strings.Fields(line); words[0] == "AUTH" && slices.Contains(words[1:], mechanism) {
+			return true
 		}
 	}
 	return false
@@ -131,7 +130,8 @@ func (s *session) sasl(line []byte) (wire.Reply, error) {
 	if err := s.unasked(); err != nil {
 		return wire.Reply{}, err
 	}
-	s.up.out = append(append(s.up.out[:0], line...), '\r', '\n')
+	s.up.out = slices.Grow(s.up.out[:0], len(line)+len("\r\n")) // so that no copy is left behind
+	s.up.out = append(append(s.up.out, line...), '\r', '\n')
 	err := s.send(s.up.out)
 	clear(s.up.out)
 	s.up.out = nil // grown beyond what commands need

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"slices"
@@ -98,4 +99,40 @@ func TestAuthEndlessChallenges(t *testing.T) {
 		<-c.ended
 		server.Wait()
 	})
+}
+
+// What a client says to log in is overwritten, whatever becomes of the command.
+func TestAuthLeavesNoPasswordInMemory(t *testing.T) {
+	long := strings.Repeat("QUJD", 1500) // longer than other commands, so that a buffer is lent
+	for _, tc := range []struct{ name, before, auth, reply string }{
+		{"passed on", "RSET", "AUTH PLAIN " + long, "235"},
+		{"within a transaction", "MAIL FROM:<a@good.example>", "AUTH PLAIN " + long, "503"},
+		{"malformed", "RSET", "AUTH PLAIN " + long + " \x01", "501"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(&script.Server{Caps: []string{"AUTH PLAIN"}}, listChecker(t), Settings{Auth: "forward",
+				StartTLS: func(_ context.Context, conn net.Conn) (net.Conn, error) { return conn, nil }})
+			var lent []*[dataBuffer]byte
+			r.relay.buffers.New = func() any {
+				lent = append(lent, new([dataBuffer]byte))
+				return lent[len(lent)-1]
+			}
+			c := connect(t, r, t.Context())
+			c.hello()
+			c.want("STARTTLS", "220")
+			c.want("EHLO client.example", "250")
+			c.want(tc.before, "250")
+			c.want(tc.auth, tc.reply)
+			c.want("QUIT", "221")
+			c.close()
+			if len(lent) == 0 {
+				t.Fatal("no buffer was lent")
+			}
+			for _, b := range lent {
+				if bytes.Contains(b[:], []byte(long[:100])) {
+					t.Error("the buffer still has it")
+				}
+			}
+		})
+	}
 }

@@ -18,6 +18,8 @@ func (s *session) command(line []byte) {
 			s.end("protocol", replyNotServed)
 			return
 		}
+	case parse.AUTH: // whatever becomes of it, there may be a password in it
+		defer s.in.Wipe()
 	}
 	if fault := (*parse.Error)(nil); errors.As(err, &fault) {
 		if cmd.Verb == parse.BDAT { // a chunk of unknown length

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"blockd/internal/script"
 	"blockd/internal/selfsigned"
@@ -45,6 +46,40 @@ func TestP3EarlyReplyIsNotTheMessages(t *testing.T) {
 				c.close()
 			})
 		}
+	}
+}
+
+// What upstream has sent is seen also when the time of the last command is over:
+// between two chunks a client may take longer than that.
+func TestP3EarlyReplyIsSeenBehindAnOldDeadline(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	near, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	s := &session{up: &leg{Conn: &upstream.Conn{Conn: near, R: bufio.NewReader(near)}}}
+	if s.waiting() {
+		t.Error("waiting() with nothing sent")
+	}
+	fmt.Fprint(far, "250 early\r\n")
+	for at := time.Now(); !s.waiting(); { // loopback takes a moment
+		if time.Since(at) > 10*time.Second {
+			t.Fatal("what was sent does not arrive")
+		}
+	}
+	near.SetDeadline(past())
+	if !s.waiting() {
+		t.Error("not seen behind a deadline that is over")
 	}
 }
 

@@ -28,9 +28,13 @@ type leg struct {
 // system's buffers while we still write, so they must be few.
 const batch = wire.MaxLine
 
-// openUpstream makes sure that there is a leg. If there cannot be one it has
-// answered the client and reports false.
-func (s *session) openUpstream() bool {
+// openUpstream makes sure that there is a leg that can carry the transaction. If
+// there cannot be one it has answered the client and reports false.
+func (s *session) openUpstream() bool { return s.openLeg(replyUnreachable) && s.carries() }
+
+// openLeg is openUpstream for what needs no transaction; unreachable is the answer
+// where upstream is.
+func (s *session) openLeg(unreachable string) bool {
 	if s.up != nil {
 		return true
 	}
@@ -47,15 +51,20 @@ func (s *session) openUpstream() bool {
 		return false
 	case err != nil:
 		s.upstreamFailed("open", err)
-		s.reply(replyUnreachable)
+		s.reply(unreachable)
 		return false
 	}
 	s.up = &leg{Conn: conn}
 	s.deadlines.setUpstream(conn)
-	// Only what the client uses counts: servers offer some addresses more than
-	// others (Postfix: smtpd_discard_ehlo_keyword_address_maps), and what is
-	// offered to clients comes from an earlier session, perhaps another address's.
-	if fault := s.tx.params.Unannounced(conn.Caps.Has); fault != nil {
+	return true
+}
+
+// carries reports whether the leg takes the parameters of MAIL; if not, it has
+// answered. Only what the client uses counts: servers offer some addresses more
+// than others (Postfix: smtpd_discard_ehlo_keyword_address_maps), and what is
+// offered to clients comes from an earlier session, perhaps another address's.
+func (s *session) carries() bool {
+	if s.tx.params.Unannounced(s.up.Caps.Has) != nil {
 		s.upstreamFailed("capability", errors.New("a parameter of MAIL is no longer offered"))
 		s.end("upstream", replyChanged)
 		return false
@@ -140,11 +149,10 @@ func (s *session) waiting() bool {
 		return false
 	}
 	found := false
-	raw.Read(func(fd uintptr) bool { // its error says that there is nothing to read
+	raw.Control(func(fd uintptr) { // not Read, which does nothing behind a deadline that is over
 		var b [1]byte
-		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT) // an error: there is nothing to read
 		found = err == nil && n > 0
-		return true
 	})
 	if found && overTLS {
 		// It may be a record of TLS's own, a new ticket or key, and no reply.

@@ -64,6 +64,9 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 func (s *session) forwardMail(line []byte) {
 	p := pending{verb: parse.MAIL}
 	if s.up != nil {
+		if !s.carries() {
+			return
+		}
 		s.up.tx = true
 		r, err := s.exchange(line, 250)
 		if !wentAway(r, err) {

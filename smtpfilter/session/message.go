@@ -94,7 +94,7 @@ func (s *session) early(m *message) {
 // to read them is not held against it.
 func (s *session) patience(m *message) time.Duration {
 	l := s.settings.Limits
-	earned := l.DataStart + time.Duration(m.octets)*time.Second/time.Duration(l.MinDataRate)
+	earned := l.DataStart + time.Duration(m.octets/int64(l.MinDataRate))*time.Second
 	return min(l.DataBlock, earned-m.waited)
 }
 
@@ -136,6 +136,7 @@ func (s *session) conclude(m *message) {
 	default:
 		s.logMessage(m, wire.Reply{})
 		s.reset()
+		s.forsakeUpstream() // a message for the quarantine alone may have left MAIL there
 		if m.over {
 			s.end("protocol", m.reply)
 		} else {

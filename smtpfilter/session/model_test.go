@@ -21,7 +21,7 @@ import (
 )
 
 // TestRandomSessions lets a random client talk through the filter to an upstream
-// that misbehaves at random, and holds what must be true whatever they do:
+// that misbehaves at random, while the filter may be told to stop, and holds what must be true whatever they do:
 //
 //   - a message that upstream has accepted, or that is in quarantine, is one whose
 //     end the client has sent, octet for octet, once;
@@ -39,10 +39,12 @@ func TestRandomSessions(t *testing.T) {
 	}
 	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{
 		{Name: "bad", Entries: []string{"bad.example"}},
-		{Name: "junk", Kind: "quarantine", Entries: []string{"junk.example"}},
-		{Name: "watch", Kind: "tag", Entries: []string{"watch.example"}},
+		{Name: "junk", Kind: "quarantine", Entries: []string{"junk.example", "mixed.example"}},
+		{Name: "watch", Kind: "tag", Entries: []string{"watch.example", "mixed.example"}},
+		{Name: "fine", Kind: "allow", Entries: []string{"mixed.example"}},
 		{Name: "grey", Kind: "tempfail", Entries: []string{"grey.example"}},
-	}, Policies: []dialogue.Policy{{Recipients: []string{"sales@"}}}}
+	}, Policies: []dialogue.Policy{{Recipients: []string{"sales@"}},
+		{Recipients: []string{"dave@"}, Lists: []string{"junk"}}, {Recipients: []string{"erin@"}, Lists: []string{"watch"}}}}
 	checker := d.Checker(t)
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) { newRandomSession(t, seed, checker).run() })
@@ -148,14 +150,20 @@ func newRandomSession(t *testing.T, seed uint64, checker *policy.Checker) *rando
 func (r *randomSession) pick(words ...string) string { return words[r.rng.IntN(len(words))] }
 
 func (r *randomSession) run() {
-	r.c = connect(r.T, r.rig, r.Context())
+	ctx, drain := context.WithCancel(r.Context())
+	defer drain()
+	r.c = connect(r.T, r.rig, ctx)
 	r.c.want("", "220 ")
 	open := r.hello()
 	if open && r.rng.IntN(3) == 0 {
 		r.c.want("STARTTLS", "220")
 		open = r.hello()
 	}
+	if r.rng.IntN(2) == 0 {
+		defer time.AfterFunc(time.Duration(r.rng.IntN(100))*time.Second, drain).Stop()
+	}
 	for open {
+		r.pause(4)
 		open = r.batch()
 		if r.rng.IntN(15) == 0 {
 			r.server.HangUp()
@@ -165,6 +173,13 @@ func (r *randomSession) run() {
 	r.server.HangUp()
 	r.server.Wait()
 	r.check()
+}
+
+// pause lets up to a minute pass, one time in so many.
+func (r *randomSession) pause(times int) {
+	if r.rng.IntN(times) == 0 {
+		<-time.After(time.Duration(r.rng.IntN(60)) * time.Second)
+	}
 }
 
 // hello says EHLO. 421: upstream could not be reached for what it offers.
@@ -183,9 +198,9 @@ func (r *randomSession) batch() bool {
 			"MAIL FROM:<", "AUTH PLAIN", "AUTH PLAIN "+secret, "AUTH LOGIN"))
 	default:
 		batch = append(batch, fmt.Sprintf("MAIL FROM:<a%d@%s>", r.rng.IntN(1000),
-			r.pick("good.example", "bad.example", "sub.bad.example", "junk.example", "junk.example", "watch.example", "grey.example")))
+			r.pick("good.example", "bad.example", "sub.bad.example", "junk.example", "junk.example", "watch.example", "grey.example", "mixed.example", "mixed.example", "mixed.example")))
 		for range r.rng.IntN(5) {
-			batch = append(batch, fmt.Sprintf("RCPT TO:<%s@here.example>", r.pick("bob", "carol", "sales", "postmaster", "abuse")))
+			batch = append(batch, fmt.Sprintf("RCPT TO:<%s@here.example>", r.pick("bob", "carol", "sales", "postmaster", "abuse", "dave", "dave", "erin")))
 		}
 		if r.rng.IntN(3) > 0 {
 			batch = append(batch, r.pick("DATA", "DATA", "chunks"))
@@ -335,6 +350,7 @@ func (r *randomSession) dropOut(half string) {
 func (r *randomSession) pieces(text string) {
 	for text != "" {
 		n := 1 + r.rng.IntN(len(text))
+		r.pause(8)
 		r.c.send(text[:n])
 		text = text[n:]
 	}

@@ -75,9 +75,16 @@ func (r *randomSession) check() {
 
 // checkSender holds that a message of a listed sender has gone to whom it may.
 func (r *randomSession) checkSender(m script.Message, tagged bool) {
+	if strings.Contains(m.Mail, "@mixed.example") && !r.authenticated() {
+		for _, rcpt := range m.Rcpt {
+			if strings.Contains(rcpt, "<dave@") || strings.Contains(rcpt, "<erin@") != tagged {
+				r.Errorf("%s of mixed: tagged %v", rcpt, tagged)
+			}
+		}
+	}
 	if strings.Contains(m.Mail, "@watch.example") {
 		for _, rcpt := range m.Rcpt {
-			if excused := strings.Contains(rcpt, "<sales@") || strings.Contains(rcpt, "<postmaster@") || strings.Contains(rcpt, "<abuse@"); excused == tagged && !r.authenticated() {
+			if excused := strings.Contains(rcpt, "<dave@") || strings.Contains(rcpt, "<sales@") || strings.Contains(rcpt, "<postmaster@") || strings.Contains(rcpt, "<abuse@"); excused == tagged && !r.authenticated() {
 				r.Errorf("%s of a sender to be tagged: tagged %v", rcpt, tagged)
 			}
 		}
@@ -117,7 +124,7 @@ func checkNoListedSender(t *testing.T, log []string) {
 		case strings.HasPrefix(upper, "MAIL FROM:"):
 			listed = strings.Contains(upper, "BAD.EXAMPLE>") || strings.Contains(upper, "@JUNK.EXAMPLE>") || strings.Contains(upper, "@GREY.EXAMPLE>")
 		case strings.HasPrefix(upper, "RCPT TO:") && listed && !excused:
-			if !strings.Contains(upper, "<POSTMASTER@") && !strings.Contains(upper, "<ABUSE@") && !strings.Contains(upper, "<SALES@") {
+			if !strings.Contains(upper, "<POSTMASTER@") && !strings.Contains(upper, "<ABUSE@") && !strings.Contains(upper, "<SALES@") && !strings.Contains(upper, "<ERIN@") && !strings.Contains(upper, "<DAVE@") {
 				t.Errorf("a listed sender reached %s", line)
 			}
 		}

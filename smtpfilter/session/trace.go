@@ -18,9 +18,9 @@ func (s *session) traces() bool {
 	return s.settings.ClientInfo == "" || s.settings.ClientInfo == upstream.ClientInfoNone
 }
 
-// traceRoom is what must be left of upstream's SIZE for the Received field.
+// traceRoom is what must be left of upstream's SIZE for the fields of header.
 func (s *session) traceRoom() int64 {
-	if s.traces() {
+	if s.traces() || s.checker.Tags() {
 		return maxField
 	}
 	return 0

@@ -1,0 +1,427 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/addr"
+	"blockd/index"
+	"blockd/lists"
+)
+
+// held is the set of what an index holds, as "kind name scope action".
+func held(t *testing.T, bdx string) map[string]lists.Item {
+	t.Helper()
+	ix, err := index.Open(bdx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]lists.Item{}
+	for e, err := range ix.Entries(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[what(&e.Item)] = e.Item
+	}
+	return all
+}
+
+func what(it *lists.Item) string {
+	return fmt.Sprintf("%s %s %s %s", it.Kind, it.Name(), it.Scope, it.Action)
+}
+
+// ordinaryAddress is without quotes, and without marks of comments and patterns.
+var ordinaryAddress = regexp.MustCompile("^[a-zö0-9._+=&'%{}|`-]+@[a-z0-9._-]*$")
+
+// sayableAs is what must come back of an entry that was written in a format: the
+// formats' manuals in short. Nothing: the format cannot say it.
+func sayableAs(format string, it lists.Item) []lists.Item {
+	name := it.Kind == lists.Domain && it.Key.Text[0] != '['
+	plain := it.Action == lists.Block || it.Action == lists.Allow
+	four := it.Net.IsValid() && it.Net.Addr().Is4()
+	as := func(scopes ...lists.Scope) (all []lists.Item) {
+		for _, s := range scopes {
+			it.Scope = s
+			all = append(all, it)
+		}
+		return all
+	}
+	ok := false
+	switch format {
+	case "plain":
+		ok = plain
+	case "hosts":
+		if name && it.Action == lists.Block && it.Scope != lists.Sub {
+			return as(lists.Exact)
+		}
+	case "rspamd":
+		switch {
+		case it.Action != lists.Block:
+		case name && it.Scope != lists.Sub:
+			return as(lists.Exact)
+		case it.Kind == lists.Addr:
+			ok = it.Scope == lists.Exact && ordinaryAddress.MatchString(it.Name())
+		default:
+			ok = it.Net.IsValid()
+		}
+	case "postfix":
+		switch it.Kind {
+		case lists.Addr:
+			ok = ordinaryAddress.MatchString(it.Name()) && (it.Scope == lists.Exact || it.Action != lists.Allow)
+		case lists.Domain:
+			ok = name && (it.Scope == lists.Tree || it.Scope == lists.Sub && it.Action != lists.Allow)
+		case lists.IP:
+			ok = true
+		case lists.CIDR:
+			ok = four && it.Net.Bits()%8 == 0 || !four && it.Net.Bits()%16 == 0 && !slices.Contains(strings.Split(it.Net.Addr().StringExpanded(), ":")[:it.Net.Bits()/16], "0000")
+		}
+	case "rbldnsd":
+		ok = plain && name
+	case "rbldnsd:ip4set":
+		ok = plain && four
+	case "rbldnsd:combined":
+		ok = plain && (name || four)
+	case "rpz":
+		last := it.Key.Text[strings.LastIndexByte(it.Key.Text, '.')+1:]
+		if ok = plain && name && len(it.Key.Text) <= 190 && !strings.HasPrefix(last, "rpz-"); ok && it.Scope == lists.Tree {
+			return as(lists.Exact, lists.Sub)
+		}
+	}
+	if ok {
+		return as(it.Scope)
+	}
+	return nil
+}
+
+var leftOut = regexp.MustCompile(`([0-9,]+)× `)
+
+// comesBack exports an index in a format, compiles what was written, and compares.
+func comesBack(t *testing.T, bdx, format string) {
+	t.Helper()
+	dir := t.TempDir()
+	before := held(t, bdx)
+	want, unsaid, narrowed := map[string]bool{}, 0, 0
+	for _, it := range before {
+		said := sayableAs(format, it)
+		if len(said) == 0 {
+			unsaid++
+		} else if len(said) == 1 && said[0].Scope != it.Scope {
+			narrowed++
+		}
+		for _, s := range said {
+			want[what(&s)] = true
+		}
+	}
+	file, again := filepath.Join(dir, "list"), filepath.Join(dir, "again.bdx")
+	code, _, told := blockd(t, "", "export", "-i", bdx, "--format", format, "-o", file)
+	if code > exitPartial || (code == 0) != (unsaid+narrowed == 0) {
+		t.Errorf("export ends with %d: %s", code, told)
+	}
+	counts := 0
+	for _, m := range leftOut.FindAllStringSubmatch(told, -1) {
+		n, err := strconv.Atoi(strings.ReplaceAll(m[1], ",", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts += n
+	}
+	if wrote := counted(len(before)-unsaid, "entry") + " written"; counts != unsaid || !strings.Contains(told, wrote) {
+		t.Errorf("told %q; %d are left out, and %s", told, unsaid, wrote)
+	}
+	if len(want) == 0 {
+		return // an empty file is refused by compile
+	}
+	if code, out, errs := blockd(t, "", "compile", "-o", again, "--format", format, "--patterns", file); code != 0 {
+		t.Fatalf("what was written does not compile: %s%s", out, errs)
+	}
+	have := held(t, again)
+	for what := range have {
+		if !want[what] {
+			t.Errorf("came back, and was not there: %s", what)
+		}
+	}
+	for what := range want {
+		if _, ok := have[what]; !ok {
+			t.Errorf("did not come back: %s", what)
+		}
+	}
+}
+
+// TestExportOfRealListsComesBack takes real lists through every format.
+func TestExportOfRealListsComesBack(t *testing.T) {
+	dir := filepath.Join("..", "..", "..", "shared", "data", "lists")
+	if _, err := os.Stat(dir); err != nil {
+		t.Skip("the shared data is not here")
+	}
+	for _, tt := range []struct{ file, format string }{
+		{"badd-boyz.domains", "plain"}, {"disposable_email_blocklist.conf", "plain"}, {"disposable-wildcard.json", "json"}, {"scam.hosts", "hosts"},
+		{"blp-scam.hosts", "hosts"}, {"scam.adblock.txt", "adblock"}, {"ransomware.dnsmasq.conf", "dnsmasq"}, {"sw-scam.txt", "plain"},
+		{"referrer-spammers.txt", "plain"}, {"spam-senders.txt", "plain"}, {"ipsum-level4.txt", "plain"}, {"cidr-mixed.txt", "plain"},
+		{"rspamd/dmarc_whitelist.inc", "rspamd"}, {"rspamd/maillist.inc", "rspamd"}, {"converted/sender_access", "postfix"}, {"converted/access.sendmail", "sendmail"},
+		{"converted/scam.unbound.conf", "unbound"}, {"converted/scam.dnset", "rbldnsd"}, {"converted/blocklist_from.cf", "spamassassin"},
+		{"converted/scam.rpz.zone", "rpz"}, {"converted/spam-senders.crlf.csv", "csv"}, {"converted/spam-senders.exim-lsearch", "lsearch"},
+	} {
+		t.Run(tt.file, func(t *testing.T) {
+			t.Parallel() // most of the time is waiting for the disk
+			bdx := filepath.Join(t.TempDir(), "x.bdx")
+			args := []string{"compile", "-o", bdx, "--format", tt.format, filepath.Join(dir, tt.file)}
+			if code, out, errs := blockd(t, "", args...); code != 0 {
+				t.Fatalf("compile: %s%s", out, errs)
+			}
+			for _, format := range lists.WritableFormats() {
+				t.Run(format, func(t *testing.T) { comesBack(t, bdx, format) })
+			}
+		})
+	}
+}
+
+// randomLines are entries of all kinds in the plain format, and in that of access
+// tables, whose exceptions cover nothing that is blocked.
+func randomLines(rng *rand.Rand, n int) (plain, access string) {
+	pick := func(of ...string) string { return of[rng.IntN(len(of))] }
+	local := func() string {
+		text := pick("a", "promo", "x1", "jörg")
+		for range rng.IntN(4) {
+			text += pick("!", "#", "$", "%", "&", "'", "*", "+", "-", "/", "=", "?", "^", "_", "`", "{", "|", "}", "~", "b", "7")
+		}
+		if rng.IntN(8) == 0 {
+			return pick(`" `, `"`, `"#`, `"a\"`, `"\\`, `"(`, `":`) + text + `"`
+		}
+		return text + "z"
+	}
+	name := func() string {
+		return pick("", "a.", "_dmarc.", "0.", "xn--bcher-kva.", "-.", "127.0.0.1.", strings.Repeat("long.", 38)) +
+			fmt.Sprintf("n%d", rng.IntN(50)) + pick(".test", ".test", ".bücher", ".rpz-ip", ".rpz-", ".example")
+	}
+	entry := func(exception bool) string {
+		at, v4, v6 := name(), "198.51", "2001:db8"
+		if exception {
+			at, v4, v6 = "ok."+at+"-free", "203.0", "2001:db9"
+		}
+		switch rng.IntN(9) {
+		case 0:
+			return local() + pick("", "x") + "@" + at
+		case 1:
+			return pick("offers", "a.b", "x+y", "#", "a'b")[:1] + map[bool]string{false: "q@", true: "free@"}[exception]
+		case 2:
+			return pick("=", ".", "") + at
+		case 3:
+			return pick("@[", "x@[") + pick(v4+".100.7]", "ipv6:"+v6+"::7]")
+		case 4:
+			return fmt.Sprintf("%s.%d.%d", v4, rng.IntN(4), rng.IntN(256))
+		case 5:
+			return fmt.Sprintf("%s.%d.0/%d", v4, rng.IntN(256), 17+rng.IntN(14))
+		case 6:
+			return fmt.Sprintf("%s:%x:%x::/%d", v6, rng.IntN(3), rng.IntN(3), 32+rng.IntN(4)*16)
+		case 7:
+			return fmt.Sprintf("%s:%x::%x", v6, rng.IntN(3), 1+rng.IntN(99))
+		}
+		if exception {
+			return pick("ok*@a.test-free", "/^ok[0-9]+@a/")
+		}
+		return pick(fmt.Sprintf("promo%d*@bulk.test", rng.IntN(99)), fmt.Sprintf("/^promo%d[#;/]/", rng.IntN(99)), fmt.Sprintf("bulk*%d.test", rng.IntN(9)))
+	}
+	for range n {
+		if rng.IntN(4) > 0 {
+			plain += entry(false) + "\n"
+		} else {
+			plain += "!" + entry(true) + "\n"
+		}
+		access += fmt.Sprintf("d%d.test %s\n", rng.IntN(99), pick("DEFER later", "450 4.7.1 $ # x", "DISCARD", "REJECT go ; away", "554 5.7.1 no"))
+		access += fmt.Sprintf("u%d@d.test %s\n", rng.IntN(99), pick("DEFER", "DISCARD quietly", "REJECT"))
+	}
+	return plain, access
+}
+
+func TestExportOfRandomEntriesComesBack(t *testing.T) {
+	for seed := range uint64(8) {
+		dir := t.TempDir()
+		plain, access := randomLines(rand.New(rand.NewPCG(seed, 4)), 400)
+		head, _, _ := strings.Cut(anyPorts, "[[list]]")
+		writeFile(t, dir, "plain.txt", plain)
+		writeFile(t, dir, "access", access)
+		config := writeFile(t, dir, "config.toml", head+`
+[[list]]
+name = "plain"
+path = "plain.txt"
+format = "plain"
+patterns = true
+max_bad_ratio = 1.0
+[[list]]
+name = "access"
+path = "access"
+format = "postfix"
+`)
+		if code, out, errs := blockd(t, "", "compile", "-c", config); code != 0 {
+			t.Fatalf("compile: %s%s", out, errs)
+		}
+		bdx := filepath.Join(dir, "var/a.bdx")
+		kinds := map[string]int{}
+		for _, it := range held(t, bdx) {
+			kinds[it.Kind.String()+" "+it.Action.String()]++
+		}
+		if len(kinds) < 13 {
+			t.Fatalf("seed %d has only %v", seed, kinds)
+		}
+		for _, format := range lists.WritableFormats() {
+			t.Run(fmt.Sprintf("%d/%s", seed, format), func(t *testing.T) { comesBack(t, bdx, format) })
+		}
+	}
+}
+
+// nearestRefuses is what a program makes of names that puts the one first that says more:
+// of an exact name and those above it the longest; an exception before a block.
+func nearestRefuses(items []lists.Item, name string) (blocked bool) {
+	for of, own := name, true; ; own = false {
+		var here []lists.Action
+		for _, it := range items {
+			if it.Key.Text == of && (own && it.Scope != lists.Sub || !own && it.Scope != lists.Exact) {
+				here = append(here, it.Action)
+			}
+		}
+		if len(here) > 0 {
+			return !slices.Contains(here, lists.Allow)
+		}
+		_, above, more := strings.Cut(of, ".")
+		if of = above; !more {
+			return false
+		}
+	}
+}
+
+// TestExportRefusesLess: whatever exceptions and blocks lie above each other, a
+// program that puts the nearest first refuses nobody whom blockd lets pass.
+func TestExportRefusesLess(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	names := []string{"test", "a.test", "b.a.test", "c.b.a.test", "d.c.b.a.test", "e.d.c.b.a.test"}
+	refusedThere, refusedHere := 0, 0
+	for range 60 {
+		var text string
+		for range 1 + rng.IntN(6) {
+			text += []string{"", "", "!"}[rng.IntN(3)] + []string{"", "=", "."}[rng.IntN(3)] + names[1+rng.IntN(len(names)-2)] + "\n"
+		}
+		bdx := compileLists(t, map[string]string{"l.txt": text})
+		ix, err := index.Open(bdx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, format := range []string{"rbldnsd", "rpz", "postfix", "hosts", "rspamd"} {
+			if format == "postfix" && strings.Contains(text, "!=") || format == "postfix" && strings.Contains(text, "!.") {
+				continue // exceptions inside a block that it cannot say: told, and the block stays
+			}
+			file := filepath.Join(t.TempDir(), "list")
+			if code, _, errs := blockd(t, "", "export", "-i", bdx, "--format", format, "-o", file); code > exitPartial {
+				t.Fatal(errs)
+			}
+			var items []lists.Item
+			owners := map[string]lists.Action{}
+			if _, err := lists.ReadFile(t.Context(), file, lists.Settings{Format: format}, func(it *lists.Item) error {
+				if it.Kind != lists.Domain {
+					return nil
+				}
+				kept := *it
+				kept.Key.Text = strings.Clone(it.Key.Text)
+				items = append(items, kept)
+				if owner := fmt.Sprint(it.Name(), it.Scope == lists.Sub); format == "rpz" {
+					if is, ok := owners[owner]; ok && is != it.Action {
+						t.Errorf("two answers for %s: a server refuses the zone\n%s", owner, text)
+					}
+					owners[owner] = it.Action
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if (format == "hosts" || format == "rspamd") && strings.Contains(text, "!") {
+				continue // as for postfix
+			}
+			for _, name := range names {
+				a, err := addr.Parse("x@" + name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				matches, err := ix.Lookup(nil, a, time.Now())
+				if err != nil {
+					t.Fatal(err)
+				}
+				here := len(matches) > 0 && !slices.ContainsFunc(matches, func(m index.Match) bool { return m.Action == lists.Allow })
+				there := nearestRefuses(items, name)
+				if there && !here {
+					t.Fatalf("%s refuses %s, blockd does not:\n%s", format, name, text)
+				}
+				if there {
+					refusedThere++
+				}
+				if here {
+					refusedHere++
+				}
+			}
+		}
+	}
+	if refusedThere*10 < refusedHere*7 {
+		t.Errorf("of %d that blockd refuses, %d are refused there: exceptions cost too much", refusedHere, refusedThere)
+	}
+	t.Logf("blockd refuses %d, the others %d of them", refusedHere, refusedThere)
+}
+
+// TestExportOfNetworksUnderExceptions: a network that an exception covers is not
+// written, however narrow it is.
+func TestExportOfNetworksUnderExceptions(t *testing.T) {
+	bdx := compileLists(t, map[string]string{"l.txt": "198.51.0.0/16\n!198.51.100.0/24\n198.51.100.7\n198.51.100.0/25\n203.0.113.7\n!203.0.113.7\n203.0.113.8\n"})
+	for format, want := range map[string][]string{
+		"rbldnsd:ip4set": {"198.51.0.0/16", "!198.51.100.0/24", "!203.0.113.7", "203.0.113.8"},
+		"postfix":        {"198.51 REJECT", "198.51.100 OK", "203.0.113.7 OK", "203.0.113.8 REJECT"},
+		"rspamd":         {"198.51.0.0/16", "203.0.113.8"},
+	} {
+		_, out, errs := blockd(t, "", "export", "-i", bdx, "--format", format)
+		if have := linesOf(out); !slices.Equal(have, want) || !strings.Contains(errs, "3 under exceptions left out") {
+			t.Errorf("%s: %q, want %q; %s", format, have, want, errs)
+		}
+	}
+}
+
+// TestExportByTheConfiguration: a list that only tags refuses nobody, and one that
+// defers must not refuse for good.
+func TestExportByTheConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	head, _, _ := strings.Cut(anyPorts, "[[list]]")
+	config := head
+	for _, l := range []struct{ name, more string }{{"refusing", ""}, {"tagging", `on_match = "tag"`}, {"deferring", `on_match = "tempfail"`}, {"shadow", `mode = "shadow"`}} {
+		writeFile(t, dir, l.name+".txt", l.name+".test\n")
+		config += "[[list]]\nname = \"" + l.name + "\"\npath = \"" + l.name + ".txt\"\nformat = \"plain\"\n" + l.more + "\n"
+	}
+	config = writeFile(t, dir, "config.toml", config)
+	if code, out, errs := blockd(t, "", "compile", "-c", config); code != 0 {
+		t.Fatalf("compile: %s%s", out, errs)
+	}
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"refusing.test REJECT", "deferring.test DEFER"}},
+		{[]string{"--list", "tagging", "--list", "shadow"}, []string{"tagging.test REJECT", "shadow.test REJECT"}},
+	} {
+		_, out, errs := blockd(t, "", append([]string{"export", "-c", config, "--format", "postfix"}, tt.args...)...)
+		if have := linesOf(out); !slices.Equal(have, tt.want) {
+			t.Errorf("%q: %q, want %q; %s", tt.args, have, tt.want, errs)
+		}
+	}
+}
+
+// TestExportOfAListUnderExceptionsOfOthers: the exceptions of lists that are not
+// named count all the same.
+func TestExportOfAListUnderExceptionsOfOthers(t *testing.T) {
+	bdx := compileLists(t, map[string]string{"bad.txt": "a.test\nb.test\n", "good.txt": "!a.test\n"})
+	_, out, errs := blockd(t, "", "export", "-i", bdx, "--format", "plain", "--list", "bad")
+	if have := linesOf(out); !slices.Equal(have, []string{"b.test"}) || !strings.Contains(errs, "1 under exceptions left out") {
+		t.Errorf("%q; %s", have, errs)
+	}
+}

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/httpapi"
+)
+
+const listingLists = `
+[[list]]
+name = "small"
+path = "lists/small.txt"
+format = "plain"
+[[list]]
+name = "big"
+path = "lists/big*.txt"
+format = "plain"
+mode = "shadow"
+max_age = "30d"
+[[list]]
+name = "friends"
+path = "lists/friends.txt"
+format = "plain"
+action = "allow"
+[[list]]
+name = "later"
+path = "lists/later-*.txt"
+optional = true
+`
+
+// listingDir has a configuration whose HTTP door is at the address.
+func listingDir(t *testing.T, address string) (dir, config string) {
+	t.Helper()
+	dir = t.TempDir()
+	head, _, _ := strings.Cut(anyPorts, "[[list]]")
+	http := "[http]\nlisten = \"127.0.0.1:0\""
+	if !strings.Contains(head, http) {
+		t.Fatal("anyPorts has another [http]")
+	}
+	config = strings.Replace(head, http, "[http]\ntoken_file = \"token\"\nlisten = \""+address+"\"", 1) + listingLists
+	writeFile(t, dir, "token", "0123456789abcdef\n")
+	writeFile(t, dir, "config.toml", config)
+	writeFile(t, dir, "lists/small.txt", "one.example\ntwo.example\n")
+	writeFile(t, dir, "lists/big1.txt", "one.example\ntwo.example\nthree.example\nfour.example\n")
+	writeFile(t, dir, "lists/big2.txt", "one.example\n=one.example\nfive.example\n")
+	writeFile(t, dir, "lists/friends.txt", "boss@one.example\n")
+	old := time.Now().Add(-40 * 24 * time.Hour)
+	if err := os.Chtimes(filepath.Join(dir, "lists/big2.txt"), old, old); err != nil {
+		t.Fatal(err)
+	}
+	return dir, config
+}
+
+// rowOf is the line of a table that begins with the word, its columns one blank
+// apart.
+func rowOf(t *testing.T, table, word string) string {
+	t.Helper()
+	for line := range strings.Lines(table) {
+		if fields := strings.Fields(line); len(fields) > 0 && fields[0] == word {
+			return strings.Join(fields, " ")
+		}
+	}
+	t.Fatalf("no row %s in\n%s", word, table)
+	return ""
+}
+
+// TestListsOfADaemon asks the daemon that runs.
+func TestListsOfADaemon(t *testing.T) {
+	dir, config := listingDir(t, "127.0.0.1:0")
+	d := serveIn(t, dir, "http")
+	ask := writeFile(t, dir, "ask.toml", strings.Replace(config, "token\"\nlisten = \"127.0.0.1:0", "token\"\nlisten = \""+strings.TrimPrefix(d.http, "http://"), 1))
+	auth := []string{"Authorization", "Bearer 0123456789abcdef"}
+	d.get(t, "/v1/check?sender=x@three.example", auth...)
+	d.get(t, "/v1/check?sender=boss@one.example", auth...)
+
+	code, out, errs := blockd(t, "", "lists", "-c", ask)
+	if code != 0 || errs != "" {
+		t.Fatalf("code %d, %s", code, errs)
+	}
+	for word, want := range map[string]string{
+		"small":   "small block 2 2 0 0% 100% big ",
+		"big":     "big shadow 7 5 3 60% 40% small 40d stale 2 1 ",
+		"friends": "friends allow 1 1 1 100% ",
+	} {
+		if have := rowOf(t, out, word); !strings.HasPrefix(have, want) {
+			t.Errorf("%q, want %q…", have, want)
+		}
+	}
+	if strings.Contains(out, "later") {
+		t.Errorf("a pattern that may match nothing is a row\n%s", out)
+	}
+	if !strings.Contains(out, "\nsmall  big             2     100%      40%\n") {
+		t.Errorf("no overlap of small with big in\n%s", out)
+	}
+
+	_, body := d.get(t, "/v1/lists", auth...)
+	_, out, _ = blockd(t, "", "lists", "-c", ask, "--json")
+	if out != body {
+		t.Errorf("--json prints\n%s/v1/lists has\n%s", out, body)
+	}
+	var table httpapi.ListTable
+	if err := json.Unmarshal([]byte(body), &table); err != nil {
+		t.Fatal(err)
+	}
+	big := table.Worth[1]
+	if big.List != "big" || big.Files != 2 || *big.Hits != 2 || *big.Sole != 1 || *big.Overridden != 1 || big.LastHit == nil || !big.Stale ||
+		len(big.Overlaps) != 1 || big.Overlaps[0] != (httpapi.ListOverlap{List: "small", Keys: 2}) {
+		t.Errorf("big: %+v", big)
+	}
+	if small := table.Worth[0]; *small.Hits != 1 || *small.Sole != 0 || *small.Overridden != 1 {
+		t.Errorf("small: %d hits, %d sole, %d overridden", *small.Hits, *small.Sole, *small.Overridden)
+	}
+
+	writeFile(t, dir, "lists/small.txt", "<html>\n")
+	eventually(t, "the list to be refused", d.log.String, func() bool {
+		_, out, _ = blockd(t, "", "lists", "-c", ask)
+		return strings.Contains(rowOf(t, out, "small"), " refused ")
+	})
+	if !strings.Contains(out, "\nlist small: ") || !strings.Contains(out, ": html: ") {
+		t.Errorf("the problem is not told\n%s", out)
+	}
+	if _, out, _ = blockd(t, "", "lists", "-c", ask, "--files"); !strings.Contains(rowOf(t, out, "small"), " refused") ||
+		strings.Count(out, "\nbig ") != 2 {
+		t.Errorf("--files\n%s", out)
+	}
+	if err := os.Remove(filepath.Join(dir, "lists/small.txt")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the list to be missing", d.log.String, func() bool {
+		_, out, _ = blockd(t, "", "lists", "-c", ask)
+		return strings.Contains(rowOf(t, out, "small"), " missing ")
+	})
+}
+
+// TestListsWithoutADaemon reads the index, and says what it could not ask.
+func TestListsWithoutADaemon(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that nobody serves HTTP on
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, _ := listingDir(t, l.Addr().String())
+	config := filepath.Join(dir, "config.toml")
+	l.Close()
+
+	if code, _, errs := blockd(t, "", "lists", "-c", config); code != exitFault || !strings.Contains(errs, "no index yet") {
+		t.Errorf("without an index: %d, %s", code, errs)
+	}
+	if code, _, errs := blockd(t, "", "compile", "-c", config); code != 0 {
+		t.Fatal(errs)
+	}
+	code, out, errs := blockd(t, "", "lists", "-c", config)
+	if code != 0 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "no daemon answers at 127.0.0.1:") || !strings.Contains(errs, "refused") {
+		t.Errorf("%d, %q", code, errs)
+	}
+	if have := rowOf(t, out, "big"); have != "big shadow 7 5 3 60% 40% small 40d stale - - -" {
+		t.Errorf("%q", have)
+	}
+	code, out, errs = blockd(t, "", "lists", "-i", filepath.Join(dir, "var/a.bdx"), "--json")
+	var table httpapi.ListTable
+	if err := json.Unmarshal([]byte(out), &table); err != nil || code != 0 || errs != "" {
+		t.Fatalf("%d, %v, %s", code, err, errs)
+	}
+	if w := table.Worth[0]; w.Hits != nil || w.LastHit != nil || w.Keys != 2 || w.State != httpapi.ListOK || table.Ready || !table.Since.IsZero() {
+		t.Errorf("%+v", table)
+	}
+	if strings.Contains(out, "0001-01-01") {
+		t.Errorf("a time that is none: %s", out)
+	}
+}
+
+// TestListsOfAnotherServer: what answers at the address need not be blockd, nor
+// know the token.
+func TestListsOfAnotherServer(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer func(http.ResponseWriter, *http.Request)
+		says   string
+	}{
+		"a status": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, "it says 401 Unauthorized"},
+		"a page":   {func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }, "no answer of blockd"},
+		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/v1/lists" {
+				t.Error("the token went elsewhere")
+			}
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		}, "it says 302 Found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := &http.Server{Handler: http.HandlerFunc(tt.answer)}
+			go server.Serve(l)
+			defer server.Close()
+			dir, _ := listingDir(t, l.Addr().String())
+			config := filepath.Join(dir, "config.toml")
+			if code, _, errs := blockd(t, "", "compile", "-c", config); code != 0 {
+				t.Fatal(errs)
+			}
+			if code, out, errs := blockd(t, "", "lists", "-c", config); code != 0 || !strings.Contains(errs, tt.says) || !strings.Contains(out, "friends") {
+				t.Errorf("%d, %q", code, errs)
+			}
+		})
+	}
+}
+
+func TestReachable(t *testing.T) {
+	for listen, want := range map[string]string{
+		"127.0.0.1:8025": "127.0.0.1:8025", "0.0.0.0:8025": "127.0.0.1:8025", ":8025": "127.0.0.1:8025", "[::]:8025": "[::1]:8025",
+		"192.0.2.1:80": "192.0.2.1:80", "mail.example:80": "mail.example:80",
+	} {
+		if have := reachable(listen); have != want {
+			t.Errorf("reachable(%s) = %s, want %s", listen, have, want)
+		}
+	}
+}
+
+func TestPercent(t *testing.T) {
+	for _, tt := range []struct {
+		n, of uint64
+		want  string
+	}{{0, 0, ""}, {0, 9, "0%"}, {1, 1000, "<1%"}, {1, 3, "33%"}, {999, 1000, ">99%"}, {1000, 1000, "100%"}} {
+		if have := percent(tt.n, tt.of); have != tt.want {
+			t.Errorf("percent(%d, %d) = %q, want %q", tt.n, tt.of, have, tt.want)
+		}
+	}
+}
+
+// TestListsFitATerminal: long names of other lists give way.
+func TestListsFitATerminal(t *testing.T) {
+	hits, now := uint64(12_345), time.Now()
+	w := func(name, other string) httpapi.ListWorth {
+		return httpapi.ListWorth{List: name, Action: "block", Mode: "enforce", Entries: 121_567, Keys: 121_555, Unique: 118_800,
+			Overlaps: []httpapi.ListOverlap{{List: other, Keys: 2744}}, Hits: &hits, Sole: &hits, LastHit: &now, Modified: &now, State: httpapi.ListRefused}
+	}
+	var out strings.Builder
+	v := listingView{now: now}
+	if err := v.print(&out, httpapi.ListTable{Worth: []httpapi.ListWorth{w("disposable", "phishing"), w("phishing", "disposable-names")}}); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := columns(strings.TrimSpace(line)); n > listingWidth {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if !strings.Contains(out.String(), "phishing  ") || !strings.Contains(out.String(), "…") {
+		t.Error(out.String())
+	}
+}

@@ -1,0 +1,198 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// exported compiles a list of the plain format and writes it in another one, in a
+// folder that servers with a user of their own can read.
+func exported(t *testing.T, list, format string) (bdx, file string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "blockd-export-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	bdx, file = filepath.Join(dir, "x.bdx"), filepath.Join(dir, "list")
+	write(t, filepath.Join(dir, "plain.txt"), list)
+	if out, err := exec.Command(program, "compile", "-o", bdx, "--format", "plain", filepath.Join(dir, "plain.txt")).CombinedOutput(); err != nil {
+		t.Fatalf("compile: %v\n%s", err, out)
+	}
+	out, err := exec.Command(program, "export", "-i", bdx, "--format", format, "-o", file).CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1) {
+		t.Fatalf("export: %v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	return bdx, file
+}
+
+// exportNames are entries for names with exceptions above and below each other, and
+// with all the characters that names may have.
+const exportNames = `bulk.test
+!good.bulk.test
+bad.good.bulk.test
+=alone.test
+.below.test
+!=own.test
+own.test
+!.under.test
+under.test
+_dmarc.odd.test
+xn--bcher-kva.test
+-.odd.test
+0.odd.test
+127.0.0.1.odd.test
+rpz-ip.odd.test
+x.rpz-ip
+soa
+`
+
+// exportAsked are senders to ask about, by their domains.
+var exportAsked = []string{"bulk.test", "a.bulk.test", "good.bulk.test", "a.good.bulk.test", "bad.good.bulk.test", "alone.test", "a.alone.test", "below.test",
+	"a.below.test", "own.test", "a.own.test", "under.test", "a.under.test", "_dmarc.odd.test", "xn--bcher-kva.test", "0.odd.test", "127.0.0.1.odd.test",
+	"rpz-ip.odd.test", "odd.test", "clear.test", "x.rpz-ip", "soa", "a.soa", "dnset.test", "test"}
+
+// verdicts is what blockd says of each.
+func verdicts(t *testing.T, bdx string, asked []string) map[string]bool {
+	t.Helper()
+	cmd := exec.Command(program, "check", "-i", bdx, "-")
+	cmd.Stdin = strings.NewReader(strings.Join(asked, "\n") + "\n")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocked := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Split(strings.TrimSpace(line), "\t")
+		blocked[fields[0]] = fields[1] == "blocked"
+	}
+	if len(blocked) != len(asked) {
+		t.Fatalf("%d answers to %d questions:\n%s", len(blocked), len(asked), out)
+	}
+	return blocked
+}
+
+// TestExportIsServedByRbldnsd: a real rbldnsd lists the names and addresses that
+// blockd blocks, and no others.
+func TestExportIsServedByRbldnsd(t *testing.T) {
+	command := peer(t, "rbldnsd")
+	bdx, file := exported(t, exportNames+"198.51.100.0/25\n!198.51.100.8/30\n198.51.100.9\n203.0.113.7\n", "rbldnsd:combined")
+	address := freeAddress(t)
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var says bytes.Buffer
+	server := exec.Command(command, "-n", "-b", host+"/"+port, "bl.test:combined:"+file)
+	server.Stdout, server.Stderr = &says, &says
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := func() {
+		server.Process.Signal(os.Interrupt)
+		server.Wait()
+	}
+	defer stop()
+	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", address)
+	}}
+	listed := func(name string) (bool, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := resolver.LookupHost(ctx, name+".bl.test.")
+		if none := (*net.DNSError)(nil); errors.As(err, &none) && none.IsNotFound {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	wait(t, "rbldnsd to answer", 20*time.Second, func() bool {
+		yes, _ := listed("bulk.test")
+		return yes
+	})
+	// "-" is a label that Go does not ask for.
+	var asked []string
+	for _, name := range exportAsked {
+		asked = append(asked, "x@"+name)
+	}
+	for sender, want := range verdicts(t, bdx, asked) {
+		if have, err := listed(sender[2:]); have != want || err != nil {
+			t.Errorf("rbldnsd lists %s: %t, %v; blockd blocks it: %t", sender[2:], have, err, want)
+		}
+	}
+	for ip, want := range verdicts(t, bdx, []string{"198.51.100.7", "198.51.100.8", "198.51.100.9", "198.51.100.12", "198.51.100.128", "203.0.113.7", "203.0.113.8"}) {
+		octets := strings.Split(ip, ".")
+		slices.Reverse(octets)
+		if have, err := listed(strings.Join(octets, ".")); have != want || err != nil {
+			t.Errorf("rbldnsd lists %s: %t, %v; blockd blocks it: %t", ip, have, err, want)
+		}
+	}
+	stop()
+	for line := range strings.Lines(says.String()) {
+		if strings.Contains(line, file+"(") { // what it says of a line
+			t.Errorf("rbldnsd complains: %s", line)
+		}
+	}
+}
+
+// TestExportIsLoadedByBind: BIND takes the policy zone, all of it.
+func TestExportIsLoadedByBind(t *testing.T) {
+	checkzone := peer(t, "named-checkzone")
+	long := strings.Repeat("long.", 37) + "tests" // with "*." and the zone's name as long as names may be
+	_, file := exported(t, exportNames+long+"\n"+strings.Repeat("longer.", 30)+"test\n", "rpz")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zone := strings.Repeat("z", 31) + "." + strings.Repeat("y", 28)
+	out, err := exec.Command(checkzone, "-i", "none", "-D", "-s", "full", "-o", "-", zone, file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("named-checkzone: %v\n%s", err, out)
+	}
+	records := func(text string) int { return strings.Count(text, "CNAME") }
+	if n := records(string(text)); n < 20 || records(string(out)) != n {
+		t.Errorf("%d records were written, %d are loaded\n%s\n%s", n, records(string(out)), text, out)
+	}
+	if !strings.Contains(string(text), "\n*."+long+" ") {
+		t.Error("a name of a length that fits is not there")
+	}
+}
+
+// TestExportIsFoundByPostfix: postmap indexes the table without a word, and finds
+// every key with what is to be done.
+func TestExportIsFoundByPostfix(t *testing.T) {
+	postmap := peer(t, "postmap")
+	_, file := exported(t, "bulk.test\nbulk.test\n!good.bulk.test\npromo@other.test\n!boss@bulk.test\na+b=c@other.test\n'x'@other.test\noffers@\n198.51.100.7\n"+
+		"198.51.100.0/24\n2001:db8:17::/48\n2001:db8::1\n.below.test\njörg@other.test\n", "postfix")
+	config := filepath.Join(filepath.Dir(file), "main.cf")
+	write(t, config, "compatibility_level = 3.6\n")
+	table := "hash:" + file
+	if out, err := exec.Command(postmap, "-c", filepath.Dir(config), table).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("postmap: %v\n%s", err, out)
+	}
+	var keys, want strings.Builder
+	for _, pair := range [][2]string{{"bulk.test", "REJECT"}, {"good.bulk.test", "OK"}, {"promo@other.test", "REJECT"}, {"boss@bulk.test", "OK"},
+		{"a+b=c@other.test", "REJECT"}, {"'x'@other.test", "REJECT"}, {"offers@", "REJECT"}, {"198.51.100.7", "REJECT"}, {"198.51.100", "REJECT"},
+		{"2001:db8:17", "REJECT"}, {"2001:db8::1", "REJECT"}, {".below.test", "REJECT"}, {"jörg@other.test", "REJECT"}} {
+		fmt.Fprintf(&keys, "%s\nno.%s\n", pair[0], pair[0])
+		fmt.Fprintf(&want, "%s\t%s\n", pair[0], pair[1])
+	}
+	query := exec.Command(postmap, "-c", filepath.Dir(config), "-q", "-", table)
+	query.Stdin = strings.NewReader(keys.String())
+	if out, err := query.CombinedOutput(); err != nil || string(out) != want.String() {
+		t.Errorf("postmap -q: %v\n%s\nwant\n%s", err, out, want.String())
+	}
+}

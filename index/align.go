@@ -1,0 +1,120 @@
+package index
+
+import "context"
+
+const (
+	// alignRun is how many entries in a row must be the same for two contents to be
+	// taken as in step again. Wherever they are, the answer is right; a run only
+	// keeps a repeated entry from pulling them apart.
+	alignRun = 3
+
+	// The first look ahead: enough for a line or a few. It grows eightfold.
+	alignWindow = 16
+)
+
+// difference is what two contents of a source have not in common.
+type difference struct {
+	gone []int64 // where entries stand in the old segment that the new one has not there
+	come []int64 // and in the new one, that the old one has not
+	// lines is where the entries have gone that both have.
+	lines lineMap
+}
+
+// align walks over an old and a new segment of one source and finds entries that
+// are the same in the same order. What it leaves may be more than the smallest
+// difference. Where that is over limit entries the error says so.
+//
+// Lists change by a line here and there, or by a block of lines: where the two
+// differ, the nearest place is sought from which on they agree again, in a window
+// that grows. So the time is that of one pass and of the difference, and the memory
+// that of the largest change.
+func align(ctx context.Context, from, to *segmentStream, limit int) (d difference, err error) {
+	last := -1 // line of the last entry that was kept
+	for ctx.Err() == nil {
+		a, b := from.peek(1), to.peek(1)
+		if from.err != nil || to.err != nil {
+			return d, errSegment
+		}
+		if len(a) == 0 && len(b) == 0 {
+			return d, nil
+		}
+		n := 0
+		for n < min(len(a), len(b)) && a[n].sum == b[n].sum && (a[n].line != last || b[n].line == d.lines.line(last)) && d.lines.add(a[n].line, b[n].line) {
+			last = a[n].line
+			n++
+		}
+		from.take(n)
+		to.take(n)
+		if n > 0 {
+			continue // one of the two may have more behind what was shown
+		}
+		gone, come := 1, 1 // two entries of one line that stand on two lines now
+		if len(a) == 0 || len(b) == 0 || a[0].sum != b[0].sum {
+			if gone, come, err = resync(from, to, limit-len(d.gone)-len(d.come)); err != nil {
+				return d, err
+			}
+		}
+		if gone+come > limit-len(d.gone)-len(d.come) {
+			return d, errFar(limit)
+		}
+		for _, e := range from.peek(gone)[:gone] {
+			d.gone = append(d.gone, e.where)
+		}
+		for _, e := range to.peek(come)[:come] {
+			d.come = append(d.come, e.where)
+		}
+		from.take(gone)
+		to.take(come)
+	}
+	return d, ctx.Err()
+}
+
+func errFar(limit int) error { return tooDifferent("more than %d entries differ", limit) }
+
+// resync returns after how many entries of the two they agree again. It looks no
+// further than limit asks for.
+func resync(from, to *segmentStream, limit int) (gone, come int, err error) {
+	for window := alignWindow; ; window *= 8 {
+		a, b := from.peek(window+alignRun), to.peek(window+alignRun)
+		if from.err != nil || to.err != nil {
+			return 0, 0, errSegment
+		}
+		if gone, come, ok := meet(a, b, window); ok {
+			return gone, come, nil
+		}
+		if len(a) <= window && len(b) <= window { // to the end there is no such place
+			return len(a), len(b), nil
+		}
+		if window > limit {
+			return 0, 0, errFar(limit)
+		}
+	}
+}
+
+// meet finds the nearest places in a and b, below window, from which on they agree.
+// The end of one agrees with anything.
+func meet(a, b []seen, window int) (gone, come int, ok bool) {
+	first := make(map[uint64]int, min(len(b), window))
+	for j := min(len(b), window) - 1; j >= 0; j-- {
+		first[b[j].sum] = j
+	}
+	for i := range min(len(a), window) {
+		if ok && i >= gone+come {
+			break
+		}
+		j, known := first[a[i].sum]
+		if known && (!ok || i+j < gone+come) && agree(a[i:], b[j:]) {
+			gone, come, ok = i, j, true
+		}
+	}
+	return gone, come, ok
+}
+
+func agree(a, b []seen) bool {
+	for k := range min(len(a), len(b), alignRun) {
+		if a[k].sum != b[k].sum {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,212 @@
+package index
+
+import (
+	"bytes"
+	"fmt"
+	"sort"
+
+	"blockd/bloom"
+)
+
+const (
+	// maxOverlayKeys bounds an overlay. Its keys cost 40 octets of memory and their
+	// entries; what is more is better off in a file.
+	maxOverlayKeys  = 100_000
+	maxOverlayBytes = 64 << 20 // of its records
+
+	// maxLineShifts bounds how often the lines of one source move apart.
+	maxLineShifts = 1 << 16
+
+	// overlayBitsPerKey gives 0.03 % false positives: each would be a needless look
+	// into the store, and so few keys take 250 KB at most.
+	overlayBitsPerKey = 20
+)
+
+// overlay is what an index says of some keys in place of its file: all entries of
+// all rows, or that there are none. Of every other key the file says it, with the
+// lines moved. It lies in memory and never changes.
+//
+// Whoever was not asked for passes one more filter, which is small enough to stay
+// in a core's cache.
+type overlay struct {
+	base    *Index // the file alone; who holds the overlay holds its mapping
+	filter  *bloom.Filter
+	slots   []overlaySlot // a power of two of them, half empty at least
+	keys    int
+	records []byte    // as in pages; one without entries has a 0 for their number
+	reasons []byte    // of the records, as section 6
+	lines   []lineMap // by row
+}
+
+// overlaySlot is where the record of a key lies. The table is asked by linear
+// probing from the key's place on.
+type overlaySlot struct {
+	tag uint32 // of the key's hash
+	at  uint32 // 1 + offset in records; 0: empty
+}
+
+func slotOf(h bloom.Hash) (place uint64, tag uint32) { return h.Hi, uint32(h.Lo >> 32) }
+
+// find looks for key, whose hash is h. known: the overlay speaks for it; listed: it
+// has entries. The cursor stands behind the record's key.
+func (o *overlay) find(h bloom.Hash, key string) (c cursor, listed, known bool) {
+	place, tag := slotOf(h)
+	mask := uint64(len(o.slots) - 1)
+	for i := place & mask; o.slots[i].at != 0; i = (i + 1) & mask {
+		if o.slots[i].tag != tag {
+			continue
+		}
+		c := cursor{rest: o.records[o.slots[i].at-1:], over: true}
+		if string(c.key()) == key {
+			return c, c.rest[0] != 0, true
+		}
+	}
+	return cursor{}, false, false
+}
+
+// speaksFor reports whether the overlay has a record of key.
+func (o *overlay) speaksFor(key []byte) bool {
+	h := o.base.head.hash.sum(key)
+	if !o.filter.Has(h) {
+		return false
+	}
+	_, _, known := o.find(h, string(key))
+	return known
+}
+
+// present makes of an entry of the record at c what its source says now, and
+// returns the section that its reason is in.
+func (ix *Index) present(c *cursor, e *entry) (reasons []byte) {
+	switch {
+	case c.over:
+		return ix.overlay.reasons
+	case ix.overlay != nil && e.row < len(ix.overlay.lines):
+		e.line = ix.overlay.lines[e.row].line(e.line)
+	}
+	return ix.reasons
+}
+
+// lineMap says where the lines of a source have moved, as its entries tell: from
+// each of these lines on by so many, up to the next one. The zero lineMap moves
+// nothing.
+type lineMap struct {
+	from []int
+	by   []int
+}
+
+// line is where the entry of an old line stands now.
+func (m lineMap) line(old int) int {
+	i := sort.SearchInts(m.from, old+1)
+	if i == 0 {
+		return old
+	}
+	return old + m.by[i-1]
+}
+
+// add makes lines from old on move to now and behind it, and is false where that
+// cannot be. Call it with rising lines.
+func (m *lineMap) add(old, now int) bool {
+	by, last := 0, len(m.from)-1
+	if last >= 0 {
+		by = m.by[last]
+	}
+	switch {
+	case now-old == by:
+		return true
+	case last >= 0 && m.from[last] == old || last == maxLineShifts-1:
+		return false
+	}
+	m.from, m.by = append(m.from, old), append(m.by, now-old)
+	return true
+}
+
+// said is what one source says about a key, with its reason.
+type said struct {
+	entry
+	text string // in place of entry.reason
+}
+
+// overlayBuilder collects the records of an overlay.
+type overlayBuilder struct {
+	hash    hasher
+	hashes  []bloom.Hash
+	at      []uint32 // of each record
+	records []byte
+	reasons reasonTable
+	entries []entry // reused
+}
+
+func newOverlayBuilder(h hasher) *overlayBuilder {
+	return &overlayBuilder{hash: h, reasons: newReasonTable()}
+}
+
+// put gives a key, which it has not got, its entries: in the order of rows and of
+// lines, each row's scope and action once, at most maxSources.
+func (b *overlayBuilder) put(key string, all []said) error {
+	if len(b.at) == maxOverlayKeys || len(b.records) > maxOverlayBytes {
+		return fmt.Errorf("more than %d keys, or %d octets of their entries", maxOverlayKeys, maxOverlayBytes)
+	}
+	b.entries = b.entries[:0]
+	for _, s := range all {
+		e := s.entry
+		e.reason = 0
+		if s.text != "" {
+			number, ok := b.reasons.add(s.text)
+			if !ok {
+				return fmt.Errorf("more than %d different reasons", maxReasons)
+			}
+			e.reason = number + 1
+		}
+		b.entries = append(b.entries, e)
+	}
+	b.hashes = append(b.hashes, b.hash.sumText(key))
+	b.at = append(b.at, uint32(len(b.records)))
+	b.records = appendRecord(b.records, []byte(key), b.entries, false)
+	return nil
+}
+
+// overlay ends the building.
+func (b *overlayBuilder) overlay(base *Index, lines []lineMap) *overlay {
+	size := 1
+	for size < 2*len(b.at)+1 {
+		size *= 2
+	}
+	filter := bloom.NewBuilder(uint64(len(b.at)), overlayBitsPerKey)
+	filter.AddBatch(b.hashes)
+	var reasons bytes.Buffer
+	b.reasons.writeTo(&reasons) // a Buffer fails by panic alone
+	o := &overlay{base: base, filter: filter.Filter(), slots: make([]overlaySlot, size), keys: len(b.at),
+		records: b.records, reasons: reasons.Bytes(), lines: lines}
+	for n, h := range b.hashes {
+		place, tag := slotOf(h)
+		i := place & uint64(size-1)
+		for o.slots[i].at != 0 {
+			i = (i + 1) & uint64(size-1)
+		}
+		o.slots[i] = overlaySlot{tag, 1 + b.at[n]}
+	}
+	return o
+}
+
+// bytes is about what the overlay takes of memory.
+func (o *overlay) bytes() int64 {
+	n := int64(32*o.filter.Blocks()) + int64(8*len(o.slots)+len(o.records)+len(o.reasons))
+	for _, m := range o.lines {
+		n += int64(16 * len(m.from))
+	}
+	return n
+}
+
+// index returns an index that shares the file of the base, with o in front of it. Its
+// table, counts and generation are the caller's to set.
+func (o *overlay) index() *Index {
+	base := o.base
+	head := *base.head
+	ix := &Index{mapping: base.mapping, head: &head, shift: base.shift, parts: base.parts, pages: base.pages, usual: base.usual,
+		reasons: base.reasons, lists: base.lists, networks: base.networks, patterns: base.patterns, worth: base.worth,
+		summed: base.summed, overlay: o}
+	f := &base.filter
+	ix.filter.mapped, ix.filter.mem, ix.filter.at, ix.filter.sums, ix.filter.good = f.mapped, f.mem, f.at, f.sums, f.good
+	ix.filter.near.Store(f.near.Load())
+	return ix
+}

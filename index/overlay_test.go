@@ -1,0 +1,152 @@
+package index
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"blockd/addr"
+)
+
+func TestLineMap(t *testing.T) {
+	var m lineMap
+	for _, tt := range []struct {
+		old, now int
+		ok       bool
+	}{{3, 3, true}, {5, 7, true}, {6, 8, true}, {9, 10, true}, {9, 9, false}, {12, 12, true}} {
+		if ok := m.add(tt.old, tt.now); ok != tt.ok {
+			t.Errorf("add(%d, %d) = %v", tt.old, tt.now, ok)
+		}
+	}
+	for old, want := range map[int]int{1: 1, 4: 4, 5: 7, 8: 10, 9: 10, 11: 12, 12: 12, 1000: 1000} {
+		if got := m.line(old); got != want {
+			t.Errorf("line(%d) = %d, want %d", old, got, want)
+		}
+	}
+	var full lineMap
+	for i := range maxLineShifts {
+		if !full.add(i, 2*i+1) {
+			t.Fatalf("line %d: no room", i)
+		}
+	}
+	if full.add(maxLineShifts, 0) {
+		t.Error("a map of lines grows without bound")
+	}
+}
+
+// An index with an overlay costs a clear sender no memory.
+func TestOverlayAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	ix := changed(t)
+	now := time.Now()
+	clear, gone := sender(t, "x@clear.example"), sender(t, "x@gone.test")
+	var b Batch
+	all := []addr.Addr{clear, gone}
+	ix.LookupBatch(&b, all, now)
+	if n := testing.AllocsPerRun(100, func() {
+		for _, a := range all {
+			if matches, err := ix.Lookup(nil, a, now); err != nil || len(matches) > 0 {
+				t.Fatal(matches, err)
+			}
+		}
+		ix.LookupBatch(&b, all, now)
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// changed is an index from which gone.test went and to which come.test came.
+func changed(t testing.TB) *Index {
+	t.Helper()
+	source := plain("a", listFile(t, "a.txt", "stays.test\ngone.test\n"))
+	path := filepath.Join(t.TempDir(), "x.bdx")
+	ix := published(t, path, []Source{source})
+	if err := os.WriteFile(source.Path, []byte("stays.test\ncome.test\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	updated, _, err := ix.Update(t.Context(), []Source{source}, Options{Cache: path + CacheSuffix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return updated
+}
+
+func TestProbeSeesTheOverlay(t *testing.T) {
+	ix := changed(t)
+	for text, want := range map[string][2]bool{"stays.test": {true, true}, "gone.test": {true, false}, "come.test": {true, true}} {
+		p, err := ix.Probe([]addr.Key{domainKey(t, text)}, netip.Addr{})
+		if err != nil || p[0].Perhaps != want[0] || p[0].Listed != want[1] {
+			t.Errorf("Probe(%s) = %+v, %v", text, p, err)
+		}
+	}
+}
+
+// Every answer is of one generation, whatever is swapped in and collected.
+func TestUpdatesUnderReaders(t *testing.T) {
+	source := plain("a", filepath.Join(t.TempDir(), "a.txt"))
+	write := func(n int) {
+		text := fmt.Sprintf("%s# of now\none.test # %d\nmx.one.test # %d\n", strings.Repeat("more.test\n", n), n, n)
+		if err := os.WriteFile(source.Path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(0)
+	path := filepath.Join(t.TempDir(), "x.bdx")
+	var live atomic.Pointer[Index]
+	live.Store(published(t, path, []Source{source}))
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			a := sender(t, "x@mx.one.test")
+			var b Batch
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				ix := live.Load()
+				matches, err := ix.Lookup(nil, a, time.Now())
+				if err != nil || len(matches) != 2 || matches[0].Reason != matches[1].Reason || matches[0].Line != matches[1].Line+1 {
+					t.Errorf("Lookup = %v, %v", matches, err)
+					return
+				}
+				ix.LookupBatch(&b, []addr.Addr{a}, time.Now())
+				if batch, err := b.Matches(0); err != nil || fmt.Sprint(batch) != fmt.Sprint(matches) {
+					t.Errorf("LookupBatch = %v, %v, want %v", batch, err, matches)
+					return
+				}
+			}
+		})
+	}
+	for n := range 60 {
+		write(n % 20)
+		ix := live.Load()
+		updated, _, err := ix.Update(t.Context(), []Source{source}, Options{Cache: path + CacheSuffix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n%7 == 0 {
+			if err := updated.Promote(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n%20 == 19 {
+			updated = published(t, path, []Source{source})
+		}
+		live.Store(updated)
+		runtime.GC()
+	}
+	close(stop)
+	readers.Wait()
+}

@@ -1,0 +1,9 @@
+//go:build (amd64 || arm64) && !purego
+
+package index
+
+// prefetch starts to fetch the line that p is in into the nearest cache, to be
+// written. It reads nothing: p may be any address.
+//
+//go:noescape
+func prefetch(p *byte)

@@ -1,0 +1,288 @@
+package index
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"blockd/lists"
+)
+
+// ErrTooDifferent is wrapped by Update's error where only a Build can tell what the
+// lists say now. Its text says why.
+var ErrTooDifferent = errors.New("no small change")
+
+func tooDifferent(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrTooDifferent, fmt.Sprintf(format, args...))
+}
+
+// UpdateReport is what an update did.
+type UpdateReport struct {
+	Sources int   // that are other than in the file
+	Keys    int   // for which memory speaks in place of the file
+	Bytes   int64 // of that memory
+	Elapsed time.Duration
+	Notes   []string // what was wrong with Options.Cache, a line each
+}
+
+// Update returns an index of what sources hold now, if that differs little from
+// what ix was built from: the file of ix with what has changed in memory in front
+// of it. It answers as a Build of the sources would, list table, counts and worth
+// of lists included. Nothing is written but a segment of each changed source into
+// Options.Cache, so that the Build which is to follow need not parse it again. Of
+// the other Options Workers counts.
+//
+// It takes one pass over each changed source and over what it was before, which is
+// why the cache is needed. Unchanged ones cost a stat, or their hash when they are
+// younger than two seconds.
+//
+// ErrTooDifferent says that a Build is called for: other sources or settings, a
+// source that is refused or was, changed patterns, a self-test that fails, more
+// than 100,000 keys, or no cache. An updated index can be updated again.
+func (ix *Index) Update(ctx context.Context, sources []Source, o Options) (*Index, *UpdateReport, error) {
+	if ix.overlay != nil {
+		ix = ix.overlay.base // the cache has what its file was made from
+	}
+	began := time.Now()
+	if o.Workers == 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	o.Workers = min(max(o.Workers, 1), maxWorkers)
+	u := &updating{Options: o, base: ix, cache: openCache(o.Cache), table: slices.Clone(ix.lists), limit: 2 * maxOverlayKeys,
+		rows: map[int]*rowUpdate{}}
+	updated, err := u.update(ctx, sources)
+	runtime.KeepAlive(ix)
+	if err != nil {
+		return nil, nil, err
+	}
+	over := updated.overlay
+	return updated, &UpdateReport{Sources: len(u.rows), Keys: over.keys, Bytes: over.bytes(), Elapsed: time.Since(began), Notes: u.cache.notes}, nil
+}
+
+// updating is one Update.
+type updating struct {
+	Options
+	base  *Index
+	cache *cache
+	table []ListInfo // as it is to be
+	tests []rowTest  // of changed rows
+	limit int        // entries that may still differ
+	rows  map[int]*rowUpdate
+}
+
+func (u *updating) update(ctx context.Context, sources []Source) (*Index, error) {
+	if len(sources) != len(u.table) {
+		return nil, tooDifferent("%d sources instead of %d", len(sources), len(u.table))
+	}
+	for i, s := range sources {
+		if row := u.table[i]; !s.Equal(row.Source) || s.Settings.Guard.ID() != row.Guard {
+			return nil, tooDifferent("list %s: %s is read another way", s.List, s.Path)
+		}
+	}
+	for i, s := range sources {
+		if err := u.source(ctx, i, s); err != nil {
+			return nil, err
+		}
+	}
+	updated, err := u.merge(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var id [16]byte
+	rand.Read(id[:]) // never fails: it ends the process rather
+	updated.generation, updated.lists, updated.head.built = hex.EncodeToString(id[:]), u.table, time.Now().Unix()
+	b := &builder{rows: u.table, tests: u.tests, built: time.Now()}
+	failed, err := b.selfTest(ctx, updated)
+	if err == nil && len(failed) > 0 {
+		err = tooDifferent("%v", failures(failed))
+	}
+	return updated, err
+}
+
+// source finds out whether a source has changed, and what.
+func (u *updating) source(ctx context.Context, row int, s Source) error {
+	was := u.table[row].Summary
+	hash, err := u.cache.hashOf(ctx, s)
+	fe, ofFile := errors.AsType[*lists.FileError](err)
+	switch {
+	case was.Verdict != lists.Loaded && s.Optional && ofFile && fe.Class == lists.Missing:
+		return nil // as it was
+	case ofFile:
+		return tooDifferent("%v", err)
+	case err != nil:
+		return err
+	case was.Verdict != lists.Loaded:
+		return tooDifferent("list %s: %s was left out", s.List, s.Path)
+	case hash == was.Hash:
+		return nil
+	}
+	from, before := u.cache.open(segmentName(segmentID(was.Hash, s.Settings)))
+	if from == nil {
+		return tooDifferent("list %s: what %s held is not in the cache", s.List, s.Path)
+	}
+	defer from.Close()
+	to, now, err := u.segment(ctx, s, hash)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	r := &rowUpdate{row: row, from: from, to: to, before: before, now: now, keys: map[string][]said{}}
+	err = r.compare(ctx, u.limit, u.Workers)
+	if errors.Is(err, errSegment) {
+		return tooDifferent("list %s: %v", s.List, err)
+	}
+	if err != nil {
+		return err
+	}
+	u.limit -= len(r.keys)
+	u.rows[row] = r
+	u.table[row].Summary, u.table[row].NetworkEntries = now.summary, now.networks
+	for _, t := range now.tests {
+		t.row = row
+		u.tests = append(u.tests, t)
+	}
+	return nil
+}
+
+// hashOf is the content of the source, by its stamp if that tells.
+func (c *cache) hashOf(ctx context.Context, s Source) ([16]byte, error) {
+	old, known := c.memos[sourceKey(s)]
+	if now, isFile := stampOf(s.Path); isFile && known && old.trusted && now == old.stamp {
+		return old.hash, nil
+	}
+	return lists.HashFile(ctx, s.Path)
+}
+
+// segment opens the segment of a source that had this hash a moment ago, and makes
+// it first if need be.
+func (u *updating) segment(ctx context.Context, s Source, hash [16]byte) (*os.File, *segmentMeta, error) {
+	if f, m := u.cache.open(segmentName(segmentID(hash, s.Settings))); f != nil {
+		return f, m, nil
+	}
+	b := &builder{Options: Options{Workers: u.Workers}, cache: u.cache, rows: make([]ListInfo, 1)}
+	b.in = &intake{rows: make([]rowIntake, 1), workers: make([]worker, u.Workers)}
+	for i := range b.in.workers {
+		b.in.workers[i].in = b.in // without a lane: only the segment is wanted
+	}
+	b.in.begin(0)
+	r := &reading{builder: b, source: s}
+	if err := r.parse(ctx); err != nil {
+		if errors.As(err, new(*lists.FileError)) {
+			err = tooDifferent("list %s: %v", s.List, err)
+		}
+		return nil, nil, err
+	}
+	if f, m := u.cache.open(u.cache.fresh[sourceKey(s)].segment); f != nil {
+		return f, m, nil
+	}
+	return nil, nil, tooDifferent("list %s: %s has no segment", s.List, s.Path)
+}
+
+// merge makes the overlay of what has changed in all rows.
+func (u *updating) merge(ctx context.Context) (*Index, error) {
+	lines := make([]lineMap, len(u.table))
+	changed := map[string]bool{}
+	for row, r := range u.rows {
+		lines[row] = r.lines
+		for key := range r.keys {
+			changed[key] = true
+		}
+	}
+	if len(changed) > maxOverlayKeys {
+		return nil, tooDifferent("%d keys have changed", len(changed))
+	}
+	b := newOverlayBuilder(u.base.head.hash)
+	t := newTally(u.base)
+	for n, key := range slices.Sorted(maps.Keys(changed)) {
+		if n%1024 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if key[0] == tagGlob || key[0] == tagRegexp {
+			return nil, tooDifferent("patterns have changed: %s", key[1:])
+		}
+		was, err := u.base.says(key)
+		if err != nil {
+			return nil, err
+		}
+		now := u.says(was, key, lines)
+		if len(now) > maxSources {
+			return nil, tooDifferent("%s has more than %d entries", key, maxSources)
+		}
+		t.count(key, was, now)
+		if err := b.put(key, now); err != nil {
+			return nil, tooDifferent("%v", err)
+		}
+	}
+	updated := b.overlay(u.base, lines).index()
+	if err := t.apply(updated); err != nil {
+		return nil, err
+	}
+	return updated, nil
+}
+
+// says is what all rows say of a key now that was said before.
+func (u *updating) says(was []said, key string, lines []lineMap) (now []said) {
+	anew := func(row int) bool {
+		r := u.rows[row]
+		if r == nil {
+			return false
+		}
+		_, ok := r.keys[key]
+		return ok
+	}
+	for _, s := range was {
+		if !anew(s.row) {
+			s.line = lines[s.row].line(s.line)
+			now = append(now, s)
+		}
+	}
+	for row, r := range u.rows {
+		if anew(row) {
+			now = append(now, r.keys[key]...)
+		}
+	}
+	slices.SortStableFunc(now, func(a, b said) int { return a.row - b.row }) // a row's are in order
+	return now
+}
+
+// says is what the file says of a key.
+func (ix *Index) says(key string) (all []said, err error) {
+	dropped := false
+	err = ix.mapping.guarded(func() error {
+		c, found, err := ix.find(ix.head.hash.sumText(key), key)
+		if err != nil || !found {
+			return err
+		}
+		var n int
+		n, dropped = c.sources()
+		for range n {
+			s := said{entry: c.entry()}
+			if s.row >= len(ix.lists) {
+				c.fail()
+			}
+			if s.reason != 0 {
+				text, ok := reasonAt(ix.reasons, s.reason-1)
+				if !ok {
+					c.fail()
+				}
+				s.text = string(text)
+			}
+			all = append(all, s)
+		}
+		if c.bad {
+			return corrupt(ix.head.sections[secPages].offset, "record of %q does not hold together", key)
+		}
+		return nil
+	})
+	if err == nil && dropped {
+		return nil, tooDifferent("%s had more than %d entries", key, maxSources)
+	}
+	return all, ix.unreadable(err)
+}

@@ -1,0 +1,354 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/addr"
+)
+
+// published builds and publishes an index of sources, with its cache.
+func published(t testing.TB, path string, sources []Source) *Index {
+	t.Helper()
+	d, err := Build(t.Context(), path, sources, Options{Cache: path + CacheSuffix, Workers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	return d.Index()
+}
+
+// editable is a list whose lines are edited at random.
+type editable struct {
+	source Source
+	lines  []string
+}
+
+func (e *editable) write(t testing.TB) {
+	t.Helper()
+	temp := e.source.Path + ".new"
+	if err := os.WriteFile(temp, []byte(strings.Join(e.lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(temp, e.source.Path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// line is a line of every kind and scope, often one that is there already.
+func (e *editable) line(rng *rand.Rand) string {
+	if len(e.lines) > 0 && rng.IntN(4) == 0 {
+		return e.lines[rng.IntN(len(e.lines))]
+	}
+	var text string
+	switch rng.IntN(9) {
+	default:
+		text = randomDomain(rng)
+	case 0:
+		text = randomSender(rng)
+	case 1:
+		text = testLocals[rng.IntN(2)] + "@"
+	case 2:
+		text = "." + randomDomain(rng)
+	case 3:
+		text = fmt.Sprintf("198.51.%d.0/%d", rng.IntN(4), 24+rng.IntN(3))
+	case 4:
+		text = fmt.Sprintf("2001:db8::%x", rng.IntN(8))
+	case 5:
+		text = "# a comment"
+	case 6:
+		text = ""
+	}
+	if e.source.Settings.Format == "hosts" { // several entries a line
+		return strings.Join([]string{"0.0.0.0", randomName(rng), randomName(rng), randomName(rng)}[:2+rng.IntN(3)], " ")
+	}
+	if rng.IntN(6) == 0 && text != "" {
+		text = "!" + text
+	}
+	if rng.IntN(3) == 0 && text != "" {
+		text += fmt.Sprintf(" # reason %d", rng.IntN(5))
+	}
+	return text
+}
+
+// randomName is a domain as a file of hosts has it.
+func randomName(rng *rand.Rand) string {
+	return testLabels[rng.IntN(len(testLabels))] + "." + testLabels[rng.IntN(len(testLabels))] + ".test"
+}
+
+func (e *editable) edit(rng *rand.Rand) {
+	n := len(e.lines)
+	at := rng.IntN(n + 1)
+	switch to := rng.IntN(n + 1); {
+	case rng.IntN(3) == 0 || n < 2:
+		e.lines = slices.Insert(e.lines, at, e.line(rng))
+	case rng.IntN(4) == 0: // a block of lines
+		var block []string
+		for range rng.IntN(60) {
+			block = append(block, e.line(rng))
+		}
+		e.lines = slices.Insert(e.lines, at, block...)
+	case rng.IntN(4) == 0:
+		from, to := min(at, to), max(at, to)
+		e.lines = slices.Delete(e.lines, from, min(to, from+60))
+	case at == n || to == n:
+		e.lines = append(e.lines, e.lines[rng.IntN(n)])
+	case rng.IntN(3) == 0:
+		e.lines[at], e.lines[to] = e.lines[to], e.lines[at]
+	case rng.IntN(2) == 0:
+		e.lines[at] = e.line(rng)
+	default:
+		e.lines = slices.Delete(e.lines, at, at+1)
+	}
+}
+
+// answers are what an index says of many senders, clients and domains.
+type answers struct {
+	table    []ListInfo
+	keys     uint64
+	entries  uint64
+	worth    []ListWorth
+	overlaps []Overlap
+	all      []Entry
+	matches  map[string][]Match
+}
+
+func answersOf(t testing.TB, ix *Index, seed uint64) answers {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 7))
+	a := answers{table: ix.Lists(), worth: ix.Worth(), overlaps: ix.Overlaps(), matches: map[string][]Match{}}
+	a.keys, a.entries = ix.Counts()
+	for e, err := range ix.Entries(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.all = append(a.all, e)
+	}
+	slices.SortStableFunc(a.all, func(x, y Entry) int { // of one line the walk has any order
+		if x.Row != y.Row || x.Item.Line != y.Item.Line {
+			return 0
+		}
+		return strings.Compare(fmt.Sprint(x), fmt.Sprint(y))
+	})
+	now := time.Now()
+	var batch []addr.Addr
+	for n := range 250 {
+		text := randomSender(rng)
+		if n >= 200 {
+			text = "x@" + randomName(rng)
+		}
+		s := sender(t, text)
+		matches, err := ix.Lookup(nil, s, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.matches[s.String()] = matches
+		batch = append(batch, s)
+		domain := domainKey(t, s.Domain())
+		if a.matches[domain.Text], err = ix.LookupDomain(nil, domain, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var b Batch
+	ix.LookupBatch(&b, batch, now)
+	for i, s := range batch {
+		if matches, err := b.Matches(i); err != nil || !slices.Equal(matches, a.matches[s.String()]) {
+			t.Fatalf("LookupBatch(%s) = %v, %v, Lookup %v", s, matches, err, a.matches[s.String()])
+		}
+	}
+	for i := range 64 {
+		for _, ip := range []netip.Addr{netip.AddrFrom4([4]byte{198, 51, byte(i % 5), byte(i * 4)}), netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", i%10))} {
+			matches, err := ix.LookupClient(nil, ip, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.matches[ip.String()] = matches
+		}
+	}
+	return a
+}
+
+// An update says what a build of the same files says, in every respect.
+func TestUpdateSaysWhatABuildSays(t *testing.T) {
+	seeds := uint64(20)
+	if testing.Short() || raceDetector {
+		seeds = 3
+	}
+	done := 0
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		folder := t.TempDir()
+		var files []*editable
+		var sources []Source
+		for i := range 1 + rng.IntN(5) {
+			name := fmt.Sprintf("list%d", i/2)
+			e := &editable{source: plain(name, filepath.Join(folder, fmt.Sprintf("%d.txt", i)))}
+			e.source.Settings.Reason = []string{"", "listed"}[rng.IntN(2)]
+			e.lines = []string{"bulk.test", "mx.bulk.test", "198.51.0.0/24"}
+			if rng.IntN(3) == 0 {
+				e.source.Settings.Format, e.lines = "hosts", []string{"0.0.0.0 bulk.test mx.bulk.test"}
+			}
+			for range rng.IntN(2000) {
+				e.lines = append(e.lines, e.line(rng))
+			}
+			e.write(t)
+			files, sources = append(files, e), append(sources, e.source)
+		}
+		path := filepath.Join(folder, "base.bdx")
+		ix := published(t, path, sources)
+		if seed%2 == 0 {
+			if err := ix.Promote(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for round := range 8 {
+			for range 1 + rng.IntN(8) {
+				files[rng.IntN(len(files))].edit(rng)
+			}
+			for _, e := range files {
+				e.write(t)
+			}
+			updated, report, err := ix.Update(t.Context(), sources, Options{Cache: path + CacheSuffix, Workers: 1 + rng.IntN(3)})
+			if err != nil {
+				t.Fatalf("seed %d, round %d: %v", seed, round, err)
+			}
+			if len(report.Notes) > 0 || updated.Generation() == ix.Generation() {
+				t.Errorf("report %+v of generation %s", report, updated.Generation())
+			}
+			done += report.Keys
+			fresh := published(t, filepath.Join(folder, "fresh.bdx"), sources)
+			got, want := answersOf(t, updated, seed), answersOf(t, fresh, seed)
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d, round %d: %s", seed, round, differ(got, want))
+			}
+			if err := updated.Verify(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if rng.IntN(3) == 0 {
+				if err := updated.Promote(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ix = updated
+		}
+	}
+	if done == 0 {
+		t.Error("no key was ever in an overlay: this test proves nothing")
+	}
+}
+
+// differ names the first thing that differs.
+func differ(got, want answers) string {
+	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
+	for i := range g.NumField() {
+		if a, b := fmt.Sprintf("%+v", g.Field(i)), fmt.Sprintf("%+v", w.Field(i)); a != b {
+			at := 0
+			for at < min(len(a), len(b)) && a[at] == b[at] {
+				at++
+			}
+			from := max(0, at-200)
+			return fmt.Sprintf("%s differ:\n…%.400s\nwant\n…%.400s", g.Type().Field(i).Name, a[from:], b[from:])
+		}
+	}
+	return "kinds of nothing differ"
+}
+
+func TestWhatIsNoSmallChange(t *testing.T) {
+	yes := true
+	for _, tt := range []struct {
+		name   string
+		change func(s []Source, write func(i int, text string)) []Source
+		want   string
+	}{
+		{"another source", func(s []Source, write func(int, string)) []Source { return s[:1] }, "1 sources instead of 2"},
+		{"other settings", func(s []Source, write func(int, string)) []Source {
+			s[1].Settings.Subdomains = &yes
+			return s
+		}, "is read another way"},
+		{"a source is refused", func(s []Source, write func(int, string)) []Source {
+			write(0, "<html><body>404</body></html>\n")
+			return s
+		}, "html"},
+		{"a source is missing", func(s []Source, write func(int, string)) []Source {
+			os.Remove(s[0].Path)
+			return s
+		}, "missing"},
+		{"patterns", func(s []Source, write func(int, string)) []Source {
+			write(1, "x*@shop.test\ny*@shop.test\n")
+			return s
+		}, "patterns have changed: y*@shop.test"},
+		{"a self-test fails", func(s []Source, write func(int, string)) []Source {
+			write(0, "a.test\n#? pass <> x@a.test\n")
+			return s
+		}, "shall pass"},
+		{"too many lines", func(s []Source, write func(int, string)) []Source {
+			var b strings.Builder
+			for i := range 2*maxOverlayKeys + 1 {
+				fmt.Fprintf(&b, "d%d.test\n", i)
+			}
+			write(0, b.String())
+			return s
+		}, "more than 200000 entries differ"},
+		{"too many keys", func(s []Source, write func(int, string)) []Source {
+			var b strings.Builder
+			for i := range maxOverlayKeys + 1 {
+				fmt.Fprintf(&b, "d%d.test\n", i)
+			}
+			write(0, b.String())
+			return s
+		}, "keys have changed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a, b := plain("a", listFile(t, "a.txt", "a.test\nb.test\n")), plain("b", listFile(t, "b.txt", "x*@shop.test\n"))
+			b.Settings.Patterns = true
+			sources := []Source{a, b}
+			path := filepath.Join(t.TempDir(), "x.bdx")
+			ix := published(t, path, sources)
+			sources = tt.change(sources, func(i int, text string) {
+				if err := os.WriteFile(sources[i].Path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			})
+			_, _, err := ix.Update(t.Context(), sources, Options{Cache: path + CacheSuffix})
+			if !errors.Is(err, ErrTooDifferent) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestUpdateNeedsItsCache(t *testing.T) {
+	source := plain("a", listFile(t, "a.txt", "a.test\n"))
+	path := filepath.Join(t.TempDir(), "x.bdx")
+	ix := published(t, path, []Source{source})
+	if err := os.WriteFile(source.Path, []byte("b.test\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range segments(t, path+CacheSuffix) {
+		if err := os.Truncate(filepath.Join(path+CacheSuffix, name), 30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, folder := range []string{"", path + CacheSuffix, filepath.Join(t.TempDir(), "none")} {
+		if _, _, err := ix.Update(t.Context(), []Source{source}, Options{Cache: folder}); !errors.Is(err, ErrTooDifferent) {
+			t.Errorf("cache %q: error %v", folder, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := ix.Update(ctx, []Source{source}, Options{Cache: path + CacheSuffix}); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+}

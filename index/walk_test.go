@@ -1,0 +1,194 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"blockd/lists"
+)
+
+// walked is an entry as a test compares it.
+func walked(row, line int, kind lists.Kind, name string, scope lists.Scope, action lists.Action, reason string) string {
+	return fmt.Sprintf("%d:%d %s %s %s %s %q", row, line, kind, name, scope, action, reason)
+}
+
+func walkAll(t *testing.T, ix *Index, want func(int) bool) (all []string, again int) {
+	t.Helper()
+	for e, err := range ix.Entries(t.Context(), want) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Again {
+			again++
+		}
+		all = append(all, walked(e.Row, e.Item.Line, e.Item.Kind, e.Item.Name(), e.Item.Scope, e.Item.Action, e.Item.Reason))
+	}
+	return all, again
+}
+
+// TestEntriesAreWhatWasRead: what Build read comes back, of every kind, in the order
+// of the lists and of their lines.
+func TestEntriesAreWhatWasRead(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 0))
+	dir := t.TempDir()
+	var sources []Source
+	var want []string
+	agains := 0
+	held := map[string]bool{}
+	for row := range 3 {
+		text := ""
+		for range 3000 {
+			n := rng.IntN(2000)
+			mark := []string{"", "", "!"}[rng.IntN(3)]
+			text += mark + []string{
+				fmt.Sprintf("x%d@bulk.test", n), fmt.Sprintf("offers%d@", n), fmt.Sprintf("n%d.test", n), fmt.Sprintf("=n%d.test", n), fmt.Sprintf(".n%d.test", n),
+				fmt.Sprintf("198.51.%d.%d", n%256, n/256), fmt.Sprintf("10.%d.%d.0/24", n%256, n/256), fmt.Sprintf("2001:db8:%x::/48", n),
+				fmt.Sprintf("promo%d*@bulk.test", n), fmt.Sprintf("/^promo%d@/", n), "no entry at all",
+			}[rng.IntN(11)] + "\n"
+		}
+		path := filepath.Join(dir, fmt.Sprintf("l%d.txt", row))
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := Source{List: fmt.Sprintf("l%d", row), Path: path, Settings: lists.Settings{Format: "plain", Patterns: true, Reason: fmt.Sprintf("by %d", row)}}
+		sources = append(sources, s)
+		seen := map[string]bool{}
+		if _, err := lists.ReadFile(t.Context(), path, s.Settings, func(it *lists.Item) error {
+			if it.Kind == lists.Err || it.Kind == lists.Skip {
+				return nil
+			}
+			key := fmt.Sprint(it.Kind, it.Name(), it.Scope, it.Action)
+			if !seen[key] { // a file's repetition is one entry
+				want = append(want, walked(row, it.Line, it.Kind, it.Name(), it.Scope, it.Action, it.Reason))
+				if held[key] {
+					agains++
+				}
+			}
+			seen[key], held[key] = true, true
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	draft, err := Build(t.Context(), filepath.Join(dir, "x.bdx"), sources, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer draft.Discard()
+	have, again := walkAll(t, draft.Index(), nil)
+	if !slices.Equal(have, want) {
+		t.Errorf("%d entries, want %d", len(have), len(want))
+		for i := range min(len(have), len(want)) {
+			if have[i] != want[i] {
+				t.Fatalf("entry %d is %s, want %s", i, have[i], want[i])
+			}
+		}
+	}
+	if again != agains || agains == 0 {
+		t.Errorf("%d entries are there before, want %d", again, agains)
+	}
+	some, _ := walkAll(t, draft.Index(), func(row int) bool { return row == 1 })
+	if rest := slices.DeleteFunc(want, func(s string) bool { return s[0] != '1' }); !slices.Equal(some, rest) {
+		t.Errorf("of one row: %d entries, want %d", len(some), len(rest))
+	}
+}
+
+// TestEntriesThatExpire: one that is soon gone stands for no other.
+func TestEntriesThatExpire(t *testing.T) {
+	soon := time.Now().Add(time.Hour).Unix()
+	for _, tt := range []struct {
+		first, second int64
+		again         bool
+	}{{0, 0, true}, {0, soon, true}, {soon, 0, false}, {soon, soon, false}} {
+		ix := indexOf(t, seeded(1), rowsNamed(2), []listed{
+			{row: 0, line: 1, key: domainKey(t, "bulk.test"), scope: lists.Tree, expiry: tt.first},
+			{row: 1, line: 1, key: domainKey(t, "bulk.test"), scope: lists.Tree, expiry: tt.second},
+		})
+		var all []Entry
+		for e, err := range ix.Entries(t.Context(), nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, e)
+		}
+		if len(all) != 2 || all[0].Again || all[1].Again != tt.again || all[0].Expires.IsZero() != (tt.first == 0) ||
+			tt.second != 0 && all[1].Expires.Unix() != tt.second {
+			t.Errorf("%+v: %+v", tt, all)
+		}
+	}
+}
+
+// TestEntriesEnd: with their context, with their caller, and with a damaged page.
+func TestEntriesEnd(t *testing.T) {
+	ix := indexOf(t, seeded(1), rowsNamed(1), []listed{{line: 1, key: domainKey(t, "bulk.test")}, {line: 2, key: domainKey(t, "other.test")}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	n := 0
+	for _, err := range ix.Entries(ctx, nil) {
+		if n++; !errors.Is(err, context.Canceled) {
+			t.Errorf("entry or error %d after the end: %v", n, err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d entries and errors after the end, want the one error", n)
+	}
+	n = 0
+	for range ix.Entries(t.Context(), nil) {
+		n++
+		break
+	}
+	if n != 1 {
+		t.Errorf("%d entries after the caller has enough", n)
+	}
+}
+
+// TestEntriesOfADamagedFile: whatever bit flips, a walk has all entries as they
+// were, or ends with an error.
+func TestEntriesOfADamagedFile(t *testing.T) {
+	s := newFullSpecimen(t, 300)
+	whole, err := Open(s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _ := walkAll(t, whole, nil)
+	if len(want) < 300 {
+		t.Fatalf("%d entries", len(want))
+	}
+	rng := rand.New(rand.NewPCG(3, 3))
+	caught := 0
+	for range 400 {
+		data := slices.Clone(s.data)
+		at := rng.IntN(len(data))
+		data[at] ^= 1 << rng.IntN(8)
+		s.write(t, data)
+		ix, err := Open(s.path)
+		if err != nil {
+			continue
+		}
+		var have []string
+		for e, err := range ix.Entries(t.Context(), nil) {
+			if err != nil {
+				if !errors.Is(err, ErrRead) {
+					t.Fatalf("octet %d: %v", at, err)
+				}
+				caught++
+				have = want
+				break
+			}
+			have = append(have, walked(e.Row, e.Item.Line, e.Item.Kind, e.Item.Name(), e.Item.Scope, e.Item.Action, e.Item.Reason))
+		}
+		if !slices.Equal(have, want) {
+			t.Fatalf("octet %d: other entries, and no error", at)
+		}
+	}
+	if caught == 0 {
+		t.Error("no walk met the damage")
+	}
+}

@@ -1,0 +1,118 @@
+package lists
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxColumns bounds a column number that can be declared.
+const maxColumns = 10000
+
+// csvHeaders are the names by which the column is found, the best first.
+var csvHeaders = [...]string{"email", "address", "sender", "domain", "ip", "network"}
+
+// csvWant is what the format's argument asks for: "COLUMN", or "COLUMN,SCORE>=N"
+// for the records whose column SCORE has at least N. Columns are numbers from 1 or
+// names of the header.
+type csvWant struct {
+	column string // "": one of csvHeaders, else the first
+	score  string // "": every record
+	least  float64
+}
+
+// columns are where a file has them, from 0; score is -1 if none is asked for.
+type columns struct{ entry, score int }
+
+// reaches reports whether the record in hand has the score that is asked for. If
+// not, it says so of the line.
+func (f *csvFile) reaches(column int) bool {
+	if column >= len(f.cells) {
+		return f.r.fail(Syntax, "", fmt.Sprintf("the record ends before column %d, its score", column+1))
+	}
+	text := trim(f.cells[column].text)
+	score, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil || score != score:
+		return f.r.fail(Syntax, text, "a score that is no number")
+	case score < f.want.least:
+		f.r.skip(BelowScore, fmt.Sprintf("a score of %s", text))
+		return false
+	}
+	return true
+}
+
+// findColumns settles by the first record which columns are asked for, and whether
+// that record is a header.
+func (f *csvFile) findColumns() (at columns, header bool, err error) {
+	at.score = -1
+	if f.want.score != "" {
+		if at.score, header, err = f.findColumn(f.want.score); err != nil {
+			return at, false, err
+		}
+	}
+	named := false
+	if f.want.column != "" {
+		at.entry, named, err = f.findColumn(f.want.column)
+	} else {
+		for _, name := range csvHeaders {
+			if i := f.named(name); i >= 0 {
+				at.entry, named = i, true
+				break
+			}
+		}
+	}
+	if err != nil || named || header {
+		return at, true, err
+	}
+	// What has neither dot, "@" nor colon is no sender that anybody lists.
+	first := trim(f.cells[at.entry].text)
+	return at, first != "" && !strings.ContainsAny(first, ".@:"), nil
+}
+
+// findColumn finds one column; named tells that the record in hand is the header
+// that has its name.
+func (f *csvFile) findColumn(text string) (column int, named bool, err error) {
+	if allDigits(text) {
+		n, _ := strconv.Atoi(text) // parseWant has judged it
+		if n > len(f.cells) {
+			return 0, false, refusal(NoColumn, "%d cells in the first record, column %d was declared", len(f.cells), n)
+		}
+		return n - 1, false, nil
+	}
+	if i := f.named(text); i >= 0 {
+		return i, true, nil
+	}
+	return 0, false, refusal(NoColumn, "the header has no %q", text)
+}
+
+// named returns the column whose cell in the record in hand is name, -1 if none is.
+func (f *csvFile) named(name string) int {
+	return slices.IndexFunc(f.cells, func(c cell) bool { return strings.EqualFold(trim(c.text), name) })
+}
+
+// checkColumn judges the argument of the format.
+func checkColumn(arg string) error {
+	_, err := parseWant(arg)
+	return err
+}
+
+func parseWant(arg string) (csvWant, error) {
+	column, score, scored := strings.Cut(arg, ",")
+	want := csvWant{column: column}
+	if scored {
+		name, least, ok := strings.Cut(score, ">=")
+		n, err := strconv.ParseFloat(least, 64)
+		if !ok || name == "" || err != nil || n != n {
+			return want, fmt.Errorf("behind the comma stands a column with the least score in it: %q", "count>=3")
+		}
+		want.score, want.least = name, n
+	}
+	for _, text := range []string{want.column, want.score} {
+		if n, err := strconv.Atoi(text); allDigits(text) && (err != nil || n < 1 || n > maxColumns) {
+			return want, fmt.Errorf("a column is 1 to %d, or the name of a header", maxColumns)
+		}
+	}
+	return want, nil
+}

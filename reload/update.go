@@ -1,0 +1,120 @@
+package reload
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"blockd/index"
+)
+
+// A small change of a large index acts before the index is built anew: the serving
+// generation is given what has changed in memory (index.Update), and the build
+// follows when the files have been quiet once more. A file that changes meanwhile
+// ends that build: the next change shall not wait for it either. What lies on disk
+// is the generation of the last build until then; after a crash it is seen to be
+// of other lists, like any older one.
+
+const (
+	// defaultUpdateFrom is below what a build takes about 0.1 s for. What is built
+	// so fast needs no second way.
+	defaultUpdateFrom = 200_000
+
+	// watchEvery is how often a build looks after the files: a stat each.
+	watchEvery = 200 * time.Millisecond
+
+	// maxYielded is how often in a row a build gives way, so that lists which never
+	// rest are built too.
+	maxYielded = 5
+)
+
+// errDisturbed ends a build that gives way to a change.
+var errDisturbed = errors.New("a list has changed")
+
+// update makes the small change that led from the serving generation to the lists
+// as they are now serve, if it is one and may. What it does not do is left to a
+// build, which says why where that is a list's fault.
+func (r *Reloader) update(ctx context.Context, sources []index.Source, faults []problem, began time.Time) bool {
+	serving := r.live.Load()
+	if serving == nil || len(faults) > 0 || len(r.lacks) > 0 {
+		return false
+	}
+	if keys, _ := serving.Counts(); keys < r.settings.updateFrom {
+		return false
+	}
+	ix, report, err := serving.Update(ctx, sources, index.Options{Cache: r.settings.Path + index.CacheSuffix})
+	if err != nil {
+		r.log.Debug("lists are built anew", slog.Any("reason", err))
+		return false
+	}
+	g, odd := r.gate(ix, ix.Lists(), nil)
+	if len(odd) > 0 {
+		return false // the build holds back the list that is odd
+	}
+	g.ix, g.bytes, g.seconds = ix, r.bytes, time.Since(began).Seconds()
+	r.metrics.updates.Inc()
+	r.serve(g, "updated")
+	r.log.Info("lists updated in memory", slog.Int("files", report.Sources), slog.Int("keys", report.Keys), slog.Int64("bytes", report.Bytes))
+	return true
+}
+
+// owes reports whether what serves is still to be built.
+func (r *Reloader) owes() bool {
+	serving := r.live.Load()
+	return serving != nil && serving.Updated()
+}
+
+// fold builds what serves already, which is no change of the lists. It gives way to
+// a change of a file.
+func (r *Reloader) fold(ctx context.Context, sources []index.Source, now []content, began time.Time) (result, []problem) {
+	calm, end := ctx, func() {}
+	if r.yielded < maxYielded {
+		calm, end = r.calm(ctx, sources)
+	}
+	got, problems := r.build(calm, sources, nil, now, began)
+	end()
+	switch {
+	case got == swapped:
+		r.yielded, got = 0, unchanged
+	case errors.Is(context.Cause(calm), errDisturbed):
+		r.yielded++
+		return same, nil
+	}
+	return got, problems
+}
+
+// calm returns a context that ends when a file is another one than when it was last
+// looked at, or at end.
+func (r *Reloader) calm(ctx context.Context, sources []index.Source) (calm context.Context, end func()) {
+	calm, cancel := context.WithCancelCause(ctx)
+	seen, lists := r.files.seen, r.settings.Lists
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(watchEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-calm.Done():
+				return
+			case <-tick.C:
+			}
+			now, _ := expand(lists)
+			disturbed := len(now) != len(sources)
+			for _, s := range now {
+				info, _ := os.Stat(s.Path)
+				old, known := seen[s.Path]
+				disturbed = disturbed || !known || !sameStamp(info, old)
+			}
+			if disturbed {
+				cancel(errDisturbed)
+			}
+		}
+	}()
+	return calm, func() {
+		cancel(nil)
+		<-done
+	}
+}
