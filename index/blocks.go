@@ -24,20 +24,20 @@ const (
 //
 // Blocks are asked for by groups, and those of one group lie together in chunks. A
 // chunk of which no block is in use any more goes back to the system, which has
-// other use for it: where memory is the host's to give, a page at its first use
-// takes ten times as long as one that was in use a moment ago.
+// other use for it, and the process's peak is that of the records alone.
 type blockPool struct {
 	mapped []byte // the system provides what is touched
 	mem    []byte // of it, from a whole chunk on
 	block  int    // octets
 	chunk  int    // blocks
-	limit  int    // chunks that may be used as long as there are blocks to spill
+	limit  int    // chunks that groups may have
 	chunks []blockChunk
 	next   []uint32 // of each block: the one behind it in its list
 
 	mu     sync.Mutex // guards what follows, and lists of free blocks
 	groups []blockGroup
-	begun  int // chunks
+	begun  int    // chunks
+	spare  uint32 // the next block of those behind the limit
 }
 
 // blockChunk is what a pool knows of one chunk.
@@ -64,6 +64,7 @@ func newBlockPool(block int, memory, expected int64, spare int) (*blockPool, err
 	for range groups {
 		p.groups = append(p.groups, blockGroup{free: none})
 	}
+	p.spare = uint32(p.limit * p.chunk)
 	chunks := p.limit + (spare+p.chunk-1)/p.chunk
 	p.chunks, p.next = make([]blockChunk, chunks), make([]uint32, chunks*p.chunk)
 	var err error
@@ -91,8 +92,8 @@ func (p *blockPool) at(number uint32) []byte {
 	return p.mem[int(number)*p.block:][:p.block]
 }
 
-// take returns a block for a group, none if all are in use. must takes one beyond
-// the limit then, of which there are as many as newBlockPool was told.
+// take returns a block for a group, none if all are in use. must takes a spare one
+// then: it may be said as often as there are of those.
 func (p *blockPool) take(group int, must bool) uint32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,8 +106,9 @@ func (p *blockPool) take(group int, must bool) uint32 {
 		number = p.takeFrom(other)
 	}
 	if number == none && must {
-		p.begin(group)
-		number = p.takeFrom(group)
+		number = p.spare
+		p.spare++
+		p.chunks[int(number)/p.chunk].used++
 	}
 	return number
 }

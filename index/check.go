@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/bits"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -158,7 +157,7 @@ func (c *checker) asked() bool {
 // checkDraft reads all pages of a file back from the system and checks them and
 // ix, which is that file opened, as Verify does: with several goroutines, and
 // without a mapping, whose pages would count as this process's memory.
-func (b *builder) checkDraft(ctx context.Context, ix *Index, f *os.File) error {
+func (b *builder) checkDraft(ctx context.Context, ix *Index, f *pageFile) error {
 	defer b.stages.begin("verify")()
 	size := int64(ix.head.size)
 	b.progress.report(Progress{Stage: "verify", Total: size})
@@ -169,7 +168,7 @@ func (b *builder) checkDraft(ctx context.Context, ix *Index, f *os.File) error {
 	var mu sync.Mutex // guards total
 	var total census
 	group, ctx := errgroup.WithContext(ctx)
-	for range b.Workers {
+	for range b.Workers * f.waits() {
 		group.Go(func() error {
 			c := ix.newChecker()
 			var pages []byte
@@ -183,7 +182,7 @@ func (b *builder) checkDraft(ctx context.Context, ix *Index, f *os.File) error {
 				}
 				p := ix.parts[i]
 				pages = grow(pages[:0], int(p.pages+p.overflow)*pageSize)
-				if _, err := f.ReadAt(pages, int64(ix.pageOffset(p.first))); err != nil {
+				if err := f.read(pages, int64(ix.pageOffset(p.first))); err != nil {
 					return readError(err)
 				}
 				if err := c.partition(i, pages); err != nil {

@@ -48,7 +48,9 @@ func (b *builder) draft(ctx context.Context, path string, lock *os.File) (*Draft
 // fill writes, syncs and checks the draft's file. The disk works while the check
 // reads the file back.
 func (b *builder) fill(ctx context.Context, d *Draft, f *os.File) (err error) {
-	if err := b.writeFile(ctx, f, &d.Report); err != nil {
+	pages := b.openPages(f, b.in.counts().bytes)
+	defer pages.end()
+	if err := b.writeFile(ctx, pages, &d.Report); err != nil {
 		return err
 	}
 	if err := b.hooks.at("sync"); err != nil {
@@ -72,7 +74,7 @@ func (b *builder) fill(ctx context.Context, d *Draft, f *os.File) (err error) {
 	if err := b.hooks.at("verify"); err != nil {
 		return err
 	}
-	return b.checkDraft(ctx, d.index, f)
+	return b.checkDraft(ctx, d.index, pages)
 }
 
 // Index is the draft, opened as a reader opens it. It stays valid after Publish.

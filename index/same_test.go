@@ -121,3 +121,27 @@ func TestCrowdedBuildSpills(t *testing.T) {
 		t.Errorf("%d reseeds, %d octets spilled", d.Report.Reseeds, d.Report.Spilled)
 	}
 }
+
+// The pages of a large file go past the system's cache, those of a small one do not.
+func TestSameBytesPastTheCache(t *testing.T) {
+	entries := manyDomains(60_000)
+	var want []byte
+	for _, direct := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "x.bdx")
+		d, err := draftOf(t, path, seeded(1), hooks{direct: direct}, rowsNamed(1), entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Publish(); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if direct && !bytes.Equal(data, want) {
+			t.Error("other bytes past the cache")
+		}
+		want = data
+	}
+}

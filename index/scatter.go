@@ -2,6 +2,7 @@ package index
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 )
 
@@ -27,6 +28,7 @@ type scatter struct {
 	bits  uint
 	block int // octets
 	pool  *blockPool
+	gone  []bool // of each part: it was dropped
 	file  *spillFile
 	lanes []lane
 }
@@ -63,7 +65,7 @@ func newScatter(lanes int, bits uint, memory, expected int64, file *spillFile) (
 	for bits > 0 && share>>(bits+1) < minScatterBlock {
 		bits--
 	}
-	s := &scatter{bits: bits, file: file, lanes: make([]lane, lanes)}
+	s := &scatter{bits: bits, file: file, lanes: make([]lane, lanes), gone: make([]bool, 1<<bits)}
 	s.block = 1 << bits2(int(min(max(share>>(bits+2), minScatterBlock), maxScatterBlock)))
 	var err error
 	if s.pool, err = newBlockPool(s.block, memory, min(expected, memory), lanes<<bits); err != nil {
@@ -200,6 +202,9 @@ func (s *scatter) finish() {
 // load appends the blocks of one part to dst, those of a lane in the order in
 // which they were filled. Goroutines may load at one time.
 func (s *scatter) load(dst []byte, number int) ([]byte, error) {
+	if s.gone[number] {
+		return dst, errDropped
+	}
 	for i := range s.lanes {
 		l := &s.lanes[i]
 		for _, e := range l.extents[number] {
@@ -222,8 +227,12 @@ func (s *scatter) load(dst []byte, number int) ([]byte, error) {
 	return dst, nil
 }
 
+// errDropped reports a fault of this program, rather than to lose keys.
+var errDropped = errors.New("records were given back before they were written")
+
 // drop gives the memory of a part back: it cannot be loaded again.
 func (s *scatter) drop(number int) {
+	s.gone[number] = true
 	for i := range s.lanes {
 		p := &s.lanes[i].parts[number]
 		s.pool.drop(p.first)

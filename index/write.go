@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -46,7 +45,7 @@ var attempts = [...]struct {
 const firstSip = 3 // of attempts
 
 // writeFile merges what was taken in and writes the whole file.
-func (b *builder) writeFile(ctx context.Context, f *os.File, r *Report) error {
+func (b *builder) writeFile(ctx context.Context, f *pageFile, r *Report) error {
 	tries := attempts[:]
 	if b.SipHash {
 		tries = tries[firstSip:]
@@ -76,7 +75,7 @@ func (b *builder) writeFile(ctx context.Context, f *os.File, r *Report) error {
 // the header goes last.
 type fileWriter struct {
 	*builder
-	f      *os.File
+	f      *pageFile
 	fill   float64
 	shift  uint // bits that choose the partition
 	head   header
@@ -95,7 +94,7 @@ func (w *fileWriter) write(ctx context.Context) error {
 	}
 	w.plan()
 	entries := int64(w.in.counts().entries)
-	w.hashes, err = newScatter(len(w.in.workers), filterBits(w.head.blocks), w.Memory/2, 8*entries, w.spill)
+	w.hashes, err = newScatter(len(w.in.workers)*w.f.waits(), filterBits(w.head.blocks), w.Memory/2, 8*entries, w.spill)
 	if err != nil {
 		return err
 	}
@@ -253,10 +252,10 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 	order := &pageOrder{}
 	order.moved.L = &order.mu
 	var next atomic.Int64
-	writers := make([]*unitWriter, len(w.in.workers))
+	writers := make([]*unitWriter, len(w.hashes.lanes))
 	group, ctx := errgroup.WithContext(ctx)
 	total := int64(float64(w.in.counts().bytes) / w.fill)
-	background := newWriteback(w.f, int64(w.head.sections[secPages].offset))
+	background := newWriteback(w.f.File, int64(w.head.sections[secPages].offset))
 	defer background.end()
 	for i := range writers {
 		u := &unitWriter{w: w, order: order}
@@ -367,6 +366,5 @@ func (u *unitWriter) write(unit int, unitBits uint) error {
 		binary.LittleEndian.PutUint64(rows, row)
 		row += uint64(binary.LittleEndian.Uint32(rows[8:])) + uint64(binary.LittleEndian.Uint32(rows[12:]))
 	}
-	_, err := u.w.f.WriteAt(u.cutter.pages, int64(u.w.head.sections[secPages].offset+at*pageSize))
-	return err
+	return u.w.f.write(u.cutter.pages, int64(u.w.head.sections[secPages].offset+at*pageSize))
 }

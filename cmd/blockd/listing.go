@@ -30,10 +30,11 @@ func newListing() *cobra.Command {
 		Use:   "lists [-c config.toml | -i FILE.bdx] [--files] [--overlaps] [--json]",
 		Short: "show what each list is worth, how old it is, and how it does",
 		Long: `Show a row for each list: its entries and distinct keys; the keys that no other list
-has; the list with which it shares most; the age of what serves, since it was written
-or its server confirmed it; its state; the mails that it had an entry for since the
-daemon's start, those that no other list had one for, and when the last one came.
-Below it stands what is wrong with lists, and which pairs of them share most.
+has; the list with which it shares most, and how much of it; the age of what serves,
+since it was written or its server confirmed it; its state; and since the daemon's
+start how often it had an entry for an envelope or a question, how often no other
+list had one, and when it last had. Below it stands what is wrong with lists, and
+which pairs of them share most.
 
 The daemon is asked at [http] listen. Where none answers, the index file tells what
 it knows, and hits are "-".`,
