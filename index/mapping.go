@@ -17,6 +17,19 @@ type mapping struct {
 
 func unmap(data []byte) { unix.Munmap(data) } // fails only for what was never mapped
 
+// maxFetched is what fetch asks for: the pages of some 17 M addresses. A machine
+// that serves more keeps by itself what is asked for.
+const maxFetched = 1 << 30
+
+// fetch asks the system to read a part of the mapping, as far as it is not in
+// memory, and waits for nothing. It is advice: an error changes no answer.
+func (m *mapping) fetch(part []byte) {
+	const step = 1 << 20 // larger ranges are cut off by the kernel
+	for part = part[:min(len(part), maxFetched)]; len(part) > 0; part = part[min(len(part), step):] {
+		unix.Madvise(part[:min(len(part), step)], unix.MADV_WILLNEED)
+	}
+}
+
 // guarded calls read, which may touch the mapping, and turns a memory fault in
 // it into an error: when the disk fails or somebody cuts the file off, the
 // system answers a read with SIGBUS, which would end the process. The guard
