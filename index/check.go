@@ -161,7 +161,7 @@ func (b *builder) checkDraft(ctx context.Context, ix *Index, f *pageFile) error 
 	defer b.stages.begin("verify")()
 	size := int64(ix.head.size)
 	b.progress.report(Progress{Stage: "verify", Total: size})
-	if err := ix.Promote(ctx); err != nil { // reads and sums all of the filter
+	if err := ix.promote(ctx); err != nil { // reads and sums all of the filter
 		return err
 	}
 	var next atomic.Int64

@@ -105,13 +105,23 @@ func (s *sieve) verify() error {
 // Without it the Index is as right. After an error it stays as it was; one of ctx
 // ends the copying early.
 func (ix *Index) Promote(ctx context.Context) error {
+	err := ix.promote(ctx)
+	if err == nil {
+		ix.mapping.fetch(ix.pages)
+	}
+	runtime.KeepAlive(ix)
+	return err
+}
+
+// promote is Promote without the pages.
+func (ix *Index) promote(ctx context.Context) error {
 	s := &ix.filter
 	if s.near.Load() != nil {
 		return nil
 	}
 	if ix.overlay != nil { // the copy is the file's, for all that share it
 		base := ix.overlay.base
-		err := base.Promote(ctx)
+		err := base.promote(ctx)
 		s.near.Store(base.filter.near.Load())
 		return err
 	}
@@ -136,8 +146,6 @@ func (ix *Index) Promote(ctx context.Context) error {
 		return err
 	}
 	runtime.AddCleanup(ix, unmap, all)
-	ix.mapping.fetch(ix.pages)
-	runtime.KeepAlive(ix)
 	return nil
 }
 
