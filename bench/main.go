@@ -100,6 +100,10 @@ func bench(ctx context.Context, s settings, stdout, stderr io.Writer) error {
 	if err := k.sample(dir); err != nil {
 		return err
 	}
+	say("changing a line")
+	if err := changeALine(ctx, s, dir, k, r); err != nil {
+		return err
+	}
 	say("asking programs")
 	if err := askPrograms(ctx, s, b, k, r); err != nil {
 		return err

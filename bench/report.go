@@ -40,6 +40,11 @@ const (
 )
 
 const (
+	changeActs = iota
+	changeBuilt
+)
+
+const (
 	programsAbsent = iota
 	programsListed
 	programsFirst
@@ -54,7 +59,7 @@ type report struct {
 	anonymous float64 // MB
 	elapsed   time.Duration
 
-	filters, stores, senders, compile, programs table
+	filters, stores, senders, compile, change, programs table
 }
 
 func newReport(s settings, m machine) *report {
@@ -69,6 +74,8 @@ func newReport(s settings, m machine) *report {
 			{"listed", printMillions, neither}, {"listed, 2 threads", printMillions, neither}}},
 		compile: table{title: "Compiling the keys from text", note: "From the start of the process to its end.", columns: []column{
 			{"seconds", printSeconds, lower}, {"peak memory, MB", significant, lower}, {"file, MB", significant, lower}}},
+		change: table{title: "One line put into one of ten lists", note: "All keys dealt out to ten lists. What a daemon serves knows it after the first figure; `quiet` comes before.", columns: []column{
+			{"acts after, ms", significant, lower}, {"whole build behind it, seconds", printSeconds, lower}}},
 		programs: table{title: "Programs that answer", note: "A sender a line of standard input, senders a second; and one process for one answer.", columns: []column{
 			{"clear", printMillions, higher}, {"listed", printMillions, higher}, {"process for one answer, ms", significant, lower}}},
 	}
@@ -85,7 +92,7 @@ func (r *report) proved(name string, k *keys, listed, clear int) error {
 
 // tables are in the order of the document.
 func (r *report) tables() []*table {
-	return []*table{&r.filters, &r.stores, &r.senders, &r.compile, &r.programs}
+	return []*table{&r.filters, &r.stores, &r.senders, &r.compile, &r.change, &r.programs}
 }
 
 // plotName is the file of the plot: the usual run's has the plain name, so that a
