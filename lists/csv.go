@@ -21,6 +21,8 @@ const (
 type csvFile struct {
 	r         *reading
 	want      csvWant
+	scored    bool   // a record had the column of the score
+	short     bool   // one had not
 	ahead     []line // lines that were looked at and are still to be read
 	separator byte
 
@@ -54,7 +56,13 @@ func readCSV(r *reading) error {
 		}
 		f.emit(at, header)
 	}
-	return r.end()
+	if err := r.end(); err != nil || r.err != nil {
+		return err
+	}
+	if f.short && !f.scored {
+		return refusal(NoColumn, "no record has the column %s, the declared score", want.score)
+	}
+	return nil
 }
 
 // next takes the next well-formed record in hand, and emits what lies before it:
@@ -149,6 +157,7 @@ func (f *csvFile) emit(where columns, header bool) {
 		case i != at:
 			f.r.skip(Continuation, "")
 		case header:
+			f.short = f.short || where.score >= len(f.cells)
 			f.r.skip(Header, fmt.Sprintf("the entries are in column %d", column+1))
 		case column >= len(f.cells):
 			f.r.fail(Syntax, "", fmt.Sprintf("the record ends before column %d", column+1))

@@ -22,6 +22,7 @@ func TestCSV(t *testing.T) {
 		{"score by name", "csv:who,count>=2.5", "count,who\n2,a.test\n2.5,b.test\n", "skip header + skip below-score + domain b.test tree block"},
 		{"score and the column that a header names", "csv:,3>=1", "x,domain,score\ny,a.test,0\ny,b.test,1\n", "skip header + skip below-score + domain b.test tree block"},
 		{"score that is no number", "csv:1,2>=3", "a.test,10\nb.test,many\nc.test,NaN\n", "domain a.test tree block + err syntax + err syntax"},
+		{"records before the first one with a score", "csv:1,2>=3", "# a.test and others\na.test\t10\n", "err syntax + domain a.test tree block"},
 		{"record without its score", "csv:1,2>=3", "a.test,10\nb.test\n", "domain a.test tree block + err syntax"},
 		{"what is below the score is not looked at", "csv:1,2>=3", "a.test,10\nno name,2\n", "domain a.test tree block + skip below-score"},
 		{"semicolon", "csv:2", "x;bulk.test\ny;shop.test\n", "domain bulk.test tree block + domain shop.test tree block"},

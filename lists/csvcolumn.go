@@ -29,8 +29,10 @@ type columns struct{ entry, score int }
 // not, it says so of the line.
 func (f *csvFile) reaches(column int) bool {
 	if column >= len(f.cells) {
+		f.short = true
 		return f.r.fail(Syntax, "", fmt.Sprintf("the record ends before column %d, its score", column+1))
 	}
+	f.scored = true
 	text := trim(f.cells[column].text)
 	score, err := strconv.ParseFloat(text, 64)
 	switch {
@@ -47,7 +49,12 @@ func (f *csvFile) reaches(column int) bool {
 // that record is a header.
 func (f *csvFile) findColumns() (at columns, header bool, err error) {
 	at.score = -1
-	if f.want.score != "" {
+	if allDigits(f.want.score) {
+		// Real lists begin with lines that are no records and have no such column:
+		// each record is judged by itself, and the file at its end.
+		at.score, _ = strconv.Atoi(f.want.score)
+		at.score--
+	} else if f.want.score != "" {
 		if at.score, header, err = f.findColumn(f.want.score); err != nil {
 			return at, false, err
 		}

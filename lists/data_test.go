@@ -297,3 +297,24 @@ func read(t *testing.T, path string) string {
 	}
 	return string(text)
 }
+
+// TestScoresOfARealList: who stands on four lists or more is what the publisher
+// puts into a list of its own.
+func TestScoresOfARealList(t *testing.T) {
+	keys := func(name, format string) map[string]bool {
+		all := map[string]bool{}
+		_, err := lists.ReadFile(t.Context(), data(t, name), lists.Settings{Format: format}, func(it *lists.Item) error {
+			if it.Kind != lists.Skip && it.Kind != lists.Err {
+				all[strings.Clone(it.Name())] = true
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	if scored, level := keys("ipsum-scored.txt.gz", "csv:1,2>=4"), keys("ipsum-level4.txt", "plain"); !maps.Equal(scored, level) || len(level) != 5354 {
+		t.Errorf("%d addresses of four lists or more, the publisher has %d", len(scored), len(level))
+	}
+}

@@ -190,7 +190,7 @@ func FuzzPlain(f *testing.F)   { fuzzFormat(f, "plain") }
 func FuzzHosts(f *testing.F)   { fuzzFormat(f, "hosts") }
 func FuzzAdblock(f *testing.F) { fuzzFormat(f, "adblock") }
 func FuzzPostfix(f *testing.F) { fuzzFormat(f, "postfix") }
-func FuzzCSV(f *testing.F)     { fuzzFormat(f, "csv") }
+func FuzzCSV(f *testing.F)     { fuzzFormat(f, "csv", "csv:1,2>=3") }
 func FuzzJSON(f *testing.F)    { fuzzFormat(f, "json") }
 
 func FuzzDnsmasq(f *testing.F)      { fuzzFormat(f, "dnsmasq") }
