@@ -2,8 +2,6 @@ package index
 
 import (
 	"context"
-	"math/bits"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -201,27 +199,4 @@ func (b *builder) checkDraft(ctx context.Context, ix *Index, f *pageFile) error 
 	}
 	b.progress.report(Progress{Stage: "verify", Done: size, Total: size})
 	return ix.holds(total)
-}
-
-// MeasureFalsePositives asks the filter for n keys that are in no list, as good as
-// surely: for random hashes. It returns how often the filter says perhaps.
-func (ix *Index) MeasureFalsePositives(n int) float64 {
-	filter := ix.newChecker().filter
-	rng := rand.New(rand.NewPCG(1, 2))
-	perhaps := 0
-	err := ix.mapping.guarded(func() error {
-		var hashes [bloom.BatchSize]bloom.Hash
-		for asked := 0; asked < n; asked += len(hashes) {
-			for i := range hashes {
-				hashes[i].Lo = rng.Uint64()
-			}
-			perhaps += bits.OnesCount32(filter.HasBatch(hashes[:]))
-		}
-		return nil
-	})
-	if err != nil || n <= 0 {
-		return ix.FalsePositiveRate()
-	}
-	batches := (n + bloom.BatchSize - 1) / bloom.BatchSize
-	return float64(perhaps) / float64(batches*bloom.BatchSize)
 }
