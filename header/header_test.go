@@ -1,0 +1,122 @@
+package header_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"blockd/header"
+)
+
+func TestAddresses(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       []string
+	}{
+		{"bare", "a@b.example", []string{"a@b.example"}},
+		{"with a name", "A. Writer <a@b.example>", []string{"a@b.example"}},
+		{"with a quoted name that holds an address", `"x@y.example" <a@b.example>`, []string{"a@b.example"}},
+		{"with an unquoted name that is an address", "x@y.example <a@b.example>", []string{"a@b.example"}},
+		{"several", "a@b.example, C <c@d.example>", []string{"a@b.example", "c@d.example"}},
+		{"several, one of them malformed", "x@y.example <a@b.example>, c@d.example", []string{"a@b.example", "c@d.example"}},
+		{"group", "staff: a@b.example, c@d.example;", []string{"a@b.example", "c@d.example"}},
+		{"empty group", "undisclosed-recipients:;", nil},
+		{"malformed group", "staff: x@y.example <a@b.example>;", []string{"a@b.example"}},
+		{"quoted local-part that must be", `"a b"@c.example`, []string{`"a b"@c.example`}},
+		{"quoted local-part that need not be", `"a"@c.example`, []string{"a@c.example"}},
+		{"quoted local-part in a malformed list", `x@y.example <"a b"@c.example>`, []string{`"a b"@c.example`}},
+		{"literal", "a@[192.0.2.1]", []string{"a@[192.0.2.1]"}},
+		{"comment", "a@b.example (A. Writer)", []string{"a@b.example"}},
+		{"comment that holds an address", "(x@y.example) a@b.example", []string{"a@b.example"}},
+		{"folded with CRLF", "A\r\n <a@b.example>", []string{"a@b.example"}},
+		{"folded with LF alone", "A\n\t<a@b.example>", []string{"a@b.example"}},
+		{"foreign characters of a known set", "=?utf-8?B?w7w=?= <a@b.example>", []string{"a@b.example"}},
+		{"foreign characters of any set", "=?gb2312?B?xOO6ww==?= <a@b.example>", []string{"a@b.example"}},
+		{"raw foreign characters", "Jürgen <a@b.example>", []string{"a@b.example"}},
+		{"domain in foreign characters", "a@bücher.example", []string{"a@bücher.example"}},
+		{"source route", "<@r.example:a@b.example>", []string{"@r.example:a@b.example"}},
+		{"angle bracket without its pair", "A <a@b.example", []string{"a@b.example"}},
+		{"quote without its pair", `"A <a@b.example>`, []string{"a@b.example"}},
+		{"comment without its pair", "(A <a@b.example>", []string{"a@b.example"}},
+		{"two in angle brackets", "<a@b.example> <c@d.example>", []string{"a@b.example", "c@d.example"}},
+		{"semicolons between", "a@b.example; c@d.example", []string{"a@b.example", "c@d.example"}},
+		{"blanks inside", "< a@b.example >", []string{"a@b.example"}},
+		{"NUL", "a@b.example\x00", []string{"a@b.example"}},
+		{"a name alone", "nobody", nil},
+		{"nothing", "", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := header.Addresses(tt.text); !slices.Equal(got, tt.want) {
+				t.Errorf("Addresses(%q) = %q, want %q", tt.text, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSendersBounds(t *testing.T) {
+	fields := func(n int, text func(int) string) *header.Senders {
+		s := &header.Senders{}
+		for i := range n {
+			s.Add("From", text(i))
+		}
+		return s
+	}
+	one := func(i int) string { return fmt.Sprintf("a%d@b.example", i) }
+	tests := []struct {
+		name    string
+		senders *header.Senders
+		want    int // -1: refused
+	}{
+		{"none", &header.Senders{}, 0},
+		{"as many fields as may be", fields(header.MaxFields, one), header.MaxFields},
+		{"one more", fields(header.MaxFields+1, one), -1},
+		{"as many octets as may be", fields(1, func(int) string { return strings.Repeat("x", header.MaxOctets) }), 0},
+		{"one more octet", fields(1, func(int) string { return strings.Repeat("x", header.MaxOctets+1) }), -1},
+		{"one address many times", fields(header.MaxFields, func(int) string { return "a@b.example, a@b.example" }), 1},
+		{"more addresses than may be", fields(2, func(i int) string { return strings.Repeat(one(i)+",", 1) + list(600, i) }), -1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			all, ok := tt.senders.Addresses()
+			if !ok {
+				all = make([]header.Field, 0)
+			}
+			if got := len(all); ok != (tt.want >= 0) || ok && got != tt.want {
+				t.Errorf("%d addresses, %v, want %d", got, ok, tt.want)
+			}
+		})
+	}
+}
+
+func list(n, seed int) string {
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = fmt.Sprintf("b%d-%d@c.example", seed, i)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// FuzzAddresses: whatever a field holds, an address in angle brackets behind it is
+// found, if the field does not swallow it in a quote or comment of its own; and no
+// address has a line end.
+func FuzzAddresses(f *testing.F) {
+	for _, text := range []string{"a@b.example", `"x" <a@b.example>`, "g: a@b, c@d;", "(c) a@b", `"`, "(", "<", "a@b <c@d>, =?x?B?AAAA?= <e@f>", "\\"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, a := range header.Addresses(text) {
+			if strings.ContainsAny(a, "\r\n\x00") {
+				t.Errorf("Addresses(%q) has %q", text, a)
+			}
+		}
+		if strings.ContainsAny(text, `"()<>\[]`) {
+			return
+		}
+		const listed = "listed@bad.example"
+		if got := header.Addresses(text + ", <" + listed + ">"); !slices.Contains(got, listed) {
+			t.Errorf("Addresses(%q and a listed one) = %q", text, got)
+		}
+	})
+}

@@ -1,0 +1,24 @@
+package header_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/header"
+)
+
+// A field of the largest size costs a fraction of a second, whatever it is made of: the
+// mail server waits for the answer.
+func TestHostileFieldsAreFast(t *testing.T) {
+	for _, unit := range []string{"(", ")", "\"", "<", ">", "\\", "\\\"", ",", ":", ";", "@", "a@", "a@b,", "a ", "a b ", "=?x?Q?a?= ", "=?utf-8?Q?a?=", "[", "a@[", "(\\", "<@a:", "<@a,", "g:", "g:;", "\t", "\n", "\"a\" ", "\"a\"@", "é", "\xff", ".", "a.", "a@b <", "a <b@c>, ", "\"@"} {
+		for _, end := range []string{"", " <a@b.example>", ">"} {
+			text := strings.Repeat(unit, header.MaxOctets/len(unit)) + end
+			begun := time.Now()
+			header.Addresses(text)
+			if took := time.Since(begun); took > 10*time.Second {
+				t.Errorf("%q and %q: %v", unit, end, took)
+			}
+		}
+	}
+}

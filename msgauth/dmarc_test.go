@@ -1,0 +1,128 @@
+package msgauth
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blockd/internal/nameserver"
+)
+
+// messages is a folder of messages that others made, with their DNS records and the
+// DMARC verdicts of some.
+const messages = "../../shared/data/dkim/dmarc"
+
+// otherwise are the cases that are aligned, and that DMARC refuses all the same.
+var otherwise = map[string]string{
+	"DMARC SUBDOMAIN FAIL DKIM STRICT ALIGNMENT": "the domain's policy asks for strict alignment; no policy is read here",
+	"DMARC SUBDOMAIN FAIL SPF STRICT ALIGNMENT":  "the domain's policy asks for strict alignment; no policy is read here",
+}
+
+func messagesZone(t *testing.T) zone {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(messages, "dns.json"))
+	if err != nil {
+		t.Skip("no DMARC test messages beside the checkout")
+	}
+	var all []struct {
+		Name, Type, Rcode string
+		Replies           []string
+	}
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatal(err)
+	}
+	z := zone{}
+	for _, r := range all {
+		key := strings.ToUpper(r.Type) + " " + strings.ToLower(r.Name)
+		switch r.Rcode {
+		case "noerror":
+			z[key] = r.Replies
+			if r.Type == "mx" || r.Type == "ptr" {
+				for i := range r.Replies {
+					z[key][i] += "."
+				}
+			}
+		case "norec":
+			z[key] = []string{}
+		case "timeout":
+			z[key] = []string{"!SERVFAIL"}
+		}
+	}
+	return z
+}
+
+func readLetter(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(messages, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.ReplaceAll(bytes.ReplaceAll(b, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
+}
+
+func TestMessagesAlignAsTheirVerdictsSay(t *testing.T) {
+	r := resolverOf(t, nameserver.Serve(t, messagesZone(t)))
+	table, err := os.ReadFile(filepath.Join(messages, "expect.tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(strings.TrimSpace(string(table)), "\n") {
+		c := strings.Split(line, "\t")
+		if i == 0 {
+			continue // names of the columns
+		}
+		t.Run(c[0], func(t *testing.T) {
+			m, err := r.Message(t.Context(), netip.Addr{}, bytes.NewReader(readLetter(t, c[1])))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var f SPF
+			domain := m.Author // if only signatures can tell
+			if client, err := netip.ParseAddr(c[2]); err == nil {
+				f = r.SPF(t.Context(), client, "helo.test", c[3])
+				domain = f.Domain
+			}
+			got := m.Aligned(domain, f)
+			want := c[5] == "DMARC_POLICY_ALLOW" || otherwise[c[0]] != ""
+			if (got == Pass) != want {
+				t.Errorf("aligned: %s, verdict %s; %+v, %+v", got, c[5], m, f)
+			}
+		})
+	}
+}
+
+// TestMessagesOfOthers has what those messages are made to show of signatures.
+func TestMessagesOfOthers(t *testing.T) {
+	r := resolverOf(t, nameserver.Serve(t, messagesZone(t)))
+	for name, want := range map[string]State{
+		"good_dkim_rspamd.eml": Pass, "good_dkim_highsecure.eml": Pass, "pass_none.eml": Pass,
+		"bad_dkim_rspamd.eml": No, "bad_dkim_highsecure.eml": No,
+		"bad_dkim1.eml": No, "bad_dkim2.eml": No, "bad_dkim3.eml": Unknown, "bad_dkim4.eml": No,
+		"dkim_broken_key.eml": No, "dkim_revoked_key.eml": No, "dkim_key_too_long.eml": No, "dkim_key_too_wide.eml": No,
+		"arcbad.eml": No,
+	} {
+		m, err := r.Message(t.Context(), netip.Addr{}, bytes.NewReader(readLetter(t, name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		proof := No
+		for _, s := range m.Signatures {
+			proof = proof.or(s.Proof)
+		}
+		if proof != want {
+			t.Errorf("%s: %s, want %s: %+v", name, proof, want, m)
+		}
+	}
+	files, _ := filepath.Glob(filepath.Join(messages, "*.eml"))
+	for _, file := range files {
+		name := filepath.Base(file)
+		m, err := r.Message(t.Context(), netip.Addr{}, bytes.NewReader(readLetter(t, name)))
+		if err != nil || len(m.Signatures) > maxSignatures || m.Author == "" && m.Fault == "" {
+			t.Errorf("%s: %+v, %v", name, m, err)
+		}
+	}
+}

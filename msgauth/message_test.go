@@ -1,0 +1,148 @@
+package msgauth
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-msgauth/dkim"
+	"github.com/miekg/dns"
+
+	"blockd/internal/nameserver"
+)
+
+// TestBrokenMessagesLeaveNothing breaks messages of several signatures off at every
+// place: the library alone would leave a goroutine for each signature.
+func TestBrokenMessagesLeaveNothing(t *testing.T) {
+	bank := newSigner(t)
+	r := resolverOf(t, nameserver.Serve(t, zone{"TXT s1._domainkey.bank.test": {bank.record}}))
+	message := letter + strings.Repeat("A line of the body.\r\n", 2000)
+	for range 5 {
+		message = bank.sign(t, message, "bank.test")
+	}
+	before := runtime.NumGoroutine()
+	broken := errors.New("broken disk")
+	for i := range 1000 {
+		n := i * len(message) / 1000
+		_, err := r.Message(t.Context(), netip.Addr{}, io.MultiReader(strings.NewReader(message[:n]), failing{broken}))
+		if !errors.Is(err, broken) {
+			t.Fatalf("broken off behind %d octets: %v", n, err)
+		}
+	}
+	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// TestOwnVectors has messages that were signed once, with folded and oversigned fields
+// and an odd body: what held then holds on.
+func TestOwnVectors(t *testing.T) {
+	zoneText, err := os.ReadFile("testdata/signed/zone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := resolverOf(t, nameserver.Serve(t, vectorZone(string(zoneText))))
+	files, _ := filepath.Glob("testdata/signed/*.eml")
+	if len(files) != 5 {
+		t.Fatalf("%d messages, want 5", len(files))
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		message := strings.ReplaceAll(string(text), "\n", "\r\n")
+		for name, m := range map[string]string{"as it is": message, "changed": strings.Replace(message, "hello", "Hello", 1)} {
+			got, err := r.Message(t.Context(), netip.Addr{}, strings.NewReader(m))
+			if want := map[bool]State{true: Pass, false: No}[m == message]; err != nil || got.DKIM("x.example") != want {
+				t.Errorf("%s %s: %+v, %v; want %s", file, name, got, err, want)
+			}
+		}
+	}
+}
+
+// FuzzMessage gives the library any message and any key record.
+func FuzzMessage(f *testing.F) {
+	bank := newSigner(f)
+	good := bank.sign(f, letter, "bank.test")
+	f.Add(good, bank.record)
+	f.Add(strings.Replace(good, "relaxed/relaxed", "simple/simple", 1), bank.record+"; t=y:s; h=sha256; s=email")
+	f.Add("From: a@x.example\r\nDKIM-Signature: v=1; a=rsa-sha256; d=x.example; s=s; h=from; bh=AA==; b=AA==\r\n\r\n", "p=MIG")
+	var record atomic.Value // string: what the server says now
+	s := nameserver.ServeFunc(f, func(m *dns.Msg) *dns.Msg {
+		reply := new(dns.Msg).SetReply(m)
+		reply.Answer = []dns.RR{nameserver.Record(m.Question[0].Name, "TXT", record.Load().(string))}
+		return reply
+	})
+	f.Fuzz(func(t *testing.T, message, key string) {
+		record.Store(key)
+		m, err := resolverOf(t, s).Message(t.Context(), netip.Addr{}, strings.NewReader(message))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Signatures) > maxSignatures || m.Author == "" && m.Fault == "" {
+			t.Fatalf("%+v", m)
+		}
+		for _, sig := range m.Signatures {
+			if (sig.Proof == Pass) != (sig.Reason == "") || sig.Proof == Pass && Organisation(sig.Domain) == "" {
+				t.Fatalf("%+v", sig)
+			}
+		}
+		if m.DKIM("bank.test") == Pass && !strings.Contains(strings.ToLower(message), "bank.test") {
+			t.Fatalf("a proof of what is not in the message: %+v", m)
+		}
+	})
+}
+
+// BenchmarkMessage is what a tentative message costs without DNS.
+func BenchmarkMessage(b *testing.B) {
+	signer := newRSASigner(b, 2048)
+	r := resolverOf(b, nameserver.Serve(b, zone{"TXT s1._domainkey.bank.test": {signer.record}}))
+	for _, size := range []int{10 << 10, 100 << 10} {
+		body := strings.Repeat("The quick brown fox jumps over the lazy dog, again and again and again.\r\n", size/73)
+		for _, c := range []dkim.Canonicalization{dkim.CanonicalizationRelaxed, dkim.CanonicalizationSimple} {
+			message := signer.sign(b, letter+body, "bank.test", func(o *dkim.SignOptions) { o.BodyCanonicalization = c })
+			b.Run(fmt.Sprintf("%dKB/%s", size>>10, c), func(b *testing.B) {
+				b.SetBytes(int64(len(message)))
+				b.ReportAllocs()
+				for b.Loop() {
+					m, err := r.Message(b.Context(), netip.Addr{}, strings.NewReader(message))
+					if err != nil || m.DKIM("bank.test") != Pass {
+						b.Fatal(m, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The library copies a run of blank lines for each piece of it that comes: without a
+// bound this message takes it minutes.
+func TestBlankLinesCostNothing(t *testing.T) {
+	bank := newSigner(t)
+	r := resolverOf(t, nameserver.Serve(t, zone{"TXT s1._domainkey.bank.test": {bank.record}}))
+	simple := func(o *dkim.SignOptions) { o.BodyCanonicalization = dkim.CanonicalizationSimple }
+	head := signatureOf(bank.sign(t, letter, "bank.test", simple))
+	began := time.Now()
+	m, err := r.Message(t.Context(), netip.Addr{}, strings.NewReader(strings.Repeat(head, 5)+letter+strings.Repeat("\r\n", 5<<20)))
+	if err != nil || m.DKIM("bank.test") != No || !strings.Contains(m.Fault, "blank lines") {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("10 MiB of blank lines took %s", took)
+	}
+	some := bank.sign(t, letter+strings.Repeat("\r\n", 1000)+"x\r\n", "bank.test", simple)
+	if m, err := r.Message(t.Context(), netip.Addr{}, strings.NewReader(some)); err != nil || m.DKIM("bank.test") != Pass {
+		t.Errorf("a run within bounds: %+v, %v", m, err)
+	}
+}

@@ -1,0 +1,356 @@
+package msgauth
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"blockd/internal/nameserver"
+)
+
+func txt(ctx context.Context, r *Resolver, name string) answer {
+	return r.lookup(ctx, netip.Prefix{}, name, dns.TypeTXT)
+}
+
+func TestAnswersAreRemembered(t *testing.T) {
+	s := nameserver.Serve(t, zone{"TXT a.test": {"text"}, "TXT broken.test": {"!SERVFAIL"}})
+	for _, tt := range []struct {
+		name  string
+		until time.Duration // 300 s is what the server says
+		want  outcome
+	}{{"a.test", 300 * time.Second, records}, {"none.test", time.Minute, none}, {"broken.test", 5 * time.Second, failed}} {
+		r := resolverOf(t, s)
+		now := time.Now()
+		r.cache.now = func() time.Time { return now }
+		before := s.Asked()["TXT "+tt.name]
+		asked := func() int {
+			if a := txt(t.Context(), r, strings.ToUpper(tt.name)); a.outcome != tt.want {
+				t.Fatalf("%s: %+v", tt.name, a)
+			}
+			return s.Asked()["TXT "+tt.name] - before
+		}
+		first := asked()
+		now = now.Add(tt.until - time.Millisecond)
+		if n := asked(); n != first {
+			t.Errorf("%s: asked again before %s", tt.name, tt.until)
+		}
+		now = now.Add(time.Millisecond)
+		if n := asked(); n == first {
+			t.Errorf("%s: not asked again after %s", tt.name, tt.until)
+		}
+	}
+}
+
+func TestTimesToLiveAreClamped(t *testing.T) {
+	for ttl, want := range map[uint32]time.Duration{0: time.Minute, 59: time.Minute, 600: 10 * time.Minute, 1 << 31: time.Hour} {
+		a := answer{outcome: records, ttl: ttl}
+		if got := a.keep(); got != want {
+			t.Errorf("TTL %d is kept for %s, want %s", ttl, got, want)
+		}
+	}
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	c := newCache()
+	for i := range maxAnswers + 500 {
+		c.put(question{fmt.Sprint(i), dns.TypeTXT}, answer{outcome: none})
+	}
+	if len(c.answers) != maxAnswers {
+		t.Errorf("%d answers, want %d", len(c.answers), maxAnswers)
+	}
+	large := strings.Repeat("x", maxRecord)
+	for i := range 2 * maxOctets / maxRecord {
+		c.put(question{fmt.Sprint("large", i), dns.TypeTXT}, answer{outcome: records, records: []record{{text: large}}})
+	}
+	sum := 0
+	for q, a := range c.answers {
+		sum += a.size(q)
+	}
+	if c.octets > maxOctets || c.octets != sum {
+		t.Errorf("%d octets of at most %d, and they sum up to %d", c.octets, maxOctets, sum)
+	}
+}
+
+func TestOneFlightForManyWhoAsk(t *testing.T) {
+	hold := make(chan struct{})
+	s := nameserver.ServeFunc(t, func(m *dns.Msg) *dns.Msg {
+		<-hold
+		reply := new(dns.Msg).SetReply(m)
+		reply.Answer = []dns.RR{nameserver.Record(m.Question[0].Name, "TXT", "text")}
+		return reply
+	})
+	r := resolverOf(t, s)
+	var group sync.WaitGroup
+	var good atomic.Int32
+	for range 100 {
+		group.Go(func() {
+			if a := txt(t.Context(), r, "a.test"); a.outcome == records {
+				good.Add(1)
+			}
+		})
+	}
+	eventually(t, "100 wait", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		f := r.flights[question{"a.test", dns.TypeTXT}]
+		return f != nil && f.waiters == 100
+	})
+	close(hold)
+	group.Wait()
+	if good.Load() != 100 || s.Count() != 1 {
+		t.Errorf("%d of 100 answered by %d queries, want 1", good.Load(), s.Count())
+	}
+}
+
+func TestWhoGoesAwayCancelsTheQuery(t *testing.T) {
+	s := nameserver.ServeFunc(t, func(*dns.Msg) *dns.Msg { return nil })
+	r := resolverOf(t, s)
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithCancel(t.Context())
+	answers := make(chan answer)
+	go func() { answers <- txt(ctx, r, "a.test") }()
+	eventually(t, "the query has gone out", func() bool { return s.Count() > 0 })
+	began := time.Now()
+	cancel()
+	if a := <-answers; a.outcome != failed {
+		t.Errorf("%+v", a)
+	}
+	eventually(t, "nothing is left", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.flights) == 0 && len(r.waiting) == 0 && len(r.slots) == 0
+	})
+	if took := time.Since(began); took > tryTimeout/2 {
+		t.Errorf("the query went on for %s", took)
+	}
+	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, cached := r.cache.get(question{"a.test", dns.TypeTXT}); cached {
+		t.Error("that nobody waited is remembered as a failure")
+	}
+}
+
+func TestOneNetworkCannotHoldAllSlots(t *testing.T) {
+	s := nameserver.ServeFunc(t, func(*dns.Msg) *dns.Msg { return nil })
+	r := resolverOf(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	bad, good := networkOf(netip.MustParseAddr("192.0.2.7")), networkOf(netip.MustParseAddr("198.51.100.7"))
+	var group sync.WaitGroup
+	var turnedAway atomic.Int32
+	for i := range 100 {
+		group.Go(func() {
+			if a := r.lookup(ctx, bad, fmt.Sprintf("n%d.test", i), dns.TypeTXT); a.fault == errBusy.Error() {
+				turnedAway.Add(1)
+			}
+		})
+	}
+	eventually(t, "ten wait", func() bool { return turnedAway.Load() == 100-maxWaiting })
+	if r.lookup(ctx, bad, "one-more.test", dns.TypeTXT).fault != errBusy.Error() {
+		t.Error("an eleventh look-up was let in")
+	}
+	f, _, _ := r.board(good, question{"other.test", dns.TypeTXT})
+	if f == nil {
+		t.Error("another network was turned away")
+	}
+	cancel()
+	group.Wait()
+}
+
+func TestAtMostSoManyQueriesAtOneTime(t *testing.T) {
+	var now, most atomic.Int32
+	release := make(chan struct{})
+	s := nameserver.ServeFunc(t, func(m *dns.Msg) *dns.Msg {
+		n := now.Add(1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		<-release
+		now.Add(-1)
+		return new(dns.Msg).SetRcode(m, dns.RcodeNameError)
+	})
+	r := resolverOf(t, s)
+	var group sync.WaitGroup
+	for i := range 3 * maxQueries {
+		network := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i), 0}), 24)
+		group.Go(func() { r.lookup(t.Context(), network, fmt.Sprintf("n%d.test", i), dns.TypeTXT) })
+	}
+	eventually(t, "all slots are taken", func() bool { return now.Load() == maxQueries })
+	close(release)
+	group.Wait()
+	if most.Load() != maxQueries {
+		t.Errorf("%d queries at one time, want %d", most.Load(), maxQueries)
+	}
+}
+
+// TestChaos has servers that do what servers should not, each with what is known
+// afterwards.
+func TestChaos(t *testing.T) {
+	text := func(m *dns.Msg, texts ...string) *dns.Msg {
+		reply := new(dns.Msg).SetReply(m)
+		for _, text := range texts {
+			reply.Answer = append(reply.Answer, nameserver.Record(m.Question[0].Name, "TXT", text))
+		}
+		return reply
+	}
+	tests := []struct {
+		name  string
+		reply func(*dns.Msg) *dns.Msg
+		want  outcome
+		text  string
+	}{
+		{"an answer too long for UDP", func(m *dns.Msg) *dns.Msg { return text(m, strings.Repeat("x", 4000)) }, records, strings.Repeat("x", 4000)},
+		{"no EDNS", func(m *dns.Msg) *dns.Msg {
+			if m.IsEdns0() != nil {
+				return new(dns.Msg).SetRcode(m, dns.RcodeFormatError)
+			}
+			return text(m, "plain")
+		}, records, "plain"},
+		{"a record of 8 KiB and one octet", func(m *dns.Msg) *dns.Msg { return text(m, strings.Repeat("x", maxRecord+1)) }, refused, ""},
+		{"21 records", func(m *dns.Msg) *dns.Msg { return text(m, strings.Split(strings.Repeat("x", 21), "")...) }, refused, ""},
+		{"60 KB of records", func(m *dns.Msg) *dns.Msg {
+			return text(m, strings.Split(strings.TrimSuffix(strings.Repeat(strings.Repeat("y", 200)+" ", 280), " "), " ")...)
+		}, refused, ""},
+		{"records of another name", func(m *dns.Msg) *dns.Msg {
+			reply := new(dns.Msg).SetReply(m)
+			reply.Answer = []dns.RR{nameserver.Record("other.test", "TXT", "forged")}
+			return reply
+		}, none, ""},
+		{"records of another type", func(m *dns.Msg) *dns.Msg {
+			reply := new(dns.Msg).SetReply(m)
+			reply.Answer = []dns.RR{nameserver.Record(m.Question[0].Name, "A", "192.0.2.1")}
+			return reply
+		}, none, ""},
+		{"an alias of itself", func(m *dns.Msg) *dns.Msg {
+			reply := new(dns.Msg).SetReply(m)
+			reply.Answer = []dns.RR{nameserver.Record(m.Question[0].Name, "CNAME", m.Question[0].Name)}
+			return reply
+		}, none, ""},
+		{"octets that are escaped", func(m *dns.Msg) *dns.Msg { return text(m, "a\"b\\c\x01d\xffe") }, records, "a\"b\\c\x01d\xffe"},
+		{"refused", func(m *dns.Msg) *dns.Msg { return new(dns.Msg).SetRcode(m, dns.RcodeRefused) }, failed, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a := txt(t.Context(), resolverOf(t, nameserver.ServeFunc(t, tt.reply)), "a.test")
+			if a.outcome != tt.want || tt.text != "" && (len(a.records) != 1 || a.records[0].text != tt.text) {
+				t.Errorf("%d %s, want %d: %d records", a.outcome, a.fault, tt.want, len(a.records))
+			}
+		})
+	}
+}
+
+// TestForgedRepliesArePassedOver has a server from which, before each right reply,
+// others come: as if somebody guessed.
+func TestForgedRepliesArePassedOver(t *testing.T) {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			m := new(dns.Msg)
+			if m.Unpack(buf[:n]) != nil {
+				continue
+			}
+			send := func(change func(*dns.Msg)) {
+				reply := new(dns.Msg).SetReply(m)
+				reply.Answer = []dns.RR{nameserver.Record(m.Question[0].Name, "TXT", "forged")}
+				change(reply)
+				wire, err := reply.Pack()
+				if err == nil {
+					conn.WriteTo(wire, from)
+				}
+			}
+			send(func(r *dns.Msg) { r.Id++ })
+			send(func(r *dns.Msg) { r.Question[0].Name = "other.test." })
+			send(func(r *dns.Msg) { r.Question[0].Qtype = dns.TypeA })
+			send(func(r *dns.Msg) { r.Question = nil })
+			send(func(r *dns.Msg) { r.Response = false })
+			conn.WriteTo([]byte("garbage"), from)
+			conn.WriteTo(nil, from)
+			send(func(r *dns.Msg) {
+				r.Answer = []dns.RR{nameserver.Record(m.Question[0].Name, "TXT", "right")}
+			})
+		}
+	}()
+	a := txt(t.Context(), newResolver(t, Settings{Server: conn.LocalAddr().String()}), "a.test")
+	if a.outcome != records || a.records[0].text != "right" {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestFloodOfNames is what a spammer with a million names and a dead name server
+// does: every check ends in its time, and nothing is left.
+func TestFloodOfNames(t *testing.T) {
+	s := nameserver.ServeFunc(t, func(*dns.Msg) *dns.Msg { return nil })
+	r := newResolver(t, Settings{Server: s.Address, Timeout: 200 * time.Millisecond})
+	before := runtime.NumGoroutine()
+	var group sync.WaitGroup
+	var slowest atomic.Int64
+	for i := range 2000 {
+		client := netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 1})
+		group.Go(func() {
+			began := time.Now()
+			f := r.SPF(t.Context(), client, "helo.test", fmt.Sprintf("a@n%d.test", i))
+			if f.Proof != Unknown {
+				t.Errorf("%+v", f)
+			}
+			for took := int64(time.Since(began)); ; {
+				if old := slowest.Load(); took <= old || slowest.CompareAndSwap(old, took) {
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if took := time.Duration(slowest.Load()); took > 5*time.Second {
+		t.Errorf("the slowest of 2,000 checks took %s, and has 200 ms", took)
+	}
+	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.flights)+len(r.waiting)+len(r.slots) > 0 {
+		t.Errorf("%d flights, %d networks, %d slots are left", len(r.flights), len(r.waiting), len(r.slots))
+	}
+}
+
+func TestQueriesAreObserved(t *testing.T) {
+	s := nameserver.Serve(t, zone{"TXT a.test": {"text"}, "TXT broken.test": {"!SERVFAIL"}})
+	var mu sync.Mutex
+	seen := map[string]int{}
+	r := newResolver(t, Settings{Server: s.Address, Observe: func(q Query) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[q.Type+" "+q.Outcome]++
+		if q.Elapsed <= 0 {
+			t.Error("no time has passed")
+		}
+	}})
+	for _, name := range []string{"a.test", "a.test", "none.test", "broken.test", "no name"} {
+		txt(t.Context(), r, name)
+	}
+	if got := fmt.Sprint(seen); got != "map[TXT error:1 TXT none:1 TXT records:1]" {
+		t.Error(got)
+	}
+}
+
+func TestNewResolverRefusesWhatIsNoServer(t *testing.T) {
+	if _, err := NewResolver(Settings{Server: "127.0.0.1"}); err == nil || !strings.Contains(err.Error(), "HOST:PORT") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,163 @@
+package msgauth
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"blockd/internal/nameserver"
+)
+
+func TestSPF(t *testing.T) {
+	z := zone{
+		"TXT ip4.test":               {"v=spf1 ip4:192.0.2.0/24 -all", "another text"},
+		"TXT ip6.test":               {"v=spf1 ip6:2001:db8::/32 -all"},
+		"TXT include.test":           {"v=spf1 include:ip4.test ~all"},
+		"TXT redirect.test":          {"v=spf1 redirect=ip4.test"},
+		"TXT a.test":                 {"v=spf1 a:host.test -all"},
+		"A host.test":                {"192.0.2.7"},
+		"AAAA host.test":             {"2001:db8::7"},
+		"TXT mx.test":                {"v=spf1 mx -all"},
+		"MX mx.test":                 {"10 host.test.", "20 gone.test."},
+		"TXT exists.test":            {"v=spf1 exists:%{i}.allowed.test -all"},
+		"A 192.0.2.7.allowed.test":   {"127.0.0.2"},
+		"TXT ptr.test":               {"v=spf1 ptr:host.test -all"},
+		"PTR 7.2.0.192.in-addr.arpa": {"host.test."},
+		"TXT alias-target.test":      {"v=spf1 ip4:192.0.2.0/24 -all"},
+		"CNAME alias.test":           {"alias-target.test."},
+		"TXT xn--bcher-kva.test":     {"v=spf1 ip4:192.0.2.0/24 -all"},
+		"TXT soft.test":              {"v=spf1 ~all"},
+		"TXT neutral.test":           {"v=spf1 ?all"},
+		"TXT fail.test":              {"v=spf1 -all"},
+		"TXT other.test":             {"no record of SPF"},
+		"TXT all.test":               {"v=spf1 +all"},
+		"TXT bare-all.test":          {"v=spf1 all"},
+		"TXT include-all.test":       {"v=spf1 include:all.test -all"},
+		"TXT redirect-all.test":      {"v=spf1 redirect=all.test"},
+		"TXT zero.test":              {"v=spf1 ip4:0.0.0.0/0 -all"},
+		"TXT halves.test":            {"v=spf1 ip4:0.0.0.0/1 ip4:128.0.0.0/1 -all"},
+		"TXT zero6.test":             {"v=spf1 ip6:::/0 -all"},
+		"TXT exists-all.test":        {"v=spf1 exists:host.test -all"},
+		"TXT co.uk":                  {"v=spf1 ip4:192.0.2.0/24 -all"},
+		"TXT com":                    {"v=spf1 ip4:192.0.2.0/24 -all"},
+		"TXT two.test":               {"v=spf1 ip4:192.0.2.7 -all", "v=spf1 -all"},
+		"TXT typo.test":              {"v=spf1 ipv4:192.0.2.7 -all"},
+		"TXT loop.test":              {"v=spf1 include:loop.test -all"},
+		"TXT broken.test":            {"!SERVFAIL"},
+		"TXT broken-include.test":    {"v=spf1 include:broken.test ip4:192.0.2.7 -all"},
+		"TXT void.test":              {"v=spf1 a:v1.test a:v2.test a:v3.test ip4:192.0.2.7 -all"},
+		"TXT local.test":             {"v=spf1 exists:%{l}.users.test -all"},
+		"A bob.users.test":           {"127.0.0.2"},
+		"TXT long.test":              {"v=spf1 " + strings.Repeat("ip4:198.51.100.1 ", 500) + "ip4:192.0.2.7 -all"},
+	}
+	many := "v=spf1"
+	for i := range 11 {
+		name := fmt.Sprintf("d%d.test", i)
+		many += " include:" + name
+		z["TXT "+name] = []string{"v=spf1 ip4:198.51.100.1 -all"}
+	}
+	z["TXT many.test"] = []string{many + " ip4:192.0.2.7 -all"}
+	for i := range 21 {
+		z["TXT texts.test"] = append(z["TXT texts.test"], fmt.Sprint("text ", i))
+	}
+	z["TXT texts.test"] = append(z["TXT texts.test"], "v=spf1 ip4:192.0.2.7 -all")
+
+	tests := []struct {
+		name, client, sender string
+		result               string
+		want                 State
+		why                  string
+	}{
+		{"by network", "192.0.2.7", "a@ip4.test", "pass", Pass, "matched ip"},
+		{"by network of IPv6", "2001:db8::7", "a@ip6.test", "pass", Pass, ""},
+		{"IPv4 in IPv6", "::ffff:192.0.2.7", "a@ip4.test", "pass", Pass, ""},
+		{"by include", "192.0.2.7", "a@include.test", "pass", Pass, ""},
+		{"by redirect", "192.0.2.7", "a@redirect.test", "pass", Pass, ""},
+		{"by address", "192.0.2.7", "a@a.test", "pass", Pass, "matched a"},
+		{"by address of IPv6", "2001:db8::7", "a@a.test", "pass", Pass, ""},
+		{"by mail exchanger", "192.0.2.7", "a@mx.test", "pass", Pass, "matched mx"},
+		{"by existence", "192.0.2.7", "a@exists.test", "pass", Pass, ""},
+		{"by reverse name", "192.0.2.7", "a@ptr.test", "pass", Pass, ""},
+		{"an alias", "192.0.2.7", "a@alias.test", "pass", Pass, ""},
+		{"a name in capitals and UTF-8", "192.0.2.7", "a@BÜCHER.test", "pass", Pass, ""},
+		{"a record of many strings", "192.0.2.7", "a@long.test", "permerror", No, "8192"},
+
+		{"another client", "198.51.100.1", "a@ip4.test", "fail", No, ""},
+		{"softfail", "192.0.2.7", "a@soft.test", "softfail", No, ""},
+		{"neutral", "192.0.2.7", "a@neutral.test", "neutral", No, ""},
+		{"fail", "192.0.2.7", "a@fail.test", "fail", No, ""},
+		{"no record", "192.0.2.7", "a@other.test", "none", No, ""},
+		{"no name", "192.0.2.7", "a@absent.test", "none", No, ""},
+		{"+all", "192.0.2.7", "a@all.test", "pass", No, "+all"},
+		{"all without a sign", "192.0.2.7", "a@bare-all.test", "pass", No, "+all"},
+		{"+all behind an include", "192.0.2.7", "a@include-all.test", "pass", No, "+all"},
+		{"+all behind a redirect", "192.0.2.7", "a@redirect-all.test", "pass", No, "+all"},
+		{"all addresses as one network", "192.0.2.7", "a@zero.test", "pass", No, "everybody"},
+		{"all addresses as two networks", "192.0.2.7", "a@halves.test", "pass", No, "everybody"},
+		{"all addresses of IPv6", "2001:db8::7", "a@zero6.test", "pass", No, "everybody"},
+		{"a name that always exists", "192.0.2.7", "a@exists-all.test", "pass", No, "everybody"},
+		{"a public suffix of two labels", "192.0.2.7", "a@co.uk", "", No, "public suffix"},
+		{"a top-level domain", "192.0.2.7", "a@com", "", No, "public suffix"},
+		{"two records", "192.0.2.7", "a@two.test", "permerror", No, ""},
+		{"a record with a typing error", "192.0.2.7", "a@typo.test", "permerror", No, ""},
+		{"a record that includes itself", "192.0.2.7", "a@loop.test", "permerror", No, "limit"},
+		{"eleven look-ups", "192.0.2.7", "a@many.test", "permerror", No, "limit"},
+		{"three look-ups of nothing", "192.0.2.7", "a@void.test", "permerror", No, "void"},
+		{"22 records", "192.0.2.7", "a@texts.test", "permerror", No, "more than 20"},
+		{"a server that fails", "192.0.2.7", "a@broken.test", "temperror", Unknown, "SERVFAIL"},
+		{"a server that fails for an include", "192.0.2.7", "a@broken-include.test", "temperror", Unknown, ""},
+
+		{"the local-part in a macro", "192.0.2.7", "bob@local.test", "pass", No, "everybody"},
+		{"a hostile local-part in a macro", "192.0.2.7", `"bob.users.test\.x y"@local.test`, "fail", No, ""},
+		{"a local-part of 64 octets in a macro", "192.0.2.7", strings.Repeat("a", 64) + "@local.test", "fail", No, ""},
+		{"an @ in the local-part", "192.0.2.7", `"x@ip4.test"@fail.test`, "", No, "no domain"},
+		{"no domain", "192.0.2.7", "root", "", No, "no domain"},
+		{"the null sender", "192.0.2.7", "", "", No, "no domain"},
+		{"an address literal", "192.0.2.7", "a@[192.0.2.7]", "", No, "no domain"},
+		{"no client", "", "a@ip4.test", "", No, "not known"},
+		{"a trusted relay", "192.0.2.99", "a@ip4.test", "", No, "trusted relay"},
+	}
+	s := nameserver.Serve(t, z)
+	r := newResolver(t, Settings{Server: s.Address, TrustedRelays: []netip.Prefix{netip.MustParsePrefix("192.0.2.99/32")}})
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			client, _ := netip.ParseAddr(tt.client)
+			f := r.SPF(t.Context(), client, "helo.test", tt.sender)
+			if f.Proof != tt.want || f.Result != tt.result || !strings.Contains(f.Reason, tt.why) {
+				t.Errorf("SPF = %+v, want %s by %q, reason %q", f, tt.want, tt.result, tt.why)
+			}
+		})
+	}
+	for q := range s.Asked() {
+		if strings.ContainsAny(q[strings.IndexByte(q, ' ')+1:], `\ "@`) {
+			t.Errorf("a query for %q went out", q)
+		}
+	}
+}
+
+func TestSPFAsksOnceForOneClient(t *testing.T) {
+	s := nameserver.Serve(t, zone{"TXT ip4.test": {"v=spf1 ip4:192.0.2.0/24 -all"}})
+	r := resolverOf(t, s)
+	for range 20 {
+		if f := r.SPF(t.Context(), netip.MustParseAddr("192.0.2.7"), "helo.test", "a@ip4.test"); f.Proof != Pass {
+			t.Fatal(f)
+		}
+	}
+	if s.Count() != 1 {
+		t.Errorf("%d queries, want 1", s.Count())
+	}
+}
+
+// The library ends a check at its first failing look-up; what it has found up to
+// there must be of use to nobody.
+func TestSPFWithASilentServerIsUnknownInTime(t *testing.T) {
+	s := nameserver.ServeFunc(t, func(*dns.Msg) *dns.Msg { return nil })
+	r := newResolver(t, Settings{Server: s.Address, Timeout: defaultTimeout / 20})
+	f := r.SPF(t.Context(), netip.MustParseAddr("192.0.2.7"), "helo.test", "a@ip4.test")
+	if f.Proof != Unknown || f.Result != "temperror" {
+		t.Errorf("SPF = %+v", f)
+	}
+}
