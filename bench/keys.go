@@ -38,17 +38,8 @@ type keys struct {
 
 func makeKeys(ctx context.Context, s settings, dir string) (*keys, error) {
 	k := &keys{n: s.n, present: filepath.Join(dir, "present.txt"), absent: filepath.Join(dir, "absent.txt"), pairs: filepath.Join(dir, "pairs")}
-	generator := filepath.Join(s.root, "..", "shared", "data", "gen-addresses")
-	write := func(w io.Writer, seed int) error {
-		cmd := exec.CommandContext(ctx, generator, "-n", fmt.Sprint(s.n), "-seed", fmt.Sprint(seed), "-kind", "address")
-		cmd.Stdout, cmd.Stderr = w, os.Stderr
-		return cmd.Run()
-	}
-	k.origin = "made by `gen-addresses`"
-	if _, err := os.Stat(generator); err != nil {
-		k.origin = "made by `bench` itself"
-		write = func(w io.Writer, seed int) error { return writeAddresses(w, s.n, seed) }
-	}
+	origin, write := generator(ctx, s.root, s.n)
+	k.origin = origin
 	for path, seed := range map[string]int{k.present: presentSeed, k.absent: absentSeed} {
 		if err := writeFile(path, func(f *os.File) error { return write(f, seed) }); err != nil {
 			return nil, fmt.Errorf("keys: %w", err)
@@ -67,6 +58,19 @@ func makeKeys(ctx context.Context, s settings, dir string) (*keys, error) {
 		}
 		return w.Flush()
 	})
+}
+
+// generator returns who makes n addresses, and how.
+func generator(ctx context.Context, root string, n int) (origin string, write func(w io.Writer, seed int) error) {
+	shared := filepath.Join(root, "..", "shared", "data", "gen-addresses")
+	if _, err := os.Stat(shared); err != nil {
+		return "made by `bench` itself", func(w io.Writer, seed int) error { return writeAddresses(w, n, seed) }
+	}
+	return "made by `gen-addresses`", func(w io.Writer, seed int) error {
+		cmd := exec.CommandContext(ctx, shared, "-n", fmt.Sprint(n), "-seed", fmt.Sprint(seed), "-kind", "address")
+		cmd.Stdout, cmd.Stderr = w, os.Stderr
+		return cmd.Run()
+	}
 }
 
 // writeAddresses is the generator for who has not got the shared one: addresses

@@ -1,5 +1,6 @@
 // Bench measures blockd beside its peers, on the same keys and in one run, and
-// writes tables into docs/performance.md and a plot beside it.
+// writes tables into docs/performance.md and a plot beside it. `bench smtp` does that
+// for the SMTP filter.
 //
 // What is compared takes turns, round for round, so that a load that comes and
 // goes on the machine meets everybody. A peer that is not installed is named as
@@ -22,7 +23,24 @@ import (
 // defaultKeys is what `make bench` measures in two to three minutes.
 const defaultKeys = 1_000_000
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	args := os.Args[1:]
+	if code, ok := runServer(args, os.Stdin, os.Stdout, os.Stderr); ok {
+		os.Exit(code)
+	}
+	if len(args) > 0 && args[0] == "smtp" {
+		os.Exit(runSMTP(args[1:], os.Stdout, os.Stderr))
+	}
+	if len(args) > 0 && args[0] == "milter" {
+		os.Exit(runMilter(args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(run(args, os.Stdout, os.Stderr))
+}
+
+// interruptible is a context that ends when the user has had enough.
+func interruptible() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+}
 
 // settings of a run.
 type settings struct {
@@ -61,7 +79,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if s.docs == "" {
 		s.docs = filepath.Join(s.root, "docs")
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := interruptible()
 	defer stop()
 	if err := bench(ctx, s, stdout, stderr); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)

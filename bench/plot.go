@@ -38,6 +38,12 @@ func plot(r *report) []byte {
 		{&r.compile, compileSeconds, "Compiling all keys from text", "seconds, less is better", printSeconds},
 		{&r.programs, programsAbsent, "Program that reads senders, none listed", "senders a second, more is better", printMillions},
 	}
+	return drawing(fmt.Sprintf("blockd and its peers, %s keys", grouped(r.n)),
+		r.machine.String()+". Medians; × is how many times blockd is better; logarithmic axes.", panels)
+}
+
+// drawing is an SVG of panels, one below the other.
+func drawing(title, note string, panels []panel) []byte {
 	var body strings.Builder
 	y := headSpace
 	for _, p := range panels {
@@ -45,16 +51,15 @@ func plot(r *report) []byte {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" role="img" font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="13">
-<title>blockd and its peers, %s keys</title>
+<title>%s</title>
 <style>
 .paper { fill: #fff } .grid { stroke: #d8dee4 } .own { fill: #0b62c4 } .peer { fill: #a9b4c0 }
 text { fill: #1f2328 } .figure { paint-order: stroke; stroke: #fff; stroke-width: 4px } .faint { fill: #59636e; font-size: 12px } .head { font-size: 17px; font-weight: 600 } .title { font-size: 14px; font-weight: 600 }
 </style>
 <rect class="paper" width="%[1]d" height="%[2]d"/>
-`, plotWidth, y, grouped(r.n))
-	fmt.Fprintf(&b, "<text class=\"head\" x=\"%d\" y=\"30\">blockd and its peers, %s keys</text>\n", plotMargin, grouped(r.n))
-	fmt.Fprintf(&b, "<text class=\"faint\" x=\"%d\" y=\"49\">%s. Medians; × is how many times blockd is better; logarithmic axes.</text>\n",
-		plotMargin, html.EscapeString(r.machine.String()))
+`, plotWidth, y, html.EscapeString(title))
+	fmt.Fprintf(&b, "<text class=\"head\" x=\"%d\" y=\"30\">%s</text>\n", plotMargin, html.EscapeString(title))
+	fmt.Fprintf(&b, "<text class=\"faint\" x=\"%d\" y=\"49\">%s</text>\n", plotMargin, html.EscapeString(note))
 	return []byte(b.String() + body.String() + "</svg>\n")
 }
 

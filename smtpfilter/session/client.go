@@ -20,13 +20,16 @@ func (s Settings) trusts(client netip.Addr) bool {
 // whether its address is listed.
 func (s *session) judge(reversePath string) policy.Verdict {
 	client := s.client.Addr()
+	seen := policy.Seen{Helo: s.helo, Sender: reversePath}
 	switch {
 	case s.trusted:
-		client, reversePath = netip.Addr{}, ""
+		client, reversePath, seen = netip.Addr{}, "", policy.Seen{}
 	case s.authenticated && s.settings.SkipAuthenticated:
-		reversePath = ""
+		reversePath, seen.Authenticated = "", true
 	}
-	return s.checker.Envelope(client, reversePath)
+	v := s.checker.Envelope(client, reversePath)
+	v.Seen = seen
+	return v
 }
 
 // heard asks about the client before the greeting, where that is configured. One

@@ -88,7 +88,7 @@ func (s *session) transfer(m *message) error {
 	limit := s.sizeLimit()
 	var scan wire.Data
 	if m.loop != nil {
-		s.sendData(m, s.header(m))
+		m.head = s.header(m)
 	}
 	for {
 		n, done, err := scan.Scan(s.in.Buffered())

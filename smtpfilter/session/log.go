@@ -11,9 +11,9 @@ import (
 
 // who is what every line of a session says.
 func (s *session) who(more ...slog.Attr) []slog.Attr {
-	return append([]slog.Attr{
-		slog.String("session", s.id), slog.String("client", clientText(s)), slog.String("helo", s.helo),
-	}, more...)
+	attrs := make([]slog.Attr, 0, 16) // room for what the line of a message adds
+	attrs = append(attrs, slog.String("session", s.id), slog.String("client", clientText(s)), slog.String("helo", s.helo))
+	return append(attrs, more...)
 }
 
 func clientText(s *session) string {

@@ -22,6 +22,7 @@ type message struct {
 	announced bool          // of BDAT: upstream has had the first chunk's command
 	kept      string        // the copy's name in quarantine, once the message was accepted
 	loop      *hops         // nil: nothing is added, so nobody looks for a circle
+	head      []byte        // of DATA: our own header fields, until they go with the first piece
 
 	copy *mailbox.Copy // into quarantine; nil: none, or it is to stay there
 	dots wire.Unstuff  // of DATA, for copy
@@ -72,6 +73,15 @@ func (s *session) put(m *message, piece []byte, end, last bool) {
 	// From the end on the message may be delivered: nothing but upstream's answer
 	// may end the session before it is known.
 	s.deadlines.finalReply(last)
+	if head := m.head; len(head) > 0 {
+		m.head = nil
+		if len(head)+len(piece) <= batch { // most messages: one write, and one packet for upstream
+			piece = append(append(s.up.out[:0], head...), piece...)
+			s.up.out = piece[:0]
+		} else if s.sendData(m, head); m.outcome != "" {
+			return
+		}
+	}
 	s.sendData(m, piece)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -34,9 +35,13 @@ import (
 //   - no password is in the log.
 func TestRandomSessions(t *testing.T) {
 	seeds := uint64(400)
-	if testing.Short() {
+	switch {
+	case *soak:
+		seeds = 10_000
+	case testing.Short():
 		seeds = 60
 	}
+	total := &tally{}
 	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{
 		{Name: "bad", Entries: []string{"bad.example"}},
 		{Name: "junk", Kind: "quarantine", Entries: []string{"junk.example", "mixed.example"}},
@@ -47,11 +52,28 @@ func TestRandomSessions(t *testing.T) {
 		{Recipients: []string{"dave@"}, Lists: []string{"junk"}}, {Recipients: []string{"erin@"}, Lists: []string{"watch"}}}}
 	checker := d.Checker(t)
 	for seed := range seeds {
-		synctest.Test(t, func(t *testing.T) { newRandomSession(t, seed, checker).run() })
+		synctest.Test(t, func(t *testing.T) { newRandomSession(t, seed, checker, total).run() })
 		if t.Failed() {
-			t.Fatalf("seed %d", seed)
+			t.Fatalf("seed %d; %s", seed, total)
 		}
 	}
+	t.Logf("%d sessions: %s", seeds, total)
+}
+
+var soak = flag.Bool("soak", false, "run the random sessions at full length")
+
+// tally sums up what the random sessions have gone through.
+type tally struct {
+	messages  int // whose end a client has sent
+	delivered int // accepted upstream or in quarantine
+	faults    int // scripted answers, connections cut, stops, clients that dropped out
+	// What must be 0: told 250 and not there, there twice, there but not as sent.
+	lost, twice, altered int
+}
+
+func (a *tally) String() string {
+	return fmt.Sprintf("%d messages, %d delivered, %d faults injected; lost %d, duplicated %d, truncated or altered %d",
+		a.messages, a.delivered, a.faults, a.lost, a.twice, a.altered)
 }
 
 // faults are what a random upstream may answer at each point.
@@ -115,10 +137,11 @@ type randomSession struct {
 	aside  string // the quarantine
 	sent   []*sentMessage
 	now    *sentMessage // of the transaction that is open
+	total  *tally
 }
 
-func newRandomSession(t *testing.T, seed uint64, checker *policy.Checker) *randomSession {
-	r := &randomSession{T: t, rng: rand.New(rand.NewPCG(seed, 0)), aside: t.TempDir(), now: &sentMessage{}}
+func newRandomSession(t *testing.T, seed uint64, checker *policy.Checker, total *tally) *randomSession {
+	r := &randomSession{T: t, total: total, rng: rand.New(rand.NewPCG(seed, 0)), aside: t.TempDir(), now: &sentMessage{}}
 	r.server = &script.Server{LMTP: r.rng.IntN(8) == 0, Caps: strings.Split(fullCaps, ", ")}
 	if r.rng.IntN(4) == 0 {
 		r.server.Caps = []string{"8BITMIME", "SIZE 5000", "CHUNKING"}
@@ -129,6 +152,7 @@ func newRandomSession(t *testing.T, seed uint64, checker *policy.Checker) *rando
 			r.server.On(point, usualAt(point))
 		}
 		r.server.On(point, r.pick(faults[point]...))
+		total.faults++
 	}
 	most := int64(1 << 20)
 	if r.rng.IntN(6) == 0 {
@@ -140,6 +164,7 @@ func newRandomSession(t *testing.T, seed uint64, checker *policy.Checker) *rando
 	}
 	if r.rng.IntN(20) == 0 { // no message can be committed
 		os.Remove(filepath.Join(r.aside, "new"))
+		total.faults++
 	}
 	r.rig = newRig(r.server, checker, Settings{RejectAt: r.pick("rcpt", "rcpt", "mail"), Chunking: r.rng.IntN(4) > 0,
 		Auth: "forward", SkipAuthenticated: true, Quarantine: held, Limits: Limits{MessageSize: 200_000},
@@ -160,12 +185,14 @@ func (r *randomSession) run() {
 		open = r.hello()
 	}
 	if r.rng.IntN(2) == 0 {
+		r.total.faults++
 		defer time.AfterFunc(time.Duration(r.rng.IntN(100))*time.Second, drain).Stop()
 	}
 	for open {
 		r.pause(4)
 		open = r.batch()
 		if r.rng.IntN(15) == 0 {
+			r.total.faults++
 			r.server.HangUp()
 		}
 	}
@@ -339,6 +366,7 @@ func (r *randomSession) chunks(m *sentMessage) bool {
 
 // dropOut sends half a message, waits, and is gone.
 func (r *randomSession) dropOut(half string) {
+	r.total.faults++
 	r.c.send(half)
 	if r.rng.IntN(2) == 0 {
 		<-time.After(time.Duration(r.rng.IntN(400)) * time.Second)

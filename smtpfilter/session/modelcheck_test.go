@@ -38,12 +38,17 @@ func (r *randomSession) check() {
 		delete(delivered, m.text)
 		delete(held, m.text)
 		accepted := strings.HasPrefix(m.reply, "250")
+		r.total.messages++
+		r.total.delivered += min(n+kept, 1)
 		switch {
 		case n > 1 || kept > 1:
+			r.total.twice++
 			r.Errorf("delivered %d times, in quarantine %d times: %.200q", n, kept, m.text)
 		case accepted && m.upstream && n == 0:
+			r.total.lost++
 			r.Errorf("client was told 250 for what upstream has not accepted: %.200q", m.text)
 		case accepted && m.aside && kept == 0:
+			r.total.lost++
 			r.Errorf("client was told 250 for what is not in quarantine: %.200q", m.text)
 		case accepted && !m.upstream && !m.aside:
 			r.Errorf("client was told 250 for a message of no recipients: %.200q", m.text)
@@ -51,6 +56,7 @@ func (r *randomSession) check() {
 			r.Errorf("in quarantine is what the client was refused with %q: %.200q", m.reply, m.text)
 		}
 	}
+	r.total.altered += len(delivered) + len(held)
 	for text := range delivered {
 		r.Errorf("upstream accepted what the client did not send: %.200q", text)
 	}

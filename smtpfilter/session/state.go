@@ -82,8 +82,9 @@ type transaction struct {
 // begun reports whether there is a message, or has been before it failed.
 func (t *transaction) begun() bool { return t.message != nil || t.failed != "" }
 
-// The writer holds a batch of usual replies; a larger batch is written in turns.
-const replyBuffer = 1 << 10
+// The writer holds a batch of usual replies, or that to EHLO; a larger batch is written
+// in turns.
+const replyBuffer = 512
 
 func newSession(r *Relay, conn net.Conn, client netip.AddrPort) *session {
 	_, overTLS := conn.(*tls.Conn)

@@ -20,7 +20,9 @@ func (d *Dialer) dial(ctx context.Context) (net.Conn, error) {
 		defer cancel()
 		return d.set.Dial(ctx)
 	}
-	dialer := net.Dialer{Timeout: d.set.DialTimeout}
+	// Keep-alive probes are off: each wait for upstream has a limit of its own, and
+	// to turn them on takes four system calls a connection.
+	dialer := net.Dialer{Timeout: d.set.DialTimeout, KeepAlive: -1}
 	if d.set.Network == "unix" {
 		return dialer.DialContext(ctx, "unix", d.set.Address)
 	}
@@ -41,6 +43,9 @@ func (d *Dialer) dial(ctx context.Context) (net.Conn, error) {
 
 // resolve returns the TCP addresses of upstream, at least one.
 func (d *Dialer) resolve(ctx context.Context) ([]netip.AddrPort, error) {
+	if a, err := netip.ParseAddrPort(d.set.Address); err == nil { // nothing to ask, and no resolver in every session's way
+		return []netip.AddrPort{netip.AddrPortFrom(a.Addr().Unmap(), a.Port())}, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, d.set.DialTimeout)
 	defer cancel()
 	host, service, err := net.SplitHostPort(d.set.Address)

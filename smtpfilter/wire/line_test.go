@@ -80,6 +80,47 @@ func TestLongLineInAWideBuffer(t *testing.T) {
 	}
 }
 
+// TestIdleReaderIsSmall: after a long line, and after many at a time, a reader waits
+// for the next one with its own buffer.
+func TestIdleReaderIsSmall(t *testing.T) {
+	for _, input := range []string{
+		strings.Repeat("x", MaxLine-3) + "\r\n",
+		strings.Repeat(strings.Repeat("x", 50)+"\r\n", 200),
+	} {
+		src := &waitingReader{text: input}
+		r := NewReader(src)
+		src.idle = func() {
+			if len(r.buf) != ownBuffer {
+				t.Errorf("waits with a buffer of %d octets, want %d", len(r.buf), ownBuffer)
+			}
+		}
+		for err := error(nil); err == nil; {
+			_, err = r.Line()
+		}
+		if src.reads > 10 {
+			t.Errorf("%d reads of %d octets, want at most 10", src.reads, len(input))
+		}
+	}
+}
+
+// waitingReader is a source that calls idle when it has given all of text.
+type waitingReader struct {
+	text  string
+	reads int
+	idle  func()
+}
+
+func (w *waitingReader) Read(p []byte) (int, error) {
+	if w.text == "" {
+		w.idle()
+		return 0, io.EOF
+	}
+	w.reads++
+	n := copy(p, w.text)
+	w.text = w.text[n:]
+	return n, nil
+}
+
 func TestSourceErrorsComeAsTheyAre(t *testing.T) {
 	if _, err := NewReader(iotest.ErrReader(io.ErrClosedPipe)).Line(); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("Line = %v, want %v", err, io.ErrClosedPipe)
