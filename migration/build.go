@@ -1,0 +1,388 @@
+package migration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"blockd/addr"
+	"blockd/lists"
+)
+
+// part is one of the lists that a site becomes: what is read alike and leads to the
+// same.
+type part uint8
+
+const (
+	accessPart   part = iota // keys with an action and a text each
+	patternPart              // globs and expressions
+	deferPart                // those that defer
+	watchPart                // entries that only warn
+	watchPattern             // patterns that only warn
+	parts
+)
+
+// partOf returns the list of one key of an entry.
+func partOf(e *entry, k key) part {
+	switch {
+	case e.deed == watch && k.isPattern():
+		return watchPattern
+	case e.deed == watch:
+		return watchPart
+	case k.isPattern() && e.deed == defers:
+		return deferPart
+	case k.isPattern():
+		return patternPart
+	}
+	return accessPart
+}
+
+// newList makes the empty list of a part.
+func (p part) newList(s *site) *List {
+	l := &List{Name: s.name + [...]string{"", "-patterns", "-patterns-defer", "-warn", "-patterns-warn"}[p], Comes: s.comes, site: s, Format: "postfix"}
+	l.Patterns = p == patternPart || p == deferPart || p == watchPattern
+	l.Shadow = p == watchPart || p == watchPattern
+	l.Tempfail = p == deferPart
+	l.Tag = s.tag
+	if l.Patterns {
+		l.Format = "plain"
+	}
+	return l
+}
+
+// build makes the lists of the sites and reads each of them back. An entry that a
+// list cannot hold is lost then.
+func (r *Result) build(ctx context.Context, sites []*site, o Options) error {
+	r.Lists = nil
+	taken := map[string]bool{}
+	for _, l := range r.fetched {
+		l.Name = unique(taken, l.Name)
+		l.File = l.Name + ".map"
+		r.Lists = append(r.Lists, l)
+	}
+	for _, s := range sites {
+		var made [parts]*List
+		for _, e := range s.entries {
+			if e.Outcome == Lost || s.name == "" {
+				continue
+			}
+			e.List = ""
+			for _, k := range e.keys {
+				p := partOf(e, k)
+				if made[p] == nil {
+					made[p] = p.newList(s)
+				}
+			}
+		}
+		var lead *List // has the comments, and the lines that are not carried over
+		for p, l := range made {
+			if l == nil {
+				continue
+			}
+			l.Name = unique(taken, listName(l.Name))
+			l.File = l.Name + ".txt"
+			if l.Format == "postfix" {
+				l.File = l.Name + ".access"
+			}
+			if lead == nil {
+				lead = l
+			}
+			if err := r.settle(ctx, l, part(p), l == lead, o); err != nil {
+				return err
+			}
+			if l.Entries > 0 {
+				r.Lists = append(r.Lists, l)
+			}
+		}
+	}
+	return nil
+}
+
+// listName makes a text fit for the name of a list.
+func listName(text string) string {
+	name := strings.Map(func(c rune) rune {
+		if c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c == '.' || c == '_' || c == '-' {
+			return c
+		}
+		return '-'
+	}, text)
+	name = strings.TrimLeft(name, "._-")
+	if name == "" {
+		name = "list"
+	}
+	return name[:min(len(name), 60)]
+}
+
+func unique(taken map[string]bool, name string) string {
+	free := name
+	for i := 2; taken[strings.ToLower(free)]; i++ {
+		free = fmt.Sprintf("%s-%d", name, i)
+	}
+	taken[strings.ToLower(free)] = true
+	return free
+}
+
+// written is one key of an entry in a line of a list.
+type written struct {
+	entry *entry
+	key   key
+}
+
+// settle writes the text of a list and reads it back, until all that is in it reads
+// as what was meant.
+func (r *Result) settle(ctx context.Context, l *List, p part, lead bool, o Options) error {
+	dir, err := os.MkdirTemp("", "blockd-import-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "list")
+	// Each round loses an entry or lets one more thing pass; most lists need one.
+	for range 10 {
+		at := l.write(p, lead, r.Program)
+		if l.Entries = len(at); l.Entries == 0 {
+			return nil
+		}
+		if err := os.WriteFile(path, l.Text, 0o600); err != nil {
+			return err
+		}
+		good, err := r.readBack(ctx, l, path, at, o)
+		if err != nil || good {
+			return err
+		}
+	}
+	for _, line := range l.site.lines {
+		if line.entry != nil && line.entry.deed != watch {
+			line.entry.lose("the list does not read back as what was meant")
+		}
+	}
+	l.Entries = 0
+	return nil
+}
+
+// readBack reads a list as the daemon will. good is false if it is to be written
+// again.
+func (r *Result) readBack(ctx context.Context, l *List, path string, at map[int]written, o Options) (good bool, err error) {
+	guard, err := lists.NewGuard(l.guard(r.Hostname, o))
+	if err != nil {
+		return false, err
+	}
+	yes := true
+	settings := lists.Settings{Format: l.Format, Patterns: l.Patterns, Guard: guard}
+	if l.Format == "postfix" {
+		settings.Subdomains = &yes
+	}
+	good = true
+	_, err = lists.ReadFile(ctx, path, settings, func(it *lists.Item) error {
+		w, ours := at[it.Line]
+		switch {
+		case it.Kind == lists.Skip && it.Test == nil && !ours:
+		case ours && it.Kind != lists.Skip && it.Kind != lists.Err && w.reads(it):
+			delete(at, it.Line)
+		case ours && it.Kind == lists.Err && l.permit(it, w):
+			good = false
+		case ours:
+			good = false
+			why := "it would read as something else"
+			if it.Kind == lists.Err {
+				why = fmt.Sprintf("%s: %s", it.Class, it.Message)
+			}
+			w.entry.lose("%s", why)
+		default:
+			return fmt.Errorf("line %d of the list %s reads as %s", it.Line, l.Name, it.Kind) // ours: a comment that is none
+		}
+		return nil
+	})
+	if refused := (*lists.FileError)(nil); errors.As(err, &refused) {
+		if good { // the file as a whole, such as too many patterns
+			for _, w := range at {
+				w.entry.lose("%s", refused.Why())
+			}
+		}
+		return false, nil
+	}
+	for _, w := range at {
+		if good && err == nil {
+			w.entry.lose("it would not be read")
+			good = false
+		}
+	}
+	return good, err
+}
+
+// reads reports whether an item is what was written.
+func (w written) reads(it *lists.Item) bool {
+	want := map[deed]lists.Action{block: lists.Block, defers: lists.Tempfail, discard: lists.Discard, watch: lists.Block, pass: lists.Allow, stop: lists.Allow}[w.entry.deed]
+	if w.key.isPattern() && want != lists.Allow {
+		want = lists.Block
+	}
+	k := w.key
+	return it.Action == want && it.Kind == k.kind && it.Scope == k.scope && (k.text == "" || it.Name() == k.text) && (k.text != "" || it.Net == k.net)
+}
+
+// permit lets an entry pass the gate that the administrator has had in force.
+func (l *List) permit(it *lists.Item, w written) bool {
+	switch {
+	case it.Class == lists.PublicSuffix && !l.AllowPublicSuffix:
+		l.AllowPublicSuffix = true
+		w.entry.remark("by allow_public_suffix: " + it.Message)
+		return true
+	case it.Class == lists.Protected && w.key.kind == lists.Domain && !slices.Contains(l.Force, w.key.text):
+		l.Force = append(l.Force, w.key.text)
+		w.entry.remark("by force: " + it.Message)
+		return true
+	}
+	return false
+}
+
+// guard is the gate that a list must pass, but for how wrong it may be as a whole.
+func (l *List) guard(hostname string, o Options) lists.GuardSettings {
+	g := lists.DefaultGuard()
+	g.MaxProtected, g.MaxBadRatio = maxEntries, 1
+	g.Force, g.AllowPublicSuffix = l.Force, l.AllowPublicSuffix
+	if hostname == "" {
+		hostname = o.Hostname
+	}
+	if key, err := addr.DomainKey(hostname); err == nil && key.Labels > 1 {
+		g.Protected = append(g.Protected, key.Text)
+		if registered := lists.RegistrableDomain(key.Text); registered != "" {
+			g.Protected = append(g.Protected, registered)
+		}
+	}
+	return g
+}
+
+// write makes the text of the list, and says which line has what.
+func (l *List) write(p part, lead bool, program string) map[int]written {
+	var b bytes.Buffer
+	at, n := map[int]written{}, 0
+	put := func(format string, args ...any) {
+		fmt.Fprintf(&b, format+"\n", args...)
+		n++
+	}
+	put("# From %s, by blockd import --from-%s.", clean(l.Comes), strings.ToLower(program))
+	var reasons []string
+	l.Discard, l.Reason = false, ""
+	for _, line := range l.site.lines {
+		e := line.entry
+		if e == nil {
+			if lead {
+				put("# %s", clean(strings.TrimLeft(line.comment, "#?;! \t")))
+			}
+			continue
+		}
+		if e.Outcome == Lost {
+			if lead {
+				put("# Line %d, not carried over: %s", e.Line, e.Text)
+			}
+			continue
+		}
+		first := true
+		for _, k := range e.keys {
+			if partOf(e, k) != p {
+				continue
+			}
+			text := l.say(e, k)
+			if first && text != e.Text {
+				put("# Line %d: %s", e.Line, e.Text)
+			}
+			first = false
+			put("%s", text)
+			at[n] = written{e, k}
+			if e.List == "" {
+				e.List = l.Name
+			}
+			l.Discard = l.Discard || e.deed == discard
+			if !e.deed.exempts() {
+				reasons = append(reasons, e.reason)
+			}
+		}
+	}
+	if l.Patterns {
+		l.reason(reasons, at)
+	}
+	l.Text = b.Bytes()
+	return at
+}
+
+// reason gives a list of patterns the text that all its entries have: such a list
+// has none for each.
+func (l *List) reason(reasons []string, at map[int]written) {
+	slices.Sort(reasons)
+	switch reasons = slices.Compact(reasons); {
+	case len(reasons) == 1:
+		l.Reason = cut(clean(reasons[0]), 400)
+	case len(reasons) > 1:
+		for _, w := range at {
+			if w.entry.reason != "" && kindOnly(w.entry) {
+				w.entry.reason = ""
+				w.entry.differ(Narrower, "without its text: a list of patterns has one for all")
+			}
+		}
+	}
+}
+
+// kindOnly reports whether an entry has patterns alone, and so no line with a text.
+func kindOnly(e *entry) bool {
+	return !slices.ContainsFunc(e.keys, func(k key) bool { return !k.isPattern() })
+}
+
+func cut(text string, most int) string {
+	for len(text) > most {
+		runes := []rune(text)
+		text = string(runes[:len(runes)-1])
+	}
+	return text
+}
+
+// say is the line of one key.
+func (l *List) say(e *entry, k key) string {
+	if l.Format == "plain" {
+		text := k.text
+		if k.kind == lists.Regexp {
+			text = strings.ReplaceAll(text, " ", `\x20`)
+			if strings.HasPrefix(text, "//") {
+				text = `/\` + text[1:]
+			}
+		} else if !k.isPattern() {
+			text = quoted(k)
+		}
+		if e.deed.exempts() {
+			text = "!" + text
+		}
+		return text
+	}
+	key := quoted(k)
+	reason := clean(e.reason)
+	coded := len(reason) > 4 && digits(reason[:3]) && reason[3] == ' '
+	switch e.deed {
+	case defers:
+		if coded && reason[0] == '4' {
+			return key + " " + reason
+		}
+		return strings.TrimSpace(key + " DEFER " + reason)
+	case discard:
+		return strings.TrimSpace(key + " DISCARD " + reason)
+	case pass, stop:
+		return key + " OK"
+	}
+	if coded && reason[0] == '5' {
+		return key + " " + reason
+	}
+	return strings.TrimSpace(key + " REJECT " + reason)
+}
+
+// quoted is a key with quotes around a local-part that has marks of formats in it.
+func quoted(k key) string {
+	text := k.String()
+	at := strings.LastIndexByte(text, '@')
+	if k.kind == lists.Addr && text[0] != '"' && strings.ContainsAny(text[:at], "!#$%&'*/?^`{|}~=") {
+		return `"` + text[:at] + `"` + text[at:]
+	}
+	return text
+}

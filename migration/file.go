@@ -1,0 +1,153 @@
+package migration
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of what is read. A mail server's own access tables end far below them:
+// lists with millions of entries are for [[list]] itself, not for an import.
+const (
+	maxConfig  = 4 << 20   // octets of a configuration file
+	maxTable   = 64 << 20  // octets of a table
+	maxEntries = 1_000_000 // of all tables together; a finding takes some 300 octets
+	maxFiles   = 1000
+	maxShown   = 200 // octets of an entry's text in the report
+)
+
+// ErrTooBig is of a file, or of all entries together, beyond the bounds above.
+var ErrTooBig = errors.New("too big for an import")
+
+// files reads files and counts what they come to.
+type files struct {
+	read    int
+	entries int
+}
+
+// load reads a regular file of at most max octets. A FIFO or a device is refused
+// without waiting for it.
+func (fs *files) load(path string, max int64) ([]byte, error) {
+	if fs.read++; fs.read > maxFiles {
+		return nil, fmt.Errorf("%s: %w: more than %d files", path, ErrTooBig, maxFiles)
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, max+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > max {
+		return nil, fmt.Errorf("%s: %w: over %d MiB", path, ErrTooBig, max>>20)
+	}
+	if i := bytes.IndexByte(data, 0); i >= 0 {
+		return nil, fmt.Errorf("%s:%d: a NUL: this is no text file", path, 1+bytes.Count(data[:i], []byte("\n")))
+	}
+	return data, nil
+}
+
+// count counts one more entry.
+func (fs *files) count() error {
+	if fs.entries++; fs.entries > maxEntries {
+		return fmt.Errorf("%w: more than %d entries in all tables", ErrTooBig, maxEntries)
+	}
+	return nil
+}
+
+// unreadable says in a few words why a file was not read.
+func unreadable(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "no such file"
+	case errors.Is(err, fs.ErrPermission):
+		return "it may not be read"
+	}
+	return shown(err.Error())
+}
+
+// logical is one logical line: a physical one and the indented ones behind it.
+type logical struct {
+	line    int    // of the first physical line, from 1
+	text    string // joined, without outer blanks
+	comment bool   // a comment, with its mark; it stands alone
+	parts   []physical
+}
+
+// physical is one line of a logical one.
+type physical struct {
+	line int
+	text string
+}
+
+// logicalLines cuts a text as postconf(5) and postmap(1) have it: a line that
+// begins with a blank continues the one before, and comments and blank lines in
+// between do not end it. An indented line with nothing before it comes alone, with
+// orphan = its number.
+func logicalLines(data []byte) (lines []logical, orphan int) {
+	open := -1
+	n := 0
+	for raw := range bytes.Lines(data) {
+		n++
+		text := strings.TrimRight(string(raw), "\r\n")
+		trimmed := strings.Trim(text, " \t\r\f\v")
+		switch {
+		case trimmed == "":
+		case trimmed[0] == '#':
+			lines = append(lines, logical{line: n, text: trimmed, comment: true})
+		case text[0] == ' ' || text[0] == '\t':
+			if open < 0 {
+				orphan = n
+				continue
+			}
+			lines[open].text += " " + trimmed
+			lines[open].parts = append(lines[open].parts, physical{n, trimmed})
+		default:
+			lines = append(lines, logical{line: n, text: trimmed, parts: []physical{{n, trimmed}}})
+			open = len(lines) - 1
+		}
+	}
+	return lines, orphan
+}
+
+// clean makes foreign text one line of printable characters.
+func clean(text string) string {
+	return strings.TrimSpace(strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) {
+			return c
+		}
+		if c == '\t' || c == '\n' {
+			return ' '
+		}
+		return '?'
+	}, strings.ToValidUTF8(text, "?")))
+}
+
+// shown is clean, cut at maxShown octets.
+func shown(text string) string {
+	text = clean(text)
+	if len(text) <= maxShown {
+		return text
+	}
+	cut := maxShown - len("…")
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}

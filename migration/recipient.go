@@ -1,0 +1,158 @@
+package migration
+
+import (
+	"slices"
+	"strings"
+
+	"blockd/lists"
+)
+
+// maxRecipients bounds the recipients of all policies; blockd takes no more.
+const maxRecipients = 10_000
+
+// recipientPolicies turns exceptions for recipients into policies: the lists that
+// are asked behind such an exception do not count for its recipient.
+func (pf *postfix) recipientPolicies(p *plan) {
+	var tables []*site
+	n := 0
+	for _, s := range pf.sites {
+		if s.about != recipients {
+			continue
+		}
+		tables = append(tables, s)
+		for _, e := range s.entries {
+			switch {
+			case e.Outcome == Lost:
+			case e.deed != pass && e.deed != stop:
+				e.lose("it is about recipients; it stays with Postfix")
+			case len(e.keys) == 0 || e.keys[0].isPattern():
+				e.lose("a policy names recipients, not expressions")
+			default:
+				n++
+			}
+		}
+	}
+	pf.note(`mail for postmaster and abuse is taken from everybody here; smtp.recipients_exempt = [] in config.toml changes that`)
+	if n > maxRecipients {
+		for _, s := range tables {
+			for _, e := range s.entries {
+				e.lose("more than %d recipients in all tables", maxRecipients)
+			}
+		}
+		return
+	}
+	index := map[*site]map[string]*entry{}
+	for _, s := range tables {
+		index[s] = map[string]*entry{}
+		for _, e := range s.entries {
+			for _, k := range e.keys {
+				if index[s][k.String()] == nil {
+					index[s][k.String()] = e
+				}
+			}
+		}
+	}
+	groups := map[string]int{} // by the names of their lists: a place in Policies
+	seen := map[string]bool{}
+	for _, s := range tables {
+		for _, e := range s.entries {
+			if e.Outcome == Lost {
+				continue
+			}
+			pf.policyOf(p, e, tables, index, groups, seen)
+		}
+	}
+}
+
+// policyOf puts the recipient of one entry into the policy of its lists.
+func (pf *postfix) policyOf(p *plan, e *entry, tables []*site, index map[*site]map[string]*entry, groups map[string]int, seen map[string]bool) {
+	k := e.keys[0]
+	exempt, own := false, false
+	beaten := map[*site]bool{}
+	for _, t := range tables {
+		found := lookup(index[t], k)
+		if found == nil || found.deed != pass || found.Outcome == Lost && found != e {
+			continue
+		}
+		exempt = true
+		for _, s := range p.sites {
+			if s.name != "" && p.siteOrder(t, s) == first {
+				beaten[s] = true
+				own = own || found == e
+			}
+		}
+	}
+	names := []string{}
+	freed := 0
+	for _, l := range pf.Lists {
+		if beaten[l.site] {
+			freed++
+		} else {
+			names = append(names, l.Name)
+		}
+	}
+	switch {
+	case e.deed == pass && (!own || freed == 0):
+		e.lose("nothing that is carried over is asked behind it")
+		if freed == 0 {
+			return
+		}
+	case !exempt:
+		e.lose("it does nothing there against what is carried over")
+		return
+	}
+	if e.Outcome != Lost {
+		e.List = "[[policy]]"
+		if len(e.keys) > 1 {
+			e.differ(Narrower, "not with an extension behind recipient_delimiter: a policy names recipients as they are written")
+		}
+	}
+	text := policyKey(k)
+	if seen[text] {
+		return
+	}
+	seen[text] = true
+	id := strings.Join(names, " ")
+	at, ok := groups[id]
+	if !ok {
+		at = len(pf.Policies)
+		groups[id] = at
+		pf.Policies = append(pf.Policies, Policy{Lists: names})
+	}
+	pf.Policies[at].Recipients = append(pf.Policies[at].Recipients, text)
+}
+
+// policyKey is a key as [[policy]] has it.
+func policyKey(k key) string {
+	if k.kind == lists.Domain && k.scope == lists.Exact && !strings.HasPrefix(k.text, "[") {
+		return "=" + k.text
+	}
+	return quoted(k)
+}
+
+// lookup finds what an indexed table has for all that a key matches.
+func lookup(index map[string]*entry, k key) *entry {
+	var asked []string
+	if k.kind == lists.Addr {
+		asked = append(asked, k.text)
+	}
+	if domain := domainOf(k); domain != "" {
+		if k.scope != lists.Sub {
+			asked = append(asked, "@"+domain, domain)
+		} else {
+			asked = append(asked, "."+domain, domain)
+		}
+		for up, parent, more := strings.Cut(domain, "."); more && up != ""; up, parent, more = strings.Cut(parent, ".") {
+			asked = append(asked, "."+parent, parent)
+		}
+	}
+	if at := strings.LastIndexByte(k.text, '@'); k.kind == lists.Addr && at >= 0 {
+		asked = append(asked, k.text[:at+1])
+	}
+	for _, text := range slices.Compact(asked) {
+		if e := index[text]; e != nil {
+			return e
+		}
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package migration
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"blockd/lists"
+	"blockd/pattern"
+)
+
+// spamassassin is one import from local.cf.
+type spamassassin struct {
+	*Result
+	files files
+	site  *site
+	ifs   []condition
+	rest  int // directives that are not about senders or clients
+	exact map[string][]*entry
+}
+
+// condition is an open "if".
+type condition struct {
+	at    Place
+	text  string
+	known bool // it can be judged without running SpamAssassin
+	holds bool
+}
+
+// assumedVersion is the SpamAssassin that conditions on its version are judged for.
+const assumedVersion = 4.0
+
+// SpamAssassin imports the directives of local.cf that are about senders and clients.
+func SpamAssassin(ctx context.Context, localCF string, o Options) (*Result, error) {
+	sa := &spamassassin{Result: &Result{Program: "SpamAssassin", Source: localCF}, exact: map[string][]*entry{}}
+	sa.site = &site{name: "spamassassin", comes: localCF}
+	if err := sa.file(localCF, 0); err != nil {
+		return nil, err
+	}
+	for _, c := range sa.ifs {
+		sa.note("%s: %q has no endif", c.at, c.text)
+	}
+	if sa.rest > 0 {
+		sa.note("%d other directives are not about who sends, and stay with SpamAssassin", sa.rest)
+	}
+	sa.note("SpamAssassin counts points when it has the message; blockd refuses the sender before there is one")
+	if err := sa.build(ctx, []*site{sa.site}, o); err != nil {
+		return nil, err
+	}
+	return sa.Result, nil
+}
+
+// file reads one file of directives.
+func (sa *spamassassin) file(path string, depth int) error {
+	data, err := sa.files.load(path, maxTable)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for raw := range strings.Lines(string(data)) {
+		n++
+		text := strings.TrimSpace(raw)
+		if text == "" {
+			continue
+		}
+		if text[0] == '#' {
+			if depth == 0 {
+				sa.site.lines = append(sa.site.lines, line{comment: text})
+			}
+			continue
+		}
+		if err := sa.directive(Place{path, n}, text, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// directive judges one line.
+func (sa *spamassassin) directive(at Place, text string, depth int) error {
+	text = cutHash(text)
+	word, rest := cutBlank(text)
+	if base, _, ok := strings.Cut(word, "("); ok { // "if(" needs no blank
+		word, rest = base, text[len(base):]
+	}
+	name := strings.ReplaceAll(strings.ToLower(word), "-", "_")
+	switch name {
+	case "if", "ifplugin":
+		if len(sa.ifs) == maxDepth {
+			return fmt.Errorf("%s: conditions more than %d deep", at, maxDepth)
+		}
+		sa.ifs = append(sa.ifs, judge(at, text, name, rest))
+		return nil
+	case "else":
+		if n := len(sa.ifs); n > 0 {
+			c := &sa.ifs[n-1]
+			c.holds, c.text = !c.holds, "not "+c.text
+		} else {
+			sa.note("%s: else without if", at)
+		}
+		return nil
+	case "endif":
+		if n := len(sa.ifs); n > 0 {
+			sa.ifs = sa.ifs[:n-1]
+		} else {
+			sa.note("%s: endif without if", at)
+		}
+		return nil
+	case "include":
+		return sa.include(at, text, rest, depth)
+	}
+	undo := strings.HasPrefix(name, "un")
+	what := strings.NewReplacer("blacklist", "blocklist", "whitelist", "welcomelist").Replace(strings.TrimPrefix(name, "un"))
+	why := ""
+	switch what {
+	case "blocklist_from":
+		return sa.senders(at, text, rest, block, undo)
+	case "welcomelist_from":
+		return sa.senders(at, text, rest, pass, undo)
+	case "all_spam_to":
+		return sa.recipients(at, text, rest)
+	case "welcomelist_from_rcvd", "def_welcomelist_from_rcvd":
+		why = "an exception for senders whose mail comes from a named server; without that condition anybody could use their names"
+	case "welcomelist_auth", "def_welcomelist_auth", "welcomelist_from_dkim", "def_welcomelist_from_dkim", "welcomelist_from_spf", "def_welcomelist_from_spf":
+		why = "an exception for authors who are proved by SPF or DKIM; without the proof anybody could use their names"
+	case "blocklist_to", "welcomelist_to", "more_spam_to":
+		why = "points for a recipient; a [[policy]] chooses lists for recipients"
+	case "trusted_networks", "internal_networks", "msa_networks":
+		why = "the servers whose Received fields are believed; smtp.trusted is whom no list is asked about, which is more"
+	case "blocklist_uri_host", "welcomelist_uri_host", "enlist_uri_host", "delist_uri_host", "enlist_addrlist":
+		why = "links in messages are not blockd's"
+	case "welcomelist_allows_relays", "allow_user_rules":
+		fallthrough
+	default:
+		sa.rest++
+		return nil
+	}
+	if err := sa.files.count(); err != nil {
+		return err
+	}
+	sa.find(at, text, what).lose("%s", why)
+	return nil
+}
+
+// cutHash takes a comment off, which "#" begins anywhere but behind a backslash.
+func cutHash(text string) string {
+	for i := 1; i < len(text); i++ {
+		if text[i] == '#' && text[i-1] != '\\' {
+			return strings.ReplaceAll(strings.TrimSpace(text[:i]), `\#`, "#")
+		}
+	}
+	return strings.ReplaceAll(text, `\#`, "#")
+}
+
+// judge weighs a condition as far as that needs no SpamAssassin: its version, for
+// which a current one is assumed.
+func judge(at Place, text, name, rest string) condition {
+	c := condition{at: at, text: shown(text), holds: true}
+	rest = strings.Trim(rest, "() \t")
+	if name != "if" || !strings.HasPrefix(rest, "version") {
+		return c
+	}
+	f := strings.Fields(strings.TrimPrefix(rest, "version"))
+	if len(f) != 2 {
+		return c
+	}
+	v, err := strconv.ParseFloat(f[1], 64)
+	if err != nil {
+		return c
+	}
+	c.known = true
+	switch f[0] {
+	case ">=":
+		c.holds = assumedVersion >= v
+	case ">":
+		c.holds = assumedVersion > v
+	case "<":
+		c.holds = assumedVersion < v
+	case "<=":
+		c.holds = assumedVersion <= v
+	case "==":
+		c.holds = assumedVersion == v
+	default:
+		c.known = false
+	}
+	return c
+}
+
+// include reads another file, whose path is relative to the file it stands in.
+func (sa *spamassassin) include(at Place, text, rest string, depth int) error {
+	if depth >= maxIncludes {
+		return fmt.Errorf("%s: files include one another more than %d deep", at, maxIncludes)
+	}
+	path := rest
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(at.File), path)
+	}
+	if !exists(path) {
+		sa.find(at, text, "more configuration").lose("%s: no such file", path)
+		return nil
+	}
+	return sa.file(path, depth+1)
+}
+
+// senders reads the addresses of one line.
+func (sa *spamassassin) senders(at Place, text, rest string, d deed, undo bool) error {
+	if rest == "" {
+		sa.find(at, text, "").lose("a directive without an address")
+	}
+	word, _ := cutBlank(text)
+	for _, glob := range strings.Fields(rest) {
+		if err := sa.files.count(); err != nil {
+			return err
+		}
+		id := fmt.Sprint(d, strings.ToLower(glob))
+		if undo {
+			f := sa.find(at, word+" "+glob, "take back the same address of earlier lines")
+			if len(sa.exact[id]) == 0 {
+				f.Now = "there is nothing to take back"
+			}
+			for _, e := range sa.exact[id] {
+				e.lose("taken back by line %d", at.Line)
+			}
+			delete(sa.exact, id)
+			continue
+		}
+		keys, why := globKey(glob)
+		meant := "100 points for "
+		if d == pass {
+			meant = "100 points in favour of "
+		}
+		e := sa.site.add(&entry{Finding: sa.find(at, word+" "+glob, meant+whom(senders, keys)), deed: d, keys: keys})
+		if why != "" {
+			e.lose("%s", why)
+			continue
+		}
+		sa.exact[id] = append(sa.exact[id], e)
+		for _, c := range sa.ifs {
+			switch {
+			case c.known && !c.holds:
+				e.lose("%s does not hold for SpamAssassin 4", c.text)
+			case !c.known:
+				e.differ(Wider, "also without the condition of line %d", c.at.Line)
+			}
+		}
+		e.differ(Narrower, "by the envelope sender alone, not by From: and its like")
+	}
+	return nil
+}
+
+// globKey reads one address of SpamAssassin: "*" and "?" are wildcards over the whole.
+func globKey(glob string) (keys []key, why string) {
+	var k key
+	var err error
+	plain := func(text string) bool { return !strings.ContainsAny(text, "*?") }
+	switch {
+	case strings.HasPrefix(glob, "*@*.") && plain(glob[4:]):
+		k, err = nameKey(glob[4:], lists.Sub)
+	case strings.HasPrefix(glob, "*@") && plain(glob[2:]):
+		k, err = nameKey(glob[2:], lists.Exact)
+	case strings.HasPrefix(glob, "*.") && plain(glob[2:]) && strings.IndexByte(glob, '@') < 0:
+		k, err = nameKey(glob[2:], lists.Sub)
+	case plain(glob) && strings.IndexByte(glob, '@') > 0:
+		k, err = addressKey(glob)
+	case plain(glob):
+		return nil, "never matched there: it is compared with whole addresses; all senders of a name are *@NAME"
+	default:
+		k, err = patternKey(pattern.Glob, glob)
+	}
+	if err != nil {
+		return nil, "no address: " + shown(err.Error())
+	}
+	return []key{k}, ""
+}
+
+// recipients reads all_spam_to: whose mail is not filtered.
+func (sa *spamassassin) recipients(at Place, text, rest string) error {
+	for _, glob := range strings.Fields(rest) {
+		if err := sa.files.count(); err != nil {
+			return err
+		}
+		f := sa.find(at, "all_spam_to "+glob, "100 points in favour of mail for "+shown(glob))
+		keys, why := globKey(glob)
+		switch {
+		case why == "" && keys[0].isPattern():
+			why = "a policy names recipients, not patterns"
+		case len(sa.ifs) > 0:
+			why = "it stands in a condition"
+		}
+		if why != "" {
+			f.lose("%s", why)
+			continue
+		}
+		if len(sa.Policies) == 0 {
+			sa.Policies = []Policy{{Lists: []string{}}}
+		}
+		p := &sa.Policies[0]
+		name := policyKey(keys[0])
+		for _, have := range p.Recipients {
+			if have == name {
+				name = ""
+			}
+		}
+		f.List = "[[policy]]"
+		if name == "" {
+			continue
+		}
+		if len(p.Recipients) == maxRecipients {
+			f.lose("more than %d recipients", maxRecipients)
+			continue
+		}
+		p.Recipients = append(p.Recipients, name)
+	}
+	return nil
+}

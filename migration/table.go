@@ -1,0 +1,394 @@
+package migration
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"blockd/pattern"
+)
+
+// tableKind is how a table type of Postfix is read.
+type tableKind uint8
+
+const (
+	indexedTable tableKind = iota // postmap(1) made it from a text beside it
+	inlineTable
+	cidrTable
+	regexpTable // POSIX
+	pcreTable
+	staticTable
+	foreignTable // it is asked over a network, or made of other tables
+)
+
+// tableKinds are the types of Postfix 3.9 and before.
+var tableKinds = map[string]tableKind{
+	"btree": indexedTable, "cdb": indexedTable, "dbm": indexedTable, "hash": indexedTable, "lmdb": indexedTable, "sdbm": indexedTable, "texthash": indexedTable,
+	"inline": inlineTable, "cidr": cidrTable, "regexp": regexpTable, "pcre": pcreTable, "static": staticTable,
+	"environ": foreignTable, "fail": foreignTable, "internal": foreignTable, "ldap": foreignTable, "memcache": foreignTable, "mongodb": foreignTable,
+	"mysql": foreignTable, "netinfo": foreignTable, "nis": foreignTable, "nisplus": foreignTable, "pgsql": foreignTable, "pipemap": foreignTable,
+	"proxy": foreignTable, "randmap": foreignTable, "socketmap": foreignTable, "sqlite": foreignTable, "tcp": foreignTable, "unionmap": foreignTable, "unix": foreignTable,
+}
+
+// tableName takes "proxy:hash:/etc/postfix/x" apart. ok is false for what is no table
+// at all.
+func tableName(text, standard string) (kind tableKind, word, name string, ok bool) {
+	text, _ = strings.CutPrefix(text, "proxy:")
+	word, name, typed := strings.Cut(text, ":")
+	if !typed && strings.HasPrefix(text, "/") {
+		word, name = standard, text
+	}
+	kind, ok = tableKinds[word]
+	return kind, word, name, ok && name != ""
+}
+
+// rows reads the lines of a table's text into the site, each with the reader of its
+// kind.
+func (pf *postfix) rows(s *site, kind tableKind, path string, data []byte) error {
+	lines, orphan := logicalLines(data)
+	if orphan > 0 {
+		pf.find(Place{path, orphan}, "", "nothing: Postfix passes over it").lose("it begins with a blank, but there is no line that it could continue")
+	}
+	t := tableText{pf: pf, site: s, path: path, kind: kind, first: map[string]*entry{}}
+	for _, l := range lines {
+		if l.comment {
+			s.lines = append(s.lines, line{comment: l.text})
+			continue
+		}
+		if err := pf.files.count(); err != nil {
+			return err
+		}
+		switch kind {
+		case indexedTable:
+			t.indexed(l.line, l.text)
+		case cidrTable:
+			t.cidr(l.line, l.text)
+		default:
+			t.expression(l.line, l.text)
+		}
+	}
+	return nil
+}
+
+// tableText is one table being read.
+type tableText struct {
+	pf    *postfix
+	site  *site
+	path  string
+	kind  tableKind
+	first map[string]*entry // of an indexed table: who has the key
+	n     int               // entries so far: the rank where the order of lines decides
+	ifs   []netip.Prefix    // open conditions of a cidr table
+	open  int               // open conditions of another kind
+}
+
+// entry adds an entry of the table.
+func (t *tableText) entry(line int, text string, a action, keys []key, rank int) *entry {
+	if t.site.warn && a.deed.refuses() {
+		a.deed, a.differ = watch, ""
+	}
+	e := t.site.add(&entry{
+		Finding: t.pf.find(Place{t.path, line}, text, meaning(a, t.site.about, keys)),
+		deed:    a.deed, keys: keys, rank: rank, reason: a.reason, other: a.other,
+	})
+	if a.lost != "" {
+		e.lose("%s", a.lost)
+	}
+	if a.other != "" {
+		e.Meant = a.other + ", and " + e.Meant
+	}
+	if a.differ != "" {
+		e.differ(Narrower, "%s", a.differ)
+	}
+	return e
+}
+
+// dead adds an entry that nothing matches, or that is not understood: it has no part
+// in the order.
+func (t *tableText) dead(line int, text, why string) {
+	f := t.pf.find(Place{t.path, line}, text, "nothing").lose("%s", why)
+	t.site.lines = append(t.site.lines, lineOf(f))
+}
+
+func lineOf(f *Finding) line { return line{entry: &entry{Finding: f}} }
+
+// indexed reads "key action" of a table that is asked key by key.
+func (t *tableText) indexed(line int, text string) {
+	i := strings.IndexAny(text, " \t")
+	if i < 0 {
+		t.dead(line, text, "a key without an action")
+		return
+	}
+	t.pair(line, text, text[:i], text[i:])
+}
+
+func (t *tableText) pair(line int, text, name, value string) {
+	a := parseAction(value)
+	var keys []key
+	var rank int
+	var why string
+	switch t.site.about {
+	case clients:
+		keys, rank, why = clientKeys(name)
+	default:
+		keys, rank, why = t.pf.rules.senderKeys(name)
+	}
+	if why != "" {
+		if rank < 0 { // a client's name: it is found first, and not carried over
+			e := t.entry(line, text, a, nil, rank)
+			e.lose("%s", why)
+			e.Meant = a.says() + " clients named " + shown(name)
+			return
+		}
+		t.dead(line, text, why)
+		return
+	}
+	if first := t.first[strings.ToLower(name)]; first != nil {
+		t.dead(line, text, fmt.Sprintf("never matched there: %s has the same key, and the first line counts", first.Place))
+		return
+	}
+	more, plain := t.pf.rules.extended(keys[0])
+	if len(more) > 0 {
+		rank++ // asked for without an extension behind the whole
+	}
+	e := t.entry(line, text, a, append(keys, more...), rank)
+	t.first[strings.ToLower(name)] = e
+	if !plain {
+		e.differ(Narrower, "not with an extension behind the recipient_delimiter %q", t.pf.rules.delimiter)
+	}
+}
+
+// cidr reads "network action", "!network action", "if network" and "endif".
+func (t *tableText) cidr(line int, text string) {
+	name, value := cutBlank(text)
+	switch strings.ToLower(name) {
+	case "endif":
+		if t.open > 0 {
+			t.open--
+		} else if len(t.ifs) > 0 {
+			t.ifs = t.ifs[:len(t.ifs)-1]
+		}
+		return
+	case "if":
+		p, err := parseCIDR(value)
+		if err != nil || t.open > 0 {
+			t.open++ // what is inside is not understood
+			return
+		}
+		t.ifs = append(t.ifs, p)
+		return
+	}
+	t.n++
+	a := parseAction(value)
+	negated := strings.HasPrefix(name, "!")
+	p, err := parseCIDR(name)
+	switch {
+	case t.site.about != clients:
+		t.dead(line, text, "never matched there: a cidr: table knows addresses of clients, and is asked about mail addresses")
+		return
+	case err != nil && !negated:
+		t.dead(line, text, "Postfix passes over it: "+err.Error())
+		return
+	case negated || t.open > 0:
+		t.entry(line, text, a, nil, t.n).lose("all but a network, or a condition of that kind, is nothing that a list can say")
+		return
+	case value == "":
+		t.dead(line, text, "a network without an action")
+		return
+	}
+	for _, in := range t.ifs {
+		if !in.Overlaps(p) {
+			t.dead(line, text, "never matched there: the condition around it is for other addresses")
+			return
+		}
+		if in.Bits() > p.Bits() {
+			p = in
+		}
+	}
+	t.entry(line, text, a, []key{netKey(p)}, t.n)
+}
+
+// parseCIDR reads a network as cidr_table(5) has it: without host bits.
+func parseCIDR(text string) (netip.Prefix, error) {
+	text = strings.TrimPrefix(strings.TrimSpace(text), "!")
+	text = strings.NewReplacer("[", "", "]", "").Replace(strings.TrimSpace(text))
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		return p, fmt.Errorf("no network: %s", shown(text))
+	case p.Masked() != p:
+		return p, fmt.Errorf("host bits are set in %s", p)
+	}
+	return p, nil
+}
+
+func cutBlank(text string) (word, rest string) {
+	i := strings.IndexAny(text, " \t")
+	if i < 0 {
+		return text, ""
+	}
+	return text[:i], strings.TrimSpace(text[i:])
+}
+
+// expression reads "/expression/flags action", "!/expression/ action", "if
+// /expression/" and "endif".
+func (t *tableText) expression(line int, text string) {
+	word, rest := cutBlank(text)
+	switch strings.ToLower(word) {
+	case "endif":
+		t.open = max(0, t.open-1)
+		return
+	case "if":
+		t.open++
+		t.pf.find(Place{t.path, line}, text, "a condition for the lines down to its endif").lose("a condition is nothing that a list can say")
+		return
+	}
+	t.n++
+	negated := strings.HasPrefix(text, "!")
+	expr, flags, value, ok := cutExpression(strings.TrimSpace(strings.TrimPrefix(text, "!")))
+	a := parseAction(value)
+	switch {
+	case !ok || value == "":
+		t.dead(line, text, "no /expression/ with an action behind it")
+		return
+	case rest == "" && negated:
+		t.dead(line, text, "no /expression/ with an action behind it")
+		return
+	case t.site.about == clients:
+		t.entry(line, text, a, nil, t.n).lose("an expression over the client's name or the text of its address: blockd looks no names up")
+		return
+	case negated:
+		t.entry(line, text, a, nil, t.n).lose("all but what an expression matches is nothing that a list can say")
+		return
+	case t.open > 0:
+		t.entry(line, text, a, nil, t.n).lose("it is inside a condition")
+		return
+	}
+	e := t.entry(line, text, a, nil, t.n)
+	if strings.Contains(strings.ReplaceAll(e.reason, "$$", ""), "$") {
+		e.reason = ""
+		if e.deed.refuses() {
+			e.differ(Narrower, "without its text, which has parts of the address")
+		}
+	}
+	t.pattern(e, expr, flags)
+}
+
+// pattern gives an entry its expression, or says why Go's does not mean the same.
+func (t *tableText) pattern(e *entry, expr, flags string) {
+	if t.kind == regexpTable {
+		if c := posixOnly(expr); c != "" {
+			e.lose("%s means something else in Go's expressions than in POSIX", c)
+			return
+		}
+	}
+	for _, f := range flags {
+		switch {
+		case f == 'i':
+			e.differ(Wider, "in any case, not only as it is written")
+		case f == 'm', f == 's' && t.kind == pcreTable, f == 'U' && t.kind == pcreTable:
+		default:
+			e.lose("the flag %q of the expression", f)
+			return
+		}
+	}
+	k, err := patternKey(pattern.Regexp, expr)
+	switch {
+	case err != nil:
+		e.lose("%s", shown(err.Error()))
+		return
+	case k.pat.Match("<>"):
+		e.differ(Narrower, "not for the null sender: bounces always pass")
+	}
+	e.keys = []key{k}
+	e.Meant = meaning(action{deed: e.deed, reason: e.reason}, t.site.about, e.keys)
+}
+
+// cutExpression takes /expression/flags and what follows apart. Any mark may stand
+// for the slash.
+func cutExpression(text string) (expr, flags, rest string, ok bool) {
+	if len(text) < 2 || strings.IndexByte(`!"#$%&'*+,-./:;<=>?@^_|~`+"`", text[0]) < 0 {
+		return "", "", "", false
+	}
+	mark := text[0]
+	var b strings.Builder
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && i+1 < len(text):
+			i++
+			if text[i] != mark || mark != '/' {
+				b.WriteByte(c)
+			}
+			b.WriteByte(text[i])
+		case c == mark:
+			flags, rest = cutBlank(text[i+1:])
+			return b.String(), flags, rest, b.Len() > 0
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "", "", "", false
+}
+
+// posixOnly returns a part of a POSIX expression that Go reads otherwise, "" if there
+// is none: backslashes are characters in a set, and before letters and brackets they
+// mean what the system's library makes of them.
+func posixOnly(expr string) string {
+	set := false
+	for i := 0; i < len(expr); i++ {
+		switch c := expr[i]; {
+		case set && c == '\\':
+			if i+1 < len(expr) && (isLetter(expr[i+1]) || expr[i+1] == ']') {
+				return expr[i : i+2]
+			}
+		case c == '\\' && i+1 < len(expr):
+			i++
+			if n := expr[i]; isLetter(n) && strings.IndexByte("bBwWsS", n) < 0 || n >= '0' && n <= '9' || strings.IndexByte("<>`'", n) >= 0 {
+				return expr[i-1 : i+1]
+			}
+		case set && c == '[' && i+1 < len(expr) && strings.IndexByte(":.=", expr[i+1]) >= 0:
+			end := strings.Index(expr[i+2:], string(expr[i+1])+"]")
+			if end < 0 {
+				return "[" + expr[i+1:i+2]
+			}
+			i += 2 + end + 1
+		case set && c == ']':
+			set = false
+		case !set && c == '[':
+			set = true
+			if i+1 < len(expr) && expr[i+1] == '^' {
+				i++
+			}
+			if i+1 < len(expr) && expr[i+1] == ']' { // a set may begin with it
+				i++
+			}
+		}
+	}
+	return ""
+}
+
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+// inline reads the entries of inline:{ key=action, {key = action with blanks} }.
+func (t *tableText) inline(line int, text string) {
+	body, _, ok := braced(text)
+	words, closed := tokens(body, ", \t")
+	if !ok || !closed {
+		t.dead(line, text, "a brace that is not closed")
+		return
+	}
+	for _, w := range words {
+		if inner, rest, ok := braced(w); ok && rest == "" {
+			w = inner
+		}
+		name, value, ok := strings.Cut(w, "=")
+		if !ok {
+			t.dead(line, w, "want KEY = ACTION")
+			continue
+		}
+		t.pair(line, w, strings.TrimSpace(name), value)
+	}
+}
