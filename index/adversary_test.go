@@ -93,7 +93,9 @@ func TestEqualHashesAreNotEqualKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.in.records.finish()
+	if err := b.in.records.finish(); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := b.in.numberReasons(); err != nil {
 		t.Fatal(err)
 	}

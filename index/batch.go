@@ -23,7 +23,7 @@ type Batch struct {
 	hashes   [bloom.BatchSize]bloom.Hash
 	of       [bloom.BatchSize]batchKey // which key each belongs to
 	pending  int                       // suspects that are not confirmed
-	suspects [maxSuspects]suspect
+	suspects [bloom.BatchSize]suspect
 }
 
 type batchAnswer struct {
@@ -90,37 +90,28 @@ func (b *Batch) Matches(i int) ([]Match, error) {
 	return b.matches[begin:a.end:a.end], nil
 }
 
-// ask asks the filter for the keys that wait.
+// ask asks the filter for the keys that wait. Those that are perhaps in the store
+// have their pages fetched and are confirmed at the next ask: until then the next
+// keys are hashed and the filter is asked for them, and nobody waits for a page.
 func (ix *Index) ask(b *Batch, now int64) {
 	n := b.waiting
-	if n == 0 {
-		return
-	}
 	b.waiting = 0
 	b.asked += uint64(n)
 	perhaps, err := ix.perhaps(b.hashes[:n])
-	if err == nil {
-		ix.suspect(b, 0, perhaps, now)
-		return
-	}
-	for i := range n { // which of them is it?
-		perhaps, err := ix.perhaps(b.hashes[i : i+1])
-		if err != nil {
-			b.answers[b.of[i].sender].err = err
-			continue
+	if err != nil {
+		perhaps = 0
+		for i := range n { // which of them is it?
+			one, err := ix.perhaps(b.hashes[i : i+1])
+			if err != nil {
+				b.answers[b.of[i].sender].err = err
+			}
+			perhaps |= one << i
 		}
-		ix.suspect(b, i, perhaps, now)
 	}
-}
-
-// suspect collects the keys that are perhaps in the store, bit i for the i-th from
-// first on.
-func (ix *Index) suspect(b *Batch, first int, perhaps uint32, now int64) {
+	ix.confirmBatch(b, now)
 	for ; perhaps != 0; perhaps &= perhaps - 1 {
-		if b.pending == len(b.suspects) {
-			ix.confirmBatch(b, now)
-		}
-		i := first + bits.TrailingZeros32(perhaps)
+		i := bits.TrailingZeros32(perhaps)
+		ix.fetchPage(b.hashes[i])
 		b.suspects[b.pending] = suspect{hash: b.hashes[i], key: b.of[i].key, own: b.of[i].own, sender: b.of[i].sender}
 		b.pending++
 	}

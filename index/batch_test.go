@@ -118,7 +118,7 @@ func TestClearBatchAllocatesNothing(t *testing.T) {
 	}
 	measure := func(state string) {
 		ask() // makes room
-		if allocs := testing.AllocsPerRun(20, ask); allocs != 0 {
+		if allocs := allocations(ask); allocs != 0 {
 			t.Errorf("%s: a batch of %d clear senders allocates %v times", state, len(senders), allocs)
 		}
 	}

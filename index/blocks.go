@@ -37,6 +37,7 @@ type blockPool struct {
 	mu     sync.Mutex // guards what follows, and lists of free blocks
 	groups []blockGroup
 	begun  int    // chunks
+	used   int    // blocks
 	spare  uint32 // the next block of those behind the limit
 }
 
@@ -92,12 +93,12 @@ func (p *blockPool) at(number uint32) []byte {
 	return p.mem[int(number)*p.block:][:p.block]
 }
 
-// take returns a block for a group, none if all are in use. must takes a spare one
-// then: it may be said as often as there are of those.
-func (p *blockPool) take(group int, must bool) uint32 {
+// take returns a block for a group, none if all are in use, and how many are left.
+// must takes a spare one then: it may be said as often as there are of those.
+func (p *blockPool) take(group int, must bool) (number uint32, left int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	number := p.takeFrom(group)
+	number = p.takeFrom(group)
 	if number == none && p.begun < p.limit {
 		p.begin(group)
 		number = p.takeFrom(group)
@@ -108,9 +109,10 @@ func (p *blockPool) take(group int, must bool) uint32 {
 	if number == none && must {
 		number = p.spare
 		p.spare++
+		p.used++
 		p.chunks[int(number)/p.chunk].used++
 	}
-	return number
+	return number, p.limit*p.chunk - p.used
 }
 
 func (p *blockPool) takeFrom(group int) uint32 {
@@ -126,6 +128,7 @@ func (p *blockPool) takeFrom(group int) uint32 {
 		return none
 	}
 	p.chunks[int(number)/p.chunk].used++
+	p.used++
 	return number
 }
 
@@ -145,6 +148,7 @@ func (p *blockPool) free(first uint32) {
 	for number := first; number != none; {
 		chunk, next := &p.chunks[int(number)/p.chunk], p.next[number]
 		chunk.used--
+		p.used--
 		g := &p.groups[chunk.group]
 		p.next[number], g.free = g.free, number
 		number = next

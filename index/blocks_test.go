@@ -30,7 +30,7 @@ func TestBlocksAreInOneHandEach(t *testing.T) {
 		}
 	}
 	take := func(must bool) bool {
-		number := p.take(rng.IntN(len(p.groups)), must)
+		number, _ := p.take(rng.IntN(len(p.groups)), must)
 		if number == none {
 			return false
 		}
@@ -93,7 +93,9 @@ func TestDroppedPartIsNotLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	copy(b, "abc")
-	s.finish()
+	if err := s.finish(); err != nil {
+		t.Fatal(err)
+	}
 	for _, part := range []int{0, 1} {
 		if _, err := s.load(nil, part); err != nil {
 			t.Error(err)

@@ -60,7 +60,9 @@ func draftOf(t testing.TB, path string, o Options, h hooks, rows []ListInfo, ent
 	defer b.close()
 	b.take = func(context.Context) error {
 		err := takeIn(t, b, entries)
-		b.in.records.finish()
+		if err := b.in.records.finish(); err != nil {
+			t.Fatal(err)
+		}
 		return err
 	}
 	if err := b.take(t.Context()); err != nil {

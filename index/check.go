@@ -65,17 +65,18 @@ func (c *checker) partition(i int, pages []byte) error {
 }
 
 // page decodes all records of a page, which must be where their hash says, in order
-// of their tags, behind the page's head and one behind the other.
+// of their tags, behind the slots and one behind the other.
 func (c *checker) page(page []byte, partition, primary uint64, lastTag *int) bool {
 	if !pageFits(page) {
 		return false
 	}
 	ix := c.ix
 	pages := uint64(ix.parts[partition].pages)
-	n, at := pageRecords(page), pageStart(page)
+	n := pageRecords(page)
+	end := slotsEnd(n)
 	for i := range n {
-		tag := int(pageTag(page, i))
-		if tag < *lastTag || pageOffset(page, n, i) != at || at >= pageSize {
+		tag, at := int(pageTag(page, i)), pageOffset(page, i)
+		if tag < *lastTag || at < end || at >= pageSize {
 			return false
 		}
 		*lastTag = tag
@@ -94,9 +95,9 @@ func (c *checker) page(page []byte, partition, primary uint64, lastTag *int) boo
 			return false
 		}
 		c.total.entries += uint64(sources)
-		at += size
+		end = at + size
 	}
-	return at == pageSize
+	return true
 }
 
 // record decodes the record that b begins with. size is 0 if it is none.

@@ -61,7 +61,9 @@ func TestSpillFileOver4GiB(t *testing.T) {
 		clear(b)
 		b[0] = byte(i)
 	}
-	s.finish()
+	if err := s.finish(); err != nil {
+		t.Fatal(err)
+	}
 	seen := 0
 	for part := range 4 {
 		b, err := s.load(nil, part)

@@ -14,3 +14,7 @@ func adviseHuge(mem []byte) {
 func giveBack(mem []byte) {
 	unix.Madvise(mem, unix.MADV_DONTNEED)
 }
+
+// populate reads a part of a mapping and enters it into the process's tables. False:
+// kernels before 5.14 do not, and one that cannot read it does no further.
+func populate(part []byte) bool { return unix.Madvise(part, unix.MADV_POPULATE_READ) == nil }

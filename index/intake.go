@@ -115,7 +115,7 @@ func (w *worker) add(key addr.Key, expiry int64, it *lists.Item) error {
 
 // put takes in one entry that has key in the store.
 func (w *worker) put(key string, expiry int64, it *lists.Item) error {
-	if it.Action > lists.Discard || it.Line < 0 || expiry < 0 {
+	if it.Action > lists.AllowIfAuth || it.Line < 0 || expiry < 0 {
 		return fmt.Errorf("%q with action %d, line %d, expiry %d", key, it.Action, it.Line, expiry)
 	}
 	if expiry != 0 && expiry <= w.in.now {

@@ -231,12 +231,21 @@ func TestSpillFaults(t *testing.T) {
 		}
 		b[0] = 7
 	}
-	s.finish()
+	if err := s.finish(); err != nil {
+		t.Fatal(err)
+	}
 	if file.written() == 0 {
 		t.Fatal("nothing was spilled")
 	}
 	if _, err := s.load(nil, 1); err != nil {
 		t.Fatal(err)
+	}
+	// Memory that does not begin at a page is for the system's cache.
+	first, odd := make([]byte, s.block), make([]byte, s.block+1)[1:]
+	for _, b := range [][]byte{first, odd} {
+		if err := file.read(b, 0); err != nil || !whole(b, s.block) {
+			t.Fatalf("a block that was written: %v", err)
+		}
 	}
 	if _, err := unix.Pwrite(file.fd, []byte{1}, file.written()/2+100); err != nil {
 		t.Fatal(err)

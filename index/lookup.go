@@ -64,6 +64,10 @@ func reach(kind addr.Kind, own bool) uint8 {
 // look-up, so only senders that need it pay for it.
 const usualKeys = 12
 
+// usualSuspects of one sender are confirmed together. It rarely has more than one or
+// two, and room for all its keys would have to be cleared.
+const usualSuspects = 4
+
 // Lookup appends to dst every entry that covers a, and that has not expired at
 // now, the most specific first: address, exact name, longest sub or tree name,
 // local-part, patterns; between equally specific ones in the order of Lists. It
@@ -95,10 +99,11 @@ func (ix *Index) lookup(dst []Match, keys []addr.Key, now int64) ([]Match, error
 		}
 		perhaps, err := ix.perhaps(hashes[:n])
 		for err == nil && perhaps != 0 {
-			var s [maxSuspects]suspect
+			var s [usualSuspects]suspect
 			count := 0
 			for ; perhaps != 0 && count < len(s); perhaps &= perhaps - 1 {
 				i := bits.TrailingZeros32(perhaps)
+				ix.fetchPage(hashes[i])
 				key := int(of[i])
 				s[count] = suspect{hash: hashes[i], key: keys[key], own: key == own}
 				count++

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
 	"unsafe"
@@ -21,12 +22,19 @@ func unmap(data []byte) { unix.Munmap(data) } // fails only for what was never m
 // that serves more keeps by itself what is asked for.
 const maxFetched = 1 << 30
 
-// fetch asks the system to read a part of the mapping, as far as it is not in
-// memory, and waits for nothing. It is advice: an error changes no answer.
-func (m *mapping) fetch(part []byte) {
-	const step = 1 << 20 // larger ranges are cut off by the kernel
-	for part = part[:min(len(part), maxFetched)]; len(part) > 0; part = part[min(len(part), step):] {
-		unix.Madvise(part[:min(len(part), step)], unix.MADV_WILLNEED)
+// fetch reads a part of the mapping, as far as it is not in memory, and enters it
+// into the process's tables: in huge pages, where the file system has those and all
+// of the part is fetched. A look-up finds its way to it sooner then. All of this is
+// advice: an error changes no answer.
+func (m *mapping) fetch(ctx context.Context, part []byte) {
+	const step = 16 << 20 // between two looks at ctx
+	if len(part) <= maxFetched {
+		adviseHuge(m.data) // reads of what is not in memory are of 4 MiB from now on
+	}
+	for part = part[:min(len(part), maxFetched)]; len(part) > 0 && ctx.Err() == nil; part = part[min(len(part), step):] {
+		if !populate(part[:min(len(part), step)]) {
+			return // look-ups read what they need
+		}
 	}
 }
 

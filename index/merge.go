@@ -252,7 +252,7 @@ func (m *merger) join(group []ref) {
 }
 
 // collect adds e unless its row said the same before: then the first one's line
-// and reason stay, and the longer time counts. A row has at most 16 pairs of
+// and reason stay, and the longer time counts. A row has at most 20 pairs of
 // scope and action, so the walk back is short however often a line is repeated.
 func (m *merger) collect(e entry) bool {
 	for i := len(m.entries) - 1; i >= 0 && m.entries[i].row == e.row; i-- {
@@ -270,13 +270,13 @@ func (m *merger) collect(e entry) bool {
 // fit leaves the maxSources entries that a record can hold. What goes must change
 // no verdict, least of all lose an exception: of each scope, action and mode, the
 // first entry that never expires and the one that expires last stay, which are
-// at most 64; the rest of the room is for the first ones.
+// at most 60, since no key has all four scopes; the rest of the room is for the first ones.
 func (m *merger) fit() {
 	if len(m.entries) <= maxSources {
 		return
 	}
 	m.picks = append(m.picks[:0], make([]bool, len(m.entries))...)
-	var needed [4][4][2][2]int // 1 + the entry: by scope, action, shadow, expires
+	var needed [4][5][2][2]int // 1 + the entry: by scope, action, shadow, expires
 	for i, e := range m.entries {
 		class := &needed[e.scope][e.action][bit(m.shadow[e.row])][bit(e.expiry != 0)]
 		if *class == 0 || e.expiry > m.entries[*class-1].expiry {

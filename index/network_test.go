@@ -162,7 +162,7 @@ func TestClearClientDoesNotAllocate(t *testing.T) {
 	ix := indexOf(t, o, rowsNamed(1), entries)
 	dst := make([]Match, 0, 4)
 	i := 0
-	allocs := testing.AllocsPerRun(1000, func() {
+	allocs := allocations(func() {
 		i++
 		if got, err := ix.LookupClient(dst, netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)}), testTime); err != nil || len(got) > 0 {
 			t.Fatalf("LookupClient = %v, %v", got, err)

@@ -52,7 +52,7 @@ func TestOverlayAllocatesNothing(t *testing.T) {
 	var b Batch
 	all := []addr.Addr{clear, gone}
 	ix.LookupBatch(&b, all, now)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := allocations(func() {
 		for _, a := range all {
 			if matches, err := ix.Lookup(nil, a, now); err != nil || len(matches) > 0 {
 				t.Fatal(matches, err)

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	pageHead  = 16 // bytes before the tags
+	pageHead  = 16 // bytes before the slots
 	slotBytes = 4  // a record's tag and offset
 	pageRoom  = pageSize - pageHead
 
@@ -29,21 +29,22 @@ func pageSum(page []byte, start uint32, number uint64) uint32 {
 
 // A page's fields. Pages come from the file: their callers check bounds.
 func pageRecords(page []byte) int { return int(binary.LittleEndian.Uint16(page[4:])) }
-func pageStart(page []byte) int   { return int(binary.LittleEndian.Uint16(page[6:])) }
 func pageNext(page []byte) uint32 { return binary.LittleEndian.Uint32(page[8:]) }
 func pageTag(page []byte, i int) uint16 {
-	return binary.LittleEndian.Uint16(page[pageHead+2*i:])
+	return binary.LittleEndian.Uint16(page[pageHead+slotBytes*i:])
 }
-func pageOffset(page []byte, records, i int) int {
-	return int(binary.LittleEndian.Uint16(page[pageHead+2*records+2*i:]))
+func pageOffset(page []byte, i int) int {
+	return int(binary.LittleEndian.Uint16(page[pageHead+slotBytes*i+2:]))
 }
 
-// pageFits checks the page's own counts: its tags and offsets end before its
-// records, which end with the page.
+// slotsEnd is where the slots of so many records end: the records are behind.
+func slotsEnd(records int) int { return pageHead + slotBytes*records }
+
+// pageFits checks the page's own counts and what is reserved. A page of zeros, which
+// is what a file has in place of one that was cut off, does not fit.
 func pageFits(page []byte) bool {
-	n, start := pageRecords(page), pageStart(page)
-	return n <= maxRecordsPerPage && pageHead+n*slotBytes <= start && start <= pageSize &&
-		binary.LittleEndian.Uint32(page[12:]) == 0
+	n, end := pageRecords(page), int(binary.LittleEndian.Uint16(page[6:]))
+	return n <= maxRecordsPerPage && end == slotsEnd(n) && binary.LittleEndian.Uint32(page[12:]) == 0
 }
 
 // pageFind looks for key, whose tag is tag. A found record's cursor stands
@@ -54,9 +55,9 @@ func pageFind(page []byte, tag uint16, key string) (c cursor, found, more bool) 
 	}
 	n := pageRecords(page)
 	i := pageSeek(page, n, tag)
-	for start := pageStart(page); i < n && pageTag(page, i) == tag; i++ {
-		at := pageOffset(page, n, i)
-		if at < start || at >= pageSize {
+	for ; i < n && pageTag(page, i) == tag; i++ {
+		at := pageOffset(page, i)
+		if at < slotsEnd(n) || at >= pageSize {
 			return cursor{bad: true}, false, false
 		}
 		c := cursor{rest: page[at:pageSize]}
@@ -64,7 +65,12 @@ func pageFind(page []byte, tag uint16, key string) (c cursor, found, more bool) 
 			return c, !c.bad, false
 		}
 	}
-	return cursor{}, false, i == n // tags up to the page's last were all passed
+	if i < n {
+		return cursor{}, false, false
+	}
+	// Tags up to the page's last were all passed. Were it cut off among them, the
+	// last slots would be zeros.
+	return cursor{bad: n > 0 && pageOffset(page, n-1) == 0}, false, true
 }
 
 // pageSeek returns the first place from which on tags are tag or more, n if there
@@ -83,6 +89,16 @@ func pageSeek(page []byte, n int, tag uint16) int {
 
 // slotGuess is where among n records one with this tag is to be expected.
 func slotGuess(tag uint16, n int) int { return int(uint32(tag) * uint32(n) >> 16) }
+
+// recordGuess is where in a page of n records the one with this tag is meant to
+// begin: as far behind the slots as its tag is among all tags. It lies there or, for
+// those in front of it, some lines further on.
+func recordGuess(tag uint16, n int) int {
+	from := slotsEnd(n)
+	return from + int(uint32(tag)*uint32(pageSize-cacheLine-from)>>16)
+}
+
+const cacheLine = 64
 
 // placed is a record on its way into a page: where it lies in a buffer.
 type placed struct {
@@ -188,17 +204,21 @@ func fillPage(page, buf []byte, group []placed, order []uint64) int {
 		n++
 	}
 	le := binary.LittleEndian
-	at := pageHead + n*slotBytes + room
+	end := slotsEnd(n)
+	rest := pageSize - end - room // of the records
 	clear(page[:pageHead])
 	le.PutUint16(page[4:], uint16(n))
-	le.PutUint16(page[6:], uint16(at))
-	clear(page[pageHead+n*slotBytes : at])
-	tags, offsets := page[pageHead:], page[pageHead+2*n:]
+	le.PutUint16(page[6:], uint16(end))
 	for i, o := range order[:n] {
-		p := group[uint32(o)]
-		le.PutUint16(tags[2*i:], uint16(o>>32))
-		le.PutUint16(offsets[2*i:], uint16(at))
-		at += copy(page[at:], buf[p.at:p.at+p.n])
+		p, tag := group[uint32(o)], uint16(o>>32)
+		at := min(max(end, recordGuess(tag, n)), pageSize-rest)
+		clear(page[end:at])
+		slot := page[pageHead+slotBytes*i:]
+		le.PutUint16(slot, tag)
+		le.PutUint16(slot[2:], uint16(at))
+		end = at + copy(page[at:], buf[p.at:p.at+p.n])
+		rest -= int(p.n)
 	}
+	clear(page[end:])
 	return n
 }

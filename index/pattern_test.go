@@ -243,7 +243,7 @@ func TestClearSenderAmongPatternsDoesNotAllocate(t *testing.T) {
 	ix := indexOf(t, seeded(1), rowsNamed(1), entries)
 	a := sender(t, "anna.weber@mail.firm.test")
 	dst := make([]Match, 0, 4)
-	allocs := testing.AllocsPerRun(100, func() {
+	allocs := allocations(func() {
 		if got, err := ix.Lookup(dst, a, testTime); err != nil || len(got) > 0 {
 			t.Fatalf("Lookup = %v, %v", got, err)
 		}

@@ -2,8 +2,8 @@
 
 package index
 
-// prefetch starts to fetch the line that p is in into the nearest cache, to be
-// written. It reads nothing: p may be any address.
+// prefetch starts to fetch the line that p is in into the nearest cache. It reads
+// nothing: p may be any address.
 //
 //go:noescape
 func prefetch(p *byte)

@@ -66,8 +66,7 @@ func (b *builder) readOnce(ctx context.Context, sources []Source) (refused []err
 		p.Entries = int64(b.in.counts().entries)
 		b.progress.report(p)
 	}
-	b.in.records.finish()
-	return refused, nil
+	return refused, b.in.records.finish()
 }
 
 // reading is one source while several workers read it.

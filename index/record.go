@@ -35,16 +35,15 @@ type entry struct {
 	expiry int64  // Unix seconds; 0 = never
 }
 
-// The flags of an entry: two bits of action, two of scope, and which optional
-// fields follow.
+// The flags of an entry: those of asks, and which optional fields follow.
 const (
 	flagReason = 1 << 4
 	flagExpiry = 1 << 5
-	flagsKnown = 1<<6 - 1
+	flagsKnown = 1<<7 - 1
 )
 
 func (e *entry) flags() byte {
-	flags := byte(e.action) | byte(e.scope)<<2
+	flags := asks(e.action, e.scope)
 	if e.reason != 0 {
 		flags |= flagReason
 	}
@@ -52,6 +51,17 @@ func (e *entry) flags() byte {
 		flags |= flagExpiry
 	}
 	return flags
+}
+
+// asks are the flags of an action and a scope. The third bit of an action lies
+// apart from the others, where it was free when there came to be a fifth.
+func asks(a lists.Action, s lists.Scope) byte {
+	return byte(a&3) | byte(s)<<2 | byte(a>>2)<<6
+}
+
+// asked is the inverse of asks; what else is in flags does not matter.
+func asked(flags byte) (lists.Action, lists.Scope) {
+	return lists.Action(flags&3 | flags>>6&1<<2), lists.Scope(flags >> 2 & 3)
 }
 
 func appendEntry(b []byte, e entry) []byte {
@@ -169,11 +179,11 @@ func (c *cursor) sources() (n int, dropped bool) {
 func (c *cursor) entry() entry {
 	e := entry{row: int(c.uvarint(maxLists)), line: int(c.uvarint(math.MaxInt))}
 	flags := c.byte()
-	if flags&^flagsKnown != 0 {
+	e.action, e.scope = asked(flags)
+	if flags&^flagsKnown != 0 || e.action > lists.AllowIfAuth {
 		c.fail()
 		return e
 	}
-	e.action, e.scope = lists.Action(flags&3), lists.Scope(flags>>2&3)
 	if flags&flagReason != 0 {
 		e.reason = uint32(c.uvarint(maxReasons-1)) + 1
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"slices"
 )
 
 const (
@@ -28,6 +29,7 @@ type scatter struct {
 	bits  uint
 	block int // octets
 	pool  *blockPool
+	ahead bool   // it will not fit into memory: spill before that is full
 	gone  []bool // of each part: it was dropped
 	file  *spillFile
 	lanes []lane
@@ -38,9 +40,10 @@ type lane struct {
 	s       *scatter
 	mem     []byte // of the pool
 	parts   []part
-	extents [][]extent // of each part, in the file, before its blocks in memory
-	turned  int        // the part whose turn it is to be spilled
-	_       [64]byte   // lanes are written by different cores
+	extents [][]extent   // of each part, in the file, before its blocks in memory
+	turned  int          // the part whose turn it is to be spilled
+	writing chan spilled // tells the end of the write that goes on; nil = none does
+	_       [64]byte     // lanes are written by different cores
 }
 
 // part is where a lane adds to one part.
@@ -56,6 +59,13 @@ type extent struct {
 	blocks uint32
 }
 
+// spilled is what came of a write to the file: a block that is free again, the
+// others of it went to the pool.
+type spilled struct {
+	block uint32
+	err   error
+}
+
 // newScatter makes a scatter of 2^bits parts for so many lanes, which takes about
 // memory octets, and probably only the expected ones. bits becomes less where there
 // is too little memory for them.
@@ -65,7 +75,7 @@ func newScatter(lanes int, bits uint, memory, expected int64, file *spillFile) (
 	for bits > 0 && share>>(bits+1) < minScatterBlock {
 		bits--
 	}
-	s := &scatter{bits: bits, file: file, lanes: make([]lane, lanes), gone: make([]bool, 1<<bits)}
+	s := &scatter{bits: bits, file: file, ahead: expected > memory, lanes: make([]lane, lanes), gone: make([]bool, 1<<bits)}
 	s.block = 1 << bits2(int(min(max(share>>(bits+2), minScatterBlock), maxScatterBlock)))
 	var err error
 	if s.pool, err = newBlockPool(s.block, memory, min(expected, memory), lanes<<bits); err != nil {
@@ -83,7 +93,15 @@ func newScatter(lanes int, bits uint, memory, expected int64, file *spillFile) (
 }
 
 // close gives the memory back. What load has returned stays.
-func (s *scatter) close() { s.pool.close() }
+func (s *scatter) close() {
+	for i := range s.lanes {
+		if l := &s.lanes[i]; l.writing != nil { // an error has kept finish from it
+			<-l.writing
+			l.writing = nil
+		}
+	}
+	s.pool.close()
+}
 
 // part is the part of a hash.
 func (s *scatter) part(h uint64) int { return int(h >> (64 - s.bits)) }
@@ -110,16 +128,26 @@ func (l *lane) add(number, n int) ([]byte, error) {
 }
 
 // turn puts the block of a part behind the full ones and gives it another. Of a
-// part's first block there is always one; else this lane has a block to spill.
+// part's first block there is always one; else this lane has a block to spill. Where
+// that is to be expected it begins to when a quarter of the memory is left, so that it
+// need not wait.
 func (l *lane) turn(number int) (err error) {
 	p := &l.parts[number]
-	first := p.at == none
+	pool, first := l.s.pool, p.at == none
 	l.push(p)
-	block := l.s.pool.take(l.s.group(number), first)
+	block, left := pool.take(l.s.group(number), first)
 	if block == none {
-		if block, err = l.spill(); err != nil {
+		l.spill()
+		if block, err = l.written(); err != nil {
 			return err
 		}
+	} else if l.s.ahead && left < pool.limit*pool.chunk/4 && (l.writing == nil || len(l.writing) > 0) {
+		free, err := l.written()
+		if err != nil {
+			return err
+		}
+		pool.free(free)
+		l.spill()
 	}
 	p.at, p.used = block, scatterHead
 	return nil
@@ -142,26 +170,26 @@ func (l *lane) push(p *part) {
 	p.full++
 }
 
-// spill writes full blocks to the file, those of one part one behind the other,
-// and frees them: part by part, going round, until a quarter of the lane's share of
-// the memory is free. So most of it is in use when there is nothing more to add.
-// One of the blocks is the caller's.
-func (l *lane) spill() (block uint32, err error) {
+// spill begins to write full blocks to the file, those of one part one behind the
+// other: part by part, going round, an eighth of the lane's share of the memory. So
+// most of it is in use when there is nothing more to add. It does nothing while a
+// write goes on, or without a full block.
+func (l *lane) spill() {
+	if l.writing != nil {
+		return
+	}
 	pool := l.s.pool
-	goal := pool.limit * pool.chunk / len(l.s.lanes) / 4
+	goal := pool.limit * pool.chunk / len(l.s.lanes) / 8
 	first, parts, blocks := l.turned, 0, 0
 	for ; (blocks < goal || blocks == 0) && parts < len(l.parts); parts++ {
 		blocks += int(l.parts[(first+parts)%len(l.parts)].full)
 	}
-	offset := l.s.file.reserve(int64(blocks) * int64(l.s.block))
-	at, pieces := offset, make([][]byte, 0, iovMax)
-	flush := func() error {
-		n, err := l.s.file.write(pieces, offset)
-		offset += n
-		pieces = pieces[:0]
-		return err
+	if blocks == 0 {
+		return
 	}
-	free := uint32(none) // list of what is written
+	l.turned = (first + parts) % len(l.parts)
+	offset := l.s.file.reserve(int64(blocks) * int64(l.s.block))
+	at, list, last := offset, uint32(none), uint32(none)
 	for i := range parts {
 		number := (first + i) % len(l.parts)
 		p := &l.parts[number]
@@ -170,33 +198,64 @@ func (l *lane) spill() (block uint32, err error) {
 		}
 		l.extents[number] = append(l.extents[number], extent{at, p.full})
 		at += int64(p.full) * int64(l.s.block)
-		for n := p.first; n != none; n = pool.next[n] {
-			b := pool.at(n)
-			binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[scatterHead:blockEnd(b)], castagnoli))
-			if pieces = append(pieces, b); len(pieces) == iovMax {
-				if err := flush(); err != nil {
-					return none, err
-				}
-			}
+		if list == none {
+			list = p.first
+		} else {
+			pool.next[last] = p.first
 		}
-		pool.next[p.last], free = free, p.first
+		last = p.last
 		p.first, p.last, p.full = none, none, 0
 	}
-	l.turned = (first + parts) % len(l.parts)
-	if err := flush(); err != nil {
-		return none, err
+	l.writing = make(chan spilled, 1)
+	go func() { l.writing <- spilled{list, l.s.write(list, offset)} }()
+}
+
+// written waits for the write that goes on, and returns a block that it has freed;
+// none if there was no write.
+func (l *lane) written() (block uint32, err error) {
+	if l.writing == nil {
+		return none, nil
 	}
-	pool.free(pool.next[free])
-	return free, nil
+	w := <-l.writing
+	l.writing = nil
+	return w.block, w.err
+}
+
+// write writes a list of blocks one behind the other and frees them but for the
+// first one.
+func (s *scatter) write(list uint32, offset int64) error {
+	pieces := make([][]byte, 0, iovMax)
+	for n := list; n != none; n = s.pool.next[n] {
+		b := s.pool.at(n)
+		binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[scatterHead:blockEnd(b)], castagnoli))
+		if pieces = append(pieces, b); len(pieces) == iovMax || s.pool.next[n] == none {
+			size, err := s.file.write(pieces, offset)
+			if err != nil {
+				return err
+			}
+			offset += size
+			pieces = pieces[:0]
+		}
+	}
+	s.pool.free(s.pool.next[list])
+	s.pool.next[list] = none
+	return nil
 }
 
 // finish ends the adding: from here on load may be called.
-func (s *scatter) finish() {
+func (s *scatter) finish() error {
 	for i := range s.lanes {
-		for p := range s.lanes[i].parts {
-			s.lanes[i].push(&s.lanes[i].parts[p])
+		l := &s.lanes[i]
+		free, err := l.written()
+		if err != nil {
+			return err
+		}
+		s.pool.free(free)
+		for p := range l.parts {
+			l.push(&l.parts[p])
 		}
 	}
+	return nil
 }
 
 // load appends the blocks of one part to dst, those of a lane in the order in
@@ -254,10 +313,11 @@ func whole(b []byte, block int) bool {
 // blockEnd is where the records of the block at b end; they begin at scatterHead.
 func blockEnd(b []byte) int { return int(binary.LittleEndian.Uint32(b)) }
 
-// grow appends n octets, whatever they hold.
+// grow appends n octets, whatever they hold. The memory begins at a page, as reads
+// past the system's cache want it: Go gives all that is over 32 KiB whole pages.
 func grow(b []byte, n int) []byte {
-	if cap(b)-len(b) >= n {
-		return b[:len(b)+n]
+	if cap(b)-len(b) < n {
+		b = slices.Grow(b, max(n, 64<<10))
 	}
-	return append(b, make([]byte, n)...)
+	return b[:len(b)+n]
 }

@@ -84,7 +84,7 @@ func (l *segmentLane) add(key string, e entry) {
 	l.buf = binary.AppendUvarint(l.buf, uint64(len(key)))
 	l.buf = append(l.buf, key...)
 	l.buf = binary.AppendUvarint(l.buf, uint64(e.line))
-	flags := byte(e.action) | byte(e.scope)<<2
+	flags := asks(e.action, e.scope)
 	if e.reason == 0 {
 		l.buf = append(l.buf, flags)
 	} else {
@@ -312,7 +312,7 @@ func (w *worker) feed(chunk []byte, entries uint64, reasons int) error {
 		key := c.key()
 		e := entry{row: w.row, line: int(c.uvarint(math.MaxInt))}
 		flags := c.byte()
-		e.action, e.scope = lists.Action(flags&3), lists.Scope(flags>>2&3)
+		e.action, e.scope = asked(flags)
 		if flags&flagReason != 0 {
 			e.reason = uint32(c.uvarint(uint64(reasons-1))) + 1
 		}

@@ -9,8 +9,6 @@ import (
 	"slices"
 
 	"github.com/zeebo/xxh3"
-
-	"blockd/lists"
 )
 
 // segmentEntry decodes one entry of a segment with so many reasons. Its reason has
@@ -19,7 +17,7 @@ func segmentEntry(c *cursor, reasons int) (key []byte, e entry) {
 	key = c.key()
 	e.line = int(c.uvarint(math.MaxInt))
 	flags := c.byte()
-	e.action, e.scope = lists.Action(flags&3), lists.Scope(flags>>2&3)
+	e.action, e.scope = asked(flags)
 	if flags&flagReason != 0 {
 		e.reason = uint32(c.uvarint(uint64(reasons-1))) + 1
 	}
@@ -189,7 +187,7 @@ func (s *segmentStream) step(c *openChunk) {
 		s.err = errSegment
 		return
 	}
-	sum := xxh3.HashSeed(key, s.seed) + uint64(e.action)<<32 + uint64(e.scope)<<34
+	sum := xxh3.HashSeed(key, s.seed) + uint64(e.action)<<32 + uint64(e.scope)<<36
 	if e.reason != 0 {
 		sum ^= bits.RotateLeft64(s.reasons[e.reason-1], 1)
 	}

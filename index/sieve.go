@@ -107,7 +107,7 @@ func (s *sieve) verify() error {
 func (ix *Index) Promote(ctx context.Context) error {
 	err := ix.promote(ctx)
 	if err == nil {
-		ix.mapping.fetch(ix.pages)
+		ix.mapping.fetch(ctx, ix.pages)
 	}
 	runtime.KeepAlive(ix)
 	return err

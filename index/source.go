@@ -52,7 +52,7 @@ type Options struct {
 	Progress   func(Progress) // called often, from one goroutine at a time; nil = silence
 	Seed       *Seed          // fixed build id, hash key and time, for golden files; nil = drawn anew
 	Workers    int            // goroutines, at most 8; 0 = GOMAXPROCS
-	Memory     int64          // octets for records, beyond which they go to a file; 0 = 256 MiB, at least 1 MiB
+	Memory     int64          // octets for records, beyond which they go to a file; 0 = 448 MiB, at least 1 MiB
 
 	// Cache is a folder for what was read of each source, so that one which has not
 	// changed need not be parsed again; "" = none. It is made when it is needed and

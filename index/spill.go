@@ -17,7 +17,9 @@ const iovMax = 1024
 var errSpill = errors.New("temporary file is damaged")
 
 // spillFile is the temporary file of a build. It has no name, so nothing of it is
-// left whatever happens to the process. It is made when it is first needed.
+// left whatever happens to the process. It is made when it is first needed, and read
+// and written past the system's cache, as long as the file system does so with the
+// sizes and places that come.
 type spillFile struct {
 	path  string // of the index that it lies beside
 	hooks hooks
@@ -54,6 +56,9 @@ func (f *spillFile) open() (int, error) {
 	if err == nil {
 		f.fd, err = unnamedFile(f.path)
 	}
+	if err == nil {
+		setDirect(f.fd, true)
+	}
 	if err != nil {
 		return -1, fmt.Errorf("temporary file: %w", err)
 	}
@@ -63,10 +68,13 @@ func (f *spillFile) open() (int, error) {
 // write writes pieces one behind the other and returns how many octets they had.
 func (f *spillFile) write(pieces [][]byte, offset int64) (int64, error) {
 	fd, err := f.open()
-	total := int64(0)
+	total, again := int64(0), true
 	for err == nil && len(pieces) > 0 {
 		var n int
-		if n, err = pwritev(fd, pieces, offset+total); err != nil {
+		if n, err = pwritev(fd, pieces, offset+total); err == unix.EINVAL && again {
+			again, err = false, setDirect(fd, false)
+			continue
+		} else if err != nil {
 			break
 		}
 		total += int64(n)
@@ -85,10 +93,15 @@ func (f *spillFile) write(pieces [][]byte, offset int64) (int64, error) {
 }
 
 func (f *spillFile) read(b []byte, offset int64) error {
-	for len(b) > 0 {
+	for again := true; len(b) > 0; {
 		n, err := unix.Pread(f.fd, b, offset)
 		switch {
 		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EINVAL) && again:
+			if again, err = false, setDirect(f.fd, false); err != nil {
+				return fmt.Errorf("temporary file: %w", err)
+			}
 			continue
 		case err != nil:
 			return fmt.Errorf("temporary file: %w", err)

@@ -28,6 +28,20 @@ func pwritev(fd int, pieces [][]byte, offset int64) (int, error) {
 	}
 }
 
+// setDirect makes reads and writes of an open file go past the system's cache, or
+// through it.
+func setDirect(fd int, direct bool) error {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return err
+	}
+	if flags &^= unix.O_DIRECT; direct {
+		flags |= unix.O_DIRECT
+	}
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags)
+	return err
+}
+
 // startWriting asks the system to begin to bring a part of f to the disk. It waits
 // for nothing but room in the disk's queue.
 func startWriting(f *os.File, offset, n int64) {

@@ -16,35 +16,20 @@ type suspect struct {
 	own     bool // the sender's own domain, not a parent of it
 	sender  int  // its place among several
 	matches int  // that confirm has appended for it
-	touched byte // without meaning: it keeps the reads ahead from being dropped
 }
 
-// maxSuspects are confirmed together. More than a dozen reads are not in flight
-// at once, and the memory of 16 is quickly cleared for a sender of one.
-const maxSuspects = 16
-
 // confirm asks the store for suspects and appends their matches to dst in order.
-// After an error dst has none of some of them.
-//
-// The pages of a large store are in no cache, and what is read of one lies on four
-// lines: head, tags, offsets, record. Walked through one after the other they are
-// four misses a key. So the first three lines of all suspects are touched first,
-// where they are to be expected, and then all records: the misses overlap.
+// After an error dst has none of some of them. It is quick for suspects whose pages
+// are fetched already: see fetchPage.
 func (ix *Index) confirm(dst []Match, suspects []suspect, now int64) ([]Match, error) {
 	err := ix.mapping.guarded(func() (err error) {
-		for i := range suspects {
-			suspects[i].touched = ix.touchHead(suspects[i].hash)
-		}
-		for i := range suspects {
-			suspects[i].touched |= ix.touchRecord(suspects[i].hash)
-		}
 		dst, err = ix.settle(dst, suspects, now)
 		return err
 	})
 	return dst, ix.unreadable(err)
 }
 
-// settle is confirm without guard and touching ahead.
+// settle is confirm without guard.
 func (ix *Index) settle(dst []Match, suspects []suspect, now int64) ([]Match, error) {
 	falsePositives := uint64(0)
 	for i := range suspects {

@@ -102,7 +102,7 @@ func TestBuildRefusesEntry(t *testing.T) {
 		{"key of 321 octets", listed{key: addr.Key{Text: strings.Repeat("x", 321)}}, "key of 321 octets, want 1 to 320"},
 		{"address as a tree", listed{key: addr.Key{Text: "a@b"}, scope: lists.Tree}, `"a@b" cannot have scope 2`},
 		{"domain as a local-part", listed{key: domain, scope: lists.Local}, `"bulk.test" cannot have scope 3`},
-		{"unknown action", listed{key: domain, action: 4}, `"bulk.test" with action 4, line 0, expiry 0`},
+		{"unknown action", listed{key: domain, action: 5}, `"bulk.test" with action 5, line 0, expiry 0`},
 		{"negative line", listed{key: domain, line: -1}, `"bulk.test" with action 0, line -1, expiry 0`},
 	}
 	for _, tt := range tests {
@@ -268,7 +268,7 @@ func TestClearSendersAllocateNothing(t *testing.T) {
 	dst := make([]Match, 0, 4)
 	measure := func(name string) {
 		for _, a := range []addr.Addr{usual, deep, {}} {
-			allocs := testing.AllocsPerRun(100, func() {
+			allocs := allocations(func() {
 				got, err := ix.Lookup(dst, a, testTime)
 				if err != nil || len(got) > 0 {
 					t.Fatalf("Lookup(%s) = %v, %v", a, got, err)

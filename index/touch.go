@@ -2,34 +2,28 @@ package index
 
 import "blockd/bloom"
 
-// touchHead reads a line of the page's head and the lines where the key's tag and
-// its offset are to be expected, if the page has as many records as most.
-func (ix *Index) touchHead(h bloom.Hash) byte {
-	number, p := ix.firstPage(h)
-	if p.pages == 0 {
-		return 0
-	}
-	page := ix.pages[number*pageSize:][:pageSize]
-	tag := pageHead + slotGuess(uint16(h.Hi), ix.usual)*2
-	return page[0] | page[tag] | page[tag+2*ix.usual]
-}
+// fetchedLines are fetched from where a record is meant to begin. Five in six of ten
+// million addresses lie within them; each more costs what it saves.
+const fetchedLines = 4
 
-// touchRecord reads the line in which the record of the key's tag begins, and the
-// next one. What it reads may be anything: the page's sum is yet to be asked for.
-func (ix *Index) touchRecord(h bloom.Hash) byte {
+// fetchPage starts to fetch the lines of a key's page that its look-up needs, all at
+// once: the head, those around its slot, and those that its record is meant to be in.
+// They are in no cache, of a large store. Found through each other they are three
+// misses one behind the other.
+func (ix *Index) fetchPage(h bloom.Hash) {
 	number, p := ix.firstPage(h)
 	if p.pages == 0 {
-		return 0
+		return
 	}
 	page := ix.pages[number*pageSize:][:pageSize]
-	if !pageFits(page) {
-		return 0
+	tag := uint16(h.Hi)
+	prefetch(&page[0])
+	slot := slotsEnd(slotGuess(tag, ix.usual))
+	prefetch(&page[max(slot-cacheLine/2, 0)])
+	prefetch(&page[slot+cacheLine/2])
+	at := recordGuess(tag, ix.usual)
+	for range fetchedLines {
+		prefetch(&page[min(at, pageSize-1)])
+		at += cacheLine
 	}
-	n, tag := pageRecords(page), uint16(h.Hi)
-	i := pageSeek(page, n, tag)
-	if i == n || pageTag(page, i) != tag {
-		return 0
-	}
-	at := pageOffset(page, n, i) % pageSize
-	return page[at] | page[min(at+64, pageSize-1)]
 }

@@ -93,8 +93,8 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 			}
 			n := pageRecords(page)
 			for i := range n {
-				at := pageOffset(page, n, i)
-				if at < pageStart(page) || at >= pageSize {
+				at := pageOffset(page, i)
+				if at < slotsEnd(n) || at >= pageSize {
 					return corrupt(ix.pageOffset(number), "page %d does not hold together", number)
 				}
 				c := cursor{rest: page[at:]}

@@ -290,7 +290,9 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 		w.counts.add(u.counts)
 		w.worth.add(u.worth)
 	}
-	w.hashes.finish()
+	if err := w.hashes.finish(); err != nil {
+		return err
+	}
 	h := &w.head
 	h.pages, h.keys, h.entries, h.expiry = order.page, w.counts.keys, w.counts.entries, w.counts.expiry
 	h.sections[secPages].items, h.sections[secPages].length = h.pages, h.pages*pageSize

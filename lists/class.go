@@ -47,7 +47,6 @@ const (
 	OtherMember  = Class("other-member")  // of a JSON object: no list
 	Directive    = Class("directive")     // of a configuration or a zone; what was taken back
 	DefaultValue = Class("default-value") // for the lines below it
-	NeedsAuth    = Class("needs-auth")    // an exception for mail whose author is proved
 	Expired      = Class("expired")       // the data is past its date, and loaded
 	BelowScore   = Class("below-score")   // of a CSV record: less than was asked for
 )

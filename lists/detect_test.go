@@ -37,7 +37,7 @@ func TestAuto(t *testing.T) {
 		{"unbound", "server:\nlocal-zone: \"a.test\" refuse\n", "auto: unbound, 2 of 2 lines are options of unbound"},
 		{"spamassassin", "# x\nblacklist_from *@a.test\n", "auto: spamassassin, 1 of 1 lines are directives of SpamAssassin"},
 		{"spamassassin by what it takes back", "describe X y\nunblocklist-from *@a.test\nwelcomelist_from *@b.test\n", "auto: spamassassin, 3 of 3 lines are directives of SpamAssassin"},
-		{"spamassassin auth", "def_welcomelist_auth *@a.test\n", "empty"},
+		{"spamassassin auth", "def_welcomelist_auth *@a.test\n", "auto: spamassassin, 1 of 1 lines are directives of SpamAssassin"},
 		{"rpz", "$TTL 300\na.test IN CNAME .\n", "auto: rpz, 2 of 2 lines are records of a policy zone"},
 		{"rpz by its SOA", "@ IN SOA localhost. root.localhost. (\n1 2 3 4 5 )\na.test A 192.0.2.1\n", "auto: rpz, 3 of 3 lines are records of a policy zone"},
 		{"rbldnsd", ":127.0.0.2:x\n.a.test\n!198-51.b.test\n", "auto: rbldnsd, 3 of 3 lines are entries of rbldnsd"},

@@ -19,7 +19,7 @@ import (
 var (
 	errWords  = strings.Fields("syntax bad-utf8 invisible control nul idna too-long label-too-long too-broad public-suffix protected null-sender not-a-sink missing-value unsupported unsupported-action self-test")
 	warnWords = strings.Fields("dup conflict host-bits public-suffix protected narrowed warn-action too-long")
-	skipWords = strings.Fields("comment blank header directive continuation local-name default-value other-member self-test needs-auth expired below-score")
+	skipWords = strings.Fields("comment blank header directive continuation local-name default-value other-member self-test expired below-score")
 	fileWords = strings.Fields("missing directory not-a-file symlink permission changed gzip truncated too-big encoding binary html json no-column only-errors bad-ratio protected shrunk grown empty self-test format ambiguous")
 )
 
@@ -76,7 +76,7 @@ func checkLint(t *testing.T, format string, data []byte, items []Item) {
 	}
 	for i, it := range shown[:min(len(shown), len(items))] {
 		switch {
-		case items[i].void || items[i].Action > Discard:
+		case items[i].void || items[i].Action > AllowIfAuth:
 			t.Fatalf("%+v would reach an index", items[i])
 		case it.void != (it.Kind > Err && items[i].Kind == Skip), !it.void && it != items[i]:
 			t.Fatalf("%+v, for lint %+v", items[i], it)

@@ -145,6 +145,12 @@ func (r *reading) guard() {
 	}
 	for i := range r.queue {
 		it := &r.queue[i]
+		if it.Action.Allows() && it.Kind == Domain && it.Scope != Exact && !it.void {
+			// Loaded all the same: what it lets pass is its list's business.
+			if c, _, _ := g.suffix(it.Key); c != "" {
+				it.Class, it.Message = c, "an exception for everybody's names below a public suffix"
+			}
+		}
 		if it.Kind != Domain && it.pattern == nil || it.void || it.Action != Block && it.Action != Tempfail && it.Action != Discard {
 			continue // nobody is refused for it, or one mailbox only
 		}

@@ -45,14 +45,14 @@ func TestGuardJudgesEntries(t *testing.T) {
 		{"in its own letters", "plain", "公司.cn", "err public-suffix", "domain xn--55qx5d.cn tree block public-suffix"},
 		{"exact entries are not checked", "plain", "=com.tr", "domain com.tr exact block", ""},
 		{"nor are senders at a suffix", "plain", "x@com.tr", "addr x@com.tr exact block", ""},
-		{"nor are exceptions", "plain", "!com.tr", "domain com.tr tree allow", ""},
+		{"exceptions are told of", "plain", "!com.tr", "domain com.tr tree allow public-suffix", ""},
 		{"a suffix of the private section is loaded", "plain", "github.io", "domain github.io tree block public-suffix", ""},
 		{"a registered name", "plain", "bulk.test", "domain bulk.test tree block", ""},
 		{"a format whose names are exact", "hosts", "0.0.0.0 com.tr", "domain com.tr exact block", ""},
 		{"one suffix refuses its whole line", "hosts", "0.0.0.0 bulk.test gmail.com zoho.com", "err protected", ""},
 		{"a suffix that is deferred only", "postfix", "com.tr 450 later", "err public-suffix", `domain com.tr tree tempfail "450 later" public-suffix`},
 		{"public-suffix goes before warn-action", "postfix", "github.io DISCARD", "domain github.io tree discard public-suffix", ""},
-		{"a suffix that is allowed by its value", "postfix", "com.tr OK", "domain com.tr tree allow", ""},
+		{"a suffix that is allowed by its value", "postfix", "com.tr OK", "domain com.tr tree allow public-suffix", ""},
 		{"a network", "plain", "198.51.100.0/24", "cidr 198.51.100.0/24 tree block", ""},
 
 		{"a mailbox provider with all below", "plain", "outlook.com", "err protected", ""},
@@ -398,5 +398,27 @@ func BenchmarkGuard(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10_000, "ns/entry")
 		})
+	}
+}
+
+// An exception for everybody below a public suffix is loaded, and told of.
+func TestGuardWarnsOfExceptionsForSuffixes(t *testing.T) {
+	g, err := lists.NewGuard(lists.DefaultGuard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]lists.Class{
+		"co.uk": lists.PublicSuffix, ".com": lists.PublicSuffix, "github.io": lists.PublicSuffix,
+		"=co.uk": "", "x.co.uk": "", "a@co.uk": "", "gmail.com": "",
+	} {
+		_, _, err := lists.Lint(t.Context(), write(t, text+"\n"), lists.Settings{Format: "plain", Action: lists.Allow, Guard: g}, func(it *lists.Item) error {
+			if it.Kind == lists.Err || it.Class != want {
+				t.Errorf("allow %s: %s %s %q, want class %q", text, it.Kind, it.Class, it.Message, want)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }

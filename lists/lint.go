@@ -52,7 +52,7 @@ func (k *keySet) compare(it *Item) {
 	}
 	hash := xxh3.Hash128(k.key)
 	first, known := k.lines[hash]
-	if it.void {
+	if it.void || it.Action == AllowIfAuth { // which is neither the same as an exception nor its opposite
 		if !known {
 			k.count++
 			k.lines[hash] = first

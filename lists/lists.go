@@ -50,6 +50,10 @@ const (
 	Tempfail               // "tempfail"
 	Discard                // "discard"
 
+	// AllowIfAuth is "allow-if-auth": an exception for mail whose author SPF or DKIM
+	// proves, and for no other.
+	AllowIfAuth
+
 	// Remove is no action of a file format: "remove" takes back the same entry of
 	// earlier lines. Only Lint emits such items.
 	Remove

@@ -32,8 +32,8 @@ func (r *reading) senders(text string) (list Action, undo, ok bool) {
 		return list, undo, false
 	case undo:
 		r.action, r.reason = Remove, ""
-	case list == Allow:
-		r.action = Allow
+	case list != Block:
+		r.action = list
 	}
 	return list, undo, r.globs(patterns)
 }
@@ -48,6 +48,8 @@ func senderDirective(word string) (list Action, undo, ok bool) {
 		return Block, undo, true
 	case "welcomelist_from", "whitelist_from":
 		return Allow, undo, true
+	case "welcomelist_auth", "whitelist_auth", "def_welcomelist_auth", "def_whitelist_auth":
+		return AllowIfAuth, undo, true
 	}
 	return 0, false, false
 }
@@ -58,11 +60,6 @@ func directiveName(word string) string { return strings.ReplaceAll(strings.ToLow
 func (r *reading) otherDirective(word string) {
 	name := directiveName(word)
 	condition, _, _ := strings.Cut(name, "(") // "if(" needs no blank
-	switch strings.TrimPrefix(strings.TrimPrefix(name, "un"), "def_") {
-	case "welcomelist_auth", "whitelist_auth":
-		r.skip(NeedsAuth, "an exception for messages whose author is proved")
-		return
-	}
 	if !isOption(condition) {
 		r.fail(Syntax, word, "no directive of SpamAssassin")
 		return
@@ -134,7 +131,7 @@ func findRemovals(r *reading) error {
 	return r.end()
 }
 
-// entryHash is of an entry of one of the two lists.
+// entryHash is of an entry of one of the three lists.
 func entryHash(it *Item, list Action) xxh3.Uint128 {
 	var buf [300]byte
 	return xxh3.Hash128(append(append(buf[:0], byte(it.Kind), byte(it.Scope), byte(list)), it.Name()...))

@@ -9,7 +9,8 @@ import (
 var (
 	kindWords   = [...]string{Skip: "skip", Err: "err", Addr: "addr", Domain: "domain", IP: "ip", CIDR: "cidr", Glob: "glob", Regexp: "regexp"}
 	scopeWords  = [...]string{Exact: "exact", Sub: "sub", Tree: "tree", Local: "local"}
-	actionWords = [...]string{Block: "block", Allow: "allow", Tempfail: "tempfail", Discard: "discard", Remove: "remove"}
+	actionWords = [...]string{Block: "block", Allow: "allow", Tempfail: "tempfail", Discard: "discard",
+		AllowIfAuth: "allow-if-auth", Remove: "remove"}
 )
 
 // String returns the word of k in lint's output, "kind(N)" for another number.
@@ -20,6 +21,9 @@ func (s Scope) String() string { return word(scopeWords[:], "scope", uint8(s)) }
 
 // String returns the word of a in lint's output, "action(N)" for another number.
 func (a Action) String() string { return word(actionWords[:], "action", uint8(a)) }
+
+// Allows reports whether a is an exception of either kind, and refuses nobody.
+func (a Action) Allows() bool { return a == Allow || a == AllowIfAuth }
 
 func word(words []string, name string, i uint8) string {
 	if int(i) < len(words) {

@@ -1,0 +1,80 @@
+package lists
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// EntryError is a text that is no single entry, or one that Settings.Guard refuses.
+// Class is the word that Lint would print for it.
+type EntryError struct {
+	Text    string
+	Class   Class
+	Message string
+}
+
+// Error gives one line.
+func (e *EntryError) Error() string { return fmt.Sprintf("%q: %s: %s", e.Text, e.Class, e.Message) }
+
+// Guarded reports whether err is an EntryError of an entry that is sound and
+// reaches too far: it covers a protected domain or a public suffix.
+func Guarded(err error) bool {
+	e, ok := errors.AsType[*EntryError](err)
+	return ok && (e.Class == Protected || e.Class == PublicSuffix)
+}
+
+// ParseEntry reads text as the one entry of a line of a plain list (docs/lists.md,
+// section 2), with Settings' action. Patterns, comments, exceptions ("!") and what
+// makes several entries are refused. The Item may be kept; its Class is a warning or
+// "". The error is an *EntryError.
+func ParseEntry(text string, s Settings) (Item, error) {
+	refuse := func(c Class, message string) (Item, error) {
+		return Item{}, &EntryError{text[:min(len(text), maxText)], c, message}
+	}
+	text = strings.Clone(trim(text)) // the keys are parts of it
+	switch {
+	case len(text) > maxText:
+		return refuse(TooLong, "no entry has so many octets")
+	case text == "" || plainComment(text) || cutComment(text) != text:
+		return refuse(Syntax, "want an entry and nothing else")
+	case text[0] == '!':
+		return refuse(Syntax, `an exception is no entry of its own here; want the action "allow"`)
+	}
+	f, _, err := findFormat("plain")
+	if err != nil {
+		return refuse(BadFormat, err.Error())
+	}
+	var items []Item
+	s.Patterns = false
+	r := newReading(f, "", s, func(it *Item) error { items = append(items, *it); return nil })
+	r.take(line{number: 1, text: text})
+	if !r.simple() {
+		r.readLine(plainComment, plainLine)
+	}
+	switch {
+	case len(items) == 0 || items[0].Kind == Skip:
+		return refuse(Syntax, "want an entry and nothing else")
+	case items[0].Kind == Err:
+		return refuse(items[0].Class, items[0].Message)
+	case len(items) > 1:
+		return refuse(Unsupported, fmt.Sprintf("%d entries; want one", len(items)))
+	}
+	items[0].Line, items[0].Text = 0, ""
+	return items[0], nil
+}
+
+// Plain is the entry as a plain list has it, without the mark of an exception: what
+// ParseEntry reads as the same key and scope. It is "" for patterns and for what is no entry.
+func (it *Item) Plain() string {
+	bare := *it
+	bare.Action = Block
+	if bare.Kind == Glob || bare.Kind == Regexp {
+		return ""
+	}
+	line, ok := sayPlain(nil, nil, &bare)
+	if !ok {
+		return ""
+	}
+	return strings.TrimSuffix(string(line), "\n")
+}
