@@ -23,16 +23,24 @@ var layers = map[string][]string{
 	"addr":        {},
 	"bloom":       {},
 	"certificate": {},
+	"header":      {},
+	"history":     {},
 	"mailbox":     {},
+	"msgauth":     {},
 	"pattern":     {},
 	"remote":      {},
 
-	"lists": {"addr", "pattern"},
+	"lists":     {"addr", "pattern"},
+	"migration": {"addr", "lists", "pattern"},
 
 	"index": {"addr", "bloom", "lists", "pattern"},
 
-	"policy": {"addr", "index", "lists"},
+	"live": {"addr", "index", "lists"},
+
+	"policy": {"addr", "history", "index", "lists", "live", "msgauth"},
 	"reload": {"addr", "index", "lists"},
+
+	"milter": {"addr", "header", "policy"},
 
 	"smtpfilter/wire":     {},
 	"smtpfilter/parse":    {"addr"},
@@ -40,7 +48,8 @@ var layers = map[string][]string{
 	"smtpfilter/session":  {"addr", "index", "lists", "mailbox", "policy", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire"},
 	"smtpfilter/server":   {"smtpfilter/session", "smtpfilter/upstream"},
 
-	"httpapi": {"addr", "index", "lists", "policy", "reload"},
+	"postfix": {"addr", "lists", "policy"},
+	"httpapi": {"addr", "index", "lists", "live", "policy", "reload"},
 }
 
 func TestImportsPointDown(t *testing.T) {

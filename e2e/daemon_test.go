@@ -31,6 +31,8 @@ type daemon struct {
 type setup struct {
 	upstream string            // "" = the embedded mailbox
 	smtp     string            // more lines of [smtp]
+	milter   string            // lines of [milter]; "" = no such door
+	postfix  string            // lines of [postfix]; "" = none of its services
 	lists    string            // [[list]] tables; paths relative to the daemon's folder or absolute
 	files    map[string]string // list files below the daemon's folder, name to text
 }
@@ -52,6 +54,12 @@ func configure(t *testing.T, s setup) *daemon {
 		d.maildir = filepath.Join(dir, "mail")
 		s.upstream = "maildir:mail"
 	}
+	if s.milter == "" {
+		s.milter = `listen = ""`
+	}
+	if s.postfix == "" {
+		s.postfix = `policy_listen = ""`
+	}
 	for name, text := range s.files {
 		write(t, d.path(name), text)
 	}
@@ -66,6 +74,12 @@ hostname = "filter.here.example"
 upstream = %q
 %s
 
+[milter]
+%s
+
+[postfix]
+%s
+
 [http]
 listen = %q
 
@@ -73,7 +87,7 @@ listen = %q
 format = "text"
 
 %s
-`, d.smtp, s.upstream, s.smtp, d.http, s.lists)
+`, d.smtp, s.upstream, s.smtp, s.milter, s.postfix, d.http, s.lists)
 	write(t, d.path("config.toml"), config)
 	return d
 }

@@ -218,7 +218,7 @@ func TestReadmePostfix(t *testing.T) {
 	dir := t.TempDir()
 	d := &daemon{dir: dir, smtp: freeAddress(t), http: freeAddress(t)}
 	config := strings.ReplaceAll(tables[0], "0.0.0.0:25", d.smtp)
-	write(t, d.path("config.toml"), config+fmt.Sprintf("\n[http]\nlisten = %q\n", d.http))
+	write(t, d.path("config.toml"), config+fmt.Sprintf("\n[milter]\nlisten = \"\"\n\n[postfix]\npolicy_listen = \"\"\n\n[http]\nlisten = %q\n", d.http))
 	if err := os.MkdirAll(d.path("lists"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -1,27 +1,93 @@
 package httpapi
 
 import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
+
+	"github.com/zeebo/xxh3"
 )
 
 // problem is an error as RFC 9457 has it. Its type is "about:blank": the status
 // says all that a program can act on, and the detail is for people.
 type problem struct {
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
+	Title  string `json:"title" doc:"the status in words"`
+	Status int    `json:"status" minimum:"400" maximum:"599"`
+	Detail string `json:"detail" doc:"for people: what was wrong, and what is wanted"`
 }
+
+// The types of answers. They are kept as header fields have them: a slice for each
+// answer is what takes the place of.
+var (
+	typeJSON    = []string{"application/json"}
+	typeProblem = []string{"application/problem+json"}
+	typeStream  = []string{"application/x-ndjson"}
+	typeText    = []string{"text/plain; charset=utf-8"}
+
+	// Of an answer that has a tag: it may be kept, and is asked for again each time.
+	revalidate = []string{"private, no-cache"}
+	noStore    = []string{"no-store"}
+	noSniff    = []string{"nosniff"}
+)
 
 func fail(w http.ResponseWriter, status int, detail string) {
-	send(w, status, "application/problem+json", problem{http.StatusText(status), status, detail})
+	send(w, status, typeProblem, problem{http.StatusText(status), status, detail})
 }
 
-func send(w http.ResponseWriter, status int, contentType string, v any) {
-	w.Header().Set("Content-Type", contentType)
+func send(w http.ResponseWriter, status int, contentType []string, v any) {
+	w.Header()["Content-Type"] = contentType
 	w.WriteHeader(status)
 	encoder(w).Encode(v) // an error is the client's, who has gone
+}
+
+// sendTagged is send for what GET answers, with its tag.
+func sendTagged(w http.ResponseWriter, r *http.Request, v any) {
+	var b bytes.Buffer
+	encoder(&b).Encode(v) // our own types, and a Buffer: nothing can fail
+	tagged(w, r, b.Bytes())
+}
+
+// tagged answers 200 with a JSON body and its entity tag, or 304 to who has it. The
+// tag is a hash of the body and of nothing else. The question is in it, the
+// generation, and what live entries and the clock have made of both; so a 304 is true
+// where one that went by the generation would not be.
+func tagged(w http.ResponseWriter, r *http.Request, body []byte) {
+	h, tag := w.Header(), entityTag(body)
+	h["Etag"] = []string{tag}
+	h["Cache-Control"] = revalidate
+	if wants := r.Header["If-None-Match"]; len(wants) > 0 && hasTag(wants, tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h["Content-Type"] = typeJSON
+	w.Write(body) // an error is the client's, who has gone
+}
+
+// entityTag is a strong one: 64 bits, which two answers to one question share once in
+// 10^19 times.
+func entityTag(body []byte) string {
+	var sum [8]byte
+	binary.BigEndian.PutUint64(sum[:], xxh3.Hash(body))
+	var tag [18]byte
+	tag[0], tag[17] = '"', '"'
+	hex.Encode(tag[1:], sum[:])
+	return string(tag[:])
+}
+
+// hasTag compares as If-None-Match does, weakly (RFC 9110, section 13.1.2).
+func hasTag(fields []string, tag string) bool {
+	for _, field := range fields {
+		for one := range strings.SplitSeq(field, ",") {
+			if one = strings.TrimSpace(one); one == "*" || strings.TrimPrefix(one, "W/") == tag {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // encoder writes senders as they are: nothing here is HTML.
@@ -32,7 +98,7 @@ func encoder(w io.Writer) *json.Encoder {
 }
 
 func text(w http.ResponseWriter, status int, body string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header()["Content-Type"] = typeText
 	w.WriteHeader(status)
 	io.WriteString(w, body)
 }

@@ -1,14 +1,21 @@
 package httpapi
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // The lengths of a token: shorter ones can be guessed, longer ones are a wrong
@@ -42,27 +49,134 @@ func ReadToken(path string) (string, error) {
 
 var errTokenText = errors.New("token must be one word of printable ASCII")
 
-// guard lets only those in who may ask, and sets what every answer has.
+// caller is who asks, and what they may.
+type caller struct {
+	name  string // of their token; "" without one
+	known bool   // by a token that is right
+	local bool   // by a Unix socket, whose file's mode lets them
+	scope Scope
+}
+
+// guard lets only those in who may ask, as often as they may, and sets what every
+// answer has. It costs no allocation where no token is asked for.
 func (s *Server) guard(next http.Handler) http.Handler {
-	want := sha256.Sum256([]byte(s.settings.Token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Cache-Control", "no-store") // an answer holds until the next reload
+		h := w.Header()
+		h["X-Content-Type-Options"] = noSniff
+		h["Cache-Control"] = noStore // unless an answer has a tag
+		if r.URL.Path == "/healthz" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if foreign(r) {
+			s.refused(refusedOrigin)
+			fail(w, http.StatusForbidden, "a page of another site may not ask")
+			return
+		}
+		c := s.callerOf(r)
+		if wait := s.wait(c, r); wait > 0 {
+			s.refused(refusedRate)
+			h.Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+			fail(w, http.StatusTooManyRequests, fmt.Sprintf("more than %d requests a second (http.max_rate)", s.settings.MaxRate))
+			return
+		}
 		switch {
-		case r.URL.Path == "/healthz":
-		case s.settings.Token != "":
-			// Sums of equal length, so that the time tells nothing of the token.
-			token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-			have := sha256.Sum256([]byte(token))
-			if !bearer || subtle.ConstantTimeCompare(have[:], want[:]) != 1 {
-				w.Header().Set("WWW-Authenticate", `Bearer realm="blockd"`)
-				fail(w, http.StatusUnauthorized, "want the header Authorization: Bearer TOKEN")
-				return
-			}
+		case c.local, c.known, isConsole(r.URL.Path):
+		case s.closed():
+			s.refused(refusedToken)
+			unauthorized(w, "want the header Authorization: Bearer TOKEN")
+			return
 		case !s.knownHost(r.Host):
-			fail(w, http.StatusMisdirectedRequest, "ask by IP address or as localhost, or set a token")
+			s.refused(refusedHost)
+			fail(w, http.StatusMisdirectedRequest, "ask by IP address, as localhost or by a name of http.hosts, or set a token")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// wait is how long the caller must, to have the rate that it may; 0: go on. A wrong
+// token is an allowance of the client's, and not of its owner's.
+func (s *Server) wait(c caller, r *http.Request) time.Duration {
+	var k callerKey
+	switch {
+	case c.local || s.limiter.cell == 0:
+		return 0
+	case c.known:
+		k.token = cmp.Or(c.name, theToken)
+	default:
+		from, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err == nil { // else all others share one
+			k = clientKey(from.Addr())
+		}
+	}
+	return s.limiter.admit(k, time.Now())
+}
+
+// theToken stands for the one without a name, Settings.Token; no other is named so.
+const theToken = "-"
+
+// closed reports whether nobody may ask without a token.
+func (s *Server) closed() bool { return s.settings.Token != "" || s.tokens.path != "" }
+
+func unauthorized(w http.ResponseWriter, detail string) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="blockd"`)
+	fail(w, http.StatusUnauthorized, detail)
+}
+
+// callerOf finds out who asks. Handlers that need it find it out again: to hand it on
+// in the request's context costs every request a copy of itself.
+func (s *Server) callerOf(r *http.Request) (c caller) {
+	if local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr); local != nil && local.Network() == "unix" {
+		c = caller{local: true, scope: Write}
+	}
+	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !bearer {
+		return c
+	}
+	// Sums of equal length, so that the time tells nothing of the token.
+	have, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.settings.Token))
+	c.known = s.settings.Token != "" && subtle.ConstantTimeCompare(have[:], want[:]) == 1
+	if s.tokens.path != "" {
+		t, found, err := s.tokens.find(token)
+		if err != nil {
+			s.log.Error("tokens cannot be read: none is valid", slog.Any("error", err))
+		}
+		if found {
+			return caller{name: t.Name, known: true, local: c.local, scope: max(c.scope, t.Scope)}
+		}
+	}
+	return c
+}
+
+// writing lets only those in who may change something.
+func (s *Server) writing(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c := s.callerOf(r)
+		switch {
+		case c.scope == Write:
+			next(w, r)
+		case c.name == "" && r.Header.Get("Authorization") == "":
+			unauthorized(w, "to change something wants a token of scope write (blockd token new --write), or the Unix socket (http.socket)")
+		default:
+			fail(w, http.StatusForbidden, "this token has the scope read; to change something wants one of scope write")
+		}
+	}
+}
+
+// foreign reports whether a browser sends the request for a page of another site. A
+// link that somebody follows is none of that page's.
+func foreign(r *http.Request) bool {
+	switch site := r.Header.Get("Sec-Fetch-Site"); {
+	case site == "", site == "none", site == "same-origin":
+	case r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate":
+	default:
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || !strings.EqualFold(u.Host, r.Host) // "null" has no host
 }

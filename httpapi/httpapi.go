@@ -3,24 +3,27 @@
 // package policy decides and adds nothing.
 //
 // A sender that is not listed is 200 with "clear", never 404: the question was
-// answered. Errors are about requests, and are problem details (RFC 9457).
+// answered. Errors are about requests, and are problem details (RFC 9457). All of it
+// is described by an OpenAPI document, made of the same types and served beside.
 package httpapi
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/net/netutil"
 
+	"blockd/live"
 	"blockd/policy"
 	"blockd/reload"
 )
@@ -28,14 +31,29 @@ import (
 // Settings of a Server. The zero value is safe on a loopback address.
 type Settings struct {
 	// Token is wanted as "Authorization: Bearer TOKEN" for everything but
-	// /healthz; "" asks for none. See ReadToken.
+	// /healthz; "" asks for none. It has the scope Read. See ReadToken.
 	Token string
-	// Hosts are names that a request may have in its Host header when there is no
-	// token, besides IP addresses and localhost. Any other name is refused: a web
-	// page whose name is made to lead to a loopback address would be asking.
+	// Tokens is a file of tokens, each with a scope; "" = none. With it, too, nobody
+	// may ask without one, but by a Unix socket. See ReadTokens.
+	Tokens string
+	// Entries are those that /v1/entries shows and changes; nil: there is no such
+	// resource.
+	Entries *live.Set
+	// Hosts are names, in lower case, that a request may have in its Host header when
+	// there is no token, besides IP addresses and localhost. Any other name is refused:
+	// a web page whose name is made to lead to a loopback address would be asking.
 	Hosts []string
-	// MaxConnections at a time; 0 = 256. Others wait.
+	// TLS is spoken at every listener but Unix sockets; nil: none. A Server speaks
+	// HTTP/1.1 in it.
+	TLS *tls.Config
+	// MaxConnections at a time, of each listener; 0 = 256. Others wait.
 	MaxConnections int
+	// MaxPerClient of them may be of one address, an IPv6 /64 counting as one; 0 = as
+	// many as MaxConnections. More are closed at once.
+	MaxPerClient int
+	// MaxRate is how many requests a second one token may make, or one such client
+	// without a token; 0 = any. A Unix socket has no such bound.
+	MaxRate int
 }
 
 // The limits of a request. A header holds a sender of any legal length many
@@ -51,69 +69,40 @@ const (
 
 // Server answers HTTP requests. It is safe for concurrent use.
 type Server struct {
-	settings Settings
-	checker  *policy.Checker
-	status   func() reload.Status
-	log      *slog.Logger
-	handler  http.Handler
-}
-
-// route is one resource with the methods that it has.
-type route struct {
-	path, about string
-	get, post   http.HandlerFunc
+	settings   Settings
+	checker    *policy.Checker
+	status     func() reload.Status
+	log        *slog.Logger
+	tokens     tokens
+	limiter    *limiter
+	refusals   *prometheus.CounterVec
+	workspaces sync.Pool // of *workspace
+	document   []byte
+	handler    http.Handler
 }
 
 // New returns a Server that asks checker. status is what /readyz and /v1/lists
 // show: a caller that knows of more than lists adds its own Problems to it.
-// /metrics shows what metrics gathers.
-func New(s Settings, checker *policy.Checker, status func() reload.Status, metrics prometheus.Gatherer, log *slog.Logger) *Server {
-	srv := &Server{settings: s, checker: checker, status: status, log: log}
-	routes := []route{
-		{path: "/v1/check", about: "?sender=ADDRESS[&client=IP], ?ip= or ?domain=, with explain=1 also how; POST: many senders", get: srv.check, post: srv.checkMany},
-		{path: "/v1/lists", about: "the lists in service", get: srv.lists},
-		{path: "/healthz", about: "200 while the daemon runs", get: srv.healthz},
-		{path: "/readyz", about: "200 when it can decide, 503 when not, and what is wrong", get: srv.readyz},
-		{path: "/metrics", about: "for Prometheus", get: promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
-			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4, Timeout: requestTimeout,
-		}).ServeHTTP},
-	}
+// /metrics shows what is in metrics, which gets those of the Server.
+func New(s Settings, checker *policy.Checker, status func() reload.Status, metrics *prometheus.Registry, log *slog.Logger) *Server {
+	s.MaxConnections = cmp.Or(s.MaxConnections, defaultConns)
+	s.MaxPerClient = cmp.Or(s.MaxPerClient, s.MaxConnections)
+	srv := &Server{settings: s, checker: checker, status: status, log: log, tokens: tokens{path: s.Tokens},
+		limiter: newLimiter(s.MaxRate), refusals: newRefusals(metrics)}
+	routes := srv.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4, Timeout: requestTimeout,
+	}))
+	srv.document = newDocument(routes)
 	mux := http.NewServeMux()
 	for _, r := range routes {
-		mux.HandleFunc(r.path, r.serve)
+		mux.HandleFunc(r.pattern(), r.serve)
 	}
-	mux.HandleFunc("/{$}", route{get: root(routes)}.serve)
+	mux.HandleFunc("GET /console/{file}", console)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "no such resource; / lists them")
 	})
 	srv.handler = srv.guard(mux)
 	return srv
-}
-
-func (r route) serve(w http.ResponseWriter, req *http.Request) {
-	switch {
-	case r.get != nil && (req.Method == http.MethodGet || req.Method == http.MethodHead):
-		r.get(w, req)
-	case r.post != nil && req.Method == http.MethodPost:
-		r.post(w, req)
-	default:
-		allow := "GET, HEAD"
-		if r.post != nil {
-			allow += ", POST"
-		}
-		w.Header().Set("Allow", allow)
-		fail(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s is not for this resource, which has %s", req.Method, allow))
-	}
-}
-
-// root answers / for people.
-func root(routes []route) http.HandlerFunc {
-	var b strings.Builder
-	b.WriteString("blockd\n\n")
-	for _, r := range routes {
-		fmt.Fprintf(&b, "%-10s  %s\n", r.path, r.about)
-	}
-	return func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, b.String()) }
 }
 
 // Handler returns what Serve serves, for tests and for another server.
@@ -122,18 +111,14 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // Serve answers on l until ctx ends; requests under way may then finish for a
 // moment, and streams are cut off. It closes l. It returns nil after ctx.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	conns := s.settings.MaxConnections
-	if conns <= 0 {
-		conns = defaultConns
-	}
 	srv := &http.Server{
 		Handler:           s.handler,
-		ReadHeaderTimeout: headerTimeout,
+		ReadHeaderTimeout: headerTimeout,  // and for the TLS handshake
 		ReadTimeout:       requestTimeout, // streams extend this and the next as they go
 		WriteTimeout:      requestTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what clients did wrong, as often as they like
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	ended := make(chan struct{})
@@ -145,7 +130,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			srv.Close()
 		}
 	})
-	err := srv.Serve(netutil.LimitListener(l, conns))
+	network := l.Addr().Network()
+	l = newConnections(l, s.settings.MaxConnections, s.settings.MaxPerClient, func() { s.refused(refusedConnections) })
+	if s.settings.TLS != nil && network != "unix" {
+		l = tls.NewListener(l, s.settings.TLS)
+	}
+	err := srv.Serve(l)
 	if stop() { // it ended by itself
 		return err
 	}

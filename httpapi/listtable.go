@@ -86,8 +86,8 @@ const (
 	ListMissing ListState = "missing"
 )
 
-func (s *Server) lists(w http.ResponseWriter, _ *http.Request) {
-	send(w, http.StatusOK, "application/json", NewListTable(s.status(), s.checker.Hits()))
+func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
+	sendTagged(w, r, NewListTable(s.status(), s.checker.Hits()))
 }
 
 // NewListTable makes the table of a status. hits are those of a daemon, in which a

@@ -6,26 +6,152 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
+	"strings"
+
+	"blockd/policy"
 )
 
-// question is what is asked about mail: a sender, and the client that the mail
-// comes from if that is known.
+// subject is what a question is about.
+type subject uint8
+
+const (
+	aSender subject = iota // of mail, with its client if that is known
+	aClient                // alone
+	aDomain
+)
+
+// question is what is asked.
 type question struct {
-	sender string
-	client netip.Addr // zero = unknown
+	about  subject
+	text   string     // as it came
+	client netip.Addr // of mail, zero = unknown; or what aClient asks about
+}
+
+// ask answers q.
+func (q question) ask(c *policy.Checker) policy.Verdict {
+	switch q.about {
+	case aClient:
+		return c.Client(q.client)
+	case aDomain:
+		return c.Domain(q.text)
+	}
+	return c.Envelope(q.client, q.text)
+}
+
+// addTo adds q to a batch.
+func (q question) addTo(b *policy.Batch) {
+	switch q.about {
+	case aClient:
+		b.Client(q.client)
+	case aDomain:
+		b.Domain(q.text)
+	case aSender:
+		b.Envelope(q.client, q.text)
+	}
+}
+
+// query is the parameters of a check, those that it knows: how often each was there,
+// and its last value. The rest is nobody's business.
+type query struct {
+	values [len(parameters)]string
+	counts [len(parameters)]int
+}
+
+// The places of parameters: the subjects' by their numbers, and two more.
+const (
+	clientParameter = iota + 3
+	explainParameter
+)
+
+var parameters = [...]string{aSender: "sender", aClient: "ip", aDomain: "domain", clientParameter: "client", explainParameter: "explain"}
+
+// parseCheck reads a query by RFC 3986, where "+" is a plus. As an HTML form
+// has it, where it is a blank, promo+x@bulk.test typed by hand would be taken for
+// "promo x@bulk.test", which is no sender and so not listed.
+func parseCheck(raw string) (p query, err error) {
+	for part := range strings.SplitSeq(raw, "&") {
+		name, value, err := parsePart(part)
+		if err != nil {
+			return p, err
+		}
+		for i := range parameters {
+			if parameters[i] == name {
+				p.values[i] = value
+				p.counts[i]++
+			}
+		}
+	}
+	return p, nil
+}
+
+func parsePart(part string) (name, value string, err error) {
+	name, value, _ = strings.Cut(part, "=")
+	name, err1 := url.PathUnescape(name)
+	value, err2 := url.PathUnescape(value)
+	if err := errors.Join(err1, err2); err != nil {
+		return "", "", fmt.Errorf("query: %w", err)
+	}
+	return name, value, nil
+}
+
+// parseQuery reads all of a query in the same way.
+func parseQuery(raw string) (map[string][]string, error) {
+	query := map[string][]string{}
+	for part := range strings.SplitSeq(raw, "&") {
+		name, value, err := parsePart(part)
+		if err != nil {
+			return nil, err
+		}
+		if name != "" {
+			query[name] = append(query[name], value)
+		}
+	}
+	return query, nil
+}
+
+// explains reports whether the answer is to say how it came about.
+func (p *query) explains() bool {
+	return p.counts[explainParameter] == 1 && p.values[explainParameter] == "1"
+}
+
+// question is what p asks.
+func (p *query) question() (q question, err error) {
+	found := false
+	for about, name := range parameters[:clientParameter] {
+		switch n := p.counts[about]; {
+		case n > 1:
+			return q, fmt.Errorf("want one parameter %s, have %d", name, n)
+		case n == 1 && found:
+			return q, fmt.Errorf("want sender, ip or domain, have %s and %s", parameters[q.about], name)
+		case n == 1:
+			found, q.about, q.text = true, subject(about), p.values[about]
+		}
+	}
+	switch n := p.counts[clientParameter]; {
+	case !found:
+		return q, errors.New("want one parameter sender, ip or domain, have 0")
+	case n > 1, n == 1 && q.about != aSender:
+		return q, errors.New("want one parameter client at most, beside sender")
+	case n == 1:
+		q.client, err = parseIP("client", p.values[clientParameter])
+	case q.about == aClient:
+		q.client, err = parseIP("ip", q.text)
+	}
+	return q, err
 }
 
 // The faults of a question in JSON.
 var (
 	errNull     = errors.New(`null; the null sender is ""`)
-	errQuestion = errors.New(`want "ADDRESS" or {"sender":"ADDRESS","client":"IP"}, the client if it is known`)
+	errQuestion = errors.New(`want "ADDRESS" or {"sender":"ADDRESS","client":"IP"}, the client if it is known, or {"ip":"IP"} or {"domain":"NAME"}`)
 )
 
 // decodeQuestion reads a JSON string, the sender, or an object.
 func decodeQuestion(b []byte) (q question, err error) {
 	b = bytes.TrimSpace(b)
 	if sender, ok := plainSender(b); ok {
-		return question{sender: sender}, nil
+		return question{text: sender}, nil
 	}
 	if len(b) == 0 || b[0] != '{' {
 		var sender *string
@@ -35,25 +161,27 @@ func decodeQuestion(b []byte) (q question, err error) {
 		if sender == nil {
 			return q, errNull
 		}
-		return question{sender: *sender}, nil
+		return question{text: *sender}, nil
 	}
 	var object map[string]*string
-	if decode(b, &object) != nil || object["sender"] == nil {
+	if decode(b, &object) != nil {
 		return q, errQuestion
 	}
-	q.sender = *object["sender"]
+	var p query
 	for name, value := range object {
-		switch {
-		case name == "sender":
-		case name != "client", value == nil:
-			return q, errQuestion
-		default:
-			if q.client, err = parseIP("client", *value); err != nil {
-				return q, err
-			}
+		i := clientParameter
+		for i >= 0 && parameters[i] != name {
+			i--
 		}
+		if i < 0 || value == nil {
+			return q, errQuestion
+		}
+		p.values[i], p.counts[i] = *value, 1
 	}
-	return q, nil
+	if n := p.counts[aSender] + p.counts[aClient] + p.counts[aDomain]; n != 1 || p.counts[clientParameter] > p.counts[aSender] {
+		return q, errQuestion
+	}
+	return p.question()
 }
 
 // plainSender reads the two usual ways to ask, in plain ASCII and without escapes,

@@ -9,8 +9,6 @@ import (
 	"io"
 	"net/http"
 	"time"
-
-	"blockd/policy"
 )
 
 // maxLine bounds a line of a stream. It is also about all the memory that a
@@ -22,7 +20,7 @@ const streamIdle = time.Minute
 
 // lineError stands in the answer to a line that is no question.
 type lineError struct {
-	Line  int    `json:"line"` // of the request, from 1
+	Line  int    `json:"line" minimum:"1" doc:"of the request, from 1; blank lines count"`
 	Error string `json:"error"`
 }
 
@@ -30,7 +28,7 @@ type lineError struct {
 // {"sender":"…","client":"…"} each, and blank lines not at all. The client may wait for an
 // answer before it sends the next line. Every answer names its generation; a
 // reload may fall between two.
-func (s *Server) checkStream(w http.ResponseWriter, r *http.Request) {
+func (s *Server) checkStream(w http.ResponseWriter, r *http.Request, p *query) {
 	control := http.NewResponseController(w)
 	// Without it (HTTP/1.1) the first answer would close the request's body. Where
 	// it is not supported the answers come after the whole request.
@@ -40,11 +38,12 @@ func (s *Server) checkStream(w http.ResponseWriter, r *http.Request) {
 	}
 	wake := func() { control.SetReadDeadline(time.Unix(1, 0)) } // a stream waits for its client: not at the server's end
 	defer context.AfterFunc(r.Context(), wake)()
-	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header()["Content-Type"] = typeStream
 
 	in := bufio.NewReaderSize(r.Body, maxLine)
 	out := bufio.NewWriterSize(w, maxLine)
-	pending := questions{checker: s.checker}
+	pending := pending{s.workspace(p)}
+	defer pending.release()
 	for n := 1; ; n++ {
 		if !lineBuffered(in) { // the next read may wait, and the client for us
 			pending.answer(out) // errors of out stick to it
@@ -69,7 +68,7 @@ func (s *Server) checkStream(w http.ResponseWriter, r *http.Request) {
 			if q, fault := decodeLine(line, err); fault != nil {
 				pending.answer(out)
 				encoder(out).Encode(lineError{n, fault.Error()})
-			} else if pending.add(q); pending.batch.Len() == maxPending {
+			} else if pending.add(q); len(pending.questions) == maxPending {
 				pending.answer(out)
 			}
 		}
@@ -85,31 +84,16 @@ func (s *Server) checkStream(w http.ResponseWriter, r *http.Request) {
 // for their look-ups to overlap.
 const maxPending = 512
 
-// questions are those of a stream that wait for their answers.
-type questions struct {
-	checker *policy.Checker
-	batch   policy.Batch
-	inputs  []string
-	text    []byte
-}
-
-func (p *questions) add(q question) {
-	p.batch.Envelope(q.client, q.sender)
-	p.inputs = append(p.inputs, q.sender)
-}
+// pending are the questions of a stream that wait for their answers.
+type pending struct{ *workspace }
 
 // answer writes the answers, a line each, in order.
-func (p *questions) answer(out *bufio.Writer) {
-	if p.batch.Len() == 0 {
+func (p pending) answer(out *bufio.Writer) {
+	if len(p.questions) == 0 {
 		return
 	}
-	verdicts := p.checker.Ask(&p.batch)
-	for i := range verdicts {
-		p.text = append(verdicts[i].AppendJSON(p.text[:0], p.inputs[i]), '\n')
-		out.Write(p.text)
-	}
-	p.batch.Reset()
-	p.inputs = p.inputs[:0]
+	p.text = p.appendAnswers(p.text[:0], '\n', "\n")
+	out.Write(p.text)
 }
 
 func ignoreUnsupported(err error) error {

@@ -4,14 +4,16 @@ import "blockd/index"
 
 // Answer is a verdict as `blockd check --json` and HTTP print it. Field names
 // and their order are part of blockd's interface.
+//
+// Their doc tags are in the OpenAPI document of HTTP.
 type Answer struct {
-	Input      string        `json:"input"`  // as asked
-	Sender     string        `json:"sender"` // canonical; "" for <>, for what is no sender, and where none was asked about
-	Client     string        `json:"client,omitempty"`
-	Domain     string        `json:"domain,omitempty"` // of a question about a domain: canonical
-	Verdict    Kind          `json:"verdict"`
-	Matches    []AnswerMatch `json:"matches"` // never null
-	Generation string        `json:"generation"`
+	Input      string        `json:"input" doc:"as asked"`
+	Sender     string        `json:"sender" doc:"canonical; \"\" for the null sender, for what is no sender, and where none was asked about"`
+	Client     string        `json:"client,omitempty" doc:"the client's IP address, if it is known"`
+	Domain     string        `json:"domain,omitempty" doc:"of a question about a domain: canonical"`
+	Verdict    Kind          `json:"verdict" enum:"blocked,allowed,clear,unknown" doc:"blocked: an entry that counts blocks, defers or discards; allowed: an allow entry decides; clear: nothing that counts matches; unknown: no sender, or the store cannot be read"`
+	Matches    []AnswerMatch `json:"matches" doc:"all entries that cover what was asked about, the most specific first"`
+	Generation string        `json:"generation" doc:"of the index that the answer comes from"`
 }
 
 // AnswerMatch is one entry that covers what was asked about, the most specific
@@ -20,12 +22,12 @@ type AnswerMatch struct {
 	List   string `json:"list"`
 	File   string `json:"file"`
 	Line   int    `json:"line"`
-	Entry  string `json:"entry"` // in canonical form
-	Kind   string `json:"kind"`  // "addr" (local-parts too), "domain", "ip", "cidr", "glob" or "regexp"
+	Entry  string `json:"entry" doc:"in canonical form"`
+	Kind   string `json:"kind" enum:"addr,domain,ip,cidr,glob,regexp" doc:"addr: a local-part too"`
 	Scope  string `json:"scope"`
 	Action string `json:"action"`
-	Reason string `json:"reason"`
-	Mode   string `json:"mode,omitempty"` // "shadow": the match does not count
+	Reason string `json:"reason" doc:"the list's own, or why an allow entry does not count"`
+	Mode   string `json:"mode,omitempty" enum:"shadow" doc:"shadow: the match does not count"`
 }
 
 // Answer puts v into the form for programs. input is the text that was asked.
@@ -38,7 +40,7 @@ func (v Verdict) Answer(input string) Answer {
 	for i := range v.Matches {
 		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
 		a.Matches[i] = AnswerMatch{List: source.List, File: source.Path, Line: m.Line, Entry: m.Name(),
-			Kind: m.Kind.String(), Scope: m.Scope.String(), Action: m.Action.String(), Reason: m.Reason}
+			Kind: m.Kind.String(), Scope: m.Scope.String(), Action: m.Action.String(), Reason: v.reason(i)}
 		if source.Mode == index.Shadow {
 			a.Matches[i].Mode = source.Mode.String()
 		}

@@ -7,6 +7,7 @@ import (
 
 	"blockd/addr"
 	"blockd/index"
+	"blockd/live"
 )
 
 // Batch collects questions for Ask, which is several times as fast with a few
@@ -59,6 +60,7 @@ func (c *Checker) Ask(b *Batch) (verdicts []Verdict) {
 	for i := range b.questions {
 		v, q := &b.verdicts[i], &b.questions[i]
 		*v = unknown(nil)
+		v.allows = c.allows
 		if q.about == anEnvelope {
 			v.Generation, v.Client = ix.Generation(), q.client.WithZone("").Unmap()
 			v.Sender, v.Err = addr.Parse(q.text)
@@ -81,7 +83,8 @@ func (c *Checker) Ask(b *Batch) (verdicts []Verdict) {
 			c.failed(inStore, err)
 			continue
 		}
-		v.Matches, v.Lists = matches, ix.Lists()
+		matches, v.Lists = c.entries.Amend(matches, ix, live.Question{Sender: v.Sender, Client: v.Client}, now)
+		v.Matches = c.asked(matches, v.Lists, EnvelopeSource)
 		v.decide(nil)
 	}
 	c.countEnvelopes(b, now)

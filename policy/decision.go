@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strings"
 	"time"
 
 	"blockd/lists"
@@ -33,24 +34,59 @@ type Decision struct {
 // Recipient decides about one recipient of an envelope with verdict v. recipient
 // is the address of RCPT TO without angle brackets, as the client wrote it; ""
 // asks about the envelope alone, by all lists. Each decision has a reference of
-// its own. The verdict that it goes by is that of For.
+// its own. The verdict that it goes by is that of For. It is remembered, see
+// Settings.History; without a recipient only if it refuses or defers.
 func (c *Checker) Recipient(v Verdict, recipient string) Decision {
 	v = c.For(v, recipient)
+	d := c.recipient(&v, recipient)
+	if recipient != "" || d.Outcome == Refuse || d.Outcome == Defer {
+		c.record(&v, recipient, &d)
+	}
+	if recipient != "" && v.Kind == Clear && d.Ref == "" {
+		c.note(v)
+	}
+	return d
+}
+
+// Whole is Recipient for a door that never hears of recipients: this decision is the
+// last one about the sender, and is remembered whatever it is.
+func (c *Checker) Whole(v Verdict) Decision {
+	d := c.recipient(&v, "")
+	c.record(&v, "", &d)
+	if v.Kind == Clear && d.Ref == "" {
+		c.note(v)
+	}
+	return d
+}
+
+// recipient is Recipient for a verdict that is the recipient's.
+func (c *Checker) recipient(v *Verdict, recipient string) Decision {
 	switch {
 	case v.Kind == Blocked && c.isExempt(recipient):
 		return Decision{Ref: newRef(), Exempt: true}
+	case v.Kind == Blocked && c.unsure && v.Unsure != 0:
+		ref := newRef()
+		return Decision{Outcome: Defer, Ref: ref, Reply: v.replyUnsure(ref)}
 	case v.Kind == Blocked:
-		return c.consequence(&v)
+		return c.consequence(v)
 	case v.Internal() && c.defers && !c.isExempt(recipient) && !c.policies.without(recipient):
 		ref := newRef()
 		return Decision{Outcome: Defer, Ref: ref, Reply: v.replyUnchecked(ref)}
 	case v.Internal(), len(v.Matches) > 0:
 		return Decision{Ref: newRef(), Shadow: v.Shadow >= 0}
 	}
-	if c.accepted != nil && recipient != "" && v.Kind == Clear && !v.Sender.Null() {
-		c.accepted(v.Sender)
-	}
 	return Decision{}
+}
+
+// EndOfMessage is Recipient for the answer to the end of a message that nothing in
+// it has proved: its refusal is 554, since there is no transaction any more
+// (RFC 5321, section 4.2.2).
+func (c *Checker) EndOfMessage(v Verdict, recipient string) Decision {
+	d := c.Recipient(v, recipient)
+	if code, text, ok := strings.Cut(d.Reply, " "); ok && code == "550" {
+		d.Reply = "554 " + text
+	}
+	return d
 }
 
 // For returns v as the recipient's policy has it: decided by the lists that count

@@ -8,20 +8,20 @@ import (
 
 // Explanation says how a verdict came about, for `explain=1` of HTTP.
 type Explanation struct {
-	Keys    []ExplainedKey `json:"keys"`            // all that were looked up, never null
-	Decider int            `json:"decider"`         // index of the match that decided; -1 none
-	Shadow  int            `json:"shadow"`          // index of the match that would have refused; -1 none
-	Error   string         `json:"error,omitempty"` // of an unknown verdict: why
+	Keys    []ExplainedKey `json:"keys" doc:"all that were looked up"`
+	Decider int            `json:"decider" minimum:"-1" doc:"index of the match that decided; -1: none"`
+	Shadow  int            `json:"shadow" minimum:"-1" doc:"index of the match that would have refused, had its list counted; -1: none"`
+	Error   string         `json:"error,omitempty" doc:"of an unknown verdict: why"`
 }
 
 // ExplainedKey is one key of a sender, network of a client or pattern, and what
 // the lists have under it. Patterns are shown only where they match.
 type ExplainedKey struct {
 	Key     string `json:"key"`
-	Kind    string `json:"kind"`    // as in a match
-	Filter  string `json:"filter"`  // "perhaps", "no", or "" where the filter was not asked
-	Exact   string `json:"exact"`   // "listed", "not listed", or "" where the store was not asked
-	Matches []int  `json:"matches"` // indexes into the answer's matches, never null
+	Kind    string `json:"kind" doc:"as in a match"`
+	Filter  string `json:"filter" enum:",perhaps,no" doc:"empty where the filter was not asked"`
+	Exact   string `json:"exact" enum:",listed,not listed" doc:"empty where the store was not asked"`
+	Matches []int  `json:"matches" doc:"indexes into the answer's matches"`
 }
 
 // The answers of the two halves.

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
-	"blockd/lists"
 )
 
 // ListHits says what one list was worth since the start: envelopes that it had
@@ -86,7 +85,7 @@ func (v *Verdict) listedBefore(i int, list string) bool {
 
 func (v *Verdict) blockedBy(list string) bool {
 	for i := range v.Matches {
-		if v.Matches[i].Action != lists.Allow && v.ListName(i) == list {
+		if !v.Matches[i].Action.Allows() && v.ListName(i) == list {
 			return true
 		}
 	}

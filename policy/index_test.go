@@ -52,8 +52,12 @@ func buildAt(t testing.TB, path string, all ...list) *index.Index {
 	return d.Index()
 }
 
-// formatOf reads lists with actions of their own as Postfix tables.
+// formatOf reads lists with actions of their own as Postfix tables, and those that
+// ask for an author's proof as SpamAssassin's.
 func formatOf(text string) string {
+	if strings.Contains(text, "_auth ") {
+		return "spamassassin"
+	}
 	for _, sign := range []string{" REJECT", " 4", " OK", " DISCARD"} {
 		if strings.Contains(text, sign) {
 			return "postfix"

@@ -41,7 +41,7 @@ func (v *Verdict) appendMatch(dst []byte, i int) []byte {
 	dst = appendText(append(dst, `,"kind":`...), m.Kind.String())
 	dst = appendText(append(dst, `,"scope":`...), m.Scope.String())
 	dst = appendText(append(dst, `,"action":`...), m.Action.String())
-	dst = appendText(append(dst, `,"reason":`...), m.Reason)
+	dst = appendText(append(dst, `,"reason":`...), v.reason(i))
 	if source.Mode == index.Shadow {
 		dst = appendText(append(dst, `,"mode":`...), source.Mode.String())
 	}

@@ -28,6 +28,8 @@ type instruments struct {
 	verdicts map[Kind]prometheus.Counter // never changes: resolved once, so counting does not allocate
 	clients  map[Kind]prometheus.Counter
 	shadows  *prometheus.CounterVec
+	believed *prometheus.CounterVec // unverified allows
+	proofs   *prometheus.CounterVec
 	*hits
 	errors     map[string]prometheus.Counter
 	logNext    atomic.Int64 // Unix nanoseconds: no error is logged before
@@ -46,6 +48,10 @@ func newInstruments(log *slog.Logger, reg prometheus.Registerer) *instruments {
 		hits: &hits{byList: map[string]*listHits{}},
 		shadows: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_shadow_refusals_total",
 			Help: "Senders that a list in shadow mode would have refused, by list."}, []string{"list"}),
+		believed: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_unverified_allows_total",
+			Help: "Blocked senders that an allow entry let pass on their word alone, by the allowing list."}, []string{"list"}),
+		proofs: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_proofs_total",
+			Help: "Proofs that were looked for, since they could let a blocked sender pass, by kind and result: pass, no, unknown."}, []string{"kind", "result"}),
 		verdicts: map[Kind]prometheus.Counter{}, clients: map[Kind]prometheus.Counter{}, errors: map[string]prometheus.Counter{},
 	}
 	reg.MustRegister(newHitMetrics(in.hits))
@@ -69,6 +75,7 @@ func (in *instruments) count(v *Verdict, about subject, now time.Time) {
 		if v.Kind != Blocked {
 			return // its envelopes come, and are counted then
 		}
+	case aField: // of a message whose envelope is counted
 	default:
 		in.verdicts[v.Kind].Inc()
 	}
@@ -78,6 +85,9 @@ func (in *instruments) count(v *Verdict, about subject, now time.Time) {
 func (in *instruments) countMatches(v *Verdict, now time.Time) {
 	if len(v.Matches) > 0 {
 		in.hits.count(v, now)
+	}
+	if v.Unverified {
+		in.believed.WithLabelValues(v.ListName(v.Decider)).Inc()
 	}
 	if v.Shadow >= 0 {
 		in.shadows.WithLabelValues(v.ListName(v.Shadow)).Inc()

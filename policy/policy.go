@@ -14,7 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/addr"
+	"blockd/history"
 	"blockd/index"
+	"blockd/live"
+	"blockd/msgauth"
 )
 
 // Kind is the verdict in one word, as `blockd check` and HTTP print it.
@@ -34,6 +37,14 @@ type Settings struct {
 	OnError          OnError             // what an unreadable store leads to; "" = accept
 	Lists            map[string]ListRule // by the list's name; a list that is not here has the zero rule
 	Policies         []RecipientPolicy   // which lists count for whom; a recipient of none has all lists
+
+	Auth Auth // what allow entries have to show
+
+	// Live are entries that act beside those of the index; nil = there are none.
+	Live *live.Set
+
+	// History remembers decisions; nil = none does.
+	History *history.Log
 
 	// Accepted is told of each sender whom no list has any entry for, when a
 	// recipient is accepted. It is called by every session and must return at once;
@@ -59,7 +70,15 @@ type Checker struct {
 	drops    bool            // for a door that can discard
 	rules    map[string]ListRule
 	policies policyTable
+	entries  *live.Set
 	accepted func(addr.Addr)
+	history  *history.Log
+	door     string // that the history shows
+	allows   *allowRules
+	resolver *msgauth.Resolver // nil = there is none
+	unsure   bool              // what DNS did not say is 451
+	sources  Sources           // of all rules
+	narrow   bool              // there are lists that are not asked about envelopes
 	*instruments
 }
 
@@ -71,8 +90,15 @@ func New(live func() *index.Index, s Settings, log *slog.Logger, reg prometheus.
 		exempt:      exemptLocals(s.RecipientsExempt),
 		defers:      s.OnError == TempfailOnError,
 		rules:       s.Lists,
-		policies:    newPolicyTable(s.Policies),
+		policies:    newPolicyTable(s.Policies, s.Lists),
+		entries:     s.Live,
 		accepted:    s.Accepted,
+		history:     s.History,
+		allows:      newAllowRules(s.Lists, s.Auth),
+		resolver:    s.Auth.Resolver,
+		unsure:      s.Auth.Tempfail,
+		sources:     sourcesOf(s.Lists),
+		narrow:      narrowed(s.Lists),
 		instruments: newInstruments(log, reg),
 	}
 }

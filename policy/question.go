@@ -10,6 +10,7 @@ import (
 
 	"blockd/addr"
 	"blockd/index"
+	"blockd/live"
 )
 
 // subject is what a question is about.
@@ -19,12 +20,14 @@ const (
 	anEnvelope subject = iota // text is a reverse-path
 	aClient                   // there is no text
 	aDomain                   // text is a domain
+	aField                    // text is an address of a header field, which source names
 )
 
 // question is what a Checker can be asked.
 type question struct {
 	about  subject
 	client netip.Addr // zero = unknown
+	source Source
 	text   string
 }
 
@@ -64,13 +67,14 @@ func (c *Checker) Domain(domain string) Verdict {
 
 func (c *Checker) ask(q question) (v Verdict) {
 	v = unknown(nil)
+	v.allows = c.allows
 	now := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
 			// A defect of ours must cost neither the session nor the sender.
 			generation := v.Generation
 			v = unknown(fmt.Errorf("panic in the look-up: %v", p))
-			v.Generation = generation
+			v.Generation, v.allows = generation, c.allows
 			c.failed(inPanic, v.Err, slog.String("stack", string(debug.Stack())))
 		}
 		c.count(&v, q.about, now)
@@ -79,19 +83,21 @@ func (c *Checker) ask(q question) (v Verdict) {
 	v.Generation = ix.Generation()
 	var odd error // which is not the same as listed, nor a fault of ours
 	switch q.about {
-	case anEnvelope:
+	case anEnvelope, aField:
 		v.Sender, odd = addr.Parse(q.text)
 	case aDomain:
 		v.Domain, odd = addr.DomainKey(q.text)
 	}
-	v.Client = q.client.WithZone("").Unmap()
+	v.Client, v.Source = q.client.WithZone("").Unmap(), q.source
 	matches, err := v.lookup(ix, now)
 	if err != nil {
 		v.Err = err // a failing disk blocks nobody
 		c.failed(inStore, err)
 		return v
 	}
-	v.Err, v.Matches, v.Lists = odd, matches, ix.Lists()
+	v.Err = odd
+	matches, v.Lists = c.entries.Amend(matches, ix, live.Question{Sender: v.Sender, Domain: v.Domain, Client: v.Client}, now)
+	v.Matches = c.asked(matches, v.Lists, q.source)
 	v.decide(nil)
 	return v
 }

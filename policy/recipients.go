@@ -66,6 +66,7 @@ func domainKey(name string, s lists.Scope) (addr.Key, lists.Scope, error) {
 type policyTable struct {
 	policies map[scopedKey]int // into lists
 	lists    []map[string]bool // names that count, by policy
+	groups   []Group           // by policy
 }
 
 // scopedKey is a recipient of a policy. Keys of different kinds differ as text.
@@ -77,7 +78,7 @@ type scopedKey struct {
 // newPolicyTable takes what is no recipient for one that nobody ever writes to,
 // and the first of two policies for one recipient; the configuration's check
 // reports both.
-func newPolicyTable(all []RecipientPolicy) policyTable {
+func newPolicyTable(all []RecipientPolicy, rules map[string]ListRule) policyTable {
 	t := policyTable{policies: map[scopedKey]int{}}
 	for i, p := range all {
 		counting := make(map[string]bool, len(p.Lists))
@@ -85,6 +86,7 @@ func newPolicyTable(all []RecipientPolicy) policyTable {
 			counting[name] = true
 		}
 		t.lists = append(t.lists, counting)
+		t.groups = append(t.groups, t.groupOf(counting, rules))
 		for _, text := range p.Recipients {
 			key, scope, err := RecipientKey(text)
 			if _, taken := t.policies[scopedKey{key.Text, scope}]; err == nil && !taken {
@@ -99,12 +101,53 @@ func newPolicyTable(all []RecipientPolicy) policyTable {
 // The most specific key of the recipient that has a policy decides, in the order
 // that is the senders': address, exact name, longest name, local-part.
 func (t *policyTable) of(recipient string) map[string]bool {
+	if i := t.place(recipient); i >= 0 {
+		return t.lists[i]
+	}
+	return nil
+}
+
+// groupOf is the Group of a policy of these lists.
+func (t *policyTable) groupOf(counting map[string]bool, rules map[string]ListRule) Group {
+	every := map[string]bool{}
+	for name := range rules {
+		every[name] = true
+	}
+	for i, other := range append([]map[string]bool{nil, every}, t.lists...) {
+		if sameForHeaders(counting, other, rules) {
+			return Unread + Group(i)
+		}
+	}
+	return AllRead
+}
+
+// group is the Group of a recipient's policy.
+func (t *policyTable) group(recipient string) Group {
+	if i := t.place(recipient); i >= 0 {
+		return t.groups[i]
+	}
+	return AllRead
+}
+
+// sameForHeaders reports whether the same lists that are asked about header fields
+// count in both.
+func sameForHeaders(a, b map[string]bool, rules map[string]ListRule) bool {
+	for name, rule := range rules {
+		if rule.Match.Header() && a[name] != b[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// place is of's answer as a place in lists, -1 for all lists.
+func (t *policyTable) place(recipient string) int {
 	if len(t.policies) == 0 || recipient == "" {
-		return nil
+		return -1
 	}
 	a, err := addr.Parse(recipient)
 	if err != nil {
-		return nil
+		return -1
 	}
 	local := scopedKey{}
 	for _, key := range a.Keys(nil) {
@@ -122,13 +165,10 @@ func (t *policyTable) of(recipient string) map[string]bool {
 			found = t.first(scopedKey{key.Text, lists.Tree}, scopedKey{key.Text, lists.Sub})
 		}
 		if found >= 0 {
-			return t.lists[found]
+			return found
 		}
 	}
-	if found := t.first(local); found >= 0 {
-		return t.lists[found]
-	}
-	return nil
+	return t.first(local)
 }
 
 // without reports whether no list at all counts for a recipient.

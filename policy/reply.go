@@ -25,9 +25,9 @@ func (v *Verdict) reply(o Outcome, list, ref string) string {
 	case client:
 		return clientReply("451 4.7.1 Client address [", v.Client, "] deferred: listed in ", list, ref)
 	case o == Refuse:
-		return senderReply("550 5.7.1 <", v.Sender.String(), ">: Sender address rejected: listed in ", list, ref)
+		return senderReply("550 5.7.1 <", v.Sender.String(), ">: "+v.Source.subject()+" address rejected: listed in ", list, ref)
 	}
-	return senderReply("451 4.7.1 <", v.Sender.String(), ">: Sender address deferred: listed in ", list, ref)
+	return senderReply("451 4.7.1 <", v.Sender.String(), ">: "+v.Source.subject()+" address deferred: listed in ", list, ref)
 }
 
 // replyUnchecked is the reply where the store could not be read.
@@ -36,7 +36,12 @@ func (v *Verdict) replyUnchecked(ref string) string {
 	if v.Sender.Null() && v.Client.IsValid() {
 		return clientReply("451 4.3.0 Client address [", v.Client, "] "+middle, "", ref)
 	}
-	return senderReply("451 4.3.0 <", v.Sender.String(), ">: Sender address "+middle, "", ref)
+	return senderReply("451 4.3.0 <", v.Sender.String(), ">: "+v.Source.subject()+" address "+middle, "", ref)
+}
+
+// replyUnsure is the reply where DNS did not say whether an allow entry counts.
+func (v *Verdict) replyUnsure(ref string) string {
+	return senderReply("451 4.4.3 <", v.Sender.String(), ">: "+v.Source.subject()+" address not verified: try again later", "", ref)
 }
 
 // tag is the text of a header field about a message that list has a match for.

@@ -11,6 +11,8 @@ type ListRule struct {
 	OnMatch OnMatch       // of entries whose action is block
 	Tarpit  time.Duration // of the same entries: how long the answer is held back; 0 to MaxTarpit
 	Discard bool          // discard entries drop the message, at a door that can; else they count as block
+	Require Proof         // of allow entries: any one of them; 0 = believed on the sender's word, see Auth
+	Match   Sources       // which addresses the list is asked about; 0 = that of the envelope
 }
 
 // OnMatch says what a blocking entry leads to; "" = "refuse".
@@ -25,9 +27,12 @@ const (
 )
 
 // Tags reports whether there is a list whose mail gets a header field, and so grows.
-func (c *Checker) Tags() bool {
+func (c *Checker) Tags() bool { return c.Uses(TagOnMatch) }
+
+// Uses reports whether there is a list whose entries lead to o.
+func (c *Checker) Uses(o OnMatch) bool {
 	for _, rule := range c.rules {
-		if rule.OnMatch == TagOnMatch {
+		if rule.OnMatch == o {
 			return true
 		}
 	}

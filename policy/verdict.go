@@ -16,11 +16,20 @@ type Verdict struct {
 	Sender     addr.Addr        // canonical; zero for <>, for what is no sender, and where none was asked about
 	Client     netip.Addr       // zero if it is not known
 	Domain     addr.Key         // of a question about a domain; else zero
+	Source     Source           // where Sender stood
 	Matches    []index.Match    // all of them, the most specific first
 	Lists      []index.ListInfo // the table that Match.Row points into
 	Decider    int              // index into Matches of the entry that decided; -1 none
 	Shadow     int              // index into Matches of the entry that would have refused, had its list counted; -1 none
 	Generation string
+	Seen       Seen // set by the front door, for the history
+
+	// Of allow entries that need proof (docs/auth.md).
+	Evidence   Evidence // what was found so far
+	Wants      Proof    // of a blocked sender: any one of them that were found would have it allowed
+	Unsure     Proof    // of a blocked sender: those that would have it allowed, and DNS did not say
+	Unverified bool     // allowed on the sender's word against an entry that blocks
+	allows     *allowRules
 
 	// Err says why v is Unknown. *addr.Error: no sender or no domain; else the
 	// store. It stands beside another verdict only where the text is no sender and
@@ -33,15 +42,25 @@ type Verdict struct {
 // decides. Lists that are not in only have no part in it; nil means all.
 func (v *Verdict) decide(only map[string]bool) {
 	v.Kind, v.Decider, v.Shadow = Clear, -1, -1
+	v.Wants, v.Unsure, v.Unverified = 0, 0, false
+	needs := Proof(0) // of allow entries that do not count
 	for i := range v.Matches {
 		switch {
 		case v.mode(i) == index.Shadow || !v.counts(i, only):
-		case v.Matches[i].Action == lists.Allow:
-			v.Kind, v.Decider = Allowed, i
-			return
+		case v.Matches[i].Action.Allows():
+			s := v.standing(i)
+			if s.why == "" {
+				v.Kind, v.Decider = Allowed, i
+				v.Unverified = s.plain && v.blocks(only)
+				return
+			}
+			needs |= s.needs
 		case v.Decider < 0:
 			v.Kind, v.Decider = Blocked, i // unless an allow follows
 		}
+	}
+	if v.Kind == Blocked {
+		v.Wants, v.Unsure = needs&^ClientProof&^v.Evidence.Tried, needs&v.Evidence.Unknown
 	}
 	if v.Kind == Clear {
 		v.Shadow = v.shadow(only)
@@ -57,7 +76,7 @@ func (v *Verdict) decide(only map[string]bool) {
 // and those of another shadow list do not.
 func (v *Verdict) shadow(only map[string]bool) int {
 	for i := range v.Matches {
-		if v.counts(i, only) && v.Matches[i].Action != lists.Allow && !v.allowedBy(v.ListName(i)) {
+		if v.counts(i, only) && !v.Matches[i].Action.Allows() && !v.allowedBy(v.ListName(i)) {
 			return i
 		}
 	}
@@ -70,7 +89,17 @@ func (v *Verdict) counts(i int, only map[string]bool) bool {
 
 func (v *Verdict) allowedBy(list string) bool {
 	for i := range v.Matches {
-		if v.Matches[i].Action == lists.Allow && v.ListName(i) == list {
+		if v.ListName(i) == list && v.Matches[i].Action.Allows() && v.standing(i).why == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// blocks reports whether an entry that counts would block without exceptions.
+func (v *Verdict) blocks(only map[string]bool) bool {
+	for i := range v.Matches {
+		if !v.Matches[i].Action.Allows() && v.mode(i) != index.Shadow && v.counts(i, only) {
 			return true
 		}
 	}
@@ -104,6 +133,14 @@ func (v Verdict) LogValue() slog.Value {
 		if v.Decider < 0 {
 			fields = append(fields, slog.String("mode", index.Shadow.String()))
 		}
+	}
+	if v.Unverified {
+		fields = append(fields, slog.String("proof", "none: believed on the sender's word"))
+	} else if v.Kind == Allowed && v.Evidence.Found != 0 {
+		fields = append(fields, slog.String("proof", v.Evidence.Found.String()))
+	}
+	if v.Unsure != 0 {
+		fields = append(fields, slog.String("not_told", v.Unsure.String()))
 	}
 	if v.Err != nil {
 		fields = append(fields, slog.String("error", v.Err.Error()))

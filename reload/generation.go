@@ -167,6 +167,9 @@ func (r *Reloader) serve(g *generation, how string) {
 	r.status.Worth, r.status.Overlaps = g.ix.Worth(), g.ix.Overlaps()
 	r.live.Store(g.ix)
 	r.mu.Unlock()
+	if r.settings.Served != nil {
+		r.settings.Served(g.ix)
+	}
 	r.former = nil
 	r.log.Info("lists swapped in", append(attrs, slog.Any("entries", changes(r.settings.Lists, was, table)),
 		slog.Float64("seconds", g.seconds))...)

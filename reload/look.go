@@ -111,6 +111,12 @@ func (r *Reloader) try(ctx context.Context) (result, []problem) {
 	if serving != nil && r.hopeless(sources, now, faults) {
 		return refused, faults
 	}
+	if r.settings.Renew != nil && r.settings.Renew(ctx) {
+		sources, faults = expand(r.settings.Lists)
+		now, unreadable = r.files.read(ctx, sources)
+		faults = append(faults, unreadable...)
+		r.seen, r.stamps = now, r.files.seen
+	}
 	if r.update(ctx, sources, faults, began) {
 		r.settled = contents(r.live.Load().Lists(), nil, now)
 		return swapped, nil

@@ -59,6 +59,13 @@ type Settings struct {
 	Recent *Recent
 	Blocks func(*index.Index, addr.Addr) (index.Match, bool)
 
+	// Renew writes anew what lists this process makes itself; it is called before a
+	// build or an update that is due for another reason, and reports whether it has
+	// written any. Served is told of each generation that has begun to serve. Both may
+	// be nil.
+	Renew  func(context.Context) bool
+	Served func(*index.Index)
+
 	updateFrom uint64 // keys from which on a small change is served from memory first; 0 = defaultUpdateFrom
 }
 

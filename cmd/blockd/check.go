@@ -39,9 +39,10 @@ func (e checkError) exitCode() int { return exitTrouble }
 
 func newCheck() *cobra.Command {
 	var path, file, client string
+	var mail mailQuestion
 	var asJSON, explain bool
 	cmd := &cobra.Command{
-		Use:   "check [-c config.toml | -i FILE.bdx] [--json] [--explain] [--client IP] SENDER... | -",
+		Use:   "check [-c config.toml | -i FILE.bdx] [--json] [--explain] [--client IP] SENDER... | - | --message FILE",
 		Short: "say whether senders are listed, where, and what would be answered",
 		Long: `Look senders up in the compiled index, by the rules that the daemon refuses by.
 With - one sender a line is read from standard input and answered in order; an
@@ -58,14 +59,20 @@ form, blocked, allowed, clear or unknown, LIST:LINE, the entry, and the reason.
 Clear senders have only the first two. A match of a list in shadow mode is shown
 and does not count.
 
+With --message the whole decision about a saved message is explained: what SPF says
+of --client and --helo, which signatures hold, whose they are, and which exception
+counts or why it does not. DNS is asked for that, by [auth]. SENDER is the one of
+MAIL FROM; without it, what stands in the message's Return-Path.
+
 Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 		Example: `  blockd check someone@bad.example
   blockd check --explain someone@bad.example
   blockd check 192.0.2.1 bad.example
   blockd check --client 192.0.2.1 someone@bad.example
+  blockd check --message letter.eml --client 192.0.2.1 --helo mx.bad.example
   blockd check -i bad.bdx --json - <senders.txt | jq -r 'select(.verdict == "blocked").input'`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 && mail.file == "" {
 				return usagef("want a SENDER, or - to read them from standard input")
 			}
 			return nil
@@ -82,7 +89,16 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 					return usagef("--client: want an IP address, have %q", client)
 				}
 			}
-			code, err := check(cmd, path, file, from, args, asJSON, explain)
+			var code int
+			var err error
+			if mail.file != "" || mail.helo != "" {
+				if mail.client = from; mail.file == "" || len(args) > 1 {
+					return usagef("want --message FILE with --helo, and at most one SENDER")
+				}
+				code, err = checkMessage(cmd, path, file, mail, args, asJSON)
+			} else {
+				code, err = check(cmd, path, file, from, args, asJSON, explain)
+			}
 			if err != nil {
 				return checkError{err}
 			}
@@ -96,6 +112,9 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 	cmd.Flags().StringVarP(&file, "index", "i", "", "compiled index `file` to ask, with no configuration")
 	must(cmd.MarkFlagFilename("index", "bdx"))
 	cmd.Flags().StringVar(&client, "client", "", "the `IP` address that the senders' mail comes from")
+	cmd.Flags().StringVar(&mail.file, "message", "", "explain the decision about the message in `FILE`; needs DNS")
+	must(cmd.MarkFlagFilename("message", "eml"))
+	cmd.Flags().StringVar(&mail.helo, "helo", "", "the `NAME` that the client of --message gave in EHLO")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	cmd.Flags().BoolVar(&explain, "explain", false, "show people how the answer comes about")
 	return cmd
@@ -103,30 +122,10 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 
 func check(cmd *cobra.Command, path, file string, client netip.Addr, senders []string, asJSON, explain bool) (code int, err error) {
 	ctx := cmd.Context()
-	var settings policy.Settings
-	var sources []index.Source // as configured; nil with -i
-	if file == "" {
-		c, err := load(path)
-		if err != nil {
-			return 0, err
-		}
-		file, settings = c.Index.Path, c.policy()
-		if sources, err = reload.Sources(c.reload().Lists); err != nil {
-			return 0, err
-		}
-	}
-	ix, err := index.Open(file)
-	if errors.Is(err, fs.ErrNotExist) && sources != nil {
-		return 0, fmt.Errorf("%s: no index yet: start the daemon, or run: blockd compile -c %s", shownPath(file), path)
-	} else if err != nil {
+	ix, checker, _, err := openToCheck(cmd, path, file)
+	if err != nil {
 		return 0, err
 	}
-	if stale := staleness(ctx, ix, sources); stale != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s; the answers are those of %s\n", cmd.CommandPath(), stale, shownPath(file))
-	}
-	live := func() *index.Index { return ix }
-	// Its log and metrics are a daemon's; here the output says it all.
-	checker := policy.New(live, settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 
 	print := printPlain
 	switch {
@@ -142,7 +141,7 @@ func check(cmd *cobra.Command, path, file string, client netip.Addr, senders []s
 		p := newPaint(cmd.OutOrStdout())
 		print = func(dst []byte, input string, v *policy.Verdict) []byte {
 			var text bytes.Buffer
-			explanation{&text, p, ix, checker}.print(input, *v) // a Buffer takes everything
+			explanation{w: &text, paint: p, ix: ix, checker: checker}.print(input, *v) // a Buffer takes everything
 			return append(dst, text.Bytes()...)
 		}
 	}
@@ -172,6 +171,40 @@ func check(cmd *cobra.Command, path, file string, client netip.Addr, senders []s
 		}
 	}
 	return code, nil
+}
+
+// openToCheck opens the index file, or the one of the configuration at path, with a
+// Checker over it, and says on standard error if it is not what is configured.
+func openToCheck(cmd *cobra.Command, path, file string) (*index.Index, *policy.Checker, Auth, error) {
+	c := Config{Auth: defaultAuth()}
+	var settings policy.Settings
+	var sources []index.Source // as configured; nil with -i
+	if file == "" {
+		var err error
+		if c, err = load(path); err != nil {
+			return nil, nil, Auth{}, err
+		}
+		file, settings = c.Index.Path, c.policy()
+		if settings.Live, err = c.readLive(); err != nil {
+			return nil, nil, Auth{}, err
+		}
+		if sources, err = reload.Sources(c.reload().Lists); err != nil {
+			return nil, nil, Auth{}, err
+		}
+	}
+	ix, err := index.Open(file)
+	if errors.Is(err, fs.ErrNotExist) && sources != nil {
+		return nil, nil, Auth{}, fmt.Errorf("%s: no index yet: start the daemon, or run: blockd compile -c %s", shownPath(file), path)
+	} else if err != nil {
+		return nil, nil, Auth{}, err
+	}
+	if stale := staleness(cmd.Context(), ix, sources); stale != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s; the answers are those of %s\n", cmd.CommandPath(), stale, shownPath(file))
+	}
+	live := func() *index.Index { return ix }
+	// Its log and metrics are a daemon's; here the output says it all.
+	checker := policy.New(live, settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	return ix, checker, c.Auth, nil
 }
 
 // staleness says in what the index is not what the configuration asks for now;
@@ -249,7 +282,7 @@ func answerOf(checker *policy.Checker, input string, v policy.Verdict, explain b
 	return a
 }
 
-func appendJSON(dst []byte, a jsonAnswer) []byte {
+func appendJSON(dst []byte, a any) []byte {
 	b := bytes.NewBuffer(dst)
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)

@@ -133,7 +133,7 @@ func TestCheckExplain(t *testing.T) {
 			"  filter   …",
 			"  match 1  " + dir + "/good.txt:1, list good: allow press@bulk.example",
 			"  match 2  …",
-			"  so       match 1 decides: an exception goes before every block",
+			"  so       match 1 decides: an exception believed on the sender's word goes before every block",
 		}},
 		{"a@trial.example", []string{
 			"a@trial.example  clear", "…", "…", "…", "…", "…", "…", "…",

@@ -142,13 +142,13 @@ func (c Config) warnings() []string {
 		}
 	}
 	w = append(w, c.clientWarnings()...)
+	w = append(w, c.matchWarnings()...)
+	w = append(w, c.authWarnings()...)
+	w = append(w, c.milterWarnings()...)
 	enforced := 0
 	for _, l := range c.Lists {
 		if l.Mode == "enforce" && l.Action == "block" {
 			enforced++
-		}
-		if l.Action == "allow" {
-			warn("list %q allows on the sender's word alone: anybody can write these addresses in MAIL FROM", l.Name)
 		}
 		if l.Discard {
 			warn("list %q: discard = true: where a door can, its discard entries drop messages and nobody is told", l.Name)

@@ -191,7 +191,7 @@ func (d *decoder) text(path string, value any, into encoding.TextUnmarshaler) {
 	}
 	if err := into.UnmarshalText([]byte(s)); err != nil {
 		d.faults.add(path, "%v", err)
-	} else if !ok { // 0 is a duration, but not a text
+	} else if _, number := into.(*Octets); !ok && !number { // 0 is a duration, but not a text
 		d.faults.add(path, "want a text in quotes, have %s", shown(value))
 	}
 }
@@ -243,7 +243,7 @@ func unknown(path string, table reflect.Type) string {
 // does not act on. Taking them in silence would promise a protection that is
 // not there.
 func laterKeys() []string {
-	return []string{"milter", "postfix", "auth", "index.max_list_bytes", "list.max_list_bytes", "list.require"}
+	return []string{"index.max_list_bytes", "list.max_list_bytes"}
 }
 
 func tagOf(f reflect.StructField) string {

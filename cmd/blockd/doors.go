@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"blockd/httpapi"
+	"blockd/live"
 	"blockd/policy"
 	"blockd/reload"
 	"blockd/smtpfilter/upstream"
@@ -24,11 +25,12 @@ type httpDoor struct {
 	log       *slog.Logger
 }
 
-func (c Config) openHTTP(ctx context.Context, inherited inherited, checker *policy.Checker, status func() reload.Status, reg prometheus.Gatherer, log *slog.Logger) (*httpDoor, error) {
-	if c.HTTP.Listen == "" {
+func (c Config) openHTTP(ctx context.Context, inherited inherited, checker *policy.Checker, entries *live.Set, status func() reload.Status, reg *prometheus.Registry, log *slog.Logger) (*httpDoor, error) {
+	socket := c.usableSocket(log)
+	if c.HTTP.Listen == "" && socket == "" {
 		return &httpDoor{}, nil
 	}
-	var s httpapi.Settings
+	s := httpapi.Settings{Tokens: c.HTTP.Tokens, Entries: entries}
 	if c.HTTP.TokenFile != "" {
 		var err error
 		if s.Token, err = httpapi.ReadToken(c.HTTP.TokenFile); err != nil {
@@ -41,12 +43,31 @@ func (c Config) openHTTP(ctx context.Context, inherited inherited, checker *poli
 	}
 	d := &httpDoor{listeners, httpapi.New(s, checker, status, reg, log), log}
 	for _, l := range listeners { // an inherited one need not be where http.listen says
-		if address := l.Addr().String(); c.HTTP.TokenFile == "" && l.Addr().Network() == "tcp" && !onLoopback(address) {
+		if address := l.Addr().String(); c.HTTP.TokenFile == "" && c.HTTP.Tokens == "" && l.Addr().Network() == "tcp" && !onLoopback(address) {
 			d.close()
-			return nil, fmt.Errorf("http.listen: the inherited socket %s can be reached from other machines: it needs http.token_file", address)
+			return nil, fmt.Errorf("http.listen: the inherited socket %s can be reached from other machines: it needs http.token_file or http.tokens", address)
 		}
 	}
+	if socket != "" {
+		l, err := listenUnix(ctx, socket, socketAccess{c.HTTP.SocketMode, c.HTTP.SocketGroup})
+		if err != nil {
+			d.close()
+			return nil, fmt.Errorf("http.socket: %w", err)
+		}
+		d.listeners = append(d.listeners, l)
+	}
 	return d, nil
+}
+
+// usableSocket is httpSocket, or "" where the place beside the index has a longer name
+// than the system takes for a socket.
+func (c Config) usableSocket(log *slog.Logger) string {
+	path := c.httpSocket()
+	if c.HTTP.Socket == autoPath && len(path) > maxSocketPath {
+		log.Warn("no Unix socket for blockd add and others: its path is too long; set http.socket", slog.String("path", path))
+		return ""
+	}
+	return path
 }
 
 func (d *httpDoor) serve(ctx context.Context) error {
@@ -67,9 +88,12 @@ func (d *httpDoor) close() {
 // readiness is the state of the lists with that of the way to the next server.
 // An open relay behind is served nothing, and until the first look nobody knows;
 // a server that is away for a while is a problem, but the filter waits for it.
-func readiness(lists *reload.Reloader, smtp *smtpDoor) func() reload.Status {
+func readiness(lists *reload.Reloader, smtp *smtpDoor, entries *live.Set) func() reload.Status {
 	return func() reload.Status {
 		s := lists.Status()
+		if more := entries.Problems(); len(more) > 0 {
+			s.Problems = append(slices.Clone(s.Problems), more...)
+		}
 		if smtp.server == nil {
 			return s
 		}

@@ -17,6 +17,7 @@ type explanation struct {
 	paint   paint
 	ix      *index.Index
 	checker *policy.Checker
+	facts   [][2]string // about a message, shown before the keys
 }
 
 // print is a printer of check.
@@ -31,9 +32,14 @@ func (e explanation) print(input string, v policy.Verdict) error {
 	if v.Client.IsValid() {
 		rows = append(rows, [2]string{"client", v.Client.String()})
 	}
+	rows = append(rows, e.facts...)
 	rows = append(rows, e.keys(v)...)
 	for i, m := range v.Matches {
-		rows = append(rows, [2]string{"match " + fmt.Sprint(i+1), describe(v, m)})
+		text := describe(v, m)
+		if why := v.Objection(i); why != "" {
+			text += ": does not count, " + e.paint.yellow(why)
+		}
+		rows = append(rows, [2]string{"match " + fmt.Sprint(i+1), text})
 	}
 	rows = append(rows, [2]string{"so", e.because(v)})
 	if v.Kind == policy.Blocked {
@@ -182,7 +188,9 @@ func (e explanation) because(v policy.Verdict) string {
 	case v.Kind == policy.Unknown:
 		return visible(v.Err.Error())
 	case v.Decider >= 0 && v.Kind == policy.Allowed:
-		return fmt.Sprintf("match %d decides: an exception goes before every block", v.Decider+1)
+		return fmt.Sprintf("match %d decides: an exception%s goes before every block", v.Decider+1, proved(v))
+	case v.Decider >= 0 && objected(v):
+		return fmt.Sprintf("match %d decides: no exception that counts, and it is the most specific that does", v.Decider+1)
 	case v.Decider >= 0 && len(v.Matches) > 1:
 		return fmt.Sprintf("match %d decides: no exception, and it is the most specific that counts", v.Decider+1)
 	case v.Decider >= 0:
@@ -199,4 +207,25 @@ func (e explanation) because(v policy.Verdict) string {
 		return "a sender without a domain cannot be listed"
 	}
 	return "no list has any of these keys"
+}
+
+// proved says what has made an exception count, if anything was asked of it.
+func proved(v policy.Verdict) string {
+	switch {
+	case v.Unverified:
+		return " believed on the sender's word"
+	case v.Evidence.Found != 0:
+		return " with proof"
+	}
+	return ""
+}
+
+// objected reports whether an exception does not count.
+func objected(v policy.Verdict) bool {
+	for i := range v.Matches {
+		if v.Objection(i) != "" {
+			return true
+		}
+	}
+	return false
 }

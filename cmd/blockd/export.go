@@ -45,7 +45,8 @@ counted on standard error, and makes it end with 1. So are exceptions that canno
 written: of one for a single address, the block of its domain stays.
 
 Lists in shadow mode are written only if --list names them, and so are those whose
-on_match does not refuse (quarantine, tag), where a configuration tells of it.
+on_match does not refuse (quarantine, tag) or whose match leaves the envelope out,
+where a configuration tells of it.
 
 Ends with 0 when the file says all that the lists say, 1 when it says less, 2 on an
 error.`,
@@ -70,7 +71,7 @@ error.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			job := exportJob{index: file, format: format, out: out, names: names, onMatch: config.onMatch(), progress: newBar(cmd.ErrOrStderr())}
+			job := exportJob{index: file, format: format, out: out, names: names, rules: config.policy().Lists, progress: newBar(cmd.ErrOrStderr())}
 			told, err := job.run(ctx, cmd.OutOrStdout())
 			if err != nil {
 				return checkError{err}
@@ -92,21 +93,12 @@ error.`,
 	return cmd
 }
 
-// onMatch is what the blocks of each list lead to.
-func (c Config) onMatch() map[string]policy.OnMatch {
-	rules := map[string]policy.OnMatch{}
-	for name, rule := range c.policy().Lists {
-		rules[name] = rule.OnMatch
-	}
-	return rules
-}
-
 // exportJob is one file to write.
 type exportJob struct {
 	index, format string
-	out           string                    // "" = standard output
-	names         []string                  // of lists; none: all that refuse
-	onMatch       map[string]policy.OnMatch // by list; without a configuration all refuse
+	out           string                     // "" = standard output
+	names         []string                   // of lists; none: all that refuse
+	rules         map[string]policy.ListRule // by list; without a configuration all refuse
 	progress      *bar
 }
 
@@ -151,7 +143,8 @@ func (j *exportJob) rows(ix *index.Index) ([]bool, error) {
 	for i, row := range ix.Lists() {
 		name := row.Source.List
 		known = append(known, name)
-		passes := j.onMatch[name] == policy.QuarantineOnMatch || j.onMatch[name] == policy.TagOnMatch
+		rule := j.rules[name]
+		passes := rule.OnMatch == policy.QuarantineOnMatch || rule.OnMatch == policy.TagOnMatch || !rule.Match.Has(policy.EnvelopeSource)
 		if rows[i] = row.Source.Mode == index.Enforce && !passes; len(j.names) > 0 {
 			rows[i] = slices.Contains(j.names, name)
 		}
@@ -197,7 +190,7 @@ func (j *exportJob) write(ctx context.Context, out io.Writer, ix *index.Index, r
 		case entry.Again || !entry.Expires.IsZero() && !entry.Expires.After(e.now):
 			continue
 		}
-		if it := &entry.Item; it.Action == lists.Block && j.onMatch[ix.Lists()[entry.Row].Source.List] == policy.TempfailOnMatch {
+		if it := &entry.Item; it.Action == lists.Block && j.rules[ix.Lists()[entry.Row].Source.List].OnMatch == policy.TempfailOnMatch {
 			it.Action = lists.Tempfail
 		}
 		if err := e.write(&entry.Item); err != nil {
@@ -221,7 +214,7 @@ type exporter struct {
 
 // write writes one entry, as far as no exception covers it.
 func (e *exporter) write(it *lists.Item) error {
-	if it.Action != lists.Allow {
+	if !it.Action.Allows() {
 		rest, err := e.uncovered(it)
 		if err != nil {
 			return err

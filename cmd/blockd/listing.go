@@ -96,44 +96,10 @@ const (
 
 // daemonListing is the answer of /v1/lists. The error says why there is none.
 func (c Config) daemonListing(ctx context.Context) (lists httpapi.ListTable, err error) {
-	if c.HTTP.Listen == "" {
-		return lists, errors.New("http.listen is not set, so no daemon can be asked")
-	}
-	address := reachable(c.HTTP.Listen)
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("no daemon answers at %s: %w", address, err)
-		}
-	}()
 	ctx, cancel := context.WithTimeout(ctx, listingTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/v1/lists", nil)
-	if err != nil {
-		return lists, err
-	}
-	if c.HTTP.TokenFile != "" {
-		token, err := httpapi.ReadToken(c.HTTP.TokenFile)
-		if err != nil {
-			return lists, err
-		}
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	// The token goes to that address and nowhere else: neither to a proxy that the
-	// environment names, nor where a redirect leads.
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(req)
-	if err != nil {
-		return lists, bareError(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return lists, fmt.Errorf("it says %s", visible(resp.Status))
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxListing)).Decode(&lists); err != nil {
-		return lists, fmt.Errorf("no answer of blockd: %w", err)
-	}
-	return lists, nil
+	err = c.askDaemon(ctx, http.MethodGet, "/v1/lists", nil, &lists)
+	return lists, err
 }
 
 // reachable is where a listener on address is reached from this machine: one that
@@ -365,8 +331,12 @@ func (v *listingView) age(at *time.Time) string {
 	if at == nil {
 		return "-"
 	}
-	const day = 24 * time.Hour
-	switch d := max(v.now.Sub(*at), 0); {
+	return span(v.now.Sub(*at))
+}
+
+// span is about how long d is, 0 at least.
+func span(d time.Duration) string {
+	switch d = max(d, 0); {
 	case d < 2*time.Minute:
 		return fmt.Sprintf("%ds", d/time.Second)
 	case d < 2*time.Hour:

@@ -97,6 +97,7 @@ func newRoot() *cobra.Command {
 of any mail server, and never refuses a sender who is not listed.`,
 		Example: `  blockd serve                              filter by config.toml
   blockd check someone@bad.example          is this sender listed, and where?
+  blockd add someone@bad.example            refuse this sender from now on
   blockd lint lists/*.txt                   what does each line mean?`,
 		Version:       version(),
 		Args:          cobra.ArbitraryArgs, // RunE says better what is wrong with them
@@ -104,7 +105,7 @@ of any mail server, and never refuses a sender who is not listed.`,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("want a command: serve, compile, lint, check, lists, export or config")
+				return usagef("want a command: serve, compile, lint, check, lists, add, remove, list, token, export, import or config")
 			}
 			var names []string
 			for _, c := range cmd.Commands() {
@@ -122,7 +123,7 @@ of any mail server, and never refuses a sender who is not listed.`,
 		}
 		return usageError{text}
 	})
-	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newListing(), newExport(), newConfig()} {
+	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newListing(), newAdd(), newRemove(), newEntryList(), newToken(), newExport(), newImport(), newConfig()} {
 		c.DisableFlagsInUseLine = true // Use names them
 		root.AddCommand(c)
 	}

@@ -36,8 +36,13 @@ func TestCommandsAndFlags(t *testing.T) {
 		"serve":   "config",
 		"compile": "accept action allow-public-suffix config format json offline output patterns subdomains",
 		"lint":    "action all allow-public-suffix format json patterns subdomains",
-		"check":   "client config explain index json",
+		"check":   "client config explain helo index json message",
 		"lists":   "config files index json overlaps",
+		"add":     "action author config for force json until why",
+		"remove":  "config json",
+		"list":    "config json",
+		"token":   "",
+		"import":  "force from-postfix from-rspamd from-spamassassin json output",
 		"export":  "config format index list output",
 		"config":  "check config defaults effective",
 	}
@@ -62,7 +67,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "blockd: want a command: serve, compile, lint, check, lists, export or config; see: blockd --help\n"},
+		{nil, "blockd: want a command: serve, compile, lint, check, lists, add, remove, list, token, export, import or config; see: blockd --help\n"},
 		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
 		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
 		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},

@@ -146,6 +146,11 @@ poll = "1s"
 listen = "127.0.0.1:0"
 hostname = "filter.here.example"
 upstream = "maildir:mail"
+[milter]
+listen = ""
+[postfix]
+policy_listen = ""
+
 [http]
 listen = "127.0.0.1:0"
 [log]

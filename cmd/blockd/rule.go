@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"blockd/live"
 	"blockd/policy"
 )
 
@@ -20,10 +21,11 @@ func (c Config) policy() policy.Settings {
 	s := policy.Settings{
 		RecipientsExempt: c.SMTP.RecipientsExempt, OnError: policy.OnError(c.SMTP.OnError),
 		Lists: map[string]policy.ListRule{},
+		Auth:  c.Auth.policy(),
 	}
 	for _, l := range c.Lists {
 		s.Lists[l.Name] = policy.ListRule{
-			OnMatch: policy.OnMatch(l.OnMatch), Tarpit: time.Duration(l.Tarpit), Discard: l.Discard,
+			OnMatch: policy.OnMatch(l.OnMatch), Tarpit: time.Duration(l.Tarpit), Discard: l.Discard, Match: l.sources(), Require: l.proofs(),
 		}
 	}
 	for _, p := range c.Policies {
@@ -36,6 +38,8 @@ func (c Config) policy() policy.Settings {
 func (l List) validateRule(f *Faults, key string) {
 	f.oneOf(key+".on_match", l.OnMatch, "refuse", "tempfail", "quarantine", "tag")
 	f.between(key+".tarpit", l.Tarpit, 0, policy.MaxTarpit)
+	l.validateMatch(f, key)
+	l.validateRequire(f, key)
 	if l.Action != "allow" {
 		return
 	}
@@ -56,6 +60,9 @@ func (c Config) validatePolicies(f *Faults) {
 	var names []string
 	for _, l := range c.Lists {
 		names = append(names, l.Name)
+	}
+	if c.Live.Folder != noPath {
+		names = append(names, live.ListName)
 	}
 	keys, seen := 0, map[string]bool{}
 	for i, p := range c.Policies {

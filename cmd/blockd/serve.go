@@ -77,7 +77,16 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	}
 	recent := reload.NewRecent(c.Index.Recent)
 	listSettings := c.reload()
-	listSettings.Recent, listSettings.Blocks = recent, policy.Blocks
+	verdicts := c.policy()
+	listSettings.Recent, listSettings.Blocks = recent, verdicts.Blocks
+	entries, err := c.openLive(ctx, reg, log)
+	if err != nil {
+		return fmt.Errorf("live entries: %w", err)
+	}
+	if entries != nil {
+		defer entries.Close()
+		verdicts.Live, listSettings.Renew, listSettings.Served = entries, renew(entries, log), entries.Served
+	}
 	lists, err := reload.Open(ctx, listSettings, log, reg)
 	if err != nil {
 		return fmt.Errorf("lists: %w", err)
@@ -86,8 +95,10 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("lists: %w", err)
 	}
-	verdicts := c.policy()
 	verdicts.Accepted = recent.Add
+	if verdicts.Auth.Resolver, err = c.Auth.observedResolver(reg); err != nil {
+		return err
+	}
 	checker := policy.New(lists.Live, verdicts, log, reg)
 
 	inherited, err := inherit()
@@ -100,11 +111,21 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer smtp.close()
-	http, err := c.openHTTP(ctx, inherited, checker, readiness(lists, smtp), reg, log)
+	http, err := c.openHTTP(ctx, inherited, checker, entries, readiness(lists, smtp, entries), reg, log)
 	if err != nil {
 		return err
 	}
 	defer http.close()
+	milter, err := c.openMilter(ctx, inherited, checker, reg, log)
+	if err != nil {
+		return err
+	}
+	defer milter.close()
+	postfix, err := c.openPostfix(ctx, inherited, checker, reg, log)
+	if err != nil {
+		return err
+	}
+	defer postfix.close()
 	if err := inherited.unused(); err != nil {
 		return err
 	}
@@ -116,14 +137,19 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	late, endLate := context.WithCancel(context.WithoutCancel(ctx))
 	defer endLate()
 	systemd := supervisor{log}
-	go systemd.watch(late, func() { lists.Status(); smtp.alive() })
+	go systemd.watch(late, func() { lists.Status(); smtp.alive(); milter.alive() })
 	systemd.ready()
 	g.Go(func() error { return lists.Run(ctx) })
 	g.Go(func() error { return copies.Run(ctx) })
+	if entries != nil {
+		g.Go(func() error { return entries.Run(ctx, log) })
+	}
 	g.Go(func() error {
 		defer endLate() // HTTP stays until SMTP has drained: somebody may be watching
 		return smtp.serve(ctx)
 	})
+	g.Go(func() error { return milter.serve(ctx) })
+	g.Go(func() error { return postfix.serve(ctx) })
 	g.Go(func() error { return http.serve(late) })
 	g.Go(func() error {
 		for {

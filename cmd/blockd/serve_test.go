@@ -190,6 +190,10 @@ hostname = "filter.here.example"
 upstream = "maildir:mail"
 [http]
 listen = "127.0.0.1:0"
+[milter]
+listen = ""
+[postfix]
+policy_listen = ""
 [log]
 format = "json"
 [[list]]

@@ -16,12 +16,15 @@ import (
 // It is a type of package main on purpose: no other package can import it, each
 // takes its own small struct of settings from here.
 type Config struct {
-	Index Index  `toml:"index"`
-	SMTP  SMTP   `toml:"smtp"`
-	HTTP  HTTP   `toml:"http"`
-	Log   Log    `toml:"log"`
-	Lists []List `toml:"list,omitempty"`
-
+	Index    Index    `toml:"index"`
+	SMTP     SMTP     `toml:"smtp"`
+	Milter   Milter   `toml:"milter"`
+	Postfix  Postfix  `toml:"postfix"`
+	Auth     Auth     `toml:"auth"`
+	HTTP     HTTP     `toml:"http"`
+	Live     Live     `toml:"live"`
+	Log      Log      `toml:"log"`
+	Lists    []List   `toml:"list,omitempty"`
 	Policies []Policy `toml:"policy,omitempty"`
 }
 
@@ -40,8 +43,13 @@ type List struct {
 
 	// What a match leads to.
 	OnMatch string   `toml:"on_match"` // "refuse", "tempfail", "quarantine" or "tag"
+	Match   []string `toml:"match"`    // words of policy.ParseSources: which addresses it is asked about
 	Tarpit  Duration `toml:"tarpit"`   // the answer is held back for so long
 	Discard bool     `toml:"discard"`  // discard entries drop the message, at a door that can
+
+	// Of an allow list: what its entries need to count, any one of them. Unset: they
+	// are believed on the sender's word.
+	Require []string `toml:"require,omitempty"`
 
 	// Of the gate. A bound that is unset is that of [index]; the protected domains
 	// come on top of those there.
@@ -69,7 +77,7 @@ type Index struct {
 	Path   string   `toml:"path"`
 	Quiet  Duration `toml:"quiet"`
 	Poll   Duration `toml:"poll"`
-	Memory int      `toml:"memory"` // octets for records while an index is built
+	Memory Octets   `toml:"memory"` // for records while an index is built
 
 	// The gate, for every list that says nothing else.
 	Protected         []string `toml:"protected"` // besides lists.ShippedProtected and ownDomains
@@ -148,7 +156,13 @@ type SMTP struct {
 // HTTP is [http].
 type HTTP struct {
 	Listen    string `toml:"listen"`     // HOST:PORT, "" = no HTTP door
-	TokenFile string `toml:"token_file"` // "" = no token asked, on loopback only
+	TokenFile string `toml:"token_file"` // "" = no token asked, on loopback only; may read
+	Tokens    string `toml:"tokens"`     // a file of tokens with scopes; "" = none
+
+	// Of the same answers by a Unix socket, where who can open it may write.
+	Socket      string `toml:"socket"`       // a path, "auto" or "none"
+	SocketMode  string `toml:"socket_mode"`  // octal
+	SocketGroup string `toml:"socket_group"` // "" = that of the process
 }
 
 // Log is [log]; it goes to standard error.
@@ -237,14 +251,18 @@ func Default() Config {
 			UpstreamConnectTimeout: Duration(5 * time.Second), UpstreamTimeout: Duration(5 * time.Minute),
 			UpstreamFinalTimeout: Duration(10 * time.Minute), DrainTimeout: Duration(time.Minute),
 		},
-		HTTP: HTTP{Listen: "127.0.0.1:8025"},
-		Log:  Log{Format: "text", Level: "info"},
+		Milter:  defaultMilter(),
+		Postfix: defaultPostfix(),
+		Auth:    defaultAuth(),
+		HTTP:    HTTP{Listen: "127.0.0.1:8025", Socket: autoPath, SocketMode: "0660"},
+		Live:    Live{Folder: autoPath},
+		Log:     Log{Format: "text", Level: "info"},
 	}
 }
 
 // defaultList is what a [[list]] has that says nothing of it.
 func defaultList() List {
-	return List{Format: "auto", Action: "block", Mode: "enforce", OnMatch: "refuse"}
+	return List{Format: "auto", Action: "block", Mode: "enforce", OnMatch: "refuse", Match: []string{"envelope"}}
 }
 
 // relativeTo turns the paths of c, which are relative to the folder of its
@@ -258,12 +276,24 @@ func (c *Config) relativeTo(dir string) {
 	}
 	resolve(&c.Index.Path)
 	resolve(&c.HTTP.TokenFile)
+	resolve(&c.HTTP.Tokens)
+	for _, path := range []*string{&c.HTTP.Socket, &c.Live.Folder} {
+		if *path != autoPath && *path != noPath {
+			resolve(path)
+		}
+	}
 	resolve(&c.SMTP.Quarantine)
 	resolve(&c.SMTP.TLSCert)
 	resolve(&c.SMTP.TLSKey)
 	resolve(&c.SMTP.UpstreamTLSCA)
 	for i := range c.Lists {
 		resolve(&c.Lists[i].Path)
+	}
+	for _, door := range []*string{&c.Milter.Listen, &c.Postfix.PolicyListen, &c.Postfix.SocketmapListen, &c.Postfix.TCPListen} {
+		if path, ok := strings.CutPrefix(*door, unixPrefix); ok {
+			resolve(&path)
+			*door = unixPrefix + path
+		}
 	}
 	for _, scheme := range []string{"maildir:", "lmtp+unix:"} {
 		if path, ok := strings.CutPrefix(c.SMTP.Upstream, scheme); ok {

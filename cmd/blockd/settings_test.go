@@ -140,11 +140,15 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 			CommandTimeout: 3, StressTimeout: 4, DataStartTimeout: 5, DataTimeout: 6, SessionTimeout: 7, TLSTimeout: 8, ProxyTimeout: 9,
 			UpstreamConnectTimeout: 10, UpstreamTimeout: 11, UpstreamFinalTimeout: 12, DrainTimeout: 13,
 		},
-		HTTP: HTTP{"0.0.0.0:80", "/etc/blockd/token"},
-		Log:  Log{"json", "debug"},
+		Milter:  Milter{Listen: "unix:/run/milter", AllowFrom: []string{"192.0.2.0/24"}, MaxConnections: 15, SocketMode: "0600", SocketGroup: "postfix"},
+		Postfix: Postfix{"127.0.0.1:1", "unix:/run/socketmap", "127.0.0.1:3", []string{"192.0.2.0/24"}, 14, "0600", "postfix"},
+		Auth:    Auth{"ignore", []string{"192.0.2.0/24"}, []string{"192.0.2.7"}, "tempfail", 1 << 20, Duration(time.Second), "127.0.0.1:53"},
+		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/run/http.sock", "0600", "mail"},
+		Live:    Live{"/var/lib/live"},
+		Log:     Log{"json", "debug"},
 		Lists: []List{{
 			Name: "a", Path: "/lists/a.txt", Format: "csv:sender", Action: "allow", Subdomains: &no, Mode: "shadow", Reason: "why — \"so\"",
-			Patterns: true, Optional: true, AllowEmpty: true, OnMatch: "tag", Tarpit: Duration(time.Second), Discard: true,
+			Patterns: true, Optional: true, AllowEmpty: true, OnMatch: "tag", Match: []string{"envelope", "reply-to"}, Tarpit: Duration(time.Second), Discard: true, Require: []string{"spf"},
 			Force: []string{"gmail.com"}, Protected: []string{"there.example", "bücher.example"}, MaxProtected: &some,
 			MaxBadRatio: &share, MaxShrink: &share, MaxGrow: &times, AllowPublicSuffix: &no, MaxAge: &age, MaxRecentBlocked: &share,
 			URL: "https://lists.example/a", Every: &age, Checksum: "sha256:.sha256", InsecureHTTP: true,
@@ -153,7 +157,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 		Policies: []Policy{{[]string{"example.org", "\"a b\"@example.org"}, []string{"a", "b"}}, {[]string{".example.org"}, []string{}}},
 	}
 	full.Lists[1].Name, full.Lists[1].Path = "b", "/lists/*.txt"
-	for _, table := range []any{full.Index, full.SMTP, full.HTTP, full.Log, full.Lists[0]} {
+	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.Auth, full.HTTP, full.Live, full.Log, full.Lists[0]} {
 		for field, value := range reflect.ValueOf(table).Fields() {
 			if value.IsZero() {
 				t.Errorf("the test sets nothing in %T.%s", table, field.Name)

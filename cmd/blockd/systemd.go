@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 )
 
 // inherited are listeners that were open before this process began, by the names
-// that their socket units give them (FileDescriptorName=): "smtp", "smtps" and
-// "http". Who holds them open while blockd is restarted lets no client be refused.
+// that their socket units give them (FileDescriptorName=): "smtp", "smtps", "http",
+// "milter", "policy", "socketmap" and "tcp". Who holds them open while blockd is restarted lets no client be refused.
 type inherited map[string][]net.Listener
 
 // inherit takes over what sd_listen_fds(3) describes; nothing, if this process
@@ -61,7 +62,8 @@ func (in inherited) unused() error {
 	}
 	names := slices.Sorted(maps.Keys(in))
 	return fmt.Errorf("inherited sockets %q belong to no door that the configuration opens "+
-		"(smtp: smtp.listen, smtps: smtp.tls_listen, http: http.listen)", names)
+		"(smtp: smtp.listen, smtps: smtp.tls_listen, http: http.listen, milter: milter.listen, "+
+		"policy, socketmap, tcp: postfix.policy_listen, …)", names)
 }
 
 func (in inherited) close() {
@@ -75,6 +77,9 @@ func (in inherited) close() {
 // listen opens a listener, or says in one line why it cannot be opened.
 func listen(ctx context.Context, key, address string) (net.Listener, error) {
 	var lc net.ListenConfig
+	if strings.HasPrefix(key, "smtp.") {
+		lc.KeepAlive = -1 // each wait in a session has a limit of its own; probes are four system calls a connection
+	}
 	l, err := lc.Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -18,6 +18,9 @@ func (c Config) Validate() Faults {
 	c.Index.validate(&f)
 	c.SMTP.validate(&f)
 	c.HTTP.validate(&f)
+	c.Milter.validate(&f)
+	c.Postfix.validate(&f)
+	c.Auth.validate(&f)
 	f.oneOf("log.format", c.Log.Format, "text", "json")
 	f.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	names, copies := map[string]bool{}, map[string]string{}
@@ -25,10 +28,13 @@ func (c Config) Validate() Faults {
 		l.validate(&f, fmt.Sprintf("list[%d]", i), names)
 		l.validateRemote(&f, fmt.Sprintf("list[%d]", i), copies)
 	}
+	c.validateLive(&f)
 	c.validatePolicies(&f)
+	c.validateClientProof(&f)
 	c.validateQuarantine(&f)
-	if !c.SMTP.open() && c.HTTP.Listen == "" {
-		f.add("smtp.listen", "no door is open: smtp.listen and http.listen are both empty")
+	c.validateSocketmap(&f)
+	if !c.SMTP.open() && !c.Milter.open() && !c.Postfix.open() && c.HTTP.Listen == "" {
+		f.add("smtp.listen", "no door is open: every listen is empty")
 	}
 	return f
 }
@@ -42,15 +48,23 @@ func (x Index) validate(f *Faults) {
 	f.between("index.quiet", x.Quiet, 10*time.Millisecond, time.Minute)
 	f.between("index.poll", x.Poll, time.Second, 24*time.Hour)
 	if x.Memory < 1<<20 || x.Memory > 1<<40 {
-		f.add("index.memory", "want 1048576 to 1099511627776, have %d", x.Memory)
+		f.add("index.memory", `want 1 MiB to 1 TiB, have "%s"`, x.Memory)
 	}
 	x.validateGate(f)
 }
 
 func (h HTTP) validate(f *Faults) {
 	f.hostPort("http.listen", h.Listen)
-	if h.Listen != "" && h.TokenFile == "" && !onLoopback(h.Listen) {
-		f.add("http.listen", "%s can be reached from other machines: it needs http.token_file", h.Listen)
+	if h.Listen != "" && h.TokenFile == "" && h.Tokens == "" && !onLoopback(h.Listen) {
+		f.add("http.listen", "%s can be reached from other machines: it needs http.token_file or http.tokens", h.Listen)
+	}
+	if h.Socket == "" {
+		f.add("http.socket", `want a path, "auto" or "none"`)
+	} else if h.Socket != autoPath && h.Socket != noPath {
+		f.door("http.socket", unixPrefix+h.Socket)
+	}
+	if _, err := socketMode(h.SocketMode); err != nil {
+		f.add("http.socket_mode", "%v", err)
 	}
 }
 

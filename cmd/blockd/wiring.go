@@ -29,6 +29,9 @@ func (c Config) reload() reload.Settings {
 		}
 		s.Lists = append(s.Lists, list)
 	}
+	if c.Live.Folder != noPath {
+		s.Lists = append(s.Lists, c.liveList())
+	}
 	return s
 }
 

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"blockd/httpapi"
+)
+
+// tokenVariable names the environment variable with a token for the daemon.
+const tokenVariable = "BLOCKD_TOKEN"
+
+// errNoDaemon is wrapped by the error of a question that nobody has heard.
+var errNoDaemon = errors.New("no daemon answers")
+
+// askDaemon asks the daemon of this configuration and decodes its answer: by its Unix
+// socket if it is there and this user may, or else at [http] listen, with the token of
+// the environment or, to read, of http.token_file.
+func (c Config) askDaemon(ctx context.Context, method, path string, body, answer any) error {
+	var text bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&text).Encode(body); err != nil {
+			return err
+		}
+	}
+	socket := c.httpSocket()
+	conn, socketErr := dialSocket(ctx, socket)
+	address := reachable(c.HTTP.Listen)
+	if conn == nil && c.HTTP.Listen == "" {
+		return fmt.Errorf("%w at %s: %w", errNoDaemon, shownPath(socket), socketErr)
+	}
+	host := address
+	if conn != nil {
+		host = "localhost"
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, &text)
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if conn == nil {
+		if err := c.authorize(req); err != nil {
+			return err
+		}
+	}
+	// The token goes to that address and nowhere else: neither to a proxy that the
+	// environment names, nor where a redirect leads.
+	transport := &http.Transport{DisableKeepAlives: true}
+	if conn != nil {
+		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	}
+	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("%w at %s: %w", errNoDaemon, address, bareError(err))
+	}
+	defer resp.Body.Close()
+	return c.read(resp, req, answer)
+}
+
+// httpSocket is where the Unix socket of the HTTP door is, "" if there is none.
+func (c Config) httpSocket() string {
+	switch c.HTTP.Socket {
+	case noPath:
+		return ""
+	case autoPath:
+		return c.Index.Path + ".sock"
+	}
+	return c.HTTP.Socket
+}
+
+func dialSocket(ctx context.Context, path string) (net.Conn, error) {
+	if path == "" {
+		return nil, errors.New(`http.socket is "none"`)
+	}
+	d := net.Dialer{Timeout: time.Second}
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, bareError(err)
+	}
+	return conn, nil
+}
+
+// authorize puts the token into a request, if there is one.
+func (c Config) authorize(req *http.Request) error {
+	token := os.Getenv(tokenVariable)
+	if token == "" && c.HTTP.TokenFile != "" {
+		var err error
+		if token, err = httpapi.ReadToken(c.HTTP.TokenFile); errors.Is(err, os.ErrPermission) {
+			token = ""
+		} else if err != nil {
+			return err
+		}
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return nil
+}
+
+// read decodes an answer, or says in one line what the daemon says against it.
+func (c Config) read(resp *http.Response, req *http.Request, answer any) error {
+	body := io.LimitReader(resp.Body, maxListing)
+	if resp.StatusCode == http.StatusOK {
+		if err := json.NewDecoder(body).Decode(answer); err != nil {
+			return fmt.Errorf("no answer of blockd: %w", err)
+		}
+		return nil
+	}
+	var problem struct{ Detail string }
+	if err := json.NewDecoder(body).Decode(&problem); err != nil || problem.Detail == "" {
+		return fmt.Errorf("it says %s", visible(resp.Status))
+	}
+	detail := visible(problem.Detail)
+	switch resp.StatusCode {
+	case http.StatusConflict:
+		detail = strings.Replace(detail, `say "force": true`, "add --force", 1)
+	case http.StatusUnauthorized, http.StatusForbidden:
+		if req.Header.Get("Authorization") == "" {
+			detail = fmt.Sprintf("it wants a token: put one into %s (made by blockd token new --write), or use its socket %s as a user who may open it",
+				tokenVariable, shownPath(c.httpSocket()))
+		}
+	}
+	return fmt.Errorf("the daemon refuses: %s", detail)
+}

@@ -1,0 +1,377 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"blockd/httpapi"
+	"blockd/lists"
+	"blockd/live"
+)
+
+func newAdd() *cobra.Command {
+	var path, why, life, until, action, author string
+	var force, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "add [-c config.toml] [--why TEXT] [--for 30d | --until TIME] [--action block|allow] [--author NAME] [--force] [--json] ENTRY...",
+		Short: "block or allow senders and clients at once",
+		Long: `Add live entries: they act on every door before the command ends, without a list
+file and without a build, and stay until they are removed or their time is over.
+An ENTRY is what a line of a plain list may be, but no pattern: an address, a name
+(with all names below it; =NAME is that name alone, .NAME those below it), a
+local-part (offers@), an IP address or a network. One that is there already is
+replaced.
+
+What would cover a big mailbox provider, a public suffix or this server's own
+domain is refused, unless --force says that it is meant.
+
+The daemon is asked at http.socket, or else at [http] listen with the token in the
+environment variable BLOCKD_TOKEN. If no daemon runs, the entry is written to the
+file, and acts when one starts.`,
+		Example: `  blockd add spam@bulk.example --why "phishing, ticket 4711" --for 30d
+  blockd add bulk.example 192.0.2.0/24
+  blockd add partner.example --action allow --why "our bank"`,
+		Args:              wantEntries,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, entries []string) error {
+			expires, err := expiry(life, until)
+			if err != nil {
+				return err
+			}
+			changes := make([]httpapi.EntryChange, len(entries))
+			for i, text := range entries {
+				changes[i].LiveEntry = httpapi.LiveEntry{Entry: text, Action: action, Why: why, Author: cmp.Or(author, userName()), Expires: expires, Force: force}
+			}
+			return changeEntries(cmd, path, changes, nil, asJSON)
+		},
+	}
+	configFlag(cmd, &path)
+	cmd.Flags().StringVar(&why, "why", "", "the reason: `text` for the log and for who asks, one line")
+	cmd.Flags().StringVar(&life, "for", "", "how long it acts: a `time` such as 30d, 12h; without it, until it is removed")
+	cmd.Flags().StringVar(&until, "until", "", "the `time` when it ends, as 2027-01-31 or 2027-01-31T12:00:00Z")
+	cmd.Flags().StringVar(&action, "action", "block", "block or allow: a `word`")
+	cmd.Flags().StringVar(&author, "author", "", "who adds it: a `name`; without it, this user's")
+	cmd.Flags().BoolVar(&force, "force", false, "also what the gate protects")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer of /v1/entries")
+	return cmd
+}
+
+func newRemove() *cobra.Command {
+	var path string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "remove [-c config.toml] [--json] ENTRY...",
+		Short: "take back what was added",
+		Long: `Remove live entries, at once. An ENTRY is written as it was added, in any spelling.
+What stands in a list file stays there: to except it, add it with --action allow.
+
+Each removal prints the command that undoes it. Ends with 1 if one of them was no
+live entry.`,
+		Example: `  blockd remove spam@bulk.example
+  blockd remove 192.0.2.0/24`,
+		Args:              wantEntries,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, entries []string) error {
+			return changeEntries(cmd, path, nil, entries, asJSON)
+		},
+	}
+	configFlag(cmd, &path)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer of /v1/entries")
+	return cmd
+}
+
+func newEntryList() *cobra.Command {
+	var path string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list [-c config.toml] [--json]",
+		Short: "show what was added and acts",
+		Long: `Show the live entries, the newest first: what was added by blockd add or over HTTP,
+why, by whom, and until when. They are read from their file if this user may, or
+else asked for as blockd add does.
+
+What each list file is worth, blockd lists shows.`,
+		Example: `  blockd list
+  blockd list --json | jq -r '.entries[] | select(.author == "helpdesk").entry'`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := load(path)
+			if err != nil {
+				return err
+			}
+			all, err := c.entryList(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), all)
+			}
+			return printEntries(cmd.OutOrStdout(), all, time.Now())
+		},
+	}
+	configFlag(cmd, &path)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer of /v1/entries")
+	return cmd
+}
+
+func wantEntries(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usagef("want an ENTRY")
+	}
+	return nil
+}
+
+// expiry is when an entry ends by its flags; nil: never.
+func expiry(life, until string) (*time.Time, error) {
+	switch {
+	case life != "" && until != "":
+		return nil, usagef("want --for or --until, not both")
+	case life != "":
+		d, err := live.ParseLife(life)
+		if err != nil {
+			return nil, usagef("--for: want how long, such as 30d or 12h, have %q", life)
+		}
+		at := time.Now().Add(d)
+		return &at, nil
+	case until != "":
+		for _, layout := range []string{time.RFC3339, time.DateOnly} {
+			if at, err := time.ParseInLocation(layout, until, time.Local); err == nil {
+				return &at, nil
+			}
+		}
+		return nil, usagef("--until: want a time such as 2027-01-31 or 2027-01-31T12:00:00Z, have %q", until)
+	}
+	return nil, nil
+}
+
+// userName is who uses this program: behind sudo, who called it.
+func userName() string {
+	if name := os.Getenv("SUDO_USER"); name != "" {
+		return name
+	}
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return ""
+}
+
+// changeEntries adds, or else removes, by the daemon if it runs, and says what has
+// become of it.
+func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, remove []string, asJSON bool) error {
+	c, err := load(path)
+	if err != nil {
+		return err
+	}
+	answer, offline, err := c.changeEntries(cmd.Context(), add, remove)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = printJSON(cmd.OutOrStdout(), answer)
+	} else {
+		err = printChanges(cmd.OutOrStdout(), answer, remove)
+	}
+	if offline {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: no daemon runs; it is in the file, and acts when one starts\n", cmd.CommandPath())
+	}
+	for _, r := range answer.Results {
+		if r.Result == "absent" && err == nil {
+			err = answerAbsent
+		}
+	}
+	return err
+}
+
+// answerAbsent: something was to be removed that is not there.
+const answerAbsent = answer(exitFault)
+
+// changeEntries writes the file itself if no daemon holds it, and else asks the daemon.
+func (c Config) changeEntries(ctx context.Context, add []httpapi.EntryChange, remove []string) (answer httpapi.ChangeResults, offline bool, err error) {
+	if c.Live.Folder == noPath {
+		return answer, false, errors.New(`live.folder is "none": there are no live entries`)
+	}
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	for {
+		set, err := live.Open(c.liveSettings())
+		if err == nil {
+			defer set.Close()
+			answer, err = offlineChange(set, add, remove)
+			return answer, true, err
+		}
+		locked := errors.Is(err, live.ErrLocked)
+		if !locked && !errors.Is(err, os.ErrPermission) {
+			return answer, false, err
+		}
+		err = c.askForChanges(ctx, add, remove, &answer)
+		if !locked || !errors.Is(err, errNoDaemon) {
+			return answer, false, err
+		}
+		select { // another blockd add holds the file for a moment, or the daemon is about to start
+		case <-ctx.Done():
+			return answer, false, err
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+// askForChanges asks the daemon.
+func (c Config) askForChanges(ctx context.Context, add []httpapi.EntryChange, remove []string, answer *httpapi.ChangeResults) error {
+	if len(remove) == 0 {
+		return c.askDaemon(ctx, http.MethodPost, "/v1/entries", map[string]any{"entries": add}, answer)
+	}
+	query := url.Values{"entry": remove, "author": {userName()}}
+	// A blank as %20: /v1 takes "+" for a plus.
+	return c.askDaemon(ctx, http.MethodDelete, "/v1/entries?"+strings.ReplaceAll(query.Encode(), "+", "%20"), nil, answer)
+}
+
+const (
+	changeTimeout = 10 * time.Second
+	retryEvery    = 50 * time.Millisecond
+)
+
+// offlineChange does what the daemon would.
+func offlineChange(set *live.Set, add []httpapi.EntryChange, remove []string) (answer httpapi.ChangeResults, err error) {
+	var changes []live.Change
+	for _, a := range add {
+		change, err := a.Change(time.Now())
+		if err != nil {
+			return answer, err
+		}
+		changes = append(changes, change)
+	}
+	for _, text := range remove {
+		changes = append(changes, live.Change{Entry: text, Remove: true, Author: userName()})
+	}
+	outcomes, err := set.Apply(changes...)
+	if errors.Is(err, live.ErrGuarded) {
+		err = fmt.Errorf("%w; if that is meant, add --force", err)
+	}
+	if err != nil {
+		return answer, err
+	}
+	for _, o := range outcomes {
+		answer.Results = append(answer.Results, httpapi.NewChangeResult(o))
+	}
+	return answer, set.Tidy()
+}
+
+// entryList reads the file, or asks the daemon if this user may not.
+func (c Config) entryList(ctx context.Context) (all httpapi.EntryList, err error) {
+	if c.Live.Folder == noPath {
+		return all, errors.New(`live.folder is "none": there are no live entries`)
+	}
+	set, err := live.Read(c.liveFolder())
+	if errors.Is(err, os.ErrPermission) {
+		err = c.askDaemon(ctx, http.MethodGet, "/v1/entries", nil, &all)
+		return all, err
+	} else if err != nil {
+		return all, err
+	}
+	return httpapi.NewEntryList(set), nil
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// printChanges says what became of each change, and how to undo it.
+func printChanges(w io.Writer, answer httpapi.ChangeResults, asked []string) error {
+	var b strings.Builder
+	for i, r := range answer.Results {
+		switch {
+		case r.Entry != nil:
+			fmt.Fprintf(&b, "%s: %s\n", r.Result, shownEntry(r.Entry))
+		case r.Was != nil:
+			fmt.Fprintf(&b, "%s: %s\n", r.Result, shownEntry(r.Was))
+		case i < len(asked):
+			fmt.Fprintf(&b, "no live entry: %s\n", visible(asked[i]))
+		}
+		if r.Was != nil && r.Result != "unchanged" {
+			fmt.Fprintf(&b, "  undo: %s\n", undo(r.Was))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func shownEntry(e *httpapi.LiveEntry) string {
+	text := e.Action + " " + visible(e.Entry)
+	if e.Expires != nil {
+		text += " until " + e.Expires.UTC().Format(time.RFC3339)
+	}
+	if e.Why != "" {
+		text += " (" + visible(e.Why) + ")"
+	}
+	return text
+}
+
+// undo is the command that makes e again, for a shell.
+func undo(e *httpapi.LiveEntry) string {
+	text := "blockd add " + quoted(e.Entry)
+	if e.Action != lists.Block.String() {
+		text += " --action " + e.Action
+	}
+	if e.Why != "" {
+		text += " --why " + quoted(e.Why)
+	}
+	if e.Expires != nil {
+		text += " --until " + e.Expires.UTC().Format(time.RFC3339)
+	}
+	if e.Author != "" {
+		text += " --author " + quoted(e.Author)
+	}
+	if e.Force {
+		text += " --force"
+	}
+	return text
+}
+
+// quoted is a text as one word of a shell.
+func quoted(s string) string {
+	if s != "" && plainName(s) && s[0] != '-' {
+		return s
+	}
+	return "'" + strings.ReplaceAll(visible(s), "'", `'\''`) + "'"
+}
+
+// printEntries prints a table, or that it would be empty.
+func printEntries(w io.Writer, all httpapi.EntryList, now time.Time) error {
+	if len(all.Entries) == 0 {
+		_, err := fmt.Fprintln(w, "no live entries")
+		return err
+	}
+	p := newPaint(w)
+	t := table{}
+	t.add(p.faint("entry"), p.faint("action"), p.faint("scope"), p.faint("left"), p.faint("added"), p.faint("by"), p.faint("why"))
+	for _, e := range all.Entries {
+		left := "-"
+		if e.Expires != nil {
+			left = span(e.Expires.Sub(now))
+		}
+		action := e.Action
+		if action == lists.Allow.String() {
+			action = p.green(action)
+		}
+		added := "-"
+		if e.Added != nil {
+			added = e.Added.Local().Format("2006-01-02 15:04")
+		}
+		t.add(visible(e.Entry), action, e.Scope, left, added, cmp.Or(visible(e.Author), "-"), visible(e.Why))
+	}
+	return t.print(w, 3)
+}

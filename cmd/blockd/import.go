@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"blockd/migration"
+)
+
+// exitDiffers is import's own code for a result in which something means less, more
+// or nothing here.
+const exitDiffers = 1
+
+// importer reads one program's configuration.
+type importer func(context.Context, string, migration.Options) (*migration.Result, error)
+
+func newImport() *cobra.Command {
+	var out string
+	var asJSON, force bool
+	sources := []struct {
+		flag, file, what string
+		read             importer
+		path             string
+	}{
+		{flag: "from-postfix", file: "main.cf", what: "Postfix's `main.cf`, with master.cf and the tables that it names", read: migration.Postfix},
+		{flag: "from-rspamd", file: "multimap.conf", what: "rspamd's `multimap.conf`, with the maps that it names", read: migration.Rspamd},
+		{flag: "from-spamassassin", file: "local.cf", what: "SpamAssassin's `local.cf`, with the files that it includes", read: migration.SpamAssassin},
+	}
+	cmd := &cobra.Command{
+		Use:   "import --from-postfix main.cf | --from-rspamd multimap.conf | --from-spamassassin local.cf [-o DIR] [--force] [--json]",
+		Short: "take over the lists of Postfix, rspamd or SpamAssassin",
+		Long: `Read which senders and clients another program refuses or lets pass, and say of each
+entry, by file and line, what it meant and what it means in blockd: the same, narrower,
+wider, or that it is not carried over, and why.
+
+With -o the result is written into a folder: config.toml, which runs as it is, the
+lists, and the report. Without it nothing is written. Nothing is executed, and nothing
+is fetched: files that may be read are read.
+
+Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.`,
+		Example: `  blockd import --from-postfix /etc/postfix/main.cf
+  blockd import --from-postfix /etc/postfix/main.cf -o /etc/blockd
+  blockd import --from-rspamd /etc/rspamd/local.d/multimap.conf --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			at := -1
+			for i, s := range sources {
+				if s.path == "" {
+					continue
+				}
+				if at >= 0 {
+					return usagef("want one of --from-postfix, --from-rspamd and --from-spamassassin")
+				}
+				at = i
+			}
+			if at < 0 {
+				return usagef("want --from-postfix, --from-rspamd or --from-spamassassin with a file")
+			}
+			r, err := sources[at].read(cmd.Context(), sources[at].path, migration.Options{Hostname: machineName()})
+			if err != nil {
+				return checkError{err}
+			}
+			w := bufio.NewWriter(cmd.OutOrStdout())
+			if asJSON {
+				err = reportJSON(w, r)
+			} else {
+				err = reportText(w, newPaint(cmd.OutOrStdout()), r)
+			}
+			if err == nil {
+				err = w.Flush()
+			}
+			if err == nil && out != "" {
+				err = writeImport(out, r, force)
+			}
+			if err != nil {
+				return checkError{err}
+			}
+			if r.Count(migration.Same) < len(r.Findings) {
+				return answer(exitDiffers)
+			}
+			return nil
+		},
+	}
+	for i := range sources {
+		cmd.Flags().StringVar(&sources[i].path, sources[i].flag, "", sources[i].what)
+		must(cmd.MarkFlagFilename(sources[i].flag))
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`folder` for config.toml, the lists and the report")
+	must(cmd.MarkFlagDirname("output"))
+	cmd.Flags().BoolVar(&force, "force", false, "overwrite files that are there")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object an entry, and a summary")
+	return cmd
+}
+
+// reportText is the report for people: a row an entry, and below it what is to be said
+// of it.
+func reportText(w *bufio.Writer, p paint, r *migration.Result) error {
+	var t table
+	t.add(p.bold("where"), p.bold("entry"), p.bold("meant"), p.bold("now"), p.bold("list"))
+	for _, f := range r.Findings {
+		t.add(visible(f.Place.String()), clipRight(visible(f.Text), 40), clipRight(visible(f.Meant), 60), p.outcome(f.Outcome), visible(f.List))
+	}
+	for i, line := range t.lines() {
+		fmt.Fprintln(w, line)
+		if i > 0 && r.Findings[i-1].Now != "" {
+			fmt.Fprintf(w, "  %s\n", p.faint("= "+visible(r.Findings[i-1].Now)))
+		}
+	}
+	fmt.Fprintln(w)
+	for _, note := range r.Notes {
+		fmt.Fprintf(w, "%s %s\n", p.yellow("note:"), visible(note))
+	}
+	if len(r.Notes) > 0 {
+		fmt.Fprintln(w)
+	}
+	_, err := fmt.Fprintln(w, summaryOf(r))
+	return err
+}
+
+// outcome is the cell that says what became of an entry.
+func (p paint) outcome(o migration.Outcome) string {
+	switch o {
+	case migration.Same:
+		return p.green(o.String())
+	case migration.Lost:
+		return p.faint(o.String())
+	}
+	return p.yellow(o.String())
+}
+
+// summaryOf is the counts in one line.
+func summaryOf(r *migration.Result) string {
+	held := 0
+	for _, l := range r.Lists {
+		held += l.Entries
+	}
+	var parts []string
+	for _, o := range []migration.Outcome{migration.Same, migration.Narrower, migration.Wider, migration.Lost} {
+		parts = append(parts, fmt.Sprintf("%s %s", grouped(uint64(r.Count(o))), o))
+	}
+	return fmt.Sprintf("%s: %s in %s; of what %s says of senders and clients: %s",
+		visible(r.Source), counted(held, "entry"), counted(len(r.Lists), "list"), r.Program, strings.Join(parts, ", "))
+}
+
+// reportJSON prints one object an entry and one at the end.
+func reportJSON(w *bufio.Writer, r *migration.Result) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for _, f := range r.Findings {
+		if err := enc.Encode(f); err != nil {
+			return err
+		}
+	}
+	type list struct {
+		Name    string `json:"name"`
+		Entries int    `json:"entries"`
+	}
+	end := struct {
+		Program string   `json:"program"`
+		Source  string   `json:"source"`
+		Lists   []list   `json:"lists"`
+		Same    int      `json:"same"`
+		Narrow  int      `json:"narrower"`
+		Wide    int      `json:"wider"`
+		Lost    int      `json:"not_carried_over"`
+		Notes   []string `json:"notes"`
+	}{r.Program, r.Source, []list{}, r.Count(migration.Same), r.Count(migration.Narrower), r.Count(migration.Wider), r.Count(migration.Lost), append([]string{}, r.Notes...)}
+	for _, l := range r.Lists {
+		end.Lists = append(end.Lists, list{l.Name, l.Entries})
+	}
+	return enc.Encode(end)
+}
+
+// listsFolder is where the lists of an import are, below its folder.
+const listsFolder = "lists"
+
+// writeImport writes the result into a folder. All names are looked at before the
+// first file is written.
+func writeImport(dir string, r *migration.Result, force bool) error {
+	var report bytes.Buffer
+	w := bufio.NewWriter(&report)
+	if err := reportText(w, paint{}, r); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	files := []struct {
+		path string
+		text []byte
+	}{{"config.toml", r.Config(listsFolder)}, {"report.txt", report.Bytes()}}
+	for _, l := range r.Lists {
+		if l.URL == "" {
+			files = append(files, struct {
+				path string
+				text []byte
+			}{filepath.Join(listsFolder, l.File), l.Text})
+		}
+	}
+	for _, f := range files {
+		path := filepath.Join(dir, f.path)
+		if _, err := os.Lstat(path); !force && !errors.Is(err, fs.ErrNotExist) {
+			if err == nil {
+				err = fmt.Errorf("%s is there already; --force overwrites it", shownPath(path))
+			}
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, listsFolder), 0o755); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := replaceFile(filepath.Join(dir, f.path), f.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaceFile puts a file in place when it is whole. A link there is replaced, and
+// what it points to is left alone.
+func replaceFile(path string, text []byte) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name())
+	_, err = io.Copy(temp, bytes.NewReader(text))
+	if err == nil {
+		err = errors.Join(temp.Chmod(0o644), temp.Sync())
+	}
+	if err = errors.Join(err, temp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), path)
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// unixPrefix begins the place of a door that is a Unix socket: "unix:/PATH".
+const unixPrefix = "unix:"
+
+// maxSocketPath is below the 108 octets of sockaddr_un: a folder may come in front.
+const maxSocketPath = 100
+
+// socketAccess is who may connect to a Unix socket.
+type socketAccess struct {
+	mode  string // octal; see socketMode
+	group string // a name or a number; "" = that of the process
+}
+
+// listenAt is inherited.listen for a door that may be a Unix socket too.
+func (in inherited) listenAt(ctx context.Context, name, key, where string, access socketAccess) ([]net.Listener, error) {
+	path, isUnix := strings.CutPrefix(where, unixPrefix)
+	if !isUnix || len(in[name]) > 0 {
+		return in.listen(ctx, name, key, where)
+	}
+	l, err := listenUnix(ctx, path, access)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return []net.Listener{l}, nil
+}
+
+// listenUnix opens a socket that access describes. One that a process has left
+// behind is put out of the way; one that somebody listens on is not.
+func listenUnix(ctx context.Context, path string, access socketAccess) (net.Listener, error) {
+	if err := clearSocket(path); err != nil {
+		return nil, err
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	mode, err := socketMode(access.mode)
+	if err == nil && access.group != "" {
+		var gid int
+		if gid, err = groupID(access.group); err == nil {
+			err = os.Chown(path, -1, gid)
+		}
+	}
+	if err == nil {
+		err = os.Chmod(path, mode) // behind chown, which may take bits away
+	}
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// clearSocket removes a socket that nobody listens on.
+func clearSocket(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s is there, and no socket", path)
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		conn.Close()
+		return fmt.Errorf("%s is in use; is another blockd running?", path)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// socketMode reads an octal mode, "0660".
+func socketMode(text string) (fs.FileMode, error) {
+	mode, err := strconv.ParseUint(text, 8, 32)
+	if err != nil || mode == 0 || mode > 0o777 {
+		return 0, fmt.Errorf(`want an octal mode such as "0660", have %q`, text)
+	}
+	return fs.FileMode(mode), nil
+}
+
+func groupID(name string) (int, error) {
+	if gid, err := strconv.Atoi(name); err == nil {
+		return gid, nil
+	}
+	group, err := user.LookupGroup(name)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(group.Gid)
+}
+
+// door checks the place of a door that may be a Unix socket.
+func (f *Faults) door(key, have string) {
+	path, isUnix := strings.CutPrefix(have, unixPrefix)
+	switch {
+	case !isUnix:
+		f.hostPort(key, have)
+	case path == "" || path == "." || strings.HasSuffix(path, string(filepath.Separator)):
+		f.add(key, `want "unix:/PATH" or HOST:PORT, have %q`, have)
+	case len(path) > maxSocketPath:
+		f.add(key, "a socket's path has at most %d octets, this one has %d", maxSocketPath, len(path))
+	}
+}

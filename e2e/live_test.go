@@ -1,0 +1,298 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// command runs the program with the daemon's configuration, and returns its exit code
+// and both outputs.
+func (d *daemon) command(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	args = slices.Insert(slices.Clone(args), 1, "-c", d.path("config.toml"))
+	var out, errs bytes.Buffer
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if exit, ok := err.(*exec.ExitError); ok {
+		return exit.ExitCode(), out.String(), errs.String()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return 0, out.String(), errs.String()
+}
+
+// must is command that has to work.
+func (d *daemon) must(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, errs := d.command(t, args...)
+	if code != 0 {
+		t.Fatalf("blockd %q = %d: %s%s", args, code, out, errs)
+	}
+	return out
+}
+
+// doors ask a running daemon about one sender, each over a connection that stays.
+type doors struct {
+	t      *testing.T
+	smtp   *client
+	policy net.Conn
+	http   http.Client
+	check  string
+}
+
+func (d *daemon) doors(t *testing.T, policy string) *doors {
+	conn, err := net.Dial("tcp", policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &doors{t: t, smtp: dialSMTP(t, d.smtp), policy: conn, check: "http://" + d.http + "/v1/check?sender="}
+}
+
+// refused says of each door whether it refuses a sender.
+func (d *doors) refused(sender string) (smtp, policy, http bool) {
+	d.t.Helper()
+	if got := d.smtp.command("MAIL FROM:<%s>", sender); !strings.HasPrefix(got, "250") {
+		d.t.Fatalf("MAIL FROM = %q", got)
+	}
+	smtp = strings.HasPrefix(d.smtp.command("RCPT TO:<user@here.example>"), "550 5.7.1")
+	d.smtp.command("RSET")
+
+	fmt.Fprintf(d.policy, "request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=user@here.example\nclient_address=198.51.100.9\n\n", sender)
+	d.policy.SetReadDeadline(time.Now().Add(30 * time.Second))
+	answer, err := bufio.NewReader(d.policy).ReadString('\n')
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	policy = !strings.HasPrefix(answer, "action=DUNNO")
+
+	resp, err := d.http.Get(d.check + sender)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return smtp, policy, strings.Contains(string(body), `"verdict":"blocked"`)
+}
+
+// socketClient asks by the daemon's Unix socket.
+func (d *daemon) socketClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", d.path("blockd.bdx.sock"))
+	}}}
+}
+
+// TestEntriesActAtOnce adds and removes entries while a daemon of 50,000 names runs,
+// and holds that each door acts on them from the answer on. From the request to the
+// third door's answer a tenth of a second may pass (of the program as users build it).
+func TestEntriesActAtOnce(t *testing.T) {
+	var names strings.Builder
+	for i := range 50_000 {
+		fmt.Fprintf(&names, "listed%d.example\n", i)
+	}
+	policy := freeAddress(t)
+	d := serve(t, setup{postfix: fmt.Sprintf("policy_listen = %q", policy), files: map[string]string{"own.txt": names.String()},
+		lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
+	doors, client := d.doors(t, policy), d.socketClient()
+	defer client.CloseIdleConnections()
+	const limit = 100 * time.Millisecond
+	var slowest time.Duration
+	change := func(method, target, body, sender string, want bool) {
+		t.Helper()
+		req, err := http.NewRequest(method, "http://blockd"+target, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		began := time.Now()
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s %s: %d %s", method, target, resp.StatusCode, text)
+		}
+		// Whoever asks after the answer has its effect: there is nothing to wait for.
+		if smtp, policy, check := doors.refused(sender); smtp != want || policy != want || check != want {
+			t.Fatalf("%s after %s: refused by SMTP %t, policy %t, HTTP %t; want %t", sender, method, smtp, policy, check, want)
+		}
+		if took := time.Since(began); took > slowest {
+			slowest = took
+		}
+	}
+	for i := range 20 {
+		entry, sender := fmt.Sprintf("spam%d@bulk.example", i), fmt.Sprintf("spam%d@bulk.example", i)
+		if i%2 == 1 {
+			entry, sender = fmt.Sprintf("bulk%d.example", i), fmt.Sprintf("x@mx.bulk%d.example", i)
+		}
+		change("POST", "/v1/entries", fmt.Sprintf(`{"entry":%q,"why":"a test","for":"1h"}`, entry), sender, true)
+		change("DELETE", "/v1/entries?entry="+entry, "", sender, false)
+	}
+	change("POST", "/v1/entries", `{"entry":"listed7.example","action":"allow"}`, "x@listed7.example", false)
+	change("DELETE", "/v1/entries?entry=listed7.example", "", "x@listed7.example", true)
+	t.Logf("from the request to the answers of SMTP, policy and HTTP: %v at most, of 42 changes", slowest)
+	if slowest > limit && *figures {
+		t.Errorf("%v, want %v", slowest, limit)
+	}
+}
+
+// TestAddRemoveList is what an administrator does by hand.
+func TestAddRemoveList(t *testing.T) {
+	d := serve(t, setup{files: map[string]string{"own.txt": "listed.example\n"},
+		lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
+	if got := ask(t, d.smtp, "spam@x.example"); !strings.HasPrefix(got, "250") {
+		t.Fatalf("before: %s", got)
+	}
+	out := d.must(t, "add", "Spam@X.example", "--why", "phishing, ticket 4711", "--for", "30d", "--author", "jo")
+	if !strings.HasPrefix(out, "added: block spam@x.example until ") || !strings.Contains(out, "(phishing, ticket 4711)") {
+		t.Errorf("add printed %q", out)
+	}
+	got := ask(t, d.smtp, "spam@x.example")
+	if !strings.HasPrefix(got, "550 5.7.1 <spam@x.example>: Sender address rejected: listed in live (ref ") {
+		t.Errorf("refused with %q", got)
+	}
+	for _, want := range []string{"list=live", `reason="phishing, ticket 4711 (added `, " by jo, until "} {
+		if !strings.Contains(d.log.String(), want) {
+			t.Errorf("the log has no %s", want)
+		}
+	}
+	if code, _, errs := d.command(t, "add", "gmail.com"); code != 1 || !strings.Contains(errs, "protected domain gmail.com") || !strings.Contains(errs, "--force") {
+		t.Errorf("a provider: %d, %s", code, errs)
+	}
+	d.must(t, "add", "192.0.2.0/24", "partner.example", "--action", "allow")
+	out = d.must(t, "list")
+	rows := strings.Split(strings.TrimSpace(out), "\n")
+	if len(rows) != 4 || !strings.HasPrefix(rows[0], "entry            action  scope  left  added") || !strings.HasPrefix(rows[3], "spam@x.example   block   exact   29d  ") {
+		t.Errorf("list:\n%s", out)
+	}
+	var list struct{ Entries []map[string]any }
+	if err := json.Unmarshal([]byte(d.must(t, "list", "--json")), &list); err != nil || len(list.Entries) != 3 {
+		t.Errorf("list --json: %v, %v", err, list)
+	}
+	if code, out, _ := d.command(t, "check", "spam@x.example"); code != 0 || !strings.Contains(out, "\tblocked\tlive:1\tspam@x.example\tphishing") {
+		t.Errorf("check: %d, %q", code, out)
+	}
+
+	// The command that undoes a removal does.
+	out = d.must(t, "remove", "spam@x.example")
+	_, undo, _ := strings.Cut(out, "undo: blockd ")
+	if got := ask(t, d.smtp, "spam@x.example"); !strings.HasPrefix(got, "250") {
+		t.Errorf("after the removal: %s", got)
+	}
+	sh := exec.Command("sh", "-c", fmt.Sprintf("set -e; blockd() { c=$1; shift; %s $c -c %s \"$@\"; }; blockd %s", program, d.path("config.toml"), undo))
+	if text, err := sh.CombinedOutput(); err != nil || !strings.Contains(string(text), "added: block spam@x.example until ") {
+		t.Errorf("undo: %v, %s", err, text)
+	}
+	if got := ask(t, d.smtp, "spam@x.example"); !strings.HasPrefix(got, "550") {
+		t.Errorf("undone: %s", got)
+	}
+	if code, out, _ := d.command(t, "remove", "nobody@x.example"); code != 1 || out != "no live entry: nobody@x.example\n" {
+		t.Errorf("removal of nothing: %d, %q", code, out)
+	}
+
+	// The next build takes the entries in, for whatever reason it is made; what is
+	// removed then acts at once all the same.
+	replace(t, d.path("own.txt"), "listed.example\nmore.example\n")
+	wait(t, "the next build", 60*time.Second, func() bool { return d.metric(`blockd_list_entries{list="live"}`) == "3" })
+	if newer := d.metric("blockd_live_newer_entries"); newer != "0" {
+		t.Errorf("the index lacks %s entries", newer)
+	}
+	if got := ask(t, d.smtp, "spam@x.example"); !strings.HasPrefix(got, "550") {
+		t.Errorf("folded: %s", got)
+	}
+	d.must(t, "remove", "spam@x.example")
+	if got := ask(t, d.smtp, "spam@x.example"); !strings.HasPrefix(got, "250") {
+		t.Errorf("folded and removed: %s", got)
+	}
+}
+
+// TestAddWhileNoDaemonRuns writes the file itself; and what a daemon has acknowledged
+// is there after it was killed.
+func TestAddWhileNoDaemonRuns(t *testing.T) {
+	d := configure(t, setup{files: map[string]string{"own.txt": "listed.example\n"},
+		lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
+	if code, out, errs := d.command(t, "add", "early@x.example"); code != 0 || !strings.HasPrefix(out, "added: ") || !strings.Contains(errs, "no daemon runs") {
+		t.Fatalf("add: %d, %s%s", code, out, errs)
+	}
+	d.start(t)
+	if got := ask(t, d.smtp, "early@x.example"); !strings.HasPrefix(got, "550") {
+		t.Errorf("after the start: %s", got)
+	}
+	d.must(t, "add", "late@x.example")
+	d.cmd.Process.Kill()
+	<-d.ended
+	d.ended <- nil
+	if out := d.must(t, "list"); !strings.Contains(out, "early@x.example") || !strings.Contains(out, "late@x.example") {
+		t.Errorf("after the kill:\n%s", out)
+	}
+	if _, err := os.Stat(d.path("blockd.bdx.sock")); err != nil {
+		t.Errorf("the killed daemon's socket: %v", err)
+	}
+	d.start(t) // over the socket that is left
+	if got := ask(t, d.smtp, "late@x.example"); !strings.HasPrefix(got, "550") {
+		t.Errorf("after the second start: %s", got)
+	}
+	d.must(t, "remove", "late@x.example", "early@x.example")
+	if got := ask(t, d.smtp, "late@x.example"); !strings.HasPrefix(got, "250") {
+		t.Errorf("after the removal: %s", got)
+	}
+}
+
+// TestTokensOverTCP adds by a token from the environment, where there is no socket.
+func TestTokensOverTCP(t *testing.T) {
+	d := configure(t, setup{files: map[string]string{"own.txt": "listed.example\n"},
+		lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
+	text, err := os.ReadFile(d.path("config.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, d.path("config.toml"), strings.Replace(string(text), "[http]\n", "[http]\nsocket = \"none\"\ntokens = \"tokens\"\n", 1))
+	d.unready = true // who has no token is not told
+	d.start(t)
+	if code, _, errs := d.command(t, "add", "x@y.example"); code != 1 || !strings.Contains(errs, "BLOCKD_TOKEN") || !strings.Contains(errs, "token new --write") {
+		t.Errorf("without a token: %d, %s", code, errs)
+	}
+	for _, tt := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{{"viewer", nil, 1, "scope read"}, {"helpdesk", []string{"--write"}, 0, ""}} {
+		run := exec.Command(program, append([]string{"token", "new", "-c", d.path("config.toml"), "--name", tt.name}, tt.args...)...)
+		token, err := run.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("BLOCKD_TOKEN", strings.TrimSpace(string(token)))
+		if code, _, errs := d.command(t, "add", "x@y.example", "--author", "jo"); code != tt.code || !strings.Contains(errs, tt.says) {
+			t.Errorf("with the token of %s: %d, %s", tt.name, code, errs)
+		}
+		if strings.Contains(d.log.String(), strings.TrimSpace(string(token))) {
+			t.Error("a token is in the log")
+		}
+	}
+	if got := ask(t, d.smtp, "x@y.example"); !strings.HasPrefix(got, "550") {
+		t.Errorf("refused with %s", got)
+	}
+	if out := d.must(t, "list"); !strings.Contains(out, "jo (helpdesk)") {
+		t.Errorf("list:\n%s", out)
+	}
+}

@@ -1,0 +1,317 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/smtp"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/internal/selfsigned"
+)
+
+// milterLists are what the milter tests refuse, allow, mark and so on by.
+const milterLists = `
+[[list]]
+name = "bad"
+path = "bad.txt"
+[[list]]
+name = "junk"
+path = "junk.txt"
+on_match = "quarantine"
+[[list]]
+name = "watch"
+path = "watch.txt"
+on_match = "tag"
+[[list]]
+name = "gone"
+path = "gone.txt"
+format = "postfix"
+discard = true
+[[list]]
+name = "writers"
+path = "writers.txt"
+match = ["from", "reply-to"]
+[[policy]]
+recipients = ["vip@here.example"]
+lists = []
+`
+
+var milterFiles = map[string]string{
+	"bad.txt": "bad.example\n\"bad b\"@x.example\n192.0.2.0/24\n", "junk.txt": "junk.example\n", "watch.txt": "watch.example\n",
+	"gone.txt": "gone.example DISCARD\n", "writers.txt": "phish.example\n",
+}
+
+// withMilter starts a blockd that is nothing but a milter, and a Postfix that asks
+// it. The answers to RCPT come by themselves, and the milter's last.
+func withMilter(t *testing.T, unix bool, options ...string) (*daemon, *postfix) {
+	t.Helper()
+	s := setup{lists: milterLists, files: milterFiles}
+	where := ""
+	if unix {
+		where = filepath.Join(publicDir(t), "milter")
+		s.milter = fmt.Sprintf("listen = %q\nsocket_mode = \"0660\"\nsocket_group = \"postfix\"\n", "unix:"+where)
+		where = "unix:" + where
+	} else {
+		address := freeAddress(t)
+		s.milter = fmt.Sprintf("listen = %q\n", address)
+		where = "inet:" + address
+	}
+	s.smtp = "quarantine = \"aside\"\n"
+	d := serve(t, s)
+	p := startPostfix(t, freeAddress(t), append([]string{"smtpd_milters=" + where, "milter_default_action=tempfail",
+		"smtpd_authorized_xclient_hosts=127.0.0.1"}, options...)...)
+	return d, p
+}
+
+func TestMilterWithPostfix(t *testing.T) {
+	for name, unix := range map[string]bool{"TCP": false, "Unix socket": true} {
+		t.Run(name, func(t *testing.T) {
+			d, p := withMilter(t, unix)
+			c := dialSMTP(t, p.smtp)
+			want := func(reply, form string) {
+				t.Helper()
+				if !regexp.MustCompile("^(?s:" + form + ")$").MatchString(reply) {
+					t.Errorf("reply %q, want %s", reply, form)
+				}
+			}
+			const refused = `550 5\.7\.1 <\S+>: Sender address rejected: listed in bad \(ref \w{10}\)`
+
+			// One transaction: refused, heard, refused, heard; and once more.
+			for range 2 {
+				want(c.command("MAIL FROM:<100%%promo@mx.bad.example>"), "250.*")
+				want(c.command("RCPT TO:<you@here.example>"), refused)
+				want(c.command("RCPT TO:<postmaster@here.example>"), "250.*")
+				want(c.command("RCPT TO:<other@here.example>"), `550 5\.7\.1 <100%promo@mx\.bad\.example>: .*`)
+				want(c.command("RCPT TO:<vip@here.example>"), "250.*")
+				want(c.command("RSET"), "250.*")
+			}
+			want(c.send("friend@there.example", "you@here.example", crlf([]byte("Subject: clear\n\nhi\n"))), "250.*")
+			want(c.send("", "you@here.example", crlf([]byte("Subject: bounce\n\nhi\n"))), "250.*")
+
+			// What the client writes in front of an address does not help it.
+			want(c.command("MAIL FROM:(c)<a@bad.example>"), "250.*")
+			want(c.command("RCPT TO:<you@here.example>"), refused)
+			want(c.command("RSET"), "250.*")
+			want(c.command("MAIL FROM:<\"bad b\"@x.example>"), "250.*")
+			want(c.command("RCPT TO:<you@here.example>"), `550 5\.7\.1 <"bad b"@x\.example>: .*`)
+			want(c.command("RSET"), "250.*")
+
+			// What is done with the whole message.
+			want(c.send("a@watch.example", "you@here.example", crlf([]byte("Subject: marked\nX-Blockd: forged\n\nhi\n"))), "250.*")
+			want(c.send("a@gone.example", "you@here.example", crlf([]byte("Subject: dropped\n\nhi\n"))), "250.*")
+			want(c.send("a@junk.example", "you@here.example", crlf([]byte("Subject: held\n\nhi\n"))), "250.*")
+			want(c.command("MAIL FROM:<a@gone.example>"), "250.*")
+			want(c.command("RCPT TO:<you@here.example>"), "250.*")
+			want(c.command("RCPT TO:<postmaster@here.example>"), `452 4\.5\.3 .*`)
+			want(c.command("RSET"), "250.*")
+
+			// By the header, which nothing in the envelope tells of.
+			want(c.send("a@there.example", "you@here.example", crlf([]byte("From: A <a@there.example>\nReply-To: b@c.example,\n \"B\" <b@phish.example>\nSubject: answer me\n\nhi\n"))),
+				`550 5\.7\.1 <b@phish\.example>: Reply-To address rejected: listed in writers \(ref \w{10}\)`)
+			want(c.send("a@there.example", "postmaster@here.example", crlf([]byte("From: b@phish.example\nSubject: to postmaster\n\nhi\n"))), "250.*")
+			want(c.command("QUIT"), "221.*")
+
+			wait(t, "four messages to arrive", 30*time.Second, func() bool { return len(messages(t, p.maildir)) == 4 })
+			all := ""
+			for _, path := range messages(t, p.maildir) {
+				text, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all += string(text)
+			}
+			for _, text := range []string{"Subject: clear\n", "Subject: bounce\n", "Subject: to postmaster\n"} {
+				if !strings.Contains(all, text) {
+					t.Errorf("no %q in what arrived:\n%s", text, all)
+				}
+			}
+			if ours, forged := strings.Index(all, "X-Blockd: list=watch ref="), strings.Index(all, "X-Blockd: forged"); ours < 0 || forged < ours {
+				t.Errorf("our X-Blockd is not in front of the forged one:\n%s", all)
+			}
+			held, err := filepath.Glob(filepath.Join(p.dir, "queue", "hold", "*"))
+			if err != nil || len(held) != 1 {
+				t.Errorf("Postfix holds %v (%v), want one message", held, err)
+			}
+			for series, want := range map[string]string{
+				`blockd_milter_messages_total{outcome="discarded"}`: "1", `blockd_milter_messages_total{outcome="quarantined"}`: "1",
+				`blockd_milter_messages_total{outcome="tagged"}`: "1", `blockd_milter_messages_total{outcome="refused"}`: "1",
+				`blockd_milter_panics_total`: "0", `blockd_milter_bad_packets_total{why="form"}`: "0",
+			} {
+				if got := d.metric(series); got != want {
+					t.Errorf("%s = %s, want %s", series, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestMilterUnderTLS says EHLO, STARTTLS and EHLO again, in two sessions: what the
+// milter knows of the client outlives it.
+func TestMilterUnderTLS(t *testing.T) {
+	cert := selfsigned.New(t, "mail.here.example")
+	certPath, keyPath := cert.Write(t, publicDir(t))
+	d, p := withMilter(t, false, "smtpd_tls_security_level=may", "smtpd_tls_cert_file="+certPath, "smtpd_tls_key_file="+keyPath)
+	for range 2 {
+		plain, err := smtp.Dial(p.smtp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := plain.Hello("client.there.example"); err != nil {
+			t.Fatal(err)
+		}
+		if err := plain.StartTLS(&tls.Config{ServerName: "mail.here.example", RootCAs: cert.Pool()}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := plain.Mail("a@bad.example"); err != nil {
+				t.Fatal(err)
+			}
+			if err := plain.Rcpt("you@here.example"); err == nil || !strings.Contains(err.Error(), "listed in bad") {
+				t.Errorf("RCPT: %v", err)
+			}
+			if err := plain.Rcpt("postmaster@here.example"); err != nil {
+				t.Errorf("RCPT postmaster: %v", err)
+			}
+			if err := plain.Reset(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := plain.Mail("friend@there.example"); err != nil {
+			t.Errorf("MAIL of a clear sender: %v", err)
+		}
+		plain.Quit()
+	}
+	if got := d.metric(`blockd_milter_recipients_total{outcome="refused"}`); got != "4" {
+		t.Errorf("refused: %s, want 4", got)
+	}
+}
+
+// TestMilterReload changes a list fifty times while smtp-source sends mail through
+// Postfix: no mail of a clear sender may be lost, no listed sender may pass.
+func TestMilterReload(t *testing.T) {
+	source := peer(t, "smtp-source")
+	d, p := withMilter(t, false, "smtpd_client_message_rate_limit=0", "smtpd_client_connection_rate_limit=0")
+	load := make(chan error, 1)
+	go func() {
+		out, err := exec.Command(source, "-s", "5", "-m", "500", "-l", "2048", "-f", "clear@there.example", "-t", "user@here.example", p.smtp).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("smtp-source: %w\n%s", err, out)
+		}
+		load <- err
+	}()
+	verdicts := 0
+	for i := range 10 {
+		text, want := "bad.example\nnow.example\n", "550 "
+		if i%2 == 1 {
+			text, want = "bad.example\n", "250 "
+		}
+		replace(t, d.path("bad.txt"), text)
+		wait(t, fmt.Sprintf("change %d to act", i+1), time.Minute, func() bool {
+			verdicts++
+			if got := ask(t, p.smtp, "x@bad.example"); !strings.HasPrefix(got, "550 ") {
+				t.Errorf("a listed sender: %q", got)
+			}
+			return strings.HasPrefix(ask(t, p.smtp, "x@now.example"), want) || t.Failed()
+		})
+	}
+	if err := <-load; err != nil {
+		t.Error(err)
+	}
+	t.Logf("10 changes, %d checks; 500 mails of smtp-source, none lost", verdicts)
+}
+
+// TestMilterWithSendmail has a real Sendmail ask: one line of sendmail.mc.
+func TestMilterWithSendmail(t *testing.T) {
+	address := freeAddress(t)
+	d := serve(t, setup{lists: milterLists, files: milterFiles, smtp: "quarantine = \"aside\"\n", milter: fmt.Sprintf("listen = %q\n", address)})
+	host, port, _ := strings.Cut(address, ":")
+	s := startSendmail(t, fmt.Sprintf("INPUT_MAIL_FILTER(`blockd', `S=inet:%s@%s, F=T, T=S:10s;R:10s')dnl", port, host))
+	c := dialSMTP(t, s.smtp)
+	want := func(what, reply, prefix string) {
+		t.Helper()
+		if !strings.HasPrefix(reply, prefix) {
+			t.Errorf("%s: %q, want %s", what, reply, prefix)
+		}
+	}
+	for range 2 {
+		want("MAIL", c.command("MAIL FROM:<100%%promo@mx.bad.example>"), "250")
+		want("RCPT", c.command("RCPT TO:<you@here.example>"), "550 5.7.1 <you@here.example>... <100%promo@mx.bad.example>: Sender address rejected: listed in bad (ref ")
+		want("postmaster", c.command("RCPT TO:<postmaster@here.example>"), "250")
+		want("RCPT", c.command("RCPT TO:<other@here.example>"), "550 5.7.1 <other@here.example>... <100%promo@")
+		want("vip", c.command("RCPT TO:<vip@here.example>"), "250")
+		want("RSET", c.command("RSET"), "250")
+	}
+	want("clear", c.send("friend@there.example", "you@here.example", crlf([]byte("Subject: clear\n\nhi\n"))), "250")
+	want("bounce", c.send("", "you@here.example", crlf([]byte("Subject: bounce\n\nhi\n"))), "250")
+	want("tagged", c.send("a@watch.example", "you@here.example", crlf([]byte("Subject: marked\n\nhi\n"))), "250")
+	want("discarded", c.send("a@gone.example", "you@here.example", crlf([]byte("Subject: dropped\n\nhi\n"))), "250")
+	want("by header", c.send("a@there.example", "you@here.example", crlf([]byte("From: A <b@phish.example>\nSubject: answer\n\nhi\n"))),
+		"550 5.7.1 <b@phish.example>: From address rejected: listed in writers (ref ")
+	want("QUIT", c.command("QUIT"), "221")
+	s.settle(t)
+	all := ""
+	for _, m := range s.inbox.all() {
+		all += m.text
+	}
+	for _, text := range []string{"Subject: clear", "Subject: bounce", "X-Blockd: list=watch ref="} {
+		if !strings.Contains(all, text) {
+			t.Errorf("no %q in what arrived:\n%s", text, all)
+		}
+	}
+	if strings.Contains(all, "Subject: dropped") {
+		t.Error("a discarded message arrived")
+	}
+	if got := d.metric("blockd_milter_panics_total"); got != "0" {
+		t.Errorf("panics: %s", got)
+	}
+}
+
+// TestMilterRestartLetsNobodyIn: while somebody holds the socket open, Postfix waits
+// for the next process, and no mail comes in unasked.
+func TestMilterRestartLetsNobodyIn(t *testing.T) {
+	address := freeAddress(t)
+	d := configure(t, setup{lists: milterLists, files: milterFiles, smtp: "quarantine = \"aside\"\n", milter: fmt.Sprintf("listen = %q\n", address)})
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	held := map[string]net.Listener{"milter": l}
+	d.run(t, passing(t, d, held))
+	p := startPostfix(t, freeAddress(t), "smtpd_milters=inet:"+address, "milter_default_action=accept")
+	if got := ask(t, p.smtp, "a@bad.example"); !strings.HasPrefix(got, "550 5.7.1 ") {
+		t.Fatalf("a listed sender: %q", got)
+	}
+	d.stop(t)
+	answers := make(chan string, 5)
+	for range cap(answers) {
+		go func() {
+			c, err := smtp.Dial(p.smtp)
+			if err != nil {
+				answers <- err.Error()
+				return
+			}
+			defer c.Close()
+			if err := c.Mail("a@bad.example"); err != nil {
+				answers <- err.Error()
+			} else if err := c.Rcpt("you@here.example"); err != nil {
+				answers <- err.Error()
+			} else {
+				answers <- "taken"
+			}
+		}()
+	}
+	d.run(t, passing(t, d, held))
+	for range cap(answers) {
+		if got := <-answers; !strings.Contains(got, "listed in bad") {
+			t.Errorf("a listed sender during the restart: %q", got)
+		}
+	}
+}

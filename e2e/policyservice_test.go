@@ -1,0 +1,489 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// postfixLists are what the tests of Postfix's own questions have listed.
+const postfixLists = `
+[[list]]
+name = "bad"
+path = "bad.txt"
+[[list]]
+name = "good"
+path = "good.txt"
+action = "allow"
+[[list]]
+name = "slow"
+path = "slow.txt"
+on_match = "tempfail"
+[[list]]
+name = "odd"
+path = "odd.txt"
+on_match = "tag"
+[[list]]
+name = "aside"
+path = "aside.txt"
+on_match = "quarantine"
+[[list]]
+name = "gone"
+path = "gone.txt"
+format = "postfix"
+discard = true
+[[list]]
+name = "clients"
+path = "clients.txt"
+`
+
+func postfixFiles() map[string]string {
+	return map[string]string{
+		"bad.txt":  "bulk.example\n\"bad q\"@x.example\nu@route.example\n100%@shop.example\n",
+		"good.txt": "news.bulk.example\n", "slow.txt": "slow.example\n", "odd.txt": "odd.example\n", "aside.txt": "aside.example\n",
+		"gone.txt": "gone.example DISCARD\n", "clients.txt": "198.51.100.0/24\n",
+	}
+}
+
+// asked is a blockd that a Postfix asks.
+type asked struct {
+	*daemon
+	policy, socketmap, tcp string // HOST:PORT
+}
+
+func configureAsked(t *testing.T, s setup) *asked {
+	t.Helper()
+	a := &asked{policy: freeAddress(t), socketmap: freeAddress(t), tcp: freeAddress(t)}
+	s.postfix = fmt.Sprintf("policy_listen = %q\nsocketmap_listen = %q\ntcp_listen = %q", a.policy, a.socketmap, a.tcp)
+	s.smtp += "\nquarantine = \"quarantine\""
+	if s.lists == "" {
+		s.lists, s.files = postfixLists, postfixFiles()
+	}
+	a.daemon = configure(t, s)
+	return a
+}
+
+func serveAsked(t *testing.T, s setup) *asked {
+	t.Helper()
+	a := configureAsked(t, s)
+	a.start(t)
+	return a
+}
+
+// restrictions is an option of startPostfix: what smtpd asks, and where.
+func restrictions(where, what string) string { return fmt.Sprintf("{ %s = %s }", where, what) }
+
+// senders says who may be asked about senders.
+func (a *asked) senders(service string) string {
+	switch service {
+	case "policy":
+		return "check_policy_service inet:" + a.policy
+	case "socketmap":
+		return "check_sender_access socketmap:inet:" + a.socketmap + ":senders"
+	}
+	return "check_sender_access tcp:" + a.tcp
+}
+
+var anyReference = regexp.MustCompile(`ref[ =][0-9a-z]{10}`)
+
+// plain is a reply without what differs from one to the next.
+func plain(reply string) string { return anyReference.ReplaceAllString(reply, "ref *") }
+
+// Each recipient is answered by itself, in the words that docs/postfix.md promises.
+func TestPostfixAsksThePolicyService(t *testing.T) {
+	a := serveAsked(t, setup{})
+	p := startPostfix(t, freeAddress(t), restrictions("smtpd_sender_restrictions", a.senders("policy")))
+	c := dialSMTP(t, p.smtp)
+	for i, line := range []struct{ say, want string }{
+		{"MAIL FROM:<a@bulk.example>", "250 2.1.0 Ok"},
+		{"RCPT TO:<bob@here.example>", "550 5.7.1 <a@bulk.example>: Sender address rejected: listed in bad (ref *)"},
+		{"RCPT TO:<postmaster@here.example>", "250 2.1.5 Ok"},
+		{"RCPT TO:<carol@here.example>", "550 5.7.1 <a@bulk.example>: Sender address rejected: listed in bad (ref *)"},
+		{"RCPT TO:<Abuse@here.example>", "250 2.1.5 Ok"},
+		{"RSET", "250 2.0.0 Ok"},
+		{"MAIL FROM:<a@news.bulk.example>", "250 2.1.0 Ok"},
+		{"RCPT TO:<bob@here.example>", "250 2.1.5 Ok"},
+		{"RSET", "250 2.0.0 Ok"},
+		{"MAIL FROM:<>", "250 2.1.0 Ok"},
+		{"RCPT TO:<bob@here.example>", "250 2.1.5 Ok"},
+		{"RSET", "250 2.0.0 Ok"},
+		{"MAIL FROM:<a@slow.example>", "250 2.1.0 Ok"},
+		{"RCPT TO:<bob@here.example>", "450 4.7.1 <a@slow.example>: Sender address rejected: listed in slow (ref *)"},
+		{"RCPT TO:<bob@elsewhere.example>", "554 5.7.1 <bob@elsewhere.example>: Relay access denied"}, // and not "later"
+		{"RSET", "250 2.0.0 Ok"},
+		{"MAIL FROM:<100%@shop.example>", "250 2.1.0 Ok"},
+		{"RCPT TO:<bob@here.example>", "550 5.7.1 <100%@shop.example>: Sender address rejected: listed in bad (ref *)"},
+		{"RSET", "250 2.0.0 Ok"},
+	} {
+		if got := plain(c.command("%s", line.say)); got != line.want {
+			t.Errorf("%d: %s: %q, want %q", i, line.say, got, line.want)
+		}
+	}
+	for _, who := range []struct{ xclient, want string }{
+		{"ADDR=198.51.100.7 NAME=[UNAVAILABLE]", "550 5.7.1 <a@there.example>: Sender address rejected: client address [198.51.100.7] listed in clients (ref *)"},
+		{"ADDR=203.0.113.7 NAME=[UNAVAILABLE]", "250 2.1.5 Ok"},
+	} {
+		c := dialSMTP(t, p.smtp)
+		if got := c.command("XCLIENT %s", who.xclient); !strings.HasPrefix(got, "220 ") {
+			t.Fatalf("XCLIENT: %q", got)
+		}
+		c.command("EHLO client.there.example")
+		c.command("MAIL FROM:<a@there.example>")
+		if got := plain(c.command("RCPT TO:<bob@here.example>")); got != who.want {
+			t.Errorf("%s: %q, want %q", who.xclient, got, who.want)
+		}
+	}
+	// One smtpd asks on one connection, for as long as it lives.
+	if got := a.metric(`blockd_postfix_connections{service="policy"}`); got == "" || got == "0" {
+		t.Errorf("%q connections of the policy service", got)
+	}
+}
+
+// Who has logged in is asked about only where the configuration says so.
+func TestPostfixTellsThePolicyServiceWhoHasLoggedIn(t *testing.T) {
+	for skip, want := range map[string]string{"true": "250 ", "false": "550 "} {
+		a := serveAsked(t, setup{smtp: "skip_authenticated = " + skip})
+		p := startPostfix(t, freeAddress(t), restrictions("smtpd_sender_restrictions", a.senders("policy")))
+		c := dialSMTP(t, p.smtp)
+		if got := c.command("XCLIENT ADDR=192.0.2.7 LOGIN=alice"); !strings.HasPrefix(got, "220 ") {
+			t.Fatalf("XCLIENT: %q", got)
+		}
+		c.command("EHLO client.there.example")
+		c.command("MAIL FROM:<a@bulk.example>")
+		if got := c.command("RCPT TO:<bob@here.example>"); !strings.HasPrefix(got, want) {
+			t.Errorf("skip_authenticated = %s: %q, want %s", skip, got, want)
+		}
+	}
+}
+
+// What Postfix puts in front of our words, by the restrictions that we stand in.
+func TestPostfixPrefixesTheWords(t *testing.T) {
+	a := serveAsked(t, setup{})
+	for where, want := range map[string]string{
+		"smtpd_client_restrictions":      "550 5.7.1 <unknown[127.0.0.1]>: Client host rejected: listed in bad (ref *)",
+		"smtpd_helo_restrictions":        "550 5.7.1 <client.there.example>: Helo command rejected: listed in bad (ref *)",
+		"smtpd_sender_restrictions":      "550 5.7.1 <a@bulk.example>: Sender address rejected: listed in bad (ref *)",
+		"smtpd_recipient_restrictions":   "550 5.7.1 <bob@here.example>: Recipient address rejected: listed in bad (ref *)",
+		"smtpd_data_restrictions":        "250 2.1.5 Ok",
+		"smtpd_end_of_data_restrictions": "250 2.1.5 Ok",
+	} {
+		p := startPostfix(t, freeAddress(t), restrictions(where, a.senders("policy")))
+		c := dialSMTP(t, p.smtp)
+		c.command("MAIL FROM:<a@bulk.example>")
+		if got := plain(c.command("RCPT TO:<bob@here.example>")); got != want {
+			t.Errorf("%s: %q, want %q", where, got, want)
+		}
+	}
+}
+
+// A sender does not escape by the way it is written, through none of the three.
+func TestPostfixAsksHoweverASenderIsWritten(t *testing.T) {
+	a := serveAsked(t, setup{})
+	for _, service := range []string{"policy", "socketmap", "tcp"} {
+		t.Run(service, func(t *testing.T) {
+			p := startPostfix(t, freeAddress(t), restrictions("smtpd_sender_restrictions", a.senders(service)))
+			for _, tt := range []struct {
+				mail   string
+				listed bool
+			}{
+				{"<a@bulk.example>", true},
+				{"<A@BULK.Example>", true},
+				{"<a@bulk.example.>", true},
+				{"a@bulk.example", true},
+				{"(c)<a@bulk.example>", true},
+				{"<a@deep.below.bulk.example>", true},
+				{`<"bad q"@x.example>`, true},
+				{`<"a"@bulk.example>`, true},
+				{`<"a@b"@bulk.example>`, true},
+				{`<@r1.example,@r2.example:u@route.example>`, true},
+				{"<100%@shop.example>", true},
+				{"<a@xn--bcher-kva.bulk.example>", true},
+				{"<a@bücher.bulk.example> SMTPUTF8", true},
+				{"<a@notbulk.example>", false},
+				{"<a@bulk.example.there.example>", false},
+				{"<a@news.bulk.example>", false},
+				{"<local>", false},
+				{"<>", false},
+				{"<q@x.example>", false},
+			} {
+				c := dialSMTP(t, p.smtp)
+				if got := c.command("MAIL FROM:%s", tt.mail); !strings.HasPrefix(got, "250") {
+					t.Errorf("MAIL FROM:%s = %q", tt.mail, got)
+					continue
+				}
+				got := c.command("RCPT TO:<bob@here.example>")
+				if want := map[bool]string{true: "550 5.7.1 ", false: "250 "}[tt.listed]; !strings.HasPrefix(got, want) || tt.listed && !strings.Contains(got, "listed in bad (ref ") {
+					t.Errorf("MAIL FROM:%s: %q, want %s", tt.mail, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A list that is reloaded between two recipients of a message changes nothing for
+// that message.
+func TestPostfixInstanceHasOneGeneration(t *testing.T) {
+	a := serveAsked(t, setup{})
+	p := startPostfix(t, freeAddress(t), restrictions("smtpd_sender_restrictions", a.senders("policy")))
+	begun, later := dialSMTP(t, p.smtp), dialSMTP(t, p.smtp)
+	begun.command("MAIL FROM:<a@bulk.example>")
+	if got := begun.command("RCPT TO:<bob@here.example>"); !strings.HasPrefix(got, "550 ") {
+		t.Fatalf("before the reload: %q", got)
+	}
+	replace(t, a.path("bad.txt"), "other.example\n")
+	a.reload(t)
+	wait(t, "the list to be taken up", 20*time.Second, func() bool {
+		_, body := a.get("/v1/check?sender=a@bulk.example")
+		return strings.Contains(body, `"verdict":"clear"`)
+	})
+	if got := begun.command("RCPT TO:<carol@here.example>"); !strings.HasPrefix(got, "550 ") {
+		t.Errorf("the second recipient of the same message: %q, want 550", got)
+	}
+	later.command("MAIL FROM:<a@bulk.example>")
+	if got := later.command("RCPT TO:<bob@here.example>"); !strings.HasPrefix(got, "250 ") {
+		t.Errorf("the next message: %q, want 250", got)
+	}
+	begun.command("RSET")
+	begun.command("MAIL FROM:<a@bulk.example>")
+	if got := begun.command("RCPT TO:<bob@here.example>"); !strings.HasPrefix(got, "250 ") {
+		t.Errorf("the next message on the same connection: %q, want 250", got)
+	}
+}
+
+// What is done with a message rather than with a recipient, as far as Postfix can.
+func TestPostfixTreatsAMessage(t *testing.T) {
+	a := serveAsked(t, setup{})
+	p := startPostfix(t, freeAddress(t), restrictions("smtpd_sender_restrictions", a.senders("policy")))
+	const again = "452 4.5.3 <%s>: Sender address rejected: send this recipient in a transaction of its own"
+	send := func(from, marker string, to ...string) (replies []string) {
+		c := dialSMTP(t, p.smtp)
+		c.command("MAIL FROM:<%s>", from)
+		for _, r := range to {
+			replies = append(replies, c.command("RCPT TO:<%s@here.example>", r))
+		}
+		if got := c.command("DATA"); !strings.HasPrefix(got, "354") {
+			t.Fatalf("DATA = %q", got)
+		}
+		if got := c.command("Subject: %s\r\n\r\nx\r\n.", marker); !strings.HasPrefix(got, "250") {
+			t.Errorf("the dot = %q", got)
+		}
+		return replies
+	}
+	arrived := func(marker string) (texts []string) {
+		for _, path := range messages(t, p.maildir) {
+			text, err := os.ReadFile(path)
+			if err == nil && bytes.Contains(text, []byte("Subject: "+marker+"\n")) {
+				texts = append(texts, string(text))
+			}
+		}
+		return texts
+	}
+	tests := []struct {
+		name, from string
+		to         []string
+		want       []string // replies; "" = 250
+		copies     int      // that arrive
+		field      bool     // with one X-Blockd
+	}{
+		{"tagged once for two recipients", "a@odd.example", []string{"bob", "carol"}, []string{"", ""}, 2, true},
+		{"an exempt recipient has no tag", "a@odd.example", []string{"postmaster", "carol"}, []string{"", fmt.Sprintf(again, "a@odd.example")}, 1, false},
+		{"tagged, and the exempt recipient by itself", "a@odd.example", []string{"carol", "postmaster"}, []string{"", fmt.Sprintf(again, "a@odd.example")}, 1, true},
+		{"a discard entry refuses", "a@gone.example", []string{"bob", "postmaster"},
+			[]string{"550 5.7.1 <a@gone.example>: Sender address rejected: listed in gone (ref *)", ""}, 1, false},
+		{"held", "a@aside.example", []string{"bob", "carol"}, []string{"", ""}, 0, false},
+		{"postmaster's mail is not held", "a@aside.example", []string{"bob", "postmaster"}, []string{"", fmt.Sprintf(again, "a@aside.example")}, 0, false},
+		{"clear", "a@there.example", []string{"bob", "postmaster"}, []string{"", ""}, 2, false},
+	}
+	for i, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			marker := fmt.Sprintf("case-%d", i)
+			for n, got := range send(tt.from, marker, tt.to...) {
+				if tt.want[n] == "" && !strings.HasPrefix(got, "250 ") || tt.want[n] != "" && plain(got) != tt.want[n] {
+					t.Errorf("RCPT TO:<%s>: %q, want %q", tt.to[n], got, tt.want[n])
+				}
+			}
+			if tt.copies > 0 {
+				wait(t, "the message", 30*time.Second, func() bool { return len(arrived(marker)) == tt.copies })
+			}
+			for _, text := range arrived(marker) {
+				if n := strings.Count(text, "X-Blockd: list=odd ref="); n > 1 || (n == 1) != tt.field {
+					t.Errorf("%d fields X-Blockd in\n%s", n, text)
+				}
+			}
+		})
+	}
+	held, err := filepath.Glob(filepath.Join(p.dir, "queue", "hold", "*"))
+	if err != nil || len(held) != 2 {
+		t.Errorf("the hold queue has %q, %v, want two messages", held, err)
+	}
+	// All that is to arrive has: only now can something be found that should not.
+	if got := len(messages(t, p.maildir)); got != 7 {
+		t.Errorf("%d messages arrived, want 7", got)
+	}
+}
+
+// The recipes of docs/postfix.md: a Unix socket below Postfix's queue, and a table
+// behind a line for those whom everybody may write to.
+func TestPostfixRecipes(t *testing.T) {
+	socketmap := freeAddress(t)
+	unix := startPostfix(t, freeAddress(t),
+		restrictions("smtpd_sender_restrictions", "check_policy_service { unix:blockd/policy, default_action=DUNNO }"))
+	table := startPostfix(t, freeAddress(t), restrictions("smtpd_sender_restrictions",
+		"check_recipient_access inline:{ { postmaster@here.example = permit }, { abuse@here.example = permit } }, "+
+			"check_sender_access socketmap:inet:"+socketmap+":senders"))
+	folder := filepath.Join(unix.dir, "queue", "blockd")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, setup{lists: postfixLists, files: postfixFiles(), smtp: `quarantine = "quarantine"`,
+		postfix: fmt.Sprintf("policy_listen = %q\nsocket_group = \"postfix\"\nsocketmap_listen = %q", "unix:"+filepath.Join(folder, "policy"), socketmap)})
+	if info, err := os.Stat(filepath.Join(folder, "policy")); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("the socket: %v, %v, want mode 0660", info, err)
+	}
+	for _, p := range []*postfix{unix, table} {
+		c := dialSMTP(t, p.smtp)
+		c.command("MAIL FROM:<a@bulk.example>")
+		for to, want := range map[string]string{
+			"bob": "550 5.7.1 <a@bulk.example>: Sender address rejected: listed in bad (ref *)", "postmaster": "250 2.1.5 Ok", "abuse": "250 2.1.5 Ok",
+		} {
+			if got := plain(c.command("RCPT TO:<%s@here.example>", to)); got != want {
+				t.Errorf("%s to %s: %q, want %q", p.smtp, to, got, want)
+			}
+		}
+	}
+}
+
+// postmap asks the tables as Postfix does.
+func TestPostmapAsksTheTables(t *testing.T) {
+	command := peer(t, "postmap")
+	a := serveAsked(t, setup{})
+	query := func(key, table string) (string, int) {
+		var errs bytes.Buffer
+		cmd := exec.Command(command, "-q", key, table)
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err != nil && cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return plain(strings.TrimSpace(string(out) + errs.String())), cmd.ProcessState.ExitCode()
+	}
+	for _, tt := range []struct {
+		key, table, want string
+		code             int
+	}{
+		{"a@mx.bulk.example", "socketmap:inet:" + a.socketmap + ":senders", "550 5.7.1 listed in bad (ref *)", 0},
+		{"a@there.example", "socketmap:inet:" + a.socketmap + ":senders", "", 1},
+		{"<>", "socketmap:inet:" + a.socketmap + ":senders", "", 1},
+		{"a@mx.bulk.example", "socketmap:inet:" + a.socketmap + ":bad", "550 5.7.1 listed in bad (ref *)", 0},
+		{"a@mx.bulk.example", "socketmap:inet:" + a.socketmap + ":slow", "", 1},
+		{"a@slow.example", "socketmap:inet:" + a.socketmap + ":senders", "DEFER_IF_PERMIT 4.7.1 listed in slow (ref *)", 0},
+		{"a@mx.bulk.example", "tcp:" + a.tcp, "550 5.7.1 listed in bad (ref *)", 0},
+		{"bad q@x.example", "tcp:" + a.tcp, "550 5.7.1 listed in bad (ref *)", 0},
+		{"100%@shop.example", "tcp:" + a.tcp, "550 5.7.1 listed in bad (ref *)", 0},
+		{"a@there.example", "tcp:" + a.tcp, "", 1},
+	} {
+		if got, code := query(tt.key, tt.table); got != tt.want || code != tt.code {
+			t.Errorf("postmap -q %q %s = %q, exit %d, want %q, exit %d", tt.key, tt.table, got, code, tt.want, tt.code)
+		}
+	}
+	if got, code := query("a@mx.bulk.example", "socketmap:inet:"+a.socketmap+":other"); code != 1 || !strings.Contains(got, "permanent error: unknown map") {
+		t.Errorf("another map: %q, exit %d", got, code)
+	}
+	cmd := exec.Command(command, "-q", "-", "tcp:"+a.tcp) // many on one connection
+	cmd.Stdin = strings.NewReader(strings.Repeat("a@bulk.example\nb@there.example\n", 500))
+	out, err := cmd.Output()
+	if err != nil || strings.Count(string(out), "listed in bad") != 500 || strings.Contains(string(out), "there.example") {
+		t.Errorf("a thousand keys: %v, %d found", err, strings.Count(string(out), "listed in bad"))
+	}
+}
+
+// blockd is restarted while mail comes in. Whoever holds its socket open meanwhile
+// (socket activation) has every question answered; Postfix asks a second time when
+// a connection was closed.
+func TestPolicyServiceRestartsUnderTraffic(t *testing.T) {
+	a := configureAsked(t, setup{})
+	held := map[string]net.Listener{}
+	for name, address := range map[string]string{"policy": a.policy, "http": a.http} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		held[name] = l
+	}
+	a.run(t, passing(t, a.daemon, held))
+	p := startPostfix(t, freeAddress(t), restrictions("smtpd_sender_restrictions", a.senders("policy")))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var served, refused atomic.Int64
+	var clients sync.WaitGroup
+	odd := make(chan string, 100)
+	for i := range 4 {
+		c := dialSMTP(t, p.smtp)
+		clients.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				if (n+i)%2 == 0 {
+					if got := c.send("a@there.example", "bob@here.example", []byte("Subject: x\r\n\r\nx\r\n")); !strings.HasPrefix(got, "250 ") {
+						odd <- "a clear sender: " + got
+					}
+					served.Add(1)
+				} else {
+					if got := c.send("a@bulk.example", "bob@here.example", nil); !strings.HasPrefix(got, "550 5.7.1 ") {
+						odd <- "a listed sender: " + got
+					}
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	for range 3 {
+		before := served.Load() + refused.Load()
+		wait(t, "mail to pass", 60*time.Second, func() bool { return served.Load()+refused.Load() >= before+20 || len(odd) > 0 })
+		a.stop(t)
+		a.run(t, passing(t, a.daemon, held))
+	}
+	before := served.Load()
+	wait(t, "mail to pass behind the last restart", 60*time.Second, func() bool { return served.Load() >= before+10 || len(odd) > 0 })
+	cancel()
+	clients.Wait()
+	close(odd)
+	for text := range odd {
+		t.Error(text)
+	}
+	wait(t, "all of the mail", 60*time.Second, func() bool { return len(messages(t, p.maildir)) == int(served.Load()) })
+	t.Logf("3 restarts: %d messages taken and delivered, %d refused", served.Load(), refused.Load())
+}
+
+// Without blockd Postfix does what its own settings say: docs/postfix.md has them.
+func TestPostfixWithoutThePolicyService(t *testing.T) {
+	nobody := freeAddress(t)
+	for name, tt := range map[string]struct {
+		what string
+		want []string
+	}{
+		"by itself":           {"check_policy_service inet:" + nobody, []string{"451 4.3.5 "}},
+		"with default_action": {"check_policy_service { inet:" + nobody + ", default_action=DUNNO }", []string{"250 "}},
+		"a socketmap":         {"check_sender_access socketmap:inet:" + nobody + ":senders", []string{"451 4.3.0 ", "451 4.3.5 "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startPostfix(t, freeAddress(t), restrictions("smtpd_sender_restrictions", tt.what))
+			c := dialSMTP(t, p.smtp)
+			c.command("MAIL FROM:<a@bulk.example>")
+			got := c.command("RCPT TO:<bob@here.example>")
+			if !slices.ContainsFunc(tt.want, func(w string) bool { return strings.HasPrefix(got, w) }) {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/internal/selfsigned"
+)
+
+// mailServer is a real mail server of a test's own. It takes mail for everybody
+// at here.example and hands it to inbox; for strangers it does not relay.
+type mailServer struct {
+	name, version string
+	smtp          string // HOST:PORT for any client
+	behind        string // HOST:PORT for blockd, which says there who the client is by clientInfo
+	clientInfo    string
+	cert          selfsigned.Cert // shown behind STARTTLS; zero: it has none
+	inbox         *inbox
+	log           func() string
+	queues        []string // folders that hold a file for each message it still has
+}
+
+// filtered is the setup of a blockd in front of the server.
+func (s *mailServer) filtered(more string) setup {
+	return setup{upstream: "smtp://" + s.behind, smtp: fmt.Sprintf("client_info = %q\n%s", s.clientInfo, more)}
+}
+
+// settle waits until everything that the server has taken was handed on.
+func (s *mailServer) settle(t *testing.T) {
+	t.Helper()
+	wait(t, s.name+" to have handed on what it took", 60*time.Second, func() bool {
+		empty := true
+		for _, queue := range s.queues {
+			filepath.WalkDir(queue, func(path string, d os.DirEntry, err error) error {
+				if err == nil && !d.IsDir() {
+					empty = false
+					return filepath.SkipAll
+				}
+				return nil // a folder may go while it is walked
+			})
+		}
+		return empty
+	})
+}
+
+// startPostfixServer is startPostfix with its mail handed to an inbox.
+func startPostfixServer(t *testing.T, options ...string) *mailServer {
+	t.Helper()
+	cert := selfsigned.New(t, "mail.here.example")
+	certPath, keyPath := cert.Write(t, publicDir(t))
+	options = append([]string{"smtpd_tls_security_level=may", "smtpd_tls_cert_file=" + certPath, "smtpd_tls_key_file=" + keyPath}, options...)
+	p := startPostfix(t, freeAddress(t), options...)
+	in := startInbox(t)
+	for _, args := range [][]string{
+		{"postconf", "-c", p.config, "-M", "lmtp/unix=lmtp unix - - n - - lmtp"},
+		{"postconf", "-c", p.config, "virtual_transport=lmtp:inet:" + in.address, "lmtp_line_length_limit=0"},
+		{"postfix", "-c", p.config, "reload"},
+	} {
+		if out, err := exec.Command(peer(t, args[0]), args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v\n%s", args, err, out)
+		}
+	}
+	out, err := exec.Command(peer(t, "postconf"), "-h", "mail_version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &mailServer{name: "Postfix", version: strings.TrimSpace(string(out)), smtp: p.smtp, behind: p.smtp,
+		cert: cert, clientInfo: "xclient", inbox: in, log: p.log}
+	for _, queue := range []string{"maildrop", "incoming", "active", "deferred"} {
+		s.queues = append(s.queues, filepath.Join(p.dir, "queue", queue))
+	}
+	return s
+}
+
+// servers are those that blockd is proved in front of.
+var servers = []struct {
+	name  string
+	start func(t *testing.T) *mailServer
+}{
+	{"Postfix", func(t *testing.T) *mailServer { return startPostfixServer(t) }},
+	// What Postfix did before 2023, and does for mynetworks unless told otherwise.
+	{"lax Postfix", func(t *testing.T) *mailServer {
+		s := startPostfixServer(t, "smtpd_forbid_bare_newline=no")
+		s.name = "lax Postfix"
+		return s
+	}},
+	{"Exim", func(t *testing.T) *mailServer { return startExim(t) }},
+	{"Sendmail", func(t *testing.T) *mailServer { return startSendmail(t) }},
+	{"OpenSMTPD", func(t *testing.T) *mailServer { return startOpenSMTPD(t, "") }},
+}
+
+// Each server takes a message and hands it on, and relays for nobody: what the
+// other tests rely on.
+func TestServers(t *testing.T) {
+	for _, server := range servers {
+		t.Run(server.name, func(t *testing.T) {
+			t.Parallel()
+			s := server.start(t)
+			c := dialSMTP(t, s.smtp)
+			const text = "Subject: x\r\n\r\nhello\r\n.dot\r\n"
+			if got := c.send("friend@there.example", "you@here.example", []byte(text)); !strings.HasPrefix(got, "250 ") {
+				t.Errorf("the dot = %q\n%s", got, s.log())
+			}
+			s.settle(t)
+			if got := s.inbox.all(); len(got) != 1 || got[0].from != "friend@there.example" || len(got[0].to) != 1 || got[0].to[0] != "you@here.example" ||
+				!strings.Contains(got[0].text, "Subject: x\r\n") || !strings.HasSuffix(got[0].text, "\r\n\r\nhello\r\n.dot\r\n") {
+				t.Errorf("arrived: %q\n%s", got, s.log())
+			}
+			c.command("MAIL FROM:<friend@there.example>")
+			if got := c.command("RCPT TO:<you@elsewhere.example>"); !strings.HasPrefix(got, "5") {
+				t.Errorf("a recipient elsewhere = %q", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,275 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Log takes decisions in. All methods may be used from any goroutine; a nil Log
+// remembers nothing. Run has to run for anything to reach the disk.
+type Log struct {
+	settings   Settings
+	castagnoli *crc32.Table
+	lock       *os.File
+	woken      chan struct{} // something waits
+	urgent     chan struct{} // much does
+
+	mu      sync.Mutex // of what waits; held for the time of an encoding
+	waiting []byte
+	records uint64 // in waiting
+
+	writing sync.Mutex // of what follows
+	spare   []byte     // the buffer that is not filled just now
+	file    *os.File   // nil: a new segment is to be made
+	size    int64
+	number  uint64    // of file, or of the last one there was
+	since   time.Time // of file
+	older   []segment // the oldest first
+	pruned  time.Time
+
+	written, dropped, failed atomic.Uint64 // records
+	octets                   atomic.Int64  // on disk
+	broken                   atomic.Pointer[error]
+}
+
+// Open opens a history for writing, and makes its folder if it is not there.
+func Open(s Settings) (*Log, error) {
+	if s.Max < MinMax {
+		return nil, fmt.Errorf("history of %d octets, want %d at least", s.Max, MinMax)
+	}
+	if err := makeFolder(s.Folder); err != nil {
+		return nil, err
+	}
+	held, err := lock(s.Folder)
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{settings: s, castagnoli: crc32.MakeTable(crc32.Castagnoli), lock: held,
+		woken: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	if err := l.resume(); err != nil {
+		held.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// resume finds what is there, and goes on with the newest segment.
+func (l *Log) resume() (err error) {
+	if l.older, err = segments(l.settings.Folder); err != nil {
+		return err
+	}
+	if n := len(l.older); n > 0 {
+		last := l.older[n-1]
+		l.number = last.number
+		if l.file, l.size, l.since, err = openSegment(last); err != nil {
+			return err
+		}
+		if l.file != nil {
+			l.older = l.older[:n-1]
+		}
+	}
+	l.prune(time.Now(), 0)
+	return nil
+}
+
+// Add takes a decision in. It never waits for the disk and allocates nothing: what has
+// no room is dropped and counted.
+func (l *Log) Add(r Record) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	before := len(l.waiting)
+	if before+maxLine > maxBuffer {
+		l.mu.Unlock()
+		l.dropped.Add(1)
+		return
+	}
+	l.waiting = appendLine(l.waiting, &r, l.castagnoli)
+	l.records++
+	after := len(l.waiting)
+	l.mu.Unlock()
+	if before == 0 {
+		wake(l.woken)
+	}
+	if before < writeFrom && after >= writeFrom {
+		wake(l.urgent)
+	}
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run writes what comes until ctx ends, and then the rest. It returns nil. Errors are
+// logged once each until something could be written again.
+func (l *Log) Run(ctx context.Context, log *slog.Logger) error {
+	if l == nil {
+		<-ctx.Done()
+		return nil
+	}
+	prune := time.NewTicker(pruneEvery)
+	defer prune.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-prune.C:
+			l.writing.Lock()
+			l.prune(time.Now(), 0)
+			l.writing.Unlock()
+			continue
+		case <-l.woken:
+			l.gather(ctx)
+		}
+		l.write(log)
+	}
+	l.write(log)
+	return nil
+}
+
+// gather waits a moment for more.
+func (l *Log) gather(ctx context.Context) {
+	timer := time.NewTimer(writeAfter)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.urgent:
+	case <-ctx.Done():
+	}
+}
+
+func (l *Log) write(log *slog.Logger) {
+	was := l.broken.Load()
+	err := l.Flush()
+	if err != nil && was == nil {
+		log.Error("history not written", slog.Any("error", err))
+	} else if err == nil && was != nil && l.broken.Load() == nil {
+		log.Info("history is written again")
+	}
+}
+
+// Flush writes what waits. The error says that this has been dropped, and why.
+func (l *Log) Flush() error {
+	if l == nil {
+		return nil
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	lines, n := l.waiting, l.records
+	l.waiting, l.records = l.spare[:0], 0
+	l.mu.Unlock()
+	l.spare = lines
+	if n == 0 {
+		return nil
+	}
+	if err := l.append(lines); err != nil {
+		l.failed.Add(n)
+		l.broken.Store(&err)
+		return err
+	}
+	l.written.Add(n)
+	l.broken.Store(nil)
+	return nil
+}
+
+// append writes lines to the newest segment, or to a new one. What could be written
+// of them only in part is taken back.
+func (l *Log) append(lines []byte) error {
+	if l.lock == nil {
+		return os.ErrClosed
+	}
+	now := time.Now()
+	if l.file != nil && (l.size+int64(len(lines)) > l.segmentSize() || now.Sub(l.since) > segmentAge) {
+		l.finish(now)
+	}
+	l.prune(now, int64(len(lines)+len(fileHead)))
+	if l.file == nil {
+		f, err := createSegment(l.settings.Folder, l.number+1)
+		if err != nil {
+			return err
+		}
+		l.file, l.size, l.number, l.since = f, int64(len(fileHead)), l.number+1, now
+	}
+	if _, err := l.file.WriteAt(lines, l.size); err != nil {
+		if cut := l.file.Truncate(l.size); cut != nil {
+			l.finish(now) // its torn end is a damaged line
+		}
+		return err
+	}
+	l.size += int64(len(lines))
+	l.octets.Add(int64(len(lines)))
+	return nil
+}
+
+// segmentSize lets a small history, too, lose an eighth at a time.
+func (l *Log) segmentSize() int64 { return min(maxSegment, l.settings.Max/8) }
+
+// finish ends the newest segment.
+func (l *Log) finish(now time.Time) {
+	l.older = append(l.older, segment{l.number, segmentPath(l.settings.Folder, l.number), l.size, now})
+	l.file.Close()
+	l.file, l.size = nil, 0
+}
+
+// prune takes out the oldest segments: all that are past their age, and as many as
+// needed for so many octets to have room.
+func (l *Log) prune(now time.Time, room int64) {
+	if l.file != nil && now.Sub(l.since) > segmentAge {
+		l.finish(now)
+	}
+	total := l.size
+	for _, s := range l.older {
+		total += s.size
+	}
+	for len(l.older) > 0 && (total+room > l.settings.Max || now.Sub(l.older[0].written) > l.settings.Keep) {
+		if err := os.Remove(l.older[0].path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			l.broken.Store(&err)
+			break
+		}
+		total -= l.older[0].size
+		l.older = l.older[1:]
+	}
+	l.octets.Store(total)
+}
+
+// Close writes what waits and gives the folder back.
+func (l *Log) Close() error {
+	if l == nil {
+		return nil
+	}
+	err := l.Flush()
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if l.lock == nil {
+		return nil
+	}
+	if l.file != nil {
+		err = errors.Join(err, l.file.Close())
+		l.file = nil
+	}
+	err = errors.Join(err, l.lock.Close())
+	l.lock = nil
+	return err
+}
+
+// Problems are one line each: what an administrator must know.
+func (l *Log) Problems() []string {
+	if l == nil {
+		return nil
+	}
+	if err := l.broken.Load(); err != nil {
+		return []string{"history: " + (*err).Error()}
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+)
+
+// Query says which decisions are looked for: those of which all holds that is set.
+// Letters count alike in both cases.
+type Query struct {
+	Sender    string // an address, or a domain for all of its senders; "<>" is the null sender
+	Recipient string // as Sender
+	Client    netip.Prefix
+	List      string
+	Ref       string
+	Verdict   string
+	Outcome   string
+	Since     time.Time
+	Limit     int // 0 = MaxFound
+}
+
+// MaxFound bounds how many decisions one search returns: less than a megabyte.
+const MaxFound = 1000
+
+// Found is what a search comes to.
+type Found struct {
+	Records []Record // the newest first
+	More    bool     // there are more than Limit
+	Damaged int      // lines that were left out of what was read
+}
+
+// Search looks for decisions, those included that wait for the disk.
+func (l *Log) Search(ctx context.Context, q Query) (Found, error) {
+	if l == nil {
+		return Found{}, nil
+	}
+	l.Flush() // what could not be written is counted, and cannot be found
+	if oldest := time.Now().Add(-l.settings.Keep); q.Since.Before(oldest) {
+		q.Since = oldest
+	}
+	return Search(ctx, l.settings.Folder, q)
+}
+
+// Search looks for decisions in a folder, whether or not a daemon writes there. A
+// folder that is not there is an error that wraps fs.ErrNotExist.
+func Search(ctx context.Context, folder string, q Query) (found Found, err error) {
+	limit := q.Limit
+	if limit <= 0 || limit > MaxFound {
+		limit = MaxFound
+	}
+	found.Damaged, err = walk(ctx, folder, q.Since, q.hint(), func(r *Record) bool {
+		if !q.matches(r) {
+			return true
+		}
+		if len(found.Records) == limit {
+			found.More = true
+			return false
+		}
+		found.Records = append(found.Records, r.clone())
+		return true
+	})
+	return found, err
+}
+
+// Walk calls each for the decisions since a time, the newest first, until it returns
+// false. What r points to holds until then. damaged counts lines that were left out.
+func Walk(ctx context.Context, folder string, since time.Time, each func(r *Record) bool) (damaged int, err error) {
+	return walk(ctx, folder, since, nil, each)
+}
+
+// walk is Walk over those lines alone that contain hint.
+func walk(ctx context.Context, folder string, since time.Time, hint []byte, each func(*Record) bool) (damaged int, err error) {
+	all, err := segments(folder)
+	if err != nil {
+		return 0, err
+	}
+	w := walker{since: since, hint: hint, each: each, castagnoli: crc32.MakeTable(crc32.Castagnoli)}
+	for i := len(all) - 1; i >= 0 && !w.done; i-- {
+		if all[i].written.Before(since) {
+			continue // clocks are set back at times: others may be newer
+		}
+		if err := ctx.Err(); err != nil {
+			return w.damaged, err
+		}
+		if err := w.segment(all[i].path); err != nil {
+			return w.damaged, err
+		}
+	}
+	return w.damaged, nil
+}
+
+type walker struct {
+	since      time.Time
+	hint       []byte
+	each       func(*Record) bool
+	castagnoli *crc32.Table
+	text       []byte // of a segment, reused
+	damaged    int
+	done       bool
+}
+
+// segment reads one file from its end.
+func (w *walker) segment(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // pruned meanwhile
+	} else if err != nil {
+		return err
+	}
+	defer f.Close()
+	b := bytes.NewBuffer(w.text[:0])
+	if _, err := b.ReadFrom(io.LimitReader(f, maxSegment+maxLine)); err != nil {
+		return err
+	}
+	w.text = b.Bytes()
+	text := w.text[:bytes.LastIndexByte(w.text, '\n')+1] // the rest is being written, or was when all ended
+	headed := bytes.HasPrefix(text, []byte(fileHead))
+	if headed {
+		text = text[len(fileHead):]
+	} else if len(text) > 0 {
+		w.damaged++ // lines are told by their checksums all the same
+	}
+	for len(text) > 0 && !w.done {
+		text = text[:len(text)-1]
+		start := bytes.LastIndexByte(text, '\n') + 1
+		w.line(text[start:])
+		text = text[:start]
+	}
+	return nil
+}
+
+func (w *walker) line(line []byte) {
+	var r Record
+	switch {
+	case w.hint != nil && !bytes.Contains(line, w.hint):
+	case !summed(line, w.castagnoli) || parseLine(string(line[sumSize:]), &r) != nil:
+		w.damaged++
+	case !r.Time.Before(w.since):
+		w.done = !w.each(&r)
+	}
+}
+
+// hint is a text that each line found has, so that the others need not be read. The
+// names of lists and references are never escaped.
+func (q *Query) hint() []byte {
+	switch {
+	case q.Ref != "" && plain(q.Ref):
+		return []byte(strings.ToLower(q.Ref))
+	case q.List != "" && plain(q.List):
+		return []byte(q.List)
+	}
+	return nil
+}
+
+func plain(s string) bool { return string(appendText(nil, s)) == s }
+
+func (q *Query) matches(r *Record) bool {
+	return (q.Ref == "" || strings.EqualFold(q.Ref, r.Ref)) &&
+		(q.List == "" || q.List == r.List) &&
+		(q.Verdict == "" || q.Verdict == r.Verdict) &&
+		(q.Outcome == "" || q.Outcome == r.Outcome) &&
+		(!q.Client.IsValid() || r.Client.IsValid() && q.Client.Contains(r.Client.Unmap())) &&
+		covers(q.Sender, r.Sender) && covers(q.Recipient, r.Recipient)
+}
+
+// covers reports whether want, an address or a domain, is or holds have.
+func covers(want, have string) bool {
+	switch at := strings.LastIndexByte(want, '@'); {
+	case want == "", strings.EqualFold(want, have):
+		return true
+	case want == "<>":
+		return have == ""
+	case at > 0:
+		return false
+	default:
+		return strings.EqualFold(strings.TrimPrefix(want, "@"), have[strings.LastIndexByte(have, '@')+1:])
+	}
+}
+
+// clone copies the texts of r out of the segment that they are parts of.
+func (r *Record) clone() Record {
+	c := *r
+	for _, s := range []*string{&c.Door, &c.Outcome, &c.Verdict, &c.Helo, &c.Sender, &c.Recipient, &c.Generation, &c.Ref,
+		&c.Source, &c.List, &c.File, &c.Entry, &c.Scope, &c.Action, &c.Reason} {
+		*s = strings.Clone(*s)
+	}
+	return c
+}

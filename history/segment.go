@@ -1,0 +1,136 @@
+package history
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// suffix ends the name of a segment, whose number stands before it.
+const suffix = ".decisions"
+
+// segment is one file. The one with the highest number is the newest.
+type segment struct {
+	number  uint64
+	path    string
+	size    int64
+	written time.Time // last
+}
+
+func segmentPath(folder string, number uint64) string {
+	return filepath.Join(folder, fmt.Sprintf("%010d%s", number, suffix))
+}
+
+// segments are the files of a folder, the oldest first. Other files there are none of
+// ours.
+func segments(folder string) ([]segment, error) {
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	var all []segment
+	for _, f := range files {
+		digits, ours := strings.CutSuffix(f.Name(), suffix)
+		number, err := strconv.ParseUint(digits, 10, 64)
+		if !ours || err != nil || !f.Type().IsRegular() {
+			continue
+		}
+		info, err := f.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it has just been taken out
+		} else if err != nil {
+			return nil, err
+		}
+		all = append(all, segment{number, filepath.Join(folder, f.Name()), info.Size(), info.ModTime()})
+	}
+	slices.SortFunc(all, func(a, b segment) int { return cmp.Compare(a.number, b.number) })
+	return all, nil
+}
+
+// openSegment opens a segment to be written on, without what a crash has left
+// unfinished at its end. begun is the time of its first decision. f is nil if it cannot
+// be gone on with: it is too large, or its beginning is not as it was written.
+func openSegment(s segment) (f *os.File, size int64, begun time.Time, err error) {
+	if s.size > maxSegment {
+		return nil, 0, begun, nil
+	}
+	if f, err = os.OpenFile(s.path, os.O_RDWR|syscall.O_NOFOLLOW, 0); err != nil {
+		return nil, 0, begun, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxSegment+1))
+	if err == nil {
+		size = int64(bytes.LastIndexByte(text, '\n') + 1)
+		lines, headed := bytes.CutPrefix(text[:size], []byte(fileHead))
+		first, _, some := bytes.Cut(lines, []byte("\n"))
+		var r Record
+		switch {
+		case !headed, some && (!summed(first, crc32.MakeTable(crc32.Castagnoli)) || parseLine(string(first[sumSize:]), &r) != nil):
+			return nil, 0, begun, f.Close()
+		case some:
+			begun = r.Time
+		default:
+			begun = s.written
+		}
+		err = f.Truncate(size)
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, begun, err
+	}
+	return f, size, begun, nil
+}
+
+// createSegment makes a segment with a head.
+func createSegment(folder string, number uint64) (*os.File, error) {
+	path := segmentPath(folder, number)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.WriteAt([]byte(fileHead), 0); err != nil {
+		f.Close()
+		os.Remove(path)
+		return nil, err
+	}
+	return f, nil
+}
+
+// makeFolder makes the folder, for nobody else's eyes.
+func makeFolder(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// lock takes the folder for this process, until the file is closed.
+func lock(folder string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrLocked
+		}
+		return nil, fmt.Errorf("%s: %w", folder, err)
+	}
+	return f, nil
+}

@@ -1,0 +1,102 @@
+package httpapi
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// connections is a listener that has so many connections open at a time, and of them
+// so many of one client. Beyond the first bound others wait in the system's queue;
+// beyond the second they are closed at once: one client that opens connections and
+// says nothing would keep everybody else waiting.
+type connections struct {
+	net.Listener
+	free      chan struct{} // a place each
+	perClient int
+	closed    chan struct{}
+	once      sync.Once
+	refused   func()
+
+	mu   sync.Mutex
+	open map[netip.Prefix]int
+}
+
+func newConnections(l net.Listener, most, perClient int, refused func()) *connections {
+	return &connections{Listener: l, free: make(chan struct{}, most), perClient: perClient, closed: make(chan struct{}),
+		refused: refused, open: map[netip.Prefix]int{}}
+}
+
+// Accept implements net.Listener.
+func (c *connections) Accept() (net.Conn, error) {
+	select {
+	case c.free <- struct{}{}:
+	case <-c.closed:
+		return nil, net.ErrClosed
+	}
+	for {
+		conn, err := c.Listener.Accept()
+		if err != nil {
+			<-c.free
+			return nil, err
+		}
+		client, counted := clientOf(conn)
+		if !counted || c.take(client) {
+			return &connection{Conn: conn, leave: func() {
+				if counted {
+					c.leave(client)
+				}
+				<-c.free
+			}}, nil
+		}
+		conn.Close()
+		c.refused()
+	}
+}
+
+// Close implements net.Listener. It wakes an Accept that waits for a place.
+func (c *connections) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Listener.Close()
+}
+
+// clientOf is who counts as one client; not of a Unix socket.
+func clientOf(conn net.Conn) (client netip.Prefix, counted bool) {
+	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return client, false
+	}
+	return clientKey(tcp.AddrPort().Addr()).client, true
+}
+
+func (c *connections) take(client netip.Prefix) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[client] >= c.perClient {
+		return false
+	}
+	c.open[client]++
+	return true
+}
+
+func (c *connections) leave(client netip.Prefix) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[client]--; c.open[client] == 0 {
+		delete(c.open, client)
+	}
+}
+
+// connection gives its place back when it is closed.
+type connection struct {
+	net.Conn
+	once  sync.Once
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *connection) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(c.leave)
+	return err
+}

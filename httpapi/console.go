@@ -1,0 +1,66 @@
+package httpapi
+
+import (
+	"embed"
+	"net/http"
+	"path"
+	"strings"
+)
+
+// assets are the console's page and what it loads. They are shown as they stand
+// here: nothing is built.
+//
+//go:embed console
+var assets embed.FS
+
+// consolePolicy lets the page load what stands beside it, ask this door, and nothing
+// else: no script in the page itself, none from elsewhere, no frame around it, and no
+// text that becomes HTML.
+const consolePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// consoleTypes are the media types of assets. The system's table may have others.
+var consoleTypes = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
+
+// isConsole reports whether a path is one of the console's. Everybody may have those: a
+// browser that opens a page sends no token, and there is no secret in it.
+func isConsole(path string) bool { return path == "/" || strings.HasPrefix(path, "/console/") }
+
+// home answers / with the console for browsers, and with a list of what there is for
+// programs.
+func home(programs http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept")
+		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+			asset(w, "console/page.html")
+			return
+		}
+		programs(w, r)
+	}
+}
+
+// console answers for what the page loads.
+func console(w http.ResponseWriter, r *http.Request) {
+	asset(w, strings.TrimPrefix(r.URL.Path, "/"))
+}
+
+func asset(w http.ResponseWriter, name string) {
+	content, err := assets.ReadFile(name)
+	if err != nil {
+		fail(w, http.StatusNotFound, "no such file of the console")
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", consoleTypes[path.Ext(name)])
+	h.Set("Content-Security-Policy", consolePolicy)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("X-Frame-Options", "DENY") // for browsers before frame-ancestors
+	w.Write(content)
+}

@@ -1,0 +1,65 @@
+// Makes what the page shows. Senders, reasons and file names are written by
+// strangers: whatever is a string becomes text here, and nothing else on the page
+// makes elements. The Content-Security-Policy refuses the other ways.
+
+const namespaces = { html: 'http://www.w3.org/1999/xhtml', svg: 'http://www.w3.org/2000/svg' };
+
+function make(namespace, tag, attributes, children) {
+  const node = document.createElementNS(namespaces[namespace], tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === 'function') node.addEventListener(name, value);
+    else if (value === true) node.setAttribute(name, '');
+    else if (value !== false && value != null) node.setAttribute(name, value);
+  }
+  node.append(...children.flat().filter((child) => child != null && child !== false));
+  return node;
+}
+
+/** html makes an element. A function among the attributes listens to the event of that name. */
+export const html = (tag, attributes = {}, ...children) => make('html', tag, attributes, children);
+
+/** svg makes an element of a drawing. */
+export const svg = (tag, attributes = {}, ...children) => make('svg', tag, attributes, children);
+
+/** show replaces what stands in the element of an id. */
+export function show(id, ...children) {
+  const node = byId(id);
+  node.replaceChildren(...children.flat().filter((child) => child != null && child !== false));
+  return node;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+/**
+ * table makes one of columns {head, cell, number, wide} and rows. wide columns are left
+ * out on a phone.
+ */
+export function table(caption, columns, rows) {
+  const kind = (column) => [column.number && 'n', column.wide && 'wide', column.act && 'act'].filter(Boolean).join(' ') || null;
+  return html('table', {},
+    html('caption', {}, caption),
+    html('thead', {}, html('tr', {}, columns.map((column) =>
+      column.head ? html('th', { scope: 'col', class: kind(column), title: column.title }, column.head) : html('td', { class: kind(column) })))),
+    html('tbody', {}, rows.map((row) => html('tr', { class: row.isNew && 'new' }, columns.map((column) => html('td', { class: kind(column) }, column.cell(row)))))));
+}
+
+export const badge = (kind, text) => html('span', { class: `badge ${kind}` }, text);
+
+/** count writes a number with separators. */
+export const count = (n) => n.toLocaleString('en');
+
+const units = [['d', 86400], ['h', 3600], ['min', 60], ['s', 1]];
+
+/** span says how long something is, in its largest unit: "3 d", "12 min". */
+export function span(seconds) {
+  const [name, size] = units.find(([, size]) => seconds >= size) ?? units.at(-1);
+  return `${Math.max(0, Math.floor(seconds / size))} ${name}`;
+}
+
+/** ago says how long a time of RFC 3339 is past, with the time itself for who points at it. */
+export const ago = (time) => time ? html('time', { datetime: time, title: new Date(time).toLocaleString() },
+  `${span((Date.now() - Date.parse(time)) / 1000)} ago`) : '–';
+
+/** until says how long it is to a time. */
+export const until = (time) => time ? html('time', { datetime: time, title: new Date(time).toLocaleString() },
+  span((Date.parse(time) - Date.now()) / 1000)) : 'ever';

@@ -1,0 +1,93 @@
+// Entries that act at once: adding and removing them, and undoing either.
+
+import { ago, badge, byId, count, html, show, table, until } from './dom.js';
+import { Refusal, read, write } from './door.js';
+
+const shown = 100; // rows; who has more has the search of the browser no use for
+
+let changed = () => {};
+
+function showEntries(entries) {
+  if (entries.length === 0) {
+    show('entries', html('p', { class: 'none' }, 'Nothing is blocked or allowed by hand.'));
+    return;
+  }
+  const caption = entries.length > shown ? `The newest ${shown} of ${count(entries.length)} (blockd list shows all)` : 'In force now, the newest first';
+  show('entries', table(caption, [
+    { head: 'Entry', cell: (entry) => html('code', {}, entry.entry) },
+    { head: 'Action', cell: (entry) => badge(entry.action === 'allow' ? 'ok' : 'bad', entry.action) },
+    { head: 'Why', cell: (entry) => entry.why },
+    { head: 'By', cell: (entry) => entry.author, wide: true },
+    { head: 'Added', cell: (entry) => ago(entry.added), wide: true },
+    { head: 'For', cell: (entry) => until(entry.expires), wide: true },
+    { act: true, cell: (entry) => html('button', { type: 'button', class: 'quiet small', 'aria-label': `Remove ${entry.entry}`, click: () => remove(entry.entry) }, 'Remove') },
+  ], entries.slice(0, shown)));
+}
+
+/** loadEntries shows those in force. Where the daemon has none the part is left out. */
+export async function loadEntries() {
+  try {
+    showEntries((await read('v1/entries')).entries);
+  } catch (fault) {
+    if (fault.status === 404) byId('entries').closest('section').hidden = true;
+    else show('entries', html('p', { class: 'fault' }, fault.message));
+  }
+}
+
+const words = { added: 'is in force', replaced: 'was replaced', unchanged: 'was so already', removed: 'was removed', absent: 'was not there' };
+
+function tell(name, result) {
+  const action = result.entry ? `${result.entry.action} ` : '';
+  const undo = result.result === 'added' || result.result === 'replaced' || result.result === 'removed';
+  show('done', html('span', {}, action, html('code', {}, name), ` ${words[result.result] ?? result.result}.`),
+    undo && html('button', { type: 'button', class: 'small', click: () => revert(name, result) }, 'Undo'),
+    html('button', { type: 'button', class: 'small', 'aria-label': 'Close this message', click: hide }, '×')).hidden = false;
+}
+
+const hide = () => { byId('done').hidden = true; };
+
+// change makes one change and shows what came of it. forced makes it in spite of the gate.
+async function change(name, make, forced) {
+  show('entry-fault');
+  try {
+    const [result] = (await make()).results;
+    tell(result.entry?.entry ?? result.was?.entry ?? name, result);
+    await loadEntries();
+    changed();
+    return true;
+  } catch (fault) {
+    if (!(fault instanceof Refusal)) throw fault;
+    hide();
+    show('entry-fault', html('p', { class: 'fault' }, fault.message,
+      fault.status === 409 && forced && html('button', { type: 'button', class: 'quiet small', click: forced }, 'Do it all the same')));
+    return false;
+  }
+}
+
+const remove = (name) => change(name, () => write('DELETE', `v1/entries?entry=${encodeURIComponent(name)}`));
+
+// What undoes a change is in its answer: the entry as it was, or nothing.
+const revert = (name, { was }) => was ? change(name, () => write('POST', 'v1/entries', was)) : remove(name);
+
+async function add(entry) {
+  if (await change(entry.entry, () => write('POST', 'v1/entries', entry), () => add({ ...entry, force: true }))) {
+    byId('entry').value = byId('why').value = '';
+  }
+}
+
+/** propose fills the form in; somebody has to say yes. */
+export function propose(name, action) {
+  byId('entry').value = name;
+  byId('entry-form').querySelector(`button[value=${action}]`).focus();
+  byId('entry-form').scrollIntoView({ block: 'nearest' });
+}
+
+/** listenToEntries serves the form. after is called after each change. */
+export function listenToEntries(after) {
+  changed = after;
+  byId('entry-form').addEventListener('submit', (event) => {
+    event.preventDefault();
+    const term = byId('term').value;
+    add({ entry: byId('entry').value.trim(), why: byId('why').value.trim(), action: event.submitter?.value || 'block', ...(term && { for: term }) });
+  });
+}

@@ -1,0 +1,62 @@
+// Is it well? The first thing on the page, in one sentence.
+
+import { ago, badge, byId, count, html, show, table } from './dom.js';
+import { read } from './door.js';
+
+const interval = 5000; // ms between two looks
+
+const states = { ok: 'ok', stale: 'warn', refused: 'bad', missing: 'bad' };
+
+function title(kind, text) {
+  byId('health').className = `health ${kind}`;
+  const line = byId('health-title');
+  if (line.textContent !== text) line.textContent = text; // else a screen reader says it at every look
+  document.title = kind === 'ok' ? 'blockd' : `(!) blockd: ${text}`;
+}
+
+function showHealth(table) {
+  const faults = table.problems.length + table.worth.filter((list) => list.stale).length;
+  if (!table.ready) title('bad', 'Not ready: this server cannot decide about mail.');
+  else if (faults === 1) title('warn', 'Filtering, with one problem.');
+  else if (faults > 1) title('warn', `Filtering, with ${faults} problems.`);
+  else title('ok', 'All is well.');
+  show('health-facts',
+    html('span', {}, `${table.worth.length} lists, ${count(table.worth.reduce((sum, list) => sum + list.entries, 0))} entries`),
+    html('span', {}, 'serving since ', ago(table.since)),
+    html('span', {}, 'last look at the files ', ago(table.last_attempt)),
+    html('span', {}, 'generation ', html('code', { title: table.generation }, table.generation.slice(0, 12))));
+  show('health-problems', table.problems.map((text) => html('li', {}, text)),
+    table.worth.filter((list) => list.stale).map((list) => html('li', {}, `list ${list.list}: older than its max_age`)));
+}
+
+function showLists(lists) {
+  if (lists.length === 0) {
+    show('lists', html('p', { class: 'none' }, 'No list is configured.'));
+    return;
+  }
+  show('lists', table('What serves now, and what each list adds to the others', [
+    { head: 'List', cell: (list) => html('strong', {}, list.list) },
+    { head: 'State', cell: (list) => [badge(states[list.state] ?? '', list.state), ' ', list.mode === 'shadow' && badge('', 'shadow')] },
+    { head: 'Action', cell: (list) => list.action, wide: true },
+    { head: 'Entries', cell: (list) => count(list.entries), number: true },
+    { head: 'Only here', cell: (list) => count(list.unique), number: true, wide: true, title: 'keys that no other list has' },
+    { head: 'Changed', cell: (list) => ago(list.modified), wide: true },
+    { head: 'Hits', cell: (list) => count(list.hits), number: true, title: 'envelopes and questions since the start of the daemon' },
+    { head: 'Only its', cell: (list) => count(list.sole), number: true, wide: true, title: 'hits that no other list had' },
+    { head: 'Last hit', cell: (list) => ago(list.last_hit), wide: true },
+  ], lists));
+}
+
+/** watchHealth looks at the lists, now and from time to time. heard is told whether there was an answer. */
+export async function watchHealth(heard) {
+  try {
+    const answer = await read('v1/lists');
+    showHealth(answer);
+    showLists(answer.worth);
+    heard(true);
+  } catch (fault) {
+    title('bad', fault.status === 401 ? 'A token is needed to see anything.' : `No answer: ${fault.message}`);
+    heard(false);
+  }
+  setTimeout(() => watchHealth(heard), interval);
+}

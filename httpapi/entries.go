@@ -1,0 +1,249 @@
+package httpapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"blockd/lists"
+	"blockd/live"
+)
+
+// maxChanges is how many entries one request may add or remove.
+const maxChanges = 1000
+
+// LiveEntry is a live entry as /v1/entries shows it. It can be sent back as it is: that
+// undoes its removal.
+type LiveEntry struct {
+	Entry   string     `json:"entry"` // as a plain list has it
+	Action  string     `json:"action"`
+	Why     string     `json:"why"`
+	Author  string     `json:"author"`
+	Expires *time.Time `json:"expires"` // null: never
+	Force   bool       `json:"force,omitempty"`
+
+	// Of an answer alone.
+	Number uint64     `json:"number,omitempty"` // the line of list "live" that verdicts name
+	Kind   string     `json:"kind,omitempty"`
+	Scope  string     `json:"scope,omitempty"`
+	Added  *time.Time `json:"added,omitempty"`
+}
+
+// NewLiveEntry is what is shown of an entry; nil of nil.
+func NewLiveEntry(e *live.Entry) *LiveEntry {
+	if e == nil {
+		return nil
+	}
+	l := &LiveEntry{Entry: e.Text, Action: e.Item.Action.String(), Why: e.Why, Author: e.Author, Force: e.Forced,
+		Number: e.Number, Kind: e.Item.Kind.String(), Scope: e.Item.Scope.String(), Added: &e.Added}
+	if !e.Expires.IsZero() {
+		l.Expires = &e.Expires
+	}
+	return l
+}
+
+// EntryChange is what POST /v1/entries asks for: a LiveEntry, or how long it is to live
+// in place of its end.
+type EntryChange struct {
+	LiveEntry
+	For string `json:"for,omitempty"` // "30d", "12h"
+}
+
+// ChangeResult is what became of one change. Was is what undoes it: to send it back
+// makes of the entry what it was before; where it is null, a removal does.
+type ChangeResult struct {
+	Result string     `json:"result"` // "added", "replaced", "unchanged", "removed" or "absent"
+	Entry  *LiveEntry `json:"entry"`  // in force now; null: none
+	Was    *LiveEntry `json:"was"`
+}
+
+// ChangeResults is the answer to POST and DELETE.
+type ChangeResults struct {
+	Results []ChangeResult `json:"results"`
+}
+
+// NewChangeResult says what an outcome is.
+func NewChangeResult(o live.Outcome) ChangeResult {
+	r := ChangeResult{Entry: NewLiveEntry(o.Entry), Was: NewLiveEntry(o.Was)}
+	switch {
+	case o.Entry == nil && o.Was == nil:
+		r.Result = "absent"
+	case o.Entry == nil:
+		r.Result = "removed"
+	case o.Was == nil:
+		r.Result = "added"
+	case o.Entry == o.Was:
+		r.Result = "unchanged"
+	default:
+		r.Result = "replaced"
+	}
+	return r
+}
+
+// EntryList is the answer to GET.
+type EntryList struct {
+	Entries []*LiveEntry `json:"entries"` // the newest first
+}
+
+// NewEntryList shows all entries of a set.
+func NewEntryList(s *live.Set) EntryList {
+	all := s.Entries()
+	l := EntryList{Entries: make([]*LiveEntry, len(all))}
+	for i, e := range all {
+		l.Entries[i] = NewLiveEntry(e)
+	}
+	return l
+}
+
+func (s *Server) entries(w http.ResponseWriter, r *http.Request) {
+	sendTagged(w, r, NewEntryList(s.settings.Entries))
+}
+
+// addEntries adds the entry in the body, or those in its member "entries": all or none.
+func (s *Server) addEntries(w http.ResponseWriter, r *http.Request) {
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
+		w.Header().Set("Accept-Post", "application/json")
+		fail(w, http.StatusUnsupportedMediaType, "want Content-Type application/json")
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBatch))
+	if err != nil {
+		if errors.As(err, new(*http.MaxBytesError)) {
+			fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("body over %d octets", maxBatch))
+			return
+		}
+		fail(w, http.StatusBadRequest, "the body ended too early")
+		return
+	}
+	asked, err := decodeChanges(body)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	changes := make([]live.Change, len(asked))
+	for i := range asked {
+		if changes[i], err = asked[i].Change(time.Now()); err != nil {
+			fail(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		changes[i].Author = authorOf(changes[i].Author, s.callerOf(r))
+	}
+	s.apply(w, r, changes)
+}
+
+// decodeChanges reads one change, or {"entries":[…]}.
+func decodeChanges(body []byte) ([]EntryChange, error) {
+	var many map[string]json.RawMessage
+	if err := decode(body, &many); err != nil {
+		return nil, err
+	}
+	each := []json.RawMessage{body}
+	if list, ok := many["entries"]; ok {
+		if len(many) > 1 {
+			return nil, errors.New(`want {"entries":[…]} and nothing beside`)
+		}
+		if err := decode(list, &each); err != nil {
+			return nil, err
+		}
+	}
+	if len(each) == 0 || len(each) > maxChanges {
+		return nil, fmt.Errorf("want 1 to %d entries, have %d", maxChanges, len(each))
+	}
+	changes := make([]EntryChange, len(each))
+	for i, one := range each {
+		if err := decodeWith(one, &changes[i], true); err != nil {
+			return nil, fmt.Errorf("entry %d: %w", i, err)
+		}
+	}
+	return changes, nil
+}
+
+// Change is what c asks for, at this time.
+func (c *EntryChange) Change(now time.Time) (live.Change, error) {
+	change := live.Change{Entry: c.Entry, Why: c.Why, Author: c.Author, Force: c.Force}
+	switch c.Action {
+	case "", lists.Block.String():
+	case lists.Allow.String():
+		change.Action = lists.Allow
+	default:
+		return change, fmt.Errorf(`action %q; want "block" or "allow"`, c.Action)
+	}
+	switch {
+	case c.For != "" && c.Expires != nil:
+		return change, errors.New("want for or expires, not both")
+	case c.For != "":
+		life, err := live.ParseLife(c.For)
+		if err != nil {
+			return change, err
+		}
+		change.Expires = now.Add(life)
+	case c.Expires != nil:
+		change.Expires = *c.Expires
+	}
+	return change, nil
+}
+
+// authorOf is who a change is by: who they say they are, and whose token they have.
+func authorOf(says string, by caller) string {
+	if by.name == "" || says == by.name || strings.HasSuffix(says, "("+by.name+")") {
+		return says // the last is what an answer had, sent back
+	}
+	if says == "" {
+		return by.name
+	}
+	return says + " (" + by.name + ")"
+}
+
+// removeEntries removes those that the query names.
+func (s *Server) removeEntries(w http.ResponseWriter, r *http.Request) {
+	query, err := parseQuery(r.URL.RawQuery)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	names, author := query["entry"], ""
+	if by := query["author"]; len(by) == 1 {
+		author = by[0]
+	}
+	if len(names) == 0 || len(names) > maxChanges {
+		fail(w, http.StatusBadRequest, fmt.Sprintf("want 1 to %d parameters entry, have %d", maxChanges, len(names)))
+		return
+	}
+	changes := make([]live.Change, len(names))
+	for i, name := range names {
+		changes[i] = live.Change{Entry: name, Remove: true, Author: authorOf(author, s.callerOf(r))}
+	}
+	s.apply(w, r, changes)
+}
+
+// apply makes changes and says what became of them.
+func (s *Server) apply(w http.ResponseWriter, r *http.Request, changes []live.Change) {
+	outcomes, err := s.settings.Entries.Apply(changes...)
+	switch {
+	case errors.Is(err, live.ErrGuarded):
+		fail(w, http.StatusConflict, err.Error()+`; if that is meant, say "force": true`)
+		return
+	case errors.Is(err, live.ErrInvalid):
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	case err != nil:
+		s.log.Error("live entries not changed", slog.Any("error", err))
+		fail(w, http.StatusInsufficientStorage, err.Error())
+		return
+	}
+	answer := ChangeResults{Results: make([]ChangeResult, len(outcomes))}
+	for i, o := range outcomes {
+		answer.Results[i] = NewChangeResult(o)
+		if o.Changed() {
+			s.log.Info("live entry "+answer.Results[i].Result, slog.String("by", changes[i].Author), slog.Any("entry", cmp.Or(o.Entry, o.Was)))
+		}
+	}
+	send(w, http.StatusOK, typeJSON, answer)
+}

@@ -1,0 +1,220 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/index"
+	"blockd/lists"
+	"blockd/live"
+	"blockd/policy"
+	"blockd/reload"
+)
+
+// entryFixture is a Server with live entries and a token of each scope.
+type entryFixture struct {
+	*fixture
+	set         *live.Set
+	read, write string // header lines
+}
+
+func newEntryFixture(t testing.TB) *entryFixture {
+	t.Helper()
+	guard, err := lists.NewGuard(lists.DefaultGuard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := live.Open(live.Settings{Folder: filepath.Join(t.TempDir(), "live"), Guard: guard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { set.Close() })
+	path := filepath.Join(t.TempDir(), "tokens")
+	f := &entryFixture{fixture: &fixture{live: build(t, "bad.example\n")}, set: set}
+	f.read, f.write = newToken(t, path, "viewer", Read), newToken(t, path, "helpdesk", Write)
+	reg, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	checker := policy.New(func() *index.Index { return f.fixture.live }, policy.Settings{Live: set}, log, reg)
+	f.Server = New(Settings{Tokens: path, Entries: set}, checker, func() reload.Status { return f.status }, reg, log)
+	return f
+}
+
+// newToken makes a token, as a header line.
+func newToken(t testing.TB, path, name string, scope Scope) string {
+	t.Helper()
+	token, err := NewToken(path, name, scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "Authorization: Bearer " + token
+}
+
+func (f *entryFixture) post(body string) (status int, results []ChangeResult, text string) {
+	w := f.ask("POST", "/v1/entries", body, f.write, "Content-Type: application/json")
+	var answer ChangeResults
+	text = w.Body.String()
+	json.Unmarshal(w.Body.Bytes(), &answer)
+	return w.Code, answer.Results, text
+}
+
+func (f *entryFixture) verdict(t *testing.T, sender string) string {
+	t.Helper()
+	a := decoded[policy.Answer](t, f.ask("GET", "/v1/check?sender="+sender, "", f.read), http.StatusOK, asJSON)
+	text := string(a.Verdict)
+	for _, m := range a.Matches {
+		text += " " + m.List
+	}
+	return text
+}
+
+// What is added over HTTP acts on the very next question, and so does its removal.
+func TestAddAndRemoveOverHTTP(t *testing.T) {
+	f := newEntryFixture(t)
+	if got := f.verdict(t, "x@y.example"); got != "clear" {
+		t.Fatalf("before: %s", got)
+	}
+	status, results, text := f.post(`{"entry":"Y.example","why":"phishing","for":"30d","author":"jo"}`)
+	if status != http.StatusOK || len(results) != 1 || results[0].Result != "added" || results[0].Was != nil {
+		t.Fatalf("%d %s", status, text)
+	}
+	e := results[0].Entry
+	if e.Entry != "y.example" || e.Author != "jo (helpdesk)" || e.Action != "block" || e.Why != "phishing" || e.Scope != "tree" ||
+		time.Until(*e.Expires).Round(time.Hour) != 30*24*time.Hour {
+		t.Errorf("entry %+v", e)
+	}
+	if got := f.verdict(t, "x@mx.y.example"); got != "blocked live" {
+		t.Errorf("after the add: %s", got)
+	}
+	list := decoded[EntryList](t, f.ask("GET", "/v1/entries", "", f.read), http.StatusOK, asJSON)
+	if len(list.Entries) != 1 || list.Entries[0].Entry != "y.example" {
+		t.Errorf("list %+v", list)
+	}
+	w := f.ask("DELETE", "/v1/entries?entry=Y.EXAMPLE&entry=none%2Bsuch@x.example", "", f.write)
+	removed := decoded[ChangeResults](t, w, http.StatusOK, asJSON).Results
+	if len(removed) != 2 || removed[0].Result != "removed" || removed[0].Was.Why != "phishing" || removed[1].Result != "absent" {
+		t.Errorf("removed %+v", removed)
+	}
+	if got := f.verdict(t, "x@y.example"); got != "clear" {
+		t.Errorf("after the removal: %s", got)
+	}
+
+	// What was answered undoes it.
+	undo, err := json.Marshal(removed[0].Was)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, again, text := f.post(string(undo)); status != http.StatusOK || again[0].Result != "added" ||
+		again[0].Entry.Author != "jo (helpdesk)" || !again[0].Entry.Expires.Equal(*e.Expires) {
+		t.Errorf("undone: %d %s", status, text)
+	}
+	if _, again, text := f.post(string(undo)); again[0].Result != "unchanged" {
+		t.Errorf("the same again: %s", text)
+	}
+}
+
+// An allow entry goes before the block of any list, and a live block stands beside it.
+func TestALiveEntryAmongLists(t *testing.T) {
+	f := newEntryFixture(t)
+	if got := f.verdict(t, "x@bad.example"); got != "blocked bad" {
+		t.Fatalf("before: %s", got)
+	}
+	f.post(`{"entry":"bad.example","action":"allow"}`)
+	if got := f.verdict(t, "x@bad.example"); got != "allowed live bad" {
+		t.Errorf("with an allow: %s", got)
+	}
+	f.post(`{"entries":[{"entry":"bad.example","action":"block"},{"entry":"x@bad.example"}]}`)
+	if got := f.verdict(t, "x@bad.example"); got != "blocked live live bad" {
+		t.Errorf("with two blocks: %s", got)
+	}
+	w := f.ask("POST", "/v1/check", `{"senders":["x@bad.example","y@other.example"]}`, f.read, "Content-Type: application/json")
+	batch := decoded[results](t, w, http.StatusOK, asJSON).Results
+	if len(batch) != 2 || batch[0].Verdict != policy.Blocked || batch[0].Matches[0].List != live.ListName || batch[1].Verdict != policy.Clear {
+		t.Errorf("batch %+v", batch)
+	}
+}
+
+func TestChangesThatAreRefused(t *testing.T) {
+	f := newEntryFixture(t)
+	tests := []struct {
+		name, body string
+		status     int
+		words      string
+	}{
+		{"a provider", `{"entry":"gmail.com"}`, http.StatusConflict, `protected domain gmail.com as a whole; if that is meant, say "force": true`},
+		{"a public suffix", `{"entry":"co.uk"}`, http.StatusConflict, "public-suffix"},
+		{"no entry", `{"why":"x"}`, http.StatusBadRequest, "want an entry"},
+		{"no sender", `{"entry":"a b"}`, http.StatusBadRequest, "more than one word"},
+		{"a pattern", `{"entry":"*spam*@x.example"}`, http.StatusBadRequest, "unsupported"},
+		{"an action that is none", `{"entry":"x.example","action":"discard"}`, http.StatusBadRequest, `want "block" or "allow"`},
+		{"a member that is none", `{"entry":"x.example","fro":"1d"}`, http.StatusBadRequest, "fro"},
+		{"two ends", `{"entry":"x.example","for":"1d","expires":"2099-01-01T00:00:00Z"}`, http.StatusBadRequest, "not both"},
+		{"an end that is past", `{"entry":"x.example","expires":"2001-01-01T00:00:00Z"}`, http.StatusBadRequest, "a time to come"},
+		{"no time", `{"entry":"x.example","for":"soon"}`, http.StatusBadRequest, `such as "30d"`},
+		{"a negative time", `{"entry":"x.example","for":"-1h"}`, http.StatusBadRequest, `such as "30d"`},
+		{"two lines", `{"entry":"x.example","why":"a\nb"}`, http.StatusBadRequest, "not one line"},
+		{"no JSON", `entry=x.example`, http.StatusBadRequest, "not the JSON"},
+		{"none", `{"entries":[]}`, http.StatusBadRequest, "want 1 to 1000"},
+		{"null", `{"entries":[null]}`, http.StatusBadRequest, "want an entry"},
+		{"too many", `{"entries":[` + strings.Repeat(`{},`, 1000) + `{}]}`, http.StatusBadRequest, "want 1 to 1000"},
+		{"one bad among good ones", `{"entries":[{"entry":"x.example"},{"entry":"com"}]}`, http.StatusConflict, "public-suffix"},
+		{"too long", `{"entry":"` + strings.Repeat("x", maxBatch) + `"}`, http.StatusRequestEntityTooLarge, "octets"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			wantProblem(t, f.ask("POST", "/v1/entries", tt.body, f.write, "Content-Type: application/json"), tt.status, tt.words)
+		})
+	}
+	wantProblem(t, f.ask("POST", "/v1/entries", `{"entry":"x.example"}`, f.write, "Content-Type: text/plain"), http.StatusUnsupportedMediaType, "application/json")
+	wantProblem(t, f.ask("DELETE", "/v1/entries", "", f.write), http.StatusBadRequest, "want 1 to 1000 parameters")
+	if n := f.set.Len(); n != 0 {
+		t.Errorf("%d entries", n)
+	}
+	if status, results, _ := f.post(`{"entry":"gmail.com","force":true}`); status != http.StatusOK || !results[0].Entry.Force {
+		t.Errorf("by force: %d", status)
+	}
+}
+
+// A file that cannot be written changes nothing and is no secret.
+func TestEntriesThatCannotBeWritten(t *testing.T) {
+	f := newEntryFixture(t)
+	f.set.Close()
+	wantProblem(t, f.ask("POST", "/v1/entries", `{"entry":"x.example"}`, f.write, "Content-Type: application/json"), http.StatusInsufficientStorage, "cannot be written")
+	if got := f.verdict(t, "a@x.example"); got != "clear" {
+		t.Errorf("verdict %s", got)
+	}
+}
+
+func TestNoEntriesNoResource(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	wantProblem(t, f.ask("GET", "/v1/entries", ""), http.StatusNotFound, "no such resource")
+	e := newEntryFixture(t)
+	w := e.ask("PUT", "/v1/entries", "", e.write)
+	if allow := w.Header().Get("Allow"); w.Code != http.StatusMethodNotAllowed || allow != "GET, HEAD, POST, DELETE" {
+		t.Errorf("PUT is %d, Allow %q", w.Code, allow)
+	}
+}
+
+func BenchmarkEntryList(b *testing.B) {
+	f := newEntryFixture(b)
+	for i := range 100 {
+		var changes []live.Change
+		for j := range 1000 {
+			changes = append(changes, live.Change{Entry: fmt.Sprintf("x%d@y%d.example", i, j)})
+		}
+		if _, err := f.set.Apply(changes...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if w := f.ask("GET", "/v1/entries", "", f.read); w.Code != http.StatusOK {
+			b.Fatal(w.Code)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package httpapi
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Why a request or a connection is refused before anybody looks at what it asks.
+const (
+	refusedConnections = "connections" // of one client
+	refusedHost        = "host"
+	refusedOrigin      = "origin"
+	refusedRate        = "rate"
+	refusedToken       = "token"
+)
+
+// newRefusals counts what is refused. Each reason is there from the start: a rate over
+// what appears with its first event misses that.
+func newRefusals(reg prometheus.Registerer) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "blockd_http_refused_total",
+		Help: "HTTP requests and connections refused before what they ask is looked at, by reason: connections (of one client), host, origin, rate, token.",
+	}, []string{"reason"})
+	for _, reason := range []string{refusedConnections, refusedHost, refusedOrigin, refusedRate, refusedToken} {
+		c.WithLabelValues(reason)
+	}
+	reg.MustRegister(c)
+	return c
+}
+
+func (s *Server) refused(reason string) { s.refusals.WithLabelValues(reason).Inc() }

@@ -1,0 +1,122 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// changeSchema is the name of EntryChange in the document.
+const changeSchema = "EntryChange"
+
+const nullSender = `; "" is the null sender`
+
+func describeCheck(d *document) *huma.Operation {
+	op := &huma.Operation{OperationID: "check", Summary: "Is a sender, a client address or a domain listed?",
+		Description: "One of sender, ip and domain. `+` is a plus. What is not listed is 200 with `clear`. " +
+			"`blocked@`, `allowed@`, `clear@` and `unknown@" + sandboxDomain + "`, the same names as domains below it, and the addresses " +
+			sandboxClear + " (clear) to " + sandboxUnreadable + " are the sandbox: they always have the same answer, whatever the lists are.",
+		Parameters: []*huma.Param{
+			parameter("sender", "an envelope sender, with or without angle brackets"+nullSender, "blocked@"+sandboxDomain),
+			parameter("client", "beside sender: the IP address that the mail comes from", ""),
+			parameter("ip", "a client address alone", ""),
+			parameter("domain", "what all senders at a domain have in common", ""),
+			explainParam(),
+		},
+		Responses: d.tagged(answer{})}
+	d.problems(op, http.StatusBadRequest)
+	return op
+}
+
+func explainParam() *huma.Param {
+	p := parameter("explain", "1: with the keys that were looked up, and what the filter and the exact store have of each", "")
+	p.Schema.Examples = []any{"1"}
+	return p
+}
+
+func describeCheckMany(d *document) *huma.Operation {
+	text := &huma.Schema{Type: huma.TypeString}
+	object := func(required string, members ...string) *huma.Schema {
+		s := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{}, Required: []string{required}, AdditionalProperties: false}
+		for _, name := range members {
+			s.Properties[name] = text
+		}
+		return s
+	}
+	d.schemas.Map()["Question"] = &huma.Schema{Description: "a sender" + nullSender + "; or one of three objects",
+		OneOf: []*huma.Schema{text, object("sender", "sender", "client"), object("ip", "ip"), object("domain", "domain")}}
+	question, most := &huma.Schema{Ref: schemaPrefix + "Question"}, maxSenders
+	batch := object("senders")
+	batch.Properties["senders"] = &huma.Schema{Type: huma.TypeArray, Items: question, MaxItems: &most}
+	op := &huma.Operation{OperationID: "checkMany", Summary: "Are these senders listed?",
+		Description: "A batch is answered from one generation. A stream may have any length: a question a line, an answer a line in the same order, " +
+			"each before the next question is needed; blank lines have none, and a line that is no question has a LineError in its place.",
+		Parameters: []*huma.Param{explainParam()},
+		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			typeJSON[0]:   {Schema: batch},
+			typeStream[0]: {Schema: question},
+		}},
+		Responses: map[string]*huma.Response{"200": {Description: "OK; application/x-ndjson has the schema of a line", Content: map[string]*huma.MediaType{
+			typeJSON[0]:   {Schema: d.schemaOf(results{})},
+			typeStream[0]: {Schema: &huma.Schema{AnyOf: []*huma.Schema{d.schemaOf(answer{}), d.schemaOf(lineError{})}}},
+		}}}}
+	d.problems(op, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	return op
+}
+
+func describeLists(d *document) *huma.Operation {
+	return &huma.Operation{OperationID: "lists", Summary: "The lists in service, and what each is worth", Responses: d.tagged(ListTable{})}
+}
+
+func describeEntries(d *document) *huma.Operation {
+	return &huma.Operation{OperationID: "entries", Summary: "All live entries, the newest first", Responses: d.tagged(EntryList{})}
+}
+
+func describeAdd(d *document) *huma.Operation {
+	change, least, most := d.schemaOf(EntryChange{}), 1, maxChanges
+	many := &huma.Schema{Type: huma.TypeObject, Required: []string{"entries"}, AdditionalProperties: false,
+		Properties: map[string]*huma.Schema{"entries": {Type: huma.TypeArray, Items: change, MinItems: &least, MaxItems: &most}}}
+	op := &huma.Operation{OperationID: "addEntries", Summary: "Add entries that act at once",
+		Description: "All are made or none. To send `was` of the answer back undoes a change.",
+		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{typeJSON[0]: {Schema: &huma.Schema{OneOf: []*huma.Schema{change, many}}}}},
+		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ChangeResults{})}}}
+	d.problems(op, http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusInsufficientStorage)
+	return op
+}
+
+func describeRemove(d *document) *huma.Operation {
+	entry, most, least := parameter("entry", "as GET shows it, or in another spelling", ""), maxChanges, 1
+	entry.Required = true
+	entry.Schema = &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}, MinItems: &least, MaxItems: &most}
+	op := &huma.Operation{OperationID: "removeEntries", Summary: "Remove live entries",
+		Parameters: []*huma.Param{entry, parameter("author", "who removes them", "")},
+		Responses:  map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ChangeResults{})}}}
+	d.problems(op, http.StatusBadRequest, http.StatusInsufficientStorage)
+	return op
+}
+
+func describeHealth(d *document) *huma.Operation {
+	return &huma.Operation{OperationID: "health", Summary: "Does the daemon run?", Responses: d.text(http.StatusOK)}
+}
+
+func describeReadiness(d *document) *huma.Operation {
+	return &huma.Operation{OperationID: "readiness", Summary: "May mail be sent here? The problems, a line each",
+		Responses: d.text(http.StatusOK, http.StatusServiceUnavailable)}
+}
+
+func describeMetrics(d *document) *huma.Operation {
+	return &huma.Operation{OperationID: "metrics", Summary: "Metrics in Prometheus' format", Responses: d.text(http.StatusOK, http.StatusServiceUnavailable)}
+}
+
+func describeDocument(d *document) *huma.Operation {
+	return &huma.Operation{OperationID: "document", Summary: "This document",
+		Responses: map[string]*huma.Response{
+			"200": {Description: "OK", Headers: header("ETag", "a hash of this document"),
+				Content: map[string]*huma.MediaType{typeJSON[0]: {Schema: &huma.Schema{Type: huma.TypeObject}}}},
+			"304": {Description: "the document is the one that If-None-Match names"},
+		}}
+}
+
+func describeRoot(d *document) *huma.Operation {
+	return &huma.Operation{OperationID: "root", Summary: "The resources, for people", Responses: d.text(http.StatusOK)}
+}

@@ -1,0 +1,90 @@
+package httpapi
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// maxCallers bounds what a limiter remembers, some 100 octets each. Those that would
+// be more share one allowance; only callers that ask right now take a place.
+const maxCallers = 10_000
+
+// callerKey is who shares an allowance: the holder of a token, or a client address.
+type callerKey struct {
+	token  string
+	client netip.Prefix // an IPv4 address, or an IPv6 /64: one customer has all of it
+}
+
+// clientKey is the key of a client without a token.
+func clientKey(client netip.Addr) callerKey {
+	client = client.Unmap().WithZone("")
+	bits := client.BitLen()
+	if client.Is6() {
+		bits = 64
+	}
+	p, _ := client.Prefix(bits)
+	return callerKey{client: p}
+}
+
+// limiter admits so many requests a second of each caller, and as many at once after
+// a second of silence. It keeps one time a caller, by the generic cell rate algorithm
+// (ITU-T I.371): when the requests so far would be done at the full rate. A caller
+// whose time is over is as good as unknown. It is safe for concurrent use.
+type limiter struct {
+	cell  time.Duration // of one request at the full rate; 0 = any rate
+	burst time.Duration // how far ahead a caller may be
+	most  int           // callers
+
+	mu   sync.Mutex
+	due  map[callerKey]time.Time
+	next time.Time // sweep
+}
+
+// newLimiter returns a limiter to so many requests a second; 0 = any.
+func newLimiter(rate int) *limiter {
+	l := &limiter{burst: time.Second, most: maxCallers, due: map[callerKey]time.Time{}}
+	if rate > 0 {
+		l.cell = time.Second / time.Duration(rate)
+	}
+	return l
+}
+
+// admit takes one request of a caller off its allowance; wait is 0 if there was one,
+// and else how long until there is.
+func (l *limiter) admit(k callerKey, now time.Time) (wait time.Duration) {
+	if l.cell == 0 {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.due[k]; !known && len(l.due) >= l.most {
+		if l.sweep(now); len(l.due) >= l.most {
+			k = callerKey{}
+		}
+	}
+	due := l.due[k]
+	if due.Before(now) {
+		due = now
+	}
+	due = due.Add(l.cell)
+	if wait = due.Sub(now) - l.burst; wait > 0 {
+		return wait
+	}
+	l.due[k] = due
+	return 0
+}
+
+// sweep forgets who would be admitted in full, once a burst's time at most: whom it
+// leaves, it would leave again until then.
+func (l *limiter) sweep(now time.Time) {
+	if now.Before(l.next) {
+		return
+	}
+	l.next = now.Add(l.burst / 10)
+	for k, due := range l.due {
+		if !due.After(now) {
+			delete(l.due, k)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// route is one resource with the methods that it has.
+type route struct {
+	path, about string
+	methods     []method
+}
+
+// method is what a resource does with a request, and how the document describes it.
+type method struct {
+	name   string // HEAD comes with GET
+	serve  http.HandlerFunc
+	doc    func(*document) *huma.Operation
+	open   bool // nobody needs a token
+	writes bool // the token needs the scope Write
+}
+
+// routes are all resources, in the order in which / lists them.
+func (s *Server) routes(metrics http.Handler) []route {
+	all := []route{
+		{path: "/v1/check", about: "?sender=ADDRESS[&client=IP], ?ip= or ?domain=, with explain=1 also how; POST: many senders", methods: []method{
+			{name: http.MethodGet, serve: s.check, doc: describeCheck},
+			{name: http.MethodPost, serve: s.checkMany, doc: describeCheckMany}}},
+		{path: "/v1/lists", about: "the lists in service", methods: []method{
+			{name: http.MethodGet, serve: s.lists, doc: describeLists}}},
+	}
+	if s.settings.Entries != nil {
+		all = append(all, route{path: "/v1/entries", about: "entries that act at once; POST adds, DELETE ?entry= removes", methods: []method{
+			{name: http.MethodGet, serve: s.entries, doc: describeEntries},
+			{name: http.MethodPost, serve: s.writing(s.addEntries), doc: describeAdd, writes: true},
+			{name: http.MethodDelete, serve: s.writing(s.removeEntries), doc: describeRemove, writes: true}}})
+	}
+	all = append(all,
+		route{path: "/healthz", about: "200 while the daemon runs", methods: []method{
+			{name: http.MethodGet, serve: s.healthz, doc: describeHealth, open: true}}},
+		route{path: "/readyz", about: "200 when it can decide, 503 when not, and what is wrong", methods: []method{
+			{name: http.MethodGet, serve: s.readyz, doc: describeReadiness}}},
+		route{path: "/metrics", about: "for Prometheus", methods: []method{
+			{name: http.MethodGet, serve: metrics.ServeHTTP, doc: describeMetrics}}},
+		route{path: "/openapi.json", about: "all of this for programs, OpenAPI 3.1", methods: []method{
+			{name: http.MethodGet, serve: s.openAPI, doc: describeDocument}}})
+	return append(all, route{path: "/", about: "this list", methods: []method{
+		{name: http.MethodGet, serve: home(root(all)), doc: describeRoot, open: true}}})
+}
+
+// pattern is that of http.ServeMux.
+func (r route) pattern() string {
+	if r.path == "/" {
+		return "/{$}"
+	}
+	return r.path
+}
+
+func (r route) serve(w http.ResponseWriter, req *http.Request) {
+	name := req.Method
+	if name == http.MethodHead {
+		name = http.MethodGet
+	}
+	for i := range r.methods {
+		if r.methods[i].name == name {
+			r.methods[i].serve(w, req)
+			return
+		}
+	}
+	allow := ""
+	for _, m := range r.methods {
+		if allow += ", " + m.name; m.name == http.MethodGet {
+			allow += ", " + http.MethodHead
+		}
+	}
+	allow = strings.TrimPrefix(allow, ", ")
+	w.Header().Set("Allow", allow)
+	fail(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s is not for this resource, which has %s", req.Method, allow))
+}
+
+// root answers / for people.
+func root(routes []route) http.HandlerFunc {
+	var b strings.Builder
+	b.WriteString("blockd\n\n")
+	for _, r := range routes {
+		fmt.Fprintf(&b, "%-13s  %s\n", r.path, r.about)
+	}
+	return func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, b.String()) }
+}

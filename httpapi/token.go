@@ -1,0 +1,215 @@
+package httpapi
+
+import (
+	"bufio"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Scope is what the holder of a token may do.
+type Scope uint8
+
+// The scopes. Who may write may read.
+const (
+	Read Scope = iota
+	Write
+)
+
+// String is the scope's word in a file of tokens.
+func (s Scope) String() string {
+	if s == Write {
+		return "write"
+	}
+	return "read"
+}
+
+// Token is a row of a file of tokens: who has one, and its hash.
+type Token struct {
+	Name  string
+	Scope Scope
+	Made  string // a date, for people
+	hash  [sha256.Size]byte
+}
+
+// The bounds of a file of tokens.
+const (
+	maxTokens     = 1000
+	maxTokensFile = 256 << 10
+	tokenBytes    = 32 // of chance, so that a plain hash of it cannot be turned back
+	tokenPrefix   = "blockd_"
+)
+
+// tokenName is what a token can be called: it stands in logs and beside entries.
+var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
+
+// ReadTokens reads a file of tokens: a row a line, "NAME read|write sha256:HEX DATE",
+// with comments behind "#". A file that is not there has none.
+func ReadTokens(path string) ([]Token, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var all []Token
+	lines := bufio.NewScanner(io.LimitReader(f, maxTokensFile))
+	for n := 1; lines.Scan(); n++ {
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		t, err := parseToken(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+		if slices.ContainsFunc(all, func(o Token) bool { return o.Name == t.Name }) {
+			return nil, fmt.Errorf("%s:%d: a second token named %s", path, n, t.Name)
+		}
+		if all = append(all, t); len(all) > maxTokens {
+			return nil, fmt.Errorf("%s: more than %d tokens", path, maxTokens)
+		}
+	}
+	return all, lines.Err()
+}
+
+var errTokenRow = errors.New(`want "NAME read|write sha256:HEX DATE"`)
+
+func parseToken(text string) (t Token, err error) {
+	fields := strings.Fields(text)
+	if len(fields) != 4 || !tokenName.MatchString(fields[0]) {
+		return t, errTokenRow
+	}
+	t.Name, t.Made = fields[0], fields[3]
+	switch fields[1] {
+	case Read.String():
+	case Write.String():
+		t.Scope = Write
+	default:
+		return t, errTokenRow
+	}
+	sum, ok := strings.CutPrefix(fields[2], "sha256:")
+	hash, err := hex.DecodeString(sum)
+	if !ok || err != nil || len(hash) != len(t.hash) {
+		return t, errTokenRow
+	}
+	copy(t.hash[:], hash)
+	return t, nil
+}
+
+func (t Token) row() string {
+	return fmt.Sprintf("%s %s sha256:%x %s\n", t.Name, t.Scope, t.hash, t.Made)
+}
+
+// NewToken draws a token, and adds its hash to the file under a name that is not
+// taken. The token itself is nowhere else: it is returned once.
+func NewToken(path, name string, scope Scope) (token string, err error) {
+	if !tokenName.MatchString(name) {
+		return "", fmt.Errorf("want letters, digits and . _ - (at most 32) for a name, have %q", name)
+	}
+	all, err := ReadTokens(path)
+	if err != nil {
+		return "", err
+	}
+	if slices.ContainsFunc(all, func(t Token) bool { return t.Name == name }) {
+		return "", fmt.Errorf("%s has a token named %s", path, name)
+	}
+	if len(all) == maxTokens {
+		return "", fmt.Errorf("%s has %d tokens", path, maxTokens)
+	}
+	var chance [tokenBytes]byte
+	rand.Read(chance[:]) // never fails: it ends the process rather
+	token = tokenPrefix + base64.RawURLEncoding.EncodeToString(chance[:])
+	t := Token{Name: name, Scope: scope, Made: time.Now().UTC().Format(time.DateOnly), hash: sha256.Sum256([]byte(token))}
+	return token, writeTokens(path, append(all, t))
+}
+
+// RevokeToken takes a token out of the file. It is false if there is none of that name.
+func RevokeToken(path, name string) (bool, error) {
+	all, err := ReadTokens(path)
+	if err != nil {
+		return false, err
+	}
+	left := slices.DeleteFunc(slices.Clone(all), func(t Token) bool { return t.Name == name })
+	if len(left) == len(all) {
+		return false, nil
+	}
+	return true, writeTokens(path, left)
+}
+
+// writeTokens replaces the file, whole or not at all. Everybody may read it, for the
+// daemon is often another user than who writes it: hashes of 32 random octets tell
+// nobody anything.
+func writeTokens(path string, all []Token) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".tokens-*")
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	text.WriteString("# Tokens of blockd's HTTP door: name, scope, hash, date. Made by blockd token new.\n")
+	for _, t := range all {
+		text.WriteString(t.row())
+	}
+	_, err = f.WriteString(text.String())
+	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// tokens are those of a file as it is now: one that is revoked is refused at once.
+type tokens struct {
+	path string
+
+	mu    sync.Mutex
+	stamp fs.FileInfo
+	all   []Token
+	err   error
+}
+
+// current reads the file again if it has changed. Of a file that cannot be read no
+// token counts.
+func (t *tokens) current() ([]Token, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now, err := os.Stat(t.path)
+	if err != nil {
+		now = nil
+	}
+	if now == nil || t.stamp == nil || !os.SameFile(now, t.stamp) || now.Size() != t.stamp.Size() || !now.ModTime().Equal(t.stamp.ModTime()) {
+		t.stamp = now
+		t.all, t.err = ReadTokens(t.path)
+	}
+	return t.all, t.err
+}
+
+// find says whose token this is. It looks at every row whatever it finds, and compares
+// hashes of one length, so that the time tells nothing of a token.
+func (t *tokens) find(token string) (found Token, ok bool, err error) {
+	all, err := t.current()
+	hash, at := sha256.Sum256([]byte(token)), -1
+	for i := range all {
+		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], all[i].hash[:]), i, at)
+	}
+	if at < 0 {
+		return Token{}, false, err
+	}
+	return all[at], true, nil
+}

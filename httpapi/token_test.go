@@ -1,0 +1,233 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/reload"
+)
+
+// Who may read and who may write, by each way in.
+func TestWhoMayWhat(t *testing.T) {
+	f := newEntryFixture(t)
+	const entry = `{"entry":"x.example"}`
+	single := "Authorization: Bearer the-one-of-token_file"
+	withFile := New(Settings{Token: "the-one-of-token_file", Entries: f.set}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	open := New(Settings{Entries: f.set}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	tests := []struct {
+		name        string
+		server      *Server
+		header      string
+		read, write int
+	}{
+		{"no token where there are some", f.Server, "", 401, 401},
+		{"a wrong token", f.Server, "Authorization: Bearer blockd_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", 401, 401},
+		{"half a token", f.Server, f.write[:40], 401, 401},
+		{"a token by another scheme", f.Server, strings.Replace(f.write, "Bearer", "Basic", 1), 401, 401},
+		{"a token to read", f.Server, f.read, 200, 403},
+		{"a token to write", f.Server, f.write, 200, 200},
+		{"the token of token_file", withFile, single, 200, 403},
+		{"another one", withFile, f.write, 401, 401},
+		{"loopback without tokens", open, "", 200, 401},
+		{"loopback with an odd token", open, f.write, 200, 403},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ask := (&fixture{Server: tt.server}).ask
+			headers := []string{"Content-Type: application/json"}
+			if tt.header != "" {
+				headers = append(headers, tt.header)
+			}
+			for _, r := range []struct {
+				method, target, body string
+				want                 int
+			}{
+				{"GET", "/v1/entries", "", tt.read}, {"GET", "/v1/check?sender=x@y.example", "", tt.read}, {"GET", "/metrics", "", tt.read},
+				{"POST", "/v1/entries", entry, tt.write}, {"DELETE", "/v1/entries?entry=x.example", "", tt.write}, {"GET", "/healthz", "", 200},
+			} {
+				if w := ask(r.method, r.target, r.body, headers...); w.Code != r.want {
+					t.Errorf("%s %s is %d, want %d: %s", r.method, r.target, w.Code, r.want, w.Body)
+				}
+			}
+		})
+	}
+}
+
+// A page of another site gets nothing, whatever the browser sends along.
+func TestPagesOfOtherSites(t *testing.T) {
+	f := newEntryFixture(t)
+	open := &fixture{Server: New(Settings{Entries: f.set}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)}
+	tests := []struct {
+		name, method, target string
+		headers              []string
+		want                 int
+	}{
+		{"a form of another site", "POST", "/v1/entries", []string{"Origin: https://evil.example", "Content-Type: text/plain"}, 403},
+		{"a script of another site", "GET", "/v1/entries", []string{"Origin: https://evil.example", "Sec-Fetch-Site: cross-site"}, 403},
+		{"an image of another site", "GET", "/v1/check?sender=x@y.example", []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"}, 403},
+		{"a page on another port here", "GET", "/v1/lists", []string{"Sec-Fetch-Site: same-site", "Origin: http://127.0.0.1:9999"}, 403},
+		{"a sandboxed page", "GET", "/v1/lists", []string{"Origin: null"}, 403},
+		{"a name that was made to lead here", "GET", "/v1/lists", []string{"Host: evil.example:8025", "Origin: http://evil.example:8025"}, 421},
+		{"a link that somebody follows", "GET", "/v1/lists", []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"}, 200},
+		{"a form that leads here", "POST", "/v1/check", []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"}, 403},
+		{"a page of ours", "GET", "/v1/lists", []string{"Sec-Fetch-Site: same-origin", "Origin: http://127.0.0.1:8025"}, 200},
+		{"a person's own address bar", "GET", "/v1/lists", []string{"Sec-Fetch-Site: none", "Sec-Fetch-Mode: navigate"}, 200},
+		{"no browser", "GET", "/v1/lists", nil, 200},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if w := open.ask(tt.method, tt.target, "", tt.headers...); w.Code != tt.want {
+				t.Errorf("without tokens: %d, want %d: %s", w.Code, tt.want, w.Body)
+			}
+			if w := f.ask(tt.method, tt.target, "", append(tt.headers, f.write)...); w.Code != tt.want && tt.want == 403 {
+				t.Errorf("with a token: %d, want %d: %s", w.Code, tt.want, w.Body)
+			}
+		})
+	}
+}
+
+// Who can open the socket needs no token, and may write.
+func TestUnixSocket(t *testing.T) {
+	f := newEntryFixture(t)
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Skipf("no Unix socket in a folder of this name: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Serve(ctx, l) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
+	defer client.CloseIdleConnections()
+	for _, r := range []struct {
+		method, target string
+		want           int
+	}{{"POST", "/v1/entries", 200}, {"GET", "/v1/entries", 200}, {"DELETE", "/v1/entries?entry=x.example", 200}} {
+		req, err := http.NewRequestWithContext(ctx, r.method, "http://whatever"+r.target, strings.NewReader(`{"entry":"x.example"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != r.want {
+			t.Errorf("%s is %d, want %d", r.method, resp.StatusCode, r.want)
+		}
+	}
+}
+
+func TestTokensOfAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	if all, err := ReadTokens(path); err != nil || len(all) != 0 {
+		t.Errorf("no file: %v, %v", all, err)
+	}
+	read := newToken(t, path, "viewer", Read)
+	write := newToken(t, path, "help-desk.1", Write)
+	if _, err := NewToken(path, "viewer", Write); err == nil {
+		t.Error("a name was given twice")
+	}
+	for _, name := range []string{"", "a b", "-a", strings.Repeat("a", 33), "a\n", "é"} {
+		if _, err := NewToken(path, name, Read); err == nil {
+			t.Errorf("a token named %q", name)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, header := range []string{read, write} {
+		if token := strings.TrimPrefix(header, "Authorization: Bearer "); len(token) < 40 || bytes.Contains(text, []byte(token)) {
+			t.Errorf("token %q in %s", token, text)
+		}
+	}
+	all, err := ReadTokens(path)
+	if err != nil || len(all) != 2 || all[0].Name != "viewer" || all[0].Scope != Read || all[1].Name != "help-desk.1" || all[1].Scope != Write {
+		t.Errorf("tokens %+v, %v", all, err)
+	}
+	for _, bad := range []string{"viewer read\n", "viewer admin sha256:00 2026-01-01\n", string(text) + string(text)} {
+		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := ReadTokens(path); err == nil {
+			t.Errorf("%q was read as %+v", bad, all)
+		}
+	}
+}
+
+// A token that is revoked is worth nothing at the next request, and one that is new
+// counts; while the file cannot be read none does.
+func TestRevokedAtOnce(t *testing.T) {
+	f := newEntryFixture(t)
+	path := f.tokens.path
+	status := func(header string) int { return f.ask("GET", "/v1/lists", "", header).Code }
+	if got := status(f.read); got != 200 {
+		t.Fatalf("before: %d", got)
+	}
+	if found, err := RevokeToken(path, "viewer"); err != nil || !found {
+		t.Fatal(found, err)
+	}
+	if found, err := RevokeToken(path, "viewer"); err != nil || found {
+		t.Errorf("revoked twice: %t, %v", found, err)
+	}
+	if got := status(f.read); got != 401 {
+		t.Errorf("revoked: %d", got)
+	}
+	if got := status(f.write); got != 200 {
+		t.Errorf("the other one: %d", got)
+	}
+	if got := status(newToken(t, path, "new", Read)); got != 200 {
+		t.Errorf("a new one: %d", got)
+	}
+	if err := os.WriteFile(path, []byte("garbage\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := status(f.write); got != 401 {
+		t.Errorf("with a file that cannot be read: %d", got)
+	}
+}
+
+// Nothing that is logged or answered has a token in it.
+func TestNoTokenIsLogged(t *testing.T) {
+	f := newEntryFixture(t)
+	var log bytes.Buffer
+	server := New(Settings{Tokens: f.tokens.path, Entries: f.set}, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(),
+		slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	secret := strings.TrimPrefix(f.write, "Authorization: Bearer ")
+	var answers strings.Builder
+	ask := (&fixture{Server: server}).ask
+	for _, w := range []*httptest.ResponseRecorder{
+		ask("POST", "/v1/entries", `{"entry":"x.example","why":"so"}`, f.write, "Content-Type: application/json"),
+		ask("DELETE", "/v1/entries?entry=x.example", "", f.write),
+		ask("GET", "/v1/entries", "", "Authorization: Bearer "+secret+"x"),
+		ask("POST", "/v1/entries", `{"entry":"com"}`, f.write, "Content-Type: application/json"),
+	} {
+		answers.WriteString(w.Body.String())
+	}
+	if !strings.Contains(log.String(), "live entry added") || !strings.Contains(log.String(), "by=helpdesk") {
+		t.Errorf("log: %s", &log)
+	}
+	if strings.Contains(log.String()+answers.String(), secret) || strings.Contains(log.String(), "Bearer") {
+		t.Errorf("a token in the log or an answer:\n%s\n%s", &log, &answers)
+	}
+}

@@ -1,0 +1,75 @@
+package transaction
+
+import (
+	"fmt"
+	"strings"
+)
+
+// SMTP are the case's lines of [smtp].
+func (c *Case) SMTP() string {
+	var b strings.Builder
+	for _, s := range c.Settings {
+		fmt.Fprintf(&b, "%s = %s\n", s.Key, s.Value)
+	}
+	return b.String()
+}
+
+// Tables are the case's [[list]] and [[policy]] tables, and Files the texts of the
+// lists, by the names that the tables give them.
+func (c *Case) Tables() (tables string, files map[string]string) {
+	var b strings.Builder
+	files = map[string]string{}
+	for _, l := range c.Lists {
+		fmt.Fprintf(&b, "[[list]]\nname = %q\npath = %q\n", l.Name, l.Name+".txt")
+		entries := strings.Join(l.Entries, "\n") + "\n"
+		switch l.Kind {
+		case "allow":
+			b.WriteString("action = \"allow\"\n")
+		case "shadow":
+			b.WriteString("mode = \"shadow\"\n")
+		case "tempfail", "tag", "quarantine":
+			fmt.Fprintf(&b, "on_match = %q\n", l.Kind)
+		}
+		if l.Kind == "discard" {
+			b.WriteString("format = \"postfix\"\ndiscard = true\n")
+			entries = strings.Join(l.Entries, " DISCARD\n") + " DISCARD\n"
+		} else {
+			b.WriteString("format = \"plain\"\npatterns = true\n")
+		}
+		files[l.Name+".txt"] = entries
+	}
+	for _, p := range c.Policies {
+		fmt.Fprintf(&b, "[[policy]]\nrecipients = %s\nlists = %s\n", array(p.Recipients), array(p.Lists))
+	}
+	return b.String(), files
+}
+
+func array(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, text := range texts {
+		quoted[i] = fmt.Sprintf("%q", text)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// Internal is a path's address as Postfix hands it to those it asks: without
+// source route, and without quotes and backslashes in the local-part.
+func Internal(path string) string {
+	if strings.HasPrefix(path, "@") {
+		_, path, _ = strings.Cut(path, ":")
+	}
+	if !strings.HasPrefix(path, `"`) {
+		return strings.TrimSuffix(path, ".")
+	}
+	var b strings.Builder
+	for i := 1; i < len(path); i++ {
+		switch path[i] {
+		case '"':
+			return b.String() + strings.TrimSuffix(path[i+1:], ".")
+		case '\\':
+			i++
+		}
+		b.WriteByte(path[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,263 @@
+// Package transaction reads transactions with their expected outcomes, each a
+// small text file. Every front door is shown the same files, and all of them must
+// say the same. A file's name is the rule that it proves:
+//
+//	# lines like this one are comments
+//	list      bad: bulk.example, promo@shop.example
+//	list      good allow: news.bulk.example
+//	policy    sales@here.example: bad
+//	set       on_error tempfail
+//	client    192.0.2.7
+//	from      a@bulk.example
+//	to        bob@here.example          refuse bad
+//	to        postmaster@here.example   accept
+//	alone     refuse bad
+//	verdict   blocked bad
+//
+// The lines:
+//
+//   - list NAME: ENTRIES is a list of plain entries; a word behind NAME makes it
+//     one that allows, or a shadow, tempfail, tag, quarantine or discard list.
+//   - policy RECIPIENTS: LISTS has other lists for some recipients, or none.
+//   - set KEY VALUE is a key of [smtp]; VALUE is TOML, or a word.
+//   - broken has the index damaged once blockd serves.
+//   - client ADDRESS, helo NAME and login USER are of the session. Without them it is
+//     192.0.2.7, client.there.example and nobody.
+//   - from is the reverse-path between its brackets, <> for the null one.
+//   - to RECIPIENT OUTCOME, in order. An outcome is accept, refuse, defer, tag,
+//     quarantine or discard with a list, defer without one where nothing could be
+//     looked up, or again: by itself, later. A door that must answer in another way
+//     says so behind it, "[milter discard gone]".
+//   - alone OUTCOME is what is said of the sender where nothing else is known: by the
+//     tables of Postfix.
+//   - verdict WORD LIST is what `blockd check` and HTTP say of sender and client.
+package transaction
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Case is one transaction.
+type Case struct {
+	Name       string // of the file, without folder and ending
+	Lists      []List
+	Policies   []Policy
+	Settings   []Setting
+	Broken     bool
+	Client     netip.Addr
+	Helo       string
+	Login      string // "" = nobody has logged in
+	Sender     string // as between the angle brackets of MAIL FROM
+	Recipients []Recipient
+	Alone      Outcome
+	Verdict    string // "blocked bad"
+}
+
+// List is a list of plain entries.
+type List struct {
+	Name    string
+	Kind    string // "", "allow", "shadow", "tempfail", "tag", "quarantine", "discard"
+	Entries []string
+}
+
+// Policy is which lists count for some recipients.
+type Policy struct{ Recipients, Lists []string }
+
+// Setting is a key of [smtp] and its value in TOML.
+type Setting struct{ Key, Value string }
+
+// Recipient is one RCPT.
+type Recipient struct {
+	Address string
+	Want    Outcome
+	At      map[string]Outcome // by door: where that answers otherwise
+}
+
+// Outcome is what becomes of a recipient: a word and a list.
+type Outcome struct{ Word, List string }
+
+func (o Outcome) String() string { return strings.TrimSuffix(o.Word+" "+o.List, " ") }
+
+// Expect is what a door must say to r.
+func (r Recipient) Expect(door string) Outcome {
+	if o, ok := r.At[door]; ok {
+		return o
+	}
+	return r.Want
+}
+
+// Doors are those that may have answers of their own.
+var doors = []string{"smtp", "policy", "milter"}
+
+// Load reads all cases of a folder, in order of their names.
+func Load(folder string) ([]*Case, error) {
+	paths, err := filepath.Glob(filepath.Join(folder, "*.txt"))
+	if err != nil {
+		return nil, err
+	}
+	var all []*Case
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		c, err := Parse(strings.TrimSuffix(filepath.Base(path), ".txt"), string(text))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// Parse reads one case.
+func Parse(name, text string) (*Case, error) {
+	c := &Case{Name: name, Client: netip.MustParseAddr("192.0.2.7"), Helo: "client.there.example"}
+	seen := map[string]bool{}
+	for i, line := range strings.Split(text, "\n") {
+		word, rest, _ := strings.Cut(line, " ")
+		if seen[word] = true; word == "" || word[0] == '#' {
+			if word == "" && strings.TrimSpace(rest) != "" {
+				return nil, fmt.Errorf("%s.txt:%d: what is %q", name, i+1, line)
+			}
+			continue
+		}
+		if err := c.line(word, strings.TrimSpace(rest)); err != nil {
+			return nil, fmt.Errorf("%s.txt:%d: %w", name, i+1, err)
+		}
+	}
+	for _, word := range []string{"from", "to", "alone", "verdict"} {
+		if !seen[word] {
+			return nil, fmt.Errorf("%s.txt: no line %q", name, word)
+		}
+	}
+	return c, nil
+}
+
+func (c *Case) line(word, rest string) (err error) {
+	switch word {
+	case "list":
+		return c.list(rest)
+	case "policy":
+		head, lists, ok := strings.Cut(rest, ":")
+		if !ok {
+			return fmt.Errorf("policy wants RECIPIENTS: LISTS")
+		}
+		c.Policies = append(c.Policies, Policy{strings.Fields(head), strings.Fields(lists)})
+	case "set":
+		key, value, ok := strings.Cut(rest, " ")
+		if !ok {
+			return fmt.Errorf("set wants KEY VALUE")
+		}
+		if value = strings.TrimSpace(value); !strings.ContainsAny(value[:1], `["`) && value != "true" && value != "false" {
+			value = strconv.Quote(value)
+		}
+		c.Settings = append(c.Settings, Setting{key, value})
+	case "broken":
+		c.Broken = true
+	case "client":
+		c.Client, err = netip.ParseAddr(rest)
+	case "helo":
+		c.Helo = rest
+	case "login":
+		c.Login = rest
+	case "from":
+		c.Sender = rest
+		if rest == "<>" {
+			c.Sender = ""
+		}
+	case "to":
+		return c.recipient(rest)
+	case "alone":
+		c.Alone, err = c.outcome(rest)
+	case "verdict":
+		c.Verdict = rest
+	default:
+		return fmt.Errorf("what is %q", word)
+	}
+	return err
+}
+
+func (c *Case) list(text string) error {
+	head, entries, ok := strings.Cut(text, ":")
+	words := strings.Fields(head)
+	kinds := []string{"", "allow", "shadow", "tempfail", "tag", "quarantine", "discard"}
+	if len(words) == 1 {
+		words = append(words, "")
+	}
+	if !ok || len(words) != 2 || !slices.Contains(kinds, words[1]) {
+		return fmt.Errorf("list wants NAME: ENTRIES, or one of%s behind NAME", strings.Join(kinds, " "))
+	}
+	l := List{Name: words[0], Kind: words[1]}
+	for entry := range strings.SplitSeq(entries, ",") {
+		l.Entries = append(l.Entries, strings.TrimSpace(entry))
+	}
+	c.Lists = append(c.Lists, l)
+	return nil
+}
+
+// recipient reads "ADDRESS OUTCOME [DOOR OUTCOME] ...". An address in quotes may
+// have blanks.
+func (c *Case) recipient(text string) error {
+	end := strings.IndexByte(text, ' ')
+	if strings.HasPrefix(text, `"`) {
+		quoted := strings.LastIndexByte(text, '"')
+		end = quoted + max(0, strings.IndexByte(text[quoted:], ' '))
+	}
+	if end <= 0 {
+		return fmt.Errorf("to wants RECIPIENT OUTCOME")
+	}
+	r := Recipient{Address: text[:end], At: map[string]Outcome{}}
+	parts := strings.Split(strings.TrimSpace(text[end:]), "[")
+	for i, part := range parts {
+		door := ""
+		if i > 0 {
+			ok := false
+			if part, ok = strings.CutSuffix(strings.TrimSpace(part), "]"); !ok {
+				return fmt.Errorf("bracket without its pair")
+			}
+			if door, part, _ = strings.Cut(part, " "); !slices.Contains(doors, door) {
+				return fmt.Errorf("want a door, have %q", door)
+			}
+		}
+		o, err := c.outcome(part)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			r.Want = o
+		} else {
+			r.At[door] = o
+		}
+	}
+	c.Recipients = append(c.Recipients, r)
+	return nil
+}
+
+// outcome reads a word, and a list where that must have one.
+func (c *Case) outcome(text string) (Outcome, error) {
+	words := append(strings.Fields(text), "", "")
+	o := Outcome{words[0], words[1]}
+	listed := slices.ContainsFunc(c.Lists, func(l List) bool { return l.Name == o.List })
+	ok := words[2] == ""
+	switch o.Word {
+	case "accept", "again":
+		ok = ok && o.List == ""
+	case "refuse", "tag", "quarantine", "discard":
+		ok = ok && listed
+	case "defer":
+		ok = ok && (listed || o.List == "")
+	default:
+		ok = false
+	}
+	if !ok {
+		return o, fmt.Errorf("want an outcome, have %q", strings.TrimSpace(text))
+	}
+	return o, nil
+}

@@ -1,0 +1,185 @@
+package live
+
+import (
+	"math/bits"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"blockd/addr"
+	"blockd/index"
+	"blockd/lists"
+)
+
+// Question is what an index was asked about. Its parts are each zero where they were
+// not asked about.
+type Question struct {
+	Sender addr.Addr
+	Domain addr.Key // what all senders there have in common
+	Client netip.Addr
+}
+
+// view is what a look-up needs beside one generation of the index.
+type view struct {
+	generation string
+	newer      *table           // the entries that this generation has not got
+	lists      []index.ListInfo // its table, and behind it the list of live entries
+}
+
+// Amend gives the matches that ix has for q those of the live entries as they are now:
+// what ix says of that list goes, and the entries in force come, each before what is
+// as specific. lists is the table that Match.Row points into: that of ix with one row
+// more if any live entry is among the matches.
+//
+// It allocates nothing where there is no live entry to tell of. A nil Set has none.
+func (s *Set) Amend(matches []index.Match, ix *index.Index, q Question, now time.Time) (_ []index.Match, table []index.ListInfo) {
+	table = ix.Lists()
+	if s == nil {
+		return matches, table
+	}
+	v := s.view.Load()
+	t := s.all
+	if v.generation == ix.Generation() {
+		t = v.newer
+	}
+	body := t.body.Load()
+	if body == nil && len(matches) == 0 {
+		return matches, table
+	}
+	var room [8]*Entry
+	found := room[:0]
+	if body != nil {
+		found = t.search(found, body, q)
+	}
+	folded := 0
+	for i := range matches {
+		if table[matches[i].Row].Source.List != ListName {
+			continue
+		}
+		folded++
+		if e := s.all.get(identityOf(&matches[i])); e != nil && !slices.Contains(found, e) {
+			found = append(found, e)
+		}
+	}
+	seconds := now.Unix()
+	found = slices.DeleteFunc(found, func(e *Entry) bool { return e.expired(seconds) })
+	if folded == 0 && len(found) == 0 {
+		return matches, table
+	}
+	amended := make([]index.Match, 0, len(matches)-folded+len(found))
+	for _, e := range found {
+		amended = append(amended, e.match(len(table)))
+	}
+	for i := range matches {
+		if table[matches[i].Row].Source.List != ListName {
+			amended = append(amended, matches[i])
+		}
+	}
+	slices.SortStableFunc(amended, func(a, b index.Match) int { return rank(&a) - rank(&b) })
+	if v.generation == ix.Generation() {
+		return amended, v.lists
+	}
+	return amended, withRow(table, s.folder)
+}
+
+// search appends the entries that cover q.
+func (t *table) search(found []*Entry, b *tableBody, q Question) []*Entry {
+	if !q.Sender.Null() {
+		found = t.sender(found, b, q.Sender)
+	}
+	if q.Domain.Text != "" {
+		var room [addr.MaxKeys]addr.Key
+		found = t.names(found, b, q.Domain.AndParents(room[:0]))
+	}
+	if q.Client.IsValid() {
+		found = t.client(found, b, q.Client.WithZone("").Unmap())
+	}
+	return found
+}
+
+// usualKeys are those of an address with a domain of ten labels.
+const usualKeys = 12
+
+func (t *table) sender(found []*Entry, b *tableBody, a addr.Addr) []*Entry {
+	if !b.has(addr.Domain) && !b.has(addr.Local) {
+		if k, ok := a.Key(); ok && b.has(addr.Address) {
+			found = append(found, t.find(b, k.Text)...)
+		}
+		return found
+	}
+	if strings.Count(a.Domain(), ".") > usualKeys-3 {
+		var room [addr.MaxKeys]addr.Key
+		return t.names(found, b, a.Keys(room[:0]))
+	}
+	var room [usualKeys]addr.Key
+	return t.names(found, b, a.Keys(room[:0]))
+}
+
+// names appends the entries of a sender's keys, or of a domain and its parents, whose
+// scope reaches so far.
+func (t *table) names(found []*Entry, b *tableBody, keys []addr.Key) []*Entry {
+	own := true // the first domain is the sender's own
+	for _, k := range keys {
+		if b.has(k.Kind) {
+			for _, e := range t.find(b, k.Text) {
+				if k.Kind != addr.Domain || e.Item.Scope == lists.Tree || own == (e.Item.Scope == lists.Exact) {
+					found = append(found, e)
+				}
+			}
+		}
+		own = own && k.Kind != addr.Domain
+	}
+	return found
+}
+
+func (t *table) client(found []*Entry, b *tableBody, ip netip.Addr) []*Entry {
+	lengths := &b.lengths[family(ip)]
+	for w := range lengths {
+		for word := lengths[w].Load(); word != 0; word &= word - 1 {
+			p, err := ip.Prefix(w*64 + bits.TrailingZeros64(word))
+			if err != nil {
+				continue
+			}
+			var key [netKey]byte
+			found = append(found, t.find(b, string(appendNet(key[:0], p)))...)
+		}
+	}
+	return found
+}
+
+// match is what the entry says, as an index would.
+func (e *Entry) match(row int) index.Match {
+	return index.Match{Row: row, Kind: e.Item.Kind, Key: e.Item.Key, Net: e.Item.Net, Scope: e.Item.Scope,
+		Action: e.Item.Action, Line: int(e.Number), Reason: e.reason}
+}
+
+// identityOf is the identity of the entry that a match is of.
+func identityOf(m *index.Match) identity {
+	return identity{keyOf(&lists.Item{Kind: m.Kind, Key: m.Key, Net: m.Net}), m.Scope}
+}
+
+// rank orders matches as an index does, the most specific first.
+func rank(m *index.Match) int {
+	switch {
+	case m.Kind == lists.IP || m.Kind == lists.CIDR:
+		return 2000 - m.Net.Bits()
+	case m.Kind == lists.Glob || m.Kind == lists.Regexp:
+		return 1000
+	case m.Key.Kind == addr.Local:
+		return 900
+	case m.Key.Kind == addr.Address:
+		return 0
+	case m.Scope == lists.Exact:
+		return 1
+	}
+	return 300 - int(m.Key.Labels)
+}
+
+// withRow is a table with a row for live entries behind it.
+func withRow(table []index.ListInfo, folder string) []index.ListInfo {
+	return append(table[:len(table):len(table)], index.ListInfo{
+		Source:  index.Source{List: ListName, Path: folder},
+		Summary: lists.Summary{Verdict: lists.Loaded},
+	})
+}

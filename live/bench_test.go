@@ -1,0 +1,99 @@
+package live
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/addr"
+	"blockd/index"
+)
+
+// BenchmarkLookup is what a clear sender costs, index and live entries together, over
+// an index of a million addresses: without a set, with 100,000 entries that the index
+// has taken in, and with as many that it has not.
+func BenchmarkLookup(b *testing.B) {
+	var text strings.Builder
+	for i := range 1_000_000 {
+		fmt.Fprintf(&text, "someone%d@listed%d.example\n", i, i%5000)
+	}
+	base := source(b, "l", text.String())
+	senders := make([]addr.Addr, 4096)
+	for i := range senders {
+		senders[i] = sender(b, fmt.Sprintf("person%d@mail.company%d.example", i, i%700))
+	}
+	now := time.Now()
+	run := func(b *testing.B, set *Set, ix *index.Index) {
+		b.ReportAllocs()
+		i := 0
+		for b.Loop() {
+			i++
+			s := senders[i%len(senders)]
+			matches, err := ix.Lookup(nil, s, now)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if matches, _ = set.Amend(matches, ix, Question{Sender: s}, now); len(matches) > 0 {
+				b.Fatal("listed")
+			}
+		}
+	}
+	plain := build(b, base)
+	b.Run("without", func(b *testing.B) { run(b, nil, plain) })
+	for _, kind := range []struct{ name, format string }{{"addresses", "spam%d@bulk.example"}, {"names", "bulk%d.example"}} {
+		set := open(b, Settings{})
+		set.Served(plain)
+		b.Run("none/"+kind.name, func(b *testing.B) { run(b, set, plain) })
+		fill(b, set, kind.format, 100_000)
+		b.Run("newer/"+kind.name, func(b *testing.B) { run(b, set, plain) })
+		if _, err := set.Fold(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		ix := build(b, base, folded(set.folder))
+		set.Served(ix)
+		b.Run("folded/"+kind.name, func(b *testing.B) { run(b, set, ix) })
+		b.Run("folded-alone/"+kind.name, func(b *testing.B) { run(b, nil, ix) })
+	}
+}
+
+func fill(b *testing.B, set *Set, format string, n int) {
+	b.Helper()
+	var changes []Change
+	for i := range n {
+		if changes = append(changes, Change{Entry: fmt.Sprintf(format, i), Why: "from a test"}); len(changes) == 1000 {
+			apply(b, set, changes...)
+			changes = nil
+		}
+	}
+	apply(b, set, changes...)
+}
+
+// BenchmarkAdd is what one more entry costs, with its sync, beside none and beside
+// 100,000.
+func BenchmarkAdd(b *testing.B) {
+	for _, n := range []int{0, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			set := open(b, Settings{})
+			fill(b, set, "spam%d@bulk.example", n)
+			i := 0
+			for b.Loop() {
+				i++
+				apply(b, set, Change{Entry: fmt.Sprintf("new%d@x.example", i%50_000), Why: "one more"})
+			}
+		})
+	}
+}
+
+// BenchmarkOpen is what 100,000 entries cost a start.
+func BenchmarkOpen(b *testing.B) {
+	set := open(b, Settings{})
+	fill(b, set, "spam%d@bulk.example", 100_000)
+	set.Close()
+	for b.Loop() {
+		seen, err := Read(set.folder)
+		if err != nil || seen.Len() != 100_000 {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package live
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"blockd/index"
+	"blockd/lists"
+)
+
+// fold is a list file of all entries up to a number.
+type fold struct {
+	number uint64   // of its record
+	hash   [16]byte // of the file, as an index has it
+	upTo   uint64
+}
+
+// keptFolds is how many are remembered: a build may still be at work with the one
+// before the last, and the index on disk may be of an older one.
+const keptFolds = 4
+
+func keepFolds(all []fold) []fold { return slices.Clone(all[max(0, len(all)-keptFolds):]) }
+
+func foldOf(r *record) (f fold, err error) {
+	hash, err := hex.DecodeString(r.Hash)
+	if err != nil || len(hash) != len(f.hash) || r.UpTo >= r.N {
+		return f, errors.New("no fold")
+	}
+	return fold{r.N, [16]byte(hash), r.UpTo}, nil
+}
+
+func (f fold) record() record {
+	return record{N: f.number, Op: opFold, Hash: hex.EncodeToString(f.hash[:]), UpTo: f.upTo}
+}
+
+// ListPattern is where the list file for builds is, when there is one. It is a plain
+// list named ListName, whose guard is nil: the entries have passed the gate.
+func ListPattern(folder string) string { return filepath.Join(listFolder(folder), "*.list") }
+
+// The list file has a folder of its own, so that who watches it does not wake up at
+// every line of the journal.
+func listFolder(folder string) string { return filepath.Join(folder, "folded") }
+
+func listPath(folder string) string { return filepath.Join(listFolder(folder), "live.list") }
+
+// Fold writes all entries as a list for the build that is about to begin, unless the
+// file that is there is as good. It reports whether there is another file now.
+//
+// Entries that are added meanwhile are not in it; nothing waits for it. Whose time is
+// over is in it until Sweep: an index does not say by itself whom it refuses here, see
+// Amend.
+func (s *Set) Fold(ctx context.Context) (bool, error) {
+	s.folding.Lock()
+	defer s.folding.Unlock()
+	entries, upTo, current := s.toFold()
+	if current {
+		return false, nil
+	}
+	path := listPath(s.folder)
+	var text bytes.Buffer
+	w, err := lists.NewWriter(&text, "plain", fmt.Sprintf("Live entries up to number %d, for the index.\nChange them with blockd add and blockd remove: this file is written anew.", upTo))
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if _, err := w.Write(&e.Item); err != nil {
+			return false, fmt.Errorf("live entry %s: %w", e.Text, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return false, err
+	}
+	if err := replaceFile(path, text.Bytes()); err != nil {
+		return false, err
+	}
+	hash, err := lists.HashFile(ctx, path)
+	if err != nil {
+		return false, err
+	}
+	return true, s.folded(fold{hash: hash, upTo: upTo})
+}
+
+// toFold returns what a list file made now would hold, and whether the last one is
+// that already: nothing was added since, and nothing removed.
+func (s *Set) toFold() (entries []*Entry, upTo uint64, current bool) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	_, err := os.Stat(listPath(s.folder))
+	if there := err == nil; len(s.entries) == 0 && !there || s.foldedAt == s.last && there {
+		return nil, 0, true
+	}
+	return s.sorted(), s.last, false
+}
+
+// folded notes a list file in the journal. From then on an index that was built from
+// it need not be helped out with what is in it.
+func (s *Set) folded(f fold) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	f.number = s.last + 1
+	if err := s.write([]record{f.record()}); err != nil {
+		return err
+	}
+	if s.last == f.upTo {
+		s.foldedAt = f.number
+	}
+	s.last = f.number
+	s.folds = keepFolds(append(s.folds, f))
+	return nil
+}
+
+// Served tells that ix serves from now on. Look-ups in it are then helped out with
+// those entries alone that are newer than the list file it was built from; look-ups
+// in any other index with all of them.
+func (s *Set) Served(ix *index.Index) {
+	if s == nil {
+		return
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	upTo := uint64(0)
+	for _, row := range ix.Lists() {
+		if row.Source.List != ListName || row.Summary.Verdict != lists.Loaded {
+			continue
+		}
+		for _, f := range s.folds {
+			if f.hash == row.Summary.Hash {
+				upTo = f.upTo
+			}
+		}
+	}
+	v := &view{generation: ix.Generation(), newer: newTable(), lists: withRow(ix.Lists(), s.folder)}
+	for _, e := range s.entries {
+		if e.Number > upTo {
+			v.newer.set(e)
+		}
+	}
+	s.view.Store(v)
+}
+
+// replaceFile puts text in place of the file at path, whole or not at all. A reader
+// of the folder's lists does not see the file that it is written to.
+func replaceFile(path string, text []byte) error {
+	folder, name := filepath.Split(path)
+	f, err := createIn(folder, "."+name+".new")
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	w.Write(text)
+	err = errors.Join(w.Flush(), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return err
+	}
+	return syncFolder(strings.TrimSuffix(folder, "/"))
+}

@@ -1,0 +1,249 @@
+package live
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"time"
+
+	"blockd/lists"
+)
+
+// The journal is text, a record a line: eight hexadecimal digits, a blank, a JSON
+// object, LF. The digits are the CRC-32C of the object. The first line is journalHead.
+//
+// What a crash leaves is an unfinished last line, which was never acknowledged: it is
+// cut. A whole line that does not agree with its digits is damage: it is left out and
+// told of, and the lines around it count.
+const (
+	journalHead = "blockd live entries 1\n"
+	maxRecord   = 16 << 10  // octets of a line: why and entry as JSON may escape them, with room
+	maxJournal  = 512 << 20 // octets that are read; compaction keeps it far below
+)
+
+// errNoJournal reports a file that was never one.
+var errNoJournal = errors.New("this is no journal of live entries")
+
+// What a record does.
+const (
+	opAdd    = "add"
+	opRemove = "remove"
+	opFold   = "fold" // the list file with this hash holds all entries up to a number
+	opBase   = "base" // nothing; its number was used by what is no longer here
+)
+
+// record is one line.
+type record struct {
+	N      uint64    `json:"n"` // rises from line to line
+	Op     string    `json:"op"`
+	Entry  string    `json:"entry,omitempty"`
+	Action string    `json:"action,omitempty"`
+	Why    string    `json:"why,omitempty"`
+	Author string    `json:"author,omitempty"`
+	At     time.Time `json:"at,omitzero"`
+	Until  time.Time `json:"until,omitzero"`
+	Force  bool      `json:"force,omitempty"`
+	Hash   string    `json:"hash,omitempty"` // of opFold
+	UpTo   uint64    `json:"up_to,omitempty"`
+}
+
+// append adds the line of r.
+func (r *record) append(b []byte) []byte {
+	var object bytes.Buffer
+	e := json.NewEncoder(&object)
+	e.SetEscapeHTML(false)
+	e.Encode(r) // texts, numbers and times of this age: nothing can fail
+	return append(b, withSum(bytes.TrimSuffix(object.Bytes(), []byte("\n")))...)
+}
+
+// withSum makes a line of an object.
+func withSum(object []byte) []byte {
+	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(object, crc32.MakeTable(crc32.Castagnoli)), object)
+}
+
+// decode reads a line without its end. It takes only what append writes.
+func (r *record) decode(line []byte) error {
+	if len(line) < 9 || line[8] != ' ' {
+		return errors.New("no record")
+	}
+	object := line[9:]
+	if !bytes.Equal(line[:8], withSum(object)[:8]) {
+		return errors.New("wrong checksum")
+	}
+	d := json.NewDecoder(bytes.NewReader(object))
+	d.DisallowUnknownFields() // of a later version: what it means is not known
+	if err := d.Decode(r); err != nil {
+		return err
+	}
+	if d.More() {
+		return errors.New("text behind the record")
+	}
+	return nil
+}
+
+// entry makes the entry of an opAdd.
+func (r *record) entry() (*Entry, error) {
+	c := Change{Entry: r.Entry, Why: r.Why, Author: r.Author}
+	switch r.Action {
+	case lists.Block.String():
+	case lists.Allow.String():
+		c.Action = lists.Allow
+	default:
+		return nil, fmt.Errorf("action %q", r.Action)
+	}
+	if err := errors.Join(oneLine("why", r.Why, MaxWhy), oneLine("author", r.Author, MaxAuthor)); err != nil {
+		return nil, err
+	}
+	item, err := lists.ParseEntry(r.Entry, lists.Settings{Action: c.Action})
+	if err != nil {
+		return nil, err
+	}
+	e := &Entry{Number: r.N, Why: r.Why, Author: r.Author, Added: r.At.UTC().Truncate(time.Second), Forced: r.Force}
+	if !r.Until.IsZero() {
+		e.Expires = r.Until.UTC().Truncate(time.Second)
+	}
+	return e, e.take(item)
+}
+
+// recordOf is the record that makes e.
+func recordOf(e *Entry) record {
+	return record{N: e.Number, Op: opAdd, Entry: e.Text, Action: e.Item.Action.String(), Why: e.Why, Author: e.Author,
+		At: e.Added, Until: e.Expires, Force: e.Forced}
+}
+
+// contents is what a journal comes to.
+type contents struct {
+	entries map[identity]*Entry
+	folds   []fold
+	last    uint64 // the highest number that was used
+	folded  uint64 // last, when the last fold had all that there is
+	records int    // lines that count
+	good    int64  // octets up to the end of the last whole line
+	torn    int64  // octets behind that
+	damage  []Damage
+	damaged int // lines left out; damage has the first ones
+}
+
+// Damage is one line of the journal that is not what was written.
+type Damage struct {
+	Line int
+	Why  string
+}
+
+// shownDamage bounds what is remembered of a file that is damaged all over.
+const shownDamage = 8
+
+// readJournal reads a journal from its start. The error is that of r, or errNoJournal.
+func readJournal(r io.Reader) (*contents, error) {
+	c := &contents{entries: map[identity]*Entry{}}
+	in := bufio.NewReaderSize(io.LimitReader(r, maxJournal+1), maxRecord)
+	for number := 1; ; number++ {
+		line, size, ended, err := readLine(in)
+		if err != nil {
+			return nil, err
+		}
+		if size == 0 {
+			break
+		}
+		why := ""
+		switch {
+		case !ended:
+			c.torn = size
+			if number == 1 && !bytes.HasPrefix([]byte(journalHead), line) {
+				return nil, errNoJournal
+			}
+		case number == 1:
+			if string(line)+"\n" != journalHead {
+				why = "no head"
+			}
+		default:
+			why = c.take(line)
+		}
+		if why != "" {
+			if c.damaged++; len(c.damage) < shownDamage {
+				c.damage = append(c.damage, Damage{number, why})
+			}
+		}
+		if ended {
+			c.good += size
+		}
+	}
+	if c.damaged > 0 && c.records == 0 && c.damage[0].Line == 1 {
+		return nil, errNoJournal
+	}
+	if c.good > maxJournal {
+		return nil, fmt.Errorf("a journal of more than %d octets", maxJournal)
+	}
+	return c, nil
+}
+
+// readLine reads one line, of which it returns at most maxRecord octets without the
+// end, and its whole size. ended is false for a last line that lacks its end.
+func readLine(in *bufio.Reader) (line []byte, size int64, ended bool, err error) {
+	line, err = in.ReadSlice('\n')
+	size = int64(len(line))
+	for err == bufio.ErrBufferFull { // only its length counts
+		var more []byte
+		line = []byte("too long for a record")
+		more, err = in.ReadSlice('\n')
+		size += int64(len(more))
+	}
+	switch {
+	case err == io.EOF:
+		return line, size, false, nil
+	case err != nil:
+		return nil, 0, false, err
+	}
+	return bytes.TrimSuffix(line, []byte("\n")), size, true, nil
+}
+
+// take takes one line in, or says why it cannot.
+func (c *contents) take(line []byte) (why string) {
+	var r record
+	if err := r.decode(line); err != nil {
+		return err.Error()
+	}
+	if r.N <= c.last {
+		return fmt.Sprintf("number %d behind number %d", r.N, c.last)
+	}
+	switch r.Op {
+	case opBase:
+	case opFold:
+		f, err := foldOf(&r)
+		if err != nil {
+			return err.Error()
+		}
+		c.folds = keepFolds(append(c.folds, f))
+		if f.upTo == c.last {
+			c.folded = r.N
+		}
+	case opAdd, opRemove:
+		e, err := r.entryOrKey()
+		if err != nil {
+			return err.Error()
+		}
+		if r.Op == opRemove {
+			delete(c.entries, e.identity())
+		} else {
+			c.entries[e.identity()] = e
+		}
+	default:
+		return fmt.Sprintf("it asks for %q", r.Op)
+	}
+	c.last = r.N
+	c.records++
+	return ""
+}
+
+// entryOrKey is entry, and for opRemove an entry of which only the key counts.
+func (r *record) entryOrKey() (*Entry, error) {
+	if r.Op == opAdd {
+		return r.entry()
+	}
+	bare := record{Op: opAdd, Entry: r.Entry, Action: lists.Block.String()}
+	return bare.entry()
+}

@@ -1,0 +1,254 @@
+package live
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/lists"
+)
+
+// aJournal has every kind of record, and says what it comes to after each line.
+func aJournal(t testing.TB) (text []byte, after []string) {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "live")
+	set := open(t, Settings{Folder: folder})
+	note := func() {
+		now, err := os.ReadFile(journalPath(folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range bytes.Count(now, []byte("\n")) - len(after) {
+			after = append(after, sum(set.entries))
+		}
+		text = now
+	}
+	note()
+	until := time.Now().Add(1000 * time.Hour)
+	for _, c := range []Change{
+		{Entry: "a@x.example", Why: `phishing — "4711"`, Author: "jo", Expires: until},
+		{Entry: "x.example", Action: lists.Allow},
+		{Entry: "=x.example"},
+		{Entry: "a@x.example", Why: "other"},
+		{Entry: "192.0.2.0/24", Force: true},
+		{Entry: "x.example", Remove: true, Author: "jo"},
+		{Entry: "offers@"},
+	} {
+		apply(t, set, c)
+		note()
+	}
+	if _, err := set.Fold(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	note()
+	apply(t, set, Change{Entry: "last.example"})
+	note()
+	return text, after
+}
+
+// sum tells all entries with what was said of each.
+func sum(entries map[identity]*Entry) string {
+	var all []string
+	for _, e := range entries {
+		all = append(all, fmt.Sprintf("%d %s %s %s %s", e.Number, e.Item.Action, e.Text, e.Item.Scope, e.reason))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+func readText(t testing.TB, text []byte) *contents {
+	t.Helper()
+	c, err := readJournal(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A file that ends anywhere has all whole records, and the rest is cut.
+func TestEveryTruncation(t *testing.T) {
+	text, after := aJournal(t)
+	for n := range len(text) + 1 {
+		c := readText(t, text[:n])
+		whole, want := bytes.Count(text[:n], []byte("\n")), ""
+		if whole > 0 {
+			want = after[whole-1]
+		}
+		if got := sum(c.entries); got != want || c.damaged > 0 {
+			t.Fatalf("%d of %d octets: %d damaged, entries\n%s\nwant\n%s", n, len(text), c.damaged, got, want)
+		}
+		if end := bytes.LastIndexByte(text[:n], '\n') + 1; c.good != int64(end) || c.torn != int64(n-end) {
+			t.Fatalf("%d octets: %d good, %d torn; want %d, %d", n, c.good, c.torn, end, n-end)
+		}
+	}
+}
+
+// Every bit may flip: the record it is in, and the next one if the line's end is gone,
+// are left out and told of. No other entry is lost, and none is there that never was.
+func TestEveryBitFlip(t *testing.T) {
+	text, _ := aJournal(t)
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	lines = lines[:len(lines)-1]
+	said := map[string]bool{} // every entry of any time
+	for n := range lines {
+		for _, e := range readText(t, bytes.Join(lines[:n+1], nil)).entries {
+			said[fmt.Sprint(e.Number, e.Text, e.reason)] = true
+		}
+	}
+	without := func(gone ...int) string { // what the other lines come to
+		var rest [][]byte
+		for n := range lines {
+			if n == 0 || !slices.Contains(gone, n) {
+				rest = append(rest, lines[n])
+			}
+		}
+		return sum(readText(t, bytes.Join(rest, nil)).entries)
+	}
+	at := 0
+	for n, line := range lines {
+		alone, withNext := without(n), without(n, n+1)
+		for i := range line {
+			for bit := range 8 {
+				bent := bytes.Clone(text)
+				bent[at+i] ^= 1 << bit
+				c, err := readJournal(bytes.NewReader(bent))
+				if err != nil {
+					t.Fatalf("octet %d, bit %d: %v", at+i, bit, err)
+				}
+				got := sum(c.entries)
+				if got != alone && (i < len(line)-1 || got != withNext) {
+					t.Fatalf("octet %d of line %d, bit %d: entries\n%s\nwant\n%s", i, n+1, bit, got, alone)
+				}
+				if c.damaged == 0 && c.torn == 0 {
+					t.Fatalf("octet %d of line %d, bit %d: nobody is told", i, n+1, bit)
+				}
+				for _, e := range c.entries {
+					if !said[fmt.Sprint(e.Number, e.Text, e.reason)] {
+						t.Fatalf("octet %d of line %d, bit %d: %v never was", i, n+1, bit, e)
+					}
+				}
+			}
+		}
+		at += len(line)
+	}
+}
+
+// A daemon that meets damage serves what is left, says so, and goes on; a torn end is
+// cut, and what is added then stands behind whole lines.
+func TestOpenCutsATornEndAndTellsOfDamage(t *testing.T) {
+	text, after := aJournal(t)
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	folder := filepath.Join(t.TempDir(), "live")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	bent := bytes.Clone(text)
+	bent[len(lines[0])+20] ^= 1 // of the first record
+	bent = append(bent, lines[1][:30]...)
+	if err := os.WriteFile(journalPath(folder), bent, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set := open(t, Settings{Folder: folder})
+	if got := sum(set.entries); got != after[len(after)-1] { // line 2 was replaced by line 5
+		t.Errorf("entries\n%s\nwant\n%s", got, after[len(after)-1])
+	}
+	if problems := strings.Join(set.Problems(), "; "); !strings.Contains(problems, "journal:2: damaged, and left out: wrong checksum") {
+		t.Errorf("problems: %s", problems)
+	}
+	if info, err := os.Stat(journalPath(folder)); err != nil || info.Size() != int64(len(text)) {
+		t.Errorf("the torn end is not cut: %v, %v", info.Size(), err)
+	}
+	apply(t, set, Change{Entry: "behind.example"})
+	set.Close()
+	seen, err := Read(folder)
+	if err != nil || seen.damaged != 1 || !strings.HasPrefix(texts(seen), "block behind.example, ") {
+		t.Errorf("afterwards: %v, %d damaged, %s", err, seen.damaged, texts(seen))
+	}
+}
+
+func TestWhatIsNoJournalIsLeftAlone(t *testing.T) {
+	for _, text := range []string{"spam@x.example\n", "x", strings.Repeat("x", 3*maxRecord), "\x00\x00\x00\x00", "blockd live entries 2\n"} {
+		folder := filepath.Join(t.TempDir(), "live")
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(journalPath(folder), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(Settings{Folder: folder}); !errors.Is(err, errNoJournal) {
+			t.Errorf("Open of %.20q: %v, want errNoJournal", text, err)
+		}
+		if now, _ := os.ReadFile(journalPath(folder)); string(now) != text {
+			t.Errorf("%.20q has become %.40q", text, now)
+		}
+	}
+}
+
+// FuzzJournal holds that whatever a file has in it, reading ends, keeps to its bounds,
+// and gives entries that are written and read again as the same ones.
+func FuzzJournal(f *testing.F) {
+	text, _ := aJournal(f)
+	f.Add(text)
+	f.Add(text[:len(text)-5])
+	f.Add([]byte(journalHead))
+	f.Add([]byte{})
+	f.Add([]byte(journalHead + "00000000 {}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := readJournal(bytes.NewReader(data))
+		if err != nil {
+			if !errors.Is(err, errNoJournal) {
+				t.Fatalf("refused, but not as errNoJournal: %v", err)
+			}
+			return
+		}
+		if c.good+c.torn != int64(len(data)) {
+			t.Fatalf("%d octets good and %d torn of %d", c.good, c.torn, len(data))
+		}
+		s := newSet(Settings{}, c)
+		again := []byte(journalHead)
+		for _, r := range s.present() {
+			again = r.append(again)
+		}
+		back := readText(t, again)
+		if sum(back.entries) != sum(c.entries) || back.damaged > 0 || back.last != c.last {
+			t.Fatalf("written and read again: %d damaged, last %d of %d, entries\n%s\nwant\n%s", back.damaged, back.last, c.last, sum(back.entries), sum(c.entries))
+		}
+		for id := range maps.Keys(c.entries) {
+			if s.all.get(id) != c.entries[id] {
+				t.Fatalf("%v is not found", id)
+			}
+		}
+	})
+}
+
+// FuzzRecord reaches behind the checksum, which no chance mutation passes.
+func FuzzRecord(f *testing.F) {
+	text, _ := aJournal(f)
+	for line := range bytes.Lines(text[len(journalHead):]) {
+		f.Add(line[9 : len(line)-1])
+	}
+	f.Fuzz(func(t *testing.T, object []byte) {
+		if bytes.IndexByte(object, '\n') >= 0 {
+			return
+		}
+		line := withSum(object)
+		c := readText(t, append([]byte(journalHead), line...))
+		if c.damaged+c.records != 1 {
+			t.Fatalf("%d records and %d damaged lines of one", c.records, c.damaged)
+		}
+		again := []byte(journalHead)
+		for _, r := range newSet(Settings{}, c).present() {
+			again = r.append(again)
+		}
+		if back := readText(t, again); sum(back.entries) != sum(c.entries) || back.damaged > 0 {
+			t.Fatalf("%q was read as\n%s\nand again as\n%s", object, sum(c.entries), sum(back.entries))
+		}
+	})
+}

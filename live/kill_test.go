@@ -1,0 +1,257 @@
+package live
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// childIn is the variable that makes a test of this file a process that adds and
+// removes without end in that folder, and prints what was acknowledged.
+const childIn = "BLOCKD_TEST_LIVE_CHILD"
+
+// child changes entries after a plan that both sides know by its seed. It prints a
+// line before each change and one when it has been acknowledged.
+func child(folder string, seed uint64) error {
+	set, err := Open(Settings{Folder: folder, compactFrom: 8})
+	if err != nil {
+		return err
+	}
+	go func() { // as Run would, only always
+		for {
+			if err := set.Tidy(); err != nil {
+				fmt.Println("tidy", err)
+			}
+		}
+	}()
+	for n, c := range plan(seed) {
+		if _, err := set.Apply(c...); err != nil {
+			fmt.Println("failed", n, err)
+			continue
+		}
+		fmt.Println("done", n)
+	}
+	return nil
+}
+
+// plan is what a child does: batches of changes of few entries.
+func plan(seed uint64) func(func(int, []Change) bool) {
+	return func(yield func(int, []Change) bool) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		for n := 0; ; n++ {
+			batch := make([]Change, 1+rng.IntN(3))
+			for i := range batch {
+				batch[i] = Change{Entry: fmt.Sprintf("x%d@bulk.example", rng.IntN(20)), Remove: rng.IntN(3) == 0,
+					Why: fmt.Sprintf("%d %s", n, strings.Repeat("w", rng.IntN(300)))}
+			}
+			if !yield(n, batch) {
+				return
+			}
+		}
+	}
+}
+
+// model is what a plan has come to after its first n batches: entry to reason.
+func model(seed uint64, n int) map[string]string {
+	all := map[string]string{}
+	for i, batch := range plan(seed) {
+		if i == n {
+			return all
+		}
+		for _, c := range batch {
+			if c.Remove {
+				delete(all, c.Entry)
+			} else {
+				all[c.Entry] = c.Why
+			}
+		}
+	}
+	return nil
+}
+
+func reasons(s *Set) map[string]string {
+	all := map[string]string{}
+	for _, e := range s.entries {
+		all[e.Text] = e.Why
+	}
+	return all
+}
+
+// A process that the system kills, at any moment of its writing and of writing its
+// journal anew, has lost nothing that it had acknowledged; the batch under way is there
+// as a prefix of its records.
+func TestKilledAtTwoHundredPoints(t *testing.T) {
+	if folder := os.Getenv(childIn); folder != "" {
+		var seed uint64
+		fmt.Sscan(os.Getenv(childIn+"_SEED"), &seed)
+		t.Fatal(child(folder, seed))
+	}
+	const kills = 200
+	lost, torn, compacted := 0, 0, 0
+	for seed := range uint64(kills) {
+		folder := filepath.Join(t.TempDir(), "live")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledAtTwoHundredPoints$")
+		cmd.Env = append(os.Environ(), childIn+"="+folder, fmt.Sprintf("%s_SEED=%d", childIn, seed))
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// It dies some octets of output after it has begun, and then some microseconds
+		// later: within a write, a sync, a rename, or between them.
+		rng := rand.New(rand.NewPCG(seed, 1))
+		after, acknowledged := 1+rng.IntN(60), 0
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if n := -1; strings.HasPrefix(lines.Text(), "done ") {
+				fmt.Sscanf(lines.Text(), "done %d", &n)
+				acknowledged = n + 1
+			} else {
+				t.Errorf("kill %d: %s", seed, lines.Text())
+			}
+			if acknowledged == after {
+				wait := time.After(time.Duration(rng.IntN(3000)) * time.Microsecond)
+				<-wait
+				cmd.Process.Signal(unix.SIGKILL)
+			}
+		}
+		cmd.Wait()
+		before, err := os.Stat(journalPath(folder))
+		if err != nil {
+			t.Fatalf("kill %d: %v", seed, err)
+		}
+		set, err := Open(Settings{Folder: folder})
+		if err != nil {
+			t.Fatalf("kill %d: %v", seed, err)
+		}
+		if set.damaged > 0 {
+			t.Errorf("kill %d: damaged: %v", seed, set.Problems())
+		}
+		if set.journal.size < before.Size() {
+			torn++
+		}
+		if set.last > uint64(set.records) {
+			compacted++
+		}
+		got := reasons(set)
+		if !slices.ContainsFunc(prefixes(seed, acknowledged), func(want map[string]string) bool { return maps.Equal(got, want) }) {
+			t.Errorf("kill %d, %d batches acknowledged:\n%v\nwant\n%v", seed, acknowledged, got, model(seed, acknowledged))
+			lost++
+		}
+		set.Close()
+	}
+	t.Logf("%d kills: %d with a torn end, %d with a journal written anew, %d that lost something", kills, torn, compacted, lost)
+}
+
+// prefixes are the states that a process may leave which has acknowledged n batches:
+// that, and one record of the next batch after the other.
+func prefixes(seed uint64, n int) []map[string]string {
+	states := []map[string]string{model(seed, n)}
+	for i, batch := range plan(seed) {
+		if i < n {
+			continue
+		}
+		now := model(seed, n)
+		for _, c := range batch {
+			if c.Remove {
+				delete(now, c.Entry)
+			} else {
+				now[c.Entry] = c.Why
+			}
+			states = append(states, maps.Clone(now))
+		}
+		return states
+	}
+	return states
+}
+
+// Where the disk is full a change is refused as a whole and the ones before stay;
+// when there is room again it goes on, without a restart.
+func TestFullDisk(t *testing.T) {
+	if os.Getenv(childIn) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestFullDisk$", "-test.v")
+		cmd.Env = append(os.Environ(), childIn+"="+filepath.Join(t.TempDir(), "live"))
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "refused changes") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		t.Log(strings.TrimSpace(string(out)))
+		return
+	}
+	// A limit of file sizes fails a write in the middle, as a full disk does.
+	folder := os.Getenv(childIn)
+	set := open(t, Settings{Folder: folder})
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	whole := limit
+	limit.Cur = 4000
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	want, refused := map[string]string{}, 0
+	for n := range 100 {
+		c := Change{Entry: fmt.Sprintf("x%d@bulk.example", n), Why: strings.Repeat("w", n)}
+		two := Change{Entry: fmt.Sprintf("y%d@bulk.example", n)}
+		_, err := set.Apply(two, c)
+		if err != nil {
+			refused++
+			if len(set.Problems()) == 0 {
+				t.Error("a disk that is full is no problem")
+			}
+			if info, err := os.Stat(journalPath(folder)); err != nil || info.Size() != set.journal.size {
+				t.Errorf("a part of what was refused stays: %v", err)
+			}
+			continue
+		}
+		want[c.Entry], want[two.Entry] = c.Why, ""
+	}
+	if got := reasons(set); !maps.Equal(got, want) || refused == 0 {
+		t.Fatalf("%d refused; in force\n%v\nwant\n%v", refused, got, want)
+	}
+	seen, err := Read(folder)
+	if err != nil || !maps.Equal(reasons(seen), want) || seen.damaged > 0 {
+		t.Fatalf("in the file: %v, %v", err, reasons(seen))
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &whole); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, set, Change{Entry: "room@again.example"})
+	if p := set.Problems(); len(p) > 0 {
+		t.Errorf("problems remain: %v", p)
+	}
+	t.Logf("%d refused changes of 100", refused)
+}
+
+// A journal that nobody knows the state of is written anew from memory.
+func TestBrokenJournalIsWrittenAnew(t *testing.T) {
+	set := open(t, Settings{})
+	apply(t, set, Change{Entry: "a@b.example"})
+	set.writing.Lock()
+	set.journal.broken = fmt.Errorf("the sync failed")
+	set.writing.Unlock()
+	if _, err := set.Apply(Change{Entry: "c@d.example"}); err == nil || set.Len() != 1 {
+		t.Fatalf("a change was made: %v", err)
+	}
+	if err := set.Tidy(); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, set, Change{Entry: "c@d.example"})
+	seen, err := Read(set.folder)
+	if err != nil || texts(seen) != "block c@d.example, block a@b.example" || len(set.Problems()) > 0 {
+		t.Errorf("afterwards: %v, %s, %v", err, texts(seen), set.Problems())
+	}
+}

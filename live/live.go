@@ -1,0 +1,207 @@
+// Package live holds entries that act at once: what an administrator adds or removes
+// by one command, without a list file and without a build.
+//
+// They lie in a folder of their own: a journal, to which each change is appended and
+// synced before it is acknowledged, and now and then a plain list of all of them,
+// which the next build of the index takes in like any other list. A look-up asks the
+// index, and a small table in memory for what that index has not; what the index says
+// of this list is held against the entries as they are now, so that a removal and an
+// expiry act at once too.
+package live
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"blockd/lists"
+)
+
+// ListName is the name of the list of live entries, in verdicts and in the index.
+const ListName = "live"
+
+// The bounds of entries. Memory is some 600 octets for each.
+const (
+	MaxEntries = 200_000
+	MaxWhy     = 400 // octets, as a list's reasons
+	MaxAuthor  = 128
+	mostLife   = 100 * 365 * 24 * time.Hour
+)
+
+// What a change or an Open can fail by.
+var (
+	// ErrInvalid is wrapped by the error of a Change that can never be made.
+	ErrInvalid = errors.New("no live entry")
+	// ErrGuarded is wrapped by the error of an entry that reaches too far, unless
+	// Change.Force is set.
+	ErrGuarded = errors.New("refused by the gate")
+	// ErrFull: there are MaxEntries.
+	ErrFull = fmt.Errorf("there are %d live entries, and no more can be held; put some into a list file", MaxEntries)
+	// ErrUnwritable is wrapped by the error of a change that could not be written. It
+	// has not been made, but may be there after a restart if the system kept it.
+	ErrUnwritable = errors.New("live entries cannot be written")
+	// ErrLocked is wrapped by Open's error when another process has the folder.
+	ErrLocked = errors.New("another process holds the live entries")
+)
+
+// Entry is one live entry. It never changes.
+type Entry struct {
+	Number  uint64     // of the change that made it; rises, and is never used again
+	Item    lists.Item // kind, key or network, scope; its action is Block or Allow
+	Text    string     // the entry as a plain list has it, without "!"
+	Why     string
+	Author  string
+	Added   time.Time // UTC, to the second
+	Expires time.Time // UTC, to the second; zero: never
+	Forced  bool      // it reaches further than the gate lets others
+
+	key    string
+	expiry int64 // Unix seconds; 0: never
+	reason string
+}
+
+// expired reports whether the entry's time is over.
+func (e *Entry) expired(now int64) bool { return e.expiry != 0 && e.expiry <= now }
+
+// Reason is what a verdict says of the entry: why, who and until when.
+func (e *Entry) Reason() string { return e.reason }
+
+// LogValue gives the fields of a log line about the entry.
+func (e *Entry) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("text", e.Text), slog.String("scope", e.Item.Scope.String()), slog.String("action", e.Item.Action.String()),
+		slog.String("reason", e.reason), slog.Uint64("number", e.Number))
+}
+
+// identity is what there is one entry of: key and scope.
+type identity struct {
+	key   string
+	scope lists.Scope
+}
+
+func (e *Entry) identity() identity { return identity{e.key, e.Item.Scope} }
+
+// Change asks for an entry, or for its removal.
+type Change struct {
+	Entry   string       // in any spelling of a plain list
+	Remove  bool         // of what follows only Author counts then
+	Action  lists.Action // Block or Allow
+	Why     string       // one line
+	Author  string       // one line
+	Expires time.Time    // zero: never
+	Force   bool         // also what the gate protects
+}
+
+// Outcome is what a change has come to.
+type Outcome struct {
+	Entry *Entry // that is now in force; nil after a removal
+	Was   *Entry // that was in force before under this key and scope; nil: none
+}
+
+// Changed reports whether anything is other than before.
+func (o Outcome) Changed() bool { return o.Entry != o.Was }
+
+// newEntry makes an entry of a change that is sound. guard may be nil.
+func newEntry(c Change, guard *lists.Guard, now time.Time) (*Entry, error) {
+	if c.Action != lists.Block && c.Action != lists.Allow {
+		return nil, fmt.Errorf("%w: action %s; want block or allow", ErrInvalid, c.Action)
+	}
+	if err := errors.Join(oneLine("why", c.Why, MaxWhy), oneLine("author", c.Author, MaxAuthor)); err != nil {
+		return nil, err
+	}
+	e := &Entry{Why: c.Why, Author: c.Author, Added: now.UTC().Truncate(time.Second), Expires: c.Expires.UTC().Truncate(time.Second)}
+	if c.Expires.IsZero() {
+		e.Expires = time.Time{}
+	} else if life := e.Expires.Sub(now); life <= 0 || life > mostLife {
+		return nil, fmt.Errorf("%w: it would end at %s; want a time to come, within a hundred years", ErrInvalid, e.Expires.Format(time.RFC3339))
+	}
+	item, err := lists.ParseEntry(c.Entry, lists.Settings{Action: c.Action, Guard: guard})
+	if lists.Guarded(err) {
+		if !c.Force {
+			return nil, fmt.Errorf("%w: %w", ErrGuarded, err)
+		}
+		e.Forced = true
+		item, err = lists.ParseEntry(c.Entry, lists.Settings{Action: c.Action})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return e, e.take(item)
+}
+
+// take gives an entry its key, and what is derived of what it has.
+func (e *Entry) take(item lists.Item) error {
+	item.Reason, item.Class, item.Message = "", "", ""
+	e.Item, e.Text, e.key = item, item.Plain(), keyOf(&item)
+	if e.Text == "" || e.key == "" {
+		return fmt.Errorf("%w: %q is of a kind that cannot be live", ErrInvalid, item.Name())
+	}
+	if !e.Expires.IsZero() {
+		e.expiry = e.Expires.Unix()
+	}
+	e.reason = reasonOf(e)
+	return nil
+}
+
+func reasonOf(e *Entry) string {
+	var b strings.Builder
+	b.WriteString(e.Why)
+	if e.Why != "" {
+		b.WriteByte(' ')
+	}
+	fmt.Fprintf(&b, "(added %s", e.Added.Format(time.DateOnly))
+	if e.Author != "" {
+		b.WriteString(" by " + e.Author)
+	}
+	if e.expiry != 0 {
+		b.WriteString(", until " + e.Expires.Format(time.RFC3339))
+	}
+	b.WriteByte(')')
+	return b.String()
+}
+
+// oneLine refuses a text that would not fit a line of a log.
+func oneLine(what, text string, most int) error {
+	switch {
+	case len(text) > most:
+		return fmt.Errorf("%w: %s has %d octets, at most %d are kept", ErrInvalid, what, len(text), most)
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl):
+		return fmt.Errorf("%w: %s is not one line of UTF-8", ErrInvalid, what)
+	}
+	return nil
+}
+
+// same reports whether o asks for nothing that e is not.
+func (e *Entry) same(o *Entry) bool {
+	return e.Item.Action == o.Item.Action && e.Why == o.Why && e.Author == o.Author && e.Expires.Equal(o.Expires) && e.Forced == o.Forced
+}
+
+// ParseLife reads how long an entry is to live: what time.ParseDuration reads, with
+// days in front: "30d", "1d12h", "90m". A day has 24 hours.
+func ParseLife(text string) (time.Duration, error) {
+	bad := fmt.Errorf(`%w: want how long, such as "30d" or "12h", have %q`, ErrInvalid, text[:min(len(text), 32)])
+	days, rest, ok := strings.Cut(text, "d")
+	if !ok {
+		days, rest = "0", text
+	}
+	n, err := strconv.ParseUint(days, 10, 16)
+	life := time.Duration(n) * 24 * time.Hour
+	if err != nil || life > mostLife {
+		return 0, bad
+	}
+	if rest != "" {
+		more, err := time.ParseDuration(rest)
+		if err != nil || more > mostLife {
+			return 0, bad
+		}
+		life += more
+	}
+	if life <= 0 || life > mostLife {
+		return 0, bad
+	}
+	return life, nil
+}

@@ -1,0 +1,292 @@
+package live
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"blockd/lists"
+)
+
+// Settings of a Set.
+type Settings struct {
+	Folder string       // for its files; it is made if it is not there
+	Guard  *lists.Guard // what no entry may cover unless it is forced; nil: anything goes
+
+	// compactFrom is how many lines a journal has at least before it is written anew;
+	// 0 = defaultCompactFrom.
+	compactFrom int
+}
+
+// defaultCompactFrom lines are some 200 KB: nobody wants those back.
+const defaultCompactFrom = 1000
+
+// Set is the live entries. Its methods may be used from any goroutine. Amend takes no
+// lock and never waits for the disk.
+type Set struct {
+	folder  string
+	guard   *lists.Guard
+	compact int // compactFrom
+
+	view atomic.Pointer[view] // for Amend
+	all  *table               // for Amend; changed under writing
+
+	folding sync.Mutex // of Fold, before writing
+
+	writing  sync.Mutex // guards what follows, and is held while the disk is written
+	journal  *journal   // nil: read only
+	lock     *os.File
+	last     uint64 // the highest number that was used
+	folds    []fold
+	foldedAt uint64 // last, when the last fold had all that there is; 0: it has not
+	records  int    // in the journal
+
+	mu      sync.RWMutex // guards entries for who reads them; they change under writing too
+	entries map[identity]*Entry
+
+	damage  []Damage // by Open
+	damaged int
+	counts  counts
+	tidy    chan struct{} // wakes Run
+}
+
+// Open opens the live entries of a folder for this process alone: ErrLocked if another
+// one has them. What a crash has left unfinished is cut; see also Problems.
+func Open(s Settings) (*Set, error) {
+	for _, folder := range []string{s.Folder, listFolder(s.Folder)} {
+		if err := makeFolder(folder); err != nil {
+			return nil, err
+		}
+	}
+	lock, err := lock(s.Folder)
+	if err != nil {
+		return nil, err
+	}
+	j, c, err := openJournal(s.Folder)
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	set := newSet(s, c)
+	set.journal, set.lock = j, lock
+	return set, nil
+}
+
+// Read returns the live entries of a folder as they are now, for look-ups and to be
+// shown: they cannot be changed, and do not change when the files do. A folder that is
+// not there has none.
+func Read(folder string) (*Set, error) {
+	f, err := os.Open(journalPath(folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return newSet(Settings{Folder: folder}, &contents{entries: map[identity]*Entry{}}), nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	c, err := readJournal(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return newSet(Settings{Folder: folder}, c), nil
+}
+
+func newSet(s Settings, c *contents) *Set {
+	set := &Set{folder: s.Folder, guard: s.Guard, compact: cmp.Or(s.compactFrom, defaultCompactFrom),
+		all: newTable(), last: c.last, folds: c.folds, foldedAt: c.folded, records: c.records, entries: c.entries, damage: c.damage, damaged: c.damaged,
+		tidy: make(chan struct{}, 1)}
+	for _, e := range c.entries {
+		set.all.set(e)
+	}
+	set.view.Store(&view{newer: set.all}) // of no generation
+	return set
+}
+
+// Close ends the use of the files; all that was acknowledged is in them.
+func (s *Set) Close() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.journal == nil {
+		return nil
+	}
+	err := errors.Join(s.journal.f.Close(), s.lock.Close())
+	s.journal = nil
+	return err
+}
+
+// Entries are all entries in force, the newest first.
+func (s *Set) Entries() []*Entry {
+	now := time.Now().Unix()
+	all := slices.DeleteFunc(s.sorted(), func(e *Entry) bool { return e.expired(now) })
+	slices.Reverse(all)
+	return all
+}
+
+// sorted are all entries in the order of their numbers.
+func (s *Set) sorted() []*Entry {
+	s.mu.RLock()
+	all := slices.Collect(maps.Values(s.entries))
+	s.mu.RUnlock()
+	slices.SortFunc(all, func(a, b *Entry) int { return cmp.Compare(a.Number, b.Number) })
+	return all
+}
+
+// Len is the number of entries, those included whose time is over since the last Sweep.
+func (s *Set) Len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.entries)
+}
+
+// Problems are one line each: what an administrator must know of the files.
+func (s *Set) Problems() (problems []string) {
+	if s == nil {
+		return nil
+	}
+	for _, d := range s.damage {
+		problems = append(problems, fmt.Sprintf("%s:%d: damaged, and left out: %s", journalPath(s.folder), d.Line, d.Why))
+	}
+	if more := s.damaged - len(s.damage); more > 0 {
+		problems = append(problems, fmt.Sprintf("%s: %d more damaged lines", journalPath(s.folder), more))
+	}
+	if err := s.counts.broken.Load(); err != nil {
+		problems = append(problems, "live entries: "+(*err).Error())
+	}
+	return problems
+}
+
+// Apply makes all changes, in order, or none: when it returns, they act on every
+// look-up that begins, and are on the disk. A change that asks for what is there
+// already is none. The error wraps one of this package's and says which change it is
+// about; a change that cannot be written leaves everything as it was.
+func (s *Set) Apply(changes ...Change) ([]Outcome, error) {
+	now := time.Now()
+	wanted := make([]*Entry, len(changes))
+	for i, c := range changes {
+		var err error
+		if wanted[i], err = s.wanted(c, now); err != nil {
+			return nil, err
+		}
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.journal == nil {
+		return nil, fmt.Errorf("%w: they were opened to be read", ErrUnwritable)
+	}
+	return s.apply(changes, wanted, now)
+}
+
+// wanted is the entry that a change asks for; of a removal only its identity counts.
+func (s *Set) wanted(c Change, now time.Time) (*Entry, error) {
+	if c.Remove {
+		return newEntry(Change{Entry: c.Entry, Author: c.Author}, nil, now)
+	}
+	return newEntry(c, s.guard, now)
+}
+
+// apply is Apply with the lock.
+func (s *Set) apply(changes []Change, wanted []*Entry, now time.Time) ([]Outcome, error) {
+	outcomes, records, last := make([]Outcome, len(changes)), []record(nil), s.last
+	after := map[identity]*Entry{} // of what changes; nil: none
+	added := 0
+	for i, e := range wanted {
+		was, changed := after[e.identity()]
+		if !changed {
+			was = s.entries[e.identity()]
+		}
+		if was != nil && was.expired(now.Unix()) && !changes[i].Remove {
+			was = nil // it counts no more, and takes its place all the same
+			added--
+		}
+		outcomes[i] = Outcome{Entry: e, Was: was}
+		switch {
+		case changes[i].Remove && was == nil:
+			outcomes[i].Entry = nil
+			continue
+		case changes[i].Remove:
+			outcomes[i].Entry = nil
+			added--
+			last++
+			records = append(records, record{N: last, Op: opRemove, Entry: was.Text, Author: changes[i].Author, At: now.UTC().Truncate(time.Second)})
+			after[e.identity()] = nil
+			continue
+		case was != nil && was.same(e):
+			outcomes[i].Entry = was
+			continue
+		case was == nil:
+			added++
+		}
+		last++
+		e.Number = last
+		records = append(records, recordOf(e))
+		after[e.identity()] = e
+	}
+	if len(s.entries)+added > MaxEntries && added > 0 {
+		return nil, ErrFull
+	}
+	if len(records) == 0 {
+		return outcomes, nil
+	}
+	if err := s.write(records); err != nil {
+		return nil, err
+	}
+	s.last = last
+	s.act(after)
+	for _, o := range outcomes {
+		s.counts.count(o)
+	}
+	return outcomes, nil
+}
+
+// write appends records to the journal.
+func (s *Set) write(records []record) error {
+	if s.journal == nil {
+		return fmt.Errorf("%w: they are closed", ErrUnwritable)
+	}
+	var lines []byte
+	for i := range records {
+		lines = records[i].append(lines)
+	}
+	if err := s.journal.append(lines); err != nil {
+		s.counts.failed(err)
+		s.poke() // a journal that is broken is written anew
+		return err
+	}
+	s.counts.broken.Store(nil)
+	if s.records += len(records); s.overgrown() {
+		s.poke()
+	}
+	return nil
+}
+
+// act makes look-ups see what has changed.
+func (s *Set) act(after map[identity]*Entry) {
+	newer := s.view.Load().newer
+	for id, e := range after {
+		if e == nil {
+			s.all.remove(id)
+			newer.remove(id)
+			continue
+		}
+		s.all.set(e)
+		newer.set(e)
+	}
+	if newer.held >= foldFrom {
+		s.poke()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, e := range after {
+		if e == nil {
+			delete(s.entries, id)
+		} else {
+			s.entries[id] = e
+		}
+	}
+}

@@ -1,0 +1,317 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"blockd/lists"
+)
+
+func guard(t testing.TB) *lists.Guard {
+	t.Helper()
+	g, err := lists.NewGuard(lists.DefaultGuard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func open(t testing.TB, s Settings) *Set {
+	t.Helper()
+	if s.Folder == "" {
+		s.Folder = filepath.Join(t.TempDir(), "live")
+	}
+	set, err := Open(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { set.Close() })
+	return set
+}
+
+func apply(t testing.TB, s *Set, changes ...Change) []Outcome {
+	t.Helper()
+	outcomes, err := s.Apply(changes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outcomes
+}
+
+// texts are the entries of a set, the newest first.
+func texts(s *Set) string {
+	var all []string
+	for _, e := range s.Entries() {
+		all = append(all, e.Item.Action.String()+" "+e.Text)
+	}
+	return strings.Join(all, ", ")
+}
+
+func TestWhatMayBeAdded(t *testing.T) {
+	set := open(t, Settings{Guard: guard(t)})
+	tests := []struct{ name, entry, want string }{
+		{"an address", "Spam@X.Example", "spam@x.example"},
+		{"a name with all below", "Bulk.Example", "bulk.example"},
+		{"that name alone", "@bulk.example", "=bulk.example"},
+		{"the names below it", "*.bulk.example", ".bulk.example"},
+		{"a local-part", "offers@", "offers@"},
+		{"a client address", "192.0.2.1", "192.0.2.1"},
+		{"a network, its host bits masked", "192.0.2.77/24", "192.0.2.0/24"},
+		{"an IPv6 network", "2001:DB8::/48", "2001:db8::/48"},
+		{"a name in another script", "bücher.example", "xn--bcher-kva.example"},
+		{"an address within a mailbox", "Win <a@b.example>", "a@b.example"},
+		{"a local-part with a mark", `"a#b"@x.example`, `"a#b"@x.example`},
+		{"one mailbox of a protected provider", "spammer@gmail.com", "spammer@gmail.com"},
+		{"a protected provider as a whole", "gmail.com", `refused by the gate: "gmail.com": protected: covers the protected domain gmail.com as a whole`},
+		{"a public suffix", "co.uk", `refused by the gate: "co.uk": public-suffix`},
+		{"what stands above a provider", "com", `refused by the gate: "com": public-suffix`},
+		{"everybody", "*", `no live entry: "*": too-broad: this covers every sender`},
+		{"a quarter of the internet", "0.0.0.0/2", `no live entry: "0.0.0.0/2": too-broad`},
+		{"a glob", "promo*@bulk.example", `no live entry: "promo*@bulk.example": unsupported`},
+		{"a regular expression", "/^promo/", `no live entry: "/^promo/": unsupported`},
+		{"an exception by its mark", "!x@y.example", `want the action "allow"`},
+		{"a comment", "# x@y.example", "want an entry and nothing else"},
+		{"an entry and a comment", "x@y.example # why", "want an entry and nothing else"},
+		{"two entries", "192.0.2.1 - 192.0.2.5", "entries; want one"},
+		{"two lines", "x@y.example\nz@y.example", "no live entry"},
+		{"nothing", " ", "want an entry and nothing else"},
+		{"the null sender", "<>", "null-sender"},
+		{"an invisible character", "x\u200b@y.example", "invisible"},
+		{"a text without end", strings.Repeat("a", 5000), "too-long"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			outcomes, err := set.Apply(Change{Entry: tt.entry})
+			got := ""
+			if err != nil {
+				got = err.Error()
+			} else {
+				got = outcomes[0].Entry.Text
+			}
+			if got != tt.want && (err == nil || !strings.Contains(got, tt.want)) {
+				t.Errorf("Apply(%q) = %s, want %s", tt.entry, got, tt.want)
+			}
+			if err != nil && errors.Is(err, ErrGuarded) == errors.Is(err, ErrInvalid) {
+				t.Errorf("Apply(%q): %v is not one of ErrGuarded and ErrInvalid", tt.entry, err)
+			}
+		})
+	}
+}
+
+func TestForceAddsWhatTheGateProtects(t *testing.T) {
+	set := open(t, Settings{Guard: guard(t)})
+	e := apply(t, set, Change{Entry: "gmail.com", Force: true})[0].Entry
+	if !e.Forced || e.Text != "gmail.com" {
+		t.Errorf("forced entry: %+v", e)
+	}
+	if e := apply(t, set, Change{Entry: "x@gmail.com", Force: true})[0].Entry; e.Forced {
+		t.Error("an entry that the gate lets pass is called forced")
+	}
+	if e := apply(t, set, Change{Entry: "co.uk", Action: lists.Allow})[0].Entry; e.Forced {
+		t.Error("an allow entry is called forced")
+	}
+}
+
+func TestOnlyOneLineOfText(t *testing.T) {
+	set := open(t, Settings{})
+	for _, c := range []Change{
+		{Entry: "x@y.example", Why: "a\nb"},
+		{Entry: "x@y.example", Why: strings.Repeat("a", MaxWhy+1)},
+		{Entry: "x@y.example", Why: "\xff"},
+		{Entry: "x@y.example", Author: "a\x1b[31m"},
+		{Entry: "x@y.example", Author: strings.Repeat("a", MaxAuthor+1)},
+		{Entry: "x@y.example", Action: lists.Discard},
+		{Entry: "x@y.example", Expires: time.Now().Add(-time.Second)},
+		{Entry: "x@y.example", Expires: time.Now().Add(2 * mostLife)},
+	} {
+		if _, err := set.Apply(c); !errors.Is(err, ErrInvalid) {
+			t.Errorf("Apply(%+v) = %v, want ErrInvalid", c, err)
+		}
+	}
+	if n := set.Len(); n != 0 {
+		t.Errorf("%d entries", n)
+	}
+}
+
+func TestChangesAreUndoneByWhatWasBefore(t *testing.T) {
+	set := open(t, Settings{})
+	add := func(action lists.Action, why string) Outcome {
+		return apply(t, set, Change{Entry: "x.example", Action: action, Why: why})[0]
+	}
+	if o := add(lists.Block, "first"); o.Was != nil || !o.Changed() {
+		t.Errorf("first: %+v", o)
+	}
+	if o := add(lists.Block, "first"); o.Changed() || o.Was == nil {
+		t.Errorf("the same again: %+v", o)
+	}
+	if o := add(lists.Allow, "second"); o.Was == nil || o.Was.Why != "first" || o.Entry.Item.Action != lists.Allow {
+		t.Errorf("another action: %+v", o)
+	}
+	if got := texts(set); got != "allow x.example" {
+		t.Errorf("entries: %s", got)
+	}
+	if o := apply(t, set, Change{Entry: "=X.example", Remove: true})[0]; o.Changed() {
+		t.Errorf("another scope was removed: %+v", o)
+	}
+	if o := apply(t, set, Change{Entry: "X.EXAMPLE", Remove: true})[0]; o.Entry != nil || o.Was == nil || o.Was.Why != "second" {
+		t.Errorf("removal: %+v", o)
+	}
+	if o := apply(t, set, Change{Entry: "x.example", Remove: true})[0]; o.Changed() {
+		t.Errorf("removal of nothing: %+v", o)
+	}
+}
+
+func TestAllOfABatchOrNothing(t *testing.T) {
+	set := open(t, Settings{Guard: guard(t)})
+	if _, err := set.Apply(Change{Entry: "a.example"}, Change{Entry: "gmail.com"}); !errors.Is(err, ErrGuarded) {
+		t.Errorf("error %v", err)
+	}
+	if set.Len() != 0 {
+		t.Errorf("entries: %s", texts(set))
+	}
+	apply(t, set, Change{Entry: "a.example"}, Change{Entry: "b.example"}, Change{Entry: "a.example", Remove: true}, Change{Entry: "b.example", Why: "last"})
+	if got := set.Entries(); len(got) != 1 || got[0].Why != "last" {
+		t.Errorf("entries: %s", texts(set))
+	}
+}
+
+// What was acknowledged is there after a restart, with everything that was said of it.
+func TestEntriesOutliveTheProcess(t *testing.T) {
+	s := Settings{Folder: filepath.Join(t.TempDir(), "a", "live"), Guard: guard(t)}
+	set := open(t, s)
+	until := time.Now().Add(time.Hour)
+	apply(t, set, Change{Entry: "a@b.example", Why: `"so" <—>`, Author: "jo", Expires: until}, Change{Entry: "gmail.com", Force: true},
+		Change{Entry: "192.0.2.0/24", Action: lists.Allow}, Change{Entry: "gone.example"})
+	apply(t, set, Change{Entry: "gone.example", Remove: true, Author: "jo"})
+	want := set.Entries()
+	if _, err := Open(s); !errors.Is(err, ErrLocked) {
+		t.Fatalf("a second process: %v, want ErrLocked", err)
+	}
+	seen, err := Read(s.Folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := seen.Apply(Change{Entry: "x.example"}); !errors.Is(err, ErrUnwritable) {
+		t.Errorf("what was read could be written: %v", err)
+	}
+	set.Close()
+	again := open(t, s)
+	for _, got := range [][]*Entry{seen.Entries(), again.Entries()} {
+		if len(got) != len(want) {
+			t.Fatalf("%d entries, want %d", len(got), len(want))
+		}
+		for i := range want {
+			if *got[i] != *want[i] {
+				t.Errorf("entry %d: %+v, want %+v", i, got[i], want[i])
+			}
+		}
+	}
+	if got := apply(t, again, Change{Entry: "new.example"})[0].Entry.Number; got != 6 {
+		t.Errorf("number %d, want 6: five were used", got)
+	}
+}
+
+func TestFolderThatIsNotThere(t *testing.T) {
+	set, err := Read(filepath.Join(t.TempDir(), "none"))
+	if err != nil || set.Len() != 0 {
+		t.Errorf("Read = %v, %v", set, err)
+	}
+	set.Close()
+}
+
+// The journal stays in proportion to what it holds, whatever is done to it.
+func TestJournalIsBounded(t *testing.T) {
+	s := Settings{Folder: filepath.Join(t.TempDir(), "live"), compactFrom: 20}
+	set := open(t, s)
+	apply(t, set, Change{Entry: "stays@x.example"})
+	for i := range 500 {
+		apply(t, set, Change{Entry: "comes@x.example", Why: strings.Repeat("w", i%7)})
+		apply(t, set, Change{Entry: "comes@x.example", Remove: true})
+		if err := set.Tidy(); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(journalPath(s.Folder)); err != nil || info.Size() > 8000 {
+			t.Fatalf("journal after %d changes: %v, %v", 2*i, info.Size(), err)
+		}
+	}
+	last := set.last
+	set.Close()
+	again := open(t, s)
+	if got := texts(again); got != "block stays@x.example" || again.last != last {
+		t.Errorf("entries: %s, last number %d, want %d", got, again.last, last)
+	}
+}
+
+func TestAnEntryEndsAtItsTime(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "live")
+	ix := build(t, source(t, "other", "other.example"))
+	synctest.Test(t, func(t *testing.T) {
+		set := open(t, Settings{Folder: folder})
+		set.Served(ix)
+		apply(t, set, Change{Entry: "x@y.example", Expires: time.Now().Add(time.Hour)}, Change{Entry: "stays@y.example"})
+		for _, step := range []struct {
+			wait time.Duration
+			want string
+		}{{time.Hour - time.Second, "block x@y.example"}, {time.Second, ""}, {time.Hour, ""}} {
+			time.Sleep(step.wait)
+			if got := covering(t, set, ix, "x@y.example"); got != step.want {
+				t.Errorf("%v later: %q, want %q", step.wait, got, step.want)
+			}
+		}
+		if set.Len() != 2 || len(set.Entries()) != 1 {
+			t.Errorf("%d entries are held, %d shown", set.Len(), len(set.Entries()))
+		}
+		if err := set.Tidy(); err != nil || set.Len() != 1 {
+			t.Errorf("Tidy: %v; %d entries are held", err, set.Len())
+		}
+	})
+}
+
+// Run writes the list of entries when an index lacks a thousand of them, and takes
+// out those whose time is over.
+func TestRun(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "live")
+	ix := build(t, source(t, "other", "other.example"))
+	synctest.Test(t, func(t *testing.T) {
+		set := open(t, Settings{Folder: folder})
+		set.Served(ix)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- set.Run(ctx, slog.New(slog.DiscardHandler)) }()
+		there := func() bool {
+			synctest.Wait()
+			_, err := os.Stat(listPath(folder))
+			return err == nil
+		}
+		time.Sleep(2 * tidyEvery)
+		var changes []Change
+		for i := range foldFrom - 1 {
+			changes = append(changes, Change{Entry: fmt.Sprintf("x%d@y.example", i), Expires: time.Now().Add(time.Hour)})
+		}
+		apply(t, set, changes...)
+		if there() {
+			t.Error("the list is written for less than a thousand")
+		}
+		apply(t, set, Change{Entry: "one.more.example"})
+		if !there() {
+			t.Error("the list is not written for a thousand")
+		}
+		time.Sleep(time.Hour + tidyEvery)
+		synctest.Wait()
+		if set.Len() != 1 {
+			t.Errorf("%d entries are held when all but one have ended", set.Len())
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,222 @@
+package live
+
+import (
+	"hash/maphash"
+	"net/netip"
+	"sync/atomic"
+
+	"blockd/addr"
+	"blockd/lists"
+)
+
+// table finds entries by key. Any number of goroutines may look while one changes it:
+// they see the state before a change or after it, and take no lock. The zero table,
+// with a seed, is ready.
+//
+// A clear sender should cost one cache line a key, so a small filter stands in front:
+// one bit a key among 16 for each cell, 3 to 6 % of which are set.
+type table struct {
+	seed maphash.Seed
+	body atomic.Pointer[tableBody] // nil: nothing is in it
+
+	// The writer's.
+	held int // keys with entries
+	used int // cells
+}
+
+// tableBody is open addressing with linear probing, half full at most.
+type tableBody struct {
+	cells   []atomic.Pointer[cell]
+	filter  []atomic.Uint64
+	kinds   atomic.Uint64    // a bit for each addr.Kind that there is or was
+	lengths [2]prefixLengths // of networks: IPv4 and IPv6
+}
+
+// prefixLengths is a set of 0 to 128.
+type prefixLengths [3]atomic.Uint64
+
+// cell is one key with its entries, one for each scope. It never changes; a key that
+// was removed keeps its cell, without entries.
+type cell struct {
+	hash    uint64
+	key     string
+	entries []*Entry
+}
+
+func newTable() *table { return &table{seed: maphash.MakeSeed()} }
+
+// at is where a hash's bit is.
+func (b *tableBody) at(hash uint64) (word int, bit uint64) {
+	return int(hash >> 6 & uint64(len(b.filter)-1)), 1 << (hash & 63)
+}
+
+// find returns the entries of a key. They hold whatever happens to the table.
+func (t *table) find(b *tableBody, key string) []*Entry {
+	hash := maphash.String(t.seed, key)
+	if word, bit := b.at(hash); b.filter[word].Load()&bit == 0 {
+		return nil
+	}
+	if c := b.cells[b.place(hash, key)].Load(); c != nil {
+		return c.entries
+	}
+	return nil
+}
+
+// place is the cell of key, or the empty one where it would go. There always is one.
+func (b *tableBody) place(hash uint64, key string) int {
+	mask := len(b.cells) - 1
+	i := int(hash>>20) & mask
+	for {
+		c := b.cells[i].Load()
+		if c == nil || c.hash == hash && c.key == key {
+			return i
+		}
+		i = (i + 1) & mask
+	}
+}
+
+// set puts an entry in place of the one with its identity.
+func (t *table) set(e *Entry) {
+	old := t.entries(e.key)
+	entries := make([]*Entry, 0, len(old)+1)
+	for _, o := range old {
+		if o.Item.Scope != e.Item.Scope {
+			entries = append(entries, o)
+		}
+	}
+	t.put(e.key, append(entries, e), &e.Item)
+}
+
+// remove takes out the entry with an identity, if it is there.
+func (t *table) remove(id identity) {
+	old := t.entries(id.key)
+	var left []*Entry
+	for _, o := range old {
+		if o.Item.Scope != id.scope {
+			left = append(left, o)
+		}
+	}
+	if len(left) < len(old) {
+		t.put(id.key, left, nil)
+	}
+}
+
+// entries is find for the writer.
+func (t *table) entries(key string) []*Entry {
+	if b := t.body.Load(); b != nil {
+		return t.find(b, key)
+	}
+	return nil
+}
+
+// get returns the entry with an identity, or nil.
+func (t *table) get(id identity) *Entry {
+	for _, e := range t.entries(id.key) {
+		if e.Item.Scope == id.scope {
+			return e
+		}
+	}
+	return nil
+}
+
+// put makes entries those of key. item is one of theirs, or nil if there is none.
+func (t *table) put(key string, entries []*Entry, item *lists.Item) {
+	b := t.body.Load()
+	if b == nil || 2*(t.used+1) > len(b.cells) {
+		b = t.grow(b)
+	}
+	hash := maphash.String(t.seed, key)
+	i := b.place(hash, key)
+	switch old := b.cells[i].Load(); {
+	case old == nil:
+		t.used++
+		t.held++
+	case len(old.entries) == 0:
+		t.held++
+	}
+	if len(entries) == 0 {
+		t.held--
+	}
+	if item != nil {
+		b.note(item)
+	}
+	b.cells[i].Store(&cell{hash, key, entries})
+	word, bit := b.at(hash)
+	b.filter[word].Or(bit) // last: who sees it finds the cell
+	if t.held == 0 {
+		t.used = 0
+		b = nil
+	}
+	t.body.Store(b)
+}
+
+// grow copies what has entries into a body with room for as much again.
+func (t *table) grow(old *tableBody) *tableBody {
+	size := 64
+	for size < 4*(t.held+1) {
+		size *= 2
+	}
+	b := &tableBody{cells: make([]atomic.Pointer[cell], size), filter: make([]atomic.Uint64, size/4)}
+	t.used = 0
+	if old == nil {
+		return b
+	}
+	for i := range old.cells {
+		c := old.cells[i].Load()
+		if c == nil || len(c.entries) == 0 {
+			continue
+		}
+		b.cells[b.place(c.hash, c.key)].Store(c)
+		word, bit := b.at(c.hash)
+		b.filter[word].Or(bit)
+		for _, e := range c.entries {
+			b.note(&e.Item)
+		}
+		t.used++
+	}
+	return b
+}
+
+// note makes look-ups ask for keys of the item's kind.
+func (b *tableBody) note(it *lists.Item) {
+	if it.Kind != lists.IP && it.Kind != lists.CIDR {
+		b.kinds.Or(1 << it.Key.Kind)
+		return
+	}
+	n := it.Net.Bits()
+	b.lengths[family(it.Net.Addr())][n/64].Or(1 << (n % 64))
+}
+
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return 0
+	}
+	return 1
+}
+
+// has reports whether keys of this kind were ever put in.
+func (b *tableBody) has(k addr.Kind) bool { return b.kinds.Load()&(1<<k) != 0 }
+
+// keyOf is the key of an item, "" where it has none: as text that of senders, and
+// for networks family, length and octets behind a control, which no text has.
+func keyOf(it *lists.Item) string {
+	switch it.Kind {
+	case lists.Addr, lists.Domain:
+		return it.Key.Text
+	case lists.IP, lists.CIDR:
+		var key [netKey]byte
+		return string(appendNet(key[:0], it.Net))
+	}
+	return ""
+}
+
+const netKey = 2 + 16 // octets
+
+func appendNet(b []byte, p netip.Prefix) []byte {
+	if a := p.Addr(); a.Is4() {
+		octets := a.As4()
+		return append(append(b, 4, byte(p.Bits())), octets[:]...)
+	}
+	octets := p.Addr().As16()
+	return append(append(b, 6, byte(p.Bits())), octets[:]...)
+}

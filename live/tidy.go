@@ -1,0 +1,178 @@
+package live
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+)
+
+const (
+	// tidyEvery is how long an entry whose time is over may take up room.
+	tidyEvery = time.Minute
+
+	// foldFrom is how many entries an index may lack before a build is asked for.
+	// Below it a look-up pays nothing that can be measured.
+	foldFrom = 1000
+)
+
+// Run tidies up until ctx ends, and returns nil then: entries whose time is over go,
+// a journal that holds more of the past than of the present is written anew, and when
+// an index lacks many entries their list is written, whose change a Reloader sees.
+func (s *Set) Run(ctx context.Context, log *slog.Logger) error {
+	tick := time.NewTicker(tidyEvery)
+	defer tick.Stop()
+	var folded time.Time
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			err = s.sweep(time.Now())
+		case <-s.tidy:
+		}
+		if time.Since(folded) >= tidyEvery && s.newer() >= foldFrom {
+			folded = time.Now()
+			_, foldErr := s.Fold(ctx)
+			err = errors.Join(err, foldErr)
+		}
+		if err = errors.Join(err, s.rewrite()); err != nil && ctx.Err() == nil {
+			log.Error("live entries not tidied", slog.Any("error", err))
+		}
+	}
+}
+
+func (s *Set) poke() {
+	select {
+	case s.tidy <- struct{}{}:
+	default:
+	}
+}
+
+// newer is how many entries the serving index lacks.
+func (s *Set) newer() int {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.view.Load().newer.held
+}
+
+// Tidy takes entries out whose time is over, and writes the journal anew if it has
+// grown or is broken.
+func (s *Set) Tidy() error {
+	return errors.Join(s.sweep(time.Now()), s.rewrite())
+}
+
+// sweep removes expired entries, with records like any removal: a clock that is set
+// back must not bring an entry back that an index was built without.
+func (s *Set) sweep(now time.Time) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	var changes []Change
+	var gone []*Entry
+	for _, e := range s.entries {
+		if e.expired(now.Unix()) {
+			changes, gone = append(changes, Change{Remove: true}), append(gone, e)
+		}
+	}
+	if s.journal == nil || len(gone) == 0 {
+		return nil
+	}
+	_, err := s.apply(changes, gone, now)
+	if err == nil {
+		s.counts.expired.Add(uint64(len(gone)))
+	}
+	return err
+}
+
+// overgrown reports whether more than half of a long journal is of the past.
+func (s *Set) overgrown() bool {
+	return s.records > s.compact && s.records > 2*(len(s.entries)+len(s.folds)+1)
+}
+
+// rewrite writes the journal anew, if it is overgrown or broken. Changes go on while
+// the bulk is written: they are taken over at the end.
+func (s *Set) rewrite() error {
+	s.writing.Lock()
+	if s.journal == nil || !s.overgrown() && s.journal.broken == nil {
+		s.writing.Unlock()
+		return nil
+	}
+	records := s.present()
+	old, size, had := s.journal, s.journal.size, s.records
+	s.writing.Unlock()
+
+	f, err := createIn(s.folder, ".journal.new")
+	if err != nil {
+		return err
+	}
+	if err := writeRecords(f, records); err != nil {
+		return discard(f, err)
+	}
+
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.journal != old {
+		return discard(f, nil) // closed meanwhile
+	}
+	_, err = io.Copy(f, io.NewSectionReader(old.f, size, old.size-size))
+	if err == nil {
+		err = f.Sync()
+	}
+	end, seekErr := f.Seek(0, io.SeekCurrent)
+	if err = errors.Join(err, seekErr); err == nil {
+		err = os.Rename(f.Name(), journalPath(s.folder))
+	}
+	if err != nil {
+		return discard(f, err)
+	}
+	old.f.Close()
+	s.journal, s.records = &journal{f: f, size: end}, len(records)+s.records-had
+	s.counts.broken.Store(nil)
+	if err := syncFolder(s.folder); err != nil {
+		s.journal.broken = err // which of the two files is there after a crash?
+		return err
+	}
+	return nil
+}
+
+// present are the records that make what is in force, with the lock held.
+func (s *Set) present() (all []record) {
+	for _, e := range s.sorted() {
+		all = append(all, recordOf(e))
+	}
+	for _, f := range s.folds {
+		all = append(all, f.record())
+	}
+	slices.SortFunc(all, func(a, b record) int {
+		if a.N < b.N {
+			return -1
+		}
+		return 1
+	})
+	if s.last > 0 && (len(all) == 0 || all[len(all)-1].N != s.last) {
+		all = append(all, record{N: s.last, Op: opBase})
+	}
+	return all
+}
+
+func writeRecords(f *os.File, records []record) error {
+	w := bufio.NewWriterSize(f, 64<<10)
+	w.WriteString(journalHead)
+	var line []byte
+	for i := range records {
+		line = records[i].append(line[:0])
+		w.Write(line)
+	}
+	return errors.Join(w.Flush(), f.Sync())
+}
+
+func discard(f *os.File, err error) error {
+	f.Close()
+	os.Remove(f.Name())
+	return err
+}

@@ -1,0 +1,80 @@
+package milter
+
+import (
+	"strconv"
+
+	"github.com/d--j/go-milter"
+
+	"blockd/policy"
+)
+
+// Our own replies, beside those of package policy.
+const (
+	replyNoQuarantine = "451 4.3.5 This message cannot be set aside here, try again later"
+	replyApart        = "452 4.5.3 Send this recipient in a transaction of its own"
+	replyInternal     = "451 4.3.0 Internal error, try again"
+	replyNoSender     = "553 5.1.7 Sender address is not understood"
+	replyManySenders  = "550 5.6.0 Message header has too many senders"
+)
+
+// headerField is the field of a message that a list has tagged, as the SMTP filter
+// writes it.
+const headerField = "X-Blockd"
+
+// reply makes an answer of a reply text, "550 5.7.1 …". A text of several lines is
+// a reply of as many, each with the codes.
+func reply(text string) *milter.Response {
+	code, err := strconv.ParseUint(text[:3], 10, 16)
+	if err != nil {
+		return milter.RespTempFail
+	}
+	r, err := milter.RejectWithCodeAndReason(uint16(code), text[4:])
+	if err != nil { // of 64 KiB; ours have a hundred octets
+		return milter.RespTempFail
+	}
+	return r
+}
+
+func recipientOutcome(d policy.Decision) string {
+	switch d.Outcome {
+	case policy.Refuse:
+		return outRefused
+	case policy.Defer:
+		return outDeferred
+	case policy.Quarantine:
+		return outQuarantined
+	case policy.Tag:
+		return outTagged
+	case policy.Discard:
+		return outDiscarded
+	}
+	if d.Exempt {
+		return outExempt
+	}
+	return outAccepted
+}
+
+// fulfil answers the end of a message. An error of the library is a connection that
+// is gone, or one that it closes at the next event.
+func (s *session) fulfil(f fate, m milter.Modifier) *milter.Response {
+	var err error
+	outcome, answer := "", milter.RespAccept
+	switch f.outcome {
+	case policy.Discard:
+		outcome, answer = outDiscarded, milter.RespDiscard
+	case policy.Quarantine:
+		outcome, err = outQuarantined, m.Quarantine("blockd: "+f.tag)
+	case policy.Tag:
+		// On top, where it stands before any that the message has brought along.
+		outcome, err = outTagged, m.InsertHeader(0, headerField, f.tag)
+	default:
+		return answer
+	}
+	if err != nil {
+		s.logFate("message not dealt with", f, m, err)
+		return milter.RespTempFail
+	}
+	s.metrics.messages.WithLabelValues(outcome).Inc()
+	s.logFate("message "+outcome, f, m, nil)
+	return answer
+}

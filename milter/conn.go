@@ -1,0 +1,129 @@
+package milter
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// conn is a mail server's connection as the library gets to see it: complete,
+// checked packets in, whole packets out. It has its own read deadlines, so that a
+// peer that begins a packet must also end it.
+type conn struct {
+	net.Conn
+	guard *guard
+
+	in    packets
+	spoke atomic.Bool // the negotiation has arrived
+	out   []byte      // a reply whose data is still to come
+
+	closed sync.Once
+	err    error // of Close
+}
+
+// Read hands out octets of packets that have arrived whole.
+func (c *conn) Read(p []byte) (int, error) {
+	for c.in.whole == 0 {
+		if err := c.fill(); err != nil {
+			return 0, err
+		}
+	}
+	return c.in.hand(p), nil
+}
+
+// fill reads until there is a whole packet.
+func (c *conn) fill() error {
+	begun := false // the deadline is that of a packet under way
+	for first := true; ; first = false {
+		done, err := c.in.admit()
+		if err != nil {
+			c.guard.metrics.badPackets.WithLabelValues(whyForm).Inc()
+			return c.fault(err)
+		}
+		if done {
+			c.spoke.Store(true)
+			return nil
+		}
+		switch under := c.in.under(); {
+		case under && !begun:
+			begun = true
+			c.Conn.SetReadDeadline(time.Now().Add(c.guard.settings.PacketTimeout))
+		case first && !c.in.negotiated:
+			c.Conn.SetReadDeadline(time.Now().Add(c.guard.settings.FirstTimeout))
+		case first:
+			c.Conn.SetReadDeadline(time.Now().Add(c.guard.settings.IdleTimeout))
+		}
+		n, err := c.Conn.Read(c.in.room())
+		c.in.tail += n
+		if n == 0 && err != nil {
+			return c.lost(err)
+		}
+	}
+}
+
+// lost is the end of a connection by its peer, or by patience.
+func (c *conn) lost(err error) error {
+	switch under := c.in.under(); {
+	case under && errors.Is(err, os.ErrDeadlineExceeded):
+		c.guard.metrics.badPackets.WithLabelValues(whySlow).Inc()
+	case under && err == io.EOF:
+		c.guard.metrics.badPackets.WithLabelValues(whyTorn).Inc()
+		err = io.ErrUnexpectedEOF
+	}
+	if err == io.EOF {
+		return err // as it should be
+	}
+	return c.fault(err)
+}
+
+// fault says whose error it is: the library logs no more than its text.
+func (c *conn) fault(err error) error {
+	return fmt.Errorf("mail server at %s: %w", peerText(c.Conn), err)
+}
+
+// SetReadDeadline does nothing: the library would give the negotiation a second,
+// which a mail server under load does not always keep, and everything after it as
+// long as it likes.
+func (c *conn) SetReadDeadline(time.Time) error { return nil }
+
+// Write sends whole packets. The library writes the head of a reply and its data
+// one after the other, which would be two system calls and two segments.
+func (c *conn) Write(p []byte) (int, error) {
+	if len(c.out) == 0 && wholePacket(p) {
+		return c.Conn.Write(p)
+	}
+	c.out = append(c.out, p...)
+	if !wholePacket(c.out) {
+		return len(p), nil
+	}
+	_, err := c.Conn.Write(c.out)
+	if c.out = c.out[:0]; cap(c.out) > bufferSize {
+		c.out = nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func wholePacket(p []byte) bool {
+	return len(p) >= lengthOctets && len(p)-lengthOctets >= int(binary.BigEndian.Uint32(p))
+}
+
+// silent reports a connection that no SMTP session hangs on yet.
+func (c *conn) silent() bool { return !c.spoke.Load() }
+
+// Close may be called more than once, and by several goroutines.
+func (c *conn) Close() error {
+	c.closed.Do(func() {
+		c.err = c.Conn.Close()
+		c.guard.leave(c)
+	})
+	return c.err
+}

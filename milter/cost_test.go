@@ -1,0 +1,68 @@
+package milter
+
+import (
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/d--j/go-milter"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/index"
+	"blockd/policy"
+)
+
+// bare is a mail server's side of a callback: macros and nothing else.
+type bare struct {
+	milter.Modifier
+	macros map[string]string
+}
+
+func (b bare) Get(name milter.MacroName) string { return b.macros[name] }
+
+func clearPath(t testing.TB) (*steady, bare) {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "bad.txt")
+	if err := os.WriteFile(path, []byte("bad.example\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source := index.Source{List: "bad", Path: path}
+	source.Settings.Format = "plain"
+	draft, err := index.Build(t.Context(), filepath.Join(dir, "test.bdx"), []index.Source{source}, index.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(draft.Discard)
+	ix, reg, log := draft.Index(), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	s := New(Settings{SkipAuthenticated: true, Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+		policy.New(func() *index.Index { return ix }, policy.Settings{}, log, reg), reg, log)
+	m := bare{macros: map[string]string{milter.MacroMailAddr: "friend@there.example"}}
+	return &steady{next: newSession(s, 0, 0), server: s}, m
+}
+
+// clearMessage is all that a clear sender's message is to this package.
+func clearMessage(t testing.TB, s *steady, m milter.Modifier) {
+	if r, err := s.MailFrom("friend@there.example", "SIZE=1000", m); r != milter.RespAccept || err != nil {
+		t.Fatalf("MAIL: %v, %v", r, err)
+	}
+}
+
+func TestClearSenderAllocatesNothing(t *testing.T) {
+	s, m := clearPath(t)
+	s.Connect("client.there.example", "tcp4", 25, "192.0.2.1", m)
+	var boxed milter.Modifier = m
+	if n := testing.AllocsPerRun(1000, func() { clearMessage(t, s, boxed) }); n != 0 {
+		t.Errorf("%v allocations for a clear sender, want none", n)
+	}
+}
+
+func BenchmarkClearSender(b *testing.B) {
+	s, m := clearPath(b)
+	var boxed milter.Modifier = m
+	for b.Loop() {
+		clearMessage(b, s, boxed)
+	}
+}

@@ -1,0 +1,144 @@
+package milter
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// guard stands between the network and the library, which trusts its peers: it
+// takes memory for any length that is announced, waits for ever, and ends the
+// process at the first packet that is too short. The guard lets in whom the
+// settings name, as many as they allow, and what conn lets through. Its set of
+// connections is its own, since the library can lose one while it stops.
+type guard struct {
+	settings Settings
+	metrics  *metrics
+	log      *calmLog
+
+	mu       sync.Mutex
+	open     map[*conn]struct{}
+	stopping chan struct{} // closed when nobody more is let in
+	stopped  bool
+}
+
+func newGuard(s Settings, m *metrics, log *calmLog) *guard {
+	return &guard{settings: s, metrics: m, log: log, open: map[*conn]struct{}{}, stopping: make(chan struct{})}
+}
+
+// listener is a listener behind the guard.
+type listener struct {
+	net.Listener
+	*guard
+}
+
+// Accept returns the next connection that is let in. Errors such as a lack of file
+// descriptors pass, so they are waited out, at most 1 s at a time.
+func (l listener) Accept() (net.Conn, error) {
+	delay := time.Duration(0)
+	for {
+		nc, err := l.Listener.Accept()
+		if err == nil {
+			delay = 0
+			if c := l.enter(nc); c != nil {
+				return c, nil
+			}
+			nc.Close()
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return nil, err
+		}
+		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+		l.metrics.acceptErrors.Inc()
+		l.log.warn("milter accept failed", slog.Any("error", err))
+		select {
+		case <-time.After(delay):
+		case <-l.stopping:
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// enter lets a peer in, or says nothing: there is no word for it in the protocol.
+func (g *guard) enter(nc net.Conn) *conn {
+	why := ""
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.stopped:
+		return nil
+	case !g.admits(nc.RemoteAddr()):
+		why = whyNetwork
+	case len(g.open) >= g.settings.MaxConnections:
+		why = whyTotal
+	}
+	if why != "" {
+		g.metrics.refused.WithLabelValues(why).Inc()
+		g.log.warn("milter connection refused", slog.String("from", peerText(nc)), slog.String("why", why))
+		return nil
+	}
+	c := &conn{Conn: nc, guard: g}
+	g.open[c] = struct{}{}
+	g.metrics.connections.Inc()
+	g.metrics.active.Inc()
+	return c
+}
+
+// admits reports whether a peer may talk to us. Who may use a Unix socket is said
+// by its mode and owner.
+func (g *guard) admits(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return a != nil && a.Network() == "unix"
+	}
+	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
+	return slices.ContainsFunc(g.settings.AllowFrom, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// peerText names a peer; those of a Unix socket have no name.
+func peerText(c net.Conn) string {
+	if a := c.RemoteAddr(); a != nil && a.Network() != "unix" {
+		return a.String()
+	}
+	return c.LocalAddr().String()
+}
+
+func (g *guard) leave(c *conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, ok := g.open[c]; ok {
+		delete(g.open, c)
+		g.metrics.active.Dec()
+	}
+}
+
+// stop lets nobody more in.
+func (g *guard) stop() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.stopped {
+		g.stopped = true
+		close(g.stopping)
+	}
+}
+
+// cut closes those connections that are to go, and says how many there were.
+func (g *guard) cut(which func(*conn) bool) int {
+	var gone []*conn
+	g.mu.Lock()
+	for c := range g.open {
+		if which(c) {
+			gone = append(gone, c)
+		}
+	}
+	g.mu.Unlock()
+	for _, c := range gone {
+		c.Close()
+	}
+	return len(gone)
+}

@@ -1,0 +1,369 @@
+package milter_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"blockd/milter"
+)
+
+// Each of these ended, or filled, a process with the bare library. Here one costs
+// its own connection, and the daemon filters on.
+func TestPacketsThatKill(t *testing.T) {
+	negotiated := packet('O', "\x00\x00\x00\x06\x00\x00\x01\xff\x00\x1f\xff\xff")
+	long := func(command byte, n int) []byte {
+		return append(binary.BigEndian.AppendUint32(nil, uint32(n)), command)
+	}
+	tests := []struct {
+		name   string
+		first  bool // before the negotiation
+		octets []byte
+	}{
+		{"four zero octets", true, make([]byte, 4)},
+		{"four zero octets behind the negotiation", false, make([]byte, 4)},
+		{"512 MiB announced", true, long('O', 512<<20)},
+		{"512 MiB announced behind the negotiation", false, long('B', 512<<20)},
+		{"4 GiB announced", false, long('B', 1<<32-1)},
+		{"1 MiB and an octet", false, long('B', 1<<20+1)},
+		{"more than 4 KiB in front of the negotiation", true, long('O', 4<<10+1)},
+		{"a recipient of 64 KiB", false, long('R', 64<<10+1)},
+		{"no negotiation at all", true, packet('M', "<a@b.example>\x00")},
+		{"negotiation of two octets", true, packet('O', "\x00\x06")},
+		{"connect without a NUL", false, packet('C', "localhost")},
+		{"connect without a family", false, packet('C', "localhost\x00")},
+		{"connect without anything", false, packet('C', "")},
+		{"sender without a NUL", false, packet('M', "<a@b.example>")},
+		{"sender of nothing", false, packet('M', "")},
+		{"recipient without a NUL", false, packet('R', "<a@b.example>")},
+		{"a command that there is none of", false, packet('z', "")},
+		{"command zero", false, packet(0, "")},
+		{"a thousand macros", false, packet('D', "M"+strings.Repeat("a\x00", 1000))},
+		{"SMTP", true, []byte("EHLO client.there.example\r\n")},
+		{"HTTP", true, []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")},
+		{"TLS", true, []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")},
+	}
+	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := d.dial()
+			m.t = t
+			if !tt.first {
+				m.conn.Write(negotiated)
+				if command, _, ok := m.receive(); !ok || command != 'O' {
+					t.Fatalf("negotiation answered by %q", command)
+				}
+			}
+			before := d.metric("blockd_milter_bad_packets_total", "form")
+			m.conn.Write(tt.octets)
+			if !m.closed() {
+				t.Error("the connection is still open")
+			}
+			if got := d.metric("blockd_milter_bad_packets_total", "form"); got != before+1 {
+				t.Errorf("bad packets: %v, want %v", got, before+1)
+			}
+			ordinary := d.greet("192.0.2.1")
+			ordinary.t = t
+			ordinary.mail("a@bad.example", "a@bad.example")
+			if got := ordinary.rcpt("bob@here.example"); !refused.MatchString(got) {
+				t.Errorf("a filter run behind it: %q", got)
+			}
+		})
+	}
+}
+
+// What the library answers by closing costs no more than that either: a second
+// negotiation, an address that is none, a field of one text.
+func TestEventsThatClose(t *testing.T) {
+	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
+	for name, octets := range map[string][]byte{
+		"second negotiation":        packet('O', "\x00\x00\x00\x06\x00\x00\x01\xff\x00\x1f\xff\xff"),
+		"IPv4 address that is none": packet('C', "a\x004\x00\x19x\x00"),
+		"unknown family":            packet('C', "a\x00Z"),
+		"address without a port":    packet('C', "a\x004"),
+		"field of one text":         packet('L', "Subject\x00"),
+		"empty greeting":            packet('H', ""),
+		"macros of no stage":        packet('D', ""),
+	} {
+		m := d.dial()
+		m.negotiate(6, offeredActions, offeredProtocol)
+		m.conn.Write(octets)
+		if !m.closed() {
+			t.Errorf("%s: the connection is still open", name)
+		}
+	}
+	if got := d.metric("blockd_milter_panics_total"); got != 0 {
+		t.Errorf("panics: %v", got)
+	}
+}
+
+// What a mail server offers, and what is agreed. No offer is left unanswered, and
+// nothing is asked for that was not offered.
+func TestNegotiation(t *testing.T) {
+	const noBody, noHeaders, noEOH, noUnknown, noData, noConnReply, noHeloReply = 1 << 4, 1 << 5, 1 << 6, 1 << 8, 1 << 9, 1 << 12, 1 << 13
+	const all = noBody | noHeaders | noEOH | noUnknown | noData | noConnReply | noHeloReply
+	tests := []struct {
+		name                                   string
+		version, actions, protocol             uint32
+		wantVersion, wantActions, wantProtocol uint32
+		macros                                 bool
+	}{
+		{"Postfix", 6, 0x1ff, 0x1fffff, 6, 1 << 8, all, true},
+		{"version 7", 7, 0x1ff, 0x1fffff, 6, 1 << 8, all, true},
+		{"a version of a later century", 1 << 31, 0x1ff, 0x1fffff, 6, 1 << 8, all, true},
+		{"version 2", 2, 0x3f, 0x7f, 2, 0, noBody | noHeaders | noEOH, false},
+		{"no lists of macros", 6, 0xff, 0x1fffff, 6, 0, all, false},
+		{"nothing at all", 6, 0, 0, 6, 0, 0, false},
+		{"internal bits", 6, 0x1ff, 0xffffffff, 6, 1 << 8, all, true},
+	}
+	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := d.dial()
+			m.t = t
+			m.negotiate(tt.version, tt.actions, tt.protocol)
+			if m.version != tt.wantVersion || m.actions != tt.wantActions || m.protocol != tt.wantProtocol {
+				t.Errorf("agreed on version %d, actions %#x, protocol %#x, want %d, %#x, %#x",
+					m.version, m.actions, m.protocol, tt.wantVersion, tt.wantActions, tt.wantProtocol)
+			}
+			if got := strings.Contains(m.macros, "{mail_addr}"); got != tt.macros {
+				t.Errorf("macros asked for: %q", m.macros)
+			}
+			m.connect("192.0.2.1")
+			m.event('H', "client.there.example\x00")
+			m.mail("a@bad.example", "a@bad.example")
+			if got := m.rcpt("bob@here.example"); !refused.MatchString(got) {
+				t.Errorf("RCPT: %q", got)
+			}
+			if _, got := m.end("From: a@bad.example"); got != "a" {
+				t.Errorf("end of message: %q", got)
+			}
+		})
+	}
+	t.Run("version 1", func(t *testing.T) {
+		m := d.dial()
+		m.send('O', "\x00\x00\x00\x01\x00\x00\x01\xff\x00\x1f\xff\xff")
+		if !m.closed() {
+			t.Error("the connection is still open")
+		}
+	})
+}
+
+// One octet at a time, and several packets at once.
+func TestPacketsInPieces(t *testing.T) {
+	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
+	stream := bytes.Join([][]byte{
+		packet('O', "\x00\x00\x00\x06\x00\x00\x01\xff\x00\x1f\xff\xff"),
+		packet('C', "client\x004\x00\x19192.0.2.1\x00"), packet('H', "client\x00"),
+		packet('D', "M{mail_addr}\x00a@bad.example\x00"), packet('M', "<a@bad.example>\x00"),
+		packet('R', "<bob@here.example>\x00"), packet('A', ""),
+		packet('M', "<a@there.example>\x00"), packet('Q', ""),
+	}, nil)
+	for _, size := range []int{1, 3, 7, len(stream)} {
+		m := d.dial()
+		go func() {
+			for rest := stream; len(rest) > 0; {
+				n := min(size, len(rest))
+				if _, err := m.conn.Write(rest[:n]); err != nil {
+					return
+				}
+				rest = rest[n:]
+			}
+		}()
+		got := ""
+		for {
+			command, _, ok := m.receive()
+			if !ok {
+				break
+			}
+			got += string(command)
+		}
+		if got != "Ocya" {
+			t.Errorf("in pieces of %d: answers %q, want Ocya", size, got)
+		}
+	}
+}
+
+// Peers of other networks are not let in, and those of a Unix socket are.
+func TestWhoMayConnect(t *testing.T) {
+	t.Run("another network", func(t *testing.T) {
+		d := open(t, setup{settings: milter.Settings{AllowFrom: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}})
+		if m := d.dial(); !m.closed() {
+			t.Error("the connection is open")
+		}
+		until(t, "the count", func() bool { return d.metric("blockd_milter_connections_refused_total", "network") == 1 })
+	})
+	t.Run("Unix socket", func(t *testing.T) {
+		d := open(t, setup{unix: true, lists: map[string]string{"bad": "bad.example\n"},
+			settings: milter.Settings{AllowFrom: []netip.Prefix{}}})
+		m := d.greet("192.0.2.1")
+		m.mail("a@bad.example", "a@bad.example")
+		if got := m.rcpt("bob@here.example"); !refused.MatchString(got) {
+			t.Errorf("RCPT: %q", got)
+		}
+	})
+}
+
+// Two thousand connections: as many as may be are served, all of them, the others
+// are closed, and afterwards everybody may come again. One that says nothing keeps
+// less than 16 KiB.
+func TestTwoThousandConnections(t *testing.T) {
+	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
+	before := memory()
+	var all []*mta
+	for range 1024 {
+		m := d.dial()
+		m.negotiate(6, offeredActions, offeredProtocol)
+		m.connect("192.0.2.1")
+		all = append(all, m)
+	}
+	each := (memory() - before) / 1024
+	t.Logf("%d octets of memory a connection, both ends of it", each)
+	if each > 32<<10 {
+		t.Errorf("%d octets a connection, want at most 16 KiB at our end", each)
+	}
+	for range 976 {
+		if m := d.dial(); !m.closed() {
+			t.Fatal("one connection too many is served")
+		}
+	}
+	if got := d.metric("blockd_milter_connections_refused_total", "total"); got != 976 {
+		t.Errorf("refused: %v, want 976", got)
+	}
+	var wg sync.WaitGroup
+	for _, m := range all {
+		wg.Go(func() {
+			m.mail("a@bad.example", "a@bad.example")
+			if got := m.rcpt("bob@here.example"); !refused.MatchString(got) {
+				t.Errorf("RCPT: %q", got)
+			}
+			m.send('Q', "")
+			m.conn.Close()
+		})
+	}
+	wg.Wait()
+	until(t, "all connections to end", func() bool { return d.server.Connections() == 0 })
+	if got := d.greet("192.0.2.1").mail("a@there.example", "a@there.example"); got != "a" {
+		t.Errorf("MAIL afterwards: %q", got)
+	}
+}
+
+// memory is what the heap and the stacks hold.
+func memory() int {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int(s.HeapInuse + s.StackInuse)
+}
+
+// Memory follows what arrives and not what is announced: of a packet of 1 MiB of
+// which ten octets came, a hundred times.
+func TestAnnouncedIsNotAllocated(t *testing.T) {
+	d := open(t, setup{})
+	before := memory()
+	for range 100 {
+		m := d.dial()
+		m.negotiate(6, offeredActions, offeredProtocol)
+		m.conn.Write(append(binary.BigEndian.AppendUint32(nil, 1<<20), "Bxxxxxxxx"...))
+	}
+	if grown := memory() - before; grown > 10<<20 {
+		t.Errorf("%d octets for a hundred announcements of 1 MiB", grown)
+	}
+}
+
+// Who begins a packet ends it in time, and who says nothing is sent away.
+func TestSlowPeers(t *testing.T) {
+	d := open(t, setup{settings: milter.Settings{FirstTimeout: 300 * time.Millisecond, PacketTimeout: 200 * time.Millisecond, IdleTimeout: 400 * time.Millisecond}})
+	t.Run("says nothing", func(t *testing.T) {
+		if m := d.dial(); !m.closed() {
+			t.Error("still open")
+		}
+	})
+	t.Run("says nothing more", func(t *testing.T) {
+		m := d.greet("192.0.2.1")
+		if !m.closed() {
+			t.Error("still open")
+		}
+	})
+	t.Run("one octet and again one", func(t *testing.T) {
+		d := open(t, setup{settings: milter.Settings{PacketTimeout: 200 * time.Millisecond}})
+		m := d.greet("192.0.2.1")
+		done := make(chan struct{})
+		go func() { // all of them would take ten seconds
+			defer close(done)
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
+			for _, b := range packet('M', strings.Repeat("x", 200)+"\x00") {
+				if _, err := m.conn.Write([]byte{b}); err != nil {
+					return
+				}
+				<-tick.C
+			}
+			t.Error("the whole packet was read")
+		}()
+		if !m.closed() {
+			t.Error("still open")
+		}
+		<-done
+		if got := d.metric("blockd_milter_bad_packets_total", "slow"); got != 1 {
+			t.Errorf("slow = %v, want 1", got)
+		}
+	})
+	t.Run("ends within a packet", func(t *testing.T) {
+		m := d.greet("192.0.2.1")
+		m.conn.Write([]byte{0, 0})
+		m.conn.Close()
+		until(t, "the count", func() bool { return d.metric("blockd_milter_bad_packets_total", "torn") == 1 })
+	})
+}
+
+// A Unix socket goes with the server.
+func TestUnixSocketIsRemoved(t *testing.T) {
+	d := open(t, setup{unix: true})
+	d.stop()
+	if err := <-d.ended; err != nil {
+		t.Fatal(err)
+	}
+	d.ended <- nil
+	if _, err := os.Stat(filepath.Clean(d.address)); !os.IsNotExist(err) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+// An Accept that fails for a while is waited out.
+func TestAcceptErrorsPass(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, listener: &failing{Listener: inner, times: 5}})
+	if got := d.greet("192.0.2.1").mail("a@there.example", "a@there.example"); got != "a" {
+		t.Errorf("MAIL: %q", got)
+	}
+	if got := d.metric("blockd_milter_accept_errors_total"); got != 5 {
+		t.Errorf("accept errors: %v, want 5", got)
+	}
+}
+
+// failing lacks file descriptors for a while.
+type failing struct {
+	net.Listener
+	times int
+}
+
+func (l *failing) Accept() (net.Conn, error) {
+	if l.times > 0 {
+		l.times--
+		return nil, io.ErrNoProgress
+	}
+	return l.Listener.Accept()
+}

@@ -1,0 +1,289 @@
+package milter_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"blockd/milter"
+	"blockd/policy"
+)
+
+const apart = "452 4.5.3 Send this recipient in a transaction of its own"
+
+// What a list wants done with a message is done at its end, for all its recipients:
+// those who are to have it otherwise are to come by themselves.
+func TestWholeMessages(t *testing.T) {
+	setup := setup{
+		lists: map[string]string{"bad": "bad.example\n", "junk": "junk.example\nboth.example\n", "watch": "watch.example\n", "look": "look.example\n",
+			"gone": "gone.example DISCARD\n", "later": "later.example\n"},
+		rules: map[string]policy.ListRule{
+			"junk": {OnMatch: policy.QuarantineOnMatch}, "watch": {OnMatch: policy.TagOnMatch}, "look": {OnMatch: policy.TagOnMatch},
+			"gone": {Discard: true}, "later": {OnMatch: policy.TempfailOnMatch},
+		},
+		policies: []policy.RecipientPolicy{{Recipients: []string{"vip@here.example"}, Lists: []string{"bad"}}},
+	}
+	const bob, alice, vip, postmaster = "bob@here.example", "alice@here.example", "vip@here.example", "postmaster@here.example"
+	tests := []struct {
+		name, sender string
+		recipients   []string
+		want         []string // of RCPT
+		change, end  string
+	}{
+		{"quarantine", "a@junk.example", []string{bob, alice}, []string{"c", "c"}, `^qblockd: list=junk ref=\w{10}\x00$`, "a"},
+		{"tag", "a@watch.example", []string{bob, alice}, []string{"c", "c"}, `^i\x00{4}X-Blockd\x00list=watch ref=\w{10}\x00$`, "a"},
+		{"discard", "a@gone.example", []string{bob, alice}, []string{"c", "c"}, "^$", "d"},
+		{"tempfail", "a@later.example", []string{bob}, []string{"451 4.7.1 "}, "^$", "a"},
+		{"refused by one list and not by others", "a@bad.example", []string{vip, postmaster}, []string{"550 5.7.1 ", "c"}, "^$", "a"},
+		{"ordinary first, exempt last", "a@gone.example", []string{bob, postmaster, alice}, []string{"c", apart, "c"}, "^$", "d"},
+		{"exempt first, ordinary last", "a@gone.example", []string{postmaster, bob}, []string{"c", apart}, "^$", "a"},
+		{"whom the list does not count for first", "a@junk.example", []string{vip, bob}, []string{"c", apart}, "^$", "a"},
+		{"whom the list does not count for last", "a@watch.example", []string{bob, vip}, []string{"c", apart}, `^i.*list=watch`, "a"},
+	}
+	d := open(t, setup)
+	m := d.greet("192.0.2.1")
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m.t = t
+			if got := m.mail(tt.sender, tt.sender); got != "c" {
+				t.Fatalf("MAIL: %q", got)
+			}
+			for i, r := range tt.recipients {
+				if got := m.rcpt(r); !strings.HasPrefix(got, tt.want[i]) {
+					t.Errorf("RCPT <%s>: %q, want %s", r, got, tt.want[i])
+				}
+			}
+			changes, got := m.end()
+			if !regexp.MustCompile("(?s)"+tt.change).MatchString(strings.Join(changes, "|")) || got != tt.end {
+				t.Errorf("end: %q, %q, want %s, %s", changes, got, tt.change, tt.end)
+			}
+		})
+	}
+	for outcome, want := range map[string]float64{"quarantined": 1, "tagged": 2, "discarded": 2} {
+		if got := d.metric("blockd_milter_messages_total", outcome); got != want {
+			t.Errorf("messages %s: %v, want %v", outcome, got, want)
+		}
+	}
+	if got := d.metric("blockd_milter_recipients_total", "limited"); got != 4 {
+		t.Errorf("limited: %v, want 4", got)
+	}
+}
+
+// A mail server that cannot set a message aside is told to wait with it; one that
+// cannot mark it passes it on.
+func TestWhatTheServerDoesNotOffer(t *testing.T) {
+	d := open(t, setup{
+		lists: map[string]string{"junk": "junk.example\n", "watch": "watch.example\n"},
+		rules: map[string]policy.ListRule{"junk": {OnMatch: policy.QuarantineOnMatch}, "watch": {OnMatch: policy.TagOnMatch}},
+	})
+	m := d.dial()
+	m.negotiate(6, 0x100, offeredProtocol)
+	if m.actions != 0x100 {
+		t.Fatalf("actions %#x, want none but the macros", m.actions)
+	}
+	m.connect("192.0.2.1")
+	m.mail("a@junk.example", "a@junk.example")
+	if got := m.rcpt("bob@here.example"); !strings.HasPrefix(got, "451 4.3.5 ") {
+		t.Errorf("quarantine: %q", got)
+	}
+	m.send('A', "")
+	m.mail("a@watch.example", "a@watch.example")
+	if got := m.rcpt("bob@here.example"); got != "c" {
+		t.Errorf("tag: %q", got)
+	}
+	if changes, got := m.end(); got != "a" || changes != nil {
+		t.Errorf("end: %q %q", changes, got)
+	}
+}
+
+// Nothing but the header's own lists makes the filter ask for the header, and then
+// its fields cost no round trip.
+func TestHeaderIsAskedForByLists(t *testing.T) {
+	for name, tt := range map[string]struct {
+		match []string
+		want  uint32
+	}{
+		"envelope":            {[]string{"envelope"}, 1<<5 | 1<<6},
+		"nothing said":        {nil, 1<<5 | 1<<6},
+		"from":                {[]string{"from"}, 1 << 7},
+		"envelope and header": {[]string{"envelope", "reply-to"}, 1 << 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			match, err := policy.ParseSources(tt.match)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, rules: map[string]policy.ListRule{"bad": {Match: match}}})
+			m := d.dial()
+			m.negotiate(6, offeredActions, offeredProtocol)
+			if got := m.protocol & (1<<5 | 1<<6 | 1<<7); got != tt.want {
+				t.Errorf("protocol bits %#x, want %#x", got, tt.want)
+			}
+		})
+	}
+}
+
+// Lists for headers: which fields count, for whom, and what comes of it.
+func TestHeaders(t *testing.T) {
+	rule := func(words ...string) policy.ListRule {
+		match, err := policy.ParseSources(words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return policy.ListRule{Match: match}
+	}
+	tagging := rule("from")
+	tagging.OnMatch = policy.TagOnMatch
+	d := open(t, setup{
+		lists: map[string]string{
+			"from": "phish.example\n", "reply": "reply.example\n", "path": "path.example\n", "both": "both.example\n", "mark": "mark.example\n",
+			"allowfrom": "good@phish.example\n", "allowed": "friend.example\n", "shadow": "shadow.example\n",
+		},
+		rules: map[string]policy.ListRule{
+			"from": rule("from"), "reply": rule("reply-to"), "path": rule("return-path"), "both": rule("envelope", "from", "reply-to"),
+			"mark": tagging, "allowfrom": rule("from"), "shadow": rule("from"),
+		},
+		policies: []policy.RecipientPolicy{
+			{Recipients: []string{"vip@here.example"}, Lists: []string{"both"}},
+			{Recipients: []string{"none@here.example"}, Lists: []string{"allowed"}},
+			{Recipients: []string{"same@here.example"}, Lists: []string{"both", "allowed"}},
+			{Recipients: []string{"all@here.example"}, Lists: []string{"from", "reply", "path", "both", "mark", "allowfrom", "shadow"}},
+		},
+	})
+	const bob, vip, postmaster = "bob@here.example", "vip@here.example", "postmaster@here.example"
+	tests := []struct {
+		name, sender string
+		recipients   []string
+		header       []string
+		want         string // of the end
+	}{
+		{"nothing listed", "a@there.example", []string{bob}, []string{"From: a@there.example"}, "a"},
+		{"no field at all", "a@there.example", []string{bob}, nil, "a"},
+		{"From", "a@there.example", []string{bob}, []string{"From: A <a@phish.example>"}, "550 5.7.1 <a@phish.example>: From address rejected: listed in from (ref "},
+		{"From below a listed domain", "a@there.example", []string{bob}, []string{"From: a@mx.PHISH.example"}, "550 5.7.1 <a@mx.phish.example>: From"},
+		{"field's name in capitals", "a@there.example", []string{bob}, []string{"FROM: a@phish.example"}, "550"},
+		{"second From", "a@there.example", []string{bob}, []string{"From: a@there.example", "From: a@phish.example"}, "550"},
+		{"second address", "a@there.example", []string{bob}, []string{"From: a@there.example, b@phish.example"}, "550"},
+		{"folded field as Postfix hands it over", "a@there.example", []string{bob}, []string{"From: a@there.example,\n\tB\n <b@phish.example>"}, "550"},
+		{"Reply-To", "a@there.example", []string{bob}, []string{"Reply-To: a@reply.example"}, "550 5.7.1 <a@reply.example>: Reply-To address rejected"},
+		{"Return-Path", "a@there.example", []string{bob}, []string{"Return-Path: <a@path.example>"}, "550 5.7.1 <a@path.example>: Return-Path address rejected"},
+		{"a field that the list is not asked about", "a@there.example", []string{bob}, []string{"Reply-To: a@phish.example", "From: a@reply.example"}, "a"},
+		{"another field", "a@there.example", []string{bob}, []string{"Sender: a@phish.example", "To: a@phish.example"}, "a"},
+		{"envelope of a list for headers", "a@phish.example", []string{bob}, []string{"From: a@there.example"}, "a"},
+		{"null sender", "", []string{bob}, []string{"From: a@phish.example"}, "550"},
+		{"allowed in the same field's lists", "a@there.example", []string{bob}, []string{"From: good@phish.example"}, "a"},
+		{"allowed envelope", "a@friend.example", []string{bob}, []string{"From: a@phish.example"}, "a"},
+		{"shadow list", "a@there.example", []string{bob}, []string{"From: a@shadow.example"}, "a"},
+		{"marked", "a@there.example", []string{bob}, []string{"From: a@mark.example"}, "i"},
+		{"exempt recipient", "a@there.example", []string{postmaster}, []string{"From: a@phish.example"}, "a"},
+		{"recipient for whom the list does not count", "a@there.example", []string{vip}, []string{"From: a@phish.example"}, "a"},
+		{"recipient for whom the list counts", "a@there.example", []string{vip}, []string{"From: a@both.example"}, "550"},
+		{"several recipients", "a@there.example", []string{bob, "alice@here.example"}, []string{"From: a@phish.example"}, "550"},
+		{"exempt first, ordinary last", "a@there.example", []string{postmaster, "!" + bob}, []string{"From: a@phish.example"}, "a"},
+		{"ordinary first, exempt last", "a@there.example", []string{bob, "!" + postmaster}, []string{"From: a@phish.example"}, "550"},
+		{"policies that treat headers otherwise", "a@there.example", []string{vip, "!" + bob}, []string{"From: a@phish.example"}, "a"},
+		{"exempt and one for whom no list for headers counts", "a@there.example", []string{postmaster, "none@here.example"}, []string{"From: a@phish.example"}, "a"},
+		{"policies that treat headers alike", "a@there.example", []string{vip, "same@here.example"}, []string{"From: a@phish.example"}, "a"},
+		{"a policy of all lists for headers", "a@there.example", []string{bob, "all@here.example"}, []string{"From: a@phish.example"}, "550"},
+		{"malformed as it is common", "a@there.example", []string{bob}, []string{"From: a@there.example <a@phish.example>"}, "550"},
+		{"quoted local-part", "a@there.example", []string{bob}, []string{`From: "a b"@phish.example`}, "550"},
+		{"no address", "a@there.example", []string{bob}, []string{"From: nobody"}, "a"},
+		{"a thousand fields and one", "a@there.example", []string{bob}, many("From: a@there.example", 1001), "550 5.6.0 "},
+		{"a thousand addresses and one", "a@there.example", []string{bob}, []string{"From: " + addresses(1001)}, "550 5.6.0 "},
+		{"a quarter of a mebibyte", "a@there.example", []string{bob}, many("From: "+strings.Repeat("x", 60<<10), 5), "550 5.6.0 "},
+		{"too much for postmaster", "a@there.example", []string{postmaster}, many("From: a@there.example", 1001), "a"},
+		{"a thousand other fields", "a@there.example", []string{bob}, append(many("Received: x", 3000), "From: a@phish.example"), "550"},
+	}
+	m := d.greet("192.0.2.1")
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m.t = t
+			if got := m.mail(tt.sender, tt.sender); got != "c" {
+				t.Fatalf("MAIL: %q", got)
+			}
+			for _, r := range tt.recipients {
+				recipient, separate := strings.CutPrefix(r, "!")
+				want := "c"
+				if separate {
+					want = apart
+				}
+				if got := m.rcpt(recipient); got != want {
+					t.Errorf("RCPT <%s>: %q, want %q", recipient, got, want)
+				}
+			}
+			changes, got := m.end(tt.header...)
+			if got = strings.Join(append(changes, got), ""); !strings.HasPrefix(got, tt.want) {
+				t.Errorf("end: %q, want %s", got, tt.want)
+			}
+			m.send('A', "")
+		})
+	}
+	t.Run("who has authenticated is not asked about", func(t *testing.T) {
+		d := open(t, setup{lists: map[string]string{"from": "phish.example\n"}, rules: map[string]policy.ListRule{"from": rule("from")},
+			settings: milter.Settings{SkipAuthenticated: true}})
+		if got := d.greet("192.0.2.1").mail("a@there.example", "a@there.example", "{auth_authen}", "bob"); got != "a" {
+			t.Errorf("MAIL: %q", got)
+		}
+	})
+}
+
+func many(field string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = field
+	}
+	return all
+}
+
+func addresses(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "a%d@there.example, ", i)
+	}
+	return strings.TrimSuffix(b.String(), ", ")
+}
+
+// One transaction is of one generation, whatever is swapped in meanwhile.
+func TestOneGenerationForATransaction(t *testing.T) {
+	match, _ := policy.ParseSources([]string{"envelope", "from"})
+	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, rules: map[string]policy.ListRule{"bad": {Match: match}}})
+	m := d.greet("192.0.2.1")
+	listed, empty := build(t, map[string]string{"bad": "bad.example\n"}), build(t, map[string]string{"bad": "other.example\n"})
+
+	m.mail("a@bad.example", "a@bad.example")
+	d.swap(empty)
+	if got := m.rcpt("bob@here.example"); !refused.MatchString(got) {
+		t.Errorf("listed at MAIL, taken out since: %q", got)
+	}
+	m.send('A', "")
+	m.mail("a@there.example", "a@there.example")
+	m.rcpt("bob@here.example")
+	d.swap(listed)
+	if _, got := m.end("From: a@bad.example"); got != "a" {
+		t.Errorf("put in since MAIL: %q", got)
+	}
+	m.mail("a@bad.example", "a@bad.example")
+	if got := m.rcpt("bob@here.example"); !refused.MatchString(got) {
+		t.Errorf("the next transaction: %q", got)
+	}
+}
+
+// An error inside is no refusal: on_error says what it is.
+func TestStoreErrors(t *testing.T) {
+	for onError, want := range map[policy.OnError]string{policy.AcceptOnError: "c", policy.TempfailOnError: "451 4.3.0 "} {
+		t.Run(string(onError), func(t *testing.T) {
+			d := open(t, setup{broken: true, lists: map[string]string{"bad": "bad.example\n"}, policy: policy.Settings{OnError: onError}})
+			m := d.greet("192.0.2.1")
+			if got := m.mail("a@bad.example", "a@bad.example"); got != "c" {
+				t.Fatalf("MAIL: %q", got)
+			}
+			if got := m.rcpt("bob@here.example"); !strings.HasPrefix(got, want) {
+				t.Errorf("RCPT: %q, want %s", got, want)
+			}
+			if got := m.rcpt("postmaster@here.example"); got != "c" {
+				t.Errorf("postmaster: %q", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package milter
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Why a connection is not let in.
+const (
+	whyNetwork = "network"
+	whyTotal   = "total"
+)
+
+// Why a packet is not read.
+const (
+	whyForm = "form"
+	whySlow = "slow"
+	whyTorn = "torn"
+)
+
+// What a recipient, or a message at its end, is told.
+const (
+	outAccepted    = "accepted"
+	outExempt      = "exempt"
+	outRefused     = "refused"
+	outDeferred    = "deferred"
+	outLimited     = "limited"
+	outTagged      = "tagged"
+	outQuarantined = "quarantined"
+	outDiscarded   = "discarded"
+)
+
+// How a transaction goes on behind MAIL.
+const (
+	mailPassed  = "passed"
+	mailWatched = "watched"
+	mailRefused = "refused"
+)
+
+// metrics counts what a Server does. It is safe for concurrent use.
+type metrics struct {
+	connections  prometheus.Counter
+	active       prometheus.Gauge
+	refused      *prometheus.CounterVec // why
+	badPackets   *prometheus.CounterVec // why
+	acceptErrors prometheus.Counter
+	cut          prometheus.Counter
+	panics       prometheus.Counter
+	clients      prometheus.Counter
+	senders      map[string]prometheus.Counter // resolved once, so that counting does not allocate
+	recipients   *prometheus.CounterVec        // outcome
+	messages     *prometheus.CounterVec        // outcome
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		reg.MustRegister(c)
+		return c
+	}
+	// All series exist from the start, so that a rate over them is never missing.
+	vec := func(name, help, label string, values ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+		for _, value := range values {
+			v.WithLabelValues(value)
+		}
+		reg.MustRegister(v)
+		return v
+	}
+	m := &metrics{
+		connections: counter("blockd_milter_connections_total", "Connections of mail servers to the milter door."),
+		active: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "blockd_milter_connections",
+			Help: "Connections of mail servers to the milter door that are open now.",
+		}),
+		refused: vec("blockd_milter_connections_refused_total",
+			"Connections to the milter door closed at once, by why: network (not of allow_from), total (too many).",
+			"why", whyNetwork, whyTotal),
+		badPackets: vec("blockd_milter_bad_packets_total",
+			"Connections to the milter door closed for what came, by why: form (no packet of the protocol), slow (not whole in time), torn (the end within a packet).",
+			"why", whyForm, whySlow, whyTorn),
+		acceptErrors: counter("blockd_milter_accept_errors_total", "Errors in accepting a connection, such as no file descriptors left."),
+		cut:          counter("blockd_milter_cut_total", "Connections of mail servers closed because the time to stop was over."),
+		panics:       counter("blockd_milter_panics_total", "Milter events answered by on_error after a panic, which is a defect of blockd: please report the stack in the log."),
+		clients:      counter("blockd_milter_clients_refused_total", "SMTP clients refused through the milter door because their address is listed, before they named a sender."),
+		senders:      map[string]prometheus.Counter{},
+		recipients: vec("blockd_milter_recipients_total",
+			"RCPT events of senders that were not passed at MAIL, by outcome: accepted, exempt, refused and deferred (by the lists), limited (to come again in a transaction of its own), tagged, quarantined, discarded.",
+			"outcome", outAccepted, outExempt, outRefused, outDeferred, outLimited, outTagged, outQuarantined, outDiscarded),
+		messages: vec("blockd_milter_messages_total",
+			"Messages that blockd had a last word on, by outcome: refused and deferred (by their header), tagged, quarantined, discarded.",
+			"outcome", outRefused, outDeferred, outTagged, outQuarantined, outDiscarded),
+	}
+	senders := vec("blockd_milter_senders_total",
+		"MAIL events, by what followed: passed (nothing more is asked), watched (recipients or header are asked about), refused (at MAIL).",
+		"outcome", mailPassed, mailWatched, mailRefused)
+	for _, outcome := range []string{mailPassed, mailWatched, mailRefused} {
+		m.senders[outcome] = senders.WithLabelValues(outcome)
+	}
+	reg.MustRegister(m.active)
+	return m
+}

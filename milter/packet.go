@@ -1,0 +1,156 @@
+package milter
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// A packet is a length of four octets, big-endian, then so many octets: a command
+// and its data. The bounds are of what the length counts.
+const (
+	lengthOctets = 4
+
+	// maxFirst bounds a packet before the negotiation is over. That one has 13
+	// octets, and a list of macros would not be much longer.
+	maxFirst = 4 << 10
+	// maxCommand bounds what an SMTP command leads to: a line has at most 2 KiB in
+	// Postfix and Sendmail, and the macros of a stage are a few hundred octets.
+	maxCommand = 64 << 10
+	// maxContent bounds a header field or a piece of a body. Postfix sends fields of
+	// up to header_size_limit, 100 KiB, and both send bodies in pieces of 64 KiB.
+	maxContent = 1 << 20
+	// maxStrings bounds the texts in a packet of macros, which the library keeps in
+	// maps: of 64 KiB of short names it would make 3 MiB at each stage.
+	maxStrings = 512
+)
+
+// The commands of a mail server.
+const (
+	cmdNegotiate = 'O'
+	cmdMacro     = 'D'
+	cmdConnect   = 'C'
+	cmdMail      = 'M'
+	cmdRcpt      = 'R'
+)
+
+// errPacket is what a peer sends that is no packet of the milter protocol, or
+// none that a mail server would send.
+var errPacket = errors.New("not a milter packet")
+
+func refuse(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errPacket, fmt.Sprintf(format, args...))
+}
+
+// most is the bound of a packet with this command; 0 = there is no such command.
+func most(command byte, negotiated bool) int {
+	switch {
+	case !negotiated && command != cmdNegotiate:
+		return 0
+	case !negotiated:
+		return maxFirst
+	}
+	switch command {
+	case 'L', 'B', 'E':
+		return maxContent
+	case cmdMacro, cmdConnect, 'H', cmdMail, cmdRcpt, 'T', 'N', 'A', 'K', 'Q', 'U':
+		return maxCommand
+	}
+	return 0
+}
+
+// check says what is wrong with the data of a packet that is whole. What it lets
+// through, the library reads without an index out of range.
+func check(command byte, data []byte) error {
+	zero := bytes.IndexByte(data, 0)
+	switch {
+	case command == cmdNegotiate && len(data) < 12:
+		return refuse("negotiation of %d octets", len(data))
+	case (command == cmdMail || command == cmdRcpt || command == cmdConnect) && zero < 0:
+		return refuse("command %q without the end of its text", command)
+	case command == cmdConnect && zero == len(data)-1:
+		return refuse("command %q without an address family", command)
+	case command == cmdMacro && bytes.Count(data, []byte{0}) > maxStrings:
+		return refuse("more than %d texts in a packet of macros", maxStrings)
+	}
+	return nil
+}
+
+// bufferSize is that of a connection that is given packets of usual size, which
+// have less than 200 octets. It is all that an idle one keeps.
+const bufferSize = 4 << 10
+
+// packets is what has arrived of a stream of packets. It hands out an octet only
+// when its packet is whole and checked. The zero value has seen nothing.
+type packets struct {
+	buf        []byte
+	head, tail int  // buf[head:tail] is there
+	whole      int  // octets from head on that may be handed out
+	negotiated bool // the first packet has been seen
+}
+
+// hand gives out checked octets.
+func (p *packets) hand(dst []byte) int {
+	n := copy(dst, p.buf[p.head:p.head+p.whole])
+	p.head += n
+	p.whole -= n
+	return n
+}
+
+// under reports whether a packet has begun to arrive.
+func (p *packets) under() bool { return p.tail > p.head }
+
+// admit looks at the packet at head as far as it is there. A length or a command
+// that is wrong is refused as soon as it can be seen.
+func (p *packets) admit() (done bool, err error) {
+	have := p.buf[p.head:p.tail]
+	if len(have) < lengthOctets {
+		return false, nil
+	}
+	length := binary.BigEndian.Uint32(have)
+	switch {
+	case length == 0 || length > maxContent:
+		return false, refuse("of %d octets", length)
+	case len(have) == lengthOctets:
+		return false, nil
+	}
+	command := have[lengthOctets]
+	switch limit := most(command, p.negotiated); {
+	case limit == 0:
+		return false, refuse("command %q", command)
+	case int(length) > limit:
+		return false, refuse("command %q of %d octets", command, length)
+	}
+	size := lengthOctets + int(length)
+	if len(have) < size {
+		return false, nil
+	}
+	if err := check(command, have[lengthOctets+1:size]); err != nil {
+		return false, err
+	}
+	p.negotiated = true
+	p.whole = size
+	return true, nil
+}
+
+// room returns where the next octets go, at least one. The buffer grows with what
+// has arrived, never with what was announced, and shrinks behind a large packet.
+func (p *packets) room() []byte {
+	switch rest := p.buf[p.head:p.tail]; {
+	case len(rest) < bufferSize && len(p.buf) != bufferSize:
+		p.buf = make([]byte, bufferSize)
+		p.head, p.tail = 0, copy(p.buf, rest)
+	case len(rest) == 0:
+		p.head, p.tail = 0, 0
+	case p.tail < len(p.buf):
+	case p.head > 0:
+		p.tail = copy(p.buf, p.buf[p.head:p.tail])
+		p.head = 0
+	default:
+		grown := make([]byte, min(2*len(p.buf), lengthOctets+maxContent))
+		copy(grown, p.buf)
+		p.buf = grown
+	}
+	return p.buf[p.tail:]
+}

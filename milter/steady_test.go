@@ -1,0 +1,158 @@
+package milter
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/d--j/go-milter"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"blockd/index"
+	"blockd/policy"
+)
+
+// exploding panics in one callback and answers all others like a filter that
+// refuses.
+type exploding struct {
+	milter.NoOpMilter
+	in string
+}
+
+func (e *exploding) at(event string) (*milter.Response, error) {
+	if e.in == event {
+		panic("defect in " + event)
+	}
+	return milter.RespReject, nil
+}
+
+func (e *exploding) NewConnection(milter.Modifier) error { e.at("new"); return nil }
+func (e *exploding) Abort(milter.Modifier) error         { e.at("abort"); return nil }
+func (e *exploding) Cleanup(milter.Modifier)             { e.at("cleanup") }
+func (e *exploding) Connect(string, string, uint16, string, milter.Modifier) (*milter.Response, error) {
+	return e.at("connect")
+}
+func (e *exploding) Helo(string, milter.Modifier) (*milter.Response, error) { return e.at("helo") }
+func (e *exploding) MailFrom(string, string, milter.Modifier) (*milter.Response, error) {
+	return e.at("mail")
+}
+func (e *exploding) RcptTo(string, string, milter.Modifier) (*milter.Response, error) {
+	return e.at("rcpt")
+}
+func (e *exploding) Data(milter.Modifier) (*milter.Response, error) { return e.at("data") }
+func (e *exploding) Header(string, string, milter.Modifier) (*milter.Response, error) {
+	return e.at("header")
+}
+func (e *exploding) Headers(milter.Modifier) (*milter.Response, error) { return e.at("headers") }
+func (e *exploding) BodyChunk([]byte, milter.Modifier) (*milter.Response, error) {
+	return e.at("body")
+}
+func (e *exploding) EndOfMessage(milter.Modifier) (*milter.Response, error) { return e.at("end") }
+func (e *exploding) Unknown(string, milter.Modifier) (*milter.Response, error) {
+	return e.at("unknown")
+}
+
+// A panic in any callback costs the message at the most, and its answer is that of
+// on_error; the next message is filtered again.
+func TestPanicInEveryCallback(t *testing.T) {
+	var calls steadyCalls
+	for _, in := range []string{"new", "connect", "helo", "mail", "rcpt", "data", "header", "headers", "body", "end", "unknown", "abort", "cleanup"} {
+		for _, onError := range []policy.OnError{policy.AcceptOnError, policy.TempfailOnError} {
+			t.Run(in+" "+string(onError), func(t *testing.T) {
+				log := &strings.Builder{}
+				reg := prometheus.NewRegistry()
+				l := slog.New(slog.NewTextHandler(log, nil))
+				checker := policy.New(func() *index.Index { return nil }, policy.Settings{}, l, reg)
+				s := New(Settings{OnError: onError}, checker, reg, l)
+				m := &steady{next: &exploding{in: in}, server: s}
+
+				answer := calls.run(t, m, in)
+				want := "response=continue"
+				switch {
+				case in == "new" || in == "abort" || in == "cleanup":
+					want = ""
+				case onError == policy.TempfailOnError:
+					want = `response=reply_code action=temp_fail code=451 reason="451 4.3.0 Internal error, try again"`
+				case in == "end":
+					want = "response=accept"
+				}
+				if answer != want {
+					t.Errorf("answer %q, want %q", answer, want)
+				}
+				var count dto.Metric
+				if err := s.metrics.panics.Write(&count); err != nil || count.GetCounter().GetValue() != 1 {
+					t.Errorf("panics: %v (%v), want 1", &count, err)
+				}
+				if !strings.Contains(log.String(), "defect in "+in) || !strings.Contains(log.String(), "steady_test.go") {
+					t.Errorf("the log has no stack: %s", log)
+				}
+				if in == "mail" || in == "connect" || in == "new" {
+					return // or it would panic again
+				}
+				if got := calls.run(t, m, "mail"); got != "response=reject" {
+					t.Errorf("the next message: %q, want response=reject", got)
+				}
+			})
+		}
+	}
+}
+
+// A message in whose MAIL something broke has no answer of the broken filter to
+// what follows.
+func TestBrokenMessageStaysWithOnError(t *testing.T) {
+	reg, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	s := New(Settings{}, policy.New(func() *index.Index { return nil }, policy.Settings{}, log, reg), reg, log)
+	m := &steady{next: &exploding{in: "mail"}, server: s}
+	var calls steadyCalls
+	calls.run(t, m, "mail")
+	for event, want := range map[string]string{"rcpt": "response=continue", "headers": "response=continue", "end": "response=accept"} {
+		if got := calls.run(t, m, event); got != want {
+			t.Errorf("%s: %q, want %q", event, got, want)
+		}
+	}
+}
+
+// steadyCalls calls one callback by its name.
+type steadyCalls struct{}
+
+func (steadyCalls) run(t *testing.T, m *steady, event string) string {
+	t.Helper()
+	var r *milter.Response
+	var err error
+	switch event {
+	case "new":
+		err = m.NewConnection(nil)
+	case "connect":
+		r, err = m.Connect("", "", 0, "", nil)
+	case "helo":
+		r, err = m.Helo("", nil)
+	case "mail":
+		r, err = m.MailFrom("", "", nil)
+	case "rcpt":
+		r, err = m.RcptTo("", "", nil)
+	case "data":
+		r, err = m.Data(nil)
+	case "header":
+		r, err = m.Header("", "", nil)
+	case "headers":
+		r, err = m.Headers(nil)
+	case "body":
+		r, err = m.BodyChunk(nil, nil)
+	case "end":
+		r, err = m.EndOfMessage(nil)
+	case "unknown":
+		r, err = m.Unknown("", nil)
+	case "abort":
+		err = m.Abort(nil)
+	case "cleanup":
+		m.Cleanup(nil)
+	}
+	if err != nil {
+		t.Errorf("%s returns %v: the library would close the connection", event, err)
+	}
+	if r == nil {
+		return ""
+	}
+	return r.String()
+}

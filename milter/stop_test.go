@@ -1,0 +1,134 @@
+package milter_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/milter"
+	"blockd/policy"
+)
+
+// ends waits for Serve and says how long it took from now on.
+func (d *door) ends() time.Duration {
+	d.t.Helper()
+	begun := time.Now()
+	d.stop()
+	select {
+	case err := <-d.ended:
+		if err != nil {
+			d.t.Errorf("Serve: %v", err)
+		}
+		d.ended <- nil
+	case <-time.After(20 * time.Second):
+		d.t.Fatal("Serve does not end")
+	}
+	return time.Since(begun)
+}
+
+// A stop waits for SMTP sessions that are under way, and for nobody else.
+func TestStop(t *testing.T) {
+	lists := map[string]string{"bad": "bad.example\n"}
+	t.Run("nobody there", func(t *testing.T) {
+		d := open(t, setup{lists: lists, settings: milter.Settings{DrainTimeout: 10 * time.Second}})
+		if took := d.ends(); took > 2*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+	t.Run("silent connections", func(t *testing.T) {
+		d := open(t, setup{lists: lists, settings: milter.Settings{DrainTimeout: 10 * time.Second, FirstTimeout: time.Minute}})
+		var all []*mta
+		for range 20 {
+			all = append(all, d.dial())
+		}
+		until(t, "them to be let in", func() bool { return d.server.Connections() == 20 })
+		if took := d.ends(); took > 5*time.Second {
+			t.Errorf("took %v", took)
+		}
+		for _, m := range all {
+			if !m.closed() {
+				t.Error("a silent connection is still open")
+			}
+		}
+	})
+	t.Run("a busy session ends well", func(t *testing.T) {
+		d := open(t, setup{lists: lists, settings: milter.Settings{DrainTimeout: 10 * time.Second}})
+		m := d.greet("192.0.2.1")
+		m.mail("a@bad.example", "a@bad.example")
+		d.stop()
+		until(t, "the listener to close", func() bool {
+			conn, err := net.Dial(d.network, d.address)
+			if err == nil {
+				conn.Close()
+			}
+			return err != nil
+		})
+		if got := m.rcpt("bob@here.example"); !refused.MatchString(got) {
+			t.Errorf("RCPT while stopping: %q", got)
+		}
+		m.send('A', "")
+		if got := m.mail("a@there.example", "a@there.example"); got != "a" {
+			t.Errorf("MAIL while stopping: %q", got)
+		}
+		m.send('Q', "")
+		if took := d.ends(); took > 5*time.Second {
+			t.Errorf("took %v after the last session", took)
+		}
+		if got := d.metric("blockd_milter_cut_total"); got != 0 {
+			t.Errorf("cut: %v", got)
+		}
+	})
+	t.Run("a server that keeps its connection for the next client", func(t *testing.T) {
+		d := open(t, setup{lists: lists, settings: milter.Settings{DrainTimeout: 10 * time.Second}})
+		m := d.greet("192.0.2.1")
+		d.stop()
+		m.send('K', "")
+		if took := d.ends(); took > 5*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+	t.Run("idle sessions are cut when the time is over", func(t *testing.T) {
+		d := open(t, setup{lists: lists, settings: milter.Settings{DrainTimeout: 300 * time.Millisecond}})
+		var all []*mta
+		for range 20 {
+			all = append(all, d.greet("192.0.2.1"))
+		}
+		if took := d.ends(); took < 250*time.Millisecond || took > 5*time.Second {
+			t.Errorf("took %v, want 300 ms", took)
+		}
+		for _, m := range all {
+			if !m.closed() {
+				t.Error("a connection is still open")
+			}
+		}
+		if got := d.metric("blockd_milter_cut_total"); got != 20 {
+			t.Errorf("cut: %v, want 20", got)
+		}
+		if !strings.Contains(d.log.String(), "the time to stop is over") {
+			t.Errorf("nothing of it in the log: %s", d.log)
+		}
+	})
+}
+
+// A listener that fails for good ends Serve, and with it the daemon, with a word.
+func TestListenerThatFails(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ix := build(t, map[string]string{"bad": "bad.example\n"})
+	reg, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	s := milter.New(milter.Settings{}, policy.New(constant(ix), policy.Settings{}, log, reg), reg, log)
+	l.Close()
+	if err := s.Serve(context.Background(), l); err == nil || !strings.Contains(err.Error(), "milter: ") {
+		t.Errorf("Serve: %v", err)
+	}
+	if err := s.Serve(context.Background()); err == nil {
+		t.Error("Serve may be called twice")
+	}
+}

@@ -1,0 +1,92 @@
+package milter
+
+import (
+	"strings"
+
+	"blockd/header"
+	"blockd/policy"
+)
+
+// transaction is one MAIL to its end. The zero transaction is none, and so is a
+// message that was accepted at MAIL.
+type transaction struct {
+	open     bool
+	reads    bool             // its header is looked at
+	sender   string           // as the client wrote it
+	checker  *policy.Checker  // of one generation
+	verdicts []policy.Verdict // of the envelope: one, or two where the mail server has another sender than the client wrote
+	fields   header.Senders
+
+	// What the first recipient that was not refused has settled for the message.
+	settled   bool
+	recipient string
+	fate      fate
+	group     policy.Group // of whom its header is asked about
+}
+
+// fate is what becomes of a message at its end.
+type fate struct {
+	outcome policy.Outcome // Accept, Tag, Quarantine or Discard
+	tag     string         // of Tag and Quarantine
+	ref     string
+	sender  string
+}
+
+// decide returns the decision about a recipient, and the verdict behind it: the
+// one that weighs most.
+func (t *transaction) decide(recipient string) (policy.Verdict, policy.Decision) {
+	v := t.verdicts[0]
+	d := t.checker.Recipient(v, recipient)
+	for _, other := range t.verdicts[1:] {
+		if o := t.checker.Recipient(other, recipient); weight(o.Outcome) > weight(d.Outcome) {
+			v, d = other, o
+		}
+	}
+	return v, d
+}
+
+// weight orders outcomes: a listed sender is not helped by another spelling that
+// is not listed.
+func weight(o policy.Outcome) int {
+	switch o {
+	case policy.Refuse:
+		return 5
+	case policy.Defer:
+		return 4
+	case policy.Discard:
+		return 3
+	case policy.Quarantine:
+		return 2
+	case policy.Tag:
+		return 1
+	}
+	return 0
+}
+
+// unreadable reports whether v is about a sender that is no address in either
+// spelling, and nothing about its client has decided.
+func (t *transaction) unreadable(v policy.Verdict) bool {
+	return v.Kind == policy.Unknown && !v.Internal()
+}
+
+// joins reports whether a recipient can be one of this message's: what is done with
+// a message is done for all its recipients, and so the first one settles it. Others
+// are to come again by themselves.
+func (t *transaction) joins(c *policy.Checker, recipient string, d policy.Decision) bool {
+	f := fate{d.Outcome, d.Tag, d.Ref, t.sender}
+	var g policy.Group
+	if t.reads {
+		g = c.Group(recipient)
+	}
+	if !t.settled {
+		t.settled, t.recipient, t.fate, t.group = true, recipient, f, g
+		return true
+	}
+	return t.fate.outcome == f.outcome && label(t.fate.tag) == label(f.tag) && t.group == g
+}
+
+// label is what a tag says of the list, without the reference.
+func label(tag string) string {
+	list, _, _ := strings.Cut(tag, " ref=")
+	return list
+}

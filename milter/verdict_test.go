@@ -1,0 +1,211 @@
+package milter_test
+
+import (
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+
+	"blockd/milter"
+	"blockd/policy"
+)
+
+// What a listed sender is told, and by what nobody else is.
+var refused = regexp.MustCompile(`^550 5\.7\.1 <.*>: Sender address rejected: listed in bad \(ref [0-9a-z]{10}\)$`)
+
+// A sender on no list costs one round trip: MAIL is accepted, and no more is asked.
+func TestClearSenderCostsOneRoundTrip(t *testing.T) {
+	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
+	m := d.greet("192.0.2.1")
+	for range 3 {
+		if got := m.mail("friend@there.example", "friend@there.example"); got != "a" {
+			t.Fatalf("MAIL answered %q, want accept", got)
+		}
+	}
+	if m.events != 3 {
+		t.Errorf("%d answers for three messages, want 3", m.events)
+	}
+	if got := d.metric("blockd_milter_senders_total", "passed"); got != 3 {
+		t.Errorf("passed = %v, want 3", got)
+	}
+}
+
+// Each recipient of a listed sender is answered on its own, whatever the order, and
+// the next transaction of the session again.
+func TestListedSenderIsRefusedRecipientByRecipient(t *testing.T) {
+	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
+	m := d.greet("192.0.2.1")
+	for range 2 {
+		if got := m.mail("promo@bad.example", "promo@bad.example"); got != "c" {
+			t.Fatalf("MAIL answered %q, want continue", got)
+		}
+		for _, r := range []struct{ recipient, want string }{
+			{"postmaster@here.example", "c"}, {"bob@here.example", "550"}, {"Abuse@here.example", "c"},
+			{"postmaster", "c"}, {"abuse", "550"}, {"\"postmaster\"@here.example", "c"}, {"alice@here.example", "550"},
+		} {
+			got := m.rcpt(r.recipient)
+			if ok := refused.MatchString(got); ok != (r.want == "550") || !ok && got != r.want {
+				t.Errorf("RCPT <%s> answered %q, want %s", r.recipient, got, r.want)
+			}
+		}
+		if changes, got := m.end(); got != "a" || changes != nil {
+			t.Errorf("end of message answered %q %q, want accept", changes, got)
+		}
+	}
+	if m.mail("friend@there.example", "friend@there.example") != "a" {
+		t.Error("a clear sender behind a listed one was not accepted")
+	}
+}
+
+// The table of docs/milter.md: what Postfix hands over, and what is looked up of it.
+func TestWhichSenderIsLookedUp(t *testing.T) {
+	const list = "bad@x.example\n\"bad b\"@x.example\nu@d.example\nlocal@up.example\n"
+	d := open(t, setup{lists: map[string]string{"bad": list}})
+	tests := []struct{ name, argument, macro, want string }{
+		{"quoted local-part that must be", `"bad b"@x.example`, `"bad b"@x.example`, "550"},
+		{"quoted local-part that need not be", `"bad"@x.example`, "bad@x.example", "550"},
+		{"source route", "@r1.example:u@d.example", "u@d.example", "550"},
+		{"capitals", "bad@X.Example", "bad@x.example", "550"},
+		{"trailing dot", "bad@x.example.", "bad@x.example", "550"},
+		{"comment in front of it", "(c)<bad@x.example>", "bad@x.example", "550"},
+		{"no domain, which the server adds", "local", "local@up.example", "550"},
+		{"null sender", "", "", "a"},
+		{"null sender as Sendmail writes it", "", "<>", "a"},
+		{"clear sender", "good@x.example", "good@x.example", "a"},
+		{"clear sender with a comment", "(c)<good@x.example>", "good@x.example", "a"},
+		{"listed as written, another to the server", "bad@x.example", "good@x.example", "550"},
+		{"listed to the server, another as written", "good@x.example", "bad@x.example", "550"},
+		{"two clear spellings", "good@x.example", "fine@x.example", "a"},
+		{"no macro", "bad@x.example", "-", "550"},
+		{"empty macro", "bad@x.example", "", "550"},
+		{"macro that is no address", "bad@x.example", "(c)bad", "550"},
+		{"empty argument and a listed macro", "", "bad@x.example", "550"},
+		{"neither is an address", "a b@x.example", "a b@x.example", "553 5.1.7"},
+		{"no address and no macro", "a@b@c", "-", "553 5.1.7"},
+	}
+	m := d.greet("192.0.2.1")
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m.t = t
+			defer m.abort()
+			got := m.mail(tt.argument, tt.macro)
+			if got == "c" {
+				if exempt := m.rcpt("postmaster@here.example"); exempt != "c" {
+					t.Errorf("postmaster: %q, want continue", exempt)
+				}
+				got = m.rcpt("bob@here.example")
+			}
+			if !strings.HasPrefix(got, tt.want) || tt.want == "550" && !refused.MatchString(got) {
+				t.Errorf("MAIL FROM:<%s> with %q: %q, want %s", tt.argument, tt.macro, got, tt.want)
+			}
+		})
+	}
+}
+
+// abort ends a transaction, as RSET does.
+func (m *mta) abort() { m.send('A', "") }
+
+// The recipient that counts is the one that parses by the strict grammar.
+func TestWhichRecipientIsExempt(t *testing.T) {
+	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
+	tests := []struct{ name, argument, macro, want string }{
+		{"bare postmaster", "postmaster", "postmaster", "c"},
+		{"postmaster, which the server completes", "postmaster", "postmaster@here.example", "c"},
+		{"abuse, which the server completes", "abuse", "abuse@here.example", "c"},
+		{"somebody as written, postmaster to the server", "bob@here.example", "postmaster@here.example", "550"},
+		{"postmaster as written, somebody to the server", "postmaster@here.example", "bob@here.example", "c"},
+		{"postmaster in a comment", "(postmaster@here.example)<bob@here.example>", "bob@here.example", "550"},
+		{"bob with a comment, who is postmaster to the server", "(c)<postmaster@here.example>", "postmaster@here.example", "c"},
+		{"no address at all", "a b", "a b", "550"},
+		{"no macro", "postmaster@here.example", "-", "c"},
+	}
+	m := d.greet("192.0.2.1")
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m.t = t
+			defer m.abort()
+			m.mail("a@bad.example", "a@bad.example")
+			if tt.macro != "-" {
+				m.macro('R', "{rcpt_addr}", tt.macro)
+			}
+			if got := m.event('R', "<"+tt.argument+">\x00"); !strings.HasPrefix(got, tt.want) {
+				t.Errorf("RCPT TO:<%s> with %q: %q, want %s", tt.argument, tt.macro, got, tt.want)
+			}
+		})
+	}
+}
+
+// Who is asked about: what the SMTP filter leaves out is left out here too.
+func TestTrustedAndAuthenticatedClients(t *testing.T) {
+	lists := map[string]string{"bad": "bad.example\n203.0.113.0/24\n"}
+	trusted := []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
+	tests := []struct {
+		name, client, sender, user string
+		skip                       bool
+		want                       string
+	}{
+		{"listed sender", "192.0.2.1", "a@bad.example", "", true, "550"},
+		{"listed sender in a trusted network", "198.51.100.7", "a@bad.example", "", true, "a"},
+		{"listed sender who has authenticated", "192.0.2.1", "a@bad.example", "bob", true, "a"},
+		{"listed sender who has authenticated, and that is not skipped", "192.0.2.1", "a@bad.example", "bob", false, "550"},
+		{"listed client", "203.0.113.9", "a@there.example", "", true, "550"},
+		{"listed client, null sender", "203.0.113.9", "", "", true, "550"},
+		{"listed client that has authenticated", "203.0.113.9", "a@there.example", "bob", true, "550"},
+		{"IPv4 client in IPv6 form", "::ffff:203.0.113.9", "a@there.example", "", true, "550"},
+		{"client that is not known", "", "a@there.example", "", true, "a"},
+		{"listed sender of a client that is not known", "", "a@bad.example", "", true, "550"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := open(t, setup{lists: lists, settings: milter.Settings{Trusted: trusted, SkipAuthenticated: tt.skip}})
+			m := d.greet(tt.client)
+			got := m.mail(tt.sender, tt.sender, "{auth_authen}", tt.user)
+			if got == "c" {
+				got = m.rcpt("bob@here.example")
+			}
+			if !strings.HasPrefix(got, tt.want) {
+				t.Errorf("got %q, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// reject_at = "mail" and client_reject_at = "connect" move the refusal forward.
+func TestWhereIsRefused(t *testing.T) {
+	lists := map[string]string{"bad": "bad.example\n203.0.113.0/24\n"}
+	t.Run("sender at MAIL", func(t *testing.T) {
+		d := open(t, setup{lists: lists, settings: milter.Settings{RejectAt: "mail"}})
+		m := d.greet("192.0.2.1")
+		if got := m.mail("a@bad.example", "a@bad.example"); !refused.MatchString(got) {
+			t.Errorf("MAIL: %q", got)
+		}
+		if got := m.mail("a b", "a b"); !strings.HasPrefix(got, "553 5.1.7 ") {
+			t.Errorf("MAIL with no address: %q", got)
+		}
+		if got := m.mail("a@there.example", "a@there.example"); got != "a" {
+			t.Errorf("a clear sender behind it: %q", got)
+		}
+	})
+	t.Run("client at connect", func(t *testing.T) {
+		d := open(t, setup{lists: lists, settings: milter.Settings{ClientRejectAt: "connect"}})
+		for client, want := range map[string]string{"203.0.113.9": "554 5.7.1 Client address [203.0.113.9] rejected", "192.0.2.1": "c"} {
+			m := d.dial()
+			m.negotiate(6, offeredActions, offeredProtocol)
+			if got := m.connect(client); !strings.HasPrefix(got, want) {
+				t.Errorf("connect from %s: %q, want %s", client, got, want)
+			}
+		}
+		if got := d.metric("blockd_milter_clients_refused_total"); got != 1 {
+			t.Errorf("clients refused = %v, want 1", got)
+		}
+	})
+	t.Run("client put off at connect", func(t *testing.T) {
+		d := open(t, setup{lists: lists, rules: map[string]policy.ListRule{"bad": {OnMatch: policy.TempfailOnMatch}},
+			settings: milter.Settings{ClientRejectAt: "connect"}})
+		m := d.dial()
+		m.negotiate(6, offeredActions, offeredProtocol)
+		if got := m.connect("203.0.113.9"); !strings.HasPrefix(got, "421 4.7.1 ") {
+			t.Errorf("connect: %q", got)
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"blockd/lists"
+	"blockd/msgauth"
+)
+
+// Proof is what can show that mail comes from who its sender says, as a set: each
+// bit is one kind.
+type Proof uint8
+
+// The kinds of proof (docs/auth.md).
+const (
+	ClientProof Proof = 1 << iota // the client is in a network of Settings.Auth
+	AuthProof                     // the client has logged in
+	SPFProof                      // SPF passes the client for the sender's domain
+	DKIMProof                     // a signature of the author's domain, which is the sender's
+	Alignment                     // what allow-if-auth asks for: SPF or DKIM for the one author's domain
+
+	// domainProofs vouch for a domain, and so for what an entry says of that domain
+	// alone.
+	domainProofs = SPFProof | DKIMProof | Alignment
+	// lateProofs need the whole message.
+	lateProofs = DKIMProof | Alignment
+)
+
+// proofWords are the words of each bit in configuration and output.
+var proofWords = [...]string{"client", "auth", "spf", "dkim", "alignment"}
+
+// proofsOfLists are how many of proofWords a list can require.
+const proofsOfLists = 4
+
+// ParseProofs reads the words of require.
+func ParseProofs(words []string) (p Proof, err error) {
+	for _, w := range words {
+		bit := Proof(0)
+		for i, known := range proofWords[:proofsOfLists] {
+			if w == known {
+				bit = 1 << i
+			}
+		}
+		if bit == 0 {
+			return 0, fmt.Errorf(`want "client", "auth", "spf" or "dkim", have %q`, w)
+		}
+		p |= bit
+	}
+	return p, nil
+}
+
+// String joins the words with commas.
+func (p Proof) String() string {
+	var words []string
+	for i, w := range proofWords {
+		if p&(1<<i) != 0 {
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// Auth is what an allow entry has to show (docs/auth.md). The zero Auth believes
+// one on the sender's word, unless its list requires proof.
+type Auth struct {
+	Ignore   bool           // an allow entry without proof overrides nothing
+	Clients  []netip.Prefix // whose mail has ClientProof
+	Tempfail bool           // what could not be told now is 451, and not the block
+
+	// Resolver finds SPF and DKIM; nil = neither is ever found.
+	Resolver *msgauth.Resolver
+}
+
+// Evidence is what is known of where a transaction's mail comes from.
+type Evidence struct {
+	Tried   Proof // the kinds that were looked for
+	Found   Proof // of them
+	Unknown Proof // of them: DNS did not say
+
+	SPF     msgauth.SPF      // if SPFProof was tried by SPF
+	Message *msgauth.Message // if lateProofs were tried; else nil
+}
+
+// note takes in what came of looking for p.
+func (e *Evidence) note(p Proof, s msgauth.State) {
+	e.Tried |= p
+	e.Found &^= p
+	e.Unknown &^= p
+	switch s {
+	case msgauth.Pass:
+		e.Found |= p
+	case msgauth.Unknown:
+		e.Unknown |= p
+	}
+}
+
+// allowRules say when an allow entry counts. They never change.
+type allowRules struct {
+	require map[string]Proof // by list
+	ignore  bool
+	clients []netip.Prefix
+}
+
+func newAllowRules(rules map[string]ListRule, a Auth) *allowRules {
+	r := &allowRules{require: map[string]Proof{}, ignore: a.Ignore, clients: a.Clients}
+	for name, rule := range rules {
+		if rule.Require != 0 {
+			r.require[name] = rule.Require
+		}
+	}
+	return r
+}
+
+// standing says how an allow entry stands.
+type standing struct {
+	needs Proof  // any one of them; 0 = none would help, or none is needed
+	why   string // of an entry that does not count: why; "" = it counts
+	plain bool   // it counts on the sender's word
+}
+
+// standing judges the allow entry Matches[i].
+//
+// An entry for a client's address needs no proof: the connection has come from
+// there. One that reaches beyond a domain, a local-part or a pattern, is not proved
+// by what vouches for a domain: anybody has a domain.
+func (v *Verdict) standing(i int) standing {
+	m := &v.Matches[i]
+	r := v.allows
+	needs := Proof(0)
+	switch {
+	case v.aboutClient(i):
+		return standing{}
+	case m.Action == lists.AllowIfAuth:
+		needs = Alignment
+	case r != nil && r.require[v.ListName(i)] != 0:
+		needs = r.require[v.ListName(i)]
+	case r != nil && r.ignore:
+		return standing{why: `allow without proof does not count: unverified_allow = "ignore"`}
+	default:
+		return standing{plain: true}
+	}
+	s := standing{needs: needs, why: "allow needs proof: " + needs.String()}
+	if m.Kind != lists.Domain && (m.Kind != lists.Addr || m.Scope == lists.Local) {
+		if s.needs &^= domainProofs; s.needs == 0 {
+			s.why += ", which is about a domain, and this entry is not"
+		} else {
+			s.why = "allow needs proof: " + s.needs.String()
+		}
+	}
+	if s.needs&v.found() != 0 {
+		s.why = ""
+	}
+	return s
+}
+
+// found is the evidence, with what the client's address alone is.
+func (v *Verdict) found() Proof {
+	found := v.Evidence.Found
+	if v.allows == nil || !v.Client.IsValid() {
+		return found
+	}
+	for _, p := range v.allows.clients {
+		if p.Contains(v.Client) {
+			return found | ClientProof
+		}
+	}
+	return found
+}
+
+// Objection says why the allow entry Matches[i] does not count, "" if it does and
+// for entries that are none.
+func (v Verdict) Objection(i int) string {
+	if !v.Matches[i].Action.Allows() {
+		return ""
+	}
+	return v.standing(i).why
+}
+
+// reason is that of Matches[i] as answers have it.
+func (v *Verdict) reason(i int) string {
+	if v.Matches[i].Action.Allows() {
+		if why := v.standing(i).why; why != "" {
+			return why
+		}
+	}
+	return v.Matches[i].Reason
+}
+
+// Tentative reports whether v blocks a sender whose message could still prove
+// itself: what is left is to be seen at its end.
+func (v Verdict) Tentative() bool { return v.Wants&lateProofs != 0 }

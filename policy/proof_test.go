@@ -1,0 +1,258 @@
+package policy_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/index"
+	"blockd/msgauth"
+	"blockd/policy"
+)
+
+// requiring are settings in which the list "exempt" requires proof.
+func requiring(require policy.Proof, a policy.Auth) policy.Settings {
+	return policy.Settings{Auth: a, Lists: map[string]policy.ListRule{"exempt": {Require: require}}}
+}
+
+// TestPrecedence is the table of docs/auth.md, row by row, and what follows from it.
+func TestPrecedence(t *testing.T) {
+	const (
+		spf, dkim, client, auth = policy.SPFProof, policy.DKIMProof, policy.ClientProof, policy.AuthProof
+		aligned                 = policy.Alignment
+	)
+	ignore := policy.Auth{Ignore: true}
+	tests := []struct {
+		name           string
+		block, allowed string
+		require        policy.Proof
+		auth           policy.Auth
+		sender         string
+		found          policy.Proof
+		want           policy.Kind
+		wants          policy.Proof // before anything was tried
+	}{
+		{"nothing allows", "x.example", "", 0, policy.Auth{}, "a@x.example", spf | dkim | client | auth, policy.Blocked, 0},
+		{"spf asked for and found", "x.example", "a@x.example", spf, policy.Auth{}, "a@x.example", spf, policy.Allowed, spf},
+		{"spf asked for and not found", "x.example", "a@x.example", spf, policy.Auth{}, "a@x.example", 0, policy.Blocked, spf},
+		{"proof lets a general exception beat a special block", "a@x.example", "x.example", spf, policy.Auth{}, "a@x.example", spf, policy.Allowed, spf},
+		{"dkim asked for and found", "x.example", "x.example", dkim, policy.Auth{}, "b@x.example", dkim, policy.Allowed, dkim},
+		{"dkim asked for and only spf found", "x.example", "x.example", dkim, policy.Auth{}, "b@x.example", spf, policy.Blocked, dkim},
+		{"an entry that does not match is not helped by proof", "x.example", "news.x.example", spf, policy.Auth{}, "b@x.example", spf, policy.Blocked, 0},
+		{"no proof asked for: believed", "x.example", "x.example", 0, policy.Auth{}, "b@x.example", 0, policy.Allowed, 0},
+		{"no proof asked for: ignored", "x.example", "x.example", 0, ignore, "b@x.example", 0, policy.Blocked, 0},
+		{"allow-if-auth without alignment", "x.example", "welcomelist_auth *@x.example", 0, policy.Auth{}, "b@x.example", spf, policy.Blocked, aligned},
+
+		{"allow-if-auth with alignment", "x.example", "welcomelist_auth *@x.example", 0, policy.Auth{}, "b@x.example", aligned, policy.Allowed, aligned},
+		{"allow-if-auth is not for what its list requires", "x.example", "welcomelist_auth *@x.example", spf, policy.Auth{}, "b@x.example", spf, policy.Blocked, aligned},
+		{"what requires proof is not ignored", "x.example", "x.example", spf, ignore, "b@x.example", spf, policy.Allowed, spf},
+		{"any of several kinds", "x.example", "x.example", client | auth | spf | dkim, policy.Auth{}, "b@x.example", auth, policy.Allowed, auth | spf | dkim},
+		{"a parent's entry", "x.example", "x.example", spf, policy.Auth{}, "b@mx.x.example", spf, policy.Allowed, spf},
+		{"a local-part is at no one's domain", "x.example", "ceo@", spf | dkim, policy.Auth{}, "ceo@x.example", spf | dkim, policy.Blocked, 0},
+		{"a pattern is of no one's domain", "x.example", "news*@x.example", spf | dkim, policy.Auth{}, "news1@x.example", spf | dkim, policy.Blocked, 0},
+		{"a local-part with login", "x.example", "ceo@", auth | spf, policy.Auth{}, "ceo@x.example", auth, policy.Allowed, auth},
+		{"not blocked: no proof is looked for", "y.example", "x.example", spf, policy.Auth{}, "b@x.example", 0, policy.Clear, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			all := []list{block("bad", tt.block)}
+			if tt.allowed != "" {
+				all = append(all, allow("exempt", tt.allowed))
+			}
+			c, _ := checker(t, build(t, all...), requiring(tt.require, tt.auth))
+			v := c.Sender(tt.sender)
+			if v.Wants != tt.wants {
+				t.Errorf("Wants = %q, want %q", v.Wants, tt.wants)
+			}
+			const all5 = spf | dkim | client | auth | aligned
+			v = c.Prove(v, policy.Evidence{Tried: all5, Found: tt.found})
+			if v.Kind != tt.want || v.Wants != 0 {
+				t.Errorf("with %q: %s, wants %q; want %s", tt.found, v.Kind, v.Wants, tt.want)
+			}
+			if v.Kind == policy.Blocked {
+				if v := c.Prove(v, policy.Evidence{Tried: all5, Unknown: all5}); v.Kind != policy.Blocked || v.Unsure != tt.wants {
+					t.Errorf("with nothing known: %s, unsure about %q", v.Kind, v.Unsure)
+				}
+			}
+		})
+	}
+}
+
+func TestClientNetworkIsProofByItself(t *testing.T) {
+	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")),
+		requiring(policy.ClientProof, policy.Auth{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}))
+	for client, want := range map[string]policy.Kind{"192.0.2.7": policy.Allowed, "::ffff:192.0.2.7": policy.Allowed, "198.51.100.7": policy.Blocked} {
+		if v := c.Envelope(netip.MustParseAddr(client), "a@x.example"); v.Kind != want || v.Wants != 0 {
+			t.Errorf("from %s: %s, wants %q; want %s", client, v.Kind, v.Wants, want)
+		}
+	}
+	var b policy.Batch
+	b.Envelope(netip.MustParseAddr("192.0.2.7"), "a@x.example")
+	b.Envelope(netip.Addr{}, "a@x.example")
+	if all := c.Ask(&b); all[0].Kind != policy.Allowed || all[1].Kind != policy.Blocked {
+		t.Errorf("Ask: %s and %s", all[0].Kind, all[1].Kind)
+	}
+}
+
+// An entry for a client's address is no claim: the connection comes from there.
+func TestClientEntryNeedsNoProof(t *testing.T) {
+	ix := build(t, block("bad", "x.example"), allow("exempt", "192.0.2.7"))
+	for name, s := range map[string]policy.Settings{"ignored": {Auth: policy.Auth{Ignore: true}}, "required": requiring(policy.SPFProof, policy.Auth{})} {
+		c, _ := checker(t, ix, s)
+		if v := c.Envelope(netip.MustParseAddr("192.0.2.7"), "a@x.example"); v.Kind != policy.Allowed || v.Unverified {
+			t.Errorf("%s: %s, unverified %v", name, v.Kind, v.Unverified)
+		}
+	}
+}
+
+func TestUnverifiedAllowIsCountedAndLogged(t *testing.T) {
+	c, reg := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example\ny.example")), policy.Settings{})
+	v := c.Sender("a@x.example")
+	if !v.Unverified || !strings.Contains(v.LogValue().String(), "proof=none") {
+		t.Errorf("%+v", v.LogValue())
+	}
+	if v := c.Sender("a@y.example"); v.Kind != policy.Allowed || v.Unverified {
+		t.Errorf("an exception from nothing: %s, unverified %v", v.Kind, v.Unverified)
+	}
+	wantMetric(t, reg, "blockd_unverified_allows_total", `blockd_unverified_allows_total{list="exempt"} 1`)
+}
+
+// A door that knows the sender only says why an exception does not count.
+func TestConditionalAllowIsReported(t *testing.T) {
+	for _, tt := range []struct {
+		allowed string
+		s       policy.Settings
+		want    string
+	}{
+		{"x.example", requiring(policy.SPFProof|policy.DKIMProof, policy.Auth{}), "allow needs proof: spf, dkim"},
+		{"welcomelist_auth *@x.example", policy.Settings{}, "allow needs proof: alignment"},
+		{"a@", requiring(policy.SPFProof, policy.Auth{}), "allow needs proof: spf, which is about a domain, and this entry is not"},
+		{"x.example", policy.Settings{Auth: policy.Auth{Ignore: true}}, `allow without proof does not count: unverified_allow = "ignore"`},
+	} {
+		c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", tt.allowed)), tt.s)
+		v := c.Sender("a@x.example")
+		found := false
+		for i, m := range v.Answer("a@x.example").Matches {
+			if m.List == "exempt" {
+				found = true
+				if m.Reason != tt.want || v.Objection(i) != tt.want {
+					t.Errorf("reason %q, objection %q, want %q", m.Reason, v.Objection(i), tt.want)
+				}
+			}
+		}
+		var a policy.Answer
+		if err := json.Unmarshal(v.AppendJSON(nil, "a@x.example"), &a); err != nil || !found || v.Kind != policy.Blocked {
+			t.Errorf("%s: %s, %v", tt.allowed, v.Kind, err)
+		}
+		if want := v.Answer("a@x.example"); a.Matches[0] != want.Matches[0] || a.Matches[1] != want.Matches[1] {
+			t.Errorf("AppendJSON has %+v, Answer %+v", a.Matches, want.Matches)
+		}
+	}
+}
+
+func TestUnknownProofIsTheBlockOrATempfail(t *testing.T) {
+	ix := build(t, block("bad", "x.example"), allow("exempt", "x.example"))
+	for _, tt := range []struct {
+		tempfail bool
+		rcpt     string
+		unknown  policy.Proof
+		outcome  policy.Outcome
+		reply    string
+	}{
+		{false, "bob@here.example", policy.SPFProof, policy.Refuse, "550 5.7.1 "},
+		{true, "bob@here.example", policy.SPFProof, policy.Defer, "451 4.4.3 <a@x.example>: Sender address not verified: try again later (ref "},
+		{true, "bob@here.example", policy.DKIMProof, policy.Refuse, "550 5.7.1 "}, // which would not have helped
+		{true, "abuse@here.example", policy.SPFProof, policy.Accept, ""},
+	} {
+		s := requiring(policy.SPFProof, policy.Auth{Tempfail: tt.tempfail})
+		s.RecipientsExempt = []string{"abuse"}
+		c, _ := checker(t, ix, s)
+		v := c.Prove(c.Sender("a@x.example"), policy.Evidence{Tried: tt.unknown, Unknown: tt.unknown})
+		if d := c.Recipient(v, tt.rcpt); d.Outcome != tt.outcome || !strings.HasPrefix(d.Reply, tt.reply) {
+			t.Errorf("tempfail %v, %s unknown: %+v", tt.tempfail, tt.unknown, d)
+		}
+	}
+	c, _ := checker(t, ix, policy.Settings{Lists: map[string]policy.ListRule{"exempt": {Require: policy.DKIMProof}}})
+	if d := c.EndOfMessage(c.Sender("a@x.example"), "bob@here.example"); !strings.HasPrefix(d.Reply, "554 5.7.1 <a@x.example>: Sender address rejected: listed in bad (ref ") {
+		t.Errorf("at the end of a message: %+v", d)
+	}
+}
+
+// A recipient's policy may leave out the list that believes, and then proof counts.
+func TestProofIsWantedByTheRecipientsLists(t *testing.T) {
+	ix := build(t, block("bad", "x.example"), allow("believed", "x.example"), allow("exempt", "x.example"))
+	s := requiring(policy.AuthProof, policy.Auth{})
+	s.Policies = []policy.RecipientPolicy{{Recipients: []string{"strict.example"}, Lists: []string{"bad", "exempt"}}}
+	c, _ := checker(t, ix, s)
+	v := c.Sender("a@x.example")
+	if v.Kind != policy.Allowed || v.Wants != 0 {
+		t.Fatalf("the envelope: %s, wants %q", v.Kind, v.Wants)
+	}
+	strict := c.For(v, "bob@strict.example")
+	if strict.Kind != policy.Blocked || strict.Wants != policy.AuthProof {
+		t.Errorf("for the strict: %s, wants %q", strict.Kind, strict.Wants)
+	}
+	for _, login := range []bool{false, true} {
+		proved := c.ProveOrigin(t.Context(), v, "bob@strict.example", policy.Origin{Authenticated: login})
+		if got := c.For(proved, "bob@strict.example").Kind == policy.Allowed; got != login {
+			t.Errorf("login %v: allowed %v", login, got)
+		}
+		if proved.Kind != policy.Allowed {
+			t.Errorf("login %v: the envelope is %s", login, proved.Kind)
+		}
+	}
+}
+
+// A shadow list's own conditional exception excuses its block only with its proof.
+func TestShadowListWithConditionalAllow(t *testing.T) {
+	c, _ := checker(t, build(t, block("watched", "x.example\n!a@x.example").shadow()),
+		policy.Settings{Lists: map[string]policy.ListRule{"watched": {Require: policy.SPFProof}}})
+	v := c.Sender("a@x.example")
+	if v.Kind != policy.Clear || v.Shadow < 0 || v.Wants != 0 {
+		t.Errorf("%s, shadow %d, wants %q", v.Kind, v.Shadow, v.Wants)
+	}
+	if v = c.Prove(v, policy.Evidence{Tried: policy.SPFProof, Found: policy.SPFProof}); v.Shadow >= 0 {
+		t.Error("it would refuse in spite of the proof")
+	}
+}
+
+func TestParseProofs(t *testing.T) {
+	p, err := policy.ParseProofs([]string{"dkim", "client", "spf", "auth"})
+	if err != nil || p.String() != "client, auth, spf, dkim" {
+		t.Errorf("%q, %v", p, err)
+	}
+	for _, word := range []string{"alignment", "SPF", "", "helo"} {
+		if _, err := policy.ParseProofs([]string{word}); err == nil || !strings.Contains(err.Error(), `"`+word+`"`) {
+			t.Errorf("ParseProofs(%q): %v", word, err)
+		}
+	}
+}
+
+// Without a resolver nothing is found, and nothing waits for it.
+func TestWithoutAResolverNothingIsFound(t *testing.T) {
+	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")), requiring(policy.SPFProof|policy.DKIMProof, policy.Auth{}))
+	v := c.ProveOrigin(t.Context(), c.Sender("a@x.example"), "bob@here.example", policy.Origin{Client: netip.MustParseAddr("192.0.2.7")})
+	if v.Kind != policy.Blocked || !v.Tentative() {
+		t.Errorf("%s, wants %q", v.Kind, v.Wants)
+	}
+	v, err := c.ProveMessage(t.Context(), v, "bob@here.example", policy.Origin{}, strings.NewReader("From: a@x.example\r\n\r\n"))
+	if err != nil || v.Kind != policy.Blocked || v.Wants != 0 {
+		t.Errorf("%s, wants %q, %v", v.Kind, v.Wants, err)
+	}
+}
+
+func TestProvedAllowIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	ix := build(t, block("bad", "x.example"), allow("exempt", "x.example"))
+	c := policy.New(func() *index.Index { return ix }, requiring(policy.SPFProof, policy.Auth{}), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	v := c.Prove(c.Sender("a@x.example"), policy.Evidence{Tried: policy.SPFProof, Found: policy.SPFProof, SPF: msgauth.SPF{Proof: msgauth.Pass}})
+	slog.New(slog.NewTextHandler(&log, nil)).Info("accepted", slog.Any("", v))
+	if !strings.Contains(log.String(), "proof=spf") {
+		t.Errorf("%s", &log)
+	}
+}

@@ -1,0 +1,114 @@
+package policy
+
+import (
+	"context"
+	"io"
+	"net/netip"
+
+	"blockd/addr"
+	"blockd/msgauth"
+)
+
+// Origin is where a transaction comes from, as far as a front door knows it at
+// MAIL.
+type Origin struct {
+	Client        netip.Addr // of the mail, not of a proxy; zero = unknown
+	Helo          string
+	Authenticated bool // the client has logged in
+}
+
+// Prove returns v as it is with evidence: decided anew by the same entries.
+// Evidence is of the sender, so it holds for every recipient.
+func (c *Checker) Prove(v Verdict, e Evidence) Verdict {
+	v.Evidence = e
+	v.decide(nil)
+	return v
+}
+
+// ProveOrigin looks for those proofs that could have v, the verdict of an envelope,
+// changed for recipient and that are known before the message: login and SPF. Of
+// mail that nobody blocks, or that no entry could have allowed, it costs nothing;
+// else SPF is asked for once, for as long as the result is handed on.
+//
+// It may wait for DNS as long as the resolver's budget lasts; ctx ends it earlier,
+// with an unknown result.
+func (c *Checker) ProveOrigin(ctx context.Context, v Verdict, recipient string, o Origin) Verdict {
+	wants := c.For(v, recipient).Wants
+	e := v.Evidence
+	if wants&AuthProof != 0 {
+		state := msgauth.No
+		if o.Authenticated {
+			state = msgauth.Pass
+		}
+		c.learn(&e, AuthProof, state)
+	}
+	if wants&SPFProof != 0 && wants&e.Found == 0 {
+		c.trySPF(ctx, &e, v, o)
+	}
+	if e.Tried == v.Evidence.Tried {
+		return v
+	}
+	return c.Prove(v, e)
+}
+
+// ProveMessage looks for the proofs in the message itself, from its first header
+// field to the last octet before the final dot, and, for the alignment of its
+// author, for SPF too. It is for a verdict that is Tentative for some recipient,
+// and for others costs nothing and reads nothing. The error is that of message; v
+// is then as it was.
+func (c *Checker) ProveMessage(ctx context.Context, v Verdict, recipient string, o Origin, message io.Reader) (Verdict, error) {
+	wants := c.For(v, recipient).Wants
+	if wants&lateProofs == 0 {
+		return v, nil
+	}
+	if c.resolver == nil {
+		e := v.Evidence
+		c.learn(&e, wants&lateProofs, msgauth.No)
+		return c.Prove(v, e), nil
+	}
+	m, err := c.resolver.Message(ctx, o.Client, message)
+	if err != nil {
+		return v, err
+	}
+	e := v.Evidence
+	e.Message = &m
+	domain := v.Sender.Domain()
+	c.learn(&e, DKIMProof, m.DKIM(domain))
+	if wants&Alignment != 0 {
+		if e.Found&DKIMProof == 0 && e.Tried&SPFProof == 0 && msgauth.Aligned(m.Author, domain) {
+			c.trySPF(ctx, &e, v, o)
+		}
+		c.learn(&e, Alignment, m.Aligned(domain, e.SPF))
+	}
+	return c.Prove(v, e), nil
+}
+
+// EvidenceOf is what facts prove of a sender, for who has collected them all to show
+// them. m is nil where there is no message that can be looked at.
+func EvidenceOf(sender addr.Addr, f msgauth.SPF, m *msgauth.Message) Evidence {
+	e := Evidence{SPF: f, Message: m}
+	e.note(SPFProof, f.Proof)
+	if m == nil {
+		m = &msgauth.Message{}
+	}
+	e.note(DKIMProof, m.DKIM(sender.Domain()))
+	e.note(Alignment, m.Aligned(sender.Domain(), f))
+	return e
+}
+
+// trySPF asks about the sender of an envelope. An address of a header field has no
+// client.
+func (c *Checker) trySPF(ctx context.Context, e *Evidence, v Verdict, o Origin) {
+	if c.resolver == nil || v.Source != EnvelopeSource {
+		c.learn(e, SPFProof, msgauth.No)
+		return
+	}
+	e.SPF = c.resolver.SPF(ctx, o.Client, o.Helo, v.Sender.String())
+	c.learn(e, SPFProof, e.SPF.Proof)
+}
+
+// learn notes and counts.
+func (c *Checker) learn(e *Evidence, p Proof, s msgauth.State) {
+	e.note(p, s)
+	c.proofs.WithLabelValues(p.String(), s.String()).Inc()
+}

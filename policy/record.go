@@ -1,0 +1,56 @@
+package policy
+
+import (
+	"time"
+
+	"blockd/history"
+)
+
+// Seen is what a front door knows of an envelope beyond what it asked about. No
+// decision goes by it: the history shows it.
+type Seen struct {
+	Helo          string
+	Sender        string // as the client wrote it; lists may not have been asked about it
+	Authenticated bool   // lists were asked about the client alone, who has logged in
+}
+
+// At returns a Checker like c for the door of that name, which the history shows.
+func (c *Checker) At(door string) *Checker {
+	there := *c
+	there.door = door
+	return &there
+}
+
+// record remembers a decision. This is the one place that does, below all that a door
+// can ask, so that none is forgotten. Not remembered are
+//   - what is asked before a recipient is known, unless it ends there: it is asked again;
+//   - addresses of a header that no list has anything on: their envelope is remembered;
+//   - envelopes of which nothing is known, as those from trusted networks.
+func (c *Checker) record(v *Verdict, recipient string, d *Decision) {
+	if c.history == nil || v.Source != EnvelopeSource && d.Ref == "" {
+		return
+	}
+	if v.Sender.Null() && !v.Client.IsValid() && v.Seen.Sender == "" && d.Ref == "" {
+		return
+	}
+	r := history.Record{Time: time.Now(), Door: c.door, Outcome: d.Outcome.String(), Verdict: string(v.Kind),
+		Client: v.Client, Helo: v.Seen.Helo, Sender: v.Sender.String(), Recipient: recipient, Generation: v.Generation,
+		Ref: d.Ref, Exempt: d.Exempt, Shadow: d.Shadow, Authenticated: v.Seen.Authenticated}
+	if r.Sender == "" {
+		r.Sender = v.Seen.Sender
+	}
+	if v.Source != EnvelopeSource {
+		r.Source = v.Source.String()
+	}
+	if i := max(v.Decider, v.Shadow); i >= 0 { // at most one of them is set
+		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
+		r.List, r.File, r.Line, r.Entry = source.List, source.Path, m.Line, m.Name()
+		r.Scope, r.Action, r.Reason = m.Scope.String(), m.Action.String(), v.reason(i)
+	}
+	c.history.Add(r)
+}
+
+// String is the word that the history has for an outcome.
+func (o Outcome) String() string {
+	return [...]string{"accept", "refuse", "defer", "quarantine", "tag", "discard"}[o]
+}

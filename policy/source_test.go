@@ -1,0 +1,154 @@
+package policy_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"blockd/addr"
+	"blockd/policy"
+)
+
+func sources(t *testing.T, words ...string) policy.Sources {
+	t.Helper()
+	s, err := policy.ParseSources(words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestParseSources(t *testing.T) {
+	if _, err := policy.ParseSources([]string{"envelope", "sender"}); err == nil || !strings.Contains(err.Error(), `have "sender"`) {
+		t.Errorf("an unknown word: %v", err)
+	}
+	for _, tt := range []struct {
+		words            []string
+		envelope, header bool
+	}{
+		{nil, true, false}, {[]string{"envelope"}, true, false}, {[]string{"from"}, false, true},
+		{[]string{"Envelope", "Return-Path"}, true, true},
+	} {
+		s := sources(t, tt.words...)
+		if s.Has(policy.EnvelopeSource) != tt.envelope || s.Header() != tt.header {
+			t.Errorf("%q: envelope %v, header %v", tt.words, s.Has(policy.EnvelopeSource), s.Header())
+		}
+	}
+}
+
+// A list is asked about the sources that it names, and about no other: at each way
+// to ask.
+func TestListsAreAskedAboutTheirSources(t *testing.T) {
+	ix := build(t, block("envelope", "e@x.example\n"), block("from", "f@x.example\n192.0.2.0/24\n"), block("both", "b@x.example\n"))
+	set := policy.Settings{Lists: map[string]policy.ListRule{
+		"from": {Match: sources(t, "from")}, "both": {Match: sources(t, "envelope", "reply-to")},
+	}}
+	c, _ := checker(t, ix, set)
+	const blocked, clear = policy.Blocked, policy.Clear
+	for _, tt := range []struct {
+		sender                  string
+		envelope, from, replyTo policy.Kind
+	}{
+		{"e@x.example", blocked, clear, clear},
+		{"f@x.example", clear, blocked, clear},
+		{"b@x.example", blocked, clear, blocked},
+	} {
+		if got := c.Sender(tt.sender).Kind; got != tt.envelope {
+			t.Errorf("Sender(%q) = %s, want %s", tt.sender, got, tt.envelope)
+		}
+		var b policy.Batch
+		b.Envelope(netip.Addr{}, tt.sender)
+		if got := c.Ask(&b)[0].Kind; got != tt.envelope {
+			t.Errorf("Ask(%q) = %s, want %s", tt.sender, got, tt.envelope)
+		}
+		if got := c.Header(policy.FromSource, tt.sender).Kind; got != tt.from {
+			t.Errorf("From: %q = %s, want %s", tt.sender, got, tt.from)
+		}
+		if got := c.Header(policy.ReplyToSource, tt.sender).Kind; got != tt.replyTo {
+			t.Errorf("Reply-To: %q = %s, want %s", tt.sender, got, tt.replyTo)
+		}
+		parsed, err := addr.Parse(tt.sender)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, got := set.Blocks(ix, parsed); got != (tt.envelope == blocked) {
+			t.Errorf("Blocks(%q) = %v", tt.sender, got)
+		}
+	}
+	if got := c.Client(netip.MustParseAddr("192.0.2.1")).Kind; got != clear {
+		t.Errorf("a client in a list for headers: %s", got)
+	}
+	if got := c.Sources(); !got.Has(policy.FromSource) || got.Has(policy.ReturnPathSource) {
+		t.Errorf("Sources() = %b", got)
+	}
+}
+
+// The refusal names the field, and nobody is remembered as a sender by it.
+func TestHeaderDecision(t *testing.T) {
+	var accepted []string
+	c, reg := checker(t, build(t, block("from", "bad.example\n")), policy.Settings{
+		Lists:    map[string]policy.ListRule{"from": {Match: sources(t, "from")}},
+		Accepted: func(a addr.Addr) { accepted = append(accepted, a.String()) },
+	})
+	d := c.Recipient(c.Header(policy.FromSource, "a@bad.example"), "bob@here.example")
+	if !strings.HasPrefix(d.Reply, "550 5.7.1 <a@bad.example>: From address rejected: listed in from (ref ") {
+		t.Errorf("Reply = %q", d.Reply)
+	}
+	c.Recipient(c.Header(policy.FromSource, "a@there.example"), "bob@here.example")
+	if len(accepted) != 0 {
+		t.Errorf("remembered %q", accepted)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "blockd_verdicts_total" && m.GetCounter().GetValue() != 0 {
+				t.Errorf("a header is counted as an envelope: %v", m)
+			}
+		}
+	}
+}
+
+// Who passes is whom no list has anything on; that sender is remembered.
+func TestPasses(t *testing.T) {
+	var accepted []string
+	c, _ := checker(t, build(t, block("bad", "bad.example\n"), block("shadow", "shadow.example\n").shadow(), allow("good", "good.example\n")),
+		policy.Settings{Accepted: func(a addr.Addr) { accepted = append(accepted, a.String()) }})
+	for sender, want := range map[string]bool{
+		"a@there.example": true, "": true, "a@bad.example": false, "a@shadow.example": false, "a@good.example": false, "a b": false,
+	} {
+		if got := c.Passes("", c.Sender(sender)); got != want {
+			t.Errorf("Passes(%q) = %v, want %v", sender, got, want)
+		}
+	}
+	if len(accepted) != 1 || accepted[0] != "a@there.example" {
+		t.Errorf("remembered %q, want a@there.example", accepted)
+	}
+}
+
+// Recipients of one group get the same decision of every header.
+func TestGroups(t *testing.T) {
+	c, _ := checker(t, build(t, block("from", "bad.example\n"), block("plain", "other.example\n")), policy.Settings{
+		RecipientsExempt: []string{"abuse"},
+		Lists:            map[string]policy.ListRule{"from": {Match: sources(t, "from")}, "plain": {}},
+		Policies: []policy.RecipientPolicy{
+			{Recipients: []string{"none.example"}, Lists: nil}, {Recipients: []string{"plain.example"}, Lists: []string{"plain"}},
+			{Recipients: []string{"from.example"}, Lists: []string{"from"}}, {Recipients: []string{"all.example"}, Lists: []string{"from", "plain"}},
+		},
+	})
+	recipients := []string{"a@none.example", "a@plain.example", "a@from.example", "a@all.example", "a@here.example", "abuse@here.example", "abuse@from.example"}
+	v := c.Header(policy.FromSource, "x@bad.example")
+	for _, a := range recipients {
+		for _, b := range recipients {
+			same := c.Recipient(v, a).Outcome == c.Recipient(v, b).Outcome
+			if got := c.Group(a) == c.Group(b); got != same {
+				t.Errorf("%s and %s: one group %v, one decision %v", a, b, got, same)
+			}
+		}
+		if got := c.Group(a) == policy.Unread; got != (c.Recipient(v, a).Outcome == policy.Accept) {
+			t.Errorf("%s: unread %v", a, got)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package postfix
+
+import (
+	"strings"
+	"testing"
+
+	"blockd/addr"
+)
+
+func TestExternal(t *testing.T) {
+	tests := []struct{ name, internal, want string }{
+		{"null sender", "", ""},
+		{"ordinary", "a.b+c@there.example", "a.b+c@there.example"},
+		{"without a domain", "postmaster", "postmaster"},
+		{"blank", "bad q@x.example", `"bad q"@x.example`},
+		{"blank, without a domain", "bad q", `"bad q"`},
+		{"quote and backslash", `a"b\c@x.example`, `"a\"b\\c"@x.example`},
+		{"an @ in it", "a@b@x.example", `"a@b"@x.example`},
+		{"empty local-part", "@x.example", `""@x.example`},
+		{"leading dot", ".a@x.example", `".a"@x.example`},
+		{"trailing dot", "a.@x.example", `"a."@x.example`},
+		{"two dots", "a..b@x.example", `"a..b"@x.example`},
+		{"literal", "a@[198.51.100.1]", "a@[198.51.100.1]"},
+		{"UTF-8", "jürgen@bücher.example", "jürgen@bücher.example"},
+		{"brackets", "a<b>@x.example", `"a<b>"@x.example`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := external(tt.internal)
+			if got != tt.want {
+				t.Fatalf("external(%q) = %s, want %s", tt.internal, got, tt.want)
+			}
+			if a, err := addr.Parse(got); err != nil {
+				t.Errorf("%s: %v", got, err)
+			} else if tt.internal != "" && !strings.Contains(got, `""`) && a.Null() {
+				t.Errorf("%s reads as the null sender", got)
+			}
+		})
+	}
+}
+
+// What is quoted here is read by addr as the same octets: nobody escapes by them.
+func FuzzExternal(f *testing.F) {
+	for _, s := range []string{"a@b.example", "bad q@x.example", `a"b\c@x.example`, "a@b@x.example", "@x.example", "bücher@x.example", ".a@x.example"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, internal string) {
+		a, err := addr.Parse(external(internal))
+		if err != nil || a.Null() {
+			return
+		}
+		at := strings.LastIndexByte(internal, '@')
+		if at < 0 {
+			return
+		}
+		b, err := addr.Parse("x" + internal[at:])
+		if err != nil || a.Domain() != b.Domain() {
+			t.Fatalf("%q is at %s, want what stands behind the last @: %s (%v)", internal, a.Domain(), b.Domain(), err)
+		}
+		if again, err := addr.Parse(a.String()); err != nil || again != a {
+			t.Fatalf("%q: %v is not canonical", internal, a)
+		}
+	})
+}

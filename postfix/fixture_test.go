@@ -1,0 +1,150 @@
+package postfix
+
+import (
+	"bytes"
+	"cmp"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/index"
+	"blockd/lists"
+	"blockd/policy"
+)
+
+// testList is one list of a test. Its text is a plain list, or a Postfix table if
+// an entry of it says DISCARD.
+type testList struct {
+	name, text string
+	action     lists.Action
+	mode       index.Mode
+	rule       policy.ListRule
+}
+
+// rig is what a test's services stand on.
+type rig struct {
+	t        testing.TB
+	settings Settings
+	verdicts policy.Settings
+	live     atomic.Pointer[index.Index] // nil: the store is broken
+	log      bytes.Buffer
+	registry *prometheus.Registry
+
+	checker *policy.Checker
+	metrics *Metrics
+}
+
+func newRig(t testing.TB, all ...testList) *rig {
+	r := &rig{t: t, registry: prometheus.NewRegistry()}
+	r.verdicts.RecipientsExempt = []string{"postmaster", "abuse"}
+	r.verdicts.Lists = map[string]policy.ListRule{}
+	for _, l := range all {
+		r.settings.Lists = append(r.settings.Lists, l.name)
+		r.verdicts.Lists[l.name] = l.rule
+	}
+	r.load(all...)
+	return r
+}
+
+// load has other lists serve from now on.
+func (r *rig) load(all ...testList) {
+	dir := r.t.TempDir()
+	var sources []index.Source
+	for _, l := range all {
+		path := filepath.Join(dir, l.name+".txt")
+		if err := os.WriteFile(path, []byte(l.text), 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+		s := index.Source{List: l.name, Path: path, Mode: l.mode}
+		s.Settings.Format, s.Settings.Action = "plain", l.action
+		if strings.Contains(l.text, " DISCARD") {
+			s.Settings.Format = "postfix"
+		}
+		sources = append(sources, s)
+	}
+	draft, err := index.Build(r.t.Context(), filepath.Join(dir, "test.bdx"), sources, index.Options{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(draft.Discard)
+	r.live.Store(draft.Index())
+}
+
+// service makes one of the servers; settings of r do not change from here on.
+func (r *rig) service(make func(Settings, *policy.Checker, *Metrics, *slog.Logger) *Server) *Server {
+	log := slog.New(slog.NewTextHandler(&r.log, nil))
+	r.settings.OnError = cmp.Or(r.settings.OnError, r.verdicts.OnError)
+	if r.checker == nil {
+		r.checker = policy.New(func() *index.Index {
+			ix := r.live.Load()
+			if ix == nil {
+				panic("broken store")
+			}
+			return ix
+		}, r.verdicts, log, r.registry)
+		r.metrics = NewMetrics(r.registry)
+	}
+	return make(r.settings, r.checker, r.metrics, log)
+}
+
+// speak is one connection of a service, without a network.
+func (r *rig) speak(make func(Settings, *policy.Checker, *Metrics, *slog.Logger) *Server) dialect {
+	s := r.service(make)
+	return s.speak(&s.service)
+}
+
+// ask gives one whole request to a dialect and returns its answer.
+func ask(t *testing.T, d dialect, request string) string {
+	t.Helper()
+	n, err := d.measure([]byte(request), 0)
+	if err != nil || n != len(request) {
+		t.Fatalf("measure(%q) = %d, %v", request, n, err)
+	}
+	out, err := d.answer(nil, []byte(request))
+	if err != nil {
+		t.Fatalf("answer(%q): %v", request, err)
+	}
+	return string(out)
+}
+
+// dial is a connection to a service over an in-memory pipe; ended is closed when
+// the service has done with it.
+func (r *rig) dial(s *Server) (client net.Conn, c *conn, ended <-chan struct{}) {
+	near, far := net.Pipe()
+	c = newConn(&s.service, s.speak(&s.service), far)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.serve()
+	}()
+	return near, c, done
+}
+
+// count is the value of a counter, by the values of its labels in order.
+func (r *rig) count(name string, labels ...string) float64 {
+	r.t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			same := f.GetName() == name && len(m.GetLabel()) == len(labels)
+			for _, l := range m.GetLabel() {
+				same = same && slices.Contains(labels, l.GetValue())
+			}
+			if same {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	r.t.Fatalf("no metric %s %q", name, labels)
+	return 0
+}

@@ -1,0 +1,86 @@
+// Package postfix answers the questions that Postfix has ways to ask: policy
+// delegation (check_policy_service), socketmap tables and tcp tables. Each is a
+// small server of long-lived connections; what the answers say is package
+// policy's, and their form that of an access(5) action.
+//
+// Policy delegation knows client, sender and recipient, and so decides as the SMTP
+// filter does. A table is asked for a sender alone: exempt recipients, recipients'
+// policies and lists of clients have no part there.
+//
+// Nothing here ever answers OK, which would skip what the administrator checks
+// later, and no fault of ours becomes a 5xx.
+package postfix
+
+import (
+	"cmp"
+	"log/slog"
+	"net/netip"
+	"slices"
+
+	"blockd/policy"
+)
+
+// Settings of a Server. The zero Settings serve peers on loopback.
+type Settings struct {
+	AllowFrom      []netip.Prefix // who may connect by TCP; none = loopback. A Unix socket has its mode for that
+	MaxConnections int            // at once; 0 = 1,024
+
+	OnError           policy.OnError // what a question that cannot be read leads to; "" = accept
+	RejectAt          string         // "rcpt" (also "") or "mail": there too, where Postfix asks
+	ClientRejectAt    string         // "rcpt" (also "") or "connect": there too, where Postfix asks
+	SkipAuthenticated bool           // no list of senders is asked about who has authenticated
+	Trusted           []netip.Prefix // clients whom no list is asked about
+
+	Lists []string // whose names are socketmaps of their own
+}
+
+func (s Settings) withDefaults() Settings {
+	if len(s.AllowFrom) == 0 {
+		s.AllowFrom = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	}
+	s.MaxConnections = cmp.Or(s.MaxConnections, 1024)
+	return s
+}
+
+// contains reports whether an address is in one of some networks.
+func contains(networks []netip.Prefix, a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// service is what all connections of a Server share.
+type service struct {
+	name     string // in the log and in metrics
+	settings Settings
+	checker  *policy.Checker
+	metrics  *serviceMetrics
+	log      *slog.Logger
+}
+
+// Policy returns a server of policy delegation: SMTPD_POLICY_README of Postfix.
+// Discard entries count as blocks, as in the SMTP filter: behind a DISCARD Postfix
+// 3.7 takes every further recipient of the message without asking, and so would
+// drop postmaster's mail too.
+func Policy(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) *Server {
+	return newServer("policy", s, c, m, log, func(s *service) dialect { return &delegation{service: s} })
+}
+
+// Socketmap returns a server of socketmap_table(5). The map "senders" is the whole
+// decision, one named as a list is that list alone.
+func Socketmap(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) *Server {
+	return newServer("socketmap", s, c, m, log, func(s *service) dialect { return &socketmap{table{service: s}} })
+}
+
+// TCPTable returns a server of tcp_table(5), for the whole decision.
+func TCPTable(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) *Server {
+	return newServer("tcp", s, c, m, log, func(s *service) dialect { return &tcpTable{table{service: s}} })
+}
+
+func newServer(name string, s Settings, c *policy.Checker, m *Metrics, log *slog.Logger, speak func(*service) dialect) *Server {
+	s = s.withDefaults()
+	return &Server{
+		service: service{name: name, settings: s, checker: c, metrics: m.of(name), log: log},
+		speak:   speak,
+		open:    map[*conn]struct{}{},
+	}
+}

@@ -1,0 +1,94 @@
+package postfix
+
+import "bytes"
+
+// The limits of a policy request. Postfix 3.7 sends 29 attributes in 700 to 900
+// octets, and a line of SMTP that it takes parts from has at most 2,048.
+const (
+	maxAttributes = 100
+	maxAttribute  = 4 << 10  // octets of a line, without its end
+	maxRequest    = 64 << 10 // octets in all
+)
+
+// accessPolicy is the only kind of request that there is.
+const accessPolicy = "smtpd_access_policy"
+
+// policyRequest is what a policy request says, as far as somebody here wants to
+// know. The texts lie in the connection's buffer.
+type policyRequest struct {
+	kind      []byte // accessPolicy
+	state     []byte // "RCPT" and others: the command that it is about
+	sender    []byte // in Postfix's internal form: see external
+	recipient []byte // in the same
+	client    []byte // an address, or "unknown"
+	helo      []byte
+	login     []byte // of SASL; empty without
+	instance  []byte // the same for all requests about one message
+	queueID   []byte
+
+	duplicates int // times that one of these came again; the last one counts
+}
+
+// field is where the value of an attribute goes; nil for one that nobody wants.
+func (r *policyRequest) field(name []byte) *[]byte {
+	switch string(name) { // does not allocate
+	case "request":
+		return &r.kind
+	case "protocol_state":
+		return &r.state
+	case "sender":
+		return &r.sender
+	case "recipient":
+		return &r.recipient
+	case "client_address":
+		return &r.client
+	case "helo_name":
+		return &r.helo
+	case "sasl_username":
+		return &r.login
+	case "instance":
+		return &r.instance
+	case "queue_id":
+		return &r.queueID
+	}
+	return nil
+}
+
+// measurePolicyRequest is dialect.measure: a request ends with an empty line.
+func measurePolicyRequest(buf []byte, seen int) (int, error) {
+	from := max(0, seen-1) // the first of the two LF may have been the last octet
+	n := 0
+	if buf[0] == '\n' {
+		n = 1
+	} else if i := bytes.Index(buf[from:], []byte("\n\n")); i >= 0 {
+		n = from + i + 2
+	}
+	if n > maxRequest || n == 0 && len(buf) >= maxRequest {
+		return 0, errTooLong
+	}
+	return n, nil
+}
+
+// parsePolicyRequest reads a whole request, "name=value" lines with an empty one
+// behind them.
+func parsePolicyRequest(text []byte) (r policyRequest, err error) {
+	for n := 0; ; n++ {
+		line, rest, _ := bytes.Cut(text, []byte{'\n'})
+		text = rest
+		name, value, ok := bytes.Cut(line, []byte{'='})
+		switch {
+		case len(line) == 0 && string(r.kind) == accessPolicy:
+			return r, nil
+		case n == maxAttributes, len(line) > maxAttribute:
+			return r, errTooLong
+		case !ok, bytes.IndexByte(line, 0) >= 0: // an empty line too: it ends what is no request
+			return r, errMalformed
+		}
+		if field := r.field(name); field != nil {
+			if *field != nil {
+				r.duplicates++
+			}
+			*field = value
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package postfix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Server serves one protocol. It is safe for concurrent use.
+type Server struct {
+	service
+	speak func(*service) dialect
+
+	mu       sync.Mutex
+	open     map[*conn]struct{}
+	sessions sync.WaitGroup
+	refusals rarely
+}
+
+// stopTimeout bounds the end: a request that has begun has requestTime to be
+// whole, and its answer writeTime to be taken.
+const stopTimeout = requestTime + writeTime + 5*time.Second
+
+// Serve answers peers on the listeners until ctx ends. What has been asked by then
+// is still answered; then every connection is closed and Serve returns nil. A
+// listener that fails for good has the same effect, and Serve returns its error.
+func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var loops sync.WaitGroup
+	for _, l := range listeners {
+		s.log.Info(s.name+" listens", slog.String("address", l.Addr().String()))
+		loops.Go(func() {
+			if err := s.accept(ctx, l); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	<-ctx.Done()
+	for _, l := range listeners {
+		l.Close()
+	}
+	loops.Wait()
+	s.drain()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// accept serves whoever connects until ctx ends. Errors such as a lack of file
+// descriptors pass, so they are waited out, at most 1 s at a time.
+func (s *Server) accept(ctx context.Context, l net.Listener) error {
+	delay := time.Duration(0)
+	for {
+		nc, err := l.Accept()
+		switch {
+		case err == nil:
+			delay = 0
+			s.admit(nc)
+			continue
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+		s.metrics.acceptErrors.Inc()
+		s.log.Error(s.name+" accept failed", slog.Any("error", err), slog.Duration("retry", delay))
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// admit serves a connection, or closes it: from there no question was taken, and
+// Postfix does what its own default action says.
+func (s *Server) admit(nc net.Conn) {
+	why := ""
+	c := newConn(&s.service, s.speak(&s.service), nc)
+	s.mu.Lock()
+	switch tcp, ok := nc.RemoteAddr().(*net.TCPAddr); {
+	case ok && !contains(s.settings.AllowFrom, tcp.AddrPort().Addr()):
+		why = "peer"
+	case len(s.open) >= s.settings.MaxConnections:
+		why = "total"
+	default:
+		s.open[c] = struct{}{}
+		s.metrics.connections.Inc()
+	}
+	s.mu.Unlock()
+	if why != "" {
+		nc.Close()
+		s.metrics.refused.WithLabelValues(s.name, why).Inc()
+		if s.refusals.now(time.Now()) {
+			s.log.Warn(s.name+" connection refused", slog.String("peer", nc.RemoteAddr().String()), slog.String("why", why))
+		}
+		return
+	}
+	s.sessions.Go(func() {
+		defer func() {
+			s.mu.Lock()
+			delete(s.open, c)
+			s.mu.Unlock()
+			s.metrics.connections.Dec()
+		}()
+		c.serve()
+	})
+}
+
+// drain ends every connection behind what it has been asked.
+func (s *Server) drain() {
+	s.mu.Lock()
+	for c := range s.open {
+		c.stop()
+	}
+	s.mu.Unlock()
+	timer := time.AfterFunc(stopTimeout, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for c := range s.open {
+			c.conn.Close()
+		}
+	})
+	defer timer.Stop()
+	s.sessions.Wait()
+}
+
+// rarely says yes once in ten seconds: what a hostile peer can repeat at will must
+// not fill the log. The metrics count all of it.
+type rarely struct{ next atomic.Int64 }
+
+func (r *rarely) now(t time.Time) bool {
+	now, next := t.UnixNano(), r.next.Load()
+	return now >= next && r.next.CompareAndSwap(next, now+int64(10*time.Second))
+}

@@ -1,0 +1,232 @@
+package postfix
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serve runs a server on a loopback listener until the test ends.
+func serve(t testing.TB, s *Server) (address string, stop func() error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	stop = func() error {
+		cancel()
+		select {
+		case err := <-ended:
+			ended <- err
+			return err
+		case <-time.After(20 * time.Second):
+			t.Fatal("Serve did not return")
+			return nil
+		}
+	}
+	t.Cleanup(func() { stop() })
+	return l.Addr().String(), stop
+}
+
+func dial(t *testing.T, address string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	return c, bufio.NewReader(c)
+}
+
+func exchange(t *testing.T, c net.Conn, r *bufio.Reader, request string) string {
+	t.Helper()
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readAction(r)
+	if err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	return got
+}
+
+func TestServerTakesSoManyConnections(t *testing.T) {
+	r := newRig(t, badList())
+	r.settings.MaxConnections = 2
+	address, _ := serve(t, r.service(Policy))
+	c1, r1 := dial(t, address)
+	exchange(t, c1, r1, request())
+	c2, r2 := dial(t, address)
+	exchange(t, c2, r2, request())
+	_, r3 := dial(t, address)
+	if b, err := r3.ReadByte(); err == nil {
+		t.Errorf("a third connection reads %q, want its end", b)
+	}
+	if got := r.count("blockd_postfix_connections_refused_total", "policy", "total"); got != 1 {
+		t.Errorf("%v refused, want 1", got)
+	}
+	c1.Close()
+	eventually(t, "a place", func() bool {
+		c, answers := dial(t, address)
+		io.WriteString(c, request())
+		got, err := readAction(answers)
+		return err == nil && got == "action=DUNNO"
+	})
+	exchange(t, c2, r2, request()) // the others have felt nothing
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(20 * time.Second)
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited 20 s for %s", what)
+		}
+	}
+}
+
+func TestServerTakesPeersOfItsNetworks(t *testing.T) {
+	for _, tt := range []struct {
+		name, network string
+		taken         bool
+	}{
+		{"loopback by itself", "", true},
+		{"the peer's network", "127.0.0.1/32", true},
+		{"another network", "192.0.2.0/24", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, badList())
+			if tt.network != "" {
+				r.settings.AllowFrom = []netip.Prefix{netip.MustParsePrefix(tt.network)}
+			}
+			address, _ := serve(t, r.service(Policy))
+			c, answers := dial(t, address)
+			io.WriteString(c, request())
+			if got, err := readAction(answers); (err == nil) != tt.taken {
+				t.Errorf("%q, %v", got, err)
+			}
+			refused := r.count("blockd_postfix_connections_refused_total", "policy", "peer")
+			if (refused == 0) != tt.taken {
+				t.Errorf("%v refused", refused)
+			}
+		})
+	}
+}
+
+// A Unix socket has no address to judge: who may open it may ask.
+func TestServerOnAUnixSocket(t *testing.T) {
+	r := newRig(t, badList())
+	r.settings.AllowFrom = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	s := r.service(Socketmap)
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, netstring("senders a@there.example"))
+	got := make([]byte, len("9:NOTFOUND ,"))
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != "9:NOTFOUND ," {
+		t.Errorf("%q, %v", got, err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// What was asked before the end is answered; then all is closed.
+func TestServerStops(t *testing.T) {
+	r := newRig(t, badList())
+	address, stop := serve(t, r.service(Policy))
+	idle, idleAnswers := dial(t, address)
+	exchange(t, idle, idleAnswers, request())
+	busy, busyAnswers := dial(t, address)
+	half := request("sender=a@bulk.example")
+	io.WriteString(busy, half[:100])
+	eventually(t, "both connections", func() bool { return len(connections(t, r)) > 0 && connections(t, r)[0] == 2 })
+	ended := make(chan error, 1)
+	go func() { ended <- stop() }()
+	if _, err := idleAnswers.ReadByte(); err != io.EOF {
+		t.Errorf("the idle connection ends with %v", err)
+	}
+	if got := exchange(t, busy, busyAnswers, half[100:]); !strings.HasPrefix(got, "action=550 ") {
+		t.Errorf("the busy one: %q", got)
+	}
+	if _, err := busyAnswers.ReadByte(); err != io.EOF {
+		t.Errorf("behind its answer: %v, want the end", err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Serve = %v", err)
+	}
+	if _, err := net.Dial("tcp", address); err == nil {
+		t.Error("somebody still listens")
+	}
+}
+
+// connections are the values of the gauge.
+func connections(t *testing.T, r *rig) (values []float64) {
+	t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "blockd_postfix_connections" {
+			for _, m := range f.GetMetric() {
+				values = append(values, m.GetGauge().GetValue())
+			}
+		}
+	}
+	return values
+}
+
+// brokenListener fails for a while and then for good.
+type brokenListener struct {
+	net.Listener
+	errs chan error
+}
+
+func (l brokenListener) Accept() (net.Conn, error) { return nil, <-l.errs }
+
+func TestServerOutlivesErrorsOfAccept(t *testing.T) {
+	r := newRig(t, badList())
+	s := r.service(Policy)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := make(chan error, 3)
+	errs <- errors.New("too many open files")
+	errs <- errors.New("too many open files")
+	errs <- net.ErrClosed
+	if err := s.Serve(t.Context(), brokenListener{l, errs}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Serve = %v, want that the listener is closed", err)
+	}
+	if got := r.count("blockd_postfix_accept_errors_total", "policy"); got != 2 {
+		t.Errorf("%v errors counted, want 2", got)
+	}
+}

@@ -1,0 +1,65 @@
+package postfix
+
+import (
+	"log/slog"
+	"slices"
+
+	"blockd/addr"
+	"blockd/policy"
+)
+
+// WholeDecision is the name of the socketmap that means all lists together.
+const WholeDecision = "senders"
+
+// nullSender is how Postfix spells <> in a key (smtpd_null_access_lookup_key).
+const nullSender = "<>"
+
+// table is a look-up table of senders. Postfix asks for the whole address only,
+// and the walk through its domains is ours.
+type table struct{ *service }
+
+// has reports whether there is a map of that name.
+func (t table) has(name string) bool {
+	return name == WholeDecision || slices.Contains(t.settings.Lists, name)
+}
+
+// lookup decides about a key of a map. found is false if nothing is to be done;
+// failed says that nothing could be looked up and the peer is to come again, and
+// result why.
+// Each look-up takes the generation that serves just then: a table has no
+// transactions.
+func (t table) lookup(name, key string) (result string, found, failed bool) {
+	v := t.checker.Sender(sender(key))
+	if name != WholeDecision {
+		v = v.Only(name)
+	}
+	d := t.checker.Whole(v)
+	t.metrics.answers[d.Outcome].Inc()
+	failed = d.Outcome == policy.Defer && v.Internal()
+	switch {
+	case failed:
+		result = notChecked(d)
+	case d.Outcome != policy.Accept:
+		result = action(v, d)
+	}
+	if d.Ref != "" {
+		t.log.Info(message(v, d), slog.String("door", t.name), slog.String("map", name), slog.String("ref", d.Ref),
+			slog.String("sender", key), slog.Any("", v), slog.String("reply", result))
+	}
+	return result, result != "", failed
+}
+
+// tempfails is what on_error says.
+func (t table) tempfails() bool { return t.settings.OnError == policy.TempfailOnError }
+
+// sender reads a key. A local-part that needs quotes is asked for twice by
+// Postfix, with them and without; both mean the same.
+func sender(key string) string {
+	if key == nullSender {
+		return ""
+	}
+	if _, err := addr.Parse(key); err != nil {
+		return external(key)
+	}
+	return key
+}
