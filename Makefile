@@ -56,6 +56,14 @@ bench: ## blockd beside its peers in one run, into docs/performance.md (2 to 5 m
 bench-smtp: ## the SMTP filter beside HAProxy, Postfix and a bare pipe, 10 M addresses (4 minutes, root)
 	cd bench && $(GO) run . smtp $(BENCHFLAGS)
 
+.PHONY: bench-milter
+bench-milter: ## Postfix asking blockd, rspamd and nobody, 10 M addresses (5 minutes, root)
+	cd bench && $(GO) run . milter $(BENCHFLAGS)
+
+.PHONY: bench-http
+bench-http: ## HTTP checks beside rspamd and a bare handler, 10 M addresses (5 minutes)
+	cd bench && $(GO) run . http $(BENCHFLAGS)
+
 .PHONY: benchtest
 benchtest: ## the tests of bench/, a module of its own
 	cd bench && $(GO) vet ./... && $(GO) test ./...

@@ -25,10 +25,12 @@ var layers = map[string][]string{
 	"certificate": {},
 	"header":      {},
 	"history":     {},
+	"listener":    {},
 	"mailbox":     {},
 	"msgauth":     {},
 	"pattern":     {},
 	"remote":      {},
+	"spool":       {},
 
 	"lists":     {"addr", "pattern"},
 	"migration": {"addr", "lists", "pattern"},
@@ -40,16 +42,16 @@ var layers = map[string][]string{
 	"policy": {"addr", "history", "index", "lists", "live", "msgauth"},
 	"reload": {"addr", "index", "lists"},
 
-	"milter": {"addr", "header", "policy"},
+	"milter": {"addr", "header", "listener", "msgauth", "policy", "spool"},
 
 	"smtpfilter/wire":     {},
 	"smtpfilter/parse":    {"addr"},
 	"smtpfilter/upstream": {"smtpfilter/wire"},
-	"smtpfilter/session":  {"addr", "index", "lists", "mailbox", "policy", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire"},
-	"smtpfilter/server":   {"smtpfilter/session", "smtpfilter/upstream"},
+	"smtpfilter/session":  {"addr", "index", "lists", "mailbox", "policy", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire", "spool"},
+	"smtpfilter/server":   {"listener", "smtpfilter/session", "smtpfilter/upstream"},
 
-	"postfix": {"addr", "lists", "policy"},
-	"httpapi": {"addr", "index", "lists", "live", "policy", "reload"},
+	"postfix": {"addr", "listener", "lists", "policy"},
+	"httpapi": {"addr", "history", "index", "lists", "live", "policy", "reload"},
 }
 
 func TestImportsPointDown(t *testing.T) {

@@ -1,6 +1,6 @@
 // Bench measures blockd beside its peers, on the same keys and in one run, and
 // writes tables into docs/performance.md and a plot beside it. `bench smtp` does that
-// for the SMTP filter.
+// for the SMTP filter, and `bench http` for HTTP.
 //
 // What is compared takes turns, round for round, so that a load that comes and
 // goes on the machine meets everybody. A peer that is not installed is named as
@@ -33,6 +33,9 @@ func main() {
 	}
 	if len(args) > 0 && args[0] == "milter" {
 		os.Exit(runMilter(args[1:], os.Stdout, os.Stderr))
+	}
+	if len(args) > 0 && args[0] == "http" {
+		os.Exit(runHTTP(args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(run(args, os.Stdout, os.Stderr))
 }

@@ -21,9 +21,28 @@ type smtpLists struct {
 	sample  []string // listed addresses
 }
 
-// makeSMTPLists makes what is not in the cache yet. Files there bear the number of
-// their addresses, and are renamed into place when they are whole.
+// makeSMTPLists makes what is not in the cache yet.
 func makeSMTPLists(ctx context.Context, s smtpSettings, dir string) (*smtpLists, error) {
+	l, err := makeAddresses(ctx, s, dir)
+	if err != nil {
+		return nil, err
+	}
+	if l.why = lookPath("tinycdb"); l.why != "" {
+		if _, err := exec.LookPath("cdb"); err == nil {
+			l.why = ""
+		}
+	}
+	if l.why != "" {
+		l.cdb = ""
+		return l, nil
+	}
+	return l, unlessThere(l.cdb, func(path string) error { return makeCDB(ctx, path, l.text) })
+}
+
+// makeAddresses builds the program, and makes the addresses that are not in the cache
+// yet. Files there bear the number of their addresses, and are renamed into place when
+// they are whole.
+func makeAddresses(ctx context.Context, s smtpSettings, dir string) (*smtpLists, error) {
 	if err := os.MkdirAll(s.cache, 0o755); err != nil {
 		return nil, err
 	}
@@ -42,19 +61,8 @@ func makeSMTPLists(ctx context.Context, s smtpSettings, dir string) (*smtpLists,
 	if err != nil {
 		return nil, fmt.Errorf("addresses: %w", err)
 	}
-	if l.sample, err = someLines(l.text, s.n, 4096); err != nil {
-		return nil, err
-	}
-	if l.why = lookPath("tinycdb"); l.why != "" {
-		if _, err := exec.LookPath("cdb"); err == nil {
-			l.why = ""
-		}
-	}
-	if l.why != "" {
-		l.cdb = ""
-		return l, nil
-	}
-	return l, unlessThere(l.cdb, func(path string) error { return makeCDB(ctx, path, l.text) })
+	l.sample, err = someLines(l.text, s.n, 4096)
+	return l, err
 }
 
 // makeCDB makes the file that Postfix calls cdb:. Its own postmap takes a quarter

@@ -203,7 +203,7 @@ func (p *paths) startBlockd(ctx context.Context, dir string, l *smtpLists) (path
 	}
 	config := filepath.Join(dir, "blockd.toml")
 	text := fmt.Appendf(nil, blockdConfig, l.index, address, p.sink, l.text)
-	shut, err := otherDoors(ctx, l.program)
+	shut, err := otherDoors(ctx, l.program, "[smtp]")
 	if err != nil {
 		return path{}, err
 	}
@@ -243,9 +243,9 @@ func waitFor(ctx context.Context, address string) error {
 
 var listenKey = regexp.MustCompile(`^(\w*listen) *=`)
 
-// otherDoors is configuration that shuts all of blockd's doors but [smtp], which of
-// them there may be.
-func otherDoors(ctx context.Context, blockd string) ([]byte, error) {
+// otherDoors is configuration that shuts all of blockd's doors but those of a section,
+// which of them there may be.
+func otherDoors(ctx context.Context, blockd, but string) ([]byte, error) {
 	defaults, err := exec.CommandContext(ctx, blockd, "config", "--defaults").Output()
 	if err != nil {
 		return nil, fmt.Errorf("blockd config --defaults: %w", err)
@@ -258,7 +258,7 @@ func otherDoors(ctx context.Context, blockd string) ([]byte, error) {
 			section = line
 		}
 		key := listenKey.FindStringSubmatch(line)
-		if key == nil || section == "[smtp]" || strings.HasPrefix(section, "[[") {
+		if key == nil || section == but || strings.HasPrefix(section, "[[") {
 			continue
 		}
 		if section != said {

@@ -13,8 +13,8 @@ import (
 // The servers of our own run as processes of this program, `bench smtp-…`, so that
 // their CPU time is theirs alone.
 
-// runServer is `bench smtp-pipe LISTEN UPSTREAM`, `smtp-refuse LISTEN` and
-// `smtp-hold ADDRESS SESSIONS`; ok is false for other words.
+// runServer is `bench smtp-pipe LISTEN UPSTREAM`, `smtp-refuse LISTEN`,
+// `smtp-hold ADDRESS SESSIONS` and `http-bare LISTEN CLEAR LISTED`; ok is false for other words.
 func runServer(args []string, stdin io.Reader, stdout, stderr io.Writer) (code int, ok bool) {
 	var err error
 	switch {
@@ -27,6 +27,8 @@ func runServer(args []string, stdin io.Reader, stdout, stderr io.Writer) (code i
 		if n, err = strconv.Atoi(args[2]); err == nil {
 			err = holdSessions(context.Background(), args[1], n, stdin, stdout)
 		}
+	case len(args) == 4 && args[0] == "http-bare":
+		err = serveBare(args[1], args[2:]...)
 	default:
 		if err, ok = runMilterServer(args, stdin, stdout); !ok {
 			return 0, false

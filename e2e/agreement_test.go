@@ -21,6 +21,7 @@ import (
 	"github.com/d--j/go-milter"
 
 	"blockd/internal/script"
+	"blockd/internal/sealed"
 	"blockd/internal/selfsigned"
 	"blockd/internal/transaction"
 )
@@ -43,7 +44,7 @@ func TestAgreement(t *testing.T) {
 			table = append(table, append([]string{c.Name}, a.run(t, c)...))
 		})
 	}
-	t.Logf("A accepted, R refused, D deferred, T tagged, Q in quarantine, X discarded, 2 to be sent again by itself; one letter a recipient\n%s", aligned(table))
+	t.Logf("A accepted, R refused, U refused at the end of the message, D deferred, T tagged, Q in quarantine, X discarded, 2 to be sent again by itself; one letter a recipient\n%s", aligned(table))
 }
 
 // agreement is what all cases stand on: the places of the doors, which a Postfix
@@ -102,7 +103,19 @@ func (a *agreement) names() []string {
 // run shows one case to all doors, and returns a cell of the table for each.
 func (a *agreement) run(t *testing.T, c *transaction.Case) (cells []string) {
 	a.upstream = &script.Server{Caps: []string{"PIPELINING", "SIZE 10000000", "8BITMIME", "SMTPUTF8", "AUTH PLAIN"}}
-	tables, files := c.Tables()
+	resolver := ""
+	text := "Subject: x\r\n\r\nx\r\n"
+	if c.Proves() {
+		post := sealed.NewPost(t, c.Zone)
+		resolver = post.Address
+		if c.From != "" {
+			text = sealed.Letter(c.From)
+		}
+		if c.Signer != "" {
+			text = post.Sign(t, text, c.Signer, sealed.Ed25519, nil)
+		}
+	}
+	tables, files := c.Tables(resolver)
 	cert, key := selfsigned.New(t, "localhost").Write(t, t.TempDir())
 	d := serve(t, setup{
 		upstream: "smtp://" + a.next, lists: tables, files: files,
@@ -135,9 +148,9 @@ func (a *agreement) run(t *testing.T, c *transaction.Case) (cells []string) {
 	}
 	whole := func(o transaction.Outcome) transaction.Outcome { return o }
 	cells = append(cells,
-		each("smtp", a.askSMTP(t, c, d), whole),
+		each("smtp", a.askSMTP(t, c, d, text), whole),
 		each("policy", a.askPolicy(t, c), whole),
-		each("milter", a.askMilter(t, c), whole),
+		each("milter", a.askMilter(t, c, text), whole),
 		one("socketmap", a.askSocketmap(t, c), whole),
 		one("tcp", a.askTCP(t, c), whole),
 		askHTTP(t, c, d))
@@ -176,14 +189,24 @@ func (a *agreement) run(t *testing.T, c *transaction.Case) (cells []string) {
 // the message is done later.
 func atRcpt(o transaction.Outcome) transaction.Outcome {
 	switch o.Word {
-	case "tag", "quarantine", "discard":
+	case "tag", "quarantine", "discard", "unproved":
 		return transaction.Outcome{Word: "accept"}
 	}
 	return o
 }
 
+// atTheEnd is what became of recipients by the answer to the message.
+func atTheEnd(got []transaction.Outcome, o transaction.Outcome) []transaction.Outcome {
+	for i := range got {
+		if got[i].Word == "accept" {
+			got[i] = o
+		}
+	}
+	return got
+}
+
 func letter(o transaction.Outcome) string {
-	return map[string]string{"accept": "A", "refuse": "R", "defer": "D", "tag": "T", "quarantine": "Q", "discard": "X", "again": "2"}[o.Word]
+	return map[string]string{"accept": "A", "refuse": "R", "unproved": "U", "defer": "D", "tag": "T", "quarantine": "Q", "discard": "X", "again": "2"}[o.Word]
 }
 
 // aligned is a table as text.
@@ -221,9 +244,11 @@ func outcomeOf(reply string) transaction.Outcome {
 	switch {
 	case strings.HasPrefix(reply, "452 4.5.3 "):
 		return transaction.Outcome{Word: "again"}
+	case list != "" && strings.HasPrefix(reply, "554 5.7.1 "):
+		return transaction.Outcome{Word: "unproved", List: list}
 	case list != "" && strings.HasPrefix(reply, "550 5.7.1 "):
 		return transaction.Outcome{Word: "refuse", List: list}
-	case list != "" && strings.HasPrefix(reply, "45"), strings.HasPrefix(reply, "45") && strings.Contains(reply, "not checked: try again later (ref "),
+	case list != "" && strings.HasPrefix(reply, "45"), strings.HasPrefix(reply, "45") && (strings.Contains(reply, "not checked: try again later (ref ") || strings.Contains(reply, "not verified: try again later (ref ")),
 		strings.HasPrefix(reply, "451 4.3.5 "): // what Postfix makes of a table that says to come again
 		return transaction.Outcome{Word: "defer", List: list}
 	case strings.HasPrefix(reply, "250 "):
@@ -269,7 +294,7 @@ func dialRaw(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 }
 
 // askSMTP sends the case as a message through the filter, and looks where it went.
-func (a *agreement) askSMTP(t *testing.T, c *transaction.Case, d *daemon) (got []transaction.Outcome) {
+func (a *agreement) askSMTP(t *testing.T, c *transaction.Case, d *daemon, text string) (got []transaction.Outcome) {
 	conn, r := dialRaw(t, d.smtp)
 	s := &client{t: t, conn: conn, r: r}
 	family, self := "TCP4", "127.0.0.1"
@@ -297,8 +322,10 @@ func (a *agreement) askSMTP(t *testing.T, c *transaction.Case, d *daemon) (got [
 			if reply := s.command("DATA"); !strings.HasPrefix(reply, "354") {
 				t.Fatalf("DATA = %q", reply)
 			}
-			if reply := s.command("Subject: x\r\n\r\nx\r\n."); !strings.HasPrefix(reply, "250") {
-				t.Fatalf("the dot = %q", reply)
+			s.write(stuffed([]byte(text)))
+			reply := s.command(".")
+			if o := outcomeOf(reply); o.Word != "accept" {
+				return atTheEnd(got, o)
 			}
 		}
 		s.command("QUIT")
@@ -392,7 +419,7 @@ func (a *agreement) askPolicy(t *testing.T, c *transaction.Case) (got []transact
 }
 
 // askMilter plays the mail server's part with a client that is not ours.
-func (a *agreement) askMilter(t *testing.T, c *transaction.Case) (got []transaction.Outcome) {
+func (a *agreement) askMilter(t *testing.T, c *transaction.Case, text string) (got []transaction.Outcome) {
 	macros := milter.NewMacroBag()
 	macros.Set(milter.MacroMTAFQDN, "mail.here.example")
 	if c.Login != "" {
@@ -444,10 +471,17 @@ func (a *agreement) askMilter(t *testing.T, c *transaction.Case) (got []transact
 		return got
 	}
 	must(s.DataStart())
-	must(s.HeaderField("Subject", "x", nil))
+	header, body, _ := strings.Cut(text, "\r\n\r\n")
+	for _, field := range regexp.MustCompile(`\r\n(?:\b)`).Split(header, -1) {
+		name, value, _ := strings.Cut(field, ":")
+		must(s.HeaderField(name, strings.ReplaceAll(value, "\r\n", "\n"), nil))
+	}
 	must(s.HeaderEnd())
-	changes, action, err := s.BodyReadFrom(strings.NewReader("x\r\n"))
+	changes, action, err := s.BodyReadFrom(strings.NewReader(body))
 	must(action, err)
+	if action.Type == milter.ActionRejectWithCode {
+		return atTheEnd(got, reply(action))
+	}
 	how := transaction.Outcome{Word: "accept"}
 	for _, change := range changes {
 		if tag := tagged.FindStringSubmatch(change.HeaderValue); tag != nil {
@@ -537,7 +571,7 @@ func askHTTP(t *testing.T, c *transaction.Case, d *daemon) string {
 	}
 	got := answer.Verdict
 	for _, m := range answer.Matches {
-		if m.Mode != "shadow" && (m.Action == "allow") == (answer.Verdict == "allowed") {
+		if m.Mode != "shadow" && strings.HasPrefix(m.Action, "allow") == (answer.Verdict == "allowed") {
 			got += " " + m.List
 			break
 		}

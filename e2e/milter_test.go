@@ -115,6 +115,9 @@ func TestMilterWithPostfix(t *testing.T) {
 			// By the header, which nothing in the envelope tells of.
 			want(c.send("a@there.example", "you@here.example", crlf([]byte("From: A <a@there.example>\nReply-To: b@c.example,\n \"B\" <b@phish.example>\nSubject: answer me\n\nhi\n"))),
 				`550 5\.7\.1 <b@phish\.example>: Reply-To address rejected: listed in writers \(ref \w{10}\)`)
+			for _, field := range []string{"From : b@phish.example", "From: b @phish.example", "From: <<b@phish.example>>", "From: b@phish.example <>"} {
+				want(c.send("a@there.example", "you@here.example", crlf([]byte("Subject: answer me\n"+field+"\n\nhi\n"))), `550 5\.7\.1 <b@phish\.example>: From address rejected: .*`)
+			}
 			want(c.send("a@there.example", "postmaster@here.example", crlf([]byte("From: b@phish.example\nSubject: to postmaster\n\nhi\n"))), "250.*")
 			want(c.command("QUIT"), "221.*")
 
@@ -141,7 +144,7 @@ func TestMilterWithPostfix(t *testing.T) {
 			}
 			for series, want := range map[string]string{
 				`blockd_milter_messages_total{outcome="discarded"}`: "1", `blockd_milter_messages_total{outcome="quarantined"}`: "1",
-				`blockd_milter_messages_total{outcome="tagged"}`: "1", `blockd_milter_messages_total{outcome="refused"}`: "1",
+				`blockd_milter_messages_total{outcome="tagged"}`: "1", `blockd_milter_messages_total{outcome="refused"}`: "5",
 				`blockd_milter_panics_total`: "0", `blockd_milter_bad_packets_total{why="form"}`: "0",
 			} {
 				if got := d.metric(series); got != want {
@@ -252,6 +255,7 @@ func TestMilterWithSendmail(t *testing.T) {
 	want("bounce", c.send("", "you@here.example", crlf([]byte("Subject: bounce\n\nhi\n"))), "250")
 	want("tagged", c.send("a@watch.example", "you@here.example", crlf([]byte("Subject: marked\n\nhi\n"))), "250")
 	want("discarded", c.send("a@gone.example", "you@here.example", crlf([]byte("Subject: dropped\n\nhi\n"))), "250")
+	want("two dots in a row", c.send("a..b@there.example", "you@here.example", crlf([]byte("Subject: dots\n\nhi\n"))), "250")
 	want("by header", c.send("a@there.example", "you@here.example", crlf([]byte("From: A <b@phish.example>\nSubject: answer\n\nhi\n"))),
 		"550 5.7.1 <b@phish.example>: From address rejected: listed in writers (ref ")
 	want("QUIT", c.command("QUIT"), "221")
@@ -260,7 +264,7 @@ func TestMilterWithSendmail(t *testing.T) {
 	for _, m := range s.inbox.all() {
 		all += m.text
 	}
-	for _, text := range []string{"Subject: clear", "Subject: bounce", "X-Blockd: list=watch ref="} {
+	for _, text := range []string{"Subject: clear", "Subject: bounce", "Subject: dots", "X-Blockd: list=watch ref="} {
 		if !strings.Contains(all, text) {
 			t.Errorf("no %q in what arrived:\n%s", text, all)
 		}

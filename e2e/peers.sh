@@ -19,6 +19,10 @@ peers=(
 	haproxy=haproxy
 	gcc=gcc # the race detector needs cgo
 	saslpasswd2=sasl2-bin
+	chromium=chromium # the console's tests, with npm
+	node=nodejs
+	npm=npm
+	pip3=python3-pip # for openapi-spec-validator, which Debian has not
 	/usr/share/doc/libsasl2-modules=libsasl2-modules # what saslpasswd2 sets a password for
 )
 
@@ -28,13 +32,19 @@ for peer in "${peers[@]}"; do
 	[ -e "${peer%%=*}" ] || command -v "${peer%%=*}" >/dev/null || missing+=("${peer##*=}")
 done
 servers=$("${0%/*}/servers.sh" --where)
-[ ${#missing[@]} -eq 0 ] && [ -d "$servers" ] && exit 0
+promtool=$(command -v promtool || "${0%/*}/promtool.sh" --where)
+console=${0%/*}/console
+validator=$(python3 -c 'import openapi_spec_validator; print("there")' 2>/dev/null || true)
+[ ${#missing[@]} -eq 0 ] && [ -d "$servers" ] && [ -x "$promtool" ] && [ -d "$console/node_modules" ] && [ -n "$validator" ] && exit 0
 
 if [ "${CI:-}" = true ]; then
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get -qq update
 	[ ${#missing[@]} -eq 0 ] || apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
 	"${0%/*}/servers.sh"
+	[ -x "$promtool" ] || "${0%/*}/promtool.sh"
+	[ -d "$console/node_modules" ] || npm --prefix "$console" ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	[ -n "$validator" ] || pip3 install --quiet --break-system-packages 'openapi-spec-validator==0.9.*'
 	exit 0
 fi
 if [ ${#missing[@]} -gt 0 ]; then
@@ -44,4 +54,16 @@ fi
 if [ ! -d "$servers" ]; then
 	echo "not unpacked, their tests will be skipped: Exim, Sendmail, OpenSMTPD" >&2
 	echo "  hint: e2e/servers.sh (needs no privileges, installs nothing)" >&2
+fi
+if [ ! -x "$promtool" ]; then
+	echo "not unpacked, the tests of packaging/prometheus and grafana will be skipped: promtool" >&2
+	echo "  hint: e2e/promtool.sh (needs no privileges, installs nothing)" >&2
+fi
+if [ ! -d "$console/node_modules" ]; then
+	echo "not installed, the tests of the console will be skipped: Playwright" >&2
+	echo "  hint: npm --prefix e2e/console ci (into that folder alone)" >&2
+fi
+if [ -z "$validator" ]; then
+	echo "not installed, the test of the OpenAPI document will be skipped: openapi-spec-validator" >&2
+	echo "  hint: pip3 install openapi-spec-validator" >&2
 fi

@@ -210,6 +210,8 @@ func TestPostfixAsksHoweverASenderIsWritten(t *testing.T) {
 				{"<100%@shop.example>", true},
 				{"<a@xn--bcher-kva.bulk.example>", true},
 				{"<a@bücher.bulk.example> SMTPUTF8", true},
+				{"<a%bulk.example>", true}, // whom Postfix makes a@bulk.example of
+				{"<bulk.example!a>", true},
 				{"<a@notbulk.example>", false},
 				{"<a@bulk.example.there.example>", false},
 				{"<a@news.bulk.example>", false},

@@ -42,8 +42,14 @@ func loose(text string) []string {
 	for part := range split(text) {
 		all = append(all, inPart(part)...)
 	}
-	if len(all) == 0 { // a quote or a comment without its end hides nothing
+	if len(all) == 0 { // what stands alone is shown, in quotes, too
 		all = words(text)
+	}
+	if len(all) == 0 { // and so is what is encoded
+		decoder := mime.WordDecoder{CharsetReader: anyCharset}
+		if decoded, err := decoder.DecodeHeader(text); err == nil {
+			all = words(unfold(decoded))
+		}
 	}
 	return all
 }
@@ -51,26 +57,70 @@ func loose(text string) []string {
 // inPart returns the addresses of one part of a list.
 func inPart(part string) []string {
 	var angled []string
-	plain := outside(part)
+	plain := closeUp(outside(part), "")
 	for rest := plain; ; {
 		_, behind, ok := strings.Cut(rest, "<")
 		if !ok {
 			break
 		}
 		inside, after, _ := strings.Cut(behind, ">")
-		angled, rest = append(angled, strings.TrimSpace(inside)), after
+		angled, rest = append(angled, words(closeUp(inside, "@."))...), after
 	}
 	if angled != nil {
 		return angled
 	}
-	return words(plain)
+	all := words(plain)
+	if closed := closeUp(plain, "@"); closed != plain {
+		all = append(all, words(closed)...)
+	}
+	return all
 }
 
-// words returns the words with an "@".
+// closeUp leaves one blank where there are several, and none beside any of marks,
+// where an obsolete form (RFC 5322, section 4.4) may have them and mail programs
+// still read it. In free text a dot ends sentences; there it is no mark.
+func closeUp(text, marks string) string {
+	var b strings.Builder
+	open := true // no blank is wanted
+	for word := range strings.FieldsSeq(text) {
+		if !open && !strings.ContainsAny(word[:1], marks) {
+			b.WriteByte(' ')
+		}
+		b.WriteString(word)
+		open = strings.ContainsAny(word[len(word)-1:], marks)
+	}
+	return b.String()
+}
+
+// words returns the words with an "@" that has something on both sides. A quoted
+// local-part belongs to its word. Of several "@" the last one counts, and what it is
+// the domain of.
 func words(text string) []string {
+	const ends = " \t,;:<>()\""
 	var all []string
-	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(" \t,;:<>()\"", r) }) {
-		if strings.Contains(word, "@") {
+	quotes := true // false: one had no end, and so none behind it has
+	for from := 0; from < len(text); {
+		local := 0
+		if quotes && text[from] == '"' {
+			n := enclosed(text[from:])
+			if quotes = n > 0; strings.HasPrefix(text[from+n:], "@") {
+				local = n
+			}
+		}
+		end := len(text)
+		if n := strings.IndexAny(text[from+local:], ends); n >= 0 {
+			end = from + local + n
+		}
+		word := text[from:end]
+		from = end + 1
+		at := strings.LastIndexByte(word, '@')
+		if at < 1 || at == len(word)-1 {
+			continue
+		}
+		if local == 0 {
+			word = word[strings.LastIndexByte(word[:at], '@')+1:]
+		}
+		if word[0] != '@' {
 			all = append(all, word)
 		}
 	}
@@ -106,8 +156,8 @@ func outside(text string) string {
 	var b strings.Builder
 	last := 0
 	for i := range walk(text) {
-		if i > last && strings.Contains(text[last:i], "\"") && text[i] == '@' {
-			b.WriteString(text[last:i]) // "a b"@c.example
+		if hidden := text[last:i]; strings.HasSuffix(hidden, "\"") && strings.HasPrefix(strings.TrimLeft(text[i:], " \t"), "@") {
+			b.WriteString(hidden) // "a b"@c.example
 		}
 		b.WriteByte(text[i])
 		last = i + 1
@@ -115,26 +165,41 @@ func outside(text string) string {
 	return b.String()
 }
 
-// walk yields the places of the octets outside quoted strings and comments.
+// walk yields the places of the octets outside quoted strings and comments. One
+// without its end is none, and hides nothing.
 func walk(text string) func(func(int) bool) {
 	return func(yield func(int) bool) {
-		quoted, depth := false, 0
+		endless := "" // the openers of which one had no end; to look again would be quadratic
 		for i := 0; i < len(text); i++ {
-			switch c := text[i]; {
-			case c == '\\' && (quoted || depth > 0):
-				i++
-			case c == '"' && depth == 0:
-				quoted = !quoted
-			case quoted:
-			case c == '(':
-				depth++
-			case c == ')' && depth > 0:
-				depth--
-			case depth == 0:
-				if !yield(i) {
-					return
+			if c := text[i]; (c == '"' || c == '(') && !strings.Contains(endless, text[i:i+1]) {
+				if n := enclosed(text[i:]); n > 0 {
+					i += n - 1
+					continue
 				}
+				endless += text[i : i+1]
+			}
+			if !yield(i) {
+				return
 			}
 		}
 	}
+}
+
+// enclosed is the length of the quoted string or the comment that text begins
+// with, 0 if it has no end.
+func enclosed(text string) int {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\':
+			i++
+		case text[0] == '"' && c == '"' && i > 0, text[0] == '(' && c == ')' && depth == 1:
+			return i + 1
+		case c == '(':
+			depth++
+		case c == ')':
+			depth--
+		}
+	}
+	return 0
 }

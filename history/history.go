@@ -13,7 +13,6 @@ package history
 
 import (
 	"errors"
-	"log/slog"
 	"net/netip"
 	"time"
 )
@@ -68,13 +67,16 @@ const (
 	maxSegment = 8 << 20
 
 	// maxBuffer is what may wait for the disk, less than a small history's segment: at
-	// 50,000 decisions a second a quarter of a second of them.
+	// 50,000 decisions a second a fifth of a second of them.
 	maxBuffer = 3 << 19
 
 	// writeFrom is how much is written at once while much comes, and writeAfter how
 	// long little waits.
 	writeFrom  = 256 << 10
 	writeAfter = 250 * time.Millisecond
+
+	// maxSearches run at a time: each reads up to all of the files, by one processor.
+	maxSearches = 2
 
 	// segmentAge bounds how much longer than Keep a decision may stay on disk.
 	segmentAge = 24 * time.Hour
@@ -84,10 +86,8 @@ const (
 // ErrLocked is wrapped by Open's error when another process writes to the folder.
 var ErrLocked = errors.New("another process keeps its history there")
 
+// ErrBusy is Log.Search's error while as many searches run as may.
+var ErrBusy = errors.New("other searches are under way")
+
 // errNoLine reports a line that is not one that was written.
 var errNoLine = errors.New("damaged")
-
-// LogValue gives the fields of a log line about the settings.
-func (s Settings) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("folder", s.Folder), slog.Int64("max", s.Max), slog.Duration("keep", s.Keep))
-}

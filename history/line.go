@@ -63,8 +63,13 @@ func appendLine(dst []byte, r *Record, castagnoli *crc32.Table) []byte {
 
 // putSum writes the checksum of a line in front of it.
 func putSum(line []byte, castagnoli *crc32.Table) {
-	sum := crc32.Checksum(line[sumSize:], castagnoli)
-	hex.Encode(line, []byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)})
+	text := digits(crc32.Checksum(line[sumSize:], castagnoli))
+	copy(line, text[:])
+}
+
+func digits(sum uint32) (text [sumSize - 1]byte) {
+	hex.Encode(text[:], []byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)})
+	return text
 }
 
 func appendFlags(dst []byte, r *Record) []byte {
@@ -97,15 +102,10 @@ func appendText(dst []byte, s string) []byte {
 
 // summed reports whether a line without its end agrees with its checksum.
 func summed(line []byte, castagnoli *crc32.Table) bool {
-	var sum [4]byte
 	if len(line) < sumSize || line[sumSize-1] != ' ' {
 		return false
 	}
-	if _, err := hex.Decode(sum[:], line[:sumSize-1]); err != nil {
-		return false
-	}
-	want := crc32.Checksum(line[sumSize:], castagnoli)
-	return sum == [4]byte{byte(want >> 24), byte(want >> 16), byte(want >> 8), byte(want)}
+	return digits(crc32.Checksum(line[sumSize:], castagnoli)) == [sumSize - 1]byte(line)
 }
 
 // parseLine reads what stands behind the checksum. The texts of r are parts of it,

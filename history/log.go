@@ -18,8 +18,11 @@ type Log struct {
 	settings   Settings
 	castagnoli *crc32.Table
 	lock       *os.File
+	told       bool          // Run's: that it is broken
 	woken      chan struct{} // something waits
 	urgent     chan struct{} // much does
+
+	searches chan struct{}
 
 	mu      sync.Mutex // of what waits; held for the time of an encoding
 	waiting []byte
@@ -30,9 +33,9 @@ type Log struct {
 	file    *os.File   // nil: a new segment is to be made
 	size    int64
 	number  uint64    // of file, or of the last one there was
-	since   time.Time // of file
+	since   time.Time // of its first decision
+	wrote   time.Time // its last ones
 	older   []segment // the oldest first
-	pruned  time.Time
 
 	written, dropped, failed atomic.Uint64 // records
 	octets                   atomic.Int64  // on disk
@@ -52,7 +55,8 @@ func Open(s Settings) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{settings: s, castagnoli: crc32.MakeTable(crc32.Castagnoli), lock: held,
-		woken: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+		woken: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
+		searches: make(chan struct{}, maxSearches)}
 	if err := l.resume(); err != nil {
 		held.Close()
 		return nil, err
@@ -72,7 +76,7 @@ func (l *Log) resume() (err error) {
 			return err
 		}
 		if l.file != nil {
-			l.older = l.older[:n-1]
+			l.older, l.wrote = l.older[:n-1], last.written
 		}
 	}
 	l.prune(time.Now(), 0)
@@ -111,8 +115,8 @@ func wake(c chan struct{}) {
 	}
 }
 
-// Run writes what comes until ctx ends, and then the rest. It returns nil. Errors are
-// logged once each until something could be written again.
+// Run writes what comes until ctx ends, and then the rest. It returns nil. That nothing
+// can be written is logged once, until something could be again.
 func (l *Log) Run(ctx context.Context, log *slog.Logger) error {
 	if l == nil {
 		<-ctx.Done()
@@ -148,13 +152,17 @@ func (l *Log) gather(ctx context.Context) {
 	}
 }
 
+// write is Flush, with a line in the log where that begins or ends to fail. A search
+// may have met the failure first.
 func (l *Log) write(log *slog.Logger) {
-	was := l.broken.Load()
-	err := l.Flush()
-	if err != nil && was == nil {
-		log.Error("history not written", slog.Any("error", err))
-	} else if err == nil && was != nil && l.broken.Load() == nil {
+	l.Flush()
+	switch err := l.broken.Load(); {
+	case err != nil && !l.told:
+		log.Error("history not written", slog.Any("error", *err))
+		l.told = true
+	case err == nil && l.told:
 		log.Info("history is written again")
+		l.told = false
 	}
 }
 
@@ -191,7 +199,7 @@ func (l *Log) append(lines []byte) error {
 	}
 	now := time.Now()
 	if l.file != nil && (l.size+int64(len(lines)) > l.segmentSize() || now.Sub(l.since) > segmentAge) {
-		l.finish(now)
+		l.finish()
 	}
 	l.prune(now, int64(len(lines)+len(fileHead)))
 	if l.file == nil {
@@ -200,14 +208,16 @@ func (l *Log) append(lines []byte) error {
 			return err
 		}
 		l.file, l.size, l.number, l.since = f, int64(len(fileHead)), l.number+1, now
+		l.wrote = now
+		l.octets.Add(l.size)
 	}
 	if _, err := l.file.WriteAt(lines, l.size); err != nil {
 		if cut := l.file.Truncate(l.size); cut != nil {
-			l.finish(now) // its torn end is a damaged line
+			l.finish() // its torn end is a damaged line
 		}
 		return err
 	}
-	l.size += int64(len(lines))
+	l.size, l.wrote = l.size+int64(len(lines)), now
 	l.octets.Add(int64(len(lines)))
 	return nil
 }
@@ -216,8 +226,8 @@ func (l *Log) append(lines []byte) error {
 func (l *Log) segmentSize() int64 { return min(maxSegment, l.settings.Max/8) }
 
 // finish ends the newest segment.
-func (l *Log) finish(now time.Time) {
-	l.older = append(l.older, segment{l.number, segmentPath(l.settings.Folder, l.number), l.size, now})
+func (l *Log) finish() {
+	l.older = append(l.older, segment{l.number, segmentPath(l.settings.Folder, l.number), l.size, l.wrote})
 	l.file.Close()
 	l.file, l.size = nil, 0
 }
@@ -226,7 +236,7 @@ func (l *Log) finish(now time.Time) {
 // needed for so many octets to have room.
 func (l *Log) prune(now time.Time, room int64) {
 	if l.file != nil && now.Sub(l.since) > segmentAge {
-		l.finish(now)
+		l.finish()
 	}
 	total := l.size
 	for _, s := range l.older {

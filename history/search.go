@@ -37,10 +37,17 @@ type Found struct {
 	Damaged int      // lines that were left out of what was read
 }
 
-// Search looks for decisions, those included that wait for the disk.
+// Search looks for decisions, those included that wait for the disk. It fails with
+// ErrBusy rather than wait for other searches.
 func (l *Log) Search(ctx context.Context, q Query) (Found, error) {
 	if l == nil {
 		return Found{}, nil
+	}
+	select {
+	case l.searches <- struct{}{}:
+		defer func() { <-l.searches }()
+	default:
+		return Found{}, ErrBusy
 	}
 	l.Flush() // what could not be written is counted, and cannot be found
 	if oldest := time.Now().Add(-l.settings.Keep); q.Since.Before(oldest) {
@@ -103,11 +110,12 @@ type walker struct {
 	each       func(*Record) bool
 	castagnoli *crc32.Table
 	text       []byte // of a segment, reused
+	record     Record // in hand, reused
 	damaged    int
 	done       bool
 }
 
-// segment reads one file from its end.
+// segment reads one file.
 func (w *walker) segment(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,30 +129,42 @@ func (w *walker) segment(path string) error {
 		return err
 	}
 	w.text = b.Bytes()
-	text := w.text[:bytes.LastIndexByte(w.text, '\n')+1] // the rest is being written, or was when all ended
+	w.lines(w.text)
+	return nil
+}
+
+// lines reads the text of a segment from its end.
+func (w *walker) lines(text []byte) {
+	text = text[:bytes.LastIndexByte(text, '\n')+1] // the rest is being written, or was when all ended
 	headed := bytes.HasPrefix(text, []byte(fileHead))
 	if headed {
 		text = text[len(fileHead):]
 	} else if len(text) > 0 {
 		w.damaged++ // lines are told by their checksums all the same
 	}
-	for len(text) > 0 && !w.done {
-		text = text[:len(text)-1]
-		start := bytes.LastIndexByte(text, '\n') + 1
-		w.line(text[start:])
-		text = text[:start]
+	whole := "" // text, once a line of it is read: one allocation for all
+	for end := len(text) - 1; end >= 0 && !w.done; {
+		start := bytes.LastIndexByte(text[:end], '\n') + 1
+		line := text[start:end]
+		switch {
+		case w.hint != nil && !bytes.Contains(line, w.hint):
+		case !summed(line, w.castagnoli):
+			w.damaged++
+		default:
+			if whole == "" {
+				whole = string(text)
+			}
+			w.line(whole[start+sumSize : end])
+		}
+		end = start - 1
 	}
-	return nil
 }
 
-func (w *walker) line(line []byte) {
-	var r Record
-	switch {
-	case w.hint != nil && !bytes.Contains(line, w.hint):
-	case !summed(line, w.castagnoli) || parseLine(string(line[sumSize:]), &r) != nil:
+func (w *walker) line(line string) {
+	if err := parseLine(line, &w.record); err != nil {
 		w.damaged++
-	case !r.Time.Before(w.since):
-		w.done = !w.each(&r)
+	} else if !w.record.Time.Before(w.since) {
+		w.done = !w.each(&w.record)
 	}
 }
 

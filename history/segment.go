@@ -72,25 +72,42 @@ func openSegment(s segment) (f *os.File, size int64, begun time.Time, err error)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSegment+1))
 	if err == nil {
-		size = int64(bytes.LastIndexByte(text, '\n') + 1)
-		lines, headed := bytes.CutPrefix(text[:size], []byte(fileHead))
-		first, _, some := bytes.Cut(lines, []byte("\n"))
-		var r Record
-		switch {
-		case !headed, some && (!summed(first, crc32.MakeTable(crc32.Castagnoli)) || parseLine(string(first[sumSize:]), &r) != nil):
+		var whole int
+		if whole, begun, err = wholeLines(text); err != nil {
 			return nil, 0, begun, f.Close()
-		case some:
-			begun = r.Time
-		default:
+		}
+		if begun.IsZero() {
 			begun = s.written
 		}
-		err = f.Truncate(size)
+		if size = int64(whole); whole < len(text) { // else its time stays that of its last line
+			err = f.Truncate(size)
+		}
 	}
 	if err != nil {
 		f.Close()
 		return nil, 0, begun, err
 	}
 	return f, size, begun, nil
+}
+
+// wholeLines is how much of a segment's text ends with a line, and when its first
+// decision was made; zero if it has none. The error says that its beginning is damaged.
+func wholeLines(text []byte) (size int, begun time.Time, err error) {
+	size = bytes.LastIndexByte(text, '\n') + 1
+	lines, headed := bytes.CutPrefix(text[:size], []byte(fileHead))
+	if !headed {
+		return 0, begun, errNoLine
+	}
+	first, _, some := bytes.Cut(lines, []byte("\n"))
+	if !some {
+		return size, begun, nil
+	}
+	var r Record
+	if !summed(first, crc32.MakeTable(crc32.Castagnoli)) {
+		return 0, begun, errNoLine
+	}
+	err = parseLine(string(first[sumSize:]), &r)
+	return size, r.Time, err
 }
 
 // createSegment makes a segment with a head.

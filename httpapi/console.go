@@ -27,16 +27,21 @@ var consoleTypes = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// isConsole reports whether a path is one of the console's. Everybody may have those: a
-// browser that opens a page sends no token, and there is no secret in it.
-func isConsole(path string) bool { return path == "/" || strings.HasPrefix(path, "/console/") }
+// isConsole reports whether a request is for the page or what it loads. Everybody may
+// have those: a browser that opens a page sends no token, and there is no secret in it.
+func isConsole(r *http.Request) bool {
+	return r.URL.Path == "/" && wantsPage(r) || strings.HasPrefix(r.URL.Path, "/console/")
+}
+
+// wantsPage tells a browser from a program.
+func wantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
 // home answers / with the console for browsers, and with a list of what there is for
 // programs.
 func home(programs http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
-		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		if wantsPage(r) {
 			asset(w, "console/page.html")
 			return
 		}

@@ -81,7 +81,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		switch {
-		case c.local, c.known, isConsole(r.URL.Path):
+		case c.local, c.known, isConsole(r):
 		case s.closed():
 			s.refused(refusedToken)
 			unauthorized(w, "want the header Authorization: Bearer TOKEN")

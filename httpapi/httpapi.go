@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"blockd/history"
 	"blockd/live"
 	"blockd/policy"
 	"blockd/reload"
@@ -39,6 +40,10 @@ type Settings struct {
 	// Entries are those that /v1/entries shows and changes; nil: there is no such
 	// resource.
 	Entries *live.Set
+	// History is what /v1/decisions shows; nil: there is no such resource.
+	History *history.Log
+	// Events are what /v1/events shows; nil: there is no such resource.
+	Events *Events
 	// Hosts are names, in lower case, that a request may have in its Host header when
 	// there is no token, besides IP addresses and localhost. Any other name is refused:
 	// a web page whose name is made to lead to a loopback address would be asking.

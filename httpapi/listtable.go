@@ -16,13 +16,14 @@ import (
 // ListTable is the answer of /v1/lists: the files in service, and what the lists
 // that they make are worth.
 type ListTable struct {
-	Lists       []ListFile  `json:"lists"`
-	Worth       []ListWorth `json:"worth"`
-	Problems    []string    `json:"problems"`
-	Ready       bool        `json:"ready"`
-	Since       time.Time   `json:"since,omitzero"`        // of the swap
-	LastAttempt time.Time   `json:"last_attempt,omitzero"` // to take up changed lists
-	Generation  string      `json:"generation"`
+	Lists       []ListFile   `json:"lists"`
+	Worth       []ListWorth  `json:"worth"`
+	Entries     []EntryWorth `json:"entries"` // with the most hits, as many as were asked for
+	Problems    []string     `json:"problems"`
+	Ready       bool         `json:"ready"`
+	Since       time.Time    `json:"since,omitzero"`        // of the swap
+	LastAttempt time.Time    `json:"last_attempt,omitzero"` // to take up changed lists
+	Generation  string       `json:"generation"`
 }
 
 // ListFile is one file of a list, as it is in service.
@@ -87,13 +88,20 @@ const (
 )
 
 func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
-	sendTagged(w, r, NewListTable(s.status(), s.checker.Hits()))
+	n, err := wantedEntries(r)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	t := NewListTable(s.status(), s.checker.Hits())
+	t.Entries = newEntryWorth(s.checker.TopEntries(n))
+	sendTagged(w, r, t)
 }
 
 // NewListTable makes the table of a status. hits are those of a daemon, in which a
 // list without any may be missing; nil: nobody has counted.
 func NewListTable(status reload.Status, hits []policy.ListHits) ListTable {
-	t := ListTable{Lists: make([]ListFile, len(status.Files)), Worth: []ListWorth{}, Problems: status.Problems, Ready: status.Ready,
+	t := ListTable{Lists: make([]ListFile, len(status.Files)), Worth: []ListWorth{}, Entries: []EntryWorth{}, Problems: status.Problems, Ready: status.Ready,
 		Since: status.Since.UTC(), LastAttempt: status.LastAttempt.UTC(), Generation: status.Generation}
 	if t.Problems == nil {
 		t.Problems = []string{}

@@ -36,7 +36,7 @@ func describe(routes []route) *document {
 	schemas := huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer)
 	d := &document{schemas: schemas, api: &huma.OpenAPI{
 		OpenAPI: "3.1.0",
-		Info: &huma.Info{Title: "blockd", Version: apiVersion, License: nil, Description: "Whether senders are listed, and why; " +
+		Info: &huma.Info{Title: "blockd", Version: apiVersion, Description: "Whether senders are listed, and why; " +
 			"the state of the lists; entries that act at once. Members may be added to answers: ignore those that you do not know."},
 		Servers: []*huma.Server{{URL: "/"}},
 		Components: &huma.Components{Schemas: schemas, Responses: map[string]*huma.Response{},

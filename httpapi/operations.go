@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -65,7 +66,11 @@ func describeCheckMany(d *document) *huma.Operation {
 }
 
 func describeLists(d *document) *huma.Operation {
-	return &huma.Operation{OperationID: "lists", Summary: "The lists in service, and what each is worth", Responses: d.tagged(ListTable{})}
+	op := &huma.Operation{OperationID: "lists", Summary: "The lists in service, and what each is worth",
+		Parameters: []*huma.Param{parameter("entries", fmt.Sprintf("how many of the entries with the most hits are wanted, up to %d; none if it is not said", MaxEntryWorth), "")},
+		Responses:  d.tagged(ListTable{})}
+	d.problems(op, http.StatusBadRequest)
+	return op
 }
 
 func describeEntries(d *document) *huma.Operation {

@@ -38,6 +38,14 @@ func (s *Server) routes(metrics http.Handler) []route {
 			{name: http.MethodPost, serve: s.writing(s.addEntries), doc: describeAdd, writes: true},
 			{name: http.MethodDelete, serve: s.writing(s.removeEntries), doc: describeRemove, writes: true}}})
 	}
+	if s.settings.History != nil {
+		all = append(all, route{path: "/v1/decisions", about: "past decisions, the newest first: ?sender=, recipient=, client=, list=, ref=, verdict=, outcome=, since=, limit=", methods: []method{
+			{name: http.MethodGet, serve: s.decisions, doc: describeDecisions}}})
+	}
+	if s.settings.Events != nil {
+		all = append(all, route{path: "/v1/events", about: "decisions as they are made, server-sent events", methods: []method{
+			{name: http.MethodGet, serve: s.events, doc: describeEvents}}})
+	}
 	all = append(all,
 		route{path: "/healthz", about: "200 while the daemon runs", methods: []method{
 			{name: http.MethodGet, serve: s.healthz, doc: describeHealth, open: true}}},
@@ -48,7 +56,7 @@ func (s *Server) routes(metrics http.Handler) []route {
 		route{path: "/openapi.json", about: "all of this for programs, OpenAPI 3.1", methods: []method{
 			{name: http.MethodGet, serve: s.openAPI, doc: describeDocument}}})
 	return append(all, route{path: "/", about: "this list", methods: []method{
-		{name: http.MethodGet, serve: home(root(all)), doc: describeRoot, open: true}}})
+		{name: http.MethodGet, serve: home(root(all)), doc: describeRoot}}})
 }
 
 // pattern is that of http.ServeMux.

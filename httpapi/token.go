@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Scope is what the holder of a token may do.
@@ -121,6 +123,11 @@ func NewToken(path, name string, scope Scope) (token string, err error) {
 	if !tokenName.MatchString(name) {
 		return "", fmt.Errorf("want letters, digits and . _ - (at most 32) for a name, have %q", name)
 	}
+	unlock, err := lockTokens(path)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
 	all, err := ReadTokens(path)
 	if err != nil {
 		return "", err
@@ -140,6 +147,11 @@ func NewToken(path, name string, scope Scope) (token string, err error) {
 
 // RevokeToken takes a token out of the file. It is false if there is none of that name.
 func RevokeToken(path, name string) (bool, error) {
+	unlock, err := lockTokens(path)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
 	all, err := ReadTokens(path)
 	if err != nil {
 		return false, err
@@ -149,6 +161,21 @@ func RevokeToken(path, name string) (bool, error) {
 		return false, nil
 	}
 	return true, writeTokens(path, left)
+}
+
+// lockTokens waits until nobody else changes the file: of two at once the later would
+// bring back what the earlier has revoked. The lock is on the folder, for the file is
+// replaced.
+func lockTokens(path string) (unlock func() error, err error) {
+	f, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", filepath.Dir(path), err)
+	}
+	return f.Close, nil
 }
 
 // writeTokens replaces the file, whole or not at all. Everybody may read it, for the

@@ -12,7 +12,7 @@ import (
 
 const (
 	pageSize      = 4096
-	formatVersion = 1
+	formatVersion = 2 // 1 had tags and offsets of a page apart, and packed records
 	filterKind    = 1 // split-block, 256 bits, 8 lanes
 	headerSumAt   = pageSize - 4
 

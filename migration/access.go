@@ -84,6 +84,25 @@ func meaning(a action, what about, keys []key) string {
 type tableRules struct {
 	parents   bool   // a name matches the names below it, and .name matches nothing
 	delimiter string // recipient_delimiter
+
+	later bool // access_map_reject_code: REJECT answers 4xx
+	soft  bool // soft_bounce: every refusal does
+}
+
+// soften turns what Postfix answers 4xx to into an entry that defers.
+func (r tableRules) soften(a action) action {
+	coded := len(a.reason) > 3 && digits(a.reason[:3]) && a.reason[3] == ' '
+	switch {
+	case a.deed != block:
+	case coded && r.soft:
+		a.deed, a.reason = defers, "450 "+strings.TrimSpace(a.reason[3:])
+		if rest, ok := strings.CutPrefix(a.reason[4:], "5."); ok {
+			a.reason = "450 4." + rest
+		}
+	case !coded && (r.soft || r.later):
+		a.deed = defers
+	}
+	return a
 }
 
 // The ranks of an indexed table: the order in which Postfix asks for what one mail

@@ -332,14 +332,6 @@ func kindOnly(e *entry) bool {
 	return !slices.ContainsFunc(e.keys, func(k key) bool { return !k.isPattern() })
 }
 
-func cut(text string, most int) string {
-	for len(text) > most {
-		runes := []rune(text)
-		text = string(runes[:len(runes)-1])
-	}
-	return text
-}
-
 // say is the line of one key.
 func (l *List) say(e *entry, k key) string {
 	if l.Format == "plain" {

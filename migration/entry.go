@@ -55,6 +55,7 @@ type entry struct {
 	reason string
 	other  string // what else it does there, which is not blockd's: "HOLD"
 	site   *site
+	met    int // the round of plan.meet that has met it
 }
 
 // step is one place where a table is asked: the number of the restrictions, and of

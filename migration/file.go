@@ -116,11 +116,22 @@ func logicalLines(data []byte) (lines []logical, orphan int) {
 				orphan = n
 				continue
 			}
-			lines[open].text += " " + trimmed
 			lines[open].parts = append(lines[open].parts, physical{n, trimmed})
 		default:
 			lines = append(lines, logical{line: n, text: trimmed, parts: []physical{{n, trimmed}}})
 			open = len(lines) - 1
+		}
+	}
+	for i := range lines { // not as they come: a line may have a million parts
+		if l := &lines[i]; len(l.parts) > 1 {
+			var b strings.Builder
+			for n, p := range l.parts {
+				if n > 0 {
+					b.WriteByte(' ')
+				}
+				b.WriteString(p.text)
+			}
+			l.text = b.String()
 		}
 	}
 	return lines, orphan
@@ -145,9 +156,16 @@ func shown(text string) string {
 	if len(text) <= maxShown {
 		return text
 	}
-	cut := maxShown - len("…")
-	for !utf8.RuneStart(text[cut]) {
-		cut--
+	return cut(text, maxShown-len("…")) + "…"
+}
+
+// cut is the first octets of a text, at most so many, and no part of a character.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
 	}
-	return text[:cut] + "…"
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
 }

@@ -126,9 +126,18 @@ type Options struct {
 	Hostname string
 }
 
+// maxNotes bounds the remarks about the whole: who has more reads none.
+const maxNotes = 200
+
 // note adds a remark about the whole, once.
 func (r *Result) note(format string, args ...any) {
+	if len(r.Notes) > maxNotes {
+		return
+	}
 	text := fmt.Sprintf(format, args...)
+	if len(r.Notes) == maxNotes {
+		text = "there is more to say than is shown"
+	}
 	for _, said := range r.Notes {
 		if said == text {
 			return

@@ -2,6 +2,8 @@ package migration
 
 import (
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -16,17 +18,32 @@ import (
 // was let pass, and both sides of it say so.
 
 // maxMatches bounds how many addresses are tried on patterns: beyond it each pair is
-// taken for one that may meet.
-const maxMatches = 2_000_000
+// taken for one that may meet. maxPairs bounds the pairs that are looked at, a
+// second's worth: a table of some thousand local-parts that are let pass before as
+// many names that are not.
+const (
+	maxMatches = 2_000_000
+	maxPairs   = 10_000_000
+)
+
+// maxSaid is how many exceptions are named beside a block that they free from.
+const maxSaid = 3
 
 // plan weighs the exceptions of some sites against the blocks of all.
 type plan struct {
 	sites  []*site
-	byName []named            // blocks with a domain, by its reversed labels
-	loose  []*entry           // blocks for senders without one: local-parts and patterns
-	count  map[*site]int      // blocks
-	orders map[[2]*site]order // of exceptions and blocks, as far as it is known
+	byName []named                   // blocks with a domain, by its reversed labels
+	loose  []*entry                  // blocks for senders without one: patterns, and of some, local-parts
+	local  []*entry                  // blocks for a local-part and nothing else
+	locals map[string][]*entry       // the same, by it
+	nets   map[netip.Prefix][]*entry // blocks for clients
+	sorted []netip.Prefix            // of nets: each before those within it
+	count  map[*site]int             // blocks
+	orders map[[2]*site]order        // of exceptions and blocks, as far as it is known
 	tries  int
+	pairs  int
+	round  int            // of meet
+	freed  map[*entry]int // exceptions that free from a block and are not before it
 }
 
 // named is a block under its domain.
@@ -64,21 +81,26 @@ func domainOf(k key) string {
 }
 
 func newPlan(sites []*site) *plan {
-	p := &plan{sites: sites, count: map[*site]int{}, orders: map[[2]*site]order{}}
+	p := &plan{sites: sites, count: map[*site]int{}, orders: map[[2]*site]order{}, freed: map[*entry]int{},
+		locals: map[string][]*entry{}, nets: map[netip.Prefix][]*entry{}}
 	for _, s := range sites {
 		for _, e := range s.entries {
 			if e.Outcome == Lost || !e.deed.refuses() {
 				continue
 			}
 			p.count[s]++
-			if s.about != senders {
-				continue
-			}
 			free := false
 			for _, k := range e.keys {
-				if domain := domainOf(k); domain != "" {
+				switch domain := domainOf(k); {
+				case k.net.IsValid():
+					p.nets[k.net] = append(p.nets[k.net], e)
+				case s.about != senders:
+				case domain != "":
 					p.byName = append(p.byName, named{reversed(domain), e})
-				} else {
+				case len(e.keys) == 1 && k.scope == lists.Local:
+					p.local = append(p.local, e)
+					p.locals[k.text] = append(p.locals[k.text], e)
+				default:
 					free = true
 				}
 			}
@@ -88,6 +110,7 @@ func newPlan(sites []*site) *plan {
 		}
 	}
 	slices.SortStableFunc(p.byName, func(a, b named) int { return strings.Compare(a.domain, b.domain) })
+	p.sorted = slices.SortedFunc(maps.Keys(p.nets), netip.Prefix.Compare)
 	return p
 }
 
@@ -144,8 +167,8 @@ type tally struct {
 	beaten       []*entry // that it wins against, of its own kind
 }
 
-// weigh settles every exception of all sites.
-func (p *plan) weigh() {
+// weigh settles every exception of all sites. The error is ErrTooBig.
+func (p *plan) weigh() error {
 	p.bury()
 	for _, s := range p.sites {
 		for _, e := range s.entries {
@@ -162,6 +185,15 @@ func (p *plan) weigh() {
 			p.settle(e, t)
 		}
 	}
+	if p.pairs > maxPairs {
+		return fmt.Errorf("%w: more than %d pairs of an exception and a block that may meet", ErrTooBig, maxPairs)
+	}
+	for b, n := range p.freed {
+		if n > maxSaid {
+			b.differ(Narrower, "nor for whom %s more let pass", entries(n-maxSaid))
+		}
+	}
+	return nil
 }
 
 // bury takes out the blocks that are never reached: an exception before them covers
@@ -227,7 +259,9 @@ func (p *plan) settle(e *entry, t *tally) {
 		// A client's entry that a sender's exception frees from is not marked: any of
 		// one kind would mark all of the other, and the exception says it.
 		for _, b := range t.lost {
-			b.differ(Narrower, "not for whom %s lets pass", e.Place)
+			if p.freed[b]++; p.freed[b] <= maxSaid {
+				b.differ(Narrower, "not for whom %s lets pass", e.Place)
+			}
 		}
 	}
 }
@@ -244,165 +278,4 @@ func entries(n int) string {
 		return "1 entry"
 	}
 	return fmt.Sprintf("%d entries", n)
-}
-
-// meet finds the blocks that an exception meets: those that may match the same mail.
-func (p *plan) meet(e *entry) *tally {
-	t := &tally{}
-	seen := map[*entry]bool{}
-	one := func(b *entry) {
-		if seen[b] {
-			return
-		}
-		seen[b] = true
-		if b.Outcome == Lost {
-			return
-		}
-		switch p.order(e, b) {
-		case first:
-			t.wins++
-			t.beaten = append(t.beaten, b)
-			return
-		case partly:
-			t.partly++
-		}
-		if t.losses++; t.first == nil {
-			t.first = b
-		}
-		t.lost = append(t.lost, b)
-	}
-	same := e.site.about == senders && len(e.keys) > 0
-	if same {
-		for _, k := range e.keys {
-			p.meetSenders(k, one)
-		}
-	}
-	for _, s := range p.sites {
-		if p.count[s] == 0 || same && s.about == senders || e.site.about == logins && s.about != senders {
-			continue
-		}
-		if s == e.site || s.about == clients && e.site.about == clients && len(e.keys) > 0 {
-			for _, b := range s.entries {
-				if b.Outcome != Lost && b.deed.refuses() && (len(e.keys) == 0 || netsMeet(e.keys, b.keys)) {
-					one(b)
-				}
-			}
-			continue
-		}
-		// An exception for a sender meets every block for a client, and the other way
-		// round: any sender may come from any client.
-		if e.deed == pass {
-			switch p.siteOrder(e.site, s) {
-			case first:
-				t.wins += p.count[s]
-				continue
-			case partly:
-				t.partly += p.count[s]
-			}
-		}
-		t.losses += p.count[s]
-		if t.first == nil {
-			t.first = s.entries[slices.IndexFunc(s.entries, func(b *entry) bool { return b.Outcome != Lost && b.deed.refuses() })]
-		}
-	}
-	return t
-}
-
-// meetSenders calls one for every block for senders that a key of an exception meets.
-func (p *plan) meetSenders(k key, one func(*entry)) {
-	for _, b := range p.loose {
-		if slices.ContainsFunc(b.keys, func(o key) bool { return p.keysMeet(k, o) }) {
-			one(b)
-		}
-	}
-	domain := domainOf(k)
-	if domain == "" {
-		for _, n := range p.byName {
-			if slices.ContainsFunc(n.entry.keys, func(o key) bool { return p.keysMeet(k, o) }) {
-				one(n.entry)
-			}
-		}
-		return
-	}
-	at := reversed(domain)
-	run := func(from string, below bool) {
-		i, _ := slices.BinarySearchFunc(p.byName, from, func(n named, d string) int { return strings.Compare(n.domain, d) })
-		for ; i < len(p.byName) && (p.byName[i].domain == from || below && strings.HasPrefix(p.byName[i].domain, from)); i++ {
-			n := p.byName[i]
-			if slices.ContainsFunc(n.entry.keys, func(o key) bool { return p.keysMeet(k, o) }) {
-				one(n.entry)
-			}
-		}
-	}
-	run(at, k.kind == lists.Domain && k.scope != lists.Exact)
-	for i := len(at) - 2; i > 0; i-- { // the names above
-		if at[i] == '.' {
-			run(at[:i+1], false)
-		}
-	}
-}
-
-// keysMeet reports whether some sender may match both keys. Where only a search
-// could tell, it says yes.
-func (p *plan) keysMeet(a, b key) bool {
-	switch {
-	case a.isPattern() && b.isPattern():
-		da, db := domainOf(a), domainOf(b)
-		return da == "" || db == "" || da == db
-	case b.isPattern():
-		return p.patternMeets(b, a)
-	case a.isPattern():
-		return p.patternMeets(a, b)
-	case a.scope == lists.Local && b.scope == lists.Local:
-		return a.text == b.text
-	case a.scope == lists.Local:
-		return b.kind == lists.Domain || strings.HasPrefix(b.text, a.text)
-	case b.scope == lists.Local:
-		return a.kind == lists.Domain || strings.HasPrefix(a.text, b.text)
-	case a.kind == lists.Addr && b.kind == lists.Addr:
-		return a.text == b.text
-	case a.kind == lists.Addr:
-		return covers(b, domainOf(a))
-	case b.kind == lists.Addr:
-		return covers(a, domainOf(b))
-	}
-	return covers(a, b.text) && b.scope != lists.Sub || covers(b, a.text) && a.scope != lists.Sub ||
-		a.scope != lists.Exact && (below(b.text, a.text) || a.text == b.text && b.scope != lists.Exact) ||
-		b.scope != lists.Exact && below(a.text, b.text)
-}
-
-// patternMeets reports whether a pattern may match what another key matches.
-func (p *plan) patternMeets(pat, k key) bool {
-	if k.kind == lists.Addr && k.scope == lists.Exact {
-		if p.tries++; p.tries > maxMatches {
-			return true
-		}
-		return pat.pat.Match(k.text)
-	}
-	domain := domainOf(pat)
-	return domain == "" || k.kind != lists.Domain || covers(k, domain)
-}
-
-// covers reports whether a key of a domain covers senders at exactly that name.
-func covers(k key, name string) bool {
-	if k.text == name {
-		return k.scope != lists.Sub
-	}
-	return k.scope != lists.Exact && below(name, k.text)
-}
-
-// below reports whether name is a name below parent.
-func below(name, parent string) bool {
-	return len(name) > len(parent) && strings.HasSuffix(name, parent) && name[len(name)-len(parent)-1] == '.'
-}
-
-func netsMeet(as, bs []key) bool {
-	for _, a := range as {
-		for _, b := range bs {
-			if a.net.Overlaps(b.net) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -19,6 +19,7 @@ type spamassassin struct {
 	ifs   []condition
 	rest  int // directives that are not about senders or clients
 	exact map[string][]*entry
+	weak  bool // a match of blocklist_from has too few points to be spam
 }
 
 // condition is an open "if".
@@ -27,6 +28,15 @@ type condition struct {
 	text  string
 	known bool // it can be judged without running SpamAssassin
 	holds bool
+
+	negated bool // we are behind its else
+}
+
+func (c condition) String() string {
+	if c.negated {
+		return "not " + c.text
+	}
+	return c.text
 }
 
 // assumedVersion is the SpamAssassin that conditions on its version are judged for.
@@ -40,8 +50,9 @@ func SpamAssassin(ctx context.Context, localCF string, o Options) (*Result, erro
 		return nil, err
 	}
 	for _, c := range sa.ifs {
-		sa.note("%s: %q has no endif", c.at, c.text)
+		sa.note("%s: %q has no endif", c.at, c.String())
 	}
+	sa.weaken()
 	if sa.rest > 0 {
 		sa.note("%d other directives are not about who sends, and stay with SpamAssassin", sa.rest)
 	}
@@ -96,7 +107,7 @@ func (sa *spamassassin) directive(at Place, text string, depth int) error {
 	case "else":
 		if n := len(sa.ifs); n > 0 {
 			c := &sa.ifs[n-1]
-			c.holds, c.text = !c.holds, "not "+c.text
+			c.holds, c.negated = !c.holds, !c.negated
 		} else {
 			sa.note("%s: else without if", at)
 		}
@@ -110,6 +121,8 @@ func (sa *spamassassin) directive(at Place, text string, depth int) error {
 		return nil
 	case "include":
 		return sa.include(at, text, rest, depth)
+	case "score":
+		sa.score(rest)
 	}
 	undo := strings.HasPrefix(name, "un")
 	what := strings.NewReplacer("blacklist", "blocklist", "whitelist", "welcomelist").Replace(strings.TrimPrefix(name, "un"))
@@ -208,6 +221,7 @@ func (sa *spamassassin) include(at Place, text, rest string, depth int) error {
 func (sa *spamassassin) senders(at Place, text, rest string, d deed, undo bool) error {
 	if rest == "" {
 		sa.find(at, text, "").lose("a directive without an address")
+		return sa.files.count()
 	}
 	word, _ := cutBlank(text)
 	for _, glob := range strings.Fields(rest) {
@@ -217,6 +231,10 @@ func (sa *spamassassin) senders(at Place, text, rest string, d deed, undo bool) 
 		id := fmt.Sprint(d, strings.ToLower(glob))
 		if undo {
 			f := sa.find(at, word+" "+glob, "take back the same address of earlier lines")
+			if known, holds := sa.conditions(); !holds || !known && d == pass {
+				f.lose("it stands in a condition that does not hold, or that cannot be judged: what it takes back stays")
+				continue
+			}
 			if len(sa.exact[id]) == 0 {
 				f.Now = "there is nothing to take back"
 			}
@@ -240,7 +258,7 @@ func (sa *spamassassin) senders(at Place, text, rest string, d deed, undo bool) 
 		for _, c := range sa.ifs {
 			switch {
 			case c.known && !c.holds:
-				e.lose("%s does not hold for SpamAssassin 4", c.text)
+				e.lose("%s does not hold for SpamAssassin 4", c)
 			case !c.known:
 				e.differ(Wider, "also without the condition of line %d", c.at.Line)
 			}
@@ -248,6 +266,42 @@ func (sa *spamassassin) senders(at Place, text, rest string, d deed, undo bool) 
 		e.differ(Narrower, "by the envelope sender alone, not by From: and its like")
 	}
 	return nil
+}
+
+// conditions tells whether all that are open can be judged, and hold as far as they
+// can.
+func (sa *spamassassin) conditions() (known, holds bool) {
+	known, holds = true, true
+	for _, c := range sa.ifs {
+		known = known && c.known
+		holds = holds && (c.holds || !c.known)
+	}
+	return known, holds
+}
+
+// enough is the score at which SpamAssassin calls a message spam, if nobody says otherwise.
+const enough = 5
+
+// score reads what a match of blocklist_from counts: the last of up to four numbers
+// is that of a site with all its tests.
+func (sa *spamassassin) score(rest string) {
+	f := strings.Fields(rest)
+	if known, holds := sa.conditions(); len(f) < 2 || f[0] != "USER_IN_BLOCKLIST" && f[0] != "USER_IN_BLACKLIST" || known && !holds {
+		return
+	}
+	if points, err := strconv.ParseFloat(strings.Trim(f[len(f)-1], "()"), 64); err == nil {
+		sa.weak = points < enough
+	}
+}
+
+// weaken has the blocks of a site that gave their points away logged alone.
+func (sa *spamassassin) weaken() {
+	for _, e := range sa.site.entries {
+		if sa.weak && e.deed == block {
+			e.deed = watch
+			e.differ(Narrower, "logged alone (mode = \"shadow\"): score gives such mail too few points to be spam")
+		}
+	}
 }
 
 // globKey reads one address of SpamAssassin: "*" and "?" are wildcards over the whole.

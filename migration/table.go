@@ -84,7 +84,7 @@ type tableText struct {
 
 // entry adds an entry of the table.
 func (t *tableText) entry(line int, text string, a action, keys []key, rank int) *entry {
-	if t.site.warn && a.deed.refuses() {
+	if a = t.pf.rules.soften(a); t.site.warn && a.deed.refuses() {
 		a.deed, a.differ = watch, ""
 	}
 	e := t.site.add(&entry{

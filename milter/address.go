@@ -1,6 +1,10 @@
 package milter
 
-import "blockd/addr"
+import (
+	"strings"
+
+	"blockd/addr"
+)
 
 // What a mail server hands over is the argument of MAIL and RCPT as the client wrote
 // it, less the angle brackets if there are both, and beside it, in a macro, what the
@@ -12,6 +16,7 @@ import "blockd/addr"
 // second. "" is the null sender. Where neither is an address it is the argument,
 // which is none then either.
 func reversePaths(argument, macro string) (first, second string) {
+	argument, macro = quoted(argument), quoted(macro)
 	if macro == argument || macro == "" {
 		return argument, ""
 	}
@@ -27,6 +32,18 @@ func reversePaths(argument, macro string) (first, second string) {
 		return macro, ""
 	}
 	return macro, argument
+}
+
+// quoted puts a local-part in quotes whose one fault is its dots, "a..b@x.example":
+// providers of mobile mail have handed such addresses out, Sendmail takes them, and
+// its macro has them without. Other text stays as it is.
+func quoted(address string) string {
+	local, domain, ok := strings.Cut(address, "@")
+	dots := strings.HasPrefix(local, ".") || strings.HasSuffix(local, ".") || strings.Contains(local, "..")
+	if !ok || !dots || strings.ContainsAny(local, " \t\"(),:;<>[\\]") {
+		return address
+	}
+	return `"` + local + `"@` + domain
 }
 
 // forwardPath returns the recipient that is decided about, from the argument of

@@ -15,6 +15,7 @@ const (
 	replyInternal     = "451 4.3.0 Internal error, try again"
 	replyNoSender     = "553 5.1.7 Sender address is not understood"
 	replyManySenders  = "550 5.6.0 Message header has too many senders"
+	replyManyResults  = "550 5.6.0 Message header has too many Authentication-Results of ours"
 )
 
 // headerField is the field of a message that a list has tagged, as the SMTP filter
@@ -54,6 +55,15 @@ func recipientOutcome(d policy.Decision) string {
 	return outAccepted
 }
 
+// fieldText is the value of a field as the mail server takes it: after the agreement
+// on exact fields it adds no blank behind the colon by itself.
+func (s *session) fieldText(text string) string {
+	if s.exact {
+		return " " + text
+	}
+	return text
+}
+
 // fulfil answers the end of a message. An error of the library is a connection that
 // is gone, or one that it closes at the next event.
 func (s *session) fulfil(f fate, m milter.Modifier) *milter.Response {
@@ -66,7 +76,7 @@ func (s *session) fulfil(f fate, m milter.Modifier) *milter.Response {
 		outcome, err = outQuarantined, m.Quarantine("blockd: "+f.tag)
 	case policy.Tag:
 		// On top, where it stands before any that the message has brought along.
-		outcome, err = outTagged, m.InsertHeader(0, headerField, f.tag)
+		outcome, err = outTagged, m.InsertHeader(0, headerField, s.fieldText(f.tag))
 	default:
 		return answer
 	}

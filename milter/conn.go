@@ -103,9 +103,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	_, err := c.Conn.Write(c.out)
-	if c.out = c.out[:0]; cap(c.out) > bufferSize {
-		c.out = nil
-	}
+	c.out = nil // an idle connection keeps nothing; replies with data are few
 	if err != nil {
 		return 0, err
 	}

@@ -115,6 +115,9 @@ func build(t testing.TB, texts map[string]string) *index.Index {
 		if strings.Contains(text, " DISCARD") || strings.Contains(text, " 4") {
 			source.Settings.Format = "postfix"
 		}
+		if strings.Contains(text, "welcomelist_auth ") {
+			source.Settings.Format = "spamassassin"
+		}
 		switch {
 		case strings.HasPrefix(name, "allow"):
 			source.Settings.Action = lists.Allow

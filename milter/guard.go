@@ -1,13 +1,14 @@
 package milter
 
 import (
-	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
+
+	"blockd/listener"
 )
 
 // guard stands between the network and the library, which trusts its peers: it
@@ -30,63 +31,56 @@ func newGuard(s Settings, m *metrics, log *calmLog) *guard {
 	return &guard{settings: s, metrics: m, log: log, open: map[*conn]struct{}{}, stopping: make(chan struct{})}
 }
 
-// listener is a listener behind the guard.
-type listener struct {
+// guarded is a listener behind the guard.
+type guarded struct {
 	net.Listener
 	*guard
 }
 
-// Accept returns the next connection that is let in. Errors such as a lack of file
-// descriptors pass, so they are waited out, at most 1 s at a time.
-func (l listener) Accept() (net.Conn, error) {
-	delay := time.Duration(0)
+// Accept returns the next connection that is let in.
+func (l guarded) Accept() (net.Conn, error) {
 	for {
-		nc, err := l.Listener.Accept()
-		if err == nil {
-			delay = 0
-			if c := l.enter(nc); c != nil {
-				return c, nil
-			}
-			nc.Close()
-			continue
-		}
-		if errors.Is(err, net.ErrClosed) {
+		nc, err := listener.Accept(l.Listener, l.stopping, func(err error, _ time.Duration) {
+			l.metrics.acceptErrors.Inc()
+			l.log.warn("milter accept failed", slog.Any("error", err))
+		})
+		if err != nil {
 			return nil, err
 		}
-		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-		l.metrics.acceptErrors.Inc()
-		l.log.warn("milter accept failed", slog.Any("error", err))
-		select {
-		case <-time.After(delay):
-		case <-l.stopping:
-			return nil, net.ErrClosed
+		if c := l.enter(nc); c != nil {
+			return c, nil
 		}
+		nc.Close()
 	}
 }
 
 // enter lets a peer in, or says nothing: there is no word for it in the protocol.
 func (g *guard) enter(nc net.Conn) *conn {
-	why := ""
+	c, why := g.place(nc)
+	if why != "" {
+		g.metrics.refused.WithLabelValues(why).Inc()
+		g.log.warn("milter connection refused", slog.String("from", peerText(nc)), slog.String("why", why))
+	}
+	return c
+}
+
+// place makes room for a connection, or says why not; nothing, if the guard stops.
+func (g *guard) place(nc net.Conn) (c *conn, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.stopped:
-		return nil
+		return nil, ""
 	case !g.admits(nc.RemoteAddr()):
-		why = whyNetwork
+		return nil, whyNetwork
 	case len(g.open) >= g.settings.MaxConnections:
-		why = whyTotal
+		return nil, whyTotal
 	}
-	if why != "" {
-		g.metrics.refused.WithLabelValues(why).Inc()
-		g.log.warn("milter connection refused", slog.String("from", peerText(nc)), slog.String("why", why))
-		return nil
-	}
-	c := &conn{Conn: nc, guard: g}
+	c = &conn{Conn: nc, guard: g}
 	g.open[c] = struct{}{}
 	g.metrics.connections.Inc()
 	g.metrics.active.Inc()
-	return c
+	return c, ""
 }
 
 // admits reports whether a peer may talk to us. Who may use a Unix socket is said

@@ -1,15 +1,31 @@
 package milter
 
 import (
+	"context"
+	"slices"
+
 	"github.com/d--j/go-milter"
 
 	"blockd/policy"
 )
 
-// judgeHeader decides by the addresses of the message's header. An envelope that a
-// list allows is not asked further. nil = the message goes on, to the fate that the
-// transaction then has.
+// judgeHeader decides by the addresses of the message's header. nil = the message
+// goes on, to the fate that the transaction then has.
 func (s *session) judgeHeader(m milter.Modifier) *milter.Response {
+	t := &s.tx
+	if r := s.readFields(); r != nil {
+		return r
+	}
+	t.fieldsAwait = s.seesMessage && slices.ContainsFunc(t.judged, func(v policy.Verdict) bool { return t.checker.Awaits(v, t.recipient) })
+	if t.fieldsAwait {
+		return nil
+	}
+	return s.judgeFields(m)
+}
+
+// readFields looks up the addresses of the header. An envelope that a list allows is
+// not asked further. nil = there is nothing wrong with the header itself.
+func (s *session) readFields() *milter.Response {
 	t := &s.tx
 	if !t.reads || !t.settled || t.group == policy.Unread {
 		return nil
@@ -26,7 +42,16 @@ func (s *session) judgeHeader(m milter.Modifier) *milter.Response {
 	}
 	for _, f := range fields {
 		source, _ := policy.FieldSource(f.Name)
-		if r := s.judgeField(source, f.Text, m); r != nil {
+		v := t.checker.Header(source, f.Text)
+		t.judged = append(t.judged, t.checker.ProveOrigin(context.Background(), v, t.recipient, t.origin)) // asks nothing: SPF is of envelopes
+	}
+	return nil
+}
+
+// judgeFields decides by all of the addresses.
+func (s *session) judgeFields(m milter.Modifier) *milter.Response {
+	for _, v := range s.tx.judged {
+		if r := s.judgeField(v, m); r != nil {
 			return r
 		}
 	}
@@ -35,25 +60,24 @@ func (s *session) judgeHeader(m milter.Modifier) *milter.Response {
 
 // judgeField decides by one address. What a list wants done with the message goes
 // into its fate, where that is not worse already.
-func (s *session) judgeField(source policy.Source, address string, m milter.Modifier) *milter.Response {
+func (s *session) judgeField(v policy.Verdict, m milter.Modifier) *milter.Response {
 	t := &s.tx
-	v := t.checker.Header(source, address)
-	d := t.checker.Recipient(v, t.recipient)
-	switch {
-	case d.Ref == "", v.Kind == policy.Allowed:
-		return nil
-	case d.Outcome == policy.Quarantine && !s.canQuarantine:
-		d.Outcome, d.Reply = policy.Defer, replyNoQuarantine
-	case d.Outcome == policy.Tag && !s.canTag:
-		d.Outcome, d.Tag = policy.Accept, ""
+	ask := t.checker.Recipient
+	if t.ended {
+		ask = t.checker.EndOfMessage
 	}
+	d := ask(v, t.recipient)
+	if d.Ref == "" || v.Kind == policy.Allowed {
+		return nil
+	}
+	d = s.feasible(d)
 	s.logDecision(t.checker.For(v, t.recipient), d, t.recipient, m)
 	switch {
 	case d.Outcome == policy.Refuse, d.Outcome == policy.Defer:
 		s.metrics.messages.WithLabelValues(recipientOutcome(d)).Inc()
 		return reply(d.Reply)
 	case weight(d.Outcome) > weight(t.fate.outcome):
-		t.fate = fate{d.Outcome, d.Tag, d.Ref, t.sender}
+		t.fate = fate{outcome: d.Outcome, tag: d.Tag, ref: d.Ref, sender: t.sender}
 	}
 	return nil
 }

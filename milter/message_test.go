@@ -163,6 +163,7 @@ func TestHeaders(t *testing.T) {
 		{"From", "a@there.example", []string{bob}, []string{"From: A <a@phish.example>"}, "550 5.7.1 <a@phish.example>: From address rejected: listed in from (ref "},
 		{"From below a listed domain", "a@there.example", []string{bob}, []string{"From: a@mx.PHISH.example"}, "550 5.7.1 <a@mx.phish.example>: From"},
 		{"field's name in capitals", "a@there.example", []string{bob}, []string{"FROM: a@phish.example"}, "550"},
+		{"blanks behind the field's name, as Postfix hands them over", "a@there.example", []string{bob}, []string{"From \t: a@phish.example"}, "550"},
 		{"second From", "a@there.example", []string{bob}, []string{"From: a@there.example", "From: a@phish.example"}, "550"},
 		{"second address", "a@there.example", []string{bob}, []string{"From: a@there.example, b@phish.example"}, "550"},
 		{"folded field as Postfix hands it over", "a@there.example", []string{bob}, []string{"From: a@there.example,\n\tB\n <b@phish.example>"}, "550"},

@@ -25,6 +25,7 @@ const (
 	outTagged      = "tagged"
 	outQuarantined = "quarantined"
 	outDiscarded   = "discarded"
+	outAwaiting    = "awaiting"
 )
 
 // How a transaction goes on behind MAIL.
@@ -44,6 +45,7 @@ type metrics struct {
 	cut          prometheus.Counter
 	panics       prometheus.Counter
 	clients      prometheus.Counter
+	forged       prometheus.Counter
 	senders      map[string]prometheus.Counter // resolved once, so that counting does not allocate
 	recipients   *prometheus.CounterVec        // outcome
 	messages     *prometheus.CounterVec        // outcome
@@ -80,13 +82,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		cut:          counter("blockd_milter_cut_total", "Connections of mail servers closed because the time to stop was over."),
 		panics:       counter("blockd_milter_panics_total", "Milter events answered by on_error after a panic, which is a defect of blockd: please report the stack in the log."),
 		clients:      counter("blockd_milter_clients_refused_total", "SMTP clients refused through the milter door because their address is listed, before they named a sender."),
+		forged:       counter("blockd_milter_forged_results_total", "Authentication-Results fields taken out of messages because they claimed to be this server's own."),
 		senders:      map[string]prometheus.Counter{},
 		recipients: vec("blockd_milter_recipients_total",
-			"RCPT events of senders that were not passed at MAIL, by outcome: accepted, exempt, refused and deferred (by the lists), limited (to come again in a transaction of its own), tagged, quarantined, discarded.",
-			"outcome", outAccepted, outExempt, outRefused, outDeferred, outLimited, outTagged, outQuarantined, outDiscarded),
+			"RCPT events of senders that were not passed at MAIL, by outcome: accepted, exempt, refused and deferred (by the lists), limited (to come again in a transaction of its own), tagged, quarantined, discarded, awaiting (the message, which may prove its sender).",
+			"outcome", outAccepted, outExempt, outRefused, outDeferred, outLimited, outTagged, outQuarantined, outDiscarded, outAwaiting),
 		messages: vec("blockd_milter_messages_total",
-			"Messages that blockd had a last word on, by outcome: refused and deferred (by their header), tagged, quarantined, discarded.",
-			"outcome", outRefused, outDeferred, outTagged, outQuarantined, outDiscarded),
+			"Messages that blockd had a last word on, by outcome: accepted (having proved their sender), refused and deferred (by their header, or for want of proof), tagged, quarantined, discarded.",
+			"outcome", outAccepted, outRefused, outDeferred, outTagged, outQuarantined, outDiscarded),
 	}
 	senders := vec("blockd_milter_senders_total",
 		"MAIL events, by what followed: passed (nothing more is asked), watched (recipients or header are asked about), refused (at MAIL).",

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/policy"
+	"blockd/spool"
 )
 
 // Settings of a Server. A zero field takes the default named beside it.
@@ -36,6 +37,15 @@ type Settings struct {
 	AllowFrom      []netip.Prefix // mail servers that may connect by TCP; nil = loopback
 	MaxConnections int            // 1,024 at once, over all listeners
 
+	// Results is the name in whose name Authentication-Results are written: of what was
+	// found where proof was looked for. Those of messages from outside that claim this
+	// name are taken out. "" = neither.
+	Results string
+
+	Copies       *spool.Store  // one of its own: of messages that may prove something
+	MaxCopy      int64         // 10 MiB: octets of such a message; a larger one proves nothing
+	ProofTimeout time.Duration // 5 s for all DNS queries that an answer needs; what is open then is not proved
+
 	FirstTimeout  time.Duration // 10 s from the connection to its first packet
 	PacketTimeout time.Duration // 30 s for the rest of a packet that has begun
 	IdleTimeout   time.Duration // 2 h between packets: as long as an SMTP client may keep its server waiting
@@ -47,6 +57,11 @@ func (s Settings) withDefaults() Settings {
 		s.AllowFrom = Loopback()
 	}
 	s.MaxConnections = cmp.Or(s.MaxConnections, 1024)
+	if s.Copies == nil {
+		s.Copies = spool.New(spool.Settings{})
+	}
+	s.MaxCopy = cmp.Or(s.MaxCopy, 10<<20)
+	s.ProofTimeout = cmp.Or(s.ProofTimeout, 5*time.Second)
 	s.FirstTimeout = cmp.Or(s.FirstTimeout, 10*time.Second)
 	s.PacketTimeout = cmp.Or(s.PacketTimeout, 30*time.Second)
 	s.IdleTimeout = cmp.Or(s.IdleTimeout, 2*time.Hour)
@@ -105,7 +120,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	for _, l := range listeners {
 		s.log.Info("milter listens", slog.String("address", l.Addr().String()))
 		loops.Go(func() {
-			if err := server.Serve(listener{l, s.guard}); err != nil && !errors.Is(err, milter.ErrServerClosed) {
+			if err := server.Serve(guarded{l, s.guard}); err != nil && !errors.Is(err, milter.ErrServerClosed) {
 				cancel(fmt.Errorf("milter: %w", err))
 			}
 		})
@@ -160,7 +175,7 @@ func (s *Server) library() *milter.Server {
 		}),
 		milter.WithActions(s.actions()),
 		milter.WithProtocols(s.protocol()),
-		milter.WithNegotiationCallback(negotiate),
+		milter.WithNegotiationCallback(s.negotiate),
 		milter.WithMacroRequest(milter.StageConnect, []milter.MacroName{milter.MacroMTAFQDN, milter.MacroClientAddr, milter.MacroDaemonName, milter.MacroMTAVersion}),
 		milter.WithMacroRequest(milter.StageMail, []milter.MacroName{milter.MacroQueueId, milter.MacroAuthAuthen, milter.MacroAuthType, milter.MacroMailAddr, milter.MacroMailHost}),
 		milter.WithMacroRequest(milter.StageRcpt, []milter.MacroName{milter.MacroRcptAddr, milter.MacroRcptMailer}),

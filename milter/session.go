@@ -16,7 +16,10 @@ import (
 // would put off the rest of the SMTP session.
 type session struct {
 	*Server
-	canTag, canQuarantine, seesHeader bool // what was negotiated
+
+	// What was negotiated.
+	canTag, canQuarantine, seesHeader, seesMessage, writesResults bool
+	exact                                                         bool // fields come, and are taken, with the blanks behind the colon
 
 	client  netip.Addr // zero: not known
 	trusted bool       // by its network: no list is asked
@@ -32,13 +35,17 @@ func newSession(s *Server, actions milter.OptAction, protocol milter.OptProtocol
 		canTag:        actions&milter.OptAddHeader != 0,
 		canQuarantine: actions&milter.OptQuarantine != 0,
 		seesHeader:    s.checker.Sources().Header() && protocol&(milter.OptNoHeaders|milter.OptNoEOH) == 0,
+		seesMessage:   protocol&(milter.OptNoHeaders|milter.OptNoEOH|milter.OptNoBody) == 0,
+		writesResults: s.settings.Results != "" && actions&milter.OptChangeHeader != 0 && protocol&(milter.OptNoHeaders|milter.OptNoEOH) == 0,
+		exact:         protocol&milter.OptHeaderLeadingSpace != 0,
 	}
 }
 
 // NewConnection begins an SMTP session, on this object's first use and after a
 // mail server has kept its connection for another client.
 func (s *session) NewConnection(milter.Modifier) error {
-	s.client, s.trusted, s.helo, s.tx = netip.Addr{}, false, "", transaction{}
+	s.client, s.trusted, s.helo = netip.Addr{}, false, ""
+	s.reset()
 	return nil
 }
 
@@ -77,12 +84,13 @@ func (s *session) Helo(name string, _ milter.Modifier) (*milter.Response, error)
 // MailFrom looks the sender up, once for the transaction. One whom no list has
 // anything on is accepted here, and the mail server asks no more about it.
 func (s *session) MailFrom(argument, _ string, m milter.Modifier) (*milter.Response, error) {
-	s.tx = transaction{}
+	s.reset()
 	if s.trusted {
 		return s.pass()
 	}
 	first, second := reversePaths(argument, m.Get(milter.MacroMailAddr))
-	authenticated := s.settings.SkipAuthenticated && m.Get(milter.MacroAuthAuthen) != ""
+	login := m.Get(milter.MacroAuthAuthen) != ""
+	authenticated := s.settings.SkipAuthenticated && login
 	if authenticated { // only whether its address is listed
 		first, second = "", ""
 	}
@@ -102,11 +110,12 @@ func (s *session) MailFrom(argument, _ string, m milter.Modifier) (*milter.Respo
 		w := checker.Envelope(s.client, second)
 		w.Seen = seen
 		if !reads && checker.Passes("", v, w) {
-			s.tx = transaction{}
+			s.reset()
 			return s.pass()
 		}
 		s.tx.verdicts = append(s.tx.verdicts, w)
 	}
+	s.tx.origin = policy.Origin{Client: s.client, Helo: s.helo, Authenticated: login}
 	if s.settings.RejectAt == "mail" {
 		if r := s.refuseSender(m); r != nil {
 			return r, nil
@@ -119,11 +128,18 @@ func (s *session) MailFrom(argument, _ string, m milter.Modifier) (*milter.Respo
 // pass accepts the message whoever its recipients are.
 func (s *session) pass() (*milter.Response, error) {
 	s.metrics.senders[mailPassed].Inc()
+	if s.writesResults { // its header is still to be seen
+		return milter.RespContinue, nil
+	}
 	return milter.RespAccept, nil
 }
 
 // refuseSender answers MAIL where senders are refused there; nil = go on.
 func (s *session) refuseSender(m milter.Modifier) *milter.Response {
+	s.proveOrigin("")
+	if s.stakesOf("") != (stakes{}) {
+		return nil
+	}
 	v, d := s.tx.decide("")
 	switch {
 	case d.Outcome == policy.Refuse, d.Outcome == policy.Defer:
@@ -134,7 +150,7 @@ func (s *session) refuseSender(m milter.Modifier) *milter.Response {
 		return nil
 	}
 	s.metrics.senders[mailRefused].Inc()
-	s.tx = transaction{}
+	s.reset()
 	return reply(d.Reply)
 }
 
@@ -146,13 +162,12 @@ func (s *session) RcptTo(argument, _ string, m milter.Modifier) (*milter.Respons
 		return milter.RespContinue, nil
 	}
 	recipient := forwardPath(argument, m.Get(milter.MacroRcptAddr))
+	s.proveOrigin(recipient)
+	if all := s.stakesOf(recipient); all != (stakes{}) {
+		return s.await(recipient, all), nil
+	}
 	v, d := s.tx.decide(recipient)
-	if d.Outcome == policy.Quarantine && !s.canQuarantine {
-		d.Outcome, d.Reply = policy.Defer, replyNoQuarantine
-	}
-	if d.Outcome == policy.Tag && !s.canTag {
-		d.Outcome, d.Tag = policy.Accept, ""
-	}
+	d = s.feasible(d)
 	if d.Ref != "" {
 		s.logDecision(s.checker.For(v, recipient), d, recipient, m)
 	}
@@ -162,7 +177,7 @@ func (s *session) RcptTo(argument, _ string, m milter.Modifier) (*milter.Respons
 	case d.Outcome == policy.Refuse, d.Outcome == policy.Defer:
 	case s.tx.unreadable(v) && !s.checker.Exempt(recipient):
 		outcome, text = outRefused, replyNoSender
-	case !s.tx.joins(s.checker, recipient, d):
+	case !s.tx.joins(s.checker, recipient, d, stakes{}):
 		outcome, text = outLimited, replyApart
 	}
 	s.metrics.recipients.WithLabelValues(outcome).Inc()
@@ -175,8 +190,12 @@ func (s *session) RcptTo(argument, _ string, m milter.Modifier) (*milter.Respons
 // Data is not asked for.
 func (s *session) Data(milter.Modifier) (*milter.Response, error) { return milter.RespContinue, nil }
 
-// Header collects the fields whose addresses lists are asked about.
+// Header collects the fields whose addresses lists are asked about, and the message.
 func (s *session) Header(name, value string, _ milter.Modifier) (*milter.Response, error) {
+	s.readResults(name, value)
+	if s.copies() {
+		s.copyField(name, value)
+	}
 	if source, ok := policy.FieldSource(name); ok && s.tx.reads && s.checker.Sources().Has(source) {
 		s.tx.fields.Add(name, value)
 	}
@@ -185,35 +204,67 @@ func (s *session) Header(name, value string, _ milter.Modifier) (*milter.Respons
 
 // Headers answers at the end of the header, for all recipients at once.
 func (s *session) Headers(m milter.Modifier) (*milter.Response, error) {
-	if !s.tx.open {
+	switch {
+	case len(s.tx.results.forged) > maxForged:
+		s.metrics.messages.WithLabelValues(outRefused).Inc()
+		s.reset()
+		return reply(replyManyResults), nil
+	case !s.tx.open && s.writesResults:
+		return s.pastHeader(), nil
+	case !s.tx.open:
+		return milter.RespContinue, nil
+	}
+	if len(s.tx.awaiting) > 0 {
+		s.copy([]byte("\r\n"))
 		return milter.RespContinue, nil
 	}
 	if r := s.judgeHeader(m); r != nil {
-		s.tx = transaction{}
+		s.reset()
 		return r, nil
 	}
+	if s.tx.fieldsAwait {
+		s.copy([]byte("\r\n"))
+		return milter.RespContinue, nil
+	}
 	if s.tx.fate.outcome == policy.Accept {
-		s.tx = transaction{}
-		return milter.RespAccept, nil
+		return s.pastHeader(), nil
 	}
 	return milter.RespContinue, nil
 }
 
-// BodyChunk is not asked for.
-func (s *session) BodyChunk([]byte, milter.Modifier) (*milter.Response, error) {
+// BodyChunk collects the message, where something hangs on it.
+func (s *session) BodyChunk(chunk []byte, _ milter.Modifier) (*milter.Response, error) {
+	if len(s.tx.awaiting) > 0 || s.tx.fieldsAwait {
+		s.copy(chunk)
+	}
 	return milter.RespContinue, nil
 }
 
-// EndOfMessage has done with the message what its lists ask for.
+// EndOfMessage answers what has hung on the message, and has done with it what its
+// lists ask for.
 func (s *session) EndOfMessage(m milter.Modifier) (*milter.Response, error) {
-	f := s.tx.fate
+	defer s.reset()
+	if r := s.settle(m); r != nil {
+		return r, nil
+	}
+	if err := s.writeResults(m); err != nil {
+		s.logFate("message not dealt with", s.tx.fate, m, err)
+		return milter.RespTempFail, nil
+	}
+	return s.fulfil(s.tx.fate, m), nil
+}
+
+// reset ends what is known of a message.
+func (s *session) reset() {
+	if s.tx.copied != nil {
+		s.tx.copied.Close()
+	}
 	s.tx = transaction{}
-	return s.fulfil(f, m), nil
 }
 
 // Abort ends a transaction.
 func (s *session) Abort(milter.Modifier) error {
-	s.tx = transaction{}
+	s.reset()
 	return nil
 }
 
@@ -223,4 +274,4 @@ func (s *session) Unknown(string, milter.Modifier) (*milter.Response, error) {
 }
 
 // Cleanup has nothing to give back.
-func (s *session) Cleanup(milter.Modifier) { s.tx = transaction{} }
+func (s *session) Cleanup(milter.Modifier) { s.reset() }

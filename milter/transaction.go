@@ -4,7 +4,9 @@ import (
 	"strings"
 
 	"blockd/header"
+	"blockd/msgauth"
 	"blockd/policy"
+	"blockd/spool"
 )
 
 // transaction is one MAIL to its end. The zero transaction is none, and so is a
@@ -15,7 +17,19 @@ type transaction struct {
 	sender   string           // as the client wrote it
 	checker  *policy.Checker  // of one generation
 	verdicts []policy.Verdict // of the envelope: one, or two where the mail server has another sender than the client wrote
+	origin   policy.Origin
 	fields   header.Senders
+	results  results
+
+	// Of a message that may have to prove something.
+	awaiting    []string         // recipients whose answer comes at its end
+	answer      string           // that of the first of them, once it is there; "" = accepted
+	fieldsAwait bool             // an address in its header does too
+	judged      []policy.Verdict // of those addresses
+	copied      *spool.Copy      // what came of it so far; nil = nothing
+	torn        error            // why no more of it is kept
+	ended       bool
+	facts       *msgauth.Message // once ended; nil = it proves nothing
 
 	// What the first recipient that was not refused has settled for the message.
 	settled   bool
@@ -27,7 +41,8 @@ type transaction struct {
 // fate is what becomes of a message at its end.
 type fate struct {
 	outcome policy.Outcome // Accept, Tag, Quarantine or Discard
-	tag     string         // of Tag and Quarantine
+	stakes  stakes
+	tag     string // of Tag and Quarantine
 	ref     string
 	sender  string
 }
@@ -35,10 +50,15 @@ type fate struct {
 // decide returns the decision about a recipient, and the verdict behind it: the
 // one that weighs most.
 func (t *transaction) decide(recipient string) (policy.Verdict, policy.Decision) {
+	return t.weigh(recipient, t.checker.Recipient)
+}
+
+// weigh is decide by one of the ways to ask.
+func (t *transaction) weigh(recipient string, ask func(policy.Verdict, string) policy.Decision) (policy.Verdict, policy.Decision) {
 	v := t.verdicts[0]
-	d := t.checker.Recipient(v, recipient)
+	d := ask(v, recipient)
 	for _, other := range t.verdicts[1:] {
-		if o := t.checker.Recipient(other, recipient); weight(o.Outcome) > weight(d.Outcome) {
+		if o := ask(other, recipient); weight(o.Outcome) > weight(d.Outcome) {
 			v, d = other, o
 		}
 	}
@@ -72,8 +92,8 @@ func (t *transaction) unreadable(v policy.Verdict) bool {
 // joins reports whether a recipient can be one of this message's: what is done with
 // a message is done for all its recipients, and so the first one settles it. Others
 // are to come again by themselves.
-func (t *transaction) joins(c *policy.Checker, recipient string, d policy.Decision) bool {
-	f := fate{d.Outcome, d.Tag, d.Ref, t.sender}
+func (t *transaction) joins(c *policy.Checker, recipient string, d policy.Decision, all stakes) bool {
+	f := fate{outcome: d.Outcome, stakes: all, tag: d.Tag, ref: d.Ref, sender: t.sender}
 	var g policy.Group
 	if t.reads {
 		g = c.Group(recipient)
@@ -82,7 +102,7 @@ func (t *transaction) joins(c *policy.Checker, recipient string, d policy.Decisi
 		t.settled, t.recipient, t.fate, t.group = true, recipient, f, g
 		return true
 	}
-	return t.fate.outcome == f.outcome && label(t.fate.tag) == label(f.tag) && t.group == g
+	return t.fate.outcome == f.outcome && t.fate.stakes == f.stakes && label(t.fate.tag) == label(f.tag) && t.group == g
 }
 
 // label is what a tag says of the list, without the reference.

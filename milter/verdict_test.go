@@ -59,7 +59,7 @@ func TestListedSenderIsRefusedRecipientByRecipient(t *testing.T) {
 
 // The table of docs/milter.md: what Postfix hands over, and what is looked up of it.
 func TestWhichSenderIsLookedUp(t *testing.T) {
-	const list = "bad@x.example\n\"bad b\"@x.example\nu@d.example\nlocal@up.example\n"
+	const list = "bad@x.example\n\"bad b\"@x.example\nu@d.example\nlocal@up.example\ndots.example\n"
 	d := open(t, setup{lists: map[string]string{"bad": list}})
 	tests := []struct{ name, argument, macro, want string }{
 		{"quoted local-part that must be", `"bad b"@x.example`, `"bad b"@x.example`, "550"},
@@ -80,6 +80,10 @@ func TestWhichSenderIsLookedUp(t *testing.T) {
 		{"empty macro", "bad@x.example", "", "550"},
 		{"macro that is no address", "bad@x.example", "(c)bad", "550"},
 		{"empty argument and a listed macro", "", "bad@x.example", "550"},
+		{"two dots in a row, as Sendmail hands them over", "a..b@x.example", "a..b@x.example", "a"},
+		{"a dot in front and none of the server", ".a@x.example", "-", "a"},
+		{"a dot behind a listed local-part", "bad.@dots.example", "bad.@dots.example", "550"},
+		{"dots in a comment's place", "(c)a..b@dots.example", "a..b@dots.example", "550"},
 		{"neither is an address", "a b@x.example", "a b@x.example", "553 5.1.7"},
 		{"no address and no macro", "a@b@c", "-", "553 5.1.7"},
 	}

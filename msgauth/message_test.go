@@ -146,3 +146,27 @@ func TestBlankLinesCostNothing(t *testing.T) {
 		t.Errorf("a run within bounds: %+v, %v", m, err)
 	}
 }
+
+// The library looks through the whole header for each name in h=: of a header as
+// large as may be that was 4 s for one message, of anybody with a domain to sign with.
+func TestNamesOfSignedFieldsCostNothing(t *testing.T) {
+	bank := newSigner(t)
+	r := resolverOf(t, nameserver.Serve(t, zone{"TXT s1._domainkey.bank.test": {bank.record}}))
+	crowd := strings.Repeat("X: y\r\n", 900) + letter
+	named := func(names int) string {
+		return bank.resign(t, crowd, "bank.test", func(field string) string {
+			return strings.Replace(field, " h=", " h="+strings.Repeat("q:", names), 1)
+		})
+	}
+	began := time.Now()
+	m, err := r.Message(t.Context(), netip.Addr{}, strings.NewReader(named(120_000)))
+	if err != nil || m.DKIM("bank.test") != No || !strings.Contains(m.Fault, "names over") {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("120,000 names in h= took %s", took)
+	}
+	if m, err := r.Message(t.Context(), netip.Addr{}, strings.NewReader(named(100))); err != nil || m.DKIM("bank.test") != Pass {
+		t.Errorf("a hundred names: %+v, %v", m, err)
+	}
+}

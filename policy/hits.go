@@ -28,6 +28,7 @@ type ListHits struct {
 type hits struct {
 	mu     sync.RWMutex
 	byList map[string]*listHits
+	top    topEntries
 }
 
 type listHits struct {
@@ -52,13 +53,14 @@ func (h *hits) of(list string) *listHits {
 	return l
 }
 
-// count counts every list that has a match in v, once.
+// count counts every list that has a match in v, once, and every entry.
 func (h *hits) count(v *Verdict, now time.Time) {
 	sole := !slices.ContainsFunc(v.Matches, func(m index.Match) bool {
 		return v.Lists[m.Row].Source.List != v.ListName(0)
 	})
 	for i := range v.Matches {
 		list := v.ListName(i)
+		h.top.count(list, v.Matches[i].Name(), v.Matches[i].Line, sole, v.Kind == Allowed && !v.Matches[i].Action.Allows(), now)
 		if v.listedBefore(i, list) {
 			continue
 		}

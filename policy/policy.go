@@ -46,6 +46,10 @@ type Settings struct {
 	// History remembers decisions; nil = none does.
 	History *history.Log
 
+	// Decided is told of each decision that History remembers. Like Accepted it must
+	// return at once; nil = nobody wants to know.
+	Decided func(history.Record)
+
 	// Accepted is told of each sender whom no list has any entry for, when a
 	// recipient is accepted. It is called by every session and must return at once;
 	// nil = nobody wants to know.
@@ -73,6 +77,7 @@ type Checker struct {
 	entries  *live.Set
 	accepted func(addr.Addr)
 	history  *history.Log
+	decided  func(history.Record)
 	door     string // that the history shows
 	allows   *allowRules
 	resolver *msgauth.Resolver // nil = there is none
@@ -94,6 +99,7 @@ func New(live func() *index.Index, s Settings, log *slog.Logger, reg prometheus.
 		entries:     s.Live,
 		accepted:    s.Accepted,
 		history:     s.History,
+		decided:     s.Decided,
 		allows:      newAllowRules(s.Lists, s.Auth),
 		resolver:    s.Auth.Resolver,
 		unsure:      s.Auth.Tempfail,

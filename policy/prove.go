@@ -27,13 +27,13 @@ func (c *Checker) Prove(v Verdict, e Evidence) Verdict {
 
 // ProveOrigin looks for those proofs that could have v, the verdict of an envelope,
 // changed for recipient and that are known before the message: login and SPF. Of
-// mail that nobody blocks, or that no entry could have allowed, it costs nothing;
-// else SPF is asked for once, for as long as the result is handed on.
+// mail that nobody blocks, that no entry could have allowed, or that is for an exempt
+// recipient, it costs nothing; else SPF is asked for once, for as long as the result is handed on.
 //
 // It may wait for DNS as long as the resolver's budget lasts; ctx ends it earlier,
 // with an unknown result.
 func (c *Checker) ProveOrigin(ctx context.Context, v Verdict, recipient string, o Origin) Verdict {
-	wants := c.For(v, recipient).Wants
+	wants := c.wants(v, recipient)
 	e := v.Evidence
 	if wants&AuthProof != 0 {
 		state := msgauth.No
@@ -57,21 +57,41 @@ func (c *Checker) ProveOrigin(ctx context.Context, v Verdict, recipient string, 
 // and for others costs nothing and reads nothing. The error is that of message; v
 // is then as it was.
 func (c *Checker) ProveMessage(ctx context.Context, v Verdict, recipient string, o Origin, message io.Reader) (Verdict, error) {
-	wants := c.For(v, recipient).Wants
-	if wants&lateProofs == 0 {
+	if !c.Awaits(v, recipient) {
 		return v, nil
 	}
-	if c.resolver == nil {
-		e := v.Evidence
-		c.learn(&e, wants&lateProofs, msgauth.No)
-		return c.Prove(v, e), nil
-	}
-	m, err := c.resolver.Message(ctx, o.Client, message)
+	m, err := c.Examine(ctx, o.Client, message)
 	if err != nil {
 		return v, err
 	}
+	return c.ProveBy(ctx, v, recipient, o, m), nil
+}
+
+// Examine collects the facts of a message for ProveBy, where several verdicts hang
+// on them. They are nil without a resolver. The error is that of message.
+func (c *Checker) Examine(ctx context.Context, client netip.Addr, message io.Reader) (*msgauth.Message, error) {
+	if c.resolver == nil {
+		return nil, nil
+	}
+	m, err := c.resolver.Message(ctx, client, message)
+	if err != nil {
+		return nil, err
+	}
+	return &m, nil
+}
+
+// ProveBy is ProveMessage by the facts of Examine.
+func (c *Checker) ProveBy(ctx context.Context, v Verdict, recipient string, o Origin, m *msgauth.Message) Verdict {
+	wants := c.wants(v, recipient)
+	if wants&lateProofs == 0 {
+		return v
+	}
 	e := v.Evidence
-	e.Message = &m
+	if m == nil {
+		c.learn(&e, wants&lateProofs, msgauth.No)
+		return c.Prove(v, e)
+	}
+	e.Message = m
 	domain := v.Sender.Domain()
 	c.learn(&e, DKIMProof, m.DKIM(domain))
 	if wants&Alignment != 0 {
@@ -80,7 +100,7 @@ func (c *Checker) ProveMessage(ctx context.Context, v Verdict, recipient string,
 		}
 		c.learn(&e, Alignment, m.Aligned(domain, e.SPF))
 	}
-	return c.Prove(v, e), nil
+	return c.Prove(v, e)
 }
 
 // EvidenceOf is what facts prove of a sender, for who has collected them all to show

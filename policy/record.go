@@ -27,7 +27,7 @@ func (c *Checker) At(door string) *Checker {
 //   - addresses of a header that no list has anything on: their envelope is remembered;
 //   - envelopes of which nothing is known, as those from trusted networks.
 func (c *Checker) record(v *Verdict, recipient string, d *Decision) {
-	if c.history == nil || v.Source != EnvelopeSource && d.Ref == "" {
+	if c.history == nil && c.decided == nil || v.Source != EnvelopeSource && d.Ref == "" {
 		return
 	}
 	if v.Sender.Null() && !v.Client.IsValid() && v.Seen.Sender == "" && d.Ref == "" {
@@ -48,6 +48,9 @@ func (c *Checker) record(v *Verdict, recipient string, d *Decision) {
 		r.Scope, r.Action, r.Reason = m.Scope.String(), m.Action.String(), v.reason(i)
 	}
 	c.history.Add(r)
+	if c.decided != nil {
+		c.decided(r)
+	}
 }
 
 // String is the word that the history has for an outcome.

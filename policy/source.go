@@ -34,7 +34,9 @@ func (s Source) subject() string {
 }
 
 // FieldSource is the source that a header field of this name is, if it is one.
+// Blanks may stand behind a name (RFC 5322, section 4.5), and Postfix hands them over.
 func FieldSource(name string) (Source, bool) {
+	name = strings.TrimRight(name, " \t")
 	for i, word := range sourceWords[FromSource:] {
 		if strings.EqualFold(word, name) {
 			return FromSource + Source(i), true

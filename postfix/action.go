@@ -20,6 +20,9 @@ func action(v policy.Verdict, d policy.Decision) string {
 		if v.Internal() {
 			return "DEFER_IF_PERMIT 4.3.0 " + notChecked(d)
 		}
+		if strings.HasPrefix(d.Reply, "451 4.4.3 ") { // what DNS did not tell
+			return "DEFER_IF_PERMIT 4.4.3 not verified: try again later (ref " + d.Ref + ")"
+		}
 		return "DEFER_IF_PERMIT 4.7.1 " + because(v, d)
 	case policy.Tag:
 		return "PREPEND X-Blockd: " + d.Tag

@@ -7,6 +7,7 @@ import "strings"
 // `"bad q"@x.example`. The local-part ends at the last "@". Most addresses stay as
 // they are, and cost nothing.
 func external(internal string) string {
+	internal = rewritten(internal)
 	local := internal
 	if at := strings.LastIndexByte(internal, '@'); at >= 0 {
 		local = internal[:at]
@@ -25,6 +26,22 @@ func external(internal string) string {
 	b.WriteByte('"')
 	b.WriteString(internal[len(local):])
 	return b.String()
+}
+
+// rewritten is what Postfix makes of an address without an "@" when it takes the
+// message (swap_bangpath and allow_percent_hack, both on by default): site!user and
+// user%site are user@site. It asks the policy service before it does so.
+func rewritten(internal string) string {
+	if strings.Contains(internal, "@") {
+		return internal
+	}
+	if site, user, _ := strings.Cut(internal, "!"); site != "" && user != "" {
+		return user + "@" + site
+	}
+	if i := strings.LastIndexByte(internal, '%'); i > 0 && i < len(internal)-1 {
+		return internal[:i] + "@" + internal[i+1:]
+	}
+	return internal
 }
 
 // isDotAtom reports whether a local-part needs no quotes (RFC 5322, section

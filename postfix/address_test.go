@@ -22,6 +22,15 @@ func TestExternal(t *testing.T) {
 		{"two dots", "a..b@x.example", `"a..b"@x.example`},
 		{"literal", "a@[198.51.100.1]", "a@[198.51.100.1]"},
 		{"UTF-8", "jürgen@bücher.example", "jürgen@bücher.example"},
+		{"percent for an @, which Postfix delivers as one", "a%x.example", "a@x.example"},
+		{"two percents", "a%y.example%x.example", "a%y.example@x.example"},
+		{"percent beside an @", "100%@x.example", "100%@x.example"},
+		{"percent at an end", "a%", "a%"},
+		{"bang path", "x.example!a", "a@x.example"},
+		{"longer bang path", "x.example!y.example!a", "y.example!a@x.example"},
+		{"bang and percent", "x.example!a%y.example", "a%y.example@x.example"},
+		{"bang beside an @", "y.example!a@x.example", "y.example!a@x.example"},
+		{"bang at an end", "!a", "!a"},
 		{"brackets", "a<b>@x.example", `"a<b>"@x.example`},
 	}
 	for _, tt := range tests {

@@ -182,6 +182,7 @@ func (c *conn) flush() error {
 	if len(c.out) == 0 {
 		return nil
 	}
+	c.now = time.Now() // an answer may have waited for DNS
 	if c.now.Sub(c.writable) > armTime {
 		c.conn.SetWriteDeadline(c.now.Add(armTime + writeTime))
 		c.writable = c.now

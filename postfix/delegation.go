@@ -70,7 +70,8 @@ func (d *delegation) decide(r *policyRequest) string {
 		return d.recipient(r)
 	case "MAIL":
 		if d.settings.RejectAt == "mail" {
-			return d.early(r, d.judge(r))
+			d.judge(r)
+			return d.early(r, d.prove(r, ""))
 		}
 	case "CONNECT":
 		if client := d.address(r.client); d.settings.ClientRejectAt == "connect" && !contains(d.settings.Trusted, client) {
@@ -100,6 +101,7 @@ func (d *delegation) recipient(r *policyRequest) string {
 		d.metrics.answers[policy.Accept].Inc()
 		return dunno
 	}
+	v = d.prove(r, recipient)
 	decision := d.checker.Recipient(v, recipient)
 	v = d.checker.For(v, recipient)
 	if decision.Outcome == policy.Refuse || decision.Outcome == policy.Defer {

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"time"
 
 	"blockd/policy"
 )
@@ -31,6 +32,8 @@ type Settings struct {
 	SkipAuthenticated bool           // no list of senders is asked about who has authenticated
 	Trusted           []netip.Prefix // clients whom no list is asked about
 
+	ProofTimeout time.Duration // for all DNS queries of one answer; 0 = 5 s. What is open then is not proved
+
 	Lists []string // whose names are socketmaps of their own
 }
 
@@ -39,6 +42,7 @@ func (s Settings) withDefaults() Settings {
 		s.AllowFrom = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	}
 	s.MaxConnections = cmp.Or(s.MaxConnections, 1024)
+	s.ProofTimeout = cmp.Or(s.ProofTimeout, 5*time.Second)
 	return s
 }
 

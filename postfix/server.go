@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"blockd/listener"
 )
 
 // Server serves one protocol. It is safe for concurrent use.
@@ -53,29 +55,20 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	return nil
 }
 
-// accept serves whoever connects until ctx ends. Errors such as a lack of file
-// descriptors pass, so they are waited out, at most 1 s at a time.
+// accept serves whoever connects until ctx ends.
 func (s *Server) accept(ctx context.Context, l net.Listener) error {
-	delay := time.Duration(0)
 	for {
-		nc, err := l.Accept()
+		nc, err := listener.Accept(l, ctx.Done(), func(err error, retry time.Duration) {
+			s.metrics.acceptErrors.Inc()
+			s.log.Error(s.name+" accept failed", slog.Any("error", err), slog.Duration("retry", retry))
+		})
 		switch {
 		case err == nil:
-			delay = 0
 			s.admit(nc)
-			continue
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, net.ErrClosed):
+		default:
 			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-		s.metrics.acceptErrors.Inc()
-		s.log.Error(s.name+" accept failed", slog.Any("error", err), slog.Duration("retry", delay))
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
-			return nil
 		}
 	}
 }

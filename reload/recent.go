@@ -16,8 +16,9 @@ import (
 // list that is poisoned, or for another purpose, would refuse from now on. All its
 // methods may be used from any goroutine; a nil Recent remembers nobody.
 //
-// It is kept in memory alone. A restart begins with nobody, and the rule that it
-// serves is silent until recentFrom senders have come.
+// It is kept in memory: who makes one fills it, with those of before a restart if
+// somebody has kept them. The rule that it serves is silent until recentFrom senders
+// have come.
 type Recent struct {
 	mu      sync.RWMutex
 	known   map[string]bool

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"blockd/msgauth"
 	"blockd/policy"
+	"blockd/spool"
 )
 
 // Auth is [auth]: what an allow entry has to show before it overrides a block, and
@@ -66,6 +68,13 @@ func (a Auth) observedResolver(reg prometheus.Registerer) (*msgauth.Resolver, er
 		Help: "The day of the Public Suffix List that this program has, by Unix time."},
 		func() float64 { return float64(day.Unix()) })
 	return a.resolver(func(q msgauth.Query) { times.WithLabelValues(q.Outcome).Observe(q.Elapsed.Seconds()) })
+}
+
+// copies is the room for messages that are to prove something, for all doors. Its
+// files are beside the index: that folder is written to anyway and is on a disk, which
+// the system's folder for temporary files need not be.
+func (c Config) copies() *spool.Store {
+	return spool.New(spool.Settings{Dir: filepath.Dir(c.Index.Path)})
 }
 
 func (a Auth) clients() (nets []netip.Prefix, at int, err error) {
@@ -145,10 +154,11 @@ func (c Config) authWarnings() (w []string) {
 		case l.Action == "allow" && l.Require == nil:
 			warn("list %q allows on the sender's word alone: anybody can write these addresses in MAIL FROM; see require", l.Name)
 		}
-		if later := l.proofs() &^ policy.ClientProof; later != 0 {
-			warn("list %q: no door of this version looks for %s; blockd check --message does", l.Name, later)
-		}
-		if slices.Contains(l.Require, "dkim") && !c.SMTP.open() && !c.Milter.open() {
+		seesMessages := c.SMTP.open() || c.Milter.open()
+		switch asked := l.proofs() &^ policy.ClientProof; {
+		case asked != 0 && !seesMessages && c.Postfix.PolicyListen == "":
+			warn("list %q requires %s, and no door that is open looks for that", l.Name, asked)
+		case asked&policy.DKIMProof != 0 && !seesMessages:
 			warn(`list %q requires "dkim", and no door that is open sees a message`, l.Name)
 		}
 	}

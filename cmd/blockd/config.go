@@ -108,6 +108,11 @@ func (c Config) inspect() Faults {
 			f.add("smtp.tls_cert", "%v", err)
 		}
 	}
+	if c.HTTP.TLSCert != "" {
+		if _, err := certificate.Open(c.HTTP.TLSCert, c.HTTP.TLSKey, slog.New(slog.DiscardHandler)); err != nil {
+			f.add("http.tls_cert", "%v", err)
+		}
+	}
 	if _, err := c.SMTP.upstreamTrust(); err != nil {
 		f.add("smtp.upstream_tls_ca", "%v", err)
 	}
@@ -145,6 +150,7 @@ func (c Config) warnings() []string {
 	w = append(w, c.matchWarnings()...)
 	w = append(w, c.authWarnings()...)
 	w = append(w, c.milterWarnings()...)
+	w = append(w, c.HTTP.warnings()...)
 	enforced := 0
 	for _, l := range c.Lists {
 		if l.Mode == "enforce" && l.Action == "block" {

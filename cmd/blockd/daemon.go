@@ -38,11 +38,11 @@ func (c Config) askDaemon(ctx context.Context, method, path string, body, answer
 	if conn == nil && c.HTTP.Listen == "" {
 		return fmt.Errorf("%w at %s: %w", errNoDaemon, shownPath(socket), socketErr)
 	}
-	host := address
+	server := c.HTTP.scheme() + "://" + address
 	if conn != nil {
-		host = "localhost"
+		server = "http://localhost"
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+host+path, &text)
+	req, err := http.NewRequestWithContext(ctx, method, server+path, &text)
 	if err != nil {
 		return err
 	}
@@ -59,6 +59,8 @@ func (c Config) askDaemon(ctx context.Context, method, path string, body, answer
 	transport := &http.Transport{DisableKeepAlives: true}
 	if conn != nil {
 		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	} else if transport.TLSClientConfig, err = c.HTTP.trust(); err != nil {
+		return err
 	}
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)

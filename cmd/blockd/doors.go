@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"blockd/certificate"
+	"blockd/history"
 	"blockd/httpapi"
 	"blockd/live"
 	"blockd/policy"
@@ -20,28 +22,27 @@ import (
 
 // httpDoor is [http], open. The zero value is a door that is shut.
 type httpDoor struct {
-	listeners []net.Listener
-	server    *httpapi.Server
-	log       *slog.Logger
+	listeners   []net.Listener
+	server      *httpapi.Server
+	certificate *certificate.Pair // nil: no TLS
+	log         *slog.Logger
 }
 
-func (c Config) openHTTP(ctx context.Context, inherited inherited, checker *policy.Checker, entries *live.Set, status func() reload.Status, reg *prometheus.Registry, log *slog.Logger) (*httpDoor, error) {
+func (c Config) openHTTP(ctx context.Context, inherited inherited, checker *policy.Checker, entries *live.Set, past *history.Log, events *httpapi.Events, status func() reload.Status, reg *prometheus.Registry, log *slog.Logger) (*httpDoor, error) {
 	socket := c.usableSocket(log)
 	if c.HTTP.Listen == "" && socket == "" {
 		return &httpDoor{}, nil
 	}
-	s := httpapi.Settings{Tokens: c.HTTP.Tokens, Entries: entries}
-	if c.HTTP.TokenFile != "" {
-		var err error
-		if s.Token, err = httpapi.ReadToken(c.HTTP.TokenFile); err != nil {
-			return nil, fmt.Errorf("http.token_file: %w", err)
-		}
+	s, pair, err := c.HTTP.settings(reg, log)
+	if err != nil {
+		return nil, err
 	}
+	s.Entries, s.History, s.Events = entries, past, events
 	listeners, err := inherited.listen(ctx, "http", "http.listen", c.HTTP.Listen)
 	if err != nil {
 		return nil, err
 	}
-	d := &httpDoor{listeners, httpapi.New(s, checker, status, reg, log), log}
+	d := &httpDoor{listeners, httpapi.New(s, checker, status, reg, log), pair, log}
 	for _, l := range listeners { // an inherited one need not be where http.listen says
 		if address := l.Addr().String(); c.HTTP.TokenFile == "" && c.HTTP.Tokens == "" && l.Addr().Network() == "tcp" && !onLoopback(address) {
 			d.close()
@@ -72,11 +73,21 @@ func (c Config) usableSocket(log *slog.Logger) string {
 
 func (d *httpDoor) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
+	if d.certificate != nil {
+		go d.certificate.Watch(ctx)
+	}
 	for _, l := range d.listeners {
 		d.log.Info("http listens", slog.String("address", l.Addr().String()))
 		g.Go(func() error { return d.server.Serve(ctx, l) })
 	}
 	return g.Wait()
+}
+
+// reload takes up a changed certificate at once.
+func (d *httpDoor) reload() {
+	if d.certificate != nil {
+		d.certificate.Now()
+	}
 }
 
 func (d *httpDoor) close() {
@@ -88,10 +99,10 @@ func (d *httpDoor) close() {
 // readiness is the state of the lists with that of the way to the next server.
 // An open relay behind is served nothing, and until the first look nobody knows;
 // a server that is away for a while is a problem, but the filter waits for it.
-func readiness(lists *reload.Reloader, smtp *smtpDoor, entries *live.Set) func() reload.Status {
+func readiness(lists *reload.Reloader, smtp *smtpDoor, entries *live.Set, past *history.Log) func() reload.Status {
 	return func() reload.Status {
 		s := lists.Status()
-		if more := entries.Problems(); len(more) > 0 {
+		if more := append(entries.Problems(), past.Problems()...); len(more) > 0 {
 			s.Problems = append(slices.Clone(s.Problems), more...)
 		}
 		if smtp.server == nil {

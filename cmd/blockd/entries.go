@@ -181,7 +181,11 @@ func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, r
 	if asJSON {
 		err = printJSON(cmd.OutOrStdout(), answer)
 	} else {
-		err = printChanges(cmd.OutOrStdout(), answer, remove)
+		config := "" // as long as nobody named another one
+		if cmd.Flags().Changed("config") {
+			config = path
+		}
+		err = printChanges(cmd.OutOrStdout(), answer, remove, config)
 	}
 	if offline {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: no daemon runs; it is in the file, and acts when one starts\n", cmd.CommandPath())
@@ -190,8 +194,15 @@ func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, r
 		if r.Result == "absent" && err == nil {
 			err = answerAbsent
 		}
+		if c.Auth.UnverifiedAllow == "ignore" && r.Entry != nil && r.Entry.Action == lists.Allow.String() && !aboutClient(r.Entry) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s overrides nothing: auth.unverified_allow is \"ignore\"\n", cmd.CommandPath(), visible(r.Entry.Entry))
+		}
 	}
 	return err
+}
+
+func aboutClient(e *httpapi.LiveEntry) bool {
+	return e.Kind == lists.IP.String() || e.Kind == lists.CIDR.String()
 }
 
 // answerAbsent: something was to be removed that is not there.
@@ -289,8 +300,9 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// printChanges says what became of each change, and how to undo it.
-func printChanges(w io.Writer, answer httpapi.ChangeResults, asked []string) error {
+// printChanges says what became of each change, and how to undo it with a configuration;
+// "" = the usual one.
+func printChanges(w io.Writer, answer httpapi.ChangeResults, asked []string, config string) error {
 	var b strings.Builder
 	for i, r := range answer.Results {
 		switch {
@@ -302,7 +314,7 @@ func printChanges(w io.Writer, answer httpapi.ChangeResults, asked []string) err
 			fmt.Fprintf(&b, "no live entry: %s\n", visible(asked[i]))
 		}
 		if r.Was != nil && r.Result != "unchanged" {
-			fmt.Fprintf(&b, "  undo: %s\n", undo(r.Was))
+			fmt.Fprintf(&b, "  undo: %s\n", undo(r.Was, config))
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -321,8 +333,14 @@ func shownEntry(e *httpapi.LiveEntry) string {
 }
 
 // undo is the command that makes e again, for a shell.
-func undo(e *httpapi.LiveEntry) string {
-	text := "blockd add " + quoted(e.Entry)
+func undo(e *httpapi.LiveEntry, config string) string {
+	text, option := "blockd add", strings.HasPrefix(e.Entry, "-")
+	if config != "" {
+		text += " -c " + quoted(config)
+	}
+	if !option {
+		text += " " + quoted(e.Entry)
+	}
 	if e.Action != lists.Block.String() {
 		text += " --action " + e.Action
 	}
@@ -338,12 +356,15 @@ func undo(e *httpapi.LiveEntry) string {
 	if e.Force {
 		text += " --force"
 	}
+	if option { // it would be read as one
+		text += " -- " + quoted(e.Entry)
+	}
 	return text
 }
 
 // quoted is a text as one word of a shell.
 func quoted(s string) string {
-	if s != "" && plainName(s) && s[0] != '-' {
+	if s != "" && plainName(s) {
 		return s
 	}
 	return "'" + strings.ReplaceAll(visible(s), "'", `'\''`) + "'"

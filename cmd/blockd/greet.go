@@ -21,7 +21,11 @@ func (c Config) greet(w io.Writer, smtp *smtpDoor, http *httpDoor, s reload.Stat
 		t.add("smtp", l.Addr().String(), "-> "+shownUpstream(c.SMTP.Upstream))
 	}
 	for _, l := range http.listeners {
-		t.add("http", "http://"+l.Addr().String()+"/", "checks, state of the lists, metrics")
+		where := c.HTTP.scheme() + "://" + l.Addr().String() + "/"
+		if l.Addr().Network() == "unix" {
+			where = l.Addr().String()
+		}
+		t.add("http", where, "checks, state of the lists, metrics")
 	}
 	for _, f := range s.Files {
 		what := fmt.Sprintf("%s, %s", counted(f.Summary.Entries, "entry"), f.Source.Settings.Action)
@@ -40,8 +44,8 @@ func (c Config) greet(w io.Writer, smtp *smtpDoor, http *httpDoor, s reload.Stat
 	if listed := listedSender(s.Files); listed != "" && c.SMTP.Listen != "" {
 		fmt.Fprintf(w, "%s\n  curl -sv smtp://%s --mail-from %s --mail-rcpt you@here.example --crlf -T FILE\n",
 			p.bold("try, from another terminal"), smtp.listeners[0].Addr(), listed)
-		if len(http.listeners) > 0 {
-			fmt.Fprintf(w, "  curl 'http://%s/v1/check?sender=%s'\n", http.listeners[0].Addr(), listed)
+		if len(http.listeners) > 0 && c.HTTP.Listen != "" {
+			fmt.Fprintf(w, "  curl '%s://%s/v1/check?sender=%s'\n", c.HTTP.scheme(), http.listeners[0].Addr(), listed)
 		}
 	}
 	fmt.Fprintln(w)

@@ -27,14 +27,15 @@ func newListing() *cobra.Command {
 	var asJSON bool
 	var view listingView
 	cmd := &cobra.Command{
-		Use:   "lists [-c config.toml | -i FILE.bdx] [--files] [--overlaps] [--json]",
+		Use:   "lists [-c config.toml | -i FILE.bdx] [--files] [--overlaps] [--entries] [--json]",
 		Short: "show what each list is worth, how old it is, and how it does",
 		Long: `Show a row for each list: its entries and distinct keys; the keys that no other list
 has; the list with which it shares most, and how much of it; the age of what serves,
 since it was written or its server confirmed it; its state; and since the daemon's
 start how often it had an entry for an envelope or a question, how often no other
-list had one, and when it last had. Below it stands what is wrong with lists, and
-which pairs of them share most.
+list had one, when it last had, and, if there is such a list, how often an allow entry
+overruled its block. Below it stands what is wrong with lists, and
+which pairs of them share most. With --entries, those with the most hits follow.
 
 The daemon is asked at [http] listen. Where none answers, the index file tells what
 it knows, and hits are "-".`,
@@ -46,7 +47,7 @@ it knows, and hits are "-".`,
 			if file != "" && cmd.Flags().Changed("config") {
 				return usagef("want -c or -i, not both")
 			}
-			lists, err := listing(cmd.Context(), path, file, cmd.ErrOrStderr())
+			lists, err := listing(cmd.Context(), path, file, view.entries, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -64,13 +65,14 @@ it knows, and hits are "-".`,
 	must(cmd.MarkFlagFilename("index", "bdx"))
 	cmd.Flags().BoolVar(&view.files, "files", false, "a row for each file")
 	cmd.Flags().BoolVar(&view.overlaps, "overlaps", false, "all pairs of lists that share keys, not the first ten")
+	cmd.Flags().BoolVar(&view.entries, "entries", false, "the entries with the most hits")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what /v1/lists answers")
 	return cmd
 }
 
 // listing asks the daemon of a configuration, or else reads the index file and
 // says so on stderr.
-func listing(ctx context.Context, config, file string, stderr io.Writer) (httpapi.ListTable, error) {
+func listing(ctx context.Context, config, file string, entries bool, stderr io.Writer) (httpapi.ListTable, error) {
 	if file != "" {
 		return indexListing(file, nil)
 	}
@@ -78,7 +80,7 @@ func listing(ctx context.Context, config, file string, stderr io.Writer) (httpap
 	if err != nil {
 		return httpapi.ListTable{}, err
 	}
-	lists, asked := c.daemonListing(ctx)
+	lists, asked := c.daemonListing(ctx, entries)
 	if asked == nil {
 		return lists, nil
 	}
@@ -95,10 +97,14 @@ const (
 )
 
 // daemonListing is the answer of /v1/lists. The error says why there is none.
-func (c Config) daemonListing(ctx context.Context) (lists httpapi.ListTable, err error) {
+func (c Config) daemonListing(ctx context.Context, entries bool) (lists httpapi.ListTable, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listingTimeout)
 	defer cancel()
-	err = c.askDaemon(ctx, http.MethodGet, "/v1/lists", nil, &lists)
+	path := "/v1/lists"
+	if entries {
+		path += fmt.Sprintf("?entries=%d", httpapi.MaxEntryWorth)
+	}
+	err = c.askDaemon(ctx, http.MethodGet, path, nil, &lists)
 	return lists, err
 }
 
@@ -164,9 +170,9 @@ func indexListing(file string, all []reload.List) (httpapi.ListTable, error) {
 
 // listingView says how people see lists.
 type listingView struct {
-	files, overlaps bool
-	now             time.Time
-	paint           paint
+	files, overlaps, entries bool
+	now                      time.Time
+	paint                    paint
 }
 
 func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
@@ -189,7 +195,10 @@ func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
 	for _, text := range lists.Problems {
 		fmt.Fprintln(w, v.paint.red(visible(text)))
 	}
-	return v.printOverlaps(w, lists.Worth)
+	if err := v.printOverlaps(w, lists.Worth); err != nil || !v.entries {
+		return err
+	}
+	return v.printEntries(w, lists.Entries)
 }
 
 // listingWidth is what terminals show without a break more often than not. The
@@ -201,7 +210,7 @@ const (
 
 func (v *listingView) printLists(w io.Writer, all []httpapi.ListWorth) error {
 	t := v.listRows(all, listingWidth)
-	right := []int{2, 3, 4, 6, 8, 9, 10}
+	right := []int{2, 3, 4, 6, 8, 9, 10, 11}
 	over, longest := 0, 0
 	for _, line := range t.lines(right...) {
 		over = max(over, columns(line)-listingWidth)
@@ -220,7 +229,12 @@ func (v *listingView) printLists(w io.Writer, all []httpapi.ListWorth) error {
 // listRows is the table of lists, with the names of others in so many columns.
 func (v *listingView) listRows(all []httpapi.ListWorth, name int) *table {
 	t := &table{}
-	t.add("list", "action", "entries", "keys", "unique", "shared", "age", "state", "hits", "sole", "last")
+	head := []string{"list", "action", "entries", "keys", "unique", "shared", "age", "state", "hits", "sole", "last"}
+	overruled := slices.ContainsFunc(all, func(l httpapi.ListWorth) bool { return l.Overridden != nil && *l.Overridden > 0 })
+	if overruled { // most installations have no exceptions, and lines are long
+		head = append(head, "overruled")
+	}
+	t.add(head...)
 	for i := range all {
 		l := &all[i]
 		action := cmp.Or(l.Action, "-")
@@ -232,9 +246,13 @@ func (v *listingView) listRows(all []httpapi.ListWorth, name int) *table {
 			o := l.Overlaps[0]
 			shared = fmt.Sprintf("%4s %s", percent(o.Keys, l.Keys), cutName(visible(o.List), name))
 		}
-		t.add(visible(l.List), action, grouped(uint64(l.Entries)), grouped(l.Keys),
+		row := []string{visible(l.List), action, grouped(uint64(l.Entries)), grouped(l.Keys),
 			fmt.Sprintf("%s %4s", grouped(l.Unique), percent(l.Unique, l.Keys)), shared,
-			v.age(l.Modified), v.state(l.State), countOf(l.Hits), countOf(l.Sole), v.age(l.LastHit))
+			v.age(l.Modified), v.state(l.State), countOf(l.Hits), countOf(l.Sole), v.age(l.LastHit)}
+		if overruled {
+			row = append(row, countOf(l.Overridden))
+		}
+		t.add(row...)
 	}
 	return t
 }
@@ -314,6 +332,30 @@ func (v *listingView) printOverlaps(w io.Writer, all []httpapi.ListWorth) error 
 		_, err = fmt.Fprintf(w, "%s more: --overlaps\n", counted(more, "pair"))
 	}
 	return err
+}
+
+// shownEntries is how many entries people see.
+const shownEntries = 50
+
+// printEntries shows the entries with the most hits. A count that may be another
+// entry's in part says so.
+func (v *listingView) printEntries(w io.Writer, all []httpapi.EntryWorth) error {
+	fmt.Fprintln(w)
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "no entry had a hit since the start of the daemon")
+		return err
+	}
+	var t table
+	t.add("entry", "list", "hits", "sole", "overruled", "last")
+	for i := range all[:min(len(all), shownEntries)] {
+		e := &all[i]
+		hits := grouped(e.Hits)
+		if e.AtMostOver > 0 {
+			hits = grouped(e.Hits-e.AtMostOver) + " to " + hits
+		}
+		t.add(visible(e.Entry), fmt.Sprintf("%s:%d", visible(e.List), e.Line), hits, grouped(e.Sole), grouped(e.Overridden), v.age(&e.LastHit))
+	}
+	return t.print(w, 2, 3, 4, 5)
 }
 
 func (v *listingView) state(s httpapi.ListState) string {

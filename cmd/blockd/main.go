@@ -105,7 +105,7 @@ of any mail server, and never refuses a sender who is not listed.`,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("want a command: serve, compile, lint, check, lists, add, remove, list, token, export, import or config")
+				return usagef("want a command: serve, compile, lint, check, lists, add, remove, list, history, replay, token, export, import or config")
 			}
 			var names []string
 			for _, c := range cmd.Commands() {
@@ -123,7 +123,7 @@ of any mail server, and never refuses a sender who is not listed.`,
 		}
 		return usageError{text}
 	})
-	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newListing(), newAdd(), newRemove(), newEntryList(), newToken(), newExport(), newImport(), newConfig()} {
+	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newListing(), newAdd(), newRemove(), newEntryList(), newHistory(), newReplay(), newToken(), newExport(), newImport(), newConfig()} {
 		c.DisableFlagsInUseLine = true // Use names them
 		root.AddCommand(c)
 	}

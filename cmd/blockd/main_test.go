@@ -37,10 +37,12 @@ func TestCommandsAndFlags(t *testing.T) {
 		"compile": "accept action allow-public-suffix config format json offline output patterns subdomains",
 		"lint":    "action all allow-public-suffix format json patterns subdomains",
 		"check":   "client config explain helo index json message",
-		"lists":   "config files index json overlaps",
+		"lists":   "config entries files index json overlaps",
 		"add":     "action author config for force json until why",
 		"remove":  "config json",
 		"list":    "config json",
+		"history": "client config json limit list outcome recipient ref sender since verdict",
+		"replay":  "action allow-public-suffix as config format json list patterns since subdomains",
 		"token":   "",
 		"import":  "force from-postfix from-rspamd from-spamassassin json output",
 		"export":  "config format index list output",
@@ -67,7 +69,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "blockd: want a command: serve, compile, lint, check, lists, add, remove, list, token, export, import or config; see: blockd --help\n"},
+		{nil, "blockd: want a command: serve, compile, lint, check, lists, add, remove, list, history, replay, token, export, import or config; see: blockd --help\n"},
 		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
 		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
 		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},

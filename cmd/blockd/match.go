@@ -29,27 +29,19 @@ func (l List) validateMatch(f *Faults, key string) {
 	}
 }
 
-// matchWarnings are about lists for headers, which the milter alone sees.
+// matchWarnings are about lists for headers, which the SMTP door and the milter see.
 func (c Config) matchWarnings() (w []string) {
-	var blind []string // doors that are open and see no header
-	for _, door := range []struct {
-		name string
-		open bool
-	}{{"the SMTP door", c.SMTP.open()}, {"[postfix]", c.Postfix.open()}} {
-		if door.open {
-			blind = append(blind, door.name)
-		}
-	}
 	for _, l := range c.Lists {
-		s := l.sources()
-		switch {
+		switch s := l.sources(); {
 		case !s.Header():
-		case !c.Milter.open() && !s.Has(policy.EnvelopeSource):
-			w = append(w, fmt.Sprintf("list %q matches header fields alone, which only the milter looks at, and milter.listen is empty: it will never match", l.Name))
-		case !c.Milter.open():
-			w = append(w, fmt.Sprintf("list %q: header fields are matched by the milter alone, and milter.listen is empty", l.Name))
-		case len(blind) > 0:
-			w = append(w, fmt.Sprintf("list %q: header fields are matched by the milter alone, and not by %s", l.Name, strings.Join(blind, " or ")))
+		case c.SMTP.open() || c.Milter.open():
+			if c.Postfix.open() {
+				w = append(w, fmt.Sprintf("list %q: header fields are not matched by [postfix], which hears of envelopes alone", l.Name))
+			}
+		case !s.Has(policy.EnvelopeSource):
+			w = append(w, fmt.Sprintf("list %q matches header fields alone, and no door that is open sees a message: it will never match", l.Name))
+		default:
+			w = append(w, fmt.Sprintf("list %q matches header fields, and no door that is open sees a message", l.Name))
 		}
 	}
 	return w

@@ -10,8 +10,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/addr"
 	"blockd/milter"
 	"blockd/policy"
+	"blockd/spool"
 )
 
 // Milter is [milter]: the door that Postfix and Sendmail ask while they receive
@@ -22,6 +24,9 @@ type Milter struct {
 	MaxConnections int      `toml:"max_connections"` // one for each SMTP session of the mail server
 	SocketMode     string   `toml:"socket_mode"`     // of unix:/PATH, octal
 	SocketGroup    string   `toml:"socket_group"`    // a name or a number; "" = that of the process
+
+	// The name in which Authentication-Results are written; "" = none are.
+	AuthenticationResults string `toml:"authentication_results"`
 }
 
 func defaultMilter() Milter {
@@ -43,7 +48,7 @@ type milterDoor struct {
 	server    *milter.Server
 }
 
-func (c Config) openMilter(ctx context.Context, inherited inherited, checker *policy.Checker, reg prometheus.Registerer, log *slog.Logger) (*milterDoor, error) {
+func (c Config) openMilter(ctx context.Context, inherited inherited, checker *policy.Checker, copies *spool.Store, reg prometheus.Registerer, log *slog.Logger) (*milterDoor, error) {
 	if !c.Milter.open() {
 		return &milterDoor{}, nil
 	}
@@ -51,6 +56,7 @@ func (c Config) openMilter(ctx context.Context, inherited inherited, checker *po
 	if err != nil {
 		return nil, err
 	}
+	settings.Copies = copies
 	access := socketAccess{c.Milter.SocketMode, c.Milter.SocketGroup}
 	listeners, err := inherited.listenAt(ctx, "milter", "milter.listen", c.Milter.Listen, access)
 	if err != nil {
@@ -64,7 +70,14 @@ func (c Config) milter() (s milter.Settings, err error) {
 	s = milter.Settings{
 		RejectAt: c.SMTP.RejectAt, ClientRejectAt: c.SMTP.ClientRejectAt, SkipAuthenticated: c.SMTP.SkipAuthenticated,
 		OnError: policy.OnError(c.SMTP.OnError), MaxConnections: c.Milter.MaxConnections,
-		DrainTimeout: time.Duration(c.SMTP.DrainTimeout),
+		DrainTimeout: time.Duration(c.SMTP.DrainTimeout), ProofTimeout: time.Duration(c.Auth.DNSTimeout), MaxCopy: int64(c.Auth.MaxMessage),
+	}
+	if c.Milter.AuthenticationResults != "" {
+		key, err := addr.DomainKey(c.Milter.AuthenticationResults)
+		if err != nil {
+			return s, fmt.Errorf("milter.authentication_results: %w", err)
+		}
+		s.Results = key.Text
 	}
 	if s.Trusted, _, err = c.SMTP.trusted(); err != nil {
 		return s, fmt.Errorf("smtp.trusted: %w", err)
@@ -107,6 +120,11 @@ func (m Milter) validate(f *Faults) {
 	const most = 1 << 20
 	if m.MaxConnections < 1 || m.MaxConnections > most {
 		f.add("milter.max_connections", "want 1 to %d, have %d", most, m.MaxConnections)
+	}
+	if m.AuthenticationResults != "" {
+		if _, err := addr.DomainKey(m.AuthenticationResults); err != nil {
+			f.add("milter.authentication_results", "want the mail server's name, as it calls itself to others, have %q", m.AuthenticationResults)
+		}
 	}
 	if _, err := socketMode(m.SocketMode); err != nil {
 		f.add("milter.socket_mode", "%v", err)

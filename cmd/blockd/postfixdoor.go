@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -79,7 +80,7 @@ func (c Config) openPostfix(ctx context.Context, inherited inherited, checker *p
 			return nil, err
 		}
 		if len(listeners) > 0 {
-			d.services = append(d.services, postfixService{listeners, service.make(settings, checker, metrics, log)})
+			d.services = append(d.services, postfixService{listeners, service.make(settings, checker.At(service.name), metrics, log)})
 		}
 	}
 	return d, nil
@@ -90,6 +91,7 @@ func (c Config) postfix() (s postfix.Settings, err error) {
 	s = postfix.Settings{
 		MaxConnections: c.Postfix.MaxConnections, OnError: policy.OnError(c.SMTP.OnError),
 		RejectAt: c.SMTP.RejectAt, ClientRejectAt: c.SMTP.ClientRejectAt, SkipAuthenticated: c.SMTP.SkipAuthenticated,
+		ProofTimeout: time.Duration(c.Auth.DNSTimeout),
 	}
 	if s.Trusted, _, err = c.SMTP.trusted(); err != nil {
 		return s, fmt.Errorf("smtp.trusted: %w", err)

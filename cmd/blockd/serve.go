@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"blockd/addr"
+	"blockd/httpapi"
 	"blockd/policy"
 	"blockd/reload"
 )
@@ -87,6 +88,12 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 		defer entries.Close()
 		verdicts.Live, listSettings.Renew, listSettings.Served = entries, renew(entries, log), entries.Served
 	}
+	past, err := c.openHistory(reg, log)
+	if err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	defer past.Close()
+	c.recall(ctx, recent, log)
 	lists, err := reload.Open(ctx, listSettings, log, reg)
 	if err != nil {
 		return fmt.Errorf("lists: %w", err)
@@ -95,7 +102,8 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("lists: %w", err)
 	}
-	verdicts.Accepted = recent.Add
+	events := httpapi.NewEvents()
+	verdicts.Accepted, verdicts.History, verdicts.Decided = recent.Add, past, events.Add
 	if verdicts.Auth.Resolver, err = c.Auth.observedResolver(reg); err != nil {
 		return err
 	}
@@ -106,17 +114,18 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer inherited.close()
-	smtp, err := c.openSMTP(ctx, hostname, inherited, checker, reg, log)
+	messages := c.copies()
+	smtp, err := c.openSMTP(ctx, hostname, inherited, checker.At("smtp"), messages, reg, log)
 	if err != nil {
 		return err
 	}
 	defer smtp.close()
-	http, err := c.openHTTP(ctx, inherited, checker, entries, readiness(lists, smtp, entries), reg, log)
+	http, err := c.openHTTP(ctx, inherited, checker, entries, past, events, readiness(lists, smtp, entries, past), reg, log)
 	if err != nil {
 		return err
 	}
 	defer http.close()
-	milter, err := c.openMilter(ctx, inherited, checker, reg, log)
+	milter, err := c.openMilter(ctx, inherited, checker.At("milter"), messages, reg, log)
 	if err != nil {
 		return err
 	}
@@ -139,6 +148,7 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	systemd := supervisor{log}
 	go systemd.watch(late, func() { lists.Status(); smtp.alive(); milter.alive() })
 	systemd.ready()
+	g.Go(func() error { return past.Run(late, log) })
 	g.Go(func() error { return lists.Run(ctx) })
 	g.Go(func() error { return copies.Run(ctx) })
 	if entries != nil {
@@ -157,6 +167,7 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 			case <-hup:
 				copies.Now()
 				smtp.reload()
+				http.reload()
 				asked := time.Now()
 				lists.Now()
 				go systemd.reloading(ctx, func() bool { return lists.Status().LastAttempt.After(asked) })

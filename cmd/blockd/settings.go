@@ -23,6 +23,7 @@ type Config struct {
 	Auth     Auth     `toml:"auth"`
 	HTTP     HTTP     `toml:"http"`
 	Live     Live     `toml:"live"`
+	History  History  `toml:"history"`
 	Log      Log      `toml:"log"`
 	Lists    []List   `toml:"list,omitempty"`
 	Policies []Policy `toml:"policy,omitempty"`
@@ -159,6 +160,14 @@ type HTTP struct {
 	TokenFile string `toml:"token_file"` // "" = no token asked, on loopback only; may read
 	Tokens    string `toml:"tokens"`     // a file of tokens with scopes; "" = none
 
+	TLSCert string   `toml:"tls_cert"` // PEM, with its chain; "" = no TLS
+	TLSKey  string   `toml:"tls_key"`
+	Hosts   []string `toml:"hosts"` // names in Host beside localhost, where no token is asked
+
+	MaxConnections      int `toml:"max_connections"`
+	MaxConnectionsPerIP int `toml:"max_connections_per_ip"` // IPv4 address or IPv6 /64, as the next
+	MaxRate             int `toml:"max_rate"`               // requests a second of a token, or of an address without; 0 = any
+
 	// Of the same answers by a Unix socket, where who can open it may write.
 	Socket      string `toml:"socket"`       // a path, "auto" or "none"
 	SocketMode  string `toml:"socket_mode"`  // octal
@@ -254,8 +263,9 @@ func Default() Config {
 		Milter:  defaultMilter(),
 		Postfix: defaultPostfix(),
 		Auth:    defaultAuth(),
-		HTTP:    HTTP{Listen: "127.0.0.1:8025", Socket: autoPath, SocketMode: "0660"},
+		HTTP:    defaultHTTP(),
 		Live:    Live{Folder: autoPath},
+		History: defaultHistory(),
 		Log:     Log{Format: "text", Level: "info"},
 	}
 }
@@ -277,7 +287,9 @@ func (c *Config) relativeTo(dir string) {
 	resolve(&c.Index.Path)
 	resolve(&c.HTTP.TokenFile)
 	resolve(&c.HTTP.Tokens)
-	for _, path := range []*string{&c.HTTP.Socket, &c.Live.Folder} {
+	resolve(&c.HTTP.TLSCert)
+	resolve(&c.HTTP.TLSKey)
+	for _, path := range []*string{&c.HTTP.Socket, &c.Live.Folder, &c.History.Folder} {
 		if *path != autoPath && *path != noPath {
 			resolve(path)
 		}

@@ -140,10 +140,10 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 			CommandTimeout: 3, StressTimeout: 4, DataStartTimeout: 5, DataTimeout: 6, SessionTimeout: 7, TLSTimeout: 8, ProxyTimeout: 9,
 			UpstreamConnectTimeout: 10, UpstreamTimeout: 11, UpstreamFinalTimeout: 12, DrainTimeout: 13,
 		},
-		Milter:  Milter{Listen: "unix:/run/milter", AllowFrom: []string{"192.0.2.0/24"}, MaxConnections: 15, SocketMode: "0600", SocketGroup: "postfix"},
+		Milter:  Milter{Listen: "unix:/run/milter", AllowFrom: []string{"192.0.2.0/24"}, MaxConnections: 15, SocketMode: "0600", SocketGroup: "postfix", AuthenticationResults: "mx.here.example"},
 		Postfix: Postfix{"127.0.0.1:1", "unix:/run/socketmap", "127.0.0.1:3", []string{"192.0.2.0/24"}, 14, "0600", "postfix"},
 		Auth:    Auth{"ignore", []string{"192.0.2.0/24"}, []string{"192.0.2.7"}, "tempfail", 1 << 20, Duration(time.Second), "127.0.0.1:53"},
-		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/run/http.sock", "0600", "mail"},
+		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", []string{"mail.example"}, 16, 17, 18, "/run/http.sock", "0600", "mail"},
 		Live:    Live{"/var/lib/live"},
 		Log:     Log{"json", "debug"},
 		Lists: []List{{

@@ -17,6 +17,7 @@ import (
 	"blockd/smtpfilter/server"
 	"blockd/smtpfilter/session"
 	"blockd/smtpfilter/upstream"
+	"blockd/spool"
 )
 
 // smtpDoor is [smtp], open. The zero value is a door that is shut.
@@ -30,7 +31,7 @@ type smtpDoor struct {
 
 // openSMTP makes what [smtp] asks for, from the next server back to the
 // listeners. Nothing is accepted before serve.
-func (c Config) openSMTP(ctx context.Context, hostname string, inherited inherited, checker *policy.Checker, reg prometheus.Registerer, log *slog.Logger) (_ *smtpDoor, err error) {
+func (c Config) openSMTP(ctx context.Context, hostname string, inherited inherited, checker *policy.Checker, copies *spool.Store, reg prometheus.Registerer, log *slog.Logger) (_ *smtpDoor, err error) {
 	s := c.SMTP
 	if !s.open() {
 		return &smtpDoor{}, nil
@@ -70,7 +71,7 @@ func (c Config) openSMTP(ctx context.Context, hostname string, inherited inherit
 		Hostname: hostname, RejectAt: s.RejectAt, ClientInfo: s.ClientInfo, Protocol: up.protocol(),
 		Limits: s.limits(), Crowded: d.server.Crowded,
 		ClientRejectAt: s.ClientRejectAt, Helo: s.Helo, Auth: s.Auth, SkipAuthenticated: s.SkipAuthenticated,
-		Chunking: s.Chunking,
+		Chunking: s.Chunking, Copies: copies, MaxCopy: int64(c.Auth.MaxMessage),
 	}
 	if settings.Trusted, _, err = s.trusted(); err != nil {
 		return nil, fmt.Errorf("smtp.trusted: %w", err)

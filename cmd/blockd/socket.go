@@ -46,8 +46,7 @@ func listenUnix(ctx context.Context, path string, access socketAccess) (net.List
 	if err := clearSocket(path); err != nil {
 		return nil, err
 	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "unix", path)
+	l, err := bindUnix(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +54,7 @@ func listenUnix(ctx context.Context, path string, access socketAccess) (net.List
 	if err == nil && access.group != "" {
 		var gid int
 		if gid, err = groupID(access.group); err == nil {
-			err = os.Chown(path, -1, gid)
+			err = os.Lchown(path, -1, gid)
 		}
 	}
 	if err == nil {
@@ -66,6 +65,16 @@ func listenUnix(ctx context.Context, path string, access socketAccess) (net.List
 		return nil, err
 	}
 	return l, nil
+}
+
+// bindUnix opens a socket that nobody may connect to yet. Its place in the file
+// system takes the mode that its descriptor has at bind, less the umask; systems
+// other than Linux do not know of that, and say so by an error that does not matter.
+func bindUnix(ctx context.Context, path string) (net.Listener, error) {
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0) })
+	}}
+	return lc.Listen(ctx, "unix", path)
 }
 
 // clearSocket removes a socket that nobody listens on.
@@ -116,7 +125,7 @@ func (f *Faults) door(key, have string) {
 	switch {
 	case !isUnix:
 		f.hostPort(key, have)
-	case path == "" || path == "." || strings.HasSuffix(path, string(filepath.Separator)):
+	case !filepath.IsAbs(path) || strings.HasSuffix(path, string(filepath.Separator)):
 		f.add(key, `want "unix:/PATH" or HOST:PORT, have %q`, have)
 	case len(path) > maxSocketPath:
 		f.add(key, "a socket's path has at most %d octets, this one has %d", maxSocketPath, len(path))

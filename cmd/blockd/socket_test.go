@@ -5,6 +5,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"syscall"
 	"testing"
 )
 
@@ -38,6 +40,24 @@ func TestListenUnix(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "s")
 	if _, err := listenUnix(t.Context(), other, socketAccess{mode: "0660", group: "no-such-group"}); err == nil || exists(other) {
 		t.Errorf("with a group that is none: %v", err)
+	}
+}
+
+// Between bind and chmod nobody may connect, whatever the umask of the process:
+// who has connected stays, whatever the mode is then.
+func TestUnixSocketBeginsShut(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the folder's mode is all there is on " + runtime.GOOS)
+	}
+	defer syscall.Umask(syscall.Umask(0))
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := bindUnix(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket {
+		t.Errorf("mode %v, %v, want none", info.Mode(), err)
 	}
 }
 

@@ -77,7 +77,7 @@ func (in inherited) close() {
 // listen opens a listener, or says in one line why it cannot be opened.
 func listen(ctx context.Context, key, address string) (net.Listener, error) {
 	var lc net.ListenConfig
-	if strings.HasPrefix(key, "smtp.") {
+	if strings.HasPrefix(key, "smtp.") || strings.HasPrefix(key, "milter.") {
 		lc.KeepAlive = -1 // each wait in a session has a limit of its own; probes are four system calls a connection
 	}
 	l, err := lc.Listen(ctx, "tcp", address)

@@ -29,6 +29,7 @@ func (c Config) Validate() Faults {
 		l.validateRemote(&f, fmt.Sprintf("list[%d]", i), copies)
 	}
 	c.validateLive(&f)
+	c.History.validate(&f)
 	c.validatePolicies(&f)
 	c.validateClientProof(&f)
 	c.validateQuarantine(&f)
@@ -51,21 +52,6 @@ func (x Index) validate(f *Faults) {
 		f.add("index.memory", `want 1 MiB to 1 TiB, have "%s"`, x.Memory)
 	}
 	x.validateGate(f)
-}
-
-func (h HTTP) validate(f *Faults) {
-	f.hostPort("http.listen", h.Listen)
-	if h.Listen != "" && h.TokenFile == "" && h.Tokens == "" && !onLoopback(h.Listen) {
-		f.add("http.listen", "%s can be reached from other machines: it needs http.token_file or http.tokens", h.Listen)
-	}
-	if h.Socket == "" {
-		f.add("http.socket", `want a path, "auto" or "none"`)
-	} else if h.Socket != autoPath && h.Socket != noPath {
-		f.door("http.socket", unixPrefix+h.Socket)
-	}
-	if _, err := socketMode(h.SocketMode); err != nil {
-		f.add("http.socket_mode", "%v", err)
-	}
 }
 
 // listName is what a name may be: it stands in replies, logs and metrics.

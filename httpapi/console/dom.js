@@ -11,7 +11,7 @@ function make(namespace, tag, attributes, children) {
     else if (value === true) node.setAttribute(name, '');
     else if (value !== false && value != null) node.setAttribute(name, value);
   }
-  node.append(...children.flat().filter((child) => child != null && child !== false));
+  node.append(...children.flat(Infinity).filter((child) => child != null && child !== false));
   return node;
 }
 
@@ -24,18 +24,20 @@ export const svg = (tag, attributes = {}, ...children) => make('svg', tag, attri
 /** show replaces what stands in the element of an id. */
 export function show(id, ...children) {
   const node = byId(id);
-  node.replaceChildren(...children.flat().filter((child) => child != null && child !== false));
+  node.replaceChildren(...children.flat(Infinity).filter((child) => child != null && child !== false));
   return node;
 }
 
 export const byId = (id) => document.getElementById(id);
 
+const kinds = ['number', 'wide', 'act', 'whole', 'address', 'client'];
+
 /**
- * table makes one of columns {head, cell, number, wide} and rows. wide columns are left
- * out on a phone.
+ * table makes one of columns {head, cell} and rows. What is wide is left out on a
+ * phone, and what is whole stands on one line.
  */
 export function table(caption, columns, rows) {
-  const kind = (column) => [column.number && 'n', column.wide && 'wide', column.act && 'act'].filter(Boolean).join(' ') || null;
+  const kind = (column) => kinds.filter((name) => column[name]).join(' ') || null;
   return html('table', {},
     html('caption', {}, caption),
     html('thead', {}, html('tr', {}, columns.map((column) =>
@@ -47,6 +49,12 @@ export const badge = (kind, text) => html('span', { class: `badge ${kind}` }, te
 
 /** count writes a number with separators. */
 export const count = (n) => n.toLocaleString('en');
+
+const names = { tree: ' and all names below it', sub: ' (the names below it)', local: ' (at any domain)', exact: '' };
+
+/** entry says which entry of which list: of a match, or of a decision. */
+export const entry = (match) => [html('strong', {}, match.list), `, line ${match.line} of `, html('code', {}, match.file), ': ',
+  html('code', {}, match.entry), names[match.scope] ?? '', match.reason ? ` – ${match.reason}` : ''];
 
 const units = [['d', 86400], ['h', 3600], ['min', 60], ['s', 1]];
 

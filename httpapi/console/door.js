@@ -49,7 +49,8 @@ export async function read(path, signal) {
   const response = await send('GET', path, undefined, signal);
   if (response.ok) return response.json();
   const fault = await refusal(response);
-  if (fault.status === 401 && !declined && await askToken(fault.message)) return read(path, signal);
+  const why = hasToken() ? 'This token is not known, or was revoked.' : 'This daemon answers only who has a token.';
+  if (fault.status === 401 && !declined && await askToken(why)) return read(path, signal);
   throw fault;
 }
 
@@ -85,6 +86,7 @@ export function askToken(why) {
       if (/^[!-~]+$/.test(text)) {
         sessionStorage.setItem(place, text);
         close(true);
+        document.dispatchEvent(new Event('token'));
       }
     };
     byId('token-forget').onclick = () => {
@@ -99,4 +101,25 @@ export function askToken(why) {
     dialog.showModal();
   });
   return asking;
+}
+
+/**
+ * events reads a stream of server-sent events: {name, data}, with data parsed. An
+ * EventSource would do, but for the token, which it can send in an address alone.
+ */
+export async function* events(path) {
+  const response = await send('GET', path);
+  if (!response.ok) throw await refusal(response);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const blocks = (text + value).split('\n\n');
+    text = blocks.pop();
+    for (const block of blocks) {
+      const [, name, data] = /^event: (.*)\ndata: (.*)$/.exec(block) ?? [];
+      if (name) yield { name, data: JSON.parse(data) };
+    }
+  }
 }

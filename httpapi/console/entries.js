@@ -54,6 +54,7 @@ async function change(name, make, forced) {
     tell(result.entry?.entry ?? result.was?.entry ?? name, result);
     await loadEntries();
     changed();
+    if (document.activeElement === document.body) byId('done').querySelector('button').focus(); // its row has gone
     return true;
   } catch (fault) {
     if (!(fault instanceof Refusal)) throw fault;
@@ -64,7 +65,8 @@ async function change(name, make, forced) {
   }
 }
 
-const remove = (name) => change(name, () => write('DELETE', `v1/entries?entry=${encodeURIComponent(name)}`));
+/** remove takes an entry away. */
+export const remove = (name) => change(name, () => write('DELETE', `v1/entries?entry=${encodeURIComponent(name)}`));
 
 // What undoes a change is in its answer: the entry as it was, or nothing.
 const revert = (name, { was }) => was ? change(name, () => write('POST', 'v1/entries', was)) : remove(name);

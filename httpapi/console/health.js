@@ -1,9 +1,11 @@
 // Is it well? The first thing on the page, in one sentence.
 
 import { ago, badge, byId, count, html, show, table } from './dom.js';
+import { drawHits } from './chart.js';
 import { read } from './door.js';
 
 const interval = 5000; // ms between two looks
+const soon = 1000; // ms after one without an answer
 
 const states = { ok: 'ok', stale: 'warn', refused: 'bad', missing: 'bad' };
 
@@ -47,16 +49,17 @@ function showLists(lists) {
   ], lists));
 }
 
-/** watchHealth looks at the lists, now and from time to time. heard is told whether there was an answer. */
-export async function watchHealth(heard) {
+/** watchHealth looks at the lists, now and from time to time. */
+export async function watchHealth() {
+  let next = interval;
   try {
     const answer = await read('v1/lists');
     showHealth(answer);
     showLists(answer.worth);
-    heard(true);
+    drawHits(answer.worth);
   } catch (fault) {
     title('bad', fault.status === 401 ? 'A token is needed to see anything.' : `No answer: ${fault.message}`);
-    heard(false);
+    if (fault.status === 0) next = soon;
   }
-  setTimeout(() => watchHealth(heard), interval);
+  setTimeout(watchHealth, next);
 }

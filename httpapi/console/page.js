@@ -1,18 +1,21 @@
 // What happens when the page is opened.
 
-import { askAgain, listenToQuestion } from './question.js';
+import { askAbout, askAgain, listenToQuestion } from './question.js';
 import { askToken, hasToken } from './door.js';
 import { byId } from './dom.js';
 import { listenToEntries, loadEntries } from './entries.js';
+import { watchDecisions } from './decisions.js';
 import { watchHealth } from './health.js';
 
 listenToQuestion();
 listenToEntries(askAgain);
-byId('token').addEventListener('click', async () => {
-  await askToken(hasToken() ? 'This tab has a token. Another one takes its place.' : 'Changing something wants a token of scope write.');
-  loadEntries();
-});
-watchHealth((up) => {
-  byId('link').className = up ? 'link up' : 'link down';
-});
+byId('token').addEventListener('click', () => askToken(hasToken()
+  ? 'This tab has a token. Another one takes its place.'
+  : 'To change something wants a token of scope write.'));
+document.addEventListener('token', loadEntries);
+watchHealth();
 loadEntries();
+watchDecisions(askAbout, (up) => {
+  byId('link').className = up ? 'link up' : 'link down';
+  byId('link').textContent = up ? 'live' : 'not live';
+});

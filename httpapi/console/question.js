@@ -1,14 +1,15 @@
 // The question box: what the lists say of a sender, a domain or a client, while it is
 // typed, and what became of their mail.
 
-import { badge, byId, html, show, table } from './dom.js';
-import { propose } from './entries.js';
+import { badge, byId, entry, html, show, table } from './dom.js';
+import { decisionTable, decisionText } from './decisions.js';
+import { propose, remove } from './entries.js';
 import { read } from './door.js';
 
 const pause = 150; // ms without a key before the daemon is asked
+const longPause = 500; // and its history, which takes it longer
 
 const kinds = { blocked: 'bad', allowed: 'ok', clear: 'ok', unknown: 'warn' };
-const scopes = { tree: ' and all names below it', sub: ' (the names below it)', local: ' (at any domain)', exact: '' };
 
 /** subject says what a text is about: a parameter of /v1/check. */
 export function subject(text) {
@@ -21,8 +22,7 @@ function sentence(answer, decider) {
   const match = answer.matches[decider];
   if (answer.verdict === 'unknown') return answer.explain.error || 'Nothing can be said.';
   if (!match) return answer.matches.length > 0 ? 'No entry that counts.' : 'On no list.';
-  return [match.action === 'allow' ? 'allowed by ' : `${match.action} by `, html('strong', {}, match.list), `, line ${match.line} of `,
-    html('code', {}, match.file), ': ', html('code', {}, match.entry), scopes[match.scope] ?? '', match.reason && ` – ${match.reason}`];
+  return [answer.verdict === 'allowed' ? 'Allowed by ' : 'Listed in ', entry(match)];
 }
 
 function keysOf(answer) {
@@ -38,7 +38,7 @@ function keysOf(answer) {
 function matchesOf(answer) {
   if (answer.matches.length < 2 && answer.matches.every((match) => match.mode !== 'shadow')) return null;
   return [html('h3', {}, 'All entries that match'), table('The most specific first', [
-    { head: 'List', cell: (match) => [html('strong', {}, match.list), match.mode === 'shadow' && [' ', badge('', 'shadow')]].flat() },
+    { head: 'List', cell: (match) => [html('strong', {}, match.list), match.mode === 'shadow' && [' ', badge('', 'shadow')]] },
     { head: 'Entry', cell: (match) => html('code', {}, match.entry) },
     { head: 'Action', cell: (match) => match.action },
     { head: 'Line', cell: (match) => `${match.file}:${match.line}`, wide: true },
@@ -46,35 +46,89 @@ function matchesOf(answer) {
   ], answer.matches)];
 }
 
-function showAnswer(text, answer) {
+const byHand = 'live'; // the list of what was added by hand
+
+// plain is a match as a plain list writes its entry.
+function plain({ entry: name, kind, scope }) {
+  if (kind !== 'domain') return name;
+  return { exact: '=', sub: '.' }[scope]?.concat(name) ?? name;
+}
+
+function answerText(text, answer) {
   const name = answer.sender || answer.domain || answer.client || text;
-  const can = answer.verdict !== 'unknown' && (answer.sender || answer.domain || answer.client);
-  show('answer',
+  const known = answer.sender || answer.domain || answer.client;
+  return [
     html('p', { class: 'verdict' }, badge(kinds[answer.verdict] ?? '', answer.verdict), html('code', {}, name)),
     html('p', {}, sentence(answer, answer.explain.decider)),
-    can && html('p', { class: 'buttons answer-actions' },
-      html('button', { type: 'button', class: 'bad small', click: () => propose(name, 'block') }, 'Block…'),
-      html('button', { type: 'button', class: 'ok small', click: () => propose(name, 'allow') }, 'Allow…')),
-    matchesOf(answer), keysOf(answer));
+    html('p', { class: 'buttons answer-actions' },
+      answer.matches.filter((match) => match.list === byHand).map(plain).map((own) =>
+        html('button', { type: 'button', class: 'quiet small', click: () => remove(own) }, 'Remove ', html('code', {}, own))),
+      known && [html('button', { type: 'button', class: 'bad small', click: () => propose(name, 'block') }, 'Block…'),
+        html('button', { type: 'button', class: 'ok small', click: () => propose(name, 'allow') }, 'Allow…')]),
+    matchesOf(answer), keysOf(answer)];
+}
+
+const found = 20; // decisions shown of a search
+
+/** reference finds that of a refusal, alone or in the whole text of a reply. */
+const reference = (text) => (/\bref ([0-9a-z]{10})\b/.exec(text) ?? /^([0-9a-z]{10})$/.exec(text))?.[1];
+
+const check = (parameters, signal) => read(`v1/check?${encoded(parameters)}&explain=1`, signal);
+const search = async (parameters, signal) => (await read(`v1/decisions?${encoded(parameters)}`, signal)).decisions;
+
+// A query of /v1/check has no "+" for a blank.
+const encoded = (parameters) => Object.entries(parameters).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join('&');
+
+async function past(text, about, signal) {
+  const searches = about === 'ip' ? [['client', 'Mail from this client']] : [['sender', 'Mail from there'], ['recipient', 'Mail to there']];
+  const parts = [];
+  for (const [parameter, caption] of searches) {
+    const decisions = await search({ [parameter]: text, limit: found }, signal);
+    if (decisions.length > 0) parts.push(decisionTable(`${caption}, the newest first`, decisions));
+  }
+  return html('div', {}, html('h3', {}, 'What became of their mail'), parts.length > 0 ? parts : html('p', { class: 'none' }, 'None is in the history.'));
+}
+
+// explain answers about a reference: what was decided, and what would be decided now.
+async function explain(ref, signal) {
+  const [decision] = await search({ ref, limit: 1 }, signal);
+  if (!decision) return [html('p', { class: 'none' }, 'No decision of this reference is in the history.')];
+  const parts = [decisionText(decision)];
+  if (decision.sender || decision.client) {
+    const parameters = decision.client && { client: decision.client };
+    const answer = await check({ sender: decision.sender, ...parameters }, signal);
+    parts.push(html('h3', {}, 'If it came now'), answerText(decision.sender, answer));
+  }
+  return parts;
 }
 
 let timer = 0;
 let current = new AbortController();
 
-async function ask() {
+// ask answers what stands in the box. thoroughly: at once, the history too.
+async function ask(thoroughly) {
   clearTimeout(timer);
   current.abort();
+  const { signal } = current = new AbortController();
   const text = byId('ask').value.trim();
-  if (text === '') {
-    show('answer');
-    return;
-  }
-  current = new AbortController();
   try {
-    const about = subject(text);
-    showAnswer(text, await read(`v1/check?${about}=${encodeURIComponent(text === '<>' ? '' : text)}&explain=1`, current.signal));
+    const ref = reference(text);
+    if (text === '') {
+      show('answer');
+    } else if (ref) {
+      show('answer', await explain(ref, signal));
+    } else {
+      const about = subject(text);
+      const answer = await check({ [about]: text === '<>' ? '' : text }, signal);
+      show('answer', answerText(text, answer));
+      if (answer.verdict === 'unknown') return;
+      if (!thoroughly) await new Promise((settle) => setTimeout(settle, longPause));
+      if (signal.aborted) return;
+      byId('answer').append(await past(answer.sender || answer.domain || text, about, signal));
+    }
   } catch (fault) {
-    if (fault.name !== 'AbortError') show('answer', html('p', { class: 'fault' }, fault.message));
+    if (fault.name === 'AbortError' || signal.aborted || fault.status === 404 && text !== '' && !reference(text)) return; // no history is kept
+    show('answer', html('p', { class: 'fault' }, fault.message));
   }
 }
 
@@ -82,19 +136,19 @@ async function ask() {
 export function askAbout(text) {
   byId('ask').value = text;
   byId('ask').focus();
-  ask();
+  ask(true);
 }
 
-export const askAgain = ask;
+export const askAgain = () => ask(true);
 
 export function listenToQuestion() {
   byId('ask').addEventListener('input', () => {
     clearTimeout(timer);
-    timer = setTimeout(ask, pause);
+    timer = setTimeout(ask, pause, false);
   });
   byId('ask-form').addEventListener('submit', (event) => {
     event.preventDefault();
-    ask();
+    ask(true);
   });
   document.addEventListener('keydown', (event) => {
     const typing = event.target.closest('input, select, dialog');

@@ -1,6 +1,7 @@
 package dialogue
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -12,7 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/nameserver"
 	"blockd/lists"
+	"blockd/msgauth"
 	"blockd/policy"
 )
 
@@ -30,6 +33,8 @@ func (d *Dialogue) Index(t testing.TB) *index.Index {
 			source.Settings.Action = lists.Allow
 		case "shadow":
 			source.Mode = index.Shadow
+		case "spamassassin":
+			source.Settings.Format = l.Kind
 		case "quarantine", "tag", "tempfail": // see Checker
 		default:
 			t.Fatalf("%s: list %s: unknown kind %q", d.Name, l.Name, l.Kind)
@@ -47,8 +52,8 @@ func (d *Dialogue) Index(t testing.TB) *index.Index {
 	return draft.Index()
 }
 
-// Checker decides by the dialogue's lists, with its settings "exempt" (words) and
-// "on_error".
+// Checker decides by the dialogue's lists and its name server, with its settings
+// "exempt" (words), "on_error", "on_dns_error" and "unverified_allow".
 func (d *Dialogue) Checker(t testing.TB) *policy.Checker {
 	t.Helper()
 	s := policy.Settings{
@@ -58,9 +63,23 @@ func (d *Dialogue) Checker(t testing.TB) *policy.Checker {
 	if words, ok := d.Settings["exempt"]; ok {
 		s.RecipientsExempt = strings.Fields(words)
 	}
+	s.Auth = policy.Auth{Ignore: d.Settings["unverified_allow"] == "ignore", Tempfail: d.Settings["on_dns_error"] == "tempfail"}
+	if d.Zone != nil {
+		r, err := msgauth.NewResolver(msgauth.Settings{Server: nameserver.Serve(t, d.Zone).Address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Auth.Resolver = r
+	}
 	s.Lists = map[string]policy.ListRule{}
 	for _, l := range d.Lists {
 		rule := policy.ListRule{}
+		var require, match error
+		rule.Require, require = policy.ParseProofs(d.Require[l.Name])
+		rule.Match, match = policy.ParseSources(d.Match[l.Name])
+		if err := errors.Join(require, match); err != nil {
+			t.Fatalf("%s: list %s: %v", d.Name, l.Name, err)
+		}
 		switch l.Kind {
 		case "quarantine", "tag", "tempfail":
 			rule.OnMatch = policy.OnMatch(l.Kind)

@@ -17,8 +17,12 @@
 // The lines:
 //
 //   - list NAME: ENTRIES is a list of plain entries, one more line of it for each
-//     entry; "list NAME allow:" and "list NAME shadow:" make it such a list, and
-//     quarantine, tag and tempfail there say what its entries lead to.
+//     entry; "list NAME allow:" and "list NAME shadow:" make it such a list,
+//     quarantine, tag and tempfail there say what its entries lead to, and
+//     spamassassin that they are lines of that format.
+//   - require NAME: PROOFS is what the allow entries of a list need to count, and match
+//     NAME: SOURCES which addresses a list is asked about.
+//   - dns TYPE NAME: TEXT is a record of the name server that is asked.
 //   - policy RECIPIENTS: LISTS has other lists for some recipients, or none.
 //   - set KEY VALUE changes a setting, named as in config.toml or in the runner.
 //   - only FRONT keeps the conversation to one front door; without it, it means
@@ -48,6 +52,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"blockd/internal/nameserver"
 )
 
 // Dialogue is one conversation.
@@ -63,6 +69,9 @@ type Dialogue struct {
 	Aside     []string // what must be in quarantine
 	CheckHeld bool     // there is at least one Q< line
 	Policies  []Policy
+	Require   map[string][]string // by list
+	Match     map[string][]string // by list
+	Zone      nameserver.Zone     // nil = no name server is asked
 }
 
 // Policy is which lists count for some recipients.
@@ -126,7 +135,7 @@ func Load(folder string) ([]*Dialogue, error) {
 
 // Parse reads one dialogue.
 func Parse(name, text string) (*Dialogue, error) {
-	d := &Dialogue{Name: name, Settings: map[string]string{}}
+	d := &Dialogue{Name: name, Settings: map[string]string{}, Require: map[string][]string{}, Match: map[string][]string{}}
 	for i, line := range strings.Split(text, "\n") {
 		if err := d.line(i+1, line); err != nil {
 			return nil, fmt.Errorf("%s.txt:%d: %w", name, i+1, err)
@@ -162,6 +171,8 @@ func (d *Dialogue) line(number int, line string) error {
 		}
 		d.Policies = append(d.Policies, Policy{strings.Fields(head), strings.Fields(lists)})
 		return nil
+	case "require", "match", "dns":
+		return d.proof(word, rest)
 	case "Q<":
 		d.CheckHeld = true
 		d.Aside = append(d.Aside, rest)
@@ -207,6 +218,25 @@ func (d *Dialogue) line(number int, line string) error {
 		return fmt.Errorf("what is %q", word)
 	}
 	d.Steps = append(d.Steps, step)
+	return nil
+}
+
+// proof reads a line about what a list needs or is asked about, or what DNS says.
+func (d *Dialogue) proof(word, text string) error {
+	name, words, ok := strings.Cut(text, ": ")
+	switch {
+	case !ok:
+		return fmt.Errorf("%s wants NAME: and what it is", word)
+	case word == "require":
+		d.Require[name] = strings.Split(words, ", ")
+	case word == "match":
+		d.Match[name] = strings.Split(words, ", ")
+	default:
+		if d.Zone == nil {
+			d.Zone = nameserver.Zone{}
+		}
+		d.Zone[name] = append(d.Zone[name], words)
+	}
 	return nil
 }
 

@@ -2,22 +2,31 @@ package transaction
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // SMTP are the case's lines of [smtp].
-func (c *Case) SMTP() string {
+func (c *Case) SMTP() string { return lines(c.Settings) }
+
+func lines(all []Setting) string {
 	var b strings.Builder
-	for _, s := range c.Settings {
+	for _, s := range all {
 		fmt.Fprintf(&b, "%s = %s\n", s.Key, s.Value)
 	}
 	return b.String()
 }
 
-// Tables are the case's [[list]] and [[policy]] tables, and Files the texts of the
-// lists, by the names that the tables give them.
-func (c *Case) Tables() (tables string, files map[string]string) {
+// Proves reports whether somebody may ask the name server.
+func (c *Case) Proves() bool {
+	return slices.ContainsFunc(c.Lists, func(l List) bool { return l.Require != nil || l.Kind == "spamassassin" })
+}
+
+// Tables are the case's [auth], [[list]] and [[policy]] tables, and Files the texts of
+// the lists, by the names that the tables give them. resolver is the name server.
+func (c *Case) Tables(resolver string) (tables string, files map[string]string) {
 	var b strings.Builder
+	fmt.Fprintf(&b, "[auth]\nresolver = %q\n%s", resolver, lines(c.Auth))
 	files = map[string]string{}
 	for _, l := range c.Lists {
 		fmt.Fprintf(&b, "[[list]]\nname = %q\npath = %q\n", l.Name, l.Name+".txt")
@@ -30,10 +39,16 @@ func (c *Case) Tables() (tables string, files map[string]string) {
 		case "tempfail", "tag", "quarantine":
 			fmt.Fprintf(&b, "on_match = %q\n", l.Kind)
 		}
-		if l.Kind == "discard" {
+		if l.Require != nil {
+			fmt.Fprintf(&b, "require = %s\n", array(l.Require))
+		}
+		switch l.Kind {
+		case "spamassassin":
+			b.WriteString("format = \"spamassassin\"\n")
+		case "discard":
 			b.WriteString("format = \"postfix\"\ndiscard = true\n")
 			entries = strings.Join(l.Entries, " DISCARD\n") + " DISCARD\n"
-		} else {
+		default:
 			b.WriteString("format = \"plain\"\npatterns = true\n")
 		}
 		files[l.Name+".txt"] = entries

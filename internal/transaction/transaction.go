@@ -5,10 +5,14 @@
 //	# lines like this one are comments
 //	list      bad: bulk.example, promo@shop.example
 //	list      good allow: news.bulk.example
+//	require   good: spf, dkim
 //	policy    sales@here.example: bad
 //	set       on_error tempfail
+//	auth      on_dns_error tempfail
+//	dns       TXT bulk.example: !SERVFAIL
 //	client    192.0.2.7
 //	from      a@bulk.example
+//	message   a@bulk.example signed bulk.example
 //	to        bob@here.example          refuse bad
 //	to        postmaster@here.example   accept
 //	alone     refuse bad
@@ -17,15 +21,22 @@
 // The lines:
 //
 //   - list NAME: ENTRIES is a list of plain entries; a word behind NAME makes it
-//     one that allows, or a shadow, tempfail, tag, quarantine or discard list.
+//     one that allows, or a shadow, tempfail, tag, quarantine or discard list, or one
+//     of SpamAssassin's directives.
+//   - require NAME: PROOFS is what the entries of an allow list need to count.
 //   - policy RECIPIENTS: LISTS has other lists for some recipients, or none.
 //   - set KEY VALUE is a key of [smtp]; VALUE is TOML, or a word.
+//   - auth KEY VALUE is a key of [auth] in the same way, and dns TYPE NAME: TEXT a record
+//     of the name server, beside those of internal/sealed.
 //   - broken has the index damaged once blockd serves.
 //   - client ADDRESS, helo NAME and login USER are of the session. Without them it is
 //     192.0.2.7, client.there.example and nobody.
 //   - from is the reverse-path between its brackets, <> for the null one.
+//   - message FROM, or FROM signed DOMAIN, is what the message's From field says, and
+//     whose signature it has. Without it, it has neither.
 //   - to RECIPIENT OUTCOME, in order. An outcome is accept, refuse, defer, tag,
-//     quarantine or discard with a list, defer without one where nothing could be
+//     quarantine or discard with a list, unproved with a list for what is refused at the
+//     end of the message, defer without one where nothing could be
 //     looked up, or again: by itself, later. A door that must answer in another way
 //     says so behind it, "[milter discard gone]".
 //   - alone OUTCOME is what is said of the sender where nothing else is known: by the
@@ -41,6 +52,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"blockd/internal/nameserver"
 )
 
 // Case is one transaction.
@@ -48,12 +61,16 @@ type Case struct {
 	Name       string // of the file, without folder and ending
 	Lists      []List
 	Policies   []Policy
-	Settings   []Setting
+	Settings   []Setting // of [smtp]
+	Auth       []Setting // of [auth]
+	Zone       nameserver.Zone
 	Broken     bool
 	Client     netip.Addr
 	Helo       string
 	Login      string // "" = nobody has logged in
 	Sender     string // as between the angle brackets of MAIL FROM
+	From       string // of the message; "" = it has no such field
+	Signer     string // "" = nobody has signed it
 	Recipients []Recipient
 	Alone      Outcome
 	Verdict    string // "blocked bad"
@@ -62,14 +79,15 @@ type Case struct {
 // List is a list of plain entries.
 type List struct {
 	Name    string
-	Kind    string // "", "allow", "shadow", "tempfail", "tag", "quarantine", "discard"
+	Kind    string // "", "allow", "shadow", "tempfail", "tag", "quarantine", "discard", "spamassassin"
+	Require []string
 	Entries []string
 }
 
 // Policy is which lists count for some recipients.
 type Policy struct{ Recipients, Lists []string }
 
-// Setting is a key of [smtp] and its value in TOML.
+// Setting is a key of a table and its value in TOML.
 type Setting struct{ Key, Value string }
 
 // Recipient is one RCPT.
@@ -151,14 +169,22 @@ func (c *Case) line(word, rest string) (err error) {
 		}
 		c.Policies = append(c.Policies, Policy{strings.Fields(head), strings.Fields(lists)})
 	case "set":
-		key, value, ok := strings.Cut(rest, " ")
+		c.Settings, err = setting(c.Settings, word, rest)
+	case "auth":
+		c.Auth, err = setting(c.Auth, word, rest)
+	case "require":
+		return c.require(rest)
+	case "dns":
+		name, text, ok := strings.Cut(rest, ": ")
 		if !ok {
-			return fmt.Errorf("set wants KEY VALUE")
+			return fmt.Errorf("dns wants TYPE NAME: TEXT")
 		}
-		if value = strings.TrimSpace(value); !strings.ContainsAny(value[:1], `["`) && value != "true" && value != "false" {
-			value = strconv.Quote(value)
+		if c.Zone == nil {
+			c.Zone = nameserver.Zone{}
 		}
-		c.Settings = append(c.Settings, Setting{key, value})
+		c.Zone[name] = append(c.Zone[name], text)
+	case "message":
+		c.From, c.Signer, _ = strings.Cut(rest, " signed ")
 	case "broken":
 		c.Broken = true
 	case "client":
@@ -184,10 +210,33 @@ func (c *Case) line(word, rest string) (err error) {
 	return err
 }
 
+// setting reads "KEY VALUE".
+func setting(all []Setting, word, text string) ([]Setting, error) {
+	key, value, ok := strings.Cut(text, " ")
+	if !ok {
+		return nil, fmt.Errorf("%s wants KEY VALUE", word)
+	}
+	if value = strings.TrimSpace(value); !strings.ContainsAny(value[:1], `["`) && value != "true" && value != "false" {
+		value = strconv.Quote(value)
+	}
+	return append(all, Setting{key, value}), nil
+}
+
+// require reads "NAME: PROOFS".
+func (c *Case) require(text string) error {
+	name, proofs, _ := strings.Cut(text, ": ")
+	i := slices.IndexFunc(c.Lists, func(l List) bool { return l.Name == name })
+	if i < 0 || proofs == "" {
+		return fmt.Errorf("require wants the NAME of a list: PROOFS")
+	}
+	c.Lists[i].Require = strings.Split(proofs, ", ")
+	return nil
+}
+
 func (c *Case) list(text string) error {
 	head, entries, ok := strings.Cut(text, ":")
 	words := strings.Fields(head)
-	kinds := []string{"", "allow", "shadow", "tempfail", "tag", "quarantine", "discard"}
+	kinds := []string{"", "allow", "shadow", "tempfail", "tag", "quarantine", "discard", "spamassassin"}
 	if len(words) == 1 {
 		words = append(words, "")
 	}
@@ -249,7 +298,7 @@ func (c *Case) outcome(text string) (Outcome, error) {
 	switch o.Word {
 	case "accept", "again":
 		ok = ok && o.List == ""
-	case "refuse", "tag", "quarantine", "discard":
+	case "refuse", "unproved", "tag", "quarantine", "discard":
 		ok = ok && listed
 	case "defer":
 		ok = ok && (listed || o.List == "")

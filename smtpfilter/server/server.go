@@ -19,6 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/listener"
 	"blockd/smtpfilter/upstream"
 )
 
@@ -176,30 +177,21 @@ func addresses(listeners []net.Listener) []net.Addr {
 	return addrs
 }
 
-// accept starts a session for each client until ctx ends. Errors such as a lack
-// of file descriptors pass, so they are waited out, at most 1 s at a time.
+// accept starts a session for each client until ctx ends.
 func (s *Server) accept(ctx context.Context, run Run, l net.Listener) error {
 	_, overTLS := l.(implicit)
-	delay := time.Duration(0)
 	for {
-		conn, err := l.Accept()
+		conn, err := listener.Accept(l, ctx.Done(), func(err error, retry time.Duration) {
+			s.metrics.acceptErrors.Inc()
+			s.log.Error("smtp accept failed", slog.Any("error", err), slog.Duration("retry", retry))
+		})
 		switch {
 		case err == nil:
-			delay = 0
 			s.admit(ctx, run, conn, overTLS)
-			continue
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, net.ErrClosed):
+		default:
 			return fmt.Errorf("smtp: %w", err)
-		}
-		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-		s.metrics.acceptErrors.Inc()
-		s.log.Error("smtp accept failed", slog.Any("error", err), slog.Duration("retry", delay))
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
-			return nil
 		}
 	}
 }

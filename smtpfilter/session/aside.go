@@ -22,12 +22,17 @@ func (s *session) setAside(recipient string, d policy.Decision) {
 		s.reply(replyInternal)
 		return
 	}
-	s.tx.aside = append(s.tx.aside, recipient)
-	if label, _, _ := strings.Cut(d.Tag, " ref="); !s.tx.labelled(label) {
-		s.tx.labels = append(s.tx.labels, d.Tag)
-	}
+	s.tx.addAside(recipient, d)
 	s.metrics.recipients.WithLabelValues("quarantined").Inc()
 	s.reply(replyRcptOK)
+}
+
+// addAside notes a recipient, and why its copy goes into quarantine.
+func (t *transaction) addAside(recipient string, d policy.Decision) {
+	t.aside = append(t.aside, recipient)
+	if label, _, _ := strings.Cut(d.Tag, " ref="); !t.labelled(label) {
+		t.labels = append(t.labels, d.Tag)
+	}
 }
 
 // labelled reports whether a tag with this beginning is noted.
@@ -61,10 +66,10 @@ func (s *session) openCopy(m *message) error {
 	return err
 }
 
-// keepData adds a piece of DATA to the copy; done says that it ends with the dot
+// keepData adds a piece of DATA to the copies; done says that it ends with the dot
 // line.
 func (s *session) keepData(m *message, piece []byte, done bool) {
-	if m.copy == nil || m.outcome != "" {
+	if m.copy == nil && m.proof == nil || m.outcome != "" {
 		return
 	}
 	if done {
@@ -73,31 +78,29 @@ func (s *session) keepData(m *message, piece []byte, done bool) {
 	for len(piece) > 0 {
 		var text []byte
 		text, piece = m.dots.Next(piece)
-		if _, err := m.copy.Write(text); err != nil {
-			s.quarantineFailed(m, err)
-			return
-		}
-	}
-	if done {
-		s.secure(m)
+		s.keep(m, text)
 	}
 }
 
-// keepChunk adds a piece of a chunk to the copy; last says that it is the
-// message's last.
-func (s *session) keepChunk(m *message, piece []byte, last bool) {
+// keep adds octets of the message to its copies: that which is to prove something,
+// and that for the quarantine.
+func (s *session) keep(m *message, text []byte) {
+	if m.proof != nil && m.outcome == "" {
+		s.keepProof(m, text)
+	}
+	if m.copy == nil || m.outcome != "" {
+		return
+	}
+	if _, err := m.copy.Write(text); err != nil {
+		s.quarantineFailed(m, err)
+	}
+}
+
+// secure brings the whole copy for the quarantine to the disk.
+func (s *session) secure(m *message) {
 	if m.copy == nil || m.outcome != "" || m.safe {
 		return
 	}
-	if _, err := m.copy.Write(piece); err != nil {
-		s.quarantineFailed(m, err)
-	} else if last {
-		s.secure(m)
-	}
-}
-
-// secure brings the whole copy to the disk.
-func (s *session) secure(m *message) {
 	if err := m.copy.Commit(); err != nil {
 		s.quarantineFailed(m, err)
 		return
@@ -137,8 +140,14 @@ func (s *session) logQuarantine(err error) {
 	s.log.LogAttrs(context.Background(), slog.LevelError, "quarantine failed", s.who(slog.Any("error", err))...)
 }
 
-// withdraw takes a copy back.
+// withdraw gives up all that is kept of a message.
 func (s *session) withdraw(m *message) {
+	m.dropProof()
+	s.withdrawCopy(m)
+}
+
+// withdrawCopy takes the copy in quarantine back.
+func (s *session) withdrawCopy(m *message) {
 	if m.copy == nil {
 		return
 	}

@@ -23,7 +23,7 @@ func (s *session) chunk(cmd parse.Command) {
 	m := s.tx.message
 	if refusal == "" && m == nil {
 		var err error
-		if m, err = s.newMessage(); err != nil {
+		if m, err = s.newMessage(false); err != nil {
 			refusal = replyInternal
 			s.tx.failed = refusal
 		}
@@ -37,8 +37,11 @@ func (s *session) chunk(cmd parse.Command) {
 		return
 	}
 	s.tx.size += cmd.Size
-	s.announceChunk(m, cmd)
-	if err := s.moveChunk(m, cmd); err != nil {
+	err := s.announceChunk(m, cmd)
+	if err == nil {
+		err = s.moveChunk(m, cmd)
+	}
+	if err != nil {
 		s.broken(m, err)
 		return
 	}
@@ -47,7 +50,7 @@ func (s *session) chunk(cmd parse.Command) {
 		s.conclude(m)
 	case m.outcome != "":
 		s.failMessage(m, wire.Reply{})
-	case m.forwarded:
+	case m.forwarded && m.held == nil:
 		s.chunkReply(m)
 	default:
 		s.reply(replyOK)
@@ -103,26 +106,48 @@ func (s *session) skipChunk(cmd parse.Command, reply string, fault bool) {
 	}
 }
 
-// announceChunk sends the command, whose count includes our own header fields if
-// it is the first.
-func (s *session) announceChunk(m *message, cmd parse.Command) {
-	if cmd.Size == 0 && cmd.Last { // the command itself is the message's end
-		s.keepChunk(m, nil, true)
+// announceChunk sends the command, unless the chunk waits for the header's end; it then
+// goes with the chunk in which that is. An error is the client's.
+func (s *session) announceChunk(m *message, cmd parse.Command) error {
+	end := cmd.Size == 0 && cmd.Last // the command itself is the message's end
+	switch {
+	case m.held == nil:
+		return s.announce(m, cmd.Size, cmd.Last)
+	case !end:
+		return nil
 	}
-	if m.outcome != "" || !m.forwarded {
-		return
+	var all []byte // a header without a body, at most maxHeader octets
+	s.readHeader(m, nil, true)
+	s.forwardHeld(m, func(piece []byte) { all = append(all, piece...) })
+	if err := s.announce(m, int64(len(all)), true); err != nil || len(all) == 0 {
+		return err
 	}
-	var head []byte
-	if m.loop != nil && !m.announced {
-		head = s.header(m)
+	s.checkLoop(m, all)
+	s.keep(m, all)
+	return s.finish(m, all, 1, 0)
+}
+
+// announce sends the command of size octets, whose count includes our own header
+// fields if it is the first.
+func (s *session) announce(m *message, size int64, last bool) error {
+	var line []byte
+	if m.outcome == "" && m.forwarded {
+		var head []byte
+		if m.loop != nil && !m.announced {
+			head = s.header(m)
+		}
+		m.announced = true
+		line = strconv.AppendInt([]byte("BDAT "), size+int64(len(head)), 10)
+		if last {
+			line = append(line, " LAST"...)
+		}
+		line = append(append(line, '\r', '\n'), head...)
 	}
-	m.announced = true
-	line := strconv.AppendInt([]byte("BDAT "), cmd.Size+int64(len(head)), 10)
-	if cmd.Last {
-		line = append(line, " LAST"...)
+	if size == 0 && last {
+		return s.finish(m, line, len(line), 0)
 	}
-	line = append(append(line, '\r', '\n'), head...)
-	s.put(m, line, true, cmd.Last && cmd.Size == 0)
+	s.put(m, line, true, false)
+	return nil
 }
 
 // moveChunk reads exactly the octets of a chunk and moves them on, while there is
@@ -137,11 +162,15 @@ func (s *session) moveChunk(m *message, cmd parse.Command) error {
 		piece := count.Take(s.in.Buffered())
 		done := count.Left() == 0
 		m.octets += int64(len(piece))
-		if m.loop != nil && m.loop.tooMany(piece) {
-			s.stop(m, "loop", replyLoop)
+		if !s.readHeader(m, piece, done && cmd.Last) {
+			s.releaseChunk(m, int64(len(piece))+count.Left(), cmd.Last)
+			s.checkLoop(m, piece)
+			s.keep(m, piece)
+			if done && cmd.Last && cmd.Size > 0 {
+				return s.finish(m, piece, 1, len(piece))
+			}
+			s.put(m, piece, done, false)
 		}
-		s.keepChunk(m, piece, done && cmd.Last)
-		s.put(m, piece, done, done && cmd.Last)
 		s.in.Discard(len(piece))
 		if done {
 			return nil
@@ -150,6 +179,20 @@ func (s *session) moveChunk(m *message, cmd parse.Command) error {
 			return err
 		}
 	}
+}
+
+// releaseChunk moves on what was held until the header had ended, as the beginning of
+// a chunk of which left octets are still to come.
+func (s *session) releaseChunk(m *message, left int64, last bool) {
+	if m.held == nil {
+		return
+	}
+	s.announce(m, m.held.Size()+left, last) // more than no octets, so it is not the end
+	s.forwardHeld(m, func(piece []byte) {
+		s.checkLoop(m, piece)
+		s.keep(m, piece)
+		s.put(m, piece, false, false)
+	})
 }
 
 // chunkReply passes on upstream's answer to a chunk that is not the last.

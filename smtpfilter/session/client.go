@@ -18,7 +18,7 @@ func (s Settings) trusts(client netip.Addr) bool {
 // judge decides about the sender of MAIL together with the client. Of a trusted
 // client nothing is asked; of one that has authenticated, if so configured, only
 // whether its address is listed.
-func (s *session) judge(reversePath string) policy.Verdict {
+func (s *session) judge(checker *policy.Checker, reversePath string) policy.Verdict {
 	client := s.client.Addr()
 	seen := policy.Seen{Helo: s.helo, Sender: reversePath}
 	switch {
@@ -27,7 +27,7 @@ func (s *session) judge(reversePath string) policy.Verdict {
 	case s.authenticated && s.settings.SkipAuthenticated:
 		reversePath, seen.Authenticated = "", true
 	}
-	v := s.checker.Envelope(client, reversePath)
+	v := checker.Envelope(client, reversePath)
 	v.Seen = seen
 	return v
 }
@@ -109,6 +109,6 @@ func (s *session) sameTag(d policy.Decision) bool {
 		return true
 	}
 	s.metrics.recipients.WithLabelValues("limited").Inc()
-	s.reply(replyOtherTag)
+	s.reply(replyApart)
 	return false
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"blockd/internal/script"
+	"blockd/policy"
 	"blockd/smtpfilter/upstream"
 	"blockd/smtpfilter/wire"
 )
@@ -54,7 +55,7 @@ func TestIdleSessionIsSmall(t *testing.T) {
 }
 
 // loopback is a rig over real sockets.
-func loopback(b *testing.B, serve func(net.Conn)) (client net.Conn, in *bufio.Reader) {
+func loopback(b *testing.B, serve func(net.Conn), checker *policy.Checker) (client net.Conn, in *bufio.Reader) {
 	b.Helper()
 	listen := func(serve func(net.Conn)) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -74,7 +75,7 @@ func loopback(b *testing.B, serve func(net.Conn)) (client net.Conn, in *bufio.Re
 		return l.Addr().String()
 	}
 	next := listen(serve)
-	r := newRig(&script.Server{}, listChecker(b), Settings{})
+	r := newRig(&script.Server{}, checker, Settings{})
 	r.relay.log = discardLog()
 	r.relay.upstream = upstream.New(upstream.Settings{Network: "tcp", Address: next, Hostname: hostname})
 	r.relay.settings.Limits.Session = 24 * time.Hour
@@ -109,7 +110,7 @@ func exchange(b *testing.B, conn net.Conn, in *bufio.Reader, line string) {
 
 // BenchmarkMail is a 4 KB message on a connection that is used again.
 func BenchmarkMail(b *testing.B) {
-	client, in := loopback(b, sink)
+	client, in := loopback(b, sink, listChecker(b))
 	body := "Subject: x\r\n\r\n" + strings.Repeat(strings.Repeat("x", 70)+"\r\n", 56) + ".\r\n"
 	for b.Loop() {
 		exchange(b, client, in, "MAIL FROM:<a@good.example>\r\n")
@@ -121,7 +122,7 @@ func BenchmarkMail(b *testing.B) {
 
 // BenchmarkListedSender is a refused transaction, which upstream never sees.
 func BenchmarkListedSender(b *testing.B) {
-	client, in := loopback(b, sink)
+	client, in := loopback(b, sink, listChecker(b))
 	b.ReportAllocs()
 	for b.Loop() {
 		exchange(b, client, in, "MAIL FROM:<a@bad.example>\r\n")
@@ -136,7 +137,7 @@ func BenchmarkListedSender(b *testing.B) {
 
 // BenchmarkData is a message of 10 MB; its upstream does next to nothing.
 func BenchmarkData(b *testing.B) {
-	client, in := loopback(b, sink)
+	client, in := loopback(b, sink, listChecker(b))
 	body := []byte("Subject: x\r\n\r\n" + strings.Repeat(strings.Repeat("x", 70)+"\r\n", 10<<20/72) + ".\r\n")
 	b.SetBytes(int64(len(body)))
 	var before, after unix.Rusage

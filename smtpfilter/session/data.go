@@ -33,7 +33,7 @@ func (s *session) data(line []byte) {
 		s.reply(replyNoRcpt)
 		return
 	}
-	m, err := s.newMessage()
+	m, err := s.newMessage(true)
 	if err != nil {
 		s.reply(replyInternal)
 		return
@@ -87,7 +87,7 @@ var errFlood = errors.New("no end of data")
 func (s *session) transfer(m *message) error {
 	limit := s.sizeLimit()
 	var scan wire.Data
-	if m.loop != nil {
+	if m.loop != nil && m.held == nil {
 		m.head = s.header(m)
 	}
 	for {
@@ -99,15 +99,18 @@ func (s *session) transfer(m *message) error {
 			s.stop(m, "bare", replyBareData)
 		case scan.Size() > limit:
 			s.stop(m, "too-big", replyTooBig)
-		case m.loop != nil && m.loop.tooMany(piece):
-			s.stop(m, "loop", replyLoop)
 		}
-		s.keepData(m, piece, done)
-		s.put(m, piece, done, done)
+		if !s.readHeader(m, piece, done) {
+			s.releaseData(m)
+			s.checkLoop(m, piece)
+			s.keepData(m, piece, done)
+			if done {
+				return s.finish(m, piece, len(".\r\n"), n)
+			}
+			s.put(m, piece, false, false)
+		}
 		s.in.Discard(n)
 		switch {
-		case done:
-			return nil
 		case err != nil:
 			continue // behind the bare octet more is buffered
 		case m.octets > 2*limit+dataBuffer:
@@ -116,5 +119,27 @@ func (s *session) transfer(m *message) error {
 		if err := s.fill(m); err != nil {
 			return err
 		}
+	}
+}
+
+// releaseData moves on what was held until the header had ended.
+func (s *session) releaseData(m *message) {
+	if m.held == nil {
+		return
+	}
+	if m.loop != nil {
+		m.head = s.header(m)
+	}
+	s.forwardHeld(m, func(piece []byte) {
+		s.checkLoop(m, piece)
+		s.keepData(m, piece, false)
+		s.put(m, piece, false, false)
+	})
+}
+
+// checkLoop looks for a message that goes in a circle.
+func (s *session) checkLoop(m *message, piece []byte) {
+	if m.loop != nil && m.loop.tooMany(piece) {
+		s.stop(m, "loop", replyLoop)
 	}
 }

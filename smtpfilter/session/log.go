@@ -60,6 +60,17 @@ func (s *session) logDecision(v policy.Verdict, d policy.Decision, recipient str
 			slog.String("list", source.List), slog.String("file", source.Path), slog.Int("line", m.Line),
 			slog.String("entry", m.Name()))
 	}
+	switch {
+	case v.Unverified:
+		attrs = append(attrs, slog.String("proof", "none: believed on the sender's word"))
+	case v.Kind == policy.Allowed && v.Evidence.Found != 0:
+		attrs = append(attrs, slog.String("proof", v.Evidence.Found.String()))
+	case v.Unsure != 0:
+		attrs = append(attrs, slog.String("not_told", v.Unsure.String()))
+	}
+	if v.Source != policy.EnvelopeSource {
+		attrs = append(attrs, slog.String("source", v.Source.String()), slog.String("address", v.Sender.String()))
+	}
 	if v.Err != nil {
 		attrs = append(attrs, slog.Any("error", v.Err))
 	}

@@ -35,10 +35,21 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 		return
 	}
 	sender := string(cmd.Path.Raw[1 : len(cmd.Path.Raw)-1])
-	verdict := s.judge(sender)
+	checker := s.checker
+	if s.readsHeaders() {
+		checker = checker.Pin() // the header's verdicts come from the generation of the sender's
+	}
+	verdict := s.judge(checker, sender)
 	s.begin(cmd, verdict, sender)
+	if checker != s.checker {
+		s.tx.headers, s.tx.fate.group = checker, policy.AllRead
+	}
 	if s.settings.RejectAt == "mail" {
-		if d := s.checker.Recipient(verdict, ""); d.Outcome == policy.Refuse || d.Outcome == policy.Defer {
+		if !s.prove("") {
+			return
+		}
+		verdict = s.tx.verdict
+		if d := s.refusedAtMail(); d.Reply != "" {
 			s.logDecision(verdict, d, "")
 			s.reset()
 			if s.tarpit(d.Tarpit) {
@@ -113,7 +124,14 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		return
 	}
 	recipient := address(cmd.Path)
-	d := s.checker.Recipient(s.tx.verdict, recipient)
+	if !s.prove(recipient) {
+		return
+	}
+	f := s.fateOf(recipient)
+	var d policy.Decision
+	if !f.late() {
+		d = s.checker.Recipient(s.tx.verdict, recipient)
+	}
 	if d.Ref != "" {
 		s.logDecision(s.checker.For(s.tx.verdict, recipient), d, recipient)
 	}
@@ -126,13 +144,15 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		s.reply(d.Reply + "\r\n")
 		return
 	case d.Outcome == policy.Quarantine:
-		s.setAside(recipient, d)
+		if s.joins(f) {
+			s.setAside(recipient, d)
+		}
 		return
 	case s.heloFault(recipient) != "":
 		s.metrics.recipients.WithLabelValues("refused").Inc()
 		s.reply(s.heloFault(recipient))
 		return
-	case !s.sameTag(d):
+	case !s.joins(f), !s.sameTag(d):
 		return
 	}
 	if s.settings.Protocol == upstream.LMTP {
@@ -156,7 +176,7 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		s.end("upstream", replyChanged)
 		return
 	}
-	s.forward(line, pending{verb: parse.RCPT, recipient: recipient, exempt: d.Exempt})
+	s.forward(line, pending{verb: parse.RCPT, recipient: recipient, exempt: d.Exempt, noted: f.open()})
 }
 
 // standing reports whether the transaction has outlived a settle: what was in

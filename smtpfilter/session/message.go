@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"blockd/mailbox"
+	"blockd/policy"
 	"blockd/smtpfilter/wire"
+	"blockd/spool"
 )
 
 // message is one message on its way, by DATA or by BDAT: to upstream, into
@@ -24,13 +26,20 @@ type message struct {
 	loop      *hops         // nil: nothing is added, so nobody looks for a circle
 	head      []byte        // of DATA: our own header fields, until they go with the first piece
 
+	fields   *fields          // of its header that lists are asked about; nil = none
+	held     *spool.Copy      // what waits for the header's end; nil = nothing does
+	awaiting []policy.Verdict // of addresses in the header about which the message decides
+	proof    *spool.Copy      // of a message that decides about a sender, until it has
+	tarpit   time.Duration    // hold our answer back
+
 	copy *mailbox.Copy // into quarantine; nil: none, or it is to stay there
 	dots wire.Unstuff  // of DATA, for copy
 	safe bool          // copy is on the disk
 }
 
-// newMessage begins the transaction's message. It fails where the quarantine does.
-func (s *session) newMessage() (*message, error) {
+// newMessage begins the transaction's message; stuffed says that it comes by DATA. It
+// fails where the quarantine does.
+func (s *session) newMessage(stuffed bool) (*message, error) {
 	m := &message{started: time.Now(), forwarded: s.tx.accepted > 0}
 	if m.forwarded && (s.traces() || s.tx.tag != "") {
 		m.loop = newHops(s.settings.Hostname)
@@ -42,6 +51,10 @@ func (s *session) newMessage() (*message, error) {
 			return nil, err
 		}
 	}
+	if s.tx.fate.late() && m.forwarded {
+		m.proof = s.settings.Copies.Copy(s.settings.MaxCopy)
+	}
+	s.watchHeader(m, stuffed)
 	s.tx.message = m
 	return m, nil
 }
@@ -54,6 +67,7 @@ func (s *session) stop(m *message, why, reply string) {
 		return
 	}
 	m.outcome, m.reply, m.over = why, reply, why == "bare"
+	m.dropProof()
 	if m.forwarded {
 		s.abandonUpstream()
 	}
@@ -147,6 +161,7 @@ func (s *session) conclude(m *message) {
 		s.logMessage(m, wire.Reply{})
 		s.reset()
 		s.forsakeUpstream() // a message for the quarantine alone may have left MAIL there
+		s.tarpit(m.tarpit)
 		if m.over {
 			s.end("protocol", m.reply)
 		} else {

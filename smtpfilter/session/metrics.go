@@ -13,6 +13,7 @@ type Metrics struct {
 	ended      *prometheus.CounterVec // reason
 	panics     prometheus.Counter
 	quarantine prometheus.Counter
+	spool      prometheus.Counter
 	tarpits    prometheus.Gauge
 }
 
@@ -33,7 +34,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"outcome"}),
 		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "blockd_smtp_messages_total",
-			Help: "Messages whose data was begun, by outcome: accepted (upstream's 250 passed on), quarantined (there alone), quarantine-failed, upstream-refused, upstream-lost, bare (CR, LF or NUL), too-big, loop, timeout, client-lost.",
+			Help: "Messages whose data was begun, by outcome: accepted (upstream's 250 passed on), quarantined (there alone), quarantine-failed, refused and deferred (by the lists, at its end), copy-failed, upstream-refused, upstream-lost, bare (CR, LF or NUL), too-big, loop, timeout, client-lost.",
 		}, []string{"outcome"}),
 		upstream: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "blockd_smtp_upstream_errors_total",
@@ -52,6 +53,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Name: "blockd_smtp_quarantine_errors_total",
 		Help: "Failures to write into the quarantine or to take a copy back; the mail was answered 451.",
 	})
+	m.spool = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "blockd_smtp_copy_errors_total",
+		Help: "Failures to keep a copy of a message that was to prove its sender; the mail was answered 451.",
+	})
 	m.tarpits = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "blockd_smtp_tarpits",
 		Help: "SMTP sessions whose answer is held back now.",
@@ -60,7 +65,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, outcome := range []string{"accepted", "exempt", "refused", "deferred", "upstream-refused", "failed", "limited", "quarantined"} {
 		m.recipients.WithLabelValues(outcome)
 	}
-	for _, outcome := range []string{"accepted", "quarantined", "quarantine-failed", "upstream-refused", "upstream-lost", "bare", "too-big", "loop", "timeout", "client-lost"} {
+	for _, outcome := range []string{"accepted", "quarantined", "quarantine-failed", "refused", "deferred", "copy-failed", "upstream-refused", "upstream-lost", "bare", "too-big", "loop", "timeout", "client-lost"} {
 		m.messages.WithLabelValues(outcome)
 	}
 	for _, stage := range []string{"open", "probe", "client-info", "capability", "command", "data", "final"} {
@@ -69,6 +74,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, reason := range []string{"errors", "junk", "rate", "timeout", "drain", "protocol", "upstream", "client"} {
 		m.ended.WithLabelValues(reason)
 	}
-	reg.MustRegister(m.sessions, m.active, m.recipients, m.messages, m.upstream, m.ended, m.panics, m.quarantine, m.tarpits)
+	reg.MustRegister(m.sessions, m.active, m.recipients, m.messages, m.upstream, m.ended, m.panics, m.quarantine, m.spool, m.tarpits)
 	return m
 }

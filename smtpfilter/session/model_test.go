@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"blockd/internal/dialogue"
+	"blockd/internal/nameserver"
 	"blockd/internal/script"
 	"blockd/mailbox"
 	"blockd/policy"
@@ -50,9 +51,16 @@ func TestRandomSessions(t *testing.T) {
 		{Name: "grey", Kind: "tempfail", Entries: []string{"grey.example"}},
 	}, Policies: []dialogue.Policy{{Recipients: []string{"sales@"}},
 		{Recipients: []string{"dave@"}, Lists: []string{"junk"}}, {Recipients: []string{"erin@"}, Lists: []string{"watch"}}}}
-	checker := d.Checker(t)
+	checkers := []*policy.Checker{d.Checker(t)}
+	// Every second session has senders about whom their message decides, and lists that
+	// are asked about headers.
+	d.Lists = append(d.Lists, dialogue.List{Name: "late", Entries: []string{"late.example"}},
+		dialogue.List{Name: "proved", Kind: "spamassassin", Entries: []string{"welcomelist_auth *@late.example"}},
+		dialogue.List{Name: "phish", Entries: []string{"phish.example"}})
+	d.Match, d.Zone = map[string][]string{"phish": {"from"}}, nameserver.Zone{"TXT late.example": {"v=spf1 ip4:192.0.2.0/24 -all"}}
+	checkers = append(checkers, d.Checker(t))
 	for seed := range seeds {
-		synctest.Test(t, func(t *testing.T) { newRandomSession(t, seed, checker, total).run() })
+		synctest.Test(t, func(t *testing.T) { newRandomSession(t, seed, checkers[seed%2], total).run() })
 		if t.Failed() {
 			t.Fatalf("seed %d; %s", seed, total)
 		}
@@ -138,10 +146,11 @@ type randomSession struct {
 	sent   []*sentMessage
 	now    *sentMessage // of the transaction that is open
 	total  *tally
+	proves bool // messages decide
 }
 
 func newRandomSession(t *testing.T, seed uint64, checker *policy.Checker, total *tally) *randomSession {
-	r := &randomSession{T: t, total: total, rng: rand.New(rand.NewPCG(seed, 0)), aside: t.TempDir(), now: &sentMessage{}}
+	r := &randomSession{T: t, total: total, rng: rand.New(rand.NewPCG(seed, 0)), aside: t.TempDir(), now: &sentMessage{}, proves: seed%2 == 1}
 	r.server = &script.Server{LMTP: r.rng.IntN(8) == 0, Caps: strings.Split(fullCaps, ", ")}
 	if r.rng.IntN(4) == 0 {
 		r.server.Caps = []string{"8BITMIME", "SIZE 5000", "CHUNKING"}
@@ -167,7 +176,7 @@ func newRandomSession(t *testing.T, seed uint64, checker *policy.Checker, total 
 		total.faults++
 	}
 	r.rig = newRig(r.server, checker, Settings{RejectAt: r.pick("rcpt", "rcpt", "mail"), Chunking: r.rng.IntN(4) > 0,
-		Auth: "forward", SkipAuthenticated: true, Quarantine: held, Limits: Limits{MessageSize: 200_000},
+		Auth: "forward", SkipAuthenticated: true, Quarantine: held, Limits: Limits{MessageSize: 200_000}, MaxCopy: 1 + r.rng.Int64N(20_000),
 		StartTLS: func(_ context.Context, conn net.Conn) (net.Conn, error) { return conn, nil }})
 	return r
 }
@@ -225,7 +234,7 @@ func (r *randomSession) batch() bool {
 			"MAIL FROM:<", "AUTH PLAIN", "AUTH PLAIN "+secret, "AUTH LOGIN"))
 	default:
 		batch = append(batch, fmt.Sprintf("MAIL FROM:<a%d@%s>", r.rng.IntN(1000),
-			r.pick("good.example", "bad.example", "sub.bad.example", "junk.example", "junk.example", "watch.example", "grey.example", "mixed.example", "mixed.example", "mixed.example")))
+			r.pick("good.example", "bad.example", "sub.bad.example", "junk.example", "junk.example", "watch.example", "grey.example", "late.example", "late.example", "mixed.example", "mixed.example", "mixed.example")))
 		for range r.rng.IntN(5) {
 			batch = append(batch, fmt.Sprintf("RCPT TO:<%s@here.example>", r.pick("bob", "carol", "sales", "postmaster", "abuse", "dave", "dave", "erin")))
 		}
@@ -289,10 +298,17 @@ func (r *randomSession) respond() bool {
 	return false
 }
 
+// Authors of messages: one proves its sender, another is listed.
+const (
+	lateAuthor  = "From: a@late.example\r\n"
+	phishAuthor = "From: b@phish.example\r\n"
+)
+
 // text makes the lines of a message, each with a number of its own.
 func (r *randomSession) text() string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "Subject: message %d\r\n\r\n", len(r.sent))
+	fmt.Fprintf(&b, "Subject: message %d\r\n", len(r.sent))
+	b.WriteString(r.pick("", lateAuthor, lateAuthor, phishAuthor) + "\r\n")
 	for range r.rng.IntN(1 + r.rng.IntN(300)) {
 		b.WriteString(strings.Repeat("x", r.rng.IntN(1+r.rng.IntN(400))))
 		b.WriteString([]string{"\r\n", "\r\n.\r\n", "\r\n.x", "\r\n. \r\n"}[r.rng.IntN(4)])

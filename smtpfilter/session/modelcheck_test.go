@@ -26,6 +26,7 @@ func (r *randomSession) check() {
 			text = strings.Join(strings.SplitAfter(text, "\r\n")[4:], "") // with our Received field
 		}
 		r.checkSender(m, tagged)
+		r.checkProof(m)
 		delivered[text]++
 	}
 	for _, text := range r.held() {
@@ -93,6 +94,25 @@ func (r *randomSession) checkSender(m script.Message, tagged bool) {
 			if excused := strings.Contains(rcpt, "<dave@") || strings.Contains(rcpt, "<sales@") || strings.Contains(rcpt, "<postmaster@") || strings.Contains(rcpt, "<abuse@"); excused == tagged && !r.authenticated() {
 				r.Errorf("%s of a sender to be tagged: tagged %v", rcpt, tagged)
 			}
+		}
+	}
+}
+
+// checkProof holds that a message which had to prove its sender has, and that no
+// author is listed, unless it is for those who have such mail all the same.
+func (r *randomSession) checkProof(m script.Message) {
+	header, _, _ := strings.Cut(string(m.Data), "\r\n\r\n")
+	header += "\r\n"
+	late := strings.Contains(m.Mail, "@late.example") && !strings.Contains(header, lateAuthor)
+	if !r.proves || r.authenticated() || !late && !strings.Contains(header, phishAuthor) {
+		return
+	}
+	if strings.Contains(m.Mail, "@mixed.example") { // a list allows that one
+		return
+	}
+	for _, rcpt := range m.Rcpt {
+		if strings.Contains(rcpt, "<bob@") || strings.Contains(rcpt, "<carol@") {
+			r.Errorf("%s has had mail of %s with %q", rcpt, m.Mail, header)
 		}
 	}
 }

@@ -15,6 +15,7 @@ type pending struct {
 	verb      parse.Verb // of a forwarded command: MAIL or RCPT
 	recipient string     // of RCPT
 	exempt    bool       // of RCPT: a listed sender's, let through
+	noted     bool       // of RCPT: its address is kept in the transaction
 }
 
 // push puts a command behind those that wait.
@@ -104,6 +105,9 @@ func (s *session) answer(p pending, r wire.Reply, err error) error {
 		s.up.tx = false
 	case p.verb == parse.RCPT && ok && s.tx.open:
 		s.tx.accepted++
+		if p.noted {
+			s.tx.taken = append(s.tx.taken, p.recipient)
+		}
 		s.metrics.recipients.WithLabelValues(acceptedOutcome(p.exempt)).Inc()
 	case p.verb == parse.RCPT:
 		s.logRecipientRefused(p.recipient, r)

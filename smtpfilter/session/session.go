@@ -6,6 +6,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -15,6 +16,7 @@ import (
 
 	"blockd/policy"
 	"blockd/smtpfilter/upstream"
+	"blockd/spool"
 )
 
 // Relay is what all sessions of a filter share. It is safe for concurrent use;
@@ -36,6 +38,10 @@ const dataBuffer = 32 << 10
 // New returns a Relay. Zero fields of s take their defaults.
 func New(s Settings, up *upstream.Dialer, c *policy.Checker, m *Metrics, log *slog.Logger) *Relay {
 	s.Limits = s.Limits.withDefaults()
+	if s.Copies == nil {
+		s.Copies = spool.New(spool.Settings{})
+	}
+	s.MaxCopy = cmp.Or(s.MaxCopy, 10<<20)
 	return &Relay{
 		settings: s, upstream: up, checker: c, metrics: m, log: log,
 		buffers: sync.Pool{New: func() any { return new([dataBuffer]byte) }},

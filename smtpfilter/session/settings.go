@@ -9,6 +9,7 @@ import (
 
 	"blockd/mailbox"
 	"blockd/smtpfilter/upstream"
+	"blockd/spool"
 )
 
 // Settings of a Relay.
@@ -26,6 +27,8 @@ type Settings struct {
 	Chunking          bool                // CHUNKING and BINARYMIME are offered where upstream does
 	Trusted           []netip.Prefix      // clients whom no list is asked about
 	Quarantine        *mailbox.Quarantine // for mail that a list sets aside; nil = there is none
+	Copies            *spool.Store        // of messages that are to prove something; nil = one of its own
+	MaxCopy           int64               // octets of such a message; a larger one proves nothing; 0 = 10 MiB
 
 	// StartTLS does the server's side of a TLS handshake on a client's
 	// connection, within a limit of its own; nil = STARTTLS is not offered. After

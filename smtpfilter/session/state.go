@@ -68,15 +68,18 @@ type transaction struct {
 	ref       string
 	sender    string // the path without brackets, as the client wrote it
 	verdict   policy.Verdict
-	params    parse.Params // of MAIL
-	attempted int          // RCPT commands
-	accepted  int          // by upstream
-	tag       string       // a header field's text for all of them; "" none
-	aside     []string     // recipients whose copy goes into quarantine, as the client wrote them
-	labels    []string     // why: the texts of their header fields
-	size      int64        // of the chunks so far
-	failed    string       // the answer to the chunk that was the message's undoing, and to all behind it
-	message   *message     // on its way; nil before DATA or the first chunk
+	params    parse.Params    // of MAIL
+	attempted int             // RCPT commands
+	accepted  int             // by upstream
+	tag       string          // a header field's text for all of them; "" none
+	aside     []string        // recipients whose copy goes into quarantine, as the client wrote them
+	labels    []string        // why: the texts of their header fields
+	fate      fate            // of its recipients
+	taken     []string        // those that upstream has accepted, as the client wrote them, where the message may decide about them
+	headers   *policy.Checker // decides about addresses in the header; nil = nobody asks about those
+	size      int64           // of the chunks so far
+	failed    string          // the answer to the chunk that was the message's undoing, and to all behind it
+	message   *message        // on its way; nil before DATA or the first chunk
 }
 
 // begun reports whether there is a message, or has been before it failed.

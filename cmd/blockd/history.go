@@ -1,0 +1,355 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"blockd/addr"
+	"blockd/history"
+	"blockd/httpapi"
+	"blockd/policy"
+	"blockd/reload"
+)
+
+// History is [history]: the last decisions, on disk.
+type History struct {
+	Folder string   `toml:"folder"` // "auto": INDEX.history beside the index; "none": nothing is kept
+	Max    Octets   `toml:"max"`    // of all its files
+	Keep   Duration `toml:"keep"`
+}
+
+func defaultHistory() History {
+	return History{Folder: autoPath, Max: 256 << 20, Keep: Duration(30 * day)}
+}
+
+// historyFolder is where decisions are kept; not for "none".
+func (c Config) historyFolder() string {
+	if c.History.Folder == autoPath {
+		return c.Index.Path + ".history"
+	}
+	return c.History.Folder
+}
+
+func (h History) validate(f *Faults) {
+	if h.Folder == "" {
+		f.add("history.folder", `want a folder, "auto" or "none"`)
+	}
+	if h.Max < history.MinMax || h.Max > 1<<40 {
+		f.add("history.max", `want 16 MiB to 1 TiB, have "%s"`, h.Max)
+	}
+	f.between("history.keep", h.Keep, time.Hour, 3650*day)
+}
+
+// openHistory opens the history of the daemon; nil if none is to be kept. One that
+// cannot be opened costs the history and no mail.
+func (c Config) openHistory(reg prometheus.Registerer, log *slog.Logger) (*history.Log, error) {
+	if c.History.Folder == noPath {
+		return nil, nil
+	}
+	l, err := history.Open(history.Settings{Folder: c.historyFolder(), Max: int64(c.History.Max), Keep: time.Duration(c.History.Keep)})
+	if err != nil {
+		log.Error("no history is kept", slog.Any("error", err))
+		return nil, nil
+	}
+	return l, l.Register(reg)
+}
+
+// recalledRecords bounds what is read at the start to find the senders of late: a
+// second of reading.
+const recalledRecords = 1 << 20
+
+// recall tells the gate whose mail was taken before the start.
+func (c Config) recall(ctx context.Context, recent *reload.Recent, log *slog.Logger) {
+	if c.History.Folder == noPath || c.Index.Recent == 0 {
+		return
+	}
+	known, newest, n := map[string]bool{}, []addr.Addr(nil), 0
+	_, err := history.Walk(ctx, c.historyFolder(), time.Now().Add(-time.Duration(c.History.Keep)), func(r *history.Record) bool {
+		n++
+		if unlisted(r) && !known[r.Sender] {
+			if sender, err := addr.Parse(strings.Clone(r.Sender)); err == nil {
+				known[sender.String()] = true
+				newest = append(newest, sender)
+			}
+		}
+		return len(newest) < c.Index.Recent && n < recalledRecords
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Error("senders of late not read from the history", slog.Any("error", err))
+	}
+	for _, sender := range slices.Backward(newest) {
+		recent.Add(sender)
+	}
+}
+
+// unlisted reports whether r is mail that was taken from a sender whom no list had
+// anything on.
+func unlisted(r *history.Record) bool {
+	return r.Sender != "" && r.Verdict == string(policy.Clear) && r.Ref == "" && !r.Authenticated
+}
+
+func newHistory() *cobra.Command {
+	var path string
+	var q struct{ sender, recipient, client, list, ref, verdict, outcome, since string }
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "history [-c config.toml] [--ref REF] [--sender WHO] [--recipient WHO] [--client NET] [--list NAME] [--verdict V] [--outcome O] [--since 7d] [--limit N] [--json]",
+		Short: "show past decisions, and why a mail was refused",
+		Long: `Show what was decided about past mail, the newest first. With the reference of a
+refusal ("ref ...", in the bounce), everything about that one.
+
+WHO is an address, or a domain for all addresses at it; <> is the null sender.
+Verdicts are blocked, allowed, clear and unknown; outcomes are accept, refuse, defer,
+quarantine, tag and discard.
+
+The daemon is asked; where none runs, its files are read. [history] says how much and
+how long it keeps. Ends with 1 if nothing is found.`,
+		Example: `  blockd history --ref 3mg17kdgtb
+  blockd history --sender bulk.example --since 7d
+  blockd history --recipient boss@here.example --outcome refuse
+  blockd history --list own --json | jq -r .sender | sort | uniq -c`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := load(path)
+			if err != nil {
+				return err
+			}
+			ask := url.Values{}
+			for name, value := range map[string]string{"sender": q.sender, "recipient": q.recipient, "client": q.client, "list": q.list,
+				"ref": q.ref, "verdict": q.verdict, "outcome": q.outcome} {
+				if value != "" {
+					ask.Set(name, value)
+				}
+			}
+			if q.since != "" {
+				since, err := parseSince(q.since, time.Now())
+				if err != nil {
+					return err
+				}
+				ask.Set("since", since.UTC().Format(time.RFC3339))
+			}
+			if cmd.Flags().Changed("limit") {
+				ask.Set("limit", strconv.Itoa(limit))
+			}
+			if _, err := httpapi.ParseDecisionQuery(ask); err != nil {
+				return usagef("--%v", err)
+			}
+			found, err := c.decisions(cmd.Context(), ask)
+			if err != nil {
+				return err
+			}
+			return printFound(cmd, found, q.ref != "", asJSON)
+		},
+	}
+	configFlag(cmd, &path)
+	flags := cmd.Flags()
+	flags.StringVar(&q.ref, "ref", "", "the decision with this `reference`")
+	flags.StringVar(&q.sender, "sender", "", "those about `WHO` sends")
+	flags.StringVar(&q.recipient, "recipient", "", "those about `WHO` is to have the mail")
+	flags.StringVar(&q.client, "client", "", "those about a client's `address` or network")
+	flags.StringVar(&q.list, "list", "", "those that the list of this `name` had the entry for")
+	flags.StringVar(&q.verdict, "verdict", "", "those with this `verdict`")
+	flags.StringVar(&q.outcome, "outcome", "", "those with this `outcome`")
+	flags.StringVar(&q.since, "since", "", "those of the last `time`, such as 7d or 12h, or since 2027-01-31")
+	flags.IntVar(&limit, "limit", httpapi.DefaultDecisions, "so `many` at most, up to 1000")
+	flags.BoolVar(&asJSON, "json", false, "one JSON object a decision")
+	return cmd
+}
+
+// parseSince reads how long ago, or when.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if d, err := parseDuration(text); err == nil && d > 0 {
+		return now.Add(-d), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, usagef("--since: want how long ago, such as 7d or 12h, or a time such as 2027-01-31, have %q", text)
+}
+
+// decisions asks the daemon, or reads its files if none answers.
+func (c Config) decisions(ctx context.Context, ask url.Values) (found httpapi.DecisionList, err error) {
+	if c.History.Folder == noPath {
+		return found, errors.New(`history.folder is "none": no history is kept`)
+	}
+	asking, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	err = c.askDaemon(asking, http.MethodGet, "/v1/decisions?"+strings.ReplaceAll(ask.Encode(), "+", "%20"), nil, &found)
+	if err == nil || !errors.Is(err, errNoDaemon) {
+		return found, err
+	}
+	q, err := httpapi.ParseDecisionQuery(ask)
+	if err != nil {
+		return found, err
+	}
+	if oldest := time.Now().Add(-time.Duration(c.History.Keep)); q.Since.Before(oldest) {
+		q.Since = oldest
+	}
+	past, err := history.Search(ctx, c.historyFolder(), q)
+	if errors.Is(err, fs.ErrNotExist) {
+		return found, fmt.Errorf("%s: no history yet: start the daemon", shownPath(c.historyFolder()))
+	}
+	return httpapi.NewDecisionList(past), err
+}
+
+func printFound(cmd *cobra.Command, found httpapi.DecisionList, whole, asJSON bool) (err error) {
+	out, notes := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	switch {
+	case asJSON:
+		for i := range found.Decisions {
+			if err == nil {
+				err = printJSON(out, &found.Decisions[i])
+			}
+		}
+	case whole:
+		err = explainDecisions(out, found.Decisions)
+	case len(found.Decisions) > 0:
+		err = printDecisions(out, found.Decisions)
+	}
+	if found.More {
+		fmt.Fprintf(notes, "%s: note: there are more; --limit shows up to %d, or narrow it by --since and others\n", cmd.CommandPath(), history.MaxFound)
+	}
+	if found.Damaged > 0 {
+		fmt.Fprintf(notes, "%s: note: left out %s of the files\n", cmd.CommandPath(), counted(found.Damaged, "damaged line"))
+	}
+	if len(found.Decisions) == 0 && err == nil {
+		fmt.Fprintf(notes, "%s: nothing found\n", cmd.CommandPath())
+		return answer(exitFault)
+	}
+	return err
+}
+
+// printDecisions prints a line for each.
+func printDecisions(w io.Writer, all []history.Record) error {
+	p := newPaint(w)
+	var t table
+	t.add("time", "outcome", "sender", "recipient", "client", "by", "ref")
+	for i := range all {
+		r := &all[i]
+		by := "-"
+		if r.List != "" {
+			by = fmt.Sprintf("%s:%d %s", visible(r.List), r.Line, visible(r.Entry))
+		}
+		outcome := r.Outcome
+		switch {
+		case outcome != "accept":
+			outcome = p.red(outcome)
+		case r.Exempt:
+			outcome += " (exempt)"
+		case r.Shadow:
+			outcome += " (shadow)"
+		}
+		t.add(r.Time.Local().Format("2006-01-02 15:04:05"), outcome, shownAddress(r.Sender), orDash(r.Recipient), shownClient(r), by, orDash(r.Ref))
+	}
+	return t.print(w)
+}
+
+// explainDecisions says everything about each.
+func explainDecisions(w io.Writer, all []history.Record) error {
+	for i := range all {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := explainDecision(w, &all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func explainDecision(w io.Writer, r *history.Record) error {
+	p := newPaint(w)
+	var t table
+	say := func(name, text string) {
+		if text != "" {
+			t.add(p.faint(name), text)
+		}
+	}
+	say("ref", visible(r.Ref))
+	say("time", r.Time.Local().Format("2006-01-02 15:04:05.000 -07:00"))
+	say("outcome", outcomeText(r))
+	say("door", visible(r.Door))
+	say("client", shownClient(r))
+	say("helo", visible(r.Helo))
+	sender := shownAddress(r.Sender)
+	if r.Source != "" {
+		sender += " (in the header field " + visible(r.Source) + ")"
+	}
+	say("sender", sender)
+	say("recipient", visible(r.Recipient))
+	say("verdict", visible(r.Verdict))
+	if r.List != "" {
+		say("list", visible(r.List))
+		say("entry", fmt.Sprintf("%s (%s, %s)", visible(r.Entry), visible(r.Action), visible(r.Scope)))
+		say("stands in", fmt.Sprintf("%s:%d", shownPath(r.File), r.Line))
+		say("reason", visible(r.Reason))
+	}
+	say("generation", visible(r.Generation))
+	return t.print(w)
+}
+
+// outcomeText says in words what became of it.
+func outcomeText(r *history.Record) string {
+	text := map[string]string{"accept": "accepted", "refuse": "refused", "defer": "deferred: it may come again",
+		"quarantine": "taken, and set aside", "tag": "accepted, with a mark in its header", "discard": "taken, and dropped"}[r.Outcome]
+	switch {
+	case text == "":
+		text = visible(r.Outcome)
+	case r.Exempt:
+		text += ": everybody may write to this recipient"
+	case r.Shadow:
+		text += ": the list is in shadow mode, and would have refused it"
+	case r.Authenticated:
+		text += ": the client had logged in, so that only its address was asked about"
+	}
+	return text
+}
+
+func shownAddress(address string) string {
+	if address == "" {
+		return "<>"
+	}
+	return visible(address)
+}
+
+func shownClient(r *history.Record) string {
+	if !r.Client.IsValid() {
+		return "-"
+	}
+	return r.Client.String()
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return visible(text)
+}
+
+// readableHistory says in words why a folder cannot be read.
+func readableHistory(folder string, err error) error {
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("%w; run it as the user of the daemon, or as root", err)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: no history yet: start the daemon", shownPath(folder))
+	}
+	return err
+}

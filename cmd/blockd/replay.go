@@ -1,0 +1,293 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"blockd/history"
+	"blockd/index"
+	"blockd/lists"
+	"blockd/policy"
+)
+
+func newReplay() *cobra.Command {
+	var path, file, as, since string
+	var asJSON bool
+	var flags *listFlags
+	cmd := &cobra.Command{
+		Use:   "replay [-c config.toml] --list FILE [--as NAME] [--format F] [--since 7d] [--json]",
+		Short: "say which past mail a list would have refused",
+		Long: `Hold a list against the mail that was accepted lately, as the history has it, and
+say what of it would have been refused had the list been in force: newly, since mail
+that was refused then, or that today's lists refuse already, is counted apart.
+
+The list is judged beside today's lists and live entries, by the rules of the daemon:
+allow entries go before it, everybody may write to exempt recipients, and recipients
+with a [[policy]] have the lists that it names. It needs no place in the
+configuration; with --as it is judged as that [[list]], with its settings.
+
+What the history does not know cannot be told: proofs of allow entries, addresses in
+headers, and recipients where a milter accepted the sender for all of them.
+
+Ends with 1 if the list would newly refuse a greater share of the last
+[index] recent senders than max_recent_blocked, as the gate would, and with 2 on an error.`,
+		Example: `  blockd replay --list new.txt --since 7d
+  blockd replay --list /etc/blockd/lists/shadow.txt --as shadow
+  blockd replay --list new.txt --json | jq .senders`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return usagef("want --list FILE")
+			}
+			from, err := parseSince(since, time.Now())
+			if err != nil {
+				return err
+			}
+			c, err := load(path)
+			if err != nil {
+				return checkError{err}
+			}
+			r := &replay{config: c, since: from}
+			if err := r.candidate(file, as, flags); err != nil {
+				return checkError{err}
+			}
+			if err := r.run(cmd, path); err != nil {
+				return checkError{err}
+			}
+			report := r.report()
+			if asJSON {
+				err = printJSON(cmd.OutOrStdout(), report)
+			} else {
+				err = report.print(cmd.OutOrStdout())
+			}
+			if err == nil && !report.Gate.Passes {
+				err = answer(exitFault)
+			}
+			return err
+		},
+	}
+	configFlag(cmd, &path)
+	cmd.Flags().StringVar(&file, "list", "", "the list's `file`")
+	must(cmd.MarkFlagFilename("list"))
+	cmd.Flags().StringVar(&as, "as", "", "judge it as the [[list]] of this `name`")
+	cmd.Flags().StringVar(&since, "since", "7d", "mail of the last `time`, such as 7d or 12h, or since 2027-01-31")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	flags = addListFlags(cmd)
+	return cmd
+}
+
+// replay holds one list against past mail.
+type replay struct {
+	config Config
+	since  time.Time
+	source index.Source
+	bound  float64 // max_recent_blocked
+
+	onMatch policy.OnMatch
+
+	list, now *policy.Checker // by the candidate alone, and by all that is in force
+	entries   int
+
+	counts  replayCounts
+	senders map[string]bool // who were accepted
+	recent  int             // the newest of them, as many as the gate remembers
+	stopped struct {
+		recent                      int
+		senders, domains, entriesOf map[string]*replayed
+	}
+}
+
+// candidate says what is to be judged, and how.
+func (r *replay) candidate(file, as string, flags *listFlags) (err error) {
+	if file, err = filepath.Abs(file); err != nil {
+		return err
+	}
+	r.source = index.Source{List: listNameOf(file), Path: file}
+	r.bound = r.config.Index.MaxRecentBlocked
+	if as == "" {
+		r.source.Settings, err = flags.settings()
+		r.source.Settings.Guard = r.config.guard(List{AllowPublicSuffix: &flags.allowPublicSuffix})
+		return err
+	}
+	at := slices.IndexFunc(r.config.Lists, func(l List) bool { return l.Name == as })
+	if at < 0 {
+		return fmt.Errorf("--as: no [[list]] has the name %q", as)
+	}
+	l := r.config.Lists[at]
+	r.source.List, r.bound = as, or(l.MaxRecentBlocked, r.bound)
+	r.source.Settings = r.config.settings(l)
+	if flags.cmd.Flags().Changed("format") {
+		own, err := flags.settings()
+		if err != nil {
+			return err
+		}
+		r.source.Settings.Format = own.Format
+	}
+	return nil
+}
+
+// run reads the past.
+func (r *replay) run(cmd *cobra.Command, path string) error {
+	if r.config.History.Folder == noPath {
+		return errors.New(`history.folder is "none": no history is kept`)
+	}
+	_, now, _, err := openToCheck(cmd, path, "")
+	if err != nil {
+		return err
+	}
+	aside, err := os.MkdirTemp("", "blockd-replay-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(aside)
+	draft, err := index.Build(cmd.Context(), filepath.Join(aside, "list.bdx"), []index.Source{r.source}, index.Options{Memory: int64(r.config.Index.Memory)})
+	if refused := (*index.SourcesError)(nil); errors.As(err, &refused) {
+		return refused.Errs[0]
+	} else if err != nil {
+		return err
+	}
+	defer draft.Discard()
+	ix := draft.Index()
+	for _, row := range ix.Lists() {
+		r.entries += row.Summary.Entries
+	}
+	settings := r.config.policy()
+	r.now, r.onMatch = now, settings.Lists[r.source.List].OnMatch
+	r.list = policy.New(func() *index.Index { return ix }, settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	return r.walk(cmd.Context())
+}
+
+func (r *replay) walk(ctx context.Context) (err error) {
+	if oldest := time.Now().Add(-time.Duration(r.config.History.Keep)); r.since.Before(oldest) {
+		r.since = oldest
+	}
+	r.senders = map[string]bool{}
+	r.stopped.senders, r.stopped.domains, r.stopped.entriesOf = map[string]*replayed{}, map[string]*replayed{}, map[string]*replayed{}
+	folder := r.config.historyFolder()
+	r.counts.Damaged, err = history.Walk(ctx, folder, r.since, func(d *history.Record) bool {
+		r.take(d)
+		return ctx.Err() == nil
+	})
+	if err != nil {
+		return readableHistory(folder, err)
+	}
+	return ctx.Err()
+}
+
+// replayCounts are decisions, of a recipient each where the door heard of them.
+type replayCounts struct {
+	Decisions     int `json:"decisions"`
+	Accepted      int `json:"accepted"`
+	Refused       int `json:"refused"`        // newly: accepted then, and by today's lists
+	OnMessage     int `json:"on_message"`     // newly tagged or set aside
+	AlreadyListed int `json:"already_listed"` // the list has them, and so have today's lists by now
+	Exempt        int `json:"exempt"`         // the list has the sender, and everybody may write to the recipient
+	Allowed       int `json:"allowed"`        // an allow entry goes before the list
+	WantsProof    int `json:"wants_proof"`    // an allow entry would, if its proof were there
+	Unchecked     int `json:"unchecked"`      // could not be looked up
+	AllRecipients int `json:"all_recipients"` // of refused: recipients are not known, some may be exempt
+	Damaged       int `json:"damaged"`        // lines of the history that were left out
+}
+
+// take judges one past decision.
+func (r *replay) take(d *history.Record) {
+	r.counts.Decisions++
+	if d.Outcome != policy.Accept.String() && d.Outcome != policy.Tag.String() || d.Source != "" {
+		return
+	}
+	r.counts.Accepted++
+	first := unlisted(d) && !r.senders[d.Sender]
+	if first {
+		r.senders[strings.Clone(d.Sender)] = true
+	}
+	ofLate := first && len(r.senders) <= r.config.Index.Recent
+	if ofLate {
+		r.recent++
+	}
+	sender := d.Sender
+	if d.Authenticated {
+		sender = ""
+	}
+	v := r.list.Envelope(d.Client, sender)
+	if v.Internal() {
+		r.counts.Unchecked++
+		return
+	}
+	if ofLate && r.list.Envelope(netip.Addr{}, sender).Kind == policy.Blocked && r.now.Envelope(netip.Addr{}, sender).Kind == policy.Clear {
+		r.stopped.recent++
+	}
+	v = r.list.For(v, d.Recipient)
+	if v.Kind != policy.Blocked {
+		return
+	}
+	if r.list.Exempt(d.Recipient) {
+		r.counts.Exempt++
+		return
+	}
+	switch now := r.now.For(r.now.Envelope(d.Client, sender), d.Recipient); {
+	case now.Internal():
+		r.counts.Unchecked++
+	case now.Kind == policy.Allowed, d.Verdict == string(policy.Allowed) && allows(now):
+		r.counts.Allowed++
+	case allows(now):
+		r.counts.WantsProof++
+	case now.Kind == policy.Blocked:
+		r.counts.AlreadyListed++
+	default:
+		r.stop(d, v)
+	}
+}
+
+// allows reports whether an allow entry is there, whether or not its proof is.
+func allows(v policy.Verdict) bool {
+	return slices.ContainsFunc(v.Matches, func(m index.Match) bool {
+		return m.Action.Allows() && v.Lists[m.Row].Source.Mode == index.Enforce
+	})
+}
+
+// stop counts mail that the list would newly refuse.
+func (r *replay) stop(d *history.Record, v policy.Verdict) {
+	m := v.Matches[v.Decider]
+	entry := fmt.Sprintf("%s (line %d)", m.Name(), m.Line)
+	if m.Action != lists.Tempfail && (r.onMatch == policy.TagOnMatch || r.onMatch == policy.QuarantineOnMatch) {
+		r.counts.OnMessage++
+	} else {
+		r.counts.Refused++
+	}
+	if d.Recipient == "" {
+		r.counts.AllRecipients++
+	}
+	domain := d.Sender[strings.LastIndexByte(d.Sender, '@')+1:]
+	for where, key := range map[*map[string]*replayed]string{&r.stopped.senders: shownAddress(d.Sender), &r.stopped.domains: domain, &r.stopped.entriesOf: entry} {
+		at := (*where)[key]
+		if at == nil {
+			key = strings.Clone(key)
+			at = &replayed{Name: key, Last: d.Time, Entry: entry, senders: map[string]bool{}}
+			(*where)[key] = at
+		}
+		at.Mails++
+		at.senders[strings.Clone(d.Sender)] = true
+	}
+}
+
+// replayed is what one sender, domain or entry has of the mail that would be refused.
+type replayed struct {
+	Name    string    `json:"name"`
+	Mails   int       `json:"mails"`
+	Senders int       `json:"senders"`
+	Last    time.Time `json:"last"`
+	Entry   string    `json:"entry"` // the newest one's
+
+	senders map[string]bool
+}

@@ -1,0 +1,303 @@
+// What a person does with the console.
+
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { createServer } from 'node:http';
+import { dir, expect, mail, open, openURL, readToken, test, token, url } from './visit.js';
+
+const ask = (page) => page.getByRole('searchbox');
+const answer = (page) => page.getByRole('region', { name: 'Answer' });
+const done = (page) => page.locator('#done');
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+function replace(name, text) {
+  writeFileSync(`${dir}/${name}.new`, text);
+  renameSync(`${dir}/${name}.new`, `${dir}/${name}`);
+}
+
+test('finds out why a mail was refused, from the text of the bounce', async ({ page }) => {
+  const reply = await mail('news@mx.listed.example');
+  expect(reply).toMatch(/^550 5\.7\.1 .* listed in own \(ref [0-9a-z]{10}\)$/);
+  await open(page);
+  await ask(page).fill(reply);
+  await expect(answer(page)).toContainText('refused');
+  await expect(answer(page)).toContainText(/news@mx\.listed\.example\s*to\s*user@here\.example/);
+  await expect(answer(page)).toContainText('from 127.0.0.1 (client.example)');
+  await expect(answer(page)).toContainText(/Listed in own, line 1 of .*own\.txt: listed\.example and all names below it – our own/);
+  await expect(answer(page)).toContainText('If it came now');
+});
+
+test('explains while somebody types', async ({ page }) => {
+  await open(page);
+  await ask(page).pressSequentially('x@listed.example');
+  await expect(answer(page)).toContainText('blocked');
+  await answer(page).getByText('How this was found').click();
+  await expect(answer(page).getByRole('row', { name: /^listed\.example/ })).toContainText('listed');
+  await ask(page).fill('192.0.2.7');
+  await expect(answer(page)).toContainText('192.0.2.0/24');
+  await ask(page).fill('nobody.example');
+  await expect(answer(page)).toContainText('On no list.');
+  await ask(page).fill('a b@');
+  await expect(answer(page)).toContainText('unknown');
+});
+
+test('blocks a sender at the SMTP door, undoes it, and does it again', async ({ page }) => {
+  const sender = 'pest@shop.example';
+  expect(await mail(sender)).toMatch(/^250 /);
+  await open(page);
+  await ask(page).fill(sender);
+  await expect(answer(page)).toContainText('On no list.');
+  await expect(answer(page)).toContainText('Mail from there');
+  await answer(page).getByRole('button', { name: 'Block…' }).click();
+  await page.getByLabel('Why', { exact: true }).fill('phishing, ticket 4711');
+  await page.getByRole('button', { name: 'Block', exact: true }).click();
+  await expect(done(page)).toContainText(`block ${sender} is in force.`);
+  await expect(answer(page)).toContainText('blocked');
+  expect(await mail(sender)).toMatch(/^550 5\.7\.1 .* listed in live /);
+  await done(page).getByRole('button', { name: 'Undo' }).click();
+  await expect(done(page)).toContainText('was removed.');
+  await expect(answer(page)).toContainText('On no list.');
+  expect(await mail(sender)).toMatch(/^250 /);
+  await done(page).getByRole('button', { name: 'Undo' }).click(); // of the removal
+  await expect(page.getByRole('row', { name: /pest@shop\.example block phishing, ticket 4711 helpdesk/ })).toBeVisible();
+  expect(await mail(sender)).toMatch(/^550 /);
+  await page.getByRole('button', { name: `Remove ${sender}` }).first().click();
+  await expect(done(page)).toContainText('was removed.');
+  expect(await mail(sender)).toMatch(/^250 /);
+});
+
+test('unblocks a listed sender by an exception', async ({ page }) => {
+  expect(await mail('partner@listed.example')).toMatch(/^550 /);
+  await open(page);
+  await ask(page).fill('partner@listed.example');
+  await answer(page).getByRole('button', { name: 'Allow…' }).click();
+  await page.keyboard.press('Enter');
+  await expect(answer(page)).toContainText('allowed');
+  expect(await mail('partner@listed.example')).toMatch(/^250 /);
+  await answer(page).getByRole('button', { name: 'Remove partner@listed.example' }).click();
+  await expect(answer(page)).toContainText('blocked');
+  expect(await mail('partner@listed.example')).toMatch(/^550 /);
+});
+
+test('is told what the gate refuses, and can insist', async ({ page }) => {
+  await open(page);
+  await page.getByLabel('Address, domain or network').fill('gmail.com');
+  await page.getByRole('button', { name: 'Block', exact: true }).click();
+  await expect(page.getByRole('alert')).toContainText('protected domain gmail.com');
+  expect(await mail('somebody@gmail.com')).toMatch(/^250 /);
+  await page.getByRole('button', { name: 'Do it all the same' }).click();
+  await expect(done(page)).toContainText('block gmail.com is in force.');
+  expect(await mail('somebody@gmail.com')).toMatch(/^550 /);
+  await done(page).getByRole('button', { name: 'Undo' }).click();
+  await expect(done(page)).toContainText('was removed.');
+  expect(await mail('somebody@gmail.com')).toMatch(/^250 /);
+});
+
+test('sees a load that was refused, with its reason, and its cure', async ({ page }) => {
+  await open(page);
+  await expect(page.getByRole('heading', { name: 'All is well.' })).toBeVisible();
+  replace('other.txt', '<!doctype html><title>503</title>');
+  await expect(page.getByRole('heading', { name: 'Filtering, with one problem.' })).toBeVisible();
+  await expect(page.locator('#health-problems')).toContainText(/list other: .*other\.txt: html: begins as a web page/);
+  await expect(page.getByRole('row', { name: /^other/ })).toContainText('refused');
+  replace('other.txt', 'second.example\n');
+  await expect(page.getByRole('heading', { name: 'All is well.' })).toBeVisible();
+});
+
+test('watches decisions as they are made', async ({ page }) => {
+  await open(page);
+  const rows = page.locator('#decisions tbody tr');
+  await mail('first@listed.example');
+  await expect(rows.first()).toContainText('first@listed.example');
+  await expect(rows.first()).toContainText('refused');
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await mail('second@listed.example');
+  await expect(page.getByRole('button', { name: 'Go on (1 new)' })).toBeVisible();
+  await expect(rows.first()).toContainText('first@listed.example');
+  await page.getByRole('button', { name: 'Go on (1 new)' }).click();
+  await expect(rows.first()).toContainText('second@listed.example');
+  await mail('third@clear.example');
+  await page.getByLabel('Show').selectOption('all mail');
+  await expect(rows.first()).toContainText('third@clear.example');
+  await page.getByRole('button', { name: 'second@listed.example' }).click();
+  await expect(ask(page)).toHaveValue('second@listed.example');
+  await expect(answer(page)).toContainText('Mail from there');
+  await expect(page.locator('#traffic')).toContainText(/[1-9][0-9]* blocked/);
+  await expect(page.locator('#hits')).toContainText('own');
+});
+
+test('needs no mouse', async ({ page }) => {
+  await page.goto('/');
+  await expect(page.getByLabel('Token', { exact: true })).toBeFocused();
+  await page.keyboard.type(token);
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('heading', { name: 'All is well.' })).toBeVisible();
+  await page.keyboard.press('/');
+  await expect(ask(page)).toBeFocused();
+  await page.keyboard.type('keys@shop.example');
+  await expect(answer(page)).toContainText('On no list.');
+  await page.keyboard.press('Tab');
+  await expect(page.getByRole('button', { name: 'Block…' })).toBeFocused();
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('button', { name: 'Block', exact: true })).toBeFocused();
+  await page.keyboard.press('Enter');
+  await expect(done(page)).toContainText('block keys@shop.example is in force.');
+  await expect(answer(page)).toContainText('blocked');
+  for (let i = 0; i < 40 && !(await done(page).getByRole('button', { name: 'Undo' }).evaluate((node) => node === document.activeElement)); i++) {
+    await page.keyboard.press('Tab');
+  }
+  await page.keyboard.press('Enter');
+  await expect(done(page)).toContainText('was removed.');
+  await expect(done(page).getByRole('button', { name: 'Undo' })).toBeFocused();
+});
+
+test('shows what strangers write as text', async ({ page }) => {
+  const hostile = '"<img/src=x/onerror=alert(1)>"@listed.example';
+  const reply = await mail(hostile);
+  expect(reply).toMatch(/^550 /);
+  await open(page);
+  await expect(page.locator('#decisions')).toContainText(hostile);
+  await ask(page).fill(`ref ${/ref (\w+)/.exec(reply)[1]}`);
+  await expect(answer(page)).toContainText(hostile);
+  await ask(page).fill('<script>alert(1)</script>@listed.example');
+  await expect(answer(page)).toContainText('<script>alert(1)</script>@listed.example');
+  await page.getByLabel('Address, domain or network').fill('hostile@shop.example');
+  await page.getByLabel('Why', { exact: true }).fill('<img src=x onerror=alert(1)>');
+  await page.getByRole('button', { name: 'Block', exact: true }).click();
+  await expect(page.locator('#entries')).toContainText('<img src=x onerror=alert(1)>');
+  expect(await page.locator('main img, main script').count()).toBe(0);
+  await done(page).getByRole('button', { name: 'Undo' }).click();
+  await expect(done(page)).toContainText('was removed.');
+});
+
+test('would not run what got into the page all the same', async ({ browser }) => {
+  const page = await browser.newPage();
+  await page.goto(url);
+  const outcomes = await page.evaluate(async () => {
+    const attempt = (what) => { try { what(); return 'done'; } catch { return 'refused'; } };
+    const parsed = attempt(() => { document.querySelector('main').innerHTML = '<p>'; });
+    const script = attempt(() => document.body.append(Object.assign(document.createElement('script'), { text: 'window.ran = true' })));
+    const inline = document.createElement('button');
+    const handler = attempt(() => { inline.setAttribute('onclick', 'window.ran = true'); inline.click(); });
+    const elsewhere = await fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused');
+    return [parsed, script, handler, elsewhere, window.ran];
+  });
+  expect(outcomes).toEqual(['refused', 'refused', 'refused', 'refused', undefined]);
+  await page.close();
+});
+
+test('fits a phone', async ({ page }) => {
+  await page.setViewportSize({ width: 360, height: 740 });
+  const long = `${'a'.repeat(64)}@${'b'.repeat(60)}.${'c'.repeat(60)}.listed.example`;
+  await mail(long, `${'d'.repeat(64)}@here.example`);
+  await open(page);
+  await ask(page).fill(long);
+  await expect(answer(page)).toContainText('Mail from there');
+  await answer(page).getByText('How this was found').click();
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(360);
+  for (const box of await page.locator('button:visible, input:visible, select:visible').all()) {
+    const { x, width } = await box.boundingBox();
+    expect(x + width).toBeLessThanOrEqual(360);
+  }
+});
+
+for (const colorScheme of ['light', 'dark']) {
+  test(`has no fault that axe knows, ${colorScheme}`, async ({ page }) => {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    const faults = () => page.evaluate(`${axe}; axe.run().then(({ violations }) => violations.map(({ id, nodes }) => [id, ...nodes.map((node) => node.html)]))`);
+    await page.goto('/');
+    await expect(page.getByLabel('Token', { exact: true })).toBeFocused();
+    expect(await faults()).toEqual([]);
+    await page.getByLabel('Token', { exact: true }).fill(token);
+    await page.keyboard.press('Enter');
+    await mail('axe@listed.example');
+    await ask(page).fill('axe@listed.example');
+    await expect(answer(page)).toContainText('Mail from there');
+    await answer(page).getByText('How this was found').click();
+    await page.getByLabel('Address, domain or network').fill('com');
+    await page.getByRole('button', { name: 'Block', exact: true }).click();
+    await expect(page.getByRole('alert')).toContainText('public-suffix');
+    expect(await faults()).toEqual([]);
+    await page.getByLabel('Address, domain or network').fill('axe@shop.example');
+    await page.getByRole('button', { name: 'Allow', exact: true }).click();
+    await expect(done(page)).toBeVisible();
+    expect(await faults()).toEqual([]);
+    await done(page).getByRole('button', { name: 'Undo' }).click();
+    await expect(done(page)).toContainText('was removed.');
+  });
+}
+
+test('keeps a token in the tab alone, and asks for one that may', async ({ page, context }) => {
+  await open(page, readToken);
+  await page.getByLabel('Address, domain or network').fill('scope@shop.example');
+  await page.getByRole('button', { name: 'Block', exact: true }).click();
+  await expect(page.getByRole('dialog')).toContainText('this token has the scope read');
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await expect(page.getByRole('alert')).toContainText('this token has the scope read');
+  expect(await mail('scope@shop.example')).toMatch(/^250 /);
+  expect(await page.evaluate(() => [localStorage.length, document.cookie, Object.values(sessionStorage)])).toEqual([0, '', [readToken]]);
+  await page.getByRole('button', { name: 'Token…' }).click();
+  await page.getByRole('button', { name: 'Forget it' }).click();
+  expect(await page.evaluate(() => sessionStorage.length)).toBe(0);
+  const other = await context.newPage();
+  await other.goto('/');
+  await expect(other.getByRole('dialog')).toContainText('only who has a token');
+  await other.keyboard.press('Escape');
+  await expect(other.getByRole('heading', { name: 'A token is needed to see anything.' })).toBeVisible();
+});
+
+test('says so when the daemon is gone, and when it is back', async ({ page, context }) => {
+  await open(page);
+  await context.setOffline(true);
+  await expect(page.getByRole('heading', { name: /^No answer/ })).toBeVisible();
+  await context.setOffline(false);
+  await expect(page.getByRole('heading', { name: 'All is well.' })).toBeVisible();
+});
+
+// A page of another site, in a browser that may reach both daemons: one that wants a
+// token, and one that answers everybody on this machine.
+test('a page of another site can neither read nor write', async ({ browser }) => {
+  const site = createServer((_, response) => response.setHeader('Content-Type', 'text/html').end('<!doctype html><title>other</title>'));
+  await new Promise((settle) => site.listen(0, '127.0.0.1', settle));
+  const page = await browser.newPage();
+  try {
+    await page.goto(`http://127.0.0.1:${site.address().port}/`);
+    for (const daemon of [url, openURL]) {
+      const outcomes = await page.evaluate(async ([daemon, token]) => {
+        const body = '{"entry":"forged@shop.example"}';
+        const headers = { 'Content-Type': 'application/json', Authorization: `Bearer ${token}` };
+        const attempts = [
+          fetch(`${daemon}/v1/entries`, { method: 'POST', mode: 'no-cors', body }),
+          fetch(`${daemon}/v1/entries`, { method: 'POST', headers, body }),
+          fetch(`${daemon}/v1/entries?entry=kept.example`, { method: 'DELETE', headers }),
+          fetch(`${daemon}/v1/lists`),
+          fetch(`${daemon}/v1/events`),
+        ];
+        return (await Promise.allSettled(attempts)).map(({ value }) => value ? value.type : 'refused');
+      }, [daemon, token]);
+      expect(outcomes).toEqual(['opaque', 'refused', 'refused', 'refused', 'refused']);
+      const [response] = await Promise.all([
+        page.waitForResponse((response) => response.request().method() === 'POST'),
+        page.evaluate((daemon) => {
+          const form = Object.assign(document.createElement('form'), { method: 'post', action: `${daemon}/v1/entries`, enctype: 'text/plain', target: 'sink' });
+          form.append(Object.assign(document.createElement('input'), { name: '{"entry":"forged@shop.example","why":"', value: '"}' }));
+          document.body.append(Object.assign(document.createElement('iframe'), { name: 'sink' }), form);
+          form.submit();
+        }, daemon),
+      ]);
+      expect(response.status()).toBe(403);
+      const frame = await page.evaluate((daemon) => {
+        const frame = Object.assign(document.createElement('iframe'), { src: `${daemon}/` });
+        document.body.append(frame);
+        return new Promise((settle) => { frame.onload = settle; }).then(() => frame.contentDocument === null);
+      }, daemon);
+      expect(frame).toBe(true); // Chromium's own error page, of no origin
+      expect(page.frames().map((one) => one.url()).filter((one) => one === `${daemon}/`)).toEqual([]);
+    }
+  } finally {
+    await page.close();
+    site.close();
+  }
+  expect(await mail('forged@shop.example')).toMatch(/^250 /);
+  expect(await mail('x@kept.example')).toMatch(/^550 /);
+});

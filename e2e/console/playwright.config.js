@@ -1,0 +1,18 @@
+import { defineConfig } from '@playwright/test';
+
+// e2e/console_test.go starts the daemons and says here where they are.
+export default defineConfig({
+  testMatch: '*.spec.js',
+  outputDir: process.env.BLOCKD_OUTPUT,
+  reporter: 'list',
+  workers: 1, // the tests share a daemon
+  timeout: 60_000, // many times what they take: machines may be busy
+  expect: { timeout: 20_000 },
+  use: {
+    baseURL: process.env.BLOCKD_URL,
+    launchOptions: {
+      executablePath: process.env.BLOCKD_CHROMIUM,
+      args: process.getuid() === 0 ? ['--no-sandbox'] : [], // Chromium has none for root
+    },
+  },
+});

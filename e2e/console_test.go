@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestConsole has a person use the console in a real browser, headless: e2e/console has
+// what they do. One daemon wants tokens, the other answers everybody on this machine.
+func TestConsole(t *testing.T) {
+	npm, chromium := peer(t, "npm"), peer(t, "chromium")
+	if _, err := os.Stat("console/node_modules"); err != nil {
+		missing(t, "Playwright is not installed (npm --prefix e2e/console ci)")
+	}
+	lists := setup{files: map[string]string{"own.txt": "listed.example\n192.0.2.0/24\n", "other.txt": "second.example\n"}, lists: `
+[[list]]
+name = "own"
+path = "own.txt"
+format = "plain"
+reason = "our own"
+
+[[list]]
+name = "other"
+path = "other.txt"
+format = "plain"
+`}
+	d, open := configure(t, lists), serve(t, lists)
+	text, err := os.ReadFile(d.path("config.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, d.path("config.toml"), strings.Replace(string(text), "[http]\n", "[http]\ntokens = \"tokens\"\n", 1))
+	token := strings.TrimSpace(d.must(t, "token", "new", "--name", "helpdesk", "--write"))
+	readToken := strings.TrimSpace(d.must(t, "token", "new", "--name", "viewer"))
+	d.unready = true // who has no token is not told
+	d.start(t)
+	wait(t, "the daemon's socket", 30*time.Second, func() bool {
+		code, _, _ := d.command(t, "add", "kept.example", "--why", "phishing, ticket 4711", "--author", "jo")
+		return code == 0
+	})
+
+	cmd := exec.Command(npm, "exec", "--", "playwright", "test")
+	cmd.Dir = "console"
+	cmd.Env = append(os.Environ(), "BLOCKD_CHROMIUM="+chromium, "BLOCKD_OUTPUT="+t.TempDir(), "BLOCKD_DIR="+d.dir, "BLOCKD_SMTP="+d.smtp,
+		"BLOCKD_URL=http://"+d.http, "BLOCKD_OPEN_URL=http://"+open.http, "BLOCKD_TOKEN="+token, "BLOCKD_READ_TOKEN="+readToken)
+	if *update {
+		cmd.Args = append(cmd.Args, "screenshots")
+		cmd.Env = append(cmd.Env, "BLOCKD_SCREENSHOTS="+filepath.Join(root, "docs"))
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("playwright: %v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	for _, secret := range []string{token, readToken} {
+		if strings.Contains(d.log.String(), secret) {
+			t.Error("a token is in the log")
+		}
+	}
+}

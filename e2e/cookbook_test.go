@@ -1,0 +1,369 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/smtp"
+	"net/textproto"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// recipe is the one block of docs/cookbook.md with the given words behind its
+// fence, with each old address or path in it replaced by a new one.
+func recipe(t *testing.T, words string, oldnew ...string) string {
+	t.Helper()
+	blocks := fenced(t, "docs/cookbook.md", words)
+	if len(blocks) != 1 {
+		t.Fatalf("docs/cookbook.md has %d blocks %q, want one", len(blocks), words)
+	}
+	for i := 0; i < len(oldnew); i += 2 {
+		if !strings.Contains(blocks[0], oldnew[i]) {
+			t.Fatalf("docs/cookbook.md, %s: no %q in\n%s", words, oldnew[i], blocks[0])
+		}
+	}
+	return strings.NewReplacer(oldnew...).Replace(blocks[0])
+}
+
+// cooked is a blockd with a configuration of the cookbook.
+type cooked struct {
+	*daemon
+	milter, policy, socketmap string // HOST:PORT
+}
+
+// cook configures a blockd by blocks of the cookbook, on addresses of the test.
+func cook(t *testing.T, config string) *cooked {
+	t.Helper()
+	dir := t.TempDir()
+	c := &cooked{daemon: &daemon{dir: dir, smtp: freeAddress(t), http: freeAddress(t)},
+		milter: freeAddress(t), policy: freeAddress(t), socketmap: freeAddress(t)}
+	postfix := fmt.Sprintf("[postfix]\npolicy_listen = %q\n", c.policy)
+	config = strings.NewReplacer("/var/lib/blockd/", dir+"/", "127.0.0.1:8894", c.socketmap, "0.0.0.0:25", c.smtp).Replace(config)
+	if _, rest, ok := strings.Cut(config, "[postfix]\n"); ok {
+		config, postfix = strings.TrimSuffix(config, "[postfix]\n"+rest), postfix+rest
+	}
+	write(t, c.path("config.toml"), fmt.Sprintf("%s\n[milter]\nlisten = %q\n%s\n[http]\nlisten = %q\n", config, c.milter, postfix, c.http))
+	if err := os.Mkdir(c.path("lists"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, c.path("lists/bulk.txt"), "bulk.example\nspam@x.example\n\"bad q\"@x.example\n198.51.100.0/24\n")
+	return c
+}
+
+// holding opens the doors of a blockd in its place, as a socket unit does.
+func (c *cooked) holding(t *testing.T) map[string]net.Listener {
+	t.Helper()
+	held := map[string]net.Listener{}
+	for name, address := range map[string]string{"milter": c.milter, "policy": c.policy, "http": c.http} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		held[name] = l
+	}
+	return held
+}
+
+// cookedPostfix runs a Postfix with lines of the cookbook at the end of its main.cf.
+func cookedPostfix(t *testing.T, lines string) *postfix {
+	t.Helper()
+	p := startPostfix(t, freeAddress(t))
+	path := filepath.Join(p.config, "main.cf")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, string(text)+lines)
+	if out, err := exec.Command(peer(t, "postfix"), "-c", p.config, "reload").CombinedOutput(); err != nil {
+		t.Fatalf("postfix reload: %v\n%s", err, out)
+	}
+	wait(t, "Postfix to do as main.cf says", 30*time.Second, func() bool { return strings.Contains(p.log(), "reload -- version") })
+	return p
+}
+
+// tell sends the beginning of a transaction and returns the reply to RCPT, or to
+// MAIL where that was refused.
+func tell(t *testing.T, address, from, to string) string {
+	t.Helper()
+	c := dialSMTP(t, address)
+	defer c.conn.Close()
+	if got := c.command("MAIL FROM:<%s>", from); !strings.HasPrefix(got, "250") {
+		return got
+	}
+	return oneLine(plain(c.command("RCPT TO:<%s>", to)))
+}
+
+var (
+	nextLine  = regexp.MustCompile(`\r\n\d{3}[- ]\S+ `)
+	firstLine = regexp.MustCompile(`^(\d{3})-`)
+)
+
+// oneLine undoes what Exim does to long replies: it cuts them behind a colon.
+func oneLine(reply string) string {
+	return firstLine.ReplaceAllString(nextLine.ReplaceAllString(reply, " "), "$1 ")
+}
+
+// expect is tell with a form that the reply must have.
+func expect(t *testing.T, when, address, from, to, form string) {
+	t.Helper()
+	if got := tell(t, address, from, to); !regexp.MustCompile("^" + form).MatchString(got) {
+		t.Errorf("%s: <%s> to <%s>: %q, want %s", when, from, to, got, form)
+	}
+}
+
+const (
+	refusedSender = `550 5\.7\.1 <a@mx\.bulk\.example>: Sender address rejected: listed in bulk \(ref \*\)$`
+	letIn         = `250 `
+)
+
+// course is what every recipe must do: refuse, hear postmaster, deliver, do what the
+// page says while blockd is stopped, and refuse again.
+type course struct {
+	server, smtp string
+	blockd       *cooked
+	refused      string // form of the reply to a listed sender
+	down         string // form of the reply to anybody while blockd is stopped
+	delivered    func() int
+}
+
+func (c course) run(t *testing.T) {
+	t.Helper()
+	wait(t, c.server+" to ask", 30*time.Second, func() bool {
+		return regexp.MustCompile("^" + c.refused).MatchString(tell(t, c.smtp, "a@mx.bulk.example", "you@here.example"))
+	})
+	expect(t, "blockd runs", c.smtp, "a@mx.bulk.example", "postmaster@here.example", letIn)
+	expect(t, "blockd runs", c.smtp, "", "you@here.example", letIn)
+	before := c.delivered()
+	if got := oneReply(c.smtp, "friend@there.example"); got != "250 " {
+		t.Errorf("a clear sender: %q", got)
+	}
+	wait(t, "a mail to arrive", 30*time.Second, func() bool { return c.delivered() == before+1 })
+
+	c.blockd.stop(t)
+	expect(t, "blockd is stopped", c.smtp, "friend@there.example", "you@here.example", c.down)
+	expect(t, "blockd is stopped", c.smtp, "a@mx.bulk.example", "you@here.example", c.down)
+	c.blockd.start(t)
+	expect(t, "blockd is back", c.smtp, "a@mx.bulk.example", "you@here.example", c.refused)
+	expect(t, "blockd is back", c.smtp, "friend@there.example", "you@here.example", letIn)
+}
+
+func TestCookbookPostfix(t *testing.T) {
+	shared := recipe(t, "toml")
+	for name, tt := range map[string]struct {
+		config, lines, down string
+	}{
+		"milter":                          {shared, recipe(t, "main.cf milter"), letIn},
+		"milter, its other default":       {shared, recipe(t, "main.cf milter", "= accept", "= tempfail"), `451 4\.7\.1 Service unavailable - try again later`},
+		"policy service":                  {shared, recipe(t, "main.cf policy"), letIn},
+		"policy service, without default": {shared, recipe(t, "main.cf policy", ", default_action=DUNNO", ""), `451 4\.3\.5 `},
+		"socketmap":                       {shared + recipe(t, "toml socketmap"), recipe(t, "main.cf socketmap"), `451 4\.3\.[05] `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := cook(t, tt.config)
+			d.start(t)
+			p := cookedPostfix(t, strings.NewReplacer("127.0.0.1:8892", d.milter, "127.0.0.1:8893", d.policy, "127.0.0.1:8894", d.socketmap).Replace(tt.lines))
+			course{server: "Postfix", smtp: p.smtp, blockd: d, refused: refusedSender, down: tt.down,
+				delivered: func() int { return len(messages(t, p.maildir)) }}.run(t)
+		})
+	}
+}
+
+func TestCookbookSendmail(t *testing.T) {
+	for name, tt := range map[string]struct{ old, new, down string }{
+		"milter":      {", T=", ", T=", letIn},
+		"milter, F=T": {", T=", ", F=T, T=", `451 4\.3\.2 `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := cook(t, recipe(t, "toml"))
+			d.start(t)
+			host, port, _ := net.SplitHostPort(d.milter)
+			s := startSendmail(t, recipe(t, "sendmail.mc milter", "8892@127.0.0.1", port+"@"+host, tt.old, tt.new))
+			course{server: s.name, smtp: s.smtp, blockd: d, down: tt.down, delivered: func() int { return len(s.inbox.all()) },
+				refused: strings.Replace(refusedSender, "<a@", `<you@here\.example>\.\.\. <a@`, 1)}.run(t)
+		})
+	}
+}
+
+func TestCookbookExim(t *testing.T) {
+	for name, tt := range map[string]struct{ fallback, down string }{
+		"ACL":                 {"{action=DUNNO}", letIn},
+		"ACL, which puts off": {"{action=DEFER_IF_PERMIT 4.3.0 try again later}", `451 4\.3\.0 try again later`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := cook(t, recipe(t, "toml")+"[[list]]\nname = \"slow\"\npath = \"slow.txt\"\non_match = \"tempfail\"\n")
+			write(t, d.path("slow.txt"), "slow.example\n")
+			d.start(t)
+			acl := recipe(t, "exim4 acl", "127.0.0.1:8893", d.policy, "{action=DUNNO}", tt.fallback)
+			s := startEximWith(t, strings.Replace(eximConf, "acl_rcpt:\n", "acl_rcpt:\n"+strings.ReplaceAll(acl, "%", "%%"), 1))
+			expect(t, "tempfail", s.smtp, "a@slow.example", "you@here.example", `451 4\.7\.1 listed in slow \(ref \*\)`)
+			for _, sender := range []string{`spam@x.example`, `"spam"@x.example`, `"sp\am"@x.example`, `"bad q"@x.example`, `"bad\ q"@x.example`, `"a"@bulk.example`} {
+				expect(t, "quoted", s.smtp, sender, "you@here.example", `550 5\.7\.1 <`+regexp.QuoteMeta(sender)+`>: Sender address rejected: listed in bulk \(ref \*\)`)
+			}
+			expect(t, "quoted", s.smtp, `"spam@x.example"@there.example`, "you@here.example", letIn)
+			course{server: s.name, smtp: s.smtp, blockd: d, refused: refusedSender, down: tt.down, delivered: func() int { return len(s.inbox.all()) }}.run(t)
+		})
+	}
+}
+
+// In front a stopped blockd is no connection, and blockd says who the client is.
+func TestCookbookInFront(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T, port string) *mailServer{
+		"Exim": func(t *testing.T, port string) *mailServer {
+			conf := eximConf
+			for line := range strings.Lines(recipe(t, "exim4 front", "10025", port)) {
+				key, _, _ := strings.Cut(line, " ")
+				own := regexp.MustCompile(`(?m)^` + key + ` = .*\n`)
+				if !own.MatchString(conf) {
+					t.Fatalf("eximConf has no %s", key)
+				}
+				line = strings.ReplaceAll(strings.ReplaceAll(line, "127.0.0.1.587", "%[3]s.%[4]s"), "%%", "%")
+				conf = own.ReplaceAllLiteralString(conf, line)
+			}
+			// %[6]s is the port that startExim would have had.
+			return startEximWith(t, conf+"# %[6]s\n")
+		},
+		"OpenSMTPD": func(t *testing.T, port string) *mailServer {
+			return startOpenSMTPD(t, "", recipe(t, "smtpd.conf front", "10025", port))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			behind := freeAddress(t)
+			_, port, _ := net.SplitHostPort(behind)
+			s := start(t, port)
+			d := cook(t, strings.ReplaceAll(recipe(t, "toml front"), "127.0.0.1:10025", behind))
+			d.start(t)
+			refused := regexp.MustCompile("^" + refusedSender)
+			wait(t, "mail to pass", 30*time.Second, func() bool { return refused.MatchString(tell(t, d.smtp, "a@mx.bulk.example", "you@here.example")) })
+			expect(t, "blockd runs", d.smtp, "a@mx.bulk.example", "postmaster@here.example", letIn)
+			if got := dialFrom(t, "127.0.0.9", d.smtp).send("friend@there.example", "you@here.example", crlf([]byte("Subject: passed\n\nhi\n"))); !strings.HasPrefix(got, "250") {
+				t.Errorf("a clear sender: %q", got)
+			}
+			s.settle(t)
+			if all := s.inbox.all(); len(all) != 1 || !strings.Contains(all[0].text, "127.0.0.9") {
+				t.Errorf("arrived: %q, want one mail with its client's address in a Received field", all)
+			}
+			d.stop(t)
+			if listens(d.smtp) {
+				t.Error("a stopped blockd listens")
+			}
+		})
+	}
+}
+
+// While somebody holds its sockets open, blockd is restarted under traffic: every
+// mail that was taken arrives, no listed sender gets in, and nobody is put off.
+func TestCookbookRestarts(t *testing.T) {
+	for _, door := range []string{"milter", "policy"} {
+		t.Run(door, func(t *testing.T) {
+			d := cook(t, recipe(t, "toml"))
+			held := d.holding(t)
+			d.run(t, passing(t, d.daemon, held))
+			p := cookedPostfix(t, strings.NewReplacer("127.0.0.1:8892", d.milter, "127.0.0.1:8893", d.policy).Replace(recipe(t, "main.cf "+door)))
+			refused := regexp.MustCompile(`^550 5\.7\.1 `)
+			wait(t, "Postfix to ask", 30*time.Second, func() bool { return refused.MatchString(tell(t, p.smtp, "a@mx.bulk.example", "you@here.example")) })
+
+			var accepted, rejected atomic.Int64
+			stop, odd := make(chan struct{}), make(chan string, 100)
+			var clients sync.WaitGroup
+			for i := range 4 {
+				clients.Go(func() {
+					for n := i; ; n++ {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						from, want, count := "friend@there.example", letIn, &accepted
+						if n%2 == 0 {
+							from, want, count = "a@mx.bulk.example", `550 5\.7\.1 `, &rejected
+						}
+						if got := oneReply(p.smtp, from); !regexp.MustCompile("^" + want).MatchString(got) {
+							odd <- from + ": " + got
+							return
+						}
+						count.Add(1)
+					}
+				})
+			}
+			for range 4 {
+				before := accepted.Load() + rejected.Load()
+				wait(t, "mail to pass", 60*time.Second, func() bool { return accepted.Load()+rejected.Load() >= before+20 || len(odd) > 0 })
+				d.stop(t)
+				d.run(t, passing(t, d.daemon, held))
+			}
+			before := accepted.Load()
+			wait(t, "mail to pass behind the last restart", 60*time.Second, func() bool { return accepted.Load() >= before+10 || len(odd) > 0 })
+			close(stop)
+			clients.Wait()
+			close(odd)
+			for text := range odd {
+				t.Error(text)
+			}
+			wait(t, "all that was taken", 60*time.Second, func() bool { return len(messages(t, p.maildir)) == int(accepted.Load()) })
+			t.Logf("4 restarts: %d messages taken and delivered, %d refused", accepted.Load(), rejected.Load())
+		})
+	}
+}
+
+// The real systemd-socket-activate opens the doors, and the first question starts
+// blockd: who asks it waits for the answer.
+func TestCookbookSocketActivation(t *testing.T) {
+	command := peer(t, "systemd-socket-activate")
+	d := cook(t, recipe(t, "toml"))
+	cmd := exec.Command(command, "-l", d.milter, "-l", d.policy, "-l", d.http, "--fdname=milter:policy:http", program, "serve", "-c", d.path("config.toml"))
+	p := cookedPostfix(t, strings.NewReplacer("127.0.0.1:8892", d.milter, "127.0.0.1:8893", d.policy).Replace(recipe(t, "main.cf milter")+recipe(t, "main.cf policy")))
+	d.run(t, cmd)
+	expect(t, "started by a socket", p.smtp, "a@mx.bulk.example", "you@here.example", refusedSender)
+	if got := oneReply(p.smtp, "friend@there.example"); got != "250 " {
+		t.Errorf("a clear sender: %q", got)
+	}
+	for _, service := range []string{"blockd_milter_connections_total", `blockd_postfix_connections{service="policy"}`} {
+		if got := d.metric(service); got == "" || got == "0" {
+			t.Errorf("%s = %q, want some", service, got)
+		}
+	}
+}
+
+// oneReply sends a message on a connection of its own and returns what was not 250
+// on its way, or "250 ".
+func oneReply(address, from string) string {
+	err := func() error {
+		c, err := smtp.Dial(address)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if err := c.Mail(from); err != nil {
+			return err
+		}
+		if err := c.Rcpt("you@here.example"); err != nil {
+			return err
+		}
+		w, err := c.Data()
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(w, "Subject: x\r\n\r\nx\r\n")
+		if err := w.Close(); err != nil {
+			return err
+		}
+		c.Quit() // the message is taken, whatever comes of this
+		return nil
+	}()
+	var refused *textproto.Error
+	if errors.As(err, &refused) {
+		return fmt.Sprintf("%d %s", refused.Code, refused.Msg)
+	} else if err != nil {
+		return err.Error()
+	}
+	return "250 "
+}

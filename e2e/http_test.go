@@ -1,0 +1,307 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestHTTPDocument types what docs/http.md shows.
+func TestHTTPDocument(t *testing.T) {
+	peer(t, "curl")
+	d := serve(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", files: map[string]string{"a.txt": "bad.example\n"}})
+	blocks := consoles(t, "docs/http.md")
+	if len(blocks) < 6 {
+		t.Fatalf("docs/http.md has %d console blocks", len(blocks))
+	}
+	for _, block := range blocks {
+		for i := range block {
+			block[i].text = strings.ReplaceAll(block[i].text, "127.0.0.1:8025", d.http)
+		}
+		perform(t, "docs/http.md", d.dir, nil, block)
+	}
+}
+
+// judge is a validator of documents and answers that is none of ours: it reads a
+// document, and answers each with its place in it.
+const judge = `
+import json, sys
+from openapi_spec_validator import validate
+from jsonschema import Draft202012Validator
+work = json.load(open(sys.argv[1]))
+validate(work["document"])
+for a in work["answers"]:
+    schema = {"components": work["document"]["components"], "allOf": [a["schema"]]}
+    for e in Draft202012Validator(schema).iter_errors(a["value"]):
+        print(a["what"], e.message)
+print("judged", len(work["answers"]))
+`
+
+// TestHTTPDocumentIsValid has the document and real answers judged by validators of
+// OpenAPI 3.1 and JSON Schema 2020-12.
+func TestHTTPDocumentIsValid(t *testing.T) {
+	python := peer(t, "python3")
+	if out, err := exec.Command(python, "-c", "import openapi_spec_validator, jsonschema").CombinedOutput(); err != nil {
+		missing(t, "Python's openapi-spec-validator is not installed: "+lastLine(out))
+	}
+	d := serve(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", files: map[string]string{"a.txt": "bad.example\n192.0.2.0/24\n"}})
+	var document struct {
+		Paths map[string]map[string]struct {
+			Responses map[string]struct {
+				Content map[string]struct {
+					Schema json.RawMessage `json:"schema"`
+				} `json:"content"`
+			} `json:"responses"`
+		} `json:"paths"`
+	}
+	whole := d.fetch(t, "/openapi.json")
+	if err := json.Unmarshal(whole, &document); err != nil {
+		t.Fatal(err)
+	}
+	type judged struct {
+		What   string          `json:"what"`
+		Schema json.RawMessage `json:"schema"`
+		Value  json.RawMessage `json:"value"`
+	}
+	var answers []judged
+	add := func(what, path, method, contentType string, value []byte) {
+		answers = append(answers, judged{what, document.Paths[path][method].Responses["200"].Content[contentType].Schema, value})
+	}
+	for _, target := range []string{"/v1/check?sender=a@bad.example", "/v1/check?sender=a@ok.example&client=192.0.2.1&explain=1", "/v1/check?domain=bad.example&explain=1",
+		"/v1/check?ip=100::2", "/v1/check?sender=a%20b&explain=1", "/v1/lists", "/v1/entries"} {
+		path, _, _ := strings.Cut(target, "?")
+		add(target, path, "get", "application/json", d.fetch(t, target))
+	}
+	d.must(t, "add", "one.example", "--why", "a test", "--for", "1h")
+	add("entries", "/v1/entries", "get", "application/json", d.fetch(t, "/v1/entries"))
+	res, err := http.Post("http://"+d.http+"/v1/check", "application/x-ndjson", strings.NewReader("\"a@bad.example\"\nnonsense\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for in := bufio.NewScanner(res.Body); in.Scan(); {
+		add("stream", "/v1/check", "post", "application/x-ndjson", bytes.Clone(in.Bytes()))
+	}
+	work := filepath.Join(d.dir, "judged.json")
+	text, err := json.Marshal(map[string]any{"document": json.RawMessage(whole), "answers": answers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, work, string(text))
+	out, err := exec.Command(python, "-c", judge, work).CombinedOutput()
+	if want := fmt.Sprintf("judged %d\n", len(answers)); err != nil || string(out) != want {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+func lastLine(out []byte) string {
+	all := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return all[len(all)-1]
+}
+
+// fetch is the body of an answer of 200.
+func (d *daemon) fetch(t *testing.T, target string) []byte {
+	t.Helper()
+	res, err := http.Get("http://" + d.http + target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s = %d, %v: %s", target, res.StatusCode, err, body)
+	}
+	return body
+}
+
+// TestNoSecretInALog has tokens go every way they can go wrong, with the log at its most
+// talkative, and looks for them there.
+func TestNoSecretInALog(t *testing.T) {
+	d := configure(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", files: map[string]string{"a.txt": "bad.example\n"}})
+	d.edit(t, "[http]\n", "[http]\ntokens = \"tokens\"\ntoken_file = \"token\"\nmax_rate = 5\n")
+	d.edit(t, `format = "text"`, "format = \"text\"\nlevel = \"debug\"")
+	write(t, d.path("token"), "the-token-of-token_file\n")
+	reads := strings.TrimSpace(d.must(t, "token", "new", "--name", "reader"))
+	writes := strings.TrimSpace(d.must(t, "token", "new", "--name", "writer", "--write"))
+	d.unready = true // /readyz wants a token
+	d.start(t)
+	wait(t, "the HTTP door", 30*time.Second, func() bool { return listens(d.http) })
+	secrets := []string{reads, writes, "the-token-of-token_file", "a-wrong-token-of-somebody"}
+	seen := map[int]bool{}
+	for _, secret := range secrets {
+		for _, how := range []struct{ method, target, field, body string }{
+			{"GET", "/v1/check?sender=a@bad.example", "Bearer " + secret, ""},
+			{"GET", "/v1/check?sender=a@bad.example", "Basic " + secret, ""},
+			{"GET", "/v1/check?token=" + secret + "&%zz", "Bearer " + secret, ""},
+			{"POST", "/v1/check", "Bearer " + secret, secret},
+			{"POST", "/v1/entries", "Bearer " + secret, `{"entry":"x.example","why":"w"}`},
+			{"DELETE", "/v1/entries?entry=x.example", "Bearer " + secret, ""},
+			{"PATCH", "/v1/lists", "Bearer " + secret, ""},
+			{"GET", "/metrics", "Bearer " + secret, ""},
+		} {
+			req, err := http.NewRequest(how.method, "http://"+d.http+how.target, strings.NewReader(how.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", how.field)
+			req.Header.Set("Content-Type", "application/json")
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(res.Body)
+			res.Body.Close()
+			seen[res.StatusCode] = true
+			if bytes.Contains(body, []byte(secret)) {
+				t.Errorf("%s %.30s echoes a token: %s", how.method, how.target, body)
+			}
+		}
+		conn, err := net.Dial("tcp", d.http) // what is no HTTP
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "%s\r\nAuthorization: Bearer %s\r\n\r\n", secret, secret)
+		io.Copy(io.Discard, conn)
+		conn.Close()
+	}
+	d.must(t, "token", "revoke", "reader")
+	for _, status := range []int{200, 400, 401, 403, 429} {
+		if !seen[status] {
+			t.Errorf("no request was answered %d: the test shows less than it says", status)
+		}
+	}
+	d.stop(t)
+	for _, secret := range secrets {
+		if strings.Contains(d.log.String(), secret) {
+			t.Errorf("%q stands in the log", secret)
+		}
+	}
+	if !strings.Contains(d.log.String(), "live entry") {
+		t.Error("the log has no live entry: the test shows less than it says")
+	}
+}
+
+// edit replaces a part of the configuration.
+func (d *daemon) edit(t *testing.T, old, with string) {
+	t.Helper()
+	text, err := os.ReadFile(d.path("config.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), old) {
+		t.Fatalf("config.toml has no %q", old)
+	}
+	write(t, d.path("config.toml"), strings.Replace(string(text), old, with, 1))
+}
+
+// TestHTTPOverTLS asks with curl, and by the program's own commands without its socket;
+// then a renewed certificate is taken up.
+func TestHTTPOverTLS(t *testing.T) {
+	curl := peer(t, "curl")
+	d := configure(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", files: map[string]string{"a.txt": "bad.example\n"}})
+	d.edit(t, "[http]\n", "[http]\ntls_cert = \"cert.pem\"\ntls_key = \"key.pem\"\nsocket = \"none\"\nhosts = [\"blockd.example\"]\n")
+	selfSigned(t, d.dir, 1)
+	d.unready = true // asked without TLS
+	d.start(t)
+	wait(t, "the HTTP door", 30*time.Second, func() bool { return listens(d.http) })
+	_, port, _ := net.SplitHostPort(d.http)
+	ask := func(more ...string) string {
+		args := append([]string{"-sS", "--cacert", d.path("cert.pem"), "--resolve", "blockd.example:" + port + ":127.0.0.1"}, more...)
+		out, _ := exec.Command(curl, append(args, "https://blockd.example:"+port+"/v1/check?sender=a@bad.example")...).CombinedOutput()
+		return string(out)
+	}
+	wait(t, "an answer by TLS", 30*time.Second, func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
+	if got := ask("--tls-max", "1.1"); strings.Contains(got, "verdict") {
+		t.Errorf("TLS 1.1 is answered: %s", got)
+	}
+	if out, err := exec.Command(curl, "-s", "http://"+d.http+"/healthz").Output(); err != nil || !strings.Contains(string(out), "HTTPS") {
+		t.Errorf("without TLS: %q, %v", out, err)
+	}
+	if out := d.must(t, "lists"); !strings.Contains(out, "a ") {
+		t.Errorf("blockd lists: %s", out)
+	}
+	selfSigned(t, d.dir, 2)
+	d.signal(t)
+	wait(t, "the renewed certificate", 60*time.Second, func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
+}
+
+// signal has the daemon read its files now.
+func (d *daemon) signal(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command("kill", "-HUP", fmt.Sprint(d.cmd.Process.Pid)).CombinedOutput(); err != nil {
+		t.Fatalf("kill: %v: %s", err, out)
+	}
+}
+
+// selfSigned writes a certificate of blockd.example and its key.
+func selfSigned(t *testing.T, dir string, serial int64) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "blockd.example"}, DNSNames: []string{"blockd.example"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "cert.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
+	write(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})))
+}
+
+// TestSlowClientsDoNotShutTheDoor holds all connections that one address may have open
+// and says a little on each now and then; others are answered meanwhile.
+func TestSlowClientsDoNotShutTheDoor(t *testing.T) {
+	d := serve(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", files: map[string]string{"a.txt": "bad.example\n"}})
+	held := make([]net.Conn, 300)
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 77)}}
+	for i := range held {
+		conn, err := from.Dial("tcp", d.http)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		held[i] = conn
+		io.WriteString(conn, "GET /v1/check?sender=a@bad.example HTTP/1.1\r\nHost: 127.0.0.1\r\nX-slow: ")
+	}
+	begun := time.Now()
+	for range 20 {
+		client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		res, err := client.Get("http://" + d.http + "/v1/check?sender=a@bad.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+	}
+	if took := time.Since(begun); took > 4*time.Second { // they are cut off after 5
+		t.Errorf("20 others took %v", took)
+	}
+	for _, conn := range held { // none is left to its own
+		conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+		if _, err := io.Copy(io.Discard, conn); err != nil && os.IsTimeout(err) {
+			t.Fatalf("a slow connection is still open: %v", err)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-msgauth/dkim"
+
+	"blockd/internal/nameserver"
+	"blockd/internal/sealed"
+)
+
+// TestProofBeforePostfix has blockd decide about signed mail in front of a real
+// Postfix: what is let pass arrives to the octet, and of what is not, nothing.
+func TestProofBeforePostfix(t *testing.T) {
+	p := sealed.NewPost(t, nameserver.Zone{"TXT y.example": {"v=spf1 ip4:127.0.0.0/8 -all"}})
+	pf := startPostfix(t, freeAddress(t))
+	d := serve(t, setup{upstream: "smtp://" + pf.smtp, smtp: "client_info = \"xclient\"\nchunking = true\n",
+		lists: fmt.Sprintf(proofLists, p.Address) + "[[list]]\nname = \"phish\"\npath = \"phish.txt\"\nmatch = [\"from\"]\n",
+		files: map[string]string{"bad.txt": proofFiles["bad.txt"], "partners.txt": proofFiles["partners.txt"], "phish.txt": "phish.example\n"}})
+	c := dialSMTP(t, d.smtp)
+	var passed []string
+	want := func(what, prefix, from, text string) {
+		t.Helper()
+		if got := c.send(from, "you@here.example", []byte(text)); !strings.HasPrefix(got, prefix) {
+			t.Errorf("%s: %q, want %q", what, got, prefix)
+		}
+		if prefix == "250" {
+			passed = append(passed, strings.ReplaceAll(text, "\r\n", "\n"))
+		}
+	}
+	want("clear sender", "250", "a@there.example", foldedLetter)
+	want("listed without exception", "550 5.7.1 ", "a@bad.example", "")
+	if n := p.Count(); n != 0 {
+		t.Errorf("ordinary mail has cost %d queries: %v", n, p.Asked())
+	}
+	want("SPF", "250", "a@y.example", "Subject: spf\r\n\r\nhi\r\n")
+	large := foldedLetter + strings.Repeat("A line of some length, as there are many.\r\n", 30_000) // 1.2 MiB: in a file
+	for _, text := range []string{foldedLetter, large} {
+		for _, selector := range []string{sealed.Ed25519, sealed.RSA} {
+			signed := p.Sign(t, text, "x.example", selector, func(o *dkim.SignOptions) {
+				o.HeaderCanonicalization, o.BodyCanonicalization = dkim.CanonicalizationSimple, dkim.CanonicalizationSimple
+			})
+			want(fmt.Sprintf("%d octets signed by %s", len(text), selector), "250", "a@x.example", signed)
+		}
+	}
+	signed := p.Sign(t, foldedLetter, "x.example", sealed.RSA, nil)
+	const refused = "554 5.7.1 <a@x.example>: Sender address rejected: listed in bad (ref "
+	want("no signature", refused, "a@x.example", foldedLetter)
+	want("another body", refused, "a@x.example", signed+"more\r\n")
+	want("second From", refused, "a@x.example", "From: a@evil.example\r\n"+signed)
+	want("signature of another domain", refused, "a@x.example", p.Sign(t, foldedLetter, "evil.example", sealed.RSA, nil))
+	want("over max_message", refused, "a@x.example", p.Sign(t, foldedLetter+strings.Repeat(strings.Repeat("x", 70)+"\r\n", 40_000), "x.example", sealed.RSA, nil))
+	want("a listed author", "554 5.7.1 <b@phish.example>: From address rejected: listed in phish (ref ", "a@there.example", "From: Bank <b@phish.example>\r\n\r\nhi\r\n")
+
+	// The last chunk is an octet short until the verdict.
+	for _, tt := range []struct{ text, want string }{{signed, "250"}, {foldedLetter, refused}, {signed + "more\r\n", refused}, {signed, "250"}} {
+		for _, line := range []string{"MAIL FROM:<a@x.example>", "RCPT TO:<you@here.example>"} {
+			if got := c.command("%s", line); !strings.HasPrefix(got, "250") {
+				t.Fatalf("%s: %q", line, got)
+			}
+		}
+		c.write(fmt.Appendf(nil, "BDAT 100\r\n%sBDAT %d LAST\r\n%s", tt.text[:100], len(tt.text)-100, tt.text[100:]))
+		if got := c.reply(); !strings.HasPrefix(got, "250") {
+			t.Errorf("first chunk: %q", got)
+		}
+		if got := c.reply(); !strings.HasPrefix(got, tt.want) {
+			t.Errorf("last chunk: %q, want %q", got, tt.want)
+		}
+		if tt.want == "250" {
+			passed = append(passed, strings.ReplaceAll(tt.text, "\r\n", "\n"))
+		}
+	}
+	if got := c.command("QUIT"); !strings.HasPrefix(got, "221") {
+		t.Errorf("QUIT: %q", got)
+	}
+
+	wait(t, fmt.Sprintf("Postfix to deliver %d messages", len(passed)), time.Minute, func() bool { return len(messages(t, pf.maildir)) >= len(passed) })
+	slices.SortFunc(passed, func(a, b string) int { return len(b) - len(a) }) // a signed letter ends as the one without
+	for _, path := range messages(t, pf.maildir) {                            // whole, behind the fields that Postfix puts on top
+		octets, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(octets)
+		i := slices.IndexFunc(passed, func(p string) bool { return strings.HasSuffix(text, "\n"+p) })
+		if i < 0 {
+			t.Errorf("arrived, and was not let pass as it is: %.300q", text)
+			continue
+		}
+		passed = slices.Delete(passed, i, i+1)
+	}
+	for _, text := range passed {
+		t.Errorf("let pass and has not arrived as it was: %.300q", text)
+	}
+	if files := openNameless(t, d); files != 0 {
+		t.Errorf("%d files of messages are open", files)
+	}
+	for series, want := range map[string]string{`blockd_smtp_messages_total{outcome="refused"}`: "8", "blockd_smtp_panics_total": "0"} {
+		if got := d.metric(series); got != want {
+			t.Errorf("%s = %s, want %s", series, got, want)
+		}
+	}
+}

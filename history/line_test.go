@@ -1,0 +1,82 @@
+package history
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLine holds that what is read is what was written, whatever texts there are, and
+// that a line is one line.
+func TestLine(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		want := anything(r, time.UnixMilli(r.Int64N(1<<42)))
+		line := appendLine(nil, &want, sums)
+		if bytes.IndexByte(line, '\n') != len(line)-1 || len(line) > maxLine {
+			t.Fatalf("no line: %q", line)
+		}
+		line = line[:len(line)-1]
+		var got Record
+		if want.List == "" && want.Source == "" { // of no entry there is nothing
+			want.File, want.Line, want.Entry, want.Scope, want.Action, want.Reason = "", 0, "", "", "", ""
+		}
+		if !summed(line, sums) {
+			t.Fatalf("%q does not agree with its checksum", line)
+		}
+		if err := parseLine(string(line[sumSize:]), &got); err != nil || got != want {
+			t.Fatalf("parseLine(%q) =\n%+v, %v, want\n%+v", line, got, err, want)
+		}
+	}
+}
+
+// TestLongTexts holds that texts are cut, and that the longest line has its room.
+func TestLongTexts(t *testing.T) {
+	long := strings.Repeat("\x01", 3*maxText)
+	r := Record{Time: time.UnixMilli(1<<62 - 1), Door: long, Outcome: long, Verdict: long, Helo: long, Sender: long, Recipient: long, Generation: long,
+		Ref: long, Source: long, List: long, File: long, Line: 1 << 62, Entry: long, Scope: long, Action: long, Reason: long,
+		Exempt: true, Shadow: true, Authenticated: true, Client: clear(1).Client}
+	line := appendLine(nil, &r, sums)
+	if len(line) > maxLine {
+		t.Errorf("a line of %d octets, more than %d", len(line), maxLine)
+	}
+	var got Record
+	if err := parseLine(string(line[sumSize:len(line)-1]), &got); err != nil || got.Sender != long[:maxText] {
+		t.Errorf("%d octets of a sender, %v, want %d", len(got.Sender), err, maxText)
+	}
+}
+
+// FuzzLine reads what nobody wrote: no panic, and what is read is written and read
+// alike.
+func FuzzLine(f *testing.F) {
+	for _, r := range []Record{clear(1), blocked(2)} {
+		line := appendLine(nil, &r, sums)
+		f.Add(string(line[sumSize : len(line)-1]))
+	}
+	f.Add("1\t\t\t\t::1%eth0\t\\x0")
+	f.Add("-1\t\t\t\t\t\\xff\\x5c")
+	f.Fuzz(func(t *testing.T, line string) {
+		var r, again Record
+		if parseLine(line, &r) != nil {
+			return
+		}
+		for _, text := range []string{r.Door, r.Helo, r.Sender, r.Recipient, r.Reason, r.File, r.Entry} {
+			if len(text) > maxText {
+				return // it is cut when it is written
+			}
+		}
+		if r.List == "" && r.Source == "" {
+			return
+		}
+		r.Client = r.Client.WithZone("")
+		out := appendLine(nil, &r, sums)
+		if bytes.IndexByte(out, '\n') != len(out)-1 {
+			t.Fatalf("%+v makes no line: %q", r, out)
+		}
+		if err := parseLine(string(out[sumSize:len(out)-1]), &again); err != nil || again != r {
+			t.Fatalf("%q is %+v, and then %+v, %v", line, r, again, err)
+		}
+	})
+}

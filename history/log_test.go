@@ -1,0 +1,317 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestAddAllocatesNothing(t *testing.T) {
+	l, r := open(t), clear(1)
+	for range 2 { // both buffers
+		for range 4000 {
+			l.Add(r)
+		}
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testing.AllocsPerRun(3000, func() { l.Add(r) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestNilLogRemembersNothing(t *testing.T) {
+	var l *Log
+	l.Add(clear(1))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	found, err := l.Search(ctx, Query{})
+	if err = errors.Join(err, l.Flush(), l.Run(ctx, slog.Default()), l.Close()); err != nil || len(found.Records) > 0 || l.Problems() != nil {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// TestNothingWaitsForTheDisk adds more than the buffer holds while nobody writes.
+func TestNothingWaitsForTheDisk(t *testing.T) {
+	l := open(t)
+	const n = 30_000
+	for i := range n {
+		l.Add(blocked(i))
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := all(t, l.settings.Folder)
+	if lost := l.dropped.Load(); lost == 0 || len(got)+int(lost) != n || l.written.Load() != uint64(len(got)) {
+		t.Errorf("%d added, %d written, %d counted as dropped", n, len(got), lost)
+	}
+	for i, r := range got {
+		if r.Ref != blocked(i).Ref {
+			t.Fatalf("record %d is %s", i, r.Ref)
+		}
+	}
+}
+
+// TestTornTail cuts a segment at every octet and holds that a Log goes on behind the
+// last whole line.
+func TestTornTail(t *testing.T) {
+	folder := t.TempDir()
+	want := []Record{clear(1), blocked(2), clear(3)}
+	write(t, folder, want)
+	path := segmentPath(folder, 1)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(text) + 1 {
+		for _, name := range []string{path, segmentPath(folder, 2)} {
+			os.Remove(name)
+		}
+		if err := os.WriteFile(path, text[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := settings
+		s.Folder = folder
+		l, err := Open(s)
+		if err != nil {
+			t.Fatalf("%d octets: %v", n, err)
+		}
+		mark := Record{Time: clear(1).Time, Door: "tcp"} // shorter than what may be left of a line
+		l.Add(mark)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		whole := max(bytes.Count(text[:n], []byte("\n"))-1, 0)
+		got, damaged := all(t, folder)
+		if !slices.Equal(got, append(slices.Clone(want[:whole]), mark)) || damaged > 0 {
+			t.Fatalf("%d octets: %d whole records, and %d damaged, want %d and one more", n, len(got), damaged, whole)
+		}
+	}
+}
+
+// TestBounds writes several times what may be kept. The sum of the files is never more,
+// and the newest are there.
+func TestBounds(t *testing.T) {
+	l := open(t)
+	const rounds, each = 50, 4000
+	for i := range rounds {
+		for k := range each {
+			l.Add(blocked(i*each + k))
+		}
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if size := size(t, l.settings.Folder); size > MinMax || size != l.octets.Load() {
+			t.Fatalf("%d octets on disk, counted %d, may be %d", size, l.octets.Load(), MinMax)
+		}
+	}
+	got, damaged := all(t, l.settings.Folder)
+	if l.dropped.Load() > 0 || damaged > 0 || got[len(got)-1].Ref != blocked(rounds*each-1).Ref {
+		t.Errorf("%d dropped, %d damaged, the last is %s", l.dropped.Load(), damaged, got[len(got)-1].Ref)
+	}
+	if size := size(t, l.settings.Folder); size < MinMax*3/4 {
+		t.Errorf("%d octets are left of %d", size, MinMax)
+	}
+	for i := range got[1:] {
+		if got[i].Ref >= got[i+1].Ref {
+			t.Fatalf("%s before %s", got[i].Ref, got[i+1].Ref)
+		}
+	}
+}
+
+func size(t *testing.T, folder string) (sum int64) {
+	t.Helper()
+	files, err := segments(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		sum += f.size
+	}
+	return sum
+}
+
+// TestAge holds that what is older than Keep is not found, that its file goes, and that
+// a restart does not make a file young.
+func TestAge(t *testing.T) {
+	s := settings
+	s.Folder, s.Keep = t.TempDir(), 48*time.Hour
+	old, aging, young := blocked(1), blocked(2), blocked(3)
+	old.Time, aging.Time = old.Time.Add(-49*time.Hour), aging.Time.Add(-47*time.Hour)
+	write(t, s.Folder, []Record{old, aging})
+	if err := os.Chtimes(segmentPath(s.Folder, 1), time.Time{}, aging.Time); err != nil {
+		t.Fatal(err)
+	}
+	l := reopen(t, s)
+	l.Add(young)
+	found, err := l.Search(t.Context(), Query{})
+	if err != nil || !slices.Equal(found.Records, []Record{young, aging}) {
+		t.Errorf("found %+v, %v, want the young and the aging one", found.Records, err)
+	}
+	if _, err := os.Stat(segmentPath(s.Folder, 2)); err != nil {
+		t.Errorf("a file of two days was gone on with: %v", err)
+	}
+	l.prune(time.Now().Add(2*time.Hour), 0)
+	if _, err := os.Stat(segmentPath(s.Folder, 1)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the old file is there: %v", err)
+	}
+	l.prune(time.Now().Add(segmentAge+s.Keep+time.Hour), 0)
+	l.prune(time.Now().Add(segmentAge+2*s.Keep+2*time.Hour), 0)
+	if files, err := segments(s.Folder); err != nil || len(files) > 0 {
+		t.Errorf("%d files are left after the time of all of them, %v", len(files), err)
+	}
+}
+
+// TestFullDisk writes to a file that has no room: that is counted and told of, and ends
+// when there is room again.
+func TestFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("there is no /dev/full: ", err)
+	}
+	l := open(t)
+	l.Add(blocked(1))
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	l.file.Close()
+	l.file = full
+	l.Add(blocked(2))
+	var told bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&told, nil))
+	l.write(log)
+	if len(l.Problems()) != 1 || l.failed.Load() != 1 || !strings.Contains(told.String(), "no space left") {
+		t.Errorf("problems %q, %d failed, log %s", l.Problems(), l.failed.Load(), &told)
+	}
+	l.Add(blocked(3))
+	l.write(log)
+	got, damaged := all(t, l.settings.Folder)
+	if len(got) != 2 || got[1].Ref != blocked(3).Ref || damaged > 0 || len(l.Problems()) > 0 || !strings.Contains(told.String(), "written again") {
+		t.Errorf("%d records, %d damaged, problems %q, log %s", len(got), damaged, l.Problems(), &told)
+	}
+}
+
+// TestFolderTakenAway: somebody deletes the files of a running daemon.
+func TestFolderTakenAway(t *testing.T) {
+	l := open(t)
+	if err := os.RemoveAll(l.settings.Folder); err != nil {
+		t.Fatal(err)
+	}
+	l.Add(blocked(1))
+	if err := l.Flush(); err == nil || len(l.Problems()) != 1 {
+		t.Errorf("written into nowhere: %v, %q", err, l.Problems())
+	}
+}
+
+func TestOneWriter(t *testing.T) {
+	l := open(t)
+	if _, err := Open(l.settings); !errors.Is(err, ErrLocked) {
+		t.Errorf("a second writer: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l.Add(blocked(1)) // a session that ends late
+	if err := l.Flush(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("written after Close: %v", err)
+	}
+	reopen(t, l.settings)
+}
+
+// TestModes: who wrote to whom is for nobody else's eyes.
+func TestModes(t *testing.T) {
+	l := open(t)
+	l.Add(clear(1))
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{l.settings.Folder: 0o750, segmentPath(l.settings.Folder, 1): 0o600, filepath.Join(l.settings.Folder, "lock"): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm()&^want != 0 {
+			t.Errorf("%s has mode %v, %v, want %v", path, info.Mode(), err, want)
+		}
+	}
+}
+
+// TestTogether adds from many goroutines while Run writes and others search, and
+// accounts for every record.
+func TestTogether(t *testing.T) {
+	l := open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running, adding sync.WaitGroup
+	running.Go(func() { l.Run(ctx, slog.New(slog.DiscardHandler)) })
+	const writers, each = 4, 5000
+	for w := range writers {
+		adding.Go(func() {
+			for i := range each {
+				l.Add(blocked(w*each + i))
+			}
+		})
+	}
+	for range 3 {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				if found, err := l.Search(ctx, Query{Ref: "ref0000001"}); found.Damaged > 0 || err != nil && ctx.Err() == nil && !errors.Is(err, ErrBusy) {
+					t.Errorf("%d damaged, %v", found.Damaged, err)
+				}
+			}
+		})
+	}
+	adding.Wait()
+	cancel()
+	running.Wait()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, damaged := all(t, l.settings.Folder)
+	if len(got)+int(l.dropped.Load()) != writers*each || damaged > 0 || l.failed.Load() > 0 {
+		t.Errorf("%d of %d are there, %d dropped, %d failed, %d damaged", len(got), writers*each, l.dropped.Load(), l.failed.Load(), damaged)
+	}
+}
+
+// BenchmarkAdd is what a decision costs a session, with the writing of it.
+func BenchmarkAdd(b *testing.B) {
+	l, r := open(b), clear(1)
+	for b.Loop() {
+		l.Add(r)
+		if len(l.waiting) > writeFrom {
+			l.Flush()
+		}
+	}
+	b.ReportMetric(float64(l.dropped.Load()), "dropped")
+}
+
+// BenchmarkSearch looks for one sender in 256 MiB.
+func BenchmarkSearch(b *testing.B) {
+	s := settings
+	s.Folder, s.Max = b.TempDir(), 256<<20
+	l := reopen(b, s)
+	n := 0
+	for l.octets.Load() < 250<<20 {
+		for range 5000 {
+			l.Add(clear(n))
+			n++
+		}
+		if err := l.Flush(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, q := range []Query{{Sender: "nobody@there.example"}, {Ref: "nothing123"}} {
+		b.Run(strings.Fields(q.Sender + " " + q.Ref)[0], func(b *testing.B) {
+			for b.Loop() {
+				if found, err := l.Search(b.Context(), q); err != nil || len(found.Records) > 0 {
+					b.Fatal(found, err)
+				}
+			}
+			b.ReportMetric(float64(n), "records")
+		})
+	}
+}

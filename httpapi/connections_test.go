@@ -1,0 +1,188 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a listener whose connections are pipes, so that their deadlines follow the
+// clock of a synctest bubble.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func newPipes() *pipes { return &pipes{make(chan net.Conn), make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8025} }
+
+// from is a connection that comes from an address.
+type from struct {
+	net.Conn
+	ip string
+}
+
+func (f from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.ip), Port: 1024} }
+func (f from) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8025} }
+
+// dial connects from an address, without waiting for somebody to accept it.
+func (p *pipes) dial(ip string) net.Conn {
+	here, there := net.Pipe()
+	go func() {
+		select {
+		case p.conns <- from{there, ip}:
+		case <-p.closed:
+		}
+	}()
+	return here
+}
+
+// inBubble serves f on pipes in a synctest bubble.
+func (f *fixture) inBubble(t *testing.T, test func(p *pipes)) {
+	synctest.Test(t, func(t *testing.T) {
+		p, ended := newPipes(), make(chan error)
+		ctx, stop := context.WithCancel(context.Background())
+		go func() { ended <- f.Serve(ctx, p) }()
+		test(p)
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+	})
+}
+
+// lasts says how long the server leaves a connection open.
+func lasts(conn net.Conn) time.Duration {
+	begun := time.Now()
+	io.Copy(io.Discard, conn)
+	return time.Since(begun)
+}
+
+func TestSlowClientsAreCutOff(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	const post = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4000000\r\n\r\n"
+	for _, tt := range []struct {
+		name, first, drip string
+		within            time.Duration
+	}{
+		{"says nothing", "", "", headerTimeout},
+		{"a header that never ends", "GET /v1/check HTTP/1.1\r\nHost: localhost\r\n", "X-a: b\r\n", headerTimeout},
+		{"a body octet by octet", post, " ", requestTimeout},
+		{"a stream that stands still", strings.Replace(strings.Replace(post, "json", "x-ndjson", 1), "4000000", "4000001", 1), "", streamIdle},
+		{"an idle connection", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "", idleTimeout},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f.inBubble(t, func(p *pipes) {
+				conn, said := p.dial("192.0.2.1"), make(chan struct{})
+				defer func() { conn.Close(); <-said }()
+				go func() {
+					defer close(said)
+					io.WriteString(conn, tt.first)
+					for tt.drip != "" {
+						time.Sleep(time.Second)
+						if _, err := io.WriteString(conn, tt.drip); err != nil {
+							return
+						}
+					}
+				}()
+				if got := lasts(conn); got > tt.within+time.Second {
+					t.Errorf("cut off after %v, want %v", got, tt.within)
+				}
+			})
+		})
+	}
+}
+
+func TestHeaderIsBounded(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	f.inBubble(t, func(p *pipes) {
+		conn := p.dial("192.0.2.1")
+		defer conn.Close()
+		go io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-a: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
+		answer, err := bufio.NewReader(conn).ReadString('\n')
+		if !strings.HasPrefix(answer, "HTTP/1.1 431 ") {
+			t.Errorf("answer %q, %v, want 431", answer, err)
+		}
+	})
+}
+
+func TestConnectionsOfOneClient(t *testing.T) {
+	f := newFixture(t, Settings{MaxConnections: 4, MaxPerClient: 2}, "bad.example\n")
+	f.inBubble(t, func(p *pipes) {
+		open := []net.Conn{p.dial("192.0.2.1"), p.dial("192.0.2.1")}
+		synctest.Wait()
+		third := p.dial("::ffff:192.0.2.1")
+		synctest.Wait()
+		if got := lasts(third); got != 0 {
+			t.Errorf("the third of one client lasts %v", got)
+		}
+		other := p.dial("192.0.2.2")
+		defer other.Close()
+		if !answers(t, other) {
+			t.Error("another client is refused")
+		}
+		open[0].Close()
+		synctest.Wait()
+		again := p.dial("192.0.2.1")
+		defer again.Close()
+		if !answers(t, again) {
+			t.Error("refused though one has gone")
+		}
+		open[1].Close()
+	})
+}
+
+func TestConnectionsBeyondAllWait(t *testing.T) {
+	f := newFixture(t, Settings{MaxConnections: 2}, "bad.example\n")
+	f.inBubble(t, func(p *pipes) {
+		first, second := p.dial("192.0.2.1"), p.dial("192.0.2.2")
+		synctest.Wait()
+		third := p.dial("192.0.2.3")
+		defer third.Close()
+		answered := make(chan bool)
+		go func() { answered <- answers(t, third) }()
+		synctest.Wait()
+		select {
+		case <-answered:
+			t.Error("answered beyond the bound")
+		default:
+		}
+		first.Close()
+		if !<-answered {
+			t.Error("not answered when a place was free")
+		}
+		second.Close()
+	})
+}
+
+// answers reports whether a request on conn has an answer.
+func answers(t *testing.T, conn net.Conn) bool {
+	go io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+			t.Log(err)
+		}
+		return false
+	}
+	_, err = io.Copy(io.Discard, res.Body)
+	return err == nil && res.StatusCode == http.StatusOK
+}

@@ -1,0 +1,225 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"blockd/history"
+)
+
+// refusal is a decision on a listed sender.
+func refusal(at time.Time, sender string) history.Record {
+	return history.Record{Time: at, Door: "smtp", Outcome: "refuse", Verdict: "blocked", Sender: sender, Ref: "0123456789", List: "bad"}
+}
+
+// nextDecision reads the next decision of a stream.
+func nextDecision(t *testing.T, in *bufio.Reader) (r history.Record) {
+	t.Helper()
+	for {
+		name, err := in.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := in.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if blank, err := in.ReadString('\n'); err != nil || blank != "\n" {
+			t.Fatalf("an event ends with %q, %v", blank, err)
+		}
+		if name == "event: decision\n" {
+			if err := json.Unmarshal([]byte(strings.TrimPrefix(data, "data: ")), &r); err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+	}
+}
+
+func TestEventsOverARealConnection(t *testing.T) {
+	f := newFixture(t, Settings{Events: NewEvents()}, "bad.example\n")
+	before := runtime.NumGoroutine()
+	srv := httptest.NewServer(f.Handler())
+	ctx, leave := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+"/v1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := srv.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || got != "text/event-stream" {
+		t.Fatalf("%d %s", res.StatusCode, got)
+	}
+	in := bufio.NewReader(res.Body)
+	hostile := "\"a\n\ndata: {}\"@bad.example"
+	f.settings.Events.Add(refusal(time.Now(), hostile))
+	if r := nextDecision(t, in); r.Sender != hostile || r.List != "bad" {
+		t.Errorf("decision %+v", r)
+	}
+	leave()
+	res.Body.Close()
+	srv.Close() // waits for requests under way
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(deadline); {
+		runtime.Gosched()
+	}
+	if after := runtime.NumGoroutine(); after > before {
+		t.Errorf("%d goroutines, and %d before", after, before)
+	}
+	if n := len(f.settings.Events.watchers); n != 0 {
+		t.Errorf("%d watchers are left", n)
+	}
+}
+
+func TestWatchersAreBounded(t *testing.T) {
+	f := newFixture(t, Settings{Events: NewEvents()}, "bad.example\n")
+	for range maxWatchers {
+		if f.settings.Events.watch() == nil {
+			t.Fatal("refused too early")
+		}
+	}
+	w := f.ask("GET", "/v1/events", "")
+	wantProblem(t, w, http.StatusServiceUnavailable, "watch already")
+	if w.Header().Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+}
+
+// Who does not read is dropped, and decisions go on without waiting.
+func TestSlowWatchersAreDropped(t *testing.T) {
+	e := NewEvents()
+	slow, quick := e.watch(), e.watch()
+	now := time.Unix(1e9, 0)
+	for i := range maxWaiting + 1 {
+		e.Add(refusal(now.Add(time.Duration(i)*time.Second), "a@bad.example"))
+		<-quick
+	}
+	n := 0
+	for range slow {
+		n++
+	}
+	if n != maxWaiting || len(e.watchers) != 1 {
+		t.Errorf("the slow one got %d and there are %d watchers", n, len(e.watchers))
+	}
+	e.leave(slow) // again: harmless
+	e.leave(quick)
+}
+
+// Mail of no list leaves room for what somebody looks for.
+func TestManyDecisionsOfASecond(t *testing.T) {
+	e, now := NewEvents(), time.Unix(1e9, 0)
+	w := e.watch()
+	for i := range 1000 {
+		r := refusal(now, fmt.Sprintf("a%d@bad.example", i))
+		e.Add(history.Record{Time: now, Verdict: "clear", Sender: "a@clear.example"})
+		e.Add(r)
+	}
+	e.leave(w)
+	clear, all := 0, 0
+	for text := range w {
+		all++
+		if strings.Contains(string(text), "clear.example") {
+			clear++
+		}
+	}
+	if all != perSecond || clear != clearSecond {
+		t.Errorf("%d shown, %d of them clear", all, clear)
+	}
+}
+
+func TestTrafficOfAnHour(t *testing.T) {
+	e, start := NewEvents(), time.Unix(16666666*60, 0)
+	for i := range 90 {
+		at := start.Add(time.Duration(i) * time.Minute)
+		e.Add(refusal(at, "a@bad.example"))
+		e.Add(history.Record{Time: at.Add(59 * time.Second), Verdict: "clear"})
+		e.Add(history.Record{Time: at, Verdict: "allowed"})
+		e.Add(history.Record{Time: at, Verdict: "unknown"})
+	}
+	hour := e.traffic(start.Add(89*time.Minute + 30*time.Second))
+	if len(hour) != 60 || hour[0] != (TrafficMinute{At: start.Unix() + 30*60, Blocked: 1, Allowed: 1, Clear: 1, Unknown: 1}) {
+		t.Errorf("%d minutes, the first %+v", len(hour), hour[0])
+	}
+	if later := e.traffic(start.Add(3 * time.Hour)); len(later) != 0 {
+		t.Errorf("after an hour of nothing: %+v", later)
+	}
+}
+
+// recorder is a ResponseWriter that streams can be written to.
+type recorder struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (r *recorder) Header() http.Header { return http.Header{} }
+func (r *recorder) WriteHeader(int)     {}
+func (r *recorder) Flush()              {}
+func (r *recorder) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(b)
+}
+
+// A stream ends when its token is revoked, and when the server does.
+func TestEventsEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	viewer := newToken(t, path, "viewer", Read)
+	f := newFixture(t, Settings{Events: NewEvents(), Tokens: path}, "bad.example\n")
+	t.Run("the server's end", func(t *testing.T) { watchUntil(t, f, viewer, func(stop context.CancelFunc) { stop() }) })
+	t.Run("a revoked token", func(t *testing.T) {
+		watchUntil(t, f, viewer, func(context.CancelFunc) {
+			if found, err := RevokeToken(path, "viewer"); !found || err != nil {
+				t.Errorf("revoke: %t, %v", found, err)
+			}
+		})
+	})
+}
+
+func watchUntil(t *testing.T, f *fixture, token string, end func(context.CancelFunc)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		r := httptest.NewRequest(http.MethodGet, "/v1/events", nil).WithContext(ctx)
+		name, value, _ := strings.Cut(token, ": ")
+		r.Header.Set(name, value)
+		w, ended := &recorder{}, false
+		go func() {
+			f.Handler().ServeHTTP(w, r)
+			ended = true
+		}()
+		time.Sleep(10 * trafficEvery)
+		synctest.Wait()
+		if ended {
+			t.Fatal("ended by itself")
+		}
+		if n := strings.Count(w.text.String(), "event: traffic\n"); n < 10 {
+			t.Errorf("%d signs of life", n)
+		}
+		end(stop)
+		time.Sleep(trafficEvery)
+		synctest.Wait()
+		if !ended {
+			t.Error("goes on")
+		}
+	})
+}
+
+// A decision costs those who make it no allocation while nobody watches.
+func TestEventsWithoutWatchersAllocateNothing(t *testing.T) {
+	e, r := NewEvents(), refusal(time.Now(), "a@bad.example")
+	if n := testing.AllocsPerRun(100, func() { e.Add(r) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

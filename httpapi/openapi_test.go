@@ -1,0 +1,291 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/history"
+	"blockd/live"
+)
+
+var update = flag.Bool("update", false, "write docs/openapi.json anew")
+
+// TestDocumentIsInDocs holds the copy for who has no daemon at hand. It has every
+// resource that a daemon can have.
+func TestDocumentIsInDocs(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	whole := New(Settings{Entries: new(live.Set), History: new(history.Log), Events: NewEvents()}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	path := filepath.Join("..", "docs", "openapi.json")
+	if *update {
+		if err := os.WriteFile(path, whole.document, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, whole.document) {
+		t.Errorf("%s is another document than the daemon's: go test ./httpapi -run Document -update", path)
+	}
+	for _, part := range []string{`"openapi": "3.1.0"`, "/v1/check", "/v1/entries", "/v1/lists", "/openapi.json", "application/x-ndjson"} {
+		if !strings.Contains(string(have), part) {
+			t.Errorf("%s has no %s", path, part)
+		}
+	}
+}
+
+func TestDocumentIsServed(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	w := f.ask("GET", "/openapi.json", "")
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != asJSON || !bytes.Equal(w.Body.Bytes(), f.Server.document) {
+		t.Errorf("answer is %d %s, %d octets", w.Code, w.Header().Get("Content-Type"), w.Body.Len())
+	}
+	if strings.Contains(w.Body.String(), "/v1/entries") {
+		t.Error("the document has a resource that this server has not")
+	}
+	if again := f.ask("GET", "/openapi.json", "", "If-None-Match: "+w.Header().Get("ETag")); again.Code != http.StatusNotModified {
+		t.Errorf("asked again: %d", again.Code)
+	}
+}
+
+// TestDocumentHasEveryRoute holds that nothing is served that is not described, and the
+// other way round.
+func TestDocumentHasEveryRoute(t *testing.T) {
+	f := newEntryFixture(t)
+	paths := describe(f.routes(http.NotFoundHandler())).api.Paths
+	documented := map[string]bool{}
+	for path, item := range paths {
+		for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "DELETE": item.Delete, "PUT": item.Put, "PATCH": item.Patch} {
+			if op != nil {
+				documented[method+" "+path] = true
+			}
+		}
+	}
+	for path := range paths {
+		for _, method := range []string{"GET", "POST", "DELETE", "PUT", "PATCH"} {
+			w := f.ask(method, path, "", f.write)
+			if serves := w.Code != http.StatusMethodNotAllowed; serves != documented[method+" "+path] {
+				t.Errorf("%s %s is %d, documented %v", method, path, w.Code, documented[method+" "+path])
+			}
+		}
+	}
+}
+
+// TestAnswersAreAsDocumented holds real answers against the schemas, and against having
+// members or statuses that the document does not know.
+func TestAnswersAreAsDocumented(t *testing.T) {
+	f := newEntryFixture(t)
+	f.status.Files, f.status.Generation, f.status.Ready = f.fixture.live.Lists(), f.fixture.live.Generation(), true
+	routes := f.routes(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "# metrics\n") }))
+	d := describe(routes)
+	seen := map[string]bool{}
+	jsonBody, stream := "Content-Type: application/json", "Content-Type: application/x-ndjson"
+	for _, tt := range []struct {
+		method, target, body string
+		headers              []string
+		want                 int
+	}{
+		{"GET", "/v1/check?sender=a@bad.example", "", nil, 200},
+		{"GET", "/v1/check?sender=a@ok.example&client=192.0.2.1", "", nil, 200},
+		{"GET", "/v1/check?sender=a%20b", "", nil, 200},
+		{"GET", "/v1/check?explain=1&sender=a@bad.example", "", nil, 200},
+		{"GET", "/v1/check?explain=1&domain=bad.example", "", nil, 200},
+		{"GET", "/v1/check?explain=1&ip=192.0.2.1", "", nil, 200},
+		{"GET", "/v1/check?explain=1&sender=unknown@" + sandboxDomain, "", nil, 200},
+		{"GET", "/v1/check?explain=1&ip=100::2", "", nil, 200},
+		{"GET", "/v1/check?sender=a@bad.example", "", []string{"If-None-Match: *"}, 304},
+		{"GET", "/v1/check", "", nil, 400},
+		{"POST", "/v1/check", `{"senders":["a@bad.example",{"sender":"","client":"192.0.2.1"},{"ip":"100::3"},{"domain":"x"},"clear@` + sandboxDomain + `"]}`, []string{jsonBody}, 200},
+		{"POST", "/v1/check?explain=1", `{"senders":["a@bad.example","a@ok.example"]}`, []string{jsonBody}, 200},
+		{"POST", "/v1/check", "\"a@bad.example\"\nnonsense\n{\"ip\":\"100::2\"}\n", []string{stream}, 200},
+		{"POST", "/v1/check?explain=1", "\"a@bad.example\"\n", []string{stream}, 200},
+		{"POST", "/v1/check", `{"senders":1}`, []string{jsonBody}, 400},
+		{"POST", "/v1/check", `{"senders":["` + strings.Repeat("x", maxBatch), []string{jsonBody}, 413},
+		{"POST", "/v1/check", "", nil, 415},
+		{"POST", "/v1/entries", `{"entry":"one.example","why":"w","for":"1h"}`, []string{jsonBody}, 200},
+		{"POST", "/v1/entries", `{"entries":[{"entry":"one.example"},{"entry":"two.example","action":"allow"}]}`, []string{jsonBody}, 200},
+		{"POST", "/v1/entries", `{"entry":"gmail.com"}`, []string{jsonBody}, 409},
+		{"POST", "/v1/entries", `{"entry":"*"}`, []string{jsonBody}, 400},
+		{"POST", "/v1/entries", `{}`, nil, 415},
+		{"GET", "/v1/entries", "", nil, 200},
+		{"GET", "/v1/entries", "", []string{"If-None-Match: *"}, 304},
+		{"DELETE", "/v1/entries?entry=one.example&entry=none.example", "", nil, 200},
+		{"DELETE", "/v1/entries", "", nil, 400},
+		{"GET", "/v1/lists", "", nil, 200},
+		{"GET", "/healthz", "", nil, 200},
+		{"GET", "/readyz", "", nil, 200},
+		{"GET", "/metrics", "", nil, 200},
+		{"GET", "/openapi.json", "", nil, 200},
+		{"GET", "/", "", nil, 200},
+		{"GET", "/v1/lists", "", []string{"Origin: https://evil.example"}, 403},
+		{"POST", "/v1/entries", "{}", []string{f.read, jsonBody}, 403},
+		{"GET", "/v1/lists", "", []string{"Authorization: Bearer nobody's"}, 401},
+	} {
+		w := f.ask(tt.method, tt.target, tt.body, append([]string{f.write}, tt.headers...)...)
+		where := fmt.Sprintf("%s %.60s -> %d", tt.method, tt.target, w.Code)
+		if w.Code != tt.want {
+			t.Errorf("%s, want %d: %s", where, tt.want, w.Body)
+			continue
+		}
+		path, _, _ := strings.Cut(tt.target, "?")
+		d.holds(t, where, operation(d.api.Paths[path], tt.method), w)
+		seen[tt.method+" "+path] = true
+	}
+	for _, r := range routes {
+		for _, m := range r.methods {
+			if !seen[m.name+" "+r.path] {
+				t.Errorf("%s %s is documented and not tried here", m.name, r.path)
+			}
+		}
+	}
+}
+
+func operation(item *huma.PathItem, method string) *huma.Operation {
+	return map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "DELETE": item.Delete}[method]
+}
+
+// holds checks one answer.
+func (d *document) holds(t *testing.T, where string, op *huma.Operation, w *httptest.ResponseRecorder) {
+	t.Helper()
+	response := op.Responses[strconv.Itoa(w.Code)]
+	if response == nil {
+		t.Errorf("%s: the status is not documented", where)
+		return
+	}
+	if name, ok := strings.CutPrefix(response.Ref, "#/components/responses/"); ok {
+		response = d.api.Components.Responses[name]
+	}
+	for name := range response.Headers {
+		if w.Header().Get(name) == "" {
+			t.Errorf("%s: no header %s", where, name)
+		}
+	}
+	contentType, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";")
+	if len(response.Content) == 0 {
+		if w.Body.Len() > 0 {
+			t.Errorf("%s: a body, and none is documented", where)
+		}
+		return
+	}
+	media := response.Content[contentType]
+	if media == nil {
+		t.Errorf("%s: %s is not documented", where, contentType)
+		return
+	}
+	switch contentType {
+	case "text/plain":
+		return
+	case asStream:
+		for line := range strings.Lines(w.Body.String()) {
+			d.valid(t, where, media.Schema, line)
+		}
+	default:
+		d.valid(t, where, media.Schema, w.Body.String())
+	}
+}
+
+func (d *document) valid(t *testing.T, where string, s *huma.Schema, text string) {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Errorf("%s: %v", where, err)
+		return
+	}
+	if fault := d.fault(s, v, "$"); fault != "" {
+		t.Errorf("%s: %s in %s", where, fault, text)
+	}
+}
+
+// fault says what is wrong with v by those words of JSON Schema that the document has,
+// and of members that it does not name; "" if nothing is. The library's own validator
+// takes null for anything.
+func (d *document) fault(s *huma.Schema, v any, at string) string {
+	if s.Ref != "" {
+		return d.fault(d.schemas.SchemaFromRef(s.Ref), v, at)
+	}
+	if choices := append(s.OneOf, s.AnyOf...); len(choices) > 0 {
+		var faults []string
+		for _, choice := range choices {
+			fault := d.fault(choice, v, at)
+			if fault == "" {
+				return ""
+			}
+			faults = append(faults, fault)
+		}
+		return strings.Join(faults, "; and ")
+	}
+	if v == nil && (s.Nullable || s.Type == "null") {
+		return ""
+	}
+	if len(s.Enum) > 0 {
+		for _, word := range s.Enum {
+			if word == v {
+				return ""
+			}
+		}
+		return fmt.Sprintf("%s: %v is none of %v", at, v, s.Enum)
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		if s.Type != huma.TypeObject {
+			break
+		}
+		for _, name := range s.Required {
+			if _, ok := v[name]; !ok {
+				return at + ": no member " + name
+			}
+		}
+		for name := range maps.Keys(v) {
+			if s.Properties == nil {
+				return "" // any object
+			}
+			if s.Properties[name] == nil {
+				return at + ": member " + name + " is not documented"
+			}
+			if fault := d.fault(s.Properties[name], v[name], at+"."+name); fault != "" {
+				return fault
+			}
+		}
+		return ""
+	case []any:
+		if s.Type != huma.TypeArray {
+			break
+		}
+		for i, one := range v {
+			if fault := d.fault(s.Items, one, fmt.Sprintf("%s[%d]", at, i)); fault != "" {
+				return fault
+			}
+		}
+		return ""
+	case string:
+		if s.Type == huma.TypeString {
+			return ""
+		}
+	case bool:
+		if s.Type == huma.TypeBoolean {
+			return ""
+		}
+	case float64:
+		if s.Type == huma.TypeNumber || s.Type == huma.TypeInteger && v == float64(int64(v)) {
+			if s.Minimum != nil && v < *s.Minimum {
+				return fmt.Sprintf("%s: %v is below %v", at, v, *s.Minimum)
+			}
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s: %v is no %s", at, v, s.Type)
+}

@@ -1,0 +1,203 @@
+package migration
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"blockd/lists"
+)
+
+// meet finds the blocks that an exception meets: those that may match the same mail.
+func (p *plan) meet(e *entry) *tally {
+	t := &tally{}
+	p.round++
+	if p.pairs > maxPairs {
+		return t // weigh says so
+	}
+	one := func(b *entry) {
+		if p.pairs++; b.met == p.round {
+			return
+		}
+		b.met = p.round
+		if b.Outcome == Lost {
+			return
+		}
+		switch p.order(e, b) {
+		case first:
+			t.wins++
+			t.beaten = append(t.beaten, b)
+			return
+		case partly:
+			t.partly++
+		}
+		if t.losses++; t.first == nil {
+			t.first = b
+		}
+		t.lost = append(t.lost, b)
+	}
+	same := e.site.about == senders && len(e.keys) > 0
+	if e.site.about == clients {
+		for _, k := range e.keys {
+			p.meetClients(k.net, one)
+		}
+	}
+	if same {
+		for _, k := range e.keys {
+			p.meetSenders(k, one)
+		}
+	}
+	for _, s := range p.sites {
+		if p.count[s] == 0 || same && s.about == senders || e.site.about == logins && s.about != senders {
+			continue
+		}
+		if s == e.site || s.about == clients && e.site.about == clients && len(e.keys) > 0 {
+			if len(e.keys) == 0 {
+				p.pairs += len(s.entries)
+				for _, b := range s.entries {
+					if b.Outcome != Lost && b.deed.refuses() {
+						one(b)
+					}
+				}
+			}
+			continue
+		}
+		// An exception for a sender meets every block for a client, and the other way
+		// round: any sender may come from any client.
+		if e.deed == pass {
+			switch p.siteOrder(e.site, s) {
+			case first:
+				t.wins += p.count[s]
+				continue
+			case partly:
+				t.partly += p.count[s]
+			}
+		}
+		t.losses += p.count[s]
+		if t.first == nil {
+			t.first = s.entries[slices.IndexFunc(s.entries, func(b *entry) bool { return b.Outcome != Lost && b.deed.refuses() })]
+		}
+	}
+	return t
+}
+
+// meetClients calls one for every block for clients that a network overlaps: those
+// that it is within, and those within it.
+func (p *plan) meetClients(n netip.Prefix, one func(*entry)) {
+	for bits := range n.Bits() {
+		if above, err := n.Addr().Prefix(bits); err == nil {
+			for _, b := range p.nets[above] {
+				one(b)
+			}
+		}
+	}
+	i, _ := slices.BinarySearchFunc(p.sorted, n, netip.Prefix.Compare)
+	for ; i < len(p.sorted) && n.Contains(p.sorted[i].Addr()); i++ {
+		for _, b := range p.nets[p.sorted[i]] {
+			one(b)
+		}
+	}
+}
+
+// meetSenders calls one for every block for senders that a key of an exception meets.
+func (p *plan) meetSenders(k key, one func(*entry)) {
+	switch at := strings.LastIndexByte(k.text, '@'); {
+	case k.kind == lists.Addr && at >= 0:
+		for _, b := range p.locals[k.text[:at+1]] {
+			one(b)
+		}
+	default:
+		p.pairs += len(p.local)
+		for _, b := range p.local {
+			if p.keysMeet(k, b.keys[0]) {
+				one(b)
+			}
+		}
+	}
+	p.pairs += len(p.loose)
+	for _, b := range p.loose {
+		if slices.ContainsFunc(b.keys, func(o key) bool { return p.keysMeet(k, o) }) {
+			one(b)
+		}
+	}
+	domain := domainOf(k)
+	if domain == "" {
+		p.pairs += len(p.byName)
+		for _, n := range p.byName {
+			if slices.ContainsFunc(n.entry.keys, func(o key) bool { return p.keysMeet(k, o) }) {
+				one(n.entry)
+			}
+		}
+		return
+	}
+	at := reversed(domain)
+	run := func(from string, below bool) {
+		i, _ := slices.BinarySearchFunc(p.byName, from, func(n named, d string) int { return strings.Compare(n.domain, d) })
+		for ; i < len(p.byName) && (p.byName[i].domain == from || below && strings.HasPrefix(p.byName[i].domain, from)); i++ {
+			n := p.byName[i]
+			if slices.ContainsFunc(n.entry.keys, func(o key) bool { return p.keysMeet(k, o) }) {
+				one(n.entry)
+			}
+		}
+	}
+	run(at, k.kind == lists.Domain && k.scope != lists.Exact)
+	for i := len(at) - 2; i > 0; i-- { // the names above
+		if at[i] == '.' {
+			run(at[:i+1], false)
+		}
+	}
+}
+
+// keysMeet reports whether some sender may match both keys. Where only a search
+// could tell, it says yes.
+func (p *plan) keysMeet(a, b key) bool {
+	switch {
+	case a.isPattern() && b.isPattern():
+		da, db := domainOf(a), domainOf(b)
+		return da == "" || db == "" || da == db
+	case b.isPattern():
+		return p.patternMeets(b, a)
+	case a.isPattern():
+		return p.patternMeets(a, b)
+	case a.scope == lists.Local && b.scope == lists.Local:
+		return a.text == b.text
+	case a.scope == lists.Local:
+		return b.kind == lists.Domain || strings.HasPrefix(b.text, a.text)
+	case b.scope == lists.Local:
+		return a.kind == lists.Domain || strings.HasPrefix(a.text, b.text)
+	case a.kind == lists.Addr && b.kind == lists.Addr:
+		return a.text == b.text
+	case a.kind == lists.Addr:
+		return covers(b, domainOf(a))
+	case b.kind == lists.Addr:
+		return covers(a, domainOf(b))
+	}
+	return covers(a, b.text) && b.scope != lists.Sub || covers(b, a.text) && a.scope != lists.Sub ||
+		a.scope != lists.Exact && (below(b.text, a.text) || a.text == b.text && b.scope != lists.Exact) ||
+		b.scope != lists.Exact && below(a.text, b.text)
+}
+
+// patternMeets reports whether a pattern may match what another key matches.
+func (p *plan) patternMeets(pat, k key) bool {
+	if k.kind == lists.Addr && k.scope == lists.Exact {
+		if p.tries++; p.tries > maxMatches {
+			return true
+		}
+		return pat.pat.Match(k.text)
+	}
+	domain := domainOf(pat)
+	return domain == "" || k.kind != lists.Domain || covers(k, domain)
+}
+
+// covers reports whether a key of a domain covers senders at exactly that name.
+func covers(k key, name string) bool {
+	if k.text == name {
+		return k.scope != lists.Sub
+	}
+	return k.scope != lists.Exact && below(name, k.text)
+}
+
+// below reports whether name is a name below parent.
+func below(name, parent string) bool {
+	return len(name) > len(parent) && strings.HasSuffix(name, parent) && name[len(name)-len(parent)-1] == '.'
+}

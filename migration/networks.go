@@ -1,0 +1,113 @@
+package migration
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// permitNetworks is permit_mynetworks: smtp.trusted here.
+func (pf *postfix) permitNetworks(at Place, phase string) error {
+	if pf.mynets != nil {
+		pf.mynets.site.steps = append(pf.mynets.site.steps, pf.step())
+		return nil
+	}
+	nets, whole, err := pf.networks()
+	if err != nil {
+		return err
+	}
+	f := pf.find(at, "permit_mynetworks", phase+": let pass clients in mynetworks")
+	s := &site{about: clients, steps: []step{pf.step()}}
+	var keys []key
+	for _, n := range nets {
+		keys = append(keys, netKey(n))
+	}
+	pf.mynets = s.add(&entry{Finding: f, deed: pass, keys: keys})
+	if !whole {
+		f.differ(Narrower, "not for all of mynetworks: what is left out stands in the notes")
+	}
+	pf.sites = append(pf.sites, s)
+	return nil
+}
+
+// permitLogins is permit_sasl_authenticated: smtp.skip_authenticated here.
+func (pf *postfix) permitLogins(at Place, phase string) {
+	if pf.logins != nil {
+		pf.logins.site.steps = append(pf.logins.site.steps, pf.step())
+		return
+	}
+	s := &site{about: logins, steps: []step{pf.step()}}
+	pf.logins = s.add(&entry{Finding: pf.find(at, "permit_sasl_authenticated", phase+": let pass who has logged in"), deed: pass})
+	pf.sites = append(pf.sites, s)
+}
+
+// networks reads mynetworks. whole is false if some of it is no network here.
+func (pf *postfix) networks() (nets []netip.Prefix, whole bool, err error) {
+	value, err := pf.params.value("mynetworks")
+	if err != nil {
+		return nil, false, err
+	}
+	p, said := pf.params.lookup("mynetworks")
+	at := p.at
+	if !said {
+		at = Place{pf.Source, 0}
+		pf.note("mynetworks is not set: 127.0.0.0/8 and ::1 are taken for it, whatever mynetworks_style says")
+	}
+	whole = true
+	leave := func(at Place, text, why string) {
+		whole = false
+		pf.note("%s: mynetworks: %s is not among smtp.trusted: %s", at, shown(text), why)
+	}
+	var except []netip.Prefix
+	add := func(at Place, text string) {
+		not := strings.HasPrefix(text, "!")
+		n, err := parseCIDR(text)
+		switch {
+		case err != nil:
+			leave(at, text, "it is no network")
+		case not:
+			except = append(except, n)
+			leave(at, text, "an exception, and so is what it is taken from")
+		case n.Bits() == 0:
+			leave(at, text, "it is everybody")
+		case slices.ContainsFunc(except, n.Overlaps):
+			leave(at, text, "an exception before it is taken from it")
+		default:
+			if n = netKey(n).net; !slices.Contains(nets, n) {
+				nets = append(nets, n)
+			}
+		}
+	}
+	for _, w := range words(value) {
+		kind, _, name, table := tableName(w, "")
+		switch {
+		case strings.HasPrefix(w, "/") || table && (kind == indexedTable || kind == cidrTable):
+			if !table {
+				name = w
+			}
+			path := pf.params.path(name, exists)
+			data, err := pf.files.load(path, maxTable)
+			if err != nil {
+				leave(at, w, unreadable(err))
+				continue
+			}
+			lines, _ := logicalLines(data)
+			for _, l := range lines {
+				if l.comment {
+					continue
+				}
+				for i, text := range words(l.text) {
+					if i > 0 && table {
+						break
+					}
+					add(Place{path, l.line}, text)
+				}
+			}
+		case table:
+			leave(at, w, "a table of another program")
+		default:
+			add(at, w)
+		}
+	}
+	return nets, whole, nil
+}

@@ -1,0 +1,174 @@
+package policy_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/history"
+	"blockd/policy"
+)
+
+// remembering returns a history, and what is in it, the oldest first.
+func remembering(t testing.TB) (l *history.Log, records func() []history.Record) {
+	t.Helper()
+	l, err := history.Open(history.Settings{Folder: t.TempDir(), Max: history.MinMax, Keep: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l, func() []history.Record {
+		found, err := l.Search(context.Background(), history.Query{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Reverse(found.Records)
+		return found.Records
+	}
+}
+
+// TestDecisionsAreRemembered asks as doors do, and reads what is kept of it.
+func TestDecisionsAreRemembered(t *testing.T) {
+	l, records := remembering(t)
+	ix := build(t, block("own", "bad.example\n!good@bad.example\n192.0.2.0/24"), block("trial", "trial.example").shadow(), allow("friends", "y@bad.example"),
+		block("tagged", "tag.example"))
+	c, _ := checker(t, ix, policy.Settings{History: l, RecipientsExempt: []string{"postmaster"}, OnError: policy.TempfailOnError,
+		Lists:    map[string]policy.ListRule{"tagged": {OnMatch: policy.TagOnMatch}, "own": {Match: 3}},
+		Policies: []policy.RecipientPolicy{{Recipients: []string{"vip@here.example"}}}})
+	c = c.At("smtp")
+	client := netip.MustParseAddr("198.51.100.1")
+	ask := func(sender string, recipients ...string) {
+		v := c.Envelope(client, sender)
+		v.Seen = policy.Seen{Helo: "mx.there.example", Sender: sender}
+		for _, recipient := range recipients {
+			c.Recipient(v, recipient)
+		}
+	}
+	ask("X@Bad.example", "", "bob@here.example", "postmaster@here.example", "vip@here.example")
+	ask("fine@ok.example", "", "bob@here.example") // without a recipient it is asked again
+	ask("", "bob@here.example")
+	ask("z@trial.example", "bob@here.example")
+	ask("y@bad.example", "bob@here.example")
+	ask("u@tag.example", "bob@here.example")
+	ask("no sender", "bob@here.example")
+
+	v := c.Envelope(netip.Addr{}, "") // from a trusted network
+	c.Recipient(v, "bob@here.example")
+	v = c.Envelope(client, "")
+	v.Seen = policy.Seen{Sender: "me@here.example", Authenticated: true}
+	c.Recipient(v, "bob@here.example")
+	c.Recipient(c.Client(netip.MustParseAddr("192.0.2.7")), "") // at connect
+	c.Recipient(c.Client(client), "")
+	c.Recipient(c.Header(policy.FromSource, "x@bad.example"), "bob@here.example")
+	c.Recipient(c.Header(policy.FromSource, "fine@ok.example"), "bob@here.example")
+	if !c.Passes("", c.Envelope(client, "pass@ok.example")) || c.Passes("", c.Envelope(client, "x@bad.example")) {
+		t.Error("Passes is wrong")
+	}
+	c.At("socketmap").Whole(c.Sender("map@ok.example"))
+	c.At("socketmap").Whole(c.Sender("map@tag.example"))
+
+	want := strings.Split(strings.TrimSpace(`
+smtp 198.51.100.1 x@bad.example ->  refuse blocked own:1 bad.example
+smtp 198.51.100.1 x@bad.example -> bob@here.example refuse blocked own:1 bad.example
+smtp 198.51.100.1 x@bad.example -> postmaster@here.example accept blocked own:1 bad.example exempt
+smtp 198.51.100.1 x@bad.example -> vip@here.example accept clear :0 
+smtp 198.51.100.1 fine@ok.example -> bob@here.example accept clear :0 
+smtp 198.51.100.1  -> bob@here.example accept clear :0 
+smtp 198.51.100.1 z@trial.example -> bob@here.example accept clear trial:1 trial.example shadow
+smtp 198.51.100.1 y@bad.example -> bob@here.example accept allowed friends:1 y@bad.example
+smtp 198.51.100.1 u@tag.example -> bob@here.example tag blocked tagged:1 tag.example
+smtp 198.51.100.1 no sender -> bob@here.example accept unknown :0 
+smtp 198.51.100.1 me@here.example -> bob@here.example accept clear :0  authenticated
+smtp 192.0.2.7  ->  refuse blocked own:3 192.0.2.0/24
+smtp  x@bad.example -> bob@here.example refuse blocked own:1 bad.example in from
+smtp 198.51.100.1 pass@ok.example ->  accept clear :0 
+socketmap  map@ok.example ->  accept clear :0 
+socketmap  map@tag.example ->  tag blocked tagged:1 tag.example
+`), "\n")
+	var got []string
+	for _, r := range records() {
+		from := ""
+		if r.Client.IsValid() {
+			from = r.Client.String()
+		}
+		text := fmt.Sprintf("%s %s %s -> %s %s %s %s:%d %s", r.Door, from, r.Sender, r.Recipient, r.Outcome, r.Verdict, r.List, r.Line, r.Entry)
+		for word, is := range map[string]bool{"exempt": r.Exempt, "shadow": r.Shadow, "authenticated": r.Authenticated, "in " + r.Source: r.Source != ""} {
+			if is {
+				text += " " + word
+			}
+		}
+		got = append(got, text)
+		if r.Generation != ix.Generation() || (r.Ref == "") != (r.List == "" && !strings.Contains(r.Recipient, "vip")) {
+			t.Errorf("%s: generation %s, ref %q", text, r.Generation, r.Ref)
+		}
+	}
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || strings.TrimSpace(got[i]) != strings.TrimSpace(want[i]) {
+			t.Fatalf("decision %d:\n%s\nwant\n%s", i, strings.Join(got[min(i, len(got)):], "\n"), strings.Join(want[min(i, len(want)):], "\n"))
+		}
+	}
+}
+
+// TestReferenceIsRemembered: what a client is told can be looked up.
+func TestReferenceIsRemembered(t *testing.T) {
+	l, records := remembering(t)
+	c, _ := checker(t, build(t, block("own", "bad.example")), policy.Settings{History: l})
+	d := c.Recipient(c.Sender("x@bad.example"), "bob@here.example")
+	if got := records(); len(got) != 1 || got[0].Ref != d.Ref || !strings.Contains(d.Reply, got[0].Ref) || got[0].File == "" || got[0].Scope != "tree" || got[0].Action != "block" {
+		t.Errorf("%+v remembers %+v", got, d)
+	}
+}
+
+// TestRememberingDoesNotAllocate holds of a clear sender's way what holds without a
+// history.
+func TestRememberingDoesNotAllocate(t *testing.T) {
+	l, _ := remembering(t)
+	c, _ := checker(t, build(t, block("own", "bad.example")), policy.Settings{History: l})
+	client := netip.MustParseAddr("198.51.100.1")
+	ask := func() {
+		v := c.Envelope(client, "promo@shop.example")
+		v.Seen.Helo = "mx.shop.example"
+		if !c.Passes("bob@here.example", v) || c.Recipient(v, "bob@here.example").Outcome != policy.Accept {
+			t.Fatal("not accepted")
+		}
+	}
+	for range 2 { // both buffers
+		for range 4000 {
+			ask()
+		}
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testing.AllocsPerRun(1000, ask); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+// BenchmarkAccepted is a clear sender's way, with a history and without one. What
+// waits is written by the same goroutine here: it is work that has to be done.
+func BenchmarkAccepted(b *testing.B) {
+	for _, name := range []string{"forgotten", "remembered"} {
+		b.Run(name, func(b *testing.B) {
+			var s policy.Settings
+			if name == "remembered" {
+				s.History, _ = remembering(b)
+			}
+			c, _ := checker(b, build(b, block("own", "bad.example")), s)
+			client, n := netip.MustParseAddr("198.51.100.1"), 0
+			b.ReportAllocs()
+			for b.Loop() {
+				v := c.Envelope(client, "promo@shop.example")
+				v.Seen.Helo = "mx.shop.example"
+				c.Recipient(v, "bob@here.example")
+				if n++; n%2048 == 0 {
+					s.History.Flush()
+				}
+			}
+		})
+	}
+}

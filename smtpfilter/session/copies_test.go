@@ -1,0 +1,142 @@
+package session
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"blockd/internal/nameserver"
+	"blockd/internal/script"
+	"blockd/internal/sealed"
+	"blockd/smtpfilter/upstream"
+	"blockd/spool"
+)
+
+// TestLargeMessagesTakeLittleMemory keeps many large messages waiting for their dot at
+// the same time: a thousand of 10 MiB with -soak. Their copies are on the disk.
+func TestLargeMessagesTakeLittleMemory(t *testing.T) {
+	clients, size := 100, 2<<20
+	switch {
+	case *soak:
+		clients, size = 1000, 10<<20
+	case testing.Short():
+		clients = 20
+	}
+	p := newPost(t, "x.example", "x.example", "dkim")
+	dir := t.TempDir()
+	store := spool.New(spool.Settings{Dir: dir})
+	r := newRig(&script.Server{}, p.checker, Settings{Copies: store, MaxCopy: 20 << 20, Limits: Limits{DataBlock: time.Hour, DataStart: time.Hour}})
+	r.relay.log = discardLog()
+	var upstreams sync.WaitGroup
+	r.relay.upstream = upstream.New(upstream.Settings{Hostname: hostname, Dial: func(context.Context) (net.Conn, error) {
+		near, far := net.Pipe()
+		upstreams.Go(func() { swallow(far) })
+		return near, nil
+	}})
+	piece := bytes.Repeat([]byte(strings.Repeat("x", 70)+"\r\n"), 455) // 32,760 octets
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	all := make([]*client, clients)
+	each := func(do func(*client)) {
+		var wg sync.WaitGroup
+		turns := make(chan struct{}, 32)
+		for _, c := range all {
+			turns <- struct{}{}
+			wg.Go(func() { do(c); <-turns })
+		}
+		wg.Wait()
+	}
+	for i := range all {
+		all[i] = connect(t, r, context.Background())
+		all[i].hello()
+		all[i].want("MAIL FROM:<a@x.example>", "250")
+		all[i].want("RCPT TO:<bob@here.example>", "250")
+		all[i].want("DATA", "354")
+		all[i].send("From: a@x.example\r\n\r\n") // the session has the buffer that every DATA has
+	}
+	before := heap()
+	each(func(c *client) {
+		for sent := 0; sent < size; sent += len(piece) {
+			c.conn.Write(piece)
+		}
+	})
+	grown, used := heap()-before, store.Used()
+	t.Logf("%d messages of %d MiB: %.1f MiB of heap, %.1f MiB of them lent to copies", clients, size>>20, float64(grown)/(1<<20), float64(used)/(1<<20))
+	if grown > 64<<20 || used > 32<<20 {
+		t.Errorf("%d octets of heap for copies, want at most 64 MiB", grown)
+	}
+	if names, _ := filepath.Glob(filepath.Join(dir, "*")); len(names) > 0 {
+		t.Errorf("files with names: %q", names)
+	}
+	each(func(c *client) {
+		c.send(".\r\n")
+		if got := c.reply(); !strings.HasPrefix(got, "554 5.7.1 <a@x.example>") {
+			t.Errorf("answer %q", got)
+		}
+		c.close()
+	})
+	upstreams.Wait()
+	if store.Used() != 0 {
+		t.Errorf("%d octets of copies are left", store.Used())
+	}
+}
+
+// swallow is an upstream that keeps nothing of a message, and takes none.
+func swallow(conn net.Conn) {
+	defer conn.Close()
+	r := bufio.NewReaderSize(conn, 4096)
+	io.WriteString(conn, "220 ready\r\n")
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		if strings.HasPrefix(line, "DATA") {
+			io.WriteString(conn, "354 go\r\n")
+			io.Copy(io.Discard, r)
+			return
+		}
+		io.WriteString(conn, "250 ok\r\n")
+	}
+}
+
+// BenchmarkProof is a message of 100 KB of a blocked sender that its signature lets
+// pass; DNS answers from the cache.
+func BenchmarkProof(b *testing.B) {
+	for _, selector := range []string{sealed.RSA, sealed.Ed25519} {
+		b.Run(selector, func(b *testing.B) {
+			p := sealed.NewPost(b, nameserver.Zone{})
+			client, in := loopback(b, sink, checkerBy(b, p.Server, time.Hour, "x.example", "x.example", "dkim"))
+			body := p.Sign(b, "From: a@x.example\r\nSubject: x\r\n\r\n"+strings.Repeat(strings.Repeat("x", 70)+"\r\n", 100_000/72), "x.example", selector, nil) + ".\r\n"
+			message := func() {
+				exchange(b, client, in, "MAIL FROM:<a@x.example>\r\n")
+				exchange(b, client, in, "RCPT TO:<bob@here.example>\r\n")
+				exchange(b, client, in, "DATA\r\n")
+				exchange(b, client, in, body)
+			}
+			message()
+			var before, after unix.Rusage
+			unix.Getrusage(unix.RUSAGE_SELF, &before)
+			for b.Loop() {
+				message()
+			}
+			unix.Getrusage(unix.RUSAGE_SELF, &after)
+			cpu := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+			b.ReportMetric(float64(cpu.Microseconds())/1000/float64(b.N), "cpu-ms/message")
+		})
+	}
+}

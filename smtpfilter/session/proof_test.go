@@ -1,0 +1,458 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-msgauth/dkim"
+	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/index"
+	"blockd/internal/dialogue"
+	"blockd/internal/nameserver"
+	"blockd/internal/script"
+	"blockd/msgauth"
+	"blockd/policy"
+	"blockd/spool"
+)
+
+// postKey signs for x.example. It is no secret.
+var postKey = ed25519.NewKeyFromSeed([]byte("blockd test key, no secret at al"))
+
+// post is what a test about proof decides by: "bad" blocks, and "exempt" allows with proof.
+type post struct {
+	*nameserver.Server
+	checker *policy.Checker
+}
+
+// newPost serves a zone in which x.example signs by s1, and passes SPF for testClient.
+func newPost(t testing.TB, blocks, exempt, require string) post {
+	t.Helper()
+	server := nameserver.Serve(t, nameserver.Zone{
+		"TXT x.example":                  {"v=spf1 ip4:192.0.2.0/24 -all"},
+		"TXT other.example":              {"v=spf1 ip4:198.51.100.0/24 -all"},
+		"TXT s1._domainkey.x.example":    {keyRecord()},
+		"TXT s1._domainkey.evil.example": {keyRecord()},
+	})
+	return post{server, checkerBy(t, server, 5*time.Second, blocks, exempt, require)}
+}
+
+func keyRecord() string {
+	return "v=DKIM1; k=ed25519; p=" + base64.StdEncoding.EncodeToString(postKey.Public().(ed25519.PublicKey))
+}
+
+// checkerBy blocks blocks, and allows exempt, a line of SpamAssassin's or a plain entry;
+// require is words, "-" for none.
+func checkerBy(t testing.TB, server *nameserver.Server, patience time.Duration, blocks, exempt, require string) *policy.Checker {
+	t.Helper()
+	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{{Name: "bad", Entries: []string{blocks}}}}
+	s := policy.Settings{RecipientsExempt: []string{"postmaster"}, Lists: map[string]policy.ListRule{}}
+	if exempt != "" {
+		l := dialogue.List{Name: "exempt", Kind: "allow", Entries: []string{exempt}}
+		if strings.Contains(exempt, " ") {
+			l.Kind = "spamassassin"
+		}
+		d.Lists = append(d.Lists, l)
+	}
+	var err error
+	s.Auth.Ignore = require == "ignore"
+	if require != "" && !s.Auth.Ignore {
+		rule := policy.ListRule{}
+		if rule.Require, err = policy.ParseProofs(strings.Fields(require)); err != nil {
+			t.Fatal(err)
+		}
+		s.Lists["exempt"] = rule
+	}
+	if s.Auth.Resolver, err = msgauth.NewResolver(msgauth.Settings{Server: server.Address, Timeout: patience}); err != nil {
+		t.Fatal(err)
+	}
+	ix := d.Index(t)
+	return policy.New(func() *index.Index { return ix }, s, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+}
+
+// letter is a message of about size octets, signed by a domain; "" = not signed.
+func letter(t testing.TB, from, signedBy string, size int) string {
+	t.Helper()
+	text := "From: " + from + "\r\nSubject: hello\r\n\r\n" + strings.Repeat(strings.Repeat("x", 70)+"\r\n", 1+size/72)
+	if signedBy == "" {
+		return text
+	}
+	var out bytes.Buffer
+	if err := dkim.Sign(&out, strings.NewReader(text), &dkim.SignOptions{Domain: signedBy, Selector: "s1", Signer: postKey}); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// data sends a message behind 354 and returns the reply.
+func (c *client) data(text string) string {
+	c.want("DATA", "354")
+	c.send(text + ".\r\n")
+	return c.reply()
+}
+
+// TestPrecedence is the table of docs/auth.md through the SMTP door, with what is
+// asked of DNS for it.
+func TestPrecedence(t *testing.T) {
+	const refused, late = "550 5.7.1 <", "554 5.7.1 <"
+	tests := []struct {
+		name            string
+		blocks, exempt  string
+		require, sender string
+		from, signedBy  string
+		want            string // the answer: to RCPT where that is a refusal, else to the message
+		queries         int
+	}{
+		{"nothing allows", "x.example", "", "", "a@x.example", "a@x.example", "x.example", refused, 0},
+		{"spf asked for and found", "x.example", "a@x.example", "spf", "a@x.example", "a@x.example", "", "250", 1},
+		{"spf asked for and not found", "other.example", "a@other.example", "spf", "a@other.example", "a@other.example", "", refused, 1},
+		{"proof lets a general exception beat a special block", "a@x.example", "x.example", "spf", "a@x.example", "a@x.example", "", "250", 1},
+		{"dkim asked for and found", "x.example", "x.example", "dkim", "b@x.example", "b@x.example", "x.example", "250", 1},
+		{"dkim asked for and only spf there", "x.example", "x.example", "dkim", "b@x.example", "b@x.example", "", late, 0},
+		{"an entry that does not match", "x.example", "news.x.example", "spf", "b@x.example", "b@x.example", "", refused, 0},
+		{"no proof asked for: believed", "x.example", "x.example", "", "b@x.example", "b@x.example", "", "250", 0},
+		{"no proof asked for: ignored", "x.example", "x.example", "ignore", "b@x.example", "b@x.example", "", refused, 0},
+		{"allow-if-auth, From of another domain", "x.example", "welcomelist_auth *@x.example", "", "b@x.example", "b@evil.example", "", late, 0},
+
+		{"allow-if-auth by SPF", "x.example", "welcomelist_auth *@x.example", "", "b@x.example", "b@x.example", "", "250", 1},
+		{"allow-if-auth by a signature", "x.example", "welcomelist_auth *@x.example", "", "b@x.example", "b@x.example", "x.example", "250", 1},
+		{"either, and SPF is there: the message is not looked at", "x.example", "x.example", "spf dkim", "b@x.example", "b@x.example", "x.example", "250", 1},
+		{"signed by another domain", "x.example", "x.example", "dkim", "b@x.example", "b@x.example", "evil.example", late, 1},
+		{"the author and signer of another domain", "x.example", "x.example", "dkim", "b@x.example", "b@evil.example", "evil.example", late, 1},
+		{"nobody has logged in", "x.example", "x.example", "auth", "b@x.example", "b@x.example", "x.example", refused, 0},
+		{"ordinary mail asks nothing", "x.example", "x.example", "spf dkim", "b@clear.example", "b@x.example", "x.example", "250", 0},
+		{"bounces ask nothing", "x.example", "x.example", "spf dkim", "", "b@x.example", "x.example", "250", 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPost(t, tt.blocks, tt.exempt, tt.require)
+			r := newRig(&script.Server{}, p.checker, Settings{})
+			c := connect(t, r, t.Context())
+			c.hello()
+			c.want("MAIL FROM:<"+tt.sender+">", "250")
+			text := letter(t, tt.from, tt.signedBy, 100)
+			c.send("RCPT TO:<bob@here.example>\r\n")
+			got := c.reply()
+			if strings.HasPrefix(got, "250") {
+				got = c.data(text)
+			}
+			if !strings.HasPrefix(got, tt.want) {
+				t.Errorf("answer %q, want %q", got, tt.want)
+			}
+			if n := p.Count(); n != tt.queries {
+				t.Errorf("%d queries, want %d: %v", n, tt.queries, p.Asked())
+			}
+			c.want("QUIT", "221")
+			<-c.ended
+			r.server.Wait()
+			all := r.server.Messages()
+			if delivered := len(all) == 1 && string(all[0].Data) == text+".\r\n"; delivered != (tt.want == "250") || len(all) > 1 {
+				t.Errorf("delivered %v", all)
+			}
+		})
+	}
+}
+
+func TestSPFIsAskedOncePerTransaction(t *testing.T) {
+	p := newPost(t, "other.example", "other.example", "spf")
+	r := newRig(&script.Server{}, p.checker, Settings{})
+	c := connect(t, r, t.Context())
+	c.hello()
+	c.want("MAIL FROM:<a@other.example>", "250")
+	c.want("RCPT TO:<postmaster@here.example>", "250")
+	if p.Count() != 0 {
+		t.Error("an exempt recipient costs a query")
+	}
+	for range 3 {
+		c.want("RCPT TO:<bob@here.example>", "550 ")
+	}
+	if n := p.Count(); n != 1 {
+		t.Errorf("%d queries", n)
+	}
+	c.close()
+}
+
+// TestWaitForDNSEnds: a client that goes away, and a session whose time is up, wait no
+// longer for a name server that says nothing.
+func TestWaitForDNSEnds(t *testing.T) {
+	for _, phase := range []string{"RCPT", "dot"} {
+		for _, end := range []string{"client", "session", "upstream"} {
+			t.Run(phase+" "+end, func(t *testing.T) {
+				asked := make(chan struct{}, 100)
+				server := nameserver.ServeFunc(t, func(*dns.Msg) *dns.Msg { asked <- struct{}{}; return nil })
+				require, budget := "dkim", time.Hour
+				if phase == "RCPT" {
+					require = "spf"
+				}
+				if end == "upstream" {
+					budget = 100 * time.Millisecond
+				}
+				s := Settings{}
+				if end == "session" {
+					s.Limits.Session = 500 * time.Millisecond
+				}
+				r := newRig(&script.Server{}, checkerBy(t, server, budget, "x.example", "x.example", require), s)
+				c := connect(t, r, t.Context())
+				c.hello()
+				c.want("MAIL FROM:<a@x.example>", "250")
+				if phase == "RCPT" {
+					c.send("RCPT TO:<bob@here.example>\r\n")
+				} else {
+					c.want("RCPT TO:<bob@here.example>", "250")
+					c.want("DATA", "354")
+					c.send(letter(t, "a@x.example", "x.example", 100) + ".\r\n")
+				}
+				<-asked
+				switch {
+				case end == "client":
+					c.conn.Close()
+				case end == "upstream":
+					r.server.HangUp()
+					if got := c.reply(); !strings.HasPrefix(got, "55") { // unknown is no proof
+						t.Errorf("answer %q", got)
+					}
+					c.conn.Close()
+				case phase == "RCPT":
+					c.want("", "421 4.4.2")
+				default:
+					c.want("", "451 4.3.0")
+					c.want("", "421 4.4.2")
+				}
+				select {
+				case <-c.ended:
+				case <-time.After(3 * time.Second): // two tries, which is where the resolver gives up, take four
+					t.Fatal("the session goes on")
+				}
+				r.server.Wait()
+				if all := r.server.Messages(); len(all) > 0 {
+					t.Errorf("delivered %v", all)
+				}
+			})
+		}
+	}
+}
+
+// TestUpstreamLostWhileTheMessageIsExamined: proof does not bring it back.
+func TestUpstreamLostWhileTheMessageIsExamined(t *testing.T) {
+	release, asked := make(chan struct{}), make(chan struct{}, 100)
+	server := nameserver.ServeFunc(t, func(m *dns.Msg) *dns.Msg {
+		asked <- struct{}{}
+		<-release
+		reply := new(dns.Msg).SetReply(m)
+		reply.Answer = append(reply.Answer, nameserver.Record(strings.TrimSuffix(m.Question[0].Name, "."), "TXT", keyRecord()))
+		return reply
+	})
+	r := newRig(&script.Server{}, checkerBy(t, server, 5*time.Second, "x.example", "x.example", "dkim"), Settings{})
+	c := connect(t, r, t.Context())
+	c.hello()
+	c.want("MAIL FROM:<a@x.example>", "250")
+	c.want("RCPT TO:<bob@here.example>", "250")
+	c.want("DATA", "354")
+	c.send(letter(t, "a@x.example", "x.example", 100) + ".\r\n")
+	<-asked
+	r.server.HangUp()
+	r.server.Wait()
+	close(release)
+	c.want("", "451 4.4.2")
+	c.close()
+}
+
+// TestCopyAtItsBounds: one octet more than may be copied proves nothing, and where the
+// copy lies makes no difference.
+func TestCopyAtItsBounds(t *testing.T) {
+	p := newPost(t, "x.example", "x.example", "dkim")
+	text := letter(t, "a@x.example", "x.example", 100_000)
+	stuffed := strings.ReplaceAll(text, "\r\n.", "\r\n..")
+	size := int64(len(text))
+	tests := []struct {
+		name     string
+		most     int64
+		memory   int64
+		delivers bool
+	}{
+		{"as large as may be", size, 0, true},
+		{"an octet larger", size - 1, 0, false},
+		{"in memory to the last octet", size, size, true},
+		{"a file", size, 1, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			store := spool.New(spool.Settings{Dir: t.TempDir(), PerCopy: tt.memory})
+			r := newRig(&script.Server{}, p.checker, Settings{MaxCopy: tt.most, Copies: store})
+			c := connect(t, r, t.Context())
+			c.hello()
+			c.want("MAIL FROM:<a@x.example>", "250")
+			c.want("RCPT TO:<bob@here.example>", "250")
+			if got := c.data(stuffed); strings.HasPrefix(got, "250") != tt.delivers {
+				t.Errorf("answer %q", got)
+			}
+			c.close()
+			r.server.Wait()
+			if n := len(r.server.Messages()); n != bit(tt.delivers) {
+				t.Errorf("delivered %d messages", n)
+			}
+			if store.Used() != 0 {
+				t.Errorf("%d octets of copies left", store.Used())
+			}
+		})
+	}
+}
+
+// TestCopyThatCannotBeWritten is no refusal, nor does it let a listed sender pass.
+func TestCopyThatCannotBeWritten(t *testing.T) {
+	for _, proved := range []bool{true, false} {
+		p := newPost(t, "x.example", "x.example", "dkim")
+		store := spool.New(spool.Settings{Dir: filepath.Join(t.TempDir(), "none"), PerCopy: 1})
+		r := newRig(&script.Server{}, p.checker, Settings{Copies: store})
+		c := connect(t, r, t.Context())
+		c.hello()
+		c.want("MAIL FROM:<a@x.example>", "250")
+		c.want("RCPT TO:<bob@here.example>", "250")
+		signer := ""
+		if proved {
+			signer = "x.example"
+		}
+		if got := c.data(letter(t, "a@x.example", signer, 100_000)); !strings.HasPrefix(got, "451 4.3.0") {
+			t.Errorf("answer %q", got)
+		}
+		if n := r.count(t, "blockd_smtp_copy_errors_total", ""); n != 1 {
+			t.Errorf("counted %v times", n)
+		}
+		c.want("MAIL FROM:<a@good.example>", "250")
+		c.want("RCPT TO:<bob@here.example>", "250")
+		if got := c.data("x\r\n"); !strings.HasPrefix(got, "250") {
+			t.Errorf("the next message: %q", got)
+		}
+		c.close()
+	}
+}
+
+// TestReloadBeforeTheDotChangesNothing: the sender's generation decides.
+func TestReloadBeforeTheDotChangesNothing(t *testing.T) {
+	p := newPost(t, "x.example", "", "")
+	build := func(lists ...dialogue.List) *index.Index {
+		return (&dialogue.Dialogue{Name: t.Name(), Lists: lists}).Index(t)
+	}
+	now := build(dialogue.List{Name: "bad", Entries: []string{"x.example"}}, dialogue.List{Name: "exempt", Kind: "allow", Entries: []string{"x.example"}},
+		dialogue.List{Name: "phish", Entries: []string{"y.example"}})
+	resolver, err := msgauth.NewResolver(msgauth.Settings{Server: p.Address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, _ := policy.ParseSources([]string{"from"})
+	checker := policy.New(func() *index.Index { return now }, policy.Settings{Auth: policy.Auth{Resolver: resolver},
+		Lists: map[string]policy.ListRule{"exempt": {Require: policy.DKIMProof}, "phish": {Match: from}}}, discardLog(), prometheus.NewRegistry())
+	r := newRig(&script.Server{}, checker, Settings{})
+	c := connect(t, r, t.Context())
+	c.hello()
+	old := now
+	for _, tt := range []struct{ sender, text, want string }{
+		{"a@x.example", letter(t, "a@x.example", "", 10), "554 "},
+		{"a@x.example", letter(t, "a@x.example", "x.example", 10), "250 "},
+		{"a@good.example", letter(t, "a@y.example", "", 10), "554 "},
+	} {
+		now = old
+		c.want("MAIL FROM:<"+tt.sender+">", "250")
+		c.want("RCPT TO:<bob@here.example>", "250")
+		now = build(dialogue.List{Name: "bad", Entries: []string{"z.example"}}, dialogue.List{Name: "exempt", Kind: "allow", Entries: []string{"z.example"}},
+			dialogue.List{Name: "phish", Entries: []string{"z.example"}})
+		if got := c.data(tt.text); !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.sender, got, tt.want)
+		}
+	}
+	c.close()
+}
+
+// TestAbortedMessagesLeaveNothing has clients drop out anywhere in a message that
+// decides about itself.
+func TestAbortedMessagesLeaveNothing(t *testing.T) {
+	clients, atOnce := 400, 20
+	switch {
+	case *soak:
+		clients, atOnce = 10_000, 100
+	case testing.Short():
+		clients = 60
+	}
+	p := newPost(t, "x.example", "x.example", "dkim")
+	store := spool.New(spool.Settings{Dir: t.TempDir(), PerCopy: 64 << 10})
+	r := newRig(&script.Server{Caps: []string{"PIPELINING", "CHUNKING"}}, p.checker, Settings{Copies: store, Chunking: true})
+	r.relay.log = discardLog()
+	text := letter(t, "a@x.example", "x.example", 200_000)
+	abort := func(i int) {
+		c := connect(t, r, context.Background())
+		c.hello()
+		c.want("MAIL FROM:<a@x.example>", "250")
+		c.want("RCPT TO:<bob@here.example>", "250")
+		part := text[:i*7919%len(text)]
+		switch i % 4 {
+		case 0, 1:
+			c.want("DATA", "354")
+			c.send(part)
+		case 2: // between the chunks, or within one
+			c.send(fmt.Sprintf("BDAT %d\r\n%s", len(part)+i%8, part))
+		case 3: // with everything sent but the last octet of the dot line
+			c.want("DATA", "354")
+			c.send(text + ".\r")
+		}
+		c.close()
+	}
+	abort(0)
+	r.server.Wait()
+	goroutines, files := steady(), openFiles(t)
+	var all sync.WaitGroup
+	for from := range atOnce {
+		all.Go(func() {
+			for i := from; i < clients; i += atOnce {
+				abort(i)
+			}
+		})
+	}
+	all.Wait()
+	r.server.Wait() // every connection of upstream's has ended
+	if all := r.server.Messages(); len(all) > 0 {
+		t.Errorf("%d messages were delivered", len(all))
+	}
+	if n := store.Used(); n != 0 {
+		t.Errorf("%d octets of copies are left", n)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+		n, f := runtime.NumGoroutine(), openFiles(t)
+		if n <= goroutines && f <= files {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines and %d files, want %d and %d", n, f, goroutines, files)
+		}
+	}
+}
+
+// steady is the number of goroutines when those that are about to end have.
+func steady() int {
+	n := runtime.NumGoroutine()
+	for range 1000 {
+		runtime.Gosched()
+		n = min(n, runtime.NumGoroutine())
+	}
+	return n
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	return len(entries)
+}
