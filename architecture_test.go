@@ -47,7 +47,7 @@ var layers = map[string][]string{
 	"smtpfilter/wire":     {},
 	"smtpfilter/parse":    {"addr"},
 	"smtpfilter/upstream": {"smtpfilter/wire"},
-	"smtpfilter/session":  {"addr", "index", "lists", "mailbox", "policy", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire", "spool"},
+	"smtpfilter/session":  {"addr", "header", "index", "lists", "mailbox", "msgauth", "policy", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire", "spool"},
 	"smtpfilter/server":   {"listener", "smtpfilter/session", "smtpfilter/upstream"},
 
 	"postfix": {"addr", "listener", "lists", "policy"},

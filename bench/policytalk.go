@@ -60,20 +60,32 @@ func askPolicy(address string, connections, n int, listed []string) (float64, er
 	var askers sync.WaitGroup
 	begun := time.Now()
 	for i := range connections {
-		askers.Go(func() { faults[i] = askPolicyAlone(address, i, n/connections, listed) })
+		askers.Go(func() {
+			conn, err := dialPolicy(address, connections)
+			if err == nil {
+				err = askPolicyAlone(conn, i, n/connections, listed)
+				conn.Close()
+			}
+			faults[i] = err
+		})
 	}
 	askers.Wait()
 	return time.Since(begun).Seconds(), errors.Join(faults...)
 }
 
-// askPolicyAlone uses a blocking socket, as Postfix does: what Go's own would cost
-// is no part of the service.
-func askPolicyAlone(address string, seed, n int, listed []string) error {
-	fd, err := blockingSocket(address)
-	if err != nil {
-		return err
+// dialPolicy connects in the way that costs this side least, for it shares the cores
+// with the service: one connection by a blocking socket, as Postfix has it; several
+// by Go's poller, since a thread each is woken for every answer (39,000 to 44,000
+// questions a second on eight, against 48,000 to 53,000).
+func dialPolicy(address string, connections int) (io.ReadWriteCloser, error) {
+	if connections > 1 {
+		return net.Dial("tcp", address)
 	}
-	defer syscall.Close(fd)
+	return dialBlocking(address)
+}
+
+// askPolicyAlone asks on one connection.
+func askPolicyAlone(conn io.ReadWriter, seed, n int, listed []string) error {
 	question, answer := make([]byte, 0, 2048), make([]byte, 1024)
 	for i := range n {
 		sender, want := clearSender, "action=DUNNO\n\n"
@@ -81,14 +93,14 @@ func askPolicyAlone(address string, seed, n int, listed []string) error {
 			sender, want = listed[(seed+i)%len(listed)], "action=550 "
 		}
 		question = fmt.Appendf(question[:0], policyRequest, sender, seed<<32+i)
-		if _, err := syscall.Write(fd, question); err != nil {
+		if _, err := conn.Write(question); err != nil {
 			return err
 		}
 		have := 0
 		for !bytes.HasSuffix(answer[:have], []byte("\n\n")) {
-			got, err := syscall.Read(fd, answer[have:])
-			if got <= 0 || err != nil {
-				return errors.Join(io.ErrUnexpectedEOF, err)
+			got, err := conn.Read(answer[have:])
+			if err != nil {
+				return err
 			}
 			have += got
 		}
@@ -99,12 +111,16 @@ func askPolicyAlone(address string, seed, n int, listed []string) error {
 	return nil
 }
 
-func blockingSocket(address string) (fd int, err error) {
+// blockingConn is a socket that Go's poller does not know.
+type blockingConn int
+
+func dialBlocking(address string) (blockingConn, error) {
 	to, err := net.ResolveTCPAddr("tcp4", address)
 	if err != nil {
 		return 0, err
 	}
-	if fd, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0); err != nil {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
 		return 0, err
 	}
 	if err = syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1); err == nil {
@@ -113,12 +129,23 @@ func blockingSocket(address string) (fd int, err error) {
 	if err != nil {
 		syscall.Close(fd)
 	}
-	return fd, err
+	return blockingConn(fd), err
 }
 
+func (c blockingConn) Write(p []byte) (int, error) { return syscall.Write(int(c), p) }
+
+func (c blockingConn) Read(p []byte) (int, error) {
+	n, err := syscall.Read(int(c), p)
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return max(n, 0), err
+}
+
+func (c blockingConn) Close() error { return syscall.Close(int(c)) }
+
 // dunnoAll is the least that a policy service in Go can be: it looks for the empty
-// line and answers what it answers to all. Listed senders it knows by their
-// recipient's question alone, which is the same length.
+// line and answers; listed is who is not the one clear sender.
 func dunnoAll(conn net.Conn) {
 	defer conn.Close()
 	buf := make([]byte, 4096)

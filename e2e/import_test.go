@@ -68,7 +68,7 @@ func serveImport(t *testing.T, dir string) *daemon {
 	}
 	doors := fmt.Sprintf("[smtp]\nlisten = %q\nupstream = \"maildir:mail\"\nproxy_from = [\"127.0.0.1\"]\nsoft_errors = 9999\nhard_errors = 10000\nmax_junk_commands = 10000\n", d.smtp)
 	config := strings.Replace(string(text), "[smtp]\n", doors, 1)
-	write(t, d.path("config.toml"), config+fmt.Sprintf("\n[http]\nlisten = %q\n[index]\npath = \"blockd.bdx\"\n", d.http))
+	write(t, d.path("config.toml"), config+fmt.Sprintf("\n[milter]\nlisten = \"\"\n[postfix]\npolicy_listen = \"\"\n[http]\nlisten = %q\n[index]\npath = \"blockd.bdx\"\n", d.http))
 	d.start(t)
 	return d
 }

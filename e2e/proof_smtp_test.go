@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"bufio"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"slices"
@@ -12,6 +14,7 @@ import (
 
 	"blockd/internal/nameserver"
 	"blockd/internal/sealed"
+	"blockd/internal/selfsigned"
 )
 
 // TestProofBeforePostfix has blockd decide about signed mail in front of a real
@@ -19,9 +22,13 @@ import (
 func TestProofBeforePostfix(t *testing.T) {
 	p := sealed.NewPost(t, nameserver.Zone{"TXT y.example": {"v=spf1 ip4:127.0.0.0/8 -all"}})
 	pf := startPostfix(t, freeAddress(t))
-	d := serve(t, setup{upstream: "smtp://" + pf.smtp, smtp: "client_info = \"xclient\"\nchunking = true\n",
+	overTLS := freeAddress(t)
+	d := configure(t, setup{upstream: "smtp://" + pf.smtp,
+		smtp:  fmt.Sprintf("client_info = \"xclient\"\nchunking = true\ntls_cert = \"cert.pem\"\ntls_key = \"key.pem\"\ntls_listen = %q\n", overTLS),
 		lists: fmt.Sprintf(proofLists, p.Address) + "[[list]]\nname = \"phish\"\npath = \"phish.txt\"\nmatch = [\"from\"]\n",
 		files: map[string]string{"bad.txt": proofFiles["bad.txt"], "partners.txt": proofFiles["partners.txt"], "phish.txt": "phish.example\n"}})
+	selfsigned.New(t, "filter.here.example").Write(t, d.dir)
+	d.start(t)
 	c := dialSMTP(t, d.smtp)
 	var passed []string
 	want := func(what, prefix, from, text string) {
@@ -79,6 +86,22 @@ func TestProofBeforePostfix(t *testing.T) {
 		t.Errorf("QUIT: %q", got)
 	}
 
+	// A client under TLS is watched while its message is looked at, and can go on behind that.
+	conn, err := tls.Dial("tcp", overTLS, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c = &client{t: t, conn: conn, r: bufio.NewReader(conn)}
+	c.reply()
+	c.command("EHLO client.there.example")
+	want("under TLS, no signature", refused, "a@x.example", foldedLetter)
+	want("under TLS, signed", "250", "a@x.example", signed)
+	want("under TLS, SPF", "250", "a@y.example", "Subject: tls\r\n\r\nhi\r\n")
+	if got := c.command("QUIT"); !strings.HasPrefix(got, "221") {
+		t.Errorf("QUIT: %q", got)
+	}
+
 	wait(t, fmt.Sprintf("Postfix to deliver %d messages", len(passed)), time.Minute, func() bool { return len(messages(t, pf.maildir)) >= len(passed) })
 	slices.SortFunc(passed, func(a, b string) int { return len(b) - len(a) }) // a signed letter ends as the one without
 	for _, path := range messages(t, pf.maildir) {                            // whole, behind the fields that Postfix puts on top
@@ -100,7 +123,7 @@ func TestProofBeforePostfix(t *testing.T) {
 	if files := openNameless(t, d); files != 0 {
 		t.Errorf("%d files of messages are open", files)
 	}
-	for series, want := range map[string]string{`blockd_smtp_messages_total{outcome="refused"}`: "8", "blockd_smtp_panics_total": "0"} {
+	for series, want := range map[string]string{`blockd_smtp_messages_total{outcome="refused"}`: "9", "blockd_smtp_panics_total": "0"} {
 		if got := d.metric(series); got != want {
 			t.Errorf("%s = %s, want %s", series, got, want)
 		}

@@ -3,7 +3,9 @@ package milter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 
 	"github.com/d--j/go-milter"
 
@@ -125,13 +127,21 @@ func (s *session) settle(m milter.Modifier) *milter.Response {
 }
 
 // proveMessage looks for what the message proves of its sender. One that is too
-// large proves nothing.
+// large proves nothing. A message that makes us panic must not get what on_error gives
+// to those of whom nothing is known.
 func (s *session) proveMessage() (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.metrics.panics.Inc()
+			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+		}
+	}()
 	t := &s.tx
 	t.ended = true
 	ctx, cancel := s.budget()
 	defer cancel()
 	switch {
+	case t.copied == nil: // a mail server that leaves out the header and its end
 	case t.torn == nil:
 		if t.facts, err = t.checker.Examine(ctx, s.client, t.copied.Reader()); err != nil {
 			return err

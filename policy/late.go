@@ -27,7 +27,9 @@ func (c *Checker) NeedsMessages() bool {
 // Awaits reports whether v, the verdict of an envelope or of a header field, is
 // Tentative for a recipient: nothing settles it but the message. An exempt recipient
 // has the message in any case.
-func (c *Checker) Awaits(v Verdict, recipient string) bool { return c.wants(v, recipient)&lateProofs != 0 }
+func (c *Checker) Awaits(v Verdict, recipient string) bool {
+	return c.wants(v, recipient)&lateProofs != 0
+}
 
 // wants are the proofs that could have v changed for a recipient.
 func (c *Checker) wants(v Verdict, recipient string) Proof {

@@ -1,0 +1,74 @@
+package milter_test
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"blockd/internal/sealed"
+	"blockd/milter"
+	"blockd/policy"
+	"blockd/spool"
+)
+
+// Messages that break off leave nothing behind.
+func TestAbortedMessagesLeaveNothing(t *testing.T) {
+	copies := spool.New(spool.Settings{Dir: t.TempDir(), Memory: 256 << 10, PerCopy: 64 << 10})
+	d, p := proving(t, policy.DKIMProof, setup{settings: milter.Settings{Copies: copies}})
+	text := p.Sign(t, sealed.Letter("a@x.example"), "x.example", sealed.Ed25519, nil)
+	d.at(other, "a@x.example", text)
+	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	m := d.greet(other)
+	for i := range 10_000 {
+		m.mail("a@x.example", "a@x.example")
+		m.rcpt("bob@here.example")
+		m.event('L', "From\x00 a@x.example\x00")
+		if i%3 > 0 {
+			m.event('N', "")
+			for range i % 5 {
+				m.event('B', strings.Repeat("x", 40<<10))
+			}
+		}
+		switch i % 4 {
+		case 0:
+			m.send('A', "")
+		case 1: // and another MAIL
+		case 2:
+			m.send('K', "")
+			m.connect(other)
+		case 3:
+			if i%40 == 3 {
+				m.conn.Close()
+				m = d.greet(other)
+			}
+		}
+	}
+	m.conn.Close()
+	until(t, "the copies to be given back", func() bool { return copies.Used() == 0 })
+	until(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines })
+	until(t, "the files to be closed", func() bool { return openFiles(t) <= files })
+	t.Logf("10,000 messages broken off: %d goroutines and %d files, before %d and %d", runtime.NumGoroutine(), openFiles(t), goroutines, files)
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("no /proc here")
+	}
+	return len(all)
+}
+
+// A copy that the disk has no room for is a fault of ours, and refuses nobody.
+func TestCopyThatCannotBeKept(t *testing.T) {
+	copies := spool.New(spool.Settings{Dir: t.TempDir() + "/gone", PerCopy: 1})
+	d, p := proving(t, policy.DKIMProof, setup{settings: milter.Settings{Copies: copies}})
+	text := p.Sign(t, sealed.Letter("a@x.example"), "x.example", sealed.Ed25519, nil)
+	if rcpt, end := d.at(other, "a@x.example", text); rcpt != "c" || !strings.HasPrefix(end, "451 4.3.0 ") {
+		t.Errorf("RCPT %q, end %q, want 451", rcpt, end)
+	}
+	if log := d.log.String(); !strings.Contains(log, "message not examined") {
+		t.Error("it is not in the log")
+	}
+}

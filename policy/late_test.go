@@ -1,0 +1,47 @@
+package policy_test
+
+import (
+	"testing"
+
+	"blockd/policy"
+)
+
+// Messages are asked for where an entry may need one, by the lists that serve now.
+func TestNeedsMessages(t *testing.T) {
+	p := newPost(t)
+	auth := policy.Auth{Resolver: p.resolver}
+	plain, author := []list{block("bad", "x.example"), allow("exempt", "x.example")}, []list{block("bad", "x.example"), allow("exempt", "welcomelist_auth *@x.example")}
+	for _, tt := range []struct {
+		name    string
+		lists   []list
+		require policy.Proof
+		auth    policy.Auth
+		want    bool
+	}{
+		{"no list needs proof", plain, 0, auth, false},
+		{"SPF", plain, policy.SPFProof, auth, false},
+		{"a signature", plain, policy.SPFProof | policy.DKIMProof, auth, true},
+		{"allow-if-auth", author, 0, auth, true},
+		{"nobody to ask", author, policy.DKIMProof, policy.Auth{}, false},
+	} {
+		c, _ := checker(t, build(t, tt.lists...), requiring(tt.require, tt.auth))
+		if got := c.NeedsMessages(); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// An exempt recipient has its mail without proof, so none is looked for.
+func TestExemptRecipientNeedsNoProof(t *testing.T) {
+	p := newPost(t)
+	set := requiring(policy.SPFProof|policy.DKIMProof, policy.Auth{Resolver: p.resolver})
+	set.RecipientsExempt = []string{"postmaster"}
+	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")), set)
+	v := c.Sender("a@x.example")
+	if c.Awaits(v, "postmaster@here.example") || !c.Awaits(v, "bob@here.example") {
+		t.Error("Awaits: want false for postmaster and true for bob")
+	}
+	if v = c.ProveOrigin(t.Context(), v, "postmaster@here.example", policy.Origin{}); v.Evidence.Tried != 0 || p.Count() != 0 {
+		t.Errorf("looked for %s with %d queries", v.Evidence.Tried, p.Count())
+	}
+}

@@ -1,0 +1,47 @@
+package policy_test
+
+import (
+	"testing"
+
+	"blockd/policy"
+)
+
+// TestStake: who has the same at stake shares one answer to the end of a message.
+func TestStake(t *testing.T) {
+	p := newPost(t)
+	c, _ := checker(t, build(t, block("bad", "x.example"), block("worse", "a@x.example"), allow("exempt", "x.example")), policy.Settings{
+		Auth: policy.Auth{Resolver: p.resolver}, RecipientsExempt: []string{"postmaster"},
+		Lists: map[string]policy.ListRule{"exempt": {Require: policy.DKIMProof | policy.SPFProof}, "worse": {OnMatch: policy.TempfailOnMatch}},
+		Policies: []policy.RecipientPolicy{
+			{Recipients: []string{"sales@"}, Lists: []string{"bad", "exempt"}},
+			{Recipients: []string{"plain@"}, Lists: []string{"bad"}},
+			{Recipients: []string{"free@"}},
+		},
+	})
+	v := c.Sender("a@x.example")
+	if !c.Asks(v, "bob@here.example") || c.Asks(v, "postmaster@here.example") || c.Asks(v, "plain@here.example") {
+		t.Error("Asks: want SPF to be asked for bob, and for nobody whom it cannot help")
+	}
+	v = c.ProveOrigin(t.Context(), v, "bob@here.example", policy.Origin{}) // of an unknown client
+	if c.Asks(v, "bob@here.example") {
+		t.Error("Asks: SPF was asked")
+	}
+	bob := c.Stake(v, "bob@here.example")
+	if bob == (policy.Stake{}) || bob.Otherwise != policy.Defer {
+		t.Errorf("Stake of bob = %+v, want one that ends in a 451", bob)
+	}
+	if eve := c.Stake(v, "eve@here.example"); eve != bob {
+		t.Errorf("Stake of eve = %+v, and of bob %+v", eve, bob)
+	}
+	if sales := c.Stake(v, "sales@here.example"); sales == bob || sales.Otherwise != policy.Refuse {
+		t.Errorf("Stake of sales, blocked by another entry = %+v", sales)
+	}
+	for _, known := range []string{"postmaster@here.example", "plain@here.example", "free@here.example"} {
+		if s := c.Stake(v, known); s != (policy.Stake{}) {
+			t.Errorf("Stake of %s = %+v, want none: the answer is known", known, s)
+		}
+	}
+	if s := c.Stake(c.Sender("a@clear.example"), "bob@here.example"); s != (policy.Stake{}) {
+		t.Errorf("Stake of a clear sender = %+v", s)
+	}
+}
