@@ -11,6 +11,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,14 +42,14 @@ type Server struct {
 	Caps []string // EHLO lines; nil = PIPELINING, SIZE, 8BITMIME, SMTPUTF8, DSN, ENHANCEDSTATUSCODES
 	LMTP bool
 
-	mu       sync.Mutex
-	answers  map[string][]string
-	open     map[net.Conn]bool
-	sessions int
-	log      []string
-	messages []Message
-	faults   []string
-	wg       sync.WaitGroup
+	mu         sync.Mutex
+	answers    map[string][]string
+	open       map[net.Conn]bool
+	logs       [][]string // of each connection
+	recipients []Recipient
+	messages   []Message
+	faults     []string
+	wg         sync.WaitGroup
 }
 
 // Message is a message that the server has taken responsibility for.
@@ -57,6 +58,14 @@ type Message struct {
 	Rcpt []string // the lines of RCPT that were accepted
 	Data []byte   // with the dot line, if it came by DATA
 	BDAT bool     // it came by BDAT
+}
+
+// Recipient is a line of RCPT, accepted or not, with what was read before it on its
+// own connection.
+type Recipient struct {
+	Mail          string // the line of MAIL, accepted or not; "" = there was none
+	Rcpt          string
+	Authenticated bool // AUTH has been answered 235
 }
 
 // On scripts the next answer at point: a reply without its last CRLF, several
@@ -99,9 +108,9 @@ func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
 		s.open = make(map[net.Conn]bool)
 	}
 	s.open[far] = true
-	s.sessions++
+	c := s.begin(far)
 	s.wg.Go(func() {
-		s.Serve(far)
+		c.serve()
 		s.mu.Lock()
 		delete(s.open, far)
 		s.mu.Unlock()
@@ -125,15 +134,24 @@ func (s *Server) Wait() { s.wg.Wait() }
 func (s *Server) Sessions() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.sessions
+	return len(s.logs)
 }
 
-// Log is every command and every line of data that was read, in order, without
-// CRLF, save EHLO, LHLO and QUIT.
+// Log is every command and every line of data that was read, without CRLF, save
+// EHLO, LHLO and QUIT: one connection behind the other, each in order. A connection
+// that its client has closed reads what had reached its buffer all the same, so
+// across connections the times of two lines say nothing.
 func (s *Server) Log() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]string(nil), s.log...)
+	return slices.Concat(s.logs...)
+}
+
+// Recipients are the recipients that were read, on any connection.
+func (s *Server) Recipients() []Recipient {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Recipient(nil), s.recipients...)
 }
 
 // Messages are the messages that were accepted.
@@ -150,10 +168,16 @@ func (s *Server) Faults() []string {
 	return append([]string(nil), s.faults...)
 }
 
-func (s *Server) record(line string) {
+func (c *session) record(line string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.logs[c.n] = append(c.logs[c.n], line)
+}
+
+func (s *Server) recipient(r Recipient) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.log = append(s.log, line)
+	s.recipients = append(s.recipients, r)
 }
 
 func (s *Server) fault(text string) {
@@ -171,13 +195,16 @@ func (s *Server) accept(m Message) {
 // session is one connection.
 type session struct {
 	*Server
+	n    int // of its log
 	conn net.Conn
 	r    *bufio.Reader
 
 	m      Message
-	alone  bool // PIPELINING was not offered
-	chunks bool // BDAT has begun the message
-	failed bool // and upstream has refused one of its chunks
+	mail   string // the line of MAIL that was read last, also if it was refused; "" behind its transaction
+	authed bool   // AUTH was answered 235
+	alone  bool   // PIPELINING was not offered
+	chunks bool   // BDAT has begun the message
+	failed bool   // and upstream has refused one of its chunks
 }
 
 // errEnd ends a session that is scripted to end.
@@ -185,9 +212,21 @@ var errEnd = errors.New("end of script")
 
 // Serve runs one session on conn and closes it.
 func (s *Server) Serve(conn net.Conn) {
-	defer conn.Close()
-	c := &session{Server: s, conn: conn, r: bufio.NewReaderSize(conn, 64<<10)}
-	if c.say(s.next(Greeting, "220 upstream.example ready")) != nil {
+	s.mu.Lock()
+	c := s.begin(conn)
+	s.mu.Unlock()
+	c.serve()
+}
+
+// begin opens the log of a session on conn. The caller holds the lock.
+func (s *Server) begin(conn net.Conn) *session {
+	s.logs = append(s.logs, nil)
+	return &session{Server: s, n: len(s.logs) - 1, conn: conn, r: bufio.NewReaderSize(conn, 64<<10)}
+}
+
+func (c *session) serve() {
+	defer c.conn.Close()
+	if c.say(c.next(Greeting, "220 upstream.example ready")) != nil {
 		return
 	}
 	for {
@@ -257,8 +296,13 @@ func (c *session) command(line string) error {
 		if c.m.Mail != "" {
 			c.fault("nested MAIL")
 		}
+		c.mail = line
 		usual = "250 2.1.0 Sender ok"
 	case "RCPT":
+		if c.mail == "" {
+			c.fault("RCPT without MAIL")
+		}
+		c.recipient(Recipient{Mail: c.mail, Rcpt: line, Authenticated: c.authed})
 		usual = "250 2.1.5 Recipient ok"
 		if c.m.Mail == "" {
 			usual = "503 5.5.1 MAIL first"
@@ -356,7 +400,7 @@ func (c *session) data() error {
 }
 
 // forget ends the transaction.
-func (c *session) forget() { c.m, c.chunks, c.failed = Message{}, false, false }
+func (c *session) forget() { c.m, c.mail, c.chunks, c.failed = Message{}, "", false, false }
 
 // end answers a whole message.
 func (c *session) end() error {
@@ -425,6 +469,7 @@ func (c *session) chunk(line string) error {
 func (c *session) auth() error {
 	answer := c.next("AUTH", "235 2.7.0 welcome")
 	for {
+		c.authed = c.authed || strings.HasPrefix(answer, "235")
 		if err := c.say(answer); err != nil {
 			return err
 		}
