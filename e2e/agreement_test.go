@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -52,7 +53,7 @@ func TestAgreement(t *testing.T) {
 type agreement struct {
 	policy, socketmap, tcp, milter string
 	behind                         []behindPostfix
-	upstream                       *script.Server
+	upstream                       atomic.Pointer[script.Server]
 	next                           string // HOST:PORT of upstream
 }
 
@@ -86,7 +87,7 @@ func newAgreement(t *testing.T) *agreement {
 			if err != nil {
 				return
 			}
-			go a.upstream.Serve(conn)
+			go a.upstream.Load().Serve(conn)
 		}
 	}()
 	return a
@@ -102,7 +103,8 @@ func (a *agreement) names() []string {
 
 // run shows one case to all doors, and returns a cell of the table for each.
 func (a *agreement) run(t *testing.T, c *transaction.Case) (cells []string) {
-	a.upstream = &script.Server{Caps: []string{"PIPELINING", "SIZE 10000000", "8BITMIME", "SMTPUTF8", "AUTH PLAIN"}}
+	upstream := &script.Server{Caps: []string{"PIPELINING", "SIZE 10000000", "8BITMIME", "SMTPUTF8", "AUTH PLAIN"}}
+	a.upstream.Store(upstream)
 	resolver := ""
 	text := "Subject: x\r\n\r\nx\r\n"
 	if c.Proves() {
@@ -371,7 +373,7 @@ func taken(all []transaction.Outcome) bool {
 // wentTo finds the message of a recipient: upstream, with a tag or without one, or
 // in quarantine.
 func (a *agreement) wentTo(t *testing.T, recipient, aside string) transaction.Outcome {
-	for _, m := range a.upstream.Messages() {
+	for _, m := range a.upstream.Load().Messages() {
 		for _, line := range m.Rcpt {
 			if !strings.Contains(line, "<"+recipient+">") {
 				continue

@@ -216,6 +216,21 @@ func tableOf(cases []matrixCase, columns []*column) string {
 	return b.String()
 }
 
+// behind is what a table says of blockd. What the servers do alone is not held:
+// Sendmail takes a chunk behind a refused DATA, or answers 554, as the segments arrive.
+func behind(table string) string {
+	var b strings.Builder
+	for line := range strings.Lines(table) {
+		for i, cell := range strings.Split(line, "|") {
+			if i == 1 || i > 2 && i%2 == 1 {
+				b.WriteString(cell + "|")
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
 // compareTable holds the page to the table, as long as both are of the same
 // versions; -update writes it.
 func compareTable(t *testing.T, now string) {
@@ -235,7 +250,7 @@ func compareTable(t *testing.T, now string) {
 	switch {
 	case *update:
 		write(t, path, head+begin+now+end+tail)
-	case old != now && title(old) == title(now):
+	case title(old) == title(now) && behind(old) != behind(now):
 		t.Errorf("docs/servers.md shows another table (go test ./e2e -run Matrix -update writes it)")
 	}
 }

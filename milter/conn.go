@@ -20,6 +20,8 @@ type conn struct {
 	guard *guard
 
 	in    packets
+	taken chan struct{} // closed when the library first reads, or the connection ends
+	take  sync.Once
 	spoke atomic.Bool // the negotiation has arrived
 	out   []byte      // a reply whose data is still to come
 
@@ -29,6 +31,7 @@ type conn struct {
 
 // Read hands out octets of packets that have arrived whole.
 func (c *conn) Read(p []byte) (int, error) {
+	c.take.Do(func() { close(c.taken) })
 	for c.in.whole == 0 {
 		if err := c.fill(); err != nil {
 			return 0, err
@@ -120,6 +123,7 @@ func (c *conn) silent() bool { return !c.spoke.Load() }
 // Close may be called more than once, and by several goroutines.
 func (c *conn) Close() error {
 	c.closed.Do(func() {
+		c.take.Do(func() { close(c.taken) })
 		c.err = c.Conn.Close()
 		c.guard.leave(c)
 	})

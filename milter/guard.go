@@ -2,6 +2,7 @@ package milter
 
 import (
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -23,7 +24,7 @@ type guard struct {
 
 	mu       sync.Mutex
 	open     map[*conn]struct{}
-	stopping chan struct{} // closed when nobody more is let in
+	stopping chan struct{} // closed when no more connections are waited for
 	stopped  bool
 }
 
@@ -64,19 +65,18 @@ func (g *guard) enter(nc net.Conn) *conn {
 	return c
 }
 
-// place makes room for a connection, or says why not; nothing, if the guard stops.
+// place makes room for a connection, or says why not. One that was accepted while
+// the filter stops is served: closed, it would be a mail that nobody has judged.
 func (g *guard) place(nc net.Conn) (c *conn, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.stopped:
-		return nil, ""
 	case !g.admits(nc.RemoteAddr()):
 		return nil, whyNetwork
 	case len(g.open) >= g.settings.MaxConnections:
 		return nil, whyTotal
 	}
-	c = &conn{Conn: nc, guard: g}
+	c = &conn{Conn: nc, guard: g, taken: make(chan struct{})}
 	g.open[c] = struct{}{}
 	g.metrics.connections.Inc()
 	g.metrics.active.Inc()
@@ -111,7 +111,23 @@ func (g *guard) leave(c *conn) {
 	}
 }
 
-// stop lets nobody more in.
+// handed waits until the library reads every connection that was let in, or has
+// lost it, for so long at most.
+func (g *guard) handed(most time.Duration) {
+	g.mu.Lock()
+	open := slices.Collect(maps.Keys(g.open))
+	g.mu.Unlock()
+	timeout := time.After(most)
+	for _, c := range open {
+		select {
+		case <-c.taken:
+		case <-timeout:
+			return
+		}
+	}
+}
+
+// stop ends waits for a next connection; the listeners are closed by the caller.
 func (g *guard) stop() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -120,17 +120,22 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	for _, l := range listeners {
 		s.log.Info("milter listens", slog.String("address", l.Addr().String()))
 		loops.Go(func() {
-			if err := server.Serve(guarded{l, s.guard}); err != nil && !errors.Is(err, milter.ErrServerClosed) {
+			if err := server.Serve(guarded{l, s.guard}); err != nil && ctx.Err() == nil {
 				cancel(fmt.Errorf("milter: %w", err))
 			}
 		})
 	}
 	<-ctx.Done()
-	s.drain(server)
-	loops.Wait()
+	// The library closes a connection that it has accepted but not begun to read
+	// when it is told to stop, and Postfix then lets the mail pass unjudged
+	// (milter_default_action = accept): so it is told when it reads them all.
+	s.guard.stop()
 	for _, l := range listeners {
-		l.Close() // a second time, unless the library had not come to know it yet
+		l.Close()
 	}
+	loops.Wait()
+	s.guard.handed(graceTime)
+	s.drain(server)
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
@@ -148,7 +153,6 @@ const cutTime = 5 * time.Second
 // drain ends what Serve has begun.
 func (s *Server) drain(server *milter.Server) {
 	everybody := func(*conn) bool { return true }
-	s.guard.stop()
 	silent := time.AfterFunc(min(graceTime, s.settings.DrainTimeout), func() { s.guard.cut((*conn).silent) })
 	defer silent.Stop()
 	timer := time.AfterFunc(s.settings.DrainTimeout, func() {
