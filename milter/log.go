@@ -28,33 +28,12 @@ func (s *session) who(m milter.Modifier, more ...slog.Attr) []slog.Attr {
 // logDecision writes the one line of a decision that lists had a part in. The ref
 // is the one that the client was told.
 func (s *session) logDecision(v policy.Verdict, d policy.Decision, recipient string, m milter.Modifier) {
-	message := "sender allowed"
-	switch {
-	case d.Outcome == policy.Refuse:
-		message = "sender blocked"
-	case d.Outcome == policy.Defer:
-		message = "sender deferred"
-	case d.Outcome == policy.Quarantine:
-		message = "sender quarantined"
-	case d.Outcome == policy.Tag:
-		message = "sender tagged"
-	case d.Outcome == policy.Discard:
-		message = "sender discarded"
-	case d.Exempt:
-		message = "recipient exempt"
-	case d.Shadow:
-		message = "sender would be blocked"
-	case v.Internal():
-		message = "sender unchecked"
-	case v.Kind == policy.Clear:
-		message = "sender excused"
-	}
 	attrs := s.who(m, slog.String("ref", d.Ref), slog.String("sender", s.tx.sender), slog.String("recipient", recipient))
 	if v.Source != policy.EnvelopeSource {
 		attrs = append(attrs, slog.String("field", v.Source.String()), slog.String("address", v.Sender.String()))
 	}
 	attrs = append(attrs, slog.Any("", v), slog.String("reply", d.Reply))
-	s.log.LogAttrs(context.Background(), slog.LevelInfo, message, attrs...)
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, d.Event(v), attrs...)
 }
 
 // logFate writes what was done with a whole message.

@@ -124,3 +124,29 @@ func (c *Checker) consequence(v *Verdict) Decision {
 	}
 	return d
 }
+
+// Event says in the log what a decision did with its sender, or its recipient: the
+// same words at every front door. v is the verdict that it was made of.
+func (d Decision) Event(v Verdict) string {
+	switch {
+	case d.Outcome == Refuse:
+		return "sender blocked"
+	case d.Outcome == Defer:
+		return "sender deferred"
+	case d.Outcome == Quarantine:
+		return "sender quarantined"
+	case d.Outcome == Tag:
+		return "sender tagged"
+	case d.Outcome == Discard:
+		return "sender discarded"
+	case d.Exempt:
+		return "recipient exempt"
+	case d.Shadow:
+		return "sender would be blocked"
+	case v.Internal():
+		return "sender unchecked"
+	case v.Kind == Clear:
+		return "sender excused"
+	}
+	return "sender allowed"
+}

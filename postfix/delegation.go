@@ -132,7 +132,7 @@ const sendAgain = "452 4.5.3 send this recipient in a transaction of its own"
 // say counts and logs an answer.
 func (d *delegation) say(r *policyRequest, v policy.Verdict, decision policy.Decision, answer string) string {
 	d.metrics.answers[decision.Outcome].Inc()
-	d.log.Info(message(v, decision), d.attrs(r, v, decision, answer)...)
+	d.log.Info(decision.Event(v), d.attrs(r, v, decision, answer)...)
 	return answer
 }
 

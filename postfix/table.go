@@ -43,7 +43,7 @@ func (t table) lookup(name, key string) (result string, found, failed bool) {
 		result = action(v, d)
 	}
 	if d.Ref != "" {
-		t.log.Info(message(v, d), slog.String("door", t.name), slog.String("map", name), slog.String("ref", d.Ref),
+		t.log.Info(d.Event(v), slog.String("door", t.name), slog.String("map", name), slog.String("ref", d.Ref),
 			slog.String("sender", key), slog.Any("", v), slog.String("reply", result))
 	}
 	return result, result != "", failed

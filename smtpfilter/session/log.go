@@ -26,25 +26,6 @@ func clientText(s *session) string {
 // logDecision writes the one line of a decision that lists had a part in. The
 // ref is the one that the client was told.
 func (s *session) logDecision(v policy.Verdict, d policy.Decision, recipient string) {
-	message := "sender allowed"
-	switch {
-	case d.Outcome == policy.Refuse:
-		message = "sender blocked"
-	case d.Outcome == policy.Defer:
-		message = "sender deferred"
-	case d.Outcome == policy.Quarantine:
-		message = "sender quarantined"
-	case d.Outcome == policy.Tag:
-		message = "sender tagged"
-	case d.Exempt:
-		message = "recipient exempt"
-	case d.Shadow:
-		message = "sender would be blocked"
-	case v.Internal():
-		message = "sender unchecked"
-	case v.Kind == policy.Clear:
-		message = "sender excused"
-	}
 	attrs := s.who(slog.String("ref", d.Ref), slog.String("sender", s.tx.sender), slog.String("recipient", recipient),
 		slog.String("verdict", string(v.Kind)))
 	entry := v.Decider
@@ -75,7 +56,7 @@ func (s *session) logDecision(v policy.Verdict, d policy.Decision, recipient str
 		attrs = append(attrs, slog.Any("error", v.Err))
 	}
 	attrs = append(attrs, slog.String("reply", d.Reply), slog.String("generation", v.Generation))
-	s.log.LogAttrs(context.Background(), slog.LevelInfo, message, attrs...)
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, d.Event(v), attrs...)
 }
 
 // logMailRefused writes that upstream would not have the sender.
