@@ -25,7 +25,6 @@ type guard struct {
 	mu       sync.Mutex
 	open     map[*conn]struct{}
 	stopping chan struct{} // closed when no more connections are waited for
-	stopped  bool
 }
 
 func newGuard(s Settings, m *metrics, log *calmLog) *guard {
@@ -127,15 +126,8 @@ func (g *guard) handed(most time.Duration) {
 	}
 }
 
-// stop ends waits for a next connection; the listeners are closed by the caller.
-func (g *guard) stop() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.stopped {
-		g.stopped = true
-		close(g.stopping)
-	}
-}
+// stop ends waits for a next connection, once; the listeners are closed by the caller.
+func (g *guard) stop() { close(g.stopping) }
 
 // cut closes those connections that are to go, and says how many there were.
 func (g *guard) cut(which func(*conn) bool) int {
