@@ -5,6 +5,7 @@ import (
 	"mime"
 	"net/mail"
 	"strings"
+	"unicode/utf8"
 )
 
 // Addresses returns the addresses that a field with this text names, quoted where
@@ -14,6 +15,15 @@ import (
 // common, and shown as from c@d.example. Not everything that it returns then is
 // an address.
 func Addresses(text string) []string {
+	all := read(text)
+	for i, address := range all {
+		all[i] = tidy(address)
+	}
+	return all
+}
+
+// read is Addresses as they stand there.
+func read(text string) []string {
 	parser := mail.AddressParser{WordDecoder: &mime.WordDecoder{CharsetReader: anyCharset}}
 	text = unfold(text)
 	list, err := parser.ParseList(text)
@@ -69,11 +79,45 @@ func inPart(part string) []string {
 	if angled != nil {
 		return angled
 	}
-	all := words(plain)
-	if closed := closeUp(plain, "@"); closed != plain {
-		all = append(all, words(closed)...)
+	all, last := words(plain), plain
+	for _, marks := range [...]string{"@", "@."} { // without angle brackets a dot may end a sentence, or not
+		if closed := closeUp(plain, marks); closed != last {
+			all, last = append(all, words(closed)...), closed
+		}
 	}
 	return all
+}
+
+// tidy makes an address that can be looked up of what mail programs show as one: with
+// quotes around a local-part that needs them, as "a..b" does, and without what stands
+// behind a domain and can be no part of it. Other lists than of whole addresses are about
+// the domain, so what cannot stand in any local-part becomes a question mark.
+func tidy(address string) string {
+	at := strings.LastIndexByte(address, '@')
+	if at < 0 {
+		return address
+	}
+	local, domain := address[:at], address[at+1:]
+	if end := strings.IndexFunc(domain, notInDomain); end > 0 {
+		local, domain = strings.TrimLeft(local, "'`[{|"), domain[:end]
+	}
+	local = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == utf8.RuneError {
+			return '?'
+		}
+		return r
+	}, local)
+	dots := strings.HasPrefix(local, ".") || strings.HasSuffix(local, ".") || strings.Contains(local, "..")
+	if !strings.HasPrefix(local, `"`) && (dots || strings.ContainsAny(local, `[]\`)) {
+		local = `"` + strings.ReplaceAll(local, `\`, `\\`) + `"`
+	}
+	return local + "@" + domain
+}
+
+// notInDomain tells what no domain has. A literal, which begins with such a sign, is
+// left as it is.
+func notInDomain(r rune) bool {
+	return r <= '~' && r != '-' && r != '.' && r != '_' && !('0' <= r && r <= '9') && !('a' <= r|0x20 && r|0x20 <= 'z')
 }
 
 // closeUp leaves one blank where there are several, and none beside any of marks,
@@ -112,7 +156,9 @@ func words(text string) []string {
 			end = from + local + n
 		}
 		word := text[from:end]
-		from = end + 1
+		if from = end + 1; word != "" && end < len(text) && text[end] == '"' {
+			from = end // where the next word may begin
+		}
 		at := strings.LastIndexByte(word, '@')
 		if at < 1 || at == len(word)-1 {
 			continue

@@ -85,8 +85,10 @@ func (m *Message) Aligned(mailDomain string, f SPF) State {
 	return proof
 }
 
-// maxBlank bounds a run of blank lines, in octets: the library keeps it aside, and
-// copies all of it for each 4 KiB that come. 10 MiB took it minutes.
+// maxBlank bounds the line ends in a run of blank lines, in octets: the library keeps
+// them aside for each signature, and for those of simple canonicalization copies all of
+// them for each 4 KiB that come. 10 MiB took it minutes. Lines of blanks are blank lines
+// too, as relaxed canonicalization has it.
 const maxBlank = 64 << 10
 
 // errBlank is the error of a message with a longer one.
@@ -96,7 +98,7 @@ var errBlank = errors.New("a run of too many blank lines")
 // leaves a goroutine for each signature behind when a body breaks off by an error.
 type unfailing struct {
 	r     io.Reader
-	blank int   // octets of CR and LF at the end of what was read
+	blank int   // octets of CR and LF at the end of what was read, blanks between them
 	err   error // of r, but for its end; or errBlank
 }
 
@@ -109,11 +111,15 @@ func (u *unfailing) Read(p []byte) (int, error) {
 		u.err, err = err, io.EOF
 	}
 	for _, c := range p[:n] {
-		if c != '\r' && c != '\n' {
+		switch c {
+		case ' ', '\t':
+		case '\r', '\n':
+			if u.blank++; u.blank > maxBlank {
+				u.err = errBlank
+				return 0, io.EOF
+			}
+		default:
 			u.blank = 0
-		} else if u.blank++; u.blank > maxBlank {
-			u.err = errBlank
-			return 0, io.EOF
 		}
 	}
 	return n, err

@@ -103,8 +103,9 @@ func exchange(ctx context.Context, server string, q question) (*dns.Msg, error) 
 	return reply, err
 }
 
-// udpSize is what an answer by UDP may have: it crosses any network in one piece.
-const udpSize = 1232
+// udpSize is what an answer by UDP may have: it crosses any network in one piece. Some
+// servers send more all the same, up to what RFC 6891, section 6.2.5, begins with.
+const udpSize, udpRoom = 1232, 4096
 
 // talk sends one query from a port of its own and waits for the reply to it; what
 // else comes is a forgery or late, and is passed over.
@@ -116,7 +117,7 @@ func talk(ctx context.Context, network, server string, q question, edns bool) (*
 	if err != nil {
 		return nil, err
 	}
-	conn := &dns.Conn{Conn: c, UDPSize: udpSize}
+	conn := &dns.Conn{Conn: c, UDPSize: udpRoom}
 	defer conn.Close()
 	if until, ok := ctx.Deadline(); ok {
 		conn.SetDeadline(until)

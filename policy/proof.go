@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"blockd/lists"
@@ -113,6 +114,12 @@ func newAllowRules(rules map[string]ListRule, a Auth) *allowRules {
 	return r
 }
 
+// knows reports whether a client is in a network that is proof. One that is not valid
+// is in none.
+func (r *allowRules) knows(client netip.Addr) bool {
+	return slices.ContainsFunc(r.clients, func(p netip.Prefix) bool { return p.Contains(client) })
+}
+
 // standing says how an allow entry stands.
 type standing struct {
 	needs Proof  // any one of them; 0 = none would help, or none is needed
@@ -157,16 +164,10 @@ func (v *Verdict) standing(i int) standing {
 
 // found is the evidence, with what the client's address alone is.
 func (v *Verdict) found() Proof {
-	found := v.Evidence.Found
-	if v.allows == nil || !v.Client.IsValid() {
-		return found
+	if v.allows != nil && v.allows.knows(v.Client) {
+		return v.Evidence.Found | ClientProof
 	}
-	for _, p := range v.allows.clients {
-		if p.Contains(v.Client) {
-			return found | ClientProof
-		}
-	}
-	return found
+	return v.Evidence.Found
 }
 
 // Objection says why the allow entry Matches[i] does not count, "" if it does and

@@ -26,7 +26,8 @@ func (c *Checker) Prove(v Verdict, e Evidence) Verdict {
 }
 
 // ProveOrigin looks for those proofs that could have v, the verdict of an envelope,
-// changed for recipient and that are known before the message: login and SPF. Of
+// changed for recipient and that are known before the message: login, SPF, and for an
+// address of a header field the client's network. Of
 // mail that nobody blocks, that no entry could have allowed, or that is for an exempt
 // recipient, it costs nothing; else SPF is asked for once, for as long as the result is handed on.
 //
@@ -35,12 +36,11 @@ func (c *Checker) Prove(v Verdict, e Evidence) Verdict {
 func (c *Checker) ProveOrigin(ctx context.Context, v Verdict, recipient string, o Origin) Verdict {
 	wants := c.wants(v, recipient)
 	e := v.Evidence
+	if wants&ClientProof != 0 { // the verdict of a header field does not know the client
+		c.learn(&e, ClientProof, stateOf(c.allows.knows(o.Client.WithZone("").Unmap())))
+	}
 	if wants&AuthProof != 0 {
-		state := msgauth.No
-		if o.Authenticated {
-			state = msgauth.Pass
-		}
-		c.learn(&e, AuthProof, state)
+		c.learn(&e, AuthProof, stateOf(o.Authenticated))
 	}
 	if wants&SPFProof != 0 && wants&e.Found == 0 {
 		c.trySPF(ctx, &e, v, o)
@@ -114,6 +114,13 @@ func EvidenceOf(sender addr.Addr, f msgauth.SPF, m *msgauth.Message) Evidence {
 	e.note(DKIMProof, m.DKIM(sender.Domain()))
 	e.note(Alignment, m.Aligned(sender.Domain(), f))
 	return e
+}
+
+func stateOf(proved bool) msgauth.State {
+	if proved {
+		return msgauth.Pass
+	}
+	return msgauth.No
 }
 
 // trySPF asks about the sender of an envelope. An address of a header field has no

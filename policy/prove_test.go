@@ -153,3 +153,18 @@ func (b *breaks) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// The client's network proves an address of a header field like that of the envelope.
+func TestClientProofOfAHeader(t *testing.T) {
+	c, _ := checker(t, build(t, block("bad", "x.example\n"), allow("good", "x.example\n")), policy.Settings{
+		Lists: map[string]policy.ListRule{"bad": {Match: sources(t, "from")}, "good": {Match: sources(t, "from"), Require: policy.ClientProof}},
+		Auth:  policy.Auth{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+	})
+	for client, want := range map[string]policy.Kind{"192.0.2.7": policy.Allowed, "::ffff:192.0.2.7": policy.Allowed, "198.51.100.7": policy.Blocked} {
+		v := c.Header(policy.FromSource, "a@x.example")
+		v = c.ProveOrigin(t.Context(), v, "bob@here.example", policy.Origin{Client: netip.MustParseAddr(client)})
+		if v.Kind != want || v.Wants != 0 {
+			t.Errorf("from %s: %s, wants %q; want %s", client, v.Kind, v.Wants, want)
+		}
+	}
+}

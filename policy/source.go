@@ -144,19 +144,28 @@ func (c *Checker) note(v Verdict) {
 }
 
 // Group says which recipients share every decision about a header: those with
-// equal Groups. A message has one header for all its recipients.
+// equal Groups. A message has one header for all its recipients. The zero Group is
+// nobody's.
 type Group int
 
-// The Groups that are not the place of a policy, the first of those alike.
+// The Groups. Behind them come those of policies, each that of the first alike.
+//
+// No header decides for exempt recipients, for those of whose lists none has header
+// sources, and for those to whom a list allows the envelope.
 const (
-	Unread  Group = -2 // no header decides: an exempt recipient, or one for whom no list with header sources counts
-	AllRead Group = -1 // all lists count
+	Unread  Group = 1 + iota // no header decides
+	AllRead                  // all lists count
 )
 
-// Group returns the group of a recipient.
-func (c *Checker) Group(recipient string) Group {
+// Group returns the group of a recipient; envelope are the verdicts of its senders.
+func (c *Checker) Group(recipient string, envelope ...Verdict) Group {
 	if c.isExempt(recipient) {
 		return Unread
+	}
+	for _, v := range envelope {
+		if c.For(v, recipient).Kind == Allowed {
+			return Unread
+		}
 	}
 	return c.policies.group(recipient)
 }

@@ -130,12 +130,12 @@ func TestPasses(t *testing.T) {
 
 // Recipients of one group get the same decision of every header.
 func TestGroups(t *testing.T) {
-	c, _ := checker(t, build(t, block("from", "bad.example\n"), block("plain", "other.example\n")), policy.Settings{
+	c, _ := checker(t, build(t, block("from", "bad.example\n"), block("plain", "other.example\n"), allow("friends", "friend.example\n")), policy.Settings{
 		RecipientsExempt: []string{"abuse"},
-		Lists:            map[string]policy.ListRule{"from": {Match: sources(t, "from")}, "plain": {}},
+		Lists:            map[string]policy.ListRule{"from": {Match: sources(t, "from")}, "plain": {}, "friends": {}},
 		Policies: []policy.RecipientPolicy{
 			{Recipients: []string{"none.example"}, Lists: nil}, {Recipients: []string{"plain.example"}, Lists: []string{"plain"}},
-			{Recipients: []string{"from.example"}, Lists: []string{"from"}}, {Recipients: []string{"all.example"}, Lists: []string{"from", "plain"}},
+			{Recipients: []string{"from.example"}, Lists: []string{"from"}}, {Recipients: []string{"all.example"}, Lists: []string{"from", "plain", "friends"}},
 		},
 	})
 	recipients := []string{"a@none.example", "a@plain.example", "a@from.example", "a@all.example", "a@here.example", "abuse@here.example", "abuse@from.example"}
@@ -149,6 +149,14 @@ func TestGroups(t *testing.T) {
 		}
 		if got := c.Group(a) == policy.Unread; got != (c.Recipient(v, a).Outcome == policy.Accept) {
 			t.Errorf("%s: unread %v", a, got)
+		}
+		if c.Group(a) == 0 {
+			t.Errorf("%s: nobody's group", a)
+		}
+	}
+	for recipient, want := range map[string]policy.Group{"a@from.example": c.Group("a@from.example"), "a@all.example": policy.Unread, "a@here.example": policy.Unread} {
+		if got := c.Group(recipient, c.Sender("x@there.example"), c.Sender("x@friend.example")); got != want {
+			t.Errorf("%s of an allowed sender: group %d, want %d", recipient, got, want)
 		}
 	}
 }

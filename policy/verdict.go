@@ -60,7 +60,10 @@ func (v *Verdict) decide(only map[string]bool) {
 		}
 	}
 	if v.Kind == Blocked {
-		v.Wants, v.Unsure = needs&^ClientProof&^v.Evidence.Tried, needs&v.Evidence.Unknown
+		v.Wants, v.Unsure = needs&^v.Evidence.Tried, needs&v.Evidence.Unknown
+		if v.Source == EnvelopeSource {
+			v.Wants &^= ClientProof // it is with Client, or never
+		}
 	}
 	if v.Kind == Clear {
 		v.Shadow = v.shadow(only)

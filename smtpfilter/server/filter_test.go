@@ -56,7 +56,7 @@ func filterWith(t *testing.T, set Settings, limits session.Limits) (r *running, 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := box.Shutdown(ctx); err != nil {
 			t.Errorf("the mailbox outlives the filter: %v", err)
@@ -174,7 +174,7 @@ func TestCountsAreExactAfterAStorm(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			conn.SetDeadline(time.Now().Add(20 * time.Second))
+			conn.SetDeadline(time.Now().Add(time.Minute))
 			switch i % 4 {
 			case 0: // says nothing
 			case 1: // leaves in mid-message

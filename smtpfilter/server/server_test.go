@@ -142,7 +142,7 @@ func (r *running) serve(t *testing.T, run Run) {
 		cancel()
 		select {
 		case <-r.done:
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("Serve does not end")
 		}
 	})
@@ -156,7 +156,7 @@ func (r *running) end(t *testing.T) error {
 	case err := <-r.done:
 		r.done <- nil // for the clean-up
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Serve does not end")
 		return nil
 	}
@@ -192,7 +192,7 @@ func (r *running) dial(t *testing.T) (net.Conn, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
 		t.Fatalf("first line: %v", err)
@@ -203,9 +203,9 @@ func (r *running) dial(t *testing.T) (net.Conn, string) {
 // eventually waits until cond holds.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !cond(); {
+	for deadline := time.Now().Add(time.Minute); !cond(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("not in 20 s: %s", what)
+			t.Fatalf("not in a minute: %s", what)
 		}
 		<-time.After(time.Millisecond)
 	}
@@ -240,7 +240,7 @@ func TestConnectionLimits(t *testing.T) {
 					t.Fatal(err)
 				}
 				io.WriteString(conn, "EHLO c\r\n")
-				conn.SetDeadline(time.Now().Add(20 * time.Second))
+				conn.SetDeadline(time.Now().Add(time.Minute))
 				if got, err := io.ReadAll(conn); err != nil || string(got) != tt.reply+"\r\n" {
 					t.Errorf("over the limit: %q, %v, want %q", got, err, tt.reply)
 				}
@@ -500,7 +500,7 @@ func TestPanicEndsOneConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		conn.SetDeadline(time.Now().Add(time.Minute))
 		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("connection %d: Read = %v, want EOF", i+1, err)
 		}

@@ -111,9 +111,13 @@ func TestSlowClientsDoNotDelayOthers(t *testing.T) {
 	close(stop)
 	dripping.Wait()
 	t.Logf("a message takes %s alone, and %s beside %d slow clients", alone, beside, n)
-	// A tenth of a second is far below what anybody notices, and far above what
-	// a queue behind some thousand clients would be.
-	if beside > 5*alone+100*time.Millisecond {
+	// A queue behind all of them would be as long as the test waits. Where other tests
+	// have the cores, a message may take a second that does not lie at its neighbours.
+	limit := 5*alone + 2*time.Second
+	if *soak {
+		limit = 5*alone + 100*time.Millisecond
+	}
+	if beside > limit {
 		t.Errorf("a message takes %s beside %d slow clients, alone %s", beside, n, alone)
 	}
 	if got := r.clients.open(); got < n {

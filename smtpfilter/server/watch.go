@@ -135,12 +135,14 @@ func within(ctx context.Context, f func(context.Context) error) error {
 // outage of an hour is two lines, not 720.
 func (w *watch) report(err error) {
 	now, before := Status{Err: err, Since: time.Now()}, w.status()
-	if before.Since.IsZero() || before.state() != now.state() {
-		w.logChange(err)
-	} else {
+	changed := before.Since.IsZero() || before.state() != now.state()
+	if !changed {
 		now.Since = before.Since // the same, though the error's text may differ
 	}
 	w.last.Store(&now)
+	if changed { // told when it is so: who reads the line and asks gets the same
+		w.logChange(err)
+	}
 }
 
 func (w *watch) logChange(err error) {

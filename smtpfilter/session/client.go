@@ -45,18 +45,23 @@ func (s *session) heard() bool {
 	if d.Outcome != policy.Refuse && d.Outcome != policy.Defer {
 		return true
 	}
+	code := "554"
+	if d.Outcome == policy.Defer {
+		code = "421"
+	}
+	d.Reply = code + d.Reply[3:]
 	s.logDecision(v, d, "")
 	if !s.tarpit(d.Tarpit) {
 		return false
 	}
 	if d.Outcome == policy.Defer {
-		s.end("client", "421"+d.Reply[3:]+"\r\n")
+		s.end("client", d.Reply+"\r\n")
 		s.flush()
 		return false
 	}
 	s.metrics.ended.WithLabelValues("client").Inc()
 	s.unheard = true
-	s.reply("554" + d.Reply[3:] + "\r\n")
+	s.reply(d.Reply + "\r\n")
 	return false
 }
 
@@ -92,7 +97,7 @@ func (s *session) tarpit(wait time.Duration) bool {
 // sameTag settles the tag of a transaction's one message: the first recipient that
 // is forwarded decides, and one that is to have another, or none, is sent again by
 // the client. It answers that one and reports false.
-func (s *session) sameTag(d policy.Decision) bool {
+func (s *session) sameTag(d policy.Decision, recipient string) bool {
 	if d.Outcome != policy.Tag {
 		d.Tag = ""
 	}
@@ -108,7 +113,6 @@ func (s *session) sameTag(d policy.Decision) bool {
 		s.tx.tag = d.Tag
 		return true
 	}
-	s.metrics.recipients.WithLabelValues("limited").Inc()
-	s.reply(replyApart)
+	s.putOff(recipient)
 	return false
 }

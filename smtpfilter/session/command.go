@@ -94,6 +94,9 @@ func (s *session) pass(line []byte, verb parse.Verb, local string) {
 		s.reply(local) // nothing of the client's was lost
 	case r.Code == 421 && !s.up.tx: // upstream's patience with an idle leg is over
 		s.abandonUpstream()
+		if verb == parse.RSET {
+			s.reset()
+		}
 		s.reply(local)
 	case r.Code == 421:
 		s.relay421(r)

@@ -54,8 +54,22 @@ func TestIdleSessionIsSmall(t *testing.T) {
 	}
 }
 
-// loopback is a rig over real sockets.
+// loopback is a session with a rig over real sockets, past EHLO.
 func loopback(b *testing.B, serve func(net.Conn), checker *policy.Checker) (client net.Conn, in *bufio.Reader) {
+	b.Helper()
+	client, err := net.Dial("tcp", front(b, serve, checker))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { client.Close() })
+	in = bufio.NewReader(client)
+	exchange(b, client, in, "")
+	exchange(b, client, in, "EHLO client.example\r\n")
+	return client, in
+}
+
+// front is where a rig over real sockets listens.
+func front(b *testing.B, serve func(net.Conn), checker *policy.Checker) (address string) {
 	b.Helper()
 	listen := func(serve func(net.Conn)) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -80,16 +94,7 @@ func loopback(b *testing.B, serve func(net.Conn), checker *policy.Checker) (clie
 	r.relay.upstream = upstream.New(upstream.Settings{Network: "tcp", Address: next, Hostname: hostname})
 	r.relay.settings.Limits.Session = 24 * time.Hour
 	r.relay.settings.Limits.JunkCommands = math.MaxInt
-	front := listen(func(conn net.Conn) { r.relay.Run(context.Background(), conn, testClient) })
-	client, err := net.Dial("tcp", front)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { client.Close() })
-	in = bufio.NewReader(client)
-	exchange(b, client, in, "")
-	exchange(b, client, in, "EHLO client.example\r\n")
-	return client, in
+	return listen(func(conn net.Conn) { r.relay.Run(context.Background(), conn, testClient) })
 }
 
 // exchange sends a command and reads its reply.
@@ -117,6 +122,27 @@ func BenchmarkMail(b *testing.B) {
 		exchange(b, client, in, "RCPT TO:<bob@here.example>\r\n")
 		exchange(b, client, in, "DATA\r\n")
 		exchange(b, client, in, body)
+	}
+}
+
+// BenchmarkSession is a message of 1 KB on a connection of its own. What it allocates
+// is that of client and upstream too.
+func BenchmarkSession(b *testing.B) {
+	address := front(b, sink, listChecker(b))
+	body := "Subject: x\r\n\r\n" + strings.Repeat(strings.Repeat("x", 70)+"\r\n", 14) + ".\r\n"
+	lines := []string{"", "EHLO client.example\r\n", "MAIL FROM:<a@good.example>\r\n", "RCPT TO:<bob@here.example>\r\n", "DATA\r\n", body, "QUIT\r\n"}
+	in := bufio.NewReaderSize(nil, 512)
+	b.ReportAllocs()
+	for b.Loop() {
+		client, err := net.Dial("tcp", address)
+		if err != nil {
+			b.Fatal(err)
+		}
+		in.Reset(client)
+		for _, line := range lines {
+			exchange(b, client, in, line)
+		}
+		client.Close()
 	}
 }
 

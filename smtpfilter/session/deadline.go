@@ -11,15 +11,27 @@ import (
 // limit with arm; two things may cut it short from another goroutine: the end
 // of the session's whole time, and the end of the drain's. Between the dot and
 // upstream's reply neither does.
+//
+// A deadline that is set may pass up to a grace-th of its limit late: moving it with
+// every command would cost more than reading one.
 type deadlines struct {
 	mu       sync.Mutex
-	client   net.Conn
-	upstream net.Conn // nil while there is none
-	idle     bool     // waiting for a command, without a transaction
-	final    bool     // between the dot and upstream's reply
-	draining bool     // the filter is stopping
-	over     bool     // no time is left
+	client   armed
+	upstream armed // without a connection while there is none
+	idle     bool  // waiting for a command, without a transaction
+	final    bool  // between the dot and upstream's reply
+	draining bool  // the filter is stopping
+	over     bool  // no time is left
 }
+
+// armed is a connection and the deadline that is set on it; zero: not known.
+type armed struct {
+	conn net.Conn
+	at   time.Time
+}
+
+// grace is what share of a limit its deadline may pass late: 4.7 s of 5 min.
+const grace = 64
 
 // watch starts the clock of the session. The returned context ends when no
 // time is left; stop releases what watch holds.
@@ -50,7 +62,8 @@ func (d *deadlines) drain() {
 	defer d.mu.Unlock()
 	d.draining = true
 	if d.idle {
-		d.client.SetReadDeadline(past())
+		d.client.conn.SetReadDeadline(past())
+		d.client.at = time.Time{}
 	}
 }
 
@@ -62,27 +75,47 @@ func (d *deadlines) cut() {
 	if d.final {
 		return
 	}
-	d.client.SetDeadline(past())
-	if d.upstream != nil {
-		d.upstream.SetDeadline(past())
+	d.client.set(past())
+	if d.upstream.conn != nil {
+		d.upstream.set(past())
 	}
 }
 
-// arm gives the next reads and writes on conn, together, the time limit.
+// arm gives the next reads and writes on conn, the client's or upstream's, together
+// the time limit.
 // A connection that is gone shows in the read or write itself.
 func (d *deadlines) arm(conn net.Conn, limit time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.set(conn, limit)
+	switch conn {
+	case d.client.conn:
+		d.set(&d.client, limit)
+	case d.upstream.conn:
+		d.set(&d.upstream, limit)
+	}
 }
 
 // set is arm with the lock held.
-func (d *deadlines) set(conn net.Conn, limit time.Duration) {
-	at := time.Now().Add(limit)
+func (d *deadlines) set(a *armed, limit time.Duration) {
 	if d.over && !d.final {
-		at = past()
+		a.set(past())
+		return
 	}
-	conn.SetDeadline(at)
+	a.within(limit)
+}
+
+// within sets a deadline behind the limit, unless one is set that is as good.
+func (a *armed) within(limit time.Duration) {
+	at := time.Now().Add(limit)
+	late := at.Add(limit / grace)
+	if a.at.Before(at) || a.at.After(late) {
+		a.set(late)
+	}
+}
+
+func (a *armed) set(at time.Time) {
+	a.conn.SetDeadline(at)
+	a.at = at
 }
 
 // farewell is the time for the last replies when no time is left.
@@ -96,7 +129,7 @@ func (d *deadlines) armReply(limit time.Duration) {
 	if d.over {
 		limit = farewell
 	}
-	d.client.SetDeadline(time.Now().Add(limit))
+	d.client.within(limit)
 }
 
 // await arms the client for its next command. It reports false if there is to
@@ -108,7 +141,7 @@ func (d *deadlines) await(limit time.Duration, idle bool) bool {
 		return false
 	}
 	d.idle = idle
-	d.set(d.client, limit)
+	d.set(&d.client, limit)
 	return true
 }
 
@@ -130,14 +163,14 @@ func (d *deadlines) finalReply(on bool) {
 // part of it.
 func (d *deadlines) setClient(conn net.Conn) {
 	d.mu.Lock()
-	d.client = conn
+	d.client = armed{conn: conn}
 	d.mu.Unlock()
 }
 
 // setUpstream tells which connection cut must end; nil: none.
 func (d *deadlines) setUpstream(conn net.Conn) {
 	d.mu.Lock()
-	d.upstream = conn
+	d.upstream = armed{conn: conn}
 	d.mu.Unlock()
 }
 

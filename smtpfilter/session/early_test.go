@@ -73,7 +73,7 @@ func TestP3EarlyReplyIsSeenBehindAnOldDeadline(t *testing.T) {
 	}
 	fmt.Fprint(far, "250 early\r\n")
 	for at := time.Now(); !s.waiting(); { // loopback takes a moment
-		if time.Since(at) > 10*time.Second {
+		if time.Since(at) > time.Minute {
 			t.Fatal("what was sent does not arrive")
 		}
 	}

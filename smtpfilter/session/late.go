@@ -31,7 +31,7 @@ func (s *session) fateOf(recipient string) (f fate) {
 		f.stake = s.stake(s.tx.verdict, recipient)
 	}
 	if s.tx.headers != nil {
-		f.group = s.checker.Group(recipient)
+		f.group = s.checker.Group(recipient, s.tx.verdict)
 	}
 	return f
 }
@@ -54,7 +54,7 @@ func (f fate) open() bool { return f != fate{} }
 // joins reports whether a recipient can be one of this message's. The first one that
 // is taken settles it, and one that is to have another fate is sent again by the
 // client; it is answered then.
-func (s *session) joins(f fate) bool {
+func (s *session) joins(f fate, recipient string) bool {
 	if f == s.tx.fate {
 		return true
 	}
@@ -65,9 +65,16 @@ func (s *session) joins(f fate) bool {
 		s.tx.fate = f
 		return true
 	}
-	s.metrics.recipients.WithLabelValues("limited").Inc()
-	s.reply(replyApart)
+	s.putOff(recipient)
 	return false
+}
+
+// putOff asks for a recipient in a transaction of its own: what lists decided about it
+// has not been done.
+func (s *session) putOff(recipient string) {
+	s.metrics.recipients.WithLabelValues("limited").Inc()
+	s.logRecipient(recipient, replyApart)
+	s.reply(replyApart)
 }
 
 // recipient stands for all recipients of the message.
@@ -163,10 +170,11 @@ func (s *session) proveBy(v policy.Verdict, facts *msgauth.Message) policy.Verdi
 func (s *session) endOfMessage() (first policy.Decision) {
 	for i, recipient := range s.tx.taken {
 		d := s.checker.EndOfMessage(s.tx.verdict, recipient)
-		s.logDecision(s.checker.For(s.tx.verdict, recipient), d, recipient)
 		if i == 0 {
 			first = d
 		}
+		d.Reply = first.Reply // which is what the client hears
+		s.logDecision(s.checker.For(s.tx.verdict, recipient), d, recipient)
 	}
 	return first
 }

@@ -20,8 +20,9 @@ import (
 // what upstream was told about one client must not reach another.
 type leg struct {
 	*upstream.Conn
-	out []byte // commands to be written with the next settle; at most batch octets
-	tx  bool   // upstream may have a transaction
+	out  []byte // commands to be written with the next settle; at most batch octets
+	tx   bool   // upstream may have a transaction
+	quit bool   // QUIT was said
 }
 
 // batch bounds the octets of commands in flight. The answers to them wait in the
@@ -54,7 +55,7 @@ func (s *session) openLeg(unreachable string) bool {
 		s.reply(unreachable)
 		return false
 	}
-	s.up = &leg{Conn: conn}
+	s.up = s.takeLeg(conn)
 	s.deadlines.setUpstream(conn)
 	return true
 }
@@ -210,7 +211,7 @@ func (s *session) abandonUpstream() {
 		return
 	}
 	s.deadlines.setUpstream(nil)
-	s.up.Close()
+	s.leaveLeg(s.up)
 	s.up = nil
 }
 
@@ -224,14 +225,23 @@ func (s *session) forsakeUpstream() {
 
 // closeUpstream ends the leg at the end of the session, politely if it can.
 func (s *session) closeUpstream() {
-	if s.up != nil && !s.up.tx && s.up.R.Buffered() == 0 {
-		s.deadlines.setUpstream(nil)
-		s.up.SetDeadline(time.Now().Add(time.Second))
-		if _, err := io.WriteString(s.up, "QUIT\r\n"); err == nil {
-			wire.ReadReply(s.up.R) // lets upstream close first; its answer changes nothing
-		}
+	s.quitUpstream()
+	if s.up != nil && s.up.quit {
+		wire.ReadReply(s.up.R) // lets upstream close first; its answer changes nothing
 	}
 	s.abandonUpstream()
+}
+
+// quitUpstream says QUIT, where upstream waits for a command. The answer may come
+// while the client's connection is closed.
+func (s *session) quitUpstream() {
+	if s.up == nil || s.up.quit || s.up.tx || s.up.R.Buffered() > 0 {
+		return
+	}
+	s.deadlines.setUpstream(nil)
+	s.up.SetDeadline(time.Now().Add(time.Second))
+	_, err := io.WriteString(s.up, "QUIT\r\n")
+	s.up.quit = err == nil
 }
 
 // relay421 passes upstream's own end of service on and ends the session.

@@ -70,6 +70,11 @@ func (s *session) logRecipientRefused(recipient string, r wire.Reply) {
 		slog.String("recipient", recipient), slog.String("upstream_reply", firstLine(r.Raw)))
 }
 
+// logRecipient writes what a recipient was answered for another reason than lists have.
+func (s *session) logRecipient(recipient, reply string) {
+	s.logTransaction("recipient not taken", slog.String("recipient", recipient), slog.String("reply", firstLine(reply)))
+}
+
 // logMessage counts a message and writes its one line. r is upstream's reply to
 // the dot, if it came to that.
 func (s *session) logMessage(m *message, r wire.Reply) {

@@ -3,6 +3,7 @@ package session
 import (
 	"encoding/json"
 	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -83,4 +84,63 @@ func TestOneLineADecision(t *testing.T) {
 			t.Errorf("messages{accepted} = %v, want 1", got)
 		}
 	})
+}
+
+// TestLogHasTheReplyThatTheClientHeard: also where one answer is for several recipients,
+// and where the greeting is what refuses.
+func TestLogHasTheReplyThatTheClientHeard(t *testing.T) {
+	replies := func(r *rig) (all []string) {
+		for line := range strings.Lines(r.log.String()) {
+			var got struct{ Msg, Reply string }
+			if err := json.Unmarshal([]byte(line), &got); err != nil {
+				t.Fatal(err)
+			}
+			if got.Msg == "sender blocked" {
+				all = append(all, got.Reply)
+			}
+		}
+		return all
+	}
+	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{{Name: "bad", Entries: []string{"[192.0.2.7]"}}}}
+	r := newRig(&script.Server{}, d.Checker(t), Settings{ClientRejectAt: "connect"})
+	r.relay.log = slog.New(slog.NewJSONHandler(r.log, nil))
+	c := connect(t, r, t.Context())
+	heard := strings.TrimSpace(c.reply())
+	c.close()
+	if got := replies(r); len(got) != 1 || got[0] != heard {
+		t.Errorf("greeting %q, in the log %q", heard, got)
+	}
+
+	r = newRig(&script.Server{}, newPost(t, "x.example", "x.example", "dkim").checker, Settings{})
+	r.relay.log = slog.New(slog.NewJSONHandler(r.log, nil))
+	c = connect(t, r, t.Context())
+	c.hello()
+	c.want("MAIL FROM:<a@x.example>", "250")
+	c.want("RCPT TO:<bob@here.example>", "250")
+	c.want("RCPT TO:<carol@here.example>", "250")
+	heard = strings.TrimSpace(c.data(letter(t, "a@x.example", "", 10)))
+	c.close()
+	if got := replies(r); len(got) != 2 || got[0] != heard || got[1] != heard {
+		t.Errorf("answer %q, in the log %q", heard, got)
+	}
+}
+
+// TestLogHasWhatARecipientIsAnsweredForOtherReasons than a list's, whose decision it follows.
+func TestLogHasWhatARecipientIsAnsweredForOtherReasons(t *testing.T) {
+	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{{Name: "watch", Kind: "tag", Entries: []string{"watch.example"}}}}
+	r := newRig(&script.Server{}, d.Checker(t), Settings{Helo: "valid"})
+	c := connect(t, r, t.Context())
+	c.hello()
+	c.want("MAIL FROM:<a@watch.example>", "250")
+	c.want("RCPT TO:<bob@here.example>", "250")
+	c.want("RCPT TO:<postmaster@here.example>", "452 4.5.3")
+	c.want("EHLO -", "250")
+	c.want("MAIL FROM:<a@good.example>", "250")
+	c.want("RCPT TO:<carol@here.example>", "550 5.7.1 Helo")
+	c.close()
+	for _, want := range []string{`msg="recipient not taken".* recipient=postmaster@here.example reply="452 4.5.3 `, `msg="recipient not taken".* recipient=carol@here.example reply="550 5.7.1 Helo `} {
+		if !regexp.MustCompile(want).MatchString(r.log.String()) {
+			t.Errorf("no line like %s in\n%s", want, r.log)
+		}
+	}
 }

@@ -45,7 +45,7 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 		s.tx.headers, s.tx.fate.group = checker, policy.AllRead
 	}
 	if s.settings.RejectAt == "mail" {
-		if !s.prove("") {
+		if line = s.prove(line, ""); line == nil {
 			return
 		}
 		verdict = s.tx.verdict
@@ -124,7 +124,7 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		return
 	}
 	recipient := address(cmd.Path)
-	if !s.prove(recipient) {
+	if line = s.prove(line, recipient); line == nil {
 		return
 	}
 	f := s.fateOf(recipient)
@@ -144,15 +144,16 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		s.reply(d.Reply + "\r\n")
 		return
 	case d.Outcome == policy.Quarantine:
-		if s.joins(f) {
+		if s.joins(f, recipient) {
 			s.setAside(recipient, d)
 		}
 		return
 	case s.heloFault(recipient) != "":
 		s.metrics.recipients.WithLabelValues("refused").Inc()
+		s.logRecipient(recipient, s.heloFault(recipient))
 		s.reply(s.heloFault(recipient))
 		return
-	case !s.joins(f), !s.sameTag(d):
+	case !s.joins(f, recipient), !s.sameTag(d, recipient):
 		return
 	}
 	if s.settings.Protocol == upstream.LMTP {

@@ -214,10 +214,11 @@ func (s *session) finalReply(m *message) {
 		m.outcome = "accepted"
 		m.keep()
 		s.errors, s.junk = 0, 0
-		s.logMessage(m, r)
-		s.reset()
 		s.up.tx = false
 		s.write(r.Raw)
+		s.flush() // before our own disk is waited for: a client that gives up sends it twice (RFC 1047)
+		s.logMessage(m, r)
+		s.reset()
 	}
 	s.flush() // at once: a stop of the filter must not come in between
 }

@@ -56,8 +56,10 @@ func TestRandomSessions(t *testing.T) {
 	// are asked about headers.
 	d.Lists = append(d.Lists, dialogue.List{Name: "late", Entries: []string{"late.example"}},
 		dialogue.List{Name: "proved", Kind: "spamassassin", Entries: []string{"welcomelist_auth *@late.example"}},
-		dialogue.List{Name: "phish", Entries: []string{"phish.example"}})
-	d.Match, d.Zone = map[string][]string{"phish": {"from"}}, nameserver.Zone{"TXT late.example": {"v=spf1 ip4:192.0.2.0/24 -all"}}
+		dialogue.List{Name: "phish", Entries: []string{"phish.example"}}, dialogue.List{Name: "vain", Entries: []string{"vain.example"}})
+	d.Policies = append([]dialogue.Policy{{Recipients: []string{"frank@"}, Lists: []string{"phish"}},
+		{Recipients: []string{"gina@"}, Lists: []string{"phish", "vain"}}}, d.Policies...)
+	d.Match, d.Zone = map[string][]string{"phish": {"from"}, "vain": {"from"}}, nameserver.Zone{"TXT late.example": {"v=spf1 ip4:192.0.2.0/24 -all"}}
 	checkers = append(checkers, d.Checker(t))
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) { newRandomSession(t, seed, checkers[seed%2], total).run() })
@@ -236,7 +238,7 @@ func (r *randomSession) batch() bool {
 		batch = append(batch, fmt.Sprintf("MAIL FROM:<a%d@%s>", r.rng.IntN(1000),
 			r.pick("good.example", "bad.example", "sub.bad.example", "junk.example", "junk.example", "watch.example", "grey.example", "late.example", "late.example", "mixed.example", "mixed.example", "mixed.example")))
 		for range r.rng.IntN(5) {
-			batch = append(batch, fmt.Sprintf("RCPT TO:<%s@here.example>", r.pick("bob", "carol", "sales", "postmaster", "abuse", "dave", "dave", "erin")))
+			batch = append(batch, fmt.Sprintf("RCPT TO:<%s@here.example>", r.pick("bob", "carol", "sales", "postmaster", "abuse", "dave", "dave", "erin", "frank", "gina")))
 		}
 		if r.rng.IntN(3) > 0 {
 			batch = append(batch, r.pick("DATA", "DATA", "chunks"))

@@ -91,7 +91,7 @@ func (r *randomSession) checkSender(m script.Message, tagged bool) {
 	}
 	if strings.Contains(m.Mail, "@watch.example") {
 		for _, rcpt := range m.Rcpt {
-			if excused := strings.Contains(rcpt, "<dave@") || strings.Contains(rcpt, "<sales@") || strings.Contains(rcpt, "<postmaster@") || strings.Contains(rcpt, "<abuse@"); excused == tagged && !r.authenticated() {
+			if excused := strings.Contains(rcpt, "<dave@") || strings.Contains(rcpt, "<sales@") || strings.Contains(rcpt, "<postmaster@") || strings.Contains(rcpt, "<abuse@") || r.proves && strict(rcpt); excused == tagged && !r.authenticated() {
 				r.Errorf("%s of a sender to be tagged: tagged %v", rcpt, tagged)
 			}
 		}
@@ -107,14 +107,23 @@ func (r *randomSession) checkProof(m script.Message) {
 	if !r.proves || r.authenticated() || !late && !strings.Contains(header, phishAuthor) {
 		return
 	}
-	if strings.Contains(m.Mail, "@mixed.example") { // a list allows that one
-		return
-	}
 	for _, rcpt := range m.Rcpt {
+		if strict(rcpt) && strings.Contains(header, phishAuthor) {
+			r.Errorf("%s has had mail of %s with %q", rcpt, m.Mail, header)
+		}
+		if strings.Contains(m.Mail, "@mixed.example") { // a list allows that one
+			continue
+		}
 		if strings.Contains(rcpt, "<bob@") || strings.Contains(rcpt, "<carol@") {
 			r.Errorf("%s has had mail of %s with %q", rcpt, m.Mail, header)
 		}
 	}
+}
+
+// strict reports whether a recipient is one for whom, where messages decide, no list
+// counts but those of authors.
+func strict(rcpt string) bool {
+	return strings.Contains(rcpt, "<frank@") || strings.Contains(rcpt, "<gina@")
 }
 
 // authenticated reports whether the client may have been excused from all lists.
@@ -150,7 +159,7 @@ func checkNoListedSender(t *testing.T, recipients []script.Recipient) {
 		if r.Authenticated || !strings.Contains(mail, "BAD.EXAMPLE>") && !strings.Contains(mail, "@JUNK.EXAMPLE>") && !strings.Contains(mail, "@GREY.EXAMPLE>") {
 			continue
 		}
-		if !strings.Contains(rcpt, "<POSTMASTER@") && !strings.Contains(rcpt, "<ABUSE@") && !strings.Contains(rcpt, "<SALES@") && !strings.Contains(rcpt, "<ERIN@") && !strings.Contains(rcpt, "<DAVE@") {
+		if !strings.Contains(rcpt, "<POSTMASTER@") && !strings.Contains(rcpt, "<ABUSE@") && !strings.Contains(rcpt, "<SALES@") && !strings.Contains(rcpt, "<ERIN@") && !strings.Contains(rcpt, "<DAVE@") && !strict(r.Rcpt) {
 			t.Errorf("a listed sender reached %s behind %s", r.Rcpt, r.Mail)
 		}
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -20,20 +21,22 @@ func (s *session) origin() policy.Origin {
 
 // prove looks for the proofs that can be had before the message, if one could help a
 // recipient whose sender is blocked; "" is all recipients. What was found is kept
-// for those that follow. It reports whether the transaction is still there; if not,
-// the command is answered.
-func (s *session) prove(recipient string) bool {
+// for those that follow. It returns line, that of the command, which holds like the
+// one given even though the client may have been read meanwhile. nil says that the
+// transaction is not there any more; the command is then answered.
+func (s *session) prove(line []byte, recipient string) []byte {
 	if len(s.tx.verdict.Matches) == 0 { // of nearly all mail
-		return true
+		return line
 	}
 	if !s.checker.Asks(s.tx.verdict, recipient) {
 		s.tx.verdict = s.checker.ProveOrigin(s.hard, s.tx.verdict, recipient, s.origin())
-		return true
+		return line
 	}
 	if !s.settle() || !s.standing() {
-		return false
+		return nil
 	}
 	s.flush()
+	line = bytes.Clone(line) // attend reads on into the buffer that it is in
 	gone := s.attend(func(ctx context.Context) {
 		s.tx.verdict = s.checker.ProveOrigin(ctx, s.tx.verdict, recipient, s.origin())
 	})
@@ -43,13 +46,16 @@ func (s *session) prove(recipient string) bool {
 	case s.hard.Err() != nil:
 		s.timeout()
 	}
-	return !s.finished
+	if s.finished {
+		return nil
+	}
+	return line
 }
 
 // attend does what may wait for others than the client. The context of work ends with
 // the session's time, and as soon as the client goes away, which attend then
-// reports. One who has sent commands ahead is not watched: it has more to say, and
-// its going away would be behind that.
+// reports. No slice of the client's reader outlasts that. One who has sent commands
+// ahead is not watched: it has more to say, and its going away would be behind that.
 func (s *session) attend(work func(context.Context)) (gone bool) {
 	ctx, cancel := context.WithCancel(s.hard)
 	defer cancel()
@@ -73,6 +79,7 @@ func (s *session) attend(work func(context.Context)) (gone bool) {
 	defer func() { // also behind a panic: the client's reader must be ours again
 		s.conn.SetReadDeadline(past())
 		<-watched
+		s.deadlines.setClient(s.conn) // with a deadline that it does not know
 		gone = lost
 	}()
 	work(ctx)

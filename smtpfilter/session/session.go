@@ -29,6 +29,8 @@ type Relay struct {
 	log      *slog.Logger
 	tarpits  atomic.Int64 // sessions whose answer is held back
 	buffers  sync.Pool    // of *[dataBuffer]byte, lent to a session during DATA
+	ends     sync.Pool    // of *ends, of sessions that are over
+	legs     sync.Pool    // of *leg, closed
 }
 
 // dataBuffer is how much of a message is read at once. A read system call costs

@@ -6,7 +6,6 @@ import (
 	"net"
 
 	"blockd/smtpfilter/upstream"
-	"blockd/smtpfilter/wire"
 )
 
 // startTLS runs STARTTLS (RFC 3207). Nothing that came in the clear may count
@@ -52,7 +51,7 @@ func (s *session) secured(conn net.Conn) {
 	s.closeUpstream() // it was told what the client said in the clear
 	s.conn, s.overTLS = conn, true
 	s.deadlines.setClient(conn)
-	s.in = wire.NewReader(conn)
+	s.in.Reset(conn)
 	s.out.Reset(conn)
 	s.greeted, s.esmtp, s.helo = false, false, ""
 	s.offered, s.authenticated = upstream.Caps{}, false

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -34,8 +33,7 @@ type session struct {
 
 	conn    net.Conn
 	overTLS bool
-	in      *wire.Reader
-	out     *bufio.Writer
+	*ends
 
 	trusted bool // by its network: no list is asked
 	unheard bool // refused by its address: nothing but QUIT is heard
@@ -85,18 +83,14 @@ type transaction struct {
 // begun reports whether there is a message, or has been before it failed.
 func (t *transaction) begun() bool { return t.message != nil || t.failed != "" }
 
-// The writer holds a batch of usual replies, or that to EHLO; a larger batch is written
-// in turns.
-const replyBuffer = 512
-
 func newSession(r *Relay, conn net.Conn, client netip.AddrPort) *session {
 	_, overTLS := conn.(*tls.Conn)
 	return &session{
 		overTLS: overTLS,
 		trusted: r.settings.trusts(client.Addr()),
 		Relay:   r, id: strings.ToLower(rand.Text()[:10]), client: client,
-		deadlines: deadlines{client: conn},
-		conn:      conn, in: wire.NewReader(conn), out: bufio.NewWriterSize(conn, replyBuffer),
+		deadlines: deadlines{client: armed{conn: conn}},
+		conn:      conn, ends: r.takeEnds(conn),
 	}
 }
 
@@ -269,12 +263,15 @@ func (s *session) recover() {
 // close ends both legs, the client's first: it need not wait for upstream's
 // answer to QUIT.
 func (s *session) close() {
+	s.quitUpstream()
 	if s.linger {
 		linger(s.conn)
 	}
 	s.conn.Close()
 	s.closeUpstream()
 	s.reset()
+	s.leaveEnds(s.ends)
+	s.ends = nil
 }
 
 // linger lets a client that is still sending read our last reply: to close with

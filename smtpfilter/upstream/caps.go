@@ -12,6 +12,25 @@ type Caps struct {
 	Size  int64    // of SIZE; 0 = not announced or no limit
 	TLS   bool     // announced under TLS, which the way to upstream then always has
 	Local bool     // upstream is on this machine: what is sent crosses no wire
+
+	raw string // the reply that Lines and Size were read from
+}
+
+// parseCaps is the function of this name for a server that has most likely said the
+// same before.
+func (d *Dialer) parseCaps(raw []byte) Caps {
+	if known, _ := d.Caps(); known.raw == string(raw) {
+		return known
+	}
+	return parseCaps(raw)
+}
+
+// remember keeps what upstream has announced last.
+func (d *Dialer) remember(c Caps) {
+	if known, ok := d.Caps(); !ok || known.raw != c.raw || known.TLS != c.TLS || known.Local != c.Local {
+		known = c
+		d.caps.Store(&known)
+	}
 }
 
 // Has reports whether keyword (upper case) was announced.
@@ -35,9 +54,9 @@ func (c Caps) params(keyword string) (params string, ok bool) {
 // bounds their number and length. A line that does not follow the grammar of
 // RFC 5321, section 4.1.1.1, is left out: nobody can tell what it promises.
 func parseCaps(raw []byte) Caps {
-	var c Caps
+	c := Caps{raw: string(raw)}
 	first := true
-	for line := range strings.Lines(string(raw)) {
+	for line := range strings.Lines(c.raw) {
 		line = strings.TrimSuffix(line, "\r\n")
 		if first || len(line) < 5 { // the greeting, or a bare code
 			first = false

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -12,8 +11,6 @@ import (
 	"net"
 	"slices"
 	"time"
-
-	"blockd/smtpfilter/wire"
 )
 
 // The values of Settings.TLS. There is no "if offered": whoever can change what
@@ -87,7 +84,7 @@ func (d *Dialer) secure(ctx context.Context, conn *Conn) error {
 		return fmt.Errorf("upstream: TLS: %w", err)
 	}
 	conn.Conn = secured
-	conn.R = bufio.NewReaderSize(secured, wire.MaxReplyLine)
+	conn.R.Reset(secured)
 	conn.Caps = Caps{}
 	return nil
 }

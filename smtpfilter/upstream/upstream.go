@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,11 +46,24 @@ type Client struct {
 }
 
 // Conn is one upstream session past its EHLO, for one client session. It has no
-// deadline set, and whoever opened it closes it.
+// deadline set, and whoever opened it ends it, with Close or Release.
 type Conn struct {
 	net.Conn
 	R    *bufio.Reader // replies; nothing of the stream is read elsewhere
 	Caps Caps
+
+	readers *sync.Pool // whence R is; nil: from nowhere
+}
+
+// Release is Close for whoever reads R, and for nobody beside: R serves another
+// connection from then on, and is nil here.
+func (c *Conn) Release() error {
+	if c.readers != nil && c.R != nil {
+		c.R.Reset(nil)
+		c.readers.Put(c.R)
+		c.R = nil
+	}
+	return c.Close()
 }
 
 // Settings of a Dialer.
@@ -81,6 +95,8 @@ type Dialer struct {
 	caps atomic.Pointer[Caps]
 	gate atomic.Pointer[error] // what Open returns instead of a session; nil error or pointer: none
 	loop atomic.Bool           // CheckListeners has found upstream to be blockd itself
+
+	readers sync.Pool // of *bufio.Reader, of connections that were released
 }
 
 // New returns a Dialer. It does not connect.
@@ -173,7 +189,7 @@ func (d *Dialer) open(ctx context.Context, c Client) (conn *Conn, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
-	conn = &Conn{Conn: nc, R: bufio.NewReaderSize(nc, wire.MaxReplyLine)}
+	conn = &Conn{Conn: nc, R: d.reader(nc), readers: &d.readers}
 	// Closing, not a deadline in the past: that one would race with the
 	// deadlines that each command sets.
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
@@ -192,9 +208,18 @@ func (d *Dialer) open(ctx context.Context, c Client) (conn *Conn, err error) {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("upstream: %w", err)
 	}
-	caps := conn.Caps // a copy: the cache must not keep the connection
-	d.caps.Store(&caps)
+	d.remember(conn.Caps)
 	return conn, nil
+}
+
+// reader returns a reader of replies, used before or new: of a session's memory it is
+// the largest piece.
+func (d *Dialer) reader(nc net.Conn) *bufio.Reader {
+	if r, ok := d.readers.Get().(*bufio.Reader); ok {
+		r.Reset(nc)
+		return r
+	}
+	return bufio.NewReaderSize(nc, wire.MaxReplyLine)
 }
 
 // handshake is everything between connect and MAIL. The PROXY header goes ahead
@@ -249,7 +274,7 @@ func (d *Dialer) hello(conn *Conn, name string) error {
 	var refused *RefusedError
 	switch {
 	case err == nil:
-		conn.Caps = parseCaps(reply.Raw)
+		conn.Caps = d.parseCaps(reply.Raw)
 		conn.Caps.TLS, conn.Caps.Local = conn.TLS(), d.local(conn.RemoteAddr())
 		return nil
 	case verb == "EHLO" && errors.As(err, &refused) && refused.Reply.Code/100 == 5:

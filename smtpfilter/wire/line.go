@@ -50,6 +50,13 @@ func NewReader(src io.Reader) *Reader {
 	return &Reader{src: src, own: own, buf: own}
 }
 
+// Reset makes r read from src, as a new Reader does. Nothing of the old source is left in
+// its own octets; a lent buffer is given up.
+func (r *Reader) Reset(src io.Reader) {
+	clear(r.own)
+	*r = Reader{src: src, own: r.own, buf: r.own}
+}
+
 // Line returns the next command line without its CRLF. The slice holds until
 // the next call of any method. At the end of the stream it gives io.EOF, within
 // a line io.ErrUnexpectedEOF; other errors of the source are returned as they are.

@@ -246,3 +246,22 @@ func TestWipeLeavesNothingOfWhatWasConsumed(t *testing.T) {
 		}
 	}
 }
+
+// Nothing of a source is left for the next one, whatever buffer it has come into.
+func TestReaderReset(t *testing.T) {
+	for _, size := range []int{10, ownBuffer, MaxLine, 2 * MaxLine} {
+		r := NewReader(strings.NewReader(strings.Repeat("x", size)))
+		if size > MaxLine {
+			r.Widen(make([]byte, 2*size))
+		}
+		for r.Fill() == nil && len(r.Buffered()) < min(size, MaxLine) {
+		}
+		r.Reset(strings.NewReader("NOOP\r\n"))
+		if len(r.Buffered()) > 0 || r.Wide() || bytes.IndexByte(r.own, 'x') >= 0 {
+			t.Errorf("%d octets: %d are left to be read, %q in the buffer", size, len(r.Buffered()), r.own)
+		}
+		if line, err := r.Line(); string(line) != "NOOP" || err != nil {
+			t.Errorf("%d octets: next line %q, %v", size, line, err)
+		}
+	}
+}
