@@ -56,6 +56,7 @@ type Settings struct {
 
 // The bounds of a history.
 const (
+	// MinMax is the least Settings.Max, in octets: one file is written while the oldest goes.
 	MinMax = 16 << 20
 
 	// maxText is how many octets of one text are kept. Those of legal addresses, names

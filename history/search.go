@@ -78,7 +78,9 @@ func Search(ctx context.Context, folder string, q Query) (found Found, err error
 }
 
 // Walk calls each for the decisions since a time, the newest first, until it returns
-// false. What r points to holds until then. damaged counts lines that were left out.
+// false. What r points to holds until then. damaged counts lines that were left out. A
+// daemon may write there meanwhile. The error is that of ctx or of the disk; of a folder
+// that is not there it wraps fs.ErrNotExist.
 func Walk(ctx context.Context, folder string, since time.Time, each func(r *Record) bool) (damaged int, err error) {
 	return walk(ctx, folder, since, nil, each)
 }

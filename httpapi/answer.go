@@ -20,8 +20,8 @@ type problem struct {
 	Detail string `json:"detail" doc:"for people: what was wrong, and what is wanted"`
 }
 
-// The types of answers. They are kept as header fields have them: a slice for each
-// answer is what takes the place of.
+// The types of answers. They are kept as header fields have them: so none makes a
+// slice for each answer.
 var (
 	typeJSON    = []string{"application/json"}
 	typeProblem = []string{"application/problem+json"}
@@ -34,7 +34,13 @@ var (
 	noSniff    = []string{"nosniff"}
 )
 
+// maxDetail is how many octets of a detail are sent: it may quote a question of megabytes.
+const maxDetail = 1 << 10
+
 func fail(w http.ResponseWriter, status int, detail string) {
+	if len(detail) > maxDetail {
+		detail = strings.ToValidUTF8(detail[:maxDetail], "") + "…"
+	}
 	send(w, status, typeProblem, problem{http.StatusText(status), status, detail})
 }
 

@@ -2,8 +2,11 @@ package httpapi
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"blockd/live"
 	"blockd/policy"
@@ -103,5 +106,21 @@ func BenchmarkCheck(b *testing.B) {
 				serve()
 			}
 		})
+	}
+}
+
+// What is wrong is told without all of what was wrong.
+func TestDetailIsShort(t *testing.T) {
+	f := newEntryFixture(t)
+	long := strings.Repeat("ü", 1_000_000)
+	for _, w := range []*httptest.ResponseRecorder{
+		f.ask("POST", "/v1/check", `{"`+long+`":[]}`, f.read, "Content-Type: application/json"),
+		f.ask("POST", "/v1/entries", `{"entry":"x.example","action":"`+long+`"}`, f.write, "Content-Type: application/json"),
+		f.ask("POST", "/v1/entries", `{"`+long+`":"x.example"}`, f.write, "Content-Type: application/json"),
+		f.ask("GET", "/v1/decisions?"+long, "", f.read),
+	} {
+		if w.Code == http.StatusOK || w.Body.Len() > 2*maxDetail || !utf8.Valid(w.Body.Bytes()) {
+			t.Errorf("%d of %d octets", w.Code, w.Body.Len())
+		}
 	}
 }

@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -30,6 +32,40 @@ func BenchmarkStream(b *testing.B) {
 			defer r.Body.Close()
 			if n, err := io.Copy(io.Discard, r.Body); err != nil || r.StatusCode != http.StatusOK || n < int64(b.N) {
 				b.Fatalf("%d bytes, status %d, %v", n, r.StatusCode, err)
+			}
+		})
+	}
+}
+
+// BenchmarkConnection asks on one connection, as a lane answers and as net/http does;
+// the figures are of client and server together.
+func BenchmarkConnection(b *testing.B) {
+	f := newFixture(b, Settings{}, "bad.example\n")
+	for name, serve := range map[string]func(context.Context, net.Listener) error{
+		"lane":     f.Serve,
+		"net-http": func(ctx context.Context, l net.Listener) error { return f.server(ctx).Serve(l) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(b.Context())
+			go serve(ctx, l)
+			defer l.Close()
+			defer stop()
+			conn, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer conn.Close()
+			answer := make([]byte, 4<<10)
+			for i := 0; b.Loop(); i++ {
+				fmt.Fprintf(conn, "GET /v1/check?sender=x%d@ok.example HTTP/1.1\r\nHost: localhost\r\nUser-Agent: x\r\nAccept: */*\r\n\r\n", i)
+				if n, err := conn.Read(answer); err != nil || !bytes.HasPrefix(answer[:n], []byte("HTTP/1.1 200 ")) {
+					b.Fatalf("%q, %v", answer[:n], err)
+				}
 			}
 		})
 	}

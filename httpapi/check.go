@@ -30,7 +30,7 @@ type answer struct {
 
 // check answers about what the query names: a sender ("" is the null sender),
 // with or without its client, or a client or domain alone. It allocates three times for a
-// beside what net/http does.
+// clear sender, beside what net/http or a lane does.
 func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 	p, err := parseCheck(r.URL.RawQuery)
 	if err != nil {

@@ -17,6 +17,7 @@ type connections struct {
 	closed    chan struct{}
 	once      sync.Once
 	refused   func()
+	lanes     *lanes // of its connections; nil: they have none
 
 	mu   sync.Mutex
 	open map[netip.Prefix]int
@@ -42,15 +43,19 @@ func (c *connections) Accept() (net.Conn, error) {
 		}
 		client, counted := clientOf(conn)
 		if !counted || c.take(client) {
-			return &connection{Conn: conn, leave: func() {
+			made := &connection{Conn: conn, leave: func() {
 				if counted {
 					c.leave(client)
 				}
 				<-c.free
-			}}, nil
+			}}
+			if c.lanes != nil {
+				made.lane = c.lanes.of(conn)
+			}
+			return made, nil
 		}
+		c.refused() // counted before the close: who sees the end finds it counted
 		conn.Close()
-		c.refused()
 	}
 }
 
@@ -92,6 +97,16 @@ type connection struct {
 	net.Conn
 	once  sync.Once
 	leave func()
+	lane  *lane // that has not begun; nil: none
+}
+
+// Read implements net.Conn. The first one lasts as long as the lane does.
+func (c *connection) Read(p []byte) (int, error) {
+	if first := c.lane; first != nil {
+		c.lane = nil
+		return first.read(p)
+	}
+	return c.Conn.Read(p)
 }
 
 // Close implements net.Conn.

@@ -88,6 +88,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		{"a body octet by octet", post, " ", requestTimeout},
 		{"a stream that stands still", strings.Replace(strings.Replace(post, "json", "x-ndjson", 1), "4000000", "4000001", 1), "", streamIdle},
 		{"an idle connection", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "", idleTimeout},
+		{"an idle connection of checks", plainCheck, "", idleTimeout + laneSlack},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f.inBubble(t, func(p *pipes) {

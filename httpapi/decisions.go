@@ -53,13 +53,8 @@ func ParseDecisionQuery(v url.Values) (history.Query, error) {
 	}
 	var err error
 	if text := v.Get("client"); text != "" {
-		if q.Client, err = netip.ParsePrefix(text); err != nil {
-			ip, err := netip.ParseAddr(text)
-			if err != nil {
-				return q, fmt.Errorf("client: want an IP address or a network, have %q", text)
-			}
-			ip = ip.Unmap().WithZone("")
-			q.Client = netip.PrefixFrom(ip, ip.BitLen())
+		if q.Client, err = parseNetwork(text); err != nil {
+			return q, fmt.Errorf("client: want an IP address or a network, have %q", text)
 		}
 	}
 	if text := v.Get("since"); text != "" {
@@ -81,6 +76,20 @@ func ParseDecisionQuery(v url.Values) (history.Query, error) {
 	return q, nil
 }
 
+// parseNetwork reads an address or a network as the history has clients: IPv4 is that
+// also where it is written as IPv6.
+func parseNetwork(text string) (netip.Prefix, error) {
+	if ip, err := netip.ParseAddr(text); err == nil {
+		ip = ip.Unmap().WithZone("")
+		return netip.PrefixFrom(ip, ip.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if ip := p.Addr(); ip.Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(ip.Unmap(), p.Bits()-96)
+	}
+	return p, err
+}
+
 // canonicalAddress is how the history has a sender, or a domain; what is neither is
 // left as it is, for what is no address is there as it was written.
 func canonicalAddress(text string) string {
@@ -96,9 +105,9 @@ func canonicalAddress(text string) string {
 // decisions answers what was decided, the newest first. A search may read all of the
 // history, so that few run at a time.
 func (s *Server) decisions(w http.ResponseWriter, r *http.Request) {
-	v, err := url.ParseQuery(r.URL.RawQuery)
+	v, err := parseQuery(r.URL.RawQuery)
 	if err != nil {
-		fail(w, http.StatusBadRequest, "the query is not in percent encoding")
+		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	q, err := ParseDecisionQuery(v)

@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"net/http"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
@@ -23,6 +25,7 @@ func TestParseDecisionQuery(t *testing.T) {
 		{"sender=no%20sender%09", "", history.Query{Sender: "no sender\t", Limit: 100}},
 		{"client=192.0.2.7", "", history.Query{Client: netip.MustParsePrefix("192.0.2.7/32"), Limit: 100}},
 		{"client=::ffff:192.0.2.7", "", history.Query{Client: netip.MustParsePrefix("192.0.2.7/32"), Limit: 100}},
+		{"client=::ffff:192.0.2.0/120", "", history.Query{Client: netip.MustParsePrefix("192.0.2.0/24"), Limit: 100}},
 		{"client=2001:db8::/32", "", history.Query{Client: netip.MustParsePrefix("2001:db8::/32"), Limit: 100}},
 		{"since=2027-01-31T12:00:00Z&verdict=blocked&outcome=tag&list=own&ref=k1", "", history.Query{
 			Since: time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC), Verdict: "blocked", Outcome: "tag", List: "own", Ref: "k1", Limit: 100}},
@@ -44,4 +47,22 @@ func TestParseDecisionQuery(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v, %s", tt.query, got, err, tt.want, tt.fault)
 		}
 	}
+}
+
+// A plus is a plus here too, in an address and in a time.
+func TestDecisionsOfAnAddressWithAPlus(t *testing.T) {
+	past, err := history.Open(history.Settings{Folder: filepath.Join(t.TempDir(), "history"), Max: history.MinMax, Keep: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { past.Close() })
+	past.Add(refusal(time.Now(), "promo+x@bad.example"))
+	f := newFixture(t, Settings{History: past}, "bad.example\n")
+	for _, query := range []string{"sender=promo+x@bad.example", "sender=promo%2Bx@bad.example", "since=2020-01-31T12:00:00+01:00", "&"} {
+		found := decoded[DecisionList](t, f.ask("GET", "/v1/decisions?"+query, ""), http.StatusOK, asJSON)
+		if len(found.Decisions) != 1 || found.Decisions[0].Sender != "promo+x@bad.example" {
+			t.Errorf("%s: %+v", query, found)
+		}
+	}
+	wantProblem(t, f.ask("GET", "/v1/decisions?sender=%", ""), http.StatusBadRequest, "query: invalid URL escape")
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -217,4 +219,76 @@ func BenchmarkEntryList(b *testing.B) {
 			b.Fatal(w.Code)
 		}
 	}
+}
+
+// discard is a ResponseWriter that counts.
+type discard struct {
+	header http.Header
+	octets int
+}
+
+func (d *discard) Header() http.Header { return d.header }
+func (d *discard) WriteHeader(int)     {}
+func (d *discard) Write(b []byte) (int, error) {
+	d.octets += len(b)
+	return len(b), nil
+}
+
+// Those who are sent the same entries share one text: that of all there can be has 50 MB.
+func TestEntriesAreOneText(t *testing.T) {
+	f := newEntryFixture(t)
+	for i := range 5 {
+		changes := make([]live.Change, 1000)
+		for j := range changes {
+			changes[j] = live.Change{Entry: fmt.Sprintf("a%d@b%d.example", j, i), Why: "phishing, ticket 4711"}
+		}
+		if _, err := f.set.Apply(changes...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := httptest.NewRequest(http.MethodGet, "/v1/entries", nil)
+	name, value, _ := strings.Cut(f.read, ": ")
+	r.Header.Set(name, value)
+	first, release := &discard{header: http.Header{}}, make(chan struct{})
+	read := make(chan struct{})
+	go func() { // who reads slowly
+		f.Handler().ServeHTTP(holding{first, read, release}, r.Clone(t.Context()))
+		close(read)
+	}()
+	<-read
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const others = 20
+	for range others {
+		w := &discard{header: http.Header{}}
+		f.Handler().ServeHTTP(w, r)
+		if w.octets < 500_000 {
+			t.Fatalf("an answer of %d octets", w.octets)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > others*200_000 {
+		t.Errorf("%d answers took %d octets of memory", others, got)
+	}
+	close(release)
+	<-read
+	if status, _, _ := f.post(`{"entry":"newer.example"}`); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	if list := decoded[EntryList](t, f.ask("GET", "/v1/entries", "", f.read), http.StatusOK, asJSON); len(list.Entries) != 5001 || list.Entries[0].Entry != "newer.example" {
+		t.Errorf("after a change: %d entries, the newest %+v", len(list.Entries), list.Entries[0])
+	}
+}
+
+// holding tells that its Write has begun, and ends it when it may.
+type holding struct {
+	*discard
+	begun   chan struct{}
+	release chan struct{}
+}
+
+func (h holding) Write(b []byte) (int, error) {
+	h.begun <- struct{}{}
+	<-h.release
+	return h.discard.Write(b)
 }

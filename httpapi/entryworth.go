@@ -36,13 +36,14 @@ func newEntryWorth(all []policy.EntryHits) []EntryWorth {
 
 // wantedEntries is the parameter "entries" of /v1/lists: how many are asked for.
 func wantedEntries(r *http.Request) (int, error) {
-	text := r.URL.Query().Get("entries")
-	if text == "" {
-		return 0, nil
+	query, err := parseQuery(r.URL.RawQuery)
+	if err != nil || len(query["entries"]) == 0 {
+		return 0, err
 	}
+	text := query["entries"][0]
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > MaxEntryWorth {
-		return 0, fmt.Errorf("entries: want 0 to %d, have %q", MaxEntryWorth, text)
+	if err != nil || n < 0 || n > MaxEntryWorth || len(query["entries"]) > 1 {
+		return 0, fmt.Errorf("entries: want one of 0 to %d, have %q", MaxEntryWorth, query["entries"])
 	}
 	return n, nil
 }

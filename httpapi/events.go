@@ -59,6 +59,7 @@ func (e *Events) Add(r history.Record) {
 	if len(e.watchers) == 0 || !e.admits(r.Time, r.Ref != "") {
 		return
 	}
+	r.Time = r.Time.UTC().Truncate(time.Millisecond) // as the history has it
 	text := event("decision", r)
 	for w := range e.watchers {
 		select {
@@ -167,7 +168,6 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.settings.Events.leave(waiting)
 	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Time{}) // nothing more is read; not where it is not supported
 	w.Header()["Content-Type"] = typeEvents
 	w.Header().Set("X-Accel-Buffering", "no") // for nginx between
 	tick := time.NewTicker(trafficEvery)
@@ -181,11 +181,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		if err := control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return
 		}
+		control.SetReadDeadline(time.Time{}) // behind the first flush, which waits for a body that was announced
 		open := true
 		select {
 		case text, open = <-waiting:
 		case <-tick.C: // also finds out that the client has gone
-			if c := s.callerOf(r); !c.local && !c.known && s.closed() {
+			if s.revoked(r) {
 				return
 			}
 			text = event("traffic", s.settings.Events.traffic(time.Now()))

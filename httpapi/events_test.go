@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -72,7 +73,7 @@ func TestEventsOverARealConnection(t *testing.T) {
 	leave()
 	res.Body.Close()
 	srv.Close() // waits for requests under way
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before && time.Now().Before(deadline); {
 		runtime.Gosched()
 	}
 	if after := runtime.NumGoroutine(); after > before {
@@ -214,6 +215,35 @@ func watchUntil(t *testing.T, f *fixture, token string, end func(context.CancelF
 			t.Error("goes on")
 		}
 	})
+}
+
+// Who announces a body and does not send it is no watcher that could stay for ever.
+func TestWatcherWhoseBodyNeverComes(t *testing.T) {
+	f := newFixture(t, Settings{Events: NewEvents()}, "bad.example\n")
+	f.inBubble(t, func(p *pipes) {
+		conn := p.dial("192.0.2.1")
+		io.WriteString(conn, "GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n")
+		conn.SetReadDeadline(time.Now().Add(time.Hour))
+		if _, err := io.Copy(io.Discard, conn); err != nil {
+			t.Errorf("still there: %v", err)
+		}
+		f.settings.Events.mu.Lock()
+		defer f.settings.Events.mu.Unlock()
+		if n := len(f.settings.Events.watchers); n != 0 {
+			t.Errorf("%d watchers are left", n)
+		}
+	})
+}
+
+// The stream shows of a decision what the history has of it.
+func TestEventsHaveTheTimeOfTheHistory(t *testing.T) {
+	e := NewEvents()
+	w := e.watch()
+	at := time.Date(2027, 1, 31, 13, 0, 0, 123_456_789, time.FixedZone("", 3600))
+	e.Add(refusal(at, "a@bad.example"))
+	if text := string(<-w); !strings.Contains(text, `"time":"2027-01-31T12:00:00.123Z"`) {
+		t.Errorf("event %s", text)
+	}
 }
 
 // A decision costs those who make it no allocation while nobody watches.

@@ -61,6 +61,9 @@ type caller struct {
 // answer has. It costs no allocation where no token is asked for.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != http.NoBody { // streams extend this as they go
+			http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTimeout))
+		}
 		h := w.Header()
 		h["X-Content-Type-Options"] = noSniff
 		h["Cache-Control"] = noStore // unless an answer has a tag
@@ -130,8 +133,8 @@ func (s *Server) callerOf(r *http.Request) (c caller) {
 	if local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr); local != nil && local.Network() == "unix" {
 		c = caller{local: true, scope: Write}
 	}
-	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !bearer {
+	scheme, token, bearer := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !bearer || !strings.EqualFold(scheme, "Bearer") {
 		return c
 	}
 	// Sums of equal length, so that the time tells nothing of the token.
@@ -149,6 +152,12 @@ func (s *Server) callerOf(r *http.Request) (c caller) {
 	return c
 }
 
+// revoked reports whether the caller of a stream that has begun may not ask any more.
+func (s *Server) revoked(r *http.Request) bool {
+	c := s.callerOf(r)
+	return !c.local && !c.known && s.closed()
+}
+
 // writing lets only those in who may change something.
 func (s *Server) writing(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -156,7 +165,7 @@ func (s *Server) writing(next http.HandlerFunc) http.HandlerFunc {
 		switch {
 		case c.scope == Write:
 			next(w, r)
-		case c.name == "" && r.Header.Get("Authorization") == "":
+		case !c.known:
 			unauthorized(w, "to change something wants a token of scope write (blockd token new --write), or the Unix socket (http.socket)")
 		default:
 			fail(w, http.StatusForbidden, "this token has the scope read; to change something wants one of scope write")

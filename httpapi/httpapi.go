@@ -82,6 +82,7 @@ type Server struct {
 	limiter    *limiter
 	refusals   *prometheus.CounterVec
 	workspaces sync.Pool // of *workspace
+	entryText  entryText
 	document   []byte
 	handler    http.Handler
 }
@@ -116,30 +117,26 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // Serve answers on l until ctx ends; requests under way may then finish for a
 // moment, and streams are cut off. It closes l. It returns nil after ctx.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{
-		Handler:           s.handler,
-		ReadHeaderTimeout: headerTimeout,  // and for the TLS handshake
-		ReadTimeout:       requestTimeout, // streams extend this and the next as they go
-		WriteTimeout:      requestTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what clients did wrong, as often as they like
-		BaseContext:       func(net.Listener) context.Context { return ctx },
+	srv := s.server(ctx)
+	all := newConnections(l, s.settings.MaxConnections, s.settings.MaxPerClient, func() { s.refused(refusedConnections) })
+	if s.settings.TLS != nil && l.Addr().Network() != "unix" {
+		l = tls.NewListener(all, s.settings.TLS)
+	} else {
+		all.lanes = newLanes(ctx, s.guard(http.HandlerFunc(s.check)), s.settings.MaxConnections)
+		l = all
 	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTimeout)
 		defer cancel()
+		if all.lanes != nil {
+			all.lanes.drain(grace) // first: Shutdown would cut off what they answer
+		}
 		if srv.Shutdown(grace) != nil {
 			srv.Close()
 		}
 	})
-	network := l.Addr().Network()
-	l = newConnections(l, s.settings.MaxConnections, s.settings.MaxPerClient, func() { s.refused(refusedConnections) })
-	if s.settings.TLS != nil && network != "unix" {
-		l = tls.NewListener(l, s.settings.TLS)
-	}
 	err := srv.Serve(l)
 	if stop() { // it ended by itself
 		return err
@@ -149,6 +146,21 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return nil
 	}
 	return err
+}
+
+// server is net/http's, with our limits but for that on the time of a body, which the
+// guard sets: net/http counts it from the moment when it begins to wait for a request,
+// and a lane may let it wait for hours.
+func (s *Server) server(ctx context.Context) *http.Server {
+	return &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: headerTimeout,  // and for the TLS handshake
+		WriteTimeout:      requestTimeout, // streams extend this as they go
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // what clients did wrong, as often as they like
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
 }
 
 // knownHost reports whether a Host header may be answered without a token.

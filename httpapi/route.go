@@ -26,7 +26,7 @@ type method struct {
 // routes are all resources, in the order in which / lists them.
 func (s *Server) routes(metrics http.Handler) []route {
 	all := []route{
-		{path: "/v1/check", about: "?sender=ADDRESS[&client=IP], ?ip= or ?domain=, with explain=1 also how; POST: many senders", methods: []method{
+		{path: checkPath, about: "?sender=ADDRESS[&client=IP], ?ip= or ?domain=, with explain=1 also how; POST: many senders", methods: []method{
 			{name: http.MethodGet, serve: s.check, doc: describeCheck},
 			{name: http.MethodPost, serve: s.checkMany, doc: describeCheckMany}}},
 		{path: "/v1/lists", about: "the lists in service", methods: []method{

@@ -57,6 +57,13 @@ func TestLists(t *testing.T) {
 	}
 }
 
+func TestListsAskedInAWrongWay(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	for query, words := range map[string]string{"entries=%": "invalid URL escape", "entries=-1": "0 to 1000", "entries=1001": "0 to 1000", "entries=1&entries=2": "want one"} {
+		wantProblem(t, f.ask("GET", "/v1/lists?"+query, ""), http.StatusBadRequest, words)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
 	f.ask("GET", "/v1/check?sender=a@bad.example", "")

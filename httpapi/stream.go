@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -38,6 +39,9 @@ func (s *Server) checkStream(w http.ResponseWriter, r *http.Request, p *query) {
 	}
 	wake := func() { control.SetReadDeadline(time.Unix(1, 0)) } // a stream waits for its client: not at the server's end
 	defer context.AfterFunc(r.Context(), wake)()
+	if r.ProtoAtLeast(1, 1) && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
+		w.WriteHeader(http.StatusContinue) // the flush below would say 200 in its place, and the client might keep its body
+	}
 	w.Header()["Content-Type"] = typeStream
 
 	in := bufio.NewReaderSize(r.Body, maxLine)
@@ -46,6 +50,10 @@ func (s *Server) checkStream(w http.ResponseWriter, r *http.Request, p *query) {
 	defer pending.release()
 	for n := 1; ; n++ {
 		if !lineBuffered(in) { // the next read may wait, and the client for us
+			if s.revoked(r) {
+				wake() // net/http would wait for more of the body
+				panic(http.ErrAbortHandler)
+			}
 			pending.answer(out) // errors of out stick to it
 			err := errors.Join(out.Flush(), ignoreUnsupported(control.Flush()))
 			if err != nil {

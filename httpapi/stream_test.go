@@ -9,9 +9,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"blockd/policy"
 )
@@ -118,6 +120,71 @@ func TestStreamAnswersBeforeTheNextQuestion(t *testing.T) {
 	if line, err := hear(); err != io.EOF || line != "" {
 		t.Errorf("at the end: %q, %v", line, err)
 	}
+}
+
+// A stream is cut off when its token is revoked.
+func TestStreamOfARevokedToken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	_, token, _ := strings.Cut(newToken(t, path, "viewer", Read), ": ")
+	f := newFixture(t, Settings{Tokens: path}, "bad.example\n")
+	f.inBubble(t, func(p *pipes) {
+		conn := p.dial("192.0.2.1")
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(time.Minute))
+		io.WriteString(conn, "POST /v1/check HTTP/1.1\r\nHost: a.example\r\nContent-Type: application/x-ndjson\r\nAuthorization: "+token+
+			"\r\nTransfer-Encoding: chunked\r\n\r\n")
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		answers := bufio.NewReader(res.Body)
+		ask := func() error {
+			go io.WriteString(conn, "10\r\n\"a@bad.example\"\n\r\n")
+			_, err := answers.ReadString('\n')
+			return err
+		}
+		if err := ask(); err != nil {
+			t.Errorf("before: %v", err)
+		}
+		if found, err := RevokeToken(path, "viewer"); !found || err != nil {
+			t.Errorf("revoke: %t, %v", found, err)
+		}
+		if err := ask(); err != io.ErrUnexpectedEOF {
+			t.Errorf("goes on: %v", err)
+		}
+	})
+}
+
+// A client that asks first whether its body is wanted is told to go on. An answer of
+// 200 in its place would say that nobody needs the body.
+func TestStreamIsExpected(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	f.inBubble(t, func(p *pipes) {
+		conn := p.dial("192.0.2.1")
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(time.Minute))
+		io.WriteString(conn, "POST /v1/check HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\n"+
+			"Content-Length: 16\r\nExpect: 100-continue\r\n\r\n")
+		in := bufio.NewReader(conn)
+		line, err := in.ReadString('\n')
+		if err != nil || line != "HTTP/1.1 100 Continue\r\n" {
+			t.Errorf("before the body: %q, %v", line, err)
+			return
+		}
+		for line != "\r\n" && err == nil {
+			line, err = in.ReadString('\n')
+		}
+		go io.WriteString(conn, "\"a@bad.example\"\n")
+		res, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if text, err := io.ReadAll(res.Body); err != nil || streamed(t, string(text)) != "a@bad.example=blocked" {
+			t.Errorf("%q, %v", text, err)
+		}
+	})
 }
 
 // TestStreamWithoutEndTakesNoMemory sends far more than any buffer holds: its

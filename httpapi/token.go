@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bufio"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -68,10 +67,18 @@ func ReadTokens(path string) ([]Token, error) {
 		return nil, err
 	}
 	defer f.Close()
+	whole, err := io.ReadAll(io.LimitReader(f, maxTokensFile+1))
+	if err == nil && len(whole) > maxTokensFile {
+		err = fmt.Errorf("%s: more than %d octets", path, maxTokensFile)
+	}
+	if err != nil {
+		return nil, err
+	}
 	var all []Token
-	lines := bufio.NewScanner(io.LimitReader(f, maxTokensFile))
-	for n := 1; lines.Scan(); n++ {
-		text, _, _ := strings.Cut(lines.Text(), "#")
+	n := 0
+	for line := range strings.Lines(string(whole)) {
+		n++
+		text, _, _ := strings.Cut(line, "#")
 		if text = strings.TrimSpace(text); text == "" {
 			continue
 		}
@@ -86,7 +93,7 @@ func ReadTokens(path string) ([]Token, error) {
 			return nil, fmt.Errorf("%s: more than %d tokens", path, maxTokens)
 		}
 	}
-	return all, lines.Err()
+	return all, nil
 }
 
 var errTokenRow = errors.New(`want "NAME read|write sha256:HEX DATE"`)
@@ -197,8 +204,13 @@ func writeTokens(path string, all []Token) error {
 	}
 	if err != nil {
 		os.Remove(f.Name())
+		return err
 	}
-	return err
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close()) // a crash must not bring a revoked one back
 }
 
 // tokens are those of a file as it is now: one that is revoked is refused at once.
@@ -208,11 +220,11 @@ type tokens struct {
 	mu    sync.Mutex
 	stamp fs.FileInfo
 	all   []Token
-	err   error
+	fault string // why it could not be read the last time
 }
 
 // current reads the file again if it has changed. Of a file that cannot be read no
-// token counts.
+// token counts; the error is there once, until it is another one.
 func (t *tokens) current() ([]Token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -222,9 +234,13 @@ func (t *tokens) current() ([]Token, error) {
 	}
 	if now == nil || t.stamp == nil || !os.SameFile(now, t.stamp) || now.Size() != t.stamp.Size() || !now.ModTime().Equal(t.stamp.ModTime()) {
 		t.stamp = now
-		t.all, t.err = ReadTokens(t.path)
+		t.all, err = ReadTokens(t.path)
+		if fault := fmt.Sprint(err); fault != t.fault {
+			t.fault = fault
+			return t.all, err
+		}
 	}
-	return t.all, t.err
+	return t.all, nil
 }
 
 // find says whose token this is. It looks at every row whatever it finds, and compares

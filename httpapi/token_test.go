@@ -39,7 +39,9 @@ func TestWhoMayWhat(t *testing.T) {
 		{"the token of token_file", withFile, single, 200, 403},
 		{"another one", withFile, f.write, 401, 401},
 		{"loopback without tokens", open, "", 200, 401},
-		{"loopback with an odd token", open, f.write, 200, 403},
+		{"loopback with an odd token", open, f.write, 200, 401},
+		{"the scheme in small letters", f.Server, strings.Replace(f.write, "Bearer", "bearer", 1), 200, 200},
+		{"the scheme alone", f.Server, "Authorization: Bearer", 401, 401},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -204,6 +206,35 @@ func TestRevokedAtOnce(t *testing.T) {
 	}
 	if got := status(f.write); got != 401 {
 		t.Errorf("with a file that cannot be read: %d", got)
+	}
+}
+
+// A file of tokens that is damaged is told of once, however often somebody asks.
+func TestDamagedTokensAreToldOfOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	read := newToken(t, path, "viewer", Read)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	f := newFixture(t, Settings{}, "bad.example\n")
+	server := &fixture{Server: New(Settings{Tokens: path}, f.checker, f.Server.status, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))}
+	for told, text := range []string{string(whole), "garbage\n", "#\nother garbage\n", string(whole), strings.Repeat("#\n", maxTokensFile)} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if w := server.ask("GET", "/v1/lists", "", read); w.Code != 200 && text == string(whole) || w.Code != 401 && text != string(whole) {
+				t.Errorf("%.20q: %d", text, w.Code)
+			}
+		}
+		if told > 2 {
+			told--
+		}
+		if n := strings.Count(log.String(), "tokens cannot be read"); n != told {
+			t.Errorf("%.20q: told of %d times, want %d:\n%s", text, n, told, &log)
+		}
 	}
 }
 

@@ -195,7 +195,7 @@ func ParseLife(text string) (time.Duration, error) {
 	}
 	if rest != "" {
 		more, err := time.ParseDuration(rest)
-		if err != nil || more > mostLife {
+		if err != nil || rest[0] == '-' || rest[0] == '+' || more > mostLife {
 			return 0, bad
 		}
 		life += more

@@ -66,8 +66,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge(c.damaged, float64(s.damaged))
 	n := &s.counts
 	out <- prometheus.MustNewConstMetric(c.errors, prometheus.CounterValue, float64(n.failures.Load()))
-	expired := n.expired.Load()
-	for change, count := range map[string]uint64{"added": n.added.Load(), "replaced": n.replaced.Load(), "removed": n.removed.Load() - expired, "expired": expired} {
+	for change, count := range map[string]uint64{"added": n.added.Load(), "replaced": n.replaced.Load(), "removed": n.removed.Load(), "expired": n.expired.Load()} {
 		out <- prometheus.MustNewConstMetric(c.changes, prometheus.CounterValue, float64(count), change)
 	}
 }

@@ -179,7 +179,11 @@ func (s *Set) Apply(changes ...Change) ([]Outcome, error) {
 	if s.journal == nil {
 		return nil, fmt.Errorf("%w: they were opened to be read", ErrUnwritable)
 	}
-	return s.apply(changes, wanted, now)
+	outcomes, err := s.apply(changes, wanted, now)
+	for _, o := range outcomes {
+		s.counts.count(o)
+	}
+	return outcomes, err
 }
 
 // wanted is the entry that a change asks for; of a removal only its identity counts.
@@ -238,9 +242,6 @@ func (s *Set) apply(changes []Change, wanted []*Entry, now time.Time) ([]Outcome
 	}
 	s.last = last
 	s.act(after)
-	for _, o := range outcomes {
-		s.counts.count(o)
-	}
 	return outcomes, nil
 }
 

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/lists"
 )
@@ -314,4 +317,64 @@ func TestRun(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestHowLongAnEntryLives(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"30d": 30 * 24 * time.Hour, "12h": 12 * time.Hour, "1d12h": 36 * time.Hour, "90m": 90 * time.Minute, "36500d": 36500 * 24 * time.Hour,
+		"": 0, "0": 0, "0d": 0, "-5h": 0, "2d-1h": 0, "1d+1h": 0, "+5h": 0, "36501d": 0, "36500d1h": 0, "99999999d": 0, "876001h": 0, "9223372036854775807ns": 0,
+		"1.5d": 0, " 30d": 0, "30 d": 0, "1d1d": 0, "d": 0, "30": 0, "٣d": 0, "NaNh": 0,
+	} {
+		got, err := ParseLife(text)
+		if got != want || (err == nil) != (want > 0) || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("ParseLife(%q) = %v, %v, want %v", text, got, err, want)
+		}
+	}
+}
+
+// What has expired was not removed by anybody, also for who asks in between.
+func TestExpiredIsNotRemoved(t *testing.T) {
+	set, err := Open(Settings{Folder: filepath.Join(t.TempDir(), "live")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	reg := prometheus.NewRegistry()
+	if err := set.Register(reg); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	end := now.Add(time.Hour)
+	if _, err := set.Apply(Change{Entry: "a.example", Expires: end}, Change{Entry: "b.example", Expires: end}, Change{Entry: "c.example"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := set.Apply(Change{Entry: "c.example", Remove: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := set.sweep(end); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{"added": 3, "replaced": 0, "removed": 1, "expired": 2}
+	if got := changesOf(t, reg); !maps.Equal(got, want) {
+		t.Errorf("changes %v, want %v", got, want)
+	}
+	if n := set.counts.removed.Load(); n != 1 { // not by two numbers that rise one after the other
+		t.Errorf("%d are counted as removed", n)
+	}
+}
+
+func changesOf(t *testing.T, reg *prometheus.Registry) map[string]float64 {
+	families, err := reg.Gather()
+	if err != nil {
+		t.Error(err)
+	}
+	changes := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == "blockd_live_changes_total" {
+				changes[m.Label[0].GetValue()] = m.Counter.GetValue()
+			}
+		}
+	}
+	return changes
 }

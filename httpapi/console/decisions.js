@@ -1,6 +1,6 @@
 // Decisions as they are made, and those of the past that somebody looks for.
 
-import { badge, byId, entry, html, show, table } from './dom.js';
+import { badge, byId, count, entry, html, show, table } from './dom.js';
 import { drawTraffic } from './chart.js';
 import { events, read } from './door.js';
 
@@ -50,17 +50,19 @@ export const decisionText = (decision) => [
   html('p', {}, decision.list ? ['Listed in ', entry(decision)] : why(decision)),
 ];
 
-let all = []; // the newest first
-let paused = null; // what has come meanwhile
+// The newest first, kept apart: mail of no list is much more, and would push the rest out.
+let lately = { listed: [], all: [] };
+let held = null; // lately as it was when somebody paused
+let news = 0; // that would have been shown since
 let ask = () => {};
 
 const listed = (decision) => Boolean(decision.ref);
-const isShown = (decision) => byId('which').value === 'all' || listed(decision);
+const which = () => byId('which').value;
 
 function showAll() {
-  const rows = all.filter(isShown);
+  const rows = (held ?? lately)[which()];
   if (rows.length === 0) {
-    show('decisions', html('p', { class: 'none' }, byId('which').value === 'all' ? 'No mail lately.' : 'No mail of listed senders lately.'));
+    show('decisions', html('p', { class: 'none' }, which() === 'all' ? 'No mail lately.' : 'No mail of listed senders lately.'));
     return;
   }
   show('decisions', table('The newest first; choose a sender to see why', columns(ask), rows));
@@ -68,26 +70,29 @@ function showAll() {
 
 // What comes is put in front, so that whoever is on a row with the keyboard stays there.
 function arrive(decision) {
-  if (paused) {
-    paused = [decision, ...paused].slice(0, kept);
-    byId('pause').textContent = `Go on (${paused.length} new)`;
+  const kinds = listed(decision) ? ['listed', 'all'] : ['all'];
+  for (const kind of kinds) lately[kind] = [decision, ...lately[kind]].slice(0, kept);
+  if (!kinds.includes(which())) return;
+  if (held) {
+    news++;
+    byId('pause').textContent = `Go on (${count(news)} new)`;
     return;
   }
-  const dropped = all.length >= kept ? all.pop() : null;
-  all.unshift(decision);
-  if (!isShown(decision)) return;
   const body = byId('decisions').querySelector('tbody');
   if (!body) {
     showAll();
     return;
   }
   body.prepend(...table('', columns(ask), [{ ...decision, isNew: true }]).querySelectorAll('tbody tr'));
-  if (dropped && isShown(dropped)) body.lastElementChild.remove();
+  if (body.rows.length > kept) body.lastElementChild.remove();
 }
 
 async function past() {
   try {
-    all = (await read(`v1/decisions?limit=${kept}`)).decisions;
+    const { decisions: all, more } = await read(`v1/decisions?limit=${kept}`);
+    const refused = more ? (await read(`v1/decisions?limit=${kept}&verdict=blocked`)).decisions : [];
+    const oldest = Date.parse(all.at(-1)?.time);
+    lately = { all, listed: [...all.filter(listed), ...refused.filter(({ time }) => Date.parse(time) < oldest)].slice(0, kept) };
   } catch { /* no history is kept, or it is busy: what comes from now on is shown */ }
   showAll();
 }
@@ -99,15 +104,10 @@ export async function watchDecisions(about, linked) {
   ask = about;
   byId('which').addEventListener('change', showAll);
   byId('pause').addEventListener('click', () => {
-    if (!paused) {
-      paused = [];
-      byId('pause').textContent = 'Go on';
-      return;
-    }
-    all = [...paused, ...all].slice(0, kept);
-    paused = null;
-    byId('pause').textContent = 'Pause';
-    showAll();
+    held = held ? null : { ...lately };
+    news = 0;
+    byId('pause').textContent = held ? 'Go on' : 'Pause';
+    if (!held) showAll();
   });
   for (let wait = 1000; ; wait = Math.min(2 * wait, patience)) {
     await past();
