@@ -3,6 +3,7 @@
 
 GO       ?= go
 FUZZTIME ?= 60s
+PREFIX   ?= /usr/local
 
 .PHONY: run
 run: ## filter on 127.0.0.1:2525, mail arrives in var/mail (config.toml)
@@ -18,6 +19,10 @@ test: peers vet staticcheck ## vet, staticcheck, all tests under the race detect
 build: ## the program, ./blockd
 	$(GO) build -trimpath -o blockd ./cmd/blockd
 
+.PHONY: install
+install: ## ./blockd, its manual and systemd's units, below PREFIX (/usr/local)
+	@sh packaging/install.sh "$(DESTDIR)" "$(PREFIX)"
+
 .PHONY: vet
 vet:
 	$(GO) vet ./...
@@ -25,6 +30,7 @@ vet:
 .PHONY: staticcheck
 staticcheck:
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	cd bench && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 
 # The servers and clients that e2e/ talks to. On a developer's machine a missing
 # one skips its tests with a word; under CI=true it is installed, and missing is red.
@@ -66,7 +72,7 @@ bench-http: ## HTTP checks beside rspamd and a bare handler, 10 M addresses (5 m
 
 .PHONY: benchtest
 benchtest: ## the tests of bench/, a module of its own
-	cd bench && $(GO) vet ./... && $(GO) test ./...
+	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./... && $(GO) test ./...
 
 .PHONY: benchmarks
 benchmarks: ## Go's own benchmarks of the hot path

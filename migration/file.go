@@ -23,7 +23,9 @@ const (
 	maxShown   = 200 // octets of an entry's text in the report
 )
 
-// ErrTooBig is of a file, or of all entries together, beyond the bounds above.
+// ErrTooBig is wrapped by the error about a configuration file of more than 4 MiB, a
+// table of more than 64 MiB, more than a thousand files, a million entries, or ten
+// million pairs of an exception and a block that may meet.
 var ErrTooBig = errors.New("too big for an import")
 
 // files reads files and counts what they come to.

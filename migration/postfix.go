@@ -35,7 +35,8 @@ type tableUse struct {
 }
 
 // Postfix imports what main.cf and, where it stands beside it, master.cf say about
-// senders and clients.
+// senders and clients. The error is ErrTooBig, that of ctx, or says why main.cf itself
+// cannot be read, with the file; what is wrong with a table is a Finding.
 func Postfix(ctx context.Context, mainCF string, o Options) (*Result, error) {
 	pf := &postfix{
 		Result:  &Result{Program: "Postfix", Source: mainCF},

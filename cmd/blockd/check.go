@@ -5,9 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -192,10 +190,11 @@ func openToCheck(cmd *cobra.Command, path, file string) (*index.Index, *policy.C
 			return nil, nil, Auth{}, err
 		}
 	}
-	ix, err := index.Open(file)
-	if errors.Is(err, fs.ErrNotExist) && sources != nil {
-		return nil, nil, Auth{}, fmt.Errorf("%s: no index yet: start the daemon, or run: blockd compile -c %s", shownPath(file), path)
-	} else if err != nil {
+	if sources == nil {
+		path = ""
+	}
+	ix, err := openIndex(file, path)
+	if err != nil {
 		return nil, nil, Auth{}, err
 	}
 	if stale := staleness(cmd.Context(), ix, sources); stale != "" {

@@ -13,9 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"blockd/index"
@@ -31,8 +29,11 @@ func newCompile() *cobra.Command {
 		Use:   "compile [-c config.toml] | -o FILE.bdx [--format F] LIST...",
 		Short: "build the index file of the lists",
 		Long: `Build an index file: the lists of a configuration, or those on the command line.
-A daemon that serves the same configuration takes the new file up by itself. The
-old file stays as it is until the new one is whole, and when any list is refused:
+A daemon that serves the same configuration takes the new file up by itself, within
+index.poll (30 s), or at once by SIGHUP. What root compiles belongs to the owner of
+the index's folder, as whom the daemon runs.
+
+The old file stays as it is until the new one is whole, and when any list is refused:
 by its own faults, or because it is too unlike what the old file has of it.
 A list with a url is fetched first if its copy is missing, or was last looked
 after longer ago than its every.
@@ -191,7 +192,14 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 			return compileReport{}, err
 		}
 	}
+	// Before a daemon sees the new file, and again for what comes behind it.
+	if err := handOver(j.path); err != nil {
+		return compileReport{}, err
+	}
 	if err := draft.Publish(); err != nil {
+		return compileReport{}, err
+	}
+	if err := handOver(j.path); err != nil {
 		return compileReport{}, err
 	}
 	rate, err := ix.SampleFalsePositives(sampledKeys)
@@ -361,41 +369,4 @@ func (r compileReport) json(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(o)
-}
-
-// bar is a progress bar on a terminal, and nothing anywhere else.
-type bar struct {
-	w     io.Writer
-	stage string
-	bar   *progressbar.ProgressBar
-}
-
-func newBar(w io.Writer) *bar { return &bar{w: w} }
-
-// show is index.Options.Progress.
-func (b *bar) show(p index.Progress) {
-	if !onTerminal(b.w) {
-		return
-	}
-	if p.Stage != b.stage {
-		b.clear()
-		b.stage = p.Stage
-		b.bar = progressbar.NewOptions64(max(p.Total, 1), progressbar.OptionSetWriter(b.w), progressbar.OptionShowBytes(p.Stage != exporting), progressbar.OptionShowCount(),
-			progressbar.OptionSetWidth(24), progressbar.OptionThrottle(65*time.Millisecond), progressbar.OptionUseIECUnits(true),
-			progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish())
-	}
-	text := p.Stage
-	if p.Stage == "read" {
-		text = fmt.Sprintf("read %s, %s entries", filepath.Base(p.Source), grouped(uint64(p.Entries)))
-	}
-	b.bar.Describe(visible(text))
-	// The bar writes to a terminal; when that fails there is nobody to tell.
-	_ = b.bar.Set64(min(p.Done, max(p.Total, 1)))
-}
-
-func (b *bar) clear() {
-	if b.bar != nil {
-		_ = b.bar.Clear()
-		b.bar, b.stage = nil, ""
-	}
 }

@@ -150,6 +150,7 @@ func (c Config) warnings() []string {
 	w = append(w, c.matchWarnings()...)
 	w = append(w, c.authWarnings()...)
 	w = append(w, c.milterWarnings()...)
+	w = append(w, c.socketmapWarnings()...)
 	w = append(w, c.HTTP.warnings()...)
 	enforced := 0
 	for _, l := range c.Lists {

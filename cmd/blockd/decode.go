@@ -77,6 +77,9 @@ func readConfig(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s: a folder, and a configuration is a file", path)
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
 	if err != nil {
 		return nil, err
@@ -100,6 +103,9 @@ func decode(data []byte) (Config, positions, Faults) {
 		f := Fault{Text: "not TOML: " + strings.TrimPrefix(err.Error(), "toml: ")}
 		if at := (*toml.DecodeError)(nil); errors.As(err, &at) {
 			f.Line, _ = at.Position()
+		}
+		if strings.HasSuffix(f.Text, "at start of value") {
+			f.Text += `; text stands in quotes: key = "text"`
 		}
 		return c, nil, Faults{f}
 	}

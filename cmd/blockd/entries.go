@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,11 +59,11 @@ file, and acts when one starts.`,
 		},
 	}
 	configFlag(cmd, &path)
-	cmd.Flags().StringVar(&why, "why", "", "the reason: `text` for the log and for who asks, one line")
-	cmd.Flags().StringVar(&life, "for", "", "how long it acts: a `time` such as 30d, 12h; without it, until it is removed")
-	cmd.Flags().StringVar(&until, "until", "", "the `time` when it ends, as 2027-01-31 or 2027-01-31T12:00:00Z")
-	cmd.Flags().StringVar(&action, "action", "block", "block or allow: a `word`")
-	cmd.Flags().StringVar(&author, "author", "", "who adds it: a `name`; without it, this user's")
+	cmd.Flags().StringVar(&why, "why", "", "the reason, one line of `TEXT` for the log and for who asks")
+	cmd.Flags().StringVar(&life, "for", "", "how long it acts, a `TIME` such as 30d or 12h; without it, until it is removed")
+	cmd.Flags().StringVar(&until, "until", "", "the `TIME` when it ends, as 2027-01-31 or 2027-01-31T12:00:00Z")
+	cmd.Flags().StringVar(&action, "action", "block", "`A`, what is to be done: block or allow")
+	cmd.Flags().StringVar(&author, "author", "", "`NAME` of who adds it; without it, this user's")
 	cmd.Flags().BoolVar(&force, "force", false, "also what the gate protects")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer of /v1/entries")
 	return cmd
@@ -187,7 +188,9 @@ func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, r
 		}
 		err = printChanges(cmd.OutOrStdout(), answer, remove, config)
 	}
-	if offline {
+	// What is not there was not removed from the file either.
+	changed := slices.ContainsFunc(answer.Results, func(r httpapi.ChangeResult) bool { return r.Result != "absent" })
+	if offline && changed {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: no daemon runs; it is in the file, and acts when one starts\n", cmd.CommandPath())
 	}
 	for _, r := range answer.Results {
@@ -298,101 +301,4 @@ func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
-}
-
-// printChanges says what became of each change, and how to undo it with a configuration;
-// "" = the usual one.
-func printChanges(w io.Writer, answer httpapi.ChangeResults, asked []string, config string) error {
-	var b strings.Builder
-	for i, r := range answer.Results {
-		switch {
-		case r.Entry != nil:
-			fmt.Fprintf(&b, "%s: %s\n", r.Result, shownEntry(r.Entry))
-		case r.Was != nil:
-			fmt.Fprintf(&b, "%s: %s\n", r.Result, shownEntry(r.Was))
-		case i < len(asked):
-			fmt.Fprintf(&b, "no live entry: %s\n", visible(asked[i]))
-		}
-		if r.Was != nil && r.Result != "unchanged" {
-			fmt.Fprintf(&b, "  undo: %s\n", undo(r.Was, config))
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func shownEntry(e *httpapi.LiveEntry) string {
-	text := e.Action + " " + visible(e.Entry)
-	if e.Expires != nil {
-		text += " until " + e.Expires.UTC().Format(time.RFC3339)
-	}
-	if e.Why != "" {
-		text += " (" + visible(e.Why) + ")"
-	}
-	return text
-}
-
-// undo is the command that makes e again, for a shell.
-func undo(e *httpapi.LiveEntry, config string) string {
-	text, option := "blockd add", strings.HasPrefix(e.Entry, "-")
-	if config != "" {
-		text += " -c " + quoted(config)
-	}
-	if !option {
-		text += " " + quoted(e.Entry)
-	}
-	if e.Action != lists.Block.String() {
-		text += " --action " + e.Action
-	}
-	if e.Why != "" {
-		text += " --why " + quoted(e.Why)
-	}
-	if e.Expires != nil {
-		text += " --until " + e.Expires.UTC().Format(time.RFC3339)
-	}
-	if e.Author != "" {
-		text += " --author " + quoted(e.Author)
-	}
-	if e.Force {
-		text += " --force"
-	}
-	if option { // it would be read as one
-		text += " -- " + quoted(e.Entry)
-	}
-	return text
-}
-
-// quoted is a text as one word of a shell.
-func quoted(s string) string {
-	if s != "" && plainName(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(visible(s), "'", `'\''`) + "'"
-}
-
-// printEntries prints a table, or that it would be empty.
-func printEntries(w io.Writer, all httpapi.EntryList, now time.Time) error {
-	if len(all.Entries) == 0 {
-		_, err := fmt.Fprintln(w, "no live entries")
-		return err
-	}
-	p := newPaint(w)
-	t := table{}
-	t.add(p.faint("entry"), p.faint("action"), p.faint("scope"), p.faint("left"), p.faint("added"), p.faint("by"), p.faint("why"))
-	for _, e := range all.Entries {
-		left := "-"
-		if e.Expires != nil {
-			left = span(e.Expires.Sub(now))
-		}
-		action := e.Action
-		if action == lists.Allow.String() {
-			action = p.green(action)
-		}
-		added := "-"
-		if e.Added != nil {
-			added = e.Added.Local().Format("2006-01-02 15:04")
-		}
-		t.add(visible(e.Entry), action, e.Scope, left, added, cmp.Or(visible(e.Author), "-"), visible(e.Why))
-	}
-	return t.print(w, 3)
 }

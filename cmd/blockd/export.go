@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -42,7 +41,9 @@ words for is left out; a name with all names below it becomes the name alone whe
 format knows no more; and a block is left out as far as an exception covers it that
 cannot be written, or that the other program would not put first. All of this is
 counted on standard error, and makes it end with 1. So are exceptions that cannot be
-written: of one for a single address, the block of its domain stays.
+written: of one for a single address, the block of its domain stays. An exception for
+senders that wants proof ([[list]] require) is such a one in every format. What
+[[policy]] says of some recipients is not written.
 
 Lists in shadow mode are written only if --list names them, and so are those whose
 on_match does not refuse (quarantine, tag) or whose match leaves the envelope out,
@@ -68,10 +69,12 @@ error.`,
 					return checkError{err}
 				}
 				file = config.Index.Path
+			} else {
+				path = ""
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			job := exportJob{index: file, format: format, out: out, names: names, rules: config.policy().Lists, progress: newBar(cmd.ErrOrStderr())}
+			job := exportJob{index: file, config: path, format: format, out: out, names: names, rules: config.policy().Lists, ignoreSenders: config.Auth.UnverifiedAllow == "ignore", progress: newBar(cmd.ErrOrStderr())}
 			told, err := job.run(ctx, cmd.OutOrStdout())
 			if err != nil {
 				return checkError{err}
@@ -96,18 +99,25 @@ error.`,
 // exportJob is one file to write.
 type exportJob struct {
 	index, format string
+	config        string                     // that names the index; "" = none does
 	out           string                     // "" = standard output
 	names         []string                   // of lists; none: all that refuse
 	rules         map[string]policy.ListRule // by list; without a configuration all refuse
+	ignoreSenders bool                       // auth.unverified_allow = "ignore": exceptions for senders without require override nothing
 	progress      *bar
+}
+
+// believed reports whether the other program may let pass what an exception of a list
+// covers: none of them can ask for the proof that the list wants. Entries for client
+// addresses prove themselves.
+func (j *exportJob) believed(list string, kind lists.Kind) bool {
+	return kind == lists.IP || kind == lists.CIDR || !j.ignoreSenders && j.rules[list].Require == 0
 }
 
 // run writes the file.
 func (j *exportJob) run(ctx context.Context, stdout io.Writer) (*exported, error) {
-	ix, err := index.Open(j.index)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: no index yet: start the daemon, or run: blockd compile", shownPath(j.index))
-	} else if err != nil {
+	ix, err := openIndex(j.index, j.config)
+	if err != nil {
 		return nil, err
 	}
 	rows, err := j.rows(ix)
@@ -170,7 +180,7 @@ func (j *exportJob) write(ctx context.Context, out io.Writer, ix *index.Index, r
 		return nil, err
 	}
 	defer j.progress.clear()
-	e := exporter{ix: ix, w: w, rows: rows, now: time.Now(), told: &exported{format: j.format}}
+	e := exporter{ix: ix, w: w, rows: rows, now: time.Now(), told: &exported{format: j.format}, believed: j.believed}
 	for n, row := range ix.Lists() {
 		if counts := row.Source.Mode == index.Enforce || rows[n]; counts && row.Summary.Verdict != lists.Refused {
 			e.excepts = append(e.excepts, n)
@@ -190,8 +200,12 @@ func (j *exportJob) write(ctx context.Context, out io.Writer, ix *index.Index, r
 		case entry.Again || !entry.Expires.IsZero() && !entry.Expires.After(e.now):
 			continue
 		}
-		if it := &entry.Item; it.Action == lists.Block && j.rules[ix.Lists()[entry.Row].Source.List].OnMatch == policy.TempfailOnMatch {
+		it, list := &entry.Item, ix.Lists()[entry.Row].Source.List
+		switch {
+		case it.Action == lists.Block && j.rules[list].OnMatch == policy.TempfailOnMatch:
 			it.Action = lists.Tempfail
+		case it.Action == lists.Allow && !j.believed(list, it.Kind):
+			it.Action = lists.AllowIfAuth
 		}
 		if err := e.write(&entry.Item); err != nil {
 			return nil, err
@@ -202,14 +216,15 @@ func (j *exportJob) write(ctx context.Context, out io.Writer, ix *index.Index, r
 
 // exporter writes one index in one format.
 type exporter struct {
-	ix      *index.Index
-	w       *lists.Writer
-	rows    []bool // that are written
-	excepts []int  // rows whose exceptions count, written or not
-	total   int64  // entries, at most
-	now     time.Time
-	told    *exported
-	matches []index.Match
+	ix       *index.Index
+	w        *lists.Writer
+	rows     []bool // that are written
+	excepts  []int  // rows whose exceptions count, written or not, if they are believed
+	believed func(list string, kind lists.Kind) bool
+	total    int64 // entries, at most
+	now      time.Time
+	told     *exported
+	matches  []index.Match
 }
 
 // write writes one entry, as far as no exception covers it.
@@ -298,7 +313,7 @@ func (e *exporter) covered(it *lists.Item, sender string, client netip.Addr) (bo
 	}
 	return slices.ContainsFunc(e.matches, func(m index.Match) bool {
 		switch {
-		case m.Action != lists.Allow || !slices.Contains(e.excepts, m.Row):
+		case m.Action != lists.Allow || !slices.Contains(e.excepts, m.Row) || !e.believed(e.ix.Lists()[m.Row].Source.List, m.Kind):
 			return false
 		case e.rows[m.Row] && e.w.Exceptions() == lists.Prevail:
 			return false // it is written, and does the same there
@@ -343,7 +358,11 @@ func (e *exported) leave(it *lists.Item) {
 	case lists.Glob, lists.Regexp:
 		what = "pattern"
 	}
-	if it.Action != lists.Block {
+	switch it.Action {
+	case lists.Block:
+	case lists.AllowIfAuth:
+		what += " (allow with proof)"
+	default:
 		what += " (" + it.Action.String() + ")"
 	}
 	for i := range e.unsaid {

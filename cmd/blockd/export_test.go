@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -109,6 +110,37 @@ func TestExportSaysWhatIsWrong(t *testing.T) {
 		if code, _, errs := blockd(t, "", tt.args...); code != tt.code || !strings.Contains(errs, tt.says) {
 			t.Errorf("%q: code %d, %q", tt.args, code, errs)
 		}
+	}
+}
+
+// No other program can ask for the proof that an exception wants: written without it,
+// whoever claims the address would pass there.
+func TestExportLeavesOutExceptionsThatWantProof(t *testing.T) {
+	const config = "[index]\npath = \"x.bdx\"\n%s[[list]]\nname = \"bulk\"\npath = \"bulk.txt\"\n" +
+		"[[list]]\nname = \"friends\"\npath = \"friends.txt\"\naction = \"allow\"\n%s"
+	for _, tt := range []struct{ name, auth, require, want, says string }{
+		{"believed", "", "", "!boss@bulk.example\n!192.0.2.7\n!other.example\nbulk.example\nother.example\n", "plain: 5 entries written\n"},
+		{"with require", "", "require = [\"dkim\"]\n", "!192.0.2.7\nbulk.example\nother.example\n", "left out, since the format cannot say them: 1× address (allow with proof), 1× name with names below (allow with proof)"},
+		{"no exception is believed", "[auth]\nunverified_allow = \"ignore\"\n", "", "!192.0.2.7\nbulk.example\nother.example\n", "1× address (allow with proof), 1× name with names below (allow with proof)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeFile(t, dir, "bulk.txt", "bulk.example\nother.example\n")
+			writeFile(t, dir, "friends.txt", "boss@bulk.example\nother.example\n192.0.2.7\n")
+			path := writeFile(t, dir, "config.toml", fmt.Sprintf(config, tt.auth, tt.require))
+			if code, _, errs := blockd(t, "", "compile", "-c", path); code != 0 {
+				t.Fatalf("compile: %d, %s", code, errs)
+			}
+			_, out, errs := blockd(t, "", "export", "-c", path, "--format", "plain")
+			_, lines, _ := strings.Cut(out, "\n") // behind the title
+			have := strings.SplitAfter(lines, "\n")
+			slices.Sort(have)
+			want := strings.SplitAfter(tt.want, "\n")
+			slices.Sort(want)
+			if !slices.Equal(have, want) || !strings.Contains(errs, tt.says) {
+				t.Errorf("wrote %q, want %q\nsaid %q, want %q", have, want, errs, tt.says)
+			}
+		})
 	}
 }
 

@@ -20,6 +20,16 @@ func (c Config) greet(w io.Writer, smtp *smtpDoor, http *httpDoor, s reload.Stat
 	for _, l := range smtp.listeners {
 		t.add("smtp", l.Addr().String(), "-> "+shownUpstream(c.SMTP.Upstream))
 	}
+	for _, door := range []struct{ name, where, what string }{
+		{"milter", c.Milter.Listen, "smtpd_milters of Postfix, INPUT_MAIL_FILTER of Sendmail"},
+		{"policy", c.Postfix.PolicyListen, "check_policy_service of Postfix"},
+		{"socketmap", c.Postfix.SocketmapListen, "tables of Postfix"},
+		{"tcp", c.Postfix.TCPListen, "tables of Postfix"},
+	} {
+		if door.where != "" {
+			t.add(door.name, door.where, door.what)
+		}
+	}
 	for _, l := range http.listeners {
 		where := c.HTTP.scheme() + "://" + l.Addr().String() + "/"
 		if l.Addr().Network() == "unix" {

@@ -118,7 +118,7 @@ Verdicts are blocked, allowed, clear and unknown; outcomes are accept, refuse, d
 quarantine, tag and discard.
 
 The daemon is asked; where none runs, its files are read. [history] says how much and
-how long it keeps. Ends with 1 if nothing is found.`,
+how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an error.`,
 		Example: `  blockd history --ref 3mg17kdgtb
   blockd history --sender bulk.example --since 7d
   blockd history --recipient boss@here.example --outcome refuse
@@ -127,7 +127,7 @@ how long it keeps. Ends with 1 if nothing is found.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := load(path)
 			if err != nil {
-				return err
+				return checkError{err}
 			}
 			ask := url.Values{}
 			for name, value := range map[string]string{"sender": q.sender, "recipient": q.recipient, "client": q.client, "list": q.list,
@@ -139,7 +139,7 @@ how long it keeps. Ends with 1 if nothing is found.`,
 			if q.since != "" {
 				since, err := parseSince(q.since, time.Now())
 				if err != nil {
-					return err
+					return checkError{err}
 				}
 				ask.Set("since", since.UTC().Format(time.RFC3339))
 			}
@@ -151,22 +151,22 @@ how long it keeps. Ends with 1 if nothing is found.`,
 			}
 			found, err := c.decisions(cmd.Context(), ask)
 			if err != nil {
-				return err
+				return checkError{err}
 			}
 			return printFound(cmd, found, q.ref != "", asJSON)
 		},
 	}
 	configFlag(cmd, &path)
 	flags := cmd.Flags()
-	flags.StringVar(&q.ref, "ref", "", "the decision with this `reference`")
-	flags.StringVar(&q.sender, "sender", "", "those about `WHO` sends")
-	flags.StringVar(&q.recipient, "recipient", "", "those about `WHO` is to have the mail")
-	flags.StringVar(&q.client, "client", "", "those about a client's `address` or network")
-	flags.StringVar(&q.list, "list", "", "those that the list of this `name` had the entry for")
-	flags.StringVar(&q.verdict, "verdict", "", "those with this `verdict`")
-	flags.StringVar(&q.outcome, "outcome", "", "those with this `outcome`")
-	flags.StringVar(&q.since, "since", "", "those of the last `time`, such as 7d or 12h, or since 2027-01-31")
-	flags.IntVar(&limit, "limit", httpapi.DefaultDecisions, "so `many` at most, up to 1000")
+	flags.StringVar(&q.ref, "ref", "", "the decision with the reference `REF`")
+	flags.StringVar(&q.sender, "sender", "", "those with the sender `WHO`")
+	flags.StringVar(&q.recipient, "recipient", "", "those with the recipient `WHO`")
+	flags.StringVar(&q.client, "client", "", "those about the client `NET`, an address or a network")
+	flags.StringVar(&q.list, "list", "", "those that the list `NAME` had the entry for")
+	flags.StringVar(&q.verdict, "verdict", "", "those with the verdict `V`")
+	flags.StringVar(&q.outcome, "outcome", "", "those with the outcome `O`")
+	flags.StringVar(&q.since, "since", "", "those since `TIME`: so long ago, such as 7d or 12h, or a date, such as 2027-01-31")
+	flags.IntVar(&limit, "limit", httpapi.DefaultDecisions, "`N` at most, up to 1000")
 	flags.BoolVar(&asJSON, "json", false, "one JSON object a decision")
 	return cmd
 }

@@ -117,7 +117,7 @@ Each distinct entry is remembered while its file is read, to find it again: abou
 				return err
 			}
 			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
-			var out lintOutput = newLintText(w, newPaint(cmd.OutOrStdout()), all)
+			var out lintOutput = newLintText(w, newPaint(cmd.OutOrStdout()), terminalWidth(cmd.OutOrStdout()), all)
 			if asJSON {
 				out = newLintJSON(w, all)
 			}

@@ -17,8 +17,9 @@ type lintText struct {
 	files table
 }
 
-func newLintText(w *bufio.Writer, p paint, all bool) *lintText {
-	t := &lintText{w: w, paint: p, all: all}
+// newLintText writes into w, for a terminal of that width; 0: for none.
+func newLintText(w *bufio.Writer, p paint, width int, all bool) *lintText {
+	t := &lintText{w: w, paint: p, all: all, files: table{width: width}}
 	t.files.add("file", "format", "lines", "entries", "keys", "errors", "skipped", "verdict")
 	return t
 }
@@ -108,6 +109,9 @@ func (t *lintText) summary(file string, s lists.Summary, keys int) error {
 	if s.Verdict == lists.Refused {
 		t.said = true
 		fmt.Fprintf(t.w, "%s: %s: %s\n", t.paint.bold(visible(file)), t.paint.red("refused"), visible(s.Why))
+		if strings.HasPrefix(s.Why, string(lists.Ambiguous)+":") {
+			fmt.Fprintln(t.w, t.paint.faint("  = Try --format F, and then write format = \"F\" into its [[list]]; --help has all F."))
+		}
 	} else if s.Why != "" {
 		verdict += " (" + visible(s.Why) + ")"
 	}

@@ -147,10 +147,21 @@ func didYouMean(have, prefix string, names []string) string {
 }
 
 // configFlag adds -c. The default is the file of the current folder, so that a
-// checkout runs as it is.
+// checkout runs as it is, and else that of the machine, so that who has installed
+// blockd need not name it each time.
 func configFlag(cmd *cobra.Command, path *string) {
-	cmd.Flags().StringVarP(path, "config", "c", "config.toml", "configuration `file`")
+	cmd.Flags().StringVarP(path, "config", "c", firstFile("config.toml", "/etc/blockd/config.toml"), "configuration `file`")
 	must(cmd.MarkFlagFilename("config", "toml"))
+}
+
+// firstFile is the first of paths that is there, or the first of all.
+func firstFile(paths ...string) string {
+	for _, path := range paths {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return paths[0]
 }
 
 // must is for what can only be a slip in this program's own text, which each

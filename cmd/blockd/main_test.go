@@ -84,6 +84,39 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 	}
 }
 
+// An error names what to do next, and the exit code tells it from an answer.
+func TestErrorsSayWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "a.txt", "bulk.example\n")
+	good := writeFile(t, dir, "good.toml", "[index]\npath = \"x.bdx\"\n[http]\nlisten = \"\"\n[[list]]\nname = \"a\"\npath = \"a.txt\"\n")
+	bare := writeFile(t, dir, "bare.toml", "[smtp]\nhostname = mx.here.example\n")
+	ambiguous := writeFile(t, dir, "b.txt", "first line\nsecond line\n")
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"check", "-c", good, "a@bulk.example"}, 2, ": no index yet: start the daemon, or run: blockd compile -c " + good + "\n"},
+		{[]string{"export", "-c", good, "--format", "plain"}, 2, ": no index yet: start the daemon, or run: blockd compile -c " + good + "\n"},
+		{[]string{"lists", "-c", good}, 1, ": no index yet: start the daemon, or run: blockd compile -c " + good + "\n"},
+		{[]string{"lists", "-i", dir + "/no.bdx"}, 1, ": no index yet; blockd compile -o makes one\n"},
+		{[]string{"history", "-c", dir + "/no.toml"}, 2, "no.toml: no such file; name one with -c, or begin with: blockd config --defaults >" + dir + "/no.toml\n"},
+		{[]string{"history", "-c", good}, 2, ": no history yet: start the daemon\n"},
+		{[]string{"config", "--check", "-c", dir}, 1, dir + ": a folder, and a configuration is a file\n"},
+		{[]string{"config", "--check", "-c", bare}, 1, "bare.toml:2: not TOML: unexpected character U+006D 'm' at start of value; text stands in quotes: key = \"text\"\n"},
+	} {
+		if code, _, stderr := blockd(t, "", tt.args...); code != tt.code || !strings.Contains(stderr, tt.want) {
+			t.Errorf("blockd %q = %d, %q, want %d and %q", tt.args, code, stderr, tt.code, tt.want)
+		}
+	}
+	if code, stdout, stderr := blockd(t, "", "remove", "-c", good, "a@bulk.example"); code != 1 || stdout != "no live entry: a@bulk.example\n" || stderr != "" {
+		t.Errorf("remove of what is not there = %d, %q, %q: nothing was written", code, stdout, stderr)
+	}
+	if code, stdout, _ := blockd(t, "", "lint", ambiguous); code != 1 || !strings.Contains(stdout, "\n  = Try --format F") {
+		t.Errorf("lint of a list that may be anything = %d, %q", code, stdout)
+	}
+}
+
 func TestHelpGoesToStandardOutput(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"lint", "--help"}, {"help", "check"}, {"--version"}} {
 		if code, stdout, stderr := blockd(t, "", args...); code != 0 || stdout == "" || stderr != "" {

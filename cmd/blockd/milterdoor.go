@@ -114,8 +114,8 @@ func (m Milter) validate(f *Faults) {
 	f.door("milter.listen", m.Listen)
 	if _, i, err := m.allowed(); err != nil {
 		f.add(fmt.Sprintf("milter.allow_from[%d]", i), "%v", err)
-	} else if m.open() && len(m.AllowFrom) == 0 {
-		f.add("milter.allow_from", "nobody may connect: want networks, or listen = \"\"")
+	} else if len(m.AllowFrom) == 0 && byTCP(m.Listen) {
+		f.add("milter.allow_from", "nobody may connect by TCP: want networks, or listen = \"unix:/PATH\"")
 	}
 	const most = 1 << 20
 	if m.MaxConnections < 1 || m.MaxConnections > most {

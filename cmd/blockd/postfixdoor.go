@@ -128,8 +128,8 @@ func (p Postfix) validate(f *Faults) {
 	f.door("postfix.tcp_listen", p.TCPListen)
 	if _, i, err := p.allowed(); err != nil {
 		f.add(fmt.Sprintf("postfix.allow_from[%d]", i), "%v", err)
-	} else if p.open() && len(p.AllowFrom) == 0 {
-		f.add("postfix.allow_from", "nobody may ask: want networks, or no service")
+	} else if len(p.AllowFrom) == 0 && (byTCP(p.PolicyListen) || byTCP(p.SocketmapListen) || byTCP(p.TCPListen)) {
+		f.add("postfix.allow_from", "nobody may ask by TCP: want networks, or services at unix:/PATH alone")
 	}
 	const most = 1 << 20
 	if p.MaxConnections < 1 || p.MaxConnections > most {
@@ -140,10 +140,12 @@ func (p Postfix) validate(f *Faults) {
 	}
 }
 
-// validateSocketmap checks that the name of every map means one thing.
-func (c Config) validateSocketmap(f *Faults) {
-	i := slices.IndexFunc(c.Lists, func(l List) bool { return l.Name == postfix.WholeDecision })
-	if c.Postfix.SocketmapListen != "" && i >= 0 {
-		f.add(fmt.Sprintf("list[%d].name", i), "%q is the socketmap of all lists together: want another name", postfix.WholeDecision)
+// socketmapWarnings are about a list that cannot be asked alone, because the name of
+// its map means all lists.
+func (c Config) socketmapWarnings() []string {
+	named := func(l List) bool { return l.Name == postfix.WholeDecision }
+	if c.Postfix.SocketmapListen == "" || len(c.Lists) < 2 || !slices.ContainsFunc(c.Lists, named) {
+		return nil
 	}
+	return []string{fmt.Sprintf("list %[1]q: the socketmap %[1]q is all lists together, and no map is this list alone: give it another name to have one", postfix.WholeDecision)}
 }

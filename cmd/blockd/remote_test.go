@@ -243,6 +243,7 @@ func TestServeFetchesAList(t *testing.T) {
 	}
 	hangUp(t)
 	d.waitRecord(t, "list not fetched", "class:unreachable", "next:")
+	d.wait(t, "upstream ready")
 	if status, body := d.get(t, "/readyz"); status != http.StatusOK {
 		t.Errorf("/readyz = %d %q", status, body)
 	}

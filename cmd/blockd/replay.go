@@ -78,10 +78,10 @@ Ends with 1 if the list would newly refuse a greater share of the last
 		},
 	}
 	configFlag(cmd, &path)
-	cmd.Flags().StringVar(&file, "list", "", "the list's `file`")
+	cmd.Flags().StringVar(&file, "list", "", "the list in `FILE`")
 	must(cmd.MarkFlagFilename("list"))
-	cmd.Flags().StringVar(&as, "as", "", "judge it as the [[list]] of this `name`")
-	cmd.Flags().StringVar(&since, "since", "7d", "mail of the last `time`, such as 7d or 12h, or since 2027-01-31")
+	cmd.Flags().StringVar(&as, "as", "", "judge it as the [[list]] `NAME`")
+	cmd.Flags().StringVar(&since, "since", "7d", "mail since `TIME`: so long ago, such as 7d or 12h, or a date, such as 2027-01-31")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	flags = addListFlags(cmd)
 	return cmd
@@ -91,6 +91,7 @@ Ends with 1 if the list would newly refuse a greater share of the last
 type replay struct {
 	config Config
 	since  time.Time
+	name   string // of the list, for people
 	source index.Source
 	bound  float64 // max_recent_blocked
 
@@ -113,7 +114,10 @@ func (r *replay) candidate(file, as string, flags *listFlags) (err error) {
 	if file, err = filepath.Abs(file); err != nil {
 		return err
 	}
-	r.source = index.Source{List: listNameOf(file), Path: file}
+	r.name = listNameOf(file)
+	// No [[list]] can have this name: a file that is called like one is not it, and has
+	// neither its on_match nor its place in a [[policy]].
+	r.source = index.Source{List: "(" + r.name[:min(len(r.name), 60)] + ")", Path: file}
 	r.bound = r.config.Index.MaxRecentBlocked
 	if as == "" {
 		r.source.Settings, err = flags.settings()
@@ -125,7 +129,7 @@ func (r *replay) candidate(file, as string, flags *listFlags) (err error) {
 		return fmt.Errorf("--as: no [[list]] has the name %q", as)
 	}
 	l := r.config.Lists[at]
-	r.source.List, r.bound = as, or(l.MaxRecentBlocked, r.bound)
+	r.name, r.source.List, r.bound = as, as, or(l.MaxRecentBlocked, r.bound)
 	r.source.Settings = r.config.settings(l)
 	if flags.cmd.Flags().Changed("format") {
 		own, err := flags.settings()
@@ -268,7 +272,7 @@ func (r *replay) stop(d *history.Record, v policy.Verdict) {
 	if d.Recipient == "" {
 		r.counts.AllRecipients++
 	}
-	domain := d.Sender[strings.LastIndexByte(d.Sender, '@')+1:]
+	domain := shownAddress(d.Sender[strings.LastIndexByte(d.Sender, '@')+1:])
 	for where, key := range map[*map[string]*replayed]string{&r.stopped.senders: shownAddress(d.Sender), &r.stopped.domains: domain, &r.stopped.entriesOf: entry} {
 		at := (*where)[key]
 		if at == nil {

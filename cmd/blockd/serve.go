@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -59,6 +60,7 @@ const signalPair = 500 * time.Millisecond
 // serve runs the daemon until ctx ends. What it needs is made in the order of
 // these lines, and each part is given what it uses.
 func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
+	defer runtime.KeepAlive(ballast())
 	log := newLog(stderr, c.Log)
 	for _, text := range c.warnings() {
 		log.Warn("configuration", slog.String("warning", text))

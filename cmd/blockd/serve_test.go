@@ -66,7 +66,7 @@ func (d *daemon) end(t *testing.T) int {
 	case code := <-d.ended:
 		d.ended <- code
 		return code
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("serve did not end\n%s", d.log)
 		return -1
 	}
@@ -87,12 +87,12 @@ func eventually(t *testing.T, what string, state func() string, cond func() bool
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for !cond() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("waited 30 s for %s\n%s", what, state())
+			t.Fatalf("waited a minute for %s\n%s", what, state())
 		}
 	}
 }
@@ -126,7 +126,7 @@ func (d *daemon) send(t *testing.T, from, to string) string {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	c := textproto.NewConn(conn)
 	say := func(line string) string {
 		if line != "" {
@@ -365,7 +365,7 @@ func TestServeRefusesToStart(t *testing.T) {
 			}
 			writeFile(t, dir, "config.toml", config)
 			writeFile(t, dir, "lists/a.txt", "bulk.example\n")
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var stderr bytes.Buffer
 			code := runContext(ctx, []string{"serve", "-c", dir + "/config.toml"}, nil, io.Discard, &stderr)

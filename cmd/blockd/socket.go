@@ -18,6 +18,10 @@ import (
 // unixPrefix begins the place of a door that is a Unix socket: "unix:/PATH".
 const unixPrefix = "unix:"
 
+// byTCP reports whether a door is open to a network, where allow_from says to whom. Who
+// may use a Unix socket is said by its mode and owner.
+func byTCP(listen string) bool { return listen != "" && !strings.HasPrefix(listen, unixPrefix) }
+
 // maxSocketPath is below the 108 octets of sockaddr_un: a folder may come in front.
 const maxSocketPath = 100
 

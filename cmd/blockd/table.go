@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -16,18 +17,27 @@ import (
 )
 
 // table is text in columns that line up, whatever script it is in.
-type table struct{ rows [][]string }
+type table struct {
+	rows  [][]string
+	width int // of the terminal that it is for; 0: any, or what print finds
+}
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
 // print writes the rows. Columns whose number is in right are flush right:
 // counts, that the eye compares.
 func (t *table) print(w io.Writer, right ...int) error {
+	t.width = cmp.Or(t.width, terminalWidth(w))
 	_, err := io.WriteString(w, strings.Join(t.lines(right...), "\n")+"\n")
 	return err
 }
 
-// lines are the rows with two blanks between columns.
+// foldIndent is how far the columns stand in that a narrow terminal has below the others.
+const foldIndent = "    "
+
+// lines are the rows with two blanks between columns. Where the terminal has no room
+// for that it is one; and where that is not enough, the last columns of all rows stand
+// on lines of their own, so that they still line up and nothing is lost.
 func (t *table) lines(right ...int) []string {
 	var wide []int
 	for _, row := range t.rows {
@@ -38,19 +48,53 @@ func (t *table) lines(right ...int) []string {
 			wide[i] = max(wide[i], columns(cell))
 		}
 	}
-	lines := make([]string, len(t.rows))
-	for n, row := range t.rows {
+	gap, folds := t.layout(wide)
+	var lines []string
+	for _, row := range t.rows {
 		var line strings.Builder
 		for i, cell := range row {
+			if slices.Contains(folds, i) {
+				lines = append(lines, strings.TrimRight(line.String(), " "))
+				line.Reset()
+				line.WriteString(foldIndent)
+			}
 			fill := strings.Repeat(" ", wide[i]-columns(cell))
 			if slices.Contains(right, i) {
 				cell, fill = fill+cell, ""
 			}
-			line.WriteString(cell + fill + "  ")
+			line.WriteString(cell + fill + gap)
 		}
-		lines[n] = strings.TrimRight(line.String(), " ")
+		lines = append(lines, strings.TrimRight(line.String(), " "))
 	}
 	return lines
+}
+
+// layout says what stands between columns of these widths, and which of them begin a
+// new line.
+func (t *table) layout(wide []int) (gap string, folds []int) {
+	gap = "  "
+	if t.width == 0 || sum(wide)+len(gap)*(len(wide)-1) <= t.width {
+		return gap, nil
+	}
+	if sum(wide)+len(wide)-1 <= t.width {
+		return " ", nil
+	}
+	at := 0
+	for i, n := range wide {
+		if i > 0 && at+n > t.width {
+			folds = append(folds, i)
+			at = len(foldIndent)
+		}
+		at += n + len(gap)
+	}
+	return gap, folds
+}
+
+func sum(numbers []int) (n int) {
+	for _, m := range numbers {
+		n += m
+	}
+	return n
 }
 
 // columns is how wide s stands on a terminal. The colours of paint take no room.
@@ -156,6 +200,16 @@ func octets(n int64) string {
 func onTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// terminalWidth is how many columns the terminal has that w is; 0 if it is none.
+func terminalWidth(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return width
+		}
+	}
+	return 0
 }
 
 // paint is how a text stands out on a terminal; the zero paint changes nothing.

@@ -62,7 +62,7 @@ nowhere: the file has its hash alone.`,
 		},
 	}
 	configFlag(cmd, &path)
-	cmd.Flags().StringVar(&name, "name", "", "whose it is: a `name`")
+	cmd.Flags().StringVar(&name, "name", "", "`NAME` of who is to have it")
 	cmd.Flags().BoolVar(&write, "write", false, "it may add and remove entries")
 	return cmd
 }

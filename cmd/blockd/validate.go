@@ -33,7 +33,6 @@ func (c Config) Validate() Faults {
 	c.validatePolicies(&f)
 	c.validateClientProof(&f)
 	c.validateQuarantine(&f)
-	c.validateSocketmap(&f)
 	if !c.SMTP.open() && !c.Milter.open() && !c.Postfix.open() && c.HTTP.Listen == "" {
 		f.add("smtp.listen", "no door is open: every listen is empty")
 	}

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -37,7 +40,25 @@ func (c Config) reload() reload.Settings {
 
 // makeIndexFolder makes the folder of the index file, so that a fresh checkout
 // runs. The file itself has mode 0600.
-func (c Config) makeIndexFolder() error { return os.MkdirAll(filepath.Dir(c.Index.Path), 0o755) }
+func (c Config) makeIndexFolder() error {
+	if err := os.MkdirAll(filepath.Dir(c.Index.Path), 0o755); err != nil {
+		return fmt.Errorf("index.path: %w", err)
+	}
+	return nil
+}
+
+// openIndex opens an index file for a command that asks it. config is where the
+// configuration is that names the file, "" if the command line does.
+func openIndex(file, config string) (*index.Index, error) {
+	ix, err := index.Open(file)
+	switch {
+	case !errors.Is(err, fs.ErrNotExist):
+		return ix, err
+	case config == "":
+		return nil, fmt.Errorf("%s: no index yet; blockd compile -o makes one", shownPath(file))
+	}
+	return nil, fmt.Errorf("%s: no index yet: start the daemon, or run: blockd compile -c %s", shownPath(file), config)
+}
 
 func (c Config) settings(l List) lists.Settings {
 	s := lists.Settings{Format: l.Format, Subdomains: l.Subdomains, Patterns: l.Patterns, Reason: l.Reason, Guard: c.guard(l)}
