@@ -99,12 +99,9 @@ func TestEqualHashesAreNotEqualKeys(t *testing.T) {
 	if _, err := b.in.numberReasons(); err != nil {
 		t.Fatal(err)
 	}
-	hashes, err := newScatter(1, 0, minMemory, 0, b.spill)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hashes.close()
-	m := merger{in: b.in, shadow: b.shadows(), hashes: hashes, lane: &hashes.lanes[0], worth: newWorthCounter(b.rows)}
+	parts := b.in.records.reader(t.Context())
+	defer parts.end()
+	m := merger{in: b.in, parts: parts, shadow: b.shadows(), worth: newWorthCounter(b.rows)}
 	if err := m.merge(0, 1<<b.in.records.bits); err != nil {
 		t.Fatal(err)
 	}

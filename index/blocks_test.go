@@ -97,11 +97,11 @@ func TestDroppedPartIsNotLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, part := range []int{0, 1} {
-		if _, err := s.load(nil, part); err != nil {
+		if _, err := loadPart(s, part); err != nil {
 			t.Error(err)
 		}
 		s.drop(part)
-		if _, err := s.load(nil, part); !errors.Is(err, errDropped) {
+		if _, err := loadPart(s, part); !errors.Is(err, errDropped) {
 			t.Errorf("part %d, dropped: %v", part, err)
 		}
 	}

@@ -29,6 +29,7 @@ const (
 // hooks are what tests put into a build. The zero value is the real thing.
 type hooks struct {
 	fail   func(step string) error     // asked before each step of publishing
+	wrote  func(unit int)              // told of each unit of pages before it is read back
 	weak   func(key []byte) bloom.Hash // stands in for XXH3
 	direct bool                        // pages go past the system's cache, however few
 	gap    uint64                      // pages of nothing before the store: a file over 4 GiB without its content

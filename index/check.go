@@ -1,11 +1,10 @@
 package index
 
 import (
+	"bytes"
+	"cmp"
 	"context"
-	"sync"
-	"sync/atomic"
-
-	"golang.org/x/sync/errgroup"
+	"slices"
 
 	"blockd/bloom"
 )
@@ -14,10 +13,12 @@ import (
 // table. It is for one goroutine.
 type checker struct {
 	ix     *Index
-	filter *bloom.Filter
+	filter *bloom.Filter // nil: it is asked later, for what goes to hashes
+	hashes *hashLane
 	total  census
 	n      int
-	hashes [bloom.BatchSize]bloom.Hash // of keys that the filter was not yet asked for
+	keys   [bloom.BatchSize]bloom.Hash // that the filter was not yet asked for
+	err    error                       // of hashes
 }
 
 // newChecker is for an index whose filter is known to be in order.
@@ -42,7 +43,7 @@ func (c *checker) partition(i int, pages []byte) error {
 				return err
 			}
 			if !c.page(page, uint64(i), n, &last) {
-				return corrupt(ix.pageOffset(p.first+at), "page %d does not hold together", p.first+at)
+				return cmp.Or(c.err, corrupt(ix.pageOffset(p.first+at), "page %d does not hold together", p.first+at))
 			}
 			next := pageNext(page)
 			if next == 0 {
@@ -59,7 +60,7 @@ func (c *checker) partition(i int, pages []byte) error {
 		return corrupt(ix.pageOffset(p.first), "partition %d uses %d overflow pages of %d", i, overflow, p.overflow)
 	}
 	if !c.asked() {
-		return corrupt(ix.pageOffset(p.first), "partition %d has keys that the filter lacks", i)
+		return cmp.Or(c.err, corrupt(ix.pageOffset(p.first), "partition %d has keys that the filter lacks", i))
 	}
 	return nil
 }
@@ -141,63 +142,45 @@ func (c *checker) usual(b []byte) (key []byte, size int) {
 
 // ask asks the filter for h, sooner or later. False: it lacks a key.
 func (c *checker) ask(h bloom.Hash) bool {
-	c.hashes[c.n] = h
+	c.keys[c.n] = h
 	c.n++
-	return c.n < len(c.hashes) || c.asked()
+	return c.n < len(c.keys) || c.asked()
 }
 
 // asked asks for what ask has put off.
 func (c *checker) asked() bool {
-	n := c.n
+	keys := c.keys[:c.n]
 	c.n = 0
-	return n == 0 || c.filter.HasBatch(c.hashes[:n]) == uint32(1<<n-1)
+	switch {
+	case c.filter == nil:
+		c.err = c.hashes.add(keys)
+		return c.err == nil
+	case len(keys) == 0:
+		return true
+	}
+	return c.filter.HasBatch(keys) == uint32(1<<len(keys)-1)
 }
 
-// checkDraft reads all pages of a file back from the system and checks them and
-// ix, which is that file opened, as Verify does: with several goroutines, and
-// without a mapping, whose pages would count as this process's memory.
-func (b *builder) checkDraft(ctx context.Context, ix *Index, f *pageFile) error {
-	defer b.stages.begin("verify")()
+// checkDraft checks ix, which is the file that w has written, opened as a reader
+// opens it, as Verify does. Its pages were read back and checked against w when they
+// were written: so ix must say of them what w did. The filter that the file has is
+// asked for all keys that the pages had.
+func (w *fileWriter) checkDraft(ctx context.Context, ix *Index) error {
+	defer w.stages.begin("verify")()
 	size := int64(ix.head.size)
-	b.progress.report(Progress{Stage: "verify", Total: size})
+	w.progress.report(Progress{Stage: "verify", Total: size})
+	if !bytes.Equal(ix.head.encode(), w.head.encode()) {
+		return corrupt(0, "the header is not the one that was written")
+	}
+	if !slices.Equal(ix.parts, w.draft.parts) {
+		return corrupt(ix.head.sections[secDirectory].offset, "the directory is not the one that was written")
+	}
 	if err := ix.promote(ctx); err != nil { // reads and sums all of the filter
 		return err
 	}
-	var next atomic.Int64
-	var mu sync.Mutex // guards total
-	var total census
-	group, ctx := errgroup.WithContext(ctx)
-	for range b.Workers * f.waits() {
-		group.Go(func() error {
-			c := ix.newChecker()
-			var pages []byte
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(ix.parts) {
-					break
-				}
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				p := ix.parts[i]
-				pages = grow(pages[:0], int(p.pages+p.overflow)*pageSize)
-				if err := f.read(pages, int64(ix.pageOffset(p.first))); err != nil {
-					return readError(err)
-				}
-				if err := c.partition(i, pages); err != nil {
-					return err
-				}
-				b.progress.report(Progress{Stage: "verify", Done: int64(ix.pageOffset(p.first)), Total: size})
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			total.add(c.total)
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
+	if err := w.hashes.ask(ctx, w.Workers, ix.filter.near.Load(), ix.head.sections[secFilter].offset); err != nil {
 		return err
 	}
-	b.progress.report(Progress{Stage: "verify", Done: size, Total: size})
-	return ix.holds(total)
+	w.progress.report(Progress{Stage: "verify", Done: size, Total: size})
+	return ix.holds(w.total)
 }

@@ -66,7 +66,7 @@ func TestSpillFileOver4GiB(t *testing.T) {
 	}
 	seen := 0
 	for part := range 4 {
-		b, err := s.load(nil, part)
+		b, err := loadPart(s, part)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,9 +37,8 @@ var errTooMuch = errors.New("one part of the records has more than 2 GiB")
 // their hash. It is for one goroutine and keeps its memory from call to call.
 type merger struct {
 	in     *intake
-	shadow []bool   // of each row: its list does not count
-	hashes *scatter // of the low halves of the keys' hashes
-	lane   *lane    // of hashes
+	parts  *partReader
+	shadow []bool // of each row: its list does not count
 	worth  *worthCounter
 	counts merged
 
@@ -69,16 +68,14 @@ func (m *merger) merge(first, parts int) error {
 	for number := first; number < first+parts; number++ {
 		from := len(m.buf)
 		var err error
-		if m.buf, err = m.in.records.load(m.buf, number); err != nil {
+		if m.buf, err = m.parts.load(m.buf, number); err != nil {
 			return err
 		}
 		if len(m.buf) > math.MaxInt32 {
 			return errTooMuch
 		}
 		m.in.records.drop(number)
-		if err := m.find(from); err != nil {
-			return err
-		}
+		m.find(from)
 	}
 	m.sort(m.in.records.bits - uint(bits2(parts)))
 	for i := 0; i < len(m.sorted); {
@@ -102,10 +99,8 @@ func (m *merger) merge(first, parts int) error {
 	return nil
 }
 
-// find makes refs of the records of live rows among the blocks from from on, and
-// keeps the low halves of their hashes for the filter, for which it does not matter
-// how often it is told of a key.
-func (m *merger) find(from int) error {
+// find makes refs of the records of live rows among the blocks from from on.
+func (m *merger) find(from int) {
 	for ; from < len(m.buf); from += m.in.records.block {
 		block := m.buf[from:][:blockEnd(m.buf[from:])]
 		for at := scatterHead; at < len(block); {
@@ -135,16 +130,10 @@ func (m *merger) find(from int) error {
 			}
 			if m.in.rows[row].live {
 				m.refs = append(m.refs, ref{h.Hi, uint32(from + at), uint16(p - at), uint16(row)})
-				b, err := m.lane.add(m.hashes.part(h.Lo), 8)
-				if err != nil {
-					return err
-				}
-				binary.LittleEndian.PutUint64(b, h.Lo)
 			}
 			at = p
 		}
 	}
-	return nil
 }
 
 // uvarintEnd is where the uvarint at p of b ends.

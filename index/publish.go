@@ -45,14 +45,15 @@ func (b *builder) draft(ctx context.Context, path string, lock *os.File) (*Draft
 	return d, nil
 }
 
-// fill writes, syncs and checks the draft's file. The disk works while the check
-// reads the file back.
+// fill writes, syncs and checks the draft's file.
 func (b *builder) fill(ctx context.Context, d *Draft, f *os.File) (err error) {
 	pages := b.openPages(f, b.in.counts().bytes)
 	defer pages.end()
-	if err := b.writeFile(ctx, pages, &d.Report); err != nil {
+	w, err := b.writeFile(ctx, pages, &d.Report)
+	if err != nil {
 		return err
 	}
+	defer w.close()
 	if err := b.hooks.at("sync"); err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func (b *builder) fill(ctx context.Context, d *Draft, f *os.File) (err error) {
 	if err := b.hooks.at("verify"); err != nil {
 		return err
 	}
-	return b.checkDraft(ctx, d.index, pages)
+	return w.checkDraft(ctx, d.index)
 }
 
 // Index is the draft, opened as a reader opens it. It stays valid after Publish.

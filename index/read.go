@@ -159,10 +159,10 @@ func (r *reading) take(w *worker, state *readState, it *lists.Item) error {
 			r.mu.Unlock()
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("%s:%d: %w", r.source.Path, it.Line, err)
+	if err != nil && !errors.Is(err, errTemporary) {
+		err = fmt.Errorf("%s:%d: %w", r.source.Path, it.Line, err)
 	}
-	return nil
+	return err
 }
 
 func (r *reading) report(state *readState) {

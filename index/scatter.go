@@ -92,7 +92,7 @@ func newScatter(lanes int, bits uint, memory, expected int64, file *spillFile) (
 	return s, nil
 }
 
-// close gives the memory back. What load has returned stays.
+// close gives the memory back.
 func (s *scatter) close() {
 	for i := range s.lanes {
 		if l := &s.lanes[i]; l.writing != nil { // an error has kept finish from it
@@ -242,7 +242,7 @@ func (s *scatter) write(list uint32, offset int64) error {
 	return nil
 }
 
-// finish ends the adding: from here on load may be called.
+// finish ends the adding: from here on it may be read.
 func (s *scatter) finish() error {
 	for i := range s.lanes {
 		l := &s.lanes[i]
@@ -258,32 +258,18 @@ func (s *scatter) finish() error {
 	return nil
 }
 
-// load appends the blocks of one part to dst, those of a lane in the order in
-// which they were filled. Goroutines may load at one time.
-func (s *scatter) load(dst []byte, number int) ([]byte, error) {
-	if s.gone[number] {
-		return dst, errDropped
-	}
+// appendBlocks appends the blocks of one part that are in memory to dst, those of a
+// lane in the order in which they were filled.
+func (s *scatter) appendBlocks(dst []byte, number int) []byte {
 	for i := range s.lanes {
-		l := &s.lanes[i]
-		for _, e := range l.extents[number] {
-			from := len(dst)
-			dst = grow(dst, int(e.blocks)*s.block)
-			if err := s.file.read(dst[from:], e.offset); err != nil {
-				return dst, err
-			}
-			if !whole(dst[from:], s.block) {
-				return dst, errSpill
-			}
-		}
-		for b := l.parts[number].first; b != none; b = s.pool.next[b] {
+		for b := s.lanes[i].parts[number].first; b != none; b = s.pool.next[b] {
 			from := len(dst)
 			dst = grow(dst, s.block)
 			block := s.pool.at(b)
 			copy(dst[from:], block[:blockEnd(block)])
 		}
 	}
-	return dst, nil
+	return dst
 }
 
 // errDropped reports a fault of this program, rather than to lose keys.

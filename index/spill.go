@@ -3,6 +3,7 @@ package index
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,8 +14,14 @@ import (
 // iovMax is how many pieces of memory one system call takes.
 const iovMax = 1024
 
-// errSpill reports a disk that gave back other octets than were written.
-var errSpill = errors.New("temporary file is damaged")
+var (
+	// errTemporary is in every error of the disk that holds the temporary file: what
+	// is at fault is no source, though it shows at one of its lines.
+	errTemporary = errors.New("temporary file")
+
+	// errSpill reports a disk that gave back other octets than were written.
+	errSpill = fmt.Errorf("%w is damaged", errTemporary)
+)
 
 // spillFile is the temporary file of a build. It has no name, so nothing of it is
 // left whatever happens to the process. It is made when it is first needed, and read
@@ -60,7 +67,7 @@ func (f *spillFile) open() (int, error) {
 		setDirect(f.fd, true)
 	}
 	if err != nil {
-		return -1, fmt.Errorf("temporary file: %w", err)
+		return -1, f.failed(err)
 	}
 	return f.fd, nil
 }
@@ -68,14 +75,22 @@ func (f *spillFile) open() (int, error) {
 // write writes pieces one behind the other and returns how many octets they had.
 func (f *spillFile) write(pieces [][]byte, offset int64) (int64, error) {
 	fd, err := f.open()
-	total, again := int64(0), true
-	for err == nil && len(pieces) > 0 {
-		var n int
-		if n, err = pwritev(fd, pieces, offset+total); err == unix.EINVAL && again {
-			again, err = false, setDirect(fd, false)
+	if err != nil {
+		return 0, err
+	}
+	total := int64(0)
+	for again := true; len(pieces) > 0; {
+		n, err := pwritev(fd, pieces, offset+total)
+		switch {
+		case errors.Is(err, unix.EINVAL) && again:
+			if again, err = false, setDirect(fd, false); err != nil {
+				return total, f.failed(err)
+			}
 			continue
-		} else if err != nil {
-			break
+		case err != nil:
+			return total, f.failed(err)
+		case n == 0:
+			return total, f.failed(io.ErrShortWrite)
 		}
 		total += int64(n)
 		for len(pieces) > 0 && n >= len(pieces[0]) {
@@ -86,10 +101,7 @@ func (f *spillFile) write(pieces [][]byte, offset int64) (int64, error) {
 			pieces[0] = pieces[0][n:]
 		}
 	}
-	if err != nil {
-		err = fmt.Errorf("temporary file: %w", err)
-	}
-	return total, err
+	return total, nil
 }
 
 func (f *spillFile) read(b []byte, offset int64) error {
@@ -100,17 +112,22 @@ func (f *spillFile) read(b []byte, offset int64) error {
 			continue
 		case errors.Is(err, unix.EINVAL) && again:
 			if again, err = false, setDirect(f.fd, false); err != nil {
-				return fmt.Errorf("temporary file: %w", err)
+				return f.failed(err)
 			}
 			continue
 		case err != nil:
-			return fmt.Errorf("temporary file: %w", err)
+			return f.failed(err)
 		case n == 0:
 			return errSpill
 		}
 		b, offset = b[n:], offset+int64(n)
 	}
 	return nil
+}
+
+// failed says which disk it was.
+func (f *spillFile) failed(err error) error {
+	return fmt.Errorf("%w in %s: %w", errTemporary, filepath.Dir(f.path), err)
 }
 
 func (f *spillFile) close() {

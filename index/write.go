@@ -2,12 +2,10 @@ package index
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -44,8 +42,8 @@ var attempts = [...]struct {
 
 const firstSip = 3 // of attempts
 
-// writeFile merges what was taken in and writes the whole file.
-func (b *builder) writeFile(ctx context.Context, f *pageFile, r *Report) error {
+// writeFile merges what was taken in and writes the whole file. Close what it returns.
+func (b *builder) writeFile(ctx context.Context, f *pageFile, r *Report) (*fileWriter, error) {
 	tries := attempts[:]
 	if b.SipHash {
 		tries = tries[firstSip:]
@@ -56,18 +54,22 @@ func (b *builder) writeFile(ctx context.Context, f *pageFile, r *Report) error {
 			r.Reseeds++
 			b.hash = b.hash.next(try.kind)
 			if err := b.takeAgain(ctx); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		w := &fileWriter{builder: b, f: f, fill: try.fill}
-		if err = w.write(ctx); !errors.Is(err, errCrowded) {
+		if err = w.write(ctx); err == nil {
 			r.Keys, r.Entries, r.Duplicates, r.Dropped = w.counts.keys, w.counts.entries, w.counts.duplicates, w.counts.dropped
 			r.Bytes, r.FilterBits = int64(w.head.size), w.head.blocks*bloom.BlockBits
 			r.Hash = hashName(b.in.hash.kind)
-			return err
+			return w, nil
+		}
+		w.close()
+		if !errors.Is(err, errCrowded) {
+			break
 		}
 	}
-	return err
+	return nil, err
 }
 
 // fileWriter writes one file. Filter, sums and directory lie before the pages but
@@ -83,8 +85,18 @@ type fileWriter struct {
 	worth  *worthCounter
 
 	reasons   reasonTable
-	hashes    *scatter // of the low halves of the keys' hashes
 	directory []byte
+
+	draft  *Index     // what the pages are checked against when they are read back: head, parts and lists
+	hashes *keyHashes // of all keys that were read back
+	total  census     // of them
+}
+
+// close gives the memory of the hashes back.
+func (w *fileWriter) close() {
+	if w.hashes != nil {
+		w.hashes.close()
+	}
 }
 
 func (w *fileWriter) write(ctx context.Context) error {
@@ -93,12 +105,10 @@ func (w *fileWriter) write(ctx context.Context) error {
 		return err
 	}
 	w.plan()
-	entries := int64(w.in.counts().entries)
-	w.hashes, err = newScatter(len(w.in.workers)*w.f.waits(), filterBits(w.head.blocks), w.Memory/2, 8*entries, w.spill)
+	w.hashes, err = newKeyHashes(w.Workers*w.f.waits(), w.head.blocks, int64(w.in.counts().entries), w.Memory/2, w.spill)
 	if err != nil {
 		return err
 	}
-	defer w.hashes.close()
 	if err := w.writePages(ctx); err != nil {
 		return err
 	}
@@ -178,6 +188,8 @@ func (w *fileWriter) plan() {
 	w.place(secDirectory, uint64(len(w.directory)), partitions)
 	w.place(secPages, 0, 0) // its length comes with the pages
 	w.head.sections[secPages].offset += w.hooks.gap * pageSize
+	w.head.sections[secReasons].items = uint64(len(w.reasons.ends))
+	w.draft = &Index{head: &w.head, shift: w.shift, lists: w.rows, parts: make([]partition, partitions)}
 	w.worth = newWorthCounter(w.rows)
 }
 
@@ -212,37 +224,6 @@ func (w *fileWriter) small(kind int, b []byte) error {
 	return err
 }
 
-// pageOrder gives units of pages their places in the file, in the order of the
-// units, whoever is done first.
-type pageOrder struct {
-	mu    sync.Mutex
-	moved sync.Cond
-	unit  int // the next one
-	page  uint64
-	ended bool // by an error: nobody waits any more
-}
-
-// take returns the first page of a unit of so many; false after end.
-func (o *pageOrder) take(unit int, pages uint64) (first uint64, ok bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for o.unit != unit && !o.ended {
-		o.moved.Wait()
-	}
-	first = o.page
-	o.unit++
-	o.page += pages
-	o.moved.Broadcast()
-	return first, !o.ended
-}
-
-func (o *pageOrder) end() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.ended = true
-	o.moved.Broadcast()
-}
-
 // writePages merges and writes all records. A unit of work is a partition, or the
 // partitions that one part of the records holds: units have nothing in common but
 // the order of their pages.
@@ -255,11 +236,14 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 	writers := make([]*unitWriter, len(w.hashes.lanes))
 	group, ctx := errgroup.WithContext(ctx)
 	total := int64(float64(w.in.counts().bytes) / w.fill)
+	parts := w.in.records.reader(ctx)
+	defer parts.end()
 	background := newWriteback(w.f.File, int64(w.head.sections[secPages].offset))
 	defer background.end()
 	for i := range writers {
 		u := &unitWriter{w: w, order: order}
-		u.merger = merger{in: w.in, shadow: w.shadows(), hashes: w.hashes, lane: &w.hashes.lanes[i], worth: newWorthCounter(w.rows)}
+		u.merger = merger{in: w.in, parts: parts, shadow: w.shadows(), worth: newWorthCounter(w.rows)}
+		u.checker = checker{ix: w.draft, hashes: w.hashes.lane(i)}
 		writers[i] = u
 		group.Go(func() error {
 			for {
@@ -288,6 +272,7 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 	}
 	for _, u := range writers {
 		w.counts.add(u.counts)
+		w.total.add(u.checker.total)
 		w.worth.add(u.worth)
 	}
 	if err := w.hashes.finish(); err != nil {
@@ -306,67 +291,4 @@ func (b *builder) shadows() []bool {
 		shadow[i] = row.Source.Mode == Shadow
 	}
 	return shadow
-}
-
-// unitWriter is one goroutine of writePages.
-type unitWriter struct {
-	w *fileWriter
-	merger
-	cutter pageCutter
-	order  *pageOrder
-	next   uint64 // page behind the unit that was written last
-}
-
-// errStopped is the error of a unit whose predecessor has failed.
-var errStopped = errors.New("another unit has failed")
-
-// end is where in the file the last unit ends.
-func (u *unitWriter) end() int64 {
-	return int64(u.w.head.sections[secPages].offset + u.next*pageSize)
-}
-
-// write writes the unit-th of 2^unitBits units of pages, and its partitions' rows
-// of the directory.
-func (u *unitWriter) write(unit int, unitBits uint) error {
-	parts := 1 << (u.in.records.bits - unitBits)
-	if err := u.merge(unit*parts, parts); err != nil {
-		return err
-	}
-	partitions := 1 << (u.w.shift - unitBits)
-	first := unit * partitions
-	rows := u.w.directory[first*partitionBytes:][:partitions*partitionBytes]
-	u.cutter.pages = u.cutter.pages[:0]
-	for i, records := 0, u.records; i < partitions; i++ {
-		n, room := 0, uint64(0)
-		for n < len(records) && records[n].hi>>(64-u.w.shift) == uint64(first+i) {
-			room += slotBytes + uint64(records[n].n)
-			n++
-		}
-		pages := uint64(0)
-		if n > 0 {
-			pages = 1 + uint64(float64(room)/(u.w.fill*pageRoom))
-		}
-		overflow, err := u.cutter.cut(u.buf, records[:n], u.w.shift, pages)
-		if err != nil {
-			return err
-		}
-		records = records[n:]
-		binary.LittleEndian.PutUint32(rows[i*partitionBytes+8:], uint32(pages))
-		binary.LittleEndian.PutUint32(rows[i*partitionBytes+12:], overflow)
-	}
-	at, ok := u.order.take(unit, uint64(len(u.cutter.pages)/pageSize))
-	if !ok {
-		return errStopped
-	}
-	number := at
-	for page := u.cutter.pages; len(page) > 0; page = page[pageSize:] {
-		binary.LittleEndian.PutUint32(page, pageSum(page[:pageSize], u.w.head.crcStart(), number))
-		number++
-	}
-	u.next = number
-	for row := at; len(rows) > 0; rows = rows[partitionBytes:] {
-		binary.LittleEndian.PutUint64(rows, row)
-		row += uint64(binary.LittleEndian.Uint32(rows[8:])) + uint64(binary.LittleEndian.Uint32(rows[12:]))
-	}
-	return u.w.f.write(u.cutter.pages, int64(u.w.head.sections[secPages].offset+at*pageSize))
 }

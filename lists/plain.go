@@ -27,10 +27,16 @@ func (r *reading) simple() bool {
 	}
 	if key.Kind == addr.Domain {
 		r.add(Domain, r.bare).Key = key
-	} else {
-		r.add(Addr, Exact).Key = key
+		r.flush()
+		return true
 	}
-	r.flush()
+	// What flush would make of an address: no guard has a say about one mailbox.
+	it := &r.usual
+	it.Line, it.Key, it.Text = r.at.number, key, r.at.text
+	it.Kind, it.Scope, it.Action, it.Reason = Addr, Exact, r.action, r.reason
+	r.tally.lines++
+	r.sum.Entries++
+	r.err = r.emit(it)
 	return true
 }
 

@@ -36,6 +36,8 @@ type reading struct {
 	why    string
 	queue  []Item
 	failed bool
+
+	usual Item // of a line that is an address and nothing else: what differs from line to line is set
 }
 
 // sofar is what a line's meaning may depend on beyond the line: what was in the

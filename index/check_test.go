@@ -1,0 +1,195 @@
+package index
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/bloom"
+)
+
+// flip flips one bit of the draft of an index at path.
+func flip(t testing.TB, path string, offset int64) {
+	t.Helper()
+	f, err := os.OpenFile(fmt.Sprintf("%s%s%d", path, tempMark, os.Getpid()), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], offset); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 4
+	if _, err := f.WriteAt(b[:], offset); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A disk that gives back other octets than were written ends the build, wherever
+// they are, and what served before goes on to serve.
+func TestDraftThatCameBackDamaged(t *testing.T) {
+	const keys = 60_000
+	folder := t.TempDir()
+	path := filepath.Join(folder, "x.bdx")
+	d, err := draftOf(t, path, seeded(1), hooks{}, rowsNamed(1), manyDomains(keys))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Discard()
+	sections := d.Index().head.sections
+	d.Discard()
+	for _, tt := range []struct {
+		name   string
+		step   string // "": when the pages are written
+		offset uint64
+		want   string
+	}{
+		{"first page", "", sections[secPages].offset + 2000, "page sum"},
+		{"zeros of a page", "", sections[secPages].offset + pageSize - 1, "page sum"},
+		{"header", "reopen", 112, "header sum"},
+		{"directory", "reopen", sections[secDirectory].offset + 16, "section sum"},
+		{"filter", "reopen", sections[secFilter].offset + 5000, "filter sum"},
+	} {
+		for _, direct := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, direct %t", tt.name, direct), func(t *testing.T) {
+				h := hooks{direct: direct, wrote: func(unit int) {
+					if tt.step == "" && unit == 0 {
+						flip(t, path, int64(tt.offset))
+					}
+				}, fail: func(step string) error {
+					if step == tt.step {
+						flip(t, path, int64(tt.offset))
+					}
+					return nil
+				}}
+				_, err := draftOf(t, path, seeded(1), h, rowsNamed(1), manyDomains(keys))
+				if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("build = %v, want %s", err, tt.want)
+				}
+				if left := temporaryFiles(t, folder); len(left) > 0 {
+					t.Errorf("%q is left", left)
+				}
+			})
+		}
+	}
+}
+
+// Who gives up a build in the midst of its pages, some of whose records are in the
+// temporary file, leaves neither a file nor a goroutine.
+func TestCancelledBuildLeavesNothing(t *testing.T) {
+	folder := t.TempDir()
+	source := largeList(t, t.TempDir(), "new")
+	before := runtime.NumGoroutine()
+	for _, unit := range []int{0, 3} {
+		ctx, cancel := context.WithCancel(t.Context())
+		b, err := newBuilder(Options{Memory: minMemory, Workers: 2}, hooks{direct: true, wrote: func(n int) {
+			if n == unit {
+				cancel()
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(folder, "x.bdx")
+		if _, err := b.build(ctx, path, []Source{source}); !errors.Is(err, context.Canceled) || b.spill.written() == 0 {
+			t.Errorf("unit %d: build = %v, %d octets spilled", unit, err, b.spill.written())
+		}
+		cancel()
+		if left := temporaryFiles(t, folder); len(left) > 0 {
+			t.Errorf("unit %d: %q is left", unit, left)
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
+	}
+}
+
+// What was checked when it was written counts only for a file that says the same of it:
+// here the header names another time, with a sum that is right.
+func TestDraftWithAnotherHeader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.bdx")
+	h := hooks{fail: func(step string) error {
+		if step != "reopen" {
+			return nil
+		}
+		temp := fmt.Sprintf("%s%s%d", path, tempMark, os.Getpid())
+		page := make([]byte, pageSize)
+		f, err := os.OpenFile(temp, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if _, err := f.ReadAt(page, 0); err != nil {
+			return err
+		}
+		page[112] ^= 1
+		binary.LittleEndian.PutUint32(page[headerSumAt:], crc32.Checksum(page[:headerSumAt], castagnoli))
+		_, err = f.WriteAt(page, 0)
+		return err
+	}}
+	_, err := draftOf(t, path, seeded(1), h, rowsNamed(1), manyDomains(100))
+	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "not the one that was written") {
+		t.Errorf("build = %v", err)
+	}
+}
+
+// A filter that was filled from kept hashes is the one that was filled at once, by
+// however many goroutines, and is asked for every one of them.
+func TestKeptHashesAreTheFilter(t *testing.T) {
+	for _, keys := range []int{0, 1, 1000, 300_000} {
+		for _, workers := range []int{1, 4} {
+			file := newSpillFile(filepath.Join(t.TempDir(), "x.bdx"), hooks{})
+			defer file.close()
+			blocks := bloom.Blocks(uint64(keys), 12)
+			k, err := newKeyHashes(workers, blocks, int64(keys), 4<<20, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer k.close()
+			rng := rand.New(rand.NewPCG(uint64(keys), 1))
+			want := bloom.NewBuilder(uint64(keys), 12)
+			batch := make([]bloom.Hash, 10)
+			for i := range keys / len(batch) {
+				for j := range batch {
+					batch[j].Lo = rng.Uint64()
+				}
+				want.AddBatch(batch)
+				if err := k.lane(i % workers).add(batch); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := k.finish(); err != nil {
+				t.Fatal(err)
+			}
+			got := bloom.NewBuilder(uint64(keys), 12)
+			if err := k.fill(t.Context(), workers, got, blocks); err != nil {
+				t.Fatal(err)
+			}
+			var a, b strings.Builder
+			full, empty := got.Filter(), bloom.NewBuilder(uint64(keys), 12).Filter()
+			want.Filter().WriteTo(&a)
+			full.WriteTo(&b)
+			if a.String() != b.String() {
+				t.Errorf("%d keys, %d workers: another filter", keys, workers)
+			}
+			if err := k.ask(context.Background(), workers, full, 0); err != nil {
+				t.Errorf("%d keys, %d workers: %v", keys, workers, err)
+			}
+			if err := k.ask(context.Background(), workers, empty, 4096); keys >= 10 && !errors.Is(err, ErrCorrupt) {
+				t.Errorf("%d keys, %d workers: an empty filter has all of them: %v", keys, workers, err)
+			}
+		}
+	}
+}
