@@ -18,14 +18,13 @@ import (
 func TestRun(t *testing.T) {
 	const n = 3000
 	docs := t.TempDir()
-	r := &report{settings: settings{n: n}}
-	begin, end := r.marks()
+	begin, end := fmt.Sprintf("<!-- bench -n %d: written by make bench -->", n), fmt.Sprintf("<!-- bench -n %d: end -->", n)
 	document := "# Before\n" + begin + "\nold figures\n" + end + "\n# After\n"
 	if err := os.WriteFile(filepath.Join(docs, "performance.md"), []byte(document), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	if code := run([]string{"-n", fmt.Sprint(n), "-rounds", "2", "-docs", docs, "-work", t.TempDir()}, &stdout, &stderr); code != 0 {
+	if code := newBenchCommand().run([]string{"-n", fmt.Sprint(n), "-rounds", "2", "-docs", docs, "-work", t.TempDir()}, &stdout, &stderr); code != 0 {
 		t.Fatalf("run ended with %d: %s", code, &stderr)
 	}
 	written, err := os.ReadFile(filepath.Join(docs, "performance.md"))
@@ -66,7 +65,7 @@ func TestRun(t *testing.T) {
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"-n", "5"}, {"-rounds", "0"}, {"more"}, {"-x"}} {
 		var stderr bytes.Buffer
-		if code := run(args, io.Discard, &stderr); code != 2 || stderr.Len() == 0 {
+		if code := newBenchCommand().run(args, io.Discard, &stderr); code != 2 || stderr.Len() == 0 {
 			t.Errorf("run(%q) = %d, %q, want 2 and a word", args, code, &stderr)
 		}
 	}
@@ -74,7 +73,7 @@ func TestUsage(t *testing.T) {
 
 func TestAnswersThatAreWrongEndTheRun(t *testing.T) {
 	k := &keys{clear: make([]string, 10), listed: make([]string, 10)}
-	r := newReport(settings{n: 10}, machine{})
+	r := newReport(settings{scale: scale{n: 10}}, machine{})
 	for _, tt := range []struct{ listed, clear int }{{9, 0}, {10, 1}} {
 		if err := r.proved("somebody", k, tt.listed, tt.clear); err == nil {
 			t.Errorf("%d of 10 listed and %d clear senders found: no error", tt.listed, tt.clear)

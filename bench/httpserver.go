@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // The two kinds of senders.
@@ -35,21 +36,6 @@ type httpServer struct {
 	exchanges [kinds][]exchange
 }
 
-// httpServers are those of a run. blockd's is the first of asked.
-type httpServers struct {
-	paths
-	blockd string // address
-	pid    int    // of blockd
-	asked  []httpServer
-	lines  [kinds][][]byte // of a stream
-}
-
-func (h *httpServers) stop() {
-	if h != nil {
-		h.paths.stop()
-	}
-}
-
 const blockdHTTPConfig = `
 [index]
 path = %q
@@ -62,23 +48,22 @@ path = %q
 format = "plain"
 `
 
-// startHTTP starts every server; one that is not installed is named as missing.
-func startHTTP(ctx context.Context, dir string, l *smtpLists, r *httpReport) (*httpServers, error) {
-	h := &httpServers{}
+func (h *httpDoor) start(ctx context.Context, dir string, l *addresses) error {
+	h.httpTables, h.addresses = newHTTPTables(h.httpSettings), l
 	address, err := freeAddress()
 	if err != nil {
-		return h, err
+		return err
 	}
 	shut, err := otherDoors(ctx, l.program, "[http]")
 	if err != nil {
-		return h, err
+		return err
 	}
 	config := filepath.Join(dir, "blockd.toml")
 	if err := os.WriteFile(config, append(fmt.Appendf(nil, blockdHTTPConfig, l.index, address, l.text), shut...), 0o644); err != nil {
-		return h, err
+		return err
 	}
-	if h.pid, err = h.start(ctx, address, config+".log", l.program, "serve", "-c", config); err != nil {
-		return h, err
+	if h.pid, err = h.launch(ctx, address, config+".log", l.program, "serve", "-c", config); err != nil {
+		return err
 	}
 	h.blockd = address
 	senders := [kinds][]string{clearKind: clearSenders(l.sample), listedKind: l.sample}
@@ -90,12 +75,12 @@ func startHTTP(ctx context.Context, dir string, l *smtpLists, r *httpReport) (*h
 			own.exchanges[kind] = append(own.exchanges[kind], get(address, "/v1/check", sender, verdictOf(kind)))
 		}
 		if answers[kind], err = record(address, all[0], filepath.Join(dir, fmt.Sprintf("answer-%d", kind))); err != nil {
-			return h, err
+			return err
 		}
 	}
 	p, err := h.startOwn(ctx, nameBare, "http-bare", answers...)
 	if err != nil {
-		return h, err
+		return err
 	}
 	bare := httpServer{path: p}
 	for kind, all := range senders {
@@ -105,15 +90,15 @@ func startHTTP(ctx context.Context, dir string, l *smtpLists, r *httpReport) (*h
 	}
 	h.asked = []httpServer{own, bare}
 	if why := lookPath("rspamd"); why != "" {
-		r.single.missing(nameCheckV2, why)
-		return h, nil
+		h.single.missing(nameCheckV2, why)
+		return nil
 	}
 	other, err := h.startCheckV2(ctx, dir, senders)
 	if err != nil {
-		return h, fmt.Errorf("rspamd: %w", err)
+		return fmt.Errorf("rspamd: %w", err)
 	}
 	h.asked = append(h.asked, other)
-	return h, nil
+	return nil
 }
 
 func verdictOf(kind int) string {
@@ -240,7 +225,7 @@ const checkV2Message = "From: someone@bench.test\r\nSubject: bench\r\n\r\nText\r
 
 // startCheckV2 starts it with as many workers as there are cores. Its map has the
 // senders that are asked alone; with ten million it would be no faster.
-func (h *httpServers) startCheckV2(ctx context.Context, dir string, senders [kinds][]string) (s httpServer, err error) {
+func (h *httpDoor) startCheckV2(ctx context.Context, dir string, senders [kinds][]string) (s httpServer, err error) {
 	s = httpServer{path: path{name: nameCheckV2, filters: true}, slow: true}
 	if s.address, err = freeAddress(); err != nil {
 		return s, err
@@ -270,7 +255,7 @@ func (h *httpServers) startCheckV2(ctx context.Context, dir string, senders [kin
 			return s, err
 		}
 	}
-	if s.pid, err = h.start(ctx, s.address, config+".log", args...); err != nil {
+	if s.pid, err = h.launch(ctx, s.address, config+".log", args...); err != nil {
 		return s, err
 	}
 	for kind, word := range [kinds]string{clearKind: `"action":"no action"`, listedKind: `"action":"reject"`} {
@@ -279,5 +264,9 @@ func (h *httpServers) startCheckV2(ctx context.Context, dir string, senders [kin
 				s.address, sender, len(checkV2Message), checkV2Message), []byte(word)})
 		}
 	}
-	return s, untilRead(ctx, s)
+	// It listens before it has read its map.
+	return s, until(ctx, 30*time.Second, "rspamd to know its senders", func() (bool, error) {
+		_, _, err := load(ctx, s.address, 8, 64, s.exchanges[listedKind])
+		return err == nil, nil
+	})
 }

@@ -64,7 +64,7 @@ func TestAnswerNobody(t *testing.T) {
 }
 
 func TestMilterGoals(t *testing.T) {
-	r := newMilterReport(milterSettings{n: 1000}, machine{})
+	r := newMilterDoor()
 	for _, load := range []float64{1, 3, 2} {
 		r.accepted.add(nameBlockd, milteredNew, 900/load)
 		r.accepted.add(nameNoMilter, milteredNew, 990/load)

@@ -20,15 +20,6 @@ type way struct {
 	refuse  func(ctx context.Context, address string, total int, senders []string) (seconds float64, err error)
 }
 
-// milters are the ways that are measured. blockd's milter is the first.
-type milters struct {
-	paths
-	postfix  *milterPostfix
-	ways     []way
-	milter   path   // blockd's, spoken to directly
-	policies []path // policy services, the same
-}
-
 // The names of the ways, beside nameBlockd, which is the milter.
 const (
 	namePolicy     = "blockd, policy service"
@@ -42,8 +33,11 @@ const (
 	nameBarePolicy = "bare policy service (Go)"
 )
 
-// start starts every server; those that are not installed are named as missing.
-func (m *milters) start(ctx context.Context, dir string, l *smtpLists, r *milterReport) error {
+func (m *milterDoor) start(ctx context.Context, dir string, l *addresses) error {
+	if err := l.withCDB(ctx); err != nil {
+		return err
+	}
+	m.addresses = l
 	early := func(ctx context.Context, address string, total int, senders []string) (float64, error) {
 		return refusals(ctx, address, total, refusalsASession, senders)
 	}
@@ -65,14 +59,14 @@ func (m *milters) start(ctx context.Context, dir string, l *smtpLists, r *milter
 		"smtpd_milters=",
 	}
 	if why := l.lacksPostfix(); why != "" {
-		r.refused.missing(nameTable, why)
+		m.refused.missing(nameTable, why)
 	} else {
 		m.ways = append(m.ways, way{name: nameTable, refuse: early})
 		options = append(options, "smtpd_sender_restrictions=check_sender_access,cdb:"+strings.TrimSuffix(l.cdb, ".cdb"))
 	}
 	if why := lookPath("rspamd"); why != "" {
-		r.accepted.missing(nameRspamd, why)
-		r.accepted.missing(nameRspamdBare, why)
+		m.accepted.missing(nameRspamd, why)
+		m.accepted.missing(nameRspamdBare, why)
 	} else {
 		nobody, err := m.startOwn(ctx, "", "dns-nobody")
 		if err != nil {
@@ -92,7 +86,7 @@ func (m *milters) start(ctx context.Context, dir string, l *smtpLists, r *milter
 		}
 	}
 	if why := lacksPython(); why != "" {
-		r.accepted.missing(namePython, why)
+		m.accepted.missing(namePython, why)
 	} else {
 		p, err := m.startPython(ctx, dir)
 		if err != nil {
@@ -112,7 +106,7 @@ func (m *milters) start(ctx context.Context, dir string, l *smtpLists, r *milter
 			return err
 		}
 	}
-	if m.postfix, err = m.startMilterPostfix(ctx, dir, m.ways, options); err != nil {
+	if err := m.startPostfix(ctx, dir, options); err != nil {
 		return fmt.Errorf("starting Postfix: %w", err)
 	}
 	bare, err := m.startOwn(ctx, nameBarePolicy, "policy-dunno")
@@ -125,7 +119,7 @@ func (m *milters) start(ctx context.Context, dir string, l *smtpLists, r *milter
 
 // prove looks that each way takes mail of a clear sender and, where it should, none
 // of a listed one.
-func (m *milters) prove(ctx context.Context, l *smtpLists) error {
+func (m *milterDoor) prove(ctx context.Context, l *addresses) error {
 	for _, w := range m.ways {
 		if _, err := source(ctx, w.address, 1, 2, smallMessage); err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
@@ -133,8 +127,13 @@ func (m *milters) prove(ctx context.Context, l *smtpLists) error {
 		if w.refuse == nil {
 			continue
 		}
-		if _, err := w.refuse(ctx, w.address, 4, l.sample); err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
+		var fault error
+		err := until(ctx, time.Minute, "it to refuse", func() (bool, error) { // rspamd listens before it has read its map
+			_, fault = w.refuse(ctx, w.address, 4, l.sample)
+			return fault == nil, nil
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w: %w", w.name, err, fault)
 		}
 	}
 	return m.postfix.settle(ctx)
@@ -161,7 +160,7 @@ format = "plain"
 
 // startBlockd starts blockd with its default settings, but for the limit of milter
 // connections.
-func (m *milters) startBlockd(ctx context.Context, dir string, l *smtpLists) (blockd path, socketmap, policy string, err error) {
+func (m *milterDoor) startBlockd(ctx context.Context, dir string, l *addresses) (blockd path, socketmap, policy string, err error) {
 	var addresses [4]string
 	for i := range addresses {
 		if addresses[i], err = freeAddress(); err != nil {
@@ -173,7 +172,7 @@ func (m *milters) startBlockd(ctx context.Context, dir string, l *smtpLists) (bl
 	if err := os.WriteFile(config, text, 0o644); err != nil {
 		return path{}, "", "", err
 	}
-	pid, err := m.paths.start(ctx, addresses[0], config+".log", l.program, "serve", "-c", config)
+	pid, err := m.launch(ctx, addresses[0], config+".log", l.program, "serve", "-c", config)
 	if err == nil {
 		err = ready(ctx, "http://"+addresses[3]+"/readyz")
 	}
@@ -189,24 +188,6 @@ func ready(ctx context.Context, url string) error {
 		}
 		return answer.StatusCode == http.StatusOK, answer.Body.Close()
 	})
-}
-
-// until polls.
-func until(ctx context.Context, limit time.Duration, what string, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("waited %v for %s", limit, what))
-	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if ok, err := done(); ok || err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }
 
 const pythonMilter = `
@@ -234,7 +215,7 @@ func lacksPython() string {
 	return ""
 }
 
-func (m *milters) startPython(ctx context.Context, dir string) (path, error) {
+func (m *milterDoor) startPython(ctx context.Context, dir string) (path, error) {
 	address, err := freeAddress()
 	if err != nil {
 		return path{}, err
@@ -244,7 +225,7 @@ func (m *milters) startPython(ctx context.Context, dir string) (path, error) {
 	if err := os.WriteFile(file, []byte(pythonMilter), 0o644); err != nil {
 		return path{}, err
 	}
-	pid, err := m.paths.start(ctx, address, file+".log", python, file, "inet:"+port+"@"+host)
+	pid, err := m.launch(ctx, address, file+".log", python, file, "inet:"+port+"@"+host)
 	return path{name: namePython, address: address, pid: pid, filters: true}, err
 }
 

@@ -63,7 +63,7 @@ metric { name = "default"; actions { reject = 15; } }
 const rspamdStartLimit = 10 * time.Minute
 
 // startRspamd runs rspamd as a milter until stop.
-func (m *milters) startRspamd(ctx context.Context, dir string, c rspamdConfig, nameserver, list string) (path, error) {
+func (m *milterDoor) startRspamd(ctx context.Context, dir string, c rspamdConfig, nameserver, list string) (path, error) {
 	base, err := os.MkdirTemp(dir, "rspamd-")
 	if err != nil {
 		return path{}, err
@@ -96,7 +96,7 @@ func (m *milters) startRspamd(ctx context.Context, dir string, c rspamdConfig, n
 	if c.whole {
 		args = append(args, "-c", filepath.Join(base, "local.d", "rspamd.conf"))
 	}
-	pid, err := m.paths.start(ctx, address, filepath.Join(base, "errors"), args...)
+	pid, err := m.launch(ctx, address, filepath.Join(base, "errors"), args...)
 	if err != nil {
 		return path{}, err
 	}

@@ -1,14 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
-	"time"
-)
+import "fmt"
 
 // The columns of the table of accepted mail.
 const (
@@ -18,18 +10,11 @@ const (
 	milteredReusedCPU
 )
 
-// milterReport is what a run of `bench milter` has measured.
-type milterReport struct {
-	milterSettings
-	machine
-	held    int
-	elapsed time.Duration
+// milterTables are what `bench milter` measures.
+type milterTables struct{ accepted, refused, policy, latency, memory table }
 
-	accepted, refused, policy, latency, memory table
-}
-
-func newMilterReport(s milterSettings, m machine) *milterReport {
-	return &milterReport{milterSettings: s, machine: m,
+func newMilterTables() milterTables {
+	return milterTables{
 		accepted: table{title: "Mail that Postfix takes", note: "1 KB, 20 sessions of `smtp-source`, until the last mail is delivered (and thrown away). A connection for each mail, or used again (`-d`); and the CPU of who is asked for a thousand of them, in ms of user and kernel time together.", columns: []column{
 			{"new, mails/s", printWhole, higher}, {"CPU ms", significant, lower}, {"reused, mails/s", printWhole, higher}, {"CPU ms", significant, lower}}},
 		refused: table{title: "Senders that are refused", note: fmt.Sprintf("Listed senders a second, 20 sessions. MAIL and RCPT, %d on a connection with RSET in between; rspamd refuses behind the message only, and each message has a connection.", refusalsASession), columns: []column{
@@ -43,17 +28,8 @@ func newMilterReport(s milterSettings, m machine) *milterReport {
 	}
 }
 
-// atLeast is a goal of a figure as it is.
-func atLeast(what string, want float64, unit string, cells series) goal {
-	g := goal{what: what, want: fmt.Sprintf("≥ %s %s", printWhole(want), unit)}
-	if len(cells) > 0 {
-		g.measured, g.met = fmt.Sprintf("%s %s", printWhole(cells.median()), unit), cells.median() >= want
-	}
-	return g
-}
-
 // goals are those that the questions of a mail server are held to.
-func (r *milterReport) goals() []goal {
+func (r *milterDoor) goals() []goal {
 	goals := []goal{
 		r.accepted.versus("accepted mails, new connections", milteredNew, nameNoMilter, "Postfix alone", 0.9),
 		r.accepted.versus("", milteredNew, nameRspamd, "with rspamd, Debian's defaults", 3),
@@ -66,42 +42,11 @@ func (r *milterReport) goals() []goal {
 		cells := r.latency.cells(nameBlockd, 2*column)
 		goals = append(goals, atMost(event+", p50", 100, "µs", cells.median(), true))
 	}
-	g := atMost(fmt.Sprintf("memory of an idle connection, %s held", grouped(r.held)), 16, "KiB", 0, false)
-	if memory := r.memory.cells(nameBlockd, memorySession); len(memory) > 0 {
-		g = atMost(g.what, 16, "KiB", slices.Max(memory), true)
-	}
-	return append(goals, g)
+	return append(goals, idleMemory("connection", r.held, r.memory.cells(nameBlockd, memorySession)))
 }
 
-func (r *milterReport) markdown() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "### %s listed addresses, asked by Postfix\n\n", grouped(r.n))
-	fmt.Fprintf(&b, "%s. Load average %s before and %s after. The run took %.0f s.\n\n", r.machine, r.machine.load, loadAverage(), r.elapsed.Seconds())
-	b.WriteString(goalsMarkdown(r.goals()) + "\n")
-	for _, t := range []*table{&r.accepted, &r.refused, &r.policy, &r.latency, &r.memory} {
-		b.WriteString(t.markdown() + "\n")
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+func (r *milterDoor) tables() []*table {
+	return []*table{&r.accepted, &r.refused, &r.policy, &r.latency, &r.memory}
 }
 
-// publish prints the tables, and puts them into performance.md where that has a
-// place for this number of addresses.
-func (r *milterReport) publish(docs string, stdout io.Writer) error {
-	text := r.markdown()
-	if _, err := io.WriteString(stdout, text); err != nil {
-		return err
-	}
-	path := filepath.Join(docs, "performance.md")
-	document, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	begin := fmt.Sprintf("<!-- bench milter -n %d: written by make bench-milter -->", r.n)
-	end := fmt.Sprintf("<!-- bench milter -n %d: end -->", r.n)
-	document, ok := replaceBetween(document, begin, end, text)
-	if !ok {
-		fmt.Fprintf(stdout, "\n%s stays as it is: it has no %q before %q\n", path, begin, end)
-		return nil
-	}
-	return os.WriteFile(path, document, 0o644)
-}
+func (r *milterDoor) plot() (title string, panels []panel) { return "", nil }

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 )
@@ -118,48 +114,6 @@ func (r *report) markdown() string {
 	return b.String()
 }
 
-// publish prints the tables, and puts them and the plot into the documents where
-// performance.md has a place for this number of keys.
-func (r *report) publish(docs string, stdout io.Writer) error {
-	text := r.markdown()
-	if _, err := io.WriteString(stdout, text); err != nil {
-		return err
-	}
-	path := filepath.Join(docs, "performance.md")
-	document, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	begin, end := r.marks()
-	document, ok := replaceBetween(document, begin, end, text)
-	if !ok {
-		fmt.Fprintf(stdout, "\n%s stays as it is: it has no %q before %q\n", path, begin, end)
-		return nil
-	}
-	if err := os.WriteFile(filepath.Join(docs, r.plotName()), plot(r), 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(path, document, 0o644)
-}
-
-// marks are the comments between which the document has the tables of a size.
-func (r *report) marks() (begin, end string) {
-	return fmt.Sprintf("<!-- bench -n %d: written by make bench -->", r.n), fmt.Sprintf("<!-- bench -n %d: end -->", r.n)
-}
-
-// replaceBetween puts text between the lines begin and end.
-func replaceBetween(document []byte, begin, end, text string) ([]byte, bool) {
-	before, rest, ok := bytes.Cut(document, []byte(begin+"\n"))
-	if !ok {
-		return document, false
-	}
-	_, after, ok := bytes.Cut(rest, []byte(end+"\n"))
-	if !ok {
-		return document, false
-	}
-	var b bytes.Buffer
-	b.Write(before)
-	fmt.Fprintf(&b, "%s\n\n%s\n%s\n", begin, text, end)
-	b.Write(after)
-	return b.Bytes(), true
+func (r *report) section() section {
+	return section{mark: fmt.Sprintf("bench -n %d", r.n), target: "bench", text: r.markdown(), plot: plot(r), image: r.plotName()}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 	"strconv"
 )
@@ -30,6 +31,21 @@ func (s series) ratio(base series) float64 {
 		ratios[i] = s[i] / base[i]
 	}
 	return ratios.median()
+}
+
+// quantile is the smallest value that q of all do not exceed.
+func (s series) quantile(q float64) float64 {
+	sorted := slices.Sorted(slices.Values(s))
+	return sorted[min(len(sorted)-1, max(0, int(math.Ceil(q*float64(len(sorted))))-1))]
+}
+
+// difference is the median of s - base, round by round.
+func (s series) difference(base series) float64 {
+	d := make(series, min(len(s), len(base)))
+	for i := range d {
+		d[i] = s[i] - base[i]
+	}
+	return d.median()
 }
 
 // spread is the largest round over the smallest: how restless the machine was.

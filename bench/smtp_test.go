@@ -48,7 +48,7 @@ func TestCPUIsOfAllBelow(t *testing.T) {
 }
 
 func TestGoalsCompareRoundByRound(t *testing.T) {
-	r := newSMTPReport(smtpSettings{n: 1000, idle: 10}, machine{})
+	r := newSMTPDoor()
 	for _, load := range []float64{1, 3, 2} { // a load that comes and goes meets both of a round
 		r.accepted.add(nameBlockd, acceptedNew, 900/load)
 		r.accepted.add(nameHAProxy, acceptedNew, 1000/load)

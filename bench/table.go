@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -56,6 +57,23 @@ func (t *table) row(name string) *row {
 	r := &row{name: name, cells: make([]series, len(t.columns))}
 	t.rows = append(t.rows, r)
 	return r
+}
+
+// cells are the rounds of a figure; none where it was not measured.
+func (t *table) cells(name string, column int) series {
+	for _, r := range t.rows {
+		if r.name == name {
+			return r.cells[column]
+		}
+	}
+	return nil
+}
+
+// forget drops all rounds so far, and keeps the rows with their order.
+func (t *table) forget() {
+	for _, r := range t.rows {
+		clear(r.cells)
+	}
 }
 
 // advantage is how many times better blockd is than r in a column: below 1 it is
@@ -162,3 +180,4 @@ func printSeconds(x float64) string {
 	}
 	return fmt.Sprintf("%.2f", x)
 }
+func printWhole(x float64) string { return grouped(int(math.Round(x))) }

@@ -36,7 +36,7 @@ func start(t *testing.T, s Settings) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := m.Shutdown(ctx); err != nil && !errors.Is(err, ErrClosed) {
 			t.Errorf("Shutdown: %v", err)
@@ -119,7 +119,7 @@ func rawSession(t *testing.T, m *Server) *raw {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	conn.SetDeadline(time.Now().Add(time.Minute))
 	return &raw{t, conn, bufio.NewReader(conn)}
 }
 
@@ -546,7 +546,7 @@ func TestShutdownEndsSessionsWithItsContext(t *testing.T) {
 	}
 	select {
 	case <-m.empty: // the sessions' goroutines have ended
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("sessions outlive Shutdown")
 	}
 	for _, folder := range []string{"new", "tmp"} {

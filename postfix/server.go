@@ -89,12 +89,12 @@ func (s *Server) admit(nc net.Conn) {
 		s.metrics.connections.Inc()
 	}
 	s.mu.Unlock()
-	if why != "" {
-		nc.Close()
+	if why != "" { // counted before the close: who sees the end finds it counted
 		s.metrics.refused.WithLabelValues(s.name, why).Inc()
 		if s.refusals.now(time.Now()) {
 			s.log.Warn(s.name+" connection refused", slog.String("peer", nc.RemoteAddr().String()), slog.String("why", why))
 		}
+		nc.Close()
 		return
 	}
 	s.sessions.Go(func() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -36,7 +37,7 @@ type daemon struct {
 const (
 	testQuiet = 20 * time.Millisecond
 	testPoll  = 150 * time.Millisecond
-	deadline  = 20 * time.Second
+	deadline  = time.Minute
 )
 
 // newDaemon writes the files and opens a Reloader over one list a file: a.txt is
@@ -233,6 +234,13 @@ func (d *daemon) count(text string) int {
 		}
 	}
 	return n
+}
+
+// wantCount waits for so many log lines with the text: what was done is told a
+// moment after it shows.
+func (d *daemon) wantCount(text string, want int) {
+	d.t.Helper()
+	d.wait(fmt.Sprintf("%d log lines with %q", want, text), func() bool { return d.count(text) == want })
 }
 
 func packed(t *testing.T, text string) string {

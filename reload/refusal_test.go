@@ -199,9 +199,7 @@ func TestAnotherBuildIsUnderWay(t *testing.T) {
 	unlock := d.lock()
 	d.write("a.txt", "new.example\n")
 	d.waitProblem("another build")
-	if d.count("hint=") != 1 {
-		t.Errorf("no hint:\n%s", d.log)
-	}
+	d.wantCount("hint=", 1)
 	unlock()
 	d.waitListed("x@new.example")
 	d.waitWell()

@@ -10,23 +10,18 @@ import (
 	"path/filepath"
 )
 
-// smtpLists are the listed addresses in the forms of those that ask for them.
-type smtpLists struct {
+// addresses are the listed addresses in the forms of those that ask for them.
+type addresses struct {
 	program string   // blockd
 	text    string   // file, an address a line
 	cdb     string   // file for check_sender_access; "" = none
 	why     string   // there is none
 	index   string   // blockd's
-	origin  string   // who made the addresses
 	sample  []string // listed addresses
 }
 
-// makeSMTPLists makes what is not in the cache yet.
-func makeSMTPLists(ctx context.Context, s smtpSettings, dir string) (*smtpLists, error) {
-	l, err := makeAddresses(ctx, s, dir)
-	if err != nil {
-		return nil, err
-	}
+// withCDB makes the file that Postfix calls cdb:, unless it is in the cache.
+func (l *addresses) withCDB(ctx context.Context) error {
 	if l.why = lookPath("tinycdb"); l.why != "" {
 		if _, err := exec.LookPath("cdb"); err == nil {
 			l.why = ""
@@ -34,27 +29,26 @@ func makeSMTPLists(ctx context.Context, s smtpSettings, dir string) (*smtpLists,
 	}
 	if l.why != "" {
 		l.cdb = ""
-		return l, nil
+		return nil
 	}
-	return l, unlessThere(l.cdb, func(path string) error { return makeCDB(ctx, path, l.text) })
+	return unlessThere(l.cdb, func(path string) error { return makeCDB(ctx, path, l.text) })
 }
 
 // makeAddresses builds the program, and makes the addresses that are not in the cache
 // yet. Files there bear the number of their addresses, and are renamed into place when
 // they are whole.
-func makeAddresses(ctx context.Context, s smtpSettings, dir string) (*smtpLists, error) {
+func makeAddresses(ctx context.Context, s *doorSettings, dir string) (*addresses, error) {
 	if err := os.MkdirAll(s.cache, 0o755); err != nil {
 		return nil, err
 	}
 	name := func(suffix string) string { return filepath.Join(s.cache, fmt.Sprintf("addresses-%d%s", s.n, suffix)) }
-	l := &smtpLists{program: filepath.Join(dir, "blockd"), text: name(".txt"), cdb: name(".cdb"), index: name(".bdx")}
+	l := &addresses{program: filepath.Join(dir, "blockd"), text: name(".txt"), cdb: name(".cdb"), index: name(".bdx")}
 	build := exec.CommandContext(ctx, "go", "build", "-o", l.program, "./cmd/blockd")
 	build.Dir = s.root
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build: %w: %s", err, out)
 	}
-	origin, write := generator(ctx, s.root, s.n)
-	l.origin = origin
+	_, write := generator(ctx, s.root, s.n)
 	err := unlessThere(l.text, func(path string) error {
 		return writeFile(path, func(f *os.File) error { return write(f, presentSeed) })
 	})

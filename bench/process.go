@@ -93,17 +93,6 @@ func anonymous(pid int) (kibibytes float64, err error) {
 	return kibibytes, err
 }
 
-// hold measures blockd's memory with many idle sessions while mail flows.
-func (p *paths) hold(ctx context.Context, s smtpSettings, l *smtpLists, r *smtpReport) error {
-	blockd := p.accepting[0]
-	held, err := whileHeld(ctx, "smtp-hold", blockd, s.idle, s.rounds, &r.memory, func() error {
-		_, err := source(ctx, blockd.address, smtpSessions, s.mails, smallMessage)
-		return err
-	})
-	r.held = held
-	return err
-}
-
 // whileHeld measures blockd's memory with many idle connections, which this program
 // holds as another process by the word given, while load comes and goes. It returns
 // how many were held.
