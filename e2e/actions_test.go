@@ -61,7 +61,7 @@ func TestActionsWithPostfix(t *testing.T) {
 	want(c.command("Subject: marked\r\n\r\nhi\r\n."), "250 2.0.0 Ok: queued")
 	want(c.command("QUIT"), "221")
 
-	wait(t, "three messages to arrive", 30*time.Second, func() bool { return len(messages(t, p.maildir)) == 3 })
+	wait(t, "three messages to arrive", time.Minute, func() bool { return len(messages(t, p.maildir)) == 3 })
 	var all strings.Builder
 	for _, path := range messages(t, p.maildir) {
 		text, err := os.ReadFile(path)

@@ -38,7 +38,7 @@ format = "plain"
 	readToken := strings.TrimSpace(d.must(t, "token", "new", "--name", "viewer"))
 	d.unready = true // who has no token is not told
 	d.start(t)
-	wait(t, "the daemon's socket", 30*time.Second, func() bool {
+	wait(t, "the daemon's socket", time.Minute, func() bool {
 		code, _, _ := d.command(t, "add", "kept.example", "--why", "phishing, ticket 4711", "--author", "jo")
 		return code == 0
 	})

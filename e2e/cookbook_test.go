@@ -86,7 +86,7 @@ func cookedPostfix(t *testing.T, lines string) *postfix {
 	if out, err := exec.Command(peer(t, "postfix"), "-c", p.config, "reload").CombinedOutput(); err != nil {
 		t.Fatalf("postfix reload: %v\n%s", err, out)
 	}
-	wait(t, "Postfix to do as main.cf says", 30*time.Second, func() bool { return strings.Contains(p.log(), "reload -- version") })
+	wait(t, "Postfix to do as main.cf says", time.Minute, func() bool { return strings.Contains(p.log(), "reload -- version") })
 	return p
 }
 
@@ -137,7 +137,7 @@ type course struct {
 
 func (c course) run(t *testing.T) {
 	t.Helper()
-	wait(t, c.server+" to ask", 30*time.Second, func() bool {
+	wait(t, c.server+" to ask", time.Minute, func() bool {
 		return regexp.MustCompile("^" + c.refused).MatchString(tell(t, c.smtp, "a@mx.bulk.example", "you@here.example"))
 	})
 	expect(t, "blockd runs", c.smtp, "a@mx.bulk.example", "postmaster@here.example", letIn)
@@ -146,7 +146,7 @@ func (c course) run(t *testing.T) {
 	if got := oneReply(c.smtp, "friend@there.example"); got != "250 " {
 		t.Errorf("a clear sender: %q", got)
 	}
-	wait(t, "a mail to arrive", 30*time.Second, func() bool { return c.delivered() == before+1 })
+	wait(t, "a mail to arrive", time.Minute, func() bool { return c.delivered() == before+1 })
 
 	c.blockd.stop(t)
 	expect(t, "blockd is stopped", c.smtp, "friend@there.example", "you@here.example", c.down)
@@ -242,7 +242,7 @@ func TestCookbookInFront(t *testing.T) {
 			d := cook(t, strings.ReplaceAll(recipe(t, "toml front"), "127.0.0.1:10025", behind))
 			d.start(t)
 			refused := regexp.MustCompile("^" + refusedSender)
-			wait(t, "mail to pass", 30*time.Second, func() bool { return refused.MatchString(tell(t, d.smtp, "a@mx.bulk.example", "you@here.example")) })
+			wait(t, "mail to pass", time.Minute, func() bool { return refused.MatchString(tell(t, d.smtp, "a@mx.bulk.example", "you@here.example")) })
 			expect(t, "blockd runs", d.smtp, "a@mx.bulk.example", "postmaster@here.example", letIn)
 			if got := dialFrom(t, "127.0.0.9", d.smtp).send("friend@there.example", "you@here.example", crlf([]byte("Subject: passed\n\nhi\n"))); !strings.HasPrefix(got, "250") {
 				t.Errorf("a clear sender: %q", got)
@@ -269,7 +269,7 @@ func TestCookbookRestarts(t *testing.T) {
 			d.run(t, passing(t, d.daemon, held))
 			p := cookedPostfix(t, strings.NewReplacer("127.0.0.1:8892", d.milter, "127.0.0.1:8893", d.policy).Replace(recipe(t, "main.cf "+door)))
 			refused := regexp.MustCompile(`^550 5\.7\.1 `)
-			wait(t, "Postfix to ask", 30*time.Second, func() bool { return refused.MatchString(tell(t, p.smtp, "a@mx.bulk.example", "you@here.example")) })
+			wait(t, "Postfix to ask", time.Minute, func() bool { return refused.MatchString(tell(t, p.smtp, "a@mx.bulk.example", "you@here.example")) })
 
 			var accepted, rejected atomic.Int64
 			stop, odd := make(chan struct{}), make(chan string, 100)
@@ -296,19 +296,19 @@ func TestCookbookRestarts(t *testing.T) {
 			}
 			for range 4 {
 				before := accepted.Load() + rejected.Load()
-				wait(t, "mail to pass", 60*time.Second, func() bool { return accepted.Load()+rejected.Load() >= before+20 || len(odd) > 0 })
+				wait(t, "mail to pass", time.Minute, func() bool { return accepted.Load()+rejected.Load() >= before+20 || len(odd) > 0 })
 				d.stop(t)
 				d.run(t, passing(t, d.daemon, held))
 			}
 			before := accepted.Load()
-			wait(t, "mail to pass behind the last restart", 60*time.Second, func() bool { return accepted.Load() >= before+10 || len(odd) > 0 })
+			wait(t, "mail to pass behind the last restart", time.Minute, func() bool { return accepted.Load() >= before+10 || len(odd) > 0 })
 			close(stop)
 			clients.Wait()
 			close(odd)
 			for text := range odd {
 				t.Error(text)
 			}
-			wait(t, "all that was taken", 60*time.Second, func() bool { return len(messages(t, p.maildir)) == int(accepted.Load()) })
+			wait(t, "all that was taken", time.Minute, func() bool { return len(messages(t, p.maildir)) == int(accepted.Load()) })
 			t.Logf("4 restarts: %d messages taken and delivered, %d refused", accepted.Load(), rejected.Load())
 		})
 	}

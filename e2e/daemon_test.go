@@ -111,7 +111,7 @@ func (d *daemon) run(t *testing.T, cmd *exec.Cmd) {
 	go func() { d.ended <- d.cmd.Wait() }()
 	t.Cleanup(func() { d.stop(t) })
 
-	wait(t, "the daemon to be ready", 60*time.Second, func() bool {
+	wait(t, "the daemon to be ready", time.Minute, func() bool {
 		select {
 		case err := <-d.ended:
 			d.ended <- err
@@ -225,15 +225,22 @@ func wait(t *testing.T, what string, limit time.Duration, cond func() bool) {
 	}
 }
 
-// freeAddress returns a loopback address that nobody listens on just now.
+// freeAddress returns a loopback address that nobody listens on, and that nobody is
+// given while its server starts. The tests of other packages, which run at the same
+// time, take their ports from the system (32768 and up, ip_local_port_range), where
+// one that was only looked at is soon somebody else's.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, ports = 12_000, 20_000
+	for range ports {
+		address := fmt.Sprintf("127.0.0.1:%d", first+nextPort.Add(1)%ports)
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("somebody listens on every port")
+	return ""
 }
 
 func write(t *testing.T, path, text string) {

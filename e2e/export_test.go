@@ -119,7 +119,7 @@ func TestExportIsServedByRbldnsd(t *testing.T) {
 		}
 		return err == nil, err
 	}
-	wait(t, "rbldnsd to answer", 20*time.Second, func() bool {
+	wait(t, "rbldnsd to answer", time.Minute, func() bool {
 		yes, _ := listed("bulk.test")
 		return yes
 	})

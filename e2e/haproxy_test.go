@@ -43,7 +43,7 @@ listen smtp
 					t.Logf("haproxy:\n%s", out)
 				}
 			})
-			wait(t, "HAProxy to listen", 10*time.Second, func() bool { return listens(front) })
+			wait(t, "HAProxy to listen", time.Minute, func() bool { return listens(front) })
 
 			c := dialFrom(t, "127.0.0.99", front)
 			if got := c.send("a@bulk.example", "you@here.example", nil); !strings.HasPrefix(got, "550 5.7.1 ") {
@@ -56,7 +56,7 @@ listen smtp
 				t.Error("the log does not know the client behind HAProxy")
 			}
 			// HAProxy's own address must not be the client of anybody's mail.
-			wait(t, "health checks to be served", 10*time.Second, func() bool {
+			wait(t, "health checks to be served", time.Minute, func() bool {
 				return d.metric("blockd_smtp_sessions_total") > "1"
 			})
 			if got := d.metric(`blockd_smtp_connections_refused_total{why="proxy"}`); got != "0" {

@@ -108,7 +108,7 @@ func TestHistory(t *testing.T) {
 		}
 	}
 
-	wait(t, "the decisions to be on disk", 30*time.Second, func() bool {
+	wait(t, "the decisions to be on disk", time.Minute, func() bool {
 		all := d.kept(t)
 		return strings.Contains(all, found[1]) && strings.Contains(all, "news@fine.example")
 	})
@@ -172,7 +172,7 @@ func TestGateKnowsTheMailOfBeforeTheStart(t *testing.T) {
 	d.start(t)
 	write(t, d.path("own.txt"), "bad.example\nfine.example\n")
 	d.reload(t)
-	wait(t, "the list to be refused", 30*time.Second, func() bool {
+	wait(t, "the list to be refused", time.Minute, func() bool {
 		_, body := d.get("/readyz")
 		return strings.Contains(body, "would refuse 60 of the 120 senders accepted lately")
 	})

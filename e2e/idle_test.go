@@ -54,7 +54,7 @@ func TestIdleSessionsWhileMailFlows(t *testing.T) {
 	}
 	took := s.run(t, d.smtp, mails)
 	each := float64(residentKiB(t, d)-before) / float64(n)
-	wait(t, "none but the idle sessions to be open", 10*time.Second, func() bool {
+	wait(t, "none but the idle sessions to be open", time.Minute, func() bool {
 		return d.metric("blockd_smtp_sessions") == fmt.Sprint(n)
 	})
 	for i, conn := range []net.Conn{idle[0], idle[n/2], idle[n-1]} { // they are served yet

@@ -154,7 +154,7 @@ func TestImportDecidesAsPostfix(t *testing.T) {
 		if out, err := exec.Command(peer(t, "postfix"), "-c", p.config, "reload").CombinedOutput(); err != nil {
 			t.Fatalf("postfix reload: %v\n%s", err, out)
 		}
-		wait(t, "Postfix to go by the new tables", 30*time.Second, func() bool { return strings.Contains(banner(p.smtp), marker) })
+		wait(t, "Postfix to go by the new tables", time.Minute, func() bool { return strings.Contains(banner(p.smtp), marker) })
 
 		out := t.TempDir()
 		told := runImport(t, filepath.Join(p.config, "main.cf"), out)

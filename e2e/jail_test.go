@@ -166,7 +166,7 @@ func (j *jail) start(t *testing.T, address, command string, args ...string) {
 			t.Logf("log of %s, its end:\n%s", filepath.Base(command), j.log.tail(4000))
 		}
 	})
-	wait(t, command+" to listen on "+address, 30*time.Second, func() bool {
+	wait(t, command+" to listen on "+address, time.Minute, func() bool {
 		select {
 		case err := <-ended:
 			ended <- err

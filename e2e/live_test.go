@@ -211,7 +211,7 @@ func TestAddRemoveList(t *testing.T) {
 	// The next build takes the entries in, for whatever reason it is made; what is
 	// removed then acts at once all the same.
 	replace(t, d.path("own.txt"), "listed.example\nmore.example\n")
-	wait(t, "the next build", 60*time.Second, func() bool { return d.metric(`blockd_list_entries{list="live"}`) == "3" })
+	wait(t, "the next build", time.Minute, func() bool { return d.metric(`blockd_list_entries{list="live"}`) == "3" })
 	if newer := d.metric("blockd_live_newer_entries"); newer != "0" {
 		t.Errorf("the index lacks %s entries", newer)
 	}

@@ -6,10 +6,12 @@ package e2e
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"testing"
 )
 
@@ -17,12 +19,17 @@ import (
 // of the checkout.
 var program, root string
 
+// nextPort is what freeAddress counts with, from somewhere, so that two runs on one
+// machine seldom meet.
+var nextPort atomic.Uint32
+
 // figures builds the program as users do. Tests run it with the race detector,
 // which makes it five to ten times slower, so figures to quote need this.
 var figures = flag.Bool("figures", false, "build the program without the race detector, for figures to quote")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	nextPort.Store(rand.Uint32())
 	os.Exit(run(m))
 }
 
@@ -34,6 +41,12 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	if root, err = filepath.Abs(".."); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	// A program with the race detector sleeps for a second before it ends, and the tests
+	// end hundreds.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=50 "+os.Getenv("GORACE")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}

@@ -16,6 +16,7 @@ peers=(
 	minisign=minisign # a test of remote/
 	systemd-socket-activate=systemd
 	openssl=openssl
+	ip=iproute2 # clients of any address, in a network namespace
 	haproxy=haproxy
 	gcc=gcc # the race detector needs cgo
 	saslpasswd2=sasl2-bin

@@ -139,7 +139,7 @@ func startPostfix(t *testing.T, smtp string, options ...string) *postfix {
 			t.Logf("log of Postfix, its end:\n%s", log[max(0, len(log)-4000):])
 		}
 	})
-	wait(t, "Postfix to listen", 30*time.Second, func() bool { return listens(p.smtp) })
+	wait(t, "Postfix to listen", time.Minute, func() bool { return listens(p.smtp) })
 	return p
 }
 

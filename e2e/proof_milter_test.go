@@ -165,7 +165,7 @@ func TestResultsThroughMailServers(t *testing.T) {
 		c.command("QUIT")
 	}
 	arrived := map[string][]string{}
-	wait(t, "three messages to arrive", 30*time.Second, func() bool { return len(messages(t, postfix.maildir)) == 3 })
+	wait(t, "three messages to arrive", time.Minute, func() bool { return len(messages(t, postfix.maildir)) == 3 })
 	for _, path := range messages(t, postfix.maildir) {
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -208,8 +208,8 @@ func TestReadmePostfix(t *testing.T) {
 	p := startPostfix(t, "127.0.0.1:25")
 	blocks := consoles(t, "README.md")
 	perform(t, "README.md", p.dir, []string{"MAIL_CONFIG=" + p.config}, blocks[len(blocks)-1])
-	wait(t, "Postfix to listen behind blockd", 30*time.Second, func() bool { return listens("127.0.0.1:10025") })
-	wait(t, "Postfix to leave port 25", 30*time.Second, func() bool { return !listens(p.smtp) })
+	wait(t, "Postfix to listen behind blockd", time.Minute, func() bool { return listens("127.0.0.1:10025") })
+	wait(t, "Postfix to leave port 25", time.Minute, func() bool { return !listens(p.smtp) })
 
 	tables := fenced(t, "README.md", "toml")
 	if len(tables) != 1 || !strings.Contains(tables[0], `listen = "0.0.0.0:25"`) {
@@ -217,7 +217,7 @@ func TestReadmePostfix(t *testing.T) {
 	}
 	dir := t.TempDir()
 	d := &daemon{dir: dir, smtp: freeAddress(t), http: freeAddress(t)}
-	config := strings.ReplaceAll(tables[0], "0.0.0.0:25", d.smtp)
+	config := strings.NewReplacer("0.0.0.0:25", d.smtp, "/var/lib/blockd/", dir+"/").Replace(tables[0])
 	write(t, d.path("config.toml"), config+fmt.Sprintf("\n[milter]\nlisten = \"\"\n\n[postfix]\npolicy_listen = \"\"\n\n[http]\nlisten = %q\n", d.http))
 	if err := os.MkdirAll(d.path("lists"), 0o755); err != nil {
 		t.Fatal(err)
@@ -234,5 +234,5 @@ func TestReadmePostfix(t *testing.T) {
 			t.Errorf("swaks --from %s (%v) printed\n%s\nwant a line %q", tt.sender, err, out, tt.want)
 		}
 	}
-	wait(t, "Postfix to deliver", 30*time.Second, func() bool { return len(messages(t, p.maildir)) == 1 })
+	wait(t, "Postfix to deliver", time.Minute, func() bool { return len(messages(t, p.maildir)) == 1 })
 }

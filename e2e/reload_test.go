@@ -63,7 +63,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		}
 		loaded <- l
 	}()
-	wait(t, "the load to begin", 10*time.Second, running.Load)
+	wait(t, "the load to begin", time.Minute, running.Load)
 
 	var verdicts int
 	check := func(sender, want string) {

@@ -55,7 +55,7 @@ func TestAuthWithPostfix(t *testing.T) {
 			if !strings.Contains(out, "235 2.7.0 ") || !strings.Contains(out, "queued as") {
 				t.Errorf("swaks:\n%s", out)
 			}
-			wait(t, "Postfix to know the user", 20*time.Second, func() bool {
+			wait(t, "Postfix to know the user", time.Minute, func() bool {
 				return strings.Count(p.log(), "sasl_method="+mechanism+", sasl_username=user@here.example") > before
 			})
 		})

@@ -54,7 +54,7 @@ func TestPostfixReadsTheSameSender(t *testing.T) {
 				t.Fatalf("the dot = %q", got)
 			}
 			var from string
-			wait(t, "Postfix to log the sender", 20*time.Second, func() bool {
+			wait(t, "Postfix to log the sender", time.Minute, func() bool {
 				_, after, ok := strings.Cut(p.log()[before:], "from=<")
 				from, _, _ = strings.Cut(after, ">, size=")
 				return ok && from != after

@@ -48,9 +48,19 @@ LOCAL_RULE_0
 R$+ < @ here.example . >	$#inbox $@ [%[3]s] $: $1 < @ here.example . >
 `
 
+const sendmailProgram, sendmailCF = "/usr/libexec/sendmail/sendmail", "/etc/mail/sendmail.cf"
+
 // startSendmail runs a Sendmail until the test ends. mc are more lines of the m4
 // source that its configuration is made of, such as INPUT_MAIL_FILTER.
 func startSendmail(t *testing.T, mc ...string) *mailServer {
+	t.Helper()
+	j, s := configureSendmail(t, mc...)
+	j.start(t, s.smtp, sendmailProgram, "-bD", "-q1m", "-C", sendmailCF)
+	return s
+}
+
+// configureSendmail is startSendmail without the start.
+func configureSendmail(t *testing.T, mc ...string) (*jail, *mailServer) {
 	t.Helper()
 	j := newJail(t)
 	in := startInbox(t)
@@ -74,9 +84,8 @@ func startSendmail(t *testing.T, mc ...string) *mailServer {
 	if err != nil {
 		t.Fatalf("m4: %v", err)
 	}
-	write(t, j.path("etc/mail/sendmail.cf"), string(text))
-	j.start(t, s.smtp, "/usr/libexec/sendmail/sendmail", "-bD", "-q1m", "-C", "/etc/mail/sendmail.cf")
-	return s
+	write(t, j.path(sendmailCF), string(text))
+	return j, s
 }
 
 // libraries are the folders that hold the shared libraries of the jail.

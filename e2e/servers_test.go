@@ -33,7 +33,7 @@ func (s *mailServer) filtered(more string) setup {
 // settle waits until everything that the server has taken was handed on.
 func (s *mailServer) settle(t *testing.T) {
 	t.Helper()
-	wait(t, s.name+" to have handed on what it took", 60*time.Second, func() bool {
+	wait(t, s.name+" to have handed on what it took", time.Minute, func() bool {
 		empty := true
 		for _, queue := range s.queues {
 			filepath.WalkDir(queue, func(path string, d os.DirEntry, err error) error {

@@ -16,7 +16,7 @@ func sink(t *testing.T, options ...string) (address string) {
 	t.Helper()
 	address = freeAddress(t)
 	runSink(t, append(options, address))
-	wait(t, "smtp-sink to listen", 10*time.Second, func() bool { return listens(address) })
+	wait(t, "smtp-sink to listen", time.Minute, func() bool { return listens(address) })
 	return address
 }
 
@@ -65,7 +65,7 @@ func TestLMTPUpstream(t *testing.T) {
 		{"unix", func(t *testing.T, dir string) string {
 			socket := filepath.Join(dir, "lmtp")
 			runSink(t, []string{"-L", "-D", filepath.Join(dir, "mail."), "unix:" + socket})
-			wait(t, "smtp-sink to listen", 10*time.Second, func() bool {
+			wait(t, "smtp-sink to listen", time.Minute, func() bool {
 				conn, err := net.Dial("unix", socket)
 				if err != nil {
 					return false
@@ -97,7 +97,7 @@ func TestLMTPUpstream(t *testing.T) {
 				}
 			}
 			var text []byte
-			wait(t, "the message to be in the sink's file", 10*time.Second, func() bool {
+			wait(t, "the message to be in the sink's file", time.Minute, func() bool {
 				mails, _ := filepath.Glob(filepath.Join(dir, "mail.*"))
 				for _, mail := range mails {
 					more, _ := os.ReadFile(mail)

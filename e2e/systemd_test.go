@@ -129,12 +129,12 @@ func TestRestartRefusesNoConnection(t *testing.T) {
 	}
 	for range 3 {
 		before := served.Load()
-		wait(t, "mail to pass", 30*time.Second, func() bool { return served.Load() >= before+10 || len(failed) > 0 })
+		wait(t, "mail to pass", time.Minute, func() bool { return served.Load() >= before+10 || len(failed) > 0 })
 		d.stop(t)
 		d.run(t, passing(t, d, held))
 	}
 	before := served.Load()
-	wait(t, "mail to pass behind the last restart", 30*time.Second, func() bool { return served.Load() >= before+10 || len(failed) > 0 })
+	wait(t, "mail to pass behind the last restart", time.Minute, func() bool { return served.Load() >= before+10 || len(failed) > 0 })
 	cancel()
 	clients.Wait()
 	select {
@@ -229,11 +229,11 @@ func TestNotify(t *testing.T) {
 	cmd := exec.Command(program, "serve", "-c", d.path("config.toml"))
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=200000")
 	d.run(t, cmd)
-	wait(t, "READY and a sign of life", 30*time.Second, heard("READY=1", "WATCHDOG=1", "WATCHDOG=1"))
+	wait(t, "READY and a sign of life", time.Minute, heard("READY=1", "WATCHDOG=1", "WATCHDOG=1"))
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	wait(t, "a reload, begun and ended", 30*time.Second, heard("READY=1", "RELOADING=1\nMONOTONIC_USEC=", "READY=1"))
+	wait(t, "a reload, begun and ended", time.Minute, heard("READY=1", "RELOADING=1\nMONOTONIC_USEC=", "READY=1"))
 	d.stop(t)
-	wait(t, "STOPPING", 30*time.Second, heard("READY=1", "RELOADING=1", "READY=1", "STOPPING=1"))
+	wait(t, "STOPPING", time.Minute, heard("READY=1", "RELOADING=1", "READY=1", "STOPPING=1"))
 }
 
 // An inherited HTTP socket is no way around the token.

@@ -50,7 +50,7 @@ func TestTLSWithPostfix(t *testing.T) {
 			if got := c.send("friend@there.example", "you@here.example", crlf([]byte("Subject: under TLS\n\nhi\n"))); !strings.HasPrefix(got, "250 ") {
 				t.Errorf("a clear sender gets %q", got)
 			}
-			wait(t, "the message to arrive", 30*time.Second, func() bool { return len(messages(t, p.maildir)) == 1 })
+			wait(t, "the message to arrive", time.Minute, func() bool { return len(messages(t, p.maildir)) == 1 })
 			if got := d.metric(`blockd_upstream_selftest_total{result="passed"}`); got == "0" || got == "" {
 				t.Errorf("self-tests passed: %q", got)
 			}
@@ -68,7 +68,7 @@ func TestUpstreamWithoutTLSGetsNothing(t *testing.T) {
 	d := configure(t, setup{upstream: "smtp://" + p.smtp, smtp: "client_info = \"xclient\"\nupstream_tls = \"starttls\"\n"})
 	d.unready = true
 	d.start(t)
-	wait(t, "the reason in /readyz", 30*time.Second, func() bool {
+	wait(t, "the reason in /readyz", time.Minute, func() bool {
 		_, body := d.get("/readyz")
 		return strings.Contains(body, "smtp.upstream: upstream does not offer STARTTLS, and nothing is sent in the clear")
 	})
@@ -133,10 +133,10 @@ func TestTLSClients(t *testing.T) {
 	}
 	d.reload(t)
 	fault := ""
-	wait(t, "the new certificate to be shown", 30*time.Second, func() bool { fault = serial(); return fault == "" })
+	wait(t, "the new certificate to be shown", time.Minute, func() bool { fault = serial(); return fault == "" })
 	write(t, filepath.Join(d.dir, "key.pem"), "torn")
 	d.reload(t)
-	wait(t, "the torn pair to be noticed", 30*time.Second, func() bool { return d.metric("blockd_smtp_tls_certificate_current") == "0" })
+	wait(t, "the torn pair to be noticed", time.Minute, func() bool { return d.metric("blockd_smtp_tls_certificate_current") == "0" })
 	if fault := serial(); fault != "" {
 		t.Errorf("with a torn pair on disk the one before does not serve: %s", fault)
 	}

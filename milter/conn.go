@@ -13,8 +13,8 @@ import (
 )
 
 // conn is a mail server's connection as the library gets to see it: complete,
-// checked packets in, whole packets out. It has its own read deadlines, so that a
-// peer that begins a packet must also end it.
+// checked packets in, whole packets out. A peer that begins a packet must also end it
+// in time, and read what it is answered.
 type conn struct {
 	net.Conn
 	guard *guard
@@ -22,8 +22,10 @@ type conn struct {
 	in    packets
 	taken chan struct{} // closed when the library first reads, or the connection ends
 	take  sync.Once
-	spoke atomic.Bool // the negotiation has arrived
+	spoke atomic.Bool // the last packet was one of an SMTP session, or the negotiation before it
 	out   []byte      // a reply whose data is still to come
+
+	patience patience
 
 	closed sync.Once
 	err    error // of Close
@@ -42,7 +44,8 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // fill reads until there is a whole packet.
 func (c *conn) fill() error {
-	begun := false // the deadline is that of a packet under way
+	defer c.patience.end()
+	begun := false // the wait is for the rest of a packet
 	for first := true; ; first = false {
 		done, err := c.in.admit()
 		if err != nil {
@@ -50,21 +53,21 @@ func (c *conn) fill() error {
 			return c.fault(err)
 		}
 		if done {
-			c.spoke.Store(true)
+			c.spoke.Store(c.in.command() != cmdQuitNext)
 			return nil
 		}
 		switch under := c.in.under(); {
 		case under && !begun:
 			begun = true
-			c.Conn.SetReadDeadline(time.Now().Add(c.guard.settings.PacketTimeout))
+			c.wait(c.guard.settings.PacketTimeout)
 		case first && !c.in.negotiated:
-			c.Conn.SetReadDeadline(time.Now().Add(c.guard.settings.FirstTimeout))
+			c.wait(c.guard.settings.FirstTimeout)
 		case first:
-			c.Conn.SetReadDeadline(time.Now().Add(c.guard.settings.IdleTimeout))
+			c.wait(c.guard.settings.IdleTimeout)
 		}
 		n, err := c.Conn.Read(c.in.room())
 		c.in.tail += n
-		if n == 0 && err != nil {
+		if n == 0 && err != nil && !c.early(err) {
 			return c.lost(err)
 		}
 	}
@@ -95,17 +98,21 @@ func (c *conn) fault(err error) error {
 // long as it likes.
 func (c *conn) SetReadDeadline(time.Time) error { return nil }
 
+// SetWriteDeadline does nothing: the library would set one for each answer, and take
+// it back.
+func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+
 // Write sends whole packets. The library writes the head of a reply and its data
 // one after the other, which would be two system calls and two segments.
 func (c *conn) Write(p []byte) (int, error) {
 	if len(c.out) == 0 && wholePacket(p) {
-		return c.Conn.Write(p)
+		return c.send(p)
 	}
 	c.out = append(c.out, p...)
 	if !wholePacket(c.out) {
 		return len(p), nil
 	}
-	_, err := c.Conn.Write(c.out)
+	_, err := c.send(c.out)
 	c.out = nil // an idle connection keeps nothing; replies with data are few
 	if err != nil {
 		return 0, err
@@ -113,11 +120,24 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// send writes all of p.
+func (c *conn) send(p []byte) (sent int, err error) {
+	c.wait(writeTimeout)
+	defer c.patience.end()
+	for {
+		n, err := c.Conn.Write(p[sent:])
+		if sent += n; err == nil || !c.early(err) {
+			return sent, err
+		}
+	}
+}
+
 func wholePacket(p []byte) bool {
 	return len(p) >= lengthOctets && len(p)-lengthOctets >= int(binary.BigEndian.Uint32(p))
 }
 
-// silent reports a connection that no SMTP session hangs on yet.
+// silent reports a connection that no SMTP session hangs on: none yet, or none since
+// the last has ended.
 func (c *conn) silent() bool { return !c.spoke.Load() }
 
 // Close may be called more than once, and by several goroutines.

@@ -178,12 +178,12 @@ const (
 // dial connects and says nothing.
 func (d *door) dial() *mta {
 	d.t.Helper()
-	conn, err := net.DialTimeout(d.network, d.address, 10*time.Second)
+	conn, err := net.DialTimeout(d.network, d.address, time.Minute)
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	d.t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	return &mta{t: d.t, conn: conn}
 }
 
@@ -343,7 +343,7 @@ func (m *mta) closed() bool {
 // until waits for a condition.
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)

@@ -21,6 +21,7 @@ type guard struct {
 	settings Settings
 	metrics  *metrics
 	log      *calmLog
+	begun    time.Time
 
 	mu       sync.Mutex
 	open     map[*conn]struct{}
@@ -28,7 +29,7 @@ type guard struct {
 }
 
 func newGuard(s Settings, m *metrics, log *calmLog) *guard {
-	return &guard{settings: s, metrics: m, log: log, open: map[*conn]struct{}{}, stopping: make(chan struct{})}
+	return &guard{settings: s, metrics: m, log: log, begun: time.Now(), open: map[*conn]struct{}{}, stopping: make(chan struct{})}
 }
 
 // guarded is a listener behind the guard.

@@ -282,13 +282,14 @@ func TestAnnouncedIsNotAllocated(t *testing.T) {
 
 // Who begins a packet ends it in time, and who says nothing is sent away.
 func TestSlowPeers(t *testing.T) {
-	d := open(t, setup{settings: milter.Settings{FirstTimeout: 300 * time.Millisecond, PacketTimeout: 200 * time.Millisecond, IdleTimeout: 400 * time.Millisecond}})
 	t.Run("says nothing", func(t *testing.T) {
+		d := open(t, setup{settings: milter.Settings{FirstTimeout: 200 * time.Millisecond}})
 		if m := d.dial(); !m.closed() {
 			t.Error("still open")
 		}
 	})
 	t.Run("says nothing more", func(t *testing.T) {
+		d := open(t, setup{settings: milter.Settings{IdleTimeout: 2 * time.Second}}) // time to say what it says
 		m := d.greet("192.0.2.1")
 		if !m.closed() {
 			t.Error("still open")
@@ -319,6 +320,7 @@ func TestSlowPeers(t *testing.T) {
 		}
 	})
 	t.Run("ends within a packet", func(t *testing.T) {
+		d := open(t, setup{})
 		m := d.greet("192.0.2.1")
 		m.conn.Write([]byte{0, 0})
 		m.conn.Close()

@@ -36,6 +36,12 @@ func (s *session) logDecision(v policy.Verdict, d policy.Decision, recipient str
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, d.Event(v), attrs...)
 }
 
+// logUnread writes that a sender is no address, which no list is asked about.
+func (s *session) logUnread(recipient string, m milter.Modifier) {
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "sender not understood",
+		s.who(m, slog.String("sender", s.tx.sender), slog.String("recipient", recipient), slog.String("reply", replyNoSender))...)
+}
+
 // logFate writes what was done with a whole message.
 func (s *session) logFate(message string, f fate, m milter.Modifier, err error) {
 	attrs := s.who(m, slog.String("ref", f.ref), slog.String("sender", f.sender))

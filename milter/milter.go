@@ -46,6 +46,7 @@ type Settings struct {
 	MaxCopy      int64         // 10 MiB: octets of such a message; a larger one proves nothing
 	ProofTimeout time.Duration // 5 s for all DNS queries that an answer needs; what is open then is not proved
 
+	// The first three may last a second longer.
 	FirstTimeout  time.Duration // 10 s from the connection to its first packet
 	PacketTimeout time.Duration // 30 s for the rest of a packet that has begun
 	IdleTimeout   time.Duration // 2 h between packets: as long as an SMTP client may keep its server waiting
@@ -117,6 +118,9 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var loops sync.WaitGroup
+	done := make(chan struct{})
+	defer close(done)
+	go s.guard.lookOut(done)
 	for _, l := range listeners {
 		s.log.Info("milter listens", slog.String("address", l.Addr().String()))
 		loops.Go(func() {
@@ -164,7 +168,8 @@ func (s *Server) drain(server *milter.Server) {
 	defer timer.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), s.settings.DrainTimeout+cutTime)
 	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
+	// Serve has closed the listeners: the library closes them once more, and says so.
+	if err := server.Shutdown(ctx); err != nil && !errors.Is(err, net.ErrClosed) {
 		s.log.Warn("milter not stopped in time", slog.Any("error", err))
 	}
 	s.guard.cut(everybody) // the library can lose one that comes while it stops
@@ -180,8 +185,10 @@ func (s *Server) library() *milter.Server {
 		milter.WithActions(s.actions()),
 		milter.WithProtocols(s.protocol()),
 		milter.WithNegotiationCallback(s.negotiate),
-		milter.WithMacroRequest(milter.StageConnect, []milter.MacroName{milter.MacroMTAFQDN, milter.MacroClientAddr, milter.MacroDaemonName, milter.MacroMTAVersion}),
-		milter.WithMacroRequest(milter.StageMail, []milter.MacroName{milter.MacroQueueId, milter.MacroAuthAuthen, milter.MacroAuthType, milter.MacroMailAddr, milter.MacroMailHost}),
-		milter.WithMacroRequest(milter.StageRcpt, []milter.MacroName{milter.MacroRcptAddr, milter.MacroRcptMailer}),
+		// What is used and no more: for {mail_host}, which it sends by default, Postfix has
+		// each sender resolved by another process.
+		milter.WithMacroRequest(milter.StageConnect, []milter.MacroName{milter.MacroMTAFQDN, milter.MacroClientAddr}),
+		milter.WithMacroRequest(milter.StageMail, []milter.MacroName{milter.MacroQueueId, milter.MacroAuthAuthen, milter.MacroMailAddr}),
+		milter.WithMacroRequest(milter.StageRcpt, []milter.MacroName{milter.MacroRcptAddr}),
 	)
 }

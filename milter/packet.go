@@ -33,6 +33,7 @@ const (
 	cmdConnect   = 'C'
 	cmdMail      = 'M'
 	cmdRcpt      = 'R'
+	cmdQuitNext  = 'K' // the session ends, another one may follow on the connection
 )
 
 // errPacket is what a peer sends that is no packet of the milter protocol, or
@@ -54,7 +55,7 @@ func most(command byte, negotiated bool) int {
 	switch command {
 	case 'L', 'B', 'E':
 		return maxContent
-	case cmdMacro, cmdConnect, 'H', cmdMail, cmdRcpt, 'T', 'N', 'A', 'K', 'Q', 'U':
+	case cmdMacro, cmdConnect, 'H', cmdMail, cmdRcpt, cmdQuitNext, 'T', 'N', 'A', 'Q', 'U':
 		return maxCommand
 	}
 	return 0
@@ -99,6 +100,9 @@ func (p *packets) hand(dst []byte) int {
 	p.whole -= n
 	return n
 }
+
+// command is that of the packet that admit has just let in.
+func (p *packets) command() byte { return p.buf[p.head+lengthOctets] }
 
 // under reports whether a packet has begun to arrive.
 func (p *packets) under() bool { return p.tail > p.head }

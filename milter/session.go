@@ -66,13 +66,14 @@ func (s *session) Connect(_, _ string, _ uint16, address string, m milter.Modifi
 	if d.Outcome != policy.Refuse && d.Outcome != policy.Defer {
 		return milter.RespContinue, nil
 	}
-	s.logDecision(v, d, "", m)
-	s.metrics.clients.Inc()
 	code := "554" // RFC 5321, section 3.1
 	if d.Outcome == policy.Defer {
 		code = "421"
 	}
-	return reply(code + d.Reply[3:]), nil
+	d.Reply = code + d.Reply[3:]
+	s.logDecision(v, d, "", m)
+	s.metrics.clients.Inc()
+	return reply(d.Reply), nil
 }
 
 // Helo keeps the name for the log. It comes again behind STARTTLS.
@@ -146,6 +147,7 @@ func (s *session) refuseSender(m milter.Modifier) *milter.Response {
 		s.logDecision(v, d, "", m)
 	case s.tx.unreadable(v):
 		d.Reply = replyNoSender
+		s.logUnread("", m)
 	default:
 		return nil
 	}
@@ -177,6 +179,7 @@ func (s *session) RcptTo(argument, _ string, m milter.Modifier) (*milter.Respons
 	case d.Outcome == policy.Refuse, d.Outcome == policy.Defer:
 	case s.tx.unreadable(v) && !s.checker.Exempt(recipient):
 		outcome, text = outRefused, replyNoSender
+		s.logUnread(recipient, m)
 	case !s.tx.joins(s.checker, recipient, d, stakes{}):
 		outcome, text = outLimited, replyApart
 	}

@@ -96,7 +96,7 @@ func (t *transaction) joins(c *policy.Checker, recipient string, d policy.Decisi
 	f := fate{outcome: d.Outcome, stakes: all, tag: d.Tag, ref: d.Ref, sender: t.sender}
 	var g policy.Group
 	if t.reads {
-		g = c.Group(recipient)
+		g = c.Group(recipient, t.verdicts...)
 	}
 	if !t.settled {
 		t.settled, t.recipient, t.fate, t.group = true, recipient, f, g

@@ -92,6 +92,7 @@ func TestWhichSenderIsLookedUp(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m.t = t
 			defer m.abort()
+			lines := strings.Count(d.log.String(), `msg="sender not understood" door=milter`)
 			got := m.mail(tt.argument, tt.macro)
 			if got == "c" {
 				if exempt := m.rcpt("postmaster@here.example"); exempt != "c" {
@@ -101,6 +102,9 @@ func TestWhichSenderIsLookedUp(t *testing.T) {
 			}
 			if !strings.HasPrefix(got, tt.want) || tt.want == "550" && !refused.MatchString(got) {
 				t.Errorf("MAIL FROM:<%s> with %q: %q, want %s", tt.argument, tt.macro, got, tt.want)
+			}
+			if now := strings.Count(d.log.String(), `msg="sender not understood" door=milter`); (now > lines) != (tt.want == "553 5.1.7") {
+				t.Errorf("%d lines of a sender that is not understood, %d before\n%s", now, lines, d.log)
 			}
 		})
 	}

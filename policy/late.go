@@ -6,7 +6,9 @@ const authorFormat = "spamassassin"
 
 // NeedsMessages reports whether there is an allow entry whose proof can stand in a
 // message: a list requires dkim, or the serving generation has a list that may hold
-// allow-if-auth entries. Without one no verdict is ever Tentative.
+// allow-if-auth entries. Without one no verdict is ever Tentative. A list of that format
+// without such an entry costs clear senders nothing: a milter accepts them at MAIL, and
+// no message of theirs is sent.
 func (c *Checker) NeedsMessages() bool {
 	if c.resolver == nil {
 		return false

@@ -126,6 +126,27 @@ test('watches decisions as they are made', async ({ page }) => {
   await expect(page.locator('#hits')).toContainText('own');
 });
 
+test('keeps refusals in view while much other mail comes', async ({ page }) => {
+  await open(page);
+  const clear = (n) => ({ time: new Date(Date.now() - n).toISOString(), door: 'smtp', outcome: 'accept', verdict: 'clear', sender: `s${n}@clear.example`,
+    recipient: 'user@here.example', generation: 'g' });
+  const refused = (n) => ({ ...clear(n), outcome: 'refuse', verdict: 'blocked', sender: `pest${n}@listed.example`, ref: '0123456789', list: 'own', entry: 'listed.example' });
+  const others = Array.from({ length: 150 }, (_, n) => clear(n));
+  await page.route('**/v1/decisions?*', (route) => {
+    const asked = new URL(route.request().url()).searchParams;
+    const decisions = asked.get('verdict') === 'blocked' ? [refused(100_000)] : others.slice(0, asked.get('limit'));
+    route.fulfill({ json: { decisions, more: true, damaged: 0 } });
+  });
+  await page.route('**/v1/events', (route) => route.fulfill({ contentType: 'text/event-stream',
+    body: [refused(1000), ...others].map((decision) => `event: decision\ndata: ${JSON.stringify(decision)}\n\n`).join('') }));
+  await page.reload();
+  const rows = page.locator('#decisions tbody tr');
+  await expect(rows).toContainText(['pest1000@listed.example', 'pest100000@listed.example']);
+  await page.getByLabel('Show').selectOption('all mail');
+  await expect(rows).toHaveCount(100);
+  await expect(rows.first()).toContainText('@clear.example');
+});
+
 test('needs no mouse', async ({ page }) => {
   await page.goto('/');
   await expect(page.getByLabel('Token', { exact: true })).toBeFocused();

@@ -201,7 +201,7 @@ func TestWaitForDNSEnds(t *testing.T) {
 				}
 				s := Settings{}
 				if end == "session" {
-					s.Limits.Session = 500 * time.Millisecond
+					s.Limits.Session = 2 * time.Second // time to come as far
 				}
 				r := newRig(&script.Server{}, checkerBy(t, server, budget, "x.example", "x.example", require), s)
 				c := connect(t, r, t.Context())
