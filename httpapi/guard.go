@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -61,6 +63,7 @@ type caller struct {
 // answer has. It costs no allocation where no token is asked for.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer s.recover(r)
 		if r.Body != http.NoBody { // streams extend this as they go
 			http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTimeout))
 		}
@@ -96,6 +99,21 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// recover cuts off the answer to a request that has met a defect: it may be half
+// written. Call it deferred. The path alone is logged: a query names people.
+func (s *Server) recover(r *http.Request) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	if cause != http.ErrAbortHandler {
+		s.panics.Inc()
+		s.log.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelError, "http request panicked", slog.String("method", r.Method),
+			slog.String("path", r.URL.Path), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
+	}
+	panic(http.ErrAbortHandler) // net/http closes the connection, and says nothing
 }
 
 // wait is how long the caller must, to have the rate that it may; 0: go on. A wrong

@@ -81,6 +81,7 @@ type Server struct {
 	tokens     tokens
 	limiter    *limiter
 	refusals   *prometheus.CounterVec
+	panics     prometheus.Counter
 	workspaces sync.Pool // of *workspace
 	entryText  entryText
 	document   []byte
@@ -94,7 +95,7 @@ func New(s Settings, checker *policy.Checker, status func() reload.Status, metri
 	s.MaxConnections = cmp.Or(s.MaxConnections, defaultConns)
 	s.MaxPerClient = cmp.Or(s.MaxPerClient, s.MaxConnections)
 	srv := &Server{settings: s, checker: checker, status: status, log: log, tokens: tokens{path: s.Tokens},
-		limiter: newLimiter(s.MaxRate), refusals: newRefusals(metrics)}
+		limiter: newLimiter(s.MaxRate), refusals: newRefusals(metrics), panics: newPanics(metrics)}
 	routes := srv.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4, Timeout: requestTimeout,
 	}))

@@ -25,4 +25,13 @@ func newRefusals(reg prometheus.Registerer) *prometheus.CounterVec {
 	return c
 }
 
+func newPanics(reg prometheus.Registerer) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "blockd_http_panics_total",
+		Help: "HTTP requests cut off by a panic, which is a defect of blockd: please report the stack in the log.",
+	})
+	reg.MustRegister(c)
+	return c
+}
+
 func (s *Server) refused(reason string) { s.refusals.WithLabelValues(reason).Inc() }

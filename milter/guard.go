@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -20,7 +19,7 @@ import (
 type guard struct {
 	settings Settings
 	metrics  *metrics
-	log      *calmLog
+	log      *listener.CalmLog
 	begun    time.Time
 
 	mu       sync.Mutex
@@ -28,7 +27,7 @@ type guard struct {
 	stopping chan struct{} // closed when no more connections are waited for
 }
 
-func newGuard(s Settings, m *metrics, log *calmLog) *guard {
+func newGuard(s Settings, m *metrics, log *listener.CalmLog) *guard {
 	return &guard{settings: s, metrics: m, log: log, begun: time.Now(), open: map[*conn]struct{}{}, stopping: make(chan struct{})}
 }
 
@@ -43,7 +42,7 @@ func (l guarded) Accept() (net.Conn, error) {
 	for {
 		nc, err := listener.Accept(l.Listener, l.stopping, func(err error, _ time.Duration) {
 			l.metrics.acceptErrors.Inc()
-			l.log.warn("milter accept failed", slog.Any("error", err))
+			l.log.Warn("milter accept failed", slog.Any("error", err))
 		})
 		if err != nil {
 			return nil, err
@@ -60,7 +59,7 @@ func (g *guard) enter(nc net.Conn) *conn {
 	c, why := g.place(nc)
 	if why != "" {
 		g.metrics.refused.WithLabelValues(why).Inc()
-		g.log.warn("milter connection refused", slog.String("from", peerText(nc)), slog.String("why", why))
+		g.log.Warn("milter connection refused", slog.String("from", peerText(nc)), slog.String("why", why))
 	}
 	return c
 }
@@ -71,7 +70,7 @@ func (g *guard) place(nc net.Conn) (c *conn, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case !g.admits(nc.RemoteAddr()):
+	case !listener.Admits(g.settings.AllowFrom, nc.RemoteAddr()):
 		return nil, whyNetwork
 	case len(g.open) >= g.settings.MaxConnections:
 		return nil, whyTotal
@@ -81,17 +80,6 @@ func (g *guard) place(nc net.Conn) (c *conn, why string) {
 	g.metrics.connections.Inc()
 	g.metrics.active.Inc()
 	return c, ""
-}
-
-// admits reports whether a peer may talk to us. Who may use a Unix socket is said
-// by its mode and owner.
-func (g *guard) admits(a net.Addr) bool {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return a != nil && a.Network() == "unix"
-	}
-	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
-	return slices.ContainsFunc(g.settings.AllowFrom, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 // peerText names a peer; those of a Unix socket have no name.

@@ -22,6 +22,7 @@ import (
 	"github.com/d--j/go-milter"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/listener"
 	"blockd/policy"
 	"blockd/spool"
 )
@@ -55,7 +56,7 @@ type Settings struct {
 
 func (s Settings) withDefaults() Settings {
 	if s.AllowFrom == nil {
-		s.AllowFrom = Loopback()
+		s.AllowFrom = listener.Loopback()
 	}
 	s.MaxConnections = cmp.Or(s.MaxConnections, 1024)
 	if s.Copies == nil {
@@ -70,18 +71,13 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// Loopback is this machine alone.
-func Loopback() []netip.Prefix {
-	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
-}
-
 // Server answers mail servers. It is safe for concurrent use.
 type Server struct {
 	settings Settings
 	checker  *policy.Checker
 	metrics  *metrics
 	log      *slog.Logger
-	calm     *calmLog
+	calm     *listener.CalmLog
 	guard    *guard
 	serving  atomic.Bool
 }
@@ -90,7 +86,7 @@ type Server struct {
 // of one Server.
 func New(s Settings, c *policy.Checker, reg prometheus.Registerer, log *slog.Logger) *Server {
 	s = s.withDefaults()
-	m, calm := newMetrics(reg), &calmLog{log: log}
+	m, calm := newMetrics(reg), listener.NewCalmLog(log)
 	divertWarnings(calm)
 	return &Server{settings: s, checker: c.Discarding(), metrics: m, log: log, calm: calm, guard: newGuard(s, m, calm)}
 }

@@ -11,13 +11,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/listener"
 )
 
 // looked is a connection whose guard looks out, and its peer's end.
 func looked(t *testing.T) (c *conn, theirs net.Conn) {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	g := newGuard(Settings{}.withDefaults(), newMetrics(prometheus.NewRegistry()), &calmLog{log: slog.New(slog.DiscardHandler)})
+	g := newGuard(Settings{}.withDefaults(), newMetrics(prometheus.NewRegistry()), listener.NewCalmLog(slog.New(slog.DiscardHandler)))
 	c = &conn{Conn: ours, guard: g, taken: make(chan struct{})}
 	g.open[c] = struct{}{}
 	done := make(chan struct{})

@@ -2,11 +2,11 @@ package milter
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/d--j/go-milter"
 
+	"blockd/listener"
 	"blockd/policy"
 )
 
@@ -57,7 +57,7 @@ func (s *session) Connect(_, _ string, _ uint16, address string, m milter.Modifi
 		ip, _ = netip.ParseAddr(m.Get(milter.MacroClientAddr))
 	}
 	s.client = ip.Unmap().WithZone("")
-	s.trusted = s.client.IsValid() && slices.ContainsFunc(s.settings.Trusted, func(p netip.Prefix) bool { return p.Contains(s.client) })
+	s.trusted = listener.Within(s.settings.Trusted, s.client)
 	if s.settings.ClientRejectAt != "connect" || s.trusted || !s.client.IsValid() {
 		return milter.RespContinue, nil
 	}

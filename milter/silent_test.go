@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/listener"
 )
 
 // A stop does not wait for a connection that no SMTP session hangs on, which is one
@@ -16,7 +18,7 @@ func TestSilent(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
 	settings := Settings{}.withDefaults()
-	g := newGuard(settings, newMetrics(prometheus.NewRegistry()), &calmLog{log: slog.New(slog.DiscardHandler)})
+	g := newGuard(settings, newMetrics(prometheus.NewRegistry()), listener.NewCalmLog(slog.New(slog.DiscardHandler)))
 	c := &conn{Conn: ours, guard: g, taken: make(chan struct{})}
 	defer c.Close()
 	if !c.silent() {

@@ -92,9 +92,7 @@ func (c *conn) serve() {
 		return
 	}
 	c.metrics.faults[f].Inc()
-	if c.metrics.faultLog.now(c.now) {
-		c.log.Warn(c.name+" connection ended", slog.String("peer", c.conn.RemoteAddr().String()), slog.String("why", string(f)))
-	}
+	c.faults.Warn(c.name+" connection ended", slog.String("peer", c.conn.RemoteAddr().String()), slog.String("why", string(f)))
 	if f != errUnread {
 		c.farewell()
 	}

@@ -3,6 +3,7 @@ package postfix
 import (
 	"net/netip"
 
+	"blockd/listener"
 	"blockd/policy"
 )
 
@@ -74,7 +75,7 @@ func (d *delegation) decide(r *policyRequest) string {
 			return d.early(r, d.prove(r, ""))
 		}
 	case "CONNECT":
-		if client := d.address(r.client); d.settings.ClientRejectAt == "connect" && !contains(d.settings.Trusted, client) {
+		if client := d.address(r.client); d.settings.ClientRejectAt == "connect" && !listener.Within(d.settings.Trusted, client) {
 			return d.early(r, d.checker.Client(client))
 		}
 	}
@@ -149,7 +150,7 @@ func (d *delegation) judge(r *policyRequest) policy.Verdict {
 	reversePath := external(t.sender)
 	seen := policy.Seen{Helo: d.room.text(r.helo), Sender: reversePath}
 	switch {
-	case contains(d.settings.Trusted, client):
+	case listener.Within(d.settings.Trusted, client):
 		client, reversePath, seen = netip.Addr{}, "", policy.Seen{}
 	case login && d.settings.SkipAuthenticated:
 		reversePath, seen.Authenticated = "", true

@@ -47,7 +47,6 @@ type serviceMetrics struct {
 	acceptErrors prometheus.Counter
 	connections  prometheus.Gauge
 	duplicates   prometheus.Counter
-	faultLog     rarely
 }
 
 func (m *Metrics) of(service string) *serviceMetrics {

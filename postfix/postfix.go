@@ -15,9 +15,9 @@ import (
 	"cmp"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"time"
 
+	"blockd/listener"
 	"blockd/policy"
 )
 
@@ -39,17 +39,11 @@ type Settings struct {
 
 func (s Settings) withDefaults() Settings {
 	if len(s.AllowFrom) == 0 {
-		s.AllowFrom = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+		s.AllowFrom = listener.Loopback()
 	}
 	s.MaxConnections = cmp.Or(s.MaxConnections, 1024)
 	s.ProofTimeout = cmp.Or(s.ProofTimeout, 5*time.Second)
 	return s
-}
-
-// contains reports whether an address is in one of some networks.
-func contains(networks []netip.Prefix, a netip.Addr) bool {
-	a = a.Unmap().WithZone("")
-	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // service is what all connections of a Server share.
@@ -59,6 +53,7 @@ type service struct {
 	checker  *policy.Checker
 	metrics  *serviceMetrics
 	log      *slog.Logger
+	faults   *listener.CalmLog // of connections
 }
 
 // Policy returns a server of policy delegation: SMTPD_POLICY_README of Postfix.
@@ -83,8 +78,8 @@ func TCPTable(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) *Serv
 func newServer(name string, s Settings, c *policy.Checker, m *Metrics, log *slog.Logger, speak func(*service) dialect) *Server {
 	s = s.withDefaults()
 	return &Server{
-		service: service{name: name, settings: s, checker: c, metrics: m.of(name), log: log},
+		service: service{name: name, settings: s, checker: c, metrics: m.of(name), log: log, faults: listener.NewCalmLog(log)},
 		speak:   speak,
-		open:    map[*conn]struct{}{},
+		open:    map[*conn]struct{}{}, refusals: listener.NewCalmLog(log),
 	}
 }

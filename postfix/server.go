@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"blockd/listener"
@@ -21,7 +20,7 @@ type Server struct {
 	mu       sync.Mutex
 	open     map[*conn]struct{}
 	sessions sync.WaitGroup
-	refusals rarely
+	refusals *listener.CalmLog
 }
 
 // stopTimeout bounds the end: a request that has begun has requestTime to be
@@ -79,8 +78,8 @@ func (s *Server) admit(nc net.Conn) {
 	why := ""
 	c := newConn(&s.service, s.speak(&s.service), nc)
 	s.mu.Lock()
-	switch tcp, ok := nc.RemoteAddr().(*net.TCPAddr); {
-	case ok && !contains(s.settings.AllowFrom, tcp.AddrPort().Addr()):
+	switch {
+	case !listener.Admits(s.settings.AllowFrom, nc.RemoteAddr()):
 		why = "peer"
 	case len(s.open) >= s.settings.MaxConnections:
 		why = "total"
@@ -91,9 +90,7 @@ func (s *Server) admit(nc net.Conn) {
 	s.mu.Unlock()
 	if why != "" { // counted before the close: who sees the end finds it counted
 		s.metrics.refused.WithLabelValues(s.name, why).Inc()
-		if s.refusals.now(time.Now()) {
-			s.log.Warn(s.name+" connection refused", slog.String("peer", nc.RemoteAddr().String()), slog.String("why", why))
-		}
+		s.refusals.Warn(s.name+" connection refused", slog.String("peer", nc.RemoteAddr().String()), slog.String("why", why))
 		nc.Close()
 		return
 	}
@@ -124,13 +121,4 @@ func (s *Server) drain() {
 	})
 	defer timer.Stop()
 	s.sessions.Wait()
-}
-
-// rarely says yes once in ten seconds: what a hostile peer can repeat at will must
-// not fill the log. The metrics count all of it.
-type rarely struct{ next atomic.Int64 }
-
-func (r *rarely) now(t time.Time) bool {
-	now, next := t.UnixNano(), r.next.Load()
-	return now >= next && r.next.CompareAndSwap(next, now+int64(10*time.Second))
 }

@@ -1,0 +1,68 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"blockd/reload"
+)
+
+// A defect costs the one request, is counted, and told with its stack but without
+// what was asked.
+func TestDefectCostsOneRequest(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	var text bytes.Buffer
+	f.Server.log = slog.New(slog.NewTextHandler(&text, nil))
+	var broken atomic.Bool
+	f.Server.status = func() reload.Status {
+		if broken.Load() {
+			panic("a defect")
+		}
+		return f.status
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- f.Serve(ctx, l) }()
+
+	ask := func() (status int, err error) {
+		a, err := http.Get("http://" + l.Addr().String() + "/v1/lists?entries=0")
+		if err != nil {
+			return 0, err
+		}
+		defer a.Body.Close()
+		_, err = io.ReadAll(a.Body)
+		return a.StatusCode, err
+	}
+	broken.Store(true)
+	if status, err := ask(); err == nil {
+		t.Errorf("status %d from a request that panicked", status)
+	}
+	broken.Store(false)
+	if status, err := ask(); err != nil || status != http.StatusOK {
+		t.Errorf("the next request: %d, %v", status, err)
+	}
+	var counted dto.Metric
+	if err := f.panics.Write(&counted); err != nil || counted.Counter.GetValue() != 1 {
+		t.Errorf("counted %v, %v", counted.Counter.GetValue(), err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if log := text.String(); strings.Count(log, "http request panicked") != 1 || !strings.Contains(log, "panic_test.go") || strings.Contains(log, "entries=0") {
+		t.Errorf("log: %s", log)
+	}
+}

@@ -1,0 +1,32 @@
+package listener
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+)
+
+// Loopback returns the networks of this machine, whom doors that no setting opens
+// wider serve.
+func Loopback() []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+}
+
+// Admits reports whether a peer may talk to us: by TCP it is in one of the networks.
+// Who may use a Unix socket is said by its mode and owner. A peer of no address, or of
+// another kind, may not.
+func Admits(networks []netip.Prefix, peer net.Addr) bool {
+	tcp, ok := peer.(*net.TCPAddr)
+	if !ok {
+		return peer != nil && peer.Network() == "unix"
+	}
+	return Within(networks, tcp.AddrPort().Addr())
+}
+
+// Within reports whether an address is in one of the networks. That of an IPv4 peer
+// may be written as IPv6 (RFC 4291, section 2.5.5.2), and a zone makes no difference.
+// The zero address is in none.
+func Within(networks []netip.Prefix, a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a) })
+}
