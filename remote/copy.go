@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// hiddenFolder is where drafts and receipts are, in the folder of the copy. No
+// HiddenFolder is where drafts and receipts are, in the folder of the copy. No
 // glob of lists takes what begins with a dot, and who watches the copy's folder
 // is not woken by every piece of a download.
-const hiddenFolder = ".fetch"
+const HiddenFolder = ".fetch"
 
 // receipt is what is remembered of a copy, in a file of its own. It counts
 // only for the very content and settings that it was written for, so that neither
@@ -161,7 +161,7 @@ func (s *source) remember(r receipt) error {
 }
 
 func receiptPath(path string) string {
-	return filepath.Join(filepath.Dir(path), hiddenFolder, filepath.Base(path)+".json")
+	return filepath.Join(filepath.Dir(path), HiddenFolder, filepath.Base(path)+".json")
 }
 
 // openRegular opens path, if it is a regular file or leads to one, without ever
@@ -200,7 +200,7 @@ func newDraft(path string) (*draft, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, err
 	}
-	folder = filepath.Join(folder, hiddenFolder)
+	folder = filepath.Join(folder, HiddenFolder)
 	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
@@ -239,7 +239,7 @@ const staleAge = time.Hour
 
 // removeStale removes the drafts that a crash has left in the folder of path.
 func removeStale(path string) {
-	folder := filepath.Join(filepath.Dir(path), hiddenFolder)
+	folder := filepath.Join(filepath.Dir(path), HiddenFolder)
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return // it is not there yet

@@ -121,7 +121,7 @@ func TestAValidatorThatCannotBeSentIsForgotten(t *testing.T) {
 func TestDraftsOfACrashAreRemoved(t *testing.T) {
 	_, server := publish(t, list, "")
 	x := newFixture(t, Source{URL: server.URL})
-	folder := filepath.Join(filepath.Dir(x.path), hiddenFolder)
+	folder := filepath.Join(filepath.Dir(x.path), HiddenFolder)
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func (x *fixture) isError(err error, class Class, text string) {
 // tidy wants no draft to be left.
 func (x *fixture) tidy() {
 	x.t.Helper()
-	drafts, err := filepath.Glob(filepath.Join(filepath.Dir(x.path), hiddenFolder, "*"+draftMark))
+	drafts, err := filepath.Glob(filepath.Join(filepath.Dir(x.path), HiddenFolder, "*"+draftMark))
 	if err != nil || len(drafts) > 0 {
 		x.t.Errorf("drafts are left: %v, %v", drafts, err)
 	}

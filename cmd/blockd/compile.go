@@ -76,6 +76,7 @@ type job struct {
 	sources []index.Source
 	lists   []reload.List   // what the gate holds them to
 	copies  *remote.Fetcher // nil: nothing is fetched
+	fetched []string        // where copies are
 	memory  int64           // octets for records; 0 = index's default
 	cache   string          // folder of what was read of sources; "" = none
 	accept  bool
@@ -109,6 +110,11 @@ func newJob(cmd *cobra.Command, config, out string, flags *listFlags, files []st
 			// What comes of a fetch the report tells, and what goes wrong its error.
 			if j.copies, err = c.fetcher(slog.New(slog.DiscardHandler), nil); err != nil {
 				return nil, err
+			}
+			for _, l := range c.Lists {
+				if l.URL != "" {
+					j.fetched = append(j.fetched, l.Path)
+				}
 			}
 		}
 		return j, nil
@@ -221,6 +227,14 @@ func (j *job) fetch(ctx context.Context, stderr io.Writer) error {
 	}
 	for _, err := range flat(err) {
 		fmt.Fprintf(stderr, "%v; its copy stays as it is\n", err)
+	}
+	for _, path := range j.fetched {
+		folder := filepath.Dir(path) // it may have been made now, as well
+		for _, made := range []string{folder, path, filepath.Join(folder, remote.HiddenFolder)} {
+			if err := handOver(made); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -22,6 +22,9 @@ func handOver(path string) error {
 	}
 	folder, base := filepath.Split(path)
 	root, err := os.OpenRoot(filepath.Clean(folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing was made there
+	}
 	if err != nil {
 		return err
 	}

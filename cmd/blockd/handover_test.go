@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -28,7 +29,11 @@ func TestWhatRootCompilesBelongsToTheFoldersOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, dir, "bulk.txt", "bulk.example\n")
-	config := writeFile(t, dir, "config.toml", "[index]\npath = \"state/blockd.bdx\"\n[[list]]\nname = \"bulk\"\npath = \"bulk.txt\"\n")
+	p := newPublisher(t)
+	p.text("far.example\n")
+	config := writeFile(t, dir, "config.toml", "[index]\npath = \"state/blockd.bdx\"\n[[list]]\nname = \"bulk\"\npath = \"bulk.txt\"\n"+
+		strings.Replace(p.list(""), "copies/", "state/copies/", 1)+ // a folder that is made, and one that is there
+		strings.NewReplacer(`"bad"`, `"near"`, "copies/", "state/").Replace(p.list("")))
 	if code, _, stderr := blockd(t, "", "compile", "--accept", "-c", config); code != 0 {
 		t.Fatalf("compile = %d, %s", code, stderr)
 	}
@@ -55,8 +60,9 @@ func TestWhatRootCompilesBelongsToTheFoldersOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The index, its lock, its cache with a segment and the sources, the note, and the two of ours.
-	if seen < 8 {
-		t.Errorf("%d files in the state folder, want 8 or more", seen)
+	// The index, its lock, its cache with two segments and the sources, the note, copies of
+	// two lists and their receipts in folders that were made for them, and the two of ours.
+	if seen < 16 {
+		t.Errorf("%d files in the state folder, want 16 or more", seen)
 	}
 }
