@@ -61,7 +61,7 @@ func (a Auth) resolver(observe func(msgauth.Query)) (*msgauth.Resolver, error) {
 func (a Auth) observedResolver(reg prometheus.Registerer) (*msgauth.Resolver, error) {
 	auto := promauto.With(reg)
 	times := auto.NewHistogramVec(prometheus.HistogramOpts{Name: "blockd_dns_query_seconds",
-		Help:    "DNS queries for SPF and DKIM, by outcome: records, none, error.",
+		Help:    "DNS queries for SPF, DKIM and PTR rules, by outcome: records, none, error.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 7)}, []string{"outcome"}) // 1 ms to 4 s
 	_, day := msgauth.SuffixList()
 	auto.NewGaugeFunc(prometheus.GaugeOpts{Name: "blockd_public_suffix_list_timestamp_seconds",

@@ -56,6 +56,9 @@ func (c Config) milterWarnings() (w []string) {
 	if c.SMTP.Helo != "off" {
 		w = append(w, "smtp.helo acts at the SMTP door alone, which is shut: behind the milter it is the mail server's part")
 	}
+	if c.SMTP.PTR != "off" {
+		w = append(w, "smtp.ptr acts at the SMTP door alone, which is shut: behind the milter it is the mail server's part")
+	}
 	for _, l := range c.Lists {
 		if l.Tarpit > 0 {
 			w = append(w, fmt.Sprintf("list %q: tarpit acts at the SMTP door alone, which is shut: a milter that waits holds a process of the mail server", l.Name))

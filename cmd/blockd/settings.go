@@ -107,6 +107,7 @@ type SMTP struct {
 	ClientRejectAt    string   `toml:"client_reject_at"`   // "rcpt" or "connect"
 	Trusted           []string `toml:"trusted"`            // networks of whom no list is asked
 	Helo              string   `toml:"helo"`               // "off" or "valid"
+	PTR               string   `toml:"ptr"`                // "off", "exists" or "confirmed"
 	Auth              string   `toml:"auth"`               // "off" or "forward"
 	SkipAuthenticated bool     `toml:"skip_authenticated"` // no list of senders is asked of them
 	Chunking          bool     `toml:"chunking"`           // BDAT
@@ -247,7 +248,7 @@ func Default() Config {
 		SMTP: SMTP{
 			Listen: "127.0.0.1:2525", Upstream: "maildir:var/mail",
 			RejectAt: "rcpt", RecipientsExempt: []string{"postmaster", "abuse"}, OnError: "accept",
-			ClientRejectAt: "rcpt", Trusted: []string{}, Helo: "off", Auth: "off", SkipAuthenticated: true,
+			ClientRejectAt: "rcpt", Trusted: []string{}, Helo: "off", PTR: "off", Auth: "off", SkipAuthenticated: true,
 			QuarantineMax: 1 << 30, MaxTarpits: 256,
 			ProxyFrom:   []string{},
 			UpstreamTLS: "none", UpstreamTLSPin: []string{},

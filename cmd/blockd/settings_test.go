@@ -132,7 +132,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 			Listen: "127.0.0.1:25", Hostname: "mx.here.example", Upstream: "smtp://127.0.0.1:10025", ClientInfo: "xclient",
 			RejectAt: "mail", RecipientsExempt: []string{"postmaster", "help\"desk"}, OnError: "tempfail", AllowOpenUpstream: true,
 			TLSListen: "127.0.0.1:465", TLSCert: "/etc/blockd/cert.pem", TLSKey: "/etc/blockd/key.pem", ProxyFrom: []string{"10.0.0.0/8"},
-			ClientRejectAt: "connect", Trusted: []string{"192.0.2.0/24"}, Helo: "valid", Auth: "forward", SkipAuthenticated: true,
+			ClientRejectAt: "connect", Trusted: []string{"192.0.2.0/24"}, Helo: "valid", PTR: "confirmed", Auth: "forward", SkipAuthenticated: true,
 			Chunking: true, Quarantine: "/var/quarantine", QuarantineMax: 1 << 21, MaxTarpits: 8,
 			UpstreamTLS: "starttls", UpstreamTLSName: "mail.here.example", UpstreamTLSCA: "/etc/blockd/ca.pem", UpstreamTLSPin: []string{"a", "b"},
 			MaxConnections: 7, MaxConnectionsPerIP: 5, MaxRatePerIP: 4, MaxCommandRate: 9, MaxRecipients: 200, MaxMessageSize: 1 << 20,

@@ -70,7 +70,7 @@ func (c Config) openSMTP(ctx context.Context, hostname string, inherited inherit
 	settings := session.Settings{
 		Hostname: hostname, RejectAt: s.RejectAt, ClientInfo: s.ClientInfo, Protocol: up.protocol(),
 		Limits: s.limits(), Crowded: d.server.Crowded,
-		ClientRejectAt: s.ClientRejectAt, Helo: s.Helo, Auth: s.Auth, SkipAuthenticated: s.SkipAuthenticated,
+		ClientRejectAt: s.ClientRejectAt, Helo: s.Helo, PTR: s.PTR, Auth: s.Auth, SkipAuthenticated: s.SkipAuthenticated,
 		Chunking: s.Chunking, Copies: copies, MaxCopy: int64(c.Auth.MaxMessage),
 	}
 	if settings.Trusted, _, err = s.trusted(); err != nil {

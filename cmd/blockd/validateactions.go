@@ -10,6 +10,7 @@ import (
 func (s SMTP) validateActions(f *Faults) {
 	f.oneOf("smtp.client_reject_at", s.ClientRejectAt, "rcpt", "connect")
 	f.oneOf("smtp.helo", s.Helo, "off", "valid")
+	f.oneOf("smtp.ptr", s.PTR, "off", "exists", "confirmed")
 	f.oneOf("smtp.auth", s.Auth, "off", "forward")
 	if s.Auth == "forward" && s.TLSCert == "" {
 		f.add("smtp.auth", "\"forward\" needs smtp.tls_cert: passwords are taken under TLS alone")

@@ -5,12 +5,17 @@ import (
 	"strings"
 )
 
+// spared reports whether nothing is asked of the client but what lists say: clients of
+// this machine, of trusted networks and authenticated ones may be whoever they like,
+// and recipients that must be reachable are (RFC 5321, section 4.5.1).
+func (s *session) spared(recipient string) bool {
+	return s.trusted || s.authenticated || s.client.Addr().Unmap().IsLoopback() || s.checker.Exempt(recipient)
+}
+
 // heloFault is the refusal of a recipient because of what the client has called
-// itself, or "". Clients of this machine, of trusted networks and authenticated ones
-// may say what they like, and recipients that must be reachable are (RFC 5321, section 4.5.1).
+// itself, or "".
 func (s *session) heloFault(recipient string) string {
-	client := s.client.Addr().Unmap()
-	if s.settings.Helo != "valid" || s.trusted || s.authenticated || client.IsLoopback() || s.checker.Exempt(recipient) {
+	if s.settings.Helo != "valid" || s.spared(recipient) {
 		return ""
 	}
 	switch literal, ip := heloLiteral(s.helo); {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 
 	"blockd/addr"
@@ -148,12 +149,17 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 			s.setAside(recipient, d)
 		}
 		return
-	case s.heloFault(recipient) != "":
-		s.metrics.recipients.WithLabelValues("refused").Inc()
-		s.logRecipient(recipient, s.heloFault(recipient))
-		s.reply(s.heloFault(recipient))
+	}
+	if line = s.lookBack(line, recipient); line == nil {
 		return
-	case !s.joins(f, recipient), !s.sameTag(d, recipient):
+	}
+	if fault := cmp.Or(s.heloFault(recipient), s.reverseFault(recipient)); fault != "" {
+		s.metrics.recipients.WithLabelValues("refused").Inc()
+		s.logRecipient(recipient, fault)
+		s.reply(fault)
+		return
+	}
+	if !s.joins(f, recipient) || !s.sameTag(d, recipient) {
 		return
 	}
 	if s.settings.Protocol == upstream.LMTP {

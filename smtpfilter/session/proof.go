@@ -21,9 +21,7 @@ func (s *session) origin() policy.Origin {
 
 // prove looks for the proofs that can be had before the message, if one could help a
 // recipient whose sender is blocked; "" is all recipients. What was found is kept
-// for those that follow. It returns line, that of the command, which holds like the
-// one given even though the client may have been read meanwhile. nil says that the
-// transaction is not there any more; the command is then answered.
+// for those that follow. It returns line as consult does.
 func (s *session) prove(line []byte, recipient string) []byte {
 	if len(s.tx.verdict.Matches) == 0 { // of nearly all mail
 		return line
@@ -32,14 +30,22 @@ func (s *session) prove(line []byte, recipient string) []byte {
 		s.tx.verdict = s.checker.ProveOrigin(s.hard, s.tx.verdict, recipient, s.origin())
 		return line
 	}
+	return s.consult(line, func(ctx context.Context) {
+		s.tx.verdict = s.checker.ProveOrigin(ctx, s.tx.verdict, recipient, s.origin())
+	})
+}
+
+// consult does what waits for DNS before a command can be answered. It returns line,
+// that of the command, which holds like the one given even though the client may have
+// been read meanwhile. nil says that the transaction is not there any more; the command
+// is then answered.
+func (s *session) consult(line []byte, ask func(context.Context)) []byte {
 	if !s.settle() || !s.standing() {
 		return nil
 	}
 	s.flush()
 	line = bytes.Clone(line) // attend reads on into the buffer that it is in
-	gone := s.attend(func(ctx context.Context) {
-		s.tx.verdict = s.checker.ProveOrigin(ctx, s.tx.verdict, recipient, s.origin())
-	})
+	gone := s.attend(ask)
 	switch {
 	case gone:
 		s.finished = true

@@ -50,6 +50,7 @@ const (
 	replyTooEarly      = "521 5.5.1 Wait for the greeting\r\n"
 	replyBareData      = "550 5.5.2 Error: bare <CR> or <LF> received\r\n"
 	replyBadHelo       = "550 5.7.1 Helo command rejected: not a host name or address literal\r\n"
+	replyNoReverse     = "550 5.7.25 Client host rejected: its address has no valid name in DNS\r\n" // RFC 7372, section 3.3
 	replyOurHelo       = "550 5.7.1 Helo command rejected: that is this server's own name\r\n"
 	replyTooBig        = "552 5.3.4 Message too big\r\n"
 	replyNeedUTF8      = "553 5.6.7 Address needs SMTPUTF8\r\n"

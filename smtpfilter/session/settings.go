@@ -22,6 +22,7 @@ type Settings struct {
 
 	ClientRejectAt    string              // "rcpt" (also "") or "connect": where a listed client is refused
 	Helo              string              // "off" (also "") or "valid": whether EHLO must name a host
+	PTR               string              // "off" (also ""), "exists" or "confirmed": whether the client's address must have a name in DNS
 	Auth              string              // "off" (also "") or "forward": AUTH goes on to upstream
 	SkipAuthenticated bool                // no list of senders is asked about a client that has authenticated
 	Chunking          bool                // CHUNKING and BINARYMIME are offered where upstream does

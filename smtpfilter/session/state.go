@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"blockd/msgauth"
 	"blockd/policy"
 	"blockd/smtpfilter/parse"
 	"blockd/smtpfilter/upstream"
@@ -43,7 +44,10 @@ type session struct {
 	greeted bool   // EHLO or HELO was answered
 	esmtp   bool   // it was EHLO
 	helo    string // its argument
-	offered upstream.Caps
+
+	reverse    msgauth.State // of the client's address, once that was asked for
+	lookedBack bool
+	offered    upstream.Caps
 
 	up   *leg // nil: none open
 	tx   transaction
