@@ -74,7 +74,9 @@ type builder struct {
 // are refused with ErrLocked.
 //
 // It takes Options.Memory for the records, some MiB for each worker, and 12 bits
-// for each key; records beyond that lie in a file without a name beside path.
+// for each key; records beyond that lie in a file without a name beside path, of
+// which about 16 MiB are in memory when they are read again. A key that is listed
+// millions of times costs more: its records are merged at once.
 func Build(ctx context.Context, path string, sources []Source, o Options) (*Draft, error) {
 	b, err := newBuilder(o, hooks{})
 	if err != nil {

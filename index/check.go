@@ -178,7 +178,7 @@ func (w *fileWriter) checkDraft(ctx context.Context, ix *Index) error {
 	if err := ix.promote(ctx); err != nil { // reads and sums all of the filter
 		return err
 	}
-	if err := w.hashes.ask(ctx, w.Workers, ix.filter.near.Load(), ix.head.sections[secFilter].offset); err != nil {
+	if err := w.hashes.ask(ctx, w.Workers, ix.filter.near.Load(), ix.head.sections[secFilter].offset, w.total.keys); err != nil {
 		return err
 	}
 	w.progress.report(Progress{Stage: "verify", Done: size, Total: size})

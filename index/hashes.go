@@ -3,6 +3,8 @@ package index
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -136,12 +138,22 @@ func (k *keyHashes) fill(ctx context.Context, workers int, filter *bloom.Builder
 	return err
 }
 
-// ask asks a filter, which lies at an offset of its file, for all keys.
-func (k *keyHashes) ask(ctx context.Context, workers int, filter *bloom.Filter, offset uint64) error {
-	return k.each(ctx, workers, func(batch []bloom.Hash) error {
+// errLost reports a fault of this program: what is lost here the filter lacks, too.
+var errLost = errors.New("hashes of keys were lost before the filter was asked for them")
+
+// ask asks a filter, which lies at an offset of its file, for all keys, which are so
+// many.
+func (k *keyHashes) ask(ctx context.Context, workers int, filter *bloom.Filter, offset, keys uint64) error {
+	var asked atomic.Uint64
+	err := k.each(ctx, workers, func(batch []bloom.Hash) error {
 		if filter.HasBatch(batch) != uint32(1<<len(batch)-1) {
 			return corrupt(offset, "the filter lacks keys of the store")
 		}
+		asked.Add(uint64(len(batch)))
 		return nil
 	})
+	if err == nil && asked.Load() != keys {
+		return fmt.Errorf("%w: %d of %d are there", errLost, asked.Load(), keys)
+	}
+	return err
 }

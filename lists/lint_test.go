@@ -17,7 +17,8 @@ func TestLintComparesEntries(t *testing.T) {
 		"198.51.100.0/25\n" + // 7
 		"198.51.100.9/25\n" + // 8: dup comes before host-bits
 		"!a@bulk.test\n" + // 9
-		"a@bulk.test\n" // 10
+		"a@bulk.test\n" + // 10
+		"b@bulk.test\n" // 11: nothing, whatever the line before is
 	want := []string{
 		"1 domain bulk.test tree block ",
 		"2 domain bulk.test tree block dup same as line 1",
@@ -29,6 +30,7 @@ func TestLintComparesEntries(t *testing.T) {
 		"8 cidr 198.51.100.0/25 tree block dup same as line 7",
 		"9 addr a@bulk.test exact allow ",
 		"10 addr a@bulk.test exact block conflict line 9 is an exception from it, and wins",
+		"11 addr b@bulk.test exact block ",
 	}
 	var got []string
 	sum, keys, err := lists.Lint(t.Context(), write(t, text), lists.Settings{Format: "plain"}, func(it *lists.Item) error {
@@ -41,8 +43,8 @@ func TestLintComparesEntries(t *testing.T) {
 		got = append(got, line)
 		return nil
 	})
-	if err != nil || sum.Entries != 10 || keys != 4 {
-		t.Errorf("%d entries, %d keys, %v; want 10 and 4", sum.Entries, keys, err)
+	if err != nil || sum.Entries != 11 || keys != 5 {
+		t.Errorf("%d entries, %d keys, %v; want 11 and 5", sum.Entries, keys, err)
 	}
 	equal(t, got, want)
 }

@@ -34,6 +34,7 @@ func (r *reading) simple() bool {
 	it := &r.usual
 	it.Line, it.Key, it.Text = r.at.number, key, r.at.text
 	it.Kind, it.Scope, it.Action, it.Reason = Addr, Exact, r.action, r.reason
+	it.Class, it.Message = "", "" // Lint has written into that of the line before
 	r.tally.lines++
 	r.sum.Entries++
 	r.err = r.emit(it)

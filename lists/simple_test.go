@@ -20,6 +20,7 @@ func readAs(f *format, data []byte, s Settings) (items []Item, err error) {
 		c := keepItem(it)
 		c.Test, c.pattern = nil, nil // are others each time
 		items = append(items, c)
+		it.Class, it.Message = Dup, "as Lint does" // shows in no later item
 		return nil
 	})
 	r.lines = newLineReader(bytes.NewReader(data), '\n')
