@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 )
 
 // connections is a listener that has so many connections open at a time, and of them
@@ -59,10 +60,14 @@ func (c *connections) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. It wakes an Accept that waits for a place.
-func (c *connections) Close() error {
-	c.once.Do(func() { close(c.closed) })
-	return c.Listener.Close()
+// Close implements net.Listener. It wakes an Accept that waits for a place. Only the
+// first one does something.
+func (c *connections) Close() (err error) {
+	c.once.Do(func() {
+		close(c.closed)
+		err = c.Listener.Close()
+	})
+	return err
 }
 
 // clientOf is who counts as one client; not of a Unix socket.
@@ -107,6 +112,16 @@ func (c *connection) Read(p []byte) (int, error) {
 		return first.read(p)
 	}
 	return c.Conn.Read(p)
+}
+
+// SetReadDeadline implements net.Conn. Without one, which is what net/http wants behind
+// every header, the body has requestTimeout: also one that no handler sees, of a request
+// that net/http refuses itself and then waits for the end of. Streams extend it as they go.
+func (c *connection) SetReadDeadline(t time.Time) error {
+	if t.IsZero() {
+		t = time.Now().Add(requestTimeout)
+	}
+	return c.Conn.SetReadDeadline(t)
 }
 
 // Close implements net.Conn.

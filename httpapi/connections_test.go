@@ -86,6 +86,8 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		{"says nothing", "", "", headerTimeout},
 		{"a header that never ends", "GET /v1/check HTTP/1.1\r\nHost: localhost\r\n", "X-a: b\r\n", headerTimeout},
 		{"a body octet by octet", post, " ", requestTimeout},
+		{"a body that no handler sees", "OPTIONS * HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\n\r\n", " ", requestTimeout},
+		{"a body behind what net/http refuses", "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nExpect: more\r\nContent-Length: 4000\r\n\r\n", "", requestTimeout},
 		{"a stream that stands still", strings.Replace(strings.Replace(post, "json", "x-ndjson", 1), "4000000", "4000001", 1), "", streamIdle},
 		{"an idle connection", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "", idleTimeout},
 		{"an idle connection of checks", plainCheck, "", idleTimeout + laneSlack},

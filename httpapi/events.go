@@ -181,7 +181,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		if err := control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return
 		}
-		control.SetReadDeadline(time.Time{}) // behind the first flush, which waits for a body that was announced
+		control.SetReadDeadline(time.Now().Add(streamIdle)) // nothing more is read; behind the first flush, which waits for a body that was announced
 		open := true
 		select {
 		case text, open = <-waiting:

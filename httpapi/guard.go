@@ -64,9 +64,6 @@ type caller struct {
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.recover(r)
-		if r.Body != http.NoBody { // streams extend this as they go
-			http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTimeout))
-		}
 		h := w.Header()
 		h["X-Content-Type-Options"] = noSniff
 		h["Cache-Control"] = noStore // unless an answer has a tag

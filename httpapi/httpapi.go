@@ -131,6 +131,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		defer close(ended)
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTimeout)
 		defer cancel()
+		all.Close() // not with Shutdown, which may come late
 		if all.lanes != nil {
 			all.lanes.drain(grace) // first: Shutdown would cut off what they answer
 		}
@@ -143,15 +144,15 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	}
 	<-ended
-	if errors.Is(err, http.ErrServerClosed) {
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
 }
 
-// server is net/http's, with our limits but for that on the time of a body, which the
-// guard sets: net/http counts it from the moment when it begins to wait for a request,
-// and a lane may let it wait for hours.
+// server is net/http's, with our limits but for that on the time of a body, which a
+// connection sets: net/http counts it from the moment when it begins to wait for a
+// request, and a lane may let it wait for hours.
 func (s *Server) server(ctx context.Context) *http.Server {
 	return &http.Server{
 		Handler:           s.handler,

@@ -57,6 +57,7 @@ var laneRequests = []struct {
 	{"a browser", "GET /v1/check?sender=a HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n\r\n", false},
 	{"a page", "GET /v1/check?sender=a HTTP/1.1\r\nHost: localhost\r\nOrigin: null\r\n\r\n", false},
 	{"an expectation", "GET /v1/check?sender=a HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n\r\n", false},
+	{"an expectation that nobody knows", "GET /v1/check?sender=a HTTP/1.1\r\nHost: localhost\r\nExpect: more\r\nContent-Length: 400\r\n\r\n", false},
 	{"a field twice", "GET /v1/check?sender=a HTTP/1.1\r\nHost: localhost\r\nAccept: a\r\nAccept: b\r\n\r\n", false},
 	{"a folded field", "GET /v1/check?sender=a HTTP/1.1\r\nHost: localhost\r\nAccept: a\r\n b\r\n\r\n", true},
 	{"a field that no text is", "GET /v1/check?sender=a HTTP/1.1\r\nHost: localhost\r\nAccept: \x01\r\n\r\n", false},
@@ -105,7 +106,10 @@ func FuzzLane(f *testing.F) {
 			p, ended := newPipes(), make(chan struct{})
 			ctx, stop := context.WithCancel(context.Background())
 			srv := fix.server(ctx)
-			go func() { defer close(ended); srv.Serve(p) }()
+			go func() {
+				defer close(ended)
+				srv.Serve(newConnections(p, defaultConns, defaultConns, func() {}))
+			}()
 			want = converse(p, text)
 			stop()
 			srv.Close()
@@ -233,6 +237,11 @@ func TestLaneEndsBehindItsAnswer(t *testing.T) {
 			t.Errorf("the idle connection lasts %v", got)
 		}
 		synctest.Wait()
+		select {
+		case <-p.closed:
+		default:
+			t.Error("others are still let in")
+		}
 		go close(answer)
 		if got := status(t, in); got != http.StatusOK {
 			t.Errorf("the answer under way is %d", got)
@@ -313,4 +322,28 @@ func TestLaneAllocates(t *testing.T) {
 			t.Errorf("%.40q: %.0f allocations, want %.0f at most", text, got, most)
 		}
 	}
+}
+
+// TestLaneEndsWithADefect holds that a panic in a lane costs its connection and neither its
+// place nor the end of the server.
+func TestLaneEndsWithADefect(t *testing.T) {
+	f := newFixture(t, Settings{MaxConnections: 1}, "bad.example\n")
+	f.inBubble(t, func(p *pipes) {
+		for range 3 {
+			conn := p.dial("192.0.2.1")
+			in := bufio.NewReader(conn)
+			io.WriteString(conn, plainCheck)
+			if got := status(t, in); got != http.StatusOK {
+				t.Fatalf("check is %d", got)
+			}
+			whole := f.limiter
+			f.limiter = nil // a defect
+			io.WriteString(conn, otherCheck)
+			if text, err := io.ReadAll(in); err != nil || len(text) > 0 {
+				t.Errorf("behind the defect: %q, %v", text, err)
+			}
+			f.limiter = whole
+			conn.Close()
+		}
+	})
 }

@@ -131,9 +131,10 @@ func syncFolder(path string) error {
 const tempMark = ".tmp-"
 
 // lockPath takes the lock of builds of path, which ends with the process or with
-// the returned file. The lock file stays: removing it would race with the next.
+// the returned file. The lock file stays: removing it would race with the next. A link
+// in its place is not followed: root may build in a folder that is the daemon's.
 func lockPath(path string) (*os.File, error) {
-	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,8 @@ func NewCalmLog(log *slog.Logger) *CalmLog { return &CalmLog{log: log} }
 // Warn writes a warning, or counts it.
 func (l *CalmLog) Warn(message string, attrs ...slog.Attr) {
 	now, next := time.Now().UnixNano(), l.next.Load()
-	if now < next || !l.next.CompareAndSwap(next, now+int64(calm)) {
+	early := now < next && next-now < 2*int64(calm) // further ahead it is of a clock that was set back since
+	if early || !l.next.CompareAndSwap(next, now+int64(calm)) {
 		l.suppressed.Add(1)
 		return
 	}

@@ -56,3 +56,18 @@ func TestCalmLogWritesOnceInTenSeconds(t *testing.T) {
 		}
 	})
 }
+
+// The bubble's clock stands years behind that of the test around it.
+func TestCalmLogSpeaksBehindAClockThatWasSetBack(t *testing.T) {
+	var text bytes.Buffer
+	log := listener.NewCalmLog(slog.New(slog.NewTextHandler(&text, nil)))
+	log.Warn("before")
+	synctest.Test(t, func(t *testing.T) {
+		for range 1000 {
+			log.Warn("behind")
+		}
+	})
+	if got := strings.Count(text.String(), "\n"); got != 2 {
+		t.Errorf("%d lines, want 2: %s", got, &text)
+	}
+}

@@ -3,6 +3,7 @@ package reload
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"blockd/lists"
@@ -30,8 +31,20 @@ func acceptable(c lists.Class) bool {
 // accepted lately, it then takes as judged. The note is of one generation and may
 // stay where it is.
 func Accept(path, generation string) error {
-	// Whole or not at all: what is torn is no generation's name.
-	return os.WriteFile(acceptedPath(path), []byte(generation+"\n"), 0o600)
+	// Beside it and renamed: the folder may be the daemon's and we root, who must not be
+	// led elsewhere by a link that stands under the name.
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".accepted-")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(generation + "\n")
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), acceptedPath(path))
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
 }
 
 // accepted reports whether the generation of the index at path was so noted.

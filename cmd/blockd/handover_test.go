@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // An administrator compiles as root what a daemon with a user of its own serves.
@@ -21,6 +23,8 @@ func TestWhatRootCompilesBelongsToTheFoldersOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	foreign := writeFile(t, state, "foreign", "root's own\n")
+	writeFile(t, state, "blockd.bdx2", "another index\n")
+	writeFile(t, state, "copies-of-root", "no list\n")
 	linked := filepath.Join(state, "blockd.bdx.linked")
 	if err := os.Link(foreign, linked); err != nil {
 		t.Fatal(err)
@@ -37,7 +41,7 @@ func TestWhatRootCompilesBelongsToTheFoldersOwner(t *testing.T) {
 	if code, _, stderr := blockd(t, "", "compile", "--accept", "-c", config); code != 0 {
 		t.Fatalf("compile = %d, %s", code, stderr)
 	}
-	want := map[string]uint32{"foreign": 0, "blockd.bdx.linked": 0} // a name elsewhere is not given away
+	want := map[string]uint32{"foreign": 0, "blockd.bdx.linked": 0, "blockd.bdx2": 0, "copies-of-root": 0} // a name elsewhere is not given away
 	seen := 0
 	err := filepath.WalkDir(state, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || path == state {
@@ -65,4 +69,75 @@ func TestWhatRootCompilesBelongsToTheFoldersOwner(t *testing.T) {
 	if seen < 16 {
 		t.Errorf("%d files in the state folder, want 16 or more", seen)
 	}
+}
+
+// The owner of the folder may exchange a file for another one with a name elsewhere, between
+// any two of our looks at it.
+func TestHandOverGivesAwayWhatItLookedAt(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	const daemon = 65534
+	dir := t.TempDir()
+	state := filepath.Join(dir, "state")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(state, daemon, daemon); err != nil {
+		t.Fatal(err)
+	}
+	secret := writeFile(t, dir, "secret", "root's own\n")
+	ours, second, fresh := filepath.Join(state, "blockd.bdx"), filepath.Join(state, "second"), filepath.Join(state, "fresh")
+	if err := os.Link(secret, second); err != nil {
+		t.Fatal(err)
+	}
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				ended <- nil
+				return
+			default:
+			}
+			if err := turn(fresh, ours, second); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	for n := range 3000 {
+		if err := handOver(ours); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Lstat(secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Sys().(*syscall.Stat_t).Uid != 0 {
+			t.Fatalf("a file of another folder is given away in round %d", n)
+		}
+	}
+}
+
+// turn makes a new file of ours, and lets another be there for a moment in its place.
+func turn(fresh, ours, other string) error {
+	if err := os.WriteFile(fresh, nil, 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, ours); err != nil {
+		return err
+	}
+	for range 2 {
+		if err := unix.Renameat2(unix.AT_FDCWD, ours, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE); err != nil {
+			return err
+		}
+	}
+	return nil
 }

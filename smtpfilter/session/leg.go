@@ -227,7 +227,8 @@ func (s *session) forsakeUpstream() {
 func (s *session) closeUpstream() {
 	s.quitUpstream()
 	if s.up != nil && s.up.quit {
-		wire.ReadReply(s.up.R) // lets upstream close first; its answer changes nothing
+		s.up.SetDeadline(time.Now().Add(time.Second)) // that of QUIT may have gone with a client that lingers
+		wire.ReadReply(s.up.R)                        // lets upstream close first; its answer changes nothing
 	}
 	s.abandonUpstream()
 }

@@ -96,3 +96,45 @@ func TestReverseAsksWhileTheClientTalks(t *testing.T) {
 		t.Errorf("upstream has read %s", got)
 	}
 }
+
+// TestReverseAmongOthers: the refusal stands in its place among the answers of a
+// pipeline, and takes nothing from the recipients before it.
+func TestReverseAmongOthers(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		mail string // upstream's answer
+		want []string
+		sent int // recipients that upstream has read
+	}{
+		{"an exempt one before and behind", "250 ok", []string{"250", "250", "550 5.7.25", "550 5.7.25", "250", "354"}, 2},
+		{"MAIL in flight is refused", "550 5.1.8 no", []string{"550 5.1.8", "503", "503", "503", "503", "503"}, 1},
+		{"MAIL in flight costs the session", "421 4.3.2 bye", []string{"421 4.3.2", ""}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			server := &script.Server{}
+			r := newRig(server, checkerBy(t, nameserver.Serve(t, nil), 5*time.Second, "bad.example", "", ""), Settings{PTR: "confirmed"})
+			c := connect(t, r, t.Context())
+			c.hello()
+			server.On("MAIL", tt.mail)
+			var text strings.Builder
+			text.WriteString("MAIL FROM:<a@good.example>\r\n")
+			for _, name := range []string{"postmaster", "bob", "carol", "postmaster"} {
+				text.WriteString("RCPT TO:<" + name + "@here.example>\r\n")
+			}
+			go c.send(text.String() + "DATA\r\n")
+			for i, want := range tt.want {
+				if got := c.reply(); !strings.HasPrefix(got, want) || want == "" && got != "" {
+					t.Errorf("reply %d is %q, want %q", i, got, want)
+				}
+			}
+			if tt.want[len(tt.want)-1] == "354" {
+				c.want("hello\r\n.", "250")
+			}
+			c.close()
+			r.server.Wait()
+			if n := strings.Count(strings.Join(r.server.Log(), "\n"), "RCPT TO:"); n != tt.sent {
+				t.Errorf("upstream has read %d recipients, want %d: %q", n, tt.sent, r.server.Log())
+			}
+		})
+	}
+}

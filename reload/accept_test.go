@@ -1,0 +1,33 @@
+package reload
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Root accepts in a folder that may be another user's: what stands under the note's name
+// is replaced, and where a link there leads is left alone.
+func TestAcceptFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	elsewhere, path := filepath.Join(dir, "elsewhere"), filepath.Join(dir, "blockd.bdx")
+	if err := os.WriteFile(elsewhere, []byte("root's own\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, acceptedPath(path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Accept(path, "g1"); err != nil || !accepted(path, "g1") {
+		t.Fatalf("accepted %v, %v", accepted(path, "g1"), err)
+	}
+	if text, err := os.ReadFile(elsewhere); err != nil || string(text) != "root's own\n" {
+		t.Errorf("the link's target: %q, %v", text, err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 2 {
+		t.Errorf("left behind: %v, %v", files, err)
+	}
+	if err := Accept(filepath.Join(dir, "none", "blockd.bdx"), "g1"); err == nil {
+		t.Error("no error of a folder that is not there")
+	}
+}
