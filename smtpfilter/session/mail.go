@@ -2,7 +2,6 @@ package session
 
 import (
 	"bytes"
-	"cmp"
 	"strings"
 
 	"blockd/addr"
@@ -150,13 +149,17 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		}
 		return
 	}
-	if line = s.lookBack(line, recipient); line == nil {
-		return
+	refusal := s.heloFault(recipient)
+	if refusal == "" {
+		if line = s.lookBack(line, recipient); line == nil {
+			return
+		}
+		refusal = s.reverseFault(recipient)
 	}
-	if fault := cmp.Or(s.heloFault(recipient), s.reverseFault(recipient)); fault != "" {
+	if refusal != "" {
 		s.metrics.recipients.WithLabelValues("refused").Inc()
-		s.logRecipient(recipient, fault)
-		s.reply(fault)
+		s.logRecipient(recipient, refusal)
+		s.reply(refusal)
 		return
 	}
 	if !s.joins(f, recipient) || !s.sameTag(d, recipient) {

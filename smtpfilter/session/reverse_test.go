@@ -66,6 +66,21 @@ func TestReverse(t *testing.T) {
 	}
 }
 
+// TestReverseIsNotAskedOfWhoIsRefusedAnyway, because of its EHLO.
+func TestReverseIsNotAskedOfWhoIsRefusedAnyway(t *testing.T) {
+	server := nameserver.Serve(t, nil)
+	r := newRig(&script.Server{}, checkerBy(t, server, 5*time.Second, "bad.example", "", ""), Settings{PTR: "exists", Helo: "valid"})
+	c := connect(t, r, t.Context())
+	c.hello()
+	c.want("EHLO -", "250")
+	c.want("MAIL FROM:<a@good.example>", "250")
+	c.want("RCPT TO:<bob@here.example>", "550 5.7.1 Helo")
+	c.close()
+	if n := server.Count(); n != 0 {
+		t.Errorf("%d queries", n)
+	}
+}
+
 // TestReverseAsksWhileTheClientTalks: who has sent its commands ahead hears the same, in
 // order, and upstream has the lines that were checked.
 func TestReverseAsksWhileTheClientTalks(t *testing.T) {
