@@ -138,7 +138,7 @@ func (s *session) sasl(line []byte) (wire.Reply, error) {
 	if err != nil {
 		return wire.Reply{}, err
 	}
-	s.deadlines.arm(s.up.Conn, s.settings.Limits.UpstreamReply)
+	s.deadlines.armUpstream(s.settings.Limits.UpstreamReply)
 	r, err := wire.ReadReply(s.up.R)
 	if err == nil && r.Code != 334 && r.Code != 235 && r.Code < 400 {
 		err = wire.ErrReply

@@ -8,7 +8,7 @@ import (
 )
 
 // deadlines bounds every read and write of a session. Each one sets its own
-// limit with arm; two things may cut it short from another goroutine: the end
+// limit, with armClient or armUpstream; two things may cut it short from another goroutine: the end
 // of the session's whole time, and the end of the drain's. Between the dot and
 // upstream's reply neither does.
 //
@@ -81,21 +81,22 @@ func (d *deadlines) cut() {
 	}
 }
 
-// arm gives the next reads and writes on conn, the client's or upstream's, together
-// the time limit.
+// armClient gives the next reads and writes of the client, together, the time limit.
 // A connection that is gone shows in the read or write itself.
-func (d *deadlines) arm(conn net.Conn, limit time.Duration) {
+func (d *deadlines) armClient(limit time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch conn {
-	case d.client.conn:
-		d.set(&d.client, limit)
-	case d.upstream.conn:
-		d.set(&d.upstream, limit)
-	}
+	d.set(&d.client, limit)
 }
 
-// set is arm with the lock held.
+// armUpstream is armClient for the connection that setUpstream has told of.
+func (d *deadlines) armUpstream(limit time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.set(&d.upstream, limit)
+}
+
+// set arms one of the two with the lock held.
 func (d *deadlines) set(a *armed, limit time.Duration) {
 	if d.over && !d.final {
 		a.set(past())

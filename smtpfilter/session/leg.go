@@ -82,7 +82,7 @@ func (s *session) upstreamFailed(stage string, err error) {
 
 // send writes commands upstream.
 func (s *session) send(p []byte) error {
-	s.deadlines.arm(s.up.Conn, s.settings.Limits.UpstreamReply)
+	s.deadlines.armUpstream(s.settings.Limits.UpstreamReply)
 	_, err := s.up.Write(p)
 	return err
 }
@@ -91,7 +91,7 @@ func (s *session) send(p []byte) error {
 // yes is 354 for DATA, and 250, standing for every 2xx, for all others. Else a
 // reply out of step could pass for upstream's consent.
 func (s *session) receive(limit time.Duration, yes int) (wire.Reply, error) {
-	s.deadlines.arm(s.up.Conn, limit)
+	s.deadlines.armUpstream(limit)
 	r, err := wire.ReadReply(s.up.R)
 	if err == nil && r.Code < 400 && (r.Code/100 != yes/100 || yes == 354 && r.Code != 354) {
 		err = wire.ErrReply
@@ -157,7 +157,7 @@ func (s *session) waiting() bool {
 	})
 	if found && overTLS {
 		// It may be a record of TLS's own, a new ticket or key, and no reply.
-		s.deadlines.arm(s.up.Conn, ticketWait)
+		s.deadlines.armUpstream(ticketWait)
 		_, err := s.up.R.Peek(1)
 		return err == nil
 	}

@@ -103,7 +103,7 @@ func (s *session) put(m *message, piece []byte, end, last bool) {
 // is the answer. A 250 cannot be: taken for the end's it would lose a message
 // that upstream goes on to refuse, and all later replies would be out of step.
 func (s *session) early(m *message) {
-	s.deadlines.arm(s.up.Conn, time.Second)
+	s.deadlines.armUpstream(time.Second)
 	r, err := wire.ReadReply(s.up.R)
 	if err == nil && r.Code >= 400 {
 		s.stop(m, "upstream-refused", string(r.Raw))
@@ -124,7 +124,7 @@ func (s *session) patience(m *message) time.Duration {
 
 // fill waits for more of the message. An error is the client's.
 func (s *session) fill(m *message) error {
-	s.deadlines.arm(s.conn, s.patience(m))
+	s.deadlines.armClient(s.patience(m))
 	asked := time.Now()
 	err := s.in.Fill()
 	m.waited += time.Since(asked)
@@ -134,7 +134,7 @@ func (s *session) fill(m *message) error {
 // sendData writes to upstream. A failure is upstream's: it may have said why
 // before it closed (RFC 5321, section 3.8), and then that is the answer.
 func (s *session) sendData(m *message, p []byte) {
-	s.deadlines.arm(s.up.Conn, s.settings.Limits.DataBlock)
+	s.deadlines.armUpstream(s.settings.Limits.DataBlock)
 	_, err := s.up.Write(p)
 	if err == nil {
 		return
@@ -142,7 +142,7 @@ func (s *session) sendData(m *message, p []byte) {
 	s.deadlines.finalReply(false)
 	s.upstreamFailed("data", err)
 	reply := replyLost
-	s.deadlines.arm(s.up.Conn, time.Second)
+	s.deadlines.armUpstream(time.Second)
 	if r, err := wire.ReadReply(s.up.R); err == nil && r.Code >= 400 {
 		reply = string(r.Raw)
 	}

@@ -69,7 +69,7 @@ func (s *session) attend(work func(context.Context)) (gone bool) {
 		work(ctx)
 		return false
 	}
-	s.deadlines.arm(s.conn, s.settings.Limits.Session)
+	s.deadlines.armClient(s.settings.Limits.Session)
 	lost, watched := false, make(chan struct{})
 	go func() {
 		defer close(watched)

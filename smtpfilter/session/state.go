@@ -137,7 +137,7 @@ func (s *session) serve() {
 // greet says 220, after the time in which a well-behaved client waits for it.
 func (s *session) greet() bool {
 	if wait := s.settings.Limits.GreetWait; wait > 0 {
-		s.deadlines.arm(s.conn, wait)
+		s.deadlines.armClient(wait)
 		switch err := s.in.Fill(); {
 		case err == nil:
 			s.end("protocol", replyTooEarly)
