@@ -1,0 +1,187 @@
+// Package durable replaces files whole. There is one rule for all of them: the new
+// content is written beside the old file and synced, renamed over it, and the folder is
+// synced. After a crash at any moment the path has the old content or the new one, and
+// after Commit has returned it has the new one.
+//
+// What root writes and locks belongs to the owner of the file that it replaces, or else to the
+// owner of the folder: an administrator runs a command beside a daemon that has a user
+// of its own.
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Replace puts what write writes in place of the file at path, or leaves that as it is
+// and returns why. mode is the new file's, whatever the umask. A link at path is
+// replaced; what it points to stays as it is.
+func Replace(path string, mode fs.FileMode, write func(io.Writer) error) error {
+	d, err := Create(path, mode)
+	if err != nil {
+		return err
+	}
+	defer d.Discard()
+	if err := write(d); err != nil {
+		return err
+	}
+	return d.Commit()
+}
+
+// WriteFile is Replace with a text.
+func WriteFile(path string, text []byte, mode fs.FileMode) error {
+	return Replace(path, mode, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
+// Draft is a file that is to take the place of another. It is for one goroutine.
+type Draft struct {
+	*os.File  // open for reading and writing; after Commit it is the file at the path
+	path      string
+	ended     bool // there is no draft any more
+	committed bool
+}
+
+// draftAge is when the draft of a process that was killed may go: no draft takes so long.
+const draftAge = 24 * time.Hour
+
+// Create opens a draft in the folder of path, under a hidden name of its own: in a
+// folder of another user's a known name could be a link that leads elsewhere.
+func Create(path string, mode fs.FileMode) (*Draft, error) {
+	folder, name := filepath.Split(path)
+	folder = filepath.Clean(folder)
+	sweep(folder, name)
+	f, err := os.CreateTemp(folder, "."+name+".*.new")
+	if err != nil {
+		return nil, err
+	}
+	d := &Draft{File: f, path: path}
+	if err := errors.Join(f.Chmod(mode), keepOwner(f, path, folder)); err != nil {
+		d.Discard()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Commit gives the draft its name, when it is safe on the disk. It leaves the file open.
+// After an error the path has the old content or, if the folder's sync failed, perhaps
+// the new one.
+func (d *Draft) Commit() error {
+	if d.ended {
+		return fmt.Errorf("%s: %w", d.path, os.ErrClosed)
+	}
+	if err := d.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(d.Name(), d.path); err != nil {
+		return err
+	}
+	d.ended, d.committed = true, true
+	return SyncFolder(filepath.Dir(d.path))
+}
+
+// Committed reports whether the draft has its name, also where the folder's sync failed
+// after that.
+func (d *Draft) Committed() bool { return d.committed }
+
+// Discard closes the draft, and removes it unless it was committed. It may be called
+// twice, so defer it.
+func (d *Draft) Discard() {
+	d.Close()
+	if !d.ended {
+		d.ended = true
+		os.Remove(d.Name())
+	}
+}
+
+// Rename gives a file that was written under another name, perhaps in another folder, its
+// place at path: the last steps of the rule, for drafts that need a folder of their own.
+func Rename(f *os.File, path string) error {
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return SyncFolder(filepath.Dir(path))
+}
+
+// SyncFolder makes it last what was created, renamed or removed in a folder.
+func SyncFolder(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// ErrLocked reports that another process holds a lock.
+var ErrLocked = errors.New("another process holds the lock")
+
+// Lock takes the lock file at path, making it if need be, or returns ErrLocked at once.
+// The lock ends when the file is closed, or with the process. The file stays: to remove
+// it would race with the next to lock it. A link at path is not followed.
+func Lock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = keepOwner(f, path, filepath.Dir(path))
+	if err == nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrLocked
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// keepOwner gives what root has made to the owner of the file at path, or of the folder
+// where there is no such file, or root has made that too.
+func keepOwner(f *os.File, path, folder string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
+		if owner, ok := info.Sys().(*syscall.Stat_t); ok && owner.Uid != 0 {
+			return f.Chown(int(owner.Uid), int(owner.Gid))
+		}
+	}
+	info, err := os.Stat(folder)
+	if err != nil {
+		return err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && owner.Uid != 0 {
+		return f.Chown(int(owner.Uid), int(owner.Gid))
+	}
+	return nil
+}
+
+// sweep removes drafts that killed processes have left. One that cannot be removed harms
+// nothing.
+func sweep(folder, name string) {
+	old, err := filepath.Glob(filepath.Join(folder, "."+name+".*.new"))
+	if err != nil {
+		return // the name has a bracket
+	}
+	for _, path := range old {
+		if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > draftAge {
+			os.Remove(path)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	for _, text := range []string{"first", "second and longer", ""} {
+		if err := WriteFile(path, []byte(text), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, dir, "file", text)
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
+			t.Errorf("%v, %v, want mode 0640", info.Mode(), err)
+		}
+	}
+}
+
+// TestReplaceOrNothing: whatever fails, the old file is there and nothing else.
+func TestReplaceOrNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	if err := WriteFile(path, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("failed")
+	err := Replace(path, 0o644, func(w io.Writer) error {
+		fmt.Fprint(w, "half of the n")
+		return failed
+	})
+	if !errors.Is(err, failed) {
+		t.Errorf("Replace = %v, want %v", err, failed)
+	}
+	holds(t, dir, "file", "old")
+
+	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(filepath.Join(dir, "folder"), nil, 0o644); err == nil {
+		t.Error("a folder was replaced by a file")
+	}
+	os.Remove(filepath.Join(dir, "folder"))
+	holds(t, dir, "file", "old")
+
+	if err := WriteFile(filepath.Join(dir, "none", "file"), nil, 0o644); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("in a folder that is not there: %v", err)
+	}
+}
+
+func TestDraftIsSeenAtCommitAlone(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	d, err := Create(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Discard()
+	fmt.Fprint(d, "content")
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("before Commit: %v", err)
+	}
+	if err := d.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(d, ", and more") // a journal goes on in it
+	d.Discard()
+	holds(t, dir, "file", "content, and more")
+	if err := d.Commit(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a second Commit = %v", err)
+	}
+}
+
+// TestReplaceALink replaces the link, not what it points to.
+func TestReplaceALink(t *testing.T) {
+	dir, other := t.TempDir(), filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, []byte("other's"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, filepath.Join(dir, "file")); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(filepath.Join(dir, "file"), []byte("new"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, dir, "file", "new")
+	holds(t, filepath.Dir(other), "other", "other's")
+}
+
+func TestLeftDraftsGo(t *testing.T) {
+	dir := t.TempDir()
+	old, young := filepath.Join(dir, ".file.123.new"), filepath.Join(dir, ".file.456.new")
+	for _, name := range []string{old, young} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(old, time.Time{}, time.Now().Add(-2*draftAge)); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the old draft: %v", err)
+	}
+	if _, err := os.Stat(young); err != nil {
+		t.Errorf("one that is being written perhaps: %v", err)
+	}
+}
+
+// TestRootKeepsTheOwner: a file belongs to whom the one before it did, a new one to the
+// folder's owner.
+func TestRootKeepsTheOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	const daemon, editor = 12345, 23456
+	dir := t.TempDir()
+	if err := os.Chown(dir, daemon, daemon); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "file")
+	for _, want := range []int{daemon, editor} {
+		if err := WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if want == editor {
+			if err := os.Chown(path, editor, editor); err != nil {
+				t.Fatal(err)
+			}
+			if err := WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if owner := info.Sys().(*syscall.Stat_t); int(owner.Uid) != want || int(owner.Gid) != want {
+			t.Errorf("owner %d:%d, want %d", owner.Uid, owner.Gid, want)
+		}
+	}
+}
+
+func TestLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	held, err := Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Lock(path); !errors.Is(err, ErrLocked) {
+		t.Errorf("a second Lock = %v, want ErrLocked", err)
+	}
+	held.Close()
+	again, err := Lock(path)
+	if err != nil {
+		t.Errorf("after the end of the first: %v", err)
+	}
+	again.Close()
+	link := path + ".link"
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Lock(link); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("through a link: %v", err)
+	}
+}
+
+// holds checks that a folder has this one file, with this text.
+func holds(t *testing.T, dir, name, text string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 || entries[0].Name() != name {
+		t.Errorf("the folder has %v, %v; want %s alone", entries, err, name)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != text {
+		t.Errorf("%s has %q, %v; want %q", name, got, err, text)
+	}
+}
