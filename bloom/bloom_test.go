@@ -10,6 +10,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"blockd/internal/race"
 )
 
 var testSeed = Seed{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
@@ -39,7 +41,7 @@ func eachBatch(sum func([]byte) Hash, from, to uint64, f func([]Hash)) {
 
 func TestEveryKeyIsPerhapsThere(t *testing.T) {
 	sizes := []uint64{0, 1, 2, 31, 32, 33, 1000, 100_000}
-	if !testing.Short() && !raceDetector {
+	if !testing.Short() && !race.Enabled {
 		sizes = append(sizes, 3_000_000)
 	}
 	for name, sum := range hashes {
@@ -232,6 +234,7 @@ func TestXXH3IsXXH3(t *testing.T) {
 }
 
 func TestRateAgreesWithFormula(t *testing.T) {
+	race.Skip(t)
 	// Measured rates of split blocks at these sizes, as the format's
 	// description quotes them.
 	for _, tt := range []struct{ bits, rate float64 }{{10, 0.0126}, {12, 0.0054}, {16, 0.0013}} {
@@ -241,7 +244,7 @@ func TestRateAgreesWithFormula(t *testing.T) {
 		}
 	}
 	n, ask := uint64(1_000_000), uint64(2_000_000)
-	if testing.Short() || raceDetector {
+	if testing.Short() || race.Enabled {
 		n, ask = 100_000, 400_000
 	}
 	for name, sum := range hashes {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"unicode/utf8"
+
+	"blockd/internal/race"
 )
 
 // setOf makes a Set of what Parse takes, as an index does.
@@ -75,8 +77,9 @@ func randomText(rng *rand.Rand, most int) string {
 }
 
 func TestSetAgreesWithRegexp(t *testing.T) {
+	race.Skip(t)
 	seeds := uint64(100)
-	if raceDetector {
+	if race.Enabled {
 		seeds = 10
 	}
 	for seed := range seeds {
@@ -246,7 +249,7 @@ func TestMatchDoesNotAllocate(t *testing.T) {
 				t.Fatalf("Match(%s) = %v, %v", text, got, err)
 			}
 		}
-		if allocs := testing.AllocsPerRun(100, run); allocs != 0 && !raceDetector {
+		if allocs := testing.AllocsPerRun(100, run); allocs != 0 && !race.Enabled {
 			t.Errorf("Match(%s): %v allocations", text, allocs)
 		}
 	}

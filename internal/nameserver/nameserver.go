@@ -32,20 +32,37 @@ type Server struct {
 // Serve serves a zone.
 func Serve(t testing.TB, z Zone) *Server {
 	t.Helper()
-	return serve(t, &Server{zone: z})
+	udp, tcp := listen(t)
+	return serve(t, &Server{zone: z}, udp, tcp)
+}
+
+// ServeAt is Serve at an address of the caller's choice, for resolvers that know one
+// port only: 53.
+func ServeAt(t testing.TB, address string, z Zone) *Server {
+	t.Helper()
+	udp, err := net.ListenPacket("udp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp, err := net.Listen("tcp", address)
+	if err != nil {
+		udp.Close()
+		t.Fatal(err)
+	}
+	return serve(t, &Server{zone: z}, udp, tcp)
 }
 
 // ServeFunc serves what reply returns; nil is no answer at all. It is called from
 // several goroutines.
 func ServeFunc(t testing.TB, reply func(*dns.Msg) *dns.Msg) *Server {
 	t.Helper()
-	return serve(t, &Server{reply: reply})
+	udp, tcp := listen(t)
+	return serve(t, &Server{reply: reply}, udp, tcp)
 }
 
-func serve(t testing.TB, s *Server) *Server {
+func serve(t testing.TB, s *Server, udp net.PacketConn, tcp net.Listener) *Server {
 	t.Helper()
 	s.asked = map[string]int{}
-	udp, tcp := listen(t)
 	s.Address = udp.LocalAddr().String()
 	for _, server := range []*dns.Server{{PacketConn: udp}, {Listener: tcp}} {
 		started := make(chan struct{})

@@ -30,8 +30,14 @@ func New(t testing.TB, names ...string) Cert {
 	return Until(t, time.Now().Add(time.Hour), names...)
 }
 
-// Until makes a certificate that ends to be valid at end.
+// Until makes a certificate that ends to be valid at end, and was made two days before.
 func Until(t testing.TB, end time.Time, names ...string) Cert {
+	t.Helper()
+	return From(t, end.Add(-48*time.Hour), end, names...)
+}
+
+// From makes a certificate that is valid from begin to end.
+func From(t testing.TB, begin, end time.Time, names ...string) Cert {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -43,7 +49,7 @@ func Until(t testing.TB, end time.Time, names ...string) Cert {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]},
-		NotBefore: end.Add(-48 * time.Hour), NotAfter: end,
+		NotBefore: begin, NotAfter: end,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}

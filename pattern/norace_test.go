@@ -1,5 +1,0 @@
-//go:build !race
-
-package pattern
-
-const raceDetector = false

@@ -1,6 +1,0 @@
-//go:build race
-
-package pattern
-
-// raceDetector makes everything ten times slower, and pools forget what they hold.
-const raceDetector = true
