@@ -1,0 +1,113 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Each combination of owner, group and mode is asked of Check and of the kernel, by a
+// process of that user.
+func TestCheckAgreesWithTheKernel(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("files of other users are root's to make")
+	}
+	const uid, gid, other = 4301, 4302, 4303
+	dir, err := os.MkdirTemp("", "blockd-access-") // t.TempDir's parents are closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var script strings.Builder
+	var want []string
+	for i, owner := range [][2]int{{uid, gid}, {other, gid}, {other, other}} {
+		for _, mode := range []fs.FileMode{0o000, 0o400, 0o040, 0o004, 0o600, 0o060, 0o006, 0o644, 0o077} {
+			for _, above := range []fs.FileMode{0o755, 0o700, 0o711, 0o074} {
+				folder := filepath.Join(dir, fmt.Sprintf("%d-%o-%o", i, mode, above))
+				file := filepath.Join(folder, "file")
+				must(t, os.Mkdir(folder, 0o755))
+				must(t, os.WriteFile(file, nil, 0o644))
+				must(t, os.Symlink(file, folder+".link"))
+				for path, mode := range map[string]fs.FileMode{file: mode, folder: above} {
+					must(t, os.Chown(path, owner[0], owner[1]))
+					must(t, os.Chmod(path, mode))
+				}
+				for _, path := range []string{file, folder + ".link"} {
+					for _, w := range []Want{Read, Write} {
+						err := User{uid, []int{gid}}.Check(path, w)
+						if denied := (*Denied)(nil); err != nil && !errors.As(err, &denied) {
+							t.Fatalf("%s: %v", path, err)
+						}
+						fmt.Fprintf(&script, "test -%c %s && echo yes || echo no\n", w.String()[0], path)
+						want = append(want, map[bool]string{true: "yes", false: "no"}[err == nil])
+					}
+				}
+			}
+		}
+	}
+	sh := exec.Command("sh", "-c", script.String())
+	sh.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
+	out, err := sh.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range strings.Fields(string(out)) {
+		if got != want[i] {
+			t.Errorf("%s: the kernel says %s, Check %s", strings.Split(script.String(), "\n")[i], got, want[i])
+		}
+	}
+	if len(strings.Fields(string(out))) != len(want) {
+		t.Errorf("%d answers, want %d", len(strings.Fields(string(out))), len(want))
+	}
+}
+
+func TestDeniedNamesWhatIsClosed(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.MkdirAll(dir+"/a/b", 0o755))
+	must(t, os.Chmod(dir+"/a", 0o700))
+	u := User{UID: os.Geteuid() + 4301}
+	err := u.Check(dir+"/a/b", Read)
+	var denied *Denied
+	if !errors.As(err, &denied) {
+		t.Fatalf("Check: %v, want *Denied", err)
+	}
+	if !strings.HasPrefix(dir+"/a", denied.Path) || !strings.Contains(err.Error(), " may not search ") {
+		t.Errorf("Check: %v", err)
+	}
+	if err := Self().Check(dir+"/missing", Read); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if err := Self().Check("missing", Read); err == nil {
+		t.Error("a relative path is taken")
+	}
+	must(t, os.Symlink(dir+"/loop", dir+"/loop"))
+	if err := Self().Check(dir+"/loop", Read); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("a link to itself: %v", err)
+	}
+}
+
+func TestProcessIsSelf(t *testing.T) {
+	u, err := Process(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if self := Self(); u.UID != self.UID {
+		t.Errorf("Process: %v, Self %v", u, self)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
