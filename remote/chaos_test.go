@@ -78,18 +78,12 @@ func TestWhateverAServerSaysTheCopyIsWholeOrUntouched(t *testing.T) {
 		{"silent in the status line", hangsAfter("HTTP/1.1 2"), Timeout, ""},
 		{"silent in the header", hangsAfter("HTTP/1.1 200 OK\r\nContent-Length: 26\r\n"), Timeout, ""},
 		{"silent before the body", hangsAfter("HTTP/1.1 200 OK\r\nContent-Length: 26\r\n\r\n"), Timeout, "silent for 1m0s"},
-		{"silent in the body", hangsAfter(good[:len(good)-1]), Timeout, "silent for 1m0s"},
-		{"silent before the last chunk", hangsAfter("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1a\r\n" + list + "\r\n"), Timeout, "silent for 1m0s"},
+		{"silent in the body", hangsAfter(good[:len(good)-1]), Timeout, "sent 25 of at least 65536 octets in 1m0s"},
+		{"silent before the last chunk", hangsAfter("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1a\r\n" + list + "\r\n"), Timeout, "sent 26 of at least 65536 octets in 1m0s"},
 		{"silent in a redirect's body", hangsAfter("HTTP/1.1 302 Found\r\nLocation: /b\r\nContent-Length: 9\r\n\r\n"), Timeout, "silent for 1m0s"},
-		{"an octet every 59 seconds", func(c net.Conn) {
-			answers("HTTP/1.1 200 OK\r\nContent-Length: 26\r\n\r\n")(c)
-			for {
-				<-time.After(59 * time.Second)
-				if _, err := io.WriteString(c, "x"); err != nil {
-					return
-				}
-			}
-		}, Timeout, "not done within 10m0s"},
+		{"an octet every 59 seconds", drips(59*time.Second, "x"), Timeout, "sent 1 of at least"},
+		{"an octet a second", drips(time.Second, "x"), Timeout, "of at least 65536 octets in 1m0s"},
+		{"64 kB in 59 seconds, again and again", drips(59*time.Second, strings.Repeat("x", leastOctets)), Timeout, "not done within 10m0s"},
 	}
 	for _, tt := range tests {
 		for _, existed := range []bool{false, true} {
@@ -108,12 +102,29 @@ func TestWhateverAServerSaysTheCopyIsWholeOrUntouched(t *testing.T) {
 					} else {
 						x.refuses(tt.class, tt.text)
 					}
-					if took := time.Since(began); took > 10*time.Minute+time.Second {
-						t.Errorf("took %s", took)
+					most := silence + answerTime + time.Second
+					if strings.Contains(tt.text, "not done") {
+						most = 10*time.Minute + time.Second
+					}
+					if took := time.Since(began); took > most {
+						t.Errorf("took %s, want %s at most", took, most)
 					}
 					<-time.After(2 * time.Hour) // the deaf server has gone, and no goroutine of ours may be left
 				})
 			})
+		}
+	}
+}
+
+// drips says text again and again, with a pause before each.
+func drips(pause time.Duration, text string) func(net.Conn) {
+	return func(c net.Conn) {
+		answers("HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n")(c)
+		for {
+			<-time.After(pause)
+			if _, err := io.WriteString(c, text); err != nil {
+				return
+			}
 		}
 	}
 }

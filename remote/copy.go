@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"blockd/internal/durable"
 )
 
 // HiddenFolder is where drafts and receipts are, in the folder of the copy. No
@@ -212,20 +214,7 @@ func newDraft(path string) (*draft, error) {
 }
 
 // publish renames the draft to path when it is safe on the disk.
-func (d *draft) publish(path string) error {
-	if err := d.file.Sync(); err != nil {
-		return err
-	}
-	if err := os.Rename(d.file.Name(), path); err != nil {
-		return err
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return folder.Sync()
-}
+func (d *draft) publish(path string) error { return durable.Rename(d.file, path) }
 
 // discard ends the draft, and removes it unless it was published.
 func (d *draft) discard() {

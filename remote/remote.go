@@ -43,7 +43,7 @@ type Fetcher struct {
 
 // maxFetches is how many sources are fetched at one time. A daemon of a hundred
 // lists does not open a hundred connections at its start; a source that is slow
-// holds its place for its Timeout at most.
+// holds its place for its Timeout at most, one that drips for a minute (leastOctets).
 const maxFetches = 8
 
 // New returns a Fetcher, or all faults of its settings. It opens no file and no

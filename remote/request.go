@@ -9,13 +9,16 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 )
 
 const (
 	// silence is how long a server may say nothing, between two hops or in the
-	// middle of a body. A server that says a little all the time has the Timeout.
-	silence = time.Minute
+	// middle of a body, and in which time it must send leastOctets of one: 1.1 kB/s. A
+	// server that drips would hold one of the few places until the Timeout.
+	silence     = time.Minute
+	leastOctets = 64 << 10
 
 	// answerTime is for what makes a list when it is asked for.
 	answerTime  = 30 * time.Second
@@ -46,7 +49,7 @@ func newTransport(roots *x509.CertPool) *http.Transport {
 func (f *Fetcher) get(ctx context.Context, s *source, u *url.URL, conditions http.Header) (*http.Response, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	p := &patient{ctx: ctx, end: end}
-	p.timer = time.AfterFunc(silence, func() { end(fault(Timeout, "the server was silent for %s", silence)) })
+	p.timer = time.AfterFunc(silence, p.expire)
 	req := (&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{
 		"User-Agent":      {f.userAgent},
 		"Accept":          {"*/*"},
@@ -83,20 +86,36 @@ func (s *source) mayFollow(u *url.URL, via []*http.Request) error {
 	return nil
 }
 
-// patient is a body whose server may be silent for a while, and not for ever.
+// patient is a body whose server may be silent or slow for a while, and not for ever.
 type patient struct {
-	body  io.ReadCloser
-	ctx   context.Context // of the request
-	end   context.CancelCauseFunc
-	timer *time.Timer // ends the request
-	bytes int64
+	body   io.ReadCloser
+	ctx    context.Context // of the request
+	end    context.CancelCauseFunc
+	timer  *time.Timer // ends the request
+	bytes  int64
+	window atomic.Int64  // octets since waited was 0; expire reads it
+	waited time.Duration // for the server, our own time not counted
+}
+
+// expire ends the request: the server had its time.
+func (p *patient) expire() {
+	if n := p.window.Load(); n > 0 {
+		p.end(fault(Timeout, "the server sent %d of at least %d octets in %s", n, leastOctets, silence))
+		return
+	}
+	p.end(fault(Timeout, "the server was silent for %s", silence))
 }
 
 func (p *patient) Read(buf []byte) (int, error) {
-	p.timer.Reset(silence)
+	began := time.Now()
+	p.timer.Reset(silence - p.waited)
 	n, err := p.body.Read(buf)
 	p.timer.Stop() // from here on it is us who take time
 	p.bytes += int64(n)
+	if p.waited += time.Since(began); p.window.Add(int64(n)) >= leastOctets {
+		p.window.Store(0)
+		p.waited = 0
+	}
 	if err != nil && err != io.EOF {
 		err = explain(p.ctx, Truncated, fmt.Errorf("cut after %d octets: %w", p.bytes, err))
 	}
