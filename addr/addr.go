@@ -80,8 +80,12 @@ func (a Addr) Domain() string {
 // room in dst nothing is allocated.
 func (a Addr) Keys(dst []Key) []Key {
 	domain := a.Domain()
-	if domain == "" || len(domain) > maxDomain {
+	if domain == "" {
 		return dst
+	}
+	if len(domain) > maxDomain { // no list can hold it, but its parents
+		k, _ := readableDomain(domain)
+		return k.AndParents(dst)
 	}
 	if k, ok := a.Key(); ok {
 		dst = append(dst, k, Key{Text: a.text[:a.at+1], Kind: Local})

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blockd/internal/race"
 )
 
 // openData opens a real list that is not part of the source tree.
@@ -48,6 +50,7 @@ func eachLine(t *testing.T, name string, f func(line string)) {
 // hyphens in the third and fourth place and those with underscores are why plain
 // ASCII does not go through IDNA.
 func TestRealDomains(t *testing.T) {
+	race.Skip(t)
 	var names, hyphens, underscores int
 	refused := map[Class][]string{}
 	eachLine(t, "union-domains.txt.gz", func(line string) {

@@ -40,7 +40,9 @@ func TestKeysGoFromTheMailboxToTheLastLabel(t *testing.T) {
 		{"domain of 253 octets: domain only", "x@" + domain253, []Key{
 			{domain253, Domain, 4}, {domain253[64:], Domain, 3}, {domain253[128:], Domain, 2}, {domain253[192:], Domain, 1},
 		}},
-		{"domain of 254 octets: none", "x@" + domain253 + "x", nil},
+		{"domain of 254 octets: its parents", "x@" + domain253 + "x", []Key{
+			{"?." + domain253[64:] + "x", Domain, 4}, {domain253[64:] + "x", Domain, 3}, {domain253[128:] + "x", Domain, 2}, {domain253[192:] + "x", Domain, 1},
+		}},
 		{"a dot behind 253 octets does not count", "x@" + domain253 + ".", []Key{
 			{domain253, Domain, 4}, {domain253[64:], Domain, 3}, {domain253[128:], Domain, 2}, {domain253[192:], Domain, 1},
 		}},
@@ -212,6 +214,12 @@ func checkKeys(t *testing.T, a Addr) {
 		t.Fatalf("%.200q has %d keys", a, len(keys))
 	}
 	parent := a.Domain()
+	if len(parent) > maxDomain { // the key below its parents is one that no entry has
+		if len(keys) == 0 || !strings.HasPrefix(keys[0].Text, "?.") || !strings.HasSuffix(parent, keys[0].Text[1:]) {
+			t.Fatalf("%.200q: keys %v", a, keys)
+		}
+		parent, keys = keys[0].Text[2:], keys[1:]
+	}
 	for _, k := range keys {
 		var entry Key
 		var err error

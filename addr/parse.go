@@ -15,8 +15,8 @@ const maxText = 8192
 // plain ASCII cost one allocation.
 //
 // "" and "<>" give the zero Addr. A path without a domain ("root") is legal and
-// has no keys; so is a domain over 253 octets. An address over 254 octets has
-// the keys of its domain only. Everything that is no sender gives an *Error, and
+// has no keys. An address over 254 octets has the keys of its domain only, and a
+// domain over 253 octets those of its parents. Everything that is no sender gives an *Error, and
 // so does text of more than 8,192 octets, as given or as canonical form with its
 // brackets.
 func Parse(text string) (Addr, error) {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"blockd/internal/race"
 )
 
 // checkSimple holds the short ways against the long ones: they may decline, and
@@ -70,6 +72,7 @@ func TestSimpleDeclines(t *testing.T) {
 // TestSimpleAgreesOctetByOctet puts every octet, and every two of those that
 // matter, at every place of texts of every length that is read another way.
 func TestSimpleAgreesOctetByOctet(t *testing.T) {
+	race.Skip(t)
 	for length := 1; length <= 65; length++ {
 		for at := range length {
 			text := []byte(strings.Repeat("k", length))
@@ -90,6 +93,7 @@ func TestSimpleAgreesOctetByOctet(t *testing.T) {
 }
 
 func TestSimpleAgreesOnRandomTexts(t *testing.T) {
+	race.Skip(t)
 	rng := rand.New(rand.NewPCG(1, 8))
 	taken := 0
 	for range 300_000 {

@@ -4,46 +4,166 @@ import (
 	"io"
 	"mime"
 	"net/mail"
+	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
+
+	"blockd/addr"
 )
 
-// Addresses returns the addresses that a field with this text names, quoted where
+// Addresses returns the addresses that a field with this text shows, quoted where
 // they must be and without angle brackets. By the grammar of RFC 5322, section 3.4,
 // if the text keeps to it; else what stands in angle brackets, and in a part of the
 // list without any the words with an "@": "a@b.example <c@d.example>" is malformed,
 // common, and shown as from c@d.example. Not everything that it returns then is
 // an address.
+//
+// What shows nothing (addr.Ignorable) is not in them. The joiners among that may belong
+// to a domain: an address with such is returned twice, with and without. Encoded words
+// (RFC 2047) where an address stands are returned as they are and decoded. Names are no
+// addresses, whatever they show. Each address is returned once.
 func Addresses(text string) []string {
+	text = legible(text)
 	all := read(text)
-	for i, address := range all {
-		all[i] = tidy(address)
+	if strings.ContainsAny(text, joiners) {
+		all = append(all, read(drop(text, joiners))...)
 	}
-	return all
+	seen, shown := map[string]bool{}, all[:0]
+	for _, address := range all {
+		if address = tidy(address); !seen[address] {
+			seen[address] = true
+			shown = append(shown, address)
+		}
+	}
+	return shown
+}
+
+// joiners are ZWNJ and ZWJ, which a domain may hold (RFC 5892, appendix A).
+const joiners = "\u200C\u200D"
+
+func drop(text, signs string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(signs, r) {
+			return -1
+		}
+		return r
+	}, text)
 }
 
 // read is Addresses as they stand there.
 func read(text string) []string {
 	parser := mail.AddressParser{WordDecoder: &mime.WordDecoder{CharsetReader: anyCharset}}
-	text = unfold(text)
 	list, err := parser.ParseList(text)
+	var all []string
 	if err != nil {
-		return loose(text)
+		all = loose(text)
 	}
-	all := make([]string, len(list))
-	for i, a := range list {
+	for _, a := range list {
 		bare := mail.Address{Address: a.Address} // which prints the quotes that the parser took off
-		all[i] = strings.TrimSuffix(strings.TrimPrefix(bare.String(), "<"), ">")
+		all = append(all, strings.TrimSuffix(strings.TrimPrefix(bare.String(), "<"), ">"))
+	}
+	return append(all, encoded(text)...)
+}
+
+// encoded returns the addresses in text that have encoded words in them, decoded.
+func encoded(text string) (all []string) {
+	if !strings.Contains(text, "=?") {
+		return nil
+	}
+	for part := range split(text) {
+		part = outside(part)
+		pieces := angled(part)
+		if pieces == nil {
+			pieces = []string{part}
+		}
+		for _, piece := range pieces {
+			if !strings.Contains(piece, "=?") {
+				continue
+			}
+			decoded := decode(piece)
+			all = append(all, words(closeUp(decoded, "@."))...)
+		}
 	}
 	return all
 }
 
-// anyCharset leaves names in foreign characters as they are: nobody reads them.
-func anyCharset(_ string, r io.Reader) (io.Reader, error) { return r, nil }
+// decode returns text with its encoded words decoded, if they can be.
+func decode(text string) string {
+	decoder := mime.WordDecoder{CharsetReader: anyCharset}
+	decoded, err := decoder.DecodeHeader(padded(text))
+	if err != nil {
+		return text
+	}
+	return legible(decoded)
+}
 
-// unfold joins the lines of a field. Postfix hands them over with LF alone.
-func unfold(text string) string {
-	return strings.NewReplacer("\r\n", " ", "\r", " ", "\n", " ", "\x00", " ").Replace(text)
+// base64Word is an encoded word in base64 with the padding that it has.
+var base64Word = regexp.MustCompile(`(?i)(=\?[^?\s]+\?b\?[a-z0-9+/]*)=*\?=`)
+
+// padded gives encoded words in base64 the padding that some lack: mail programs read
+// them all the same.
+func padded(text string) string {
+	return base64Word.ReplaceAllStringFunc(text, func(word string) string {
+		word = strings.TrimRight(strings.TrimSuffix(word, "?="), "=")
+		digits := len(word) - strings.LastIndexByte(word, '?') - 1
+		return word + strings.Repeat("=", -digits&3) + "?="
+	})
+}
+
+// anyCharset reads UTF-16, in which even ASCII has other octets, and leaves what is in
+// other foreign sets as it is: addresses are seldom in foreign characters.
+func anyCharset(name string, r io.Reader) (io.Reader, error) {
+	if name = strings.ToLower(name); !strings.HasPrefix(name, "utf-16") {
+		return r, nil
+	}
+	octets, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	low := 1 // the place of the low octet; without a mark big-endian (RFC 2781, section 4.3)
+	if name == "utf-16le" || len(octets) > 1 && octets[0] == 0xFF && octets[1] == 0xFE {
+		low = 0
+	}
+	units := make([]uint16, len(octets)/2)
+	for i := range units {
+		units[i] = uint16(octets[2*i+low]) | uint16(octets[2*i+1-low])<<8
+	}
+	return strings.NewReader(string(utf16.Decode(units))), nil
+}
+
+// legible is text as it is shown: on one line (Postfix hands folded ones over with LF
+// alone), octets that are no UTF-8 as Latin-1, blanks of all kinds as such, full-width
+// forms of "@" too, and without what shows nothing but for joiners.
+func legible(text string) string {
+	text = strings.ReplaceAll(text, "\r\n", " ")
+	plain := true
+	for i := range len(text) {
+		plain = plain && (text[i] >= ' ' && text[i] < utf8.RuneSelf || text[i] == '\t')
+	}
+	if plain {
+		return text
+	}
+	var b strings.Builder
+	b.Grow(len(text))
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRuneInString(text[i:])
+		if r == utf8.RuneError && n == 1 {
+			r = rune(text[i])
+		}
+		i += n
+		switch {
+		case r == '\r', r == '\n', r == 0, r > '~' && unicode.In(r, unicode.Z):
+			b.WriteByte(' ')
+		case r == '\uFF20', r == '\uFE6B':
+			b.WriteByte('@')
+		case addr.Ignorable(r) && !strings.ContainsRune(joiners, r):
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // loose finds what may be an address in malformed text.
@@ -56,28 +176,20 @@ func loose(text string) []string {
 		all = words(text)
 	}
 	if len(all) == 0 { // and so is what is encoded
-		decoder := mime.WordDecoder{CharsetReader: anyCharset}
-		if decoded, err := decoder.DecodeHeader(text); err == nil {
-			all = words(unfold(decoded))
-		}
+		all = words(decode(text))
 	}
 	return all
 }
 
 // inPart returns the addresses of one part of a list.
 func inPart(part string) []string {
-	var angled []string
 	plain := closeUp(outside(part), "")
-	for rest := plain; ; {
-		_, behind, ok := strings.Cut(rest, "<")
-		if !ok {
-			break
-		}
-		inside, after, _ := strings.Cut(behind, ">")
-		angled, rest = append(angled, words(closeUp(inside, "@."))...), after
+	var found []string
+	for _, inside := range angled(plain) {
+		found = append(found, words(closeUp(inside, "@."))...)
 	}
-	if angled != nil {
-		return angled
+	if found != nil {
+		return found
 	}
 	all, last := words(plain), plain
 	for _, marks := range [...]string{"@", "@."} { // without angle brackets a dot may end a sentence, or not
@@ -86,6 +198,18 @@ func inPart(part string) []string {
 		}
 	}
 	return all
+}
+
+// angled returns what stands in angle brackets. One that is not closed has the rest.
+func angled(plain string) (all []string) {
+	for rest := plain; ; {
+		_, behind, ok := strings.Cut(rest, "<")
+		if !ok {
+			return all
+		}
+		inside, after, _ := strings.Cut(behind, ">")
+		all, rest = append(all, inside), after
+	}
 }
 
 // tidy makes an address that can be looked up of what mail programs show as one: with
@@ -97,7 +221,7 @@ func tidy(address string) string {
 	if at < 0 {
 		return address
 	}
-	local, domain := address[:at], address[at+1:]
+	local, domain := address[:at], strings.ReplaceAll(address[at+1:], `\`, "")
 	if end := strings.IndexFunc(domain, notInDomain); end > 0 {
 		local, domain = strings.TrimLeft(local, "'`[{|"), domain[:end]
 	}
@@ -137,8 +261,8 @@ func closeUp(text, marks string) string {
 }
 
 // words returns the words with an "@" that has something on both sides. A quoted
-// local-part belongs to its word. Of several "@" the last one counts, and what it is
-// the domain of.
+// local-part belongs to its word. Of several "@" the last one with something behind it
+// counts, and what it is the domain of; several in a row are one.
 func words(text string) []string {
 	const ends = " \t,;:<>()\""
 	var all []string
@@ -159,15 +283,17 @@ func words(text string) []string {
 		if from = end + 1; word != "" && end < len(text) && text[end] == '"' {
 			from = end // where the next word may begin
 		}
+		word = strings.TrimRight(word, "@")
 		at := strings.LastIndexByte(word, '@')
-		if at < 1 || at == len(word)-1 {
+		if at < 1 {
 			continue
 		}
+		front, domain := strings.TrimRight(word[:at], "@"), word[at:]
 		if local == 0 {
-			word = word[strings.LastIndexByte(word[:at], '@')+1:]
+			front = front[strings.LastIndexByte(front, '@')+1:]
 		}
-		if word[0] != '@' {
-			all = append(all, word)
+		if front != "" {
+			all = append(all, front+domain)
 		}
 	}
 	return all
@@ -196,19 +322,41 @@ func split(text string) func(func(string) bool) {
 	}
 }
 
-// outside is text without comments and without the quoted strings that are no
-// local-part.
+// outside is text without comments and without the quoted strings that are no part of
+// an address: a local-part, a word of one beside a dot, or, against every grammar, a
+// domain.
 func outside(text string) string {
 	var b strings.Builder
-	last := 0
+	last, sign := 0, byte(0) // behind the octet before; that octet, blanks aside
+	hidden := func(from, to int) {
+		if from == to {
+			return
+		}
+		all, behind := text[from:to], strings.TrimLeft(text[to:], " \t")
+		if strings.HasSuffix(all, `"`) && strings.HasPrefix(behind, "@") && sign != '.' {
+			b.WriteString(all) // "a b"@c.example
+			return
+		}
+		for n := 0; from < to; from += n {
+			if n = enclosed(text[from:]); text[from] == '"' && (sign == '@' || sign == '.' || strings.HasPrefix(text[from+n:], ".")) {
+				b.WriteString(unquoted(text[from : from+n]))
+			}
+		}
+	}
 	for i := range walk(text) {
-		if hidden := text[last:i]; strings.HasSuffix(hidden, "\"") && strings.HasPrefix(strings.TrimLeft(text[i:], " \t"), "@") {
-			b.WriteString(hidden) // "a b"@c.example
+		if hidden(last, i); text[i] != ' ' && text[i] != '\t' {
+			sign = text[i]
 		}
 		b.WriteByte(text[i])
 		last = i + 1
 	}
+	hidden(last, len(text))
 	return b.String()
+}
+
+// unquoted is what a quoted string says.
+func unquoted(text string) string {
+	return strings.ReplaceAll(text[1:len(text)-1], `\`, "")
 }
 
 // walk yields the places of the octets outside quoted strings and comments. One
