@@ -1,8 +1,12 @@
 package lists
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+
+	"github.com/zeebo/xxh3"
 
 	"blockd/addr"
 )
@@ -26,10 +30,21 @@ func adblockComment(text string) bool {
 }
 
 // adblockLine reads one network rule whose whole meaning is a name: ||name^, its
-// exception, or a bare name. Rules about parts of a page are of no use here.
+// exception, |name^, which is the name alone, or a bare name. Rules about parts of a page
+// are of no use here.
 func adblockLine(r *reading, text string) {
 	if !r.utf8(text) {
 		return
+	}
+	if len(r.removed) > 0 {
+		off, hash := badFilter(text)
+		if line := r.removed[hash]; off {
+			r.skip(Directive, "takes the same rule back")
+			return
+		} else if line > 0 {
+			r.skip(Directive, fmt.Sprintf("taken back by line %d", line))
+			return
+		}
 	}
 	if what := notAName(text); what != "" {
 		r.fail(Unsupported, text, what)
@@ -40,26 +55,93 @@ func adblockLine(r *reading, text string) {
 		return
 	}
 	rule, options, _ := strings.Cut(rule, "$")
-	if options != "" && !r.adblockOptions(options) {
+	if options != "" && !r.adblockOptions(options, exception) {
 		return
 	}
-	// Only "||" ties a pattern to the beginning of a name. Lists of bare names are
-	// common, so one that can be nothing but a name is taken as well.
+	// "||" ties a pattern to the beginning of a name or a label, "|" to that of the whole
+	// name. Lists of bare names are common, so one that can be nothing but a name is taken
+	// as well.
 	name, anchored := strings.CutPrefix(rule, "||")
+	scope := r.bare
+	whole := false
+	if !anchored {
+		if name, whole = strings.CutPrefix(rule, "|"); whole {
+			anchored, scope = true, Exact
+		}
+	}
+	name, last := strings.CutSuffix(name, "|")
 	name, ended := strings.CutSuffix(name, "^")
+	ended = ended || last
+	below, sub := strings.CutPrefix(name, "*.")
 	switch {
 	case strings.Trim(rule, "|*^.") == "":
 		r.fail(TooBroad, text, "this covers every name")
+	case whole && (!ended || strings.ContainsAny(name, ":/")):
+		r.fail(Unsupported, text, "the beginning of a URL")
+	case sub && anchored && !whole && below != "" && strings.IndexByte(below, '*') < 0 && !looksNet(below):
+		r.adblockName(text, below, Sub)
 	case strings.IndexByte(name, '*') >= 0:
 		r.fail(Unsupported, text, `a name with "*"`)
 	case looksNet(name):
 		r.adblockIP(text, name)
-	case !anchored && (ended || options != "" || !bareHost(name)),
-		strings.ContainsAny(name, "/^|:?&=,;@\"'~+%()<>{}!# \t"):
+	case !anchored && (ended || options != "" || !bareHost(name)):
 		r.fail(Unsupported, text, "a path, a port or a part of an address")
 	default:
-		r.domain(name, r.bare)
+		r.adblockName(text, name, scope)
 	}
+}
+
+// adblockName queues the entry of a name that a rule's marks were taken off.
+func (r *reading) adblockName(text, name string, scope Scope) {
+	if strings.ContainsAny(name, "/^|:?&=,;@\"'~+%()<>{}!# \t") {
+		r.fail(Unsupported, text, "a path, a port or a part of an address")
+		return
+	}
+	r.domain(name, scope)
+}
+
+// badFilter tells a rule with the option badfilter, which takes back the rule that is the
+// same without it. hash is of that rule, or of the rule itself.
+func badFilter(text string) (off bool, hash xxh3.Uint128) {
+	rule, options, has := text, "", false
+	if i := strings.LastIndexByte(text, '$'); i >= 0 {
+		rule, options, has = text[:i], text[i+1:], true
+	}
+	if !has {
+		return false, xxh3.HashString128(strings.ToLower(rule))
+	}
+	all := strings.Split(strings.ToLower(options), ",")
+	slices.Sort(all)
+	if i := slices.Index(all, "badfilter"); i >= 0 {
+		off, all = true, slices.Delete(all, i, i+1)
+	}
+	rule = strings.ToLower(rule)
+	if len(all) > 0 {
+		rule += "$" + strings.Join(all, ",")
+	}
+	return off, xxh3.HashString128(rule)
+}
+
+// findBadFilters reads a file once to find the rules that are taken back: where in the
+// file they stand makes no difference.
+func findBadFilters(r *reading, open func(*reading) error) error {
+	if err := open(r); err != nil {
+		return err
+	}
+	r.removed = removals{}
+	for r.next() {
+		text := trim(r.at.text)
+		if !strings.Contains(text, "badfilter") || r.at.long || adblockComment(text) {
+			continue
+		}
+		if off, hash := badFilter(text); off {
+			r.removed[hash] = r.at.number
+		}
+		if len(r.removed) > maxRemovals {
+			return refusal(TooBig, "more than %d rules are taken back", maxRemovals)
+		}
+	}
+	return r.end()
 }
 
 // notAName tells the kinds of rules that never mean a name, "" for the others.
@@ -72,19 +154,20 @@ func notAName(text string) string {
 		return "a cosmetic rule"
 	case text[0] == '/', strings.HasPrefix(text, "@@/"):
 		return "a path or a regular expression"
-	case text[0] == '|' && !strings.HasPrefix(text, "||"), strings.HasPrefix(text, "@@|") && !strings.HasPrefix(text, "@@||"):
-		return "the beginning of a URL"
 	}
 	return ""
 }
 
 // adblockOptions drops the options that do not change which names are meant. The
-// ones that narrow a rule to some requests leave a warning: here it covers all.
-func (r *reading) adblockOptions(options string) bool {
+// ones that narrow a rule to some requests leave a warning: here it covers all. Of an
+// exception there may be more of them, since a block that it was cut out of must not
+// stay because mail has no kinds of requests.
+func (r *reading) adblockOptions(options string, exception bool) bool {
 	for option := range strings.SplitSeq(options, ",") {
-		switch option {
-		case "important", "all", "document":
-		case "popup", "third-party":
+		kind, _, _ := strings.Cut(strings.TrimPrefix(option, "~"), "=")
+		switch {
+		case option == "important", option == "all", option == "document":
+		case option == "popup", option == "third-party", exception && slices.Contains(requestOptions[:], kind):
 			r.warn, r.why = Narrowed, "the rule meant "+option+" requests alone"
 		default:
 			return r.fail(Unsupported, option, "an option that changes what the rule means")
@@ -92,6 +175,12 @@ func (r *reading) adblockOptions(options string) bool {
 	}
 	return true
 }
+
+// requestOptions say for which requests a rule counts: of which kind, from which page, by
+// which program or client. Others switch off something else than a block.
+var requestOptions = [...]string{"1p", "3p", "app", "client", "css", "ctag", "denyallow", "dnstype", "document", "domain", "first-party", "font", "frame",
+	"from", "image", "inline-font", "inline-script", "match-case", "media", "method", "object", "other", "ping", "popunder", "popup", "script",
+	"strict1p", "strict3p", "stylesheet", "subdocument", "third-party", "to", "webrtc", "websocket", "xhr", "xmlhttprequest"}
 
 // adblockIP queues a client address. Networks and ranges are no ad blocker's.
 func (r *reading) adblockIP(text, name string) {

@@ -25,6 +25,7 @@ const (
 	UnsupportedAction = Class("unsupported-action")
 	PublicSuffix      = Class("public-suffix") // of an entry: of the private section, or let pass
 	Protected         = Class("protected")     // of an entry: by force; of a file: too many
+	Wide              = Class("wide")          // a network that an exception which reaches all lists may not cover
 	SelfTest          = Class("self-test")     // of a skipped line: a test; of a file: one failed
 )
 
@@ -71,6 +72,7 @@ const (
 	Shrunk     = Class("shrunk")    // against the generation in force, as Grown is
 	Grown      = Class("grown")
 	Stale      = Class("stale")       // older than it may be, in place of what serves
+	Frees      = Class("frees")       // would let pass too much of what was refused lately
 	Recent     = Class("recent")      // would refuse senders whose mail was just taken
 	OnlyErrors = Class("only-errors") // nothing but refused lines
 	Empty      = Class("empty")       // of a loaded file: no entry
@@ -99,6 +101,7 @@ var hints = map[Class]string{
 	UnsupportedAction: "Use an action that fits the list: REJECT, a 4xx or 5xx code with a text, or OK.",
 	PublicSuffix:      "Write the registered name below it; a list that must cover it sets allow_public_suffix = true.",
 	Protected:         `List single addresses there; a list that must cover it names the entry in its force = ["..."].`,
+	Wide:              "Narrow the network, or keep the exceptions of the list at home: exceptions = \"own\".",
 	SelfTest:          "Split the file, or test fewer senders.",
 	Dup:               "Remove one of the two lines.",
 	Conflict:          "Remove one of the two lines; until then the exception wins.",

@@ -13,6 +13,8 @@ func dnsmasqLine(r *reading, text string) {
 	switch {
 	case !isOption(option):
 		r.fail(Syntax, "", "no option of dnsmasq")
+	case option == "host-record" || option == "cname":
+		r.dnsmasqRecord(value)
 	case option != "address" && option != "server" && option != "local":
 		r.skip(Directive, "")
 	case !slashed && option == "address":
@@ -22,9 +24,70 @@ func dnsmasqLine(r *reading, text string) {
 	case !r.utf8(text):
 	case end < 0:
 		r.fail(Syntax, value, `names stand between two "/"`)
+	case r.dnsmasqFrees(option, names[:end], names[end+1:]):
 	case r.dnsmasqSink(option, names[end+1:]):
-		r.dnsmasqNames(names[:end])
+		said := blocksTree
+		if names[end+1:] != "" && option == "address" {
+			said |= firmly // a server for the same name changes nothing
+		}
+		r.dnsmasqNames(names[:end], said)
 	}
+}
+
+// dnsmasqFrees tells an option that has a name answered: asked of a server, or with an
+// address of its own. Below a name that is blocked this is an exception, since the
+// longest name decides.
+func (r *reading) dnsmasqFrees(option, names, to string) (some bool) {
+	server := option != "address" && to != "" && to != "0.0.0.0" && to != "::"
+	if !server && (option != "address" || isSink(to) || !isIP(to)) {
+		return false
+	}
+	for name := range strings.SplitSeq(names, "/") {
+		below, sub := strings.CutPrefix(name, "*.")
+		plain := strings.TrimLeft(name, ".")
+		switch {
+		case plain == "", plain == "#", isWild(name):
+		case sub:
+			some = r.noted(below, freesSub) || r.takenOut(below, Sub, false) || some
+		default:
+			some = r.noted(plain, frees) || r.takenOut(plain, Tree, false) || some
+		}
+	}
+	return some
+}
+
+// dnsmasqRecord reads names with data of their own, NAME,…,DATA: they alone are answered,
+// though a name above them is blocked.
+func (r *reading) dnsmasqRecord(value string) {
+	words := strings.Split(value, ",")
+	some := false
+	for _, name := range words[:len(words)-1] {
+		if name = trim(name); !isIP(name) && strings.IndexByte(name, '.') > 0 {
+			some = r.noted(name, freesName) || r.takenOut(name, Exact, false) || some
+		}
+	}
+	if !some {
+		r.skip(Directive, "")
+	}
+}
+
+// dnsmasqMayFree tells a line that may be an exception: any but a comment and the usual
+// ways to block.
+func dnsmasqMayFree(text string) bool {
+	text = trimLeft(text)
+	if text == "" || text[0] == '#' {
+		return false
+	}
+	if !hasFold(text, "address=/") && !hasFold(text, "local=/") && !hasFold(text, "server=/") {
+		return true
+	}
+	text = trimRight(text)
+	for _, sink := range [...]string{"/", "/0.0.0.0", "/127.0.0.1", "/::", "/::1", "/#"} {
+		if strings.HasSuffix(text, sink) && (sink == "/" || hasFold(text, "address")) {
+			return false
+		}
+	}
+	return true
 }
 
 // dnsmasqSink tells whether what stands behind the names leads nowhere. With
@@ -46,7 +109,7 @@ func (r *reading) dnsmasqSink(option, to string) bool {
 
 // dnsmasqNames queues the names between the slashes. dnsmasq reads over leading
 // dots, and takes "#" for every name and nothing for every one without a dot.
-func (r *reading) dnsmasqNames(names string) {
+func (r *reading) dnsmasqNames(names string, said says) {
 	for name := range strings.SplitSeq(names, "/") {
 		below, sub := strings.CutPrefix(name, "*.")
 		plain := strings.TrimLeft(name, ".")
@@ -55,11 +118,13 @@ func (r *reading) dnsmasqNames(names string) {
 		case plain == "", plain == "#", isWild(name):
 			ok = r.fail(TooBroad, name, "this covers every name")
 		case sub:
-			ok = r.name(below, Sub)
+			ok = r.noted(below, blocksSub) || r.blocked(below, Sub)
 		case plain != name:
-			ok = r.name(plain, Tree)
+			ok = r.noted(plain, said) || r.blocked(plain, Tree)
+		case r.bare == Exact:
+			ok = r.noted(name, blocksName) || r.blocked(name, Exact)
 		default:
-			ok = r.name(name, r.bare)
+			ok = r.noted(name, said) || r.blocked(name, Tree)
 		}
 		if !ok {
 			return

@@ -18,10 +18,10 @@ type EntryError struct {
 func (e *EntryError) Error() string { return fmt.Sprintf("%q: %s: %s", e.Text, e.Class, e.Message) }
 
 // Guarded reports whether err is an EntryError of an entry that is sound and
-// reaches too far: it covers a protected domain or a public suffix.
+// reaches too far: it covers a protected domain, a public suffix, or a wide network.
 func Guarded(err error) bool {
 	e, ok := errors.AsType[*EntryError](err)
-	return ok && (e.Class == Protected || e.Class == PublicSuffix)
+	return ok && (e.Class == Protected || e.Class == PublicSuffix || e.Class == Wide)
 }
 
 // ParseEntry reads text as the one entry of a line of a plain list (docs/lists.md,

@@ -22,9 +22,11 @@ type format struct {
 	// each with a reading of its own, and nothing of a line's text is kept when the next
 	// one is read. What a line's meaning takes from lines before it belongs into sofar.
 	alone bool
-	// before reads the text once before read does, where a later line changes what
-	// an earlier one means; nil: none does.
-	before func(*reading) error
+	// answers: an entry's text is for the client, and may begin with codes.
+	answers bool
+	// before reads the text before read does, each time after open, where a later line
+	// changes what an earlier one means; nil: none does.
+	before func(r *reading, open func(*reading) error) error
 	// checkArg judges an argument; nil: there is none.
 	checkArg func(string) error
 	// marks tells whether a line, blanks trimmed, can be of this format alone. It
@@ -56,30 +58,35 @@ var formats = [...]format{
 		Format: Format{Name: "adblock", What: "ad blocker's filter list: ||NAME^", Scope: Tree},
 		read:   eachLine(adblockComment, adblockLine),
 		alone:  true,
+		before: findBadFilters,
 		marks:  adblockMark, shows: `rules like "||NAME^"`,
 	},
 	{
 		Format: Format{Name: "dnsmasq", What: "dnsmasq.conf: address=/NAME/0.0.0.0", Scope: Tree},
 		read:   eachLine(hashComment, dnsmasqLine),
 		alone:  true,
+		before: carve(false, dnsmasqMayFree, eachLine(hashComment, dnsmasqLine)),
 		marks:  dnsmasqMark, shows: `options like "address=/NAME/0.0.0.0"`,
 	},
 	{
 		Format: Format{Name: "unbound", What: "unbound.conf: local-zone: NAME refuse", Scope: Tree},
 		read:   eachLine(hashComment, unboundLine),
 		alone:  true,
+		before: carve(false, unboundMayFree, eachLine(hashComment, unboundLine)),
 		marks:  unboundMark, shows: "options of unbound",
 	},
 	{
-		Format: Format{Name: "postfix", What: "Postfix access(5) table: NAME REJECT", Scope: Tree},
-		read:   eachFolded(hashComment, postfixLine),
-		marks:  postfixMark, shows: `"NAME ACTION"`,
+		Format:  Format{Name: "postfix", What: "Postfix access(5) table: NAME REJECT", Scope: Tree},
+		read:    eachFolded(hashComment, postfixLine),
+		answers: true,
+		marks:   postfixMark, shows: `"NAME ACTION"`,
 	},
 	{
-		Format: Format{Name: "sendmail", What: "sendmail access map: From:NAME REJECT", Scope: Tree},
-		read:   eachLine(hashComment, sendmailLine),
-		alone:  true,
-		marks:  sendmailMark, shows: `"TAG:KEY ACTION"`,
+		Format:  Format{Name: "sendmail", What: "sendmail access map: From:NAME REJECT", Scope: Tree},
+		read:    eachLine(hashComment, sendmailLine),
+		alone:   true,
+		answers: true,
+		marks:   sendmailMark, shows: `"TAG:KEY ACTION"`,
 	},
 	{
 		Format: Format{Name: "spamassassin", What: "SpamAssassin configuration: blocklist_from *@NAME", Scope: Exact},
@@ -103,6 +110,7 @@ var formats = [...]format{
 	{
 		Format: Format{Name: "rpz", What: "response policy zone: NAME CNAME .", Scope: Exact},
 		read:   readRPZ,
+		before: carve(true, hasStar, readRPZ),
 		marks:  rpzMark, shows: "records of a policy zone",
 	},
 	{
@@ -121,8 +129,9 @@ var formats = [...]format{
 		marks:  dropMark, shows: "networks of a DROP list",
 	},
 	{
-		Format: Format{Name: "lsearch", What: "Exim lsearch file: KEY: TEXT", Scope: Exact},
-		read:   eachFolded(hashComment, lsearchLine),
+		Format:  Format{Name: "lsearch", What: "Exim lsearch file: KEY: TEXT", Scope: Exact},
+		read:    eachFolded(hashComment, lsearchLine),
+		answers: true,
 	},
 }
 

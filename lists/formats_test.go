@@ -22,6 +22,11 @@ func TestHosts(t *testing.T) {
 		{"comment", "  # 0.0.0.0 bulk.test", "skip comment"},
 		{"broken octets in a comment", "0.0.0.0 bulk.test # \xe9", "domain bulk.test exact block"},
 		{"localhost", "127.0.0.1 localhost", "skip local-name"},
+		{"names of distributions", "127.0.0.1 localhost localhost.localdomain LocalHost4 localhost4.localdomain4", "skip local-name"},
+		{"names of distributions, IPv6", "::1 localhost localhost.localdomain localhost6 localhost6.localdomain6.", "skip local-name"},
+		{"such a name beside another", "127.0.0.1 localhost.localdomain bulk.test", "skip local-name + domain bulk.test exact block"},
+		{"bare name of a distribution", "localhost.localdomain", "skip local-name"},
+		{"a name below that", "0.0.0.0 ads.localhost.localdomain", "domain ads.localhost.localdomain exact block"},
 		{"below localhost", "127.0.0.1 dev.LocalHost.", "skip local-name"},
 		{"local names of a real address", "fe80::1%lo0 localhost", "skip local-name"},
 		{"broadcasthost", "255.255.255.255 broadcasthost", "skip local-name"},
@@ -59,6 +64,8 @@ func TestAdblock(t *testing.T) {
 		{"popup narrows", "||bulk.test^$popup", "domain bulk.test tree block narrowed"},
 		{"third-party narrows", "||bulk.test^$important,third-party", "domain bulk.test tree block narrowed"},
 		{"other options", "||bulk.test^$domain=shop.test", "err unsupported"},
+		{"exception for some requests", "@@||bulk.test^$domain=shop.test|a.test,~script", "domain bulk.test tree allow narrowed"},
+		{"exception from something else", "@@||bulk.test^$elemhide", "err unsupported"},
 		{"negated option", "||bulk.test^$~third-party", "err unsupported"},
 		{"comment", "! bulk.test", "skip comment"},
 		{"comment without a blank", "!bulk.test", "skip comment"},
@@ -79,10 +86,22 @@ func TestAdblock(t *testing.T) {
 		{"substring with ^", "bulk.test^", "err unsupported"},
 		{"substring with options", "bulk.test$important", "err unsupported"},
 		{"name with *", "||ads.*.test^", "err unsupported"},
-		{"names below", "||*.bulk.test^", "err unsupported"},
+		{"names below", "||*.bulk.test^", "domain bulk.test sub block"},
+		{"exception for names below", "@@||*.bulk.test^", "domain bulk.test sub allow"},
+		{"names below, and another *", "||*.ads*.bulk.test^", "err unsupported"},
 		{"bare name with *", "*.bulk.test", "err unsupported"},
 		{"port", "||bulk.test:8080^", "err unsupported"},
-		{"end anchor", "||bulk.test^|", "err unsupported"},
+		{"end anchor", "||bulk.test^|", "domain bulk.test tree block"},
+		{"end anchor of an exception", "@@||bulk.test^|", "domain bulk.test tree allow"},
+		{"end anchor alone", "@@||bulk.test|", "domain bulk.test tree allow"},
+		{"whole name", "|bulk.test^", "domain bulk.test exact block"},
+		{"whole name of an exception", "@@|bulk.test^", "domain bulk.test exact allow"},
+		{"whole name with both ends", "@@|bulk.test^|", "domain bulk.test exact allow"},
+		{"whole name with options", "@@|bulk.test|$important", "domain bulk.test exact allow"},
+		{"beginning of a name", "@@|bulk.test", "err unsupported"},
+		{"two end anchors", "||bulk.test||", "err unsupported"},
+		{"badfilter of nothing", "||bulk.test^$badfilter", "skip directive"},
+		{"badfilter of another rule", "@@||bulk.test^$important,badfilter", "skip directive"},
 		{"path after ^", "||bulk.test^ads", "err unsupported"},
 		{"part of an address", "||198.51.100.^", "err unsupported"},
 		{"network", "198.51.100.0/24", "err unsupported"},
@@ -98,6 +117,28 @@ func TestAdblock(t *testing.T) {
 		{"bare name with a long label", strings.Repeat("a", 64) + ".test", "err label-too-long"},
 		{"broken octets", "||b\xfclk.test^", "err bad-utf8"},
 	}.run(t, lists.Settings{Format: "adblock"})
+}
+
+// TestAdblockBadFilter: a rule with that option takes the same rule without it back, wherever in
+// the file that stands.
+func TestAdblockBadFilter(t *testing.T) {
+	got, sum, err := items(t, `||shop.test^$badfilter
+! ||bulk.test^$badfilter
+||bulk.test^
+||shop.test^
+@@||shop.test^
+||SHOP.test^
+||mail.test^$important
+||mail.test^$important,third-party
+||mail.test^$Third-Party,badfilter,important
+@@||press.test^
+@@||press.test^$badfilter
+`, lists.Settings{Format: "adblock"})
+	if err != nil || sum.Errors > 0 {
+		t.Fatalf("%+v, %v", sum, err)
+	}
+	equal(t, got, []string{"skip directive", "skip comment", "domain bulk.test tree block", "skip directive", "domain shop.test tree allow", "skip directive",
+		"domain mail.test tree block", "skip directive", "skip directive", "skip directive", "skip directive"})
 }
 
 func TestPostfix(t *testing.T) {
@@ -138,7 +179,13 @@ func TestPostfix(t *testing.T) {
 		{"null sender without action", "<>", "err null-sender"},
 		{"everything", ". REJECT", "err too-broad"},
 		{"pattern", "*@bulk.test REJECT", "err unsupported"},
-		{"glob", "promo*@bulk.test REJECT", "err unsupported"},
+		{"* is itself", "promo*@bulk.test REJECT", "addr promo*@bulk.test exact block"},
+		{"* is itself at any domain", "*promo@ OK", "addr *promo@ local allow"},
+		{"a * in a domain", "promo@*.bulk.test REJECT", "err unsupported"},
+		{"senders at an address literal", "[192.0.2.1] REJECT", "domain [192.0.2.1] exact block"},
+		{"exception for an address literal", "[IPv6:2001:DB8::1] OK", "domain [ipv6:2001:db8::1] exact allow"},
+		{"no address literal", "[192.0.2.0/24] REJECT", "err syntax"},
+		{"no address literal, open", "[192.0.2.1 REJECT", "err syntax"},
 		{"names below by *", "*.bulk.test REJECT", "err unsupported"},
 		{"display name", "<promo@bulk.test> REJECT", "err unsupported"},
 		{"bad name", "bulk..test REJECT", "err syntax"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -89,7 +90,7 @@ func checkBorders(t *testing.T, format string, data []byte, items []Item, sum Su
 	src := sourceOf(data)
 	src.file = &raggedFile{data: data, rng: rand.New(rand.NewPCG(uint64(len(data)), 7))}
 	again, sumAgain, _ := readAll(src, format)
-	if sum != sumAgain || !slices.Equal(items, again) {
+	if !reflect.DeepEqual(sum, sumAgain) || !slices.Equal(items, again) {
 		t.Fatalf("read in pieces: %+v and %d items; at once: %+v and %d items", sumAgain, len(again), sum, len(items))
 	}
 	checkShared(t, settingsOf(format), data, leastBlock(data), 3)

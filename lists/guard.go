@@ -3,6 +3,7 @@ package lists
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -20,6 +21,20 @@ type GuardSettings struct {
 	Force             []string // entries that may cover a protected domain: their domains
 	MaxProtected      int      // entries refused for that before the file is, 0 or more
 	MaxBadRatio       float64  // of refused lines, 0 to 1; judged from 100 lines
+
+	// Frees: exceptions of the list reach all lists, and are judged as blocks are.
+	Frees bool
+
+	// Of entries that people make by hand (blockd add): what they would not want to block.
+	// ID leaves them out.
+	Own       []OwnNetwork
+	Mailboxes []string // canonical local-parts, at every domain
+}
+
+// OwnNetwork is a network that no entry may block any part of.
+type OwnNetwork struct {
+	Net  netip.Prefix
+	What string // it is, for people
 }
 
 // DefaultGuard is what a list is judged by that nothing is said of. Protected is
@@ -57,19 +72,26 @@ func NewGuard(s GuardSettings) (*Guard, error) {
 			}
 		}
 	}
-	g.id = xxh3.HashString(fmt.Sprintf("%t %q %q %s", s.AllowPublicSuffix, g.sorted, slices.Sorted(maps.Keys(g.force)), suffixVersion()))
+	judged := fmt.Sprintf("%d %t %q %q %s", ParserVersion, s.AllowPublicSuffix, g.sorted, slices.Sorted(maps.Keys(g.force)), suffixVersion())
+	if s.Frees {
+		judged += " frees"
+	}
+	g.id = xxh3.HashString(judged)
 	return g, nil
 }
 
 // ID tells guards apart that make other entries of the same text: by what they
-// let pass, and by the version of the Public Suffix List, but not by how wrong a
-// file may be. It is 0 for the nil Guard, and the same in every process.
+// let pass, by the version of the Public Suffix List and by ParserVersion, so that an
+// index which an older program has made is made anew, but not by how wrong a file may be. It is 0 for the nil Guard, and the same in every process.
 func (g *Guard) ID() uint64 {
 	if g == nil {
 		return 0
 	}
 	return g.id
 }
+
+// frees reports whether exceptions are judged.
+func (g *Guard) frees() bool { return g != nil && g.settings.Frees }
 
 // Bounds are what ID leaves out: how wrong a file may be. They are 0 for the nil
 // Guard, which bounds nothing.
@@ -107,7 +129,7 @@ func (g *Guard) judgeItem(it *Item) (c Class, message string, pass bool) {
 }
 
 // judge says what is wrong with an entry of this key and scope that refuses
-// senders, "" if nothing is. pass: it is loaded, with the class as a warning.
+// senders, or lets them pass whatever other lists say, "" if nothing is. pass: it is loaded, with the class as a warning.
 func (g *Guard) judge(key addr.Key, s Scope) (c Class, message string, pass bool) {
 	if s != Exact {
 		c, message, pass = g.suffix(key)
@@ -140,33 +162,85 @@ func (g *Guard) covered(name string, s Scope) (string, bool) {
 // them that reaches too far refuses the line.
 func (r *reading) guard() {
 	g := r.settings.Guard
-	if g == nil || r.failed {
+	if g == nil || r.failed && !r.apart {
 		return
 	}
-	for i := range r.queue {
+	for i := 0; i < len(r.queue); i++ {
 		it := &r.queue[i]
-		if it.Action.Allows() && it.Kind == Domain && it.Scope != Exact && !it.void {
-			// Loaded all the same: what it lets pass is its list's business.
-			if c, _, _ := g.suffix(it.Key); c != "" {
-				it.Class, it.Message = c, "an exception for everybody's names below a public suffix"
-			}
-		}
-		if it.Kind != Domain && it.pattern == nil || it.void || it.Action != Block && it.Action != Tempfail && it.Action != Discard {
-			continue // nobody is refused for it, or one mailbox only
-		}
-		c, message, pass := g.judgeItem(it)
+		c, message, pass := r.judgeEntry(g, it)
 		switch {
 		case c == "":
 		case pass:
 			it.Class, it.Message = c, message // section 9: before any other warning of the line itself
 		default:
-			if c == Protected {
+			if c == Protected && !it.Action.Allows() { // a list of providers is a usual list of exceptions
 				r.tally.protect(it)
 			}
-			r.fail(c, it.Name(), message)
-			return
+			r.drop(it, c, message)
+			if !r.apart {
+				return
+			}
+			i--
 		}
 	}
+}
+
+// judgeEntry says what is wrong with one entry of the line in hand, as judge does.
+func (r *reading) judgeEntry(g *Guard, it *Item) (c Class, message string, pass bool) {
+	network, allows := it.Kind == IP || it.Kind == CIDR, it.Action.Allows()
+	switch {
+	case it.void || it.Action == Remove:
+		return "", "", true
+	case allows && !g.frees():
+		if it.Kind == Domain && it.Scope != Exact {
+			if c, _, _ := g.suffix(it.Key); c != "" { // loaded all the same: it lifts what its own list blocks
+				return c, "an exception for everybody's names below a public suffix", true
+			}
+		}
+		return "", "", true
+	case allows && network:
+		if message := r.tooWide(it.Net); message != "" {
+			return Wide, message, false
+		}
+	case !allows:
+		if message := g.own(it); message != "" {
+			return Protected, message, false
+		}
+	}
+	if it.Kind != Domain && it.pattern == nil {
+		return "", "", true // it is about one mailbox or network
+	}
+	return g.judgeItem(it)
+}
+
+// own says whose network or mailbox an entry would block, "" if that is nobody's in
+// particular.
+func (g *Guard) own(it *Item) string {
+	switch {
+	case it.Kind == IP || it.Kind == CIDR:
+		for _, o := range g.settings.Own {
+			if o.Net.Overlaps(it.Net) {
+				return fmt.Sprintf("covers %s, %s", o.Net, o.What)
+			}
+		}
+	case it.Kind == Addr && it.Scope == Local:
+		if local := strings.TrimSuffix(it.Key.Text, "@"); slices.Contains(g.settings.Mailboxes, local) {
+			return fmt.Sprintf("everybody's %s@: complaints come from there", local)
+		}
+	}
+	return ""
+}
+
+// tooWide says why an exception that reaches all lists may not cover a network, "" if
+// it may.
+func (r *reading) tooWide(p netip.Prefix) string {
+	if wideNet(p) {
+		return fmt.Sprintf("an exception from all lists for a network wider than IPv4 /%d or IPv6 /%d", maxFree4, maxFree6)
+	}
+	if n, over := r.wide.over(p); over {
+		return fmt.Sprintf("with other lines an exception from all lists for %s, or most of it", n)
+	}
+	return ""
 }
 
 // ratioLines is from how many lines on the share of bad ones says something.
@@ -215,12 +289,14 @@ func (t *tally) count(line []Item) {
 	if len(line) == 0 {
 		return
 	}
-	switch it := &line[0]; {
-	case it.Kind == Skip && (it.Class == Comment || it.Class == Blank || it.Class == SelfTest):
+	if it := &line[0]; it.Kind == Skip && (it.Class == Comment || it.Class == Blank || it.Class == SelfTest) {
 		return // which stand alone
-	case it.Kind == Err && it.Class != Unsupported:
-		if t.bad++; t.bad == 1 {
-			t.firstBad = found{it.Line, fmt.Sprintf("%s: %s", it.Class, it.Message)}
+	}
+	for i := range line {
+		if it := &line[i]; it.Kind == Err && it.Class != Unsupported { // one at most
+			if t.bad++; t.bad == 1 {
+				t.firstBad = found{it.Line, fmt.Sprintf("%s: %s", it.Class, it.Message)}
+			}
 		}
 	}
 	t.lines++

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"blockd/addr"
+	"blockd/internal/race"
 	"blockd/lists"
 )
 
@@ -96,7 +97,8 @@ func TestGuardJudgesEntries(t *testing.T) {
 	}
 }
 
-// An allow list of providers is what it is for.
+// An allow list of providers that is judged as one that reaches nobody else: see
+// TestExceptionsForEverybody.
 func TestGuardAndAListOfExceptions(t *testing.T) {
 	s := lists.Settings{Format: "plain", Action: lists.Allow, Guard: newGuard(t, lists.DefaultGuard())}
 	_, sum, err := items(t, strings.Join(lists.ShippedProtected(), "\n")+"\ncom\n", s)
@@ -298,6 +300,7 @@ func TestShippedListsPassTheGuard(t *testing.T) {
 // program's list is younger, wildcard rules match further names, and most of
 // them all are of the private section.
 func TestUnionUnderGuard(t *testing.T) {
+	race.Skip(t)
 	const union = "../../shared/data/lists/union-domains.txt.gz"
 	if _, err := os.Stat(union); err != nil {
 		t.Skip("the real lists are not beside this checkout")

@@ -91,10 +91,17 @@ func isIP(text string) bool {
 // stand among the names of some lists.
 func isLocal(name string) bool {
 	plain := strings.TrimSuffix(name, ".")
-	return strings.EqualFold(plain, "localhost") || strings.EqualFold(plain, "local") ||
-		strings.EqualFold(plain, "broadcasthost") || hasFold(plain, "ip6-") ||
-		hasFold(plain[max(len(plain)-len(".localhost"), 0):], ".localhost") || isSink(name)
+	for _, own := range localNames {
+		if strings.EqualFold(plain, own) {
+			return true
+		}
+	}
+	return hasFold(plain, "ip6-") || hasFold(plain[max(len(plain)-len(".localhost"), 0):], ".localhost") || isSink(name)
 }
+
+// localNames are those that the hosts files of distributions give the machine.
+var localNames = [...]string{"localhost", "local", "broadcasthost", "localhost.localdomain",
+	"localhost4", "localhost4.localdomain4", "localhost6", "localhost6.localdomain6"}
 
 // allLocal tells whether a line is about the machine alone: then it asks for
 // nothing, whatever its address, as 255.255.255.255 broadcasthost shows.

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"blockd/internal/race"
 )
 
 // naiveLines is the model of lineReader: the whole text at once.
@@ -79,6 +81,7 @@ func randomText(rng *rand.Rand) string {
 }
 
 func TestLinesAgreeWithWholeFile(t *testing.T) {
+	race.Skip(t)
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		text := randomText(rng)

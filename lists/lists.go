@@ -135,11 +135,12 @@ const (
 
 // Summary is what was made of one file.
 type Summary struct {
-	Format  string // the one that was used, with its argument
-	Lines   int    // physical lines
-	Entries int    // items of kind addr, domain, ip, cidr, glob and regexp, duplicates included
-	Errors  int    // lines refused; of JSON, elements
-	Skipped int    // lines that were neither entry, error, blank nor comment
+	Format  string  // the one that was used, with its argument
+	Lines   int     // physical lines
+	Entries int     // items of kind addr, domain, ip, cidr, glob and regexp, duplicates included
+	Errors  int     // lines refused; of JSON, elements
+	Dropped Dropped // which these are
+	Skipped int     // lines that were neither entry, error, blank nor comment
 	Verdict Verdict
 	// Why of a refused file is its Class, ": ", and a text. Of a loaded one it is
 	// "", or "empty", or the ground of a guess: "auto: hosts, 200 of 200 …".

@@ -55,7 +55,7 @@ func (r *reading) networks(text string) bool {
 		// ::ffff:198.51.100.0/120 is 198.51.100.0/24; wider than the whole of
 		// IPv4 it would cover both families.
 		if a = a.Unmap(); fits && bits < 96 {
-			return r.fail(TooBroad, text, "this covers every IPv4 address")
+			return r.fail(r.broad(), text, "this covers every IPv4 address")
 		}
 		bits -= 96
 	}
@@ -105,13 +105,21 @@ func (r *reading) prefix(text string, p netip.Prefix) bool {
 	case p.IsSingleIP() && p.Addr().IsUnspecified():
 		return r.fail(Syntax, text, "no client has this address; it is the sink of hosts files")
 	case p.Bits() < minBits(p.Addr()):
-		return r.fail(TooBroad, text, "a network wider than IPv4 /8 or IPv6 /16")
+		return r.fail(r.broad(), text, "a network wider than IPv4 /8 or IPv6 /16")
 	}
 	it := r.network(net)
 	if net.Addr() != p.Addr() && it.Class == "" {
 		it.Class, it.Message = HostBits, "read as "+net.String()
 	}
 	return true
+}
+
+// broad is the class of a network that nothing may cover.
+func (r *reading) broad() Class {
+	if r.action.Allows() && r.settings.Guard.frees() {
+		return Wide
+	}
+	return TooBroad
 }
 
 func minBits(a netip.Addr) int {
@@ -149,7 +157,7 @@ func (r *reading) addrRange(text string, a, b netip.Addr) bool {
 		size += math.Ldexp(1, a.BitLen()-n.Bits())
 	}
 	if size > math.Ldexp(1, a.BitLen()-minBits(a)) {
-		return r.fail(TooBroad, text, "a range wider than IPv4 /8 or IPv6 /16")
+		return r.fail(r.broad(), text, "a range wider than IPv4 /8 or IPv6 /16")
 	}
 	for _, n := range nets {
 		if !r.prefix(text, n) {

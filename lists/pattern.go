@@ -117,7 +117,7 @@ func (r *reading) slashedExpression(text string) bool {
 // has one too many that is tried on every sender, and the file for one too many at
 // all: half a list would be another list.
 func (r *reading) countPatterns() {
-	for i := range r.queue {
+	for i := 0; i < len(r.queue); i++ {
 		it := &r.queue[i]
 		if it.pattern == nil || it.void {
 			continue
@@ -125,8 +125,12 @@ func (r *reading) countPatterns() {
 		r.lines.inTurn()
 		if it.pattern.Free() {
 			if r.shared.free++; r.shared.free > maxFree {
-				r.fail(TooBroad, "", fmt.Sprintf("more than %d patterns without a text of three octets that a sender must hold; each is tried on every sender", maxFree))
-				return
+				r.drop(it, TooBroad, fmt.Sprintf("more than %d patterns without a text of three octets that a sender must hold; each is tried on every sender", maxFree))
+				if !r.apart {
+					return
+				}
+				i--
+				continue
 			}
 		}
 		r.shared.patterns++

@@ -56,16 +56,16 @@ func (r *reading) postfixAction(value string) bool {
 		r.action = Allow
 		return true // the number is a time stamp, not a reason
 	case upper == "REJECT":
-		r.because(text)
+		r.because(uncoded(Block, text))
 		return r.refuse(Block, word)
 	case upper == "DEFER", strings.HasPrefix(upper, "DEFER_"):
-		r.because(text)
+		r.because(uncoded(Tempfail, text))
 		return r.refuse(Tempfail, word)
 	case upper == "DISCARD":
 		r.because(text)
 		return r.refuse(Discard, word)
 	case isCode(word) && text != "":
-		r.because(value) // the code is part of the text
+		r.because(value) // ParseAnswer takes it apart again
 		if word[0] == '4' {
 			return r.refuse(Tempfail, word)
 		}
@@ -95,6 +95,8 @@ func (r *reading) postfixKey(key string) bool {
 	switch {
 	case isWild(key):
 		return r.fail(TooBroad, key, "this covers every sender")
+	case key[0] == '[':
+		return r.domain(key, Exact) // senders at this address literal: Postfix asks for clients without brackets
 	case looksNet(key):
 		return r.networks(key)
 	case key[0] == '.':
@@ -104,7 +106,20 @@ func (r *reading) postfixKey(key string) bool {
 	case strings.HasPrefix(key, "*@"), key[0] == '<':
 		return r.fail(Unsupported, key, "a form that access tables do not have")
 	}
-	return r.forms(key)
+	return r.accessAddress(key)
+}
+
+// accessAddress queues an address or user@. A "*" in it is itself: an indexed table knows
+// no patterns.
+func (r *reading) accessAddress(key string) bool {
+	at, closed := lastAt(key)
+	if !closed || at <= 0 || strings.IndexByte(key[at:], '*') >= 0 {
+		return r.forms(key)
+	}
+	if at == len(key)-1 {
+		return r.local(key[:at])
+	}
+	return r.address(key)
 }
 
 // leadingGroups reads what matches by its beginning: 198.51.100 is the /24,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -27,6 +28,10 @@ type reading struct {
 	void     int // entries that reach no index
 	shared   *sofar
 	removed  removals // by all workers, who only read it
+	carving  *carving // the same
+	survey   *carving // that this reading is for, and for nothing else
+	size     int64    // of the file as stored
+	wide     wideSums // as removed
 
 	// The line in hand.
 	at     line
@@ -36,6 +41,7 @@ type reading struct {
 	why    string
 	queue  []Item
 	failed bool
+	apart  bool // the keys of the line stand apart: a fault costs its own key alone
 
 	usual Item // of a line that is an address and nothing else: what differs from line to line is set
 }
@@ -68,12 +74,13 @@ func read(src *source, tap io.Writer, s Settings, emit ...func(*Item) error) (Su
 	}
 	r := newReading(f, arg, s, emit[0])
 	if f.before != nil {
-		if err = r.open(src, eol, nil, f.alone); err == nil {
-			err = f.before(r)
-		}
-		if err != nil {
+		r.size = src.size
+		if err := f.before(r, func(pass *reading) error { return pass.open(src, eol, nil, f.alone) }); err != nil {
 			return r.sum, err
 		}
+	}
+	if s.Guard.frees() {
+		r.sumExceptions(src, eol, f)
 	}
 	if err := r.open(src, eol, tap, f.alone); err != nil {
 		return r.sum, err
@@ -83,6 +90,7 @@ func read(src *source, tap io.Writer, s Settings, emit ...func(*Item) error) (Su
 	} else {
 		err = f.read(r)
 	}
+	r.sum.Dropped.order()
 	if r.err != nil {
 		return r.sum, r.err // before err: a parser that was stopped has more to say
 	}
@@ -140,7 +148,7 @@ func (r *reading) next() bool {
 func (r *reading) take(l line) {
 	r.at = l
 	r.action, r.reason, r.warn, r.why = r.settings.Action, r.settings.Reason, "", ""
-	r.queue, r.failed = r.queue[:0], false
+	r.queue, r.failed, r.apart = r.queue[:0], false, false
 }
 
 // end counts the lines and says why there are no more: nil at the good end of
@@ -208,11 +216,27 @@ func (r *reading) fail(c Class, part, message string) bool {
 func (r *reading) failAt(c Class, at int, message string) bool {
 	if !r.failed {
 		r.failed = true
-		r.queue = append(r.queue[:0], Item{
+		if !r.apart {
+			r.queue = r.queue[:0]
+		}
+		r.queue = append(r.queue, Item{
 			Line: r.at.number, Kind: Err, Class: c, Message: message, Column: at + 1, Text: r.text(),
 		})
 	}
 	return false
+}
+
+// drop refuses the queued entry it, and with it the line unless its keys stand apart.
+func (r *reading) drop(it *Item, c Class, message string) {
+	name := it.Name()
+	if r.apart {
+		i := 0
+		for &r.queue[i] != it {
+			i++
+		}
+		r.queue = slices.Delete(r.queue, i, i+1)
+	}
+	r.fail(c, name, message)
 }
 
 // flush emits what the line in hand has come to.
@@ -228,6 +252,7 @@ func (r *reading) flush() {
 		switch it := &r.queue[i]; {
 		case it.Kind == Err:
 			r.sum.Errors++
+			r.sum.Dropped.add(it)
 		case it.Kind != Skip:
 			entries++
 			if it.void {

@@ -70,6 +70,9 @@ func (f *rpzFile) record(words []string, indented bool) {
 		f.policy(kind, data)
 	default:
 		f.r.skip(Directive, "a record of type "+kind)
+		if name, ok := f.trigger(); ok && name != "" && name != "*" {
+			f.is(strings.TrimPrefix(name, "*."), there)
+		}
 	}
 }
 
@@ -134,6 +137,16 @@ func (f *rpzFile) trigger() (string, bool) {
 	return "", false
 }
 
+// is notes what a record says of a name, in a pass for that, or queues the exceptions that
+// follow from the name's being there. It reports whether the pass was for that alone.
+func (f *rpzFile) is(name string, said says) (noted bool) {
+	if f.r.noted(name, said) {
+		return true
+	}
+	f.r.wildcardStops(name)
+	return false
+}
+
 // policy queues the entry of a record that changes an answer.
 func (f *rpzFile) policy(kind string, data []string) {
 	r := f.r
@@ -151,11 +164,32 @@ func (f *rpzFile) policy(kind string, data []string) {
 		r.skip(Directive, "data of the zone itself")
 	case name == "*":
 		r.fail(TooBroad, name, "this covers every name")
-	case !r.utf8(name), !r.rpzAction(name, kind, data):
+	case !r.utf8(name):
 	case sub:
-		r.name(below, Sub)
+		r.apart = true // what follows from the name is so too if the record is refused
+		f.entry(below, Sub, r.rpzAction(name, kind, data))
 	default:
-		r.name(name, r.bare)
+		r.apart = true
+		f.entry(name, r.bare, r.rpzAction(name, kind, data))
+	}
+}
+
+// entry queues the entry of a name that the line's action, if it has one, is for.
+func (f *rpzFile) entry(name string, s Scope, acts bool) {
+	r, said := f.r, there
+	switch {
+	case !acts:
+	case r.action == Allow:
+		said = [...]says{Exact: freesName, Sub: freesSub, Tree: frees}[s]
+	default:
+		said = [...]says{Exact: blocksName, Sub: blocksSub, Tree: blocksTree}[s]
+	}
+	switch {
+	case f.is(name, said), !acts:
+	case r.action == Allow:
+		r.name(name, s)
+	default:
+		r.blocked(name, s)
 	}
 }
 
@@ -185,6 +219,9 @@ func (r *reading) rpzAction(name, kind string, data []string) bool {
 	}
 	return true
 }
+
+// hasStar tells a line that may have a wildcard.
+func hasStar(text string) bool { return strings.IndexByte(text, '*') >= 0 }
 
 // rpzMark tells an SOA and a CNAME to a policy target of a zone file.
 func rpzMark(text string) bool {

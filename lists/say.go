@@ -92,10 +92,10 @@ func sayHosts(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
 // domain last, when a domain may have refused already.
 func sayPostfix(_ *Writer, dst []byte, it *Item) ([]byte, bool) {
 	switch {
-	case it.Kind == Addr && isOrdinary(it.Key.Text) && (it.Scope == Exact || it.Action != Allow):
+	case it.Kind == Addr && isAccessKey(it.Key.Text) && (it.Scope == Exact || it.Action != Allow):
 		dst = append(dst, it.Key.Text...)
-	case isName(it) && it.Scope == Tree:
-		dst = append(dst, it.Key.Text...)
+	case it.Kind == Domain && (it.Scope == Tree || !isName(it)):
+		dst = append(dst, it.Key.Text...) // an address literal has nothing below
 	case isName(it) && it.Scope == Sub && it.Action != Allow:
 		dst = append(dst, '.')
 		dst = append(dst, it.Key.Text...)
@@ -160,6 +160,14 @@ func postfixNet(p netip.Prefix) (string, bool) {
 		parts[i] = strings.TrimLeft(parts[i], "0")
 	}
 	return strings.Join(parts, ":"), p.Bits()%16 == 0 && n > 1
+}
+
+// isAccessKey tells an address or local-part that an access table has as it is: without
+// quotes, and not what a line of the table reads as a comment. No other mark means
+// anything in an indexed table.
+func isAccessKey(text string) bool {
+	at, _ := lastAt(text)
+	return at > 0 && text[0] != '#' && !strings.ContainsAny(text[:at], "\"\\<>:;,()[] \t") && !strings.HasPrefix(text[at:], "@[")
 }
 
 // isOrdinary tells an address or local-part without quotes and without the marks of

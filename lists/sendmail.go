@@ -95,24 +95,29 @@ func (r *reading) sendmailAction(value string) bool {
 }
 
 // errorText reads "550 text", ERROR:5.7.1:"550 text" and ERROR:"550 text". It
-// returns the text for the client and the class of its codes, 4 or 5; 0 if there
-// is none, or two that contradict each other.
+// returns the text for the client, as ParseAnswer reads it, and the class of its codes,
+// 4 or 5; 0 if there is none, or two that contradict each other.
 func errorText(value string) (text string, class byte) {
 	text = value
+	status := ""
 	if hasFold(value, "error:") {
 		text = value[len("error:"):]
 		if code, rest, ok := strings.Cut(text, ":"); ok && isStatus(code) {
-			text, class = rest, code[0]
+			text, class, status = rest, code[0], code
 		}
 		text = unquote(text)
 	}
 	code, rest := cutWord(text)
-	switch {
-	case !isCode(code) || rest == "":
-	case class != 0 && class != code[0]:
+	switch coded := isCode(code) && rest != ""; {
+	case coded && class != 0 && class != code[0]:
 		return "", 0
-	default:
+	case coded:
 		class = code[0]
+		if word, _ := cutWord(rest); status != "" && !isStatus(word) {
+			text = code + " " + status + " " + rest
+		}
+	case status != "":
+		text = strings.TrimSpace(status + " " + text)
 	}
 	return text, class
 }
@@ -121,7 +126,7 @@ func errorText(value string) (text string, class byte) {
 func isStatus(code string) bool {
 	class, rest, ok := strings.Cut(code, ".")
 	subject, detail, more := strings.Cut(rest, ".")
-	return ok && more && (class == "4" || class == "5") && allDigits(subject) && allDigits(detail)
+	return ok && more && (class == "4" || class == "5") && allDigits(subject) && len(subject) <= 3 && allDigits(detail) && len(detail) <= 3
 }
 
 // sendmailMark tells a tagged key with a value: "From:bulk.test REJECT". The form

@@ -9,7 +9,7 @@ import (
 
 func TestSendmail(t *testing.T) {
 	rows{
-		{"the example of the specification", `From:bulk.test ERROR:5.7.1:"550 no"`, `domain bulk.test tree block "550 no"`},
+		{"the example of the specification", `From:bulk.test ERROR:5.7.1:"550 no"`, `domain bulk.test tree block "550 5.7.1 no"`},
 		{"without a tag", "bulk.test\tREJECT", "domain bulk.test tree block"},
 		{"address", "FROM:Promo@Bulk.Test REJECT", "addr promo@bulk.test exact block"},
 		{"user@", "From:offers@ REJECT", "addr offers@ local block"},
@@ -20,11 +20,11 @@ func TestSendmail(t *testing.T) {
 		{"DISCARD", "bulk.test DISCARD", "domain bulk.test tree discard warn-action"},
 		{"code and text", "bulk.test 550 5.7.1 no spam", `domain bulk.test tree block "550 5.7.1 no spam"`},
 		{"temporary code", "bulk.test 451 4.7.1 later", `domain bulk.test tree tempfail "451 4.7.1 later"`},
-		{"temporary status", `bulk.test ERROR:4.7.1:"450 later"`, `domain bulk.test tree tempfail "450 later"`},
-		{"status and a text without code", "bulk.test error:5.7.1:go away", `domain bulk.test tree block "go away"`},
-		{"status alone", "bulk.test ERROR:5.7.1:", "domain bulk.test tree block"},
+		{"temporary status", `bulk.test ERROR:4.7.1:"450 later"`, `domain bulk.test tree tempfail "450 4.7.1 later"`},
+		{"status and a text without code", "bulk.test error:5.7.1:go away", `domain bulk.test tree block "5.7.1 go away"`},
+		{"status alone", "bulk.test ERROR:5.7.1:", `domain bulk.test tree block "5.7.1"`},
 		{"error without a status", `bulk.test ERROR:"553 no # spam"`, `domain bulk.test tree block "553 no # spam"`},
-		{"all of the value in quotes", `bulk.test "ERROR:5.7.1:550 no"`, `domain bulk.test tree block "550 no"`},
+		{"all of the value in quotes", `bulk.test "ERROR:5.7.1:550 no"`, `domain bulk.test tree block "550 5.7.1 no"`},
 		{"client", "Connect:198.51.100.23 REJECT", "ip 198.51.100.23 exact block"},
 		{"network", "Connect:198.51.100.0/25 OK", "cidr 198.51.100.0/25 tree allow"},
 		{"leading octets", "connect:198.51.100 REJECT", "cidr 198.51.100.0/24 tree block"},

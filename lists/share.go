@@ -8,7 +8,7 @@ func (r *reading) share(f *format, emit []func(*Item) error) error {
 	workers := []*reading{r}
 	for _, e := range emit {
 		w := newReading(f, r.arg, r.settings, e)
-		w.settings, w.shared, w.removed = r.settings, r.shared, r.removed
+		w.settings, w.shared, w.removed, w.carving, w.wide = r.settings, r.shared, r.removed, r.carving, r.wide
 		w.lines = r.lines.cutter.reader()
 		workers = append(workers, w)
 	}
@@ -42,6 +42,7 @@ func (r *reading) gather(w *reading) {
 	r.sum.Entries += w.sum.Entries
 	r.sum.Errors += w.sum.Errors
 	r.sum.Skipped += w.sum.Skipped
+	r.sum.Dropped.Gather(&w.sum.Dropped)
 	r.void += w.void
 	r.tally.add(&w.tally)
 }

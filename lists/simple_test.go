@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"blockd/internal/race"
 )
 
 // readSlow reads data as the plain format without its short way.
@@ -40,6 +42,7 @@ func checkSimple(t *testing.T, data []byte, s Settings) {
 }
 
 func TestSimpleLinesAgreeWithTheLongWay(t *testing.T) {
+	race.Skip(t)
 	guard, err := NewGuard(DefaultGuard())
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ func spamassassinLine(r *reading, text string) {
 // senders queues the entries of a line that names senders. ok is false if it names
 // none, or is refused.
 func (r *reading) senders(text string) (list Action, undo, ok bool) {
-	text = strings.ReplaceAll(cutHash(text), `\#`, "#")
+	text = cutDirective(text)
 	word, patterns := cutWord(text)
 	list, undo, ok = senderDirective(word)
 	switch {
@@ -32,11 +32,26 @@ func (r *reading) senders(text string) (list Action, undo, ok bool) {
 		return list, undo, false
 	case undo:
 		r.action, r.reason = Remove, ""
+	case list >= proved:
+		r.action = AllowIfAuth
 	case list != Block:
 		r.action = list
 	}
+	if list == provedByDKIM {
+		if address, signer := cutWord(patterns); signer != "" {
+			patterns, r.warn, r.why = address, Narrowed, "a signature by "+signer+" counts only if that proves the author"
+		}
+	}
 	return list, undo, r.globs(patterns)
 }
+
+// The lists of senders who must be proved. Their entries are alike, and each has un…
+// directives of its own.
+const (
+	proved Action = 0x80 + iota
+	provedBySPF
+	provedByDKIM
+)
 
 // senderDirective tells the directives that name envelope senders: for which list,
 // and whether they take back what stands there. Case does not matter, nor whether
@@ -49,7 +64,11 @@ func senderDirective(word string) (list Action, undo, ok bool) {
 	case "welcomelist_from", "whitelist_from":
 		return Allow, undo, true
 	case "welcomelist_auth", "whitelist_auth", "def_welcomelist_auth", "def_whitelist_auth":
-		return AllowIfAuth, undo, true
+		return proved, undo, true
+	case "welcomelist_from_spf", "whitelist_from_spf", "def_welcomelist_from_spf", "def_whitelist_from_spf":
+		return provedBySPF, undo, true
+	case "welcomelist_from_dkim", "whitelist_from_dkim", "def_welcomelist_from_dkim", "def_whitelist_from_dkim":
+		return provedByDKIM, undo, true
 	}
 	return 0, false, false
 }
@@ -60,21 +79,35 @@ func directiveName(word string) string { return strings.ReplaceAll(strings.ToLow
 func (r *reading) otherDirective(word string) {
 	name := directiveName(word)
 	condition, _, _ := strings.Cut(name, "(") // "if(" needs no blank
-	if !isOption(condition) {
+	switch {
+	case !isOption(condition):
 		r.fail(Syntax, word, "no directive of SpamAssassin")
-		return
+	case strings.HasSuffix(name, "list_from_rcvd") && !strings.HasPrefix(name, "un"):
+		r.fail(Unsupported, word, "an exception for mail that a named server hands over; without that anybody could use the name")
+	default:
+		r.skip(Directive, "")
 	}
-	r.skip(Directive, "")
 }
 
-// globs queues the entry of each pattern.
-func (r *reading) globs(patterns string) bool {
-	for glob, rest := cutWord(patterns); glob != ""; glob, rest = cutWord(rest) {
-		if !r.glob(glob) {
-			return false
+// cutDirective takes the comment off a line: "#" begins one anywhere, in quotes and
+// within words too, unless a backslash stands before it.
+func cutDirective(text string) string {
+	for i := 0; i < len(text); i++ {
+		if text[i] == '#' && (i == 0 || text[i-1] != '\\') {
+			text = text[:i]
 		}
 	}
-	return true
+	return trimRight(strings.ReplaceAll(text, `\#`, "#"))
+}
+
+// globs queues the entry of each pattern. One that is none is refused by itself: an
+// exception beside it is not lost.
+func (r *reading) globs(patterns string) bool {
+	r.apart = true
+	for glob, rest := cutWord(patterns); glob != ""; glob, rest = cutWord(rest) {
+		r.glob(glob)
+	}
+	return len(r.queue) > 0
 }
 
 // glob queues the entry of one pattern over whole addresses: an address, or one
@@ -112,7 +145,10 @@ const maxRemovals = 1 << 16
 
 // findRemovals reads a file once to find what its un… lines take back. They act on
 // lines before them, and entries go out as soon as they are read.
-func findRemovals(r *reading) error {
+func findRemovals(r *reading, open func(*reading) error) error {
+	if err := open(r); err != nil {
+		return err
+	}
 	r.removed = removals{}
 	for r.next() {
 		text := trim(r.at.text)
@@ -121,7 +157,9 @@ func findRemovals(r *reading) error {
 		}
 		if list, undo, ok := r.senders(text); ok && undo {
 			for i := range r.queue {
-				r.removed[entryHash(&r.queue[i], list)] = r.at.number
+				if r.queue[i].Kind != Err {
+					r.removed[entryHash(&r.queue[i], list)] = r.at.number
+				}
 			}
 		}
 		if len(r.removed) > maxRemovals {
@@ -143,6 +181,9 @@ func entryHash(it *Item, list Action) xxh3.Uint128 {
 func (r *reading) takeBack(list Action, undo bool) {
 	for i := range r.queue {
 		it := &r.queue[i]
+		if it.Kind == Err {
+			continue
+		}
 		message := "takes back the same entry of earlier lines"
 		if !undo {
 			last := r.removed[entryHash(it, list)]

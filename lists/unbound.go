@@ -32,7 +32,36 @@ func unboundLine(r *reading, text string) {
 var unboundTransparent = [...]string{"transparent", "typetransparent", "always_transparent", "nodefault", "noview",
 	"inform", "inform_redirect", "block_a", "ipset", "truncate"}
 
-// localZone reads NAME TYPE.
+// unboundNone are those of them that make no zone of their own: what is above counts.
+var unboundNone = [...]string{"nodefault", "noview", "inform_redirect"}
+
+// unboundMayFree tells a line that may be an exception: any but a comment, a zone that
+// refuses and data that lead nowhere, as they are usually written.
+func unboundMayFree(text string) bool {
+	text = trim(text)
+	switch {
+	case text == "", text[0] == '#':
+		return false
+	case hasFold(text, "local-zone:"):
+		for _, kind := range unboundTransparent {
+			if strings.Contains(text, kind) {
+				return true // in the name, perhaps
+			}
+		}
+		return false
+	case hasFold(text, "local-data:"):
+		for _, sink := range [...]string{` 0.0.0.0"`, ` 127.0.0.1"`, ` ::"`, ` ::1"`, ` 0.0.0.0'`, ` ::'`} {
+			if strings.HasSuffix(text, sink) {
+				return false
+			}
+		}
+	}
+	return !strings.EqualFold(text, "server:")
+}
+
+// localZone reads NAME TYPE. The zone of the longest name decides: one that lets queries
+// pass is an exception if it is below one that refuses. Data of a name in a zone that
+// refuses are answered, but for the types that always do the same.
 func (r *reading) localZone(text string) {
 	name, rest, ok := cutString(text)
 	kind, more := cutWord(rest)
@@ -42,22 +71,31 @@ func (r *reading) localZone(text string) {
 		r.fail(Syntax, text, `a local-zone is "NAME" and a type`)
 		return
 	case slices.Contains(unboundTransparent[:], kind):
+		if !slices.Contains(unboundNone[:], kind) && (r.noted(name, frees) || r.takenOut(name, Tree, false)) {
+			return
+		}
 		r.skip(Directive, "a zone of type "+kind+" refuses nothing")
 		return
 	}
+	said := blocksTree
 	switch kind {
-	case "refuse", "deny", "static", "redirect", "inform_deny":
+	case "refuse", "deny", "static", "inform_deny":
+	case "redirect":
+		said |= firmly
 	default:
 		if !strings.HasPrefix(kind, "always_") {
 			r.fail(Syntax, kind, "no type of a local-zone")
 			return
 		}
+		said |= firmly
 	}
-	if name == "." {
+	switch {
+	case name == ".":
 		r.fail(TooBroad, text, "the root zone covers every name")
-		return
+	case r.bare == Exact && r.noted(name, blocksName), r.noted(name, said):
+	default:
+		r.blocked(name, r.bare)
 	}
-	r.name(name, r.bare)
 }
 
 // localData reads one resource record in quotes.
@@ -74,11 +112,20 @@ func (r *reading) localData(text string) {
 	case "A", "AAAA":
 		switch {
 		case len(data) == 1 && isSink(data[0]):
-			r.name(words[0], Exact)
+			if !r.noted(words[0], blocksName) {
+				r.blocked(words[0], Exact)
+			}
 		case len(data) == 1 && isIP(data[0]):
+			if r.noted(words[0], freesName) || r.takenOut(words[0], Exact, true) {
+				return
+			}
 			r.fail(NotASink, data[0], "this address is a real host")
 		default:
 			r.fail(Syntax, record, "a record without an address")
+		}
+	case "CNAME", "MX":
+		if !r.noted(words[0], freesName) && !r.takenOut(words[0], Exact, true) {
+			r.skip(Directive, "a record of type "+kind)
 		}
 	default:
 		r.skip(Directive, "a record of type "+kind)

@@ -32,6 +32,18 @@ func word(words []string, name string, i uint8) string {
 	return fmt.Sprintf("%s(%d)", name, i)
 }
 
+// ParseKind is the inverse of Kind.String.
+func ParseKind(text string) (Kind, bool) {
+	i := slices.Index(kindWords[:], text)
+	return Kind(max(i, 0)), i >= 0
+}
+
+// ParseScope is the inverse of Scope.String.
+func ParseScope(text string) (Scope, bool) {
+	i := slices.Index(scopeWords[:], text)
+	return Scope(max(i, 0)), i >= 0
+}
+
 // ParseAction is the inverse of Action.String for the action of a list, which is
 // "block" or "allow"; "" is Block. The other actions belong to single entries.
 func ParseAction(text string) (Action, error) {

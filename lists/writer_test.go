@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"blockd/addr"
+	"blockd/internal/race"
 )
 
 // said is what must come back of an entry, by format.
@@ -60,9 +61,20 @@ func writeAndRead(t *testing.T, format string, items []Item) (want, have []strin
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	back, sum, err := readAll(sourceOf(file.Bytes()), "patterns "+format)
-	if err != nil || sum.Errors > 0 {
-		t.Fatalf("what was written as %s does not read: %v, %d refused lines\n%s", format, err, sum.Errors, head(file.String()))
+	// Line by line: what the names of a zone take out of each other is TestMostSpecificNameDecides' matter.
+	f, arg, err := findFormat(format)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back []Item
+	r := newReading(f, arg, settingsOf("patterns "+format), func(it *Item) error {
+		back = append(back, keepItem(it))
+		return nil
+	})
+	r.in = bytes.NewReader(file.Bytes())
+	r.lines = newLineReader(r.in, '\n')
+	if err := f.read(r); err != nil || r.sum.Errors > 0 {
+		t.Fatalf("what was written as %s does not read: %v, %d refused lines\n%s", format, err, r.sum.Errors, head(file.String()))
 	}
 	for i := range back {
 		if it := &back[i]; it.Kind != Skip {
@@ -289,6 +301,7 @@ func TestWriterKeepsReasons(t *testing.T) {
 
 // TestWriterOnRealLists takes what real lists hold through every format.
 func TestWriterOnRealLists(t *testing.T) {
+	race.Skip(t)
 	dir := filepath.Join("..", "..", "shared", "data", "lists")
 	if _, err := os.Stat(dir); err != nil {
 		t.Skip("the shared data is not here")
