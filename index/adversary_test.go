@@ -9,6 +9,7 @@ import (
 
 	"blockd/addr"
 	"blockd/bloom"
+	"blockd/internal/race"
 	"blockd/lists"
 )
 
@@ -43,6 +44,7 @@ func draftOfHostile(t *testing.T, o Options, h hooks, entries []listed) *Draft {
 
 // Whoever knows a seed can choose a thousand names for one page of 1,700.
 func TestCrowdedPageIsReseeded(t *testing.T) {
+	race.Skip(t)
 	o := seeded(1)
 	key := bloom.Seed(o.Seed.HashKey)
 	entries := hostileDomains(100_000, 1000, func(name []byte) bool { return key.Sum(name).Hi>>53 == 0 })

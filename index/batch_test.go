@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blockd/addr"
+	"blockd/internal/race"
 )
 
 // sameAsLookup asks for all senders in one batch and one by one.
@@ -26,7 +27,7 @@ func sameAsLookup(t *testing.T, what string, ix *Index, b *Batch, senders []addr
 
 func TestBatchAgreesWithLookup(t *testing.T) {
 	seeds := uint64(30)
-	if testing.Short() || raceDetector {
+	if testing.Short() || race.Enabled {
 		seeds = 6
 	}
 	var b Batch // one for all: nothing may stay behind

@@ -15,6 +15,7 @@ import (
 	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 
+	"blockd/internal/durable"
 	"blockd/lists"
 )
 
@@ -186,12 +187,7 @@ func (c *cache) commit() {
 		used[m.segment] = true
 	}
 	c.made = map[string]bool{}
-	temp := filepath.Join(c.folder, "new-"+memoName)
-	err := os.WriteFile(temp, c.encode(), 0o600)
-	if err == nil {
-		err = os.Rename(temp, filepath.Join(c.folder, memoName))
-	}
-	if err != nil {
+	if err := durable.WriteFile(filepath.Join(c.folder, memoName), c.encode(), 0o600); err != nil {
 		c.note("%v", err)
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"blockd/addr"
+	"blockd/internal/race"
 	"blockd/lists"
 )
 
@@ -135,6 +136,7 @@ func TestWhatAChangeOfSourceOrSettingsCosts(t *testing.T) {
 
 // Whatever happens to the files of the cache, the index is the same.
 func TestDamagedSegmentsAreDropped(t *testing.T) {
+	race.Skip(t)
 	sources := mixedSources(t, 4000)
 	sources = slices.DeleteFunc(sources, func(s Source) bool { return s.List == "torn" })
 	o := seeded(8)

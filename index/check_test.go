@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blockd/bloom"
+	"blockd/internal/race"
 )
 
 // flip flips one bit of the draft of an index at path.
@@ -38,6 +39,7 @@ func flip(t testing.TB, path string, offset int64) {
 // A disk that gives back other octets than were written ends the build, wherever
 // they are, and what served before goes on to serve.
 func TestDraftThatCameBackDamaged(t *testing.T) {
+	race.Skip(t)
 	const keys = 60_000
 	folder := t.TempDir()
 	path := filepath.Join(folder, "x.bdx")

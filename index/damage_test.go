@@ -18,6 +18,7 @@ import (
 
 	"blockd/addr"
 	"blockd/bloom"
+	"blockd/internal/race"
 )
 
 // specimen is an index file to be damaged, with senders and the right answers.
@@ -188,6 +189,7 @@ const allBits = "BLOCKD_TEST_ALL_BITS"
 // One bit of every byte is flipped, another one in each run; with allBits set all
 // of them are, which takes 20 s for 330,000.
 func TestEveryFlippedBitIsSeen(t *testing.T) {
+	race.Skip(t)
 	t.Parallel() // the other tests need not wait
 	s := newSpecimen(t, 450)
 	if len(s.data) < 30_000 || len(s.data) > 50_000 {
@@ -206,7 +208,7 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 	switch {
 	case os.Getenv(allBits) != "":
 		step = 1
-	case testing.Short() || raceDetector:
+	case testing.Short() || race.Enabled:
 		step = 61 // a prime: all bits of all fields get their turn in one run or another
 	}
 	for n := rand.IntN(step); n < 8*len(s.data); n += step {
@@ -383,7 +385,7 @@ func TestDamageIsToldInASentence(t *testing.T) {
 			le.PutUint64(row[8:], uint64(len(d)))
 			le.PutUint64(row[16:], 0)
 			return d
-		}, "damaged index: offset 408: section 10 is unknown to this program and needed"},
+		}, "damaged index: offset 408: section 11 is unknown to this program and needed"},
 		{"sections in disorder", func(d []byte) []byte { section(d, 2)[0] = 1; return d }, "damaged index: offset 168: section 1 behind section 1"},
 		{"a section is missing", func(d []byte) []byte {
 			copy(section(d, 6), section(d, 7)[:sectionBytes])
@@ -493,7 +495,7 @@ func TestBentPagesWithRightSums(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(5, 5))
 	runs := 3000
-	if testing.Short() || raceDetector {
+	if testing.Short() || race.Enabled {
 		runs = 300
 	}
 	for range runs {

@@ -38,7 +38,8 @@ const (
 	secNetworks // this and what follows only where there is something to say
 	secPatterns
 	secWorth
-	knownSections = secWorth
+	secDropped    // not needed to answer: mustKnow is not set
+	knownSections = secDropped
 
 	neededSections = secReasons
 )
@@ -100,7 +101,9 @@ func (h *header) encode() []byte {
 		}
 		row++
 		le.PutUint32(at, uint32(kind))
-		le.PutUint32(at[4:], mustKnow)
+		if kind != secDropped {
+			le.PutUint32(at[4:], mustKnow)
+		}
 		le.PutUint64(at[8:], s.offset)
 		le.PutUint64(at[16:], s.length)
 		le.PutUint64(at[24:], s.items)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"blockd/internal/race"
 	"blockd/lists"
 )
 
@@ -74,6 +75,7 @@ func served(t testing.TB, folder string) string {
 // A builder that is killed by the system, between any two steps, leaves the old
 // file or the new one, and nothing that the next build does not clear away.
 func TestKilledBetweenAnyTwoSteps(t *testing.T) {
+	race.Skip(t)
 	if step := os.Getenv(killAt); step != "" {
 		err := publishLarge(t, os.Getenv(killAt+"_IN"), "new", hooks{fail: func(at string) error {
 			if at == step {

@@ -176,6 +176,9 @@ func (ix *Index) appendMatches(dst []Match, c cursor, m Match, scopes uint8, now
 			}
 			m.Reason = string(text)
 		}
+		if ix.held != nil && ix.withheld(&m, &e) {
+			continue
+		}
 		dst = append(dst, m)
 	}
 	if c.bad {

@@ -10,6 +10,7 @@ import (
 
 	"blockd/addr"
 	"blockd/bloom"
+	"blockd/internal/race"
 	"blockd/lists"
 )
 
@@ -146,8 +147,8 @@ func (onesReader) Read(b []byte) (int, error) {
 
 func TestLookupAgreesWithModel(t *testing.T) {
 	seeds := uint64(40)
-	if testing.Short() || raceDetector {
-		seeds = 8
+	if testing.Short() || race.Enabled {
+		seeds = 4
 	}
 	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 0))

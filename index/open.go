@@ -43,6 +43,7 @@ type Index struct {
 	patterns *pattern.Set // nil if there are none
 	worth    worthTable
 	overlay  *overlay // what has changed since the file; nil: nothing
+	held     map[HeldEntry]bool
 
 	generation string // of every verdict, so made once
 
@@ -150,6 +151,9 @@ func (ix *Index) load(f *os.File) error {
 		return err
 	}
 	if err := ix.loadWorth(f); err != nil {
+		return err
+	}
+	if err := ix.loadDropped(f); err != nil {
 		return err
 	}
 	return ix.checkReasons(f)

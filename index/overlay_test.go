@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/internal/race"
 )
 
 func TestLineMap(t *testing.T) {
@@ -43,7 +44,7 @@ func TestLineMap(t *testing.T) {
 
 // An index with an overlay costs a clear sender no memory.
 func TestOverlayAllocatesNothing(t *testing.T) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	ix := changed(t)

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"blockd/internal/durable"
 )
 
 // Draft is a built index file that nobody serves yet: complete, synced and
@@ -97,7 +97,7 @@ func (d *Draft) Publish() error {
 	if err := d.hooks.at("sync folder"); err != nil {
 		return fmt.Errorf("index %s: %w", d.path, err)
 	}
-	err := syncFolder(filepath.Dir(d.path))
+	err := durable.SyncFolder(filepath.Dir(d.path))
 	d.cache.commit()
 	d.Report.Notes = d.cache.notes
 	return err
@@ -118,15 +118,6 @@ func (d *Draft) release() {
 	d.lock = nil
 }
 
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return folder.Sync()
-}
-
 // tempMark stands between the target's name and the builder's process id.
 const tempMark = ".tmp-"
 
@@ -134,15 +125,11 @@ const tempMark = ".tmp-"
 // the returned file. The lock file stays: removing it would race with the next. A link
 // in its place is not followed: root may build in a folder that is the daemon's.
 func lockPath(path string) (*os.File, error) {
-	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
+	f, err := durable.Lock(path + ".lock")
+	if errors.Is(err, durable.ErrLocked) {
+		err = ErrLocked
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrLocked
-		}
+	if err != nil {
 		return nil, fmt.Errorf("index %s: %w", path, err)
 	}
 	return f, nil

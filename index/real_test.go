@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"blockd/internal/race"
 	"blockd/lists"
 )
 
@@ -22,7 +23,7 @@ func realList(t testing.TB) Source {
 }
 
 func TestRealListIsFoundLineByLine(t *testing.T) {
-	if testing.Short() || raceDetector {
+	if testing.Short() || race.Enabled {
 		t.Skip("a million names take a while")
 	}
 	source := realList(t)

@@ -28,7 +28,7 @@ import (
 // is uvarint length of its key, the key, uvarint line, u8 flags, and the number of
 // its reason among the source's as uvarint. A line's entries are in one chunk.
 const (
-	segmentVersion = 1
+	segmentVersion = 2
 	segmentChunk   = 256 << 10
 	segmentTail    = 40
 	maxSegmentMeta = 1 << 30
@@ -166,6 +166,7 @@ func (m *segmentMeta) append(b []byte) []byte {
 	for _, n := range []int{int(s.Size), s.Lines, s.Entries, s.Errors, s.Skipped, m.networks, m.counts.patterns, m.counts.freePatterns} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
+	b = appendDropped(b, &s.Dropped)
 	b = binary.LittleEndian.AppendUint64(b, m.counts.kinds)
 	b = binary.AppendUvarint(b, uint64(len(m.reasons.first)))
 	for i, at := range m.reasons.first {
@@ -234,6 +235,7 @@ func (m *segmentMeta) decode(c *cursor, size int64) bool {
 	for _, n := range []*int{&s.Lines, &s.Entries, &s.Errors, &s.Skipped, &m.networks, &m.counts.patterns, &m.counts.freePatterns} {
 		*n = int(c.uvarint(math.MaxInt))
 	}
+	s.Dropped = c.dropped()
 	m.counts.kinds = c.uint64()
 	reasons := newSourceReasons()
 	m.reasons = &reasons

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"blockd/internal/race"
 	"blockd/lists"
 )
 
@@ -106,6 +107,7 @@ func TestStreamGivesEntriesInOrderOfLines(t *testing.T) {
 // What align takes for the same is the same, in the same order, and what it says of
 // lines is so; and it finds small differences small.
 func TestAlign(t *testing.T) {
+	race.Skip(t)
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 4))
 		before := someEntries(t, rng, rng.IntN(8000))

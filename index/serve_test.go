@@ -36,7 +36,10 @@ func TestFileCutOffWhileItServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	pages := ix.head.sections[secPages]
-	cutAt := pages.offset + pages.length/2
+	// At the end of a page: the kernel zeroes the rest of a page that is cut, and whoever has
+	// just checked that one's sum finds nothing in it (docs/index-format.md: a served file
+	// is not written to).
+	cutAt := pages.offset + pages.length/2/pageSize*pageSize
 
 	var wg sync.WaitGroup
 	var good, failed atomic.Int64

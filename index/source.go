@@ -1,6 +1,7 @@
 package index
 
 import (
+	"fmt"
 	"time"
 
 	"blockd/lists"
@@ -23,6 +24,31 @@ func (m Mode) String() string {
 	return "enforce"
 }
 
+// Exceptions says how far the exceptions of a list that blocks reach.
+type Exceptions uint8
+
+// The reaches.
+const (
+	OwnExceptions Exceptions = iota // "own": they lift what the same list blocks
+	AllExceptions                   // "all": they go before the blocks of every list
+	NoExceptions                    // "none": they are read and counted, and have no effect
+)
+
+// exceptionWords are their words in configuration and output.
+var exceptionWords = [...]string{"own", "all", "none"}
+
+func (e Exceptions) String() string { return exceptionWords[e] }
+
+// ParseExceptions reads such a word.
+func ParseExceptions(word string) (Exceptions, error) {
+	for i, w := range exceptionWords {
+		if w == word {
+			return Exceptions(i), nil
+		}
+	}
+	return 0, fmt.Errorf(`want "own", "all" or "none", have %q`, word)
+}
+
 // Source is one file of one list, as configured. Several sources may carry one
 // list's name (a glob).
 type Source struct {
@@ -31,6 +57,17 @@ type Source struct {
 	Settings lists.Settings
 	Mode     Mode
 	Optional bool // a missing file leaves the list empty
+
+	Exceptions Exceptions // see Reach
+}
+
+// Reach is how far the exceptions of the list reach: those of a list that allows
+// reach all, whatever Exceptions says.
+func (s *Source) Reach() Exceptions {
+	if s.Settings.Action == lists.Allow {
+		return AllExceptions
+	}
+	return s.Exceptions
 }
 
 // Equal reports whether both name the same file and read it the same way. The

@@ -21,6 +21,8 @@ const (
 	rowSubdomainsSet
 	rowSubdomains
 	rowPatterns
+	rowExceptionsAll
+	rowExceptionsNone
 	rowsKnown = 1<<iota - 1
 )
 
@@ -40,6 +42,12 @@ func appendRow(b []byte, number int, r ListInfo) []byte {
 	}
 	if set.Patterns {
 		flags |= rowPatterns
+	}
+	switch r.Source.Exceptions {
+	case AllExceptions:
+		flags |= rowExceptionsAll
+	case NoExceptions:
+		flags |= rowExceptionsNone
 	}
 	b = binary.AppendUvarint(b, uint64(number))
 	b = append(b, flags, byte(set.Action), byte(r.Source.Mode))
@@ -97,6 +105,15 @@ func decodeRow(c *cursor, number uint64) (r ListInfo) {
 		r.Source.Settings.Subdomains = &subdomains
 	}
 	r.Source.Settings.Patterns = flags&rowPatterns != 0
+	switch flags & (rowExceptionsAll | rowExceptionsNone) {
+	case 0:
+	case rowExceptionsAll:
+		r.Source.Exceptions = AllExceptions
+	case rowExceptionsNone:
+		r.Source.Exceptions = NoExceptions
+	default:
+		c.fail()
+	}
 	action, mode := c.byte(), c.byte()
 	if flags&^rowsKnown != 0 || action > byte(lists.Discard) || mode > byte(Shadow) {
 		c.fail()

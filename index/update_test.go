@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/internal/race"
 )
 
 // published builds and publishes an index of sources, with its cache.
@@ -183,7 +184,7 @@ func answersOf(t testing.TB, ix *Index, seed uint64) answers {
 // An update says what a build of the same files says, in every respect.
 func TestUpdateSaysWhatABuildSays(t *testing.T) {
 	seeds := uint64(20)
-	if testing.Short() || raceDetector {
+	if testing.Short() || race.Enabled {
 		seeds = 3
 	}
 	done := 0

@@ -65,6 +65,10 @@ func (ix *Index) walk(ctx context.Context, want func(row int) bool, yield func(E
 		if err != nil {
 			return fmt.Errorf("%w %s: %w", ErrRead, ix.mapping.name, err)
 		}
+		if ix.held != nil && !e.Item.Action.Allows() &&
+			ix.held[HeldEntry{ix.lists[e.Row].Source.List, e.Item.Kind, e.Item.Scope, e.Item.Name()}] {
+			continue
+		}
 		if !yield(e, nil) {
 			return nil
 		}

@@ -156,6 +156,11 @@ func (w *fileWriter) write(ctx context.Context) error {
 	if err := w.last(secWorth, w.worth.append(nil), uint64(len(w.worth.lists))); err != nil {
 		return err
 	}
+	if b, rows := encodeDropped(w.rows); rows > 0 {
+		if err := w.last(secDropped, b, rows); err != nil {
+			return err
+		}
+	}
 	if err := w.f.Truncate(int64(w.head.size)); err != nil {
 		return err
 	}

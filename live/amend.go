@@ -179,7 +179,7 @@ func rank(m *index.Match) int {
 // withRow is a table with a row for live entries behind it.
 func withRow(table []index.ListInfo, folder string) []index.ListInfo {
 	return append(table[:len(table):len(table)], index.ListInfo{
-		Source:  index.Source{List: ListName, Path: folder},
+		Source:  index.Source{List: ListName, Path: folder, Exceptions: index.AllExceptions},
 		Summary: lists.Summary{Verdict: lists.Loaded},
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"blockd/internal/durable"
 )
 
 // journal is the file, open for appending. Every error of it leaves the file as it
@@ -48,7 +48,7 @@ func (j *journal) append(lines []byte) error {
 func openJournal(folder string) (*journal, *contents, error) {
 	path := journalPath(folder)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		if err := replaceFile(path, []byte(journalHead)); err != nil {
+		if err := durable.WriteFile(path, []byte(journalHead), 0o600); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -78,15 +78,11 @@ func openJournal(folder string) (*journal, *contents, error) {
 
 // lock takes the folder for this process, until the file is closed.
 func lock(folder string) (*os.File, error) {
-	f, err := openIn(folder, "lock", os.O_CREATE|os.O_RDWR)
-	if err != nil {
-		return nil, err
+	f, err := durable.Lock(filepath.Join(folder, "lock"))
+	if errors.Is(err, durable.ErrLocked) {
+		err = ErrLocked
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrLocked
-		}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", folder, err)
 	}
 	return f, nil
@@ -109,27 +105,6 @@ func makeFolder(path string) error {
 	return err
 }
 
-func createIn(folder, name string) (*os.File, error) {
-	return openIn(folder, name, os.O_CREATE|os.O_RDWR|os.O_TRUNC)
-}
-
-// openIn opens a file of a folder; one that it makes belongs to whom the folder does.
-func openIn(folder, name string, flags int) (*os.File, error) {
-	path := filepath.Join(folder, name)
-	_, err := os.Lstat(path)
-	f, openErr := os.OpenFile(path, flags|syscall.O_NOFOLLOW, 0o600)
-	if openErr != nil {
-		return nil, openErr
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := giveToOwner(path, folder); err != nil {
-			f.Close()
-			return nil, err
-		}
-	}
-	return f, nil
-}
-
 // giveToOwner gives what root has made to the owner of a folder: an administrator
 // may add an entry while the daemon, which runs as somebody else, is down.
 func giveToOwner(path, folder string) error {
@@ -145,14 +120,4 @@ func giveToOwner(path, folder string) error {
 		return nil
 	}
 	return os.Lchown(path, int(owner.Uid), int(owner.Gid))
-}
-
-// syncFolder makes a rename in it last.
-func syncFolder(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/hex"
@@ -10,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"blockd/index"
+	"blockd/internal/durable"
 	"blockd/lists"
 )
 
@@ -78,7 +77,7 @@ func (s *Set) Fold(ctx context.Context) (bool, error) {
 	if err := w.Close(); err != nil {
 		return false, err
 	}
-	if err := replaceFile(path, text.Bytes()); err != nil {
+	if err := durable.WriteFile(path, text.Bytes(), 0o600); err != nil {
 		return false, err
 	}
 	hash, err := lists.HashFile(ctx, path)
@@ -144,25 +143,4 @@ func (s *Set) Served(ix *index.Index) {
 		}
 	}
 	s.view.Store(v)
-}
-
-// replaceFile puts text in place of the file at path, whole or not at all. A reader
-// of the folder's lists does not see the file that it is written to.
-func replaceFile(path string, text []byte) error {
-	folder, name := filepath.Split(path)
-	f, err := createIn(folder, "."+name+".new")
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(f)
-	w.Write(text)
-	err = errors.Join(w.Flush(), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return err
-	}
-	return syncFolder(strings.TrimSuffix(folder, "/"))
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"blockd/internal/race"
 )
 
 // childIn is the variable that makes a test of this file a process that adds and
@@ -91,6 +93,7 @@ func reasons(s *Set) map[string]string {
 // journal anew, has lost nothing that it had acknowledged; the batch under way is there
 // as a prefix of its records.
 func TestKilledAtTwoHundredPoints(t *testing.T) {
+	race.Skip(t)
 	if folder := os.Getenv(childIn); folder != "" {
 		var seed uint64
 		fmt.Sscan(os.Getenv(childIn+"_SEED"), &seed)

@@ -121,11 +121,12 @@ func newEntry(c Change, guard *lists.Guard, now time.Time) (*Entry, error) {
 	}
 	item, err := lists.ParseEntry(c.Entry, lists.Settings{Action: c.Action, Guard: guard})
 	if lists.Guarded(err) {
-		if !c.Force {
-			return nil, fmt.Errorf("%w: %w", ErrGuarded, err)
+		guarded := err
+		item, err = lists.ParseEntry(c.Entry, lists.Settings{Action: c.Action})
+		if err == nil && !c.Force { // else no force would help
+			return nil, fmt.Errorf("%w: %w", ErrGuarded, guarded)
 		}
 		e.Forced = true
-		item, err = lists.ParseEntry(c.Entry, lists.Settings{Action: c.Action})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)

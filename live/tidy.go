@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"blockd/internal/durable"
 )
 
 const (
@@ -106,38 +108,38 @@ func (s *Set) rewrite() error {
 	old, size, had := s.journal, s.journal.size, s.records
 	s.writing.Unlock()
 
-	f, err := createIn(s.folder, ".journal.new")
+	d, err := durable.Create(journalPath(s.folder), 0o600)
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if !d.Committed() {
+			d.Discard()
+		}
+	}()
+	f := d.File
 	if err := writeRecords(f, records); err != nil {
-		return discard(f, err)
+		return err
 	}
 
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.journal != old {
-		return discard(f, nil) // closed meanwhile
+		return nil // closed meanwhile
 	}
 	_, err = io.Copy(f, io.NewSectionReader(old.f, size, old.size-size))
-	if err == nil {
-		err = f.Sync()
-	}
 	end, seekErr := f.Seek(0, io.SeekCurrent)
-	if err = errors.Join(err, seekErr); err == nil {
-		err = os.Rename(f.Name(), journalPath(s.folder))
+	if err = errors.Join(err, seekErr); err != nil {
+		return err
 	}
-	if err != nil {
-		return discard(f, err)
+	if err = d.Commit(); err != nil && !d.Committed() {
+		return err
 	}
 	old.f.Close()
 	s.journal, s.records = &journal{f: f, size: end}, len(records)+s.records-had
 	s.counts.broken.Store(nil)
-	if err := syncFolder(s.folder); err != nil {
-		s.journal.broken = err // which of the two files is there after a crash?
-		return err
-	}
-	return nil
+	s.journal.broken = err // which of the two files is there after a crash?
+	return err
 }
 
 // present are the records that make what is in force, with the lock held.
@@ -169,10 +171,4 @@ func writeRecords(f *os.File, records []record) error {
 		w.Write(line)
 	}
 	return errors.Join(w.Flush(), f.Sync())
-}
-
-func discard(f *os.File, err error) error {
-	f.Close()
-	os.Remove(f.Name())
-	return err
 }

@@ -33,8 +33,10 @@ func (d *Dialogue) Index(t testing.TB) *index.Index {
 			source.Settings.Action = lists.Allow
 		case "shadow":
 			source.Mode = index.Shadow
-		case "spamassassin":
+		case "postfix":
 			source.Settings.Format = l.Kind
+		case "spamassassin":
+			source.Settings.Format, source.Exceptions = l.Kind, index.AllExceptions
 		case "quarantine", "tag", "tempfail": // see Checker
 		default:
 			t.Fatalf("%s: list %s: unknown kind %q", d.Name, l.Name, l.Kind)
