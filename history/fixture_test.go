@@ -61,6 +61,9 @@ func anything(r *rand.Rand, at time.Time) Record {
 	if r.IntN(3) > 0 {
 		v.Client = netip.MustParseAddr(pick("192.0.2.1", "192.0.2.200", "2001:db8::1"))
 	}
+	if r.IntN(4) == 0 {
+		v.Repeated = 1 + r.IntN(1000)
+	}
 	if r.IntN(2) == 0 {
 		v.Ref, v.List, v.File, v.Line = pick("k1", "k2", "k3"), pick("own", "other"), pick(hostile...), r.IntN(100)
 		v.Entry, v.Scope, v.Action, v.Reason = pick(hostile...), "tree", pick("block", "allow"), pick(hostile...)

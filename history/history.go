@@ -29,7 +29,11 @@ type Record struct {
 	Recipient string     `json:"recipient,omitempty"` // as the client wrote it; "" where the decision is for all, or before one was named
 
 	Generation string `json:"generation"`
-	Ref        string `json:"ref,omitempty"` // "" where no list had a part in it
+	Ref        string `json:"ref,omitempty"` // "" where no list had a part in it, and no rule refused it
+
+	// Repeated is how many refusals this one stands for, itself included, which all had
+	// its reference and came within a minute; 0: for itself alone.
+	Repeated int `json:"repeated,omitempty"`
 
 	// Why a listed sender was accepted, and what else is to be known of one.
 	Exempt        bool `json:"exempt,omitempty"`        // everybody may write to the recipient
@@ -45,6 +49,19 @@ type Record struct {
 	Scope  string `json:"scope,omitempty"`
 	Action string `json:"action,omitempty"`
 	Reason string `json:"reason,omitempty"`
+}
+
+// Network returns the network that a client counts for: an IPv4 /24 or an IPv6 /48, the
+// least that is routed on its own and so the least that one party has. It is zero for a
+// client that is not known.
+func Network(client netip.Addr) netip.Prefix {
+	client = client.Unmap().WithZone("")
+	bits := 24
+	if client.Is6() {
+		bits = 48
+	}
+	p, _ := client.Prefix(bits)
+	return p
 }
 
 // Settings of a Log.

@@ -16,7 +16,7 @@ import (
 const (
 	fileHead = "blockd decisions 1\n"
 	sumSize  = 9 // digits and blank
-	texts    = 19
+	texts    = 20
 
 	// maxLine is the longest line: every text as long as it may be, all of it escaped.
 	maxLine = sumSize + texts*(4*maxText+1)
@@ -53,6 +53,12 @@ func appendLine(dst []byte, r *Record, castagnoli *crc32.Table) []byte {
 		for _, text := range [...]string{r.Entry, r.Scope, r.Action, r.Reason} {
 			dst = appendText(append(dst, '\t'), text)
 		}
+	}
+	if r.Repeated > 0 {
+		if r.List == "" && r.Source == "" {
+			dst = append(dst, "\t\t\t\t\t\t\t\t"...) // the texts of the entry
+		}
+		dst = strconv.AppendInt(append(dst, '\t'), int64(r.Repeated), 10)
 	}
 	for dst[len(dst)-1] == '\t' {
 		dst = dst[:len(dst)-1]
@@ -131,6 +137,11 @@ func parseLine(line string, r *Record) error {
 	}
 	if parts[14] != "" {
 		if r.Line, err = strconv.Atoi(parts[14]); err != nil {
+			return errNoLine
+		}
+	}
+	if parts[19] != "" {
+		if r.Repeated, err = strconv.Atoi(parts[19]); err != nil {
 			return errNoLine
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"hash/maphash"
 	"log/slog"
 	"os"
 	"sync"
@@ -21,8 +22,11 @@ type Log struct {
 	told       bool          // Run's: that it is broken
 	woken      chan struct{} // something waits
 	urgent     chan struct{} // much does
+	crowded    chan struct{} // room is to be made
+	seed       maphash.Seed  // of shareOf
 
 	searches chan struct{}
+	refused  refusalCache
 
 	mu      sync.Mutex // of what waits; held for the time of an encoding
 	waiting []byte
@@ -56,6 +60,7 @@ func Open(s Settings) (*Log, error) {
 	}
 	l := &Log{settings: s, castagnoli: crc32.MakeTable(crc32.Castagnoli), lock: held,
 		woken: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
+		crowded: make(chan struct{}, 1), seed: maphash.MakeSeed(),
 		searches: make(chan struct{}, maxSearches)}
 	if err := l.resume(); err != nil {
 		held.Close()
@@ -122,6 +127,9 @@ func (l *Log) Run(ctx context.Context, log *slog.Logger) error {
 		<-ctx.Done()
 		return nil
 	}
+	var sharing sync.WaitGroup
+	defer sharing.Wait()
+	sharing.Go(func() { l.makeRoom(ctx, log) })
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()
 	for ctx.Err() == nil {
@@ -139,6 +147,20 @@ func (l *Log) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	l.write(log)
 	return nil
+}
+
+// makeRoom does so whenever it is needed, until ctx ends.
+func (l *Log) makeRoom(ctx context.Context, log *slog.Logger) {
+	for {
+		select {
+		case <-l.crowded:
+			if err := l.share(ctx); err != nil && ctx.Err() == nil {
+				log.Error("history not shared: its oldest file goes instead", slog.Any("error", err))
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // gather waits a moment for more.
@@ -251,6 +273,7 @@ func (l *Log) prune(now time.Time, room int64) {
 		l.older = l.older[1:]
 	}
 	l.octets.Store(total)
+	l.crowding(total + room)
 }
 
 // Close writes what waits and gives the folder back.

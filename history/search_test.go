@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/race"
 )
 
 // slowly is Search as one would write it down.
@@ -51,6 +53,7 @@ func slowly(records []Record, q Query) (found Found) {
 
 // TestSearch holds Search against the slow one, over 5,000 records in segments.
 func TestSearch(t *testing.T) {
+	race.Skip(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	folder, start := t.TempDir(), time.Now().Add(-time.Hour)
 	var records []Record

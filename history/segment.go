@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"blockd/internal/durable"
 )
 
 // suffix ends the name of a segment, whose number stands before it.
@@ -138,15 +138,11 @@ func makeFolder(path string) error {
 
 // lock takes the folder for this process, until the file is closed.
 func lock(folder string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
+	f, err := durable.Lock(filepath.Join(folder, "lock"))
+	if errors.Is(err, durable.ErrLocked) {
+		err = ErrLocked
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrLocked
-		}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", folder, err)
 	}
 	return f, nil

@@ -1,0 +1,185 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"slices"
+
+	"blockd/internal/durable"
+)
+
+// A history that is nearly full makes room by taking lines of those networks that have
+// the most, their oldest first, until all of them have about the same: a level is found
+// below which a network keeps every line that it has. One that sends a flood so evicts
+// itself, and nobody else's records.
+
+const (
+	// sharesFrom and sharesTo are the parts of Max at which that begins and ends, in
+	// eighths. The eighth above is for what comes meanwhile; if that does not suffice, the
+	// oldest segment goes, whoever's lines it has.
+	sharesFrom, sharesTo = 7, 6
+
+	// shares is how many counters there are, of eight octets. Networks are hashed to them
+	// by a seed that nobody knows; two that meet in one have one share.
+	shares = 1 << 16
+)
+
+// crowding tells the goroutine that makes room, if there is reason to.
+func (l *Log) crowding(total int64) {
+	if total > l.settings.Max/8*sharesFrom {
+		wake(l.crowded)
+	}
+}
+
+// share makes room. It reads the files twice, without keeping writers waiting.
+func (l *Log) share(ctx context.Context) error {
+	if l.octets.Load() <= l.settings.Max/8*sharesFrom {
+		return nil
+	}
+	l.writing.Lock()
+	if l.file != nil {
+		l.finish() // it may have too much of somebody, too
+	}
+	all := slices.Clone(l.older)
+	l.writing.Unlock()
+	var have, kept [shares]int64
+	for _, s := range slices.Backward(all) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		text, err := readSegment(s)
+		if err != nil {
+			return err
+		}
+		for line := range bytes.Lines(text) {
+			have[l.shareOf(line)] += int64(len(line))
+		}
+	}
+	level := levelOf(have[:], l.settings.Max/8*sharesTo)
+	for _, s := range slices.Backward(all) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		text, err := readSegment(s)
+		if err != nil {
+			return err
+		}
+		left := l.within(text, kept[:], level)
+		if len(left) < len(text) {
+			if err := l.shorten(s, left); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// within returns the lines of a segment that a level leaves, in their order. kept counts
+// what newer ones have had of it.
+func (l *Log) within(text []byte, kept []int64, level int64) []byte {
+	var stay [][]byte
+	for end := len(text); end > 0; {
+		start := bytes.LastIndexByte(text[:end-1], '\n') + 1
+		line := text[start:end]
+		if share := &kept[l.shareOf(line)]; *share+int64(len(line)) <= level {
+			*share += int64(len(line))
+			stay = append(stay, line)
+		} else {
+			*share = level + 1 // what is older than a line that goes, goes
+		}
+		end = start
+	}
+	slices.Reverse(stay)
+	return bytes.Join(stay, nil)
+}
+
+// shorten puts a text in place of a segment's, unless it has gone meanwhile.
+func (l *Log) shorten(s segment, text []byte) error {
+	d, err := durable.Create(s.path, 0o600)
+	if err != nil {
+		return err
+	}
+	defer d.Discard()
+	if _, err := d.Write(append([]byte(fileHead), text...)); err != nil {
+		return err
+	}
+	if err := errors.Join(os.Chtimes(d.Name(), s.written, s.written), d.Sync()); err != nil {
+		return err
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	i := slices.IndexFunc(l.older, func(o segment) bool { return o.number == s.number })
+	if i < 0 || l.lock == nil {
+		return nil
+	}
+	size := int64(len(fileHead) + len(text))
+	if len(text) == 0 {
+		if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		l.older = slices.Delete(l.older, i, i+1)
+		size = 0
+	} else {
+		if err := d.Commit(); err != nil {
+			return err
+		}
+		l.older[i].size = size
+	}
+	l.octets.Add(size - s.size)
+	return nil
+}
+
+// readSegment returns the whole lines of a segment behind its head. One that has gone has
+// none.
+func readSegment(s segment) ([]byte, error) {
+	f, err := os.Open(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, min(s.size, maxSegment+maxLine)))
+	if err != nil {
+		return nil, err
+	}
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	return bytes.TrimPrefix(text, []byte(fileHead)), nil
+}
+
+// shareOf is the counter of a line's network. Lines about no client have one together.
+func (l *Log) shareOf(line []byte) uint64 {
+	var client []byte
+	for range 5 { // the time, three words, the client
+		client, line, _ = bytes.Cut(line, []byte("\t"))
+	}
+	a, err := netip.ParseAddr(string(bytes.TrimSuffix(client, []byte("\n"))))
+	if err != nil {
+		a = netip.Addr{}
+	}
+	return maphash.Comparable(l.seed, Network(a)) % shares
+}
+
+// levelOf is the most that every network may have for all of them to have no more than a
+// sum.
+func levelOf(have []int64, most int64) int64 {
+	low, high := int64(0), most // low suffices
+	for low < high {
+		level, sum := (low+high+1)/2, int64(0)
+		for _, n := range have {
+			sum += min(n, level)
+		}
+		if sum <= most {
+			low = level
+		} else {
+			high = level - 1
+		}
+	}
+	return low
+}

@@ -1,0 +1,179 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"blockd/internal/race"
+)
+
+// TestAFloodEvictsItselfAlone has a history of small networks, and then three networks that
+// send three times what it holds: all records of the small ones are there, and the newest
+// of the flood.
+func TestAFloodEvictsItselfAlone(t *testing.T) {
+	race.Skip(t)
+	l := open(t)
+	small := map[string]bool{}
+	for n := range 5000 {
+		r := clear(n)
+		r.Client = netip.AddrFrom4([4]byte{10, byte(n % 50), byte(n % 7), byte(n)})
+		small[r.Sender] = true
+		l.Add(r)
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	rng, shared, last := rand.New(rand.NewPCG(1, 2)), 0, ""
+	for n := range 200_000 {
+		r := blocked(n)
+		r.Sender = fmt.Sprintf("x%d@flood.example", n)
+		switch n % 3 {
+		case 0:
+			r.Client = netip.AddrFrom4([4]byte{203, 0, 113, byte(rng.Uint32())})
+		case 1:
+			r.Client = netip.AddrFrom4([4]byte{203, 0, 114, byte(rng.Uint32())})
+		default: // another /64 each time
+			r.Client = netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0, 9, byte(rng.Uint32()), byte(rng.Uint32())})
+		}
+		last = r.Sender
+		l.Add(r)
+		if n%2000 != 1999 {
+			continue
+		}
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		select { // as Run has another goroutine do
+		case <-l.crowded:
+			if err := l.share(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			shared++
+		default:
+		}
+	}
+	records, damaged := all(t, l.settings.Folder)
+	if damaged > 0 || shared == 0 {
+		t.Errorf("%d damaged lines, shared %d times", damaged, shared)
+	}
+	flood := 0
+	for i, r := range records {
+		if small[r.Sender] {
+			delete(small, r.Sender)
+		} else if flood++; i > 0 && r.Time.Before(records[i-1].Time) {
+			t.Fatalf("record %d is out of order", i)
+		}
+	}
+	if len(small) > 0 {
+		t.Errorf("%d of 5000 records of others are gone", len(small))
+	}
+	if records[len(records)-1].Sender != last || flood < 20_000 {
+		t.Errorf("%d records of the flood, the last is %s", flood, records[len(records)-1].Sender)
+	}
+	if n := l.octets.Load(); n > l.settings.Max || n != onDisk(t, l) {
+		t.Errorf("%d octets counted, %d on disk, at most %d", n, onDisk(t, l), l.settings.Max)
+	}
+	again := reopenAs(t, l)
+	if got, _ := all(t, again.settings.Folder); len(got) != len(records) {
+		t.Errorf("%d records after a start, %d before", len(got), len(records))
+	}
+}
+
+func onDisk(t *testing.T, l *Log) (sum int64) {
+	t.Helper()
+	files, err := segments(l.settings.Folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range files {
+		sum += s.size
+	}
+	return sum
+}
+
+func reopenAs(t *testing.T, l *Log) *Log {
+	t.Helper()
+	s := l.settings
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return reopen(t, s)
+}
+
+// TestSharingWhileMuchComes writes, searches and makes room at once: no line is torn, and
+// the bound holds.
+func TestSharingWhileMuchComes(t *testing.T) {
+	l := open(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { l.Run(ctx, slog.New(slog.DiscardHandler)) })
+	for n := range 120_000 {
+		r := blocked(n)
+		r.Client = netip.AddrFrom4([4]byte{198, 51, byte(n % 9), 1})
+		l.Add(r)
+		if n%4000 == 0 {
+			if _, err := l.Search(t.Context(), Query{Ref: r.Ref}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stop()
+	running.Wait()
+	if _, damaged := all(t, l.settings.Folder); damaged > 0 {
+		t.Errorf("%d damaged lines", damaged)
+	}
+	if n := onDisk(t, l); n > l.settings.Max || n != l.octets.Load() {
+		t.Errorf("%d octets on disk, %d counted", n, l.octets.Load())
+	}
+}
+
+func TestLevel(t *testing.T) {
+	for _, c := range []struct {
+		have []int64
+		most int64
+		want int64
+	}{
+		{[]int64{1, 2, 3}, 6, 6},
+		{[]int64{1, 2, 300}, 6, 3},
+		{[]int64{100, 100, 100}, 100, 33},
+		{[]int64{0, 5, 1000, 1000}, 1005, 500},
+		{nil, 10, 10},
+	} {
+		if got := levelOf(c.have, c.most); got != c.want {
+			t.Errorf("levelOf(%v, %d) = %d, want %d", c.have, c.most, got, c.want)
+		}
+	}
+}
+
+// BenchmarkShare makes room in a full history of the default size.
+func BenchmarkShare(b *testing.B) {
+	s := settings
+	s.Max, s.Folder = 256<<20, b.TempDir()
+	l := reopen(b, s)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for b.Loop() {
+		b.StopTimer()
+		for l.octets.Load() <= s.Max/8*sharesFrom {
+			for n := range 8000 {
+				r := clear(n)
+				r.Client = netip.AddrFrom4([4]byte{10, byte(rng.ExpFloat64() * 10), byte(rng.ExpFloat64() * 10), 1})
+				l.Add(r)
+			}
+			if err := l.Flush(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.StartTimer()
+		begun := time.Now()
+		if err := l.share(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(begun).Seconds(), "s/share")
+	}
+}
