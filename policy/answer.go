@@ -8,9 +8,9 @@ import "blockd/index"
 // Their doc tags are in the OpenAPI document of HTTP.
 type Answer struct {
 	Input      string        `json:"input" doc:"as asked"`
-	Sender     string        `json:"sender" doc:"canonical; \"\" for the null sender, for what is no sender, and where none was asked about"`
+	Sender     string        `json:"sender" doc:"canonical; of a text that is no address, the one that can be read in it; \"\" for the null sender, where there is none, and where none was asked about"`
 	Client     string        `json:"client,omitempty" doc:"the client's IP address, if it is known"`
-	Domain     string        `json:"domain,omitempty" doc:"of a question about a domain: canonical"`
+	Domain     string        `json:"domain,omitempty" doc:"canonical: of a question about a domain, or of a sender of which only the domain can be read; \"?\" stands for labels that cannot be"`
 	Verdict    Kind          `json:"verdict" enum:"blocked,allowed,clear,unknown" doc:"blocked: an entry that counts blocks, defers or discards; allowed: an allow entry decides; clear: nothing that counts matches; unknown: no sender, or the store cannot be read"`
 	Matches    []AnswerMatch `json:"matches" doc:"all entries that cover what was asked about, the most specific first"`
 	Generation string        `json:"generation" doc:"of the index that the answer comes from"`

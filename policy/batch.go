@@ -65,13 +65,16 @@ func (c *Checker) Ask(b *Batch) (verdicts []Verdict) {
 			v.Generation, v.Client = ix.Generation(), q.client.WithZone("").Unmap()
 			v.Sender, v.Err = addr.Parse(q.text)
 		}
+		if q.apart = q.about != anEnvelope || strange(v.Sender, v.Err); q.apart {
+			v.Sender = addr.Addr{}
+		}
 		b.senders = append(b.senders, v.Sender)
 	}
 	ix.LookupBatch(&b.lookups, b.senders, now)
 	for i := range b.questions {
 		v, q := &b.verdicts[i], &b.questions[i]
-		if q.about != anEnvelope {
-			*v = c.pinned(ix).ask(*q) // people ask such, one at a time
+		if q.apart {
+			*v = c.pinned(ix).ask(*q) // people ask such, one at a time, and mail seldom has them
 			continue
 		}
 		matches, err := b.lookups.Matches(i)
@@ -103,7 +106,7 @@ func (in *instruments) countEnvelopes(b *Batch, now time.Time) {
 	kinds := [...]Kind{Blocked, Allowed, Clear, Unknown}
 	var n [len(kinds)]int
 	for i := range b.verdicts {
-		if b.questions[i].about != anEnvelope {
+		if b.questions[i].apart {
 			continue
 		}
 		v := &b.verdicts[i]

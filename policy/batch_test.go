@@ -28,7 +28,7 @@ type asked struct {
 }
 
 func randomQuestions(rng *rand.Rand, n int) (all []asked) {
-	senders := []string{"", "<>", "x@bad.example", "X@mx.BAD.example", "offers@clear.example", "a b@bad.example", "root", "x@good.example",
+	senders := []string{"", "<>", "x@bad.example", "X@mx.BAD.example", "offers@clear.example", "a b@bad.example", "a b@clear.example", "x%bad.example", "root", "x@good.example",
 		"good@bad.example", "x@shadow.example", "jörg@bücher.example", `"a b"@bad.example`, "someone@clear.example"}
 	clients := []netip.Addr{{}, {}, netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("::ffff:192.0.2.7"), netip.MustParseAddr("2001:db8::1%eth0")}
 	for range n {

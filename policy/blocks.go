@@ -1,27 +1,31 @@
 package policy
 
 import (
+	"net/netip"
+	"slices"
 	"time"
 
 	"blockd/addr"
 	"blockd/index"
 )
 
-// Blocks says which entry of ix refuses a sender of an unknown client, if any
-// does: as a Checker over ix with these Settings would, but for one recipient's
-// policies, and without counting or logging. It is for who wants to know what a
-// generation would do before it serves. What goes wrong is no refusal.
-func (s Settings) Blocks(ix *index.Index, sender addr.Addr) (index.Match, bool) {
+// Blocks says which entries of ix refuse a sender that comes from client: as a Checker
+// over ix with these Settings would, but for one recipient's policies, and without
+// counting or logging. Each of them would do so without the others, the one that decides
+// comes first. It is for a process that wants to know what a generation would do before it
+// serves. What goes wrong is no refusal.
+func (s Settings) Blocks(ix *index.Index, sender addr.Addr, client netip.Addr) (blocks []index.Match) {
 	v := unknown(nil)
-	v.Sender, v.allows = sender, newAllowRules(s.Lists, s.Auth)
+	v.Sender, v.Client, v.allows = sender, client, newAllowRules(s.Lists, s.Auth)
 	matches, err := v.lookup(ix, time.Now())
 	if err != nil {
-		return index.Match{}, false
+		return nil
 	}
 	v.Lists = ix.Lists()
 	v.Matches = asked(s.Lists, matches, v.Lists, EnvelopeSource)
-	if v.decide(nil); v.Kind != Blocked {
-		return index.Match{}, false
+	for v.decide(nil); v.Kind == Blocked; v.decide(nil) {
+		blocks = append(blocks, v.Matches[v.Decider])
+		v.Matches = slices.Delete(v.Matches, v.Decider, v.Decider+1)
 	}
-	return v.Matches[v.Decider], true
+	return blocks
 }

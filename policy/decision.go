@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"strings"
 	"time"
 
 	"blockd/lists"
@@ -23,12 +22,13 @@ const (
 // Decision is the answer to one RCPT (or to MAIL, where the filter refuses there).
 type Decision struct {
 	Outcome Outcome
-	Reply   string        // of Refuse and Defer: the whole reply line without CRLF, "550 5.7.1 <…>: …"
+	Reply   Reply         // of Refuse and Defer
 	Ref     string        // in Reply, in Tag and in the log; "" when accepted without a match
 	Tag     string        // of Tag and Quarantine: a header field's text, "list=NAME ref=REF", printable ASCII
 	Tarpit  time.Duration // hold the answer back for so long; 0 to MaxTarpit
 	Exempt  bool          // a listed sender or client, accepted because of the recipient
 	Shadow  bool          // accepted, but a shadow list would have refused
+	Folded  bool          // the door writes no line of the log: another stands for it (package repeat)
 }
 
 // Recipient decides about one recipient of an envelope with verdict v. recipient
@@ -42,9 +42,6 @@ func (c *Checker) Recipient(v Verdict, recipient string) Decision {
 	if recipient != "" || d.Outcome == Refuse || d.Outcome == Defer {
 		c.record(&v, recipient, &d)
 	}
-	if recipient != "" && v.Kind == Clear && d.Ref == "" {
-		c.note(v)
-	}
 	return d
 }
 
@@ -53,9 +50,6 @@ func (c *Checker) Recipient(v Verdict, recipient string) Decision {
 func (c *Checker) Whole(v Verdict) Decision {
 	d := c.recipient(&v, "")
 	c.record(&v, "", &d)
-	if v.Kind == Clear && d.Ref == "" {
-		c.note(v)
-	}
 	return d
 }
 
@@ -66,12 +60,12 @@ func (c *Checker) recipient(v *Verdict, recipient string) Decision {
 		return Decision{Ref: newRef(), Exempt: true}
 	case v.Kind == Blocked && c.unsure && v.Unsure != 0:
 		ref := newRef()
-		return Decision{Outcome: Defer, Ref: ref, Reply: v.replyUnsure(ref)}
+		return Decision{Outcome: Defer, Ref: ref, Reply: v.unproved(ref)}
 	case v.Kind == Blocked:
 		return c.consequence(v)
 	case v.Internal() && c.defers && !c.isExempt(recipient) && !c.policies.without(recipient):
 		ref := newRef()
-		return Decision{Outcome: Defer, Ref: ref, Reply: v.replyUnchecked(ref)}
+		return Decision{Outcome: Defer, Ref: ref, Reply: v.unchecked(ref)}
 	case v.Internal(), len(v.Matches) > 0:
 		return Decision{Ref: newRef(), Shadow: v.Shadow >= 0}
 	}
@@ -80,11 +74,36 @@ func (c *Checker) recipient(v *Verdict, recipient string) Decision {
 
 // EndOfMessage is Recipient for the answer to the end of a message that nothing in
 // it has proved: its refusal is 554, since there is no transaction any more
-// (RFC 5321, section 4.2.2).
+// (RFC 5321, section 4.2.2), unless the entry or its list names a code.
 func (c *Checker) EndOfMessage(v Verdict, recipient string) Decision {
 	d := c.Recipient(v, recipient)
-	if code, text, ok := strings.Cut(d.Reply, " "); ok && code == "550" {
-		d.Reply = "554 " + text
+	if d.Outcome == Refuse && !d.Reply.Named {
+		d.Reply.Code = 554
+	}
+	return d
+}
+
+// TurnDown is the decision to refuse a recipient by a rule of the door's own, in the words
+// of r, where no list has a reason to. It is remembered, as refused for no list,
+// since the contact may have its reference.
+func (c *Checker) TurnDown(v Verdict, recipient string, r Reply) Decision {
+	v.Decider, v.Shadow = -1, -1
+	d := Decision{Outcome: Refuse, Reply: r, Ref: newRef()}
+	d.Reply.Contact = contactFor(c.contact, "", d.Ref)
+	c.record(&v, recipient, &d)
+	return d
+}
+
+// Connection is Recipient for the answer to a client before it has said anything, by
+// the verdict of Client. Its refusal is 554 (RFC 5321, section 3.1), unless the entry or
+// its list names a code, and its deferral 421. Whatever else a list wants is left to RCPT.
+func (c *Checker) Connection(v Verdict) Decision {
+	d := c.Recipient(v, "")
+	switch {
+	case d.Outcome == Defer:
+		d.Reply.Code = 421
+	case d.Outcome == Refuse && !d.Reply.Named:
+		d.Reply.Code = 554
 	}
 	return d
 }
@@ -118,7 +137,7 @@ func (c *Checker) consequence(v *Verdict) Decision {
 	}
 	switch d.Outcome {
 	case Refuse, Defer:
-		d.Reply = v.reply(d.Outcome, list, d.Ref)
+		d.Reply = c.words(v, d.Outcome, list, d.Ref)
 	case Quarantine, Tag:
 		d.Tag = tag(list, d.Ref)
 	}

@@ -11,6 +11,7 @@ type Explanation struct {
 	Keys    []ExplainedKey `json:"keys" doc:"all that were looked up"`
 	Decider int            `json:"decider" minimum:"-1" doc:"index of the match that decided; -1: none"`
 	Shadow  int            `json:"shadow" minimum:"-1" doc:"index of the match that would have refused, had its list counted; -1: none"`
+	Reply   string         `json:"reply,omitempty" doc:"what SMTP says to a recipient that is not exempt; ID stands for the reference"`
 	Error   string         `json:"error,omitempty" doc:"of an unknown verdict: why"`
 }
 
@@ -38,6 +39,11 @@ func (c *Checker) Explain(v Verdict) Explanation {
 	e := Explanation{Keys: []ExplainedKey{}, Decider: v.Decider, Shadow: v.Shadow}
 	if v.Err != nil {
 		e.Error = v.Err.Error()
+	}
+	if v.Kind == Blocked {
+		if o := c.consequence(&v).Outcome; o == Refuse || o == Defer {
+			e.Reply = c.words(&v, o, v.ListName(v.Decider), "ID").String()
+		}
 	}
 	for _, p := range c.probe(&v) {
 		e.Keys = append(e.Keys, explainedKey(p))

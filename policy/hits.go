@@ -60,7 +60,7 @@ func (h *hits) count(v *Verdict, now time.Time) {
 	})
 	for i := range v.Matches {
 		list := v.ListName(i)
-		h.top.count(list, v.Matches[i].Name(), v.Matches[i].Line, sole, v.Kind == Allowed && !v.Matches[i].Action.Allows(), now)
+		h.top.count(list, v.Matches[i].Name(), v.Matches[i].Line, sole, !v.Matches[i].Action.Allows() && v.overruled(list), now)
 		if v.listedBefore(i, list) {
 			continue
 		}
@@ -70,7 +70,7 @@ func (h *hits) count(v *Verdict, now time.Time) {
 		if sole {
 			l.sole.Add(1)
 		}
-		if v.Kind == Allowed && v.blockedBy(list) {
+		if v.overruled(list) && v.blockedBy(list) {
 			l.overridden.Add(1)
 		}
 	}
@@ -79,6 +79,20 @@ func (h *hits) count(v *Verdict, now time.Time) {
 func (v *Verdict) listedBefore(i int, list string) bool {
 	for j := range i {
 		if v.ListName(j) == list {
+			return true
+		}
+	}
+	return false
+}
+
+// overruled reports whether an exception goes before the blocks of a list.
+func (v *Verdict) overruled(list string) bool {
+	if v.Frees() {
+		return true
+	}
+	found := v.found()
+	for i := range v.Matches {
+		if v.ListName(i) == list && v.excepts(i, nil, found) {
 			return true
 		}
 	}

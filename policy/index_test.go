@@ -19,6 +19,7 @@ type list struct {
 	name, text string
 	action     lists.Action
 	mode       index.Mode
+	exceptions index.Exceptions
 }
 
 func block(name, text string) list { return list{name: name, text: text} }
@@ -39,7 +40,7 @@ func buildAt(t testing.TB, path string, all ...list) *index.Index {
 		if err := os.WriteFile(file, []byte(l.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		sources = append(sources, index.Source{List: l.name, Path: file, Mode: l.mode,
+		sources = append(sources, index.Source{List: l.name, Path: file, Mode: l.mode, Exceptions: l.exceptions,
 			Settings: lists.Settings{Format: formatOf(l.text), Action: l.action, Patterns: true}})
 	}
 	d, err := index.Build(t.Context(), path, sources, index.Options{})
@@ -58,7 +59,7 @@ func formatOf(text string) string {
 	if strings.Contains(text, "_auth ") {
 		return "spamassassin"
 	}
-	for _, sign := range []string{" REJECT", " 4", " OK", " DISCARD"} {
+	for _, sign := range []string{" REJECT", " DEFER", " 4", " 5", " OK", " DISCARD"} {
 		if strings.Contains(text, sign) {
 			return "postfix"
 		}

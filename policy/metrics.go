@@ -30,6 +30,7 @@ type instruments struct {
 	shadows  *prometheus.CounterVec
 	believed *prometheus.CounterVec // unverified allows
 	proofs   *prometheus.CounterVec
+	unread   *prometheus.CounterVec // texts that are no sender
 	*hits
 	errors     map[string]prometheus.Counter
 	logNext    atomic.Int64 // Unix nanoseconds: no error is logged before
@@ -52,6 +53,8 @@ func newInstruments(log *slog.Logger, reg prometheus.Registerer) *instruments {
 			Help: "Blocked senders that an allow entry let pass on their word alone, by the allowing list."}, []string{"list"}),
 		proofs: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_proofs_total",
 			Help: "Proofs that were looked for, since they could let a blocked sender pass, by kind and result: pass, no, unknown."}, []string{"kind", "result"}),
+		unread: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_unreadable_senders_total",
+			Help: "Addresses that cannot be read as such and were judged by their readable part, if there is any, by where they stood and by verdict."}, []string{"source", "verdict"}),
 		verdicts: map[Kind]prometheus.Counter{}, clients: map[Kind]prometheus.Counter{}, errors: map[string]prometheus.Counter{},
 	}
 	reg.MustRegister(newHitMetrics(in.hits))
@@ -78,6 +81,9 @@ func (in *instruments) count(v *Verdict, about subject, now time.Time) {
 	case aField: // of a message whose envelope is counted
 	default:
 		in.verdicts[v.Kind].Inc()
+	}
+	if v.Unread != "" {
+		in.unread.WithLabelValues(v.Source.String(), string(v.Kind)).Inc()
 	}
 	in.countMatches(v, now)
 }

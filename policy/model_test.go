@@ -79,6 +79,7 @@ func randomList(rng *rand.Rand, name string) modelList {
 	l := modelList{list: list{name: name, mode: index.Mode(rng.IntN(4) / 3)}}
 	l.rule.OnMatch = []policy.OnMatch{"", "tempfail", "quarantine", "tag"}[rng.IntN(4)]
 	l.rule.Discard = rng.IntN(2) == 0
+	l.exceptions = index.Exceptions(rng.IntN(3))
 	words := map[lists.Action]string{lists.Block: "REJECT", lists.Allow: "OK", lists.Tempfail: "450 later", lists.Discard: "DISCARD"}
 	postfix, all := rng.IntN(2) == 0, modelEntries()
 	for range 1 + rng.IntN(5) {
@@ -111,16 +112,18 @@ func modelOutcome(all []modelList, only []string, local, domain string, client n
 		if l.mode == index.Shadow || only != nil && !slices.Contains(only, l.name) {
 			continue
 		}
-		for j := range l.entries {
-			e := &l.entries[j]
-			if !e.covers(local, domain, client) {
-				continue
-			}
-			if e.action == lists.Allow {
+		covering := slices.DeleteFunc(slices.Clone(l.entries), func(e modelEntry) bool { return !e.covers(local, domain, client) })
+		if slices.ContainsFunc(covering, func(e modelEntry) bool { return e.action == lists.Allow }) {
+			switch l.exceptions {
+			case index.AllExceptions:
 				return policy.Accept
+			case index.OwnExceptions:
+				continue // nothing that this list blocks counts
 			}
-			if best == nil || e.rank > best.rank {
-				best, rule = e, l.rule
+		}
+		for _, e := range covering {
+			if e.action != lists.Allow && (best == nil || e.rank > best.rank) {
+				best, rule = &e, l.rule
 			}
 		}
 	}
@@ -186,7 +189,7 @@ func TestDecisionAgreesWithModel(t *testing.T) {
 func shown(all []modelList) string {
 	var b strings.Builder
 	for _, l := range all {
-		fmt.Fprintf(&b, "\n%s (%s, %+v):\n%s", l.name, l.mode, l.rule, l.text)
+		fmt.Fprintf(&b, "\n%s (%s, exceptions %s, %+v):\n%s", l.name, l.mode, l.exceptions, l.rule, l.text)
 	}
 	return b.String()
 }

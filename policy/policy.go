@@ -10,6 +10,7 @@ package policy
 
 import (
 	"log/slog"
+	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -18,6 +19,7 @@ import (
 	"blockd/index"
 	"blockd/live"
 	"blockd/msgauth"
+	"blockd/repeat"
 )
 
 // Kind is the verdict in one word, as `blockd check` and HTTP print it.
@@ -38,6 +40,8 @@ type Settings struct {
 	Lists            map[string]ListRule // by the list's name; a list that is not here has the zero rule
 	Policies         []RecipientPolicy   // which lists count for whom; a recipient of none has all lists
 
+	Contact string // at the end of every refusal: see CheckContact
+
 	Auth Auth // what allow entries have to show
 
 	// Live are entries that act beside those of the index; nil = there are none.
@@ -46,14 +50,20 @@ type Settings struct {
 	// History remembers decisions; nil = none does.
 	History *history.Log
 
-	// Decided is told of each decision that History remembers. Like Accepted it must
+	// Repeats folds refusals that a client repeats; nil = each is written in full.
+	Repeats *repeat.Table
+
+	// Decided is told of each decision that History remembers. Like Completed it must
 	// return at once; nil = nobody wants to know.
 	Decided func(history.Record)
 
-	// Accepted is told of each sender whom no list has any entry for, when a
-	// recipient is accepted. It is called by every session and must return at once;
-	// nil = nobody wants to know.
-	Accepted func(addr.Addr)
+	// Completed is told of each message that the next server has accepted, and whose
+	// sender and client no list has any entry for: the sender, and the client. It is
+	// called by every session and must return at once; nil = nobody wants to know.
+	// Wants says whether it would be of use, for a door to which the end of a message
+	// costs something; nil = always.
+	Completed func(addr.Addr, netip.Addr)
+	Wants     func(addr.Addr, netip.Addr) bool
 }
 
 // OnError says what becomes of mail when the store cannot be read.
@@ -73,11 +83,14 @@ type Checker struct {
 	defers   bool            // on an internal error
 	drops    bool            // for a door that can discard
 	rules    map[string]ListRule
+	contact  string
 	policies policyTable
 	entries  *live.Set
-	accepted func(addr.Addr)
+	complete func(addr.Addr, netip.Addr)
+	wanted   func(addr.Addr, netip.Addr) bool
 	history  *history.Log
 	decided  func(history.Record)
+	repeats  *repeat.Table
 	door     string // that the history shows
 	allows   *allowRules
 	resolver *msgauth.Resolver // nil = there is none
@@ -95,11 +108,14 @@ func New(live func() *index.Index, s Settings, log *slog.Logger, reg prometheus.
 		exempt:      exemptLocals(s.RecipientsExempt),
 		defers:      s.OnError == TempfailOnError,
 		rules:       s.Lists,
+		contact:     s.Contact,
 		policies:    newPolicyTable(s.Policies, s.Lists),
 		entries:     s.Live,
-		accepted:    s.Accepted,
+		complete:    s.Completed,
+		wanted:      s.Wants,
 		history:     s.History,
 		decided:     s.Decided,
+		repeats:     s.Repeats,
 		allows:      newAllowRules(s.Lists, s.Auth),
 		resolver:    s.Auth.Resolver,
 		unsure:      s.Auth.Tempfail,

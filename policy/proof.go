@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"blockd/index"
 	"blockd/lists"
 	"blockd/msgauth"
 )
@@ -122,9 +123,14 @@ func (r *allowRules) knows(client netip.Addr) bool {
 
 // standing says how an allow entry stands.
 type standing struct {
-	needs Proof  // any one of them; 0 = none would help, or none is needed
-	why   string // of an entry that does not count: why; "" = it counts
-	plain bool   // it counts on the sender's word
+	needs Proof // any one of them; 0 = none would help, or none is needed
+	never bool  // it cannot count, whatever is proved
+	plain bool  // it counts on the sender's word
+}
+
+// stands reports whether the entry counts where found is proved.
+func (s standing) stands(found Proof) bool {
+	return !s.never && (s.needs == 0 || s.needs&found != 0)
 }
 
 // standing judges the allow entry Matches[i].
@@ -134,32 +140,57 @@ type standing struct {
 // by what vouches for a domain: anybody has a domain.
 func (v *Verdict) standing(i int) standing {
 	m := &v.Matches[i]
+	source := &v.Lists[m.Row].Source
 	r := v.allows
 	needs := Proof(0)
 	switch {
+	case source.Reach() == index.NoExceptions:
+		return standing{never: true}
 	case v.aboutClient(i):
 		return standing{}
 	case m.Action == lists.AllowIfAuth:
 		needs = Alignment
-	case r != nil && r.require[v.ListName(i)] != 0:
-		needs = r.require[v.ListName(i)]
+	case r != nil && r.require[source.List] != 0:
+		needs = r.require[source.List]
 	case r != nil && r.ignore:
-		return standing{why: `allow without proof does not count: unverified_allow = "ignore"`}
+		return standing{never: true}
 	default:
 		return standing{plain: true}
 	}
-	s := standing{needs: needs, why: "allow needs proof: " + needs.String()}
-	if m.Kind != lists.Domain && (m.Kind != lists.Addr || m.Scope == lists.Local) {
-		if s.needs &^= domainProofs; s.needs == 0 {
-			s.why += ", which is about a domain, and this entry is not"
-		} else {
-			s.why = "allow needs proof: " + s.needs.String()
+	if v.beyondDomain(i) {
+		needs &^= domainProofs
+	}
+	return standing{needs: needs, never: needs == 0}
+}
+
+// beyondDomain reports whether the entry Matches[i] covers senders of any domain.
+func (v *Verdict) beyondDomain(i int) bool {
+	m := &v.Matches[i]
+	return m.Kind != lists.Domain && (m.Kind != lists.Addr || m.Scope == lists.Local)
+}
+
+// objection says in words why the allow entry Matches[i] does not count, "" if it does.
+func (v *Verdict) objection(i int) string {
+	m := &v.Matches[i]
+	list := v.ListName(i)
+	s, reach := v.standing(i), v.Lists[m.Row].Source.Reach()
+	switch {
+	case reach == index.NoExceptions:
+		return `the list has exceptions = "none"`
+	case !s.stands(v.found()) && m.Action != lists.AllowIfAuth && (v.allows == nil || v.allows.require[list] == 0):
+		return `allow without proof does not count: unverified_allow = "ignore"`
+	case s.never:
+		needs := Alignment
+		if m.Action != lists.AllowIfAuth {
+			needs = v.allows.require[list]
 		}
+		return "allow needs proof: " + needs.String() + ", which is about a domain, and this entry is not"
+	case !s.stands(v.found()):
+		return "allow needs proof: " + s.needs.String()
+	case reach == index.OwnExceptions && v.Kind == Blocked:
+		return `exceptions = "own": it lifts what list ` + list + " blocks, and nothing else"
 	}
-	if s.needs&v.found() != 0 {
-		s.why = ""
-	}
-	return s
+	return ""
 }
 
 // found is the evidence, with what the client's address alone is.
@@ -170,21 +201,19 @@ func (v *Verdict) found() Proof {
 	return v.Evidence.Found
 }
 
-// Objection says why the allow entry Matches[i] does not count, "" if it does and
-// for entries that are none.
+// Objection says why the allow entry Matches[i] does not count, or not against the
+// entry that decided; "" if it does, and for entries that are none.
 func (v Verdict) Objection(i int) string {
 	if !v.Matches[i].Action.Allows() {
 		return ""
 	}
-	return v.standing(i).why
+	return v.objection(i)
 }
 
 // reason is that of Matches[i] as answers have it.
 func (v *Verdict) reason(i int) string {
-	if v.Matches[i].Action.Allows() {
-		if why := v.standing(i).why; why != "" {
-			return why
-		}
+	if why := v.Objection(i); why != "" {
+		return why
 	}
 	return v.Matches[i].Reason
 }

@@ -173,12 +173,12 @@ func TestUnknownProofIsTheBlockOrATempfail(t *testing.T) {
 		s.RecipientsExempt = []string{"abuse"}
 		c, _ := checker(t, ix, s)
 		v := c.Prove(c.Sender("a@x.example"), policy.Evidence{Tried: tt.unknown, Unknown: tt.unknown})
-		if d := c.Recipient(v, tt.rcpt); d.Outcome != tt.outcome || !strings.HasPrefix(d.Reply, tt.reply) {
+		if d := c.Recipient(v, tt.rcpt); d.Outcome != tt.outcome || !strings.HasPrefix(d.Reply.String(), tt.reply) {
 			t.Errorf("tempfail %v, %s unknown: %+v", tt.tempfail, tt.unknown, d)
 		}
 	}
 	c, _ := checker(t, ix, policy.Settings{Lists: map[string]policy.ListRule{"exempt": {Require: policy.DKIMProof}}})
-	if d := c.EndOfMessage(c.Sender("a@x.example"), "bob@here.example"); !strings.HasPrefix(d.Reply, "554 5.7.1 <a@x.example>: Sender address rejected: listed in bad (ref ") {
+	if d := c.EndOfMessage(c.Sender("a@x.example"), "bob@here.example"); !strings.HasPrefix(d.Reply.String(), "554 5.7.1 <a@x.example>: Sender address rejected: listed in bad (ref ") {
 		t.Errorf("at the end of a message: %+v", d)
 	}
 }

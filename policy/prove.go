@@ -42,13 +42,14 @@ func (c *Checker) ProveOrigin(ctx context.Context, v Verdict, recipient string, 
 	if wants&AuthProof != 0 {
 		c.learn(&e, AuthProof, stateOf(o.Authenticated))
 	}
-	if wants&SPFProof != 0 && wants&e.Found == 0 {
+	if e.Tried != v.Evidence.Tried {
+		v = c.Prove(v, e)
+	}
+	if c.wants(v, recipient)&SPFProof != 0 { // what was found may be enough
 		c.trySPF(ctx, &e, v, o)
+		v = c.Prove(v, e)
 	}
-	if e.Tried == v.Evidence.Tried {
-		return v
-	}
-	return c.Prove(v, e)
+	return v
 }
 
 // ProveMessage looks for the proofs in the message itself, from its first header

@@ -29,6 +29,7 @@ type question struct {
 	client netip.Addr // zero = unknown
 	source Source
 	text   string
+	apart  bool // of a Batch: it is not asked with the others
 }
 
 // Envelope decides about one reverse-path, given as text with or without angle
@@ -37,8 +38,9 @@ type question struct {
 // client of a bounce is judged as any other. It never fails: what goes wrong is
 // Unknown, counted and logged.
 //
-// Of text that is no sender, the client alone is judged: an entry that covers it
-// decides, and without one the verdict is Unknown.
+// Of text that is no sender, that is judged which can be read of it, by addr.Readings:
+// an address, or a domain and its parents; and the client. Without an entry for
+// any of them the verdict is Unknown.
 //
 // It allocates nothing for a clear sender that is written in canonical form.
 func (c *Checker) Envelope(client netip.Addr, reversePath string) Verdict {
@@ -82,24 +84,56 @@ func (c *Checker) ask(q question) (v Verdict) {
 	ix := c.live() // once: the whole verdict comes from one generation
 	v.Generation = ix.Generation()
 	var odd error // which is not the same as listed, nor a fault of ours
+	readings := []addr.Reading(nil)
 	switch q.about {
 	case anEnvelope, aField:
-		v.Sender, odd = addr.Parse(q.text)
+		if v.Sender, odd = addr.Parse(q.text); strange(v.Sender, odd) {
+			readings = addr.Readings(q.text)
+		}
+		if odd != nil || len(readings) > 0 && readings[0].Addr.Null() {
+			v.Unread = q.text
+		}
 	case aDomain:
 		v.Domain, odd = addr.DomainKey(q.text)
 	}
 	v.Client, v.Source = q.client.WithZone("").Unmap(), q.source
-	matches, err := v.lookup(ix, now)
+	err := c.match(&v, ix, readings, now)
 	if err != nil {
 		v.Err = err // a failing disk blocks nobody
 		c.failed(inStore, err)
 		return v
 	}
 	v.Err = odd
-	matches, v.Lists = c.entries.Amend(matches, ix, live.Question{Sender: v.Sender, Domain: v.Domain, Client: v.Client}, now)
-	v.Matches = c.asked(matches, v.Lists, q.source)
 	v.decide(nil)
 	return v
+}
+
+// strange reports whether a text may have other readings than that of addr.Parse, which
+// is given.
+func strange(sender addr.Addr, err error) bool {
+	return err != nil || sender.Domain() == "" && !sender.Null()
+}
+
+// match sets what v is about and the entries that cover it: the first reading that a
+// list has an entry for, or else the first.
+func (c *Checker) match(v *Verdict, ix *index.Index, readings []addr.Reading, now time.Time) error {
+	for i := range max(1, len(readings)) {
+		if readings != nil {
+			v.Sender, v.Domain = readings[i].Addr, readings[i].Domain
+		}
+		matches, err := v.lookup(ix, now)
+		if err != nil {
+			return err
+		}
+		matches, v.Lists = c.entries.Amend(matches, ix, live.Question{Sender: v.Sender, Domain: v.Domain, Client: v.Client}, now)
+		if v.Matches = c.asked(matches, v.Lists, v.Source); len(v.Matches) > 0 && !v.aboutClient(0) {
+			return nil
+		}
+	}
+	if len(readings) > 1 { // the same entries for the client, if any
+		v.Sender, v.Domain = readings[0].Addr, readings[0].Domain
+	}
+	return nil
 }
 
 // unknown is the verdict as long as nothing is known.

@@ -52,8 +52,8 @@ func TestExemptRecipients(t *testing.T) {
 			if d.Exempt != tt.exempt || (d.Outcome == policy.Accept) != tt.exempt {
 				t.Errorf("Recipient(%q) = %+v, want exempt %v", tt.recipient, d, tt.exempt)
 			}
-			if d.Ref == "" || strings.Contains(d.Reply, d.Ref) == tt.exempt {
-				t.Errorf("Recipient(%q): ref %q, reply %q", tt.recipient, d.Ref, d.Reply)
+			if d.Ref == "" || strings.Contains(d.Reply.String(), d.Ref) == tt.exempt {
+				t.Errorf("Recipient(%q): ref %q, reply %q", tt.recipient, d.Ref, d.Reply.String())
 			}
 		})
 	}
@@ -71,10 +71,14 @@ func TestDecisions(t *testing.T) {
 		shadow     bool
 	}{
 		{"block", "bad.example", policy.Refuse, "550 5.7.1 <x@bad.example>: Sender address rejected: listed in a (ref REF)", false},
-		{"the entry's own text stays inside", "bad.example REJECT 551 Go away", policy.Refuse,
-			"550 5.7.1 <x@bad.example>: Sender address rejected: listed in a (ref REF)", false},
-		{"tempfail", "bad.example 450 4.7.1 later", policy.Defer,
+		{"the entry's own text, which names no code", "bad.example REJECT 551 Go away", policy.Refuse,
+			"550 5.7.1 <x@bad.example>: Sender address rejected: 551 Go away", false},
+		{"the entry's own code and text", "bad.example 551 5.7.9 Go away", policy.Refuse,
+			"551 5.7.9 <x@bad.example>: Sender address rejected: Go away", false},
+		{"tempfail", "bad.example DEFER", policy.Defer,
 			"451 4.7.1 <x@bad.example>: Sender address deferred: listed in a (ref REF)", false},
+		{"tempfail with its own text", "bad.example 450 4.7.2 later", policy.Defer,
+			"450 4.7.2 <x@bad.example>: Sender address rejected: later", false},
 		{"discard", "bad.example DISCARD", policy.Refuse,
 			"550 5.7.1 <x@bad.example>: Sender address rejected: listed in a (ref REF)", false},
 		{"allowed", "!bad.example", policy.Accept, "", false},
@@ -88,7 +92,7 @@ func TestDecisions(t *testing.T) {
 			}
 			c, _ := checker(t, build(t, l), policy.Settings{})
 			d := c.Recipient(c.Sender("x@bad.example"), "bob@here.example")
-			if d.Outcome != tt.outcome || strings.Replace(d.Reply, d.Ref, "REF", 1) != tt.reply || d.Shadow != tt.shadow {
+			if d.Outcome != tt.outcome || strings.Replace(d.Reply.String(), d.Ref, "REF", 1) != tt.reply || d.Shadow != tt.shadow {
 				t.Errorf("Recipient = %+v, want outcome %d, %q, shadow %v", d, tt.outcome, tt.reply, tt.shadow)
 			}
 			if !refForm.MatchString(d.Ref) {
@@ -159,8 +163,8 @@ var replyForm = regexp.MustCompile(`^(550 5\.7\.1|451 4\.7\.1) (<[ -;=?-~]*>: Se
 
 func checkReply(t *testing.T, d policy.Decision) {
 	t.Helper()
-	if len(d.Reply) > 120 || !replyForm.MatchString(d.Reply) {
-		t.Errorf("reply of %d octets: %q", len(d.Reply), d.Reply)
+	if len(d.Reply.String()) > 120 || !replyForm.MatchString(d.Reply.String()) {
+		t.Errorf("reply of %d octets: %q", len(d.Reply.String()), d.Reply.String())
 	}
 }
 
@@ -177,7 +181,7 @@ func TestReplyIsShortenedSenderFirst(t *testing.T) {
 	for _, tt := range tests {
 		c, _ := checker(t, build(t, block(tt.list, "bulk.example\nmailing-platform.example")), policy.Settings{})
 		d := c.Recipient(c.Sender(tt.sender), "bob@here.example")
-		if got := strings.Replace(d.Reply, d.Ref, "REF", 1); got != tt.want {
+		if got := strings.Replace(d.Reply.String(), d.Ref, "REF", 1); got != tt.want {
 			t.Errorf("reply is\n%s, want\n%s", got, tt.want)
 		}
 	}
@@ -224,8 +228,8 @@ func checkSaid(t *testing.T, d policy.Decision) {
 			t.Errorf("tag %q of a refusal", d.Tag)
 		}
 	case policy.Quarantine, policy.Tag:
-		if d.Reply != "" || !tagForm.MatchString(d.Tag) || strings.Count(d.Tag, "=") != 2 {
-			t.Errorf("reply %q, tag %q", d.Reply, d.Tag)
+		if d.Reply.String() != "" || !tagForm.MatchString(d.Tag) || strings.Count(d.Tag, "=") != 2 {
+			t.Errorf("reply %q, tag %q", d.Reply.String(), d.Tag)
 		}
 	default:
 		t.Errorf("outcome %d", d.Outcome)
@@ -266,7 +270,7 @@ func TestExplain(t *testing.T) {
 	v := c.Sender("x@a.sub.example")
 	got := fmt.Sprint(c.Explain(v))
 	want := "{[{x@a.sub.example addr   []} {x@ addr perhaps listed [1]} {a.sub.example domain   []} " +
-		"{sub.example domain perhaps listed [0]} {example domain   []}] 0 -1 }"
+		"{sub.example domain perhaps listed [0]} {example domain   []}] 0 -1 550 5.7.1 <x@a.sub.example>: Sender address rejected: listed in a (ref ID) }"
 	if got != want {
 		t.Errorf("Explain = %s, want %s", got, want)
 	}

@@ -1,16 +1,18 @@
 package policy
 
 import (
+	"net/netip"
 	"time"
 
 	"blockd/history"
 )
 
 // Seen is what a front door knows of an envelope beyond what it asked about. No
-// decision goes by it: the history shows it.
+// outcome goes by it.
 type Seen struct {
 	Helo          string
 	Sender        string // as the client wrote it; lists may not have been asked about it
+	UTF8          bool   // the client has said SMTPUTF8, and so can read more than ASCII
 	Authenticated bool   // lists were asked about the client alone, who has logged in
 }
 
@@ -26,8 +28,11 @@ func (c *Checker) At(door string) *Checker {
 //   - what is asked before a recipient is known, unless it ends there: it is asked again;
 //   - addresses of a header that no list has anything on: their envelope is remembered;
 //   - envelopes of which nothing is known, as those from trusted networks.
+//
+// A refusal that repeats is folded: d then has the reference of the line that stands for
+// it. Mail that is accepted is always remembered, and only its line of the log is folded.
 func (c *Checker) record(v *Verdict, recipient string, d *Decision) {
-	if c.history == nil && c.decided == nil || v.Source != EnvelopeSource && d.Ref == "" {
+	if c.history == nil && c.decided == nil && c.repeats == nil || v.Source != EnvelopeSource && d.Ref == "" {
 		return
 	}
 	if v.Sender.Null() && !v.Client.IsValid() && v.Seen.Sender == "" && d.Ref == "" {
@@ -36,22 +41,37 @@ func (c *Checker) record(v *Verdict, recipient string, d *Decision) {
 	r := history.Record{Time: time.Now(), Door: c.door, Outcome: d.Outcome.String(), Verdict: string(v.Kind),
 		Client: v.Client, Helo: v.Seen.Helo, Sender: v.Sender.String(), Recipient: recipient, Generation: v.Generation,
 		Ref: d.Ref, Exempt: d.Exempt, Shadow: d.Shadow, Authenticated: v.Seen.Authenticated}
-	if r.Sender == "" {
+	if r.Sender == "" || v.Unread != "" && v.Seen.Sender != "" {
 		r.Sender = v.Seen.Sender
 	}
 	if v.Source != EnvelopeSource {
 		r.Source = v.Source.String()
 	}
-	if i := max(v.Decider, v.Shadow); i >= 0 { // at most one of them is set
+	if i := v.told(); i >= 0 {
 		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
 		r.List, r.File, r.Line, r.Entry = source.List, source.Path, m.Line, m.Name()
 		r.Scope, r.Action, r.Reason = m.Scope.String(), m.Action.String(), v.reason(i)
 	}
-	c.history.Add(r)
+	refused := d.Outcome == Refuse || d.Outcome == Defer
+	switch {
+	case refused:
+		if r.Ref, d.Folded = c.repeats.Refused(&r); d.Folded {
+			d.Reply, d.Ref = d.Reply.referring(d.Ref, r.Ref), r.Ref
+		}
+	case d.Ref != "":
+		d.Folded = !c.LogsMore(v.Client)
+	}
+	if !(refused && d.Folded) {
+		c.history.Add(r)
+	}
 	if c.decided != nil {
 		c.decided(r)
 	}
 }
+
+// LogsMore reports whether a door may write another line about a client, and counts it:
+// a client that causes many has only their number written (package repeat).
+func (c *Checker) LogsMore(client netip.Addr) bool { return c.repeats.Line(client) }
 
 // String is the word that the history has for an outcome.
 func (o Outcome) String() string {

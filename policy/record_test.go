@@ -3,6 +3,7 @@ package policy_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"blockd/history"
 	"blockd/policy"
+	"blockd/repeat"
 )
 
 // remembering returns a history, and what is in it, the oldest first.
@@ -118,7 +120,7 @@ func TestReferenceIsRemembered(t *testing.T) {
 	l, records := remembering(t)
 	c, _ := checker(t, build(t, block("own", "bad.example")), policy.Settings{History: l})
 	d := c.Recipient(c.Sender("x@bad.example"), "bob@here.example")
-	if got := records(); len(got) != 1 || got[0].Ref != d.Ref || !strings.Contains(d.Reply, got[0].Ref) || got[0].File == "" || got[0].Scope != "tree" || got[0].Action != "block" {
+	if got := records(); len(got) != 1 || got[0].Ref != d.Ref || !strings.Contains(d.Reply.String(), got[0].Ref) || got[0].File == "" || got[0].Scope != "tree" || got[0].Action != "block" {
 		t.Errorf("%+v remembers %+v", got, d)
 	}
 }
@@ -170,5 +172,54 @@ func BenchmarkAccepted(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestRepeatedRefusalsAreFolded: a client that is refused again and again reads the
+// reference of a line that is written; mail that is taken is remembered each time.
+func TestRepeatedRefusalsAreFolded(t *testing.T) {
+	l, records := remembering(t)
+	table, told := repeat.NewTable(), 0
+	ix := build(t, block("own", "bad.example"), block("trial", "trial.example").shadow())
+	c, _ := checker(t, ix, policy.Settings{History: l, Repeats: table, Decided: func(history.Record) { told++ }})
+	client := netip.MustParseAddr("198.51.100.1")
+	first, folded := "", 0
+	for range 500 {
+		d := c.Recipient(c.Envelope(client, "x@bad.example"), "bob@here.example")
+		if first == "" {
+			first = d.Ref
+		}
+		if d.Folded {
+			if folded++; d.Ref != first {
+				t.Fatalf("reference %s, want %s", d.Ref, first)
+			}
+		}
+		if d.Outcome != policy.Refuse || !strings.HasSuffix(d.Reply.String(), "(ref "+d.Ref+")") {
+			t.Fatalf("%+v", d)
+		}
+	}
+	if folded != 500-repeat.PerSender || told != 500 {
+		t.Errorf("%d folded, %d told", folded, told)
+	}
+	quiet := 0
+	for range 300 {
+		d := c.Recipient(c.Envelope(client, "x@trial.example"), "bob@here.example")
+		if d.Outcome != policy.Accept || d.Ref == first || d.Ref == "" {
+			t.Fatalf("%+v", d)
+		}
+		if d.Folded {
+			quiet++
+		}
+	}
+	if want := 300 + repeat.PerSender - repeat.PerNetwork; quiet != want {
+		t.Errorf("%d lines left out, want %d", quiet, want)
+	}
+	table.Flush(slog.New(slog.DiscardHandler), l.Add)
+	all := records()
+	if len(all) != repeat.PerSender+300+1 {
+		t.Fatalf("%d decisions kept", len(all))
+	}
+	if last := all[len(all)-1]; last.Repeated != folded || last.Ref != first || last.Recipient != "bob@here.example" {
+		t.Errorf("the last is %+v", last)
 	}
 }

@@ -2,46 +2,276 @@ package policy
 
 import (
 	"math/rand/v2"
-	"net/netip"
+	"strconv"
 	"strings"
+
+	"blockd/addr"
+	"blockd/index"
+	"blockd/lists"
 )
 
-// maxReply bounds a reply line, without CRLF: it fits a terminal and a log, and
-// stays far below the 512 octets of RFC 5321, section 4.5.3.1.5.
+// maxLine bounds a reply line without CRLF: RFC 5321, section 4.5.3.1.5.
+const maxLine = 510
+
+// maxReply bounds a reply in the standard words, without the contact behind it: it fits
+// a terminal and a log.
 const maxReply = 120
 
 // listRoom is what a list's name may always have of a reply, whatever the
 // sender's length. Names of up to 64 octets are legal; those in use are short.
 const listRoom = 20
 
-// reply makes the reply texts of docs/smtp.md for an entry of list. A client
+// maxSender is what a legal sender has (RFC 5321, section 4.5.3.1.3).
+const maxSender = 254
+
+// Reply is the answer to a client: one line. The zero Reply is none.
+type Reply struct {
+	Code     int    // such as 550
+	Enhanced string // such as "5.7.1"
+	Subject  string // who or what is refused, before the text: "<a@b.example>: Sender address rejected: "
+	Text     string // "listed in bad (ref 0123456789)", or what the entry or its list says
+	Contact  string // behind the text, always whole; "" = none
+
+	// Words is Text without what the line's length cost: for a mail server that puts a
+	// subject of its own in front.
+	Words string
+
+	// Named: the entry or its list names the code.
+	Named bool
+	// Bare: the entry has a text of its own, and no code. A mail server whose tables
+	// have such entries has a code for them.
+	Bare bool
+}
+
+// String is the line without CRLF: at most 510 octets, cut at a character, printable,
+// and without a character beyond ASCII unless the client can read those.
+func (r Reply) String() string {
+	if r.Code == 0 {
+		return ""
+	}
+	return strconv.Itoa(r.Code) + " " + r.Enhanced + " " + r.Line()
+}
+
+// Line is the line without its codes.
+func (r Reply) Line() string {
+	return r.Subject + behind(r.Text, r.Contact, maxLine-len("550 ")-len(r.Enhanced)-len(" ")-len(r.Subject))
+}
+
+// Behind is what the line says behind the subject, in at most so many octets: for a mail
+// server that puts a subject of its own in front.
+func (r Reply) Behind(most int) string { return behind(r.Words, r.Contact, most) }
+
+// Ends reports whether the connection ends with the reply (RFC 5321, section 3.8, and
+// RFC 7504).
+func (r Reply) Ends() bool { return r.Code == 421 || r.Code == 521 }
+
+// referring returns the reply with another reference. References have one length.
+func (r Reply) referring(from, to string) Reply {
+	for _, text := range []*string{&r.Text, &r.Contact, &r.Words} {
+		*text = strings.ReplaceAll(*text, from, to)
+	}
+	return r
+}
+
+func behind(text, contact string, most int) string {
+	if contact == "" {
+		return cutText(text, most)
+	}
+	return cutText(text, most-1-len(contact)) + " " + contact
+}
+
+// standard is the reply in the words of docs/smtp.md about an entry of list. A client
 // reads there what it said itself, the list's name and a reference, and nothing
 // of the entry: who is refused need not learn how the list is written.
-func (v *Verdict) reply(o Outcome, list, ref string) string {
-	client := v.aboutClient(v.Decider)
+func (v *Verdict) standard(o Outcome, list, ref string) Reply {
+	r, verb := usual(o), "rejected"
+	if o == Defer {
+		verb = "deferred"
+	}
+	r.Words = v.Because(ref)
+	if v.aboutClient(v.Decider) {
+		r.Subject = "Client address [" + v.Client.String() + "] " + verb + ": "
+		list = shorten(printable(list), maxReply-len("550 5.7.1 ")-len(r.Subject)-len(listed)-len(tail(ref)))
+		r.Text = listed + list + tail(ref)
+		return r
+	}
+	sender, list := fit(v.shown(), list, len("550 5.7.1 <>: ")+len(v.Source.subject())+len(" address : ")+len(verb)+len(listed)+len(tail(ref)))
+	r.Subject, r.Text = v.about(sender)+verb+": ", listed+list+tail(ref)
+	return r
+}
+
+const listed = "listed in "
+
+// Because names the list that decided, and a reference, for a mail server that puts a
+// subject of its own in front.
+func (v Verdict) Because(ref string) string {
+	text := listed + printable(v.ListName(v.Decider)) + tail(ref)
+	if v.aboutClient(v.Decider) {
+		return "client address [" + v.Client.String() + "] " + text
+	}
+	return text
+}
+
+// about begins a sentence about the sender.
+func (v *Verdict) about(sender string) string {
+	return "<" + sender + ">: " + v.Source.subject() + " address "
+}
+
+// usual has the codes of an outcome.
+func usual(o Outcome) Reply {
+	if o == Defer {
+		return Reply{Code: 451, Enhanced: "4.7.1"}
+	}
+	return Reply{Code: 550, Enhanced: "5.7.1"}
+}
+
+// say has the codes of a, as far as it names some and they fit an outcome.
+func (r *Reply) say(a lists.Answer) {
+	class := r.Code / 100
+	if a.Code/100 == class {
+		r.Code, r.Named = a.Code, true
+	}
+	if a.Enhanced != "" {
+		r.Enhanced = strconv.Itoa(class) + a.Enhanced[1:]
+	}
+}
+
+// own is what the deciding entry itself says to the client, in the words of Postfix's
+// access(5); ok is false if it says nothing.
+func (v *Verdict) own(o Outcome) (r Reply, ok bool) {
+	m, list := &v.Matches[v.Decider], &v.Lists[v.Matches[v.Decider].Row]
+	if m.Reason == "" || m.Action == lists.Discard || m.Reason == list.Source.Settings.Reason || !lists.Answers(list.Summary.Format) {
+		return r, false
+	}
+	a := lists.ParseAnswer(m.Reason)
+	r = usual(o)
+	r.say(a)
+	text := fitClient(a.Text, v.Seen.UTF8)
+	if text == "" {
+		return r, false
+	}
+	r.Bare = a.Code == 0
+	r.Text, r.Words = text, text
+	if v.aboutClient(v.Decider) {
+		r.Subject = "Client address [" + v.Client.String() + "] rejected: "
+	} else {
+		r.Subject = v.about(shorten(printable(v.shown()), maxSender)) + "rejected: "
+	}
+	return r, true
+}
+
+// words is the reply about the deciding entry: what the entry says, else what its list
+// says, else the standard words, and behind it where to ask.
+func (c *Checker) words(v *Verdict, o Outcome, list, ref string) Reply {
+	rule := c.rules[list]
+	contact := rule.Contact
+	if contact == "" {
+		contact = c.contact
+	}
+	contact = contactFor(contact, list, ref)
+	r, ok := v.own(o)
 	switch {
-	case client && o == Refuse:
-		return clientReply("550 5.7.1 Client address [", v.Client, "] rejected: listed in ", list, ref)
-	case client:
-		return clientReply("451 4.7.1 Client address [", v.Client, "] deferred: listed in ", list, ref)
-	case o == Refuse:
-		return senderReply("550 5.7.1 <", v.Sender.String(), ">: "+v.Source.subject()+" address rejected: listed in ", list, ref)
+	case ok:
+	case rule.Text != "":
+		a := lists.ParseAnswer(rule.Text)
+		r = usual(o)
+		r.say(a)
+		r.Text = fitClient(fill(a.Text, func(word string) (string, bool) {
+			switch word {
+			case "sender":
+				return v.subjectName(), true
+			case "list":
+				return list, true
+			case "reason":
+				return v.said(v.Decider), true
+			case "ref":
+				return ref, true
+			case "contact":
+				text := contact
+				contact = "" // it need not stand there twice
+				return text, true
+			}
+			return "", false
+		}), v.Seen.UTF8)
+		r.Words = r.Text
 	}
-	return senderReply("451 4.7.1 <", v.Sender.String(), ">: "+v.Source.subject()+" address deferred: listed in ", list, ref)
+	if r.Text == "" {
+		codes := r
+		r = v.standard(o, list, ref)
+		if codes.Code != 0 { // of an entry or a list with codes and no text
+			r.Code, r.Enhanced, r.Named = codes.Code, codes.Enhanced, codes.Named
+		}
+	}
+	r.Contact = contact
+	return r
 }
 
-// replyUnchecked is the reply where the store could not be read.
-func (v *Verdict) replyUnchecked(ref string) string {
-	const middle = "not checked: try again later"
+// Sample is what the client of a listed sender reads because of a list, for people who
+// set its text. ID stands for the reference.
+func (s Settings) Sample(list string, sender addr.Addr) string {
+	v := Verdict{Sender: sender, Matches: make([]index.Match, 1), Lists: []index.ListInfo{{Source: index.Source{List: list}}}}
+	v.Matches[0].Kind = lists.Domain
+	c := &Checker{rules: s.Lists, contact: s.Contact}
+	o := s.Lists[list].OnMatch.outcome()
+	if o != Refuse && o != Defer {
+		return ""
+	}
+	return c.words(&v, o, list, "ID").String()
+}
+
+// subjectName is whom the deciding entry is about.
+func (v *Verdict) subjectName() string {
+	if v.aboutClient(v.Decider) {
+		return v.Client.String()
+	}
+	return shorten(v.shown(), maxSender)
+}
+
+// said is the text of Matches[i], without the codes that may stand in front of it.
+func (v *Verdict) said(i int) string {
+	m := &v.Matches[i]
+	if lists.Answers(v.Lists[m.Row].Summary.Format) {
+		return lists.ParseAnswer(m.Reason).Text
+	}
+	return m.Reason
+}
+
+// unchecked is the reply where the store could not be read.
+func (v *Verdict) unchecked(ref string) Reply {
+	r := Reply{Code: 451, Enhanced: "4.3.0", Text: "not checked: try again later" + tail(ref)}
+	r.Words = r.Text
 	if v.Sender.Null() && v.Client.IsValid() {
-		return clientReply("451 4.3.0 Client address [", v.Client, "] "+middle, "", ref)
+		r.Subject = "Client address [" + v.Client.String() + "] "
+		return r
 	}
-	return senderReply("451 4.3.0 <", v.Sender.String(), ">: "+v.Source.subject()+" address "+middle, "", ref)
+	return v.later(r)
 }
 
-// replyUnsure is the reply where DNS did not say whether an allow entry counts.
-func (v *Verdict) replyUnsure(ref string) string {
-	return senderReply("451 4.4.3 <", v.Sender.String(), ">: "+v.Source.subject()+" address not verified: try again later", "", ref)
+// unproved is the reply where DNS did not say whether an allow entry counts.
+func (v *Verdict) unproved(ref string) Reply {
+	r := Reply{Code: 451, Enhanced: "4.4.3", Text: "not verified: try again later" + tail(ref)}
+	r.Words = r.Text
+	return v.later(r)
+}
+
+// later gives r the sender as its subject.
+func (v *Verdict) later(r Reply) Reply {
+	sender, _ := fit(v.shown(), "", len("451 4.3.0 <>: ")+len(v.Source.subject())+len(" address ")+len(r.Text))
+	r.Subject = v.about(sender)
+	return r
+}
+
+// shown is the sender as a reply shows it: canonical, or the text of which only the domain
+// could be read. Where people have asked about a domain it is any sender there: that the
+// null sender is refused must stand nowhere.
+func (v *Verdict) shown() string {
+	switch {
+	case !v.Sender.Null():
+		return v.Sender.String()
+	case v.Unread == "" && v.Domain.Text != "":
+		return "*@" + v.Domain.Text
+	}
+	return v.Unread
 }
 
 // tag is the text of a header field about a message that list has a match for.
@@ -55,22 +285,15 @@ func tag(list, ref string) string {
 	return "list=" + word + " ref=" + ref
 }
 
-// clientReply leaves the address whole, which has at most 39 octets: the list's
-// name then has at least 16.
-func clientReply(head string, client netip.Addr, middle, list, ref string) string {
-	head, tail := head+client.String()+middle, " (ref "+ref+")"
-	return head + shorten(printable(list), maxReply-len(head)-len(tail)) + tail
-}
+func tail(ref string) string { return " (ref " + ref + ")" }
 
-// senderReply joins the parts to a line of at most maxReply printable octets. The
-// sender is shortened first, then the list's name.
-func senderReply(head, sender, middle, list, ref string) string {
-	tail := " (ref " + ref + ")"
-	room := maxReply - len(head) - len(middle) - len(tail)
+// fit makes sender and list printable, and shortens them so that they and the rest have
+// at most maxReply octets: the sender first, then the list's name.
+func fit(sender, list string, rest int) (string, string) {
+	room := maxReply - rest
 	sender, list = printable(sender), printable(list)
 	list = shorten(list, max(listRoom, room-len(sender)))
-	sender = shorten(sender, room-len(list))
-	return head + sender + middle + list + tail
+	return shorten(sender, room-len(list)), list
 }
 
 // printable replaces what is no printable ASCII by "?", and so the angle

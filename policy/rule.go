@@ -12,6 +12,8 @@ type ListRule struct {
 	Tarpit  time.Duration // of the same entries: how long the answer is held back; 0 to MaxTarpit
 	Discard bool          // discard entries drop the message, at a door that can; else they count as block
 	Require Proof         // of allow entries: any one of them; 0 = believed on the sender's word, see Auth
+	Text    string        // to the client, instead of the standard words; may begin with codes, see lists.ParseAnswer
+	Contact string        // where a refused client's people can ask; "" = Settings.Contact
 	Match   Sources       // which addresses the list is asked about; 0 = that of the envelope
 }
 

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -18,24 +19,24 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 	tests := []struct {
 		name, text string
 		rule       policy.ListRule
-		want       policy.Decision // with REF for the reference
+		want       said // with REF for the reference
 	}{
-		{"nothing said", "bad.example REJECT", policy.ListRule{}, policy.Decision{Outcome: policy.Refuse, Reply: refused}},
-		{"refuse", "bad.example REJECT", policy.ListRule{OnMatch: policy.RefuseOnMatch}, policy.Decision{Outcome: policy.Refuse, Reply: refused}},
-		{"tempfail", "bad.example REJECT", policy.ListRule{OnMatch: policy.TempfailOnMatch}, policy.Decision{Outcome: policy.Defer, Reply: deferred}},
-		{"quarantine", "bad.example REJECT", policy.ListRule{OnMatch: policy.QuarantineOnMatch}, policy.Decision{Outcome: policy.Quarantine, Tag: tagged}},
-		{"tag", "bad.example REJECT", policy.ListRule{OnMatch: policy.TagOnMatch}, policy.Decision{Outcome: policy.Tag, Tag: tagged}},
-		{"tarpit", "bad.example REJECT", policy.ListRule{Tarpit: time.Second}, policy.Decision{Outcome: policy.Refuse, Reply: refused, Tarpit: time.Second}},
+		{"nothing said", "bad.example REJECT", policy.ListRule{}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
+		{"refuse", "bad.example REJECT", policy.ListRule{OnMatch: policy.RefuseOnMatch}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
+		{"tempfail", "bad.example REJECT", policy.ListRule{OnMatch: policy.TempfailOnMatch}, said{policy.Decision{Outcome: policy.Defer}, deferred}},
+		{"quarantine", "bad.example REJECT", policy.ListRule{OnMatch: policy.QuarantineOnMatch}, said{policy.Decision{Outcome: policy.Quarantine, Tag: tagged}, ""}},
+		{"tag", "bad.example REJECT", policy.ListRule{OnMatch: policy.TagOnMatch}, said{policy.Decision{Outcome: policy.Tag, Tag: tagged}, ""}},
+		{"tarpit", "bad.example REJECT", policy.ListRule{Tarpit: time.Second}, said{policy.Decision{Outcome: policy.Refuse, Tarpit: time.Second}, refused}},
 		{"tarpit beyond its bound", "bad.example REJECT", policy.ListRule{Tarpit: time.Hour},
-			policy.Decision{Outcome: policy.Refuse, Reply: refused, Tarpit: policy.MaxTarpit}},
-		{"tempfail entry of a list that tags", "bad.example 450 later", policy.ListRule{OnMatch: policy.TagOnMatch, Tarpit: time.Second},
-			policy.Decision{Outcome: policy.Defer, Reply: deferred}},
-		{"discard entry", "bad.example DISCARD", policy.ListRule{}, policy.Decision{Outcome: policy.Refuse, Reply: refused}},
+			said{policy.Decision{Outcome: policy.Refuse, Tarpit: policy.MaxTarpit}, refused}},
+		{"tempfail entry of a list that tags", "bad.example DEFER", policy.ListRule{OnMatch: policy.TagOnMatch, Tarpit: time.Second},
+			said{policy.Decision{Outcome: policy.Defer}, deferred}},
+		{"discard entry", "bad.example DISCARD", policy.ListRule{}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
 		{"discard entry of a list that tags", "bad.example DISCARD", policy.ListRule{OnMatch: policy.TagOnMatch},
-			policy.Decision{Outcome: policy.Tag, Tag: tagged}},
+			said{policy.Decision{Outcome: policy.Tag, Tag: tagged}, ""}},
 		{"discard entry of a list that discards", "bad.example DISCARD", policy.ListRule{Discard: true},
-			policy.Decision{Outcome: policy.Discard}},
-		{"block entry of a list that discards", "bad.example REJECT", policy.ListRule{Discard: true}, policy.Decision{Outcome: policy.Refuse, Reply: refused}},
+			said{policy.Decision{Outcome: policy.Discard}, ""}},
+		{"block entry of a list that discards", "bad.example REJECT", policy.ListRule{Discard: true}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -54,7 +55,7 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 			// Every other door, and nowhere else.
 			want := tt.want
 			if want.Outcome == policy.Discard {
-				want = policy.Decision{Outcome: policy.Refuse, Reply: refused}
+				want = said{policy.Decision{Outcome: policy.Refuse}, refused}
 			}
 			if got := named(c.Recipient(c.Sender("x@bad.example"), "bob@here.example")); got != want {
 				t.Errorf("at a door that cannot discard: %+v, want %+v", got, want)
@@ -63,13 +64,20 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 	}
 }
 
+// said is a decision as the client and the next server see it.
+type said struct {
+	policy.Decision
+	Reply string
+}
+
 // named is d with REF in place of its reference, and without it.
-func named(d policy.Decision) policy.Decision {
+func named(d policy.Decision) said {
+	s := said{d, d.Reply.String()}
 	if d.Ref != "" {
-		d.Reply, d.Tag = strings.Replace(d.Reply, d.Ref, "REF", 1), strings.Replace(d.Tag, d.Ref, "REF", 1)
+		s.Reply, s.Tag = strings.Replace(s.Reply, d.Ref, "REF", 1), strings.Replace(d.Tag, d.Ref, "REF", 1)
 	}
-	d.Ref = ""
-	return d
+	s.Ref, s.Decision.Reply = "", policy.Reply{}
+	return s
 }
 
 func TestTheDecidersListRules(t *testing.T) {
@@ -94,7 +102,8 @@ func TestClientReplies(t *testing.T) {
 	long := "a-list-whose-name-is-quite-long-indeed"
 	tests := []struct{ name, list, text, client, want string }{
 		{"refused", "a", "192.0.2.0/24 REJECT", "192.0.2.1", "550 5.7.1 Client address [192.0.2.1] rejected: listed in a (ref REF)"},
-		{"deferred", "a", "192.0.2.0/24 450 later", "192.0.2.1", "451 4.7.1 Client address [192.0.2.1] deferred: listed in a (ref REF)"},
+		{"deferred", "a", "192.0.2.0/24 450 later", "192.0.2.1", "450 4.7.1 Client address [192.0.2.1] rejected: later"},
+		{"deferred in the standard words", "a", "192.0.2.0/24 DEFER\nx.example OK", "192.0.2.1", "451 4.7.1 Client address [192.0.2.1] deferred: listed in a (ref REF)"},
 		{"mapped", "a", "192.0.2.0/24 REJECT", "::ffff:192.0.2.1", "550 5.7.1 Client address [192.0.2.1] rejected: listed in a (ref REF)"},
 		{"the address stays whole", long, "2001:db8:1111:2222:3333:4444:5555:6666", "2001:db8:1111:2222:3333:4444:5555:6666",
 			"550 5.7.1 Client address [2001:db8:1111:2222:3333:4444:5555:6666] rejected: listed in a-li...ong-indeed (ref REF)"},
@@ -111,10 +120,10 @@ func TestClientReplies(t *testing.T) {
 	}
 }
 
-func TestAcceptedSendersAreTold(t *testing.T) {
+func TestCompletedMessagesAreTold(t *testing.T) {
 	var told []string
 	c, _ := checker(t, build(t, block("a", "bad.example\n!good@bad.example"), block("b", "odd.example").shadow()), policy.Settings{
-		RecipientsExempt: []string{"abuse"}, Accepted: func(a addr.Addr) { told = append(told, a.String()) }})
+		RecipientsExempt: []string{"abuse"}, Completed: func(a addr.Addr, _ netip.Addr) { told = append(told, a.String()) }})
 	for _, q := range []struct{ sender, recipient string }{
 		{"x@ok.example", "bob@here.example"},
 		{"x@ok.example", ""},                    // no recipient yet
@@ -126,6 +135,13 @@ func TestAcceptedSendersAreTold(t *testing.T) {
 		{"x@odd.example", "bob@here.example"},
 	} {
 		c.Recipient(c.Sender(q.sender), q.recipient)
+		c.Whole(c.Sender(q.sender))
+		if len(told) > 0 {
+			t.Fatalf("told of %s at RCPT", told)
+		}
+	}
+	for _, sender := range []string{"x@ok.example", "", "no sender", "x@bad.example", "good@bad.example", "x@odd.example"} {
+		c.Completed(c.Sender(sender))
 	}
 	if got := strings.Join(told, " "); got != "x@ok.example" {
 		t.Errorf("told of %s, want x@ok.example", got)

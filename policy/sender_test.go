@@ -37,7 +37,7 @@ func TestSender(t *testing.T) {
 		{"null reverse-path", []list{block("a", "bad.example")}, "", policy.Clear, ""},
 		{"null reverse-path in brackets", []list{block("a", "bad.example")}, "<>", policy.Clear, ""},
 		{"path without a domain", []list{block("a", "root@")}, "root", policy.Clear, ""},
-		{"text that is no sender", []list{block("a", "bad.example")}, "a b@bad.example", policy.Unknown, ""},
+		{"text that is no sender", []list{block("a", "bad.example")}, "a b@there.example", policy.Unknown, ""},
 
 		{"allow of a later list wins", []list{block("a", "bad.example"), allow("b", "bad.example")},
 			"x@bad.example", policy.Allowed, "b:bad.example"},
@@ -134,7 +134,7 @@ func TestVerdictAgreesWithModel(t *testing.T) {
 				}
 				text.WriteString(entries[rng.IntN(len(entries))] + "\n")
 			}
-			all = append(all, list{name: string(rune('a' + i)), text: text.String(), mode: index.Mode(rng.IntN(2))})
+			all = append(all, list{name: string(rune('a' + i)), text: text.String(), mode: index.Mode(rng.IntN(2)), exceptions: index.Exceptions(rng.IntN(3))})
 		}
 		c, _ := checker(t, build(t, all...), policy.Settings{})
 		for _, domain := range names {
@@ -143,7 +143,7 @@ func TestVerdictAgreesWithModel(t *testing.T) {
 				if want := modelKind(v); v.Kind != want {
 					t.Fatalf("seed %d: Sender(%s@%s) = %s, model says %s; lists %+v", seed, local, domain, v.Kind, want, all)
 				}
-				if v.Decider >= 0 && (v.Lists[v.Matches[v.Decider].Row].Source.Mode == index.Shadow || v.Shadow >= 0) {
+				if v.Decider >= 0 && (v.Lists[v.Matches[v.Decider].Row].Source.Mode == index.Shadow || v.Shadow >= 0 && (v.Kind == policy.Blocked || v.Frees())) {
 					t.Fatalf("seed %d: a shadow list decides %s@%s", seed, local, domain)
 				}
 			}
@@ -152,15 +152,21 @@ func TestVerdictAgreesWithModel(t *testing.T) {
 }
 
 func modelKind(v policy.Verdict) policy.Kind {
-	kind := policy.Clear
-	for _, m := range v.Matches {
-		if v.Lists[m.Row].Source.Mode == index.Shadow {
+	kind, lifted := policy.Clear, map[string]bool{}
+	for i, m := range v.Matches {
+		reach := v.Lists[m.Row].Source.Exceptions
+		if v.Lists[m.Row].Source.Mode == index.Shadow || m.Action != lists.Allow || reach == index.NoExceptions {
 			continue
 		}
-		if m.Action == lists.Allow {
+		if reach == index.AllExceptions {
 			return policy.Allowed
 		}
-		kind = policy.Blocked
+		kind, lifted[v.ListName(i)] = policy.Allowed, true
+	}
+	for i, m := range v.Matches {
+		if v.Lists[m.Row].Source.Mode == index.Enforce && m.Action != lists.Allow && !lifted[v.ListName(i)] {
+			return policy.Blocked
+		}
 	}
 	return kind
 }
@@ -204,7 +210,7 @@ func TestUnreadableStore(t *testing.T) {
 				}
 			}
 			d := c.Recipient(c.Sender("x@bad.example"), "bob@here.example")
-			if d.Outcome != tt.outcome || !strings.HasPrefix(d.Reply, tt.reply) || d.Ref == "" {
+			if d.Outcome != tt.outcome || !strings.HasPrefix(d.Reply.String(), tt.reply) || d.Ref == "" {
 				t.Errorf("Recipient = %+v, want outcome %d and %q", d, tt.outcome, tt.reply)
 			}
 			if d := c.Recipient(c.Sender("x@bad.example"), "abuse@here.example"); d.Outcome != policy.Accept {
@@ -323,7 +329,7 @@ func TestClearSenderDoesNotAllocate(t *testing.T) {
 			RecipientsExempt: []string{"postmaster"},
 			Lists:            map[string]policy.ListRule{"a": {OnMatch: policy.TagOnMatch}},
 			Policies:         []policy.RecipientPolicy{{Recipients: []string{"here.example"}, Lists: []string{"a"}}},
-			Accepted:         func(addr.Addr) { told++ },
+			Completed:        func(addr.Addr, netip.Addr) { told++ },
 		})
 	for _, sender := range []string{"promo@shop.example", "", "a.b+c@one.two.three.four.example"} {
 		for _, client := range []netip.Addr{{}, netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("2001:db9::1")} {
@@ -332,6 +338,7 @@ func TestClearSenderDoesNotAllocate(t *testing.T) {
 				if d := c.Recipient(v, "bob@here.example"); d.Outcome != policy.Accept || v.Kind != policy.Clear {
 					t.Fatal(v.Kind, d)
 				}
+				c.Completed(v)
 			})
 			if n != 0 {
 				t.Errorf("Envelope(%v, %q): %v allocations, want 0", client, sender, n)
@@ -339,7 +346,7 @@ func TestClearSenderDoesNotAllocate(t *testing.T) {
 		}
 	}
 	if told == 0 {
-		t.Error("nobody was told of an accepted sender")
+		t.Error("nobody was told of a message")
 	}
 }
 

@@ -121,7 +121,7 @@ func (c *Checker) Header(s Source, address string) Verdict {
 // Passes reports whether an envelope is accepted for every recipient there is, with
 // nothing to be said about it: a door may then leave out the questions about them.
 // all are the verdicts of its senders, two where it has two spellings. If so, they are
-// noted and remembered as by Recipient, with the recipient that the door has in hand;
+// remembered as by Recipient, with the recipient that the door has in hand;
 // "" = all of them.
 func (c *Checker) Passes(recipient string, all ...Verdict) bool {
 	for i := range all {
@@ -130,17 +130,9 @@ func (c *Checker) Passes(recipient string, all ...Verdict) bool {
 		}
 	}
 	for i := range all {
-		c.note(all[i])
 		c.record(&all[i], recipient, &Decision{})
 	}
 	return true
-}
-
-// note tells Settings.Accepted of a sender whom no list has anything on.
-func (c *Checker) note(v Verdict) {
-	if c.accepted != nil && v.Source == EnvelopeSource && !v.Sender.Null() {
-		c.accepted(v.Sender)
-	}
 }
 
 // Group says which recipients share every decision about a header: those with
@@ -151,7 +143,7 @@ type Group int
 // The Groups. Behind them come those of policies, each that of the first alike.
 //
 // No header decides for exempt recipients, for those of whose lists none has header
-// sources, and for those to whom a list allows the envelope.
+// sources, and for those whose envelope an exception frees from all lists.
 const (
 	Unread  Group = 1 + iota // no header decides
 	AllRead                  // all lists count
@@ -163,7 +155,7 @@ func (c *Checker) Group(recipient string, envelope ...Verdict) Group {
 		return Unread
 	}
 	for _, v := range envelope {
-		if c.For(v, recipient).Kind == Allowed {
+		if v := c.For(v, recipient); v.Frees() {
 			return Unread
 		}
 	}

@@ -71,7 +71,7 @@ func TestListsAreAskedAboutTheirSources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, got := set.Blocks(ix, parsed); got != (tt.envelope == blocked) {
+		if got := len(set.Blocks(ix, parsed, netip.Addr{})) > 0; got != (tt.envelope == blocked) {
 			t.Errorf("Blocks(%q) = %v", tt.sender, got)
 		}
 	}
@@ -87,14 +87,15 @@ func TestListsAreAskedAboutTheirSources(t *testing.T) {
 func TestHeaderDecision(t *testing.T) {
 	var accepted []string
 	c, reg := checker(t, build(t, block("from", "bad.example\n")), policy.Settings{
-		Lists:    map[string]policy.ListRule{"from": {Match: sources(t, "from")}},
-		Accepted: func(a addr.Addr) { accepted = append(accepted, a.String()) },
+		Lists:     map[string]policy.ListRule{"from": {Match: sources(t, "from")}},
+		Completed: func(a addr.Addr, _ netip.Addr) { accepted = append(accepted, a.String()) },
 	})
 	d := c.Recipient(c.Header(policy.FromSource, "a@bad.example"), "bob@here.example")
-	if !strings.HasPrefix(d.Reply, "550 5.7.1 <a@bad.example>: From address rejected: listed in from (ref ") {
-		t.Errorf("Reply = %q", d.Reply)
+	if !strings.HasPrefix(d.Reply.String(), "550 5.7.1 <a@bad.example>: From address rejected: listed in from (ref ") {
+		t.Errorf("Reply = %q", d.Reply.String())
 	}
 	c.Recipient(c.Header(policy.FromSource, "a@there.example"), "bob@here.example")
+	c.Completed(c.Header(policy.FromSource, "a@there.example"))
 	if len(accepted) != 0 {
 		t.Errorf("remembered %q", accepted)
 	}
@@ -111,17 +112,27 @@ func TestHeaderDecision(t *testing.T) {
 	}
 }
 
-// Who passes is whom no list has anything on; that sender is remembered.
+// Who passes is whom no list has anything on; that sender's message is told of once it is
+// complete, and not before.
 func TestPasses(t *testing.T) {
 	var accepted []string
 	c, _ := checker(t, build(t, block("bad", "bad.example\n"), block("shadow", "shadow.example\n").shadow(), allow("good", "good.example\n")),
-		policy.Settings{Accepted: func(a addr.Addr) { accepted = append(accepted, a.String()) }})
+		policy.Settings{Completed: func(a addr.Addr, _ netip.Addr) { accepted = append(accepted, a.String()) }})
 	for sender, want := range map[string]bool{
 		"a@there.example": true, "": true, "a@bad.example": false, "a@shadow.example": false, "a@good.example": false, "a b": false,
 	} {
 		if got := c.Passes("", c.Sender(sender)); got != want {
 			t.Errorf("Passes(%q) = %v, want %v", sender, got, want)
 		}
+	}
+	if len(accepted) != 0 {
+		t.Errorf("told of %q before there was a message", accepted)
+	}
+	for _, sender := range []string{"a@there.example", "", "a@bad.example", "a@shadow.example", "a@good.example", "a b"} {
+		if got, want := c.WantsCompleted(c.Sender(sender)), sender == "a@there.example"; got != want {
+			t.Errorf("WantsCompleted(%q) = %v, want %v", sender, got, want)
+		}
+		c.Completed(c.Sender(sender))
 	}
 	if len(accepted) != 1 || accepted[0] != "a@there.example" {
 		t.Errorf("remembered %q, want a@there.example", accepted)

@@ -3,6 +3,7 @@ package policy
 import (
 	"log/slog"
 	"net/netip"
+	"slices"
 
 	"blockd/addr"
 	"blockd/index"
@@ -14,72 +15,163 @@ import (
 type Verdict struct {
 	Kind       Kind
 	Sender     addr.Addr        // canonical; zero for <>, for what is no sender, and where none was asked about
+	Unread     string           // the text that is no sender, or of which the domain alone can be read; else ""
 	Client     netip.Addr       // zero if it is not known
-	Domain     addr.Key         // of a question about a domain; else zero
+	Domain     addr.Key         // of a question about a domain, and of a sender of which only that can be read; else zero
 	Source     Source           // where Sender stood
 	Matches    []index.Match    // all of them, the most specific first
 	Lists      []index.ListInfo // the table that Match.Row points into
 	Decider    int              // index into Matches of the entry that decided; -1 none
-	Shadow     int              // index into Matches of the entry that would have refused, had its list counted; -1 none
+	Shadow     int              // index into Matches of the entry that would have refused, had its list counted; -1 none. Beside a Decider only where that is an exception which does not reach the list
 	Generation string
 	Seen       Seen // set by the front door, for the history
 
 	// Of allow entries that need proof (docs/auth.md).
 	Evidence   Evidence // what was found so far
-	Wants      Proof    // of a blocked sender: any one of them that were found would have it allowed
-	Unsure     Proof    // of a blocked sender: those that would have it allowed, and DNS did not say
+	Wants      Proof    // of a blocked sender: those that were not looked for and could change the decision
+	Unsure     Proof    // of a blocked sender: those that could change the decision, and DNS did not say
 	Unverified bool     // allowed on the sender's word against an entry that blocks
 	allows     *allowRules
 
 	// Err says why v is Unknown. *addr.Error: no sender or no domain; else the
 	// store. It stands beside another verdict only where the text is no sender and
-	// an entry for the client decided.
+	// an entry for what can be read of it, or for the client, decided.
 	Err error
 }
 
 // decide sets Kind, Decider and Shadow from Matches. Their order is the most
-// specific first and the first list between equals, so the first that counts
-// decides. Lists that are not in only have no part in it; nil means all.
+// specific first and the first list between equals. Lists that are not in only have
+// no part in it; nil means all.
 func (v *Verdict) decide(only map[string]bool) {
 	v.Kind, v.Decider, v.Shadow = Clear, -1, -1
 	v.Wants, v.Unsure, v.Unverified = 0, 0, false
-	needs := Proof(0) // of allow entries that do not count
-	for i := range v.Matches {
-		switch {
-		case v.mode(i) == index.Shadow || !v.counts(i, only):
-		case v.Matches[i].Action.Allows():
-			s := v.standing(i)
-			if s.why == "" {
-				v.Kind, v.Decider = Allowed, i
-				v.Unverified = s.plain && v.blocks(only)
-				return
-			}
-			needs |= s.needs
-		case v.Decider < 0:
-			v.Kind, v.Decider = Blocked, i // unless an allow follows
-		}
-	}
-	if v.Kind == Blocked {
-		v.Wants, v.Unsure = needs&^v.Evidence.Tried, needs&v.Evidence.Unknown
-		if v.Source == EnvelopeSource {
-			v.Wants &^= ClientProof // it is with Client, or never
-		}
-	}
-	if v.Kind == Clear {
-		v.Shadow = v.shadow(only)
+	if len(v.Matches) == 0 {
 		if v.Err != nil {
-			v.Kind = Unknown // nothing but the client could be judged
+			v.Kind = Unknown // no entry for what could be judged
 		}
+		return
+	}
+	found := v.found()
+	v.Kind, v.Decider = v.judge(only, found)
+	switch v.Kind {
+	case Blocked:
+		v.open(only, found)
+	case Allowed:
+		v.Unverified = v.unverified(only, found)
+	}
+	if !v.Frees() && v.Kind != Blocked {
+		v.Shadow = v.shadow(only, found)
+	}
+	if v.Kind == Clear && v.Err != nil {
+		v.Kind = Unknown
 	}
 }
 
-// shadow finds the entry that would have refused a sender whom nothing that
-// counts refuses or allows, or -1. Each list in shadow mode is judged alone, as
-// its operator will when turning it on: its own allow entries excuse its blocks,
-// and those of another shadow list do not.
-func (v *Verdict) shadow(only map[string]bool) int {
+// judge is the decision where found is proved: an exception that counts and reaches
+// all lists goes before every block. Else the first block decides that no exception
+// of its own list lifts; where none is left, such an exception does.
+func (v *Verdict) judge(only map[string]bool, found Proof) (Kind, int) {
+	var lifted []string // lists whose own exceptions count
 	for i := range v.Matches {
-		if v.counts(i, only) && !v.Matches[i].Action.Allows() && !v.allowedBy(v.ListName(i)) {
+		if !v.excepts(i, only, found) {
+			continue
+		}
+		if v.ReachesAll(i) {
+			return Allowed, i
+		}
+		lifted = v.addList(lifted, i)
+	}
+	for i := range v.Matches {
+		if v.refuses(i, only) && !slices.Contains(lifted, v.ListName(i)) {
+			return Blocked, i
+		}
+	}
+	if lifted == nil {
+		return Clear, -1
+	}
+	blocking, first := v.blocking(only), -1
+	for i := range v.Matches {
+		if !v.excepts(i, only, found) {
+			continue
+		}
+		if slices.Contains(blocking, v.ListName(i)) {
+			return Allowed, i
+		}
+		if first < 0 {
+			first = i
+		}
+	}
+	return Allowed, first
+}
+
+// open says of a blocked sender which proofs could change the decision. More of them
+// lift more, so none could if all of them together would not.
+func (v *Verdict) open(only map[string]bool, found Proof) {
+	needs := Proof(0)
+	var blocking []string
+	for i := range v.Matches {
+		if !v.Matches[i].Action.Allows() || !v.inForce(i, only) {
+			continue
+		}
+		if !v.ReachesAll(i) {
+			if blocking == nil { // of a blocked sender there is one at least
+				blocking = v.blocking(only)
+			}
+			if !slices.Contains(blocking, v.ListName(i)) {
+				continue
+			}
+		}
+		if s := v.standing(i); !s.stands(found) {
+			needs |= s.needs
+		}
+	}
+	if needs == 0 {
+		return
+	}
+	changes := func(by Proof) bool {
+		if by == 0 {
+			return false
+		}
+		_, decider := v.judge(only, found|by)
+		return decider != v.Decider
+	}
+	wants := needs &^ v.Evidence.Tried
+	if v.Source == EnvelopeSource {
+		wants &^= ClientProof // it is with Client, or never
+	}
+	if v.Unread != "" && v.Sender.Null() { // SPF and DKIM would speak of another name
+		wants &= AuthProof | ClientProof
+	}
+	if unsure := needs & v.Evidence.Unknown; changes(unsure) {
+		v.Unsure = unsure
+	}
+	if changes(wants) {
+		v.Wants = wants
+	}
+}
+
+// unverified reports whether a block is lifted on the sender's word: of an allowed
+// sender.
+func (v *Verdict) unverified(only map[string]bool, found Proof) bool {
+	if v.Frees() {
+		return v.standing(v.Decider).plain && v.blocks(only)
+	}
+	blocking := v.blocking(only)
+	for i := range v.Matches {
+		if v.excepts(i, only, found) && v.standing(i).plain && slices.Contains(blocking, v.ListName(i)) {
+			return true
+		}
+	}
+	return false
+}
+
+// shadow finds the entry that would have refused a sender whom nothing that
+// counts refuses, and whom no exception frees from all lists, or -1. Each list in
+// shadow mode is judged alone, as its operator will when turning it on: its own allow
+// entries excuse its blocks, and those of another shadow list do not.
+func (v *Verdict) shadow(only map[string]bool, found Proof) int {
+	for i := range v.Matches {
+		if v.counts(i, only) && v.mode(i) == index.Shadow && !v.Matches[i].Action.Allows() && !v.allowedBy(v.ListName(i), found) {
 			return i
 		}
 	}
@@ -90,9 +182,43 @@ func (v *Verdict) counts(i int, only map[string]bool) bool {
 	return only == nil || only[v.ListName(i)]
 }
 
-func (v *Verdict) allowedBy(list string) bool {
+// inForce reports whether Matches[i] is of a list that acts.
+func (v *Verdict) inForce(i int, only map[string]bool) bool {
+	return v.mode(i) != index.Shadow && v.counts(i, only)
+}
+
+// refuses reports whether Matches[i] would block without exceptions.
+func (v *Verdict) refuses(i int, only map[string]bool) bool {
+	return !v.Matches[i].Action.Allows() && v.inForce(i, only)
+}
+
+// excepts reports whether Matches[i] is an exception that counts.
+func (v *Verdict) excepts(i int, only map[string]bool, found Proof) bool {
+	return v.Matches[i].Action.Allows() && v.inForce(i, only) && v.standing(i).stands(found)
+}
+
+// blocking are the lists that have a block which acts. A sender may match thousands of
+// entries, of few lists.
+func (v *Verdict) blocking(only map[string]bool) (names []string) {
 	for i := range v.Matches {
-		if v.ListName(i) == list && v.Matches[i].Action.Allows() && v.standing(i).why == "" {
+		if v.refuses(i, only) {
+			names = v.addList(names, i)
+		}
+	}
+	return names
+}
+
+// addList adds the list of Matches[i] to names, once.
+func (v *Verdict) addList(names []string, i int) []string {
+	if name := v.ListName(i); !slices.Contains(names, name) {
+		names = append(names, name)
+	}
+	return names
+}
+
+func (v *Verdict) allowedBy(list string, found Proof) bool {
+	for i := range v.Matches {
+		if v.ListName(i) == list && v.Matches[i].Action.Allows() && v.standing(i).stands(found) {
 			return true
 		}
 	}
@@ -102,11 +228,30 @@ func (v *Verdict) allowedBy(list string) bool {
 // blocks reports whether an entry that counts would block without exceptions.
 func (v *Verdict) blocks(only map[string]bool) bool {
 	for i := range v.Matches {
-		if !v.Matches[i].Action.Allows() && v.mode(i) != index.Shadow && v.counts(i, only) {
+		if v.refuses(i, only) {
 			return true
 		}
 	}
 	return false
+}
+
+// ReachesAll reports whether the exception Matches[i] goes before the blocks of every
+// list, and not of its own alone.
+func (v *Verdict) ReachesAll(i int) bool {
+	return v.Lists[v.Matches[i].Row].Source.Reach() == index.AllExceptions
+}
+
+// Frees reports whether an exception that reaches all lists decides: nothing else
+// about the transaction, such as its header, can then have it refused.
+func (v *Verdict) Frees() bool { return v.Kind == Allowed && v.ReachesAll(v.Decider) }
+
+// told is the match that logs and the history name: the one that a list in shadow mode
+// would have refused by, else the one that decided; -1: none.
+func (v *Verdict) told() int {
+	if v.Shadow >= 0 {
+		return v.Shadow
+	}
+	return v.Decider
 }
 
 // ListName is the name of the list that Matches[i] stands in.
@@ -124,7 +269,7 @@ func (v *Verdict) aboutClient(i int) bool {
 // them beside the front door's own.
 func (v Verdict) LogValue() slog.Value {
 	fields := []slog.Attr{slog.String("verdict", string(v.Kind))}
-	if i := max(v.Decider, v.Shadow); i >= 0 { // at most one of them is set
+	if i := v.told(); i >= 0 {
 		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
 		fields = append(fields,
 			slog.String("list", source.List), slog.String("file", source.Path), slog.Int("line", m.Line),
@@ -133,7 +278,7 @@ func (v Verdict) LogValue() slog.Value {
 		if m.Reason != "" {
 			fields = append(fields, slog.String("reason", m.Reason))
 		}
-		if v.Decider < 0 {
+		if v.Shadow >= 0 {
 			fields = append(fields, slog.String("mode", index.Shadow.String()))
 		}
 	}

@@ -34,6 +34,8 @@ func (c *Case) Tables(resolver string) (tables string, files map[string]string) 
 		switch l.Kind {
 		case "allow":
 			b.WriteString("action = \"allow\"\n")
+		case "all":
+			b.WriteString("exceptions = \"all\"\n")
 		case "shadow":
 			b.WriteString("mode = \"shadow\"\n")
 		case "tempfail", "tag", "quarantine":
@@ -44,7 +46,7 @@ func (c *Case) Tables(resolver string) (tables string, files map[string]string) 
 		}
 		switch l.Kind {
 		case "spamassassin":
-			b.WriteString("format = \"spamassassin\"\n")
+			b.WriteString("format = \"spamassassin\"\nexceptions = \"all\"\n")
 		case "discard":
 			b.WriteString("format = \"postfix\"\ndiscard = true\n")
 			entries = strings.Join(l.Entries, " DISCARD\n") + " DISCARD\n"

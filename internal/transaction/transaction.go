@@ -21,7 +21,7 @@
 // The lines:
 //
 //   - list NAME: ENTRIES is a list of plain entries; a word behind NAME makes it
-//     one that allows, or a shadow, tempfail, tag, quarantine or discard list, or one
+//     one that allows, one whose exceptions reach all lists, or a shadow, tempfail, tag, quarantine or discard list, or one
 //     of SpamAssassin's directives.
 //   - require NAME: PROOFS is what the entries of an allow list need to count.
 //   - policy RECIPIENTS: LISTS has other lists for some recipients, or none.
@@ -35,7 +35,8 @@
 //   - message FROM, or FROM signed DOMAIN, is what the message's From field says, and
 //     whose signature it has. Without it, it has neither.
 //   - to RECIPIENT OUTCOME, in order. An outcome is accept, refuse, defer, tag,
-//     quarantine or discard with a list, unproved with a list for what is refused at the
+//     quarantine or discard with a list, syntax for a sender whose syntax alone is
+//     refused, whoever is listed, unproved with a list for what is refused at the
 //     end of the message, defer without one where nothing could be
 //     looked up, or again: by itself, later. A door that must answer in another way
 //     says so behind it, "[milter discard gone]".
@@ -79,7 +80,7 @@ type Case struct {
 // List is a list of plain entries.
 type List struct {
 	Name    string
-	Kind    string // "", "allow", "shadow", "tempfail", "tag", "quarantine", "discard", "spamassassin"
+	Kind    string // "", "allow", "all", "shadow", "tempfail", "tag", "quarantine", "discard", "spamassassin"
 	Require []string
 	Entries []string
 }
@@ -107,11 +108,18 @@ func (r Recipient) Expect(door string) Outcome {
 	if o, ok := r.At[door]; ok {
 		return o
 	}
+	if asks, ok := servers[door]; ok {
+		return r.Expect(asks)
+	}
 	return r.Want
 }
 
 // Doors are those that may have answers of their own.
-var doors = []string{"smtp", "policy", "milter"}
+var doors = []string{"smtp", "policy", "milter", "sendmail", "postfix-milter"}
+
+// servers are those in front of a door that may say something of their own, or make
+// something else of a sender before they ask.
+var servers = map[string]string{"sendmail": "milter", "postfix-milter": "milter"}
 
 // Load reads all cases of a folder, in order of their names.
 func Load(folder string) ([]*Case, error) {
@@ -236,7 +244,7 @@ func (c *Case) require(text string) error {
 func (c *Case) list(text string) error {
 	head, entries, ok := strings.Cut(text, ":")
 	words := strings.Fields(head)
-	kinds := []string{"", "allow", "shadow", "tempfail", "tag", "quarantine", "discard", "spamassassin"}
+	kinds := []string{"", "allow", "all", "shadow", "tempfail", "tag", "quarantine", "discard", "spamassassin"}
 	if len(words) == 1 {
 		words = append(words, "")
 	}
@@ -296,7 +304,7 @@ func (c *Case) outcome(text string) (Outcome, error) {
 	listed := slices.ContainsFunc(c.Lists, func(l List) bool { return l.Name == o.List })
 	ok := words[2] == ""
 	switch o.Word {
-	case "accept", "again":
+	case "accept", "again", "syntax":
 		ok = ok && o.List == ""
 	case "refuse", "unproved", "tag", "quarantine", "discard":
 		ok = ok && listed

@@ -1,0 +1,35 @@
+package policy
+
+import (
+	"slices"
+	"time"
+
+	"blockd/addr"
+	"blockd/history"
+	"blockd/index"
+)
+
+// Judge returns a function that says what a generation makes of a mail of the past, for
+// its recipient: whether it blocks it, and by which entry of which list it decides; ok is
+// false where none does. It counts and logs nothing. What cannot be looked up is decided
+// by none, and proofs of allow entries are not known any more.
+func (s Settings) Judge() func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool) {
+	c := &Checker{rules: s.Lists, policies: newPolicyTable(s.Policies, s.Lists), allows: newAllowRules(s.Lists, s.Auth), narrow: narrowed(s.Lists)}
+	return func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool) {
+		v := unknown(nil)
+		v.allows, v.Client = c.allows, past.Client.WithZone("").Unmap()
+		v.Source = Source(max(0, slices.Index(sourceWords[:], past.Source)))
+		v.Sender, _ = addr.Parse(past.Sender)
+		matches, err := v.lookup(ix, time.Now())
+		if err != nil {
+			return m, false, false
+		}
+		v.Lists = ix.Lists()
+		v.Matches = c.asked(matches, v.Lists, v.Source)
+		v.decide(c.policies.of(past.Recipient))
+		if v.Decider < 0 {
+			return m, false, false
+		}
+		return v.Matches[v.Decider], v.Kind == Blocked, true
+	}
+}
