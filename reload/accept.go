@@ -3,9 +3,10 @@ package reload
 import (
 	"errors"
 	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 
+	"blockd/internal/durable"
 	"blockd/lists"
 )
 
@@ -19,38 +20,55 @@ func Acceptable(err error) bool {
 
 func acceptable(c lists.Class) bool {
 	switch c {
-	case lists.Empty, lists.Shrunk, lists.Grown, lists.Stale, lists.Recent:
+	case lists.Empty, lists.Shrunk, lists.Grown, lists.Stale, lists.Recent, lists.Frees:
 		return true
 	}
 	return false
 }
 
 // Accept notes beside the index at path that a person wants that generation to
-// serve, whatever a daemon's gate says against it. It is for who compiles, before
-// the index is published: what a daemon alone can judge, the senders that it has
-// accepted lately, it then takes as judged. The note is of one generation and may
-// stay where it is.
-func Accept(path, generation string) error {
-	// Beside it and renamed: the folder may be the daemon's and we root, who must not be
-	// led elsewhere by a link that stands under the name.
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".accepted-")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(generation + "\n")
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), acceptedPath(path))
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+// serve, whatever a daemon's gate says against it: against some of its lists, or
+// against any, if none is named. It is for a process that compiles, before the index is
+// published: what a daemon alone can judge, who wrote lately, it then takes as judged.
+// The note is of one generation and may stay where it is.
+func Accept(path, generation string, lists ...string) error {
+	return durable.WriteFile(acceptedPath(path), []byte(strings.Join(append([]string{generation}, lists...), " ")+"\n"), 0o600)
 }
 
-// accepted reports whether the generation of the index at path was so noted.
-func accepted(path, generation string) bool {
+// acceptance is what such a note says.
+type acceptance struct {
+	generation string
+	lists      []string // none: all of them
+}
+
+// readAcceptance reads the note beside the index at path. The zero acceptance covers
+// nothing.
+func readAcceptance(path string) (a acceptance) {
 	text, err := os.ReadFile(acceptedPath(path))
-	return err == nil && strings.TrimSuffix(string(text), "\n") == generation
+	if words := strings.Fields(string(text)); err == nil && len(words) > 0 {
+		a.generation, a.lists = words[0], words[1:]
+	}
+	return a
+}
+
+// covers reports whether a list of a generation was accepted.
+func (a acceptance) covers(generation, list string) bool {
+	return a.generation == generation && (len(a.lists) == 0 || slices.Contains(a.lists, list))
+}
+
+// noteMoved reports whether such a note, or the index behind it, is another than when
+// adopt last looked, while there is something that it could accept.
+func (r *Reloader) noteMoved() bool {
+	now := r.noteStamps()
+	return len(r.held) > 0 && now[0] != nil && !(sameStamp(now[0], r.noted[0]) && sameStamp(now[1], r.noted[1]))
+}
+
+// noteStamps are of the note, which comes first, and of the index.
+func (r *Reloader) noteStamps() (now [2]os.FileInfo) {
+	for i, path := range []string{acceptedPath(r.settings.Path), r.settings.Path} {
+		now[i], _ = os.Stat(path)
+	}
+	return now
 }
 
 func acceptedPath(path string) string { return path + ".accepted" }

@@ -17,8 +17,11 @@ func TestAcceptFollowsNoLink(t *testing.T) {
 	if err := os.Symlink(elsewhere, acceptedPath(path)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Accept(path, "g1"); err != nil || !accepted(path, "g1") {
-		t.Fatalf("accepted %v, %v", accepted(path, "g1"), err)
+	if err := Accept(path, "g1"); err != nil || !readAcceptance(path).covers("g1", "a") || readAcceptance(path).covers("g2", "a") {
+		t.Fatalf("accepted %v, %v", readAcceptance(path), err)
+	}
+	if err := Accept(path, "g1", "a", "b"); err != nil || !readAcceptance(path).covers("g1", "b") || readAcceptance(path).covers("g1", "c") {
+		t.Fatalf("accepted %v, %v", readAcceptance(path), err)
 	}
 	if text, err := os.ReadFile(elsewhere); err != nil || string(text) != "root's own\n" {
 		t.Errorf("the link's target: %q, %v", text, err)

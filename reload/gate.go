@@ -15,7 +15,7 @@ import (
 // is refused has in it what it had before, or the generation is not taken. One that
 // was never good may be lacking again. What a file is by itself, the build has
 // judged before (lists.Guard, self-tests); here the lists are held against those in
-// force, see compare and stale, and against the mail of late, see recent.
+// force, see compare and stale, and against the mail of late, see holdEntries and freed.
 func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []problem) (*generation, []problem) {
 	g := &generation{lacks: lacking{}}
 	optional := map[string]bool{}
@@ -46,10 +46,13 @@ func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []pro
 	if lost {
 		return nil, g.problems()
 	}
+	var objected []problem
+	g.withheld, objected = r.holdEntries(draft, r.held, func(string) bool { return false })
 	if old := cmp.Or(r.live.Load(), r.former); old != nil {
 		odd := compare(r.settings.Lists, old.Lists(), table)
 		odd = append(odd, stale(r.settings.Lists, old, table, time.Now())...)
-		odd = append(odd, r.recent(draft)...)
+		odd = append(odd, objected...)
+		odd = append(odd, r.freed(old, draft)...)
 		if old == r.former {
 			odd = slices.DeleteFunc(odd, func(p problem) bool { return !wasRead(table, p.list) })
 		}

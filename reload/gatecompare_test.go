@@ -219,15 +219,15 @@ func TestFirstStartWithAPoisonedList(t *testing.T) {
 			d.open()
 			d.start()
 			d.waitProblem("list a: ", "a.txt", name)
-			if s := d.Status(); s.Ready || d.listed("x@bulk.example") || d.listed("x@n1.example") || !d.listed("x@always.example") {
+			if s := d.Status(); !s.Ready || s.Lacks() != "1 of 2 lists filter" || d.listed("x@bulk.example") || d.listed("x@n1.example") || !d.listed("x@always.example") {
 				t.Errorf("want all but the poisoned list: %+v", s)
 			}
 			d.wantMetric(`blockd_list_entries{list="a"}`, "0")
 			d.write("a.txt", "bulk.example\n#? block x@bulk.example\n")
 			d.waitListed("x@bulk.example")
 			d.waitWell()
-			if !d.Status().Ready {
-				t.Error("not ready")
+			if s := d.Status(); !s.Ready || s.Lacks() != "" {
+				t.Errorf("status %+v", s)
 			}
 		})
 	}

@@ -24,6 +24,8 @@ type generation struct {
 	lacks   lacking   // the sources that it was built without
 	without []problem // why
 	held    []problem // why lists have what they had before
+
+	withheld heldEntries // of ix: they are in its file and do not act
 }
 
 // problems are those that remain while g serves. Of a list that is held, each file
@@ -54,14 +56,23 @@ func (l lacking) has(list, path string) bool {
 
 func (l lacking) source(s index.Source) bool { return l.has(s.List, s.Path) }
 
-// ready reports whether every list that must be there is.
-func (l lacking) ready() bool {
-	for _, optional := range l {
-		if !optional {
-			return false
+// filtering counts the lists that must be there, and those of them of which something
+// is: a list of several files filters by those that were good.
+func (l lacking) filtering(all []List, table []index.ListInfo) (filtering, lists int) {
+	loaded := map[string]bool{}
+	for _, row := range table {
+		loaded[row.Source.List] = loaded[row.Source.List] || !l.source(row.Source)
+	}
+	for _, list := range all {
+		if list.Optional {
+			continue
+		}
+		lists++
+		if loaded[list.Name] {
+			filtering++
 		}
 	}
-	return true
+	return filtering, lists
 }
 
 func openGeneration(path string) (*generation, error) {
@@ -93,7 +104,7 @@ func (g *generation) holds(all []List) bool {
 	}
 	for _, row := range g.ix.Lists() {
 		l, ok := byName[row.Source.List]
-		same := index.Source{List: l.Name, Path: row.Source.Path, Settings: l.Settings, Mode: l.Mode, Optional: l.Optional}
+		same := index.Source{List: l.Name, Path: row.Source.Path, Settings: l.Settings, Mode: l.Mode, Optional: l.Optional, Exceptions: l.Exceptions}
 		if !ok || !same.Equal(row.Source) || !l.covers(row.Source.Path) {
 			return false
 		}
@@ -151,6 +162,7 @@ func entries(table []index.ListInfo) map[string]int {
 func (r *Reloader) serve(g *generation, how string) {
 	old := r.live.Load()
 	table := g.ix.Lists()
+	r.tellHeld(g)
 	attrs := []any{slog.String("how", how), slog.String("generation", g.ix.Generation())}
 	var was []index.ListInfo
 	r.mu.Lock()
@@ -161,10 +173,14 @@ func (r *Reloader) serve(g *generation, how string) {
 		r.past.falsePositives += falsePositives
 		r.past.asked += asked
 	}
-	r.lacks, r.bytes = g.lacks, g.bytes
-	r.status.Ready, r.status.Generation = g.lacks.ready(), g.ix.Generation()
+	r.lacks, r.bytes, r.held = g.lacks, g.bytes, g.withheld
+	r.status.Filtering, r.status.Lists = g.lacks.filtering(r.settings.Lists, table)
+	r.status.Ready = r.status.Lists == 0 || r.status.Filtering > 0
+	r.status.Generation = g.ix.Generation()
 	r.status.Since, r.status.Files = time.Now(), table
 	r.status.Worth, r.status.Overlaps = g.ix.Worth(), g.ix.Overlaps()
+	r.status.Held = r.held.counts()
+	r.status.Remarks = append(DroppedRemarks(table), HeldRemarks(r.status.Held)...)
 	r.live.Store(g.ix)
 	r.mu.Unlock()
 	if r.settings.Served != nil {
@@ -173,6 +189,7 @@ func (r *Reloader) serve(g *generation, how string) {
 	r.former = nil
 	r.log.Info("lists swapped in", append(attrs, slog.Any("entries", changes(r.settings.Lists, was, table)),
 		slog.Float64("seconds", g.seconds))...)
+	r.tellDropped(table)
 	runtime.GC() // else two generations linger until the heap has doubled
 }
 

@@ -89,9 +89,14 @@ func (r *Reloader) try(ctx context.Context) (result, []problem) {
 	faults = append(faults, unreadable...)
 	r.seen, r.stamps = now, r.files.seen
 	serving := r.live.Load()
+	r.refusals = r.readRefusals(ctx)
 	settled := r.settled != nil && slices.Equal(now, r.settled)
-	if settled && len(r.problems) == 0 && len(faults) == 0 && !r.owes() {
+	if settled && len(r.problems) == 0 && len(faults) == 0 && !r.owes() && !r.noteMoved() {
 		return same, nil
+	}
+	if r.noteMoved() && r.adopt(now) {
+		r.settled = now
+		return swapped, nil
 	}
 	if serving != nil && len(r.lacks) == 0 && slices.Equal(now, contents(serving.Lists(), nil, nil)) {
 		if serving.Updated() {
@@ -136,11 +141,15 @@ func (r *Reloader) build(ctx context.Context, sources []index.Source, faults []p
 		return refused, why
 	}
 	defer draft.Discard()
+	if err := r.keepHeld(r.alsoHeld(g)); err != nil { // before anybody can open the new file
+		return failed, []problem{{err: err}}
+	}
 	if err := draft.Publish(); err != nil {
 		return failed, []problem{{err: err}}
 	}
 	g.ix, g.bytes, g.seconds = draft.Index(), draft.Report.Bytes, time.Since(began).Seconds()
 	r.serve(g, "built")
+	r.forgetHeld()
 	if seen := contents(draft.Report.Lists, g.unread(), now); len(g.held) > 0 {
 		r.settle(sources, seen)
 	} else {
@@ -160,16 +169,23 @@ func (r *Reloader) settle(sources []index.Source, now []content) {
 // adopt takes over an index that another process has published at our path and
 // that holds the lists as they are now: what `blockd compile` has made need not
 // be made again, and what it made with --accept need not pass the gate. Who
-// compiles knows no accepted senders: that rule it passes here, unless accepted.
+// compiles does not ask those who wrote lately: here they are asked, but about lists
+// that were accepted.
 func (r *Reloader) adopt(now []content) bool {
-	if r.live.Load() == nil || len(r.problems) == 0 && r.settled != nil {
-		return false // nothing was refused, so nobody had reason to
+	if r.live.Load() == nil || len(r.problems) == 0 && r.settled != nil && !r.noteMoved() {
+		return false // nothing was refused or held back, so nobody had reason to
 	}
+	r.noted = r.noteStamps()
+	note := readAcceptance(r.settings.Path)
 	g := r.onDisk()
-	if g == nil || len(g.lacks) > 0 || !g.holds(r.settings.Lists) || !slices.Equal(now, contents(g.ix.Lists(), nil, nil)) {
+	if g == nil || g.ix.Generation() == r.live.Load().Generation() || len(g.lacks) > 0 || !g.holds(r.settings.Lists) ||
+		!slices.Equal(now, contents(g.ix.Lists(), nil, nil)) {
 		return false
 	}
-	if !accepted(r.settings.Path, g.ix.Generation()) && len(r.recent(g.ix)) > 0 {
+	accepted := func(list string) bool { return note.covers(g.ix.Generation(), list) }
+	freed := slices.DeleteFunc(r.freed(r.live.Load(), g.ix), func(p problem) bool { return accepted(p.list) })
+	var odd []problem
+	if g.withheld, odd = r.holdEntries(g.ix, r.held.without(accepted), accepted); len(odd)+len(freed) > 0 {
 		return false
 	}
 	for _, p := range r.problems {
@@ -180,7 +196,15 @@ func (r *Reloader) adopt(now []content) bool {
 		}
 	}
 	r.serve(g, "compiled by another process")
+	r.forgetHeld()
 	return true
+}
+
+// forgetHeld writes down what is held in the index file that serves, and nothing more.
+func (r *Reloader) forgetHeld() {
+	if err := r.keepHeld(r.held); err != nil {
+		r.log.Error("entries that are held back are not noted", slog.Any("error", err))
+	}
 }
 
 // onDisk opens the index at our path, or returns nil. A damaged one is told of
@@ -189,6 +213,10 @@ func (r *Reloader) onDisk() *generation {
 	g, err := openGeneration(r.settings.Path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.log.Warn("index on disk cannot be used: it will be built anew", "error", err)
+	}
+	if g != nil {
+		g.withheld = r.held.in(g.ix)
+		g.ix.Withhold(g.withheld.set())
 	}
 	return g
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"blockd/lists"
 )
 
 type metrics struct {
@@ -12,6 +14,7 @@ type metrics struct {
 	lastGood    prometheus.Gauge
 	reloads     *prometheus.CounterVec
 	updates     prometheus.Counter
+	dropped     *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -25,6 +28,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "Reloads of lists that had changed or were asked for, by result."}, []string{"result"}),
 		updates: auto.NewCounter(prometheus.CounterOpts{Name: "blockd_reload_updates_total",
 			Help: "Reloads whose small change was served from memory at once, before the index was built anew."}),
+		dropped: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_list_refused_lines_total",
+			Help: "Lines that were refused when a list was loaded and had not been before, by list and class."}, []string{"list", "class"}),
 	}
 	for _, r := range []result{swapped, unchanged, refused, failed} {
 		m.reloads.WithLabelValues(string(r))
@@ -50,6 +55,8 @@ type collector struct{ r *Reloader }
 var (
 	listEntries = prometheus.NewDesc("blockd_list_entries", "Entries of a list in the serving generation.", []string{"list"}, nil)
 	listStale   = prometheus.NewDesc("blockd_list_stale", "1 if what serves of a list is older than its max_age, else 0.", []string{"list"}, nil)
+	listLeftOut = prometheus.NewDesc("blockd_list_lines_left_out", "Lines of a list in service that were refused, by list and class.", []string{"list", "class"}, nil)
+	listHeld    = prometheus.NewDesc("blockd_list_held_entries", "Entries of a list that are held back: they would refuse senders who wrote lately.", []string{"list"}, nil)
 	indexKeys   = prometheus.NewDesc("blockd_index_keys", "Distinct keys in the serving generation.", nil, nil)
 	indexBytes  = prometheus.NewDesc("blockd_index_bytes", "Size of the serving generation's file.", nil, nil)
 	filterAsked = prometheus.NewDesc("blockd_filter_keys_asked_total", "Keys that the filter was asked for.", nil, nil)
@@ -61,7 +68,7 @@ var (
 
 // Describe is of prometheus.Collector.
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{listEntries, listStale, indexKeys, indexBytes, filterAsked, filterFalse, filterRate} {
+	for _, d := range []*prometheus.Desc{listEntries, listStale, listLeftOut, indexKeys, indexBytes, filterAsked, filterFalse, filterRate} {
 		ch <- d
 	}
 }
@@ -70,6 +77,7 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	c.r.mu.Lock() // so that counters do not step back within a swap
 	ix, bytes, past, old := c.r.live.Load(), c.r.bytes, c.r.past, c.r.status.Stale
+	held := c.r.status.Held
 	c.r.mu.Unlock()
 	keys, _ := ix.Counts()
 	falsePositives, asked := ix.FalsePositives()
@@ -80,6 +88,20 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
 	}
 	count := entries(ix.Lists())
+	leftOut := map[string]*lists.Dropped{}
+	for _, row := range ix.Lists() {
+		if row.Summary.Verdict != lists.Refused && row.Summary.Errors > 0 {
+			if leftOut[row.Source.List] == nil {
+				leftOut[row.Source.List] = &lists.Dropped{}
+			}
+			leftOut[row.Source.List].Gather(&row.Summary.Dropped)
+		}
+	}
+	for list, d := range leftOut {
+		for _, c := range d.Classes {
+			gauge(listLeftOut, float64(c.Lines), list, string(c.Class))
+		}
+	}
 	for _, l := range c.r.settings.Lists {
 		gauge(listEntries, float64(count[l.Name]), l.Name)
 		stale := 0.
@@ -87,6 +109,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 			stale = 1
 		}
 		gauge(listStale, stale, l.Name)
+		gauge(listHeld, float64(held[l.Name]), l.Name)
 	}
 	gauge(indexKeys, float64(keys))
 	gauge(indexBytes, float64(bytes))

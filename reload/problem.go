@@ -76,6 +76,8 @@ func (p problem) hint() string {
 		return "see where the file came from: an old backup? If it is meant, run blockd compile --accept once, or raise max_age of the list"
 	case lists.Recent:
 		return "see who changed the list; if these senders are to be refused, run blockd compile --accept once, or raise max_recent_blocked of the list"
+	case lists.Frees:
+		return "see who changed the list; if this mail is to pass, run blockd compile --accept once, or raise max_freed of the list"
 	case lists.BadRatio:
 		return "run blockd lint on the file; if so many bad lines are usual in it, raise max_bad_ratio of the list"
 	case lists.Protected:

@@ -2,171 +2,303 @@ package reload
 
 import (
 	"cmp"
-	"fmt"
+	"math/bits"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"blockd/addr"
-	"blockd/index"
 	"blockd/lists"
 )
 
-// Recent remembers the senders that were accepted lately, each once: those whom a
-// list that is poisoned, or for another purpose, would refuse from now on. All its
-// methods may be used from any goroutine; a nil Recent remembers nobody.
+// Recent remembers who wrote lately: the senders of messages that the next server has
+// accepted and that no list has any entry for. A list that is poisoned, or meant for
+// another purpose, would refuse them from now on.
 //
-// It is kept in memory: who makes one fills it, with those of before a restart if
-// somebody has kept them. The rule that it serves is silent until recentFrom senders
-// have come.
+// Strangers send such messages too, so a stranger's voice is kept small:
+//   - a registered domain counts once a day, however many local-parts and names it has;
+//   - a client network, /24 or /48, counts for networkADay domains a day;
+//   - a sender that was seen on one day alone gives way to others, one of several days
+//     never does before it is silent for keepDays;
+//   - when there is no room left, newcomers of one day take at most a quarter of it.
+//
+// All methods may be used from any goroutine. A nil Recent remembers nobody.
 type Recent struct {
 	mu      sync.RWMutex
-	known   map[string]bool
-	ring    []string // canonical addresses, the oldest at next once it is full
-	next    int
 	maximum int
+	senders map[string]*sender
+	domains map[string]*domain
+	changed bool // since it was last saved
+
+	day       int                  // what follows is of this day alone
+	networks  map[netip.Prefix]int // domains that each network has counted for
+	newcomers int                  // senders that others have made room for
+	yielding  []string             // senders that may be forgotten, the first one last
+	sorted    bool                 // yielding was made
 }
 
-// NewRecent returns a Recent of at most n senders, nil for none. A sender takes
-// some 100 octets: 10,000 are a megabyte, and never more than 4 (254 octets of an
-// address, twice a table's entry).
+const (
+	keepDays    = 30 // a sender or domain that is silent for so long is forgotten
+	networkADay = 3  // domains that one client network counts for in a day
+	sendersEach = 4  // senders that a domain is remembered by
+)
+
+// days are those on which somebody wrote.
+type days struct {
+	last int    // the day, by Unix time
+	seen uint32 // bit i: i days before last
+}
+
+// mark notes a day, and reports whether it is a new one.
+func (d *days) mark(day int) bool {
+	if day <= d.last && d.seen != 0 {
+		return false
+	}
+	d.seen, d.last = d.seen<<min(day-d.last, 32)|1, day
+	return true
+}
+
+// count is the number of days within keepDays before day.
+func (d days) count(day int) int {
+	if ago := day - d.last; ago > 0 {
+		d.seen <<= min(ago, 32) // those that fall out of the 32 are older than keepDays
+	}
+	return bits.OnesCount32(d.seen & (1<<keepDays - 1))
+}
+
+// sender is one address. It is judged with the client that it last came from.
+type sender struct {
+	days
+	address addr.Addr
+	client  netip.Addr
+	domain  *domain
+}
+
+// domain is a registered domain.
+type domain struct {
+	days
+	name    string
+	senders []*sender
+}
+
+// NewRecent returns a Recent of at most n senders, nil for none. A sender takes some
+// 400 octets, and never more than 1,200: 10,000 are 4 MB, and never more than 12.
 func NewRecent(n int) *Recent {
 	if n <= 0 {
 		return nil
 	}
-	return &Recent{known: make(map[string]bool), maximum: n}
+	return &Recent{maximum: n, senders: map[string]*sender{}, domains: map[string]*domain{}, networks: map[netip.Prefix]int{}}
 }
 
-// Add notes an accepted sender. Of one that is known already, nearly all of them,
-// it costs a look-up under a shared lock and no allocation. A sender is forgotten
-// when as many others have come after it as there is room for.
-func (r *Recent) Add(sender addr.Addr) {
-	if r == nil || sender.Null() {
+func today() int { return int(time.Now().Unix() / (24 * 60 * 60)) }
+
+// Add notes the sender and the client of a message that the next server has accepted.
+func (r *Recent) Add(a addr.Addr, client netip.Addr) {
+	if !r.Wants(a, client) {
 		return
 	}
-	text := sender.String()
-	r.mu.RLock()
-	known := r.known[text]
-	r.mu.RUnlock()
-	if known {
-		return
-	}
-	text = strings.Clone(text) // it may be a part of a whole command line
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.known[text]:
-		return
-	case len(r.ring) < r.maximum:
-		r.ring = append(r.ring, text)
-	default:
-		delete(r.known, r.ring[r.next])
-		r.ring[r.next] = text
-		r.next = (r.next + 1) % r.maximum
-	}
-	r.known[text] = true
+	r.begin(today())
+	r.add(a, client)
 }
 
-// senders are those remembered now.
-func (r *Recent) senders() []string {
+// Wants reports whether Add may note anything. For a sender that has written today, nearly
+// all of them, it is a look-up under a shared lock, and does not allocate.
+func (r *Recent) Wants(a addr.Addr, client netip.Addr) bool {
+	if _, ok := a.Key(); r == nil || !ok { // a sender that no entry can name
+		return false
+	}
+	day := today()
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	s := r.senders[a.String()]
+	if s != nil && s.last >= day {
+		return false
+	}
+	if d := r.domains[registered(a)]; d != nil && d.last >= day {
+		return s != nil || len(d.senders) < sendersEach || d.yields(day) >= 0
+	}
+	return r.day != day || r.networks[network(client)] < networkADay
+}
+
+// begin begins a day.
+func (r *Recent) begin(day int) {
+	if day == r.day {
+		return
+	}
+	r.day, r.newcomers, r.yielding, r.sorted = day, 0, nil, false
+	clear(r.networks)
+}
+
+func (r *Recent) add(a addr.Addr, client netip.Addr) {
+	s, d := r.senders[a.String()], r.domains[registered(a)]
+	counted := d != nil && d.last >= r.day
+	if !counted && r.networks[network(client)] >= networkADay {
+		return
+	}
+	if s == nil {
+		if s = r.admit(a, d); s == nil {
+			return
+		}
+		d = s.domain
+	}
+	if !counted {
+		d.mark(r.day)
+		r.networks[network(client)]++
+	}
+	s.mark(r.day)
+	s.client = client
+	r.changed = true
+}
+
+// admit makes a place for a sender that is not known, of a domain that may be known. It
+// returns nil if there is none.
+func (r *Recent) admit(a addr.Addr, d *domain) *sender {
+	a, err := addr.Parse(strings.Clone(a.String())) // the text may be a part of a whole command line
+	if err != nil {
+		return nil // it is canonical, so this cannot be
+	}
+	s := &sender{address: a, domain: d}
+	full := len(r.senders) >= r.maximum
+	if d != nil && (full || len(d.senders) == sendersEach) {
+		if i := d.yields(r.day); i >= 0 {
+			delete(r.senders, d.senders[i].address.String())
+			d.senders[i] = s
+			r.senders[a.String()] = s
+			return s
+		}
+		if len(d.senders) == sendersEach {
+			return nil
+		}
+	}
+	if full {
+		if r.newcomers >= max(r.maximum/4, 1) || !r.makeRoom() {
+			return nil
+		}
+		r.newcomers++
+	}
+	if d == nil {
+		d = &domain{name: strings.Clone(registered(a))}
+		r.domains[d.name], s.domain = d, d
+	}
+	d.senders = append(d.senders, s)
+	r.senders[a.String()] = s
+	return s
+}
+
+// yields is the place of the sender that gives way to another one of its domain: the
+// longest silent of those that were seen on one day alone, and not today. -1: none.
+func (d *domain) yields(day int) int {
+	found := -1
+	for i, s := range d.senders {
+		if s.last < day && s.count(day) <= 1 && (found < 0 || s.last < d.senders[found].last) {
+			found = i
+		}
+	}
+	return found
+}
+
+// makeRoom forgets the sender that is silent longest, among those that may be forgotten.
+// They are sorted once a day.
+func (r *Recent) makeRoom() bool {
+	if !r.sorted {
+		r.sorted = true
+		var all []*sender
+		for _, s := range r.senders {
+			if s.mayGo(r.day) {
+				all = append(all, s)
+			}
+		}
+		slices.SortFunc(all, func(a, b *sender) int {
+			return cmp.Or(cmp.Compare(b.last, a.last), strings.Compare(a.address.String(), b.address.String()))
+		})
+		for _, s := range all {
+			r.yielding = append(r.yielding, s.address.String())
+		}
+	}
+	for n := len(r.yielding); n > 0; n = len(r.yielding) {
+		s := r.senders[r.yielding[n-1]]
+		r.yielding = r.yielding[:n-1]
+		if s != nil && s.mayGo(r.day) { // it may have written since
+			r.drop(s)
+			return true
+		}
+	}
+	return false
+}
+
+// mayGo reports whether a sender may be forgotten for another domain's: it was seen on
+// one day alone, and not today, and so was its domain, unless that has other senders.
+func (s *sender) mayGo(day int) bool {
+	return s.last < day && s.count(day) <= 1 && (s.domain.count(day) <= 1 || len(s.domain.senders) > 1)
+}
+
+// drop forgets a sender, and its domain with the last one.
+func (r *Recent) drop(s *sender) {
+	delete(r.senders, s.address.String())
+	d := s.domain
+	d.senders = slices.DeleteFunc(d.senders, func(other *sender) bool { return other == s })
+	if len(d.senders) == 0 {
+		delete(r.domains, d.name)
+	}
+	r.changed = true
+}
+
+// writer is a domain as the gate asks about it.
+type writer struct {
+	days    int // on which it wrote
+	senders []sender
+}
+
+// writers are those that wrote within keepDays, in the order of their names.
+func (r *Recent) writers() []writer {
 	if r == nil {
 		return nil
 	}
+	day := today()
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return slices.Clone(r.ring)
+	names := make([]string, 0, len(r.domains))
+	for name := range r.domains {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var all []writer
+	for _, name := range names {
+		d := r.domains[name]
+		w := writer{days: d.count(day)}
+		for _, s := range d.senders {
+			if s.count(day) > 0 {
+				w.senders = append(w.senders, *s)
+			}
+		}
+		if w.days > 0 && len(w.senders) > 0 {
+			all = append(all, w)
+		}
+	}
+	return all
 }
 
-// recentFrom is from how many senders on a share of them says something: at 100
-// the usual bound of 1 % is one sender.
-const recentFrom = 100
-
-// newly is whom one list would refuse from now on.
-type newly struct {
-	senders  int
-	examples []string
-	entries  map[entryAt]int // how many of them each entry refuses
-	row      int             // of the first of them
+// registered is the domain that somebody has registered, or else the sender's own: that
+// of an address literal, or a public suffix.
+func registered(a addr.Addr) string {
+	if name := lists.RegistrableDomain(a.Domain()); name != "" {
+		return name
+	}
+	return a.Domain()
 }
 
-type entryAt struct {
-	text string
-	line int
-}
-
-// recent finds the lists of a draft that would newly refuse more of the senders
-// who were accepted lately than they may. To refuse somebody who wrote a minute
-// ago is what lists are for; to refuse one in a hundred of all is not.
-func (r *Reloader) recent(draft *index.Index) (odd []problem) {
-	known := r.settings.Recent.senders()
-	serving := r.live.Load()
-	if serving == nil || r.settings.Blocks == nil || len(known) < recentFrom {
-		return nil
+// network is the client network that counts as one: /24 or /48. Clients without a known
+// address are one network.
+func network(client netip.Addr) netip.Prefix {
+	client = client.Unmap().WithZone("")
+	n := 48
+	if client.Is4() {
+		n = 24
 	}
-	table := draft.Lists()
-	found := map[string]*newly{}
-	for _, text := range known {
-		sender, err := addr.Parse(text)
-		if err != nil {
-			continue // it was canonical; a later version of the grammar may differ
-		}
-		m, blocked := r.settings.Blocks(draft, sender)
-		if !blocked {
-			continue
-		}
-		if _, before := r.settings.Blocks(serving, sender); before {
-			continue
-		}
-		list := table[m.Row].Source.List
-		n := found[list]
-		if n == nil {
-			n = &newly{entries: map[entryAt]int{}, row: m.Row}
-			found[list] = n
-		}
-		n.add(text, m)
-	}
-	for _, l := range r.settings.Lists {
-		n := found[l.Name]
-		if n == nil || float64(n.senders) <= l.MaxRecentBlocked*float64(len(known)) {
-			continue
-		}
-		path := table[n.row].Source.Path
-		odd = append(odd, fileProblem(l.Name, path, &lists.FileError{Path: path, Class: lists.Recent,
-			Err: fmt.Errorf("would refuse %d of the %d senders accepted lately, more than max_recent_blocked = %v of them: %s; by %s",
-				n.senders, len(known), l.MaxRecentBlocked, strings.Join(n.examples, ", "), n.shownEntries())}))
-	}
-	return odd
-}
-
-// shownExamples bounds what of senders and entries is named.
-const shownExamples = 3
-
-func (n *newly) add(sender string, m index.Match) {
-	n.senders++
-	if len(n.examples) < shownExamples {
-		n.examples = append(n.examples, sender)
-	}
-	n.entries[entryAt{strings.Clone(m.Name()), m.Line}]++
-}
-
-// shownEntries names the entries that refuse most.
-func (n *newly) shownEntries() string {
-	all := make([]entryAt, 0, len(n.entries))
-	for e := range n.entries {
-		all = append(all, e)
-	}
-	slices.SortFunc(all, func(a, b entryAt) int {
-		return cmp.Or(n.entries[b]-n.entries[a], a.line-b.line, strings.Compare(a.text, b.text))
-	})
-	var b strings.Builder
-	for i, e := range all[:min(len(all), shownExamples)] {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s (line %d)", e.text, e.line)
-	}
-	if more := len(all) - shownExamples; more > 0 {
-		fmt.Fprintf(&b, " and %d more entries", more)
-	}
-	return b.String()
+	p, _ := client.Prefix(n) // zero for an address that is not valid
+	return p
 }

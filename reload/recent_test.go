@@ -2,16 +2,19 @@ package reload
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
-	"slices"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"blockd/addr"
-	"blockd/index"
-	"blockd/lists"
 )
 
 func parsed(t testing.TB, sender string) addr.Addr {
@@ -23,59 +26,209 @@ func parsed(t testing.TB, sender string) addr.Addr {
 	return a
 }
 
-// TestRecentIsTheLastDistinctSenders holds the ring against a slice that is cut.
-func TestRecentIsTheLastDistinctSenders(t *testing.T) {
-	for seed := range uint64(50) {
-		rng := rand.New(rand.NewPCG(seed, 0))
-		n := 1 + rng.IntN(20)
-		r, model := NewRecent(n), []string(nil)
-		for range 500 {
-			sender := fmt.Sprintf("s%d@bulk.example", rng.IntN(40))
-			r.Add(parsed(t, sender))
-			if !slices.Contains(model, sender) {
-				model = append(model, sender)
+// clientOf is an address in the n-th client network.
+func clientOf(n int) netip.Addr {
+	return netip.AddrFrom4([4]byte{byte(11 + n>>16), byte(n >> 8), byte(n), 9})
+}
+
+const oneDay = 24 * time.Hour
+
+// wrote are the domains of r, and on how many days each wrote.
+func wrote(r *Recent) map[string]int {
+	all := map[string]int{}
+	for _, w := range r.writers() {
+		all[registered(w.senders[0].address)] = w.days
+	}
+	return all
+}
+
+// regulars make r remember n domains that wrote on so many days, each by a network of its
+// own, up to yesterday.
+func regulars(t *testing.T, r *Recent, n, days int) {
+	for range days {
+		for i := range n {
+			r.Add(parsed(t, fmt.Sprintf("anna@regular%d.example", i)), clientOf(i))
+		}
+		time.Sleep(oneDay)
+	}
+}
+
+// TestStrangersHardlyCount is what strangers can send, as messages that the next server
+// accepts, and what comes of it.
+func TestStrangersHardlyCount(t *testing.T) {
+	tests := []struct {
+		rule    string
+		known   int // regulars
+		room    int
+		attack  func(send func(sender string, client netip.Addr))
+		newcome int // domains that are remembered beside the regulars, at most
+	}{
+		{"one network, 10,296 domains", 500, 1000, func(send func(string, netip.Addr)) {
+			for i := range 10_296 {
+				send(fmt.Sprintf("x@throwaway%d.example", i), netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}))
 			}
-			model = model[max(0, len(model)-n):]
-			if got := slices.Sorted(slices.Values(r.senders())); !slices.Equal(got, slices.Sorted(slices.Values(model))) {
-				t.Fatalf("seed %d: %q, want %q", seed, got, model)
+		}, networkADay},
+		{"one network of IPv6", 500, 1000, func(send func(string, netip.Addr)) {
+			for i := range 10_296 {
+				a := netip.MustParseAddr("2001:db8:1::").As16()
+				a[7], a[15] = byte(i), byte(i>>8)
+				send(fmt.Sprintf("x@throwaway%d.example", i), netip.AddrFrom16(a))
 			}
-			if len(r.known) != len(r.ring) || cap(r.ring) > 2*max(n, 8) {
-				t.Fatalf("seed %d: %d known, %d in the ring of %d", seed, len(r.known), len(r.ring), n)
+		}, networkADay},
+		{"clients without an address", 500, 1000, func(send func(string, netip.Addr)) {
+			for i := range 10_296 {
+				send(fmt.Sprintf("x@throwaway%d.example", i), netip.Addr{})
+			}
+		}, networkADay},
+		{"one domain, 10,296 local-parts and names", 500, 1000, func(send func(string, netip.Addr)) {
+			for i := range 10_296 {
+				send(fmt.Sprintf("x%d@host%d.throwaway.example", i, i), clientOf(1000+i))
+			}
+		}, 1},
+		{"a botnet of 10,296 networks, where all is full", 900, 1000, func(send func(string, netip.Addr)) {
+			for i := range 10_296 {
+				send(fmt.Sprintf("x@throwaway%d.example", i), clientOf(1000+i))
+			}
+		}, 1000},
+	}
+	for _, tt := range tests {
+		t.Run(tt.rule, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := NewRecent(tt.room)
+				regulars(t, r, tt.known, 2)
+				tt.attack(func(sender string, client netip.Addr) {
+					r.Add(parsed(t, sender), client)
+					time.Sleep(27 * time.Second / 10_296)
+				})
+				all := wrote(r)
+				for i := range tt.known {
+					if n := all[fmt.Sprintf("regular%d.example", i)]; n != 2 {
+						t.Fatalf("regular%d.example wrote on %d days, want 2: it was pushed out", i, n)
+					}
+				}
+				if got := len(all) - tt.known; got < 1 || got > tt.newcome {
+					t.Errorf("%d domains more, want 1 to %d", got, tt.newcome)
+				}
+				if len(r.senders) > tt.room {
+					t.Errorf("%d senders where there is room for %d", len(r.senders), tt.room)
+				}
+			})
+		})
+	}
+}
+
+// TestBurstsLeaveThoseOfOneDay: even who was seen on one day alone keeps three quarters of
+// the room against the burst of a day.
+func TestBurstsLeaveThoseOfOneDay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRecent(1000)
+		regulars(t, r, 1000, 1)
+		for i := range 5000 {
+			r.Add(parsed(t, fmt.Sprintf("x@throwaway%d.example", i)), clientOf(2000+i))
+		}
+		left := 0
+		for name := range wrote(r) {
+			if strings.HasPrefix(name, "regular") {
+				left++
 			}
 		}
-	}
+		if left != 750 || len(r.senders) != 1000 {
+			t.Errorf("%d of 1000 are left, of %d senders, want 750 of 1000", left, len(r.senders))
+		}
+	})
+}
+
+// TestDaysOfADomain: a domain counts once a day, and is forgotten after keepDays.
+func TestDaysOfADomain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRecent(10)
+		for day := range 40 {
+			for i := range 5 {
+				r.Add(parsed(t, fmt.Sprintf("news-%d-%d@mail.letter.example", day, i)), clientOf(i))
+			}
+			if got, want := wrote(r)["letter.example"], min(day+1, keepDays); got != want {
+				t.Fatalf("after %d days it wrote on %d, want %d", day+1, got, want)
+			}
+			time.Sleep(oneDay)
+		}
+		if len(r.senders) > sendersEach {
+			t.Errorf("%d senders of one domain", len(r.senders))
+		}
+		time.Sleep((keepDays - 2) * oneDay)
+		if n := wrote(r)["letter.example"]; n != 1 {
+			t.Errorf("it wrote on %d days, want 1", n)
+		}
+		time.Sleep(oneDay)
+		if n := len(wrote(r)); n != 0 {
+			t.Errorf("%d domains, want none", n)
+		}
+	})
+}
+
+// TestRecentIsBounded holds every bound after days of everything, and the memory to what
+// NewRecent says of senders as long as they can be.
+func TestRecentIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const room = 2000
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		r, rng := NewRecent(room), rand.New(rand.NewPCG(1, 2))
+		label := strings.Repeat("x", 60)
+		for range 6 {
+			for range 5 * room {
+				n := rng.IntN(10 * room)
+				r.Add(parsed(t, fmt.Sprintf("%s@%s.%s.d%07d.example", label, label, label, n)), clientOf(rng.IntN(1<<18)))
+			}
+			time.Sleep(oneDay)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		took := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+		t.Logf("%d senders, %d domains, %d networks: %d octets each", len(r.senders), len(r.domains), len(r.networks), took/room)
+		if len(r.senders) > room || len(r.domains) > len(r.senders) || len(r.networks) > 5*room/4 || took > 1200*room {
+			t.Errorf("%d senders, %d domains, %d networks, %d octets", len(r.senders), len(r.domains), len(r.networks), took)
+		}
+		for _, d := range r.domains {
+			if len(d.senders) == 0 || len(d.senders) > sendersEach {
+				t.Fatalf("%s has %d senders", d.name, len(d.senders))
+			}
+		}
+	})
 }
 
 func TestRecentRemembersNobody(t *testing.T) {
 	r := NewRecent(0)
-	r.Add(parsed(t, "a@bulk.example"))
-	if r != nil || r.senders() != nil {
+	r.Add(parsed(t, "a@bulk.example"), clientOf(1))
+	if r != nil || r.writers() != nil || r.Wants(parsed(t, "a@bulk.example"), clientOf(1)) {
 		t.Errorf("%+v remembers", r)
 	}
 	r = NewRecent(3)
-	r.Add(addr.Addr{})
-	if got := r.senders(); len(got) > 0 {
-		t.Errorf("the null sender is remembered: %q", got)
+	r.Add(addr.Addr{}, clientOf(1))
+	r.Add(parsed(t, "nobody"), clientOf(1))
+	if got := r.writers(); len(got) > 0 {
+		t.Errorf("senders without a domain are remembered: %v", got)
 	}
 }
 
 func TestRecentCostsNothingForWhoIsKnown(t *testing.T) {
 	r, sender := NewRecent(10), parsed(t, "a@bulk.example")
-	r.Add(sender)
-	if n := testing.AllocsPerRun(100, func() { r.Add(sender) }); n > 0 {
+	r.Add(sender, clientOf(1))
+	if n := testing.AllocsPerRun(100, func() { r.Add(sender, clientOf(1)) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func TestRecentIsSafeForAllSessions(t *testing.T) {
 	r := NewRecent(50)
+	path := filepath.Join(t.TempDir(), "recent")
 	var all sync.WaitGroup
 	for g := range 8 {
 		all.Go(func() {
 			for i := range 1000 {
-				r.Add(parsed(t, fmt.Sprintf("s%d@bulk.example", (g*i)%200)))
-				if i%100 == 0 && len(r.senders()) > 50 {
-					t.Error("more than there is room for")
+				r.Add(parsed(t, fmt.Sprintf("s@bulk%d.example", (g*i)%200)), clientOf(i))
+				if i%100 == 0 && (len(r.writers()) > 50 || r.Save(path) != nil) {
+					t.Error("more than there is room for, or not saved")
 				}
 			}
 		})
@@ -83,145 +236,100 @@ func TestRecentIsSafeForAllSessions(t *testing.T) {
 	all.Wait()
 }
 
-func BenchmarkRecentAddKnown(b *testing.B) {
-	r, sender := NewRecent(10_000), parsed(b, "someone@bulk.example")
-	r.Add(sender)
-	b.RunParallel(func(p *testing.PB) {
-		for p.Next() {
-			r.Add(sender)
+// TestRecentOutlivesRestarts: what was saved is there again, with what networks have used
+// up of their day.
+func TestRecentOutlivesRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path, log := filepath.Join(t.TempDir(), "lists.bdx"+RecentSuffix), &logBuffer{}
+		r := OpenRecent(path, 100, slog.New(slog.NewTextHandler(log, nil)))
+		regulars(t, r, 20, 3)
+		r.Add(parsed(t, `"odd one"@quoted.example`), netip.Addr{})
+		r.Add(parsed(t, "x@[192.0.2.1]"), netip.MustParseAddr("2001:db8::1"))
+		for i := range networkADay {
+			r.Add(parsed(t, fmt.Sprintf("x@used%d.example", i)), clientOf(99))
+		}
+		if err := r.Save(path); err != nil {
+			t.Fatal(err)
+		}
+		want := r.text(today())
+		again := OpenRecent(path, 100, slog.New(slog.NewTextHandler(log, nil)))
+		if got := wrote(again); len(got) != 25 || got["regular7.example"] != 3 || got["quoted.example"] != 1 {
+			t.Errorf("after a restart %v", got)
+		}
+		if again.Wants(parsed(t, "x@more.example"), clientOf(99)) {
+			t.Error("a network counts again after a restart")
+		}
+		if got := again.text(today()); len(got) != len(want) {
+			t.Errorf("after a restart\n%s, want\n%s", got, want)
+		}
+		if small := OpenRecent(path, 10, slog.New(slog.NewTextHandler(log, nil))); len(small.senders) != 10 {
+			t.Errorf("%d senders where there is room for 10", len(small.senders))
+		}
+		if log.String() != "" {
+			t.Errorf("log:\n%s", log)
 		}
 	})
 }
 
-// blocks is what policy makes of matches, as far as these tests need it.
-func blocks(ix *index.Index, sender addr.Addr) (index.Match, bool) {
-	found, err := ix.Lookup(nil, sender, time.Now())
-	for _, m := range found {
-		if m.Action != lists.Allow && ix.Lists()[m.Row].Source.Mode == index.Enforce && err == nil {
-			return m, true
+// TestTornRecentBeginsAnew cuts the file everywhere, and turns octets of it.
+func TestTornRecentBeginsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "lists.bdx"+RecentSuffix)
+		r := NewRecent(100)
+		regulars(t, r, 3, 2)
+		if err := r.Save(path); err != nil {
+			t.Fatal(err)
 		}
-	}
-	return index.Match{}, false
-}
-
-// newRecentDaemon serves a list that names nobody who writes, and has accepted n
-// senders s0@d0.example, s1@d1.example, and so on.
-func newRecentDaemon(t *testing.T, n int) *daemon {
-	d := newDaemon(t, map[string]string{"a.txt": "old.example\n", "b.txt": "always.example\n"})
-	for i := range d.settings.Lists {
-		d.settings.Lists[i].MaxRecentBlocked = 0.01
-	}
-	d.settings.Recent, d.settings.Blocks = NewRecent(1000), blocks
-	d.open()
-	for i := range n {
-		d.settings.Recent.Add(parsed(t, fmt.Sprintf("s%d@d%d.example", i, i)))
-	}
-	return d
-}
-
-// domains lists d0.example to d(n-1).example, the first in line 2.
-func domains(n int) string {
-	text := "old.example\n"
-	for i := range n {
-		text += fmt.Sprintf("d%d.example\n", i)
-	}
-	return text
-}
-
-func TestListThatWouldRefuseWhomMailWasTakenFrom(t *testing.T) {
-	tests := []struct {
-		rule    string
-		senders int
-		change  func(*daemon) // nil: nothing
-		list    string        // what is then written to a.txt
-		want    string        // of the problem; "": it serves
-	}{
-		{"one in a hundred", 100, nil, domains(1), ""},
-		{"two in a hundred", 100, nil, domains(2),
-			"recent: would refuse 2 of the 100 senders accepted lately, more than max_recent_blocked = 0.01 of them: s0@d0.example, s1@d1.example; by d0.example (line 2), d1.example (line 3)"},
-		{"too few to say anything", 99, nil, domains(99), ""},
-		{"ten in a thousand", 1000, nil, domains(10), ""},
-		{"examples are three", 1000, nil, domains(11),
-			"recent: would refuse 11 of the 1000 senders accepted lately, more than max_recent_blocked = 0.01 of them: s0@d0.example, s1@d1.example, s2@d2.example; by d0.example (line 2), d1.example (line 3), d2.example (line 4) and 8 more entries"},
-		{"the entry that refuses most comes first", 200, nil, "old.example\nd7.example\nexample\n",
-			"recent: would refuse 200 of the 200 senders accepted lately, more than max_recent_blocked = 0.01 of them: s0@d0.example, s1@d1.example, s2@d2.example; by example (line 3), d7.example (line 2)"},
-		{"a list that may", 200, func(d *daemon) { d.settings.Lists[0].MaxRecentBlocked = 1 }, domains(200), ""},
-		{"a list that may refuse nobody", 1000, func(d *daemon) { d.settings.Lists[0].MaxRecentBlocked = 0 }, domains(1),
-			"recent: would refuse 1 of the 1000 senders"},
-		{"a shadow list refuses nobody", 200, func(d *daemon) { d.settings.Lists[0].Mode = index.Shadow; d.open() }, domains(200), ""},
-		{"senders that another list refuses already", 200, func(d *daemon) {
-			d.write("b.txt", domains(2))
-			d.wait("two of them refused", func() bool { d.look(d.t.Context(), true); return d.listed("s1@d1.example") })
-		}, domains(4), ""},
-		{"nobody is remembered", 200, func(d *daemon) { d.Reloader.settings.Recent = nil }, domains(200), ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.rule, func(t *testing.T) {
-			t.Parallel()
-			d := newRecentDaemon(t, tt.senders)
-			if tt.change != nil {
-				tt.change(d)
-			}
-			d.write("a.txt", tt.list)
-			before := d.Live().Generation()
-			d.look(t.Context(), true)
-			problems := strings.Join(d.Status().Problems, "\n")
-			if tt.want == "" && (problems != "" || d.Live().Generation() == before) {
-				t.Errorf("refused: %s", problems)
-			}
-			if want := "list a: " + d.path("a.txt") + ": " + tt.want; tt.want != "" && (!strings.HasPrefix(problems, want) || d.Live().Generation() != before) {
-				t.Errorf("problems %q, want %q", problems, want)
-			}
-		})
-	}
-}
-
-// TestTwoListsThatRefuseTheSameSenders: the second is found only when the first is
-// held, since a sender counts for the list whose entry decides. Neither may hold back
-// a third.
-func TestTwoListsThatRefuseTheSameSenders(t *testing.T) {
-	d := newRecentDaemon(t, 200)
-	d.write("c.txt", "c0.example\n")
-	d.settings.Lists = append(d.settings.Lists, List{Name: "c", Path: d.path("c.txt"), Settings: lists.Settings{Format: "plain"}, MaxRecentBlocked: 0.01})
-	d.open()
-	d.write("a.txt", domains(10))
-	d.write("b.txt", "always.example\n"+domains(10))
-	d.write("c.txt", "c1.example\n")
-	d.look(t.Context(), true)
-	if !d.listed("x@c1.example") || d.listed("x@d1.example") || !d.listed("x@always.example") || len(d.Status().Problems) != 2 {
-		t.Errorf("problems %q", d.Status().Problems)
-	}
-}
-
-// TestPoisonedListIsTakenWhenAccepted has another process compile what the daemon
-// has refused: without a person's word it is refused still, and with it it serves
-// and the log has what it was refused for.
-func TestPoisonedListIsTakenWhenAccepted(t *testing.T) {
-	d := newRecentDaemon(t, 200)
-	d.start()
-	d.write("a.txt", domains(50))
-	d.waitProblem("list a", "recent", "would refuse 50 of the 200")
-	d.wantCount("max_recent_blocked of the list", 1) // the hint
-	compile := func(accept bool) string {
-		draft, err := index.Build(t.Context(), d.settings.Path, d.sources(), index.Options{})
-		d.must(err)
-		if accept {
-			d.must(Accept(d.settings.Path, draft.Index().Generation()))
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
 		}
-		d.must(draft.Publish())
-		return draft.Index().Generation()
-	}
-	compile(false)
-	d.looks(2)
-	if d.listed("s0@d0.example") {
-		t.Fatal("an index that nobody has accepted serves")
-	}
-	generation := compile(true)
-	d.waitListed("s0@d0.example")
-	d.waitWell()
-	d.wantCount("lists accepted", 1)
-	d.wantCount("would refuse 50 of the 200", 2)
-	if got := d.Status().Generation; got != generation {
-		t.Errorf("generation %s, want %s; log:\n%s", got, generation, d.log)
-	}
+		for i := range whole {
+			turned := []byte(string(whole))
+			turned[i] ^= 1
+			for _, text := range [][]byte{whole[:i], turned} {
+				if err := os.WriteFile(path, text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				log := &logBuffer{}
+				r := OpenRecent(path, 100, slog.New(slog.NewTextHandler(log, nil)))
+				if len(r.senders) != 0 || !strings.Contains(log.String(), "learned anew") {
+					t.Fatalf("octet %d: %d senders, log %q", i, len(r.senders), log)
+				}
+				r.Add(parsed(t, "a@bulk.example"), clientOf(1))
+				if len(r.writers()) != 1 {
+					t.Fatal("it does not begin anew")
+				}
+			}
+		}
+	})
+}
+
+// FuzzRecentFile: whatever stands above a right sum, nothing is remembered beyond the
+// bounds, and what was taken is saved and taken again.
+func FuzzRecentFile(f *testing.F) {
+	f.Add("blockd-recent 1 20000\ndomain 20000 3 there.example\nsender 20000 3 192.0.2.7 a@there.example\nnetwork 1 192.0.2.0/24\n")
+	f.Add("blockd-recent 1 20000\ndomain 20000 3 there.example\nsender 99999999 ffffffff - a@there.example\nnetwork 9 -\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		r := NewRecent(5)
+		if r.parse(text) != nil {
+			return
+		}
+		again := NewRecent(5)
+		saved := r.text(today())
+		if err := again.parse(saved[:strings.LastIndex(saved, "sum ")]); err != nil || len(again.senders) > len(r.senders) || len(r.senders) > 5 {
+			t.Errorf("%v: %d senders, then %d", err, len(r.senders), len(again.senders))
+		}
+		r.Add(parsed(t, "a@bulk.example"), clientOf(1))
+	})
+}
+
+func BenchmarkRecentAddKnown(b *testing.B) {
+	r, sender := NewRecent(10_000), parsed(b, "someone@bulk.example")
+	r.Add(sender, clientOf(1))
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			r.Add(sender, clientOf(1))
+		}
+	})
 }

@@ -330,7 +330,7 @@ func TestFirstStart(t *testing.T) {
 		d := newDaemon(t, both)
 		d.remove("a.txt")
 		d.open()
-		if s := d.Status(); s.Ready || len(s.Problems) != 1 || !d.listed("x@b.example") {
+		if s := d.Status(); !s.Ready || s.Lacks() != "1 of 2 lists filter" || len(s.Problems) != 1 || !d.listed("x@b.example") {
 			t.Errorf("status %+v", s)
 		}
 		d.wantMetric("blockd_reload_last_attempt_success", "0")
@@ -341,14 +341,14 @@ func TestFirstStart(t *testing.T) {
 		d.start()
 		d.write("b.txt", "new.example\n")
 		d.waitListed("x@new.example")
-		if s := d.Status(); s.Ready || len(s.Problems) != 1 {
+		if s := d.Status(); !s.Ready || s.Lacks() != "1 of 2 lists filter" || len(s.Problems) != 1 {
 			t.Errorf("status %+v", s)
 		}
 		d.write("a.txt", "a.example\n")
 		d.waitListed("x@a.example")
 		d.waitWell()
-		if !d.Status().Ready {
-			t.Error("not ready with all lists")
+		if s := d.Status(); !s.Ready || s.Lacks() != "" {
+			t.Errorf("with all lists: %+v", s)
 		}
 	})
 	t.Run("while one lacks, another may not go", func(t *testing.T) {
@@ -372,7 +372,7 @@ func TestFirstStart(t *testing.T) {
 		d := newDaemon(t, both).open()
 		d.settings.Lists[0].Path = d.path("elsewhere.txt")
 		d.open()
-		if s := d.Status(); s.Ready || d.listed("x@a.example") {
+		if s := d.Status(); !s.Ready || s.Lacks() == "" || d.listed("x@a.example") {
 			t.Errorf("status %+v", s)
 		}
 	})
@@ -380,7 +380,7 @@ func TestFirstStart(t *testing.T) {
 		d := newDaemon(t, both)
 		d.write("a.txt", "<html>")
 		d.open()
-		if d.open(); d.Status().Ready || len(d.Status().Problems) != 1 {
+		if d.open(); d.Status().Lacks() != "1 of 2 lists filter" || len(d.Status().Problems) != 1 {
 			t.Errorf("status %+v", d.Status())
 		}
 	})
@@ -388,7 +388,7 @@ func TestFirstStart(t *testing.T) {
 		d := newDaemon(t, both)
 		d.settings.Lists[0].Path = d.path("none/*.txt")
 		d.open()
-		if s := d.Status(); s.Ready || len(s.Problems) != 1 || !d.listed("x@b.example") {
+		if s := d.Status(); !s.Ready || s.Lacks() != "1 of 2 lists filter" || len(s.Problems) != 1 || !d.listed("x@b.example") {
 			t.Errorf("status %+v", s)
 		}
 		d.start()

@@ -9,7 +9,9 @@ package reload
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -28,6 +30,7 @@ type List struct {
 	Path       string // a file or a glob
 	Settings   lists.Settings
 	Mode       index.Mode
+	Exceptions index.Exceptions
 	Optional   bool
 	AllowEmpty bool // a list that had entries may become empty
 
@@ -39,9 +42,13 @@ type List struct {
 	MaxAge    time.Duration    // of a file that replaces another; 0: any. See Status.Stale
 	Confirmed func() time.Time // when the list's server last gave or confirmed the file; nil or zero: ask the file
 
-	// MaxRecentBlocked is which share of Settings.Recent the list may newly refuse,
-	// 0 to 1; judged from 100 senders on.
+	// MaxRecentBlocked is which share of those who wrote lately the list may newly refuse
+	// in one load, 0 to 1; judged from 100 domains on. Beyond it entries are held back.
 	MaxRecentBlocked float64
+
+	// MaxFreed is which share of Settings.Refusals one load of the list may lift, 0 to 1;
+	// judged from 20 of them on. Where the exceptions of the list stay home, of its own.
+	MaxFreed float64
 }
 
 // Settings of a Reloader.
@@ -53,11 +60,16 @@ type Settings struct {
 
 	Memory int64 // octets that a build may take for records; 0 = index's default
 
-	// Recent has the senders that were accepted lately, and Blocks says which entry
-	// of an index refuses one, if any does. One of them nil: a draft is not held
-	// against anybody.
+	// Recent has those who wrote lately, and Blocks says which entries of an index refuse
+	// a sender that comes from a client; each of them would do so without the others. One
+	// of both nil: a draft is not held against anybody.
 	Recent *Recent
-	Blocks func(*index.Index, addr.Addr) (index.Match, bool)
+	Blocks func(*index.Index, addr.Addr, netip.Addr) []index.Match
+
+	// Refusals reads those of the last days, and Judge says what an index makes of one.
+	// One of them nil: it does not matter what a draft lets pass.
+	Refusals func(context.Context) (Past, error)
+	Judge    Judge
 
 	// Renew writes anew what lists this process makes itself; it is called before a
 	// build or an update that is due for another reason, and reports whether it has
@@ -92,26 +104,34 @@ type Reloader struct {
 	past   struct{ falsePositives, asked uint64 }
 
 	// What follows belongs to the goroutine in Open, then to that in Run.
-	former   *index.Index // of another configuration, while there is nothing else to compare with
+	dropped  map[[2]string]*lists.Dropped // lines refused of the files in service, as they were told of
+	former   *index.Index                 // of another configuration, while there is nothing else to compare with
 	lacks    lacking
 	files    fileCache
 	settled  []content // what led to the state as it is; nil: look again
 	problems []problem
 	changing int                     // looks in a row that met a file being written
 	yielded  int                     // builds in a row that gave way to a change
+	refusals func() Past             // of the load in hand
 	promoted string                  // generation whose filter was brought into memory, or could not be
 	seen     []content               // by the last look
 	stamps   map[string]os.FileInfo  // of the files as they were then
 	dates    map[[2]string]time.Time // by list and path: of what serves, see age
+	held     heldEntries             // of what serves
+	heldKept heldEntries             // as their file has them
+	noted    [2]os.FileInfo          // see noteMoved
 }
 
 // Status is what /readyz and the console say.
 type Status struct {
-	Ready       bool // false: a list that is not optional has never loaded
+	Ready       bool // mail can be decided about: of the lists that must be there, one filters at least
+	Lists       int  // lists that are not optional
+	Filtering   int  // of them: those of which something serves
 	Generation  string
 	Since       time.Time // of the swap
 	LastAttempt time.Time // of a look at all files, whatever came of it
 	Problems    []string  // one line each: why the last reload did not serve; empty = all is well
+	Remarks     []string  // one line each: what an operator should know although everything serves
 	Stale       []string  // names of the lists in force that are older than their MaxAge
 	Refusals    []Refusal // those of Problems that a list has
 	Files       []index.ListInfo
@@ -121,6 +141,19 @@ type Status struct {
 	// Dates says when what serves was last known to be the list, by list and path:
 	// when its server confirmed it, or else when the file was written.
 	Dates map[[2]string]time.Time
+
+	// Held is how many entries of a list are held back: who wrote lately speaks against
+	// them. Lists without any are missing.
+	Held map[string]int
+}
+
+// Lacks says how many lists filter where it is not all of them: "13 of 14 lists
+// filter"; else "".
+func (s Status) Lacks() string {
+	if s.Filtering == s.Lists {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d lists filter", s.Filtering, s.Lists)
 }
 
 // Refusal is why a list as it is now does not serve.
@@ -134,7 +167,7 @@ type Refusal struct {
 // Open makes the first generation serve: the index at Settings.Path if it was
 // built from these lists as they are now, else a fresh build; if a list is
 // refused and the index on disk holds a good generation of these lists, that one;
-// else a build without the refused lists (and Ready is false, unless optional).
+// else a build without the refused lists (and Ready is false, if that is all that must be there).
 //
 // An index of another configuration does not serve, but the lists that it has are
 // held against it as at any reload.
@@ -152,6 +185,8 @@ func Open(ctx context.Context, s Settings, log *slog.Logger, reg prometheus.Regi
 		s.updateFrom = defaultUpdateFrom
 	}
 	r := &Reloader{settings: s, log: log, metrics: newMetrics(reg), asked: make(chan struct{}, 1)}
+	r.held = r.openHeld()
+	r.heldKept = r.held
 	switch g := r.onDisk(); {
 	case g == nil:
 	case g.holds(s.Lists):
@@ -210,7 +245,7 @@ func (r *Reloader) run(ctx context.Context, events <-chan struct{}, follow func(
 		due: func() bool {
 			follow()
 			r.age(time.Now())
-			return r.moved() || r.files.unsure || len(r.problems) > 0
+			return r.moved() || r.files.unsure || len(r.problems) > 0 || r.noteMoved()
 		},
 		look: func(forced bool) bool {
 			again, _ := r.look(ctx, forced)

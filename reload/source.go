@@ -27,7 +27,7 @@ func expand(all []List) (sources []index.Source, faults []problem) {
 			}
 		}
 		for _, path := range paths {
-			sources = append(sources, index.Source{List: l.Name, Path: path, Settings: l.Settings, Mode: l.Mode, Optional: l.Optional})
+			sources = append(sources, index.Source{List: l.Name, Path: path, Settings: l.Settings, Mode: l.Mode, Optional: l.Optional, Exceptions: l.Exceptions})
 		}
 	}
 	return sources, faults

@@ -53,6 +53,10 @@ func (r *Reloader) update(ctx context.Context, sources []index.Source, faults []
 	if len(odd) > 0 {
 		return false // the build holds back the list that is odd
 	}
+	if err := r.keepHeld(r.alsoHeld(g)); err != nil {
+		r.log.Error("lists not updated in memory", slog.Any("error", err))
+		return false // the build says so as well
+	}
 	g.ix, g.bytes, g.seconds = ix, r.bytes, time.Since(began).Seconds()
 	r.metrics.updates.Inc()
 	r.serve(g, "updated")
