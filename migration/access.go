@@ -2,6 +2,7 @@ package migration
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"blockd/lists"
@@ -17,6 +18,12 @@ type action struct {
 	lost   string // why it is not carried over; the deed is then its effect on the order
 	differ string // how it differs
 	other  string // what else it does, which is not blockd's
+	field  string // of mark: the header field
+	coded  bool   // the reason begins with a code
+	permit bool   // DEFER_IF_PERMIT
+
+	full string // what the client reads: codes and text
+	bare string // the same, of an entry that has no text
 }
 
 // parseAction reads the right-hand side.
@@ -39,15 +46,21 @@ func parseAction(text string) action {
 		return action{deed: stop}
 	case "REJECT":
 		return action{deed: block, reason: rest}
-	case "DEFER", "DEFER_IF_PERMIT":
+	case "DEFER":
 		return action{deed: defers, reason: rest}
+	case "DEFER_IF_PERMIT":
+		return action{deed: defers, reason: rest, permit: true}
 	case "DEFER_IF_REJECT":
 		return action{deed: stop, other: "a deferral of what something behind it refuses"}
 	case "DISCARD":
-		return action{deed: discard, reason: rest, differ: "dropped at a milter door; the SMTP filter refuses it, and its sender hears of it"}
+		return action{deed: discard, reason: rest, differ: "dropped at a milter door alone; the policy service and the SMTP filter refuse it, and its sender hears of it"}
 	case "WARN", "INFO":
 		return action{deed: watch, reason: rest}
-	case "BCC", "FILTER", "HOLD", "PREPEND", "REDIRECT":
+	case "HOLD":
+		return action{deed: hold}
+	case "PREPEND":
+		return action{deed: mark, field: rest}
+	case "BCC", "FILTER", "REDIRECT":
 		return action{deed: stop, other: upper}
 	}
 	switch {
@@ -56,9 +69,9 @@ func parseAction(text string) action {
 	case len(word) >= 3 && digits(word[:3]) && (word[0] == '4' || word[0] == '5'):
 		reason := strings.TrimSpace(text[:3] + " " + strings.TrimSpace(text[3:]))
 		if word[0] == '4' {
-			return action{deed: defers, reason: reason}
+			return action{deed: defers, reason: reason, coded: true}
 		}
-		return action{deed: block, reason: reason}
+		return action{deed: block, reason: reason, coded: true}
 	}
 	return action{deed: pass, lost: "an action that is a restriction or a restriction class is Postfix's own"}
 }
@@ -67,14 +80,14 @@ func digits(text string) bool { return text != "" && strings.Trim(text, "0123456
 
 // says is the deed in words.
 func (a action) says() string {
-	text := [...]string{block: "refuse", defers: "defer", discard: "drop mail of", watch: "log", pass: "let pass", stop: "nothing more of this table for"}[a.deed]
+	text := [...]string{block: "refuse", defers: "defer", discard: "drop mail of", hold: "hold mail of", mark: "put a header field on mail of", watch: "log", pass: "let pass", stop: "nothing more of this table for"}[a.deed]
 	return text
 }
 
 // meaning is what an entry does in the program it was written for.
 func meaning(a action, what about, keys []key) string {
 	text := a.says() + " " + whom(what, keys)
-	if a.reason != "" && a.deed.refuses() {
+	if a.reason != "" && a.deed.answers() {
 		text += ", saying " + shown(a.reason)
 	}
 	return text
@@ -85,22 +98,66 @@ type tableRules struct {
 	parents   bool   // a name matches the names below it, and .name matches nothing
 	delimiter string // recipient_delimiter
 
-	later bool // access_map_reject_code: REJECT answers 4xx
-	soft  bool // soft_bounce: every refusal does
+	reject string // access_map_reject_code
+	defers string // access_map_defer_code
+	soft   bool   // soft_bounce: every refusal answers 4xx
+	early  bool   // smtpd_delay_reject = no: what is refused is refused before RCPT
 }
 
-// soften turns what Postfix answers 4xx to into an entry that defers.
-func (r tableRules) soften(a action) action {
-	coded := len(a.reason) > 3 && digits(a.reason[:3]) && a.reason[3] == ' '
+// words settles what the client is told: the reason is what a list has to say for Postfix
+// to answer the same octets behind a policy service. That is a text behind REJECT, to which
+// Postfix gives its code, a text behind DEFER for DEFER_IF_PERMIT, and codes with a text
+// for all else. What Postfix answers 4xx to becomes an entry that defers.
+func (r tableRules) words(a action) action {
+	if a.deed != block && a.deed != defers {
+		return a
+	}
+	said := lists.Answer{Text: a.reason}
 	switch {
-	case a.deed != block:
-	case coded && r.soft:
-		a.deed, a.reason = defers, "450 "+strings.TrimSpace(a.reason[3:])
-		if rest, ok := strings.CutPrefix(a.reason[4:], "5."); ok {
-			a.reason = "450 4." + rest
+	case a.coded:
+		said = lists.ParseAnswer(a.reason)
+	default:
+		if rest := lists.ParseAnswer(a.reason); rest.Code == 0 {
+			said.Enhanced, said.Text = rest.Enhanced, rest.Text
 		}
-	case !coded && (r.soft || r.later):
+	}
+	code := strconv.Itoa(said.Code)
+	switch {
+	case a.coded:
+	case a.deed == block:
+		code = r.reject
+	default:
+		code = r.defers
+	}
+	if r.soft {
+		code = "4" + code[1:]
+	}
+	if code[0] == '4' {
 		a.deed = defers
+	}
+	dsn := code[:1] + ".7.1"
+	if said.Enhanced != "" {
+		dsn = code[:1] + said.Enhanced[1:]
+	}
+	text := said.Text
+	if text == "" {
+		text = "Access denied"
+		if a.permit {
+			text = "Service unavailable"
+		}
+	}
+	a.full = code + " " + dsn + " " + text
+	plain := code[0] == '5' && code == r.reject && !a.coded || a.permit
+	switch {
+	case plain && a.reason == "" && !a.permit:
+		a.bare = a.full
+	case plain && lists.ParseAnswer(text).Code == 0:
+		a.reason = text
+		if said.Enhanced != "" {
+			a.reason = dsn + " " + text
+		}
+	default:
+		a.reason = a.full
 	}
 	return a
 }
@@ -241,4 +298,27 @@ func clientKeys(text string) (keys []key, rank int, why string) {
 		}
 	}
 	return []key{netKey(netip.PrefixFrom(a, 16*len(groups)))}, 128 - 16*len(groups), ""
+}
+
+// maxText is the longest text that Postfix's policy client always has room for, however
+// long the names in front of it are.
+const maxText = 140
+
+// reworded says how the reply to an entry's mail differs from Postfix's own.
+func (r tableRules) reworded(e *entry, reason string) {
+	if e.site.about == clients {
+		e.differ(Reworded, "Postfix writes the sender in front of it, not the client")
+	}
+	if r.early {
+		e.differ(Reworded, "at RCPT, where the policy service is asked, and about the recipient")
+	}
+	if strings.IndexFunc(reason, func(c rune) bool { return c > '~' }) >= 0 {
+		e.differ(Reworded, "in ASCII: others than its own letters are transcribed")
+	}
+	if a := lists.ParseAnswer(reason); a.Enhanced != "" && a.Text == "" {
+		e.differ(Reworded, "in words of its own: Postfix has what it happens to have said last there, for there is no text")
+	}
+	if len(reason) > maxText {
+		e.differ(Reworded, "cut, where sender or recipient are long")
+	}
 }

@@ -2,6 +2,7 @@ package migration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,10 @@ const (
 	accessPart   part = iota // keys with an action and a text each
 	patternPart              // globs and expressions
 	deferPart                // those that defer
+	holdPart                 // entries that hold
+	holdPattern              // patterns that do
+	markPart                 // entries that mark
+	markPattern              // patterns that do
 	watchPart                // entries that only warn
 	watchPattern             // patterns that only warn
 	parts
@@ -30,6 +35,14 @@ const (
 // partOf returns the list of one key of an entry.
 func partOf(e *entry, k key) part {
 	switch {
+	case e.deed == hold && k.isPattern():
+		return holdPattern
+	case e.deed == hold:
+		return holdPart
+	case e.deed == mark && k.isPattern():
+		return markPattern
+	case e.deed == mark:
+		return markPart
 	case e.deed == watch && k.isPattern():
 		return watchPattern
 	case e.deed == watch:
@@ -44,12 +57,17 @@ func partOf(e *entry, k key) part {
 
 // newList makes the empty list of a part.
 func (p part) newList(s *site) *List {
-	l := &List{Name: s.name + [...]string{"", "-patterns", "-patterns-defer", "-warn", "-patterns-warn"}[p], Comes: s.comes, site: s, Format: "postfix"}
-	l.Patterns = p == patternPart || p == deferPart || p == watchPattern
+	l := &List{Name: s.name + [...]string{"", "-patterns", "-patterns-defer", "-hold", "-patterns-hold", "-mark", "-patterns-mark", "-warn", "-patterns-warn"}[p], Comes: s.comes, site: s, Format: "postfix"}
+	l.Patterns = p == patternPart || p == deferPart || p == watchPattern || p == holdPattern || p == markPattern
+	l.Hold = p == holdPart || p == holdPattern
 	l.Shadow = p == watchPart || p == watchPattern
 	l.Tempfail = p == deferPart
-	l.Tag = s.tag
-	if l.Patterns {
+	l.Match, l.Require = s.match, s.require
+	l.Tag = s.tag || p == markPart || p == markPattern
+	l.Excepts = !s.home && !l.Shadow && slices.ContainsFunc(s.entries, func(e *entry) bool {
+		return e.Outcome != Lost && e.deed.exempts() && slices.ContainsFunc(e.keys, func(k key) bool { return partOf(e, k) == p })
+	})
+	if l.Patterns || l.Hold || p == markPart {
 		l.Format = "plain"
 	}
 	return l
@@ -217,7 +235,7 @@ func (r *Result) readBack(ctx context.Context, l *List, path string, at map[int]
 
 // reads reports whether an item is what was written.
 func (w written) reads(it *lists.Item) bool {
-	want := map[deed]lists.Action{block: lists.Block, defers: lists.Tempfail, discard: lists.Discard, watch: lists.Block, pass: lists.Allow, stop: lists.Allow}[w.entry.deed]
+	want := map[deed]lists.Action{block: lists.Block, defers: lists.Tempfail, discard: lists.Discard, hold: lists.Block, mark: lists.Block, watch: lists.Block, pass: lists.Allow, stop: lists.Allow}[w.entry.deed]
 	if w.key.isPattern() && want != lists.Allow {
 		want = lists.Block
 	}
@@ -244,7 +262,7 @@ func (l *List) permit(it *lists.Item, w written) bool {
 func (l *List) guard(hostname string, o Options) lists.GuardSettings {
 	g := lists.DefaultGuard()
 	g.MaxProtected, g.MaxBadRatio = maxEntries, 1
-	g.Force, g.AllowPublicSuffix = l.Force, l.AllowPublicSuffix
+	g.Force, g.AllowPublicSuffix, g.Frees = l.Force, l.AllowPublicSuffix, l.Excepts
 	if hostname == "" {
 		hostname = o.Hostname
 	}
@@ -266,8 +284,8 @@ func (l *List) write(p part, lead bool, program string) map[int]written {
 		n++
 	}
 	put("# From %s, by blockd import --from-%s.", clean(l.Comes), strings.ToLower(program))
-	var reasons []string
-	l.Discard, l.Reason = false, ""
+	var answers []string
+	l.Discard, l.Reason, l.Says = false, "", ""
 	for _, line := range l.site.lines {
 		e := line.entry
 		if e == nil {
@@ -294,17 +312,22 @@ func (l *List) write(p part, lead bool, program string) map[int]written {
 			first = false
 			put("%s", text)
 			at[n] = written{e, k}
-			if e.List == "" {
+			if e.List == "" || l.Hold || p == markPart {
 				e.List = l.Name
 			}
 			l.Discard = l.Discard || e.deed == discard
-			if !e.deed.exempts() {
-				reasons = append(reasons, e.reason)
+			switch {
+			case l.Patterns && e.deed == watch:
+				l.Reason = cut(clean(e.reason), 400)
+			case l.Patterns && e.deed.answers():
+				answers = append(answers, cmp.Or(e.full, clean(e.reason)))
+			case e.deed == block && e.bare != "":
+				l.Says = e.bare
 			}
 		}
 	}
 	if l.Patterns {
-		l.reason(reasons, at)
+		l.reason(answers, at)
 	}
 	l.Text = b.Bytes()
 	return at
@@ -312,16 +335,17 @@ func (l *List) write(p part, lead bool, program string) map[int]written {
 
 // reason gives a list of patterns the text that all its entries have: such a list
 // has none for each.
-func (l *List) reason(reasons []string, at map[int]written) {
-	slices.Sort(reasons)
-	switch reasons = slices.Compact(reasons); {
-	case len(reasons) == 1:
-		l.Reason = cut(clean(reasons[0]), 400)
-	case len(reasons) > 1:
+func (l *List) reason(answers []string, at map[int]written) {
+	slices.Sort(answers)
+	switch answers = slices.Compact(answers); {
+	case len(answers) == 1:
+		l.Says = answers[0]
+		l.Reason = cut(clean(lists.ParseAnswer(l.Says).Text), 400)
+	case len(answers) > 1:
 		for _, w := range at {
-			if w.entry.reason != "" && kindOnly(w.entry) {
-				w.entry.reason = ""
-				w.entry.differ(Narrower, "without its text: a list of patterns has one for all")
+			if w.entry.deed.answers() && kindOnly(w.entry) && !w.entry.untold {
+				w.entry.untold = true
+				w.entry.differ(Reworded, "without its text: a list of patterns has one for all")
 			}
 		}
 	}
@@ -360,8 +384,10 @@ func (l *List) say(e *entry, k key) string {
 		return strings.TrimSpace(key + " DEFER " + reason)
 	case discard:
 		return strings.TrimSpace(key + " DISCARD " + reason)
-	case pass, stop:
+	case pass:
 		return key + " OK"
+	case stop:
+		return key + " DUNNO"
 	}
 	if coded && reason[0] == '5' {
 		return key + " " + reason

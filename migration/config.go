@@ -6,15 +6,40 @@ import (
 	"strings"
 )
 
+// The doors of an import leave the mail server in charge of port 25: it asks.
+const (
+	asPolicyService = `# Postfix keeps port 25 and asks blockd. In main.cf, in place of the check_sender_access and
+# check_client_access that report.txt names, behind what permits your own users:
+#
+#   smtpd_sender_restrictions = permit_mynetworks, permit_sasl_authenticated,
+#       check_policy_service { inet:127.0.0.1:8893, timeout=10s, default_action=DUNNO }
+`
+	asMilter = `# Your mail server keeps port 25 and asks blockd as a milter. In Postfix's main.cf:
+#
+#   smtpd_milters = inet:127.0.0.1:8892
+#   milter_default_action = accept
+`
+)
+
 // Config is the text of a configuration that serves the result: blockd's defaults
-// but for what was imported. folder is where the list files are, relative to it.
+// but for what was imported, and for the SMTP filter, which stays shut. folder is where the list files are, relative to it.
 func (r *Result) Config(folder string) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Imported from %s, %s.\n", r.Program, clean(r.Source))
-	b.WriteString("# It runs as it is: mail comes in on 127.0.0.1:2525 and ends in the Maildir var/mail.\n" +
-		"# For your mail server behind it set listen, upstream and client_info; see the\n" +
-		"# reference config.toml. What became of each entry is in report.txt.\n")
+	if r.Program == "Postfix" {
+		b.WriteString(asPolicyService)
+	} else {
+		b.WriteString(asMilter)
+	}
+	b.WriteString("#\n# It runs as it is, as the user whose folder this is: its ports are above 1023, on this machine\n" +
+		"# alone, and what it writes lies in var/ beside this file. What became of each entry is in\n" +
+		"# report.txt. Lists, keys and doors: the reference config.toml.\n")
 	r.smtp(&b)
+	if r.Program == "Postfix" {
+		b.WriteString("\n[milter]\nlisten = \"\"\n\n[postfix]\npolicy_listen = \"127.0.0.1:8893\"\n")
+	} else {
+		b.WriteString("\n[milter]\nlisten = \"127.0.0.1:8892\"\n\n[postfix]\npolicy_listen = \"\"\n")
+	}
 	for _, l := range r.Lists {
 		l.table(&b, folder)
 	}
@@ -32,10 +57,7 @@ func (r *Result) Config(folder string) []byte {
 }
 
 func (r *Result) smtp(b *strings.Builder) {
-	if r.Hostname == "" && len(r.Trusted) == 0 && r.SkipAuthenticated == nil {
-		return
-	}
-	b.WriteString("\n[smtp]\n")
+	b.WriteString("\n[smtp]\nlisten = \"\"\n")
 	if r.Hostname != "" {
 		fmt.Fprintf(b, "hostname = %s\n", quote(r.Hostname))
 	}
@@ -79,6 +101,15 @@ func (l *List) table(b *strings.Builder, folder string) {
 			fmt.Fprintf(b, "%s = true\n", key.name)
 		}
 	}
+	if len(l.Match) > 0 {
+		fmt.Fprintf(b, "match = %s\n", array(l.Match))
+	}
+	if len(l.Require) > 0 {
+		fmt.Fprintf(b, "require = %s\n", array(l.Require))
+	}
+	if l.Excepts {
+		b.WriteString("exceptions = \"all\"\n")
+	}
 	if l.Shadow {
 		b.WriteString("mode = \"shadow\"\n")
 	}
@@ -87,6 +118,11 @@ func (l *List) table(b *strings.Builder, folder string) {
 		b.WriteString("on_match = \"tempfail\"\n")
 	case l.Tag:
 		b.WriteString("on_match = \"tag\"\n")
+	case l.Hold:
+		b.WriteString("on_match = \"quarantine\"\n")
+	}
+	if l.Says != "" {
+		fmt.Fprintf(b, "text = %s\n", quote(strings.ReplaceAll(l.Says, "%", "%%")))
 	}
 	if l.Reason != "" {
 		fmt.Fprintf(b, "reason = %s\n", quote(l.Reason))

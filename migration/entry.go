@@ -16,6 +16,8 @@ const (
 	block   deed = iota
 	defers       // 4xx
 	discard      // taken and dropped
+	hold         // taken and set aside
+	mark         // taken, with a header field
 	watch        // logged, and nothing else
 	pass         // an exception from all that comes behind it in the same restrictions
 	stop         // an exception from the rest of its own table
@@ -25,7 +27,10 @@ const (
 func (d deed) exempts() bool { return d == pass || d == stop }
 
 // refuses tells what an exception is worth something against.
-func (d deed) refuses() bool { return d <= discard }
+func (d deed) refuses() bool { return d <= mark }
+
+// answers tells what the client hears a reply of.
+func (d deed) answers() bool { return d <= discard }
 
 // about is what an entry looks at.
 type about uint8
@@ -53,9 +58,12 @@ type entry struct {
 	keys   []key // any of them matches; none: nobody knows whom it matches
 	rank   int   // in its own table: of two that match the lower one is found first
 	reason string
+	full   string // what the client reads there: codes and words; "" = nobody knows, or nothing
+	bare   string // the same, of an entry without a text
 	other  string // what else it does there, which is not blockd's: "HOLD"
 	site   *site
-	met    int // the round of plan.meet that has met it
+	untold bool // its list has no room for its text
+	met    int  // the round of plan.meet that has met it
 }
 
 // step is one place where a table is asked: the number of the restrictions, and of
@@ -69,9 +77,13 @@ type site struct {
 	about   about
 	steps   []step
 	entries []*entry
-	lines   []line // of the table, in order
-	warn    bool   // warn_if_reject
-	tag     bool   // what matches is marked, not refused
+	lines   []line   // of the table, in order
+	warn    bool     // warn_if_reject
+	tag     bool     // what matches is marked, not refused
+	match   []string // which addresses its list is asked about; none = those of envelopes
+	require []string // what its exceptions need to count
+	ordered bool     // its lines are asked in their order, however narrow they are
+	home    bool     // its exceptions go before blocks of its own list alone
 }
 
 // line is a line of a table: a comment, or an entry.

@@ -18,8 +18,11 @@ func listsOf(t *testing.T, main string, files map[string]string) (lists, config 
 			t.Fatal(err)
 		}
 	}
-	if main == "local.cf" {
+	switch main {
+	case "local.cf":
 		read = migration.SpamAssassin
+	case "multimap.conf":
+		read = migration.Rspamd
 	}
 	r, err := read(t.Context(), filepath.Join(dir, main), migration.Options{})
 	if err != nil {
@@ -39,9 +42,9 @@ func listsOf(t *testing.T, main string, files map[string]string) (lists, config 
 // it here.
 func TestWhatPostfixDefersIsNotRefused(t *testing.T) {
 	tests := []struct{ name, setting, table, want string }{
-		{"REJECT by access_map_reject_code", "access_map_reject_code = 450", "a.test REJECT no\n", "a.test DEFER no\n"},
+		{"REJECT by access_map_reject_code", "access_map_reject_code = 450", "a.test REJECT no\n", "a.test 450 4.7.1 no\n"},
 		{"a code of the entry's own stays", "access_map_reject_code = 450", "a.test 550 5.7.1 no\n", "a.test 550 5.7.1 no\n"},
-		{"soft_bounce", "soft_bounce = yes", "a.test REJECT no\nb.test 550 5.7.1 no\nc.test 521 no\n", "a.test DEFER no\nb.test 450 4.7.1 no\nc.test 450 no\n"},
+		{"soft_bounce", "soft_bounce = yes", "a.test REJECT no\nb.test 550 5.7.1 no\nc.test 521 no\n", "a.test 454 4.7.1 no\nb.test 450 4.7.1 no\nc.test 421 4.7.1 no\n"},
 		{"a refusal as usual", "soft_bounce = no", "a.test REJECT\n", "a.test REJECT\n"},
 	}
 	for _, tt := range tests {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/race"
 	"blockd/migration"
 )
 
@@ -27,6 +28,7 @@ func okOrReject(i int) string { return [...]string{"OK\n", "REJECT\n"}[i%2] }
 // What a configuration can hold is read in seconds or refused, however it is written.
 // Each of these took half a minute or more, if it ended at all.
 func TestNoConfigurationTakesForever(t *testing.T) {
+	race.Skip(t)
 	const senders = "smtpd_sender_restrictions = check_sender_access "
 	tests := []struct {
 		name   string

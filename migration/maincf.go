@@ -80,6 +80,8 @@ func isParameter(name string) bool {
 // for it.
 var defaults = map[string]string{
 	"alternate_config_directories":     "",
+	"access_map_defer_code":            "450",
+	"access_map_reject_code":           "554",
 	"default_database_type":            "hash",
 	"mynetworks":                       "127.0.0.0/8 [::1]/128",
 	"parent_domain_matches_subdomains": "debug_peer_list,fast_flush_domains,mynetworks,permit_mx_backup_networks,qmqpd_authorized_clients,relay_domains,smtpd_access_maps",

@@ -27,9 +27,11 @@ func (p *plan) meet(e *entry) *tally {
 		case first:
 			t.wins++
 			t.beaten = append(t.beaten, b)
+			t.abroad = t.abroad || b.site != e.site
 			return
 		case partly:
 			t.partly++
+			t.abroad = t.abroad || b.site != e.site
 		}
 		if t.losses++; t.first == nil {
 			t.first = b
@@ -68,9 +70,11 @@ func (p *plan) meet(e *entry) *tally {
 			switch p.siteOrder(e.site, s) {
 			case first:
 				t.wins += p.count[s]
+				t.abroad = t.abroad || s != e.site
 				continue
 			case partly:
 				t.partly += p.count[s]
+				t.abroad = t.abroad || s != e.site
 			}
 		}
 		t.losses += p.count[s]

@@ -12,23 +12,26 @@ package migration
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // Outcome is what became of one entry.
 type Outcome uint8
 
-// The outcomes. Wider and Narrower speak of what the entry itself does: a wider
+// The outcomes. Same is the same mail and, to the octet, the same reply; Reworded the same
+// mail with another reply. Wider and Narrower speak of what the entry itself does: a wider
 // block refuses more, a wider exception lets more pass.
 const (
 	Same Outcome = iota
 	Narrower
 	Wider
+	Reworded
 	Lost
 )
 
 // String returns the words of the report.
 func (o Outcome) String() string {
-	return [...]string{Same: "the same", Narrower: "narrower", Wider: "wider", Lost: "not carried over"}[o]
+	return [...]string{Same: "the same", Narrower: "narrower", Wider: "wider", Reworded: "other words", Lost: "not carried over"}[o]
 }
 
 // MarshalText gives JSON the same words.
@@ -69,9 +72,14 @@ type List struct {
 	Shadow   bool
 	Tempfail bool // patterns that defer
 	Tag      bool // taken, with a header field
+	Hold     bool // taken, and set aside
 	Allow    bool // of a fetched list: its entries are exceptions
 	Discard  bool
+	Match    []string // which addresses it is asked about; none = those of envelopes
+	Require  []string // what its exceptions need to count; none = nothing
+	Excepts  bool     // it has exceptions that go before the blocks of other lists
 	Reason   string
+	Says     string // to the client, where an entry has no text of its own; with codes in front
 
 	// What the gate must let pass for the list to mean what it meant.
 	Force             []string
@@ -169,6 +177,13 @@ func (f *Finding) differ(o Outcome, format string, args ...any) {
 	case Lost:
 	case Same:
 		f.Outcome, f.Now = o, text
+	case Reworded:
+		if o != Reworded {
+			f.Outcome, text = o, text+"; "+Reworded.String()+": "+f.Now
+		} else {
+			text = f.Now + "; " + text
+		}
+		f.Now = text
 	case o:
 		f.Now += "; " + text
 	default:
@@ -178,7 +193,10 @@ func (f *Finding) differ(o Outcome, format string, args ...any) {
 
 // remark says something of an entry that means the same.
 func (f *Finding) remark(text string) {
-	if f.Outcome == Same && f.Now == "" {
+	switch {
+	case f.Outcome == Same && f.Now == "":
 		f.Now = text
+	case f.Outcome == Reworded && !strings.Contains(f.Now, text):
+		f.Now += "; " + text
 	}
 }

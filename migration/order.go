@@ -11,11 +11,12 @@ import (
 )
 
 // In Postfix the first match decides, restrictions by restrictions; in blockd an
-// exception goes before every block, whatever list it is in. So an exception means
-// the same here if it wins against all blocks that it meets there as well. One that
-// wins against none is left out: it does nothing there, and would do something here.
-// One that wins against some has no equal here; it is kept, which refuses nobody who
-// was let pass, and both sides of it say so.
+// exception goes before the blocks of its own list, or of every list. Its own list is
+// enough for a table none of whose exceptions wins against a block elsewhere; else they
+// reach all. Such an exception means the same here if it wins against all blocks that
+// it meets there as well. One that wins against none is left out: it does nothing there,
+// and would do something here. One that wins against some has no equal here; it is kept,
+// which refuses nobody who was let pass, and both sides of it say so.
 
 // maxMatches bounds how many addresses are tried on patterns: beyond it each pair is
 // taken for one that may meet. maxPairs bounds the pairs that are looked at, a
@@ -165,14 +166,52 @@ type tally struct {
 	first        *entry   // that it loses against
 	lost         []*entry // that it loses against, of its own kind
 	beaten       []*entry // that it wins against, of its own kind
+	abroad       bool     // of the wins and of partly: some are in another site
+}
+
+// atHome is the tally of an exception that reaches the blocks of its own site alone.
+func (t *tally) atHome(s *site) *tally {
+	own := &tally{}
+	for _, b := range t.lost {
+		if b.site == s {
+			own.lost = append(own.lost, b)
+		}
+	}
+	for _, b := range t.beaten {
+		if b.site == s {
+			own.wins++
+		}
+	}
+	if own.losses = len(own.lost); own.losses > 0 {
+		own.first = own.lost[0]
+	}
+	return own
+}
+
+// oneList reports whether all entries of a site that refuse or let pass are of one list.
+func (s *site) oneList() bool {
+	seen := map[part]bool{}
+	for _, e := range s.entries {
+		if e.Outcome == Lost || !e.deed.exempts() && !e.deed.refuses() {
+			continue
+		}
+		for _, k := range e.keys {
+			seen[partOf(e, k)] = true
+		}
+	}
+	return len(seen) <= 1
 }
 
 // weigh settles every exception of all sites. The error is ErrTooBig.
 func (p *plan) weigh() error {
 	p.bury()
 	for _, s := range p.sites {
+		s.home = s.name != "" && s.oneList()
+		var kept []*entry
+		var tallies []*tally
 		for _, e := range s.entries {
 			if !e.deed.exempts() {
+				p.outdone(e)
 				continue
 			}
 			t := p.meet(e)
@@ -181,6 +220,14 @@ func (p *plan) weigh() error {
 					e.Now += fmt.Sprintf("; what it let pass is judged by %s behind it now", entries(n))
 				}
 				continue
+			}
+			kept, tallies = append(kept, e), append(tallies, t)
+			s.home = s.home && !t.abroad && len(e.keys) > 0
+		}
+		for i, e := range kept {
+			t := tallies[i]
+			if s.home && t.wins > 0 {
+				t = t.atHome(s)
 			}
 			p.settle(e, t)
 		}
@@ -194,6 +241,33 @@ func (p *plan) weigh() error {
 		}
 	}
 	return nil
+}
+
+// outdone says of an entry that takes mail which blocks it goes before here: those that it
+// is narrower than. There they refuse such mail all the same.
+func (p *plan) outdone(e *entry) {
+	if e.deed != hold && e.deed != mark || e.Outcome == Lost {
+		return
+	}
+	t := p.meet(e)
+	n, first := t.losses, (*entry)(nil)
+	alike := func(b *entry) bool { // the narrower of the two decides there as well
+		return !b.deed.answers() || b.site == e.site && !e.site.ordered && !slices.ContainsFunc(b.keys, key.isPattern)
+	}
+	for _, b := range t.lost {
+		if alike(b) {
+			n--
+		} else if first == nil {
+			first = b
+		}
+	}
+	switch {
+	case n <= 0:
+	case first == nil:
+		e.differ(Wider, "here it goes before %s about the client too", entries(n))
+	default:
+		e.differ(Wider, "here it goes before %s too, where it is the narrower one%s", first.Place, more(n))
+	}
 }
 
 // bury takes out the blocks that are never reached: an exception before them covers
@@ -245,10 +319,10 @@ func contains(out, in key) bool {
 func (p *plan) settle(e *entry, t *tally) {
 	if e.other != "" {
 		if t.wins+t.partly == 0 {
-			e.lose("%s is not blockd's", e.other)
+			e.lose("%s is Postfix's own", e.other)
 			return
 		}
-		e.differ(Narrower, "%s is not blockd's; that nothing behind it in the table counts is kept", e.other)
+		e.differ(Narrower, "%s is Postfix's own, and not taken over; that nothing behind it in the table counts is kept", e.other)
 	}
 	switch {
 	case t.losses == 0:

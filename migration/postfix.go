@@ -147,15 +147,21 @@ func (pf *postfix) settings() error {
 			return err
 		}
 	}
-	code, err := pf.params.value("access_map_reject_code")
-	if err != nil {
-		return err
+	var soft, delay string
+	for _, v := range []struct {
+		name string
+		into *string
+	}{{"access_map_reject_code", &pf.rules.reject}, {"access_map_defer_code", &pf.rules.defers}, {"soft_bounce", &soft}, {"smtpd_delay_reject", &delay}} {
+		if *v.into, err = pf.params.value(v.name); err != nil {
+			return err
+		}
 	}
-	soft, err := pf.params.value("soft_bounce")
-	if err != nil {
-		return err
+	pf.rules.soft, pf.rules.early = strings.EqualFold(soft, "yes"), strings.EqualFold(delay, "no")
+	for _, code := range []*string{&pf.rules.reject, &pf.rules.defers} {
+		if n := *code; len(n) != 3 || !digits(n) || n[0] != '4' && n[0] != '5' {
+			*code = "450" // Postfix says "450 4.7.1 Service unavailable" then
+		}
 	}
-	pf.rules.later, pf.rules.soft = strings.HasPrefix(code, "4"), strings.EqualFold(soft, "yes")
 	classes, err := pf.params.value("smtpd_restriction_classes")
 	for _, c := range words(classes) {
 		pf.classes[c] = true

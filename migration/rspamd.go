@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -122,6 +123,9 @@ func (rs *rspamd) path(name string) (path string, remote bool) {
 	return name, false
 }
 
+// fields are the header fields whose addresses lists can be asked about.
+var fields = []string{"from", "reply-to", "return-path"}
+
 // mapRule is one rule of multimap.
 type mapRule struct {
 	symbol, kind, filter string
@@ -130,6 +134,7 @@ type mapRule struct {
 	differ               string // from what it does there, for every entry
 	regexp, glob         bool
 	reason               string
+	match                []string // which addresses it is about; none = the envelope's
 }
 
 // rule reads one rule.
@@ -140,6 +145,9 @@ func (rs *rspamd) rule(at Place, symbol string, v uclValue) error {
 	lose := func(format string, args ...any) error {
 		rs.find(at, symbol, meant).lose(format, args...)
 		return rs.files.count()
+	}
+	if field := strings.ToLower(v.word("header")); r.kind == "header" && slices.Contains(fields, field) && strings.HasPrefix(r.filter, "email") {
+		r.kind, r.match = "from", []string{field}
 	}
 	switch r.kind {
 	case "from", "ip":
@@ -154,16 +162,18 @@ func (rs *rspamd) rule(at Place, symbol string, v uclValue) error {
 		return lose("it is switched off")
 	case has(v, "require_symbols"), has(v, "expression"), has(v, "combined"):
 		return lose("it depends on what else was found in the message")
-	case extract == "mime":
-		return lose("it looks at the header From alone; blockd's lists are about the envelope")
 	case has(v, "redis"), has(v, "external"), has(v, "selector"):
 		return lose("what it asks is another program")
 	}
 	if why := rs.deed(&r, v); why != "" {
 		return lose("%s", why)
 	}
-	if extract == "both" {
-		r.differ = strings.TrimPrefix(r.differ+"; only the envelope is looked at, not the header From", "; ")
+	switch {
+	case r.match != nil || r.kind != "from":
+	case extract == "mime":
+		r.match = []string{"from"}
+	case extract == "both":
+		r.match = []string{"envelope", "from"}
 	}
 	maps, ok := v.get("map")
 	if !ok {
@@ -180,7 +190,7 @@ func (rs *rspamd) rule(at Place, symbol string, v uclValue) error {
 	default:
 		return lose("its map is a section of its own")
 	}
-	s := &site{name: strings.ToLower(symbol), comes: symbol + " of " + at.String(), tag: r.tag}
+	s := &site{name: strings.ToLower(symbol), comes: symbol + " of " + at.String(), tag: r.tag, match: r.match}
 	if r.kind == "ip" {
 		s.about = clients
 	}
@@ -231,7 +241,7 @@ func (rs *rspamd) deed(r *mapRule, v uclValue) (why string) {
 		r.deed, rs.accepts = pass, true
 	case "discard":
 		r.deed, rs.rejects = discard, true
-		r.differ = "dropped at a milter door; the SMTP filter refuses it"
+		r.differ = "dropped at a milter door alone; the policy service and the SMTP filter refuse it"
 	case "add header", "rewrite subject":
 		r.deed, r.tag = block, true
 	case "":

@@ -65,9 +65,10 @@ func (rs *rspamd) remote(at Place, r mapRule, url string) {
 	if r.differ != "" {
 		f.differ(Narrower, "%s", r.differ)
 	}
+	r.reworded(f)
 	l := &List{
 		Name: listName(strings.ToLower(r.symbol)), Format: "rspamd", Comes: url, URL: url, Patterns: r.regexp || r.glob,
-		Shadow: r.deed == watch, Tempfail: r.deed == defers, Allow: r.deed == pass, Tag: r.tag, Reason: cut(clean(r.reason), 400),
+		Shadow: r.deed == watch, Tempfail: r.deed == defers, Allow: r.deed == pass, Tag: r.tag, Match: r.match, Reason: cut(clean(r.reason), 400),
 	}
 	l.File = l.Name + ".map"
 	f.List = l.Name
@@ -99,10 +100,18 @@ func (rs *rspamd) entry(at Place, s *site, r mapRule, text string) {
 	case r.differ != "":
 		e.differ(Narrower, "%s", r.differ)
 	}
+	r.reworded(f)
 	if strings.HasPrefix(differ, "in any case") {
 		e.differ(Wider, "%s", differ)
 	} else if differ != "" {
 		e.differ(Narrower, "%s", differ)
+	}
+}
+
+// reworded says that rspamd, which has the whole message before it answers, does so later.
+func (r *mapRule) reworded(f *Finding) {
+	if !r.tag && (r.deed == block || r.deed == defers) && f.Outcome != Lost {
+		f.differ(Reworded, "at RCPT and in blockd's words, not at the end of the message in rspamd's")
 	}
 }
 

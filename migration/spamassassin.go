@@ -14,12 +14,26 @@ import (
 // spamassassin is one import from local.cf.
 type spamassassin struct {
 	*Result
-	files files
-	site  *site
-	ifs   []condition
-	rest  int // directives that are not about senders or clients
-	exact map[string][]*entry
-	weak  bool // a match of blocklist_from has too few points to be spam
+	files  files
+	site   *site
+	proofs map[string]*site // of exceptions that need proof, by their directive
+	ifs    []condition
+	rest   int // directives that are not about senders or clients
+	exact  map[string][]*entry
+	weak   bool // a match of blocklist_from has too few points to be spam
+}
+
+// authors are the addresses that SpamAssassin looks at, as far as blockd does.
+var authors = []string{"envelope", "from"}
+
+// proved are the exceptions that count with a proof alone.
+var proved = []struct {
+	directive, name string
+	require         []string
+}{
+	{"welcomelist_from_dkim", "dkim", []string{"dkim"}},
+	{"welcomelist_from_spf", "spf", []string{"spf"}},
+	{"welcomelist_auth", "auth", []string{"spf", "dkim"}},
 }
 
 // condition is an open "if".
@@ -45,7 +59,14 @@ const assumedVersion = 4.0
 // SpamAssassin imports the directives of local.cf that are about senders and clients.
 func SpamAssassin(ctx context.Context, localCF string, o Options) (*Result, error) {
 	sa := &spamassassin{Result: &Result{Program: "SpamAssassin", Source: localCF}, exact: map[string][]*entry{}}
-	sa.site = &site{name: "spamassassin", comes: localCF}
+	sa.site = &site{name: "spamassassin", comes: localCF, match: authors}
+	sa.proofs = map[string]*site{}
+	sites := []*site{sa.site}
+	for _, p := range proved {
+		s := &site{name: "spamassassin-" + p.name, comes: localCF, match: authors, require: p.require}
+		sa.proofs[p.directive] = s
+		sites = append(sites, s)
+	}
 	if err := sa.file(localCF, 0); err != nil {
 		return nil, err
 	}
@@ -57,7 +78,7 @@ func SpamAssassin(ctx context.Context, localCF string, o Options) (*Result, erro
 		sa.note("%d other directives are not about who sends, and stay with SpamAssassin", sa.rest)
 	}
 	sa.note("SpamAssassin counts points when it has the message; blockd refuses the sender before there is one")
-	if err := sa.build(ctx, []*site{sa.site}, o); err != nil {
+	if err := sa.build(ctx, sites, o); err != nil {
 		return nil, err
 	}
 	return sa.Result, nil
@@ -129,15 +150,23 @@ func (sa *spamassassin) directive(at Place, text string, depth int) error {
 	why := ""
 	switch what {
 	case "blocklist_from":
-		return sa.senders(at, text, rest, block, undo)
+		return sa.senders(sa.site, at, text, rest, block, undo)
 	case "welcomelist_from":
-		return sa.senders(at, text, rest, pass, undo)
+		return sa.senders(sa.site, at, text, rest, pass, undo)
+	case "welcomelist_auth", "welcomelist_from_spf":
+		return sa.senders(sa.proofs[what], at, text, rest, pass, undo)
+	case "welcomelist_from_dkim":
+		author, signer := cutBlank(rest)
+		if i := strings.LastIndexByte(author, '@'); signer == "" || i >= 0 && strings.EqualFold(signer, author[i+1:]) {
+			return sa.senders(sa.proofs[what], at, text, author, pass, undo)
+		}
+		why = "an exception for a signature of another domain than the author's, which proves nothing of the author here"
 	case "all_spam_to":
 		return sa.recipients(at, text, rest)
 	case "welcomelist_from_rcvd", "def_welcomelist_from_rcvd":
 		why = "an exception for senders whose mail comes from a named server; without that condition anybody could use their names"
-	case "welcomelist_auth", "def_welcomelist_auth", "welcomelist_from_dkim", "def_welcomelist_from_dkim", "welcomelist_from_spf", "def_welcomelist_from_spf":
-		why = "an exception for authors who are proved by SPF or DKIM; without the proof anybody could use their names"
+	case "def_welcomelist_auth", "def_welcomelist_from_dkim", "def_welcomelist_from_spf":
+		why = "some points in favour of authors who are proved by SPF or DKIM, too few to outweigh a blocklist"
 	case "blocklist_to", "welcomelist_to", "more_spam_to":
 		why = "points for a recipient; a [[policy]] chooses lists for recipients"
 	case "trusted_networks", "internal_networks", "msa_networks":
@@ -218,7 +247,7 @@ func (sa *spamassassin) include(at Place, text, rest string, depth int) error {
 }
 
 // senders reads the addresses of one line.
-func (sa *spamassassin) senders(at Place, text, rest string, d deed, undo bool) error {
+func (sa *spamassassin) senders(s *site, at Place, text, rest string, d deed, undo bool) error {
 	if rest == "" {
 		sa.find(at, text, "").lose("a directive without an address")
 		return sa.files.count()
@@ -228,7 +257,7 @@ func (sa *spamassassin) senders(at Place, text, rest string, d deed, undo bool) 
 		if err := sa.files.count(); err != nil {
 			return err
 		}
-		id := fmt.Sprint(d, strings.ToLower(glob))
+		id := fmt.Sprint(s.name, " ", d, strings.ToLower(glob))
 		if undo {
 			f := sa.find(at, word+" "+glob, "take back the same address of earlier lines")
 			if known, holds := sa.conditions(); !holds || !known && d == pass {
@@ -249,7 +278,7 @@ func (sa *spamassassin) senders(at Place, text, rest string, d deed, undo bool) 
 		if d == pass {
 			meant = "100 points in favour of "
 		}
-		e := sa.site.add(&entry{Finding: sa.find(at, word+" "+glob, meant+whom(senders, keys)), deed: d, keys: keys})
+		e := s.add(&entry{Finding: sa.find(at, word+" "+glob, meant+whom(senders, keys)), deed: d, keys: keys})
 		if why != "" {
 			e.lose("%s", why)
 			continue
@@ -263,7 +292,14 @@ func (sa *spamassassin) senders(at Place, text, rest string, d deed, undo bool) 
 				e.differ(Wider, "also without the condition of line %d", c.at.Line)
 			}
 		}
-		e.differ(Narrower, "by the envelope sender alone, not by From: and its like")
+		switch {
+		case d == block:
+			e.differ(Narrower, "by the envelope sender and From:, not by Resent-From: and its like")
+		case len(s.require) == 1 && s.require[0] == "spf":
+			e.differ(Narrower, "by the envelope sender: what SPF proves is not of From:")
+		default:
+			e.differ(Narrower, "by the envelope sender and From: alone")
+		}
 	}
 	return nil
 }

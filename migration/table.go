@@ -3,6 +3,7 @@ package migration
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"blockd/pattern"
@@ -62,12 +63,55 @@ func (pf *postfix) rows(s *site, kind tableKind, path string, data []byte) error
 		case indexedTable:
 			t.indexed(l.line, l.text)
 		case cidrTable:
+			s.ordered = true
 			t.cidr(l.line, l.text)
 		default:
+			s.ordered = true
 			t.expression(l.line, l.text)
 		}
 	}
+	s.yield()
 	return nil
+}
+
+// yield has an entry that takes mail free from its table, as it does there, where one that
+// refuses is asked behind it, may match the same mail and may go before it here: patterns
+// come last here, and in a table whose lines are asked in their order the narrower of two
+// goes first. Mail that was taken must not be refused.
+func (s *site) yield() {
+	var refusing []*entry
+	for _, e := range s.entries {
+		if e.Outcome != Lost && e.deed.answers() {
+			refusing = append(refusing, e)
+		}
+	}
+	for _, e := range slices.Clone(s.entries) {
+		if e.Outcome == Lost || e.deed != hold && e.deed != mark || !s.ordered && !slices.ContainsFunc(e.keys, key.isPattern) {
+			continue
+		}
+		if !slices.ContainsFunc(refusing, func(b *entry) bool { return b.rank > e.rank && overlap(e, b) }) {
+			continue
+		}
+		if i := slices.IndexFunc(e.keys, key.isPattern); i > 0 { // an address, and its forms with an extension
+			s.add(&entry{Finding: e.Finding, deed: stop, keys: e.keys[i:], rank: e.rank})
+			e.keys = e.keys[:i:i]
+			e.differ(Narrower, "with an extension behind the recipient_delimiter it is let pass")
+			continue
+		}
+		e.other, e.deed, e.Outcome, e.Now = map[deed]string{hold: "HOLD", mark: "PREPEND"}[e.deed], stop, Same, ""
+	}
+}
+
+// overlap reports whether two entries of one table may match the same mail.
+func overlap(a, b *entry) bool {
+	return slices.ContainsFunc(a.keys, func(k key) bool {
+		return slices.ContainsFunc(b.keys, func(o key) bool {
+			if k.net.IsValid() && o.net.IsValid() {
+				return k.net.Overlaps(o.net)
+			}
+			return (&plan{}).keysMeet(k, o)
+		})
+	})
 }
 
 // tableText is one table being read.
@@ -84,13 +128,20 @@ type tableText struct {
 
 // entry adds an entry of the table.
 func (t *tableText) entry(line int, text string, a action, keys []key, rank int) *entry {
-	if a = t.pf.rules.soften(a); t.site.warn && a.deed.refuses() {
+	said := a
+	if a = t.pf.rules.words(a); t.site.warn && a.deed.answers() {
 		a.deed, a.differ = watch, ""
 	}
 	e := t.site.add(&entry{
-		Finding: t.pf.find(Place{t.path, line}, text, meaning(a, t.site.about, keys)),
-		deed:    a.deed, keys: keys, rank: rank, reason: a.reason, other: a.other,
+		Finding: t.pf.find(Place{t.path, line}, text, meaning(action{deed: a.deed, reason: said.reason}, t.site.about, keys)),
+		deed:    a.deed, keys: keys, rank: rank, reason: a.reason, other: a.other, bare: a.bare, full: a.full,
 	})
+	switch e.deed {
+	case block, defers:
+		t.pf.rules.reworded(e, said.reason)
+	case watch:
+		e.reason = said.reason
+	}
 	if a.lost != "" {
 		e.lose("%s", a.lost)
 	}
@@ -99,6 +150,9 @@ func (t *tableText) entry(line int, text string, a action, keys []key, rank int)
 	}
 	if a.differ != "" {
 		e.differ(Narrower, "%s", a.differ)
+	}
+	if a.deed == mark {
+		e.differ(Narrower, "the field is X-Blockd, which names the list, not %s", shown(a.field))
 	}
 	return e
 }
@@ -267,12 +321,13 @@ func (t *tableText) expression(line int, text string) {
 		t.entry(line, text, a, nil, t.n).lose("it is inside a condition")
 		return
 	}
+	parts := strings.Contains(strings.ReplaceAll(value, "$$", ""), "$")
+	if a = parseAction(strings.ReplaceAll(value, "$$", "$")); parts {
+		a.reason, a.coded = "", false
+	}
 	e := t.entry(line, text, a, nil, t.n)
-	if strings.Contains(strings.ReplaceAll(e.reason, "$$", ""), "$") {
-		e.reason = ""
-		if e.deed.refuses() {
-			e.differ(Narrower, "without its text, which has parts of the address")
-		}
+	if parts && e.deed.answers() {
+		e.differ(Reworded, "without its text, which has parts of the address")
 	}
 	t.pattern(e, expr, flags)
 }
