@@ -61,3 +61,13 @@ func forwardPath(argument, macro string) string {
 	}
 	return macro
 }
+
+// asksUTF8 reports whether the parameters of MAIL have SMTPUTF8 (RFC 6531, section 3.4).
+func asksUTF8(parameters string) bool {
+	for p := range strings.FieldsSeq(parameters) {
+		if strings.EqualFold(p, "SMTPUTF8") {
+			return true
+		}
+	}
+	return false
+}

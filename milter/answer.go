@@ -1,39 +1,32 @@
 package milter
 
 import (
-	"strconv"
-
 	"github.com/d--j/go-milter"
 
 	"blockd/policy"
 )
 
 // Our own replies, beside those of package policy.
-const (
-	replyNoQuarantine = "451 4.3.5 This message cannot be set aside here, try again later"
-	replyApart        = "452 4.5.3 Send this recipient in a transaction of its own"
-	replyInternal     = "451 4.3.0 Internal error, try again"
-	replyNoSender     = "553 5.1.7 Sender address is not understood"
-	replyManySenders  = "550 5.6.0 Message header has too many senders"
-	replyManyResults  = "550 5.6.0 Message header has too many Authentication-Results of ours"
+var (
+	replyNoQuarantine = policy.Reply{Code: 451, Enhanced: "4.3.5", Text: "This message cannot be set aside here, try again later"}
+	replyApart        = policy.Reply{Code: 452, Enhanced: "4.5.3", Text: "Send this recipient in a transaction of its own"}
+	replyInternal     = policy.Reply{Code: 451, Enhanced: "4.3.0", Text: "Internal error, try again"}
+	replyNoSender     = policy.Reply{Code: 553, Enhanced: "5.1.7", Text: "Sender address is not understood"}
+	replyManySenders  = policy.Reply{Code: 550, Enhanced: "5.6.0", Text: "Message header has too many senders"}
+	replyManyResults  = policy.Reply{Code: 550, Enhanced: "5.6.0", Text: "Message header has too many Authentication-Results of ours"}
 )
 
 // headerField is the field of a message that a list has tagged, as the SMTP filter
 // writes it.
 const headerField = "X-Blockd"
 
-// reply makes an answer of a reply text, "550 5.7.1 …". A text of several lines is
-// a reply of as many, each with the codes.
-func reply(text string) *milter.Response {
-	code, err := strconv.ParseUint(text[:3], 10, 16)
-	if err != nil {
+// reply makes an answer of a reply.
+func reply(r policy.Reply) *milter.Response {
+	answer, err := milter.RejectWithCodeAndReason(uint16(r.Code), r.Enhanced+" "+r.Line())
+	if err != nil { // of 64 KiB; ours have 510 octets
 		return milter.RespTempFail
 	}
-	r, err := milter.RejectWithCodeAndReason(uint16(code), text[4:])
-	if err != nil { // of 64 KiB; ours have a hundred octets
-		return milter.RespTempFail
-	}
-	return r
+	return answer
 }
 
 func recipientOutcome(d policy.Decision) string {

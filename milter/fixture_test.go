@@ -116,7 +116,7 @@ func build(t testing.TB, texts map[string]string) *index.Index {
 			source.Settings.Format = "postfix"
 		}
 		if strings.Contains(text, "welcomelist_auth ") {
-			source.Settings.Format = "spamassassin"
+			source.Settings.Format, source.Exceptions = "spamassassin", index.AllExceptions
 		}
 		switch {
 		case strings.HasPrefix(name, "allow"):

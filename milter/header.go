@@ -23,15 +23,15 @@ func (s *session) judgeHeader(m milter.Modifier) *milter.Response {
 	return s.judgeFields(m)
 }
 
-// readFields looks up the addresses of the header. An envelope that a list allows is
-// not asked further. nil = there is nothing wrong with the header itself.
+// readFields looks up the addresses of the header. Mail whose envelope an exception frees
+// from all lists is not asked further. nil = there is nothing wrong with the header itself.
 func (s *session) readFields() *milter.Response {
 	t := &s.tx
 	if !t.reads || !t.settled || t.group == policy.Unread {
 		return nil
 	}
 	for _, v := range t.verdicts {
-		if t.checker.For(v, t.recipient).Kind == policy.Allowed {
+		if v := t.checker.For(v, t.recipient); v.Frees() {
 			return nil
 		}
 	}
@@ -43,6 +43,7 @@ func (s *session) readFields() *milter.Response {
 	for _, f := range fields {
 		source, _ := policy.FieldSource(f.Name)
 		v := t.checker.Header(source, f.Text)
+		v.Seen.UTF8 = t.verdicts[0].Seen.UTF8
 		t.judged = append(t.judged, t.checker.ProveOrigin(context.Background(), v, t.recipient, t.origin)) // asks nothing: SPF is of envelopes
 	}
 	return nil

@@ -174,7 +174,7 @@ func (s *session) answerAll(m milter.Modifier) *milter.Response {
 	switch {
 	case len(t.awaiting) == 0:
 		return nil
-	case t.answer != "":
+	case t.answer.Code != 0:
 		s.metrics.messages.WithLabelValues(recipientOutcome(policy.Decision{Outcome: t.fate.outcome})).Inc()
 		return reply(t.answer)
 	case t.fate.outcome == policy.Accept:

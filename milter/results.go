@@ -51,7 +51,7 @@ func (s *session) found() string {
 // pastHeader answers the end of the header of a message that lists have nothing to do
 // with any more. A mail server changes messages at their end only.
 func (s *session) pastHeader() *milter.Response {
-	if s.writesResults && (len(s.tx.results.forged) > 0 || s.found() != "") {
+	if s.tx.learns || s.writesResults && (len(s.tx.results.forged) > 0 || s.found() != "") {
 		return milter.RespContinue
 	}
 	s.reset()

@@ -2,6 +2,7 @@ package milter
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/d--j/go-milter"
@@ -62,15 +63,10 @@ func (s *session) Connect(_, _ string, _ uint16, address string, m milter.Modifi
 		return milter.RespContinue, nil
 	}
 	v := s.checker.Client(s.client)
-	d := s.checker.Recipient(v, "")
+	d := s.checker.Connection(v)
 	if d.Outcome != policy.Refuse && d.Outcome != policy.Defer {
 		return milter.RespContinue, nil
 	}
-	code := "554" // RFC 5321, section 3.1
-	if d.Outcome == policy.Defer {
-		code = "421"
-	}
-	d.Reply = code + d.Reply[3:]
 	s.logDecision(v, d, "", m)
 	s.metrics.clients.Inc()
 	return reply(d.Reply), nil
@@ -84,7 +80,7 @@ func (s *session) Helo(name string, _ milter.Modifier) (*milter.Response, error)
 
 // MailFrom looks the sender up, once for the transaction. One whom no list has
 // anything on is accepted here, and the mail server asks no more about it.
-func (s *session) MailFrom(argument, _ string, m milter.Modifier) (*milter.Response, error) {
+func (s *session) MailFrom(argument, parameters string, m milter.Modifier) (*milter.Response, error) {
 	s.reset()
 	if s.trusted {
 		return s.pass()
@@ -100,11 +96,11 @@ func (s *session) MailFrom(argument, _ string, m milter.Modifier) (*milter.Respo
 	if second != "" || reads { // all verdicts of the transaction from one generation
 		checker = checker.Pin()
 	}
-	seen := policy.Seen{Helo: s.helo, Sender: strings.Trim(argument, "<>"), Authenticated: authenticated}
+	seen := policy.Seen{Helo: s.helo, Sender: strings.Trim(argument, "<>"), Authenticated: authenticated, UTF8: asksUTF8(parameters)}
 	v := checker.Envelope(s.client, first)
 	v.Seen = seen
 	if second == "" && !reads && checker.Passes("", v) {
-		return s.pass()
+		return s.pass(v)
 	}
 	s.tx = transaction{open: true, sender: argument, reads: reads, checker: checker, verdicts: []policy.Verdict{v}}
 	if second != "" {
@@ -112,10 +108,11 @@ func (s *session) MailFrom(argument, _ string, m milter.Modifier) (*milter.Respo
 		w.Seen = seen
 		if !reads && checker.Passes("", v, w) {
 			s.reset()
-			return s.pass()
+			return s.pass(v, w)
 		}
 		s.tx.verdicts = append(s.tx.verdicts, w)
 	}
+	s.tx.learns = checker.WantsCompleted(s.tx.verdicts...)
 	s.tx.origin = policy.Origin{Client: s.client, Helo: s.helo, Authenticated: login}
 	if s.settings.RejectAt == "mail" {
 		if r := s.refuseSender(m); r != nil {
@@ -126,9 +123,14 @@ func (s *session) MailFrom(argument, _ string, m milter.Modifier) (*milter.Respo
 	return milter.RespContinue, nil
 }
 
-// pass accepts the message whoever its recipients are.
-func (s *session) pass() (*milter.Response, error) {
+// pass accepts the message whoever its recipients are. Once a day for most senders that is
+// said at its end alone: a message counts when it is complete.
+func (s *session) pass(unlisted ...policy.Verdict) (*milter.Response, error) {
 	s.metrics.senders[mailPassed].Inc()
+	if s.checker.WantsCompleted(unlisted...) {
+		s.tx.learns, s.tx.verdicts = true, slices.Clone(unlisted)
+		return milter.RespContinue, nil
+	}
 	if s.writesResults { // its header is still to be seen
 		return milter.RespContinue, nil
 	}
@@ -174,20 +176,20 @@ func (s *session) RcptTo(argument, _ string, m milter.Modifier) (*milter.Respons
 		s.logDecision(s.checker.For(v, recipient), d, recipient, m)
 	}
 	outcome := recipientOutcome(d)
-	text := d.Reply
+	answer := d.Reply
 	switch {
 	case d.Outcome == policy.Refuse, d.Outcome == policy.Defer:
 	case s.tx.unreadable(v) && !s.checker.Exempt(recipient):
-		outcome, text = outRefused, replyNoSender
+		outcome, answer = outRefused, replyNoSender
 		s.logUnread(recipient, m)
 	case !s.tx.joins(s.checker, recipient, d, stakes{}):
-		outcome, text = outLimited, replyApart
+		outcome, answer = outLimited, replyApart
 	}
 	s.metrics.recipients.WithLabelValues(outcome).Inc()
-	if text == "" {
+	if answer.Code == 0 {
 		return milter.RespContinue, nil
 	}
-	return reply(text), nil
+	return reply(answer), nil
 }
 
 // Data is not asked for.
@@ -253,6 +255,9 @@ func (s *session) EndOfMessage(m milter.Modifier) (*milter.Response, error) {
 	if err := s.writeResults(m); err != nil {
 		s.logFate("message not dealt with", s.tx.fate, m, err)
 		return milter.RespTempFail, nil
+	}
+	if s.tx.learns && s.tx.fate.outcome == policy.Accept {
+		s.checker.Completed(s.tx.verdicts...)
 	}
 	return s.fulfil(s.tx.fate, m), nil
 }

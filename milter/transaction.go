@@ -10,10 +10,12 @@ import (
 )
 
 // transaction is one MAIL to its end. The zero transaction is none, and so is a
-// message that was accepted at MAIL.
+// message that was accepted at MAIL. One that is not open and learns has nothing to
+// be asked about, but for its end.
 type transaction struct {
 	open     bool
 	reads    bool             // its header is looked at
+	learns   bool             // the end of the message is of interest: see policy.Checker.Completed
 	sender   string           // as the client wrote it
 	checker  *policy.Checker  // of one generation
 	verdicts []policy.Verdict // of the envelope: one, or two where the mail server has another sender than the client wrote
@@ -23,7 +25,7 @@ type transaction struct {
 
 	// Of a message that may have to prove something.
 	awaiting    []string         // recipients whose answer comes at its end
-	answer      string           // that of the first of them, once it is there; "" = accepted
+	answer      policy.Reply     // that of the first of them, once it is there; zero = accepted
 	fieldsAwait bool             // an address in its header does too
 	judged      []policy.Verdict // of those addresses
 	copied      *spool.Copy      // what came of it so far; nil = nothing

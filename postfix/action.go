@@ -1,33 +1,54 @@
 package postfix
 
 import (
-	"strings"
+	"strconv"
 
-	"blockd/lists"
 	"blockd/policy"
 )
 
-// action is a decision as access(5) has it. Of text Postfix puts "<sender>: Sender
-// address rejected: " in front, so that it begins behind that.
+// maxAnswer is what a reply line of Postfix has at most, without CRLF: there it is cut,
+// wherever that is.
+const maxAnswer = 510
+
+// prefix is the longest that Postfix puts in front of our words beside the codes and the
+// name of the refused: "<…>: Recipient address rejected: ".
+const prefix = len("550 5.7.1 <>: Recipient address rejected: ")
+
+// space is what our words may have of a reply in which the longest of these names stands.
+func space(names ...int) int {
+	most := 0
+	for _, n := range names {
+		most = max(most, n)
+	}
+	return max(maxAnswer-prefix-most, 100)
+}
+
+// action is a decision as access(5) has it, with words of at most so many octets. Of text
+// Postfix puts "<sender>: Sender address rejected: " in front, so that it begins behind
+// that.
 //
 // Defer is DEFER_IF_PERMIT: who would be refused by a later restriction is refused
-// at once, and need not come again to hear so. Postfix makes a 450 of it.
-func action(v policy.Verdict, d policy.Decision) string {
+// at once, and need not come again to hear so. Postfix makes a 450 of it. An entry that
+// names a code has it, and one that has a text without a code has that of Postfix's
+// tables, which is Postfix's to say.
+func action(v policy.Verdict, d policy.Decision, space int) string {
+	r := d.Reply
+	words := r.Enhanced + " " + r.Behind(space)
 	switch d.Outcome {
 	case policy.Refuse:
-		return "550 5.7.1 " + because(v, d)
+		if r.Bare {
+			return "REJECT " + words
+		}
+		return strconv.Itoa(r.Code) + " " + words
 	case policy.Defer:
-		if v.Internal() {
-			return "DEFER_IF_PERMIT 4.3.0 " + notChecked(d)
+		if r.Named {
+			return strconv.Itoa(r.Code) + " " + words
 		}
-		if strings.HasPrefix(d.Reply, "451 4.4.3 ") { // what DNS did not tell
-			return "DEFER_IF_PERMIT 4.4.3 not verified: try again later (ref " + d.Ref + ")"
-		}
-		return "DEFER_IF_PERMIT 4.7.1 " + because(v, d)
+		return "DEFER_IF_PERMIT " + words
 	case policy.Tag:
 		return "PREPEND X-Blockd: " + d.Tag
 	case policy.Quarantine:
-		return "HOLD " + because(v, d)
+		return "HOLD " + v.Because(d.Ref)
 	}
 	return dunno
 }
@@ -35,27 +56,10 @@ func action(v policy.Verdict, d policy.Decision) string {
 // dunno is that we have nothing to say: other restrictions decide.
 const dunno = "DUNNO"
 
-// notChecked is the text where the store could not be read.
-func notChecked(d policy.Decision) string { return "not checked: try again later (ref " + d.Ref + ")" }
-
-// because names the list that decided, and the reference of the log line.
-func because(v policy.Verdict, d policy.Decision) string {
-	text := "listed in " + printable(v.ListName(v.Decider)) + " (ref " + d.Ref + ")"
-	if kind := v.Matches[v.Decider].Kind; kind == lists.IP || kind == lists.CIDR {
-		return "client address [" + v.Client.String() + "] " + text
-	}
-	return text
-}
-
-// printable keeps the octets of a list's name from ending a line. Names in use
-// have none that it replaces.
-func printable(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return '?'
-		}
-		return r
-	}, name)
+// space is what our words may have of the reply to a request: which of its names Postfix
+// puts in front depends on the restrictions that we stand in.
+func (r *policyRequest) space() int {
+	return space(len(r.sender), len(r.recipient), len(r.helo), len(r.name)+len(r.client)+len("[]"))
 }
 
 // treatment is what an action does to a message rather than to a recipient; ""

@@ -1,13 +1,17 @@
 package postfix
 
-import "strings"
+import (
+	"strings"
+
+	"blockd/addr"
+)
 
 // external turns an address from Postfix's internal form, in which a local-part
 // has no quotes whatever its octets, into that of SMTP: `bad q@x.example` is
 // `"bad q"@x.example`. The local-part ends at the last "@". Most addresses stay as
 // they are, and cost nothing.
 func external(internal string) string {
-	internal = rewritten(internal)
+	internal = addr.Rewritten(internal) // we are asked before that is done
 	local := internal
 	if at := strings.LastIndexByte(internal, '@'); at >= 0 {
 		local = internal[:at]
@@ -26,22 +30,6 @@ func external(internal string) string {
 	b.WriteByte('"')
 	b.WriteString(internal[len(local):])
 	return b.String()
-}
-
-// rewritten is what Postfix makes of an address without an "@" when it takes the
-// message (swap_bangpath and allow_percent_hack, both on by default): site!user and
-// user%site are user@site. It asks the policy service before it does so.
-func rewritten(internal string) string {
-	if strings.Contains(internal, "@") {
-		return internal
-	}
-	if site, user, _ := strings.Cut(internal, "!"); site != "" && user != "" {
-		return user + "@" + site
-	}
-	if i := strings.LastIndexByte(internal, '%'); i > 0 && i < len(internal)-1 {
-		return internal[:i] + "@" + internal[i+1:]
-	}
-	return internal
 }
 
 // isDotAtom reports whether a local-part needs no quotes (RFC 5322, section

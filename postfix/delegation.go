@@ -64,7 +64,9 @@ func appendAction(out []byte, action string) []byte {
 
 // decide answers one request. Postfix asks at RCPT, once for each recipient, in
 // whatever restrictions we stand (smtpd_delay_reject); where it does not wait, it
-// asks at CONNECT and MAIL as well.
+// asks at CONNECT and MAIL as well. Where we stand in smtpd_end_of_data_restrictions
+// too, it says at END-OF-MESSAGE that it has the whole message. A request at DATA says
+// nothing of the kind: the client may go away behind the command.
 func (d *delegation) decide(r *policyRequest) string {
 	switch string(r.state) {
 	case "RCPT":
@@ -78,6 +80,8 @@ func (d *delegation) decide(r *policyRequest) string {
 		if client := d.address(r.client); d.settings.ClientRejectAt == "connect" && !listener.Within(d.settings.Trusted, client) {
 			return d.early(r, d.checker.Client(client))
 		}
+	case "END-OF-MESSAGE":
+		d.checker.Completed(d.judge(r))
 	}
 	d.metrics.answers[policy.Accept].Inc()
 	return dunno
@@ -91,7 +95,7 @@ func (d *delegation) early(r *policyRequest, v policy.Verdict) string {
 		d.metrics.answers[policy.Accept].Inc()
 		return dunno
 	}
-	return d.say(r, v, decision, action(v, decision))
+	return d.say(r, v, decision, action(v, decision, r.space()))
 }
 
 // recipient answers about one recipient.
@@ -106,7 +110,7 @@ func (d *delegation) recipient(r *policyRequest) string {
 	decision := d.checker.Recipient(v, recipient)
 	v = d.checker.For(v, recipient)
 	if decision.Outcome == policy.Refuse || decision.Outcome == policy.Defer {
-		return d.say(r, v, decision, action(v, decision))
+		return d.say(r, v, decision, action(v, decision, r.space()))
 	}
 	if decision.Ref == "" { // the sender is none, or there is none; no list has a part in it
 		d.metrics.answers[policy.Accept].Inc()
@@ -118,12 +122,15 @@ func (d *delegation) recipient(r *policyRequest) string {
 		d.tx.shared, d.tx.treatment = true, how
 	case how != d.tx.treatment:
 		d.metrics.again.Inc()
+		if !d.checker.LogsMore(d.tx.client) {
+			return sendAgain
+		}
 		d.log.Info("recipient put off", d.attrs(r, v, decision, sendAgain)...)
 		return sendAgain
 	case decision.Outcome == policy.Tag:
 		return d.say(r, v, decision, dunno) // the field stands there already
 	}
-	return d.say(r, v, decision, action(v, decision))
+	return d.say(r, v, decision, action(v, decision, r.space()))
 }
 
 // sendAgain is for a recipient whose message is to be treated in another way than
@@ -133,7 +140,9 @@ const sendAgain = "452 4.5.3 send this recipient in a transaction of its own"
 // say counts and logs an answer.
 func (d *delegation) say(r *policyRequest, v policy.Verdict, decision policy.Decision, answer string) string {
 	d.metrics.answers[decision.Outcome].Inc()
-	d.log.Info(decision.Event(v), d.attrs(r, v, decision, answer)...)
+	if !decision.Folded {
+		d.log.Info(decision.Event(v), d.attrs(r, v, decision, answer)...)
+	}
 	return answer
 }
 

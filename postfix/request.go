@@ -21,6 +21,7 @@ type policyRequest struct {
 	sender    []byte // in Postfix's internal form: see external
 	recipient []byte // in the same
 	client    []byte // an address, or "unknown"
+	name      []byte // of the client, or "unknown"
 	helo      []byte
 	login     []byte // of SASL; empty without
 	instance  []byte // the same for all requests about one message
@@ -42,6 +43,8 @@ func (r *policyRequest) field(name []byte) *[]byte {
 		return &r.recipient
 	case "client_address":
 		return &r.client
+	case "client_name":
+		return &r.name
 	case "helo_name":
 		return &r.helo
 	case "sasl_username":

@@ -38,11 +38,11 @@ func (t table) lookup(name, key string) (result string, found, failed bool) {
 	failed = d.Outcome == policy.Defer && v.Internal()
 	switch {
 	case failed:
-		result = notChecked(d)
+		result = d.Reply.Words
 	case d.Outcome != policy.Accept:
-		result = action(v, d)
+		result = action(v, d, space(len(key)))
 	}
-	if d.Ref != "" {
+	if d.Ref != "" && !d.Folded {
 		t.log.Info(d.Event(v), slog.String("door", t.name), slog.String("map", name), slog.String("ref", d.Ref),
 			slog.String("sender", key), slog.Any("", v), slog.String("reply", result))
 	}

@@ -43,7 +43,8 @@ var tableTests = []struct{ name, key, want string }{
 	{"list that tags", "a@odd.example", "PREPEND X-Blockd: list=odd ref *"},
 	{"list that sets aside", "a@aside.example", "HOLD listed in aside (ref *)"},
 	{"no address", "a@b..c", ""},
-	{"controls", "a\x01b@bulk.example", ""},
+	{"controls, and a listed domain", "a\x01b@bulk.example", "550 5.7.1 listed in bad (ref *)"},
+	{"controls, and one that is not", "a\x01b@there.example", ""},
 }
 
 func netstring(text string) string { return string(appendNetstring(nil, text)) }

@@ -19,7 +19,7 @@
 //   - list NAME: ENTRIES is a list of plain entries, one more line of it for each
 //     entry; "list NAME allow:" and "list NAME shadow:" make it such a list,
 //     quarantine, tag and tempfail there say what its entries lead to, and
-//     spamassassin that they are lines of that format.
+//     spamassassin and postfix that they are lines of that format.
 //   - require NAME: PROOFS is what the allow entries of a list need to count, and match
 //     NAME: SOURCES which addresses a list is asked about.
 //   - dns TYPE NAME: TEXT is a record of the name server that is asked.

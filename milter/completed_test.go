@@ -1,0 +1,100 @@
+package milter_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"blockd/addr"
+	"blockd/milter"
+	"blockd/policy"
+)
+
+// learning is a door that is told of messages. It wants the first of each sender.
+type learning struct {
+	*door
+	mu   sync.Mutex
+	told []string
+}
+
+func learn(t *testing.T, s setup) *learning {
+	l := &learning{}
+	s.policy.Completed = func(a addr.Addr, client netip.Addr) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.told = append(l.told, a.String()+" from "+client.String())
+	}
+	s.policy.Wants = func(a addr.Addr, client netip.Addr) bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return !slices.Contains(l.told, a.String()+" from "+client.String())
+	}
+	l.door = open(t, s)
+	return l
+}
+
+func (l *learning) want(t *testing.T, when, want string) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if got := strings.Join(l.told, " "); got != want {
+		t.Errorf("%s: told of %q, want %q", when, got, want)
+	}
+}
+
+// TestOnlyWholeMessagesCount: a sender has written when its message has come to its end
+// and is accepted, and not before; once it has, its mail is accepted at MAIL again.
+func TestOnlyWholeMessagesCount(t *testing.T) {
+	l := learn(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
+	m := l.greet("192.0.2.1")
+	for range 20 {
+		m.mail("friend@there.example", "friend@there.example")
+		m.rcpt("bob@here.example")
+		m.abort()
+	}
+	m.mail("friend@there.example", "friend@there.example")
+	m.rcpt("bob@here.example")
+	m.conn.Close()
+	m = l.greet("192.0.2.1")
+	l.want(t, "after 20 aborts and a lost connection", "")
+	if got := m.mail("friend@there.example", "friend@there.example"); got != "c" {
+		t.Errorf("MAIL answered %q, want continue: its end is of interest", got)
+	}
+	if got := m.rcpt("bob@here.example"); got != "c" {
+		t.Errorf("RCPT answered %q", got)
+	}
+	if changes, got := m.end(); got != "a" || changes != nil {
+		t.Errorf("end of message answered %q %q, want accept", changes, got)
+	}
+	l.want(t, "after a message", "friend@there.example from 192.0.2.1")
+	if got := m.mail("friend@there.example", "friend@there.example"); got != "a" {
+		t.Errorf("MAIL answered %q, want accept", got)
+	}
+	m.mail("x@bad.example", "x@bad.example")
+	m.rcpt("postmaster@here.example")
+	m.end()
+	m.mail("", "")
+	m.rcpt("bob@here.example")
+	l.want(t, "after a listed sender and a bounce", "friend@there.example from 192.0.2.1")
+}
+
+// TestWholeMessagesWhoseHeaderIsReadCount: where a list is asked about the header too, a
+// message counts if nothing in it is refused or marked.
+func TestWholeMessagesWhoseHeaderIsReadCount(t *testing.T) {
+	from, err := policy.ParseSources([]string{"envelope", "from"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := learn(t, setup{lists: map[string]string{"bad": "bad.example\n", "marked": "marked.example\n"},
+		rules: map[string]policy.ListRule{"bad": {Match: from}, "marked": {Match: from, OnMatch: policy.TagOnMatch}}, settings: milter.Settings{}})
+	m := l.greet("192.0.2.1")
+	for sender, header := range map[string]string{"a@one.example": "x@bad.example", "b@two.example": "x@marked.example", "c@three.example": "x@fine.example"} {
+		m.mail(sender, sender)
+		m.rcpt("bob@here.example")
+		m.end("From: " + header)
+		m.abort()
+	}
+	l.want(t, "after three messages", "c@three.example from 192.0.2.1")
+}
