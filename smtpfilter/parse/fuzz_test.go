@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blockd/addr"
+	"blockd/internal/race"
 )
 
 // The second parser: the grammar of MAIL and RCPT as one regular expression for
@@ -132,6 +133,7 @@ func FuzzCommand(f *testing.F) {
 // TestRandomLines joins pieces that have a meaning, which reaches deeper than
 // random octets in the same time.
 func TestRandomLines(t *testing.T) {
+	race.Skip(t)
 	pieces := []string{
 		"MAIL", "mail FROM:", "RCPT TO:", " ", "<", ">", "<a@b.test>", "<>", `"`, `\`, "@", ".", ":", "a", "é", "\x00", "\r", "\n", "\t",
 		" SIZE=1", " BODY=7BIT", " SMTPUTF8", " NOTIFY=NEVER", "=", " ENVID=a", "+2B", " RET=FULL", " size=", "postmaster",

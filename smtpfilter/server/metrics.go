@@ -31,7 +31,7 @@ func newMetrics(reg prometheus.Registerer, connections func() int) *metrics {
 		}),
 		selfTests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "blockd_upstream_selftest_total",
-			Help: "Open-relay self-tests of upstream, by result: passed, open-relay, undecided (recipient put off), inconclusive (no answer).",
+			Help: "Open-relay self-tests of upstream, by result: passed, open-relay, undecided (refused, but not for relaying), inconclusive (no answer).",
 		}, []string{"result"}),
 	}
 	reg.MustRegister(m.refused, m.handshakes, m.acceptErrors, m.up, m.selfTests,

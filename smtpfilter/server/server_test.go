@@ -46,6 +46,12 @@ func (p *peer) set(rcpt string, down bool) {
 	p.rcpt, p.down = rcpt, down
 }
 
+func (p *peer) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sessions
+}
+
 func (p *peer) serve(conn net.Conn) {
 	defer conn.Close()
 	p.mu.Lock()

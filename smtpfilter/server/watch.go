@@ -15,7 +15,7 @@ import (
 // The times of the watch on upstream.
 const (
 	probeEvery   = time.Minute      // while all is well, and while it relays or does not say
-	probeAgain   = 5 * time.Second  // after a failure: the longest that a returned upstream goes unnoticed
+	probeAgain   = 5 * time.Second  // after a failure, also one that a client has met
 	probeTimeout = 30 * time.Second // for a probe, and for a self-test
 )
 
@@ -82,12 +82,30 @@ func (w *watch) run(ctx context.Context) {
 		if err != nil && !errors.Is(err, upstream.ErrOpenRelay) && !errors.Is(err, upstream.ErrUndecided) {
 			pause = probeAgain
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !w.rest(ctx, pause) {
 			return
 		}
 	}
+}
+
+// rest waits for the next look: pause, or probeAgain if a client finds before that
+// upstream has failed. It returns false at the end of ctx.
+func (w *watch) rest(ctx context.Context, pause time.Duration) bool {
+	ended, again := time.After(pause), time.After(min(pause, probeAgain))
+	select {
+	case <-ended:
+		return true
+	case <-again: // sooner than that no client hastens it
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case <-ended:
+	case <-w.up.Trouble():
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 // look probes and tests once. A failed probe does not close the way for clients,
@@ -156,7 +174,7 @@ func (w *watch) logChange(err error) {
 	case errors.Is(err, upstream.ErrOwnListener):
 		w.log.Error("no mail is taken: upstream is this filter, mail would run in a circle", slog.Any("error", err))
 	case errors.Is(err, upstream.ErrUndecided):
-		w.log.Warn("upstream may be an open relay: it puts the test's recipient off; mail passes, and the test is repeated", slog.Any("error", err))
+		w.log.Warn("upstream may be an open relay; mail passes, and the test is repeated", slog.Any("error", err))
 	default:
 		w.log.Warn("upstream not ready", slog.Any("error", err))
 	}

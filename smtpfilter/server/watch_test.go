@@ -106,7 +106,7 @@ func relaying(p *peer, log *slog.Logger) *watch {
 func TestWatchFollowsUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
-		p := &peer{rcpt: "550 no", down: true}
+		p := &peer{rcpt: "550 5.7.1 no", down: true}
 		w := relaying(p, slog.New(slog.NewTextHandler(&log, nil)))
 		if s := w.status(); !errors.Is(s.Err, upstream.ErrUntested) || !s.Since.IsZero() {
 			t.Errorf("before the first look: %v", s)
@@ -123,14 +123,14 @@ func TestWatchFollowsUpstream(t *testing.T) {
 			ready bool
 			open  bool
 		}{
-			{"down at the start", time.Second, "550 no", true, false, false},
-			{"still down an hour later", time.Hour, "550 no", true, false, false},
-			{"back, seen within 5 s", 5 * time.Second, "550 no", false, true, false},
+			{"down at the start", time.Second, "550 5.7.1 no", true, false, false},
+			{"still down an hour later", time.Hour, "550 5.7.1 no", true, false, false},
+			{"back, seen within 5 s", 5 * time.Second, "550 5.7.1 no", false, true, false},
 			{"opened while it ran, seen within a minute", time.Minute, "250 ok", false, false, true},
 			{"down again, seen within a minute", time.Minute, "250 ok", true, false, false},
 			{"back as an open relay", 5 * time.Second, "250 ok", false, false, true},
 			{"an open relay for an hour", time.Hour, "250 ok", false, false, true},
-			{"repaired, seen within a minute", time.Minute, "454 no", false, true, false},
+			{"repaired, seen within a minute", time.Minute, "454 4.7.1 no", false, true, false},
 		}
 		for _, step := range steps {
 			p.set(step.rcpt, step.down)
@@ -161,6 +161,40 @@ func TestWatchFollowsUpstream(t *testing.T) {
 	})
 }
 
+// A client that finds upstream stopped has it looked at, so that the metric and readiness say
+// so before the minute is over; many such clients cost one look in 5 s.
+func TestClientsTroubleHastensTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &peer{rcpt: "550 5.7.1 no"}
+		w := relaying(p, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go w.run(ctx)
+		<-time.After(2 * probeAgain)
+		synctest.Wait()
+		if err := w.status().Err; err != nil {
+			t.Fatalf("before: %v", err)
+		}
+		p.set("550 5.7.1 no", true)
+		if _, err := w.up.Open(ctx, upstream.Client{}); err == nil {
+			t.Fatal("Open has a session with a stopped upstream")
+		}
+		synctest.Wait()
+		if err := w.status().Err; err == nil {
+			t.Error("the status is as before, though a client has met a stopped upstream")
+		}
+		begun := p.count()
+		for range 100 {
+			w.up.Open(ctx, upstream.Client{})
+		}
+		<-time.After(probeAgain - time.Millisecond)
+		synctest.Wait()
+		if looks := p.count() - begun - 100; looks != 0 {
+			t.Errorf("%d looks within 5 s", looks)
+		}
+	})
+}
+
 func TestInconclusiveSelfTestIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{rcpt: "421 4.7.0 slow down"}
@@ -176,7 +210,7 @@ func TestInconclusiveSelfTestIsRepeated(t *testing.T) {
 		if _, err := w.up.Open(ctx, upstream.Client{}); !errors.Is(err, upstream.ErrUntested) {
 			t.Errorf("Open: %v, want ErrUntested", err)
 		}
-		p.set("550 no", false)
+		p.set("550 5.7.1 no", false)
 		<-time.After(probeAgain)
 		synctest.Wait()
 		if err := w.status().Err; err != nil {
@@ -220,7 +254,7 @@ func TestUndecidedSelfTestIsServedAndRepeated(t *testing.T) {
 // An upstream that turns out to be this filter is served no more, with the probe
 // that finds it.
 func TestOwnListenerFoundLaterIsNotServed(t *testing.T) {
-	p := &peer{rcpt: "550 no"}
+	p := &peer{rcpt: "550 5.7.1 no"}
 	address := p.listen(t)
 	up := upstream.New(upstream.Settings{Network: "tcp", Address: address, Hostname: "us.example"})
 	r := start(t, Settings{}, echo, up)

@@ -206,8 +206,10 @@ func (s *session) authResult(mechanism string, r wire.Reply, err error) {
 	case r.Code == 421:
 		s.relay421(r)
 	default:
-		s.log.LogAttrs(context.Background(), slog.LevelInfo, "authentication failed",
-			s.who(slog.String("mechanism", mechanism), slog.Int("upstream_code", r.Code))...)
+		if s.checker.LogsMore(s.client.Addr()) {
+			s.log.LogAttrs(context.Background(), slog.LevelInfo, "authentication failed",
+				s.who(slog.String("mechanism", mechanism), slog.Int("upstream_code", r.Code))...)
+		}
 		s.refuse(string(r.Raw))
 	}
 }

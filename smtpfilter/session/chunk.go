@@ -221,8 +221,8 @@ func (s *session) failMessage(m *message, r wire.Reply) {
 	s.logMessage(m, r)
 	s.withdraw(m)
 	s.tx.message, s.tx.failed = nil, m.reply
-	if m.over {
-		s.end("protocol", m.reply)
+	if m.over != "" {
+		s.end(m.over, m.reply)
 	} else {
 		s.reply(m.reply)
 	}

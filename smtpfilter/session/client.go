@@ -18,9 +18,10 @@ func (s Settings) trusts(client netip.Addr) bool {
 // judge decides about the sender of MAIL together with the client. Of a trusted
 // client nothing is asked; of one that has authenticated, if so configured, only
 // whether its address is listed.
-func (s *session) judge(checker *policy.Checker, reversePath string) policy.Verdict {
+// utf8: MAIL has SMTPUTF8.
+func (s *session) judge(checker *policy.Checker, reversePath string, utf8 bool) policy.Verdict {
 	client := s.client.Addr()
-	seen := policy.Seen{Helo: s.helo, Sender: reversePath}
+	seen := policy.Seen{Helo: s.helo, Sender: reversePath, UTF8: utf8}
 	switch {
 	case s.trusted:
 		client, reversePath, seen = netip.Addr{}, "", policy.Seen{}
@@ -41,27 +42,22 @@ func (s *session) heard() bool {
 		return true
 	}
 	v := s.checker.Client(s.client.Addr())
-	d := s.checker.Recipient(v, "")
+	d := s.checker.Connection(v)
 	if d.Outcome != policy.Refuse && d.Outcome != policy.Defer {
 		return true
 	}
-	code := "554"
-	if d.Outcome == policy.Defer {
-		code = "421"
-	}
-	d.Reply = code + d.Reply[3:]
 	s.logDecision(v, d, "")
 	if !s.tarpit(d.Tarpit) {
 		return false
 	}
-	if d.Outcome == policy.Defer {
-		s.end("client", d.Reply+"\r\n")
+	if d.Reply.Ends() {
+		s.end("client", d.Reply.String()+"\r\n")
 		s.flush()
 		return false
 	}
 	s.metrics.ended.WithLabelValues("client").Inc()
 	s.unheard = true
-	s.reply(d.Reply + "\r\n")
+	s.reply(d.Reply.String() + "\r\n")
 	return false
 }
 

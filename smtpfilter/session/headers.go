@@ -65,11 +65,11 @@ func (s *session) judgeHeader(m *message) {
 	}
 }
 
-// readSenders looks up the addresses of the header. An envelope that a list allows is
-// not asked further.
+// readSenders looks up the addresses of the header. Mail whose envelope an exception frees
+// from all lists is not asked further.
 func (s *session) readSenders(m *message) {
 	recipient := s.tx.recipient()
-	if s.checker.For(s.tx.verdict, recipient).Kind == policy.Allowed {
+	if v := s.checker.For(s.tx.verdict, recipient); v.Frees() {
 		return
 	}
 	all, ok := m.fields.senders.Addresses()
@@ -80,6 +80,7 @@ func (s *session) readSenders(m *message) {
 	for _, f := range all {
 		source, _ := policy.FieldSource(f.Name)
 		v := s.tx.headers.Header(source, f.Text)
+		v.Seen.UTF8 = s.tx.verdict.Seen.UTF8
 		m.awaiting = append(m.awaiting, s.checker.ProveOrigin(s.hard, v, recipient, s.origin())) // asks nothing: SPF is of envelopes
 	}
 }

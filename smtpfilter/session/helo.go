@@ -3,6 +3,8 @@ package session
 import (
 	"net/netip"
 	"strings"
+
+	"blockd/policy"
 )
 
 // spared reports whether nothing is asked of the client but what lists say: clients of
@@ -13,18 +15,18 @@ func (s *session) spared(recipient string) bool {
 }
 
 // heloFault is the refusal of a recipient because of what the client has called
-// itself, or "".
-func (s *session) heloFault(recipient string) string {
+// itself; the zero Reply is none.
+func (s *session) heloFault(recipient string) policy.Reply {
 	if s.settings.Helo != "valid" || s.spared(recipient) {
-		return ""
+		return policy.Reply{}
 	}
 	switch literal, ip := heloLiteral(s.helo); {
 	case literal && !ip.IsValid(), !literal && !validHost(s.helo):
-		return replyBadHelo
+		return refuseBadHelo
 	case literal && ip == s.ownAddr(), strings.EqualFold(strings.TrimSuffix(s.helo, "."), s.settings.Hostname):
-		return replyOurHelo
+		return refuseOurHelo
 	}
-	return ""
+	return policy.Reply{}
 }
 
 // ownAddr is the address that the client has reached us at; zero: not known.

@@ -117,7 +117,10 @@ func (s *session) fulfil(m *message, d policy.Decision, proof *spool.Copy) {
 	switch d.Outcome {
 	case policy.Refuse, policy.Defer:
 		m.tarpit = d.Tarpit
-		s.stop(m, refusedOutcome(d.Outcome), d.Reply+"\r\n")
+		s.stop(m, refusedOutcome(d.Outcome), d.Reply.String()+"\r\n")
+		if m.over == "" && d.Reply.Ends() {
+			m.over = "list"
+		}
 	case policy.Quarantine:
 		s.divert(m, d, proof)
 	case policy.Tag:

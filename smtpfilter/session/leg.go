@@ -247,8 +247,10 @@ func (s *session) quitUpstream() {
 
 // relay421 passes upstream's own end of service on and ends the session.
 func (s *session) relay421(r wire.Reply) {
-	s.log.LogAttrs(context.Background(), slog.LevelInfo, "session ended",
-		s.who(slog.String("reason", "upstream"), slog.String("upstream_reply", firstLine(r.Raw)))...)
+	if s.checker.LogsMore(s.client.Addr()) {
+		s.log.LogAttrs(context.Background(), slog.LevelInfo, "session ended",
+			s.who(slog.String("reason", "upstream"), slog.String("upstream_reply", firstLine(r.Raw)))...)
+	}
 	s.metrics.ended.WithLabelValues("upstream").Inc()
 	s.write(r.Raw)
 	s.abandonUpstream()

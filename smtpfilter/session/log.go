@@ -26,6 +26,9 @@ func clientText(s *session) string {
 // logDecision writes the one line of a decision that lists had a part in. The
 // ref is the one that the client was told.
 func (s *session) logDecision(v policy.Verdict, d policy.Decision, recipient string) {
+	if d.Folded {
+		return
+	}
 	attrs := s.who(slog.String("ref", d.Ref), slog.String("sender", s.tx.sender), slog.String("recipient", recipient),
 		slog.String("verdict", string(v.Kind)))
 	entry := v.Decider
@@ -55,30 +58,50 @@ func (s *session) logDecision(v policy.Verdict, d policy.Decision, recipient str
 	if v.Err != nil {
 		attrs = append(attrs, slog.Any("error", v.Err))
 	}
-	attrs = append(attrs, slog.String("reply", d.Reply), slog.String("generation", v.Generation))
+	attrs = append(attrs, slog.String("reply", d.Reply.String()), slog.String("generation", v.Generation))
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, d.Event(v), attrs...)
 }
 
 // logMailRefused writes that upstream would not have the sender.
 func (s *session) logMailRefused(r wire.Reply) {
-	s.logTransaction("sender refused upstream", slog.String("upstream_reply", firstLine(r.Raw)))
+	s.logRefusal("sender refused upstream", slog.String("upstream_reply", firstLine(r.Raw)))
 }
 
 // logRecipientRefused writes that upstream would not have a recipient.
 func (s *session) logRecipientRefused(recipient string, r wire.Reply) {
-	s.logTransaction("recipient refused upstream",
+	s.logRefusal("recipient refused upstream",
 		slog.String("recipient", recipient), slog.String("upstream_reply", firstLine(r.Raw)))
 }
 
 // logRecipient writes what a recipient was answered for another reason than lists have.
 func (s *session) logRecipient(recipient, reply string) {
-	s.logTransaction("recipient not taken", slog.String("recipient", recipient), slog.String("reply", firstLine(reply)))
+	s.logRefusal("recipient not taken", slog.String("recipient", recipient), slog.String("reply", firstLine(reply)))
+}
+
+// logTurnedDown writes that a rule on the client refuses a recipient. The ref is the
+// decision's.
+func (s *session) logTurnedDown(recipient string, d policy.Decision) {
+	if d.Folded {
+		return
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "recipient not taken", s.who(slog.String("ref", d.Ref), slog.String("sender", s.tx.sender),
+		slog.String("recipient", recipient), slog.String("reply", d.Reply.String()))...)
+}
+
+// logRefusal writes a line about what a client may repeat as fast as it likes.
+func (s *session) logRefusal(message string, more ...slog.Attr) {
+	if s.checker.LogsMore(s.client.Addr()) {
+		s.logTransaction(message, more...)
+	}
 }
 
 // logMessage counts a message and writes its one line. r is upstream's reply to
 // the dot, if it came to that.
 func (s *session) logMessage(m *message, r wire.Reply) {
 	s.metrics.messages.WithLabelValues(m.outcome).Inc()
+	if m.outcome != "accepted" && m.outcome != "quarantined" && !s.checker.LogsMore(s.client.Addr()) {
+		return
+	}
 	message := "mail not accepted"
 	switch m.outcome {
 	case "accepted":

@@ -86,6 +86,29 @@ func TestOneLineADecision(t *testing.T) {
 	})
 }
 
+// TestWhySessionsEndByAnEntry: the metric names the list, at RCPT as at the end of a
+// message, whose own reply ends a session.
+func TestWhySessionsEndByAnEntry(t *testing.T) {
+	d := dialogue.Dialogue{Name: t.Name(), Match: map[string][]string{"bad": {"envelope", "from"}},
+		Lists: []dialogue.List{{Name: "bad", Kind: "postfix", Entries: []string{"bulk.example 521 5.7.1 go away"}}}}
+	for sender, dialogue := range map[string][]string{
+		"a@bulk.example": {"RCPT TO:<bob@here.example>", "521"},
+		"a@good.example": {"RCPT TO:<bob@here.example>", "250", "DATA", "354", "From: a@bulk.example\r\n\r\nhello\r\n.", "521"},
+	} {
+		r := newRig(&script.Server{}, d.Checker(t), Settings{})
+		c := connect(t, r, t.Context())
+		c.hello()
+		c.want("MAIL FROM:<"+sender+">", "250")
+		for i := 0; i < len(dialogue); i += 2 {
+			c.want(dialogue[i], dialogue[i+1])
+		}
+		<-c.ended
+		if got := r.count(t, "blockd_smtp_sessions_ended_total", "list"); got != 1 {
+			t.Errorf("%s: sessions ended{list} = %v, want 1", sender, got)
+		}
+	}
+}
+
 // TestLogHasTheReplyThatTheClientHeard: also where one answer is for several recipients,
 // and where the greeting is what refuses.
 func TestLogHasTheReplyThatTheClientHeard(t *testing.T) {

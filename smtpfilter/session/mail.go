@@ -39,7 +39,7 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 	if s.readsHeaders() {
 		checker = checker.Pin() // the header's verdicts come from the generation of the sender's
 	}
-	verdict := s.judge(checker, sender)
+	verdict := s.judge(checker, sender, cmd.Params.Has(parse.ParamSMTPUTF8))
 	s.begin(cmd, verdict, sender)
 	if checker != s.checker {
 		s.tx.headers, s.tx.fate.group = checker, policy.AllRead
@@ -49,11 +49,11 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 			return
 		}
 		verdict = s.tx.verdict
-		if d := s.refusedAtMail(); d.Reply != "" {
+		if d := s.refusedAtMail(); d.Reply.Code != 0 {
 			s.logDecision(verdict, d, "")
 			s.reset()
 			if s.tarpit(d.Tarpit) {
-				s.refuse(d.Reply + "\r\n")
+				s.answerDecision(d.Reply, s.turnDown)
 			}
 			return
 		}
@@ -141,7 +141,7 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 	switch {
 	case d.Outcome == policy.Refuse, d.Outcome == policy.Defer:
 		s.metrics.recipients.WithLabelValues(refusedOutcome(d.Outcome)).Inc()
-		s.reply(d.Reply + "\r\n")
+		s.answerDecision(d.Reply, s.turnDown)
 		return
 	case d.Outcome == policy.Quarantine:
 		if s.joins(f, recipient) {
@@ -150,16 +150,17 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		return
 	}
 	refusal := s.heloFault(recipient)
-	if refusal == "" {
+	if refusal.Code == 0 {
 		if line = s.lookBack(line, recipient); line == nil {
 			return
 		}
 		refusal = s.reverseFault(recipient)
 	}
-	if refusal != "" {
+	if refusal.Code != 0 {
+		d := s.checker.TurnDown(s.tx.verdict, recipient, refusal)
 		s.metrics.recipients.WithLabelValues("refused").Inc()
-		s.logRecipient(recipient, refusal)
-		s.reply(refusal)
+		s.logTurnedDown(recipient, d)
+		s.turnDown(d.Reply.String() + "\r\n")
 		return
 	}
 	if !s.joins(f, recipient) || !s.sameTag(d, recipient) {
@@ -187,6 +188,19 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		return
 	}
 	s.forward(line, pending{verb: parse.RCPT, recipient: recipient, exempt: d.Exempt, noted: f.open()})
+}
+
+// answerDecision gives a list's answer by answer. One with the code 421 or 521 is the
+// last of the session.
+func (s *session) answerDecision(r policy.Reply, answer func(string)) {
+	text := r.String() + "\r\n"
+	if !r.Ends() {
+		answer(text)
+		return
+	}
+	if s.settle() {
+		s.end("list", text)
+	}
 }
 
 // standing reports whether the transaction has outlived a settle: what was in

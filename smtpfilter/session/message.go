@@ -20,7 +20,7 @@ type message struct {
 	forwarded bool          // upstream has recipients of it
 	outcome   string        // a word of the metric; before the end: why nothing more is moved, "" = all goes on
 	reply     string        // our own answer to its end
-	over      bool          // the session ends with it
+	over      string        // why the session ends with it, a word of the metric; "" = it goes on
 	announced bool          // of BDAT: upstream has had the first chunk's command
 	kept      string        // the copy's name in quarantine, once the message was accepted
 	loop      *hops         // nil: nothing is added, so nobody looks for a circle
@@ -66,7 +66,10 @@ func (s *session) stop(m *message, why, reply string) {
 	if m.outcome != "" && why != "bare" {
 		return
 	}
-	m.outcome, m.reply, m.over = why, reply, why == "bare"
+	m.outcome, m.reply, m.over = why, reply, ""
+	if why == "bare" {
+		m.over = "protocol"
+	}
 	m.dropProof()
 	if m.forwarded {
 		s.abandonUpstream()
@@ -107,7 +110,9 @@ func (s *session) early(m *message) {
 	r, err := wire.ReadReply(s.up.R)
 	if err == nil && r.Code >= 400 {
 		s.stop(m, "upstream-refused", string(r.Raw))
-		m.over = r.Code == 421
+		if r.Code == 421 {
+			m.over = "upstream"
+		}
 		return
 	}
 	s.upstreamFailed("data", errUnasked)
@@ -147,7 +152,9 @@ func (s *session) sendData(m *message, p []byte) {
 		reply = string(r.Raw)
 	}
 	s.stop(m, "upstream-lost", reply)
-	m.over = reply[:3] == "421"
+	if reply[:3] == "421" {
+		m.over = "upstream"
+	}
 }
 
 // conclude answers the end of a message, all of which the client has sent.
@@ -162,8 +169,8 @@ func (s *session) conclude(m *message) {
 		s.reset()
 		s.forsakeUpstream() // a message for the quarantine alone may have left MAIL there
 		s.tarpit(m.tarpit)
-		if m.over {
-			s.end("protocol", m.reply)
+		if m.over != "" {
+			s.end(m.over, m.reply)
 		} else {
 			s.reply(m.reply)
 		}
@@ -213,6 +220,9 @@ func (s *session) finalReply(m *message) {
 	default:
 		m.outcome = "accepted"
 		m.keep()
+		if s.tx.tag == "" {
+			s.checker.Completed(s.tx.verdict)
+		}
 		s.errors, s.junk = 0, 0
 		s.up.tx = false
 		s.write(r.Raw)

@@ -42,7 +42,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"stage"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "blockd_smtp_sessions_ended_total",
-			Help: "Sessions ended by the filter, by reason: errors, junk, rate, timeout, drain, protocol, upstream, client (its address is listed).",
+			Help: "Sessions ended by the filter, by reason: errors, junk, rate, timeout, drain, protocol, upstream, client (its address is listed), list (an entry's own reply is 421 or 521).",
 		}, []string{"reason"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "blockd_smtp_panics_total",

@@ -1,6 +1,10 @@
 package session
 
-import "strings"
+import (
+	"strings"
+
+	"blockd/policy"
+)
 
 // Our own replies (docs/smtp.md, "Reply texts"): one line, fixed text, nothing of
 // the client's or upstream's inside.
@@ -49,9 +53,6 @@ const (
 	replyNoService     = "503 5.5.1 No service for this address, send QUIT\r\n"
 	replyTooEarly      = "521 5.5.1 Wait for the greeting\r\n"
 	replyBareData      = "550 5.5.2 Error: bare <CR> or <LF> received\r\n"
-	replyBadHelo       = "550 5.7.1 Helo command rejected: not a host name or address literal\r\n"
-	replyNoReverse     = "550 5.7.25 Client host rejected: its address has no valid name in DNS\r\n" // RFC 7372, section 3.3
-	replyOurHelo       = "550 5.7.1 Helo command rejected: that is this server's own name\r\n"
 	replyTooBig        = "552 5.3.4 Message too big\r\n"
 	replyNeedUTF8      = "553 5.6.7 Address needs SMTPUTF8\r\n"
 	replyNoRcpt        = "554 5.5.1 No valid recipients\r\n"
@@ -64,3 +65,10 @@ func firstLine[T string | []byte](reply T) string {
 	line, _, _ := strings.Cut(string(reply), "\r\n")
 	return line
 }
+
+// Refusals by a rule on the client's names, which end with the contact of those of lists.
+var (
+	refuseBadHelo   = policy.Reply{Code: 550, Enhanced: "5.7.1", Text: "Helo command rejected: not a host name or address literal"}
+	refuseOurHelo   = policy.Reply{Code: 550, Enhanced: "5.7.1", Text: "Helo command rejected: that is this server's own name"}
+	refuseNoReverse = policy.Reply{Code: 550, Enhanced: "5.7.25", Text: "Client host rejected: its address has no valid name in DNS"} // RFC 7372, section 3.3
+)

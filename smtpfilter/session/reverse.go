@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"blockd/msgauth"
+	"blockd/policy"
 )
 
 // lookBack asks whether the client's address has a name, once in a session and if
@@ -18,11 +19,11 @@ func (s *session) lookBack(line []byte, recipient string) []byte {
 	})
 }
 
-// reverseFault is the refusal of a recipient because of the client's address, or "".
+// reverseFault is the refusal of a recipient because of the client's address, or none.
 // What DNS did not tell is no reason to refuse.
-func (s *session) reverseFault(recipient string) string {
+func (s *session) reverseFault(recipient string) policy.Reply {
 	if !s.lookedBack || s.reverse != msgauth.No || s.spared(recipient) {
-		return ""
+		return policy.Reply{}
 	}
-	return replyNoReverse
+	return refuseNoReverse
 }

@@ -203,26 +203,53 @@ func (s *session) refuse(text string) {
 		}
 		return
 	}
-	if s.errors > l.SoftErrors {
-		if !s.settle() {
-			return
-		}
-		s.flush()
-		pause := time.NewTimer(l.ErrorDelay)
-		defer pause.Stop()
-		select {
-		case <-pause.C:
-		case <-s.hard.Done():
-		}
+	if s.slowed() {
+		s.reply(text)
+	}
+}
+
+// turnDown answers a command with a refusal by a list or by a rule on the client. It
+// counts as an error, as Postfix counts it (smtpd_hard_error_limit): a session that only
+// collects refusals becomes slow and ends. A message that has recipients goes on, however
+// many of the others are refused.
+func (s *session) turnDown(text string) {
+	s.errors++
+	if !s.slowed() {
+		return
 	}
 	s.reply(text)
+	if s.errors >= s.settings.Limits.HardErrors && s.settle() && s.tx.accepted == 0 && len(s.tx.aside) == 0 {
+		s.end("errors", replyTooManyErrors)
+	}
+}
+
+// slowed holds the answer to an error back once there are many. It reports whether the
+// session goes on.
+func (s *session) slowed() bool {
+	l := s.settings.Limits
+	if s.errors <= l.SoftErrors {
+		return true
+	}
+	if !s.settle() {
+		return false
+	}
+	s.flush()
+	pause := time.NewTimer(l.ErrorDelay)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-s.hard.Done():
+	}
+	return true
 }
 
 // end answers with text and reads nothing more.
 func (s *session) end(reason, text string) {
 	s.metrics.ended.WithLabelValues(reason).Inc()
-	s.log.LogAttrs(context.Background(), slog.LevelInfo, "session ended",
-		s.who(slog.String("reason", reason), slog.String("reply", firstLine(text)))...)
+	if s.checker.LogsMore(s.client.Addr()) {
+		s.log.LogAttrs(context.Background(), slog.LevelInfo, "session ended",
+			s.who(slog.String("reason", reason), slog.String("reply", firstLine(text)))...)
+	}
 	s.finished = true
 	s.linger = true
 	s.reply(text)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // Errors of SelfTest, and of Open after RequireSelfTest.
@@ -16,11 +17,60 @@ var (
 	// ErrUntested reports that SelfTest has not had an answer yet.
 	ErrUntested = errors.New("upstream has not passed the open-relay test yet")
 
-	// ErrUndecided reports that upstream has put the self-test's recipient off.
-	// It may be greylisting, or unable to resolve the domain just now, and then
-	// nobody knows what it would do with a domain that exists.
-	ErrUndecided = errors.New("upstream deferred the open-relay test's recipient")
+	// ErrUndecided reports that upstream has refused the self-test, but not for
+	// relaying: what it would do with a recipient elsewhere nobody knows. See
+	// UndecidedError.
+	ErrUndecided = errors.New("the open-relay test has no answer")
 )
+
+// UndecidedError is an ErrUndecided with its reason and its cure.
+type UndecidedError struct {
+	Refused *RefusedError
+	object  refusal
+	chosen  bool // the recipient is the operator's choice
+}
+
+func (e *UndecidedError) Unwrap() []error { return []error{ErrUndecided, e.Refused} }
+
+func (e *UndecidedError) Error() string {
+	return fmt.Sprintf("%v: %s: %v; %s", ErrUndecided, e.Reason(), e.Refused, e.Hint())
+}
+
+// Reason says what upstream has refused, in a few words.
+func (e *UndecidedError) Reason() string {
+	if e.Refused.Stage == "MAIL" {
+		return "upstream refuses the test's MAIL"
+	}
+	switch e.object {
+	case refusesDomain:
+		return "upstream refuses the test's recipient or its domain, and says nothing about relaying"
+	case refusesClient:
+		return "upstream refuses the test's client"
+	case refusesHelo:
+		return "upstream refuses the test's HELO"
+	case refusesSender:
+		return "upstream refuses the test's sender"
+	case refusesForNow:
+		return "upstream puts the test off"
+	}
+	return "upstream's refusal says nothing about relaying"
+}
+
+// Hint says what an operator can do.
+func (e *UndecidedError) Hint() string {
+	const past = "it must let the test's client " + selfTestClient + " (with HELO [" + selfTestClient + "] and an empty sender) past that rule (docs/postfix.md)"
+	switch {
+	case e.Refused.Stage != "RCPT", e.object == refusesClient, e.object == refusesHelo, e.object == refusesSender:
+		return past
+	case e.object == refusesForNow && e.chosen:
+		return "the test is repeated each minute; if this stays, " + past
+	case e.object == refusesForNow:
+		return "the test is repeated each minute; if this stays, set smtp.selftest_recipient to an address whose domain resolves in DNS and is not yours, or " + past
+	case e.chosen:
+		return "smtp.selftest_recipient must be an address that exists, whose domain resolves in DNS and is not yours"
+	}
+	return "set smtp.selftest_recipient to an address that exists, whose domain resolves in DNS and is not yours"
+}
 
 // CanRelay reports whether upstream could relay to strangers, so that the
 // self-test has a meaning: a server spoken to by SMTP, and not the embedded mailbox.
@@ -32,29 +82,32 @@ func (d *Dialer) RequireSelfTest() { d.setGate(ErrUntested) }
 
 func (d *Dialer) setGate(err error) { d.gate.Store(&err) }
 
-// The envelope of the self-test. The null reverse-path is never refused for its
-// domain's sake, which would hide an open relay behind it; the recipient's
-// domain is reserved to exist nowhere (RFC 2606), so no server is its home.
+// The client and the envelope of the self-test. The address is reserved for
+// documentation (RFC 5737); as HELO it needs no DNS. The null reverse-path is never
+// refused for its domain's sake. The recipient's domain is reserved to exist nowhere
+// (RFC 2606), so no server is its home.
 const (
+	selfTestClient    = "203.0.113.9"
 	selfTestSender    = "MAIL FROM:<>"
-	selfTestRecipient = "RCPT TO:<blockd-selftest@selftest.invalid>"
+	selfTestRecipient = "blockd-selftest@selftest.invalid"
 )
 
 // SelfTest finds out whether upstream would relay for a stranger: it presents a
-// client at a documentation address (RFC 5737) the configured way and offers a
-// recipient that upstream cannot be responsible for. No mail is sent.
+// client at a documentation address the configured way and offers a recipient that
+// upstream is not responsible for: Settings.SelfTestRecipient, or one whose
+// domain does not exist. No mail is sent.
 //
-// ErrOpenRelay is any reply to that recipient but a 4xx or 5xx; nil is a 5xx to
-// it or to MAIL, or 454, with which Postfix denies to relay. Any other 4xx is
-// ErrUndecided: mail passes, unless the last answer was ErrOpenRelay, because a
-// server that always defers unknown domains is common and must be served; ask
-// again. All other errors mean that the question has no answer, and the last
-// answer, if any, stays in force.
+// ErrOpenRelay is any reply to that recipient but a 4xx or 5xx; nil is a reply that
+// denies relaying. Any other refusal, of the recipient's domain, the client, its HELO,
+// the sender, or of MAIL, is an *UndecidedError: mail passes, unless the last answer was
+// ErrOpenRelay, because such servers are common and must be served; ask again. All
+// other errors mean that the question has no answer, and the last answer, if
+// any, stays in force.
 //
 // Where CanRelay is false the test says nothing: LMTP and the embedded mailbox
 // take any recipient and relay none. A server that accepts every recipient and
-// refuses at DATA, or accepts on purpose, fails it; one that refuses unknown
-// recipient domains passes without having been asked the real question.
+// refuses at DATA, or accepts on purpose, fails it. One that relays to some domains
+// or for some clients only may pass: two questions are not asked.
 func (d *Dialer) SelfTest(ctx context.Context) error {
 	err := d.offerStranger(ctx)
 	gate := d.gate.Load()
@@ -70,38 +123,56 @@ func (d *Dialer) SelfTest(ctx context.Context) error {
 
 // offerStranger is SelfTest without its consequence.
 func (d *Dialer) offerStranger(ctx context.Context) error {
+	to, chosen := d.set.SelfTestRecipient, true
+	if to == "" {
+		to, chosen = selfTestRecipient, false
+	}
 	conn, err := d.open(ctx, Client{
-		Addr:  netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, 113, 9}), 25),
-		Helo:  "selftest.invalid",
+		Addr:  netip.AddrPortFrom(netip.MustParseAddr(selfTestClient), 25),
+		Helo:  "[" + selfTestClient + "]",
 		ESMTP: true,
 	})
 	if err != nil {
-		return err
+		return undecided(err, chosen)
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 
-	var refused *RefusedError
-	_, err = d.expect(conn, "MAIL", selfTestSender, 250)
-	switch {
-	case errors.As(err, &refused) && refused.Reply.Code >= 500:
-		return nil
-	case err != nil:
-		return err
+	if _, err = d.expect(conn, "MAIL", selfTestSender, 250); err != nil {
+		return undecided(err, chosen)
 	}
-	reply, err := conn.command(selfTestRecipient, d.set.ReplyTimeout)
+	reply, err := conn.command("RCPT TO:<"+to+">", d.set.ReplyTimeout)
 	switch {
 	case err != nil:
 		return fmt.Errorf("upstream: RCPT: %w", err)
-	case reply.Code == 421: // goes away, and says nothing about the recipient
-		return &RefusedError{Stage: "RCPT", Reply: reply}
 	case reply.Code < 400:
 		err = ErrOpenRelay
-	case reply.Code < 500 && reply.Code != 454:
-		err = fmt.Errorf("%w: %w", ErrUndecided, &RefusedError{Stage: "RCPT", Reply: reply})
+	default:
+		refused := &RefusedError{Stage: "RCPT", Reply: reply}
+		if reply.Code == 421 { // goes away, and says nothing about the recipient
+			return refused
+		}
+		if object := refusalOf(reply, chosen); object != refusesRelay {
+			err = &UndecidedError{refused, object, chosen}
+		}
 	}
 	conn.command("RSET", d.set.ReplyTimeout) // QUIT undoes the transaction as well
 	conn.quit()
 	return err
+}
+
+// undecided makes a refusal before RCPT an UndecidedError: of MAIL, and of the test's
+// client when it connects. A 421, and a 4xx to a connection that names no policy (4.7.x),
+// are about upstream and not about the client.
+func undecided(err error, chosen bool) error {
+	var refused *RefusedError
+	if !errors.As(err, &refused) || refused.Reply.Code == 421 || refused.Stage == "STARTTLS" {
+		return err
+	}
+	enhanced, _ := refusalWords(string(refused.Reply.Raw))
+	if refused.Stage != "MAIL" && refused.Reply.Code < 500 && !strings.HasPrefix(enhanced, "4.7.") {
+		return err
+	}
+	return &UndecidedError{refused, refusesClient, chosen}
 }

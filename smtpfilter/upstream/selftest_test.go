@@ -26,18 +26,23 @@ func TestSelfTest(t *testing.T) {
 		script script
 		want   error
 	}{
-		{"recipient refused", join(hello, script{"S: 250 ok", rcpt, "S: 554 relay access denied"}, end), nil},
-		{"recipient deferred, as Postfix does it", join(hello, script{"S: 250 ok", rcpt, "S: 454 relay access denied"}, end), nil},
+		{"relaying denied", join(hello, script{"S: 250 ok", rcpt, "S: 554 relay access denied"}, end), nil},
+		{"relaying denied for now, as Postfix does it", join(hello, script{"S: 250 ok", rcpt, "S: 454 4.7.1 relay access denied"}, end), nil},
 		{"recipient put off by greylisting", join(hello, script{"S: 250 ok", rcpt, "S: 451 4.7.1 come again"}, end), undecided},
 		{"recipient's domain unknown just now", join(hello, script{"S: 250 ok", rcpt, "S: 450 4.1.2 domain not found"}, end), undecided},
+		{"recipient's domain unknown", join(hello, script{"S: 250 ok", rcpt, "S: 550 5.1.2 domain not found"}, end), undecided},
+		{"client refused", join(hello, script{"S: 250 ok", rcpt, "S: 554 5.7.1 Client host rejected: Access denied"}, end), undecided},
 		{"recipient taken", join(hello, script{"S: 250 ok", rcpt, "S: 250 ok"}, end), ErrOpenRelay},
 		{"recipient to be forwarded", join(hello, script{"S: 250 ok", rcpt, "S: 251 will forward"}, end), ErrOpenRelay},
-		{"sender refused", join(hello, script{"S: 550 no", "close"}), nil},
-		{"sender deferred", join(hello, script{"S: 451 later", "close"}), inconclusive},
+		{"sender refused", join(hello, script{"S: 550 5.7.1 no", "close"}), undecided},
+		{"sender deferred", join(hello, script{"S: 451 later", "close"}), undecided},
+		{"upstream gives up at the sender", join(hello, script{"S: 421 bye", "close"}), inconclusive},
+		{"client refused for good as it connects", script{"S: 554 no", "close"}, undecided},
+		{"client refused for now as it connects", script{"S: 450 4.7.1 Client host rejected: cannot find your hostname", "close"}, undecided},
 		{"upstream gives up at the recipient", join(hello, script{"S: 250 ok", rcpt, "S: 421 bye", "close"}), inconclusive},
 		{"upstream lost at the recipient", join(hello, script{"S: 250 ok", rcpt, "close"}), inconclusive},
 		{"taken, and upstream lost", join(hello, script{"S: 250 ok", rcpt, "S: 250 ok", "close"}), ErrOpenRelay},
-		{"greeting refused", script{"S: 554 no", "close"}, inconclusive},
+		{"upstream is busy", script{"S: 451 4.3.2 busy", "close"}, inconclusive},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -69,9 +74,9 @@ func TestSelfTest(t *testing.T) {
 
 func TestSelfTestPresentsADocumentationAddress(t *testing.T) {
 	s := script{"S: 220 hi", "C: EHLO us.example", "S: 250-them", "S: 250 XCLIENT NAME ADDR PROTO HELO PORT",
-		"C: XCLIENT NAME=[UNAVAILABLE] PORT=25 PROTO=ESMTP HELO=selftest.invalid ADDR=203.0.113.9",
-		"S: 220 again", "C: EHLO selftest.invalid", "S: 250 them", "C: MAIL FROM:<>", "S: 250 ok",
-		"C: RCPT TO:<blockd-selftest@selftest.invalid>", "S: 550 no", "C: RSET", "S: 250 ok", "C: QUIT", "S: 221 bye", "close"}
+		"C: XCLIENT NAME=[UNAVAILABLE] PORT=25 PROTO=ESMTP HELO=[203.0.113.9] ADDR=203.0.113.9",
+		"S: 220 again", "C: EHLO [203.0.113.9]", "S: 250 them", "C: MAIL FROM:<>", "S: 250 ok",
+		"C: RCPT TO:<blockd-selftest@selftest.invalid>", "S: 550 5.7.1 no", "C: RSET", "S: 250 ok", "C: QUIT", "S: 221 bye", "close"}
 	d := New(Settings{Network: "tcp", Address: s.listen(t), Hostname: "us.example", ClientInfo: ClientInfoXCLIENT})
 	if err := d.SelfTest(t.Context()); err != nil {
 		t.Error(err)
@@ -166,6 +171,9 @@ func TestCheckListeners(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			if strings.HasPrefix(tt.upstream, "localhost:") {
+				knowsLocalhost(t)
+			}
 			var l net.Addr = &net.UnixAddr{Name: tt.listen, Net: "unix"}
 			if !strings.HasPrefix(tt.listen, "/") {
 				l = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(tt.listen))

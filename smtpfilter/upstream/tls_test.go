@@ -173,8 +173,8 @@ func TestProbeAndSelfTestUseTLS(t *testing.T) {
 	}{
 		"probe": {script{"C: EHLO us.example", "S: 250 them", "C: QUIT", "S: 221 bye", "close"},
 			func(d *Dialer) error { return d.Probe(t.Context()) }},
-		"self-test": {script{"C: EHLO us.example", "S: 250 them", "C: " + selfTestSender, "S: 250 ok", "C: " + selfTestRecipient,
-			"S: 550 no", "C: RSET", "S: 250 ok", "C: QUIT", "S: 221 bye", "close"},
+		"self-test": {script{"C: EHLO us.example", "S: 250 them", "C: " + selfTestSender, "S: 250 ok", "C: RCPT TO:<" + selfTestRecipient + ">",
+			"S: 550 5.7.1 no", "C: RSET", "S: 250 ok", "C: QUIT", "S: 221 bye", "close"},
 			func(d *Dialer) error { return d.SelfTest(t.Context()) }},
 	} {
 		t.Run(name, func(t *testing.T) {

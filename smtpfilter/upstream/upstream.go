@@ -79,6 +79,8 @@ type Settings struct {
 	DialTimeout  time.Duration                               // 0 = 5 s an address
 	TLSTimeout   time.Duration                               // 0 = 10 s for a handshake
 	ReplyTimeout time.Duration                               // 0 = 5 min
+
+	SelfTestRecipient string // an address that upstream is not responsible for; "" = one below .invalid
 }
 
 // The defaults of Settings.
@@ -96,6 +98,8 @@ type Dialer struct {
 	gate atomic.Pointer[error] // what Open returns instead of a session; nil error or pointer: none
 	loop atomic.Bool           // CheckListeners has found upstream to be blockd itself
 
+	trouble chan struct{} // holds one: an Open has failed since it was last read
+
 	readers sync.Pool // of *bufio.Reader, of connections that were released
 }
 
@@ -110,7 +114,7 @@ func New(s Settings) *Dialer {
 	if s.ReplyTimeout == 0 {
 		s.ReplyTimeout = ReplyTimeout
 	}
-	d := &Dialer{set: s}
+	d := &Dialer{set: s, trouble: make(chan struct{}, 1)}
 	if s.TLS == TLSStart || s.TLS == TLSImplicit {
 		d.tls = tlsConfig(s.Trust, s.Address)
 	}
@@ -135,7 +139,7 @@ var (
 
 // RefusedError is an upstream that answered, but with a refusal.
 type RefusedError struct {
-	Stage string     // "greeting", "EHLO" (for LHLO and HELO too), "STARTTLS", "XCLIENT", "MAIL"
+	Stage string     // "greeting", "EHLO" (for LHLO and HELO too), "STARTTLS", "XCLIENT", "MAIL", "RCPT"
 	Reply wire.Reply // a 4xx or 5xx
 }
 
@@ -159,8 +163,21 @@ func (d *Dialer) Open(ctx context.Context, c Client) (*Conn, error) {
 	if d.set.ClientInfo == ClientInfoPROXY && !c.Addr.IsValid() {
 		return nil, ErrNoAddress
 	}
-	return d.open(ctx, c)
+	conn, err := d.open(ctx, c)
+	// A refusal may be of this client alone; a 421 says that upstream goes away.
+	var refused *RefusedError
+	if err != nil && ctx.Err() == nil && (!errors.As(err, &refused) || refused.Reply.Code == 421) {
+		select {
+		case d.trouble <- struct{}{}:
+		default: // it is known
+		}
+	}
+	return conn, err
 }
+
+// Trouble tells whoever watches upstream that it has failed a client: it can be read
+// once after one or more calls of Open that could not get a session and were not refused.
+func (d *Dialer) Trouble() <-chan struct{} { return d.trouble }
 
 // Caps returns what upstream announced last, from a cache that every Open and
 // Probe refreshes; ok is false before the first success.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -213,8 +214,21 @@ func TestHangingDialEndsInTime(t *testing.T) {
 	})
 }
 
+// knowsLocalhost skips a test of names where the machine knows none: a root without
+// /etc/hosts and DNS. CI's machine has to know it.
+func knowsLocalhost(t *testing.T) {
+	t.Helper()
+	if _, err := net.LookupHost("localhost"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skipf("this machine does not know localhost: %v", err)
+	}
+}
+
 // "localhost" is ::1 first on most machines, where nobody listens here.
 func TestEachAddressIsTried(t *testing.T) {
+	knowsLocalhost(t)
 	address := script{"S: 220 hi", "C: EHLO us.example", "S: 250 them", "C: QUIT", "S: 221 bye", "close"}.listen(t)
 	_, port, _ := net.SplitHostPort(address)
 	d := New(Settings{Network: "tcp", Address: "localhost:" + port, Hostname: "us.example"})

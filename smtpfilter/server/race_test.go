@@ -1,6 +1,0 @@
-//go:build race
-
-package server
-
-// raceDetector makes memory figures meaningless.
-const raceDetector = true
