@@ -21,6 +21,11 @@ func TestCheck(t *testing.T) {
 		{"not listed is 200 and clear", "sender=a@ok.example", "a@ok.example", "a@ok.example", policy.Clear},
 		{"exception", "sender=good@bad.example", "good@bad.example", "good@bad.example", policy.Allowed},
 		{"text that is no sender", "sender=a%20b", "a b", "", policy.Unknown},
+		{"text that is no sender, and a listed domain", "sender=a%20b@bad.example", "a b@bad.example", "", policy.Blocked},
+		{"text that is no sender, and a clear domain", "sender=a%20b@ok.example", "a b@ok.example", "", policy.Unknown},
+		{"at sign behind a listed domain", "sender=a@bad.example@", "a@bad.example@", "a@bad.example", policy.Blocked},
+		{"at sign behind an exception", "sender=good@bad.example@", "good@bad.example@", "good@bad.example", policy.Allowed},
+		{"percent for an at sign", "sender=a%25bad.example", "a%bad.example", "a@bad.example", policy.Blocked},
 		{"null sender", "sender=", "", "", policy.Clear},
 		{"null sender in brackets", "sender=%3C%3E", "<>", "", policy.Clear},
 		{"input as it came", "sender=%3CA@BAD.Example%3E", "<A@BAD.Example>", "a@bad.example", policy.Blocked},
@@ -57,6 +62,8 @@ func TestCheckOfClientsAndDomains(t *testing.T) {
 		{"domain", "domain=MX.Bad.Example", `MX.Bad.Example   mx.bad.example blocked [bad.example domain]`},
 		{"domain where one address is listed", "domain=ok.example", `ok.example   ok.example clear []`},
 		{"no domain", "domain=a@b", `a@b    unknown []`},
+		{"sender of which the domain can be read", "sender=%01a@mx.bad.example", "\x01a@mx.bad.example   mx.bad.example blocked [bad.example domain]"},
+		{"sender of which a parent can be read", "sender=a@xn--zz.bad.example", "a@xn--zz.bad.example   ?.bad.example blocked [bad.example domain]"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -105,7 +112,7 @@ func TestExplain(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
 	a := decoded[answer](t, f.ask("GET", "/v1/check?explain=1&sender=a@sub.bad.example", ""), http.StatusOK, asJSON)
 	if a.Explain == nil || fmt.Sprint(*a.Explain) !=
-		"{[{a@sub.bad.example addr   []} {a@ addr   []} {sub.bad.example domain   []} {bad.example domain perhaps listed [0]} {example domain   []}] 0 -1 }" {
+		"{[{a@sub.bad.example addr   []} {a@ addr   []} {sub.bad.example domain   []} {bad.example domain perhaps listed [0]} {example domain   []}] 0 -1 550 5.7.1 <a@sub.bad.example>: Sender address rejected: listed in bad (ref ID) }" {
 		t.Errorf("explain %+v", a.Explain)
 	}
 }
@@ -142,7 +149,7 @@ func TestBatch(t *testing.T) {
 			t.Errorf("%s is of generation %s, not %s", a.Input, a.Generation, got.Generation)
 		}
 	}
-	want := "b@bad.example=blocked a@ok.example=clear =clear not one=unknown b@bad.example=blocked <script>&@bad.example=unknown"
+	want := "b@bad.example=blocked a@ok.example=clear =clear not one=unknown b@bad.example=blocked <script>&@bad.example=blocked"
 	if s := strings.Join(kinds, " "); s != want {
 		t.Errorf("results are\n%s, want\n%s", s, want)
 	}

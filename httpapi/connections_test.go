@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -153,10 +154,15 @@ func TestConnectionsOfOneClient(t *testing.T) {
 	})
 }
 
-func TestConnectionsBeyondAllWait(t *testing.T) {
+// slowPost is a request whose header is whole and whose body does not come.
+const slowPost = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4000\r\n\r\n"
+
+func TestConnectionsBeyondAllRequestsWait(t *testing.T) {
 	f := newFixture(t, Settings{MaxConnections: 2}, "bad.example\n")
 	f.inBubble(t, func(p *pipes) {
 		first, second := p.dial("192.0.2.1"), p.dial("192.0.2.2")
+		io.WriteString(first, slowPost)
+		io.WriteString(second, slowPost)
 		synctest.Wait()
 		third := p.dial("192.0.2.3")
 		defer third.Close()
@@ -173,6 +179,94 @@ func TestConnectionsBeyondAllWait(t *testing.T) {
 			t.Error("not answered when a place was free")
 		}
 		second.Close()
+	})
+}
+
+// TestHalfARequestKeepsNobodyOut has two clients take all places with half a request line,
+// and take them again as they lose them: everybody else is answered.
+func TestHalfARequestKeepsNobodyOut(t *testing.T) {
+	f := newFixture(t, Settings{MaxConnections: 16, MaxPerClient: 8}, "bad.example\n")
+	f.inBubble(t, func(p *pipes) {
+		var held []net.Conn
+		attack := func() {
+			for _, ip := range []string{"192.0.2.1", "192.0.2.2"} {
+				for range 8 {
+					conn := p.dial(ip)
+					go io.WriteString(conn, "GET /rea")
+					held = append(held, conn)
+				}
+				synctest.Wait()
+			}
+		}
+		attack()
+		for n := range 40 {
+			conn, begun := p.dial(fmt.Sprintf("198.51.100.%d", n)), time.Now()
+			if !answers(t, conn) || time.Since(begun) > time.Second {
+				t.Fatalf("client %d is answered after %v, if at all", n, time.Since(begun))
+			}
+			if n%4 == 0 {
+				attack()
+			}
+			if n%2 == 0 {
+				conn.Close()
+			} else {
+				held = append(held, conn)
+			}
+		}
+		for _, conn := range held {
+			conn.Close()
+		}
+	})
+}
+
+// TestAReserveForOthers has two clients keep as many requests under way as they may.
+func TestAReserveForOthers(t *testing.T) {
+	f := newFixture(t, Settings{MaxConnections: 16, MaxPerClient: 8}, "bad.example\n")
+	f.inBubble(t, func(p *pipes) {
+		var held []net.Conn
+		for range 8 {
+			for _, ip := range []string{"192.0.2.1", "192.0.2.2"} {
+				conn := p.dial(ip)
+				go io.WriteString(conn, slowPost)
+				synctest.Wait()
+				held = append(held, conn)
+			}
+		}
+		for _, ip := range []string{"198.51.100.1", "2001:db8::1"} {
+			conn, begun := p.dial(ip), time.Now()
+			if !answers(t, conn) || time.Since(begun) > time.Second {
+				t.Errorf("%s is answered after %v, if at all", ip, time.Since(begun))
+			}
+			held = append(held, conn)
+		}
+		for _, conn := range held {
+			conn.Close()
+		}
+	})
+}
+
+// TestWhoHasMoreGivesItsPlace: an idle connection of a client that has one outlasts what
+// a client opens that has many.
+func TestWhoHasMoreGivesItsPlace(t *testing.T) {
+	f := newFixture(t, Settings{MaxConnections: 8, MaxPerClient: 6}, "bad.example\n")
+	f.inBubble(t, func(p *pipes) {
+		one := p.dial("198.51.100.1")
+		defer one.Close()
+		if !answers(t, one) {
+			t.Fatal("not answered")
+		}
+		var held []net.Conn
+		for range 50 {
+			conn := p.dial("192.0.2.1")
+			synctest.Wait()
+			held = append(held, conn)
+		}
+		if !answers(t, one) {
+			t.Error("an idle connection had to go for a client with many")
+		}
+		for _, conn := range held {
+			conn.Close()
+		}
 	})
 }
 

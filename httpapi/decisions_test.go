@@ -57,12 +57,12 @@ func TestDecisionsOfAnAddressWithAPlus(t *testing.T) {
 	}
 	t.Cleanup(func() { past.Close() })
 	past.Add(refusal(time.Now(), "promo+x@bad.example"))
-	f := newFixture(t, Settings{History: past}, "bad.example\n")
+	f := newFixture(t, Settings{History: past, First: first}, "bad.example\n")
 	for _, query := range []string{"sender=promo+x@bad.example", "sender=promo%2Bx@bad.example", "since=2020-01-31T12:00:00+01:00", "&"} {
-		found := decoded[DecisionList](t, f.ask("GET", "/v1/decisions?"+query, ""), http.StatusOK, asJSON)
+		found := decoded[DecisionList](t, f.ask("GET", "/v1/decisions?"+query, "", bearFirst), http.StatusOK, asJSON)
 		if len(found.Decisions) != 1 || found.Decisions[0].Sender != "promo+x@bad.example" {
 			t.Errorf("%s: %+v", query, found)
 		}
 	}
-	wantProblem(t, f.ask("GET", "/v1/decisions?sender=%", ""), http.StatusBadRequest, "query: invalid URL escape")
+	wantProblem(t, f.ask("GET", "/v1/decisions?sender=%", "", bearFirst), http.StatusBadRequest, "query: invalid URL escape")
 }

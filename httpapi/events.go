@@ -186,7 +186,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		select {
 		case text, open = <-waiting:
 		case <-tick.C: // also finds out that the client has gone
-			if s.revoked(r) {
+			if s.gone(r) {
 				return
 			}
 			text = event("traffic", s.settings.Events.traffic(time.Now()))

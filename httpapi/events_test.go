@@ -49,7 +49,7 @@ func nextDecision(t *testing.T, in *bufio.Reader) (r history.Record) {
 }
 
 func TestEventsOverARealConnection(t *testing.T) {
-	f := newFixture(t, Settings{Events: NewEvents()}, "bad.example\n")
+	f := newFixture(t, Settings{Events: NewEvents(), First: first}, "bad.example\n")
 	before := runtime.NumGoroutine()
 	srv := httptest.NewServer(f.Handler())
 	ctx, leave := context.WithCancel(t.Context())
@@ -57,6 +57,7 @@ func TestEventsOverARealConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Authorization", "Bearer "+first)
 	res, err := srv.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -85,13 +86,13 @@ func TestEventsOverARealConnection(t *testing.T) {
 }
 
 func TestWatchersAreBounded(t *testing.T) {
-	f := newFixture(t, Settings{Events: NewEvents()}, "bad.example\n")
+	f := newFixture(t, Settings{Events: NewEvents(), First: first}, "bad.example\n")
 	for range maxWatchers {
 		if f.settings.Events.watch() == nil {
 			t.Fatal("refused too early")
 		}
 	}
-	w := f.ask("GET", "/v1/events", "")
+	w := f.ask("GET", "/v1/events", "", bearFirst)
 	wantProblem(t, w, http.StatusServiceUnavailable, "watch already")
 	if w.Header().Get("Retry-After") == "" {
 		t.Error("no Retry-After")
@@ -219,10 +220,10 @@ func watchUntil(t *testing.T, f *fixture, token string, end func(context.CancelF
 
 // Who announces a body and does not send it is no watcher that could stay for ever.
 func TestWatcherWhoseBodyNeverComes(t *testing.T) {
-	f := newFixture(t, Settings{Events: NewEvents()}, "bad.example\n")
+	f := newFixture(t, Settings{Events: NewEvents(), First: first}, "bad.example\n")
 	f.inBubble(t, func(p *pipes) {
 		conn := p.dial("192.0.2.1")
-		io.WriteString(conn, "GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n")
+		io.WriteString(conn, "GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n"+bearFirst+"\r\nContent-Length: 1000\r\n\r\n")
 		conn.SetReadDeadline(time.Now().Add(time.Hour))
 		if _, err := io.Copy(io.Discard, conn); err != nil {
 			t.Errorf("still there: %v", err)

@@ -63,6 +63,12 @@ func build(t testing.TB, list string) *index.Index {
 	return d.Index()
 }
 
+// first is a token that Settings.First may have, and bearFirst its header.
+const (
+	first     = "blockd_the-first-token-of-a-test"
+	bearFirst = "Authorization: Bearer " + first
+)
+
 // ask sends one request to the handler. A header is "Name: value".
 func (f *fixture) ask(method, target, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))

@@ -152,9 +152,10 @@ func (s *Server) callerOf(r *http.Request) (c caller) {
 	if !bearer || !strings.EqualFold(scheme, "Bearer") {
 		return c
 	}
-	// Sums of equal length, so that the time tells nothing of the token.
-	have, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.settings.Token))
-	c.known = s.settings.Token != "" && subtle.ConstantTimeCompare(have[:], want[:]) == 1
+	c.known = same(token, s.settings.Token)
+	if same(token, s.settings.First) {
+		c.known, c.scope = true, Write
+	}
 	if s.tokens.path != "" {
 		t, found, err := s.tokens.find(token)
 		if err != nil {
@@ -167,10 +168,46 @@ func (s *Server) callerOf(r *http.Request) (c caller) {
 	return c
 }
 
+// same reports whether a token is the one that is wanted; "" is none. It compares sums of
+// equal length, so that the time tells nothing of the token.
+func same(token, wanted string) bool {
+	have, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(wanted))
+	return wanted != "" && subtle.ConstantTimeCompare(have[:], want[:]) == 1
+}
+
+// confidential is the answer to callers without a token who ask who wrote to whom, or
+// what entries an operator has made and why. On loopback they are any user of the machine.
+const confidential = "this names senders and recipients: it wants a token (blockd token new, or the file that the log names at the start), or the Unix socket (http.socket)"
+
+// private reports whether the caller may see what names senders, recipients and operators,
+// which wants a token or the Unix socket wherever the door is. If not, it has answered.
+func (s *Server) private(w http.ResponseWriter, r *http.Request) bool {
+	if c := s.callerOf(r); c.local || c.known {
+		return true
+	}
+	s.refused(refusedToken)
+	unauthorized(w, confidential)
+	return false
+}
+
+// privately lets only those in who may see what is private.
+func (s *Server) privately(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if s.private(w, r) {
+			next(w, r)
+		}
+	}
+}
+
+// gone reports whether the caller of a private stream may not ask any more.
+func (s *Server) gone(r *http.Request) bool {
+	c := s.callerOf(r)
+	return !c.local && !c.known
+}
+
 // revoked reports whether the caller of a stream that has begun may not ask any more.
 func (s *Server) revoked(r *http.Request) bool {
-	c := s.callerOf(r)
-	return !c.local && !c.known && s.closed()
+	return s.closed() && s.gone(r)
 }
 
 // writing lets only those in who may change something.

@@ -34,6 +34,10 @@ type Settings struct {
 	// Token is wanted as "Authorization: Bearer TOKEN" for everything but
 	// /healthz; "" asks for none. It has the scope Read. See ReadToken.
 	Token string
+	// First is a token of scope Write that closes nothing more: what says who wrote to
+	// whom wants a token in any case, and this is one without anybody having made one.
+	// "" = there is none. See FirstToken.
+	First string
 	// Tokens is a file of tokens, each with a scope; "" = none. With it, too, nobody
 	// may ask without one, but by a Unix socket. See ReadTokens.
 	Tokens string
@@ -51,7 +55,8 @@ type Settings struct {
 	// TLS is spoken at every listener but Unix sockets; nil: none. A Server speaks
 	// HTTP/1.1 in it.
 	TLS *tls.Config
-	// MaxConnections at a time, of each listener; 0 = 256. Others wait.
+	// MaxConnections at a time, of each listener; 0 = 256. Beyond them those without a
+	// request give their places to newcomers. An eighth is for clients that have none.
 	MaxConnections int
 	// MaxPerClient of them may be of one address, an IPv6 /64 counting as one; 0 = as
 	// many as MaxConnections. More are closed at once.
@@ -155,7 +160,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // request, and a lane may let it wait for hours.
 func (s *Server) server(ctx context.Context) *http.Server {
 	return &http.Server{
-		Handler:           s.handler,
+		Handler:           marked(s.handler),
+		ConnContext:       remember,
 		ReadHeaderTimeout: headerTimeout,  // and for the TLS handshake
 		WriteTimeout:      requestTimeout, // streams extend this as they go
 		IdleTimeout:       idleTimeout,

@@ -45,9 +45,10 @@ func (all *lanes) drain(ctx context.Context) {
 // nothing is half read, to the first read that brings anything but one such request, whole
 // and alone: from there on the connection is net/http's, for good.
 type lane struct {
-	all  *lanes
-	conn net.Conn
-	ctx  context.Context // all.ctx, with the address that the guard looks for
+	all   *lanes
+	conn  net.Conn
+	owner *connection     // that it is part of; nil: none counts it
+	ctx   context.Context // all.ctx, with the address that the guard looks for
 
 	request *http.Request // that was parsed, with the query of the last
 	behind  []byte        // what stood behind its query; nil: none was parsed
@@ -81,11 +82,20 @@ func (l *lane) read(p []byte) (n int, err error) {
 			return n, nil
 		}
 		l.arm(now)
-		l.all.handler.ServeHTTP(&l.reply, l.request)
+		l.answer(now)
 		if _, err = l.conn.Write(l.reply.finish(now)); err != nil {
 			return 0, err
 		}
 	}
+}
+
+// answer answers the request in hand.
+func (l *lane) answer(now time.Time) {
+	if l.owner != nil {
+		l.owner.begin(now)
+		defer l.owner.end()
+	}
+	l.all.handler.ServeHTTP(&l.reply, l.request)
 }
 
 // laneSlack is how much later than they should the deadlines of a lane may come. In its

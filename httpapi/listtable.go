@@ -20,7 +20,9 @@ type ListTable struct {
 	Worth       []ListWorth  `json:"worth"`
 	Entries     []EntryWorth `json:"entries"` // with the most hits, as many as were asked for
 	Problems    []string     `json:"problems"`
+	Remarks     []string     `json:"remarks"` // what operators should know although everything serves
 	Ready       bool         `json:"ready"`
+	Lacks       string       `json:"lacks"`                 // "13 of 14 lists filter" where some list has never loaded; else empty
 	Since       time.Time    `json:"since,omitzero"`        // of the swap
 	LastAttempt time.Time    `json:"last_attempt,omitzero"` // to take up changed lists
 	Generation  string       `json:"generation"`
@@ -44,6 +46,22 @@ type ListFile struct {
 	Stale    bool       `json:"stale"`    // the list serves, and is older than its max_age
 	State    ListState  `json:"state"`    // of the file as it is now
 	Modified *time.Time `json:"modified"` // when what serves was written, or confirmed by its server; null: unknown
+
+	Classes []ListClass `json:"classes"` // of the errors: how many lines were refused for which reason
+	Refused []ListLine  `json:"refused"` // the first of these lines
+}
+
+// ListClass is how many lines of a file were refused for one reason.
+type ListClass struct {
+	Class string `json:"class"` // a word of lint: "syntax", "public-suffix", ...
+	Lines int    `json:"lines"`
+}
+
+// ListLine is one refused line.
+type ListLine struct {
+	Line    int    `json:"line"`
+	Class   string `json:"class"`
+	Message string `json:"message"`
 }
 
 // ListWorth is what one list, of however many files, adds to the others.
@@ -53,6 +71,8 @@ type ListWorth struct {
 	Mode     string        `json:"mode"`
 	Files    int           `json:"files"`
 	Entries  int           `json:"entries"`
+	Errors   int           `json:"errors"`   // lines that were refused
+	Held     int           `json:"held"`     // entries that are held back: they would refuse senders who wrote lately
 	Keys     uint64        `json:"keys"`     // distinct
 	Unique   uint64        `json:"unique"`   // of the keys: those that no other list has
 	Overlaps []ListOverlap `json:"overlaps"` // the largest first
@@ -82,7 +102,9 @@ type ListState string
 // held before in service.
 const (
 	ListOK      ListState = "ok"
-	ListStale   ListState = "stale" // older than its max_age
+	ListHeld    ListState = "held"    // entries of it are held back
+	ListPartial ListState = "partial" // serves without lines that were refused
+	ListStale   ListState = "stale"   // older than its max_age
 	ListRefused ListState = "refused"
 	ListMissing ListState = "missing"
 )
@@ -93,6 +115,9 @@ func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	if n > 0 && !s.private(w, r) { // whose mail comes here
+		return
+	}
 	t := NewListTable(s.status(), s.checker.Hits())
 	t.Entries = newEntryWorth(s.checker.TopEntries(n))
 	sendTagged(w, r, t)
@@ -101,10 +126,13 @@ func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
 // NewListTable makes the table of a status. hits are those of a daemon, in which a
 // list without any may be missing; nil: nobody has counted.
 func NewListTable(status reload.Status, hits []policy.ListHits) ListTable {
-	t := ListTable{Lists: make([]ListFile, len(status.Files)), Worth: []ListWorth{}, Entries: []EntryWorth{}, Problems: status.Problems, Ready: status.Ready,
+	t := ListTable{Lists: make([]ListFile, len(status.Files)), Worth: []ListWorth{}, Entries: []EntryWorth{}, Problems: status.Problems, Remarks: status.Remarks, Ready: status.Ready, Lacks: status.Lacks(),
 		Since: status.Since.UTC(), LastAttempt: status.LastAttempt.UTC(), Generation: status.Generation}
 	if t.Problems == nil {
 		t.Problems = []string{}
+	}
+	if t.Remarks == nil {
+		t.Remarks = []string{}
 	}
 	places := map[string]int{}
 	for i, f := range status.Files {
@@ -112,7 +140,13 @@ func NewListTable(status reload.Status, hits []policy.ListHits) ListTable {
 			Action: f.Source.Settings.Action.String(), Mode: f.Source.Mode.String(),
 			Verdict: string(f.Summary.Verdict), Why: f.Summary.Why, Lines: f.Summary.Lines, Entries: f.Summary.Entries,
 			Errors: f.Summary.Errors, Networks: f.NetworkEntries, Bytes: f.Summary.Size, Hash: hex.EncodeToString(f.Summary.Hash[:]),
-			Stale: slices.Contains(status.Stale, f.Source.List)}
+			Stale: slices.Contains(status.Stale, f.Source.List), Classes: []ListClass{}, Refused: []ListLine{}}
+		for _, c := range f.Summary.Dropped.Classes {
+			row.Classes = append(row.Classes, ListClass{string(c.Class), c.Lines})
+		}
+		for _, l := range f.Summary.Dropped.First {
+			row.Refused = append(row.Refused, ListLine{l.Line, string(l.Class), l.Message})
+		}
 		row.State = fileState(&row, status.Refusals)
 		if at := status.Dates[[2]string{row.List, row.File}]; !at.IsZero() {
 			at = at.UTC()
@@ -135,6 +169,11 @@ func NewListTable(status reload.Status, hits []policy.ListHits) ListTable {
 		w := &t.Worth[at]
 		w.State = worse(w.State, refusalState(r.Class))
 		w.Problems = append(w.Problems, r.Text)
+	}
+	for list, n := range status.Held {
+		if at, known := places[list]; known {
+			t.Worth[at].Held, t.Worth[at].State = n, worse(t.Worth[at].State, ListHeld)
+		}
 	}
 	for _, l := range status.Worth {
 		if at, known := places[l.List]; known {
@@ -175,6 +214,7 @@ func (w *ListWorth) add(f *ListFile) {
 	w.Files++
 	if f.Verdict != string(lists.Refused) { // what was read before is in no index
 		w.Entries += f.Entries
+		w.Errors += f.Errors
 	}
 	if w.Modified == nil || f.Modified != nil && f.Modified.Before(*w.Modified) {
 		w.Modified = f.Modified
@@ -186,6 +226,9 @@ func (w *ListWorth) add(f *ListFile) {
 // no single file's.
 func fileState(f *ListFile, refusals []reload.Refusal) ListState {
 	state := ListOK
+	if f.Errors > 0 {
+		state = ListPartial
+	}
 	if f.Stale {
 		state = ListStale
 	}
@@ -210,7 +253,7 @@ func refusalState(c lists.Class) ListState {
 
 // worse is that of two states which an operator should know of first.
 func worse(a, b ListState) ListState {
-	order := [...]ListState{ListOK, ListStale, ListRefused, ListMissing}
+	order := [...]ListState{ListOK, ListHeld, ListPartial, ListStale, ListRefused, ListMissing}
 	if slices.Index(order[:], b) > slices.Index(order[:], a) {
 		return b
 	}

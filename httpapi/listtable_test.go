@@ -88,3 +88,23 @@ func TestListTable(t *testing.T) {
 		t.Error("hits that nobody has counted")
 	}
 }
+
+// TestListWithRefusedLines: a list that serves without some of its lines is not plainly ok.
+func TestListWithRefusedLines(t *testing.T) {
+	typo, left := tableRow("typo", "t1", lists.Loaded, "", 4), tableRow("left", "l1", lists.Refused, "html: a page", 0)
+	typo.Summary.Errors, left.Summary.Errors = 2, 3
+	table := NewListTable(reload.Status{
+		Files:   []index.ListInfo{typo, tableRow("typo", "t2", lists.Loaded, "", 1), left, tableRow("old", "o", lists.Loaded, "", 1)},
+		Remarks: []string{"a remark"},
+		Stale:   []string{"old"},
+	}, nil)
+	if f := table.Lists; f[0].State != ListPartial || f[1].State != ListOK || f[2].State != ListRefused {
+		t.Errorf("files are %q, %q and %q", f[0].State, f[1].State, f[2].State)
+	}
+	if w := table.Worth; w[0].State != ListPartial || w[0].Errors != 2 || w[1].State != ListRefused || w[1].Errors != 0 || w[2].State != ListStale {
+		t.Errorf("lists %+v", w)
+	}
+	if !slices.Equal(table.Remarks, []string{"a remark"}) {
+		t.Errorf("remarks %q", table.Remarks)
+	}
+}

@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Why a request or a connection is refused before anybody looks at what it asks.
 const (
-	refusedConnections = "connections" // of one client
+	refusedConnections = "connections" // of one client, or without a request when others need the place
 	refusedHost        = "host"
 	refusedOrigin      = "origin"
 	refusedRate        = "rate"
@@ -16,7 +16,7 @@ const (
 func newRefusals(reg prometheus.Registerer) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "blockd_http_refused_total",
-		Help: "HTTP requests and connections refused before what they ask is looked at, by reason: connections (of one client), host, origin, rate, token.",
+		Help: "HTTP requests and connections refused before what they ask is looked at, by reason: connections (more of one client than it may have, or without a request when another needs the place), host, origin, rate, token.",
 	}, []string{"reason"})
 	for _, reason := range []string{refusedConnections, refusedHost, refusedOrigin, refusedRate, refusedToken} {
 		c.WithLabelValues(reason)

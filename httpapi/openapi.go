@@ -41,7 +41,7 @@ func describe(routes []route) *document {
 		Servers: []*huma.Server{{URL: "/"}},
 		Components: &huma.Components{Schemas: schemas, Responses: map[string]*huma.Response{},
 			SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer",
-				Description: "Made by `blockd token new`, with the scope read or write. Not wanted by a Unix socket, nor to read on a loopback address without http.tokens and http.token_file."}}},
+				Description: "Made by `blockd token new`, with the scope read or write. Not wanted by a Unix socket. On a loopback address without http.tokens and http.token_file it is wanted for what names senders and recipients alone, which is the resources that say so here and the entries of /v1/lists."}}},
 	}}
 	for _, r := range routes {
 		for _, m := range r.methods {
@@ -61,7 +61,9 @@ func (d *document) secure(op *huma.Operation, m method) {
 		op.Security = []map[string][]string{{}}
 		return
 	}
-	op.Security = []map[string][]string{{"token": {}}, {}}
+	if op.Security = []map[string][]string{{"token": {}}, {}}; m.private || m.writes {
+		op.Security = op.Security[:1] // but for the Unix socket
+	}
 	statuses := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusTooManyRequests}
 	d.problems(op, statuses...)
 }

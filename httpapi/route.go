@@ -21,6 +21,8 @@ type method struct {
 	doc    func(*document) *huma.Operation
 	open   bool // nobody needs a token
 	writes bool // the token needs the scope Write
+
+	private bool // it names senders and recipients, and wants a token also where others do not
 }
 
 // routes are all resources, in the order in which / lists them.
@@ -34,17 +36,17 @@ func (s *Server) routes(metrics http.Handler) []route {
 	}
 	if s.settings.Entries != nil {
 		all = append(all, route{path: "/v1/entries", about: "entries that act at once; POST adds, DELETE ?entry= removes", methods: []method{
-			{name: http.MethodGet, serve: s.entries, doc: describeEntries},
+			{name: http.MethodGet, serve: s.privately(s.entries), doc: describeEntries, private: true},
 			{name: http.MethodPost, serve: s.writing(s.addEntries), doc: describeAdd, writes: true},
 			{name: http.MethodDelete, serve: s.writing(s.removeEntries), doc: describeRemove, writes: true}}})
 	}
 	if s.settings.History != nil {
 		all = append(all, route{path: "/v1/decisions", about: "past decisions, the newest first: ?sender=, recipient=, client=, list=, ref=, verdict=, outcome=, since=, limit=", methods: []method{
-			{name: http.MethodGet, serve: s.decisions, doc: describeDecisions}}})
+			{name: http.MethodGet, serve: s.privately(s.decisions), doc: describeDecisions, private: true}}})
 	}
 	if s.settings.Events != nil {
 		all = append(all, route{path: "/v1/events", about: "decisions as they are made, server-sent events", methods: []method{
-			{name: http.MethodGet, serve: s.events, doc: describeEvents}}})
+			{name: http.MethodGet, serve: s.privately(s.events), doc: describeEvents, private: true}}})
 	}
 	all = append(all,
 		route{path: "/healthz", about: "200 while the daemon runs", methods: []method{

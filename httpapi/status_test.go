@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -13,20 +14,27 @@ func TestReadiness(t *testing.T) {
 		name     string
 		ready    bool
 		problems []string
+		remarks  []string
 		code     int
 		body     string
 	}{
-		{"well", true, nil, http.StatusOK, "ok\n"},
-		{"old generation serves", true, []string{"list a: a.txt: missing: gone", "list b: odd\nname"}, http.StatusOK,
-			"degraded: list a: a.txt: missing: gone\ndegraded: list b: odd?name\n"},
-		{"a list has never loaded", false, []string{"list a: a.txt: missing: gone"}, http.StatusServiceUnavailable,
-			"not ready: list a: a.txt: missing: gone\n"},
-		{"for a reason unknown", false, nil, http.StatusServiceUnavailable, "not ready\n"},
+		{"well", true, nil, nil, http.StatusOK, "ok\n"},
+		{"with a remark", true, nil, []string{"list a: 3 lines\nnot read"}, http.StatusOK, "ok\nlist a: 3 lines?not read\n"},
+		{"old generation serves", true, []string{"list a: a.txt: missing: gone", "list b: odd\nname"}, []string{"remark"}, http.StatusOK,
+			"degraded\nlist a: a.txt: missing: gone\nlist b: odd?name\nremark\n"},
+		{"a list has never loaded", true, []string{"list a: a.txt: missing: gone"}, nil, http.StatusOK,
+			"degraded: 13 of 14 lists filter\nlist a: a.txt: missing: gone\n"},
+		{"no list has ever loaded", false, []string{"list a: a.txt: missing: gone"}, nil, http.StatusServiceUnavailable,
+			"not ready\nlist a: a.txt: missing: gone\n"},
+		{"for a reason unknown", false, nil, nil, http.StatusServiceUnavailable, "not ready\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t, Settings{}, "bad.example\n")
-			f.status.Ready, f.status.Problems = tt.ready, tt.problems
+			f.status.Ready, f.status.Problems, f.status.Remarks = tt.ready, tt.problems, tt.remarks
+			if tt.name == "a list has never loaded" {
+				f.status.Filtering, f.status.Lists = 13, 14
+			}
 			if w := f.ask("GET", "/readyz", ""); w.Code != tt.code || w.Body.String() != tt.body {
 				t.Errorf("/readyz is %d %q, want %d %q", w.Code, w.Body, tt.code, tt.body)
 			}
@@ -51,8 +59,9 @@ func TestLists(t *testing.T) {
 	row.Hash, row.File = "", filepath.Base(row.File)
 	row.Modified = nil // not known to the fixture
 	want := ListFile{List: "bad", File: "bad.txt", Format: "plain", Action: "block", Mode: "enforce", Verdict: "loaded",
-		Lines: 3, Entries: 2, Errors: 1, Networks: 1, Bytes: 34, Stale: true, State: ListStale}
-	if row != want {
+		Lines: 3, Entries: 2, Errors: 1, Networks: 1, Bytes: 34, Stale: true, State: ListStale,
+		Classes: []ListClass{{"syntax", 1}}, Refused: []ListLine{{3, "syntax", "more than one word; write one entry a line"}}}
+	if !reflect.DeepEqual(row, want) {
 		t.Errorf("row %+v, want %+v", row, want)
 	}
 }

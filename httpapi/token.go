@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"blockd/internal/durable"
 )
 
 // Scope is what the holder of a token may do.
@@ -145,9 +147,7 @@ func NewToken(path, name string, scope Scope) (token string, err error) {
 	if len(all) == maxTokens {
 		return "", fmt.Errorf("%s has %d tokens", path, maxTokens)
 	}
-	var chance [tokenBytes]byte
-	rand.Read(chance[:]) // never fails: it ends the process rather
-	token = tokenPrefix + base64.RawURLEncoding.EncodeToString(chance[:])
+	token = randomToken()
 	t := Token{Name: name, Scope: scope, Made: time.Now().UTC().Format(time.DateOnly), hash: sha256.Sum256([]byte(token))}
 	return token, writeTokens(path, append(all, t))
 }
@@ -170,6 +170,23 @@ func RevokeToken(path, name string) (bool, error) {
 	return true, writeTokens(path, left)
 }
 
+// FirstToken reads the file of Settings.First, and makes it if it is not there: a token
+// on a line, for the owner's eyes alone. made says that it was.
+func FirstToken(path string) (token string, made bool, err error) {
+	token, err = ReadToken(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return token, false, err
+	}
+	token = randomToken()
+	return token, true, durable.WriteFile(path, []byte(token+"\n"), 0o600)
+}
+
+func randomToken() string {
+	var chance [tokenBytes]byte
+	rand.Read(chance[:]) // never fails: it ends the process rather
+	return tokenPrefix + base64.RawURLEncoding.EncodeToString(chance[:])
+}
+
 // lockTokens waits until nobody else changes the file: of two at once the later would
 // bring back what the earlier has revoked. The lock is on the folder, for the file is
 // replaced.
@@ -189,28 +206,12 @@ func lockTokens(path string) (unlock func() error, err error) {
 // daemon is often another user than who writes it: hashes of 32 random octets tell
 // nobody anything.
 func writeTokens(path string, all []Token) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".tokens-*")
-	if err != nil {
-		return err
-	}
 	var text strings.Builder
 	text.WriteString("# Tokens of blockd's HTTP door: name, scope, hash, date. Made by blockd token new.\n")
 	for _, t := range all {
 		text.WriteString(t.row())
 	}
-	_, err = f.WriteString(text.String())
-	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return err
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close()) // a crash must not bring a revoked one back
+	return durable.WriteFile(path, []byte(text.String()), 0o644)
 }
 
 // tokens are those of a file as it is now: one that is revoked is refused at once.

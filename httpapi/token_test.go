@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -11,9 +12,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/history"
 	"blockd/reload"
 )
 
@@ -22,26 +25,36 @@ func TestWhoMayWhat(t *testing.T) {
 	f := newEntryFixture(t)
 	const entry = `{"entry":"x.example"}`
 	single := "Authorization: Bearer the-one-of-token_file"
-	withFile := New(Settings{Token: "the-one-of-token_file", Entries: f.set}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
-	open := New(Settings{Entries: f.set}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	past, err := history.Open(history.Settings{Folder: filepath.Join(t.TempDir(), "history"), Max: history.MinMax, Keep: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { past.Close() })
+	withTokens := New(Settings{Tokens: f.settings.Tokens, Entries: f.set, History: past}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	withFile := New(Settings{Token: "the-one-of-token_file", Entries: f.set, History: past}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	open := New(Settings{Entries: f.set, History: past, Events: NewEvents(), First: first}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	tests := []struct {
 		name        string
 		server      *Server
 		header      string
 		read, write int
+		secret      int // what names people; 0: as read
 	}{
-		{"no token where there are some", f.Server, "", 401, 401},
-		{"a wrong token", f.Server, "Authorization: Bearer blockd_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", 401, 401},
-		{"half a token", f.Server, f.write[:40], 401, 401},
-		{"a token by another scheme", f.Server, strings.Replace(f.write, "Bearer", "Basic", 1), 401, 401},
-		{"a token to read", f.Server, f.read, 200, 403},
-		{"a token to write", f.Server, f.write, 200, 200},
-		{"the token of token_file", withFile, single, 200, 403},
-		{"another one", withFile, f.write, 401, 401},
-		{"loopback without tokens", open, "", 200, 401},
-		{"loopback with an odd token", open, f.write, 200, 401},
-		{"the scheme in small letters", f.Server, strings.Replace(f.write, "Bearer", "bearer", 1), 200, 200},
-		{"the scheme alone", f.Server, "Authorization: Bearer", 401, 401},
+		{"no token where there are some", withTokens, "", 401, 401, 0},
+		{"a wrong token", withTokens, "Authorization: Bearer blockd_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", 401, 401, 0},
+		{"half a token", withTokens, f.write[:40], 401, 401, 0},
+		{"a token by another scheme", withTokens, strings.Replace(f.write, "Bearer", "Basic", 1), 401, 401, 0},
+		{"a token to read", withTokens, f.read, 200, 403, 0},
+		{"a token to write", withTokens, f.write, 200, 200, 0},
+		{"the token of token_file", withFile, single, 200, 403, 0},
+		{"another one", withFile, f.write, 401, 401, 0},
+		{"loopback without tokens", open, "", 200, 401, 401},
+		{"loopback with an odd token", open, f.write, 200, 401, 401},
+		{"loopback with the first token", open, bearFirst, 200, 200, 200},
+		{"loopback with half of it", open, bearFirst[:len(bearFirst)-4], 200, 401, 401},
+		{"the first token where others are wanted", withFile, bearFirst, 401, 401, 401},
+		{"the scheme in small letters", withTokens, strings.Replace(f.write, "Bearer", "bearer", 1), 200, 200, 0},
+		{"the scheme alone", withTokens, "Authorization: Bearer", 401, 401, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -54,7 +67,9 @@ func TestWhoMayWhat(t *testing.T) {
 				method, target, body string
 				want                 int
 			}{
-				{"GET", "/v1/entries", "", tt.read}, {"GET", "/v1/check?sender=x@y.example", "", tt.read}, {"GET", "/metrics", "", tt.read},
+				{"GET", "/v1/entries", "", cmp.Or(tt.secret, tt.read)}, {"GET", "/v1/decisions", "", cmp.Or(tt.secret, tt.read)},
+				{"GET", "/v1/lists?entries=3", "", cmp.Or(tt.secret, tt.read)}, {"GET", "/v1/lists", "", tt.read}, {"GET", "/openapi.json", "", tt.read},
+				{"GET", "/v1/check?sender=x@y.example", "", tt.read}, {"GET", "/metrics", "", tt.read},
 				{"POST", "/v1/entries", entry, tt.write}, {"DELETE", "/v1/entries?entry=x.example", "", tt.write}, {"GET", "/healthz", "", 200},
 			} {
 				if w := ask(r.method, r.target, r.body, headers...); w.Code != r.want {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -39,5 +40,27 @@ func TestTokensMadeAndRevokedAtOnce(t *testing.T) {
 		if token.Scope != Read {
 			t.Errorf("%s was revoked and is there", token.Name)
 		}
+	}
+}
+
+// TestFirstToken: it is made once, for its owner's eyes, and read from there on.
+func TestFirstToken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blockd.bdx.token")
+	token, made, err := FirstToken(path)
+	if err != nil || !made || len(token) < 40 {
+		t.Fatalf("FirstToken() = %q, %t, %v", token, made, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("the file is %v, %v, want mode 0600", info.Mode(), err)
+	}
+	if again, made, err := FirstToken(path); again != token || made || err != nil {
+		t.Errorf("again: %q, %t, %v", again, made, err)
+	}
+	if err := os.WriteFile(path, []byte("short\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, made, err := FirstToken(path); err == nil || made {
+		t.Errorf("a file that holds no token: %t, %v", made, err)
 	}
 }

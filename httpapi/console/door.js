@@ -49,7 +49,7 @@ export async function read(path, signal) {
   const response = await send('GET', path, undefined, signal);
   if (response.ok) return response.json();
   const fault = await refusal(response);
-  const why = hasToken() ? 'This token is not known, or was revoked.' : 'This daemon answers only who has a token.';
+  const why = hasToken() ? 'This token is not known, or was revoked.' : 'This daemon shows senders and recipients to holders of a token alone.';
   if (fault.status === 401 && !declined && await askToken(why)) return read(path, signal);
   throw fault;
 }

@@ -7,7 +7,7 @@ import { read } from './door.js';
 const interval = 5000; // ms between two looks
 const soon = 1000; // ms after one without an answer
 
-const states = { ok: 'ok', stale: 'warn', refused: 'bad', missing: 'bad' };
+const states = { ok: 'ok', held: 'warn', partial: 'warn', stale: 'warn', refused: 'bad', missing: 'bad' };
 
 function title(kind, text) {
   byId('health').className = `health ${kind}`;
@@ -19,8 +19,10 @@ function title(kind, text) {
 function showHealth(table) {
   const faults = table.problems.length + table.worth.filter((list) => list.stale).length;
   if (!table.ready) title('bad', 'Not ready: this server cannot decide about mail.');
+  else if (table.lacks) title('warn', `Degraded: ${table.lacks}.`);
   else if (faults === 1) title('warn', 'Filtering, with one problem.');
   else if (faults > 1) title('warn', `Filtering, with ${faults} problems.`);
+  else if (table.remarks?.length) title('ok', 'Filtering, with something to know.');
   else title('ok', 'All is well.');
   show('health-facts',
     html('span', {}, `${table.worth.length} lists, ${count(table.worth.reduce((sum, list) => sum + list.entries, 0))} entries`),
@@ -28,7 +30,8 @@ function showHealth(table) {
     html('span', {}, 'last look at the files ', ago(table.last_attempt)),
     html('span', {}, 'generation ', html('code', { title: table.generation }, table.generation.slice(0, 12))));
   show('health-problems', table.problems.map((text) => html('li', {}, text)),
-    table.worth.filter((list) => list.stale).map((list) => html('li', {}, `list ${list.list}: older than its max_age`)));
+    table.worth.filter((list) => list.stale).map((list) => html('li', {}, `list ${list.list}: older than its max_age`)),
+    (table.remarks ?? []).map((text) => html('li', {}, text)));
 }
 
 function showLists(lists) {
@@ -38,7 +41,7 @@ function showLists(lists) {
   }
   show('lists', table('What serves now, and what each list adds to the others', [
     { head: 'List', cell: (list) => html('strong', {}, list.list) },
-    { head: 'State', cell: (list) => [badge(states[list.state] ?? '', list.state), ' ', list.mode === 'shadow' && badge('', 'shadow')] },
+    { head: 'State', cell: (list) => [badge(states[list.state] ?? '', list.state === 'held' ? `${count(list.held)} held back` : list.state), ' ', list.mode === 'shadow' && badge('', 'shadow')] },
     { head: 'Action', cell: (list) => list.action, wide: true },
     { head: 'Entries', cell: (list) => count(list.entries), number: true },
     { head: 'Only here', cell: (list) => count(list.unique), number: true, wide: true, title: 'keys that no other list has' },

@@ -54,9 +54,13 @@ function plain({ entry: name, kind, scope }) {
   return { exact: '=', sub: '.' }[scope]?.concat(name) ?? name;
 }
 
+// canonical is what an answer is about. Of a sender that cannot be read, the domain that
+// can is not what was asked about.
+const canonical = (text, answer) => answer.sender || !/.@|[%!]/.test(text) && answer.domain || !text.includes('@') && answer.client || '';
+
 function answerText(text, answer) {
-  const name = answer.sender || answer.domain || answer.client || text;
-  const known = answer.sender || answer.domain || answer.client;
+  const known = canonical(text, answer);
+  const name = known || text;
   return [
     html('p', { class: 'verdict' }, badge(kinds[answer.verdict] ?? '', answer.verdict), html('code', {}, name)),
     html('p', {}, sentence(answer, answer.explain.decider)),
@@ -124,7 +128,7 @@ async function ask(thoroughly) {
       if (answer.verdict === 'unknown') return;
       if (!thoroughly) await new Promise((settle) => setTimeout(settle, longPause));
       if (signal.aborted) return;
-      byId('answer').append(await past(answer.sender || answer.domain || text, about, signal));
+      byId('answer').append(await past(canonical(text, answer) || text, about, signal));
     }
   } catch (fault) {
     if (fault.name === 'AbortError' || signal.aborted || fault.status === 404 && text !== '' && !reference(text)) return; // no history is kept
