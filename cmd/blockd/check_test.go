@@ -61,8 +61,12 @@ func TestCheckPlain(t *testing.T) {
 		{"shadow list", "x@trial.example", "x@trial.example\tclear\ttrial:1\ttrial.example\tshadow", 1},
 		{"same ending, other domain", "x@notbulk.example", "x@notbulk.example\tclear\t\t\t", 1},
 		{"null sender", "<>", "<>\tclear\t\t\t", 1},
-		{"no sender", "two words@bulk.example", "two words@bulk.example\tunknown\t\t\t…", 1},
-		{"controls are shown, not sent", "a\t\x1b[2J@bulk.example", `a\t\x1b[2J@bulk.example` + "\tunknown\t\t\t…", 1},
+		{"no sender", "two words@there.example", "two words@there.example\tunknown\t\t\t…", 1},
+		{"controls are shown, not sent", "a\t\x1b[2J@there.example", `a\t\x1b[2J@there.example` + "\tunknown\t\t\t…", 1},
+		{"no sender, and a listed domain", "two words@bulk.example", "two words@bulk.example\tblocked\tbad:2\tbulk.example\twe do not want it", 0},
+		{"at sign behind a listed domain", "x@bulk.example@", "x@bulk.example\tblocked\tbad:2\tbulk.example\twe do not want it", 0},
+		{"at sign behind another domain", "x@there.example@", "x@there.example@\tunknown\t\t\t…", 1},
+		{"percent for an at sign", "x%bulk.example", "x@bulk.example\tblocked\tbad:2\tbulk.example\twe do not want it", 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -141,6 +145,19 @@ func TestCheckExplain(t *testing.T) {
 			"  so       nothing that counts matches; match 1 would refuse if its list were enforced",
 		}},
 		{"<>", []string{"<>  clear", "…", "…", "  so     the null sender is never looked up: bounces must get through (RFC 5321, 4.5.5)"}},
+		{"x y@trial.example@", []string{
+			"x y@trial.example@  unknown", "…", "…", "  read as  trial.example", "…", "…", "…",
+			"  match 1  " + dir + "/trial.txt:1, list trial: block trial.example and all below it (shadow: does not count)",
+			"  so       this is no sender: …; what can be read of it is in no list that counts",
+		}},
+		{"x@xn--zz.bulk.example", []string{
+			"x@xn--zz.bulk.example  blocked", "…", "…", "  read as    ?.bulk.example", "…", "…", "…", "…", "…", "…",
+			"  SMTP says  550 5.7.1 <x@xn--zz.bulk.example>: Sender address rejected: listed in bad (ref …", "             but the SMTP filter refuses its syntax: 553 5.1.7",
+		}},
+		{"mx.bulk.example", []string{
+			"mx.bulk.example  blocked", "…", "…", "…", "…", "…", "…", "…", "…",
+			"  SMTP says  550 5.7.1 <*@mx.bulk.example>: Sender address rejected: listed in bad (ref …",
+		}},
 		{"@@", []string{"@@  unknown", "…", "…", "  so     this is no sender and no domain: …; nobody is blocked for that"}},
 	}
 	for _, tt := range tests {

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/race"
 	"blockd/lists"
 	"blockd/policy"
 )
@@ -75,6 +76,7 @@ func TestAnswersStandInTheOrderOfTheLines(t *testing.T) {
 }
 
 func TestLinesAreCutAlike(t *testing.T) {
+	race.Skip(t)
 	long := strings.Repeat("a", maxSender)
 	tests := []struct{ name, in, want string }{
 		{"nothing", "", ""},

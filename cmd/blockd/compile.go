@@ -13,10 +13,13 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"blockd/history"
 	"blockd/index"
+	"blockd/machine"
 	"blockd/reload"
 	"blockd/remote"
 )
@@ -26,7 +29,7 @@ func newCompile() *cobra.Command {
 	var asJSON, accept, offline bool
 	var flags *listFlags
 	cmd := &cobra.Command{
-		Use:   "compile [-c config.toml] | -o FILE.bdx [--format F] LIST...",
+		Use:   "compile [-c config.toml] [--accept [LIST...]] | -o FILE.bdx [--format F] LIST...",
 		Short: "build the index file of the lists",
 		Long: `Build an index file: the lists of a configuration, or those on the command line.
 A daemon that serves the same configuration takes the new file up by itself, within
@@ -35,19 +38,31 @@ the index's folder, as whom the daemon runs.
 
 The old file stays as it is until the new one is whole, and when any list is refused:
 by its own faults, or because it is too unlike what the old file has of it.
+With --accept it is taken this once, and so are its entries that the daemon holds
+back because they would refuse senders who wrote lately (blockd lint --held): of the
+lists named behind it, or of all.
 A list with a url is fetched first if its copy is missing, or was last looked
 after longer ago than its every.
 
 Ends with 0 when the file was written, 1 when it was not, 2 on wrong usage.`,
 		Example: `  blockd compile -c /etc/blockd/config.toml
+  blockd compile --accept own
   blockd compile -o bad.bdx lists/*.txt
   blockd compile -o bad.bdx --format hosts --json ads.hosts.gz`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			var named []string // whose lists are accepted
+			if accept && out == "" {
+				named, args = args, nil
+			}
 			job, err := newJob(cmd, path, out, flags, args, offline)
 			if err != nil {
 				return err
 			}
-			job.accept = accept
+			if job.accept, job.named = accept, named; len(named) > 0 {
+				if err := job.knows(named); err != nil {
+					return err
+				}
+			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop() // the draft is removed; a second signal ends at once
 			report, err := job.run(ctx, cmd.ErrOrStderr())
@@ -65,7 +80,7 @@ Ends with 0 when the file was written, 1 when it was not, 2 on wrong usage.`,
 	must(cmd.MarkFlagFilename("output", "bdx"))
 	flags = addListFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "report as one JSON object")
-	cmd.Flags().BoolVar(&accept, "accept", false, "take a list that is empty, or shrank or grew too much, or is old, this once")
+	cmd.Flags().BoolVar(&accept, "accept", false, "take a list that is empty, or shrank or grew too much, or is old, this once, and its entries that are held back")
 	cmd.Flags().BoolVar(&offline, "offline", false, "fetch nothing: compile the copies of remote lists that are there")
 	return cmd
 }
@@ -80,12 +95,36 @@ type job struct {
 	memory  int64           // octets for records; 0 = index's default
 	cache   string          // folder of what was read of sources; "" = none
 	accept  bool
+	named   []string // lists that accept is about; none: all
+
+	// What a load may let pass; nil without a configuration or a history.
+	refusals func(context.Context) (reload.Past, error)
+	judge    reload.Judge
+}
+
+// knows says which of some names is no list's.
+func (j *job) knows(names []string) error {
+	var all []string
+	for _, l := range j.lists {
+		all = append(all, l.Name)
+	}
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			return usagef("--accept: no list %q%s", name, didYouMean(name, "", all))
+		}
+	}
+	return nil
+}
+
+// accepts reports whether a person has accepted a list as it is.
+func (j *job) accepts(list string) bool {
+	return j.accept && (len(j.named) == 0 || slices.Contains(j.named, list))
 }
 
 // newJob says what to build where, from one of the two forms.
 func newJob(cmd *cobra.Command, config, out string, flags *listFlags, files []string, offline bool) (*job, error) {
 	if out == "" {
-		for _, name := range []string{"format", "action", "subdomains", "patterns", "allow-public-suffix"} {
+		for _, name := range []string{"format", "action", "subdomains", "patterns", "allow-public-suffix", "exceptions"} {
 			if cmd.Flags().Changed(name) {
 				return nil, usagef("--%s goes with -o FILE.bdx LIST...; a configuration says it in its [[list]]", name)
 			}
@@ -100,12 +139,19 @@ func newJob(cmd *cobra.Command, config, out string, flags *listFlags, files []st
 		if err := c.makeIndexFolder(); err != nil {
 			return nil, err
 		}
-		lists := c.reload().Lists
+		settings := c.reload()
+		lists := settings.Lists
 		sources, err := reload.Sources(lists)
 		if err != nil {
 			return nil, err
 		}
-		j := &job{path: c.Index.Path, sources: sources, lists: lists, memory: int64(c.Index.Memory), cache: c.Index.Path + index.CacheSuffix}
+		j := &job{path: c.Index.Path, sources: sources, lists: lists, memory: settings.Memory, cache: c.Index.Path + index.CacheSuffix}
+		if folder := c.historyFolder(); c.History.Folder != noPath {
+			j.judge = c.policy().Judge()
+			j.refusals = func(ctx context.Context) (reload.Past, error) {
+				return history.Refusals(ctx, folder, time.Now().Add(-refusedFor), len(c.Lists)+1)
+			}
+		}
 		if !offline {
 			// What comes of a fetch the report tells, and what goes wrong its error.
 			if j.copies, err = c.fetcher(slog.New(slog.DiscardHandler), nil); err != nil {
@@ -132,10 +178,15 @@ func newJob(cmd *cobra.Command, config, out string, flags *listFlags, files []st
 	if err != nil {
 		return nil, err
 	}
+	reach, err := flags.reach()
+	if err != nil {
+		return nil, err
+	}
 	j, gate := &job{path: out}, Default().Index
+	j.memory, _ = gate.Memory.within(machine.Memory())
 	for _, file := range files {
 		name := listNameOf(file)
-		j.sources = append(j.sources, index.Source{List: name, Path: file, Settings: settings})
+		j.sources = append(j.sources, index.Source{List: name, Path: file, Settings: settings, Exceptions: reach})
 		if !slices.ContainsFunc(j.lists, func(l reload.List) bool { return l.Name == name }) {
 			j.lists = append(j.lists, reload.List{Name: name, Path: file, MaxShrink: gate.MaxShrink, MaxGrow: gate.MaxGrow})
 		}
@@ -167,6 +218,7 @@ type compileReport struct {
 	rate       float64 // of false positives of the filter, of sampled absent keys
 	worth      []index.ListWorth
 	overlaps   []index.Overlap
+	held       int // entries that do not act
 	index.Report
 }
 
@@ -189,12 +241,15 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 		return compileReport{}, err
 	}
 	defer draft.Discard()
-	if err := j.gate(draft.Report.Lists, stderr); err != nil {
+	if err := j.gate(ctx, draft, stderr); err != nil {
 		return compileReport{}, err
 	}
 	ix := draft.Index()
 	if j.accept {
-		if err := reload.Accept(j.path, ix.Generation()); err != nil {
+		if _, err := reload.Release(j.path, j.accepts); err != nil {
+			return compileReport{}, err
+		}
+		if err := reload.Accept(j.path, ix.Generation(), j.named...); err != nil {
 			return compileReport{}, err
 		}
 	}
@@ -212,7 +267,11 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 	if err != nil {
 		rate = ix.FalsePositiveRate() // the file is in its place by now
 	}
-	return compileReport{j.path, ix.Generation(), rate, ix.Worth(), ix.Overlaps(), draft.Report}, nil
+	held, err := reload.Held(j.path)
+	if err != nil {
+		fmt.Fprintln(stderr, err) // the daemon says what that means
+	}
+	return compileReport{j.path, ix.Generation(), rate, ix.Worth(), ix.Overlaps(), len(held), draft.Report}, nil
 }
 
 // fetch brings copies up to date that are due. A server that is away is told of,
@@ -241,19 +300,27 @@ func (j *job) fetch(ctx context.Context, stderr io.Writer) error {
 
 // gate holds what was built against the index at the job's path, as the daemon
 // does before it swaps. What --accept takes is told all the same.
-func (j *job) gate(now []index.ListInfo, stderr io.Writer) error {
+func (j *job) gate(ctx context.Context, draft *index.Draft, stderr io.Writer) error {
 	old, err := index.Open(j.path)
 	if err != nil {
 		return nil // there is no generation to compare with
 	}
 	refused, acceptable := 0, true
-	for _, err := range reload.Compare(j.lists, old, now) {
+	odd := reload.Compare(j.lists, old, draft.Report.Lists)
+	if j.refusals != nil {
+		// Where this user may not read the history the daemon asks, of an index that was
+		// compiled without --accept.
+		if past, err := j.refusals(ctx); err == nil {
+			odd = append(odd, reload.Freed(j.lists, old, draft.Index(), past, j.judge)...)
+		}
+	}
+	for _, err := range odd {
 		how := ""
 		switch {
 		case !reload.Acceptable(err):
 			acceptable = false
 			refused++
-		case j.accept:
+		case j.accepts(listOf(err)):
 			how = "accepted: "
 		default:
 			refused++
@@ -268,6 +335,13 @@ func (j *job) gate(now []index.ListInfo, stderr io.Writer) error {
 		hint = "; --accept takes it this once"
 	}
 	return fmt.Errorf("%s refused; %s stays as it is%s", counted(refused, "list"), shownPath(j.path), hint)
+}
+
+// listOf is the list that an error of reload.Compare is about.
+func listOf(err error) string {
+	text, _ := strings.CutPrefix(err.Error(), "list ")
+	name, _, _ := strings.Cut(text, ": ")
+	return name
 }
 
 func (r compileReport) text(w io.Writer) error {
@@ -291,6 +365,9 @@ func (r compileReport) text(w io.Writer) error {
 	}
 	facts.add("filter", fmt.Sprintf("%.2g %% false positives", 100*r.rate))
 	facts.add("generation", r.generation)
+	if r.held > 0 {
+		facts.add("held back", counted(r.held, "entry")+": see blockd lint --held")
+	}
 	facts.add("time", fmt.Sprintf("%.1f s: %s", r.Elapsed.Seconds(), r.stages()))
 	if r.Cached > 0 {
 		facts.add("not parsed", counted(r.Cached, "file")+" as at the last build")
@@ -357,6 +434,7 @@ func (r compileReport) json(w io.Writer) error {
 		PeakMemory int64              `json:"peak_memory"`
 		Spilled    int64              `json:"spilled"`
 		Cached     int                `json:"cached"`
+		Held       int                `json:"held"` // entries that are held back
 		Notes      []string           `json:"notes"`
 
 		Lists    []list    `json:"lists"`
@@ -364,7 +442,7 @@ func (r compileReport) json(w io.Writer) error {
 		Overlaps []overlap `json:"overlaps"`
 	}{File: r.path, Generation: r.generation, Keys: r.Keys, Entries: r.Entries, Bytes: r.Bytes, FilterBits: r.FilterBits,
 		Rate: r.rate, Seconds: r.Elapsed.Seconds(), Duplicates: r.Duplicates, Hash: r.Hash, Reseeds: r.Reseeds,
-		Stages: map[string]float64{}, PeakMemory: r.PeakMemory, Spilled: r.Spilled, Cached: r.Cached,
+		Stages: map[string]float64{}, PeakMemory: r.PeakMemory, Spilled: r.Spilled, Cached: r.Cached, Held: r.held,
 		Notes: append([]string{}, r.Notes...), Lists: []list{}, Worth: []worth{}, Overlaps: []overlap{}}
 	for _, s := range r.Stages {
 		o.Stages[s.Name] = s.Elapsed.Seconds()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,8 +13,10 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 
+	"blockd/access"
 	"blockd/certificate"
 	"blockd/httpapi"
+	"blockd/machine"
 	"blockd/smtpfilter/upstream"
 )
 
@@ -58,7 +61,7 @@ print TOML that can be loaded again.`,
 			if err != nil {
 				return err
 			}
-			return printWarnings(cmd.OutOrStdout(), path, c)
+			return printWarnings(cmd.OutOrStdout(), path, c, c.closedLists(cmd.Context()))
 		},
 	}
 	configFlag(cmd, &path)
@@ -84,10 +87,29 @@ func printConfig(w io.Writer, c Config) error {
 	return enc.Encode(c)
 }
 
-func printWarnings(w io.Writer, path string, c Config) error {
-	warnings := c.warnings()
+// closedLists are the lists that this user may read and the daemon's may not.
+func (c Config) closedLists(ctx context.Context) (w []string) {
+	u, _, err := c.daemonUser(ctx)
+	if err != nil || u.UID == os.Geteuid() {
+		return nil // warnings has said it
+	}
+	for _, l := range c.Lists {
+		if closed := l.closedTo(u); closed != "" {
+			w = append(w, fmt.Sprintf("list %q: closed to the daemon: %s", l.Name, closed))
+		}
+	}
+	return w
+}
+
+func printWarnings(w io.Writer, path string, c Config, more []string) error {
+	warnings := append(c.warnings(), more...)
 	for _, text := range warnings {
 		if _, err := fmt.Fprintf(w, "%s: warning: %s\n", path, text); err != nil {
+			return err
+		}
+	}
+	for _, text := range c.sampleReplies() {
+		if _, err := fmt.Fprintf(w, "%s: %s\n", path, text); err != nil {
 			return err
 		}
 	}
@@ -98,8 +120,8 @@ func printWarnings(w io.Writer, path string, c Config) error {
 // inspect looks at the machine for what would keep the daemon from starting.
 func (c Config) inspect() Faults {
 	var f Faults
-	if c.HTTP.TokenFile != "" {
-		if _, err := httpapi.ReadToken(c.HTTP.TokenFile); err != nil {
+	if own := c.HTTP.ownToken(); own != "" {
+		if _, err := httpapi.ReadToken(own); err != nil {
 			f.add("http.token_file", "%v", err)
 		}
 	}
@@ -119,8 +141,8 @@ func (c Config) inspect() Faults {
 	return f
 }
 
-// warnings are what c allows and its administrator may not mean, a line each.
-func (c Config) warnings() []string {
+// settingWarnings are what c allows and its administrator may not mean, a line each.
+func (c Config) settingWarnings() []string {
 	var w []string
 	warn := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }
 
@@ -146,6 +168,9 @@ func (c Config) warnings() []string {
 			warn("%s %s with a maildir: upstream: whoever reaches it can fill %s", door.key, door.address, shownPath(up.address))
 		}
 	}
+	if _, text := c.Index.Memory.within(machine.Memory()); text != "" {
+		warn("%s", text)
+	}
 	w = append(w, c.clientWarnings()...)
 	w = append(w, c.matchWarnings()...)
 	w = append(w, c.authWarnings()...)
@@ -161,12 +186,20 @@ func (c Config) warnings() []string {
 			warn("list %q: discard = true: where a door can, its discard entries drop messages and nobody is told", l.Name)
 		}
 		w = append(w, l.gateWarnings()...)
-		if problem := l.lookAt(); problem != "" && !l.Optional {
-			warn("list %q: %s", l.Name, problem)
-		}
 	}
 	if enforced == 0 {
 		warn("no [[list]] blocks: nothing will be refused")
+	}
+	return w
+}
+
+// warnings are settingWarnings, and what is wrong with the files of lists.
+func (c Config) warnings() []string {
+	w := c.settingWarnings()
+	for _, l := range c.Lists {
+		if problem := l.lookAt(); problem != "" && !l.Optional {
+			w = append(w, fmt.Sprintf("list %q: %s", l.Name, problem))
+		}
 	}
 	return w
 }
@@ -177,11 +210,16 @@ func (l List) lookAt() string {
 	if err != nil {
 		return err.Error()
 	}
+	if len(files) == 0 {
+		if closed := l.closedTo(access.Self()); closed != "" {
+			return closed
+		}
+	}
 	if len(files) == 0 && l.URL != "" {
-		return shownPath(l.Path) + ": not fetched yet; until it is, blockd is not ready"
+		return shownPath(l.Path) + ": not fetched yet; until it is, the other lists filter"
 	}
 	if len(files) == 0 {
-		return shownPath(l.Path) + ": no such file; until there is one, blockd is not ready"
+		return shownPath(l.Path) + ": no such file; until there is one, the other lists filter"
 	}
 	for _, path := range files {
 		f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not hold us

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,7 @@ var errNoDaemon = errors.New("no daemon answers")
 
 // askDaemon asks the daemon of this configuration and decodes its answer: by its Unix
 // socket if it is there and this user may, or else at [http] listen, with the token of
-// the environment or, to read, of http.token_file.
+// the environment, of http.token_file or of the file that the first start has made.
 func (c Config) askDaemon(ctx context.Context, method, path string, body, answer any) error {
 	var text bytes.Buffer
 	if body != nil {
@@ -71,6 +72,12 @@ func (c Config) askDaemon(ctx context.Context, method, path string, body, answer
 	return c.read(resp, req, answer)
 }
 
+// rawAnswer is an answer that is not decoded, whatever its status.
+type rawAnswer struct {
+	status int
+	body   string
+}
+
 // httpSocket is where the Unix socket of the HTTP door is, "" if there is none.
 func (c Config) httpSocket() string {
 	switch c.HTTP.Socket {
@@ -97,11 +104,12 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 // authorize puts the token into a request, if there is one.
 func (c Config) authorize(req *http.Request) error {
 	token := os.Getenv(tokenVariable)
-	if token == "" && c.HTTP.TokenFile != "" {
+	if file := cmp.Or(c.HTTP.ownToken(), c.firstToken()); token == "" && file != "" {
 		var err error
-		if token, err = httpapi.ReadToken(c.HTTP.TokenFile); errors.Is(err, os.ErrPermission) {
+		switch token, err = httpapi.ReadToken(file); {
+		case errors.Is(err, os.ErrPermission), errors.Is(err, os.ErrNotExist) && file == c.firstToken():
 			token = ""
-		} else if err != nil {
+		case err != nil:
 			return err
 		}
 	}
@@ -114,6 +122,11 @@ func (c Config) authorize(req *http.Request) error {
 // read decodes an answer, or says in one line what the daemon says against it.
 func (c Config) read(resp *http.Response, req *http.Request, answer any) error {
 	body := io.LimitReader(resp.Body, maxListing)
+	if raw, ok := answer.(*rawAnswer); ok {
+		text, err := io.ReadAll(body)
+		raw.status, raw.body = resp.StatusCode, string(text)
+		return err
+	}
 	if resp.StatusCode == http.StatusOK {
 		if err := json.NewDecoder(body).Decode(answer); err != nil {
 			return fmt.Errorf("no answer of blockd: %w", err)
@@ -132,6 +145,10 @@ func (c Config) read(resp *http.Response, req *http.Request, answer any) error {
 		if req.Header.Get("Authorization") == "" {
 			detail = fmt.Sprintf("it wants a token: put one into %s (made by blockd token new --write), or use its socket %s as a user who may open it",
 				tokenVariable, shownPath(c.httpSocket()))
+			if file := c.firstToken(); file != "" {
+				detail = fmt.Sprintf("it wants a token: put that of %s into %s, or use its socket %s as a user who may open it",
+					shownPath(file), tokenVariable, shownPath(c.httpSocket()))
+			}
 		}
 	}
 	return fmt.Errorf("the daemon refuses: %s", detail)

@@ -197,9 +197,18 @@ func (d *decoder) text(path string, value any, into encoding.TextUnmarshaler) {
 	}
 	if err := into.UnmarshalText([]byte(s)); err != nil {
 		d.faults.add(path, "%v", err)
-	} else if _, number := into.(*Octets); !ok && !number { // 0 is a duration, but not a text
+	} else if !ok && !takesNumbers(into) { // 0 is a duration, but not a text
 		d.faults.add(path, "want a text in quotes, have %s", shown(value))
 	}
+}
+
+// takesNumbers reports whether a bare number is a value of this type.
+func takesNumbers(into encoding.TextUnmarshaler) bool {
+	switch into.(type) {
+	case *Octets, *Memory:
+		return true
+	}
+	return false
 }
 
 // shown is a TOML value as a fault shows it.
@@ -225,6 +234,11 @@ func unknown(path string, table reflect.Type) string {
 	dir, key := "", plain
 	if dot := strings.LastIndexByte(plain, '.'); dot >= 0 {
 		dir, key = plain[:dot+1], plain[dot+1:]
+	}
+	if near := nearest(key, keysOf(table)); near != "" && dir == "" && distance(key, near) == 1 {
+		if f := table.Field(slices.Index(keysOf(table), near)).Type; f.Kind() == reflect.Slice && f.Elem().Kind() == reflect.Struct {
+			return fmt.Sprintf("unknown table, did you mean [[%s]], once for each?", near)
+		}
 	}
 	var elsewhere []string // the same key in another [table]
 	for other := range reflect.TypeFor[Config]().Fields() {

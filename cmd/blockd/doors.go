@@ -38,13 +38,14 @@ func (c Config) openHTTP(ctx context.Context, inherited inherited, checker *poli
 		return nil, err
 	}
 	s.Entries, s.History, s.Events = entries, past, events
+	s.First = c.makeFirstToken(log)
 	listeners, err := inherited.listen(ctx, "http", "http.listen", c.HTTP.Listen)
 	if err != nil {
 		return nil, err
 	}
 	d := &httpDoor{listeners, httpapi.New(s, checker, status, reg, log), pair, log}
 	for _, l := range listeners { // an inherited one need not be where http.listen says
-		if address := l.Addr().String(); c.HTTP.TokenFile == "" && c.HTTP.Tokens == "" && l.Addr().Network() == "tcp" && !onLoopback(address) {
+		if address := l.Addr().String(); !c.HTTP.closed() && l.Addr().Network() == "tcp" && !onLoopback(address) {
 			d.close()
 			return nil, fmt.Errorf("http.listen: the inherited socket %s can be reached from other machines: it needs http.token_file or http.tokens", address)
 		}
@@ -96,12 +97,17 @@ func (d *httpDoor) close() {
 	}
 }
 
-// readiness is the state of the lists with that of the way to the next server.
-// An open relay behind is served nothing, and until the first look nobody knows;
-// a server that is away for a while is a problem, but the filter waits for it.
-func readiness(lists *reload.Reloader, smtp *smtpDoor, entries *live.Set, past *history.Log) func() reload.Status {
+// readiness is the state of the lists with that of the doors and of the way to the
+// next server. Nothing is ready whose doors close because ctx has ended. In front of an
+// open relay nothing is served, and before the first look the way is not known; a
+// server that is away for a while is a problem, but the filter waits for it.
+func readiness(ctx context.Context, lists *reload.Reloader, smtp *smtpDoor, entries *live.Set, past *history.Log) func() reload.Status {
 	return func() reload.Status {
 		s := lists.Status()
+		if ctx.Err() != nil {
+			s.Ready = false
+			s.Problems = append(slices.Clone(s.Problems), "stopping: the doors take no new connection")
+		}
 		if more := append(entries.Problems(), past.Problems()...); len(more) > 0 {
 			s.Problems = append(slices.Clone(s.Problems), more...)
 		}

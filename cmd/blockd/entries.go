@@ -36,7 +36,10 @@ local-part (offers@), an IP address or a network. One that is there already is
 replaced.
 
 What would cover a big mailbox provider, a public suffix or this server's own
-domain is refused, unless --force says that it is meant.
+domain is refused, unless --force says that it is meant. So are blocks of this machine,
+of networks that the configuration names as its own (trusted, allow_from and others),
+and of everybody's postmaster@ or abuse@; and exceptions for a network wider than
+IPv4 /8 or IPv6 /19.
 
 The daemon is asked at http.socket, or else at [http] listen with the token in the
 environment variable BLOCKD_TOKEN. If no daemon runs, the entry is written to the
@@ -83,7 +86,7 @@ live entry.`,
 		Example: `  blockd remove spam@bulk.example
   blockd remove 192.0.2.0/24`,
 		Args:              wantEntries,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: completion(&path, liveEntries),
 		RunE: func(cmd *cobra.Command, entries []string) error {
 			return changeEntries(cmd, path, nil, entries, asJSON)
 		},

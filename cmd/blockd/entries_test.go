@@ -63,3 +63,50 @@ func TestExceptionThatOverridesNothingIsToldOf(t *testing.T) {
 		}
 	}
 }
+
+// What somebody would not want to block, or to free for everybody, needs --force.
+func TestAddRefusesWhatNobodyMeans(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "l.txt", "x.example\n")
+	config := writeFile(t, dir, "config.toml", "[[list]]\nname = \"l\"\npath = \"l.txt\"\n[index]\npath = \"x.bdx\"\n[smtp]\nupstream = \"maildir:mail\"\n"+
+		"trusted = [\"10.1.0.0/16\", \"fd00::/8\"]\n[auth]\nclients = [\"192.168.7.0/24\"]\n[milter]\nallow_from = [\"172.16.3.4\"]\n")
+	for _, tt := range []struct{ entry, action, says string }{
+		{"127.0.0.1", "block", "covers 127.0.0.0/8, this machine itself"},
+		{"::1", "block", "covers ::1/128, this machine itself"},
+		{"10.0.0.0/8", "block", "covers 10.1.0.0/16, which is in smtp.trusted"},
+		{"fd00::1", "block", "covers fd00::/8, which is in smtp.trusted"},
+		{"192.168.7.9", "block", "covers 192.168.7.0/24, which is in auth.clients"},
+		{"172.16.0.0/12", "block", "covers 172.16.3.4/32, which is in milter.allow_from"},
+		{"10.2.0.0/16", "block", ""},
+		{"10.1.2.3", "allow", ""},
+		{"postmaster@", "block", "everybody's postmaster@"},
+		{"ABUSE@", "block", "everybody's abuse@"},
+		{"postmaster@bulk.example", "block", ""},
+		{"abuse@", "allow", ""},
+		{"com", "allow", "a single label: everybody's names are below it"},
+		{"co.uk", "allow", "a public suffix"},
+		{"gmail.com", "allow", "covers the protected domain gmail.com as a whole"},
+		{"anna@gmail.com", "allow", ""},
+		{"2001::/18", "allow", "a network wider than IPv4 /8 or IPv6 /19"},
+	} {
+		t.Run(tt.action+" "+tt.entry, func(t *testing.T) {
+			code, _, errs := blockd(t, "", "add", "-c", config, "--action", tt.action, tt.entry)
+			if tt.says == "" {
+				if code != 0 {
+					t.Fatalf("%d, %s", code, errs)
+				}
+				return
+			}
+			if code != 1 || !strings.Contains(errs, tt.says) || !strings.Contains(errs, "--force") || strings.Count(errs, "\n") != 1 {
+				t.Errorf("%d, %q, want one line with %q and --force", code, errs, tt.says)
+			}
+			if code, _, errs := blockd(t, "", "add", "-c", config, "--force", "--action", tt.action, tt.entry); code != 0 {
+				t.Errorf("by force: %d, %s", code, errs)
+			}
+		})
+	}
+	// What no entry may be, --force does not help: nothing says so.
+	if code, _, errs := blockd(t, "", "add", "-c", config, "--action", "allow", "0.0.0.0/1"); code != 1 || strings.Contains(errs, "--force") {
+		t.Errorf("half of all: %d, %s", code, errs)
+	}
+}

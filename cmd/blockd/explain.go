@@ -32,6 +32,9 @@ func (e explanation) print(input string, v policy.Verdict) error {
 	if v.Client.IsValid() {
 		rows = append(rows, [2]string{"client", v.Client.String()})
 	}
+	if read := v.Sender.String() + v.Domain.Text; v.Unread != "" && read != "" {
+		rows = append(rows, [2]string{"read as", read})
+	}
 	rows = append(rows, e.facts...)
 	rows = append(rows, e.keys(v)...)
 	for i, m := range v.Matches {
@@ -45,6 +48,9 @@ func (e explanation) print(input string, v policy.Verdict) error {
 	if v.Kind == policy.Blocked {
 		// Without a recipient: what any but the exempt ones would bring.
 		rows = append(rows, e.consequence(e.checker.Recipient(v, "")))
+		if v.Unread != "" {
+			rows = append(rows, [2]string{"", "but the SMTP filter refuses its syntax: 553 5.1.7"})
+		}
 	}
 	var t table
 	for _, r := range rows {
@@ -74,7 +80,7 @@ func (e explanation) consequence(d policy.Decision) [2]string {
 	case policy.Tag:
 		row[1] = "pass the message on, marked " + visible(d.Tag)
 	default:
-		row = [2]string{"SMTP says", visible(d.Reply)}
+		row = [2]string{"SMTP says", visible(d.Reply.String())}
 	}
 	if d.Tarpit > 0 {
 		row[1] += fmt.Sprintf(", after %s", Duration(d.Tarpit))
@@ -183,12 +189,14 @@ func reach(m index.Match) string {
 // because says why v is what it is.
 func (e explanation) because(v policy.Verdict) string {
 	switch {
+	case v.Kind == policy.Unknown && !v.Internal() && v.Sender.String()+v.Domain.Text != "":
+		return "this is no sender: " + visible(v.Err.Error()) + "; what can be read of it is in no list that counts"
 	case v.Kind == policy.Unknown && !v.Internal():
 		return "this is no sender and no domain: " + visible(v.Err.Error()) + "; nobody is blocked for that"
 	case v.Kind == policy.Unknown:
 		return visible(v.Err.Error())
 	case v.Decider >= 0 && v.Kind == policy.Allowed:
-		return fmt.Sprintf("match %d decides: an exception%s goes before every block", v.Decider+1, proved(v))
+		return fmt.Sprintf("match %d decides: an exception%s goes before %s", v.Decider+1, proved(v), passed(v))
 	case v.Decider >= 0 && objected(v):
 		return fmt.Sprintf("match %d decides: no exception that counts, and it is the most specific that does", v.Decider+1)
 	case v.Decider >= 0 && len(v.Matches) > 1:
@@ -207,6 +215,17 @@ func (e explanation) because(v policy.Verdict) string {
 		return "a sender without a domain cannot be listed"
 	}
 	return "no list has any of these keys"
+}
+
+// passed is what the exception that decided goes before.
+func passed(v policy.Verdict) string {
+	switch {
+	case v.Frees():
+		return "every block"
+	case v.Shadow >= 0:
+		return fmt.Sprintf("the blocks of its own list; match %d would refuse if its list were enforced", v.Shadow+1)
+	}
+	return "the blocks of its own list, and no other list blocks"
 }
 
 // proved says what has made an exception count, if anything was asked of it.

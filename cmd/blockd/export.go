@@ -1,15 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,6 +16,7 @@ import (
 
 	"blockd/addr"
 	"blockd/index"
+	"blockd/internal/durable"
 	"blockd/lists"
 	"blockd/policy"
 )
@@ -92,6 +90,7 @@ error.`,
 	cmd.Flags().StringVar(&format, "format", "", "format `F` to write")
 	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(lists.WritableFormats(), cobra.ShellCompDirectiveNoFileComp)))
 	cmd.Flags().StringArrayVar(&names, "list", nil, "only the list `NAME`; may be repeated")
+	must(cmd.RegisterFlagCompletionFunc("list", completion(&path, listNames)))
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`file` to write, put in place when it is whole; without it standard output")
 	return cmd
 }
@@ -131,18 +130,11 @@ func (j *exportJob) run(ctx context.Context, stdout io.Writer) (*exported, error
 		return j.write(ctx, stdout, ix, rows)
 	}
 	// Other programs watch such files as blockd does: they must see it whole.
-	temp, err := os.CreateTemp(filepath.Dir(j.out), "."+filepath.Base(j.out)+".*")
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(temp.Name())
-	told, err := j.write(ctx, temp, ix, rows)
-	if err == nil {
-		err = cmp.Or(temp.Chmod(0o644), temp.Sync())
-	}
-	if err = cmp.Or(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), j.out)
-	}
+	var told *exported
+	err = durable.Replace(j.out, 0o644, func(w io.Writer) (err error) {
+		told, err = j.write(ctx, w, ix, rows)
+		return err
+	})
 	return told, err
 }
 
@@ -182,6 +174,9 @@ func (j *exportJob) write(ctx context.Context, out io.Writer, ix *index.Index, r
 	defer j.progress.clear()
 	e := exporter{ix: ix, w: w, rows: rows, now: time.Now(), told: &exported{format: j.format}, believed: j.believed}
 	for n, row := range ix.Lists() {
+		if rows[n] && row.Source.Settings.Action != lists.Allow {
+			e.blocking = append(e.blocking, row.Source.List)
+		}
 		if counts := row.Source.Mode == index.Enforce || rows[n]; counts && row.Summary.Verdict != lists.Refused {
 			e.excepts = append(e.excepts, n)
 		}
@@ -207,7 +202,7 @@ func (j *exportJob) write(ctx context.Context, out io.Writer, ix *index.Index, r
 		case it.Action == lists.Allow && !j.believed(list, it.Kind):
 			it.Action = lists.AllowIfAuth
 		}
-		if err := e.write(&entry.Item); err != nil {
+		if err := e.write(&entry.Item, entry.Row); err != nil {
 			return nil, err
 		}
 	}
@@ -221,16 +216,72 @@ type exporter struct {
 	rows     []bool // that are written
 	excepts  []int  // rows whose exceptions count, written or not, if they are believed
 	believed func(list string, kind lists.Kind) bool
-	total    int64 // entries, at most
+	blocking []string // lists that are written and may block
+	total    int64    // entries, at most
 	now      time.Time
 	told     *exported
 	matches  []index.Match
 }
 
+// reaches reports whether the exceptions of a row go before the blocks of another.
+func (e *exporter) reaches(row, block int) bool {
+	source := &e.ix.Lists()[row].Source
+	switch source.Reach() {
+	case index.AllExceptions:
+		return true
+	case index.OwnExceptions:
+		return source.List == e.ix.Lists()[block].Source.List
+	}
+	return false
+}
+
+// written reports whether all exceptions of a row are written, see sayable.
+func (e *exporter) written(row int) bool {
+	source := &e.ix.Lists()[row].Source
+	return source.Reach() == index.AllExceptions || !slices.ContainsFunc(e.blocking, func(list string) bool { return list != source.List })
+}
+
+// sayable reports whether the file may have an exception of a row: the other program
+// knows one list, in which it goes before the blocks of all. Of one that lifts its own
+// list's blocks alone, this is so where no other list that is written can block there:
+// where there is none, and for a single address or client that none has.
+func (e *exporter) sayable(it *lists.Item, row int) (bool, error) {
+	source := &e.ix.Lists()[row].Source
+	switch {
+	case source.Reach() == index.NoExceptions:
+		return false, nil
+	case e.written(row):
+		return true, nil
+	}
+	var err error
+	switch {
+	case it.Kind == lists.IP:
+		e.matches, err = e.ix.LookupClient(e.matches[:0], it.Net.Addr(), e.now)
+	case it.Kind == lists.Addr && it.Scope == lists.Exact:
+		a, bad := addr.Parse(it.Key.Text)
+		if bad != nil {
+			return false, nil
+		}
+		e.matches, err = e.ix.Lookup(e.matches[:0], a, e.now)
+	default:
+		return false, nil
+	}
+	return !slices.ContainsFunc(e.matches, func(m index.Match) bool {
+		return e.rows[m.Row] && !m.Action.Allows() && e.ix.Lists()[m.Row].Source.List != source.List
+	}), err
+}
+
 // write writes one entry, as far as no exception covers it.
-func (e *exporter) write(it *lists.Item) error {
-	if !it.Action.Allows() {
-		rest, err := e.uncovered(it)
+func (e *exporter) write(it *lists.Item, row int) error {
+	if it.Action.Allows() {
+		if ok, err := e.sayable(it, row); err != nil {
+			return err
+		} else if !ok {
+			e.told.stayed++
+			return nil
+		}
+	} else {
+		rest, err := e.uncovered(it, row)
 		if err != nil {
 			return err
 		}
@@ -258,10 +309,10 @@ func (e *exporter) write(it *lists.Item) error {
 // uncovered is what is left of an entry when all is taken away that an exception
 // covers which the file will not have, or which is not put first there: nil if that
 // is all of it. A single exception inside the entry takes nothing away.
-func (e *exporter) uncovered(it *lists.Item) (*lists.Item, error) {
+func (e *exporter) uncovered(it *lists.Item, row int) (*lists.Item, error) {
 	switch it.Kind {
 	case lists.IP, lists.CIDR:
-		covered, err := e.covered(it, "", it.Net.Addr())
+		covered, err := e.covered(it, row, "", it.Net.Addr())
 		if err != nil || covered {
 			return nil, err
 		}
@@ -269,7 +320,7 @@ func (e *exporter) uncovered(it *lists.Item) (*lists.Item, error) {
 		if it.Scope == lists.Local {
 			return it, nil
 		}
-		covered, err := e.covered(it, it.Key.Text, netip.Addr{})
+		covered, err := e.covered(it, row, it.Key.Text, netip.Addr{})
 		if err != nil || covered {
 			return nil, err
 		}
@@ -277,10 +328,10 @@ func (e *exporter) uncovered(it *lists.Item) (*lists.Item, error) {
 		var name, below bool
 		var err error
 		if it.Scope != lists.Sub {
-			name, err = e.covered(it, "x@"+it.Key.Text, netip.Addr{})
+			name, err = e.covered(it, row, "x@"+it.Key.Text, netip.Addr{})
 		}
 		if it.Scope != lists.Exact && err == nil {
-			below, err = e.covered(it, "x@0."+it.Key.Text, netip.Addr{})
+			below, err = e.covered(it, row, "x@0."+it.Key.Text, netip.Addr{})
 		}
 		rest := *it
 		switch {
@@ -300,7 +351,7 @@ func (e *exporter) uncovered(it *lists.Item) (*lists.Item, error) {
 
 // covered reports whether an exception that counts here covers all senders like
 // that one, or the whole of the entry's network.
-func (e *exporter) covered(it *lists.Item, sender string, client netip.Addr) (bool, error) {
+func (e *exporter) covered(it *lists.Item, row int, sender string, client netip.Addr) (bool, error) {
 	var err error
 	if client.IsValid() {
 		e.matches, err = e.ix.LookupClient(e.matches[:0], client, e.now)
@@ -315,7 +366,9 @@ func (e *exporter) covered(it *lists.Item, sender string, client netip.Addr) (bo
 		switch {
 		case m.Action != lists.Allow || !slices.Contains(e.excepts, m.Row) || !e.believed(e.ix.Lists()[m.Row].Source.List, m.Kind):
 			return false
-		case e.rows[m.Row] && e.w.Exceptions() == lists.Prevail:
+		case !e.reaches(m.Row, row):
+			return false
+		case e.rows[m.Row] && e.w.Exceptions() == lists.Prevail && e.written(m.Row):
 			return false // it is written, and does the same there
 		case client.IsValid():
 			return m.Net.Bits() <= it.Net.Bits()
@@ -333,6 +386,7 @@ type exported struct {
 	narrowed int      // of those: a name with all below became the name
 	reduced  int      // of those: without the part that an exception covers
 	excepted int      // left out, since an exception covers all of it
+	stayed   int      // exceptions left out, since they lift their own list's blocks alone
 	unsaid   []unsaid // by kind of entry, in order of appearance
 }
 
@@ -374,7 +428,9 @@ func (e *exported) leave(it *lists.Item) {
 	e.unsaid = append(e.unsaid, unsaid{what, 1})
 }
 
-func (e *exported) partial() bool { return e.narrowed+e.reduced+e.excepted+len(e.unsaid) > 0 }
+func (e *exported) partial() bool {
+	return e.narrowed+e.reduced+e.excepted+e.stayed+len(e.unsaid) > 0
+}
 
 // String tells people in one line.
 func (e *exported) String() string {
@@ -387,6 +443,9 @@ func (e *exported) String() string {
 	}
 	if e.excepted > 0 {
 		text += fmt.Sprintf("; %s under exceptions left out", grouped(uint64(e.excepted)))
+	}
+	if e.stayed > 0 {
+		text += fmt.Sprintf("; %s left out, since they lift what their own list blocks, and another list blocks too", counted(e.stayed, "exception"))
 	}
 	if len(e.unsaid) > 0 {
 		var parts []string

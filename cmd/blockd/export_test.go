@@ -17,7 +17,7 @@ var exportLists = map[string]string{
 func compileLists(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	args := []string{"compile", "-o", filepath.Join(dir, "x.bdx"), "--format", "plain"}
+	args := []string{"compile", "-o", filepath.Join(dir, "x.bdx"), "--format", "plain", "--exceptions", "all"}
 	var names []string
 	for name, text := range files {
 		names = append(names, writeFile(t, dir, name, text))

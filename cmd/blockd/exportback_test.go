@@ -14,6 +14,7 @@ import (
 
 	"blockd/addr"
 	"blockd/index"
+	"blockd/internal/race"
 	"blockd/lists"
 )
 
@@ -40,6 +41,9 @@ func what(it *lists.Item) string {
 
 // ordinaryAddress is without quotes, and without marks of comments and patterns.
 var ordinaryAddress = regexp.MustCompile("^[a-zö0-9._+=&'%{}|`-]+@[a-z0-9._-]*$")
+
+// accessAddress is what an access table has as it is: no quotes, and no "#" at first.
+var accessAddress = regexp.MustCompile("^[a-zö0-9._+=&'%{}|`!$*/?^~-][a-zö0-9._+=&'%{}|`!$*/?^~#-]*@[a-z0-9._-]*$")
 
 // sayableAs is what must come back of an entry that was written in a format: the
 // formats' manuals in short. Nothing: the format cannot say it.
@@ -75,9 +79,9 @@ func sayableAs(format string, it lists.Item) []lists.Item {
 	case "postfix":
 		switch it.Kind {
 		case lists.Addr:
-			ok = ordinaryAddress.MatchString(it.Name()) && (it.Scope == lists.Exact || it.Action != lists.Allow)
+			ok = accessAddress.MatchString(it.Name()) && (it.Scope == lists.Exact || it.Action != lists.Allow)
 		case lists.Domain:
-			ok = name && (it.Scope == lists.Tree || it.Scope == lists.Sub && it.Action != lists.Allow)
+			ok = !name || name && (it.Scope == lists.Tree || it.Scope == lists.Sub && it.Action != lists.Allow)
 		case lists.IP:
 			ok = true
 		case lists.CIDR:
@@ -144,7 +148,7 @@ func comesBack(t *testing.T, bdx, format string) {
 	}
 	have := held(t, again)
 	for what := range have {
-		if !want[what] {
+		if !want[what] && !(format == "rpz" && strings.HasSuffix(what, " allow")) { // a name between two others stops a wildcard
 			t.Errorf("came back, and was not there: %s", what)
 		}
 	}
@@ -157,6 +161,7 @@ func comesBack(t *testing.T, bdx, format string) {
 
 // TestExportOfRealListsComesBack takes real lists through every format.
 func TestExportOfRealListsComesBack(t *testing.T) {
+	race.Skip(t)
 	dir := filepath.Join("..", "..", "..", "shared", "data", "lists")
 	if _, err := os.Stat(dir); err != nil {
 		t.Skip("the shared data is not here")
@@ -242,6 +247,7 @@ func randomLines(rng *rand.Rand, n int) (plain, access string) {
 }
 
 func TestExportOfRandomEntriesComesBack(t *testing.T) {
+	race.Skip(t)
 	for seed := range uint64(4) {
 		dir := t.TempDir()
 		plain, access := randomLines(rand.New(rand.NewPCG(seed, 4)), 400)
@@ -253,6 +259,7 @@ func TestExportOfRandomEntriesComesBack(t *testing.T) {
 name = "plain"
 path = "plain.txt"
 format = "plain"
+exceptions = "all"
 patterns = true
 max_bad_ratio = 1.0
 [[list]]
@@ -300,6 +307,7 @@ func nearestRefuses(items []lists.Item, name string) (blocked bool) {
 // TestExportRefusesLess: whatever exceptions and blocks lie above each other, a
 // program that puts the nearest first refuses nobody whom blockd lets pass.
 func TestExportRefusesLess(t *testing.T) {
+	race.Skip(t)
 	rng := rand.New(rand.NewPCG(5, 5))
 	names := []string{"test", "a.test", "b.a.test", "c.b.a.test", "d.c.b.a.test", "e.d.c.b.a.test"}
 	refusedThere, refusedHere := 0, 0

@@ -37,6 +37,9 @@ func (c Config) greet(w io.Writer, smtp *smtpDoor, http *httpDoor, s reload.Stat
 		}
 		t.add("http", where, "checks, state of the lists, metrics")
 	}
+	if file := c.firstToken(); file != "" {
+		t.add("console", c.HTTP.scheme()+"://"+http.listeners[0].Addr().String()+"/", "wants the token in "+shownPath(file))
+	}
 	for _, f := range s.Files {
 		what := fmt.Sprintf("%s, %s", counted(f.Summary.Entries, "entry"), f.Source.Settings.Action)
 		if f.Source.Mode == index.Shadow {

@@ -14,18 +14,24 @@ import (
 
 // guard is what no entry of l may cover: what ships, the domains of [index] and
 // of the list itself, and those of this server.
-func (c Config) guard(l List) *lists.Guard {
+func (c Config) guard(l List) *lists.Guard { return newGuard(c.guardSettings(l)) }
+
+func (c Config) guardSettings(l List) lists.GuardSettings {
 	s := lists.GuardSettings{
 		AllowPublicSuffix: or(l.AllowPublicSuffix, c.Index.AllowPublicSuffix),
 		Force:             l.Force,
 		MaxProtected:      or(l.MaxProtected, c.Index.MaxProtected),
 		MaxBadRatio:       or(l.MaxBadRatio, c.Index.MaxBadRatio),
+		Frees:             l.freesAll(),
 	}
 	for _, domains := range [][]string{lists.ShippedProtected(), c.Index.Protected, l.Protected, c.ownDomains()} {
 		s.Protected = append(s.Protected, domains...)
 	}
-	return newGuard(s)
+	return s
 }
+
+// freesAll reports whether the exceptions of the list reach all lists.
+func (l List) freesAll() bool { return l.Action == "allow" || l.Exceptions == "all" }
 
 // newGuard makes a guard of domains that Validate has seen.
 func newGuard(s lists.GuardSettings) *lists.Guard {
@@ -58,6 +64,21 @@ func (c Config) ownDomains() []string {
 	return []string{key.Text}
 }
 
+// validateForeign refuses a recipient of the open-relay test who is at home here: any server
+// takes mail for its own domains.
+func (c Config) validateForeign(f *Faults) {
+	a, err := addr.Parse(c.SMTP.SelfTestRecipient)
+	if err != nil {
+		return // validateSelfTest has said so
+	}
+	for _, own := range c.ownDomains() {
+		if a.Domain() == own || strings.HasSuffix(a.Domain(), "."+own) {
+			f.add("smtp.selftest_recipient", "want a recipient at a domain that is not yours, have %s", a.Domain())
+			return
+		}
+	}
+}
+
 // The bounds of the gate. A list that is to grow by any factor says 1e6, which is
 // from the least that is compared, 1,000 entries, to ten times the most that an
 // index is made for.
@@ -65,7 +86,7 @@ const (
 	mostProtected = 1_000_000
 	mostGrow      = 1e6
 
-	// mostRecent senders take 100 MB; a day's of a large provider.
+	// mostRecent senders take 400 MB; a day's of a large provider.
 	mostRecent = 1_000_000
 
 	// leastAge: no list is written more often, and the poll must see it.
@@ -76,7 +97,7 @@ const (
 func (x Index) validateGate(f *Faults) {
 	f.domains("index.protected", x.Protected)
 	f.bounds("index", &x.MaxProtected, &x.MaxBadRatio, &x.MaxShrink, &x.MaxGrow)
-	f.timeBounds("index", &x.MaxAge, &x.MaxRecentBlocked)
+	f.timeBounds("index", &x.MaxAge, &x.MaxRecentBlocked, &x.MaxFreed)
 	if x.Recent < 0 || x.Recent > mostRecent {
 		f.add("index.recent", "want 0 to %d, have %d", mostRecent, x.Recent)
 	}
@@ -86,16 +107,19 @@ func (l List) validateGate(f *Faults, key string) {
 	f.domains(key+".protected", l.Protected)
 	f.domains(key+".force", l.Force)
 	f.bounds(key, l.MaxProtected, l.MaxBadRatio, l.MaxShrink, l.MaxGrow)
-	f.timeBounds(key, l.MaxAge, l.MaxRecentBlocked)
+	f.timeBounds(key, l.MaxAge, l.MaxRecentBlocked, l.MaxFreed)
 }
 
 // timeBounds checks those of the gate's bounds that need a clock or a memory.
-func (f *Faults) timeBounds(table string, age *Duration, recent *float64) {
+func (f *Faults) timeBounds(table string, age *Duration, recent, freed *float64) {
 	if age != nil && *age != 0 {
 		f.between(table+".max_age", *age, leastAge, mostAge)
 	}
 	if recent != nil && !(*recent >= 0 && *recent <= 1) { // TOML has a NaN
 		f.add(table+".max_recent_blocked", "want 0 to 1, have %v", *recent)
+	}
+	if freed != nil && !(*freed >= 0 && *freed <= 1) {
+		f.add(table+".max_freed", "want 0 to 1, have %v", *freed)
 	}
 }
 
@@ -128,21 +152,28 @@ func (f *Faults) domains(key string, texts []string) {
 
 // gateWarnings are the overrides of l that stay in force, each by its name.
 func (l List) gateWarnings() (w []string) {
-	if l.Action == "allow" {
-		return nil
+	may := "block"
+	switch {
+	case l.Action == "allow":
+		may = "free"
+	case l.Exceptions == "all":
+		may = "block or free"
 	}
 	if len(l.Force) > 0 {
-		w = append(w, fmt.Sprintf("list %q may block all of %s: force", l.Name, strings.Join(l.Force, ", ")))
+		w = append(w, fmt.Sprintf("list %q may %s all of %s: force", l.Name, may, strings.Join(l.Force, ", ")))
 	}
 	if l.AllowPublicSuffix != nil && *l.AllowPublicSuffix {
-		w = append(w, fmt.Sprintf("list %q may block whole top-level domains: allow_public_suffix", l.Name))
+		w = append(w, fmt.Sprintf("list %q may %s whole top-level domains: allow_public_suffix", l.Name, may))
+	}
+	if l.Action == "allow" {
+		return w
 	}
 	for _, b := range []struct {
 		key   string
 		value *float64
 		off   float64
 	}{{"max_bad_ratio", l.MaxBadRatio, 1}, {"max_shrink", l.MaxShrink, 0}, {"max_grow", l.MaxGrow, mostGrow},
-		{"max_recent_blocked", l.MaxRecentBlocked, 1}} {
+		{"max_recent_blocked", l.MaxRecentBlocked, 1}, {"max_freed", l.MaxFreed, 1}} {
 		if b.value != nil && *b.value == b.off {
 			w = append(w, fmt.Sprintf("list %q is not judged by %s: it is %s", l.Name, b.key, shownFloat(b.off)))
 		}

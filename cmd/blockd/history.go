@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
-	"blockd/addr"
 	"blockd/history"
 	"blockd/httpapi"
 	"blockd/policy"
@@ -68,31 +66,13 @@ func (c Config) openHistory(reg prometheus.Registerer, log *slog.Logger) (*histo
 	return l, l.Register(reg)
 }
 
-// recalledRecords bounds what is read at the start to find the senders of late: a
-// second of reading.
-const recalledRecords = 1 << 20
+// refusedFor is how far back refusals are looked at before a load may lift them.
+const refusedFor = 7 * day
 
-// recall tells the gate whose mail was taken before the start.
-func (c Config) recall(ctx context.Context, recent *reload.Recent, log *slog.Logger) {
-	if c.History.Folder == noPath || c.Index.Recent == 0 {
-		return
-	}
-	known, newest, n := map[string]bool{}, []addr.Addr(nil), 0
-	_, err := history.Walk(ctx, c.historyFolder(), time.Now().Add(-time.Duration(c.History.Keep)), func(r *history.Record) bool {
-		n++
-		if unlisted(r) && !known[r.Sender] {
-			if sender, err := addr.Parse(strings.Clone(r.Sender)); err == nil {
-				known[sender.String()] = true
-				newest = append(newest, sender)
-			}
-		}
-		return len(newest) < c.Index.Recent && n < recalledRecords
-	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Error("senders of late not read from the history", slog.Any("error", err))
-	}
-	for _, sender := range slices.Backward(newest) {
-		recent.Add(sender)
+// refusals reads the refusals of the last days, once for each load of lists.
+func (c Config) refusals(past *history.Log) func(context.Context) (reload.Past, error) {
+	return func(ctx context.Context) (reload.Past, error) {
+		return past.Refusals(ctx, time.Now().Add(-refusedFor), len(c.Lists)+1)
 	}
 }
 
@@ -163,6 +143,7 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
 	flags.StringVar(&q.recipient, "recipient", "", "those with the recipient `WHO`")
 	flags.StringVar(&q.client, "client", "", "those about the client `NET`, an address or a network")
 	flags.StringVar(&q.list, "list", "", "those that the list `NAME` had the entry for")
+	must(cmd.RegisterFlagCompletionFunc("list", completion(&path, listNames)))
 	flags.StringVar(&q.verdict, "verdict", "", "those with the verdict `V`")
 	flags.StringVar(&q.outcome, "outcome", "", "those with the outcome `O`")
 	flags.StringVar(&q.since, "since", "", "those since `TIME`: so long ago, such as 7d or 12h, or a date, such as 2027-01-31")
@@ -256,6 +237,9 @@ func printDecisions(w io.Writer, all []history.Record) error {
 		case r.Shadow:
 			outcome += " (shadow)"
 		}
+		if r.Repeated > 0 {
+			outcome += fmt.Sprintf(" (%d times)", r.Repeated)
+		}
 		t.add(r.Time.Local().Format("2006-01-02 15:04:05"), outcome, shownAddress(r.Sender), orDash(r.Recipient), shownClient(r), by, orDash(r.Ref))
 	}
 	return t.print(w)
@@ -312,12 +296,17 @@ func outcomeText(r *history.Record) string {
 	switch {
 	case text == "":
 		text = visible(r.Outcome)
+	case r.Outcome == "refuse" && r.List == "":
+		text += ": no list is the reason but a rule of [smtp], which the log has with this reference"
 	case r.Exempt:
 		text += ": everybody may write to this recipient"
 	case r.Shadow:
 		text += ": the list is in shadow mode, and would have refused it"
 	case r.Authenticated:
 		text += ": the client had logged in, so that only its address was asked about"
+	}
+	if r.Repeated > 0 {
+		text += fmt.Sprintf("; repeated %d times within a minute, with this reference, and this was the last", r.Repeated)
 	}
 	return text
 }

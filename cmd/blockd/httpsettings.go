@@ -22,13 +22,13 @@ import (
 // ask, and a thirtieth of what two cores answer: a program that asks in circles leaves
 // them to the mail.
 func defaultHTTP() HTTP {
-	return HTTP{Listen: "127.0.0.1:8025", Hosts: []string{}, Socket: autoPath, SocketMode: "0660",
+	return HTTP{Listen: "127.0.0.1:8025", TokenFile: autoPath, Hosts: []string{}, Socket: autoPath, SocketMode: "0660",
 		MaxConnections: 256, MaxConnectionsPerIP: 128, MaxRate: 1000}
 }
 
 func (h HTTP) validate(f *Faults) {
 	f.hostPort("http.listen", h.Listen)
-	if h.Listen != "" && h.TokenFile == "" && h.Tokens == "" && !onLoopback(h.Listen) {
+	if h.Listen != "" && !h.closed() && !onLoopback(h.Listen) {
 		f.add("http.listen", "%s can be reached from other machines: it needs http.token_file or http.tokens", h.Listen)
 	}
 	switch {
@@ -65,6 +65,46 @@ func (h HTTP) validate(f *Faults) {
 	}
 }
 
+// ownToken is the token that token_file names, "" if that is no path.
+func (h HTTP) ownToken() string {
+	if h.TokenFile == autoPath || h.TokenFile == noPath {
+		return ""
+	}
+	return h.TokenFile
+}
+
+// closed reports whether the door answers nobody without a token.
+func (h HTTP) closed() bool { return h.ownToken() != "" || h.Tokens != "" }
+
+// firstToken is the file beside the index with a token that the first start makes, so that
+// what names senders and recipients is closed to other users of this machine, and open to
+// its administrator, before anybody has thought of it. It is "" where there is to be none:
+// where other tokens are wanted, where only the Unix socket may ask, and where no door is.
+func (c Config) firstToken() string {
+	if c.HTTP.closed() || c.HTTP.TokenFile == noPath || c.HTTP.Listen == "" {
+		return ""
+	}
+	return c.Index.Path + ".token"
+}
+
+// makeFirstToken reads the first token, or makes it. Without one, for whatever reason,
+// what it would open stays closed, and mail is filtered.
+func (c Config) makeFirstToken(log *slog.Logger) string {
+	path := c.firstToken()
+	if path == "" {
+		return ""
+	}
+	token, made, err := httpapi.FirstToken(path)
+	if err != nil {
+		log.Error("no token for the HTTP door: who wrote to whom is shown by the Unix socket alone", slog.Any("error", err))
+		return ""
+	}
+	if made {
+		log.Info("token made for the HTTP door", slog.String("file", path))
+	}
+	return token
+}
+
 // warnings are what h allows and its administrator may not mean.
 func (h HTTP) warnings() (w []string) {
 	if h.Listen != "" && !onLoopback(h.Listen) && h.TLSCert == "" {
@@ -88,8 +128,8 @@ func (h HTTP) settings(reg prometheus.Registerer, log *slog.Logger) (s httpapi.S
 	for i, host := range s.Hosts {
 		s.Hosts[i] = strings.ToLower(host)
 	}
-	if h.TokenFile != "" {
-		if s.Token, err = httpapi.ReadToken(h.TokenFile); err != nil {
+	if own := h.ownToken(); own != "" {
+		if s.Token, err = httpapi.ReadToken(own); err != nil {
 			return s, nil, fmt.Errorf("http.token_file: %w", err)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/internal/durable"
 	"blockd/migration"
 )
 
@@ -41,12 +41,14 @@ func newImport() *cobra.Command {
 		Use:   "import --from-postfix main.cf | --from-rspamd multimap.conf | --from-spamassassin local.cf [-o DIR] [--force] [--json]",
 		Short: "take over the lists of Postfix, rspamd or SpamAssassin",
 		Long: `Read which senders and clients another program refuses or lets pass, and say of each
-entry, by file and line, what it meant and what it means in blockd: the same, narrower,
-wider, or that it is not carried over, and why.
+entry, by file and line, what it meant and what it means in blockd: the same, which is the
+same mail and the same reply, the same mail in other words, narrower, wider, or that it is
+not carried over, and why.
 
-With -o the result is written into a folder: config.toml, which runs as it is, the
-lists, and the report. Without it nothing is written. Nothing is executed, and nothing
-is fetched: files that may be read are read.
+With -o the result is written into a folder: config.toml, which runs as it is and has the
+mail server ask blockd, the lists, and the report. Without it nothing is written. With
+--force files that are there are replaced, and kept under a name that ends in .old. Nothing
+is executed, and nothing is fetched: files that may be read are read.
 
 Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.`,
 		Example: `  blockd import --from-postfix /etc/postfix/main.cf
@@ -98,7 +100,7 @@ Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`folder` for config.toml, the lists and the report")
 	must(cmd.MarkFlagDirname("output"))
-	cmd.Flags().BoolVar(&force, "force", false, "overwrite files that are there")
+	cmd.Flags().BoolVar(&force, "force", false, "replace files that are there, and keep them as FILE.old")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object an entry, and a summary")
 	return cmd
 }
@@ -146,7 +148,7 @@ func summaryOf(r *migration.Result) string {
 		held += l.Entries
 	}
 	var parts []string
-	for _, o := range []migration.Outcome{migration.Same, migration.Narrower, migration.Wider, migration.Lost} {
+	for _, o := range []migration.Outcome{migration.Same, migration.Reworded, migration.Narrower, migration.Wider, migration.Lost} {
 		parts = append(parts, fmt.Sprintf("%s %s", grouped(uint64(r.Count(o))), o))
 	}
 	return fmt.Sprintf("%s: %s in %s; of what %s says of senders and clients: %s",
@@ -171,11 +173,12 @@ func reportJSON(w *bufio.Writer, r *migration.Result) error {
 		Source  string   `json:"source"`
 		Lists   []list   `json:"lists"`
 		Same    int      `json:"same"`
+		Words   int      `json:"other_words"`
 		Narrow  int      `json:"narrower"`
 		Wide    int      `json:"wider"`
 		Lost    int      `json:"not_carried_over"`
 		Notes   []string `json:"notes"`
-	}{r.Program, r.Source, []list{}, r.Count(migration.Same), r.Count(migration.Narrower), r.Count(migration.Wider), r.Count(migration.Lost), append([]string{}, r.Notes...)}
+	}{r.Program, r.Source, []list{}, r.Count(migration.Same), r.Count(migration.Reworded), r.Count(migration.Narrower), r.Count(migration.Wider), r.Count(migration.Lost), append([]string{}, r.Notes...)}
 	for _, l := range r.Lists {
 		end.Lists = append(end.Lists, list{l.Name, l.Entries})
 	}
@@ -212,7 +215,7 @@ func writeImport(dir string, r *migration.Result, force bool) error {
 		path := filepath.Join(dir, f.path)
 		if _, err := os.Lstat(path); !force && !errors.Is(err, fs.ErrNotExist) {
 			if err == nil {
-				err = fmt.Errorf("%s is there already; --force overwrites it", shownPath(path))
+				err = fmt.Errorf("%s is there already; --force replaces it, and keeps it as %s", shownPath(path), filepath.Base(oldName(path)))
 			}
 			return err
 		}
@@ -221,27 +224,43 @@ func writeImport(dir string, r *migration.Result, force bool) error {
 		return err
 	}
 	for _, f := range files {
-		if err := replaceFile(filepath.Join(dir, f.path), f.text); err != nil {
+		if err := keepOld(filepath.Join(dir, f.path), f.text); err != nil {
+			return err
+		}
+		if err := durable.WriteFile(filepath.Join(dir, f.path), f.text, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// replaceFile puts a file in place when it is whole. A link there is replaced, and
-// what it points to is left alone.
-func replaceFile(path string, text []byte) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
+// keepOld gives a file that is to be replaced by other text a second name, so that it stays.
+func keepOld(path string, text []byte) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
 		return err
+	case info.Mode().IsRegular() && info.Size() == int64(len(text)):
+		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
+			return nil
+		}
 	}
-	defer os.Remove(temp.Name())
-	_, err = io.Copy(temp, bytes.NewReader(text))
-	if err == nil {
-		err = errors.Join(temp.Chmod(0o644), temp.Sync())
+	old := oldName(path)
+	if err := os.Link(path, old); err != nil {
+		return os.Rename(path, old) // a file system without second names
 	}
-	if err = errors.Join(err, temp.Close()); err != nil {
-		return err
+	return nil
+}
+
+// oldName is the first of FILE.old, FILE.old.2 and so on that is free.
+func oldName(path string) string {
+	old := path + ".old"
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(old); errors.Is(err, fs.ErrNotExist) {
+			return old
+		}
+		old = fmt.Sprintf("%s.old.%d", path, n)
 	}
-	return os.Rename(temp.Name(), path)
 }

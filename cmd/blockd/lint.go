@@ -25,6 +25,7 @@ type listFlags struct {
 	subdomains        bool
 	patterns          bool
 	allowPublicSuffix bool
+	exceptions        string
 	cmd               *cobra.Command
 }
 
@@ -35,6 +36,8 @@ func addListFlags(cmd *cobra.Command) *listFlags {
 	cmd.Flags().BoolVar(&f.subdomains, "subdomains", false, "whether a bare domain covers the names below it (default: as the format has it)")
 	cmd.Flags().BoolVar(&f.patterns, "patterns", false, "take globs and regular expressions as entries")
 	cmd.Flags().BoolVar(&f.allowPublicSuffix, "allow-public-suffix", false, "take entries for a whole top-level domain or public suffix")
+	cmd.Flags().StringVar(&f.exceptions, "exceptions", "own", "`E`, what the exceptions of a list that blocks lift: own, all or none")
+	must(cmd.RegisterFlagCompletionFunc("exceptions", cobra.FixedCompletions([]string{"own", "all", "none"}, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("action", cobra.FixedCompletions([]string{"block", "allow"}, cobra.ShellCompDirectiveNoFileComp)))
 	return f
@@ -85,34 +88,57 @@ func (f *listFlags) settings() (lists.Settings, error) {
 	}
 	guard := lists.DefaultGuard()
 	guard.AllowPublicSuffix = f.allowPublicSuffix
+	guard.Frees = s.Action == lists.Allow || f.exceptions == "all"
 	s.Guard = newGuard(guard)
 	return s, nil
 }
 
+// reach is how far the exceptions reach.
+func (f *listFlags) reach() (index.Exceptions, error) {
+	e, err := index.ParseExceptions(f.exceptions)
+	if err != nil {
+		return e, usagef("--exceptions: %v", err)
+	}
+	return e, nil
+}
+
 func newLint() *cobra.Command {
-	var all, asJSON bool
+	var all, asJSON, held bool
+	var path string
 	var flags *listFlags
 	cmd := &cobra.Command{
-		Use:   "lint [--format F] [--all] [--json] LIST...",
+		Use:   "lint [-c config.toml] [--format F] [--all] [--json] LIST... | --held [-c config.toml] [--json] [LIST...]",
 		Short: "say what each line of a list means",
 		Long: `Read lists as the daemon would and show each line that is refused or worth a
 look, with the reason, and a summary a file. A list with self-tests is compiled
 aside to run them. Ends with 0 when all is good (warnings allowed), 1 when a line or
 a file was refused, 2 on wrong usage.
 
+A list that the configuration names is read as its [[list]] says (format, action,
+protected domains and so on), unless a flag says otherwise; any other as the flags say.
+
+With --held, show the entries that the daemon holds back, because they would refuse
+senders who wrote lately: of the lists of the configuration with these names, or of
+all. Those that refuse most come first. blockd compile --accept LIST lets them in;
+an entry that goes from its list is not held any more.
+
 Each distinct entry is remembered while its file is read, to find it again: about
 60 octets an entry, 60 MB for a million.`,
 		Example: `  blockd lint lists/*.txt
   blockd lint --format hosts --all ads.hosts
+  blockd lint --held own
   blockd lint --json --format csv:sender export.csv.gz | jq 'select(.kind == "err")'`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 && !held {
 				return usagef("want a LIST to read")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			settings, err := flags.settings()
+			if held {
+				return lintHeld(cmd.OutOrStdout(), path, args, asJSON)
+			}
+			sources, err := newLintSources(flags, path, cmd.Flags().Changed("config"), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -121,7 +147,7 @@ Each distinct entry is remembered while its file is read, to find it again: abou
 			if asJSON {
 				out = newLintJSON(w, all)
 			}
-			good, err := lint(cmd.Context(), args, settings, out)
+			good, err := lint(cmd.Context(), args, sources, out)
 			if err := errors.Join(err, w.Flush()); err != nil {
 				return err
 			}
@@ -131,9 +157,11 @@ Each distinct entry is remembered while its file is read, to find it again: abou
 			return nil
 		},
 	}
+	configFlag(cmd, &path)
 	flags = addListFlags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "show every line, good ones, comments and blanks too")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	cmd.Flags().BoolVar(&held, "held", false, "show the entries of lists that are held back")
 	return cmd
 }
 
@@ -146,16 +174,17 @@ type lintOutput interface {
 
 // lint reads all files, whatever becomes of each, and reports whether no line
 // and no file was refused.
-func lint(ctx context.Context, files []string, s lists.Settings, out lintOutput) (good bool, err error) {
+func lint(ctx context.Context, files []string, sources *lintSources, out lintOutput) (good bool, err error) {
 	good = true
 	for _, file := range files {
 		tested := false
-		sum, keys, err := lists.Lint(ctx, file, s, func(it *lists.Item) error {
+		source := sources.of(file)
+		sum, keys, err := lists.Lint(ctx, file, source.Settings, func(it *lists.Item) error {
 			tested = tested || it.Test != nil
 			return out.item(file, it)
 		})
 		if err == nil && tested {
-			sum, err = selfTest(ctx, file, s, sum)
+			sum, err = selfTest(ctx, source, sum)
 		}
 		if refused := (*lists.FileError)(nil); err != nil && !errors.As(err, &refused) {
 			return false, err // the output's error, or ctx's
@@ -172,13 +201,12 @@ func lint(ctx context.Context, files []string, s lists.Settings, out lintOutput)
 
 // selfTest compiles the list in a folder of its own, which runs its self-tests, and
 // returns its summary with what came of them.
-func selfTest(ctx context.Context, file string, s lists.Settings, sum lists.Summary) (lists.Summary, error) {
+func selfTest(ctx context.Context, source index.Source, sum lists.Summary) (lists.Summary, error) {
 	dir, err := os.MkdirTemp("", "blockd-lint-")
 	if err != nil {
 		return sum, err
 	}
 	defer os.RemoveAll(dir)
-	source := index.Source{List: "lint", Path: file, Settings: s}
 	draft, err := index.Build(ctx, filepath.Join(dir, "lint.bdx"), []index.Source{source}, index.Options{})
 	if err == nil {
 		draft.Discard()

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blockd/internal/race"
 )
 
 const dirty = `# my list
@@ -179,6 +181,7 @@ func TestLintWritesColoursOnATerminalOnly(t *testing.T) {
 // The real lists beside the checkout: what lint counts is what they are known to
 // hold, and the object of each line says the same as the summary.
 func TestLintRealLists(t *testing.T) {
+	race.Skip(t)
 	const real = "../../../shared/data/lists/"
 	if _, err := os.Stat(real); err != nil {
 		t.Skip("the real lists are not beside this checkout")
@@ -229,6 +232,7 @@ func TestLintAndTheGate(t *testing.T) {
 	providers := writeFile(t, dir, "providers.txt", "bulk.test\ngmail.com\n=yahoo.com\naol.com\nqq.com\nweb.de\nmail.ru\n")
 	passes := writeFile(t, dir, "passes.txt", "bulk.test\n!press@bulk.test\n#? block x@bulk.test\n#? pass press@bulk.test\n")
 	fails := writeFile(t, dir, "fails.txt", "bulk.test\n#? pass x@bulk.test\n")
+	frees := writeFile(t, dir, "frees.txt", "bulk.test\n!com\n!10.0.0.0/8\n!11.0.0.0/8\n")
 	malformed := writeFile(t, dir, "malformed.txt", "bulk.test\n#? why this\n")
 	tests := []struct {
 		name string
@@ -241,7 +245,9 @@ func TestLintAndTheGate(t *testing.T) {
 		{"exact", []string{"--subdomains=false", suffix}, 0, []string{"loaded"}},
 		{"providers", []string{providers}, 1, []string{"providers.txt:2:1: protected: covers the protected domain gmail.com", "force",
 			"providers.txt: refused: protected: entries that cover a protected domain: 6, more than max_protected = 5"}},
-		{"an allow list of them", []string{"--action=allow", providers}, 0, []string{"loaded"}},
+		{"an allow list of them: the other lines act", []string{"--action=allow", providers}, 1, []string{"providers.txt:2:1: protected: covers the protected domain gmail.com", "loaded"}},
+		{"exceptions for everybody stay home", []string{frees}, 0, []string{"loaded"}},
+		{"exceptions for everybody that reach all lists", []string{"--exceptions=all", frees}, 1, []string{"frees.txt:2:2: public-suffix: ", "frees.txt:3:2: wide: ", "loaded"}},
 		{"self-tests that pass", []string{"--json", passes}, 0, []string{
 			`"line":3,"kind":"skip","key":"","scope":"","action":"","reason":"","class":"self-test"`, `"skipped":2,"verdict":"loaded"`}},
 		{"one that fails", []string{"--json", fails}, 1, []string{
@@ -273,5 +279,94 @@ func TestLintRefusesAListOfProviders(t *testing.T) {
 	code, stdout, _ := blockd(t, "", "lint", real)
 	if code != 1 || !strings.Contains(stdout, "free-email-domains.json: refused: protected: ") {
 		t.Errorf("exit %d, %s", code, stdout[max(0, len(stdout)-500):])
+	}
+}
+
+// TestLintReadsAsTheConfigurationSays: a list that the configuration beside it names is read as its
+// [[list]] says, however its path is written; flags go first, and other files are guessed.
+func TestLintReadsAsTheConfigurationSays(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.Mkdir("lists", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, dir, "lists/wild.txt", "bulk.test\n.wild.test\n")
+	writeFile(t, dir, "lists/other.txt", "bulk.test\n.wild.test\n")
+	writeFile(t, dir, "lists/glob-1", "bulk.test\n.wild.test\n")
+	writeFile(t, dir, "lists/friends.txt", "com\n!x@friend.test\n")
+	if err := os.Symlink("wild.txt", "lists/link.txt"); err != nil {
+		t.Fatal(err)
+	}
+	config := anyPorts[:strings.Index(anyPorts, "[[list]]")] + `
+[[list]]
+name = "wild"
+path = "lists/wild.txt"
+format = "plain"
+[[list]]
+name = "globs"
+path = "lists/glob-*"
+format = "postfix"
+[[list]]
+name = "friends"
+path = "lists/friends.txt"
+format = "plain"
+action = "allow"
+[[list]]
+name = "missing"
+path = "lists/missing.txt"
+format = "plain"
+`
+	writeFile(t, dir, "config.toml", config)
+	for _, tt := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"lists/wild.txt"}, 0, "plain"},
+		{[]string{filepath.Join(dir, "lists/../lists/wild.txt")}, 0, "plain"},
+		{[]string{"lists/link.txt"}, 0, "plain"},
+		{[]string{"--format", "rbldnsd", "lists/wild.txt"}, 0, "rbldnsd"},
+		{[]string{"lists/other.txt"}, 1, "ambiguous"},
+		{[]string{"lists/glob-1"}, 1, "missing-value"},
+		{[]string{"lists/friends.txt"}, 1, "unsupported-action"},
+		{[]string{"--action", "block", "lists/friends.txt"}, 1, "public-suffix"},
+		{[]string{"lists/missing.txt"}, 1, "missing"},
+		{[]string{"-c", "absent.toml", "lists/wild.txt"}, exitFault, "absent.toml"},
+	} {
+		code, out, errs := blockd(t, "", append([]string{"lint"}, tt.args...)...)
+		if code != tt.code || !strings.Contains(out+errs, tt.says) {
+			t.Errorf("lint %q: %d, want %d with %q:\n%s%s", tt.args, code, tt.code, tt.says, out, errs)
+		}
+	}
+	elsewhere := t.TempDir()
+	t.Chdir(elsewhere)
+	if code, out, _ := blockd(t, "", "lint", filepath.Join(dir, "lists/wild.txt")); code != 1 || !strings.Contains(out, "ambiguous") {
+		t.Errorf("without a configuration: %d\n%s", code, out)
+	}
+	if code, out, _ := blockd(t, "", "lint", "-c", filepath.Join(dir, "config.toml"), filepath.Join(dir, "lists/wild.txt")); code != 0 {
+		t.Errorf("with -c: %d\n%s", code, out)
+	}
+	writeFile(t, elsewhere, "config.toml", "[lists]\n")
+	if code, out, errs := blockd(t, "", "lint", "--format", "plain", filepath.Join(dir, "lists/wild.txt")); code != 0 || !strings.Contains(errs, "has faults") {
+		t.Errorf("beside a faulty configuration: %d\n%s%s", code, out, errs)
+	}
+}
+
+// TestShippedListsSayTheirFormat: one line with a leading dot does not make them ambiguous, and the
+// example passes lint.
+func TestShippedListsSayTheirFormat(t *testing.T) {
+	for _, path := range []string{"../../config.toml", "../../packaging/config.toml"} {
+		c, err := load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range c.Lists {
+			if l.Format == "" || l.Format == "auto" {
+				t.Errorf("%s: list %s does not say its format", path, l.Name)
+			}
+		}
+	}
+	if code, out, errs := blockd(t, "", "lint", "-c", "../../config.toml", "../../testdata/lists/example.txt"); code != 0 {
+		t.Errorf("lint of the example: %d\n%s%s", code, out, errs)
 	}
 }

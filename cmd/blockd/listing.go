@@ -31,8 +31,8 @@ has; the list with which it shares most, and how much of it; the age of what ser
 since it was written or its server confirmed it; its state; and since the daemon's
 start how often it had an entry for an envelope or a question, how often no other
 list had one, when it last had, and, if there is such a list, how often an allow entry
-overruled its block. Below it stands what is wrong with lists, and
-which pairs of them share most. With --entries, those with the most hits follow.
+overruled its block. Below it stands what is wrong with lists, which lines of them are
+refused (of a list whose state is "partial"), and which pairs of them share most. With --entries, those with the most hits follow.
 
 The daemon is asked at [http] listen. Where none answers, the index file tells what
 it knows, and hits are "-".`,
@@ -141,7 +141,15 @@ func indexListing(file, config string, all []reload.List) (httpapi.ListTable, er
 		return httpapi.ListTable{}, err
 	}
 	s := reload.Status{Generation: ix.Generation(), Files: ix.Lists(), Worth: ix.Worth(), Overlaps: ix.Overlaps(),
-		Dates: map[[2]string]time.Time{}}
+		Dates: map[[2]string]time.Time{}, Held: map[string]int{}}
+	held, err := reload.Held(file)
+	if err != nil {
+		return httpapi.ListTable{}, err
+	}
+	for _, e := range held {
+		s.Held[e.List]++
+	}
+	s.Remarks = append(reload.DroppedRemarks(s.Files), reload.HeldRemarks(s.Held)...)
 	now := time.Now()
 	for _, row := range s.Files {
 		info, err := os.Stat(row.Source.Path)

@@ -121,6 +121,23 @@ func TestListsOfADaemon(t *testing.T) {
 		t.Errorf("small: %d hits, %d sole, %d overridden", *small.Hits, *small.Sole, *small.Overridden)
 	}
 
+	small, err := os.ReadFile(filepath.Join(dir, "lists/small.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, dir, "lists/small.txt", string(small)+"no entry\n")
+	eventually(t, "the refused line to be told", d.log.String, func() bool {
+		_, out, _ = blockd(t, "", "lists", "-c", ask)
+		return strings.Contains(rowOf(t, out, "small"), " partial ")
+	})
+	remark := "list small: 1 line is refused (1 syntax), such as " + filepath.Join(dir, "lists/small.txt")
+	if !strings.Contains(out, "\n"+remark) || !strings.Contains(out, ": syntax: more than one word") {
+		t.Errorf("the line is not told\n%s", out)
+	}
+	if _, ready := d.get(t, "/readyz", auth...); !strings.HasPrefix(ready, "ok\n") && !strings.HasPrefix(ready, "degraded\n") || !strings.Contains(ready, "\n"+remark) {
+		t.Errorf("/readyz is %q", ready)
+	}
+
 	writeFile(t, dir, "lists/small.txt", "<html>\n")
 	eventually(t, "the list to be refused", d.log.String, func() bool {
 		_, out, _ = blockd(t, "", "lists", "-c", ask)

@@ -34,8 +34,17 @@ func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
 	if len(lists.Problems) > 0 {
 		fmt.Fprintln(w)
 	}
+	if lists.Lacks != "" {
+		fmt.Fprintln(w, v.paint.red(lists.Lacks))
+	}
 	for _, text := range lists.Problems {
 		fmt.Fprintln(w, v.paint.red(visible(text)))
+	}
+	if len(lists.Remarks) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, text := range lists.Remarks {
+		fmt.Fprintln(w, v.paint.yellow(visible(text)))
 	}
 	if err := v.printOverlaps(w, lists.Worth); err != nil || !v.entries {
 		return err
@@ -91,7 +100,7 @@ func (v *listingView) listRows(all []httpapi.ListWorth, name int) *table {
 		}
 		row := []string{visible(l.List), action, grouped(uint64(l.Entries)), grouped(l.Keys),
 			fmt.Sprintf("%s %4s", grouped(l.Unique), percent(l.Unique, l.Keys)), shared,
-			v.age(l.Modified), v.state(l.State), countOf(l.Hits), countOf(l.Sole), v.age(l.LastHit)}
+			v.age(l.Modified), v.stateOf(l), countOf(l.Hits), countOf(l.Sole), v.age(l.LastHit)}
 		if overruled {
 			row = append(row, countOf(l.Overridden))
 		}
@@ -201,11 +210,23 @@ func (v *listingView) printEntries(w io.Writer, all []httpapi.EntryWorth) error 
 	return t.print(w, 2, 3, 4, 5)
 }
 
+// stateOf is the state of a list, with the number of its entries that are held back.
+func (v *listingView) stateOf(l *httpapi.ListWorth) string {
+	if l.Held == 0 {
+		return v.state(l.State)
+	}
+	held := v.paint.yellow(grouped(uint64(l.Held)) + " held back")
+	if l.State == httpapi.ListHeld {
+		return held
+	}
+	return v.state(l.State) + ", " + held
+}
+
 func (v *listingView) state(s httpapi.ListState) string {
 	switch s {
 	case httpapi.ListOK:
 		return string(s)
-	case httpapi.ListStale:
+	case httpapi.ListStale, httpapi.ListPartial, httpapi.ListHeld:
 		return v.paint.yellow(string(s))
 	}
 	return v.paint.red(visible(string(s)))

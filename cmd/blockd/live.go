@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/index"
 	"blockd/lists"
 	"blockd/live"
 	"blockd/reload"
@@ -34,15 +36,36 @@ func (c Config) liveFolder() string {
 }
 
 func (c Config) liveSettings() live.Settings {
-	return live.Settings{Folder: c.liveFolder(), Guard: c.guard(List{})}
+	return live.Settings{Folder: c.liveFolder(), Guard: c.liveGuard()}
+}
+
+// liveGuard is what no live entry may cover unless it is forced: what no list may, and
+// this machine, the networks that the configuration names as one's own, and the
+// mailboxes that complaints come from.
+func (c Config) liveGuard() *lists.Guard {
+	s := c.guardSettings(List{})
+	s.Frees = true
+	s.Mailboxes = []string{"postmaster", "abuse"}
+	s.Own = []lists.OwnNetwork{{Net: netip.MustParsePrefix("127.0.0.0/8"), What: "this machine itself"}, {Net: netip.MustParsePrefix("::1/128"), What: "this machine itself"}}
+	for _, own := range []struct {
+		key  string
+		nets func() ([]netip.Prefix, int, error)
+	}{{"smtp.trusted", c.SMTP.trusted}, {"smtp.proxy_from", c.SMTP.proxies}, {"auth.clients", c.Auth.clients}, {"auth.trusted_relays", c.Auth.relays},
+		{"milter.allow_from", c.Milter.allowed}, {"postfix.allow_from", c.Postfix.allowed}} {
+		nets, _, _ := own.nets() // what users write was checked
+		for _, n := range nets {
+			s.Own = append(s.Own, lists.OwnNetwork{Net: n, What: "which is in " + own.key})
+		}
+	}
+	return newGuard(s)
 }
 
 // liveList is the list of live entries as the index has it. What is in it has passed
 // the gate one by one, and one person may add or remove many.
 func (c Config) liveList() reload.List {
 	return reload.List{
-		Name: live.ListName, Path: live.ListPattern(c.liveFolder()), Settings: lists.Settings{Format: "plain"},
-		Optional: true, AllowEmpty: true, MaxRecentBlocked: 1,
+		Name: live.ListName, Path: live.ListPattern(c.liveFolder()), Settings: lists.Settings{Format: "plain"}, Exceptions: index.AllExceptions,
+		Optional: true, AllowEmpty: true, MaxRecentBlocked: 1, MaxFreed: 1,
 	}
 }
 
@@ -81,12 +104,18 @@ func (c Config) openLive(ctx context.Context, reg prometheus.Registerer, log *sl
 	}
 }
 
+// foldTroubles is how often the log says at most that live entries are not folded: each
+// look at the lists tries it again, many times a minute.
+const foldTroubles = 10 * time.Minute
+
 // renew writes the list of live entries for a build. What goes wrong costs nothing:
-// they act from memory.
+// they act from memory. What it returns is called by one goroutine, that of the reloader.
 func renew(set *live.Set, log *slog.Logger) func(context.Context) bool {
+	var told time.Time
 	return func(ctx context.Context) bool {
 		written, err := set.Fold(ctx)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && (told.IsZero() || time.Since(told) >= foldTroubles) {
+			told = time.Now()
 			log.Error("live entries not folded into the index", slog.Any("error", err))
 		}
 		return written

@@ -98,14 +98,15 @@ of any mail server, and never refuses a sender who is not listed.`,
 		Example: `  blockd serve                              filter by config.toml
   blockd check someone@bad.example          is this sender listed, and where?
   blockd add someone@bad.example            refuse this sender from now on
-  blockd lint lists/*.txt                   what does each line mean?`,
+  blockd lint lists/*.txt                   what does each line mean?
+  blockd doctor                             is what is configured safe, and does it work?`,
 		Version:       version(),
 		Args:          cobra.ArbitraryArgs, // RunE says better what is wrong with them
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("want a command: serve, compile, lint, check, lists, add, remove, list, history, replay, token, export, import or config")
+				return usagef("want a command: serve, compile, lint, check, lists, add, remove, list, history, replay, token, export, import, config, doctor or health")
 			}
 			var names []string
 			for _, c := range cmd.Commands() {
@@ -123,7 +124,7 @@ of any mail server, and never refuses a sender who is not listed.`,
 		}
 		return usageError{text}
 	})
-	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newListing(), newAdd(), newRemove(), newEntryList(), newHistory(), newReplay(), newToken(), newExport(), newImport(), newConfig()} {
+	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newListing(), newAdd(), newRemove(), newEntryList(), newHistory(), newReplay(), newToken(), newExport(), newImport(), newConfig(), newDoctor(), newHealth()} {
 		c.DisableFlagsInUseLine = true // Use names them
 		root.AddCommand(c)
 	}

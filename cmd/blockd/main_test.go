@@ -34,19 +34,21 @@ func writeFile(t *testing.T, dir, name, text string) (path string) {
 func TestCommandsAndFlags(t *testing.T) {
 	want := map[string]string{
 		"serve":   "config",
-		"compile": "accept action allow-public-suffix config format json offline output patterns subdomains",
-		"lint":    "action all allow-public-suffix format json patterns subdomains",
+		"compile": "accept action allow-public-suffix config exceptions format json offline output patterns subdomains",
+		"lint":    "action all allow-public-suffix config exceptions format held json patterns subdomains",
 		"check":   "client config explain helo index json message",
 		"lists":   "config entries files index json overlaps",
 		"add":     "action author config for force json until why",
 		"remove":  "config json",
 		"list":    "config json",
 		"history": "client config json limit list outcome recipient ref sender since verdict",
-		"replay":  "action allow-public-suffix as config format json list patterns since subdomains",
+		"replay":  "action allow-public-suffix as config exceptions format json list patterns since subdomains",
 		"token":   "",
 		"import":  "force from-postfix from-rspamd from-spamassassin json output",
 		"export":  "config format index list output",
 		"config":  "check config defaults effective",
+		"doctor":  "config json",
+		"health":  "config",
 	}
 	for _, cmd := range newRoot().Commands() {
 		var flags []string
@@ -69,7 +71,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "blockd: want a command: serve, compile, lint, check, lists, add, remove, list, history, replay, token, export, import or config; see: blockd --help\n"},
+		{nil, "blockd: want a command: serve, compile, lint, check, lists, add, remove, list, history, replay, token, export, import, config, doctor or health; see: blockd --help\n"},
 		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
 		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
 		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},

@@ -1,6 +1,11 @@
 package main
 
-import "testing"
+import (
+	"math"
+	"testing"
+
+	"blockd/machine"
+)
 
 func TestOctets(t *testing.T) {
 	for _, tt := range []struct {
@@ -37,9 +42,37 @@ func TestMemoryIsATextOrANumber(t *testing.T) {
 			t.Errorf("memory = %s: %d, %v", value, c.Index.Memory, faults)
 		}
 	}
-	for _, value := range []string{`"448 MB"`, "true", "1.5"} {
+	if c, _, faults := decode([]byte("[index]\nmemory = \"auto\"\n")); len(faults) > 0 || c.Index.Memory != 0 {
+		t.Errorf("memory = auto: %d, %v", c.Index.Memory, faults)
+	}
+	for _, value := range []string{`"448 MB"`, "true", "1.5", "0", `"0"`, `"Auto"`} {
 		if _, _, faults := decode([]byte("[index]\nmemory = " + value + "\n")); len(faults) != 1 {
 			t.Errorf("memory = %s: %v, want one fault", value, faults)
+		}
+	}
+}
+
+func TestMemoryFollowsTheMachine(t *testing.T) {
+	const mib = 1 << 20
+	tests := []struct {
+		memory      Memory
+		limit, want int64
+		warning     string
+	}{
+		{0, math.MaxInt64, 448 * mib, ""},
+		{0, 4096 * mib, 448 * mib, ""},
+		{0, 384 * mib, 96 * mib, ""},
+		{0, 32 * mib, 16 * mib, ""},
+		{96 * mib, 384 * mib, 96 * mib, ""},
+		{192 * mib, 384 * mib, 192 * mib, ""},
+		{448 * mib, math.MaxInt64, 448 * mib, ""},
+		{448 * mib, 384 * mib, 192 * mib,
+			`index.memory = "448 MiB" is more than half of the 384.0 MiB that /a/memory.max allows: 192.0 MiB are used, and a temporary file`},
+		{1 << 30, 1 << 20, 16 * mib, `index.memory = "1 GiB" is more than half of the 1.0 MiB that /a/memory.max allows: 16.0 MiB are used, and a temporary file`},
+	}
+	for _, tt := range tests {
+		if got, warning := tt.memory.within(machine.Limit{Octets: tt.limit, From: "/a/memory.max"}); got != tt.want || warning != tt.warning {
+			t.Errorf("%s within %d = %d, %q; want %d, %q", tt.memory, tt.limit, got, warning, tt.want, tt.warning)
 		}
 	}
 }

@@ -43,14 +43,16 @@ func domainOf(text string) (string, bool) {
 	if name, ok := strings.CutPrefix(text, "@"); ok && !strings.Contains(name, "@") {
 		return name, true
 	}
-	return text, !strings.ContainsAny(text, `@<"`) && strings.Contains(text, ".")
+	return text, !strings.ContainsAny(text, "@<\"!%\uFF20\uFE6B") && strings.Contains(text, ".")
 }
 
 // shownSubject is what a verdict is about, in canonical form: the sender, "<>" for
 // the null sender, the domain or the client; and the text that was asked where
-// that is none of them.
+// that is none of them, or of which only the domain can be read.
 func shownSubject(input string, v *policy.Verdict) string {
 	switch {
+	case v.Unread != "" && (v.Sender.Null() || v.Kind == policy.Unknown):
+		return shownInput(input)
 	case !v.Sender.Null():
 		return visible(v.Sender.String())
 	case v.Domain.Text != "":
@@ -60,5 +62,8 @@ func shownSubject(input string, v *policy.Verdict) string {
 	case v.Client.IsValid() && v.Err == nil:
 		return v.Client.String()
 	}
-	return visible(input[:min(len(input), 320)])
+	return shownInput(input)
 }
+
+// shownInput is a text that was asked, as much of it as a line may have.
+func shownInput(input string) string { return visible(input[:min(len(input), 320)]) }

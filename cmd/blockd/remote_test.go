@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/smtp"
@@ -320,7 +322,7 @@ func TestCompileFetches(t *testing.T) {
 }
 
 // TestServeRefusesAListOfWhomItTookMailFrom is the gate's rule recent, from the
-// session that accepts a sender to the word of a person that overrides it.
+// sessions that deliver messages to the word of a person that overrides it.
 func TestServeRefusesAListOfWhomItTookMailFrom(t *testing.T) {
 	dir := t.TempDir()
 	config := writeFile(t, dir, "config.toml", remoteDoors+"[[list]]\nname = \"bad\"\npath = \"bad.txt\"\nformat = \"plain\"\n")
@@ -329,14 +331,14 @@ func TestServeRefusesAListOfWhomItTookMailFrom(t *testing.T) {
 	d.wait(t, "upstream ready")
 	poison := "bulk.example\n"
 	for i := range 100 { // as many as it takes to say anything
-		d.rcpt(t, fmt.Sprintf("friend@d%d.example", i), "you@here.example")
+		d.sendFrom(t, fmt.Sprintf("127.0.%d.1", i), fmt.Sprintf("friend@d%d.example", i), "you@here.example")
 	}
-	for i := range 5 {
+	for i := range 15 {
 		poison += fmt.Sprintf("d%d.example\n", i)
 	}
-	d.rcpt(t, "x@bulk.example", "you@here.example") // refused: nobody to protect
+	d.sendFrom(t, "127.0.0.1", "x@bulk.example", "you@here.example") // refused: nobody to protect
 	writeFile(t, dir, "bad.txt", poison)
-	d.waitRecord(t, "lists refused", "class:recent", "would refuse 5 of the 100 senders", "friend@d0.example", "d0.example (line 2)", "list:bad")
+	d.waitRecord(t, "lists refused", "class:recent", "would refuse 15 of the 100 senders", "friend@d0.example", "d0.example (line 2)", "list:bad")
 	if d.blocks(t, "friend@d0.example") {
 		t.Error("the poisoned list serves")
 	}
@@ -344,23 +346,34 @@ func TestServeRefusesAListOfWhomItTookMailFrom(t *testing.T) {
 		t.Fatalf("compile --accept: exit %d, %s", code, stderr)
 	}
 	d.waitBlocked(t, "friend@d0.example", true)
-	d.waitRecord(t, "lists accepted", "class:recent", "would refuse 5 of the 100 senders")
+	d.waitRecord(t, "lists accepted", "class:recent", "would refuse 15 of the 100 senders")
 	d.waitRecord(t, "lists swapped in", "compiled by another process")
 }
 
-// rcpt goes as far as RCPT and returns its reply.
-func (d *daemon) rcpt(t *testing.T, from, to string) string {
+// sendFrom delivers a message as a client with that address does, as far as it comes.
+func (d *daemon) sendFrom(t *testing.T, client, from, to string) {
 	t.Helper()
-	c, err := smtp.Dial(d.smtp)
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", d.smtp)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	defer conn.Close()
+	c, err := smtp.NewClient(conn, "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := c.Mail(from); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Rcpt(to); err != nil {
-		return err.Error()
+	if c.Rcpt(to) != nil {
+		return
 	}
-	return "250"
+	w, err := c.Data()
+	if err == nil {
+		_, err = w.Write([]byte("Subject: hello\r\n\r\nhello\r\n"))
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -81,6 +81,7 @@ Ends with 1 if the list would newly refuse a greater share of the last
 	cmd.Flags().StringVar(&file, "list", "", "the list in `FILE`")
 	must(cmd.MarkFlagFilename("list"))
 	cmd.Flags().StringVar(&as, "as", "", "judge it as the [[list]] `NAME`")
+	must(cmd.RegisterFlagCompletionFunc("as", completion(&path, listNames)))
 	cmd.Flags().StringVar(&since, "since", "7d", "mail since `TIME`: so long ago, such as 7d or 12h, or a date, such as 2027-01-31")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	flags = addListFlags(cmd)
@@ -120,8 +121,11 @@ func (r *replay) candidate(file, as string, flags *listFlags) (err error) {
 	r.source = index.Source{List: "(" + r.name[:min(len(r.name), 60)] + ")", Path: file}
 	r.bound = r.config.Index.MaxRecentBlocked
 	if as == "" {
+		if r.source.Exceptions, err = flags.reach(); err != nil {
+			return err
+		}
 		r.source.Settings, err = flags.settings()
-		r.source.Settings.Guard = r.config.guard(List{AllowPublicSuffix: &flags.allowPublicSuffix})
+		r.source.Settings.Guard = r.config.guard(List{AllowPublicSuffix: &flags.allowPublicSuffix, Action: flags.action, Exceptions: flags.exceptions})
 		return err
 	}
 	at := slices.IndexFunc(r.config.Lists, func(l List) bool { return l.Name == as })
@@ -130,7 +134,7 @@ func (r *replay) candidate(file, as string, flags *listFlags) (err error) {
 	}
 	l := r.config.Lists[at]
 	r.name, r.source.List, r.bound = as, as, or(l.MaxRecentBlocked, r.bound)
-	r.source.Settings = r.config.settings(l)
+	r.source.Settings, r.source.Exceptions = r.config.settings(l), l.exceptions()
 	if flags.cmd.Flags().Changed("format") {
 		own, err := flags.settings()
 		if err != nil {
@@ -155,7 +159,7 @@ func (r *replay) run(cmd *cobra.Command, path string) error {
 		return err
 	}
 	defer os.RemoveAll(aside)
-	draft, err := index.Build(cmd.Context(), filepath.Join(aside, "list.bdx"), []index.Source{r.source}, index.Options{Memory: int64(r.config.Index.Memory)})
+	draft, err := index.Build(cmd.Context(), filepath.Join(aside, "list.bdx"), []index.Source{r.source}, index.Options{Memory: r.config.reload().Memory})
 	if refused := (*index.SourcesError)(nil); errors.As(err, &refused) {
 		return refused.Errs[0]
 	} else if err != nil {
@@ -242,7 +246,7 @@ func (r *replay) take(d *history.Record) {
 	switch now := r.now.For(r.now.Envelope(d.Client, sender), d.Recipient); {
 	case now.Internal():
 		r.counts.Unchecked++
-	case now.Kind == policy.Allowed, d.Verdict == string(policy.Allowed) && allows(now):
+	case now.Frees(), d.Verdict == string(policy.Allowed) && allows(now):
 		r.counts.Allowed++
 	case allows(now):
 		r.counts.WantsProof++
@@ -253,11 +257,15 @@ func (r *replay) take(d *history.Record) {
 	}
 }
 
-// allows reports whether an allow entry is there, whether or not its proof is.
+// allows reports whether an allow entry that reaches all lists is there, whether or not
+// its proof is.
 func allows(v policy.Verdict) bool {
-	return slices.ContainsFunc(v.Matches, func(m index.Match) bool {
-		return m.Action.Allows() && v.Lists[m.Row].Source.Mode == index.Enforce
-	})
+	for i, m := range v.Matches {
+		if m.Action.Allows() && v.Lists[m.Row].Source.Mode == index.Enforce && v.ReachesAll(i) {
+			return true
+		}
+	}
+	return false
 }
 
 // stop counts mail that the list would newly refuse.
@@ -277,7 +285,7 @@ func (r *replay) stop(d *history.Record, v policy.Verdict) {
 		at := (*where)[key]
 		if at == nil {
 			key = strings.Clone(key)
-			at = &replayed{Name: key, Last: d.Time, Entry: entry, senders: map[string]bool{}}
+			at = &replayed{Name: key, Last: d.Time, Entry: entry, Reply: r.list.Explain(v).Reply, senders: map[string]bool{}}
 			(*where)[key] = at
 		}
 		at.Mails++
@@ -291,7 +299,8 @@ type replayed struct {
 	Mails   int       `json:"mails"`
 	Senders int       `json:"senders"`
 	Last    time.Time `json:"last"`
-	Entry   string    `json:"entry"` // the newest one's
+	Entry   string    `json:"entry"`           // the newest one's
+	Reply   string    `json:"reply,omitempty"` // to the newest one, where it is refused
 
 	senders map[string]bool
 }

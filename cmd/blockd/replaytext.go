@@ -128,7 +128,7 @@ func (r replayReport) printMost(w io.Writer, p paint) {
 		for _, one := range part.all[:min(len(part.all), shownReplayed)] {
 			by := visible(one.Entry)
 			if part.name == "entry" {
-				by = ""
+				by = visible(one.Reply)
 			}
 			t.add(visible(one.Name), grouped(uint64(one.Mails)), grouped(uint64(one.Senders)), one.Last.Local().Format("2006-01-02 15:04"), by)
 		}

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"blockd/addr"
+	"blockd/index"
+	"blockd/lists"
 	"blockd/live"
 	"blockd/policy"
 )
@@ -21,11 +24,12 @@ func (c Config) policy() policy.Settings {
 	s := policy.Settings{
 		RecipientsExempt: c.SMTP.RecipientsExempt, OnError: policy.OnError(c.SMTP.OnError),
 		Lists: map[string]policy.ListRule{},
-		Auth:  c.Auth.policy(),
+		Auth:  c.Auth.policy(), Contact: c.Refusal.Contact,
 	}
 	for _, l := range c.Lists {
 		s.Lists[l.Name] = policy.ListRule{
 			OnMatch: policy.OnMatch(l.OnMatch), Tarpit: time.Duration(l.Tarpit), Discard: l.Discard, Match: l.sources(), Require: l.proofs(),
+			Text: l.Text, Contact: l.Contact,
 		}
 	}
 	for _, p := range c.Policies {
@@ -38,10 +42,28 @@ func (c Config) policy() policy.Settings {
 func (l List) validateRule(f *Faults, key string) {
 	f.oneOf(key+".on_match", l.OnMatch, "refuse", "tempfail", "quarantine", "tag")
 	f.between(key+".tarpit", l.Tarpit, 0, policy.MaxTarpit)
+	if err := policy.CheckText(l.Text); err != nil {
+		f.add(key+".text", "%v", err)
+	}
+	switch code := lists.ParseAnswer(l.Text).Code; {
+	case code/100 == 4 && l.OnMatch == "refuse" && l.Action != "allow":
+		f.add(key+".text", `a code of %d does not refuse for good; want one of 5xx, or on_match = "tempfail"`, code)
+	case code/100 == 5 && l.OnMatch == "tempfail":
+		f.add(key+".text", `a code of %d does not defer; want one of 4xx, or on_match = "refuse"`, code)
+	}
+	if err := policy.CheckContact(l.Contact, l.Name); err != nil {
+		f.add(key+".contact", "%v", err)
+	}
 	l.validateMatch(f, key)
 	l.validateRequire(f, key)
+	if _, err := index.ParseExceptions(l.Exceptions); err != nil {
+		f.add(key+".exceptions", "%v", err)
+	}
 	if l.Action != "allow" {
 		return
+	}
+	if l.Exceptions == "none" {
+		f.add(key+".exceptions", `"none" leaves nothing of a list with action = "allow": take the list out, or set mode = "shadow"`)
 	}
 	const never = `has no effect with action = "allow": nothing of this list is refused`
 	if l.OnMatch != "refuse" {
@@ -53,6 +75,50 @@ func (l List) validateRule(f *Faults, key string) {
 	if l.Discard {
 		f.add(key+".discard", never)
 	}
+	if l.Text != "" {
+		f.add(key+".text", never)
+	}
+	if l.Contact != "" {
+		f.add(key+".contact", never)
+	}
+}
+
+// validateRefusal checks the contact that lists without one of their own have.
+func (c Config) validateRefusal(f *Faults) {
+	names := []string{live.ListName}
+	for _, l := range c.Lists {
+		names = append(names, l.Name)
+	}
+	if err := policy.CheckContact(c.Refusal.Contact, names...); err != nil {
+		f.add("refusal.contact", "%v", err)
+	}
+}
+
+// sampleReplies shows what refused clients read, where the configuration has a part in
+// the words: of each list with a text or contact of its own, and of the first without.
+func (c Config) sampleReplies() (lines []string) {
+	sender, err := addr.Parse("someone@sender.example")
+	if err != nil {
+		return nil
+	}
+	settings, usual := c.policy(), false
+	for _, l := range c.Lists {
+		own := l.Text != "" || l.Contact != ""
+		if !own && (usual || c.Refusal.Contact == "") || l.Action == "allow" || l.Mode == "shadow" {
+			continue
+		}
+		if reply := settings.Sample(l.Name, sender); reply != "" {
+			lines = append(lines, fmt.Sprintf("list %q says: %s", l.Name, reply))
+			usual = usual || !own
+		}
+	}
+	return lines
+}
+
+// exceptions is how far those of the list reach; a list without faults only.
+func (l List) exceptions() index.Exceptions {
+	e, _ := index.ParseExceptions(l.Exceptions)
+	return e
 }
 
 // validatePolicies checks every [[policy]] against the lists that there are.

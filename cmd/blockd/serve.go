@@ -21,6 +21,7 @@ import (
 	"blockd/httpapi"
 	"blockd/policy"
 	"blockd/reload"
+	"blockd/repeat"
 )
 
 func newServe() *cobra.Command {
@@ -78,7 +79,7 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	if err := c.makeIndexFolder(); err != nil {
 		return err
 	}
-	recent := reload.NewRecent(c.Index.Recent)
+	recent := reload.OpenRecent(c.recentPath(), c.Index.Recent, log)
 	listSettings := c.reload()
 	verdicts := c.policy()
 	listSettings.Recent, listSettings.Blocks = recent, verdicts.Blocks
@@ -95,7 +96,9 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 		return fmt.Errorf("history: %w", err)
 	}
 	defer past.Close()
-	c.recall(ctx, recent, log)
+	if past != nil {
+		listSettings.Judge, listSettings.Refusals = verdicts.Judge(), c.refusals(past)
+	}
 	lists, err := reload.Open(ctx, listSettings, log, reg)
 	if err != nil {
 		return fmt.Errorf("lists: %w", err)
@@ -105,10 +108,15 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 		return fmt.Errorf("lists: %w", err)
 	}
 	events := httpapi.NewEvents()
-	verdicts.Accepted, verdicts.History, verdicts.Decided = recent.Add, past, events.Add
+	verdicts.Completed, verdicts.Wants, verdicts.History, verdicts.Decided = recent.Add, recent.Wants, past, events.Add
 	if verdicts.Auth.Resolver, err = c.Auth.observedResolver(reg); err != nil {
 		return err
 	}
+	repeats := repeat.NewTable()
+	if err := repeats.Register(reg); err != nil {
+		return err
+	}
+	verdicts.Repeats = repeats
 	checker := policy.New(lists.Live, verdicts, log, reg)
 
 	inherited, err := inherit()
@@ -116,13 +124,14 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer inherited.close()
+	g, ctx := errgroup.WithContext(ctx)
 	messages := c.copies()
 	smtp, err := c.openSMTP(ctx, hostname, inherited, checker.At("smtp"), messages, reg, log)
 	if err != nil {
 		return err
 	}
 	defer smtp.close()
-	http, err := c.openHTTP(ctx, inherited, checker, entries, past, events, readiness(lists, smtp, entries, past), reg, log)
+	http, err := c.openHTTP(ctx, inherited, checker, entries, past, events, readiness(ctx, lists, smtp, entries, past), reg, log)
 	if err != nil {
 		return err
 	}
@@ -144,13 +153,18 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	if onTerminal(stdout) {
 		c.greet(stdout, smtp, http, lists.Status())
 	}
-	g, ctx := errgroup.WithContext(ctx)
 	late, endLate := context.WithCancel(context.WithoutCancel(ctx))
 	defer endLate()
 	systemd := supervisor{log}
 	go systemd.watch(late, func() { lists.Status(); smtp.alive(); milter.alive() })
 	systemd.ready()
 	g.Go(func() error { return past.Run(late, log) })
+	g.Go(func() error {
+		c.refusals(past)(ctx) // so that no reload waits for the first look; what goes wrong, that one says
+		return nil
+	})
+	g.Go(func() error { return repeats.Run(late, log, past.Add) })
+	g.Go(func() error { return recent.Keep(late, c.recentPath(), log) })
 	g.Go(func() error { return lists.Run(ctx) })
 	g.Go(func() error { return copies.Run(ctx) })
 	if entries != nil {
@@ -180,7 +194,9 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 			}
 		}
 	})
-	if err := g.Wait(); err != nil {
+	err = g.Wait()
+	repeats.Flush(log, past.Add) // written by past.Close
+	if err != nil {
 		return err
 	}
 	log.Info("stopped")

@@ -287,6 +287,59 @@ func TestServeWithOneDoor(t *testing.T) {
 	}
 }
 
+// TestNotReadyWhileStopping: HTTP answers until the last transaction has ended, and
+// says that no mail may be sent here any more.
+func TestNotReadyWhileStopping(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "config.toml", anyPorts)
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "upstream ready")
+	conn, err := net.Dial("tcp", d.smtp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c := textproto.NewConn(conn)
+	for _, line := range []string{"", "EHLO client.there.example", "MAIL FROM:<friend@clear.example>"} {
+		if line != "" {
+			c.PrintfLine("%s", line)
+		}
+		if code, text, err := c.ReadResponse(2); err != nil {
+			t.Fatalf("after %q: %d %s", line, code, text)
+		}
+	}
+	d.stop()
+	d.wait(t, "stopping")
+	if status, body := d.get(t, "/readyz"); status != 503 || !strings.HasPrefix(body, "not ready\nstopping") {
+		t.Errorf("/readyz = %d, %q", status, body)
+	}
+	if status, _ := d.get(t, "/healthz"); status != 200 {
+		t.Errorf("/healthz = %d", status)
+	}
+}
+
+// TestDegradedWithoutOneOfItsLists: a list that has never loaded is no reason to send
+// mail elsewhere, where the others do not filter it.
+func TestDegradedWithoutOneOfItsLists(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "config.toml", anyPorts+"[[list]]\nname = \"missing\"\npath = \"missing.txt\"\nformat = \"plain\"\n")
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "upstream ready")
+	if status, body := d.get(t, "/readyz"); status != 200 || !strings.HasPrefix(body, "degraded: 1 of 2 lists filter\nlist missing: ") {
+		t.Errorf("/readyz = %d, %q", status, body)
+	}
+	if _, body := d.get(t, "/v1/lists"); !strings.Contains(body, `"ready":true,"lacks":"1 of 2 lists filter"`) {
+		t.Errorf("/v1/lists = %s", body)
+	}
+	writeFile(t, dir, "missing.txt", "spam.example\n")
+	eventually(t, "all lists", d.log.String, func() bool {
+		_, body := d.get(t, "/readyz")
+		return body == "ok\n"
+	})
+}
+
 func TestServeWithAToken(t *testing.T) {
 	dir := t.TempDir()
 	config := strings.Replace(anyPorts, "[http]\n", "[http]\ntoken_file = \"token\"\n", 1)
@@ -299,6 +352,79 @@ func TestServeWithAToken(t *testing.T) {
 	}
 	if status, _ := d.get(t, "/v1/lists", "Authorization", "Bearer correct-horse-battery"); status != 200 {
 		t.Errorf("with the token: %d, want 200", status)
+	}
+}
+
+// TestServeMakesAToken: from the first start on nobody without a token is told who wrote to
+// whom, and the daemon's user has one.
+func TestServeMakesAToken(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "config.toml", anyPorts)
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+	path := filepath.Join(dir, "var/a.bdx.token")
+	var token string
+	for range 2 { // the second start keeps it
+		d := serveIn(t, dir, "smtp", "http")
+		d.wait(t, "upstream ready")
+		d.send(t, "x@bulk.example", "you@here.example")
+		info, err := os.Stat(path)
+		if err != nil || info.Mode() != 0o600 {
+			t.Fatalf("%v, %v, want mode 0600", info, err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil || token != "" && string(text) != token {
+			t.Errorf("the token is another one: %v", err)
+		}
+		token = string(text)
+		bearer := "Bearer " + strings.TrimSpace(token)
+		for _, c := range []struct {
+			path          string
+			without, with int
+		}{
+			{"/v1/decisions", 401, 200}, {"/v1/entries", 401, 200}, {"/v1/lists?entries=9", 401, 200},
+			{"/v1/lists", 200, 200}, {"/v1/check?sender=x@bulk.example", 200, 200}, {"/readyz", 200, 200}, {"/metrics", 200, 200}, {"/healthz", 200, 200},
+		} {
+			if status, body := d.get(t, c.path); status != c.without || status == 401 && strings.Contains(body, "bulk.example") {
+				t.Errorf("%s without a token: %d, want %d: %s", c.path, status, c.without, body)
+			}
+			if status, _ := d.get(t, c.path, "Authorization", bearer); status != c.with {
+				t.Errorf("%s with the token: %d, want %d", c.path, status, c.with)
+			}
+		}
+		if status, _ := d.get(t, "/v1/events"); status != 401 {
+			t.Errorf("/v1/events without a token: %d, want 401", status)
+		}
+		if strings.Contains(d.log.String(), strings.TrimSpace(token)) {
+			t.Error("the token is in the log")
+		}
+		d.end(t)
+	}
+}
+
+// TestCommandsReadTheFirstToken asks by TCP alone: the token's file is what opens it.
+func TestCommandsReadTheFirstToken(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	config := strings.Replace(anyPorts, "[http]\nlisten = \"127.0.0.1:0\"", fmt.Sprintf("[http]\nlisten = %q\nsocket = \"none\"", address), 1)
+	writeFile(t, dir, "config.toml", config)
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "upstream ready")
+	d.send(t, "x@bulk.example", "you@here.example")
+	if code, out, errs := blockd(t, "", "history", "-c", filepath.Join(dir, "config.toml")); code != 0 || !strings.Contains(out, "x@bulk.example") {
+		t.Errorf("history: %d, %s%s", code, out, errs)
+	}
+	if code, out, errs := blockd(t, "", "add", "-c", filepath.Join(dir, "config.toml"), "other.example"); code != 0 {
+		t.Errorf("add: %d, %s%s", code, out, errs)
+	}
+	t.Setenv("BLOCKD_TOKEN", "a-token-that-nobody-made")
+	if code, _, errs := blockd(t, "", "history", "-c", filepath.Join(dir, "config.toml")); code == 0 || !strings.Contains(errs, "token") {
+		t.Errorf("history with another token: %d, %s", code, errs)
 	}
 }
 
@@ -318,7 +444,7 @@ func TestServeInFrontOfAServerThatIsAway(t *testing.T) {
 	eventually(t, "the first look at upstream", func() string { return body }, func() bool {
 		var status int
 		status, body = d.get(t, "/readyz")
-		return status == 200 && strings.Contains(body, "degraded: smtp.upstream: ")
+		return status == 200 && strings.Contains(body, "degraded\nsmtp.upstream: ")
 	})
 	if got := d.send(t, "friend@there.example", "you@here.example"); !strings.HasPrefix(got, "421 4.4.1 ") {
 		t.Errorf("EHLO before upstream was ever reached = %q, want 421: the client is to come again", got)

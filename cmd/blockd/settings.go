@@ -21,6 +21,7 @@ type Config struct {
 	Milter   Milter   `toml:"milter"`
 	Postfix  Postfix  `toml:"postfix"`
 	Auth     Auth     `toml:"auth"`
+	Refusal  Refusal  `toml:"refusal"`
 	HTTP     HTTP     `toml:"http"`
 	Live     Live     `toml:"live"`
 	History  History  `toml:"history"`
@@ -48,6 +49,12 @@ type List struct {
 	Tarpit  Duration `toml:"tarpit"`   // the answer is held back for so long
 	Discard bool     `toml:"discard"`  // discard entries drop the message, at a door that can
 
+	Exceptions string `toml:"exceptions"` // "own", "all" or "none": what those of a list that blocks reach
+
+	// What the refused reads.
+	Text    string `toml:"text,omitempty"`    // instead of the standard words
+	Contact string `toml:"contact,omitempty"` // instead of that of [refusal]
+
 	// Of an allow list: what its entries need to count, any one of them. Unset: they
 	// are believed on the sender's word.
 	Require []string `toml:"require,omitempty"`
@@ -63,6 +70,7 @@ type List struct {
 	AllowPublicSuffix *bool     `toml:"allow_public_suffix,omitempty"`
 	MaxAge            *Duration `toml:"max_age,omitempty"`
 	MaxRecentBlocked  *float64  `toml:"max_recent_blocked,omitempty"`
+	MaxFreed          *float64  `toml:"max_freed,omitempty"`
 
 	// Of a list that is fetched: see docs/remote.md. Path is then its copy.
 	URL          string    `toml:"url,omitempty"`
@@ -72,13 +80,18 @@ type List struct {
 	InsecureHTTP bool      `toml:"insecure_http,omitempty"`
 }
 
+// Refusal is [refusal]: what every refused client reads.
+type Refusal struct {
+	Contact string `toml:"contact"` // at the end of the reply
+}
+
 // Index is [index]: the compiled file, when the list files are looked at, and
 // what may not go into it.
 type Index struct {
 	Path   string   `toml:"path"`
 	Quiet  Duration `toml:"quiet"`
 	Poll   Duration `toml:"poll"`
-	Memory Octets   `toml:"memory"` // for records while an index is built
+	Memory Memory   `toml:"memory"` // for records while an index is built
 
 	// The gate, for every list that says nothing else.
 	Protected         []string `toml:"protected"` // besides lists.ShippedProtected and ownDomains
@@ -90,6 +103,7 @@ type Index struct {
 	MaxAge            Duration `toml:"max_age"`            // of a file; 0 = any
 	Recent            int      `toml:"recent"`             // accepted senders that are remembered; 0 = none
 	MaxRecentBlocked  float64  `toml:"max_recent_blocked"` // share of them that a list may newly block
+	MaxFreed          float64  `toml:"max_freed"`          // share of the refusals of the last days that a load may lift
 }
 
 // SMTP is [smtp]: the filter's own door and the server behind it.
@@ -102,6 +116,7 @@ type SMTP struct {
 	RecipientsExempt  []string `toml:"recipients_exempt"`
 	OnError           string   `toml:"on_error"` // "accept" or "tempfail"
 	AllowOpenUpstream bool     `toml:"allow_open_upstream"`
+	SelfTestRecipient string   `toml:"selftest_recipient"` // of the open-relay test; "" = one below .invalid
 
 	// Clients, and what is done with mail beside refusing it.
 	ClientRejectAt    string   `toml:"client_reject_at"`   // "rcpt" or "connect"
@@ -158,7 +173,7 @@ type SMTP struct {
 // HTTP is [http].
 type HTTP struct {
 	Listen    string `toml:"listen"`     // HOST:PORT, "" = no HTTP door
-	TokenFile string `toml:"token_file"` // "" = no token asked, on loopback only; may read
+	TokenFile string `toml:"token_file"` // a path: wanted of everybody, and may read; "auto" (also ""), "none": see firstToken
 	Tokens    string `toml:"tokens"`     // a file of tokens with scopes; "" = none
 
 	TLSCert string   `toml:"tls_cert"` // PEM, with its chain; "" = no TLS
@@ -241,9 +256,9 @@ func Default() Config {
 	guard := lists.DefaultGuard()
 	return Config{
 		Index: Index{
-			Path: "var/blockd.bdx", Quiet: Duration(500 * time.Millisecond), Poll: Duration(30 * time.Second), Memory: 448 << 20,
+			Path: "var/blockd.bdx", Quiet: Duration(500 * time.Millisecond), Poll: Duration(30 * time.Second),
 			Protected: []string{}, MaxProtected: guard.MaxProtected, MaxBadRatio: guard.MaxBadRatio, MaxShrink: 0.5, MaxGrow: 10,
-			Recent: 10_000, MaxRecentBlocked: 0.01,
+			Recent: 10_000, MaxRecentBlocked: 0.01, MaxFreed: 0.2,
 		},
 		SMTP: SMTP{
 			Listen: "127.0.0.1:2525", Upstream: "maildir:var/mail",
@@ -273,7 +288,7 @@ func Default() Config {
 
 // defaultList is what a [[list]] has that says nothing of it.
 func defaultList() List {
-	return List{Format: "auto", Action: "block", Mode: "enforce", OnMatch: "refuse", Match: []string{"envelope"}}
+	return List{Format: "auto", Action: "block", Mode: "enforce", OnMatch: "refuse", Match: []string{"envelope"}, Exceptions: "own"}
 }
 
 // relativeTo turns the paths of c, which are relative to the folder of its
@@ -286,11 +301,10 @@ func (c *Config) relativeTo(dir string) {
 		}
 	}
 	resolve(&c.Index.Path)
-	resolve(&c.HTTP.TokenFile)
 	resolve(&c.HTTP.Tokens)
 	resolve(&c.HTTP.TLSCert)
 	resolve(&c.HTTP.TLSKey)
-	for _, path := range []*string{&c.HTTP.Socket, &c.Live.Folder, &c.History.Folder} {
+	for _, path := range []*string{&c.HTTP.TokenFile, &c.HTTP.Socket, &c.Live.Folder, &c.History.Folder} {
 		if *path != autoPath && *path != noPath {
 			resolve(path)
 		}

@@ -127,10 +127,10 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 	no, some, share, times, age := false, 7, 0.125, 2.5, Duration(30*day)
 	full := Config{
 		Index: Index{"/var/lib/blockd/a.bdx", Duration(time.Second), Duration(90 * time.Minute), 1 << 21,
-			[]string{"here.example"}, 6, 0.5, 0.75, 12, true, Duration(36 * time.Hour), 7, 0.02},
+			[]string{"here.example"}, 6, 0.5, 0.75, 12, true, Duration(36 * time.Hour), 7, 0.02, 0.3},
 		SMTP: SMTP{
 			Listen: "127.0.0.1:25", Hostname: "mx.here.example", Upstream: "smtp://127.0.0.1:10025", ClientInfo: "xclient",
-			RejectAt: "mail", RecipientsExempt: []string{"postmaster", "help\"desk"}, OnError: "tempfail", AllowOpenUpstream: true,
+			RejectAt: "mail", RecipientsExempt: []string{"postmaster", "help\"desk"}, OnError: "tempfail", AllowOpenUpstream: true, SelfTestRecipient: "you@elsewhere.example",
 			TLSListen: "127.0.0.1:465", TLSCert: "/etc/blockd/cert.pem", TLSKey: "/etc/blockd/key.pem", ProxyFrom: []string{"10.0.0.0/8"},
 			ClientRejectAt: "connect", Trusted: []string{"192.0.2.0/24"}, Helo: "valid", PTR: "confirmed", Auth: "forward", SkipAuthenticated: true,
 			Chunking: true, Quarantine: "/var/quarantine", QuarantineMax: 1 << 21, MaxTarpits: 8,
@@ -143,21 +143,23 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 		Milter:  Milter{Listen: "unix:/run/milter", AllowFrom: []string{"192.0.2.0/24"}, MaxConnections: 15, SocketMode: "0600", SocketGroup: "postfix", AuthenticationResults: "mx.here.example"},
 		Postfix: Postfix{"127.0.0.1:1", "unix:/run/socketmap", "127.0.0.1:3", []string{"192.0.2.0/24"}, 14, "0600", "postfix"},
 		Auth:    Auth{"ignore", []string{"192.0.2.0/24"}, []string{"192.0.2.7"}, "tempfail", 1 << 20, Duration(time.Second), "127.0.0.1:53"},
+		Refusal: Refusal{"https://lists.here.example/r/%ref"},
 		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", []string{"mail.example"}, 16, 17, 18, "/run/http.sock", "0600", "mail"},
 		Live:    Live{"/var/lib/live"},
 		Log:     Log{"json", "debug"},
 		Lists: []List{{
 			Name: "a", Path: "/lists/a.txt", Format: "csv:sender", Action: "allow", Subdomains: &no, Mode: "shadow", Reason: "why — \"so\"",
-			Patterns: true, Optional: true, AllowEmpty: true, OnMatch: "tag", Match: []string{"envelope", "reply-to"}, Tarpit: Duration(time.Second), Discard: true, Require: []string{"spf"},
+			Patterns: true, Optional: true, AllowEmpty: true, OnMatch: "tag", Match: []string{"envelope", "reply-to"}, Tarpit: Duration(time.Second), Discard: true, Exceptions: "all", Require: []string{"spf"},
+			Text: "%sender: 100 %% no", Contact: "mailto:postmaster@here.example",
 			Force: []string{"gmail.com"}, Protected: []string{"there.example", "bücher.example"}, MaxProtected: &some,
-			MaxBadRatio: &share, MaxShrink: &share, MaxGrow: &times, AllowPublicSuffix: &no, MaxAge: &age, MaxRecentBlocked: &share,
+			MaxBadRatio: &share, MaxShrink: &share, MaxGrow: &times, AllowPublicSuffix: &no, MaxAge: &age, MaxRecentBlocked: &share, MaxFreed: &share,
 			URL: "https://lists.example/a", Every: &age, Checksum: "sha256:.sha256", InsecureHTTP: true,
 			Signature: "minisign:RWRmiVOXZ1fYKcpc4VwsbNs61P0i0nHcdvDRFD15e4ARkRInafxgVULc",
 		}, defaultList()},
 		Policies: []Policy{{[]string{"example.org", "\"a b\"@example.org"}, []string{"a", "b"}}, {[]string{".example.org"}, []string{}}},
 	}
 	full.Lists[1].Name, full.Lists[1].Path = "b", "/lists/*.txt"
-	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.Auth, full.HTTP, full.Live, full.Log, full.Lists[0]} {
+	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.Auth, full.Refusal, full.HTTP, full.Live, full.Log, full.Lists[0]} {
 		for field, value := range reflect.ValueOf(table).Fields() {
 			if value.IsZero() {
 				t.Errorf("the test sets nothing in %T.%s", table, field.Name)

@@ -204,7 +204,7 @@ func (s SMTP) dialer(u upstreamURL, hostname string, log *slog.Logger) (d *upstr
 	}
 	set := upstream.Settings{
 		Protocol: u.protocol(), Network: u.network, Address: u.address, Hostname: hostname, ClientInfo: s.ClientInfo,
-		TLS: s.UpstreamTLS, Trust: trust,
+		TLS: s.UpstreamTLS, Trust: trust, SelfTestRecipient: s.SelfTestRecipient,
 		DialTimeout: time.Duration(s.UpstreamConnectTimeout), TLSTimeout: time.Duration(s.TLSTimeout),
 		ReplyTimeout: time.Duration(s.UpstreamTimeout),
 	}

@@ -17,6 +17,7 @@ func (c Config) Validate() Faults {
 	var f Faults
 	c.Index.validate(&f)
 	c.SMTP.validate(&f)
+	c.validateForeign(&f)
 	c.HTTP.validate(&f)
 	c.Milter.validate(&f)
 	c.Postfix.validate(&f)
@@ -31,6 +32,7 @@ func (c Config) Validate() Faults {
 	c.validateLive(&f)
 	c.History.validate(&f)
 	c.validatePolicies(&f)
+	c.validateRefusal(&f)
 	c.validateClientProof(&f)
 	c.validateQuarantine(&f)
 	if !c.SMTP.open() && !c.Milter.open() && !c.Postfix.open() && c.HTTP.Listen == "" {
@@ -47,8 +49,8 @@ func (x Index) validate(f *Faults) {
 	// change that "is never felt" is one that does not happen.
 	f.between("index.quiet", x.Quiet, 10*time.Millisecond, time.Minute)
 	f.between("index.poll", x.Poll, time.Second, 24*time.Hour)
-	if x.Memory < 1<<20 || x.Memory > 1<<40 {
-		f.add("index.memory", `want 1 MiB to 1 TiB, have "%s"`, x.Memory)
+	if x.Memory != 0 && (x.Memory < 1<<20 || x.Memory > 1<<40) {
+		f.add("index.memory", `want "auto" or 1 MiB to 1 TiB, have "%s"`, x.Memory)
 	}
 	x.validateGate(f)
 }

@@ -34,6 +34,7 @@ func (s SMTP) validate(f *Faults) {
 		}
 	}
 	s.validateClientInfo(f, up)
+	s.validateSelfTest(f, up)
 	s.validateTLS(f)
 	s.validateUpstreamTLS(f, up)
 	s.validateLimits(f)
@@ -63,6 +64,22 @@ func (s SMTP) validateClientInfo(f *Faults, up upstreamURL) {
 	case up.scheme == "smtp":
 		f.add("smtp.client_info", `must be said for an smtp:// upstream: "xclient", "proxy-v2", `+
 			`or "none" if that server trusts this machine with nothing`)
+	}
+}
+
+// validateSelfTest takes an address only that can go into RCPT as it is.
+func (s SMTP) validateSelfTest(f *Faults, up upstreamURL) {
+	const key = "smtp.selftest_recipient"
+	if s.SelfTestRecipient == "" {
+		return
+	}
+	a, err := addr.Parse(s.SelfTestRecipient)
+	wireable := !strings.ContainsFunc(s.SelfTestRecipient, func(r rune) bool { return r <= ' ' || r > '~' || r == '<' || r == '>' })
+	switch {
+	case err != nil || !wireable || a.Domain() == "" || strings.HasPrefix(a.Domain(), "["):
+		f.add(key, "want an address such as someone@elsewhere.example, in ASCII, have %q", s.SelfTestRecipient)
+	case up.scheme != "" && up.scheme != "smtp":
+		f.add(key, "has no effect: only an smtp:// upstream is tested")
 	}
 }
 

@@ -10,22 +10,24 @@ import (
 
 	"blockd/index"
 	"blockd/lists"
+	"blockd/machine"
 	"blockd/reload"
 )
 
 // What follows hands the configuration to the packages, each of which has its
 // own small struct of settings. It is called on a Config without faults only.
 
-// reload without whom mail was taken from: see serve.
+// reload returns the settings of package reload; serve adds Recent, those who wrote lately.
 func (c Config) reload() reload.Settings {
 	s := reload.Settings{Path: c.Index.Path, Quiet: time.Duration(c.Index.Quiet), Poll: time.Duration(c.Index.Poll)}
-	s.Memory = int64(c.Index.Memory)
+	s.Memory, _ = c.Index.Memory.within(machine.Memory())
 	for _, l := range c.Lists {
 		list := reload.List{
-			Name: l.Name, Path: l.Path, Settings: c.settings(l), Mode: l.mode(), Optional: l.Optional, AllowEmpty: l.AllowEmpty,
+			Name: l.Name, Path: l.Path, Settings: c.settings(l), Mode: l.mode(), Exceptions: l.exceptions(), Optional: l.Optional, AllowEmpty: l.AllowEmpty,
 			MaxShrink: or(l.MaxShrink, c.Index.MaxShrink), MaxGrow: or(l.MaxGrow, c.Index.MaxGrow),
 			MaxAge:           time.Duration(or(l.MaxAge, c.Index.MaxAge)),
 			MaxRecentBlocked: or(l.MaxRecentBlocked, c.Index.MaxRecentBlocked),
+			MaxFreed:         or(l.MaxFreed, c.Index.MaxFreed),
 		}
 		if l.URL != "" {
 			list.Confirmed = l.remote().Checked
@@ -37,6 +39,9 @@ func (c Config) reload() reload.Settings {
 	}
 	return s
 }
+
+// recentPath is where those who wrote lately are kept.
+func (c Config) recentPath() string { return c.Index.Path + reload.RecentSuffix }
 
 // makeIndexFolder makes the folder of the index file, so that a fresh checkout
 // runs. The file itself has mode 0600.
@@ -50,7 +55,7 @@ func (c Config) makeIndexFolder() error {
 // openIndex opens an index file for a command that asks it. config is where the
 // configuration is that names the file, "" if the command line does.
 func openIndex(file, config string) (*index.Index, error) {
-	ix, err := index.Open(file)
+	ix, err := reload.OpenIndex(file)
 	switch {
 	case !errors.Is(err, fs.ErrNotExist):
 		return ix, err

@@ -1,0 +1,444 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/textproto"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"blockd/access"
+)
+
+// doorTimeout is how long a door may take to speak, beside smtp.greet_wait.
+const doorTimeout = 5 * time.Second
+
+// seeUpstream is the hint of a door that takes no mail because of the next server.
+const seeUpstream = "see upstream and upstream-relay: without the next server it takes no mail"
+
+// doorChecks are those of each door that is configured: whether it can be reached and
+// speaks, its certificate, and who may open its socket.
+func (d *doctor) doorChecks() (checks []examination) {
+	door := func(name, listen string, speak func(*doctor, net.Conn, *report) error) {
+		if listen != "" {
+			checks = append(checks, examination{"door-" + name, func(d *doctor, ctx context.Context, r *report) { d.checkDoor(ctx, r, listen, speak) }})
+		}
+	}
+	socket := func(name, listen string, a socketAccess) {
+		if path, ok := strings.CutPrefix(listen, unixPrefix); ok {
+			checks = append(checks, examination{"socket-" + name, func(d *doctor, _ context.Context, r *report) { d.checkSocket(r, path, a, name != "http") }})
+		}
+	}
+	door("smtp", d.SMTP.Listen, (*doctor).speakSMTP)
+	door("smtps", d.SMTP.TLSListen, (*doctor).speakSMTPS)
+	if d.SMTP.open() {
+		checks = append(checks, examination{"tls-smtp", (*doctor).checkSMTPCertificate})
+	}
+	door("milter", d.Milter.Listen, (*doctor).speakMilter)
+	socket("milter", d.Milter.Listen, socketAccess{d.Milter.SocketMode, d.Milter.SocketGroup})
+	for _, service := range []struct {
+		name, listen string
+		speak        func(*doctor, net.Conn, *report) error
+	}{{"policy", d.Postfix.PolicyListen, (*doctor).speakPolicy}, {"socketmap", d.Postfix.SocketmapListen, nil}, {"tcp", d.Postfix.TCPListen, nil}} {
+		door(service.name, service.listen, service.speak)
+		socket(service.name, service.listen, socketAccess{d.Postfix.SocketMode, d.Postfix.SocketGroup})
+	}
+	if d.HTTP.Listen != "" {
+		checks = append(checks, examination{"door-http", (*doctor).checkHTTP})
+	}
+	if path := d.httpSocket(); path != "" && len(path) <= maxSocketPath {
+		socket("http", unixPrefix+path, socketAccess{d.HTTP.SocketMode, d.HTTP.SocketGroup})
+	}
+	if d.HTTP.TLSCert != "" {
+		checks = append(checks, examination{"tls-http", func(d *doctor, _ context.Context, r *report) {
+			d.checkCertificateFiles(r, d.HTTP.TLSCert, d.HTTP.TLSKey)
+		}})
+	}
+	return checks
+}
+
+// checkDoor connects to a door and has speak talk to it; nil: it need not talk.
+func (d *doctor) checkDoor(ctx context.Context, r *report, listen string, speak func(*doctor, net.Conn, *report) error) {
+	network, address := "tcp", reachable(listen)
+	if path, ok := strings.CutPrefix(listen, unixPrefix); ok {
+		network, address = "unix", path
+	}
+	dialer := net.Dialer{Timeout: doorTimeout}
+	conn, err := dialer.DialContext(ctx, network, address)
+	switch {
+	case err != nil && !d.running:
+		r.warning("it opens when the daemon starts", "%s is shut: no daemon runs", address)
+		return
+	case err != nil && errors.Is(err, syscall.EACCES):
+		r.warning("run blockd doctor as root", "%s: %v", address, bareError(err))
+		return
+	case err != nil:
+		r.fault("is the daemon running with this configuration? Does a firewall stand in between?", "%s cannot be reached: %v", address, bareError(err))
+		return
+	}
+	defer conn.Close()
+	if !d.running {
+		r.fault("see ss -ltnp: is it another program, or systemd, which waits for the daemon to be started?", "%s: no daemon answers, and something listens there", address)
+		return
+	}
+	if err := conn.SetDeadline(time.Now().Add(min(doorTimeout+time.Duration(d.SMTP.GreetWait), doctorPatience))); err != nil {
+		r.fault("", "%s: %v", address, err)
+		return
+	}
+	if speak == nil {
+		r.ok("%s can be reached", address)
+		return
+	}
+	if err := speak(d, conn, r); err != nil {
+		hint := "see the daemon's log; is it blockd that listens there?"
+		if strings.Contains(err.Error(), "421 4.") {
+			hint = seeUpstream
+		} else if errors.Is(err, os.ErrDeadlineExceeded) {
+			hint = "the daemon is stopped or hangs: systemctl restart blockd"
+		}
+		r.fault(hint, "%s: %v", address, bareError(err))
+	}
+}
+
+// speakSMTP reads the greeting and what EHLO offers.
+func (d *doctor) speakSMTP(conn net.Conn, r *report) error {
+	offers, err := d.greeted(conn)
+	if err != nil {
+		return err
+	}
+	starttls := slices.Contains(offers, "STARTTLS")
+	switch {
+	case starttls:
+		r.ok("%s greets and offers STARTTLS", conn.RemoteAddr())
+	case d.SMTP.TLSCert != "":
+		r.fault("see the daemon's log, and restart it if smtp.tls_cert is new", "%s offers no STARTTLS, though smtp.tls_cert is set", conn.RemoteAddr())
+	default:
+		r.ok("%s greets", conn.RemoteAddr())
+	}
+	return nil
+}
+
+// greeted is the beginning of an SMTP session: what EHLO offers. Where this machine is
+// taken for a load balancer, it says first that the connection is its own.
+func (d *doctor) greeted(conn net.Conn) (offers []string, err error) {
+	if err := d.sayPROXY(conn); err != nil {
+		return nil, err
+	}
+	text := textproto.NewConn(conn)
+	if _, line, err := text.ReadResponse(220); err != nil {
+		return nil, spoken(err, "its greeting", line)
+	}
+	if err := text.PrintfLine("EHLO doctor.invalid"); err != nil {
+		return nil, err
+	}
+	_, lines, err := text.ReadResponse(250)
+	if err != nil {
+		return nil, spoken(err, "its answer to EHLO", lines)
+	}
+	for line := range strings.Lines(lines) {
+		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		offers = append(offers, strings.ToUpper(word))
+	}
+	return offers[min(1, len(offers)):], nil
+}
+
+// spoken names what was wanted in an error of textproto.
+func spoken(err error, what, line string) error {
+	if reply := (*textproto.Error)(nil); errors.As(err, &reply) {
+		return fmt.Errorf("%s is %q", what, fmt.Sprintf("%d %s", reply.Code, line))
+	}
+	return fmt.Errorf("no %s: %w", strings.TrimPrefix(what, "its "), err)
+}
+
+// sayPROXY writes the header that smtp.proxy_from asks of this machine, if it does.
+func (d *doctor) sayPROXY(conn net.Conn) error {
+	nets, _, err := d.SMTP.proxies()
+	if err != nil {
+		return err
+	}
+	local, err := netip.ParseAddrPort(conn.LocalAddr().String())
+	if err != nil {
+		return nil //nolint:nilerr // a Unix socket has no proxies
+	}
+	for _, n := range nets {
+		if n.Contains(local.Addr().Unmap()) {
+			_, err := io.WriteString(conn, "PROXY UNKNOWN\r\n")
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *doctor) speakSMTPS(conn net.Conn, r *report) error {
+	if err := d.sayPROXY(conn); err != nil {
+		return err
+	}
+	secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // whether it speaks TLS; checkCertificate judges the certificate
+	text := textproto.NewConn(secure)
+	if _, line, err := text.ReadResponse(220); err != nil {
+		return spoken(err, "its greeting", line)
+	}
+	r.ok("%s greets within TLS", conn.RemoteAddr())
+	return nil
+}
+
+// speakMilter begins a session as a mail server does.
+func (d *doctor) speakMilter(conn net.Conn, r *report) error {
+	options := binary.BigEndian.AppendUint32([]byte{0, 0, 0, 13, 'O'}, 6)
+	options = binary.BigEndian.AppendUint32(options, 0x1ff)
+	options = binary.BigEndian.AppendUint32(options, 0x1fffff)
+	if _, err := conn.Write(options); err != nil {
+		return err
+	}
+	answer := make([]byte, 5)
+	if _, err := io.ReadFull(conn, answer); err != nil {
+		return fmt.Errorf("no answer to a mail server's options (does milter.allow_from let %s in?): %w", conn.LocalAddr(), err)
+	}
+	if answer[4] != 'O' {
+		return fmt.Errorf("no milter answers there: %q", answer)
+	}
+	r.ok("%s speaks the milter protocol", conn.RemoteAddr())
+	return nil
+}
+
+// speakPolicy asks about a state in which nothing is decided.
+func (d *doctor) speakPolicy(conn net.Conn, r *report) error {
+	if _, err := io.WriteString(conn, "request=smtpd_access_policy\nprotocol_state=HELO\nprotocol_name=ESMTP\nclient_address=127.0.0.1\nhelo_name=doctor.invalid\n\n"); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(io.LimitReader(conn, 4096)).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("no answer to a question of Postfix (does postfix.allow_from let %s in?): %w", conn.LocalAddr(), err)
+	}
+	if !strings.HasPrefix(line, "action=") {
+		return fmt.Errorf("no policy service answers there: %q", line)
+	}
+	r.ok("%s answers as a policy service", conn.RemoteAddr())
+	return nil
+}
+
+// checkHTTP asks at http.listen itself: other commands take the socket first.
+func (d *doctor) checkHTTP(ctx context.Context, r *report) {
+	byTCP := d.Config
+	byTCP.HTTP.Socket = noPath
+	ctx, cancel := context.WithTimeout(ctx, doorTimeout)
+	defer cancel()
+	address := reachable(d.HTTP.Listen)
+	status, _, err := byTCP.ask(ctx, "/healthz")
+	switch {
+	case err != nil && !d.running:
+		r.warning("it opens when the daemon starts", "%s is shut: no daemon runs", address)
+	case err != nil:
+		r.fault("is the daemon running with this configuration?", "%v", err)
+	case status != http.StatusOK:
+		r.fault("is it blockd that listens there?", "%s: /healthz answers %d", address, status)
+	default:
+		r.ok("%s answers", address)
+	}
+}
+
+// checkSocket looks at the owner and mode of a Unix socket. mail says that a mail server
+// is to open it.
+func (d *doctor) checkSocket(r *report, path string, want socketAccess, mail bool) {
+	gid := -1
+	if want.group != "" {
+		var err error
+		if gid, err = groupID(want.group); err != nil {
+			r.fault("make the group, or set socket_group to one that is there", "socket_group: %v", err)
+			return
+		}
+		if d.user.UID != 0 && !slices.Contains(d.user.Groups, gid) {
+			r.fault(fmt.Sprintf("usermod -aG %s %s, and restart the daemon", want.group, d.user), "%s is not in the group %s, and can give it no socket", d.user, want.group)
+			return
+		}
+	}
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if !d.running {
+			r.warning("it is made when the daemon starts", "%s is not there: no daemon runs", shownPath(path))
+		} else {
+			r.fault("restart the daemon; who removes files there?", "%s is not there", shownPath(path))
+		}
+		return
+	} else if err != nil {
+		r.warning("run blockd doctor as root", "%v", err)
+		return
+	}
+	owner, _ := info.Sys().(*syscall.Stat_t)
+	mode, _ := socketMode(want.mode)
+	switch {
+	case info.Mode().Type() != fs.ModeSocket:
+		r.fault("remove it, and restart the daemon", "%s is no socket", shownPath(path))
+	case info.Mode().Perm() != mode:
+		r.warning("restart the daemon", "%s has the mode %04o, and socket_mode is %04o", shownPath(path), info.Mode().Perm(), mode)
+	case owner != nil && gid >= 0 && int(owner.Gid) != gid:
+		r.warning("restart the daemon", "%s is not of the group %s", shownPath(path), want.group)
+	default:
+		if mail && d.closedToPostfix(r, path) {
+			return
+		}
+		r.ok("%s: mode %04o%s", shownPath(path), mode, groupOf(owner))
+	}
+}
+
+func groupOf(owner *syscall.Stat_t) string {
+	if owner == nil {
+		return ""
+	}
+	if g, err := user.LookupGroupId(strconv.Itoa(int(owner.Gid))); err == nil {
+		return ", group " + g.Name
+	}
+	return fmt.Sprintf(", group %d", owner.Gid)
+}
+
+// closedToPostfix says if a Postfix of this machine may not open a socket that is for
+// mail servers.
+func (d *doctor) closedToPostfix(r *report, path string) bool {
+	mta, err := user.Lookup("postfix")
+	if err != nil {
+		return false // the mail server is another one
+	}
+	uid, _ := strconv.Atoi(mta.Uid)
+	gid, _ := strconv.Atoi(mta.Gid)
+	var denied *access.Denied
+	if !errors.As(access.ByID(uid, gid).Check(path, access.Write), &denied) {
+		return false
+	}
+	r.warning(`set socket_group = "postfix" and socket_mode = "0660", and open the folders above to it`, "Postfix cannot connect: %v", denied)
+	return true
+}
+
+// The time before the end of a certificate from which on it is told of.
+const certificateNotice = 14 * 24 * time.Hour
+
+// checkSMTPCertificate judges what clients are shown, or would be.
+func (d *doctor) checkSMTPCertificate(ctx context.Context, r *report) {
+	if d.SMTP.TLSCert == "" {
+		if onLoopback(d.SMTP.Listen) {
+			r.ok("no TLS with clients: %s is loopback", d.SMTP.Listen)
+		} else {
+			r.warning("set smtp.tls_cert and smtp.tls_key", "%s offers no STARTTLS: mail comes as plain text", d.SMTP.Listen)
+		}
+		return
+	}
+	onDisk := d.checkCertificateFiles(r, d.SMTP.TLSCert, d.SMTP.TLSKey)
+	if !d.running || onDisk == nil {
+		return
+	}
+	shown, err := d.shownCertificate(ctx)
+	switch {
+	case err != nil && strings.Contains(err.Error(), "421 4."):
+		r.fault(seeUpstream, "TLS with clients: %v", err)
+	case err != nil:
+		r.fault("see the daemon's log", "TLS with clients: %v", bareError(err))
+	case !shown.Equal(onDisk):
+		r.warning("the daemon looks at the files every 30 s; if this stays, see its log: certificate not taken up",
+			"clients are shown another certificate than the file holds, until %s", shown.NotAfter.UTC().Format(time.DateOnly))
+	default:
+		r.ok("clients are shown the certificate of the file")
+	}
+}
+
+// checkCertificateFiles judges a pair on disk, and returns its certificate.
+func (d *doctor) checkCertificateFiles(r *report, cert, key string) *x509.Certificate {
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		hint := "the certificate with its chain and its key, both PEM, must belong together"
+		if errors.Is(err, fs.ErrPermission) {
+			hint = "run blockd doctor as root or as the daemon's user"
+		}
+		r.fault(hint, "%v", err)
+		return nil
+	}
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		r.fault("", "%s: %v", cert, err)
+		return nil
+	}
+	if info, err := os.Stat(key); err == nil && info.Mode().Perm()&0o007 != 0 {
+		r.warning("chmod o-rwx "+shownPath(key), "%s: all users of this machine may use the key (mode %04o)", shownPath(key), info.Mode().Perm())
+	}
+	judgeCertificate(r, shownPath(cert), leaf, d.now)
+	return leaf
+}
+
+// judgeCertificate says how long a certificate is valid.
+func judgeCertificate(r *report, name string, leaf *x509.Certificate, now time.Time) {
+	ends, left := leaf.NotAfter.UTC().Format(time.DateOnly), leaf.NotAfter.Sub(now)
+	const renew = "renew it; the daemon takes the new files up by itself"
+	switch {
+	case left < 0:
+		r.fault(renew, "%s: the certificate ended on %s", name, ends)
+	case leaf.NotBefore.After(now):
+		r.warning("is the clock of this machine right? Else wait, or take another one", "%s: the certificate does not hold before %s", name, leaf.NotBefore.UTC().Format(time.DateTime))
+	case left < certificateNotice:
+		r.warning(renew, "%s: the certificate ends on %s, in %s", name, ends, span(left))
+	default:
+		r.ok("%s: the certificate ends on %s, in %s", name, ends, span(left))
+	}
+}
+
+// shownCertificate is the one that clients are shown, at the first door that speaks TLS.
+func (d *doctor) shownCertificate(ctx context.Context) (*x509.Certificate, error) {
+	listen, implicit := d.SMTP.Listen, false
+	if listen == "" {
+		listen, implicit = d.SMTP.TLSListen, true
+	}
+	dialer := net.Dialer{Timeout: doorTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", reachable(listen))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(min(doorTimeout+time.Duration(d.SMTP.GreetWait), doctorPatience))); err != nil {
+		return nil, err
+	}
+	if implicit {
+		err = d.sayPROXY(conn)
+	} else {
+		err = d.startTLS(conn)
+	}
+	if err != nil {
+		return nil, err
+	}
+	secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the certificate is what is asked for
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	return secure.ConnectionState().PeerCertificates[0], nil
+}
+
+// startTLS says STARTTLS to a new connection.
+func (d *doctor) startTLS(conn net.Conn) error {
+	if _, err := d.greeted(conn); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "STARTTLS\r\n"); err != nil {
+		return err
+	}
+	reply := make([]byte, 0, 512) // octet by octet: what follows is TLS
+	for one := make([]byte, 1); len(reply) < cap(reply) && !strings.HasSuffix(string(reply), "\r\n"); reply = append(reply, one...) {
+		if _, err := conn.Read(one); err != nil {
+			return err
+		}
+	}
+	if !strings.HasPrefix(string(reply), "220 ") {
+		return fmt.Errorf("STARTTLS is answered by %q", strings.TrimSpace(string(reply)))
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A second import replaces no file without keeping it.
+func TestImportKeepsWhatItReplaces(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	main := filepath.Join(dir, "main.cf")
+	run := func(table string, flags ...string) (int, string) {
+		for name, text := range map[string]string{"main.cf": "smtpd_sender_restrictions = check_sender_access hash:" + dir + "/t\n", "t": table} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code, _, errs := blockd(t, "", append([]string{"import", "--from-postfix", main, "-o", out}, flags...)...)
+		return code, errs
+	}
+	if code, errs := run("bulk.example REJECT one\n"); code != 0 {
+		t.Fatalf("%d: %s", code, errs)
+	}
+	if code, errs := run("bulk.example REJECT two\n"); code != 2 || !strings.Contains(errs, "config.toml is there already; --force replaces it, and keeps it as config.toml.old") {
+		t.Errorf("a second time: %d, %q", code, errs)
+	}
+	run("bulk.example REJECT two\n", "--force")
+	run("bulk.example REJECT three\n", "--force")
+	for file, want := range map[string]string{"t.access": "three", "t.access.old": "one", "t.access.old.2": "two"} {
+		if text, err := os.ReadFile(filepath.Join(out, "lists", file)); err != nil || !strings.Contains(string(text), "REJECT "+want+"\n") {
+			t.Errorf("%s: %q, %v, want the text %q", file, text, err, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(out, "config.toml.old")); err == nil {
+		t.Error("config.toml is the same each time, and was kept")
+	}
+	if code, stdout, errs := blockd(t, "", "config", "--check", "-c", filepath.Join(out, "config.toml")); code != 0 || strings.Contains(stdout, "warning:") {
+		t.Errorf("config --check: %d\n%s%s", code, stdout, errs)
+	}
+}

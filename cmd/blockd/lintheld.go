@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"blockd/reload"
+)
+
+// lintHeld shows the entries that are held back, of some lists of a configuration or of
+// all. That there are some is no fault of a list.
+func lintHeld(w io.Writer, config string, names []string, asJSON bool) error {
+	c, err := load(config)
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, l := range c.reload().Lists {
+		known = append(known, l.Name)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return usagef("--held: no list %q%s", name, didYouMean(name, "", known))
+		}
+	}
+	held, err := reload.Held(c.Index.Path)
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 {
+		held = slices.DeleteFunc(held, func(e reload.HeldEntry) bool { return !slices.Contains(names, e.List) })
+	}
+	if asJSON {
+		return heldJSON(w, held)
+	}
+	if len(held) == 0 {
+		_, err := fmt.Fprintln(w, "nothing is held back")
+		return err
+	}
+	var t table
+	t.add("list", "file", "line", "entry", "scope", "senders", "such as", "since")
+	for _, e := range held {
+		t.add(visible(e.List), shownPath(e.File), fmt.Sprint(e.Line), visible(e.Name), e.Scope.String(),
+			grouped(uint64(e.Senders)), visible(e.Example), e.Since.Local().Format("2006-01-02 15:04"))
+	}
+	return t.print(w, 2, 5)
+}
+
+// heldJSON prints an object a line. docs/lists.md, section 9, fixes its form.
+func heldJSON(w io.Writer, held []reload.HeldEntry) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for _, e := range held {
+		if err := enc.Encode(struct {
+			List    string    `json:"list"`
+			File    string    `json:"file"`
+			Line    int       `json:"line"`
+			Kind    string    `json:"kind"`
+			Key     string    `json:"key"`
+			Scope   string    `json:"scope"`
+			Senders int       `json:"senders"`
+			Example string    `json:"example"`
+			Since   time.Time `json:"since"`
+		}{e.List, e.File, e.Line, e.Kind.String(), e.Name, e.Scope.String(), e.Senders, e.Example, e.Since}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/textproto"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/addr"
+	"blockd/reload"
+)
+
+// regulars has the daemon in dir know so many domains that wrote lately, each of a client
+// network of its own.
+func regulars(t *testing.T, dir string, n int) {
+	t.Helper()
+	recent := reload.NewRecent(10_000)
+	for i := range n {
+		sender, err := addr.Parse(fmt.Sprintf("anna@regular%d.example", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		recent.Add(sender, netip.AddrFrom4([4]byte{11, byte(i >> 8), byte(i), 9}))
+	}
+	writeFile(t, dir, "var/.keep", "")
+	if err := recent.Save(filepath.Join(dir, "var", "a.bdx"+reload.RecentSuffix)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// session is one SMTP session.
+func (d *daemon) session(t *testing.T) (say func(line string) (reply string)) {
+	t.Helper()
+	conn, err := net.Dial("tcp", d.smtp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(2 * time.Minute))
+	c := textproto.NewConn(conn)
+	say = func(line string) string {
+		t.Helper()
+		if line != "" {
+			if err := c.PrintfLine("%s", line); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code, text, err := c.ReadResponse(0)
+		if err != nil && code == 0 {
+			t.Fatalf("after %q: %v", line, err)
+		}
+		return fmt.Sprintf("%d %s", code, text)
+	}
+	say("")
+	say("EHLO client.there.example")
+	return say
+}
+
+// acts waits for an entry to refuse a sender.
+func (d *daemon) acts(t *testing.T, sender string) {
+	t.Helper()
+	eventually(t, sender+" to be refused", d.log.String, func() bool { return d.refuses(t, sender) })
+}
+
+func (d *daemon) refuses(t *testing.T, sender string) bool {
+	t.Helper()
+	_, body := d.get(t, "/v1/check?sender="+sender)
+	return strings.Contains(body, `"verdict":"blocked"`)
+}
+
+// TestStrangersHoldBackNoList: what anybody can do at the door does not keep a list from
+// acting: recipients without a message, and messages from a network of its own.
+func TestStrangersHoldBackNoList(t *testing.T) {
+	dir := t.TempDir()
+	regulars(t, dir, 400)
+	writeFile(t, dir, "config.toml", anyPorts)
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "upstream ready")
+
+	say := d.session(t)
+	list := "bulk.example\n"
+	for i := range 20 {
+		for _, line := range []string{fmt.Sprintf("MAIL FROM:<x@stranger%d.example>", i), "RCPT TO:<bob@here.example>", "RSET"} {
+			if reply := say(line); reply[0] != '2' {
+				t.Fatalf("%s: %s", line, reply)
+			}
+		}
+		list += fmt.Sprintf("stranger%d.example\n", i)
+	}
+	writeFile(t, dir, "lists/a.txt", list)
+	for i := range 20 {
+		d.acts(t, fmt.Sprintf("x@stranger%d.example", i))
+	}
+	if _, body := d.get(t, "/readyz"); body != "ok\n" {
+		t.Errorf("/readyz: %s", body)
+	}
+
+	say = d.session(t)
+	for i := range 30 {
+		for _, line := range []string{fmt.Sprintf("MAIL FROM:<x@throwaway%d.example>", i), "RCPT TO:<bob@here.example>", "DATA", "Subject: hello\r\n\r\nhello\r\n."} {
+			if reply := say(line); reply[0] != '2' && reply[0] != '3' {
+				t.Fatalf("%s: %s", line, reply)
+			}
+		}
+		list += fmt.Sprintf("throwaway%d.example\n", i)
+	}
+	writeFile(t, dir, "lists/a.txt", list)
+	for i := range 30 {
+		d.acts(t, fmt.Sprintf("x@throwaway%d.example", i))
+	}
+	if _, body := d.get(t, "/readyz"); body != "ok\n" {
+		t.Errorf("/readyz: %s", body)
+	}
+}
+
+// TestPoisonedEntriesAreHeldBack: entries that would refuse those who write do not act,
+// the rest of the list does, through restarts, until a person accepts them.
+func TestPoisonedEntriesAreHeldBack(t *testing.T) {
+	dir := t.TempDir()
+	regulars(t, dir, 200)
+	writeFile(t, dir, "config.toml", strings.Replace(anyPorts, "[index]\n", "[index]\npoll = \"1s\"\n", 1))
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "upstream ready")
+	writeFile(t, dir, "lists/a.txt", "bulk.example\nregular0.example\nregular1.example\nregular2.example\nnew.example\n")
+	d.acts(t, "x@new.example")
+	remark := "list bad: 3 held back: they would refuse senders who wrote lately; see blockd lint --held bad"
+	check := func(when string) {
+		t.Helper()
+		if status, body := d.get(t, "/readyz"); status != 200 || body != "ok\n"+remark+"\n" {
+			t.Errorf("%s: /readyz = %d %s", when, status, body)
+		}
+		for i := range 3 {
+			if d.refuses(t, fmt.Sprintf("anna@regular%d.example", i)) {
+				t.Errorf("%s: regular%d.example is refused", when, i)
+			}
+		}
+		if _, body := d.get(t, "/v1/lists"); !strings.Contains(body, `"held":3`) || !strings.Contains(body, `"state":"held"`) {
+			t.Errorf("%s: /v1/lists: %s", when, body)
+		}
+		if _, body := d.get(t, "/metrics"); !strings.Contains(body, "blockd_list_held_entries{list=\"bad\"} 3\n") {
+			t.Errorf("%s: the metric is missing", when)
+		}
+		if code, out, errs := blockd(t, "", "check", "-c", filepath.Join(dir, "config.toml"), "anna@regular0.example"); code != 1 || !strings.Contains(out, "clear") {
+			t.Errorf("%s: check ends with %d: %s%s", when, code, out, errs)
+		}
+		if code, out, errs := blockd(t, "", "lists", "-i", filepath.Join(dir, "var/a.bdx")); code != 0 || !strings.Contains(out, "3 held back") {
+			t.Errorf("%s: lists ends with %d: %s%s", when, code, out, errs)
+		}
+		code, out, errs := blockd(t, "", "lint", "--held", "-c", filepath.Join(dir, "config.toml"), "bad")
+		for i, want := range []string{"regular0.example", "regular1.example", "regular2.example"} {
+			if code != 0 || !strings.Contains(out, want) || !strings.Contains(out, "lists/a.txt") || !strings.Contains(out, fmt.Sprintf("anna@regular%d.example", i)) {
+				t.Errorf("%s: lint --held ends with %d: %s%s", when, code, out, errs)
+			}
+		}
+	}
+	check("after the load")
+	if d.log.find("entries held back") == nil {
+		t.Errorf("nothing in the log:\n%s", d.log)
+	}
+	if code := d.end(t); code != 0 {
+		t.Fatalf("exit %d", code)
+	}
+	d = serveIn(t, dir, "smtp", "http")
+	d.wait(t, "upstream ready")
+	check("after a restart")
+
+	if code, _, errs := blockd(t, "", "compile", "-c", filepath.Join(dir, "config.toml"), "--accept", "bed"); code != 2 || !strings.Contains(errs, `no list "bed", did you mean bad?`) {
+		t.Errorf("compile --accept bed ends with %d: %s", code, errs)
+	}
+	if code, _, errs := blockd(t, "", "compile", "-c", filepath.Join(dir, "config.toml"), "--accept", "bad"); code != 0 {
+		t.Fatalf("compile --accept bad ends with %d: %s", code, errs)
+	}
+	for i := range 3 {
+		d.acts(t, fmt.Sprintf("anna@regular%d.example", i))
+	}
+	eventually(t, "the remark to go", d.log.String, func() bool { _, body := d.get(t, "/readyz"); return body == "ok\n" })
+	if code, out, _ := blockd(t, "", "lint", "--held", "-c", filepath.Join(dir, "config.toml")); code != 0 || out != "nothing is held back\n" {
+		t.Errorf("lint --held ends with %d: %s", code, out)
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"blockd/access"
+)
+
+// daemonUser is the user that the daemon of this configuration runs as, with its process
+// if one runs and has a Unix socket: the kernel says who listens there. Without one it is
+// the owner of the index's folder, which the daemon must be able to write to.
+func (c Config) daemonUser(ctx context.Context) (u access.User, pid int, err error) {
+	if u, pid, err = listensAt(ctx, c.httpSocket()); err == nil {
+		return u, pid, nil
+	}
+	folder := filepath.Dir(c.Index.Path)
+	for { // one that is not made yet will be its maker's
+		info, err := os.Stat(folder)
+		if err == nil {
+			owner, ok := info.Sys().(*syscall.Stat_t)
+			if !ok {
+				return access.Self(), 0, nil
+			}
+			return access.ByID(int(owner.Uid), int(owner.Gid)), 0, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || folder == filepath.Dir(folder) {
+			return access.User{}, 0, fmt.Errorf("index.path: %w", err)
+		}
+		folder = filepath.Dir(folder)
+	}
+}
+
+// listensAt is the process that listens at a Unix socket.
+func listensAt(ctx context.Context, socket string) (access.User, int, error) {
+	conn, err := dialSocket(ctx, socket)
+	if err != nil {
+		return access.User{}, 0, err
+	}
+	defer conn.Close()
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return access.User{}, 0, errors.ErrUnsupported
+	}
+	raw, err := unixConn.SyscallConn()
+	if err != nil {
+		return access.User{}, 0, err
+	}
+	var peer *unix.Ucred
+	if bad := raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); bad != nil {
+		err = bad
+	}
+	if err != nil {
+		return access.User{}, 0, err
+	}
+	u, err := access.Process(int(peer.Pid))
+	if err != nil { // of another name space: the number stands
+		return access.ByID(int(peer.Uid), int(peer.Gid)), 0, nil
+	}
+	return u, int(peer.Pid), nil
+}
+
+// closedTo says what of the files of l the user u may not read, "" if nothing is closed. What
+// is not there is not closed.
+func (l List) closedTo(u access.User) string {
+	folder, err := listFolder(l.Path)
+	if err != nil {
+		return ""
+	}
+	folderWants, fileWants := access.Search, access.Read
+	if strings.ContainsAny(l.Path, `*?[`) {
+		folderWants |= access.Read // names are looked for
+	}
+	if l.URL != "" {
+		folderWants |= access.Write // the copy is replaced there
+	}
+	var denied *access.Denied
+	if err := u.Check(folder, folderWants); errors.As(err, &denied) {
+		return denied.Error()
+	}
+	files, err := filepath.Glob(l.Path)
+	if err != nil {
+		return ""
+	}
+	for _, path := range files {
+		if err := u.Check(path, fileWants); errors.As(err, &denied) {
+			return denied.Error()
+		}
+	}
+	return ""
+}
+
+// listFolder is the deepest folder of a path, which may be a glob, that is named in full.
+func listFolder(path string) (string, error) {
+	for strings.ContainsAny(filepath.Dir(path), `*?[`) {
+		path = filepath.Dir(path)
+	}
+	return filepath.Abs(filepath.Dir(path))
+}
