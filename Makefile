@@ -7,12 +7,16 @@ PREFIX   ?= /usr/local
 
 .PHONY: run
 run: ## filter on 127.0.0.1:2525, mail arrives in var/mail (config.toml)
-	$(GO) run ./cmd/blockd serve
+	$(GO) build -o blockd ./cmd/blockd
+# On a terminal blockd is a job of its own, so that Ctrl-C reaches blockd alone: it ends with
+# 0 when its transactions are over, and so does make.
+	@if [ -t 0 ]; then set -m; fi; ./blockd serve
 
 .PHONY: test
 test: peers vet staticcheck ## vet, staticcheck, all tests under the race detector, real peers
-	$(GO) test -race -shuffle=on -timeout=30m ./...
-	$(GO) test -tags purego ./bloom
+	$(GO) test -race -vet=off -shuffle=on -timeout=30m ./...
+	$(GO) test -vet=off -shuffle=on -timeout=30m -run="$$(internal/race/tests.sh --names)" $$(internal/race/tests.sh)
+	$(GO) test -vet=off -tags purego ./bloom
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./bloom
 
 .PHONY: build
@@ -38,6 +42,10 @@ staticcheck:
 peers:
 	@e2e/peers.sh
 
+.PHONY: emptyroot
+emptyroot: ## README.md's two commands in an empty Debian (root, mmdebstrap)
+	@e2e/emptyroot.sh
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (default 60s) each
 	@for pkg in $$($(GO) list ./...); do \
@@ -51,7 +59,7 @@ fuzz: ## every fuzz target for FUZZTIME (default 60s) each
 soak: ## the tests that make test shortens, at full length
 	$(GO) test -count=1 -v -timeout=60m -run='RandomSessions|Aborted|LargeMessages' ./smtpfilter/session -soak
 	$(GO) test -count=1 -v -timeout=60m -run='Slow|Idle' ./smtpfilter/server -soak
-	$(GO) test -count=1 -v -timeout=60m -run='ReloadUnderLoad|IdleSessions' ./e2e -soak -figures
+	$(GO) test -count=1 -v -timeout=60m -run='ReloadUnderLoad|IdleSessions|ControlGroup' ./e2e -soak -figures
 	BLOCKD_TEST_ALL_BITS=1 $(GO) test -count=1 -v -run=EveryFlippedBit ./index
 
 .PHONY: bench

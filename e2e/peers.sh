@@ -41,7 +41,7 @@ validator=$(python3 -c 'import openapi_spec_validator; print("there")' 2>/dev/nu
 if [ "${CI:-}" = true ]; then
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get -qq update
-	[ ${#missing[@]} -eq 0 ] || apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
+	[ ${#missing[@]} -eq 0 ] || apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${missing[@]}" >/dev/null
 	"${0%/*}/servers.sh"
 	[ -x "$promtool" ] || "${0%/*}/promtool.sh"
 	[ -d "$console/node_modules" ] || npm --prefix "$console" ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
