@@ -206,7 +206,10 @@ func (b behindPostfix) ask(t *testing.T, c *transaction.Case) string {
 			got[i] = got[(i+1)%len(got)] // Postfix asks no table about him without a domain
 		}
 	}
-	if b.door != "" {
+	switch b.door {
+	case "milter":
+		return each(t, c, "postfix-milter", got, atRcpt)
+	case "policy":
 		return each(t, c, b.door, got, atRcpt)
 	}
 	for i := range got { // a table is not told the recipient
@@ -240,7 +243,7 @@ func atTheEnd(got []transaction.Outcome, o transaction.Outcome) []transaction.Ou
 }
 
 func letter(o transaction.Outcome) string {
-	return map[string]string{"accept": "A", "refuse": "R", "unproved": "U", "defer": "D", "tag": "T", "quarantine": "Q", "discard": "X", "again": "2"}[o.Word]
+	return map[string]string{"accept": "A", "refuse": "R", "unproved": "U", "defer": "D", "tag": "T", "quarantine": "Q", "discard": "X", "again": "2", "syntax": "S"}[o.Word]
 }
 
 // aligned is a table as text.
@@ -287,6 +290,8 @@ func outcomeOf(reply string) transaction.Outcome {
 		return transaction.Outcome{Word: "defer", List: list}
 	case strings.HasPrefix(reply, "250 "):
 		return transaction.Outcome{Word: "accept"}
+	case strings.HasPrefix(reply, "553 5.1."), strings.HasPrefix(reply, "501 5.1.7 Syntax error"):
+		return transaction.Outcome{Word: "syntax"}
 	case strings.HasPrefix(reply, "554 5.7.1 ") && strings.Contains(reply, ": Relay access denied"):
 		return denied
 	}

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -98,7 +99,7 @@ func (s *agreeingSendmail) agrees(t *testing.T, c *transaction.Case, text string
 		}
 		return "-"
 	}
-	return each(t, c, "milter", got, inFull)
+	return each(t, c, "sendmail", got, inFull)
 }
 
 // ask sends the case as a message, and looks what Sendmail has done with it.
@@ -224,7 +225,14 @@ func (n *network) pair(t *testing.T, from netip.Addr) (near net.Conn, far *os.Fi
 				return err
 			}
 			defer l.Close()
-			if near, err = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}).Dial("tcp", l.Addr().String()); err != nil {
+			// The kernel makes the route to a new IPv6 address a moment later.
+			dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
+			near, err = dialer.Dial("tcp", l.Addr().String())
+			for deadline := time.Now().Add(time.Minute); errors.Is(err, syscall.ENETUNREACH) && time.Now().Before(deadline); {
+				<-time.After(10 * time.Millisecond)
+				near, err = dialer.Dial("tcp", l.Addr().String())
+			}
+			if err != nil {
 				return err
 			}
 			conn, err := l.Accept()

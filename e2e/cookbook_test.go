@@ -8,7 +8,6 @@ import (
 	"net/textproto"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -76,17 +75,9 @@ func (c *cooked) holding(t *testing.T) map[string]net.Listener {
 // cookedPostfix runs a Postfix with lines of the cookbook at the end of its main.cf.
 func cookedPostfix(t *testing.T, lines string) *postfix {
 	t.Helper()
-	p := startPostfix(t, freeAddress(t))
-	path := filepath.Join(p.config, "main.cf")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, path, string(text)+lines)
-	if out, err := exec.Command(peer(t, "postfix"), "-c", p.config, "reload").CombinedOutput(); err != nil {
-		t.Fatalf("postfix reload: %v\n%s", err, out)
-	}
-	wait(t, "Postfix to do as main.cf says", time.Minute, func() bool { return strings.Contains(p.log(), "reload -- version") })
+	p := configurePostfix(t, freeAddress(t))
+	p.add(t, "main.cf", lines)
+	p.start(t)
 	return p
 }
 

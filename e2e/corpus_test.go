@@ -209,7 +209,7 @@ func spamList(t *testing.T) string {
 
 func TestCorpusIntoMaildir(t *testing.T) {
 	mails, spamSenders, hamSenders := corpus(t)
-	d := serve(t, setup{lists: spamList(t)})
+	d := serve(t, setup{smtp: manyErrors, lists: spamList(t)})
 	accepted := play(t, d.smtp, mails)
 	compare(t, d.maildir, accepted, "\r\n")
 	askAll(t, d.smtp, spamSenders, hamSenders)
@@ -218,7 +218,7 @@ func TestCorpusIntoMaildir(t *testing.T) {
 func TestCorpusIntoPostfix(t *testing.T) {
 	mails, spamSenders, hamSenders := corpus(t)
 	p := startPostfix(t, freeAddress(t))
-	d := serve(t, setup{upstream: "smtp://" + p.smtp, smtp: `client_info = "xclient"`, lists: spamList(t)})
+	d := serve(t, setup{upstream: "smtp://" + p.smtp, smtp: "client_info = \"xclient\"\n" + manyErrors, lists: spamList(t)})
 	accepted := play(t, d.smtp, mails)
 	wait(t, fmt.Sprintf("Postfix to deliver %d messages", len(accepted)), 2*time.Minute, func() bool {
 		return len(messages(t, p.maildir)) >= len(accepted)

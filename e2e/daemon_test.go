@@ -37,6 +37,10 @@ type setup struct {
 	files    map[string]string // list files below the daemon's folder, name to text
 }
 
+// manyErrors is for a daemon that a test asks much on one session: refusals are errors, and
+// a session of too many ends.
+const manyErrors = "soft_errors = 9999\nhard_errors = 10000\nmax_junk_commands = 100000\n"
+
 // serve configures and starts a daemon.
 func serve(t *testing.T, s setup) *daemon {
 	t.Helper()
@@ -154,8 +158,18 @@ func (d *daemon) stop(t *testing.T) {
 }
 
 // get asks the HTTP door; status 0 means no answer.
-func (d *daemon) get(path string) (status int, body string) {
-	resp, err := http.Get("http://" + d.http + path)
+func (d *daemon) get(path string) (status int, body string) { return d.getWith("", path) }
+
+// getWith is get with a token.
+func (d *daemon) getWith(token, path string) (status int, body string) {
+	req, err := http.NewRequest("GET", "http://"+d.http+path, nil)
+	if err != nil {
+		return 0, err.Error()
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, err.Error()
 	}

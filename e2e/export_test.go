@@ -177,10 +177,9 @@ func TestExportIsFoundByPostfix(t *testing.T) {
 	postmap := peer(t, "postmap")
 	_, file := exported(t, "bulk.test\nbulk.test\n!good.bulk.test\npromo@other.test\n!boss@bulk.test\na+b=c@other.test\n'x'@other.test\noffers@\n198.51.100.7\n"+
 		"198.51.100.0/24\n2001:db8:17::/48\n2001:db8::1\n.below.test\njörg@other.test\n", "postfix")
-	config := filepath.Join(filepath.Dir(file), "main.cf")
-	write(t, config, "compatibility_level = 3.6\n")
+	config := postmapConfig(t)
 	table := "hash:" + file
-	if out, err := exec.Command(postmap, "-c", filepath.Dir(config), table).CombinedOutput(); err != nil || len(out) > 0 {
+	if out, err := exec.Command(postmap, "-c", config, table).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("postmap: %v\n%s", err, out)
 	}
 	var keys, want strings.Builder
@@ -190,9 +189,50 @@ func TestExportIsFoundByPostfix(t *testing.T) {
 		fmt.Fprintf(&keys, "%s\nno.%s\n", pair[0], pair[0])
 		fmt.Fprintf(&want, "%s\t%s\n", pair[0], pair[1])
 	}
-	query := exec.Command(postmap, "-c", filepath.Dir(config), "-q", "-", table)
+	query := exec.Command(postmap, "-c", config, "-q", "-", table)
 	query.Stdin = strings.NewReader(keys.String())
 	if out, err := query.CombinedOutput(); err != nil || string(out) != want.String() {
 		t.Errorf("postmap -q: %v\n%s\nwant\n%s", err, out, want.String())
 	}
+}
+
+// TestPostfixRefusesByAnExport: a real Postfix refuses by the table the senders that blockd blocks,
+// whatever characters their local-parts have, and no others.
+func TestPostfixRefusesByAnExport(t *testing.T) {
+	locals := []string{"a!b", "a#b", "a$b", "a*b", "a/b", "a?b", "a^b", "a~b", "!a", "$a", "*a", "a*", "/a", "/a/", "?a", "^a", "~a", "{a}|`'=&%"}
+	list := "other@bulk.test\n@[192.0.2.1]\n"
+	var senders []string
+	for i, local := range locals {
+		if i%2 == 0 {
+			list += fmt.Sprintf("\"%s\"@bulk.test\n", local)
+		} else {
+			list += fmt.Sprintf("\"%s\"@\n", local)
+		}
+		senders = append(senders, local+"@bulk.test", local+"x@bulk.test", "x"+local+"@bulk.test")
+	}
+	senders = append(senders, "x@[192.0.2.1]", "x@[192.0.2.2]", "a@bulk.test", "b@bulk.test", "ab@bulk.test", "aab@bulk.test")
+	bdx, file := exported(t, list, "postfix")
+	if out, err := exec.Command(peer(t, "postmap"), "-c", configOnly(t), "hash:"+file).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("postmap: %v\n%s", err, out)
+	}
+	p := startPostfix(t, freeAddress(t), "smtpd_sender_restrictions=check_sender_access,hash:"+file)
+	c := dialSMTP(t, p.smtp)
+	for sender, want := range verdicts(t, bdx, senders) {
+		if got := c.command("MAIL FROM:<%s>", sender); !strings.HasPrefix(got, "250") {
+			t.Fatalf("MAIL FROM:<%s> = %q", sender, got)
+		}
+		got := c.command("RCPT TO:<user@here.example>")
+		if refused := strings.HasPrefix(got, "554 5.7.1 "); refused != want || !refused && !strings.HasPrefix(got, "250") {
+			t.Errorf("<%s>: Postfix says %q, blockd blocks it: %t", sender, got, want)
+		}
+		c.command("RSET")
+	}
+}
+
+// configOnly is a folder with a main.cf for Postfix's commands, which need no more.
+func configOnly(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "main.cf"), "compatibility_level = 3.6\n")
+	return dir
 }

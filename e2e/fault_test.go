@@ -51,7 +51,7 @@ func TestBrokenListKeepsServing(t *testing.T) {
 			tt.damage(t)
 			wait(t, "/readyz to say "+tt.class, time.Minute, func() bool {
 				status, body := d.get("/readyz")
-				return status == http.StatusOK && strings.HasPrefix(body, "degraded: ") && strings.Contains(body, tt.class)
+				return status == http.StatusOK && strings.HasPrefix(body, "degraded\n") && strings.Contains(body, tt.class)
 			})
 			// It is counted a moment after it shows.
 			wait(t, series+" 0", time.Minute, func() bool { return d.metric(series) == "0" })

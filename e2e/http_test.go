@@ -142,10 +142,25 @@ func lastLine(out []byte) string {
 	return all[len(all)-1]
 }
 
-// fetch is the body of an answer of 200.
+// firstToken is the token that the daemon's first start has made.
+func (d *daemon) firstToken(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(d.path("blockd.bdx.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// fetch is the body of an answer of 200 to the first token.
 func (d *daemon) fetch(t *testing.T, target string) []byte {
 	t.Helper()
-	res, err := http.Get("http://" + d.http + target)
+	req, err := http.NewRequest("GET", "http://"+d.http+target, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+d.firstToken(t))
+	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,16 +279,8 @@ func TestHTTPOverTLS(t *testing.T) {
 		t.Errorf("blockd lists: %s", out)
 	}
 	selfSigned(t, d.dir, 2)
-	d.signal(t)
+	d.reload(t)
 	wait(t, "the renewed certificate", time.Minute, func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
-}
-
-// signal has the daemon read its files now.
-func (d *daemon) signal(t *testing.T) {
-	t.Helper()
-	if out, err := exec.Command("kill", "-HUP", fmt.Sprint(d.cmd.Process.Pid)).CombinedOutput(); err != nil {
-		t.Fatalf("kill: %v: %s", err, out)
-	}
 }
 
 // selfSigned writes a certificate of blockd.example and its key.

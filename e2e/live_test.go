@@ -44,13 +44,16 @@ func (d *daemon) must(t *testing.T, args ...string) string {
 	return out
 }
 
-// doors ask a running daemon about one sender, each over a connection that stays.
+// doors ask a running daemon about one sender, each over a connection that stays. An SMTP
+// session stays until it has collected a few refusals: one with many is slowed and ended.
 type doors struct {
-	t      *testing.T
-	smtp   *client
-	policy net.Conn
-	http   http.Client
-	check  string
+	t        *testing.T
+	smtp     func() *client // begins a session
+	said     *client        // the session in use
+	refusals int            // that it has collected
+	policy   net.Conn
+	http     http.Client
+	check    string
 }
 
 func (d *daemon) doors(t *testing.T, policy string) *doors {
@@ -59,17 +62,22 @@ func (d *daemon) doors(t *testing.T, policy string) *doors {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return &doors{t: t, smtp: dialSMTP(t, d.smtp), policy: conn, check: "http://" + d.http + "/v1/check?sender="}
+	return &doors{t: t, smtp: func() *client { return dialSMTP(t, d.smtp) }, policy: conn, check: "http://" + d.http + "/v1/check?sender="}
 }
 
 // refused says of each door whether it refuses a sender.
 func (d *doors) refused(sender string) (smtp, policy, http bool) {
 	d.t.Helper()
-	if got := d.smtp.command("MAIL FROM:<%s>", sender); !strings.HasPrefix(got, "250") {
+	if d.said == nil || d.refusals == 5 {
+		d.said, d.refusals = d.smtp(), 0
+	}
+	if got := d.said.command("MAIL FROM:<%s>", sender); !strings.HasPrefix(got, "250") {
 		d.t.Fatalf("MAIL FROM = %q", got)
 	}
-	smtp = strings.HasPrefix(d.smtp.command("RCPT TO:<user@here.example>"), "550 5.7.1")
-	d.smtp.command("RSET")
+	if smtp = strings.HasPrefix(d.said.command("RCPT TO:<user@here.example>"), "550 5.7.1"); smtp {
+		d.refusals++
+	}
+	d.said.command("RSET")
 
 	fmt.Fprintf(d.policy, "request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=user@here.example\nclient_address=198.51.100.9\n\n", sender)
 	d.policy.SetReadDeadline(time.Now().Add(30 * time.Second))
@@ -107,7 +115,7 @@ func TestEntriesActAtOnce(t *testing.T) {
 		fmt.Fprintf(&names, "listed%d.example\n", i)
 	}
 	policy := freeAddress(t)
-	d := serve(t, setup{postfix: fmt.Sprintf("policy_listen = %q", policy), files: map[string]string{"own.txt": names.String()},
+	d := serve(t, setup{smtp: manyErrors, postfix: fmt.Sprintf("policy_listen = %q", policy), files: map[string]string{"own.txt": names.String()},
 		lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
 	doors, client := d.doors(t, policy), d.socketClient()
 	defer client.CloseIdleConnections()

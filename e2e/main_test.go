@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -18,6 +19,10 @@ import (
 // program is the path of the blockd under test, built once, and root the folder
 // of the checkout.
 var program, root string
+
+// fast builds the program without the race detector, for tests that ask one goroutine for
+// millions of answers.
+var fast func() (path string, err error)
 
 // nextPort is what freeAddress counts with, from somewhere, so that two runs on one
 // machine seldom meet.
@@ -51,11 +56,22 @@ func run(m *testing.M) int {
 		return 2
 	}
 	program = filepath.Join(dir, "blockd")
-	build := exec.Command("go", "build", "-race="+strconv.FormatBool(!*figures), "-o", program, "./cmd/blockd")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+	if err := buildProgram(program, !*figures); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
+	fast = sync.OnceValues(func() (string, error) {
+		path := filepath.Join(dir, "fast")
+		return path, buildProgram(path, false)
+	})
 	return m.Run()
+}
+
+func buildProgram(path string, race bool) error {
+	build := exec.Command("go", "build", "-race="+strconv.FormatBool(race), "-o", path, "./cmd/blockd")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
 }

@@ -12,16 +12,21 @@ import (
 // installed all of them, its absence is a failure.
 func peer(t *testing.T, command string) string {
 	t.Helper()
+	path, err := findPeer(command)
+	if err != nil {
+		missing(t, command+" is not installed (make peers)")
+	}
+	return path
+}
+
+func findPeer(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	for _, dir := range []string{"/usr/sbin", "/sbin"} { // where Debian keeps servers, outside a user's PATH
 		if err != nil {
 			path, err = exec.LookPath(filepath.Join(dir, command))
 		}
 	}
-	if err != nil {
-		missing(t, command+" is not installed (make peers)")
-	}
-	return path
+	return path, err
 }
 
 // missing ends a test that lacks something: skipped at home, failed under CI.

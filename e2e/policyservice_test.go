@@ -369,10 +369,11 @@ func TestPostfixRecipes(t *testing.T) {
 // postmap asks the tables as Postfix does.
 func TestPostmapAsksTheTables(t *testing.T) {
 	command := peer(t, "postmap")
+	config := postmapConfig(t)
 	a := serveAsked(t, setup{})
 	query := func(key, table string) (string, int) {
 		var errs bytes.Buffer
-		cmd := exec.Command(command, "-q", key, table)
+		cmd := exec.Command(command, "-c", config, "-q", key, table)
 		cmd.Stderr = &errs
 		out, err := cmd.Output()
 		if err != nil && cmd.ProcessState == nil {
@@ -402,7 +403,7 @@ func TestPostmapAsksTheTables(t *testing.T) {
 	if got, code := query("a@mx.bulk.example", "socketmap:inet:"+a.socketmap+":other"); code != 1 || !strings.Contains(got, "permanent error: unknown map") {
 		t.Errorf("another map: %q, exit %d", got, code)
 	}
-	cmd := exec.Command(command, "-q", "-", "tcp:"+a.tcp) // many on one connection
+	cmd := exec.Command(command, "-c", config, "-q", "-", "tcp:"+a.tcp) // many on one connection
 	cmd.Stdin = strings.NewReader(strings.Repeat("a@bulk.example\nb@there.example\n", 500))
 	out, err := cmd.Output()
 	if err != nil || strings.Count(string(out), "listed in bad") != 500 || strings.Contains(string(out), "there.example") {

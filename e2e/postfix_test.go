@@ -1,25 +1,31 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
 
 // postfix is a real Postfix of a test's own: its own configuration, queue and
 // log below one folder, one smtpd, and one Maildir that takes
-// mail for everybody at here.example.
+// mail for everybody at here.example. It reads nothing below /etc/postfix and no
+// /etc/aliases: neither need exist.
 type postfix struct {
 	smtp    string // HOST:PORT of its smtpd
 	maildir string
 	config  string // folder of main.cf, for MAIL_CONFIG
 	dir     string
+	master  *os.Process // once started
 }
 
 // mainCF trusts no client: blockd comes from loopback, and a Postfix that trusts
@@ -31,8 +37,7 @@ const mainCF = `
 compatibility_level = 3.6
 queue_directory = %[1]s/queue
 data_directory = %[1]s/data
-command_directory = /usr/sbin
-daemon_directory = /usr/lib/postfix/sbin
+meta_directory = %[1]s/config
 mail_owner = postfix
 setgid_group = postdrop
 maillog_file_prefixes = %[1]s
@@ -42,11 +47,14 @@ inet_protocols = ipv4
 smtpd_peername_lookup = no
 myhostname = mail.here.example
 mydestination =
+alias_maps =
+alias_database =
+local_recipient_maps =
 mynetworks =
 local_header_rewrite_clients =
 message_drop_headers =
 in_flow_delay = 0
-smtpd_relay_restrictions = reject_unauth_destination
+smtpd_relay_restrictions = permit_mynetworks, reject_unauth_destination
 smtpd_forbid_bare_newline = normalize
 smtpd_forbid_bare_newline_exclusions =
 smtpd_client_connection_count_limit = 0
@@ -78,17 +86,40 @@ tlsmgr    unix - - n 1000? 1 tlsmgr
 postlog   unix-dgram n - n - 1 postlogd
 `
 
+// postfixDaemons is the folder of Postfix's daemons. It is compiled in, so no main.cf is needed to ask for it.
+var postfixDaemons = sync.OnceValues(func() (string, error) {
+	command, err := findPeer("postconf")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command(command, "-d", "-h", "daemon_directory").Output()
+	return strings.TrimSpace(string(out)), err
+})
+
 // startPostfix runs a Postfix until the test ends, with its smtpd on the
 // loopback address given. options are more of smtpd's own, "name=value".
 func startPostfix(t *testing.T, smtp string, options ...string) *postfix {
 	t.Helper()
-	command := peer(t, "postfix")
+	p := configurePostfix(t, smtp, options...)
+	p.start(t)
+	return p
+}
+
+// configurePostfix is startPostfix without the start: a test may first add to its
+// configuration. It ends the test where no Postfix can run.
+func configurePostfix(t *testing.T, smtp string, options ...string) *postfix {
+	t.Helper()
+	peer(t, "postfix")
 	if os.Geteuid() != 0 {
 		missing(t, "Postfix's master runs as root only, and these tests do not")
 	}
 	owner, err := user.Lookup("postfix")
 	if err != nil {
 		missing(t, "no user postfix: "+err.Error())
+	}
+	drop, err := user.LookupGroup("postdrop")
+	if err != nil {
+		missing(t, "no group postdrop: "+err.Error())
 	}
 
 	// Not t.TempDir: its parents are closed to the user postfix.
@@ -97,25 +128,39 @@ func startPostfix(t *testing.T, smtp string, options ...string) *postfix {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	p := &postfix{smtp: smtp, dir: dir, config: filepath.Join(dir, "config"), maildir: filepath.Join(dir, "inbox")}
 
 	uid, _ := strconv.Atoi(owner.Uid)
 	gid, _ := strconv.Atoi(owner.Gid)
-	for _, sub := range []string{"config", "queue", "data", "inbox"} {
-		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
+	dropped, _ := strconv.Atoi(drop.Gid)
+	folder := func(name string, uid, gid int, mode os.FileMode) {
+		path := filepath.Join(dir, name)
+		if err := os.Mkdir(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
-	}
-	for path, mode := range map[string]os.FileMode{dir: 0o755, filepath.Join(dir, "data"): 0o700, p.maildir: 0o700} {
+		if err := os.Chown(path, uid, gid); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, path := range []string{filepath.Join(dir, "data"), p.maildir} {
-		if err := os.Chown(path, uid, gid); err != nil {
-			t.Fatal(err)
-		}
+	folder("config", 0, 0, 0o755)
+	folder("data", uid, gid, 0o700)
+	folder("inbox", uid, gid, 0o700)
+	// The queue as "postfix check" makes it. That script, and "postfix start", which
+	// runs it, take two seconds.
+	folder("queue", 0, 0, 0o755)
+	folder("queue/pid", 0, 0, 0o755)
+	folder("queue/public", uid, dropped, 0o710)
+	folder("queue/maildrop", uid, dropped, 0o730)
+	for _, name := range strings.Fields("active bounce corrupt defer deferred flush hold incoming private saved trace") {
+		folder("queue/"+name, uid, 0, 0o700)
 	}
+
 	write(t, filepath.Join(p.config, "main.cf"), fmt.Sprintf(mainCF, dir, owner.Uid, owner.Gid))
 	service := smtp
 	if smtp == "127.0.0.1:25" {
@@ -126,21 +171,97 @@ func startPostfix(t *testing.T, smtp string, options ...string) *postfix {
 		more.WriteString("  -o " + option + "\n")
 	}
 	write(t, filepath.Join(p.config, "master.cf"), fmt.Sprintf(masterCF, service, &more))
+	return p
+}
 
-	if out, err := exec.Command(command, "-c", p.config, "start").CombinedOutput(); err != nil {
-		t.Fatalf("postfix start: %v\n%s\n%s", err, out, p.log())
+// add writes more lines at the end of main.cf or master.cf.
+func (p *postfix) add(t *testing.T, file, lines string) {
+	t.Helper()
+	path := filepath.Join(p.config, file)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if out, err := exec.Command(command, "-c", p.config, "stop").CombinedOutput(); err != nil {
-			t.Errorf("postfix stop: %v\n%s", err, out)
+	write(t, path, string(text)+lines)
+}
+
+// postmapConfig is a folder with a main.cf for postmap -c, which reads the machine's without it.
+func postmapConfig(t *testing.T) string {
+	t.Helper()
+	p := &postfix{config: t.TempDir()}
+	write(t, filepath.Join(p.config, "main.cf"), "compatibility_level = 3.6\n")
+	p.age(t)
+	return p.config
+}
+
+// age makes main.cf and master.cf look an hour old: each program of Postfix waits until
+// the main.cf that it reads has not changed for two seconds.
+func (p *postfix) age(t *testing.T) {
+	t.Helper()
+	old := time.Now().Add(-time.Hour)
+	for _, file := range []string{"main.cf", "master.cf"} {
+		if err := os.Chtimes(filepath.Join(p.config, file), old, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
 		}
+	}
+}
+
+// start runs Postfix's master until the test ends, and waits until smtpd listens. by is a
+// command that runs another one in its own place.
+func (p *postfix) start(t *testing.T, by ...string) {
+	t.Helper()
+	daemons, err := postfixDaemons()
+	if err != nil {
+		t.Fatalf("postconf -d daemon_directory: %v", err)
+	}
+	p.age(t)
+	out := &logBuffer{}
+	// -s: in the foreground. A session of its own lets master end its children with itself.
+	args := append(by, filepath.Join(daemons, "master"), "-c", p.config, "-s")
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.WaitDelay = 5 * time.Second // a child that is left keeps the pipes open
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.master = cmd.Process
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Error("Postfix did not end within a minute of SIGTERM")
+		}
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group is ours: Setsid
 		if t.Failed() {
 			log := p.log()
-			t.Logf("log of Postfix, its end:\n%s", log[max(0, len(log)-4000):])
+			t.Logf("log of Postfix, its end:\n%s\n%s", out.tail(2000), log[max(0, len(log)-4000):])
 		}
 	})
-	wait(t, "Postfix to listen", time.Minute, func() bool { return listens(p.smtp) })
-	return p
+	wait(t, "Postfix to listen", time.Minute, func() bool {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("Postfix ended: %v\n%s\n%s", err, out, p.log())
+		default:
+		}
+		return listens(p.smtp)
+	})
+}
+
+// reload has Postfix read its configuration again, and waits until it has.
+func (p *postfix) reload(t *testing.T) {
+	t.Helper()
+	p.age(t)
+	const done = "reload -- version"
+	before := strings.Count(p.log(), done)
+	if err := p.master.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "Postfix to read its configuration again", time.Minute, func() bool { return strings.Count(p.log(), done) > before })
 }
 
 func (p *postfix) log() string {

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -167,20 +166,20 @@ func TestReadmeTrial(t *testing.T) {
 	dir := checkout(t)
 	log := &logBuffer{}
 	run := exec.Command("make", "run")
-	run.Dir, run.Stdout, run.Stderr = dir, log, log
-	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
+	run.Dir = dir
+	keys := onTerminal(t, run, log)
 	ended := make(chan error, 1)
 	go func() { ended <- run.Wait() }()
 	t.Cleanup(func() {
-		syscall.Kill(-run.Process.Pid, syscall.SIGTERM)
+		io.WriteString(keys, "\x03") // Ctrl-C
 		select {
-		case <-ended:
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("make run ended by Ctrl-C: %v", err)
+			}
 		case <-time.After(60 * time.Second):
-			syscall.Kill(-run.Process.Pid, syscall.SIGKILL)
-			t.Error("make run did not end within 60 s of SIGTERM")
+			run.Process.Kill()
+			t.Error("make run did not end within 60 s of Ctrl-C")
 		}
 		if t.Failed() {
 			t.Logf("make run printed:\n%s", log.tail(8000))

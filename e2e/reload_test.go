@@ -38,7 +38,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	d := serve(t, setup{
 		upstream: "smtp://" + sink(t),
 		smtp:     "client_info = \"none\"\nallow_open_upstream = true\nmax_connections_per_ip = 200\n",
-		lists: fmt.Sprintf("[[list]]\nname = \"union\"\npath = %q\nformat = \"plain\"\n\n[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n",
+		lists: fmt.Sprintf("[[list]]\nname = \"union\"\npath = %q\nformat = \"plain\"\n\n[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\nmax_freed = 1.0\n",
 			union),
 		files: map[string]string{"own.txt": "always@toggle.example\n"},
 	})

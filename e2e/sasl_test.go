@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"crypto/tls"
 	"fmt"
+	"net/smtp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +27,7 @@ func TestAuthWithPostfix(t *testing.T) {
 	if err := os.Chmod(db, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p := startPostfix(t, freeAddress(t), "smtpd_sasl_auth_enable=yes", "smtpd_sasl_type=cyrus",
+	p := configurePostfix(t, freeAddress(t), "smtpd_sasl_auth_enable=yes", "smtpd_sasl_type=cyrus",
 		"smtpd_sasl_local_domain=here.example", "smtpd_relay_restrictions=permit_sasl_authenticated,reject_unauth_destination")
 	// Debian's Postfix looks for SASL's settings beside main.cf and nowhere else.
 	if err := os.Mkdir(filepath.Join(p.config, "sasl"), 0o755); err != nil {
@@ -33,12 +35,11 @@ func TestAuthWithPostfix(t *testing.T) {
 	}
 	write(t, filepath.Join(p.config, "sasl", "smtpd.conf"), fmt.Sprintf(
 		"pwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: %s\nmech_list: PLAIN LOGIN CRAM-MD5 DIGEST-MD5\n", db))
-	if out, err := exec.Command(peer(t, "postfix"), "-c", p.config, "reload").CombinedOutput(); err != nil {
-		t.Fatalf("postfix reload: %v\n%s", err, out)
-	}
+	p.start(t)
 	d := configure(t, setup{upstream: "smtp://" + p.smtp, lists: badList, files: badFiles,
 		smtp: "client_info = \"xclient\"\nauth = \"forward\"\ntls_cert = \"cert.pem\"\ntls_key = \"key.pem\"\n"})
-	selfsigned.New(t, "filter.here.example").Write(t, d.dir)
+	cert := selfsigned.New(t, "filter.here.example")
+	cert.Write(t, d.dir)
 	d.start(t)
 
 	send := func(args ...string) string {
@@ -65,7 +66,6 @@ func TestAuthWithPostfix(t *testing.T) {
 		args       []string
 	}{
 		{"a wrong password", "535 5.7.8 ", append(login, "--auth", "PLAIN", "--auth-password", "wrong", "--to", "you@here.example")},
-		{"a mechanism that may add a layer of its own", "DIGEST-MD5", append(login, "--auth", "DIGEST-MD5", "--to", "you@here.example")},
 		{"in the clear", "not advertise", append(login[1:], "--auth", "PLAIN", "--to", "you@here.example")},
 		{"without a login", "550 5.7.1 <user@bulk.example>", []string{"--tls", "--from", "user@bulk.example", "--to", "you@here.example"}},
 		{"without a login, to be relayed", "554 5.7.1 <you@elsewhere.example>", []string{"--tls", "--from", "user@friend.example", "--to", "you@elsewhere.example"}},
@@ -76,6 +76,19 @@ func TestAuthWithPostfix(t *testing.T) {
 				t.Errorf("swaks says nothing of %q:\n%s", tt.want, out)
 			}
 		})
+	}
+	// A mechanism that may add a layer of its own is not offered. swaks cannot show it: what it
+	// says depends on the modules of Perl beside it.
+	under, err := smtp.Dial(d.smtp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer under.Close()
+	if err := under.StartTLS(&tls.Config{ServerName: "filter.here.example", RootCAs: cert.Pool()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, offered := under.Extension("AUTH"); offered != "PLAIN LOGIN CRAM-MD5" {
+		t.Errorf("offered: AUTH %s", offered)
 	}
 	if log := d.log.String(); strings.Contains(log, "top-secret") {
 		t.Error("the password is in blockd's log")

@@ -8,12 +8,12 @@ set -euo pipefail
 
 servers=(exim4-daemon-heavy sendmail-bin sendmail-cf opensmtpd)
 # Exim's heavy build is the one that takes a PROXY header. Beside them: m4 writes
-# sendmail.cf.
-helpers=(m4)
+# sendmail.cf, and the modules of Cyrus SASL let its users log in.
+helpers=(m4 libsasl2-modules)
 
 # The folder is named by what it holds (serversRoot in e2e/jail_test.go).
 cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/blockd
-root=$cache/servers-1
+root=$cache/servers-2
 
 [ "${1:-}" = --where ] && { echo "$root"; exit 0; }
 [ -d "$root" ] && exit 0

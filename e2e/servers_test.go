@@ -54,18 +54,12 @@ func startPostfixServer(t *testing.T, options ...string) *mailServer {
 	cert := selfsigned.New(t, "mail.here.example")
 	certPath, keyPath := cert.Write(t, publicDir(t))
 	options = append([]string{"smtpd_tls_security_level=may", "smtpd_tls_cert_file=" + certPath, "smtpd_tls_key_file=" + keyPath}, options...)
-	p := startPostfix(t, freeAddress(t), options...)
+	p := configurePostfix(t, freeAddress(t), options...)
 	in := startInbox(t)
-	for _, args := range [][]string{
-		{"postconf", "-c", p.config, "-M", "lmtp/unix=lmtp unix - - n - - lmtp"},
-		{"postconf", "-c", p.config, "virtual_transport=lmtp:inet:" + in.address, "lmtp_line_length_limit=0"},
-		{"postfix", "-c", p.config, "reload"},
-	} {
-		if out, err := exec.Command(peer(t, args[0]), args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v\n%s", args, err, out)
-		}
-	}
-	out, err := exec.Command(peer(t, "postconf"), "-h", "mail_version").Output()
+	p.add(t, "master.cf", "lmtp unix - - n - - lmtp\n")
+	p.add(t, "main.cf", "virtual_transport = lmtp:inet:"+in.address+"\nlmtp_line_length_limit = 0\n")
+	p.start(t)
+	out, err := exec.Command(peer(t, "postconf"), "-d", "-h", "mail_version").Output() // -d: as compiled, no main.cf is read
 	if err != nil {
 		t.Fatal(err)
 	}

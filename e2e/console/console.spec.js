@@ -262,7 +262,7 @@ test('keeps a token in the tab alone, and asks for one that may', async ({ page,
   expect(await page.evaluate(() => sessionStorage.length)).toBe(0);
   const other = await context.newPage();
   await other.goto('/');
-  await expect(other.getByRole('dialog')).toContainText('only who has a token');
+  await expect(other.getByRole('dialog')).toContainText('holders of a token alone');
   await other.keyboard.press('Escape');
   await expect(other.getByRole('heading', { name: 'A token is needed to see anything.' })).toBeVisible();
 });

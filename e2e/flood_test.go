@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// floodRefusals is how many recipients a flood has, and floodBound how many octets of
+// log and history it may cost.
+const (
+	floodRefusals = 10_000
+	floodBound    = 2_000_000
+)
+
+// TestFloodOfRefusals has one client refused 10,000 times, of one sender and of a new one
+// each time, at the SMTP filter and at the policy service. It prints what that costs:
+//
+//	go test ./e2e -run TestFloodOfRefusals -v
+func TestFloodOfRefusals(t *testing.T) {
+	one := func(int) string { return "x@bad.example" }
+	each := func(n int) string { return fmt.Sprintf("x%d@s%d.bad.example", n, n) }
+	for _, c := range []struct {
+		name   string
+		sender func(n int) string
+		flood  func(t *testing.T, d *daemon, policy string, sender func(n int) string) (first string)
+	}{
+		{"SMTP, one sender", one, floodSMTP},
+		{"SMTP, senders that change", each, floodSMTP},
+		{"policy service, one sender", one, floodPolicy},
+		{"policy service, senders that change", each, floodPolicy},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			policy := freeAddress(t)
+			d := serve(t, setup{postfix: fmt.Sprintf("policy_listen = %q", policy), smtp: "soft_errors = 99998\nhard_errors = 99999\nmax_junk_commands = 100000\nmax_recipients = 1000",
+				files: map[string]string{"own.txt": "bad.example\n"}, lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
+			begun := time.Now()
+			first := c.flood(t, d, policy, c.sender)
+			took := time.Since(begun)
+			if series := `blockd_smtp_recipients_total{outcome="refused"}`; strings.HasPrefix(c.name, "SMTP") && d.metric(series) != fmt.Sprint(floodRefusals) {
+				t.Errorf("%s is %s", series, d.metric(series))
+			}
+			out := d.must(t, "history", "--ref", first)
+			if !strings.Contains(out, "r0@here.example") || !strings.Contains(out, "own.txt:1") {
+				t.Errorf("the first refusal is not complete:\n%s", out)
+			}
+			d.stop(t)
+			log, past := d.log.String(), d.kept(t)
+			t.Logf("%d refusals in %v: %d octets of log, %d of history", floodRefusals, took.Round(time.Millisecond), len(log), len(past))
+			if len(log)+len(past) > floodBound {
+				t.Errorf("%d octets, want at most %d", len(log)+len(past), floodBound)
+			}
+			if strings.Count(log, "repeated=") < 1 {
+				t.Error("no line has the count")
+			}
+			refusals := strings.Count(log, `msg="sender blocked" `)
+			for line := range strings.Lines(log) {
+				var n int
+				if _, behind, ok := strings.Cut(line, " repeated="); ok {
+					fmt.Sscanf(behind, "%d", &n)
+				}
+				refusals += n
+			}
+			if refusals != floodRefusals {
+				t.Errorf("the log has %d refusals, want %d", refusals, floodRefusals)
+			}
+		})
+	}
+}
+
+// floodSMTP names a thousand recipients of each sender that is the same, and one of each
+// other. It returns the reference of the first refusal, and holds that every reference
+// that a client was told is found.
+func floodSMTP(t *testing.T, d *daemon, _ string, sender func(n int) string) (first string) {
+	c := dialSMTP(t, d.smtp)
+	last := ""
+	for n := 0; n < floodRefusals; {
+		var text strings.Builder
+		from, batch := sender(n), 0
+		fmt.Fprintf(&text, "RSET\r\nMAIL FROM:<%s>\r\n", from)
+		for ; batch < 500 && n < floodRefusals && sender(n) == from; n++ {
+			fmt.Fprintf(&text, "RCPT TO:<r%d@here.example>\r\n", n)
+			batch++
+		}
+		c.write([]byte(text.String()))
+		for i := range batch + 2 {
+			reply := c.reply()
+			if i < 2 {
+				continue
+			}
+			found := reference.FindStringSubmatch(reply)
+			if found == nil || !strings.HasPrefix(reply, "550 ") {
+				t.Fatalf("refusal %d: %q", n, reply)
+			}
+			if last = found[1]; first == "" {
+				first = last
+			}
+		}
+	}
+	c.conn.Close()
+	if out := d.must(t, "history", "--ref", last); !strings.Contains(out, last) {
+		t.Errorf("history --ref %s: %s", last, out)
+	}
+	return first
+}
+
+// floodPolicy asks as Postfix does.
+func floodPolicy(t *testing.T, d *daemon, policy string, sender func(n int) string) (first string) {
+	conn, err := net.Dial("tcp", policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(2 * time.Minute))
+	go func() {
+		w := bufio.NewWriter(conn)
+		for n := range floodRefusals {
+			fmt.Fprintf(w, "request=smtpd_access_policy\nprotocol_state=RCPT\nsender=%s\nrecipient=r%d@here.example\nclient_address=198.51.100.9\nhelo_name=mx.fine.example\ninstance=%d\n\n", sender(n), n, n)
+		}
+		w.Flush()
+	}()
+	in := bufio.NewReader(conn)
+	for n := range floodRefusals {
+		line, err := in.ReadString('\n')
+		if err == nil {
+			_, err = io.ReadFull(in, make([]byte, 1))
+		}
+		found := reference.FindStringSubmatch(line)
+		if err != nil || found == nil {
+			t.Fatalf("answer %d: %q, %v", n, line, err)
+		}
+		if first == "" {
+			first = found[1]
+		}
+	}
+	return first
+}
+
+// TestSessionOfRefusalsIsEnded holds what docs/smtp.md says of a client that only collects
+// refusals: it is slowed from the 11th on, and sent away behind the 20th.
+func TestSessionOfRefusalsIsEnded(t *testing.T) {
+	d := serve(t, setup{smtp: `error_delay = "100ms"`, files: map[string]string{"own.txt": "bad.example\n"},
+		lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
+	c := dialSMTP(t, d.smtp)
+	begun := time.Now()
+	c.write([]byte("MAIL FROM:<x@bad.example>\r\n" + strings.Repeat("RCPT TO:<you@here.example>\r\n", 100)))
+	c.reply()
+	for n := range 20 {
+		if got := c.reply(); !strings.HasPrefix(got, "550 5.7.1") {
+			t.Fatalf("recipient %d: %q", n, got)
+		}
+	}
+	if got := c.reply(); !strings.HasPrefix(got, "421 4.7.0 Too many errors") {
+		t.Fatalf("behind the 20th refusal: %q", got)
+	}
+	if _, err := c.r.ReadByte(); err != io.EOF {
+		t.Errorf("then %v, want the end", err)
+	}
+	if took := time.Since(begun); took < time.Second {
+		t.Errorf("20 refusals in %v, want ten delays", took)
+	}
+}

@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestImportAnswersAsPostfix: a Postfix that asks its own table, and one that asks blockd
+// with what `blockd import` made of that table, answer the same RCPT. Where the report says
+// "the same", it is the same to the octet.
+func TestImportAnswersAsPostfix(t *testing.T) {
+	postmap := peer(t, "postmap")
+	const table = `
+bare.example        REJECT
+text.example        REJECT bulk mail, see https://here.example/no-bulk
+status.example      REJECT 5.7.9 no bulk mail
+statusonly.example  REJECT 5.7.9
+looksso.example     REJECT 550 roses
+percent.example     REJECT 100% spam, %sender %% $1
+code.example        550 5.7.9 no bulk mail
+codeonly.example    551 we do not want it
+classes.example     554 4.7.9 which class?
+nodetail.example    554 5.7.9
+permanent.example   552 5.1.1 no such sender
+later.example       450 4.7.2 come back later
+laterodd.example    451 5.7.2 come back later
+greylist.example    DEFER
+defertext.example   DEFER the disk is full
+permit.example      DEFER_IF_PERMIT
+permittext.example  DEFER_IF_PERMIT 4.7.3 come back
+gone.example        521 5.7.1 go away
+full.example        421 4.7.1 too many of you
+blanks.example      REJECT   two  blanks	and a tab
+utf8.example        REJECT kein Bedarf für Müll
+long.example        REJECT ` + "long long long long long long long long long long long long long long long long long long long long long long long long long long long long long long long" + `
+held.example        HOLD
+marked.example      PREPEND X-From-Shop: yes
+fine.example        OK
+x+y@text.example    REJECT a mailbox
+local@              REJECT local-parts
+`
+	for _, setting := range []string{"", "access_map_reject_code = 550\naccess_map_defer_code = 451\n", "soft_bounce = yes\n"} {
+		t.Run(strings.TrimSpace(setting), func(t *testing.T) {
+			const patterns = "/@(pat|odd)\\.example$/ REJECT from a pattern\n/^promo.*@/ REJECT from a pattern\n"
+			there := configurePostfix(t, freeAddress(t))
+			write(t, filepath.Join(there.config, "senders"), table)
+			write(t, filepath.Join(there.config, "patterns"), patterns)
+			there.add(t, "main.cf", "smtpd_sender_restrictions = check_sender_access hash:$config_directory/senders, check_sender_access regexp:$config_directory/patterns\n"+setting)
+			if out, err := exec.Command(postmap, "-c", there.config, "hash:"+filepath.Join(there.config, "senders")).CombinedOutput(); err != nil {
+				t.Fatalf("postmap: %v\n%s", err, out)
+			}
+			there.start(t)
+
+			out := t.TempDir()
+			told := map[string]importLine{}
+			for _, l := range runImport(t, filepath.Join(there.config, "main.cf"), out).lines {
+				key, _, _ := strings.Cut(l.Text, " ")
+				told[key] = l
+			}
+			policy := freeAddress(t)
+			serveImport(t, out, policy)
+			here := configurePostfix(t, freeAddress(t))
+			here.add(t, "main.cf", "smtpd_sender_restrictions = check_policy_service inet:"+policy+"\n"+setting)
+			here.start(t)
+
+			same := 0
+			ask := func(key, sender string) {
+				reply := func(address string) string { // which may be the last of its session
+					c := dialSMTP(t, address)
+					defer c.conn.Close()
+					c.command("MAIL FROM:<%s>", sender)
+					return c.command("RCPT TO:<you@here.example>")
+				}
+				was, is := reply(there.smtp), reply(here.smtp)
+				line, known := told[key]
+				switch {
+				case !known:
+					t.Errorf("%s: the report has no such line", key)
+				case line.Outcome == "the same":
+					if same++; was != is {
+						t.Errorf("%s: said to be the same\nPostfix %q\nblockd  %q\nmeant   %s", line.Text, was, is, line.Text)
+					}
+				default:
+					t.Logf("%s: %s, %s\nPostfix %q\nblockd  %q", line.Text, line.Outcome, line.Now, was, is)
+				}
+				if was[0] != is[0] {
+					t.Errorf("%s: Postfix %q, blockd %q", key, was, is)
+				}
+			}
+			for line := range strings.Lines(strings.TrimSpace(table)) {
+				key := strings.Fields(line)[0]
+				switch {
+				case strings.HasSuffix(key, "@"):
+					ask(key, key+"there.example")
+				case strings.Contains(key, "@"):
+					ask(key, key)
+				default:
+					ask(key, "a@"+key)
+				}
+			}
+			ask("/@(pat|odd)\\.example$/", "a@pat.example")
+			ask("/^promo.*@/", "promo9@there.example")
+			if same < 20 {
+				t.Errorf("%d entries are said to be the same; nothing is shown", same)
+			}
+			t.Log(fmt.Sprint(same, " replies are the same to the octet"))
+		})
+	}
+}
