@@ -117,14 +117,16 @@ client_info = "none" # smtp-sink announces XCLIENT and does not do it
 allow_open_upstream = true # a sink takes everything
 max_connections = 20000
 max_connections_per_ip = 20000
+soft_errors = 100000 # Postfix has the same: refusals are counted, and a client collects many
+hard_errors = 100001
 [[list]]
 name = "bench"
 path = %q
 format = "plain"
 `
 
-// startBlockd starts blockd with its default settings, but for the limit of
-// connections from one address and the doors that are not asked for.
+// startBlockd starts blockd with its default settings, but for the limits of
+// connections from one address and of errors, and the doors that are not asked for.
 func (p *smtpDoor) startBlockd(ctx context.Context, dir string, l *addresses) (path, error) {
 	address, err := freeAddress()
 	if err != nil {
