@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 var sums = crc32.MakeTable(crc32.Castagnoli)
@@ -84,9 +86,7 @@ func write(t testing.TB, folder string, all []Record) {
 			text = appendLine(text, &all[i], sums)
 		}
 		all = all[min(len(all), 1000):]
-		if err := os.WriteFile(segmentPath(folder, n), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, segmentPath(folder, n), text)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 func TestAddAllocatesNothing(t *testing.T) {
@@ -68,17 +70,12 @@ func TestTornTail(t *testing.T) {
 	want := []Record{clear(1), blocked(2), clear(3)}
 	write(t, folder, want)
 	path := segmentPath(folder, 1)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, path)
 	for n := range len(text) + 1 {
 		for _, name := range []string{path, segmentPath(folder, 2)} {
 			os.Remove(name)
 		}
-		if err := os.WriteFile(path, text[:n], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, path, text[:n])
 		s := settings
 		s.Folder = folder
 		l, err := Open(s)

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 )
 
 // slowly is Search as one would write it down.
@@ -130,15 +130,10 @@ func TestBitFlips(t *testing.T) {
 	want := []Record{clear(1), blocked(2), clear(3)}
 	write(t, folder, want)
 	path := segmentPath(folder, 1)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, path)
 	for i := range 8 * len(text) {
 		text[i/8] ^= 1 << (i % 8)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, path, text)
 		text[i/8] ^= 1 << (i % 8)
 		got, damaged := all(t, folder)
 		for _, r := range got {
@@ -161,16 +156,11 @@ func TestForgedLine(t *testing.T) {
 	real.Helo = string(appendLine([]byte("x\n"), &forged, sums))
 	write(t, folder, []Record{real})
 	path := segmentPath(folder, 1)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, path)
 	for i := range text[len(fileHead):] {
 		broken := slices.Clone(text)
 		broken[len(fileHead)+i] = '\n'
-		if err := os.WriteFile(path, broken, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, path, broken)
 		if got, _ := all(t, folder); slices.ContainsFunc(got, func(r Record) bool { return r.Ref != "" }) {
 			t.Fatalf("a line end at %d makes %+v", i, got)
 		}

@@ -17,6 +17,7 @@ import (
 	"blockd/index"
 	"blockd/internal/durable"
 	"blockd/internal/race"
+	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 )
 
@@ -58,7 +59,7 @@ func sender(t testing.TB, text string) addr.Addr {
 // A live entry stands among those of the lists where it belongs: the most specific
 // first, and before a list's of the same rank.
 func TestOrderAmongLists(t *testing.T) {
-	ix := build(t, source(t, "l", "x@a.b.example\n=a.b.example\na.b.example\nb.example\nexample\nx@\n192.0.2.1\n192.0.2.0/24\n"))
+	ix := indexes.Build(t, indexes.Source(t, "l", "x@a.b.example\n=a.b.example\na.b.example\nb.example\nexample\nx@\n192.0.2.1\n192.0.2.0/24\n"))
 	set := open(t, Settings{})
 	for _, text := range []string{"192.0.2.0/25", "192.0.2.1", "x@", "b.example", ".b.example", "a.b.example", "=a.b.example", "x@a.b.example"} {
 		apply(t, set, Change{Entry: text})
@@ -78,7 +79,7 @@ func TestOrderAmongLists(t *testing.T) {
 
 // A verdict tells who added an entry, why, and until when.
 func TestReasonOfAMatch(t *testing.T) {
-	ix := build(t, source(t, "l", "other.example"))
+	ix := indexes.Build(t, indexes.Source(t, "l", "other.example"))
 	set := open(t, Settings{})
 	until := time.Now().Add(time.Hour)
 	e := apply(t, set, Change{Entry: "x.example", Why: "phishing, ticket 4711", Author: "jo", Expires: until})[0].Entry
@@ -94,8 +95,8 @@ func TestReasonOfAMatch(t *testing.T) {
 // everything.
 func TestFoldedEntries(t *testing.T) {
 	set := open(t, Settings{})
-	other := source(t, "l", "listed.example")
-	first := build(t, other)
+	other := indexes.Source(t, "l", "listed.example")
+	first := indexes.Build(t, other)
 	set.Served(first)
 	now := time.Now()
 	apply(t, set, Change{Entry: "stays.example", Why: "a"}, Change{Entry: "goes.example"}, Change{Entry: "turns.example"},
@@ -106,7 +107,7 @@ func TestFoldedEntries(t *testing.T) {
 	if written, err := set.Fold(t.Context()); written || err != nil {
 		t.Fatalf("Fold again = %t, %v", written, err)
 	}
-	second := build(t, other, folded(set.folder))
+	second := indexes.Build(t, other, folded(set.folder))
 	if n := set.newer(); n != 5 {
 		t.Fatalf("%d entries are newer than the first index", n)
 	}
@@ -166,7 +167,7 @@ func TestEditedListFileIsNotTrusted(t *testing.T) {
 	if err := durable.WriteFile(listPath(set.folder), []byte("a.example\nmine.example\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ix := build(t, folded(set.folder))
+	ix := indexes.Build(t, folded(set.folder))
 	set.Served(ix)
 	for text, want := range map[string][]string{"x@a.example": {"live block a.example"}, "x@b.example": {"live block b.example"}, "x@mine.example": {}} {
 		if got := ask(t, set, ix, Question{Sender: sender(t, text)}, time.Now()); !slices.Equal(got, want) {
@@ -234,8 +235,8 @@ func TestAgreesWithAModel(t *testing.T) {
 		folder := t.TempDir()
 		settings := Settings{Folder: folder, compactFrom: 10}
 		set := open(t, settings)
-		base := source(t, "l", "listed.example")
-		indexes := []*index.Index{build(t, base)}
+		base := indexes.Source(t, "l", "listed.example")
+		built := []*index.Index{indexes.Build(t, base)}
 		for step := range 120 {
 			switch rng.IntN(12) {
 			case 0:
@@ -243,8 +244,8 @@ func TestAgreesWithAModel(t *testing.T) {
 					t.Fatal(err)
 				}
 			case 1:
-				indexes = append(indexes, build(t, base, folded(folder)))
-				set.Served(indexes[len(indexes)-1])
+				built = append(built, indexes.Build(t, base, folded(folder)))
+				set.Served(built[len(built)-1])
 			case 2:
 				if err := set.Tidy(); err != nil {
 					t.Fatal(err)
@@ -252,7 +253,7 @@ func TestAgreesWithAModel(t *testing.T) {
 			case 3:
 				set.Close()
 				set = open(t, settings)
-				set.Served(indexes[rng.IntN(len(indexes))])
+				set.Served(built[rng.IntN(len(built))])
 			default:
 				text := modelTexts[rng.IntN(len(modelTexts))]
 				c := Change{Entry: text, Remove: rng.IntN(3) == 0, Action: lists.Action(rng.IntN(2))}
@@ -261,7 +262,7 @@ func TestAgreesWithAModel(t *testing.T) {
 					want[text] = c.Action
 				}
 			}
-			ix := indexes[rng.IntN(len(indexes))]
+			ix := built[rng.IntN(len(built))]
 			for _, q := range questions {
 				var expect []string
 				for text, action := range want {
@@ -285,10 +286,10 @@ func TestAgreesWithAModel(t *testing.T) {
 func TestConcurrentChangesAndLookups(t *testing.T) {
 	folder := t.TempDir()
 	set := open(t, Settings{Folder: folder, compactFrom: 50})
-	base := source(t, "l", "listed.example")
+	base := indexes.Source(t, "l", "listed.example")
 	var serving atomic.Pointer[index.Index]
 	swap := func() {
-		ix := build(t, base, folded(folder))
+		ix := indexes.Build(t, base, folded(folder))
 		serving.Store(ix)
 		set.Served(ix)
 	}
@@ -363,7 +364,7 @@ func TestConcurrentChangesAndLookups(t *testing.T) {
 
 // What nobody has an entry for costs no memory.
 func TestClearCostsNoAllocation(t *testing.T) {
-	ix := build(t, source(t, "l", "listed.example"))
+	ix := indexes.Build(t, indexes.Source(t, "l", "listed.example"))
 	set := open(t, Settings{})
 	set.Served(ix)
 	changes := []Change{{Entry: "192.0.2.0/24"}, {Entry: "2001:db8::/48"}, {Entry: "bulk.example"}, {Entry: "promo@"}}

@@ -8,6 +8,7 @@ import (
 
 	"blockd/addr"
 	"blockd/index"
+	"blockd/internal/testkit/indexes"
 )
 
 // BenchmarkLookup is what a clear sender costs, index and live entries together, over
@@ -18,7 +19,7 @@ func BenchmarkLookup(b *testing.B) {
 	for i := range 1_000_000 {
 		fmt.Fprintf(&text, "someone%d@listed%d.example\n", i, i%5000)
 	}
-	base := source(b, "l", text.String())
+	base := indexes.Source(b, "l", text.String())
 	senders := make([]addr.Addr, 4096)
 	for i := range senders {
 		senders[i] = sender(b, fmt.Sprintf("person%d@mail.company%d.example", i, i%700))
@@ -39,7 +40,7 @@ func BenchmarkLookup(b *testing.B) {
 			}
 		}
 	}
-	plain := build(b, base)
+	plain := indexes.Build(b, base)
 	b.Run("without", func(b *testing.B) { run(b, nil, plain) })
 	for _, kind := range []struct{ name, format string }{{"addresses", "spam%d@bulk.example"}, {"names", "bulk%d.example"}} {
 		set := open(b, Settings{})
@@ -50,7 +51,7 @@ func BenchmarkLookup(b *testing.B) {
 		if _, err := set.Fold(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		ix := build(b, base, folded(set.folder))
+		ix := indexes.Build(b, base, folded(set.folder))
 		set.Served(ix)
 		b.Run("folded/"+kind.name, func(b *testing.B) { run(b, set, ix) })
 		b.Run("folded-alone/"+kind.name, func(b *testing.B) { run(b, nil, ix) })

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -21,10 +22,7 @@ func aJournal(t testing.TB) (text []byte, after []string) {
 	folder := filepath.Join(t.TempDir(), "live")
 	set := open(t, Settings{Folder: folder})
 	note := func() {
-		now, err := os.ReadFile(journalPath(folder))
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := testkit.Read(t, journalPath(folder))
 		for range bytes.Count(now, []byte("\n")) - len(after) {
 			after = append(after, sum(set.entries))
 		}
@@ -152,9 +150,7 @@ func TestOpenCutsATornEndAndTellsOfDamage(t *testing.T) {
 	bent := bytes.Clone(text)
 	bent[len(lines[0])+20] ^= 1 // of the first record
 	bent = append(bent, lines[1][:30]...)
-	if err := os.WriteFile(journalPath(folder), bent, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, journalPath(folder), bent)
 	set := open(t, Settings{Folder: folder})
 	if got := sum(set.entries); got != after[len(after)-1] { // line 2 was replaced by line 5
 		t.Errorf("entries\n%s\nwant\n%s", got, after[len(after)-1])
@@ -179,9 +175,7 @@ func TestWhatIsNoJournalIsLeftAlone(t *testing.T) {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(journalPath(folder), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, journalPath(folder), text)
 		if _, err := Open(Settings{Folder: folder}); !errors.Is(err, errNoJournal) {
 			t.Errorf("Open of %.20q: %v, want errNoJournal", text, err)
 		}

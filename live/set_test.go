@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 )
 
@@ -255,7 +256,7 @@ func TestJournalIsBounded(t *testing.T) {
 
 func TestAnEntryEndsAtItsTime(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "live")
-	ix := build(t, source(t, "other", "other.example"))
+	ix := indexes.Build(t, indexes.Source(t, "other", "other.example"))
 	synctest.Test(t, func(t *testing.T) {
 		set := open(t, Settings{Folder: folder})
 		set.Served(ix)
@@ -282,7 +283,7 @@ func TestAnEntryEndsAtItsTime(t *testing.T) {
 // out those whose time is over.
 func TestRun(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "live")
-	ix := build(t, source(t, "other", "other.example"))
+	ix := indexes.Build(t, indexes.Source(t, "other", "other.example"))
 	synctest.Test(t, func(t *testing.T) {
 		set := open(t, Settings{Folder: folder})
 		set.Served(ix)

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 const (
@@ -64,9 +66,7 @@ func TestMemoryIsTheTightestBound(t *testing.T) {
 				if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Write(t, filepath.Join(root, name), text)
 			}
 			if got := memory(root); got != tt.want {
 				t.Errorf("memory = %+v, want %+v", got, tt.want)

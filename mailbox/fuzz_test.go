@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // A message is what stands before the first CRLF.CRLF, its dots unstuffed. It is
@@ -55,10 +57,7 @@ func FuzzMessage(f *testing.F) {
 			t.Fatalf("%q: not delivered, replies %q", data, replies)
 		}
 		path := filepath.Join(dir, "new", string(ids[0][1])+".h")
-		got, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testkit.Read(t, path)
 		got = bytes.TrimPrefix(got, []byte("Return-Path: <a@b>\r\nDelivered-To: c@d\r\n"))
 		if !bytes.Equal(got, want) {
 			t.Errorf("%q: delivered %q, want %q", data, got, want)

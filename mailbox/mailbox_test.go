@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/emersion/go-smtp"
+
+	"blockd/internal/testkit"
 )
 
 // quiet is a logger for tests that provoke errors.
@@ -96,10 +98,7 @@ func files(t *testing.T, m *Server, folder string) (names, contents []string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(m.maildir.dir, folder, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Read(t, filepath.Join(m.maildir.dir, folder, e.Name()))
 		names, contents = append(names, e.Name()), append(contents, string(b))
 	}
 	return names, contents
@@ -393,9 +392,7 @@ func TestDiskErrorsAreTemporary(t *testing.T) {
 		{"no folder for the file", func(t *testing.T, m *Server) { remove(t, m, "tmp") }},
 		{"a file where the folder was", func(t *testing.T, m *Server) {
 			remove(t, m, "tmp")
-			if err := os.WriteFile(filepath.Join(m.maildir.dir, "tmp"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Write(t, filepath.Join(m.maildir.dir, "tmp"), "")
 		}},
 		{"no folder to move it to", func(t *testing.T, m *Server) { remove(t, m, "new") }},
 	}
@@ -435,9 +432,7 @@ func TestDiskErrorsAreTemporary(t *testing.T) {
 
 func TestUnusableFolderIsReportedAtTheStart(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, filepath.Join(dir, "file"), "")
 	if _, err := New(Settings{Dir: filepath.Join(dir, "file")}, quiet()); err == nil {
 		t.Error("New on a file: no error")
 	}
@@ -462,10 +457,7 @@ func TestStaleDeliveriesAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, age := range map[string]time.Duration{"old": 37 * time.Hour, "young": 35 * time.Hour} {
-		path := filepath.Join(tmp, name)
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		path := testkit.Write(t, filepath.Join(tmp, name), "")
 		if err := os.Chtimes(path, time.Time{}, time.Now().Add(-age)); err != nil {
 			t.Fatal(err)
 		}
@@ -584,19 +576,13 @@ func TestRealMailArrivesUnchanged(t *testing.T) {
 	m := start(t, Settings{})
 	c := client(t, m)
 	for _, path := range paths {
-		message, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		message := testkit.Read(t, path)
 		message = bytes.ReplaceAll(message, []byte("\n"), []byte("\r\n"))
 		id, err := send(c, "a@sender.example", []string{"b@here.example"}, string(message))
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		got, err := os.ReadFile(filepath.Join(m.maildir.dir, "new", id+".mx.here.example"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testkit.Read(t, filepath.Join(m.maildir.dir, "new", id+".mx.here.example"))
 		header := "Return-Path: <a@sender.example>\r\nDelivered-To: b@here.example\r\n"
 		if string(got) != header+string(message) {
 			t.Errorf("%s: delivered bytes differ from those sent", path)

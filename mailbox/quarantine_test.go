@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 func openQuarantine(t *testing.T, most int64) (*Quarantine, string) {
@@ -28,10 +30,7 @@ func held(t *testing.T, dir, folder string) (contents []string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(dir, folder, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Read(t, filepath.Join(dir, folder, e.Name()))
 		contents = append(contents, string(b))
 	}
 	return contents

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blockd/internal/nameserver"
+	"blockd/internal/testkit"
 )
 
 // messages is a folder of messages that others made, with their DNS records and the
@@ -57,19 +58,13 @@ func messagesZone(t *testing.T) zone {
 
 func readLetter(t *testing.T, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(messages, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Read(t, filepath.Join(messages, name))
 	return bytes.ReplaceAll(bytes.ReplaceAll(b, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
 }
 
 func TestMessagesAlignAsTheirVerdictsSay(t *testing.T) {
 	r := resolverOf(t, nameserver.Serve(t, messagesZone(t)))
-	table, err := os.ReadFile(filepath.Join(messages, "expect.tsv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := testkit.Read(t, filepath.Join(messages, "expect.tsv"))
 	for i, line := range strings.Split(strings.TrimSpace(string(table)), "\n") {
 		c := strings.Split(line, "\t")
 		if i == 0 {

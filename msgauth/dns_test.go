@@ -2,7 +2,6 @@ package msgauth
 
 import (
 	"testing"
-	"time"
 
 	"blockd/internal/nameserver"
 )
@@ -21,19 +20,4 @@ func newResolver(t testing.TB, settings Settings) *Resolver {
 		t.Fatal(err)
 	}
 	return r
-}
-
-// eventually waits for a condition that others bring about.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	end := time.After(time.Minute)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatal("not in a minute: " + what)
-		}
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"blockd/internal/nameserver"
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 )
 
 // TestBrokenMessagesLeaveNothing breaks messages of several signatures off at every
@@ -42,7 +42,7 @@ func TestBrokenMessagesLeaveNothing(t *testing.T) {
 			t.Fatalf("broken off behind %d octets: %v", n, err)
 		}
 	}
-	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	testkit.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 type failing struct{ err error }
@@ -52,20 +52,14 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 // TestOwnVectors has messages that were signed once, with folded and oversigned fields
 // and an odd body: what held then holds on.
 func TestOwnVectors(t *testing.T) {
-	zoneText, err := os.ReadFile("testdata/signed/zone")
-	if err != nil {
-		t.Fatal(err)
-	}
+	zoneText := testkit.Read(t, "testdata/signed/zone")
 	r := resolverOf(t, nameserver.Serve(t, vectorZone(string(zoneText))))
 	files, _ := filepath.Glob("testdata/signed/*.eml")
 	if len(files) != 5 {
 		t.Fatalf("%d messages, want 5", len(files))
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Read(t, file)
 		message := strings.ReplaceAll(string(text), "\n", "\r\n")
 		for name, m := range map[string]string{"as it is": message, "changed": strings.Replace(message, "hello", "Hello", 1)} {
 			got, err := r.Message(t.Context(), netip.Addr{}, strings.NewReader(m))

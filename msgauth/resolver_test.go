@@ -15,6 +15,7 @@ import (
 	"github.com/miekg/dns"
 
 	"blockd/internal/nameserver"
+	"blockd/internal/testkit"
 )
 
 func txt(ctx context.Context, r *Resolver, name string) answer {
@@ -98,7 +99,7 @@ func TestOneFlightForManyWhoAsk(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "100 wait", func() bool {
+	testkit.Eventually(t, "100 wait", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		f := r.flights[question{"a.test", dns.TypeTXT}]
@@ -118,13 +119,13 @@ func TestWhoGoesAwayCancelsTheQuery(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	answers := make(chan answer)
 	go func() { answers <- txt(ctx, r, "a.test") }()
-	eventually(t, "the query has gone out", func() bool { return s.Count() > 0 })
+	testkit.Eventually(t, "the query has gone out", func() bool { return s.Count() > 0 })
 	began := time.Now()
 	cancel()
 	if a := <-answers; a.outcome != failed {
 		t.Errorf("%+v", a)
 	}
-	eventually(t, "nothing is left", func() bool {
+	testkit.Eventually(t, "nothing is left", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return len(r.flights) == 0 && len(r.waiting) == 0 && len(r.slots) == 0
@@ -132,7 +133,7 @@ func TestWhoGoesAwayCancelsTheQuery(t *testing.T) {
 	if took := time.Since(began); took > tryTimeout/2 {
 		t.Errorf("the query went on for %s", took)
 	}
-	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	testkit.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, cached := r.cache.get(question{"a.test", dns.TypeTXT}); cached {
@@ -155,7 +156,7 @@ func TestOneNetworkCannotHoldAllSlots(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "ten wait", func() bool { return turnedAway.Load() == 100-maxWaiting })
+	testkit.Eventually(t, "ten wait", func() bool { return turnedAway.Load() == 100-maxWaiting })
 	if r.lookup(ctx, bad, "one-more.test", dns.TypeTXT).fault != errBusy.Error() {
 		t.Error("an eleventh look-up was let in")
 	}
@@ -184,7 +185,7 @@ func TestAtMostSoManyQueriesAtOneTime(t *testing.T) {
 		network := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i), 0}), 24)
 		group.Go(func() { r.lookup(t.Context(), network, fmt.Sprintf("n%d.test", i), dns.TypeTXT) })
 	}
-	eventually(t, "all slots are taken", func() bool { return now.Load() == maxQueries })
+	testkit.Eventually(t, "all slots are taken", func() bool { return now.Load() == maxQueries })
 	close(release)
 	group.Wait()
 	if most.Load() != maxQueries {
@@ -352,7 +353,7 @@ func TestFloodOfNames(t *testing.T) {
 	if took := time.Duration(slowest.Load()); took > 20*time.Second {
 		t.Errorf("the slowest of 2,000 checks took %s, and has 200 ms", took)
 	}
-	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	testkit.Eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.flights)+len(r.waiting)+len(r.slots) > 0 {

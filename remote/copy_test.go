@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 func TestTheCopyIsAnOrdinaryFileAndTheRestIsHidden(t *testing.T) {
@@ -104,13 +106,8 @@ func TestAValidatorThatCannotBeSentIsForgotten(t *testing.T) {
 	p, server := publish(t, list, `"1"`)
 	x := newFixture(t, Source{URL: server.URL})
 	x.fetch()
-	text, err := os.ReadFile(receiptPath(x.path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(receiptPath(x.path), []byte(strings.Replace(string(text), `\"1\"`, `1\r\nX-Injected: yes`, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, receiptPath(x.path))
+	testkit.Write(t, receiptPath(x.path), strings.Replace(string(text), `\"1\"`, `1\r\nX-Injected: yes`, 1))
 	x.fetch()
 	x.holds(list)
 	if n := p.requests.Load(); n != 2 {
@@ -130,10 +127,7 @@ func TestDraftsOfACrashAreRemoved(t *testing.T) {
 		"YOUNG" + draftMark: 0, // another daemon is writing it
 		"other.json":        2 * time.Hour,
 	} {
-		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		path := testkit.Write(t, filepath.Join(folder, name), "")
 		at := time.Now().Add(-age)
 		if err := os.Chtimes(path, at, at); err != nil {
 			t.Fatal(err)

@@ -2,13 +2,11 @@ package remote
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +18,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"blockd/internal/testkit"
 )
 
 // fixture is a Fetcher of one source, and what it leaves behind.
@@ -27,14 +27,14 @@ type fixture struct {
 	*Fetcher
 	t    *testing.T
 	path string
-	log  *logBuffer
+	log  *testkit.Log
 	reg  *prometheus.Registry
 }
 
 // newFixture fetches into a fresh folder what s says, with the name "spam".
 func newFixture(t *testing.T, s Source, change ...func(*Settings)) *fixture {
 	t.Helper()
-	x := &fixture{t: t, log: &logBuffer{}, reg: prometheus.NewRegistry()}
+	x := &fixture{t: t, log: &testkit.Log{}, reg: prometheus.NewRegistry()}
 	if s.Path == "" {
 		s.Path = filepath.Join(t.TempDir(), "spam.txt")
 	}
@@ -44,7 +44,7 @@ func newFixture(t *testing.T, s Source, change ...func(*Settings)) *fixture {
 		c(&settings)
 	}
 	var err error
-	if x.Fetcher, err = New(settings, slog.New(slog.NewTextHandler(x.log, nil)), x.reg); err != nil {
+	if x.Fetcher, err = New(settings, x.log.Logger(), x.reg); err != nil {
 		t.Fatal(err)
 	}
 	x.transport.Proxy = nil // whatever the machine of the tests has
@@ -140,29 +140,10 @@ func (x *fixture) metric(name string) (value float64) {
 	return 0
 }
 
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // write makes the copy hold text, as an earlier fetch would.
 func (x *fixture) write(text string) {
 	x.t.Helper()
-	if err := os.WriteFile(x.path, []byte(text), 0o644); err != nil {
-		x.t.Fatal(err)
-	}
+	testkit.Write(x.t, x.path, text)
 }
 
 // raw lets every connection be answered by serve, over a pipe: bytes as they are,

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"blockd/internal/testkit"
 )
 
 // Whatever octets a server sends, the copy is what it was, or it is the whole
@@ -74,9 +76,7 @@ func FuzzReceipt(f *testing.F) {
 		if err := os.Mkdir(filepath.Dir(receiptPath(x.path)), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(receiptPath(x.path), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, receiptPath(x.path), text)
 		sum, r, err := s.recall()
 		if err != nil || sum != sumOf(list) {
 			t.Fatalf("recall() = %s, %v", sum, err)

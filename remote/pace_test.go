@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 func TestPauses(t *testing.T) {
@@ -214,9 +216,7 @@ func TestRunAfterARestart(t *testing.T) {
 				} else {
 					text, _ := os.ReadFile(receiptPath(x.path))
 					text = []byte(strings.ReplaceAll(string(text), "2000-", "2001-"))
-					if err := os.WriteFile(receiptPath(x.path), text, 0o600); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Write(t, receiptPath(x.path), text)
 				}
 				if tt.change != nil {
 					tt.change(x)

@@ -14,15 +14,13 @@ import (
 	"time"
 
 	"golang.org/x/crypto/blake2b"
+
+	"blockd/internal/testkit"
 )
 
 func testdata(t testing.TB, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "minisign", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(testkit.Read(t, filepath.Join("testdata", "minisign", name)))
 }
 
 // publicKey is the second line of a file of minisign, as an administrator copies it.
@@ -136,9 +134,7 @@ func TestSignatureOfTheInstalledMinisign(t *testing.T) {
 	}
 	dir, list := t.TempDir(), strings.Repeat("bulk.example\n", 100_000)
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := os.WriteFile(at("list"), []byte(list), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, at("list"), list)
 	for _, args := range [][]string{
 		{"-G", "-W", "-p", at("public"), "-s", at("secret")},
 		{"-S", "-s", at("secret"), "-m", at("list"), "-x", at("signature")},
@@ -148,11 +144,7 @@ func TestSignatureOfTheInstalledMinisign(t *testing.T) {
 		}
 	}
 	read := func(name string) string {
-		text, err := os.ReadFile(at(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
+		return string(testkit.Read(t, at(name)))
 	}
 	files := map[string]string{"/list": list, "/list.minisig": read("signature")}
 	x := newFixture(t, Source{URL: serveFiles(t, files) + "/list", Signature: publicKey(read("public"))})
@@ -239,9 +231,7 @@ func TestFetchDue(t *testing.T) {
 	}
 	due(1, "no copy")
 	due(1, "fetched a moment ago")
-	if err := os.WriteFile(x.path, []byte("edited.example\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, x.path, "edited.example\n")
 	due(2, "edited")
 	x.holds("bulk.example\n")
 	r := readReceipt(x.path)

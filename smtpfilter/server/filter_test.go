@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,7 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
-	"blockd/lists"
+	"blockd/internal/testkit"
+	"blockd/internal/testkit/indexes"
 	"blockd/mailbox"
 	"blockd/policy"
 	"blockd/smtpfilter/session"
@@ -36,19 +36,7 @@ func filter(t *testing.T) (r *running, maildir string) {
 func filterWith(t *testing.T, set Settings, limits session.Limits) (r *running, maildir string) {
 	t.Helper()
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	list := filepath.Join(dir, "bad.txt")
-	if err := os.WriteFile(list, []byte("bad.example\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	source := index.Source{List: "bad", Path: list, Settings: lists.Settings{Format: "plain"}}
-	draft, err := index.Build(t.Context(), filepath.Join(dir, "lists.bdx"), []index.Source{source}, index.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := draft.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	ix := draft.Index()
+	ix := indexes.Build(t, indexes.Source(t, "bad", "bad.example\n"))
 
 	maildir = filepath.Join(dir, "mail")
 	box, err := mailbox.New(mailbox.Settings{Dir: maildir, Hostname: "us.example"}, log)
@@ -82,10 +70,7 @@ func mails(t *testing.T, maildir string) (texts []string) {
 		t.Fatal(err)
 	}
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Read(t, path)
 		for bytes.HasPrefix(text, []byte("Return-Path: ")) || bytes.HasPrefix(text, []byte("Delivered-To: ")) {
 			_, text, _ = bytes.Cut(text, []byte("\r\n"))
 		}
@@ -191,7 +176,7 @@ func TestCountsAreExactAfterAStorm(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	eventually(t, "all places are free", func() bool { return r.clients.open() == 0 })
+	testkit.Eventually(t, "all places are free", func() bool { return r.clients.open() == 0 })
 	r.clients.mu.Lock()
 	if n := len(r.clients.each); n != 0 {
 		t.Errorf("%d clients are still known", n)

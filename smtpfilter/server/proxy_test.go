@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/pires/go-proxyproto"
+
+	"blockd/internal/testkit"
 )
 
 // proxy2 is a header of version 2 that names source.
@@ -208,7 +210,7 @@ func TestLimitsBehindAProxy(t *testing.T) {
 	if got, err := io.ReadAll(behindProxy(t, r, proxy2(t, "203.0.113.7:1"))); string(got) != "421 4.7.0 us.example Too many connections from your address\r\n" {
 		t.Errorf("third connection: %q, %v", got, err)
 	}
-	eventually(t, "the refused one has left", func() bool { return r.clients.open() == 4 })
+	testkit.Eventually(t, "the refused one has left", func() bool { return r.clients.open() == 4 })
 	if got, _ := behindProxy(t, r, proxy2(t, "203.0.113.9:1")).ReadString('\n'); got != "220 203.0.113.9\r\n" {
 		t.Errorf("another client: %q", got)
 	}

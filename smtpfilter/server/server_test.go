@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/internal/testkit"
 	"blockd/smtpfilter/upstream"
 )
 
@@ -79,11 +80,7 @@ func (p *peer) serve(conn net.Conn) {
 
 // listen makes p a TCP server until the test ends.
 func (p *peer) listen(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
+	l := testkit.Listen(t)
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -206,17 +203,6 @@ func (r *running) dial(t *testing.T) (net.Conn, string) {
 	return conn, strings.TrimSuffix(line, "\r\n")
 }
 
-// eventually waits until cond holds.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !cond(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in a minute: %s", what)
-		}
-		<-time.After(time.Millisecond)
-	}
-}
-
 func TestConnectionLimits(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -259,7 +245,7 @@ func TestConnectionLimits(t *testing.T) {
 				t.Errorf("connections = %v, want %d", got, tt.served)
 			}
 			open[0].Close()
-			eventually(t, "the place of a client that left is free", func() bool { return r.clients.open() == tt.served-1 })
+			testkit.Eventually(t, "the place of a client that left is free", func() bool { return r.clients.open() == tt.served-1 })
 			if _, line := r.dial(t); line != "220 127.0.0.1" {
 				t.Errorf("after one left: %q", line)
 			}
@@ -284,7 +270,7 @@ func TestRefusalsDoNotBlock(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	eventually(t, "all are refused", func() bool {
+	testkit.Eventually(t, "all are refused", func() bool {
 		return r.metric(t, "blockd_smtp_connections_refused_total", "why=client") == 2*maxRefusing
 	})
 	io.WriteString(first, "still here\r\n")
@@ -306,7 +292,7 @@ func TestPlaceIsFreeWhenRunReturns(t *testing.T) {
 		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("Read = %v, want EOF", err)
 		}
-		eventually(t, "the place is free", func() bool { return r.clients.open() == 0 })
+		testkit.Eventually(t, "the place is free", func() bool { return r.clients.open() == 0 })
 	}
 }
 
@@ -326,7 +312,7 @@ func TestStopWaitsForSessions(t *testing.T) {
 	conn, _ := r.dial(t)
 	r.stop()
 	<-stopping
-	eventually(t, "no new client is accepted", func() bool {
+	testkit.Eventually(t, "no new client is accepted", func() bool {
 		c, err := net.Dial("tcp", r.address)
 		if err == nil {
 			c.Close()
@@ -414,15 +400,9 @@ func TestOwnListenerIsNoUpstream(t *testing.T) {
 }
 
 func TestListenIsAllOrNothing(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := testkit.Listen(t)
 	defer taken.Close()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	free := testkit.Listen(t)
 	address := free.Addr().String()
 	free.Close()
 	if _, err := Listen(t.Context(), address, taken.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
@@ -511,7 +491,7 @@ func TestPanicEndsOneConnection(t *testing.T) {
 			t.Errorf("connection %d: Read = %v, want EOF", i+1, err)
 		}
 		conn.Close()
-		eventually(t, "the place is free", func() bool { return r.clients.open() == 0 })
+		testkit.Eventually(t, "the place is free", func() bool { return r.clients.open() == 0 })
 	}
 	if got := r.metric(t, "blockd_smtp_connections_refused_total", "why=panic"); got != 3 {
 		t.Errorf("refused{panic} = %v, want 3", got)

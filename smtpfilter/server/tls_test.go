@@ -13,6 +13,7 @@ import (
 	"github.com/emersion/go-smtp"
 
 	"blockd/internal/selfsigned"
+	"blockd/internal/testkit"
 	"blockd/smtpfilter/session"
 )
 
@@ -209,7 +210,7 @@ func TestStartTLSAbused(t *testing.T) {
 			t.Errorf("answered with %q", got)
 		}
 	})
-	eventually(t, "all sessions have ended", func() bool { return r.clients.open() == 0 })
+	testkit.Eventually(t, "all sessions have ended", func() bool { return r.clients.open() == 0 })
 	if got := mails(t, maildir); len(got) > 0 {
 		t.Errorf("the Maildir holds %q", got)
 	}

@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/internal/testkit"
 	"blockd/smtpfilter/upstream"
 )
 
@@ -20,7 +20,7 @@ func TestOpenRelayIsNotServed(t *testing.T) {
 	p := &peer{rcpt: "250 anybody"}
 	up := upstream.New(upstream.Settings{Network: "tcp", Address: p.listen(t), Hostname: "us.example"})
 	r := start(t, Settings{}, echo, up)
-	eventually(t, "the self-test finds the open relay", func() bool {
+	testkit.Eventually(t, "the self-test finds the open relay", func() bool {
 		return errors.Is(r.Status().Err, upstream.ErrOpenRelay)
 	})
 	if _, line := r.dial(t); line != "421 4.3.0 us.example Service not available, try again later" {
@@ -43,7 +43,7 @@ func TestClosedRelayIsServed(t *testing.T) {
 	p := &peer{rcpt: "454 4.7.1 relay access denied"}
 	up := upstream.New(upstream.Settings{Network: "tcp", Address: p.listen(t), Hostname: "us.example"})
 	r := start(t, Settings{}, echo, up)
-	eventually(t, "the self-test passes", func() bool { return r.Status().Err == nil })
+	testkit.Eventually(t, "the self-test passes", func() bool { return r.Status().Err == nil })
 	if _, line := r.dial(t); line != "220 127.0.0.1" {
 		t.Errorf("client reads %q", line)
 	}
@@ -60,12 +60,12 @@ func TestClosedRelayIsServed(t *testing.T) {
 func TestOpenUpstreamCanBeAllowed(t *testing.T) {
 	p := &peer{rcpt: "250 anybody"}
 	up := upstream.New(upstream.Settings{Network: "tcp", Address: p.listen(t), Hostname: "us.example"})
-	var log lines
-	s := New(Settings{AllowOpenUpstream: true}, up, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))
+	var log testkit.Log
+	s := New(Settings{AllowOpenUpstream: true}, up, prometheus.NewRegistry(), log.Logger())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, echo) }()
-	eventually(t, "upstream is ready", func() bool { return s.Status().Err == nil })
+	testkit.Eventually(t, "upstream is ready", func() bool { return s.Status().Err == nil })
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("Serve: %v", err)
@@ -78,24 +78,6 @@ func TestOpenUpstreamCanBeAllowed(t *testing.T) {
 	}
 }
 
-// lines is a log that a test reads.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // relaying is a watch on p that tests it, though p is reached without a network:
 // the clock of a bubble stands still while real sockets are read.
 func relaying(p *peer, log *slog.Logger) *watch {
@@ -105,9 +87,9 @@ func relaying(p *peer, log *slog.Logger) *watch {
 
 func TestWatchFollowsUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lines
+		var log testkit.Log
 		p := &peer{rcpt: "550 5.7.1 no", down: true}
-		w := relaying(p, slog.New(slog.NewTextHandler(&log, nil)))
+		w := relaying(p, log.Logger())
 		if s := w.status(); !errors.Is(s.Err, upstream.ErrUntested) || !s.Since.IsZero() {
 			t.Errorf("before the first look: %v", s)
 		}
@@ -223,9 +205,9 @@ func TestInconclusiveSelfTestIsRepeated(t *testing.T) {
 // warns, once, the test is repeated, and what it finds later counts.
 func TestUndecidedSelfTestIsServedAndRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lines
+		var log testkit.Log
 		p := &peer{rcpt: "451 4.7.1 greylisted"}
-		w := relaying(p, slog.New(slog.NewTextHandler(&log, nil)))
+		w := relaying(p, log.Logger())
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go w.run(ctx)
@@ -258,7 +240,7 @@ func TestOwnListenerFoundLaterIsNotServed(t *testing.T) {
 	address := p.listen(t)
 	up := upstream.New(upstream.Settings{Network: "tcp", Address: address, Hostname: "us.example"})
 	r := start(t, Settings{}, echo, up)
-	eventually(t, "the first look is good", func() bool { return r.Status().Err == nil })
+	testkit.Eventually(t, "the first look is good", func() bool { return r.Status().Err == nil })
 	if _, line := r.dial(t); line != "220 127.0.0.1" {
 		t.Errorf("before: %q", line)
 	}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // A script is what a server of the tests does, step by step:
@@ -82,11 +84,7 @@ func (s script) pipe(t *testing.T) (dial func(context.Context) (net.Conn, error)
 
 // listen plays s to each client of a TCP listener until the test ends.
 func (s script) listen(t *testing.T) (address string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
+	l := testkit.Listen(t)
 	go func() {
 		for {
 			conn, err := l.Accept()

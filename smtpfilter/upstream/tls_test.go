@@ -17,6 +17,7 @@ import (
 	"github.com/pires/go-proxyproto"
 
 	"blockd/internal/selfsigned"
+	"blockd/internal/testkit"
 )
 
 // secret is an upstream that plays one script in the clear and another under
@@ -31,11 +32,7 @@ type secret struct {
 // dial returns a Dial to s, and a check that the client kept to it. It is by real
 // sockets: both ends may write at once, and a pipe would hold them up.
 func (s secret) dial(t *testing.T) (dial func(context.Context) (net.Conn, error), check func()) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
+	l := testkit.Listen(t)
 	done := make(chan error, 1)
 	go func() {
 		conn, err := l.Accept()
@@ -178,10 +175,7 @@ func TestProbeAndSelfTestUseTLS(t *testing.T) {
 			func(d *Dialer) error { return d.SelfTest(t.Context()) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := testkit.Listen(t)
 			defer l.Close()
 			done := make(chan error, 1)
 			go func() {

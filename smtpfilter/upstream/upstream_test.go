@@ -19,6 +19,7 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/pires/go-proxyproto"
 
+	"blockd/internal/testkit"
 	"blockd/smtpfilter/wire"
 )
 
@@ -238,10 +239,7 @@ func TestEachAddressIsTried(t *testing.T) {
 }
 
 func TestNobodyListens(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	l.Close()
 	for _, s := range []Settings{
 		{Network: "tcp", Address: l.Addr().String()},
