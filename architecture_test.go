@@ -27,6 +27,7 @@ var layers = map[string][]string{
 	"history":          {"internal/durable"},
 	"listener":         {},
 	"internal/durable": {},
+	"internal/term":    {},
 	"machine":          {},
 	"mailbox":          {},
 	"msgauth":          {},

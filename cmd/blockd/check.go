@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/index"
+	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
 	"blockd/reload"
@@ -136,7 +137,7 @@ func check(cmd *cobra.Command, path, file string, client netip.Addr, senders []s
 			return append(v.AppendJSON(dst, input), '\n')
 		}
 	case explain:
-		p := newPaint(cmd.OutOrStdout())
+		p := term.NewPaint(cmd.OutOrStdout())
 		print = func(dst []byte, input string, v *policy.Verdict) []byte {
 			var text bytes.Buffer
 			explanation{w: &text, paint: p, ix: ix, checker: checker}.print(input, *v) // a Buffer takes everything
@@ -198,7 +199,7 @@ func openToCheck(cmd *cobra.Command, path, file string) (*index.Index, *policy.C
 		return nil, nil, Auth{}, err
 	}
 	if stale := staleness(cmd.Context(), ix, sources); stale != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s; the answers are those of %s\n", cmd.CommandPath(), stale, shownPath(file))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s; the answers are those of %s\n", cmd.CommandPath(), stale, term.Path(file))
 	}
 	live := func() *index.Index { return ix }
 	// Its log and metrics are a daemon's; here the output says it all.
@@ -227,7 +228,7 @@ func staleness(ctx context.Context, ix *index.Index, sources []index.Source) str
 			return err.Error()
 		}
 		if hash != was.Hash {
-			return shownPath(s.Path) + " has changed since"
+			return term.Path(s.Path) + " has changed since"
 		}
 	}
 	return ""
@@ -261,8 +262,8 @@ func printPlain(dst []byte, input string, v *policy.Verdict) []byte {
 	if v.Kind == policy.Unknown {
 		reason = v.Err.Error()
 	}
-	dst = append(append(dst, '\t'), visible(entry)...)
-	dst = append(append(dst, '\t'), visible(reason)...)
+	dst = append(append(dst, '\t'), term.Visible(entry)...)
+	dst = append(append(dst, '\t'), term.Visible(reason)...)
 	return append(dst, '\n')
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 
 	"blockd/history"
 	"blockd/index"
+	"blockd/internal/term"
 	"blockd/machine"
 	"blockd/reload"
 	"blockd/remote"
@@ -228,14 +228,14 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 	if err := j.fetch(ctx, stderr); err != nil {
 		return compileReport{}, err
 	}
-	bar := newBar(stderr)
-	draft, err := index.Build(ctx, j.path, j.sources, index.Options{Progress: bar.show, Memory: j.memory, Cache: j.cache})
-	bar.clear()
+	bar := term.NewBar(stderr)
+	draft, err := index.Build(ctx, j.path, j.sources, index.Options{Progress: func(p index.Progress) { bar.Show(stepOf(p)) }, Memory: j.memory, Cache: j.cache})
+	bar.Clear()
 	if refused := (*index.SourcesError)(nil); errors.As(err, &refused) {
 		for _, err := range refused.Errs {
 			fmt.Fprintln(stderr, err)
 		}
-		return compileReport{}, fmt.Errorf("%s refused; %s stays as it is", counted(len(refused.Errs), "file"), shownPath(j.path))
+		return compileReport{}, fmt.Errorf("%s refused; %s stays as it is", term.Counted(len(refused.Errs), "file"), term.Path(j.path))
 	}
 	if err != nil {
 		return compileReport{}, err
@@ -272,6 +272,15 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 		fmt.Fprintln(stderr, err) // the daemon says what that means
 	}
 	return compileReport{j.path, ix.Generation(), rate, ix.Worth(), ix.Overlaps(), len(held), draft.Report}, nil
+}
+
+// stepOf is what the bar shows of a build.
+func stepOf(p index.Progress) term.Step {
+	s := term.Step{Stage: p.Stage, Done: p.Done, Total: p.Total}
+	if p.Stage == "read" {
+		s.Text, s.More = fmt.Sprintf("read %s entries", term.Grouped(p.Entries)), ", "+filepath.Base(p.Source)
+	}
+	return s
 }
 
 // fetch brings copies up to date that are due. A server that is away is told of,
@@ -334,7 +343,7 @@ func (j *job) gate(ctx context.Context, draft *index.Draft, stderr io.Writer) er
 	if acceptable {
 		hint = "; --accept takes it this once"
 	}
-	return fmt.Errorf("%s refused; %s stays as it is%s", counted(refused, "list"), shownPath(j.path), hint)
+	return fmt.Errorf("%s refused; %s stays as it is%s", term.Counted(refused, "list"), term.Path(j.path), hint)
 }
 
 // listOf is the list that an error of reload.Compare is about.
@@ -345,43 +354,43 @@ func listOf(err error) string {
 }
 
 func (r compileReport) text(w io.Writer) error {
-	var t table
-	t.add("list", "file", "format", "lines", "entries", "errors", "skipped", "read")
+	var t term.Table
+	t.Add("list", "file", "format", "lines", "entries", "errors", "skipped", "read")
 	var networks int
 	for _, l := range r.Lists {
 		s := l.Summary
-		t.add(l.Source.List, shownPath(l.Source.Path), s.Format, grouped(uint64(s.Lines)), grouped(uint64(s.Entries)),
-			grouped(uint64(s.Errors)), grouped(uint64(s.Skipped)), octets(s.Size))
+		t.Add(l.Source.List, term.Path(l.Source.Path), s.Format, term.Grouped(s.Lines), term.Grouped(s.Entries),
+			term.Grouped(s.Errors), term.Grouped(s.Skipped), term.Octets(s.Size))
 		networks += l.NetworkEntries
 	}
-	if err := t.print(w, 3, 4, 5, 6, 7); err != nil {
+	if err := t.Print(w, 3, 4, 5, 6, 7); err != nil {
 		return err
 	}
-	var facts table
-	facts.add("index", fmt.Sprintf("%s, %s", shownPath(r.path), octets(r.Bytes)))
-	facts.add("keys", fmt.Sprintf("%s of %s entries", grouped(r.Keys), grouped(r.Entries)))
+	var facts term.Table
+	facts.Add("index", fmt.Sprintf("%s, %s", term.Path(r.path), term.Octets(r.Bytes)))
+	facts.Add("keys", fmt.Sprintf("%s of %s entries", term.Grouped(r.Keys), term.Grouped(r.Entries)))
 	if networks > 0 {
-		facts.add("clients", counted(networks, "entry")+" for client addresses")
+		facts.Add("clients", term.Counted(networks, "entry")+" for client addresses")
 	}
-	facts.add("filter", fmt.Sprintf("%.2g %% false positives", 100*r.rate))
-	facts.add("generation", r.generation)
+	facts.Add("filter", fmt.Sprintf("%.2g %% false positives", 100*r.rate))
+	facts.Add("generation", r.generation)
 	if r.held > 0 {
-		facts.add("held back", counted(r.held, "entry")+": see blockd lint --held")
+		facts.Add("held back", term.Counted(r.held, "entry")+": see blockd lint --held")
 	}
-	facts.add("time", fmt.Sprintf("%.1f s: %s", r.Elapsed.Seconds(), r.stages()))
+	facts.Add("time", fmt.Sprintf("%.1f s: %s", r.Elapsed.Seconds(), r.stages()))
 	if r.Cached > 0 {
-		facts.add("not parsed", counted(r.Cached, "file")+" as at the last build")
+		facts.Add("not parsed", term.Counted(r.Cached, "file")+" as at the last build")
 	}
-	memory := octets(r.PeakMemory)
+	memory := term.Octets(r.PeakMemory)
 	if r.Spilled > 0 {
-		memory += ", and " + octets(r.Spilled) + " in a temporary file"
+		memory += ", and " + term.Octets(r.Spilled) + " in a temporary file"
 	}
-	facts.add("memory", memory)
+	facts.Add("memory", memory)
 	for _, note := range r.Notes {
-		facts.add("note", visible(note))
+		facts.Add("note", term.Visible(note))
 	}
 	fmt.Fprintln(w)
-	return facts.print(w)
+	return facts.Print(w)
 }
 
 // stages says what the time was spent on.
@@ -458,7 +467,5 @@ func (r compileReport) json(w io.Writer) error {
 		o.Lists = append(o.Lists, list{l.Source.List, l.Source.Path, s.Format, s.Lines, s.Entries, s.Errors, s.Skipped,
 			l.NetworkEntries, s.Size, string(s.Verdict), s.Why})
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(o)
+	return term.JSON(w, o)
 }

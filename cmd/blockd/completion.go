@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"blockd/internal/term"
 )
 
 // completion offers words to a shell: those of the configuration at *path, as the flags
@@ -25,7 +27,7 @@ func completion(path *string, words func(Config) []string) cobra.CompletionFunc 
 // listNames are the words of flags that take the name of a list.
 func listNames(c Config) (names []string) {
 	for _, l := range c.Lists {
-		names = append(names, l.Name+"\t"+shownPath(l.Path))
+		names = append(names, l.Name+"\t"+term.Path(l.Path))
 	}
 	return names
 }

@@ -16,6 +16,7 @@ import (
 	"blockd/access"
 	"blockd/certificate"
 	"blockd/httpapi"
+	"blockd/internal/term"
 	"blockd/machine"
 	"blockd/smtpfilter/upstream"
 )
@@ -113,7 +114,7 @@ func printWarnings(w io.Writer, path string, c Config, more []string) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s: good, %s, %s\n", path, counted(len(c.Lists), "list"), counted(len(warnings), "warning"))
+	_, err := fmt.Fprintf(w, "%s: good, %s, %s\n", path, term.Counted(len(c.Lists), "list"), term.Counted(len(warnings), "warning"))
 	return err
 }
 
@@ -165,7 +166,7 @@ func (c Config) settingWarnings() []string {
 	}
 	for _, door := range []struct{ key, address string }{{"smtp.listen", c.SMTP.Listen}, {"smtp.tls_listen", c.SMTP.TLSListen}} {
 		if up.scheme == "maildir" && door.address != "" && !onLoopback(door.address) {
-			warn("%s %s with a maildir: upstream: whoever reaches it can fill %s", door.key, door.address, shownPath(up.address))
+			warn("%s %s with a maildir: upstream: whoever reaches it can fill %s", door.key, door.address, term.Path(up.address))
 		}
 	}
 	if _, text := c.Index.Memory.within(machine.Memory()); text != "" {
@@ -216,10 +217,10 @@ func (l List) lookAt() string {
 		}
 	}
 	if len(files) == 0 && l.URL != "" {
-		return shownPath(l.Path) + ": not fetched yet; until it is, the other lists filter"
+		return term.Path(l.Path) + ": not fetched yet; until it is, the other lists filter"
 	}
 	if len(files) == 0 {
-		return shownPath(l.Path) + ": no such file; until there is one, the other lists filter"
+		return term.Path(l.Path) + ": no such file; until there is one, the other lists filter"
 	}
 	for _, path := range files {
 		f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not hold us
@@ -232,7 +233,7 @@ func (l List) lookAt() string {
 			return err.Error()
 		}
 		if !info.Mode().IsRegular() {
-			return shownPath(path) + ": not a regular file"
+			return term.Path(path) + ": not a regular file"
 		}
 	}
 	return ""

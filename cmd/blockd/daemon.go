@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blockd/httpapi"
+	"blockd/internal/term"
 )
 
 // tokenVariable names the environment variable with a token for the daemon.
@@ -37,7 +38,7 @@ func (c Config) askDaemon(ctx context.Context, method, path string, body, answer
 	conn, socketErr := dialSocket(ctx, socket)
 	address := reachable(c.HTTP.Listen)
 	if conn == nil && c.HTTP.Listen == "" {
-		return fmt.Errorf("%w at %s: %w", errNoDaemon, shownPath(socket), socketErr)
+		return fmt.Errorf("%w at %s: %w", errNoDaemon, term.Path(socket), socketErr)
 	}
 	server := c.HTTP.scheme() + "://" + address
 	if conn != nil {
@@ -135,19 +136,19 @@ func (c Config) read(resp *http.Response, req *http.Request, answer any) error {
 	}
 	var problem struct{ Detail string }
 	if err := json.NewDecoder(body).Decode(&problem); err != nil || problem.Detail == "" {
-		return fmt.Errorf("it says %s", visible(resp.Status))
+		return fmt.Errorf("it says %s", term.Visible(resp.Status))
 	}
-	detail := visible(problem.Detail)
+	detail := term.Visible(problem.Detail)
 	switch resp.StatusCode {
 	case http.StatusConflict:
 		detail = strings.Replace(detail, `say "force": true`, "add --force", 1)
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if req.Header.Get("Authorization") == "" {
 			detail = fmt.Sprintf("it wants a token: put one into %s (made by blockd token new --write), or use its socket %s as a user who may open it",
-				tokenVariable, shownPath(c.httpSocket()))
+				tokenVariable, term.Path(c.httpSocket()))
 			if file := c.firstToken(); file != "" {
 				detail = fmt.Sprintf("it wants a token: put that of %s into %s, or use its socket %s as a user who may open it",
-					shownPath(file), tokenVariable, shownPath(c.httpSocket()))
+					term.Path(file), tokenVariable, term.Path(c.httpSocket()))
 			}
 		}
 	}

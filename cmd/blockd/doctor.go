@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/access"
+	"blockd/internal/term"
 )
 
 // The time of one check, and how much longer one is waited for that does not keep to it,
@@ -219,7 +219,7 @@ func (d *doctor) checkConfig(_ context.Context, r *report) {
 		}
 	}
 	if len(warnings) == 0 {
-		r.ok("%s: %s", shownPath(d.path), counted(len(d.Lists), "list"))
+		r.ok("%s: %s", term.Path(d.path), term.Counted(len(d.Lists), "list"))
 	}
 }
 
@@ -232,9 +232,9 @@ func (d *doctor) checkDaemon(ctx context.Context, r *report) {
 	case d.running && d.pid > 0:
 		r.ok("runs as %s, process %d", who, d.pid)
 	case d.running:
-		r.ok("runs; files are looked at as %s, who owns %s", who, shownPath(d.Index.Path))
+		r.ok("runs; files are looked at as %s, who owns %s", who, term.Path(d.Index.Path))
 	default:
-		r.fault("start it: systemctl start blockd, or blockd serve -c "+shownPath(d.path), "%v; files are looked at as %s", d.asked, who)
+		r.fault("start it: systemctl start blockd, or blockd serve -c "+term.Path(d.path), "%v; files are looked at as %s", d.asked, who)
 	}
 	if !d.running {
 		return
@@ -256,10 +256,8 @@ func (d *doctor) checkDaemon(ctx context.Context, r *report) {
 }
 
 func printFindingsJSON(w io.Writer, found []finding) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
 	for _, f := range found {
-		if err := enc.Encode(f); err != nil {
+		if err := term.JSON(w, f); err != nil {
 			return err
 		}
 	}
@@ -269,19 +267,19 @@ func printFindingsJSON(w io.Writer, found []finding) error {
 // printFindings writes a line for each finding, and what to do below it. Long texts are
 // folded within their column.
 func printFindings(w io.Writer, found []finding) error {
-	p, width := newPaint(w), cmp.Or(terminalWidth(w), listingWidth)
+	p, width := term.NewPaint(w), cmp.Or(term.Width(w), term.PlainWidth)
 	names, states, counts := 0, len("warning"), [3]int{}
 	for _, f := range found {
-		names = max(names, columns(f.Check))
+		names = max(names, term.Columns(f.Check))
 		counts[f.State]++
 	}
 	indent := strings.Repeat(" ", states+2+names+2)
 	room := max(width-len(indent), 30)
 	var b strings.Builder
 	for _, f := range found {
-		word := map[state]func(string) string{stateOK: p.green, stateWarning: p.yellow, stateFault: p.red}[f.State](f.State.String())
-		head := word + strings.Repeat(" ", states+2-len(f.State.String())) + f.Check + strings.Repeat(" ", names+2-columns(f.Check))
-		for _, line := range folded(visible(f.Text), room) {
+		word := map[state]func(string) string{stateOK: p.Green, stateWarning: p.Yellow, stateFault: p.Red}[f.State](f.State.String())
+		head := word + strings.Repeat(" ", states+2-len(f.State.String())) + f.Check + strings.Repeat(" ", names+2-term.Columns(f.Check))
+		for _, line := range term.Fold(term.Visible(f.Text), room) {
 			b.WriteString(head + line + "\n")
 			head = indent
 		}
@@ -289,30 +287,14 @@ func printFindings(w io.Writer, found []finding) error {
 			continue
 		}
 		arrow := "-> "
-		for _, line := range folded(visible(f.Hint), room-len(arrow)) {
-			b.WriteString(indent + p.faint(arrow+line) + "\n")
+		for _, line := range term.Fold(term.Visible(f.Hint), room-len(arrow)) {
+			b.WriteString(indent + p.Faint(arrow+line) + "\n")
 			arrow = "   "
 		}
 	}
-	fmt.Fprintf(&b, "\n%d ok, %s, %s\n", counts[stateOK], counted(counts[stateWarning], "warning"), counted(counts[stateFault], "fault"))
+	fmt.Fprintf(&b, "\n%d ok, %s, %s\n", counts[stateOK], term.Counted(counts[stateWarning], "warning"), term.Counted(counts[stateFault], "fault"))
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// folded breaks text between words into lines of at most so many columns; a longer word
-// stands alone.
-func folded(text string, width int) (lines []string) {
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && columns(line)+1+columns(word) > width {
-			lines, line = append(lines, line), ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(lines, line)
 }
 
 // ask puts a question to the daemon's HTTP door and returns the answer as it is.

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"blockd/access"
+	"blockd/internal/term"
 )
 
 // doorTimeout is how long a door may take to speak, beside smtp.greet_wait.
@@ -270,9 +271,9 @@ func (d *doctor) checkSocket(r *report, path string, want socketAccess, mail boo
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if !d.running {
-			r.warning("it is made when the daemon starts", "%s is not there: no daemon runs", shownPath(path))
+			r.warning("it is made when the daemon starts", "%s is not there: no daemon runs", term.Path(path))
 		} else {
-			r.fault("restart the daemon; who removes files there?", "%s is not there", shownPath(path))
+			r.fault("restart the daemon; who removes files there?", "%s is not there", term.Path(path))
 		}
 		return
 	} else if err != nil {
@@ -283,16 +284,16 @@ func (d *doctor) checkSocket(r *report, path string, want socketAccess, mail boo
 	mode, _ := socketMode(want.mode)
 	switch {
 	case info.Mode().Type() != fs.ModeSocket:
-		r.fault("remove it, and restart the daemon", "%s is no socket", shownPath(path))
+		r.fault("remove it, and restart the daemon", "%s is no socket", term.Path(path))
 	case info.Mode().Perm() != mode:
-		r.warning("restart the daemon", "%s has the mode %04o, and socket_mode is %04o", shownPath(path), info.Mode().Perm(), mode)
+		r.warning("restart the daemon", "%s has the mode %04o, and socket_mode is %04o", term.Path(path), info.Mode().Perm(), mode)
 	case owner != nil && gid >= 0 && int(owner.Gid) != gid:
-		r.warning("restart the daemon", "%s is not of the group %s", shownPath(path), want.group)
+		r.warning("restart the daemon", "%s is not of the group %s", term.Path(path), want.group)
 	default:
 		if mail && d.closedToPostfix(r, path) {
 			return
 		}
-		r.ok("%s: mode %04o%s", shownPath(path), mode, groupOf(owner))
+		r.ok("%s: mode %04o%s", term.Path(path), mode, groupOf(owner))
 	}
 }
 
@@ -371,9 +372,9 @@ func (d *doctor) checkCertificateFiles(r *report, cert, key string) *x509.Certif
 		return nil
 	}
 	if info, err := os.Stat(key); err == nil && info.Mode().Perm()&0o007 != 0 {
-		r.warning("chmod o-rwx "+shownPath(key), "%s: all users of this machine may use the key (mode %04o)", shownPath(key), info.Mode().Perm())
+		r.warning("chmod o-rwx "+term.Path(key), "%s: all users of this machine may use the key (mode %04o)", term.Path(key), info.Mode().Perm())
 	}
-	judgeCertificate(r, shownPath(cert), leaf, d.now)
+	judgeCertificate(r, term.Path(cert), leaf, d.now)
 	return leaf
 }
 
@@ -387,9 +388,9 @@ func judgeCertificate(r *report, name string, leaf *x509.Certificate, now time.T
 	case leaf.NotBefore.After(now):
 		r.warning("is the clock of this machine right? Else wait, or take another one", "%s: the certificate does not hold before %s", name, leaf.NotBefore.UTC().Format(time.DateTime))
 	case left < certificateNotice:
-		r.warning(renew, "%s: the certificate ends on %s, in %s", name, ends, span(left))
+		r.warning(renew, "%s: the certificate ends on %s, in %s", name, ends, term.Span(left))
 	default:
-		r.ok("%s: the certificate ends on %s, in %s", name, ends, span(left))
+		r.ok("%s: the certificate ends on %s, in %s", name, ends, term.Span(left))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"blockd/access"
 	"blockd/httpapi"
+	"blockd/internal/term"
 	"blockd/policy"
 )
 
@@ -42,7 +43,7 @@ func (d *doctor) checkFiles(_ context.Context, r *report) {
 		case errors.As(err, &denied):
 			r.fault(cureOf(denied), "%s: %v", what, denied)
 		case errors.Is(err, fs.ErrNotExist):
-			r.fault("make it, or name another one", "%s: %s is not there", what, shownPath(full))
+			r.fault("make it, or name another one", "%s: %s is not there", what, term.Path(full))
 		case errors.Is(err, fs.ErrPermission):
 			r.warning("run blockd doctor as root or as "+d.user.String(), "%s: %v", what, err)
 		default:
@@ -97,7 +98,7 @@ func (d *doctor) checkFiles(_ context.Context, r *report) {
 		looked += d.checkListFiles(r, l, see)
 	}
 	if len(r.found) == before {
-		r.ok("%s are open to %s", counted(looked, "place"), d.user)
+		r.ok("%s are open to %s", term.Counted(looked, "place"), d.user)
 	}
 }
 
@@ -242,7 +243,7 @@ func (d *doctor) checkClock(_ context.Context, r *report) {
 	}
 	if latest.After(d.now.Add(clockSlack)) {
 		r.warning("set the clock (timedatectl set-ntp true), or touch the file: ages, certificates and ends of entries go by it",
-			"it is %s, and %s was written %s from now", d.now.UTC().Format(time.DateTime), shownPath(name), span(latest.Sub(d.now)))
+			"it is %s, and %s was written %s from now", d.now.UTC().Format(time.DateTime), term.Path(name), term.Span(latest.Sub(d.now)))
 		return
 	}
 	r.ok("%s, later than all files that it was held against", d.now.UTC().Format(time.DateTime))
@@ -280,13 +281,13 @@ func (d *doctor) checkRoom(r *report, key, folder string, least, want int64, wha
 	const more = "make room, or move it to a larger disk"
 	switch {
 	case s.Files > 0 && s.Ffree == 0:
-		r.fault("remove files there", "%s: no file can be made on the disk of %s", key, shownPath(folder))
+		r.fault("remove files there", "%s: no file can be made on the disk of %s", key, term.Path(folder))
 	case free < max(least, 1<<20):
-		r.fault(more, "%s: %s free, and %s takes %s", key, octets(free), what, octets(want))
+		r.fault(more, "%s: %s free, and %s takes %s", key, term.Octets(free), what, term.Octets(want))
 	case free < want:
-		r.warning(more, "%s: %s free, and %s may take %s", key, octets(free), what, octets(want))
+		r.warning(more, "%s: %s free, and %s may take %s", key, term.Octets(free), what, term.Octets(want))
 	default:
-		r.ok("%s: %s free, enough for %s (%s)", key, octets(free), what, octets(want))
+		r.ok("%s: %s free, enough for %s (%s)", key, term.Octets(free), what, term.Octets(want))
 	}
 }
 
@@ -319,12 +320,12 @@ func (d *doctor) checkLists(ctx context.Context, r *report) {
 	table, err := d.daemonListing(ctx, false)
 	from := "the daemon"
 	if err != nil {
-		from = shownPath(d.Index.Path)
+		from = term.Path(d.Index.Path)
 		if table, err = indexListing(d.Index.Path, d.path, d.reload().Lists); errors.Is(err, fs.ErrNotExist) || err != nil && !d.running {
-			r.warning("the daemon builds it when it starts; or run: blockd compile -c "+shownPath(d.path), "%v", err)
+			r.warning("the daemon builds it when it starts; or run: blockd compile -c "+term.Path(d.path), "%v", err)
 			return
 		} else if err != nil {
-			r.fault("run: blockd compile -c "+shownPath(d.path), "%v", err)
+			r.fault("run: blockd compile -c "+term.Path(d.path), "%v", err)
 			return
 		}
 	}
@@ -332,7 +333,7 @@ func (d *doctor) checkLists(ctx context.Context, r *report) {
 	for _, l := range d.Lists {
 		i := slices.IndexFunc(table.Worth, func(w httpapi.ListWorth) bool { return w.List == l.Name })
 		if i < 0 {
-			hint := "see the daemon's log, and: blockd lint " + shownPath(l.Path)
+			hint := "see the daemon's log, and: blockd lint " + term.Path(l.Path)
 			if l.Optional {
 				r.ok("list %s is not there, and optional", l.Name)
 			} else {
@@ -345,7 +346,7 @@ func (d *doctor) checkLists(ctx context.Context, r *report) {
 		d.judgeList(r, l, w)
 	}
 	if len(r.found) == before {
-		r.ok("%s, %s (as %s has them)", counted(len(d.Lists), "list"), counted(entries, "entry"), from)
+		r.ok("%s, %s (as %s has them)", term.Counted(len(d.Lists), "list"), term.Counted(entries, "entry"), from)
 	}
 }
 
@@ -363,7 +364,7 @@ func (d *doctor) judgeAge(r *report, l List, at *time.Time) {
 	}
 	every := time.Duration(or(l.Every, Duration(time.Hour)))
 	if age := d.now.Sub(*at); age > max(unconfirmed*every, leastUnconfirmed) {
-		r.warning("see the daemon's log: list not fetched", "list %s: its server has not confirmed it for %s", l.Name, span(age))
+		r.warning("see the daemon's log: list not fetched", "list %s: its server has not confirmed it for %s", l.Name, term.Span(age))
 	}
 }
 
@@ -379,13 +380,13 @@ func (d *doctor) judgeList(r *report, l List, w httpapi.ListWorth) {
 	case httpapi.ListStale:
 		r.warning("does anybody still write it? See max_age", "list %s is older than its max_age%s", l.Name, why)
 	case httpapi.ListPartial:
-		r.warning("see: blockd lint "+shownPath(l.Path), "list %s serves without lines that are refused%s", l.Name, why)
+		r.warning("see: blockd lint "+term.Path(l.Path), "list %s serves without lines that are refused%s", l.Name, why)
 	case httpapi.ListMissing:
 		if l.Optional {
 			return
 		}
 		r.fault("put the file there; what was loaded before serves on", "list %s: its file is missing%s", l.Name, why)
 	default:
-		r.fault("see: blockd lint "+shownPath(l.Path)+"; what was loaded before serves on", "list %s is %s%s", l.Name, w.State, why)
+		r.fault("see: blockd lint "+term.Path(l.Path)+"; what was loaded before serves on", "list %s is %s%s", l.Name, w.State, why)
 	}
 }

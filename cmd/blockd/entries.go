@@ -3,10 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/httpapi"
+	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/live"
 )
@@ -120,7 +119,7 @@ What each list file is worth, blockd lists shows.`,
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), all)
+				return term.JSON(cmd.OutOrStdout(), all)
 			}
 			return printEntries(cmd.OutOrStdout(), all, time.Now())
 		},
@@ -183,7 +182,7 @@ func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, r
 		return err
 	}
 	if asJSON {
-		err = printJSON(cmd.OutOrStdout(), answer)
+		err = term.JSON(cmd.OutOrStdout(), answer)
 	} else {
 		config := "" // as long as nobody named another one
 		if cmd.Flags().Changed("config") {
@@ -201,7 +200,7 @@ func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, r
 			err = answerAbsent
 		}
 		if c.Auth.UnverifiedAllow == "ignore" && r.Entry != nil && r.Entry.Action == lists.Allow.String() && !aboutClient(r.Entry) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s overrides nothing: auth.unverified_allow is \"ignore\"\n", cmd.CommandPath(), visible(r.Entry.Entry))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s overrides nothing: auth.unverified_allow is \"ignore\"\n", cmd.CommandPath(), term.Visible(r.Entry.Entry))
 		}
 	}
 	return err
@@ -298,10 +297,4 @@ func (c Config) entryList(ctx context.Context) (all httpapi.EntryList, err error
 		return all, err
 	}
 	return httpapi.NewEntryList(set), nil
-}
-
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }

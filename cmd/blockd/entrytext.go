@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"blockd/httpapi"
+	"blockd/internal/term"
 	"blockd/lists"
 )
 
@@ -22,7 +23,7 @@ func printChanges(w io.Writer, answer httpapi.ChangeResults, asked []string, con
 		case r.Was != nil:
 			fmt.Fprintf(&b, "%s: %s\n", r.Result, shownEntry(r.Was))
 		case i < len(asked):
-			fmt.Fprintf(&b, "no live entry: %s\n", visible(asked[i]))
+			fmt.Fprintf(&b, "no live entry: %s\n", term.Visible(asked[i]))
 		}
 		if r.Was != nil && r.Result != "unchanged" {
 			fmt.Fprintf(&b, "  undo: %s\n", undo(r.Was, config))
@@ -33,12 +34,12 @@ func printChanges(w io.Writer, answer httpapi.ChangeResults, asked []string, con
 }
 
 func shownEntry(e *httpapi.LiveEntry) string {
-	text := e.Action + " " + visible(e.Entry)
+	text := e.Action + " " + term.Visible(e.Entry)
 	if e.Expires != nil {
 		text += " until " + e.Expires.UTC().Format(time.RFC3339)
 	}
 	if e.Why != "" {
-		text += " (" + visible(e.Why) + ")"
+		text += " (" + term.Visible(e.Why) + ")"
 	}
 	return text
 }
@@ -78,7 +79,7 @@ func quoted(s string) string {
 	if s != "" && plainName(s) {
 		return s
 	}
-	return "'" + strings.ReplaceAll(visible(s), "'", `'\''`) + "'"
+	return "'" + strings.ReplaceAll(term.Visible(s), "'", `'\''`) + "'"
 }
 
 // printEntries prints a table, or that it would be empty.
@@ -87,23 +88,23 @@ func printEntries(w io.Writer, all httpapi.EntryList, now time.Time) error {
 		_, err := fmt.Fprintln(w, "no live entries")
 		return err
 	}
-	p := newPaint(w)
-	t := table{}
-	t.add(p.faint("entry"), p.faint("action"), p.faint("scope"), p.faint("left"), p.faint("added"), p.faint("by"), p.faint("why"))
+	p := term.NewPaint(w)
+	var t term.Table
+	t.Add(p.Faint("entry"), p.Faint("action"), p.Faint("scope"), p.Faint("left"), p.Faint("added"), p.Faint("by"), p.Faint("why"))
 	for _, e := range all.Entries {
 		left := "-"
 		if e.Expires != nil {
-			left = span(e.Expires.Sub(now))
+			left = term.Span(e.Expires.Sub(now))
 		}
 		action := e.Action
 		if action == lists.Allow.String() {
-			action = p.green(action)
+			action = p.Green(action)
 		}
 		added := "-"
 		if e.Added != nil {
-			added = e.Added.Local().Format("2006-01-02 15:04")
+			added = term.Moment(*e.Added)
 		}
-		t.add(visible(e.Entry), action, e.Scope, left, added, cmp.Or(visible(e.Author), "-"), visible(e.Why))
+		t.Add(term.Visible(e.Entry), action, e.Scope, left, added, cmp.Or(term.Visible(e.Author), "-"), term.Visible(e.Why))
 	}
-	return t.print(w, 3)
+	return t.Print(w, 3)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
 )
@@ -14,7 +15,7 @@ import (
 // explanation shows people how the answer about one sender comes about.
 type explanation struct {
 	w       io.Writer
-	paint   paint
+	paint   term.Paint
 	ix      *index.Index
 	checker *policy.Checker
 	facts   [][2]string // about a message, shown before the keys
@@ -22,12 +23,12 @@ type explanation struct {
 
 // print is a printer of check.
 func (e explanation) print(input string, v policy.Verdict) error {
-	fmt.Fprintf(e.w, "%s  %s\n", e.paint.bold(shownSubject(input, &v)), e.verdict(v.Kind))
+	fmt.Fprintf(e.w, "%s  %s\n", e.paint.Bold(shownSubject(input, &v)), e.verdict(v.Kind))
 	keys, entries := e.ix.Counts()
 	rows := [][2]string{
-		{"asked", visible(input)},
+		{"asked", term.Visible(input)},
 		{"index", fmt.Sprintf("generation %s of %s, %s keys, %s entries",
-			e.ix.Generation(), e.ix.Built().Format(time.DateTime), grouped(keys), grouped(entries))},
+			e.ix.Generation(), e.ix.Built().Format(time.DateTime), term.Grouped(keys), term.Grouped(entries))},
 	}
 	if v.Client.IsValid() {
 		rows = append(rows, [2]string{"client", v.Client.String()})
@@ -40,7 +41,7 @@ func (e explanation) print(input string, v policy.Verdict) error {
 	for i, m := range v.Matches {
 		text := describe(v, m)
 		if why := v.Objection(i); why != "" {
-			text += ": does not count, " + e.paint.yellow(why)
+			text += ": does not count, " + e.paint.Yellow(why)
 		}
 		rows = append(rows, [2]string{"match " + fmt.Sprint(i+1), text})
 	}
@@ -52,21 +53,21 @@ func (e explanation) print(input string, v policy.Verdict) error {
 			rows = append(rows, [2]string{"", "but the SMTP filter refuses its syntax: 553 5.1.7"})
 		}
 	}
-	var t table
+	var t term.Table
 	for _, r := range rows {
-		t.add("  "+e.paint.faint(r[0]), r[1])
+		t.Add("  "+e.paint.Faint(r[0]), r[1])
 	}
-	return t.print(e.w)
+	return t.Print(e.w)
 }
 
 func (e explanation) verdict(k policy.Kind) string {
 	switch k {
 	case policy.Blocked:
-		return e.paint.red(string(k))
+		return e.paint.Red(string(k))
 	case policy.Allowed:
-		return e.paint.green(string(k))
+		return e.paint.Green(string(k))
 	case policy.Unknown:
-		return e.paint.yellow(string(k))
+		return e.paint.Yellow(string(k))
 	}
 	return string(k)
 }
@@ -78,9 +79,9 @@ func (e explanation) consequence(d policy.Decision) [2]string {
 	case policy.Quarantine:
 		row[1] = "take the message and set it aside"
 	case policy.Tag:
-		row[1] = "pass the message on, marked " + visible(d.Tag)
+		row[1] = "pass the message on, marked " + term.Visible(d.Tag)
 	default:
-		row = [2]string{"SMTP says", visible(d.Reply.String())}
+		row = [2]string{"SMTP says", term.Visible(d.Reply.String())}
 	}
 	if d.Tarpit > 0 {
 		row[1] += fmt.Sprintf(", after %s", Duration(d.Tarpit))
@@ -96,7 +97,7 @@ func (e explanation) keys(v policy.Verdict) (rows [][2]string) {
 	if len(keys) == 0 {
 		return nil
 	}
-	var t table
+	var t term.Table
 	asked, wrong, networks := 0, 0, 0
 	for _, k := range keys {
 		if k.Filter != "" {
@@ -109,12 +110,12 @@ func (e explanation) keys(v policy.Verdict) (rows [][2]string) {
 			networks++
 			continue
 		}
-		t.add(visible(k.Key), found(k))
+		t.Add(term.Visible(k.Key), found(k))
 	}
 	if networks > 0 {
-		t.add(counted(networks, "network")+" of the client", "filter no")
+		t.Add(term.Counted(networks, "network")+" of the client", "filter no")
 	}
-	for i, line := range t.lines() {
+	for i, line := range t.Lines() {
 		rows = append(rows, [2]string{"", line})
 		if i == 0 {
 			rows[0][0] = "keys"
@@ -122,9 +123,9 @@ func (e explanation) keys(v policy.Verdict) (rows [][2]string) {
 	}
 	so := "no false positive"
 	if wrong > 0 {
-		so = counted(wrong, "false positive") + ", cleared by the store"
+		so = term.Counted(wrong, "false positive") + ", cleared by the store"
 	}
-	return append(rows, [2]string{"filter", fmt.Sprintf("asked for %s, %s", counted(asked, "key"), so)})
+	return append(rows, [2]string{"filter", fmt.Sprintf("asked for %s, %s", term.Counted(asked, "key"), so)})
 }
 
 // found is a key's line behind the key.
@@ -154,7 +155,7 @@ func found(k policy.ExplainedKey) string {
 func describe(v policy.Verdict, m index.Match) string {
 	l := v.Lists[m.Row]
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s:%d, list %s: %s %s", shownPath(l.Source.Path), m.Line, l.Source.List, m.Action, visible(m.Name()))
+	fmt.Fprintf(&b, "%s:%d, list %s: %s %s", term.Path(l.Source.Path), m.Line, l.Source.List, m.Action, term.Visible(m.Name()))
 	b.WriteString(reach(m))
 	if m.Reason != "" {
 		fmt.Fprintf(&b, ", %q", m.Reason)
@@ -190,11 +191,11 @@ func reach(m index.Match) string {
 func (e explanation) because(v policy.Verdict) string {
 	switch {
 	case v.Kind == policy.Unknown && !v.Internal() && v.Sender.String()+v.Domain.Text != "":
-		return "this is no sender: " + visible(v.Err.Error()) + "; what can be read of it is in no list that counts"
+		return "this is no sender: " + term.Visible(v.Err.Error()) + "; what can be read of it is in no list that counts"
 	case v.Kind == policy.Unknown && !v.Internal():
-		return "this is no sender and no domain: " + visible(v.Err.Error()) + "; nobody is blocked for that"
+		return "this is no sender and no domain: " + term.Visible(v.Err.Error()) + "; nobody is blocked for that"
 	case v.Kind == policy.Unknown:
-		return visible(v.Err.Error())
+		return term.Visible(v.Err.Error())
 	case v.Decider >= 0 && v.Kind == policy.Allowed:
 		return fmt.Sprintf("match %d decides: an exception%s goes before %s", v.Decider+1, proved(v), passed(v))
 	case v.Decider >= 0 && objected(v):

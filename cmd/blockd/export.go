@@ -17,6 +17,7 @@ import (
 	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/durable"
+	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
 )
@@ -72,7 +73,7 @@ error.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			job := exportJob{index: file, config: path, format: format, out: out, names: names, rules: config.policy().Lists, ignoreSenders: config.Auth.UnverifiedAllow == "ignore", progress: newBar(cmd.ErrOrStderr())}
+			job := exportJob{index: file, config: path, format: format, out: out, names: names, rules: config.policy().Lists, ignoreSenders: config.Auth.UnverifiedAllow == "ignore", progress: term.NewBar(cmd.ErrOrStderr())}
 			told, err := job.run(ctx, cmd.OutOrStdout())
 			if err != nil {
 				return checkError{err}
@@ -103,7 +104,7 @@ type exportJob struct {
 	names         []string                   // of lists; none: all that refuse
 	rules         map[string]policy.ListRule // by list; without a configuration all refuse
 	ignoreSenders bool                       // auth.unverified_allow = "ignore": exceptions for senders without require override nothing
-	progress      *bar
+	progress      *term.Bar
 }
 
 // believed reports whether the other program may let pass what an exception of a list
@@ -124,8 +125,8 @@ func (j *exportJob) run(ctx context.Context, stdout io.Writer) (*exported, error
 		return nil, err
 	}
 	if j.out == "" {
-		if onTerminal(stdout) {
-			j.progress = newBar(io.Discard) // the lines are to be seen
+		if term.IsTerminal(stdout) {
+			j.progress = term.NewBar(io.Discard) // the lines are to be seen
 		}
 		return j.write(ctx, stdout, ix, rows)
 	}
@@ -159,9 +160,6 @@ func (j *exportJob) rows(ix *index.Index) ([]bool, error) {
 	return rows, nil
 }
 
-// exporting is the stage of a bar that counts entries.
-const exporting = "export"
-
 // shownEvery is after how many entries the bar moves.
 const shownEvery = 4096
 
@@ -171,7 +169,7 @@ func (j *exportJob) write(ctx context.Context, out io.Writer, ix *index.Index, r
 	if err != nil {
 		return nil, err
 	}
-	defer j.progress.clear()
+	defer j.progress.Clear()
 	e := exporter{ix: ix, w: w, rows: rows, now: time.Now(), told: &exported{format: j.format}, believed: j.believed}
 	for n, row := range ix.Lists() {
 		if rows[n] && row.Source.Settings.Action != lists.Allow {
@@ -187,7 +185,7 @@ func (j *exportJob) write(ctx context.Context, out io.Writer, ix *index.Index, r
 	n := int64(0)
 	for entry, err := range ix.Entries(ctx, func(row int) bool { return rows[row] }) {
 		if n++; n%shownEvery == 0 {
-			j.progress.show(index.Progress{Stage: exporting, Done: n, Total: e.total})
+			j.progress.Show(term.Step{Stage: "export", Done: n, Total: e.total, Things: true})
 		}
 		switch {
 		case err != nil:
@@ -434,23 +432,23 @@ func (e *exported) partial() bool {
 
 // String tells people in one line.
 func (e *exported) String() string {
-	text := fmt.Sprintf("%s: %s written", e.format, counted(e.written, "entry"))
+	text := fmt.Sprintf("%s: %s written", e.format, term.Counted(e.written, "entry"))
 	if e.narrowed > 0 {
-		text += fmt.Sprintf(", %s of them as the name alone", grouped(uint64(e.narrowed)))
+		text += fmt.Sprintf(", %s of them as the name alone", term.Grouped(e.narrowed))
 	}
 	if e.reduced > 0 {
-		text += fmt.Sprintf(", %s without what exceptions cover", grouped(uint64(e.reduced)))
+		text += fmt.Sprintf(", %s without what exceptions cover", term.Grouped(e.reduced))
 	}
 	if e.excepted > 0 {
-		text += fmt.Sprintf("; %s under exceptions left out", grouped(uint64(e.excepted)))
+		text += fmt.Sprintf("; %s under exceptions left out", term.Grouped(e.excepted))
 	}
 	if e.stayed > 0 {
-		text += fmt.Sprintf("; %s left out, since they lift what their own list blocks, and another list blocks too", counted(e.stayed, "exception"))
+		text += fmt.Sprintf("; %s left out, since they lift what their own list blocks, and another list blocks too", term.Counted(e.stayed, "exception"))
 	}
 	if len(e.unsaid) > 0 {
 		var parts []string
 		for _, u := range e.unsaid {
-			parts = append(parts, fmt.Sprintf("%s× %s", grouped(uint64(u.n)), u.what))
+			parts = append(parts, fmt.Sprintf("%s× %s", term.Grouped(u.n), u.what))
 		}
 		text += "; left out, since the format cannot say them: " + strings.Join(parts, ", ")
 	}

@@ -15,6 +15,7 @@ import (
 	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/race"
+	"blockd/internal/term"
 	"blockd/lists"
 )
 
@@ -137,7 +138,7 @@ func comesBack(t *testing.T, bdx, format string) {
 		}
 		counts += n
 	}
-	if wrote := counted(len(before)-unsaid, "entry") + " written"; counts != unsaid || !strings.Contains(told, wrote) {
+	if wrote := term.Counted(len(before)-unsaid, "entry") + " written"; counts != unsaid || !strings.Contains(told, wrote) {
 		t.Errorf("told %q; %d are left out, and %s", told, unsaid, wrote)
 	}
 	if len(want) == 0 {

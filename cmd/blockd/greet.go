@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"blockd/index"
+	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/reload"
 )
@@ -15,10 +16,10 @@ import (
 // greet tells a person at a terminal what serves and what to try. The log has
 // the same facts; this is for the one who types `make run` for the first time.
 func (c Config) greet(w io.Writer, smtp *smtpDoor, http *httpDoor, s reload.Status) {
-	p := newPaint(w)
-	var t table
+	p := term.NewPaint(w)
+	var t term.Table
 	for _, l := range smtp.listeners {
-		t.add("smtp", l.Addr().String(), "-> "+shownUpstream(c.SMTP.Upstream))
+		t.Add("smtp", l.Addr().String(), "-> "+shownUpstream(c.SMTP.Upstream))
 	}
 	for _, door := range []struct{ name, where, what string }{
 		{"milter", c.Milter.Listen, "smtpd_milters of Postfix, INPUT_MAIL_FILTER of Sendmail"},
@@ -27,7 +28,7 @@ func (c Config) greet(w io.Writer, smtp *smtpDoor, http *httpDoor, s reload.Stat
 		{"tcp", c.Postfix.TCPListen, "tables of Postfix"},
 	} {
 		if door.where != "" {
-			t.add(door.name, door.where, door.what)
+			t.Add(door.name, door.where, door.what)
 		}
 	}
 	for _, l := range http.listeners {
@@ -35,28 +36,28 @@ func (c Config) greet(w io.Writer, smtp *smtpDoor, http *httpDoor, s reload.Stat
 		if l.Addr().Network() == "unix" {
 			where = l.Addr().String()
 		}
-		t.add("http", where, "checks, state of the lists, metrics")
+		t.Add("http", where, "checks, state of the lists, metrics")
 	}
 	if file := c.firstToken(); file != "" {
-		t.add("console", c.HTTP.scheme()+"://"+http.listeners[0].Addr().String()+"/", "wants the token in "+shownPath(file))
+		t.Add("console", c.HTTP.scheme()+"://"+http.listeners[0].Addr().String()+"/", "wants the token in "+term.Path(file))
 	}
 	for _, f := range s.Files {
-		what := fmt.Sprintf("%s, %s", counted(f.Summary.Entries, "entry"), f.Source.Settings.Action)
+		what := fmt.Sprintf("%s, %s", term.Counted(f.Summary.Entries, "entry"), f.Source.Settings.Action)
 		if f.Source.Mode == index.Shadow {
 			what += ", shadow"
 		}
 		if f.Summary.Verdict == lists.Refused {
-			what = p.red("refused: " + visible(f.Summary.Why))
+			what = p.Red("refused: " + term.Visible(f.Summary.Why))
 		}
-		t.add("list", f.Source.List, shownPath(f.Source.Path)+" ("+what+")")
+		t.Add("list", f.Source.List, term.Path(f.Source.Path)+" ("+what+")")
 	}
-	fmt.Fprintln(w, p.bold("blockd filters mail")+p.faint(", the log follows; Ctrl-C ends it"))
-	for _, line := range t.lines() {
+	fmt.Fprintln(w, p.Bold("blockd filters mail")+p.Faint(", the log follows; Ctrl-C ends it"))
+	for _, line := range t.Lines() {
 		fmt.Fprintln(w, "  "+line)
 	}
 	if listed := listedSender(s.Files); listed != "" && c.SMTP.Listen != "" {
 		fmt.Fprintf(w, "%s\n  curl -sv smtp://%s --mail-from %s --mail-rcpt you@here.example --crlf -T FILE\n",
-			p.bold("try, from another terminal"), smtp.listeners[0].Addr(), listed)
+			p.Bold("try, from another terminal"), smtp.listeners[0].Addr(), listed)
 		if len(http.listeners) > 0 && c.HTTP.Listen != "" {
 			fmt.Fprintf(w, "  curl '%s://%s/v1/check?sender=%s'\n", c.HTTP.scheme(), http.listeners[0].Addr(), listed)
 		}
@@ -66,9 +67,9 @@ func (c Config) greet(w io.Writer, smtp *smtpDoor, http *httpDoor, s reload.Stat
 
 func shownUpstream(text string) string {
 	if dir, ok := strings.CutPrefix(text, "maildir:"); ok {
-		return "maildir:" + shownPath(dir)
+		return "maildir:" + term.Path(dir)
 	}
-	return visible(text)
+	return term.Visible(text)
 }
 
 // listedSender returns some sender that a list blocks, for a trial; "" if none

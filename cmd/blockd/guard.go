@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/internal/term"
 	"blockd/lists"
 )
 
@@ -183,7 +184,7 @@ func (l List) gateWarnings() (w []string) {
 
 func shownFloat(f float64) string {
 	if f == math.Trunc(f) {
-		return grouped(uint64(f))
+		return term.Grouped(uint64(f))
 	}
 	return fmt.Sprint(f)
 }

@@ -19,6 +19,7 @@ import (
 
 	"blockd/history"
 	"blockd/httpapi"
+	"blockd/internal/term"
 	"blockd/policy"
 	"blockd/reload"
 )
@@ -185,7 +186,7 @@ func (c Config) decisions(ctx context.Context, ask url.Values) (found httpapi.De
 	}
 	past, err := history.Search(ctx, c.historyFolder(), q)
 	if errors.Is(err, fs.ErrNotExist) {
-		return found, fmt.Errorf("%s: no history yet: start the daemon", shownPath(c.historyFolder()))
+		return found, fmt.Errorf("%s: no history yet: start the daemon", term.Path(c.historyFolder()))
 	}
 	return httpapi.NewDecisionList(past), err
 }
@@ -196,7 +197,7 @@ func printFound(cmd *cobra.Command, found httpapi.DecisionList, whole, asJSON bo
 	case asJSON:
 		for i := range found.Decisions {
 			if err == nil {
-				err = printJSON(out, &found.Decisions[i])
+				err = term.JSON(out, &found.Decisions[i])
 			}
 		}
 	case whole:
@@ -208,7 +209,7 @@ func printFound(cmd *cobra.Command, found httpapi.DecisionList, whole, asJSON bo
 		fmt.Fprintf(notes, "%s: note: there are more; --limit shows up to %d, or narrow it by --since and others\n", cmd.CommandPath(), history.MaxFound)
 	}
 	if found.Damaged > 0 {
-		fmt.Fprintf(notes, "%s: note: left out %s of the files\n", cmd.CommandPath(), counted(found.Damaged, "damaged line"))
+		fmt.Fprintf(notes, "%s: note: left out %s of the files\n", cmd.CommandPath(), term.Counted(found.Damaged, "damaged line"))
 	}
 	if len(found.Decisions) == 0 && err == nil {
 		fmt.Fprintf(notes, "%s: nothing found\n", cmd.CommandPath())
@@ -219,19 +220,19 @@ func printFound(cmd *cobra.Command, found httpapi.DecisionList, whole, asJSON bo
 
 // printDecisions prints a line for each.
 func printDecisions(w io.Writer, all []history.Record) error {
-	p := newPaint(w)
-	var t table
-	t.add("time", "outcome", "sender", "recipient", "client", "by", "ref")
+	p := term.NewPaint(w)
+	var t term.Table
+	t.Add("time", "outcome", "sender", "recipient", "client", "by", "ref")
 	for i := range all {
 		r := &all[i]
 		by := "-"
 		if r.List != "" {
-			by = fmt.Sprintf("%s:%d %s", visible(r.List), r.Line, visible(r.Entry))
+			by = fmt.Sprintf("%s:%d %s", term.Visible(r.List), r.Line, term.Visible(r.Entry))
 		}
 		outcome := r.Outcome
 		switch {
 		case outcome != "accept":
-			outcome = p.red(outcome)
+			outcome = p.Red(outcome)
 		case r.Exempt:
 			outcome += " (exempt)"
 		case r.Shadow:
@@ -240,9 +241,9 @@ func printDecisions(w io.Writer, all []history.Record) error {
 		if r.Repeated > 0 {
 			outcome += fmt.Sprintf(" (%d times)", r.Repeated)
 		}
-		t.add(r.Time.Local().Format("2006-01-02 15:04:05"), outcome, shownAddress(r.Sender), orDash(r.Recipient), shownClient(r), by, orDash(r.Ref))
+		t.Add(r.Time.Local().Format("2006-01-02 15:04:05"), outcome, shownAddress(r.Sender), orDash(r.Recipient), shownClient(r), by, orDash(r.Ref))
 	}
-	return t.print(w)
+	return t.Print(w)
 }
 
 // explainDecisions says everything about each.
@@ -259,34 +260,34 @@ func explainDecisions(w io.Writer, all []history.Record) error {
 }
 
 func explainDecision(w io.Writer, r *history.Record) error {
-	p := newPaint(w)
-	var t table
+	p := term.NewPaint(w)
+	var t term.Table
 	say := func(name, text string) {
 		if text != "" {
-			t.add(p.faint(name), text)
+			t.Add(p.Faint(name), text)
 		}
 	}
-	say("ref", visible(r.Ref))
+	say("ref", term.Visible(r.Ref))
 	say("time", r.Time.Local().Format("2006-01-02 15:04:05.000 -07:00"))
 	say("outcome", outcomeText(r))
-	say("door", visible(r.Door))
+	say("door", term.Visible(r.Door))
 	say("client", shownClient(r))
-	say("helo", visible(r.Helo))
+	say("helo", term.Visible(r.Helo))
 	sender := shownAddress(r.Sender)
 	if r.Source != "" {
-		sender += " (in the header field " + visible(r.Source) + ")"
+		sender += " (in the header field " + term.Visible(r.Source) + ")"
 	}
 	say("sender", sender)
-	say("recipient", visible(r.Recipient))
-	say("verdict", visible(r.Verdict))
+	say("recipient", term.Visible(r.Recipient))
+	say("verdict", term.Visible(r.Verdict))
 	if r.List != "" {
-		say("list", visible(r.List))
-		say("entry", fmt.Sprintf("%s (%s, %s)", visible(r.Entry), visible(r.Action), visible(r.Scope)))
-		say("stands in", fmt.Sprintf("%s:%d", shownPath(r.File), r.Line))
-		say("reason", visible(r.Reason))
+		say("list", term.Visible(r.List))
+		say("entry", fmt.Sprintf("%s (%s, %s)", term.Visible(r.Entry), term.Visible(r.Action), term.Visible(r.Scope)))
+		say("stands in", fmt.Sprintf("%s:%d", term.Path(r.File), r.Line))
+		say("reason", term.Visible(r.Reason))
 	}
-	say("generation", visible(r.Generation))
-	return t.print(w)
+	say("generation", term.Visible(r.Generation))
+	return t.Print(w)
 }
 
 // outcomeText says in words what became of it.
@@ -295,7 +296,7 @@ func outcomeText(r *history.Record) string {
 		"quarantine": "taken, and set aside", "tag": "accepted, with a mark in its header", "discard": "taken, and dropped"}[r.Outcome]
 	switch {
 	case text == "":
-		text = visible(r.Outcome)
+		text = term.Visible(r.Outcome)
 	case r.Outcome == "refuse" && r.List == "":
 		text += ": no list is the reason but a rule of [smtp], which the log has with this reference"
 	case r.Exempt:
@@ -315,7 +316,7 @@ func shownAddress(address string) string {
 	if address == "" {
 		return "<>"
 	}
-	return visible(address)
+	return term.Visible(address)
 }
 
 func shownClient(r *history.Record) string {
@@ -329,7 +330,7 @@ func orDash(text string) string {
 	if text == "" {
 		return "-"
 	}
-	return visible(text)
+	return term.Visible(text)
 }
 
 // readableHistory says in words why a folder cannot be read.
@@ -338,7 +339,7 @@ func readableHistory(folder string, err error) error {
 		return fmt.Errorf("%w; run it as the user of the daemon, or as root", err)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: no history yet: start the daemon", shownPath(folder))
+		return fmt.Errorf("%s: no history yet: start the daemon", term.Path(folder))
 	}
 	return err
 }

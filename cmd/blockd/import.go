@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/internal/durable"
+	"blockd/internal/term"
 	"blockd/migration"
 )
 
@@ -77,7 +77,7 @@ Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.
 			if asJSON {
 				err = reportJSON(w, r)
 			} else {
-				err = reportText(w, newPaint(cmd.OutOrStdout()), r)
+				err = reportText(w, term.NewPaint(cmd.OutOrStdout()), r)
 			}
 			if err == nil {
 				err = w.Flush()
@@ -107,21 +107,21 @@ Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.
 
 // reportText is the report for people: a row an entry, and below it what is to be said
 // of it.
-func reportText(w *bufio.Writer, p paint, r *migration.Result) error {
-	var t table
-	t.add(p.bold("where"), p.bold("entry"), p.bold("meant"), p.bold("now"), p.bold("list"))
+func reportText(w *bufio.Writer, p term.Paint, r *migration.Result) error {
+	var t term.Table
+	t.Add(p.Bold("where"), p.Bold("entry"), p.Bold("meant"), p.Bold("now"), p.Bold("list"))
 	for _, f := range r.Findings {
-		t.add(visible(f.Place.String()), clipRight(visible(f.Text), 40), clipRight(visible(f.Meant), 60), p.outcome(f.Outcome), visible(f.List))
+		t.Add(term.Visible(f.Place.String()), term.Clip(term.Visible(f.Text), 41), term.Clip(term.Visible(f.Meant), 61), outcomeCell(p, f.Outcome), term.Visible(f.List))
 	}
-	for i, line := range t.lines() {
+	for i, line := range t.Lines() {
 		fmt.Fprintln(w, line)
 		if i > 0 && r.Findings[i-1].Now != "" {
-			fmt.Fprintf(w, "  %s\n", p.faint("= "+visible(r.Findings[i-1].Now)))
+			fmt.Fprintf(w, "  %s\n", p.Faint("= "+term.Visible(r.Findings[i-1].Now)))
 		}
 	}
 	fmt.Fprintln(w)
 	for _, note := range r.Notes {
-		fmt.Fprintf(w, "%s %s\n", p.yellow("note:"), visible(note))
+		fmt.Fprintf(w, "%s %s\n", p.Yellow("note:"), term.Visible(note))
 	}
 	if len(r.Notes) > 0 {
 		fmt.Fprintln(w)
@@ -130,15 +130,15 @@ func reportText(w *bufio.Writer, p paint, r *migration.Result) error {
 	return err
 }
 
-// outcome is the cell that says what became of an entry.
-func (p paint) outcome(o migration.Outcome) string {
+// outcomeCell is the cell that says what became of an entry.
+func outcomeCell(p term.Paint, o migration.Outcome) string {
 	switch o {
 	case migration.Same:
-		return p.green(o.String())
+		return p.Green(o.String())
 	case migration.Lost:
-		return p.faint(o.String())
+		return p.Faint(o.String())
 	}
-	return p.yellow(o.String())
+	return p.Yellow(o.String())
 }
 
 // summaryOf is the counts in one line.
@@ -149,18 +149,16 @@ func summaryOf(r *migration.Result) string {
 	}
 	var parts []string
 	for _, o := range []migration.Outcome{migration.Same, migration.Reworded, migration.Narrower, migration.Wider, migration.Lost} {
-		parts = append(parts, fmt.Sprintf("%s %s", grouped(uint64(r.Count(o))), o))
+		parts = append(parts, fmt.Sprintf("%s %s", term.Grouped(r.Count(o)), o))
 	}
 	return fmt.Sprintf("%s: %s in %s; of what %s says of senders and clients: %s",
-		visible(r.Source), counted(held, "entry"), counted(len(r.Lists), "list"), r.Program, strings.Join(parts, ", "))
+		term.Visible(r.Source), term.Counted(held, "entry"), term.Counted(len(r.Lists), "list"), r.Program, strings.Join(parts, ", "))
 }
 
 // reportJSON prints one object an entry and one at the end.
 func reportJSON(w *bufio.Writer, r *migration.Result) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
 	for _, f := range r.Findings {
-		if err := enc.Encode(f); err != nil {
+		if err := term.JSON(w, f); err != nil {
 			return err
 		}
 	}
@@ -182,7 +180,7 @@ func reportJSON(w *bufio.Writer, r *migration.Result) error {
 	for _, l := range r.Lists {
 		end.Lists = append(end.Lists, list{l.Name, l.Entries})
 	}
-	return enc.Encode(end)
+	return term.JSON(w, end)
 }
 
 // listsFolder is where the lists of an import are, below its folder.
@@ -193,7 +191,7 @@ const listsFolder = "lists"
 func writeImport(dir string, r *migration.Result, force bool) error {
 	var report bytes.Buffer
 	w := bufio.NewWriter(&report)
-	if err := reportText(w, paint{}, r); err != nil {
+	if err := reportText(w, term.Paint{}, r); err != nil {
 		return err
 	}
 	if err := w.Flush(); err != nil {
@@ -215,7 +213,7 @@ func writeImport(dir string, r *migration.Result, force bool) error {
 		path := filepath.Join(dir, f.path)
 		if _, err := os.Lstat(path); !force && !errors.Is(err, fs.ErrNotExist) {
 			if err == nil {
-				err = fmt.Errorf("%s is there already; --force replaces it, and keeps it as %s", shownPath(path), filepath.Base(oldName(path)))
+				err = fmt.Errorf("%s is there already; --force replaces it, and keeps it as %s", term.Path(path), filepath.Base(oldName(path)))
 			}
 			return err
 		}

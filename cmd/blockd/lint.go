@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/index"
+	"blockd/internal/term"
 	"blockd/lists"
 )
 
@@ -143,7 +144,7 @@ Each distinct entry is remembered while its file is read, to find it again: abou
 				return err
 			}
 			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
-			var out lintOutput = newLintText(w, newPaint(cmd.OutOrStdout()), terminalWidth(cmd.OutOrStdout()), all)
+			var out lintOutput = newLintText(w, term.NewPaint(cmd.OutOrStdout()), term.Width(cmd.OutOrStdout()), all)
 			if asJSON {
 				out = newLintJSON(w, all)
 			}

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"time"
 
+	"blockd/internal/term"
 	"blockd/reload"
 )
 
@@ -40,21 +40,19 @@ func lintHeld(w io.Writer, config string, names []string, asJSON bool) error {
 		_, err := fmt.Fprintln(w, "nothing is held back")
 		return err
 	}
-	var t table
-	t.add("list", "file", "line", "entry", "scope", "senders", "such as", "since")
+	var t term.Table
+	t.Add("list", "file", "line", "entry", "scope", "senders", "such as", "since")
 	for _, e := range held {
-		t.add(visible(e.List), shownPath(e.File), fmt.Sprint(e.Line), visible(e.Name), e.Scope.String(),
-			grouped(uint64(e.Senders)), visible(e.Example), e.Since.Local().Format("2006-01-02 15:04"))
+		t.Add(term.Visible(e.List), term.Path(e.File), fmt.Sprint(e.Line), term.Visible(e.Name), e.Scope.String(),
+			term.Grouped(e.Senders), term.Visible(e.Example), term.Moment(e.Since))
 	}
-	return t.print(w, 2, 5)
+	return t.Print(w, 2, 5)
 }
 
 // heldJSON prints an object a line. docs/lists.md, section 9, fixes its form.
 func heldJSON(w io.Writer, held []reload.HeldEntry) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
 	for _, e := range held {
-		if err := enc.Encode(struct {
+		if err := term.JSON(w, struct {
 			List    string    `json:"list"`
 			File    string    `json:"file"`
 			Line    int       `json:"line"`

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"blockd/index"
+	"blockd/internal/term"
 	"blockd/reload"
 )
 
@@ -43,7 +44,7 @@ func newLintSources(flags *listFlags, path string, asked bool, stderr io.Writer)
 	case err != nil && asked:
 		return nil, err
 	case err != nil:
-		fmt.Fprintf(stderr, "%s: note: %s has faults, so what it says of lists does not count; blockd config --check names them\n", flags.cmd.CommandPath(), shownPath(path))
+		fmt.Fprintf(stderr, "%s: note: %s has faults, so what it says of lists does not count; blockd config --check names them\n", flags.cmd.CommandPath(), term.Path(path))
 		return s, nil
 	}
 	sources, _ := reload.Sources(c.reload().Lists) // a list that is missing has no file to be linted

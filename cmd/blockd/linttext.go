@@ -5,42 +5,43 @@ import (
 	"fmt"
 	"strings"
 
+	"blockd/internal/term"
 	"blockd/lists"
 )
 
 // lintText shows people what is wrong where, and ends with a table.
 type lintText struct {
 	w     *bufio.Writer
-	paint paint
+	paint term.Paint
 	all   bool
 	said  bool // anything yet: the table stands apart from it
-	files table
+	files term.Table
 }
 
 // newLintText writes into w, for a terminal of that width; 0: for none.
-func newLintText(w *bufio.Writer, p paint, width int, all bool) *lintText {
-	t := &lintText{w: w, paint: p, all: all, files: table{width: width}}
-	t.files.add("file", "format", "lines", "entries", "keys", "errors", "skipped", "verdict")
+func newLintText(w *bufio.Writer, p term.Paint, width int, all bool) *lintText {
+	t := &lintText{w: w, paint: p, all: all, files: term.Table{Width: width}}
+	t.files.Add("file", "format", "lines", "entries", "keys", "errors", "skipped", "verdict")
 	return t
 }
 
 func (t *lintText) item(file string, it *lists.Item) error {
 	t.said = t.said || t.all || it.Kind != lists.Skip && it.Class != ""
-	where := fmt.Sprintf("%s:%d", visible(file), it.Line)
+	where := fmt.Sprintf("%s:%d", term.Visible(file), it.Line)
 	switch {
 	case it.Kind == lists.Err:
 		if it.Column > 0 {
 			where += fmt.Sprintf(":%d", it.Column)
 		}
-		fmt.Fprintf(t.w, "%s: %s: %s\n", t.paint.bold(where), t.paint.red(string(it.Class)), visible(it.Message))
+		fmt.Fprintf(t.w, "%s: %s: %s\n", t.paint.Bold(where), t.paint.Red(string(it.Class)), term.Visible(it.Message))
 		t.excerpt(it)
 	case it.Kind != lists.Skip && it.Class != "":
-		fmt.Fprintf(t.w, "%s: %s: %s\n", t.paint.bold(where), t.paint.yellow("warning: "+string(it.Class)), visible(it.Message))
+		fmt.Fprintf(t.w, "%s: %s: %s\n", t.paint.Bold(where), t.paint.Yellow("warning: "+string(it.Class)), term.Visible(it.Message))
 		t.excerpt(it)
 	case t.all && it.Kind == lists.Skip:
-		fmt.Fprintln(t.w, t.paint.faint(fmt.Sprintf("%s: skip: %s", where, it.Class)))
+		fmt.Fprintln(t.w, t.paint.Faint(fmt.Sprintf("%s: skip: %s", where, it.Class)))
 	case t.all:
-		fmt.Fprintf(t.w, "%s: %s %s %s %s", where, it.Kind, visible(it.Name()), it.Scope, it.Action)
+		fmt.Fprintf(t.w, "%s: %s %s %s %s", where, it.Kind, term.Visible(it.Name()), it.Scope, it.Action)
 		if it.Reason != "" {
 			fmt.Fprintf(t.w, " %q", it.Reason)
 		}
@@ -52,8 +53,8 @@ func (t *lintText) item(file string, it *lists.Item) error {
 // The excerpt of a line is at most excerptColumns wide, with at most
 // leadColumns before the fault: it fits a terminal of 80.
 const (
-	excerptColumns = 72
-	leadColumns    = 48
+	excerptColumns = 73
+	leadColumns    = 49
 )
 
 // excerpt shows the line with a mark under the fault, and a hint beside it.
@@ -63,60 +64,36 @@ func (t *lintText) excerpt(it *lists.Item) {
 	if marked {
 		before, after = it.Text[:it.Column-1], it.Text[it.Column-1:]
 	}
-	before, after = visible(before), visible(after)
+	before, after = term.Visible(before), term.Visible(after)
 	if marked {
-		before = clipLeft(before, leadColumns)
+		before = term.ClipLeft(before, leadColumns)
 	}
-	line := clipRight(before+after, excerptColumns)
+	line := term.Clip(before+after, excerptColumns)
 	if line != "" {
-		fmt.Fprintln(t.w, t.paint.faint("  | ")+line)
+		fmt.Fprintln(t.w, t.paint.Faint("  | ")+line)
 	}
 	hint := lists.Hint(it.Class)
 	if marked {
-		mark := strings.Repeat(" ", columns(before)) + t.paint.red("^")
-		fmt.Fprintln(t.w, strings.TrimRight(t.paint.faint("  | ")+mark+" "+t.paint.faint(hint), " "))
+		mark := strings.Repeat(" ", term.Columns(before)) + t.paint.Red("^")
+		fmt.Fprintln(t.w, strings.TrimRight(t.paint.Faint("  | ")+mark+" "+t.paint.Faint(hint), " "))
 	} else if hint != "" {
-		fmt.Fprintln(t.w, t.paint.faint("  = "+hint))
+		fmt.Fprintln(t.w, t.paint.Faint("  = "+hint))
 	}
-}
-
-func clipRight(s string, most int) string {
-	n := 0
-	for i, r := range s {
-		if n += columnsOf(r); n > most {
-			return s[:i] + "…"
-		}
-	}
-	return s
-}
-
-func clipLeft(s string, most int) string {
-	n := columns(s)
-	for i, r := range s {
-		if n <= most {
-			if i == 0 {
-				return s
-			}
-			return "…" + s[i:]
-		}
-		n -= columnsOf(r)
-	}
-	return s
 }
 
 func (t *lintText) summary(file string, s lists.Summary, keys int) error {
 	verdict := string(s.Verdict)
 	if s.Verdict == lists.Refused {
 		t.said = true
-		fmt.Fprintf(t.w, "%s: %s: %s\n", t.paint.bold(visible(file)), t.paint.red("refused"), visible(s.Why))
+		fmt.Fprintf(t.w, "%s: %s: %s\n", t.paint.Bold(term.Visible(file)), t.paint.Red("refused"), term.Visible(s.Why))
 		if strings.HasPrefix(s.Why, string(lists.Ambiguous)+":") {
-			fmt.Fprintln(t.w, t.paint.faint("  = Try --format F, and then write format = \"F\" into its [[list]]; --help has all F."))
+			fmt.Fprintln(t.w, t.paint.Faint("  = Try --format F, and then write format = \"F\" into its [[list]]; --help has all F."))
 		}
 	} else if s.Why != "" {
-		verdict += " (" + visible(s.Why) + ")"
+		verdict += " (" + term.Visible(s.Why) + ")"
 	}
-	num := func(n int) string { return grouped(uint64(n)) }
-	t.files.add(visible(file), s.Format, num(s.Lines), num(s.Entries), num(keys), num(s.Errors), num(s.Skipped), verdict)
+	num := func(n int) string { return term.Grouped(n) }
+	t.files.Add(term.Visible(file), s.Format, num(s.Lines), num(s.Entries), num(keys), num(s.Errors), num(s.Skipped), verdict)
 	return nil
 }
 
@@ -124,5 +101,5 @@ func (t *lintText) end() error {
 	if t.said {
 		fmt.Fprintln(t.w)
 	}
-	return t.files.print(t.w, 2, 3, 4, 5, 6)
+	return t.files.Print(t.w, 2, 3, 4, 5, 6)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/httpapi"
+	"blockd/internal/term"
 	"blockd/reload"
 )
 
@@ -49,11 +49,9 @@ it knows, and hits are "-".`,
 				return err
 			}
 			if asJSON {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetEscapeHTML(false)
-				return enc.Encode(lists)
+				return term.JSON(cmd.OutOrStdout(), lists)
 			}
-			view.now, view.paint = time.Now(), newPaint(cmd.OutOrStdout())
+			view.now, view.paint = time.Now(), term.NewPaint(cmd.OutOrStdout())
 			return view.print(cmd.OutOrStdout(), lists)
 		},
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blockd/httpapi"
+	"blockd/internal/term"
 )
 
 const listingLists = `
@@ -266,7 +267,7 @@ func TestListsFitATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {
-		if n := columns(strings.TrimSpace(line)); n > listingWidth {
+		if n := term.Columns(strings.TrimSpace(line)); n > term.PlainWidth {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}

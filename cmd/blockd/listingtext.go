@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"blockd/httpapi"
+	"blockd/internal/term"
 )
 
 // listingView says how people see lists.
 type listingView struct {
 	files, overlaps, entries bool
 	now                      time.Time
-	paint                    paint
+	paint                    term.Paint
 }
 
 func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
@@ -35,16 +36,16 @@ func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
 		fmt.Fprintln(w)
 	}
 	if lists.Lacks != "" {
-		fmt.Fprintln(w, v.paint.red(lists.Lacks))
+		fmt.Fprintln(w, v.paint.Red(lists.Lacks))
 	}
 	for _, text := range lists.Problems {
-		fmt.Fprintln(w, v.paint.red(visible(text)))
+		fmt.Fprintln(w, v.paint.Red(term.Visible(text)))
 	}
 	if len(lists.Remarks) > 0 {
 		fmt.Fprintln(w)
 	}
 	for _, text := range lists.Remarks {
-		fmt.Fprintln(w, v.paint.yellow(visible(text)))
+		fmt.Fprintln(w, v.paint.Yellow(term.Visible(text)))
 	}
 	if err := v.printOverlaps(w, lists.Worth); err != nil || !v.entries {
 		return err
@@ -52,41 +53,37 @@ func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
 	return v.printEntries(w, lists.Entries)
 }
 
-// listingWidth is for what is no terminal, and what one shows without a break more often
-// than not. The names of other lists give way to the width, down to leastName.
-const (
-	listingWidth = 100
-	leastName    = 6
-)
+// leastName is how far the names of other lists give way to the width of the terminal.
+const leastName = 6
 
 func (v *listingView) printLists(w io.Writer, all []httpapi.ListWorth) error {
-	width := cmp.Or(terminalWidth(w), listingWidth)
+	width := cmp.Or(term.Width(w), term.PlainWidth)
 	t := v.listRows(all, width)
 	right := []int{2, 3, 4, 6, 8, 9, 10, 11}
 	over, longest := 0, 0
-	for _, line := range t.lines(right...) {
-		over = max(over, columns(line)-width)
+	for _, line := range t.Lines(right...) {
+		over = max(over, term.Columns(line)-width)
 	}
 	for _, l := range all {
 		if len(l.Overlaps) > 0 {
-			longest = max(longest, columns(visible(l.Overlaps[0].List)))
+			longest = max(longest, term.Columns(term.Visible(l.Overlaps[0].List)))
 		}
 	}
 	if over > 0 {
 		t = v.listRows(all, max(longest-over, leastName))
 	}
-	return t.print(w, right...)
+	return t.Print(w, right...)
 }
 
 // listRows is the table of lists, with the names of others in so many columns.
-func (v *listingView) listRows(all []httpapi.ListWorth, name int) *table {
-	t := &table{}
+func (v *listingView) listRows(all []httpapi.ListWorth, name int) *term.Table {
+	t := &term.Table{}
 	head := []string{"list", "action", "entries", "keys", "unique", "shared", "age", "state", "hits", "sole", "last"}
 	overruled := slices.ContainsFunc(all, func(l httpapi.ListWorth) bool { return l.Overridden != nil && *l.Overridden > 0 })
 	if overruled { // most installations have no exceptions, and lines are long
 		head = append(head, "overruled")
 	}
-	t.add(head...)
+	t.Add(head...)
 	for i := range all {
 		l := &all[i]
 		action := cmp.Or(l.Action, "-")
@@ -96,43 +93,28 @@ func (v *listingView) listRows(all []httpapi.ListWorth, name int) *table {
 		shared := ""
 		if len(l.Overlaps) > 0 {
 			o := l.Overlaps[0]
-			shared = fmt.Sprintf("%4s %s", percent(o.Keys, l.Keys), cutName(visible(o.List), name))
+			shared = fmt.Sprintf("%4s %s", percent(o.Keys, l.Keys), term.Clip(term.Visible(o.List), name))
 		}
-		row := []string{visible(l.List), action, grouped(uint64(l.Entries)), grouped(l.Keys),
-			fmt.Sprintf("%s %4s", grouped(l.Unique), percent(l.Unique, l.Keys)), shared,
+		row := []string{term.Visible(l.List), action, term.Grouped(l.Entries), term.Grouped(l.Keys),
+			fmt.Sprintf("%s %4s", term.Grouped(l.Unique), percent(l.Unique, l.Keys)), shared,
 			v.age(l.Modified), v.stateOf(l), countOf(l.Hits), countOf(l.Sole), v.age(l.LastHit)}
 		if overruled {
 			row = append(row, countOf(l.Overridden))
 		}
-		t.add(row...)
+		t.Add(row...)
 	}
 	return t
 }
 
-// cutName is the beginning of a name that is longer than that many columns.
-func cutName(name string, width int) string {
-	if columns(name) <= width {
-		return name
-	}
-	cut, n := "", 0
-	for _, r := range name {
-		if n += columnsOf(r); n > width-1 {
-			break
-		}
-		cut += string(r)
-	}
-	return cut + "…"
-}
-
 func (v *listingView) printFiles(w io.Writer, all []httpapi.ListFile) error {
-	var t table
-	t.add("list", "file", "format", "entries", "errors", "age", "state")
+	var t term.Table
+	t.Add("list", "file", "format", "entries", "errors", "age", "state")
 	for i := range all {
 		f := &all[i]
-		t.add(visible(f.List), shownPath(f.File), visible(f.Format), grouped(uint64(f.Entries)), grouped(uint64(f.Errors)),
+		t.Add(term.Visible(f.List), term.Path(f.File), term.Visible(f.Format), term.Grouped(f.Entries), term.Grouped(f.Errors),
 			v.age(f.Modified), v.state(f.State))
 	}
-	return t.print(w, 3, 4, 5)
+	return t.Print(w, 3, 4, 5)
 }
 
 // shownPairs is how many pairs of lists are shown unasked.
@@ -173,15 +155,15 @@ func (v *listingView) printOverlaps(w io.Writer, all []httpapi.ListWorth) error 
 	if !v.overlaps {
 		shown = min(shown, shownPairs)
 	}
-	var t table
-	t.add("list", "with", "shared keys", "of list", "of with")
+	var t term.Table
+	t.Add("list", "with", "shared keys", "of list", "of with")
 	for _, p := range pairs[:shown] {
-		t.add(visible(p.a.List), visible(p.b.List), grouped(p.keys), percent(p.keys, p.a.Keys), percent(p.keys, p.b.Keys))
+		t.Add(term.Visible(p.a.List), term.Visible(p.b.List), term.Grouped(p.keys), percent(p.keys, p.a.Keys), percent(p.keys, p.b.Keys))
 	}
 	fmt.Fprintln(w)
-	err := t.print(w, 2, 3, 4)
+	err := t.Print(w, 2, 3, 4)
 	if more := len(pairs) - shown; more > 0 && err == nil {
-		_, err = fmt.Fprintf(w, "%s more: --overlaps\n", counted(more, "pair"))
+		_, err = fmt.Fprintf(w, "%s more: --overlaps\n", term.Counted(more, "pair"))
 	}
 	return err
 }
@@ -197,17 +179,17 @@ func (v *listingView) printEntries(w io.Writer, all []httpapi.EntryWorth) error 
 		_, err := fmt.Fprintln(w, "no entry had a hit since the start of the daemon")
 		return err
 	}
-	var t table
-	t.add("entry", "list", "hits", "sole", "overruled", "last")
+	var t term.Table
+	t.Add("entry", "list", "hits", "sole", "overruled", "last")
 	for i := range all[:min(len(all), shownEntries)] {
 		e := &all[i]
-		hits := grouped(e.Hits)
+		hits := term.Grouped(e.Hits)
 		if e.AtMostOver > 0 {
-			hits = grouped(e.Hits-e.AtMostOver) + " to " + hits
+			hits = term.Grouped(e.Hits-e.AtMostOver) + " to " + hits
 		}
-		t.add(visible(e.Entry), fmt.Sprintf("%s:%d", visible(e.List), e.Line), hits, grouped(e.Sole), grouped(e.Overridden), v.age(&e.LastHit))
+		t.Add(term.Visible(e.Entry), fmt.Sprintf("%s:%d", term.Visible(e.List), e.Line), hits, term.Grouped(e.Sole), term.Grouped(e.Overridden), v.age(&e.LastHit))
 	}
-	return t.print(w, 2, 3, 4, 5)
+	return t.Print(w, 2, 3, 4, 5)
 }
 
 // stateOf is the state of a list, with the number of its entries that are held back.
@@ -215,7 +197,7 @@ func (v *listingView) stateOf(l *httpapi.ListWorth) string {
 	if l.Held == 0 {
 		return v.state(l.State)
 	}
-	held := v.paint.yellow(grouped(uint64(l.Held)) + " held back")
+	held := v.paint.Yellow(term.Grouped(l.Held) + " held back")
 	if l.State == httpapi.ListHeld {
 		return held
 	}
@@ -227,9 +209,9 @@ func (v *listingView) state(s httpapi.ListState) string {
 	case httpapi.ListOK:
 		return string(s)
 	case httpapi.ListStale, httpapi.ListPartial, httpapi.ListHeld:
-		return v.paint.yellow(string(s))
+		return v.paint.Yellow(string(s))
 	}
-	return v.paint.red(visible(string(s)))
+	return v.paint.Red(term.Visible(string(s)))
 }
 
 // age is how long ago at was, "-" if nobody knows.
@@ -237,30 +219,14 @@ func (v *listingView) age(at *time.Time) string {
 	if at == nil {
 		return "-"
 	}
-	return span(v.now.Sub(*at))
-}
-
-// span is about how long d is, 0 at least.
-func span(d time.Duration) string {
-	switch d = max(d, 0); {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < 2*day:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d < 2*365*day:
-		return fmt.Sprintf("%dd", d/day)
-	default:
-		return fmt.Sprintf("%dy", d/(365*day))
-	}
+	return term.Span(v.now.Sub(*at))
 }
 
 func countOf(n *uint64) string {
 	if n == nil {
 		return "-"
 	}
-	return grouped(*n)
+	return term.Grouped(*n)
 }
 
 func share(n, of uint64) float64 { return float64(n) / float64(max(of, 1)) }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"blockd/internal/term"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -81,7 +83,7 @@ func complain(w io.Writer, command string, err error) {
 		fmt.Fprintf(w, "%s: %s; see: %s --help\n", command, usage.text, command)
 	case errors.As(err, &faults):
 		fmt.Fprintln(w, faults)
-		fmt.Fprintf(w, "%s: %s: %s\n", command, faults[0].File, counted(len(faults), "fault"))
+		fmt.Fprintf(w, "%s: %s: %s\n", command, faults[0].File, term.Counted(len(faults), "fault"))
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintf(w, "%s: interrupted\n", command)
 	default:

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"blockd/internal/term"
 )
 
 // blockd runs the program in this process.
@@ -137,7 +139,7 @@ func TestVisible(t *testing.T) {
 		"x\u202ey":           `x\u202ey`,
 		"M\xfcller":          `M\xfcller`,
 	} {
-		if got := visible(text); got != want {
+		if got := term.Visible(text); got != want {
 			t.Errorf("visible(%q) = %q, want %q", text, got, want)
 		}
 	}
@@ -145,21 +147,38 @@ func TestVisible(t *testing.T) {
 
 func TestNumbersForPeople(t *testing.T) {
 	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 1006826: "1,006,826"} {
-		if got := grouped(n); got != want {
+		if got := term.Grouped(n); got != want {
 			t.Errorf("grouped(%d) = %q, want %q", n, got, want)
 		}
 	}
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 40 << 20: "40.0 MiB", 5 << 40: "5.0 TiB", 1 << 60: "1048576.0 TiB"} {
-		if got := octets(n); got != want {
+		if got := term.Octets(n); got != want {
 			t.Errorf("octets(%d) = %q, want %q", n, got, want)
 		}
 	}
 	for want, n := range map[string]int{"no entries": 0, "1 entry": 1, "2 entries": 2} {
-		if got := counted(n, "entry"); got != want {
+		if got := term.Counted(n, "entry"); got != want {
 			t.Errorf("counted(%d) = %q, want %q", n, got, want)
 		}
 	}
-	if got := counted(5, "key"); got != "5 keys" {
+	if got := term.Counted(5, "key"); got != "5 keys" {
 		t.Errorf("counted(5) = %q", got)
+	}
+}
+
+// A checkout runs by the file of its folder, and who has installed blockd by the machine's.
+func TestTheFolderGoesBeforeTheMachine(t *testing.T) {
+	dir := t.TempDir()
+	here, machine := filepath.Join(dir, "config.toml"), filepath.Join(dir, "etc", "config.toml")
+	if got := firstFile(here, machine); got != here {
+		t.Errorf("with no file: %s, want %s", got, here)
+	}
+	writeFile(t, dir, "etc/config.toml", "")
+	if got := firstFile(here, machine); got != machine {
+		t.Errorf("with the machine's file: %s, want %s", got, machine)
+	}
+	writeFile(t, dir, "config.toml", "")
+	if got := firstFile(here, machine); got != here {
+		t.Errorf("with both: %s, want %s", got, here)
 	}
 }

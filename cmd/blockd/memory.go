@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"blockd/internal/term"
 	"blockd/machine"
 )
 
@@ -27,7 +28,7 @@ func (m Memory) within(limit machine.Limit) (share int64, warning string) {
 	}
 	if half := max(limit.Octets/2, minAutoMemory); int64(m) > half {
 		return half, fmt.Sprintf("index.memory = %q is more than half of the %s that %s allows: %s are used, and a temporary file",
-			m.String(), octets(limit.Octets), limit.From, octets(half))
+			m.String(), term.Octets(limit.Octets), limit.From, term.Octets(half))
 	}
 	return int64(m), ""
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/internal/term"
 	"blockd/msgauth"
 	"blockd/policy"
 )
@@ -51,7 +52,7 @@ func checkMessage(cmd *cobra.Command, path, file string, q mailQuestion, args []
 	if len(args) == 1 {
 		facts.sender = args[0]
 	} else if facts.sender, err = returnPath(text); err != nil {
-		return 0, fmt.Errorf("%s: %w", shownPath(q.file), err)
+		return 0, fmt.Errorf("%s: %w", term.Path(q.file), err)
 	}
 	v := checker.Envelope(q.client, facts.sender)
 	facts.domain = v.Sender.Domain()
@@ -67,7 +68,7 @@ func checkMessage(cmd *cobra.Command, path, file string, q mailQuestion, args []
 	if asJSON {
 		_, err = cmd.OutOrStdout().Write(appendJSON(nil, facts.answer(v, answerOf(checker, facts.sender, v, true))))
 	} else {
-		p := newPaint(cmd.OutOrStdout())
+		p := term.NewPaint(cmd.OutOrStdout())
 		err = explanation{w: cmd.OutOrStdout(), paint: p, ix: ix, checker: checker, facts: facts.rows(p)}.print(facts.sender, v)
 	}
 	switch {
@@ -94,7 +95,7 @@ func readMessage(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(text)) > most {
-		return nil, fmt.Errorf("%s: over auth.max_message, %s: its signatures would prove nothing", shownPath(path), Octets(most))
+		return nil, fmt.Errorf("%s: over auth.max_message, %s: its signatures would prove nothing", term.Path(path), Octets(most))
 	}
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	return bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")), nil
@@ -115,20 +116,20 @@ func returnPath(text []byte) (string, error) {
 }
 
 // rows are the facts for people.
-func (f mailFacts) rows(p paint) (rows [][2]string) {
+func (f mailFacts) rows(p term.Paint) (rows [][2]string) {
 	row := func(name, format string, args ...any) {
 		rows = append(rows, [2]string{name, fmt.Sprintf(format, args...)})
 	}
 	m := f.message
-	row("message", "%s, %s, author at %s", shownPath(f.file), octets(int64(f.size)), cmp.Or(visible(m.Author), "no domain: "+m.Fault))
+	row("message", "%s, %s, author at %s", term.Path(f.file), term.Octets(int64(f.size)), cmp.Or(term.Visible(m.Author), "no domain: "+m.Fault))
 	if f.helo != "" {
-		row("helo", "%s", visible(f.helo))
+		row("helo", "%s", term.Visible(f.helo))
 	}
 	for i, s := range m.Signatures {
-		text := fmt.Sprintf("d=%s s=%s a=%s: %s", visible(s.Domain), visible(s.Selector), visible(s.Algorithm), stateIn(p, s.Proof))
+		text := fmt.Sprintf("d=%s s=%s a=%s: %s", term.Visible(s.Domain), term.Visible(s.Selector), term.Visible(s.Algorithm), stateIn(p, s.Proof))
 		switch {
 		case s.Reason != "":
-			text += ", " + visible(s.Reason)
+			text += ", " + term.Visible(s.Reason)
 		case !msgauth.Aligned(s.Domain, m.Author):
 			text += ", but not of the author's organisation"
 		default:
@@ -144,10 +145,10 @@ func (f mailFacts) rows(p paint) (rows [][2]string) {
 	}
 	text := stateIn(p, f.spf.Proof)
 	if f.spf.Result != "" {
-		text = fmt.Sprintf("%s for %s: %s", f.spf.Result, visible(f.spf.Domain), text)
+		text = fmt.Sprintf("%s for %s: %s", f.spf.Result, term.Visible(f.spf.Domain), text)
 	}
 	if f.spf.Reason != "" {
-		text += ", " + visible(f.spf.Reason)
+		text += ", " + term.Visible(f.spf.Reason)
 	}
 	row("SPF", "%s", text)
 	row("author", "%s", f.authorAndSender(p))
@@ -156,26 +157,26 @@ func (f mailFacts) rows(p paint) (rows [][2]string) {
 
 // authorAndSender says whether those belong together whom people see and lists are
 // asked about.
-func (f mailFacts) authorAndSender(p paint) string {
+func (f mailFacts) authorAndSender(p term.Paint) string {
 	switch {
 	case f.message.Author == "":
-		return p.yellow("unknown") + ": no signature and no alignment counts"
+		return p.Yellow("unknown") + ": no signature and no alignment counts"
 	case msgauth.Aligned(f.message.Author, f.domain):
-		return p.green("aligned") + " with the sender's domain: " + msgauth.Organisation(f.domain)
+		return p.Green("aligned") + " with the sender's domain: " + msgauth.Organisation(f.domain)
 	case f.domain == "":
-		return p.yellow("not aligned") + ": the sender has no domain"
+		return p.Yellow("not aligned") + ": the sender has no domain"
 	}
-	return p.yellow("not aligned") + " with the sender's domain: no signature counts for " + visible(f.domain)
+	return p.Yellow("not aligned") + " with the sender's domain: no signature counts for " + term.Visible(f.domain)
 }
 
-func stateIn(p paint, s msgauth.State) string {
+func stateIn(p term.Paint, s msgauth.State) string {
 	switch s {
 	case msgauth.Pass:
-		return p.green("proved")
+		return p.Green("proved")
 	case msgauth.Unknown:
-		return p.yellow("unknown")
+		return p.Yellow("unknown")
 	}
-	return p.yellow("not proved")
+	return p.Yellow("not proved")
 }
 
 // mailAnswer is a jsonAnswer with the facts.

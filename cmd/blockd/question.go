@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"blockd/internal/term"
 	"blockd/policy"
 )
 
@@ -54,9 +55,9 @@ func shownSubject(input string, v *policy.Verdict) string {
 	case v.Unread != "" && (v.Sender.Null() || v.Kind == policy.Unknown):
 		return shownInput(input)
 	case !v.Sender.Null():
-		return visible(v.Sender.String())
+		return term.Visible(v.Sender.String())
 	case v.Domain.Text != "":
-		return visible(v.Domain.Text)
+		return term.Visible(v.Domain.Text)
 	case input == "", input == "<>":
 		return "<>"
 	case v.Client.IsValid() && v.Err == nil:
@@ -66,4 +67,4 @@ func shownSubject(input string, v *policy.Verdict) string {
 }
 
 // shownInput is a text that was asked, as much of it as a line may have.
-func shownInput(input string) string { return visible(input[:min(len(input), 320)]) }
+func shownInput(input string) string { return term.Visible(input[:min(len(input), 320)]) }

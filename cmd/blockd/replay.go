@@ -17,6 +17,7 @@ import (
 
 	"blockd/history"
 	"blockd/index"
+	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
 )
@@ -67,7 +68,7 @@ Ends with 1 if the list would newly refuse a greater share of the last
 			}
 			report := r.report()
 			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), report)
+				err = term.JSON(cmd.OutOrStdout(), report)
 			} else {
 				err = report.print(cmd.OutOrStdout())
 			}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"blockd/internal/term"
 )
 
 // replayReport is what `blockd replay --json` prints.
@@ -65,16 +67,16 @@ func most(all map[string]*replayed) []replayed {
 
 // print shows the report to people.
 func (r replayReport) print(w io.Writer) error {
-	p := newPaint(w)
-	n := func(n int) string { return grouped(uint64(n)) }
-	fmt.Fprintf(w, "%s: %s, held against the mail since %s\n\n", shownPath(r.File), counted(r.Entries, "entry"), r.Since.Local().Format("2006-01-02 15:04"))
-	var t table
-	t.add("accepted then", n(r.Accepted), "of "+counted(r.AcceptedSenders, "unlisted sender"))
+	p := term.NewPaint(w)
+	n := func(n int) string { return term.Grouped(n) }
+	fmt.Fprintf(w, "%s: %s, held against the mail since %s\n\n", term.Path(r.File), term.Counted(r.Entries, "entry"), term.Moment(r.Since))
+	var t term.Table
+	t.Add("accepted then", n(r.Accepted), "of "+term.Counted(r.AcceptedSenders, "unlisted sender"))
 	refused := n(r.Refused)
 	if r.Refused > 0 {
-		refused = p.red(refused)
+		refused = p.Red(refused)
 	}
-	t.add("newly refused", refused, "of "+counted(r.RefusedSenders, "sender"))
+	t.Add("newly refused", refused, "of "+term.Counted(r.RefusedSenders, "sender"))
 	for _, line := range []struct {
 		name  string
 		count int
@@ -88,33 +90,33 @@ func (r replayReport) print(w io.Writer) error {
 		{"not checked", r.Unchecked, "the index could not be read"},
 	} {
 		if line.count > 0 {
-			t.add(line.name, n(line.count), line.about)
+			t.Add(line.name, n(line.count), line.about)
 		}
 	}
-	if err := t.print(w, 1); err != nil {
+	if err := t.Print(w, 1); err != nil {
 		return err
 	}
 	if r.AllRecipients > 0 {
 		fmt.Fprintf(w, "of the newly refused, %s at a door that did not know the recipients: some may be exempt\n", n(r.AllRecipients))
 	}
 	if r.Damaged > 0 {
-		fmt.Fprintf(w, "left out %s of the history\n", counted(r.Damaged, "damaged line"))
+		fmt.Fprintf(w, "left out %s of the history\n", term.Counted(r.Damaged, "damaged line"))
 	}
 	r.printMost(w, p)
-	verdict := p.green("lets it pass")
+	verdict := p.Green("lets it pass")
 	switch {
 	case r.Gate.Senders < gateFrom:
 		verdict += fmt.Sprintf(" (it judges from %d senders on)", gateFrom)
 	case !r.Gate.Passes:
-		verdict = p.red("refuses it")
+		verdict = p.Red("refuses it")
 	}
 	_, err := fmt.Fprintf(w, "\nthe gate %s: %s of the last %s (%s), max_recent_blocked = %v\n", verdict,
-		n(r.Gate.Refused), counted(r.Gate.Senders, "sender"), finePercent(r.Gate.Share), r.Gate.Bound)
+		n(r.Gate.Refused), term.Counted(r.Gate.Senders, "sender"), finePercent(r.Gate.Share), r.Gate.Bound)
 	return err
 }
 
 // printMost shows what is hit most.
-func (r replayReport) printMost(w io.Writer, p paint) {
+func (r replayReport) printMost(w io.Writer, p term.Paint) {
 	for _, part := range []struct {
 		name string
 		all  []replayed
@@ -123,18 +125,18 @@ func (r replayReport) printMost(w io.Writer, p paint) {
 			continue
 		}
 		fmt.Fprintln(w)
-		var t table
-		t.add(p.faint(part.name), p.faint("mails"), p.faint("senders"), p.faint("last"), p.faint("by"))
+		var t term.Table
+		t.Add(p.Faint(part.name), p.Faint("mails"), p.Faint("senders"), p.Faint("last"), p.Faint("by"))
 		for _, one := range part.all[:min(len(part.all), shownReplayed)] {
-			by := visible(one.Entry)
+			by := term.Visible(one.Entry)
 			if part.name == "entry" {
-				by = visible(one.Reply)
+				by = term.Visible(one.Reply)
 			}
-			t.add(visible(one.Name), grouped(uint64(one.Mails)), grouped(uint64(one.Senders)), one.Last.Local().Format("2006-01-02 15:04"), by)
+			t.Add(term.Visible(one.Name), term.Grouped(one.Mails), term.Grouped(one.Senders), term.Moment(one.Last), by)
 		}
-		t.print(w, 1, 2)
+		t.Print(w, 1, 2)
 		if more := len(part.all) - shownReplayed; more > 0 {
-			fmt.Fprintf(w, "%s more: --json\n", grouped(uint64(more)))
+			fmt.Fprintf(w, "%s more: --json\n", term.Grouped(more))
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"blockd/addr"
 	"blockd/httpapi"
+	"blockd/internal/term"
 	"blockd/policy"
 	"blockd/reload"
 	"blockd/repeat"
@@ -150,7 +151,7 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 		return err
 	}
 
-	if onTerminal(stdout) {
+	if term.IsTerminal(stdout) {
 		c.greet(stdout, smtp, http, lists.Status())
 	}
 	late, endLate := context.WithCancel(context.WithoutCancel(ctx))

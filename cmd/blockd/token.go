@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/httpapi"
+	"blockd/internal/term"
 )
 
 func newToken() *cobra.Command {
@@ -86,13 +87,13 @@ func newTokenList() *cobra.Command {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "no tokens")
 				return err
 			}
-			p := newPaint(cmd.OutOrStdout())
-			t := table{}
-			t.add(p.faint("name"), p.faint("scope"), p.faint("made"))
+			p := term.NewPaint(cmd.OutOrStdout())
+			var t term.Table
+			t.Add(p.Faint("name"), p.Faint("scope"), p.Faint("made"))
 			for _, token := range all {
-				t.add(token.Name, token.Scope.String(), visible(token.Made))
+				t.Add(token.Name, token.Scope.String(), term.Visible(token.Made))
 			}
-			return t.print(cmd.OutOrStdout())
+			return t.Print(cmd.OutOrStdout())
 		},
 	}
 	configFlag(cmd, &path)
@@ -117,7 +118,7 @@ func newTokenRevoke() *cobra.Command {
 			}
 			found, err := httpapi.RevokeToken(file, args[0])
 			if err == nil && !found {
-				err = fmt.Errorf("%s has no token named %q", shownPath(file), args[0])
+				err = fmt.Errorf("%s has no token named %q", term.Path(file), args[0])
 			}
 			return err
 		},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/machine"
 	"blockd/reload"
@@ -60,9 +61,9 @@ func openIndex(file, config string) (*index.Index, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return ix, err
 	case config == "":
-		return nil, fmt.Errorf("%s: no index yet; blockd compile -o makes one", shownPath(file))
+		return nil, fmt.Errorf("%s: no index yet; blockd compile -o makes one", term.Path(file))
 	}
-	return nil, fmt.Errorf("%s: no index yet: start the daemon, or run: blockd compile -c %s", shownPath(file), config)
+	return nil, fmt.Errorf("%s: no index yet: start the daemon, or run: blockd compile -c %s", term.Path(file), config)
 }
 
 func (c Config) settings(l List) lists.Settings {

@@ -1,7 +1,6 @@
-package main
+package term
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -46,27 +45,10 @@ disposable
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			table := table{rows: rows, width: tt.width}
-			if got := strings.Join(table.lines(1), "\n"); got != tt.want[1:] {
+			table := Table{rows: rows, Width: tt.width}
+			if got := strings.Join(table.Lines(1), "\n"); got != tt.want[1:] {
 				t.Errorf("at width %d:\n%s\nwant%s", tt.width, got, tt.want)
 			}
 		})
-	}
-}
-
-// A checkout runs by the file of its folder, and who has installed blockd by the machine's.
-func TestTheFolderGoesBeforeTheMachine(t *testing.T) {
-	dir := t.TempDir()
-	here, machine := filepath.Join(dir, "config.toml"), filepath.Join(dir, "etc", "config.toml")
-	if got := firstFile(here, machine); got != here {
-		t.Errorf("with no file: %s, want %s", got, here)
-	}
-	writeFile(t, dir, "etc/config.toml", "")
-	if got := firstFile(here, machine); got != machine {
-		t.Errorf("with the machine's file: %s, want %s", got, machine)
-	}
-	writeFile(t, dir, "config.toml", "")
-	if got := firstFile(here, machine); got != here {
-		t.Errorf("with both: %s, want %s", got, here)
 	}
 }
