@@ -2,9 +2,9 @@ package lists
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestParseAnswer(t *testing.T) {
@@ -52,10 +52,7 @@ func TestAnswersOfFormats(t *testing.T) {
 		{"lsearch", "bulk.test: 550 5.7.9 no", Answer{550, "5.7.9", "no"}},
 		{"lsearch", "bulk.test: no bulk mail", Answer{0, "", "no bulk mail"}},
 	} {
-		path := filepath.Join(t.TempDir(), "list")
-		if err := os.WriteFile(path, []byte(tt.line+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		path := testkit.File(t, "list", tt.line+"\n")
 		var got []Answer
 		sum, err := ReadFile(context.Background(), path, Settings{Format: tt.format}, func(it *Item) error {
 			got = append(got, ParseAnswer(it.Reason))

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -57,14 +57,9 @@ func TestBadLists(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := lintOutput(t, path, lists.Settings{Format: strings.TrimPrefix(filepath.Ext(name), ".")})
 			if *update {
-				if err := os.WriteFile(path+".want", got, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Write(t, path+".want", got)
 			}
-			want, err := os.ReadFile(path + ".want")
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := testkit.Read(t, path+".want")
 			if !bytes.Equal(got, want) {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 )
 
 // keepItem copies what of an item holds only until the callback returns.
@@ -113,10 +114,7 @@ func TestBlocksAgreeWithOrder(t *testing.T) {
 			if err != nil || !d.Type().IsRegular() || strings.Contains(path, "/fuzz/") {
 				return nil
 			}
-			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := testkit.Read(t, path)
 			if len(data) > 2<<20 || race.Enabled && len(data) > 200<<10 {
 				return nil
 			}
@@ -180,17 +178,8 @@ func TestBlocksOfLongLines(t *testing.T) {
 	}
 }
 
-func writeList(t *testing.T, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "list.txt")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 func TestReadBlocksGivesTheSummaryOfReadFile(t *testing.T) {
-	path := writeList(t, strings.Repeat("promo@bulk.test\nno entry\n", 50_000))
+	path := testkit.File(t, "list.txt", strings.Repeat("promo@bulk.test\nno entry\n", 50_000))
 	want, wantErr := ReadFile(t.Context(), path, Settings{Format: "plain"}, func(*Item) error { return nil })
 	for _, workers := range []int{-1, 1, 2, 7} {
 		var items, wild atomic.Int64
@@ -208,7 +197,7 @@ func TestReadBlocksGivesTheSummaryOfReadFile(t *testing.T) {
 }
 
 func TestReadBlocksEndsWithAnErrorOfEmit(t *testing.T) {
-	path := writeList(t, strings.Repeat("promo@bulk.test\n", 200_000))
+	path := testkit.File(t, "list.txt", strings.Repeat("promo@bulk.test\n", 200_000))
 	enough := errors.New("enough")
 	for _, workers := range []int{1, 2, 5} {
 		var items atomic.Int64
@@ -242,7 +231,7 @@ func TestNoBlockBehindAnError(t *testing.T) {
 }
 
 func TestReadBlocksEndsWithTheContext(t *testing.T) {
-	path := writeList(t, strings.Repeat("promo@bulk.test\n", 200_000))
+	path := testkit.File(t, "list.txt", strings.Repeat("promo@bulk.test\n", 200_000))
 	ctx, cancel := context.WithCancel(t.Context())
 	var once sync.Once
 	sum, err := ReadBlocks(ctx, path, Settings{Format: "plain"}, 3, func(int, *Item) error {

@@ -11,6 +11,7 @@ import (
 
 	"blockd/addr"
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -221,10 +222,7 @@ var shipped = []struct {
 }
 
 func TestShippedLists(t *testing.T) {
-	readme, err := os.ReadFile("../testdata/lists/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := testkit.Read(t, "../testdata/lists/README.md")
 	for _, tt := range shipped {
 		_, sum := keysOf(t, filepath.Join("../testdata/lists", tt.name), tt.format)
 		if sum.Entries != tt.entries || sum.Errors != 0 {
@@ -234,7 +232,7 @@ func TestShippedLists(t *testing.T) {
 			t.Errorf("README.md does not have %s", tt.name)
 		}
 	}
-	got, _, err := items(t, read(t, "../testdata/lists/example.txt"), lists.Settings{Format: "plain"})
+	got, _, err := items(t, string(testkit.Read(t, "../testdata/lists/example.txt")), lists.Settings{Format: "plain"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,15 +287,6 @@ func TestShippedListsMeetNoHam(t *testing.T) {
 			t.Errorf("%s covers %d senders of ham, want %d", tt.name, met, want)
 		}
 	}
-}
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }
 
 // TestScoresOfARealList: who stands on four lists or more is what the publisher

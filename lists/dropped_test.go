@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // A summary counts the refused lines by class and shows the first ten, also of a file that several
@@ -23,7 +25,7 @@ func TestSummaryTellsOfRefusedLines(t *testing.T) {
 			fmt.Fprintf(&text, "d%d.test\n", i)
 		}
 	}
-	path := writeList(t, text.String())
+	path := testkit.File(t, "list.txt", text.String())
 	for _, workers := range []int{1, 2, 5} {
 		sum, err := ReadBlocks(t.Context(), path, Settings{Format: "plain"}, workers, func(int, *Item) error { return nil })
 		if err != nil {
@@ -54,7 +56,7 @@ func TestSummaryTellsOfRefusedLines(t *testing.T) {
 }
 
 func TestRefusedLinesAreShownInOrder(t *testing.T) {
-	path := writeList(t, "ok.test\n*x.test\nno entry\n~x\n"+strings.Repeat("ä", 300)+" ß\n")
+	path := testkit.File(t, "list.txt", "ok.test\n*x.test\nno entry\n~x\n"+strings.Repeat("ä", 300)+" ß\n")
 	sum, err := ReadFile(t.Context(), path, Settings{Format: "plain"}, func(*Item) error { return nil })
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -147,7 +148,7 @@ func TestFileThatChangesWhileItIsRead(t *testing.T) {
 		{"removed", os.Remove},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			path := write(t, big)
+			path := testkit.File(t, "list", big)
 			changed := false
 			sum, err := lists.ReadFile(t.Context(), path, lists.Settings{Format: "plain"}, func(*lists.Item) error {
 				if changed {
@@ -164,7 +165,7 @@ func TestFileThatChangesWhileItIsRead(t *testing.T) {
 }
 
 func TestTornFileThatChangedIsChanged(t *testing.T) {
-	path := write(t, `["a.test", "b.test`) // a writer in the middle of its work
+	path := testkit.File(t, "list", `["a.test", "b.test`) // a writer in the middle of its work
 	_, err := lists.ReadFile(t.Context(), path, lists.Settings{Format: "json"}, func(*lists.Item) error {
 		return os.WriteFile(path, []byte(`["a.test", "b.test"]`), 0o600)
 	})
@@ -180,7 +181,7 @@ func TestErrorsOfTheCallerComeBackAsTheyAre(t *testing.T) {
 		{"csv", "a.test,\nb.test,\n"}, {"json", `["a.test","b.test"]`}, {"json", `{"block":["a.test"],"x":1,"deny":["b.test"]}`}, {"json:k", `[{"k":"a.test"},{"k":"b.test"}]`},
 	} {
 		n := 0
-		_, err := lists.ReadFile(t.Context(), write(t, tt.text), lists.Settings{Format: tt.format}, func(*lists.Item) error {
+		_, err := lists.ReadFile(t.Context(), testkit.File(t, "list", tt.text), lists.Settings{Format: tt.format}, func(*lists.Item) error {
 			n++
 			return stop
 		})
@@ -189,7 +190,7 @@ func TestErrorsOfTheCallerComeBackAsTheyAre(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	big := write(t, strings.Repeat("bulk.test\n", 100_000))
+	big := testkit.File(t, "list", strings.Repeat("bulk.test\n", 100_000))
 	sum, err := lists.ReadFile(ctx, big, lists.Settings{}, func(*lists.Item) error { cancel(); return nil })
 	if err != context.Canceled || sum.Verdict != lists.Refused {
 		t.Errorf("%v, %+v; want %v", err, sum, context.Canceled)
@@ -201,7 +202,7 @@ func TestErrorsOfTheCallerComeBackAsTheyAre(t *testing.T) {
 
 func TestHashIsOfTheStoredOctets(t *testing.T) {
 	for _, stored := range []string{"", "bulk.test\n", pack(t, "bulk.test\n"), "\xff\xfeb\x00.\x00t\x00"} {
-		path := write(t, stored)
+		path := testkit.File(t, "list", stored)
 		sum, err := lists.ReadFile(t.Context(), path, lists.Settings{}, none)
 		if err != nil {
 			t.Fatal(err)
@@ -249,7 +250,7 @@ func TestGzip(t *testing.T) {
 		{"gzip inside gzip", pack(t, whole), lists.Binary},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			path := write(t, tt.stored)
+			path := testkit.File(t, "list", tt.stored)
 			if tt.want != "" {
 				if got := refused(t, path, lists.Settings{Format: "plain"}); got != tt.want && !(tt.name == "short trailing garbage" && got == lists.Truncated) {
 					t.Errorf("refused as %s, want %s", got, tt.want)
@@ -273,12 +274,12 @@ func TestExpansionIsBounded(t *testing.T) {
 		w.Write(block)
 	}
 	w.Close()
-	path := write(t, bomb.String())
+	path := testkit.File(t, "list", bomb.String())
 	if got := refused(t, path, lists.Settings{Format: "plain"}); got != lists.TooBig {
 		t.Errorf("a bomb of %d octets is refused as %s", bomb.Len(), got)
 	}
 	for _, stored := range []string{strings.Repeat("a.test\n", 10), pack(t, strings.Repeat("a.test\n", 10))} {
-		path := write(t, stored)
+		path := testkit.File(t, "list", stored)
 		if got := refused(t, path, lists.Settings{Format: "plain", MaxBytes: 69}); got != lists.TooBig {
 			t.Errorf("70 octets of at most 69: refused as %s", got)
 		}
@@ -347,7 +348,7 @@ func TestWhatIsNoTextIsRefused(t *testing.T) {
 		{"NULs", strings.Repeat("\x00", 100), lists.Binary},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			path := write(t, tt.stored)
+			path := testkit.File(t, "list", tt.stored)
 			if tt.want == "" {
 				if sum, err := lists.ReadFile(t.Context(), path, lists.Settings{Format: "plain"}, none); err != nil || sum.Entries == 0 {
 					t.Errorf("%+v, %v", sum, err)

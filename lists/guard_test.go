@@ -13,6 +13,7 @@ import (
 
 	"blockd/addr"
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -391,7 +392,7 @@ func BenchmarkGuard(b *testing.B) {
 	for i := range 10_000 {
 		fmt.Fprintf(&text, "shop-%d.%s\n", i, [...]string{"com", "co.uk", "example", "github.io"}[i%4])
 	}
-	path := write(b, text.String())
+	path := testkit.File(b, "list", text.String())
 	for name, guard := range map[string]*lists.Guard{"none": nil, "default": newGuard(b, lists.DefaultGuard())} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
@@ -414,7 +415,7 @@ func TestGuardWarnsOfExceptionsForSuffixes(t *testing.T) {
 		"co.uk": lists.PublicSuffix, ".com": lists.PublicSuffix, "github.io": lists.PublicSuffix,
 		"=co.uk": "", "x.co.uk": "", "a@co.uk": "", "gmail.com": "",
 	} {
-		_, _, err := lists.Lint(t.Context(), write(t, text+"\n"), lists.Settings{Format: "plain", Action: lists.Allow, Guard: g}, func(it *lists.Item) error {
+		_, _, err := lists.Lint(t.Context(), testkit.File(t, "list", text+"\n"), lists.Settings{Format: "plain", Action: lists.Allow, Guard: g}, func(it *lists.Item) error {
 			if it.Kind == lists.Err || it.Class != want {
 				t.Errorf("allow %s: %s %s %q, want class %q", text, it.Kind, it.Class, it.Message, want)
 			}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -94,7 +95,7 @@ func TestJSONLinesAreCounted(t *testing.T) {
 		"[\r\"a.test\",\r\r\"b.test\"\r]\r",
 	} {
 		var at []int
-		sum, err := lists.ReadFile(t.Context(), write(t, text), lists.Settings{Format: "json"}, func(it *lists.Item) error {
+		sum, err := lists.ReadFile(t.Context(), testkit.File(t, "list", text), lists.Settings{Format: "json"}, func(it *lists.Item) error {
 			at = append(at, it.Line)
 			return nil
 		})

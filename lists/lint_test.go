@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -33,7 +34,7 @@ func TestLintComparesEntries(t *testing.T) {
 		"11 addr b@bulk.test exact block ",
 	}
 	var got []string
-	sum, keys, err := lists.Lint(t.Context(), write(t, text), lists.Settings{Format: "plain"}, func(it *lists.Item) error {
+	sum, keys, err := lists.Lint(t.Context(), testkit.File(t, "list", text), lists.Settings{Format: "plain"}, func(it *lists.Item) error {
 		line := fmt.Sprintf("%d %s", it.Line, show(it))
 		if it.Message != "" {
 			line += " " + it.Message

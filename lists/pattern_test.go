@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -161,7 +162,7 @@ func TestPatternsAreBounded(t *testing.T) {
 }
 
 func TestEqualPatternsAreDuplicates(t *testing.T) {
-	path := write(t, "/promo[0-9]/\n~promo[0-9]\npromo*@bulk.test\nPROMO*@bulk.test\n!/promo[0-9]/\n")
+	path := testkit.File(t, "list", "/promo[0-9]/\n~promo[0-9]\npromo*@bulk.test\nPROMO*@bulk.test\n!/promo[0-9]/\n")
 	var got []string
 	_, keys, err := lists.Lint(t.Context(), path, lists.Settings{Format: "plain", Patterns: true}, func(it *lists.Item) error {
 		got = append(got, it.Name()+" "+string(it.Class))

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -290,7 +291,7 @@ func TestInvisibleCharacterIsPointedAt(t *testing.T) {
 		{"bulk\u3164.test", "the invisible character U+3164", 5}, // a letter, by its category
 	} {
 		var got lists.Item
-		path := write(t, tt.line+"\nlast.test\n")
+		path := testkit.File(t, "list", tt.line+"\nlast.test\n")
 		if _, err := lists.ReadFile(t.Context(), path, lists.Settings{Format: "plain"}, func(it *lists.Item) error {
 			if it.Line == 1 {
 				got = *it

@@ -2,12 +2,11 @@ package lists_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -31,21 +30,11 @@ func show(it *lists.Item) string {
 	return s
 }
 
-// write makes a list file.
-func write(t testing.TB, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "list")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // items reads text as s says and returns what show makes of its items.
 func items(t testing.TB, text string, s lists.Settings) ([]string, lists.Summary, error) {
 	t.Helper()
 	var got []string
-	sum, err := lists.ReadFile(t.Context(), write(t, text), s, func(it *lists.Item) error {
+	sum, err := lists.ReadFile(t.Context(), testkit.File(t, "list", text), s, func(it *lists.Item) error {
 		got = append(got, show(it))
 		return nil
 	})

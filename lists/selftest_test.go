@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -12,7 +13,7 @@ import (
 func tests(t *testing.T, format, text string) (got []string, sum lists.Summary) {
 	t.Helper()
 	var kept []*lists.Item
-	sum, err := lists.ReadFile(t.Context(), write(t, text), lists.Settings{Format: format}, func(it *lists.Item) error {
+	sum, err := lists.ReadFile(t.Context(), testkit.File(t, "list", text), lists.Settings{Format: format}, func(it *lists.Item) error {
 		if it.Class == lists.SelfTest || it.Kind == lists.Err {
 			kept = append(kept, &lists.Item{Line: it.Line, Kind: it.Kind, Class: it.Class, Test: it.Test})
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -114,7 +115,7 @@ func TestTakenBack(t *testing.T) {
 			}
 			equal(t, got, strings.Split(tt.want, " + "))
 			got = nil
-			sum, keys, err := lists.Lint(t.Context(), write(t, tt.text), s, func(it *lists.Item) error {
+			sum, keys, err := lists.Lint(t.Context(), testkit.File(t, "list", tt.text), s, func(it *lists.Item) error {
 				got = append(got, show(it))
 				return nil
 			})
@@ -131,7 +132,7 @@ func TestWhatIsTakenBackIsNotGuarded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := write(t, "blocklist_from *@mail.test\nblocklist_from *@bulk.test\nunblocklist_from *@mail.test\n")
+	path := testkit.File(t, "list", "blocklist_from *@mail.test\nblocklist_from *@bulk.test\nunblocklist_from *@mail.test\n")
 	s := lists.Settings{Format: "spamassassin", Guard: guard}
 	for name, read := range map[string]func() (lists.Summary, error){
 		"ReadFile": func() (lists.Summary, error) { return lists.ReadFile(t.Context(), path, s, none) },
@@ -151,7 +152,7 @@ func TestTakenBackIsBounded(t *testing.T) {
 	for i := range 1<<16 + 1 {
 		fmt.Fprintf(&text, "unblocklist_from a%d@bulk.test\n", i)
 	}
-	if got := refused(t, write(t, text.String()), lists.Settings{Format: "spamassassin"}); got != lists.TooBig {
+	if got := refused(t, testkit.File(t, "list", text.String()), lists.Settings{Format: "spamassassin"}); got != lists.TooBig {
 		t.Errorf("refused as %s", got)
 	}
 }

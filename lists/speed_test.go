@@ -6,10 +6,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
-	"time"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -47,16 +46,6 @@ func makeList(tb testing.TB, n int, line func(*rand.Rand) string) string {
 	return path
 }
 
-// cpuTime is what this process has used of all cores, in the kernel too.
-func cpuTime(tb testing.TB) time.Duration {
-	tb.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		tb.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // benchmarkRead reports the time a line, on the clock and of the cores.
 func benchmarkRead(b *testing.B, path, format string, guard *lists.Guard, workers int) {
 	info, err := os.Stat(path)
@@ -65,7 +54,7 @@ func benchmarkRead(b *testing.B, path, format string, guard *lists.Guard, worker
 	}
 	b.SetBytes(info.Size())
 	b.ReportAllocs()
-	lines, cpu := 0, cpuTime(b)
+	lines, cpu := 0, testkit.CPUTime(b)
 	for b.Loop() {
 		var sum lists.Summary
 		if s := (lists.Settings{Format: format, Guard: guard}); workers == 0 {
@@ -78,22 +67,13 @@ func benchmarkRead(b *testing.B, path, format string, guard *lists.Guard, worker
 		}
 		lines += sum.Lines
 	}
-	b.ReportMetric(float64(cpuTime(b)-cpu)/float64(lines), "cpu-ns/line")
+	b.ReportMetric(float64(testkit.CPUTime(b)-cpu)/float64(lines), "cpu-ns/line")
 	b.ReportMetric(float64(b.Elapsed())/float64(lines), "ns/line")
-}
-
-func defaultGuard(tb testing.TB) *lists.Guard {
-	tb.Helper()
-	guard, err := lists.NewGuard(lists.DefaultGuard())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return guard
 }
 
 // BenchmarkReadPlain reads a million made-up addresses, and a million real names.
 func BenchmarkReadPlain(b *testing.B) {
-	guard := defaultGuard(b)
+	guard := newGuard(b, lists.DefaultGuard())
 	b.Run("addresses", func(b *testing.B) { benchmarkRead(b, madeAddresses(b, 1_000_000), "plain", guard, 0) })
 	b.Run("domains", func(b *testing.B) { benchmarkRead(b, realDomains, "plain", guard, 0) })
 }
@@ -102,7 +82,7 @@ const realDomains = "../../shared/data/lists/union-domains.txt.gz"
 
 // BenchmarkReadBlocks reads the same with workers.
 func BenchmarkReadBlocks(b *testing.B) {
-	guard := defaultGuard(b)
+	guard := newGuard(b, lists.DefaultGuard())
 	for _, workers := range []int{1, 2} {
 		b.Run(fmt.Sprintf("addresses/%d", workers), func(b *testing.B) {
 			benchmarkRead(b, madeAddresses(b, 1_000_000), "plain", guard, workers)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -111,7 +112,7 @@ func TestNarrowExceptionsAddUp(t *testing.T) {
 			text := tt.text + "!203.0.113.0/24\nbulk.example\n"
 			refused := 0
 			elsewhere := false
-			path := write(t, text)
+			path := testkit.File(t, "list", text)
 			_, err := lists.ReadFile(t.Context(), path, lists.Settings{Format: "plain", Guard: loose(t)}, func(it *lists.Item) error {
 				if it.Kind == lists.Err && it.Class == lists.Wide {
 					refused++
@@ -129,7 +130,7 @@ func TestNarrowExceptionsAddUp(t *testing.T) {
 	for i := range 1 << 18 {
 		fmt.Fprintf(&big, "!%d.%d.%d.%d/25\n", 10+i>>17, i>>9&255, i>>1&255, i&1<<7)
 	}
-	sum, err := lists.ReadFile(t.Context(), write(t, big.String()+"bulk.example\n"), lists.Settings{Format: "plain", Guard: loose(t)}, func(*lists.Item) error { return nil })
+	sum, err := lists.ReadFile(t.Context(), testkit.File(t, "list", big.String()+"bulk.example\n"), lists.Settings{Format: "plain", Guard: loose(t)}, func(*lists.Item) error { return nil })
 	if err != nil || sum.Errors != 1<<18 || sum.Entries != 1 {
 		t.Errorf("%d errors, %d entries, %v", sum.Errors, sum.Entries, err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"blockd/addr"
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 )
 
 // said is what must come back of an entry, by format.
@@ -313,10 +314,7 @@ func TestWriterOnRealLists(t *testing.T) {
 		{"cidr-mixed.txt", "plain"},
 		{"phishing.txt.gz", "plain"},
 	} {
-		data, err := os.ReadFile(filepath.Join(dir, tt.file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Read(t, filepath.Join(dir, tt.file))
 		if strings.HasSuffix(tt.file, ".gz") {
 			z, err := gzip.NewReader(bytes.NewReader(data))
 			if err != nil {

@@ -2,23 +2,10 @@ package pattern
 
 import (
 	"strings"
-	"syscall"
 	"testing"
-)
 
-// reportCPU reports what an operation takes of a core, which others on the machine
-// hardly change. Call it, and what it returns at the end.
-func reportCPU(b *testing.B) func() {
-	used := func() int64 {
-		var r syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-			b.Fatal(err)
-		}
-		return r.Utime.Nano() + r.Stime.Nano()
-	}
-	begin := used()
-	return func() { b.ReportMetric(float64(used()-begin)/float64(b.N), "cpu-ns/op") }
-}
+	"blockd/internal/testkit"
+)
 
 func BenchmarkMatch(b *testing.B) {
 	const n = 10_000
@@ -32,7 +19,7 @@ func BenchmarkMatch(b *testing.B) {
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			b.ReportAllocs()
-			defer reportCPU(b)()
+			defer testkit.ReportCPU(b)()
 			var dst []int
 			for b.Loop() {
 				dst, _ = set.Match(dst[:0], bm.text)
@@ -48,7 +35,7 @@ func BenchmarkNewSet(b *testing.B) {
 		stored[i] = Stored{patterns[i].Kind(), patterns[i].Text(), need}
 	}
 	b.ReportAllocs()
-	defer reportCPU(b)()
+	defer testkit.ReportCPU(b)()
 	for b.Loop() {
 		NewSet(stored)
 	}
@@ -57,7 +44,7 @@ func BenchmarkNewSet(b *testing.B) {
 // BenchmarkOneByOne is what a Set is better than.
 func BenchmarkOneByOne(b *testing.B) {
 	patterns := realistic(b, 10_000)
-	defer reportCPU(b)()
+	defer testkit.ReportCPU(b)()
 	for b.Loop() {
 		for _, p := range patterns {
 			if p.kind == Regexp {
@@ -71,7 +58,7 @@ func BenchmarkOneByOne(b *testing.B) {
 
 // BenchmarkParse is a pattern's share of the build, and of its first candidate.
 func BenchmarkParse(b *testing.B) {
-	defer reportCPU(b)()
+	defer testkit.ReportCPU(b)()
 	for b.Loop() {
 		Parse(Regexp, `^.*@.*\.bulk-17-[0-9]+\.example$`)
 	}

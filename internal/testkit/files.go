@@ -18,6 +18,12 @@ func Write[Text string | []byte](t testing.TB, path string, text Text) string {
 	return path
 }
 
+// File is a file called name that holds text, in a folder of its own.
+func File[Text string | []byte](t testing.TB, name string, text Text) (path string) {
+	t.Helper()
+	return Write(t, filepath.Join(t.TempDir(), name), text)
+}
+
 // Read returns what the file at path holds.
 func Read(t testing.TB, path string) []byte {
 	t.Helper()

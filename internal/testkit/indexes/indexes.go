@@ -13,8 +13,7 @@ import (
 // Source is a list in the plain format that holds text.
 func Source(t testing.TB, name, text string) index.Source {
 	t.Helper()
-	return index.Source{List: name, Path: testkit.Write(t, filepath.Join(t.TempDir(), name+".txt"), text),
-		Settings: lists.Settings{Format: "plain"}}
+	return index.Source{List: name, Path: testkit.File(t, name+".txt", text), Settings: lists.Settings{Format: "plain"}}
 }
 
 // Build is the index of the sources, in a folder of its own.
