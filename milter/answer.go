@@ -37,7 +37,7 @@ func recipientOutcome(d policy.Decision) string {
 		return outDeferred
 	case policy.Quarantine:
 		return outQuarantined
-	case policy.Tag:
+	case policy.Mark:
 		return outTagged
 	case policy.Discard:
 		return outDiscarded
@@ -66,10 +66,10 @@ func (s *session) fulfil(f fate, m milter.Modifier) *milter.Response {
 	case policy.Discard:
 		outcome, answer = outDiscarded, milter.RespDiscard
 	case policy.Quarantine:
-		outcome, err = outQuarantined, m.Quarantine("blockd: "+f.tag)
-	case policy.Tag:
+		outcome, err = outQuarantined, m.Quarantine("blockd: "+f.tag.String())
+	case policy.Mark:
 		// On top, where it stands before any that the message has brought along.
-		outcome, err = outTagged, m.InsertHeader(0, headerField, s.fieldText(f.tag))
+		outcome, err = outTagged, m.InsertHeader(0, headerField, s.fieldText(f.tag.String()))
 	default:
 		return answer
 	}

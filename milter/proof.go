@@ -188,8 +188,8 @@ func (s *session) feasible(d policy.Decision) policy.Decision {
 	switch {
 	case d.Outcome == policy.Quarantine && !s.canQuarantine:
 		d.Outcome, d.Reply = policy.Defer, replyNoQuarantine
-	case d.Outcome == policy.Tag && !s.canTag:
-		d.Outcome, d.Tag = policy.Accept, ""
+	case d.Outcome == policy.Mark && !s.canTag:
+		d.Outcome, d.Tag = policy.Accept, policy.Tag{}
 	}
 	return d
 }

@@ -1,8 +1,6 @@
 package milter
 
 import (
-	"strings"
-
 	"blockd/header"
 	"blockd/msgauth"
 	"blockd/policy"
@@ -44,7 +42,7 @@ type transaction struct {
 type fate struct {
 	outcome policy.Outcome // Accept, Tag, Quarantine or Discard
 	stakes  stakes
-	tag     string // of Tag and Quarantine
+	tag     policy.Tag // of Mark and Quarantine
 	ref     string
 	sender  string
 }
@@ -79,7 +77,7 @@ func weight(o policy.Outcome) int {
 		return 3
 	case policy.Quarantine:
 		return 2
-	case policy.Tag:
+	case policy.Mark:
 		return 1
 	}
 	return 0
@@ -104,11 +102,5 @@ func (t *transaction) joins(c *policy.Checker, recipient string, d policy.Decisi
 		t.settled, t.recipient, t.fate, t.group = true, recipient, f, g
 		return true
 	}
-	return t.fate.outcome == f.outcome && t.fate.stakes == f.stakes && label(t.fate.tag) == label(f.tag) && t.group == g
-}
-
-// label is what a tag says of the list, without the reference.
-func label(tag string) string {
-	list, _, _ := strings.Cut(tag, " ref=")
-	return list
+	return t.fate.outcome == f.outcome && t.fate.stakes == f.stakes && t.fate.tag.List == f.tag.List && t.group == g
 }

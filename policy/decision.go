@@ -15,7 +15,7 @@ const (
 	Refuse             // permanent, 550
 	Defer              // temporary, 451
 	Quarantine         // taken and set aside: 250 only once the message is stored there
-	Tag                // passed on with a header field that holds Decision.Tag
+	Mark               // passed on with a header field that holds Decision.Tag
 	Discard            // taken and dropped; only of a Discarding Checker
 )
 
@@ -24,7 +24,7 @@ type Decision struct {
 	Outcome Outcome
 	Reply   Reply         // of Refuse and Defer
 	Ref     string        // in Reply, in Tag and in the log; "" when accepted without a match
-	Tag     string        // of Tag and Quarantine: a header field's text, "list=NAME ref=REF", printable ASCII
+	Tag     Tag           // of Mark and Quarantine
 	Tarpit  time.Duration // hold the answer back for so long; 0 to MaxTarpit
 	Exempt  bool          // a listed sender or client, accepted because of the recipient
 	Shadow  bool          // accepted, but a shadow list would have refused
@@ -138,8 +138,8 @@ func (c *Checker) consequence(v *Verdict) Decision {
 	switch d.Outcome {
 	case Refuse, Defer:
 		d.Reply = c.words(v, d.Outcome, list, d.Ref)
-	case Quarantine, Tag:
-		d.Tag = tag(list, d.Ref)
+	case Quarantine, Mark:
+		d.Tag = Tag{List: list, Ref: d.Ref}
 	}
 	return d
 }
@@ -154,7 +154,7 @@ func (d Decision) Event(v Verdict) string {
 		return "sender deferred"
 	case d.Outcome == Quarantine:
 		return "sender quarantined"
-	case d.Outcome == Tag:
+	case d.Outcome == Mark:
 		return "sender tagged"
 	case d.Outcome == Discard:
 		return "sender discarded"

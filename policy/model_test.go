@@ -135,7 +135,7 @@ func modelOutcome(all []modelList, only []string, local, domain string, client n
 	case best.action == lists.Discard && rule.Discard && drops:
 		return policy.Discard
 	}
-	return map[policy.OnMatch]policy.Outcome{"": policy.Refuse, "tempfail": policy.Defer, "quarantine": policy.Quarantine, "tag": policy.Tag}[rule.OnMatch]
+	return map[policy.OnMatch]policy.Outcome{"": policy.Refuse, "tempfail": policy.Defer, "quarantine": policy.Quarantine, "tag": policy.Mark}[rule.OnMatch]
 }
 
 // TestDecisionAgreesWithModel asks about every sender from every client to every

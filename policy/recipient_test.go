@@ -224,11 +224,11 @@ func checkSaid(t *testing.T, d policy.Decision) {
 	t.Helper()
 	switch d.Outcome {
 	case policy.Refuse, policy.Defer:
-		if checkReply(t, d); d.Tag != "" {
+		if checkReply(t, d); d.Tag != (policy.Tag{}) {
 			t.Errorf("tag %q of a refusal", d.Tag)
 		}
-	case policy.Quarantine, policy.Tag:
-		if d.Reply.String() != "" || !tagForm.MatchString(d.Tag) || strings.Count(d.Tag, "=") != 2 {
+	case policy.Quarantine, policy.Mark:
+		if d.Reply.String() != "" || !tagForm.MatchString(d.Tag.String()) || strings.Count(d.Tag.String(), "=") != 2 {
 			t.Errorf("reply %q, tag %q", d.Reply.String(), d.Tag)
 		}
 	default:

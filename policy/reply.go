@@ -274,17 +274,6 @@ func (v *Verdict) shown() string {
 	return v.Unread
 }
 
-// tag is the text of a header field about a message that list has a match for.
-func tag(list, ref string) string {
-	word := strings.Map(func(r rune) rune {
-		if r <= ' ' || r > '~' || strings.ContainsRune(`"(),;<=>[\]`, r) {
-			return '?'
-		}
-		return r
-	}, list)
-	return "list=" + word + " ref=" + ref
-}
-
 func tail(ref string) string { return " (ref " + ref + ")" }
 
 // fit makes sender and list printable, and shortens them so that they and the rest have

@@ -48,7 +48,7 @@ func (o OnMatch) outcome() Outcome {
 	case QuarantineOnMatch:
 		return Quarantine
 	case TagOnMatch:
-		return Tag
+		return Mark
 	}
 	return Refuse
 }

@@ -14,8 +14,8 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 	const (
 		refused  = "550 5.7.1 <x@bad.example>: Sender address rejected: listed in a (ref REF)"
 		deferred = "451 4.7.1 <x@bad.example>: Sender address deferred: listed in a (ref REF)"
-		tagged   = "list=a ref=REF"
 	)
+	tagged := policy.Tag{List: "a", Ref: "REF"}
 	tests := []struct {
 		name, text string
 		rule       policy.ListRule
@@ -25,7 +25,7 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 		{"refuse", "bad.example REJECT", policy.ListRule{OnMatch: policy.RefuseOnMatch}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
 		{"tempfail", "bad.example REJECT", policy.ListRule{OnMatch: policy.TempfailOnMatch}, said{policy.Decision{Outcome: policy.Defer}, deferred}},
 		{"quarantine", "bad.example REJECT", policy.ListRule{OnMatch: policy.QuarantineOnMatch}, said{policy.Decision{Outcome: policy.Quarantine, Tag: tagged}, ""}},
-		{"tag", "bad.example REJECT", policy.ListRule{OnMatch: policy.TagOnMatch}, said{policy.Decision{Outcome: policy.Tag, Tag: tagged}, ""}},
+		{"tag", "bad.example REJECT", policy.ListRule{OnMatch: policy.TagOnMatch}, said{policy.Decision{Outcome: policy.Mark, Tag: tagged}, ""}},
 		{"tarpit", "bad.example REJECT", policy.ListRule{Tarpit: time.Second}, said{policy.Decision{Outcome: policy.Refuse, Tarpit: time.Second}, refused}},
 		{"tarpit beyond its bound", "bad.example REJECT", policy.ListRule{Tarpit: time.Hour},
 			said{policy.Decision{Outcome: policy.Refuse, Tarpit: policy.MaxTarpit}, refused}},
@@ -33,7 +33,7 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 			said{policy.Decision{Outcome: policy.Defer}, deferred}},
 		{"discard entry", "bad.example DISCARD", policy.ListRule{}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
 		{"discard entry of a list that tags", "bad.example DISCARD", policy.ListRule{OnMatch: policy.TagOnMatch},
-			said{policy.Decision{Outcome: policy.Tag, Tag: tagged}, ""}},
+			said{policy.Decision{Outcome: policy.Mark, Tag: tagged}, ""}},
 		{"discard entry of a list that discards", "bad.example DISCARD", policy.ListRule{Discard: true},
 			said{policy.Decision{Outcome: policy.Discard}, ""}},
 		{"block entry of a list that discards", "bad.example REJECT", policy.ListRule{Discard: true}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
@@ -74,7 +74,7 @@ type said struct {
 func named(d policy.Decision) said {
 	s := said{d, d.Reply.String()}
 	if d.Ref != "" {
-		s.Reply, s.Tag = strings.Replace(s.Reply, d.Ref, "REF", 1), strings.Replace(d.Tag, d.Ref, "REF", 1)
+		s.Reply, s.Tag.Ref = strings.Replace(s.Reply, d.Ref, "REF", 1), strings.Replace(d.Tag.Ref, d.Ref, "REF", 1)
 	}
 	s.Ref, s.Decision.Reply = "", policy.Reply{}
 	return s
@@ -87,7 +87,7 @@ func TestTheDecidersListRules(t *testing.T) {
 		client, sender string
 		want           policy.Outcome
 	}{
-		{"192.0.2.1", "x@bad.example", policy.Tag},
+		{"192.0.2.1", "x@bad.example", policy.Mark},
 		{"192.0.2.1", "y@bad.example", policy.Refuse},
 		{"192.0.2.1", "y@good.example", policy.Quarantine},
 		{"192.0.2.1", "", policy.Quarantine},

@@ -45,8 +45,8 @@ func action(v policy.Verdict, d policy.Decision, space int) string {
 			return strconv.Itoa(r.Code) + " " + words
 		}
 		return "DEFER_IF_PERMIT " + words
-	case policy.Tag:
-		return "PREPEND X-Blockd: " + d.Tag
+	case policy.Mark:
+		return "PREPEND X-Blockd: " + d.Tag.String()
 	case policy.Quarantine:
 		return "HOLD " + v.Because(d.Ref)
 	}
@@ -66,7 +66,7 @@ func (r *policyRequest) space() int {
 // for nothing. Two recipients can share a message if theirs are equal.
 func treatment(v policy.Verdict, d policy.Decision) string {
 	switch d.Outcome {
-	case policy.Tag:
+	case policy.Mark:
 		return "tag " + v.ListName(v.Decider)
 	case policy.Quarantine:
 		return "hold"

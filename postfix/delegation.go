@@ -127,7 +127,7 @@ func (d *delegation) recipient(r *policyRequest) string {
 		}
 		d.log.Info("recipient put off", d.attrs(r, v, decision, sendAgain)...)
 		return sendAgain
-	case decision.Outcome == policy.Tag:
+	case decision.Outcome == policy.Mark:
 		return d.say(r, v, decision, dunno) // the field stands there already
 	}
 	return d.say(r, v, decision, action(v, decision, r.space()))

@@ -57,7 +57,7 @@ func (m *Metrics) of(service string) *serviceMetrics {
 		duplicates: m.duplicates,
 	}
 	for outcome, answer := range map[policy.Outcome]string{
-		policy.Accept: "passed", policy.Refuse: "refused", policy.Defer: "deferred", policy.Tag: "tagged",
+		policy.Accept: "passed", policy.Refuse: "refused", policy.Defer: "deferred", policy.Mark: "tagged",
 		policy.Quarantine: "held",
 	} {
 		s.answers[outcome] = m.answers.WithLabelValues(service, answer)

@@ -78,8 +78,8 @@ func (e explanation) consequence(d policy.Decision) [2]string {
 	switch d.Outcome {
 	case policy.Quarantine:
 		row[1] = "take the message and set it aside"
-	case policy.Tag:
-		row[1] = "pass the message on, marked " + term.Visible(d.Tag)
+	case policy.Mark:
+		row[1] = "pass the message on, marked " + term.Visible(d.Tag.String())
 	default:
 		row = [2]string{"SMTP says", term.Visible(d.Reply.String())}
 	}

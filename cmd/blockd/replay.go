@@ -212,7 +212,7 @@ type replayCounts struct {
 // take judges one past decision.
 func (r *replay) take(d *history.Record) {
 	r.counts.Decisions++
-	if d.Outcome != policy.Accept.String() && d.Outcome != policy.Tag.String() || d.Source != "" {
+	if d.Outcome != policy.Accept.String() && d.Outcome != policy.Mark.String() || d.Source != "" {
 		return
 	}
 	r.counts.Accepted++

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"blockd/policy"
@@ -30,19 +31,9 @@ func (s *session) setAside(recipient string, d policy.Decision) {
 // addAside notes a recipient, and why its copy goes into quarantine.
 func (t *transaction) addAside(recipient string, d policy.Decision) {
 	t.aside = append(t.aside, recipient)
-	if label, _, _ := strings.Cut(d.Tag, " ref="); !t.labelled(label) {
+	if !slices.ContainsFunc(t.labels, func(tag policy.Tag) bool { return tag.List == d.Tag.List }) {
 		t.labels = append(t.labels, d.Tag)
 	}
-}
-
-// labelled reports whether a tag with this beginning is noted.
-func (t *transaction) labelled(label string) bool {
-	for _, tag := range t.labels {
-		if have, _, _ := strings.Cut(tag, " ref="); have == label {
-			return true
-		}
-	}
-	return false
 }
 
 // openCopy begins the copy of a message with what delivery puts on top, as the

@@ -3,7 +3,6 @@ package session
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"blockd/policy"
@@ -94,12 +93,10 @@ func (s *session) tarpit(wait time.Duration) bool {
 // is forwarded decides, and one that is to have another, or none, is sent again by
 // the client. It answers that one and reports false.
 func (s *session) sameTag(d policy.Decision, recipient string) bool {
-	if d.Outcome != policy.Tag {
-		d.Tag = ""
+	if d.Outcome != policy.Mark {
+		d.Tag = policy.Tag{}
 	}
-	ours, _, _ := strings.Cut(s.tx.tag, " ref=")
-	theirs, _, _ := strings.Cut(d.Tag, " ref=")
-	if ours == theirs {
+	if s.tx.tag.List == d.Tag.List {
 		return true
 	}
 	if !s.settle() || !s.standing() { // those before it may have been refused

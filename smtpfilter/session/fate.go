@@ -24,7 +24,7 @@ func (s *session) fateOf(recipient string) (f fate) {
 // stake is what a recipient's answer hangs on, by one verdict.
 func (s *session) stake(v policy.Verdict, recipient string) policy.Stake {
 	stake := s.checker.Stake(v, recipient)
-	if stake.Otherwise == policy.Tag {
+	if stake.Otherwise == policy.Mark {
 		return policy.Stake{}
 	}
 	return stake

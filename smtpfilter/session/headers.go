@@ -111,7 +111,7 @@ func weight(o policy.Outcome) int {
 		return 3
 	case policy.Quarantine:
 		return 2
-	case policy.Tag:
+	case policy.Mark:
 		return 1
 	}
 	return 0

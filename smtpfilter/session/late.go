@@ -123,8 +123,8 @@ func (s *session) fulfil(m *message, d policy.Decision, proof *spool.Copy) {
 		}
 	case policy.Quarantine:
 		s.divert(m, d, proof)
-	case policy.Tag:
-		if proof == nil && m.forwarded && s.tx.tag == "" {
+	case policy.Mark:
+		if proof == nil && m.forwarded && s.tx.tag == (policy.Tag{}) {
 			s.tx.tag = d.Tag
 			m.loop = newHops(s.settings.Hostname)
 		}

@@ -41,7 +41,7 @@ type message struct {
 // fails where the quarantine does.
 func (s *session) newMessage(stuffed bool) (*message, error) {
 	m := &message{started: time.Now(), forwarded: s.tx.accepted > 0}
-	if m.forwarded && (s.traces() || s.tx.tag != "") {
+	if m.forwarded && (s.traces() || s.tx.tag != (policy.Tag{})) {
 		m.loop = newHops(s.settings.Hostname)
 	}
 	if len(s.tx.aside) > 0 {
@@ -220,7 +220,7 @@ func (s *session) finalReply(m *message) {
 	default:
 		m.outcome = "accepted"
 		m.keep()
-		if s.tx.tag == "" {
+		if s.tx.tag == (policy.Tag{}) {
 			s.checker.Completed(s.tx.verdict)
 		}
 		s.errors, s.junk = 0, 0

@@ -73,9 +73,9 @@ type transaction struct {
 	params    parse.Params    // of MAIL
 	attempted int             // RCPT commands
 	accepted  int             // by upstream
-	tag       string          // a header field's text for all of them; "" none
+	tag       policy.Tag      // for all of them
 	aside     []string        // recipients whose copy goes into quarantine, as the client wrote them
-	labels    []string        // why: the texts of their header fields
+	labels    []policy.Tag    // why: one of each list
 	fate      fate            // of its recipients
 	taken     []string        // those that upstream has accepted, as the client wrote them, where the message may decide about them
 	headers   *policy.Checker // decides about addresses in the header; nil = nobody asks about those

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"blockd/policy"
 	"blockd/smtpfilter/parse"
 	"blockd/smtpfilter/upstream"
 )
@@ -31,7 +32,7 @@ func (s *session) traceRoom() int64 {
 // there by who wrote it, or behind it; that is how ours are told from a client's.
 func (s *session) header(m *message) []byte {
 	trace := s.traceHeader(m.started)
-	if s.tx.tag == "" {
+	if s.tx.tag == (policy.Tag{}) {
 		return trace
 	}
 	return append([]byte(tagField(s.tx.tag)), trace...)
@@ -40,7 +41,7 @@ func (s *session) header(m *message) []byte {
 // tagField is the header field of a tag. Fields of this name that the client has
 // sent stay as they are: they can but say that a list has its sender, and to take
 // them out would break what the message's signatures cover.
-func tagField(tag string) string { return "X-Blockd: " + tag + "\r\n" }
+func tagField(tag policy.Tag) string { return "X-Blockd: " + tag.String() + "\r\n" }
 
 // traceHeader is the time-stamp line of RFC 5321, section 4.4.
 func (s *session) traceHeader(now time.Time) []byte {
