@@ -47,6 +47,8 @@ var layers = map[string][]string{
 	"policy": {"addr", "history", "index", "lists", "live", "msgauth", "repeat"},
 	"reload": {"addr", "history", "index", "internal/durable", "lists"},
 
+	"internal/export": {"addr", "index", "internal/term", "lists", "policy"},
+
 	"milter": {"addr", "header", "listener", "msgauth", "policy", "spool"},
 
 	"smtpfilter/wire":     {},
