@@ -12,6 +12,7 @@ peers=(
 	rbldnsd=rbldnsd
 	named-checkzone=bind9-utils
 	swaks=swaks
+	/usr/share/doc/libnet-ssleay-perl=libnet-ssleay-perl # swaks needs it for TLS and every login
 	curl=curl
 	minisign=minisign # a test of remote/
 	systemd-socket-activate=systemd
