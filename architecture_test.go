@@ -58,7 +58,9 @@ var layers = map[string][]string{
 	"smtpfilter/server":   {"listener", "smtpfilter/session", "smtpfilter/upstream"},
 
 	"postfix": {"addr", "listener", "lists", "policy"},
-	"httpapi": {"addr", "history", "index", "internal/durable", "lists", "live", "policy", "reload"},
+
+	"httpapi/fastpath": {},
+	"httpapi": {"addr", "history", "httpapi/fastpath", "index", "internal/durable", "lists", "live", "policy", "reload"},
 }
 
 func TestImportsPointDown(t *testing.T) {

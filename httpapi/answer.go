@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/zeebo/xxh3"
@@ -70,8 +71,15 @@ func tagged(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	h["Content-Type"] = typeJSON
+	if len(body) > countedByServer {
+		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
 	w.Write(body) // an error is the client's, who has gone
 }
+
+// countedByServer is how long an answer may be for net/http to send its length by itself. It
+// would send longer ones in chunks.
+const countedByServer = 2 << 10
 
 // entityTag is a strong one: 64 bits, which two answers to one question share once in
 // 10^19 times.

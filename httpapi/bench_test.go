@@ -37,14 +37,11 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// BenchmarkConnection asks on one connection, as a lane answers and as net/http does;
-// the figures are of client and server together.
+// BenchmarkConnection asks on one connection, with the fast path and without; the figures
+// are of client and server together.
 func BenchmarkConnection(b *testing.B) {
 	f := newFixture(b, Settings{}, "bad.example\n")
-	for name, serve := range map[string]func(context.Context, net.Listener) error{
-		"lane":     f.Serve,
-		"net-http": func(ctx context.Context, l net.Listener) error { return f.server(ctx).Serve(l) },
-	} {
+	for name, fast := range map[string]bool{"fast": true, "net-http": false} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,7 +49,8 @@ func BenchmarkConnection(b *testing.B) {
 				b.Fatal(err)
 			}
 			ctx, stop := context.WithCancel(b.Context())
-			go serve(ctx, l)
+			f.settings.Fast = fast
+			go f.Serve(ctx, l)
 			defer l.Close()
 			defer stop()
 			conn, err := net.Dial("tcp", l.Addr().String())

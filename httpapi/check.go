@@ -13,6 +13,8 @@ import (
 	"blockd/policy"
 )
 
+const checkPath = "/v1/check"
+
 // The bounds of a batch. Its body holds that many senders of the longest legal
 // kind, 320 octets, as JSON may escape them, with room to spare.
 const (
@@ -30,7 +32,7 @@ type answer struct {
 
 // check answers about what the query names: a sender ("" is the null sender),
 // with or without its client, or a client or domain alone. It allocates three times for a
-// clear sender, beside what net/http or a lane does.
+// clear sender, beside what net/http or the fast path does.
 func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 	p, err := parseCheck(r.URL.RawQuery)
 	if err != nil {

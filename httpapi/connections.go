@@ -25,7 +25,6 @@ type connections struct {
 	closed                   chan struct{}
 	once                     sync.Once
 	refused                  func()
-	lanes                    *lanes // of its connections; nil: they have none
 
 	mu      sync.Mutex
 	open    map[*connection]struct{}
@@ -61,10 +60,6 @@ func (c *connections) Accept() (net.Conn, error) {
 			conn.Close()
 			return nil, err
 		case admitted:
-			if c.lanes != nil {
-				made.lane = c.lanes.of(conn)
-				made.lane.owner = made
-			}
 			return made, nil
 		}
 		c.refused() // counted before the close: who sees the end finds it counted
@@ -194,22 +189,10 @@ type connection struct {
 	all     *connections
 	client  netip.Prefix
 	counted bool
-	lane    *lane // that has not begun; nil: none
 
 	busy   atomic.Bool  // a request is being answered
 	served atomic.Bool  // there has been one
 	since  atomic.Int64 // Unix nanoseconds: it was opened, or its last request came
-}
-
-// begin and end stand around the answer to a request, whose header is there.
-func (c *connection) begin(now time.Time) {
-	c.since.Store(now.UnixNano())
-	c.busy.Store(true)
-}
-
-func (c *connection) end() {
-	c.served.Store(true)
-	c.busy.Store(false)
 }
 
 // connectionKey is the key of a request's connection in its context.
@@ -217,7 +200,7 @@ type connectionKey struct{}
 
 // remember puts the connection into the context of its requests.
 func remember(ctx context.Context, conn net.Conn) context.Context {
-	if over, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
+	if over, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS, or the fast path as the server sees it
 		conn = over.NetConn()
 	}
 	if c, ok := conn.(*connection); ok {
@@ -230,20 +213,15 @@ func remember(ctx context.Context, conn net.Conn) context.Context {
 func marked(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connectionKey{}).(*connection); ok {
-			c.begin(time.Now())
-			defer c.end()
+			c.since.Store(time.Now().UnixNano())
+			c.busy.Store(true)
+			defer func() {
+				c.served.Store(true)
+				c.busy.Store(false)
+			}()
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// Read implements net.Conn. The first one lasts as long as the lane does.
-func (c *connection) Read(p []byte) (int, error) {
-	if first := c.lane; first != nil {
-		c.lane = nil
-		return first.read(p)
-	}
-	return c.Conn.Read(p)
 }
 
 // SetReadDeadline implements net.Conn. Without one, which is what net/http wants behind

@@ -12,54 +12,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"blockd/httpapi/fastpath"
+	"blockd/internal/testkit"
 )
 
-// pipes is a listener whose connections are pipes, so that their deadlines follow the
-// clock of a synctest bubble.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func newPipes() *pipes { return &pipes{make(chan net.Conn), make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { close(p.closed); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8025} }
-
-// from is a connection that comes from an address.
-type from struct {
-	net.Conn
-	ip string
-}
-
-func (f from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.ip), Port: 1024} }
-func (f from) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8025} }
-
-// dial connects from an address, without waiting for somebody to accept it.
-func (p *pipes) dial(ip string) net.Conn {
-	here, there := net.Pipe()
-	go func() {
-		select {
-		case p.conns <- from{there, ip}:
-		case <-p.closed:
-		}
-	}()
-	return here
-}
-
 // inBubble serves f on pipes in a synctest bubble.
-func (f *fixture) inBubble(t *testing.T, test func(p *pipes)) {
+func (f *fixture) inBubble(t *testing.T, test func(p *testkit.Pipes)) {
 	synctest.Test(t, func(t *testing.T) {
-		p, ended := newPipes(), make(chan error)
+		p, ended := testkit.NewPipes(), make(chan error)
 		ctx, stop := context.WithCancel(context.Background())
 		go func() { ended <- f.Serve(ctx, p) }()
 		test(p)
@@ -91,11 +52,11 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		{"a body behind what net/http refuses", "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nExpect: more\r\nContent-Length: 4000\r\n\r\n", "", requestTimeout},
 		{"a stream that stands still", strings.Replace(strings.Replace(post, "json", "x-ndjson", 1), "4000000", "4000001", 1), "", streamIdle},
 		{"an idle connection", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "", idleTimeout},
-		{"an idle connection of checks", plainCheck, "", idleTimeout + laneSlack},
+		{"an idle connection of checks", plainCheck, "", idleTimeout + fastpath.Slack},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f.inBubble(t, func(p *pipes) {
-				conn, said := p.dial("192.0.2.1"), make(chan struct{})
+			f.inBubble(t, func(p *testkit.Pipes) {
+				conn, said := p.Dial("192.0.2.1"), make(chan struct{})
 				defer func() { conn.Close(); <-said }()
 				go func() {
 					defer close(said)
@@ -117,8 +78,8 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 
 func TestHeaderIsBounded(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
-	f.inBubble(t, func(p *pipes) {
-		conn := p.dial("192.0.2.1")
+	f.inBubble(t, func(p *testkit.Pipes) {
+		conn := p.Dial("192.0.2.1")
 		defer conn.Close()
 		go io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-a: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
 		answer, err := bufio.NewReader(conn).ReadString('\n')
@@ -130,22 +91,22 @@ func TestHeaderIsBounded(t *testing.T) {
 
 func TestConnectionsOfOneClient(t *testing.T) {
 	f := newFixture(t, Settings{MaxConnections: 4, MaxPerClient: 2}, "bad.example\n")
-	f.inBubble(t, func(p *pipes) {
-		open := []net.Conn{p.dial("192.0.2.1"), p.dial("192.0.2.1")}
+	f.inBubble(t, func(p *testkit.Pipes) {
+		open := []net.Conn{p.Dial("192.0.2.1"), p.Dial("192.0.2.1")}
 		synctest.Wait()
-		third := p.dial("::ffff:192.0.2.1")
+		third := p.Dial("::ffff:192.0.2.1")
 		synctest.Wait()
 		if got := lasts(third); got != 0 {
 			t.Errorf("the third of one client lasts %v", got)
 		}
-		other := p.dial("192.0.2.2")
+		other := p.Dial("192.0.2.2")
 		defer other.Close()
 		if !answers(t, other) {
 			t.Error("another client is refused")
 		}
 		open[0].Close()
 		synctest.Wait()
-		again := p.dial("192.0.2.1")
+		again := p.Dial("192.0.2.1")
 		defer again.Close()
 		if !answers(t, again) {
 			t.Error("refused though one has gone")
@@ -159,12 +120,12 @@ const slowPost = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: ap
 
 func TestConnectionsBeyondAllRequestsWait(t *testing.T) {
 	f := newFixture(t, Settings{MaxConnections: 2}, "bad.example\n")
-	f.inBubble(t, func(p *pipes) {
-		first, second := p.dial("192.0.2.1"), p.dial("192.0.2.2")
+	f.inBubble(t, func(p *testkit.Pipes) {
+		first, second := p.Dial("192.0.2.1"), p.Dial("192.0.2.2")
 		io.WriteString(first, slowPost)
 		io.WriteString(second, slowPost)
 		synctest.Wait()
-		third := p.dial("192.0.2.3")
+		third := p.Dial("192.0.2.3")
 		defer third.Close()
 		answered := make(chan bool)
 		go func() { answered <- answers(t, third) }()
@@ -186,12 +147,12 @@ func TestConnectionsBeyondAllRequestsWait(t *testing.T) {
 // and take them again as they lose them: everybody else is answered.
 func TestHalfARequestKeepsNobodyOut(t *testing.T) {
 	f := newFixture(t, Settings{MaxConnections: 16, MaxPerClient: 8}, "bad.example\n")
-	f.inBubble(t, func(p *pipes) {
+	f.inBubble(t, func(p *testkit.Pipes) {
 		var held []net.Conn
 		attack := func() {
 			for _, ip := range []string{"192.0.2.1", "192.0.2.2"} {
 				for range 8 {
-					conn := p.dial(ip)
+					conn := p.Dial(ip)
 					go io.WriteString(conn, "GET /rea")
 					held = append(held, conn)
 				}
@@ -200,7 +161,7 @@ func TestHalfARequestKeepsNobodyOut(t *testing.T) {
 		}
 		attack()
 		for n := range 40 {
-			conn, begun := p.dial(fmt.Sprintf("198.51.100.%d", n)), time.Now()
+			conn, begun := p.Dial(fmt.Sprintf("198.51.100.%d", n)), time.Now()
 			if !answers(t, conn) || time.Since(begun) > time.Second {
 				t.Fatalf("client %d is answered after %v, if at all", n, time.Since(begun))
 			}
@@ -222,18 +183,18 @@ func TestHalfARequestKeepsNobodyOut(t *testing.T) {
 // TestAReserveForOthers has two clients keep as many requests under way as they may.
 func TestAReserveForOthers(t *testing.T) {
 	f := newFixture(t, Settings{MaxConnections: 16, MaxPerClient: 8}, "bad.example\n")
-	f.inBubble(t, func(p *pipes) {
+	f.inBubble(t, func(p *testkit.Pipes) {
 		var held []net.Conn
 		for range 8 {
 			for _, ip := range []string{"192.0.2.1", "192.0.2.2"} {
-				conn := p.dial(ip)
+				conn := p.Dial(ip)
 				go io.WriteString(conn, slowPost)
 				synctest.Wait()
 				held = append(held, conn)
 			}
 		}
 		for _, ip := range []string{"198.51.100.1", "2001:db8::1"} {
-			conn, begun := p.dial(ip), time.Now()
+			conn, begun := p.Dial(ip), time.Now()
 			if !answers(t, conn) || time.Since(begun) > time.Second {
 				t.Errorf("%s is answered after %v, if at all", ip, time.Since(begun))
 			}
@@ -249,15 +210,15 @@ func TestAReserveForOthers(t *testing.T) {
 // a client opens that has many.
 func TestWhoHasMoreGivesItsPlace(t *testing.T) {
 	f := newFixture(t, Settings{MaxConnections: 8, MaxPerClient: 6}, "bad.example\n")
-	f.inBubble(t, func(p *pipes) {
-		one := p.dial("198.51.100.1")
+	f.inBubble(t, func(p *testkit.Pipes) {
+		one := p.Dial("198.51.100.1")
 		defer one.Close()
 		if !answers(t, one) {
 			t.Fatal("not answered")
 		}
 		var held []net.Conn
 		for range 50 {
-			conn := p.dial("192.0.2.1")
+			conn := p.Dial("192.0.2.1")
 			synctest.Wait()
 			held = append(held, conn)
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"blockd/history"
+	"blockd/internal/testkit"
 )
 
 // refusal is a decision on a listed sender.
@@ -221,8 +222,8 @@ func watchUntil(t *testing.T, f *fixture, token string, end func(context.CancelF
 // Who announces a body and does not send it is no watcher that could stay for ever.
 func TestWatcherWhoseBodyNeverComes(t *testing.T) {
 	f := newFixture(t, Settings{Events: NewEvents(), First: first}, "bad.example\n")
-	f.inBubble(t, func(p *pipes) {
-		conn := p.dial("192.0.2.1")
+	f.inBubble(t, func(p *testkit.Pipes) {
+		conn := p.Dial("192.0.2.1")
 		io.WriteString(conn, "GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n"+bearFirst+"\r\nContent-Length: 1000\r\n\r\n")
 		conn.SetReadDeadline(time.Now().Add(time.Hour))
 		if _, err := io.Copy(io.Discard, conn); err != nil {

@@ -20,7 +20,7 @@ import (
 	"blockd/reload"
 )
 
-// fixture is a Server over a real index of one list, "bad".
+// fixture is a Server over a real index of one list, "bad". It has the fast path.
 type fixture struct {
 	*Server
 	live   *index.Index
@@ -41,6 +41,7 @@ func newFixture(t testing.TB, s Settings, list string) *fixture {
 		return f.live
 	}
 	checker := policy.New(live, policy.Settings{}, log, reg)
+	s.Fast = true
 	f.Server = New(s, checker, func() reload.Status { return f.status }, reg, log)
 	return f
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"blockd/history"
+	"blockd/httpapi/fastpath"
 	"blockd/live"
 	"blockd/policy"
 	"blockd/reload"
@@ -55,6 +56,9 @@ type Settings struct {
 	// TLS is spoken at every listener but Unix sockets; nil: none. A Server speaks
 	// HTTP/1.1 in it.
 	TLS *tls.Config
+	// Fast answers repeated checks on one connection by package fastpath, where no TLS is
+	// spoken. The answers are the same.
+	Fast bool
 	// MaxConnections at a time, of each listener; 0 = 256. Beyond them those without a
 	// request give their places to newcomers. An eighth is for clients that have none.
 	MaxConnections int
@@ -125,10 +129,14 @@ func (s *Server) Handler() http.Handler { return s.handler }
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	srv := s.server(ctx)
 	all := newConnections(l, s.settings.MaxConnections, s.settings.MaxPerClient, func() { s.refused(refusedConnections) })
-	if s.settings.TLS != nil && l.Addr().Network() != "unix" {
+	var fast *fastpath.Listener
+	switch {
+	case s.settings.TLS != nil && l.Addr().Network() != "unix":
 		l = tls.NewListener(all, s.settings.TLS)
-	} else {
-		all.lanes = newLanes(ctx, s.guard(http.HandlerFunc(s.check)), s.settings.MaxConnections)
+	case s.settings.Fast:
+		fast = fastpath.NewListener(ctx, all, srv, checkPath, s.settings.MaxConnections)
+		l = fast
+	default:
 		l = all
 	}
 	ended := make(chan struct{})
@@ -137,8 +145,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTimeout)
 		defer cancel()
 		all.Close() // not with Shutdown, which may come late
-		if all.lanes != nil {
-			all.lanes.drain(grace) // first: Shutdown would cut off what they answer
+		if fast != nil {
+			fast.Drain(grace) // first: Shutdown would cut off its answers
 		}
 		if srv.Shutdown(grace) != nil {
 			srv.Close()
@@ -155,9 +163,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// server is net/http's, with our limits but for that on the time of a body, which a
-// connection sets: net/http counts it from the moment when it begins to wait for a
-// request, and a lane may let it wait for hours.
+// server is net/http's, with our limits. A connection sets the one on the time of a body:
+// net/http counts it from the moment when it begins to wait for a request, and the fast path
+// may let it wait for hours.
 func (s *Server) server(ctx context.Context) *http.Server {
 	return &http.Server{
 		Handler:           marked(s.handler),

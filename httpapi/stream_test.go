@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/policy"
 )
 
@@ -127,8 +128,8 @@ func TestStreamOfARevokedToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	_, token, _ := strings.Cut(newToken(t, path, "viewer", Read), ": ")
 	f := newFixture(t, Settings{Tokens: path}, "bad.example\n")
-	f.inBubble(t, func(p *pipes) {
-		conn := p.dial("192.0.2.1")
+	f.inBubble(t, func(p *testkit.Pipes) {
+		conn := p.Dial("192.0.2.1")
 		defer conn.Close()
 		conn.SetDeadline(time.Now().Add(time.Minute))
 		io.WriteString(conn, "POST /v1/check HTTP/1.1\r\nHost: a.example\r\nContent-Type: application/x-ndjson\r\nAuthorization: "+token+
@@ -160,8 +161,8 @@ func TestStreamOfARevokedToken(t *testing.T) {
 // 200 in its place would say that nobody needs the body.
 func TestStreamIsExpected(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
-	f.inBubble(t, func(p *pipes) {
-		conn := p.dial("192.0.2.1")
+	f.inBubble(t, func(p *testkit.Pipes) {
+		conn := p.Dial("192.0.2.1")
 		defer conn.Close()
 		conn.SetDeadline(time.Now().Add(time.Minute))
 		io.WriteString(conn, "POST /v1/check HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\n"+

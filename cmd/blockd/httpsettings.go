@@ -123,7 +123,7 @@ func (h HTTP) scheme() string {
 
 // settings are those of the server; certificate is nil where it speaks no TLS.
 func (h HTTP) settings(reg prometheus.Registerer, log *slog.Logger) (s httpapi.Settings, pair *certificate.Pair, err error) {
-	s = httpapi.Settings{Tokens: h.Tokens, Hosts: slices.Clone(h.Hosts),
+	s = httpapi.Settings{Tokens: h.Tokens, Hosts: slices.Clone(h.Hosts), Fast: true,
 		MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnectionsPerIP, MaxRate: h.MaxRate}
 	for i, host := range s.Hosts {
 		s.Hosts[i] = strings.ToLower(host)

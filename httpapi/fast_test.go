@@ -1,0 +1,272 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"blockd/index"
+	"blockd/internal/testkit"
+)
+
+// A check as programs send it, and the end of every conversation below.
+const (
+	plainCheck = "GET /v1/check?sender=a@bad.example HTTP/1.1\r\nHost: localhost\r\nUser-Agent: x\r\n\r\n"
+	otherCheck = "GET /v1/check?sender=a@ok.example HTTP/1.1\r\nHost: localhost\r\nUser-Agent: x\r\n\r\n"
+	farewell   = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+)
+
+// TestFastChangesNoAnswer compares the answers of a Server with and without the fast path,
+// octet for octet. Each string is what a client sends at once.
+func TestFastChangesNoAnswer(t *testing.T) {
+	const token = "the-token-of-a-test"
+	check := func(query string, fields ...string) string {
+		return "GET /v1/check?" + query + " HTTP/1.1\r\nHost: localhost\r\n" + strings.Join(append(fields, ""), "\r\n") + "\r\n"
+	}
+	batch := func(body string) string {
+		return fmt.Sprintf("POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	}
+	long := "sender=a@" + strings.Repeat("b.", 40) + "bad.example"
+	for name, dialogue := range map[string][]string{
+		"checks":                {plainCheck, otherCheck, plainCheck, otherCheck},
+		"every question":        {check("sender="), check("sender=a@bad.example&client=192.0.2.1"), check("ip=192.0.2.1"), check("domain=bad.example"), check("sender=nonsense")},
+		"explained":             {check(long + "&explain=1"), check(long), check(long + "&explain=1"), check("ip=::1&explain=1")},
+		"faults":                {check("sender=%zz"), check("ip=x"), check("x"), check("sender=a&domain=b"), plainCheck},
+		"another host":          {plainCheck, strings.Replace(plainCheck, "localhost", "evil.example", 1), plainCheck},
+		"tokens":                {check("domain=x", "Authorization: Bearer "+token), check("domain=x", "Authorization: Bearer wrong"), check("domain=x")},
+		"entity tags":           {plainCheck, check("sender=a@bad.example", "If-None-Match: *"), plainCheck},
+		"a page of another":     {plainCheck, check("domain=x", "Origin: http://evil.example"), plainCheck},
+		"more than it may":      {plainCheck, plainCheck, plainCheck, plainCheck, plainCheck, plainCheck, plainCheck, plainCheck, plainCheck, plainCheck},
+		"in pieces":             {plainCheck, plainCheck[:9], plainCheck[9:], otherCheck},
+		"several at once":       {plainCheck + otherCheck + plainCheck, otherCheck},
+		"half of the next":      {plainCheck, otherCheck + "GET /v1", "/check?domain=x HTTP/1.1\r\nHost: localhost\r\n\r\n"},
+		"a batch among checks":  {plainCheck, batch(`{"senders":["a@bad.example","b@ok.example"]}`), otherCheck},
+		"a batch in pieces":     {plainCheck, batch(`{"senders":[""]}`)[:90], batch(`{"senders":[""]}`)[90:], otherCheck},
+		"other resources":       {plainCheck, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n", "HEAD /v1/check?domain=x HTTP/1.1\r\nHost: localhost\r\n\r\n", "DELETE /v1/check HTTP/1.1\r\nHost: localhost\r\n\r\n"},
+		"HTTP/1.0":              {plainCheck, "GET /v1/check?domain=x HTTP/1.0\r\n\r\n"},
+		"no HTTP":               {plainCheck, "EHLO here.example\r\n"},
+		"a header that is long": {plainCheck, check("domain=x", "User-Agent: "+strings.Repeat("x", 5000)), check("domain=x", "User-Agent: "+strings.Repeat("x", 30000))},
+		"chunks":                {plainCheck, "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n", "10\r\n\"a@bad.example\"\n\r\n0\r\n\r\n"},
+	} {
+		for _, s := range []Settings{{MaxRate: 8}, {Token: token}} {
+			f := newFixture(t, s, "bad.example\n192.0.2.0/24\n")
+			var answers [2]string
+			for i, fast := range []bool{true, false} {
+				f.settings.Fast, f.limiter = fast, newLimiter(s.MaxRate)
+				f.inBubble(t, func(p *testkit.Pipes) { answers[i] = converse(p, dialogue) })
+			}
+			if answers[0] != answers[1] {
+				t.Errorf("%s: the fast path answers\n%.4000s\nwant\n%.4000s", name, answers[0], answers[1])
+			}
+			if !strings.HasPrefix(answers[0], "HTTP/1.1 ") {
+				t.Errorf("%s: answers are\n%.4000s", name, answers[0])
+			}
+		}
+	}
+}
+
+// converse sends the parts of a dialogue to a server, and returns its answers as they came.
+func converse(p *testkit.Pipes, dialogue []string) string {
+	conn := p.Dial("192.0.2.1")
+	defer conn.Close()
+	go func() {
+		for _, part := range append(dialogue, farewell) {
+			io.WriteString(conn, part)
+			synctest.Wait() // it is read by itself
+		}
+	}()
+	all, _ := io.ReadAll(conn)
+	return string(all)
+}
+
+// TestFastHandsOver holds that a connection which leaves the fast path has all of net/http:
+// hours later, and its time for a body.
+func TestFastHandsOver(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	f.inBubble(t, func(p *testkit.Pipes) {
+		conn := p.Dial("192.0.2.1")
+		defer conn.Close()
+		in := bufio.NewReader(conn)
+		for range 100 {
+			io.WriteString(conn, plainCheck)
+			if got := status(t, in); got != http.StatusOK {
+				t.Fatalf("check is %d", got)
+			}
+			time.Sleep(idleTimeout - requestTimeout)
+		}
+		const batch = `{"senders":["a@bad.example"]}`
+		fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(batch))
+		for i := range batch {
+			io.WriteString(conn, batch[i:i+1])
+			time.Sleep(requestTimeout / 2 / time.Duration(len(batch)))
+		}
+		if got := status(t, in); got != http.StatusOK {
+			t.Errorf("batch is %d", got)
+		}
+	})
+	f.inBubble(t, func(p *testkit.Pipes) {
+		conn := p.Dial("192.0.2.1")
+		defer conn.Close()
+		in := bufio.NewReader(conn)
+		for _, tt := range []struct {
+			text string
+			want int
+		}{{plainCheck, http.StatusOK}, {"GET /v1/check HTTP/1.1\r\n\r\n", http.StatusBadRequest}} {
+			io.WriteString(conn, tt.text)
+			if got := status(t, in); got != tt.want {
+				t.Errorf("%q is %d, want %d", tt.text, got, tt.want)
+			}
+			time.Sleep(requestTimeout + time.Second)
+		}
+	})
+	f.inBubble(t, func(p *testkit.Pipes) {
+		conn := p.Dial("192.0.2.1")
+		defer conn.Close()
+		io.WriteString(conn, plainCheck)
+		status(t, bufio.NewReader(conn))
+		io.WriteString(conn, plainCheck[:50])
+		if got := lasts(conn); got > headerTimeout {
+			t.Errorf("half a header lasts %v", got)
+		}
+	})
+}
+
+func status(t *testing.T, in *bufio.Reader) int {
+	t.Helper()
+	res, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, res.Body)
+	return res.StatusCode
+}
+
+// TestFastEndsAfterItsAnswer holds that the end of the server, which takes an old connection
+// without a request for idle, leaves an answer under way alone.
+func TestFastEndsAfterItsAnswer(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	synctest.Test(t, func(t *testing.T) {
+		p, ended := testkit.NewPipes(), make(chan error)
+		ctx, stop := context.WithCancel(context.Background())
+		go func() { ended <- f.Serve(ctx, p) }()
+		busy, idle := p.Dial("192.0.2.1"), p.Dial("192.0.2.2")
+		defer busy.Close()
+		defer idle.Close()
+		in := bufio.NewReader(busy)
+		for _, conn := range []net.Conn{idle, busy} {
+			go io.WriteString(conn, plainCheck)
+			if got := status(t, bufio.NewReader(conn)); got != http.StatusOK {
+				t.Fatalf("check is %d", got)
+			}
+		}
+		time.Sleep(time.Minute)
+		asked, answer := make(chan struct{}), make(chan struct{})
+		f.reload = func() { close(asked); <-answer }
+		go io.WriteString(busy, otherCheck)
+		<-asked
+		f.reload = nil
+		stop()
+		if got := lasts(idle); got != 0 {
+			t.Errorf("the idle connection lasts %v", got)
+		}
+		synctest.Wait()
+		select {
+		case <-p.Closed():
+		default:
+			t.Error("others are still let in")
+		}
+		go close(answer)
+		if got := status(t, in); got != http.StatusOK {
+			t.Errorf("the answer under way is %d", got)
+		}
+		if got := lasts(busy); got != 0 {
+			t.Errorf("its connection lasts %v", got)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+	})
+}
+
+// TestFastAsksTheGuardEachTime holds that a header which is not parsed again is looked
+// at again.
+func TestFastAsksTheGuardEachTime(t *testing.T) {
+	f := newFixture(t, Settings{MaxRate: 2}, "bad.example\n")
+	f.inBubble(t, func(p *testkit.Pipes) {
+		conn := p.Dial("192.0.2.1")
+		defer conn.Close()
+		in := bufio.NewReader(conn)
+		for i, want := range []int{200, 200, 429, 429} {
+			io.WriteString(conn, plainCheck)
+			if got := status(t, in); got != want {
+				t.Errorf("check %d is %d, want %d", i, got, want)
+			}
+		}
+		time.Sleep(time.Second)
+		io.WriteString(conn, plainCheck)
+		if got := status(t, in); got != 200 {
+			t.Errorf("a second later it is %d", got)
+		}
+	})
+}
+
+// TestFastAnswersFromTheGenerationOfNow is here for what the fast path keeps from one request
+// to the next.
+func TestFastAnswersFromTheGenerationOfNow(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n")
+	next := build(t, "ok.example\n")
+	f.inBubble(t, func(p *testkit.Pipes) {
+		conn := p.Dial("192.0.2.1")
+		defer conn.Close()
+		in := bufio.NewReader(conn)
+		for _, tt := range []struct {
+			live *index.Index
+			text string
+			want string
+		}{
+			{f.live, plainCheck, "blocked"}, {f.live, otherCheck, "clear"}, {f.live, plainCheck, "blocked"},
+			{next, plainCheck, "clear"}, {next, otherCheck, "blocked"},
+		} {
+			f.live = tt.live
+			io.WriteString(conn, tt.text)
+			res, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), `"verdict":"`+tt.want+`"`) {
+				t.Errorf("%.40q is %s, want %s", tt.text, body, tt.want)
+			}
+		}
+	})
+}
+
+// TestFastEndsWithADefect holds that a panic on the fast path costs its connection and neither its
+// place nor the end of the server.
+func TestFastEndsWithADefect(t *testing.T) {
+	f := newFixture(t, Settings{MaxConnections: 1}, "bad.example\n")
+	f.inBubble(t, func(p *testkit.Pipes) {
+		for range 3 {
+			conn := p.Dial("192.0.2.1")
+			in := bufio.NewReader(conn)
+			io.WriteString(conn, plainCheck)
+			if got := status(t, in); got != http.StatusOK {
+				t.Fatalf("check is %d", got)
+			}
+			whole := f.limiter
+			f.limiter = nil // a defect
+			io.WriteString(conn, otherCheck)
+			if text, err := io.ReadAll(in); err != nil || len(text) > 0 {
+				t.Errorf("after the defect: %q, %v", text, err)
+			}
+			f.limiter = whole
+			conn.Close()
+		}
+	})
+}
