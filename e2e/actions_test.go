@@ -17,6 +17,7 @@ import (
 	"github.com/emersion/go-smtp"
 
 	"blockd/internal/selfsigned"
+	"blockd/internal/testkit"
 )
 
 // TestActionsWithPostfix has a real Postfix behind what the filter does beside
@@ -61,13 +62,10 @@ func TestActionsWithPostfix(t *testing.T) {
 	want(c.command("Subject: marked\r\n\r\nhi\r\n."), "250 2.0.0 Ok: queued")
 	want(c.command("QUIT"), "221")
 
-	wait(t, "three messages to arrive", time.Minute, func() bool { return len(messages(t, p.maildir)) == 3 })
+	testkit.Eventually(t, "three messages to arrive", func() bool { return len(messages(t, p.maildir)) == 3 })
 	var all strings.Builder
 	for _, path := range messages(t, p.maildir) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Read(t, path)
 		all.Write(text)
 	}
 	for _, text := range []string{"RSET\nQUIT\n", "Subject: both\n\n.dot\n", "X-Blockd: list=watch ref="} {
@@ -114,10 +112,7 @@ func TestAuthIsForwarded(t *testing.T) {
 	swaks := peer(t, "swaks")
 	behind := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &loginSession{}, nil }))
 	behind.Domain, behind.AllowInsecureAuth = "behind.here.example", true
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	go behind.Serve(l)
 	t.Cleanup(func() { behind.Close() })
 

@@ -24,6 +24,7 @@ import (
 	"blockd/internal/script"
 	"blockd/internal/sealed"
 	"blockd/internal/selfsigned"
+	"blockd/internal/testkit"
 	"blockd/internal/transaction"
 )
 
@@ -84,11 +85,7 @@ func newAgreement(t *testing.T, cases []*transaction.Case) *agreement {
 		a.behind = append(a.behind, behindPostfix{p.name, p.door, server.smtp})
 	}
 	a.sendmail = newAgreeingSendmail(t, a.milter, cases)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
+	l := testkit.Listen(t)
 	a.next = l.Addr().String()
 	go func() {
 		for {
@@ -422,10 +419,7 @@ func (a *agreement) wentTo(t *testing.T, recipient, aside string) transaction.Ou
 		}
 	}
 	for _, path := range messages(t, aside) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Read(t, path)
 		if tag := tagged.FindSubmatch(text); tag != nil && bytes.Contains(text, []byte(recipient)) {
 			return transaction.Outcome{Word: "quarantine", List: string(tag[1])}
 		}
@@ -642,10 +636,7 @@ func askPostfix(t *testing.T, c *transaction.Case, address string) []transaction
 // is in its store, and the filter still says perhaps.
 func breakStore(t *testing.T, path, key string) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, path)
 	at := bytes.LastIndex(text, []byte(key))
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil || at < 0 {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/internal/transaction"
 )
 
@@ -46,7 +47,7 @@ func newAgreeingSendmail(t *testing.T, milter string, cases []*transaction.Case)
 	s := &agreeingSendmail{network: newNetwork(t)}
 	s.jail, s.mailServer = configureSendmail(t, fmt.Sprintf(agreeingMC, port, host))
 	saslpasswd := peer(t, "saslpasswd2")
-	write(t, s.jail.path("usr/lib/sasl2/Sendmail.conf"), "pwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: /etc/sasldb2\nmech_list: PLAIN\n")
+	testkit.Write(t, s.jail.path("usr/lib/sasl2/Sendmail.conf"), "pwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: /etc/sasldb2\nmech_list: PLAIN\n")
 	for _, c := range cases {
 		if c.Login == "" {
 			continue
@@ -154,10 +155,7 @@ func (s *agreeingSendmail) wentTo(t *testing.T, c *transaction.Case, recipient s
 		t.Fatal(err)
 	}
 	for _, path := range held {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Read(t, path)
 		os.Remove(path)
 		if reason := heldFor.FindSubmatch(text); reason != nil && strings.Contains(string(text), "<"+recipient+">") {
 			return transaction.Outcome{Word: "quarantine", List: string(reason[1])}

@@ -2,10 +2,11 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // compareAgreement holds docs/agreement.md to the table of cases and doors; -update
@@ -14,10 +15,7 @@ func compareAgreement(t *testing.T, table [][]string) {
 	t.Helper()
 	const begin, end = "<!-- agreement -->\n", "<!-- end of agreement -->\n"
 	path := filepath.Join(root, "docs", "agreement.md")
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.Read(t, path)
 	head, rest, ok := strings.Cut(string(page), begin)
 	old, tail, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
@@ -26,7 +24,7 @@ func compareAgreement(t *testing.T, table [][]string) {
 	now := markdown(table)
 	switch {
 	case *update:
-		write(t, path, head+begin+now+end+tail)
+		testkit.Write(t, path, head+begin+now+end+tail)
 	case old != now:
 		t.Errorf("docs/agreement.md shows another table (go test ./e2e -run 'Agreement$' -update writes it)")
 	}

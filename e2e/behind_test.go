@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // TestBehindEachServer has blockd in front of each server, under STARTTLS by name
@@ -21,8 +23,7 @@ func TestBehindEachServer(t *testing.T) {
 			s := server.start(t)
 			more := "chunking = true\n"
 			if s.cert.Leaf != nil {
-				ca := filepath.Join(t.TempDir(), "ca.pem")
-				write(t, ca, string(s.cert.CertPEM))
+				ca := testkit.File(t, "ca.pem", string(s.cert.CertPEM))
 				more += fmt.Sprintf("upstream_tls = \"starttls\"\nupstream_tls_name = \"mail.here.example\"\nupstream_tls_ca = %q\n", ca)
 			}
 			setup := s.filtered(more)

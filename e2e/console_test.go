@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"blockd/internal/testkit"
 )
 
 // TestConsole has a person use the console in a real browser, headless: e2e/console has
@@ -29,16 +30,13 @@ path = "other.txt"
 format = "plain"
 `}
 	d, open := configure(t, lists), serve(t, lists)
-	text, err := os.ReadFile(d.path("config.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, d.path("config.toml"), strings.Replace(string(text), "[http]\n", "[http]\ntokens = \"tokens\"\n", 1))
+	text := testkit.Read(t, d.path("config.toml"))
+	testkit.Write(t, d.path("config.toml"), strings.Replace(string(text), "[http]\n", "[http]\ntokens = \"tokens\"\n", 1))
 	token := strings.TrimSpace(d.must(t, "token", "new", "--name", "helpdesk", "--write"))
 	readToken := strings.TrimSpace(d.must(t, "token", "new", "--name", "viewer"))
 	d.unready = true // who has no token is not told
 	d.start(t)
-	wait(t, "the daemon's socket", time.Minute, func() bool {
+	testkit.Eventually(t, "the daemon's socket", func() bool {
 		code, _, _ := d.command(t, "add", "kept.example", "--why", "phishing, ticket 4711", "--author", "jo")
 		return code == 0
 	})

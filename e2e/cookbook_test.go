@@ -13,7 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"blockd/internal/testkit"
 )
 
 // recipe is the one block of docs/cookbook.md with the given words behind its
@@ -49,11 +50,11 @@ func cook(t *testing.T, config string) *cooked {
 	if _, rest, ok := strings.Cut(config, "[postfix]\n"); ok {
 		config, postfix = strings.TrimSuffix(config, "[postfix]\n"+rest), postfix+rest
 	}
-	write(t, c.path("config.toml"), fmt.Sprintf("%s\n[milter]\nlisten = %q\n%s\n[http]\nlisten = %q\n", config, c.milter, postfix, c.http))
+	testkit.Write(t, c.path("config.toml"), fmt.Sprintf("%s\n[milter]\nlisten = %q\n%s\n[http]\nlisten = %q\n", config, c.milter, postfix, c.http))
 	if err := os.Mkdir(c.path("lists"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, c.path("lists/bulk.txt"), "bulk.example\nspam@x.example\n\"bad q\"@x.example\n198.51.100.0/24\n")
+	testkit.Write(t, c.path("lists/bulk.txt"), "bulk.example\nspam@x.example\n\"bad q\"@x.example\n198.51.100.0/24\n")
 	return c
 }
 
@@ -128,7 +129,7 @@ type course struct {
 
 func (c course) run(t *testing.T) {
 	t.Helper()
-	wait(t, c.server+" to ask", time.Minute, func() bool {
+	testkit.Eventually(t, c.server+" to ask", func() bool {
 		return regexp.MustCompile("^" + c.refused).MatchString(tell(t, c.smtp, "a@mx.bulk.example", "you@here.example"))
 	})
 	expect(t, "blockd runs", c.smtp, "a@mx.bulk.example", "postmaster@here.example", letIn)
@@ -137,7 +138,7 @@ func (c course) run(t *testing.T) {
 	if got := oneReply(c.smtp, "friend@there.example"); got != "250 " {
 		t.Errorf("a clear sender: %q", got)
 	}
-	wait(t, "a mail to arrive", time.Minute, func() bool { return c.delivered() == before+1 })
+	testkit.Eventually(t, "a mail to arrive", func() bool { return c.delivered() == before+1 })
 
 	c.blockd.stop(t)
 	expect(t, "blockd is stopped", c.smtp, "friend@there.example", "you@here.example", c.down)
@@ -191,7 +192,7 @@ func TestCookbookExim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := cook(t, recipe(t, "toml")+"[[list]]\nname = \"slow\"\npath = \"slow.txt\"\non_match = \"tempfail\"\n")
-			write(t, d.path("slow.txt"), "slow.example\n")
+			testkit.Write(t, d.path("slow.txt"), "slow.example\n")
 			d.start(t)
 			acl := recipe(t, "exim4 acl", "127.0.0.1:8893", d.policy, "{action=DUNNO}", tt.fallback)
 			s := startEximWith(t, strings.Replace(eximConf, "acl_rcpt:\n", "acl_rcpt:\n"+strings.ReplaceAll(acl, "%", "%%"), 1))
@@ -233,7 +234,7 @@ func TestCookbookInFront(t *testing.T) {
 			d := cook(t, strings.ReplaceAll(recipe(t, "toml front"), "127.0.0.1:10025", behind))
 			d.start(t)
 			refused := regexp.MustCompile("^" + refusedSender)
-			wait(t, "mail to pass", time.Minute, func() bool { return refused.MatchString(tell(t, d.smtp, "a@mx.bulk.example", "you@here.example")) })
+			testkit.Eventually(t, "mail to pass", func() bool { return refused.MatchString(tell(t, d.smtp, "a@mx.bulk.example", "you@here.example")) })
 			expect(t, "blockd runs", d.smtp, "a@mx.bulk.example", "postmaster@here.example", letIn)
 			if got := dialFrom(t, "127.0.0.9", d.smtp).send("friend@there.example", "you@here.example", crlf([]byte("Subject: passed\n\nhi\n"))); !strings.HasPrefix(got, "250") {
 				t.Errorf("a clear sender: %q", got)
@@ -260,7 +261,7 @@ func TestCookbookRestarts(t *testing.T) {
 			d.run(t, passing(t, d.daemon, held))
 			p := cookedPostfix(t, strings.NewReplacer("127.0.0.1:8892", d.milter, "127.0.0.1:8893", d.policy).Replace(recipe(t, "main.cf "+door)))
 			refused := regexp.MustCompile(`^550 5\.7\.1 `)
-			wait(t, "Postfix to ask", time.Minute, func() bool { return refused.MatchString(tell(t, p.smtp, "a@mx.bulk.example", "you@here.example")) })
+			testkit.Eventually(t, "Postfix to ask", func() bool { return refused.MatchString(tell(t, p.smtp, "a@mx.bulk.example", "you@here.example")) })
 
 			var accepted, rejected atomic.Int64
 			stop, odd := make(chan struct{}), make(chan string, 100)
@@ -287,19 +288,19 @@ func TestCookbookRestarts(t *testing.T) {
 			}
 			for range 4 {
 				before := accepted.Load() + rejected.Load()
-				wait(t, "mail to pass", time.Minute, func() bool { return accepted.Load()+rejected.Load() >= before+20 || len(odd) > 0 })
+				testkit.Eventually(t, "mail to pass", func() bool { return accepted.Load()+rejected.Load() >= before+20 || len(odd) > 0 })
 				d.stop(t)
 				d.run(t, passing(t, d.daemon, held))
 			}
 			before := accepted.Load()
-			wait(t, "mail to pass behind the last restart", time.Minute, func() bool { return accepted.Load() >= before+10 || len(odd) > 0 })
+			testkit.Eventually(t, "mail to pass behind the last restart", func() bool { return accepted.Load() >= before+10 || len(odd) > 0 })
 			close(stop)
 			clients.Wait()
 			close(odd)
 			for text := range odd {
 				t.Error(text)
 			}
-			wait(t, "all that was taken", time.Minute, func() bool { return len(messages(t, p.maildir)) == int(accepted.Load()) })
+			testkit.Eventually(t, "all that was taken", func() bool { return len(messages(t, p.maildir)) == int(accepted.Load()) })
 			t.Logf("4 restarts: %d messages taken and delivered, %d refused", accepted.Load(), rejected.Load())
 		})
 	}

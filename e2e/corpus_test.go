@@ -9,7 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
+
+	"blockd/internal/testkit"
 )
 
 // mail is one real message of the corpus, as its manifest has it.
@@ -30,10 +31,7 @@ func corpus(t *testing.T) (mails []mail, spamSenders, hamSenders []string) {
 	}
 	for _, line := range lines(t, shared(t, "mail/manifest.tsv"))[1:] {
 		field := strings.Split(line, "\t")
-		text, err := os.ReadFile(shared(t, filepath.Join("mail", field[0])))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Read(t, shared(t, filepath.Join("mail", field[0])))
 		sender := strings.Trim(field[2], "<>")
 		mails = append(mails, mail{
 			file: field[0], sender: sender, ham: field[1] == "ham",
@@ -161,10 +159,7 @@ func compare(t *testing.T, maildir string, accepted [][]byte, lineEnd string) {
 	}
 	added := 0
 	for _, file := range messages(t, maildir) {
-		got, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := testkit.Read(t, file)
 		text, ok := sent(string(got), lineEnd, waiting)
 		if !ok {
 			t.Errorf("%s holds a message that nobody sent so:\n%.600q", filepath.Base(file), got)
@@ -220,7 +215,7 @@ func TestCorpusIntoPostfix(t *testing.T) {
 	p := startPostfix(t, freeAddress(t))
 	d := serve(t, setup{upstream: "smtp://" + p.smtp, smtp: "client_info = \"xclient\"\n" + manyErrors, lists: spamList(t)})
 	accepted := play(t, d.smtp, mails)
-	wait(t, fmt.Sprintf("Postfix to deliver %d messages", len(accepted)), 2*time.Minute, func() bool {
+	testkit.Eventually(t, fmt.Sprintf("Postfix to deliver %d messages", len(accepted)), func() bool {
 		return len(messages(t, p.maildir)) >= len(accepted)
 	})
 	compare(t, p.maildir, accepted, "\n") // a Maildir of Postfix has the system's line ends

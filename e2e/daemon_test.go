@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -10,10 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // daemon is a running `blockd serve` of a test's own.
@@ -22,7 +22,7 @@ type daemon struct {
 	smtp, http string // HOST:PORT
 	maildir    string // "" with another upstream
 	cmd        *exec.Cmd
-	log        *logBuffer
+	log        *testkit.Log
 	ended      chan error
 	unready    bool // start does not wait until it is ready, for it will not be
 }
@@ -65,7 +65,7 @@ func configure(t *testing.T, s setup) *daemon {
 		s.postfix = `policy_listen = ""`
 	}
 	for name, text := range s.files {
-		write(t, d.path(name), text)
+		testkit.Write(t, d.path(name), text)
 	}
 	config := fmt.Sprintf(`
 [index]
@@ -92,7 +92,7 @@ format = "text"
 
 %s
 `, d.smtp, s.upstream, s.smtp, s.milter, s.postfix, d.http, s.lists)
-	write(t, d.path("config.toml"), config)
+	testkit.Write(t, d.path("config.toml"), config)
 	return d
 }
 
@@ -106,7 +106,7 @@ func (d *daemon) start(t *testing.T) {
 // run is start with another command line.
 func (d *daemon) run(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	d.log, d.ended = &logBuffer{}, make(chan error, 1)
+	d.log, d.ended = &testkit.Log{}, make(chan error, 1)
 	d.cmd = cmd
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	if err := d.cmd.Start(); err != nil {
@@ -115,7 +115,7 @@ func (d *daemon) run(t *testing.T, cmd *exec.Cmd) {
 	go func() { d.ended <- d.cmd.Wait() }()
 	t.Cleanup(func() { d.stop(t) })
 
-	wait(t, "the daemon to be ready", time.Minute, func() bool {
+	testkit.Eventually(t, "the daemon to be ready", func() bool {
 		select {
 		case err := <-d.ended:
 			d.ended <- err
@@ -153,7 +153,7 @@ func (d *daemon) stop(t *testing.T) {
 		t.Errorf("blockd serve did not end within 90 s of SIGTERM\n%s", d.log)
 	}
 	if t.Failed() {
-		t.Logf("log of blockd, its end:\n%s", d.log.tail(8000))
+		t.Logf("log of blockd, its end:\n%s", tail(d.log.String(), 8000))
 	}
 }
 
@@ -202,43 +202,6 @@ func messages(t *testing.T, maildir string) []string {
 	return files
 }
 
-// logBuffer keeps what the daemon prints; safe for concurrent use.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-func (b *logBuffer) tail(n int) string {
-	s := b.String()
-	return s[max(0, len(s)-n):]
-}
-
-// wait polls until cond holds; a test never sleeps for a fixed while.
-func wait(t *testing.T, what string, limit time.Duration, cond func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(limit)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for %s", limit, what)
-		}
-		<-tick.C
-	}
-}
-
 // freeAddress returns a loopback address that nobody listens on, and that nobody is
 // given while its server starts. The tests of other packages, which run at the same
 // time, take their ports from the system (32768 and up, ip_local_port_range), where
@@ -257,17 +220,10 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // replace writes a file the way list tools do: aside, then renamed over the old.
 func replace(t *testing.T, path, text string) {
 	t.Helper()
-	write(t, path+".new", text)
+	testkit.Write(t, path+".new", text)
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"blockd/internal/selfsigned"
+	"blockd/internal/testkit"
 )
 
 // examined is what blockd doctor says of a configuration.
@@ -78,7 +78,7 @@ func TestDoctorInFrontOfPostfix(t *testing.T) {
 	certPath, keyPath := cert.Write(t, publicDir(t))
 	lines := fmt.Sprintf("client_info = \"xclient\"\ntls_cert = %q\ntls_key = %q\n", certPath, keyPath)
 	d := serve(t, setup{upstream: "smtp://" + p.smtp, smtp: lines, lists: badList, files: badFiles})
-	wait(t, "the certificate to be current", time.Minute, func() bool { return strings.HasPrefix(readyz(d), "ok") })
+	testkit.Eventually(t, "the certificate to be current", func() bool { return strings.HasPrefix(readyz(d), "ok") })
 
 	x := examine(t, d.path("config.toml"))
 	for check, state := range x.state {
@@ -101,10 +101,7 @@ func TestDoctorInFrontOfPostfix(t *testing.T) {
 	}
 
 	// Another configuration of the same daemon, each with one fault.
-	config, err := os.ReadFile(d.path("config.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := testkit.Read(t, d.path("config.toml"))
 	altered := func(name string, pairs ...string) string {
 		t.Helper()
 		text := string(config)
@@ -112,17 +109,14 @@ func TestDoctorInFrontOfPostfix(t *testing.T) {
 			t.Fatalf("no %q in the configuration", pairs[0])
 		}
 		path := d.path(name + ".toml")
-		write(t, path, strings.NewReplacer(pairs...).Replace(text))
+		testkit.Write(t, path, strings.NewReplacer(pairs...).Replace(text))
 		return path
 	}
 	t.Run("a door that cannot be reached", func(t *testing.T) {
 		examine(t, altered("door", d.smtp, freeAddress(t))).want("door-smtp", "fault", "connection refused")
 	})
 	t.Run("a next server that hangs", func(t *testing.T) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := testkit.Listen(t)
 		defer l.Close() // never accepts: the system does, and nobody speaks
 		x := examine(t, altered("hung", p.smtp, l.Addr().String()))
 		x.want("upstream", "fault", "hang")
@@ -212,7 +206,7 @@ func TestDoctorSeesWithTheDaemonsEyes(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "lists"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "lists", "bad.txt"), "bulk.example\n")
+	testkit.Write(t, filepath.Join(dir, "lists", "bad.txt"), "bulk.example\n")
 	for _, sub := range []string{"var", "var/mail"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			t.Fatal(err)
@@ -223,7 +217,7 @@ func TestDoctorSeesWithTheDaemonsEyes(t *testing.T) {
 	}
 	smtp, http := freeAddress(t), freeAddress(t)
 	config := filepath.Join(dir, "config.toml")
-	write(t, config, fmt.Sprintf("[index]\npath = \"var/blockd.bdx\"\n[smtp]\nlisten = %q\nhostname = \"filter.here.example\"\n[milter]\nlisten = \"\"\n[postfix]\npolicy_listen = \"\"\n"+
+	testkit.Write(t, config, fmt.Sprintf("[index]\npath = \"var/blockd.bdx\"\n[smtp]\nlisten = %q\nhostname = \"filter.here.example\"\n[milter]\nlisten = \"\"\n[postfix]\npolicy_listen = \"\"\n"+
 		"[http]\nlisten = %q\n[[list]]\nname = \"bad\"\npath = \"lists/bad.txt\"\n", smtp, http))
 	if err := os.Chmod(filepath.Join(dir, "lists"), 0o755); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // eximConf leaves SMTP as Exim has it, and sees to it that a message leaves as it
@@ -93,7 +95,7 @@ func startEximWith(t *testing.T, conf string, settings ...string) *mailServer {
 	host, port, _ := net.SplitHostPort(s.smtp)
 	_, behind, _ := net.SplitHostPort(s.behind)
 	inHost, inPort, _ := net.SplitHostPort(in.address)
-	write(t, j.mkdir(t, "etc/exim4", 0, 0o755)+"/exim4.conf",
+	testkit.Write(t, j.mkdir(t, "etc/exim4", 0, 0o755)+"/exim4.conf",
 		fmt.Sprintf(conf, inHost, inPort, host, port, strings.Join(settings, "\n"), behind))
 	j.start(t, s.smtp, "/usr/sbin/exim4", "-bdf", "-q1m")
 	return s

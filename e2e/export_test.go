@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // exported compiles a list of the plain format and writes it in another one, in a
@@ -28,7 +30,7 @@ func exported(t *testing.T, list, format string) (bdx, file string) {
 		t.Fatal(err)
 	}
 	bdx, file = filepath.Join(dir, "x.bdx"), filepath.Join(dir, "list")
-	write(t, filepath.Join(dir, "plain.txt"), list)
+	testkit.Write(t, filepath.Join(dir, "plain.txt"), list)
 	if out, err := exec.Command(program, "compile", "-o", bdx, "--format", "plain", filepath.Join(dir, "plain.txt")).CombinedOutput(); err != nil {
 		t.Fatalf("compile: %v\n%s", err, out)
 	}
@@ -119,7 +121,7 @@ func TestExportIsServedByRbldnsd(t *testing.T) {
 		}
 		return err == nil, err
 	}
-	wait(t, "rbldnsd to answer", time.Minute, func() bool {
+	testkit.Eventually(t, "rbldnsd to answer", func() bool {
 		yes, _ := listed("bulk.test")
 		return yes
 	})
@@ -153,10 +155,7 @@ func TestExportIsLoadedByBind(t *testing.T) {
 	checkzone := peer(t, "named-checkzone")
 	long := strings.Repeat("long.", 37) + "tests" // with "*." and the zone's name as long as names may be
 	_, file := exported(t, exportNames+long+"\n"+strings.Repeat("longer.", 30)+"test\n", "rpz")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, file)
 	zone := strings.Repeat("z", 31) + "." + strings.Repeat("y", 28)
 	out, err := exec.Command(checkzone, "-i", "none", "-D", "-s", "full", "-o", "-", zone, file).CombinedOutput()
 	if err != nil {
@@ -233,6 +232,6 @@ func TestPostfixRefusesByAnExport(t *testing.T) {
 func configOnly(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "main.cf"), "compatibility_level = 3.6\n")
+	testkit.Write(t, filepath.Join(dir, "main.cf"), "compatibility_level = 3.6\n")
 	return dir
 }

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"blockd/internal/testkit"
 )
 
 // TestBrokenListKeepsServing breaks a list in the ways that happen, under a
@@ -49,13 +50,13 @@ func TestBrokenListKeepsServing(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.damage(t)
-			wait(t, "/readyz to say "+tt.class, time.Minute, func() bool {
+			testkit.Eventually(t, "/readyz to say "+tt.class, func() bool {
 				status, body := d.get("/readyz")
 				return status == http.StatusOK && strings.HasPrefix(body, "degraded\n") && strings.Contains(body, tt.class)
 			})
 			// It is counted a moment after it shows.
-			wait(t, series+" 0", time.Minute, func() bool { return d.metric(series) == "0" })
-			if log := d.log.tail(4000); !strings.Contains(log, "lists refused") || !strings.Contains(log, "class="+tt.class) {
+			testkit.Eventually(t, series+" 0", func() bool { return d.metric(series) == "0" })
+			if log := tail(d.log.String(), 4000); !strings.Contains(log, "lists refused") || !strings.Contains(log, "class="+tt.class) {
 				t.Errorf("the log does not tell of it: %s", log)
 			}
 			if got := ask(t, d.smtp, "spammer@bulk.example"); !strings.HasPrefix(got, "550 ") {
@@ -69,11 +70,11 @@ func TestBrokenListKeepsServing(t *testing.T) {
 				t.Fatal(err)
 			}
 			replace(t, own, good)
-			wait(t, "/readyz to be well again", time.Minute, func() bool {
+			testkit.Eventually(t, "/readyz to be well again", func() bool {
 				_, body := d.get("/readyz")
 				return body == "ok\n"
 			})
-			wait(t, series+" 1", time.Minute, func() bool { return d.metric(series) == "1" })
+			testkit.Eventually(t, series+" 1", func() bool { return d.metric(series) == "1" })
 		})
 	}
 
@@ -82,7 +83,7 @@ func TestBrokenListKeepsServing(t *testing.T) {
 		if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		wait(t, "the reload to be counted", time.Minute, func() bool {
+		testkit.Eventually(t, "the reload to be counted", func() bool {
 			return d.metric(`blockd_reloads_total{result="unchanged"}`) != before
 		})
 	})

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
+
+	"blockd/internal/testkit"
 )
 
 // TestLoadsThatFree poisons lists with lines that let everybody pass, in the formats that
@@ -35,7 +36,7 @@ func TestLoadsThatFree(t *testing.T) {
 	}
 	acts := func(sender string) {
 		t.Helper()
-		wait(t, sender+" to be listed", time.Minute, func() bool {
+		testkit.Eventually(t, sender+" to be listed", func() bool {
 			_, body := d.get("/v1/check?sender=" + sender)
 			return strings.Contains(body, `"verdict":"blocked"`)
 		})
@@ -65,7 +66,7 @@ func TestLoadsThatFree(t *testing.T) {
 	}
 	for _, poison := range []string{"!mass.example\n", "!127.0.0.0/9\n"} {
 		replace(t, d.path("own.txt"), "own.marker.example\n"+poison+"new.marker.example\n")
-		wait(t, "the load to be refused", time.Minute, func() bool { return strings.Contains(readyz(d), "frees: would lift ") })
+		testkit.Eventually(t, "the load to be refused", func() bool { return strings.Contains(readyz(d), "frees: would lift ") })
 		status, body := d.get("/readyz")
 		if status != 200 || !strings.HasPrefix(body, "degraded") || !strings.Contains(body, "list own: ") {
 			t.Errorf("/readyz: %d %q", status, body)
@@ -75,12 +76,12 @@ func TestLoadsThatFree(t *testing.T) {
 			t.Errorf("a line of the refused load acts: %q", got)
 		}
 		replace(t, d.path("own.txt"), "own.marker.example\n")
-		wait(t, "the list to be in order", time.Minute, func() bool { return !strings.Contains(readyz(d), "frees") })
+		testkit.Eventually(t, "the list to be in order", func() bool { return !strings.Contains(readyz(d), "frees") })
 	}
 	d.stop(t)
 	replace(t, d.path("own.txt"), "own.marker.example\n!mass.example\n")
 	d.start(t)
-	wait(t, "the load to be refused at the start", time.Minute, func() bool { return strings.Contains(readyz(d), "frees: would lift ") })
+	testkit.Eventually(t, "the load to be refused at the start", func() bool { return strings.Contains(readyz(d), "frees: would lift ") })
 	refused("after a restart", "x@d7.mass.example", "bad")
 
 	// A person who means it says so.
@@ -88,5 +89,5 @@ func TestLoadsThatFree(t *testing.T) {
 		t.Fatalf("compile --accept: %d\n%s%s", code, out, errs)
 	}
 	d.reload(t)
-	wait(t, "the accepted load to act", time.Minute, func() bool { return strings.HasPrefix(ask(t, d.smtp, "x@d7.mass.example"), "250 ") })
+	testkit.Eventually(t, "the accepted load to act", func() bool { return strings.HasPrefix(ask(t, d.smtp, "x@d7.mass.example"), "250 ") })
 }

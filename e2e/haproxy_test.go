@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"blockd/internal/testkit"
 )
 
 // TestBehindHAProxy has a real HAProxy in front that says who the client is, by
@@ -19,7 +20,7 @@ func TestBehindHAProxy(t *testing.T) {
 			d.start(t)
 			front := freeAddress(t)
 			config := filepath.Join(t.TempDir(), "haproxy.cfg")
-			write(t, config, fmt.Sprintf(`
+			testkit.Write(t, config, fmt.Sprintf(`
 defaults
   mode tcp
   timeout connect 5s
@@ -31,7 +32,7 @@ listen smtp
   server blockd %s %s check check-%s inter 100ms
 `, front, d.smtp, version, "send-proxy"))
 			cmd := exec.Command(haproxy, "-db", "-f", config)
-			out := &logBuffer{}
+			out := &testkit.Log{}
 			cmd.Stdout, cmd.Stderr = out, out
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
@@ -43,7 +44,7 @@ listen smtp
 					t.Logf("haproxy:\n%s", out)
 				}
 			})
-			wait(t, "HAProxy to listen", time.Minute, func() bool { return listens(front) })
+			testkit.Eventually(t, "HAProxy to listen", func() bool { return listens(front) })
 
 			c := dialFrom(t, "127.0.0.99", front)
 			if got := c.send("a@bulk.example", "you@here.example", nil); !strings.HasPrefix(got, "550 5.7.1 ") {
@@ -56,11 +57,11 @@ listen smtp
 				t.Error("the log does not know the client behind HAProxy")
 			}
 			// HAProxy's own address must not be the client of anybody's mail.
-			wait(t, "health checks to be served", time.Minute, func() bool {
+			testkit.Eventually(t, "health checks to be served", func() bool {
 				return d.metric("blockd_smtp_sessions_total") > "1"
 			})
 			if got := d.metric(`blockd_smtp_connections_refused_total{why="proxy"}`); got != "0" {
-				t.Errorf("connections of HAProxy refused: %s\n%s", got, d.log.tail(2000))
+				t.Errorf("connections of HAProxy refused: %s\n%s", got, tail(d.log.String(), 2000))
 			}
 		})
 	}

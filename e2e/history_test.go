@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 var reference = regexp.MustCompile(`\(ref ([0-9a-z]{10})\)`)
@@ -24,10 +26,7 @@ func (d *daemon) kept(t *testing.T) string {
 	}
 	var all strings.Builder
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Read(t, file)
 		all.Write(text)
 	}
 	return all.String()
@@ -111,7 +110,7 @@ func TestHistory(t *testing.T) {
 		}
 	}
 
-	wait(t, "the decisions to be on disk", time.Minute, func() bool {
+	testkit.Eventually(t, "the decisions to be on disk", func() bool {
 		all := d.kept(t)
 		return strings.Contains(all, found[1]) && strings.Contains(all, "news@fine.example")
 	})
@@ -172,9 +171,9 @@ func TestGateKnowsTheMailOfBeforeTheStart(t *testing.T) {
 		t.Errorf("replay: %d\n%s%s", code, out, errs)
 	}
 	d.start(t)
-	write(t, d.path("own.txt"), "bad.example\n"+writers.String())
+	testkit.Write(t, d.path("own.txt"), "bad.example\n"+writers.String())
 	d.reload(t)
-	wait(t, "the list to be refused", time.Minute, func() bool {
+	testkit.Eventually(t, "the list to be refused", func() bool {
 		_, body := d.get("/readyz")
 		return strings.Contains(body, "would refuse 60 of the 120 ")
 	})
@@ -183,11 +182,8 @@ func TestGateKnowsTheMailOfBeforeTheStart(t *testing.T) {
 // TestNoHistory: nothing is kept where nothing is to be.
 func TestNoHistory(t *testing.T) {
 	d := configure(t, setup{files: map[string]string{"own.txt": "bad.example\n"}, lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\n"})
-	config, err := os.ReadFile(d.path("config.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, d.path("config.toml"), string(config)+"\n[history]\nfolder = \"none\"\n")
+	config := testkit.Read(t, d.path("config.toml"))
+	testkit.Write(t, d.path("config.toml"), string(config)+"\n[history]\nfolder = \"none\"\n")
 	d.start(t)
 	if reply := dialSMTP(t, d.smtp).send("x@bad.example", "you@here.example", nil); !strings.HasPrefix(reply, "550") {
 		t.Fatal(reply)

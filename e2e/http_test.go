@@ -21,6 +21,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // TestHTTPDocument types what docs/http.md shows.
@@ -53,8 +55,7 @@ func TestHTTPClients(t *testing.T) {
 		if len(blocks) != 1 {
 			t.Fatalf("docs/http.md has %d blocks of %s, want one", len(blocks), tt.language)
 		}
-		path := filepath.Join(t.TempDir(), tt.file)
-		write(t, path, blocks[0]+tt.call)
+		path := testkit.File(t, tt.file, blocks[0]+tt.call)
 		command := exec.Command(python, path)
 		if tt.language == "go" {
 			command = exec.Command("go", "run", path)
@@ -130,7 +131,7 @@ func TestHTTPDocumentIsValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, work, string(text))
+	testkit.Write(t, work, string(text))
 	out, err := exec.Command(python, "-c", judge, work).CombinedOutput()
 	if want := fmt.Sprintf("judged %d\n", len(answers)); err != nil || string(out) != want {
 		t.Errorf("%v:\n%s", err, out)
@@ -145,10 +146,7 @@ func lastLine(out []byte) string {
 // firstToken is the token that the daemon's first start has made.
 func (d *daemon) firstToken(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(d.path("blockd.bdx.token"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, d.path("blockd.bdx.token"))
 	return strings.TrimSpace(string(text))
 }
 
@@ -178,12 +176,12 @@ func TestNoSecretInALog(t *testing.T) {
 	d := configure(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", files: map[string]string{"a.txt": "bad.example\n"}})
 	d.edit(t, "[http]\n", "[http]\ntokens = \"tokens\"\ntoken_file = \"token\"\nmax_rate = 5\n")
 	d.edit(t, `format = "text"`, "format = \"text\"\nlevel = \"debug\"")
-	write(t, d.path("token"), "the-token-of-token_file\n")
+	testkit.Write(t, d.path("token"), "the-token-of-token_file\n")
 	reads := strings.TrimSpace(d.must(t, "token", "new", "--name", "reader"))
 	writes := strings.TrimSpace(d.must(t, "token", "new", "--name", "writer", "--write"))
 	d.unready = true // /readyz wants a token
 	d.start(t)
-	wait(t, "the HTTP door", time.Minute, func() bool { return listens(d.http) })
+	testkit.Eventually(t, "the HTTP door", func() bool { return listens(d.http) })
 	secrets := []string{reads, writes, "the-token-of-token_file", "a-wrong-token-of-somebody"}
 	seen := map[int]bool{}
 	for _, secret := range secrets {
@@ -242,14 +240,11 @@ func TestNoSecretInALog(t *testing.T) {
 // edit replaces a part of the configuration.
 func (d *daemon) edit(t *testing.T, old, with string) {
 	t.Helper()
-	text, err := os.ReadFile(d.path("config.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, d.path("config.toml"))
 	if !strings.Contains(string(text), old) {
 		t.Fatalf("config.toml has no %q", old)
 	}
-	write(t, d.path("config.toml"), strings.Replace(string(text), old, with, 1))
+	testkit.Write(t, d.path("config.toml"), strings.Replace(string(text), old, with, 1))
 }
 
 // TestHTTPOverTLS asks with curl, and by the program's own commands without its socket;
@@ -261,14 +256,14 @@ func TestHTTPOverTLS(t *testing.T) {
 	selfSigned(t, d.dir, 1)
 	d.unready = true // asked without TLS
 	d.start(t)
-	wait(t, "the HTTP door", time.Minute, func() bool { return listens(d.http) })
+	testkit.Eventually(t, "the HTTP door", func() bool { return listens(d.http) })
 	_, port, _ := net.SplitHostPort(d.http)
 	ask := func(more ...string) string {
 		args := append([]string{"-sS", "--cacert", d.path("cert.pem"), "--resolve", "blockd.example:" + port + ":127.0.0.1"}, more...)
 		out, _ := exec.Command(curl, append(args, "https://blockd.example:"+port+"/v1/check?sender=a@bad.example")...).CombinedOutput()
 		return string(out)
 	}
-	wait(t, "an answer by TLS", time.Minute, func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
+	testkit.Eventually(t, "an answer by TLS", func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
 	if got := ask("--tls-max", "1.1"); strings.Contains(got, "verdict") {
 		t.Errorf("TLS 1.1 is answered: %s", got)
 	}
@@ -280,7 +275,7 @@ func TestHTTPOverTLS(t *testing.T) {
 	}
 	selfSigned(t, d.dir, 2)
 	d.reload(t)
-	wait(t, "the renewed certificate", time.Minute, func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
+	testkit.Eventually(t, "the renewed certificate", func() bool { return strings.Contains(ask(), `"verdict":"blocked"`) })
 }
 
 // selfSigned writes a certificate of blockd.example and its key.
@@ -300,8 +295,8 @@ func selfSigned(t *testing.T, dir string, serial int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "cert.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
-	write(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})))
+	testkit.Write(t, filepath.Join(dir, "cert.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
+	testkit.Write(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})))
 }
 
 // TestSlowClientsDoNotShutTheDoor holds all connections that one address may have open

@@ -4,13 +4,14 @@ import (
 	"bufio"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"blockd/internal/testkit"
 )
 
 // TestIdleSessionsWhileMailFlows holds sessions that say nothing behind EHLO in
@@ -54,7 +55,7 @@ func TestIdleSessionsWhileMailFlows(t *testing.T) {
 	}
 	took := s.run(t, d.smtp, mails)
 	each := float64(residentKiB(t, d)-before) / float64(n)
-	wait(t, "none but the idle sessions to be open", time.Minute, func() bool {
+	testkit.Eventually(t, "none but the idle sessions to be open", func() bool {
 		return d.metric("blockd_smtp_sessions") == fmt.Sprint(n)
 	})
 	for i, conn := range []net.Conn{idle[0], idle[n/2], idle[n-1]} { // they are served yet
@@ -74,10 +75,7 @@ func TestIdleSessionsWhileMailFlows(t *testing.T) {
 // residentKiB is the daemon's resident memory.
 func residentKiB(t *testing.T, d *daemon) int {
 	t.Helper()
-	status, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(d.cmd.Process.Pid), "status"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := testkit.Read(t, filepath.Join("/proc", fmt.Sprint(d.cmd.Process.Pid), "status"))
 	var kib int
 	_, text, _ := strings.Cut(string(status), "VmRSS:")
 	if _, err := fmt.Sscan(text, &kib); err != nil {

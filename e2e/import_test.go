@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"blockd/internal/accessmodel"
+	"blockd/internal/testkit"
 )
 
 // imported is what `blockd import` says of a configuration.
@@ -59,16 +60,13 @@ func runImport(t *testing.T, mainCF, out string) imported {
 func serveImport(t *testing.T, dir, policy string) *daemon {
 	t.Helper()
 	d := &daemon{dir: dir, smtp: freeAddress(t), http: freeAddress(t), maildir: filepath.Join(dir, "mail")}
-	text, err := os.ReadFile(d.path("config.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, d.path("config.toml"))
 	if out, err := exec.Command(program, "config", "--check", "-c", d.path("config.toml")).CombinedOutput(); err != nil {
 		t.Fatalf("config --check: %v\n%s\n%s", err, out, text)
 	}
 	doors := fmt.Sprintf("[smtp]\nlisten = %q\nupstream = \"maildir:mail\"\nproxy_from = [\"127.0.0.1\"]\nsoft_errors = 9999\nhard_errors = 10000\nmax_junk_commands = 10000\nquarantine = \"aside\"\n", d.smtp)
 	config := strings.NewReplacer("[smtp]\nlisten = \"\"\n", doors, `policy_listen = "127.0.0.1:8893"`, fmt.Sprintf("policy_listen = %q", policy)).Replace(string(text))
-	write(t, d.path("config.toml"), config+fmt.Sprintf("\n[http]\nlisten = %q\n[index]\npath = \"blockd.bdx\"\n", d.http))
+	testkit.Write(t, d.path("config.toml"), config+fmt.Sprintf("\n[http]\nlisten = %q\n[index]\npath = \"blockd.bdx\"\n", d.http))
 	d.start(t)
 	return d
 }
@@ -127,10 +125,7 @@ func (c *client) rcpt(from, to string) string {
 func TestImportDecidesAsPostfix(t *testing.T) {
 	postmap := peer(t, "postmap")
 	p := startPostfix(t, freeAddress(t))
-	head, err := os.ReadFile(filepath.Join(p.config, "main.cf"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := testkit.Read(t, filepath.Join(p.config, "main.cf"))
 	asked, refused, differ := 0, 0, 0
 	for seed := range 6 {
 		m := accessmodel.Random(rand.New(rand.NewPCG(uint64(seed), 31)))
@@ -153,7 +148,7 @@ func TestImportDecidesAsPostfix(t *testing.T) {
 			}
 		}
 		p.reload(t)
-		wait(t, "Postfix to go by the new tables", time.Minute, func() bool { return strings.Contains(banner(p.smtp), marker) })
+		testkit.Eventually(t, "Postfix to go by the new tables", func() bool { return strings.Contains(banner(p.smtp), marker) })
 
 		out := t.TempDir()
 		told := runImport(t, filepath.Join(p.config, "main.cf"), out)
@@ -237,7 +232,7 @@ func TestImportOfRealLists(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			write(t, filepath.Join(dir, tt.file), tt.text)
+			testkit.Write(t, filepath.Join(dir, tt.file), tt.text)
 			out, err := exec.Command(program, "import", tt.flag, filepath.Join(dir, tt.file), "-o", filepath.Join(dir, "out")).Output()
 			if exit := (*exec.ExitError)(nil); err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1) {
 				t.Fatalf("import: %v", err)

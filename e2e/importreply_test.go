@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // TestImportAnswersAsPostfix: a Postfix that asks its own table, and one that asks blockd
@@ -46,8 +48,8 @@ local@              REJECT local-parts
 		t.Run(strings.TrimSpace(setting), func(t *testing.T) {
 			const patterns = "/@(pat|odd)\\.example$/ REJECT from a pattern\n/^promo.*@/ REJECT from a pattern\n"
 			there := configurePostfix(t, freeAddress(t))
-			write(t, filepath.Join(there.config, "senders"), table)
-			write(t, filepath.Join(there.config, "patterns"), patterns)
+			testkit.Write(t, filepath.Join(there.config, "senders"), table)
+			testkit.Write(t, filepath.Join(there.config, "patterns"), patterns)
 			there.add(t, "main.cf", "smtpd_sender_restrictions = check_sender_access hash:$config_directory/senders, check_sender_access regexp:$config_directory/patterns\n"+setting)
 			if out, err := exec.Command(postmap, "-c", there.config, "hash:"+filepath.Join(there.config, "senders")).CombinedOutput(); err != nil {
 				t.Fatalf("postmap: %v\n%s", err, out)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // arrival is one message as a mail server has handed it on: the envelope and the
@@ -30,10 +32,7 @@ type inbox struct {
 
 func startInbox(t *testing.T) *inbox {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	in := &inbox{address: l.Addr().String()}
 	var sessions sync.WaitGroup
 	sessions.Go(func() {

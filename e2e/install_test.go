@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // TestInstall installs as a packager does, aside: the units start the program that
@@ -38,10 +40,7 @@ func TestInstall(t *testing.T) {
 		t.Fatalf("installed units: %v, %v", units, err)
 	}
 	for _, unit := range units {
-		text, err := os.ReadFile(unit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Read(t, unit)
 		for line := range strings.Lines(string(text)) {
 			if name, command, _ := strings.Cut(line, "="); strings.HasPrefix(name, "ExecStart") && !strings.HasPrefix(command, installed+" ") {
 				t.Errorf("%s: %swant %s", filepath.Base(unit), line, installed)
@@ -59,7 +58,7 @@ func TestInstall(t *testing.T) {
 		t.Errorf("blockd config --check: %v\n%s", err, out)
 	}
 
-	write(t, config, "# mine\n")
+	testkit.Write(t, config, "# mine\n")
 	install()
 	if text, err := os.ReadFile(config); err != nil || string(text) != "# mine\n" {
 		t.Errorf("a second make install leaves a configuration %q, %v", text, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"blockd/internal/selfsigned"
+	"blockd/internal/testkit"
 )
 
 // serversRoot is the folder that e2e/servers.sh has filled with the servers that
@@ -35,7 +36,7 @@ func serversRoot(t *testing.T) string {
 type jail struct {
 	dir  string          // seen from outside
 	cert selfsigned.Cert // of mail.here.example, in /etc/tls/cert.pem and key.pem
-	log  *logBuffer
+	log  *testkit.Log
 }
 
 // newJail copies the servers and lays out what any of them wants of a system: its
@@ -52,7 +53,7 @@ func newJail(t *testing.T) *jail {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	j := &jail{dir: dir, cert: selfsigned.New(t, "mail.here.example"), log: &logBuffer{}}
+	j := &jail{dir: dir, cert: selfsigned.New(t, "mail.here.example"), log: &testkit.Log{}}
 	if out, err := exec.Command("cp", "-a", source+"/.", dir).CombinedOutput(); err != nil {
 		t.Fatalf("cp: %v\n%s", err, out)
 	}
@@ -73,7 +74,7 @@ func newJail(t *testing.T) *jail {
 		"resolv.conf":   "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
 		"mailname":      "mail.here.example\n", "aliases": "", "services": "smtp 25/tcp\n",
 	} {
-		write(t, j.path("etc/"+name), text)
+		testkit.Write(t, j.path("etc/"+name), text)
 	}
 	certPath, _ := j.cert.Write(t, j.mkdir(t, "etc/tls", 0, 0o755))
 	if err := os.Chmod(certPath, 0o644); err != nil {
@@ -82,7 +83,7 @@ func newJail(t *testing.T) *jail {
 	// A folder without devices still does: what is written to null stays there.
 	for name, minor := range map[string]int{"null": 3, "urandom": 9} {
 		if syscall.Mknod(j.path("dev/"+name), syscall.S_IFCHR|0o666, 1<<8|minor) != nil {
-			write(t, j.path("dev/"+name), "")
+			testkit.Write(t, j.path("dev/"+name), "")
 		}
 		if err := os.Chmod(j.path("dev/"+name), 0o666); err != nil {
 			t.Fatal(err)
@@ -163,10 +164,10 @@ func (j *jail) start(t *testing.T, address, command string, args ...string) {
 		}
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group is ours: Setpgid
 		if t.Failed() {
-			t.Logf("log of %s, its end:\n%s", filepath.Base(command), j.log.tail(4000))
+			t.Logf("log of %s, its end:\n%s", filepath.Base(command), tail(j.log.String(), 4000))
 		}
 	})
-	wait(t, command+" to listen on "+address, time.Minute, func() bool {
+	testkit.Eventually(t, command+" to listen on "+address, func() bool {
 		select {
 		case err := <-ended:
 			ended <- err

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // command runs the program with the daemon's configuration, and returns its exit code
@@ -219,7 +221,7 @@ func TestAddRemoveList(t *testing.T) {
 	// The next build takes the entries in, for whatever reason it is made; what is
 	// removed then acts at once all the same.
 	replace(t, d.path("own.txt"), "listed.example\nmore.example\n")
-	wait(t, "the next build", time.Minute, func() bool { return d.metric(`blockd_list_entries{list="live"}`) == "3" })
+	testkit.Eventually(t, "the next build", func() bool { return d.metric(`blockd_list_entries{list="live"}`) == "3" })
 	if newer := d.metric("blockd_live_newer_entries"); newer != "0" {
 		t.Errorf("the index lacks %s entries", newer)
 	}
@@ -268,11 +270,8 @@ func TestAddWhileNoDaemonRuns(t *testing.T) {
 func TestTokensOverTCP(t *testing.T) {
 	d := configure(t, setup{files: map[string]string{"own.txt": "listed.example\n"},
 		lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n"})
-	text, err := os.ReadFile(d.path("config.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, d.path("config.toml"), strings.Replace(string(text), "[http]\n", "[http]\nsocket = \"none\"\ntokens = \"tokens\"\n", 1))
+	text := testkit.Read(t, d.path("config.toml"))
+	testkit.Write(t, d.path("config.toml"), strings.Replace(string(text), "[http]\n", "[http]\nsocket = \"none\"\ntokens = \"tokens\"\n", 1))
 	d.unready = true // who has no token is not told
 	d.start(t)
 	if code, _, errs := d.command(t, "add", "x@y.example"); code != 1 || !strings.Contains(errs, "BLOCKD_TOKEN") || !strings.Contains(errs, "token new --write") {

@@ -3,13 +3,14 @@ package e2e
 import (
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // update has the tables of docs/servers.md written anew.
@@ -236,10 +237,7 @@ func behind(table string) string {
 func compareTable(t *testing.T, now string) {
 	const begin, end = "<!-- matrix -->\n", "<!-- end of matrix -->\n"
 	path := filepath.Join(root, "docs", "servers.md")
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.Read(t, path)
 	head, rest, ok := strings.Cut(string(page), begin)
 	old, tail, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
@@ -249,7 +247,7 @@ func compareTable(t *testing.T, now string) {
 	title := func(table string) string { return strings.SplitN(table, "\n", 2)[0] }
 	switch {
 	case *update:
-		write(t, path, head+begin+now+end+tail)
+		testkit.Write(t, path, head+begin+now+end+tail)
 	case title(old) == title(now) && behind(old) != behind(now):
 		t.Errorf("docs/servers.md shows another table (go test ./e2e -run Matrix -update writes it)")
 	}

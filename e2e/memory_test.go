@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"blockd/internal/testkit"
 )
 
 // TestServesWithinAControlGroup starts a daemon with many entries in a control group
@@ -33,18 +34,18 @@ func TestServesWithinAControlGroup(t *testing.T) {
 	for i := range entries {
 		fmt.Fprintf(&list, "sender.number.%09d@host%d.example\n", i, i%1000)
 	}
-	write(t, d.path("many.txt"), list.String())
+	testkit.Write(t, d.path("many.txt"), list.String())
 	d.run(t, exec.Command("sh", "-c", `echo $$ >"$0/cgroup.procs" && exec "$1" serve -c "$2"`, group, plain, d.path("config.toml")))
 
 	// Renamed with its first line gone, so that the whole list is read and built again.
 	replace(t, d.path("many.txt"), strings.SplitN(list.String(), "\n", 2)[1])
 	d.reload(t)
 	gone, kept := "sender.number.000000000@host0.example", fmt.Sprintf("sender.number.%09d@host%d.example", entries-1, (entries-1)%1000)
-	wait(t, "the second generation", 5*time.Minute, func() bool {
+	testkit.Eventually(t, "the second generation", func() bool {
 		_, body := d.get("/v1/check?sender=" + gone)
 		return strings.Contains(body, `"verdict":"clear"`)
 	})
-	wait(t, "the build after it", 5*time.Minute, func() bool {
+	testkit.Eventually(t, "the build after it", func() bool {
 		return strings.Count(d.log.String(), `how=built`) >= 2
 	})
 	if _, body := d.get("/v1/check?sender=" + kept); !strings.Contains(body, `"verdict":"blocked"`) {

@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"net"
 	"net/smtp"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"blockd/internal/selfsigned"
+	"blockd/internal/testkit"
 )
 
 // milterLists are what the milter tests refuse, allow, mark and so on by.
@@ -127,13 +126,10 @@ func TestMilterWithPostfix(t *testing.T) {
 			want(c.send("a@there.example", "postmaster@here.example", crlf([]byte("From: b@phish.example\nSubject: to postmaster\n\nhi\n"))), "250.*")
 			want(c.command("QUIT"), "221.*")
 
-			wait(t, "four messages to arrive", 30*time.Second, func() bool { return len(messages(t, p.maildir)) == 4 })
+			testkit.Eventually(t, "four messages to arrive", func() bool { return len(messages(t, p.maildir)) == 4 })
 			all := ""
 			for _, path := range messages(t, p.maildir) {
-				text, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := testkit.Read(t, path)
 				all += string(text)
 			}
 			for _, text := range []string{"Subject: clear\n", "Subject: bounce\n", "Subject: to postmaster\n"} {
@@ -222,7 +218,7 @@ func TestMilterReload(t *testing.T) {
 			text, want = "bad.example\n", "250 "
 		}
 		replace(t, d.path("bad.txt"), text)
-		wait(t, fmt.Sprintf("change %d to act", i+1), time.Minute, func() bool {
+		testkit.Eventually(t, fmt.Sprintf("change %d to act", i+1), func() bool {
 			verdicts++
 			if got := ask(t, p.smtp, "x@bad.example"); !strings.HasPrefix(got, "550 ") {
 				t.Errorf("a listed sender: %q", got)

@@ -5,6 +5,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // By SMTP: as a client of LMTP it is lost when a message has two recipients, with
@@ -31,7 +33,7 @@ func startOpenSMTPD(t *testing.T, listen string, settings ...string) *mailServer
 	}
 	host, port, _ := net.SplitHostPort(s.smtp)
 	_, behind, _ := net.SplitHostPort(s.behind)
-	write(t, j.path("etc/smtpd.conf"), fmt.Sprintf(opensmtpdConf, host, port, in.address, strings.Join(settings, "\n"), listen, behind))
+	testkit.Write(t, j.path("etc/smtpd.conf"), fmt.Sprintf(opensmtpdConf, host, port, in.address, strings.Join(settings, "\n"), listen, behind))
 	j.mkdir(t, "var/spool/smtpd", 0, 0o711)
 	j.mkdir(t, "var/lib/opensmtpd/empty", 0, 0o755)
 	j.start(t, s.smtp, "/usr/sbin/smtpd", "-d")

@@ -14,7 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"blockd/internal/testkit"
 )
 
 // postfixLists are what the tests of Postfix's own questions have listed.
@@ -245,7 +246,7 @@ func TestPostfixInstanceHasOneGeneration(t *testing.T) {
 	}
 	replace(t, a.path("bad.txt"), "other.example\n")
 	a.reload(t)
-	wait(t, "the list to be taken up", time.Minute, func() bool {
+	testkit.Eventually(t, "the list to be taken up", func() bool {
 		_, body := a.get("/v1/check?sender=a@bulk.example")
 		return strings.Contains(body, `"verdict":"clear"`)
 	})
@@ -316,7 +317,7 @@ func TestPostfixTreatsAMessage(t *testing.T) {
 				}
 			}
 			if tt.copies > 0 {
-				wait(t, "the message", time.Minute, func() bool { return len(arrived(marker)) == tt.copies })
+				testkit.Eventually(t, "the message", func() bool { return len(arrived(marker)) == tt.copies })
 			}
 			for _, text := range arrived(marker) {
 				if n := strings.Count(text, "X-Blockd: list=odd ref="); n > 1 || (n == 1) != tt.field {
@@ -452,19 +453,19 @@ func TestPolicyServiceRestartsUnderTraffic(t *testing.T) {
 	}
 	for range 3 {
 		before := served.Load() + refused.Load()
-		wait(t, "mail to pass", time.Minute, func() bool { return served.Load()+refused.Load() >= before+20 || len(odd) > 0 })
+		testkit.Eventually(t, "mail to pass", func() bool { return served.Load()+refused.Load() >= before+20 || len(odd) > 0 })
 		a.stop(t)
 		a.run(t, passing(t, a.daemon, held))
 	}
 	before := served.Load()
-	wait(t, "mail to pass behind the last restart", time.Minute, func() bool { return served.Load() >= before+10 || len(odd) > 0 })
+	testkit.Eventually(t, "mail to pass behind the last restart", func() bool { return served.Load() >= before+10 || len(odd) > 0 })
 	cancel()
 	clients.Wait()
 	close(odd)
 	for text := range odd {
 		t.Error(text)
 	}
-	wait(t, "all of the mail", time.Minute, func() bool { return len(messages(t, p.maildir)) == int(served.Load()) })
+	testkit.Eventually(t, "all of the mail", func() bool { return len(messages(t, p.maildir)) == int(served.Load()) })
 	t.Logf("3 restarts: %d messages taken and delivered, %d refused", served.Load(), refused.Load())
 }
 

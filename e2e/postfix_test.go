@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // postfix is a real Postfix of a test's own: its own configuration, queue and
@@ -161,7 +163,7 @@ func configurePostfix(t *testing.T, smtp string, options ...string) *postfix {
 		folder("queue/"+name, uid, 0, 0o700)
 	}
 
-	write(t, filepath.Join(p.config, "main.cf"), fmt.Sprintf(mainCF, dir, owner.Uid, owner.Gid))
+	testkit.Write(t, filepath.Join(p.config, "main.cf"), fmt.Sprintf(mainCF, dir, owner.Uid, owner.Gid))
 	service := smtp
 	if smtp == "127.0.0.1:25" {
 		service = "smtp" // as on a mail server, and as documents call it
@@ -170,7 +172,7 @@ func configurePostfix(t *testing.T, smtp string, options ...string) *postfix {
 	for _, option := range options {
 		more.WriteString("  -o " + option + "\n")
 	}
-	write(t, filepath.Join(p.config, "master.cf"), fmt.Sprintf(masterCF, service, &more))
+	testkit.Write(t, filepath.Join(p.config, "master.cf"), fmt.Sprintf(masterCF, service, &more))
 	return p
 }
 
@@ -178,18 +180,15 @@ func configurePostfix(t *testing.T, smtp string, options ...string) *postfix {
 func (p *postfix) add(t *testing.T, file, lines string) {
 	t.Helper()
 	path := filepath.Join(p.config, file)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, path, string(text)+lines)
+	text := testkit.Read(t, path)
+	testkit.Write(t, path, string(text)+lines)
 }
 
 // postmapConfig is a folder with a main.cf for postmap -c, which reads the machine's without it.
 func postmapConfig(t *testing.T) string {
 	t.Helper()
 	p := &postfix{config: t.TempDir()}
-	write(t, filepath.Join(p.config, "main.cf"), "compatibility_level = 3.6\n")
+	testkit.Write(t, filepath.Join(p.config, "main.cf"), "compatibility_level = 3.6\n")
 	p.age(t)
 	return p.config
 }
@@ -215,7 +214,7 @@ func (p *postfix) start(t *testing.T, by ...string) {
 		t.Fatalf("postconf -d daemon_directory: %v", err)
 	}
 	p.age(t)
-	out := &logBuffer{}
+	out := &testkit.Log{}
 	// -s: in the foreground. A session of its own lets master end its children with itself.
 	args := append(by, filepath.Join(daemons, "master"), "-c", p.config, "-s")
 	cmd := exec.Command(args[0], args[1:]...)
@@ -238,10 +237,10 @@ func (p *postfix) start(t *testing.T, by ...string) {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group is ours: Setsid
 		if t.Failed() {
 			log := p.log()
-			t.Logf("log of Postfix, its end:\n%s\n%s", out.tail(2000), log[max(0, len(log)-4000):])
+			t.Logf("log of Postfix, its end:\n%s\n%s", tail(out.String(), 2000), log[max(0, len(log)-4000):])
 		}
 	})
-	wait(t, "Postfix to listen", time.Minute, func() bool {
+	testkit.Eventually(t, "Postfix to listen", func() bool {
 		select {
 		case err := <-ended:
 			ended <- err
@@ -261,7 +260,7 @@ func (p *postfix) reload(t *testing.T) {
 	if err := p.master.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "Postfix to read its configuration again", time.Minute, func() bool { return strings.Count(p.log(), done) > before })
+	testkit.Eventually(t, "Postfix to read its configuration again", func() bool { return strings.Count(p.log(), done) > before })
 }
 
 func (p *postfix) log() string {

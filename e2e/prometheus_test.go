@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // promtool returns the path of Prometheus' own checker: installed, or unpacked by
@@ -55,10 +57,7 @@ type dashboard struct {
 
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "packaging/grafana/blockd.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, filepath.Join(root, "packaging/grafana/blockd.json"))
 	if err := json.Unmarshal(text, &d); err != nil {
 		t.Fatal(err)
 	}
@@ -88,8 +87,7 @@ func TestDashboard(t *testing.T) {
 	for i, expr := range d.expressions() {
 		fmt.Fprintf(&rules, "  - record: dashboard:query%d\n    expr: %q\n", i, expr)
 	}
-	path := filepath.Join(t.TempDir(), "queries.yml")
-	write(t, path, rules.String())
+	path := testkit.File(t, "queries.yml", rules.String())
 	if out, err := exec.Command(tool, "check", "rules", path).CombinedOutput(); err != nil {
 		t.Errorf("promtool: %v\n%s", err, out)
 	}
@@ -119,14 +117,8 @@ func TestDashboardAndRulesNameRealMetrics(t *testing.T) {
 		lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\nmax_age = \"365d\"\n"})
 	ask(t, d.smtp, "x@listed.example")
 	_, scrape := d.get("/metrics")
-	document, err := os.ReadFile(filepath.Join(root, "docs/operation.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules, err := os.ReadFile(filepath.Join(root, "packaging/prometheus/blockd.rules.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := testkit.Read(t, filepath.Join(root, "docs/operation.md"))
+	rules := testkit.Read(t, filepath.Join(root, "packaging/prometheus/blockd.rules.yml"))
 	texts := append(readDashboard(t).expressions(), string(regexp.MustCompile(`(?m)^ *(- alert|summary|description|#).*$`).ReplaceAll(rules, nil)))
 	name, shown, later := regexp.MustCompile(`\b(?:blockd|process|go)_[a-z_]+`), map[string]bool{}, 0
 	for _, found := range name.FindAllString(strings.Join(texts, "\n"), -1) {

@@ -5,12 +5,12 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/emersion/go-msgauth/dkim"
 
 	"blockd/internal/nameserver"
 	"blockd/internal/sealed"
+	"blockd/internal/testkit"
 )
 
 // proofLists block x.example, and let it pass with a proof.
@@ -126,7 +126,7 @@ func TestSignaturesThroughMailServers(t *testing.T) {
 func openNameless(t *testing.T, d *daemon) (n int) {
 	t.Helper()
 	folder := fmt.Sprintf("/proc/%d/fd", d.cmd.Process.Pid)
-	wait(t, "the list of open files", time.Minute, func() bool {
+	testkit.Eventually(t, "the list of open files", func() bool {
 		all, err := os.ReadDir(folder)
 		n = 0
 		for _, f := range all {
@@ -165,12 +165,9 @@ func TestResultsThroughMailServers(t *testing.T) {
 		c.command("QUIT")
 	}
 	arrived := map[string][]string{}
-	wait(t, "three messages to arrive", time.Minute, func() bool { return len(messages(t, postfix.maildir)) == 3 })
+	testkit.Eventually(t, "three messages to arrive", func() bool { return len(messages(t, postfix.maildir)) == 3 })
 	for _, path := range messages(t, postfix.maildir) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Read(t, path)
 		arrived["Postfix"] = append(arrived["Postfix"], string(text))
 	}
 	sendmail.settle(t)

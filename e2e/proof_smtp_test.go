@@ -4,17 +4,16 @@ import (
 	"bufio"
 	"crypto/tls"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/emersion/go-msgauth/dkim"
 
 	"blockd/internal/nameserver"
 	"blockd/internal/sealed"
 	"blockd/internal/selfsigned"
+	"blockd/internal/testkit"
 )
 
 // TestProofBeforePostfix has blockd decide about signed mail in front of a real
@@ -102,13 +101,10 @@ func TestProofBeforePostfix(t *testing.T) {
 		t.Errorf("QUIT: %q", got)
 	}
 
-	wait(t, fmt.Sprintf("Postfix to deliver %d messages", len(passed)), time.Minute, func() bool { return len(messages(t, pf.maildir)) >= len(passed) })
+	testkit.Eventually(t, fmt.Sprintf("Postfix to deliver %d messages", len(passed)), func() bool { return len(messages(t, pf.maildir)) >= len(passed) })
 	slices.SortFunc(passed, func(a, b string) int { return len(b) - len(a) }) // a signed letter ends as the one without
 	for _, path := range messages(t, pf.maildir) {                            // whole, behind the fields that Postfix puts on top
-		octets, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		octets := testkit.Read(t, path)
 		text := string(octets)
 		i := slices.IndexFunc(passed, func(p string) bool { return strings.HasSuffix(text, "\n"+p) })
 		if i < 0 {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // command is one line behind a prompt of a console block, with what the
@@ -164,7 +166,7 @@ func TestReadmeTrial(t *testing.T) {
 	}
 
 	dir := checkout(t)
-	log := &logBuffer{}
+	log := &testkit.Log{}
 	run := exec.Command("make", "run")
 	run.Dir = dir
 	keys := onTerminal(t, run, log)
@@ -182,10 +184,10 @@ func TestReadmeTrial(t *testing.T) {
 			t.Error("make run did not end within 60 s of Ctrl-C")
 		}
 		if t.Failed() {
-			t.Logf("make run printed:\n%s", log.tail(8000))
+			t.Logf("make run printed:\n%s", tail(log.String(), 8000))
 		}
 	})
-	wait(t, "make run to serve", 5*time.Minute, func() bool {
+	testkit.Eventually(t, "make run to serve", func() bool {
 		select {
 		case err := <-ended:
 			ended <- err
@@ -207,8 +209,8 @@ func TestReadmePostfix(t *testing.T) {
 	p := startPostfix(t, "127.0.0.1:25")
 	blocks := consoles(t, "README.md")
 	perform(t, "README.md", p.dir, []string{"MAIL_CONFIG=" + p.config}, blocks[len(blocks)-1])
-	wait(t, "Postfix to listen behind blockd", time.Minute, func() bool { return listens("127.0.0.1:10025") })
-	wait(t, "Postfix to leave port 25", time.Minute, func() bool { return !listens(p.smtp) })
+	testkit.Eventually(t, "Postfix to listen behind blockd", func() bool { return listens("127.0.0.1:10025") })
+	testkit.Eventually(t, "Postfix to leave port 25", func() bool { return !listens(p.smtp) })
 
 	tables := fenced(t, "README.md", "toml")
 	if len(tables) != 1 || !strings.Contains(tables[0], `listen = "0.0.0.0:25"`) {
@@ -217,11 +219,11 @@ func TestReadmePostfix(t *testing.T) {
 	dir := t.TempDir()
 	d := &daemon{dir: dir, smtp: freeAddress(t), http: freeAddress(t)}
 	config := strings.NewReplacer("0.0.0.0:25", d.smtp, "/var/lib/blockd/", dir+"/").Replace(tables[0])
-	write(t, d.path("config.toml"), config+fmt.Sprintf("\n[milter]\nlisten = \"\"\n\n[postfix]\npolicy_listen = \"\"\n\n[http]\nlisten = %q\n", d.http))
+	testkit.Write(t, d.path("config.toml"), config+fmt.Sprintf("\n[milter]\nlisten = \"\"\n\n[postfix]\npolicy_listen = \"\"\n\n[http]\nlisten = %q\n", d.http))
 	if err := os.MkdirAll(d.path("lists"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, d.path("lists/senders.txt"), "spammer@bulk.example\n")
+	testkit.Write(t, d.path("lists/senders.txt"), "spammer@bulk.example\n")
 	d.start(t)
 
 	for _, tt := range []struct{ sender, want string }{
@@ -233,5 +235,5 @@ func TestReadmePostfix(t *testing.T) {
 			t.Errorf("swaks --from %s (%v) printed\n%s\nwant a line %q", tt.sender, err, out, tt.want)
 		}
 	}
-	wait(t, "Postfix to deliver", time.Minute, func() bool { return len(messages(t, p.maildir)) == 1 })
+	testkit.Eventually(t, "Postfix to deliver", func() bool { return len(messages(t, p.maildir)) == 1 })
 }

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // ask sends MAIL and RCPT in a session of its own and returns RCPT's reply.
@@ -63,7 +65,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		}
 		loaded <- l
 	}()
-	wait(t, "the load to begin", time.Minute, running.Load)
+	testkit.Eventually(t, "the load to begin", running.Load)
 
 	var verdicts int
 	check := func(sender, want string) {
@@ -85,7 +87,7 @@ func TestReloadUnderLoad(t *testing.T) {
 			text, want = "always@toggle.example\n", "250 "
 		}
 		replace(t, filepath.Join(d.dir, "own.txt"), text)
-		wait(t, fmt.Sprintf("reload %d to act", i+1), 2*time.Minute, func() bool {
+		testkit.Eventually(t, fmt.Sprintf("reload %d to act", i+1), func() bool {
 			// What no reload may change, asked all the while it is built and swapped.
 			check("x@"+first, "550 ")
 			check("x@sub."+last, "550 ")

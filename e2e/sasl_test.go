@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"blockd/internal/selfsigned"
+	"blockd/internal/testkit"
 )
 
 // TestAuthWithPostfix has swaks log in through blockd to a real Postfix that asks
@@ -33,7 +33,7 @@ func TestAuthWithPostfix(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(p.config, "sasl"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(p.config, "sasl", "smtpd.conf"), fmt.Sprintf(
+	testkit.Write(t, filepath.Join(p.config, "sasl", "smtpd.conf"), fmt.Sprintf(
 		"pwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: %s\nmech_list: PLAIN LOGIN CRAM-MD5 DIGEST-MD5\n", db))
 	p.start(t)
 	d := configure(t, setup{upstream: "smtp://" + p.smtp, lists: badList, files: badFiles,
@@ -56,7 +56,7 @@ func TestAuthWithPostfix(t *testing.T) {
 			if !strings.Contains(out, "235 2.7.0 ") || !strings.Contains(out, "queued as") {
 				t.Errorf("swaks:\n%s", out)
 			}
-			wait(t, "Postfix to know the user", time.Minute, func() bool {
+			testkit.Eventually(t, "Postfix to know the user", func() bool {
 				return strings.Count(p.log(), "sasl_method="+mechanism+", sasl_username=user@here.example") > before
 			})
 		})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"blockd/internal/nameserver"
+	"blockd/internal/testkit"
 	"blockd/smtpfilter/upstream"
 )
 
@@ -100,7 +101,7 @@ func TestSelfTestOfPostfix(t *testing.T) {
 	})...)
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			wait(t, "Postfix to listen", time.Minute, func() bool { return listens(addresses[i]) })
+			testkit.Eventually(t, "Postfix to listen", func() bool { return listens(addresses[i]) })
 			found, err := selfTest(t, addresses[i], "xclient", c.recipient)
 			if found != c.want || c.says != "" && !strings.Contains(fmt.Sprint(err), c.says) {
 				t.Errorf("%s: %v, want %s with %q", found, err, c.want, c.says)
@@ -126,7 +127,7 @@ func TestSelfTestOfPostfix(t *testing.T) {
 	d = configure(t, setup{upstream: "smtp://" + addresses[domain], smtp: "client_info = \"xclient\"\nselftest_recipient = \"you@elsewhere.test\"\n"})
 	d.unready = true
 	d.start(t)
-	wait(t, "the open relay to be found", time.Minute, func() bool {
+	testkit.Eventually(t, "the open relay to be found", func() bool {
 		status, body := d.get("/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "open relay")
 	})
@@ -137,8 +138,7 @@ func TestSelfTestOfPostfix(t *testing.T) {
 func besideDNS(t *testing.T, dir string, zone nameserver.Zone) []string {
 	t.Helper()
 	address := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
-	conf := filepath.Join(dir, "resolv.conf")
-	write(t, conf, "nameserver "+address+"\noptions timeout:5 attempts:2\n")
+	conf := testkit.Write(t, filepath.Join(dir, "resolv.conf"), "nameserver "+address+"\noptions timeout:5 attempts:2\n")
 	by := []string{"unshare", "--mount", "sh", "-ec", `mount --bind "$0" /etc/resolv.conf; exec "$@"`, conf}
 	if out, err := exec.Command(by[0], append(by[1:], "true")...).CombinedOutput(); err != nil {
 		t.Skipf("no mount namespace, and so no DNS of the test's own: %v: %s", err, out)

@@ -3,7 +3,8 @@ package e2e
 import (
 	"strings"
 	"testing"
-	"time"
+
+	"blockd/internal/testkit"
 )
 
 // TestPostfixReadsTheSameSender sends addresses that a filter and the server
@@ -54,7 +55,7 @@ func TestPostfixReadsTheSameSender(t *testing.T) {
 				t.Fatalf("the dot = %q", got)
 			}
 			var from string
-			wait(t, "Postfix to log the sender", time.Minute, func() bool {
+			testkit.Eventually(t, "Postfix to log the sender", func() bool {
 				_, after, ok := strings.Cut(p.log()[before:], "from=<")
 				from, _, _ = strings.Cut(after, ">, size=")
 				return ok && from != after

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // sendmailMC leaves SMTP as Sendmail has it. F lacks D, F and M, with which it
@@ -73,8 +75,8 @@ func configureSendmail(t *testing.T, mc ...string) (*jail, *mailServer) {
 	host, port, _ := net.SplitHostPort(s.smtp)
 	inHost, inPort, _ := net.SplitHostPort(in.address)
 	source := j.path("etc/mail/sendmail.mc")
-	write(t, source, fmt.Sprintf(sendmailMC, host, port, inHost, inPort, strings.Join(mc, "\n")))
-	write(t, j.path("etc/mail/service.switch"), "hosts files\naliases files\n")
+	testkit.Write(t, source, fmt.Sprintf(sendmailMC, host, port, inHost, inPort, strings.Join(mc, "\n")))
+	testkit.Write(t, j.path("etc/mail/service.switch"), "hosts files\naliases files\n")
 
 	// m4 outside of the jail: the files that it reads ask a shell for the date.
 	cf := j.path("usr/share/sendmail/cf")
@@ -84,7 +86,7 @@ func configureSendmail(t *testing.T, mc ...string) (*jail, *mailServer) {
 	if err != nil {
 		t.Fatalf("m4: %v", err)
 	}
-	write(t, j.path(sendmailCF), string(text))
+	testkit.Write(t, j.path(sendmailCF), string(text))
 	return j, s
 }
 

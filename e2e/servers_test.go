@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"blockd/internal/selfsigned"
+	"blockd/internal/testkit"
 )
 
 // mailServer is a real mail server of a test's own. It takes mail for everybody
@@ -33,7 +33,7 @@ func (s *mailServer) filtered(more string) setup {
 // settle waits until everything that the server has taken was handed on.
 func (s *mailServer) settle(t *testing.T) {
 	t.Helper()
-	wait(t, s.name+" to have handed on what it took", time.Minute, func() bool {
+	testkit.Eventually(t, s.name+" to have handed on what it took", func() bool {
 		empty := true
 		for _, queue := range s.queues {
 			filepath.WalkDir(queue, func(path string, d os.DirEntry, err error) error {

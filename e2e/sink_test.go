@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"blockd/internal/testkit"
 )
 
 // sink runs Postfix's smtp-sink, which takes every message, on a loopback
@@ -16,7 +17,7 @@ func sink(t *testing.T, options ...string) (address string) {
 	t.Helper()
 	address = freeAddress(t)
 	runSink(t, append(options, address))
-	wait(t, "smtp-sink to listen", time.Minute, func() bool { return listens(address) })
+	testkit.Eventually(t, "smtp-sink to listen", func() bool { return listens(address) })
 	return address
 }
 
@@ -65,7 +66,7 @@ func TestLMTPUpstream(t *testing.T) {
 		{"unix", func(t *testing.T, dir string) string {
 			socket := filepath.Join(dir, "lmtp")
 			runSink(t, []string{"-L", "-D", filepath.Join(dir, "mail."), "unix:" + socket})
-			wait(t, "smtp-sink to listen", time.Minute, func() bool {
+			testkit.Eventually(t, "smtp-sink to listen", func() bool {
 				conn, err := net.Dial("unix", socket)
 				if err != nil {
 					return false
@@ -97,7 +98,7 @@ func TestLMTPUpstream(t *testing.T) {
 				}
 			}
 			var text []byte
-			wait(t, "the message to be in the sink's file", time.Minute, func() bool {
+			testkit.Eventually(t, "the message to be in the sink's file", func() bool {
 				mails, _ := filepath.Glob(filepath.Join(dir, "mail.*"))
 				for _, mail := range mails {
 					more, _ := os.ReadFile(mail)

@@ -2,9 +2,10 @@ package e2e
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // oddPaths are paths of senders at bulk.example and of promo@shop.example, many of which
@@ -43,8 +44,7 @@ func TestEveryDoorRefusesWhatPostfixsTableRefuses(t *testing.T) {
 		milter: fmt.Sprintf("listen = %q", milter),
 		lists:  "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", files: map[string]string{"bad.txt": "bulk.example\npromo@shop.example\n"},
 	})
-	table := filepath.Join(t.TempDir(), "access")
-	write(t, table, "bulk.example REJECT\npromo@shop.example REJECT\n")
+	table := testkit.File(t, "access", "bulk.example REJECT\npromo@shop.example REJECT\n")
 	patient := []string{"smtpd_error_sleep_time=0", "smtpd_soft_error_limit=1000000", "smtpd_hard_error_limit=1000000", "smtpd_junk_command_limit=1000000"}
 	behind := func(option string) *client {
 		return dialSMTP(t, startPostfix(t, freeAddress(t), append(patient, option)...).smtp)

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // The shipped units say nothing that systemd does not understand.
@@ -26,12 +28,8 @@ func TestSystemdUnits(t *testing.T) {
 	}
 	args := []string{"verify", "--man=no"}
 	for _, unit := range units {
-		text, err := os.ReadFile(unit)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, filepath.Base(unit))
-		write(t, path, strings.ReplaceAll(string(text), "/usr/bin/blockd", program))
+		text := testkit.Read(t, unit)
+		path := testkit.Write(t, filepath.Join(dir, filepath.Base(unit)), strings.ReplaceAll(string(text), "/usr/bin/blockd", program))
 		args = append(args, path)
 	}
 	if out, err := exec.Command(command, args...).CombinedOutput(); err != nil || len(out) > 0 {
@@ -45,12 +43,9 @@ func TestSocketActivation(t *testing.T) {
 	d := configure(t, setup{lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", files: map[string]string{"bad.txt": "bulk.example\n"}})
 	smtp, http := d.smtp, d.http
 	// What the configuration says is another place, which must stay closed.
-	text, err := os.ReadFile(d.path("config.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, d.path("config.toml"))
 	elsewhere := freeAddress(t)
-	write(t, d.path("config.toml"), strings.Replace(string(text), smtp, elsewhere, 1))
+	testkit.Write(t, d.path("config.toml"), strings.Replace(string(text), smtp, elsewhere, 1))
 	cmd := exec.Command(command, "-l", smtp, "-l", http, "--fdname=smtp:http", program, "serve", "-c", d.path("config.toml"))
 	d.run(t, cmd) // its first look at /readyz starts blockd
 	c := dialSMTP(t, smtp)
@@ -65,10 +60,7 @@ func TestSocketActivation(t *testing.T) {
 // A socket that no door takes would swallow clients, so it ends the start.
 func TestSocketOfNoDoor(t *testing.T) {
 	d := configure(t, setup{})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	defer l.Close()
 	cmd := passing(t, d, map[string]net.Listener{"smtpd": l})
 	out, err := cmd.CombinedOutput()
@@ -129,12 +121,12 @@ func TestRestartRefusesNoConnection(t *testing.T) {
 	}
 	for range 3 {
 		before := served.Load()
-		wait(t, "mail to pass", time.Minute, func() bool { return served.Load() >= before+10 || len(failed) > 0 })
+		testkit.Eventually(t, "mail to pass", func() bool { return served.Load() >= before+10 || len(failed) > 0 })
 		d.stop(t)
 		d.run(t, passing(t, d, held))
 	}
 	before := served.Load()
-	wait(t, "mail to pass behind the last restart", time.Minute, func() bool { return served.Load() >= before+10 || len(failed) > 0 })
+	testkit.Eventually(t, "mail to pass behind the last restart", func() bool { return served.Load() >= before+10 || len(failed) > 0 })
 	cancel()
 	clients.Wait()
 	select {
@@ -229,11 +221,11 @@ func TestNotify(t *testing.T) {
 	cmd := exec.Command(program, "serve", "-c", d.path("config.toml"))
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=200000")
 	d.run(t, cmd)
-	wait(t, "READY and a sign of life", time.Minute, heard("READY=1", "WATCHDOG=1", "WATCHDOG=1"))
+	testkit.Eventually(t, "READY and a sign of life", heard("READY=1", "WATCHDOG=1", "WATCHDOG=1"))
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	wait(t, "a reload, begun and ended", time.Minute, heard("READY=1", "RELOADING=1\nMONOTONIC_USEC=", "READY=1"))
+	testkit.Eventually(t, "a reload, begun and ended", heard("READY=1", "RELOADING=1\nMONOTONIC_USEC=", "READY=1"))
 	d.stop(t)
-	wait(t, "STOPPING", time.Minute, heard("READY=1", "RELOADING=1", "READY=1", "STOPPING=1"))
+	testkit.Eventually(t, "STOPPING", heard("READY=1", "RELOADING=1", "READY=1", "STOPPING=1"))
 }
 
 // An inherited HTTP socket is no way around the token.

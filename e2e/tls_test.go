@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"blockd/internal/selfsigned"
+	"blockd/internal/testkit"
 	"blockd/smtpfilter/upstream"
 )
 
@@ -50,7 +49,7 @@ func TestTLSWithPostfix(t *testing.T) {
 			if got := c.send("friend@there.example", "you@here.example", crlf([]byte("Subject: under TLS\n\nhi\n"))); !strings.HasPrefix(got, "250 ") {
 				t.Errorf("a clear sender gets %q", got)
 			}
-			wait(t, "the message to arrive", time.Minute, func() bool { return len(messages(t, p.maildir)) == 1 })
+			testkit.Eventually(t, "the message to arrive", func() bool { return len(messages(t, p.maildir)) == 1 })
 			if got := d.metric(`blockd_upstream_selftest_total{result="passed"}`); got == "0" || got == "" {
 				t.Errorf("self-tests passed: %q", got)
 			}
@@ -68,7 +67,7 @@ func TestUpstreamWithoutTLSGetsNothing(t *testing.T) {
 	d := configure(t, setup{upstream: "smtp://" + p.smtp, smtp: "client_info = \"xclient\"\nupstream_tls = \"starttls\"\n"})
 	d.unready = true
 	d.start(t)
-	wait(t, "the reason in /readyz", time.Minute, func() bool {
+	testkit.Eventually(t, "the reason in /readyz", func() bool {
 		_, body := d.get("/readyz")
 		return strings.Contains(body, "smtp.upstream: upstream does not offer STARTTLS, and nothing is sent in the clear")
 	})
@@ -85,11 +84,8 @@ func TestTLSClients(t *testing.T) {
 	d := configure(t, setup{lists: badList, files: badFiles,
 		smtp: "tls_cert = \"cert.pem\"\ntls_key = \"key.pem\"\ntls_listen = \"127.0.0.1:0\"\n"})
 	tlsAddress := freeAddress(t)
-	text, err := os.ReadFile(d.path("config.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, d.path("config.toml"), strings.Replace(string(text), "127.0.0.1:0", tlsAddress, 1))
+	text := testkit.Read(t, d.path("config.toml"))
+	testkit.Write(t, d.path("config.toml"), strings.Replace(string(text), "127.0.0.1:0", tlsAddress, 1))
 	certPath, _ := cert.Write(t, d.dir)
 	d.start(t)
 
@@ -133,10 +129,10 @@ func TestTLSClients(t *testing.T) {
 	}
 	d.reload(t)
 	fault := ""
-	wait(t, "the new certificate to be shown", time.Minute, func() bool { fault = serial(); return fault == "" })
-	write(t, filepath.Join(d.dir, "key.pem"), "torn")
+	testkit.Eventually(t, "the new certificate to be shown", func() bool { fault = serial(); return fault == "" })
+	testkit.Write(t, filepath.Join(d.dir, "key.pem"), "torn")
 	d.reload(t)
-	wait(t, "the torn pair to be noticed", time.Minute, func() bool { return d.metric("blockd_smtp_tls_certificate_current") == "0" })
+	testkit.Eventually(t, "the torn pair to be noticed", func() bool { return d.metric("blockd_smtp_tls_certificate_current") == "0" })
 	if fault := serial(); fault != "" {
 		t.Errorf("with a torn pair on disk the one before does not serve: %s", fault)
 	}
@@ -148,10 +144,7 @@ func TestTLSClients(t *testing.T) {
 // The command line of docs/smtp.md prints what upstream_tls_pin wants.
 func TestPinOfOpenSSL(t *testing.T) {
 	peer(t, "openssl")
-	text, err := os.ReadFile(filepath.Join(root, "docs", "smtp.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, filepath.Join(root, "docs", "smtp.md"))
 	_, line, ok := strings.Cut(string(text), "\n    openssl x509 ")
 	line, _, ok2 := strings.Cut(line, "\n\n")
 	if !ok || !ok2 {

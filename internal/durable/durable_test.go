@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 func TestReplace(t *testing.T) {
@@ -83,9 +85,7 @@ func TestDraftIsSeenAtCommitAlone(t *testing.T) {
 // TestReplaceALink replaces the link, not what it points to.
 func TestReplaceALink(t *testing.T) {
 	dir, other := t.TempDir(), filepath.Join(t.TempDir(), "other")
-	if err := os.WriteFile(other, []byte("other's"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, other, "other's")
 	if err := os.Symlink(other, filepath.Join(dir, "file")); err != nil {
 		t.Fatal(err)
 	}
@@ -100,9 +100,7 @@ func TestLeftDraftsGo(t *testing.T) {
 	dir := t.TempDir()
 	old, young := filepath.Join(dir, ".file.123.new"), filepath.Join(dir, ".file.456.new")
 	for _, name := range []string{old, young} {
-		if err := os.WriteFile(name, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, name, "")
 	}
 	if err := os.Chtimes(old, time.Time{}, time.Now().Add(-2*draftAge)); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ func Eventually(t testing.TB, what string, cond func() bool) {
 // Within waits until cond holds. The test fails if it does not within limit.
 func Within(t testing.TB, what string, limit time.Duration, cond func() bool) {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
+	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(limit); !cond(); <-tick.C {
 		if time.Now().After(end) {
