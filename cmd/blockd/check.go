@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/index"
+	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
@@ -174,21 +175,21 @@ func check(cmd *cobra.Command, path, file string, client netip.Addr, senders []s
 
 // openToCheck opens the index file, or the one of the configuration at path, with a
 // Checker over it, and says on standard error if it is not what is configured.
-func openToCheck(cmd *cobra.Command, path, file string) (*index.Index, *policy.Checker, Auth, error) {
-	c := Config{Auth: defaultAuth()}
+func openToCheck(cmd *cobra.Command, path, file string) (*index.Index, *policy.Checker, config.Auth, error) {
+	c := config.Config{Auth: config.Default().Auth}
 	var settings policy.Settings
 	var sources []index.Source // as configured; nil with -i
 	if file == "" {
 		var err error
-		if c, err = load(path); err != nil {
-			return nil, nil, Auth{}, err
+		if c, err = config.Load(path); err != nil {
+			return nil, nil, config.Auth{}, err
 		}
-		file, settings = c.Index.Path, c.policy()
-		if settings.Live, err = c.readLive(); err != nil {
-			return nil, nil, Auth{}, err
+		file, settings = c.Index.Path, c.Policy()
+		if settings.Live, err = readLive(c); err != nil {
+			return nil, nil, config.Auth{}, err
 		}
-		if sources, err = reload.Sources(c.reload().Lists); err != nil {
-			return nil, nil, Auth{}, err
+		if sources, err = reload.Sources(c.Reload().Lists); err != nil {
+			return nil, nil, config.Auth{}, err
 		}
 	}
 	if sources == nil {
@@ -196,7 +197,7 @@ func openToCheck(cmd *cobra.Command, path, file string) (*index.Index, *policy.C
 	}
 	ix, err := openIndex(file, path)
 	if err != nil {
-		return nil, nil, Auth{}, err
+		return nil, nil, config.Auth{}, err
 	}
 	if stale := staleness(cmd.Context(), ix, sources); stale != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s; the answers are those of %s\n", cmd.CommandPath(), stale, term.Path(file))

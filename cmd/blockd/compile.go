@@ -18,6 +18,8 @@ import (
 
 	"blockd/history"
 	"blockd/index"
+	"blockd/internal/config"
+	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/machine"
 	"blockd/reload"
@@ -110,7 +112,7 @@ func (j *job) knows(names []string) error {
 	}
 	for _, name := range names {
 		if !slices.Contains(all, name) {
-			return usagef("--accept: no list %q%s", name, didYouMean(name, "", all))
+			return usagef("--accept: no list %q%s", name, spelling.Hint(name, "", all))
 		}
 	}
 	return nil
@@ -122,7 +124,7 @@ func (j *job) accepts(list string) bool {
 }
 
 // newJob says what to build where, from one of the two forms.
-func newJob(cmd *cobra.Command, config, out string, flags *listFlags, files []string, offline bool) (*job, error) {
+func newJob(cmd *cobra.Command, path, out string, flags *listFlags, files []string, offline bool) (*job, error) {
 	if out == "" {
 		for _, name := range []string{"format", "action", "subdomains", "patterns", "allow-public-suffix", "exceptions"} {
 			if cmd.Flags().Changed(name) {
@@ -132,29 +134,29 @@ func newJob(cmd *cobra.Command, config, out string, flags *listFlags, files []st
 		if len(files) > 0 {
 			return nil, usagef("lists on the command line need -o FILE.bdx")
 		}
-		c, err := load(config)
+		c, err := config.Load(path)
 		if err != nil {
 			return nil, err
 		}
-		if err := c.makeIndexFolder(); err != nil {
+		if err := makeIndexFolder(c); err != nil {
 			return nil, err
 		}
-		settings := c.reload()
+		settings := c.Reload()
 		lists := settings.Lists
 		sources, err := reload.Sources(lists)
 		if err != nil {
 			return nil, err
 		}
 		j := &job{path: c.Index.Path, sources: sources, lists: lists, memory: settings.Memory, cache: c.Index.Path + index.CacheSuffix}
-		if folder := c.historyFolder(); c.History.Folder != noPath {
-			j.judge = c.policy().Judge()
+		if folder := c.HistoryFolder(); c.History.Folder != config.None {
+			j.judge = c.Policy().Judge()
 			j.refusals = func(ctx context.Context) (reload.Past, error) {
 				return history.Refusals(ctx, folder, time.Now().Add(-refusedFor), len(c.Lists)+1)
 			}
 		}
 		if !offline {
 			// What comes of a fetch the report tells, and what goes wrong its error.
-			if j.copies, err = c.fetcher(slog.New(slog.DiscardHandler), nil); err != nil {
+			if j.copies, err = newFetcher(c, slog.New(slog.DiscardHandler), nil); err != nil {
 				return nil, err
 			}
 			for _, l := range c.Lists {
@@ -182,8 +184,8 @@ func newJob(cmd *cobra.Command, config, out string, flags *listFlags, files []st
 	if err != nil {
 		return nil, err
 	}
-	j, gate := &job{path: out}, Default().Index
-	j.memory, _ = gate.Memory.within(machine.Memory())
+	j, gate := &job{path: out}, config.Default().Index
+	j.memory, _ = gate.Memory.Within(machine.Memory())
 	for _, file := range files {
 		name := listNameOf(file)
 		j.sources = append(j.sources, index.Source{List: name, Path: file, Settings: settings, Exceptions: reach})
@@ -199,7 +201,7 @@ func listNameOf(file string) string {
 	name := strings.TrimSuffix(filepath.Base(file), ".gz")
 	name = strings.TrimSuffix(name, filepath.Ext(name))
 	name = strings.Map(func(r rune) rune {
-		if r < 0x80 && (listName.MatchString(string(r)) || strings.ContainsRune("._-", r)) {
+		if config.IsListName("a" + string(r)) {
 			return r
 		}
 		return '-'
@@ -293,8 +295,10 @@ func (j *job) fetch(ctx context.Context, stderr io.Writer) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	for _, err := range flat(err) {
-		fmt.Fprintf(stderr, "%v; its copy stays as it is\n", err)
+	if err != nil {
+		for text := range strings.SplitSeq(err.Error(), "\n") { // an error a list
+			fmt.Fprintf(stderr, "%s; its copy stays as it is\n", text)
+		}
 	}
 	for _, path := range j.fetched {
 		folder := filepath.Dir(path) // it may have been made now, as well

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"blockd/internal/config"
 )
 
 func TestCompileListsOfTheCommandLine(t *testing.T) {
@@ -276,7 +278,7 @@ func TestListNameOf(t *testing.T) {
 		strings.Repeat("x", 99):   strings.Repeat("x", 64),
 	} {
 		got := listNameOf(file)
-		if got != want || !listName.MatchString(got) {
+		if got != want || !config.IsListName(got) {
 			t.Errorf("listNameOf(%q) = %q, want %q", file, got, want)
 		}
 	}

@@ -6,15 +6,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/internal/config"
 	"blockd/internal/term"
 )
 
 // completion offers words to a shell: those of the configuration at *path, as the flags
 // before the word have it. A configuration that cannot be read offers nothing; the command
 // itself will say why.
-func completion(path *string, words func(Config) []string) cobra.CompletionFunc {
+func completion(path *string, words func(config.Config) []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, given []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		c, err := load(*path)
+		c, err := config.Load(*path)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -25,7 +26,7 @@ func completion(path *string, words func(Config) []string) cobra.CompletionFunc 
 }
 
 // listNames are the words of flags that take the name of a list.
-func listNames(c Config) (names []string) {
+func listNames(c config.Config) (names []string) {
 	for _, l := range c.Lists {
 		names = append(names, l.Name+"\t"+term.Path(l.Path))
 	}
@@ -37,8 +38,8 @@ const completedEntries = 1000
 
 // liveEntries are the words of commands that take live entries, as far as this user may
 // read them.
-func liveEntries(c Config) (entries []string) {
-	set, err := c.readLive()
+func liveEntries(c config.Config) (entries []string) {
+	set, err := readLive(c)
 	if err != nil || set == nil {
 		return nil
 	}

@@ -4,21 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"os"
-	"path/filepath"
-	"syscall"
+	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 
-	"blockd/access"
-	"blockd/certificate"
-	"blockd/httpapi"
+	"blockd/internal/config"
 	"blockd/internal/term"
-	"blockd/machine"
-	"blockd/smtpfilter/upstream"
+	"blockd/lists"
 )
 
 func newConfig() *cobra.Command {
@@ -43,26 +37,26 @@ print TOML that can be loaded again.`,
 				return usagef("want one of --check, --effective and --defaults")
 			}
 			if defaults {
-				if err := printConfig(cmd.OutOrStdout(), Default()); err != nil {
+				if err := printConfig(cmd.OutOrStdout(), config.Default()); err != nil {
 					return err
 				}
 				return printProtected(cmd.OutOrStdout(), nil)
 			}
 			if effective {
-				c, err := load(path)
+				c, err := config.Load(path)
 				if err != nil {
 					return err
 				}
 				if err := printConfig(cmd.OutOrStdout(), c); err != nil {
 					return err
 				}
-				return printProtected(cmd.OutOrStdout(), c.ownDomains())
+				return printProtected(cmd.OutOrStdout(), c.OwnDomains())
 			}
-			c, err := loadToServe(path)
+			c, err := config.LoadToServe(path)
 			if err != nil {
 				return err
 			}
-			return printWarnings(cmd.OutOrStdout(), path, c, c.closedLists(cmd.Context()))
+			return printWarnings(cmd.OutOrStdout(), path, c, closedLists(cmd.Context(), c))
 		},
 	}
 	configFlag(cmd, &path)
@@ -82,34 +76,34 @@ func count(flags ...bool) int {
 	return n
 }
 
-func printConfig(w io.Writer, c Config) error {
+func printConfig(w io.Writer, c config.Config) error {
 	enc := toml.NewEncoder(w)
 	enc.SetIndentTables(false)
 	return enc.Encode(c)
 }
 
 // closedLists are the lists that this user may read and the daemon's may not.
-func (c Config) closedLists(ctx context.Context) (w []string) {
-	u, _, err := c.daemonUser(ctx)
+func closedLists(ctx context.Context, c config.Config) (w []string) {
+	u, _, err := daemonUser(ctx, c)
 	if err != nil || u.UID == os.Geteuid() {
 		return nil // warnings has said it
 	}
 	for _, l := range c.Lists {
-		if closed := l.closedTo(u); closed != "" {
+		if closed := l.ClosedTo(u); closed != "" {
 			w = append(w, fmt.Sprintf("list %q: closed to the daemon: %s", l.Name, closed))
 		}
 	}
 	return w
 }
 
-func printWarnings(w io.Writer, path string, c Config, more []string) error {
-	warnings := append(c.warnings(), more...)
+func printWarnings(w io.Writer, path string, c config.Config, more []string) error {
+	warnings := append(c.Warnings(), more...)
 	for _, text := range warnings {
 		if _, err := fmt.Fprintf(w, "%s: warning: %s\n", path, text); err != nil {
 			return err
 		}
 	}
-	for _, text := range c.sampleReplies() {
+	for _, text := range c.SampleReplies() {
 		if _, err := fmt.Fprintf(w, "%s: %s\n", path, text); err != nil {
 			return err
 		}
@@ -118,123 +112,20 @@ func printWarnings(w io.Writer, path string, c Config, more []string) error {
 	return err
 }
 
-// inspect looks at the machine for what would keep the daemon from starting.
-func (c Config) inspect() Faults {
-	var f Faults
-	if own := c.HTTP.ownToken(); own != "" {
-		if _, err := httpapi.ReadToken(own); err != nil {
-			f.add("http.token_file", "%v", err)
+// printProtected writes what is protected without being said, as a comment.
+func printProtected(w io.Writer, own []string) error {
+	const width = 78
+	text := "\n# Protected in any case, besides index.protected"
+	if len(own) > 0 {
+		text += " and this server's own\n# " + strings.Join(own, " and ")
+	}
+	line := text + ":\n#"
+	for _, name := range lists.ShippedProtected() {
+		if last := line[strings.LastIndexByte(line, '\n')+1:]; len(last)+1+len(name) > width {
+			line += "\n#"
 		}
+		line += " " + name
 	}
-	if c.SMTP.TLSCert != "" {
-		if _, err := certificate.Open(c.SMTP.TLSCert, c.SMTP.TLSKey, slog.New(slog.DiscardHandler)); err != nil {
-			f.add("smtp.tls_cert", "%v", err)
-		}
-	}
-	if c.HTTP.TLSCert != "" {
-		if _, err := certificate.Open(c.HTTP.TLSCert, c.HTTP.TLSKey, slog.New(slog.DiscardHandler)); err != nil {
-			f.add("http.tls_cert", "%v", err)
-		}
-	}
-	if _, err := c.SMTP.upstreamTrust(); err != nil {
-		f.add("smtp.upstream_tls_ca", "%v", err)
-	}
-	return f
-}
-
-// settingWarnings are what c allows and its administrator may not mean, a line each.
-func (c Config) settingWarnings() []string {
-	var w []string
-	warn := func(format string, args ...any) { w = append(w, fmt.Sprintf(format, args...)) }
-
-	if c.SMTP.RejectAt == "mail" && len(c.SMTP.RecipientsExempt) > 0 {
-		warn(`smtp.reject_at = "mail" refuses before a recipient is known: smtp.recipients_exempt has no effect`)
-	}
-	up, err := parseUpstream(c.SMTP.Upstream)
-	if err != nil {
-		return append(w, err.Error())
-	}
-	if up.scheme == "smtp" && c.SMTP.ClientInfo == "none" {
-		warn("smtp.client_info = \"none\": %s sees every client as this machine; it must trust this machine with nothing", up.address)
-	}
-	if host, _, err := net.SplitHostPort(up.address); c.SMTP.UpstreamTLS != upstream.TLSNone && err == nil && c.SMTP.UpstreamTLSName == "" &&
-		len(c.SMTP.UpstreamTLSPin) == 0 && net.ParseIP(host) != nil {
-		warn("smtp.upstream_tls: the certificate of %s must name this address; else set smtp.upstream_tls_name or smtp.upstream_tls_pin", host)
-	}
-	if c.SMTP.AllowOpenUpstream {
-		warn("smtp.allow_open_upstream: the open-relay test of the upstream is switched off")
-	}
-	for _, door := range []struct{ key, address string }{{"smtp.listen", c.SMTP.Listen}, {"smtp.tls_listen", c.SMTP.TLSListen}} {
-		if up.scheme == "maildir" && door.address != "" && !onLoopback(door.address) {
-			warn("%s %s with a maildir: upstream: whoever reaches it can fill %s", door.key, door.address, term.Path(up.address))
-		}
-	}
-	if _, text := c.Index.Memory.within(machine.Memory()); text != "" {
-		warn("%s", text)
-	}
-	w = append(w, c.clientWarnings()...)
-	w = append(w, c.matchWarnings()...)
-	w = append(w, c.authWarnings()...)
-	w = append(w, c.milterWarnings()...)
-	w = append(w, c.socketmapWarnings()...)
-	w = append(w, c.HTTP.warnings()...)
-	enforced := 0
-	for _, l := range c.Lists {
-		if l.Mode == "enforce" && l.Action == "block" {
-			enforced++
-		}
-		if l.Discard {
-			warn("list %q: discard = true: where a door can, its discard entries drop messages and nobody is told", l.Name)
-		}
-		w = append(w, l.gateWarnings()...)
-	}
-	if enforced == 0 {
-		warn("no [[list]] blocks: nothing will be refused")
-	}
-	return w
-}
-
-// warnings are settingWarnings, and what is wrong with the files of lists.
-func (c Config) warnings() []string {
-	w := c.settingWarnings()
-	for _, l := range c.Lists {
-		if problem := l.lookAt(); problem != "" && !l.Optional {
-			w = append(w, fmt.Sprintf("list %q: %s", l.Name, problem))
-		}
-	}
-	return w
-}
-
-// lookAt says what is wrong with the files of l on this machine, "" if nothing is.
-func (l List) lookAt() string {
-	files, err := filepath.Glob(l.Path)
-	if err != nil {
-		return err.Error()
-	}
-	if len(files) == 0 {
-		if closed := l.closedTo(access.Self()); closed != "" {
-			return closed
-		}
-	}
-	if len(files) == 0 && l.URL != "" {
-		return term.Path(l.Path) + ": not fetched yet; until it is, the other lists filter"
-	}
-	if len(files) == 0 {
-		return term.Path(l.Path) + ": no such file; until there is one, the other lists filter"
-	}
-	for _, path := range files {
-		f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO must not hold us
-		if err != nil {
-			return err.Error()
-		}
-		info, err := f.Stat()
-		f.Close()
-		if err != nil {
-			return err.Error()
-		}
-		if !info.Mode().IsRegular() {
-			return term.Path(path) + ": not a regular file"
-		}
-	}
-	return ""
+	_, err := io.WriteString(w, line+"\n")
+	return err
 }

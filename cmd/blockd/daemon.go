@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blockd/httpapi"
+	"blockd/internal/config"
 	"blockd/internal/term"
 )
 
@@ -27,20 +28,20 @@ var errNoDaemon = errors.New("no daemon answers")
 // askDaemon asks the daemon of this configuration and decodes its answer: by its Unix
 // socket if it is there and this user may, or else at [http] listen, with the token of
 // the environment, of http.token_file or of the file that the first start has made.
-func (c Config) askDaemon(ctx context.Context, method, path string, body, answer any) error {
+func askDaemon(ctx context.Context, c config.Config, method, path string, body, answer any) error {
 	var text bytes.Buffer
 	if body != nil {
 		if err := json.NewEncoder(&text).Encode(body); err != nil {
 			return err
 		}
 	}
-	socket := c.httpSocket()
+	socket := c.HTTPSocket()
 	conn, socketErr := dialSocket(ctx, socket)
 	address := reachable(c.HTTP.Listen)
 	if conn == nil && c.HTTP.Listen == "" {
 		return fmt.Errorf("%w at %s: %w", errNoDaemon, term.Path(socket), socketErr)
 	}
-	server := c.HTTP.scheme() + "://" + address
+	server := c.HTTP.Scheme() + "://" + address
 	if conn != nil {
 		server = "http://localhost"
 	}
@@ -52,7 +53,7 @@ func (c Config) askDaemon(ctx context.Context, method, path string, body, answer
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if conn == nil {
-		if err := c.authorize(req); err != nil {
+		if err := authorize(c, req); err != nil {
 			return err
 		}
 	}
@@ -61,7 +62,7 @@ func (c Config) askDaemon(ctx context.Context, method, path string, body, answer
 	transport := &http.Transport{DisableKeepAlives: true}
 	if conn != nil {
 		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
-	} else if transport.TLSClientConfig, err = c.HTTP.trust(); err != nil {
+	} else if transport.TLSClientConfig, err = trustDaemon(c.HTTP); err != nil {
 		return err
 	}
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -70,24 +71,13 @@ func (c Config) askDaemon(ctx context.Context, method, path string, body, answer
 		return fmt.Errorf("%w at %s: %w", errNoDaemon, address, bareError(err))
 	}
 	defer resp.Body.Close()
-	return c.read(resp, req, answer)
+	return readAnswer(c, resp, req, answer)
 }
 
 // rawAnswer is an answer that is not decoded, whatever its status.
 type rawAnswer struct {
 	status int
 	body   string
-}
-
-// httpSocket is where the Unix socket of the HTTP door is, "" if there is none.
-func (c Config) httpSocket() string {
-	switch c.HTTP.Socket {
-	case noPath:
-		return ""
-	case autoPath:
-		return c.Index.Path + ".sock"
-	}
-	return c.HTTP.Socket
 }
 
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
@@ -103,12 +93,12 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 }
 
 // authorize puts the token into a request, if there is one.
-func (c Config) authorize(req *http.Request) error {
+func authorize(c config.Config, req *http.Request) error {
 	token := os.Getenv(tokenVariable)
-	if file := cmp.Or(c.HTTP.ownToken(), c.firstToken()); token == "" && file != "" {
+	if file := cmp.Or(c.HTTP.OwnToken(), c.FirstToken()); token == "" && file != "" {
 		var err error
 		switch token, err = httpapi.ReadToken(file); {
-		case errors.Is(err, os.ErrPermission), errors.Is(err, os.ErrNotExist) && file == c.firstToken():
+		case errors.Is(err, os.ErrPermission), errors.Is(err, os.ErrNotExist) && file == c.FirstToken():
 			token = ""
 		case err != nil:
 			return err
@@ -121,7 +111,7 @@ func (c Config) authorize(req *http.Request) error {
 }
 
 // read decodes an answer, or says in one line what the daemon says against it.
-func (c Config) read(resp *http.Response, req *http.Request, answer any) error {
+func readAnswer(c config.Config, resp *http.Response, req *http.Request, answer any) error {
 	body := io.LimitReader(resp.Body, maxListing)
 	if raw, ok := answer.(*rawAnswer); ok {
 		text, err := io.ReadAll(body)
@@ -145,10 +135,10 @@ func (c Config) read(resp *http.Response, req *http.Request, answer any) error {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if req.Header.Get("Authorization") == "" {
 			detail = fmt.Sprintf("it wants a token: put one into %s (made by blockd token new --write), or use its socket %s as a user who may open it",
-				tokenVariable, term.Path(c.httpSocket()))
-			if file := c.firstToken(); file != "" {
+				tokenVariable, term.Path(c.HTTPSocket()))
+			if file := c.FirstToken(); file != "" {
 				detail = fmt.Sprintf("it wants a token: put that of %s into %s, or use its socket %s as a user who may open it",
-					term.Path(file), tokenVariable, term.Path(c.httpSocket()))
+					term.Path(file), tokenVariable, term.Path(c.HTTPSocket()))
 			}
 		}
 	}

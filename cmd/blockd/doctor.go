@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/access"
+	"blockd/internal/config"
 	"blockd/internal/term"
 )
 
@@ -118,7 +119,7 @@ func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(t
 
 // doctor is what the checks go by. It does not change.
 type doctor struct {
-	Config
+	config.Config
 	path    string
 	user    access.User // the daemon's
 	pid     int         // 0: unknown, or no daemon runs
@@ -135,20 +136,20 @@ type examination struct {
 
 // examine runs all checks for the configuration at path.
 func examine(ctx context.Context, path string) []finding {
-	config := report{check: "config"}
-	c, err := load(path) // what loadToServe finds beside faults the checks say one by one
-	if faults := (Faults)(nil); errors.As(err, &faults) {
+	file := report{check: "config"}
+	c, err := config.Load(path) // what LoadToServe finds beside faults the checks say one by one
+	if faults := (config.Faults)(nil); errors.As(err, &faults) {
 		for _, f := range faults {
-			config.fault("mend this line; nothing else can be examined before", "%v", f)
+			file.fault("mend this line; nothing else can be examined before", "%v", f)
 		}
-		return config.found
+		return file.found
 	} else if err != nil {
-		config.fault("name the configuration with -c", "%v", err)
-		return config.found
+		file.fault("name the configuration with -c", "%v", err)
+		return file.found
 	}
 	d := &doctor{Config: c, path: path, now: time.Now()}
 	user := report{check: "daemon"}
-	if d.user, d.pid, err = c.daemonUser(ctx); err != nil {
+	if d.user, d.pid, err = daemonUser(ctx, c); err != nil {
 		user.fault("make the folder and give it to the daemon's user", "%v", err)
 		d.user = access.Self()
 	}
@@ -199,20 +200,20 @@ func (d *doctor) runAll(ctx context.Context, checks []examination, patience time
 
 // blind reports whether no way leads to the daemon but its doors for mail.
 func (d *doctor) blind() bool {
-	path := d.httpSocket()
-	return d.HTTP.Listen == "" && (path == "" || len(path) > maxSocketPath)
+	path := d.HTTPSocket()
+	return d.HTTP.Listen == "" && (path == "" || len(path) > config.MaxSocketPath)
 }
 
 // answers reports whether the daemon of this configuration runs and answers.
 func (d *doctor) answers(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, listingTimeout)
 	defer cancel()
-	_, _, err := d.ask(ctx, "/healthz")
+	_, _, err := askText(ctx, d.Config, "/healthz")
 	return err == nil, err
 }
 
 func (d *doctor) checkConfig(_ context.Context, r *report) {
-	warnings := d.settingWarnings() // the files of lists are looked at by checkFiles and checkLists
+	warnings := d.SettingWarnings() // the files of lists are looked at by checkFiles and checkLists
 	for _, text := range warnings {
 		if !strings.HasPrefix(text, "smtp.allow_open_upstream") { // upstream-relay says so
 			r.warning("see blockd config --check and blockd.toml(5)", "%s", text)
@@ -239,7 +240,7 @@ func (d *doctor) checkDaemon(ctx context.Context, r *report) {
 	if !d.running {
 		return
 	}
-	status, body, err := d.ask(ctx, "/readyz")
+	status, body, err := askText(ctx, d.Config, "/readyz")
 	first, rest, _ := strings.Cut(strings.TrimSpace(body), "\n")
 	switch {
 	case err != nil:
@@ -298,9 +299,9 @@ func printFindings(w io.Writer, found []finding) error {
 }
 
 // ask puts a question to the daemon's HTTP door and returns the answer as it is.
-func (c Config) ask(ctx context.Context, path string) (status int, body string, err error) {
+func askText(ctx context.Context, c config.Config, path string) (status int, body string, err error) {
 	var raw rawAnswer
-	err = c.askDaemon(ctx, http.MethodGet, path, nil, &raw)
+	err = askDaemon(ctx, c, http.MethodGet, path, nil, &raw)
 	return raw.status, raw.body, err
 }
 
@@ -316,13 +317,13 @@ is degraded is ready.`,
   HEALTHCHECK CMD ["blockd", "health"]`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := load(path)
+			c, err := config.Load(path)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
 			defer cancel()
-			status, body, err := c.ask(ctx, "/readyz")
+			status, body, err := askText(ctx, c, "/readyz")
 			if err == nil && status != http.StatusOK && status != http.StatusServiceUnavailable {
 				err = fmt.Errorf("/readyz answers %d: %s", status, tokenHint)
 			}

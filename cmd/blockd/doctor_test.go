@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"blockd/internal/config"
 )
 
 func TestCertificatesAreJudgedByTheirTime(t *testing.T) {
@@ -160,17 +162,17 @@ func TestRoomOnDisks(t *testing.T) {
 
 func TestFetchedListsAreFresh(t *testing.T) {
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	week := Duration(7 * 24 * time.Hour)
+	week := config.Duration(7 * 24 * time.Hour)
 	for _, tt := range []struct {
 		name string
-		list List
+		list config.List
 		age  time.Duration
 		want int
 	}{
-		{"a file", List{Name: "a"}, 1000 * time.Hour, 0},
-		{"fetched of late", List{Name: "a", URL: "https://lists.example/a"}, 23 * time.Hour, 0},
-		{"not for days", List{Name: "a", URL: "https://lists.example/a"}, 25 * time.Hour, 1},
-		{"not for weeks, as asked", List{Name: "a", URL: "https://lists.example/a", Every: &week}, 600 * time.Hour, 0},
+		{"a file", config.List{Name: "a"}, 1000 * time.Hour, 0},
+		{"fetched of late", config.List{Name: "a", URL: "https://lists.example/a"}, 23 * time.Hour, 0},
+		{"not for days", config.List{Name: "a", URL: "https://lists.example/a"}, 25 * time.Hour, 1},
+		{"not for weeks, as asked", config.List{Name: "a", URL: "https://lists.example/a", Every: &week}, 600 * time.Hour, 0},
 	} {
 		r, at := report{check: "lists"}, now.Add(-tt.age)
 		(&doctor{now: now}).judgeAge(&r, tt.list, &at)

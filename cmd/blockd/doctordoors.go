@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"blockd/access"
+	"blockd/internal/config"
 	"blockd/internal/term"
 )
 
@@ -41,13 +42,13 @@ func (d *doctor) doorChecks() (checks []examination) {
 		}
 	}
 	socket := func(name, listen string, a socketAccess) {
-		if path, ok := strings.CutPrefix(listen, unixPrefix); ok {
+		if path, ok := strings.CutPrefix(listen, config.UnixPrefix); ok {
 			checks = append(checks, examination{"socket-" + name, func(d *doctor, _ context.Context, r *report) { d.checkSocket(r, path, a, name != "http") }})
 		}
 	}
 	door("smtp", d.SMTP.Listen, (*doctor).speakSMTP)
 	door("smtps", d.SMTP.TLSListen, (*doctor).speakSMTPS)
-	if d.SMTP.open() {
+	if d.SMTP.Open() {
 		checks = append(checks, examination{"tls-smtp", (*doctor).checkSMTPCertificate})
 	}
 	door("milter", d.Milter.Listen, (*doctor).speakMilter)
@@ -62,8 +63,8 @@ func (d *doctor) doorChecks() (checks []examination) {
 	if d.HTTP.Listen != "" {
 		checks = append(checks, examination{"door-http", (*doctor).checkHTTP})
 	}
-	if path := d.httpSocket(); path != "" && len(path) <= maxSocketPath {
-		socket("http", unixPrefix+path, socketAccess{d.HTTP.SocketMode, d.HTTP.SocketGroup})
+	if path := d.HTTPSocket(); path != "" && len(path) <= config.MaxSocketPath {
+		socket("http", config.UnixPrefix+path, socketAccess{d.HTTP.SocketMode, d.HTTP.SocketGroup})
 	}
 	if d.HTTP.TLSCert != "" {
 		checks = append(checks, examination{"tls-http", func(d *doctor, _ context.Context, r *report) {
@@ -76,7 +77,7 @@ func (d *doctor) doorChecks() (checks []examination) {
 // checkDoor connects to a door and has speak talk to it; nil: it need not talk.
 func (d *doctor) checkDoor(ctx context.Context, r *report, listen string, speak func(*doctor, net.Conn, *report) error) {
 	network, address := "tcp", reachable(listen)
-	if path, ok := strings.CutPrefix(listen, unixPrefix); ok {
+	if path, ok := strings.CutPrefix(listen, config.UnixPrefix); ok {
 		network, address = "unix", path
 	}
 	dialer := net.Dialer{Timeout: doorTimeout}
@@ -168,10 +169,7 @@ func spoken(err error, what, line string) error {
 
 // sayPROXY writes the header that smtp.proxy_from asks of this machine, if it does.
 func (d *doctor) sayPROXY(conn net.Conn) error {
-	nets, _, err := d.SMTP.proxies()
-	if err != nil {
-		return err
-	}
+	nets := config.Networks(d.SMTP.ProxyFrom)
 	local, err := netip.ParseAddrPort(conn.LocalAddr().String())
 	if err != nil {
 		return nil //nolint:nilerr // a Unix socket has no proxies
@@ -236,11 +234,11 @@ func (d *doctor) speakPolicy(conn net.Conn, r *report) error {
 // checkHTTP asks at http.listen itself: other commands take the socket first.
 func (d *doctor) checkHTTP(ctx context.Context, r *report) {
 	byTCP := d.Config
-	byTCP.HTTP.Socket = noPath
+	byTCP.HTTP.Socket = config.None
 	ctx, cancel := context.WithTimeout(ctx, doorTimeout)
 	defer cancel()
 	address := reachable(d.HTTP.Listen)
-	status, _, err := byTCP.ask(ctx, "/healthz")
+	status, _, err := askText(ctx, byTCP, "/healthz")
 	switch {
 	case err != nil && !d.running:
 		r.warning("it opens when the daemon starts", "%s is shut: no daemon runs", address)
@@ -281,7 +279,7 @@ func (d *doctor) checkSocket(r *report, path string, want socketAccess, mail boo
 		return
 	}
 	owner, _ := info.Sys().(*syscall.Stat_t)
-	mode, _ := socketMode(want.mode)
+	mode, _ := config.SocketMode(want.mode)
 	switch {
 	case info.Mode().Type() != fs.ModeSocket:
 		r.fault("remove it, and restart the daemon", "%s is no socket", term.Path(path))
@@ -330,7 +328,7 @@ const certificateNotice = 14 * 24 * time.Hour
 // checkSMTPCertificate judges what clients are shown, or would be.
 func (d *doctor) checkSMTPCertificate(ctx context.Context, r *report) {
 	if d.SMTP.TLSCert == "" {
-		if onLoopback(d.SMTP.Listen) {
+		if config.OnLoopback(d.SMTP.Listen) {
 			r.ok("no TLS with clients: %s is loopback", d.SMTP.Listen)
 		} else {
 			r.warning("set smtp.tls_cert and smtp.tls_key", "%s offers no STARTTLS: mail comes as plain text", d.SMTP.Listen)

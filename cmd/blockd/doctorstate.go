@@ -17,6 +17,7 @@ import (
 
 	"blockd/access"
 	"blockd/httpapi"
+	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/policy"
 )
@@ -52,7 +53,7 @@ func (d *doctor) checkFiles(_ context.Context, r *report) {
 	}
 	// A folder that the daemon makes itself: what is above it must let it.
 	writes := func(what, path string) {
-		if path == "" || path == noPath {
+		if path == "" || path == config.None {
 			return
 		}
 		for parent := path; ; parent = filepath.Dir(parent) {
@@ -63,9 +64,9 @@ func (d *doctor) checkFiles(_ context.Context, r *report) {
 		}
 	}
 	see("the configuration", d.path, access.Read)
-	see("http.token_file", d.HTTP.ownToken(), access.Read)
-	if _, err := os.Stat(d.firstToken()); err == nil { // made when the daemon starts
-		see("http.token_file", d.firstToken(), access.Read)
+	see("http.token_file", d.HTTP.OwnToken(), access.Read)
+	if _, err := os.Stat(d.FirstToken()); err == nil { // made when the daemon starts
+		see("http.token_file", d.FirstToken(), access.Read)
 	}
 	if _, err := os.Stat(d.HTTP.Tokens); err == nil { // made with the first token
 		see("http.tokens", d.HTTP.Tokens, access.Read)
@@ -77,20 +78,20 @@ func (d *doctor) checkFiles(_ context.Context, r *report) {
 	see("http.tls_key", d.HTTP.TLSKey, access.Read)
 	writes("index.path", filepath.Dir(d.Index.Path))
 	d.seeKept(see)
-	writes("live.folder", folderUnless(d.Live.Folder, d.liveFolder()))
-	writes("history.folder", folderUnless(d.History.Folder, d.historyFolder()))
+	writes("live.folder", folderUnless(d.Live.Folder, d.LiveFolder()))
+	writes("history.folder", folderUnless(d.History.Folder, d.HistoryFolder()))
 	writes("smtp.quarantine", d.SMTP.Quarantine)
-	if up, err := parseUpstream(d.SMTP.Upstream); err == nil && d.SMTP.open() {
-		switch up.scheme {
+	if up, err := config.ParseUpstream(d.SMTP.Upstream); err == nil && d.SMTP.Open() {
+		switch up.Scheme {
 		case "maildir":
-			writes("smtp.upstream", up.address)
+			writes("smtp.upstream", up.Address)
 		case "lmtp+unix":
-			see("smtp.upstream", up.address, access.Write)
+			see("smtp.upstream", up.Address, access.Write)
 		}
 	}
 	for _, s := range []struct{ key, listen string }{{"milter.listen", d.Milter.Listen}, {"postfix.policy_listen", d.Postfix.PolicyListen},
-		{"postfix.socketmap_listen", d.Postfix.SocketmapListen}, {"postfix.tcp_listen", d.Postfix.TCPListen}, {"http.socket", unixPrefix + d.HTTP.Socket}} {
-		if path, ok := strings.CutPrefix(s.listen, unixPrefix); ok && filepath.IsAbs(path) { // "auto" is beside the index
+		{"postfix.socketmap_listen", d.Postfix.SocketmapListen}, {"postfix.tcp_listen", d.Postfix.TCPListen}, {"http.socket", config.UnixPrefix + d.HTTP.Socket}} {
+		if path, ok := strings.CutPrefix(s.listen, config.UnixPrefix); ok && filepath.IsAbs(path) { // "auto" is beside the index
 			see(s.key, filepath.Dir(path), access.Write|access.Search)
 		}
 	}
@@ -121,15 +122,15 @@ func (d *doctor) seeKept(see func(what, path string, want access.Want)) {
 }
 
 func folderUnless(setting, folder string) string {
-	if setting == noPath {
+	if setting == config.None {
 		return ""
 	}
 	return folder
 }
 
 // checkListFiles looks at the files of a list. Those that are not there are not its part.
-func (d *doctor) checkListFiles(r *report, l List, see func(what, path string, want access.Want)) (looked int) {
-	if closed := l.closedTo(d.user); closed != "" {
+func (d *doctor) checkListFiles(r *report, l config.List, see func(what, path string, want access.Want)) (looked int) {
+	if closed := l.ClosedTo(d.user); closed != "" {
 		r.fault("open it to "+d.user.String()+", or keep lists where it may read, as in /etc/blockd/lists", "list %s: %s", l.Name, closed)
 		return 1
 	}
@@ -156,16 +157,16 @@ func cureOf(e *access.Denied) string {
 }
 
 // dnsReasons are what makes the daemon ask DNS about mail.
-func (c Config) dnsReasons() (why []string) {
+func dnsReasons(c config.Config) (why []string) {
 	for _, l := range c.Lists {
-		if l.proofs()&^policy.ClientProof != 0 {
+		if l.Proofs()&^policy.ClientProof != 0 {
 			why = append(why, fmt.Sprintf("list %s requires proof", l.Name))
 		}
 	}
-	if c.SMTP.open() && c.SMTP.PTR != "off" {
+	if c.SMTP.Open() && c.SMTP.PTR != "off" {
 		why = append(why, fmt.Sprintf("smtp.ptr = %q", c.SMTP.PTR))
 	}
-	if c.Milter.open() && c.Milter.AuthenticationResults != "" {
+	if c.Milter.Open() && c.Milter.AuthenticationResults != "" {
 		why = append(why, "milter.authentication_results")
 	}
 	return why
@@ -173,7 +174,7 @@ func (c Config) dnsReasons() (why []string) {
 
 // checkDNS asks for the name servers of the root: each resolver knows them.
 func (d *doctor) checkDNS(ctx context.Context, r *report) {
-	why := d.dnsReasons()
+	why := dnsReasons(d.Config)
 	resolver := &net.Resolver{PreferGo: true}
 	server := "the system's resolver"
 	if d.Auth.Resolver != "" {
@@ -254,9 +255,9 @@ func (d *doctor) checkClock(_ context.Context, r *report) {
 func (d *doctor) checkDisks(_ context.Context, r *report) {
 	index := sizeOf(d.Index.Path)
 	d.checkRoom(r, "index.path", filepath.Dir(d.Index.Path), index, max(2*index, 16<<20), "a rebuild")
-	if d.History.Folder != noPath {
-		held := sizeOf(d.historyFolder())
-		d.checkRoom(r, "history.folder", d.historyFolder(), 0, max(int64(d.History.Max)-held, 0), "the history to be full")
+	if d.History.Folder != config.None {
+		held := sizeOf(d.HistoryFolder())
+		d.checkRoom(r, "history.folder", d.HistoryFolder(), 0, max(int64(d.History.Max)-held, 0), "the history to be full")
 	}
 	if d.SMTP.Quarantine != "" {
 		d.checkRoom(r, "smtp.quarantine", d.SMTP.Quarantine, 0, max(int64(d.SMTP.QuarantineMax)-sizeOf(d.SMTP.Quarantine), 0), "the quarantine to be full")
@@ -317,11 +318,11 @@ func (d *doctor) checkLists(ctx context.Context, r *report) {
 		r.warning("write a [[list]]", "no lists are configured")
 		return
 	}
-	table, err := d.daemonListing(ctx, false)
+	table, err := daemonListing(ctx, d.Config, false)
 	from := "the daemon"
 	if err != nil {
 		from = term.Path(d.Index.Path)
-		if table, err = indexListing(d.Index.Path, d.path, d.reload().Lists); errors.Is(err, fs.ErrNotExist) || err != nil && !d.running {
+		if table, err = indexListing(d.Index.Path, d.path, d.Reload().Lists); errors.Is(err, fs.ErrNotExist) || err != nil && !d.running {
 			r.warning("the daemon builds it when it starts; or run: blockd compile -c "+term.Path(d.path), "%v", err)
 			return
 		} else if err != nil {
@@ -358,18 +359,21 @@ const (
 
 // judgeAge says if the server of a fetched list has not been heard for long. at is when it
 // last confirmed what serves.
-func (d *doctor) judgeAge(r *report, l List, at *time.Time) {
+func (d *doctor) judgeAge(r *report, l config.List, at *time.Time) {
 	if l.URL == "" || at == nil {
 		return
 	}
-	every := time.Duration(or(l.Every, Duration(time.Hour)))
+	every := time.Hour
+	if l.Every != nil {
+		every = time.Duration(*l.Every)
+	}
 	if age := d.now.Sub(*at); age > max(unconfirmed*every, leastUnconfirmed) {
 		r.warning("see the daemon's log: list not fetched", "list %s: its server has not confirmed it for %s", l.Name, term.Span(age))
 	}
 }
 
 // judgeList says what is wrong with a list that is known.
-func (d *doctor) judgeList(r *report, l List, w httpapi.ListWorth) {
+func (d *doctor) judgeList(r *report, l config.List, w httpapi.ListWorth) {
 	why := ""
 	if len(w.Problems) > 0 {
 		why = ": " + strings.Join(w.Problems, "; ")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"blockd/internal/config"
 	"blockd/smtpfilter/upstream"
 )
 
@@ -22,23 +23,23 @@ const (
 // upstreamChecks are those of the next server; none where blockd stands behind the mail
 // server.
 func (d *doctor) upstreamChecks() []examination {
-	if !d.SMTP.open() {
+	if !d.SMTP.Open() {
 		return nil
 	}
 	return []examination{{"upstream", (*doctor).checkUpstream}, {"upstream-relay", (*doctor).checkRelay}}
 }
 
 // nextServer is the daemon's own way to it, in less time.
-func (d *doctor) nextServer() (*upstream.Dialer, upstreamURL, error) {
-	up, err := parseUpstream(d.SMTP.Upstream)
-	if err != nil || up.scheme == "maildir" {
+func (d *doctor) nextServer() (*upstream.Dialer, config.Upstream, error) {
+	up, err := config.ParseUpstream(d.SMTP.Upstream)
+	if err != nil || up.Scheme == "maildir" {
 		return nil, up, err
 	}
 	s := d.SMTP
-	s.UpstreamConnectTimeout = min(s.UpstreamConnectTimeout, Duration(upstreamDial))
-	s.UpstreamTimeout = min(s.UpstreamTimeout, Duration(upstreamReply))
-	s.TLSTimeout = min(s.TLSTimeout, Duration(upstreamReply))
-	next, _, err := s.dialer(up, cmp.Or(s.Hostname, machineName()), slog.New(slog.DiscardHandler))
+	s.UpstreamConnectTimeout = min(s.UpstreamConnectTimeout, config.Duration(upstreamDial))
+	s.UpstreamTimeout = min(s.UpstreamTimeout, config.Duration(upstreamReply))
+	s.TLSTimeout = min(s.TLSTimeout, config.Duration(upstreamReply))
+	next, _, err := newDialer(s, up, cmp.Or(s.Hostname, config.MachineName()), slog.New(slog.DiscardHandler))
 	return next, up, err
 }
 
@@ -55,13 +56,13 @@ func (d *doctor) checkUpstream(ctx context.Context, r *report) {
 		return
 	}
 	if err := next.Probe(ctx); err != nil {
-		r.fault(d.upstreamHint(err), "%s: %v", up.address, dialled(err))
+		r.fault(d.upstreamHint(err), "%s: %v", up.Address, dialled(err))
 		return
 	}
 	caps, _ := next.Caps()
-	r.ok("%s answers%s", up.address, map[bool]string{true: " within TLS"}[caps.TLS])
+	r.ok("%s answers%s", up.Address, map[bool]string{true: " within TLS"}[caps.TLS])
 	switch {
-	case up.scheme != "smtp":
+	case up.Scheme != "smtp":
 	case d.SMTP.ClientInfo == upstream.ClientInfoXCLIENT:
 		r.add(stateOK, "", "it takes XCLIENT: it knows who the client is")
 	case d.SMTP.ClientInfo == upstream.ClientInfoPROXY:
@@ -107,18 +108,18 @@ func (d *doctor) checkRelay(ctx context.Context, r *report) {
 	var undecided *upstream.UndecidedError
 	switch {
 	case err == nil:
-		r.ok("%s does not relay for strangers", up.address)
+		r.ok("%s does not relay for strangers", up.Address)
 	case errors.Is(err, upstream.ErrOpenRelay) && d.SMTP.AllowOpenUpstream:
-		r.warning("take smtp.allow_open_upstream out unless this server is a sink", "%s takes mail for anybody, and smtp.allow_open_upstream allows it", up.address)
+		r.warning("take smtp.allow_open_upstream out unless this server is a sink", "%s takes mail for anybody, and smtp.allow_open_upstream allows it", up.Address)
 		return
 	case errors.Is(err, upstream.ErrOpenRelay):
-		r.fault("make it distrust blockd's address, or set smtp.client_info (docs/postfix.md)", "%s is an open relay: it takes mail for anybody from blockd's clients", up.address)
+		r.fault("make it distrust blockd's address, or set smtp.client_info (docs/postfix.md)", "%s is an open relay: it takes mail for anybody from blockd's clients", up.Address)
 	case errors.As(err, &undecided):
-		r.warning(undecided.Hint(), "%s may be an open relay: %s: %v", up.address, undecided.Reason(), undecided.Refused)
+		r.warning(undecided.Hint(), "%s may be an open relay: %s: %v", up.Address, undecided.Reason(), undecided.Refused)
 	default:
-		r.fault(d.upstreamHint(err), "%s cannot be asked: %v", up.address, dialled(err))
+		r.fault(d.upstreamHint(err), "%s cannot be asked: %v", up.Address, dialled(err))
 	}
 	if d.SMTP.AllowOpenUpstream {
-		r.warning("take it out, so that the daemon looks for itself", "smtp.allow_open_upstream is true: the daemon does not test %s", up.address)
+		r.warning("take it out, so that the daemon looks for itself", "smtp.allow_open_upstream is true: the daemon does not test %s", up.Address)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"blockd/certificate"
 	"blockd/history"
 	"blockd/httpapi"
+	"blockd/internal/config"
 	"blockd/live"
 	"blockd/policy"
 	"blockd/reload"
@@ -28,24 +29,24 @@ type httpDoor struct {
 	log         *slog.Logger
 }
 
-func (c Config) openHTTP(ctx context.Context, inherited inherited, checker *policy.Checker, entries *live.Set, past *history.Log, events *httpapi.Events, status func() reload.Status, reg *prometheus.Registry, log *slog.Logger) (*httpDoor, error) {
-	socket := c.usableSocket(log)
+func openHTTP(ctx context.Context, c config.Config, inherited inherited, checker *policy.Checker, entries *live.Set, past *history.Log, events *httpapi.Events, status func() reload.Status, reg *prometheus.Registry, log *slog.Logger) (*httpDoor, error) {
+	socket := usableSocket(c, log)
 	if c.HTTP.Listen == "" && socket == "" {
 		return &httpDoor{}, nil
 	}
-	s, pair, err := c.HTTP.settings(reg, log)
+	s, pair, err := httpSettings(c.HTTP, reg, log)
 	if err != nil {
 		return nil, err
 	}
 	s.Entries, s.History, s.Events = entries, past, events
-	s.First = c.makeFirstToken(log)
+	s.First = makeFirstToken(c, log)
 	listeners, err := inherited.listen(ctx, "http", "http.listen", c.HTTP.Listen)
 	if err != nil {
 		return nil, err
 	}
 	d := &httpDoor{listeners, httpapi.New(s, checker, status, reg, log), pair, log}
 	for _, l := range listeners { // an inherited one need not be where http.listen says
-		if address := l.Addr().String(); !c.HTTP.closed() && l.Addr().Network() == "tcp" && !onLoopback(address) {
+		if address := l.Addr().String(); !c.HTTP.Closed() && l.Addr().Network() == "tcp" && !config.OnLoopback(address) {
 			d.close()
 			return nil, fmt.Errorf("http.listen: the inherited socket %s can be reached from other machines: it needs http.token_file or http.tokens", address)
 		}
@@ -63,9 +64,9 @@ func (c Config) openHTTP(ctx context.Context, inherited inherited, checker *poli
 
 // usableSocket is httpSocket, or "" where the place beside the index has a longer name
 // than the system takes for a socket.
-func (c Config) usableSocket(log *slog.Logger) string {
-	path := c.httpSocket()
-	if c.HTTP.Socket == autoPath && len(path) > maxSocketPath {
+func usableSocket(c config.Config, log *slog.Logger) string {
+	path := c.HTTPSocket()
+	if c.HTTP.Socket == config.Auto && len(path) > config.MaxSocketPath {
 		log.Warn("no Unix socket for blockd add and others: its path is too long; set http.socket", slog.String("path", path))
 		return ""
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/httpapi"
+	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/live"
@@ -110,11 +111,11 @@ What each list file is worth, blockd lists shows.`,
   blockd list --json | jq -r '.entries[] | select(.author == "helpdesk").entry'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := load(path)
+			c, err := config.Load(path)
 			if err != nil {
 				return err
 			}
-			all, err := c.entryList(cmd.Context())
+			all, err := entryList(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
@@ -173,11 +174,11 @@ func userName() string {
 // changeEntries adds, or else removes, by the daemon if it runs, and says what has
 // become of it.
 func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, remove []string, asJSON bool) error {
-	c, err := load(path)
+	c, err := config.Load(path)
 	if err != nil {
 		return err
 	}
-	answer, offline, err := c.changeEntries(cmd.Context(), add, remove)
+	answer, offline, err := makeChanges(cmd.Context(), c, add, remove)
 	if err != nil {
 		return err
 	}
@@ -214,14 +215,14 @@ func aboutClient(e *httpapi.LiveEntry) bool {
 const answerAbsent = answer(exitFault)
 
 // changeEntries writes the file itself if no daemon holds it, and else asks the daemon.
-func (c Config) changeEntries(ctx context.Context, add []httpapi.EntryChange, remove []string) (answer httpapi.ChangeResults, offline bool, err error) {
-	if c.Live.Folder == noPath {
+func makeChanges(ctx context.Context, c config.Config, add []httpapi.EntryChange, remove []string) (answer httpapi.ChangeResults, offline bool, err error) {
+	if c.Live.Folder == config.None {
 		return answer, false, errors.New(`live.folder is "none": there are no live entries`)
 	}
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	for {
-		set, err := live.Open(c.liveSettings())
+		set, err := live.Open(c.LiveSettings())
 		if err == nil {
 			defer set.Close()
 			answer, err = offlineChange(set, add, remove)
@@ -231,7 +232,7 @@ func (c Config) changeEntries(ctx context.Context, add []httpapi.EntryChange, re
 		if !locked && !errors.Is(err, os.ErrPermission) {
 			return answer, false, err
 		}
-		err = c.askForChanges(ctx, add, remove, &answer)
+		err = askForChanges(ctx, c, add, remove, &answer)
 		if !locked || !errors.Is(err, errNoDaemon) {
 			return answer, false, err
 		}
@@ -244,13 +245,13 @@ func (c Config) changeEntries(ctx context.Context, add []httpapi.EntryChange, re
 }
 
 // askForChanges asks the daemon.
-func (c Config) askForChanges(ctx context.Context, add []httpapi.EntryChange, remove []string, answer *httpapi.ChangeResults) error {
+func askForChanges(ctx context.Context, c config.Config, add []httpapi.EntryChange, remove []string, answer *httpapi.ChangeResults) error {
 	if len(remove) == 0 {
-		return c.askDaemon(ctx, http.MethodPost, "/v1/entries", map[string]any{"entries": add}, answer)
+		return askDaemon(ctx, c, http.MethodPost, "/v1/entries", map[string]any{"entries": add}, answer)
 	}
 	query := url.Values{"entry": remove, "author": {userName()}}
 	// A blank as %20: /v1 takes "+" for a plus.
-	return c.askDaemon(ctx, http.MethodDelete, "/v1/entries?"+strings.ReplaceAll(query.Encode(), "+", "%20"), nil, answer)
+	return askDaemon(ctx, c, http.MethodDelete, "/v1/entries?"+strings.ReplaceAll(query.Encode(), "+", "%20"), nil, answer)
 }
 
 const (
@@ -285,13 +286,13 @@ func offlineChange(set *live.Set, add []httpapi.EntryChange, remove []string) (a
 }
 
 // entryList reads the file, or asks the daemon if this user may not.
-func (c Config) entryList(ctx context.Context) (all httpapi.EntryList, err error) {
-	if c.Live.Folder == noPath {
+func entryList(ctx context.Context, c config.Config) (all httpapi.EntryList, err error) {
+	if c.Live.Folder == config.None {
 		return all, errors.New(`live.folder is "none": there are no live entries`)
 	}
-	set, err := live.Read(c.liveFolder())
+	set, err := live.Read(c.LiveFolder())
 	if errors.Is(err, os.ErrPermission) {
-		err = c.askDaemon(ctx, http.MethodGet, "/v1/entries", nil, &all)
+		err = askDaemon(ctx, c, http.MethodGet, "/v1/entries", nil, &all)
 		return all, err
 	} else if err != nil {
 		return all, err

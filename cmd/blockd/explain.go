@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
@@ -84,7 +85,7 @@ func (e explanation) consequence(d policy.Decision) [2]string {
 		row = [2]string{"SMTP says", term.Visible(d.Reply.String())}
 	}
 	if d.Tarpit > 0 {
-		row[1] += fmt.Sprintf(", after %s", Duration(d.Tarpit))
+		row[1] += fmt.Sprintf(", after %s", config.Duration(d.Tarpit))
 	}
 	return row
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/index"
+	"blockd/internal/config"
 	"blockd/internal/durable"
 	"blockd/internal/export"
+	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/lists"
 )
@@ -57,13 +59,13 @@ error.`,
 			case !slices.Contains(lists.WritableFormats(), format):
 				return usagef("want --format, one of %s", strings.Join(lists.WritableFormats(), ", "))
 			}
-			var config Config
+			var c config.Config
 			if file == "" {
 				var err error
-				if config, err = load(path); err != nil {
+				if c, err = config.Load(path); err != nil {
 					return checkError{err}
 				}
-				file = config.Index.Path
+				file = c.Index.Path
 			} else {
 				path = ""
 			}
@@ -75,11 +77,11 @@ error.`,
 			}
 			for _, name := range names {
 				if known := listsOf(ix); !slices.Contains(known, name) {
-					return checkError{fmt.Errorf("no list %q in the index%s", name, didYouMean(name, "", known))}
+					return checkError{fmt.Errorf("no list %q in the index%s", name, spelling.Hint(name, "", known))}
 				}
 			}
 			told, err := writeExport(ctx, cmd, out, export.Job{Index: ix, Format: format, Lists: names,
-				Rules: config.policy().Lists, IgnoreSenders: config.Auth.UnverifiedAllow == "ignore"})
+				Rules: c.Policy().Lists, IgnoreSenders: c.Auth.UnverifiedAllow == "ignore"})
 			if err != nil {
 				return checkError{err}
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"blockd/index"
+	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/reload"
@@ -15,7 +16,7 @@ import (
 
 // greet tells a person at a terminal what serves and what to try. The log has
 // the same facts; this is for the one who types `make run` for the first time.
-func (c Config) greet(w io.Writer, smtp *smtpDoor, http *httpDoor, s reload.Status) {
+func greet(w io.Writer, c config.Config, smtp *smtpDoor, http *httpDoor, s reload.Status) {
 	p := term.NewPaint(w)
 	var t term.Table
 	for _, l := range smtp.listeners {
@@ -32,14 +33,14 @@ func (c Config) greet(w io.Writer, smtp *smtpDoor, http *httpDoor, s reload.Stat
 		}
 	}
 	for _, l := range http.listeners {
-		where := c.HTTP.scheme() + "://" + l.Addr().String() + "/"
+		where := c.HTTP.Scheme() + "://" + l.Addr().String() + "/"
 		if l.Addr().Network() == "unix" {
 			where = l.Addr().String()
 		}
 		t.Add("http", where, "checks, state of the lists, metrics")
 	}
-	if file := c.firstToken(); file != "" {
-		t.Add("console", c.HTTP.scheme()+"://"+http.listeners[0].Addr().String()+"/", "wants the token in "+term.Path(file))
+	if file := c.FirstToken(); file != "" {
+		t.Add("console", c.HTTP.Scheme()+"://"+http.listeners[0].Addr().String()+"/", "wants the token in "+term.Path(file))
 	}
 	for _, f := range s.Files {
 		what := fmt.Sprintf("%s, %s", term.Counted(f.Summary.Entries, "entry"), f.Source.Settings.Action)
@@ -59,7 +60,7 @@ func (c Config) greet(w io.Writer, smtp *smtpDoor, http *httpDoor, s reload.Stat
 		fmt.Fprintf(w, "%s\n  curl -sv smtp://%s --mail-from %s --mail-rcpt you@here.example --crlf -T FILE\n",
 			p.Bold("try, from another terminal"), smtp.listeners[0].Addr(), listed)
 		if len(http.listeners) > 0 && c.HTTP.Listen != "" {
-			fmt.Fprintf(w, "  curl '%s://%s/v1/check?sender=%s'\n", c.HTTP.scheme(), http.listeners[0].Addr(), listed)
+			fmt.Fprintf(w, "  curl '%s://%s/v1/check?sender=%s'\n", c.HTTP.Scheme(), http.listeners[0].Addr(), listed)
 		}
 	}
 	fmt.Fprintln(w)

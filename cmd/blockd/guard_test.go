@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,22 +10,6 @@ import (
 
 	"blockd/lists"
 )
-
-func TestOwnDomains(t *testing.T) {
-	for hostname, want := range map[string][]string{
-		"mx.here.example":       {"here.example", "mx.here.example"},
-		"MX1.Mail.Here.co.uk.":  {"here.co.uk", "mx1.mail.here.co.uk"},
-		"here.example":          {"here.example"},
-		"mailhost":              nil,
-		"mx.bücher.example":     {"xn--bcher-kva.example", "mx.xn--bcher-kva.example"},
-		"[198.51.100.23]":       nil,
-		"a.b.compute.example.k": {"example.k", "a.b.compute.example.k"},
-	} {
-		if got := (Config{SMTP: SMTP{Hostname: hostname}}).ownDomains(); !slices.Equal(got, want) {
-			t.Errorf("ownDomains of %s = %q, want %q", hostname, got, want)
-		}
-	}
-}
 
 // What protects without being said is printed, and what is printed still loads.
 func TestConfigPrintsWhatIsProtected(t *testing.T) {
@@ -127,30 +110,4 @@ func TestServeWaitsForAccept(t *testing.T) {
 		log := d.log.String()
 		return strings.Contains(log, "compiled by another process") && strings.Contains(log, `"old":200,"new":50`)
 	})
-}
-
-// A bound of a list stands above that of [index], which stands above the default.
-func TestBoundsReachTheGate(t *testing.T) {
-	dir := t.TempDir()
-	file := writeFile(t, dir, "config.toml", `
-[index]
-max_grow = 3
-[[list]]
-name = "a"
-path = "a.txt"
-[[list]]
-name = "b"
-path = "b.txt"
-max_shrink = 0
-max_grow = 1.5
-`)
-	c, err := load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []struct{ shrink, grow float64 }{{0.5, 3}, {0, 1.5}} {
-		if l := c.reload().Lists[i]; l.MaxShrink != want.shrink || l.MaxGrow != want.grow {
-			t.Errorf("list %s: %v and %v, want %v and %v", l.Name, l.MaxShrink, l.MaxGrow, want.shrink, want.grow)
-		}
-	}
 }

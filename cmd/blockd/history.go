@@ -19,47 +19,19 @@ import (
 
 	"blockd/history"
 	"blockd/httpapi"
+	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/policy"
 	"blockd/reload"
 )
 
-// History is [history]: the last decisions, on disk.
-type History struct {
-	Folder string   `toml:"folder"` // "auto": INDEX.history beside the index; "none": nothing is kept
-	Max    Octets   `toml:"max"`    // of all its files
-	Keep   Duration `toml:"keep"`
-}
-
-func defaultHistory() History {
-	return History{Folder: autoPath, Max: 256 << 20, Keep: Duration(30 * day)}
-}
-
-// historyFolder is where decisions are kept; not for "none".
-func (c Config) historyFolder() string {
-	if c.History.Folder == autoPath {
-		return c.Index.Path + ".history"
-	}
-	return c.History.Folder
-}
-
-func (h History) validate(f *Faults) {
-	if h.Folder == "" {
-		f.add("history.folder", `want a folder, "auto" or "none"`)
-	}
-	if h.Max < history.MinMax || h.Max > 1<<40 {
-		f.add("history.max", `want 16 MiB to 1 TiB, have "%s"`, h.Max)
-	}
-	f.between("history.keep", h.Keep, time.Hour, 3650*day)
-}
-
 // openHistory opens the history of the daemon; nil if none is to be kept. One that
 // cannot be opened costs the history and no mail.
-func (c Config) openHistory(reg prometheus.Registerer, log *slog.Logger) (*history.Log, error) {
-	if c.History.Folder == noPath {
+func openHistory(c config.Config, reg prometheus.Registerer, log *slog.Logger) (*history.Log, error) {
+	if c.History.Folder == config.None {
 		return nil, nil
 	}
-	l, err := history.Open(history.Settings{Folder: c.historyFolder(), Max: int64(c.History.Max), Keep: time.Duration(c.History.Keep)})
+	l, err := history.Open(history.Settings{Folder: c.HistoryFolder(), Max: int64(c.History.Max), Keep: time.Duration(c.History.Keep)})
 	if err != nil {
 		log.Error("no history is kept", slog.Any("error", err))
 		return nil, nil
@@ -68,10 +40,10 @@ func (c Config) openHistory(reg prometheus.Registerer, log *slog.Logger) (*histo
 }
 
 // refusedFor is how far back refusals are looked at before a load may lift them.
-const refusedFor = 7 * day
+const refusedFor = 7 * 24 * time.Hour
 
 // refusals reads the refusals of the last days, once for each load of lists.
-func (c Config) refusals(past *history.Log) func(context.Context) (reload.Past, error) {
+func refusals(c config.Config, past *history.Log) func(context.Context) (reload.Past, error) {
 	return func(ctx context.Context) (reload.Past, error) {
 		return past.Refusals(ctx, time.Now().Add(-refusedFor), len(c.Lists)+1)
 	}
@@ -106,7 +78,7 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
   blockd history --list own --json | jq -r .sender | sort | uniq -c`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := load(path)
+			c, err := config.Load(path)
 			if err != nil {
 				return checkError{err}
 			}
@@ -130,7 +102,7 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
 			if _, err := httpapi.ParseDecisionQuery(ask); err != nil {
 				return usagef("--%v", err)
 			}
-			found, err := c.decisions(cmd.Context(), ask)
+			found, err := pastDecisions(cmd.Context(), c, ask)
 			if err != nil {
 				return checkError{err}
 			}
@@ -155,7 +127,7 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
 
 // parseSince reads how long ago, or when.
 func parseSince(text string, now time.Time) (time.Time, error) {
-	if d, err := parseDuration(text); err == nil && d > 0 {
+	if d, err := config.ParseDuration(text); err == nil && d > 0 {
 		return now.Add(-d), nil
 	}
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", time.DateOnly} {
@@ -167,13 +139,13 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 }
 
 // decisions asks the daemon, or reads its files if none answers.
-func (c Config) decisions(ctx context.Context, ask url.Values) (found httpapi.DecisionList, err error) {
-	if c.History.Folder == noPath {
+func pastDecisions(ctx context.Context, c config.Config, ask url.Values) (found httpapi.DecisionList, err error) {
+	if c.History.Folder == config.None {
 		return found, errors.New(`history.folder is "none": no history is kept`)
 	}
 	asking, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	err = c.askDaemon(asking, http.MethodGet, "/v1/decisions?"+strings.ReplaceAll(ask.Encode(), "+", "%20"), nil, &found)
+	err = askDaemon(asking, c, http.MethodGet, "/v1/decisions?"+strings.ReplaceAll(ask.Encode(), "+", "%20"), nil, &found)
 	if err == nil || !errors.Is(err, errNoDaemon) {
 		return found, err
 	}
@@ -184,9 +156,9 @@ func (c Config) decisions(ctx context.Context, ask url.Values) (found httpapi.De
 	if oldest := time.Now().Add(-time.Duration(c.History.Keep)); q.Since.Before(oldest) {
 		q.Since = oldest
 	}
-	past, err := history.Search(ctx, c.historyFolder(), q)
+	past, err := history.Search(ctx, c.HistoryFolder(), q)
 	if errors.Is(err, fs.ErrNotExist) {
-		return found, fmt.Errorf("%s: no history yet: start the daemon", term.Path(c.historyFolder()))
+		return found, fmt.Errorf("%s: no history yet: start the daemon", term.Path(c.HistoryFolder()))
 	}
 	return httpapi.NewDecisionList(past), err
 }

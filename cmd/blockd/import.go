@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/internal/config"
 	"blockd/internal/durable"
 	"blockd/internal/term"
 	"blockd/migration"
@@ -69,7 +70,7 @@ Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.
 			if at < 0 {
 				return usagef("want --from-postfix, --from-rspamd or --from-spamassassin with a file")
 			}
-			r, err := sources[at].read(cmd.Context(), sources[at].path, migration.Options{Hostname: machineName()})
+			r, err := sources[at].read(cmd.Context(), sources[at].path, migration.Options{Hostname: config.MachineName()})
 			if err != nil {
 				return checkError{err}
 			}

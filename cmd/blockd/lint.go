@@ -5,16 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"blockd/index"
+	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/lists"
 )
@@ -57,27 +56,10 @@ func formatNames() []string {
 	return names
 }
 
-// validFormat says what is wrong with a format as users write it.
-func validFormat(text string) error {
-	err := lists.ParseFormat(text)
-	if err == nil {
-		return nil
-	}
-	var names []string
-	for _, f := range lists.Formats() {
-		names = append(names, f.Name)
-	}
-	name, _, _ := strings.Cut(text, ":")
-	if slices.Contains(names, name) {
-		return err
-	}
-	return fmt.Errorf("%w%s", err, didYouMean(name, "", names))
-}
-
 // settings turns the flags into what package lists takes.
 func (f *listFlags) settings() (lists.Settings, error) {
 	s := lists.Settings{Format: f.format, Patterns: f.patterns}
-	if err := validFormat(f.format); err != nil {
+	if err := config.CheckFormat(f.format); err != nil {
 		return s, usagef("--format: %v", err)
 	}
 	var err error
@@ -90,8 +72,8 @@ func (f *listFlags) settings() (lists.Settings, error) {
 	guard := lists.DefaultGuard()
 	guard.AllowPublicSuffix = f.allowPublicSuffix
 	guard.Frees = s.Action == lists.Allow || f.exceptions == "all"
-	s.Guard = newGuard(guard)
-	return s, nil
+	s.Guard, err = lists.NewGuard(guard)
+	return s, err
 }
 
 // reach is how far the exceptions reach.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/config"
 	"blockd/internal/race"
 	"blockd/internal/term"
 )
@@ -354,7 +355,7 @@ format = "plain"
 // example passes lint.
 func TestShippedListsSayTheirFormat(t *testing.T) {
 	for _, path := range []string{"../../config.toml", "../../packaging/config.toml"} {
-		c, err := load(path)
+		c, err := config.Load(path)
 		if err != nil {
 			t.Fatal(err)
 		}

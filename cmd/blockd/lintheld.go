@@ -6,24 +6,26 @@ import (
 	"slices"
 	"time"
 
+	"blockd/internal/config"
+	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/reload"
 )
 
 // lintHeld shows the entries that are held back, of some lists of a configuration or of
 // all. That there are some is no fault of a list.
-func lintHeld(w io.Writer, config string, names []string, asJSON bool) error {
-	c, err := load(config)
+func lintHeld(w io.Writer, path string, names []string, asJSON bool) error {
+	c, err := config.Load(path)
 	if err != nil {
 		return err
 	}
 	var known []string
-	for _, l := range c.reload().Lists {
+	for _, l := range c.Reload().Lists {
 		known = append(known, l.Name)
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return usagef("--held: no list %q%s", name, didYouMean(name, "", known))
+			return usagef("--held: no list %q%s", name, spelling.Hint(name, "", known))
 		}
 	}
 	held, err := reload.Held(c.Index.Path)

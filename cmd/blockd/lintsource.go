@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"blockd/index"
+	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/reload"
 )
@@ -39,7 +40,7 @@ func newLintSources(flags *listFlags, path string, asked bool, stderr io.Writer)
 	if _, err := os.Stat(path); err != nil && !asked {
 		return s, nil
 	}
-	c, err := load(path)
+	c, err := config.Load(path)
 	switch {
 	case err != nil && asked:
 		return nil, err
@@ -47,7 +48,7 @@ func newLintSources(flags *listFlags, path string, asked bool, stderr io.Writer)
 		fmt.Fprintf(stderr, "%s: note: %s has faults, so what it says of lists does not count; blockd config --check names them\n", flags.cmd.CommandPath(), term.Path(path))
 		return s, nil
 	}
-	sources, _ := reload.Sources(c.reload().Lists) // a list that is missing has no file to be linted
+	sources, _ := reload.Sources(c.Reload().Lists) // a list that is missing has no file to be linted
 	for _, source := range sources {
 		if info, err := os.Stat(source.Path); err == nil {
 			s.configured = append(s.configured, configuredFile{source, info})

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/httpapi"
+	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/reload"
 )
@@ -67,19 +68,19 @@ it knows, and hits are "-".`,
 
 // listing asks the daemon of a configuration, or else reads the index file and
 // says so on stderr.
-func listing(ctx context.Context, config, file string, entries bool, stderr io.Writer) (httpapi.ListTable, error) {
+func listing(ctx context.Context, path, file string, entries bool, stderr io.Writer) (httpapi.ListTable, error) {
 	if file != "" {
 		return indexListing(file, "", nil)
 	}
-	c, err := load(config)
+	c, err := config.Load(path)
 	if err != nil {
 		return httpapi.ListTable{}, err
 	}
-	lists, asked := c.daemonListing(ctx, entries)
+	lists, asked := daemonListing(ctx, c, entries)
 	if asked == nil {
 		return lists, nil
 	}
-	lists, err = indexListing(c.Index.Path, config, c.reload().Lists)
+	lists, err = indexListing(c.Index.Path, path, c.Reload().Lists)
 	if err == nil {
 		fmt.Fprintf(stderr, "no hits, and problems only as of the build: %v\n", asked)
 	}
@@ -92,14 +93,14 @@ const (
 )
 
 // daemonListing is the answer of /v1/lists. The error says why there is none.
-func (c Config) daemonListing(ctx context.Context, entries bool) (lists httpapi.ListTable, err error) {
+func daemonListing(ctx context.Context, c config.Config, entries bool) (lists httpapi.ListTable, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listingTimeout)
 	defer cancel()
 	path := "/v1/lists"
 	if entries {
 		path += fmt.Sprintf("?entries=%d", httpapi.MaxEntryWorth)
 	}
-	err = c.askDaemon(ctx, http.MethodGet, path, nil, &lists)
+	err = askDaemon(ctx, c, http.MethodGet, path, nil, &lists)
 	return lists, err
 }
 
@@ -133,8 +134,8 @@ func bareError(err error) error {
 
 // indexListing is what an index file and the list files tell. all are the lists of
 // the configuration, if there is one; "": none.
-func indexListing(file, config string, all []reload.List) (httpapi.ListTable, error) {
-	ix, err := openIndex(file, config)
+func indexListing(file, path string, all []reload.List) (httpapi.ListTable, error) {
+	ix, err := openIndex(file, path)
 	if err != nil {
 		return httpapi.ListTable{}, err
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"blockd/internal/config"
+	"blockd/internal/spelling"
 	"blockd/internal/term"
 )
 
@@ -75,7 +77,7 @@ func complain(w io.Writer, command string, err error) {
 	var (
 		silent answer
 		usage  usageError
-		faults Faults
+		faults config.Faults
 	)
 	switch {
 	case errors.As(err, &silent):
@@ -114,7 +116,7 @@ of any mail server, and never refuses a sender who is not listed.`,
 			for _, c := range cmd.Commands() {
 				names = append(names, c.Name())
 			}
-			return usagef("unknown command %q%s", args[0], didYouMean(args[0], "", names))
+			return usagef("unknown command %q%s", args[0], spelling.Hint(args[0], "", names))
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -122,7 +124,7 @@ of any mail server, and never refuses a sender who is not listed.`,
 		if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
 			var names []string
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-			text += didYouMean(unknown.GetSpecifiedName(), "--", names)
+			text += spelling.Hint(unknown.GetSpecifiedName(), "--", names)
 		}
 		return usageError{text}
 	})
@@ -140,13 +142,6 @@ func version() string {
 		return "(devel)"
 	}
 	return info.Main.Version
-}
-
-func didYouMean(have, prefix string, names []string) string {
-	if near := nearest(have, names); near != "" {
-		return ", did you mean " + prefix + near + "?"
-	}
-	return ""
 }
 
 // configFlag adds -c. The default is the file of the current folder, so that a

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/msgauth"
 	"blockd/policy"
@@ -40,7 +41,7 @@ func checkMessage(cmd *cobra.Command, path, file string, q mailQuestion, args []
 	if err != nil {
 		return 0, err
 	}
-	resolver, err := auth.resolver(nil)
+	resolver, err := newResolver(auth, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -95,7 +96,7 @@ func readMessage(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(text)) > most {
-		return nil, fmt.Errorf("%s: over auth.max_message, %s: its signatures would prove nothing", term.Path(path), Octets(most))
+		return nil, fmt.Errorf("%s: over auth.max_message, %s: its signatures would prove nothing", term.Path(path), config.Octets(most))
 	}
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	return bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")), nil

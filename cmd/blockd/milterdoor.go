@@ -5,42 +5,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/addr"
+	"blockd/internal/config"
 	"blockd/milter"
 	"blockd/policy"
 	"blockd/spool"
 )
-
-// Milter is [milter]: the door that Postfix and Sendmail ask while they receive
-// mail. What it decides is set in [smtp] and [[list]], for all doors alike.
-type Milter struct {
-	Listen         string   `toml:"listen"`          // HOST:PORT or unix:/PATH, "" = shut
-	AllowFrom      []string `toml:"allow_from"`      // networks of the mail servers that may connect by TCP
-	MaxConnections int      `toml:"max_connections"` // one for each SMTP session of the mail server
-	SocketMode     string   `toml:"socket_mode"`     // of unix:/PATH, octal
-	SocketGroup    string   `toml:"socket_group"`    // a name or a number; "" = that of the process
-
-	// The name in which Authentication-Results are written; "" = none are.
-	AuthenticationResults string `toml:"authentication_results"`
-}
-
-func defaultMilter() Milter {
-	return Milter{
-		Listen: "127.0.0.1:8892", AllowFrom: []string{"127.0.0.0/8", "::1/128"}, MaxConnections: 1024, SocketMode: "0660",
-	}
-}
-
-// open reports whether [milter] asks for a door at all.
-func (m Milter) open() bool { return m.Listen != "" }
-
-func (m Milter) allowed() (nets []netip.Prefix, at int, err error) {
-	return networks(m.AllowFrom, "whoever connects could ask who is listed")
-}
 
 // milterDoor is [milter], open. The zero value is a door that is shut.
 type milterDoor struct {
@@ -48,11 +22,11 @@ type milterDoor struct {
 	server    *milter.Server
 }
 
-func (c Config) openMilter(ctx context.Context, inherited inherited, checker *policy.Checker, copies *spool.Store, reg prometheus.Registerer, log *slog.Logger) (*milterDoor, error) {
-	if !c.Milter.open() {
+func openMilter(ctx context.Context, c config.Config, inherited inherited, checker *policy.Checker, copies *spool.Store, reg prometheus.Registerer, log *slog.Logger) (*milterDoor, error) {
+	if !c.Milter.Open() {
 		return &milterDoor{}, nil
 	}
-	settings, err := c.milter()
+	settings, err := milterSettings(c)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +40,7 @@ func (c Config) openMilter(ctx context.Context, inherited inherited, checker *po
 }
 
 // milter is what package milter goes by.
-func (c Config) milter() (s milter.Settings, err error) {
+func milterSettings(c config.Config) (s milter.Settings, err error) {
 	s = milter.Settings{
 		RejectAt: c.SMTP.RejectAt, ClientRejectAt: c.SMTP.ClientRejectAt, SkipAuthenticated: c.SMTP.SkipAuthenticated,
 		OnError: policy.OnError(c.SMTP.OnError), MaxConnections: c.Milter.MaxConnections,
@@ -79,12 +53,7 @@ func (c Config) milter() (s milter.Settings, err error) {
 		}
 		s.Results = key.Text
 	}
-	if s.Trusted, _, err = c.SMTP.trusted(); err != nil {
-		return s, fmt.Errorf("smtp.trusted: %w", err)
-	}
-	if s.AllowFrom, _, err = c.Milter.allowed(); err != nil {
-		return s, fmt.Errorf("milter.allow_from: %w", err)
-	}
+	s.Trusted, s.AllowFrom = config.Networks(c.SMTP.Trusted), config.Networks(c.Milter.AllowFrom)
 	return s, nil
 }
 
@@ -107,26 +76,5 @@ func (d *milterDoor) alive() {
 func (d *milterDoor) close() {
 	for _, l := range d.listeners {
 		l.Close() // a second time, if it served
-	}
-}
-
-func (m Milter) validate(f *Faults) {
-	f.door("milter.listen", m.Listen)
-	if _, i, err := m.allowed(); err != nil {
-		f.add(fmt.Sprintf("milter.allow_from[%d]", i), "%v", err)
-	} else if len(m.AllowFrom) == 0 && byTCP(m.Listen) {
-		f.add("milter.allow_from", "nobody may connect by TCP: want networks, or listen = \"unix:/PATH\"")
-	}
-	const most = 1 << 20
-	if m.MaxConnections < 1 || m.MaxConnections > most {
-		f.add("milter.max_connections", "want 1 to %d, have %d", most, m.MaxConnections)
-	}
-	if m.AuthenticationResults != "" {
-		if _, err := addr.DomainKey(m.AuthenticationResults); err != nil {
-			f.add("milter.authentication_results", "want the mail server's name, as it calls itself to others, have %q", m.AuthenticationResults)
-		}
-	}
-	if _, err := socketMode(m.SocketMode); err != nil {
-		f.add("milter.socket_mode", "%v", err)
 	}
 }

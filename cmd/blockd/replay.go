@@ -17,6 +17,7 @@ import (
 
 	"blockd/history"
 	"blockd/index"
+	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
@@ -55,7 +56,7 @@ Ends with 1 if the list would newly refuse a greater share of the last
 			if err != nil {
 				return err
 			}
-			c, err := load(path)
+			c, err := config.Load(path)
 			if err != nil {
 				return checkError{err}
 			}
@@ -91,7 +92,7 @@ Ends with 1 if the list would newly refuse a greater share of the last
 
 // replay holds one list against past mail.
 type replay struct {
-	config Config
+	config config.Config
 	since  time.Time
 	name   string // of the list, for people
 	source index.Source
@@ -126,16 +127,19 @@ func (r *replay) candidate(file, as string, flags *listFlags) (err error) {
 			return err
 		}
 		r.source.Settings, err = flags.settings()
-		r.source.Settings.Guard = r.config.guard(List{AllowPublicSuffix: &flags.allowPublicSuffix, Action: flags.action, Exceptions: flags.exceptions})
+		r.source.Settings.Guard = r.config.Guard(config.List{AllowPublicSuffix: &flags.allowPublicSuffix, Action: flags.action, Exceptions: flags.exceptions})
 		return err
 	}
-	at := slices.IndexFunc(r.config.Lists, func(l List) bool { return l.Name == as })
+	at := slices.IndexFunc(r.config.Lists, func(l config.List) bool { return l.Name == as })
 	if at < 0 {
 		return fmt.Errorf("--as: no [[list]] has the name %q", as)
 	}
 	l := r.config.Lists[at]
-	r.name, r.source.List, r.bound = as, as, or(l.MaxRecentBlocked, r.bound)
-	r.source.Settings, r.source.Exceptions = r.config.settings(l), l.exceptions()
+	r.name, r.source.List = as, as
+	if l.MaxRecentBlocked != nil {
+		r.bound = *l.MaxRecentBlocked
+	}
+	r.source.Settings, r.source.Exceptions = r.config.ListSettings(l), l.Reach()
 	if flags.cmd.Flags().Changed("format") {
 		own, err := flags.settings()
 		if err != nil {
@@ -148,7 +152,7 @@ func (r *replay) candidate(file, as string, flags *listFlags) (err error) {
 
 // run reads the past.
 func (r *replay) run(cmd *cobra.Command, path string) error {
-	if r.config.History.Folder == noPath {
+	if r.config.History.Folder == config.None {
 		return errors.New(`history.folder is "none": no history is kept`)
 	}
 	_, now, _, err := openToCheck(cmd, path, "")
@@ -160,7 +164,7 @@ func (r *replay) run(cmd *cobra.Command, path string) error {
 		return err
 	}
 	defer os.RemoveAll(aside)
-	draft, err := index.Build(cmd.Context(), filepath.Join(aside, "list.bdx"), []index.Source{r.source}, index.Options{Memory: r.config.reload().Memory})
+	draft, err := index.Build(cmd.Context(), filepath.Join(aside, "list.bdx"), []index.Source{r.source}, index.Options{Memory: r.config.Reload().Memory})
 	if refused := (*index.SourcesError)(nil); errors.As(err, &refused) {
 		return refused.Errs[0]
 	} else if err != nil {
@@ -171,7 +175,7 @@ func (r *replay) run(cmd *cobra.Command, path string) error {
 	for _, row := range ix.Lists() {
 		r.entries += row.Summary.Entries
 	}
-	settings := r.config.policy()
+	settings := r.config.Policy()
 	r.now, r.onMatch = now, settings.Lists[r.source.List].OnMatch
 	r.list = policy.New(func() *index.Index { return ix }, settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	return r.walk(cmd.Context())
@@ -183,7 +187,7 @@ func (r *replay) walk(ctx context.Context) (err error) {
 	}
 	r.senders = map[string]bool{}
 	r.stopped.senders, r.stopped.domains, r.stopped.entriesOf = map[string]*replayed{}, map[string]*replayed{}, map[string]*replayed{}
-	folder := r.config.historyFolder()
+	folder := r.config.HistoryFolder()
 	r.counts.Damaged, err = history.Walk(ctx, folder, r.since, func(d *history.Record) bool {
 		r.take(d)
 		return ctx.Err() == nil

@@ -19,6 +19,7 @@ import (
 
 	"blockd/addr"
 	"blockd/httpapi"
+	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/policy"
 	"blockd/reload"
@@ -40,7 +41,7 @@ servers of remote ones. The log goes to standard error.`,
   blockd serve -c /etc/blockd/config.toml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := loadToServe(path)
+			c, err := config.LoadToServe(path)
 			if err != nil {
 				return err
 			}
@@ -61,30 +62,30 @@ const signalPair = 500 * time.Millisecond
 
 // serve runs the daemon until ctx ends. What it needs is made in the order of
 // these lines, and each part is given what it uses.
-func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
+func serve(ctx context.Context, c config.Config, stdout, stderr io.Writer) error {
 	defer runtime.KeepAlive(ballast())
 	log := newLog(stderr, c.Log)
-	for _, text := range c.warnings() {
+	for _, text := range c.Warnings() {
 		log.Warn("configuration", slog.String("warning", text))
 	}
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP) // from here on it does not end the process
 	defer signal.Stop(hup)
 	signal.Ignore(syscall.SIGPIPE) // a log reader that dies must not take the daemon along
-	hostname := wireName(cmp.Or(c.SMTP.Hostname, machineName()), log)
+	hostname := wireName(cmp.Or(c.SMTP.Hostname, config.MachineName()), log)
 
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	if err := c.makeIndexFolder(); err != nil {
+	if err := makeIndexFolder(c); err != nil {
 		return err
 	}
-	recent := reload.OpenRecent(c.recentPath(), c.Index.Recent, log)
-	listSettings := c.reload()
-	verdicts := c.policy()
+	recent := reload.OpenRecent(c.RecentPath(), c.Index.Recent, log)
+	listSettings := c.Reload()
+	verdicts := c.Policy()
 	listSettings.Recent, listSettings.Blocks = recent, verdicts.Blocks
-	entries, err := c.openLive(ctx, reg, log)
+	entries, err := openLive(ctx, c, reg, log)
 	if err != nil {
 		return fmt.Errorf("live entries: %w", err)
 	}
@@ -92,25 +93,25 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 		defer entries.Close()
 		verdicts.Live, listSettings.Renew, listSettings.Served = entries, renew(entries, log), entries.Served
 	}
-	past, err := c.openHistory(reg, log)
+	past, err := openHistory(c, reg, log)
 	if err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	defer past.Close()
 	if past != nil {
-		listSettings.Judge, listSettings.Refusals = verdicts.Judge(), c.refusals(past)
+		listSettings.Judge, listSettings.Refusals = verdicts.Judge(), refusals(c, past)
 	}
 	lists, err := reload.Open(ctx, listSettings, log, reg)
 	if err != nil {
 		return fmt.Errorf("lists: %w", err)
 	}
-	copies, err := c.fetcher(log, reg)
+	copies, err := newFetcher(c, log, reg)
 	if err != nil {
 		return fmt.Errorf("lists: %w", err)
 	}
 	events := httpapi.NewEvents()
 	verdicts.Completed, verdicts.Wants, verdicts.History, verdicts.Decided = recent.Add, recent.Wants, past, events.Add
-	if verdicts.Auth.Resolver, err = c.Auth.observedResolver(reg); err != nil {
+	if verdicts.Auth.Resolver, err = observedResolver(c.Auth, reg); err != nil {
 		return err
 	}
 	repeats := repeat.NewTable()
@@ -126,23 +127,23 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	}
 	defer inherited.close()
 	g, ctx := errgroup.WithContext(ctx)
-	messages := c.copies()
-	smtp, err := c.openSMTP(ctx, hostname, inherited, checker.At("smtp"), messages, reg, log)
+	messages := messageCopies(c)
+	smtp, err := openSMTP(ctx, c, hostname, inherited, checker.At("smtp"), messages, reg, log)
 	if err != nil {
 		return err
 	}
 	defer smtp.close()
-	http, err := c.openHTTP(ctx, inherited, checker, entries, past, events, readiness(ctx, lists, smtp, entries, past), reg, log)
+	http, err := openHTTP(ctx, c, inherited, checker, entries, past, events, readiness(ctx, lists, smtp, entries, past), reg, log)
 	if err != nil {
 		return err
 	}
 	defer http.close()
-	milter, err := c.openMilter(ctx, inherited, checker.At("milter"), messages, reg, log)
+	milter, err := openMilter(ctx, c, inherited, checker.At("milter"), messages, reg, log)
 	if err != nil {
 		return err
 	}
 	defer milter.close()
-	postfix, err := c.openPostfix(ctx, inherited, checker, reg, log)
+	postfix, err := openPostfix(ctx, c, inherited, checker, reg, log)
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	}
 
 	if term.IsTerminal(stdout) {
-		c.greet(stdout, smtp, http, lists.Status())
+		greet(stdout, c, smtp, http, lists.Status())
 	}
 	late, endLate := context.WithCancel(context.WithoutCancel(ctx))
 	defer endLate()
@@ -161,11 +162,11 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 	systemd.ready()
 	g.Go(func() error { return past.Run(late, log) })
 	g.Go(func() error {
-		c.refusals(past)(ctx) // so that no reload waits for the first look; what goes wrong, that one says
+		refusals(c, past)(ctx) // so that no reload waits for the first look; what goes wrong, that one says
 		return nil
 	})
 	g.Go(func() error { return repeats.Run(late, log, past.Add) })
-	g.Go(func() error { return recent.Keep(late, c.recentPath(), log) })
+	g.Go(func() error { return recent.Keep(late, c.RecentPath(), log) })
 	g.Go(func() error { return lists.Run(ctx) })
 	g.Go(func() error { return copies.Run(ctx) })
 	if entries != nil {
@@ -205,7 +206,7 @@ func serve(ctx context.Context, c Config, stdout, stderr io.Writer) error {
 }
 
 // newLog returns the log of [log].
-func newLog(w io.Writer, c Log) *slog.Logger {
+func newLog(w io.Writer, c config.Log) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
 		level = slog.LevelInfo // Validate knows the words
@@ -215,14 +216,6 @@ func newLog(w io.Writer, c Log) *slog.Logger {
 	} else {
 		return slog.New(slog.NewTextHandler(w, o))
 	}
-}
-
-func machineName() string {
-	name, err := os.Hostname()
-	if err != nil || name == "" {
-		return "localhost"
-	}
-	return name
 }
 
 // wireName is a host's name as greetings and Received fields may hold it: lower

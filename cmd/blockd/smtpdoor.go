@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/certificate"
+	"blockd/internal/config"
 	"blockd/mailbox"
 	"blockd/policy"
 	"blockd/smtpfilter/server"
@@ -31,9 +31,9 @@ type smtpDoor struct {
 
 // openSMTP makes what [smtp] asks for, from the next server back to the
 // listeners. Nothing is accepted before serve.
-func (c Config) openSMTP(ctx context.Context, hostname string, inherited inherited, checker *policy.Checker, copies *spool.Store, reg prometheus.Registerer, log *slog.Logger) (_ *smtpDoor, err error) {
+func openSMTP(ctx context.Context, c config.Config, hostname string, inherited inherited, checker *policy.Checker, copies *spool.Store, reg prometheus.Registerer, log *slog.Logger) (_ *smtpDoor, err error) {
 	s := c.SMTP
-	if !s.open() {
+	if !s.Open() {
 		return &smtpDoor{}, nil
 	}
 	d := &smtpDoor{done: func() {}}
@@ -49,32 +49,26 @@ func (c Config) openSMTP(ctx context.Context, hostname string, inherited inherit
 	if err != nil {
 		return nil, err
 	}
-	up, err := parseUpstream(s.Upstream)
+	up, err := config.ParseUpstream(s.Upstream)
 	if err != nil {
 		return nil, err
 	}
-	next, done, err := s.dialer(up, hostname, log)
+	next, done, err := newDialer(s, up, hostname, log)
 	if err != nil {
 		return nil, err
 	}
 	d.done = done
-	proxies, _, err := s.proxies()
-	if err != nil {
-		return nil, fmt.Errorf("smtp.proxy_from: %w", err)
-	}
 	d.server = server.New(server.Settings{
 		Hostname: hostname, MaxConnections: s.MaxConnections, MaxPerClient: s.MaxConnectionsPerIP, MaxRate: s.MaxRatePerIP,
-		Proxies: proxies, ProxyTimeout: time.Duration(s.ProxyTimeout), TLS: secure, TLSTimeout: time.Duration(s.TLSTimeout),
-		AllowOpenUpstream: s.AllowOpenUpstream, StopTimeout: s.stopTimeout(),
+		Proxies: config.Networks(s.ProxyFrom), ProxyTimeout: time.Duration(s.ProxyTimeout), TLS: secure, TLSTimeout: time.Duration(s.TLSTimeout),
+		AllowOpenUpstream: s.AllowOpenUpstream, StopTimeout: stopTimeout(s),
 	}, next, reg, log)
 	settings := session.Settings{
-		Hostname: hostname, RejectAt: s.RejectAt, ClientInfo: s.ClientInfo, Protocol: up.protocol(),
-		Limits: s.limits(), Crowded: d.server.Crowded,
+		Trusted:  config.Networks(s.Trusted),
+		Hostname: hostname, RejectAt: s.RejectAt, ClientInfo: s.ClientInfo, Protocol: protocolOf(up),
+		Limits: sessionLimits(s), Crowded: d.server.Crowded,
 		ClientRejectAt: s.ClientRejectAt, Helo: s.Helo, PTR: s.PTR, Auth: s.Auth, SkipAuthenticated: s.SkipAuthenticated,
 		Chunking: s.Chunking, Copies: copies, MaxCopy: int64(c.Auth.MaxMessage),
-	}
-	if settings.Trusted, _, err = s.trusted(); err != nil {
-		return nil, fmt.Errorf("smtp.trusted: %w", err)
 	}
 	if s.Quarantine != "" {
 		if settings.Quarantine, err = mailbox.OpenQuarantine(s.Quarantine, hostname, int64(s.QuarantineMax), log); err != nil {
@@ -89,7 +83,7 @@ func (c Config) openSMTP(ctx context.Context, hostname string, inherited inherit
 }
 
 // listen opens the two doors, or takes them over from who has opened them for us.
-func (d *smtpDoor) listen(ctx context.Context, s SMTP, inherited inherited) error {
+func (d *smtpDoor) listen(ctx context.Context, s config.SMTP, inherited inherited) error {
 	plain, err := inherited.listen(ctx, "smtp", "smtp.listen", s.Listen)
 	d.listeners = append(d.listeners, plain...)
 	if err != nil {
@@ -103,7 +97,7 @@ func (d *smtpDoor) listen(ctx context.Context, s SMTP, inherited inherited) erro
 }
 
 // openCertificate reads the pair for clients; nil without one.
-func (d *smtpDoor) openCertificate(s SMTP, reg prometheus.Registerer, log *slog.Logger) (*tls.Config, error) {
+func (d *smtpDoor) openCertificate(s config.SMTP, reg prometheus.Registerer, log *slog.Logger) (*tls.Config, error) {
 	if s.TLSCert == "" {
 		return nil, nil
 	}
@@ -165,7 +159,7 @@ func (d *smtpDoor) close() {
 }
 
 // limits are those of a session.
-func (s SMTP) limits() session.Limits {
+func sessionLimits(s config.SMTP) session.Limits {
 	return session.Limits{
 		CommandIdle: time.Duration(s.CommandTimeout), StressIdle: time.Duration(s.StressTimeout),
 		DataStart: time.Duration(s.DataStartTimeout), DataBlock: time.Duration(s.DataTimeout),
@@ -180,12 +174,12 @@ func (s SMTP) limits() session.Limits {
 
 // stopTimeout is when a session that was given its time to end well is cut: the
 // drain, the wait for upstream's last word, and a minute for all that is between.
-func (s SMTP) stopTimeout() time.Duration {
+func stopTimeout(s config.SMTP) time.Duration {
 	return time.Duration(s.DrainTimeout) + time.Duration(s.UpstreamFinalTimeout) + time.Minute
 }
 
-func (u upstreamURL) protocol() upstream.Protocol {
-	if u.scheme == "lmtp" || u.scheme == "lmtp+unix" {
+func protocolOf(u config.Upstream) upstream.Protocol {
+	if u.Scheme == "lmtp" || u.Scheme == "lmtp+unix" {
 		return upstream.LMTP
 	}
 	return upstream.SMTP
@@ -197,21 +191,21 @@ const mailboxPatience = 10 * time.Second
 
 // dialer returns the way to the next server. The embedded mailbox is started
 // for it where there is none; done ends that after the last session.
-func (s SMTP) dialer(u upstreamURL, hostname string, log *slog.Logger) (d *upstream.Dialer, done func(), err error) {
-	trust, err := s.upstreamTrust()
+func newDialer(s config.SMTP, u config.Upstream, hostname string, log *slog.Logger) (d *upstream.Dialer, done func(), err error) {
+	trust, err := s.UpstreamTrust()
 	if err != nil {
 		return nil, nil, fmt.Errorf("smtp.upstream_tls: %w", err)
 	}
 	set := upstream.Settings{
-		Protocol: u.protocol(), Network: u.network, Address: u.address, Hostname: hostname, ClientInfo: s.ClientInfo,
+		Protocol: protocolOf(u), Network: u.Network, Address: u.Address, Hostname: hostname, ClientInfo: s.ClientInfo,
 		TLS: s.UpstreamTLS, Trust: trust, SelfTestRecipient: s.SelfTestRecipient,
 		DialTimeout: time.Duration(s.UpstreamConnectTimeout), TLSTimeout: time.Duration(s.TLSTimeout),
 		ReplyTimeout: time.Duration(s.UpstreamTimeout),
 	}
-	if u.scheme != "maildir" {
+	if u.Scheme != "maildir" {
 		return upstream.New(set), func() {}, nil
 	}
-	box, err := mailbox.New(mailbox.Settings{Dir: u.address, Hostname: hostname}, log)
+	box, err := mailbox.New(mailbox.Settings{Dir: u.Address, Hostname: hostname}, log)
 	if err != nil {
 		return nil, nil, fmt.Errorf("smtp.upstream: %w", err)
 	}
@@ -223,26 +217,4 @@ func (s SMTP) dialer(u upstreamURL, hostname string, log *slog.Logger) (d *upstr
 			log.Warn("mailbox cut off", slog.Any("err", err))
 		}
 	}, nil
-}
-
-// upstreamTrust reads what the next server's certificate is held against.
-func (s SMTP) upstreamTrust() (upstream.Trust, error) {
-	t := upstream.Trust{Name: s.UpstreamTLSName}
-	if s.UpstreamTLSCA != "" {
-		text, err := os.ReadFile(s.UpstreamTLSCA)
-		if err == nil {
-			t.Roots, err = upstream.ParseRoots(text)
-		}
-		if err != nil {
-			return t, err
-		}
-	}
-	for _, text := range s.UpstreamTLSPin {
-		pin, err := parsePin(text)
-		if err != nil {
-			return t, err
-		}
-		t.Pins = append(t.Pins, pin)
-	}
-	return t, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"blockd/internal/config"
 	"reflect"
 	"testing"
 	"time"
@@ -9,13 +10,13 @@ import (
 // Every limit of a session has a key that sets it: none is left at its default
 // because nobody has passed it on.
 func TestEveryLimitReachesTheSession(t *testing.T) {
-	var s SMTP
+	var s config.SMTP
 	for _, field := range reflect.ValueOf(&s).Elem().Fields() {
 		if field.CanInt() {
 			field.SetInt(7)
 		}
 	}
-	for field, value := range reflect.ValueOf(s.limits()).Fields() {
+	for field, value := range reflect.ValueOf(sessionLimits(s)).Fields() {
 		if !value.CanInt() || value.Int() != 7 {
 			t.Errorf("session.Limits.%s = %v, want the 7 of its key", field.Name, value)
 		}
@@ -24,8 +25,8 @@ func TestEveryLimitReachesTheSession(t *testing.T) {
 
 // A session that is given its time to end well is not cut by the server.
 func TestStopTimeoutCoversADrain(t *testing.T) {
-	s := Default().SMTP
-	if got, least := s.stopTimeout(), time.Duration(s.DrainTimeout+s.UpstreamFinalTimeout); got <= least {
+	s := config.Default().SMTP
+	if got, least := stopTimeout(s), time.Duration(s.DrainTimeout+s.UpstreamFinalTimeout); got <= least {
 		t.Errorf("stopTimeout() = %s, want more than %s", got, least)
 	}
 }

@@ -8,32 +8,23 @@ import (
 	"net"
 	"os"
 	"os/user"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"blockd/internal/config"
 )
-
-// unixPrefix begins the place of a door that is a Unix socket: "unix:/PATH".
-const unixPrefix = "unix:"
-
-// byTCP reports whether a door is open to a network, where allow_from says to whom. Who
-// may use a Unix socket is said by its mode and owner.
-func byTCP(listen string) bool { return listen != "" && !strings.HasPrefix(listen, unixPrefix) }
-
-// maxSocketPath is below the 108 octets of sockaddr_un: a folder may come in front.
-const maxSocketPath = 100
 
 // socketAccess is who may connect to a Unix socket.
 type socketAccess struct {
-	mode  string // octal; see socketMode
+	mode  string // octal; see config.SocketMode
 	group string // a name or a number; "" = that of the process
 }
 
 // listenAt is inherited.listen for a door that may be a Unix socket too.
 func (in inherited) listenAt(ctx context.Context, name, key, where string, access socketAccess) ([]net.Listener, error) {
-	path, isUnix := strings.CutPrefix(where, unixPrefix)
+	path, isUnix := strings.CutPrefix(where, config.UnixPrefix)
 	if !isUnix || len(in[name]) > 0 {
 		return in.listen(ctx, name, key, where)
 	}
@@ -54,7 +45,7 @@ func listenUnix(ctx context.Context, path string, access socketAccess) (net.List
 	if err != nil {
 		return nil, err
 	}
-	mode, err := socketMode(access.mode)
+	mode, err := config.SocketMode(access.mode)
 	if err == nil && access.group != "" {
 		var gid int
 		if gid, err = groupID(access.group); err == nil {
@@ -103,15 +94,6 @@ func clearSocket(path string) error {
 	return os.Remove(path)
 }
 
-// socketMode reads an octal mode, "0660".
-func socketMode(text string) (fs.FileMode, error) {
-	mode, err := strconv.ParseUint(text, 8, 32)
-	if err != nil || mode == 0 || mode > 0o777 {
-		return 0, fmt.Errorf(`want an octal mode such as "0660", have %q`, text)
-	}
-	return fs.FileMode(mode), nil
-}
-
 func groupID(name string) (int, error) {
 	if gid, err := strconv.Atoi(name); err == nil {
 		return gid, nil
@@ -121,17 +103,4 @@ func groupID(name string) (int, error) {
 		return 0, err
 	}
 	return strconv.Atoi(group.Gid)
-}
-
-// door checks the place of a door that may be a Unix socket.
-func (f *Faults) door(key, have string) {
-	path, isUnix := strings.CutPrefix(have, unixPrefix)
-	switch {
-	case !isUnix:
-		f.hostPort(key, have)
-	case !filepath.IsAbs(path) || strings.HasSuffix(path, string(filepath.Separator)):
-		f.add(key, `want "unix:/PATH" or HOST:PORT, have %q`, have)
-	case len(path) > maxSocketPath:
-		f.add(key, "a socket's path has at most %d octets, this one has %d", maxSocketPath, len(path))
-	}
 }

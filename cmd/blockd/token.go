@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/httpapi"
+	"blockd/internal/config"
 	"blockd/internal/term"
 )
 
@@ -129,7 +130,7 @@ func newTokenRevoke() *cobra.Command {
 
 // tokensFile is http.tokens of a configuration.
 func tokensFile(path string) (string, error) {
-	c, err := load(path)
+	c, err := config.Load(path)
 	if err != nil {
 		return "", err
 	}

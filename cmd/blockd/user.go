@@ -8,19 +8,19 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"blockd/access"
+	"blockd/internal/config"
 )
 
 // daemonUser is the user that the daemon of this configuration runs as, with its process
 // if one runs and has a Unix socket: the kernel says who listens there. Without one it is
 // the owner of the index's folder, which the daemon must be able to write to.
-func (c Config) daemonUser(ctx context.Context) (u access.User, pid int, err error) {
-	if u, pid, err = listensAt(ctx, c.httpSocket()); err == nil {
+func daemonUser(ctx context.Context, c config.Config) (u access.User, pid int, err error) {
+	if u, pid, err = listensAt(ctx, c.HTTPSocket()); err == nil {
 		return u, pid, nil
 	}
 	folder := filepath.Dir(c.Index.Path)
@@ -67,42 +67,4 @@ func listensAt(ctx context.Context, socket string) (access.User, int, error) {
 		return access.ByID(int(peer.Uid), int(peer.Gid)), 0, nil
 	}
 	return u, int(peer.Pid), nil
-}
-
-// closedTo says what of the files of l the user u may not read, "" if nothing is closed. What
-// is not there is not closed.
-func (l List) closedTo(u access.User) string {
-	folder, err := listFolder(l.Path)
-	if err != nil {
-		return ""
-	}
-	folderWants, fileWants := access.Search, access.Read
-	if strings.ContainsAny(l.Path, `*?[`) {
-		folderWants |= access.Read // names are looked for
-	}
-	if l.URL != "" {
-		folderWants |= access.Write // the copy is replaced there
-	}
-	var denied *access.Denied
-	if err := u.Check(folder, folderWants); errors.As(err, &denied) {
-		return denied.Error()
-	}
-	files, err := filepath.Glob(l.Path)
-	if err != nil {
-		return ""
-	}
-	for _, path := range files {
-		if err := u.Check(path, fileWants); errors.As(err, &denied) {
-			return denied.Error()
-		}
-	}
-	return ""
-}
-
-// listFolder is the deepest folder of a path, which may be a glob, that is named in full.
-func listFolder(path string) (string, error) {
-	for strings.ContainsAny(filepath.Dir(path), `*?[`) {
-		path = filepath.Dir(path)
-	}
-	return filepath.Abs(filepath.Dir(path))
 }

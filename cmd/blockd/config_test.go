@@ -1,0 +1,47 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"blockd/internal/config"
+	"blockd/internal/testkit"
+)
+
+// What is shipped runs without a word of warning, and its lists are clean.
+func TestReferenceConfigurationIsGood(t *testing.T) {
+	const reference = "../../config.toml"
+	code, stdout, stderr := blockd(t, "", "config", "--check", "-c", reference)
+	if code != 0 || !strings.Contains(stdout, "no warnings") {
+		t.Errorf("config --check = %d, %s%s", code, stdout, stderr)
+	}
+	c, err := config.Load(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range c.Lists {
+		if code, stdout, stderr := blockd(t, "", "lint", "--format", l.Format, l.Path); code != 0 {
+			t.Errorf("lint %s = %d, %s%s", l.Path, code, stdout, stderr)
+		}
+	}
+}
+
+// The command says what package config finds, and sums it up.
+func TestConfigCheck(t *testing.T) {
+	good := testkit.File(t, "config.toml", "[smtp]\nupstream = \"maildir:mail\"\n[http]\nlisten = \"\"\n")
+	bad := testkit.File(t, "config.toml", "[smtp]\nlisten = 25\nreject_at = \"rctp\"\n")
+	for _, tt := range []struct {
+		file           string
+		code           int
+		stdout, stderr string
+	}{
+		{good, 0, good + ": warning: no [[list]] blocks: nothing will be refused\n" + good + ": good, no lists, 1 warning\n", ""},
+		{bad, 1, "", bad + ":2: smtp.listen: want a text in quotes, have 25\n" + bad + `:3: smtp.reject_at: want "rcpt" or "mail", have "rctp"` +
+			"\nblockd config: " + bad + ": 2 faults\n"},
+	} {
+		code, stdout, stderr := blockd(t, "", "config", "--check", "-c", tt.file)
+		if code != tt.code || stdout != tt.stdout || stderr != tt.stderr {
+			t.Errorf("config --check: exit %d, printed\n%s%s\nwant exit %d and\n%s%s", code, stdout, stderr, tt.code, tt.stdout, tt.stderr)
+		}
+	}
+}

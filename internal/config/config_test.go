@@ -1,0 +1,331 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"blockd/internal/testkit"
+)
+
+var update = flag.Bool("update", false, "write the .want files anew; read them before they are committed")
+
+// Each bad configuration has the words beside it that its operator will read.
+func TestBadConfigurations(t *testing.T) {
+	checkConfigurations(t, "bad", 28, func(t *testing.T, file string) (lines []string) {
+		_, err := LoadToServe(file)
+		var faults Faults
+		if !errors.As(err, &faults) {
+			t.Fatalf("LoadToServe: %v, want Faults", err)
+		}
+		return strings.Split(faults.Error(), "\n")
+	})
+}
+
+// What is allowed and may not be meant is said, and is no fault.
+func TestConfigurationsWithWarnings(t *testing.T) {
+	checkConfigurations(t, "warned", 6, func(t *testing.T, file string) (lines []string) {
+		c, err := LoadToServe(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range c.Warnings() {
+			lines = append(lines, "config.toml: warning: "+text)
+		}
+		for _, text := range c.SampleReplies() {
+			lines = append(lines, "config.toml: "+text)
+		}
+		return lines
+	})
+}
+
+func checkConfigurations(t *testing.T, folder string, atLeast int, said func(*testing.T, string) []string) {
+	files, err := filepath.Glob(filepath.Join("testdata", folder, "*.toml"))
+	if err != nil || len(files) < atLeast {
+		t.Fatalf("%d configurations in %s, %v", len(files), folder, err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".toml")
+		t.Run(name, func(t *testing.T) {
+			got := strings.ReplaceAll(strings.Join(append(said(t, file), ""), "\n"), file, "config.toml")
+			dir, err := filepath.Abs(filepath.Dir(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = strings.ReplaceAll(got, dir, "DIR")
+			want := strings.TrimSuffix(file, ".toml") + ".want"
+			if *update {
+				if err := os.WriteFile(want, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text, err := os.ReadFile(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(text) {
+				t.Errorf("said\n%s\nwant\n%s", got, text)
+			}
+		})
+	}
+}
+
+// The reference configuration explains the values of Default, none more and none
+// less, so that it can be read in place of the code.
+func TestReferenceConfigurationShowsTheDefaults(t *testing.T) {
+	const reference = "../../config.toml"
+	data, err := os.ReadFile(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, lines, faults := decode(data)
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if len(got.Lists) == 0 {
+		t.Error("the reference configuration has no [[list]]: it shall run as it is")
+	}
+	got.Lists = nil
+	if want := Default(); !reflect.DeepEqual(got, want) {
+		t.Errorf("config.toml has %+v, want Default: %+v", got, want)
+	}
+	for _, key := range allKeys() {
+		if table, inTable, _ := strings.Cut(key, "."); table == "list" || table == "policy" {
+			if !bytes.Contains(data, []byte("\n#   "+inTable)) {
+				t.Errorf("config.toml does not explain %s", key)
+			}
+		} else if lines[key] == 0 {
+			t.Errorf("config.toml does not show %s", key)
+		}
+	}
+}
+
+// allKeys are the keys of the struct, as "smtp.listen" and "list.name".
+func allKeys() (keys []string) {
+	for field := range reflect.TypeFor[Config]().Fields() {
+		inner := field.Type
+		if inner.Kind() == reflect.Slice {
+			inner = inner.Elem()
+		}
+		for _, key := range keysOf(inner) {
+			keys = append(keys, tagOf(field)+"."+key)
+		}
+	}
+	return keys
+}
+
+// Every field is set by its key, and printed under it again.
+func TestPrintedConfigurationLoadsAgain(t *testing.T) {
+	no, some, share, times, age := false, 7, 0.125, 2.5, Duration(30*day)
+	full := Config{
+		Index: Index{"/var/lib/blockd/a.bdx", Duration(time.Second), Duration(90 * time.Minute), 1 << 21,
+			[]string{"here.example"}, 6, 0.5, 0.75, 12, true, Duration(36 * time.Hour), 7, 0.02, 0.3},
+		SMTP: SMTP{
+			Listen: "127.0.0.1:25", Hostname: "mx.here.example", Upstream: "smtp://127.0.0.1:10025", ClientInfo: "xclient",
+			RejectAt: "mail", RecipientsExempt: []string{"postmaster", "help\"desk"}, OnError: "tempfail", AllowOpenUpstream: true, SelfTestRecipient: "you@elsewhere.example",
+			TLSListen: "127.0.0.1:465", TLSCert: "/etc/blockd/cert.pem", TLSKey: "/etc/blockd/key.pem", ProxyFrom: []string{"10.0.0.0/8"},
+			ClientRejectAt: "connect", Trusted: []string{"192.0.2.0/24"}, Helo: "valid", PTR: "confirmed", Auth: "forward", SkipAuthenticated: true,
+			Chunking: true, Quarantine: "/var/quarantine", QuarantineMax: 1 << 21, MaxTarpits: 8,
+			UpstreamTLS: "starttls", UpstreamTLSName: "mail.here.example", UpstreamTLSCA: "/etc/blockd/ca.pem", UpstreamTLSPin: []string{"a", "b"},
+			MaxConnections: 7, MaxConnectionsPerIP: 5, MaxRatePerIP: 4, MaxCommandRate: 9, MaxRecipients: 200, MaxMessageSize: 1 << 20,
+			MaxJunkCommands: 11, SoftErrors: 3, HardErrors: 6, ErrorDelay: 1, MinDataRate: 12, GreetWait: 2,
+			CommandTimeout: 3, StressTimeout: 4, DataStartTimeout: 5, DataTimeout: 6, SessionTimeout: 7, TLSTimeout: 8, ProxyTimeout: 9,
+			UpstreamConnectTimeout: 10, UpstreamTimeout: 11, UpstreamFinalTimeout: 12, DrainTimeout: 13,
+		},
+		Milter:  Milter{Listen: "unix:/run/milter", AllowFrom: []string{"192.0.2.0/24"}, MaxConnections: 15, SocketMode: "0600", SocketGroup: "postfix", AuthenticationResults: "mx.here.example"},
+		Postfix: Postfix{"127.0.0.1:1", "unix:/run/socketmap", "127.0.0.1:3", []string{"192.0.2.0/24"}, 14, "0600", "postfix"},
+		Auth:    Auth{"ignore", []string{"192.0.2.0/24"}, []string{"192.0.2.7"}, "tempfail", 1 << 20, Duration(time.Second), "127.0.0.1:53"},
+		Refusal: Refusal{"https://lists.here.example/r/%ref"},
+		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", []string{"mail.example"}, 16, 17, 18, "/run/http.sock", "0600", "mail"},
+		Live:    Live{"/var/lib/live"},
+		Log:     Log{"json", "debug"},
+		Lists: []List{{
+			Name: "a", Path: "/lists/a.txt", Format: "csv:sender", Action: "allow", Subdomains: &no, Mode: "shadow", Reason: "why — \"so\"",
+			Patterns: true, Optional: true, AllowEmpty: true, OnMatch: "tag", Match: []string{"envelope", "reply-to"}, Tarpit: Duration(time.Second), Discard: true, Exceptions: "all", Require: []string{"spf"},
+			Text: "%sender: 100 %% no", Contact: "mailto:postmaster@here.example",
+			Force: []string{"gmail.com"}, Protected: []string{"there.example", "bücher.example"}, MaxProtected: &some,
+			MaxBadRatio: &share, MaxShrink: &share, MaxGrow: &times, AllowPublicSuffix: &no, MaxAge: &age, MaxRecentBlocked: &share, MaxFreed: &share,
+			URL: "https://lists.example/a", Every: &age, Checksum: "sha256:.sha256", InsecureHTTP: true,
+			Signature: "minisign:RWRmiVOXZ1fYKcpc4VwsbNs61P0i0nHcdvDRFD15e4ARkRInafxgVULc",
+		}, defaultList()},
+		Policies: []Policy{{[]string{"example.org", "\"a b\"@example.org"}, []string{"a", "b"}}, {[]string{".example.org"}, []string{}}},
+	}
+	full.Lists[1].Name, full.Lists[1].Path = "b", "/lists/*.txt"
+	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.Auth, full.Refusal, full.HTTP, full.Live, full.Log, full.Lists[0]} {
+		for field, value := range reflect.ValueOf(table).Fields() {
+			if value.IsZero() {
+				t.Errorf("the test sets nothing in %T.%s", table, field.Name)
+			}
+		}
+	}
+	for name, c := range map[string]Config{"default": Default(), "full": full} {
+		t.Run(name, func(t *testing.T) {
+			text, err := toml.Marshal(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _, faults := decode(text)
+			if len(faults) > 0 {
+				t.Fatalf("%v in\n%s", faults, text)
+			}
+			if !reflect.DeepEqual(got, c) {
+				t.Errorf("printed and loaded again:\n%+v, want\n%+v", got, c)
+			}
+		})
+	}
+}
+
+func TestDefaultHasNoFault(t *testing.T) {
+	if faults := Default().Validate(); len(faults) > 0 {
+		t.Error(faults)
+	}
+}
+
+func TestPathsAreRelativeToTheConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	file := testkit.Write(t, filepath.Join(dir, "config.toml"), `
+[index]
+path = "var/a.bdx"
+[smtp]
+upstream = "maildir:mail"
+[http]
+token_file = "/etc/token"
+[[list]]
+name = "a"
+path = "lists/*.txt"
+`)
+	c, err := Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{c.Index.Path, c.SMTP.Upstream, c.HTTP.TokenFile, c.Lists[0].Path}
+	want := []string{dir + "/var/a.bdx", "maildir:" + dir + "/mail", "/etc/token", dir + "/lists/*.txt"}
+	if !slices.Equal(got, want) {
+		t.Errorf("paths = %q, want %q", got, want)
+	}
+}
+
+func TestDurationText(t *testing.T) {
+	for text, want := range map[string]string{
+		"500ms": "500ms", "60s": "1m", "90s": "1m30s", "1h": "1h", "90m": "1h30m", "3600s": "1h", "1h0m5s": "1h0m5s", "0s": "0s",
+	} {
+		var d Duration
+		if err := d.UnmarshalText([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := d.MarshalText()
+		if err != nil || string(got) != want {
+			t.Errorf("Duration(%q) prints %q, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
+func TestUpstream(t *testing.T) {
+	tests := []struct {
+		text string
+		want Upstream
+		ok   bool
+	}{
+		{"maildir:var/mail", Upstream{"maildir", "", "var/mail"}, true},
+		{"smtp://127.0.0.1:10025", Upstream{"smtp", "tcp", "127.0.0.1:10025"}, true},
+		{"smtp://[::1]:25", Upstream{"smtp", "tcp", "[::1]:25"}, true},
+		{"lmtp://mail.here.example:24", Upstream{"lmtp", "tcp", "mail.here.example:24"}, true},
+		{"lmtp+unix:/run/lmtp.sock", Upstream{"lmtp+unix", "unix", "/run/lmtp.sock"}, true},
+		{"", Upstream{}, false},
+		{"maildir:", Upstream{}, false},
+		{"smtp:127.0.0.1:25", Upstream{}, false},
+		{"smtp://127.0.0.1", Upstream{}, false},
+		{"smtp://:25", Upstream{}, false},
+		{"smtp://127.0.0.1:0", Upstream{}, false},
+		{"smtp://127.0.0.1:70000", Upstream{}, false},
+		{"http://127.0.0.1:25", Upstream{}, false},
+	}
+	for _, tt := range tests {
+		got, err := ParseUpstream(tt.text)
+		if got != tt.want || (err == nil) != tt.ok {
+			t.Errorf("parseUpstream(%q) = %+v, %v, want %+v, ok %v", tt.text, got, err, tt.want, tt.ok)
+		}
+	}
+}
+
+func TestDoorThatLeadsBackHere(t *testing.T) {
+	tests := []struct {
+		listen, to string
+		want       bool
+	}{
+		{"127.0.0.1:25", "127.0.0.1:25", true},
+		{"0.0.0.0:25", "127.0.0.1:25", true},
+		{":25", "localhost:25", true},
+		{"127.0.0.1:25", "localhost:25", true},
+		{"192.0.2.1:25", "192.0.2.1:25", true},
+		{"192.0.2.1:25", "127.0.0.1:25", false},
+		{"127.0.0.1:25", "127.0.0.2:25", false},
+		{"127.0.0.2:25", "localhost:25", false},
+		{"[::1]:25", "localhost:25", true},
+		{"127.0.0.1:25", "[::ffff:127.0.0.1]:25", true},
+		{"[::]:25", "127.0.0.2:25", true},
+		{"127.0.0.1:25", "127.0.0.1:10025", false},
+		{"0.0.0.0:25", "192.0.2.9:25", false},
+		{"127.0.0.1:0", "127.0.0.1:0", false},
+	}
+	for _, tt := range tests {
+		if got := sameDoor(tt.listen, tt.to); got != tt.want {
+			t.Errorf("sameDoor(%q, %q) = %v, want %v", tt.listen, tt.to, got, tt.want)
+		}
+	}
+}
+
+// Whatever the bytes, decode ends, and says something of what it does not take.
+func FuzzDecode(f *testing.F) {
+	files, err := filepath.Glob("testdata/*/*.toml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range append(files, "../../config.toml") {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, lines, faults := decode(data)
+		if lines == nil && len(faults) == 0 {
+			t.Fatal("no tree and no fault")
+		}
+		if lines == nil {
+			return
+		}
+		end := bytes.Count(data, []byte("\n")) + 1
+		for key, line := range lines {
+			if line < 1 || line > end {
+				t.Fatalf("%s on line %d of %d", key, line, end)
+			}
+		}
+		faults = append(faults, c.Validate()...)
+		faults.locate("f.toml", lines.of)
+		if len(faults) > 0 {
+			return
+		}
+		text, err := toml.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _, faults := decode(text)
+		if len(faults) > 0 {
+			t.Fatalf("printed again: %v\n%s", faults, text)
+		}
+		if second, err := toml.Marshal(again); err != nil || !bytes.Equal(text, second) {
+			t.Fatalf("printed twice: %v\n%s\nwant\n%s", err, second, text)
+		}
+	})
+}

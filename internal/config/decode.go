@@ -1,0 +1,400 @@
+package config
+
+import (
+	"bytes"
+	"encoding"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+
+	"blockd/certificate"
+	"blockd/httpapi"
+	"blockd/internal/spelling"
+)
+
+// maxConfig bounds a configuration file: a thousand [[list]] tables are about
+// 200 KiB, and whoever points -c at a list by mistake should hear so at once.
+const maxConfig = 4 << 20
+
+// Load reads the configuration file at path over the defaults. What is wrong
+// with its text comes as Faults, all of them at once. Relative paths in it are
+// relative to its folder.
+func Load(path string) (Config, error) {
+	c, _, err := read(path)
+	return c, err
+}
+
+// LoadToServe is Load for who will act on it: what only a look at the machine
+// shows is a fault too.
+func LoadToServe(path string) (Config, error) {
+	c, lines, err := read(path)
+	if err != nil {
+		return Config{}, err
+	}
+	if faults := c.inspect(); len(faults) > 0 {
+		faults.locate(path, lines.of)
+		return Config{}, faults
+	}
+	return c, nil
+}
+
+func read(path string) (Config, positions, error) {
+	data, err := readConfig(path)
+	if err != nil {
+		return Config{}, nil, err
+	}
+	c, lines, faults := decode(data)
+	if lines != nil { // else there is no tree to judge
+		faults = append(faults, slices.DeleteFunc(c.Validate(), func(f Fault) bool {
+			return slices.ContainsFunc(faults, func(said Fault) bool { return said.Key == f.Key })
+		})...)
+	}
+	if len(faults) > 0 {
+		faults.locate(path, lines.of)
+		slices.SortStableFunc(faults, func(a, b Fault) int { return a.Line - b.Line })
+		return Config{}, nil, faults
+	}
+	// Absolute, so that an index says the same of its lists whoever compiled it
+	// from whichever folder: what `blockd compile` made, a daemon can take over.
+	dir, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return Config{}, nil, err
+	}
+	c.relativeTo(dir)
+	return c, lines, nil
+}
+
+func readConfig(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s: no such file; name one with -c, or begin with: blockd config --defaults >%s", path, path)
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s: a folder, and a configuration is a file", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxConfig {
+		return nil, fmt.Errorf("%s: over %d MiB: this is no configuration file", path, maxConfig>>20)
+	}
+	return data, nil
+}
+
+// decode fills a Config from TOML. The library decodes into a tree only, and
+// the tree is laid over the struct here, because the library's own decoding
+// into a struct ends at the first value of a wrong type.
+//
+// After an error of TOML's own grammar there is no tree: lines is nil.
+func decode(data []byte) (Config, positions, Faults) {
+	c := Default()
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	var tree map[string]any
+	if err := toml.Unmarshal(data, &tree); err != nil {
+		f := Fault{Text: "not TOML: " + strings.TrimPrefix(err.Error(), "toml: ")}
+		if at := (*toml.DecodeError)(nil); errors.As(err, &at) {
+			f.Line, _ = at.Position()
+		}
+		if strings.HasSuffix(f.Text, "at start of value") {
+			f.Text += `; text stands in quotes: key = "text"`
+		}
+		return c, nil, Faults{f}
+	}
+	var d decoder
+	d.table("", tree, reflect.ValueOf(&c).Elem())
+	return c, findPositions(data), d.faults
+}
+
+// decoder lays a tree of TOML values over a struct and notes what does not fit.
+type decoder struct{ faults Faults }
+
+func (d *decoder) table(path string, tree map[string]any, into reflect.Value) {
+	for _, key := range slices.Sorted(maps.Keys(tree)) {
+		at := joinKey(path, key)
+		if field, ok := fieldOf(into, key); ok {
+			d.value(at, tree[key], field)
+		} else {
+			d.faults.add(at, "%s", unknown(at, into.Type()))
+		}
+	}
+}
+
+func (d *decoder) value(path string, value any, into reflect.Value) {
+	if _, ok := into.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		d.text(path, value, into.Addr().Interface().(encoding.TextUnmarshaler))
+		return
+	}
+	want := ""
+	switch into.Kind() {
+	case reflect.Pointer:
+		into.Set(reflect.New(into.Type().Elem()))
+		d.value(path, value, into.Elem())
+	case reflect.Struct:
+		if tree, ok := value.(map[string]any); ok {
+			d.table(path, tree, into)
+		} else {
+			want = "a table"
+		}
+	case reflect.Slice:
+		if items, ok := value.([]any); ok {
+			d.array(path, items, into)
+		} else if want = "an array"; into.Type().Elem().Kind() == reflect.Struct {
+			want = "[[" + path + "]] in two pairs of brackets"
+		}
+	case reflect.Int:
+		if n, ok := value.(int64); ok {
+			into.SetInt(n)
+		} else {
+			want = "a whole number"
+		}
+	case reflect.Float64:
+		switch n := value.(type) {
+		case float64:
+			into.SetFloat(n)
+		case int64:
+			into.SetFloat(float64(n))
+		default:
+			want = "a number"
+		}
+	case reflect.String, reflect.Bool:
+		if v := reflect.ValueOf(value); v.Kind() == into.Kind() {
+			into.Set(v)
+		} else if want = "true or false"; into.Kind() == reflect.String {
+			want = "a text in quotes"
+		}
+	default:
+		// The struct is ours, and a test decodes each of its fields.
+		panic("no decoding for a field of type " + into.Type().String())
+	}
+	if want != "" { // what was there stays: a default, so that only this is said
+		d.faults.add(path, "want %s, have %s", want, shown(value))
+	}
+}
+
+func (d *decoder) array(path string, items []any, into reflect.Value) {
+	into.Set(reflect.MakeSlice(into.Type(), len(items), len(items)))
+	for i, item := range items {
+		if list, ok := into.Index(i).Addr().Interface().(*List); ok {
+			*list = defaultList()
+		}
+		d.value(fmt.Sprintf("%s[%d]", path, i), item, into.Index(i))
+	}
+}
+
+func (d *decoder) text(path string, value any, into encoding.TextUnmarshaler) {
+	s, ok := value.(string)
+	if !ok {
+		s = strings.Trim(shown(value), `"`)
+	}
+	if err := into.UnmarshalText([]byte(s)); err != nil {
+		d.faults.add(path, "%v", err)
+	} else if !ok && !takesNumbers(into) { // 0 is a duration, but not a text
+		d.faults.add(path, "want a text in quotes, have %s", shown(value))
+	}
+}
+
+// takesNumbers reports whether a bare number is a value of this type.
+func takesNumbers(into encoding.TextUnmarshaler) bool {
+	switch into.(type) {
+	case *Octets, *Memory:
+		return true
+	}
+	return false
+}
+
+// shown is a TOML value as a fault shows it.
+func shown(value any) string {
+	switch v := value.(type) {
+	case string:
+		return fmt.Sprintf("%q", v)
+	case map[string]any:
+		return "a table"
+	case []any:
+		return "an array"
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// unknown is what is said of a key that the struct of its table does not have.
+func unknown(path string, table reflect.Type) string {
+	plain := shownKey(path)
+	if slices.Contains(laterKeys(), plain) {
+		return "not in this version of blockd, and nothing would act on it: take it out"
+	}
+	dir, key := "", plain
+	if dot := strings.LastIndexByte(plain, '.'); dot >= 0 {
+		dir, key = plain[:dot+1], plain[dot+1:]
+	}
+	if near := spelling.Nearest(key, keysOf(table)); near != "" && dir == "" && spelling.Distance(key, near) == 1 {
+		if f := table.Field(slices.Index(keysOf(table), near)).Type; f.Kind() == reflect.Slice && f.Elem().Kind() == reflect.Struct {
+			return fmt.Sprintf("unknown table, did you mean [[%s]], once for each?", near)
+		}
+	}
+	var elsewhere []string // the same key in another [table]
+	for other := range reflect.TypeFor[Config]().Fields() {
+		inner := other.Type
+		if inner.Kind() == reflect.Slice {
+			inner = inner.Elem()
+		}
+		if slices.Contains(keysOf(inner), key) {
+			elsewhere = append(elsewhere, tagOf(other)+"."+key)
+		}
+	}
+	if len(elsewhere) > 0 {
+		return fmt.Sprintf("unknown key, did you mean %s?", strings.Join(elsewhere, " or "))
+	}
+	if near := spelling.Nearest(key, keysOf(table)); near != "" {
+		return fmt.Sprintf("unknown key, did you mean %s?", dir+near)
+	}
+	return "unknown key"
+}
+
+// laterKeys are the keys that blockd's documents name and that this version
+// does not act on. Taking them in silence would promise a protection that is
+// not there.
+func laterKeys() []string {
+	return []string{"index.max_list_bytes", "list.max_list_bytes"}
+}
+
+func tagOf(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
+	return name
+}
+
+func keysOf(table reflect.Type) []string {
+	var keys []string
+	if table.Kind() == reflect.Struct {
+		for f := range table.Fields() {
+			keys = append(keys, tagOf(f))
+		}
+	}
+	return keys
+}
+
+func fieldOf(table reflect.Value, key string) (reflect.Value, bool) {
+	i := slices.Index(keysOf(table.Type()), key)
+	if i < 0 {
+		return reflect.Value{}, false
+	}
+	return table.Field(i), true
+}
+
+func joinKey(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// positions maps the path of a key ("smtp.listen", "list[0].name") to its line.
+type positions map[string]int
+
+// of returns the line of key, or of the table that should have had it; 0 if
+// neither stands in the file.
+func (p positions) of(key string) int {
+	for key != "" {
+		if line, ok := p[key]; ok {
+			return line
+		}
+		key = key[:max(0, strings.LastIndexAny(key, ".["))]
+	}
+	return 0
+}
+
+// findPositions walks a document that is known to be well-formed.
+func findPositions(data []byte) positions {
+	var (
+		p      unstable.Parser
+		lines  = positions{}
+		tables = map[string]int{} // of an array of tables: how many so far
+		prefix string
+		offset int // up to here the line ends are counted
+		line   = 1
+	)
+	p.Reset(data)
+	lineOf := func(n *unstable.Node) int { // keys come in the order of the text
+		if to := int(n.Raw.Offset); to > offset {
+			line += bytes.Count(data[offset:to], []byte("\n"))
+			offset = to
+		}
+		return line
+	}
+	note := func(prefix string, key unstable.Iterator) string {
+		path := prefix
+		for key.Next() {
+			path = joinKey(path, string(key.Node().Data))
+			if at := lineOf(key.Node()); lines[path] == 0 {
+				lines[path] = at
+			}
+		}
+		return path
+	}
+	var walk func(prefix string, kv *unstable.Node)
+	walk = func(prefix string, kv *unstable.Node) {
+		path := note(prefix, kv.Key())
+		inner := kv.Value().Children()
+		for i := 0; inner.Next(); i++ {
+			switch n := inner.Node(); n.Kind {
+			case unstable.KeyValue:
+				walk(path, n)
+			case unstable.InlineTable:
+				for kids := n.Children(); kids.Next(); {
+					walk(fmt.Sprintf("%s[%d]", path, i), kids.Node())
+				}
+			}
+		}
+	}
+	for p.NextExpression() {
+		switch e := p.Expression(); e.Kind {
+		case unstable.Table:
+			prefix = note("", e.Key())
+		case unstable.ArrayTable:
+			path := note("", e.Key())
+			prefix = fmt.Sprintf("%s[%d]", path, tables[path])
+			tables[path]++
+			lines[prefix] = line
+		case unstable.KeyValue:
+			walk(prefix, e)
+		}
+	}
+	return lines
+}
+
+// inspect looks at the machine for what would keep the daemon from starting.
+func (c Config) inspect() Faults {
+	var f Faults
+	if own := c.HTTP.OwnToken(); own != "" {
+		if _, err := httpapi.ReadToken(own); err != nil {
+			f.add("http.token_file", "%v", err)
+		}
+	}
+	if c.SMTP.TLSCert != "" {
+		if _, err := certificate.Open(c.SMTP.TLSCert, c.SMTP.TLSKey, slog.New(slog.DiscardHandler)); err != nil {
+			f.add("smtp.tls_cert", "%v", err)
+		}
+	}
+	if c.HTTP.TLSCert != "" {
+		if _, err := certificate.Open(c.HTTP.TLSCert, c.HTTP.TLSKey, slog.New(slog.DiscardHandler)); err != nil {
+			f.add("http.tls_cert", "%v", err)
+		}
+	}
+	if _, err := c.SMTP.UpstreamTrust(); err != nil {
+		f.add("smtp.upstream_tls_ca", "%v", err)
+	}
+	return f
+}

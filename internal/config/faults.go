@@ -1,0 +1,68 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Fault is one thing that is wrong with a configuration.
+type Fault struct {
+	File string // "" while the file is not known
+	Line int    // 0 while it is not known
+	Key  string // "smtp.reject_at", "list[2].path"; "" for the file as a whole
+	Text string // for people, one line
+}
+
+func (f Fault) Error() string {
+	var where string
+	if f.File != "" {
+		where = f.File + ": "
+		if f.Line > 0 {
+			where = f.File + ":" + strconv.Itoa(f.Line) + ": "
+		}
+	}
+	if f.Key == "" {
+		return where + f.Text
+	}
+	return where + shownKey(f.Key) + ": " + f.Text
+}
+
+// shownKey drops the numbers of a [[list]] and of what stands in an array: the
+// line says which one is meant, and people do not count tables.
+func shownKey(key string) string {
+	for {
+		before, rest, numbered := strings.Cut(key, "[")
+		_, after, ended := strings.Cut(rest, "]")
+		if !numbered || !ended {
+			return key
+		}
+		key = before + after
+	}
+}
+
+// Faults is every fault of one file, in the order of its lines: one edit should
+// cure them all.
+type Faults []Fault
+
+func (fs Faults) Error() string {
+	lines := make([]string, len(fs))
+	for i, f := range fs {
+		lines[i] = f.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (fs *Faults) add(key, format string, args ...any) {
+	*fs = append(*fs, Fault{Key: key, Text: fmt.Sprintf(format, args...)})
+}
+
+// locate gives each fault its file and, where it has none, its line.
+func (fs Faults) locate(file string, line func(key string) int) {
+	for i := range fs {
+		fs[i].File = file
+		if fs[i].Line == 0 {
+			fs[i].Line = line(fs[i].Key)
+		}
+	}
+}

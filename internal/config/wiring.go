@@ -1,0 +1,55 @@
+package config
+
+import (
+	"time"
+
+	"blockd/index"
+	"blockd/lists"
+	"blockd/machine"
+	"blockd/reload"
+)
+
+// What follows hands the configuration to the packages, each of which has its
+// own small struct of settings. It is called on a Config without faults only.
+
+// Reload returns the settings of package reload; serve adds Recent, those who wrote lately.
+func (c Config) Reload() reload.Settings {
+	s := reload.Settings{Path: c.Index.Path, Quiet: time.Duration(c.Index.Quiet), Poll: time.Duration(c.Index.Poll)}
+	s.Memory, _ = c.Index.Memory.Within(machine.Memory())
+	for _, l := range c.Lists {
+		list := reload.List{
+			Name: l.Name, Path: l.Path, Settings: c.ListSettings(l), Mode: l.mode(), Exceptions: l.Reach(), Optional: l.Optional, AllowEmpty: l.AllowEmpty,
+			MaxShrink: or(l.MaxShrink, c.Index.MaxShrink), MaxGrow: or(l.MaxGrow, c.Index.MaxGrow),
+			MaxAge:           time.Duration(or(l.MaxAge, c.Index.MaxAge)),
+			MaxRecentBlocked: or(l.MaxRecentBlocked, c.Index.MaxRecentBlocked),
+			MaxFreed:         or(l.MaxFreed, c.Index.MaxFreed),
+		}
+		if l.URL != "" {
+			list.Confirmed = l.Remote().Checked
+		}
+		s.Lists = append(s.Lists, list)
+	}
+	if c.Live.Folder != None {
+		s.Lists = append(s.Lists, c.liveList())
+	}
+	return s
+}
+
+// RecentPath is where those who wrote lately are kept.
+func (c Config) RecentPath() string { return c.Index.Path + reload.RecentSuffix }
+
+// ListSettings is how the files of l are read.
+func (c Config) ListSettings(l List) lists.Settings {
+	s := lists.Settings{Format: l.Format, Subdomains: l.Subdomains, Patterns: l.Patterns, Reason: l.Reason, Guard: c.Guard(l)}
+	if l.Action == "allow" {
+		s.Action = lists.Allow
+	}
+	return s
+}
+
+func (l List) mode() index.Mode {
+	if l.Mode == "shadow" {
+		return index.Shadow
+	}
+	return index.Enforce
+}
