@@ -109,7 +109,7 @@ func TestListedNetworkIsRefusedAtConnect(t *testing.T) {
 // TestAuthIsForwarded has swaks log in, by two mechanisms, at an independent server
 // behind the filter, which alone knows the password.
 func TestAuthIsForwarded(t *testing.T) {
-	swaks := peer(t, "swaks")
+	swaks := testkit.Peer(t, "swaks")
 	behind := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &loginSession{}, nil }))
 	behind.Domain, behind.AllowInsecureAuth = "behind.here.example", true
 	l := testkit.Listen(t)

@@ -46,7 +46,7 @@ func newAgreeingSendmail(t *testing.T, milter string, cases []*transaction.Case)
 	host, port, _ := net.SplitHostPort(milter)
 	s := &agreeingSendmail{network: newNetwork(t)}
 	s.jail, s.mailServer = configureSendmail(t, fmt.Sprintf(agreeingMC, port, host))
-	saslpasswd := peer(t, "saslpasswd2")
+	saslpasswd := testkit.Peer(t, "saslpasswd2")
 	testkit.Write(t, s.jail.path("usr/lib/sasl2/Sendmail.conf"), "pwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: /etc/sasldb2\nmech_list: PLAIN\n")
 	for _, c := range cases {
 		if c.Login == "" {
@@ -186,7 +186,7 @@ type network struct {
 
 func newNetwork(t *testing.T) *network {
 	t.Helper()
-	n, failed := &network{ip: peer(t, "ip"), do: make(chan func())}, make(chan error)
+	n, failed := &network{ip: testkit.Peer(t, "ip"), do: make(chan func())}, make(chan error)
 	go func() {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
 		err := syscall.Unshare(syscall.CLONE_NEWNET)
@@ -200,7 +200,7 @@ func newNetwork(t *testing.T) *network {
 	}()
 	t.Cleanup(func() { close(n.do) })
 	if err := <-failed; err != nil {
-		missing(t, "no network namespace: "+err.Error())
+		testkit.Missing(t, "no network namespace: "+err.Error())
 	}
 	return n
 }

@@ -309,7 +309,7 @@ func TestCookbookRestarts(t *testing.T) {
 // The real systemd-socket-activate opens the doors, and the first question starts
 // blockd: who asks it waits for the answer.
 func TestCookbookSocketActivation(t *testing.T) {
-	command := peer(t, "systemd-socket-activate")
+	command := testkit.Peer(t, "systemd-socket-activate")
 	d := cook(t, recipe(t, "toml"))
 	cmd := exec.Command(command, "-l", d.milter, "-l", d.policy, "-l", d.http, "--fdname=milter:policy:http", program, "serve", "-c", d.path("config.toml"))
 	p := cookedPostfix(t, strings.NewReplacer("127.0.0.1:8892", d.milter, "127.0.0.1:8893", d.policy).Replace(recipe(t, "main.cf milter")+recipe(t, "main.cf policy")))

@@ -199,7 +199,7 @@ func TestDoctorFindsAnUnsafeUpstream(t *testing.T) {
 // the owner of the index's folder.
 func TestDoctorSeesWithTheDaemonsEyes(t *testing.T) {
 	if os.Geteuid() != 0 {
-		missing(t, "files of other users are root's to make")
+		testkit.Missing(t, "files of other users are root's to make")
 	}
 	const uid, gid = 4311, 4312
 	dir := publicDir(t)

@@ -91,7 +91,7 @@ func verdicts(t *testing.T, bdx string, asked []string) map[string]bool {
 // TestExportIsServedByRbldnsd: a real rbldnsd lists the names and addresses that
 // blockd blocks, and no others.
 func TestExportIsServedByRbldnsd(t *testing.T) {
-	command := peer(t, "rbldnsd")
+	command := testkit.Peer(t, "rbldnsd")
 	bdx, file := exported(t, exportNames+"198.51.100.0/25\n!198.51.100.8/30\n198.51.100.9\n203.0.113.7\n", "rbldnsd:combined")
 	address := freeAddress(t)
 	host, port, err := net.SplitHostPort(address)
@@ -152,7 +152,7 @@ func TestExportIsServedByRbldnsd(t *testing.T) {
 
 // TestExportIsLoadedByBind: BIND takes the policy zone, all of it.
 func TestExportIsLoadedByBind(t *testing.T) {
-	checkzone := peer(t, "named-checkzone")
+	checkzone := testkit.Peer(t, "named-checkzone")
 	long := strings.Repeat("long.", 37) + "tests" // with "*." and the zone's name as long as names may be
 	_, file := exported(t, exportNames+long+"\n"+strings.Repeat("longer.", 30)+"test\n", "rpz")
 	text := testkit.Read(t, file)
@@ -173,7 +173,7 @@ func TestExportIsLoadedByBind(t *testing.T) {
 // TestExportIsFoundByPostfix: postmap indexes the table without a word, and finds
 // every key with what is to be done.
 func TestExportIsFoundByPostfix(t *testing.T) {
-	postmap := peer(t, "postmap")
+	postmap := testkit.Peer(t, "postmap")
 	_, file := exported(t, "bulk.test\nbulk.test\n!good.bulk.test\npromo@other.test\n!boss@bulk.test\na+b=c@other.test\n'x'@other.test\noffers@\n198.51.100.7\n"+
 		"198.51.100.0/24\n2001:db8:17::/48\n2001:db8::1\n.below.test\njörg@other.test\n", "postfix")
 	config := postmapConfig(t)
@@ -211,7 +211,7 @@ func TestPostfixRefusesByAnExport(t *testing.T) {
 	}
 	senders = append(senders, "x@[192.0.2.1]", "x@[192.0.2.2]", "a@bulk.test", "b@bulk.test", "ab@bulk.test", "aab@bulk.test")
 	bdx, file := exported(t, list, "postfix")
-	if out, err := exec.Command(peer(t, "postmap"), "-c", configOnly(t), "hash:"+file).CombinedOutput(); err != nil || len(out) > 0 {
+	if out, err := exec.Command(testkit.Peer(t, "postmap"), "-c", configOnly(t), "hash:"+file).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("postmap: %v\n%s", err, out)
 	}
 	p := startPostfix(t, freeAddress(t), "smtpd_sender_restrictions=check_sender_access,hash:"+file)

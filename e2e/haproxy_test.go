@@ -13,7 +13,7 @@ import (
 // TestBehindHAProxy has a real HAProxy in front that says who the client is, by
 // either version of its protocol, and looks after its servers' health.
 func TestBehindHAProxy(t *testing.T) {
-	haproxy := peer(t, "haproxy")
+	haproxy := testkit.Peer(t, "haproxy")
 	for _, version := range []string{"send-proxy", "send-proxy-v2"} {
 		t.Run(version, func(t *testing.T) {
 			d := configure(t, setup{lists: badList, files: badFiles, smtp: "proxy_from = [\"127.0.0.1\"]\n"})

@@ -27,7 +27,7 @@ import (
 
 // TestHTTPDocument types what docs/http.md shows.
 func TestHTTPDocument(t *testing.T) {
-	peer(t, "curl")
+	testkit.Peer(t, "curl")
 	d := serve(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", files: map[string]string{"a.txt": "bad.example\n"}})
 	blocks := consoles(t, "docs/http.md")
 	if len(blocks) < 6 {
@@ -43,7 +43,7 @@ func TestHTTPDocument(t *testing.T) {
 
 // TestHTTPClients runs the programs of docs/http.md.
 func TestHTTPClients(t *testing.T) {
-	python := peer(t, "python3")
+	python := testkit.Peer(t, "python3")
 	d := serve(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", files: map[string]string{"a.txt": "bad.example\n"}})
 	base := "http://" + d.http
 	for _, tt := range []struct{ language, file, call, want string }{
@@ -84,9 +84,9 @@ print("judged", len(work["answers"]))
 // TestHTTPDocumentIsValid has the document and real answers judged by validators of
 // OpenAPI 3.1 and JSON Schema 2020-12.
 func TestHTTPDocumentIsValid(t *testing.T) {
-	python := peer(t, "python3")
+	python := testkit.Peer(t, "python3")
 	if out, err := exec.Command(python, "-c", "import openapi_spec_validator, jsonschema").CombinedOutput(); err != nil {
-		missing(t, "Python's openapi-spec-validator is not installed: "+lastLine(out))
+		testkit.Missing(t, "Python's openapi-spec-validator is not installed: "+lastLine(out))
 	}
 	d := serve(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", files: map[string]string{"a.txt": "bad.example\n192.0.2.0/24\n"}})
 	var document struct {
@@ -250,7 +250,7 @@ func (d *daemon) edit(t *testing.T, old, with string) {
 // TestHTTPOverTLS asks with curl, and by the program's own commands without its socket;
 // then a renewed certificate is taken up.
 func TestHTTPOverTLS(t *testing.T) {
-	curl := peer(t, "curl")
+	curl := testkit.Peer(t, "curl")
 	d := configure(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", files: map[string]string{"a.txt": "bad.example\n"}})
 	d.edit(t, "[http]\n", "[http]\ntls_cert = \"cert.pem\"\ntls_key = \"key.pem\"\nsocket = \"none\"\nhosts = [\"blockd.example\"]\n")
 	selfSigned(t, d.dir, 1)

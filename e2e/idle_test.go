@@ -26,7 +26,7 @@ func TestIdleSessionsWhileMailFlows(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < uint64(n+500) {
 		t.Skipf("%d descriptors are too few for %d connections: ulimit -n", limit.Cur, n)
 	}
-	s := &sinkMail{source: peer(t, "smtp-source")}
+	s := &sinkMail{source: testkit.Peer(t, "smtp-source")}
 	d := serve(t, setup{upstream: "smtp://" + sink(t), lists: badList, files: badFiles,
 		smtp: fmt.Sprintf("client_info = \"none\"\nallow_open_upstream = true\nmax_connections = %d\nmax_connections_per_ip = %d\n", 2*n, 2*n)})
 	s.run(t, d.smtp, mails) // what mail costs is there before the idle ones come

@@ -123,7 +123,7 @@ func (c *client) rcpt(from, to string) string {
 // mean something else, and blockd refuses nobody whom Postfix let pass. The model that
 // a test of package migration goes by is held against Postfix by the way.
 func TestImportDecidesAsPostfix(t *testing.T) {
-	postmap := peer(t, "postmap")
+	postmap := testkit.Peer(t, "postmap")
 	p := startPostfix(t, freeAddress(t))
 	head := testkit.Read(t, filepath.Join(p.config, "main.cf"))
 	asked, refused, differ := 0, 0, 0

@@ -14,7 +14,7 @@ import (
 // with what `blockd import` made of that table, answer the same RCPT. Where the report says
 // "the same", it is the same to the octet.
 func TestImportAnswersAsPostfix(t *testing.T) {
-	postmap := peer(t, "postmap")
+	postmap := testkit.Peer(t, "postmap")
 	const table = `
 bare.example        REJECT
 text.example        REJECT bulk mail, see https://here.example/no-bulk

@@ -25,7 +25,7 @@ func serversRoot(t *testing.T) string {
 		_, err = os.Stat(dir)
 	}
 	if err != nil {
-		missing(t, fmt.Sprintf("Exim, Sendmail and OpenSMTPD are not unpacked (e2e/servers.sh): %v", err))
+		testkit.Missing(t, fmt.Sprintf("Exim, Sendmail and OpenSMTPD are not unpacked (e2e/servers.sh): %v", err))
 	}
 	return dir
 }
@@ -45,7 +45,7 @@ func newJail(t *testing.T) *jail {
 	t.Helper()
 	source := serversRoot(t)
 	if os.Geteuid() != 0 {
-		missing(t, "mail servers start as root, and these tests do not")
+		testkit.Missing(t, "mail servers start as root, and these tests do not")
 	}
 	// Not t.TempDir: its parents are closed to the servers' users.
 	dir, err := os.MkdirTemp("", "blockd-jail-")

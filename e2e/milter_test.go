@@ -201,7 +201,7 @@ func TestMilterUnderTLS(t *testing.T) {
 // TestMilterReload changes a list fifty times while smtp-source sends mail through
 // Postfix: no mail of a clear sender may be lost, no listed sender may pass.
 func TestMilterReload(t *testing.T) {
-	source := peer(t, "smtp-source")
+	source := testkit.Peer(t, "smtp-source")
 	d, p := withMilter(t, false, "smtpd_client_message_rate_limit=0", "smtpd_client_connection_rate_limit=0")
 	load := make(chan error, 1)
 	go func() {

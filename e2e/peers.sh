@@ -3,7 +3,7 @@
 # Debian's packages, so that no test there has a reason to skip.
 set -euo pipefail
 
-# command=package, as the tests look for them (e2e/peer_test.go).
+# command=package, as the tests look for them (internal/testkit/peer.go).
 peers=(
 	postfix=postfix
 	smtp-source=postfix

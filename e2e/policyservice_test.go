@@ -369,7 +369,7 @@ func TestPostfixRecipes(t *testing.T) {
 
 // postmap asks the tables as Postfix does.
 func TestPostmapAsksTheTables(t *testing.T) {
-	command := peer(t, "postmap")
+	command := testkit.Peer(t, "postmap")
 	config := postmapConfig(t)
 	a := serveAsked(t, setup{})
 	query := func(key, table string) (string, int) {

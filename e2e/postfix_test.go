@@ -90,7 +90,7 @@ postlog   unix-dgram n - n - 1 postlogd
 
 // postfixDaemons is the folder of Postfix's daemons. It is compiled in, so no main.cf is needed to ask for it.
 var postfixDaemons = sync.OnceValues(func() (string, error) {
-	command, err := findPeer("postconf")
+	command, err := testkit.FindPeer("postconf")
 	if err != nil {
 		return "", err
 	}
@@ -111,17 +111,17 @@ func startPostfix(t *testing.T, smtp string, options ...string) *postfix {
 // configuration. It ends the test where no Postfix can run.
 func configurePostfix(t *testing.T, smtp string, options ...string) *postfix {
 	t.Helper()
-	peer(t, "postfix")
+	testkit.Peer(t, "postfix")
 	if os.Geteuid() != 0 {
-		missing(t, "Postfix's master runs as root only, and these tests do not")
+		testkit.Missing(t, "Postfix's master runs as root only, and these tests do not")
 	}
 	owner, err := user.Lookup("postfix")
 	if err != nil {
-		missing(t, "no user postfix: "+err.Error())
+		testkit.Missing(t, "no user postfix: "+err.Error())
 	}
 	drop, err := user.LookupGroup("postdrop")
 	if err != nil {
-		missing(t, "no group postdrop: "+err.Error())
+		testkit.Missing(t, "no group postdrop: "+err.Error())
 	}
 
 	// Not t.TempDir: its parents are closed to the user postfix.

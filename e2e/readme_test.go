@@ -118,7 +118,7 @@ func checkout(t *testing.T) string {
 	list.Dir = root
 	out, err := list.Output()
 	if err != nil {
-		missing(t, "this is no git checkout: "+err.Error())
+		testkit.Missing(t, "this is no git checkout: "+err.Error())
 	}
 	dir := t.TempDir()
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
@@ -152,7 +152,7 @@ func copyFile(from, to string) error {
 // TestReadmeTrial does what a newcomer does: starts `make run` in a fresh copy
 // of the checkout and types the commands of "Try it".
 func TestReadmeTrial(t *testing.T) {
-	peer(t, "curl")
+	testkit.Peer(t, "curl")
 	blocks := consoles(t, "README.md")
 	if len(blocks) < 3 {
 		t.Fatalf("README.md has %d console blocks, want the two commands, the trial and Postfix", len(blocks))
@@ -202,7 +202,7 @@ func TestReadmeTrial(t *testing.T) {
 // TestReadmePostfix follows README's "In front of Postfix" on a real Postfix:
 // its commands on that instance's configuration, its config.toml in blockd.
 func TestReadmePostfix(t *testing.T) {
-	peer(t, "swaks")
+	testkit.Peer(t, "swaks")
 	if listens("127.0.0.1:25") || listens("127.0.0.1:10025") {
 		t.Fatal("somebody listens on 127.0.0.1:25 or :10025, where README.md puts Postfix: stop it first")
 	}

@@ -34,7 +34,7 @@ func ask(t *testing.T, smtp, sender string) string {
 // felt: no session may fail, no listed sender may pass, no other be refused.
 func TestReloadUnderLoad(t *testing.T) {
 	union := shared(t, "lists/union-domains.txt.gz")
-	source := peer(t, "smtp-source")
+	source := testkit.Peer(t, "smtp-source")
 	first, last := ends(t, union)
 
 	d := serve(t, setup{

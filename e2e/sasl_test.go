@@ -17,7 +17,7 @@ import (
 // TestAuthWithPostfix has swaks log in through blockd to a real Postfix that asks
 // Cyrus SASL, by each mechanism that may pass.
 func TestAuthWithPostfix(t *testing.T) {
-	swaks, saslpasswd := peer(t, "swaks"), peer(t, "saslpasswd2")
+	swaks, saslpasswd := testkit.Peer(t, "swaks"), testkit.Peer(t, "saslpasswd2")
 	db := filepath.Join(publicDir(t), "sasldb") // Postfix reads it as its own user
 	cmd := exec.Command(saslpasswd, "-p", "-c", "-f", db, "-u", "here.example", "user")
 	cmd.Stdin = strings.NewReader("top-secret")

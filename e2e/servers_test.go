@@ -59,7 +59,7 @@ func startPostfixServer(t *testing.T, options ...string) *mailServer {
 	p.add(t, "master.cf", "lmtp unix - - n - - lmtp\n")
 	p.add(t, "main.cf", "virtual_transport = lmtp:inet:"+in.address+"\nlmtp_line_length_limit = 0\n")
 	p.start(t)
-	out, err := exec.Command(peer(t, "postconf"), "-d", "-h", "mail_version").Output() // -d: as compiled, no main.cf is read
+	out, err := exec.Command(testkit.Peer(t, "postconf"), "-d", "-h", "mail_version").Output() // -d: as compiled, no main.cf is read
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func runSink(t *testing.T, args []string) {
 	if os.Geteuid() == 0 {
 		args = append([]string{"-u", "nobody"}, args...)
 	}
-	cmd := exec.Command(peer(t, "smtp-sink"), append(args, "1000")...)
+	cmd := exec.Command(testkit.Peer(t, "smtp-sink"), append(args, "1000")...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 
 // The shipped units say nothing that systemd does not understand.
 func TestSystemdUnits(t *testing.T) {
-	command := peer(t, "systemd-analyze")
+	command := testkit.Peer(t, "systemd-analyze")
 	dir := t.TempDir()
 	units, err := filepath.Glob(filepath.Join(root, "packaging", "systemd", "*"))
 	if err != nil || len(units) < 3 {
@@ -39,7 +39,7 @@ func TestSystemdUnits(t *testing.T) {
 
 // The real systemd-socket-activate opens the doors; blockd finds them by name.
 func TestSocketActivation(t *testing.T) {
-	command := peer(t, "systemd-socket-activate")
+	command := testkit.Peer(t, "systemd-socket-activate")
 	d := configure(t, setup{lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", files: map[string]string{"bad.txt": "bulk.example\n"}})
 	smtp, http := d.smtp, d.http
 	// What the configuration says is another place, which must stay closed.

@@ -94,7 +94,7 @@ func TestTLSClients(t *testing.T) {
 			args := append(args, "--tls-verify", "--tls-ca-path", certPath, "--ehlo", "client.there.example",
 				"--from", "friend@there.example", "--to", "you@here.example", "--body", "hello")
 			before := len(messages(t, d.maildir))
-			if out, err := exec.Command(peer(t, "swaks"), args...).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("TLS started with cipher TLS")) {
+			if out, err := exec.Command(testkit.Peer(t, "swaks"), args...).CombinedOutput(); err != nil || !bytes.Contains(out, []byte("TLS started with cipher TLS")) {
 				t.Errorf("swaks %q: %v\n%s", args, err, out)
 			}
 			if got := len(messages(t, d.maildir)); got != before+1 {
@@ -102,7 +102,7 @@ func TestTLSClients(t *testing.T) {
 			}
 		})
 	}
-	openssl := peer(t, "openssl")
+	openssl := testkit.Peer(t, "openssl")
 	serial := func() string {
 		cmd := exec.Command(openssl, "s_client", "-starttls", "smtp", "-connect", d.smtp, "-CAfile", certPath, "-verify_return_error", "-quiet")
 		cmd.Stdin = strings.NewReader("EHLO c.example\r\nQUIT\r\n")
@@ -143,7 +143,7 @@ func TestTLSClients(t *testing.T) {
 
 // The command line of docs/smtp.md prints what upstream_tls_pin wants.
 func TestPinOfOpenSSL(t *testing.T) {
-	peer(t, "openssl")
+	testkit.Peer(t, "openssl")
 	text := testkit.Read(t, filepath.Join(root, "docs", "smtp.md"))
 	_, line, ok := strings.Cut(string(text), "\n    openssl x509 ")
 	line, _, ok2 := strings.Cut(line, "\n\n")

@@ -125,13 +125,7 @@ func TestSignatureOfMinisign(t *testing.T) {
 
 // TestSignatureOfTheInstalledMinisign signs a file that needs many blocks.
 func TestSignatureOfTheInstalledMinisign(t *testing.T) {
-	minisign, err := exec.LookPath("minisign")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("minisign is not installed (make peers)")
-		}
-		t.Skip("minisign is not installed (make peers)")
-	}
+	minisign := testkit.Peer(t, "minisign")
 	dir, list := t.TempDir(), strings.Repeat("bulk.example\n", 100_000)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	testkit.Write(t, at("list"), list)

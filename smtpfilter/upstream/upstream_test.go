@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -220,10 +219,7 @@ func TestHangingDialEndsInTime(t *testing.T) {
 func knowsLocalhost(t *testing.T) {
 	t.Helper()
 	if _, err := net.LookupHost("localhost"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skipf("this machine does not know localhost: %v", err)
+		testkit.Missing(t, "this machine does not know localhost: "+err.Error())
 	}
 }
 
