@@ -2,7 +2,6 @@ package bloom
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 	"math/bits"
 )
@@ -10,8 +9,8 @@ import (
 type block [lanes]uint32
 
 // Filter is a finished filter. It never changes, so goroutines share it without
-// a lock. Only Builder.Filter, Read, Over and Decode make one; the zero Filter has
-// no blocks and must not be asked.
+// a lock. Only Builder.Filter, Over and Decode make one; the zero Filter has no
+// blocks and must not be asked.
 type Filter struct{ blocks []block }
 
 // Blocks is the number of blocks.
@@ -78,7 +77,7 @@ func (f *Filter) HasBatch(hs []Hash) uint32 {
 	return perhaps
 }
 
-// encodeBytes is the size of the pieces that WriteTo writes and Read reads.
+// encodeBytes is the size of the pieces that WriteTo writes.
 const encodeBytes = 64 << 10
 
 // WriteTo writes the blocks as the file format has them: lanes in order, each
@@ -100,29 +99,4 @@ func (f *Filter) WriteTo(w io.Writer) (int64, error) {
 		}
 	}
 	return written, nil
-}
-
-// Read reads a filter of so many blocks that WriteTo wrote. It allocates all of
-// it at once: the caller has held blocks against what r can give.
-func Read(r io.Reader, blocks uint64) (*Filter, error) {
-	const most = 1 << 48 / BlockBytes // what an address space holds
-	if blocks == 0 || blocks > most {
-		return nil, fmt.Errorf("bloom: filter of %d blocks", blocks)
-	}
-	f := &Filter{blocks: make([]block, blocks)}
-	buf := make([]byte, min(encodeBytes, BlockBytes*blocks))
-	for rest := f.blocks; len(rest) > 0; {
-		piece := rest[:min(len(rest), encodeBytes/BlockBytes)]
-		if _, err := io.ReadFull(r, buf[:len(piece)*BlockBytes]); err != nil {
-			return nil, fmt.Errorf("bloom: %w", err)
-		}
-		for i := range piece {
-			raw := buf[i*BlockBytes:][:BlockBytes]
-			for lane := range piece[i] {
-				piece[i][lane] = binary.LittleEndian.Uint32(raw[4*lane:])
-			}
-		}
-		rest = rest[len(piece):]
-	}
-	return f, nil
 }
