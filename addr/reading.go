@@ -67,10 +67,14 @@ func Ignorable(r rune) bool {
 	return r == '\u00AD' || r > 0xFF && unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
+// WideAt reports whether r is a full-width or small form of "@". Mail programs show it
+// like one.
+func WideAt(r rune) bool { return r == '\uFF20' || r == '\uFE6B' }
+
 // drop returns text without the characters that without says, and with its full-width
 // forms of "@" as such.
 func drop(text string, without func(rune) bool) string {
-	odd := func(r rune) bool { return r == '\uFF20' || r == '\uFE6B' || without(r) }
+	odd := func(r rune) bool { return WideAt(r) || without(r) }
 	first := strings.IndexFunc(text, odd)
 	if first < 0 {
 		return text
@@ -81,7 +85,7 @@ func drop(text string, without func(rune) bool) string {
 	for i := first; i < len(text); {
 		r, n := utf8.DecodeRuneInString(text[i:])
 		switch {
-		case r == '\uFF20', r == '\uFE6B':
+		case WideAt(r):
 			b.WriteByte('@')
 		case !without(r):
 			b.WriteString(text[i : i+n]) // octets that are no UTF-8 too

@@ -156,7 +156,7 @@ func legible(text string) string {
 		switch {
 		case r == '\r', r == '\n', r == 0, r > '~' && unicode.In(r, unicode.Z):
 			b.WriteByte(' ')
-		case r == '\uFF20', r == '\uFE6B':
+		case addr.WideAt(r):
 			b.WriteByte('@')
 		case addr.Ignorable(r) && !strings.ContainsRune(joiners, r):
 		default:

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"blockd/addr"
 	"blockd/internal/term"
 	"blockd/policy"
 )
@@ -44,7 +45,7 @@ func domainOf(text string) (string, bool) {
 	if name, ok := strings.CutPrefix(text, "@"); ok && !strings.Contains(name, "@") {
 		return name, true
 	}
-	return text, !strings.ContainsAny(text, "@<\"!%\uFF20\uFE6B") && strings.Contains(text, ".")
+	return text, !strings.ContainsAny(text, "@<\"!%") && !strings.ContainsFunc(text, addr.WideAt) && strings.Contains(text, ".")
 }
 
 // shownSubject is what a verdict is about, in canonical form: the sender, "<>" for
