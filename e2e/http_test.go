@@ -25,10 +25,14 @@ import (
 	"blockd/internal/testkit"
 )
 
-// TestHTTPDocument types what docs/http.md shows.
+// TestHTTPDocument types what docs/http.md shows, at a daemon with the list that it names.
 func TestHTTPDocument(t *testing.T) {
 	testkit.Peer(t, "curl")
-	d := serve(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", files: map[string]string{"a.txt": "bad.example\n"}})
+	list, err := os.ReadFile(filepath.Join(root, "testdata/lists/example.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := serve(t, setup{lists: "[[list]]\nname = \"example\"\npath = \"example.txt\"\nformat = \"plain\"\n", files: map[string]string{"example.txt": string(list)}})
 	blocks := consoles(t, "docs/http.md")
 	if len(blocks) < 6 {
 		t.Fatalf("docs/http.md has %d console blocks", len(blocks))

@@ -26,7 +26,6 @@ const (
 // fields and their order are those that workspace writes without it.
 type answer struct {
 	policy.Answer
-	Sandbox bool                `json:"sandbox,omitempty" doc:"the answer is that of the sandbox: no list was looked at"`
 	Explain *policy.Explanation `json:"explain,omitempty" doc:"with explain=1"`
 }
 
@@ -72,7 +71,7 @@ func (s *Server) checkMany(w http.ResponseWriter, r *http.Request) {
 // results are the answers to a batch, in the order of its senders.
 type results struct {
 	Results    []answer `json:"results"`
-	Generation string   `json:"generation" doc:"of all results but those of the sandbox"`
+	Generation string   `json:"generation" doc:"of all results"`
 }
 
 // checkBatch answers all senders from one generation.

@@ -14,11 +14,9 @@ const nullSender = `; "" is the null sender`
 
 func describeCheck(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "check", Summary: "Is a sender, a client address or a domain listed?",
-		Description: "One of sender, ip and domain. `+` is a plus. What is not listed is 200 with `clear`. " +
-			"`blocked@`, `allowed@`, `clear@` and `unknown@" + sandboxDomain + "`, the same names as domains below it, and the addresses " +
-			sandboxClear + " (clear) to " + sandboxUnreadable + " are the sandbox: they always have the same answer, whatever the lists are.",
+		Description: "One of sender, ip and domain. `+` is a plus. What is not listed is 200 with `clear`.",
 		Parameters: []*huma.Param{
-			parameter("sender", "an envelope sender, with or without angle brackets"+nullSender, "blocked@"+sandboxDomain),
+			parameter("sender", "an envelope sender, with or without angle brackets"+nullSender, "someone@shop.example"),
 			parameter("client", "beside sender: the IP address that the mail comes from", ""),
 			parameter("ip", "a client address alone", ""),
 			parameter("domain", "what all senders at a domain have in common", ""),

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"bytes"
+
 	"blockd/policy"
 )
 
@@ -15,7 +17,7 @@ type workspace struct {
 	explain bool
 
 	questions []question
-	batch     policy.Batch // of the questions, but for those in the sandbox
+	batch     policy.Batch // of the questions
 	text      []byte
 }
 
@@ -47,9 +49,7 @@ func (w *workspace) reset() {
 
 // add puts a question to those that appendAnswers asks.
 func (w *workspace) add(q question) {
-	if _, inside := sandbox(q.about, q.text); !inside {
-		q.addTo(&w.batch)
-	}
+	q.addTo(&w.batch)
 	w.questions = append(w.questions, q)
 }
 
@@ -65,12 +65,7 @@ func (w *workspace) appendAnswers(dst []byte, between byte, last string) []byte 
 		if i > 0 {
 			dst = append(dst, between)
 		}
-		if a, inside := sandbox(q.about, q.text); inside {
-			dst = w.appendSandbox(dst, a)
-			continue
-		}
-		dst = w.appendVerdict(dst, checker, &verdicts[0], q.text)
-		verdicts = verdicts[1:]
+		dst = w.appendVerdict(dst, checker, &verdicts[i], q.text)
 	}
 	if len(w.questions) > 0 {
 		dst = append(dst, last...)
@@ -81,9 +76,6 @@ func (w *workspace) appendAnswers(dst []byte, between byte, last string) []byte 
 
 // appendAnswer asks one question and appends its answer.
 func (w *workspace) appendAnswer(dst []byte, q question) []byte {
-	if a, inside := sandbox(q.about, q.text); inside {
-		return w.appendSandbox(dst, a)
-	}
 	checker := w.checker
 	if w.explain {
 		checker = checker.Pin()
@@ -92,18 +84,13 @@ func (w *workspace) appendAnswer(dst []byte, q question) []byte {
 	return w.appendVerdict(dst, checker, &v, q.text)
 }
 
-func (w *workspace) appendSandbox(dst []byte, a answer) []byte {
-	if w.explain {
-		a = a.explained()
-	}
-	return a.appendJSON(dst)
-}
-
 // appendVerdict writes what an answer is, without making one.
 func (w *workspace) appendVerdict(dst []byte, checker *policy.Checker, v *policy.Verdict, input string) []byte {
 	if !w.explain {
 		return v.AppendJSON(dst, input)
 	}
 	e := checker.Explain(*v)
-	return answer{Answer: v.Answer(input), Explain: &e}.appendJSON(dst)
+	var b bytes.Buffer
+	encoder(&b).Encode(answer{v.Answer(input), &e}) // strings and numbers, and a Buffer: it cannot fail
+	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }
