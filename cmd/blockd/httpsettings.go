@@ -38,7 +38,7 @@ func makeFirstToken(c config.Config, log *slog.Logger) string {
 
 // settings are those of the server; certificate is nil where it speaks no TLS.
 func httpSettings(h config.HTTP, reg prometheus.Registerer, log *slog.Logger) (s httpapi.Settings, pair *certificate.Pair, err error) {
-	s = httpapi.Settings{Tokens: h.Tokens, Hosts: slices.Clone(h.Hosts), Fast: true,
+	s = httpapi.Settings{Tokens: h.Tokens, Hosts: slices.Clone(h.Hosts), Fast: h.Fast,
 		MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnectionsPerIP, MaxRate: h.MaxRate}
 	for i, host := range s.Hosts {
 		s.Hosts[i] = strings.ToLower(host)

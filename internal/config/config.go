@@ -184,6 +184,8 @@ type HTTP struct {
 	MaxConnectionsPerIP int `toml:"max_connections_per_ip"` // IPv4 address or IPv6 /64, as the next
 	MaxRate             int `toml:"max_rate"`               // requests a second of a token, or of an address without; 0 = any
 
+	Fast bool `toml:"fast"` // repeated checks go past net/http's loop
+
 	// Of the same answers by a Unix socket, where who can open it may write.
 	Socket      string `toml:"socket"`       // a path, "auto" or "none"
 	SocketMode  string `toml:"socket_mode"`  // octal

@@ -145,7 +145,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 		Postfix: Postfix{"127.0.0.1:1", "unix:/run/socketmap", "127.0.0.1:3", []string{"192.0.2.0/24"}, 14, "0600", "postfix"},
 		Auth:    Auth{"ignore", []string{"192.0.2.0/24"}, []string{"192.0.2.7"}, "tempfail", 1 << 20, Duration(time.Second), "127.0.0.1:53"},
 		Refusal: Refusal{"https://lists.here.example/r/%ref"},
-		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", []string{"mail.example"}, 16, 17, 18, "/run/http.sock", "0600", "mail"},
+		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", []string{"mail.example"}, 16, 17, 18, true, "/run/http.sock", "0600", "mail"},
 		Live:    Live{"/var/lib/live"},
 		Log:     Log{"json", "debug"},
 		Lists: []List{{

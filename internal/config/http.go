@@ -11,7 +11,7 @@ import (
 // them to the mail.
 func defaultHTTP() HTTP {
 	return HTTP{Listen: "127.0.0.1:8025", TokenFile: Auto, Hosts: []string{}, Socket: Auto, SocketMode: "0660",
-		MaxConnections: 256, MaxConnectionsPerIP: 128, MaxRate: 1000}
+		MaxConnections: 256, MaxConnectionsPerIP: 128, MaxRate: 1000, Fast: true}
 }
 
 func (h HTTP) validate(f *Faults) {
