@@ -32,12 +32,8 @@ func ParseAnswer(text string) (a Answer) {
 // Answers reports whether the texts of a format, as Summary.Format names it, are meant
 // for the client. In other formats they are notes for people.
 func Answers(format string) bool {
-	for i := range formats {
-		if formats[i].Name == format {
-			return formats[i].answers
-		}
-	}
-	return false
+	f := formatNamed(format)
+	return f != nil && f.answers
 }
 
 // uncoded is the text behind a word such as REJECT, in which no code is meant: one that

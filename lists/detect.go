@@ -21,12 +21,10 @@ func detect(src *source, eol byte) (f *format, arg, why string, err error) {
 		return nil, "", "", err
 	}
 	if len(sample) == 0 && len(marked) == 0 {
-		f, _, err := findFormat("plain")
-		return f, "", "", err // nothing but comments: any format reads it as empty
+		return formatNamed("plain"), "", "", nil // nothing but comments: any format reads it as empty
 	}
 	if name, why := detectJSON(sample); name == "json" {
-		f, _, err := findFormat(name)
-		return f, "", why, err
+		return formatNamed(name), "", why, nil
 	} else if name != "" {
 		return fits(name, sample)
 	}
@@ -51,10 +49,7 @@ func fitsPlain(sample, marked []string) (f *format, arg, why string, err error) 
 	if slices.ContainsFunc(sample, func(s string) bool { return trimLeft(s)[0] == '.' }) {
 		return nil, "", "", refusal(Ambiguous, "names with a leading dot mean different things in plain, postfix and rbldnsd; declare its format")
 	}
-	if f, _, err = findFormat("plain"); err != nil {
-		return nil, "", "", err
-	}
-	if f.good(marked, "") < len(marked) || len(sample) == 0 {
+	if formatNamed("plain").good(marked, "") < len(marked) || len(sample) == 0 {
 		return nil, "", "", refusal(Ambiguous, `lines with "!" and a blank are comments in adblock and exceptions in plain; declare its format`)
 	}
 	return fits("plain", sample)
@@ -134,10 +129,7 @@ func markOf(text string) string {
 
 // fits takes the named format if nearly all lines of the sample are lines of it.
 func fits(name string, sample []string) (f *format, arg, why string, err error) {
-	if f, _, err = findFormat(name); err != nil {
-		return nil, "", "", err
-	}
-	if f.guess != nil {
+	if f = formatNamed(name); f.guess != nil {
 		if arg = f.guess(sample); arg != "" {
 			name += ":" + arg
 		}

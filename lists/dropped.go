@@ -80,7 +80,8 @@ func (d *Dropped) add(it *Item) {
 	if len(d.First) == keptLines && !before(it.Class, it.Line, &d.First[keptLines-1]) {
 		return
 	}
-	d.keep(DroppedLine{Line: it.Line, Class: it.Class, Message: cutText(it.Message, maxDroppedMessage), Text: cutText(trim(it.Text), maxDroppedText)})
+	message, text := cutText(it.Message, maxDroppedMessage), cutText(trim(it.Text), maxDroppedText)
+	d.keep(DroppedLine{Line: it.Line, Class: it.Class, Message: strings.Clone(message), Text: strings.Clone(text)})
 }
 
 func (d *Dropped) count(c Class, lines int) {
@@ -124,7 +125,7 @@ func (d *Dropped) order() {
 	slices.SortStableFunc(d.First, func(a, b DroppedLine) int { return cmp.Compare(a.Line, b.Line) })
 }
 
-// cutText is a copy of the beginning of text, cut at a character.
+// cutText is the beginning of text, cut at a character.
 func cutText(text string, most int) string {
 	if len(text) > most {
 		cut := most
@@ -133,5 +134,5 @@ func cutText(text string, most int) string {
 		}
 		text = text[:cut]
 	}
-	return strings.Clone(text)
+	return text
 }

@@ -41,13 +41,9 @@ func ParseEntry(text string, s Settings) (Item, error) {
 	case text[0] == '!':
 		return refuse(Syntax, `an exception is no entry of its own here; want the action "allow"`)
 	}
-	f, _, err := findFormat("plain")
-	if err != nil {
-		return refuse(BadFormat, err.Error())
-	}
 	var items []Item
 	s.Patterns = false
-	r := newReading(f, "", s, func(it *Item) error { items = append(items, *it); return nil })
+	r := newReading(formatNamed("plain"), "", s, func(it *Item) error { items = append(items, *it); return nil })
 	r.take(line{number: 1, text: text})
 	if !r.simple() {
 		r.readLine(plainComment, plainLine)

@@ -160,21 +160,29 @@ func findFormat(text string) (*format, string, error) {
 	if text == "" || text == auto {
 		return nil, "", nil
 	}
-	i := slices.IndexFunc(formats[:], func(f format) bool { return f.Name == name })
+	f := formatNamed(name)
 	switch {
-	case i < 0:
+	case f == nil:
 		return nil, "", fmt.Errorf("unknown format %q, want one of %s", text, formatNames())
 	case !hasArg:
-	case formats[i].checkArg == nil:
+	case f.checkArg == nil:
 		return nil, "", fmt.Errorf("format %q: %s takes no argument", text, name)
 	case arg == "":
 		return nil, "", fmt.Errorf("format %q: nothing behind the colon", text)
 	default:
-		if err := formats[i].checkArg(arg); err != nil {
+		if err := f.checkArg(arg); err != nil {
 			return nil, "", fmt.Errorf("format %q: %w", text, err)
 		}
 	}
-	return &formats[i], arg, nil
+	return f, arg, nil
+}
+
+// formatNamed returns the format with this name, nil if there is none.
+func formatNamed(name string) *format {
+	if i := slices.IndexFunc(formats[:], func(f format) bool { return f.Name == name }); i >= 0 {
+		return &formats[i]
+	}
+	return nil
 }
 
 func formatNames() string {

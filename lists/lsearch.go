@@ -47,7 +47,7 @@ func (r *reading) tableKey(key string) bool {
 // quotes as a whole comes without them.
 func cutKey(text, ends string) (key, rest string) {
 	key = text
-	if i := indexAnyUnquoted(text, ends); i >= 0 {
+	if i := indexUnquoted(text, ends); i >= 0 {
 		key, rest = text[:i], text[i:]
 	}
 	return unquote(key), rest

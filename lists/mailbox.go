@@ -10,7 +10,7 @@ func (r *reading) mailbox(text string) bool {
 			return r.pasted(trimLeft(text[len(header):]))
 		}
 	}
-	if indexUnquoted(text, '<') >= 0 || indexUnquoted(text, '(') >= 0 {
+	if indexUnquoted(text, "<(") >= 0 {
 		return r.pasted(text)
 	}
 	return r.forms(text)
@@ -53,15 +53,15 @@ func (r *reading) forms(text string) bool {
 // address is only checked, and never an entry itself.
 func (r *reading) pasted(text string) bool {
 	text = outsideComments(text)
-	open := indexUnquoted(text, '<')
+	open := indexUnquoted(text, "<")
 	if open < 0 {
 		return r.plainAddress(text)
 	}
 	if text[len(text)-1] != '>' {
 		return r.fail(Syntax, text[open:], `the address in brackets is not closed by ">" at the end`)
 	}
-	if c := badInPhrase(text[:open]); c != 0 {
-		return r.fail(Syntax, text, "the display name has a "+string(c)+" outside quotes; write one address a line")
+	if i := indexUnquoted(text[:open], notInPhrase); i >= 0 {
+		return r.fail(Syntax, text, "the display name has a "+text[i:i+1]+" outside quotes; write one address a line")
 	}
 	inner := text[open+1 : len(text)-1]
 	if inner == "" {
@@ -104,25 +104,6 @@ func lastAt(text string) (at int, closed bool) {
 	return at, !quoted
 }
 
-// indexUnquoted returns where the first c outside quotes is, -1 without one.
-func indexUnquoted(text string, c byte) int {
-	if strings.IndexByte(text, c) < 0 {
-		return -1
-	}
-	quoted := false
-	for i := 0; i < len(text); i++ {
-		switch {
-		case text[i] == '"':
-			quoted = !quoted
-		case quoted && text[i] == '\\':
-			i++
-		case !quoted && text[i] == c:
-			return i
-		}
-	}
-	return -1
-}
-
 // outsideComments drops comments in parentheses at the beginning and the end.
 func outsideComments(text string) string {
 	for strings.HasPrefix(text, "(") {
@@ -132,7 +113,7 @@ func outsideComments(text string) string {
 		}
 		text = trimLeft(text[n:])
 	}
-	first := indexUnquoted(text, '(')
+	first := indexUnquoted(text, "(")
 	if first <= 0 {
 		return text
 	}
@@ -168,22 +149,9 @@ func commentLen(text string) int {
 	return -1
 }
 
-// badInPhrase returns a character that makes a display name something else: a
-// second address, a group, an SMTP command (RFC 5322, section 3.2.3). 0: none.
-func badInPhrase(phrase string) byte {
-	quoted := false
-	for i := 0; i < len(phrase); i++ {
-		switch c := phrase[i]; {
-		case c == '"':
-			quoted = !quoted
-		case quoted && c == '\\':
-			i++
-		case !quoted && strings.IndexByte(`()<>[]:;@\,`, c) >= 0:
-			return c
-		}
-	}
-	return 0
-}
+// notInPhrase are the characters that make a display name something else: a second
+// address, a group, an SMTP command (RFC 5322, section 3.2.3).
+const notInPhrase = `()<>[]:;@\,`
 
 // hasFold reports whether text begins with prefix, in any case.
 func hasFold(text, prefix string) bool {

@@ -12,10 +12,7 @@ func postfixLine(r *reading, text string) {
 	if !r.utf8(text) {
 		return
 	}
-	key, value := text, ""
-	if i := endOfKey(text); i >= 0 {
-		key, value = text[:i], trim(text[i:])
-	}
+	key, value := cutAccess(text)
 	switch {
 	case key == "<>":
 		r.fail(NullSender, key, "the null sender cannot be listed")
@@ -26,12 +23,22 @@ func postfixLine(r *reading, text string) {
 	}
 }
 
-// endOfKey returns where the first blank outside quotes is, -1 without one.
-func endOfKey(text string) int { return indexAnyUnquoted(text, " \t") }
+// cutAccess cuts a line of an access table before the first blank outside quotes.
+func cutAccess(text string) (key, value string) {
+	if i := endOfKey(text); i >= 0 {
+		return text[:i], trim(text[i:])
+	}
+	return text, ""
+}
 
-// indexAnyUnquoted returns where the first of chars outside quotes is, -1 without
-// one.
-func indexAnyUnquoted(text, chars string) int {
+// endOfKey returns where the first blank outside quotes is, -1 without one.
+func endOfKey(text string) int { return indexUnquoted(text, " \t") }
+
+// indexUnquoted returns where the first of chars outside quotes is, -1 without one.
+func indexUnquoted(text, chars string) int {
+	if strings.IndexByte(text, '"') < 0 {
+		return strings.IndexAny(text, chars)
+	}
 	quoted := false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -140,11 +147,11 @@ func leadingGroups(key string) (netip.Prefix, bool) {
 // postfixMark tells a line that only access tables have: something, and an
 // action. Digits alone are no mark: other lists have counts behind their keys.
 func postfixMark(text string) bool {
-	i := endOfKey(text)
-	if i < 0 || sendmailMark(text) {
+	_, value := cutAccess(text)
+	if value == "" || sendmailMark(text) {
 		return false // a tag makes the same line sendmail's
 	}
-	word, rest := cutWord(trim(text[i:]))
+	word, rest := cutWord(value)
 	switch strings.ToUpper(word) {
 	case "REJECT", "OK", "RELAY", "DUNNO", "DISCARD", "DEFER", "DEFER_IF_PERMIT", "DEFER_IF_REJECT", "HOLD":
 		return true

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -299,19 +300,11 @@ func (r *reading) utf8(entry string) bool {
 func cleanReason(text string) string {
 	if at, _ := controlIn(text); at >= 0 || !utf8.ValidString(text) {
 		text = strings.Map(func(c rune) rune {
-			if c < ' ' || c >= 0x7f && c < 0xa0 {
+			if unicode.IsControl(c) {
 				return ' '
 			}
 			return c
 		}, strings.ToValidUTF8(text, "?"))
 	}
-	text = strings.TrimSpace(text)
-	if len(text) <= maxReason {
-		return text
-	}
-	cut := maxReason
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut]
+	return cutText(strings.TrimSpace(text), maxReason)
 }

@@ -12,10 +12,7 @@ func sendmailLine(r *reading, text string) {
 	if !r.utf8(text) {
 		return
 	}
-	key, value := text, ""
-	if i := endOfKey(text); i >= 0 {
-		key, value = text[:i], trim(text[i:])
-	}
+	key, value := cutAccess(text)
 	tag, key := cutTag(key)
 	switch {
 	case tag != "" && !strings.EqualFold(tag, fromTag) && !strings.EqualFold(tag, connectTag):
