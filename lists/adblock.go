@@ -103,45 +103,31 @@ func (r *reading) adblockName(text, name string, scope Scope) {
 // badFilter tells a rule with the option badfilter, which takes back the rule that is the
 // same without it. hash is of that rule, or of the rule itself.
 func badFilter(text string) (off bool, hash xxh3.Uint128) {
-	rule, options, has := text, "", false
-	if i := strings.LastIndexByte(text, '$'); i >= 0 {
-		rule, options, has = text[:i], text[i+1:], true
+	rule := strings.ToLower(text)
+	end := strings.LastIndexByte(rule, '$')
+	if end < 0 {
+		return false, xxh3.HashString128(rule)
 	}
-	if !has {
-		return false, xxh3.HashString128(strings.ToLower(rule))
-	}
-	all := strings.Split(strings.ToLower(options), ",")
+	all := strings.Split(rule[end+1:], ",")
 	slices.Sort(all)
 	if i := slices.Index(all, "badfilter"); i >= 0 {
 		off, all = true, slices.Delete(all, i, i+1)
 	}
-	rule = strings.ToLower(rule)
-	if len(all) > 0 {
+	if rule = rule[:end]; len(all) > 0 {
 		rule += "$" + strings.Join(all, ",")
 	}
 	return off, xxh3.HashString128(rule)
 }
 
-// findBadFilters reads a file once to find the rules that are taken back: where in the
-// file they stand makes no difference.
-func findBadFilters(r *reading, open func(*reading) error) error {
-	if err := open(r); err != nil {
-		return err
+// noteBadFilter notes the rule that a line takes back: where in the file it stands makes
+// no difference.
+func noteBadFilter(r *reading, text string) {
+	if !strings.Contains(text, "badfilter") || r.at.long || adblockComment(text) {
+		return
 	}
-	r.removed = removals{}
-	for r.next() {
-		text := trim(r.at.text)
-		if !strings.Contains(text, "badfilter") || r.at.long || adblockComment(text) {
-			continue
-		}
-		if off, hash := badFilter(text); off {
-			r.removed[hash] = r.at.number
-		}
-		if len(r.removed) > maxRemovals {
-			return refusal(TooBig, "more than %d rules are taken back", maxRemovals)
-		}
+	if off, hash := badFilter(text); off {
+		r.removed[hash] = r.at.number
 	}
-	return r.end()
 }
 
 // notAName tells the kinds of rules that never mean a name, "" for the others.

@@ -140,16 +140,7 @@ func (c *carving) note(name string, s says, line int) {
 			c.take(name, line)
 		}
 	case weigh:
-		if n := c.names[name]; n != nil {
-			n.says |= s
-		}
-		if s&blocksAny != 0 {
-			for above, more := cutLabel(name); more; above, more = cutLabel(above) {
-				if n := c.names[above]; n != nil {
-					n.below = true
-				}
-			}
-		}
+		c.weigh(name, s)
 	}
 }
 
@@ -160,13 +151,28 @@ func (c *carving) noteZone(name string, s says, line int) {
 		c.take(name, line)
 	}
 	top := ""
-	for above, more := cutLabel(name); more; above, more = cutLabel(above) {
+	for above := range namesAbove(name) {
 		if c.wide.has(above) {
 			top = above
 		}
 	}
 	for at := name; top != "" && len(at) > len(top); at, _ = cutLabel(at) {
 		c.take(at, line)
+	}
+}
+
+// weigh notes what is said of a name that may be taken out, and of what is below one.
+func (c *carving) weigh(name string, s says) {
+	if n := c.names[name]; n != nil {
+		n.says |= s
+	}
+	if s&blocksAny == 0 {
+		return
+	}
+	for above := range namesAbove(name) {
+		if n := c.names[above]; n != nil {
+			n.below = true
+		}
 	}
 }
 
@@ -186,14 +192,17 @@ func (c *carving) take(name string, line int) {
 	}
 	n.cut, n.line = true, line
 	c.cut++
-	for above, more := cutLabel(name); more && c.names[above] == nil; above, more = cutLabel(above) {
+	for above := range namesAbove(name) {
+		if c.names[above] != nil {
+			return // and so are those above it
+		}
 		c.names[strings.Clone(above)] = &carved{}
 	}
 }
 
 // within reports whether a name above this one may be blocked with all below.
 func (c *carving) within(name string) bool {
-	for above, more := cutLabel(name); more; above, more = cutLabel(above) {
+	for above := range namesAbove(name) {
 		if c.wide.has(above) {
 			return true
 		}
@@ -211,7 +220,7 @@ func (c *carving) frees(name string, data bool) bool {
 	case n.says&blocksTree != 0:
 		return n.says&firmly == 0
 	}
-	for above, more := cutLabel(name); more; above, more = cutLabel(above) {
+	for above := range namesAbove(name) {
 		switch n := c.names[above]; {
 		case n == nil:
 		case n.says&(blocksTree|blocksSub) != 0:
@@ -228,7 +237,7 @@ func (c *carving) exceptionAbove(name string) (line int, ok bool) {
 	if n := c.names[name]; n != nil && n.says&frees != 0 && n.says&blocksTree != 0 && c.frees(name, false) {
 		return n.line, true
 	}
-	for above, more := cutLabel(name); more; above, more = cutLabel(above) {
+	for above := range namesAbove(name) {
 		if n := c.names[above]; n != nil && n.cut && (n.says&(frees|freesSub) != 0 && c.frees(above, false) || c.zone && n.says&freesSub != 0) {
 			return n.line, true
 		}
@@ -248,6 +257,19 @@ func (r *reading) blocked(name string, s Scope) bool {
 		}
 	}
 	return r.name(name, s)
+}
+
+// What is said of a name by a block or an exception of a scope.
+var (
+	blockOf = [...]says{Exact: blocksName, Sub: blocksSub, Tree: blocksTree}
+	freeOf  = [...]says{Exact: freesName, Sub: freesSub, Tree: frees}
+)
+
+// freed settles an exception for a name: takes it for what the line says, if the file is
+// read for that alone, or queues it if it takes the name out of a block. ok is false if
+// it does neither.
+func (r *reading) freed(name string, s Scope, data bool) (ok bool) {
+	return r.noted(name, freeOf[s]) || r.takenOut(name, s, data)
 }
 
 // takenOut queues an exception for a name that it takes out of a block. ok is false, and
@@ -311,7 +333,7 @@ func (r *reading) wildcardStops(name string) {
 }
 
 func (c *carving) wildcardAbove(name string) bool {
-	for above, more := cutLabel(name); more; above, more = cutLabel(above) {
+	for above := range namesAbove(name) {
 		if n := c.names[above]; n != nil && n.says&blocksSub != 0 {
 			return true
 		}

@@ -251,29 +251,31 @@ func splitRecord(cells []cell, text string, sep byte) ([]cell, error) {
 			i += len(value) + 1
 			continue
 		}
-		end, doubled := i+1, false
-		for ; ; end += 2 {
-			n := strings.IndexByte(text[end:], '"')
-			if n < 0 {
-				return cells, errOpenQuote
-			}
-			end += n
-			if !strings.HasPrefix(text[end:], `""`) {
-				break
-			}
-			doubled = true
+		n := quotedCell(text[i:])
+		if n < 0 {
+			return cells, errOpenQuote
 		}
-		value := text[i+1 : end]
-		if doubled {
-			value = strings.ReplaceAll(value, `""`, `"`)
-		}
-		cells = append(cells, cell{value, i})
-		switch i = end + 1; {
+		cells = append(cells, cell{strings.ReplaceAll(text[i+1:i+n-1], `""`, `"`), i})
+		switch i += n; {
 		case i == len(text):
 			return cells, nil
 		case text[i] != sep:
 			return cells, errAfter
 		}
 		i++
+	}
+}
+
+// quotedCell returns the octets of the quoted cell that text begins with, -1 if its quote
+// is not closed. Two quotes in it are one of its text.
+func quotedCell(text string) int {
+	for end := 1; ; end += 2 {
+		n := strings.IndexByte(text[end:], '"')
+		if n < 0 {
+			return -1
+		}
+		if end += n; !strings.HasPrefix(text[end:], `""`) {
+			return end + 1
+		}
 	}
 }

@@ -48,9 +48,9 @@ func (r *reading) dnsmasqFrees(option, names, to string) (some bool) {
 		switch {
 		case plain == "", plain == "#", isWild(name):
 		case sub:
-			some = r.noted(below, freesSub) || r.takenOut(below, Sub, false) || some
+			some = r.freed(below, Sub, false) || some
 		default:
-			some = r.noted(plain, frees) || r.takenOut(plain, Tree, false) || some
+			some = r.freed(plain, Tree, false) || some
 		}
 	}
 	return some
@@ -63,7 +63,7 @@ func (r *reading) dnsmasqRecord(value string) {
 	some := false
 	for _, name := range words[:len(words)-1] {
 		if name = trim(name); !isIP(name) && strings.IndexByte(name, '.') > 0 {
-			some = r.noted(name, freesName) || r.takenOut(name, Exact, false) || some
+			some = r.freed(name, Exact, false) || some
 		}
 	}
 	if !some {
@@ -113,20 +113,17 @@ func (r *reading) dnsmasqNames(names string, said says) {
 	for name := range strings.SplitSeq(names, "/") {
 		below, sub := strings.CutPrefix(name, "*.")
 		plain := strings.TrimLeft(name, ".")
-		ok := false
+		scope, says := Tree, said
 		switch {
 		case plain == "", plain == "#", isWild(name):
-			ok = r.fail(TooBroad, name, "this covers every name")
+			r.fail(TooBroad, name, "this covers every name")
+			return
 		case sub:
-			ok = r.noted(below, blocksSub) || r.blocked(below, Sub)
-		case plain != name:
-			ok = r.noted(plain, said) || r.blocked(plain, Tree)
-		case r.bare == Exact:
-			ok = r.noted(name, blocksName) || r.blocked(name, Exact)
-		default:
-			ok = r.noted(name, said) || r.blocked(name, Tree)
+			plain, scope, says = below, Sub, blocksSub
+		case plain == name && r.bare == Exact:
+			scope, says = Exact, blocksName
 		}
-		if !ok {
+		if !r.noted(plain, says) && !r.blocked(plain, scope) {
 			return
 		}
 	}

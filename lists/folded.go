@@ -16,14 +16,8 @@ type folded struct {
 	full    bool            // its tail is full: continuations are read over
 	head    line            // its first physical line
 	joined  strings.Builder // its text beyond head
-	tail    []tailLine
-	size    int // of the tail, in octets
-}
-
-// tailLine is a physical line behind head that waits for head to be emitted.
-type tailLine struct {
-	line  line
-	class Class
+	tail    []line          // behind head, which wait for head to be emitted
+	size    int             // of the tail, in octets
 }
 
 // eachFolded reads a format in which a line that begins with a blank continues
@@ -73,29 +67,28 @@ func (f *folded) behind(l line, c Class) {
 		f.full = true
 	}
 	if !f.open {
-		f.emit(l, c)
+		f.r.continuation(l, f.comment)
 		return
 	}
 	if c == Continuation {
 		f.joined.WriteByte(' ')
 		f.joined.WriteString(trim(l.text))
 	}
-	f.tail, f.size = append(f.tail, tailLine{l, c}), f.size+len(l.text)
+	f.tail, f.size = append(f.tail, l), f.size+len(l.text)
 	if len(f.tail) == maxTail || f.size > maxLine {
 		f.release()
 		f.full = true
 	}
 }
 
-// emit emits a line that holds no entry.
-func (f *folded) emit(l line, c Class) {
-	f.r.take(l)
-	if text := trim(l.text); c != Continuation {
-		f.r.common(text, f.comment)
-	} else if !f.r.common(text, f.comment) {
-		f.r.skip(Continuation, "")
+// continuation emits a line that only continues others, or stands between those as a
+// comment or a blank line.
+func (r *reading) continuation(l line, comment func(string) bool) {
+	r.take(l)
+	if !r.common(trim(l.text), comment) {
+		r.skip(Continuation, "")
 	}
-	f.r.flush()
+	r.flush()
 }
 
 // release parses and emits what was gathered, in line order.
@@ -109,8 +102,8 @@ func (f *folded) release() {
 		f.r.flush()
 		f.joined.Reset()
 	}
-	for _, t := range f.tail {
-		f.emit(t.line, t.class)
+	for _, l := range f.tail {
+		f.r.continuation(l, f.comment)
 	}
 	f.tail, f.size, f.open, f.full = f.tail[:0], 0, false, false
 }

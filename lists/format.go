@@ -58,7 +58,7 @@ var formats = [...]format{
 		Format: Format{Name: "adblock", What: "ad blocker's filter list: ||NAME^", Scope: Tree},
 		read:   eachLine(adblockComment, adblockLine),
 		alone:  true,
-		before: findBadFilters,
+		before: findRemovals("rules", noteBadFilter),
 		marks:  adblockMark, shows: `rules like "||NAME^"`,
 	},
 	{
@@ -92,7 +92,7 @@ var formats = [...]format{
 		Format: Format{Name: "spamassassin", What: "SpamAssassin configuration: blocklist_from *@NAME", Scope: Exact},
 		read:   eachLine(hashComment, spamassassinLine),
 		alone:  true,
-		before: findRemovals,
+		before: findRemovals("entries", noteUndone),
 		marks:  spamassassinMark, shows: "directives of SpamAssassin",
 	},
 	{

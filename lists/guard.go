@@ -2,6 +2,7 @@ package lists
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -66,7 +67,7 @@ func NewGuard(s GuardSettings) (*Guard, error) {
 	}
 	g.sorted = slices.Sorted(maps.Keys(g.names))
 	for _, name := range g.sorted {
-		for parent, more := cutLabel(name); more; parent, more = cutLabel(parent) {
+		for parent := range namesAbove(name) {
 			if g.parents[parent] == "" {
 				g.parents[parent] = name
 			}
@@ -120,12 +121,12 @@ func cutLabel(name string) (parent string, more bool) {
 	return parent, more
 }
 
-// judgeItem is judge for an entry of any kind that has a pattern or a domain.
-func (g *Guard) judgeItem(it *Item) (c Class, message string, pass bool) {
-	if it.pattern != nil {
-		return g.judgePattern(it.pattern)
+// namesAbove yields the names above name, the nearest first.
+func namesAbove(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for parent, more := cutLabel(name); more && yield(parent); parent, more = cutLabel(parent) {
+		}
 	}
-	return g.judge(it.Key, it.Scope)
 }
 
 // judge says what is wrong with an entry of this key and scope that refuses
@@ -207,10 +208,13 @@ func (r *reading) judgeEntry(g *Guard, it *Item) (c Class, message string, pass 
 			return Protected, message, false
 		}
 	}
-	if it.Kind != Domain && it.pattern == nil {
-		return "", "", true // it is about one mailbox or network
+	switch {
+	case it.pattern != nil:
+		return g.judgePattern(it.pattern)
+	case it.Kind == Domain:
+		return g.judge(it.Key, it.Scope)
 	}
-	return g.judgeItem(it)
+	return "", "", true // it is about one mailbox or network
 }
 
 // own says whose network or mailbox an entry would block, "" if that is nobody's in
@@ -234,7 +238,7 @@ func (g *Guard) own(it *Item) string {
 // tooWide says why an exception that reaches all lists may not cover a network, "" if
 // it may.
 func (r *reading) tooWide(p netip.Prefix) string {
-	if wideNet(p) {
+	if p.Bits() < freeBits(p.Addr()) {
 		return fmt.Sprintf("an exception from all lists for a network wider than IPv4 /%d or IPv6 /%d", maxFree4, maxFree6)
 	}
 	if n, over := r.wide.over(p); over {

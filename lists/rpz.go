@@ -180,9 +180,9 @@ func (f *rpzFile) entry(name string, s Scope, acts bool) {
 	switch {
 	case !acts:
 	case r.action == Allow:
-		said = [...]says{Exact: freesName, Sub: freesSub, Tree: frees}[s]
+		said = freeOf[s]
 	default:
-		said = [...]says{Exact: blocksName, Sub: blocksSub, Tree: blocksTree}[s]
+		said = blockOf[s]
 	}
 	switch {
 	case f.is(name, said), !acts:

@@ -143,30 +143,38 @@ type removals map[xxh3.Uint128]int
 // maxRemovals bounds them, at about 40 octets each. Real files have a handful.
 const maxRemovals = 1 << 16
 
-// findRemovals reads a file once to find what its un… lines take back. They act on
-// lines before them, and entries go out as soon as they are read.
-func findRemovals(r *reading, open func(*reading) error) error {
-	if err := open(r); err != nil {
-		return err
-	}
-	r.removed = removals{}
-	for r.next() {
-		text := trim(r.at.text)
-		if !hasFold(text, "un") || r.common(text, hashComment) {
-			continue
+// findRemovals returns the before of a format in which a line may take back what others
+// say: it reads a file once, and note adds to r.removed what a line takes back. what are
+// the things that it does.
+func findRemovals(what string, note func(r *reading, text string)) func(*reading, func(*reading) error) error {
+	return func(r *reading, open func(*reading) error) error {
+		if err := open(r); err != nil {
+			return err
 		}
-		if list, undo, ok := r.senders(text); ok && undo {
-			for i := range r.queue {
-				if r.queue[i].Kind != Err {
-					r.removed[entryHash(&r.queue[i], list)] = r.at.number
-				}
+		r.removed = removals{}
+		for r.next() {
+			note(r, trim(r.at.text))
+			if len(r.removed) > maxRemovals {
+				return refusal(TooBig, "more than %d %s are taken back", maxRemovals, what)
 			}
 		}
-		if len(r.removed) > maxRemovals {
-			return refusal(TooBig, "more than %d entries are taken back", maxRemovals)
+		return r.end()
+	}
+}
+
+// noteUndone notes what an un… line takes back. It acts on lines before it, and entries
+// go out as soon as they are read.
+func noteUndone(r *reading, text string) {
+	if !hasFold(text, "un") || r.common(text, hashComment) {
+		return
+	}
+	if list, undo, ok := r.senders(text); ok && undo {
+		for i := range r.queue {
+			if r.queue[i].Kind != Err {
+				r.removed[entryHash(&r.queue[i], list)] = r.at.number
+			}
 		}
 	}
-	return r.end()
 }
 
 // entryHash is of an entry of one of the three lists.

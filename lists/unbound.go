@@ -71,7 +71,7 @@ func (r *reading) localZone(text string) {
 		r.fail(Syntax, text, `a local-zone is "NAME" and a type`)
 		return
 	case slices.Contains(unboundTransparent[:], kind):
-		if !slices.Contains(unboundNone[:], kind) && (r.noted(name, frees) || r.takenOut(name, Tree, false)) {
+		if !slices.Contains(unboundNone[:], kind) && r.freed(name, Tree, false) {
 			return
 		}
 		r.skip(Directive, "a zone of type "+kind+" refuses nothing")
@@ -116,15 +116,14 @@ func (r *reading) localData(text string) {
 				r.blocked(words[0], Exact)
 			}
 		case len(data) == 1 && isIP(data[0]):
-			if r.noted(words[0], freesName) || r.takenOut(words[0], Exact, true) {
-				return
+			if !r.freed(words[0], Exact, true) {
+				r.fail(NotASink, data[0], "this address is a real host")
 			}
-			r.fail(NotASink, data[0], "this address is a real host")
 		default:
 			r.fail(Syntax, record, "a record without an address")
 		}
 	case "CNAME", "MX":
-		if !r.noted(words[0], freesName) && !r.takenOut(words[0], Exact, true) {
+		if !r.freed(words[0], Exact, true) {
 			r.skip(Directive, "a record of type "+kind)
 		}
 	default:

@@ -18,12 +18,12 @@ const (
 	fullOf = 0.75
 )
 
-// wideNet reports whether an exception that reaches all lists may not cover p.
-func wideNet(p netip.Prefix) bool {
-	if p.Addr().Is4() {
-		return p.Bits() < maxFree4
+// freeBits is the length of the widest network of the family of a that one may cover.
+func freeBits(a netip.Addr) int {
+	if a.Is4() {
+		return maxFree4
 	}
-	return p.Bits() < maxFree6
+	return maxFree6
 }
 
 // wideSums are the networks, one step wider than one exception may cover, that the
@@ -41,11 +41,7 @@ func (w wideSums) over(p netip.Prefix) (netip.Prefix, bool) {
 
 // stepWider is the network around a that is one step wider than may be covered.
 func stepWider(a netip.Addr) netip.Prefix {
-	bits := maxFree4 - 1
-	if a.Is6() {
-		bits = maxFree6 - 1
-	}
-	p, _ := a.Prefix(bits)
+	p, _ := a.Prefix(freeBits(a) - 1)
 	return p
 }
 

@@ -47,13 +47,7 @@ func (f *zoneFile) each(parse func(words []string, indented bool), lost func(tex
 			f.r.fail(Syntax, "", "a quote or a parenthesis that is not closed, or not opened")
 			lost(text)
 		default:
-			if n > 1 || f.cut != head.number {
-				f.words, f.cut = f.words[:0], 0
-				for _, l := range f.ahead[:n] {
-					f.words, _, _, _ = zoneWords(f.words, l.text)
-				}
-			}
-			if len(f.words) == 0 {
+			if f.join(n); len(f.words) == 0 {
 				f.r.skip(Blank, "") // nothing but parentheses
 			} else {
 				parse(f.words, blankAt(head.text) > 0)
@@ -61,15 +55,22 @@ func (f *zoneFile) each(parse func(words []string, indented bool), lost func(tex
 		}
 		f.r.flush()
 		for _, l := range f.ahead[1:n] {
-			f.r.take(l.line)
-			if !f.r.common(trim(l.text), semicolonComment) {
-				f.r.skip(Continuation, "")
-			}
-			f.r.flush()
+			f.r.continuation(l.line, semicolonComment)
 		}
 		f.ahead = slices.Delete(f.ahead, 0, n)
 	}
 	return f.r.end()
+}
+
+// join makes words those of the n lines ahead.
+func (f *zoneFile) join(n int) {
+	if n == 1 && f.cut == f.ahead[0].number {
+		return
+	}
+	f.words, f.cut = f.words[:0], 0
+	for _, l := range f.ahead[:n] {
+		f.words, _, _, _ = zoneWords(f.words, l.text)
+	}
 }
 
 // peek returns the i-th of the lines still to be read; false beyond the last one.
