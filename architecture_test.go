@@ -45,7 +45,7 @@ var layers = map[string][]string{
 
 	"live": {"addr", "index", "internal/durable", "lists"},
 
-	"policy": {"addr", "history", "index", "lists", "live", "msgauth", "repeat"},
+	"policy": {"addr", "header", "history", "index", "lists", "live", "msgauth", "repeat"},
 	"reload": {"addr", "history", "index", "internal/durable", "lists"},
 
 	"internal/export": {"addr", "index", "internal/term", "lists", "policy"},

@@ -17,6 +17,7 @@ const (
 	Quarantine         // taken and set aside: 250 only once the message is stored there
 	Mark               // passed on with a header field that holds Decision.Tag
 	Discard            // taken and dropped; only of a Discarding Checker
+	Apart              // put off: the client sends this recipient again, in a transaction of its own
 )
 
 // Decision is the answer to one RCPT (or to MAIL, where the filter refuses there).
@@ -29,7 +30,25 @@ type Decision struct {
 	Exempt  bool          // a listed sender or client, accepted because of the recipient
 	Shadow  bool          // accepted, but a shadow list would have refused
 	Folded  bool          // the door writes no line of the log: another stands for it (package repeat)
+
+	Passed        bool // at MAIL: the message is accepted for every recipient there is
+	AwaitsMessage bool // the answer comes at the end of the message
+	Unreadable    bool // the sender is no address, and nothing about its client has decided
+
+	recipient string
+	verdict   *Verdict     // that it was made of, as the recipient's policy has it
+	open      openQuestion // about the recipient
 }
+
+// Refuses reports whether it is a refusal, permanent or temporary.
+func (d Decision) Refuses() bool { return d.Outcome == Refuse || d.Outcome == Defer }
+
+// Unchecked reports whether a fault of ours, such as an unreadable store, is behind d.
+func (d Decision) Unchecked() bool { return d.verdict != nil && d.verdict.Internal() }
+
+// Because names the list that has decided, and the reference, for a mail server that puts
+// a subject of its own in front.
+func (d Decision) Because() string { return d.verdict.Because(d.Ref) }
 
 // Recipient decides about one recipient of an envelope with verdict v. recipient
 // is the address of RCPT TO without angle brackets, as the client wrote it; ""
@@ -37,10 +56,14 @@ type Decision struct {
 // its own. The verdict that it goes by is that of For. It is remembered, see
 // Settings.History; without a recipient only if it refuses or defers.
 func (c *Checker) Recipient(v Verdict, recipient string) Decision {
+	return c.recipientAt(&c.as, v, recipient)
+}
+
+func (c *Checker) recipientAt(door *Door, v Verdict, recipient string) Decision {
 	v = c.For(v, recipient)
-	d := c.recipient(&v, recipient)
-	if recipient != "" || d.Outcome == Refuse || d.Outcome == Defer {
-		c.record(&v, recipient, &d)
+	d := c.recipient(door, &v, recipient)
+	if recipient != "" || d.Refuses() {
+		c.record(door, &v, recipient, &d)
 	}
 	return d
 }
@@ -48,13 +71,13 @@ func (c *Checker) Recipient(v Verdict, recipient string) Decision {
 // Whole is Recipient for a door that never hears of recipients: this decision is the
 // last one about the sender, and is remembered whatever it is.
 func (c *Checker) Whole(v Verdict) Decision {
-	d := c.recipient(&v, "")
-	c.record(&v, "", &d)
+	d := c.recipient(&c.as, &v, "")
+	c.record(&c.as, &v, "", &d)
 	return d
 }
 
 // recipient is Recipient for a verdict that is the recipient's.
-func (c *Checker) recipient(v *Verdict, recipient string) Decision {
+func (c *Checker) recipient(door *Door, v *Verdict, recipient string) Decision {
 	switch {
 	case v.Kind == Blocked && c.isExempt(recipient):
 		return Decision{Ref: newRef(), Exempt: true}
@@ -62,7 +85,7 @@ func (c *Checker) recipient(v *Verdict, recipient string) Decision {
 		ref := newRef()
 		return Decision{Outcome: Defer, Ref: ref, Reply: v.unproved(ref)}
 	case v.Kind == Blocked:
-		return c.consequence(v)
+		return c.consequence(door, v)
 	case v.Internal() && c.defers && !c.isExempt(recipient) && !c.policies.without(recipient):
 		ref := newRef()
 		return Decision{Outcome: Defer, Ref: ref, Reply: v.unchecked(ref)}
@@ -76,7 +99,11 @@ func (c *Checker) recipient(v *Verdict, recipient string) Decision {
 // it has proved: its refusal is 554, since there is no transaction any more
 // (RFC 5321, section 4.2.2), unless the entry or its list names a code.
 func (c *Checker) EndOfMessage(v Verdict, recipient string) Decision {
-	d := c.Recipient(v, recipient)
+	return c.endOfMessageAt(&c.as, v, recipient)
+}
+
+func (c *Checker) endOfMessageAt(door *Door, v Verdict, recipient string) Decision {
+	d := c.recipientAt(door, v, recipient)
 	if d.Outcome == Refuse && !d.Reply.Named {
 		d.Reply.Code = 554
 	}
@@ -87,10 +114,14 @@ func (c *Checker) EndOfMessage(v Verdict, recipient string) Decision {
 // of r, where no list has a reason to. It is remembered, as refused for no list,
 // since the contact may have its reference.
 func (c *Checker) TurnDown(v Verdict, recipient string, r Reply) Decision {
+	return c.turnDown(&c.as, &v, recipient, r)
+}
+
+func (c *Checker) turnDown(door *Door, v *Verdict, recipient string, r Reply) Decision {
 	v.Decider, v.Shadow = -1, -1
 	d := Decision{Outcome: Refuse, Reply: r, Ref: newRef()}
 	d.Reply.Contact = contactFor(c.contact, "", d.Ref)
-	c.record(&v, recipient, &d)
+	c.record(door, v, recipient, &d)
 	return d
 }
 
@@ -99,13 +130,19 @@ func (c *Checker) TurnDown(v Verdict, recipient string, r Reply) Decision {
 // its list names a code, and its deferral 421. Whatever else a list wants is left to RCPT.
 func (c *Checker) Connection(v Verdict) Decision {
 	d := c.Recipient(v, "")
-	switch {
-	case d.Outcome == Defer:
-		d.Reply.Code = 421
-	case d.Outcome == Refuse && !d.Reply.Named:
-		d.Reply.Code = 554
-	}
+	d.Reply = d.Reply.inPlaceOfGreeting()
 	return d
+}
+
+// inPlaceOfGreeting is the reply where the client has said nothing yet.
+func (r Reply) inPlaceOfGreeting() Reply {
+	switch {
+	case r.Code/100 == 4:
+		r.Code = 421
+	case r.Code/100 == 5 && !r.Named:
+		r.Code = 554
+	}
+	return r
 }
 
 // For returns v as the recipient's policy has it: decided by the lists that count
@@ -121,14 +158,14 @@ func (c *Checker) For(v Verdict, recipient string) Verdict {
 }
 
 // consequence is the decision about what Matches[Decider] blocks.
-func (c *Checker) consequence(v *Verdict) Decision {
+func (c *Checker) consequence(door *Door, v *Verdict) Decision {
 	list := v.ListName(v.Decider)
 	rule := c.rules[list]
 	d := Decision{Ref: newRef()}
 	switch action := v.Matches[v.Decider].Action; {
 	case action == lists.Tempfail:
 		d.Outcome = Defer
-	case action == lists.Discard && rule.Discard && c.drops:
+	case action == lists.Discard && rule.Discard && door.Discards:
 		d.Outcome = Discard
 	default:
 		// A discard entry too: no door that cannot drop a message may say 250 to
@@ -144,28 +181,5 @@ func (c *Checker) consequence(v *Verdict) Decision {
 	return d
 }
 
-// Event says in the log what a decision did with its sender, or its recipient: the
-// same words at every front door. v is the verdict that it was made of.
-func (d Decision) Event(v Verdict) string {
-	switch {
-	case d.Outcome == Refuse:
-		return "sender blocked"
-	case d.Outcome == Defer:
-		return "sender deferred"
-	case d.Outcome == Quarantine:
-		return "sender quarantined"
-	case d.Outcome == Mark:
-		return "sender tagged"
-	case d.Outcome == Discard:
-		return "sender discarded"
-	case d.Exempt:
-		return "recipient exempt"
-	case d.Shadow:
-		return "sender would be blocked"
-	case v.Internal():
-		return "sender unchecked"
-	case v.Kind == Clear:
-		return "sender excused"
-	}
-	return "sender allowed"
-}
+// Event says in the log what a decision did, by the verdict that it was made of.
+func (d Decision) Event(v Verdict) string { return d.event(&v) }

@@ -41,7 +41,7 @@ func (c *Checker) Explain(v Verdict) Explanation {
 		e.Error = v.Err.Error()
 	}
 	if v.Kind == Blocked {
-		if o := c.consequence(&v).Outcome; o == Refuse || o == Defer {
+		if o := c.consequence(&c.as, &v).Outcome; o == Refuse || o == Defer {
 			e.Reply = c.words(&v, o, v.ListName(v.Decider), "ID").String()
 		}
 	}

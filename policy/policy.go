@@ -81,7 +81,7 @@ type Checker struct {
 	live     func() *index.Index
 	exempt   map[string]bool // canonical local-parts
 	defers   bool            // on an internal error
-	drops    bool            // for a door that can discard
+	as       Door            // that Recipient and others decide for
 	rules    map[string]ListRule
 	contact  string
 	policies policyTable
@@ -91,7 +91,6 @@ type Checker struct {
 	history  *history.Log
 	decided  func(history.Record)
 	repeats  *repeat.Table
-	door     string // that the history shows
 	allows   *allowRules
 	resolver *msgauth.Resolver // nil = there is none
 	unsure   bool              // what DNS did not say is 451
@@ -139,8 +138,15 @@ func (c *Checker) Pin() *Checker {
 // rule says so; for every other door it counts as a block.
 func (c *Checker) Discarding() *Checker {
 	dropping := *c
-	dropping.drops = true
+	dropping.as.Discards = true
 	return &dropping
+}
+
+// serving is the generation that serves now; nil where a defect of ours has lost it, which
+// the verdicts then say.
+func (c *Checker) serving() (ix *index.Index) {
+	defer func() { recover() }()
+	return c.live()
 }
 
 // Generation names the generation that the next verdict comes from.

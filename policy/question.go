@@ -29,7 +29,8 @@ type question struct {
 	client netip.Addr // zero = unknown
 	source Source
 	text   string
-	apart  bool // of a Batch: it is not asked with the others
+	apart  bool         // of a Batch: it is not asked with the others
+	index  *index.Index // that answers; nil = the one that serves
 }
 
 // Envelope decides about one reverse-path, given as text with or without angle
@@ -81,7 +82,10 @@ func (c *Checker) ask(q question) (v Verdict) {
 		}
 		c.count(&v, q.about, now)
 	}()
-	ix := c.live() // once: the whole verdict comes from one generation
+	ix := q.index
+	if ix == nil {
+		ix = c.live() // once: the whole verdict comes from one generation
+	}
 	v.Generation = ix.Generation()
 	var odd error // which is not the same as listed, nor a fault of ours
 	readings := []addr.Reading(nil)

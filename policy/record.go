@@ -19,7 +19,7 @@ type Seen struct {
 // At returns a Checker like c for the door of that name, which the history shows.
 func (c *Checker) At(door string) *Checker {
 	there := *c
-	there.door = door
+	there.as.Name = door
 	return &there
 }
 
@@ -31,14 +31,14 @@ func (c *Checker) At(door string) *Checker {
 //
 // A refusal that repeats is folded: d then has the reference of the line that stands for
 // it. Mail that is accepted is always remembered, and only its line of the log is folded.
-func (c *Checker) record(v *Verdict, recipient string, d *Decision) {
+func (c *Checker) record(door *Door, v *Verdict, recipient string, d *Decision) {
 	if c.history == nil && c.decided == nil && c.repeats == nil || v.Source != EnvelopeSource && d.Ref == "" {
 		return
 	}
 	if v.Sender.Null() && !v.Client.IsValid() && v.Seen.Sender == "" && d.Ref == "" {
 		return
 	}
-	r := history.Record{Time: time.Now(), Door: c.door, Outcome: d.Outcome.String(), Verdict: string(v.Kind),
+	r := history.Record{Time: time.Now(), Door: door.Name, Outcome: d.Outcome.String(), Verdict: string(v.Kind),
 		Client: v.Client, Helo: v.Seen.Helo, Sender: v.Sender.String(), Recipient: recipient, Generation: v.Generation,
 		Ref: d.Ref, Exempt: d.Exempt, Shadow: d.Shadow, Authenticated: v.Seen.Authenticated}
 	if r.Sender == "" || v.Unread != "" && v.Seen.Sender != "" {
@@ -75,5 +75,5 @@ func (c *Checker) LogsMore(client netip.Addr) bool { return c.repeats.Line(clien
 
 // String is the word that the history has for an outcome.
 func (o Outcome) String() string {
-	return [...]string{"accept", "refuse", "defer", "quarantine", "tag", "discard"}[o]
+	return [...]string{"accept", "refuse", "defer", "quarantine", "tag", "discard", "apart"}[o]
 }

@@ -124,15 +124,27 @@ func (c *Checker) Header(s Source, address string) Verdict {
 // remembered as by Recipient, with the recipient that the door has in hand;
 // "" = all of them.
 func (c *Checker) Passes(recipient string, all ...Verdict) bool {
+	if !passes(all) {
+		return false
+	}
+	c.recordPassed(&c.as, recipient, all)
+	return true
+}
+
+// passes reports whether no list has a part in any of these.
+func passes(all []Verdict) bool {
 	for i := range all {
 		if all[i].Kind != Clear || len(all[i].Matches) > 0 {
 			return false
 		}
 	}
-	for i := range all {
-		c.record(&all[i], recipient, &Decision{})
-	}
 	return true
+}
+
+func (c *Checker) recordPassed(door *Door, recipient string, all []Verdict) {
+	for i := range all {
+		c.record(door, &all[i], recipient, &Decision{})
+	}
 }
 
 // Group says which recipients share every decision about a header: those with

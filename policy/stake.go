@@ -32,7 +32,7 @@ func (c *Checker) Stake(v Verdict, recipient string) Stake {
 	}
 	only := c.policies.of(recipient)
 	v = c.For(v, recipient)
-	s := Stake{wants: v.Wants & lateProofs, unsure: v.Unsure, Otherwise: c.consequence(&v).Outcome}
+	s := Stake{wants: v.Wants & lateProofs, unsure: v.Unsure, Otherwise: c.consequence(&c.as, &v).Outcome}
 	for n := range s.blockers {
 		if kind, decider := v.judge(only, v.found()|lateState(n)); kind == Blocked {
 			s.blockers[n] = decider + 1

@@ -31,7 +31,7 @@ func space(names ...int) int {
 // at once, and need not come again to hear so. Postfix makes a 450 of it. An entry that
 // names a code has it, and one that has a text without a code has that of Postfix's
 // tables, which is Postfix's to say.
-func action(v policy.Verdict, d policy.Decision, space int) string {
+func action(d policy.Decision, space int) string {
 	r := d.Reply
 	words := r.Enhanced + " " + r.Behind(space)
 	switch d.Outcome {
@@ -48,10 +48,16 @@ func action(v policy.Verdict, d policy.Decision, space int) string {
 	case policy.Mark:
 		return "PREPEND X-Blockd: " + d.Tag.String()
 	case policy.Quarantine:
-		return "HOLD " + v.Because(d.Ref)
+		return "HOLD " + d.Because()
+	case policy.Apart:
+		return sendAgain
 	}
 	return dunno
 }
+
+// sendAgain is for a recipient whose message is to be treated in another way than
+// that of the recipients before. The client sends it again, by itself.
+const sendAgain = "452 4.5.3 send this recipient in a transaction of its own"
 
 // dunno is that we have nothing to say: other restrictions decide.
 const dunno = "DUNNO"
@@ -60,16 +66,4 @@ const dunno = "DUNNO"
 // puts in front depends on the restrictions that we stand in.
 func (r *policyRequest) space() int {
 	return space(len(r.sender), len(r.recipient), len(r.helo), len(r.name)+len(r.client)+len("[]"))
-}
-
-// treatment is what an action does to a message rather than to a recipient; ""
-// for nothing. Two recipients can share a message if theirs are equal.
-func treatment(v policy.Verdict, d policy.Decision) string {
-	switch d.Outcome {
-	case policy.Mark:
-		return "tag " + v.ListName(v.Decider)
-	case policy.Quarantine:
-		return "hold"
-	}
-	return ""
 }

@@ -92,7 +92,7 @@ func (c *conn) serve() {
 		return
 	}
 	c.metrics.faults[f].Inc()
-	c.faults.Warn(c.name+" connection ended", slog.String("peer", c.conn.RemoteAddr().String()), slog.String("why", string(f)))
+	c.faults.Warn(c.door.Name+" connection ended", slog.String("peer", c.conn.RemoteAddr().String()), slog.String("why", string(f)))
 	if f != errUnread {
 		c.farewell()
 	}
@@ -122,7 +122,7 @@ func (c *conn) farewell() {
 func (c *conn) run() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.log.Error(c.name+" panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			c.log.Error(c.door.Name+" panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			err = errPanic
 		}
 	}()

@@ -1,6 +1,7 @@
 package postfix
 
 import (
+	"log/slog"
 	"net/netip"
 
 	"blockd/listener"
@@ -24,12 +25,19 @@ type delegation struct {
 type transaction struct {
 	instance string // "" = none that could be remembered
 	sender   string // internal form
-	client   netip.Addr
-	login    bool
-	verdict  policy.Verdict
+	queueID  []byte // of the request in hand
+	policy.Transaction
+}
 
-	shared    bool   // a recipient was let through, and the others must take its treatment
-	treatment string // of the message, so far
+func newDelegation(s *service) *delegation {
+	d := &delegation{service: s}
+	d.tx.Transaction = s.checker.Begin(&s.door, policy.Client{Line: d.line})
+	return d
+}
+
+// line has the fields of a log line that are Postfix's own.
+func (d *delegation) line() []slog.Attr {
+	return []slog.Attr{slog.String("instance", d.tx.instance), slog.String("queue_id", string(d.tx.queueID))}
 }
 
 func (d *delegation) measure(buf []byte, seen int) (int, error) {
@@ -68,20 +76,24 @@ func appendAction(out []byte, action string) []byte {
 // too, it says at END-OF-MESSAGE that it has the whole message. A request at DATA says
 // nothing of the kind: the client may go away behind the command.
 func (d *delegation) decide(r *policyRequest) string {
+	d.tx.queueID = r.queueID // empty before the first recipient
 	switch string(r.state) {
 	case "RCPT":
+		d.begin(r)
 		return d.recipient(r)
 	case "MAIL":
 		if d.settings.RejectAt == "mail" {
-			d.judge(r)
-			return d.early(r, d.prove(r, ""))
+			d.begin(r)
+			return d.early(r, d.tx.Recipient(""))
 		}
 	case "CONNECT":
-		if client := d.address(r.client); d.settings.ClientRejectAt == "connect" && !listener.Within(d.settings.Trusted, client) {
-			return d.early(r, d.checker.Client(client))
+		if d.settings.ClientRejectAt == "connect" {
+			t := d.checker.Begin(&d.door, d.connected(r))
+			return d.early(r, t.Connect())
 		}
 	case "END-OF-MESSAGE":
-		d.checker.Completed(d.judge(r))
+		d.begin(r)
+		d.tx.Completed()
 	}
 	d.metrics.answers[policy.Accept].Inc()
 	return dunno
@@ -89,84 +101,52 @@ func (d *delegation) decide(r *policyRequest) string {
 
 // early answers before a recipient is known. What is done with a message is left
 // to RCPT.
-func (d *delegation) early(r *policyRequest, v policy.Verdict) string {
-	decision := d.checker.Recipient(v, "")
-	if decision.Outcome != policy.Refuse && decision.Outcome != policy.Defer {
-		d.metrics.answers[policy.Accept].Inc()
-		return dunno
+func (d *delegation) early(r *policyRequest, decided policy.Decision) string {
+	if !decided.Refuses() {
+		decided = policy.Decision{}
 	}
-	return d.say(r, v, decision, action(v, decision, r.space()))
+	return d.say(r, decided)
 }
 
-// recipient answers about one recipient.
+// recipient answers about one recipient. What a list wants done with a message, Postfix
+// does to the whole of it.
 func (d *delegation) recipient(r *policyRequest) string {
-	v := d.judge(r)
-	recipient := external(d.room.text(r.recipient))
-	if d.checker.Passes(recipient, v) {
-		d.metrics.answers[policy.Accept].Inc()
-		return dunno
+	decided := d.tx.Recipient(external(d.room.text(r.recipient)))
+	if decided.Refuses() {
+		return d.say(r, decided)
 	}
-	v = d.prove(r, recipient)
-	decision := d.checker.Recipient(v, recipient)
-	v = d.checker.For(v, recipient)
-	if decision.Outcome == policy.Refuse || decision.Outcome == policy.Defer {
-		return d.say(r, v, decision, action(v, decision, r.space()))
+	marked := d.tx.Tag() != (policy.Tag{})
+	if d.tx.Join(&decided); marked && decided.Outcome == policy.Mark {
+		d.metrics.answers[policy.Mark].Inc()
+		return dunno // the field stands there already
 	}
-	if decision.Ref == "" { // the sender is none, or there is none; no list has a part in it
-		d.metrics.answers[policy.Accept].Inc()
-		return dunno
-	}
-	// Postfix does to the whole message what one recipient's answer says.
-	switch how := treatment(v, decision); {
-	case !d.tx.shared:
-		d.tx.shared, d.tx.treatment = true, how
-	case how != d.tx.treatment:
-		d.metrics.again.Inc()
-		if !d.checker.LogsMore(d.tx.client) {
-			return sendAgain
-		}
-		d.log.Info("recipient put off", d.attrs(r, v, decision, sendAgain)...)
-		return sendAgain
-	case decision.Outcome == policy.Mark:
-		return d.say(r, v, decision, dunno) // the field stands there already
-	}
-	return d.say(r, v, decision, action(v, decision, r.space()))
+	return d.say(r, decided)
 }
 
-// sendAgain is for a recipient whose message is to be treated in another way than
-// that of the recipients before. The client sends it again, by itself.
-const sendAgain = "452 4.5.3 send this recipient in a transaction of its own"
-
-// say counts and logs an answer.
-func (d *delegation) say(r *policyRequest, v policy.Verdict, decision policy.Decision, answer string) string {
-	d.metrics.answers[decision.Outcome].Inc()
-	if !decision.Folded {
-		d.log.Info(decision.Event(v), d.attrs(r, v, decision, answer)...)
-	}
-	return answer
+// say counts an answer.
+func (d *delegation) say(r *policyRequest, decided policy.Decision) string {
+	d.metrics.answers[decided.Outcome].Inc()
+	return action(decided, r.space())
 }
 
-// judge returns the verdict of the transaction, or makes it. Of a trusted client
-// nothing is asked, of one who has authenticated, if so configured, only whether
-// its address is listed.
-func (d *delegation) judge(r *policyRequest) policy.Verdict {
-	client, login := d.address(r.client), len(r.login) > 0
-	t := &d.tx
-	if t.instance != "" && t.instance == string(r.instance) && t.sender == string(r.sender) && t.client == client && t.login == login {
-		return t.verdict
+// begin begins the transaction that a request is of, if it is not that of the one before.
+func (d *delegation) begin(r *policyRequest) {
+	client, t := d.connected(r), &d.tx
+	if t.instance != "" && t.instance == string(r.instance) && t.sender == string(r.sender) &&
+		t.Client.Addr == client.Addr && t.Client.Authenticated == client.Authenticated {
+		return
 	}
-	*t = transaction{instance: d.room.text(r.instance), sender: d.room.text(r.sender), client: client, login: login}
-	reversePath := external(t.sender)
-	seen := policy.Seen{Helo: d.room.text(r.helo), Sender: reversePath}
-	switch {
-	case listener.Within(d.settings.Trusted, client):
-		client, reversePath, seen = netip.Addr{}, "", policy.Seen{}
-	case login && d.settings.SkipAuthenticated:
-		reversePath, seen.Authenticated = "", true
-	}
-	t.verdict = d.checker.Envelope(client, reversePath)
-	t.verdict.Seen = seen
-	return t.verdict
+	t.instance, t.sender, t.Client = d.room.text(r.instance), d.room.text(r.sender), client
+	t.Client.Helo = d.room.text(r.helo)
+	sender := external(t.sender)
+	t.Mail(policy.Mail{Sender: sender, Written: sender})
+}
+
+// connected is the client of a request, as it connected.
+func (d *delegation) connected(r *policyRequest) policy.Client {
+	client := d.address(r.client)
+	return policy.Client{Addr: client, Authenticated: len(r.login) > 0,
+		Trusted: listener.Within(d.settings.Trusted, client), Line: d.tx.Client.Line}
 }
 
 // address reads client_address, which is the same for many requests. "unknown" is

@@ -41,7 +41,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // not allocate.
 type serviceMetrics struct {
 	answers      map[policy.Outcome]prometheus.Counter
-	again        prometheus.Counter
 	faults       map[fault]prometheus.Counter
 	refused      *prometheus.CounterVec
 	acceptErrors prometheus.Counter
@@ -52,13 +51,12 @@ type serviceMetrics struct {
 func (m *Metrics) of(service string) *serviceMetrics {
 	s := &serviceMetrics{
 		answers: map[policy.Outcome]prometheus.Counter{}, faults: map[fault]prometheus.Counter{}, refused: m.refused,
-		again:        m.answers.WithLabelValues(service, "again"),
 		acceptErrors: m.acceptErrors.WithLabelValues(service), connections: m.connections.WithLabelValues(service),
 		duplicates: m.duplicates,
 	}
 	for outcome, answer := range map[policy.Outcome]string{
 		policy.Accept: "passed", policy.Refuse: "refused", policy.Defer: "deferred", policy.Mark: "tagged",
-		policy.Quarantine: "held",
+		policy.Quarantine: "held", policy.Apart: "again",
 	} {
 		s.answers[outcome] = m.answers.WithLabelValues(service, answer)
 	}

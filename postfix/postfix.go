@@ -48,7 +48,7 @@ func (s Settings) withDefaults() Settings {
 
 // service is what all connections of a Server share.
 type service struct {
-	name     string // in the log and in metrics
+	door     policy.Door
 	settings Settings
 	checker  *policy.Checker
 	metrics  *serviceMetrics
@@ -61,24 +61,27 @@ type service struct {
 // 3.7 takes every further recipient of the message without asking, and so would
 // drop postmaster's mail too.
 func Policy(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) *Server {
-	return newServer("policy", s, c, m, log, func(s *service) dialect { return &delegation{service: s} })
+	// It asks at RCPT whether or not proof is in the message, which it never shows.
+	door := policy.Door{Name: "policy", Log: log, Marks: true, Quarantines: true, Holds: true,
+		SkipAuthenticated: s.SkipAuthenticated, ProofTimeout: s.withDefaults().ProofTimeout}
+	return newServer(door, s, c, m, log, func(s *service) dialect { return newDelegation(s) })
 }
 
 // Socketmap returns a server of socketmap_table(5). The map "senders" is the whole
 // decision, one named as a list is that list alone.
 func Socketmap(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) *Server {
-	return newServer("socketmap", s, c, m, log, func(s *service) dialect { return &socketmap{table{service: s}} })
+	return newServer(tableDoor("socketmap", log), s, c, m, log, func(s *service) dialect { return &socketmap{newTable(s)} })
 }
 
 // TCPTable returns a server of tcp_table(5), for the whole decision.
 func TCPTable(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) *Server {
-	return newServer("tcp", s, c, m, log, func(s *service) dialect { return &tcpTable{table{service: s}} })
+	return newServer(tableDoor("tcp", log), s, c, m, log, func(s *service) dialect { return &tcpTable{newTable(s)} })
 }
 
-func newServer(name string, s Settings, c *policy.Checker, m *Metrics, log *slog.Logger, speak func(*service) dialect) *Server {
+func newServer(door policy.Door, s Settings, c *policy.Checker, m *Metrics, log *slog.Logger, speak func(*service) dialect) *Server {
 	s = s.withDefaults()
 	return &Server{
-		service: service{name: name, settings: s, checker: c, metrics: m.of(name), log: log, faults: listener.NewCalmLog(log)},
+		service: service{door: door, settings: s, checker: c, metrics: m.of(door.Name), log: log, faults: listener.NewCalmLog(log)},
 		speak:   speak,
 		open:    map[*conn]struct{}{}, refusals: listener.NewCalmLog(log),
 	}

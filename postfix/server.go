@@ -35,7 +35,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	defer cancel(nil)
 	var loops sync.WaitGroup
 	for _, l := range listeners {
-		s.log.Info(s.name+" listens", slog.String("address", l.Addr().String()))
+		s.log.Info(s.door.Name+" listens", slog.String("address", l.Addr().String()))
 		loops.Go(func() {
 			if err := s.accept(ctx, l); err != nil {
 				cancel(err)
@@ -59,7 +59,7 @@ func (s *Server) accept(ctx context.Context, l net.Listener) error {
 	for {
 		nc, err := listener.Accept(l, ctx.Done(), func(err error, retry time.Duration) {
 			s.metrics.acceptErrors.Inc()
-			s.log.Error(s.name+" accept failed", slog.Any("error", err), slog.Duration("retry", retry))
+			s.log.Error(s.door.Name+" accept failed", slog.Any("error", err), slog.Duration("retry", retry))
 		})
 		switch {
 		case err == nil:
@@ -67,7 +67,7 @@ func (s *Server) accept(ctx context.Context, l net.Listener) error {
 		case ctx.Err() != nil:
 			return nil
 		default:
-			return fmt.Errorf("%s: %w", s.name, err)
+			return fmt.Errorf("%s: %w", s.door.Name, err)
 		}
 	}
 }
@@ -89,8 +89,8 @@ func (s *Server) admit(nc net.Conn) {
 	}
 	s.mu.Unlock()
 	if why != "" { // counted before the close: who sees the end finds it counted
-		s.metrics.refused.WithLabelValues(s.name, why).Inc()
-		s.refusals.Warn(s.name+" connection refused", slog.String("peer", nc.RemoteAddr().String()), slog.String("why", why))
+		s.metrics.refused.WithLabelValues(s.door.Name, why).Inc()
+		s.refusals.Warn(s.door.Name+" connection refused", slog.String("peer", nc.RemoteAddr().String()), slog.String("why", why))
 		nc.Close()
 		return
 	}

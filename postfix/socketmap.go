@@ -12,7 +12,7 @@ const (
 )
 
 // socketmap is socketmap_table(5) on one connection.
-type socketmap struct{ table }
+type socketmap struct{ *table }
 
 // measure reads the frame of a netstring, "LENGTH:octets,".
 func (m *socketmap) measure(buf []byte, _ int) (int, error) {

@@ -16,10 +16,28 @@ const nullSender = "<>"
 
 // table is a look-up table of senders. Postfix asks for the whole address only,
 // and the walk through its domains is ours.
-type table struct{ *service }
+type table struct {
+	*service
+	tx   policy.Transaction
+	name string // of the map that is asked
+}
+
+// tableDoor is told senders, and nothing else.
+func tableDoor(name string, log *slog.Logger) policy.Door {
+	return policy.Door{Name: name, Log: log, Marks: true, Quarantines: true, SendersOnly: true}
+}
+
+func newTable(s *service) *table {
+	t := &table{service: s}
+	t.tx = s.checker.Begin(&s.door, policy.Client{Line: t.line})
+	return t
+}
+
+// line has the fields of a log line that are a table's own.
+func (t *table) line() []slog.Attr { return []slog.Attr{slog.String("map", t.name)} }
 
 // has reports whether there is a map of that name.
-func (t table) has(name string) bool {
+func (t *table) has(name string) bool {
 	return name == WholeDecision || slices.Contains(t.settings.Lists, name)
 }
 
@@ -28,29 +46,25 @@ func (t table) has(name string) bool {
 // result why.
 // Each look-up takes the generation that serves just then: a table has no
 // transactions.
-func (t table) lookup(name, key string) (result string, found, failed bool) {
-	v := t.checker.Sender(sender(key))
-	if name != WholeDecision {
-		v = v.Only(name)
+func (t *table) lookup(name, key string) (result string, found, failed bool) {
+	m := policy.Mail{Sender: sender(key)}
+	m.Written = m.Sender
+	if t.name = name; name != WholeDecision {
+		m.List = name
 	}
-	d := t.checker.Whole(v)
+	d := t.tx.Mail(m)
 	t.metrics.answers[d.Outcome].Inc()
-	failed = d.Outcome == policy.Defer && v.Internal()
-	switch {
+	switch failed = d.Outcome == policy.Defer && d.Unchecked(); {
 	case failed:
 		result = d.Reply.Words
 	case d.Outcome != policy.Accept:
-		result = action(v, d, space(len(key)))
-	}
-	if d.Ref != "" && !d.Folded {
-		t.log.Info(d.Event(v), slog.String("door", t.name), slog.String("map", name), slog.String("ref", d.Ref),
-			slog.String("sender", key), slog.Any("", v), slog.String("reply", result))
+		result = action(d, space(len(key)))
 	}
 	return result, result != "", failed
 }
 
 // tempfails is what on_error says.
-func (t table) tempfails() bool { return t.settings.OnError == policy.TempfailOnError }
+func (t *table) tempfails() bool { return t.settings.OnError == policy.TempfailOnError }
 
 // sender reads a key. A local-part that needs quotes is asked for twice by
 // Postfix, with them and without; both mean the same.

@@ -7,7 +7,7 @@ import "bytes"
 const maxLine = 8 << 10
 
 // tcpTable is tcp_table(5) on one connection: a line "get KEY", and a line back.
-type tcpTable struct{ table }
+type tcpTable struct{ *table }
 
 func (t *tcpTable) measure(buf []byte, seen int) (int, error) {
 	n := seen + bytes.IndexByte(buf[seen:], '\n') + 1

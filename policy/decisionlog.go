@@ -1,0 +1,64 @@
+package policy
+
+import (
+	"context"
+	"log/slog"
+)
+
+// The lines that decisions have in the log, the same at every door. docs/operation.md
+// lists them.
+
+// event says what a decision did with its sender, or its recipient. v is the verdict that
+// it was made of.
+func (d Decision) event(v *Verdict) string {
+	switch {
+	case d.Outcome == Refuse:
+		return "sender blocked"
+	case d.Outcome == Defer:
+		return "sender deferred"
+	case d.Outcome == Quarantine:
+		return "sender quarantined"
+	case d.Outcome == Mark:
+		return "sender tagged"
+	case d.Outcome == Discard:
+		return "sender discarded"
+	case d.Exempt:
+		return "recipient exempt"
+	case d.Shadow:
+		return "sender would be blocked"
+	case v.Internal():
+		return "sender unchecked"
+	case v.Kind == Clear:
+		return "sender excused"
+	}
+	return "sender allowed"
+}
+
+// log writes the one line of a decision that lists had a part in, unless another line
+// stands for it.
+func (t *Transaction) log(d *Decision) {
+	if d.Ref != "" && d.verdict != nil && !d.Folded {
+		t.write(d.event(d.verdict), d)
+	}
+}
+
+// write writes a line about a recipient.
+func (t *Transaction) write(event string, d *Decision) {
+	client := "unknown"
+	if t.Client.Addr.IsValid() {
+		client = t.Client.Addr.Unmap().WithZone("").String()
+	}
+	line := []slog.Attr{slog.String("door", t.door.Name), slog.String("client", client), slog.String("helo", t.Client.Helo)}
+	if t.Client.Line != nil {
+		line = append(line, t.Client.Line()...)
+	}
+	line = append(line, slog.String("ref", d.Ref), slog.String("sender", t.mail.Written), slog.String("recipient", d.recipient))
+	if v := d.verdict; v != nil {
+		if v.Source != EnvelopeSource {
+			line = append(line, slog.String("field", v.Source.String()), slog.String("address", v.Sender.String()))
+		}
+		line = append(line, slog.Any("", v))
+	}
+	line = append(line, slog.String("reply", d.Reply.String()))
+	t.door.Log.LogAttrs(context.Background(), slog.LevelInfo, event, line...)
+}

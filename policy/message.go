@@ -1,0 +1,152 @@
+package policy
+
+import (
+	"context"
+	"io"
+
+	"blockd/header"
+)
+
+// Header decides by the addresses of the header, which lists are asked about, and which
+// recipients have in common. It is told them once. fault is what the client hears if the
+// header could not be read, and zero if it could; nobody hears it whose mail lists have
+// nothing to do with.
+//
+// The decision refuses the message, or is what becomes of it; where the message AwaitsMessage,
+// so far.
+func (t *Transaction) Header(fields []header.Field, fault Reply) Decision {
+	if !t.ReadsHeader() {
+		return t.settled
+	}
+	t.fields, t.fault = fields, fault
+	if t.late() { // who the header's addresses matter to is not known yet
+		return Decision{AwaitsMessage: true}
+	}
+	return t.judgeHeader()
+}
+
+// judgeHeader looks the addresses of the header up, and decides by those about which
+// nothing is open.
+func (t *Transaction) judgeHeader() Decision {
+	all, fault := t.lookUpHeader()
+	if fault.Code != 0 {
+		return Decision{Outcome: Refuse, Reply: fault}
+	}
+	if t.ended {
+		return t.judge(all)
+	}
+	now := all[:0:0]
+	for _, v := range all {
+		if (t.stakeOf(v, t.first()) == Stake{}) {
+			now = append(now, v)
+		} else {
+			t.judged = append(t.judged, v)
+		}
+	}
+	if len(t.judged) > 0 && !t.door.Streams { // all of it is answered at once
+		t.judged = all
+		return Decision{AwaitsMessage: true}
+	}
+	d := t.judge(now)
+	d.AwaitsMessage = len(t.judged) > 0
+	return d
+}
+
+// lookUpHeader looks up the addresses of the header. Mail whose envelope an exception frees
+// from all lists is not asked further.
+func (t *Transaction) lookUpHeader() (all []Verdict, fault Reply) {
+	c, recipient := t.checker, t.first()
+	for _, v := range t.verdicts {
+		if v := c.For(v, recipient); v.Frees() {
+			return nil, Reply{}
+		}
+	}
+	if t.fault.Code != 0 {
+		return nil, t.fault
+	}
+	for _, f := range t.fields {
+		source, _ := FieldSource(f.Name)
+		v := c.ask(question{about: aField, source: source, text: f.Text, index: t.index})
+		v.Seen.UTF8 = t.mail.UTF8
+		v = c.ProveOrigin(context.Background(), v, recipient, t.origin()) // asks nothing: SPF is of envelopes
+		if t.ended {
+			v = c.ProveBy(context.Background(), v, recipient, t.origin(), t.facts)
+		}
+		all = append(all, v)
+	}
+	return all, Reply{}
+}
+
+// judge decides by addresses of the header. What a list wants done with the message is
+// done, where nothing worse is done already.
+func (t *Transaction) judge(all []Verdict) Decision {
+	ask, recipient := (*Checker).recipientAt, t.first()
+	if t.ended || t.door.Streams {
+		ask = (*Checker).endOfMessageAt
+	}
+	worst := t.settled
+	for _, v := range all {
+		d := ask(t.checker, t.door, v, recipient)
+		if d.Ref == "" || v.Kind == Allowed {
+			continue
+		}
+		v = t.checker.For(v, recipient)
+		d.recipient, d.verdict = recipient, &v
+		d = t.door.able(d)
+		t.log(&d)
+		if d.Outcome.weight() > worst.Outcome.weight() {
+			worst = d
+		}
+	}
+	if !worst.Refuses() {
+		t.settled = worst
+	}
+	return worst
+}
+
+// Examine looks for what the message proves. It is told the whole message, from its first
+// header field to the last octet before the final dot; nil is one that proves nothing,
+// since there is more of it than is kept. The error is that of message.
+func (t *Transaction) Examine(ctx context.Context, message io.Reader) error {
+	c := t.checker
+	if message != nil {
+		facts, err := c.Examine(ctx, t.Client.Addr, message)
+		if err != nil {
+			return err
+		}
+		t.facts = facts
+	}
+	if t.late() {
+		t.proveBy(ctx, t.verdicts)
+	}
+	t.proveBy(ctx, t.judged)
+	return nil
+}
+
+func (t *Transaction) proveBy(ctx context.Context, all []Verdict) {
+	for i, v := range all {
+		all[i] = t.checker.ProveBy(ctx, v, t.first(), t.origin(), t.facts)
+	}
+}
+
+// Message is the last word about a message, after Examine where something awaits it. The
+// answer is the same for all recipients, as they share what was open; the reference in it
+// is that of the first.
+func (t *Transaction) Message() Decision {
+	t.ended = true
+	if !t.late() {
+		return t.judge(t.judged)
+	}
+	for i, recipient := range t.recipients {
+		d := t.weigh(recipient, (*Checker).endOfMessageAt)
+		if i == 0 {
+			t.settled = d
+		}
+		d.Reply = t.settled.Reply // which is what the client hears
+		t.log(&d)
+	}
+	if t.settled.Refuses() || !t.ReadsHeader() {
+		return t.settled
+	}
+	return t.judgeHeader()
+}

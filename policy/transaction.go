@@ -1,0 +1,283 @@
+package policy
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"blockd/header"
+	"blockd/index"
+	"blockd/msgauth"
+)
+
+// Transaction decides about one message after the other of a client: at MAIL, for each
+// recipient, at the end of the header and at the end of the message. Every front door
+// drives it and does what it says. All of a message is decided by one generation. It is
+// for one goroutine at a time.
+type Transaction struct {
+	Client Client // may change between two messages
+
+	checker *Checker
+	door    *Door
+
+	mail     Mail
+	index    *index.Index // that answers for the rest of the message; nil = nothing else is looked up
+	verdicts []Verdict    // of the sender, and of its second spelling
+	reads    bool         // lists are asked about the header
+
+	sharing
+	settled Decision // what becomes of the message, so far
+
+	fields []header.Field   // the header's addresses, once they are there
+	fault  Reply            // the header could not be read
+	judged []Verdict        // of those addresses that the message decides about
+	ended  bool             // the message has
+	facts  *msgauth.Message // then; nil = it proves nothing
+}
+
+// Begin returns a transaction of a client at a door.
+func (c *Checker) Begin(d *Door, client Client) Transaction {
+	return Transaction{checker: c, door: d, Client: client}
+}
+
+// Reset ends a message, whatever its state.
+func (t *Transaction) Reset() {
+	*t = Transaction{Client: t.Client, checker: t.checker, door: t.door, verdicts: t.verdicts[:0]}
+}
+
+// Connect decides about the client before it has said anything. Whatever else a list
+// wants than to refuse it is left to the recipients.
+func (t *Transaction) Connect() Decision {
+	if t.Client.Trusted {
+		return Decision{}
+	}
+	v := t.checker.Client(t.Client.Addr)
+	d := t.checker.recipientAt(t.door, v, "")
+	if !d.Refuses() {
+		return Decision{}
+	}
+	if t.door.Greets {
+		d.Reply = d.Reply.inPlaceOfGreeting()
+	}
+	own := v // a clear client costs no allocation
+	d.verdict = &own
+	t.log(&d)
+	return d
+}
+
+// Mail begins a message and looks its sender up, together with the client. Of a trusted
+// client nothing is asked; of one that has authenticated, if so configured, only whether
+// its address is listed. Its decision is the last word where it has Passed, and at a door
+// that hears of senders only.
+func (t *Transaction) Mail(m Mail) Decision {
+	t.Reset()
+	c, client := t.checker, t.Client.Addr
+	skips := t.Client.Authenticated && t.door.SkipAuthenticated
+	seen := Seen{Helo: t.Client.Helo, Sender: m.Written, UTF8: m.UTF8, Authenticated: skips}
+	t.mail = m
+	t.reads = t.door.SeesHeader && c.sources.Header() && !skips && !t.Client.Trusted
+	switch {
+	case t.Client.Trusted:
+		client, m.Sender, m.Other, seen = netip.Addr{}, "", "", Seen{}
+	case skips:
+		m.Sender, m.Other = "", ""
+	}
+	if t.reads || m.Other != "" {
+		t.index = c.serving()
+	}
+	t.look(client, m.Sender, seen)
+	if m.Other != "" {
+		t.look(client, m.Other, seen)
+	}
+	switch {
+	case t.door.SendersOnly:
+		return t.whole()
+	case t.door.PassesAtMail && !t.reads && passes(t.verdicts):
+		c.recordPassed(t.door, "", t.verdicts)
+		return Decision{Passed: true}
+	}
+	return Decision{}
+}
+
+// look adds the verdict about one spelling of the sender.
+func (t *Transaction) look(client netip.Addr, reversePath string, seen Seen) {
+	v := t.checker.ask(question{about: anEnvelope, client: client, text: reversePath, index: t.index})
+	v.Seen = seen
+	t.verdicts = append(t.verdicts, v)
+}
+
+// whole is the decision where nobody asks about recipients.
+func (t *Transaction) whole() Decision {
+	v := t.verdicts[0]
+	if t.mail.List != "" {
+		v = v.Only(t.mail.List)
+	}
+	d := t.checker.recipient(t.door, &v, "")
+	t.checker.record(t.door, &v, "", &d)
+	if d.Ref != "" {
+		own := v // a clear sender costs no allocation
+		d.verdict = &own
+		t.log(&d)
+	}
+	return d
+}
+
+// Asks reports whether Recipient may have to wait for DNS.
+func (t *Transaction) Asks(recipient string) bool {
+	return slices.ContainsFunc(t.verdicts, func(v Verdict) bool { return t.checker.Asks(v, recipient) })
+}
+
+// Prove asks DNS for what Recipient would: for a door that does other things meanwhile.
+// What was found is of the sender, and holds for every recipient.
+func (t *Transaction) Prove(ctx context.Context, recipient string) {
+	for i, v := range t.verdicts {
+		t.verdicts[i] = t.checker.ProveOrigin(ctx, v, recipient, t.origin())
+	}
+}
+
+func (t *Transaction) origin() Origin {
+	return Origin{Client: t.Client.Addr, Helo: t.Client.Helo, Authenticated: t.Client.Authenticated}
+}
+
+// prove looks for what is known before the message and can have a blocked sender allowed:
+// that the client has logged in, and SPF.
+func (t *Transaction) prove(recipient string) {
+	ctx := context.Background()
+	if t.door.ProofTimeout > 0 && t.Asks(recipient) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, t.door.ProofTimeout)
+		defer cancel()
+	}
+	t.Prove(ctx, recipient)
+}
+
+// Recipient decides about one recipient, given as the client wrote it without angle
+// brackets; "" asks about the sender alone, where it is refused at MAIL. A recipient that
+// is not refused becomes one of the message's by Join.
+func (t *Transaction) Recipient(recipient string) Decision {
+	if passes(t.verdicts) {
+		if recipient != "" {
+			t.checker.recordPassed(t.door, recipient, t.verdicts)
+		}
+		return Decision{recipient: recipient, open: t.questionOf(recipient)}
+	}
+	t.prove(recipient)
+	q := t.questionOf(recipient)
+	if q.late() {
+		return Decision{recipient: recipient, open: q, AwaitsMessage: true}
+	}
+	d := t.weigh(recipient, (*Checker).recipientAt)
+	if d.open = q; d.Refuses() {
+		t.log(&d)
+	}
+	return d
+}
+
+// questionOf is what is open about a recipient.
+func (t *Transaction) questionOf(recipient string) (q openQuestion) {
+	if recipient != "" && t.reads {
+		q.group = t.checker.Group(recipient, t.verdicts...)
+	}
+	for i := range t.verdicts {
+		q.stakes[i] = t.stakeOf(t.verdicts[i], recipient)
+	}
+	return q
+}
+
+// stakeOf is what the message decides for a recipient, by one verdict.
+func (t *Transaction) stakeOf(v Verdict, recipient string) Stake {
+	if !t.door.SeesMessage || len(v.Matches) == 0 {
+		return Stake{}
+	}
+	s := t.checker.Stake(v, recipient)
+	if t.door.Streams && s.Otherwise == Mark {
+		return Stake{}
+	}
+	return s
+}
+
+// weigh returns the decision that weighs most, by one of the ways to ask.
+func (t *Transaction) weigh(recipient string, ask func(*Checker, *Door, Verdict, string) Decision) (worst Decision) {
+	for i, v := range t.verdicts {
+		if d := ask(t.checker, t.door, v, recipient); i == 0 || d.Outcome.weight() > worst.Outcome.weight() {
+			worst = d
+			worst.Unreadable = v.Kind == Unknown && !v.Internal() && !d.Refuses() && !t.checker.isExempt(recipient)
+			v = t.checker.For(v, recipient)
+			worst.verdict = &v
+		}
+	}
+	worst.recipient = recipient
+	return t.door.able(worst)
+}
+
+// able is a decision as far as the door can carry it out.
+func (d *Door) able(decided Decision) Decision {
+	switch {
+	case decided.Outcome == Quarantine && !d.Quarantines:
+		decided.Outcome, decided.Reply = Defer, replyNoQuarantine
+	case decided.Outcome == Mark && !d.Marks:
+		decided.Outcome, decided.Tag = Accept, Tag{}
+	}
+	return decided
+}
+
+var replyNoQuarantine = Reply{Code: 451, Enhanced: "4.3.5", Text: "This message cannot be set aside here, try again later"}
+
+// TurnDown is the decision to refuse a recipient by a rule of the door's own, in the words
+// of r, where no list has a reason to.
+func (t *Transaction) TurnDown(recipient string, r Reply) Decision {
+	v := t.verdicts[0]
+	d := t.checker.turnDown(t.door, &v, recipient, r)
+	d.recipient = recipient
+	if !d.Folded {
+		t.write("recipient not taken", &d)
+	}
+	return d
+}
+
+// Completed says that the next server has accepted the message. A door that cannot know
+// says it where it knows most: a milter at the end of the message.
+func (t *Transaction) Completed() {
+	if t.settled.Outcome == Accept {
+		t.checker.Completed(t.verdicts...)
+	}
+}
+
+// WantsCompleted reports whether Completed is of use.
+func (t *Transaction) WantsCompleted() bool { return t.checker.WantsCompleted(t.verdicts...) }
+
+// Tag is what the message is marked with, so far.
+func (t *Transaction) Tag() Tag {
+	if t.settled.Outcome != Mark {
+		return Tag{}
+	}
+	return t.settled.Tag
+}
+
+// AwaitsMessage reports whether the message decides about its sender, or about an address
+// of its header.
+func (t *Transaction) AwaitsMessage() bool { return t.late() || len(t.judged) > 0 }
+
+// ReadsHeader reports whether Header is to be told the addresses of the header.
+func (t *Transaction) ReadsHeader() bool {
+	return t.reads && t.joined > 0 && t.group != Unread
+}
+
+// Verdict is that of the sender, for what else a door says about it.
+func (t *Transaction) Verdict() (k Kind, generation string) {
+	if len(t.verdicts) == 0 {
+		return Clear, ""
+	}
+	return t.verdicts[0].Kind, t.verdicts[0].Generation
+}
+
+// Found is what was found out about the sender, for Authentication-Results; m is nil where
+// the message was not looked at.
+func (t *Transaction) Found() (sender string, spf msgauth.SPF, m *msgauth.Message) {
+	for _, v := range t.verdicts {
+		if v.Evidence.SPF.Result != "" {
+			return v.Sender.String(), v.Evidence.SPF, t.facts
+		}
+	}
+	return "", msgauth.SPF{}, t.facts
+}

@@ -1,0 +1,334 @@
+package policy_test
+
+import (
+	"bytes"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/header"
+	"blockd/history"
+	"blockd/index"
+	"blockd/policy"
+)
+
+// The doors of these tests can do what those of blockd can.
+var (
+	relay   = &policy.Door{Name: "smtp", Log: quiet, Marks: true, Quarantines: true, Splits: true, SeesHeader: true, SeesMessage: true, Streams: true, Greets: true}
+	mailer  = &policy.Door{Name: "milter", Log: quiet, Marks: true, Quarantines: true, Discards: true, SeesHeader: true, SeesMessage: true, Greets: true, PassesAtMail: true}
+	old     = &policy.Door{Name: "milter", Log: quiet, Discards: true, Greets: true, PassesAtMail: true} // that can neither mark nor set aside
+	service = &policy.Door{Name: "policy", Log: quiet, Marks: true, Quarantines: true, Holds: true}
+	table   = &policy.Door{Name: "socketmap", Log: quiet, Marks: true, Quarantines: true, SendersOnly: true}
+
+	quiet = slog.New(slog.DiscardHandler)
+)
+
+// letters are those of docs/agreement.md.
+func letter(d policy.Decision) byte {
+	switch {
+	case d.AwaitsMessage:
+		return '?'
+	case d.Unreadable:
+		return 'S'
+	}
+	return "ARDQTX2"[d.Outcome]
+}
+
+// recipients asks about some, each of which is taken if it can be, and shows the answers.
+func recipients(x *policy.Transaction, names string) string {
+	var b strings.Builder
+	for to := range strings.FieldsSeq(names) {
+		d := x.Recipient(to + "@here.example")
+		if !d.Refuses() {
+			x.Join(&d)
+		}
+		b.WriteByte(letter(d))
+	}
+	return b.String()
+}
+
+// TestSharing is the table of who can share a message, at each kind of door.
+func TestSharing(t *testing.T) {
+	p := newPost(t)
+	ix := build(t, block("bad", "bad.example"), block("odd", "odd.example"), block("hold", "hold.example"), block("too", "odd.example\nhold.example"),
+		block("gone", "gone.example DISCARD"), block("x", "x.example\n"), allow("signed", "x.example"), block("from", "from.example"))
+	c, _ := checker(t, ix, policy.Settings{
+		Auth: policy.Auth{Resolver: p.resolver}, RecipientsExempt: []string{"postmaster"},
+		Lists: map[string]policy.ListRule{"odd": {OnMatch: policy.TagOnMatch}, "hold": {OnMatch: policy.QuarantineOnMatch}, "too": {OnMatch: policy.QuarantineOnMatch},
+			"gone": {Discard: true}, "signed": {Require: policy.DKIMProof}, "from": {Match: sources(t, "from")}},
+		Policies: []policy.RecipientPolicy{
+			{Recipients: []string{"too@"}, Lists: []string{"too", "from"}}, {Recipients: []string{"free@"}},
+		},
+	})
+	for _, tt := range []struct {
+		name, sender, recipients           string
+		relay, mailer, old, service, table string
+	}{
+		{"clear", "a@there.example", "bob carol postmaster bob", "AA2A", "AA2A", "P", "AAAA", "A"},
+		{"refused, and who is excused", "a@bad.example", "bob postmaster free bob", "RAAR", "RAAR", "RAAR", "RAAR", "R"},
+		{"tagged", "a@odd.example", "bob postmaster carol", "T2T", "T2T", "AAA", "T2T", "T"},
+		{"tagged behind an exempt one", "a@odd.example", "postmaster bob free", "A2A", "A2A", "AAA", "A2A", "T"},
+		{"tagged, and set aside for another", "a@odd.example", "bob too", "TQ", "T2", "AD", "T2", "T"},
+		{"set aside, by two lists", "a@hold.example", "bob too postmaster", "QQ2", "Q22", "DDA", "QQ2", "Q"},
+		{"discarded", "a@gone.example", "bob postmaster carol", "RAR", "X2X", "X2X", "RAR", "R"},
+		{"what a message decides is for those alone who await it", "a@x.example", "bob postmaster bob free", "?2?2", "?2?2", "RARA", "RARA", "R"},
+		{"and behind others", "a@x.example", "postmaster bob free", "A2A", "A2A", "ARA", "ARA", "R"},
+	} {
+		for _, door := range []struct {
+			*policy.Door
+			want string
+		}{{relay, tt.relay}, {mailer, tt.mailer}, {old, tt.old}, {service, tt.service}, {table, tt.table}} {
+			x := c.Begin(door.Door, policy.Client{Addr: netip.MustParseAddr("198.51.100.7")})
+			for range 2 { // Reset leaves nothing behind
+				got := ""
+				if d := x.Mail(policy.Mail{Sender: tt.sender}); door.SendersOnly {
+					got = string(letter(d))
+				} else if d.Passed {
+					got = "P"
+				} else {
+					got = recipients(&x, tt.recipients)
+				}
+				if got != door.want {
+					t.Errorf("%s: at %s (marks: %v): %s, want %s", tt.name, door.Name, door.Marks, got, door.want)
+				}
+				x.Reset()
+			}
+		}
+	}
+}
+
+// Who has left has settled nothing.
+func TestWhoHasLeftSharesNothing(t *testing.T) {
+	c, _ := checker(t, build(t, block("odd", "odd.example")), policy.Settings{RecipientsExempt: []string{"postmaster"},
+		Lists: map[string]policy.ListRule{"odd": {OnMatch: policy.TagOnMatch}}})
+	x := c.Begin(relay, policy.Client{})
+	x.Mail(policy.Mail{Sender: "a@odd.example"})
+	if got := recipients(&x, "bob"); got != "T" || x.Tag().List != "odd" {
+		t.Fatalf("%s, marked %q", got, x.Tag())
+	}
+	x.Leave("bob@here.example")
+	if got := recipients(&x, "postmaster bob"); got != "A2" || x.Tag() != (policy.Tag{}) {
+		t.Errorf("%s, marked %q; want the first that is left to settle it", got, x.Tag())
+	}
+}
+
+// TestTheMessageDecides goes to the last word.
+func TestTheMessageDecides(t *testing.T) {
+	p := newPost(t)
+	ix := build(t, block("x", "x.example\n"), allow("signed", "x.example"), block("from", "evil.example"), block("mark", "mark.example"), block("side", "side.example"))
+	c, _ := checker(t, ix, policy.Settings{Auth: policy.Auth{Resolver: p.resolver}, RecipientsExempt: []string{"postmaster"},
+		Lists: map[string]policy.ListRule{"signed": {Require: policy.DKIMProof, Match: sources(t, "envelope", "from")}, "x": {Match: sources(t, "envelope", "from")},
+			"from": {Match: sources(t, "from")}, "mark": {Match: sources(t, "from"), OnMatch: policy.TagOnMatch}, "side": {Match: sources(t, "from"), OnMatch: policy.QuarantineOnMatch}}})
+	unreadable := policy.Reply{Code: 554, Enhanced: "5.6.0", Text: "too much"}
+	for _, tt := range []struct {
+		name, sender, recipient, from, signedBy string
+		fault                                   policy.Reply
+		relay, mailer                           string // at the end of the header and of the message; a code: refused so
+	}{
+		{"nothing in it", "a@there.example", "bob", "a@there.example", "", policy.Reply{}, "A A", "A A"},
+		{"a listed author", "a@there.example", "bob", "a@evil.example", "", policy.Reply{}, "554", "550"},
+		{"a listed author, to an exempt recipient", "a@there.example", "postmaster", "a@evil.example", "", policy.Reply{}, "A A", "A A"},
+		{"an author that is marked", "a@there.example", "bob", "a@mark.example", "", policy.Reply{}, "T T", "T T"},
+		{"an author that is set aside", "a@there.example", "bob", "a@side.example", "", policy.Reply{}, "Q Q", "Q Q"},
+		{"a header that cannot be read", "a@there.example", "bob", "", "", unreadable, "554", "554"},
+		{"a header that cannot be read, to an exempt recipient", "a@there.example", "postmaster", "", "", unreadable, "A A", "A A"},
+		{"an author that may prove itself, and does", "a@there.example", "bob", "a@x.example", "x.example", policy.Reply{}, "? A", "? A"},
+		{"an author that may prove itself, and does not", "a@there.example", "bob", "a@x.example", "", policy.Reply{}, "? 554", "? 554"},
+		{"a sender that proves itself", "a@x.example", "bob", "a@x.example", "x.example", policy.Reply{}, "? A", "? A"},
+		{"a sender that does not", "a@x.example", "bob", "a@x.example", "", policy.Reply{}, "? 554", "? 554"},
+		{"to an exempt recipient it need not", "a@x.example", "postmaster", "a@x.example", "", policy.Reply{}, "A A", "A A"},
+	} {
+		for _, door := range []struct {
+			*policy.Door
+			want string
+		}{{relay, tt.relay}, {mailer, tt.mailer}} {
+			x := c.Begin(door.Door, policy.Client{Addr: netip.MustParseAddr("198.51.100.7")})
+			x.Mail(policy.Mail{Sender: tt.sender})
+			recipients(&x, tt.recipient)
+			got, word := "", func(d policy.Decision) string {
+				if d.Refuses() {
+					return d.Reply.String()[:3]
+				}
+				return string(letter(d))
+			}
+			d := x.Header([]header.Field{{Name: "From", Text: tt.from}}, tt.fault)
+			if got = word(d); !d.Refuses() {
+				if x.AwaitsMessage() != d.AwaitsMessage {
+					t.Errorf("%s: AwaitsMessage is %v at the header's end, and %v later", tt.name, d.AwaitsMessage, x.AwaitsMessage())
+				}
+				if err := x.Examine(t.Context(), strings.NewReader(p.letter(t, tt.from, tt.signedBy))); err != nil {
+					t.Fatal(err)
+				}
+				got += " " + word(x.Message())
+			}
+			if got != door.want {
+				t.Errorf("%s, at %s: %s, want %s", tt.name, door.Name, got, door.want)
+			}
+		}
+	}
+}
+
+// TestOneGenerationATransaction: a list that changes changes nothing for a message that
+// has begun, and neither for the addresses of its header.
+func TestOneGenerationATransaction(t *testing.T) {
+	set := policy.Settings{Lists: map[string]policy.ListRule{"bad": {Match: sources(t, "envelope", "from")}}}
+	ix, next := build(t, block("bad", "bad.example")), build(t, block("bad", "there.example\nfrom.example"))
+	c := policy.New(func() *index.Index { return ix }, set, quiet, prometheus.NewRegistry())
+	x := c.Begin(relay, policy.Client{})
+	x.Mail(policy.Mail{Sender: "a@there.example"})
+	ix = next
+	if got := recipients(&x, "bob"); got != "A" {
+		t.Errorf("RCPT: %s", got)
+	}
+	if d := x.Header([]header.Field{{Name: "From", Text: "a@from.example"}}, policy.Reply{}); d.Refuses() {
+		t.Errorf("header: %s", d.Reply)
+	}
+	x.Mail(policy.Mail{Sender: "a@there.example"})
+	if got := recipients(&x, "bob"); got != "R" {
+		t.Errorf("the next message: %s", got)
+	}
+}
+
+// TestTransactionAgreesWithModel asks in random worlds about each recipient by itself: two
+// spellings of a sender are answered as the worse of them.
+func TestTransactionAgreesWithModel(t *testing.T) {
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		var all []modelList
+		var lists []list
+		s := policy.Settings{Lists: map[string]policy.ListRule{}}
+		for i := range 1 + rng.IntN(4) {
+			l := randomList(rng, string(rune('a'+i)))
+			all, lists = append(all, l), append(lists, l.list)
+			s.Lists[l.name] = l.rule
+		}
+		c, _ := checker(t, build(t, lists...), s)
+		for range 40 {
+			local, domain := []string{"x", "y", "z"}[rng.IntN(3)], append(modelDomains, "b.example")[rng.IntN(4)]
+			client := []netip.Addr{{}, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("203.0.113.1")}[rng.IntN(3)]
+			for _, door := range []*policy.Door{relay, mailer, service} {
+				x := c.Begin(door, policy.Client{Addr: client})
+				want := modelOutcome(all, nil, local, domain, client, door.Discards)
+				d := x.Mail(policy.Mail{Sender: local + "@" + domain})
+				if !d.Passed {
+					d = x.Recipient("bob@here.example")
+				}
+				if d.Outcome != want {
+					t.Fatalf("seed %d: %s@%s from %v at %s: %s, model says %s; lists %s", seed, local, domain, client, door.Name, d.Outcome, want, shown(all))
+				}
+				if other := modelOutcome(all, nil, "y", "c.b.a.example", client, door.Discards); worse(other, want) {
+					want = other
+				}
+				if d = x.Mail(policy.Mail{Sender: local + "@" + domain, Other: "y@c.b.a.example"}); !d.Passed {
+					d = x.Recipient("bob@here.example")
+				}
+				if d.Outcome != want {
+					t.Fatalf("seed %d: %s@%s or y@c.b.a.example from %v at %s: %s, model says %s; lists %s", seed, local, domain, client, door.Name, d.Outcome, want, shown(all))
+				}
+			}
+		}
+	}
+}
+
+func worse(a, b policy.Outcome) bool {
+	order := []policy.Outcome{policy.Accept, policy.Mark, policy.Quarantine, policy.Discard, policy.Defer, policy.Refuse}
+	place := func(o policy.Outcome) (at int) {
+		for i := range order {
+			if order[i] == o {
+				at = i
+			}
+		}
+		return at
+	}
+	return place(a) > place(b)
+}
+
+// A client in a trusted network, and one that has logged in where that is enough, is asked
+// about no list of senders; at connect a door that greets has other codes.
+func TestWhoTheClientIs(t *testing.T) {
+	c, _ := checker(t, build(t, block("bad", "bad.example\n192.0.2.7")), policy.Settings{})
+	skips := *relay
+	skips.SkipAuthenticated = true
+	clean, listed := netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("192.0.2.7")
+	for _, tt := range []struct {
+		door    *policy.Door
+		client  policy.Client
+		connect string
+		rcpt    string
+	}{
+		{relay, policy.Client{Addr: clean}, "", "R"},
+		{relay, policy.Client{Addr: clean, Authenticated: true}, "", "R"},
+		{&skips, policy.Client{Addr: clean, Authenticated: true}, "", "A"},
+		{&skips, policy.Client{Addr: listed, Authenticated: true}, "554", "R"},
+		{relay, policy.Client{Addr: listed, Trusted: true}, "", "A"},
+		{service, policy.Client{Addr: listed}, "550", "R"},
+	} {
+		x := c.Begin(tt.door, tt.client)
+		connect := ""
+		if d := x.Connect(); d.Refuses() {
+			connect = d.Reply.String()[:3]
+		}
+		x.Mail(policy.Mail{Sender: "a@bad.example"})
+		if rcpt := recipients(&x, "bob"); connect != tt.connect || rcpt != tt.rcpt {
+			t.Errorf("%+v: %q and %s, want %q and %s", tt.client, connect, rcpt, tt.connect, tt.rcpt)
+		}
+	}
+}
+
+// A clear sender costs no allocation, whatever the door.
+func TestClearTransactionDoesNotAllocate(t *testing.T) {
+	c, _ := checker(t, build(t, block("bad", "bad.example")), policy.Settings{RecipientsExempt: []string{"postmaster"}})
+	for _, door := range []*policy.Door{relay, mailer, service, table} {
+		x := c.Begin(door, policy.Client{Addr: netip.MustParseAddr("198.51.100.7"), Line: func() []slog.Attr { t.Error("a line is written"); return nil }})
+		got := testing.AllocsPerRun(1000, func() {
+			if d := x.Mail(policy.Mail{Sender: "alice@there.example", Written: "alice@there.example"}); !d.Passed && !door.SendersOnly {
+				d = x.Recipient("bob@here.example")
+				if !x.Shares(d) || !x.Join(&d) || d.Outcome != policy.Accept {
+					t.Error(d)
+				}
+			}
+			x.Completed()
+			x.Reset()
+		})
+		if got != 0 {
+			t.Errorf("at %s: %v allocations", door.Name, got)
+		}
+	}
+}
+
+// A recipient has one line, and the history one record, whatever becomes of it.
+func TestOneLineARecipient(t *testing.T) {
+	var log bytes.Buffer
+	var kept []history.Record
+	door := *relay
+	door.Log = slog.New(slog.NewTextHandler(&log, nil))
+	c, _ := checker(t, build(t, block("bad", "bad.example"), block("odd", "odd.example")), policy.Settings{RecipientsExempt: []string{"postmaster"},
+		Lists: map[string]policy.ListRule{"odd": {OnMatch: policy.TagOnMatch}}, Decided: func(r history.Record) { kept = append(kept, r) }})
+	x := c.Begin(&door, policy.Client{Helo: "mx.there.example", Line: func() []slog.Attr { return []slog.Attr{slog.String("session", "s1")} }})
+	for sender, want := range map[string]string{
+		"a@clear.example": "",
+		"a@bad.example":   "sender blocked, recipient exempt, sender blocked",
+		"a@odd.example":   "sender tagged, recipient put off, sender tagged",
+	} {
+		x.Mail(policy.Mail{Sender: sender, Written: sender})
+		recipients(&x, "bob postmaster bob")
+		var events []string
+		for line := range strings.Lines(log.String()) {
+			_, rest, _ := strings.Cut(line, `msg="`)
+			event, rest, _ := strings.Cut(rest, `"`)
+			events = append(events, event)
+			if !strings.Contains(rest, " door=smtp client=unknown helo=mx.there.example session=s1 ref=") || !strings.Contains(rest, " sender="+sender+" recipient=") {
+				t.Errorf("%s", line)
+			}
+		}
+		if got := strings.Join(events, ", "); got != want || len(kept) != 3 {
+			t.Errorf("%s: %d records, lines %s; want 3 and %s", sender, len(kept), got, want)
+		}
+		log.Reset()
+		kept = nil
+	}
+}
