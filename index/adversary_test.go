@@ -52,7 +52,7 @@ func TestCrowdedPageIsReseeded(t *testing.T) {
 	if d.Report.Reseeds != 1 || d.Report.Hash != "xxh3" {
 		t.Errorf("%d reseeds, hash %s, want 1 and xxh3", d.Report.Reseeds, d.Report.Hash)
 	}
-	if d.Index().head.hash.key == key {
+	if d.Index().file.hash.key == key {
 		t.Error("the known key is still in use")
 	}
 	if d.Report.Keys != 100_000 || d.Report.Entries != 100_000 || d.Report.Duplicates != 0 {
@@ -127,7 +127,7 @@ func TestSipHashFromTheStart(t *testing.T) {
 	o := seeded(3)
 	o.SipHash = true
 	d := draftOfHostile(t, o, hooks{}, hostileDomains(5000, 0, nil))
-	if d.Report.Reseeds != 0 || d.Report.Hash != "siphash" || d.Index().head.hash.key != bloom.Seed(o.Seed.HashKey) {
+	if d.Report.Reseeds != 0 || d.Report.Hash != "siphash" || d.Index().file.hash.key != bloom.Seed(o.Seed.HashKey) {
 		t.Errorf("%d reseeds, hash %s", d.Report.Reseeds, d.Report.Hash)
 	}
 }

@@ -51,10 +51,10 @@ func (ix *Index) LookupBatch(b *Batch, senders []addr.Addr, now time.Time) {
 		keys := a.Keys(b.keys[:0])
 		own := localLast(keys)
 		for k := range keys {
-			if ix.head.kinds&kindBit(keys[k]) == 0 {
+			if ix.file.kinds&kindBit(keys[k]) == 0 {
 				continue // no list holds such keys
 			}
-			b.hashes[b.waiting] = ix.head.hash.sumString(keys[k].Text)
+			b.hashes[b.waiting] = ix.file.hash.sumString(keys[k].Text)
 			b.of[b.waiting] = batchKey{keys[k], i, k == own}
 			if b.waiting++; b.waiting == len(b.hashes) {
 				ix.ask(b, seconds)

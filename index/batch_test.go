@@ -64,7 +64,7 @@ func TestBatchAgreesWithLookup(t *testing.T) {
 func TestBatchErrorIsTheSendersOwn(t *testing.T) {
 	const n = 3000
 	built := indexOf(t, seeded(1), rowsNamed(1), manyDomains(n))
-	path, s := built.mapping.name, built.head.sections[secPages]
+	path, s := built.mapping.name, built.file.sections[secPages]
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -4,15 +4,12 @@ import (
 	"fmt"
 	"math/bits"
 	"sync"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
 	// A chunk is what goes back to the system at once: one huge page. A pool of
 	// little memory has smaller ones.
-	maxChunk = 2 << 20
+	maxChunk = hugePage
 
 	// maxGroups bounds the chunks that are half full at any time, on average: 16 MiB.
 	maxGroups = 16
@@ -69,12 +66,9 @@ func newBlockPool(block int, memory, expected int64, spare int) (*blockPool, err
 	chunks := p.limit + (spare+p.chunk-1)/p.chunk
 	p.chunks, p.next = make([]blockChunk, chunks), make([]uint32, chunks*p.chunk)
 	var err error
-	if p.mapped, err = unix.Mmap(-1, 0, (chunks+1)*size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE); err != nil {
+	if p.mapped, p.mem, err = mapHuge(chunks * size); err != nil {
 		return nil, fmt.Errorf("memory for records: %w", err)
 	}
-	start := -uintptr(unsafe.Pointer(unsafe.SliceData(p.mapped))) & uintptr(size-1)
-	p.mem = p.mapped[start:][:chunks*size]
-	adviseHuge(p.mem)
 	return p, nil
 }
 
@@ -84,7 +78,7 @@ func bits2(n int) int { return bits.Len(uint(n)) - 1 }
 // close gives all memory back.
 func (p *blockPool) close() {
 	if p.mapped != nil {
-		unix.Munmap(p.mapped) // fails only for what was never mapped
+		unmap(p.mapped)
 		p.mapped, p.mem = nil, nil
 	}
 }

@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -13,9 +14,6 @@ import (
 )
 
 const (
-	minBitsPerKey = 8
-	maxBitsPerKey = 20
-
 	// maxWorkers bounds the goroutines of a build: each has buffers of its own, and
 	// from there on the disk decides.
 	maxWorkers = 8
@@ -264,3 +262,23 @@ func checkSources(sources []Source) error {
 	}
 	return nil
 }
+
+// ErrLocked reports that another build of the same path is under way.
+var ErrLocked = errors.New("another build of this index is under way")
+
+// SourcesError carries the error of every source that was refused, in order.
+type SourcesError struct{ Errs []error }
+
+func (e *SourcesError) Error() string {
+	if len(e.Errs) == 1 {
+		return e.Errs[0].Error()
+	}
+	texts := make([]string, len(e.Errs))
+	for i, err := range e.Errs {
+		texts[i] = err.Error()
+	}
+	return fmt.Sprintf("%d sources refused: %s", len(texts), strings.Join(texts, "; "))
+}
+
+// Unwrap lets errors.Is and errors.As look into each of them.
+func (e *SourcesError) Unwrap() []error { return e.Errs }

@@ -48,7 +48,7 @@ func TestDraftThatCameBackDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Discard()
-	sections := d.Index().head.sections
+	sections := d.Index().file.sections
 	d.Discard()
 	for _, tt := range []struct {
 		name   string

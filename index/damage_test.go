@@ -283,7 +283,7 @@ func correctSums(data []byte) {
 	}
 	pages, _ := within(secPages)
 	for n := uint64(0); len(pages) >= pageSize; n++ {
-		le.PutUint32(pages, pageSum(pages[:pageSize], le.Uint32(data[24:]), n))
+		le.PutUint32(pages, page(pages[:pageSize]).sum(le.Uint32(data[24:]), n))
 		pages = pages[pageSize:]
 	}
 	for _, kind := range []int{secFilterSums, secDirectory, secLists, secReasons, secNetworks, secPatterns, secWorth} {
@@ -554,20 +554,20 @@ func openAndAsk(t testing.TB, s *specimen) {
 // An overflow page that goes on at itself must not keep a look-up for ever.
 func TestOverflowPagesInACircle(t *testing.T) {
 	ix := indexOf(t, seeded(1), rowsNamed(1), manyDomains(8000))
-	path, p := ix.mapping.name, ix.parts[0]
-	if len(ix.parts) != 1 || p.overflow == 0 {
-		t.Fatalf("%d partitions, %d overflow pages: want one with some", len(ix.parts), p.overflow)
+	path, p := ix.mapping.name, ix.file.parts[0]
+	if len(ix.file.parts) != 1 || p.overflow == 0 {
+		t.Fatalf("%d partitions, %d overflow pages: want one with some", len(ix.file.parts), p.overflow)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	number := uint64(0)
-	for pageNext(ix.pages[number*pageSize:]) == 0 {
+	for page(ix.pages[number*pageSize:]).next() == 0 {
 		number++
 	}
-	next := pageNext(ix.pages[number*pageSize:])
-	circle := ix.pageOffset(p.first + uint64(p.pages) + uint64(next) - 1)
+	next := page(ix.pages[number*pageSize:]).next()
+	circle := ix.file.pageOffset(p.first + uint64(p.pages) + uint64(next) - 1)
 	binary.LittleEndian.PutUint32(data[circle+8:], next)
 	correctSums(data)
 	if err := os.WriteFile(path, data, 0o600); err != nil {

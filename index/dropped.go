@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"os"
 
 	"blockd/lists"
 )
@@ -33,25 +32,6 @@ func encodeDropped(rows []ListInfo) (b []byte, items uint64) {
 		items++
 	}
 	return b, items
-}
-
-// loadDropped reads section 10, if there is one.
-func (ix *Index) loadDropped(f *os.File) error {
-	s := ix.head.sections[secDropped]
-	if s.offset == 0 {
-		return nil
-	}
-	if s.length > maxDroppedBytes {
-		return corrupt(s.offset, "refused lines in %d bytes", s.length)
-	}
-	b, err := readSection(f, s)
-	if err != nil {
-		return err
-	}
-	if err := decodeDropped(b, s.items, ix.lists); err != nil {
-		return corrupt(s.offset, "%v", err)
-	}
-	return nil
 }
 
 // decodeDropped reads section 10 of so many rows into the table.

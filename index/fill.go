@@ -26,7 +26,7 @@ func (w *fileWriter) writeFilter(ctx context.Context) error {
 		return err
 	}
 	s = &h.sections[secFilterSums]
-	s.items = filterChunks(h.blocks)
+	s.items = filterChunks(h.blocks * bloom.BlockBytes)
 	s.length = 4 * s.items
 	return w.small(secFilterSums, sums.done())
 }

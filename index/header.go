@@ -2,6 +2,7 @@ package index
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -25,6 +26,13 @@ const (
 	maxTableBytes = 256 << 20 // of the list table
 	maxReasons    = 1 << 24
 	maxReason     = 1000 // octets; lists cuts at 400
+
+	// chunkBytes is what one sum of the filter covers.
+	chunkBytes = 64 << 10
+
+	// minBitsPerKey and maxBitsPerKey bound the size of the filter.
+	minBitsPerKey = 8
+	maxBitsPerKey = 20
 )
 
 // The sections, in file order.
@@ -210,25 +218,23 @@ func (h *header) check() error {
 			return corrupt(sectionsAt, "section %d is missing", kind)
 		}
 	}
-	if err := want(secFilter, h.blocks, bloom.BlockBytes); err != nil {
+	if err := cmp.Or(
+		want(secFilter, h.blocks, bloom.BlockBytes),
+		want(secFilterSums, filterChunks(s[secFilter].length), 4),
+		want(secDirectory, h.partitions, partitionBytes),
+		want(secPages, h.pages, pageSize),
+		want(secNetworks, min(s[secNetworks].items, maxNetLengths), netLengthBytes),
+	); err != nil {
 		return err
 	}
-	if err := want(secFilterSums, (s[secFilter].length+chunkBytes-1)/chunkBytes, 4); err != nil {
-		return err
-	}
-	if err := want(secDirectory, h.partitions, partitionBytes); err != nil {
-		return err
-	}
-	if err := want(secPages, h.pages, pageSize); err != nil {
-		return err
-	}
-	if err := want(secNetworks, min(s[secNetworks].items, maxNetLengths), netLengthBytes); err != nil {
-		return err
-	}
-	if p := s[secPatterns]; p.items > maxPatterns || p.length > maxPatternBytes || p.items > p.length/3 {
-		return corrupt(sectionsAt, "%d patterns in %d bytes", p.items, p.length)
-	}
+	patterns, worth, dropped := s[secPatterns], s[secWorth], s[secDropped]
 	switch {
+	case patterns.items > maxPatterns || patterns.length > maxPatternBytes || patterns.items > patterns.length/3:
+		return corrupt(sectionsAt, "%d patterns in %d bytes", patterns.items, patterns.length)
+	case worth.length > maxWorthBytes:
+		return corrupt(worth.offset, "worth of lists in %d bytes", worth.length)
+	case dropped.length > maxDroppedBytes:
+		return corrupt(dropped.offset, "refused lines in %d bytes", dropped.length)
 	case h.blocks == 0:
 		return corrupt(80, "filter without blocks")
 	case h.partitions == 0 || h.partitions > maxPartitions || h.partitions&(h.partitions-1) != 0:
@@ -249,15 +255,11 @@ func (h *header) check() error {
 	return nil
 }
 
+// filterChunks is the number of sums of a filter of so many octets.
+func filterChunks(octets uint64) uint64 { return (octets + chunkBytes - 1) / chunkBytes }
+
 // maxBlocks bounds what a filter may ask for: maxBitsPerKey, rounded up without
 // a product that could overflow.
 func maxBlocks(keys uint64) uint64 { return keys/bloom.BlockBits*maxBitsPerKey + maxBitsPerKey }
 
-func allZero(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
+func allZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }

@@ -28,7 +28,7 @@ func (ix *Index) Withhold(held map[HeldEntry]bool) {
 
 // withheld reports whether an entry that covers as m does is held.
 func (ix *Index) withheld(m *Match, e *entry) bool {
-	return !e.action.Allows() && ix.held[HeldEntry{ix.lists[e.row].Source.List, m.Kind, e.scope, m.Name()}]
+	return !e.action.Allows() && ix.held[HeldEntry{ix.file.lists[e.row].Source.List, m.Kind, e.scope, m.Name()}]
 }
 
 // Find says where the entries that h names stand, by row and line of the first, whether
@@ -39,13 +39,13 @@ func (ix *Index) Find(h HeldEntry) (row, line int, found bool, err error) {
 		return 0, 0, false, nil
 	}
 	err = ix.mapping.guarded(func() error {
-		c, listed, err := ix.find(ix.head.hash.sumString(key), key)
+		c, listed, err := ix.find(ix.file.hash.sumString(key), key)
 		if err != nil || !listed {
 			return err
 		}
 		for n, _ := c.sources(); n > 0 && !c.bad; n-- {
 			e := c.entry()
-			if c.bad || e.row >= len(ix.lists) || found || e.scope != h.Scope || e.action.Allows() || ix.lists[e.row].Source.List != h.List {
+			if c.bad || e.row >= len(ix.file.lists) || found || e.scope != h.Scope || e.action.Allows() || ix.file.lists[e.row].Source.List != h.List {
 				continue
 			}
 			ix.present(&c, &e)

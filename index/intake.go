@@ -232,3 +232,46 @@ func (in *intake) numberReasons() (reasonTable, error) {
 	}
 	return all, nil
 }
+
+// addNetwork puts one entry of a row for client addresses into its bucket.
+func (w *worker) addNetwork(expiry int64, it *lists.Item) error {
+	if !storable(it.Net) || it.Scope != lists.Exact && it.Scope != lists.Tree {
+		return fmt.Errorf("network %s with scope %d", it.Net, it.Scope)
+	}
+	w.key = appendNetKey(w.key[:0], it.Net)
+	return w.put(string(w.key), expiry, it)
+}
+
+// addPattern takes in one entry that is a pattern.
+func (w *worker) addPattern(expiry int64, it *lists.Item) error {
+	key := patternKey(it.Kind, it.Pattern)
+	if len(key) < 2 || len(key) > maxStored || it.Scope != lists.Exact {
+		return fmt.Errorf("pattern of %d octets with scope %d", len(it.Pattern), it.Scope)
+	}
+	w.patterns++
+	if it.Free() {
+		w.freePatterns++
+	}
+	return w.put(key, expiry, it)
+}
+
+// boundPatterns refuses the source of a row that brings more patterns than an index
+// holds. What it has read does not count.
+func (b *builder) boundPatterns(number int) error {
+	c := b.in.counts()
+	var err error
+	switch {
+	case c.patterns > maxPatterns:
+		err = fmt.Errorf("with it all lists have %d patterns, at most %d can be held", c.patterns, maxPatterns)
+	case c.freePatterns > maxFreePatterns:
+		err = fmt.Errorf("with it all lists have %d patterns without a text of three octets that a sender must hold, at most %d can be tried on every sender",
+			c.freePatterns, maxFreePatterns)
+	default:
+		return nil
+	}
+	b.in.rows[number].live = false
+	row := &b.rows[number]
+	fe := &lists.FileError{Path: row.Source.Path, Class: lists.TooBig, Err: err}
+	row.Summary.Verdict, row.Summary.Why, row.Summary.Hash = lists.Refused, fe.Why(), [16]byte{}
+	return fe
+}

@@ -31,34 +31,6 @@ func (m Match) Name() string {
 	return lists.EntryName(m.Kind, m.Key, m.Net, m.Pattern)
 }
 
-// kindBit is the bit of a key's kind in the header's mask: 0 addresses, 1
-// local-parts, 1+k domains of k labels up to 61, 63 longer ones.
-func kindBit(k addr.Key) uint64 {
-	switch {
-	case k.Kind == addr.Address:
-		return 1
-	case k.Kind == addr.Local:
-		return 2
-	case k.Labels <= 61:
-		return 1 << (1 + k.Labels)
-	}
-	return 1 << 63
-}
-
-// reach is the set of scopes, a bit each, in which an entry covers a sender that
-// has its key: as own name, or as a parent of the sender's domain.
-func reach(kind addr.Kind, own bool) uint8 {
-	switch {
-	case kind == addr.Address:
-		return 1 << lists.Exact
-	case kind == addr.Local:
-		return 1 << lists.Local
-	case own:
-		return 1<<lists.Exact | 1<<lists.Tree
-	}
-	return 1<<lists.Sub | 1<<lists.Tree
-}
-
 // usualKeys are enough for an address, its local-part and a domain of ten
 // labels. Room for all 129 keys is three KiB, whose clearing costs as much as a
 // look-up, so only senders that need it pay for it.
@@ -90,8 +62,8 @@ func (ix *Index) lookup(dst []Match, keys []addr.Key, now int64) ([]Match, error
 	var of [bloom.BatchSize]uint8 // which key each belongs to; below addr.MaxKeys
 	n := 0
 	for i := range keys {
-		if ix.head.kinds&kindBit(keys[i]) != 0 { // else no list holds such keys
-			hashes[n], of[n] = ix.head.hash.sumString(keys[i].Text), uint8(i)
+		if ix.file.kinds&kindBit(keys[i]) != 0 { // else no list holds such keys
+			hashes[n], of[n] = ix.file.hash.sumString(keys[i].Text), uint8(i)
 			n++
 		}
 		if n < len(hashes) && i < len(keys)-1 {
@@ -151,16 +123,16 @@ func rank(kind addr.Kind, own bool) [2]uint8 {
 	return [2]uint8{scopes & (1 << lists.Exact), scopes &^ (1 << lists.Exact)}
 }
 
-// appendMatches appends the entries of the record at c whose scope is in scopes:
-// each is m with what its source says.
-func (ix *Index) appendMatches(dst []Match, c cursor, m Match, scopes uint8, now int64) ([]Match, error) {
+// appendMatches appends the entries of a record whose scope is in scopes: each is m
+// with what its source says.
+func (ix *Index) appendMatches(dst []Match, c record, m Match, scopes uint8, now int64) ([]Match, error) {
 	if scopes == 0 {
 		return dst, nil
 	}
 	n, _ := c.sources()
 	for range n {
 		e := c.entry()
-		if e.row >= len(ix.lists) {
+		if e.row >= len(ix.file.lists) {
 			c.fail()
 		}
 		if c.bad || scopes&(1<<e.scope) == 0 || e.expiry != 0 && e.expiry <= now {
@@ -182,7 +154,16 @@ func (ix *Index) appendMatches(dst []Match, c cursor, m Match, scopes uint8, now
 		dst = append(dst, m)
 	}
 	if c.bad {
-		return dst, corrupt(ix.head.sections[secPages].offset, "record of %q does not hold together", m.Name())
+		return dst, corrupt(ix.file.sections[secPages].offset, "record of %q does not hold together", m.Name())
 	}
 	return dst, nil
+}
+
+// LookupDomain appends to dst the entries that cover every sender at a domain:
+// those for the name itself and for its parents, in the order of Lookup. Entries
+// for single addresses, local-parts and patterns cover some senders there, and
+// are left out.
+func (ix *Index) LookupDomain(dst []Match, domain addr.Key, now time.Time) ([]Match, error) {
+	var keys [addr.MaxKeys]addr.Key
+	return ix.lookup(dst, domain.AndParents(keys[:0]), now.Unix())
 }

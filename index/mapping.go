@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // mapping is a file mapped for reading. Its memory is not the garbage
@@ -15,8 +13,6 @@ type mapping struct {
 	name string // of the file, for errors
 	data []byte
 }
-
-func unmap(data []byte) { unix.Munmap(data) } // fails only for what was never mapped
 
 // maxFetched is what fetch asks for: the pages of some 17 M addresses. A machine
 // that serves more keeps by itself what is asked for.

@@ -12,21 +12,22 @@ import (
 
 // merged counts what became of the records of a build.
 type merged struct {
-	keys, entries, duplicates, dropped uint64
-	expiry                             int64 // the earliest; 0 = none
-	nets                               netCounts
-	patterns                           []string // their keys
+	census
+	duplicates, dropped uint64
+	expiry              int64 // the earliest; 0 = none
 }
 
 func (m *merged) add(o merged) {
-	m.keys += o.keys
-	m.entries += o.entries
+	m.census.add(o.census)
 	m.duplicates += o.duplicates
 	m.dropped += o.dropped
-	m.nets.add(o.nets)
-	m.patterns = append(m.patterns, o.patterns...)
-	if o.expiry != 0 && (m.expiry == 0 || o.expiry < m.expiry) {
-		m.expiry = o.expiry
+	m.expires(o.expiry)
+}
+
+// expires takes in when an entry expires.
+func (m *merged) expires(at int64) {
+	if at != 0 && (m.expiry == 0 || at < m.expiry) {
+		m.expiry = at
 	}
 }
 
@@ -231,9 +232,7 @@ func (m *merger) join(group []ref) {
 	m.counts.entries += uint64(len(m.entries))
 	m.counts.note(key)
 	for _, e := range m.entries {
-		if e.expiry != 0 && (m.counts.expiry == 0 || e.expiry < m.counts.expiry) {
-			m.counts.expiry = e.expiry
-		}
+		m.counts.expires(e.expiry)
 	}
 	at := len(m.buf)
 	m.buf = appendRecord(m.buf, key, m.entries, before > len(m.entries))
@@ -304,10 +303,4 @@ func bit(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// recordKey is the key of a record that this build has encoded.
-func recordKey(record []byte) []byte {
-	c := cursor{rest: record}
-	return c.key()
 }

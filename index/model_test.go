@@ -130,7 +130,7 @@ func randomSender(rng *rand.Rand) string {
 // alone must be right.
 func allPerhaps(t testing.TB, ix *Index) {
 	t.Helper()
-	f, ok := bloom.Over(bytes.Repeat([]byte{0xff}, bloom.BlockBytes*int(ix.head.blocks)))
+	f, ok := bloom.Over(bytes.Repeat([]byte{0xff}, bloom.BlockBytes*int(ix.file.blocks)))
 	if !ok {
 		t.Fatal("no filter of ones")
 	}

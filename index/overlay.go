@@ -49,24 +49,29 @@ func slotOf(h bloom.Hash) (place uint64, tag uint32) { return h.Hi, uint32(h.Lo 
 
 // find looks for key, whose hash is h. known: the overlay speaks for it; listed: it
 // has entries. The cursor stands behind the record's key.
-func (o *overlay) find(h bloom.Hash, key string) (c cursor, listed, known bool) {
+func (o *overlay) find(h bloom.Hash, key string) (r record, listed, known bool) {
 	place, tag := slotOf(h)
 	mask := uint64(len(o.slots) - 1)
 	for i := place & mask; o.slots[i].at != 0; i = (i + 1) & mask {
 		if o.slots[i].tag != tag {
 			continue
 		}
-		c := cursor{rest: o.records[o.slots[i].at-1:], over: true}
-		if string(c.key()) == key {
-			return c, c.rest[0] != 0, true
+		r := o.record(o.slots[i])
+		if string(r.key()) == key {
+			return r, r.rest[0] != 0, true
 		}
 	}
-	return cursor{}, false, false
+	return record{}, false, false
+}
+
+// record begins to read the record of a slot that is not empty.
+func (o *overlay) record(s overlaySlot) record {
+	return record{cursor{rest: o.records[s.at-1:]}, true}
 }
 
 // speaksFor reports whether the overlay has a record of key.
 func (o *overlay) speaksFor(key []byte) bool {
-	h := o.base.head.hash.sum(key)
+	h := o.base.file.hash.sum(key)
 	if !o.filter.Has(h) {
 		return false
 	}
@@ -74,11 +79,17 @@ func (o *overlay) speaksFor(key []byte) bool {
 	return known
 }
 
-// present makes of an entry of the record at c what its source says now, and
+// record is a record that is being read, of the file or of the overlay.
+type record struct {
+	cursor
+	over bool // of the overlay
+}
+
+// present makes of an entry of a record what its source says now, and
 // returns the section that its reason is in.
-func (ix *Index) present(c *cursor, e *entry) (reasons []byte) {
+func (ix *Index) present(r *record, e *entry) (reasons []byte) {
 	switch {
-	case c.over:
+	case r.over:
 		return ix.overlay.reasons
 	case ix.overlay != nil && e.row < len(ix.overlay.lines):
 		e.line = ix.overlay.lines[e.row].line(e.line)
@@ -201,10 +212,10 @@ func (o *overlay) bytes() int64 {
 // table, counts and generation are the caller's to set.
 func (o *overlay) index() *Index {
 	base := o.base
-	head := *base.head
-	ix := &Index{mapping: base.mapping, head: &head, shift: base.shift, parts: base.parts, pages: base.pages, usual: base.usual,
-		reasons: base.reasons, lists: base.lists, networks: base.networks, patterns: base.patterns, worth: base.worth,
-		summed: base.summed, overlay: o}
+	ix := &Index{mapping: base.mapping, file: base.file, pages: base.pages, usual: base.usual, reasons: base.reasons,
+		patterns: base.patterns, summed: base.summed, overlay: o}
+	head := *base.file.header
+	ix.file.header = &head
 	f := &base.filter
 	ix.filter.mapped, ix.filter.mem, ix.filter.at, ix.filter.sums, ix.filter.good = f.mapped, f.mem, f.at, f.sums, f.good
 	ix.filter.near.Store(f.near.Load())

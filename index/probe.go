@@ -24,18 +24,18 @@ type Probe struct {
 func (ix *Index) Probe(keys []addr.Key, client netip.Addr) ([]Probe, error) {
 	var all []Probe
 	for _, key := range keys {
-		p := Probe{Key: key, Asked: ix.head.kinds&kindBit(key) != 0}
-		if err := ix.probeOne(&p, ix.head.hash.sumString(key.Text), key.Text); err != nil {
+		p := Probe{Key: key, Asked: ix.file.kinds&kindBit(key) != 0}
+		if err := ix.probeOne(&p, ix.file.hash.sumString(key.Text), key.Text); err != nil {
 			return nil, err
 		}
 		all = append(all, p)
 	}
 	client = client.WithZone("").Unmap()
-	for _, length := range ix.networks.of(client) {
+	for _, length := range ix.file.networks.of(client) {
 		p := Probe{Asked: true}
 		p.Net, _ = client.Prefix(int(length))
 		key := appendNetKey(nil, p.Net)
-		if err := ix.probeOne(&p, ix.head.hash.sum(key), string(key)); err != nil {
+		if err := ix.probeOne(&p, ix.file.hash.sum(key), string(key)); err != nil {
 			return nil, err
 		}
 		all = append(all, p)
@@ -56,15 +56,4 @@ func (ix *Index) probeOne(p *Probe, h bloom.Hash, key string) error {
 		_, p.Listed, err = ix.find(h, key)
 		return err
 	}))
-}
-
-// of returns the prefix lengths that a client is looked up by, the longest first.
-func (n *networks) of(client netip.Addr) []uint8 {
-	switch {
-	case !client.IsValid():
-		return nil
-	case client.Is4():
-		return n.v4
-	}
-	return n.v6
 }

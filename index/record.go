@@ -5,13 +5,10 @@ import (
 	"math"
 
 	"blockd/lists"
-	"blockd/pattern"
 )
 
 const (
-	maxKey     = 320                 // octets of a sender's key
-	maxStored  = 1 + pattern.MaxText // of any key: that of a pattern
-	maxSources = 64                  // of a record
+	maxSources = 64 // of a record
 
 	// maxRecord is the format's bound. 64 entries of at most 26 bytes (row 3,
 	// line 9, flags 1, reason 4, expiry 9) and the longest key are 2,668.
@@ -98,7 +95,6 @@ func appendRecord(b, key []byte, entries []entry, dropped bool) []byte {
 type cursor struct {
 	rest []byte
 	bad  bool
-	over bool // of an overlay's record
 }
 
 func (c *cursor) fail() uint64 {
@@ -191,4 +187,10 @@ func (c *cursor) entry() entry {
 		e.expiry = int64(c.uvarint(math.MaxInt64))
 	}
 	return e
+}
+
+// recordKey is the key of a record that this build has encoded.
+func recordKey(record []byte) []byte {
+	c := cursor{rest: record}
+	return c.key()
 }

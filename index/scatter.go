@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
-	"slices"
 )
 
 const (
@@ -298,12 +297,3 @@ func whole(b []byte, block int) bool {
 
 // blockEnd is where the records of the block at b end; they begin at scatterHead.
 func blockEnd(b []byte) int { return int(binary.LittleEndian.Uint32(b)) }
-
-// grow appends n octets, whatever they hold. The memory begins at a page, as reads
-// past the system's cache want it: Go gives all that is over 32 KiB whole pages.
-func grow(b []byte, n int) []byte {
-	if cap(b)-len(b) < n {
-		b = slices.Grow(b, max(n, 64<<10))
-	}
-	return b[:len(b)+n]
-}

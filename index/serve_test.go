@@ -35,7 +35,7 @@ func TestFileCutOffWhileItServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := ix.head.sections[secPages]
+	pages := ix.file.sections[secPages]
 	// At the end of a page: the kernel zeroes the rest of a page that is cut, and whoever has
 	// just checked that one's sum finds nothing in it (docs/index-format.md: a served file
 	// is not written to).

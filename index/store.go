@@ -1,7 +1,6 @@
 package index
 
 import (
-	"encoding/binary"
 	"fmt"
 	"sync/atomic"
 
@@ -66,39 +65,32 @@ func (ix *Index) unreadable(err error) error {
 	return fmt.Errorf("%w %s: %w", ErrRead, ix.mapping.name, err)
 }
 
-// firstPage is the page that a key belongs to, and its partition, which has no
-// keys if it has no pages.
-func (ix *Index) firstPage(h bloom.Hash) (number uint64, p partition) {
-	p = ix.parts[h.Hi>>(64-ix.shift)]
-	return p.first + pageOf(h.Hi, ix.shift, uint64(p.pages)), p
-}
-
 // find looks for the record of key, whose hash is h. The cursor stands behind
 // the record's key. It reads one page, and for one key in a thousand two.
-func (ix *Index) find(h bloom.Hash, key string) (cursor, bool, error) {
+func (ix *Index) find(h bloom.Hash, key string) (record, bool, error) {
 	if ix.overlay != nil {
-		if c, listed, known := ix.overlay.find(h, key); known {
-			return c, listed, nil
+		if r, listed, known := ix.overlay.find(h, key); known {
+			return r, listed, nil
 		}
 	}
-	number, p := ix.firstPage(h)
+	number, p := ix.file.firstPage(h)
 	if p.pages == 0 {
-		return cursor{}, false, nil
+		return record{}, false, nil
 	}
 	for hops := 0; ; hops++ {
 		page, err := ix.page(number)
 		if err != nil {
-			return cursor{}, false, err
+			return record{}, false, err
 		}
-		c, found, more := pageFind(page, uint16(h.Hi), key)
-		next := pageNext(page)
+		c, found, more := page.find(uint16(h.Hi), key)
+		next := page.next()
 		switch {
 		case c.bad, more && (next > p.overflow || next > 0 && hops == maxOverflow):
-			return cursor{}, false, corrupt(ix.pageOffset(number), "page %d does not hold together", number)
+			return record{}, false, ix.file.pageDamaged(number)
 		case found:
-			return c, true, nil
+			return record{cursor: c}, true, nil
 		case !more || next == 0:
-			return cursor{}, false, nil
+			return record{}, false, nil
 		}
 		number = p.first + uint64(p.pages) + uint64(next) - 1
 	}
@@ -106,27 +98,14 @@ func (ix *Index) find(h bloom.Hash, key string) (cursor, bool, error) {
 
 // page returns a page whose sum is right: summed now or at an earlier touch.
 // The directory's check has seen that number is one of the store's.
-func (ix *Index) page(number uint64) ([]byte, error) {
-	page := ix.pages[number*pageSize:][:pageSize:pageSize]
+func (ix *Index) page(number uint64) (page, error) {
+	page := page(ix.pages[number*pageSize:][:pageSize:pageSize])
 	word, bit := &ix.summed[number/64], uint64(1)<<(number%64)
 	if atomic.LoadUint64(word)&bit == 0 {
-		if err := ix.sumPage(page, number); err != nil {
+		if err := ix.file.sumPage(page, number); err != nil {
 			return nil, err
 		}
 		atomic.OrUint64(word, bit)
 	}
 	return page, nil
-}
-
-func (ix *Index) sumPage(page []byte, number uint64) error {
-	want := binary.LittleEndian.Uint32(page)
-	if sum := pageSum(page, ix.head.crcStart(), number); sum != want {
-		return corrupt(ix.pageOffset(number), "page sum %08x, computed %08x", want, sum)
-	}
-	return nil
-}
-
-// pageOffset is where a page lies in the file.
-func (ix *Index) pageOffset(number uint64) uint64 {
-	return ix.head.sections[secPages].offset + number*pageSize
 }

@@ -164,7 +164,7 @@ func TestFileWithoutTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ix.patterns != nil || ix.networks.v4 != nil || ix.head.sections[secNetworks] != (section{}) || ix.head.sections[secPatterns] != (section{}) {
+	if ix.patterns != nil || ix.file.networks.v4 != nil || ix.file.sections[secNetworks] != (section{}) || ix.file.sections[secPatterns] != (section{}) {
 		t.Error("a table without entries")
 	}
 	if _, err := os.Stat(s.path); err != nil {

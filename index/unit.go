@@ -27,17 +27,18 @@ func (u *unitWriter) end() int64 {
 // write writes the unit-th of 2^unitBits units of pages, and its partitions' rows
 // of the directory.
 func (u *unitWriter) write(unit int, unitBits uint) error {
-	parts := 1 << (u.in.records.bits - unitBits)
-	if err := u.merge(unit*parts, parts); err != nil {
+	loaded, shift := 1<<(u.in.records.bits-unitBits), u.w.draft.shift
+	if err := u.merge(unit*loaded, loaded); err != nil {
 		return err
 	}
-	partitions := 1 << (u.w.shift - unitBits)
+	partitions := 1 << (shift - unitBits)
 	first := unit * partitions
-	rows := u.w.directory[first*partitionBytes:][:partitions*partitionBytes]
+	parts := u.w.draft.parts[first:][:partitions]
 	u.cutter.pages = u.cutter.pages[:0]
-	for i, records := 0, u.records; i < partitions; i++ {
+	records := u.records
+	for i := range parts {
 		n, room := 0, uint64(0)
-		for n < len(records) && records[n].hi>>(64-u.w.shift) == uint64(first+i) {
+		for n < len(records) && records[n].hi>>(64-shift) == uint64(first+i) {
 			room += slotBytes + uint64(records[n].n)
 			n++
 		}
@@ -45,30 +46,24 @@ func (u *unitWriter) write(unit int, unitBits uint) error {
 		if n > 0 {
 			pages = 1 + uint64(float64(room)/(u.w.fill*pageRoom))
 		}
-		overflow, err := u.cutter.cut(u.buf, records[:n], u.w.shift, pages)
+		overflow, err := u.cutter.cut(u.buf, records[:n], shift, pages)
 		if err != nil {
 			return err
 		}
 		records = records[n:]
-		binary.LittleEndian.PutUint32(rows[i*partitionBytes+8:], uint32(pages))
-		binary.LittleEndian.PutUint32(rows[i*partitionBytes+12:], overflow)
+		parts[i] = partition{pages: uint32(pages), overflow: overflow}
 	}
 	at, ok := u.order.take(unit, uint64(len(u.cutter.pages)/pageSize))
 	if !ok {
 		return errStopped
 	}
-	number := at
-	for page := u.cutter.pages; len(page) > 0; page = page[pageSize:] {
-		binary.LittleEndian.PutUint32(page, pageSum(page[:pageSize], u.w.head.crcStart(), number))
-		number++
+	for u.next = at; u.next < at+uint64(len(u.cutter.pages)/pageSize); u.next++ {
+		page := page(u.cutter.pages[(u.next-at)*pageSize:][:pageSize])
+		binary.LittleEndian.PutUint32(page, page.sum(u.w.head.crcStart(), u.next))
 	}
-	u.next = number
-	for i, row := first, at; len(rows) > 0; rows = rows[partitionBytes:] {
-		binary.LittleEndian.PutUint64(rows, row)
-		p := partition{row, binary.LittleEndian.Uint32(rows[8:]), binary.LittleEndian.Uint32(rows[12:])}
-		u.w.draft.parts[i] = p
-		row += uint64(p.pages) + uint64(p.overflow)
-		i++
+	for i, next := 0, at; i < len(parts); i++ {
+		parts[i].first = next
+		next += parts[i].all()
 	}
 	offset := int64(u.w.draft.pageOffset(at))
 	if err := u.w.f.write(u.cutter.pages, offset); err != nil {
@@ -77,7 +72,7 @@ func (u *unitWriter) write(unit int, unitBits uint) error {
 	if u.w.hooks.wrote != nil {
 		u.w.hooks.wrote(unit)
 	}
-	return u.readBack(first, partitions, offset)
+	return u.readBack(first, parts, offset)
 }
 
 // readBack reads the pages of a unit back from the system and checks them as a reader
@@ -85,14 +80,14 @@ func (u *unitWriter) write(unit int, unitBits uint) error {
 // past the system's cache, so that the disk must have them, and those of a small
 // one come from that cache whenever they are read. Afterwards nothing of the file
 // is written where they are; checkDraft sees to that by the directory.
-func (u *unitWriter) readBack(first, partitions int, offset int64) error {
+func (u *unitWriter) readBack(first int, parts []partition, offset int64) error {
 	pages := grow(u.buf[:0], len(u.cutter.pages))
 	u.buf = pages[:0]
 	if err := u.w.f.read(pages, offset); err != nil {
 		return readError(err)
 	}
-	for i, p := range u.w.draft.parts[first:][:partitions] {
-		n := (int(p.pages) + int(p.overflow)) * pageSize
+	for i, p := range parts {
+		n := p.all() * pageSize
 		if err := u.checker.partition(first+i, pages[:n]); err != nil {
 			return err
 		}

@@ -55,7 +55,7 @@ func (ix *Index) Update(ctx context.Context, sources []Source, o Options) (*Inde
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
 	o.Workers = min(max(o.Workers, 1), maxWorkers)
-	u := &updating{Options: o, base: ix, cache: openCache(o.Cache), table: slices.Clone(ix.lists), limit: 2 * maxOverlayKeys,
+	u := &updating{Options: o, base: ix, cache: openCache(o.Cache), table: slices.Clone(ix.file.lists), limit: 2 * maxOverlayKeys,
 		rows: map[int]*rowUpdate{}}
 	updated, err := u.update(ctx, sources)
 	runtime.KeepAlive(ix)
@@ -97,7 +97,7 @@ func (u *updating) update(ctx context.Context, sources []Source) (*Index, error)
 	}
 	var id [16]byte
 	rand.Read(id[:]) // never fails: it ends the process rather
-	updated.generation, updated.lists, updated.head.built = hex.EncodeToString(id[:]), u.table, time.Now().Unix()
+	updated.generation, updated.file.lists, updated.file.built = hex.EncodeToString(id[:]), u.table, time.Now().Unix()
 	b := &builder{rows: u.table, tests: u.tests, built: time.Now()}
 	failed, err := b.selfTest(ctx, updated)
 	if err == nil && len(failed) > 0 {
@@ -198,7 +198,7 @@ func (u *updating) merge(ctx context.Context) (*Index, error) {
 	if len(changed) > maxOverlayKeys {
 		return nil, tooDifferent("%d keys have changed", len(changed))
 	}
-	b := newOverlayBuilder(u.base.head.hash)
+	b := newOverlayBuilder(u.base.file.hash)
 	t := newTally(u.base)
 	for n, key := range slices.Sorted(maps.Keys(changed)) {
 		if n%1024 == 0 && ctx.Err() != nil {
@@ -256,7 +256,7 @@ func (u *updating) says(was []said, key string, lines []lineMap) (now []said) {
 func (ix *Index) says(key string) (all []said, err error) {
 	dropped := false
 	err = ix.mapping.guarded(func() error {
-		c, found, err := ix.find(ix.head.hash.sumText(key), key)
+		c, found, err := ix.find(ix.file.hash.sumText(key), key)
 		if err != nil || !found {
 			return err
 		}
@@ -264,7 +264,7 @@ func (ix *Index) says(key string) (all []said, err error) {
 		n, dropped = c.sources()
 		for range n {
 			s := said{entry: c.entry()}
-			if s.row >= len(ix.lists) {
+			if s.row >= len(ix.file.lists) {
 				c.fail()
 			}
 			if s.reason != 0 {
@@ -277,7 +277,7 @@ func (ix *Index) says(key string) (all []said, err error) {
 			all = append(all, s)
 		}
 		if c.bad {
-			return corrupt(ix.head.sections[secPages].offset, "record of %q does not hold together", key)
+			return corrupt(ix.file.sections[secPages].offset, "record of %q does not hold together", key)
 		}
 		return nil
 	})

@@ -2,14 +2,11 @@ package index
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
-	"blockd/addr"
 	"blockd/lists"
 )
 
@@ -63,10 +60,10 @@ func (ix *Index) walk(ctx context.Context, want func(row int) bool, yield func(E
 		})
 		e.Again = s.where&again != 0
 		if err != nil {
-			return fmt.Errorf("%w %s: %w", ErrRead, ix.mapping.name, err)
+			return ix.unreadable(err)
 		}
 		if ix.held != nil && !e.Item.Action.Allows() &&
-			ix.held[HeldEntry{ix.lists[e.Row].Source.List, e.Item.Kind, e.Item.Scope, e.Item.Name()}] {
+			ix.held[HeldEntry{ix.file.lists[e.Row].Source.List, e.Item.Kind, e.Item.Scope, e.Item.Name()}] {
 			continue
 		}
 		if !yield(e, nil) {
@@ -78,12 +75,12 @@ func (ix *Index) walk(ctx context.Context, want func(row int) bool, yield func(E
 
 // spots finds all entries and sorts them as their files had them.
 func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, error) {
-	wanted := make([]bool, len(ix.lists))
+	wanted := make([]bool, len(ix.file.lists))
 	for row := range wanted {
 		wanted[row] = want == nil || want(row)
 	}
 	var spots []spotOf
-	for number := range ix.head.pages {
+	for number := range ix.file.pages {
 		if number%256 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -92,37 +89,33 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 			if err != nil {
 				return err
 			}
-			if !pageFits(page) {
-				return corrupt(ix.pageOffset(number), "page %d does not hold together", number)
+			if !page.fits() {
+				return ix.file.pageDamaged(number)
 			}
-			n := pageRecords(page)
+			n := page.records()
 			for i := range n {
-				at := pageOffset(page, i)
-				if at < slotsEnd(n) || at >= pageSize {
-					return corrupt(ix.pageOffset(number), "page %d does not hold together", number)
-				}
-				c := cursor{rest: page[at:]}
-				if key := c.key(); ix.overlay != nil && !c.bad && ix.overlay.speaksFor(key) {
+				r := record{cursor: page.at(i, n)}
+				if key := r.key(); ix.overlay != nil && !r.bad && ix.overlay.speaksFor(key) {
 					continue
 				}
-				if spots = ix.spotsOf(spots, &c, number*pageSize+uint64(at), wanted); c.bad {
-					return corrupt(ix.pageOffset(number), "page %d does not hold together", number)
+				if spots = ix.spotsOf(spots, &r, number*pageSize+uint64(page.offset(i)), wanted); r.bad {
+					return ix.file.pageDamaged(number)
 				}
 			}
 			return nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%w %s: %w", ErrRead, ix.mapping.name, err)
+			return nil, ix.unreadable(err)
 		}
 	}
 	if ix.overlay != nil {
-		for _, at := range ix.overlay.slots {
-			if at.at == 0 {
+		for _, slot := range ix.overlay.slots {
+			if slot.at == 0 {
 				continue
 			}
-			c := cursor{rest: ix.overlay.records[at.at-1:], over: true}
-			if c.key(); c.rest[0] != 0 {
-				spots = ix.spotsOf(spots, &c, ix.head.pages*pageSize+uint64(at.at-1), wanted)
+			r := ix.overlay.record(slot)
+			if r.key(); r.rest[0] != 0 {
+				spots = ix.spotsOf(spots, &r, ix.file.pages*pageSize+uint64(slot.at-1), wanted)
 			}
 		}
 	}
@@ -142,23 +135,23 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 	return spots, nil
 }
 
-// spotsOf appends the entries of wanted rows of the record at c, which stands at
-// where behind its key.
-func (ix *Index) spotsOf(spots []spotOf, c *cursor, where uint64, wanted []bool) []spotOf {
+// spotsOf appends the entries of wanted rows of a record, which stands at where and
+// is read up to its key.
+func (ix *Index) spotsOf(spots []spotOf, r *record, where uint64, wanted []bool) []spotOf {
 	var asks [maxSources]uint8 // scope and action of what is appended
 	var ends [maxSources]bool  // it expires
 	from := len(spots)
-	sources, _ := c.sources()
+	sources, _ := r.sources()
 	for k := range sources {
-		e := c.entry()
+		e := r.entry()
 		if e.row >= len(wanted) {
-			c.fail()
+			r.fail()
 		}
-		if c.bad {
+		if r.bad {
 			break
 		}
 		if wanted[e.row] {
-			ix.present(c, &e)
+			ix.present(r, &e)
 			n := len(spots) - from
 			asks[n], ends[n] = uint8(e.scope)<<4|uint8(e.action), e.expiry != 0
 			spots = append(spots, spotOf{uint64(e.row)<<48 | uint64(e.line)&(1<<48-1), where<<7 | uint64(k)})
@@ -178,11 +171,11 @@ func (ix *Index) spotsOf(spots []spotOf, c *cursor, where uint64, wanted []bool)
 // in the overlay.
 func (ix *Index) entryAt(where uint64) (Entry, error) {
 	page, at := where>>7/pageSize, where>>7%pageSize
-	var c cursor
-	if page >= ix.head.pages {
-		c = cursor{rest: ix.overlay.records[where>>7-ix.head.pages*pageSize:], over: true}
+	var c record
+	if page >= ix.file.pages {
+		c = ix.overlay.record(overlaySlot{at: uint32(where>>7-ix.file.pages*pageSize) + 1})
 	} else {
-		c = cursor{rest: ix.pages[page*pageSize+at : (page+1)*pageSize]}
+		c.rest = ix.pages[page*pageSize+at : (page+1)*pageSize]
 	}
 	text := string(c.key())
 	c.sources()
@@ -201,25 +194,11 @@ func (ix *Index) entryAt(where uint64) (Entry, error) {
 		item.Reason = string(reason)
 	}
 	if c.bad {
-		return Entry{}, corrupt(ix.pageOffset(page), "record of %q does not hold together", text)
+		return Entry{}, corrupt(ix.file.pageOffset(page), "record of %q does not hold together", text)
 	}
 	entry := Entry{Row: e.row, Item: item}
 	if e.expiry != 0 {
 		entry.Expires = time.Unix(e.expiry, 0)
 	}
 	return entry, nil
-}
-
-// keyOf tells what a stored key is: an address has text on both sides of its
-// last "@", a local-part ends with it, and a domain has none.
-func keyOf(text string) addr.Key {
-	switch at := strings.LastIndexByte(text, '@'); {
-	case at < 0 && text[0] == '[': // an address literal
-		return addr.Key{Kind: addr.Domain, Text: text, Labels: 1}
-	case at < 0:
-		return addr.Key{Kind: addr.Domain, Text: text, Labels: uint8(min(1+strings.Count(text, "."), 127))}
-	case at == len(text)-1:
-		return addr.Key{Kind: addr.Local, Text: text}
-	}
-	return addr.Key{Kind: addr.Address, Text: text}
 }

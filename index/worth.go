@@ -3,7 +3,6 @@ package index
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
 )
 
 // pairedLists is how many lists, the first ones of the table, have their overlaps
@@ -23,14 +22,6 @@ type Overlap struct {
 	A, B string
 	Keys uint64 // held by both
 }
-
-// Worth says of every list, in table order, what it holds and what it holds alone.
-func (ix *Index) Worth() []ListWorth { return ix.worth.lists }
-
-// Overlaps are the pairs of lists that have keys in common, in table order of the
-// first and then of the second. Counted are the first 362 lists of the table, and
-// the first 64 lists that hold a key.
-func (ix *Index) Overlaps() []Overlap { return ix.worth.overlaps }
 
 // worthTable is section 9 in memory.
 type worthTable struct {
@@ -123,7 +114,27 @@ func (w *worthCounter) add(o *worthCounter) {
 const (
 	worthBytes   = 16 // of a list
 	overlapBytes = 16 // of a pair
+
+	maxWorthBytes = maxLists*worthBytes + pairedLists*(pairedLists-1)/2*overlapBytes
 )
+
+// amend makes the counts those of t, of which the keys that was has counted are now
+// as w has counted them. Both have the lists of t.
+func (w *worthCounter) amend(t worthTable, was *worthCounter) {
+	numbers := map[string]uint32{}
+	for i, l := range t.lists {
+		numbers[l.List] = uint32(i)
+		w.lists[i].keys += l.Keys - was.lists[i].keys
+		w.lists[i].unique += l.Unique - was.lists[i].unique
+	}
+	for _, o := range t.overlaps {
+		a, b := numbers[o.A], numbers[o.B]
+		w.pairs[b*(b-1)/2+a] += o.Keys
+	}
+	for i, n := range was.pairs {
+		w.pairs[i] -= n
+	}
+}
 
 // append encodes section 9.
 func (w *worthCounter) append(dst []byte) []byte {
@@ -142,25 +153,6 @@ func (w *worthCounter) append(dst []byte) []byte {
 		}
 	}
 	return dst
-}
-
-// loadWorth reads section 9, if there is one.
-func (ix *Index) loadWorth(f *os.File) error {
-	s := ix.head.sections[secWorth]
-	if s.offset == 0 {
-		return nil
-	}
-	if s.length > maxLists*worthBytes+pairedLists*(pairedLists-1)/2*overlapBytes {
-		return corrupt(s.offset, "worth of lists in %d bytes", s.length)
-	}
-	b, err := readSection(f, s)
-	if err != nil {
-		return err
-	}
-	if ix.worth, err = decodeWorth(b, s.items, ix.lists, ix.head.keys); err != nil {
-		return corrupt(s.offset, "%v", err)
-	}
-	return nil
 }
 
 // decodeWorth reads section 9, which tells of items lists.

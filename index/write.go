@@ -14,10 +14,7 @@ import (
 )
 
 const (
-	// chunkBytes is what one sum of the filter covers.
-	chunkBytes = 64 << 10
 
-	partitionBytes = 16 // of the directory
 	// partitionPages is the most that a partition has on average: 1 MiB, so
 	// that cutting it into pages stays in a core's cache.
 	partitionPages = 256
@@ -61,7 +58,7 @@ func (b *builder) writeFile(ctx context.Context, f *pageFile, r *Report) (*fileW
 		if err = w.write(ctx); err == nil {
 			r.Keys, r.Entries, r.Duplicates, r.Dropped = w.counts.keys, w.counts.entries, w.counts.duplicates, w.counts.dropped
 			r.Bytes, r.FilterBits = int64(w.head.size), w.head.blocks*bloom.BlockBits
-			r.Hash = hashName(b.in.hash.kind)
+			r.Hash = b.in.hash.name()
 			return w, nil
 		}
 		w.close()
@@ -79,15 +76,13 @@ type fileWriter struct {
 	*builder
 	f      *pageFile
 	fill   float64
-	shift  uint // bits that choose the partition
 	head   header
 	counts merged
 	worth  *worthCounter
 
-	reasons   reasonTable
-	directory []byte
+	reasons reasonTable
 
-	draft  *Index     // what the pages are checked against when they are read back: head, parts and lists
+	draft  directory  // of the head: what the pages are checked against when they are read back
 	hashes *keyHashes // of all keys that were read back
 	total  census     // of them
 }
@@ -118,7 +113,7 @@ func (w *fileWriter) write(ctx context.Context) error {
 	if err := w.writeFilter(ctx); err != nil {
 		return err
 	}
-	if err := w.small(secDirectory, w.directory); err != nil {
+	if err := w.small(secDirectory, w.draft.append(nil)); err != nil {
 		return err
 	}
 	var table []byte
@@ -180,26 +175,20 @@ func (w *fileWriter) plan() {
 	pages := uint64(float64(taken.bytes) / (w.fill * pageRoom))
 	for pages/partitions > partitionPages && partitions < maxPartitions {
 		partitions *= 2
-		w.shift++
 	}
 	w.head = header{
 		buildID: w.buildID, hash: w.in.hash, partitions: partitions, kinds: taken.kinds,
 		blocks: bloom.Blocks(taken.entries, w.BitsPerKey), built: max(0, w.built.Unix()),
 	}
-	w.directory = make([]byte, partitionBytes*partitions)
 	w.place(secFilter, w.head.blocks*bloom.BlockBytes, w.head.blocks)
-	chunks := filterChunks(w.head.blocks)
+	chunks := filterChunks(w.head.blocks * bloom.BlockBytes)
 	w.place(secFilterSums, 4*chunks, chunks)
-	w.place(secDirectory, uint64(len(w.directory)), partitions)
+	w.place(secDirectory, partitionBytes*partitions, partitions)
 	w.place(secPages, 0, 0) // its length comes with the pages
 	w.head.sections[secPages].offset += w.hooks.gap * pageSize
 	w.head.sections[secReasons].items = uint64(len(w.reasons.ends))
-	w.draft = &Index{head: &w.head, shift: w.shift, lists: w.rows, parts: make([]partition, partitions)}
+	w.draft = newDirectory(&w.head)
 	w.worth = newWorthCounter(w.rows)
-}
-
-func filterChunks(blocks uint64) uint64 {
-	return (blocks*bloom.BlockBytes + chunkBytes - 1) / chunkBytes
 }
 
 // place puts a section behind the one before it.
@@ -234,7 +223,7 @@ func (w *fileWriter) small(kind int, b []byte) error {
 // the order of their pages.
 func (w *fileWriter) writePages(ctx context.Context) error {
 	defer w.stages.begin("write")()
-	unitBits := min(w.shift, w.in.records.bits)
+	unitBits := min(w.draft.shift, w.in.records.bits)
 	order := &pageOrder{}
 	order.moved.L = &order.mu
 	var next atomic.Int64
@@ -248,7 +237,7 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 	for i := range writers {
 		u := &unitWriter{w: w, order: order}
 		u.merger = merger{in: w.in, parts: parts, shadow: w.shadows(), worth: newWorthCounter(w.rows)}
-		u.checker = checker{ix: w.draft, hashes: w.hashes.lane(i)}
+		u.checker = checker{directory: &w.draft, rows: len(w.rows), later: w.hashes.lane(i).add}
 		writers[i] = u
 		group.Go(func() error {
 			for {

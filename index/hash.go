@@ -47,8 +47,9 @@ func (h hasher) next(kind uint8) hasher {
 	return h
 }
 
-func hashName(kind uint8) string {
-	if kind == hashSip {
+// name is what reports call it.
+func (h *hasher) name() string {
+	if h.kind == hashSip {
 		return "siphash"
 	}
 	return "xxh3"

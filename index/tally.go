@@ -13,7 +13,7 @@ type tally struct {
 }
 
 func newTally(base *Index) *tally {
-	return &tally{base: base, was: newWorthCounter(base.lists), now: newWorthCounter(base.lists), nets: maps.Clone(base.networks.counts)}
+	return &tally{base: base, was: newWorthCounter(base.file.lists), now: newWorthCounter(base.file.lists), nets: maps.Clone(base.file.networks.counts)}
 }
 
 // count counts a key of which other entries tell now.
@@ -49,28 +49,16 @@ func (t *tally) worth(w *worthCounter, all []said) {
 
 // apply makes the counts those of ix.
 func (t *tally) apply(ix *Index) (err error) {
-	h := ix.head
+	h := ix.file.header
 	h.keys, h.entries = h.keys+uint64(t.keys), h.entries+uint64(t.entries)
 	h.kinds |= t.kinds
-	if ix.networks, err = decodeNetLengths(t.nets.append(nil), h.keys); err != nil {
+	if ix.file.networks, err = decodeNetLengths(t.nets.append(nil), h.keys); err != nil {
 		return err
 	}
-	if len(t.base.worth.lists) == 0 {
+	if len(t.base.file.worth.lists) == 0 {
 		return nil // an older file says nothing of it
 	}
-	now, numbers := t.now, map[string]uint32{}
-	for i, l := range t.base.worth.lists {
-		numbers[l.List] = uint32(i)
-		now.lists[i].keys += l.Keys - t.was.lists[i].keys
-		now.lists[i].unique += l.Unique - t.was.lists[i].unique
-	}
-	for _, o := range t.base.worth.overlaps {
-		a, b := numbers[o.A], numbers[o.B]
-		now.pairs[b*(b-1)/2+a] += o.Keys
-	}
-	for i, n := range t.was.pairs {
-		now.pairs[i] -= n
-	}
-	ix.worth, err = decodeWorth(now.append(nil), uint64(len(now.lists)), ix.lists, h.keys)
+	t.now.amend(t.base.file.worth, t.was)
+	ix.file.worth, err = decodeWorth(t.now.append(nil), uint64(len(t.now.lists)), ix.file.lists, h.keys)
 	return err
 }

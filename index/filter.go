@@ -7,17 +7,14 @@ import (
 	"hash/crc32"
 	"runtime"
 	"sync/atomic"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"blockd/bloom"
 )
 
-// sieve is the filter of an open index. It answers at once from the file's
+// liveFilter is the filter of an open index. It answers at once from the file's
 // mapping, where each chunk is summed when it is first needed, and faster after
 // Promote from memory of its own.
-type sieve struct {
+type liveFilter struct {
 	mapped *bloom.Filter                // over mem; nil on a machine of another byte order
 	mem    []byte                       // of the mapping
 	at     uint64                       // offset of mem in the file
@@ -26,9 +23,9 @@ type sieve struct {
 	near   atomic.Pointer[bloom.Filter] // nil before Promote
 }
 
-// load is for an index whose sums are read and whose file is mapped.
-func (s *sieve) load(mem []byte, at uint64) {
-	s.mem, s.at = mem, at
+// load is for the filter of a mapped file at an offset of it, whose chunks have these sums.
+func (s *liveFilter) load(mem []byte, at uint64, sums []byte) {
+	s.mem, s.at, s.sums = mem, at, sums
 	s.good = make([]uint64, (len(s.sums)/4+63)/64)
 	s.mapped, _ = bloom.Over(mem)
 }
@@ -57,7 +54,7 @@ func (ix *Index) perhaps(hs []bloom.Hash) (uint32, error) {
 }
 
 // check sums a chunk of the mapping at its first touch. Call it guarded.
-func (s *sieve) check(chunk uint64) error {
+func (s *liveFilter) check(chunk uint64) error {
 	word, bit := &s.good[chunk/64], uint64(1)<<(chunk%64)
 	if atomic.LoadUint64(word)&bit != 0 {
 		return nil
@@ -69,14 +66,14 @@ func (s *sieve) check(chunk uint64) error {
 	return nil
 }
 
-func (s *sieve) chunks() uint64 { return uint64(len(s.sums) / 4) }
+func (s *liveFilter) chunks() uint64 { return uint64(len(s.sums) / 4) }
 
-func (s *sieve) chunk(n uint64) []byte {
+func (s *liveFilter) chunk(n uint64) []byte {
 	return s.mem[n*chunkBytes : min((n+1)*chunkBytes, uint64(len(s.mem)))]
 }
 
 // sum holds the octets of a chunk, or a copy of them, against its sum.
-func (s *sieve) sum(chunk uint64, octets []byte) error {
+func (s *liveFilter) sum(chunk uint64, octets []byte) error {
 	want := binary.LittleEndian.Uint32(s.sums[4*chunk:])
 	if sum := crc32.Checksum(octets, castagnoli); sum != want {
 		return corrupt(s.at+chunk*chunkBytes, "filter sum %08x, computed %08x", want, sum)
@@ -85,7 +82,7 @@ func (s *sieve) sum(chunk uint64, octets []byte) error {
 }
 
 // verify sums all chunks of the file anew. Call it guarded.
-func (s *sieve) verify() error {
+func (s *liveFilter) verify() error {
 	for n := range s.chunks() {
 		if err := s.sum(n, s.chunk(n)); err != nil {
 			return err
@@ -125,7 +122,7 @@ func (ix *Index) promote(ctx context.Context) error {
 		s.near.Store(base.filter.near.Load())
 		return err
 	}
-	all, mem, err := hugeMemory(len(s.mem))
+	all, mem, err := mapHuge(len(s.mem))
 	if err != nil {
 		return fmt.Errorf("memory for the filter: %w", err)
 	}
@@ -154,27 +151,11 @@ func (ix *Index) promote(ctx context.Context) error {
 func (ix *Index) SampleFalsePositives(n int) (rate float64, err error) {
 	f := ix.filter.near.Load()
 	if f != nil {
-		return f.Sample(n, ix.head.keys), nil
+		return f.Sample(n, ix.file.keys), nil
 	}
 	err = ix.mapping.guarded(func() error {
-		rate = ix.filter.mapped.Sample(n, ix.head.keys)
+		rate = ix.filter.mapped.Sample(n, ix.file.keys)
 		return ix.filter.verify()
 	})
 	return rate, ix.unreadable(err)
-}
-
-const hugePage = 2 << 20
-
-// hugeMemory returns n bytes from the border of a huge page on, and the mapping
-// that they lie in. What is not touched of it is not there. The end, less than a
-// huge page, is in small ones, so nothing is rounded up.
-func hugeMemory(n int) (all, mem []byte, err error) {
-	all, err = unix.Mmap(-1, 0, n+hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		return nil, nil, err
-	}
-	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(all))) % hugePage
-	mem = all[skip : skip+uintptr(n)]
-	adviseHuge(mem[:n/hugePage*hugePage])
-	return all, mem, nil
 }

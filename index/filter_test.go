@@ -12,7 +12,7 @@ import (
 	"blockd/addr"
 )
 
-func (s *sieve) touched() (n int) {
+func (s *liveFilter) touched() (n int) {
 	for i := range s.good {
 		n += bits.OnesCount64(atomic.LoadUint64(&s.good[i]))
 	}
@@ -45,7 +45,7 @@ func TestFirstAnswerReadsNoMoreThanItNeeds(t *testing.T) {
 func TestDamagedFilterIsSeenAtFirstTouch(t *testing.T) {
 	const n = 200_000
 	built := indexOf(t, seeded(1), rowsNamed(1), manyDomains(n))
-	path, s := built.mapping.name, built.head.sections[secFilter]
+	path, s := built.mapping.name, built.file.sections[secFilter]
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

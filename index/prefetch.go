@@ -11,7 +11,7 @@ const fetchedLines = 4
 // They are in no cache, of a large store. Found through each other they are three
 // misses one behind the other.
 func (ix *Index) fetchPage(h bloom.Hash) {
-	number, p := ix.firstPage(h)
+	number, p := ix.file.firstPage(h)
 	if p.pages == 0 {
 		return
 	}

@@ -1,0 +1,96 @@
+package index
+
+import (
+	"fmt"
+
+	"blockd/lists"
+)
+
+// Mode says whether the matches of a list count.
+type Mode uint8
+
+// The modes.
+const (
+	Enforce Mode = iota // "enforce": a match counts
+	Shadow              // "shadow": a match is reported and does not count
+)
+
+// String returns the mode's word in configuration and output.
+func (m Mode) String() string {
+	if m == Shadow {
+		return "shadow"
+	}
+	return "enforce"
+}
+
+// Exceptions says how far the exceptions of a list that blocks reach.
+type Exceptions uint8
+
+// The reaches.
+const (
+	OwnExceptions Exceptions = iota // "own": they lift what the same list blocks
+	AllExceptions                   // "all": they go before the blocks of every list
+	NoExceptions                    // "none": they are read and counted, and have no effect
+)
+
+// exceptionWords are their words in configuration and output.
+var exceptionWords = [...]string{"own", "all", "none"}
+
+func (e Exceptions) String() string { return exceptionWords[e] }
+
+// ParseExceptions reads such a word.
+func ParseExceptions(word string) (Exceptions, error) {
+	for i, w := range exceptionWords {
+		if w == word {
+			return Exceptions(i), nil
+		}
+	}
+	return 0, fmt.Errorf(`want "own", "all" or "none", have %q`, word)
+}
+
+// Source is one file of one list, as configured. Several sources may carry one
+// list's name (a glob).
+type Source struct {
+	List     string // the list's name: 1 to 64 octets
+	Path     string // at most 4096 octets
+	Settings lists.Settings
+	Mode     Mode
+	Optional bool // a missing file leaves the list empty
+
+	Exceptions Exceptions // see Reach
+}
+
+// Reach is how far the exceptions of the list reach: those of a list that allows
+// reach all, whatever Exceptions says.
+func (s *Source) Reach() Exceptions {
+	if s.Settings.Action == lists.Allow {
+		return AllExceptions
+	}
+	return s.Exceptions
+}
+
+// Equal reports whether both name the same file and read it the same way. The
+// same content then gives the same entries if ListInfo.Guard is the same too,
+// which a row has in place of Settings.Guard.
+func (s Source) Equal(o Source) bool {
+	a, b := s.Settings.Subdomains, o.Settings.Subdomains
+	sameSubdomains := a == b || a != nil && b != nil && *a == *b
+	s.Settings.Subdomains, o.Settings.Subdomains = nil, nil
+	s.Settings.Guard, o.Settings.Guard = nil, nil
+	return sameSubdomains && s == o
+}
+
+// ListInfo is one row of an index's list table: one source as it was compiled.
+type ListInfo struct {
+	Source  Source
+	Summary lists.Summary // Verdict and Why tell a source that was left out
+	Guard   uint64        // lists.Guard.ID of the guard it was read under
+	// NetworkEntries are those for client addresses, repeated ones included.
+	NetworkEntries int
+	// Refused is the error of a source that KeepGoing left out, or that LastGood
+	// replaced, else nil. It is not stored in the file.
+	Refused error
+	// LastGood: what is in the index is what the source held before it was refused.
+	// Summary tells of that. It is not stored in the file.
+	LastGood bool
+}

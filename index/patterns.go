@@ -1,0 +1,77 @@
+package index
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"blockd/pattern"
+)
+
+const (
+	// maxPatterns bounds the entries of all lists that are patterns, maxFreePatterns
+	// those that are tried on every sender, at 1 to 10 µs each.
+	maxPatterns     = 50_000
+	maxFreePatterns = 100
+
+	maxNeed         = 16        // texts by which a pattern is looked for
+	maxPatternBytes = 128 << 20 // of section 8
+)
+
+// encodePatterns makes section 8 of the keys of patterns, which it sorts.
+func encodePatterns(keys []string) ([]byte, error) {
+	slices.Sort(keys)
+	patterns := make([]*pattern.Pattern, len(keys))
+	for i, key := range keys {
+		var err error
+		if patterns[i], err = pattern.Parse(pattern.Kind(key[0]), key[1:]); err != nil {
+			return nil, fmt.Errorf("pattern %q: %w", key[1:], err)
+		}
+	}
+	var b []byte
+	for i, need := range pattern.Choose(patterns) {
+		b = append(b, keys[i][0])
+		b = appendText(b, keys[i][1:], pattern.MaxText)
+		b = append(b, byte(len(need)))
+		for _, text := range need {
+			b = appendText(b, text, pattern.MaxText)
+		}
+	}
+	return b, nil
+}
+
+// decodePatterns reads so many patterns, in the order of their keys. Their texts
+// share the memory of one string.
+func decodePatterns(b []byte, items uint64) ([]pattern.Stored, error) {
+	all := string(b)
+	c := cursor{rest: b}
+	text := func() string {
+		n := len(c.text(pattern.MaxText))
+		end := len(all) - len(c.rest)
+		return all[end-n : end]
+	}
+	patterns := make([]pattern.Stored, 0, min(items, uint64(len(b)/3)))
+	needs := make([]string, 0, 2*cap(patterns)) // most have one or two
+	for i := range items {
+		p := pattern.Stored{Kind: pattern.Kind(c.byte())}
+		p.Text = text()
+		from := len(needs)
+		for range c.byte() {
+			needs = append(needs, text())
+		}
+		p.Need = needs[from:len(needs):len(needs)]
+		last := pattern.Stored{}
+		if i > 0 {
+			last = patterns[i-1]
+		}
+		order := cmp.Or(cmp.Compare(last.Kind, p.Kind), cmp.Compare(last.Text, p.Text))
+		if c.bad || p.Kind != pattern.Glob && p.Kind != pattern.Regexp || p.Text == "" || order >= 0 || len(p.Need) > maxNeed {
+			return nil, fmt.Errorf("pattern %d is damaged", i)
+		}
+		patterns = append(patterns, p)
+	}
+	if len(c.rest) > 0 {
+		return nil, fmt.Errorf("%d bytes behind the last pattern", len(c.rest))
+	}
+	return patterns, nil
+}
