@@ -9,6 +9,7 @@ import (
 
 	"blockd/addr"
 	"blockd/bloom"
+	"blockd/index/internal/format"
 	"blockd/internal/race"
 	"blockd/lists"
 )
@@ -52,7 +53,7 @@ func TestCrowdedPageIsReseeded(t *testing.T) {
 	if d.Report.Reseeds != 1 || d.Report.Hash != "xxh3" {
 		t.Errorf("%d reseeds, hash %s, want 1 and xxh3", d.Report.Reseeds, d.Report.Hash)
 	}
-	if d.Index().file.hash.key == key {
+	if d.Index().file.Hash.Key == key {
 		t.Error("the known key is still in use")
 	}
 	if d.Report.Keys != 100_000 || d.Report.Entries != 100_000 || d.Report.Duplicates != 0 {
@@ -103,23 +104,23 @@ func TestEqualHashesAreNotEqualKeys(t *testing.T) {
 	}
 	parts := b.in.records.reader(t.Context())
 	defer parts.end()
-	m := merger{in: b.in, parts: parts, shadow: b.shadows(), worth: newWorthCounter(b.rows)}
+	m := merger{in: b.in, parts: parts, shadow: b.shadows(), worth: format.NewWorthCounter(b.rows)}
 	if err := m.merge(0, 1<<b.in.records.bits); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for _, p := range m.records {
-		c := cursor{rest: m.buf[p.at : p.at+p.n]}
-		text := string(c.key())
-		count, _ := c.sources()
+		c := format.Cursor{Rest: m.buf[p.At : p.At+p.N]}
+		text := string(c.Key())
+		count, _ := c.Sources()
 		for range count {
-			text += fmt.Sprint(" ", c.entry().row)
+			text += fmt.Sprint(" ", c.Entry().Row)
 		}
 		got = append(got, text)
 	}
 	n := m.counts
-	if want := "[a.test 1 4 b.test 0 2 c.test 3]"; fmt.Sprint(got) != want || n.keys != 3 || n.entries != 5 {
-		t.Errorf("merged %v with %d keys, %d entries, want %s", got, n.keys, n.entries, want)
+	if want := "[a.test 1 4 b.test 0 2 c.test 3]"; fmt.Sprint(got) != want || n.Keys != 3 || n.Entries != 5 {
+		t.Errorf("merged %v with %d keys, %d entries, want %s", got, n.Keys, n.Entries, want)
 	}
 }
 
@@ -127,7 +128,7 @@ func TestSipHashFromTheStart(t *testing.T) {
 	o := seeded(3)
 	o.SipHash = true
 	d := draftOfHostile(t, o, hooks{}, hostileDomains(5000, 0, nil))
-	if d.Report.Reseeds != 0 || d.Report.Hash != "siphash" || d.Index().file.hash.key != bloom.Seed(o.Seed.HashKey) {
+	if d.Report.Reseeds != 0 || d.Report.Hash != "siphash" || d.Index().file.Hash.Key != bloom.Seed(o.Seed.HashKey) {
 		t.Errorf("%d reseeds, hash %s", d.Report.Reseeds, d.Report.Hash)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"blockd/addr"
 	"blockd/bloom"
+	"blockd/index/internal/format"
 )
 
 // Batch is the memory of LookupBatch, and holds its answers until the next call.
@@ -51,10 +52,10 @@ func (ix *Index) LookupBatch(b *Batch, senders []addr.Addr, now time.Time) {
 		keys := a.Keys(b.keys[:0])
 		own := localLast(keys)
 		for k := range keys {
-			if ix.file.kinds&kindBit(keys[k]) == 0 {
+			if ix.file.Kinds&format.KindBit(keys[k]) == 0 {
 				continue // no list holds such keys
 			}
-			b.hashes[b.waiting] = ix.file.hash.sumString(keys[k].Text)
+			b.hashes[b.waiting] = ix.file.Hash.SumString(keys[k].Text)
 			b.of[b.waiting] = batchKey{keys[k], i, k == own}
 			if b.waiting++; b.waiting == len(b.hashes) {
 				ix.ask(b, seconds)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blockd/addr"
+	"blockd/index/internal/format"
 	"blockd/internal/race"
 )
 
@@ -64,14 +65,14 @@ func TestBatchAgreesWithLookup(t *testing.T) {
 func TestBatchErrorIsTheSendersOwn(t *testing.T) {
 	const n = 3000
 	built := indexOf(t, seeded(1), rowsNamed(1), manyDomains(n))
-	path, s := built.mapping.name, built.file.sections[secPages]
+	path, s := built.mapping.name, built.file.Sections[format.SecPages]
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for page := uint64(0); page < s.items; page += 10 {
-		if _, err := f.WriteAt([]byte{0xff, 0xff, 0xff}, int64(s.offset+page*pageSize+pageSize-8)); err != nil {
+	for page := uint64(0); page < s.Items; page += 10 {
+		if _, err := f.WriteAt([]byte{0xff, 0xff, 0xff}, int64(s.Offset+page*format.PageSize+format.PageSize-8)); err != nil {
 			t.Fatal(err)
 		}
 	}

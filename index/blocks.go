@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"math/bits"
 	"sync"
+
+	"blockd/index/internal/memory"
 )
 
 const (
 	// A chunk is what goes back to the system at once: one huge page. A pool of
 	// little memory has smaller ones.
-	maxChunk = hugePage
+	maxChunk = memory.HugePage
 
 	// maxGroups bounds the chunks that are half full at any time, on average: 16 MiB.
 	maxGroups = 16
@@ -53,11 +55,11 @@ type blockGroup struct {
 // none is no block.
 const none = 1<<32 - 1
 
-// newBlockPool makes a pool of memory octets, and of spare blocks that only must
+// newBlockPool makes a pool of so many octets, and of spare blocks that only must
 // takes. About expected octets will be in use.
-func newBlockPool(block int, memory, expected int64, spare int) (*blockPool, error) {
-	size := 1 << bits2(int(min(max(memory/64, int64(block)), maxChunk)))
-	p := &blockPool{block: block, chunk: size / block, limit: max(int(memory/int64(size)), 1)}
+func newBlockPool(block int, octets, expected int64, spare int) (*blockPool, error) {
+	size := 1 << bits2(int(min(max(octets/64, int64(block)), maxChunk)))
+	p := &blockPool{block: block, chunk: size / block, limit: max(int(octets/int64(size)), 1)}
 	groups := 1 << bits2(int(min(max(expected/int64(4*size), 1), maxGroups)))
 	for range groups {
 		p.groups = append(p.groups, blockGroup{free: none})
@@ -66,7 +68,7 @@ func newBlockPool(block int, memory, expected int64, spare int) (*blockPool, err
 	chunks := p.limit + (spare+p.chunk-1)/p.chunk
 	p.chunks, p.next = make([]blockChunk, chunks), make([]uint32, chunks*p.chunk)
 	var err error
-	if p.mapped, p.mem, err = mapHuge(chunks * size); err != nil {
+	if p.mapped, p.mem, err = memory.Huge(chunks * size); err != nil {
 		return nil, fmt.Errorf("memory for records: %w", err)
 	}
 	return p, nil
@@ -78,7 +80,7 @@ func bits2(n int) int { return bits.Len(uint(n)) - 1 }
 // close gives all memory back.
 func (p *blockPool) close() {
 	if p.mapped != nil {
-		unmap(p.mapped)
+		memory.Unmap(p.mapped)
 		p.mapped, p.mem = nil, nil
 	}
 }
@@ -158,7 +160,7 @@ func (p *blockPool) drop(first uint32) {
 		i := int(number) / p.chunk
 		if p.chunks[i].used--; p.chunks[i].used == 0 {
 			size := p.chunk * p.block
-			giveBack(p.mem[i*size:][:size])
+			memory.GiveBack(p.mem[i*size:][:size])
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blockd/bloom"
+	"blockd/index/internal/format"
 )
 
 const (
@@ -46,7 +47,7 @@ type builder struct {
 	hooks    hooks
 	rows     []ListInfo
 	tests    []rowTest
-	hash     hasher
+	hash     format.Hasher
 	buildID  [16]byte
 	built    time.Time
 	spill    *spillFile
@@ -87,8 +88,8 @@ func newBuilder(o Options, h hooks) (*builder, error) {
 	if o.BitsPerKey == 0 {
 		o.BitsPerKey = bloom.DefaultBitsPerKey
 	}
-	if !(o.BitsPerKey >= minBitsPerKey && o.BitsPerKey <= maxBitsPerKey) { // NaN too
-		return nil, fmt.Errorf("%v bits a key: want %d to %d", o.BitsPerKey, minBitsPerKey, maxBitsPerKey)
+	if !(o.BitsPerKey >= format.MinBitsPerKey && o.BitsPerKey <= format.MaxBitsPerKey) { // NaN too
+		return nil, fmt.Errorf("%v bits a key: want %d to %d", o.BitsPerKey, format.MinBitsPerKey, format.MaxBitsPerKey)
 	}
 	if o.Memory == 0 {
 		o.Memory = defaultMemory
@@ -101,17 +102,17 @@ func newBuilder(o Options, h hooks) (*builder, error) {
 	}
 	o.Workers = min(max(o.Workers, 1), maxWorkers)
 	b := &builder{Options: o, hooks: h, progress: reporter{to: o.Progress}, cache: openCache("")}
-	b.hash = hasher{kind: hashXXH3, weak: h.weak}
+	b.hash = format.Hasher{Kind: format.HashXXH3, Weak: h.weak}
 	if o.SipHash {
-		b.hash.kind = hashSip
+		b.hash.Kind = format.HashSip
 	}
 	if o.Seed != nil {
-		b.buildID, b.hash.key, b.built = o.Seed.BuildID, o.Seed.HashKey, o.Seed.Built
+		b.buildID, b.hash.Key, b.built = o.Seed.BuildID, o.Seed.HashKey, o.Seed.Built
 		return b, nil
 	}
 	b.built = time.Now()
 	rand.Read(b.buildID[:]) // never fails: it ends the process rather
-	rand.Read(b.hash.key[:])
+	rand.Read(b.hash.Key[:])
 	return b, nil
 }
 
@@ -245,17 +246,17 @@ func fileSize(path string) int64 {
 }
 
 func checkSources(sources []Source) error {
-	if len(sources) > maxLists {
-		return fmt.Errorf("%d list files are more than an index holds: %d", len(sources), maxLists)
+	if len(sources) > format.MaxLists {
+		return fmt.Errorf("%d list files are more than an index holds: %d", len(sources), format.MaxLists)
 	}
 	for _, s := range sources {
 		switch {
-		case s.List == "" || len(s.List) > maxName:
-			return fmt.Errorf("list name %q: want 1 to %d octets", s.List, maxName)
-		case len(s.Path) > maxPath:
-			return fmt.Errorf("list %s: path of %d octets, want at most %d", s.List, len(s.Path), maxPath)
-		case len(s.Settings.Format) > maxText || len(s.Settings.Reason) > maxText:
-			return fmt.Errorf("list %s: format or reason over %d octets", s.List, maxText)
+		case s.List == "" || len(s.List) > format.MaxName:
+			return fmt.Errorf("list name %q: want 1 to %d octets", s.List, format.MaxName)
+		case len(s.Path) > format.MaxPath:
+			return fmt.Errorf("list %s: path of %d octets, want at most %d", s.List, len(s.Path), format.MaxPath)
+		case len(s.Settings.Format) > format.MaxText || len(s.Settings.Reason) > format.MaxText:
+			return fmt.Errorf("list %s: format or reason over %d octets", s.List, format.MaxText)
 		case s.Settings.MaxBytes < 0:
 			return fmt.Errorf("list %s: size limit of %d bytes", s.List, s.Settings.MaxBytes)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/zeebo/xxh3"
 	"golang.org/x/sys/unix"
 
+	"blockd/index/internal/format"
 	"blockd/internal/durable"
 	"blockd/lists"
 )
@@ -234,13 +235,13 @@ func (c *cache) uses(name string) bool {
 func (c *cache) encode() []byte {
 	var b []byte
 	for key, m := range c.fresh {
-		b = appendText(b, key, 4*maxPath)
+		b = format.AppendText(b, key, 4*format.MaxPath)
 		for _, v := range []int64{m.stamp.size, m.stamp.mtime, m.stamp.ctime, m.stamp.inode, m.stamp.device} {
 			b = binary.LittleEndian.AppendUint64(b, uint64(v))
 		}
 		b = append(b, byte(bit(m.trusted)))
 		b = append(b, m.hash[:]...)
-		b = appendText(b, m.segment, maxName)
+		b = format.AppendText(b, m.segment, format.MaxName)
 	}
 	return binary.LittleEndian.AppendUint64(b, xxh3.Hash(b))
 }
@@ -249,16 +250,16 @@ func (c *cache) decode(b []byte) bool {
 	if len(b) < 8 || xxh3.Hash(b[:len(b)-8]) != binary.LittleEndian.Uint64(b[len(b)-8:]) {
 		return false
 	}
-	r := cursor{rest: b[:len(b)-8]}
-	for len(r.rest) > 0 {
-		key, m := string(r.text(4*maxPath)), memo{}
+	r := format.Cursor{Rest: b[:len(b)-8]}
+	for len(r.Rest) > 0 {
+		key, m := string(r.Text(4*format.MaxPath)), memo{}
 		for _, v := range []*int64{&m.stamp.size, &m.stamp.mtime, &m.stamp.ctime, &m.stamp.inode, &m.stamp.device} {
-			*v = int64(r.uint64())
+			*v = int64(r.Uint64())
 		}
-		m.trusted = r.byte() == 1
-		r.bytes(m.hash[:])
-		m.segment = string(r.text(maxName))
+		m.trusted = r.Byte() == 1
+		r.Bytes(m.hash[:])
+		m.segment = string(r.Text(format.MaxName))
 		c.memos[key] = m
 	}
-	return !r.bad
+	return !r.Bad
 }

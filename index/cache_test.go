@@ -15,6 +15,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"blockd/addr"
+	"blockd/index/internal/format"
 	"blockd/internal/race"
 	"blockd/lists"
 )
@@ -275,7 +276,7 @@ func FuzzSegment(f *testing.F) {
 			return
 		}
 		again := segmentMeta{}
-		c := cursor{rest: m.append(nil)}
+		c := format.Cursor{Rest: m.append(nil)}
 		if !again.decode(&c, int64(len(data))) || fmt.Sprint(again.summary) != fmt.Sprint(m.summary) || len(again.tests) != len(m.tests) {
 			t.Errorf("%+v became %+v", m, again)
 		}

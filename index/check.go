@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"slices"
+
+	"blockd/index/internal/format"
 )
 
 // checkDraft checks ix, which is the file that w has written, opened as a reader
@@ -12,20 +14,20 @@ import (
 // asked for all keys that the pages had.
 func (w *fileWriter) checkDraft(ctx context.Context, ix *Index) error {
 	defer w.stages.begin("verify")()
-	size := int64(ix.file.size)
+	size := int64(ix.file.Size)
 	w.progress.report(Progress{Stage: "verify", Total: size})
-	if !bytes.Equal(ix.file.encode(), w.head.encode()) {
-		return corrupt(0, "the header is not the one that was written")
+	if !bytes.Equal(ix.file.Encode(), w.head.Encode()) {
+		return format.Corrupt(0, "the header is not the one that was written")
 	}
-	if !slices.Equal(ix.file.parts, w.draft.parts) {
-		return corrupt(ix.file.sections[secDirectory].offset, "the directory is not the one that was written")
+	if !slices.Equal(ix.file.Parts, w.draft.Parts) {
+		return format.Corrupt(ix.file.Sections[format.SecDirectory].Offset, "the directory is not the one that was written")
 	}
 	if err := ix.promote(ctx); err != nil { // reads and sums all of the filter
 		return err
 	}
-	if err := w.hashes.ask(ctx, w.Workers, ix.filter.near.Load(), ix.file.sections[secFilter].offset, w.total.keys); err != nil {
+	if err := w.hashes.ask(ctx, w.Workers, ix.filter.near.Load(), ix.file.Sections[format.SecFilter].Offset, w.total.Keys); err != nil {
 		return err
 	}
 	w.progress.report(Progress{Stage: "verify", Done: size, Total: size})
-	return ix.file.holds(w.total)
+	return ix.file.Holds(w.total)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blockd/bloom"
+	"blockd/index/internal/format"
 	"blockd/internal/race"
 )
 
@@ -48,7 +49,7 @@ func TestDraftThatCameBackDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Discard()
-	sections := d.Index().file.sections
+	sections := d.Index().file.Sections
 	d.Discard()
 	for _, tt := range []struct {
 		name   string
@@ -56,11 +57,11 @@ func TestDraftThatCameBackDamaged(t *testing.T) {
 		offset uint64
 		want   string
 	}{
-		{"first page", "", sections[secPages].offset + 2000, "page sum"},
-		{"zeros of a page", "", sections[secPages].offset + pageSize - 1, "page sum"},
+		{"first page", "", sections[format.SecPages].Offset + 2000, "page sum"},
+		{"zeros of a page", "", sections[format.SecPages].Offset + format.PageSize - 1, "page sum"},
 		{"header", "reopen", 112, "header sum"},
-		{"directory", "reopen", sections[secDirectory].offset + 16, "section sum"},
-		{"filter", "reopen", sections[secFilter].offset + 5000, "filter sum"},
+		{"directory", "reopen", sections[format.SecDirectory].Offset + 16, "section sum"},
+		{"filter", "reopen", sections[format.SecFilter].Offset + 5000, "filter sum"},
 	} {
 		for _, direct := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, direct %t", tt.name, direct), func(t *testing.T) {
@@ -127,7 +128,7 @@ func TestDraftWithAnotherHeader(t *testing.T) {
 			return nil
 		}
 		temp := fmt.Sprintf("%s%s%d", path, tempMark, os.Getpid())
-		page := make([]byte, pageSize)
+		page := make([]byte, format.PageSize)
 		f, err := os.OpenFile(temp, os.O_RDWR, 0)
 		if err != nil {
 			return err
@@ -137,7 +138,7 @@ func TestDraftWithAnotherHeader(t *testing.T) {
 			return err
 		}
 		page[112] ^= 1
-		binary.LittleEndian.PutUint32(page[headerSumAt:], crc32.Checksum(page[:headerSumAt], castagnoli))
+		binary.LittleEndian.PutUint32(page[format.HeaderSumAt:], crc32.Checksum(page[:format.HeaderSumAt], format.Castagnoli))
 		_, err = f.WriteAt(page, 0)
 		return err
 	}}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"blockd/bloom"
+	"blockd/index/internal/format"
 	"blockd/lists"
 )
 
@@ -18,7 +19,7 @@ import (
 // the store could not be read: the client is then neither listed nor clear.
 func (ix *Index) LookupClient(dst []Match, ip netip.Addr, now time.Time) ([]Match, error) {
 	ip = ip.WithZone("").Unmap()
-	lengths := ix.file.networks.of(ip)
+	lengths := ix.file.Networks.Of(ip)
 	if len(lengths) == 0 {
 		return dst, nil
 	}
@@ -37,9 +38,9 @@ func (ix *Index) LookupClient(dst []Match, ip netip.Addr, now time.Time) ([]Matc
 func (ix *Index) lookupNets(dst []Match, ip netip.Addr, lengths []uint8, now int64) ([]Match, error) {
 	var hashes [bloom.BatchSize]bloom.Hash
 	for i, length := range lengths {
-		var key [maxNetKey]byte
-		p, _ := ip.Prefix(int(length)) // which decodeNetLengths has bounded
-		hashes[i] = ix.file.hash.sumString(string(appendNetKey(key[:0], p)))
+		var key [format.MaxNetKey]byte
+		p, _ := ip.Prefix(int(length)) // which DecodeNetLengths has bounded
+		hashes[i] = ix.file.Hash.SumString(string(format.AppendNetKey(key[:0], p)))
 	}
 	perhaps, err := ix.perhaps(hashes[:len(lengths)])
 	ix.asked.Add(uint64(len(lengths)))
@@ -50,8 +51,8 @@ func (ix *Index) lookupNets(dst []Match, ip netip.Addr, lengths []uint8, now int
 		for ; perhaps != 0; perhaps &= perhaps - 1 {
 			i := bits.TrailingZeros32(perhaps)
 			p, _ := ip.Prefix(int(lengths[i]))
-			var key [maxNetKey]byte
-			c, found, err := ix.find(hashes[i], string(appendNetKey(key[:0], p)))
+			var key [format.MaxNetKey]byte
+			c, found, err := ix.find(hashes[i], string(format.AppendNetKey(key[:0], p)))
 			if err != nil {
 				return err
 			}
@@ -59,7 +60,7 @@ func (ix *Index) lookupNets(dst []Match, ip netip.Addr, lengths []uint8, now int
 				ix.falsePositives.Add(1)
 				continue
 			}
-			if dst, err = ix.appendMatches(dst, c, Match{Kind: netKind(p), Net: p}, 1<<lists.Exact|1<<lists.Tree, now); err != nil {
+			if dst, err = ix.appendMatches(dst, c, Match{Kind: format.NetKind(p), Net: p}, 1<<lists.Exact|1<<lists.Tree, now); err != nil {
 				return err
 			}
 		}

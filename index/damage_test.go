@@ -18,6 +18,7 @@ import (
 
 	"blockd/addr"
 	"blockd/bloom"
+	"blockd/index/internal/format"
 	"blockd/internal/race"
 )
 
@@ -171,12 +172,12 @@ func (s *specimen) judge(t testing.TB, what string) error {
 
 // inUse tells whether the byte at offset belongs to header or section, not to
 // the rest of a section's last page, which nobody reads.
-func inUse(h *header, offset uint64) bool {
-	if offset < pageSize {
+func inUse(h *format.Header, offset uint64) bool {
+	if offset < format.PageSize {
 		return true
 	}
-	for _, s := range h.sections {
-		if offset >= s.offset && offset < s.end() {
+	for _, s := range h.Sections {
+		if offset >= s.Offset && offset < s.End() {
 			return true
 		}
 	}
@@ -195,7 +196,7 @@ func TestEveryFlippedBitIsSeen(t *testing.T) {
 	if len(s.data) < 30_000 || len(s.data) > 50_000 {
 		t.Fatalf("specimen of %d bytes", len(s.data))
 	}
-	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
+	h, err := format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,14 +257,14 @@ func (s *specimen) write(t testing.TB, data []byte) {
 // correctSums makes all sums of a damaged file right again, as far as its own
 // header says where they are.
 func correctSums(data []byte) {
-	if len(data) < pageSize {
+	if len(data) < format.PageSize {
 		return
 	}
 	le := binary.LittleEndian
 	within := func(kind int) (b, row []byte) {
-		row = data[sectionsAt:][:sectionBytes]
-		for i := 1; i < maxSections && le.Uint32(row) != uint32(kind); i++ {
-			row = data[sectionsAt+i*sectionBytes:][:sectionBytes]
+		row = data[format.SectionsAt:][:format.SectionBytes]
+		for i := 1; i < format.MaxSections && le.Uint32(row) != uint32(kind); i++ {
+			row = data[format.SectionsAt+i*format.SectionBytes:][:format.SectionBytes]
 		}
 		if le.Uint32(row) != uint32(kind) {
 			return nil, row
@@ -274,32 +275,32 @@ func correctSums(data []byte) {
 		}
 		return data[offset : offset+length], row
 	}
-	filter, _ := within(secFilter)
-	sums, _ := within(secFilterSums)
+	filter, _ := within(format.SecFilter)
+	sums, _ := within(format.SecFilterSums)
 	for len(filter) > 0 && len(sums) >= 4 {
-		n := min(len(filter), chunkBytes)
-		le.PutUint32(sums, crc32.Checksum(filter[:n], castagnoli))
+		n := min(len(filter), format.ChunkBytes)
+		le.PutUint32(sums, crc32.Checksum(filter[:n], format.Castagnoli))
 		filter, sums = filter[n:], sums[4:]
 	}
-	pages, _ := within(secPages)
-	for n := uint64(0); len(pages) >= pageSize; n++ {
-		le.PutUint32(pages, page(pages[:pageSize]).sum(le.Uint32(data[24:]), n))
-		pages = pages[pageSize:]
+	pages, _ := within(format.SecPages)
+	for n := uint64(0); len(pages) >= format.PageSize; n++ {
+		le.PutUint32(pages, format.Page(pages[:format.PageSize]).Sum(le.Uint32(data[24:]), n))
+		pages = pages[format.PageSize:]
 	}
-	for _, kind := range []int{secFilterSums, secDirectory, secLists, secReasons, secNetworks, secPatterns, secWorth} {
+	for _, kind := range []int{format.SecFilterSums, format.SecDirectory, format.SecLists, format.SecReasons, format.SecNetworks, format.SecPatterns, format.SecWorth} {
 		if b, row := within(kind); b != nil {
-			le.PutUint32(row[32:], crc32.Checksum(b, castagnoli))
+			le.PutUint32(row[32:], crc32.Checksum(b, format.Castagnoli))
 		}
 	}
-	le.PutUint32(data[headerSumAt:], crc32.Checksum(data[:headerSumAt], castagnoli))
+	le.PutUint32(data[format.HeaderSumAt:], crc32.Checksum(data[:format.HeaderSumAt], format.Castagnoli))
 }
 
 // A hostile header is in order by its sum and promises whatever it likes.
 func TestWildCountsAreRefusedWithoutMemory(t *testing.T) {
 	s := newSpecimen(t, 150)
 	files, refused := 0, 0
-	wild := []uint64{0, 1, 1 << 31, 1 << 32, 1 << 52, 1 << 60, 1 << 63, ^uint64(0), ^uint64(0) - pageSize}
-	for at := 16; at < sectionsAt+knownSections*sectionBytes; at += 4 {
+	wild := []uint64{0, 1, 1 << 31, 1 << 32, 1 << 52, 1 << 60, 1 << 63, ^uint64(0), ^uint64(0) - format.PageSize}
+	for at := 16; at < format.SectionsAt+format.KnownSections*format.SectionBytes; at += 4 {
 		if at >= 24 && at < 56 {
 			continue // build id and hash key: any value is a right one
 		}
@@ -311,7 +312,7 @@ func TestWildCountsAreRefusedWithoutMemory(t *testing.T) {
 				} else {
 					binary.LittleEndian.PutUint32(data[at:], uint32(v))
 				}
-				binary.LittleEndian.PutUint32(data[headerSumAt:], crc32.Checksum(data[:headerSumAt], castagnoli))
+				binary.LittleEndian.PutUint32(data[format.HeaderSumAt:], crc32.Checksum(data[:format.HeaderSumAt], format.Castagnoli))
 				if bytes.Equal(data, s.data) {
 					continue
 				}
@@ -337,19 +338,19 @@ func TestWildCountsAreRefusedWithoutMemory(t *testing.T) {
 	}
 	t.Logf("%d files of wild counts: %d refused by Open, the others answered or refused later", files, refused)
 	// Four KiB that promise 2^60 of everything.
-	data := bytes.Clone(s.data[:pageSize])
+	data := bytes.Clone(s.data[:format.PageSize])
 	for at := 64; at < 104; at += 8 {
 		binary.LittleEndian.PutUint64(data[at:], 1<<60)
 	}
-	binary.LittleEndian.PutUint64(data[16:], pageSize)
-	binary.LittleEndian.PutUint32(data[headerSumAt:], crc32.Checksum(data[:headerSumAt], castagnoli))
+	binary.LittleEndian.PutUint64(data[16:], format.PageSize)
+	binary.LittleEndian.PutUint32(data[format.HeaderSumAt:], crc32.Checksum(data[:format.HeaderSumAt], format.Castagnoli))
 	// Octets, not allocations: goroutines that other tests have left behind are
 	// counted too, and made eleven of ten one time in CI.
 	const runs, bound = 100, 1 << 20 // under 1 KiB a run for the header and the error's text
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range runs {
-		if _, err := decodeHeader(data, pageSize); !errors.Is(err, ErrCorrupt) {
+		if _, err := format.DecodeHeader(data, format.PageSize); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("2^60 of everything: %v", err)
 		}
 	}
@@ -362,7 +363,7 @@ func TestWildCountsAreRefusedWithoutMemory(t *testing.T) {
 func TestDamageIsToldInASentence(t *testing.T) {
 	s := newSpecimen(t, 150)
 	le := binary.LittleEndian
-	section := func(data []byte, kind int) []byte { return data[sectionsAt+(kind-1)*sectionBytes:] }
+	section := func(data []byte, kind int) []byte { return data[format.SectionsAt+(kind-1)*format.SectionBytes:] }
 	tests := []struct {
 		name   string
 		damage func(data []byte) []byte
@@ -380,23 +381,23 @@ func TestDamageIsToldInASentence(t *testing.T) {
 		{"reserved bytes behind the sections", func(d []byte) []byte { d[4000] = 1; return d }, "damaged index: offset 58: reserved bytes are set"},
 		{"unknown section that is needed", func(d []byte) []byte {
 			row := section(d, 8) // behind the seven that there are
-			copy(row, section(d, 6)[:sectionBytes])
-			row[0] = knownSections + 1
+			copy(row, section(d, 6)[:format.SectionBytes])
+			row[0] = format.KnownSections + 1
 			le.PutUint64(row[8:], uint64(len(d)))
 			le.PutUint64(row[16:], 0)
 			return d
 		}, "damaged index: offset 408: section 11 is unknown to this program and needed"},
 		{"sections in disorder", func(d []byte) []byte { section(d, 2)[0] = 1; return d }, "damaged index: offset 168: section 1 behind section 1"},
 		{"a section is missing", func(d []byte) []byte {
-			copy(section(d, 6), section(d, 7)[:sectionBytes])
-			clear(section(d, 7)[:sectionBytes])
+			copy(section(d, 6), section(d, 7)[:format.SectionBytes])
+			clear(section(d, 7)[:format.SectionBytes])
 			return d
 		}, "damaged index: offset 128: section 6 is missing"},
-		{"sections overlap", func(d []byte) []byte { le.PutUint64(section(d, 2)[8:], pageSize); return d }, "damaged index: offset 168: section 2 at 4096 of 4 bytes does not fit"},
-		{"section off its page", func(d []byte) []byte { d[sectionsAt+8]++; return d }, "damaged index: offset 128: section 1 at 4097 of 192 bytes does not fit"},
+		{"sections overlap", func(d []byte) []byte { le.PutUint64(section(d, 2)[8:], format.PageSize); return d }, "damaged index: offset 168: section 2 at 4096 of 4 bytes does not fit"},
+		{"section off its page", func(d []byte) []byte { d[format.SectionsAt+8]++; return d }, "damaged index: offset 128: section 1 at 4097 of 192 bytes does not fit"},
 		{"section behind the end", func(d []byte) []byte {
 			row := section(d, 7)
-			le.PutUint64(row[16:], le.Uint64(row[16:])+pageSize)
+			le.PutUint64(row[16:], le.Uint64(row[16:])+format.PageSize)
 			return d
 		}, "damaged index: offset 368: section 9 at 28672 of 4336 bytes does not fit"},
 		{"three partitions", func(d []byte) []byte {
@@ -405,7 +406,7 @@ func TestDamageIsToldInASentence(t *testing.T) {
 			le.PutUint64(section(d, 3)[24:], 3)
 			return d
 		}, "damaged index: offset 96: 3 partitions, want a power of two up to 1048576"},
-		{"more pages than the directory has", func(d []byte) []byte { d[3*pageSize+8] = 2; return d }, "damaged index: offset 12288: partitions have 2 pages, the header has 1"},
+		{"more pages than the directory has", func(d []byte) []byte { d[3*format.PageSize+8] = 2; return d }, "damaged index: offset 12288: partitions have 2 pages, the header has 1"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -424,14 +425,14 @@ func TestDamageIsToldInASentence(t *testing.T) {
 func TestUnknownSectionThatMayBePassedOver(t *testing.T) {
 	s := newSpecimen(t, 150)
 	data := bytes.Clone(s.data)
-	row := data[sectionsAt:]
+	row := data[format.SectionsAt:]
 	for binary.LittleEndian.Uint32(row) != 0 {
-		row = row[sectionBytes:]
+		row = row[format.SectionBytes:]
 	}
 	binary.LittleEndian.PutUint32(row, 900)
 	binary.LittleEndian.PutUint64(row[8:], uint64(len(data)))
 	binary.LittleEndian.PutUint64(row[16:], 5)
-	data = append(data, bytes.Repeat([]byte{'x'}, pageSize)...)
+	data = append(data, bytes.Repeat([]byte{'x'}, format.PageSize)...)
 	binary.LittleEndian.PutUint64(data[16:], uint64(len(data)))
 	correctSums(data)
 	s.write(t, data)
@@ -442,17 +443,17 @@ func TestUnknownSectionThatMayBePassedOver(t *testing.T) {
 
 func TestPageInAnotherPlaceIsSeen(t *testing.T) {
 	s := newSpecimen(t, 3000)
-	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
+	h, err := format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := func(d []byte) []byte { return d[h.sections[secPages].offset:h.sections[secPages].end()] }
-	if h.pages < 3 {
-		t.Fatalf("%d pages", h.pages)
+	pages := func(d []byte) []byte { return d[h.Sections[format.SecPages].Offset:h.Sections[format.SecPages].End()] }
+	if h.Pages < 3 {
+		t.Fatalf("%d pages", h.Pages)
 	}
 	swapped := bytes.Clone(s.data)
-	copy(pages(swapped), pages(s.data)[pageSize:2*pageSize])
-	copy(pages(swapped)[pageSize:], pages(s.data)[:pageSize])
+	copy(pages(swapped), pages(s.data)[format.PageSize:2*format.PageSize])
+	copy(pages(swapped)[format.PageSize:], pages(s.data)[:format.PageSize])
 	s.write(t, swapped)
 	if s.judge(t, "two pages swapped") == nil {
 		t.Error("two pages swapped: no error")
@@ -472,12 +473,12 @@ func TestPageInAnotherPlaceIsSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	oh, err := decodeHeader(foreign[:pageSize], uint64(len(foreign)))
+	oh, err := format.DecodeHeader(foreign[:format.PageSize], uint64(len(foreign)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	mixed := bytes.Clone(s.data)
-	copy(pages(mixed)[:pageSize], foreign[oh.sections[secPages].offset:])
+	copy(pages(mixed)[:format.PageSize], foreign[oh.Sections[format.SecPages].Offset:])
 	s.write(t, mixed)
 	if s.judge(t, "a page of another build") == nil {
 		t.Error("a page of another build: no error")
@@ -489,7 +490,7 @@ func TestPageInAnotherPlaceIsSeen(t *testing.T) {
 func TestBentPagesWithRightSums(t *testing.T) {
 	t.Parallel()
 	s := newSpecimen(t, 400)
-	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
+	h, err := format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -501,7 +502,7 @@ func TestBentPagesWithRightSums(t *testing.T) {
 	for range runs {
 		data := bytes.Clone(s.data)
 		for range 1 + rng.IntN(4) {
-			at := h.sections[secPages].offset + uint64(rng.IntN(int(h.pages*pageSize)))
+			at := h.Sections[format.SecPages].Offset + uint64(rng.IntN(int(h.Pages*format.PageSize)))
 			data[at] = byte(rng.Uint32())
 		}
 		correctSums(data)
@@ -554,20 +555,20 @@ func openAndAsk(t testing.TB, s *specimen) {
 // An overflow page that goes on at itself must not keep a look-up for ever.
 func TestOverflowPagesInACircle(t *testing.T) {
 	ix := indexOf(t, seeded(1), rowsNamed(1), manyDomains(8000))
-	path, p := ix.mapping.name, ix.file.parts[0]
-	if len(ix.file.parts) != 1 || p.overflow == 0 {
-		t.Fatalf("%d partitions, %d overflow pages: want one with some", len(ix.file.parts), p.overflow)
+	path, p := ix.mapping.name, ix.file.Parts[0]
+	if len(ix.file.Parts) != 1 || p.Overflow == 0 {
+		t.Fatalf("%d partitions, %d overflow pages: want one with some", len(ix.file.Parts), p.Overflow)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	number := uint64(0)
-	for page(ix.pages[number*pageSize:]).next() == 0 {
+	for format.Page(ix.pages[number*format.PageSize:]).Next() == 0 {
 		number++
 	}
-	next := page(ix.pages[number*pageSize:]).next()
-	circle := ix.file.pageOffset(p.first + uint64(p.pages) + uint64(next) - 1)
+	next := format.Page(ix.pages[number*format.PageSize:]).Next()
+	circle := ix.file.PageOffset(p.First + uint64(p.Pages) + uint64(next) - 1)
 	binary.LittleEndian.PutUint32(data[circle+8:], next)
 	correctSums(data)
 	if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -576,9 +577,9 @@ func TestOverflowPagesInACircle(t *testing.T) {
 	if ix, err = Open(path); err != nil {
 		t.Fatal(err)
 	}
-	hi, _ := bits.Div64(number, 0, uint64(p.pages))
+	hi, _ := bits.Div64(number, 0, uint64(p.Pages))
 	hash := bloom.Hash{Hi: hi&^0xffff + 1<<17 - 1} // on that page, with the highest tag
-	if got := pageOf(hash.Hi, 0, uint64(p.pages)); got != number {
+	if got := format.PageOf(hash.Hi, 0, uint64(p.Pages)); got != number {
 		t.Fatalf("hash %x is of page %d, want %d", hash.Hi, got, number)
 	}
 	if _, _, err := ix.find(hash, "absent"); !errors.Is(err, ErrCorrupt) {

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"blockd/bloom"
+	"blockd/index/internal/format"
 )
 
 // writeFilter fills the filter, now that the number of keys is known, and writes it
@@ -14,21 +15,21 @@ import (
 func (w *fileWriter) writeFilter(ctx context.Context) error {
 	defer w.stages.begin("filter")()
 	h := &w.head
-	h.blocks = bloom.Blocks(h.keys, w.BitsPerKey)
-	builder := bloom.NewBuilder(h.keys, w.BitsPerKey)
-	if err := w.hashes.fill(ctx, w.Workers, builder, h.blocks); err != nil {
+	h.Blocks = bloom.Blocks(h.Keys, w.BitsPerKey)
+	builder := bloom.NewBuilder(h.Keys, w.BitsPerKey)
+	if err := w.hashes.fill(ctx, w.Workers, builder, h.Blocks); err != nil {
 		return err
 	}
-	s := &h.sections[secFilter]
-	s.length, s.items = h.blocks*bloom.BlockBytes, h.blocks
-	sums := &chunkSums{w: w.at(secFilter)}
+	s := &h.Sections[format.SecFilter]
+	s.Length, s.Items = h.Blocks*bloom.BlockBytes, h.Blocks
+	sums := &chunkSums{w: w.at(format.SecFilter)}
 	if _, err := builder.Filter().WriteTo(sums); err != nil {
 		return err
 	}
-	s = &h.sections[secFilterSums]
-	s.items = filterChunks(h.blocks * bloom.BlockBytes)
-	s.length = 4 * s.items
-	return w.small(secFilterSums, sums.done())
+	s = &h.Sections[format.SecFilterSums]
+	s.Items = format.FilterChunks(h.Blocks * bloom.BlockBytes)
+	s.Length = 4 * s.Items
+	return w.small(format.SecFilterSums, sums.done())
 }
 
 // chunkSums passes the filter on and sums each chunk of it.
@@ -41,10 +42,10 @@ type chunkSums struct {
 
 func (c *chunkSums) Write(b []byte) (int, error) {
 	for rest := b; len(rest) > 0; {
-		piece := rest[:min(len(rest), chunkBytes-c.n)]
-		c.sum = crc32.Update(c.sum, castagnoli, piece)
+		piece := rest[:min(len(rest), format.ChunkBytes-c.n)]
+		c.sum = crc32.Update(c.sum, format.Castagnoli, piece)
 		c.n += len(piece)
-		if c.n == chunkBytes {
+		if c.n == format.ChunkBytes {
 			c.done()
 		}
 		rest = rest[len(piece):]

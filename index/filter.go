@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"blockd/bloom"
+	"blockd/index/internal/format"
+	"blockd/index/internal/memory"
 )
 
 // liveFilter is the filter of an open index. It answers at once from the file's
@@ -43,7 +45,7 @@ func (ix *Index) perhaps(hs []bloom.Hash) (uint32, error) {
 	}
 	err := ix.mapping.guarded(func() error {
 		for _, h := range hs {
-			if err := ix.filter.check(ix.filter.mapped.Offset(h) / chunkBytes); err != nil {
+			if err := ix.filter.check(ix.filter.mapped.Offset(h) / format.ChunkBytes); err != nil {
 				return err
 			}
 		}
@@ -69,14 +71,14 @@ func (s *liveFilter) check(chunk uint64) error {
 func (s *liveFilter) chunks() uint64 { return uint64(len(s.sums) / 4) }
 
 func (s *liveFilter) chunk(n uint64) []byte {
-	return s.mem[n*chunkBytes : min((n+1)*chunkBytes, uint64(len(s.mem)))]
+	return s.mem[n*format.ChunkBytes : min((n+1)*format.ChunkBytes, uint64(len(s.mem)))]
 }
 
 // sum holds the octets of a chunk, or a copy of them, against its sum.
 func (s *liveFilter) sum(chunk uint64, octets []byte) error {
 	want := binary.LittleEndian.Uint32(s.sums[4*chunk:])
-	if sum := crc32.Checksum(octets, castagnoli); sum != want {
-		return corrupt(s.at+chunk*chunkBytes, "filter sum %08x, computed %08x", want, sum)
+	if sum := crc32.Checksum(octets, format.Castagnoli); sum != want {
+		return format.Corrupt(s.at+chunk*format.ChunkBytes, "filter sum %08x, computed %08x", want, sum)
 	}
 	return nil
 }
@@ -122,7 +124,7 @@ func (ix *Index) promote(ctx context.Context) error {
 		s.near.Store(base.filter.near.Load())
 		return err
 	}
-	all, mem, err := mapHuge(len(s.mem))
+	all, mem, err := memory.Huge(len(s.mem))
 	if err != nil {
 		return fmt.Errorf("memory for the filter: %w", err)
 	}
@@ -131,7 +133,7 @@ func (ix *Index) promote(ctx context.Context) error {
 			break
 		}
 		err = ix.unreadable(ix.mapping.guarded(func() error {
-			octets := mem[n*chunkBytes:][:len(s.chunk(n))]
+			octets := mem[n*format.ChunkBytes:][:len(s.chunk(n))]
 			copy(octets, s.chunk(n))
 			return s.sum(n, octets)
 		}))
@@ -139,10 +141,10 @@ func (ix *Index) promote(ctx context.Context) error {
 	f, _ := bloom.Decode(mem)
 	// Of two calls at once one wins; the other's copy is of no use.
 	if err != nil || !s.near.CompareAndSwap(nil, f) {
-		unmap(all)
+		memory.Unmap(all)
 		return err
 	}
-	runtime.AddCleanup(ix, unmap, all)
+	runtime.AddCleanup(ix, memory.Unmap, all)
 	return nil
 }
 
@@ -151,10 +153,10 @@ func (ix *Index) promote(ctx context.Context) error {
 func (ix *Index) SampleFalsePositives(n int) (rate float64, err error) {
 	f := ix.filter.near.Load()
 	if f != nil {
-		return f.Sample(n, ix.file.keys), nil
+		return f.Sample(n, ix.file.Keys), nil
 	}
 	err = ix.mapping.guarded(func() error {
-		rate = ix.filter.mapped.Sample(n, ix.file.keys)
+		rate = ix.filter.mapped.Sample(n, ix.file.Keys)
 		return ix.filter.verify()
 	})
 	return rate, ix.unreadable(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blockd/addr"
+	"blockd/index/internal/format"
 )
 
 func (s *liveFilter) touched() (n int) {
@@ -45,13 +46,13 @@ func TestFirstAnswerReadsNoMoreThanItNeeds(t *testing.T) {
 func TestDamagedFilterIsSeenAtFirstTouch(t *testing.T) {
 	const n = 200_000
 	built := indexOf(t, seeded(1), rowsNamed(1), manyDomains(n))
-	path, s := built.mapping.name, built.file.sections[secFilter]
+	path, s := built.mapping.name, built.file.Sections[format.SecFilter]
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.WriteAt(make([]byte, chunkBytes), int64(s.offset+chunkBytes)); err != nil {
+	if _, err := f.WriteAt(make([]byte, format.ChunkBytes), int64(s.Offset+format.ChunkBytes)); err != nil {
 		t.Fatal(err)
 	}
 	ix, err := Open(path)
@@ -130,7 +131,7 @@ func TestPromoteEnds(t *testing.T) {
 	if got, err := ix.Lookup(nil, sender(t, "x@"+manyName(7)), testTime); err != nil || len(got) != 1 {
 		t.Errorf("Lookup afterwards = %v, %v", got, err)
 	}
-	if err := os.Truncate(ix.mapping.name, pageSize); err != nil {
+	if err := os.Truncate(ix.mapping.name, format.PageSize); err != nil {
 		t.Fatal(err)
 	}
 	if err := ix.Promote(t.Context()); !errors.Is(err, ErrRead) || !strings.Contains(err.Error(), "offset") {

@@ -163,7 +163,7 @@ func TestSameInputGivesSameBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Discard()
-	if a.Index().file.hash.key == b.Index().file.hash.key || a.Index().Generation() == b.Index().Generation() {
+	if a.Index().file.Hash.Key == b.Index().file.Hash.Key || a.Index().Generation() == b.Index().Generation() {
 		t.Error("two builds without a seed have one hash key or one generation")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"blockd/bloom"
+	"blockd/index/internal/format"
 )
 
 // filterPart is how much of the filter one part of the hashes falls into: it stays
@@ -147,7 +148,7 @@ func (k *keyHashes) ask(ctx context.Context, workers int, filter *bloom.Filter, 
 	var asked atomic.Uint64
 	err := k.each(ctx, workers, func(batch []bloom.Hash) error {
 		if filter.HasBatch(batch) != uint32(1<<len(batch)-1) {
-			return corrupt(offset, "the filter lacks keys of the store")
+			return format.Corrupt(offset, "the filter lacks keys of the store")
 		}
 		asked.Add(uint64(len(batch)))
 		return nil

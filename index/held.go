@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"runtime"
 
+	"blockd/index/internal/format"
 	"blockd/lists"
 )
 
@@ -27,8 +28,8 @@ func (ix *Index) Withhold(held map[HeldEntry]bool) {
 }
 
 // withheld reports whether an entry that covers as m does is held.
-func (ix *Index) withheld(m *Match, e *entry) bool {
-	return !e.action.Allows() && ix.held[HeldEntry{ix.file.lists[e.row].Source.List, m.Kind, e.scope, m.Name()}]
+func (ix *Index) withheld(m *Match, e *format.Entry) bool {
+	return !e.Action.Allows() && ix.held[HeldEntry{ix.file.Lists[e.Row].Source.List, m.Kind, e.Scope, m.Name()}]
 }
 
 // Find says where the entries that h names stand, by row and line of the first, whether
@@ -39,17 +40,17 @@ func (ix *Index) Find(h HeldEntry) (row, line int, found bool, err error) {
 		return 0, 0, false, nil
 	}
 	err = ix.mapping.guarded(func() error {
-		c, listed, err := ix.find(ix.file.hash.sumString(key), key)
+		c, listed, err := ix.find(ix.file.Hash.SumString(key), key)
 		if err != nil || !listed {
 			return err
 		}
-		for n, _ := c.sources(); n > 0 && !c.bad; n-- {
-			e := c.entry()
-			if c.bad || e.row >= len(ix.file.lists) || found || e.scope != h.Scope || e.action.Allows() || ix.file.lists[e.row].Source.List != h.List {
+		for n, _ := c.Sources(); n > 0 && !c.Bad; n-- {
+			e := c.Entry()
+			if c.Bad || e.Row >= len(ix.file.Lists) || found || e.Scope != h.Scope || e.Action.Allows() || ix.file.Lists[e.Row].Source.List != h.List {
 				continue
 			}
 			ix.present(&c, &e)
-			row, line, found = e.row, e.line, true
+			row, line, found = e.Row, e.Line, true
 		}
 		return nil
 	})
@@ -63,13 +64,13 @@ func (h HeldEntry) key() (string, bool) {
 	case lists.Addr, lists.Domain:
 		return h.Name, h.Name != ""
 	case lists.Glob, lists.Regexp:
-		return patternKey(h.Kind, h.Name), h.Name != ""
+		return format.PatternKey(h.Kind, h.Name), h.Name != ""
 	case lists.IP:
 		ip, err := netip.ParseAddr(h.Name)
-		return string(appendNetKey(nil, netip.PrefixFrom(ip, ip.BitLen()))), err == nil
+		return string(format.AppendNetKey(nil, netip.PrefixFrom(ip, ip.BitLen()))), err == nil
 	case lists.CIDR:
 		p, err := netip.ParsePrefix(h.Name)
-		return string(appendNetKey(nil, p)), err == nil
+		return string(format.AppendNetKey(nil, p)), err == nil
 	}
 	return "", false
 }

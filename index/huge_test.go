@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blockd/addr"
+	"blockd/index/internal/format"
 )
 
 // A file above 4 GiB, most of which is a hole: every offset behind it, those of
@@ -17,7 +18,7 @@ func TestFileOver4GiB(t *testing.T) {
 	for i := range entries {
 		entries[i].reason = "why"
 	}
-	d, err := draftOf(t, path, seeded(1), hooks{gap: gap / pageSize}, rowsNamed(1), entries)
+	d, err := draftOf(t, path, seeded(1), hooks{gap: gap / format.PageSize}, rowsNamed(1), entries)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	"blockd/addr"
-	"blockd/bloom"
+	"blockd/index/internal/format"
 	"blockd/lists"
 )
 
 // intake is what was read of all sources. Sources are read one behind the other,
 // each by all workers at once.
 type intake struct {
-	hash    hasher
+	hash    format.Hasher
 	now     int64 // Unix seconds: what has expired by then is not taken in
 	records *scatter
 	workers []worker
@@ -33,7 +33,7 @@ type rowIntake struct {
 type rowCounts struct {
 	entries uint64
 	bytes   uint64 // of the records in the file, if each key stands in one source only
-	kinds   uint64 // see kindBit
+	kinds   uint64 // see format.KindBit
 	expires bool   // some entry does
 
 	patterns, freePatterns int // entries
@@ -65,7 +65,7 @@ type worker struct {
 	_      [64]byte // workers are written by different cores
 }
 
-func newIntake(h hasher, now int64, rows []rowIntake, records *scatter) *intake {
+func newIntake(h format.Hasher, now int64, rows []rowIntake, records *scatter) *intake {
 	in := &intake{hash: h, now: now, records: records, rows: rows, workers: make([]worker, len(records.lanes))}
 	for i := range in.workers {
 		in.workers[i].in, in.workers[i].lane = in, &records.lanes[i]
@@ -103,13 +103,13 @@ func (in *intake) counts() (c rowCounts) {
 
 // add takes in one entry for senders. expiry is in Unix seconds, 0 is never.
 func (w *worker) add(key addr.Key, expiry int64, it *lists.Item) error {
-	if len(key.Text) == 0 || len(key.Text) > maxKey {
-		return fmt.Errorf("key of %d octets, want 1 to %d", len(key.Text), maxKey)
+	if len(key.Text) == 0 || len(key.Text) > format.MaxKey {
+		return fmt.Errorf("key of %d octets, want 1 to %d", len(key.Text), format.MaxKey)
 	}
-	if (reach(key.Kind, true)|reach(key.Kind, false))&(1<<it.Scope) == 0 {
+	if (format.Scopes(key.Kind, true)|format.Scopes(key.Kind, false))&(1<<it.Scope) == 0 {
 		return fmt.Errorf("%q cannot have scope %d", key.Text, it.Scope)
 	}
-	w.kinds |= kindBit(key)
+	w.kinds |= format.KindBit(key)
 	return w.put(key.Text, expiry, it)
 }
 
@@ -121,14 +121,14 @@ func (w *worker) put(key string, expiry int64, it *lists.Item) error {
 	if expiry != 0 && expiry <= w.in.now {
 		return nil
 	}
-	e := entry{row: w.row, line: it.Line, scope: it.Scope, action: it.Action, expiry: expiry}
+	e := format.Entry{Row: w.row, Line: it.Line, Scope: it.Scope, Action: it.Action, Expiry: expiry}
 	if it.Line != w.at.line {
 		w.at = place{line: it.Line}
 	}
 	w.at.seq++
 	if it.Reason != "" {
 		var err error
-		if e.reason, err = w.reasonNumber(it.Reason); err != nil {
+		if e.Reason, err = w.reasonNumber(it.Reason); err != nil {
 			return err
 		}
 	}
@@ -145,24 +145,24 @@ func (w *worker) put(key string, expiry int64, it *lists.Item) error {
 // record of the key with this one entry, as it may stand in the file. The hash is
 // made again when the record is merged: that takes 7 ns, where 16 octets more of a
 // record would send ten million of them to a file.
-func (w *worker) store(key string, e entry) error {
-	part := w.in.records.part(w.in.hash.sumText(key).Hi)
+func (w *worker) store(key string, e format.Entry) error {
+	part := w.in.records.part(w.in.hash.SumText(key).Hi)
 	n := len(key)
-	if n < 0x80 && e.row < 0x80 && e.reason == 0 && e.expiry == 0 {
-		size := n + 4 + uvarintSize(uint64(e.line))
+	if n < 0x80 && e.Row < 0x80 && e.Reason == 0 && e.Expiry == 0 {
+		size := n + 4 + uvarintSize(uint64(e.Line))
 		b, err := w.lane.add(part, size)
 		if err != nil {
 			return err
 		}
 		b[0] = byte(n)
 		copy(b[1:], key)
-		b[n+1], b[n+2], b[size-1] = 1, byte(e.row), e.flags()
-		binary.PutUvarint(b[n+3:], uint64(e.line))
+		b[n+1], b[n+2], b[size-1] = 1, byte(e.Row), e.Flags()
+		binary.PutUvarint(b[n+3:], uint64(e.Line))
 		w.entries++
-		w.bytes += slotBytes + uint64(size)
+		w.bytes += format.SlotBytes + uint64(size)
 		return nil
 	}
-	tail := appendEntry(append(w.tail[:0], 1), e)
+	tail := format.AppendEntry(append(w.tail[:0], 1), e)
 	size := uvarintSize(uint64(n)) + n + len(tail)
 	b, err := w.lane.add(part, size)
 	if err != nil {
@@ -172,11 +172,11 @@ func (w *worker) store(key string, e entry) error {
 	at += copy(b[at:], key)
 	copy(b[at:], tail)
 	w.entries++
-	w.expires = w.expires || e.expiry != 0
-	if e.reason != 0 { // its number depends on who came first, so two octets stand for it
-		size += 2 - uvarintSize(uint64(e.reason-1))
+	w.expires = w.expires || e.Expiry != 0
+	if e.Reason != 0 { // its number depends on who came first, so two octets stand for it
+		size += 2 - uvarintSize(uint64(e.Reason-1))
 	}
-	w.bytes += slotBytes + uint64(size)
+	w.bytes += format.SlotBytes + uint64(size)
 	return nil
 }
 
@@ -185,21 +185,13 @@ func (w *worker) reasonNumber(reason string) (uint32, error) {
 	if w.number > 0 && reason == w.reason {
 		return w.number, nil // lines rise: the first place is known
 	}
-	text := reason[:min(len(reason), maxReason)]
+	text := reason[:min(len(reason), format.MaxReason)]
 	number, ok := w.in.rows[w.row].reasons.add(text, w.at)
 	if !ok {
-		return 0, fmt.Errorf("more than %d different reasons", maxReasons)
+		return 0, fmt.Errorf("more than %d different reasons", format.MaxReasons)
 	}
 	w.reason, w.number = string([]byte(reason)), number+1 // a copy: the text is the parser's
 	return w.number, nil
-}
-
-// sumText is the hash of a text.
-func (h *hasher) sumText(key string) bloom.Hash {
-	if h.weak != nil && h.kind != hashSip {
-		return h.weak([]byte(key))
-	}
-	return h.sumString(key)
 }
 
 // uvarintSize is how many octets a uvarint takes.
@@ -212,8 +204,8 @@ func uvarintSize(v uint64) int {
 }
 
 // numberReasons makes the table of the reasons of all live rows.
-func (in *intake) numberReasons() (reasonTable, error) {
-	all := newReasonTable()
+func (in *intake) numberReasons() (format.ReasonTable, error) {
+	all := format.NewReasonTable()
 	for i := range in.rows {
 		r := &in.rows[i]
 		if !r.live {
@@ -222,9 +214,9 @@ func (in *intake) numberReasons() (reasonTable, error) {
 		r.numbers = make([]uint32, len(r.reasons.first))
 		r.plain = !r.expires
 		for _, own := range r.reasons.inOrder() {
-			number, ok := all.add(string(r.reasons.table.get(own)))
+			number, ok := all.Add(string(r.reasons.table.Get(own)))
 			if !ok {
-				return all, fmt.Errorf("more than %d different reasons", maxReasons)
+				return all, fmt.Errorf("more than %d different reasons", format.MaxReasons)
 			}
 			r.numbers[own] = number
 			r.plain = r.plain && number == own
@@ -235,17 +227,17 @@ func (in *intake) numberReasons() (reasonTable, error) {
 
 // addNetwork puts one entry of a row for client addresses into its bucket.
 func (w *worker) addNetwork(expiry int64, it *lists.Item) error {
-	if !storable(it.Net) || it.Scope != lists.Exact && it.Scope != lists.Tree {
+	if !format.Storable(it.Net) || it.Scope != lists.Exact && it.Scope != lists.Tree {
 		return fmt.Errorf("network %s with scope %d", it.Net, it.Scope)
 	}
-	w.key = appendNetKey(w.key[:0], it.Net)
+	w.key = format.AppendNetKey(w.key[:0], it.Net)
 	return w.put(string(w.key), expiry, it)
 }
 
 // addPattern takes in one entry that is a pattern.
 func (w *worker) addPattern(expiry int64, it *lists.Item) error {
-	key := patternKey(it.Kind, it.Pattern)
-	if len(key) < 2 || len(key) > maxStored || it.Scope != lists.Exact {
+	key := format.PatternKey(it.Kind, it.Pattern)
+	if len(key) < 2 || len(key) > format.MaxStored || it.Scope != lists.Exact {
 		return fmt.Errorf("pattern of %d octets with scope %d", len(it.Pattern), it.Scope)
 	}
 	w.patterns++
@@ -261,11 +253,11 @@ func (b *builder) boundPatterns(number int) error {
 	c := b.in.counts()
 	var err error
 	switch {
-	case c.patterns > maxPatterns:
-		err = fmt.Errorf("with it all lists have %d patterns, at most %d can be held", c.patterns, maxPatterns)
-	case c.freePatterns > maxFreePatterns:
+	case c.patterns > format.MaxPatterns:
+		err = fmt.Errorf("with it all lists have %d patterns, at most %d can be held", c.patterns, format.MaxPatterns)
+	case c.freePatterns > format.MaxFreePatterns:
 		err = fmt.Errorf("with it all lists have %d patterns without a text of three octets that a sender must hold, at most %d can be tried on every sender",
-			c.freePatterns, maxFreePatterns)
+			c.freePatterns, format.MaxFreePatterns)
 	default:
 		return nil
 	}

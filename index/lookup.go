@@ -9,6 +9,7 @@ import (
 
 	"blockd/addr"
 	"blockd/bloom"
+	"blockd/index/internal/format"
 	"blockd/lists"
 )
 
@@ -62,8 +63,8 @@ func (ix *Index) lookup(dst []Match, keys []addr.Key, now int64) ([]Match, error
 	var of [bloom.BatchSize]uint8 // which key each belongs to; below addr.MaxKeys
 	n := 0
 	for i := range keys {
-		if ix.file.kinds&kindBit(keys[i]) != 0 { // else no list holds such keys
-			hashes[n], of[n] = ix.file.hash.sumString(keys[i].Text), uint8(i)
+		if ix.file.Kinds&format.KindBit(keys[i]) != 0 { // else no list holds such keys
+			hashes[n], of[n] = ix.file.Hash.SumString(keys[i].Text), uint8(i)
 			n++
 		}
 		if n < len(hashes) && i < len(keys)-1 {
@@ -116,10 +117,10 @@ func localLast(keys []addr.Key) (own int) {
 	return own
 }
 
-// rank orders the scopes of reach: an exact name is more specific than the same
+// rank orders the scopes of format.Scopes: an exact name is more specific than the same
 // name as a tree, while sub and tree of a parent are equally so.
 func rank(kind addr.Kind, own bool) [2]uint8 {
-	scopes := reach(kind, own)
+	scopes := format.Scopes(kind, own)
 	return [2]uint8{scopes & (1 << lists.Exact), scopes &^ (1 << lists.Exact)}
 }
 
@@ -129,21 +130,21 @@ func (ix *Index) appendMatches(dst []Match, c record, m Match, scopes uint8, now
 	if scopes == 0 {
 		return dst, nil
 	}
-	n, _ := c.sources()
+	n, _ := c.Sources()
 	for range n {
-		e := c.entry()
-		if e.row >= len(ix.file.lists) {
-			c.fail()
+		e := c.Entry()
+		if e.Row >= len(ix.file.Lists) {
+			c.Fail()
 		}
-		if c.bad || scopes&(1<<e.scope) == 0 || e.expiry != 0 && e.expiry <= now {
+		if c.Bad || scopes&(1<<e.Scope) == 0 || e.Expiry != 0 && e.Expiry <= now {
 			continue
 		}
 		reasons := ix.present(&c, &e)
-		m.Row, m.Scope, m.Action, m.Line, m.Reason = e.row, e.scope, e.action, e.line, ""
-		if e.reason != 0 {
-			text, ok := reasonAt(reasons, e.reason-1)
+		m.Row, m.Scope, m.Action, m.Line, m.Reason = e.Row, e.Scope, e.Action, e.Line, ""
+		if e.Reason != 0 {
+			text, ok := format.ReasonAt(reasons, e.Reason-1)
 			if !ok {
-				c.fail()
+				c.Fail()
 				continue
 			}
 			m.Reason = string(text)
@@ -153,8 +154,8 @@ func (ix *Index) appendMatches(dst []Match, c record, m Match, scopes uint8, now
 		}
 		dst = append(dst, m)
 	}
-	if c.bad {
-		return dst, corrupt(ix.file.sections[secPages].offset, "record of %q does not hold together", m.Name())
+	if c.Bad {
+		return dst, format.Corrupt(ix.file.Sections[format.SecPages].Offset, "record of %q does not hold together", m.Name())
 	}
 	return dst, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"unsafe"
+
+	"blockd/index/internal/memory"
 )
 
 // mapping is a file mapped for reading. Its memory is not the garbage
@@ -25,10 +27,10 @@ const maxFetched = 1 << 30
 func (m *mapping) fetch(ctx context.Context, part []byte) {
 	const step = 16 << 20 // between two looks at ctx
 	if len(part) <= maxFetched {
-		adviseHuge(m.data) // reads of what is not in memory are of 4 MiB from now on
+		memory.AdviseHuge(m.data) // reads of what is not in memory are of 4 MiB from now on
 	}
 	for part = part[:min(len(part), maxFetched)]; len(part) > 0 && ctx.Err() == nil; part = part[min(len(part), step):] {
-		if !populate(part[:min(len(part), step)]) {
+		if !memory.Populate(part[:min(len(part), step)]) {
 			return // look-ups read what they need
 		}
 	}

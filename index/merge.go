@@ -8,17 +8,19 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"blockd/index/internal/format"
 )
 
 // merged counts what became of the records of a build.
 type merged struct {
-	census
+	format.Census
 	duplicates, dropped uint64
 	expiry              int64 // the earliest; 0 = none
 }
 
 func (m *merged) add(o merged) {
-	m.census.add(o.census)
+	m.Census.Add(o.Census)
 	m.duplicates += o.duplicates
 	m.dropped += o.dropped
 	m.expires(o.expiry)
@@ -40,7 +42,7 @@ type merger struct {
 	in     *intake
 	parts  *partReader
 	shadow []bool // of each row: its list does not count
-	worth  *worthCounter
+	worth  *format.WorthCounter
 	counts merged
 
 	buf     []byte // what was loaded, and behind it the records that were made of it
@@ -48,8 +50,8 @@ type merger struct {
 	refs    []ref
 	sorted  []ref
 	starts  []uint32
-	records []placed // of the last merge, in order of their hash
-	entries []entry
+	records []format.Placed // of the last merge, in order of their hash
+	entries []format.Entry
 	picks   []bool
 }
 
@@ -86,15 +88,15 @@ func (m *merger) merge(first, parts int) error {
 		}
 		if n == 1 && m.in.rows[r.row].plain {
 			if m.special {
-				m.counts.note(m.key(r))
+				m.counts.Note(m.key(r))
 			}
-			m.records = append(m.records, placed{r.hi, r.at, uint32(r.n)})
-			m.counts.entries++
-			m.worth.one(int(r.row))
+			m.records = append(m.records, format.Placed{Hi: r.hi, At: r.at, N: uint32(r.n)})
+			m.counts.Entries++
+			m.worth.One(int(r.row))
 		} else {
 			m.join(m.sorted[i : i+n])
 		}
-		m.counts.keys++
+		m.counts.Keys++
 		i += n
 	}
 	return nil
@@ -112,7 +114,7 @@ func (m *merger) find(from int) {
 				p++
 			}
 			m.special = m.special || block[p] < ' '
-			h := m.in.hash.sum(block[p : p+n])
+			h := m.in.hash.Sum(block[p : p+n])
 			p += n + 1
 			row := int(block[p])
 			p++
@@ -123,10 +125,10 @@ func (m *merger) find(from int) {
 			p = uvarintEnd(block, p)
 			flags := block[p]
 			p++
-			if flags&flagReason != 0 {
+			if flags&format.FlagReason != 0 {
 				p = uvarintEnd(block, p)
 			}
-			if flags&flagExpiry != 0 {
+			if flags&format.FlagExpiry != 0 {
 				p = uvarintEnd(block, p)
 			}
 			if m.in.rows[row].live {
@@ -145,7 +147,7 @@ func uvarintEnd(b []byte, p int) int {
 	return p + 1
 }
 
-func (m *merger) key(r ref) []byte { return recordKey(m.buf[r.at:]) }
+func (m *merger) key(r ref) []byte { return format.RecordKey(m.buf[r.at:]) }
 
 // sameKey compares two records of one Hi. Equal hashes are equal keys, or keys
 // chosen to collide.
@@ -200,16 +202,16 @@ func (m *merger) compare(a, b ref) int {
 	return cmp.Or(
 		bytes.Compare(m.key(a), m.key(b)),
 		cmp.Compare(a.row, b.row),
-		cmp.Compare(m.entry(a).line, m.entry(b).line),
+		cmp.Compare(m.entry(a).Line, m.entry(b).Line),
 		cmp.Compare(a.at, b.at))
 }
 
 // entry decodes what a taken record says.
-func (m *merger) entry(r ref) entry {
-	c := cursor{rest: m.buf[r.at : r.at+uint32(r.n)]}
-	c.key()
-	c.byte()
-	return c.entry()
+func (m *merger) entry(r ref) format.Entry {
+	c := format.Cursor{Rest: m.buf[r.at : r.at+uint32(r.n)]}
+	c.Key()
+	c.Byte()
+	return c.Entry()
 }
 
 // join makes the record of one key from those of its sources.
@@ -218,35 +220,35 @@ func (m *merger) join(group []ref) {
 	m.entries = m.entries[:0]
 	for _, r := range group {
 		e := m.entry(r)
-		if e.reason != 0 {
-			e.reason = m.in.rows[r.row].numbers[e.reason-1] + 1
+		if e.Reason != 0 {
+			e.Reason = m.in.rows[r.row].numbers[e.Reason-1] + 1
 		}
 		if !m.collect(e) {
 			m.counts.duplicates++
 		}
 	}
-	m.worth.count(m.entries)
+	m.worth.Count(m.entries)
 	before := len(m.entries)
 	m.fit()
 	m.counts.dropped += uint64(before - len(m.entries))
-	m.counts.entries += uint64(len(m.entries))
-	m.counts.note(key)
+	m.counts.Entries += uint64(len(m.entries))
+	m.counts.Note(key)
 	for _, e := range m.entries {
-		m.counts.expires(e.expiry)
+		m.counts.expires(e.Expiry)
 	}
 	at := len(m.buf)
-	m.buf = appendRecord(m.buf, key, m.entries, before > len(m.entries))
-	m.records = append(m.records, placed{group[0].hi, uint32(at), uint32(len(m.buf) - at)})
+	m.buf = format.AppendRecord(m.buf, key, m.entries, before > len(m.entries))
+	m.records = append(m.records, format.Placed{Hi: group[0].hi, At: uint32(at), N: uint32(len(m.buf) - at)})
 }
 
 // collect adds e unless its row said the same before: then the first one's line
 // and reason stay, and the longer time counts. A row has at most 20 pairs of
 // scope and action, so the walk back is short however often a line is repeated.
-func (m *merger) collect(e entry) bool {
-	for i := len(m.entries) - 1; i >= 0 && m.entries[i].row == e.row; i-- {
-		if old := &m.entries[i]; old.scope == e.scope && old.action == e.action {
-			if old.expiry != 0 && (e.expiry == 0 || e.expiry > old.expiry) {
-				old.expiry = e.expiry
+func (m *merger) collect(e format.Entry) bool {
+	for i := len(m.entries) - 1; i >= 0 && m.entries[i].Row == e.Row; i-- {
+		if old := &m.entries[i]; old.Scope == e.Scope && old.Action == e.Action {
+			if old.Expiry != 0 && (e.Expiry == 0 || e.Expiry > old.Expiry) {
+				old.Expiry = e.Expiry
 			}
 			return false
 		}
@@ -255,19 +257,19 @@ func (m *merger) collect(e entry) bool {
 	return true
 }
 
-// fit leaves the maxSources entries that a record can hold. What goes must change
+// fit leaves the format.MaxSources entries that a record can hold. What goes must change
 // no verdict, least of all lose an exception: of each scope, action and mode, the
 // first entry that never expires and the one that expires last stay, which are
 // at most 60, since no key has all four scopes; the rest of the room is for the first ones.
 func (m *merger) fit() {
-	if len(m.entries) <= maxSources {
+	if len(m.entries) <= format.MaxSources {
 		return
 	}
 	m.picks = append(m.picks[:0], make([]bool, len(m.entries))...)
 	var needed [4][5][2][2]int // 1 + the entry: by scope, action, shadow, expires
 	for i, e := range m.entries {
-		class := &needed[e.scope][e.action][bit(m.shadow[e.row])][bit(e.expiry != 0)]
-		if *class == 0 || e.expiry > m.entries[*class-1].expiry {
+		class := &needed[e.Scope][e.Action][bit(m.shadow[e.Row])][bit(e.Expiry != 0)]
+		if *class == 0 || e.Expiry > m.entries[*class-1].Expiry {
 			*class = i + 1
 		}
 	}
@@ -288,7 +290,7 @@ func (m *merger) fit() {
 	for i, e := range m.entries {
 		switch {
 		case m.picks[i]:
-		case count < maxSources:
+		case count < format.MaxSources:
 			count++
 		default:
 			continue

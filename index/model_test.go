@@ -11,6 +11,7 @@ import (
 
 	"blockd/addr"
 	"blockd/bloom"
+	"blockd/index/internal/format"
 	"blockd/internal/race"
 	"blockd/lists"
 )
@@ -50,7 +51,7 @@ func (m model) lookup(a addr.Addr, now int64) []Match {
 		if !ok || m.repeated(i) || e.expiry != 0 && e.expiry <= now {
 			continue
 		}
-		found = append(found, ranked{rank, i, Match{Row: e.row, Kind: keyKind(e.key.Kind), Key: e.key, Scope: e.scope, Action: e.action, Line: e.line, Reason: e.reason}})
+		found = append(found, ranked{rank, i, Match{Row: e.row, Kind: format.KeyKind(e.key.Kind), Key: e.key, Scope: e.scope, Action: e.action, Line: e.line, Reason: e.reason}})
 	}
 	slices.SortStableFunc(found, func(x, y ranked) int { return 1000*(x.rank-y.rank) + x.match.Row - y.match.Row })
 	var matches []Match
@@ -130,7 +131,7 @@ func randomSender(rng *rand.Rand) string {
 // alone must be right.
 func allPerhaps(t testing.TB, ix *Index) {
 	t.Helper()
-	f, ok := bloom.Over(bytes.Repeat([]byte{0xff}, bloom.BlockBytes*int(ix.file.blocks)))
+	f, ok := bloom.Over(bytes.Repeat([]byte{0xff}, bloom.BlockBytes*int(ix.file.Blocks)))
 	if !ok {
 		t.Fatal("no filter of ones")
 	}

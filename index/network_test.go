@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"blockd/index/internal/format"
 	"blockd/internal/race"
 	"blockd/lists"
 )
@@ -33,7 +34,7 @@ func clientModel(entries []listed, ip netip.Addr, now int64) []Match {
 		if repeated || !e.net.IsValid() || !e.net.Contains(ip) || e.expiry != 0 && e.expiry <= now {
 			continue
 		}
-		found = append(found, Match{Row: e.row, Kind: netKind(e.net), Net: e.net, Scope: e.scope, Action: e.action, Line: e.line, Reason: e.reason})
+		found = append(found, Match{Row: e.row, Kind: format.NetKind(e.net), Net: e.net, Scope: e.scope, Action: e.action, Line: e.line, Reason: e.reason})
 	}
 	slices.SortStableFunc(found, func(a, b Match) int {
 		if a.Net.Bits() != b.Net.Bits() {

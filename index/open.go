@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"blockd/bloom"
+	"blockd/index/internal/format"
+	"blockd/index/internal/memory"
 	"blockd/pattern"
 )
 
@@ -20,7 +22,7 @@ import (
 // write into it. The mapping goes when the last reference has gone.
 type Index struct {
 	mapping  mapping
-	file     contents // of an update: with what has changed since
+	file     format.Contents // of an update: with what has changed since
 	filter   liveFilter
 	pages    []byte       // of the mapping
 	usual    int          // records of a page, on average
@@ -64,30 +66,30 @@ func openFile(path, name string) (*Index, error) {
 		return nil, err
 	}
 	if !fi.Mode().IsRegular() {
-		return nil, corrupt(0, "not a regular file")
+		return nil, format.Corrupt(0, "not a regular file")
 	}
-	file, err := readContents(f, fi.Size())
+	file, err := format.ReadContents(f, fi.Size())
 	if err != nil {
 		return nil, err
 	}
-	ix := &Index{mapping: mapping{name: name}, file: *file, generation: hex.EncodeToString(file.buildID[:])}
-	ix.usual = int(min(file.keys/max(file.header.pages, 1), maxRecordsPerPage))
-	ix.summed = make([]uint64, (file.header.pages+63)/64)
-	if len(file.patterns) > 0 {
-		ix.patterns = pattern.NewSet(file.patterns)
+	ix := &Index{mapping: mapping{name: name}, file: *file, generation: hex.EncodeToString(file.BuildID[:])}
+	ix.usual = int(min(file.Keys/max(file.Header.Pages, 1), format.MaxRecordsPerPage))
+	ix.summed = make([]uint64, (file.Header.Pages+63)/64)
+	if len(file.Patterns) > 0 {
+		ix.patterns = pattern.NewSet(file.Patterns)
 	}
 	data, err := unix.Mmap(int(f.Fd()), 0, int(fi.Size()), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("mmap: %w", err)
 	}
-	runtime.AddCleanup(ix, unmap, data)
+	runtime.AddCleanup(ix, memory.Unmap, data)
 	ix.mapping.data = data
 	section := func(kind int) []byte {
-		s := file.sections[kind]
-		return data[s.offset:s.end():s.end()]
+		s := file.Sections[kind]
+		return data[s.Offset:s.End():s.End()]
 	}
-	ix.filter.load(section(secFilter), file.sections[secFilter].offset, file.filterSums)
-	ix.pages, ix.reasons = section(secPages), section(secReasons)
+	ix.filter.load(section(format.SecFilter), file.Sections[format.SecFilter].Offset, file.FilterSums)
+	ix.pages, ix.reasons = section(format.SecPages), section(format.SecReasons)
 	if ix.filter.mapped == nil {
 		return ix, ix.Promote(context.Background())
 	}
@@ -95,7 +97,7 @@ func openFile(path, name string) (*Index, error) {
 }
 
 // Lists returns the list table in configuration order. Do not change it.
-func (ix *Index) Lists() []ListInfo { return ix.file.lists }
+func (ix *Index) Lists() []ListInfo { return ix.file.Lists }
 
 // Generation is the build id in hexadecimal (32 digits), as logs and answers show it.
 func (ix *Index) Generation() string { return ix.generation }
@@ -105,10 +107,10 @@ func (ix *Index) Generation() string { return ix.generation }
 func (ix *Index) Updated() bool { return ix.overlay != nil }
 
 // Built is when the build began, to the second.
-func (ix *Index) Built() time.Time { return time.Unix(ix.file.built, 0) }
+func (ix *Index) Built() time.Time { return time.Unix(ix.file.Built, 0) }
 
 // Counts of the index as its header states them.
-func (ix *Index) Counts() (keys, entries uint64) { return ix.file.keys, ix.file.entries }
+func (ix *Index) Counts() (keys, entries uint64) { return ix.file.Keys, ix.file.Entries }
 
 // FalsePositives is how often the filter said perhaps and the store said no
 // since Open, with the number of keys that were asked. Approximate under load.
@@ -118,13 +120,13 @@ func (ix *Index) FalsePositives() (falsePositives, asked uint64) {
 
 // FalsePositiveRate is the rate that the filter's size and load predict.
 func (ix *Index) FalsePositiveRate() float64 {
-	return bloom.FalsePositiveRate(ix.file.keys, ix.file.blocks)
+	return bloom.FalsePositiveRate(ix.file.Keys, ix.file.Blocks)
 }
 
 // Worth says of every list, in table order, what it holds and what it holds alone.
-func (ix *Index) Worth() []ListWorth { return ix.file.worth.lists }
+func (ix *Index) Worth() []ListWorth { return ix.file.Worth.Lists }
 
 // Overlaps are the pairs of lists that have keys in common, in table order of the
 // first and then of the second. Counted are the first 362 lists of the table, and
 // the first 64 lists that hold a key.
-func (ix *Index) Overlaps() []Overlap { return ix.file.worth.overlaps }
+func (ix *Index) Overlaps() []Overlap { return ix.file.Worth.Overlaps }

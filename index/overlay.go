@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"blockd/bloom"
+	"blockd/index/internal/format"
 )
 
 const (
@@ -57,8 +58,8 @@ func (o *overlay) find(h bloom.Hash, key string) (r record, listed, known bool) 
 			continue
 		}
 		r := o.record(o.slots[i])
-		if string(r.key()) == key {
-			return r, r.rest[0] != 0, true
+		if string(r.Key()) == key {
+			return r, r.Rest[0] != 0, true
 		}
 	}
 	return record{}, false, false
@@ -66,12 +67,12 @@ func (o *overlay) find(h bloom.Hash, key string) (r record, listed, known bool) 
 
 // record begins to read the record of a slot that is not empty.
 func (o *overlay) record(s overlaySlot) record {
-	return record{cursor{rest: o.records[s.at-1:]}, true}
+	return record{format.Cursor{Rest: o.records[s.at-1:]}, true}
 }
 
 // speaksFor reports whether the overlay has a record of key.
 func (o *overlay) speaksFor(key []byte) bool {
-	h := o.base.file.hash.sum(key)
+	h := o.base.file.Hash.Sum(key)
 	if !o.filter.Has(h) {
 		return false
 	}
@@ -81,18 +82,18 @@ func (o *overlay) speaksFor(key []byte) bool {
 
 // record is a record that is being read, of the file or of the overlay.
 type record struct {
-	cursor
+	format.Cursor
 	over bool // of the overlay
 }
 
 // present makes of an entry of a record what its source says now, and
 // returns the section that its reason is in.
-func (ix *Index) present(r *record, e *entry) (reasons []byte) {
+func (ix *Index) present(r *record, e *format.Entry) (reasons []byte) {
 	switch {
 	case r.over:
 		return ix.overlay.reasons
-	case ix.overlay != nil && e.row < len(ix.overlay.lines):
-		e.line = ix.overlay.lines[e.row].line(e.line)
+	case ix.overlay != nil && e.Row < len(ix.overlay.lines):
+		e.Line = ix.overlay.lines[e.Row].line(e.Line)
 	}
 	return ix.reasons
 }
@@ -133,46 +134,46 @@ func (m *lineMap) add(old, now int) bool {
 
 // said is what one source says about a key, with its reason.
 type said struct {
-	entry
+	format.Entry
 	text string // in place of entry.reason
 }
 
 // overlayBuilder collects the records of an overlay.
 type overlayBuilder struct {
-	hash    hasher
+	hash    format.Hasher
 	hashes  []bloom.Hash
 	at      []uint32 // of each record
 	records []byte
-	reasons reasonTable
-	entries []entry // reused
+	reasons format.ReasonTable
+	entries []format.Entry // reused
 }
 
-func newOverlayBuilder(h hasher) *overlayBuilder {
-	return &overlayBuilder{hash: h, reasons: newReasonTable()}
+func newOverlayBuilder(h format.Hasher) *overlayBuilder {
+	return &overlayBuilder{hash: h, reasons: format.NewReasonTable()}
 }
 
 // put gives a key, which it has not got, its entries: in the order of rows and of
-// lines, each row's scope and action once, at most maxSources.
+// lines, each row's scope and action once, at most format.MaxSources.
 func (b *overlayBuilder) put(key string, all []said) error {
 	if len(b.at) == maxOverlayKeys || len(b.records) > maxOverlayBytes {
 		return fmt.Errorf("more than %d keys, or %d octets of their entries", maxOverlayKeys, maxOverlayBytes)
 	}
 	b.entries = b.entries[:0]
 	for _, s := range all {
-		e := s.entry
-		e.reason = 0
+		e := s.Entry
+		e.Reason = 0
 		if s.text != "" {
-			number, ok := b.reasons.add(s.text)
+			number, ok := b.reasons.Add(s.text)
 			if !ok {
-				return fmt.Errorf("more than %d different reasons", maxReasons)
+				return fmt.Errorf("more than %d different reasons", format.MaxReasons)
 			}
-			e.reason = number + 1
+			e.Reason = number + 1
 		}
 		b.entries = append(b.entries, e)
 	}
-	b.hashes = append(b.hashes, b.hash.sumText(key))
+	b.hashes = append(b.hashes, b.hash.SumText(key))
 	b.at = append(b.at, uint32(len(b.records)))
-	b.records = appendRecord(b.records, []byte(key), b.entries, false)
+	b.records = format.AppendRecord(b.records, []byte(key), b.entries, false)
 	return nil
 }
 
@@ -185,7 +186,7 @@ func (b *overlayBuilder) overlay(base *Index, lines []lineMap) *overlay {
 	filter := bloom.NewBuilder(uint64(len(b.at)), overlayBitsPerKey)
 	filter.AddBatch(b.hashes)
 	var reasons bytes.Buffer
-	b.reasons.writeTo(&reasons) // a Buffer fails by panic alone
+	b.reasons.EncodeTo(&reasons) // a Buffer fails by panic alone
 	o := &overlay{base: base, filter: filter.Filter(), slots: make([]overlaySlot, size), keys: len(b.at),
 		records: b.records, reasons: reasons.Bytes(), lines: lines}
 	for n, h := range b.hashes {
@@ -214,8 +215,8 @@ func (o *overlay) index() *Index {
 	base := o.base
 	ix := &Index{mapping: base.mapping, file: base.file, pages: base.pages, usual: base.usual, reasons: base.reasons,
 		patterns: base.patterns, summed: base.summed, overlay: o}
-	head := *base.file.header
-	ix.file.header = &head
+	head := *base.file.Header
+	ix.file.Header = &head
 	f := &base.filter
 	ix.filter.mapped, ix.filter.mem, ix.filter.at, ix.filter.sums, ix.filter.good = f.mapped, f.mem, f.at, f.sums, f.good
 	ix.filter.near.Store(f.near.Load())

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"blockd/addr"
+	"blockd/index/internal/format"
 	"blockd/lists"
 )
 
@@ -14,7 +15,7 @@ func (ix *Index) lookupPatterns(dst []Match, address string, now int64) ([]Match
 	var buf [16]int
 	hits, err := ix.patterns.Match(buf[:0], address)
 	if err != nil {
-		return dst, ix.unreadable(corrupt(ix.file.sections[secPatterns].offset, "%v", err))
+		return dst, ix.unreadable(format.Corrupt(ix.file.Sections[format.SecPatterns].Offset, "%v", err))
 	}
 	if len(hits) == 0 {
 		return dst, nil
@@ -24,14 +25,14 @@ func (ix *Index) lookupPatterns(dst []Match, address string, now int64) ([]Match
 		for _, i := range hits {
 			p := ix.patterns.Stored(i)
 			key := string(byte(p.Kind)) + p.Text
-			c, found, err := ix.find(ix.file.hash.sumString(key), key)
+			c, found, err := ix.find(ix.file.Hash.SumString(key), key)
 			if err != nil {
 				return err
 			}
 			if !found {
-				return corrupt(ix.file.sections[secPatterns].offset, "pattern %d is not in the store", i)
+				return format.Corrupt(ix.file.Sections[format.SecPatterns].Offset, "pattern %d is not in the store", i)
 			}
-			kind, name, _ := patternOf(key)
+			kind, name, _ := format.PatternOf(key)
 			if dst, err = ix.appendMatches(dst, c, Match{Kind: kind, Pattern: name}, 1<<lists.Exact, now); err != nil {
 				return err
 			}

@@ -1,6 +1,11 @@
 package index
 
-import "blockd/bloom"
+import (
+	"blockd/bloom"
+
+	"blockd/index/internal/format"
+	"blockd/index/internal/memory"
+)
 
 // fetchedLines are fetched from where a record is meant to begin. Five in six of ten
 // million addresses lie within them; each more costs what it saves.
@@ -11,19 +16,19 @@ const fetchedLines = 4
 // They are in no cache, of a large store. Found through each other they are three
 // misses one behind the other.
 func (ix *Index) fetchPage(h bloom.Hash) {
-	number, p := ix.file.firstPage(h)
-	if p.pages == 0 {
+	number, p := ix.file.FirstPage(h)
+	if p.Pages == 0 {
 		return
 	}
-	page := ix.pages[number*pageSize:][:pageSize]
+	page := ix.pages[number*format.PageSize:][:format.PageSize]
 	tag := uint16(h.Hi)
-	prefetch(&page[0])
-	slot := slotsEnd(slotGuess(tag, ix.usual))
-	prefetch(&page[max(slot-cacheLine/2, 0)])
-	prefetch(&page[slot+cacheLine/2])
-	at := recordGuess(tag, ix.usual)
+	memory.Prefetch(&page[0])
+	slot := format.SlotsEnd(format.SlotGuess(tag, ix.usual))
+	memory.Prefetch(&page[max(slot-format.CacheLine/2, 0)])
+	memory.Prefetch(&page[slot+format.CacheLine/2])
+	at := format.RecordGuess(tag, ix.usual)
 	for range fetchedLines {
-		prefetch(&page[min(at, pageSize-1)])
-		at += cacheLine
+		memory.Prefetch(&page[min(at, format.PageSize-1)])
+		at += format.CacheLine
 	}
 }

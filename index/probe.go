@@ -6,6 +6,7 @@ import (
 
 	"blockd/addr"
 	"blockd/bloom"
+	"blockd/index/internal/format"
 )
 
 // Probe is what the two halves of an index say of one key or network, for who
@@ -24,18 +25,18 @@ type Probe struct {
 func (ix *Index) Probe(keys []addr.Key, client netip.Addr) ([]Probe, error) {
 	var all []Probe
 	for _, key := range keys {
-		p := Probe{Key: key, Asked: ix.file.kinds&kindBit(key) != 0}
-		if err := ix.probeOne(&p, ix.file.hash.sumString(key.Text), key.Text); err != nil {
+		p := Probe{Key: key, Asked: ix.file.Kinds&format.KindBit(key) != 0}
+		if err := ix.probeOne(&p, ix.file.Hash.SumString(key.Text), key.Text); err != nil {
 			return nil, err
 		}
 		all = append(all, p)
 	}
 	client = client.WithZone("").Unmap()
-	for _, length := range ix.file.networks.of(client) {
+	for _, length := range ix.file.Networks.Of(client) {
 		p := Probe{Asked: true}
 		p.Net, _ = client.Prefix(int(length))
-		key := appendNetKey(nil, p.Net)
-		if err := ix.probeOne(&p, ix.file.hash.sum(key), string(key)); err != nil {
+		key := format.AppendNetKey(nil, p.Net)
+		if err := ix.probeOne(&p, ix.file.Hash.Sum(key), string(key)); err != nil {
 			return nil, err
 		}
 		all = append(all, p)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"blockd/index/internal/memory"
 )
 
 const (
@@ -119,7 +121,7 @@ func (r *partReader) read(g *partGroup, number int, buf []byte) ([]byte, error) 
 		size += p.size
 	}
 	g.pieces = joined
-	buf = grow(buf[:0], int(size))
+	buf = memory.Grow(buf[:0], int(size))
 	for _, p := range g.pieces {
 		if err := r.ctx.Err(); err != nil {
 			return buf, err

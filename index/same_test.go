@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blockd/index/internal/format"
 )
 
 // mixedSources are lists with duplicates, reasons, exceptions, all kinds of keys, a
@@ -113,8 +115,8 @@ func TestCrowdedBuildSpills(t *testing.T) {
 	o.Memory = 1 << 20
 	key := o.Seed.HashKey
 	entries := hostileDomains(30_000, 1000, func(name []byte) bool {
-		s := hasher{kind: hashXXH3, key: key}
-		return s.sum(name).Hi>>53 == 0
+		s := format.Hasher{Kind: format.HashXXH3, Key: key}
+		return s.Sum(name).Hi>>53 == 0
 	})
 	d := draftOfHostile(t, o, hooks{}, entries)
 	if d.Report.Reseeds != 1 || d.Report.Spilled == 0 {

@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+
+	"blockd/index/internal/format"
+	"blockd/index/internal/memory"
 )
 
 const (
@@ -122,7 +125,7 @@ func (l *lane) add(number, n int) ([]byte, error) {
 	}
 	at := int(p.at)*l.s.block + int(p.used)
 	p.used += uint32(n)
-	prefetch(&l.mem[min(at+2*n, len(l.mem)-1)])
+	memory.Prefetch(&l.mem[min(at+2*n, len(l.mem)-1)])
 	return l.mem[at : at+n : at+n], nil
 }
 
@@ -226,7 +229,7 @@ func (s *scatter) write(list uint32, offset int64) error {
 	pieces := make([][]byte, 0, iovMax)
 	for n := list; n != none; n = s.pool.next[n] {
 		b := s.pool.at(n)
-		binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[scatterHead:blockEnd(b)], castagnoli))
+		binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[scatterHead:blockEnd(b)], format.Castagnoli))
 		if pieces = append(pieces, b); len(pieces) == iovMax || s.pool.next[n] == none {
 			size, err := s.file.write(pieces, offset)
 			if err != nil {
@@ -263,7 +266,7 @@ func (s *scatter) appendBlocks(dst []byte, number int) []byte {
 	for i := range s.lanes {
 		for b := s.lanes[i].parts[number].first; b != none; b = s.pool.next[b] {
 			from := len(dst)
-			dst = grow(dst, s.block)
+			dst = memory.Grow(dst, s.block)
 			block := s.pool.at(b)
 			copy(dst[from:], block[:blockEnd(block)])
 		}
@@ -288,7 +291,7 @@ func (s *scatter) drop(number int) {
 func whole(b []byte, block int) bool {
 	for ; len(b) > 0; b = b[block:] {
 		used := binary.LittleEndian.Uint32(b)
-		if used < scatterHead || int(used) > block || crc32.Checksum(b[scatterHead:used], castagnoli) != binary.LittleEndian.Uint32(b[4:]) {
+		if used < scatterHead || int(used) > block || crc32.Checksum(b[scatterHead:used], format.Castagnoli) != binary.LittleEndian.Uint32(b[4:]) {
 			return false
 		}
 	}

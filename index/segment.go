@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"blockd/addr"
+	"blockd/index/internal/format"
+	"blockd/index/internal/memory"
 	"blockd/lists"
 )
 
@@ -76,19 +78,19 @@ func newSegmentWriter(f *os.File, workers int) *segmentWriter {
 }
 
 // add adds an entry, whose reason has its number within the source.
-func (l *segmentLane) add(key string, e entry) {
-	if len(l.buf) >= segmentChunk && e.line != l.line {
+func (l *segmentLane) add(key string, e format.Entry) {
+	if len(l.buf) >= segmentChunk && e.Line != l.line {
 		l.flush()
 	}
-	l.line = e.line
+	l.line = e.Line
 	l.buf = binary.AppendUvarint(l.buf, uint64(len(key)))
 	l.buf = append(l.buf, key...)
-	l.buf = binary.AppendUvarint(l.buf, uint64(e.line))
-	flags := asks(e.action, e.scope)
-	if e.reason == 0 {
+	l.buf = binary.AppendUvarint(l.buf, uint64(e.Line))
+	flags := format.Asks(e.Action, e.Scope)
+	if e.Reason == 0 {
 		l.buf = append(l.buf, flags)
 	} else {
-		l.buf = binary.AppendUvarint(append(l.buf, flags|flagReason), uint64(e.reason-1))
+		l.buf = binary.AppendUvarint(append(l.buf, flags|format.FlagReason), uint64(e.Reason-1))
 	}
 	l.entries++
 }
@@ -160,17 +162,17 @@ func (w *segmentWriter) finish(m segmentMeta) error {
 func (m *segmentMeta) append(b []byte) []byte {
 	b = append(b, m.id[:]...)
 	s := m.summary
-	b = appendText(b, s.Format, maxText)
-	b = appendText(b, s.Why, maxText)
+	b = format.AppendText(b, s.Format, format.MaxText)
+	b = format.AppendText(b, s.Why, format.MaxText)
 	b = append(b, s.Hash[:]...)
 	for _, n := range []int{int(s.Size), s.Lines, s.Entries, s.Errors, s.Skipped, m.networks, m.counts.patterns, m.counts.freePatterns} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
-	b = appendDropped(b, &s.Dropped)
+	b = format.AppendDropped(b, &s.Dropped)
 	b = binary.LittleEndian.AppendUint64(b, m.counts.kinds)
 	b = binary.AppendUvarint(b, uint64(len(m.reasons.first)))
 	for i, at := range m.reasons.first {
-		b = appendText(b, string(m.reasons.table.get(uint32(i))), maxReason)
+		b = format.AppendText(b, string(m.reasons.table.Get(uint32(i))), format.MaxReason)
 		b = binary.AppendUvarint(b, uint64(at.line))
 		b = binary.AppendUvarint(b, uint64(at.seq))
 	}
@@ -180,7 +182,7 @@ func (m *segmentMeta) append(b []byte) []byte {
 		b = append(b, byte(bit(t.Block)))
 		b = binary.AppendUvarint(b, uint64(len(t.Senders)))
 		for _, a := range t.Senders {
-			b = appendText(b, a.String(), maxPath)
+			b = format.AppendText(b, a.String(), format.MaxPath)
 		}
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.chunks)))
@@ -217,58 +219,58 @@ func readSegmentMeta(f *os.File, id [16]byte) (*segmentMeta, error) {
 		return nil, err
 	}
 	m := &segmentMeta{}
-	c := cursor{rest: b}
-	if xxh3.Hash(b) != le.Uint64(tail[24:]) || !m.decode(&c, int64(offset)) || len(c.rest) > 0 || m.id != id {
+	c := format.Cursor{Rest: b}
+	if xxh3.Hash(b) != le.Uint64(tail[24:]) || !m.decode(&c, int64(offset)) || len(c.Rest) > 0 || m.id != id {
 		return nil, errSegment
 	}
 	return m, nil
 }
 
 // decode reads a description whose sum is right, of chunks in size octets.
-func (m *segmentMeta) decode(c *cursor, size int64) bool {
-	c.bytes(m.id[:])
+func (m *segmentMeta) decode(c *format.Cursor, size int64) bool {
+	c.Bytes(m.id[:])
 	s := &m.summary
 	s.Verdict = lists.Loaded
-	s.Format, s.Why = string(c.text(maxText)), string(c.text(maxText))
-	c.bytes(s.Hash[:])
-	s.Size = int64(c.uvarint(math.MaxInt64))
+	s.Format, s.Why = string(c.Text(format.MaxText)), string(c.Text(format.MaxText))
+	c.Bytes(s.Hash[:])
+	s.Size = int64(c.Uvarint(math.MaxInt64))
 	for _, n := range []*int{&s.Lines, &s.Entries, &s.Errors, &s.Skipped, &m.networks, &m.counts.patterns, &m.counts.freePatterns} {
-		*n = int(c.uvarint(math.MaxInt))
+		*n = int(c.Uvarint(math.MaxInt))
 	}
-	s.Dropped = c.dropped()
-	m.counts.kinds = c.uint64()
+	s.Dropped = c.Dropped()
+	m.counts.kinds = c.Uint64()
 	reasons := newSourceReasons()
 	m.reasons = &reasons
-	for range c.uvarint(maxReasons) {
-		reasons.table.put(c.text(maxReason))
-		reasons.first = append(reasons.first, place{int(c.uvarint(math.MaxInt)), int(c.uvarint(math.MaxInt))})
-		if c.bad {
+	for range c.Uvarint(format.MaxReasons) {
+		reasons.table.Put(c.Text(format.MaxReason))
+		reasons.first = append(reasons.first, place{int(c.Uvarint(math.MaxInt)), int(c.Uvarint(math.MaxInt))})
+		if c.Bad {
 			return false
 		}
 	}
-	for range c.uvarint(math.MaxInt32) {
-		t := rowTest{line: int(c.uvarint(math.MaxInt)), Test: &lists.Test{Block: c.byte() == 1}}
-		for range c.uvarint(math.MaxInt32) {
-			a, err := addr.Parse(string(c.text(maxPath)))
-			if c.bad || err != nil {
+	for range c.Uvarint(math.MaxInt32) {
+		t := rowTest{line: int(c.Uvarint(math.MaxInt)), Test: &lists.Test{Block: c.Byte() == 1}}
+		for range c.Uvarint(math.MaxInt32) {
+			a, err := addr.Parse(string(c.Text(format.MaxPath)))
+			if c.Bad || err != nil {
 				return false
 			}
 			t.Senders = append(t.Senders, a)
 		}
 		m.tests = append(m.tests, t)
-		if c.bad {
+		if c.Bad {
 			return false
 		}
 	}
-	for range c.uvarint(math.MaxInt32) {
-		span := segmentSpan{offset: int64(c.uvarint(math.MaxInt64)), length: int64(c.uvarint(math.MaxInt64)), entries: c.uvarint(math.MaxInt64)}
-		span.sum = c.uint64()
-		if c.bad || span.offset > size || span.length > size-span.offset {
+	for range c.Uvarint(math.MaxInt32) {
+		span := segmentSpan{offset: int64(c.Uvarint(math.MaxInt64)), length: int64(c.Uvarint(math.MaxInt64)), entries: c.Uvarint(math.MaxInt64)}
+		span.sum = c.Uint64()
+		if c.Bad || span.offset > size || span.length > size-span.offset {
 			return false
 		}
 		m.chunks = append(m.chunks, span)
 	}
-	return !c.bad
+	return !c.Bad
 }
 
 // feed takes the entries of a segment in, as those of the row in hand.
@@ -290,7 +292,7 @@ func (in *intake) feed(ctx context.Context, f *os.File, m *segmentMeta, report f
 					return err
 				}
 				c := m.chunks[n]
-				buf = grow(buf[:0], int(c.length))
+				buf = memory.Grow(buf[:0], int(c.length))
 				if _, err := f.ReadAt(buf, c.offset); err != nil {
 					return fmt.Errorf("%w: %w", errSegment, err)
 				}
@@ -309,16 +311,16 @@ func (in *intake) feed(ctx context.Context, f *os.File, m *segmentMeta, report f
 
 // feed takes the entries of one chunk in.
 func (w *worker) feed(chunk []byte, entries uint64, reasons int) error {
-	c := cursor{rest: chunk}
+	c := format.Cursor{Rest: chunk}
 	for range entries {
-		key := c.key()
-		e := entry{row: w.row, line: int(c.uvarint(math.MaxInt))}
-		flags := c.byte()
-		e.action, e.scope = asked(flags)
-		if flags&flagReason != 0 {
-			e.reason = uint32(c.uvarint(uint64(reasons-1))) + 1
+		key := c.Key()
+		e := format.Entry{Row: w.row, Line: int(c.Uvarint(math.MaxInt))}
+		flags := c.Byte()
+		e.Action, e.Scope = format.Asked(flags)
+		if flags&format.FlagReason != 0 {
+			e.Reason = uint32(c.Uvarint(uint64(reasons-1))) + 1
 		}
-		if c.bad {
+		if c.Bad {
 			return errSegment
 		}
 		// The text lives for the call alone.
@@ -326,7 +328,7 @@ func (w *worker) feed(chunk []byte, entries uint64, reasons int) error {
 			return err
 		}
 	}
-	if len(c.rest) > 0 {
+	if len(c.Rest) > 0 {
 		return errSegment
 	}
 	return nil

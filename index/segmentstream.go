@@ -9,24 +9,27 @@ import (
 	"slices"
 
 	"github.com/zeebo/xxh3"
+
+	"blockd/index/internal/format"
+	"blockd/index/internal/memory"
 )
 
 // segmentEntry decodes one entry of a segment with so many reasons. Its reason has
 // the number that it has there.
-func segmentEntry(c *cursor, reasons int) (key []byte, e entry) {
-	key = c.key()
-	e.line = int(c.uvarint(math.MaxInt))
-	flags := c.byte()
-	e.action, e.scope = asked(flags)
-	if flags&flagReason != 0 {
-		e.reason = uint32(c.uvarint(uint64(reasons-1))) + 1
+func segmentEntry(c *format.Cursor, reasons int) (key []byte, e format.Entry) {
+	key = c.Key()
+	e.Line = int(c.Uvarint(math.MaxInt))
+	flags := c.Byte()
+	e.Action, e.Scope = format.Asked(flags)
+	if flags&format.FlagReason != 0 {
+		e.Reason = uint32(c.Uvarint(uint64(reasons-1))) + 1
 	}
 	return key, e
 }
 
 // chunk reads a chunk whole, in place of what buf has.
 func (s segmentSpan) chunk(f *os.File, buf []byte) ([]byte, error) {
-	buf = grow(buf[:0], int(s.length))
+	buf = memory.Grow(buf[:0], int(s.length))
 	if _, err := f.ReadAt(buf, s.offset); err != nil {
 		return nil, fmt.Errorf("%w: %w", errSegment, err)
 	}
@@ -68,7 +71,7 @@ type streamed struct {
 
 // openChunk is a chunk that is being read.
 type openChunk struct {
-	cursor
+	format.Cursor
 	streamed        // line is that of next
 	next     seen   // the entry in hand
 	left     uint64 // entries behind it
@@ -80,17 +83,17 @@ type openChunk struct {
 func newSegmentStream(f *os.File, m *segmentMeta, seed uint64) (*segmentStream, error) {
 	s := &segmentStream{f: f, seed: seed}
 	for i := range m.reasons.first {
-		s.reasons = append(s.reasons, xxh3.HashSeed(m.reasons.table.get(uint32(i)), seed))
+		s.reasons = append(s.reasons, xxh3.HashSeed(m.reasons.table.Get(uint32(i)), seed))
 	}
-	head := make([]byte, maxStored+32) // more than an entry has
+	head := make([]byte, format.MaxStored+32) // more than an entry has
 	for _, span := range m.chunks {
 		n, _ := f.ReadAt(head[:min(len(head), int(span.length))], span.offset)
-		c := cursor{rest: head[:n]}
+		c := format.Cursor{Rest: head[:n]}
 		_, e := segmentEntry(&c, len(s.reasons))
-		if c.bad || span.entries == 0 {
+		if c.Bad || span.entries == 0 {
 			return nil, errSegment
 		}
-		s.waiting = append(s.waiting, streamed{span, e.line})
+		s.waiting = append(s.waiting, streamed{span, e.Line})
 	}
 	slices.SortFunc(s.waiting, func(a, b streamed) int { return cmp.Compare(b.line, a.line) })
 	return s, nil
@@ -172,7 +175,7 @@ func (s *segmentStream) begin() bool {
 	if c.buf, s.err = c.chunk(s.f, c.buf); s.err != nil {
 		return false
 	}
-	c.rest = c.buf
+	c.Rest = c.buf
 	s.open = append(s.open, c)
 	s.step(c)
 	return s.err == nil
@@ -180,16 +183,16 @@ func (s *segmentStream) begin() bool {
 
 // step decodes the next entry of a chunk.
 func (s *segmentStream) step(c *openChunk) {
-	where := c.offset + int64(len(c.buf)-len(c.rest))
-	key, e := segmentEntry(&c.cursor, len(s.reasons))
+	where := c.offset + int64(len(c.buf)-len(c.Rest))
+	key, e := segmentEntry(&c.Cursor, len(s.reasons))
 	c.left--
-	if c.bad || e.line < c.line || c.left == 0 && len(c.rest) > 0 {
+	if c.Bad || e.Line < c.line || c.left == 0 && len(c.Rest) > 0 {
 		s.err = errSegment
 		return
 	}
-	sum := xxh3.HashSeed(key, s.seed) + uint64(e.action)<<32 + uint64(e.scope)<<36
-	if e.reason != 0 {
-		sum ^= bits.RotateLeft64(s.reasons[e.reason-1], 1)
+	sum := xxh3.HashSeed(key, s.seed) + uint64(e.Action)<<32 + uint64(e.Scope)<<36
+	if e.Reason != 0 {
+		sum ^= bits.RotateLeft64(s.reasons[e.Reason-1], 1)
 	}
-	c.line, c.next = e.line, seen{sum, e.line, where}
+	c.line, c.next = e.Line, seen{sum, e.Line, where}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"blockd/index/internal/format"
 	"blockd/internal/race"
 	"blockd/lists"
 )
@@ -35,10 +36,10 @@ func segmentOf(t testing.TB, rng *rand.Rand, workers int, entries []listed) (*os
 			}
 			line = e.line
 		}
-		said := entry{line: e.line, scope: e.scope, action: e.action}
+		said := format.Entry{Line: e.line, Scope: e.scope, Action: e.action}
 		if e.reason != "" {
 			number, _ := reasons.add(e.reason, place{line: e.line})
-			said.reason = number + 1
+			said.Reason = number + 1
 		}
 		w.lanes[lane].add(e.key.Text, said)
 	}

@@ -87,12 +87,12 @@ func (b *builder) faultOf(ix *Index, test rowTest, sender addr.Addr) (string, er
 func (ix *Index) crowded(sender addr.Addr) (crowded bool, err error) {
 	err = ix.mapping.guarded(func() error {
 		for _, key := range sender.Keys(nil) {
-			c, found, err := ix.find(ix.file.hash.sumString(key.Text), key.Text)
+			c, found, err := ix.find(ix.file.Hash.SumString(key.Text), key.Text)
 			if err != nil {
 				return err
 			}
 			if found {
-				_, dropped := c.sources()
+				_, dropped := c.Sources()
 				crowded = crowded || dropped
 			}
 		}

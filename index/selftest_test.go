@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/index/internal/format"
 	"blockd/lists"
 )
 
@@ -139,7 +140,7 @@ func TestAllFailedSelfTestsAreTold(t *testing.T) {
 func TestSelfTestsOfACrowdedKey(t *testing.T) {
 	path := listFile(t, "l.txt", "bulk.test\n#? block x@bulk.test\n")
 	var sources []Source
-	for i := range maxSources + 2 {
+	for i := range format.MaxSources + 2 {
 		sources = append(sources, plain(fmt.Sprint("l", i), path))
 	}
 	d, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), sources, Options{})

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"blockd/addr"
+	"blockd/index/internal/format"
 	"blockd/lists"
 )
 
@@ -35,11 +36,11 @@ func TestFileCutOffWhileItServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := ix.file.sections[secPages]
+	pages := ix.file.Sections[format.SecPages]
 	// At the end of a page: the kernel zeroes the rest of a page that is cut, and whoever has
 	// just checked that one's sum finds nothing in it (docs/index-format.md: a served file
 	// is not written to).
-	cutAt := pages.offset + pages.length/2/pageSize*pageSize
+	cutAt := pages.Offset + pages.Length/2/format.PageSize*format.PageSize
 
 	var wg sync.WaitGroup
 	var good, failed atomic.Int64

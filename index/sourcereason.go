@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+
+	"blockd/index/internal/format"
 )
 
 // place is where in a source something was met: its line, and what of the line.
@@ -18,19 +20,19 @@ func (p place) compare(o place) int {
 // in the source where it was met, by which they are numbered in the file.
 type sourceReasons struct {
 	mu    *sync.Mutex // guards what follows while the source is read
-	table reasonTable
+	table format.ReasonTable
 	first []place // of each reason
 }
 
 func newSourceReasons() sourceReasons {
-	return sourceReasons{mu: &sync.Mutex{}, table: newReasonTable()}
+	return sourceReasons{mu: &sync.Mutex{}, table: format.NewReasonTable()}
 }
 
 // add returns the number of reason, and false when the table is full.
 func (r *sourceReasons) add(reason string, at place) (number uint32, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if number, ok = r.table.add(reason); !ok {
+	if number, ok = r.table.Add(reason); !ok {
 		return 0, false
 	}
 	if int(number) == len(r.first) {

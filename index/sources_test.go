@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/index/internal/format"
 	"blockd/lists"
 )
 
@@ -161,7 +162,7 @@ func TestRefusedSources(t *testing.T) {
 	if keys, _ := d.Index().Counts(); keys != 1 {
 		t.Errorf("%d keys, want the good list's alone", keys)
 	}
-	if n := d.Index().file.sections[secReasons].items; n != 0 {
+	if n := d.Index().file.Sections[format.SecReasons].Items; n != 0 {
 		t.Errorf("%d reasons of refused lists are in the file", n)
 	}
 	for text, want := range map[string]int{"x@bulk.test": 1, "x@d7.torn.test": 0} {

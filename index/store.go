@@ -6,6 +6,7 @@ import (
 
 	"blockd/addr"
 	"blockd/bloom"
+	"blockd/index/internal/format"
 )
 
 // suspect is a key of a sender that the filter says is perhaps in the store.
@@ -43,7 +44,7 @@ func (ix *Index) settle(dst []Match, suspects []suspect, now int64) ([]Match, er
 			continue
 		}
 		before := len(dst)
-		m := Match{Kind: keyKind(s.key.Kind), Key: s.key}
+		m := Match{Kind: format.KeyKind(s.key.Kind), Key: s.key}
 		for _, scopes := range rank(s.key.Kind, s.own) {
 			if dst, err = ix.appendMatches(dst, c, m, scopes, now); err != nil {
 				return dst, err
@@ -73,8 +74,8 @@ func (ix *Index) find(h bloom.Hash, key string) (record, bool, error) {
 			return r, listed, nil
 		}
 	}
-	number, p := ix.file.firstPage(h)
-	if p.pages == 0 {
+	number, p := ix.file.FirstPage(h)
+	if p.Pages == 0 {
 		return record{}, false, nil
 	}
 	for hops := 0; ; hops++ {
@@ -82,27 +83,27 @@ func (ix *Index) find(h bloom.Hash, key string) (record, bool, error) {
 		if err != nil {
 			return record{}, false, err
 		}
-		c, found, more := page.find(uint16(h.Hi), key)
-		next := page.next()
+		c, found, more := page.Find(uint16(h.Hi), key)
+		next := page.Next()
 		switch {
-		case c.bad, more && (next > p.overflow || next > 0 && hops == maxOverflow):
-			return record{}, false, ix.file.pageDamaged(number)
+		case c.Bad, more && (next > p.Overflow || next > 0 && hops == format.MaxOverflow):
+			return record{}, false, ix.file.PageDamaged(number)
 		case found:
-			return record{cursor: c}, true, nil
+			return record{Cursor: c}, true, nil
 		case !more || next == 0:
 			return record{}, false, nil
 		}
-		number = p.first + uint64(p.pages) + uint64(next) - 1
+		number = p.First + uint64(p.Pages) + uint64(next) - 1
 	}
 }
 
 // page returns a page whose sum is right: summed now or at an earlier touch.
 // The directory's check has seen that number is one of the store's.
-func (ix *Index) page(number uint64) (page, error) {
-	page := page(ix.pages[number*pageSize:][:pageSize:pageSize])
+func (ix *Index) page(number uint64) (format.Page, error) {
+	page := format.Page(ix.pages[number*format.PageSize:][:format.PageSize:format.PageSize])
 	word, bit := &ix.summed[number/64], uint64(1)<<(number%64)
 	if atomic.LoadUint64(word)&bit == 0 {
-		if err := ix.file.sumPage(page, number); err != nil {
+		if err := ix.file.SumPage(page, number); err != nil {
 			return nil, err
 		}
 		atomic.OrUint64(word, bit)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/index/internal/format"
 	"blockd/lists"
 )
 
@@ -42,8 +43,8 @@ func TestEveryEntryIsFoundByItsLine(t *testing.T) {
 					t.Fatalf("%d entries: lookup(%s) = %v, %v, want %v", n, e.key.Text, got, err, want)
 				}
 			}
-			if n == 60_000 && (len(ix.file.parts) == 1 || overflowPages(ix) == 0) {
-				t.Errorf("%d entries: %d partitions, %d overflow pages: this test proves too little", n, len(ix.file.parts), overflowPages(ix))
+			if n == 60_000 && (len(ix.file.Parts) == 1 || overflowPages(ix) == 0) {
+				t.Errorf("%d entries: %d partitions, %d overflow pages: this test proves too little", n, len(ix.file.Parts), overflowPages(ix))
 			}
 			allPerhaps(t, ix)
 			for i := range 2000 {
@@ -60,8 +61,8 @@ func TestEveryEntryIsFoundByItsLine(t *testing.T) {
 }
 
 func overflowPages(ix *Index) (n int) {
-	for _, p := range ix.file.parts {
-		n += int(p.overflow)
+	for _, p := range ix.file.Parts {
+		n += int(p.Overflow)
 	}
 	return n
 }
@@ -72,7 +73,7 @@ func TestLargestRecords(t *testing.T) {
 	var entries []listed
 	for row := range rows {
 		for i := range keys {
-			text := fmt.Sprintf("%s%05d", strings.Repeat("x", maxKey-5), i)
+			text := fmt.Sprintf("%s%05d", strings.Repeat("x", format.MaxKey-5), i)
 			entries = append(entries, listed{row: row, line: 1 << 40, key: addr.Key{Text: text, Kind: addr.Domain, Labels: 200},
 				scope: lists.Sub, action: lists.Discard, reason: fmt.Sprint("reason ", row), expiry: 1 << 40})
 		}
@@ -212,8 +213,8 @@ func TestExpiredEntriesAreNotBuiltIn(t *testing.T) {
 		if expired := tt.expiry != 0 && tt.expiry <= testTime.Unix(); expired != (keys == 0) {
 			t.Errorf("expiry %d: %d keys", tt.expiry, keys)
 		}
-		if ix.file.expiry != tt.earliest {
-			t.Errorf("expiry %d: header says %d, want %d", tt.expiry, ix.file.expiry, tt.earliest)
+		if ix.file.Expiry != tt.earliest {
+			t.Errorf("expiry %d: header says %d, want %d", tt.expiry, ix.file.Expiry, tt.earliest)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/index/internal/format"
 	"blockd/internal/race"
 )
 
@@ -17,20 +18,20 @@ import (
 func TestEveryFlippedBitOfTheTablesIsSeen(t *testing.T) {
 	t.Parallel()
 	s := newFullSpecimen(t, 60)
-	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
+	h, err := format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []int{secNetworks, secPatterns} {
-		at := h.sections[kind]
-		if at.items == 0 {
+	for _, kind := range []int{format.SecNetworks, format.SecPatterns} {
+		at := h.Sections[kind]
+		if at.Items == 0 {
 			t.Fatalf("no section %d", kind)
 		}
 		step := uint64(1)
 		if testing.Short() || race.Enabled {
 			step = 61
 		}
-		for n := 8 * at.offset; n < 8*at.end(); n += step {
+		for n := 8 * at.Offset; n < 8*at.End(); n += step {
 			data := bytes.Clone(s.data)
 			data[n/8] ^= 1 << (n % 8)
 			s.write(t, data)
@@ -50,12 +51,12 @@ func TestEveryFlippedBitOfTheTablesIsSeen(t *testing.T) {
 func TestBentTablesWithRightSums(t *testing.T) {
 	race.Skip(t) // and not parallel: it counts what the whole process allocates
 	s := newFullSpecimen(t, 60)
-	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
+	h, err := format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []int{secNetworks, secPatterns} {
-		for at := h.sections[kind].offset; at < h.sections[kind].end(); at++ {
+	for _, kind := range []int{format.SecNetworks, format.SecPatterns} {
+		for at := h.Sections[kind].Offset; at < h.Sections[kind].End(); at++ {
 			for _, v := range []byte{0, 1, 0x7f, 0xff, s.data[at] + 1} {
 				data := bytes.Clone(s.data)
 				data[at] = v
@@ -75,13 +76,13 @@ func TestBentTablesWithRightSums(t *testing.T) {
 
 func TestDamagedTablesAreToldInASentence(t *testing.T) {
 	s := newFullSpecimen(t, 60)
-	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
+	h, err := format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	le := binary.LittleEndian
-	nets, patterns := h.sections[secNetworks].offset, h.sections[secPatterns].offset
-	row := func(d []byte, kind int) []byte { return d[sectionsAt+(kind-1)*sectionBytes:] } // all sections are there
+	nets, patterns := h.Sections[format.SecNetworks].Offset, h.Sections[format.SecPatterns].Offset
+	row := func(d []byte, kind int) []byte { return d[format.SectionsAt+(kind-1)*format.SectionBytes:] } // all sections are there
 	tests := []struct {
 		name   string
 		damage func(d []byte)
@@ -90,15 +91,15 @@ func TestDamagedTablesAreToldInASentence(t *testing.T) {
 		{"unknown family", func(d []byte) { d[nets] = 5 }, fmt.Sprintf("offset %d: networks of family 5 and length %d", nets, s.data[nets+1])},
 		{"IPv4 of 33 bits", func(d []byte) { d[nets+1] = 33 }, fmt.Sprintf("offset %d: networks of family 4 and length 33", nets)},
 		{"reserved octets", func(d []byte) { d[nets+7] = 1 }, fmt.Sprintf("offset %d: networks of family 4 and length %d", nets, s.data[nets+1])},
-		{"lengths in disorder", func(d []byte) { d[nets+netLengthBytes+1] = d[nets+1] }, fmt.Sprintf("offset %d: prefix lengths out of order at /%d", nets, s.data[nets+1])},
-		{"more networks than keys", func(d []byte) { le.PutUint64(d[nets+8:], 1<<40) }, fmt.Sprintf("offset %d: 1099511627776 networks of length /%d among %d keys", nets, s.data[nets+1], h.keys)},
-		{"no network", func(d []byte) { le.PutUint64(d[nets+8:], 0) }, fmt.Sprintf("offset %d: 0 networks of length /%d among %d keys", nets, s.data[nets+1], h.keys)},
-		{"lengths by the million", func(d []byte) { le.PutUint64(row(d, secNetworks)[24:], 1<<20) }, fmt.Sprintf("offset 128: section 7 has %d bytes and 1048576 items, want 162 of 16 bytes", h.sections[secNetworks].length)},
+		{"lengths in disorder", func(d []byte) { d[nets+format.NetLengthBytes+1] = d[nets+1] }, fmt.Sprintf("offset %d: prefix lengths out of order at /%d", nets, s.data[nets+1])},
+		{"more networks than keys", func(d []byte) { le.PutUint64(d[nets+8:], 1<<40) }, fmt.Sprintf("offset %d: 1099511627776 networks of length /%d among %d keys", nets, s.data[nets+1], h.Keys)},
+		{"no network", func(d []byte) { le.PutUint64(d[nets+8:], 0) }, fmt.Sprintf("offset %d: 0 networks of length /%d among %d keys", nets, s.data[nets+1], h.Keys)},
+		{"lengths by the million", func(d []byte) { le.PutUint64(row(d, format.SecNetworks)[24:], 1<<20) }, fmt.Sprintf("offset 128: section 7 has %d bytes and 1048576 items, want 162 of 16 bytes", h.Sections[format.SecNetworks].Length)},
 		{"pattern of no kind", func(d []byte) { d[patterns] = 1 }, fmt.Sprintf("offset %d: pattern 0 is damaged", patterns)},
 		{"patterns in disorder", func(d []byte) { d[patterns] = 3 }, fmt.Sprintf("offset %d: pattern 1 is damaged", patterns)},
-		{"fewer patterns than it says", func(d []byte) { row(d, secPatterns)[24]++ }, fmt.Sprintf("offset %d: pattern %d is damaged", patterns, h.sections[secPatterns].items)},
-		{"more patterns than it says", func(d []byte) { row(d, secPatterns)[24]-- }, "behind the last pattern"},
-		{"patterns by the million", func(d []byte) { le.PutUint64(row(d, secPatterns)[24:], 1<<20) }, fmt.Sprintf("offset 128: 1048576 patterns in %d bytes", h.sections[secPatterns].length)},
+		{"fewer patterns than it says", func(d []byte) { row(d, format.SecPatterns)[24]++ }, fmt.Sprintf("offset %d: pattern %d is damaged", patterns, h.Sections[format.SecPatterns].Items)},
+		{"more patterns than it says", func(d []byte) { row(d, format.SecPatterns)[24]-- }, "behind the last pattern"},
+		{"patterns by the million", func(d []byte) { le.PutUint64(row(d, format.SecPatterns)[24:], 1<<20) }, fmt.Sprintf("offset 128: 1048576 patterns in %d bytes", h.Sections[format.SecPatterns].Length)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -117,12 +118,12 @@ func TestDamagedTablesAreToldInASentence(t *testing.T) {
 // What the tables leave out would never be looked up: Verify sees it.
 func TestVerifyHoldsTheTablesAgainstTheStore(t *testing.T) {
 	s := newFullSpecimen(t, 60)
-	h, err := decodeHeader(s.data[:pageSize], uint64(len(s.data)))
+	h, err := format.DecodeHeader(s.data[:format.PageSize], uint64(len(s.data)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	nets, patterns := h.sections[secNetworks], h.sections[secPatterns]
-	stored, err := decodePatterns(s.data[patterns.offset:patterns.end()], patterns.items)
+	nets, patterns := h.Sections[format.SecNetworks], h.Sections[format.SecPatterns]
+	stored, err := format.DecodePatterns(s.data[patterns.Offset:patterns.End()], patterns.Items)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,15 +133,15 @@ func TestVerifyHoldsTheTablesAgainstTheStore(t *testing.T) {
 		size += 1 + len(text)
 	}
 	shorten := func(d []byte, kind int, by uint64) {
-		row := d[sectionsAt+(kind-1)*sectionBytes:]
-		binary.LittleEndian.PutUint64(row[16:], h.sections[kind].length-by)
-		binary.LittleEndian.PutUint64(row[24:], h.sections[kind].items-1)
+		row := d[format.SectionsAt+(kind-1)*format.SectionBytes:]
+		binary.LittleEndian.PutUint64(row[16:], h.Sections[kind].Length-by)
+		binary.LittleEndian.PutUint64(row[24:], h.Sections[kind].Items-1)
 	}
 	for name, damage := range map[string]func(d []byte){
-		"another number of networks": func(d []byte) { d[nets.offset+8]++ },
-		"a length less":              func(d []byte) { shorten(d, secNetworks, netLengthBytes) },
-		"a pattern less":             func(d []byte) { shorten(d, secPatterns, uint64(size)) },
-		"another pattern":            func(d []byte) { d[patterns.end()-uint64(size)+2]++ },
+		"another number of networks": func(d []byte) { d[nets.Offset+8]++ },
+		"a length less":              func(d []byte) { shorten(d, format.SecNetworks, format.NetLengthBytes) },
+		"a pattern less":             func(d []byte) { shorten(d, format.SecPatterns, uint64(size)) },
+		"another pattern":            func(d []byte) { d[patterns.End()-uint64(size)+2]++ },
 	} {
 		data := bytes.Clone(s.data)
 		damage(data)
@@ -164,7 +165,7 @@ func TestFileWithoutTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ix.patterns != nil || ix.file.networks.v4 != nil || ix.file.sections[secNetworks] != (section{}) || ix.file.sections[secPatterns] != (section{}) {
+	if ix.patterns != nil || ix.file.Networks.V4 != nil || ix.file.Sections[format.SecNetworks] != (format.Section{}) || ix.file.Sections[format.SecPatterns] != (format.Section{}) {
 		t.Error("a table without entries")
 	}
 	if _, err := os.Stat(s.path); err != nil {

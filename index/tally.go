@@ -1,19 +1,23 @@
 package index
 
-import "maps"
+import (
+	"maps"
+
+	"blockd/index/internal/format"
+)
 
 // tally keeps account of what an update changes in the counts of an index.
 type tally struct {
 	base          *Index
-	was, now      *worthCounter // of the keys that have changed
+	was, now      *format.WorthCounter // of the keys that have changed
 	keys, entries int64
 	kinds         uint64
-	nets          netCounts
-	entriesOf     []entry // reused
+	nets          format.NetCounts
+	entriesOf     []format.Entry // reused
 }
 
 func newTally(base *Index) *tally {
-	return &tally{base: base, was: newWorthCounter(base.file.lists), now: newWorthCounter(base.file.lists), nets: maps.Clone(base.file.networks.counts)}
+	return &tally{base: base, was: format.NewWorthCounter(base.file.Lists), now: format.NewWorthCounter(base.file.Lists), nets: maps.Clone(base.file.Networks.Counts)}
 }
 
 // count counts a key of which other entries tell now.
@@ -22,43 +26,40 @@ func (t *tally) count(key string, was, now []said) {
 	t.keys += int64(min(len(now), 1)) - int64(min(len(was), 1))
 	t.worth(t.was, was)
 	t.worth(t.now, now)
-	net, isNet := netOf(key)
+	_, isNet := format.NetOf(key)
 	switch {
 	case isNet && len(was) == 0 && len(now) > 0:
-		t.nets.note(appendNetKey(nil, net))
+		t.nets.Note([]byte(key))
 	case isNet && len(was) > 0 && len(now) == 0:
-		l := netLength{key[0], key[1]}
-		if t.nets[l]--; t.nets[l] == 0 {
-			delete(t.nets, l)
-		}
+		t.nets.Drop(key)
 	case !isNet && len(now) > 0:
-		t.kinds |= kindBit(keyOf(key))
+		t.kinds |= format.KindBit(format.KeyOf(key))
 	}
 }
 
-func (t *tally) worth(w *worthCounter, all []said) {
+func (t *tally) worth(w *format.WorthCounter, all []said) {
 	if len(all) == 0 {
 		return
 	}
 	t.entriesOf = t.entriesOf[:0]
 	for _, s := range all {
-		t.entriesOf = append(t.entriesOf, s.entry)
+		t.entriesOf = append(t.entriesOf, s.Entry)
 	}
-	w.count(t.entriesOf)
+	w.Count(t.entriesOf)
 }
 
 // apply makes the counts those of ix.
 func (t *tally) apply(ix *Index) (err error) {
-	h := ix.file.header
-	h.keys, h.entries = h.keys+uint64(t.keys), h.entries+uint64(t.entries)
-	h.kinds |= t.kinds
-	if ix.file.networks, err = decodeNetLengths(t.nets.append(nil), h.keys); err != nil {
+	h := ix.file.Header
+	h.Keys, h.Entries = h.Keys+uint64(t.keys), h.Entries+uint64(t.entries)
+	h.Kinds |= t.kinds
+	if ix.file.Networks, err = format.DecodeNetLengths(t.nets.Append(nil), h.Keys); err != nil {
 		return err
 	}
-	if len(t.base.file.worth.lists) == 0 {
+	if len(t.base.file.Worth.Lists) == 0 {
 		return nil // an older file says nothing of it
 	}
-	t.now.amend(t.base.file.worth, t.was)
-	ix.file.worth, err = decodeWorth(t.now.append(nil), uint64(len(t.now.lists)), ix.file.lists, h.keys)
+	t.now.Amend(t.base.file.Worth, t.was)
+	ix.file.Worth, err = format.DecodeWorth(t.now.Append(nil), uint64(len(t.now.Lists)), ix.file.Lists, h.Keys)
 	return err
 }

@@ -4,15 +4,18 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync"
+
+	"blockd/index/internal/format"
+	"blockd/index/internal/memory"
 )
 
 // unitWriter is one goroutine of writePages.
 type unitWriter struct {
 	w *fileWriter
 	merger
-	cutter  pageCutter
+	cutter  format.Cutter
 	order   *pageOrder
-	checker checker
+	checker format.Checker
 	next    uint64 // page behind the unit that was written last
 }
 
@@ -21,52 +24,52 @@ var errStopped = errors.New("another unit has failed")
 
 // end is where in the file the last unit ends.
 func (u *unitWriter) end() int64 {
-	return int64(u.w.head.sections[secPages].offset + u.next*pageSize)
+	return int64(u.w.head.Sections[format.SecPages].Offset + u.next*format.PageSize)
 }
 
 // write writes the unit-th of 2^unitBits units of pages, and its partitions' rows
 // of the directory.
 func (u *unitWriter) write(unit int, unitBits uint) error {
-	loaded, shift := 1<<(u.in.records.bits-unitBits), u.w.draft.shift
+	loaded, shift := 1<<(u.in.records.bits-unitBits), u.w.draft.Shift
 	if err := u.merge(unit*loaded, loaded); err != nil {
 		return err
 	}
 	partitions := 1 << (shift - unitBits)
 	first := unit * partitions
-	parts := u.w.draft.parts[first:][:partitions]
-	u.cutter.pages = u.cutter.pages[:0]
+	parts := u.w.draft.Parts[first:][:partitions]
+	u.cutter.Pages = u.cutter.Pages[:0]
 	records := u.records
 	for i := range parts {
 		n, room := 0, uint64(0)
-		for n < len(records) && records[n].hi>>(64-shift) == uint64(first+i) {
-			room += slotBytes + uint64(records[n].n)
+		for n < len(records) && records[n].Hi>>(64-shift) == uint64(first+i) {
+			room += format.SlotBytes + uint64(records[n].N)
 			n++
 		}
 		pages := uint64(0)
 		if n > 0 {
-			pages = 1 + uint64(float64(room)/(u.w.fill*pageRoom))
+			pages = 1 + uint64(float64(room)/(u.w.fill*format.PageRoom))
 		}
-		overflow, err := u.cutter.cut(u.buf, records[:n], shift, pages)
+		overflow, err := u.cutter.Cut(u.buf, records[:n], shift, pages)
 		if err != nil {
 			return err
 		}
 		records = records[n:]
-		parts[i] = partition{pages: uint32(pages), overflow: overflow}
+		parts[i] = format.Partition{Pages: uint32(pages), Overflow: overflow}
 	}
-	at, ok := u.order.take(unit, uint64(len(u.cutter.pages)/pageSize))
+	at, ok := u.order.take(unit, uint64(len(u.cutter.Pages)/format.PageSize))
 	if !ok {
 		return errStopped
 	}
-	for u.next = at; u.next < at+uint64(len(u.cutter.pages)/pageSize); u.next++ {
-		page := page(u.cutter.pages[(u.next-at)*pageSize:][:pageSize])
-		binary.LittleEndian.PutUint32(page, page.sum(u.w.head.crcStart(), u.next))
+	for u.next = at; u.next < at+uint64(len(u.cutter.Pages)/format.PageSize); u.next++ {
+		page := format.Page(u.cutter.Pages[(u.next-at)*format.PageSize:][:format.PageSize])
+		binary.LittleEndian.PutUint32(page, page.Sum(u.w.head.SumStart(), u.next))
 	}
 	for i, next := 0, at; i < len(parts); i++ {
-		parts[i].first = next
-		next += parts[i].all()
+		parts[i].First = next
+		next += parts[i].All()
 	}
-	offset := int64(u.w.draft.pageOffset(at))
-	if err := u.w.f.write(u.cutter.pages, offset); err != nil {
+	offset := int64(u.w.draft.PageOffset(at))
+	if err := u.w.f.write(u.cutter.Pages, offset); err != nil {
 		return err
 	}
 	if u.w.hooks.wrote != nil {
@@ -80,15 +83,15 @@ func (u *unitWriter) write(unit int, unitBits uint) error {
 // past the system's cache, so that the disk must have them, and those of a small
 // one come from that cache whenever they are read. Afterwards nothing of the file
 // is written where they are; checkDraft sees to that by the directory.
-func (u *unitWriter) readBack(first int, parts []partition, offset int64) error {
-	pages := grow(u.buf[:0], len(u.cutter.pages))
+func (u *unitWriter) readBack(first int, parts []format.Partition, offset int64) error {
+	pages := memory.Grow(u.buf[:0], len(u.cutter.Pages))
 	u.buf = pages[:0]
 	if err := u.w.f.read(pages, offset); err != nil {
-		return readError(err)
+		return format.ReadError(err)
 	}
 	for i, p := range parts {
-		n := p.all() * pageSize
-		if err := u.checker.partition(first+i, pages[:n]); err != nil {
+		n := p.All() * format.PageSize
+		if err := u.checker.Partition(first+i, pages[:n]); err != nil {
 			return err
 		}
 		pages = pages[n:]

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"blockd/index/internal/format"
 	"blockd/lists"
 )
 
@@ -55,7 +56,7 @@ func (ix *Index) Update(ctx context.Context, sources []Source, o Options) (*Inde
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
 	o.Workers = min(max(o.Workers, 1), maxWorkers)
-	u := &updating{Options: o, base: ix, cache: openCache(o.Cache), table: slices.Clone(ix.file.lists), limit: 2 * maxOverlayKeys,
+	u := &updating{Options: o, base: ix, cache: openCache(o.Cache), table: slices.Clone(ix.file.Lists), limit: 2 * maxOverlayKeys,
 		rows: map[int]*rowUpdate{}}
 	updated, err := u.update(ctx, sources)
 	runtime.KeepAlive(ix)
@@ -97,7 +98,7 @@ func (u *updating) update(ctx context.Context, sources []Source) (*Index, error)
 	}
 	var id [16]byte
 	rand.Read(id[:]) // never fails: it ends the process rather
-	updated.generation, updated.file.lists, updated.file.built = hex.EncodeToString(id[:]), u.table, time.Now().Unix()
+	updated.generation, updated.file.Lists, updated.file.Built = hex.EncodeToString(id[:]), u.table, time.Now().Unix()
 	b := &builder{rows: u.table, tests: u.tests, built: time.Now()}
 	failed, err := b.selfTest(ctx, updated)
 	if err == nil && len(failed) > 0 {
@@ -198,13 +199,13 @@ func (u *updating) merge(ctx context.Context) (*Index, error) {
 	if len(changed) > maxOverlayKeys {
 		return nil, tooDifferent("%d keys have changed", len(changed))
 	}
-	b := newOverlayBuilder(u.base.file.hash)
+	b := newOverlayBuilder(u.base.file.Hash)
 	t := newTally(u.base)
 	for n, key := range slices.Sorted(maps.Keys(changed)) {
 		if n%1024 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if key[0] == tagGlob || key[0] == tagRegexp {
+		if key[0] == format.TagGlob || key[0] == format.TagRegexp {
 			return nil, tooDifferent("patterns have changed: %s", key[1:])
 		}
 		was, err := u.base.says(key)
@@ -212,8 +213,8 @@ func (u *updating) merge(ctx context.Context) (*Index, error) {
 			return nil, err
 		}
 		now := u.says(was, key, lines)
-		if len(now) > maxSources {
-			return nil, tooDifferent("%s has more than %d entries", key, maxSources)
+		if len(now) > format.MaxSources {
+			return nil, tooDifferent("%s has more than %d entries", key, format.MaxSources)
 		}
 		t.count(key, was, now)
 		if err := b.put(key, now); err != nil {
@@ -238,8 +239,8 @@ func (u *updating) says(was []said, key string, lines []lineMap) (now []said) {
 		return ok
 	}
 	for _, s := range was {
-		if !anew(s.row) {
-			s.line = lines[s.row].line(s.line)
+		if !anew(s.Row) {
+			s.Line = lines[s.Row].line(s.Line)
 			now = append(now, s)
 		}
 	}
@@ -248,7 +249,7 @@ func (u *updating) says(was []said, key string, lines []lineMap) (now []said) {
 			now = append(now, r.keys[key]...)
 		}
 	}
-	slices.SortStableFunc(now, func(a, b said) int { return a.row - b.row }) // a row's are in order
+	slices.SortStableFunc(now, func(a, b said) int { return a.Row - b.Row }) // a row's are in order
 	return now
 }
 
@@ -256,33 +257,33 @@ func (u *updating) says(was []said, key string, lines []lineMap) (now []said) {
 func (ix *Index) says(key string) (all []said, err error) {
 	dropped := false
 	err = ix.mapping.guarded(func() error {
-		c, found, err := ix.find(ix.file.hash.sumText(key), key)
+		c, found, err := ix.find(ix.file.Hash.SumText(key), key)
 		if err != nil || !found {
 			return err
 		}
 		var n int
-		n, dropped = c.sources()
+		n, dropped = c.Sources()
 		for range n {
-			s := said{entry: c.entry()}
-			if s.row >= len(ix.file.lists) {
-				c.fail()
+			s := said{Entry: c.Entry()}
+			if s.Row >= len(ix.file.Lists) {
+				c.Fail()
 			}
-			if s.reason != 0 {
-				text, ok := reasonAt(ix.reasons, s.reason-1)
+			if s.Reason != 0 {
+				text, ok := format.ReasonAt(ix.reasons, s.Reason-1)
 				if !ok {
-					c.fail()
+					c.Fail()
 				}
 				s.text = string(text)
 			}
 			all = append(all, s)
 		}
-		if c.bad {
-			return corrupt(ix.file.sections[secPages].offset, "record of %q does not hold together", key)
+		if c.Bad {
+			return format.Corrupt(ix.file.Sections[format.SecPages].Offset, "record of %q does not hold together", key)
 		}
 		return nil
 	})
 	if err == nil && dropped {
-		return nil, tooDifferent("%s had more than %d entries", key, maxSources)
+		return nil, tooDifferent("%s had more than %d entries", key, format.MaxSources)
 	}
 	return all, ix.unreadable(err)
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+
+	"blockd/index/internal/format"
 )
 
 // rowUpdate is what has changed in one source.
@@ -55,9 +57,9 @@ func (r *rowUpdate) touch(f *os.File, m *segmentMeta, where []int64) error {
 			at = w
 			n, _ = f.ReadAt(buf, w) // the description behind the last chunk ends it before the file does
 		}
-		c := cursor{rest: buf[w-at : n]}
+		c := format.Cursor{Rest: buf[w-at : n]}
 		key, _ := segmentEntry(&c, len(m.reasons.first))
-		if c.bad {
+		if c.Bad {
 			return errSegment
 		}
 		r.keys[string(key)] = nil
@@ -107,7 +109,7 @@ func (r *rowUpdate) collect(ctx context.Context, workers int) error {
 	}
 	for key, all := range r.keys {
 		// What one line says stands in one chunk, in order.
-		slices.SortStableFunc(all, func(a, b said) int { return cmp.Compare(a.line, b.line) })
+		slices.SortStableFunc(all, func(a, b said) int { return cmp.Compare(a.Line, b.Line) })
 		r.keys[key] = once(all)
 	}
 	return nil
@@ -115,19 +117,19 @@ func (r *rowUpdate) collect(ctx context.Context, workers int) error {
 
 // search adds what a chunk says of the touched keys.
 func (r *rowUpdate) search(chunk []byte, entries uint64, found map[string][]said) bool {
-	c := cursor{rest: chunk}
+	c := format.Cursor{Rest: chunk}
 	for range entries {
 		key, e := segmentEntry(&c, len(r.now.reasons.first))
-		if c.bad {
+		if c.Bad {
 			return false
 		}
 		if _, touched := r.keys[string(key)]; !touched {
 			continue
 		}
-		s := said{entry: e}
-		s.row = r.row
-		if e.reason != 0 {
-			s.text = string(r.now.reasons.table.get(e.reason - 1))
+		s := said{Entry: e}
+		s.Row = r.row
+		if e.Reason != 0 {
+			s.text = string(r.now.reasons.table.Get(e.Reason - 1))
 		}
 		found[string(key)] = append(found[string(key)], s)
 	}
@@ -139,7 +141,7 @@ func (r *rowUpdate) search(chunk []byte, entries uint64, found map[string][]said
 func once(all []said) []said {
 	kept := all[:0]
 	for _, s := range all {
-		if !slices.ContainsFunc(kept, func(k said) bool { return k.scope == s.scope && k.action == s.action }) {
+		if !slices.ContainsFunc(kept, func(k said) bool { return k.Scope == s.Scope && k.Action == s.Action }) {
 			kept = append(kept, s)
 		}
 	}

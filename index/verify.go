@@ -3,6 +3,8 @@ package index
 import (
 	"context"
 	"runtime"
+
+	"blockd/index/internal/format"
 )
 
 // Verify reads and sums every page of the store, decodes every record and holds
@@ -27,17 +29,17 @@ func (ix *Index) verify(ctx context.Context) error {
 	if filter == nil {
 		filter = ix.filter.mapped
 	}
-	c := checker{directory: &ix.file.directory, rows: len(ix.file.lists), filter: filter}
-	for i, p := range ix.file.parts {
+	c := format.Checker{Directory: &ix.file.Directory, Rows: len(ix.file.Lists), Filter: filter}
+	for i, p := range ix.file.Parts {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if err := ix.mapping.guarded(func() error {
-			return c.partition(i, ix.pages[p.first*pageSize:][:p.all()*pageSize])
+			return c.Partition(i, ix.pages[p.First*format.PageSize:][:p.All()*format.PageSize])
 		}); err != nil {
 			return err
 		}
 	}
 	runtime.KeepAlive(ix)
-	return ix.file.holds(c.total)
+	return ix.file.Holds(c.Total)
 }

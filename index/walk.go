@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"blockd/index/internal/format"
 	"blockd/lists"
 )
 
@@ -63,7 +64,7 @@ func (ix *Index) walk(ctx context.Context, want func(row int) bool, yield func(E
 			return ix.unreadable(err)
 		}
 		if ix.held != nil && !e.Item.Action.Allows() &&
-			ix.held[HeldEntry{ix.file.lists[e.Row].Source.List, e.Item.Kind, e.Item.Scope, e.Item.Name()}] {
+			ix.held[HeldEntry{ix.file.Lists[e.Row].Source.List, e.Item.Kind, e.Item.Scope, e.Item.Name()}] {
 			continue
 		}
 		if !yield(e, nil) {
@@ -75,12 +76,12 @@ func (ix *Index) walk(ctx context.Context, want func(row int) bool, yield func(E
 
 // spots finds all entries and sorts them as their files had them.
 func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, error) {
-	wanted := make([]bool, len(ix.file.lists))
+	wanted := make([]bool, len(ix.file.Lists))
 	for row := range wanted {
 		wanted[row] = want == nil || want(row)
 	}
 	var spots []spotOf
-	for number := range ix.file.pages {
+	for number := range ix.file.Pages {
 		if number%256 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -89,17 +90,17 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 			if err != nil {
 				return err
 			}
-			if !page.fits() {
-				return ix.file.pageDamaged(number)
+			if !page.Fits() {
+				return ix.file.PageDamaged(number)
 			}
-			n := page.records()
+			n := page.Records()
 			for i := range n {
-				r := record{cursor: page.at(i, n)}
-				if key := r.key(); ix.overlay != nil && !r.bad && ix.overlay.speaksFor(key) {
+				r := record{Cursor: page.At(i, n)}
+				if key := r.Key(); ix.overlay != nil && !r.Bad && ix.overlay.speaksFor(key) {
 					continue
 				}
-				if spots = ix.spotsOf(spots, &r, number*pageSize+uint64(page.offset(i)), wanted); r.bad {
-					return ix.file.pageDamaged(number)
+				if spots = ix.spotsOf(spots, &r, number*format.PageSize+uint64(page.Offset(i)), wanted); r.Bad {
+					return ix.file.PageDamaged(number)
 				}
 			}
 			return nil
@@ -114,8 +115,8 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 				continue
 			}
 			r := ix.overlay.record(slot)
-			if r.key(); r.rest[0] != 0 {
-				spots = ix.spotsOf(spots, &r, ix.file.pages*pageSize+uint64(slot.at-1), wanted)
+			if r.Key(); r.Rest[0] != 0 {
+				spots = ix.spotsOf(spots, &r, ix.file.Pages*format.PageSize+uint64(slot.at-1), wanted)
 			}
 		}
 	}
@@ -138,23 +139,23 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 // spotsOf appends the entries of wanted rows of a record, which stands at where and
 // is read up to its key.
 func (ix *Index) spotsOf(spots []spotOf, r *record, where uint64, wanted []bool) []spotOf {
-	var asks [maxSources]uint8 // scope and action of what is appended
-	var ends [maxSources]bool  // it expires
+	var asks [format.MaxSources]uint8 // scope and action of what is appended
+	var ends [format.MaxSources]bool  // it expires
 	from := len(spots)
-	sources, _ := r.sources()
+	sources, _ := r.Sources()
 	for k := range sources {
-		e := r.entry()
-		if e.row >= len(wanted) {
-			r.fail()
+		e := r.Entry()
+		if e.Row >= len(wanted) {
+			r.Fail()
 		}
-		if r.bad {
+		if r.Bad {
 			break
 		}
-		if wanted[e.row] {
+		if wanted[e.Row] {
 			ix.present(r, &e)
 			n := len(spots) - from
-			asks[n], ends[n] = uint8(e.scope)<<4|uint8(e.action), e.expiry != 0
-			spots = append(spots, spotOf{uint64(e.row)<<48 | uint64(e.line)&(1<<48-1), where<<7 | uint64(k)})
+			asks[n], ends[n] = uint8(e.Scope)<<4|uint8(e.Action), e.Expiry != 0
+			spots = append(spots, spotOf{uint64(e.Row)<<48 | uint64(e.Line)&(1<<48-1), where<<7 | uint64(k)})
 		}
 	}
 	for i := range spots[from:] {
@@ -170,35 +171,35 @@ func (ix *Index) spotsOf(spots []spotOf, r *record, where uint64, wanted []bool)
 // entryAt decodes an entry that spots has found: in a page, or behind all of them
 // in the overlay.
 func (ix *Index) entryAt(where uint64) (Entry, error) {
-	page, at := where>>7/pageSize, where>>7%pageSize
+	page, at := where>>7/format.PageSize, where>>7%format.PageSize
 	var c record
-	if page >= ix.file.pages {
-		c = ix.overlay.record(overlaySlot{at: uint32(where>>7-ix.file.pages*pageSize) + 1})
+	if page >= ix.file.Pages {
+		c = ix.overlay.record(overlaySlot{at: uint32(where>>7-ix.file.Pages*format.PageSize) + 1})
 	} else {
-		c.rest = ix.pages[page*pageSize+at : (page+1)*pageSize]
+		c.Rest = ix.pages[page*format.PageSize+at : (page+1)*format.PageSize]
 	}
-	text := string(c.key())
-	c.sources()
-	var e entry
+	text := string(c.Key())
+	c.Sources()
+	var e format.Entry
 	for range where&(1<<7-1) + 1 {
-		e = c.entry()
+		e = c.Entry()
 	}
 	reasons := ix.present(&c, &e)
-	item := lists.Item{Line: e.line, Scope: e.scope, Action: e.action}
-	describe(&item, text)
-	if e.reason != 0 {
-		reason, ok := reasonAt(reasons, e.reason-1)
+	item := lists.Item{Line: e.Line, Scope: e.Scope, Action: e.Action}
+	format.Describe(&item, text)
+	if e.Reason != 0 {
+		reason, ok := format.ReasonAt(reasons, e.Reason-1)
 		if !ok {
-			c.fail()
+			c.Fail()
 		}
 		item.Reason = string(reason)
 	}
-	if c.bad {
-		return Entry{}, corrupt(ix.file.pageOffset(page), "record of %q does not hold together", text)
+	if c.Bad {
+		return Entry{}, format.Corrupt(ix.file.PageOffset(page), "record of %q does not hold together", text)
 	}
-	entry := Entry{Row: e.row, Item: item}
-	if e.expiry != 0 {
-		entry.Expires = time.Unix(e.expiry, 0)
+	entry := Entry{Row: e.Row, Item: item}
+	if e.Expiry != 0 {
+		entry.Expires = time.Unix(e.Expiry, 0)
 	}
 	return entry, nil
 }

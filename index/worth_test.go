@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"blockd/index/internal/format"
 	"blockd/lists"
 )
 
@@ -54,7 +55,7 @@ func TestWorthAgreesWithModel(t *testing.T) {
 				if a == b {
 					worth[a].Keys = both
 				} else if a < b && both > 0 {
-					overlaps = append(overlaps, Overlap{names[a], names[b], both})
+					overlaps = append(overlaps, Overlap{A: names[a], B: names[b], Keys: both})
 				}
 			}
 		}
@@ -69,21 +70,21 @@ func TestWorthAgreesWithModel(t *testing.T) {
 
 // Pairs are counted for the first lists only; what each is worth, for all.
 func TestWorthOfVeryManyLists(t *testing.T) {
-	rows := rowsNamed(pairedLists + 2)
+	rows := rowsNamed(format.PairedLists + 2)
 	var entries []listed
-	for _, row := range []int{0, 1, pairedLists - 1, pairedLists, pairedLists + 1} {
+	for _, row := range []int{0, 1, format.PairedLists - 1, format.PairedLists, format.PairedLists + 1} {
 		entries = append(entries, listed{row: row, key: domainKey(t, "bulk.test"), scope: lists.Tree, line: 1})
 	}
-	entries = append(entries, listed{row: pairedLists, key: domainKey(t, "own.test"), scope: lists.Tree, line: 2})
+	entries = append(entries, listed{row: format.PairedLists, key: domainKey(t, "own.test"), scope: lists.Tree, line: 2})
 	ix := indexOf(t, seeded(1), rows, entries)
-	last := fmt.Sprint("list", pairedLists-1)
-	if got, want := ix.Overlaps(), []Overlap{{"list0", "list1", 1}, {"list0", last, 1}, {"list1", last, 1}}; !reflect.DeepEqual(got, want) {
+	last := fmt.Sprint("list", format.PairedLists-1)
+	if got, want := ix.Overlaps(), []Overlap{{A: "list0", B: "list1", Keys: 1}, {A: "list0", B: last, Keys: 1}, {A: "list1", B: last, Keys: 1}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("overlaps %v, want %v", got, want)
 	}
-	if got, want := ix.Worth()[pairedLists], (ListWorth{fmt.Sprint("list", pairedLists), 2, 1}); got != want {
+	if got, want := ix.Worth()[format.PairedLists], (ListWorth{List: fmt.Sprint("list", format.PairedLists), Keys: 2, Unique: 1}); got != want {
 		t.Errorf("worth %v, want %v", got, want)
 	}
-	if got, want := ix.Worth()[2], (ListWorth{"list2", 0, 0}); got != want {
+	if got, want := ix.Worth()[2], (ListWorth{List: "list2"}); got != want {
 		t.Errorf("worth of an empty list %v, want %v", got, want)
 	}
 }

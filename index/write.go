@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"blockd/bloom"
+	"blockd/index/internal/format"
 )
 
 const (
@@ -33,8 +34,8 @@ var attempts = [...]struct {
 	kind uint8
 	fill float64 // share of a page that is used on average
 }{
-	{hashXXH3, 0.8}, {hashXXH3, 0.8}, {hashXXH3, 0.8},
-	{hashSip, 0.8}, {hashSip, 0.4}, {hashSip, 0.2}, {hashSip, 0.1}, {hashSip, 0.05},
+	{format.HashXXH3, 0.8}, {format.HashXXH3, 0.8}, {format.HashXXH3, 0.8},
+	{format.HashSip, 0.8}, {format.HashSip, 0.4}, {format.HashSip, 0.2}, {format.HashSip, 0.1}, {format.HashSip, 0.05},
 }
 
 const firstSip = 3 // of attempts
@@ -49,20 +50,20 @@ func (b *builder) writeFile(ctx context.Context, f *pageFile, r *Report) (*fileW
 	for i, try := range tries {
 		if i > 0 {
 			r.Reseeds++
-			b.hash = b.hash.next(try.kind)
+			b.hash = b.hash.Next(try.kind)
 			if err := b.takeAgain(ctx); err != nil {
 				return nil, err
 			}
 		}
 		w := &fileWriter{builder: b, f: f, fill: try.fill}
 		if err = w.write(ctx); err == nil {
-			r.Keys, r.Entries, r.Duplicates, r.Dropped = w.counts.keys, w.counts.entries, w.counts.duplicates, w.counts.dropped
-			r.Bytes, r.FilterBits = int64(w.head.size), w.head.blocks*bloom.BlockBits
-			r.Hash = b.in.hash.name()
+			r.Keys, r.Entries, r.Duplicates, r.Dropped = w.counts.Keys, w.counts.Entries, w.counts.duplicates, w.counts.dropped
+			r.Bytes, r.FilterBits = int64(w.head.Size), w.head.Blocks*bloom.BlockBits
+			r.Hash = b.in.hash.Name()
 			return w, nil
 		}
 		w.close()
-		if !errors.Is(err, errCrowded) {
+		if !errors.Is(err, format.ErrCrowded) {
 			break
 		}
 	}
@@ -76,15 +77,15 @@ type fileWriter struct {
 	*builder
 	f      *pageFile
 	fill   float64
-	head   header
+	head   format.Header
 	counts merged
-	worth  *worthCounter
+	worth  *format.WorthCounter
 
-	reasons reasonTable
+	reasons format.ReasonTable
 
-	draft  directory  // of the head: what the pages are checked against when they are read back
-	hashes *keyHashes // of all keys that were read back
-	total  census     // of them
+	draft  format.Directory // of the head: what the pages are checked against when they are read back
+	hashes *keyHashes       // of all keys that were read back
+	total  format.Census    // of them
 }
 
 // close gives the memory of the hashes back.
@@ -100,7 +101,7 @@ func (w *fileWriter) write(ctx context.Context) error {
 		return err
 	}
 	w.plan()
-	w.hashes, err = newKeyHashes(w.Workers*w.f.waits(), w.head.blocks, int64(w.in.counts().entries), w.Memory/2, w.spill)
+	w.hashes, err = newKeyHashes(w.Workers*w.f.waits(), w.head.Blocks, int64(w.in.counts().entries), w.Memory/2, w.spill)
 	if err != nil {
 		return err
 	}
@@ -113,56 +114,56 @@ func (w *fileWriter) write(ctx context.Context) error {
 	if err := w.writeFilter(ctx); err != nil {
 		return err
 	}
-	if err := w.small(secDirectory, w.draft.append(nil)); err != nil {
+	if err := w.small(format.SecDirectory, w.draft.Append(nil)); err != nil {
 		return err
 	}
 	var table []byte
 	for i, row := range w.rows {
-		table = appendRow(table, i, row)
+		table = format.AppendRow(table, i, row)
 	}
-	if len(table) > maxTableBytes {
-		return fmt.Errorf("list table of %d bytes, want at most %d", len(table), maxTableBytes)
+	if len(table) > format.MaxTableBytes {
+		return fmt.Errorf("list table of %d bytes, want at most %d", len(table), format.MaxTableBytes)
 	}
-	w.place(secLists, uint64(len(table)), uint64(len(w.rows)))
-	if err := w.small(secLists, table); err != nil {
+	w.place(format.SecLists, uint64(len(table)), uint64(len(w.rows)))
+	if err := w.small(format.SecLists, table); err != nil {
 		return err
 	}
-	w.place(secReasons, w.reasons.size(), uint64(len(w.reasons.ends)))
-	sum := crc32.New(castagnoli)
-	if err := w.reasons.writeTo(io.MultiWriter(w.at(secReasons), sum)); err != nil {
+	w.place(format.SecReasons, w.reasons.Size(), uint64(len(w.reasons.Ends)))
+	sum := crc32.New(format.Castagnoli)
+	if err := w.reasons.EncodeTo(io.MultiWriter(w.at(format.SecReasons), sum)); err != nil {
 		return err
 	}
-	w.head.sections[secReasons].sum = sum.Sum32()
-	w.head.size = alignPage(w.head.sections[secReasons].end())
-	if nets := w.counts.nets; len(nets) > 0 {
-		if err := w.last(secNetworks, nets.append(nil), uint64(len(nets))); err != nil {
+	w.head.Sections[format.SecReasons].Sum = sum.Sum32()
+	w.head.Size = format.AlignPage(w.head.Sections[format.SecReasons].End())
+	if nets := w.counts.Nets; len(nets) > 0 {
+		if err := w.last(format.SecNetworks, nets.Append(nil), uint64(len(nets))); err != nil {
 			return err
 		}
 	}
-	if keys := w.counts.patterns; len(keys) > 0 {
-		b, err := encodePatterns(keys)
+	if keys := w.counts.Patterns; len(keys) > 0 {
+		b, err := format.EncodePatterns(keys)
 		if err == nil {
-			err = w.last(secPatterns, b, uint64(len(keys)))
+			err = w.last(format.SecPatterns, b, uint64(len(keys)))
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := w.last(secWorth, w.worth.append(nil), uint64(len(w.worth.lists))); err != nil {
+	if err := w.last(format.SecWorth, w.worth.Append(nil), uint64(len(w.worth.Lists))); err != nil {
 		return err
 	}
-	if b, rows := encodeDropped(w.rows); rows > 0 {
-		if err := w.last(secDropped, b, rows); err != nil {
+	if b, rows := format.EncodeDropped(w.rows); rows > 0 {
+		if err := w.last(format.SecDropped, b, rows); err != nil {
 			return err
 		}
 	}
-	if err := w.f.Truncate(int64(w.head.size)); err != nil {
+	if err := w.f.Truncate(int64(w.head.Size)); err != nil {
 		return err
 	}
 	if err := w.hooks.at("header"); err != nil {
 		return err
 	}
-	_, err = w.f.WriteAt(w.head.encode(), 0)
+	_, err = w.f.WriteAt(w.head.Encode(), 0)
 	return err
 }
 
@@ -172,48 +173,48 @@ func (w *fileWriter) write(ctx context.Context) error {
 func (w *fileWriter) plan() {
 	taken := w.in.counts()
 	partitions := uint64(1)
-	pages := uint64(float64(taken.bytes) / (w.fill * pageRoom))
-	for pages/partitions > partitionPages && partitions < maxPartitions {
+	pages := uint64(float64(taken.bytes) / (w.fill * format.PageRoom))
+	for pages/partitions > partitionPages && partitions < format.MaxPartitions {
 		partitions *= 2
 	}
-	w.head = header{
-		buildID: w.buildID, hash: w.in.hash, partitions: partitions, kinds: taken.kinds,
-		blocks: bloom.Blocks(taken.entries, w.BitsPerKey), built: max(0, w.built.Unix()),
+	w.head = format.Header{
+		BuildID: w.buildID, Hash: w.in.hash, Partitions: partitions, Kinds: taken.kinds,
+		Blocks: bloom.Blocks(taken.entries, w.BitsPerKey), Built: max(0, w.built.Unix()),
 	}
-	w.place(secFilter, w.head.blocks*bloom.BlockBytes, w.head.blocks)
-	chunks := filterChunks(w.head.blocks * bloom.BlockBytes)
-	w.place(secFilterSums, 4*chunks, chunks)
-	w.place(secDirectory, partitionBytes*partitions, partitions)
-	w.place(secPages, 0, 0) // its length comes with the pages
-	w.head.sections[secPages].offset += w.hooks.gap * pageSize
-	w.head.sections[secReasons].items = uint64(len(w.reasons.ends))
-	w.draft = newDirectory(&w.head)
-	w.worth = newWorthCounter(w.rows)
+	w.place(format.SecFilter, w.head.Blocks*bloom.BlockBytes, w.head.Blocks)
+	chunks := format.FilterChunks(w.head.Blocks * bloom.BlockBytes)
+	w.place(format.SecFilterSums, 4*chunks, chunks)
+	w.place(format.SecDirectory, format.PartitionBytes*partitions, partitions)
+	w.place(format.SecPages, 0, 0) // its length comes with the pages
+	w.head.Sections[format.SecPages].Offset += w.hooks.gap * format.PageSize
+	w.head.Sections[format.SecReasons].Items = uint64(len(w.reasons.Ends))
+	w.draft = format.NewDirectory(&w.head)
+	w.worth = format.NewWorthCounter(w.rows)
 }
 
 // place puts a section behind the one before it.
 func (w *fileWriter) place(kind int, length, items uint64) {
-	offset := uint64(pageSize)
-	if kind > secFilter {
-		offset = alignPage(w.head.sections[kind-1].end())
+	offset := uint64(format.PageSize)
+	if kind > format.SecFilter {
+		offset = format.AlignPage(w.head.Sections[kind-1].End())
 	}
-	w.head.sections[kind] = section{offset: offset, length: length, items: items}
+	w.head.Sections[kind] = format.Section{Offset: offset, Length: length, Items: items}
 }
 
 // last puts a small section behind all others.
 func (w *fileWriter) last(kind int, b []byte, items uint64) error {
-	w.head.sections[kind] = section{offset: w.head.size, length: uint64(len(b)), items: items}
-	w.head.size = alignPage(w.head.sections[kind].end())
+	w.head.Sections[kind] = format.Section{Offset: w.head.Size, Length: uint64(len(b)), Items: items}
+	w.head.Size = format.AlignPage(w.head.Sections[kind].End())
 	return w.small(kind, b)
 }
 
 func (w *fileWriter) at(kind int) io.Writer {
-	return io.NewOffsetWriter(w.f, int64(w.head.sections[kind].offset))
+	return io.NewOffsetWriter(w.f, int64(w.head.Sections[kind].Offset))
 }
 
 // small writes a section that has one sum.
 func (w *fileWriter) small(kind int, b []byte) error {
-	w.head.sections[kind].sum = crc32.Checksum(b, castagnoli)
+	w.head.Sections[kind].Sum = crc32.Checksum(b, format.Castagnoli)
 	_, err := w.at(kind).Write(b)
 	return err
 }
@@ -223,7 +224,7 @@ func (w *fileWriter) small(kind int, b []byte) error {
 // the order of their pages.
 func (w *fileWriter) writePages(ctx context.Context) error {
 	defer w.stages.begin("write")()
-	unitBits := min(w.draft.shift, w.in.records.bits)
+	unitBits := min(w.draft.Shift, w.in.records.bits)
 	order := &pageOrder{}
 	order.moved.L = &order.mu
 	var next atomic.Int64
@@ -232,12 +233,12 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 	total := int64(float64(w.in.counts().bytes) / w.fill)
 	parts := w.in.records.reader(ctx)
 	defer parts.end()
-	background := newWriteback(w.f.File, int64(w.head.sections[secPages].offset))
+	background := newWriteback(w.f.File, int64(w.head.Sections[format.SecPages].Offset))
 	defer background.end()
 	for i := range writers {
 		u := &unitWriter{w: w, order: order}
-		u.merger = merger{in: w.in, parts: parts, shadow: w.shadows(), worth: newWorthCounter(w.rows)}
-		u.checker = checker{directory: &w.draft, rows: len(w.rows), later: w.hashes.lane(i).add}
+		u.merger = merger{in: w.in, parts: parts, shadow: w.shadows(), worth: format.NewWorthCounter(w.rows)}
+		u.checker = format.Checker{Directory: &w.draft, Rows: len(w.rows), Later: w.hashes.lane(i).add}
 		writers[i] = u
 		group.Go(func() error {
 			for {
@@ -257,7 +258,7 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 					return err
 				}
 				background.wrote(u.end())
-				w.progress.report(Progress{Stage: "write", Done: min(total, int64(u.next*pageSize)), Total: total})
+				w.progress.report(Progress{Stage: "write", Done: min(total, int64(u.next*format.PageSize)), Total: total})
 			}
 		})
 	}
@@ -266,15 +267,15 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 	}
 	for _, u := range writers {
 		w.counts.add(u.counts)
-		w.total.add(u.checker.total)
-		w.worth.add(u.worth)
+		w.total.Add(u.checker.Total)
+		w.worth.Add(u.worth)
 	}
 	if err := w.hashes.finish(); err != nil {
 		return err
 	}
 	h := &w.head
-	h.pages, h.keys, h.entries, h.expiry = order.page, w.counts.keys, w.counts.entries, w.counts.expiry
-	h.sections[secPages].items, h.sections[secPages].length = h.pages, h.pages*pageSize
+	h.Pages, h.Keys, h.Entries, h.Expiry = order.page, w.counts.Keys, w.counts.Entries, w.counts.expiry
+	h.Sections[format.SecPages].Items, h.Sections[format.SecPages].Length = h.Pages, h.Pages*format.PageSize
 	return nil
 }
 

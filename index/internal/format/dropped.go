@@ -1,4 +1,4 @@
-package index
+package format
 
 import (
 	"encoding/binary"
@@ -15,16 +15,16 @@ const (
 	maxDroppedLines   = 10
 )
 
-// encodeDropped is section 10: for each row of which lines were refused, its number
+// EncodeDropped is section 10: for each row of which lines were refused, its number
 // and what they were. Rows beyond the section's bound are left out: their counts are
 // in the list table.
-func encodeDropped(rows []ListInfo) (b []byte, items uint64) {
+func EncodeDropped(rows []ListInfo) (b []byte, items uint64) {
 	for i := range rows {
 		d := &rows[i].Summary.Dropped
 		if len(d.Classes) == 0 {
 			continue
 		}
-		next := appendDropped(binary.AppendUvarint(b, uint64(i)), d)
+		next := AppendDropped(binary.AppendUvarint(b, uint64(i)), d)
 		if len(next) > maxDroppedBytes {
 			break
 		}
@@ -36,56 +36,57 @@ func encodeDropped(rows []ListInfo) (b []byte, items uint64) {
 
 // decodeDropped reads section 10 of so many rows into the table.
 func decodeDropped(b []byte, items uint64, rows []ListInfo) error {
-	c := cursor{rest: b}
+	c := Cursor{Rest: b}
 	next := uint64(0)
 	for range items {
-		row := c.uvarint(maxLists)
-		if c.bad || row < next || row >= uint64(len(rows)) {
+		row := c.Uvarint(MaxLists)
+		if c.Bad || row < next || row >= uint64(len(rows)) {
 			return fmt.Errorf("refused lines of row %d, of %d", row, len(rows))
 		}
 		next = row + 1
-		if rows[row].Summary.Dropped = c.dropped(); c.bad {
+		if rows[row].Summary.Dropped = c.Dropped(); c.Bad {
 			return fmt.Errorf("refused lines of row %d are damaged", row)
 		}
 	}
-	if len(c.rest) > 0 {
-		return fmt.Errorf("%d bytes behind the last refused line", len(c.rest))
+	if len(c.Rest) > 0 {
+		return fmt.Errorf("%d bytes behind the last refused line", len(c.Rest))
 	}
 	return nil
 }
 
-func appendDropped(b []byte, d *lists.Dropped) []byte {
+// AppendDropped encodes what one row has.
+func AppendDropped(b []byte, d *lists.Dropped) []byte {
 	b = binary.AppendUvarint(b, uint64(len(d.Classes)))
 	for _, c := range d.Classes {
-		b = appendText(b, string(c.Class), maxName)
+		b = AppendText(b, string(c.Class), MaxName)
 		b = binary.AppendUvarint(b, uint64(c.Lines))
 	}
 	b = binary.AppendUvarint(b, uint64(len(d.First)))
 	for _, l := range d.First {
 		b = binary.AppendUvarint(b, uint64(l.Line))
-		b = appendText(b, string(l.Class), maxName)
-		b = appendText(b, l.Message, maxText)
-		b = appendText(b, l.Text, maxText)
+		b = AppendText(b, string(l.Class), MaxName)
+		b = AppendText(b, l.Message, MaxText)
+		b = AppendText(b, l.Text, MaxText)
 	}
 	return b
 }
 
-// dropped reads what appendDropped has written. The classes of a sound text ascend.
-func (c *cursor) dropped() (d lists.Dropped) {
-	for range c.uvarint(maxDroppedClasses) {
-		class := lists.ClassCount{Class: lists.Class(c.text(maxName)), Lines: int(c.uvarint(math.MaxInt))}
+// Dropped reads what AppendDropped has written. The classes of a sound text ascend.
+func (c *Cursor) Dropped() (d lists.Dropped) {
+	for range c.Uvarint(maxDroppedClasses) {
+		class := lists.ClassCount{Class: lists.Class(c.Text(MaxName)), Lines: int(c.Uvarint(math.MaxInt))}
 		if n := len(d.Classes); n > 0 && d.Classes[n-1].Class >= class.Class {
-			c.fail()
+			c.Fail()
 		}
-		if c.bad {
+		if c.Bad {
 			return lists.Dropped{}
 		}
 		d.Classes = append(d.Classes, class)
 	}
-	for range c.uvarint(maxDroppedLines) {
-		l := lists.DroppedLine{Line: int(c.uvarint(math.MaxInt)), Class: lists.Class(c.text(maxName)),
-			Message: string(c.text(maxText)), Text: string(c.text(maxText))}
-		if c.bad {
+	for range c.Uvarint(maxDroppedLines) {
+		l := lists.DroppedLine{Line: int(c.Uvarint(math.MaxInt)), Class: lists.Class(c.Text(MaxName)),
+			Message: string(c.Text(MaxText)), Text: string(c.Text(MaxText))}
+		if c.Bad {
 			return lists.Dropped{}
 		}
 		d.First = append(d.First, l)

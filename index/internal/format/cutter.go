@@ -1,75 +1,77 @@
-package index
+package format
 
 import (
 	"encoding/binary"
 	"errors"
 	"slices"
+
+	"blockd/index/internal/memory"
 )
 
-// errCrowded reports keys that do not fit a page and its overflow pages.
-var errCrowded = errors.New("too many keys fall into one page")
+// ErrCrowded reports keys that do not fit a page and its overflow pages.
+var ErrCrowded = errors.New("too many keys fall into one page")
 
-// placed is a record on its way into a page: where it lies in a buffer.
-type placed struct {
-	hi uint64
-	at uint32
-	n  uint32
+// Placed is a record on its way into a page: where it lies in a buffer.
+type Placed struct {
+	Hi uint64
+	At uint32
+	N  uint32
 }
 
-func (p placed) tag() uint16 { return uint16(p.hi) }
+func (p Placed) tag() uint16 { return uint16(p.Hi) }
 
-// pageCutter lays records into pages. It keeps its memory from call to call.
-type pageCutter struct {
-	pages []byte   // cut so far
+// Cutter lays records into pages. It keeps its memory from call to call.
+type Cutter struct {
+	Pages []byte   // cut so far
 	order []uint64 // of a page's records: tag and number
 	spare []uint64
 }
 
-// cut appends the records of one partition, which lie in buf and are in order of
+// Cut appends the records of one partition, which lie in buf and are in order of
 // hi, as so many pages and their overflow pages behind them.
-func (c *pageCutter) cut(buf []byte, records []placed, shift uint, pages uint64) (overflow uint32, err error) {
-	from := len(c.pages)
-	c.pages = grow(c.pages, int(pages)*pageSize)
+func (c *Cutter) Cut(buf []byte, records []Placed, shift uint, pages uint64) (overflow uint32, err error) {
+	from := len(c.Pages)
+	c.Pages = memory.Grow(c.Pages, int(pages)*PageSize)
 	empty := uint64(0) // the first page that nothing was put on so far
 	for len(records) > 0 {
-		number := pageOf(records[0].hi, shift, pages)
+		number := PageOf(records[0].Hi, shift, pages)
 		c.order = append(c.order[:0], uint64(records[0].tag())<<32)
 		n := 1
-		for ; n < len(records) && pageOf(records[n].hi, shift, pages) == number; n++ {
+		for ; n < len(records) && PageOf(records[n].Hi, shift, pages) == number; n++ {
 			c.order = append(c.order, uint64(records[n].tag())<<32|uint64(n))
 		}
 		group, order := records[:n], c.order
 		records = records[n:]
 		order = c.sort(order)
 		for ; empty < number; empty++ {
-			fillPage(c.pages[from+int(empty)*pageSize:][:pageSize], nil, nil, nil)
+			fillPage(c.Pages[from+int(empty)*PageSize:][:PageSize], nil, nil, nil)
 		}
 		empty++
-		at := from + int(number)*pageSize
+		at := from + int(number)*PageSize
 		for hops := 0; ; hops++ {
-			order = order[fillPage(c.pages[at:at+pageSize], buf, group, order):]
+			order = order[fillPage(c.Pages[at:at+PageSize], buf, group, order):]
 			if len(order) == 0 {
 				break
 			}
-			if hops == maxOverflow {
-				return 0, errCrowded
+			if hops == MaxOverflow {
+				return 0, ErrCrowded
 			}
 			overflow++
-			binary.LittleEndian.PutUint32(c.pages[at+8:], overflow)
-			at = len(c.pages)
-			c.pages = grow(c.pages, pageSize)
+			binary.LittleEndian.PutUint32(c.Pages[at+8:], overflow)
+			at = len(c.Pages)
+			c.Pages = memory.Grow(c.Pages, PageSize)
 		}
 	}
 	for ; empty < pages; empty++ {
-		fillPage(c.pages[from+int(empty)*pageSize:][:pageSize], nil, nil, nil)
+		fillPage(c.Pages[from+int(empty)*PageSize:][:PageSize], nil, nil, nil)
 	}
 	return overflow, nil
 }
 
 // sort sorts c.order. Tags are spread evenly, so that one pass by their first bits
 // leaves little to do: 5 ns a record, against 25 for a comparing sort.
-func (c *pageCutter) sort(order []uint64) []uint64 {
-	if len(order) > maxRecordsPerPage { // chosen to crowd one page
+func (c *Cutter) sort(order []uint64) []uint64 {
+	if len(order) > MaxRecordsPerPage { // chosen to crowd one page
 		slices.Sort(order)
 		return order
 	}
@@ -99,27 +101,27 @@ func (c *pageCutter) sort(order []uint64) []uint64 {
 
 // fillPage puts the first records of group in order, which is that of their tags,
 // into a page, whatever that holds, and returns how many fitted: at least one.
-func fillPage(page, buf []byte, group []placed, order []uint64) int {
-	room, n := pageRoom, 0
-	for n < len(order) && room >= slotBytes+int(group[uint32(order[n])].n) {
-		room -= slotBytes + int(group[uint32(order[n])].n)
+func fillPage(page, buf []byte, group []Placed, order []uint64) int {
+	room, n := PageRoom, 0
+	for n < len(order) && room >= SlotBytes+int(group[uint32(order[n])].N) {
+		room -= SlotBytes + int(group[uint32(order[n])].N)
 		n++
 	}
 	le := binary.LittleEndian
-	end := slotsEnd(n)
-	rest := pageSize - end - room // of the records
+	end := SlotsEnd(n)
+	rest := PageSize - end - room // of the records
 	clear(page[:pageHead])
 	le.PutUint16(page[4:], uint16(n))
 	le.PutUint16(page[6:], uint16(end))
 	for i, o := range order[:n] {
 		p, tag := group[uint32(o)], uint16(o>>32)
-		at := min(max(end, recordGuess(tag, n)), pageSize-rest)
+		at := min(max(end, RecordGuess(tag, n)), PageSize-rest)
 		clear(page[end:at])
-		slot := page[pageHead+slotBytes*i:]
+		slot := page[pageHead+SlotBytes*i:]
 		le.PutUint16(slot, tag)
 		le.PutUint16(slot[2:], uint16(at))
-		end = at + copy(page[at:], buf[p.at:p.at+p.n])
-		rest -= int(p.n)
+		end = at + copy(page[at:], buf[p.At:p.At+p.N])
+		rest -= int(p.N)
 	}
 	clear(page[end:])
 	return n

@@ -1,4 +1,4 @@
-package index
+package format
 
 import (
 	"bytes"
@@ -8,10 +8,10 @@ import (
 )
 
 func TestReasonTable(t *testing.T) {
-	table := newReasonTable()
+	table := NewReasonTable()
 	add := func(text string, want uint32) {
 		t.Helper()
-		if n, ok := table.add(text); n != want || !ok {
+		if n, ok := table.Add(text); n != want || !ok {
 			t.Errorf("add(%q) = %d, %v, want %d", text, n, ok, want)
 		}
 	}
@@ -19,31 +19,31 @@ func TestReasonTable(t *testing.T) {
 	add("", 1)
 	add("gr\u00fc\u00dfe", 2)
 	add("spam", 0)
-	table.put([]byte("spam")) // whatever is there
+	table.Put([]byte("spam")) // whatever is there
 	add("spam", 0)
 
 	var section bytes.Buffer
-	if err := table.writeTo(&section); err != nil || uint64(section.Len()) != table.size() {
-		t.Fatalf("%d bytes, %v, want %d", section.Len(), err, table.size())
+	if err := table.EncodeTo(&section); err != nil || uint64(section.Len()) != table.Size() {
+		t.Fatalf("%d bytes, %v, want %d", section.Len(), err, table.Size())
 	}
 	for n, want := range []string{"spam", "", "gr\u00fc\u00dfe", "spam"} {
-		if got, ok := reasonAt(section.Bytes(), uint32(n)); string(got) != want || !ok {
+		if got, ok := ReasonAt(section.Bytes(), uint32(n)); string(got) != want || !ok {
 			t.Errorf("reason %d = %q, %v, want %q", n, got, ok, want)
 		}
 	}
-	if _, ok := reasonAt(section.Bytes(), 4); ok {
+	if _, ok := ReasonAt(section.Bytes(), 4); ok {
 		t.Error("a fifth reason of four")
 	}
 }
 
 // The section's sum is checked at open only, so each use checks what it uses.
 func TestBentReasonsAreNotFollowed(t *testing.T) {
-	table := newReasonTable()
+	table := NewReasonTable()
 	for i := range 3 {
-		table.add(fmt.Sprint("reason ", i))
+		table.Add(fmt.Sprint("reason ", i))
 	}
 	var section bytes.Buffer
-	if err := table.writeTo(&section); err != nil {
+	if err := table.EncodeTo(&section); err != nil {
 		t.Fatal(err)
 	}
 	for at := 0; at < reasonHead+8*4; at += 8 {
@@ -51,13 +51,13 @@ func TestBentReasonsAreNotFollowed(t *testing.T) {
 			bent := bytes.Clone(section.Bytes())
 			binary.LittleEndian.PutUint64(bent[at:], v)
 			for n := range uint32(4) {
-				if text, ok := reasonAt(bent, n); ok && len(text) > maxReason {
+				if text, ok := ReasonAt(bent, n); ok && len(text) > MaxReason {
 					t.Errorf("%d at %d: reason %d has %d octets", v, at, n, len(text))
 				}
 			}
 		}
 	}
 	for n := range section.Len() {
-		reasonAt(section.Bytes()[:n], 2) // panics if it believes a count
+		ReasonAt(section.Bytes()[:n], 2) // panics if it believes a count
 	}
 }

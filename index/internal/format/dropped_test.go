@@ -1,4 +1,4 @@
-package index
+package format
 
 import (
 	"reflect"
@@ -14,7 +14,7 @@ func TestDamagedRefusedLinesAreNotRead(t *testing.T) {
 		Classes: []lists.ClassCount{{Class: lists.IDNA, Lines: 1}, {Class: lists.Syntax, Lines: 2}},
 		First:   []lists.DroppedLine{{Line: 7, Class: lists.Syntax, Message: "m", Text: "t"}},
 	}
-	b, items := encodeDropped(rows)
+	b, items := EncodeDropped(rows)
 	got := make([]ListInfo, 3)
 	if err := decodeDropped(b, items, got); err != nil || !reflect.DeepEqual(got, rows) {
 		t.Fatalf("%+v, %v", got, err)

@@ -1,4 +1,4 @@
-package index
+package format
 
 import (
 	"testing"
@@ -11,18 +11,18 @@ func TestAsksIsUndoneByAsked(t *testing.T) {
 	seen := map[byte]bool{}
 	for a := lists.Block; a <= lists.AllowIfAuth; a++ {
 		for s := lists.Exact; s <= lists.Local; s++ {
-			flags := asks(a, s)
-			if flags&(flagReason|flagExpiry) != 0 || flags&^flagsKnown != 0 || seen[flags] {
+			flags := Asks(a, s)
+			if flags&(FlagReason|FlagExpiry) != 0 || flags&^flagsKnown != 0 || seen[flags] {
 				t.Errorf("asks(%s, %s) = %#08b", a, s, flags)
 			}
 			seen[flags] = true
-			if gotA, gotS := asked(flags | flagReason | flagExpiry); gotA != a || gotS != s {
+			if gotA, gotS := Asked(flags | FlagReason | FlagExpiry); gotA != a || gotS != s {
 				t.Errorf("asked(asks(%s, %s)) = %s, %s", a, s, gotA, gotS)
 			}
 		}
 	}
-	c := cursor{rest: []byte{0, 0, 1<<6 | 1}} // action 5
-	if c.entry(); !c.bad {
+	c := Cursor{Rest: []byte{0, 0, 1<<6 | 1}} // action 5
+	if c.Entry(); !c.Bad {
 		t.Error("an action that there is none was read")
 	}
 }

@@ -1,4 +1,4 @@
-package index
+package format
 
 import (
 	"encoding/binary"
@@ -10,9 +10,9 @@ import (
 
 // Bounds of the texts of a row, in octets.
 const (
-	maxName = 64
-	maxPath = 4096
-	maxText = 1000 // of formats, reasons and whys
+	MaxName = 64
+	MaxPath = 4096
+	MaxText = 1000 // of formats, reasons and whys
 )
 
 // The bits of a row's flag byte.
@@ -26,9 +26,9 @@ const (
 	rowsKnown = 1<<iota - 1
 )
 
-// appendRow encodes one row of the list table: everything that tells whether a
+// AppendRow encodes one row of the list table: everything that tells whether a
 // later configuration asks for the same thing, and what came of it.
-func appendRow(b []byte, number int, r ListInfo) []byte {
+func AppendRow(b []byte, number int, r ListInfo) []byte {
 	set := r.Source.Settings
 	var flags byte
 	if r.Source.Optional {
@@ -51,14 +51,14 @@ func appendRow(b []byte, number int, r ListInfo) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(number))
 	b = append(b, flags, byte(set.Action), byte(r.Source.Mode))
-	b = appendText(b, r.Source.List, maxName)
-	b = appendText(b, r.Source.Path, maxPath)
-	b = appendText(b, set.Format, maxText)
-	b = appendText(b, set.Reason, maxText)
+	b = AppendText(b, r.Source.List, MaxName)
+	b = AppendText(b, r.Source.Path, MaxPath)
+	b = AppendText(b, set.Format, MaxText)
+	b = AppendText(b, set.Reason, MaxText)
 	b = binary.AppendUvarint(b, uint64(set.MaxBytes))
-	b = appendText(b, string(r.Summary.Verdict), maxName)
-	b = appendText(b, r.Summary.Why, maxText)
-	b = appendText(b, r.Summary.Format, maxText)
+	b = AppendText(b, string(r.Summary.Verdict), MaxName)
+	b = AppendText(b, r.Summary.Why, MaxText)
+	b = AppendText(b, r.Summary.Format, MaxText)
 	b = append(b, r.Summary.Hash[:]...)
 	b = binary.LittleEndian.AppendUint64(b, r.Guard)
 	for _, n := range []int{int(r.Summary.Size), r.Summary.Lines, r.Summary.Entries, r.Summary.Errors,
@@ -68,9 +68,9 @@ func appendRow(b []byte, number int, r ListInfo) []byte {
 	return b
 }
 
-// appendText writes a length and at most most octets of text. Names and paths
+// AppendText writes a length and at most most octets of text. Names and paths
 // were checked before; a longer text is for people and may be cut.
-func appendText(b []byte, text string, most int) []byte {
+func AppendText(b []byte, text string, most int) []byte {
 	text = text[:min(len(text), most)]
 	b = binary.AppendUvarint(b, uint64(len(text)))
 	return append(b, text...)
@@ -80,25 +80,25 @@ func appendText(b []byte, text string, most int) []byte {
 // row before the bytes of the one in front of it were there.
 func decodeTable(b []byte, rows uint64) ([]ListInfo, error) {
 	var table []ListInfo
-	c := cursor{rest: b}
+	c := Cursor{Rest: b}
 	for i := range rows {
 		r := decodeRow(&c, i)
-		if c.bad {
+		if c.Bad {
 			return nil, fmt.Errorf("list table: row %d is damaged", i)
 		}
 		table = append(table, r)
 	}
-	if len(c.rest) > 0 {
-		return nil, fmt.Errorf("list table: %d bytes behind its last row", len(c.rest))
+	if len(c.Rest) > 0 {
+		return nil, fmt.Errorf("list table: %d bytes behind its last row", len(c.Rest))
 	}
 	return table, nil
 }
 
-func decodeRow(c *cursor, number uint64) (r ListInfo) {
-	if c.uvarint(maxLists) != number {
-		c.fail()
+func decodeRow(c *Cursor, number uint64) (r ListInfo) {
+	if c.Uvarint(MaxLists) != number {
+		c.Fail()
 	}
-	flags := c.byte()
+	flags := c.Byte()
 	r.Source.Optional = flags&rowOptional != 0
 	if flags&rowSubdomainsSet != 0 {
 		subdomains := flags&rowSubdomains != 0
@@ -112,29 +112,29 @@ func decodeRow(c *cursor, number uint64) (r ListInfo) {
 	case rowExceptionsNone:
 		r.Source.Exceptions = NoExceptions
 	default:
-		c.fail()
+		c.Fail()
 	}
-	action, mode := c.byte(), c.byte()
+	action, mode := c.Byte(), c.Byte()
 	if flags&^rowsKnown != 0 || action > byte(lists.Discard) || mode > byte(Shadow) {
-		c.fail()
+		c.Fail()
 	}
 	r.Source.Settings.Action, r.Source.Mode = lists.Action(action), Mode(mode)
-	r.Source.List = string(c.text(maxName))
-	r.Source.Path = string(c.text(maxPath))
-	r.Source.Settings.Format = string(c.text(maxText))
-	r.Source.Settings.Reason = string(c.text(maxText))
-	r.Source.Settings.MaxBytes = int64(c.uvarint(math.MaxInt64))
-	r.Summary.Verdict = lists.Verdict(c.text(maxName))
-	r.Summary.Why = string(c.text(maxText))
-	r.Summary.Format = string(c.text(maxText))
+	r.Source.List = string(c.Text(MaxName))
+	r.Source.Path = string(c.Text(MaxPath))
+	r.Source.Settings.Format = string(c.Text(MaxText))
+	r.Source.Settings.Reason = string(c.Text(MaxText))
+	r.Source.Settings.MaxBytes = int64(c.Uvarint(math.MaxInt64))
+	r.Summary.Verdict = lists.Verdict(c.Text(MaxName))
+	r.Summary.Why = string(c.Text(MaxText))
+	r.Summary.Format = string(c.Text(MaxText))
 	for i := range r.Summary.Hash {
-		r.Summary.Hash[i] = c.byte()
+		r.Summary.Hash[i] = c.Byte()
 	}
-	r.Guard = c.uint64()
-	r.Summary.Size = int64(c.uvarint(math.MaxInt64))
+	r.Guard = c.Uint64()
+	r.Summary.Size = int64(c.Uvarint(math.MaxInt64))
 	for _, n := range []*int{&r.Summary.Lines, &r.Summary.Entries, &r.Summary.Errors,
 		&r.Summary.Skipped, &r.NetworkEntries} {
-		*n = int(c.uvarint(math.MaxInt))
+		*n = int(c.Uvarint(math.MaxInt))
 	}
 	return r
 }

@@ -1,4 +1,4 @@
-package index
+package format
 
 import (
 	"net/netip"
@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	maxKey    = 320                 // octets of a sender's key
-	maxStored = 1 + pattern.MaxText // of any key: that of a pattern
+	MaxKey    = 320                 // octets of a sender's key
+	MaxStored = 1 + pattern.MaxText // of any key: that of a pattern
 )
 
 // A key of a network is a tag, the prefix length and the octets of its address; that
@@ -19,17 +19,17 @@ const (
 // controls, which no key of a sender holds: so all of them are found in the same
 // store, by the same filter, and no text is ever taken for one.
 const (
-	tagGlob   = byte(pattern.Glob)
-	tagRegexp = byte(pattern.Regexp)
+	TagGlob   = byte(pattern.Glob)
+	TagRegexp = byte(pattern.Regexp)
 	tagIPv4   = 0x04
 	tagIPv6   = 0x06
 
-	maxNetKey = 2 + 16 // octets
+	MaxNetKey = 2 + 16 // octets
 )
 
-// kindBit is the bit of a key's kind in the header's mask: 0 addresses, 1
+// KindBit is the bit of a key's kind in the header's mask: 0 addresses, 1
 // local-parts, 1+k domains of k labels up to 61, 63 longer ones.
-func kindBit(k addr.Key) uint64 {
+func KindBit(k addr.Key) uint64 {
 	switch {
 	case k.Kind == addr.Address:
 		return 1
@@ -41,9 +41,9 @@ func kindBit(k addr.Key) uint64 {
 	return 1 << 63
 }
 
-// reach is the set of scopes, a bit each, in which an entry covers a sender that
+// Scopes is the set of scopes, a bit each, in which an entry covers a sender that
 // has its key: as own name, or as a parent of the sender's domain.
-func reach(kind addr.Kind, own bool) uint8 {
+func Scopes(kind addr.Kind, own bool) uint8 {
 	switch {
 	case kind == addr.Address:
 		return 1 << lists.Exact
@@ -55,8 +55,8 @@ func reach(kind addr.Kind, own bool) uint8 {
 	return 1<<lists.Sub | 1<<lists.Tree
 }
 
-// appendNetKey appends the key of a network, which is masked and not mapped.
-func appendNetKey(b []byte, p netip.Prefix) []byte {
+// AppendNetKey appends the key of a network, which is masked and not mapped.
+func AppendNetKey(b []byte, p netip.Prefix) []byte {
 	if a := p.Addr(); a.Is4() {
 		octets := a.As4()
 		return append(append(b, tagIPv4, byte(p.Bits())), octets[:]...)
@@ -65,8 +65,8 @@ func appendNetKey(b []byte, p netip.Prefix) []byte {
 	return append(append(b, tagIPv6, byte(p.Bits())), octets[:]...)
 }
 
-// netOf is the network of a stored key, and false if that is the key of no network.
-func netOf(key string) (netip.Prefix, bool) {
+// NetOf is the network of a stored key, and false if that is the key of no network.
+func NetOf(key string) (netip.Prefix, bool) {
 	var a netip.Addr
 	switch {
 	case len(key) == 2+4 && key[0] == tagIPv4:
@@ -78,67 +78,67 @@ func netOf(key string) (netip.Prefix, bool) {
 	if a.IsValid() {
 		p = netip.PrefixFrom(a, int(key[1]))
 	}
-	return p, storable(p)
+	return p, Storable(p)
 }
 
-// storable reports whether p is written in the one way that has a key.
-func storable(p netip.Prefix) bool {
+// Storable reports whether p is written in the one way that has a key.
+func Storable(p netip.Prefix) bool {
 	return p.IsValid() && p == p.Masked() && !p.Addr().Is4In6()
 }
 
-// netKind is what the entry of a network is called.
-func netKind(p netip.Prefix) lists.Kind {
+// NetKind is what the entry of a network is called.
+func NetKind(p netip.Prefix) lists.Kind {
 	if p.IsSingleIP() {
 		return lists.IP
 	}
 	return lists.CIDR
 }
 
-// keyKind is the kind of entries that have keys of this kind.
-func keyKind(k addr.Kind) lists.Kind {
+// KeyKind is the kind of entries that have keys of this kind.
+func KeyKind(k addr.Kind) lists.Kind {
 	if k == addr.Domain {
 		return lists.Domain
 	}
 	return lists.Addr
 }
 
-// patternKey is the key of a pattern of an item.
-func patternKey(k lists.Kind, text string) string {
+// PatternKey is the key of a pattern of an item.
+func PatternKey(k lists.Kind, text string) string {
 	if k == lists.Regexp {
-		return string(tagRegexp) + strings.TrimSuffix(strings.TrimPrefix(text, "/"), "/")
+		return string(TagRegexp) + strings.TrimSuffix(strings.TrimPrefix(text, "/"), "/")
 	}
-	return string(tagGlob) + text
+	return string(TagGlob) + text
 }
 
-// patternOf tells the pattern of a key, as lint prints it.
-func patternOf(key string) (lists.Kind, string, bool) {
+// PatternOf tells the pattern of a key, as lint prints it.
+func PatternOf(key string) (lists.Kind, string, bool) {
 	switch {
 	case key == "":
-	case key[0] == tagGlob:
+	case key[0] == TagGlob:
 		return lists.Glob, key[1:], true
-	case key[0] == tagRegexp:
+	case key[0] == TagRegexp:
 		return lists.Regexp, "/" + key[1:] + "/", true
 	}
 	return 0, "", false
 }
 
-// describe gives item the kind of a stored key, and what it names.
-func describe(item *lists.Item, key string) {
-	if net, ok := netOf(key); ok {
-		item.Kind, item.Net = netKind(net), net
+// Describe gives item the kind of a stored key, and what it names.
+func Describe(item *lists.Item, key string) {
+	if net, ok := NetOf(key); ok {
+		item.Kind, item.Net = NetKind(net), net
 		return
 	}
-	if kind, text, ok := patternOf(key); ok {
+	if kind, text, ok := PatternOf(key); ok {
 		item.Kind, item.Pattern = kind, text
 		return
 	}
-	item.Key = keyOf(key)
-	item.Kind = keyKind(item.Key.Kind)
+	item.Key = KeyOf(key)
+	item.Kind = KeyKind(item.Key.Kind)
 }
 
-// keyOf tells what a stored key is: an address has text on both sides of its
+// KeyOf tells what a stored key is: an address has text on both sides of its
 // last "@", a local-part ends with it, and a domain has none.
-func keyOf(text string) addr.Key {
+func KeyOf(text string) addr.Key {
 	switch at := strings.LastIndexByte(text, '@'); {
 	case at < 0 && text[0] == '[': // an address literal
 		return addr.Key{Kind: addr.Domain, Text: text, Labels: 1}

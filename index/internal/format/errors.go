@@ -1,4 +1,4 @@
-package index
+package format
 
 import (
 	"errors"
@@ -17,13 +17,13 @@ var (
 	ErrRead = errors.New("unreadable index")
 )
 
-// corrupt makes the error of a damage at an offset of the file.
-func corrupt(offset uint64, format string, args ...any) error {
+// Corrupt makes the error of a damage at an offset of the file.
+func Corrupt(offset uint64, format string, args ...any) error {
 	return fmt.Errorf("%w: offset %d: %s", ErrCorrupt, offset, fmt.Sprintf(format, args...))
 }
 
-// readError is what a read of the open file gave: it ended too early, or worse.
-func readError(err error) error {
+// ReadError is what a read of the open file gave: it ended too early, or worse.
+func ReadError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: file ends too early", ErrCorrupt)
 	}

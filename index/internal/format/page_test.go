@@ -1,4 +1,4 @@
-package index
+package format
 
 import (
 	"fmt"
@@ -14,28 +14,28 @@ func TestPagesFindEveryRecord(t *testing.T) {
 	chains := 0
 	for range 300 {
 		n, tags := 1+rng.IntN(400), 1+rng.IntN(1<<(1+rng.IntN(16)))
-		records := make([]placed, n)
+		records := make([]Placed, n)
 		var buf []byte
 		for i := range records {
 			key := fmt.Appendf(nil, "%d%s", i, strings.Repeat("k", rng.IntN(30)))
 			at := len(buf)
-			buf = appendRecord(buf, key, []entry{{line: i}}, false)
-			records[i] = placed{uint64(rng.IntN(tags)), uint32(at), uint32(len(buf) - at)}
+			buf = AppendRecord(buf, key, []Entry{{Line: i}}, false)
+			records[i] = Placed{uint64(rng.IntN(tags)), uint32(at), uint32(len(buf) - at)}
 		}
-		var cutter pageCutter
-		overflow, err := cutter.cut(buf, records, 0, 1)
-		pages := cutter.pages
+		var cutter Cutter
+		overflow, err := cutter.Cut(buf, records, 0, 1)
+		pages := cutter.Pages
 		if err != nil {
-			if size := len(pages) / pageSize; size != 1+maxOverflow {
+			if size := len(pages) / PageSize; size != 1+MaxOverflow {
 				t.Fatalf("crowded at %d pages", size)
 			}
 			continue
 		}
 		chains += int(overflow)
 		for _, r := range records {
-			record := buf[r.at : r.at+r.n]
-			if line, ok := findInChain(t, pages, r.tag(), string(recordKey(record))); !ok || string(appendRecord(nil, recordKey(record), []entry{{line: line}}, false)) != string(record) {
-				t.Fatalf("%d records, %d tags: %s is not found", n, tags, recordKey(record))
+			record := buf[r.At : r.At+r.N]
+			if line, ok := findInChain(t, pages, r.tag(), string(RecordKey(record))); !ok || string(AppendRecord(nil, RecordKey(record), []Entry{{Line: line}}, false)) != string(record) {
+				t.Fatalf("%d records, %d tags: %s is not found", n, tags, RecordKey(record))
 			}
 		}
 		for range 50 {
@@ -51,16 +51,16 @@ func TestPagesFindEveryRecord(t *testing.T) {
 
 func findInChain(t *testing.T, pages []byte, tag uint16, key string) (line int, found bool) {
 	for at := 0; ; {
-		page := page(pages[at*pageSize:][:pageSize])
-		c, found, more := page.find(tag, key)
-		if c.bad {
+		page := Page(pages[at*PageSize:][:PageSize])
+		c, found, more := page.Find(tag, key)
+		if c.Bad {
 			t.Fatal("bad page")
 		}
 		if found {
-			c.sources()
-			return c.entry().line, true
+			c.Sources()
+			return c.Entry().Line, true
 		}
-		if at = int(page.next()); !more || at == 0 {
+		if at = int(page.Next()); !more || at == 0 {
 			return 0, false
 		}
 	}

@@ -1,4 +1,4 @@
-package index
+package format
 
 import (
 	"cmp"
@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// maxPatterns bounds the entries of all lists that are patterns, maxFreePatterns
+	// MaxPatterns bounds the entries of all lists that are patterns, maxFreePatterns
 	// those that are tried on every sender, at 1 to 10 µs each.
-	maxPatterns     = 50_000
-	maxFreePatterns = 100
+	MaxPatterns     = 50_000
+	MaxFreePatterns = 100
 
 	maxNeed         = 16        // texts by which a pattern is looked for
 	maxPatternBytes = 128 << 20 // of section 8
 )
 
-// encodePatterns makes section 8 of the keys of patterns, which it sorts.
-func encodePatterns(keys []string) ([]byte, error) {
+// EncodePatterns makes section 8 of the keys of patterns, which it sorts.
+func EncodePatterns(keys []string) ([]byte, error) {
 	slices.Sort(keys)
 	patterns := make([]*pattern.Pattern, len(keys))
 	for i, key := range keys {
@@ -31,32 +31,32 @@ func encodePatterns(keys []string) ([]byte, error) {
 	var b []byte
 	for i, need := range pattern.Choose(patterns) {
 		b = append(b, keys[i][0])
-		b = appendText(b, keys[i][1:], pattern.MaxText)
+		b = AppendText(b, keys[i][1:], pattern.MaxText)
 		b = append(b, byte(len(need)))
 		for _, text := range need {
-			b = appendText(b, text, pattern.MaxText)
+			b = AppendText(b, text, pattern.MaxText)
 		}
 	}
 	return b, nil
 }
 
-// decodePatterns reads so many patterns, in the order of their keys. Their texts
+// DecodePatterns reads so many patterns, in the order of their keys. Their texts
 // share the memory of one string.
-func decodePatterns(b []byte, items uint64) ([]pattern.Stored, error) {
+func DecodePatterns(b []byte, items uint64) ([]pattern.Stored, error) {
 	all := string(b)
-	c := cursor{rest: b}
+	c := Cursor{Rest: b}
 	text := func() string {
-		n := len(c.text(pattern.MaxText))
-		end := len(all) - len(c.rest)
+		n := len(c.Text(pattern.MaxText))
+		end := len(all) - len(c.Rest)
 		return all[end-n : end]
 	}
 	patterns := make([]pattern.Stored, 0, min(items, uint64(len(b)/3)))
 	needs := make([]string, 0, 2*cap(patterns)) // most have one or two
 	for i := range items {
-		p := pattern.Stored{Kind: pattern.Kind(c.byte())}
+		p := pattern.Stored{Kind: pattern.Kind(c.Byte())}
 		p.Text = text()
 		from := len(needs)
-		for range c.byte() {
+		for range c.Byte() {
 			needs = append(needs, text())
 		}
 		p.Need = needs[from:len(needs):len(needs)]
@@ -65,13 +65,13 @@ func decodePatterns(b []byte, items uint64) ([]pattern.Stored, error) {
 			last = patterns[i-1]
 		}
 		order := cmp.Or(cmp.Compare(last.Kind, p.Kind), cmp.Compare(last.Text, p.Text))
-		if c.bad || p.Kind != pattern.Glob && p.Kind != pattern.Regexp || p.Text == "" || order >= 0 || len(p.Need) > maxNeed {
+		if c.Bad || p.Kind != pattern.Glob && p.Kind != pattern.Regexp || p.Text == "" || order >= 0 || len(p.Need) > maxNeed {
 			return nil, fmt.Errorf("pattern %d is damaged", i)
 		}
 		patterns = append(patterns, p)
 	}
-	if len(c.rest) > 0 {
-		return nil, fmt.Errorf("%d bytes behind the last pattern", len(c.rest))
+	if len(c.Rest) > 0 {
+		return nil, fmt.Errorf("%d bytes behind the last pattern", len(c.Rest))
 	}
 	return patterns, nil
 }

@@ -1,0 +1,66 @@
+package format
+
+import (
+	"crypto/sha256"
+
+	"blockd/bloom"
+)
+
+// The hashes that a header can name.
+const (
+	HashXXH3 = 1 // XXH3-128 seeded with the first half of the key
+	HashSip  = 2 // SipHash-2-4 with 128 bits of output, keyed with all of it
+)
+
+// Hasher is the keyed hash of one generation.
+type Hasher struct {
+	Kind uint8
+	Key  bloom.Seed
+	// Weak stands in for XXH3 in tests of what a build does when keys collide
+	// under every seed. nil outside of them.
+	Weak func(key []byte) bloom.Hash
+}
+
+// Sum hashes a key.
+func (h *Hasher) Sum(key []byte) bloom.Hash {
+	switch {
+	case h.Kind == HashSip:
+		return h.Key.SumSip(key)
+	case h.Weak != nil:
+		return h.Weak(key)
+	}
+	return h.Key.Sum(key)
+}
+
+// SumString hashes a key for a look-up.
+func (h *Hasher) SumString(key string) bloom.Hash {
+	if h.Kind == HashSip {
+		return h.Key.SumSipString(key)
+	}
+	return h.Key.SumString(key)
+}
+
+// SumText is SumString for a build, which the weak hash of a test reaches too.
+func (h *Hasher) SumText(key string) bloom.Hash {
+	if h.Weak != nil && h.Kind != HashSip {
+		return h.Weak([]byte(key))
+	}
+	return h.SumString(key)
+}
+
+// Next is the same hash under another key, derived so that a seeded build stays
+// reproducible and yet unknown to who does not know the first key.
+func (h Hasher) Next(kind uint8) Hasher {
+	sum := sha256.Sum256(h.Key[:])
+	h.Kind = kind
+	copy(h.Key[:], sum[:])
+	return h
+}
+
+// Name is what reports call it.
+func (h *Hasher) Name() string {
+	if h.Kind == HashSip {
+		return "siphash"
+	}
+	return "xxh3"
+}

@@ -1,9 +1,0 @@
-//go:build (amd64 || arm64) && !purego
-
-package index
-
-// prefetch starts to fetch the line that p is in into the nearest cache. It reads
-// nothing: p may be any address.
-//
-//go:noescape
-func prefetch(p *byte)
