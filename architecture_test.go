@@ -67,6 +67,8 @@ var layers = map[string][]string{
 
 	"internal/config": {"access", "addr", "certificate", "history", "httpapi", "index", "internal/spelling", "internal/term", "lists", "live", "machine", "policy",
 		"postfix", "reload", "remote", "smtpfilter/upstream"},
+	"internal/daemon": {"access", "addr", "certificate", "history", "httpapi", "index", "internal/config", "internal/term", "lists", "live", "mailbox", "milter",
+		"msgauth", "policy", "postfix", "reload", "remote", "repeat", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 }
 
 func TestImportsPointDown(t *testing.T) {

@@ -12,13 +12,12 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"blockd/history"
 	"blockd/index"
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/machine"
@@ -138,7 +137,7 @@ func newJob(cmd *cobra.Command, path, out string, flags *listFlags, files []stri
 		if err != nil {
 			return nil, err
 		}
-		if err := makeIndexFolder(c); err != nil {
+		if err := daemon.MakeIndexFolder(c); err != nil {
 			return nil, err
 		}
 		settings := c.Reload()
@@ -148,15 +147,12 @@ func newJob(cmd *cobra.Command, path, out string, flags *listFlags, files []stri
 			return nil, err
 		}
 		j := &job{path: c.Index.Path, sources: sources, lists: lists, memory: settings.Memory, cache: c.Index.Path + index.CacheSuffix}
-		if folder := c.HistoryFolder(); c.History.Folder != config.None {
+		if j.refusals = daemon.Refusals(c); j.refusals != nil {
 			j.judge = c.Policy().Judge()
-			j.refusals = func(ctx context.Context) (reload.Past, error) {
-				return history.Refusals(ctx, folder, time.Now().Add(-refusedFor), len(c.Lists)+1)
-			}
 		}
 		if !offline {
 			// What comes of a fetch the report tells, and what goes wrong its error.
-			if j.copies, err = newFetcher(c, slog.New(slog.DiscardHandler), nil); err != nil {
+			if j.copies, err = daemon.NewFetcher(c, slog.New(slog.DiscardHandler), nil); err != nil {
 				return nil, err
 			}
 			for _, l := range c.Lists {
@@ -256,13 +252,13 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 		}
 	}
 	// Before a daemon sees the new file, and again for what comes behind it.
-	if err := handOver(j.path); err != nil {
+	if err := daemon.HandOver(j.path); err != nil {
 		return compileReport{}, err
 	}
 	if err := draft.Publish(); err != nil {
 		return compileReport{}, err
 	}
-	if err := handOver(j.path); err != nil {
+	if err := daemon.HandOver(j.path); err != nil {
 		return compileReport{}, err
 	}
 	rate, err := ix.SampleFalsePositives(sampledKeys)
@@ -303,7 +299,7 @@ func (j *job) fetch(ctx context.Context, stderr io.Writer) error {
 	for _, path := range j.fetched {
 		folder := filepath.Dir(path) // it may have been made now, as well
 		for _, made := range []string{folder, path, filepath.Join(folder, remote.HiddenFolder)} {
-			if err := handOver(made); err != nil {
+			if err := daemon.HandOver(made); err != nil {
 				return err
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/term"
 )
 
@@ -39,7 +40,7 @@ const completedEntries = 1000
 // liveEntries are the words of commands that take live entries, as far as this user may
 // read them.
 func liveEntries(c config.Config) (entries []string) {
-	set, err := readLive(c)
+	set, err := daemon.ReadLive(c)
 	if err != nil || set == nil {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/term"
 	"blockd/lists"
 )
@@ -84,7 +85,7 @@ func printConfig(w io.Writer, c config.Config) error {
 
 // closedLists are the lists that this user may read and the daemon's may not.
 func closedLists(ctx context.Context, c config.Config) (w []string) {
-	u, _, err := daemonUser(ctx, c)
+	u, _, err := daemon.User(ctx, c)
 	if err != nil || u.UID == os.Geteuid() {
 		return nil // warnings has said it
 	}

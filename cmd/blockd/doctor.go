@@ -15,6 +15,7 @@ import (
 
 	"blockd/access"
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/term"
 )
 
@@ -23,6 +24,7 @@ import (
 const (
 	doctorPatience = 10 * time.Second
 	doctorGrace    = 2 * time.Second
+	answerTimeout  = 2 * time.Second // of the question whether a daemon runs
 )
 
 func newDoctor() *cobra.Command {
@@ -149,7 +151,7 @@ func examine(ctx context.Context, path string) []finding {
 	}
 	d := &doctor{Config: c, path: path, now: time.Now()}
 	user := report{check: "daemon"}
-	if d.user, d.pid, err = daemonUser(ctx, c); err != nil {
+	if d.user, d.pid, err = daemon.User(ctx, c); err != nil {
 		user.fault("make the folder and give it to the daemon's user", "%v", err)
 		d.user = access.Self()
 	}
@@ -206,9 +208,9 @@ func (d *doctor) blind() bool {
 
 // answers reports whether the daemon of this configuration runs and answers.
 func (d *doctor) answers(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, listingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	_, _, err := askText(ctx, d.Config, "/healthz")
+	_, _, err := daemon.Text(ctx, d.Config, "/healthz")
 	return err == nil, err
 }
 
@@ -240,7 +242,7 @@ func (d *doctor) checkDaemon(ctx context.Context, r *report) {
 	if !d.running {
 		return
 	}
-	status, body, err := askText(ctx, d.Config, "/readyz")
+	status, body, err := daemon.Text(ctx, d.Config, "/readyz")
 	first, rest, _ := strings.Cut(strings.TrimSpace(body), "\n")
 	switch {
 	case err != nil:
@@ -298,13 +300,6 @@ func printFindings(w io.Writer, found []finding) error {
 	return err
 }
 
-// ask puts a question to the daemon's HTTP door and returns the answer as it is.
-func askText(ctx context.Context, c config.Config, path string) (status int, body string, err error) {
-	var raw rawAnswer
-	err = askDaemon(ctx, c, http.MethodGet, path, nil, &raw)
-	return raw.status, raw.body, err
-}
-
 func newHealth() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
@@ -323,7 +318,7 @@ is degraded is ready.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
 			defer cancel()
-			status, body, err := askText(ctx, c, "/readyz")
+			status, body, err := daemon.Text(ctx, c, "/readyz")
 			if err == nil && status != http.StatusOK && status != http.StatusServiceUnavailable {
 				err = fmt.Errorf("/readyz answers %d: %s", status, tokenHint)
 			}
@@ -346,4 +341,4 @@ is degraded is ready.`,
 const healthTimeout = 5 * time.Second
 
 // tokenHint is what helps where the daemon does not say how it is.
-const tokenHint = "put a token into " + tokenVariable + ", or ask as a user who may open its socket"
+const tokenHint = "put a token into " + daemon.TokenVariable + ", or ask as a user who may open its socket"

@@ -24,6 +24,7 @@ import (
 
 	"blockd/access"
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/term"
 )
 
@@ -41,9 +42,9 @@ func (d *doctor) doorChecks() (checks []examination) {
 			checks = append(checks, examination{"door-" + name, func(d *doctor, ctx context.Context, r *report) { d.checkDoor(ctx, r, listen, speak) }})
 		}
 	}
-	socket := func(name, listen string, a socketAccess) {
+	socket := func(name, listen, mode, group string) {
 		if path, ok := strings.CutPrefix(listen, config.UnixPrefix); ok {
-			checks = append(checks, examination{"socket-" + name, func(d *doctor, _ context.Context, r *report) { d.checkSocket(r, path, a, name != "http") }})
+			checks = append(checks, examination{"socket-" + name, func(d *doctor, _ context.Context, r *report) { d.checkSocket(r, path, mode, group, name != "http") }})
 		}
 	}
 	door("smtp", d.SMTP.Listen, (*doctor).speakSMTP)
@@ -52,19 +53,19 @@ func (d *doctor) doorChecks() (checks []examination) {
 		checks = append(checks, examination{"tls-smtp", (*doctor).checkSMTPCertificate})
 	}
 	door("milter", d.Milter.Listen, (*doctor).speakMilter)
-	socket("milter", d.Milter.Listen, socketAccess{d.Milter.SocketMode, d.Milter.SocketGroup})
+	socket("milter", d.Milter.Listen, d.Milter.SocketMode, d.Milter.SocketGroup)
 	for _, service := range []struct {
 		name, listen string
 		speak        func(*doctor, net.Conn, *report) error
 	}{{"policy", d.Postfix.PolicyListen, (*doctor).speakPolicy}, {"socketmap", d.Postfix.SocketmapListen, nil}, {"tcp", d.Postfix.TCPListen, nil}} {
 		door(service.name, service.listen, service.speak)
-		socket(service.name, service.listen, socketAccess{d.Postfix.SocketMode, d.Postfix.SocketGroup})
+		socket(service.name, service.listen, d.Postfix.SocketMode, d.Postfix.SocketGroup)
 	}
 	if d.HTTP.Listen != "" {
 		checks = append(checks, examination{"door-http", (*doctor).checkHTTP})
 	}
 	if path := d.HTTPSocket(); path != "" && len(path) <= config.MaxSocketPath {
-		socket("http", config.UnixPrefix+path, socketAccess{d.HTTP.SocketMode, d.HTTP.SocketGroup})
+		socket("http", config.UnixPrefix+path, d.HTTP.SocketMode, d.HTTP.SocketGroup)
 	}
 	if d.HTTP.TLSCert != "" {
 		checks = append(checks, examination{"tls-http", func(d *doctor, _ context.Context, r *report) {
@@ -76,7 +77,7 @@ func (d *doctor) doorChecks() (checks []examination) {
 
 // checkDoor connects to a door and has speak talk to it; nil: it need not talk.
 func (d *doctor) checkDoor(ctx context.Context, r *report, listen string, speak func(*doctor, net.Conn, *report) error) {
-	network, address := "tcp", reachable(listen)
+	network, address := "tcp", daemon.Reachable(listen)
 	if path, ok := strings.CutPrefix(listen, config.UnixPrefix); ok {
 		network, address = "unix", path
 	}
@@ -87,10 +88,10 @@ func (d *doctor) checkDoor(ctx context.Context, r *report, listen string, speak 
 		r.warning("it opens when the daemon starts", "%s is shut: no daemon runs", address)
 		return
 	case err != nil && errors.Is(err, syscall.EACCES):
-		r.warning("run blockd doctor as root", "%s: %v", address, bareError(err))
+		r.warning("run blockd doctor as root", "%s: %v", address, daemon.Cause(err))
 		return
 	case err != nil:
-		r.fault("is the daemon running with this configuration? Does a firewall stand in between?", "%s cannot be reached: %v", address, bareError(err))
+		r.fault("is the daemon running with this configuration? Does a firewall stand in between?", "%s cannot be reached: %v", address, daemon.Cause(err))
 		return
 	}
 	defer conn.Close()
@@ -113,7 +114,7 @@ func (d *doctor) checkDoor(ctx context.Context, r *report, listen string, speak 
 		} else if errors.Is(err, os.ErrDeadlineExceeded) {
 			hint = "the daemon is stopped or hangs: systemctl restart blockd"
 		}
-		r.fault(hint, "%s: %v", address, bareError(err))
+		r.fault(hint, "%s: %v", address, daemon.Cause(err))
 	}
 }
 
@@ -237,8 +238,8 @@ func (d *doctor) checkHTTP(ctx context.Context, r *report) {
 	byTCP.HTTP.Socket = config.None
 	ctx, cancel := context.WithTimeout(ctx, doorTimeout)
 	defer cancel()
-	address := reachable(d.HTTP.Listen)
-	status, _, err := askText(ctx, byTCP, "/healthz")
+	address := daemon.Reachable(d.HTTP.Listen)
+	status, _, err := daemon.Text(ctx, byTCP, "/healthz")
 	switch {
 	case err != nil && !d.running:
 		r.warning("it opens when the daemon starts", "%s is shut: no daemon runs", address)
@@ -253,16 +254,16 @@ func (d *doctor) checkHTTP(ctx context.Context, r *report) {
 
 // checkSocket looks at the owner and mode of a Unix socket. mail says that a mail server
 // is to open it.
-func (d *doctor) checkSocket(r *report, path string, want socketAccess, mail bool) {
+func (d *doctor) checkSocket(r *report, path, wantMode, group string, mail bool) {
 	gid := -1
-	if want.group != "" {
+	if group != "" {
 		var err error
-		if gid, err = groupID(want.group); err != nil {
+		if gid, err = daemon.GroupID(group); err != nil {
 			r.fault("make the group, or set socket_group to one that is there", "socket_group: %v", err)
 			return
 		}
 		if d.user.UID != 0 && !slices.Contains(d.user.Groups, gid) {
-			r.fault(fmt.Sprintf("usermod -aG %s %s, and restart the daemon", want.group, d.user), "%s is not in the group %s, and can give it no socket", d.user, want.group)
+			r.fault(fmt.Sprintf("usermod -aG %s %s, and restart the daemon", group, d.user), "%s is not in the group %s, and can give it no socket", d.user, group)
 			return
 		}
 	}
@@ -279,14 +280,14 @@ func (d *doctor) checkSocket(r *report, path string, want socketAccess, mail boo
 		return
 	}
 	owner, _ := info.Sys().(*syscall.Stat_t)
-	mode, _ := config.SocketMode(want.mode)
+	mode, _ := config.SocketMode(wantMode)
 	switch {
 	case info.Mode().Type() != fs.ModeSocket:
 		r.fault("remove it, and restart the daemon", "%s is no socket", term.Path(path))
 	case info.Mode().Perm() != mode:
 		r.warning("restart the daemon", "%s has the mode %04o, and socket_mode is %04o", term.Path(path), info.Mode().Perm(), mode)
 	case owner != nil && gid >= 0 && int(owner.Gid) != gid:
-		r.warning("restart the daemon", "%s is not of the group %s", term.Path(path), want.group)
+		r.warning("restart the daemon", "%s is not of the group %s", term.Path(path), group)
 	default:
 		if mail && d.closedToPostfix(r, path) {
 			return
@@ -344,7 +345,7 @@ func (d *doctor) checkSMTPCertificate(ctx context.Context, r *report) {
 	case err != nil && strings.Contains(err.Error(), "421 4."):
 		r.fault(seeUpstream, "TLS with clients: %v", err)
 	case err != nil:
-		r.fault("see the daemon's log", "TLS with clients: %v", bareError(err))
+		r.fault("see the daemon's log", "TLS with clients: %v", daemon.Cause(err))
 	case !shown.Equal(onDisk):
 		r.warning("the daemon looks at the files every 30 s; if this stays, see its log: certificate not taken up",
 			"clients are shown another certificate than the file holds, until %s", shown.NotAfter.UTC().Format(time.DateOnly))
@@ -399,7 +400,7 @@ func (d *doctor) shownCertificate(ctx context.Context) (*x509.Certificate, error
 		listen, implicit = d.SMTP.TLSListen, true
 	}
 	dialer := net.Dialer{Timeout: doorTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", reachable(listen))
+	conn, err := dialer.DialContext(ctx, "tcp", daemon.Reachable(listen))
 	if err != nil {
 		return nil, err
 	}

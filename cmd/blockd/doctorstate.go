@@ -18,6 +18,7 @@ import (
 	"blockd/access"
 	"blockd/httpapi"
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/term"
 	"blockd/policy"
 )
@@ -318,11 +319,11 @@ func (d *doctor) checkLists(ctx context.Context, r *report) {
 		r.warning("write a [[list]]", "no lists are configured")
 		return
 	}
-	table, err := daemonListing(ctx, d.Config, false)
+	table, err := daemon.Lists(ctx, d.Config, false)
 	from := "the daemon"
 	if err != nil {
 		from = term.Path(d.Index.Path)
-		if table, err = indexListing(d.Index.Path, d.path, d.Reload().Lists); errors.Is(err, fs.ErrNotExist) || err != nil && !d.running {
+		if table, err = daemon.IndexLists(d.Index.Path, d.path, d.Reload().Lists); errors.Is(err, fs.ErrNotExist) || err != nil && !d.running {
 			r.warning("the daemon builds it when it starts; or run: blockd compile -c "+term.Path(d.path), "%v", err)
 			return
 		} else if err != nil {

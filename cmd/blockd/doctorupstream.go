@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/smtpfilter/upstream"
 )
 
@@ -39,7 +40,7 @@ func (d *doctor) nextServer() (*upstream.Dialer, config.Upstream, error) {
 	s.UpstreamConnectTimeout = min(s.UpstreamConnectTimeout, config.Duration(upstreamDial))
 	s.UpstreamTimeout = min(s.UpstreamTimeout, config.Duration(upstreamReply))
 	s.TLSTimeout = min(s.TLSTimeout, config.Duration(upstreamReply))
-	next, _, err := newDialer(s, up, cmp.Or(s.Hostname, config.MachineName()), slog.New(slog.DiscardHandler))
+	next, _, err := daemon.NextServer(s, up, cmp.Or(s.Hostname, config.MachineName()), slog.New(slog.DiscardHandler))
 	return next, up, err
 }
 

@@ -2,21 +2,17 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"os"
 	"os/user"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"blockd/httpapi"
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/live"
@@ -115,7 +111,7 @@ What each list file is worth, blockd lists shows.`,
 			if err != nil {
 				return err
 			}
-			all, err := entryList(cmd.Context(), c)
+			all, err := daemon.Entries(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
@@ -178,7 +174,7 @@ func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, r
 	if err != nil {
 		return err
 	}
-	answer, offline, err := makeChanges(cmd.Context(), c, add, remove)
+	answer, offline, err := daemon.ChangeEntries(cmd.Context(), c, add, remove, userName())
 	if err != nil {
 		return err
 	}
@@ -213,89 +209,3 @@ func aboutClient(e *httpapi.LiveEntry) bool {
 
 // answerAbsent: something was to be removed that is not there.
 const answerAbsent = answer(exitFault)
-
-// changeEntries writes the file itself if no daemon holds it, and else asks the daemon.
-func makeChanges(ctx context.Context, c config.Config, add []httpapi.EntryChange, remove []string) (answer httpapi.ChangeResults, offline bool, err error) {
-	if c.Live.Folder == config.None {
-		return answer, false, errors.New(`live.folder is "none": there are no live entries`)
-	}
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	for {
-		set, err := live.Open(c.LiveSettings())
-		if err == nil {
-			defer set.Close()
-			answer, err = offlineChange(set, add, remove)
-			return answer, true, err
-		}
-		locked := errors.Is(err, live.ErrLocked)
-		if !locked && !errors.Is(err, os.ErrPermission) {
-			return answer, false, err
-		}
-		err = askForChanges(ctx, c, add, remove, &answer)
-		if !locked || !errors.Is(err, errNoDaemon) {
-			return answer, false, err
-		}
-		select { // another blockd add holds the file for a moment, or the daemon is about to start
-		case <-ctx.Done():
-			return answer, false, err
-		case <-time.After(retryEvery):
-		}
-	}
-}
-
-// askForChanges asks the daemon.
-func askForChanges(ctx context.Context, c config.Config, add []httpapi.EntryChange, remove []string, answer *httpapi.ChangeResults) error {
-	if len(remove) == 0 {
-		return askDaemon(ctx, c, http.MethodPost, "/v1/entries", map[string]any{"entries": add}, answer)
-	}
-	query := url.Values{"entry": remove, "author": {userName()}}
-	// A blank as %20: /v1 takes "+" for a plus.
-	return askDaemon(ctx, c, http.MethodDelete, "/v1/entries?"+strings.ReplaceAll(query.Encode(), "+", "%20"), nil, answer)
-}
-
-const (
-	changeTimeout = 10 * time.Second
-	retryEvery    = 50 * time.Millisecond
-)
-
-// offlineChange does what the daemon would.
-func offlineChange(set *live.Set, add []httpapi.EntryChange, remove []string) (answer httpapi.ChangeResults, err error) {
-	var changes []live.Change
-	for _, a := range add {
-		change, err := a.Change(time.Now())
-		if err != nil {
-			return answer, err
-		}
-		changes = append(changes, change)
-	}
-	for _, text := range remove {
-		changes = append(changes, live.Change{Entry: text, Remove: true, Author: userName()})
-	}
-	outcomes, err := set.Apply(changes...)
-	if errors.Is(err, live.ErrGuarded) {
-		err = fmt.Errorf("%w; if that is meant, add --force", err)
-	}
-	if err != nil {
-		return answer, err
-	}
-	for _, o := range outcomes {
-		answer.Results = append(answer.Results, httpapi.NewChangeResult(o))
-	}
-	return answer, set.Tidy()
-}
-
-// entryList reads the file, or asks the daemon if this user may not.
-func entryList(ctx context.Context, c config.Config) (all httpapi.EntryList, err error) {
-	if c.Live.Folder == config.None {
-		return all, errors.New(`live.folder is "none": there are no live entries`)
-	}
-	set, err := live.Read(c.LiveFolder())
-	if errors.Is(err, os.ErrPermission) {
-		err = askDaemon(ctx, c, http.MethodGet, "/v1/entries", nil, &all)
-		return all, err
-	} else if err != nil {
-		return all, err
-	}
-	return httpapi.NewEntryList(set), nil
-}

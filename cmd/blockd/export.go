@@ -13,6 +13,7 @@ import (
 
 	"blockd/index"
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/durable"
 	"blockd/internal/export"
 	"blockd/internal/spelling"
@@ -71,7 +72,7 @@ error.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			ix, err := openIndex(file, path)
+			ix, err := daemon.OpenIndex(file, path)
 			if err != nil {
 				return checkError{err}
 			}

@@ -1,53 +1,21 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"log/slog"
-	"net/http"
 	"net/url"
-	"os"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"blockd/history"
 	"blockd/httpapi"
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/term"
 	"blockd/policy"
-	"blockd/reload"
 )
-
-// openHistory opens the history of the daemon; nil if none is to be kept. One that
-// cannot be opened costs the history and no mail.
-func openHistory(c config.Config, reg prometheus.Registerer, log *slog.Logger) (*history.Log, error) {
-	if c.History.Folder == config.None {
-		return nil, nil
-	}
-	l, err := history.Open(history.Settings{Folder: c.HistoryFolder(), Max: int64(c.History.Max), Keep: time.Duration(c.History.Keep)})
-	if err != nil {
-		log.Error("no history is kept", slog.Any("error", err))
-		return nil, nil
-	}
-	return l, l.Register(reg)
-}
-
-// refusedFor is how far back refusals are looked at before a load may lift them.
-const refusedFor = 7 * 24 * time.Hour
-
-// refusals reads the refusals of the last days, once for each load of lists.
-func refusals(c config.Config, past *history.Log) func(context.Context) (reload.Past, error) {
-	return func(ctx context.Context) (reload.Past, error) {
-		return past.Refusals(ctx, time.Now().Add(-refusedFor), len(c.Lists)+1)
-	}
-}
 
 // unlisted reports whether r is mail that was taken from a sender whom no list had
 // anything on.
@@ -102,7 +70,7 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
 			if _, err := httpapi.ParseDecisionQuery(ask); err != nil {
 				return usagef("--%v", err)
 			}
-			found, err := pastDecisions(cmd.Context(), c, ask)
+			found, err := daemon.Decisions(cmd.Context(), c, ask)
 			if err != nil {
 				return checkError{err}
 			}
@@ -136,31 +104,6 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 		}
 	}
 	return time.Time{}, usagef("--since: want how long ago, such as 7d or 12h, or a time such as 2027-01-31, have %q", text)
-}
-
-// decisions asks the daemon, or reads its files if none answers.
-func pastDecisions(ctx context.Context, c config.Config, ask url.Values) (found httpapi.DecisionList, err error) {
-	if c.History.Folder == config.None {
-		return found, errors.New(`history.folder is "none": no history is kept`)
-	}
-	asking, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	err = askDaemon(asking, c, http.MethodGet, "/v1/decisions?"+strings.ReplaceAll(ask.Encode(), "+", "%20"), nil, &found)
-	if err == nil || !errors.Is(err, errNoDaemon) {
-		return found, err
-	}
-	q, err := httpapi.ParseDecisionQuery(ask)
-	if err != nil {
-		return found, err
-	}
-	if oldest := time.Now().Add(-time.Duration(c.History.Keep)); q.Since.Before(oldest) {
-		q.Since = oldest
-	}
-	past, err := history.Search(ctx, c.HistoryFolder(), q)
-	if errors.Is(err, fs.ErrNotExist) {
-		return found, fmt.Errorf("%s: no history yet: start the daemon", term.Path(c.HistoryFolder()))
-	}
-	return httpapi.NewDecisionList(past), err
 }
 
 func printFound(cmd *cobra.Command, found httpapi.DecisionList, whole, asJSON bool) (err error) {
@@ -303,15 +246,4 @@ func orDash(text string) string {
 		return "-"
 	}
 	return term.Visible(text)
-}
-
-// readableHistory says in words why a folder cannot be read.
-func readableHistory(folder string, err error) error {
-	if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("%w; run it as the user of the daemon, or as root", err)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: no history yet: start the daemon", term.Path(folder))
-	}
-	return err
 }

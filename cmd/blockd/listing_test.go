@@ -232,17 +232,6 @@ func TestListsOfAnotherServer(t *testing.T) {
 	}
 }
 
-func TestReachable(t *testing.T) {
-	for listen, want := range map[string]string{
-		"127.0.0.1:8025": "127.0.0.1:8025", "0.0.0.0:8025": "127.0.0.1:8025", ":8025": "127.0.0.1:8025", "[::]:8025": "[::1]:8025",
-		"192.0.2.1:80": "192.0.2.1:80", "mail.example:80": "mail.example:80",
-	} {
-		if have := reachable(listen); have != want {
-			t.Errorf("reachable(%s) = %s, want %s", listen, have, want)
-		}
-	}
-}
-
 func TestPercent(t *testing.T) {
 	for _, tt := range []struct {
 		n, of uint64

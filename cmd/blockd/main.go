@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/spelling"
 	"blockd/internal/term"
 )
@@ -104,7 +104,7 @@ of any mail server, and never refuses a sender who is not listed.`,
   blockd add someone@bad.example            refuse this sender from now on
   blockd lint lists/*.txt                   what does each line mean?
   blockd doctor                             is what is configured safe, and does it work?`,
-		Version:       version(),
+		Version:       daemon.Version(),
 		Args:          cobra.ArbitraryArgs, // RunE says better what is wrong with them
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -133,15 +133,6 @@ of any mail server, and never refuses a sender who is not listed.`,
 		root.AddCommand(c)
 	}
 	return root
-}
-
-// version is what the build knows of itself: a tag, or the commit.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
 }
 
 // configFlag adds -c. The default is the file of the current folder, so that a

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/term"
 	"blockd/msgauth"
 	"blockd/policy"
@@ -41,7 +42,7 @@ func checkMessage(cmd *cobra.Command, path, file string, q mailQuestion, args []
 	if err != nil {
 		return 0, err
 	}
-	resolver, err := newResolver(auth, nil)
+	resolver, err := daemon.NewResolver(auth, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -106,7 +106,7 @@ func hangUp(t *testing.T) {
 }
 
 // waitRecord waits for a log record with that message and those texts in fields.
-func (d *daemon) waitRecord(t *testing.T, msg string, fields ...string) {
+func (d *running) waitRecord(t *testing.T, msg string, fields ...string) {
 	t.Helper()
 	eventually(t, "a record "+msg+" with "+strings.Join(fields, ", "), d.log.String, func() bool {
 		for s := bufio.NewScanner(strings.NewReader(d.log.String())); s.Scan(); {
@@ -127,14 +127,14 @@ func (d *daemon) waitRecord(t *testing.T, msg string, fields ...string) {
 	})
 }
 
-func (d *daemon) blocks(t *testing.T, sender string) bool {
+func (d *running) blocks(t *testing.T, sender string) bool {
 	t.Helper()
 	_, body := d.get(t, "/v1/check?sender="+sender)
 	return strings.Contains(body, `"verdict":"blocked"`)
 }
 
 // waitBlocked waits until the sender is, or is not, refused.
-func (d *daemon) waitBlocked(t *testing.T, sender string, want bool) {
+func (d *running) waitBlocked(t *testing.T, sender string, want bool) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s blocked: %v", sender, want), d.log.String, func() bool { return d.blocks(t, sender) == want })
 }
@@ -256,7 +256,7 @@ func body(text string) http.HandlerFunc {
 }
 
 // waitMetric waits for a line of /metrics.
-func (d *daemon) waitMetric(t *testing.T, line string) {
+func (d *running) waitMetric(t *testing.T, line string) {
 	t.Helper()
 	eventually(t, line, d.log.String, func() bool {
 		_, body := d.get(t, "/metrics")
@@ -351,7 +351,7 @@ func TestServeRefusesAListOfWhomItTookMailFrom(t *testing.T) {
 }
 
 // sendFrom delivers a message as a client with that address does, as far as it comes.
-func (d *daemon) sendFrom(t *testing.T, client, from, to string) {
+func (d *running) sendFrom(t *testing.T, client, from, to string) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", d.smtp)

@@ -18,6 +18,7 @@ import (
 	"blockd/history"
 	"blockd/index"
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
@@ -193,7 +194,7 @@ func (r *replay) walk(ctx context.Context) (err error) {
 		return ctx.Err() == nil
 	})
 	if err != nil {
-		return readableHistory(folder, err)
+		return daemon.HistoryError(r.config, err)
 	}
 	return ctx.Err()
 }

@@ -1,29 +1,22 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
 	"os/signal"
-	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
-	"blockd/addr"
-	"blockd/httpapi"
+	"blockd/index"
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/term"
-	"blockd/policy"
-	"blockd/reload"
-	"blockd/repeat"
+	"blockd/lists"
 )
 
 func newServe() *cobra.Command {
@@ -48,7 +41,11 @@ servers of remote ones. The log goes to standard error.`,
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			context.AfterFunc(ctx, func() { time.AfterFunc(signalPair, stop) })
-			return serve(ctx, c, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return daemon.Run(ctx, c, cmd.ErrOrStderr(), func(s daemon.Started) {
+				if out := cmd.OutOrStdout(); term.IsTerminal(out) {
+					greet(out, c, s)
+				}
+			})
 		},
 	}
 	configFlag(cmd, &path)
@@ -60,171 +57,99 @@ servers of remote ones. The log goes to standard error.`,
 // which ends the process at once.
 const signalPair = 500 * time.Millisecond
 
-// serve runs the daemon until ctx ends. What it needs is made in the order of
-// these lines, and each part is given what it uses.
-func serve(ctx context.Context, c config.Config, stdout, stderr io.Writer) error {
-	defer runtime.KeepAlive(ballast())
-	log := newLog(stderr, c.Log)
-	for _, text := range c.Warnings() {
-		log.Warn("configuration", slog.String("warning", text))
+// greet tells a person at a terminal what serves and what to try. The log has
+// the same facts; this is for the one who types `make run` for the first time.
+func greet(w io.Writer, c config.Config, s daemon.Started) {
+	p := term.NewPaint(w)
+	var t term.Table
+	for _, l := range s.SMTP {
+		t.Add("smtp", l.Addr().String(), "-> "+shownUpstream(c.SMTP.Upstream))
 	}
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP) // from here on it does not end the process
-	defer signal.Stop(hup)
-	signal.Ignore(syscall.SIGPIPE) // a log reader that dies must not take the daemon along
-	hostname := wireName(cmp.Or(c.SMTP.Hostname, config.MachineName()), log)
+	for _, door := range []struct{ name, where, what string }{
+		{"milter", c.Milter.Listen, "smtpd_milters of Postfix, INPUT_MAIL_FILTER of Sendmail"},
+		{"policy", c.Postfix.PolicyListen, "check_policy_service of Postfix"},
+		{"socketmap", c.Postfix.SocketmapListen, "tables of Postfix"},
+		{"tcp", c.Postfix.TCPListen, "tables of Postfix"},
+	} {
+		if door.where != "" {
+			t.Add(door.name, door.where, door.what)
+		}
+	}
+	for _, l := range s.HTTP {
+		where := c.HTTP.Scheme() + "://" + l.Addr().String() + "/"
+		if l.Addr().Network() == "unix" {
+			where = l.Addr().String()
+		}
+		t.Add("http", where, "checks, state of the lists, metrics")
+	}
+	if file := c.FirstToken(); file != "" {
+		t.Add("console", c.HTTP.Scheme()+"://"+s.HTTP[0].Addr().String()+"/", "wants the token in "+term.Path(file))
+	}
+	for _, f := range s.Lists.Files {
+		what := fmt.Sprintf("%s, %s", term.Counted(f.Summary.Entries, "entry"), f.Source.Settings.Action)
+		if f.Source.Mode == index.Shadow {
+			what += ", shadow"
+		}
+		if f.Summary.Verdict == lists.Refused {
+			what = p.Red("refused: " + term.Visible(f.Summary.Why))
+		}
+		t.Add("list", f.Source.List, term.Path(f.Source.Path)+" ("+what+")")
+	}
+	fmt.Fprintln(w, p.Bold("blockd filters mail")+p.Faint(", the log follows; Ctrl-C ends it"))
+	for _, line := range t.Lines() {
+		fmt.Fprintln(w, "  "+line)
+	}
+	if listed := listedSender(s.Lists.Files); listed != "" && c.SMTP.Listen != "" {
+		fmt.Fprintf(w, "%s\n  curl -sv smtp://%s --mail-from %s --mail-rcpt you@here.example --crlf -T FILE\n",
+			p.Bold("try, from another terminal"), s.SMTP[0].Addr(), listed)
+		if len(s.HTTP) > 0 && c.HTTP.Listen != "" {
+			fmt.Fprintf(w, "  curl '%s://%s/v1/check?sender=%s'\n", c.HTTP.Scheme(), s.HTTP[0].Addr(), listed)
+		}
+	}
+	fmt.Fprintln(w)
+}
 
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+func shownUpstream(text string) string {
+	if dir, ok := strings.CutPrefix(text, "maildir:"); ok {
+		return "maildir:" + term.Path(dir)
+	}
+	return term.Visible(text)
+}
 
-	if err := makeIndexFolder(c); err != nil {
-		return err
-	}
-	recent := reload.OpenRecent(c.RecentPath(), c.Index.Recent, log)
-	listSettings := c.Reload()
-	verdicts := c.Policy()
-	listSettings.Recent, listSettings.Blocks = recent, verdicts.Blocks
-	entries, err := openLive(ctx, c, reg, log)
-	if err != nil {
-		return fmt.Errorf("live entries: %w", err)
-	}
-	if entries != nil {
-		defer entries.Close()
-		verdicts.Live, listSettings.Renew, listSettings.Served = entries, renew(entries, log), entries.Served
-	}
-	past, err := openHistory(c, reg, log)
-	if err != nil {
-		return fmt.Errorf("history: %w", err)
-	}
-	defer past.Close()
-	if past != nil {
-		listSettings.Judge, listSettings.Refusals = verdicts.Judge(), refusals(c, past)
-	}
-	lists, err := reload.Open(ctx, listSettings, log, reg)
-	if err != nil {
-		return fmt.Errorf("lists: %w", err)
-	}
-	copies, err := newFetcher(c, log, reg)
-	if err != nil {
-		return fmt.Errorf("lists: %w", err)
-	}
-	events := httpapi.NewEvents()
-	verdicts.Completed, verdicts.Wants, verdicts.History, verdicts.Decided = recent.Add, recent.Wants, past, events.Add
-	if verdicts.Auth.Resolver, err = observedResolver(c.Auth, reg); err != nil {
-		return err
-	}
-	repeats := repeat.NewTable()
-	if err := repeats.Register(reg); err != nil {
-		return err
-	}
-	verdicts.Repeats = repeats
-	checker := policy.New(lists.Live, verdicts, log, reg)
-
-	inherited, err := inherit()
-	if err != nil {
-		return err
-	}
-	defer inherited.close()
-	g, ctx := errgroup.WithContext(ctx)
-	messages := messageCopies(c)
-	smtp, err := openSMTP(ctx, c, hostname, inherited, checker.At("smtp"), messages, reg, log)
-	if err != nil {
-		return err
-	}
-	defer smtp.close()
-	http, err := openHTTP(ctx, c, inherited, checker, entries, past, events, readiness(ctx, lists, smtp, entries, past), reg, log)
-	if err != nil {
-		return err
-	}
-	defer http.close()
-	milter, err := openMilter(ctx, c, inherited, checker.At("milter"), messages, reg, log)
-	if err != nil {
-		return err
-	}
-	defer milter.close()
-	postfix, err := openPostfix(ctx, c, inherited, checker, reg, log)
-	if err != nil {
-		return err
-	}
-	defer postfix.close()
-	if err := inherited.unused(); err != nil {
-		return err
-	}
-
-	if term.IsTerminal(stdout) {
-		greet(stdout, c, smtp, http, lists.Status())
-	}
-	late, endLate := context.WithCancel(context.WithoutCancel(ctx))
-	defer endLate()
-	systemd := supervisor{log}
-	go systemd.watch(late, func() { lists.Status(); smtp.alive(); milter.alive() })
-	systemd.ready()
-	g.Go(func() error { return past.Run(late, log) })
-	g.Go(func() error {
-		refusals(c, past)(ctx) // so that no reload waits for the first look; what goes wrong, that one says
-		return nil
-	})
-	g.Go(func() error { return repeats.Run(late, log, past.Add) })
-	g.Go(func() error { return recent.Keep(late, c.RecentPath(), log) })
-	g.Go(func() error { return lists.Run(ctx) })
-	g.Go(func() error { return copies.Run(ctx) })
-	if entries != nil {
-		g.Go(func() error { return entries.Run(ctx, log) })
-	}
-	g.Go(func() error {
-		defer endLate() // HTTP stays until SMTP has drained: somebody may be watching
-		return smtp.serve(ctx)
-	})
-	g.Go(func() error { return milter.serve(ctx) })
-	g.Go(func() error { return postfix.serve(ctx) })
-	g.Go(func() error { return http.serve(late) })
-	g.Go(func() error {
-		for {
-			select {
-			case <-hup:
-				copies.Now()
-				smtp.reload()
-				http.reload()
-				asked := time.Now()
-				lists.Now()
-				go systemd.reloading(ctx, func() bool { return lists.Status().LastAttempt.After(asked) })
-			case <-ctx.Done():
-				log.Info("stopping")
-				systemd.stopping()
+// listedSender returns some sender that a list blocks, for a trial; "" if none
+// can be had.
+func listedSender(files []index.ListInfo) string {
+	found := errors.New("found")
+	sender := ""
+	for _, f := range files {
+		if f.Source.Mode == index.Shadow || f.Source.Settings.Action != lists.Block {
+			continue
+		}
+		// The file may be gone, or another one by now; then there is no example.
+		_, _ = lists.ReadFile(context.Background(), f.Source.Path, f.Source.Settings, func(it *lists.Item) error {
+			if it.Action != lists.Block || !plainName(it.Key.Text) {
 				return nil
 			}
+			switch {
+			case it.Kind == lists.Addr && it.Scope == lists.Exact:
+				sender = strings.Clone(it.Key.Text)
+			case it.Kind == lists.Domain && it.Scope != lists.Sub:
+				sender = "someone@" + it.Key.Text
+			default:
+				return nil
+			}
+			return found
+		})
+		if sender != "" {
+			return sender
 		}
+	}
+	return ""
+}
+
+// plainName reports a text that a shell takes as it is.
+func plainName(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r == '@' || r == '.' || r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z')
 	})
-	err = g.Wait()
-	repeats.Flush(log, past.Add) // written by past.Close
-	if err != nil {
-		return err
-	}
-	log.Info("stopped")
-	return nil
-}
-
-// newLog returns the log of [log].
-func newLog(w io.Writer, c config.Log) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		level = slog.LevelInfo // Validate knows the words
-	}
-	if o := (&slog.HandlerOptions{Level: level}); c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
-	} else {
-		return slog.New(slog.NewTextHandler(w, o))
-	}
-}
-
-// wireName is a host's name as greetings and Received fields may hold it: lower
-// case, in A-form. What the system calls itself need not be a domain name.
-func wireName(name string, log *slog.Logger) string {
-	key, err := addr.DomainKey(name)
-	if err != nil {
-		log.Warn("the machine's name is no domain name; set smtp.hostname", slog.Any("error", err), slog.String("instead", "localhost"))
-		return "localhost"
-	}
-	return key.Text
 }

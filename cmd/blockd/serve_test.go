@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/textproto"
@@ -20,8 +19,8 @@ import (
 	"time"
 )
 
-// daemon is `blockd serve` in this process, on ports that the system chose.
-type daemon struct {
+// running is `blockd serve` in this process, on ports that the system chose.
+type running struct {
 	dir        string
 	smtp, http string
 	log        *logLines
@@ -30,10 +29,10 @@ type daemon struct {
 }
 
 // serveIn starts the daemon with the configuration in dir, and waits for its doors.
-func serveIn(t *testing.T, dir string, doors ...string) *daemon {
+func serveIn(t *testing.T, dir string, doors ...string) *running {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	d := &daemon{dir: dir, log: &logLines{}, stop: stop, ended: make(chan int, 1)}
+	d := &running{dir: dir, log: &logLines{}, stop: stop, ended: make(chan int, 1)}
 	var out bytes.Buffer
 	go func() {
 		d.ended <- runContext(ctx, []string{"serve", "-c", filepath.Join(dir, "config.toml")}, nil, &out, d.log)
@@ -59,7 +58,7 @@ func serveIn(t *testing.T, dir string, doors ...string) *daemon {
 }
 
 // end stops the daemon as SIGTERM does and returns its exit code.
-func (d *daemon) end(t *testing.T) int {
+func (d *running) end(t *testing.T) int {
 	t.Helper()
 	d.stop()
 	select {
@@ -73,7 +72,7 @@ func (d *daemon) end(t *testing.T) int {
 }
 
 // wait returns the first log record with that message.
-func (d *daemon) wait(t *testing.T, msg string) (record map[string]any) {
+func (d *running) wait(t *testing.T, msg string) (record map[string]any) {
 	t.Helper()
 	eventually(t, "the log to say "+msg, d.log.String, func() bool {
 		record = d.log.find(msg)
@@ -97,7 +96,7 @@ func eventually(t *testing.T, what string, state func() string, cond func() bool
 	}
 }
 
-func (d *daemon) get(t *testing.T, path string, header ...string) (status int, body string) {
+func (d *running) get(t *testing.T, path string, header ...string) (status int, body string) {
 	t.Helper()
 	req, err := http.NewRequest("GET", d.http+path, nil)
 	if err != nil {
@@ -119,7 +118,7 @@ func (d *daemon) get(t *testing.T, path string, header ...string) (status int, b
 }
 
 // send plays one message and returns the reply that decided it.
-func (d *daemon) send(t *testing.T, from, to string) string {
+func (d *running) send(t *testing.T, from, to string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", d.smtp)
 	if err != nil {
@@ -448,18 +447,6 @@ func TestServeInFrontOfAServerThatIsAway(t *testing.T) {
 	})
 	if got := d.send(t, "friend@there.example", "you@here.example"); !strings.HasPrefix(got, "421 4.4.1 ") {
 		t.Errorf("EHLO before upstream was ever reached = %q, want 421: the client is to come again", got)
-	}
-}
-
-// TestServeNamesItselfAsTheWireAllows: what stands in greetings and Received
-// fields is a domain name in A-form, whatever was configured or the system says.
-func TestServeNamesItselfAsTheWireAllows(t *testing.T) {
-	for name, want := range map[string]string{
-		"MX.Here.example.": "mx.here.example", "müller.example": "xn--mller-kva.example", "my host": "localhost", "a\r\nb": "localhost",
-	} {
-		if got := wireName(name, slog.New(slog.DiscardHandler)); got != want {
-			t.Errorf("wireName(%q) = %q, want %q", name, got, want)
-		}
 	}
 }
 

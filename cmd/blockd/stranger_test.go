@@ -33,7 +33,7 @@ func regulars(t *testing.T, dir string, n int) {
 }
 
 // session is one SMTP session.
-func (d *daemon) session(t *testing.T) (say func(line string) (reply string)) {
+func (d *running) session(t *testing.T) (say func(line string) (reply string)) {
 	t.Helper()
 	conn, err := net.Dial("tcp", d.smtp)
 	if err != nil {
@@ -61,12 +61,12 @@ func (d *daemon) session(t *testing.T) (say func(line string) (reply string)) {
 }
 
 // acts waits for an entry to refuse a sender.
-func (d *daemon) acts(t *testing.T, sender string) {
+func (d *running) acts(t *testing.T, sender string) {
 	t.Helper()
 	eventually(t, sender+" to be refused", d.log.String, func() bool { return d.refuses(t, sender) })
 }
 
-func (d *daemon) refuses(t *testing.T, sender string) bool {
+func (d *running) refuses(t *testing.T, sender string) bool {
 	t.Helper()
 	_, body := d.get(t, "/v1/check?sender="+sender)
 	return strings.Contains(body, `"verdict":"blocked"`)

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func listenUnix(ctx context.Context, path string, access socketAccess) (net.List
 	mode, err := config.SocketMode(access.mode)
 	if err == nil && access.group != "" {
 		var gid int
-		if gid, err = groupID(access.group); err == nil {
+		if gid, err = GroupID(access.group); err == nil {
 			err = os.Lchown(path, -1, gid)
 		}
 	}
@@ -94,7 +94,8 @@ func clearSocket(path string) error {
 	return os.Remove(path)
 }
 
-func groupID(name string) (int, error) {
+// GroupID is the number of a group that is given by its name or number.
+func GroupID(name string) (int, error) {
 	if gid, err := strconv.Atoi(name); err == nil {
 		return gid, nil
 	}

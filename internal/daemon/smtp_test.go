@@ -1,10 +1,11 @@
-package main
+package daemon
 
 import (
-	"blockd/internal/config"
 	"reflect"
 	"testing"
 	"time"
+
+	"blockd/internal/config"
 )
 
 // Every limit of a session has a key that sets it: none is left at its default

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"errors"
@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// handOver gives what root has made at path, in it, and under names that go on from it
+// HandOver gives what root has made at path, in it, and under names that go on from it
 // with a dot (the lock, the cache, the note of --accept), to who owns its folder: the
 // daemon, which runs as a user of its own. It would find the file that an administrator
 // has compiled for it, and could not open it. For other users it does nothing.
 //
 // The folder is not root's, so its owner may exchange names while we walk: os.Root
 // follows nothing out of it, and a file with a second name elsewhere is left alone.
-func handOver(path string) error {
+func HandOver(path string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"blockd/remote"
 )
 
-// fetcher keeps the copies of all lists that have a url.
-func newFetcher(c config.Config, log *slog.Logger, reg prometheus.Registerer) (*remote.Fetcher, error) {
-	s := remote.Settings{Version: version()}
+// NewFetcher keeps the copies of all lists that have a url.
+func NewFetcher(c config.Config, log *slog.Logger, reg prometheus.Registerer) (*remote.Fetcher, error) {
+	s := remote.Settings{Version: Version()}
 	for _, l := range c.Lists {
 		if l.URL != "" {
 			source := l.Remote()

@@ -1,0 +1,217 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"blockd/history"
+	"blockd/httpapi"
+	"blockd/index"
+	"blockd/internal/config"
+	"blockd/internal/term"
+	"blockd/live"
+	"blockd/reload"
+)
+
+// What follows is asked of the daemon, or else read from its files, or the other way round.
+
+const (
+	askTimeout    = 2 * time.Second
+	changeTimeout = 10 * time.Second
+	retryEvery    = 50 * time.Millisecond
+)
+
+var errNoEntries = errors.New(`live.folder is "none": there are no live entries`)
+
+// ReadLive returns the live entries as their file has them now; nil if there are to be
+// none.
+func ReadLive(c config.Config) (*live.Set, error) {
+	if c.Live.Folder == config.None {
+		return nil, nil
+	}
+	return live.Read(c.LiveFolder())
+}
+
+// Entries reads the live entries, or asks the daemon if this user may not.
+func Entries(ctx context.Context, c config.Config) (all httpapi.EntryList, err error) {
+	set, err := ReadLive(c)
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		err = Ask(ctx, c, http.MethodGet, "/v1/entries", nil, &all)
+	case err == nil && set == nil:
+		err = errNoEntries
+	case err == nil:
+		all = httpapi.NewEntryList(set)
+	}
+	return all, err
+}
+
+// ChangeEntries adds live entries, or removes some in the name of author: in their file if
+// no daemon holds it, which it reports as alone, and else by the daemon.
+func ChangeEntries(ctx context.Context, c config.Config, add []httpapi.EntryChange, remove []string, author string) (answer httpapi.ChangeResults, alone bool, err error) {
+	if c.Live.Folder == config.None {
+		return answer, false, errNoEntries
+	}
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	for {
+		set, err := live.Open(c.LiveSettings())
+		if err == nil {
+			defer set.Close()
+			answer, err = apply(set, add, remove, author)
+			return answer, true, err
+		}
+		locked := errors.Is(err, live.ErrLocked)
+		if !locked && !errors.Is(err, os.ErrPermission) {
+			return answer, false, err
+		}
+		if len(remove) == 0 {
+			err = Ask(ctx, c, http.MethodPost, "/v1/entries", map[string]any{"entries": add}, &answer)
+		} else {
+			err = Ask(ctx, c, http.MethodDelete, "/v1/entries?"+query(url.Values{"entry": remove, "author": {author}}), nil, &answer)
+		}
+		if !locked || !errors.Is(err, ErrNone) {
+			return answer, false, err
+		}
+		select { // another blockd add holds the file for a moment, or the daemon is about to start
+		case <-ctx.Done():
+			return answer, false, err
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+// query encodes values with a blank as %20: /v1 takes "+" for a plus.
+func query(values url.Values) string { return strings.ReplaceAll(values.Encode(), "+", "%20") }
+
+// apply does what the daemon would.
+func apply(set *live.Set, add []httpapi.EntryChange, remove []string, author string) (answer httpapi.ChangeResults, err error) {
+	var changes []live.Change
+	for _, a := range add {
+		change, err := a.Change(time.Now())
+		if err != nil {
+			return answer, err
+		}
+		changes = append(changes, change)
+	}
+	for _, text := range remove {
+		changes = append(changes, live.Change{Entry: text, Remove: true, Author: author})
+	}
+	outcomes, err := set.Apply(changes...)
+	if errors.Is(err, live.ErrGuarded) {
+		err = fmt.Errorf("%w; if that is meant, add --force", err)
+	}
+	if err != nil {
+		return answer, err
+	}
+	for _, o := range outcomes {
+		answer.Results = append(answer.Results, httpapi.NewChangeResult(o))
+	}
+	return answer, set.Tidy()
+}
+
+// Decisions asks the daemon for past decisions, or reads its files if none answers.
+func Decisions(ctx context.Context, c config.Config, ask url.Values) (found httpapi.DecisionList, err error) {
+	if c.History.Folder == config.None {
+		return found, errors.New(`history.folder is "none": no history is kept`)
+	}
+	asking, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	if err = Ask(asking, c, http.MethodGet, "/v1/decisions?"+query(ask), nil, &found); !errors.Is(err, ErrNone) {
+		return found, err
+	}
+	q, err := httpapi.ParseDecisionQuery(ask)
+	if err != nil {
+		return found, err
+	}
+	if oldest := time.Now().Add(-time.Duration(c.History.Keep)); q.Since.Before(oldest) {
+		q.Since = oldest
+	}
+	past, err := history.Search(ctx, c.HistoryFolder(), q)
+	if err != nil {
+		return found, HistoryError(c, err)
+	}
+	return httpapi.NewDecisionList(past), nil
+}
+
+// HistoryError says in words why the history cannot be read.
+func HistoryError(c config.Config, err error) error {
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("%w; run it as the user of the daemon, or as root", err)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: no history yet: start the daemon", term.Path(c.HistoryFolder()))
+	}
+	return err
+}
+
+// Lists asks the daemon how its lists are. The error says why it does not answer.
+func Lists(ctx context.Context, c config.Config, entries bool) (lists httpapi.ListTable, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	path := "/v1/lists"
+	if entries {
+		path += fmt.Sprintf("?entries=%d", httpapi.MaxEntryWorth)
+	}
+	err = Ask(ctx, c, http.MethodGet, path, nil, &lists)
+	return lists, err
+}
+
+// OpenIndex opens an index file for a command that asks it. config is where the
+// configuration is that names the file, "" if the command line does.
+func OpenIndex(file, config string) (*index.Index, error) {
+	ix, err := reload.OpenIndex(file)
+	switch {
+	case !errors.Is(err, fs.ErrNotExist):
+		return ix, err
+	case config == "":
+		return nil, fmt.Errorf("%s: no index yet; blockd compile -o makes one", term.Path(file))
+	}
+	return nil, fmt.Errorf("%s: no index yet: start the daemon, or run: blockd compile -c %s", term.Path(file), config)
+}
+
+// IndexLists is what an index file and the list files tell of lists. all are the lists of
+// the configuration at path; none, and "", without one.
+func IndexLists(file, path string, all []reload.List) (httpapi.ListTable, error) {
+	ix, err := OpenIndex(file, path)
+	if err != nil {
+		return httpapi.ListTable{}, err
+	}
+	s := reload.Status{Generation: ix.Generation(), Files: ix.Lists(), Worth: ix.Worth(), Overlaps: ix.Overlaps(),
+		Dates: map[[2]string]time.Time{}, Held: map[string]int{}}
+	held, err := reload.Held(file)
+	if err != nil {
+		return httpapi.ListTable{}, err
+	}
+	for _, e := range held {
+		s.Held[e.List]++
+	}
+	s.Remarks = append(reload.DroppedRemarks(s.Files), reload.HeldRemarks(s.Held)...)
+	now := time.Now()
+	for _, row := range s.Files {
+		info, err := os.Stat(row.Source.Path)
+		if err != nil || info.ModTime().After(ix.Built()) {
+			continue // not what was compiled
+		}
+		at := info.ModTime()
+		i := slices.IndexFunc(all, func(l reload.List) bool { return l.Name == row.Source.List })
+		if i >= 0 && all[i].Confirmed != nil {
+			if confirmed := all[i].Confirmed(); !confirmed.IsZero() {
+				at = confirmed
+			}
+		}
+		s.Dates[[2]string{row.Source.List, row.Source.Path}] = at
+		if i >= 0 && all[i].MaxAge > 0 && now.Sub(at) > all[i].MaxAge && !slices.Contains(s.Stale, row.Source.List) {
+			s.Stale = append(s.Stale, row.Source.List)
+		}
+	}
+	return httpapi.NewListTable(s, nil), nil
+}

@@ -1,0 +1,198 @@
+// Package daemon builds the parts of `blockd serve` from a configuration, and runs them. It
+// is also how other commands reach a daemon that runs: ask it, or read its files.
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"blockd/addr"
+	"blockd/history"
+	"blockd/httpapi"
+	"blockd/internal/config"
+	"blockd/live"
+	"blockd/policy"
+	"blockd/reload"
+	"blockd/remote"
+	"blockd/repeat"
+	"blockd/spool"
+)
+
+// Version is what the build knows of itself: a tag, or the commit.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}
+
+// daemon is what runs. Each part is given the parts that it uses.
+type daemon struct {
+	config   config.Config
+	hostname string // in greetings and Received fields
+	log      *slog.Logger
+	metrics  *prometheus.Registry
+
+	recent  *reload.Recent
+	entries *live.Set    // nil: there are no live entries
+	past    *history.Log // nil: no history is kept
+	lists   *reload.Reloader
+	fetcher *remote.Fetcher
+	events  *httpapi.Events
+	repeats *repeat.Table
+	checker *policy.Checker
+	copies  *spool.Store // of messages that are to prove something
+
+	inherited                   inherited
+	smtp, http, milter, postfix door
+}
+
+// Started is what a daemon has begun with.
+type Started struct {
+	SMTP, HTTP []net.Listener
+	Lists      reload.Status
+}
+
+// Run runs the daemon until ctx ends, and calls started when its doors are open. Its log
+// is written to w.
+func Run(ctx context.Context, c config.Config, w io.Writer, started func(Started)) error {
+	defer runtime.KeepAlive(ballast())
+	d := &daemon{config: c, log: newLog(w, c.Log), metrics: prometheus.NewRegistry()}
+	for _, text := range c.Warnings() {
+		d.log.Warn("configuration", slog.String("warning", text))
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP) // from here on it does not end the process
+	defer signal.Stop(hup)
+	signal.Ignore(syscall.SIGPIPE) // a log reader that dies must not take the daemon along
+	d.hostname = wireName(cmp.Or(c.SMTP.Hostname, config.MachineName()), d.log)
+	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	defer d.close()
+	if err := d.openLists(ctx); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	if err := d.openDoors(ctx); err != nil {
+		return err
+	}
+	started(Started{d.smtp.listeners, d.http.listeners, d.lists.Status()})
+	d.begin(ctx, g, hup)
+	err := g.Wait()
+	d.repeats.Flush(d.log, d.past.Add) // written by past.Close
+	if err != nil {
+		return err
+	}
+	d.log.Info("stopped")
+	return nil
+}
+
+// begin begins the work of all parts.
+func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Signal) {
+	late, endLate := context.WithCancel(context.WithoutCancel(ctx))
+	systemd := supervisor{d.log}
+	go systemd.watch(late, func() { d.lists.Status(); d.smtp.look(); d.milter.look() })
+	systemd.ready()
+	run := func(ctx context.Context, parts ...func(context.Context) error) {
+		for _, part := range parts {
+			g.Go(func() error { return part(ctx) })
+		}
+	}
+	run(ctx, d.lists.Run, d.fetcher.Run, d.milter.run, d.postfix.run,
+		func(ctx context.Context) error {
+			if d.entries == nil {
+				return nil
+			}
+			return d.entries.Run(ctx, d.log)
+		},
+		func(ctx context.Context) error {
+			d.refusals(ctx) // so that no reload waits for the first look; what goes wrong, that one says
+			return nil
+		},
+		func(ctx context.Context) error {
+			defer endLate() // HTTP stays until SMTP has drained: somebody may be watching
+			return d.smtp.run(ctx)
+		})
+	run(late, d.http.run,
+		func(ctx context.Context) error { return d.past.Run(ctx, d.log) },
+		func(ctx context.Context) error { return d.repeats.Run(ctx, d.log, d.past.Add) },
+		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) })
+	g.Go(func() error {
+		for {
+			select {
+			case <-hup:
+				d.fetcher.Now()
+				d.smtp.renew()
+				d.http.renew()
+				asked := time.Now()
+				d.lists.Now()
+				go systemd.reloading(ctx, func() bool { return d.lists.Status().LastAttempt.After(asked) })
+			case <-ctx.Done():
+				d.log.Info("stopping")
+				systemd.stopping()
+				return nil
+			}
+		}
+	})
+}
+
+// close closes what is open, also of a daemon that could not begin.
+func (d *daemon) close() {
+	for _, door := range []*door{&d.postfix, &d.milter, &d.http, &d.smtp} {
+		door.close()
+	}
+	d.inherited.close()
+	d.past.Close()
+	if d.entries != nil {
+		d.entries.Close()
+	}
+}
+
+// newLog returns the log of [log].
+func newLog(w io.Writer, c config.Log) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		level = slog.LevelInfo // Validate knows the words
+	}
+	if o := (&slog.HandlerOptions{Level: level}); c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	} else {
+		return slog.New(slog.NewTextHandler(w, o))
+	}
+}
+
+// wireName is a host's name as greetings and Received fields may hold it: lower
+// case, in A-form. What the system calls itself need not be a domain name.
+func wireName(name string, log *slog.Logger) string {
+	key, err := addr.DomainKey(name)
+	if err != nil {
+		log.Warn("the machine's name is no domain name; set smtp.hostname", slog.Any("error", err), slog.String("instead", "localhost"))
+		return "localhost"
+	}
+	return key.Text
+}
+
+// ballastOctets is how much is allocated and never touched, so that it takes no memory.
+// The collector starts when the heap has doubled, but not below 4 MB, of which a daemon
+// with a small heap has filled 3 with every 150 messages; its cycles were some 8 % of a
+// mail's CPU. With this there are 9 MB between two of them, which is 6 MB more of memory
+// (docs/decisions/0021-ballast.md).
+const ballastOctets = 8 << 20
+
+// ballast returns what must be kept alive for as long as the collector is to wait.
+func ballast() []byte { return make([]byte, ballastOctets) }

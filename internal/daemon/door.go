@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/certificate"
+)
+
+// door is where clients come in. The zero value is a door that is shut.
+type door struct {
+	listeners   []net.Listener
+	certificate *certificate.Pair           // nil: no TLS
+	serve       func(context.Context) error // until ctx ends, and then until clients have gone
+	alive       func()                      // returns if nothing holds the locks of the door for good; may be nil
+	upstream    func() error                // what is wrong with the next server; nil: there is none
+	done        func()                      // after the last client; may be nil
+}
+
+// openDoors opens what the configuration asks for. Nothing is accepted before run.
+func (d *daemon) openDoors(ctx context.Context) (err error) {
+	if d.inherited, err = inherit(); err != nil {
+		return err
+	}
+	for _, open := range []func(context.Context) error{d.openSMTP, d.openHTTP, d.openMilter, d.openPostfix} {
+		if err := open(ctx); err != nil {
+			return err
+		}
+	}
+	return d.inherited.unused()
+}
+
+// run accepts clients until ctx ends, and then waits for them.
+func (d *door) run(ctx context.Context) error {
+	if d.serve == nil {
+		<-ctx.Done()
+		return nil
+	}
+	if d.certificate != nil {
+		go d.certificate.Watch(ctx)
+	}
+	return d.serve(ctx)
+}
+
+// renew takes up a changed certificate at once.
+func (d *door) renew() {
+	if d.certificate != nil {
+		d.certificate.Now()
+	}
+}
+
+// look returns if nothing holds the locks of the door for good.
+func (d *door) look() {
+	if d.alive != nil {
+		d.alive()
+	}
+}
+
+func (d *door) close() {
+	for _, l := range d.listeners {
+		l.Close() // a second time, if it served
+	}
+	if d.done != nil {
+		d.done()
+	}
+}
+
+// secure reads the pair that clients are shown, which is key and the one after it in the
+// configuration; nil without one. until and current are its metrics.
+func (d *door) secure(key, certFile, keyFile string, until, current prometheus.GaugeOpts, reg prometheus.Registerer, log *slog.Logger) (*tls.Config, error) {
+	if certFile == "" {
+		return nil, nil
+	}
+	pair, err := certificate.Open(certFile, keyFile, log)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	d.certificate = pair
+	reg.MustRegister(
+		prometheus.NewGaugeFunc(until, func() float64 { return float64(pair.NotAfter().Unix()) }),
+		prometheus.NewGaugeFunc(current, func() float64 {
+			if pair.Failing() {
+				return 0
+			}
+			return 1
+		}))
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.Get}, nil
+}

@@ -1,0 +1,126 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"blockd/httpapi"
+	"blockd/internal/config"
+	"blockd/reload"
+	"blockd/smtpfilter/upstream"
+)
+
+// openHTTP makes what [http] asks for.
+func (d *daemon) openHTTP(ctx context.Context) (err error) {
+	h, o, socket := d.config.HTTP, &d.http, d.usableSocket()
+	if h.Listen == "" && socket == "" {
+		return nil
+	}
+	s := httpapi.Settings{Tokens: h.Tokens, Fast: h.Fast, MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnectionsPerIP, MaxRate: h.MaxRate,
+		Entries: d.entries, History: d.past, Events: d.events}
+	for _, host := range h.Hosts {
+		s.Hosts = append(s.Hosts, strings.ToLower(host))
+	}
+	if own := h.OwnToken(); own != "" {
+		if s.Token, err = httpapi.ReadToken(own); err != nil {
+			return fmt.Errorf("http.token_file: %w", err)
+		}
+	}
+	if s.TLS, err = o.secure("http.tls_cert", h.TLSCert, h.TLSKey, prometheus.GaugeOpts{
+		Name: "blockd_http_tls_certificate_valid_until_timestamp_seconds",
+		Help: "When the certificate of the HTTP door ends to be valid, by Unix time.",
+	}, prometheus.GaugeOpts{
+		Name: "blockd_http_tls_certificate_current",
+		Help: "1 if the HTTP door shows the certificate that the files hold, 0 if that cannot be used and an older one serves.",
+	}, d.metrics, d.log); err != nil {
+		return err
+	}
+	s.First = d.firstToken()
+	if o.listeners, err = d.inherited.listen(ctx, "http", "http.listen", h.Listen); err != nil {
+		return err
+	}
+	srv := httpapi.New(s, d.checker, d.readiness(ctx), d.metrics, d.log)
+	for _, l := range o.listeners { // an inherited one need not be where http.listen says
+		if address := l.Addr().String(); !h.Closed() && l.Addr().Network() == "tcp" && !config.OnLoopback(address) {
+			return fmt.Errorf("http.listen: the inherited socket %s can be reached from other machines: it needs http.token_file or http.tokens", address)
+		}
+	}
+	if socket != "" {
+		l, err := listenUnix(ctx, socket, socketAccess{h.SocketMode, h.SocketGroup})
+		if err != nil {
+			return fmt.Errorf("http.socket: %w", err)
+		}
+		o.listeners = append(o.listeners, l)
+	}
+	o.serve = func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		for _, l := range o.listeners {
+			d.log.Info("http listens", slog.String("address", l.Addr().String()))
+			g.Go(func() error { return srv.Serve(ctx, l) })
+		}
+		return g.Wait()
+	}
+	return nil
+}
+
+// usableSocket is where the Unix socket is, "" where the place beside the index has a
+// longer name than the system takes for a socket.
+func (d *daemon) usableSocket() string {
+	path := d.config.HTTPSocket()
+	if d.config.HTTP.Socket == config.Auto && len(path) > config.MaxSocketPath {
+		d.log.Warn("no Unix socket for blockd add and others: its path is too long; set http.socket", slog.String("path", path))
+		return ""
+	}
+	return path
+}
+
+// firstToken reads the first token, or makes it. Without one, for whatever reason,
+// what it would open stays closed, and mail is filtered.
+func (d *daemon) firstToken() string {
+	path := d.config.FirstToken()
+	if path == "" {
+		return ""
+	}
+	token, made, err := httpapi.FirstToken(path)
+	if err != nil {
+		d.log.Error("no token for the HTTP door: who wrote to whom is shown by the Unix socket alone", slog.Any("error", err))
+		return ""
+	}
+	if made {
+		d.log.Info("token made for the HTTP door", slog.String("file", path))
+	}
+	return token
+}
+
+// readiness is the state of the lists with that of the doors and of the way to the
+// next server. Nothing is ready whose doors close because ctx has ended. In front of an
+// open relay nothing is served, and before the first look the way is not known; a
+// server that is away for a while is a problem, but the filter waits for it.
+func (d *daemon) readiness(ctx context.Context) func() reload.Status {
+	return func() reload.Status {
+		s := d.lists.Status()
+		s.Problems = slices.Clone(s.Problems)
+		if ctx.Err() != nil {
+			s.Ready = false
+			s.Problems = append(s.Problems, "stopping: the doors take no new connection")
+		}
+		s.Problems = append(s.Problems, append(d.entries.Problems(), d.past.Problems()...)...)
+		if d.smtp.upstream == nil {
+			return s
+		}
+		if err := d.smtp.upstream(); err != nil {
+			s.Problems = append(s.Problems, "smtp.upstream: "+err.Error())
+			if errors.Is(err, upstream.ErrOpenRelay) || errors.Is(err, upstream.ErrOwnListener) || errors.Is(err, upstream.ErrUntested) {
+				s.Ready = false
+			}
+		}
+		return s
+	}
+}

@@ -1,0 +1,151 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"blockd/history"
+	"blockd/httpapi"
+	"blockd/internal/config"
+	"blockd/live"
+	"blockd/policy"
+	"blockd/reload"
+	"blockd/repeat"
+	"blockd/spool"
+)
+
+// openLists makes what stands behind the doors: lists, live entries, the history, and what
+// decides by them.
+func (d *daemon) openLists(ctx context.Context) (err error) {
+	c := d.config
+	if err := MakeIndexFolder(c); err != nil {
+		return err
+	}
+	d.recent = reload.OpenRecent(c.RecentPath(), c.Index.Recent, d.log)
+	d.events, d.repeats = httpapi.NewEvents(), repeat.NewTable()
+	settings, verdicts := c.Reload(), c.Policy()
+	settings.Recent, settings.Blocks = d.recent, verdicts.Blocks
+	if d.entries, err = d.openLive(ctx); err != nil {
+		return fmt.Errorf("live entries: %w", err)
+	}
+	if d.entries != nil {
+		verdicts.Live, settings.Renew, settings.Served = d.entries, renew(d.entries, d.log), d.entries.Served
+	}
+	if d.past, err = d.openHistory(); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	if d.past != nil {
+		settings.Judge, settings.Refusals = verdicts.Judge(), d.refusals
+	}
+	if d.lists, err = reload.Open(ctx, settings, d.log, d.metrics); err != nil {
+		return fmt.Errorf("lists: %w", err)
+	}
+	if d.fetcher, err = NewFetcher(c, d.log, d.metrics); err != nil {
+		return fmt.Errorf("lists: %w", err)
+	}
+	verdicts.Completed, verdicts.Wants, verdicts.History, verdicts.Decided = d.recent.Add, d.recent.Wants, d.past, d.events.Add
+	if verdicts.Auth.Resolver, err = d.observedResolver(); err != nil {
+		return err
+	}
+	if err := d.repeats.Register(d.metrics); err != nil {
+		return err
+	}
+	verdicts.Repeats = d.repeats
+	d.checker = policy.New(d.lists.Live, verdicts, d.log, d.metrics)
+	// The copies are beside the index: that folder is written to anyway and is on a disk,
+	// which the system's folder for temporary files need not be.
+	d.copies = spool.New(spool.Settings{Dir: filepath.Dir(c.Index.Path)})
+	return nil
+}
+
+// MakeIndexFolder makes the folder of the index file, so that a fresh checkout
+// runs. The file itself has mode 0600.
+func MakeIndexFolder(c config.Config) error {
+	if err := os.MkdirAll(filepath.Dir(c.Index.Path), 0o755); err != nil {
+		return fmt.Errorf("index.path: %w", err)
+	}
+	return nil
+}
+
+// openLive opens the live entries; nil if there are to be none. Another process may hold
+// them for a moment: somebody who adds one while no daemon runs.
+func (d *daemon) openLive(ctx context.Context) (*live.Set, error) {
+	if d.config.Live.Folder == config.None {
+		return nil, nil
+	}
+	deadline := time.Now().Add(changeTimeout)
+	for {
+		set, err := live.Open(d.config.LiveSettings())
+		switch {
+		case err == nil:
+			for _, problem := range set.Problems() {
+				d.log.Error("live entries damaged", slog.String("problem", problem))
+			}
+			return set, set.Register(d.metrics)
+		case !errors.Is(err, live.ErrLocked) || time.Now().After(deadline):
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+// foldTroubles is how often the log says at most that live entries are not folded: each
+// look at the lists tries it again, many times a minute.
+const foldTroubles = 10 * time.Minute
+
+// renew writes the list of live entries for a build. What goes wrong costs nothing:
+// they act from memory. What it returns is called by one goroutine, that of the reloader.
+func renew(set *live.Set, log *slog.Logger) func(context.Context) bool {
+	var told time.Time
+	return func(ctx context.Context) bool {
+		written, err := set.Fold(ctx)
+		if err != nil && ctx.Err() == nil && (told.IsZero() || time.Since(told) >= foldTroubles) {
+			told = time.Now()
+			log.Error("live entries not folded into the index", slog.Any("error", err))
+		}
+		return written
+	}
+}
+
+// openHistory opens the history; nil if none is to be kept. One that cannot be opened
+// costs the history and no mail.
+func (d *daemon) openHistory() (*history.Log, error) {
+	c := d.config
+	if c.History.Folder == config.None {
+		return nil, nil
+	}
+	l, err := history.Open(history.Settings{Folder: c.HistoryFolder(), Max: int64(c.History.Max), Keep: time.Duration(c.History.Keep)})
+	if err != nil {
+		d.log.Error("no history is kept", slog.Any("error", err))
+		return nil, nil
+	}
+	return l, l.Register(d.metrics)
+}
+
+// refusedFor is how far back refusals are looked at before a load may lift them.
+const refusedFor = 7 * 24 * time.Hour
+
+// refusals reads the refusals of the last days, once for each load of lists.
+func (d *daemon) refusals(ctx context.Context) (reload.Past, error) {
+	return d.past.Refusals(ctx, time.Now().Add(-refusedFor), len(d.config.Lists)+1)
+}
+
+// Refusals is what the daemon goes by when a load would lift refusals, for a program that
+// builds its index; nil where no history is kept.
+func Refusals(c config.Config) func(context.Context) (reload.Past, error) {
+	if c.History.Folder == config.None {
+		return nil
+	}
+	return func(ctx context.Context) (reload.Past, error) {
+		return history.Refusals(ctx, c.HistoryFolder(), time.Now().Add(-refusedFor), len(c.Lists)+1)
+	}
+}

@@ -1,0 +1,41 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"blockd/addr"
+	"blockd/internal/config"
+	"blockd/milter"
+	"blockd/policy"
+)
+
+// openMilter makes what [milter] asks for.
+func (d *daemon) openMilter(ctx context.Context) (err error) {
+	c, o := d.config, &d.milter
+	if !c.Milter.Open() {
+		return nil
+	}
+	s := milter.Settings{
+		RejectAt: c.SMTP.RejectAt, ClientRejectAt: c.SMTP.ClientRejectAt, SkipAuthenticated: c.SMTP.SkipAuthenticated,
+		OnError: policy.OnError(c.SMTP.OnError), MaxConnections: c.Milter.MaxConnections,
+		DrainTimeout: time.Duration(c.SMTP.DrainTimeout), ProofTimeout: time.Duration(c.Auth.DNSTimeout), MaxCopy: int64(c.Auth.MaxMessage),
+		Trusted: config.Networks(c.SMTP.Trusted), AllowFrom: config.Networks(c.Milter.AllowFrom), Copies: d.copies,
+	}
+	if c.Milter.AuthenticationResults != "" {
+		key, err := addr.DomainKey(c.Milter.AuthenticationResults)
+		if err != nil {
+			return fmt.Errorf("milter.authentication_results: %w", err)
+		}
+		s.Results = key.Text
+	}
+	access := socketAccess{c.Milter.SocketMode, c.Milter.SocketGroup}
+	if o.listeners, err = d.inherited.listenAt(ctx, "milter", "milter.listen", c.Milter.Listen, access); err != nil {
+		return err
+	}
+	srv := milter.New(s, d.checker.At("milter"), d.metrics, d.log)
+	o.serve = func(ctx context.Context) error { return srv.Serve(ctx, o.listeners...) }
+	o.alive = func() { srv.Connections() }
+	return nil
+}

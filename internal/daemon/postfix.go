@@ -1,0 +1,59 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"blockd/internal/config"
+	"blockd/policy"
+	"blockd/postfix"
+)
+
+// openPostfix makes what [postfix] asks for.
+func (d *daemon) openPostfix(ctx context.Context) error {
+	c, o := d.config, &d.postfix
+	if !c.Postfix.Open() {
+		return nil
+	}
+	s := postfix.Settings{
+		MaxConnections: c.Postfix.MaxConnections, OnError: policy.OnError(c.SMTP.OnError),
+		RejectAt: c.SMTP.RejectAt, ClientRejectAt: c.SMTP.ClientRejectAt, SkipAuthenticated: c.SMTP.SkipAuthenticated,
+		ProofTimeout: time.Duration(c.Auth.DNSTimeout),
+		Trusted:      config.Networks(c.SMTP.Trusted), AllowFrom: config.Networks(c.Postfix.AllowFrom),
+	}
+	for _, l := range c.Lists {
+		s.Lists = append(s.Lists, l.Name)
+	}
+	metrics := postfix.NewMetrics(d.metrics)
+	access := socketAccess{c.Postfix.SocketMode, c.Postfix.SocketGroup}
+	services := map[*postfix.Server][]net.Listener{}
+	for _, service := range []struct {
+		name, key, where string
+		make             func(postfix.Settings, *policy.Checker, *postfix.Metrics, *slog.Logger) *postfix.Server
+	}{
+		{"policy", "postfix.policy_listen", c.Postfix.PolicyListen, postfix.Policy},
+		{"socketmap", "postfix.socketmap_listen", c.Postfix.SocketmapListen, postfix.Socketmap},
+		{"tcp", "postfix.tcp_listen", c.Postfix.TCPListen, postfix.TCPTable},
+	} {
+		listeners, err := d.inherited.listenAt(ctx, service.name, service.key, service.where, access)
+		if err != nil {
+			return err
+		}
+		if len(listeners) > 0 {
+			o.listeners = append(o.listeners, listeners...)
+			services[service.make(s, d.checker.At(service.name), metrics, d.log)] = listeners
+		}
+	}
+	o.serve = func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		for server, listeners := range services {
+			g.Go(func() error { return server.Serve(ctx, listeners...) })
+		}
+		return g.Wait()
+	}
+	return nil
+}

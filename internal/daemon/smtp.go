@@ -1,0 +1,138 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/internal/config"
+	"blockd/mailbox"
+	"blockd/smtpfilter/server"
+	"blockd/smtpfilter/session"
+	"blockd/smtpfilter/upstream"
+)
+
+// openSMTP makes what [smtp] asks for.
+func (d *daemon) openSMTP(ctx context.Context) (err error) {
+	s, o := d.config.SMTP, &d.smtp
+	if !s.Open() {
+		return nil
+	}
+	if o.listeners, err = d.inherited.listen(ctx, "smtp", "smtp.listen", s.Listen); err != nil {
+		return err
+	}
+	overTLS, err := d.inherited.listen(ctx, "smtps", "smtp.tls_listen", s.TLSListen)
+	if err != nil {
+		return err
+	}
+	for _, l := range overTLS {
+		o.listeners = append(o.listeners, server.Implicit(l))
+	}
+	secure, err := o.secure("smtp.tls_cert", s.TLSCert, s.TLSKey, prometheus.GaugeOpts{
+		Name: "blockd_smtp_tls_certificate_valid_until_timestamp_seconds",
+		Help: "When the certificate that clients are shown ends to be valid, by Unix time.",
+	}, prometheus.GaugeOpts{
+		Name: "blockd_smtp_tls_certificate_current",
+		Help: "1 if clients are shown the certificate that the files hold, 0 if that cannot be used and an older one serves.",
+	}, d.metrics, d.log)
+	if err != nil {
+		return err
+	}
+	up, err := config.ParseUpstream(s.Upstream)
+	if err != nil {
+		return err
+	}
+	next, done, err := NextServer(s, up, d.hostname, d.log)
+	if err != nil {
+		return err
+	}
+	o.done = done
+	srv := server.New(server.Settings{
+		Hostname: d.hostname, MaxConnections: s.MaxConnections, MaxPerClient: s.MaxConnectionsPerIP, MaxRate: s.MaxRatePerIP,
+		Proxies: config.Networks(s.ProxyFrom), ProxyTimeout: time.Duration(s.ProxyTimeout), TLS: secure, TLSTimeout: time.Duration(s.TLSTimeout),
+		AllowOpenUpstream: s.AllowOpenUpstream, StopTimeout: stopTimeout(s),
+	}, next, d.metrics, d.log)
+	settings := session.Settings{
+		Hostname: d.hostname, Trusted: config.Networks(s.Trusted), RejectAt: s.RejectAt, ClientInfo: s.ClientInfo, Protocol: protocolOf(up),
+		Limits: sessionLimits(s), Crowded: srv.Crowded,
+		ClientRejectAt: s.ClientRejectAt, Helo: s.Helo, PTR: s.PTR, Auth: s.Auth, SkipAuthenticated: s.SkipAuthenticated,
+		Chunking: s.Chunking, Copies: d.copies, MaxCopy: int64(d.config.Auth.MaxMessage),
+	}
+	if s.Quarantine != "" {
+		if settings.Quarantine, err = mailbox.OpenQuarantine(s.Quarantine, d.hostname, int64(s.QuarantineMax), d.log); err != nil {
+			return fmt.Errorf("smtp.quarantine: %w", err)
+		}
+	}
+	if secure != nil {
+		settings.StartTLS = srv.StartTLS
+	}
+	run := session.New(settings, next, d.checker.At("smtp"), session.NewMetrics(d.metrics), d.log).Run
+	o.serve = func(ctx context.Context) error { return srv.Serve(ctx, run, o.listeners...) }
+	o.alive = func() { srv.Sessions() }
+	o.upstream = func() error { return srv.Status().Err }
+	return nil
+}
+
+// sessionLimits are those of a session.
+func sessionLimits(s config.SMTP) session.Limits {
+	return session.Limits{
+		CommandIdle: time.Duration(s.CommandTimeout), StressIdle: time.Duration(s.StressTimeout),
+		DataStart: time.Duration(s.DataStartTimeout), DataBlock: time.Duration(s.DataTimeout),
+		UpstreamReply: time.Duration(s.UpstreamTimeout), FinalReply: time.Duration(s.UpstreamFinalTimeout),
+		Session: time.Duration(s.SessionTimeout), Drain: time.Duration(s.DrainTimeout), GreetWait: time.Duration(s.GreetWait),
+		ErrorDelay: time.Duration(s.ErrorDelay), MinDataRate: s.MinDataRate, MessageSize: int64(s.MaxMessageSize),
+		CommandRate: s.MaxCommandRate, Recipients: s.MaxRecipients,
+		SoftErrors: s.SoftErrors, HardErrors: s.HardErrors, JunkCommands: s.MaxJunkCommands,
+		Tarpits: s.MaxTarpits,
+	}
+}
+
+// stopTimeout is when a session that was given its time to end well is cut: the
+// drain, the wait for upstream's last word, and a minute for all that is between.
+func stopTimeout(s config.SMTP) time.Duration {
+	return time.Duration(s.DrainTimeout) + time.Duration(s.UpstreamFinalTimeout) + time.Minute
+}
+
+func protocolOf(u config.Upstream) upstream.Protocol {
+	if u.Scheme == "lmtp" || u.Scheme == "lmtp+unix" {
+		return upstream.LMTP
+	}
+	return upstream.SMTP
+}
+
+// mailboxPatience is how long the embedded mailbox may finish what it writes
+// after the last session has gone: a file and two syncs.
+const mailboxPatience = 10 * time.Second
+
+// NextServer returns the way to the next server. The embedded mailbox is started
+// for it where there is none; done ends that after the last session.
+func NextServer(s config.SMTP, u config.Upstream, hostname string, log *slog.Logger) (d *upstream.Dialer, done func(), err error) {
+	trust, err := s.UpstreamTrust()
+	if err != nil {
+		return nil, nil, fmt.Errorf("smtp.upstream_tls: %w", err)
+	}
+	set := upstream.Settings{
+		Protocol: protocolOf(u), Network: u.Network, Address: u.Address, Hostname: hostname, ClientInfo: s.ClientInfo,
+		TLS: s.UpstreamTLS, Trust: trust, SelfTestRecipient: s.SelfTestRecipient,
+		DialTimeout: time.Duration(s.UpstreamConnectTimeout), TLSTimeout: time.Duration(s.TLSTimeout),
+		ReplyTimeout: time.Duration(s.UpstreamTimeout),
+	}
+	if u.Scheme != "maildir" {
+		return upstream.New(set), func() {}, nil
+	}
+	box, err := mailbox.New(mailbox.Settings{Dir: u.Address, Hostname: hostname}, log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("smtp.upstream: %w", err)
+	}
+	set.Network, set.Address, set.Dial = "", "", box.Dial
+	return upstream.New(set), func() {
+		ctx, cancel := context.WithTimeout(context.Background(), mailboxPatience)
+		defer cancel()
+		if err := box.Shutdown(ctx); err != nil {
+			log.Warn("mailbox cut off", slog.Any("err", err))
+		}
+	}, nil
+}
