@@ -114,10 +114,7 @@ func (u User) Group() string {
 	if len(u.Groups) == 0 {
 		return "root"
 	}
-	if known, err := user.LookupGroupId(strconv.Itoa(u.Groups[0])); err == nil {
-		return known.Name
-	}
-	return strconv.Itoa(u.Groups[0])
+	return strings.TrimPrefix(groupName(u.Groups[0]), "gid ")
 }
 
 func userName(uid int) string {

@@ -19,7 +19,7 @@ func canonLocal(s string, seen octet) (string, fault) {
 		// x/text puts U+034F behind 30 combining marks in a row (the Stream-Safe
 		// Text Format of UAX 15): an invisible character in a key, which the key
 		// itself would be refused for. No language comes near that number.
-		if body = foldLocal(body); strings.ContainsRune(body, '\u034F') {
+		if body = Fold(body); strings.ContainsRune(body, '\u034F') {
 			return "", syntax("more than 30 combining marks in a row")
 		}
 	case seen&capital != 0:

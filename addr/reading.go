@@ -34,7 +34,7 @@ func Readings(text string) (all []Reading) {
 		return []Reading{{Addr: a}}
 	}
 	text = unbracket(text)
-	kept := drop(text, func(r rune) bool { return Ignorable(r) && r != zwnj && r != zwj })
+	kept := drop(text, func(r rune) bool { return Ignorable(r) && !Joiner(r) })
 	at := strings.LastIndexByte(kept, '@') + 1
 	kept = drop(kept[:at], Ignorable) + kept[at:]
 	r, ok := roughly(kept)
@@ -54,11 +54,8 @@ func (r Reading) whole() bool {
 	return r.Addr != Addr{} || r.Domain.Text != "" && !strings.HasPrefix(r.Domain.Text, unread+".")
 }
 
-// The joiners.
-const (
-	zwnj = '\u200C'
-	zwj  = '\u200D'
-)
+// Joiner reports whether r is ZWNJ or ZWJ, which a domain may hold (RFC 5892, appendix A).
+func Joiner(r rune) bool { return r == '\u200C' || r == '\u200D' }
 
 // Ignorable reports whether r shows nothing: a format character (soft hyphen,
 // zero width, joiners, bidi controls), a variation selector, or another of the code

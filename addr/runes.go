@@ -22,7 +22,7 @@ func badRune(s string, joiners bool) fault {
 		case r < utf8.RuneSelf:
 		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
 			return fault{BadUTF8, "not UTF-8"}
-		case joiners && (r == '\u200C' || r == '\u200D'):
+		case joiners && Joiner(r):
 		case invisible(r):
 			return fault{Invisible, "invisible character"}
 		case r == '\uFF20':
@@ -41,10 +41,10 @@ func invisible(r rune) bool {
 		unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// foldLocal gives local-part text in NFC and lower case. Normalising comes
+// Fold gives local-part text in NFC and lower case. Normalising comes
 // first and last: lower-casing tells I with a dot in one code point from the
 // same in two, and J with a caron has a composed form in lower case only.
-func foldLocal(s string) string {
+func Fold(s string) string {
 	return norm.NFC.String(lower(norm.NFC.String(s)))
 }
 

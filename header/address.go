@@ -27,8 +27,8 @@ import (
 func Addresses(text string) []string {
 	text = legible(text)
 	all := read(text)
-	if strings.ContainsAny(text, joiners) {
-		all = append(all, read(drop(text, joiners))...)
+	if strings.ContainsFunc(text, addr.Joiner) {
+		all = append(all, read(withoutJoiners(text))...)
 	}
 	seen, shown := map[string]bool{}, all[:0]
 	for _, address := range all {
@@ -40,12 +40,9 @@ func Addresses(text string) []string {
 	return shown
 }
 
-// joiners are ZWNJ and ZWJ, which a domain may hold (RFC 5892, appendix A).
-const joiners = "\u200C\u200D"
-
-func drop(text, signs string) string {
+func withoutJoiners(text string) string {
 	return strings.Map(func(r rune) rune {
-		if strings.ContainsRune(signs, r) {
+		if addr.Joiner(r) {
 			return -1
 		}
 		return r
@@ -158,7 +155,7 @@ func legible(text string) string {
 			b.WriteByte(' ')
 		case addr.WideAt(r):
 			b.WriteByte('@')
-		case addr.Ignorable(r) && !strings.ContainsRune(joiners, r):
+		case addr.Ignorable(r) && !addr.Joiner(r):
 		default:
 			b.WriteRune(r)
 		}

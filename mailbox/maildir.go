@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"blockd/internal/durable"
 )
 
 // staleAfter is the age at which a file in tmp/ is nobody's any more; the
@@ -58,7 +60,7 @@ func openMaildir(dir, host string, log *slog.Logger) (*maildir, error) {
 	}
 	d.abort()
 	// The names of new folders must survive a crash as the messages in them do.
-	return m, errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
+	return m, errors.Join(durable.SyncFolder(dir), durable.SyncFolder(filepath.Dir(dir)))
 }
 
 // removeStale removes the files in tmp/ that were not touched since before.
@@ -116,7 +118,7 @@ func (d *delivery) commit() error {
 	if err := os.Rename(d.path, path); err != nil {
 		return err
 	}
-	if err := syncDir(folder); err != nil {
+	if err := durable.SyncFolder(folder); err != nil {
 		// The client will be told to come again: take the message back, unless
 		// a reader was faster.
 		d.path = path
@@ -134,13 +136,4 @@ func (d *delivery) abort() {
 	d.file.Close() // twice after sync
 	os.Remove(d.path)
 	d.path = ""
-}
-
-// syncDir makes changes of names in dir last.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

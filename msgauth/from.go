@@ -2,6 +2,7 @@ package msgauth
 
 import (
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -49,23 +50,13 @@ func Author(value string) (string, error) {
 }
 
 func indexSign(words []word, sign byte) int {
-	for i, w := range words {
-		if w.sign == sign {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(words, func(w word) bool { return w.sign == sign })
 }
 
 // isPhrase tells a display name: atoms, quoted texts and, as many write without
 // quotes, dots (RFC 5322, section 4.1).
 func isPhrase(words []word) bool {
-	for _, w := range words {
-		if w.sign != 0 && w.sign != '.' {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(words, func(w word) bool { return w.sign != 0 && w.sign != '.' })
 }
 
 // addrSpec returns the canonical domain of local-part@domain, "" if words are

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"blitiri.com.ar/go/spf"
@@ -34,7 +35,7 @@ func (r *Resolver) SPF(ctx context.Context, client netip.Addr, helo, sender stri
 	switch {
 	case !client.IsValid():
 		f.Reason = "the client's address is not known"
-	case covers(r.settings.TrustedRelays, client):
+	case slices.ContainsFunc(r.settings.TrustedRelays, func(p netip.Prefix) bool { return p.Contains(client) }):
 		f.Reason = "the client is a trusted relay"
 	case f.Domain == "" || local == "":
 		// The library cuts at the first "@", which is in a quoted local-part here; what
@@ -82,15 +83,6 @@ func nobody(client netip.Addr) netip.Addr {
 		return netip.AddrFrom4([4]byte{240, 113, 7, 91})
 	}
 	return netip.AddrFrom16([16]byte{0: 0x01, 15: 0x5b})
-}
-
-func covers(nets []netip.Prefix, a netip.Addr) bool {
-	for _, p := range nets {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
 }
 
 // spfNames is a Resolver as the SPF library asks it.

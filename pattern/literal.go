@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 const (
@@ -151,13 +152,10 @@ func walkAlternate(subs []*syntax.Regexp) found {
 
 // longest returns the need whose shortest text is the longest, nil of none.
 func longest(needs []Need) Need {
-	var best Need
-	for _, n := range needs {
-		if best == nil || n.shortest() > best.shortest() {
-			best = n
-		}
+	if len(needs) == 0 {
+		return nil
 	}
-	return best
+	return slices.MaxFunc(needs, func(a, b Need) int { return a.shortest() - b.shortest() })
 }
 
 // shortest is the length of the shortest text of n, which is not empty.
@@ -181,9 +179,6 @@ func classTexts(ranges []rune) []string {
 				return nil
 			}
 		}
-	}
-	if len(texts) == 0 {
-		return nil
 	}
 	return texts
 }
@@ -283,10 +278,6 @@ func partBehind(part, text string) bool {
 // runeLen is the length of the first character of text; an octet that begins none
 // counts as one.
 func runeLen(text string) int {
-	for i := range text {
-		if i > 0 {
-			return i
-		}
-	}
-	return len(text)
+	_, n := utf8.DecodeRuneInString(text)
+	return n
 }

@@ -17,6 +17,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"blockd/addr"
+
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -77,7 +79,7 @@ func Parse(k Kind, text string) (*Pattern, error) {
 	}
 	p := &Pattern{kind: k, text: norm.NFC.String(text)}
 	if k == Glob {
-		p.text = norm.NFC.String(lower(p.text))
+		p.text = addr.Fold(text)
 		p.glob = parseGlob(p.text)
 		p.needs = p.glob.needs()
 		return p, nil
@@ -238,21 +240,11 @@ func lowerLiteral(re *syntax.Regexp) *syntax.Regexp {
 		plain = &syntax.Regexp{Op: syntax.OpLiteral}
 		parts = append(parts, class, plain)
 	}
-	parts = deleteEmpty(parts)
+	parts = slices.DeleteFunc(parts, func(p *syntax.Regexp) bool { return p.Op == syntax.OpLiteral && len(p.Rune) == 0 })
 	if len(parts) == 1 {
 		return parts[0]
 	}
 	return &syntax.Regexp{Op: syntax.OpConcat, Sub: parts}
-}
-
-func deleteEmpty(parts []*syntax.Regexp) []*syntax.Regexp {
-	kept := parts[:0]
-	for _, p := range parts {
-		if p.Op != syntax.OpLiteral || len(p.Rune) > 0 {
-			kept = append(kept, p)
-		}
-	}
-	return kept
 }
 
 // smallOf returns the small letters that r stands for, ascending. Those of ASCII
@@ -270,26 +262,14 @@ func smallOf(r rune, fold bool) []rune {
 			break
 		}
 	}
-	for i, s := range small {
-		if s < utf8.RuneSelf {
-			return small[i : i+1]
-		}
-	}
-	if len(small) == 0 {
+	slices.Sort(small)
+	switch {
+	case len(small) == 0:
 		return []rune{unicode.ToLower(r)}
-	}
-	// SimpleFold goes upwards and then begins anew.
-	for i := 1; i < len(small); i++ {
-		if small[i] < small[i-1] {
-			return append(append([]rune{}, small[i:]...), small[:i]...)
-		}
+	case small[0] < utf8.RuneSelf:
+		return small[:1]
 	}
 	return small
-}
-
-// lower gives a glob the small letters of keys.
-func lower(text string) string {
-	return strings.ReplaceAll(strings.ToLower(strings.ReplaceAll(text, "İ", "i\u0307")), "ς", "σ")
 }
 
 // trimAny takes ".*" off both ends, with the anchor before or behind it: what is

@@ -5,6 +5,7 @@
 package spool
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -157,7 +158,13 @@ func (c *Copy) Reader() io.Reader {
 	return c.memory()
 }
 
-func (c *Copy) memory() io.Reader { return &memory{blocks: c.blocks, size: c.size} }
+func (c *Copy) memory() io.Reader {
+	parts := make([]io.Reader, len(c.blocks))
+	for i, b := range c.blocks {
+		parts[i] = bytes.NewReader(b[:min(block, c.size-int64(i)*block)])
+	}
+	return io.MultiReader(parts...)
+}
 
 // Close gives the room back. A second time it does nothing.
 func (c *Copy) Close() {
@@ -167,23 +174,6 @@ func (c *Copy) Close() {
 		c.file = nil
 	}
 	c.size, c.most = 0, 0
-}
-
-// memory reads blocks.
-type memory struct {
-	blocks []*[block]byte
-	size   int64 // of what they hold
-	read   int64
-}
-
-func (m *memory) Read(p []byte) (int, error) {
-	if m.read == m.size {
-		return 0, io.EOF
-	}
-	from := m.read % block
-	n := copy(p, m.blocks[m.read/block][from:min(block, from+m.size-m.read)])
-	m.read += int64(n)
-	return n, nil
 }
 
 // nameless opens a file that has no name, or loses it at once where the file system
