@@ -69,6 +69,7 @@ var layers = map[string][]string{
 		"postfix", "reload", "remote", "smtpfilter/upstream"},
 	"internal/daemon": {"access", "addr", "certificate", "history", "httpapi", "index", "internal/config", "internal/term", "lists", "live", "mailbox", "milter",
 		"msgauth", "policy", "postfix", "reload", "remote", "repeat", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
+	"internal/doctor": {"access", "httpapi", "internal/config", "internal/daemon", "internal/term", "policy", "smtpfilter/upstream"},
 }
 
 func TestImportsPointDown(t *testing.T) {

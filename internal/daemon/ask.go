@@ -23,8 +23,11 @@ import (
 	"blockd/internal/term"
 )
 
-// TokenVariable names the environment variable with a token for the daemon.
-const TokenVariable = "BLOCKD_TOKEN"
+// tokenVariable names the environment variable with a token for the daemon.
+const tokenVariable = "BLOCKD_TOKEN"
+
+// TokenHint is what helps where the daemon does not say how it is.
+const TokenHint = "put a token into " + tokenVariable + ", or ask as a user who may open its socket"
 
 // ErrNone is wrapped by the error of a question that nobody has heard.
 var ErrNone = errors.New("no daemon answers")
@@ -118,7 +121,7 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 
 // authorize puts the token into a request, if there is one.
 func authorize(c config.Config, req *http.Request) error {
-	token := os.Getenv(TokenVariable)
+	token := os.Getenv(tokenVariable)
 	if file := cmp.Or(c.HTTP.OwnToken(), c.FirstToken()); token == "" && file != "" {
 		var err error
 		switch token, err = httpapi.ReadToken(file); {
@@ -146,9 +149,9 @@ func refusal(c config.Config, resp *http.Response, text *json.Decoder) error {
 		detail = strings.Replace(detail, `say "force": true`, "add --force", 1)
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if resp.Request.Header.Get("Authorization") == "" {
-			how := "put one into " + TokenVariable + " (made by blockd token new --write)"
+			how := "put one into " + tokenVariable + " (made by blockd token new --write)"
 			if file := c.FirstToken(); file != "" {
-				how = "put that of " + term.Path(file) + " into " + TokenVariable
+				how = "put that of " + term.Path(file) + " into " + tokenVariable
 			}
 			detail = fmt.Sprintf("it wants a token: %s, or use its socket %s as a user who may open it", how, term.Path(c.HTTPSocket()))
 		}

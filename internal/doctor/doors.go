@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"bufio"
@@ -99,7 +99,7 @@ func (d *doctor) checkDoor(ctx context.Context, r *report, listen string, speak 
 		r.fault("see ss -ltnp: is it another program, or systemd, which waits for the daemon to be started?", "%s: no daemon answers, and something listens there", address)
 		return
 	}
-	if err := conn.SetDeadline(time.Now().Add(min(doorTimeout+time.Duration(d.SMTP.GreetWait), doctorPatience))); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(min(doorTimeout+time.Duration(d.SMTP.GreetWait), patience))); err != nil {
 		r.fault("", "%s: %v", address, err)
 		return
 	}
@@ -405,7 +405,7 @@ func (d *doctor) shownCertificate(ctx context.Context) (*x509.Certificate, error
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(min(doorTimeout+time.Duration(d.SMTP.GreetWait), doctorPatience))); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(min(doorTimeout+time.Duration(d.SMTP.GreetWait), patience))); err != nil {
 		return nil, err
 	}
 	if implicit {

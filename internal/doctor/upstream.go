@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"cmp"
@@ -65,9 +65,9 @@ func (d *doctor) checkUpstream(ctx context.Context, r *report) {
 	switch {
 	case up.Scheme != "smtp":
 	case d.SMTP.ClientInfo == upstream.ClientInfoXCLIENT:
-		r.add(stateOK, "", "it takes XCLIENT: it knows who the client is")
+		r.add(OK, "", "it takes XCLIENT: it knows who the client is")
 	case d.SMTP.ClientInfo == upstream.ClientInfoPROXY:
-		r.add(stateOK, "", "it takes a PROXY header: it knows who the client is")
+		r.add(OK, "", "it takes a PROXY header: it knows who the client is")
 	}
 }
 
