@@ -1,7 +1,9 @@
 package reload
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -54,6 +56,41 @@ func readAcceptance(path string) (a acceptance) {
 // covers reports whether a list of a generation was accepted.
 func (a acceptance) covers(generation, list string) bool {
 	return a.generation == generation && (len(a.lists) == 0 || slices.Contains(a.lists, list))
+}
+
+// adopt takes over an index that another process has published at our path and
+// that holds the lists as they are now: what `blockd compile` has made need not
+// be made again, and what it made with --accept need not pass the gate. Who
+// compiles does not ask those who wrote lately: here they are asked, but about lists
+// that were accepted.
+func (r *Reloader) adopt(v view) bool {
+	if r.live.Load() == nil || len(r.problems) == 0 && r.decidedOn != nil && !r.noteMoved() {
+		return false // nothing was refused or held back, so nobody had reason to
+	}
+	r.noted = r.noteStamps()
+	note := readAcceptance(r.settings.Path)
+	g := r.onDisk()
+	if g == nil || g.ix.Generation() == r.live.Load().Generation() || len(g.lacks) > 0 || !g.holds(r.settings.Lists) ||
+		!slices.Equal(v.contents, contents(g.ix.Lists(), nil, nil)) {
+		return false
+	}
+	accepted := func(list string) bool { return note.covers(g.ix.Generation(), list) }
+	freed := slices.DeleteFunc(r.freed(r.live.Load(), g.ix), func(p problem) bool { return accepted(p.list) })
+	var odd []problem
+	if g.withheld, odd = r.holdEntries(g.ix, r.held.without(accepted), accepted); len(odd)+len(freed) > 0 {
+		return false
+	}
+	for _, p := range r.problems {
+		if acceptable(p.class) {
+			r.log.LogAttrs(context.Background(), slog.LevelWarn, "lists accepted", slog.String("list", p.list),
+				slog.String("class", string(p.class)), slog.String("error", p.err.Error()),
+				slog.Time("built", g.ix.Built()), slog.Time("previous_built", r.live.Load().Built()))
+		}
+	}
+	r.serve(g, adopted)
+	r.forgetHeld()
+	r.decidedOn = v.contents
+	return true
 }
 
 // noteMoved reports whether such a note, or the index behind it, is another than when

@@ -68,8 +68,8 @@ func (r *Reloader) age(clock time.Time) {
 	if serving == nil {
 		return
 	}
-	now := make(map[content]bool, len(r.seen))
-	for _, c := range r.seen {
+	now := make(map[content]bool, len(r.seen.contents))
+	for _, c := range r.seen.contents {
 		c.guard = 0
 		now[c] = true
 	}
@@ -88,7 +88,7 @@ func (r *Reloader) age(clock time.Time) {
 		if !known {
 			at = serving.Built() // it was there then
 		}
-		if info := r.stamps[path]; info != nil && now[content{list: l.Name, path: path, hash: row.Summary.Hash}] {
+		if info := r.seen.stamps[path]; info != nil && now[content{list: l.Name, path: path, hash: row.Summary.Hash}] {
 			date := l.date(info)
 			// What stands there from now on is the next look's. The date comes first: it
 			// may be that of a file which came a moment ago.

@@ -18,6 +18,33 @@ type content struct {
 	guard      uint64   // that it is, or was, read under
 }
 
+// view is what a look finds.
+type view struct {
+	began    time.Time // the look
+	sources  []index.Source
+	contents []content
+	faults   []problem              // of sources that are no list
+	stamps   map[string]os.FileInfo // by path, from before the contents were read
+}
+
+// view reads all sources.
+func (r *Reloader) view(ctx context.Context, began time.Time) view {
+	v := view{began: began}
+	v.sources, v.faults = expand(r.settings.Lists)
+	now, unreadable := r.files.read(ctx, v.sources)
+	v.contents, v.faults, v.stamps = now, append(v.faults, unreadable...), r.files.seen
+	r.seen = v
+	return v
+}
+
+// decideOn notes that the contents of v led to a refusal, if they are what was built: a file
+// that has changed since it was hashed may have been refused for what it held in between.
+func (r *Reloader) decideOn(v view) {
+	if !r.files.moved(v.sources) {
+		r.decidedOn = v.contents
+	}
+}
+
 // fileCache knows what the files were when they were last looked at.
 type fileCache struct {
 	seen   map[string]os.FileInfo // by path; nil: no such file, or unreadable

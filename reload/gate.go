@@ -28,7 +28,7 @@ func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []pro
 		case row.Refused == nil:
 		case row.LastGood:
 			// What the cache has may be older than what serves: others compile without it.
-			lost = lost || !r.unchanged(row)
+			lost = lost || !r.serves(row)
 			g.held = append(g.held, rowProblem(row))
 		default:
 			g.without = append(g.without, rowProblem(row))

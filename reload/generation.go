@@ -2,7 +2,9 @@ package reload
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -93,6 +95,20 @@ func openGeneration(path string) (*generation, error) {
 	return g, nil
 }
 
+// onDisk opens the index at our path, or returns nil. A damaged one is told of
+// and then built anew like a missing one.
+func (r *Reloader) onDisk() *generation {
+	g, err := openGeneration(r.settings.Path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.log.Warn("index on disk cannot be used: it will be built anew", "error", err)
+	}
+	if g != nil {
+		g.withheld = r.held.in(g.ix)
+		g.ix.Withhold(g.withheld.set())
+	}
+	return g
+}
+
 // holds reports whether g is a generation of these lists, whatever their
 // content was: built by the same settings. The files of a glob may be others, and
 // what it lacks it may go on lacking.
@@ -157,13 +173,13 @@ func entries(table []index.ListInfo) map[string]int {
 	return n
 }
 
-// serve swaps g in. Sessions keep the old generation until their transaction
+// serve swaps g in by a look that ends with out. Sessions keep the old generation until their transaction
 // ends; its memory and mapping go after the last.
-func (r *Reloader) serve(g *generation, how string) {
+func (r *Reloader) serve(g *generation, out outcome) {
 	old := r.live.Load()
 	table := g.ix.Lists()
 	r.tellHeld(g)
-	attrs := []any{slog.String("how", how), slog.String("generation", g.ix.Generation())}
+	attrs := []any{slog.String("how", outcomes[out].swap), slog.String("generation", g.ix.Generation())}
 	var was []index.ListInfo
 	r.mu.Lock()
 	if old != nil {

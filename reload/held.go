@@ -252,6 +252,13 @@ func (r *Reloader) keepHeld(all heldEntries) error {
 	return nil
 }
 
+// forgetHeld writes down what is held in the index file that serves, and nothing more.
+func (r *Reloader) forgetHeld() {
+	if err := r.keepHeld(r.held); err != nil {
+		r.log.Error("entries that are held back are not noted", slog.Any("error", err))
+	}
+}
+
 // alsoHeld are the entries that are held in g or in what serves: the index file is that of
 // one of them.
 func (r *Reloader) alsoHeld(g *generation) heldEntries {

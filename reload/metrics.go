@@ -31,17 +31,20 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		dropped: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_list_refused_lines_total",
 			Help: "Lines that were refused when a list was loaded and had not been before, by list and class."}, []string{"list", "class"}),
 	}
-	for _, r := range []result{swapped, unchanged, refused, failed} {
-		m.reloads.WithLabelValues(string(r))
+	for _, o := range outcomes {
+		if o.count != "" {
+			m.reloads.WithLabelValues(o.count)
+		}
 	}
 	return m
 }
 
-func (m *metrics) attempt(r result, good bool) {
-	if r == same {
+// attempt counts a look; good: all lists serve as they are now.
+func (m *metrics) attempt(count string, good bool) {
+	if count == "" {
 		return
 	}
-	m.reloads.WithLabelValues(string(r)).Inc()
+	m.reloads.WithLabelValues(count).Inc()
 	m.lastGood.Set(0)
 	if good {
 		m.lastGood.Set(1)
@@ -68,7 +71,7 @@ var (
 
 // Describe is of prometheus.Collector.
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{listEntries, listStale, listLeftOut, indexKeys, indexBytes, filterAsked, filterFalse, filterRate} {
+	for _, d := range []*prometheus.Desc{listEntries, listStale, listLeftOut, listHeld, indexKeys, indexBytes, filterAsked, filterFalse, filterRate} {
 		ch <- d
 	}
 }

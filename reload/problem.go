@@ -49,6 +49,11 @@ func buildProblems(err error) []problem {
 	return all
 }
 
+// passes reports whether p will pass by itself, and soon.
+func (p problem) passes() bool {
+	return errors.Is(p.err, lists.ErrChanged) || errors.Is(p.err, index.ErrLocked)
+}
+
 // hint says what an operator can do about p, "" where the error says it all.
 func (p problem) hint() string {
 	switch {

@@ -242,13 +242,13 @@ func (d *daemon) sources() []index.Source {
 func TestFileBeingWrittenIsNoProblem(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open()
 	changed := problem{list: "a", err: &lists.FileError{Path: d.path("a.txt"), Class: lists.Changed, Err: lists.ErrChanged}}
-	for i := 1; i <= patience; i++ {
-		again := d.judge(refused, []problem{changed}, false)
-		if problems := len(d.Status().Problems); !again || (problems > 0) != (i == patience) {
-			t.Errorf("look %d: again %v, %d problems", i, again, problems)
+	for i := 1; i <= maxUnfinished; i++ {
+		next := d.conclude(refused, []problem{changed}, false)
+		if problems := len(d.Status().Problems); next != probing || (problems > 0) != (i == maxUnfinished) {
+			t.Errorf("look %d: next state %d, %d problems", i, next, problems)
 		}
 	}
-	if again := d.judge(unchanged, nil, false); again || len(d.Status().Problems) > 0 {
+	if next := d.conclude(unchanged, nil, false); next != resting || len(d.Status().Problems) > 0 {
 		t.Error("not over when the file rests")
 	}
 }

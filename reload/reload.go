@@ -104,22 +104,21 @@ type Reloader struct {
 	past   struct{ falsePositives, asked uint64 }
 
 	// What follows belongs to the goroutine in Open, then to that in Run.
-	dropped  map[[2]string]*lists.Dropped // lines refused of the files in service, as they were told of
-	former   *index.Index                 // of another configuration, while there is nothing else to compare with
-	lacks    lacking
-	files    fileCache
-	settled  []content // what led to the state as it is; nil: look again
-	problems []problem
-	changing int                     // looks in a row that met a file being written
-	yielded  int                     // builds in a row that gave way to a change
-	refusals func() Past             // of the load in hand
-	promoted string                  // generation whose filter was brought into memory, or could not be
-	seen     []content               // by the last look
-	stamps   map[string]os.FileInfo  // of the files as they were then
-	dates    map[[2]string]time.Time // by list and path: of what serves, see age
-	held     heldEntries             // of what serves
-	heldKept heldEntries             // as their file has them
-	noted    [2]os.FileInfo          // see noteMoved
+	dropped    map[[2]string]*lists.Dropped // lines refused of the files in service, as they were told of
+	former     *index.Index                 // of another configuration, while there is nothing else to compare with
+	lacks      lacking
+	files      fileCache
+	decidedOn  []content // what led to the last outcome; nil: look again
+	problems   []problem
+	unfinished int                     // looks in a row that met a file being written
+	yielded    int                     // builds in a row that gave way to a change
+	refusals   func() Past             // of the load in hand
+	promoted   string                  // generation whose filter was brought into memory, or could not be
+	seen       view                    // by the last look
+	dates      map[[2]string]time.Time // by list and path: of what serves, see age
+	held       heldEntries             // of what serves
+	heldKept   heldEntries             // as their file has them
+	noted      [2]os.FileInfo          // see noteMoved
 }
 
 // Status is what /readyz and the console say.
@@ -192,7 +191,7 @@ func Open(ctx context.Context, s Settings, log *slog.Logger, reg prometheus.Regi
 	case g.holds(s.Lists):
 		// From here on it is an ordinary reload: nothing to do if the lists are
 		// as they were, and if one is refused the old generation stays.
-		r.serve(g, "found on disk")
+		r.serve(g, found)
 	default:
 		r.former = g.ix
 	}
@@ -238,7 +237,7 @@ func (r *Reloader) Run(ctx context.Context) error {
 func (r *Reloader) run(ctx context.Context, events <-chan struct{}, follow func()) {
 	follow()
 	r.promote(ctx)
-	pace{
+	l := loop{
 		quiet: r.settings.Quiet,
 		poll:  r.settings.Poll,
 		moved: r.moved,
@@ -247,13 +246,14 @@ func (r *Reloader) run(ctx context.Context, events <-chan struct{}, follow func(
 			r.age(time.Now())
 			return r.moved() || r.files.unsure || len(r.problems) > 0 || r.noteMoved()
 		},
-		look: func(forced bool) bool {
-			again, _ := r.look(ctx, forced)
+		look: func(forced bool) state {
+			next, _ := r.look(ctx, forced)
 			r.promote(ctx)
 			follow()
-			return again
+			return next
 		},
-	}.run(ctx, events, r.asked)
+	}
+	l.run(ctx, events, r.asked)
 }
 
 // moved reports whether a file is another one than when it was last looked at,

@@ -276,16 +276,16 @@ func TestFileOfTheFuture(t *testing.T) {
 func TestRefusalOfWhatIsGone(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open()
 	d.write("a.txt", "new.example\n")
-	now, _ := d.files.read(t.Context(), d.sources())
-	d.settled = nil
-	if d.settle(d.sources(), now); d.settled == nil {
+	v := d.view(t.Context(), time.Now())
+	d.decidedOn = nil
+	if d.decideOn(v); d.decidedOn == nil {
 		t.Error("the refusal of a file that rests is not remembered")
 	}
 	d.write("a.txt", "one two\n")
 	d.write("a.tmp", "new.example\n")
 	d.rename("a.tmp", "a.txt")
-	d.settled = nil
-	if d.settle(d.sources(), now); d.settled != nil {
+	d.decidedOn = nil
+	if d.decideOn(v); d.decidedOn != nil {
 		t.Error("the refusal of a file that has moved meanwhile is remembered")
 	}
 }

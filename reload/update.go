@@ -36,15 +36,15 @@ var errDisturbed = errors.New("a list has changed")
 // update makes the small change that led from the serving generation to the lists
 // as they are now serve, if it is one and may. What it does not do is left to a
 // build, which says why where that is a list's fault.
-func (r *Reloader) update(ctx context.Context, sources []index.Source, faults []problem, began time.Time) bool {
+func (r *Reloader) update(ctx context.Context, v view) bool {
 	serving := r.live.Load()
-	if serving == nil || len(faults) > 0 || len(r.lacks) > 0 {
+	if serving == nil || len(v.faults) > 0 || len(r.lacks) > 0 {
 		return false
 	}
 	if keys, _ := serving.Counts(); keys < r.settings.updateFrom {
 		return false
 	}
-	ix, report, err := serving.Update(ctx, sources, index.Options{Cache: r.settings.Path + index.CacheSuffix})
+	ix, report, err := serving.Update(ctx, v.sources, index.Options{Cache: r.settings.Path + index.CacheSuffix})
 	if err != nil {
 		r.log.Debug("lists are built anew", slog.Any("reason", err))
 		return false
@@ -57,9 +57,10 @@ func (r *Reloader) update(ctx context.Context, sources []index.Source, faults []
 		r.log.Error("lists not updated in memory", slog.Any("error", err))
 		return false // the build says so as well
 	}
-	g.ix, g.bytes, g.seconds = ix, r.bytes, time.Since(began).Seconds()
+	g.ix, g.bytes, g.seconds = ix, r.bytes, time.Since(v.began).Seconds()
 	r.metrics.updates.Inc()
-	r.serve(g, "updated")
+	r.serve(g, updated)
+	r.decidedOn = contents(ix.Lists(), nil, v.contents)
 	r.log.Info("lists updated in memory", slog.Int("files", report.Sources), slog.Int("keys", report.Keys), slog.Int64("bytes", report.Bytes))
 	return true
 }
@@ -72,28 +73,29 @@ func (r *Reloader) owes() bool {
 
 // fold builds what serves already, which is no change of the lists. It gives way to
 // a change of a file.
-func (r *Reloader) fold(ctx context.Context, sources []index.Source, now []content, began time.Time) (result, []problem) {
+func (r *Reloader) fold(ctx context.Context, v view) (outcome, []problem) {
 	calm, end := ctx, func() {}
 	if r.yielded < maxYielded {
-		calm, end = r.calm(ctx, sources)
+		calm, end = r.calm(ctx, v)
 	}
-	got, problems := r.build(calm, sources, nil, now, began)
+	v.faults = nil
+	out, problems := r.build(calm, v)
 	end()
 	switch {
-	case got == swapped:
-		r.yielded, got = 0, unchanged
+	case out == built:
+		r.yielded, out = 0, folded
 	case errors.Is(context.Cause(calm), errDisturbed):
 		r.yielded++
-		return same, nil
+		return yielded, nil
 	}
-	return got, problems
+	return out, problems
 }
 
 // calm returns a context that ends when a file is another one than when it was last
 // looked at, or at end.
-func (r *Reloader) calm(ctx context.Context, sources []index.Source) (calm context.Context, end func()) {
+func (r *Reloader) calm(ctx context.Context, v view) (calm context.Context, end func()) {
 	calm, cancel := context.WithCancelCause(ctx)
-	seen, lists := r.files.seen, r.settings.Lists
+	lists := r.settings.Lists
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -106,10 +108,10 @@ func (r *Reloader) calm(ctx context.Context, sources []index.Source) (calm conte
 			case <-tick.C:
 			}
 			now, _ := expand(lists)
-			disturbed := len(now) != len(sources)
+			disturbed := len(now) != len(v.sources)
 			for _, s := range now {
 				info, _ := os.Stat(s.Path)
-				old, known := seen[s.Path]
+				old, known := v.stamps[s.Path]
 				disturbed = disturbed || !known || !sameStamp(info, old)
 			}
 			if disturbed {

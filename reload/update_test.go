@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"blockd/index"
 	"blockd/lists"
@@ -139,14 +140,13 @@ func TestLargeChangesAndSmallIndexesAreBuilt(t *testing.T) {
 // TestBuildGivesWay: a change of a file ends the build of what serves already.
 func TestBuildGivesWay(t *testing.T) {
 	d := small(t, map[string]string{"a.txt": "old.example\n"}).open()
-	sources, err := Sources(d.settings.Lists)
-	d.must(err)
-	calm, end := d.calm(t.Context(), sources)
+	v := d.view(t.Context(), time.Now())
+	calm, end := d.calm(t.Context(), v)
 	d.write("a.txt", strings.Repeat("new.example\n", 2))
 	d.wait("the end", func() bool { return errors.Is(context.Cause(calm), errDisturbed) })
 	end()
 
-	quiet, end := d.calm(t.Context(), sources)
+	quiet, end := d.calm(t.Context(), v)
 	end()
 	if context.Cause(quiet) == errDisturbed {
 		t.Error("ended by a change that was none")

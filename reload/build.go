@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"blockd/index"
 )
@@ -12,6 +13,36 @@ import (
 // A list that is refused does not hold back the others. The build takes what the
 // list held in the last generation from its cache, and what changed elsewhere
 // serves. Where there is no such thing the generation before serves whole.
+
+// build makes a new generation of the lists as they are now serve, and publishes it, if it
+// may. It returns as decide does.
+func (r *Reloader) build(ctx context.Context, v view) (outcome, []problem) {
+	draft, g, why, err := r.draft(ctx, v.sources, v.faults)
+	if err != nil {
+		return failed, buildProblems(err)
+	}
+	if draft == nil {
+		r.decideOn(v)
+		return refused, why
+	}
+	defer draft.Discard()
+	if err := r.keepHeld(r.alsoHeld(g)); err != nil { // before anybody can open the new file
+		return failed, []problem{{err: err}}
+	}
+	if err := draft.Publish(); err != nil {
+		return failed, []problem{{err: err}}
+	}
+	g.ix, g.bytes, g.seconds = draft.Index(), draft.Report.Bytes, time.Since(v.began).Seconds()
+	r.serve(g, built)
+	r.forgetHeld()
+	v.contents = contents(draft.Report.Lists, g.unread(), v.contents)
+	if len(g.held) > 0 {
+		r.decideOn(v)
+	} else {
+		r.decidedOn = v.contents
+	}
+	return built, g.problems()
+}
 
 // draft builds what may serve: a draft that is to be published, or why there is
 // none. failed is an error of the index and not of a list.
@@ -110,8 +141,8 @@ func (r *Reloader) news(table []index.ListInfo, odd []problem) bool {
 	return !slices.Equal(left(table), left(serving.Lists()))
 }
 
-// unchanged reports whether what is in the row serves.
-func (r *Reloader) unchanged(row index.ListInfo) bool {
+// serves reports whether what is in the row serves.
+func (r *Reloader) serves(row index.ListInfo) bool {
 	serving := r.live.Load()
 	return serving == nil || slices.ContainsFunc(serving.Lists(), func(old index.ListInfo) bool {
 		return old.Source.List == row.Source.List && old.Source.Path == row.Source.Path && old.Summary.Hash == row.Summary.Hash
@@ -121,16 +152,16 @@ func (r *Reloader) unchanged(row index.ListInfo) bool {
 // hopeless reports whether there is nothing to build because of faults: nothing
 // else has changed, or one of them is of no file whose last content could stand
 // in, such as a folder that cannot be read.
-func (r *Reloader) hopeless(sources []index.Source, now []content, faults []problem) bool {
+func (r *Reloader) hopeless(v view) bool {
 	faulty := map[[2]string]bool{}
 	lost := false
-	for _, p := range faults {
+	for _, p := range v.faults {
 		faulty[[2]string{p.list, p.path}] = true
 		if r.lacks.has(p.list, p.path) {
 			continue
 		}
 		lost = true
-		if !slices.ContainsFunc(sources, func(s index.Source) bool { return s.List == p.list && s.Path == p.path }) {
+		if !slices.ContainsFunc(v.sources, func(s index.Source) bool { return s.List == p.list && s.Path == p.path }) {
 			return true
 		}
 	}
@@ -142,12 +173,12 @@ func (r *Reloader) hopeless(sources []index.Source, now []content, faults []prob
 	for _, c := range serving {
 		was[c] = true
 	}
-	for _, c := range now {
+	for _, c := range v.contents {
 		if !was[c] && !faulty[[2]string{c.list, c.path}] {
 			return false
 		}
 	}
-	return len(now) == len(serving)
+	return len(v.contents) == len(serving)
 }
 
 // told reports whether all faults are among the problems that are known.

@@ -100,8 +100,8 @@ func TestBrokenAndChangedAtOnce(t *testing.T) {
 		if !d.listed("x@old.example") || !d.listed("x@b1.example") || !d.listed("x@c0.example") || len(d.Status().Problems) != 2 {
 			t.Errorf("a.txt %q: status %+v\n%s", text, d.Status(), d.log)
 		}
-		if got, problems := d.try(t.Context()); got != same || len(problems) != 2 {
-			t.Errorf("a.txt %q: the next look is %q with %d problems, want nothing new", text, got, len(problems))
+		if got, problems := d.decide(t.Context()); got != same || len(problems) != 2 {
+			t.Errorf("a.txt %q: the next look is %d with %d problems, want nothing new", text, got, len(problems))
 		}
 	}
 }

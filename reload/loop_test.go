@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// bench runs a pace in a bubble and writes down when it looks.
+// bench runs a loop in a bubble and writes down when it looks.
 type bench struct {
 	events, asked chan struct{}
 
@@ -29,30 +29,33 @@ func (b *bench) set(change func()) {
 
 func no() bool { return false }
 
-// runPace runs script beside a pace of 500 ms and 30 s, and returns when it has
+// runLoop runs script beside a loop of 500 ms and 30 s, and returns when it has
 // looked, the first look aside that every start makes.
-func runPace(t *testing.T, script func(b *bench)) (looks []time.Duration) {
+func runLoop(t *testing.T, script func(b *bench)) (looks []time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{events: make(chan struct{}, 1), asked: make(chan struct{}, 1), moved: no, due: no, again: no, start: time.Now()}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			pace{quiet: 500 * time.Millisecond, poll: 30 * time.Second,
+			l := loop{quiet: 500 * time.Millisecond, poll: 30 * time.Second,
 				moved: func() (yes bool) { b.set(func() { yes = b.moved() }); return yes },
 				due:   func() (yes bool) { b.set(func() { yes = b.due() }); return yes },
-				look: func(forced bool) (again bool) {
+				look: func(forced bool) (next state) {
 					b.set(func() {
 						at := time.Since(b.start)
 						if forced {
 							at = -at
 						}
 						b.looks = append(b.looks, at)
-						again = b.again()
+						if next = resting; b.again() {
+							next = probing
+						}
 					})
-					return again
+					return next
 				},
-			}.run(ctx, b.events, b.asked)
+			}
+			l.run(ctx, b.events, b.asked)
 		}()
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -71,7 +74,7 @@ func runPace(t *testing.T, script func(b *bench)) (looks []time.Duration) {
 
 func (b *bench) event() { b.events <- struct{}{} }
 
-func TestPace(t *testing.T) {
+func TestLoop(t *testing.T) {
 	const ms = time.Millisecond
 	tests := []struct {
 		name   string
@@ -139,7 +142,7 @@ func TestPace(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := runPace(t, tt.script); !slices.Equal(got, tt.want) {
+			if got := runLoop(t, tt.script); !slices.Equal(got, tt.want) {
 				t.Errorf("looks at %v, want %v", got, tt.want)
 			}
 		})
