@@ -29,14 +29,7 @@ import (
 const (
 	exitBlocked = 0
 	exitNone    = 1
-	exitTrouble = 2
 )
-
-// checkError is any error of check: its 1 already means "none is blocked".
-type checkError struct{ error }
-
-func (e checkError) Unwrap() error { return e.error }
-func (e checkError) exitCode() int { return exitTrouble }
 
 func newCheck() *cobra.Command {
 	var path, file, client string

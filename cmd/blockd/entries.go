@@ -3,9 +3,11 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"os/user"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -174,27 +176,27 @@ func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, r
 	if err != nil {
 		return err
 	}
-	answer, offline, err := daemon.ChangeEntries(cmd.Context(), c, add, remove, userName())
+	done, alone, err := daemon.ChangeEntries(cmd.Context(), c, add, remove, userName())
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		err = term.JSON(cmd.OutOrStdout(), answer)
+		err = term.JSON(cmd.OutOrStdout(), done)
 	} else {
 		config := "" // as long as nobody named another one
 		if cmd.Flags().Changed("config") {
 			config = path
 		}
-		err = printChanges(cmd.OutOrStdout(), answer, remove, config)
+		err = printChanges(cmd.OutOrStdout(), done, remove, config)
 	}
 	// What is not there was not removed from the file either.
-	changed := slices.ContainsFunc(answer.Results, func(r httpapi.ChangeResult) bool { return r.Result != "absent" })
-	if offline && changed {
+	changed := slices.ContainsFunc(done.Results, func(r httpapi.ChangeResult) bool { return r.Result != "absent" })
+	if alone && changed {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: no daemon runs; it is in the file, and acts when one starts\n", cmd.CommandPath())
 	}
-	for _, r := range answer.Results {
+	for _, r := range done.Results {
 		if r.Result == "absent" && err == nil {
-			err = answerAbsent
+			err = answer(exitFault)
 		}
 		if c.Auth.UnverifiedAllow == "ignore" && r.Entry != nil && r.Entry.Action == lists.Allow.String() && !aboutClient(r.Entry) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s overrides nothing: auth.unverified_allow is \"ignore\"\n", cmd.CommandPath(), term.Visible(r.Entry.Entry))
@@ -207,5 +209,110 @@ func aboutClient(e *httpapi.LiveEntry) bool {
 	return e.Kind == lists.IP.String() || e.Kind == lists.CIDR.String()
 }
 
-// answerAbsent: something was to be removed that is not there.
-const answerAbsent = answer(exitFault)
+// printChanges says what became of each change, and how to undo it with a configuration;
+// "" = the usual one.
+func printChanges(w io.Writer, answer httpapi.ChangeResults, asked []string, config string) error {
+	var b strings.Builder
+	for i, r := range answer.Results {
+		switch {
+		case r.Entry != nil:
+			fmt.Fprintf(&b, "%s: %s\n", r.Result, shownEntry(r.Entry))
+		case r.Was != nil:
+			fmt.Fprintf(&b, "%s: %s\n", r.Result, shownEntry(r.Was))
+		case i < len(asked):
+			fmt.Fprintf(&b, "no live entry: %s\n", term.Visible(asked[i]))
+		}
+		if r.Was != nil && r.Result != "unchanged" {
+			fmt.Fprintf(&b, "  undo: %s\n", undo(r.Was, config))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func shownEntry(e *httpapi.LiveEntry) string {
+	text := e.Action + " " + term.Visible(e.Entry)
+	if e.Expires != nil {
+		text += " until " + e.Expires.UTC().Format(time.RFC3339)
+	}
+	if e.Why != "" {
+		text += " (" + term.Visible(e.Why) + ")"
+	}
+	return text
+}
+
+// undo is the command that makes e again, for a shell.
+func undo(e *httpapi.LiveEntry, config string) string {
+	text, option := "blockd add", strings.HasPrefix(e.Entry, "-")
+	if config != "" {
+		text += " -c " + term.Word(config)
+	}
+	if !option {
+		text += " " + term.Word(e.Entry)
+	}
+	if e.Action != lists.Block.String() {
+		text += " --action " + e.Action
+	}
+	if e.Why != "" {
+		text += " --why " + term.Word(e.Why)
+	}
+	if e.Expires != nil {
+		text += " --until " + e.Expires.UTC().Format(time.RFC3339)
+	}
+	if e.Author != "" {
+		text += " --author " + term.Word(e.Author)
+	}
+	if e.Force {
+		text += " --force"
+	}
+	if option { // it would be read as one
+		text += " -- " + term.Word(e.Entry)
+	}
+	return text
+}
+
+// printEntries prints a table, or that it would be empty.
+func printEntries(w io.Writer, all httpapi.EntryList, now time.Time) error {
+	if len(all.Entries) == 0 {
+		_, err := fmt.Fprintln(w, "no live entries")
+		return err
+	}
+	p := term.NewPaint(w)
+	var t term.Table
+	t.Add(p.Faint("entry"), p.Faint("action"), p.Faint("scope"), p.Faint("left"), p.Faint("added"), p.Faint("by"), p.Faint("why"))
+	for _, e := range all.Entries {
+		left := "-"
+		if e.Expires != nil {
+			left = term.Span(e.Expires.Sub(now))
+		}
+		action := e.Action
+		if action == lists.Allow.String() {
+			action = p.Green(action)
+		}
+		added := "-"
+		if e.Added != nil {
+			added = term.Moment(*e.Added)
+		}
+		t.Add(term.Visible(e.Entry), action, e.Scope, left, added, cmp.Or(term.Visible(e.Author), "-"), term.Visible(e.Why))
+	}
+	return t.Print(w, 3)
+}
+
+// completedEntries bounds what a shell is offered: nobody reads more, and a shell waits.
+const completedEntries = 1000
+
+// liveEntries are the words of commands that take live entries, as far as this user may
+// read them.
+func liveEntries(c config.Config) (entries []string) {
+	set, err := daemon.ReadLive(c)
+	if err != nil || set == nil {
+		return nil
+	}
+	for _, e := range set.Entries() {
+		if len(entries) == completedEntries {
+			break
+		}
+		entries = append(entries, e.Text)
+	}
+	return entries
+}

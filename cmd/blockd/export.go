@@ -21,10 +21,6 @@ import (
 	"blockd/lists"
 )
 
-// exitPartial is export's own code for a file in which something is missing or
-// covers less.
-const exitPartial = 1
-
 func newExport() *cobra.Command {
 	var path, file, format, out string
 	var names []string
@@ -53,7 +49,7 @@ error.`,
   blockd export -i bad.bdx --format rpz >bad.zone
   blockd export --format hosts --list malware --list scam`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: answering(func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case file != "" && cmd.Flags().Changed("config"):
 				return usagef("want -c or -i, not both")
@@ -64,7 +60,7 @@ error.`,
 			if file == "" {
 				var err error
 				if c, err = config.Load(path); err != nil {
-					return checkError{err}
+					return err
 				}
 				file = c.Index.Path
 			} else {
@@ -74,24 +70,24 @@ error.`,
 			defer stop()
 			ix, err := daemon.OpenIndex(file, path)
 			if err != nil {
-				return checkError{err}
+				return err
 			}
 			for _, name := range names {
 				if known := listsOf(ix); !slices.Contains(known, name) {
-					return checkError{fmt.Errorf("no list %q in the index%s", name, spelling.Hint(name, "", known))}
+					return fmt.Errorf("no list %q in the index%s", name, spelling.Hint(name, "", known))
 				}
 			}
 			told, err := writeExport(ctx, cmd, out, export.Job{Index: ix, Format: format, Lists: names,
 				Rules: c.Policy().Lists, IgnoreSenders: c.Auth.UnverifiedAllow == "ignore"})
 			if err != nil {
-				return checkError{err}
+				return err
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), told)
 			if told.Partial() {
-				return answer(exitPartial)
+				return answer(exitFault)
 			}
 			return nil
-		},
+		}),
 	}
 	configFlag(cmd, &path)
 	cmd.Flags().StringVarP(&file, "index", "i", "", "compiled index `file` to export, with no configuration")

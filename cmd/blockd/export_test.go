@@ -54,7 +54,7 @@ func TestExportWritesInTheOrderOfTheFiles(t *testing.T) {
 func TestExportRefusesNobodyMore(t *testing.T) {
 	bdx := compileLists(t, exportLists)
 	code, out, errs := blockd(t, "", "export", "-i", bdx, "--format", "hosts")
-	if have := linesOf(out); code != exitPartial || !slices.Equal(have, []string{"0.0.0.0 bulk.test", "0.0.0.0 alone.test", "0.0.0.0 other.test"}) {
+	if have := linesOf(out); code != exitFault || !slices.Equal(have, []string{"0.0.0.0 bulk.test", "0.0.0.0 alone.test", "0.0.0.0 other.test"}) {
 		t.Errorf("code %d: %q", code, have)
 	}
 	for _, part := range []string{"2 of them as the name alone", "1 under exceptions left out", "1× local-part", "1× names below", "1× address (allow)"} {

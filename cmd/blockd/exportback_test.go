@@ -127,7 +127,7 @@ func comesBack(t *testing.T, bdx, format string) {
 	}
 	file, again := filepath.Join(dir, "list"), filepath.Join(dir, "again.bdx")
 	code, _, told := blockd(t, "", "export", "-i", bdx, "--format", format, "-o", file)
-	if code > exitPartial || (code == 0) != (unsaid+narrowed == 0) {
+	if code > exitFault || (code == 0) != (unsaid+narrowed == 0) {
 		t.Errorf("export ends with %d: %s", code, told)
 	}
 	counts := 0
@@ -327,7 +327,7 @@ func TestExportRefusesLess(t *testing.T) {
 				continue // exceptions inside a block that it cannot say: told, and the block stays
 			}
 			file := filepath.Join(t.TempDir(), "list")
-			if code, _, errs := blockd(t, "", "export", "-i", bdx, "--format", format, "-o", file); code > exitPartial {
+			if code, _, errs := blockd(t, "", "export", "-i", bdx, "--format", format, "-o", file); code > exitFault {
 				t.Fatal(errs)
 			}
 			var items []lists.Item

@@ -45,10 +45,10 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
   blockd history --recipient boss@here.example --outcome refuse
   blockd history --list own --json | jq -r .sender | sort | uniq -c`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: answering(func(cmd *cobra.Command, _ []string) error {
 			c, err := config.Load(path)
 			if err != nil {
-				return checkError{err}
+				return err
 			}
 			ask := url.Values{}
 			for name, value := range map[string]string{"sender": q.sender, "recipient": q.recipient, "client": q.client, "list": q.list,
@@ -60,7 +60,7 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
 			if q.since != "" {
 				since, err := parseSince(q.since, time.Now())
 				if err != nil {
-					return checkError{err}
+					return err
 				}
 				ask.Set("since", since.UTC().Format(time.RFC3339))
 			}
@@ -72,10 +72,10 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
 			}
 			found, err := daemon.Decisions(cmd.Context(), c, ask)
 			if err != nil {
-				return checkError{err}
+				return err
 			}
 			return printFound(cmd, found, q.ref != "", asJSON)
-		},
+		}),
 	}
 	configFlag(cmd, &path)
 	flags := cmd.Flags()
@@ -91,19 +91,6 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
 	flags.IntVar(&limit, "limit", httpapi.DefaultDecisions, "`N` at most, up to 1000")
 	flags.BoolVar(&asJSON, "json", false, "one JSON object a decision")
 	return cmd
-}
-
-// parseSince reads how long ago, or when.
-func parseSince(text string, now time.Time) (time.Time, error) {
-	if d, err := config.ParseDuration(text); err == nil && d > 0 {
-		return now.Add(-d), nil
-	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", time.DateOnly} {
-		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
-			return at, nil
-		}
-	}
-	return time.Time{}, usagef("--since: want how long ago, such as 7d or 12h, or a time such as 2027-01-31, have %q", text)
 }
 
 func printFound(cmd *cobra.Command, found httpapi.DecisionList, whole, asJSON bool) (err error) {

@@ -19,10 +19,6 @@ import (
 	"blockd/migration"
 )
 
-// exitDiffers is import's own code for a result in which something means less, more
-// or nothing here.
-const exitDiffers = 1
-
 // importer reads one program's configuration.
 type importer func(context.Context, string, migration.Options) (*migration.Result, error)
 
@@ -56,7 +52,7 @@ Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.
   blockd import --from-postfix /etc/postfix/main.cf -o /etc/blockd
   blockd import --from-rspamd /etc/rspamd/local.d/multimap.conf --json`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: answering(func(cmd *cobra.Command, _ []string) error {
 			at := -1
 			for i, s := range sources {
 				if s.path == "" {
@@ -72,7 +68,7 @@ Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.
 			}
 			r, err := sources[at].read(cmd.Context(), sources[at].path, migration.Options{Hostname: config.MachineName()})
 			if err != nil {
-				return checkError{err}
+				return err
 			}
 			w := bufio.NewWriter(cmd.OutOrStdout())
 			if asJSON {
@@ -87,13 +83,13 @@ Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.
 				err = writeImport(out, r, force)
 			}
 			if err != nil {
-				return checkError{err}
+				return err
 			}
 			if r.Count(migration.Same) < len(r.Findings) {
-				return answer(exitDiffers)
+				return answer(exitFault)
 			}
 			return nil
-		},
+		}),
 	}
 	for i := range sources {
 		cmd.Flags().StringVar(&sources[i].path, sources[i].flag, "", sources[i].what)

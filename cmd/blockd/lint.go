@@ -5,85 +5,23 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"blockd/index"
 	"blockd/internal/config"
+	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/lists"
+	"blockd/reload"
 )
-
-// listFlags are the flags that say how a list on the command line is read; they
-// take the same words as a [[list]] of the configuration.
-type listFlags struct {
-	format, action    string
-	subdomains        bool
-	patterns          bool
-	allowPublicSuffix bool
-	exceptions        string
-	cmd               *cobra.Command
-}
-
-func addListFlags(cmd *cobra.Command) *listFlags {
-	f := &listFlags{cmd: cmd}
-	cmd.Flags().StringVar(&f.format, "format", "auto", "`F`, the format of the lists: "+strings.Join(formatNames(), ", "))
-	cmd.Flags().StringVar(&f.action, "action", "block", "`A`, what an entry asks for: block or allow")
-	cmd.Flags().BoolVar(&f.subdomains, "subdomains", false, "whether a bare domain covers the names below it (default: as the format has it)")
-	cmd.Flags().BoolVar(&f.patterns, "patterns", false, "take globs and regular expressions as entries")
-	cmd.Flags().BoolVar(&f.allowPublicSuffix, "allow-public-suffix", false, "take entries for a whole top-level domain or public suffix")
-	cmd.Flags().StringVar(&f.exceptions, "exceptions", "own", "`E`, what the exceptions of a list that blocks lift: own, all or none")
-	must(cmd.RegisterFlagCompletionFunc("exceptions", cobra.FixedCompletions([]string{"own", "all", "none"}, cobra.ShellCompDirectiveNoFileComp)))
-	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp)))
-	must(cmd.RegisterFlagCompletionFunc("action", cobra.FixedCompletions([]string{"block", "allow"}, cobra.ShellCompDirectiveNoFileComp)))
-	return f
-}
-
-// formatNames are the formats, each with the argument that it may have.
-func formatNames() []string {
-	var names []string
-	for _, f := range lists.Formats() {
-		name := f.Name
-		if f.Argument != "" {
-			name += "[:" + f.Argument + "]"
-		}
-		names = append(names, name)
-	}
-	return names
-}
-
-// settings turns the flags into what package lists takes.
-func (f *listFlags) settings() (lists.Settings, error) {
-	s := lists.Settings{Format: f.format, Patterns: f.patterns}
-	if err := config.CheckFormat(f.format); err != nil {
-		return s, usagef("--format: %v", err)
-	}
-	var err error
-	if s.Action, err = lists.ParseAction(f.action); err != nil {
-		return s, usagef("--action: %v", err)
-	}
-	if f.cmd.Flags().Changed("subdomains") {
-		s.Subdomains = &f.subdomains
-	}
-	guard := lists.DefaultGuard()
-	guard.AllowPublicSuffix = f.allowPublicSuffix
-	guard.Frees = s.Action == lists.Allow || f.exceptions == "all"
-	s.Guard, err = lists.NewGuard(guard)
-	return s, err
-}
-
-// reach is how far the exceptions reach.
-func (f *listFlags) reach() (index.Exceptions, error) {
-	e, err := index.ParseExceptions(f.exceptions)
-	if err != nil {
-		return e, usagef("--exceptions: %v", err)
-	}
-	return e, nil
-}
 
 func newLint() *cobra.Command {
 	var all, asJSON, held bool
@@ -200,6 +138,186 @@ func selfTest(ctx context.Context, source index.Source, sum lists.Summary) (list
 	return sum, err
 }
 
+// lintSources says how each file is to be read: as the configuration has it if that
+// names the file, else as the flags say. Flags that are given go first.
+type lintSources struct {
+	flags      index.Source
+	given      func(flag string) bool
+	configured []configuredFile
+}
+
+// configuredFile is a file of a configured list that is there.
+type configuredFile struct {
+	source index.Source
+	info   os.FileInfo
+}
+
+// newLintSources reads the configuration at path. One that is not there, or has
+// faults, is of no concern unless asked says that the user has named it.
+func newLintSources(flags *listFlags, path string, asked bool, stderr io.Writer) (*lintSources, error) {
+	settings, err := flags.settings()
+	if err != nil {
+		return nil, err
+	}
+	s := &lintSources{given: flags.cmd.Flags().Changed}
+	s.flags = index.Source{List: "lint", Settings: settings}
+	if s.flags.Exceptions, err = flags.reach(); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(path); err != nil && !asked {
+		return s, nil
+	}
+	c, err := config.Load(path)
+	switch {
+	case err != nil && asked:
+		return nil, err
+	case err != nil:
+		fmt.Fprintf(stderr, "%s: note: %s has faults, so what it says of lists does not count; blockd config --check names them\n", flags.cmd.CommandPath(), term.Path(path))
+		return s, nil
+	}
+	sources, _ := reload.Sources(c.Reload().Lists) // a list that is missing has no file to be linted
+	for _, source := range sources {
+		if info, err := os.Stat(source.Path); err == nil {
+			s.configured = append(s.configured, configuredFile{source, info})
+		}
+	}
+	return s, nil
+}
+
+// of is the source of a file, in whatever way its path is written.
+func (s *lintSources) of(file string) index.Source {
+	source := s.flags
+	if info, err := os.Stat(file); err == nil {
+		for _, c := range s.configured {
+			if os.SameFile(c.info, info) {
+				source = s.overridden(c.source)
+				break
+			}
+		}
+	}
+	source.List, source.Path = "lint", file
+	return source
+}
+
+// overridden is a configured source with what flags say otherwise.
+func (s *lintSources) overridden(source index.Source) index.Source {
+	set, flags := &source.Settings, &s.flags.Settings
+	if s.given("format") {
+		set.Format = flags.Format
+	}
+	if s.given("action") {
+		set.Action = flags.Action
+	}
+	if s.given("subdomains") {
+		set.Subdomains = flags.Subdomains
+	}
+	if s.given("patterns") {
+		set.Patterns = flags.Patterns
+	}
+	if s.given("allow-public-suffix") || s.given("action") || s.given("exceptions") {
+		set.Guard = flags.Guard // which depends on all three
+	}
+	if s.given("exceptions") {
+		source.Exceptions = s.flags.Exceptions
+	}
+	return source
+}
+
+// lintText shows people what is wrong where, and ends with a table.
+type lintText struct {
+	w     *bufio.Writer
+	paint term.Paint
+	all   bool
+	said  bool // anything yet: the table stands apart from it
+	files term.Table
+}
+
+// newLintText writes into w, for a terminal of that width; 0: for none.
+func newLintText(w *bufio.Writer, p term.Paint, width int, all bool) *lintText {
+	t := &lintText{w: w, paint: p, all: all, files: term.Table{Width: width}}
+	t.files.Add("file", "format", "lines", "entries", "keys", "errors", "skipped", "verdict")
+	return t
+}
+
+func (t *lintText) item(file string, it *lists.Item) error {
+	t.said = t.said || t.all || it.Kind != lists.Skip && it.Class != ""
+	where := fmt.Sprintf("%s:%d", term.Visible(file), it.Line)
+	switch {
+	case it.Kind == lists.Err:
+		if it.Column > 0 {
+			where += fmt.Sprintf(":%d", it.Column)
+		}
+		fmt.Fprintf(t.w, "%s: %s: %s\n", t.paint.Bold(where), t.paint.Red(string(it.Class)), term.Visible(it.Message))
+		t.excerpt(it)
+	case it.Kind != lists.Skip && it.Class != "":
+		fmt.Fprintf(t.w, "%s: %s: %s\n", t.paint.Bold(where), t.paint.Yellow("warning: "+string(it.Class)), term.Visible(it.Message))
+		t.excerpt(it)
+	case t.all && it.Kind == lists.Skip:
+		fmt.Fprintln(t.w, t.paint.Faint(fmt.Sprintf("%s: skip: %s", where, it.Class)))
+	case t.all:
+		fmt.Fprintf(t.w, "%s: %s %s %s %s", where, it.Kind, term.Visible(it.Name()), it.Scope, it.Action)
+		if it.Reason != "" {
+			fmt.Fprintf(t.w, " %q", it.Reason)
+		}
+		fmt.Fprintln(t.w)
+	}
+	return nil // a failed write stays in w and comes out of Flush
+}
+
+// The excerpt of a line is at most excerptColumns wide, with at most
+// leadColumns before the fault: it fits a terminal of 80.
+const (
+	excerptColumns = 73
+	leadColumns    = 49
+)
+
+// excerpt shows the line with a mark under the fault, and a hint beside it.
+func (t *lintText) excerpt(it *lists.Item) {
+	before, after := it.Text, ""
+	marked := it.Column > 0 && it.Column <= len(it.Text)+1
+	if marked {
+		before, after = it.Text[:it.Column-1], it.Text[it.Column-1:]
+	}
+	before, after = term.Visible(before), term.Visible(after)
+	if marked {
+		before = term.ClipLeft(before, leadColumns)
+	}
+	line := term.Clip(before+after, excerptColumns)
+	if line != "" {
+		fmt.Fprintln(t.w, t.paint.Faint("  | ")+line)
+	}
+	hint := lists.Hint(it.Class)
+	if marked {
+		mark := strings.Repeat(" ", term.Columns(before)) + t.paint.Red("^")
+		fmt.Fprintln(t.w, strings.TrimRight(t.paint.Faint("  | ")+mark+" "+t.paint.Faint(hint), " "))
+	} else if hint != "" {
+		fmt.Fprintln(t.w, t.paint.Faint("  = "+hint))
+	}
+}
+
+func (t *lintText) summary(file string, s lists.Summary, keys int) error {
+	verdict := string(s.Verdict)
+	if s.Verdict == lists.Refused {
+		t.said = true
+		fmt.Fprintf(t.w, "%s: %s: %s\n", t.paint.Bold(term.Visible(file)), t.paint.Red("refused"), term.Visible(s.Why))
+		if strings.HasPrefix(s.Why, string(lists.Ambiguous)+":") {
+			fmt.Fprintln(t.w, t.paint.Faint("  = Try --format F, and then write format = \"F\" into its [[list]]; --help has all F."))
+		}
+	} else if s.Why != "" {
+		verdict += " (" + term.Visible(s.Why) + ")"
+	}
+	num := func(n int) string { return term.Grouped(n) }
+	t.files.Add(term.Visible(file), s.Format, num(s.Lines), num(s.Entries), num(keys), num(s.Errors), num(s.Skipped), verdict)
+	return nil
+}
+
+func (t *lintText) end() error {
+	if t.said {
+		fmt.Fprintln(t.w)
+	}
+	return t.files.Print(t.w, 2, 3, 4, 5, 6)
+}
+
 // lintJSON prints an object a line. docs/lists.md, section 9, fixes its form.
 type lintJSON struct {
 	enc *json.Encoder
@@ -259,3 +377,62 @@ func (l *lintJSON) summary(file string, s lists.Summary, keys int) error {
 }
 
 func (l *lintJSON) end() error { return nil }
+
+// lintHeld shows the entries that are held back, of some lists of a configuration or of
+// all. That there are some is no fault of a list.
+func lintHeld(w io.Writer, path string, names []string, asJSON bool) error {
+	c, err := config.Load(path)
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, l := range c.Reload().Lists {
+		known = append(known, l.Name)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return usagef("--held: no list %q%s", name, spelling.Hint(name, "", known))
+		}
+	}
+	held, err := reload.Held(c.Index.Path)
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 {
+		held = slices.DeleteFunc(held, func(e reload.HeldEntry) bool { return !slices.Contains(names, e.List) })
+	}
+	if asJSON {
+		return heldJSON(w, held)
+	}
+	if len(held) == 0 {
+		_, err := fmt.Fprintln(w, "nothing is held back")
+		return err
+	}
+	var t term.Table
+	t.Add("list", "file", "line", "entry", "scope", "senders", "such as", "since")
+	for _, e := range held {
+		t.Add(term.Visible(e.List), term.Path(e.File), fmt.Sprint(e.Line), term.Visible(e.Name), e.Scope.String(),
+			term.Grouped(e.Senders), term.Visible(e.Example), term.Moment(e.Since))
+	}
+	return t.Print(w, 2, 5)
+}
+
+// heldJSON prints an object a line. docs/lists.md, section 9, fixes its form.
+func heldJSON(w io.Writer, held []reload.HeldEntry) error {
+	for _, e := range held {
+		if err := term.JSON(w, struct {
+			List    string    `json:"list"`
+			File    string    `json:"file"`
+			Line    int       `json:"line"`
+			Kind    string    `json:"kind"`
+			Key     string    `json:"key"`
+			Scope   string    `json:"scope"`
+			Senders int       `json:"senders"`
+			Example string    `json:"example"`
+			Since   time.Time `json:"since"`
+		}{e.List, e.File, e.Line, e.Kind.String(), e.Name, e.Scope.String(), e.Senders, e.Example, e.Since}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -47,7 +47,7 @@ const (
 )
 
 func (r *replay) report() replayReport {
-	g := replayGate{Senders: r.recent, Refused: r.stopped.recent, Bound: r.bound, Share: share(uint64(r.stopped.recent), uint64(r.recent))}
+	g := replayGate{Senders: r.recent, Refused: r.stopped.recent, Bound: r.bound, Share: term.Share(uint64(r.stopped.recent), uint64(r.recent))}
 	g.Passes = g.Senders < gateFrom || float64(g.Refused) <= g.Bound*float64(g.Senders)
 	return replayReport{List: r.name, File: r.source.Path, Entries: r.entries, Since: r.since.UTC().Truncate(time.Second), replayCounts: r.counts,
 		AcceptedSenders: len(r.senders), RefusedSenders: len(r.stopped.senders), Gate: g,

@@ -127,7 +127,7 @@ func listedSender(files []index.ListInfo) string {
 		}
 		// The file may be gone, or another one by now; then there is no example.
 		_, _ = lists.ReadFile(context.Background(), f.Source.Path, f.Source.Settings, func(it *lists.Item) error {
-			if it.Action != lists.Block || !plainName(it.Key.Text) {
+			if it.Action != lists.Block || !term.PlainWord(it.Key.Text) {
 				return nil
 			}
 			switch {
@@ -145,11 +145,4 @@ func listedSender(files []index.ListInfo) string {
 		}
 	}
 	return ""
-}
-
-// plainName reports a text that a shell takes as it is.
-func plainName(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r == '@' || r == '.' || r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z')
-	})
 }

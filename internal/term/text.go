@@ -156,3 +156,36 @@ func JSON(w io.Writer, v any) error {
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
+
+// Share is n as a part of all.
+func Share(n, of uint64) float64 { return float64(n) / float64(max(of, 1)) }
+
+// Percent is a share in whole per cent, in which little is not nothing and nearly
+// all is not all.
+func Percent(n, of uint64) string {
+	switch p := 100 * Share(n, of); {
+	case of == 0:
+		return ""
+	case n > 0 && p < 1:
+		return "<1%"
+	case n < of && p > 99:
+		return ">99%"
+	default:
+		return fmt.Sprintf("%.0f%%", p)
+	}
+}
+
+// Word is a text as one word of a shell.
+func Word(s string) string {
+	if s != "" && PlainWord(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(Visible(s), "'", `'\''`) + "'"
+}
+
+// PlainWord reports a text that a shell takes as it is.
+func PlainWord(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r == '@' || r == '.' || r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z')
+	})
+}

@@ -38,3 +38,14 @@ func TestNumbersForPeople(t *testing.T) {
 		t.Errorf("counted(5) = %q", got)
 	}
 }
+
+func TestPercent(t *testing.T) {
+	for _, tt := range []struct {
+		n, of uint64
+		want  string
+	}{{0, 0, ""}, {0, 9, "0%"}, {1, 1000, "<1%"}, {1, 3, "33%"}, {999, 1000, ">99%"}, {1000, 1000, "100%"}} {
+		if have := Percent(tt.n, tt.of); have != tt.want {
+			t.Errorf("Percent(%d, %d) = %q, want %q", tt.n, tt.of, have, tt.want)
+		}
+	}
+}

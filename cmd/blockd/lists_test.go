@@ -232,17 +232,6 @@ func TestListsOfAnotherServer(t *testing.T) {
 	}
 }
 
-func TestPercent(t *testing.T) {
-	for _, tt := range []struct {
-		n, of uint64
-		want  string
-	}{{0, 0, ""}, {0, 9, "0%"}, {1, 1000, "<1%"}, {1, 3, "33%"}, {999, 1000, ">99%"}, {1000, 1000, "100%"}} {
-		if have := percent(tt.n, tt.of); have != tt.want {
-			t.Errorf("percent(%d, %d) = %q, want %q", tt.n, tt.of, have, tt.want)
-		}
-	}
-}
-
 // TestListsFitATerminal: long names of other lists give way.
 func TestListsFitATerminal(t *testing.T) {
 	hits, now := uint64(12_345), time.Now()

@@ -2,14 +2,86 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"blockd/httpapi"
+	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/term"
 )
+
+func newListing() *cobra.Command {
+	var path, file string
+	var asJSON bool
+	var view listingView
+	cmd := &cobra.Command{
+		Use:   "lists [-c config.toml | -i FILE.bdx] [--files] [--overlaps] [--entries] [--json]",
+		Short: "show what each list is worth, how old it is, and how it does",
+		Long: `Show a row for each list: its entries and distinct keys; the keys that no other list
+has; the list with which it shares most, and how much of it; the age of what serves,
+since it was written or its server confirmed it; its state; and since the daemon's
+start how often it had an entry for an envelope or a question, how often no other
+list had one, when it last had, and, if there is such a list, how often an allow entry
+overruled its block. Below it stands what is wrong with lists, which lines of them are
+refused (of a list whose state is "partial"), and which pairs of them share most. With --entries, those with the most hits follow.
+
+The daemon is asked at [http] listen. Where none answers, the index file tells what
+it knows, and hits are "-".`,
+		Example: `  blockd lists
+  blockd lists --files -c /etc/blockd/config.toml
+  blockd lists --json | jq -r '.worth[] | select(.unique == 0).list'`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file != "" && cmd.Flags().Changed("config") {
+				return usagef("want -c or -i, not both")
+			}
+			lists, err := listing(cmd.Context(), path, file, view.entries, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return term.JSON(cmd.OutOrStdout(), lists)
+			}
+			view.now, view.paint = time.Now(), term.NewPaint(cmd.OutOrStdout())
+			return view.print(cmd.OutOrStdout(), lists)
+		},
+	}
+	configFlag(cmd, &path)
+	cmd.Flags().StringVarP(&file, "index", "i", "", "compiled index `file` to read, with no configuration")
+	must(cmd.MarkFlagFilename("index", "bdx"))
+	cmd.Flags().BoolVar(&view.files, "files", false, "a row for each file")
+	cmd.Flags().BoolVar(&view.overlaps, "overlaps", false, "all pairs of lists that share keys, not the first ten")
+	cmd.Flags().BoolVar(&view.entries, "entries", false, "the entries with the most hits")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print what /v1/lists answers")
+	return cmd
+}
+
+// listing asks the daemon of a configuration, or else reads the index file and
+// says so on stderr.
+func listing(ctx context.Context, path, file string, entries bool, stderr io.Writer) (httpapi.ListTable, error) {
+	if file != "" {
+		return daemon.IndexLists(file, "", nil)
+	}
+	c, err := config.Load(path)
+	if err != nil {
+		return httpapi.ListTable{}, err
+	}
+	lists, asked := daemon.Lists(ctx, c, entries)
+	if asked == nil {
+		return lists, nil
+	}
+	lists, err = daemon.IndexLists(c.Index.Path, path, c.Reload().Lists)
+	if err == nil {
+		fmt.Fprintf(stderr, "no hits, and problems only as of the build: %v\n", asked)
+	}
+	return lists, err
+}
 
 // listingView says how people see lists.
 type listingView struct {
@@ -93,10 +165,10 @@ func (v *listingView) listRows(all []httpapi.ListWorth, name int) *term.Table {
 		shared := ""
 		if len(l.Overlaps) > 0 {
 			o := l.Overlaps[0]
-			shared = fmt.Sprintf("%4s %s", percent(o.Keys, l.Keys), term.Clip(term.Visible(o.List), name))
+			shared = fmt.Sprintf("%4s %s", term.Percent(o.Keys, l.Keys), term.Clip(term.Visible(o.List), name))
 		}
 		row := []string{term.Visible(l.List), action, term.Grouped(l.Entries), term.Grouped(l.Keys),
-			fmt.Sprintf("%s %4s", term.Grouped(l.Unique), percent(l.Unique, l.Keys)), shared,
+			fmt.Sprintf("%s %4s", term.Grouped(l.Unique), term.Percent(l.Unique, l.Keys)), shared,
 			v.age(l.Modified), v.stateOf(l), countOf(l.Hits), countOf(l.Sole), v.age(l.LastHit)}
 		if overruled {
 			row = append(row, countOf(l.Overridden))
@@ -149,7 +221,7 @@ func (v *listingView) printOverlaps(w io.Writer, all []httpapi.ListWorth) error 
 		return nil
 	}
 	slices.SortStableFunc(pairs, func(p, q pair) int {
-		return cmp.Or(cmp.Compare(share(q.keys, q.a.Keys), share(p.keys, p.a.Keys)), cmp.Compare(q.keys, p.keys))
+		return cmp.Or(cmp.Compare(term.Share(q.keys, q.a.Keys), term.Share(p.keys, p.a.Keys)), cmp.Compare(q.keys, p.keys))
 	})
 	shown := len(pairs)
 	if !v.overlaps {
@@ -158,7 +230,7 @@ func (v *listingView) printOverlaps(w io.Writer, all []httpapi.ListWorth) error 
 	var t term.Table
 	t.Add("list", "with", "shared keys", "of list", "of with")
 	for _, p := range pairs[:shown] {
-		t.Add(term.Visible(p.a.List), term.Visible(p.b.List), term.Grouped(p.keys), percent(p.keys, p.a.Keys), percent(p.keys, p.b.Keys))
+		t.Add(term.Visible(p.a.List), term.Visible(p.b.List), term.Grouped(p.keys), term.Percent(p.keys, p.a.Keys), term.Percent(p.keys, p.b.Keys))
 	}
 	fmt.Fprintln(w)
 	err := t.Print(w, 2, 3, 4)
@@ -227,21 +299,4 @@ func countOf(n *uint64) string {
 		return "-"
 	}
 	return term.Grouped(*n)
-}
-
-func share(n, of uint64) float64 { return float64(n) / float64(max(of, 1)) }
-
-// percent is a share in whole per cent, in which little is not nothing and nearly
-// all is not all.
-func percent(n, of uint64) string {
-	switch p := 100 * share(n, of); {
-	case of == 0:
-		return ""
-	case n > 0 && p < 1:
-		return "<1%"
-	case n < of && p > 99:
-		return ">99%"
-	default:
-		return fmt.Sprintf("%.0f%%", p)
-	}
 }
