@@ -202,6 +202,7 @@ func banner(address string) string {
 
 // TestImportDocument types the commands of docs/import.md in a copy of the example.
 func TestImportDocument(t *testing.T) {
+	testkit.Peer(t, "postconf")
 	dir, home := t.TempDir(), t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(root, "testdata/migration/postfix"))); err != nil {
 		t.Fatal(err)
@@ -222,15 +223,18 @@ func TestImportDocument(t *testing.T) {
 // TestImportOfRealLists: the lists of others, named by a configuration of each program,
 // are carried over whole.
 func TestImportOfRealLists(t *testing.T) {
-	tests := []struct{ name, flag, file, text string }{
-		{"postfix", "--from-postfix", "main.cf", "smtpd_sender_restrictions = check_sender_access hash:" + shared(t, "lists/converted/sender_access") + "\n"},
-		{"rspamd", "--from-rspamd", "multimap.conf", "A { type = from; action = reject; filter = \"email:domain\"; map = \"" + shared(t, "lists/rspamd/redirectors.inc") + "\" }\n" +
+	tests := []struct{ tool, flag, file, text string }{
+		{"postconf", "--from-postfix", "main.cf", "smtpd_sender_restrictions = check_sender_access hash:" + shared(t, "lists/converted/sender_access") + "\n"},
+		{"rspamadm", "--from-rspamd", "multimap.conf", "A { type = from; action = reject; filter = \"email:domain\"; map = \"" + shared(t, "lists/rspamd/redirectors.inc") + "\" }\n" +
 			"B { type = ip; action = accept; map = \"" + shared(t, "lists/rspamd/test-ip.list") + "\" }\n" +
 			"C { type = from; action = reject; regexp = true; map = \"" + shared(t, "lists/rspamd/test-regexp.list") + "\" }\n"},
-		{"spamassassin", "--from-spamassassin", "local.cf", "include " + shared(t, "lists/converted/blocklist_from.cf") + "\n"},
+		{"", "--from-spamassassin", "local.cf", "include " + shared(t, "lists/converted/blocklist_from.cf") + "\n"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(tt.flag, func(t *testing.T) {
+			if tt.tool != "" {
+				testkit.Peer(t, tt.tool)
+			}
 			dir := t.TempDir()
 			testkit.Write(t, filepath.Join(dir, tt.file), tt.text)
 			out, err := exec.Command(program, "import", tt.flag, filepath.Join(dir, tt.file), "-o", filepath.Join(dir, "out")).Output()

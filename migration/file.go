@@ -21,6 +21,7 @@ const (
 	maxEntries = 1_000_000 // of all tables together; a finding takes some 300 octets
 	maxFiles   = 1000
 	maxShown   = 200 // octets of an entry's text in the report
+	maxDepth   = 64  // how deep restriction classes and conditions may nest
 )
 
 // ErrTooBig is wrapped by the error about a configuration file of more than 4 MiB, a

@@ -1,30 +1,22 @@
 package migration_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/migration"
 )
 
 // listsOf are the texts of the lists that an import makes of files, without comments.
 func listsOf(t *testing.T, main string, files map[string]string) (lists, config string) {
 	t.Helper()
-	dir, read := t.TempDir(), migration.Postfix
+	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, filepath.Join(dir, name), text)
 	}
-	switch main {
-	case "local.cf":
-		read = migration.SpamAssassin
-	case "multimap.conf":
-		read = migration.Rspamd
-	}
-	r, err := read(t.Context(), filepath.Join(dir, main), migration.Options{})
+	r, err := migration.Read(t, filepath.Join(dir, main))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,13 +3,13 @@ package migration_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 	"blockd/migration"
 )
 
@@ -60,17 +60,15 @@ func TestNoConfigurationTakesForever(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			dir, read, main := t.TempDir(), migration.Postfix, "main.cf"
+			dir, main := t.TempDir(), "main.cf"
 			for name, text := range tt.files {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Write(t, filepath.Join(dir, name), text)
 				if name == "local.cf" {
-					read, main = migration.SpamAssassin, name
+					main = name
 				}
 			}
 			began := time.Now()
-			r, err := read(t.Context(), filepath.Join(dir, main), migration.Options{})
+			r, err := migration.Read(t, filepath.Join(dir, main))
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("it took %s", took)
 			}

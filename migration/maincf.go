@@ -1,28 +1,21 @@
 package migration
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 )
 
-// maxDepth bounds how deep parameters may name one another, and braces may nest.
-const maxDepth = 64
-
-// maxValue bounds the expansion of one parameter, in octets, and maxNamed the
-// parameters that it names on the way. Ten parameters of ten times the one before are
-// a gigabyte, and sixty that name the next one twice never end, even if all are empty.
-const (
-	maxValue = 1 << 20
-	maxNamed = 10_000
-)
-
-// parameter is one setting of main.cf, or of an -o in master.cf.
+// parameter is one setting as postconf says it, with all that it names put in.
 type parameter struct {
+	value string
 	at    Place
-	value string // not expanded
-	parts []physical
+	parts []physical // the lines of main.cf that it stands on
 }
 
 // place returns the line on which a word stands, the first one from *from on, and
@@ -40,281 +33,214 @@ func (p parameter) place(word string, from *int) Place {
 	return p.at
 }
 
-// parameters are those of main.cf, with overrides of one service on top.
+// parameters are those of main.cf, with the overrides of one service on top.
 type parameters struct {
-	dir  string // the folder of main.cf, $config_directory
-	set  map[string]parameter
-	over map[string]parameter
+	dir      string               // the folder of main.cf
+	set      map[string]parameter // what the files say
+	defaults map[string]string    // what Postfix takes for asked, with what the files say
 }
 
-// parseMainCF reads the text of main.cf. Lines without "=" are no parameters: they
-// come as faults, "FILE:LINE: what".
-func parseMainCF(file string, data []byte) (set map[string]parameter, faults []string) {
-	set = map[string]parameter{}
-	lines, orphan := logicalLines(data)
-	if orphan > 0 {
-		faults = append(faults, fmt.Sprintf("%s:%d: begins with a blank, but there is no line that it could continue", file, orphan))
-	}
-	for _, l := range lines {
-		if l.comment {
-			continue
-		}
-		name, value, ok := strings.Cut(l.text, "=")
-		name = strings.TrimSpace(name)
-		if !ok || !isParameter(name) {
-			faults = append(faults, fmt.Sprintf("%s:%d: want NAME = VALUE, have %q", file, l.line, shown(l.text)))
-			continue
-		}
-		set[name] = parameter{Place{file, l.line}, strings.TrimSpace(value), l.parts} // the last one counts
-	}
-	return set, faults
-}
+// asked are the parameters that an import needs even where the files do not say them.
+var asked = [...]string{"access_map_defer_code", "access_map_reject_code", "default_database_type", "mynetworks",
+	"parent_domain_matches_subdomains", "recipient_delimiter", "smtpd_delay_reject", "soft_bounce"}
 
-func isParameter(name string) bool {
-	return name != "" && strings.IndexFunc(name, func(c rune) bool {
-		return c != '_' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z')
-	}) < 0
-}
-
-// defaults are the values of what main.cf does not say, as far as an import asks
-// for it.
-var defaults = map[string]string{
-	"alternate_config_directories":     "",
-	"access_map_defer_code":            "450",
-	"access_map_reject_code":           "554",
-	"default_database_type":            "hash",
-	"mynetworks":                       "127.0.0.0/8 [::1]/128",
-	"parent_domain_matches_subdomains": "debug_peer_list,fast_flush_domains,mynetworks,permit_mx_backup_networks,qmqpd_authorized_clients,relay_domains,smtpd_access_maps",
-	"postscreen_blacklist_action":      "ignore",
-	"postscreen_denylist_action":       "$postscreen_blacklist_action",
-	"postscreen_access_list":           "permit_mynetworks",
-	"smtpd_delay_reject":               "yes",
-	"smtpd_relay_restrictions":         "permit_mynetworks, permit_sasl_authenticated, defer_unauth_destination",
-}
-
-// lookup returns a parameter as it stands, and whether the files say it.
+// lookup returns a parameter, and whether the files say it.
 func (p *parameters) lookup(name string) (parameter, bool) {
-	if v, ok := p.over[name]; ok {
-		return v, true
-	}
 	v, ok := p.set[name]
 	return v, ok
 }
 
-// value returns a parameter with all that it names put in.
-func (p *parameters) value(name string) (string, error) {
-	x := expansion{params: p}
-	return x.parameter(name)
+// value returns what Postfix takes for a parameter.
+func (p *parameters) value(name string) string {
+	if v, ok := p.set[name]; ok {
+		return v.value
+	}
+	return p.defaults[name]
 }
 
-// expansion is one text being expanded.
-type expansion struct {
-	params *parameters
-	depth  int
-	size   int // octets put in so far
-	named  int // parameters put in so far
-}
-
-func (x *expansion) parameter(name string) (string, error) {
-	if x.named++; x.named > maxNamed {
-		return "", fmt.Errorf("more than %d parameters are named on the way", maxNamed)
-	}
-	v, ok := x.params.lookup(name)
-	switch {
-	case ok:
-	case name == "config_directory":
-		return x.params.dir, nil
-	case name == "mydomain":
-		host, err := x.parameter("myhostname")
-		if _, domain, more := strings.Cut(host, "."); more && err == nil {
-			return domain, nil
-		}
-		return "", err
-	default:
-		v.value = defaults[name]
-	}
-	text, err := x.text(v.value)
-	if err != nil && ok {
-		return "", fmt.Errorf("%s: %s: %w", v.at, name, err)
-	}
-	return text, err
-}
-
-// text expands $name, ${name}, $(name), ${name?text}, ${name:text},
-// ${name?{text}:{text}} and ${{text} OP {text}?{text}:{text}} (postconf(5)).
-func (x *expansion) text(text string) (string, error) {
-	if x.depth++; x.depth > maxDepth {
-		return "", fmt.Errorf("parameters name one another more than %d deep", maxDepth)
-	}
-	defer func() { x.depth-- }()
-	var out strings.Builder
-	for {
-		i := strings.IndexByte(text, '$')
-		if i < 0 || i == len(text)-1 {
-			out.WriteString(text)
-			return out.String(), nil
-		}
-		out.WriteString(text[:i])
-		text = text[i+1:]
-		var value string
-		var err error
-		switch c := text[0]; {
-		case c == '$':
-			value, text = "$", text[1:]
-		case c == '{' || c == '(':
-			inner, rest, ok := bracketed(text)
-			if !ok {
-				return "", fmt.Errorf("a bracket that is not closed: %q", shown("$"+text))
-			}
-			value, err = x.braces(inner)
-			text = rest
-		default:
-			n := 0
-			for n < len(text) && isParameter(text[n:n+1]) {
-				n++
-			}
-			if n == 0 {
-				return "", fmt.Errorf("no name behind the \"$\" of %q", shown("$"+text))
-			}
-			value, err = x.parameter(text[:n])
-			text = text[n:]
-		}
-		if err != nil {
-			return "", err
-		}
-		if x.size += len(value); x.size > maxValue {
-			return "", fmt.Errorf("a value of more than %d octets", maxValue)
-		}
-		out.WriteString(value)
-	}
-}
-
-// bracketed returns what the bracket that text begins with holds, and the rest.
-func bracketed(text string) (inner, rest string, ok bool) {
-	open, shut := text[0], byte('}')
-	if open == '(' {
-		shut = ')'
-	}
-	depth := 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case open:
-			depth++
-		case shut:
-			if depth--; depth == 0 {
-				return text[1:i], text[i+1:], true
-			}
-		}
-	}
-	return "", "", false
-}
-
-// braces expands the inside of ${…}.
-func (x *expansion) braces(inner string) (string, error) {
-	inner = strings.TrimSpace(inner)
-	n := 0
-	for n < len(inner) && isParameter(inner[n:n+1]) {
-		n++
-	}
-	rest := strings.TrimSpace(inner[n:])
-	var yes bool
-	var value string
-	var err error
-	switch {
-	case n > 0:
-		if value, err = x.parameter(inner[:n]); err != nil || rest == "" {
-			return value, err
-		}
-		yes = value != ""
-	case strings.HasPrefix(inner, "{"):
-		if yes, rest, err = x.compare(inner); err != nil {
-			return "", err
-		}
-	default:
-		return "", fmt.Errorf("no name in %q", shown("${"+inner+"}"))
-	}
-	then, otherwise, err := choices(rest)
+// ask has postconf say what main.cf, and master.cf where it is, come to.
+//
+// The folder is named "." to it: the paths that begin with $config_directory begin with "./",
+// whatever characters the folder's own name has. Without interfaces there is no name that it
+// would ask DNS for: the default of mynetworks is this machine alone.
+func (pf *postfix) ask(ctx context.Context, mainCF string, postconf runner) error {
+	main, err := pf.files.load(mainCF, maxConfig)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if yes {
-		return x.text(then)
+	dir, name := filepath.Split(mainCF)
+	if name != "main.cf" {
+		return fmt.Errorf("%s: postconf reads the main.cf of a folder: give the file that name", mainCF)
 	}
-	return x.text(otherwise)
-}
-
-// choices takes "?then", ":otherwise" or "?{then}:{otherwise}" apart.
-func choices(text string) (then, otherwise string, err error) {
-	bad := fmt.Errorf("no choice in %q", shown(text))
-	if text == "" || text[0] != '?' && text[0] != ':' {
-		return "", "", bad
-	}
-	arm, body := text[0], strings.TrimSpace(text[1:])
-	if strings.HasPrefix(body, "{") {
-		inner, rest, ok := bracketed(body)
-		if !ok {
-			return "", "", bad
+	pf.params = parameters{dir: filepath.Clean(dir), set: map[string]parameter{}, defaults: map[string]string{}}
+	var mine map[string]parameter
+	settings := func(flag string, names ...string) (lines []string, err error) {
+		args := []string{"-c", ".", flag}
+		for _, name := range slices.Sorted(maps.Keys(mine)) {
+			args = append(args, "-o", name+"="+mine[name].value)
 		}
-		body = strings.TrimSpace(inner)
-		if rest = strings.TrimSpace(rest); rest != "" {
-			if arm != '?' || rest[0] != ':' {
-				return "", "", bad
+		args = append(args, "-o", "inet_interfaces=loopback-only", "-o", "proxy_interfaces=")
+		out, complaints, err := postconf(ctx, pf.params.dir, append(args, names...)...)
+		for _, text := range complaints {
+			if text, ok := strings.CutPrefix(text, "postconf: warning: ./"); ok && err == nil {
+				pf.note("%s", shown(text))
 			}
-			_, otherwise, err = choices(rest)
+		}
+		return strings.Split(out, "\n"), err
+	}
+	if mine, err = pf.services(settings); err != nil {
+		return err
+	}
+	lines, err := settings("-nx")
+	if err != nil {
+		return err
+	}
+	stands := map[string]logical{}
+	logicals, _ := logicalLines(main)
+	for _, l := range logicals { // the last one counts
+		if name, _, ok := strings.Cut(l.text, "="); ok && !l.comment {
+			stands[strings.TrimSpace(name)] = l
 		}
 	}
-	if arm == ':' {
-		return "", body, err
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, " =")
+		p, ours := mine[name]
+		if l, ok := stands[name]; ok && !ours {
+			p.at, p.parts = Place{mainCF, l.line}, l.parts
+		} else if !ours {
+			continue
+		}
+		p.value = strings.TrimSpace(value)
+		pf.params.set[name] = p
 	}
-	return body, otherwise, err
+	if lines, err = settings("-x", asked[:]...); err != nil {
+		return err
+	}
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, " =")
+		pf.params.defaults[name] = strings.TrimSpace(value)
+	}
+	return nil
 }
 
-// compare judges {left} OP {right} at the start of text: as numbers where both are.
-func (x *expansion) compare(text string) (yes bool, rest string, err error) {
-	left, rest, ok := bracketed(text)
-	rest = strings.TrimSpace(rest)
-	op := ""
-	for _, o := range [...]string{"==", "!=", "<=", ">=", "<", ">"} {
-		if ok && strings.HasPrefix(rest, o) {
-			op, rest = o, strings.TrimSpace(rest[len(o):])
-			break
+// services returns the overrides of the smtpd that mail comes in by, not expanded.
+func (pf *postfix) services(settings func(string, ...string) ([]string, error)) (map[string]parameter, error) {
+	path := filepath.Join(pf.params.dir, "master.cf")
+	data, err := pf.files.load(path, maxConfig)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case errors.Is(err, fs.ErrPermission):
+		pf.note("%s: not read: %s; what it overrides is not known", path, unreadable(err))
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	services, err := settings("-M")
+	if err != nil {
+		return nil, err
+	}
+	options, err := settings("-P")
+	if err != nil {
+		return nil, err
+	}
+	logicals, _ := logicalLines(data)
+	var mine map[string]parameter
+	for _, service := range services {
+		f := strings.Fields(service)
+		if len(f) < 8 || f[7] != "smtpd" {
+			continue
+		}
+		at := Place{File: path}
+		for _, l := range logicals {
+			if words := strings.Fields(l.text); len(words) > 1 && words[0] == f[0] && words[1] == f[1] {
+				at.Line = l.line
+			}
+		}
+		port := f[0][strings.LastIndexByte(f[0], ':')+1:]
+		first := mine == nil && (f[1] == "inet" && (port == "smtp" || port == "25") || f[1] == "pass")
+		if first {
+			mine = map[string]parameter{}
+		}
+		for _, option := range options {
+			option, ours := strings.CutPrefix(option, f[0]+"/"+f[1]+"/")
+			name, value, _ := strings.Cut(option, " =")
+			value = strings.TrimSpace(value)
+			if ours && first {
+				mine[name] = parameter{value: value, at: at}
+			}
+			if !ours || !slices.Contains(phases[:], name) && name != "mynetworks" && !strings.HasPrefix(name, "smtpd_restriction_") {
+				continue
+			}
+			f := pf.find(at, "-o "+name+"="+value, "in place of "+name+" of main.cf, for the service "+f[0])
+			if first {
+				f.Now = "taken in place of main.cf's"
+			} else {
+				f.lose("blockd stands where mail comes in (port 25); this service keeps its own restrictions")
+			}
 		}
 	}
-	if op == "" || !strings.HasPrefix(rest, "{") {
-		return false, "", fmt.Errorf("no comparison in %q", shown(text))
-	}
-	right, rest, ok := bracketed(rest)
-	if !ok {
-		return false, "", fmt.Errorf("no comparison in %q", shown(text))
-	}
-	if left, err = x.text(strings.TrimSpace(left)); err == nil {
-		right, err = x.text(strings.TrimSpace(right))
-	}
-	sign := strings.Compare(left, right)
-	a, errA := strconv.ParseInt(left, 10, 64)
-	b, errB := strconv.ParseInt(right, 10, 64)
-	if errA == nil && errB == nil {
-		sign = int(min(max(a-b, -1), 1))
-	}
-	return map[string]bool{"==": sign == 0, "!=": sign != 0, "<=": sign <= 0, ">=": sign >= 0, "<": sign < 0, ">": sign > 0}[op],
-		strings.TrimSpace(rest), err
+	return mine, nil
 }
+
+// isPath tells the path of a file from the name of a table.
+func isPath(text string) bool { return strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") }
 
 // path returns where the file is that a Postfix path names. A copy of /etc/postfix
 // in another folder is read as such: what stands beside main.cf goes before what
 // this machine has in /etc/postfix.
-func (p *parameters) path(name string, exists func(string) bool) string {
-	const home = "/etc/postfix/"
+func (p *parameters) path(name string) string {
+	const home = "/etc/postfix"
 	if !filepath.IsAbs(name) {
-		if strings.HasPrefix(name, p.dir+"/") { // by $config_directory
-			return filepath.Clean(name)
-		}
 		return filepath.Join(p.dir, name)
 	}
-	if rest, ok := strings.CutPrefix(filepath.Clean(name), home); ok && filepath.Clean(p.dir) != filepath.Clean(home) {
+	if rest, ok := strings.CutPrefix(filepath.Clean(name), home+"/"); ok && p.dir != home {
 		if beside := filepath.Join(p.dir, rest); exists(beside) {
 			return beside
 		}
 	}
 	return name
+}
+
+// tokens cuts a text at any of the separators, outside braces. ok is false if a
+// brace is not closed.
+func tokens(text, separators string) (words []string, ok bool) {
+	depth, start := 0, -1
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '{':
+			depth++
+		case c == '}' && depth > 0:
+			depth--
+		case depth == 0 && strings.IndexByte(separators, c) >= 0:
+			if start >= 0 {
+				words = append(words, text[start:i])
+			}
+			start = -1
+			continue
+		}
+		if start < 0 {
+			start = i
+		}
+	}
+	if start >= 0 {
+		words = append(words, text[start:])
+	}
+	return words, depth == 0
+}
+
+// unbraced returns the inside of a text in braces, and any other text as it is.
+func unbraced(text string) string {
+	for i, depth := 0, 0; i < len(text); i++ {
+		switch text[i] {
+		case '{':
+			depth++
+		case '}':
+			depth--
+		}
+		if depth <= 0 && (i < len(text)-1 || text[i] != '}') {
+			return text
+		}
+	}
+	return strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(text, "{"), "}"))
 }

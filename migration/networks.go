@@ -7,15 +7,12 @@ import (
 )
 
 // permitNetworks is permit_mynetworks: smtp.trusted here.
-func (pf *postfix) permitNetworks(at Place, phase string) error {
+func (pf *postfix) permitNetworks(at Place, phase string) {
 	if pf.mynets != nil {
 		pf.mynets.site.steps = append(pf.mynets.site.steps, pf.step())
-		return nil
+		return
 	}
-	nets, whole, err := pf.networks()
-	if err != nil {
-		return err
-	}
+	nets, whole := pf.networks()
 	f := pf.find(at, "permit_mynetworks", phase+": let pass clients in mynetworks")
 	s := &site{about: clients, steps: []step{pf.step()}}
 	var keys []key
@@ -27,7 +24,6 @@ func (pf *postfix) permitNetworks(at Place, phase string) error {
 		f.differ(Narrower, "not for all of mynetworks: what is left out stands in the notes")
 	}
 	pf.sites = append(pf.sites, s)
-	return nil
 }
 
 // permitLogins is permit_sasl_authenticated: smtp.skip_authenticated here.
@@ -42,16 +38,13 @@ func (pf *postfix) permitLogins(at Place, phase string) {
 }
 
 // networks reads mynetworks. whole is false if some of it is no network here.
-func (pf *postfix) networks() (nets []netip.Prefix, whole bool, err error) {
-	value, err := pf.params.value("mynetworks")
-	if err != nil {
-		return nil, false, err
-	}
+func (pf *postfix) networks() (nets []netip.Prefix, whole bool) {
+	value := pf.params.value("mynetworks")
 	p, said := pf.params.lookup("mynetworks")
 	at := p.at
 	if !said {
 		at = Place{pf.Source, 0}
-		pf.note("mynetworks is not set: 127.0.0.0/8 and ::1 are taken for it, whatever mynetworks_style says")
+		pf.note("mynetworks is not set: %s is taken for it, whatever mynetworks_style says", value)
 	}
 	whole = true
 	leave := func(at Place, text, why string) {
@@ -81,11 +74,11 @@ func (pf *postfix) networks() (nets []netip.Prefix, whole bool, err error) {
 	for _, w := range words(value) {
 		kind, _, name, table := tableName(w, "")
 		switch {
-		case strings.HasPrefix(w, "/") || table && (kind == indexedTable || kind == cidrTable):
+		case isPath(w) || table && (kind == indexedTable || kind == cidrTable):
 			if !table {
 				name = w
 			}
-			path := pf.params.path(name, exists)
+			path := pf.params.path(name)
 			data, err := pf.files.load(path, maxTable)
 			if err != nil {
 				leave(at, w, unreadable(err))
@@ -109,5 +102,5 @@ func (pf *postfix) networks() (nets []netip.Prefix, whole bool, err error) {
 			add(at, w)
 		}
 	}
-	return nets, whole, nil
+	return nets, whole
 }

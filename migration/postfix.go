@@ -3,8 +3,6 @@ package migration
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,28 +36,18 @@ type tableUse struct {
 // senders and clients. The error is ErrTooBig, that of ctx, or says why main.cf itself
 // cannot be read, with the file; what is wrong with a table is a Finding.
 func Postfix(ctx context.Context, mainCF string, o Options) (*Result, error) {
+	return readPostfix(ctx, mainCF, o, postconf.run)
+}
+
+func readPostfix(ctx context.Context, mainCF string, o Options, ask runner) (*Result, error) {
 	pf := &postfix{
 		Result:  &Result{Program: "Postfix", Source: mainCF},
 		byTable: map[tableUse]*site{}, classes: map[string]bool{},
 	}
-	data, err := pf.files.load(mainCF, maxConfig)
-	if err != nil {
+	if err := pf.ask(ctx, mainCF, ask); err != nil {
 		return nil, err
 	}
-	dir, err := filepath.Abs(filepath.Dir(mainCF))
-	if err != nil {
-		return nil, err
-	}
-	if rel := filepath.Dir(mainCF); !filepath.IsAbs(mainCF) {
-		dir = rel // places are named as the reader knows them
-	}
-	set, faults := parseMainCF(mainCF, data)
-	pf.params = parameters{dir: dir, set: set}
-	pf.faults(faults)
-	pf.master()
-	if err := pf.settings(); err != nil {
-		return nil, err
-	}
+	pf.settings()
 	for i, name := range phases {
 		pf.phase = i
 		if err := pf.restrictions(name); err != nil {
@@ -87,86 +75,29 @@ func Postfix(ctx context.Context, mainCF string, o Options) (*Result, error) {
 	return pf.Result, nil
 }
 
-// faults notes lines of a configuration that are none.
-func (pf *postfix) faults(faults []string) {
-	const most = 20
-	for i, text := range faults {
-		if i == most {
-			pf.note("%d more lines are no settings", len(faults)-most)
-			return
-		}
-		pf.note("%s", text)
-	}
-}
-
-// master takes the overrides of the smtpd that mail comes in by.
-func (pf *postfix) master() {
-	path := filepath.Join(pf.params.dir, "master.cf")
-	data, err := pf.files.load(path, maxConfig)
-	if err != nil {
-		if !os.IsNotExist(err) {
-			pf.note("%s: not read: %s; what it overrides is not known", path, unreadable(err))
-		}
-		return
-	}
-	services, faults := parseMasterCF(path, data)
-	pf.faults(faults)
-	taken := false
-	for _, s := range services {
-		mine := s.mx && !taken
-		if mine {
-			taken = true
-			pf.params.over = s.options
-		}
-		for _, name := range s.order {
-			if !slices.Contains(phases[:], name) && name != "mynetworks" && !strings.HasPrefix(name, "smtpd_restriction_") {
-				continue
-			}
-			f := pf.find(s.options[name].at, "-o "+name+"="+s.options[name].value, "in place of "+name+" of main.cf, for the service "+s.name)
-			if !mine {
-				f.lose("blockd stands where mail comes in (port 25); this service keeps its own restrictions")
-			} else {
-				f.Now = "taken in place of main.cf's"
-			}
-		}
-	}
-}
-
 // settings reads what the meaning of tables depends on.
-func (pf *postfix) settings() error {
-	parents, err := pf.params.value("parent_domain_matches_subdomains")
-	if err != nil {
-		return err
+func (pf *postfix) settings() {
+	p := &pf.params
+	pf.rules = tableRules{
+		parents:   slices.Contains(words(p.value("parent_domain_matches_subdomains")), "smtpd_access_maps"),
+		delimiter: p.value("recipient_delimiter"),
+		reject:    p.value("access_map_reject_code"),
+		defers:    p.value("access_map_defer_code"),
+		soft:      strings.EqualFold(p.value("soft_bounce"), "yes"),
+		early:     strings.EqualFold(p.value("smtpd_delay_reject"), "no"),
 	}
-	pf.rules.parents = slices.Contains(words(parents), "smtpd_access_maps")
-	for _, v := range []struct {
-		name string
-		into *string
-	}{{"recipient_delimiter", &pf.rules.delimiter}, {"default_database_type", &pf.standard}, {"myhostname", &pf.Hostname}} {
-		if *v.into, err = pf.params.value(v.name); err != nil {
-			return err
-		}
-	}
-	var soft, delay string
-	for _, v := range []struct {
-		name string
-		into *string
-	}{{"access_map_reject_code", &pf.rules.reject}, {"access_map_defer_code", &pf.rules.defers}, {"soft_bounce", &soft}, {"smtpd_delay_reject", &delay}} {
-		if *v.into, err = pf.params.value(v.name); err != nil {
-			return err
-		}
-	}
-	pf.rules.soft, pf.rules.early = strings.EqualFold(soft, "yes"), strings.EqualFold(delay, "no")
+	pf.Hostname, pf.standard = p.value("myhostname"), p.value("default_database_type")
 	for _, code := range []*string{&pf.rules.reject, &pf.rules.defers} {
 		if n := *code; len(n) != 3 || !digits(n) || n[0] != '4' && n[0] != '5' {
 			*code = "450" // Postfix says "450 4.7.1 Service unavailable" then
 		}
 	}
-	classes, err := pf.params.value("smtpd_restriction_classes")
-	for _, c := range words(classes) {
+	for _, c := range words(p.value("smtpd_restriction_classes")) {
 		pf.classes[c] = true
 	}
-	return err
+	if others := p.value("multi_instance_directories"); others != "" {
+		pf.note("multi_instance_directories names other instances of Postfix, each with a main.cf of its own: %s", shown(others))
+	}
 }
 
 // words are those of a value whose words stand between commas and blanks.
@@ -221,15 +152,11 @@ func (pf *postfix) others() error {
 		if !ok || p.value == "" {
 			continue
 		}
-		value, err := pf.params.value(name)
-		if err != nil {
-			return err
-		}
-		f := pf.find(p.at, name+" = "+value, "rules over header fields")
+		f := pf.find(p.at, name+" = "+p.value, "rules over header fields")
 		f.lose("blockd's lists are about the envelope; it stays with Postfix")
-		for _, w := range words(value) {
+		for _, w := range words(p.value) {
 			if _, _, path, ok := tableName(w, ""); ok {
-				if err := pf.headerRules(f, pf.params.path(path, exists)); err != nil {
+				if err := pf.headerRules(f, pf.params.path(path)); err != nil {
 					return err
 				}
 			}

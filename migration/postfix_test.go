@@ -14,19 +14,10 @@ import (
 	"blockd/index"
 	"blockd/internal/accessmodel"
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/migration"
 )
-
-func save(t testing.TB, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // served is a result as blockd serves it.
 type served struct {
@@ -42,7 +33,7 @@ func serve(t testing.TB, r *migration.Result) served {
 	yes, takes := true, map[string]bool{}
 	for _, l := range r.Lists {
 		path := filepath.Join(dir, l.File)
-		save(t, path, string(l.Text))
+		testkit.Write(t, path, string(l.Text))
 		s := index.Source{List: l.Name, Path: path, Settings: lists.Settings{Format: l.Format, Patterns: l.Patterns}}
 		if l.Format == "postfix" {
 			s.Settings.Subdomains = &yes
@@ -124,7 +115,7 @@ func TestImportedTablesDecideAsPostfixDoes(t *testing.T) {
 		if err := m.Write(dir, "myhostname = mx.here.example\n"); err != nil {
 			t.Fatal(err)
 		}
-		result, err := migration.Postfix(t.Context(), filepath.Join(dir, "main.cf"), migration.Options{})
+		result, err := migration.Read(t, filepath.Join(dir, "main.cf"))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

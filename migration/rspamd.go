@@ -1,8 +1,12 @@
 package migration
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,28 +19,40 @@ type rspamd struct {
 	files files
 	dir   string // of the file
 	root  string // the folder that holds local.d and maps.d
+	home  string // the same, as rspamd names it
+	lines []string
 	sites []*site
 
 	accepts, rejects bool // rules of both kinds are there
 }
 
-// maxIncludes bounds how deep files may include one another.
-const maxIncludes = 10
-
 // Rspamd imports the rules of the multimap module that are about envelope senders and
 // client addresses.
 func Rspamd(ctx context.Context, multimap string, o Options) (*Result, error) {
+	return readRspamd(ctx, multimap, o, rspamadm.run)
+}
+
+func readRspamd(ctx context.Context, multimap string, o Options, rspamadm runner) (*Result, error) {
 	rs := &rspamd{Result: &Result{Program: "rspamd", Source: multimap}, dir: filepath.Dir(multimap)}
-	whole, err := filepath.Abs(rs.dir)
+	file, err := filepath.Abs(multimap)
 	if err != nil {
 		return nil, err
 	}
-	rs.root = rs.dir
-	switch filepath.Base(whole) {
+	rs.root, rs.home = rs.dir, filepath.Dir(file)
+	switch filepath.Base(rs.home) {
 	case "local.d", "override.d", "modules.d":
-		rs.root = filepath.Join(rs.dir, "..")
+		rs.root, rs.home = filepath.Join(rs.dir, ".."), filepath.Dir(rs.home)
 	}
-	if err := rs.file(multimap, 0); err != nil {
+	text, err := rs.files.load(multimap, maxConfig)
+	if err != nil {
+		return nil, err
+	}
+	rs.lines = strings.Split(string(text), "\n")
+	rules, err := rs.ask(ctx, file, rspamadm)
+	if err != nil {
+		return nil, err
+	}
+	if err := rs.rules(rules); err != nil {
 		return nil, err
 	}
 	if rs.accepts && rs.rejects {
@@ -45,34 +61,74 @@ func Rspamd(ctx context.Context, multimap string, o Options) (*Result, error) {
 	return rs.Result, rs.build(ctx, rs.sites, o)
 }
 
-// file reads one file of rules.
-func (rs *rspamd) file(path string, depth int) error {
-	data, err := rs.files.load(path, maxConfig)
+// ask has rspamadm say what the file comes to, with the files that it includes.
+//
+// rspamadm runs the Lua code and the templates that a whole configuration names. The file may
+// come from anybody, so it is read as the section of a configuration that names nothing else,
+// and without templates.
+func (rs *rspamd) ask(ctx context.Context, file string, rspamadm runner) (rules map[string]any, err error) {
+	dir, err := os.MkdirTemp("", "blockd-import-")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	doc, err := parseUCL(string(data))
+	defer os.RemoveAll(dir)
+	const section = "multimap {\n.include(glob=false) \"$BLOCKD_IMPORT\"\n}\n"
+	if err := os.WriteFile(filepath.Join(dir, "rspamd.conf"), []byte(section), 0o600); err != nil {
+		return nil, err
+	}
+	out, _, err := rspamadm(ctx, dir, "--var=BLOCKD_IMPORT="+file, "--var=LOCAL_CONFDIR="+rs.home, "--var=CONFDIR="+rs.home,
+		"configdump", "--skip-template", "--compact", "--json", "--config=rspamd.conf", "multimap")
 	if err != nil {
-		return fmt.Errorf("%s:%w", path, err)
+		return nil, err
 	}
-	return rs.section(path, doc, depth)
+	decoder := json.NewDecoder(strings.NewReader(out))
+	decoder.UseNumber()
+	if err := decoder.Decode(&rules); err != nil {
+		return nil, fmt.Errorf("%s: rspamadm says what is no JSON: %w", file, err)
+	}
+	return rules, nil
 }
 
-// section reads the rules of a document, or of its section "multimap".
-func (rs *rspamd) section(path string, doc uclValue, depth int) error {
-	for _, f := range doc.fields {
-		at := Place{path, f.line}
-		switch {
-		case strings.HasPrefix(f.key, "."):
-			if err := rs.include(at, f, depth); err != nil {
-				return err
+// place returns the first line from another one on that is, as far as the file itself has it:
+// an included file is not looked into.
+func (rs *rspamd) place(from int, is func(line string) bool) Place {
+	if i := slices.IndexFunc(rs.lines[max(from-1, 0):], is); i >= 0 {
+		from = max(from, 1) + i
+	}
+	return Place{rs.Source, from}
+}
+
+// begins returns the line on which a rule begins.
+func (rs *rspamd) begins(symbol string) Place {
+	return rs.place(0, func(line string) bool {
+		rest, ok := strings.CutPrefix(strings.TrimLeft(line, " \t{\""), symbol)
+		return ok && strings.Trim(rest[:min(len(rest), 1)], " \t\r={\":") == ""
+	})
+}
+
+// section is an object of the configuration.
+type section map[string]any
+
+// rules reads the rules in the order in which they stand, and those of sections "multimap".
+func (rs *rspamd) rules(all section) error {
+	at := map[string]Place{}
+	for symbol := range all {
+		at[symbol] = rs.begins(symbol)
+	}
+	for _, symbol := range slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(cmp.Compare(at[a].Line, at[b].Line), strings.Compare(a, b))
+	}) {
+		for _, value := range items(all[symbol]) { // more than one where it stands again
+			v, ok := value.(map[string]any)
+			var err error
+			switch {
+			case !ok:
+			case strings.EqualFold(symbol, "multimap"):
+				err = rs.rules(v)
+			default:
+				err = rs.rule(at[symbol], symbol, v)
 			}
-		case strings.EqualFold(f.key, "multimap") && f.value.kind == uclObject:
-			if err := rs.section(path, f.value, depth); err != nil {
-				return err
-			}
-		case f.value.kind == uclObject:
-			if err := rs.rule(at, f.key, f.value); err != nil {
+			if err != nil {
 				return err
 			}
 		}
@@ -80,44 +136,47 @@ func (rs *rspamd) section(path string, doc uclValue, depth int) error {
 	return nil
 }
 
-// include follows an .include of a file in the same tree.
-func (rs *rspamd) include(at Place, f uclField, depth int) error {
-	name := f.value.text
-	if !strings.HasPrefix(strings.ToLower(f.key), ".include") {
-		return nil
+// items are the values of a key.
+func items(value any) []any {
+	if many, ok := value.([]any); ok {
+		return many
 	}
-	text := f.key + " " + name
-	if depth >= maxIncludes {
-		return fmt.Errorf("%s: files include one another more than %d deep", at, maxIncludes)
-	}
-	path, remote := rs.path(name)
-	if remote || strings.ContainsAny(path, "*?[") || !exists(path) {
-		rs.find(at, text, "more configuration").lose("it is not followed: no such file, a pattern, or an address")
-		return nil
-	}
-	return rs.file(path, depth+1)
+	return []any{value}
 }
 
-// path returns the file that a map or an include names. remote: it is a URL.
-func (rs *rspamd) path(name string) (path string, remote bool) {
-	for _, v := range []struct{ name, dir string }{
-		{"LOCAL_CONFDIR", rs.root}, {"CONFDIR", rs.root}, {"CURDIR", rs.dir}, {"DBDIR", "/var/lib/rspamd"}, {"RSPAMD_CONFDIR", rs.root},
-	} {
-		name = strings.ReplaceAll(strings.ReplaceAll(name, "${"+v.name+"}", v.dir), "$"+v.name, v.dir)
+// word returns the text of a setting, the last one where it stands again, "" if there is none.
+func (s section) word(key string) (text string) {
+	for _, value := range items(s[key]) {
+		switch value.(type) {
+		case string, bool, json.Number:
+			text = fmt.Sprint(value)
+		}
 	}
+	return text
+}
+
+// has reports whether one of some settings is there.
+func (s section) has(keys ...string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool { return s[key] != nil })
+}
+
+// path returns the file that a map names. remote: it is a URL.
+func (rs *rspamd) path(name string) (path string, remote bool) {
 	name = strings.TrimPrefix(name, "fallback+")
 	if strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://") {
 		return name, true
 	}
 	name = strings.TrimPrefix(name, "file://")
-	const home = "/etc/rspamd/"
-	if rest, ok := strings.CutPrefix(filepath.Clean(name), home); ok {
-		if beside := filepath.Join(rs.root, rest); filepath.Clean(rs.root) != filepath.Clean(home) && exists(beside) {
+	if rest, ok := strings.CutPrefix(name, rs.home+"/"); ok { // places are named as the reader knows them
+		return filepath.Join(rs.root, rest), false
+	}
+	if rest, ok := strings.CutPrefix(filepath.Clean(name), "/etc/rspamd/"); ok {
+		if beside := filepath.Join(rs.root, rest); exists(beside) {
 			rs.note("%s is read in place of %s", beside, name)
 			return beside, false
 		}
 	}
-	if !filepath.IsAbs(name) && filepath.VolumeName(name) == "" && !strings.HasPrefix(name, rs.root) {
+	if !filepath.IsAbs(name) {
 		name = filepath.Join(rs.dir, name)
 	}
 	return name, false
@@ -138,7 +197,7 @@ type mapRule struct {
 }
 
 // rule reads one rule.
-func (rs *rspamd) rule(at Place, symbol string, v uclValue) error {
+func (rs *rspamd) rule(at Place, symbol string, v section) error {
 	r := mapRule{symbol: symbol, kind: strings.ToLower(v.word("type")), filter: strings.ToLower(v.word("filter")), reason: v.word("message")}
 	r.regexp, r.glob = truth(v.word("regexp")), truth(v.word("glob"))
 	meant := strings.TrimSpace(fmt.Sprintf("%s over %s", orDash(v.word("action"), "a score"), orDash(r.kind, "nothing")))
@@ -160,9 +219,9 @@ func (rs *rspamd) rule(at Place, symbol string, v uclValue) error {
 	switch {
 	case v.word("enabled") != "" && !truth(v.word("enabled")):
 		return lose("it is switched off")
-	case has(v, "require_symbols"), has(v, "expression"), has(v, "combined"):
+	case v.has("require_symbols", "expression", "combined"):
 		return lose("it depends on what else was found in the message")
-	case has(v, "redis"), has(v, "external"), has(v, "selector"):
+	case v.has("redis", "external", "selector"):
 		return lose("what it asks is another program")
 	}
 	if why := rs.deed(&r, v); why != "" {
@@ -175,31 +234,23 @@ func (rs *rspamd) rule(at Place, symbol string, v uclValue) error {
 	case extract == "both":
 		r.match = []string{"envelope", "from"}
 	}
-	maps, ok := v.get("map")
-	if !ok {
-		maps, ok = v.get("maps")
+	key := "map"
+	if !v.has(key) {
+		key = "maps"
 	}
-	var names []uclValue
-	switch {
-	case !ok:
+	if !v.has(key) {
 		return lose("it has no map")
-	case maps.kind == uclText:
-		names = []uclValue{maps}
-	case maps.kind == uclArray:
-		names = maps.items
-	default:
-		return lose("its map is a section of its own")
 	}
 	s := &site{name: strings.ToLower(symbol), comes: symbol + " of " + at.String(), tag: r.tag, match: r.match}
 	if r.kind == "ip" {
 		s.about = clients
 	}
-	for _, m := range names {
-		if m.kind != uclText {
-			rs.find(Place{at.File, m.line}, symbol, meant).lose("its map is a section of its own")
-			continue
-		}
-		if err := rs.mapFile(Place{at.File, m.line}, s, r, m.text); err != nil {
+	for _, m := range items(v[key]) {
+		name, ok := m.(string)
+		at := rs.place(at.Line, func(line string) bool { return strings.Contains(line, filepath.Base(name)) })
+		if !ok {
+			rs.find(at, symbol, meant).lose("its map is a section of its own")
+		} else if err := rs.mapFile(at, s, r, name); err != nil {
 			return err
 		}
 	}
@@ -207,11 +258,6 @@ func (rs *rspamd) rule(at Place, symbol string, v uclValue) error {
 		rs.sites = append(rs.sites, s)
 	}
 	return nil
-}
-
-func has(v uclValue, key string) bool {
-	_, ok := v.get(key)
-	return ok
 }
 
 func truth(text string) bool {
@@ -230,7 +276,7 @@ func orDash(text, otherwise string) string {
 }
 
 // deed says what a rule does here; why is said of one that has no equal.
-func (rs *rspamd) deed(r *mapRule, v uclValue) (why string) {
+func (rs *rspamd) deed(r *mapRule, v section) (why string) {
 	action := strings.ToLower(strings.NewReplacer("_", " ", "-", " ").Replace(v.word("action")))
 	switch action {
 	case "reject":

@@ -230,6 +230,9 @@ func judge(at Place, text, name, rest string) condition {
 	return c
 }
 
+// maxIncludes bounds how deep files may include one another.
+const maxIncludes = 10
+
 // include reads another file, whose path is relative to the file it stands in.
 func (sa *spamassassin) include(at Place, text, rest string, depth int) error {
 	if depth >= maxIncludes {

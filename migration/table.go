@@ -36,7 +36,7 @@ var tableKinds = map[string]tableKind{
 func tableName(text, standard string) (kind tableKind, word, name string, ok bool) {
 	text, _ = strings.CutPrefix(text, "proxy:")
 	word, name, typed := strings.Cut(text, ":")
-	if !typed && strings.HasPrefix(text, "/") {
+	if !typed && isPath(text) {
 		word, name = standard, text
 	}
 	kind, ok = tableKinds[word]
@@ -429,16 +429,13 @@ func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
 // inline reads the entries of inline:{ key=action, {key = action with blanks} }.
 func (t *tableText) inline(line int, text string) {
-	body, _, ok := braced(text)
-	words, closed := tokens(body, ", \t")
-	if !ok || !closed {
-		t.dead(line, text, "a brace that is not closed")
+	body := unbraced(text)
+	if body == text {
+		t.dead(line, text, "inline: wants its entries in braces")
 		return
 	}
-	for _, w := range words {
-		if inner, rest, ok := braced(w); ok && rest == "" {
-			w = inner
-		}
+	for _, w := range words(body) {
+		w = unbraced(w)
 		name, value, ok := strings.Cut(w, "=")
 		if !ok {
 			t.dead(line, w, "want KEY = ACTION")

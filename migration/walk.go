@@ -9,17 +9,13 @@ import (
 
 // restrictions walks one list of restrictions.
 func (pf *postfix) restrictions(name string) error {
-	text, err := pf.params.value(name)
-	if err != nil {
-		return err
-	}
 	p, ok := pf.params.lookup(name)
 	if !ok {
 		return nil // there are no lists in what Postfix does by itself
 	}
 	pf.item = 0
 	w := walk{pf: pf, phase: name, at: p.at, said: p}
-	return w.list(text, 0)
+	return w.list(p.value, 0)
 }
 
 // walk is one list of restrictions being read.
@@ -81,7 +77,7 @@ func (w *walk) restriction(word, arg string, depth int) error {
 	case word == "warn_if_reject":
 		w.warn = true
 	case word == "permit_mynetworks":
-		return pf.permitNetworks(w.at, w.phase)
+		pf.permitNetworks(w.at, w.phase)
 	case word == "permit_sasl_authenticated":
 		pf.permitLogins(w.at, w.phase)
 	case word == "check_sender_access":
@@ -114,12 +110,8 @@ func (w *walk) restriction(word, arg string, depth int) error {
 			pf.find(w.at, text, w.phase+": a restriction class").lose("main.cf does not say what it is")
 			return nil
 		}
-		value, err := pf.params.value(word)
-		if err != nil {
-			return err
-		}
 		inner := walk{pf: pf, phase: w.phase, at: p.at, said: p, warn: w.warn}
-		if err := inner.list(value, depth+1); err != nil {
+		if err := inner.list(p.value, depth+1); err != nil {
 			return err
 		}
 		if inner.ended != "" {
@@ -150,10 +142,8 @@ func (w *walk) table(what about, arg, text string) error {
 		pf.find(w.at, text, w.phase).lose("no table is named")
 		return nil
 	}
-	if inner, rest, ok := braced(arg); ok && rest == "" { // { inline:… , options }
-		if parts := words(inner); len(parts) > 0 {
-			arg = parts[0]
-		}
+	if inner := unbraced(arg); inner != arg { // { inline:… , options }
+		arg = append(words(inner), arg)[0]
 	}
 	use := tableUse{what, arg, w.warn}
 	if s := pf.byTable[use]; s != nil { // asked again
@@ -181,7 +171,7 @@ func (w *walk) table(what about, arg, text string) error {
 		t := tableText{pf: pf, site: s, path: w.at.File, kind: kind, first: map[string]*entry{}}
 		t.inline(w.at.Line, name)
 	} else {
-		path := pf.params.path(name, exists)
+		path := pf.params.path(name)
 		if path != name && filepath.IsAbs(name) {
 			pf.note("%s is read in place of %s", path, name)
 		}
@@ -202,10 +192,7 @@ func (w *walk) table(what about, arg, text string) error {
 
 // static is a table that answers the same to everybody.
 func (w *walk) static(f *Finding, name string) {
-	if inner, rest, ok := braced(name); ok && rest == "" {
-		name = inner
-	}
-	a := parseAction(name)
+	a := parseAction(unbraced(name))
 	f.lose("it is for everybody: no list says that")
 	if a.deed == pass && a.lost == "" {
 		w.ended = "permit"

@@ -44,8 +44,11 @@ not carried over, and why.
 
 With -o the result is written into a folder: config.toml, which runs as it is and has the
 mail server ask blockd, the lists, and the report. Without it nothing is written. With
---force files that are there are replaced, and kept under a name that ends in .old. Nothing
-is executed, and nothing is fetched: files that may be read are read.
+--force files that are there are replaced, and kept under a name that ends in .old.
+
+postconf says what main.cf means, and rspamadm what multimap.conf means: Debian's packages
+postfix and rspamd have them. Nothing that a configuration says is executed, and nothing is
+fetched. Files that may be read are read.
 
 Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.`,
 		Example: `  blockd import --from-postfix /etc/postfix/main.cf

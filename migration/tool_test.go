@@ -1,0 +1,144 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/internal/testkit"
+)
+
+func TestToolThatIsMissing(t *testing.T) {
+	_, _, err := tool{"blockd-has-no-such-tool", "postfix", time.Minute}.run(t.Context(), ".")
+	const want = "blockd-has-no-such-tool, which says what the configuration means, is not installed: install the package postfix of Debian"
+	if err == nil || err.Error() != want {
+		t.Errorf("error = %v, want %s", err, want)
+	}
+}
+
+// A tool that hangs, prints without end or fails ends the import with a word.
+func TestToolThatFails(t *testing.T) {
+	tests := []struct {
+		name, script string
+		patience     time.Duration
+		want         string
+	}{
+		{"hangs", "sleep 600", 50 * time.Millisecond, " has not ended within 50ms"},
+		{"leaves another one with its output", "sleep 600 & exit 1", time.Minute, ": exit status 1"},
+		{"prints without end", "yes", time.Minute, "too big for an import: it prints more than 4 MiB"},
+		{"complains without end", "yes >&2", time.Minute, "too big for an import: it prints more than 4 MiB"},
+		{"fails", "echo 'warning: x' >&2; echo 'fatal: main.cf, line 7: no' >&2; exit 1", time.Minute, ": fatal: main.cf, line 7: no"},
+		{"fails in a macro", "echo 'warning: macro x' >&2; echo 'fatal: macro processing error' >&2; exit 1", time.Minute, ": warning: macro x"},
+		{"fails without a word", "exit 3", time.Minute, ": exit status 3"},
+		{"takes all memory", "until [ \"$(ulimit -v)\" != unlimited ]; do :; done; exec dd if=/dev/zero of=/dev/null bs=2000M count=1", time.Minute, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := testkit.File(t, "tool", "#!/bin/sh\n"+tt.script+"\n")
+			if err := os.Chmod(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err := tool{path, "", tt.patience}.run(t.Context(), ".")
+			if err == nil || !strings.HasSuffix(err.Error(), tt.want) {
+				t.Errorf("error = %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// Sixty parameters that each name the next one twice are never put in, even if all are empty.
+func TestParametersWithoutEnd(t *testing.T) {
+	testkit.Peer(t, postconf.name)
+	var main strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&main, "p%d = $p%d$p%d\n", i, i+1, i+1)
+	}
+	path := testkit.File(t, "main.cf", main.String()+"smtpd_sender_restrictions = $p0\n")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := Postfix(ctx, old(t, path), Options{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error = %v, want %v", err, context.DeadlineExceeded)
+	}
+}
+
+// The installed tools say of the examples what those on file said.
+func TestInstalledToolsSayWhatIsRecorded(t *testing.T) {
+	for _, path := range []string{"postfix/main.cf", "rspamd/local.d/multimap.conf"} {
+		t.Run(path, func(t *testing.T) {
+			path := filepath.Join("../testdata/migration", path)
+			recorded, err := ReadRecorded(t, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			real, err := Read(t, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.EqualFunc(real.Findings, recorded.Findings, func(a, b *Finding) bool { return *a == *b }) || !slices.Equal(real.Notes, recorded.Notes) {
+				t.Errorf("the installed tool leads to another report: record it anew with -update")
+			}
+			if config := string(real.Config("lists")); config != string(recorded.Config("lists")) {
+				t.Errorf("the installed tool leads to another configuration:\n%s", config)
+			}
+		})
+	}
+}
+
+// Nothing that a configuration says is executed, and no name in it is looked up.
+func TestHostileConfigurations(t *testing.T) {
+	for _, rules := range []string{
+		"lua = \"@/evil.lua\";\n",
+		"} lua = \"@/evil.lua\"; x {\n",
+		"} lua = \"@/evil.lua\"; /*\n",
+		".include(key=\"lua\") \"@/evil.lua\"\n",
+		"a = \"{= os.execute('touch @/executed') =}\";\n",
+		".include \"http://127.0.0.1:1/\"\n",
+	} {
+		testkit.Peer(t, rspamadm.name)
+		dir := t.TempDir()
+		put := func(name, text string) string {
+			return testkit.Write(t, filepath.Join(dir, name), strings.ReplaceAll(text, "@", dir))
+		}
+		put("evil.lua", "os.execute('touch @/executed')\n")
+		_, err := Rspamd(t.Context(), put("multimap.conf", rules), Options{})
+		if _, found := os.Stat(filepath.Join(dir, "executed")); found == nil {
+			t.Errorf("%q is executed", rules)
+		}
+		t.Logf("%q: %v", rules, err)
+	}
+	testkit.Peer(t, postconf.name)
+	// postconf would end with an error if it asked for these names.
+	main := testkit.File(t, "main.cf", "inet_interfaces = none.invalid\nproxy_interfaces = none.invalid\nx = $mynetworks\nsmtpd_sender_restrictions = $x, permit_mynetworks\n")
+	testkit.Write(t, filepath.Join(filepath.Dir(main), "master.cf"), "smtp inet n - y - - smtpd -o inet_interfaces=none.invalid -o x=`id`\n")
+	r, err := Postfix(t.Context(), old(t, main), Options{})
+	if err != nil || r.Findings[0].Text != "`id`" {
+		t.Errorf("%v, %v", r, err)
+	}
+}
+
+// A folder may have any name.
+func TestConfigurationsInFoldersOfAnyName(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a b,c\t{d} \"e' $HOME ${x} \\f =g *?")
+	for _, tt := range []struct {
+		tool, file, text string
+		read             func(context.Context, string, Options) (*Result, error)
+	}{
+		{"postconf", "main.cf", "smtpd_sender_restrictions = check_sender_access hash:$config_directory/t\nmynetworks = $config_directory/n\n", Postfix},
+		{"rspamadm", "multimap.conf", "A { type = from; action = reject; map = \"$LOCAL_CONFDIR/t\"; }\n.include \"${CURDIR}/more\"\n", Rspamd},
+	} {
+		testkit.Peer(t, tt.tool)
+		for name, text := range map[string]string{tt.file: tt.text, "t": "a@bulk.test REJECT\n", "n": "192.0.2.0/24\n", "more": "B { type = ip; action = reject; map = \"t\"; }\n"} {
+			old(t, testkit.Write(t, filepath.Join(dir, name), text))
+		}
+		r, err := tt.read(t.Context(), filepath.Join(dir, tt.file), Options{})
+		if err != nil || len(r.Lists) != 1 || r.Lists[0].Entries != 1 {
+			t.Errorf("%s: %v, %+v", tt.tool, err, r)
+		}
+	}
+}
