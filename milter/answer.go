@@ -8,12 +8,10 @@ import (
 
 // Our own replies, beside those of package policy.
 var (
-	replyNoQuarantine = policy.Reply{Code: 451, Enhanced: "4.3.5", Text: "This message cannot be set aside here, try again later"}
-	replyApart        = policy.Reply{Code: 452, Enhanced: "4.5.3", Text: "Send this recipient in a transaction of its own"}
-	replyInternal     = policy.Reply{Code: 451, Enhanced: "4.3.0", Text: "Internal error, try again"}
-	replyNoSender     = policy.Reply{Code: 553, Enhanced: "5.1.7", Text: "Sender address is not understood"}
-	replyManySenders  = policy.Reply{Code: 550, Enhanced: "5.6.0", Text: "Message header has too many senders"}
-	replyManyResults  = policy.Reply{Code: 550, Enhanced: "5.6.0", Text: "Message header has too many Authentication-Results of ours"}
+	replyInternal    = policy.Reply{Code: 451, Enhanced: "4.3.0", Text: "Internal error, try again"}
+	replyNoSender    = policy.Reply{Code: 553, Enhanced: "5.1.7", Text: "Sender address is not understood"}
+	replyManySenders = policy.Reply{Code: 550, Enhanced: "5.6.0", Text: "Message header has too many senders"}
+	replyManyResults = policy.Reply{Code: 550, Enhanced: "5.6.0", Text: "Message header has too many Authentication-Results of ours"}
 )
 
 // headerField is the field of a message that a list has tagged, as the SMTP filter
@@ -29,7 +27,7 @@ func reply(r policy.Reply) *milter.Response {
 	return answer
 }
 
-func recipientOutcome(d policy.Decision) string {
+func outcomeOf(d policy.Decision) string {
 	switch d.Outcome {
 	case policy.Refuse:
 		return outRefused
@@ -59,25 +57,25 @@ func (s *session) fieldText(text string) string {
 
 // fulfil answers the end of a message. An error of the library is a connection that
 // is gone, or one that it closes at the next event.
-func (s *session) fulfil(f fate, m milter.Modifier) *milter.Response {
+func (s *session) fulfil(d policy.Decision, m milter.Modifier) *milter.Response {
 	var err error
 	outcome, answer := "", milter.RespAccept
-	switch f.outcome {
+	switch d.Outcome {
 	case policy.Discard:
 		outcome, answer = outDiscarded, milter.RespDiscard
 	case policy.Quarantine:
-		outcome, err = outQuarantined, m.Quarantine("blockd: "+f.tag.String())
+		outcome, err = outQuarantined, m.Quarantine("blockd: "+d.Tag.String())
 	case policy.Mark:
 		// On top, where it stands before any that the message has brought along.
-		outcome, err = outTagged, m.InsertHeader(0, headerField, s.fieldText(f.tag.String()))
+		outcome, err = outTagged, m.InsertHeader(0, headerField, s.fieldText(d.Tag.String()))
 	default:
 		return answer
 	}
 	if err != nil {
-		s.logFate("message not dealt with", f, m, err)
+		s.logMessage("message not dealt with", d, err)
 		return milter.RespTempFail
 	}
 	s.metrics.messages.WithLabelValues(outcome).Inc()
-	s.logFate("message "+outcome, f, m, nil)
+	s.logMessage("message "+outcome, d, nil)
 	return answer
 }

@@ -25,7 +25,7 @@ type conn struct {
 	spoke atomic.Bool // the last packet was one of an SMTP session, or the negotiation before it
 	out   []byte      // a reply whose data is still to come
 
-	patience patience
+	idle idleTimer
 
 	closed sync.Once
 	err    error // of Close
@@ -44,7 +44,7 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // fill reads until there is a whole packet.
 func (c *conn) fill() error {
-	defer c.patience.end()
+	defer c.idle.end()
 	begun := false // the wait is for the rest of a packet
 	for first := true; ; first = false {
 		done, err := c.in.admit()
@@ -73,7 +73,7 @@ func (c *conn) fill() error {
 	}
 }
 
-// lost is the end of a connection by its peer, or by patience.
+// lost is the end of a connection by its peer, or by its idle timer.
 func (c *conn) lost(err error) error {
 	switch under := c.in.under(); {
 	case under && errors.Is(err, os.ErrDeadlineExceeded):
@@ -123,7 +123,7 @@ func (c *conn) Write(p []byte) (int, error) {
 // send writes all of p.
 func (c *conn) send(p []byte) (sent int, err error) {
 	c.wait(writeTimeout)
-	defer c.patience.end()
+	defer c.idle.end()
 	for {
 		n, err := c.Conn.Write(p[sent:])
 		if sent += n; err == nil || !c.early(err) {

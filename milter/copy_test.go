@@ -25,7 +25,7 @@ func TestCopyIsTheMessageOnTheWire(t *testing.T) {
 		if !exact { // one blank is the best guess
 			want = "From: a@x.example\r\nSubject: one\r\n\ttwo\r\n three\r\nX-Empty: \r\nX-None: no blank\r\nX-Blank :  two\r\n\r\n..text\r\n"
 		}
-		got, err := io.ReadAll(s.tx.copied.Reader())
+		got, err := io.ReadAll(s.copied.text.Reader())
 		if err != nil || string(got) != want {
 			t.Errorf("exact %v: %q, %v, want %q", exact, got, err, want)
 		}

@@ -22,7 +22,7 @@ type bare struct {
 
 func (b bare) Get(name milter.MacroName) string { return b.macros[name] }
 
-func clearPath(t testing.TB) (*steady, bare) {
+func clearPath(t testing.TB) (*recoverer, bare) {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "bad.txt")
@@ -40,11 +40,11 @@ func clearPath(t testing.TB) (*steady, bare) {
 	s := New(Settings{SkipAuthenticated: true, Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 		policy.New(func() *index.Index { return ix }, policy.Settings{}, log, reg), reg, log)
 	m := bare{macros: map[string]string{milter.MacroMailAddr: "friend@there.example"}}
-	return &steady{next: newSession(s, 0, 0), server: s}, m
+	return &recoverer{next: newSession(s, 0, 0), server: s}, m
 }
 
 // clearMessage is all that a clear sender's message is to this package.
-func clearMessage(t testing.TB, s *steady, m milter.Modifier) {
+func clearMessage(t testing.TB, s *recoverer, m milter.Modifier) {
 	if r, err := s.MailFrom("friend@there.example", "SIZE=1000", m); r != milter.RespAccept || err != nil {
 		t.Fatalf("MAIL: %v, %v", r, err)
 	}

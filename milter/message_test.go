@@ -135,20 +135,22 @@ func TestHeaders(t *testing.T) {
 	}
 	tagging := rule("from")
 	tagging.OnMatch = policy.TagOnMatch
+	deferring := rule("from")
+	deferring.OnMatch = policy.TempfailOnMatch
 	d := open(t, setup{
 		lists: map[string]string{
 			"from": "phish.example\n", "reply": "reply.example\n", "path": "path.example\n", "both": "both.example\n", "mark": "mark.example\n",
-			"allowfrom": "good@phish.example\n", "allowed": "friend.example\n", "shadow": "shadow.example\n",
+			"allowfrom": "good@phish.example\n", "allowed": "friend.example\n", "shadow": "shadow.example\n", "later": "later.example\n",
 		},
 		rules: map[string]policy.ListRule{
 			"from": rule("from"), "reply": rule("reply-to"), "path": rule("return-path"), "both": rule("envelope", "from", "reply-to"),
-			"mark": tagging, "allowfrom": rule("from"), "shadow": rule("from"),
+			"mark": tagging, "allowfrom": rule("from"), "shadow": rule("from"), "later": deferring,
 		},
 		policies: []policy.RecipientPolicy{
 			{Recipients: []string{"vip@here.example"}, Lists: []string{"both"}},
 			{Recipients: []string{"none@here.example"}, Lists: []string{"allowed"}},
 			{Recipients: []string{"same@here.example"}, Lists: []string{"both", "allowed"}},
-			{Recipients: []string{"all@here.example"}, Lists: []string{"from", "reply", "path", "both", "mark", "allowfrom", "shadow"}},
+			{Recipients: []string{"all@here.example"}, Lists: []string{"from", "reply", "path", "both", "mark", "allowfrom", "shadow", "later"}},
 		},
 	})
 	const bob, vip, postmaster = "bob@here.example", "vip@here.example", "postmaster@here.example"
@@ -165,6 +167,8 @@ func TestHeaders(t *testing.T) {
 		{"field's name in capitals", "a@there.example", []string{bob}, []string{"FROM: a@phish.example"}, "550"},
 		{"blanks behind the field's name, as Postfix hands them over", "a@there.example", []string{bob}, []string{"From \t: a@phish.example"}, "550"},
 		{"second From", "a@there.example", []string{bob}, []string{"From: a@there.example", "From: a@phish.example"}, "550"},
+		{"an address that defers before one that refuses", "a@there.example", []string{bob}, []string{"From: a@later.example, b@phish.example"}, "550"},
+		{"an address that defers", "a@there.example", []string{bob}, []string{"From: a@later.example"}, "451"},
 		{"second address", "a@there.example", []string{bob}, []string{"From: a@there.example, b@phish.example"}, "550"},
 		{"folded field as Postfix hands it over", "a@there.example", []string{bob}, []string{"From: a@there.example,\n\tB\n <b@phish.example>"}, "550"},
 		{"Reply-To", "a@there.example", []string{bob}, []string{"Reply-To: a@reply.example"}, "550 5.7.1 <a@reply.example>: Reply-To address rejected"},

@@ -88,7 +88,7 @@ func New(s Settings, c *policy.Checker, reg prometheus.Registerer, log *slog.Log
 	s = s.withDefaults()
 	m, calm := newMetrics(reg), listener.NewCalmLog(log)
 	divertWarnings(calm)
-	return &Server{settings: s, checker: c.Discarding(), metrics: m, log: log, calm: calm, guard: newGuard(s, m, calm)}
+	return &Server{settings: s, checker: c, metrics: m, log: log, calm: calm, guard: newGuard(s, m, calm)}
 }
 
 // Connections returns how many mail servers are connected now.
@@ -176,7 +176,7 @@ func (s *Server) drain(server *milter.Server) {
 func (s *Server) library() *milter.Server {
 	return milter.NewServer(
 		milter.WithDynamicMilter(func(_ uint32, actions milter.OptAction, protocol milter.OptProtocol, _ milter.DataSize) milter.Milter {
-			return &steady{next: newSession(s, actions, protocol), server: s}
+			return &recoverer{next: newSession(s, actions, protocol), server: s}
 		}),
 		milter.WithActions(s.actions()),
 		milter.WithProtocols(s.protocol()),

@@ -27,7 +27,7 @@ func (s *session) readResults(name, value string) {
 	if !s.writesResults || !strings.EqualFold(strings.TrimRight(name, " \t"), resultsField) {
 		return
 	}
-	r := &s.tx.results
+	r := &s.results
 	r.seen++
 	if len(r.forged) <= maxForged && msgauth.Claims(value, s.settings.Results) {
 		r.forged = append(r.forged, r.seen)
@@ -36,22 +36,17 @@ func (s *session) readResults(name, value string) {
 
 // found is the text of our own field, "" where nothing was looked for.
 func (s *session) found() string {
-	t := &s.tx
-	for _, v := range t.verdicts {
-		if v.Evidence.SPF.Result != "" {
-			return msgauth.Results(s.settings.Results, v.Evidence.SPF, v.Sender.String(), t.facts)
-		}
-	}
-	if t.facts == nil {
+	sender, spf, m := s.tx.Found()
+	if spf.Result == "" && m == nil {
 		return ""
 	}
-	return msgauth.Results(s.settings.Results, msgauth.SPF{}, "", t.facts)
+	return msgauth.Results(s.settings.Results, spf, sender, m)
 }
 
 // pastHeader answers the end of the header of a message that lists have nothing to do
 // with any more. A mail server changes messages at their end only.
 func (s *session) pastHeader() *milter.Response {
-	if s.tx.learns || s.writesResults && (len(s.tx.results.forged) > 0 || s.found() != "") {
+	if s.learns || s.writesResults && (len(s.results.forged) > 0 || s.found() != "") {
 		return milter.RespContinue
 	}
 	s.reset()
@@ -64,7 +59,7 @@ func (s *session) writeResults(m milter.Modifier) error {
 	if !s.writesResults {
 		return nil
 	}
-	forged := s.tx.results.forged
+	forged := s.results.forged
 	for i := len(forged) - 1; i >= 0; i-- {
 		if err := m.ChangeHeader(forged[i], resultsField, ""); err != nil {
 			return err

@@ -44,6 +44,25 @@ func (t *Transaction) log(d *Decision) {
 
 // write writes a line about a recipient.
 func (t *Transaction) write(event string, d *Decision) {
+	line := []slog.Attr{slog.String("ref", d.Ref), t.sender(), slog.String("recipient", d.recipient)}
+	if v := d.verdict; v != nil {
+		if v.Source != EnvelopeSource {
+			line = append(line, slog.String("field", v.Source.String()), slog.String("address", v.Sender.String()))
+		}
+		line = append(line, slog.Any("", v))
+	}
+	t.say(slog.LevelInfo, event, append(line, slog.String("reply", d.Reply.String())))
+}
+
+// Say writes a line of the door's own about the message in hand.
+func (t *Transaction) Say(level slog.Level, event string, more ...slog.Attr) {
+	t.say(level, event, append([]slog.Attr{t.sender()}, more...))
+}
+
+func (t *Transaction) sender() slog.Attr { return slog.String("sender", t.mail.Written) }
+
+// say puts in front what every line about a client begins with.
+func (t *Transaction) say(level slog.Level, event string, more []slog.Attr) {
 	client := "unknown"
 	if t.Client.Addr.IsValid() {
 		client = t.Client.Addr.Unmap().WithZone("").String()
@@ -52,13 +71,5 @@ func (t *Transaction) write(event string, d *Decision) {
 	if t.Client.Line != nil {
 		line = append(line, t.Client.Line()...)
 	}
-	line = append(line, slog.String("ref", d.Ref), slog.String("sender", t.mail.Written), slog.String("recipient", d.recipient))
-	if v := d.verdict; v != nil {
-		if v.Source != EnvelopeSource {
-			line = append(line, slog.String("field", v.Source.String()), slog.String("address", v.Sender.String()))
-		}
-		line = append(line, slog.Any("", v))
-	}
-	line = append(line, slog.String("reply", d.Reply.String()))
-	t.door.Log.LogAttrs(context.Background(), slog.LevelInfo, event, line...)
+	t.door.Log.LogAttrs(context.Background(), level, event, append(line, more...)...)
 }

@@ -10,33 +10,33 @@ import (
 // writeTimeout is how long a mail server may take to read an answer.
 const writeTimeout = 10 * time.Second
 
-// patience is how long a connection waits for its peer. Deadlines of the connection
+// idleTimer is how long a connection waits for its peer. Deadlines of the connection
 // would be timers, seven settings for a mail, and each that comes to stand first may have the
 // scheduler wake another thread to look after it: Postfix on busy cores took a tenth
 // fewer mails, though it cost a fiftieth of its CPU. So a wait is a number, and the guard looks
 // at all of them now and then.
-type patience struct {
+type idleTimer struct {
 	due atomic.Int64 // on the guard's clock, nanoseconds; 0 = nobody waits
 }
 
 // begin begins a wait that is over at due.
-func (p *patience) begin(due time.Duration) { p.due.Store(int64(due)) }
+func (t *idleTimer) begin(due time.Duration) { t.due.Store(int64(due)) }
 
-func (p *patience) end() { p.due.Store(0) }
+func (t *idleTimer) end() { t.due.Store(0) }
 
 // over reports whether there is a wait, and it has lasted too long.
-func (p *patience) over(now time.Duration) bool {
-	due := p.due.Load()
+func (t *idleTimer) over(now time.Duration) bool {
+	due := t.due.Load()
 	return due != 0 && int64(now) >= due
 }
 
 // wait begins a wait for the peer.
-func (c *conn) wait(most time.Duration) { c.patience.begin(c.guard.now() + most) }
+func (c *conn) wait(most time.Duration) { c.idle.begin(c.guard.now() + most) }
 
 // early reports that err ended a wait which the guard took for the one before it, and
 // has it go on.
 func (c *conn) early(err error) bool {
-	if !errors.Is(err, os.ErrDeadlineExceeded) || c.patience.over(c.guard.now()) {
+	if !errors.Is(err, os.ErrDeadlineExceeded) || c.idle.over(c.guard.now()) {
 		return false
 	}
 	return c.Conn.SetDeadline(time.Time{}) == nil
@@ -68,7 +68,7 @@ func (g *guard) hurry() {
 	defer g.mu.Unlock()
 	now := g.now()
 	for c := range g.open {
-		if c.patience.over(now) {
+		if c.idle.over(now) {
 			c.Conn.SetDeadline(time.Unix(1, 0)) // long ago; an error is a connection that is gone
 		}
 	}

@@ -56,7 +56,7 @@ func (e *exploding) Unknown(string, milter.Modifier) (*milter.Response, error) {
 // A panic in any callback costs the message at the most, and its answer is that of
 // on_error; the next message is filtered again.
 func TestPanicInEveryCallback(t *testing.T) {
-	var calls steadyCalls
+	var calls recovererCalls
 	for _, in := range []string{"new", "connect", "helo", "mail", "rcpt", "data", "header", "headers", "body", "end", "unknown", "abort", "cleanup"} {
 		for _, onError := range []policy.OnError{policy.AcceptOnError, policy.TempfailOnError} {
 			t.Run(in+" "+string(onError), func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestPanicInEveryCallback(t *testing.T) {
 				l := slog.New(slog.NewTextHandler(log, nil))
 				checker := policy.New(func() *index.Index { return nil }, policy.Settings{}, l, reg)
 				s := New(Settings{OnError: onError}, checker, reg, l)
-				m := &steady{next: &exploding{in: in}, server: s}
+				m := &recoverer{next: &exploding{in: in}, server: s}
 
 				answer := calls.run(t, m, in)
 				want := "response=continue"
@@ -103,8 +103,8 @@ func TestPanicInEveryCallback(t *testing.T) {
 func TestBrokenMessageStaysWithOnError(t *testing.T) {
 	reg, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
 	s := New(Settings{}, policy.New(func() *index.Index { return nil }, policy.Settings{}, log, reg), reg, log)
-	m := &steady{next: &exploding{in: "mail"}, server: s}
-	var calls steadyCalls
+	m := &recoverer{next: &exploding{in: "mail"}, server: s}
+	var calls recovererCalls
 	calls.run(t, m, "mail")
 	for event, want := range map[string]string{"rcpt": "response=continue", "headers": "response=continue", "end": "response=accept"} {
 		if got := calls.run(t, m, event); got != want {
@@ -113,10 +113,10 @@ func TestBrokenMessageStaysWithOnError(t *testing.T) {
 	}
 }
 
-// steadyCalls calls one callback by its name.
-type steadyCalls struct{}
+// recovererCalls calls one callback by its name.
+type recovererCalls struct{}
 
-func (steadyCalls) run(t *testing.T, m *steady, event string) string {
+func (recovererCalls) run(t *testing.T, m *recoverer, event string) string {
 	t.Helper()
 	var r *milter.Response
 	var err error
