@@ -104,7 +104,7 @@ func TestEqualHashesAreNotEqualKeys(t *testing.T) {
 	}
 	parts := b.in.records.reader(t.Context())
 	defer parts.end()
-	m := merger{in: b.in, parts: parts, shadow: b.shadows(), worth: format.NewWorthCounter(b.rows)}
+	m := merger{in: b.in, parts: parts, rows: b.rows, worth: format.NewWorthCounter(b.rows)}
 	if err := m.merge(0, 1<<b.in.records.bits); err != nil {
 		t.Fatal(err)
 	}

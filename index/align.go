@@ -1,6 +1,11 @@
 package index
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+)
 
 const (
 	// alignRun is how many entries in a row must be the same for two contents to be
@@ -117,4 +122,52 @@ func agree(a, b []seen) bool {
 		}
 	}
 	return true
+}
+
+// maxLineShifts bounds how often the lines of one source move apart.
+const maxLineShifts = 1 << 16
+
+// lineMap says where the lines of a source have moved, as its entries tell: from
+// each of these lines on by so many, up to the next one. The zero lineMap moves
+// nothing.
+type lineMap struct {
+	from []int
+	by   []int
+}
+
+// line is where the entry of an old line stands now.
+func (m lineMap) line(old int) int {
+	i := sort.SearchInts(m.from, old+1)
+	if i == 0 {
+		return old
+	}
+	return old + m.by[i-1]
+}
+
+// bytes is about what it takes of memory.
+func (m lineMap) bytes() int64 { return int64(16 * len(m.from)) }
+
+// add makes lines from old on move to now and behind it, and is false where that
+// cannot be. Call it with rising lines.
+func (m *lineMap) add(old, now int) bool {
+	by, last := 0, len(m.from)-1
+	if last >= 0 {
+		by = m.by[last]
+	}
+	switch {
+	case now-old == by:
+		return true
+	case last >= 0 && m.from[last] == old || last == maxLineShifts-1:
+		return false
+	}
+	m.from, m.by = append(m.from, old), append(m.by, now-old)
+	return true
+}
+
+// ErrTooDifferent is wrapped by Update's error where only a Build can tell what the
+// lists say now. Its text says why.
+var ErrTooDifferent = errors.New("no small change")
+
+func tooDifferent(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrTooDifferent, fmt.Sprintf(format, args...))
 }

@@ -46,7 +46,7 @@ type builder struct {
 	Options
 	hooks    hooks
 	rows     []ListInfo
-	tests    []rowTest
+	tests    []selfTest
 	hash     format.Hasher
 	buildID  [16]byte
 	built    time.Time
@@ -101,7 +101,7 @@ func newBuilder(o Options, h hooks) (*builder, error) {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
 	o.Workers = min(max(o.Workers, 1), maxWorkers)
-	b := &builder{Options: o, hooks: h, progress: reporter{to: o.Progress}, cache: openCache("")}
+	b := &builder{Options: o, hooks: h, progress: reporter{to: o.Progress}, cache: openCache(""), useLast: map[int]error{}, left: map[int]ListInfo{}}
 	b.hash = format.Hasher{Kind: format.HashXXH3, Weak: h.weak}
 	if o.SipHash {
 		b.hash.Kind = format.HashSip

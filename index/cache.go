@@ -1,12 +1,13 @@
 package index
 
 import (
+	"cmp"
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,9 +31,6 @@ const (
 	coarse = 2 * time.Second
 )
 
-// CacheSuffix makes the name of an index's own cache folder out of its path.
-const CacheSuffix = ".cache"
-
 // cache is the folder of segments beside an index. Builds use it one at a time,
 // under the lock of the index. Whatever goes wrong with it costs time and no more:
 // notes say what it was.
@@ -52,22 +50,24 @@ type memo struct {
 	segment string // name of the file
 }
 
-// stamp is what the system says of a file. Any write changes it, but one within a
-// tick of the clock.
-type stamp struct{ size, mtime, ctime, inode, device int64 }
+// stamp is what the system says of a file: size, time of the last write and of the
+// last change, inode and device. Any write changes it, but one within a tick of the
+// clock.
+type stamp [5]int64
 
-// stampOf is false for what is no regular file.
-func stampOf(path string) (stamp, bool) {
+// stampOf returns a memo with the stamp of a file, and is false for what is no regular
+// file.
+func stampOf(path string) (memo, bool) {
+	now := time.Now()
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return stamp{}, false
+		return memo{}, false
 	}
-	return stamp{st.Size, st.Mtim.Nano(), st.Ctim.Nano(), int64(st.Ino), int64(st.Dev)}, true
-}
-
-// settled reports whether the file is old enough at now to be known by its stamp.
-func (s stamp) settled(now time.Time) bool {
-	return max(s.mtime, s.ctime) < now.Add(-coarse).UnixNano()
+	written, changed := st.Mtim.Nano(), st.Ctim.Nano()
+	return memo{
+		stamp:   stamp{st.Size, written, changed, int64(st.Ino), int64(st.Dev)},
+		trusted: max(written, changed) < now.Add(-coarse).UnixNano(),
+	}, true
 }
 
 // openCache reads what the last build has left in folder.
@@ -77,16 +77,11 @@ func openCache(folder string) *cache {
 		return c
 	}
 	b, err := os.ReadFile(filepath.Join(folder, memoName))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) || err == nil && c.decode(b) {
 		return c
-	case err == nil && c.decode(b):
-		return c
-	case err == nil:
-		err = errSegment
 	}
 	c.memos = map[string]memo{}
-	c.note("%s: %v", memoName, err)
+	c.note("%s: %v", memoName, cmp.Or(err, errSegment))
 	return c
 }
 
@@ -95,7 +90,7 @@ func (c *cache) note(format string, args ...any) {
 }
 
 // sourceKey tells sources apart whose files may give different entries.
-func sourceKey(s Source) string { return s.Path + "\x00" + settingsID(s.Settings) }
+func sourceKey(s format.Source) string { return s.Path + "\x00" + settingsID(s.Settings) }
 
 // settingsID names what of settings, and of this program, changes the entries.
 func settingsID(s lists.Settings) string {
@@ -115,35 +110,91 @@ func segmentID(hash [16]byte, s lists.Settings) [16]byte {
 
 func segmentName(id [16]byte) string { return hex.EncodeToString(id[:]) + segmentSuffix }
 
-// open opens the segment of a name. nil: there is none that is any good.
-func (c *cache) open(name string) (*os.File, *segmentMeta) {
+// find opens the segment of a source as its file is now. nil: there is none.
+func (c *cache) find(ctx context.Context, s format.Source) (*segment, error) {
+	if len(c.memos) == 0 {
+		return nil, nil
+	}
+	now, isFile := stampOf(s.Path)
+	if !isFile {
+		return nil, nil
+	}
+	var err error
+	if now.hash, err = c.hashOf(ctx, s); err != nil {
+		return nil, ctx.Err() // what is wrong with it the parser says
+	}
+	found := c.of(s, now.hash)
+	if found != nil {
+		found.memo.stamp, found.memo.trusted = now.stamp, now.trusted
+	}
+	return found, nil
+}
+
+// hashOf is the content of a source, by its stamp if that tells.
+func (c *cache) hashOf(ctx context.Context, s format.Source) ([16]byte, error) {
+	old, known := c.memos[sourceKey(s)]
+	if now, isFile := stampOf(s.Path); isFile && known && old.trusted && now.stamp == old.stamp {
+		return old.hash, nil
+	}
+	return lists.HashFile(ctx, s.Path)
+}
+
+// of opens the segment of what a source was when it had this hash. nil: there is none.
+func (c *cache) of(s format.Source, hash [16]byte) *segment {
+	return c.open(memo{hash: hash, segment: segmentName(segmentID(hash, s.Settings))})
+}
+
+// last opens the segment of what a source was in the last published build. nil: there
+// is none.
+func (c *cache) last(s format.Source) *segment {
+	old := c.memos[sourceKey(s)]
+	return c.open(memo{hash: old.hash, segment: old.segment})
+}
+
+// new opens the segment that was written of a source since the cache was opened. nil:
+// there is none.
+func (c *cache) new(s format.Source) *segment { return c.open(c.fresh[sourceKey(s)]) }
+
+// use says that the build has what s holds from this segment.
+func (c *cache) use(s format.Source, from *segment) { c.fresh[sourceKey(s)] = from.memo }
+
+// open opens the segment of a memo. nil: there is none that is any good.
+func (c *cache) open(m memo) *segment {
 	var id [16]byte
-	if n, err := hex.Decode(id[:], []byte(strings.TrimSuffix(name, segmentSuffix))); n != len(id) || err != nil {
-		return nil, nil
+	if n, err := hex.Decode(id[:], []byte(strings.TrimSuffix(m.segment, segmentSuffix))); n != len(id) || err != nil || c.folder == "" {
+		return nil
 	}
-	f, err := os.Open(filepath.Join(c.folder, name))
+	f, err := os.Open(filepath.Join(c.folder, m.segment))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
-	var m *segmentMeta
+	var s *segment
 	if err == nil {
-		if m, err = readSegmentMeta(f, id); err == nil {
-			return f, m
+		if s, err = readSegment(f, id); err == nil {
+			s.memo = m
+			return s
 		}
 		f.Close()
 	}
-	c.drop(name, err)
-	return nil, nil
+	c.remove(m.segment, err)
+	return nil
 }
 
 // drop removes a segment that is no good.
-func (c *cache) drop(name string, err error) {
+func (c *cache) drop(s *segment, err error) { c.remove(s.memo.segment, err) }
+
+func (c *cache) remove(name string, err error) {
 	c.note("%s: %v; it is dropped", name, err)
 	os.Remove(filepath.Join(c.folder, name))
 }
 
-// create makes the file of a new segment. nil: it cannot be made.
-func (c *cache) create() *os.File {
+// write begins the segment of a source that so many workers are about to parse. nil: it
+// gets none.
+func (c *cache) write(s format.Source, workers int) *segmentWriter {
+	now, isFile := stampOf(s.Path)
+	if !isFile || c.folder == "" {
+		return nil
+	}
 	err := os.MkdirAll(c.folder, 0o700)
 	var f *os.File
 	if err == nil {
@@ -153,29 +204,36 @@ func (c *cache) create() *os.File {
 		c.note("%v", err)
 		return nil
 	}
-	return f
+	w := newSegmentWriter(f, workers)
+	w.cache, w.memo = c, now
+	return w
 }
 
-// keep gives the file of a new segment its name.
-func (c *cache) keep(f *os.File, id [16]byte) {
-	err := f.Close()
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(c.folder, segmentName(id)))
-	}
-	if err != nil {
-		c.abandon(f, err)
+// end ends the segment of a source, which m describes: it is kept unless the parsing
+// has failed.
+func (w *segmentWriter) end(s format.Source, m segmentMeta, failed error) {
+	if w == nil {
 		return
 	}
-	c.made[segmentName(id)] = true
-}
-
-// abandon removes the file of a segment that was not finished.
-func (c *cache) abandon(f *os.File, err error) {
-	f.Close()
-	os.Remove(f.Name())
-	if err != nil {
-		c.note("%v", err)
+	id := segmentID(m.summary.Hash, s.Settings)
+	w.memo.hash, w.memo.segment = m.summary.Hash, segmentName(id)
+	var err error
+	if failed == nil {
+		err = w.finish(id, m)
 	}
+	err = cmp.Or(err, w.f.Close())
+	if failed == nil && err == nil {
+		err = os.Rename(w.f.Name(), filepath.Join(w.cache.folder, w.memo.segment))
+	}
+	if failed != nil || err != nil {
+		os.Remove(w.f.Name())
+		if failed == nil {
+			w.cache.note("%v", err)
+		}
+		return
+	}
+	w.cache.made[w.memo.segment] = true
+	w.cache.fresh[sourceKey(s)] = w.memo
 }
 
 // commit makes what this build used the content of the folder.
@@ -212,22 +270,13 @@ func (c *cache) clean(used map[string]bool) {
 
 // discard removes what this build has written.
 func (c *cache) discard() {
+	for _, m := range c.memos { // what the last build needs stays
+		delete(c.made, m.segment)
+	}
 	for name := range c.made {
-		if !c.uses(name) {
-			os.Remove(filepath.Join(c.folder, name))
-		}
+		os.Remove(filepath.Join(c.folder, name))
 	}
 	c.made = map[string]bool{}
-}
-
-// uses reports whether the last build that was published needs a segment.
-func (c *cache) uses(name string) bool {
-	for m := range maps.Values(c.memos) {
-		if m.segment == name {
-			return true
-		}
-	}
-	return false
 }
 
 // The file of memos is, for each source, its key, five times u64 of its stamp, u8
@@ -236,10 +285,10 @@ func (c *cache) encode() []byte {
 	var b []byte
 	for key, m := range c.fresh {
 		b = format.AppendText(b, key, 4*format.MaxPath)
-		for _, v := range []int64{m.stamp.size, m.stamp.mtime, m.stamp.ctime, m.stamp.inode, m.stamp.device} {
+		for _, v := range m.stamp {
 			b = binary.LittleEndian.AppendUint64(b, uint64(v))
 		}
-		b = append(b, byte(bit(m.trusted)))
+		b = append(b, bit(m.trusted))
 		b = append(b, m.hash[:]...)
 		b = format.AppendText(b, m.segment, format.MaxName)
 	}
@@ -253,8 +302,8 @@ func (c *cache) decode(b []byte) bool {
 	r := format.Cursor{Rest: b[:len(b)-8]}
 	for len(r.Rest) > 0 {
 		key, m := string(r.Text(4*format.MaxPath)), memo{}
-		for _, v := range []*int64{&m.stamp.size, &m.stamp.mtime, &m.stamp.ctime, &m.stamp.inode, &m.stamp.device} {
-			*v = int64(r.Uint64())
+		for i := range m.stamp {
+			m.stamp[i] = int64(r.Uint64())
 		}
 		m.trusted = r.Byte() == 1
 		r.Bytes(m.hash[:])

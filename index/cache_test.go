@@ -2,9 +2,7 @@ package index
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,10 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zeebo/xxh3"
-
-	"blockd/addr"
-	"blockd/index/internal/format"
 	"blockd/internal/race"
 	"blockd/lists"
 )
@@ -231,80 +225,5 @@ func TestRefusedSourceKeepsItsLastGoodEntries(t *testing.T) {
 	_, err := Build(t.Context(), path, []Source{a, b, plain("c", filepath.Join(t.TempDir(), "none"))}, o)
 	if refused := (*SourcesError)(nil); !errors.As(err, &refused) || len(refused.Errs) != 1 {
 		t.Errorf("Build = %v", err)
-	}
-}
-
-func FuzzSegment(f *testing.F) {
-	f.Add([]byte("BDXSEG\r\n"))
-	text := strings.Repeat("# a comment\n", 6000) + "bulk.test # why\n*@x.test\n#? block a@bulk.test <>\n"
-	source := plain("a", listFile(f, "a.txt", text))
-	source.Settings.Reason = "r"
-	o := seeded(1)
-	o.Cache = filepath.Join(f.TempDir(), "cache")
-	o.KeepGoing = true
-	builtBytes(f, []Source{source}, o)
-	for _, name := range segments(f, o.Cache) {
-		if data, err := os.ReadFile(filepath.Join(o.Cache, name)); err == nil {
-			f.Add(data)
-		}
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) < segmentTail {
-			return
-		}
-		// With right sums, or none would get further.
-		data, tail := bytes.Clone(data), len(data)-segmentTail
-		le := binary.LittleEndian
-		var id [16]byte
-		if offset := le.Uint64(data[tail+8:]); offset <= uint64(tail) {
-			le.PutUint64(data[tail+24:], xxh3.Hash(data[offset:tail]))
-			copy(id[:], data[offset:tail])
-		}
-		file, err := os.Create(filepath.Join(t.TempDir(), "s"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.Close()
-		if _, err := file.Write(data); err != nil {
-			t.Fatal(err)
-		}
-		m, err := readSegmentMeta(file, id)
-		if err != nil {
-			if !errors.Is(err, errSegment) {
-				t.Error(err)
-			}
-			return
-		}
-		again := segmentMeta{}
-		c := format.Cursor{Rest: m.append(nil)}
-		if !again.decode(&c, int64(len(data))) || fmt.Sprint(again.summary) != fmt.Sprint(m.summary) || len(again.tests) != len(m.tests) {
-			t.Errorf("%+v became %+v", m, again)
-		}
-		for i, chunk := range m.chunks {
-			m.chunks[i].sum = xxh3.Hash(data[chunk.offset:][:chunk.length])
-		}
-		b, err := newBuilder(Options{Workers: 1, Memory: minMemory}, hooks{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.open(file.Name(), 1, 0); err != nil {
-			t.Fatal(err)
-		}
-		defer b.close()
-		b.in.begin(0)
-		if err := b.in.feed(t.Context(), file, m, func(segmentSpan) {}); err != nil && !errors.Is(err, errSegment) {
-			t.Error(err)
-		}
-	})
-}
-
-// The senders of self-tests go through a segment as text.
-func TestSegmentKeepsSelfTests(t *testing.T) {
-	for _, text := range []string{"<>", "x@bulk.test", `"a b"@bulk.test`, "x@[198.51.100.23]", "root"} {
-		a := sender(t, text)
-		got, err := addr.Parse(a.String())
-		if err != nil || got != a {
-			t.Errorf("%s becomes %v, %v", text, got, err)
-		}
 	}
 }

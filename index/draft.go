@@ -47,7 +47,7 @@ func (b *builder) draft(ctx context.Context, path string, lock *os.File) (*Draft
 
 // fill writes, syncs and checks the draft's file.
 func (b *builder) fill(ctx context.Context, d *Draft, f *os.File) (err error) {
-	pages := b.openPages(f, b.in.counts().bytes)
+	pages := b.openPages(f, b.in.counted().bytes)
 	defer pages.end()
 	w, err := b.writeFile(ctx, pages, &d.Report)
 	if err != nil {

@@ -1,8 +1,10 @@
 package index
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
+	"unsafe"
 
 	"blockd/addr"
 	"blockd/index/internal/format"
@@ -22,7 +24,7 @@ type intake struct {
 // rowIntake is what an intake has of one row, its records aside.
 type rowIntake struct {
 	live    bool // its entries count: the source was read to its end
-	reasons sourceReasons
+	reasons *sourceReasons
 	rowCounts
 
 	numbers []uint32 // of each of its reasons, in the table of all
@@ -31,21 +33,17 @@ type rowIntake struct {
 
 // rowCounts are those of one row, or of what one worker has read of it.
 type rowCounts struct {
+	counts
 	entries uint64
 	bytes   uint64 // of the records in the file, if each key stands in one source only
-	kinds   uint64 // see format.KindBit
 	expires bool   // some entry does
-
-	patterns, freePatterns int // entries
 }
 
 func (c *rowCounts) add(o rowCounts) {
+	c.counts.add(o.counts)
 	c.entries += o.entries
 	c.bytes += o.bytes
-	c.kinds |= o.kinds
 	c.expires = c.expires || o.expires
-	c.patterns += o.patterns
-	c.freePatterns += o.freePatterns
 }
 
 // worker takes in what one goroutine reads. The line numbers of a source rise, and
@@ -91,14 +89,36 @@ func (in *intake) end(row int, live bool) {
 	}
 }
 
-// counts are those of all live rows.
-func (in *intake) counts() (c rowCounts) {
+// counted is what all live rows have.
+func (in *intake) counted() (c rowCounts) {
 	for i := range in.rows {
 		if in.rows[i].live {
 			c.add(in.rows[i].rowCounts)
 		}
 	}
 	return c
+}
+
+// feed takes the entries of a segment in, as those of the row in hand.
+func (in *intake) feed(ctx context.Context, s *segment, report func(octets int, entries uint64)) error {
+	r := &in.rows[in.workers[0].row]
+	r.reasons, r.counts = s.reasons, s.counts
+	return s.each(ctx, len(in.workers), func(i int, c *chunk, entries uint64) error {
+		w, octets := &in.workers[i], len(c.Rest)
+		for range entries {
+			key, e := c.entry()
+			if c.Bad {
+				return nil // which each sees
+			}
+			e.Row = w.row
+			// The text lives for the call alone.
+			if err := w.store(unsafe.String(unsafe.SliceData(key), len(key)), e); err != nil {
+				return err
+			}
+		}
+		report(octets, entries)
+		return nil
+	})
 }
 
 // add takes in one entry for senders. expiry is in Unix seconds, 0 is never.
@@ -211,10 +231,10 @@ func (in *intake) numberReasons() (format.ReasonTable, error) {
 		if !r.live {
 			continue
 		}
-		r.numbers = make([]uint32, len(r.reasons.first))
+		r.numbers = make([]uint32, r.reasons.len())
 		r.plain = !r.expires
 		for _, own := range r.reasons.inOrder() {
-			number, ok := all.Add(string(r.reasons.table.Get(own)))
+			number, ok := all.Add(r.reasons.text(own))
 			if !ok {
 				return all, fmt.Errorf("more than %d different reasons", format.MaxReasons)
 			}
@@ -230,6 +250,7 @@ func (w *worker) addNetwork(expiry int64, it *lists.Item) error {
 	if !format.Storable(it.Net) || it.Scope != lists.Exact && it.Scope != lists.Tree {
 		return fmt.Errorf("network %s with scope %d", it.Net, it.Scope)
 	}
+	w.networks++
 	w.key = format.AppendNetKey(w.key[:0], it.Net)
 	return w.put(string(w.key), expiry, it)
 }
@@ -242,7 +263,7 @@ func (w *worker) addPattern(expiry int64, it *lists.Item) error {
 	}
 	w.patterns++
 	if it.Free() {
-		w.freePatterns++
+		w.free++
 	}
 	return w.put(key, expiry, it)
 }
@@ -250,14 +271,14 @@ func (w *worker) addPattern(expiry int64, it *lists.Item) error {
 // boundPatterns refuses the source of a row that brings more patterns than an index
 // holds. What it has read does not count.
 func (b *builder) boundPatterns(number int) error {
-	c := b.in.counts()
+	c := b.in.counted()
 	var err error
 	switch {
 	case c.patterns > format.MaxPatterns:
 		err = fmt.Errorf("with it all lists have %d patterns, at most %d can be held", c.patterns, format.MaxPatterns)
-	case c.freePatterns > format.MaxFreePatterns:
+	case c.free > format.MaxFreePatterns:
 		err = fmt.Errorf("with it all lists have %d patterns without a text of three octets that a sender must hold, at most %d can be tried on every sender",
-			c.freePatterns, format.MaxFreePatterns)
+			c.free, format.MaxFreePatterns)
 	default:
 		return nil
 	}

@@ -41,7 +41,7 @@ var errTooMuch = errors.New("one part of the records has more than 2 GiB")
 type merger struct {
 	in     *intake
 	parts  *partReader
-	shadow []bool // of each row: its list does not count
+	rows   []ListInfo
 	worth  *format.WorthCounter
 	counts merged
 
@@ -266,9 +266,9 @@ func (m *merger) fit() {
 		return
 	}
 	m.picks = append(m.picks[:0], make([]bool, len(m.entries))...)
-	var needed [4][5][2][2]int // 1 + the entry: by scope, action, shadow, expires
+	var needed [4][5][2][2]int // 1 + the entry: by scope, action, mode, expires
 	for i, e := range m.entries {
-		class := &needed[e.Scope][e.Action][bit(m.shadow[e.Row])][bit(e.Expiry != 0)]
+		class := &needed[e.Scope][e.Action][m.rows[e.Row].Source.Mode][min(e.Expiry, 1)]
 		if *class == 0 || e.Expiry > m.entries[*class-1].Expiry {
 			*class = i + 1
 		}
@@ -298,11 +298,4 @@ func (m *merger) fit() {
 		kept = append(kept, e)
 	}
 	m.entries = kept
-}
-
-func bit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -3,7 +3,6 @@ package index
 import (
 	"bytes"
 	"fmt"
-	"sort"
 
 	"blockd/bloom"
 	"blockd/index/internal/format"
@@ -14,9 +13,6 @@ const (
 	// entries; what is more is better off in a file.
 	maxOverlayKeys  = 100_000
 	maxOverlayBytes = 64 << 20 // of its records
-
-	// maxLineShifts bounds how often the lines of one source move apart.
-	maxLineShifts = 1 << 16
 
 	// overlayBitsPerKey gives 0.03 % false positives: each would be a needless look
 	// into the store, and so few keys take 250 KB at most.
@@ -98,46 +94,6 @@ func (ix *Index) present(r *record, e *format.Entry) (reasons []byte) {
 	return ix.reasons
 }
 
-// lineMap says where the lines of a source have moved, as its entries tell: from
-// each of these lines on by so many, up to the next one. The zero lineMap moves
-// nothing.
-type lineMap struct {
-	from []int
-	by   []int
-}
-
-// line is where the entry of an old line stands now.
-func (m lineMap) line(old int) int {
-	i := sort.SearchInts(m.from, old+1)
-	if i == 0 {
-		return old
-	}
-	return old + m.by[i-1]
-}
-
-// add makes lines from old on move to now and behind it, and is false where that
-// cannot be. Call it with rising lines.
-func (m *lineMap) add(old, now int) bool {
-	by, last := 0, len(m.from)-1
-	if last >= 0 {
-		by = m.by[last]
-	}
-	switch {
-	case now-old == by:
-		return true
-	case last >= 0 && m.from[last] == old || last == maxLineShifts-1:
-		return false
-	}
-	m.from, m.by = append(m.from, old), append(m.by, now-old)
-	return true
-}
-
-// said is what one source says about a key, with its reason.
-type said struct {
-	format.Entry
-	text string // in place of entry.reason
-}
-
 // overlayBuilder collects the records of an overlay.
 type overlayBuilder struct {
 	hash    format.Hasher
@@ -204,7 +160,7 @@ func (b *overlayBuilder) overlay(base *Index, lines []lineMap) *overlay {
 func (o *overlay) bytes() int64 {
 	n := int64(32*o.filter.Blocks()) + int64(8*len(o.slots)+len(o.records)+len(o.reasons))
 	for _, m := range o.lines {
-		n += int64(16 * len(m.from))
+		n += m.bytes()
 	}
 	return n
 }

@@ -16,32 +16,6 @@ import (
 	"blockd/internal/race"
 )
 
-func TestLineMap(t *testing.T) {
-	var m lineMap
-	for _, tt := range []struct {
-		old, now int
-		ok       bool
-	}{{3, 3, true}, {5, 7, true}, {6, 8, true}, {9, 10, true}, {9, 9, false}, {12, 12, true}} {
-		if ok := m.add(tt.old, tt.now); ok != tt.ok {
-			t.Errorf("add(%d, %d) = %v", tt.old, tt.now, ok)
-		}
-	}
-	for old, want := range map[int]int{1: 1, 4: 4, 5: 7, 8: 10, 9: 10, 11: 12, 12: 12, 1000: 1000} {
-		if got := m.line(old); got != want {
-			t.Errorf("line(%d) = %d, want %d", old, got, want)
-		}
-	}
-	var full lineMap
-	for i := range maxLineShifts {
-		if !full.add(i, 2*i+1) {
-			t.Fatalf("line %d: no room", i)
-		}
-	}
-	if full.add(maxLineShifts, 0) {
-		t.Error("a map of lines grows without bound")
-	}
-}
-
 // An index with an overlay costs a clear sender no memory.
 func TestOverlayAllocatesNothing(t *testing.T) {
 	if race.Enabled {

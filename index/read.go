@@ -63,7 +63,7 @@ func (b *builder) readOnce(ctx context.Context, sources []Source) (refused []err
 			refused = append(refused, row.Refused)
 		}
 		p.Done += sizes[i]
-		p.Entries = int64(b.in.counts().entries)
+		p.Entries = int64(b.in.counted().entries)
 		b.progress.report(p)
 	}
 	return refused, b.in.records.finish()
@@ -79,9 +79,8 @@ type reading struct {
 	done     atomic.Int64
 	entries  atomic.Int64
 
-	mu       sync.Mutex // guards what follows
-	tests    []rowTest
-	networks int
+	mu    sync.Mutex // guards tests
+	tests []selfTest
 }
 
 // readSource takes one source in as a row: from its segment if there is one. Of a
@@ -107,22 +106,42 @@ func (b *builder) readSource(ctx context.Context, number int, s Source, p Progre
 	}
 	if err == nil {
 		b.tests = append(b.tests, r.tests...)
-		row.NetworkEntries = r.networks
+		row.NetworkEntries = b.in.rows[number].networks
 	}
 	return err
 }
 
 // parse reads the text of the source, and writes its segment.
 func (r *reading) parse(ctx context.Context) error {
-	segment := r.newSegment()
+	kept := r.cache.write(r.source, r.Workers)
+	for i := range r.in.workers {
+		r.in.workers[i].segment = kept.lane(i)
+	}
 	states := make([]readState, r.Workers)
 	var err error
 	r.rows[r.row].Summary, err = lists.ReadBlocks(ctx, r.source.Path, r.source.Settings, r.Workers, func(i int, it *lists.Item) error {
 		return r.take(&r.in.workers[i], &states[i], it)
 	})
-	slices.SortStableFunc(r.tests, func(a, b rowTest) int { return cmp.Compare(a.line, b.line) })
-	segment.end(r, err)
+	slices.SortStableFunc(r.tests, func(a, b selfTest) int { return cmp.Compare(a.line, b.line) })
+	meta := segmentMeta{summary: r.rows[r.row].Summary, reasons: r.in.rows[r.row].reasons, tests: r.tests}
+	for i := range r.in.workers {
+		r.in.workers[i].segment = nil
+		meta.counts.add(r.in.workers[i].counts)
+	}
+	kept.end(r.source, meta, err)
 	return err
+}
+
+// parseOnly reads the text of a source for its segment alone.
+func parseOnly(ctx context.Context, c *cache, s Source, workers int) error {
+	b := &builder{Options: Options{Workers: workers}, cache: c, rows: make([]ListInfo, 1)}
+	b.in = &intake{rows: make([]rowIntake, 1), workers: make([]worker, workers)} // without lanes
+	for i := range b.in.workers {
+		b.in.workers[i].in = b.in
+	}
+	b.in.begin(0)
+	r := &reading{builder: b, source: s}
+	return r.parse(ctx)
 }
 
 // readState is what a worker knows of its progress.
@@ -145,17 +164,13 @@ func (r *reading) take(w *worker, state *readState, it *lists.Item) error {
 	case lists.Addr, lists.Domain:
 		err = w.add(it.Key, 0, it)
 	case lists.IP, lists.CIDR:
-		if err = w.addNetwork(0, it); err == nil {
-			r.mu.Lock()
-			r.networks++
-			r.mu.Unlock()
-		}
+		err = w.addNetwork(0, it)
 	case lists.Glob, lists.Regexp:
 		err = w.addPattern(0, it)
 	case lists.Skip:
 		if it.Test != nil {
 			r.mu.Lock()
-			r.tests = append(r.tests, rowTest{r.row, it.Line, it.Test})
+			r.tests = append(r.tests, selfTest{r.row, it.Line, it.Test})
 			r.mu.Unlock()
 		}
 	}

@@ -11,12 +11,6 @@ import (
 	"blockd/lists"
 )
 
-// rowTest is one self-test of a source.
-type rowTest struct {
-	row, line int
-	*lists.Test
-}
-
 // selfTest holds the self-tests of all sources against the draft, as it will be
 // looked up in, and returns the sources of which one fails, by row. A source is
 // judged by its own entries alone, whatever its list's mode: so blockd lint, which
@@ -59,7 +53,7 @@ func (b *builder) selfTest(ctx context.Context, ix *Index) (map[int]ListInfo, er
 
 // faultOf says what the source of a test makes of a sender, "" if that is what
 // the test asks for.
-func (b *builder) faultOf(ix *Index, test rowTest, sender addr.Addr) (string, error) {
+func (b *builder) faultOf(ix *Index, test selfTest, sender addr.Addr) (string, error) {
 	matches, err := ix.Lookup(nil, sender, b.built)
 	if err != nil {
 		return "", err
@@ -103,9 +97,6 @@ func (ix *Index) crowded(sender addr.Addr) (crowded bool, err error) {
 
 // leaveOut makes the next draft one without the failed sources.
 func (b *builder) leaveOut(failed map[int]ListInfo) {
-	if b.left == nil {
-		b.left = map[int]ListInfo{}
-	}
 	maps.Copy(b.left, failed)
 }
 

@@ -34,6 +34,9 @@ const (
 // ParseExceptions reads "own", "all" or "none".
 func ParseExceptions(word string) (Exceptions, error) { return format.ParseExceptions(word) }
 
+// CacheSuffix makes the name of an index's own cache folder out of its path.
+const CacheSuffix = ".cache"
+
 var (
 	// ErrCorrupt is wrapped by every error about a file that is no index this
 	// program can trust: damaged, cut off, or of another format version.

@@ -5,9 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"maps"
-	"os"
 	"runtime"
 	"slices"
 	"time"
@@ -15,14 +13,6 @@ import (
 	"blockd/index/internal/format"
 	"blockd/lists"
 )
-
-// ErrTooDifferent is wrapped by Update's error where only a Build can tell what the
-// lists say now. Its text says why.
-var ErrTooDifferent = errors.New("no small change")
-
-func tooDifferent(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrTooDifferent, fmt.Sprintf(format, args...))
-}
 
 // UpdateReport is what an update did.
 type UpdateReport struct {
@@ -57,7 +47,7 @@ func (ix *Index) Update(ctx context.Context, sources []Source, o Options) (*Inde
 	}
 	o.Workers = min(max(o.Workers, 1), maxWorkers)
 	u := &updating{Options: o, base: ix, cache: openCache(o.Cache), table: slices.Clone(ix.file.Lists), limit: 2 * maxOverlayKeys,
-		rows: map[int]*rowUpdate{}}
+		rows: map[int]change{}}
 	updated, err := u.update(ctx, sources)
 	runtime.KeepAlive(ix)
 	if err != nil {
@@ -72,10 +62,10 @@ type updating struct {
 	Options
 	base  *Index
 	cache *cache
-	table []ListInfo // as it is to be
-	tests []rowTest  // of changed rows
-	limit int        // entries that may still differ
-	rows  map[int]*rowUpdate
+	table []ListInfo     // as it is to be
+	tests []selfTest     // of changed rows
+	limit int            // entries that may still differ
+	rows  map[int]change // that have changed
 }
 
 func (u *updating) update(ctx context.Context, sources []Source) (*Index, error) {
@@ -124,66 +114,47 @@ func (u *updating) source(ctx context.Context, row int, s Source) error {
 	case hash == was.Hash:
 		return nil
 	}
-	from, before := u.cache.open(segmentName(segmentID(was.Hash, s.Settings)))
+	from := u.cache.of(s, was.Hash)
 	if from == nil {
 		return tooDifferent("list %s: what %s held is not in the cache", s.List, s.Path)
 	}
-	defer from.Close()
-	to, now, err := u.segment(ctx, s, hash)
+	defer from.close()
+	to, err := u.segment(ctx, s, hash)
 	if err != nil {
 		return err
 	}
-	defer to.Close()
-	r := &rowUpdate{row: row, from: from, to: to, before: before, now: now, keys: map[string][]said{}}
-	err = r.compare(ctx, u.limit, u.Workers)
+	defer to.close()
+	changed, err := compare(ctx, from, to, u.limit, u.Workers)
 	if errors.Is(err, errSegment) {
 		return tooDifferent("list %s: %v", s.List, err)
 	}
 	if err != nil {
 		return err
 	}
-	u.limit -= len(r.keys)
-	u.rows[row] = r
-	u.table[row].Summary, u.table[row].NetworkEntries = now.summary, now.networks
-	for _, t := range now.tests {
-		t.row = row
-		u.tests = append(u.tests, t)
-	}
+	u.limit -= len(changed.keys)
+	u.rows[row] = *changed
+	u.table[row].Summary, u.table[row].NetworkEntries = to.summary, to.networks
+	u.tests = append(u.tests, to.testsOf(row)...)
 	return nil
-}
-
-// hashOf is the content of the source, by its stamp if that tells.
-func (c *cache) hashOf(ctx context.Context, s Source) ([16]byte, error) {
-	old, known := c.memos[sourceKey(s)]
-	if now, isFile := stampOf(s.Path); isFile && known && old.trusted && now == old.stamp {
-		return old.hash, nil
-	}
-	return lists.HashFile(ctx, s.Path)
 }
 
 // segment opens the segment of a source that had this hash a moment ago, and makes
 // it first if need be.
-func (u *updating) segment(ctx context.Context, s Source, hash [16]byte) (*os.File, *segmentMeta, error) {
-	if f, m := u.cache.open(segmentName(segmentID(hash, s.Settings))); f != nil {
-		return f, m, nil
+func (u *updating) segment(ctx context.Context, s Source, hash [16]byte) (*segment, error) {
+	if found := u.cache.of(s, hash); found != nil {
+		return found, nil
 	}
-	b := &builder{Options: Options{Workers: u.Workers}, cache: u.cache, rows: make([]ListInfo, 1)}
-	b.in = &intake{rows: make([]rowIntake, 1), workers: make([]worker, u.Workers)}
-	for i := range b.in.workers {
-		b.in.workers[i].in = b.in // without a lane: only the segment is wanted
+	err := parseOnly(ctx, u.cache, s, u.Workers)
+	if errors.As(err, new(*lists.FileError)) {
+		err = tooDifferent("list %s: %v", s.List, err)
 	}
-	b.in.begin(0)
-	r := &reading{builder: b, source: s}
-	if err := r.parse(ctx); err != nil {
-		if errors.As(err, new(*lists.FileError)) {
-			err = tooDifferent("list %s: %v", s.List, err)
-		}
-		return nil, nil, err
+	if err != nil {
+		return nil, err
 	}
-	if f, m := u.cache.open(u.cache.fresh[sourceKey(s)].segment); f != nil {
-		return f, m, nil
+	if made := u.cache.new(s); made != nil {
+		return made, nil
 	}
-	return nil, nil, tooDifferent("list %s: %s has no segment", s.List, s.Path)
+	return nil, tooDifferent("list %s: %s has no segment", s.List, s.Path)
 }
 
 // merge makes the overlay of what has changed in all rows.
@@ -230,23 +201,16 @@ func (u *updating) merge(ctx context.Context) (*Index, error) {
 
 // says is what all rows say of a key now that was said before.
 func (u *updating) says(was []said, key string, lines []lineMap) (now []said) {
-	anew := func(row int) bool {
-		r := u.rows[row]
-		if r == nil {
-			return false
-		}
-		_, ok := r.keys[key]
-		return ok
-	}
 	for _, s := range was {
-		if !anew(s.Row) {
+		if _, anew := u.rows[s.Row].keys[key]; !anew {
 			s.Line = lines[s.Row].line(s.Line)
 			now = append(now, s)
 		}
 	}
 	for row, r := range u.rows {
-		if anew(row) {
-			now = append(now, r.keys[key]...)
+		for _, s := range r.keys[key] {
+			s.Row = row
+			now = append(now, s)
 		}
 	}
 	slices.SortStableFunc(now, func(a, b said) int { return a.Row - b.Row }) // a row's are in order

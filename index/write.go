@@ -101,7 +101,7 @@ func (w *fileWriter) write(ctx context.Context) error {
 		return err
 	}
 	w.plan()
-	w.hashes, err = newKeyHashes(w.Workers*w.f.waits(), w.head.Blocks, int64(w.in.counts().entries), w.Memory/2, w.spill)
+	w.hashes, err = newKeyHashes(w.Workers*w.f.waits(), w.head.Blocks, int64(w.in.counted().entries), w.Memory/2, w.spill)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (w *fileWriter) write(ctx context.Context) error {
 // is not known before they are merged, so it goes by the number of entries: where
 // lists repeat each other there is a hole behind the filter.
 func (w *fileWriter) plan() {
-	taken := w.in.counts()
+	taken := w.in.counted()
 	partitions := uint64(1)
 	pages := uint64(float64(taken.bytes) / (w.fill * format.PageRoom))
 	for pages/partitions > partitionPages && partitions < format.MaxPartitions {
@@ -230,14 +230,14 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 	var next atomic.Int64
 	writers := make([]*unitWriter, len(w.hashes.lanes))
 	group, ctx := errgroup.WithContext(ctx)
-	total := int64(float64(w.in.counts().bytes) / w.fill)
+	total := int64(float64(w.in.counted().bytes) / w.fill)
 	parts := w.in.records.reader(ctx)
 	defer parts.end()
 	background := newWriteback(w.f.File, int64(w.head.Sections[format.SecPages].Offset))
 	defer background.end()
 	for i := range writers {
 		u := &unitWriter{w: w, order: order}
-		u.merger = merger{in: w.in, parts: parts, shadow: w.shadows(), worth: format.NewWorthCounter(w.rows)}
+		u.merger = merger{in: w.in, parts: parts, rows: w.rows, worth: format.NewWorthCounter(w.rows)}
 		u.checker = format.Checker{Directory: &w.draft, Rows: len(w.rows), Later: w.hashes.lane(i).add}
 		writers[i] = u
 		group.Go(func() error {
@@ -277,13 +277,4 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 	h.Pages, h.Keys, h.Entries, h.Expiry = order.page, w.counts.Keys, w.counts.Entries, w.counts.expiry
 	h.Sections[format.SecPages].Items, h.Sections[format.SecPages].Length = h.Pages, h.Pages*format.PageSize
 	return nil
-}
-
-// shadows tells of each row whether its list does not count.
-func (b *builder) shadows() []bool {
-	shadow := make([]bool, len(b.rows))
-	for i, row := range b.rows {
-		shadow[i] = row.Source.Mode == Shadow
-	}
-	return shadow
 }

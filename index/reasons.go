@@ -19,14 +19,12 @@ func (p place) compare(o place) int {
 // order that is another one at every build, so each is kept with the first place
 // in the source where it was met, by which they are numbered in the file.
 type sourceReasons struct {
-	mu    *sync.Mutex // guards what follows while the source is read
+	mu    sync.Mutex // guards what follows while the source is read
 	table format.ReasonTable
 	first []place // of each reason
 }
 
-func newSourceReasons() sourceReasons {
-	return sourceReasons{mu: &sync.Mutex{}, table: format.NewReasonTable()}
-}
+func newSourceReasons() *sourceReasons { return &sourceReasons{table: format.NewReasonTable()} }
 
 // add returns the number of reason, and false when the table is full.
 func (r *sourceReasons) add(reason string, at place) (number uint32, ok bool) {
@@ -42,6 +40,11 @@ func (r *sourceReasons) add(reason string, at place) (number uint32, ok bool) {
 	}
 	return number, true
 }
+
+func (r *sourceReasons) len() int { return len(r.first) }
+
+// text is the reason of a number.
+func (r *sourceReasons) text(number uint32) string { return string(r.table.Get(number)) }
 
 // inOrder are the numbers of the reasons in the order of their first places.
 func (r *sourceReasons) inOrder() []uint32 {

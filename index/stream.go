@@ -2,50 +2,22 @@ package index
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"math/bits"
-	"os"
 	"slices"
 
 	"github.com/zeebo/xxh3"
 
 	"blockd/index/internal/format"
-	"blockd/index/internal/memory"
 )
-
-// segmentEntry decodes one entry of a segment with so many reasons. Its reason has
-// the number that it has there.
-func segmentEntry(c *format.Cursor, reasons int) (key []byte, e format.Entry) {
-	key = c.Key()
-	e.Line = int(c.Uvarint(math.MaxInt))
-	flags := c.Byte()
-	e.Action, e.Scope = format.Asked(flags)
-	if flags&format.FlagReason != 0 {
-		e.Reason = uint32(c.Uvarint(uint64(reasons-1))) + 1
-	}
-	return key, e
-}
-
-// chunk reads a chunk whole, in place of what buf has.
-func (s segmentSpan) chunk(f *os.File, buf []byte) ([]byte, error) {
-	buf = memory.Grow(buf[:0], int(s.length))
-	if _, err := f.ReadAt(buf, s.offset); err != nil {
-		return nil, fmt.Errorf("%w: %w", errSegment, err)
-	}
-	if xxh3.Hash(buf) != s.sum {
-		return nil, errSegment
-	}
-	return buf, nil
-}
 
 // segmentStream gives the entries of a segment in the order of their lines, and lets
 // its reader look ahead. It takes a chunk of memory for each worker of the build
 // that wrote the segment, and 24 octets for each entry looked ahead.
 type segmentStream struct {
-	f       *os.File
+	*segment
 	seed    uint64
-	reasons []uint64     // the sum of each
+	sums    []uint64     // of each reason
 	waiting []streamed   // chunks that were not begun, the next one last
 	open    []*openChunk // those that were: one or a few
 	spare   [][]byte
@@ -71,32 +43,31 @@ type streamed struct {
 
 // openChunk is a chunk that is being read.
 type openChunk struct {
-	format.Cursor
+	chunk
 	streamed        // line is that of next
 	next     seen   // the entry in hand
 	left     uint64 // entries behind it
 	buf      []byte
 }
 
-// newSegmentStream begins to read the segment in f, which m describes. Streams of
-// one seed sum alike.
-func newSegmentStream(f *os.File, m *segmentMeta, seed uint64) (*segmentStream, error) {
-	s := &segmentStream{f: f, seed: seed}
-	for i := range m.reasons.first {
-		s.reasons = append(s.reasons, xxh3.HashSeed(m.reasons.table.Get(uint32(i)), seed))
+// stream begins to read the segment. Streams of one seed sum alike.
+func (s *segment) stream(seed uint64) (*segmentStream, error) {
+	t := &segmentStream{segment: s, seed: seed}
+	for i := range s.reasons.len() {
+		t.sums = append(t.sums, xxh3.HashSeed(s.reasons.table.Get(uint32(i)), seed))
 	}
 	head := make([]byte, format.MaxStored+32) // more than an entry has
-	for _, span := range m.chunks {
-		n, _ := f.ReadAt(head[:min(len(head), int(span.length))], span.offset)
-		c := format.Cursor{Rest: head[:n]}
-		_, e := segmentEntry(&c, len(s.reasons))
+	for _, span := range s.chunks {
+		n, _ := s.f.ReadAt(head[:min(len(head), int(span.length))], span.offset)
+		c := s.chunk(head[:n])
+		_, e := c.entry()
 		if c.Bad || span.entries == 0 {
 			return nil, errSegment
 		}
-		s.waiting = append(s.waiting, streamed{span, e.Line})
+		t.waiting = append(t.waiting, streamed{span, e.Line})
 	}
-	slices.SortFunc(s.waiting, func(a, b streamed) int { return cmp.Compare(b.line, a.line) })
-	return s, nil
+	slices.SortFunc(t.waiting, func(a, b streamed) int { return cmp.Compare(b.line, a.line) })
+	return t, nil
 }
 
 // peek returns the next entries, n or more: fewer only at the end. They hold until
@@ -172,10 +143,10 @@ func (s *segmentStream) begin() bool {
 	if last := len(s.spare) - 1; last >= 0 {
 		c.buf, s.spare = s.spare[last], s.spare[:last]
 	}
-	if c.buf, s.err = c.chunk(s.f, c.buf); s.err != nil {
+	if c.buf, s.err = s.read(c.segmentSpan, c.buf); s.err != nil {
 		return false
 	}
-	c.Rest = c.buf
+	c.chunk = s.chunk(c.buf)
 	s.open = append(s.open, c)
 	s.step(c)
 	return s.err == nil
@@ -184,7 +155,7 @@ func (s *segmentStream) begin() bool {
 // step decodes the next entry of a chunk.
 func (s *segmentStream) step(c *openChunk) {
 	where := c.offset + int64(len(c.buf)-len(c.Rest))
-	key, e := segmentEntry(&c.Cursor, len(s.reasons))
+	key, e := c.entry()
 	c.left--
 	if c.Bad || e.Line < c.line || c.left == 0 && len(c.Rest) > 0 {
 		s.err = errSegment
@@ -192,7 +163,7 @@ func (s *segmentStream) step(c *openChunk) {
 	}
 	sum := xxh3.HashSeed(key, s.seed) + uint64(e.Action)<<32 + uint64(e.Scope)<<36
 	if e.Reason != 0 {
-		sum ^= bits.RotateLeft64(s.reasons[e.Reason-1], 1)
+		sum ^= bits.RotateLeft64(s.sums[e.Reason-1], 1)
 	}
 	c.line, c.next = e.Line, seen{sum, e.Line, where}
 }

@@ -15,9 +15,18 @@ import (
 	"blockd/lists"
 )
 
+// stated is one entry as a test puts it into a segment.
+type stated struct {
+	key    string
+	line   int
+	scope  lists.Scope
+	action lists.Action
+	reason string
+}
+
 // segmentOf writes entries, which are in order of their lines, as so many workers
 // might have read them.
-func segmentOf(t testing.TB, rng *rand.Rand, workers int, entries []listed) (*os.File, *segmentMeta) {
+func segmentOf(t testing.TB, rng *rand.Rand, workers int, entries []stated) *segment {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "segment"))
 	if err != nil {
@@ -41,25 +50,24 @@ func segmentOf(t testing.TB, rng *rand.Rand, workers int, entries []listed) (*os
 			number, _ := reasons.add(e.reason, place{line: e.line})
 			said.Reason = number + 1
 		}
-		w.lanes[lane].add(e.key.Text, said)
+		w.lanes[lane].add(e.key, said)
 	}
-	m := segmentMeta{reasons: &reasons}
-	if err := w.finish(m); err != nil {
+	if err := w.finish([16]byte{}, segmentMeta{reasons: reasons}); err != nil {
 		t.Fatal(err)
 	}
-	read, err := readSegmentMeta(f, m.id)
+	s, err := readSegment(f, [16]byte{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f, read
+	return s
 }
 
 // someEntries are on rising lines, some of them several on one.
-func someEntries(t testing.TB, rng *rand.Rand, n int) (all []listed) {
+func someEntries(t testing.TB, rng *rand.Rand, n int) (all []stated) {
 	line := 1
 	for range n {
 		line += rng.IntN(3)
-		all = append(all, listed{key: domainKey(t, randomDomain(rng)), line: line, scope: lists.Scope(rng.IntN(3)),
+		all = append(all, stated{key: fmt.Sprintf("d%d.test", rng.IntN(3000)), line: line, scope: lists.Scope(rng.IntN(3)),
 			reason: []string{"", "one", "two"}[rng.IntN(3)]})
 	}
 	return all
@@ -85,8 +93,7 @@ func TestStreamGivesEntriesInOrderOfLines(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		entries := someEntries(t, rng, rng.IntN(20_000))
-		f, m := segmentOf(t, rng, 1+rng.IntN(8), entries)
-		s, err := newSegmentStream(f, m, 9)
+		s, err := segmentOf(t, rng, 1+rng.IntN(8), entries).stream(9)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +103,7 @@ func TestStreamGivesEntriesInOrderOfLines(t *testing.T) {
 			t.Fatalf("seed %d: %d entries, want %d", seed, len(got), len(entries))
 		}
 		for i, e := range entries {
-			said := fmt.Sprint(e.key.Text, e.scope, e.action, e.reason)
+			said := fmt.Sprint(e.key, e.scope, e.action, e.reason)
 			if other, known := sums[got[i].sum]; got[i].line != e.line || known && other != said {
 				t.Fatalf("seed %d: entry %d is of line %d, want %s of line %d", seed, i, got[i].line, said, e.line)
 			}
@@ -151,10 +158,9 @@ func TestAlign(t *testing.T) {
 	}
 }
 
-func streamOf(t testing.TB, rng *rand.Rand, entries []listed) *segmentStream {
+func streamOf(t testing.TB, rng *rand.Rand, entries []stated) *segmentStream {
 	t.Helper()
-	f, m := segmentOf(t, rng, 1, entries)
-	s, err := newSegmentStream(f, m, 9)
+	s, err := segmentOf(t, rng, 1, entries).stream(9)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +168,7 @@ func streamOf(t testing.TB, rng *rand.Rand, entries []listed) *segmentStream {
 }
 
 // without drains a stream of entries but for those at where.
-func without(t testing.TB, rng *rand.Rand, entries []listed, where []int64) []seen {
+func without(t testing.TB, rng *rand.Rand, entries []stated, where []int64) []seen {
 	t.Helper()
 	all := drain(t, streamOf(t, rng, entries), rng)
 	return slices.DeleteFunc(all, func(s seen) bool { return slices.Contains(where, s.where) })
@@ -170,10 +176,10 @@ func without(t testing.TB, rng *rand.Rand, entries []listed, where []int64) []se
 
 func TestAlignFindsSmallDifferences(t *testing.T) {
 	const n = 20_000
-	numbered := func(change func(i int) []string) (all []listed) {
+	numbered := func(change func(i int) []string) (all []stated) {
 		for i := range n {
 			for _, text := range change(i) {
-				all = append(all, listed{key: domainKey(t, text), line: len(all) + 1})
+				all = append(all, stated{key: text, line: len(all) + 1})
 			}
 		}
 		return all
@@ -232,23 +238,49 @@ func TestAlignFindsSmallDifferences(t *testing.T) {
 
 func TestDamagedSegmentEndsAStream(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	f, m := segmentOf(t, rng, 2, someEntries(t, rng, 5000))
+	m := segmentOf(t, rng, 2, someEntries(t, rng, 5000))
 	size := m.chunks[len(m.chunks)-1].offset + m.chunks[len(m.chunks)-1].length
 	for range 200 {
 		at := rng.Int64N(size)
 		var b [1]byte
-		if _, err := f.ReadAt(b[:], at); err != nil {
+		if _, err := m.f.ReadAt(b[:], at); err != nil {
 			t.Fatal(err)
 		}
 		bent := []byte{b[0] ^ 1<<rng.IntN(8)}
-		f.WriteAt(bent, at)
-		s, err := newSegmentStream(f, m, 9)
+		m.f.WriteAt(bent, at)
+		s, err := m.stream(9)
 		if err == nil {
 			_, err = align(context.Background(), s, streamOf(t, rng, nil), 1<<20)
 		}
 		if !errors.Is(err, errSegment) {
 			t.Fatalf("octet %d bent: error %v", at, err)
 		}
-		f.WriteAt(b[:], at)
+		m.f.WriteAt(b[:], at)
+	}
+}
+
+func TestLineMap(t *testing.T) {
+	var m lineMap
+	for _, tt := range []struct {
+		old, now int
+		ok       bool
+	}{{3, 3, true}, {5, 7, true}, {6, 8, true}, {9, 10, true}, {9, 9, false}, {12, 12, true}} {
+		if ok := m.add(tt.old, tt.now); ok != tt.ok {
+			t.Errorf("add(%d, %d) = %v", tt.old, tt.now, ok)
+		}
+	}
+	for old, want := range map[int]int{1: 1, 4: 4, 5: 7, 8: 10, 9: 10, 11: 12, 12: 12, 1000: 1000} {
+		if got := m.line(old); got != want {
+			t.Errorf("line(%d) = %d, want %d", old, got, want)
+		}
+	}
+	var full lineMap
+	for i := range maxLineShifts {
+		if !full.add(i, 2*i+1) {
+			t.Fatalf("line %d: no room", i)
+		}
+	}
+	if full.add(maxLineShifts, 0) {
+		t.Error("a map of lines grows without bound")
 	}
 }

@@ -1,0 +1,119 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"slices"
+
+	"blockd/index/internal/format"
+)
+
+// said is what one source says about a key, with its reason.
+type said struct {
+	format.Entry
+	text string // in place of Entry.Reason
+}
+
+// change is what has changed in one source.
+type change struct {
+	lines lineMap
+	keys  map[string][]said // of each key that a change touches: all that the source says of it now
+}
+
+// compare finds out what has changed from one segment of a source to another: at most
+// limit entries.
+func compare(ctx context.Context, from, to *segment, limit, workers int) (*change, error) {
+	seed := rand.Uint64()
+	old, err := from.stream(seed)
+	if err != nil {
+		return nil, err
+	}
+	now, err := to.stream(seed)
+	if err != nil {
+		return nil, err
+	}
+	d, err := align(ctx, old, now, limit)
+	if err != nil {
+		return nil, err
+	}
+	c := &change{lines: d.lines, keys: map[string][]said{}}
+	if err := cmp.Or(c.touch(from, d.gone), c.touch(to, d.come)); err != nil {
+		return nil, err
+	}
+	return c, c.collect(ctx, to, workers)
+}
+
+// touch notes the keys of entries of a segment.
+func (d *change) touch(s *segment, where []int64) error {
+	buf, at, n := make([]byte, 4096), int64(0), 0
+	for _, w := range where {
+		// An entry has less than half of what is read. What one chunk holds comes in order.
+		if w < at || w+int64(len(buf)/2) > at+int64(n) {
+			at = w
+			n, _ = s.f.ReadAt(buf, w) // the description behind the last chunk ends it before the file does
+		}
+		c := s.chunk(buf[w-at : n])
+		key, _ := c.entry()
+		if c.Bad {
+			return errSegment
+		}
+		d.keys[string(key)] = nil
+	}
+	return nil
+}
+
+// collect reads the new segment once more for all that it says of the keys that
+// are touched: of two equal lines the first one counts, and may have gone.
+func (d *change) collect(ctx context.Context, s *segment, workers int) error {
+	if len(d.keys) == 0 {
+		return nil
+	}
+	found := make([]map[string][]said, workers)
+	for i := range found {
+		found[i] = map[string][]said{}
+	}
+	err := s.each(ctx, workers, func(worker int, c *chunk, entries uint64) error {
+		for range entries {
+			key, e := c.entry()
+			if c.Bad {
+				break
+			}
+			if _, touched := d.keys[string(key)]; !touched {
+				continue
+			}
+			now := said{Entry: e}
+			if e.Reason != 0 {
+				now.text = s.reasons.text(e.Reason - 1)
+			}
+			found[worker][string(key)] = append(found[worker][string(key)], now)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, part := range found {
+		for key, all := range part {
+			d.keys[key] = append(d.keys[key], all...)
+		}
+	}
+	for key, all := range d.keys {
+		// What one line says stands in one chunk, in order.
+		slices.SortStableFunc(all, func(a, b said) int { return cmp.Compare(a.Line, b.Line) })
+		d.keys[key] = once(all)
+	}
+	return nil
+}
+
+// once leaves of all that one source says of a key each scope and action with its
+// first line, as the merger of a build does.
+func once(all []said) []said {
+	kept := all[:0]
+	for _, s := range all {
+		if !slices.ContainsFunc(kept, func(k said) bool { return k.Scope == s.Scope && k.Action == s.Action }) {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
