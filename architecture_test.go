@@ -41,9 +41,10 @@ var layers = map[string][]string{
 	"lists":     {"addr", "pattern"},
 	"migration": {"addr", "lists", "pattern"},
 
-	"index/internal/memory": {},
-	"index/internal/format": {"addr", "bloom", "index/internal/memory", "lists", "pattern"},
-	"index":                 {"addr", "bloom", "index/internal/format", "index/internal/memory", "internal/durable", "lists", "pattern"},
+	"index/internal/memory":  {},
+	"index/internal/format":  {"addr", "bloom", "index/internal/memory", "lists", "pattern"},
+	"index/internal/segment": {"addr", "index/internal/format", "index/internal/memory", "internal/durable", "lists"},
+	"index":                  {"addr", "bloom", "index/internal/format", "index/internal/memory", "index/internal/segment", "internal/durable", "lists", "pattern"},
 
 	"live": {"addr", "index", "internal/durable", "lists"},
 

@@ -12,6 +12,7 @@ import (
 
 	"blockd/bloom"
 	"blockd/index/internal/format"
+	"blockd/index/internal/segment"
 )
 
 const (
@@ -46,7 +47,7 @@ type builder struct {
 	Options
 	hooks    hooks
 	rows     []ListInfo
-	tests    []selfTest
+	tests    []segment.Test
 	hash     format.Hasher
 	buildID  [16]byte
 	built    time.Time
@@ -54,7 +55,7 @@ type builder struct {
 	in       *intake
 	progress reporter
 	stages   stages
-	cache    *cache
+	cache    *segment.Cache
 	cached   int              // sources that came from their segments
 	useLast  map[int]error    // rows that are read from the last good segment, and why
 	left     map[int]ListInfo // rows that are left out, and what is known of them
@@ -101,7 +102,7 @@ func newBuilder(o Options, h hooks) (*builder, error) {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
 	o.Workers = min(max(o.Workers, 1), maxWorkers)
-	b := &builder{Options: o, hooks: h, progress: reporter{to: o.Progress}, cache: openCache(""), useLast: map[int]error{}, left: map[int]ListInfo{}}
+	b := &builder{Options: o, hooks: h, progress: reporter{to: o.Progress}, cache: segment.Open(""), useLast: map[int]error{}, left: map[int]ListInfo{}}
 	b.hash = format.Hasher{Kind: format.HashXXH3, Weak: h.weak}
 	if o.SipHash {
 		b.hash.Kind = format.HashSip
@@ -139,7 +140,7 @@ func (b *builder) locked(ctx context.Context, path string, sources []Source, loc
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	b.cache = openCache(b.Cache)
+	b.cache = segment.Open(b.Cache)
 	for row, why := range b.Hold {
 		b.lastGood(row, sources[row], why)
 	}
@@ -149,13 +150,13 @@ func (b *builder) locked(ctx context.Context, path string, sources []Source, loc
 	defer b.close()
 	b.take = func(ctx context.Context) error { return b.readAll(ctx, sources) }
 	if err := b.take(ctx); err != nil {
-		b.cache.discard()
+		b.cache.Discard()
 		return nil, err
 	}
 	for {
 		d, err := b.draft(ctx, path, lock)
 		if err != nil {
-			b.cache.discard()
+			b.cache.Discard()
 			return nil, err
 		}
 		failed, err := b.selfTest(ctx, d.index)
@@ -174,7 +175,7 @@ func (b *builder) locked(ctx context.Context, path string, sources []Source, loc
 			err = failures(failed)
 		}
 		if err != nil {
-			b.cache.discard()
+			b.cache.Discard()
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"blockd/index/internal/segment"
 	"blockd/internal/durable"
 )
 
@@ -22,7 +23,7 @@ type Draft struct {
 	lock       *os.File
 	index      *Index
 	hooks      hooks
-	cache      *cache
+	cache      *segment.Cache
 }
 
 // draft writes the file under its temporary name, syncs it, and reads it again
@@ -63,7 +64,7 @@ func (b *builder) fill(ctx context.Context, d *Draft, f *os.File) (err error) {
 		end := b.stages.begin("sync")
 		err = cmp.Or(<-synced, err)
 		end()
-		d.Report.Lists, d.Report.Cached, d.Report.Notes = b.rows, b.cached, b.cache.notes
+		d.Report.Lists, d.Report.Cached, d.Report.Notes = b.rows, b.cached, b.cache.Notes
 		d.Report.Stages, d.Report.Spilled, d.Report.PeakMemory = b.stages, b.spill.written(), peakMemory()
 	}()
 	if err := b.hooks.at("reopen"); err != nil {
@@ -98,8 +99,8 @@ func (d *Draft) Publish() error {
 		return fmt.Errorf("index %s: %w", d.path, err)
 	}
 	err := durable.SyncFolder(filepath.Dir(d.path))
-	d.cache.commit()
-	d.Report.Notes = d.cache.notes
+	d.cache.Commit()
+	d.Report.Notes = d.cache.Notes
 	return err
 }
 
@@ -109,7 +110,7 @@ func (d *Draft) Discard() {
 		return
 	}
 	os.Remove(d.temp) // what stays behind goes at the next build
-	d.cache.discard()
+	d.cache.Discard()
 	d.release()
 }
 

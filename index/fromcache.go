@@ -3,41 +3,43 @@ package index
 import (
 	"context"
 	"errors"
+
+	"blockd/index/internal/segment"
 )
 
 // fromCache takes the source in from its segment. ok is false, and nothing was
 // taken in, if there is none that is of the file as it is now.
 func (r *reading) fromCache(ctx context.Context) (ok bool, err error) {
-	var s *segment
+	var s *segment.Segment
 	why := r.useLast[r.row]
 	if why != nil {
-		s = r.cache.last(r.source)
+		s = r.cache.Last(r.source)
 	} else {
-		s, err = r.cache.find(ctx, r.source)
+		s, err = r.cache.Find(ctx, r.source)
 	}
 	if s == nil {
 		return false, err
 	}
-	defer s.close()
-	all := float64(s.octets())
+	defer s.Close()
+	all := float64(s.Octets())
 	err = r.in.feed(ctx, s, func(octets int, entries uint64) {
 		now := r.progress
 		now.Done += int64(float64(r.done.Add(int64(octets))) / all * float64(r.size))
 		now.Entries = r.entries.Add(int64(entries))
 		r.builder.progress.report(now)
 	})
-	if errors.Is(err, errSegment) { // what was taken in of it must not count
-		r.cache.drop(s, err)
+	if errors.Is(err, segment.ErrDamaged) { // what was taken in of it must not count
+		r.cache.Drop(s, err)
 		delete(r.useLast, r.row)
 		return false, errAgain
 	}
 	if err != nil {
 		return false, err
 	}
-	r.cache.use(r.source, s)
+	r.cache.Use(r.source, s)
 	row := &r.rows[r.row]
-	row.Summary = s.summary
-	r.tests = s.testsOf(r.row)
+	row.Summary = s.Summary
+	r.tests = s.TestsOf(r.row)
 	if why != nil {
 		row.Refused, row.LastGood = why, true
 	} else {
@@ -52,11 +54,11 @@ func (b *builder) lastGood(row int, s Source, why error) bool {
 	if !b.LastGood || b.useLast[row] != nil {
 		return false
 	}
-	last := b.cache.last(s)
+	last := b.cache.Last(s)
 	if last == nil {
 		return false
 	}
-	last.close()
+	last.Close()
 	b.useLast[row] = why
 	return true
 }

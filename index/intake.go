@@ -8,6 +8,7 @@ import (
 
 	"blockd/addr"
 	"blockd/index/internal/format"
+	"blockd/index/internal/segment"
 	"blockd/lists"
 )
 
@@ -24,7 +25,7 @@ type intake struct {
 // rowIntake is what an intake has of one row, its records aside.
 type rowIntake struct {
 	live    bool // its entries count: the source was read to its end
-	reasons *sourceReasons
+	reasons *segment.Reasons
 	rowCounts
 
 	numbers []uint32 // of each of its reasons, in the table of all
@@ -33,14 +34,14 @@ type rowIntake struct {
 
 // rowCounts are those of one row, or of what one worker has read of it.
 type rowCounts struct {
-	counts
+	segment.Counts
 	entries uint64
 	bytes   uint64 // of the records in the file, if each key stands in one source only
 	expires bool   // some entry does
 }
 
 func (c *rowCounts) add(o rowCounts) {
-	c.counts.add(o.counts)
+	c.Counts.Add(o.Counts)
 	c.entries += o.entries
 	c.bytes += o.bytes
 	c.expires = c.expires || o.expires
@@ -53,11 +54,11 @@ type worker struct {
 	lane *lane
 	row  int
 	rowCounts
-	segment *segmentLane // where else entries go; nil = nowhere
+	segment *segment.Lane // where else entries go; nil = nowhere
 
-	reason string // the last one that was asked for
-	number uint32 // 1 + its number; 0: none was
-	at     place  // of the entry in hand
+	reason string        // the last one that was asked for
+	number uint32        // 1 + its number; 0: none was
+	at     segment.Place // of the entry in hand
 	tail   [64]byte
 	key    []byte   // reused
 	_      [64]byte // workers are written by different cores
@@ -73,10 +74,10 @@ func newIntake(h format.Hasher, now int64, rows []rowIntake, records *scatter) *
 
 // begin makes what the workers add entries of row.
 func (in *intake) begin(row int) {
-	in.rows[row] = rowIntake{reasons: newSourceReasons()}
+	in.rows[row] = rowIntake{reasons: segment.NewReasons()}
 	for i := range in.workers {
 		w := &in.workers[i]
-		w.row, w.rowCounts, w.at, w.reason, w.number = row, rowCounts{}, place{}, "", 0
+		w.row, w.rowCounts, w.at, w.reason, w.number = row, rowCounts{}, segment.Place{}, "", 0
 	}
 }
 
@@ -100,13 +101,13 @@ func (in *intake) counted() (c rowCounts) {
 }
 
 // feed takes the entries of a segment in, as those of the row in hand.
-func (in *intake) feed(ctx context.Context, s *segment, report func(octets int, entries uint64)) error {
+func (in *intake) feed(ctx context.Context, s *segment.Segment, report func(octets int, entries uint64)) error {
 	r := &in.rows[in.workers[0].row]
-	r.reasons, r.counts = s.reasons, s.counts
-	return s.each(ctx, len(in.workers), func(i int, c *chunk, entries uint64) error {
+	r.reasons, r.Counts = s.Reasons, s.Counts
+	return s.Each(ctx, len(in.workers), func(i int, c *segment.Chunk, entries uint64) error {
 		w, octets := &in.workers[i], len(c.Rest)
 		for range entries {
-			key, e := c.entry()
+			key, e := c.Entry()
 			if c.Bad {
 				return nil // which each sees
 			}
@@ -129,7 +130,7 @@ func (w *worker) add(key addr.Key, expiry int64, it *lists.Item) error {
 	if (format.Scopes(key.Kind, true)|format.Scopes(key.Kind, false))&(1<<it.Scope) == 0 {
 		return fmt.Errorf("%q cannot have scope %d", key.Text, it.Scope)
 	}
-	w.kinds |= format.KindBit(key)
+	w.Kinds |= format.KindBit(key)
 	return w.put(key.Text, expiry, it)
 }
 
@@ -142,10 +143,10 @@ func (w *worker) put(key string, expiry int64, it *lists.Item) error {
 		return nil
 	}
 	e := format.Entry{Row: w.row, Line: it.Line, Scope: it.Scope, Action: it.Action, Expiry: expiry}
-	if it.Line != w.at.line {
-		w.at = place{line: it.Line}
+	if it.Line != w.at.Line {
+		w.at = segment.Place{Line: it.Line}
 	}
-	w.at.seq++
+	w.at.Seq++
 	if it.Reason != "" {
 		var err error
 		if e.Reason, err = w.reasonNumber(it.Reason); err != nil {
@@ -153,7 +154,7 @@ func (w *worker) put(key string, expiry int64, it *lists.Item) error {
 		}
 	}
 	if w.segment != nil {
-		w.segment.add(key, e)
+		w.segment.Add(key, e)
 	}
 	if w.lane == nil { // only the segment is wanted
 		return nil
@@ -206,7 +207,7 @@ func (w *worker) reasonNumber(reason string) (uint32, error) {
 		return w.number, nil // lines rise: the first place is known
 	}
 	text := reason[:min(len(reason), format.MaxReason)]
-	number, ok := w.in.rows[w.row].reasons.add(text, w.at)
+	number, ok := w.in.rows[w.row].reasons.Add(text, w.at)
 	if !ok {
 		return 0, fmt.Errorf("more than %d different reasons", format.MaxReasons)
 	}
@@ -231,10 +232,10 @@ func (in *intake) numberReasons() (format.ReasonTable, error) {
 		if !r.live {
 			continue
 		}
-		r.numbers = make([]uint32, r.reasons.len())
+		r.numbers = make([]uint32, r.reasons.Len())
 		r.plain = !r.expires
-		for _, own := range r.reasons.inOrder() {
-			number, ok := all.Add(r.reasons.text(own))
+		for _, own := range r.reasons.InOrder() {
+			number, ok := all.Add(r.reasons.Text(own))
 			if !ok {
 				return all, fmt.Errorf("more than %d different reasons", format.MaxReasons)
 			}
@@ -250,7 +251,7 @@ func (w *worker) addNetwork(expiry int64, it *lists.Item) error {
 	if !format.Storable(it.Net) || it.Scope != lists.Exact && it.Scope != lists.Tree {
 		return fmt.Errorf("network %s with scope %d", it.Net, it.Scope)
 	}
-	w.networks++
+	w.Networks++
 	w.key = format.AppendNetKey(w.key[:0], it.Net)
 	return w.put(string(w.key), expiry, it)
 }
@@ -261,9 +262,9 @@ func (w *worker) addPattern(expiry int64, it *lists.Item) error {
 	if len(key) < 2 || len(key) > format.MaxStored || it.Scope != lists.Exact {
 		return fmt.Errorf("pattern of %d octets with scope %d", len(it.Pattern), it.Scope)
 	}
-	w.patterns++
+	w.Patterns++
 	if it.Free() {
-		w.free++
+		w.Free++
 	}
 	return w.put(key, expiry, it)
 }
@@ -274,11 +275,11 @@ func (b *builder) boundPatterns(number int) error {
 	c := b.in.counted()
 	var err error
 	switch {
-	case c.patterns > format.MaxPatterns:
-		err = fmt.Errorf("with it all lists have %d patterns, at most %d can be held", c.patterns, format.MaxPatterns)
-	case c.free > format.MaxFreePatterns:
+	case c.Patterns > format.MaxPatterns:
+		err = fmt.Errorf("with it all lists have %d patterns, at most %d can be held", c.Patterns, format.MaxPatterns)
+	case c.Free > format.MaxFreePatterns:
 		err = fmt.Errorf("with it all lists have %d patterns without a text of three octets that a sender must hold, at most %d can be tried on every sender",
-			c.free, format.MaxFreePatterns)
+			c.Free, format.MaxFreePatterns)
 	default:
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"blockd/index/internal/segment"
 	"blockd/internal/race"
 	"blockd/lists"
 )
@@ -197,7 +198,7 @@ func TestFullDiskUnderTheCache(t *testing.T) {
 		}
 		if files, err := os.ReadDir(o.Cache); err == nil {
 			for _, f := range files {
-				if strings.HasSuffix(f.Name(), segmentSuffix) {
+				if strings.HasSuffix(f.Name(), segment.Suffix) {
 					t.Errorf("%d octets: %s is left", size, f.Name())
 				}
 			}

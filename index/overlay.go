@@ -6,6 +6,7 @@ import (
 
 	"blockd/bloom"
 	"blockd/index/internal/format"
+	"blockd/index/internal/segment"
 )
 
 const (
@@ -30,9 +31,9 @@ type overlay struct {
 	filter  *bloom.Filter
 	slots   []overlaySlot // a power of two of them, half empty at least
 	keys    int
-	records []byte    // as in pages; one without entries has a 0 for their number
-	reasons []byte    // of the records, as section 6
-	lines   []lineMap // by row
+	records []byte            // as in pages; one without entries has a 0 for their number
+	reasons []byte            // of the records, as section 6
+	lines   []segment.LineMap // by row
 }
 
 // overlaySlot is where the record of a key lies. The table is asked by linear
@@ -89,7 +90,7 @@ func (ix *Index) present(r *record, e *format.Entry) (reasons []byte) {
 	case r.over:
 		return ix.overlay.reasons
 	case ix.overlay != nil && e.Row < len(ix.overlay.lines):
-		e.Line = ix.overlay.lines[e.Row].line(e.Line)
+		e.Line = ix.overlay.lines[e.Row].Line(e.Line)
 	}
 	return ix.reasons
 }
@@ -110,7 +111,7 @@ func newOverlayBuilder(h format.Hasher) *overlayBuilder {
 
 // put gives a key, which it has not got, its entries: in the order of rows and of
 // lines, each row's scope and action once, at most format.MaxSources.
-func (b *overlayBuilder) put(key string, all []said) error {
+func (b *overlayBuilder) put(key string, all []segment.Said) error {
 	if len(b.at) == maxOverlayKeys || len(b.records) > maxOverlayBytes {
 		return fmt.Errorf("more than %d keys, or %d octets of their entries", maxOverlayKeys, maxOverlayBytes)
 	}
@@ -118,8 +119,8 @@ func (b *overlayBuilder) put(key string, all []said) error {
 	for _, s := range all {
 		e := s.Entry
 		e.Reason = 0
-		if s.text != "" {
-			number, ok := b.reasons.Add(s.text)
+		if s.Text != "" {
+			number, ok := b.reasons.Add(s.Text)
 			if !ok {
 				return fmt.Errorf("more than %d different reasons", format.MaxReasons)
 			}
@@ -134,7 +135,7 @@ func (b *overlayBuilder) put(key string, all []said) error {
 }
 
 // overlay ends the building.
-func (b *overlayBuilder) overlay(base *Index, lines []lineMap) *overlay {
+func (b *overlayBuilder) overlay(base *Index, lines []segment.LineMap) *overlay {
 	size := 1
 	for size < 2*len(b.at)+1 {
 		size *= 2
@@ -160,7 +161,7 @@ func (b *overlayBuilder) overlay(base *Index, lines []lineMap) *overlay {
 func (o *overlay) bytes() int64 {
 	n := int64(32*o.filter.Blocks()) + int64(8*len(o.slots)+len(o.records)+len(o.reasons))
 	for _, m := range o.lines {
-		n += m.bytes()
+		n += m.Bytes()
 	}
 	return n
 }

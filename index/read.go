@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"blockd/index/internal/segment"
 	"blockd/lists"
 )
 
@@ -80,7 +81,7 @@ type reading struct {
 	entries  atomic.Int64
 
 	mu    sync.Mutex // guards tests
-	tests []selfTest
+	tests []segment.Test
 }
 
 // readSource takes one source in as a row: from its segment if there is one. Of a
@@ -106,34 +107,34 @@ func (b *builder) readSource(ctx context.Context, number int, s Source, p Progre
 	}
 	if err == nil {
 		b.tests = append(b.tests, r.tests...)
-		row.NetworkEntries = b.in.rows[number].networks
+		row.NetworkEntries = b.in.rows[number].Networks
 	}
 	return err
 }
 
 // parse reads the text of the source, and writes its segment.
 func (r *reading) parse(ctx context.Context) error {
-	kept := r.cache.write(r.source, r.Workers)
+	kept := r.cache.Write(r.source, r.Workers)
 	for i := range r.in.workers {
-		r.in.workers[i].segment = kept.lane(i)
+		r.in.workers[i].segment = kept.Lane(i)
 	}
 	states := make([]readState, r.Workers)
 	var err error
 	r.rows[r.row].Summary, err = lists.ReadBlocks(ctx, r.source.Path, r.source.Settings, r.Workers, func(i int, it *lists.Item) error {
 		return r.take(&r.in.workers[i], &states[i], it)
 	})
-	slices.SortStableFunc(r.tests, func(a, b selfTest) int { return cmp.Compare(a.line, b.line) })
-	meta := segmentMeta{summary: r.rows[r.row].Summary, reasons: r.in.rows[r.row].reasons, tests: r.tests}
+	slices.SortStableFunc(r.tests, func(a, b segment.Test) int { return cmp.Compare(a.Line, b.Line) })
+	meta := segment.Meta{Summary: r.rows[r.row].Summary, Reasons: r.in.rows[r.row].reasons, Tests: r.tests}
 	for i := range r.in.workers {
 		r.in.workers[i].segment = nil
-		meta.counts.add(r.in.workers[i].counts)
+		meta.Counts.Add(r.in.workers[i].Counts)
 	}
-	kept.end(r.source, meta, err)
+	kept.End(r.source, meta, err)
 	return err
 }
 
 // parseOnly reads the text of a source for its segment alone.
-func parseOnly(ctx context.Context, c *cache, s Source, workers int) error {
+func parseOnly(ctx context.Context, c *segment.Cache, s Source, workers int) error {
 	b := &builder{Options: Options{Workers: workers}, cache: c, rows: make([]ListInfo, 1)}
 	b.in = &intake{rows: make([]rowIntake, 1), workers: make([]worker, workers)} // without lanes
 	for i := range b.in.workers {
@@ -170,7 +171,7 @@ func (r *reading) take(w *worker, state *readState, it *lists.Item) error {
 	case lists.Skip:
 		if it.Test != nil {
 			r.mu.Lock()
-			r.tests = append(r.tests, selfTest{r.row, it.Line, it.Test})
+			r.tests = append(r.tests, segment.Test{Row: r.row, Line: it.Line, Test: it.Test})
 			r.mu.Unlock()
 		}
 	}

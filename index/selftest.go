@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"blockd/addr"
+	"blockd/index/internal/segment"
 	"blockd/lists"
 )
 
@@ -27,15 +28,15 @@ func (b *builder) selfTest(ctx context.Context, ix *Index) (map[int]ListInfo, er
 			if err != nil {
 				return nil, err
 			}
-			row, again := failed[test.row]
+			row, again := failed[test.Row]
 			switch {
 			case fault == "":
 			case again:
-				more[test.row]++
+				more[test.Row]++
 			default:
-				row = b.rows[test.row]
-				row.Refused = &lists.FileError{Path: row.Source.Path, Line: test.line, Class: lists.SelfTest, Err: errors.New(fault)}
-				failed[test.row] = row
+				row = b.rows[test.Row]
+				row.Refused = &lists.FileError{Path: row.Source.Path, Line: test.Line, Class: lists.SelfTest, Err: errors.New(fault)}
+				failed[test.Row] = row
 			}
 		}
 	}
@@ -53,12 +54,12 @@ func (b *builder) selfTest(ctx context.Context, ix *Index) (map[int]ListInfo, er
 
 // faultOf says what the source of a test makes of a sender, "" if that is what
 // the test asks for.
-func (b *builder) faultOf(ix *Index, test selfTest, sender addr.Addr) (string, error) {
+func (b *builder) faultOf(ix *Index, test segment.Test, sender addr.Addr) (string, error) {
 	matches, err := ix.Lookup(nil, sender, b.built)
 	if err != nil {
 		return "", err
 	}
-	own := slices.DeleteFunc(matches, func(m Match) bool { return m.Row != test.row })
+	own := slices.DeleteFunc(matches, func(m Match) bool { return m.Row != test.Row })
 	exception := slices.IndexFunc(own, func(m Match) bool { return m.Action == lists.Allow })
 	blocked := len(own) > 0 && exception < 0
 	if blocked == test.Block {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"blockd/index/internal/format"
+	"blockd/index/internal/segment"
 )
 
 // What an index is made from and what its list table says, as package format has it.
@@ -46,6 +47,10 @@ var (
 	// after it was opened: the disk failed, the file was cut off under its
 	// mapping, or a page is damaged (which wraps ErrCorrupt too).
 	ErrRead = format.ErrRead
+
+	// ErrTooDifferent is wrapped by Update's error where only a Build can tell what
+	// the lists say now. Its text says why.
+	ErrTooDifferent = segment.ErrTooDifferent
 )
 
 // Options of a build. The zero value is what the daemon uses.

@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"blockd/index/internal/format"
+	"blockd/index/internal/segment"
 )
 
 // tally keeps account of what an update changes in the counts of an index.
@@ -21,7 +22,7 @@ func newTally(base *Index) *tally {
 }
 
 // count counts a key of which other entries tell now.
-func (t *tally) count(key string, was, now []said) {
+func (t *tally) count(key string, was, now []segment.Said) {
 	t.entries += int64(len(now)) - int64(len(was))
 	t.keys += int64(min(len(now), 1)) - int64(min(len(was), 1))
 	t.worth(t.was, was)
@@ -37,7 +38,7 @@ func (t *tally) count(key string, was, now []said) {
 	}
 }
 
-func (t *tally) worth(w *format.WorthCounter, all []said) {
+func (t *tally) worth(w *format.WorthCounter, all []segment.Said) {
 	if len(all) == 0 {
 		return
 	}

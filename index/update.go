@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blockd/index/internal/format"
+	"blockd/index/internal/segment"
 	"blockd/lists"
 )
 
@@ -46,35 +47,35 @@ func (ix *Index) Update(ctx context.Context, sources []Source, o Options) (*Inde
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
 	o.Workers = min(max(o.Workers, 1), maxWorkers)
-	u := &updating{Options: o, base: ix, cache: openCache(o.Cache), table: slices.Clone(ix.file.Lists), limit: 2 * maxOverlayKeys,
-		rows: map[int]change{}}
+	u := &updating{Options: o, base: ix, cache: segment.Open(o.Cache), table: slices.Clone(ix.file.Lists), limit: 2 * maxOverlayKeys,
+		rows: map[int]segment.Change{}}
 	updated, err := u.update(ctx, sources)
 	runtime.KeepAlive(ix)
 	if err != nil {
 		return nil, nil, err
 	}
 	over := updated.overlay
-	return updated, &UpdateReport{Sources: len(u.rows), Keys: over.keys, Bytes: over.bytes(), Elapsed: time.Since(began), Notes: u.cache.notes}, nil
+	return updated, &UpdateReport{Sources: len(u.rows), Keys: over.keys, Bytes: over.bytes(), Elapsed: time.Since(began), Notes: u.cache.Notes}, nil
 }
 
 // updating is one Update.
 type updating struct {
 	Options
 	base  *Index
-	cache *cache
-	table []ListInfo     // as it is to be
-	tests []selfTest     // of changed rows
-	limit int            // entries that may still differ
-	rows  map[int]change // that have changed
+	cache *segment.Cache
+	table []ListInfo             // as it is to be
+	tests []segment.Test         // of changed rows
+	limit int                    // entries that may still differ
+	rows  map[int]segment.Change // that have changed
 }
 
 func (u *updating) update(ctx context.Context, sources []Source) (*Index, error) {
 	if len(sources) != len(u.table) {
-		return nil, tooDifferent("%d sources instead of %d", len(sources), len(u.table))
+		return nil, segment.TooDifferent("%d sources instead of %d", len(sources), len(u.table))
 	}
 	for i, s := range sources {
 		if row := u.table[i]; !s.Equal(row.Source) || s.Settings.Guard.ID() != row.Guard {
-			return nil, tooDifferent("list %s: %s is read another way", s.List, s.Path)
+			return nil, segment.TooDifferent("list %s: %s is read another way", s.List, s.Path)
 		}
 	}
 	for i, s := range sources {
@@ -92,7 +93,7 @@ func (u *updating) update(ctx context.Context, sources []Source) (*Index, error)
 	b := &builder{rows: u.table, tests: u.tests, built: time.Now()}
 	failed, err := b.selfTest(ctx, updated)
 	if err == nil && len(failed) > 0 {
-		err = tooDifferent("%v", failures(failed))
+		err = segment.TooDifferent("%v", failures(failed))
 	}
 	return updated, err
 }
@@ -100,75 +101,75 @@ func (u *updating) update(ctx context.Context, sources []Source) (*Index, error)
 // source finds out whether a source has changed, and what.
 func (u *updating) source(ctx context.Context, row int, s Source) error {
 	was := u.table[row].Summary
-	hash, err := u.cache.hashOf(ctx, s)
+	hash, err := u.cache.HashOf(ctx, s)
 	fe, ofFile := errors.AsType[*lists.FileError](err)
 	switch {
 	case was.Verdict != lists.Loaded && s.Optional && ofFile && fe.Class == lists.Missing:
 		return nil // as it was
 	case ofFile:
-		return tooDifferent("%v", err)
+		return segment.TooDifferent("%v", err)
 	case err != nil:
 		return err
 	case was.Verdict != lists.Loaded:
-		return tooDifferent("list %s: %s was left out", s.List, s.Path)
+		return segment.TooDifferent("list %s: %s was left out", s.List, s.Path)
 	case hash == was.Hash:
 		return nil
 	}
-	from := u.cache.of(s, was.Hash)
+	from := u.cache.Of(s, was.Hash)
 	if from == nil {
-		return tooDifferent("list %s: what %s held is not in the cache", s.List, s.Path)
+		return segment.TooDifferent("list %s: what %s held is not in the cache", s.List, s.Path)
 	}
-	defer from.close()
+	defer from.Close()
 	to, err := u.segment(ctx, s, hash)
 	if err != nil {
 		return err
 	}
-	defer to.close()
-	changed, err := compare(ctx, from, to, u.limit, u.Workers)
-	if errors.Is(err, errSegment) {
-		return tooDifferent("list %s: %v", s.List, err)
+	defer to.Close()
+	changed, err := segment.Compare(ctx, from, to, u.limit, u.Workers)
+	if errors.Is(err, segment.ErrDamaged) {
+		return segment.TooDifferent("list %s: %v", s.List, err)
 	}
 	if err != nil {
 		return err
 	}
-	u.limit -= len(changed.keys)
+	u.limit -= len(changed.Keys)
 	u.rows[row] = *changed
-	u.table[row].Summary, u.table[row].NetworkEntries = to.summary, to.networks
-	u.tests = append(u.tests, to.testsOf(row)...)
+	u.table[row].Summary, u.table[row].NetworkEntries = to.Summary, to.Networks
+	u.tests = append(u.tests, to.TestsOf(row)...)
 	return nil
 }
 
 // segment opens the segment of a source that had this hash a moment ago, and makes
 // it first if need be.
-func (u *updating) segment(ctx context.Context, s Source, hash [16]byte) (*segment, error) {
-	if found := u.cache.of(s, hash); found != nil {
+func (u *updating) segment(ctx context.Context, s Source, hash [16]byte) (*segment.Segment, error) {
+	if found := u.cache.Of(s, hash); found != nil {
 		return found, nil
 	}
 	err := parseOnly(ctx, u.cache, s, u.Workers)
 	if errors.As(err, new(*lists.FileError)) {
-		err = tooDifferent("list %s: %v", s.List, err)
+		err = segment.TooDifferent("list %s: %v", s.List, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if made := u.cache.new(s); made != nil {
+	if made := u.cache.New(s); made != nil {
 		return made, nil
 	}
-	return nil, tooDifferent("list %s: %s has no segment", s.List, s.Path)
+	return nil, segment.TooDifferent("list %s: %s has no segment", s.List, s.Path)
 }
 
 // merge makes the overlay of what has changed in all rows.
 func (u *updating) merge(ctx context.Context) (*Index, error) {
-	lines := make([]lineMap, len(u.table))
+	lines := make([]segment.LineMap, len(u.table))
 	changed := map[string]bool{}
 	for row, r := range u.rows {
-		lines[row] = r.lines
-		for key := range r.keys {
+		lines[row] = r.Lines
+		for key := range r.Keys {
 			changed[key] = true
 		}
 	}
 	if len(changed) > maxOverlayKeys {
-		return nil, tooDifferent("%d keys have changed", len(changed))
+		return nil, segment.TooDifferent("%d keys have changed", len(changed))
 	}
 	b := newOverlayBuilder(u.base.file.Hash)
 	t := newTally(u.base)
@@ -177,7 +178,7 @@ func (u *updating) merge(ctx context.Context) (*Index, error) {
 			return nil, ctx.Err()
 		}
 		if key[0] == format.TagGlob || key[0] == format.TagRegexp {
-			return nil, tooDifferent("patterns have changed: %s", key[1:])
+			return nil, segment.TooDifferent("patterns have changed: %s", key[1:])
 		}
 		was, err := u.base.says(key)
 		if err != nil {
@@ -185,11 +186,11 @@ func (u *updating) merge(ctx context.Context) (*Index, error) {
 		}
 		now := u.says(was, key, lines)
 		if len(now) > format.MaxSources {
-			return nil, tooDifferent("%s has more than %d entries", key, format.MaxSources)
+			return nil, segment.TooDifferent("%s has more than %d entries", key, format.MaxSources)
 		}
 		t.count(key, was, now)
 		if err := b.put(key, now); err != nil {
-			return nil, tooDifferent("%v", err)
+			return nil, segment.TooDifferent("%v", err)
 		}
 	}
 	updated := b.overlay(u.base, lines).index()
@@ -200,25 +201,25 @@ func (u *updating) merge(ctx context.Context) (*Index, error) {
 }
 
 // says is what all rows say of a key now that was said before.
-func (u *updating) says(was []said, key string, lines []lineMap) (now []said) {
+func (u *updating) says(was []segment.Said, key string, lines []segment.LineMap) (now []segment.Said) {
 	for _, s := range was {
-		if _, anew := u.rows[s.Row].keys[key]; !anew {
-			s.Line = lines[s.Row].line(s.Line)
+		if _, anew := u.rows[s.Row].Keys[key]; !anew {
+			s.Line = lines[s.Row].Line(s.Line)
 			now = append(now, s)
 		}
 	}
 	for row, r := range u.rows {
-		for _, s := range r.keys[key] {
+		for _, s := range r.Keys[key] {
 			s.Row = row
 			now = append(now, s)
 		}
 	}
-	slices.SortStableFunc(now, func(a, b said) int { return a.Row - b.Row }) // a row's are in order
+	slices.SortStableFunc(now, func(a, b segment.Said) int { return a.Row - b.Row }) // a row's are in order
 	return now
 }
 
 // says is what the file says of a key.
-func (ix *Index) says(key string) (all []said, err error) {
+func (ix *Index) says(key string) (all []segment.Said, err error) {
 	dropped := false
 	err = ix.mapping.guarded(func() error {
 		c, found, err := ix.find(ix.file.Hash.SumText(key), key)
@@ -228,7 +229,7 @@ func (ix *Index) says(key string) (all []said, err error) {
 		var n int
 		n, dropped = c.Sources()
 		for range n {
-			s := said{Entry: c.Entry()}
+			s := segment.Said{Entry: c.Entry()}
 			if s.Row >= len(ix.file.Lists) {
 				c.Fail()
 			}
@@ -237,7 +238,7 @@ func (ix *Index) says(key string) (all []said, err error) {
 				if !ok {
 					c.Fail()
 				}
-				s.text = string(text)
+				s.Text = string(text)
 			}
 			all = append(all, s)
 		}
@@ -247,7 +248,7 @@ func (ix *Index) says(key string) (all []said, err error) {
 		return nil
 	})
 	if err == nil && dropped {
-		return nil, tooDifferent("%s had more than %d entries", key, format.MaxSources)
+		return nil, segment.TooDifferent("%s had more than %d entries", key, format.MaxSources)
 	}
 	return all, ix.unreadable(err)
 }

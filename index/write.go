@@ -178,7 +178,7 @@ func (w *fileWriter) plan() {
 		partitions *= 2
 	}
 	w.head = format.Header{
-		BuildID: w.buildID, Hash: w.in.hash, Partitions: partitions, Kinds: taken.kinds,
+		BuildID: w.buildID, Hash: w.in.hash, Partitions: partitions, Kinds: taken.Kinds,
 		Blocks: bloom.Blocks(taken.entries, w.BitsPerKey), Built: max(0, w.built.Unix()),
 	}
 	w.place(format.SecFilter, w.head.Blocks*bloom.BlockBytes, w.head.Blocks)

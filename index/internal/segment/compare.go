@@ -1,4 +1,4 @@
-package index
+package segment
 
 import (
 	"cmp"
@@ -9,21 +9,21 @@ import (
 	"blockd/index/internal/format"
 )
 
-// said is what one source says about a key, with its reason.
-type said struct {
+// Said is what one source says about a key, with its reason.
+type Said struct {
 	format.Entry
-	text string // in place of Entry.Reason
+	Text string // in place of Entry.Reason
 }
 
-// change is what has changed in one source.
-type change struct {
-	lines lineMap
-	keys  map[string][]said // of each key that a change touches: all that the source says of it now
+// Change is what has changed in one source.
+type Change struct {
+	Lines LineMap
+	Keys  map[string][]Said // of each key that a change touches: all that the source says of it now
 }
 
-// compare finds out what has changed from one segment of a source to another: at most
+// Compare finds out what has changed from one segment of a source to another: at most
 // limit entries.
-func compare(ctx context.Context, from, to *segment, limit, workers int) (*change, error) {
+func Compare(ctx context.Context, from, to *Segment, limit, workers int) (*Change, error) {
 	seed := rand.Uint64()
 	old, err := from.stream(seed)
 	if err != nil {
@@ -37,7 +37,7 @@ func compare(ctx context.Context, from, to *segment, limit, workers int) (*chang
 	if err != nil {
 		return nil, err
 	}
-	c := &change{lines: d.lines, keys: map[string][]said{}}
+	c := &Change{Lines: d.lines, Keys: map[string][]Said{}}
 	if err := cmp.Or(c.touch(from, d.gone), c.touch(to, d.come)); err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func compare(ctx context.Context, from, to *segment, limit, workers int) (*chang
 }
 
 // touch notes the keys of entries of a segment.
-func (d *change) touch(s *segment, where []int64) error {
+func (d *Change) touch(s *Segment, where []int64) error {
 	buf, at, n := make([]byte, 4096), int64(0), 0
 	for _, w := range where {
 		// An entry has less than half of what is read. What one chunk holds comes in order.
@@ -54,37 +54,37 @@ func (d *change) touch(s *segment, where []int64) error {
 			n, _ = s.f.ReadAt(buf, w) // the description behind the last chunk ends it before the file does
 		}
 		c := s.chunk(buf[w-at : n])
-		key, _ := c.entry()
+		key, _ := c.Entry()
 		if c.Bad {
-			return errSegment
+			return ErrDamaged
 		}
-		d.keys[string(key)] = nil
+		d.Keys[string(key)] = nil
 	}
 	return nil
 }
 
 // collect reads the new segment once more for all that it says of the keys that
 // are touched: of two equal lines the first one counts, and may have gone.
-func (d *change) collect(ctx context.Context, s *segment, workers int) error {
-	if len(d.keys) == 0 {
+func (d *Change) collect(ctx context.Context, s *Segment, workers int) error {
+	if len(d.Keys) == 0 {
 		return nil
 	}
-	found := make([]map[string][]said, workers)
+	found := make([]map[string][]Said, workers)
 	for i := range found {
-		found[i] = map[string][]said{}
+		found[i] = map[string][]Said{}
 	}
-	err := s.each(ctx, workers, func(worker int, c *chunk, entries uint64) error {
+	err := s.Each(ctx, workers, func(worker int, c *Chunk, entries uint64) error {
 		for range entries {
-			key, e := c.entry()
+			key, e := c.Entry()
 			if c.Bad {
 				break
 			}
-			if _, touched := d.keys[string(key)]; !touched {
+			if _, touched := d.Keys[string(key)]; !touched {
 				continue
 			}
-			now := said{Entry: e}
+			now := Said{Entry: e}
 			if e.Reason != 0 {
-				now.text = s.reasons.text(e.Reason - 1)
+				now.Text = s.Reasons.Text(e.Reason - 1)
 			}
 			found[worker][string(key)] = append(found[worker][string(key)], now)
 		}
@@ -95,23 +95,23 @@ func (d *change) collect(ctx context.Context, s *segment, workers int) error {
 	}
 	for _, part := range found {
 		for key, all := range part {
-			d.keys[key] = append(d.keys[key], all...)
+			d.Keys[key] = append(d.Keys[key], all...)
 		}
 	}
-	for key, all := range d.keys {
+	for key, all := range d.Keys {
 		// What one line says stands in one chunk, in order.
-		slices.SortStableFunc(all, func(a, b said) int { return cmp.Compare(a.Line, b.Line) })
-		d.keys[key] = once(all)
+		slices.SortStableFunc(all, func(a, b Said) int { return cmp.Compare(a.Line, b.Line) })
+		d.Keys[key] = once(all)
 	}
 	return nil
 }
 
 // once leaves of all that one source says of a key each scope and action with its
 // first line, as the merger of a build does.
-func once(all []said) []said {
+func once(all []Said) []Said {
 	kept := all[:0]
 	for _, s := range all {
-		if !slices.ContainsFunc(kept, func(k said) bool { return k.Scope == s.Scope && k.Action == s.Action }) {
+		if !slices.ContainsFunc(kept, func(k Said) bool { return k.Scope == s.Scope && k.Action == s.Action }) {
 			kept = append(kept, s)
 		}
 	}

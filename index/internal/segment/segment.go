@@ -1,4 +1,4 @@
-package index
+package segment
 
 import (
 	"bytes"
@@ -26,105 +26,106 @@ import (
 // is uvarint length of its key, the key, uvarint line, u8 flags, and the number of
 // its reason among the source's as uvarint. A line's entries are in one chunk.
 const (
-	segmentVersion = 2
-	segmentChunk   = 256 << 10
-	segmentTail    = 40
-	maxSegmentMeta = 1 << 30
+	version   = 2
+	chunkSize = 256 << 10
+	tailSize  = 40
+	maxMeta   = 1 << 30
 )
 
-var segmentMagic = []byte("BDXSEG\r\n")
+var magic = []byte("BDXSEG\r\n")
 
-// errSegment reports a segment that is damaged. It is never the user's fault or
+// ErrDamaged reports a segment that is damaged. It is never the user's fault or
 // concern: the source is read instead.
-var errSegment = errors.New("damaged segment")
+var ErrDamaged = errors.New("damaged segment")
 
-// segment is an open segment: the entries of one source as they were read. Hashes of
+// Segment is an open segment: the entries of one source as they were read. Hashes of
 // keys are not in it: they are others at every build.
-type segment struct {
-	segmentMeta
+type Segment struct {
+	Meta
 	f      *os.File
-	chunks []segmentSpan
+	chunks []span
 	memo   memo // of the source that it was found for
 }
 
-// segmentMeta is what a segment has of its source beside its entries.
-type segmentMeta struct {
-	counts
-	summary lists.Summary
-	reasons *sourceReasons
-	tests   []selfTest
+// Meta is what a segment has of its source beside its entries.
+type Meta struct {
+	Counts
+	Summary lists.Summary
+	Reasons *Reasons
+	Tests   []Test
 }
 
-// counts are of the entries of a source.
-type counts struct {
-	kinds    uint64 // of keys, see format.KindBit
-	networks int
-	patterns int
-	free     int // patterns that are tried on every sender
+// Counts are of the entries of a source.
+type Counts struct {
+	Kinds    uint64 // of keys, see format.KindBit
+	Networks int
+	Patterns int
+	Free     int // patterns that are tried on every sender
 }
 
-func (c *counts) add(o counts) {
-	c.kinds |= o.kinds
-	c.networks += o.networks
-	c.patterns += o.patterns
-	c.free += o.free
+// Add takes in what another goroutine has counted.
+func (c *Counts) Add(o Counts) {
+	c.Kinds |= o.Kinds
+	c.Networks += o.Networks
+	c.Patterns += o.Patterns
+	c.Free += o.Free
 }
 
-// selfTest is one test of a source that its text has.
-type selfTest struct {
-	row, line int
+// Test is one test of a source that its text has.
+type Test struct {
+	Row, Line int
 	*lists.Test
 }
 
-// segmentSpan is one chunk.
-type segmentSpan struct {
+// span is one chunk.
+type span struct {
 	offset, length int64
 	entries        uint64
 	sum            uint64
 }
 
-// segmentWriter writes the segment of a source while several workers read that. A nil
+// Writer writes the segment of a source while several workers read that. A nil
 // writer writes nothing.
-type segmentWriter struct {
-	cache *cache
+type Writer struct {
+	cache *Cache
 	f     *os.File
-	lanes []segmentLane
+	lanes []Lane
 	memo  memo
 
 	mu     sync.Mutex // guards what follows
 	size   int64
-	chunks []segmentSpan
+	chunks []span
 	err    error // the first one; nothing is written after it
 }
 
-// segmentLane collects what one worker reads.
-type segmentLane struct {
-	w       *segmentWriter
+// Lane collects what one worker reads.
+type Lane struct {
+	w       *Writer
 	buf     []byte
 	entries uint64
 	line    int
 	_       [64]byte // lanes are written by different cores
 }
 
-func newSegmentWriter(f *os.File, workers int) *segmentWriter {
-	w := &segmentWriter{f: f, lanes: make([]segmentLane, workers)}
+func newWriter(f *os.File, workers int) *Writer {
+	w := &Writer{f: f, lanes: make([]Lane, workers)}
 	for i := range w.lanes {
 		w.lanes[i].w = w
 	}
 	return w
 }
 
-// lane is where the i-th worker adds entries. nil: nowhere.
-func (w *segmentWriter) lane(i int) *segmentLane {
+// Lane is where the i-th worker adds entries. nil: nowhere.
+func (w *Writer) Lane(i int) *Lane {
 	if w == nil {
 		return nil
 	}
 	return &w.lanes[i]
 }
 
-// add adds an entry, whose reason has its number within the source.
-func (l *segmentLane) add(key string, e format.Entry) {
-	if len(l.buf) >= segmentChunk && e.Line != l.line {
+// Add adds an entry, whose reason has its number within the source.
+func (l *Lane) Add(key string, e format.Entry) {
+	if len(l.buf) >= chunkSize && e.Line != l.line {
 		l.flush()
 	}
 	l.line = e.Line
@@ -140,8 +141,8 @@ func (l *segmentLane) add(key string, e format.Entry) {
 	l.entries++
 }
 
-func (l *segmentLane) flush() {
-	span := segmentSpan{length: int64(len(l.buf)), entries: l.entries, sum: xxh3.Hash(l.buf)}
+func (l *Lane) flush() {
+	span := span{length: int64(len(l.buf)), entries: l.entries, sum: xxh3.Hash(l.buf)}
 	span.offset = l.w.reserve(span)
 	if span.offset >= 0 {
 		_, err := l.w.f.WriteAt(l.buf, span.offset)
@@ -150,7 +151,7 @@ func (l *segmentLane) flush() {
 	l.buf, l.entries = l.buf[:0], 0
 }
 
-func (w *segmentWriter) reserve(s segmentSpan) (offset int64) {
+func (w *Writer) reserve(s span) (offset int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
@@ -162,14 +163,14 @@ func (w *segmentWriter) reserve(s segmentSpan) (offset int64) {
 	return s.offset
 }
 
-func (w *segmentWriter) failed(err error) {
+func (w *Writer) failed(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.err = errors.Join(w.err, err)
 }
 
 // finish writes the description. The workers have ended.
-func (w *segmentWriter) finish(id [16]byte, m segmentMeta) error {
+func (w *Writer) finish(id [16]byte, m Meta) error {
 	entries := uint64(0)
 	for i := range w.lanes {
 		if len(w.lanes[i].buf) > 0 {
@@ -190,7 +191,7 @@ func (w *segmentWriter) finish(id [16]byte, m segmentMeta) error {
 	if w.err != nil {
 		return w.err
 	}
-	tail := append([]byte(nil), segmentMagic...)
+	tail := append([]byte(nil), magic...)
 	for _, v := range []uint64{uint64(w.size), uint64(len(meta)), xxh3.Hash(meta), entries} {
 		tail = binary.LittleEndian.AppendUint64(tail, v)
 	}
@@ -198,25 +199,25 @@ func (w *segmentWriter) finish(id [16]byte, m segmentMeta) error {
 	return err
 }
 
-func (m *segmentMeta) append(b []byte) []byte {
-	s := m.summary
+func (m *Meta) append(b []byte) []byte {
+	s := m.Summary
 	b = format.AppendText(b, s.Format, format.MaxText)
 	b = format.AppendText(b, s.Why, format.MaxText)
 	b = append(b, s.Hash[:]...)
-	for _, n := range []int{int(s.Size), s.Lines, s.Entries, s.Errors, s.Skipped, m.networks, m.patterns, m.free} {
+	for _, n := range []int{int(s.Size), s.Lines, s.Entries, s.Errors, s.Skipped, m.Networks, m.Patterns, m.Free} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	b = format.AppendDropped(b, &s.Dropped)
-	b = binary.LittleEndian.AppendUint64(b, m.kinds)
-	b = binary.AppendUvarint(b, uint64(m.reasons.len()))
-	for i, at := range m.reasons.first {
-		b = format.AppendText(b, string(m.reasons.table.Get(uint32(i))), format.MaxReason)
-		b = binary.AppendUvarint(b, uint64(at.line))
-		b = binary.AppendUvarint(b, uint64(at.seq))
+	b = binary.LittleEndian.AppendUint64(b, m.Kinds)
+	b = binary.AppendUvarint(b, uint64(m.Reasons.Len()))
+	for i, at := range m.Reasons.first {
+		b = format.AppendText(b, string(m.Reasons.table.Get(uint32(i))), format.MaxReason)
+		b = binary.AppendUvarint(b, uint64(at.Line))
+		b = binary.AppendUvarint(b, uint64(at.Seq))
 	}
-	b = binary.AppendUvarint(b, uint64(len(m.tests)))
-	for _, t := range m.tests {
-		b = binary.AppendUvarint(b, uint64(t.line))
+	b = binary.AppendUvarint(b, uint64(len(m.Tests)))
+	for _, t := range m.Tests {
+		b = binary.AppendUvarint(b, uint64(t.Line))
 		b = append(b, bit(t.Block))
 		b = binary.AppendUvarint(b, uint64(len(t.Senders)))
 		for _, a := range t.Senders {
@@ -233,73 +234,73 @@ func bit(b bool) byte {
 	return 0
 }
 
-// readSegment reads the description of the segment in f, which has this name.
-func readSegment(f *os.File, id [16]byte) (*segment, error) {
+// read reads the description of the segment in f, which has this name.
+func read(f *os.File, id [16]byte) (*Segment, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() < segmentTail {
-		return nil, errSegment
+	if info.Size() < tailSize {
+		return nil, ErrDamaged
 	}
-	var tail [segmentTail]byte
-	if _, err := f.ReadAt(tail[:], info.Size()-segmentTail); err != nil {
+	var tail [tailSize]byte
+	if _, err := f.ReadAt(tail[:], info.Size()-tailSize); err != nil {
 		return nil, err
 	}
 	le := binary.LittleEndian
 	offset, length := le.Uint64(tail[8:]), le.Uint64(tail[16:])
-	body := uint64(info.Size() - segmentTail)
-	if !bytes.Equal(tail[:8], segmentMagic) || offset > body || length != body-offset || length > maxSegmentMeta {
-		return nil, errSegment
+	body := uint64(info.Size() - tailSize)
+	if !bytes.Equal(tail[:8], magic) || offset > body || length != body-offset || length > maxMeta {
+		return nil, ErrDamaged
 	}
 	b := make([]byte, length)
 	if _, err := f.ReadAt(b, int64(offset)); err != nil {
 		return nil, err
 	}
-	s := &segment{f: f}
+	s := &Segment{f: f}
 	c := format.Cursor{Rest: b}
 	var named [16]byte
 	c.Bytes(named[:])
 	if xxh3.Hash(b) != le.Uint64(tail[24:]) || !s.decode(&c) || !s.decodeChunks(&c, int64(offset)) || len(c.Rest) > 0 || named != id {
-		return nil, errSegment
+		return nil, ErrDamaged
 	}
 	return s, nil
 }
 
-// testsOf are its self-tests as those of a row.
-func (m *segmentMeta) testsOf(row int) []selfTest {
-	tests := slices.Clone(m.tests)
+// TestsOf are its self-tests as those of a row.
+func (m *Meta) TestsOf(row int) []Test {
+	tests := slices.Clone(m.Tests)
 	for i := range tests {
-		tests[i].row = row
+		tests[i].Row = row
 	}
 	return tests
 }
 
-// close closes the file.
-func (s *segment) close() { s.f.Close() }
+// Close closes the file.
+func (s *Segment) Close() { s.f.Close() }
 
 // decode reads a description whose sum is right.
-func (m *segmentMeta) decode(c *format.Cursor) bool {
-	s := &m.summary
+func (m *Meta) decode(c *format.Cursor) bool {
+	s := &m.Summary
 	s.Verdict = lists.Loaded
 	s.Format, s.Why = string(c.Text(format.MaxText)), string(c.Text(format.MaxText))
 	c.Bytes(s.Hash[:])
 	s.Size = int64(c.Uvarint(math.MaxInt64))
-	for _, n := range []*int{&s.Lines, &s.Entries, &s.Errors, &s.Skipped, &m.networks, &m.patterns, &m.free} {
+	for _, n := range []*int{&s.Lines, &s.Entries, &s.Errors, &s.Skipped, &m.Networks, &m.Patterns, &m.Free} {
 		*n = int(c.Uvarint(math.MaxInt))
 	}
 	s.Dropped = c.Dropped()
-	m.kinds = c.Uint64()
-	m.reasons = newSourceReasons()
+	m.Kinds = c.Uint64()
+	m.Reasons = NewReasons()
 	for range c.Uvarint(format.MaxReasons) {
-		m.reasons.table.Put(c.Text(format.MaxReason))
-		m.reasons.first = append(m.reasons.first, place{int(c.Uvarint(math.MaxInt)), int(c.Uvarint(math.MaxInt))})
+		m.Reasons.table.Put(c.Text(format.MaxReason))
+		m.Reasons.first = append(m.Reasons.first, Place{int(c.Uvarint(math.MaxInt)), int(c.Uvarint(math.MaxInt))})
 		if c.Bad {
 			return false
 		}
 	}
 	for range c.Uvarint(math.MaxInt32) {
-		t := selfTest{line: int(c.Uvarint(math.MaxInt)), Test: &lists.Test{Block: c.Byte() == 1}}
+		t := Test{Line: int(c.Uvarint(math.MaxInt)), Test: &lists.Test{Block: c.Byte() == 1}}
 		for range c.Uvarint(math.MaxInt32) {
 			a, err := addr.Parse(string(c.Text(format.MaxPath)))
 			if c.Bad || err != nil {
@@ -307,7 +308,7 @@ func (m *segmentMeta) decode(c *format.Cursor) bool {
 			}
 			t.Senders = append(t.Senders, a)
 		}
-		m.tests = append(m.tests, t)
+		m.Tests = append(m.Tests, t)
 		if c.Bad {
 			return false
 		}
@@ -316,9 +317,9 @@ func (m *segmentMeta) decode(c *format.Cursor) bool {
 }
 
 // decodeChunks reads where the chunks lie, in size octets.
-func (s *segment) decodeChunks(c *format.Cursor, size int64) bool {
+func (s *Segment) decodeChunks(c *format.Cursor, size int64) bool {
 	for range c.Uvarint(math.MaxInt32) {
-		span := segmentSpan{offset: int64(c.Uvarint(math.MaxInt64)), length: int64(c.Uvarint(math.MaxInt64)), entries: c.Uvarint(math.MaxInt64)}
+		span := span{offset: int64(c.Uvarint(math.MaxInt64)), length: int64(c.Uvarint(math.MaxInt64)), entries: c.Uvarint(math.MaxInt64)}
 		span.sum = c.Uint64()
 		if c.Bad || span.offset > size || span.length > size-span.offset {
 			return false
@@ -328,8 +329,8 @@ func (s *segment) decodeChunks(c *format.Cursor, size int64) bool {
 	return !c.Bad
 }
 
-// octets is the size of all chunks.
-func (s *segment) octets() (sum int64) {
+// Octets is the size of all chunks.
+func (s *Segment) Octets() (sum int64) {
 	for _, c := range s.chunks {
 		sum += c.length
 	}
@@ -337,30 +338,30 @@ func (s *segment) octets() (sum int64) {
 }
 
 // read reads a chunk whole, in place of what buf has.
-func (s *segment) read(span segmentSpan, buf []byte) ([]byte, error) {
+func (s *Segment) read(span span, buf []byte) ([]byte, error) {
 	buf = memory.Grow(buf[:0], int(span.length))
 	if _, err := s.f.ReadAt(buf, span.offset); err != nil {
-		return nil, fmt.Errorf("%w: %w", errSegment, err)
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if xxh3.Hash(buf) != span.sum {
-		return nil, errSegment
+		return nil, ErrDamaged
 	}
 	return buf, nil
 }
 
-// chunk is a chunk in memory, which is read entry by entry.
-type chunk struct {
+// Chunk is a chunk in memory, which is read entry by entry.
+type Chunk struct {
 	format.Cursor
 	reasons int // of the segment
 }
 
 // chunk begins to read the entries at b.
-func (s *segment) chunk(b []byte) chunk {
-	return chunk{format.Cursor{Rest: b}, s.reasons.len()}
+func (s *Segment) chunk(b []byte) Chunk {
+	return Chunk{format.Cursor{Rest: b}, s.Reasons.Len()}
 }
 
-// entry reads the next entry. Its reason has the number that it has in the segment.
-func (c *chunk) entry() (key []byte, e format.Entry) {
+// Entry reads the next entry. Its reason has the number that it has in the segment.
+func (c *Chunk) Entry() (key []byte, e format.Entry) {
 	key = c.Key()
 	e.Line = int(c.Uvarint(math.MaxInt))
 	flags := c.Byte()
@@ -374,10 +375,10 @@ func (c *chunk) entry() (key []byte, e format.Entry) {
 	return key, e
 }
 
-// each reads all chunks by so many workers, each of which gives its own to use, with
+// Each reads all chunks by so many workers, each of which gives its own to use, with
 // the number of their entries. What use leaves of one, or has met as damage in it,
-// makes the error errSegment.
-func (s *segment) each(ctx context.Context, workers int, use func(worker int, c *chunk, entries uint64) error) error {
+// makes the error ErrDamaged.
+func (s *Segment) Each(ctx context.Context, workers int, use func(worker int, c *Chunk, entries uint64) error) error {
 	var next atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range workers {
@@ -400,7 +401,7 @@ func (s *segment) each(ctx context.Context, workers int, use func(worker int, c 
 					return err
 				}
 				if c.Bad || len(c.Rest) > 0 {
-					return errSegment
+					return ErrDamaged
 				}
 			}
 		})

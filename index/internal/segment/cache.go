@@ -1,4 +1,4 @@
-package index
+package segment
 
 import (
 	"cmp"
@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	segmentSuffix = ".segment"
-	memoName      = "sources" // the file of the folder that says which segment is of which source
+	Suffix   = ".segment"
+	memoName = "sources" // the file of the folder that says which segment is of which source
 
 	// coarse is the largest step of a file's time: FAT has 2 s, older NFS and ext3
 	// 1 s. A file that is older than that when it is read cannot change and keep
@@ -31,15 +31,15 @@ const (
 	coarse = 2 * time.Second
 )
 
-// cache is the folder of segments beside an index. Builds use it one at a time,
+// Cache is the folder of segments beside an index. Builds use it one at a time,
 // under the lock of the index. Whatever goes wrong with it costs time and no more:
 // notes say what it was.
-type cache struct {
+type Cache struct {
 	folder string          // "" = none
 	memos  map[string]memo // by source, of the last build that was published
 	fresh  map[string]memo // of this one
 	made   map[string]bool // segments that this build has written
-	notes  []string
+	Notes  []string
 }
 
 // memo is what is known of a source.
@@ -70,9 +70,9 @@ func stampOf(path string) (memo, bool) {
 	}, true
 }
 
-// openCache reads what the last build has left in folder.
-func openCache(folder string) *cache {
-	c := &cache{folder: folder, memos: map[string]memo{}, fresh: map[string]memo{}, made: map[string]bool{}}
+// Open reads what the last build has left in folder.
+func Open(folder string) *Cache {
+	c := &Cache{folder: folder, memos: map[string]memo{}, fresh: map[string]memo{}, made: map[string]bool{}}
 	if folder == "" {
 		return c
 	}
@@ -81,12 +81,12 @@ func openCache(folder string) *cache {
 		return c
 	}
 	c.memos = map[string]memo{}
-	c.note("%s: %v", memoName, cmp.Or(err, errSegment))
+	c.note("%s: %v", memoName, cmp.Or(err, ErrDamaged))
 	return c
 }
 
-func (c *cache) note(format string, args ...any) {
-	c.notes = append(c.notes, "cache: "+fmt.Sprintf(format, args...))
+func (c *Cache) note(format string, args ...any) {
+	c.Notes = append(c.Notes, "cache: "+fmt.Sprintf(format, args...))
 }
 
 // sourceKey tells sources apart whose files may give different entries.
@@ -100,18 +100,18 @@ func settingsID(s lists.Settings) string {
 	}
 	maxProtected, maxBadRatio := s.Guard.Bounds()
 	s.Subdomains, s.Guard = nil, nil
-	return fmt.Sprintf("%d %d %s %x %d %v %#v", segmentVersion, lists.ParserVersion, subdomains, guard, maxProtected, maxBadRatio, s)
+	return fmt.Sprintf("%d %d %s %x %d %v %#v", version, lists.ParserVersion, subdomains, guard, maxProtected, maxBadRatio, s)
 }
 
-// segmentID is the name of the segment of a source with this content.
-func segmentID(hash [16]byte, s lists.Settings) [16]byte {
+// idOf is the name of the segment of a source with this content.
+func idOf(hash [16]byte, s lists.Settings) [16]byte {
 	return xxh3.Hash128(append(hash[:], settingsID(s)...)).Bytes()
 }
 
-func segmentName(id [16]byte) string { return hex.EncodeToString(id[:]) + segmentSuffix }
+func nameOf(id [16]byte) string { return hex.EncodeToString(id[:]) + Suffix }
 
-// find opens the segment of a source as its file is now. nil: there is none.
-func (c *cache) find(ctx context.Context, s format.Source) (*segment, error) {
+// Find opens the segment of a source as its file is now. nil: there is none.
+func (c *Cache) Find(ctx context.Context, s format.Source) (*Segment, error) {
 	if len(c.memos) == 0 {
 		return nil, nil
 	}
@@ -120,18 +120,18 @@ func (c *cache) find(ctx context.Context, s format.Source) (*segment, error) {
 		return nil, nil
 	}
 	var err error
-	if now.hash, err = c.hashOf(ctx, s); err != nil {
+	if now.hash, err = c.HashOf(ctx, s); err != nil {
 		return nil, ctx.Err() // what is wrong with it the parser says
 	}
-	found := c.of(s, now.hash)
+	found := c.Of(s, now.hash)
 	if found != nil {
 		found.memo.stamp, found.memo.trusted = now.stamp, now.trusted
 	}
 	return found, nil
 }
 
-// hashOf is the content of a source, by its stamp if that tells.
-func (c *cache) hashOf(ctx context.Context, s format.Source) ([16]byte, error) {
+// HashOf is the content of a source, by its stamp if that tells.
+func (c *Cache) HashOf(ctx context.Context, s format.Source) ([16]byte, error) {
 	old, known := c.memos[sourceKey(s)]
 	if now, isFile := stampOf(s.Path); isFile && known && old.trusted && now.stamp == old.stamp {
 		return old.hash, nil
@@ -139,38 +139,38 @@ func (c *cache) hashOf(ctx context.Context, s format.Source) ([16]byte, error) {
 	return lists.HashFile(ctx, s.Path)
 }
 
-// of opens the segment of what a source was when it had this hash. nil: there is none.
-func (c *cache) of(s format.Source, hash [16]byte) *segment {
-	return c.open(memo{hash: hash, segment: segmentName(segmentID(hash, s.Settings))})
+// Of opens the segment of what a source was when it had this hash. nil: there is none.
+func (c *Cache) Of(s format.Source, hash [16]byte) *Segment {
+	return c.open(memo{hash: hash, segment: nameOf(idOf(hash, s.Settings))})
 }
 
-// last opens the segment of what a source was in the last published build. nil: there
+// Last opens the segment of what a source was in the last published build. nil: there
 // is none.
-func (c *cache) last(s format.Source) *segment {
+func (c *Cache) Last(s format.Source) *Segment {
 	old := c.memos[sourceKey(s)]
 	return c.open(memo{hash: old.hash, segment: old.segment})
 }
 
-// new opens the segment that was written of a source since the cache was opened. nil:
+// New opens the segment that was written of a source since the cache was opened. nil:
 // there is none.
-func (c *cache) new(s format.Source) *segment { return c.open(c.fresh[sourceKey(s)]) }
+func (c *Cache) New(s format.Source) *Segment { return c.open(c.fresh[sourceKey(s)]) }
 
-// use says that the build has what s holds from this segment.
-func (c *cache) use(s format.Source, from *segment) { c.fresh[sourceKey(s)] = from.memo }
+// Use says that the build has what s holds from this segment.
+func (c *Cache) Use(s format.Source, from *Segment) { c.fresh[sourceKey(s)] = from.memo }
 
 // open opens the segment of a memo. nil: there is none that is any good.
-func (c *cache) open(m memo) *segment {
+func (c *Cache) open(m memo) *Segment {
 	var id [16]byte
-	if n, err := hex.Decode(id[:], []byte(strings.TrimSuffix(m.segment, segmentSuffix))); n != len(id) || err != nil || c.folder == "" {
+	if n, err := hex.Decode(id[:], []byte(strings.TrimSuffix(m.segment, Suffix))); n != len(id) || err != nil || c.folder == "" {
 		return nil
 	}
 	f, err := os.Open(filepath.Join(c.folder, m.segment))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var s *segment
+	var s *Segment
 	if err == nil {
-		if s, err = readSegment(f, id); err == nil {
+		if s, err = read(f, id); err == nil {
 			s.memo = m
 			return s
 		}
@@ -180,17 +180,17 @@ func (c *cache) open(m memo) *segment {
 	return nil
 }
 
-// drop removes a segment that is no good.
-func (c *cache) drop(s *segment, err error) { c.remove(s.memo.segment, err) }
+// Drop removes a segment that is no good.
+func (c *Cache) Drop(s *Segment, err error) { c.remove(s.memo.segment, err) }
 
-func (c *cache) remove(name string, err error) {
+func (c *Cache) remove(name string, err error) {
 	c.note("%s: %v; it is dropped", name, err)
 	os.Remove(filepath.Join(c.folder, name))
 }
 
-// write begins the segment of a source that so many workers are about to parse. nil: it
+// Write begins the segment of a source that so many workers are about to parse. nil: it
 // gets none.
-func (c *cache) write(s format.Source, workers int) *segmentWriter {
+func (c *Cache) Write(s format.Source, workers int) *Writer {
 	now, isFile := stampOf(s.Path)
 	if !isFile || c.folder == "" {
 		return nil
@@ -204,19 +204,19 @@ func (c *cache) write(s format.Source, workers int) *segmentWriter {
 		c.note("%v", err)
 		return nil
 	}
-	w := newSegmentWriter(f, workers)
+	w := newWriter(f, workers)
 	w.cache, w.memo = c, now
 	return w
 }
 
-// end ends the segment of a source, which m describes: it is kept unless the parsing
+// End ends the segment of a source, which m describes: it is kept unless the parsing
 // has failed.
-func (w *segmentWriter) end(s format.Source, m segmentMeta, failed error) {
+func (w *Writer) End(s format.Source, m Meta, failed error) {
 	if w == nil {
 		return
 	}
-	id := segmentID(m.summary.Hash, s.Settings)
-	w.memo.hash, w.memo.segment = m.summary.Hash, segmentName(id)
+	id := idOf(m.Summary.Hash, s.Settings)
+	w.memo.hash, w.memo.segment = m.Summary.Hash, nameOf(id)
 	var err error
 	if failed == nil {
 		err = w.finish(id, m)
@@ -236,8 +236,8 @@ func (w *segmentWriter) end(s format.Source, m segmentMeta, failed error) {
 	w.cache.fresh[sourceKey(s)] = w.memo
 }
 
-// commit makes what this build used the content of the folder.
-func (c *cache) commit() {
+// Commit makes what this build used the content of the folder.
+func (c *Cache) Commit() {
 	if c.folder == "" || len(c.fresh) == 0 && len(c.memos) == 0 {
 		return
 	}
@@ -254,22 +254,22 @@ func (c *cache) commit() {
 }
 
 // clean removes everything but the files that are used.
-func (c *cache) clean(used map[string]bool) {
+func (c *Cache) clean(used map[string]bool) {
 	files, err := os.ReadDir(c.folder)
 	if err != nil {
 		c.note("%v", err)
 		return
 	}
 	for _, f := range files {
-		ours := strings.HasSuffix(f.Name(), segmentSuffix) || strings.HasPrefix(f.Name(), "new-")
+		ours := strings.HasSuffix(f.Name(), Suffix) || strings.HasPrefix(f.Name(), "new-")
 		if ours && !used[f.Name()] {
 			os.Remove(filepath.Join(c.folder, f.Name()))
 		}
 	}
 }
 
-// discard removes what this build has written.
-func (c *cache) discard() {
+// Discard removes what this build has written.
+func (c *Cache) Discard() {
 	for _, m := range c.memos { // what the last build needs stays
 		delete(c.made, m.segment)
 	}
@@ -281,7 +281,7 @@ func (c *cache) discard() {
 
 // The file of memos is, for each source, its key, five times u64 of its stamp, u8
 // trusted, its hash and the name of its segment; at the end XXH3-64 of all that.
-func (c *cache) encode() []byte {
+func (c *Cache) encode() []byte {
 	var b []byte
 	for key, m := range c.fresh {
 		b = format.AppendText(b, key, 4*format.MaxPath)
@@ -295,7 +295,7 @@ func (c *cache) encode() []byte {
 	return binary.LittleEndian.AppendUint64(b, xxh3.Hash(b))
 }
 
-func (c *cache) decode(b []byte) bool {
+func (c *Cache) decode(b []byte) bool {
 	if len(b) < 8 || xxh3.Hash(b[:len(b)-8]) != binary.LittleEndian.Uint64(b[len(b)-8:]) {
 		return false
 	}

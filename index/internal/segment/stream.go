@@ -1,4 +1,4 @@
-package index
+package segment
 
 import (
 	"cmp"
@@ -11,11 +11,11 @@ import (
 	"blockd/index/internal/format"
 )
 
-// segmentStream gives the entries of a segment in the order of their lines, and lets
+// stream gives the entries of a segment in the order of their lines, and lets
 // its reader look ahead. It takes a chunk of memory for each worker of the build
 // that wrote the segment, and 24 octets for each entry looked ahead.
-type segmentStream struct {
-	*segment
+type stream struct {
+	*Segment
 	seed    uint64
 	sums    []uint64     // of each reason
 	waiting []streamed   // chunks that were not begun, the next one last
@@ -37,13 +37,13 @@ type seen struct {
 
 // streamed is a chunk, with its first line.
 type streamed struct {
-	segmentSpan
+	span
 	line int
 }
 
 // openChunk is a chunk that is being read.
 type openChunk struct {
-	chunk
+	Chunk
 	streamed        // line is that of next
 	next     seen   // the entry in hand
 	left     uint64 // entries behind it
@@ -51,18 +51,18 @@ type openChunk struct {
 }
 
 // stream begins to read the segment. Streams of one seed sum alike.
-func (s *segment) stream(seed uint64) (*segmentStream, error) {
-	t := &segmentStream{segment: s, seed: seed}
-	for i := range s.reasons.len() {
-		t.sums = append(t.sums, xxh3.HashSeed(s.reasons.table.Get(uint32(i)), seed))
+func (s *Segment) stream(seed uint64) (*stream, error) {
+	t := &stream{Segment: s, seed: seed}
+	for i := range s.Reasons.Len() {
+		t.sums = append(t.sums, xxh3.HashSeed(s.Reasons.table.Get(uint32(i)), seed))
 	}
 	head := make([]byte, format.MaxStored+32) // more than an entry has
 	for _, span := range s.chunks {
 		n, _ := s.f.ReadAt(head[:min(len(head), int(span.length))], span.offset)
 		c := s.chunk(head[:n])
-		_, e := c.entry()
+		_, e := c.Entry()
 		if c.Bad || span.entries == 0 {
-			return nil, errSegment
+			return nil, ErrDamaged
 		}
 		t.waiting = append(t.waiting, streamed{span, e.Line})
 	}
@@ -72,7 +72,7 @@ func (s *segment) stream(seed uint64) (*segmentStream, error) {
 
 // peek returns the next entries, n or more: fewer only at the end. They hold until
 // the next call. After an error there are none.
-func (s *segmentStream) peek(n int) []seen {
+func (s *stream) peek(n int) []seen {
 	if len(s.ahead)-s.taken < n && !s.end {
 		s.ahead = s.ahead[:copy(s.ahead, s.ahead[s.taken:])]
 		s.taken = 0
@@ -87,11 +87,11 @@ func (s *segmentStream) peek(n int) []seen {
 }
 
 // take takes n entries that peek has shown.
-func (s *segmentStream) take(n int) { s.taken += n }
+func (s *stream) take(n int) { s.taken += n }
 
 // more reads entries of one chunk up to where another one has the next line. It is
 // false at the end of all.
-func (s *segmentStream) more() bool {
+func (s *stream) more() bool {
 	first, limit := -1, math.MaxInt
 	if n := len(s.waiting); n > 0 {
 		limit = s.waiting[n-1].line
@@ -133,7 +133,7 @@ func (s *segmentStream) more() bool {
 const streamRun = 1 << 12
 
 // begin opens the next chunk. It is false if there is none.
-func (s *segmentStream) begin() bool {
+func (s *stream) begin() bool {
 	n := len(s.waiting) - 1
 	if n < 0 {
 		return false
@@ -143,22 +143,22 @@ func (s *segmentStream) begin() bool {
 	if last := len(s.spare) - 1; last >= 0 {
 		c.buf, s.spare = s.spare[last], s.spare[:last]
 	}
-	if c.buf, s.err = s.read(c.segmentSpan, c.buf); s.err != nil {
+	if c.buf, s.err = s.read(c.span, c.buf); s.err != nil {
 		return false
 	}
-	c.chunk = s.chunk(c.buf)
+	c.Chunk = s.chunk(c.buf)
 	s.open = append(s.open, c)
 	s.step(c)
 	return s.err == nil
 }
 
 // step decodes the next entry of a chunk.
-func (s *segmentStream) step(c *openChunk) {
+func (s *stream) step(c *openChunk) {
 	where := c.offset + int64(len(c.buf)-len(c.Rest))
-	key, e := c.entry()
+	key, e := c.Entry()
 	c.left--
 	if c.Bad || e.Line < c.line || c.left == 0 && len(c.Rest) > 0 {
-		s.err = errSegment
+		s.err = ErrDamaged
 		return
 	}
 	sum := xxh3.HashSeed(key, s.seed) + uint64(e.Action)<<32 + uint64(e.Scope)<<36

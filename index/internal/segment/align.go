@@ -1,4 +1,4 @@
-package index
+package segment
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type difference struct {
 	gone []int64 // where entries stand in the old segment that the new one has not there
 	come []int64 // and in the new one, that the old one has not
 	// lines is where the entries have gone that both have.
-	lines lineMap
+	lines LineMap
 }
 
 // align walks over an old and a new segment of one source and finds entries that
@@ -33,18 +33,18 @@ type difference struct {
 // differ, the nearest place is sought from which on they agree again, in a window
 // that grows. So the time is that of one pass and of the difference, and the memory
 // that of the largest change.
-func align(ctx context.Context, from, to *segmentStream, limit int) (d difference, err error) {
+func align(ctx context.Context, from, to *stream, limit int) (d difference, err error) {
 	last := -1 // line of the last entry that was kept
 	for ctx.Err() == nil {
 		a, b := from.peek(1), to.peek(1)
 		if from.err != nil || to.err != nil {
-			return d, errSegment
+			return d, ErrDamaged
 		}
 		if len(a) == 0 && len(b) == 0 {
 			return d, nil
 		}
 		n := 0
-		for n < min(len(a), len(b)) && a[n].sum == b[n].sum && (a[n].line != last || b[n].line == d.lines.line(last)) && d.lines.add(a[n].line, b[n].line) {
+		for n < min(len(a), len(b)) && a[n].sum == b[n].sum && (a[n].line != last || b[n].line == d.lines.Line(last)) && d.lines.add(a[n].line, b[n].line) {
 			last = a[n].line
 			n++
 		}
@@ -74,15 +74,15 @@ func align(ctx context.Context, from, to *segmentStream, limit int) (d differenc
 	return d, ctx.Err()
 }
 
-func errFar(limit int) error { return tooDifferent("more than %d entries differ", limit) }
+func errFar(limit int) error { return TooDifferent("more than %d entries differ", limit) }
 
 // resync returns after how many entries of the two they agree again. It looks no
 // further than limit asks for.
-func resync(from, to *segmentStream, limit int) (gone, come int, err error) {
+func resync(from, to *stream, limit int) (gone, come int, err error) {
 	for window := alignWindow; ; window *= 8 {
 		a, b := from.peek(window+alignRun), to.peek(window+alignRun)
 		if from.err != nil || to.err != nil {
-			return 0, 0, errSegment
+			return 0, 0, ErrDamaged
 		}
 		if gone, come, ok := meet(a, b, window); ok {
 			return gone, come, nil
@@ -127,16 +127,16 @@ func agree(a, b []seen) bool {
 // maxLineShifts bounds how often the lines of one source move apart.
 const maxLineShifts = 1 << 16
 
-// lineMap says where the lines of a source have moved, as its entries tell: from
-// each of these lines on by so many, up to the next one. The zero lineMap moves
+// LineMap says where the lines of a source have moved, as its entries tell: from
+// each of these lines on by so many, up to the next one. The zero LineMap moves
 // nothing.
-type lineMap struct {
+type LineMap struct {
 	from []int
 	by   []int
 }
 
-// line is where the entry of an old line stands now.
-func (m lineMap) line(old int) int {
+// Line is where the entry of an old line stands now.
+func (m LineMap) Line(old int) int {
 	i := sort.SearchInts(m.from, old+1)
 	if i == 0 {
 		return old
@@ -144,12 +144,12 @@ func (m lineMap) line(old int) int {
 	return old + m.by[i-1]
 }
 
-// bytes is about what it takes of memory.
-func (m lineMap) bytes() int64 { return int64(16 * len(m.from)) }
+// Bytes is about what it takes of memory.
+func (m LineMap) Bytes() int64 { return int64(16 * len(m.from)) }
 
 // add makes lines from old on move to now and behind it, and is false where that
 // cannot be. Call it with rising lines.
-func (m *lineMap) add(old, now int) bool {
+func (m *LineMap) add(old, now int) bool {
 	by, last := 0, len(m.from)-1
 	if last >= 0 {
 		by = m.by[last]
@@ -168,6 +168,7 @@ func (m *lineMap) add(old, now int) bool {
 // lists say now. Its text says why.
 var ErrTooDifferent = errors.New("no small change")
 
-func tooDifferent(format string, args ...any) error {
+// TooDifferent is an error that wraps ErrTooDifferent.
+func TooDifferent(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrTooDifferent, fmt.Sprintf(format, args...))
 }

@@ -1,4 +1,4 @@
-package index
+package segment
 
 import (
 	"context"
@@ -26,14 +26,14 @@ type stated struct {
 
 // segmentOf writes entries, which are in order of their lines, as so many workers
 // might have read them.
-func segmentOf(t testing.TB, rng *rand.Rand, workers int, entries []stated) *segment {
+func segmentOf(t testing.TB, rng *rand.Rand, workers int, entries []stated) *Segment {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "segment"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	w, reasons := newSegmentWriter(f, workers), newSourceReasons()
+	w, reasons := newWriter(f, workers), NewReasons()
 	lane, left, line := 0, 0, -1
 	for _, e := range entries {
 		if e.line != line {
@@ -47,15 +47,15 @@ func segmentOf(t testing.TB, rng *rand.Rand, workers int, entries []stated) *seg
 		}
 		said := format.Entry{Line: e.line, Scope: e.scope, Action: e.action}
 		if e.reason != "" {
-			number, _ := reasons.add(e.reason, place{line: e.line})
+			number, _ := reasons.Add(e.reason, Place{Line: e.line})
 			said.Reason = number + 1
 		}
-		w.lanes[lane].add(e.key, said)
+		w.lanes[lane].Add(e.key, said)
 	}
-	if err := w.finish([16]byte{}, segmentMeta{reasons: reasons}); err != nil {
+	if err := w.finish([16]byte{}, Meta{Reasons: reasons}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := readSegment(f, [16]byte{})
+	s, err := read(f, [16]byte{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func someEntries(t testing.TB, rng *rand.Rand, n int) (all []stated) {
 	return all
 }
 
-func drain(t testing.TB, s *segmentStream, rng *rand.Rand) (all []seen) {
+func drain(t testing.TB, s *stream, rng *rand.Rand) (all []seen) {
 	t.Helper()
 	for {
 		some := s.peek(1 + rng.IntN(5000))
@@ -151,14 +151,14 @@ func TestAlign(t *testing.T) {
 			t.Fatalf("seed %d: %d entries kept, %d left", seed, len(kept), len(left))
 		}
 		for i, e := range kept {
-			if e.sum != left[i].sum || d.lines.line(e.line) != left[i].line {
-				t.Fatalf("seed %d: entry of line %d is taken for that of line %d, and its line for %d", seed, e.line, left[i].line, d.lines.line(e.line))
+			if e.sum != left[i].sum || d.lines.Line(e.line) != left[i].line {
+				t.Fatalf("seed %d: entry of line %d is taken for that of line %d, and its line for %d", seed, e.line, left[i].line, d.lines.Line(e.line))
 			}
 		}
 	}
 }
 
-func streamOf(t testing.TB, rng *rand.Rand, entries []stated) *segmentStream {
+func streamOf(t testing.TB, rng *rand.Rand, entries []stated) *stream {
 	t.Helper()
 	s, err := segmentOf(t, rng, 1, entries).stream(9)
 	if err != nil {
@@ -252,7 +252,7 @@ func TestDamagedSegmentEndsAStream(t *testing.T) {
 		if err == nil {
 			_, err = align(context.Background(), s, streamOf(t, rng, nil), 1<<20)
 		}
-		if !errors.Is(err, errSegment) {
+		if !errors.Is(err, ErrDamaged) {
 			t.Fatalf("octet %d bent: error %v", at, err)
 		}
 		m.f.WriteAt(b[:], at)
@@ -260,7 +260,7 @@ func TestDamagedSegmentEndsAStream(t *testing.T) {
 }
 
 func TestLineMap(t *testing.T) {
-	var m lineMap
+	var m LineMap
 	for _, tt := range []struct {
 		old, now int
 		ok       bool
@@ -270,11 +270,11 @@ func TestLineMap(t *testing.T) {
 		}
 	}
 	for old, want := range map[int]int{1: 1, 4: 4, 5: 7, 8: 10, 9: 10, 11: 12, 12: 12, 1000: 1000} {
-		if got := m.line(old); got != want {
+		if got := m.Line(old); got != want {
 			t.Errorf("line(%d) = %d, want %d", old, got, want)
 		}
 	}
-	var full lineMap
+	var full LineMap
 	for i := range maxLineShifts {
 		if !full.add(i, 2*i+1) {
 			t.Fatalf("line %d: no room", i)

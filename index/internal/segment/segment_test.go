@@ -1,4 +1,4 @@
-package index
+package segment
 
 import (
 	"bytes"
@@ -25,11 +25,11 @@ func FuzzSegment(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) < segmentTail {
+		if len(data) < tailSize {
 			return
 		}
 		// With right sums, or none would get further.
-		data, tail := bytes.Clone(data), len(data)-segmentTail
+		data, tail := bytes.Clone(data), len(data)-tailSize
 		le := binary.LittleEndian
 		var id [16]byte
 		if offset := le.Uint64(data[tail+8:]); offset <= uint64(tail) {
@@ -44,32 +44,32 @@ func FuzzSegment(f *testing.F) {
 		if _, err := file.Write(data); err != nil {
 			t.Fatal(err)
 		}
-		m, err := readSegment(file, id)
+		m, err := read(file, id)
 		if err != nil {
-			if !errors.Is(err, errSegment) {
+			if !errors.Is(err, ErrDamaged) {
 				t.Error(err)
 			}
 			return
 		}
-		again := segmentMeta{}
+		again := Meta{}
 		c := format.Cursor{Rest: m.append(nil)}
-		if !again.decode(&c) || fmt.Sprint(again.summary) != fmt.Sprint(m.summary) || len(again.tests) != len(m.tests) {
+		if !again.decode(&c) || fmt.Sprint(again.Summary) != fmt.Sprint(m.Summary) || len(again.Tests) != len(m.Tests) {
 			t.Errorf("%+v became %+v", m, again)
 		}
 		for i, chunk := range m.chunks {
 			m.chunks[i].sum = xxh3.Hash(data[chunk.offset:][:chunk.length])
 		}
 		// Nobody looks at entries again before they are in an index.
-		err = m.each(t.Context(), 1, func(_ int, c *chunk, entries uint64) error {
+		err = m.Each(t.Context(), 1, func(_ int, c *Chunk, entries uint64) error {
 			for range entries {
-				key, e := c.entry()
-				if !c.Bad && (len(key) == 0 || len(key) > format.MaxStored || e.Line < 0 || e.Action > lists.AllowIfAuth || int(e.Reason) > m.reasons.len()) {
+				key, e := c.Entry()
+				if !c.Bad && (len(key) == 0 || len(key) > format.MaxStored || e.Line < 0 || e.Action > lists.AllowIfAuth || int(e.Reason) > m.Reasons.Len()) {
 					t.Errorf("entry %+v of %q", e, key)
 				}
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, errSegment) {
+		if err != nil && !errors.Is(err, ErrDamaged) {
 			t.Error(err)
 		}
 	})
