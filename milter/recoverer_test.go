@@ -84,7 +84,7 @@ func TestPanicInEveryCallback(t *testing.T) {
 				if err := s.metrics.panics.Write(&count); err != nil || count.GetCounter().GetValue() != 1 {
 					t.Errorf("panics: %v (%v), want 1", &count, err)
 				}
-				if !strings.Contains(log.String(), "defect in "+in) || !strings.Contains(log.String(), "steady_test.go") {
+				if !strings.Contains(log.String(), "defect in "+in) || !strings.Contains(log.String(), "recoverer_test.go") {
 					t.Errorf("the log has no stack: %s", log)
 				}
 				if in == "mail" || in == "connect" || in == "new" {
