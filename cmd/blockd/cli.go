@@ -14,8 +14,10 @@ import (
 
 	"blockd/index"
 	"blockd/internal/config"
+	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/lists"
+	"blockd/reload"
 )
 
 // The exit codes.
@@ -114,6 +116,20 @@ func must(err error) {
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usagef("unexpected argument %q", args[0])
+	}
+	return nil
+}
+
+// wantLists says which of the names behind a flag is no list's.
+func wantLists(flag string, names []string, all []reload.List) error {
+	var known []string
+	for _, l := range all {
+		known = append(known, l.Name)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return usagef("%s: no list %q%s", flag, name, spelling.Hint(name, "", known))
+		}
 	}
 	return nil
 }

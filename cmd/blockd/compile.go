@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,6 @@ import (
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/internal/daemon"
-	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/machine"
 	"blockd/reload"
@@ -60,7 +58,7 @@ Ends with 0 when the file was written, 1 when it was not, 2 on wrong usage.`,
 				return err
 			}
 			if job.accept, job.named = accept, named; len(named) > 0 {
-				if err := job.knows(named); err != nil {
+				if err := wantLists("--accept", named, job.lists); err != nil {
 					return err
 				}
 			}
@@ -101,20 +99,6 @@ type job struct {
 	// What a load may let pass; nil without a configuration or a history.
 	refusals func(context.Context) (reload.Past, error)
 	judge    reload.Judge
-}
-
-// knows says which of some names is no list's.
-func (j *job) knows(names []string) error {
-	var all []string
-	for _, l := range j.lists {
-		all = append(all, l.Name)
-	}
-	for _, name := range names {
-		if !slices.Contains(all, name) {
-			return usagef("--accept: no list %q%s", name, spelling.Hint(name, "", all))
-		}
-	}
-	return nil
 }
 
 // accepts reports whether a person has accepted a list as it is.
@@ -183,27 +167,13 @@ func newJob(cmd *cobra.Command, path, out string, flags *listFlags, files []stri
 	j, gate := &job{path: out}, config.Default().Index
 	j.memory, _ = gate.Memory.Within(machine.Memory())
 	for _, file := range files {
-		name := listNameOf(file)
+		name := config.ListNameOf(file)
 		j.sources = append(j.sources, index.Source{List: name, Path: file, Settings: settings, Exceptions: reach})
 		if !slices.ContainsFunc(j.lists, func(l reload.List) bool { return l.Name == name }) {
 			j.lists = append(j.lists, reload.List{Name: name, Path: file, MaxShrink: gate.MaxShrink, MaxGrow: gate.MaxGrow})
 		}
 	}
 	return j, nil
-}
-
-// listNameOf names a list after its file: "lists/disposable.txt.gz" is "disposable".
-func listNameOf(file string) string {
-	name := strings.TrimSuffix(filepath.Base(file), ".gz")
-	name = strings.TrimSuffix(name, filepath.Ext(name))
-	name = strings.Map(func(r rune) rune {
-		if config.IsListName("a" + string(r)) {
-			return r
-		}
-		return '-'
-	}, name)
-	name = strings.TrimLeft(name, "._-")
-	return cmp.Or(name[:min(len(name), 64)], "list")
 }
 
 // sampledKeys are enough to tell 0.54 % from 0.56 %, and take 20 ms.

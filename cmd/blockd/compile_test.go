@@ -9,8 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"blockd/internal/config"
 )
 
 func TestCompileListsOfTheCommandLine(t *testing.T) {
@@ -266,23 +264,6 @@ func TestCompileUsage(t *testing.T) {
 		code, _, stderr := blockd(t, "", append([]string{"compile"}, tt.args...)...)
 		if code != 2 || !strings.Contains(stderr, tt.want) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("compile %q = %d, %q, want 2 and one line with %q", tt.args, code, stderr, tt.want)
-		}
-	}
-}
-
-func TestListNameOf(t *testing.T) {
-	for file, want := range map[string]string{
-		"lists/disposable.txt.gz": "disposable",
-		"sender_access":           "sender_access",
-		"two words.txt":           "two-words",
-		".hidden.txt":             "hidden",
-		"ümlaut.txt":              "mlaut",
-		"...":                     "list",
-		strings.Repeat("x", 99):   strings.Repeat("x", 64),
-	} {
-		got := listNameOf(file)
-		if got != want || !config.IsListName(got) {
-			t.Errorf("listNameOf(%q) = %q, want %q", file, got, want)
 		}
 	}
 }

@@ -115,18 +115,12 @@ func printWarnings(w io.Writer, path string, c config.Config, more []string) err
 
 // printProtected writes what is protected without being said, as a comment.
 func printProtected(w io.Writer, own []string) error {
-	const width = 78
+	const width = 76
 	text := "\n# Protected in any case, besides index.protected"
 	if len(own) > 0 {
 		text += " and this server's own\n# " + strings.Join(own, " and ")
 	}
-	line := text + ":\n#"
-	for _, name := range lists.ShippedProtected() {
-		if last := line[strings.LastIndexByte(line, '\n')+1:]; len(last)+1+len(name) > width {
-			line += "\n#"
-		}
-		line += " " + name
-	}
-	_, err := io.WriteString(w, line+"\n")
+	names := term.Fold(strings.Join(lists.ShippedProtected(), " "), width)
+	_, err := io.WriteString(w, text+":\n# "+strings.Join(names, "\n# ")+"\n")
 	return err
 }

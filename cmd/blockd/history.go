@@ -14,14 +14,7 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/daemon"
 	"blockd/internal/term"
-	"blockd/policy"
 )
-
-// unlisted reports whether r is mail that was taken from a sender whom no list had
-// anything on.
-func unlisted(r *history.Record) bool {
-	return r.Sender != "" && r.Verdict == string(policy.Clear) && r.Ref == "" && !r.Authenticated
-}
 
 func newHistory() *cobra.Command {
 	var path string

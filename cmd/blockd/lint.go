@@ -17,7 +17,6 @@ import (
 
 	"blockd/index"
 	"blockd/internal/config"
-	"blockd/internal/spelling"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/reload"
@@ -385,14 +384,8 @@ func lintHeld(w io.Writer, path string, names []string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	var known []string
-	for _, l := range c.Reload().Lists {
-		known = append(known, l.Name)
-	}
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return usagef("--held: no list %q%s", name, spelling.Hint(name, "", known))
-		}
+	if err := wantLists("--held", names, c.Reload().Lists); err != nil {
+		return err
 	}
 	held, err := reload.Held(c.Index.Path)
 	if err != nil {

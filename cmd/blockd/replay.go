@@ -118,7 +118,7 @@ func (r *replay) candidate(file, as string, flags *listFlags) (err error) {
 	if file, err = filepath.Abs(file); err != nil {
 		return err
 	}
-	r.name = listNameOf(file)
+	r.name = config.ListNameOf(file)
 	// No [[list]] can have this name: a file that is called like one is not it, and has
 	// neither its on_match nor its place in a [[policy]].
 	r.source = index.Source{List: "(" + r.name[:min(len(r.name), 60)] + ")", Path: file}
@@ -309,4 +309,10 @@ type replayed struct {
 	Reply   string    `json:"reply,omitempty"` // to the newest one, where it is refused
 
 	senders map[string]bool
+}
+
+// unlisted reports whether r is mail that was taken from a sender whom no list had
+// anything on.
+func unlisted(r *history.Record) bool {
+	return r.Sender != "" && r.Verdict == string(policy.Clear) && r.Ref == "" && !r.Authenticated
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -59,17 +60,28 @@ func (x Index) validate(f *Faults) {
 	x.validateGate(f)
 }
 
+// listName is what a name may be: it stands in replies, logs and metrics.
 var listName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// IsListName reports whether name may be the name of a list, which stands in replies,
-// logs and metrics.
-func IsListName(name string) bool { return listName.MatchString(name) }
+// ListNameOf names a list after its file: "lists/disposable.txt.gz" is "disposable".
+func ListNameOf(file string) string {
+	name := strings.TrimSuffix(filepath.Base(file), ".gz")
+	name = strings.TrimSuffix(name, filepath.Ext(name))
+	name = strings.Map(func(r rune) rune {
+		if listName.MatchString("a" + string(r)) {
+			return r
+		}
+		return '-'
+	}, name)
+	name = strings.TrimLeft(name, "._-")
+	return cmp.Or(name[:min(len(name), 64)], "list")
+}
 
 func (l List) validate(f *Faults, key string, names map[string]bool) {
 	switch {
 	case l.Name == "":
 		f.add(key+".name", "is missing; senders read it in the refusal")
-	case !IsListName(l.Name):
+	case !listName.MatchString(l.Name):
 		f.add(key+".name", "want letters, digits and . _ - (at most 64), have %q", l.Name)
 	case names[l.Name]:
 		f.add(key+".name", "%q is the name of a list above", l.Name)

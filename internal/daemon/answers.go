@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -185,33 +184,9 @@ func IndexLists(file, path string, all []reload.List) (httpapi.ListTable, error)
 	if err != nil {
 		return httpapi.ListTable{}, err
 	}
-	s := reload.Status{Generation: ix.Generation(), Files: ix.Lists(), Worth: ix.Worth(), Overlaps: ix.Overlaps(),
-		Dates: map[[2]string]time.Time{}, Held: map[string]int{}}
-	held, err := reload.Held(file)
+	status, err := reload.Stored(file, ix, all)
 	if err != nil {
 		return httpapi.ListTable{}, err
 	}
-	for _, e := range held {
-		s.Held[e.List]++
-	}
-	s.Remarks = append(reload.DroppedRemarks(s.Files), reload.HeldRemarks(s.Held)...)
-	now := time.Now()
-	for _, row := range s.Files {
-		info, err := os.Stat(row.Source.Path)
-		if err != nil || info.ModTime().After(ix.Built()) {
-			continue // not what was compiled
-		}
-		at := info.ModTime()
-		i := slices.IndexFunc(all, func(l reload.List) bool { return l.Name == row.Source.List })
-		if i >= 0 && all[i].Confirmed != nil {
-			if confirmed := all[i].Confirmed(); !confirmed.IsZero() {
-				at = confirmed
-			}
-		}
-		s.Dates[[2]string{row.Source.List, row.Source.Path}] = at
-		if i >= 0 && all[i].MaxAge > 0 && now.Sub(at) > all[i].MaxAge && !slices.Contains(s.Stale, row.Source.List) {
-			s.Stale = append(s.Stale, row.Source.List)
-		}
-	}
-	return httpapi.NewListTable(s, nil), nil
+	return httpapi.NewListTable(status, nil), nil
 }
