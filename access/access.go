@@ -1,6 +1,6 @@
 // Package access tells what another user of this machine may do with a file, by
-// owner, group and mode of the file and of each folder above it. Root, who can open
-// everything, learns with it what a daemon cannot.
+// owner, group and mode of the file and of each folder above it. Root can open
+// everything; with this package it learns what a daemon cannot open.
 package access
 
 import (
@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Want is what somebody wants to do.
+// Want is what a user wants to do with a file.
 type Want uint32
 
 // The values of Want are the bits of a mode. On a folder, Read lists it, Write makes
@@ -42,7 +42,7 @@ func (w Want) String() string {
 	return strings.Join(words, " and ")
 }
 
-// User is somebody as the kernel sees them.
+// User is a user as the kernel sees it.
 type User struct {
 	UID    int
 	Groups []int // all of them, the first one too
@@ -57,8 +57,8 @@ func Self() User {
 	return User{os.Geteuid(), append(groups, os.Getegid())}
 }
 
-// ByID is the user with a number, and its groups as the system's files have them. gid
-// is a group that it has in any case.
+// ByID is the user with a number, and its groups as the system's files have them. The
+// user always has the group gid.
 func ByID(uid, gid int) User {
 	u := User{uid, []int{gid}}
 	known, err := user.LookupId(strconv.Itoa(uid))
@@ -135,7 +135,7 @@ func groupName(gid int) string {
 type Denied struct {
 	User  User
 	Want  Want
-	Path  string // of what is closed
+	Path  string // of the closed file or folder
 	Owner string // its user and group
 	Mode  fs.FileMode
 	ACL   bool // it has an access control list as well, which this package does not read
@@ -153,8 +153,8 @@ func (e *Denied) Error() string {
 const maxLinks = 40
 
 // Check returns nil if u may do what it wants with path, which must be absolute, a
-// *Denied if it may not, and any other error if that cannot be found out: the file is
-// not there, or whoever asks may not look.
+// *Denied if it may not, and any other error if that cannot be found out: the file does
+// not exist, or this process may not look.
 func (u User) Check(path string, want Want) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("%s: want an absolute path", path)
@@ -195,12 +195,12 @@ func (u User) Check(path string, want Want) error {
 	return nil
 }
 
-// split is the names of a path. ".." stays: above a link it is not the name before it.
+// split returns the names of a path. It keeps "..": after a link that is not the name before it.
 func split(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
 }
 
-// may looks at one file or folder alone.
+// may judges one file or folder by itself.
 func (u User) may(path string, want Want) error {
 	info, err := os.Lstat(path)
 	if err != nil {

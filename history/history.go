@@ -1,14 +1,14 @@
-// Package history keeps the last decisions on disk, so that somebody can ask later
+// Package history keeps the last decisions on disk. It answers later
 // why a mail was refused, and what a new list would have done to the mail of a week.
 //
-// It is bounded in octets and in age, and mail never waits for it: a decision is put
-// into a buffer in memory, one goroutine writes what has gathered there, and what has
-// no room is dropped and counted. Nothing is synced: a crash of the machine may cost
-// the last seconds, one of the program at most a quarter of one.
+// It is bounded in octets and in age, and mail never waits for it. A decision goes
+// into a buffer in memory, and one goroutine writes the buffer. A decision without
+// room is dropped and counted. Nothing is synced: a crash of the machine may cost
+// the last seconds, a crash of the program at most a quarter of a second.
 //
-// On disk are segments, text files of one decision a line behind a checksum. A line
-// that does not agree with its checksum is left out and counted, and those around it
-// count: the end of a line cannot stand in one, whatever a client has sent.
+// On disk are segments, text files with one decision a line, after its checksum. A line
+// that does not agree with its checksum is left out and counted. The lines around it
+// still count, because a line cannot hold a line end, whatever a client has sent.
 package history
 
 import (
@@ -31,14 +31,14 @@ type Record struct {
 	Generation string `json:"generation"`
 	Ref        string `json:"ref,omitempty"` // "" where no list had a part in it, and no rule refused it
 
-	// Repeated is how many refusals this one stands for, itself included, which all had
-	// its reference and came within a minute; 0: for itself alone.
+	// Repeated is how many refusals this one stands for, itself included. All had
+	// its reference and came within a minute. 0: only itself.
 	Repeated int `json:"repeated,omitempty"`
 
-	// Why a listed sender was accepted, and what else is to be known of one.
-	Exempt        bool `json:"exempt,omitempty"`        // everybody may write to the recipient
+	// Why a listed sender was accepted, and other facts about it.
+	Exempt        bool `json:"exempt,omitempty"`        // every sender may write to the recipient
 	Shadow        bool `json:"shadow,omitempty"`        // the list does not count yet
-	Authenticated bool `json:"authenticated,omitempty"` // had logged in: only the client was asked about
+	Authenticated bool `json:"authenticated,omitempty"` // had logged in: only the client was checked
 
 	// The entry that decided, or would have. List is "" if there is none.
 	Source string `json:"source,omitempty"` // the header field of the address; "" = the envelope
@@ -51,9 +51,9 @@ type Record struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Network returns the network that a client counts for: an IPv4 /24 or an IPv6 /48, the
-// least that is routed on its own and so the least that one party has. It is zero for a
-// client that is not known.
+// Network returns the network that a client counts for: an IPv4 /24 or an IPv6 /48. These
+// are the smallest networks that are routed on their own, so one party has at least as
+// much. It is zero for an unknown client.
 func Network(client netip.Addr) netip.Prefix {
 	client = client.Unmap().WithZone("")
 	bits := 24
@@ -68,7 +68,7 @@ func Network(client netip.Addr) netip.Prefix {
 type Settings struct {
 	Folder string        // made if it is not there
 	Max    int64         // octets on disk, MinMax at least
-	Keep   time.Duration // what is older is not shown; its file goes at most a day later
+	Keep   time.Duration // older decisions are not shown; their file goes at most a day later
 }
 
 // The bounds of a history.
@@ -76,7 +76,7 @@ const (
 	// MinMax is the least Settings.Max, in octets: one file is written while the oldest goes.
 	MinMax = 16 << 20
 
-	// maxText is how many octets of one text are kept. Those of legal addresses, names
+	// maxText is how many octets of one text are kept. Legal addresses, names
 	// and reasons are shorter; a path may lose its end.
 	maxText = 512
 
@@ -84,16 +84,16 @@ const (
 	// one piece: searches begin at the newest.
 	maxSegment = 8 << 20
 
-	// maxBuffer is what may wait for the disk, less than a small history's segment: at
-	// 50,000 decisions a second a fifth of a second of them.
+	// maxBuffer bounds what waits for the disk. It is less than a small history's segment,
+	// and a fifth of a second at 50,000 decisions a second.
 	maxBuffer = 3 << 19
 
-	// writeFrom is how much is written at once while much comes, and writeAfter how
-	// long little waits.
+	// At writeFrom octets the buffer is written at once. Fewer wait for writeAfter at
+	// most.
 	writeFrom  = 256 << 10
 	writeAfter = 250 * time.Millisecond
 
-	// maxSearches run at a time: each reads up to all of the files, by one processor.
+	// maxSearches run at a time, because each may read all of the files, on one processor.
 	maxSearches = 2
 
 	// segmentAge bounds how much longer than Keep a decision may stay on disk.

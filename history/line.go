@@ -10,15 +10,15 @@ import (
 )
 
 // A line is eight hexadecimal digits, a blank, texts with a tab between them, LF. The
-// digits are the CRC-32C of what stands behind the blank. Of the texts the empty last
-// ones are left out. Controls, DEL and backslash are \xNN in them, so that neither a
+// digits are the CRC-32C of the text after the blank. Empty texts at the end are left
+// out. Controls, DEL and backslash are written as \xNN, so that neither a
 // tab nor a line end comes from a client.
 const (
 	fileHead = "blockd decisions 1\n"
 	sumSize  = 9 // digits and blank
 	texts    = 20
 
-	// maxLine is the longest line: every text as long as it may be, all of it escaped.
+	// maxLine is the longest line: every text at its bound, with every octet escaped.
 	maxLine = sumSize + texts*(4*maxText+1)
 )
 
@@ -67,7 +67,7 @@ func appendLine(dst []byte, r *Record, castagnoli *crc32.Table) []byte {
 	return append(dst, '\n')
 }
 
-// putSum writes the checksum of a line in front of it.
+// putSum writes the checksum of a line before it.
 func putSum(line []byte, castagnoli *crc32.Table) {
 	text := digits(crc32.Checksum(line[sumSize:], castagnoli))
 	copy(line, text[:])
@@ -114,7 +114,7 @@ func summed(line []byte, castagnoli *crc32.Table) bool {
 	return digits(crc32.Checksum(line[sumSize:], castagnoli)) == [sumSize - 1]byte(line)
 }
 
-// parseLine reads what stands behind the checksum. The texts of r are parts of it,
+// parseLine reads the text after the checksum. The texts of r are parts of it,
 // unless they were escaped.
 func parseLine(line string, r *Record) error {
 	var parts [texts]string

@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// Log takes decisions in. All methods may be used from any goroutine; a nil Log
-// remembers nothing. Run has to run for anything to reach the disk.
+// Log collects decisions. All methods may be used from any goroutine. A nil Log
+// remembers nothing. Decisions reach the disk only while Run runs.
 type Log struct {
 	settings   Settings
 	castagnoli *crc32.Table
 	lock       *os.File
-	told       bool          // Run's: that it is broken
-	woken      chan struct{} // something waits
-	urgent     chan struct{} // much does
-	crowded    chan struct{} // room is to be made
+	told       bool          // Run's: the fault is logged
+	woken      chan struct{} // a decision waits
+	urgent     chan struct{} // many decisions wait
+	crowded    chan struct{} // makeRoom has work
 	seed       maphash.Seed  // of shareOf
 
 	searches chan struct{}
 	refused  refusalCache
 
-	mu      sync.Mutex // of what waits; held for the time of an encoding
+	mu      sync.Mutex // of waiting and records; held for the time of an encoding
 	waiting []byte
 	records uint64 // in waiting
 
-	writing sync.Mutex // of what follows
+	writing sync.Mutex // of the fields below
 	spare   []byte     // the buffer that is not filled just now
 	file    *os.File   // nil: a new segment is to be made
 	size    int64
@@ -69,7 +69,7 @@ func Open(s Settings) (*Log, error) {
 	return l, nil
 }
 
-// resume finds what is there, and goes on with the newest segment.
+// resume finds the segments on disk, and goes on with the newest.
 func (l *Log) resume() (err error) {
 	if l.older, err = segments(l.settings.Folder); err != nil {
 		return err
@@ -88,8 +88,8 @@ func (l *Log) resume() (err error) {
 	return nil
 }
 
-// Add takes a decision in. It never waits for the disk and allocates nothing: what has
-// no room is dropped and counted.
+// Add takes a decision. It never waits for the disk and allocates nothing. A decision
+// without room is dropped and counted.
 func (l *Log) Add(r Record) {
 	if l == nil {
 		return
@@ -120,8 +120,8 @@ func wake(c chan struct{}) {
 	}
 }
 
-// Run writes what comes until ctx ends, and then the rest. It returns nil. That nothing
-// can be written is logged once, until something could be again.
+// Run writes decisions until ctx ends, and then the rest. It returns nil. A failure to
+// write is logged once, until writing succeeds again.
 func (l *Log) Run(ctx context.Context, log *slog.Logger) error {
 	if l == nil {
 		<-ctx.Done()
@@ -149,7 +149,7 @@ func (l *Log) Run(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// makeRoom does so whenever it is needed, until ctx ends.
+// makeRoom makes room whenever it is needed, until ctx ends.
 func (l *Log) makeRoom(ctx context.Context, log *slog.Logger) {
 	for {
 		select {
@@ -163,7 +163,7 @@ func (l *Log) makeRoom(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// gather waits a moment for more.
+// gather waits a moment for more decisions.
 func (l *Log) gather(ctx context.Context) {
 	timer := time.NewTimer(writeAfter)
 	defer timer.Stop()
@@ -174,7 +174,7 @@ func (l *Log) gather(ctx context.Context) {
 	}
 }
 
-// write is Flush, with a line in the log where that begins or ends to fail. A search
+// write is Flush, with a line in the log when Flush begins or stops to fail. A search
 // may have met the failure first.
 func (l *Log) write(log *slog.Logger) {
 	l.Flush()
@@ -188,7 +188,7 @@ func (l *Log) write(log *slog.Logger) {
 	}
 }
 
-// Flush writes what waits. The error says that this has been dropped, and why.
+// Flush writes the waiting decisions. An error means that they were dropped, and says why.
 func (l *Log) Flush() error {
 	if l == nil {
 		return nil
@@ -213,8 +213,8 @@ func (l *Log) Flush() error {
 	return nil
 }
 
-// append writes lines to the newest segment, or to a new one. What could be written
-// of them only in part is taken back.
+// append writes lines to the newest segment, or to a new one. If only a part could be
+// written, append takes it back.
 func (l *Log) append(lines []byte) error {
 	if l.lock == nil {
 		return os.ErrClosed
@@ -244,7 +244,7 @@ func (l *Log) append(lines []byte) error {
 	return nil
 }
 
-// segmentSize lets a small history, too, lose an eighth at a time.
+// segmentSize is small enough that a small history, too, loses an eighth at a time.
 func (l *Log) segmentSize() int64 { return min(maxSegment, l.settings.Max/8) }
 
 // finish ends the newest segment.
@@ -254,8 +254,8 @@ func (l *Log) finish() {
 	l.file, l.size = nil, 0
 }
 
-// prune takes out the oldest segments: all that are past their age, and as many as
-// needed for so many octets to have room.
+// prune removes the oldest segments: all that are past their age, and as many as
+// needed to make room for this many octets.
 func (l *Log) prune(now time.Time, room int64) {
 	if l.file != nil && now.Sub(l.since) > segmentAge {
 		l.finish()
@@ -276,7 +276,7 @@ func (l *Log) prune(now time.Time, room int64) {
 	l.crowding(total + room)
 }
 
-// Close writes what waits and gives the folder back.
+// Close writes the waiting decisions and unlocks the folder.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
@@ -296,7 +296,7 @@ func (l *Log) Close() error {
 	return err
 }
 
-// Problems are one line each: what an administrator must know.
+// Problems returns what an administrator must know, one line each.
 func (l *Log) Problems() []string {
 	if l == nil {
 		return nil

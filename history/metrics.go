@@ -11,7 +11,7 @@ func (l *Log) Register(reg prometheus.Registerer) error {
 	})
 }
 
-// collector asks a Log when somebody wants to know.
+// collector asks a Log at each scrape.
 type collector struct {
 	log                     *Log
 	records, dropped, bytes *prometheus.Desc

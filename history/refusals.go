@@ -10,45 +10,45 @@ import (
 	"time"
 )
 
-// Refused are the refusals of one list: how many there were, and some of them.
+// Refused holds the refusals of one list: how many there were, and a sample.
 type Refused struct {
 	Count  float64
 	Sample []Refusal // drawn evenly; their weights add up to Count
 }
 
-// Refusal is one refusal of the past, for itself and others like it.
+// Refusal is one past refusal. It stands for itself and others like it.
 type Refusal struct {
-	Sender    string // as in a Record; "" where the client alone was asked about
+	Sender    string // as in a Record; "" if only the client was checked
 	Recipient string
 	Client    netip.Addr
 	Source    string
 	Weight    float64 // how many it stands for
 }
 
-// The bounds of a look at past refusals. 2,000 of a list tell a fifth of its refusals
-// from a quarter of them; fewer are kept of a file where there are many files and lists.
+// The bounds of a look at past refusals. A sample of 2,000 of a list tells a fifth of its
+// refusals from a quarter. With many files and lists, fewer are kept of a file.
 const (
 	mostRefusals  = 20_000
 	mostOfList    = 2_000
 	leastOfList   = 50
 	mostRead      = 512 << 20 // octets of segments, the newest first: twice a history of the usual size
-	mostRepeated  = 20        // what a line that stands for more counts: nobody makes a rule of it by asking again
+	mostRepeated  = 20        // the weight of a line that stands for more: a client gains no weight by asking again
 	blockedColumn = "\tblocked\t"
 )
 
-// refusalCache has what was found in segments that do not change any more, so that a
-// load of lists reads the newest alone. What it has of a segment it has for as long as
-// that is read, though its oldest lines may be past the time that is asked for.
+// refusalCache keeps what was found in segments that do not change any more. So a
+// load of lists reads only the newest segment. The cache keeps the result of a segment for as
+// long as that segment is read, although its oldest lines may be older than the time in question.
 type refusalCache struct {
 	mu       sync.Mutex
 	segments map[uint64]map[string]*Refused
 }
 
-// Refusals returns the refusals since a time, by list, those included that wait for
-// the disk; lists says how many lists may be found. A nil Log has none.
+// Refusals returns the refusals since a time, by list, including those that wait for
+// the disk. lists bounds the number of lists. A nil Log has none.
 //
-// The first call reads up to mostRead octets, the newest, and later ones what has come
-// since. Some 4 MB are kept, beside the segment in hand.
+// The first call reads the newest mostRead octets. Later calls read only what has been
+// added. Some 4 MB are kept, beside the current segment.
 func (l *Log) Refusals(ctx context.Context, since time.Time, lists int) (map[string]*Refused, error) {
 	if l == nil {
 		return nil, nil
@@ -109,7 +109,7 @@ func (c *refusalCache) read(ctx context.Context, folder string, since time.Time,
 	return found, nil
 }
 
-// weigh has the weights add up to the count again.
+// weigh makes the weights add up to the count again.
 func (r *Refused) weigh() {
 	sum := 0.
 	for i := range r.Sample {
@@ -120,7 +120,7 @@ func (r *Refused) weigh() {
 	}
 }
 
-// refusals reads those of one segment, at most per of a list.
+// refusals reads the refusals of one segment, at most per of a list.
 func (w *walker) refusals(s segment, since time.Time, per int) (map[string]*Refused, error) {
 	found, seen := map[string]*Refused{}, map[string]int{}
 	draw := rand.New(rand.NewPCG(s.number, 1)) // the same history, the same answer
@@ -146,7 +146,7 @@ func (w *walker) refusals(s segment, since time.Time, per int) (map[string]*Refu
 			l.Sample = append(l.Sample, Refusal{})
 		}
 		l.Sample[at] = Refusal{Recipient: strings.Clone(r.Recipient), Client: r.Client, Source: strings.Clone(r.Source), Weight: weight}
-		if !r.Authenticated { // lists were asked about the client alone
+		if !r.Authenticated { // else only the client was checked
 			l.Sample[at].Sender = strings.Clone(r.Sender)
 		}
 		return true

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Query says which decisions are looked for: those of which all holds that is set.
-// Letters count alike in both cases.
+// Query selects decisions: all fields that are set must fit.
+// Upper and lower case are the same.
 type Query struct {
 	Sender    string // an address, or a domain for all of its senders; "<>" is the null sender
 	Recipient string // as Sender
@@ -30,14 +30,14 @@ type Query struct {
 // MaxFound bounds how many decisions one search returns: less than a megabyte.
 const MaxFound = 1000
 
-// Found is what a search comes to.
+// Found is the result of a search.
 type Found struct {
 	Records []Record // the newest first
 	More    bool     // there are more than Limit
 	Damaged int      // lines that were left out of what was read
 }
 
-// Search looks for decisions, those included that wait for the disk. It fails with
+// Search looks for decisions, including those that wait for the disk. It fails with
 // ErrBusy rather than wait for other searches.
 func (l *Log) Search(ctx context.Context, q Query) (Found, error) {
 	if l == nil {
@@ -49,15 +49,15 @@ func (l *Log) Search(ctx context.Context, q Query) (Found, error) {
 	default:
 		return Found{}, ErrBusy
 	}
-	l.Flush() // what could not be written is counted, and cannot be found
+	l.Flush() // decisions that cannot be written are counted, and cannot be found
 	if oldest := time.Now().Add(-l.settings.Keep); q.Since.Before(oldest) {
 		q.Since = oldest
 	}
 	return Search(ctx, l.settings.Folder, q)
 }
 
-// Search looks for decisions in a folder, whether or not a daemon writes there. A
-// folder that is not there is an error that wraps fs.ErrNotExist.
+// Search looks for decisions in a folder, whether or not a daemon writes there. For a
+// missing folder the error wraps fs.ErrNotExist.
 func Search(ctx context.Context, folder string, q Query) (found Found, err error) {
 	limit := q.Limit
 	if limit <= 0 || limit > MaxFound {
@@ -77,15 +77,15 @@ func Search(ctx context.Context, folder string, q Query) (found Found, err error
 	return found, err
 }
 
-// Walk calls each for the decisions since a time, the newest first, until it returns
-// false. What r points to holds until then. damaged counts lines that were left out. A
-// daemon may write there meanwhile. The error is that of ctx or of the disk; of a folder
-// that is not there it wraps fs.ErrNotExist.
+// Walk calls each for the decisions since a time, the newest first, until each returns
+// false. r is valid only during the call. damaged counts lines that were left out. A
+// daemon may write there meanwhile. The error is that of ctx or of the disk; for a
+// missing folder it wraps fs.ErrNotExist.
 func Walk(ctx context.Context, folder string, since time.Time, each func(r *Record) bool) (damaged int, err error) {
 	return walk(ctx, folder, since, nil, each)
 }
 
-// walk is Walk over those lines alone that contain hint.
+// walk is Walk over only those lines that contain hint.
 func walk(ctx context.Context, folder string, since time.Time, hint []byte, each func(*Record) bool) (damaged int, err error) {
 	all, err := segments(folder)
 	if err != nil {
@@ -112,7 +112,7 @@ type walker struct {
 	each       func(*Record) bool
 	castagnoli *crc32.Table
 	text       []byte // of a segment, reused
-	record     Record // in hand, reused
+	record     Record // the current one, reused
 	damaged    int
 	done       bool
 }
@@ -137,12 +137,12 @@ func (w *walker) segment(path string) error {
 
 // lines reads the text of a segment from its end.
 func (w *walker) lines(text []byte) {
-	text = text[:bytes.LastIndexByte(text, '\n')+1] // the rest is being written, or was when all ended
+	text = text[:bytes.LastIndexByte(text, '\n')+1] // the rest is being written, or a crash has cut it
 	headed := bytes.HasPrefix(text, []byte(fileHead))
 	if headed {
 		text = text[len(fileHead):]
 	} else if len(text) > 0 {
-		w.damaged++ // lines are told by their checksums all the same
+		w.damaged++ // the checksums still tell good lines from bad ones
 	}
 	whole := "" // text, once a line of it is read: one allocation for all
 	for end := len(text) - 1; end >= 0 && !w.done; {
@@ -170,7 +170,7 @@ func (w *walker) line(line string) {
 	}
 }
 
-// hint is a text that each line found has, so that the others need not be read. The
+// hint is a text that each fitting line contains, so that the others need not be parsed. The
 // names of lists and references are never escaped.
 func (q *Query) hint() []byte {
 	switch {

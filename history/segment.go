@@ -19,7 +19,7 @@ import (
 	"blockd/internal/durable"
 )
 
-// suffix ends the name of a segment, whose number stands before it.
+// suffix ends the name of a segment, after its number.
 const suffix = ".decisions"
 
 // segment is one file. The one with the highest number is the newest.
@@ -34,8 +34,8 @@ func segmentPath(folder string, number uint64) string {
 	return filepath.Join(folder, fmt.Sprintf("%010d%s", number, suffix))
 }
 
-// segments are the files of a folder, the oldest first. Other files there are none of
-// ours.
+// segments returns the segments of a folder, the oldest first. It ignores other
+// files.
 func segments(folder string) ([]segment, error) {
 	files, err := os.ReadDir(folder)
 	if err != nil {
@@ -50,7 +50,7 @@ func segments(folder string) ([]segment, error) {
 		}
 		info, err := f.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it has just been taken out
+			continue // it has just been removed
 		} else if err != nil {
 			return nil, err
 		}
@@ -60,9 +60,9 @@ func segments(folder string) ([]segment, error) {
 	return all, nil
 }
 
-// openSegment opens a segment to be written on, without what a crash has left
-// unfinished at its end. begun is the time of its first decision. f is nil if it cannot
-// be gone on with: it is too large, or its beginning is not as it was written.
+// openSegment opens a segment for more lines, and cuts the end that a crash has left
+// unfinished. begun is the time of its first decision. f is nil if the segment cannot
+// take more: it is too large, or its beginning is damaged.
 func openSegment(s segment) (f *os.File, size int64, begun time.Time, err error) {
 	if s.size > maxSegment {
 		return nil, 0, begun, nil
@@ -90,8 +90,8 @@ func openSegment(s segment) (f *os.File, size int64, begun time.Time, err error)
 	return f, size, begun, nil
 }
 
-// wholeLines is how much of a segment's text ends with a line, and when its first
-// decision was made; zero if it has none. The error says that its beginning is damaged.
+// wholeLines returns how many octets of a segment's text are whole lines, and the time of
+// its first decision, zero if there is none. An error means that its beginning is damaged.
 func wholeLines(text []byte) (size int, begun time.Time, err error) {
 	size = bytes.LastIndexByte(text, '\n') + 1
 	lines, headed := bytes.CutPrefix(text[:size], []byte(fileHead))
@@ -125,7 +125,7 @@ func createSegment(folder string, number uint64) (*os.File, error) {
 	return f, nil
 }
 
-// makeFolder makes the folder, for nobody else's eyes.
+// makeFolder makes the folder, readable by this user only.
 func makeFolder(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -136,7 +136,7 @@ func makeFolder(path string) error {
 	return nil
 }
 
-// lock takes the folder for this process, until the file is closed.
+// lock reserves the folder for this process, until the file is closed.
 func lock(folder string) (*os.File, error) {
 	f, err := durable.Lock(filepath.Join(folder, "lock"))
 	if errors.Is(err, durable.ErrLocked) {

@@ -14,23 +14,23 @@ import (
 	"blockd/internal/durable"
 )
 
-// A history that is nearly full makes room by taking lines of those networks that have
-// the most, their oldest first, until all of them have about the same: a level is found
-// below which a network keeps every line that it has. One that sends a flood so evicts
-// itself, and nobody else's records.
+// A history that is nearly full makes room by removing lines of the networks that have
+// the most, their oldest first, until all of these have about the same. It finds a level
+// below which a network keeps every line. So a network that sends a flood evicts
+// its own records, and those of no other network.
 
 const (
-	// sharesFrom and sharesTo are the parts of Max at which that begins and ends, in
-	// eighths. The eighth above is for what comes meanwhile; if that does not suffice, the
-	// oldest segment goes, whoever's lines it has.
+	// sharesFrom and sharesTo are the parts of Max at which this begins and ends, in
+	// eighths. The eighth above is for decisions that come meanwhile. If it does not
+	// suffice, the oldest segment goes, with the lines of all networks.
 	sharesFrom, sharesTo = 7, 6
 
 	// shares is how many counters there are, of eight octets. Networks are hashed to them
-	// by a seed that nobody knows; two that meet in one have one share.
+	// by a secret seed. Two networks with one counter have one share.
 	shares = 1 << 16
 )
 
-// crowding tells the goroutine that makes room, if there is reason to.
+// crowding wakes makeRoom if there is reason to.
 func (l *Log) crowding(total int64) {
 	if total > l.settings.Max/8*sharesFrom {
 		wake(l.crowded)
@@ -44,7 +44,7 @@ func (l *Log) share(ctx context.Context) error {
 	}
 	l.writing.Lock()
 	if l.file != nil {
-		l.finish() // it may have too much of somebody, too
+		l.finish() // a network may have too much in it, too
 	}
 	all := slices.Clone(l.older)
 	l.writing.Unlock()
@@ -81,7 +81,7 @@ func (l *Log) share(ctx context.Context) error {
 }
 
 // within returns the lines of a segment that a level leaves, in their order. kept counts
-// what newer ones have had of it.
+// the octets that newer segments have used of the level.
 func (l *Log) within(text []byte, kept []int64, level int64) []byte {
 	var stay [][]byte
 	for end := len(text); end > 0; {
@@ -91,7 +91,7 @@ func (l *Log) within(text []byte, kept []int64, level int64) []byte {
 			*share += int64(len(line))
 			stay = append(stay, line)
 		} else {
-			*share = level + 1 // what is older than a line that goes, goes
+			*share = level + 1 // lines that are older than a removed line go too
 		}
 		end = start
 	}
@@ -135,7 +135,7 @@ func (l *Log) shorten(s segment, text []byte) error {
 	return nil
 }
 
-// readSegment returns the whole lines of a segment behind its head. One that has gone has
+// readSegment returns the whole lines of a segment after its head. A removed segment has
 // none.
 func readSegment(s segment) ([]byte, error) {
 	f, err := os.Open(s.path)
@@ -153,7 +153,7 @@ func readSegment(s segment) ([]byte, error) {
 	return bytes.TrimPrefix(text, []byte(fileHead)), nil
 }
 
-// shareOf is the counter of a line's network. Lines about no client have one together.
+// shareOf is the counter of a line's network. Lines without a client share one.
 func (l *Log) shareOf(line []byte) uint64 {
 	var client []byte
 	for range 5 { // the time, three words, the client
@@ -166,10 +166,10 @@ func (l *Log) shareOf(line []byte) uint64 {
 	return maphash.Comparable(l.seed, Network(a)) % shares
 }
 
-// levelOf is the most that every network may have for all of them to have no more than a
+// levelOf is the highest level at which all networks together have no more than a
 // sum.
 func levelOf(have []int64, most int64) int64 {
-	low, high := int64(0), most // low suffices
+	low, high := int64(0), most // low is low enough
 	for low < high {
 		level, sum := (low+high+1)/2, int64(0)
 		for _, n := range have {

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// checksum is Source.Checksum, understood. The zero checksum expects nothing.
+// checksum is Source.Checksum, parsed. The zero checksum accepts any file.
 type checksum struct {
-	sum string   // that it must be, in lower case hex
+	sum string   // that the file must have, in lower case hex
 	url *url.URL // or where it is published
 }
 
@@ -43,9 +43,9 @@ func parseChecksum(text string, list *url.URL) (checksum, error) {
 	return checksum{url: list.ResolveReference(reference)}, nil
 }
 
-// verify reports why sum is not the checksum of s. What is published is asked for
-// after the list has come: a publisher who replaces both in between gives a
-// mismatch, never an agreement, and the next fetch finds both new.
+// verify reports why sum is not the checksum of s. The published checksum is fetched
+// after the list. If the publisher replaces both in between, they never agree by
+// mistake; the next fetch finds both new.
 func (f *Fetcher) verify(ctx context.Context, s *source, sum string) error {
 	want := s.sum.sum
 	if s.sum.url != nil {
@@ -90,10 +90,10 @@ func (f *Fetcher) published(ctx context.Context, s *source) (sum string, err err
 // --tag or with it, "SHA256 (NAME) = HEX"; or a digest alone.
 var digestLine = regexp.MustCompile(`^\\?([0-9a-fA-F]{64})(?:\s+\*?(.*))?$|^SHA256 ?\((.*)\) ?= ?([0-9a-fA-F]{64})$`)
 
-// findSum finds the digest of the file of that name, in whatever folder the
-// publisher has summed it. In a file of one digest the name does not matter:
-// publishers rename what they have summed, and the digest of another file cannot
-// agree by accident. Other lines, of a signature around, are passed over.
+// findSum finds the digest of the file of that name, in any folder. In a file of one
+// digest the name does not matter: publishers rename files after they have summed
+// them, and the digest of another file cannot agree by accident. findSum skips other
+// lines, such as those of a signature around the digests.
 func findSum(text, name string) (string, error) {
 	all, named := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(text) {

@@ -19,15 +19,15 @@ import (
 	"blockd/internal/durable"
 )
 
-// HiddenFolder is where drafts and receipts are, in the folder of the copy. No
-// glob of lists takes what begins with a dot, and who watches the copy's folder
+// HiddenFolder holds drafts and receipts, in the folder of the copy. No glob of
+// lists takes a name that begins with a dot, and a watch of the copy's folder
 // is not woken by every piece of a download.
 const HiddenFolder = ".fetch"
 
-// receipt is what is remembered of a copy, in a file of its own. It counts
-// only for the very content and settings that it was written for, so that neither
-// a torn receipt, nor one that another daemon has written, nor an edited copy can
-// make a server say "not modified" to what it has never sent.
+// receipt records what is known about a copy, in a file of its own. It counts
+// only for the exact content and settings that it was written for. So neither
+// a torn receipt, nor one of another daemon, nor an edited copy can
+// make a server say "not modified" about content that it has never sent.
 type receipt struct {
 	Source       string    `json:"source"` // hash of the settings; the URL may hold a password
 	SHA256       string    `json:"sha256"` // of the copy
@@ -38,8 +38,8 @@ type receipt struct {
 	Modified     time.Time `json:"modified"` // of the copy, as the file system has it
 }
 
-// key stands for the settings that a copy depends on. A checksum that is added
-// has not been held against the copy yet.
+// key stands for the settings that a copy depends on. The copy has not been checked
+// against a checksum that is new in the settings.
 func (s Source) key() string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(s.URL+"\n"+s.Checksum+"\n"+s.Signature)))
 }
@@ -62,10 +62,10 @@ func validator(text string) string {
 	return text
 }
 
-// dateTrust is how long a Last-Modified is relied on. A server that puts back an
-// older file, say the one before it was poisoned, may answer a date with "not
-// modified" for ever (RFC 9110, section 13.1.3, asks for newer, not for other).
-// An ETag knows better.
+// dateTrust is how long blockd relies on a Last-Modified. A server that puts back an
+// older file, for example the one before it was poisoned, may answer a date with "not
+// modified" for ever: RFC 9110, section 13.1.3, asks for a newer file, not for another.
+// An ETag does not have this fault.
 const dateTrust = 24 * time.Hour
 
 // conditions are the fields of RFC 9110, section 13.1, that ask for the file only
@@ -113,7 +113,7 @@ func (s *source) recall() (sum string, r receipt, err error) {
 	return sum, r, nil
 }
 
-// readReceipt returns the zero receipt of anything that is none.
+// readReceipt returns the zero receipt for a file that is no receipt.
 func readReceipt(path string) (r receipt) {
 	file, size, err := openRegular(receiptPath(path))
 	if err != nil {
@@ -129,9 +129,9 @@ func readReceipt(path string) (r receipt) {
 	return r
 }
 
-// Checked is when the server last gave or confirmed the copy that is at Path, as
-// far as can be told without reading it: a copy that somebody has put there since
-// has another time, and then it is zero, as it is when there is none.
+// Checked is when the server last gave or confirmed the copy at Path, as
+// far as can be told without reading it. It is zero if there is no copy, or if the
+// copy's time shows that another program has put it there since.
 func (s Source) Checked() time.Time {
 	info, err := os.Stat(s.Path)
 	if err != nil {
@@ -195,8 +195,8 @@ type draft struct {
 const draftMark = ".part"
 
 // newDraft opens a draft for path, whose folder it makes if need be. The name is
-// nobody else's; the mode is 0644 less the umask, as of any download, in a folder
-// that nobody else may enter.
+// unique. The mode is 0644 less the umask, as of any download, in a folder
+// that only this user may enter.
 func newDraft(path string) (*draft, error) {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -222,8 +222,8 @@ func (d *draft) discard() {
 	os.Remove(d.file.Name())
 }
 
-// staleAge is how old a draft is that nobody writes any more: one that is being
-// written is never left alone for longer than silence.
+// staleAge is the age of an abandoned draft. A draft that is being written
+// is never left alone for longer than silence.
 const staleAge = time.Hour
 
 // removeStale removes the drafts that a crash has left in the folder of path.

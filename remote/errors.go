@@ -30,8 +30,8 @@ const (
 	TooBig   Class = "too-big"  // over Source.MaxBytes
 	Encoding Class = "encoding" // packed in a way that was not asked for
 	HTML     Class = "html"     // a web page or XML
-	Checksum Class = "checksum" // is not what was published, or what was published says nothing
-	// Signature: nobody, or somebody else than Source.Signature says, has signed it.
+	Checksum Class = "checksum" // another one is published, or none that can be read
+	// Signature: the file is not signed, or not by the key of Source.Signature.
 	Signature Class = "signature"
 	Refused   Class = "refused" // by Source.Check
 )
@@ -82,8 +82,8 @@ func fault(c Class, format string, args ...any) *Error {
 	return &Error{Class: c, Err: fmt.Errorf(format, args...)}
 }
 
-// explain makes an *Error of what net/http says, which is of class c unless it
-// tells something else. What ended ctx comes first: the rest follows from it.
+// explain makes an *Error of an error of net/http. Its class is c unless the error
+// says otherwise. The reason why ctx ended comes first: the rest follows from it.
 func explain(ctx context.Context, c Class, err error) *Error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause

@@ -67,8 +67,8 @@ func (s *source) accept(ctx context.Context, d *draft) error {
 	return d.publish(s.Path)
 }
 
-// download writes the body of resp to a draft as it comes, octet for octet. What
-// is no list, or cannot be seen to be whole, is refused as early as may be.
+// download writes the body of resp to a draft as it comes, octet for octet. It refuses
+// a body that is no list, or that cannot be seen to be whole, as early as possible.
 func (s *source) download(resp *http.Response) (*draft, error) {
 	// Identity was asked for. gzip is kept as it is, since lists may be packed, and
 	// since servers say so of a .gz file; nothing else would be understood.

@@ -10,16 +10,16 @@ import (
 // end the fetching of a list for good.
 const mostRetryAfter = 24 * time.Hour
 
-// pause is how long a source rests after a success: Every ±10 %, so that all who
-// installed a list by the same recipe do not ask its server in the same second.
+// pause is how long a source rests after a success: Every ±10 %. So daemons with the
+// same recipe do not ask a list's server in the same second.
 // random is between 0 and 1, here as below.
 func (s *source) pause(random float64) time.Duration {
 	return max(leastEvery, time.Duration(float64(s.Every)*(0.9+0.2*random)))
 }
 
-// retry is how long it rests after so many failures in a row: 1 to 2 minutes, 2
-// to 4, and so on until half of Every to Every; longer if the server asked for
-// it, though not for more than a day.
+// retry is how long it rests after this many failures in a row: 1 to 2 minutes, 2
+// to 4, and so on until half of Every to Every. It rests longer if the server asked for
+// it, but not for more than a day.
 func (s *source) retry(failures int, retryAfter time.Duration, random float64) time.Duration {
 	most := s.Every
 	if shift := min(failures, 16); leastEvery<<shift < most { // 16: 45 days, over every Every
@@ -30,7 +30,7 @@ func (s *source) retry(failures int, retryAfter time.Duration, random float64) t
 }
 
 // parseRetryAfter reads the header field of RFC 9110, section 10.2.3: seconds or
-// a date. What is neither, or has passed, is 0.
+// a date. It is 0 if the field has neither, or the date has passed.
 func parseRetryAfter(value string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second

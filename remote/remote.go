@@ -1,9 +1,9 @@
 // Package remote keeps local copies of lists that are published over HTTP.
 //
-// A copy is a file like any other: who reads lists watches it, reads it when it
-// has been replaced, and judges what it holds. This package knows nothing of
-// entries. It owns when to ask, what answer is a file at all, and that the copy
-// is replaced in one step by a whole file or not touched: whatever a server, a
+// A copy is a file like any other. The readers of lists watch it, read it when it
+// has been replaced, and judge its content. This package knows nothing of
+// entries. It decides when to ask, and which answer is a file at all. It replaces the copy
+// in one step by a whole file, or does not touch it: whatever a server, a
 // network or a disk does, the last good copy stays.
 package remote
 
@@ -26,12 +26,12 @@ import (
 type Settings struct {
 	Sources []Source
 	Version string         // the program's, for the User-Agent; "" = "devel"
-	Roots   *x509.CertPool // who may sign a server's certificate; nil = as the system has it
+	Roots   *x509.CertPool // authorities for a server's certificate; nil = the system's
 }
 
 // Fetcher keeps the copies of its sources. All its methods may be used at any
 // time from any goroutine, Run once. Two Fetchers, of one process or of two, may
-// keep the same copies: each replaces a file whole.
+// keep the same copies, because each replaces a file whole.
 type Fetcher struct {
 	sources   []*source
 	transport *http.Transport
@@ -41,8 +41,8 @@ type Fetcher struct {
 	slots     chan struct{} // one held by every fetch under way
 }
 
-// maxFetches is how many sources are fetched at one time. A daemon of a hundred
-// lists does not open a hundred connections at its start; a source that is slow
+// maxFetches is how many sources are fetched at one time. A daemon with a hundred
+// lists does not open a hundred connections at its start. A slow source
 // holds its place for its Timeout at most, one that drips for a minute (leastOctets).
 const maxFetches = 8
 
@@ -76,10 +76,10 @@ func New(s Settings, log *slog.Logger, reg prometheus.Registerer) (*Fetcher, err
 	return f, nil
 }
 
-// Run keeps all copies fresh until ctx ends, and returns nil then. A copy that
-// is missing, or is not what was last stored, is fetched at once; the others
-// when they are due, counted from the last time that their server was asked,
-// so that a daemon that is restarted often does not ask more often.
+// Run keeps all copies fresh until ctx ends, and then returns nil. It fetches a copy
+// at once that is missing, or is not what was last stored. The others it fetches
+// when they are due, counted from the last question to their server.
+// So a daemon that restarts often does not ask more often.
 func (f *Fetcher) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, s := range f.sources {
@@ -89,8 +89,8 @@ func (f *Fetcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Now asks Run to fetch all sources at once, whatever was agreed on with their
-// servers. It does not wait.
+// Now asks Run to fetch all sources at once, even those whose servers asked for
+// patience. It does not wait.
 func (f *Fetcher) Now() {
 	for _, s := range f.sources {
 		select {
@@ -166,7 +166,7 @@ func (f *Fetcher) keep(ctx context.Context, s *source) {
 	}
 }
 
-// first says when a source is due after a start.
+// first returns when a source is due after a start.
 func (f *Fetcher) first(s *source) time.Duration {
 	age, known := s.age()
 	if !known {
@@ -176,9 +176,9 @@ func (f *Fetcher) first(s *source) time.Duration {
 	return max(0, s.pause(rand.Float64())-age)
 }
 
-// age is how long ago the server last gave or confirmed the very content of the
-// copy. known is false if it never has, or if that lies in the future: somebody
-// has set the clock.
+// age is how long ago the server last gave or confirmed the exact content of the
+// copy. known is false if it never has, or if that time lies in the future because
+// the clock was set back.
 func (s *source) age() (age time.Duration, known bool) {
 	_, r, err := s.recall()
 	if err != nil || r.Checked.IsZero() {

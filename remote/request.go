@@ -15,12 +15,12 @@ import (
 
 const (
 	// silence is how long a server may say nothing, between two hops or in the
-	// middle of a body, and in which time it must send leastOctets of one: 1.1 kB/s. A
-	// server that drips would hold one of the few places until the Timeout.
+	// middle of a body. In this time it must also send leastOctets of a body: 1.1 kB/s.
+	// Otherwise a server that drips would hold one of the few places until the Timeout.
 	silence     = time.Minute
 	leastOctets = 64 << 10
 
-	// answerTime is for what makes a list when it is asked for.
+	// answerTime is for servers that make a list when it is asked for.
 	answerTime  = 30 * time.Second
 	connectTime = 10 * time.Second // for TCP, and again for TLS
 
@@ -28,8 +28,8 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// newTransport has no connection outlive its answer: an hour later it would be
-// dead, and what a broken server sends after an answer is nobody's.
+// newTransport closes each connection after its answer. An hour later it would be
+// dead, and octets that a broken server sends after an answer belong to no request.
 func newTransport(roots *x509.CertPool) *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
@@ -86,7 +86,7 @@ func (s *source) mayFollow(u *url.URL, via []*http.Request) error {
 	return nil
 }
 
-// patient is a body whose server may be silent or slow for a while, and not for ever.
+// patient is a body whose server may be silent or slow for a while, but not for ever.
 type patient struct {
 	body   io.ReadCloser
 	ctx    context.Context // of the request
@@ -94,10 +94,10 @@ type patient struct {
 	timer  *time.Timer // ends the request
 	bytes  int64
 	window atomic.Int64  // octets since waited was 0; expire reads it
-	waited time.Duration // for the server, our own time not counted
+	waited time.Duration // for the server, without blockd's own time
 }
 
-// expire ends the request: the server had its time.
+// expire ends the request, because the server's time is over.
 func (p *patient) expire() {
 	if n := p.window.Load(); n > 0 {
 		p.end(fault(Timeout, "the server sent %d of at least %d octets in %s", n, leastOctets, silence))
@@ -110,7 +110,7 @@ func (p *patient) Read(buf []byte) (int, error) {
 	began := time.Now()
 	p.timer.Reset(silence - p.waited)
 	n, err := p.body.Read(buf)
-	p.timer.Stop() // from here on it is us who take time
+	p.timer.Stop() // from here on blockd takes the time, not the server
 	p.bytes += int64(n)
 	if p.waited += time.Since(began); p.window.Add(int64(n)) >= leastOctets {
 		p.window.Store(0)

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/crypto/blake2b"
 )
 
-// signature is Source.Signature, understood: a public key of minisign, and where
-// the signature is published. The zero signature expects nothing.
+// signature is Source.Signature, parsed: a public key of minisign, and where
+// the signature is published. The zero signature accepts any file.
 type signature struct {
 	key ed25519.PublicKey
 	id  [8]byte // which key of the publisher's it is
@@ -40,8 +40,8 @@ const (
 	maxSignature = 16 << 10
 )
 
-// decodeBase64 takes one way to write the octets, and no other: the library passes
-// over line ends.
+// decodeBase64 accepts one way to write the octets, and no other. The library would
+// skip line ends.
 func decodeBase64(text string) ([]byte, error) {
 	if i := strings.IndexAny(text, "\r\n"); i >= 0 {
 		return nil, base64.CorruptInputError(i)
@@ -67,8 +67,8 @@ func parseSignature(text string, list *url.URL) (signature, error) {
 }
 
 // verifySignature reports why the file at path, a draft of s, is not what the
-// owner of the key has signed. As with a checksum, what is published is asked for
-// after the list has come.
+// owner of the key has signed. Like a checksum, the signature is fetched
+// after the list.
 func (f *Fetcher) verifySignature(ctx context.Context, s *source, path string) error {
 	if !s.sig.expected() {
 		return nil
@@ -110,10 +110,10 @@ func (f *Fetcher) verifySignature(ctx context.Context, s *source, path string) e
 	return nil
 }
 
-// parse returns the signature of the file that a signature file holds, if that is
-// made by our key and its trusted comment is signed too.
+// parse returns the signature of the file from a signature file, if it is
+// made by the configured key and its trusted comment is signed too.
 //
-// The old kind, of the file itself, would need the whole file in memory; minisign
+// The old kind signs the file itself, and would need the whole file in memory. minisign
 // makes it only when asked to (-l).
 func (s signature) parse(text []byte) ([]byte, error) {
 	lines := strings.Split(string(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))), "\n")

@@ -15,9 +15,9 @@ import (
 type Source struct {
 	Name string // the list's, for log and metrics; no two sources share one
 
-	// URL is https://…, or http://… to this machine itself. Anybody on the way
-	// can write the list that comes over plain http, hence Insecure. User name
-	// and password may stand in it; they, and what follows a "?", never appear
+	// URL is https://…, or http://… to this machine itself. Plain http needs
+	// Insecure, because anyone on the way can change the list. User name
+	// and password may stand in it. They, and the text after a "?", never appear
 	// in a log line or an error.
 	URL      string
 	Insecure bool // http:// to any machine, also where a redirect leads there
@@ -36,20 +36,20 @@ type Source struct {
 	// URL ("SHA256SUMS") or a URL of its own.
 	Checksum string
 
-	// Signature says who must have signed the file: "" = nobody; "minisign:" and a
-	// public key of minisign, whose signature is published beside the file, under
+	// Signature names the key that must have signed the file: "" = none; "minisign:" and a
+	// public key of minisign. The signature is published beside the file, under
 	// its URL with the ending ".minisig".
 	Signature string
 
 	// Check, if not nil, judges a file that is about to become the copy: an error
-	// keeps the old one. The file is complete and has a name of its own, which means
-	// nothing to who reads the error.
+	// keeps the old one. The file is complete. Its name is temporary, so the error
+	// must not contain it.
 	Check func(ctx context.Context, path string) error
 }
 
 // The defaults and bounds of a Source.
 const (
-	// defaultEvery: list servers ask for no more than once an hour, and an entry
+	// defaultEvery: list servers ask clients to come at most once an hour. An entry
 	// that was taken back should not refuse mail for much longer than that.
 	defaultEvery = time.Hour
 	leastEvery   = time.Minute
@@ -63,7 +63,7 @@ const (
 	defaultMaxBytes = 512 << 20
 )
 
-// source is a Source that was found valid, with its defaults filled in.
+// source is a valid Source, with its defaults filled in.
 type source struct {
 	Source
 	url   *url.URL
@@ -142,7 +142,7 @@ func parseURL(text string) (*url.URL, error) {
 	return u, err
 }
 
-// ErrInsecure is of a URL that Source.Insecure would let pass.
+// ErrInsecure is for a URL that Source.Insecure would allow.
 var ErrInsecure = errors.New("anybody on the way can change what comes over http://; want https://")
 
 // mayAsk reports why a list, or a checksum, must not come from u.
@@ -161,8 +161,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// shown is u without user name, password, query and fragment: list servers that
-// are paid for take their key in any of the first three.
+// shown is u without user name, password, query and fragment. Paid list servers
+// take their key in any of the first three.
 func shown(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
