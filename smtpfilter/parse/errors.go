@@ -2,7 +2,7 @@ package parse
 
 import "strconv"
 
-// Error is a line that is not understood, and the reply it deserves. Errors are
+// Error is a line that cannot be parsed, and its reply. Errors are
 // shared values: compare by field, do not change them.
 type Error struct {
 	Code     int    // 500, 501, 553 or 555

@@ -74,8 +74,8 @@ func (p Params) Unannounced(announced func(keyword string) bool) *Error {
 	return nil
 }
 
-// readParams reads " KEYWORD=value KEYWORD ..." (RFC 5321, section 4.1.2). Of the
-// parameters only the allowed ones may stand here, each once.
+// readParams reads " KEYWORD=value KEYWORD ..." (RFC 5321, section 4.1.2). Only the
+// allowed parameters may stand here, each once.
 func (c *Command) readParams(text []byte, allowed Params) error {
 	for {
 		text = bytes.TrimLeft(text, " ")
@@ -116,7 +116,7 @@ func (c *Command) readParams(text []byte, allowed Params) error {
 	return nil
 }
 
-// paramOf finds a parameter by its keyword; p is 0 for one that is not known.
+// paramOf finds a parameter by its keyword; p is 0 for an unknown one.
 func paramOf(keyword []byte) (i int, p Params) {
 	for i := range params {
 		if len(keyword) == len(params[i].keyword) && bytes.EqualFold(keyword, []byte(params[i].keyword)) {

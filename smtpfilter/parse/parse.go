@@ -1,9 +1,9 @@
 // Package parse reads the commands of an SMTP client, one line at a time, for a
 // filter that forwards lines as they are.
 //
-// It is strict on purpose: the next server gets exactly the bytes that were
+// It is strict on purpose. The next server gets exactly the bytes that were
 // checked here, so a line that two servers could read in two ways must not pass
-// (docs/smtp.md, P1). What is not fully understood is an *Error with the reply
+// (docs/smtp.md, P1). A line that it does not fully understand is an *Error with the reply
 // for the client, and is never forwarded.
 package parse
 
@@ -18,7 +18,7 @@ import (
 type Command struct {
 	Verb   Verb
 	Path   addr.Path // of MAIL and RCPT
-	Arg    []byte    // what follows the verb of all others, without blanks around; EHLO, HELO, LHLO: the name
+	Arg    []byte    // of the other verbs: the text after the verb, without blanks around; EHLO, HELO, LHLO: the name
 	Params Params    // of MAIL and RCPT: which parameters were given
 	Size   int64     // of SIZE, 0 when not given; of BDAT: the octets of its chunk
 	Last   bool      // of BDAT: the chunk is the message's last
@@ -28,12 +28,12 @@ type Command struct {
 const maxName = 255
 
 // Line reads one command line without its CRLF (RFC 5321, section 4.1.1). It
-// keeps nothing, and allocates only where addr.ParsePath does, and for the dates
+// keeps nothing, and allocates only if addr.ParsePath does, and for the dates
 // of RRVS and HOLDUNTIL. The caller bounds the length of the line.
 //
 // The error is an *Error. The Verb is set even then if it was recognised, so
-// that a session can count a faulty MAIL as a MAIL. Behind a faulty BDAT nobody
-// knows where the next command begins.
+// that a session can count a faulty MAIL as a MAIL. After a faulty BDAT the place of the
+// next command is unknown.
 func Line(line []byte) (Command, error) {
 	word, rest, _ := bytes.Cut(line, []byte(" "))
 	c := Command{Verb: verbOf(word)}
@@ -53,7 +53,7 @@ func Line(line []byte) (Command, error) {
 		err = c.checkArg()
 	}
 	if err != nil {
-		return Command{Verb: c.Verb}, err // nothing half read for a careless caller
+		return Command{Verb: c.Verb}, err // a careless caller gets no half of a command
 	}
 	return c, nil
 }
@@ -67,8 +67,8 @@ func (c *Command) checkArg() error {
 	}
 	switch c.Verb {
 	case EHLO, HELO, LHLO:
-		// Real clients say names that are no domains ("my_pc", "[10.0.0.1"); a
-		// name is logged and passed to XCLIENT, which needs it bounded and printable.
+		// Real clients say names that are no domains ("my_pc", "[10.0.0.1"). The
+		// log and XCLIENT need the name bounded and printable.
 		if len(c.Arg) == 0 || len(c.Arg) > maxName || bytes.IndexByte(c.Arg, ' ') >= 0 {
 			return errName
 		}
@@ -84,7 +84,7 @@ func (c *Command) checkArg() error {
 	return nil
 }
 
-// mail reads what follows "MAIL ".
+// mail reads the text after "MAIL ".
 func (c *Command) mail(rest []byte) error {
 	path, params, err := pathAndParams(rest, "FROM:", errMail, errSender)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Command) mail(rest []byte) error {
 	return nil
 }
 
-// rcpt reads what follows "RCPT ".
+// rcpt reads the text after "RCPT ".
 func (c *Command) rcpt(rest []byte) error {
 	path, params, err := pathAndParams(rest, "TO:", errRcpt, errRecipient)
 	if err != nil {
@@ -133,9 +133,9 @@ func (c *Command) bdat(rest []byte) error {
 	return nil
 }
 
-// pathAndParams reads "FROM:<path> params". Blanks behind the colon are outside
-// RFC 5321, but clients send them, and Postfix, Exim and Sendmail all skip them;
-// a path without its angle brackets, where their readings part, is refused.
+// pathAndParams reads "FROM:<path> params". Blanks after the colon are outside
+// RFC 5321, but clients send them, and Postfix, Exim and Sendmail all skip them.
+// A path without its angle brackets is refused, because these servers read it differently.
 func pathAndParams(rest []byte, keyword string, usage, bad *Error) (path addr.Path, params []byte, err error) {
 	n := len(keyword)
 	if len(rest) < n || !bytes.EqualFold(rest[:n], []byte(keyword)) {

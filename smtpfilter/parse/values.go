@@ -15,7 +15,7 @@ const (
 	maxAuth       = 500 // RFC 4954, section 3
 )
 
-// parseSize reads the octet count of SIZE. One over 63 bits is no size: no
+// parseSize reads the octet count of SIZE. A count over 63 bits is no size: no
 // server could take the message, and many overflow.
 func parseSize(v []byte) (size int64, ok bool) {
 	if !isDigits(v, maxSizeDigits) {
@@ -40,15 +40,15 @@ func validBody(v []byte) bool {
 	return isWord(v, "7BIT") || isWord(v, "8BITMIME") || isWord(v, "BINARYMIME")
 }
 
-// validAuth reads an address in xtext, or "<>" (RFC 4954, section 5). Whose word
-// it is is upstream's to judge.
+// validAuth reads an address in xtext, or "<>" (RFC 4954, section 5). Upstream decides
+// whether to believe it.
 func validAuth(v []byte) bool { return len(v) <= maxAuth && isXtext(v) }
 
 func validRet(v []byte) bool { return isWord(v, "FULL") || isWord(v, "HDRS") }
 
 func validEnvID(v []byte) bool { return len(v) <= maxEnvID && isXtext(v) }
 
-// validNotify reads NEVER alone, or a list of the others with each once at most.
+// validNotify reads NEVER alone, or a list of the others, each at most once.
 func validNotify(v []byte) bool {
 	if isWord(v, "NEVER") {
 		return true
@@ -81,7 +81,7 @@ func validOrcpt(v []byte) bool {
 	return ok && len(v) <= maxOrcpt && isKeyword(kind) && len(address) > 0 && isXtext(address)
 }
 
-// validBy reads "[+-]seconds;N" or "R", with a "T" behind it for a trace.
+// validBy reads "[+-]seconds;N" or "R", with a "T" after it for a trace.
 func validBy(v []byte) bool {
 	seconds, mode, ok := bytes.Cut(v, []byte(";"))
 	if len(seconds) > 0 && (seconds[0] == '-' || seconds[0] == '+') {
@@ -99,7 +99,7 @@ func validPriority(v []byte) bool {
 	return len(v) == 1 && isDigit(v[0])
 }
 
-// validRRVS reads a date, with ";C" or ";R" behind it (RFC 7293, section 3.1).
+// validRRVS reads a date, with ";C" or ";R" after it (RFC 7293, section 3.1).
 func validRRVS(v []byte) bool {
 	date, action, ok := bytes.Cut(v, []byte(";"))
 	return validDate(date) && (!ok || isWord(action, "C") || isWord(action, "R"))

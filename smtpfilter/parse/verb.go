@@ -26,7 +26,7 @@ const (
 	ETRN
 	XCLIENT
 	XFORWARD
-	HTTP // GET, POST, CONNECT, "Host:" and kin: a browser was sent here, close at once; PROXY: a load balancer that nobody trusts
+	HTTP // GET, POST, CONNECT, "Host:" and similar words: a browser was sent here, close at once; PROXY: a load balancer that is not trusted
 )
 
 var verbNames = [...]string{

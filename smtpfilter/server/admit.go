@@ -48,14 +48,14 @@ func (s *Server) admit(ctx context.Context, run Run, conn net.Conn, overTLS bool
 			if client, ok = s.behind(conn, overTLS); !ok {
 				return
 			}
-			if client != peer { // else the proxy itself, whose health checks no client's limit holds
+			if client != peer { // else the proxy itself, whose health checks count towards no client's limit
 				counted = client.Addr()
 			}
 		}
 		if overTLS {
 			secured, err := s.StartTLS(ctx, conn)
 			if err != nil {
-				return // counted, and there is nobody to be told in the clear
+				return // counted; the client cannot be told in the clear
 			}
 			run(ctx, secured, client)
 			return
@@ -64,7 +64,7 @@ func (s *Server) admit(ctx context.Context, run Run, conn net.Conn, overTLS bool
 	})
 }
 
-// survive ends a connection that has met a defect before its session began; a
+// survive ends a connection that has met a defect before its session began. A
 // session has a recover of its own. The daemon goes on.
 func (s *Server) survive(peer netip.AddrPort) {
 	if cause := recover(); cause != nil {
@@ -73,13 +73,13 @@ func (s *Server) survive(peer netip.AddrPort) {
 	}
 }
 
-// behind finds out who is behind a proxy, and whether that client may come. The proxy
-// itself, which looks whether we are there, may always.
+// behind finds the client behind a proxy, and whether that client may connect. The proxy
+// itself may always connect, to check whether blockd is up.
 func (s *Server) behind(conn net.Conn, overTLS bool) (netip.AddrPort, bool) {
 	client, err := s.proxied(conn)
 	if err != nil {
 		s.metrics.refused.WithLabelValues("proxy").Inc()
-		if err != io.EOF { // that is a look whether the port is open
+		if err != io.EOF { // io.EOF is a check whether the port is open
 			s.log.Warn("proxy refused", slog.String("proxy", conn.RemoteAddr().String()), slog.Any("error", err))
 		}
 		return netip.AddrPort{}, false
@@ -101,7 +101,7 @@ func (s *Server) behind(conn net.Conn, overTLS bool) (netip.AddrPort, bool) {
 // refusal is why a connection gets no session, for the metric and the client.
 type refusal struct{ why, line string }
 
-// limited is what a client over a limit is told.
+// limited is the reply to a client over a limit.
 func (s *Server) limited(a admission) refusal {
 	switch a {
 	case overClient:
@@ -112,8 +112,8 @@ func (s *Server) limited(a admission) refusal {
 	return refusal{"total", "421 4.7.0 " + s.set.Hostname + " Too many connections, try again later"}
 }
 
-// refuse says why and closes, all within 1 s, without keeping the caller. Where
-// TLS comes first nothing can be said.
+// refuse says why and closes, all within 1 s. It does not make the caller wait. If
+// TLS comes first, nothing can be said.
 func (s *Server) refuse(conn net.Conn, overTLS bool, r refusal) {
 	s.metrics.refused.WithLabelValues(r.why).Inc()
 	if overTLS {
@@ -135,8 +135,8 @@ func (s *Server) refuse(conn net.Conn, overTLS bool, r refusal) {
 	})
 }
 
-// farewell says why, within 1 s. After the line it reads for a moment what the
-// client has sent: to close a socket with unread input resets the connection,
+// farewell says why, within 1 s. After the line it reads the client's input for a
+// moment: closing a socket with unread input resets the connection,
 // and the line would be lost.
 func farewell(conn net.Conn, line string) {
 	conn.SetDeadline(time.Now().Add(time.Second))

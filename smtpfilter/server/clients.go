@@ -12,15 +12,15 @@ type admission uint8
 
 const (
 	admitted   admission = iota
-	overTotal            // as many as may be at all
-	overClient           // as many as one client may have
-	overRate             // as many as one client may open a minute
+	overTotal            // over the limit of all connections
+	overClient           // over the limit of one client
+	overRate             // over the rate of one client
 )
 
 // clients counts the open connections, all and by client. A client is an IPv4
-// address or an IPv6 /64, the smallest network a provider gives away: counting
-// single addresses would give each of its hosts 2^64 lives. The map holds only
-// clients that are connected, so the total bounds it.
+// address or an IPv6 /64, the smallest network that a provider gives to a customer.
+// With single addresses, each host would count as 2^64 clients. The map holds only
+// connected clients, so the total bounds it.
 type clients struct {
 	maxTotal, maxClient int
 
@@ -30,15 +30,15 @@ type clients struct {
 	rates rates
 }
 
-// newClients returns the count of nobody; maxRate is connections a minute, 0 for
+// newClients returns an empty count; maxRate is connections a minute, 0 for
 // any number.
 func newClients(maxTotal, maxClient, maxRate int) *clients {
 	return &clients{maxTotal: maxTotal, maxClient: maxClient, each: map[netip.Prefix]int{}, rates: newRates(maxRate)}
 }
 
-// enter counts a connection from ip; leave must follow if it was admitted. A
-// zero ip, of a connection that is not TCP or whose client is not known yet,
-// counts towards the total alone.
+// enter counts a connection from ip. If it was admitted, leave must follow. A
+// zero ip counts towards the total only: the connection is not TCP, or its client is
+// not known yet.
 func (c *clients) enter(ip netip.Addr) admission {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,8 +52,8 @@ func (c *clients) enter(ip netip.Addr) admission {
 	return admitted
 }
 
-// identify tells whose a connection is that has entered with a zero ip. If it is
-// admitted, leave must have that ip; else again the zero one.
+// identify names the client of a connection that has entered with a zero ip. If it is
+// admitted, leave must have that ip; otherwise again the zero one.
 func (c *clients) identify(ip netip.Addr) admission {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +74,7 @@ func (c *clients) count(net netip.Prefix) admission {
 	return admitted
 }
 
-// leave undoes one enter.
+// leave undoes enter.
 func (c *clients) leave(ip netip.Addr) {
 	net := network(ip)
 	c.mu.Lock()
@@ -94,7 +94,7 @@ func (c *clients) open() int { return int(c.total.Load()) }
 // crowded reports whether 80 % of the places are taken.
 func (c *clients) crowded() bool { return c.total.Load()*5 >= int64(c.maxTotal)*4 }
 
-// network returns what stands for a client; invalid for a zero ip.
+// network returns the network that stands for a client; it is invalid for a zero ip.
 func network(ip netip.Addr) netip.Prefix {
 	ip = ip.Unmap().WithZone("")
 	bits := 32

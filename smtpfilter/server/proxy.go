@@ -14,8 +14,8 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// The PROXY protocol (HAProxy's doc/proxy-protocol.txt): what a load balancer
-// says about the client, ahead of everything the client sends.
+// The PROXY protocol (HAProxy's doc/proxy-protocol.txt): a load balancer
+// names the client, before anything that the client sends.
 
 // Bounds of a header.
 const (
@@ -28,7 +28,7 @@ const (
 var errProxy = errors.New("no PROXY header that names a client")
 
 // trusts reports whether connections from ip begin with a PROXY header. From
-// anybody else it would be a client's own word on who it is.
+// other addresses a client could name any address as its own.
 func (s *Server) trusts(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	for _, net := range s.set.Proxies {
@@ -39,8 +39,8 @@ func (s *Server) trusts(ip netip.Addr) bool {
 	return false
 }
 
-// proxied reads the header that conn begins with and returns the client in it,
-// or the other end of conn where the proxy speaks for itself (its health checks).
+// proxied reads the header that conn begins with. It returns the client in it,
+// or the other end of conn if the proxy speaks for itself (its health checks).
 func (s *Server) proxied(conn net.Conn) (netip.AddrPort, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(s.set.ProxyTimeout)); err != nil {
 		return netip.AddrPort{}, err
@@ -62,8 +62,8 @@ func (s *Server) proxied(conn net.Conn) (netip.AddrPort, error) {
 	return client, nil
 }
 
-// readProxy reads a header and not one octet behind it: what follows is the
-// client's. The library parses it, but it reads ahead.
+// readProxy reads a header and not one octet more: the rest is the
+// client's. The library parses the header, but would read ahead.
 func readProxy(r io.Reader) (*proxyproto.Header, error) {
 	header := make([]byte, len(proxyproto.SIGV2), 64)
 	if _, err := io.ReadFull(r, header); err != nil {
@@ -88,8 +88,8 @@ func readProxy(r io.Reader) (*proxyproto.Header, error) {
 	return h, nil
 }
 
-// readProxy2 reads on behind the signature: version and command, family, length,
-// and as much as that says.
+// readProxy2 reads on after the signature: version and command, family, length,
+// and as many octets as the length says.
 func readProxy2(r io.Reader, header []byte) ([]byte, error) {
 	n := len(header)
 	header = append(header, make([]byte, 4)...)
@@ -107,7 +107,7 @@ func readProxy2(r io.Reader, header []byte) ([]byte, error) {
 }
 
 // readProxy1 reads on to the end of the line, an octet at a time: some 40 system
-// calls a connection, and version 2 is there for who minds.
+// calls a connection. Version 2 avoids them.
 func readProxy1(r io.Reader, header []byte) ([]byte, error) {
 	for header[len(header)-1] != '\n' {
 		if len(header) == maxProxy1 {

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// rates holds every client to so many new connections a minute, which may come
-// all at once and then at even distances: the generic cell rate algorithm of ITU-T
-// I.371, one time a client.
+// rates limits the new connections of every client a minute. They may come
+// all at once, and then at even distances: the generic cell rate algorithm of ITU-T
+// I.371, with one time for each client.
 type rates struct {
 	distance time.Duration // between two connections at the full rate; 0 = no limit
 	most     int           // clients that are remembered
 
-	// due is when the next connection of a client would be expected, had it kept
-	// to even distances. What is in the past says no more than no entry.
+	// due is when the next connection of a client would be expected at even
+	// distances. A time in the past means the same as no entry.
 	due map[netip.Prefix]time.Time
 }
 
-// maxRates bounds what is remembered, at about 100 octets a client. Whoever has a
-// /32 of IPv6 has 2^32 networks to come from; it can make blockd forget others that
+// maxRates bounds the memory, at about 100 octets a client. The owner of a
+// /32 of IPv6 has 2^32 networks. It can make blockd forget clients that
 // have opened few connections, but not those that have opened many.
 const maxRates = 1 << 16
 
@@ -30,7 +30,7 @@ func newRates(perMinute int) rates {
 }
 
 // allow counts a connection at the time now, and reports whether the rate has
-// room for it. One that is refused does not count.
+// room for it. A refused connection does not count.
 func (r *rates) allow(client netip.Prefix, now time.Time) bool {
 	if r.distance == 0 {
 		return true

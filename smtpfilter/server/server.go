@@ -1,7 +1,6 @@
-// Package server is the SMTP filter's outside: it listens, finds out who a client
-// is, bounds how many are served at once, does their TLS, watches upstream, and
-// stops without cutting a transaction. What happens within a session is package
-// session's.
+// Package server is the SMTP filter's outside. It listens, identifies
+// clients, bounds how many are served at once, does their TLS, watches upstream, and
+// stops without cutting a transaction. Package session serves one session.
 package server
 
 import (
@@ -30,20 +29,20 @@ type Settings struct {
 	MaxPerClient   int    // 50 at once from one IPv4 address or IPv6 /64; loopback is no exception
 	MaxRate        int    // 0 = any: new connections a minute from such a client
 
-	// Proxies are the networks of load balancers: connections from there begin
-	// with a PROXY header, of version 1 or 2, and without one are closed.
+	// Proxies are the networks of load balancers. Connections from there begin
+	// with a PROXY header, of version 1 or 2. Without one they are closed.
 	Proxies      []netip.Prefix
 	ProxyTimeout time.Duration // 5 s for the header
 
-	TLS        *tls.Config   // nil = none: what StartTLS and Implicit listeners use
+	TLS        *tls.Config   // for StartTLS and Implicit listeners; nil = no TLS
 	TLSTimeout time.Duration // 10 s for a handshake
 
-	// AllowOpenUpstream leaves the open-relay self-test out, for sinks and for
+	// AllowOpenUpstream omits the open-relay self-test, for sinks and for
 	// servers that take any recipient on purpose. It is logged at every start.
 	AllowOpenUpstream bool
 
-	// StopTimeout bounds the wait for sessions after ctx has ended; those that
-	// are left are closed. 12 min: a session needs at most 1 min to its dot and
+	// StopTimeout bounds the wait for sessions after ctx has ended. Remaining
+	// sessions are closed. 12 min: a session needs at most 1 min to its dot and
 	// 10 min from there, and ends on its own.
 	StopTimeout time.Duration
 }
@@ -68,12 +67,12 @@ type Server struct {
 }
 
 // maxRefusing bounds the goroutines that tell clients why they are not served.
-// Beyond it a connection is closed without a word: a flood gets no answer.
+// Beyond it a connection is closed without a reply: a flood gets no answer.
 const maxRefusing = 256
 
 // New returns a Server that does not listen yet. Unless s.AllowOpenUpstream is
 // set, up gives no session to a client before upstream has passed the open-relay
-// self-test, where that has a meaning (see upstream.Dialer.CanRelay).
+// self-test, if that has a meaning (see upstream.Dialer.CanRelay).
 func New(s Settings, up *upstream.Dialer, reg prometheus.Registerer, log *slog.Logger) *Server {
 	s.MaxConnections = cmp.Or(s.MaxConnections, 4096)
 	s.MaxPerClient = cmp.Or(s.MaxPerClient, 50)
@@ -100,11 +99,11 @@ func (s *Server) Sessions() int {
 	return len(s.open)
 }
 
-// Crowded reports whether 80 % of MaxConnections are open: the time to be short
-// with clients that say nothing.
+// Crowded reports whether 80 % of MaxConnections are open. Silent clients then get
+// shorter deadlines.
 func (s *Server) Crowded() bool { return s.clients.crowded() }
 
-// Listen opens a listener for each address, "HOST:PORT", or none and says why.
+// Listen opens a listener for each address, "HOST:PORT". After an error none is open.
 func Listen(ctx context.Context, addresses ...string) ([]net.Listener, error) {
 	var lc net.ListenConfig
 	var listeners []net.Listener
@@ -122,12 +121,12 @@ func Listen(ctx context.Context, addresses ...string) ([]net.Listener, error) {
 }
 
 // Serve accepts clients on the listeners, from Listen or from elsewhere (socket
-// activation, say), until ctx ends, has run serve each of them, and watches
-// upstream meanwhile. Then it closes the listeners, waits until the sessions have drained, for StopTimeout
-// at the most, and returns nil. It is called once.
+// activation, for example), until ctx ends. It lets run serve each client, and watches
+// upstream meanwhile. Then it closes the listeners, waits until the sessions have
+// drained, for StopTimeout at the most, and returns nil. It is called once.
 //
 // It does not start, and returns an error, if upstream is one of the listeners.
-// An upstream that is not reachable is no error: clients are told to come again.
+// An unreachable upstream is no error: clients are asked to come again.
 // A listener that fails for good stops the Server like the end of ctx, and Serve
 // returns its error.
 func (s *Server) Serve(ctx context.Context, run Run, listeners ...net.Listener) error {

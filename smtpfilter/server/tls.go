@@ -15,8 +15,8 @@ func Implicit(l net.Listener) net.Listener { return implicit{l} }
 type implicit struct{ net.Listener }
 
 // StartTLS does the server's side of a TLS handshake on conn, within
-// Settings.TLSTimeout. After an error conn is of no use but to be closed: to go
-// on in the clear would let anybody in between take TLS away.
+// Settings.TLSTimeout. After an error the caller must close conn: going
+// on in the clear would let an attacker in between remove TLS.
 //
 // The end of ctx ends it. It leaves its deadline on conn.
 func (s *Server) StartTLS(ctx context.Context, conn net.Conn) (net.Conn, error) {

@@ -14,20 +14,20 @@ import (
 
 // The times of the watch on upstream.
 const (
-	probeEvery   = time.Minute      // while all is well, and while it relays or does not say
+	probeEvery   = time.Minute      // while all is well, while upstream relays, and while the test is undecided
 	probeAgain   = 5 * time.Second  // after a failure, also one that a client has met
 	probeTimeout = 30 * time.Second // for a probe, and for a self-test
 )
 
-// Status is what the watch on upstream found last.
+// Status is the last result of the watch on upstream.
 type Status struct {
-	// Err is why mail cannot pass: nil when upstream answers and has passed the
-	// self-test where one is asked for. It is upstream.ErrUntested before the
-	// first look, wraps upstream.ErrOpenRelay in front of an open relay and
-	// upstream.ErrOwnListener in front of ourselves, and *upstream.RefusedError or
-	// a network's error otherwise. With upstream.ErrUndecided mail does pass.
+	// Err is why mail cannot pass. It is nil if upstream answers and has passed the
+	// self-test, if one is needed. It is upstream.ErrUntested before the
+	// first look. It wraps upstream.ErrOpenRelay if upstream is an open relay, and
+	// upstream.ErrOwnListener if upstream is blockd itself. Otherwise it is
+	// *upstream.RefusedError or a network's error. With upstream.ErrUndecided mail does pass.
 	Err   error
-	Since time.Time // when it became so; zero before the first look
+	Since time.Time // the time of the last change; zero before the first look
 }
 
 // state is what s comes down to.
@@ -45,7 +45,7 @@ func (s Status) state() string {
 	return "not ready"
 }
 
-// Status says whether mail can pass, for readiness reports.
+// Status returns whether mail can pass, for readiness reports.
 func (s *Server) Status() Status { return s.watch.status() }
 
 // watch probes upstream, which refreshes what EHLO offers, and tests it for an
@@ -88,14 +88,14 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// rest waits for the next look: pause, or probeAgain if a client finds before that
+// rest waits for the next look: pause, or probeAgain if a client finds earlier that
 // upstream has failed. It returns false at the end of ctx.
 func (w *watch) rest(ctx context.Context, pause time.Duration) bool {
 	ended, again := time.After(pause), time.After(min(pause, probeAgain))
 	select {
 	case <-ended:
 		return true
-	case <-again: // sooner than that no client hastens it
+	case <-again: // no client can make the look come sooner
 	case <-ctx.Done():
 		return false
 	}
@@ -108,11 +108,10 @@ func (w *watch) rest(ctx context.Context, pause time.Duration) bool {
 	return true
 }
 
-// look probes and tests once. A failed probe does not close the way for clients,
-// as an open relay does: upstream may have refused it for being busy, and each
-// session finds out for itself.
+// look probes and tests once. Unlike an open relay, a failed probe does not stop
+// clients: upstream may be busy, and each session finds out for itself.
 func (w *watch) look(ctx context.Context) error {
-	// The name may have come to mean another address: ours.
+	// The name may now mean another address: blockd's own.
 	err := w.up.CheckListeners(ctx, w.listen)
 	if err == nil {
 		err = within(ctx, w.up.Probe)
@@ -122,8 +121,8 @@ func (w *watch) look(ctx context.Context) error {
 		return err
 	}
 	w.metrics.up.Set(1)
-	// Each time, and not only after an outage: a server that is stopped, changed
-	// and started again between two probes is another one. It costs one RCPT a
+	// Each time, and not only after an outage: a server may be stopped, changed
+	// and started again between two probes. The test costs one RCPT a
 	// minute.
 	if w.selfTest {
 		if err := within(ctx, w.up.SelfTest); err != nil {
@@ -149,7 +148,7 @@ func within(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// report publishes err, and logs when the state is another than before: an
+// report publishes err, and logs a change of the state: an
 // outage of an hour is two lines, not 720.
 func (w *watch) report(err error) {
 	now, before := Status{Err: err, Since: time.Now()}, w.status()
@@ -158,7 +157,7 @@ func (w *watch) report(err error) {
 		now.Since = before.Since // the same, though the error's text may differ
 	}
 	w.last.Store(&now)
-	if changed { // told when it is so: who reads the line and asks gets the same
+	if changed { // logged after the change is published, so that a reader of the line who then asks gets the same answer
 		w.logChange(err)
 	}
 }

@@ -10,13 +10,13 @@ import (
 type Caps struct {
 	Lines []string // keyword lines as sent, without code and CRLF, the greeting line left out
 	Size  int64    // of SIZE; 0 = not announced or no limit
-	TLS   bool     // announced under TLS, which the way to upstream then always has
-	Local bool     // upstream is on this machine: what is sent crosses no wire
+	TLS   bool     // announced under TLS; then every connection to upstream has TLS
+	Local bool     // upstream is on this machine: no wire in between
 
 	raw string // the reply that Lines and Size were read from
 }
 
-// parseCaps is the function of this name for a server that has most likely said the
+// parseCaps is the function of this name, for a server that has probably said the
 // same before.
 func (d *Dialer) parseCaps(raw []byte) Caps {
 	if known, _ := d.Caps(); known.raw == string(raw) {
@@ -25,7 +25,7 @@ func (d *Dialer) parseCaps(raw []byte) Caps {
 	return parseCaps(raw)
 }
 
-// remember keeps what upstream has announced last.
+// remember keeps the last announcement of upstream.
 func (d *Dialer) remember(c Caps) {
 	if known, ok := d.Caps(); !ok || known.raw != c.raw || known.TLS != c.TLS || known.Local != c.Local {
 		known = c
@@ -39,7 +39,7 @@ func (c Caps) Has(keyword string) bool {
 	return ok
 }
 
-// params returns what follows keyword on its line.
+// params returns the text after keyword on its line.
 func (c Caps) params(keyword string) (params string, ok bool) {
 	for _, line := range c.Lines {
 		word, params, _ := strings.Cut(line, " ")
@@ -50,9 +50,9 @@ func (c Caps) params(keyword string) (params string, ok bool) {
 	return "", false
 }
 
-// parseCaps reads the lines of a 250 reply that wire.ReadReply let through, which
+// parseCaps reads the lines of a 250 reply from wire.ReadReply, which
 // bounds their number and length. A line that does not follow the grammar of
-// RFC 5321, section 4.1.1.1, is left out: nobody can tell what it promises.
+// RFC 5321, section 4.1.1.1, is left out, because its meaning is unknown.
 func parseCaps(raw []byte) Caps {
 	c := Caps{raw: string(raw)}
 	first := true
@@ -67,7 +67,7 @@ func parseCaps(raw []byte) Caps {
 		}
 	}
 	if params, ok := c.params("SIZE"); ok {
-		// Up to 20 digits are allowed (RFC 1870, section 4): an absurd limit is none.
+		// Up to 20 digits are allowed (RFC 1870, section 4): an absurd limit is no limit.
 		if n, err := strconv.ParseUint(params, 10, 63); err == nil {
 			c.Size = int64(n)
 		}
@@ -76,7 +76,7 @@ func parseCaps(raw []byte) Caps {
 }
 
 // ehloLine reports whether s is an ehlo-line: a keyword of letters, digits and
-// inner hyphens, then parameters of printable ASCII, each behind one blank.
+// inner hyphens, then parameters of printable ASCII, each after one blank.
 func ehloLine(s string) bool {
 	for i, word := range strings.Split(s, " ") {
 		if word == "" || i == 0 && word[0] == '-' {

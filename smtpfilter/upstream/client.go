@@ -11,15 +11,15 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// Bounds of what a client is presented by, of Postfix's XCLIENT_README.
+// Bounds of what blockd says about a client, from Postfix's XCLIENT_README.
 const (
 	maxXCLIENT  = 512 // octets of the line, with CRLF
 	maxHelo     = 255 // octets of a HELO name before it is encoded
 	unavailable = "[UNAVAILABLE]"
 )
 
-// xclient returns the XCLIENT line for c, without CRLF, and whether upstream can
-// be told: it must have announced the command and at least its ADDR attribute.
+// xclient returns the XCLIENT line for c, without CRLF, and whether upstream takes
+// one: it must have announced the command and at least its ADDR attribute.
 // Attributes that it has not announced are left out.
 //
 // ADDR comes last, as in Postfix's own proxies. A HELO name that would break a
@@ -55,7 +55,7 @@ func xclient(caps Caps, c Client) (line string, ok bool) {
 		var b strings.Builder
 		b.WriteString("XCLIENT")
 		// blockd does not look names up, so the name is unknown for all
-		// clients. To leave NAME out would leave blockd's own name in place.
+		// clients. Without NAME, blockd's own name would stay in place.
 		for _, a := range [...]struct{ name, value string }{
 			{"NAME", unavailable}, {"PORT", port}, {"PROTO", proto}, {"HELO", helo}, {"ADDR", addr},
 		} {
@@ -71,7 +71,7 @@ func xclient(caps Caps, c Client) (line string, ok bool) {
 	return line, true
 }
 
-// xclientAddr writes ip as XCLIENT has it. A zone means nothing to another host.
+// xclientAddr writes ip in XCLIENT's form. A zone means nothing to another host.
 func xclientAddr(ip netip.Addr) string {
 	ip = ip.Unmap().WithZone("")
 	if ip.Is6() {
@@ -80,7 +80,7 @@ func xclientAddr(ip netip.Addr) string {
 	return ip.String()
 }
 
-// xtext encodes s as RFC 3461, section 4: what is not printable ASCII, and the
+// xtext encodes s by RFC 3461, section 4. Octets that are no printable ASCII, and the
 // two signs with a meaning, become "+" and two hexadecimal digits. So no client
 // can put a blank, a line end or another attribute into the line.
 func xtext(s string) string {
@@ -95,11 +95,11 @@ func xtext(s string) string {
 	return b.String()
 }
 
-// helloName is the name for the EHLO behind which c is the client. Upstream
+// helloName is the name for the EHLO after which c is the client. Upstream
 // judges and records it together with c's address, and Postfix lets it replace
-// the HELO attribute of XCLIENT, so that it should be c's own. Where upstream
-// takes blockd for the client, or c's name could be more than one word of
-// printable ASCII, it is ours.
+// the HELO attribute of XCLIENT. So it should be c's own. It is blockd's if upstream
+// takes blockd for the client, or if c's name could be more than one word of
+// printable ASCII.
 func (d *Dialer) helloName(c Client) string {
 	presented := d.set.ClientInfo == ClientInfoXCLIENT || d.set.ClientInfo == ClientInfoPROXY
 	if !presented || c.Helo == "" || len(c.Helo) > maxHelo || strings.ContainsFunc(c.Helo, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -125,8 +125,8 @@ func (d *Dialer) sendPROXY(conn *Conn, client netip.AddrPort) error {
 }
 
 // proxyHeader presents client as the source of a connection to upstream. Both
-// ends must be of one family, so an upstream of the other family, or behind a
-// unix socket, is named by that family's unspecified address: no server decides
+// ends must be of one family. So an upstream of the other family, or behind a
+// unix socket, gets the unspecified address of the client's family. No server decides
 // by it, while a mapped source address would miss every IPv4 rule.
 func proxyHeader(client netip.AddrPort, upstream net.Addr) *proxyproto.Header {
 	if !client.IsValid() {

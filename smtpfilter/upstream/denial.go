@@ -8,7 +8,7 @@ import (
 	"blockd/smtpfilter/wire"
 )
 
-// refusal is what a server objects to when it refuses the self-test.
+// refusal is the reason why a server refuses the self-test.
 type refusal uint8
 
 const (
@@ -18,10 +18,10 @@ const (
 	refusesHelo                     // the client's HELO
 	refusesSender                   // the sender
 	refusesForNow                   // greylisting, or any other 4xx
-	refusesSomething                // it does not say what
+	refusesSomething                // it gives no reason
 )
 
-// The words of a refusal that tell what it is about. They are read in lower case,
+// The words of a refusal that show its reason. They are read in lower case,
 // one by one: see refusalWords.
 var (
 	relayWords = set("relay relays relayed relaying relay-access")
@@ -42,18 +42,18 @@ var (
 	bareDomainWords = set("domain mailbox user account")
 )
 
-// phrases with which servers deny to relay without the word.
+// phrases are sentences in which servers deny relaying without the word.
 var denialPhrases = []string{
-	"list of allowed rcpthosts",               // qmail and its kin
+	"list of allowed rcpthosts",               // qmail and its descendants
 	"i cannot deliver mail for",               // Haraka: no plugin takes the recipient; DNS is not asked
 	"delivery is not allowed to this address", // hMailServer: not from outside to outside
 	"send to a non-local e-mail address",      // MailEnable: not without a login
 	"not a gateway",                           // IMail
 }
 
-// invalidRecipient is what OpenSMTPD says where no rule takes a recipient. It asks no
-// DNS at RCPT; but others say so of an address that they could not look up, so that
-// it counts for a recipient of the operator's choice only.
+// invalidRecipient is OpenSMTPD's reply if no rule takes a recipient. OpenSMTPD asks no
+// DNS at RCPT. But other servers say so of an address that they could not look up, so
+// it counts only for a recipient of the operator's choice.
 const invalidRecipient = "invalid recipient"
 
 func set(words string) map[string]bool {
@@ -69,11 +69,11 @@ var enhancedCode = regexp.MustCompile(`^([245])\.(\d{1,3})\.(\d{1,3})(?: |$)`)
 // refusalOf says what r, a 4xx or 5xx to the self-test's RCPT, objects to. chosen is true
 // if the operator has named the recipient.
 //
-// Servers deny to relay with 5.7.1 (or 4.7.1, put off), with words, or with both. The
-// same codes stand in refusals of clients, HELO names and senders, and what a server
-// would do with a recipient after it has refused one of these nobody knows.
-// The first line that says something decides: what follows may be a footer that
-// stands behind each refusal of a server.
+// Servers deny relaying with 5.7.1 (or 4.7.1, put off), with words, or with both. The
+// same codes stand in refusals of clients, HELO names and senders. A server that refuses
+// one of these does not show what it would do with the recipient.
+// The first line with content decides: later lines may be a footer that
+// the server adds to each refusal.
 func refusalOf(r wire.Reply, chosen bool) refusal {
 	enhanced := ""
 	for line := range strings.Lines(string(r.Raw)) {
@@ -132,9 +132,9 @@ func anyOf(words []string, of map[string]bool) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return of[w] })
 }
 
-// bareRefusal is refusalOf for a 5.7.1 or 4.7.1 whose words say nothing clear.
+// bareRefusal is refusalOf for a 5.7.1 or 4.7.1 with unclear words.
 // Postfix's "Recipient address rejected: Access denied" is the end of a list of
-// restrictions that permits what it does not name: that is a denied relay too.
+// restrictions that permits only what it names: that is a denied relay too.
 func bareRefusal(r wire.Reply) refusal {
 	for line := range strings.Lines(string(r.Raw)) {
 		_, words := refusalWords(line)
@@ -154,8 +154,8 @@ func bareRefusal(r wire.Reply) refusal {
 }
 
 // refusalWords takes a line of a reply apart: its enhanced code and its words, in lower
-// case. What holds an @ or a dot is an address, a name of a host or a page on the Web:
-// an echo, or the server's own name, and no word.
+// case. A text with an @ or a dot is an address, a host name or a web page. It is
+// an echo or the server's own name, and no word.
 func refusalWords(line string) (enhanced string, words []string) {
 	line = strings.TrimSpace(line[min(4, len(line)):])
 	if m := enhancedCode.FindString(line); m != "" {

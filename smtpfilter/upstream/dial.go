@@ -8,8 +8,8 @@ import (
 	"net/netip"
 )
 
-// maxAddresses bounds how many addresses of one name are tried: at 5 s each, a
-// name with a dead address for every entry costs a client 40 s, not its patience.
+// maxAddresses bounds how many addresses of one name are tried. At 5 s each, a
+// name with only dead addresses costs a client 40 s, which clients wait.
 const maxAddresses = 8
 
 // dial connects to the first address that answers, each within DialTimeout: a
@@ -21,7 +21,7 @@ func (d *Dialer) dial(ctx context.Context) (net.Conn, error) {
 		return d.set.Dial(ctx)
 	}
 	// Keep-alive probes are off: each wait for upstream has a limit of its own, and
-	// to turn them on takes four system calls a connection.
+	// turning them on takes four system calls a connection.
 	dialer := net.Dialer{Timeout: d.set.DialTimeout, KeepAlive: -1}
 	if d.set.Network == "unix" {
 		return dialer.DialContext(ctx, "unix", d.set.Address)
@@ -43,7 +43,7 @@ func (d *Dialer) dial(ctx context.Context) (net.Conn, error) {
 
 // resolve returns the TCP addresses of upstream, at least one.
 func (d *Dialer) resolve(ctx context.Context) ([]netip.AddrPort, error) {
-	if a, err := netip.ParseAddrPort(d.set.Address); err == nil { // nothing to ask, and no resolver in every session's way
+	if a, err := netip.ParseAddrPort(d.set.Address); err == nil { // no session waits for a resolver
 		return []netip.AddrPort{netip.AddrPortFrom(a.Addr().Unmap(), a.Port())}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.set.DialTimeout)
@@ -68,7 +68,7 @@ func (d *Dialer) resolve(ctx context.Context) ([]netip.AddrPort, error) {
 }
 
 // ErrOwnListener reports an upstream that is blockd itself: each mail would
-// come back to be relayed again, without end.
+// come back and be relayed again, without end.
 var ErrOwnListener = errors.New("upstream is an address that blockd listens on")
 
 // CheckListeners returns ErrOwnListener if upstream's address is one of listen,
@@ -84,7 +84,7 @@ func (d *Dialer) CheckListeners(ctx context.Context, listen []net.Addr) error {
 	return err
 }
 
-// findListener is CheckListeners without its consequence.
+// findListener is CheckListeners without its effect on Open.
 func (d *Dialer) findListener(ctx context.Context, listen []net.Addr) error {
 	if d.set.Dial != nil {
 		return nil

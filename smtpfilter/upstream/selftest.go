@@ -10,7 +10,7 @@ import (
 
 // Errors of SelfTest, and of Open after RequireSelfTest.
 var (
-	// ErrOpenRelay reports that upstream takes mail for anybody from the clients
+	// ErrOpenRelay reports that upstream takes mail for any recipient from the clients
 	// that blockd presents to it.
 	ErrOpenRelay = errors.New("upstream is an open relay for blockd's clients")
 
@@ -18,7 +18,7 @@ var (
 	ErrUntested = errors.New("upstream has not passed the open-relay test yet")
 
 	// ErrUndecided reports that upstream has refused the self-test, but not for
-	// relaying: what it would do with a recipient elsewhere nobody knows. See
+	// relaying. Whether it would relay is unknown. See
 	// UndecidedError.
 	ErrUndecided = errors.New("the open-relay test has no answer")
 )
@@ -36,7 +36,7 @@ func (e *UndecidedError) Error() string {
 	return fmt.Sprintf("%v: %s: %v; %s", ErrUndecided, e.Reason(), e.Refused, e.Hint())
 }
 
-// Reason says what upstream has refused, in a few words.
+// Reason returns what upstream has refused, in a few words.
 func (e *UndecidedError) Reason() string {
 	if e.Refused.Stage == "MAIL" {
 		return "upstream refuses the test's MAIL"
@@ -56,7 +56,7 @@ func (e *UndecidedError) Reason() string {
 	return "upstream's refusal says nothing about relaying"
 }
 
-// Hint says what an operator can do.
+// Hint returns what an operator can do.
 func (e *UndecidedError) Hint() string {
 	const past = "it must let the test's client " + selfTestClient + " (with HELO [" + selfTestClient + "] and an empty sender) past that rule (docs/postfix.md)"
 	switch {
@@ -73,41 +73,41 @@ func (e *UndecidedError) Hint() string {
 }
 
 // CanRelay reports whether upstream could relay to strangers, so that the
-// self-test has a meaning: a server spoken to by SMTP, and not the embedded mailbox.
+// self-test has a meaning: a server that speaks SMTP, and not the embedded mailbox.
 func (d *Dialer) CanRelay() bool { return d.set.Protocol == SMTP && d.set.Dial == nil }
 
 // RequireSelfTest makes Open fail with ErrUntested until SelfTest has passed, and
-// with ErrOpenRelay while its last answer is that. Probe works all the same.
+// with ErrOpenRelay while that is the last answer. Probe works all the same.
 func (d *Dialer) RequireSelfTest() { d.setGate(ErrUntested) }
 
 func (d *Dialer) setGate(err error) { d.gate.Store(&err) }
 
 // The client and the envelope of the self-test. The address is reserved for
-// documentation (RFC 5737); as HELO it needs no DNS. The null reverse-path is never
-// refused for its domain's sake. The recipient's domain is reserved to exist nowhere
-// (RFC 2606), so no server is its home.
+// documentation (RFC 5737); as HELO it needs no DNS. The null reverse-path has no
+// domain to be refused for. The recipient's domain is reserved and never exists
+// (RFC 2606), so no server is responsible for it.
 const (
 	selfTestClient    = "203.0.113.9"
 	selfTestSender    = "MAIL FROM:<>"
 	selfTestRecipient = "blockd-selftest@selftest.invalid"
 )
 
-// SelfTest finds out whether upstream would relay for a stranger: it presents a
-// client at a documentation address the configured way and offers a recipient that
+// SelfTest finds out whether upstream would relay for a stranger. It presents a
+// client at a documentation address in the configured way. It offers a recipient that
 // upstream is not responsible for: Settings.SelfTestRecipient, or one whose
-// domain does not exist. No mail is sent.
+// domain does not exist. It sends no mail.
 //
-// ErrOpenRelay is any reply to that recipient but a 4xx or 5xx; nil is a reply that
-// denies relaying. Any other refusal, of the recipient's domain, the client, its HELO,
-// the sender, or of MAIL, is an *UndecidedError: mail passes, unless the last answer was
-// ErrOpenRelay, because such servers are common and must be served; ask again. All
-// other errors mean that the question has no answer, and the last answer, if
+// The error is ErrOpenRelay for any reply to that recipient but a 4xx or 5xx, and nil for
+// a reply that denies relaying. Any other refusal, of the recipient's domain, the client,
+// its HELO, the sender, or of MAIL, is an *UndecidedError. Such servers are common and
+// must be served, so mail passes unless the last answer was ErrOpenRelay. Ask again. All
+// other errors mean that there was no answer. The last answer, if
 // any, stays in force.
 //
-// Where CanRelay is false the test says nothing: LMTP and the embedded mailbox
+// If CanRelay is false the test says nothing: LMTP and the embedded mailbox
 // take any recipient and relay none. A server that accepts every recipient and
-// refuses at DATA, or accepts on purpose, fails it. One that relays to some domains
-// or for some clients only may pass: two questions are not asked.
+// refuses at DATA, or accepts on purpose, fails the test. One that relays only to some
+// domains or for some clients may pass: the test asks one question.
 func (d *Dialer) SelfTest(ctx context.Context) error {
 	err := d.offerStranger(ctx)
 	gate := d.gate.Load()
@@ -121,7 +121,7 @@ func (d *Dialer) SelfTest(ctx context.Context) error {
 	return err
 }
 
-// offerStranger is SelfTest without its consequence.
+// offerStranger is SelfTest without its effect on Open.
 func (d *Dialer) offerStranger(ctx context.Context) error {
 	to, chosen := d.set.SelfTestRecipient, true
 	if to == "" {
@@ -150,7 +150,7 @@ func (d *Dialer) offerStranger(ctx context.Context) error {
 		err = ErrOpenRelay
 	default:
 		refused := &RefusedError{Stage: "RCPT", Reply: reply}
-		if reply.Code == 421 { // goes away, and says nothing about the recipient
+		if reply.Code == 421 { // upstream goes away, and says nothing about the recipient
 			return refused
 		}
 		if object := refusalOf(reply, chosen); object != refusesRelay {
@@ -163,7 +163,7 @@ func (d *Dialer) offerStranger(ctx context.Context) error {
 }
 
 // undecided makes a refusal before RCPT an UndecidedError: of MAIL, and of the test's
-// client when it connects. A 421, and a 4xx to a connection that names no policy (4.7.x),
+// client when it connects. A 421, and a 4xx to a connection without a policy code (4.7.x),
 // are about upstream and not about the client.
 func undecided(err error, chosen bool) error {
 	var refused *RefusedError

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// The values of Settings.TLS. There is no "if offered": whoever can change what
-// passes between blockd and upstream could take the offer out, and nobody would
-// notice that mail goes in the clear.
+// The values of Settings.TLS. There is no "if offered": an attacker between
+// blockd and upstream could take the offer out, and mail would go in the clear
+// unnoticed.
 const (
 	TLSNone     = "none"
 	TLSStart    = "starttls" // RFC 3207; without it no mail passes
-	TLSImplicit = "implicit" // from the first octet, behind a PROXY header
+	TLSImplicit = "implicit" // from the first octet, or after a PROXY header
 )
 
 // TLSTimeout is the default of Settings.TLSTimeout.
@@ -28,25 +28,25 @@ const TLSTimeout = 10 * time.Second
 // Pin is the SHA-256 of a public key, of its SubjectPublicKeyInfo in DER.
 type Pin [sha256.Size]byte
 
-// Trust says which server upstream must prove to be.
+// Trust says how upstream must prove its identity.
 type Trust struct {
-	Name  string         // that its certificate is for; "" = the host of Settings.Address
-	Roots *x509.CertPool // who may have signed it; nil = the system's authorities
-	Pins  []Pin          // if there are any its key must be one of them, and the rest does not matter
+	Name  string         // the name in its certificate; "" = the host of Settings.Address
+	Roots *x509.CertPool // authorities for the certificate; nil = the system's
+	Pins  []Pin          // if there are any, its key must be one of them, and name and authority do not matter
 }
 
-// Errors of Open where TLS is asked for. In either case nothing of the client or
+// Errors of Open with TLS. In both cases nothing of the client or
 // its mail has been sent.
 var (
-	// ErrNoSTARTTLS reports an upstream that does not offer it, or somebody in
+	// ErrNoSTARTTLS reports an upstream that does not offer it, or an attacker in
 	// between who has taken the offer out.
 	ErrNoSTARTTLS = errors.New("upstream does not offer STARTTLS, and nothing is sent in the clear")
 
-	// ErrPin reports a server with another key than those that are pinned.
+	// ErrPin reports a server whose key is not pinned.
 	ErrPin = errors.New("the server's public key is not one of those pinned")
 )
 
-// tlsConfig is made once for all sessions of a Dialer, so that they resume: a
+// tlsConfig is made once for all sessions of a Dialer, so that they can resume: a
 // full handshake costs each side about a millisecond of CPU.
 func tlsConfig(t Trust, address string) *tls.Config {
 	c := &tls.Config{
@@ -69,9 +69,9 @@ func tlsConfig(t Trust, address string) *tls.Config {
 	return c
 }
 
-// secure does the TLS handshake on conn. Nothing may have been read that is not
-// consumed: it came in the clear, from anybody, and would be taken for what
-// upstream says under TLS (CVE-2011-0411).
+// secure does the TLS handshake on conn. The buffer must be empty: octets in it came in
+// the clear, from an unknown party, and would be taken for upstream's words under TLS
+// (CVE-2011-0411).
 func (d *Dialer) secure(ctx context.Context, conn *Conn) error {
 	if conn.R.Buffered() > 0 {
 		return fmt.Errorf("upstream: STARTTLS: %w", ErrEarly)
@@ -89,7 +89,7 @@ func (d *Dialer) secure(ctx context.Context, conn *Conn) error {
 	return nil
 }
 
-// startTLS asks for TLS and goes over to it. All that was learnt before is void.
+// startTLS asks for TLS and starts it. Everything learnt before is void.
 func (d *Dialer) startTLS(ctx context.Context, conn *Conn) error {
 	if !conn.Caps.Has("STARTTLS") {
 		return ErrNoSTARTTLS
@@ -100,17 +100,17 @@ func (d *Dialer) startTLS(ctx context.Context, conn *Conn) error {
 	return d.secure(ctx, conn)
 }
 
-// TLS reports whether what passes over c is encrypted, and the other end is
+// TLS reports whether c is encrypted, and the other end is
 // known to be upstream.
 func (c *Conn) TLS() bool {
 	_, ok := c.Conn.(*tls.Conn)
 	return ok
 }
 
-// PinOf returns the pin of the server that shows certificate c.
+// PinOf returns the pin of a server with certificate c.
 func PinOf(c *x509.Certificate) Pin { return sha256.Sum256(c.RawSubjectPublicKeyInfo) }
 
-// ParseRoots reads authorities from PEM. What it cannot read is an error: left
+// ParseRoots reads authorities from PEM. An unreadable one is an error: left
 // out, it would be missed only when upstream changes its certificate.
 func ParseRoots(text []byte) (*x509.CertPool, error) {
 	pool, n := x509.NewCertPool(), 0

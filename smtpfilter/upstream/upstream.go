@@ -1,9 +1,9 @@
 // Package upstream opens sessions with the next mail server: dial, TLS, greeting,
-// EHLO or LHLO, who the client is (XCLIENT, PROXY v2), and what the server can do.
+// EHLO or LHLO, the client's identity (XCLIENT, PROXY v2), and the server's extensions.
 //
-// A session opened here is past everything that is not the client's business.
-// What follows, MAIL and on, is the caller's; this package reads exactly the
-// replies to its own commands and leaves nothing of the stream elsewhere.
+// A session from this package is ready for the client's first MAIL. MAIL and
+// everything after it is the caller's. This package reads exactly the
+// replies to its own commands, and leaves nothing of the stream elsewhere.
 package upstream
 
 import (
@@ -22,7 +22,7 @@ import (
 	"blockd/smtpfilter/wire"
 )
 
-// Protocol is what is spoken upstream.
+// Protocol is the protocol that upstream speaks.
 type Protocol uint8
 
 // The protocols.
@@ -38,25 +38,25 @@ const (
 	ClientInfoPROXY   = "proxy-v2" // HAProxy's binary header ahead of everything
 )
 
-// Client is what upstream may be told about the client.
+// Client is what upstream may learn about the client.
 type Client struct {
 	Addr  netip.AddrPort // zero: unknown
 	Helo  string         // as parsed; "" unknown
 	ESMTP bool
 }
 
-// Conn is one upstream session past its EHLO, for one client session. It has no
-// deadline set, and whoever opened it ends it, with Close or Release.
+// Conn is one upstream session after its EHLO, for one client session. It has no
+// deadline set. The caller of Open ends it, with Close or Release.
 type Conn struct {
 	net.Conn
 	R    *bufio.Reader // replies; nothing of the stream is read elsewhere
 	Caps Caps
 
-	readers *sync.Pool // whence R is; nil: from nowhere
+	readers *sync.Pool // gets R back; nil: no pool
 }
 
-// Release is Close for whoever reads R, and for nobody beside: R serves another
-// connection from then on, and is nil here.
+// Release is Close for the only reader of R. Afterwards R serves another
+// connection, and is nil here.
 func (c *Conn) Release() error {
 	if c.readers != nil && c.R != nil {
 		c.R.Reset(nil)
@@ -95,7 +95,7 @@ type Dialer struct {
 	set  Settings
 	tls  *tls.Config // nil: none
 	caps atomic.Pointer[Caps]
-	gate atomic.Pointer[error] // what Open returns instead of a session; nil error or pointer: none
+	gate atomic.Pointer[error] // the error that Open returns instead of a session; nil error or pointer: none
 	loop atomic.Bool           // CheckListeners has found upstream to be blockd itself
 
 	trouble chan struct{} // holds one: an Open has failed since it was last read
@@ -125,11 +125,11 @@ func New(s Settings) *Dialer {
 // is about the client or its mail.
 var (
 	// ErrNoXCLIENT reports that the client cannot be presented as configured.
-	// To go on without it would make every client look like blockd, which
+	// Without it every client would look like blockd, which
 	// upstream may trust to relay.
 	ErrNoXCLIENT = errors.New("upstream does not offer XCLIENT to this address")
 
-	// ErrNoAddress reports an unknown client where PROXY v2 must name one. The
+	// ErrNoAddress reports an unknown client that PROXY v2 would have to name. The
 	// header's LOCAL form would again present blockd itself.
 	ErrNoAddress = errors.New("no client address for the PROXY header")
 
@@ -169,18 +169,18 @@ func (d *Dialer) Open(ctx context.Context, c Client) (*Conn, error) {
 	if err != nil && ctx.Err() == nil && (!errors.As(err, &refused) || refused.Reply.Code == 421) {
 		select {
 		case d.trouble <- struct{}{}:
-		default: // it is known
+		default: // the failure is noted already
 		}
 	}
 	return conn, err
 }
 
-// Trouble tells whoever watches upstream that it has failed a client: it can be read
-// once after one or more calls of Open that could not get a session and were not refused.
+// Trouble tells the watch on upstream that upstream has failed a client. It can be read
+// once after one or more calls of Open that got neither a session nor a refusal.
 func (d *Dialer) Trouble() <-chan struct{} { return d.trouble }
 
-// Caps returns what upstream announced last, from a cache that every Open and
-// Probe refreshes; ok is false before the first success.
+// Caps returns the last announcement of upstream, from a cache that every Open and
+// Probe refreshes. ok is false before the first success.
 func (d *Dialer) Caps() (caps Caps, ok bool) {
 	if p := d.caps.Load(); p != nil {
 		return *p, true
@@ -200,7 +200,7 @@ func (d *Dialer) Probe(ctx context.Context) error {
 	return nil
 }
 
-// open is Open for a client that may be nobody.
+// open is Open. The zero Client stands for no client.
 func (d *Dialer) open(ctx context.Context, c Client) (conn *Conn, err error) {
 	nc, err := d.dial(ctx)
 	if err != nil {
@@ -229,8 +229,8 @@ func (d *Dialer) open(ctx context.Context, c Client) (conn *Conn, err error) {
 	return conn, nil
 }
 
-// reader returns a reader of replies, used before or new: of a session's memory it is
-// the largest piece.
+// reader returns a reader of replies, used or new: it is the largest piece of a session's
+// memory.
 func (d *Dialer) reader(nc net.Conn) *bufio.Reader {
 	if r, ok := d.readers.Get().(*bufio.Reader); ok {
 		r.Reset(nc)
@@ -239,8 +239,8 @@ func (d *Dialer) reader(nc net.Conn) *bufio.Reader {
 	return bufio.NewReaderSize(nc, wire.MaxReplyLine)
 }
 
-// handshake is everything between connect and MAIL. The PROXY header goes ahead
-// of TLS, as HAProxy does it; XCLIENT is told inside it.
+// handshake is everything between connect and MAIL. The PROXY header goes before
+// TLS, as HAProxy does it; XCLIENT goes inside TLS.
 func (d *Dialer) handshake(ctx context.Context, conn *Conn, c Client) error {
 	if d.set.ClientInfo == ClientInfoPROXY {
 		if err := d.sendPROXY(conn, c.Addr); err != nil {
@@ -273,15 +273,15 @@ func (d *Dialer) handshake(ctx context.Context, conn *Conn, c Client) error {
 	if !ok {
 		return ErrNoXCLIENT
 	}
-	// XCLIENT is answered by a new greeting; all that was learnt is void.
+	// XCLIENT is answered by a new greeting. Everything learnt before is void.
 	if _, err := d.expect(conn, "XCLIENT", line, 220); err != nil {
 		return err
 	}
 	return d.hello(conn, d.helloName(c))
 }
 
-// hello says EHLO or LHLO and reads what upstream can do. A server that does not
-// know EHLO gets HELO (RFC 5321, section 3.2), and then can do nothing special.
+// hello says EHLO or LHLO and reads the extensions of upstream. A server that does not
+// know EHLO gets HELO (RFC 5321, section 3.2), and then has no extensions.
 func (d *Dialer) hello(conn *Conn, name string) error {
 	verb := "EHLO"
 	if d.set.Protocol == LMTP {
@@ -316,8 +316,8 @@ func (d *Dialer) expect(conn *Conn, stage, line string, want int) (wire.Reply, e
 }
 
 // command sends line, if any, and reads one reply, both within timeout. Bytes
-// that wait behind the reply are an error: whoever speaks out of turn would have
-// them taken for the answer to the next command.
+// that wait after the reply are an error: otherwise they would be
+// taken for the answer to the next command.
 func (c *Conn) command(line string, timeout time.Duration) (wire.Reply, error) {
 	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return wire.Reply{}, err
@@ -334,8 +334,8 @@ func (c *Conn) command(line string, timeout time.Duration) (wire.Reply, error) {
 	return reply, err
 }
 
-// quit ends a session of our own politely, but does not wait for long.
+// quit ends a session of blockd's own politely, but does not wait for long.
 func (c *Conn) quit() {
-	c.command("QUIT", time.Second) // closed in any case
+	c.command("QUIT", time.Second) // the connection closes in any case
 	c.Close()
 }

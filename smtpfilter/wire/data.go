@@ -7,14 +7,14 @@ import "bytes"
 // stands at the start of a message. It holds no bytes.
 type Data struct {
 	line position
-	bare bool  // a bare CR, LF or NUL was found: only the end is looked for now
+	bare bool  // a bare CR, LF or NUL was found: now Scan looks only for the end
 	done bool  // the dot line was settled
 	read int64 // octets settled
 	dots int64 // of them, dots that begin a line: stuffed ones, and that of the dot line
 }
 
-// Size is the size of the message so far as SIZE has it (RFC 1870, section 3):
-// with its CRLFs, without the dots that were doubled and without the dot line.
+// Size is the size of the message so far, as SIZE counts it (RFC 1870, section 3):
+// with its CRLFs, without the doubled dots and without the dot line.
 func (d *Data) Size() int64 {
 	size := d.read - d.dots
 	if d.done {
@@ -27,8 +27,8 @@ func (d *Data) Size() int64 {
 type position uint8
 
 const (
-	atStart  position = iota // behind CRLF
-	afterDot                 // behind CRLF and one dot
+	atStart  position = iota // after CRLF
+	afterDot                 // after CRLF and one dot
 	inside                   // anywhere else
 )
 
@@ -38,8 +38,8 @@ const (
 // because only the next octet tells what it is, so offer it again with more.
 //
 // The first bare CR, bare LF or NUL gives ErrBare, with n the octets before it.
-// Scan then goes on behind them, without further errors, to the real end: what
-// a lax server would take for the end of data is plain data here.
+// Scan then goes on after it, without further errors, to the real end. A false end
+// of data, which a lax server would accept, is plain data here.
 func (d *Data) Scan(p []byte) (n int, done bool, err error) {
 	n, done, err = d.scan(p)
 	d.read += int64(n)

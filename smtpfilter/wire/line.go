@@ -14,12 +14,12 @@ const MaxLine = 4096
 // section 4.
 const MaxAuthLine = 12288
 
-// maxSkip ends a session whose line never ends: what Line throws away of one
-// line before it gives up. No client that means mail sends so much.
+// maxSkip ends a session whose line never ends: the octets that Line throws away of one
+// line before it gives up. No honest client sends so much.
 const maxSkip = 1 << 20
 
-// Errors of Reader.Line. After ErrLongLine the stream stands behind the line
-// and goes on; after the others nobody can say where the next command begins.
+// Errors of Reader.Line. After ErrLongLine the stream goes on after the line.
+// After the others the place of the next command is unknown.
 var (
 	ErrLongLine    = errors.New("command line too long")
 	ErrEndlessLine = errors.New("command line without end")
@@ -34,12 +34,12 @@ type Reader struct {
 	own   []byte // ownBuffer octets
 	buf   []byte // own, one of MaxLine octets, or the lent one
 	lent  bool
-	more  bool // the last read has filled buf, so that more will be there
+	more  bool // the last read has filled buf, so more octets wait
 	start int  // buf[start:end] is read and not consumed
 	end   int
 }
 
-// ownBuffer is what an idle session holds to read its next command into: the longest
+// ownBuffer is the buffer of an idle session for its next command: the longest
 // line of RFC 5321 without extensions. Most sessions never need more, and ten thousand
 // idle ones need 35 MB less than with MaxLine.
 const ownBuffer = 512
@@ -50,8 +50,8 @@ func NewReader(src io.Reader) *Reader {
 	return &Reader{src: src, own: own, buf: own}
 }
 
-// Reset makes r read from src, as a new Reader does. Nothing of the old source is left in
-// its own octets; a lent buffer is given up.
+// Reset makes r read from src, like a new Reader. Nothing of the old source is left in
+// its own octets. A lent buffer is given up.
 func (r *Reader) Reset(src io.Reader) {
 	clear(r.own)
 	*r = Reader{src: src, own: r.own, buf: r.own}
@@ -144,7 +144,7 @@ func (r *Reader) Buffered() []byte { return r.buf[r.start:r.end] }
 // Discard consumes the first n octets of Buffered.
 func (r *Reader) Discard(n int) { r.start += n }
 
-// Fill reads once from the source, behind what is buffered. Call it only with
+// Fill reads once from the source, after the buffered octets. Call it only with
 // room in the buffer, that is with fewer than MaxLine octets in Buffered.
 func (r *Reader) Fill() error {
 	switch {
@@ -172,8 +172,8 @@ func (r *Reader) Fill() error {
 	return io.ErrNoProgress
 }
 
-// move brings what is unread to the beginning of buf. Of a buffer that is given up
-// nothing stays: it may hold a password, which Wipe could not find.
+// move brings the unread octets to the beginning of buf. It clears the buffer that it
+// gives up: that may hold a password, which Wipe could not find.
 func (r *Reader) move(buf []byte) {
 	old := r.buf
 	r.end = copy(buf, r.Buffered())
@@ -184,7 +184,7 @@ func (r *Reader) move(buf []byte) {
 	}
 }
 
-// Wipe overwrites what was consumed, for it may have been a password.
+// Wipe overwrites the consumed octets, which may have been a password.
 func (r *Reader) Wipe() {
 	clear(r.buf[:r.start])
 	clear(r.buf[r.end:])
@@ -202,8 +202,8 @@ func (r *Reader) Widen(buf []byte) {
 	r.lent = true
 }
 
-// Narrow returns the lent buffer as soon as what is unread fits into a line's; until
-// then, and when none was lent, it returns nil.
+// Narrow returns the lent buffer as soon as the unread octets fit into a line's. Until
+// then, and if none was lent, it returns nil.
 func (r *Reader) Narrow() []byte {
 	unread := r.end - r.start
 	if !r.lent || unread > MaxLine {

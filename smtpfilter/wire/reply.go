@@ -52,8 +52,8 @@ func ReadReply(r *bufio.Reader) (Reply, error) {
 	return Reply{}, ErrReply
 }
 
-// replyLine reads one line of a reply, with its line end. last is false where a
-// "-" behind the code announces another line (RFC 5321, section 4.2.1).
+// replyLine reads one line of a reply, with its line end. last is false if a
+// "-" after the code announces another line (RFC 5321, section 4.2.1).
 func replyLine(line []byte) (code int, last, ok bool) {
 	n := len(line) - 2
 	if n < 3 || line[n] != '\r' {

@@ -8,8 +8,8 @@ type Unstuff struct {
 	inside bool // the next octet does not begin a line
 }
 
-// Next returns the first part of p that holds no doubled dot, as the reader of the
-// message gets it, and what is still to be looked at. Of the dot line it leaves
+// Next returns the first part of p without a doubled dot, as the reader of the
+// message gets it, and the rest of p. Of the dot line it leaves
 // CRLF.
 func (u *Unstuff) Next(p []byte) (text, rest []byte) {
 	if !u.inside && len(p) > 0 && p[0] == '.' {
