@@ -251,12 +251,16 @@ func splitRecord(cells []cell, text string, sep byte) ([]cell, error) {
 			i += len(value) + 1
 			continue
 		}
-		n := quotedCell(text[i:])
-		if n < 0 {
+		end, doubled := closingQuote(text, i+1)
+		if end < 0 {
 			return cells, errOpenQuote
 		}
-		cells = append(cells, cell{strings.ReplaceAll(text[i+1:i+n-1], `""`, `"`), i})
-		switch i += n; {
+		value := text[i+1 : end]
+		if doubled {
+			value = strings.ReplaceAll(value, `""`, `"`)
+		}
+		cells = append(cells, cell{value, i})
+		switch i = end + 1; {
 		case i == len(text):
 			return cells, nil
 		case text[i] != sep:
@@ -266,16 +270,17 @@ func splitRecord(cells []cell, text string, sep byte) ([]cell, error) {
 	}
 }
 
-// quotedCell returns the octets of the quoted cell that text begins with, -1 if its quote
-// is not closed. Two quotes in it are one of its text.
-func quotedCell(text string) int {
-	for end := 1; ; end += 2 {
-		n := strings.IndexByte(text[end:], '"')
+// closingQuote finds the quote that closes the cell whose text begins at i, -1 without
+// one. doubled: there are quotes in the text, of which two stand for one.
+func closingQuote(text string, i int) (end int, doubled bool) {
+	for ; ; i += 2 {
+		n := strings.IndexByte(text[i:], '"')
 		if n < 0 {
-			return -1
+			return -1, doubled
 		}
-		if end += n; !strings.HasPrefix(text[end:], `""`) {
-			return end + 1
+		if i += n; i+1 == len(text) || text[i+1] != '"' {
+			return i, doubled
 		}
+		doubled = true
 	}
 }

@@ -36,8 +36,14 @@ func endOfKey(text string) int { return indexUnquoted(text, " \t") }
 
 // indexUnquoted returns where the first of chars outside quotes is, -1 without one.
 func indexUnquoted(text, chars string) int {
-	if strings.IndexByte(text, '"') < 0 {
-		return strings.IndexAny(text, chars)
+	first, front := -1, text
+	for _, c := range []byte(chars) {
+		if i := strings.IndexByte(front, c); i >= 0 {
+			first, front = i, text[:i]
+		}
+	}
+	if first < 0 || strings.IndexByte(front, '"') < 0 {
+		return first // as in nearly every line
 	}
 	quoted := false
 	for i := 0; i < len(text); i++ {
