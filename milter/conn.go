@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// conn is a mail server's connection as the library gets to see it: complete,
+// conn is a mail server's connection as the library sees it: complete,
 // checked packets in, whole packets out. A peer that begins a packet must also end it
-// in time, and read what it is answered.
+// in time, and read the answers.
 type conn struct {
 	net.Conn
 	guard *guard
@@ -22,8 +22,8 @@ type conn struct {
 	in    packets
 	taken chan struct{} // closed when the library first reads, or the connection ends
 	take  sync.Once
-	spoke atomic.Bool // the last packet was one of an SMTP session, or the negotiation before it
-	out   []byte      // a reply whose data is still to come
+	spoke atomic.Bool // the last packet belonged to an SMTP session, or to the negotiation before it
+	out   []byte      // the head of a reply whose data is still to come
 
 	idle idleTimer
 
@@ -73,7 +73,7 @@ func (c *conn) fill() error {
 	}
 }
 
-// lost is the end of a connection by its peer, or by its idle timer.
+// lost ends a connection whose peer is gone, or whose idle timer has expired.
 func (c *conn) lost(err error) error {
 	switch under := c.in.under(); {
 	case under && errors.Is(err, os.ErrDeadlineExceeded):
@@ -83,19 +83,19 @@ func (c *conn) lost(err error) error {
 		err = io.ErrUnexpectedEOF
 	}
 	if err == io.EOF {
-		return err // as it should be
+		return err // the normal end
 	}
 	return c.fault(err)
 }
 
-// fault says whose error it is: the library logs no more than its text.
+// fault names the peer of an error, because the library logs only its text.
 func (c *conn) fault(err error) error {
 	return fmt.Errorf("mail server at %s: %w", peerText(c.Conn), err)
 }
 
-// SetReadDeadline does nothing: the library would give the negotiation a second,
-// which a mail server under load does not always keep, and everything after it as
-// long as it likes.
+// SetReadDeadline does nothing. The library would give the negotiation a second,
+// which a mail server under load does not always keep, and no limit to everything
+// after it.
 func (c *conn) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline does nothing: the library would set one for each answer, and take
@@ -136,7 +136,7 @@ func wholePacket(p []byte) bool {
 	return len(p) >= lengthOctets && len(p)-lengthOctets >= int(binary.BigEndian.Uint32(p))
 }
 
-// silent reports a connection that no SMTP session hangs on: none yet, or none since
+// silent reports that no SMTP session is in progress: none yet, or none since
 // the last has ended.
 func (c *conn) silent() bool { return !c.spoke.Load() }
 

@@ -11,11 +11,11 @@ import (
 	"blockd/listener"
 )
 
-// guard stands between the network and the library, which trusts its peers: it
-// takes memory for any length that is announced, waits for ever, and ends the
-// process at the first packet that is too short. The guard lets in whom the
-// settings name, as many as they allow, and what conn lets through. Its set of
-// connections is its own, since the library can lose one while it stops.
+// guard stands between the network and the library, which trusts its peers. The library
+// takes memory for any announced length, waits for ever, and ends the
+// process at the first packet that is too short. The guard lets in the peers that the
+// settings name, as many as they allow, and the packets that conn lets through. It keeps
+// its own set of connections, because the library can lose one while it stops.
 type guard struct {
 	settings Settings
 	metrics  *metrics
@@ -24,7 +24,7 @@ type guard struct {
 
 	mu       sync.Mutex
 	open     map[*conn]struct{}
-	stopping chan struct{} // closed when no more connections are waited for
+	stopping chan struct{} // closed when Accept waits for no more connections
 }
 
 func newGuard(s Settings, m *metrics, log *listener.CalmLog) *guard {
@@ -37,7 +37,7 @@ type guarded struct {
 	*guard
 }
 
-// Accept returns the next connection that is let in.
+// Accept returns the next admitted connection.
 func (l guarded) Accept() (net.Conn, error) {
 	for {
 		nc, err := listener.Accept(l.Listener, l.stopping, func(err error, _ time.Duration) {
@@ -54,7 +54,7 @@ func (l guarded) Accept() (net.Conn, error) {
 	}
 }
 
-// enter lets a peer in, or says nothing: there is no word for it in the protocol.
+// enter admits a peer. It refuses without a reply, because the protocol has none.
 func (g *guard) enter(nc net.Conn) *conn {
 	c, why := g.place(nc)
 	if why != "" {
@@ -64,8 +64,8 @@ func (g *guard) enter(nc net.Conn) *conn {
 	return c
 }
 
-// place makes room for a connection, or says why not. One that was accepted while
-// the filter stops is served: closed, it would be a mail that nobody has judged.
+// place makes room for a connection, or says why not. A connection that was accepted
+// while the filter stops is served: if it were closed, a mail would pass unchecked.
 func (g *guard) place(nc net.Conn) (c *conn, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,7 +82,7 @@ func (g *guard) place(nc net.Conn) (c *conn, why string) {
 	return c, ""
 }
 
-// peerText names a peer; those of a Unix socket have no name.
+// peerText names a peer; a peer on a Unix socket has no name.
 func peerText(c net.Conn) string {
 	if a := c.RemoteAddr(); a != nil && a.Network() != "unix" {
 		return a.String()
@@ -99,8 +99,8 @@ func (g *guard) leave(c *conn) {
 	}
 }
 
-// handed waits until the library reads every connection that was let in, or has
-// lost it, for so long at most.
+// handed waits until the library reads every admitted connection, or has
+// lost it, for this long at most.
 func (g *guard) handed(most time.Duration) {
 	g.mu.Lock()
 	open := slices.Collect(maps.Keys(g.open))
@@ -118,7 +118,7 @@ func (g *guard) handed(most time.Duration) {
 // stop ends waits for a next connection, once; the listeners are closed by the caller.
 func (g *guard) stop() { close(g.stopping) }
 
-// cut closes those connections that are to go, and says how many there were.
+// cut closes the connections that are to go, and returns how many there were.
 func (g *guard) cut(which func(*conn) bool) int {
 	var gone []*conn
 	g.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"blockd/policy"
 )
 
-// actions are what this filter may want to do to messages.
+// actions are the changes that this filter may make to messages.
 func (s *Server) actions() milter.OptAction {
 	var a milter.OptAction
 	if s.checker.Uses(policy.TagOnMatch) {
@@ -23,8 +23,8 @@ func (s *Server) actions() milter.OptAction {
 	return a
 }
 
-// protocol is what this filter does not want to hear of, and where it has nothing
-// to say. OptSkip is never among it: a mail server that has been told to skip at
+// protocol names the events that this filter does not need, and those that it does not
+// answer. It never has OptSkip: a mail server that was told to skip at
 // one RCPT asks about no further one, and lets all of them in.
 func (s *Server) protocol() milter.OptProtocol {
 	p := milter.OptNoBody | milter.OptNoData | milter.OptNoUnknown | milter.OptNoHeloReply
@@ -37,20 +37,20 @@ func (s *Server) protocol() milter.OptProtocol {
 	return p | milter.OptNoHeaders | milter.OptNoEOH
 }
 
-// forMessages is leave where whole messages have to be seen, to the octet. They are
-// sent only of senders that are not accepted at MAIL.
+// forMessages returns leave, changed so that the mail server sends whole messages, to the
+// octet. It sends only messages of senders that are not accepted at MAIL.
 func forMessages(leave milter.OptProtocol) milter.OptProtocol {
 	return leave&^(milter.OptNoHeaders|milter.OptNoEOH|milter.OptNoBody) |
 		milter.OptNoHeaderReply | milter.OptNoBodyReply | milter.OptHeaderLeadingSpace
 }
 
-// version is the highest that we speak, and 2 the lowest that is known.
+// version is the highest that this filter speaks, and 2 is the lowest that exists.
 const version, oldest = 6, 2
 
-// negotiate agrees with any mail server on what it offers of what we want. To ask
-// for what was not offered would make Postfix drop the filter.
+// negotiate agrees with any mail server on the wanted options that it offers. Postfix
+// drops a filter that asks for an option that was not offered.
 //
-// Whether messages have to be seen is asked anew for every connection: lists change.
+// Whether messages have to be seen is decided anew for every connection, because lists change.
 func (s *Server) negotiate(theirs, _ uint32, offered, wanted milter.OptAction, canLeave, leave milter.OptProtocol, _ milter.DataSize) (uint32, milter.OptAction, milter.OptProtocol, milter.DataSize, error) {
 	if theirs < oldest {
 		return 0, 0, 0, 0, fmt.Errorf("a mail server that speaks version %d of the milter protocol", theirs)

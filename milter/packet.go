@@ -7,22 +7,22 @@ import (
 	"fmt"
 )
 
-// A packet is a length of four octets, big-endian, then so many octets: a command
-// and its data. The bounds are of what the length counts.
+// A packet is a length of four octets, big-endian, then this many octets: a command
+// and its data. The bounds apply to this length.
 const (
 	lengthOctets = 4
 
-	// maxFirst bounds a packet before the negotiation is over. That one has 13
+	// maxFirst bounds a packet before the negotiation is over. The negotiation has 13
 	// octets, and a list of macros would not be much longer.
 	maxFirst = 4 << 10
-	// maxCommand bounds what an SMTP command leads to: a line has at most 2 KiB in
+	// maxCommand bounds the packet of an SMTP command: a line has at most 2 KiB in
 	// Postfix and Sendmail, and the macros of a stage are a few hundred octets.
 	maxCommand = 64 << 10
 	// maxContent bounds a header field or a piece of a body. Postfix sends fields of
 	// up to header_size_limit, 100 KiB, and both send bodies in pieces of 64 KiB.
 	maxContent = 1 << 20
-	// maxStrings bounds the texts in a packet of macros, which the library keeps in
-	// maps: of 64 KiB of short names it would make 3 MiB at each stage.
+	// maxStrings bounds the texts in a packet of macros. The library keeps them in
+	// maps: 64 KiB of short names would become 3 MiB at each stage.
 	maxStrings = 512
 )
 
@@ -36,7 +36,7 @@ const (
 	cmdQuitNext  = 'K' // the session ends, another one may follow on the connection
 )
 
-// errPacket is what a peer sends that is no packet of the milter protocol, or
+// errPacket reports octets that are no packet of the milter protocol, or
 // none that a mail server would send.
 var errPacket = errors.New("not a milter packet")
 
@@ -61,8 +61,8 @@ func most(command byte, negotiated bool) int {
 	return 0
 }
 
-// check says what is wrong with the data of a packet that is whole. What it lets
-// through, the library reads without an index out of range.
+// check returns what is wrong with the data of a whole packet. The library reads
+// a packet that passes without an index out of range.
 func check(command byte, data []byte) error {
 	zero := bytes.IndexByte(data, 0)
 	switch {
@@ -78,17 +78,17 @@ func check(command byte, data []byte) error {
 	return nil
 }
 
-// bufferSize is that of a connection that is given packets of usual size: the
-// macros and the event of a command have less than 200 octets together. It is all
-// that an idle one keeps, and the collector wants as much again: with 4 KiB an idle
-// connection was 23 KiB in all, with these it is less than 16.
+// bufferSize is the buffer of a connection with packets of usual size: the
+// macros and the event of a command have less than 200 octets together. An idle
+// connection keeps only this, and the collector needs as much again. With 4 KiB an idle
+// connection took 23 KiB in all, with this size it takes less than 16.
 const bufferSize = 512
 
-// packets is what has arrived of a stream of packets. It hands out an octet only
-// when its packet is whole and checked. The zero value has seen nothing.
+// packets buffers a stream of packets. It hands out an octet only
+// when its packet is whole and checked. The zero value is an empty stream.
 type packets struct {
 	buf        []byte
-	head, tail int  // buf[head:tail] is there
+	head, tail int  // buf[head:tail] has arrived
 	whole      int  // octets from head on that may be handed out
 	negotiated bool // the first packet has been seen
 }
@@ -101,14 +101,14 @@ func (p *packets) hand(dst []byte) int {
 	return n
 }
 
-// command is that of the packet that admit has just let in.
+// command is the command of the packet that admit has just accepted.
 func (p *packets) command() byte { return p.buf[p.head+lengthOctets] }
 
 // under reports whether a packet has begun to arrive.
 func (p *packets) under() bool { return p.tail > p.head }
 
-// admit looks at the packet at head as far as it is there. A length or a command
-// that is wrong is refused as soon as it can be seen.
+// admit examines the packet at head as far as it has arrived. It refuses a wrong length
+// or command as soon as it can be seen.
 func (p *packets) admit() (done bool, err error) {
 	have := p.buf[p.head:p.tail]
 	if len(have) < lengthOctets {
@@ -140,8 +140,8 @@ func (p *packets) admit() (done bool, err error) {
 	return true, nil
 }
 
-// room returns where the next octets go, at least one. The buffer grows with what
-// has arrived, never with what was announced, and shrinks behind a large packet.
+// room returns the place for the next octets, at least one. The buffer grows with the
+// octets that have arrived, never with an announced length, and shrinks after a large packet.
 func (p *packets) room() []byte {
 	switch rest := p.buf[p.head:p.tail]; {
 	case len(rest) < bufferSize && len(p.buf) != bufferSize:

@@ -14,15 +14,15 @@ import (
 // The time limits of a connection.
 const (
 	// idleTime is longer than the 300 s after which Postfix closes by itself
-	// (smtpd_policy_service_max_idle): it should be the one who knows.
+	// (smtpd_policy_service_max_idle), so that Postfix normally closes first.
 	idleTime    = 400 * time.Second
 	requestTime = 10 * time.Second // from the first octet of a request to its last
 	writeTime   = 10 * time.Second // for answers to be taken
-	// graceTime is how long an idle connection stays open at the end: for the
-	// question that is on its way just now.
+	// graceTime is how long an idle connection stays open at a stop, for a
+	// question that is already on its way.
 	graceTime = 100 * time.Millisecond
-	// armTime is how old a deadline may get before it is set anew: to set both for
-	// each request takes 0.5 µs, beside the 1.2 of reading and deciding it.
+	// armTime is how old a deadline may get before it is set anew. Setting both for
+	// each request takes 0.5 µs; reading and deciding it takes 1.2.
 	armTime = 5 * time.Second
 )
 
@@ -36,14 +36,14 @@ const (
 type dialect interface {
 	// measure returns the length of the first request in buf, framing included, or
 	// 0 as long as it is not whole. The first seen octets were there at the last
-	// call for this request. An error is a fault: there is no way on from it.
+	// call for this request. An error is a fault, and ends the connection.
 	measure(buf []byte, seen int) (int, error)
 
 	// answer appends the answer to a whole request to out. A fault ends the
-	// connection without an answer but that of apologize.
+	// connection with only the answer of apologize.
 	answer(out, request []byte) ([]byte, error)
 
-	// apologize appends the answer where there can be no right one.
+	// apologize appends the answer that is sent if there can be no right one.
 	apologize(out []byte) []byte
 }
 
@@ -59,7 +59,7 @@ const (
 	errMalformed fault = "malformed" // no request
 	errSlow      fault = "slow"      // not whole within requestTime
 	errUnread    fault = "unread"    // the peer takes no answers
-	errPanic     fault = "panic"     // a defect of ours
+	errPanic     fault = "panic"     // a defect of blockd
 )
 
 // conn reads requests and writes answers.
@@ -68,12 +68,12 @@ type conn struct {
 	dialect dialect
 	conn    net.Conn
 
-	in       []byte // what was read; in[r:] is not answered yet
+	in       []byte // the octets read; in[r:] is not answered yet
 	r        int
 	seen     int // of in[r:]: measured, and no whole request
 	out      []byte
 	now      time.Time // of the last read
-	armed    time.Time // when the read deadline was set; zero: it is not that of an idle connection
+	armed    time.Time // when the read deadline was set; zero: it is no idle deadline
 	writable time.Time // when the write deadline was set
 	began    time.Time // when the first octet of an unfinished request came; zero without one
 	stopping atomic.Bool
@@ -98,8 +98,8 @@ func (c *conn) serve() {
 	}
 }
 
-// farewell says the last word. Then it reads for a moment what the peer still
-// sends: to close a socket with unread input resets the connection, and the word
+// farewell sends the last answer. Then it reads the peer's input for a
+// moment: closing a socket with unread input resets the connection, and the answer
 // would be lost.
 func (c *conn) farewell() {
 	c.conn.SetDeadline(time.Now().Add(time.Second))
@@ -117,7 +117,7 @@ func (c *conn) farewell() {
 	}
 }
 
-// run returns nil at the end of the input or of the Server, and else a fault or
+// run returns nil at the end of the input or of the Server, and otherwise a fault or
 // the error of the connection.
 func (c *conn) run() (err error) {
 	defer func() {
@@ -146,7 +146,7 @@ func (c *conn) run() (err error) {
 	}
 }
 
-// answerAll answers every request that is whole.
+// answerAll answers every whole request.
 func (c *conn) answerAll() error {
 	for c.r < len(c.in) {
 		n, err := c.dialect.measure(c.in[c.r:], c.seen)
@@ -193,8 +193,8 @@ func (c *conn) flush() error {
 	return err
 }
 
-// read waits for more of the input. The buffer grows with what has come, never
-// with what was announced.
+// read waits for more of the input. The buffer grows with the octets that have come,
+// never with an announced length.
 func (c *conn) read() error {
 	if len(c.in) == cap(c.in) {
 		c.in = append(make([]byte, 0, 2*cap(c.in)), c.in...)
@@ -215,7 +215,7 @@ func (c *conn) read() error {
 		case c.now.Sub(c.began) >= requestTime:
 			return errSlow
 		}
-		// Stopped within a request: that one is still waited for.
+		// Stopped within a request: read still waits for the rest of it.
 	}
 }
 
@@ -238,7 +238,7 @@ func (c *conn) arm() {
 	}
 }
 
-// stop has the connection end behind what has been asked. It may be called from
+// stop ends the connection after its pending requests. It may be called from
 // any goroutine.
 func (c *conn) stop() {
 	c.stopping.Store(true)

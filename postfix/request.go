@@ -3,7 +3,7 @@ package postfix
 import "bytes"
 
 // The limits of a policy request. Postfix 3.7 sends 29 attributes in 700 to 900
-// octets, and a line of SMTP that it takes parts from has at most 2,048.
+// octets. Their values come from lines of SMTP, which have at most 2,048.
 const (
 	maxAttributes = 100
 	maxAttribute  = 4 << 10  // octets of a line, without its end
@@ -13,8 +13,8 @@ const (
 // accessPolicy is the only kind of request that there is.
 const accessPolicy = "smtpd_access_policy"
 
-// policyRequest is what a policy request says, as far as somebody here wants to
-// know. The texts lie in the connection's buffer.
+// policyRequest holds the attributes of a policy request that blockd needs.
+// The texts lie in the connection's buffer.
 type policyRequest struct {
 	kind      []byte // accessPolicy
 	state     []byte // "RCPT" and others: the command that it is about
@@ -30,7 +30,7 @@ type policyRequest struct {
 	duplicates int // times that one of these came again; the last one counts
 }
 
-// field is where the value of an attribute goes; nil for one that nobody wants.
+// field is where the value of an attribute goes; nil for one that is not needed.
 func (r *policyRequest) field(name []byte) *[]byte {
 	switch string(name) { // does not allocate
 	case "request":
@@ -72,8 +72,8 @@ func measurePolicyRequest(buf []byte, seen int) (int, error) {
 	return n, nil
 }
 
-// parsePolicyRequest reads a whole request, "name=value" lines with an empty one
-// behind them.
+// parsePolicyRequest reads a whole request: "name=value" lines, and an empty one
+// after them.
 func parsePolicyRequest(text []byte) (r policyRequest, err error) {
 	for n := 0; ; n++ {
 		line, rest, _ := bytes.Cut(text, []byte{'\n'})

@@ -23,12 +23,12 @@ type Server struct {
 	refusals *listener.CalmLog
 }
 
-// stopTimeout bounds the end: a request that has begun has requestTime to be
+// stopTimeout bounds a stop: a request that has begun has requestTime to be
 // whole, and its answer writeTime to be taken.
 const stopTimeout = requestTime + writeTime + 5*time.Second
 
-// Serve answers peers on the listeners until ctx ends. What has been asked by then
-// is still answered; then every connection is closed and Serve returns nil. A
+// Serve answers peers on the listeners until ctx ends. It still answers the pending
+// requests. Then it closes every connection and returns nil. A
 // listener that fails for good has the same effect, and Serve returns its error.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -54,7 +54,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	return nil
 }
 
-// accept serves whoever connects until ctx ends.
+// accept serves every connection until ctx ends.
 func (s *Server) accept(ctx context.Context, l net.Listener) error {
 	for {
 		nc, err := listener.Accept(l, ctx.Done(), func(err error, retry time.Duration) {
@@ -72,7 +72,7 @@ func (s *Server) accept(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// admit serves a connection, or closes it: from there no question was taken, and
+// admit serves a connection, or closes it before it reads a question. Then
 // Postfix does what its own default action says.
 func (s *Server) admit(nc net.Conn) {
 	why := ""
@@ -88,7 +88,7 @@ func (s *Server) admit(nc net.Conn) {
 		s.metrics.connections.Inc()
 	}
 	s.mu.Unlock()
-	if why != "" { // counted before the close: who sees the end finds it counted
+	if why != "" { // counted before the close, so that a peer that sees the end finds it counted
 		s.metrics.refused.WithLabelValues(s.door.Name, why).Inc()
 		s.refusals.Warn(s.door.Name+" connection refused", slog.String("peer", nc.RemoteAddr().String()), slog.String("why", why))
 		nc.Close()
@@ -105,7 +105,7 @@ func (s *Server) admit(nc net.Conn) {
 	})
 }
 
-// drain ends every connection behind what it has been asked.
+// drain ends every connection after its pending requests.
 func (s *Server) drain() {
 	s.mu.Lock()
 	for c := range s.open {

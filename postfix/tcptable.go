@@ -2,8 +2,8 @@ package postfix
 
 import "bytes"
 
-// maxLine bounds a request of a tcp table: a key of 2,048 octets, each of them
-// encoded by three.
+// maxLine bounds a request of a tcp table: a key of 2,048 octets, each
+// encoded as three.
 const maxLine = 8 << 10
 
 // tcpTable is tcp_table(5) on one connection: a line "get KEY", and a line back.
@@ -45,7 +45,7 @@ func (t *tcpTable) apologize(out []byte) []byte {
 	return appendReply(out, "500", "not checked")
 }
 
-// appendReply encodes text as tcp_table(5) has it. The longest is far below the
+// appendReply encodes text by tcp_table(5). The longest reply is far below the
 // 4,096 octets that Postfix takes.
 func appendReply(out []byte, code, text string) []byte {
 	const hex = "0123456789ABCDEF"
