@@ -49,19 +49,18 @@ Ends with 0 when the file was written, 1 when it was not, 2 on wrong usage.`,
   blockd compile -o bad.bdx lists/*.txt
   blockd compile -o bad.bdx --format hosts --json ads.hosts.gz`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var named []string // whose lists are accepted
+			files, named := args, []string(nil)
 			if accept && out == "" {
-				named, args = args, nil
+				files, named = nil, args
 			}
-			job, err := newJob(cmd, path, out, flags, args, offline)
+			job, err := newJob(flags, path, out, files, offline)
 			if err != nil {
 				return err
 			}
-			if job.accept, job.named = accept, named; len(named) > 0 {
-				if err := wantLists("--accept", named, job.lists); err != nil {
-					return err
-				}
+			if err := wantLists("--accept", named, job.lists); err != nil {
+				return err
 			}
+			job.accept, job.named = accept, named
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop() // the draft is removed; a second signal ends at once
 			report, err := job.run(ctx, cmd.ErrOrStderr())
@@ -107,53 +106,59 @@ func (j *job) accepts(list string) bool {
 }
 
 // newJob says what to build where, from one of the two forms.
-func newJob(cmd *cobra.Command, path, out string, flags *listFlags, files []string, offline bool) (*job, error) {
+func newJob(flags *listFlags, path, out string, files []string, offline bool) (*job, error) {
 	if out == "" {
-		for _, name := range []string{"format", "action", "subdomains", "patterns", "allow-public-suffix", "exceptions"} {
-			if cmd.Flags().Changed(name) {
-				return nil, usagef("--%s goes with -o FILE.bdx LIST...; a configuration says it in its [[list]]", name)
-			}
+		return configuredJob(flags, path, files, offline)
+	}
+	return listedJob(flags, out, files, offline)
+}
+
+// configuredJob is the index of a configuration.
+func configuredJob(flags *listFlags, path string, files []string, offline bool) (*job, error) {
+	for _, name := range []string{"format", "action", "subdomains", "patterns", "allow-public-suffix", "exceptions"} {
+		if flags.cmd.Flags().Changed(name) {
+			return nil, usagef("--%s goes with -o FILE.bdx LIST...; a configuration says it in its [[list]]", name)
 		}
-		if len(files) > 0 {
-			return nil, usagef("lists on the command line need -o FILE.bdx")
-		}
-		c, err := config.Load(path)
-		if err != nil {
-			return nil, err
-		}
-		if err := daemon.MakeIndexFolder(c); err != nil {
-			return nil, err
-		}
-		settings := c.Reload()
-		lists := settings.Lists
-		sources, err := reload.Sources(lists)
-		if err != nil {
-			return nil, err
-		}
-		j := &job{path: c.Index.Path, sources: sources, lists: lists, memory: settings.Memory, cache: c.Index.Path + index.CacheSuffix}
-		if j.refusals = daemon.Refusals(c); j.refusals != nil {
-			j.judge = c.Policy().Judge()
-		}
-		if !offline {
-			// What comes of a fetch the report tells, and what goes wrong its error.
-			if j.copies, err = daemon.NewFetcher(c, slog.New(slog.DiscardHandler), nil); err != nil {
-				return nil, err
-			}
-			for _, l := range c.Lists {
-				if l.URL != "" {
-					j.fetched = append(j.fetched, l.Path)
-				}
-			}
-		}
-		return j, nil
+	}
+	if len(files) > 0 {
+		return nil, usagef("lists on the command line need -o FILE.bdx")
+	}
+	c, err := config.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := daemon.MakeIndexFolder(c); err != nil {
+		return nil, err
+	}
+	settings := c.Reload()
+	j := &job{path: c.Index.Path, lists: settings.Lists, memory: settings.Memory, cache: c.Index.Path + index.CacheSuffix}
+	if j.sources, err = reload.Sources(j.lists); err != nil {
+		return nil, err
+	}
+	if j.refusals = daemon.Refusals(c); j.refusals != nil {
+		j.judge = c.Policy().Judge()
 	}
 	if offline {
+		return j, nil
+	}
+	for _, l := range c.Lists {
+		if l.URL != "" {
+			j.fetched = append(j.fetched, l.Path)
+		}
+	}
+	// What comes of a fetch the report tells, and what goes wrong its error.
+	j.copies, err = daemon.NewFetcher(c, slog.New(slog.DiscardHandler), nil)
+	return j, err
+}
+
+// listedJob is an index of files on the command line.
+func listedJob(flags *listFlags, out string, files []string, offline bool) (*job, error) {
+	switch {
+	case offline:
 		return nil, usagef("--offline goes with a configuration: nothing on the command line is fetched")
-	}
-	if cmd.Flags().Changed("config") {
+	case flags.cmd.Flags().Changed("config"):
 		return nil, usagef("want -c or -o, not both")
-	}
-	if len(files) == 0 {
+	case len(files) == 0:
 		return nil, usagef("want a LIST to compile into %s", out)
 	}
 	settings, err := flags.settings()

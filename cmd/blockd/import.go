@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,20 +20,18 @@ import (
 	"blockd/migration"
 )
 
-// importer reads one program's configuration.
-type importer func(context.Context, string, migration.Options) (*migration.Result, error)
-
 func newImport() *cobra.Command {
 	var out string
 	var asJSON, force bool
-	sources := []struct {
-		flag, file, what string
-		read             importer
-		path             string
-	}{
-		{flag: "from-postfix", file: "main.cf", what: "Postfix's `main.cf`, with master.cf and the tables that it names", read: migration.Postfix},
-		{flag: "from-rspamd", file: "multimap.conf", what: "rspamd's `multimap.conf`, with the maps that it names", read: migration.Rspamd},
-		{flag: "from-spamassassin", file: "local.cf", what: "SpamAssassin's `local.cf`, with the files that it includes", read: migration.SpamAssassin},
+	type source struct {
+		flag, what string
+		read       func(context.Context, string, migration.Options) (*migration.Result, error)
+		path       string
+	}
+	sources := []source{
+		{flag: "from-postfix", what: "Postfix's `main.cf`, with master.cf and the tables that it names", read: migration.Postfix},
+		{flag: "from-rspamd", what: "rspamd's `multimap.conf`, with the maps that it names", read: migration.Rspamd},
+		{flag: "from-spamassassin", what: "SpamAssassin's `local.cf`, with the files that it includes", read: migration.SpamAssassin},
 	}
 	cmd := &cobra.Command{
 		Use:   "import --from-postfix main.cf | --from-rspamd multimap.conf | --from-spamassassin local.cf [-o DIR] [--force] [--json]",
@@ -56,20 +55,13 @@ Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.
   blockd import --from-rspamd /etc/rspamd/local.d/multimap.conf --json`,
 		Args: noArgs,
 		RunE: answering(func(cmd *cobra.Command, _ []string) error {
-			at := -1
-			for i, s := range sources {
-				if s.path == "" {
-					continue
-				}
-				if at >= 0 {
-					return usagef("want one of --from-postfix, --from-rspamd and --from-spamassassin")
-				}
-				at = i
-			}
-			if at < 0 {
+			given := slices.DeleteFunc(slices.Clone(sources), func(s source) bool { return s.path == "" })
+			if len(given) == 0 {
 				return usagef("want --from-postfix, --from-rspamd or --from-spamassassin with a file")
+			} else if len(given) > 1 {
+				return usagef("want one of --from-postfix, --from-rspamd and --from-spamassassin")
 			}
-			r, err := sources[at].read(cmd.Context(), sources[at].path, migration.Options{Hostname: config.MachineName()})
+			r, err := given[0].read(cmd.Context(), given[0].path, migration.Options{Hostname: config.MachineName()})
 			if err != nil {
 				return err
 			}

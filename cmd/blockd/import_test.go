@@ -1,12 +1,13 @@
 package main
 
 import (
-	"blockd/internal/testkit"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // A second import replaces no file without keeping it.

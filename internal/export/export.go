@@ -37,23 +37,10 @@ func (j Job) Write(ctx context.Context, out io.Writer) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := exporter{Job: j, w: w, rows: j.rows(), now: time.Now(), told: &Result{format: j.Format}}
-	var total int64
-	for n, row := range j.Index.Lists() {
-		if e.rows[n] && row.Source.Settings.Action != lists.Allow {
-			e.blocking = append(e.blocking, row.Source.List)
-		}
-		if counts := row.Source.Mode == index.Enforce || e.rows[n]; counts && row.Summary.Verdict != lists.Refused {
-			e.excepts = append(e.excepts, n)
-		}
-		if e.rows[n] {
-			total += int64(row.Summary.Entries)
-		}
-	}
-	n := int64(0)
+	e, done := j.exporter(w), int64(0)
 	for entry, err := range j.Index.Entries(ctx, func(row int) bool { return e.rows[row] }) {
-		if n++; n%shownEvery == 0 {
-			j.Progress(n, total)
+		if done++; done%shownEvery == 0 {
+			j.Progress(done, e.total)
 		}
 		switch {
 		case err != nil:
@@ -73,6 +60,23 @@ func (j Job) Write(ctx context.Context, out io.Writer) (*Result, error) {
 		}
 	}
 	return e.told, w.Close()
+}
+
+// exporter begins the job.
+func (j Job) exporter(w *lists.Writer) *exporter {
+	e := &exporter{Job: j, w: w, rows: j.rows(), now: time.Now(), told: &Result{format: j.Format}}
+	for n, row := range j.Index.Lists() {
+		if e.rows[n] && row.Source.Settings.Action != lists.Allow {
+			e.blocking = append(e.blocking, row.Source.List)
+		}
+		if counts := row.Source.Mode == index.Enforce || e.rows[n]; counts && row.Summary.Verdict != lists.Refused {
+			e.excepts = append(e.excepts, n)
+		}
+		if e.rows[n] {
+			e.total += int64(row.Summary.Entries)
+		}
+	}
+	return e
 }
 
 // rows are those of the named lists; without names, of those that refuse, and of
@@ -103,6 +107,7 @@ type exporter struct {
 	rows     []bool   // that are written
 	excepts  []int    // rows whose exceptions count, written or not, if they are believed
 	blocking []string // lists that are written and may block
+	total    int64    // entries, at most
 	now      time.Time
 	told     *Result
 	matches  []index.Match
