@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // BenchmarkStream asks over a real connection; the figures are per sender, of
@@ -44,10 +46,7 @@ func BenchmarkConnection(b *testing.B) {
 	for name, fast := range map[string]bool{"fast": true, "net-http": false} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
+			l := testkit.Listen(b)
 			ctx, stop := context.WithCancel(b.Context())
 			f.settings.Fast = fast
 			go f.Serve(ctx, l)

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
-	"blockd/lists"
+	"blockd/internal/testkit/indexes"
 	"blockd/policy"
 	"blockd/reload"
 )
@@ -48,20 +46,9 @@ func newFixture(t testing.TB, s Settings, list string) *fixture {
 
 func build(t testing.TB, list string) *index.Index {
 	t.Helper()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "bad.txt")
-	if err := os.WriteFile(file, []byte(list), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	sources := []index.Source{{List: "bad", Path: file, Settings: lists.Settings{Format: "plain", Reason: "Bulk & <spam>"}}}
-	d, err := index.Build(t.Context(), filepath.Join(dir, "bad.bdx"), sources, index.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	return d.Index()
+	s := indexes.Source(t, "bad", list)
+	s.Settings.Reason = "Bulk & <spam>"
+	return indexes.Build(t, s)
 }
 
 // first is a token that Settings.First may have, and bearFirst its header.

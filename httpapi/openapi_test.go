@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/history"
+	"blockd/internal/testkit"
 	"blockd/live"
 )
 
@@ -30,14 +30,9 @@ func TestDocumentIsInDocs(t *testing.T) {
 	whole := New(Settings{Entries: new(live.Set), History: new(history.Log), Events: NewEvents()}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	path := filepath.Join("..", "docs", "openapi.json")
 	if *update {
-		if err := os.WriteFile(path, whole.document, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, path, whole.document)
 	}
-	have, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	have := testkit.Read(t, path)
 	if !bytes.Equal(have, whole.document) {
 		t.Errorf("%s is another document than the daemon's: go test ./httpapi -run Document -update", path)
 	}

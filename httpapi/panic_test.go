@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"blockd/internal/testkit"
 	"blockd/reload"
 )
 
@@ -29,10 +29,7 @@ func TestDefectCostsOneRequest(t *testing.T) {
 		}
 		return f.status
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- f.Serve(ctx, l) }()

@@ -2,11 +2,12 @@ package httpapi
 
 import (
 	"net/http"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestReadiness(t *testing.T) {
@@ -153,10 +154,7 @@ func TestReadToken(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			path := filepath.Join(dir, "token")
-			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			path := testkit.Write(t, filepath.Join(dir, "token"), tt.text)
 			got, err := ReadToken(path)
 			if got != tt.want || (err == nil) != (tt.words == "") || err != nil && !strings.Contains(err.Error(), tt.words) {
 				t.Errorf("ReadToken = %q, %v, want %q, %q", got, err, tt.want, tt.words)

@@ -236,10 +236,7 @@ func TestStreamWithoutEndTakesNoMemory(t *testing.T) {
 
 func TestServeEndsGracefully(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- f.Serve(ctx, l) }()
@@ -269,10 +266,7 @@ func TestServeEndsGracefully(t *testing.T) {
 
 func TestServeTellsOfABrokenListener(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	l.Close()
 	if err := f.Serve(t.Context(), l); err == nil {
 		t.Error("no error")

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/history"
+	"blockd/internal/testkit"
 	"blockd/reload"
 )
 
@@ -169,10 +169,7 @@ func TestTokensOfAFile(t *testing.T) {
 			t.Errorf("a token named %q", name)
 		}
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, path)
 	for _, header := range []string{read, write} {
 		if token := strings.TrimPrefix(header, "Authorization: Bearer "); len(token) < 40 || bytes.Contains(text, []byte(token)) {
 			t.Errorf("token %q in %s", token, text)
@@ -183,9 +180,7 @@ func TestTokensOfAFile(t *testing.T) {
 		t.Errorf("tokens %+v, %v", all, err)
 	}
 	for _, bad := range []string{"viewer read\n", "viewer admin sha256:00 2026-01-01\n", string(text) + string(text)} {
-		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, path, bad)
 		if all, err := ReadTokens(path); err == nil {
 			t.Errorf("%q was read as %+v", bad, all)
 		}
@@ -216,9 +211,7 @@ func TestRevokedAtOnce(t *testing.T) {
 	if got := status(newToken(t, path, "new", Read)); got != 200 {
 		t.Errorf("a new one: %d", got)
 	}
-	if err := os.WriteFile(path, []byte("garbage\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, path, "garbage\n")
 	if got := status(f.write); got != 401 {
 		t.Errorf("with a file that cannot be read: %d", got)
 	}
@@ -228,17 +221,12 @@ func TestRevokedAtOnce(t *testing.T) {
 func TestDamagedTokensAreToldOfOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	read := newToken(t, path, "viewer", Read)
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := testkit.Read(t, path)
 	var log bytes.Buffer
 	f := newFixture(t, Settings{}, "bad.example\n")
 	server := &fixture{Server: New(Settings{Tokens: path}, f.checker, f.Server.status, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&log, nil)))}
 	for told, text := range []string{string(whole), "garbage\n", "#\nother garbage\n", string(whole), strings.Repeat("#\n", maxTokensFile)} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, path, text)
 		for range 3 {
 			if w := server.ask("GET", "/v1/lists", "", read); w.Code != 200 && text == string(whole) || w.Code != 401 && text != string(whole) {
 				t.Errorf("%.20q: %d", text, w.Code)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // Who makes a token must not bring back one that somebody revokes meanwhile, nor lose
@@ -57,9 +59,7 @@ func TestFirstToken(t *testing.T) {
 	if again, made, err := FirstToken(path); again != token || made || err != nil {
 		t.Errorf("again: %q, %t, %v", again, made, err)
 	}
-	if err := os.WriteFile(path, []byte("short\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, path, "short\n")
 	if _, made, err := FirstToken(path); err == nil || made {
 		t.Errorf("a file that holds no token: %t, %v", made, err)
 	}

@@ -42,9 +42,7 @@ func ReadRecorded(t testing.TB, path string) (*Result, error) {
 				t.Fatal(err)
 			}
 			text := strings.ReplaceAll(out, home, "@HOME@") + "\x00" + strings.Join(complaints, "\n")
-			if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Write(t, name, text)
 		}
 		text, err := os.ReadFile(name)
 		out, complaints, _ := strings.Cut(string(text), "\x00")

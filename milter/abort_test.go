@@ -1,13 +1,13 @@
 package milter_test
 
 import (
-	"os"
 	"runtime"
 	"strings"
 	"testing"
 
 	"blockd/internal/race"
 	"blockd/internal/sealed"
+	"blockd/internal/testkit"
 	"blockd/milter"
 	"blockd/policy"
 	"blockd/spool"
@@ -19,7 +19,7 @@ func TestAbortedMessagesLeaveNothing(t *testing.T) {
 	d, p := proving(t, policy.DKIMProof, setup{settings: milter.Settings{Copies: copies}})
 	text := p.Sign(t, sealed.Letter("a@x.example"), "x.example", sealed.Ed25519, nil)
 	d.at(other, "a@x.example", text)
-	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	goroutines, files := runtime.NumGoroutine(), testkit.OpenFiles(t)
 	m := d.greet(other)
 	messages := 10_000
 	if race.Enabled {
@@ -50,19 +50,10 @@ func TestAbortedMessagesLeaveNothing(t *testing.T) {
 		}
 	}
 	m.conn.Close()
-	until(t, "the copies to be given back", func() bool { return copies.Used() == 0 })
-	until(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines })
-	until(t, "the files to be closed", func() bool { return openFiles(t) <= files })
-	t.Logf("%d messages broken off: %d goroutines and %d files, before %d and %d", messages, runtime.NumGoroutine(), openFiles(t), goroutines, files)
-}
-
-func openFiles(t *testing.T) int {
-	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Skip("no /proc here")
-	}
-	return len(all)
+	testkit.Eventually(t, "the copies to be given back", func() bool { return copies.Used() == 0 })
+	testkit.Eventually(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines })
+	testkit.Eventually(t, "the files to be closed", func() bool { return testkit.OpenFiles(t) <= files })
+	t.Logf("%d messages broken off: %d goroutines and %d files, before %d and %d", messages, runtime.NumGoroutine(), testkit.OpenFiles(t), goroutines, files)
 }
 
 // A copy that the disk has no room for is a fault of ours, and refuses nobody.

@@ -3,7 +3,6 @@ package milter
 import (
 	"log/slog"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/policy"
 )
 
@@ -25,10 +25,7 @@ func (b bare) Get(name milter.MacroName) string { return b.macros[name] }
 func clearPath(t testing.TB) (*recoverer, bare) {
 	t.Helper()
 	dir := t.TempDir()
-	path := filepath.Join(dir, "bad.txt")
-	if err := os.WriteFile(path, []byte("bad.example\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := testkit.Write(t, filepath.Join(dir, "bad.txt"), "bad.example\n")
 	source := index.Source{List: "bad", Path: path}
 	source.Settings.Format = "plain"
 	draft, err := index.Build(t.Context(), filepath.Join(dir, "test.bdx"), []index.Source{source}, index.Options{})

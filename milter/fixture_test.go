@@ -1,12 +1,10 @@
 package milter_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,6 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/testkit"
+	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/milter"
 	"blockd/policy"
@@ -43,7 +43,7 @@ type door struct {
 	address string
 	server  *milter.Server
 	reg     *prometheus.Registry
-	log     *logBuffer
+	log     *testkit.Log
 	stop    context.CancelFunc
 	ended   chan error
 	checker *policy.Checker
@@ -54,7 +54,7 @@ func open(t testing.TB, s setup) *door {
 	t.Helper()
 	ix := build(t, s.lists)
 	var mu sync.Mutex
-	d := &door{t: t, network: "tcp", reg: prometheus.NewRegistry(), log: &logBuffer{}, ended: make(chan error, 1)}
+	d := &door{t: t, network: "tcp", reg: prometheus.NewRegistry(), log: &testkit.Log{}, ended: make(chan error, 1)}
 	d.swap = func(next *index.Index) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -68,7 +68,7 @@ func open(t testing.TB, s setup) *door {
 	if s.broken {
 		live = func() *index.Index { panic("no index") }
 	}
-	log := slog.New(slog.NewTextHandler(d.log, nil))
+	log := d.log.Logger()
 	set := s.policy
 	set.RecipientsExempt, set.Lists, set.Policies = []string{"postmaster", "abuse"}, s.rules, s.policies
 	d.checker = policy.New(live, set, log, d.reg)
@@ -107,34 +107,21 @@ func constant(ix *index.Index) func() *index.Index { return func() *index.Index 
 // build compiles lists as the daemon does.
 func build(t testing.TB, texts map[string]string) *index.Index {
 	t.Helper()
-	dir := t.TempDir()
 	var sources []index.Source
 	for name, text := range texts {
-		source := index.Source{List: name, Path: filepath.Join(dir, name)}
-		source.Settings.Format = "plain"
-		if strings.Contains(text, " DISCARD") || strings.Contains(text, " 4") {
-			source.Settings.Format = "postfix"
-		}
-		if strings.Contains(text, "welcomelist_auth ") {
-			source.Settings.Format, source.Exceptions = "spamassassin", index.AllExceptions
+		s := indexes.Source(t, name, text)
+		if s.Settings.Format == "spamassassin" {
+			s.Exceptions = index.AllExceptions
 		}
 		switch {
 		case strings.HasPrefix(name, "allow"):
-			source.Settings.Action = lists.Allow
+			s.Settings.Action = lists.Allow
 		case strings.HasPrefix(name, "shadow"):
-			source.Mode = index.Shadow
+			s.Mode = index.Shadow
 		}
-		if err := os.WriteFile(source.Path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		sources = append(sources, source)
+		sources = append(sources, s)
 	}
-	draft, err := index.Build(t.Context(), filepath.Join(dir, "test.bdx"), sources, index.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(draft.Discard)
-	return draft.Index()
+	return indexes.Build(t, sources...)
 }
 
 // metric is the value of a counter, of all its labels together or of one.
@@ -338,34 +325,4 @@ func (m *mta) closed() bool {
 	m.t.Helper()
 	n, err := m.conn.Read(make([]byte, 1))
 	return n == 0 && err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
-}
-
-// until waits for a condition.
-func until(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		<-time.After(2 * time.Millisecond)
-	}
-}
-
-// logBuffer keeps what is logged; it is safe for concurrent use.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

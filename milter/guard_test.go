@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/milter"
 )
 
@@ -200,7 +201,7 @@ func TestWhoMayConnect(t *testing.T) {
 		if m := d.dial(); !m.closed() {
 			t.Error("the connection is open")
 		}
-		until(t, "the count", func() bool { return d.metric("blockd_milter_connections_refused_total", "network") == 1 })
+		testkit.Eventually(t, "the count", func() bool { return d.metric("blockd_milter_connections_refused_total", "network") == 1 })
 	})
 	t.Run("Unix socket", func(t *testing.T) {
 		d := open(t, setup{unix: true, lists: map[string]string{"bad": "bad.example\n"},
@@ -251,7 +252,7 @@ func TestTwoThousandConnections(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	until(t, "all connections to end", func() bool { return d.server.Connections() == 0 })
+	testkit.Eventually(t, "all connections to end", func() bool { return d.server.Connections() == 0 })
 	if got := d.greet("192.0.2.1").mail("a@there.example", "a@there.example"); got != "a" {
 		t.Errorf("MAIL afterwards: %q", got)
 	}
@@ -324,7 +325,7 @@ func TestSlowPeers(t *testing.T) {
 		m := d.greet("192.0.2.1")
 		m.conn.Write([]byte{0, 0})
 		m.conn.Close()
-		until(t, "the count", func() bool { return d.metric("blockd_milter_bad_packets_total", "torn") == 1 })
+		testkit.Eventually(t, "the count", func() bool { return d.metric("blockd_milter_bad_packets_total", "torn") == 1 })
 	})
 }
 
@@ -343,10 +344,7 @@ func TestUnixSocketIsRemoved(t *testing.T) {
 
 // An Accept that fails for a while is waited out.
 func TestAcceptErrorsPass(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := testkit.Listen(t)
 	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, listener: &failing{Listener: inner, times: 5}})
 	if got := d.greet("192.0.2.1").mail("a@there.example", "a@there.example"); got != "a" {
 		t.Errorf("MAIL: %q", got)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/internal/testkit"
 	"blockd/milter"
 	"blockd/policy"
 )
@@ -49,7 +50,7 @@ func TestStop(t *testing.T) {
 		for range 20 {
 			all = append(all, d.dial())
 		}
-		until(t, "them to be let in", func() bool { return d.server.Connections() == 20 })
+		testkit.Eventually(t, "them to be let in", func() bool { return d.server.Connections() == 20 })
 		if took := d.ends(); took > 30*time.Second {
 			t.Errorf("took %v", took)
 		}
@@ -64,7 +65,7 @@ func TestStop(t *testing.T) {
 		m := d.greet("192.0.2.1")
 		m.mail("a@bad.example", "a@bad.example")
 		d.stop()
-		until(t, "the listener to close", func() bool {
+		testkit.Eventually(t, "the listener to close", func() bool {
 			conn, err := net.Dial(d.network, d.address)
 			if err == nil {
 				conn.Close()
@@ -120,10 +121,7 @@ func TestStop(t *testing.T) {
 
 // A listener that fails for good ends Serve, and with it the daemon, with a word.
 func TestListenerThatFails(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	ix := build(t, map[string]string{"bad": "bad.example\n"})
 	reg, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
 	s := milter.New(milter.Settings{}, policy.New(constant(ix), policy.Settings{}, log, reg), reg, log)

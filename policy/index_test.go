@@ -2,14 +2,13 @@ package policy_test
 
 import (
 	"log/slog"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/policy"
 )
@@ -36,35 +35,12 @@ func buildAt(t testing.TB, path string, all ...list) *index.Index {
 	t.Helper()
 	var sources []index.Source
 	for _, l := range all {
-		file := filepath.Join(t.TempDir(), l.name+".txt")
-		if err := os.WriteFile(file, []byte(l.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		sources = append(sources, index.Source{List: l.name, Path: file, Mode: l.mode, Exceptions: l.exceptions,
-			Settings: lists.Settings{Format: formatOf(l.text), Action: l.action, Patterns: true}})
+		s := indexes.Source(t, l.name, l.text)
+		s.Mode, s.Exceptions = l.mode, l.exceptions
+		s.Settings.Action, s.Settings.Patterns = l.action, true
+		sources = append(sources, s)
 	}
-	d, err := index.Build(t.Context(), path, sources, index.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	return d.Index()
-}
-
-// formatOf reads lists with actions of their own as Postfix tables, and those that
-// ask for an author's proof as SpamAssassin's.
-func formatOf(text string) string {
-	if strings.Contains(text, "_auth ") {
-		return "spamassassin"
-	}
-	for _, sign := range []string{" REJECT", " DEFER", " 4", " 5", " OK", " DISCARD"} {
-		if strings.Contains(text, sign) {
-			return "postfix"
-		}
-	}
-	return "plain"
+	return indexes.BuildAt(t, path, sources...)
 }
 
 // checker asks ix with the given settings. Its metrics are in the registry.

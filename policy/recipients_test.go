@@ -3,11 +3,10 @@ package policy_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy"
 )
@@ -72,10 +71,7 @@ func TestRecipientsAreWrittenAsListEntries(t *testing.T) {
 			texts = append(texts, text.String())
 		}
 	}
-	file := filepath.Join(t.TempDir(), "plain.txt")
-	if err := os.WriteFile(file, []byte(strings.Join(texts, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := testkit.File(t, "plain.txt", strings.Join(texts, "\n")+"\n")
 	entries := map[int]string{}
 	_, _, err := lists.Lint(t.Context(), file, lists.Settings{Format: "plain"}, func(it *lists.Item) error {
 		if it.Kind == lists.Addr || it.Kind == lists.Domain {

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 
 	"blockd/addr"
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy"
 )
@@ -229,20 +229,14 @@ func TestUnreadableStore(t *testing.T) {
 // openDamaged opens a copy of the index whose pages are no longer what was summed.
 func openDamaged(t *testing.T, path string) *index.Index {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Read(t, path)
 	name := []byte("bad.example")
 	at := bytes.Index(data, name)
 	if at < 0 {
 		t.Fatal("no record of bad.example in the file")
 	}
 	data[at]++
-	copied := filepath.Join(t.TempDir(), "damaged.bdx")
-	if err := os.WriteFile(copied, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	copied := testkit.File(t, "damaged.bdx", data)
 	ix, err := index.Open(copied)
 	if err != nil {
 		t.Fatal(err)

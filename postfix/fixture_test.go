@@ -5,16 +5,14 @@ import (
 	"cmp"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/policy"
 )
@@ -55,26 +53,13 @@ func newRig(t testing.TB, all ...testList) *rig {
 
 // load has other lists serve from now on.
 func (r *rig) load(all ...testList) {
-	dir := r.t.TempDir()
 	var sources []index.Source
 	for _, l := range all {
-		path := filepath.Join(dir, l.name+".txt")
-		if err := os.WriteFile(path, []byte(l.text), 0o600); err != nil {
-			r.t.Fatal(err)
-		}
-		s := index.Source{List: l.name, Path: path, Mode: l.mode}
-		s.Settings.Format, s.Settings.Action = "plain", l.action
-		if strings.Contains(l.text, " DISCARD") {
-			s.Settings.Format = "postfix"
-		}
+		s := indexes.Source(r.t, l.name, l.text)
+		s.Mode, s.Settings.Action = l.mode, l.action
 		sources = append(sources, s)
 	}
-	draft, err := index.Build(r.t.Context(), filepath.Join(dir, "test.bdx"), sources, index.Options{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(draft.Discard)
-	r.live.Store(draft.Index())
+	r.live.Store(indexes.Build(r.t, sources...))
 }
 
 // service makes one of the servers; settings of r do not change from here on.

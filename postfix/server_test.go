@@ -11,15 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // serve runs a server on a loopback listener until the test ends.
 func serve(t testing.TB, s *Server) (address string, stop func() error) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, l) }()
@@ -77,28 +76,13 @@ func TestServerTakesSoManyConnections(t *testing.T) {
 		t.Errorf("%v refused, want 1", got)
 	}
 	c1.Close()
-	eventually(t, "a place", func() bool {
+	testkit.Eventually(t, "a place", func() bool {
 		c, answers := dial(t, address)
 		io.WriteString(c, request())
 		got, err := readAction(answers)
 		return err == nil && got == "action=DUNNO"
 	})
 	exchange(t, c2, r2, request()) // the others have felt nothing
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(time.Minute)
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited a minute for %s", what)
-		}
-	}
 }
 
 func TestServerTakesPeersOfItsNetworks(t *testing.T) {
@@ -167,7 +151,7 @@ func TestServerStops(t *testing.T) {
 	busy, busyAnswers := dial(t, address)
 	half := request("sender=a@bulk.example")
 	io.WriteString(busy, half[:100])
-	eventually(t, "both connections", func() bool { return len(connections(t, r)) > 0 && connections(t, r)[0] == 2 })
+	testkit.Eventually(t, "both connections", func() bool { return len(connections(t, r)) > 0 && connections(t, r)[0] == 2 })
 	ended := make(chan error, 1)
 	go func() { ended <- stop() }()
 	if _, err := idleAnswers.ReadByte(); err != io.EOF {
@@ -215,10 +199,7 @@ func (l brokenListener) Accept() (net.Conn, error) { return nil, <-l.errs }
 func TestServerOutlivesErrorsOfAccept(t *testing.T) {
 	r := newRig(t, badList())
 	s := r.service(Policy)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	errs := make(chan error, 3)
 	errs <- errors.New("too many open files")
 	errs <- errors.New("too many open files")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"flag"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -64,14 +63,9 @@ func checkConfigurations(t *testing.T, folder string, atLeast int, said func(*te
 			got = strings.ReplaceAll(got, dir, "DIR")
 			want := strings.TrimSuffix(file, ".toml") + ".want"
 			if *update {
-				if err := os.WriteFile(want, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Write(t, want, got)
 			}
-			text, err := os.ReadFile(want)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testkit.Read(t, want)
 			if got != string(text) {
 				t.Errorf("said\n%s\nwant\n%s", got, text)
 			}
@@ -83,10 +77,7 @@ func checkConfigurations(t *testing.T, folder string, atLeast int, said func(*te
 // less, so that it can be read in place of the code.
 func TestReferenceConfigurationShowsTheDefaults(t *testing.T) {
 	const reference = "../../config.toml"
-	data, err := os.ReadFile(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Read(t, reference)
 	got, lines, faults := decode(data)
 	if len(faults) > 0 {
 		t.Fatal(faults)
@@ -291,10 +282,7 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, file := range append(files, "../../config.toml") {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := testkit.Read(f, file)
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestListenUnix(t *testing.T) {
@@ -31,9 +33,7 @@ func TestListenUnix(t *testing.T) {
 		t.Error("the socket is left behind")
 	}
 
-	if err := os.WriteFile(path, []byte("mail"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, path, "mail")
 	if _, err := listenUnix(t.Context(), path, access); err == nil || err.Error() != path+" is there, and no socket" || !exists(path) {
 		t.Errorf("in place of a file: %v", err)
 	}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +12,7 @@ import (
 
 	"blockd/index"
 	"blockd/internal/nameserver"
+	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/msgauth"
 	"blockd/policy"
@@ -22,10 +21,9 @@ import (
 // Index compiles the dialogue's lists, by the same code as the daemon.
 func (d *Dialogue) Index(t testing.TB) *index.Index {
 	t.Helper()
-	folder := t.TempDir()
 	var sources []index.Source
 	for _, l := range d.Lists {
-		source := index.Source{List: l.Name, Path: filepath.Join(folder, l.Name+".txt")}
+		source := indexes.Source(t, l.Name, strings.Join(l.Entries, "\n")+"\n")
 		source.Settings.Format = "plain"
 		switch l.Kind {
 		case "":
@@ -41,17 +39,9 @@ func (d *Dialogue) Index(t testing.TB) *index.Index {
 		default:
 			t.Fatalf("%s: list %s: unknown kind %q", d.Name, l.Name, l.Kind)
 		}
-		if err := os.WriteFile(source.Path, []byte(strings.Join(l.Entries, "\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
 		sources = append(sources, source)
 	}
-	draft, err := index.Build(t.Context(), filepath.Join(folder, "index.bdx"), sources, index.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(draft.Discard)
-	return draft.Index()
+	return indexes.Build(t, sources...)
 }
 
 // Checker decides by the dialogue's lists and its name server, with its settings

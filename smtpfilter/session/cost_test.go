@@ -77,11 +77,7 @@ func loopback(b *testing.B, serve func(net.Conn), checker *policy.Checker) (clie
 func front(b *testing.B, serve func(net.Conn), checker *policy.Checker) (address string) {
 	b.Helper()
 	listen := func(serve func(net.Conn)) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { l.Close() })
+		l := testkit.Listen(b)
 		go func() {
 			for {
 				conn, err := l.Accept()

@@ -19,6 +19,7 @@ import (
 
 	"blockd/internal/dialogue"
 	"blockd/internal/script"
+	"blockd/internal/testkit"
 	"blockd/mailbox"
 	"blockd/policy"
 	"blockd/smtpfilter/upstream"
@@ -165,10 +166,7 @@ func heldLines(t *testing.T, dir string) (lines []string) {
 			t.Fatal(err)
 		}
 		for _, e := range entries {
-			text, err := os.ReadFile(filepath.Join(dir, folder, e.Name()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := testkit.Read(t, filepath.Join(dir, folder, e.Name()))
 			if folder == "tmp" {
 				lines = append(lines, "left in tmp: "+e.Name())
 				continue

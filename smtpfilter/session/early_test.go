@@ -11,6 +11,7 @@ import (
 
 	"blockd/internal/script"
 	"blockd/internal/selfsigned"
+	"blockd/internal/testkit"
 	"blockd/smtpfilter/upstream"
 )
 
@@ -22,10 +23,7 @@ func TestP3EarlyReplyIsNotTheMessages(t *testing.T) {
 	for early, want := range map[string]string{"250 2.0.0 early": "451 4.3.0", "552 5.3.4 too big": "552 5.3.4"} {
 		for _, security := range []string{upstream.TLSNone, upstream.TLSImplicit} {
 			t.Run(early[:3]+" "+security, func(t *testing.T) {
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := testkit.Listen(t)
 				defer l.Close()
 				set := upstream.Settings{Network: "tcp", Address: l.Addr().String(), Hostname: hostname, TLS: security}
 				if security == upstream.TLSImplicit {
@@ -52,10 +50,7 @@ func TestP3EarlyReplyIsNotTheMessages(t *testing.T) {
 // What upstream has sent is seen also when the time of the last command is over:
 // between two chunks a client may take longer than that.
 func TestP3EarlyReplyIsSeenBehindAnOldDeadline(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	defer l.Close()
 	near, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {

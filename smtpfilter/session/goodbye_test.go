@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"blockd/internal/script"
+	"blockd/internal/testkit"
 	"blockd/smtpfilter/upstream"
 )
 
 // TestUpstreamsGoodbyeIsRead: to close with its answer to QUIT unread would reset the
 // connection under it. A client that does not hang up costs upstream nothing of that.
 func TestUpstreamsGoodbyeIsRead(t *testing.T) {
-	clients, servers := listenTCP(t), listenTCP(t)
+	clients, servers := testkit.Listen(t), testkit.Listen(t)
 	r := newRig(&script.Server{}, listChecker(t), Settings{ClientInfo: "none"})
 	r.relay.upstream = upstream.New(upstream.Settings{Network: "tcp", Address: servers.Addr().String(), Hostname: hostname})
 	ended := make(chan error, 1)
@@ -61,14 +62,4 @@ func TestUpstreamsGoodbyeIsRead(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("upstream's connection is open")
 	}
-}
-
-func listenTCP(t *testing.T) net.Listener {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blockd/internal/script"
+	"blockd/internal/testkit"
 )
 
 // check holds the invariants.
@@ -138,10 +139,7 @@ func (r *randomSession) held() (texts []string) {
 	}
 	entries, _ := os.ReadDir(filepath.Join(r.aside, "new")) // it may have been taken away
 	for _, e := range entries {
-		text, err := os.ReadFile(filepath.Join(r.aside, "new", e.Name()))
-		if err != nil {
-			r.Fatal(err)
-		}
+		text := testkit.Read(r, filepath.Join(r.aside, "new", e.Name()))
 		texts = append(texts, string(text))
 	}
 	return texts

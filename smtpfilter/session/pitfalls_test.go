@@ -20,6 +20,7 @@ import (
 
 	"blockd/index"
 	"blockd/internal/script"
+	"blockd/internal/testkit"
 	"blockd/policy"
 	"blockd/smtpfilter/upstream"
 )
@@ -489,10 +490,7 @@ func TestP2ClientLostInData(t *testing.T) {
 // close with unread input sends a reset.
 func TestLastReplyArrivesThoughTheClientIsStillSending(t *testing.T) {
 	r := newRig(&script.Server{}, listChecker(t), Settings{})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	defer l.Close()
 	for range 20 {
 		conn, err := net.Dial("tcp", l.Addr().String())
@@ -544,10 +542,7 @@ func TestP12StoreError(t *testing.T) {
 func brokenChecker(t *testing.T, onError policy.OnError) *policy.Checker {
 	t.Helper()
 	folder := t.TempDir()
-	list := filepath.Join(folder, "bad.txt")
-	if err := os.WriteFile(list, []byte("bad.example\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	list := testkit.Write(t, filepath.Join(folder, "bad.txt"), "bad.example\n")
 	path := filepath.Join(folder, "index.bdx")
 	draft, err := index.Build(t.Context(), path, []index.Source{{List: "bad", Path: list}}, index.Options{})
 	if err != nil {
@@ -561,10 +556,7 @@ func brokenChecker(t *testing.T, onError policy.OnError) *policy.Checker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, path)
 	// The store is the last place where the entry's key stands.
 	at := bytes.LastIndex(text, []byte("bad.example"))
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -23,6 +22,7 @@ import (
 	"blockd/internal/dialogue"
 	"blockd/internal/nameserver"
 	"blockd/internal/script"
+	"blockd/internal/testkit"
 	"blockd/msgauth"
 	"blockd/policy"
 	"blockd/spool"
@@ -410,7 +410,7 @@ func TestAbortedMessagesLeaveNothing(t *testing.T) {
 	}
 	abort(0)
 	r.server.Wait()
-	goroutines, files := steady(), openFiles(t)
+	goroutines, files := steady(), testkit.OpenFiles(t)
 	var all sync.WaitGroup
 	for from := range atOnce {
 		all.Go(func() {
@@ -428,7 +428,7 @@ func TestAbortedMessagesLeaveNothing(t *testing.T) {
 		t.Errorf("%d octets of copies are left", n)
 	}
 	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
-		n, f := runtime.NumGoroutine(), openFiles(t)
+		n, f := runtime.NumGoroutine(), testkit.OpenFiles(t)
 		if n <= goroutines && f <= files {
 			break
 		}
@@ -446,13 +446,4 @@ func steady() int {
 		n = min(n, runtime.NumGoroutine())
 	}
 	return n
-}
-
-func openFiles(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Skip(err)
-	}
-	return len(entries)
 }

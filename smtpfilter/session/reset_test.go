@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/internal/script"
+	"blockd/internal/testkit"
 	"blockd/smtpfilter/upstream"
 )
 
@@ -59,10 +60,7 @@ func TestResetUpstream(t *testing.T) {
 				name = tt.name + " reset"
 			}
 			t.Run(name, func(t *testing.T) {
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := testkit.Listen(t)
 				defer l.Close()
 				server := &script.Server{Caps: []string{"PIPELINING", "XCLIENT NAME ADDR PORT PROTO HELO"}}
 				go func() {

@@ -3,18 +3,31 @@ package indexes
 
 import (
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"blockd/index"
 	"blockd/internal/testkit"
-	"blockd/lists"
 )
 
-// Source is a list in the plain format that holds text.
+// Source is a list that holds text: a table of Postfix if the text has actions, a
+// configuration of SpamAssassin if it asks for proof, else a plain list.
 func Source(t testing.TB, name, text string) index.Source {
 	t.Helper()
-	return index.Source{List: name, Path: testkit.File(t, name+".txt", text), Settings: lists.Settings{Format: "plain"}}
+	s := index.Source{List: name, Path: testkit.File(t, name+".txt", text)}
+	switch {
+	case strings.Contains(text, "_auth "):
+		s.Settings.Format = "spamassassin"
+	case action.MatchString(text):
+		s.Settings.Format = "postfix"
+	default:
+		s.Settings.Format = "plain"
+	}
+	return s
 }
+
+var action = regexp.MustCompile(` (REJECT|DEFER|OK|DISCARD|4|5)`)
 
 // Build is the index of the sources, in a folder of its own.
 func Build(t testing.TB, sources ...index.Source) *index.Index {
