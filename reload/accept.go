@@ -12,9 +12,8 @@ import (
 	"blockd/lists"
 )
 
-// Acceptable reports whether err, one of Compare, is of a rule that a person may
-// override: the lists as they are may be meant. What a list is by itself is not
-// excused by a wish.
+// Acceptable reports whether err, one of Compare, is of a rule that an operator may override,
+// because the change may be meant. A file that is bad by itself is not acceptable.
 func Acceptable(err error) bool {
 	fe, ok := errors.AsType[*lists.FileError](err)
 	return ok && acceptable(fe.Class)
@@ -28,23 +27,21 @@ func acceptable(c lists.Class) bool {
 	return false
 }
 
-// Accept notes beside the index at path that a person wants that generation to
-// serve, whatever a daemon's gate says against it: against some of its lists, or
-// against any, if none is named. It is for a process that compiles, before the index is
-// published: what a daemon alone can judge, who wrote lately, it then takes as judged.
-// The note is of one generation and may stay where it is.
+// Accept notes beside the index at path that an operator wants that generation to serve,
+// whatever a daemon's gate says against the lists named; against any list, if none is named.
+// It is for a process that compiles, before it publishes the index. It also settles what only
+// a daemon can judge, the senders accepted lately. The note is of one generation and may stay.
 func Accept(path, generation string, lists ...string) error {
 	return durable.WriteFile(acceptedPath(path), []byte(strings.Join(append([]string{generation}, lists...), " ")+"\n"), 0o600)
 }
 
-// acceptance is what such a note says.
+// acceptance is the content of such a note.
 type acceptance struct {
 	generation string
 	lists      []string // none: all of them
 }
 
-// readAcceptance reads the note beside the index at path. The zero acceptance covers
-// nothing.
+// readAcceptance reads the note beside the index at path. Without one nothing is accepted.
 func readAcceptance(path string) (a acceptance) {
 	text, err := os.ReadFile(acceptedPath(path))
 	if words := strings.Fields(string(text)); err == nil && len(words) > 0 {
@@ -58,14 +55,13 @@ func (a acceptance) covers(generation, list string) bool {
 	return a.generation == generation && (len(a.lists) == 0 || slices.Contains(a.lists, list))
 }
 
-// adopt takes over an index that another process has published at our path and
-// that holds the lists as they are now: what `blockd compile` has made need not
-// be made again, and what it made with --accept need not pass the gate. Who
-// compiles does not ask those who wrote lately: here they are asked, but about lists
-// that were accepted.
+// adopt swaps in an index that another process has published at Settings.Path and that holds
+// the lists as they are now. What `blockd compile` has made need not be made again, and what it
+// made with --accept need not pass the gate. Compile does not know the past mail of the daemon,
+// so lists that were not accepted are compared with it here.
 func (r *Reloader) adopt(v view) bool {
 	if r.live.Load() == nil || len(r.problems) == 0 && r.decidedOn != nil && !r.noteMoved() {
-		return false // nothing was refused or held back, so nobody had reason to
+		return false // nothing was refused or held back that an operator could have accepted
 	}
 	r.noted = r.noteStamps()
 	note := readAcceptance(r.settings.Path)
@@ -93,14 +89,14 @@ func (r *Reloader) adopt(v view) bool {
 	return true
 }
 
-// noteMoved reports whether such a note, or the index behind it, is another than when
-// adopt last looked, while there is something that it could accept.
+// noteMoved reports whether the note or the index is another one than when adopt last looked,
+// while entries are held that the note could accept.
 func (r *Reloader) noteMoved() bool {
 	now := r.noteStamps()
 	return len(r.held) > 0 && now[0] != nil && !(sameStamp(now[0], r.noted[0]) && sameStamp(now[1], r.noted[1]))
 }
 
-// noteStamps are of the note, which comes first, and of the index.
+// noteStamps returns the stamps of the note and of the index.
 func (r *Reloader) noteStamps() (now [2]os.FileInfo) {
 	for i, path := range []string{acceptedPath(r.settings.Path), r.settings.Path} {
 		now[i], _ = os.Stat(path)

@@ -11,8 +11,8 @@ import (
 	"blockd/lists"
 )
 
-// date is when what stands in a file of the list was last known to be the list:
-// when its server confirmed it, or else when it was written.
+// date returns when the content of a file was last known to be the list: when its server
+// confirmed it, or else when it was written.
 func (l List) date(info os.FileInfo) time.Time {
 	if l.Confirmed != nil {
 		if at := l.Confirmed(); !at.IsZero() {
@@ -22,32 +22,27 @@ func (l List) date(info os.FileInfo) time.Time {
 	return info.ModTime()
 }
 
-// stale finds the files that are other than those in force and older than their
-// list may be. A backup that was put back would replace what is newer, and nobody
-// would notice: it loads without a fault. A file that is as it was may get old:
-// see age. Lists that are new are not compared.
+// stale finds the files that differ from those in force and are older than their list may be:
+// a backup that was put back would replace newer content without a fault. A file that has not
+// changed may get old, see age. New lists are not compared.
 func stale(all []List, old *index.Index, now []index.ListInfo, clock time.Time) (odd []problem) {
-	type file struct{ list, path string }
 	was, known := map[file][16]byte{}, map[string]bool{}
 	for _, row := range old.Lists() {
 		if row.Summary.Verdict != lists.Refused {
-			was[file{row.Source.List, row.Source.Path}] = row.Summary.Hash
+			was[fileOf(row)] = row.Summary.Hash
 			known[row.Source.List] = true
 		}
 	}
-	byName := map[string]List{}
-	for _, l := range all {
-		byName[l.Name] = l
-	}
+	byName := listsByName(all)
 	for _, row := range now {
 		l := byName[row.Source.List]
 		if l.MaxAge <= 0 || !known[l.Name] || row.Summary.Verdict == lists.Refused ||
-			was[file{l.Name, row.Source.Path}] == row.Summary.Hash {
+			was[fileOf(row)] == row.Summary.Hash {
 			continue
 		}
 		info, err := os.Stat(row.Source.Path)
 		if err != nil {
-			continue // it has gone since: the next look says so
+			continue // it has gone since; the next look says so
 		}
 		if at := l.date(info); clock.Sub(at) > l.MaxAge {
 			odd = append(odd, fileProblem(l.Name, row.Source.Path, &lists.FileError{Path: row.Source.Path, Class: lists.Stale,
@@ -57,52 +52,25 @@ func stale(all []List, old *index.Index, now []index.ListInfo, clock time.Time) 
 	return odd
 }
 
-// age notes which lists in force are older than they may be, and tells of each
-// once. They serve on: an old list is better than none, and who wrote it may have
-// nothing to add.
-//
-// The date is that of the content that serves. A file that is there and is
-// refused does not make the list younger.
+// age notes which lists in force are older than they may be, and logs each once. They serve
+// on: an old list is better than none, and its author may have nothing to add.
 func (r *Reloader) age(clock time.Time) {
 	serving := r.live.Load()
 	if serving == nil {
 		return
 	}
-	now := make(map[content]bool, len(r.seen.contents))
-	for _, c := range r.seen.contents {
-		c.guard = 0
-		now[c] = true
-	}
-	byName := map[string]List{}
-	for _, l := range r.settings.Lists {
-		byName[l.Name] = l
-	}
-	dates, old := map[[2]string]time.Time{}, []string(nil)
+	byName := listsByName(r.settings.Lists)
+	dates, old := r.datesOf(serving, byName), []string(nil)
 	for _, row := range serving.Lists() {
-		l, path := byName[row.Source.List], row.Source.Path
-		if row.Summary.Verdict == lists.Refused {
+		l := byName[row.Source.List]
+		at, dated := dates[fileOf(row)]
+		if !dated || l.MaxAge <= 0 || clock.Sub(at) <= l.MaxAge || slices.Contains(old, l.Name) {
 			continue
 		}
-		key := [2]string{row.Source.List, path}
-		at, known := r.dates[key]
-		if !known {
-			at = serving.Built() // it was there then
-		}
-		if info := r.seen.stamps[path]; info != nil && now[content{list: l.Name, path: path, hash: row.Summary.Hash}] {
-			date := l.date(info)
-			// What stands there from now on is the next look's. The date comes first: it
-			// may be that of a file which came a moment ago.
-			if is, _ := os.Stat(path); sameStamp(is, info) {
-				at = date
-			}
-		}
-		dates[key] = at
-		if l.MaxAge > 0 && clock.Sub(at) > l.MaxAge && !slices.Contains(old, l.Name) {
-			old = append(old, l.Name)
-			if !slices.Contains(r.status.Stale, l.Name) {
-				r.log.Warn("list is old", slog.String("list", l.Name), slog.String("file", path), slog.Time("date", at),
-					slog.String("max_age", shownAge(l.MaxAge)), slog.String("hint", "see why nobody writes it any more; until then it serves on"))
-			}
+		old = append(old, l.Name)
+		if !slices.Contains(r.status.Stale, l.Name) {
+			r.log.Warn("list is old", slog.String("list", l.Name), slog.String("file", row.Source.Path), slog.Time("date", at),
+				slog.String("max_age", shownAge(l.MaxAge)), slog.String("hint", "see why nobody writes it any more; until then it serves on"))
 		}
 	}
 	for _, name := range r.status.Stale {
@@ -116,9 +84,40 @@ func (r *Reloader) age(clock time.Time) {
 	r.mu.Unlock()
 }
 
+// datesOf returns the dates of the contents that serve. A new file that is refused does not
+// make its list younger.
+func (r *Reloader) datesOf(serving *index.Index, byName map[string]List) map[file]time.Time {
+	now := make(map[content]bool, len(r.seen.contents))
+	for _, c := range r.seen.contents {
+		c.guard = 0
+		now[c] = true
+	}
+	dates := map[file]time.Time{}
+	for _, row := range serving.Lists() {
+		if row.Summary.Verdict == lists.Refused {
+			continue
+		}
+		l, path := byName[row.Source.List], row.Source.Path
+		at, known := r.dates[fileOf(row)]
+		if !known {
+			at = serving.Built() // it was there then
+		}
+		if info := r.seen.stamps[path]; info != nil && now[content{list: l.Name, path: path, hash: row.Summary.Hash}] {
+			date := l.date(info)
+			// The date is taken first: it may be that of a file which has just come, and
+			// which the next look reads.
+			if is, _ := os.Stat(path); sameStamp(is, info) {
+				at = date
+			}
+		}
+		dates[fileOf(row)] = at
+	}
+	return dates
+}
+
 func shownTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// shownAge gives days where they are whole, as configuration has them.
+// shownAge shows whole days as the configuration does.
 func shownAge(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d >= 2*day && d%day == 0 {

@@ -10,12 +10,12 @@ import (
 	"blockd/index"
 )
 
-// A list that is refused does not hold back the others. The build takes what the
-// list held in the last generation from its cache, and what changed elsewhere
-// serves. Where there is no such thing the generation before serves whole.
+// A list that is refused does not hold back the others. The build takes the last good content
+// of that list from its cache, and what changed elsewhere serves. Where the cache has none the
+// old generation goes on serving.
 
-// build makes a new generation of the lists as they are now serve, and publishes it, if it
-// may. It returns as decide does.
+// build makes a new generation of the lists as they are now, publishes it and swaps it in, if
+// it may serve. It returns as decide does.
 func (r *Reloader) build(ctx context.Context, v view) (outcome, []problem) {
 	draft, g, why, err := r.draft(ctx, v.sources, v.faults)
 	if err != nil {
@@ -26,7 +26,7 @@ func (r *Reloader) build(ctx context.Context, v view) (outcome, []problem) {
 		return refused, why
 	}
 	defer draft.Discard()
-	if err := r.keepHeld(r.alsoHeld(g)); err != nil { // before anybody can open the new file
+	if err := r.keepHeld(r.alsoHeld(g)); err != nil { // before another process can open the new file
 		return failed, []problem{{err: err}}
 	}
 	if err := draft.Publish(); err != nil {
@@ -44,8 +44,8 @@ func (r *Reloader) build(ctx context.Context, v view) (outcome, []problem) {
 	return built, g.problems()
 }
 
-// draft builds what may serve: a draft that is to be published, or why there is
-// none. failed is an error of the index and not of a list.
+// draft returns a draft that may be published, or why there is none. failed is an error of
+// the index and not of a list.
 func (r *Reloader) draft(ctx context.Context, sources []index.Source, faults []problem) (d *index.Draft, g *generation, why []problem, failed error) {
 	options := index.Options{
 		KeepGoing: r.live.Load() == nil || len(r.lacks) > 0,
@@ -76,8 +76,8 @@ func (r *Reloader) draft(ctx context.Context, sources []index.Source, faults []p
 		if len(odd) == 0 {
 			return nil, nil, g.problems(), nil
 		}
-		// What was held before is in none of it, so that this ends. A list may be found
-		// when another is held: it would refuse the same senders of late.
+		// The loop ends because each round holds at least one more list. A list may be found
+		// odd only when another is held, because both would refuse the same senders.
 		hold := holdBack(table, odd)
 		if !news || len(hold) == 0 {
 			return nil, nil, odd, nil
@@ -87,24 +87,19 @@ func (r *Reloader) draft(ctx context.Context, sources []index.Source, faults []p
 	}
 }
 
-// release takes the lists out of hold of which a file has nothing to be held by.
+// release removes from hold the lists with a file that has no last good content.
 func release(hold map[int]error, table []index.ListInfo) (released bool) {
 	for i, row := range table {
-		if hold[i] == nil || row.LastGood {
-			continue
-		}
-		released = true
-		for j, other := range table {
-			if other.Source.List == row.Source.List {
-				delete(hold, j)
-			}
+		if hold[i] != nil && !row.LastGood {
+			released = true
+			maps.DeleteFunc(hold, func(j int, _ error) bool { return table[j].Source.List == row.Source.List })
 		}
 	}
 	return released
 }
 
-// holdBack says of which rows a build is to take what they held before: of all
-// files of every list that the gate refuses.
+// holdBack returns the rows of which a build must take the last good content: all files of
+// the lists that the gate refuses.
 func holdBack(table []index.ListInfo, odd []problem) map[int]error {
 	hold := map[int]error{}
 	for _, p := range odd {
@@ -120,68 +115,48 @@ func holdBack(table []index.ListInfo, odd []problem) map[int]error {
 	return hold
 }
 
-// news reports whether a table has anything that does not serve yet, the lists
-// that the gate finds odd aside, or is not in a file.
+// news reports whether a table has anything that does not serve yet, or serves from memory
+// alone. Lists that the gate finds odd do not count.
 func (r *Reloader) news(table []index.ListInfo, odd []problem) bool {
 	serving := r.live.Load()
 	if serving == nil || serving.Updated() {
 		return true
 	}
-	isOdd := func(list string) bool {
-		return slices.ContainsFunc(odd, func(p problem) bool { return p.list == list })
+	isOdd := func(c content) bool {
+		return slices.ContainsFunc(odd, func(p problem) bool { return p.list == c.list })
 	}
-	left := func(table []index.ListInfo) (rest []content) {
-		for _, c := range contents(table, nil, nil) {
-			if !isOdd(c.list) {
-				rest = append(rest, c)
-			}
-		}
-		return rest
-	}
-	return !slices.Equal(left(table), left(serving.Lists()))
+	now, was := contents(table, nil, nil), contents(serving.Lists(), nil, nil)
+	return !slices.Equal(slices.DeleteFunc(now, isOdd), slices.DeleteFunc(was, isOdd))
 }
 
-// serves reports whether what is in the row serves.
+// serves reports whether the content of the row serves.
 func (r *Reloader) serves(row index.ListInfo) bool {
 	serving := r.live.Load()
 	return serving == nil || slices.ContainsFunc(serving.Lists(), func(old index.ListInfo) bool {
-		return old.Source.List == row.Source.List && old.Source.Path == row.Source.Path && old.Summary.Hash == row.Summary.Hash
+		return fileOf(old) == fileOf(row) && old.Summary.Hash == row.Summary.Hash
 	})
 }
 
-// hopeless reports whether there is nothing to build because of faults: nothing
-// else has changed, or one of them is of no file whose last content could stand
-// in, such as a folder that cannot be read.
+// hopeless reports whether the faults leave nothing to build: nothing else has changed, or a
+// fault is of no file that may have a last good content, such as a folder that cannot be read.
 func (r *Reloader) hopeless(v view) bool {
-	faulty := map[[2]string]bool{}
-	lost := false
+	faulty, lost := map[file]bool{}, false
 	for _, p := range v.faults {
-		faulty[[2]string{p.list, p.path}] = true
-		if r.lacks.has(p.list, p.path) {
+		faulty[p.file()] = true
+		if r.lacks.has(p.file()) {
 			continue
 		}
 		lost = true
-		if !slices.ContainsFunc(v.sources, func(s index.Source) bool { return s.List == p.list && s.Path == p.path }) {
+		if !slices.ContainsFunc(v.sources, func(s index.Source) bool { return file{s.List, s.Path} == p.file() }) {
 			return true
 		}
 	}
-	if !lost {
-		return false
-	}
-	was := map[content]bool{}
-	serving := contents(r.live.Load().Lists(), nil, nil)
-	for _, c := range serving {
-		was[c] = true
-	}
-	for _, c := range v.contents {
-		if !was[c] && !faulty[[2]string{c.list, c.path}] {
-			return false
-		}
-	}
-	return len(v.contents) == len(serving)
+	return lost && slices.EqualFunc(v.contents, contents(r.live.Load().Lists(), nil, nil), func(is, was content) bool {
+		return is == was || faulty[file{is.list, is.path}]
+	})
 }
 
-// told reports whether all faults are among the problems that are known.
+// told reports whether all faults are among the problems that Status shows.
 func (r *Reloader) told(faults []problem) bool {
 	for _, f := range faults {
 		if !slices.ContainsFunc(r.problems, func(p problem) bool { return p.err.Error() == f.err.Error() }) {

@@ -3,6 +3,7 @@ package reload
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"time"
 
@@ -10,12 +11,11 @@ import (
 	"blockd/lists"
 )
 
-// content is what one source holds. Equal contents, in equal order, give an
-// equal index.
+// content is what one source holds. Equal contents in equal order give an equal index.
 type content struct {
 	list, path string
 	hash       [16]byte // zero: missing, and may be
-	guard      uint64   // that it is, or was, read under
+	guard      uint64   // lists.Guard that it is, or was, read with
 }
 
 // view is what a look finds.
@@ -37,31 +37,30 @@ func (r *Reloader) view(ctx context.Context, began time.Time) view {
 	return v
 }
 
-// decideOn notes that the contents of v led to a refusal, if they are what was built: a file
-// that has changed since it was hashed may have been refused for what it held in between.
+// decideOn notes that the contents of v led to a refusal, unless a file has changed since: it
+// may have been refused for what it held in between.
 func (r *Reloader) decideOn(v view) {
 	if !r.files.moved(v.sources) {
 		r.decidedOn = v.contents
 	}
 }
 
-// fileCache knows what the files were when they were last looked at.
+// fileCache remembers the files as they were when they were last looked at.
 type fileCache struct {
 	seen   map[string]os.FileInfo // by path; nil: no such file, or unreadable
 	hashes map[string][16]byte    // of those in seen whose stamp can be trusted
-	// unsure: a file was so young when it was read that a later write may have
-	// left it with the same stamp. The next poll reads it again.
+	// unsure: a file was so young when it was read that a later write may leave its
+	// stamp as it is. The next poll reads it again.
 	unsure bool
 }
 
-// coarse is the largest step of a file's time: FAT has 2 s, older NFS and ext3
-// 1 s. A file that is older than that when it is read cannot change and keep
-// both size and time. Nor can one of the future, unless the clock is set back to
-// that very moment; to read it anew at every poll would cost more than it tells.
+// coarse is the largest step of a file's time: FAT has 2 s, older NFS and ext3 1 s. A file
+// that is older than that when it is read cannot change and keep both size and time. Nor can
+// a file of the future, unless the clock is set back to that moment.
 const coarse = 2 * time.Second
 
-// read hashes every source, but those whose stamp says that they are as before.
-// It returns the contents, and the fault of every source that is no list.
+// read hashes every source whose stamp has changed. It returns all contents, and the fault of
+// every source that is no list.
 func (c *fileCache) read(ctx context.Context, sources []index.Source) (now []content, faults []problem) {
 	old, known := c.seen, c.hashes
 	c.seen, c.hashes, c.unsure = map[string]os.FileInfo{}, map[string][16]byte{}, false
@@ -93,28 +92,30 @@ func (c *fileCache) read(ctx context.Context, sources []index.Source) (now []con
 	return now, faults
 }
 
-// moved reports whether a file's stamp is another than at the last call or read.
+// moved reports whether a stamp has changed since the last call of moved or read.
 func (c *fileCache) moved(sources []index.Source) bool {
-	now, moved := make(map[string]os.FileInfo, len(sources)), false
-	for _, s := range sources {
-		info, _ := os.Stat(s.Path)
-		old, known := c.seen[s.Path]
-		if !known || !sameStamp(info, old) {
-			moved = true
-			delete(c.hashes, s.Path)
-		}
-		now[s.Path] = info
-	}
-	moved = moved || len(now) != len(c.seen)
+	old, now := c.seen, stamps(sources)
+	maps.DeleteFunc(c.hashes, func(path string, _ [16]byte) bool { return !sameStamp(old[path], now[path]) })
 	c.seen = now
-	return moved
+	return !sameStamps(old, now)
 }
+
+// stamps returns what the system says of each file, by path; nil: no such file.
+func stamps(sources []index.Source) map[string]os.FileInfo {
+	all := make(map[string]os.FileInfo, len(sources))
+	for _, s := range sources {
+		all[s.Path], _ = os.Stat(s.Path)
+	}
+	return all
+}
+
+func sameStamps(a, b map[string]os.FileInfo) bool { return maps.EqualFunc(a, b, sameStamp) }
 
 // forget makes the next read read everything.
 func (c *fileCache) forget() { c.hashes = nil }
 
-// sameStamp compares what the system says of a file. Any difference counts: a
-// restored backup is older than what it replaces.
+// sameStamp compares what the system says of a file. Any difference counts: a backup that is
+// put back is older than what it replaces.
 func sameStamp(a, b os.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -122,13 +123,13 @@ func sameStamp(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode()
 }
 
-// contents are those that a generation was built from. Of a source that it
-// lacks the table has no hash of the whole file: that comes from seen.
+// contents returns those that a generation was built from. The table has no hash of a source
+// that it lacks; that one is taken from seen.
 func contents(table []index.ListInfo, lacks lacking, seen []content) []content {
 	all := make([]content, len(table))
 	for i, row := range table {
 		all[i] = content{row.Source.List, row.Source.Path, row.Summary.Hash, row.Guard}
-		if lacks.source(row.Source) && i < len(seen) && seen[i].path == row.Source.Path {
+		if lacks.has(fileOf(row)) && i < len(seen) && seen[i].path == row.Source.Path {
 			all[i] = seen[i]
 		}
 	}

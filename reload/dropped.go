@@ -10,14 +10,13 @@ import (
 	"blockd/lists"
 )
 
-// tellDropped logs and counts the lines that were refused of the files in table. Only
-// news is told: lines that were refused of a file before, wherever they stood in it,
-// are not told again when it, or another list, is read anew.
+// tellDropped logs and counts the refused lines of the files in table that were not refused of
+// the same file before, wherever they stood in it.
 func (r *Reloader) tellDropped(table []index.ListInfo) {
-	told := map[[2]string]*lists.Dropped{}
+	told := map[file]*lists.Dropped{}
 	for i := range table {
 		row := &table[i]
-		key := [2]string{row.Source.List, row.Source.Path}
+		key := fileOf(*row)
 		now, before := &row.Summary.Dropped, r.dropped[key]
 		if before == nil {
 			before = &lists.Dropped{}
@@ -30,7 +29,7 @@ func (r *Reloader) tellDropped(table []index.ListInfo) {
 	r.dropped = told
 }
 
-// tellLines tells of the news about the refused lines of one file.
+// tellLines logs and counts the news about the refused lines of one file.
 func (r *Reloader) tellLines(row *index.ListInfo, news []lists.DroppedLine, before *lists.Dropped) {
 	now := &row.Summary.Dropped
 	file := []slog.Attr{slog.String("list", row.Source.List), slog.String("file", row.Source.Path)}
@@ -54,8 +53,8 @@ func (r *Reloader) tellLines(row *index.ListInfo, news []lists.DroppedLine, befo
 	}
 }
 
-// newLines are those of the lines shown of now that were not shown of before: lines
-// with other text, since their numbers move with every line that comes before them.
+// newLines returns the lines shown of now that were not shown of before. They are compared by
+// text, since a line above them changes their numbers.
 func newLines(now, before *lists.Dropped) []lists.DroppedLine {
 	type line struct {
 		class lists.Class
@@ -76,8 +75,8 @@ func newLines(now, before *lists.Dropped) []lists.DroppedLine {
 	return news
 }
 
-// DroppedRemarks says of each list of which lines were refused how many these are, why,
-// and where one of them stands: one line a list.
+// DroppedRemarks returns a line for each list with refused lines: how many, why, and where one
+// of them stands.
 func DroppedRemarks(table []index.ListInfo) []string {
 	type total struct {
 		list  string
@@ -123,8 +122,8 @@ func DroppedRemarks(table []index.ListInfo) []string {
 	return remarks
 }
 
-// worst is the line to be shown for all of them: the first that is no mere Unsupported
-// one, if there is any.
+// worst returns the line to show for all: the first that is not merely Unsupported, or the
+// first.
 func worst(all []lists.DroppedLine) *lists.DroppedLine {
 	if len(all) == 0 {
 		return nil

@@ -1,13 +1,10 @@
 package reload
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 
@@ -16,18 +13,18 @@ import (
 	"blockd/lists"
 )
 
-// freedFrom is from how many refusals on a share of them says something.
+// freedFrom is the number of refusals from which on a share of them says something.
 const freedFrom = 20
 
 // Past are the refusals of the last days, by list.
 type Past = map[string]*history.Refused
 
-// Judge says what a generation makes of a mail of the past: whether it blocks it, and
-// the entry that decides; ok is false where none does.
+// Judge says whether a generation blocks a past mail, and returns the entry that decides; ok is
+// false if none does.
 type Judge = func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool)
 
-// readRefusals returns a function that reads the refusals of the last days when it is first
-// called, and never again: once for a load.
+// readRefusals returns a function that reads the refusals of the last days once, when it is
+// first called.
 func (r *Reloader) readRefusals(ctx context.Context) func() Past {
 	return sync.OnceValue(func() Past {
 		if r.settings.Refusals == nil {
@@ -41,8 +38,8 @@ func (r *Reloader) readRefusals(ctx context.Context) func() Past {
 	})
 }
 
-// freed finds the lists of a draft that would lift more of the refusals of the last days
-// than they may: by exceptions that came, or by blocks that went.
+// freed finds the lists of a draft that would lift more of the refusals of the last days than
+// they may, by exceptions that have come or blocks that have gone.
 func (r *Reloader) freed(old, draft *index.Index) []problem {
 	if r.settings.Judge == nil || r.refusals == nil {
 		return nil
@@ -50,17 +47,13 @@ func (r *Reloader) freed(old, draft *index.Index) []problem {
 	return freed(r.settings.Lists, old, draft, r.refusals(), r.settings.Judge)
 }
 
-// Freed is Compare for what a new generation would let pass, as errors that wrap a
+// Freed is like Compare, about what a new generation would let pass. Its errors wrap a
 // *lists.FileError of class Frees.
 func Freed(all []List, old, draft *index.Index, past Past, judge Judge) []error {
-	var errs []error
-	for _, p := range freed(all, old, draft, past, judge) {
-		errs = append(errs, p.err)
-	}
-	return errs
+	return errorsOf(freed(all, old, draft, past, judge))
 }
 
-// lifting is what one list would lift.
+// lifting is the refusals that one list would lift.
 type lifting struct {
 	all, own float64 // refusals: of all lists, and of itself
 	examples []string
@@ -74,22 +67,7 @@ type freeing struct {
 	line int
 }
 
-// shownEntries names the entries that lift most.
-func (l *lifting) shownEntries() string {
-	all := slices.SortedFunc(maps.Keys(l.entries), func(a, b freeing) int {
-		return cmp.Or(cmp.Compare(l.entries[b], l.entries[a]), a.line-b.line, strings.Compare(a.text, b.text))
-	})
-	var shown []string
-	for _, e := range all[:min(len(all), shownExamples)] {
-		shown = append(shown, fmt.Sprintf("%s (line %d)", e.text, e.line))
-	}
-	text := strings.Join(shown, ", ")
-	if more := len(all) - shownExamples; more > 0 {
-		text += fmt.Sprintf(" and %d more entries", more)
-	}
-	return text
-}
-
+// freed is Freed as problems.
 func freed(all []List, old, draft *index.Index, past Past, judge Judge) (odd []problem) {
 	total := 0.
 	for _, of := range past {
@@ -98,24 +76,38 @@ func freed(all []List, old, draft *index.Index, past Past, judge Judge) (odd []p
 	if total < freedFrom {
 		return nil
 	}
-	was, is := old.Lists(), draft.Lists()
+	found := lifted(old, draft, past, judge)
+	for _, l := range all {
+		f := found[l.Name]
+		if f == nil || !sameSettings(l.Name, old.Lists(), draft.Lists()) {
+			continue
+		}
+		what, lifted, of := "", f.all, total
+		if l.reach() != index.AllExceptions {
+			what, lifted, of = " of this list", f.own, 0
+			if own := past[l.Name]; own != nil {
+				of = own.Count
+			}
+		}
+		if of >= freedFrom && lifted > l.MaxFreed*of {
+			odd = append(odd, fileProblem(l.Name, f.path, &lists.FileError{Path: f.path, Class: lists.Frees,
+				Err: fmt.Errorf("would lift %.0f of the %.0f refusals%s of the last 7 days, more than max_freed = %v of them: %s; by %s, which has come or gone",
+					math.Round(lifted), of, what, l.MaxFreed, strings.Join(f.examples, ", "), f.shownEntries())}))
+		}
+	}
+	return odd
+}
+
+// lifted finds, by list, the refusals that a draft does not repeat.
+func lifted(old, draft *index.Index, past Past, judge Judge) map[string]*lifting {
 	found := map[string]*lifting{}
 	for list, of := range past {
 		for i := range of.Sample {
 			refusal := &of.Sample[i]
-			before, blocked, _ := judge(old, refusal)
-			if !blocked {
+			by, m, freed := freedBy(old, draft, refusal, judge)
+			if !freed {
 				continue
 			}
-			after, still, excepted := judge(draft, refusal)
-			if still {
-				continue
-			}
-			table, m := was, before // the block has gone, unless an exception has come
-			if excepted {
-				table, m = is, after
-			}
-			by := &table[m.Row].Source
 			l := found[by.List]
 			if l == nil {
 				l = &lifting{entries: map[freeing]float64{}, path: by.Path}
@@ -130,26 +122,30 @@ func freed(all []List, old, draft *index.Index, past Past, judge Judge) (odd []p
 			l.entries[freeing{strings.Clone(m.Name()), m.Line}] += refusal.Weight
 		}
 	}
-	for _, l := range all {
-		f := found[l.Name]
-		if f == nil || !sameSettings(l.Name, was, is) {
-			continue
-		}
-		what, lifted, of := "", f.all, total
-		if l.reach() != index.AllExceptions {
-			what, lifted, of = " of this list", f.own, 0
-			if own := past[l.Name]; own != nil {
-				of = own.Count
-			}
-		}
-		if of < freedFrom || lifted <= l.MaxFreed*of {
-			continue
-		}
-		odd = append(odd, fileProblem(l.Name, f.path, &lists.FileError{Path: f.path, Class: lists.Frees,
-			Err: fmt.Errorf("would lift %.0f of the %.0f refusals%s of the last 7 days, more than max_freed = %v of them: %s; by %s, which has come or gone",
-				math.Round(lifted), of, what, l.MaxFreed, strings.Join(f.examples, ", "), f.shownEntries())}))
+	return found
+}
+
+// freedBy returns the entry that lifts a refusal, and the source that it stands in: the block
+// that has gone, unless an exception has come.
+func freedBy(old, draft *index.Index, refusal *history.Refusal, judge Judge) (by index.Source, m index.Match, freed bool) {
+	before, blocked, _ := judge(old, refusal)
+	if !blocked {
+		return by, m, false
 	}
-	return odd
+	after, still, excepted := judge(draft, refusal)
+	if excepted {
+		return draft.Lists()[after.Row].Source, after, !still
+	}
+	return old.Lists()[before.Row].Source, before, !still
+}
+
+// shownEntries names the entries that lift most.
+func (l *lifting) shownEntries() string {
+	var all []weighed
+	for e, n := range l.entries {
+		all = append(all, weighed{e.text, e.line, n})
+	}
+	return shownEntries(all)
 }
 
 func shownRefusal(r *history.Refusal) string {
@@ -159,13 +155,13 @@ func shownRefusal(r *history.Refusal) string {
 	return r.Client.String()
 }
 
-// reach is how far the exceptions of the list reach.
+// reach says which lists the exceptions of the list reach.
 func (l List) reach() index.Exceptions {
 	s := index.Source{Settings: l.Settings, Exceptions: l.Exceptions}
 	return s.Reach()
 }
 
-// sameSettings reports whether a list was in both tables, read alike: what another
+// sameSettings reports whether a list is in both tables with equal settings. What another
 // configuration lets pass is meant.
 func sameSettings(list string, was, is []index.ListInfo) bool {
 	find := func(table []index.ListInfo) (s index.Source, ok bool) {

@@ -8,40 +8,37 @@ import (
 	"blockd/index"
 )
 
-// gate decides whether a built generation may serve. It returns either the
-// generation, with what it is known to lack, or why it must not take over.
+// gate decides whether a built generation may serve. It returns the generation, with what it
+// lacks, or why it must not take over.
 //
-// What served until now may not go missing from the next generation: a file that
-// is refused has in it what it had before, or the generation is not taken. One that
-// was never good may be lacking again. What a file is by itself, the build has
-// judged before (lists.Guard, self-tests); here the lists are held against those in
-// force, see compare and stale, and against the mail of late, see holdEntries and freed.
+// What serves now must not be missing from the next generation: a file that is refused has
+// its last good content there, or the generation is not taken. A file that was never good may
+// be missing again. The build has judged each file by itself (lists.Guard, self-tests). Here
+// the lists are compared with those in force, see compare and stale, and with past mail, see
+// holdEntries and freed.
 func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []problem) (*generation, []problem) {
 	g := &generation{lacks: lacking{}}
-	optional := map[string]bool{}
-	for _, l := range r.settings.Lists {
-		optional[l.Name] = l.Optional
-	}
+	byName := listsByName(r.settings.Lists)
 	lost := false
 	for _, row := range table {
 		switch {
 		case row.Refused == nil:
 		case row.LastGood:
-			// What the cache has may be older than what serves: others compile without it.
+			// The cache may be older than what serves: another process may compile without it.
 			lost = lost || !r.serves(row)
 			g.held = append(g.held, rowProblem(row))
 		default:
 			g.without = append(g.without, rowProblem(row))
 		}
 	}
-	for _, p := range faults { // of a glob there may be no row
-		if !hasRow(table, p) {
+	for _, p := range faults { // a glob may have no row
+		if !slices.ContainsFunc(table, func(row index.ListInfo) bool { return fileOf(row) == p.file() }) {
 			g.without = append(g.without, p)
 		}
 	}
 	for _, p := range g.without {
-		g.lacks[[2]string{p.list, p.path}] = optional[p.list]
-		lost = lost || r.live.Load() != nil && !r.lacks.has(p.list, p.path)
+		g.lacks[p.file()] = byName[p.list].Optional
+		lost = lost || r.live.Load() != nil && !r.lacks.has(p.file())
 	}
 	if lost {
 		return nil, g.problems()
@@ -66,7 +63,7 @@ func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []pro
 	return g, nil
 }
 
-// rowProblem is why a build has left a source out.
+// rowProblem says why a build has refused a source.
 func rowProblem(row index.ListInfo) problem {
 	p := buildProblems(&index.SourcesError{Errs: []error{row.Refused}})[0]
 	p.list, p.path = row.Source.List, row.Source.Path
@@ -74,8 +71,7 @@ func rowProblem(row index.ListInfo) problem {
 }
 
 // wasRead reports whether a list has files, none of which was refused.
-func wasRead(table []index.ListInfo, list string) bool {
-	has := false
+func wasRead(table []index.ListInfo, list string) (has bool) {
 	for _, row := range table {
 		if row.Source.List == list {
 			if has = row.Refused == nil; !has {
@@ -84,13 +80,4 @@ func wasRead(table []index.ListInfo, list string) bool {
 		}
 	}
 	return has
-}
-
-func hasRow(table []index.ListInfo, p problem) bool {
-	for _, row := range table {
-		if row.Source.List == p.list && row.Source.Path == p.path {
-			return true
-		}
-	}
-	return false
 }

@@ -18,59 +18,56 @@ import (
 	"blockd/lists"
 )
 
-// generation is an index with what is known of it beside its file.
+// generation is an index with what its file does not tell.
 type generation struct {
 	ix      *index.Index
 	bytes   int64
 	seconds float64   // from the look that asked for it; 0: was there
 	lacks   lacking   // the sources that it was built without
-	without []problem // why
+	without []problem // why it lacks them
 	held    []problem // why lists have what they had before
 
-	withheld heldEntries // of ix: they are in its file and do not act
+	withheld heldEntries // they are in its file and do not act
 }
 
-// problems are those that remain while g serves. Of a list that is held, each file
-// has the same one.
+// problems returns those that remain while g serves. The files of a list that is held have
+// the same one.
 func (g *generation) problems() []problem {
 	all := slices.CompactFunc(slices.Clone(g.held), func(a, b problem) bool { return a.err.Error() == b.err.Error() })
 	return append(all, g.without...)
 }
 
-// unread are the sources whose rows do not tell what their files hold.
+// unread returns the sources whose rows do not tell what their files hold.
 func (g *generation) unread() lacking {
 	all := maps.Clone(g.lacks)
 	for _, p := range g.held {
-		all[[2]string{p.list, p.path}] = false
+		all[p.file()] = false
 	}
 	return all
 }
 
-// lacking is the set of sources that the serving generation was built without,
-// because nothing good of them was ever there. The value is List.Optional. A glob
-// that matches nothing is there under its pattern.
-type lacking map[[2]string]bool
+// lacking is the set of sources that a generation was built without, because nothing good of
+// them was ever there. The value is List.Optional. A glob that matches nothing is in it by its
+// pattern.
+type lacking map[file]bool
 
-func (l lacking) has(list, path string) bool {
-	_, ok := l[[2]string{list, path}]
+func (l lacking) has(f file) bool {
+	_, ok := l[f]
 	return ok
 }
 
-func (l lacking) source(s index.Source) bool { return l.has(s.List, s.Path) }
-
-// filtering counts the lists that must be there, and those of them of which something
-// is: a list of several files filters by those that were good.
+// filtering counts the lists that are not optional, and those of them that filter: at least
+// one file of each was good.
 func (l lacking) filtering(all []List, table []index.ListInfo) (filtering, lists int) {
-	loaded := map[string]bool{}
+	filters := map[string]bool{}
 	for _, row := range table {
-		loaded[row.Source.List] = loaded[row.Source.List] || !l.source(row.Source)
+		filters[row.Source.List] = filters[row.Source.List] || !l.has(fileOf(row))
 	}
 	for _, list := range all {
 		if list.Optional {
 			continue
 		}
-		lists++
-		if loaded[list.Name] {
+		if lists++; filters[list.Name] {
 			filtering++
 		}
 	}
@@ -86,7 +83,7 @@ func openGeneration(path string) (*generation, error) {
 	for _, row := range ix.Lists() {
 		missing := strings.HasPrefix(row.Summary.Why, string(lists.Missing))
 		if row.Summary.Verdict == lists.Refused && !(row.Source.Optional && missing) {
-			g.lacks[[2]string{row.Source.List, row.Source.Path}] = row.Source.Optional
+			g.lacks[fileOf(row)] = row.Source.Optional
 		}
 	}
 	if info, err := os.Stat(path); err == nil {
@@ -95,8 +92,8 @@ func openGeneration(path string) (*generation, error) {
 	return g, nil
 }
 
-// onDisk opens the index at our path, or returns nil. A damaged one is told of
-// and then built anew like a missing one.
+// onDisk opens the index at Settings.Path, or returns nil. A damaged one is logged, and then
+// built anew like a missing one.
 func (r *Reloader) onDisk() *generation {
 	g, err := openGeneration(r.settings.Path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -109,15 +106,11 @@ func (r *Reloader) onDisk() *generation {
 	return g
 }
 
-// holds reports whether g is a generation of these lists, whatever their
-// content was: built by the same settings. The files of a glob may be others, and
-// what it lacks it may go on lacking.
+// holds reports whether g was built from these lists by these settings. Their content may
+// have changed since, the files of a glob may be others, and g may lack sources.
 func (g *generation) holds(all []List) bool {
 	files := map[string]int{}
-	byName := map[string]List{}
-	for _, l := range all {
-		byName[l.Name] = l
-	}
+	byName := listsByName(all)
 	for _, row := range g.ix.Lists() {
 		l, ok := byName[row.Source.List]
 		same := index.Source{List: l.Name, Path: row.Source.Path, Settings: l.Settings, Mode: l.Mode, Optional: l.Optional, Exceptions: l.Exceptions}
@@ -143,7 +136,7 @@ func (l List) covers(path string) bool {
 	return ok && err == nil
 }
 
-// change is what a swap made of one list. Several files of a list count as one.
+// change is what a swap changed in one list, all its files together.
 type change struct {
 	List string `json:"list"`
 	Old  int    `json:"old"` // entries
@@ -161,8 +154,8 @@ func changes(all []List, old, new []index.ListInfo) []change {
 	return list
 }
 
-// entries counts by the name of the list. What was read of a file before it was
-// refused is not in the index.
+// entries returns the number of entries by list. Those of a file that was refused are not in
+// the index.
 func entries(table []index.ListInfo) map[string]int {
 	n := map[string]int{}
 	for _, row := range table {
@@ -173,8 +166,8 @@ func entries(table []index.ListInfo) map[string]int {
 	return n
 }
 
-// serve swaps g in by a look that ends with out. Sessions keep the old generation until their transaction
-// ends; its memory and mapping go after the last.
+// serve swaps g in, by a look that ends with out. A session keeps the old generation until its
+// transaction ends; the last one frees its memory and mapping.
 func (r *Reloader) serve(g *generation, out outcome) {
 	old := r.live.Load()
 	table := g.ix.Lists()
@@ -206,11 +199,10 @@ func (r *Reloader) serve(g *generation, out outcome) {
 	r.log.Info("lists swapped in", append(attrs, slog.Any("entries", changes(r.settings.Lists, was, table)),
 		slog.Float64("seconds", g.seconds))...)
 	r.tellDropped(table)
-	runtime.GC() // else two generations linger until the heap has doubled
+	runtime.GC() // else the old generation stays until the heap has doubled
 }
 
-// promote brings the filter of the serving generation into memory, once. It served
-// from the file until now.
+// promote copies the filter of the serving generation from the file to memory, once.
 func (r *Reloader) promote(ctx context.Context) {
 	ix := r.live.Load()
 	if ix.Generation() == r.promoted {

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc64"
-	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -26,27 +24,20 @@ import (
 // are held back.
 const heldSuffix = ".held"
 
-// Entries that are held back are in the index file, and every process that opens it
-// through OpenIndex leaves them out of its answers. Their names stand in a file beside it.
-// They stay there until somebody accepts them or they go from their list.
+// Entries that are held back are in the index file, and every process that opens it by
+// OpenIndex leaves them out of its answers. Their names stand in a file beside it, until an
+// operator accepts them or they go from their list.
 
-// heldEntries are the entries that are held back.
-type heldEntries map[index.HeldEntry]heldSince
+// heldEntries are the entries that are held back, each without its File and Line.
+type heldEntries map[index.HeldEntry]HeldEntry
 
-// heldSince is what is known of an entry that is held back.
-type heldSince struct {
-	Since   time.Time
-	Senders int    // that it would have refused then
-	Example string // one of them
-}
-
-// HeldEntry is an entry that is held back, as people see it.
+// HeldEntry is an entry that is held back.
 type HeldEntry struct {
 	index.HeldEntry
 	Since   time.Time
 	Senders int    // that it would have refused then
 	Example string // one of them
-	File    string // where it stands, in the index that it was asked of
+	File    string // where it stands, in the index that was asked
 	Line    int
 }
 
@@ -58,20 +49,15 @@ func (all heldEntries) set() map[index.HeldEntry]bool {
 	return set
 }
 
-// sorted are the entries by the name of their list, and of each list those that refuse
-// most first.
+// sorted returns the entries by the name of their list; of each list those first that
+// refuse most.
 func (all heldEntries) sorted() []HeldEntry {
-	some := make([]HeldEntry, 0, len(all))
-	for e, since := range all {
-		some = append(some, HeldEntry{HeldEntry: e, Since: since.Since, Senders: since.Senders, Example: since.Example})
-	}
-	slices.SortFunc(some, func(a, b HeldEntry) int {
+	return slices.SortedFunc(maps.Values(all), func(a, b HeldEntry) int {
 		return cmp.Or(strings.Compare(a.List, b.List), cmp.Compare(b.Senders, a.Senders), strings.Compare(a.Name, b.Name), cmp.Compare(a.Scope, b.Scope))
 	})
-	return some
 }
 
-// counts are the numbers of entries by list; nil if there are none.
+// counts returns the number of entries by list; nil if there are none.
 func (all heldEntries) counts() (n map[string]int) {
 	for e := range all {
 		if n == nil {
@@ -82,21 +68,28 @@ func (all heldEntries) counts() (n map[string]int) {
 	return n
 }
 
-// in are those that ix has. One that cannot be looked for stays.
+// in returns those that ix has. One that cannot be looked for stays.
 func (all heldEntries) in(ix *index.Index) heldEntries {
 	some := heldEntries{}
-	for e, since := range all {
-		if _, _, found, err := ix.Find(e); found || err != nil {
-			some[e] = since
+	for key, e := range all {
+		if _, _, found, err := ix.Find(key); found || err != nil {
+			some[key] = e
 		}
 	}
 	return some
 }
 
-// without are those that are not of some lists.
+// minus returns those that are not in other.
+func (all heldEntries) minus(other heldEntries) heldEntries {
+	rest := maps.Clone(all)
+	maps.DeleteFunc(rest, func(key index.HeldEntry, _ HeldEntry) bool { _, has := other[key]; return has })
+	return rest
+}
+
+// without returns those of lists that accepted does not name.
 func (all heldEntries) without(accepted func(list string) bool) heldEntries {
 	rest := maps.Clone(all)
-	maps.DeleteFunc(rest, func(e index.HeldEntry, _ heldSince) bool { return accepted(e.List) })
+	maps.DeleteFunc(rest, func(key index.HeldEntry, _ HeldEntry) bool { return accepted(key.List) })
 	return rest
 }
 
@@ -114,8 +107,8 @@ func OpenIndex(path string) (*index.Index, error) {
 	return ix, nil
 }
 
-// Held are the entries that are held back in the index file at path, sorted by the names of
-// their lists, and of each list those that refuse most first.
+// Held returns the entries that are held back in the index file at path, by the names of
+// their lists; of each list those first that refuse most.
 func Held(path string) (all []HeldEntry, err error) {
 	held, err := readHeld(path)
 	if err != nil || len(held) == 0 {
@@ -154,10 +147,6 @@ type heldEnd struct {
 	Sum string `json:"sum"`
 }
 
-func heldSum(text []byte) string {
-	return fmt.Sprintf("%016x", crc64.Checksum(text, recentSum))
-}
-
 func writeHeld(path string, all heldEntries) error {
 	path += heldSuffix
 	if len(all) == 0 {
@@ -175,27 +164,19 @@ func writeHeld(path string, all heldEntries) error {
 			return err
 		}
 	}
-	if err := enc.Encode(heldEnd{heldSum(text.Bytes())}); err != nil {
+	if err := enc.Encode(heldEnd{checksum(text.Bytes())}); err != nil {
 		return err
 	}
 	return durable.WriteFile(path, text.Bytes(), 0o600)
 }
 
-// maxHeldFile bounds what is read: a million entries.
-const maxHeldFile = 1 << 30
-
-// readHeld reads what is held back in the index at path. No file: nothing is.
+// readHeld reads what is held back in the index at path. Without a file nothing is.
 func readHeld(path string) (heldEntries, error) {
 	path += heldSuffix
-	f, err := os.Open(path)
+	text, err := readBounded(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxHeldFile))
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +192,7 @@ var errHeldTorn = errors.New("the file is torn or of another kind")
 func parseHeld(text []byte) (heldEntries, error) {
 	at := bytes.LastIndexByte(bytes.TrimSuffix(text, []byte("\n")), '\n') + 1
 	var end heldEnd
-	if err := json.Unmarshal(text[at:], &end); err != nil || end.Sum != heldSum(text[:at]) {
+	if err := json.Unmarshal(text[at:], &end); err != nil || end.Sum != checksum(text[:at]) {
 		return nil, errHeldTorn
 	}
 	all := heldEntries{}
@@ -225,13 +206,13 @@ func parseHeld(text []byte) (heldEntries, error) {
 		if err != nil || !known || !also {
 			return nil, fmt.Errorf("line %d: %w", n, errHeldTorn)
 		}
-		all[index.HeldEntry{List: l.List, Kind: kind, Scope: scope, Name: l.Entry}] = heldSince{l.Since, l.Senders, l.Example}
+		key := index.HeldEntry{List: l.List, Kind: kind, Scope: scope, Name: l.Entry}
+		all[key] = HeldEntry{HeldEntry: key, Since: l.Since, Senders: l.Senders, Example: l.Example}
 	}
 	return all, lines.Err()
 }
 
-// openHeld is readHeld for the daemon: what was held in a file that is damaged is not
-// known any more.
+// openHeld is readHeld for the daemon. A damaged file is logged, and what it held acts.
 func (r *Reloader) openHeld() heldEntries {
 	all, err := readHeld(r.settings.Path)
 	if err != nil {
@@ -240,7 +221,7 @@ func (r *Reloader) openHeld() heldEntries {
 	return all
 }
 
-// keepHeld writes down what is held, if that is other than what the file has.
+// keepHeld writes what is held, if the file has something else.
 func (r *Reloader) keepHeld(all heldEntries) error {
 	if maps.Equal(all, r.heldKept) {
 		return nil
@@ -252,15 +233,15 @@ func (r *Reloader) keepHeld(all heldEntries) error {
 	return nil
 }
 
-// forgetHeld writes down what is held in the index file that serves, and nothing more.
+// forgetHeld leaves in the file what is held in the index that serves, and nothing more.
 func (r *Reloader) forgetHeld() {
 	if err := r.keepHeld(r.held); err != nil {
 		r.log.Error("entries that are held back are not noted", slog.Any("error", err))
 	}
 }
 
-// alsoHeld are the entries that are held in g or in what serves: the index file is that of
-// one of them.
+// alsoHeld returns the entries that are held in g or in what serves. The index file is that
+// of one of them.
 func (r *Reloader) alsoHeld(g *generation) heldEntries {
 	all := maps.Clone(r.heldKept)
 	if all == nil {
@@ -270,8 +251,8 @@ func (r *Reloader) alsoHeld(g *generation) heldEntries {
 	return all
 }
 
-// Release lets the entries that are held back act, of lists that accepted names: no file
-// names them any more. It is for a process that compiles; see Accept.
+// Release removes the entries of lists that accepted names from the file beside the index at
+// path, so that they act. It is for a process that compiles; see Accept.
 func Release(path string, accepted func(list string) bool) (released int, err error) {
 	all, err := readHeld(path)
 	if err != nil || len(all) == 0 {

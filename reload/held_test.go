@@ -20,7 +20,8 @@ func TestHundredThousandHeldEntries(t *testing.T) {
 	for i := range n {
 		name := fmt.Sprintf("d%d.example", i)
 		b = append(append(b, name...), '\n')
-		held[index.HeldEntry{List: "a", Kind: lists.Domain, Scope: lists.Tree, Name: name}] = heldSince{Since: time.Unix(1, 0).UTC(), Senders: i, Example: "a@" + name}
+		key := index.HeldEntry{List: "a", Kind: lists.Domain, Scope: lists.Tree, Name: name}
+		held[key] = HeldEntry{HeldEntry: key, Since: time.Unix(1, 0).UTC(), Senders: i, Example: "a@" + name}
 	}
 	text = string(b) + "bulk.example\n"
 	d := newDaemon(t, map[string]string{"a.txt": text}).open()
@@ -49,7 +50,7 @@ func FuzzHeldFile(f *testing.F) {
 	f.Add(line)
 	f.Add(line + line + `{"list":"a","kind":"regexp","scope":"exact","entry":"/^x/","since":"2026-11-22T00:00:00Z","senders":-1,"example":""}` + "\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		all, err := parseHeld(fmt.Appendf([]byte(text), "{\"sum\":%q}\n", heldSum([]byte(text))))
+		all, err := parseHeld(fmt.Appendf([]byte(text), "{\"sum\":%q}\n", checksum([]byte(text))))
 		if err != nil {
 			return
 		}

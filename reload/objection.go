@@ -5,37 +5,40 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
+	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
 )
 
-// What a load would do to those who wrote lately.
 const (
-	// writersFrom is from how many domains on a share of them says something: of 100
-	// the usual bound of 1 % is one domain.
+	// writersFrom is the number of domains from which on a share of them says something:
+	// of 100 the usual bound of 1 % is one domain.
 	writersFrom = 100
 
-	// maxHeldShare is the share beyond which entries are not held back: the list is
-	// another one, or somebody else's.
+	// maxHeldShare is the share of objections beyond which entries are not held back: the
+	// whole list has been replaced by another one.
 	maxHeldShare = 0.1
 
-	// shownExamples bounds what of senders and entries is named.
+	// shownExamples bounds how many senders and entries a message names.
 	shownExamples = 3
 )
 
-// objection is what those who wrote lately say against one list.
+// objection is what the senders accepted lately say against one list.
 type objection struct {
 	list    string
-	path    string  // of the first entry
-	domains int     // of which a sender would be refused
-	share   float64 // of all domains, or of the days on which they wrote; the smaller
-	of      int     // domains
+	path    string // of the first entry
+	domains int    // with a sender that would be refused
+	of      int    // domains
 	who     []string
 	entries map[index.HeldEntry]*objected
+
+	voices, days float64 // of the domains, each by the share of its senders, and of their days
+	share        float64 // of all domains, or of all days; the smaller
 }
 
 // objected is one entry that is objected to.
@@ -46,79 +49,91 @@ type objected struct {
 	served  bool // before, too: only an exception has gone
 }
 
-// objections asks a draft about everybody who wrote lately. To refuse somebody who wrote
-// a minute ago is what lists are for; to refuse one in a hundred of all is not. It returns
-// what is said against lists that would newly refuse more than they may, in the order of
-// configuration.
+// objections asks a draft about all senders accepted lately. Lists are meant to refuse one that
+// wrote a minute ago, but not one in a hundred of all. It returns what is said against the lists
+// that would newly refuse more than they may, in the order of configuration.
 //
-// A domain of which several senders are known speaks by the share of them that would be
-// refused. A list is judged by the smaller of two shares: of the domains, so that one that
-// writes daily is not a crowd, and of the days on which they wrote, so that a crowd of one
-// day is not everybody.
+// A domain objects by the share of its known senders that would be refused. A list is judged by
+// the smaller of two shares: of the domains, so that one domain that writes daily is not many,
+// and of the days on which they wrote, so that many domains of one day are not everybody.
 func (r *Reloader) objections(draft *index.Index) (all []*objection) {
 	writers := r.settings.Recent.writers()
-	serving := r.live.Load()
-	if serving == nil || r.settings.Blocks == nil || len(writers) < writersFrom {
+	h := hearing{blocks: r.settings.Blocks, draft: draft, serving: r.live.Load(), of: len(writers), against: map[string]*objection{}}
+	if h.serving == nil || h.blocks == nil || len(writers) < writersFrom {
 		return nil
 	}
-	table := draft.Lists()
-	found := map[string]*objection{}
-	type voice struct{ domains, days float64 }
-	voices, days := map[string]voice{}, 0
-	for _, w := range writers {
-		days += w.days
-		refused := map[string]int{}
-		for i := range w.senders {
-			s := &w.senders[i]
-			matches := r.settings.Blocks(draft, s.address, s.client)
-			if len(matches) == 0 || len(r.settings.Blocks(serving, s.address, s.client)) > 0 {
-				continue
-			}
-			var before map[index.HeldEntry]bool
-			told := map[string]bool{}
-			for _, m := range matches {
-				source := &table[m.Row].Source
-				o := found[source.List]
-				if o == nil {
-					o = &objection{list: source.List, path: source.Path, of: len(writers), entries: map[index.HeldEntry]*objected{}}
-					found[source.List] = o
-				}
-				if !told[source.List] {
-					told[source.List] = true
-					if refused[source.List]++; len(o.who) < shownExamples {
-						o.who = append(o.who, s.address.String())
-					}
-				}
-				if before == nil {
-					before = entriesFor(serving, s)
-				}
-				key := index.HeldEntry{List: source.List, Kind: m.Kind, Scope: m.Scope, Name: strings.Clone(m.Name())}
-				e := o.entries[key]
-				if e == nil {
-					e = &objected{example: s.address.String(), line: m.Line, served: before[key]}
-					o.entries[key] = e
-				}
-				e.senders++
-			}
-		}
-		for list, n := range refused {
-			part := float64(n) / float64(len(w.senders))
-			v := voices[list]
-			voices[list] = voice{v.domains + part, v.days + part*float64(w.days)}
-			found[list].domains++
-		}
+	days := 0
+	for i := range writers {
+		days += writers[i].days
+		h.hear(&writers[i])
 	}
 	for _, l := range r.settings.Lists {
-		o, v := found[l.Name], voices[l.Name]
-		if o == nil {
-			continue
-		}
 		const rounding = 1e-9
-		if o.share = min(v.domains/float64(len(writers)), v.days/float64(days)); o.share > l.MaxRecentBlocked+rounding {
-			all = append(all, o)
+		if o := h.against[l.Name]; o != nil {
+			o.share = min(o.voices/float64(len(writers)), o.days/float64(days))
+			if o.share > l.MaxRecentBlocked+rounding {
+				all = append(all, o)
+			}
 		}
 	}
 	return all
+}
+
+// hearing collects objections to a draft.
+type hearing struct {
+	blocks         func(*index.Index, addr.Addr, netip.Addr) []index.Match
+	draft, serving *index.Index
+	of             int                   // domains
+	against        map[string]*objection // by list
+}
+
+// hear adds what one domain says.
+func (h *hearing) hear(w *writer) {
+	refused := map[string]int{} // senders, by list
+	for i := range w.senders {
+		for list := range h.ask(&w.senders[i]) {
+			refused[list]++
+		}
+	}
+	for list, n := range refused {
+		o, part := h.against[list], float64(n)/float64(len(w.senders))
+		o.domains++
+		o.voices += part
+		o.days += part * float64(w.days)
+	}
+}
+
+// ask adds what one sender says, and returns the lists that would newly refuse it.
+func (h *hearing) ask(s *sender) map[string]bool {
+	matches := h.blocks(h.draft, s.address, s.client)
+	if len(matches) == 0 || len(h.blocks(h.serving, s.address, s.client)) > 0 {
+		return nil
+	}
+	before, by := entriesFor(h.serving, s), map[string]bool{}
+	for i := range matches {
+		m := &matches[i]
+		source := &h.draft.Lists()[m.Row].Source
+		o := h.against[source.List]
+		if o == nil {
+			o = &objection{list: source.List, path: source.Path, of: h.of, entries: map[index.HeldEntry]*objected{}}
+			h.against[source.List] = o
+		}
+		if !by[source.List] && len(o.who) < shownExamples {
+			o.who = append(o.who, s.address.String())
+		}
+		by[source.List] = true
+		key := heldEntry(h.draft, m)
+		if o.entries[key] == nil {
+			o.entries[key] = &objected{example: s.address.String(), line: m.Line, served: before[key]}
+		}
+		o.entries[key].senders++
+	}
+	return by
+}
+
+// heldEntry is how the entry of a match is named when it is held back.
+func heldEntry(ix *index.Index, m *index.Match) index.HeldEntry {
+	return index.HeldEntry{List: ix.Lists()[m.Row].Source.List, Kind: m.Kind, Scope: m.Scope, Name: strings.Clone(m.Name())}
 }
 
 // entriesFor are the entries of ix that cover a sender or its client and block.
@@ -131,18 +146,18 @@ func entriesFor(ix *index.Index, s *sender) map[index.HeldEntry]bool {
 	if err != nil {
 		return all
 	}
-	for _, m := range matches {
-		if !m.Action.Allows() {
-			all[index.HeldEntry{List: ix.Lists()[m.Row].Source.List, Kind: m.Kind, Scope: m.Scope, Name: strings.Clone(m.Name())}] = true
+	for i := range matches {
+		if !matches[i].Action.Allows() {
+			all[heldEntry(ix, &matches[i])] = true
 		}
 	}
 	return all
 }
 
-// holdEntries holds back what those who wrote lately object to, beside what of before
-// draft has, and returns all that is held in draft then. odd are the lists that are not to serve at all: more than a tenth
-// speak against them, or what refuses them served before, and an exception has gone.
-// Of lists in accepted nothing more is held.
+// holdEntries holds back in draft what is objected to, and what of before draft has. It
+// returns all that is held then. odd are the lists that must not serve at all: more than a
+// tenth of the domains object, or to an entry that served before, where only an exception
+// has gone. Of lists that accepted names nothing more is held.
 func (r *Reloader) holdEntries(draft *index.Index, before heldEntries, accepted func(list string) bool) (held heldEntries, odd []problem) {
 	held = before.in(draft)
 	for {
@@ -163,19 +178,19 @@ func (r *Reloader) holdEntries(draft *index.Index, before heldEntries, accepted 
 	}
 }
 
-// hold adds the entries that are objected to, and reports whether there is one that is
-// not held yet. An entry that served before stays in service.
+// hold adds the entries that are objected to, and reports whether it has added any. An entry
+// that served before stays in service.
 func (o *objection) hold(held heldEntries) (more bool) {
 	for key, e := range o.entries {
 		if _, known := held[key]; !known && !e.served {
-			held[key] = heldSince{Since: time.Now().UTC().Truncate(time.Second), Senders: e.senders, Example: e.example}
+			held[key] = HeldEntry{HeldEntry: key, Since: time.Now().UTC().Truncate(time.Second), Senders: e.senders, Example: e.example}
 			more = true
 		}
 	}
 	return more
 }
 
-// problem is why the list does not serve at all.
+// problem says why the list must not serve at all.
 func (o *objection) problem() problem {
 	than := "a tenth"
 	if o.share <= maxHeldShare {
@@ -188,62 +203,63 @@ func (o *objection) problem() problem {
 
 // shownEntries names the entries that refuse most.
 func (o *objection) shownEntries() string {
-	all := slices.SortedFunc(maps.Keys(o.entries), func(a, b index.HeldEntry) int {
-		x, y := o.entries[a], o.entries[b]
-		return cmp.Or(cmp.Compare(y.senders, x.senders), cmp.Compare(x.line, y.line), strings.Compare(a.Name, b.Name))
-	})
-	more, text := "", make([]string, 0, shownExamples)
-	if n := len(all) - shownExamples; n > 0 {
-		all, more = all[:shownExamples], fmt.Sprintf(" and %d more entries", n)
+	var all []weighed
+	for e, by := range o.entries {
+		all = append(all, weighed{e.Name, by.line, float64(by.senders)})
 	}
-	for _, e := range all {
-		text = append(text, fmt.Sprintf("%s (line %d)", e.Name, o.entries[e].line))
-	}
-	return strings.Join(text, ", ") + more
+	return shownEntries(all)
 }
 
-// tellHeld logs what is held in g that was not held before, a line for each list, and how
-// many entries are held no more.
+// weighed is an entry with what it would change: senders, or refusals.
+type weighed struct {
+	name   string
+	line   int
+	weight float64
+}
+
+// shownEntries names the entries of the most weight.
+func shownEntries(all []weighed) string {
+	slices.SortFunc(all, func(a, b weighed) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.line, b.line), strings.Compare(a.name, b.name))
+	})
+	var text []string
+	for _, e := range all[:min(len(all), shownExamples)] {
+		text = append(text, fmt.Sprintf("%s (line %d)", e.name, e.line))
+	}
+	shown := strings.Join(text, ", ")
+	if n := len(all) - shownExamples; n > 0 {
+		shown += fmt.Sprintf(" and %d more entries", n)
+	}
+	return shown
+}
+
+// tellHeld logs the entries of g that were not held before, a line for each list, and how
+// many entries are not held any more.
 func (r *Reloader) tellHeld(g *generation) {
-	type news struct {
-		entries, senders int
-		first            []string
+	news := map[string][]HeldEntry{}
+	for _, e := range g.withheld.minus(r.held).sorted() {
+		news[e.List] = append(news[e.List], e)
 	}
-	found, gone := map[string]*news{}, map[string]int{}
-	for _, e := range g.withheld.sorted() {
-		if _, known := r.held[e.HeldEntry]; known {
-			continue
+	for _, list := range slices.Sorted(maps.Keys(news)) {
+		senders, first := 0, []string(nil)
+		for i, e := range news[list] {
+			if senders += e.Senders; i < shownExamples {
+				first = append(first, fmt.Sprintf("%s for %s", e.Name, e.Example))
+			}
 		}
-		n := found[e.List]
-		if n == nil {
-			n = &news{}
-			found[e.List] = n
-		}
-		n.entries++
-		n.senders += e.Senders
-		if len(n.first) < shownExamples {
-			n.first = append(n.first, fmt.Sprintf("%s for %s", e.Name, e.Example))
-		}
-	}
-	for e := range r.held {
-		if _, still := g.withheld[e]; !still {
-			gone[e.List]++
-		}
-	}
-	for _, list := range slices.Sorted(maps.Keys(found)) {
-		n := found[list]
-		r.log.Warn("entries held back", slog.String("list", list), slog.Int("entries", n.entries), slog.Int("senders", n.senders),
-			slog.String("first", strings.Join(n.first, ", ")),
+		r.log.Warn("entries held back", slog.String("list", list), slog.Int("entries", len(news[list])), slog.Int("senders", senders),
+			slog.String("first", strings.Join(first, ", ")),
 			slog.String("reason", "they would refuse senders who wrote lately, more of them than max_recent_blocked"),
 			slog.String("hint", "see blockd lint --held "+list+"; blockd compile --accept "+list+" lets them in"))
 	}
+	gone := r.held.minus(g.withheld).counts()
 	for _, list := range slices.Sorted(maps.Keys(gone)) {
 		r.log.Info("entries no longer held back", slog.String("list", list), slog.Int("entries", gone[list]))
 	}
 }
 
-// HeldRemarks are a line for each list of which entries are held back, of which held has
-// the numbers.
+// HeldRemarks returns a line for each list with entries that are held back. held has their
+// numbers.
 func HeldRemarks(held map[string]int) (lines []string) {
 	for _, list := range slices.Sorted(maps.Keys(held)) {
 		lines = append(lines, fmt.Sprintf("list %s: %d held back: they would refuse senders who wrote lately; see blockd lint --held %s",

@@ -12,12 +12,21 @@ import (
 	"blockd/lists"
 )
 
-// problem is one reason why the lists as they are now do not serve.
+// problem is one reason why the lists as they are now do not serve, or not all of them.
 type problem struct {
 	list, path string // "" where the fault is no single file's
 	class      lists.Class
 	err        error
-	gate       bool // it is the whole list that was refused, held against what serves
+	gate       bool // the whole list was refused, compared with what serves
+}
+
+func (p problem) file() file { return file{p.list, p.path} }
+
+func errorsOf(problems []problem) (errs []error) {
+	for _, p := range problems {
+		errs = append(errs, p.err)
+	}
+	return errs
 }
 
 // fileProblem is the fault of one source. err need not wrap a *lists.FileError.
@@ -29,7 +38,7 @@ func fileProblem(list, path string, err error) problem {
 	return p
 }
 
-// buildProblems takes the error of a build apart into one problem a source.
+// buildProblems returns a problem for each source in the error of a build.
 func buildProblems(err error) []problem {
 	refused, ok := errors.AsType[*index.SourcesError](err)
 	if !ok {
@@ -54,7 +63,7 @@ func (p problem) passes() bool {
 	return errors.Is(p.err, lists.ErrChanged) || errors.Is(p.err, index.ErrLocked)
 }
 
-// hint says what an operator can do about p, "" where the error says it all.
+// hint says what an operator can do about p; "" if the error says it all.
 func (p problem) hint() string {
 	switch {
 	case errors.Is(p.err, index.ErrLocked):
@@ -97,9 +106,9 @@ func (p problem) hint() string {
 	return lists.Hint(p.class)
 }
 
-// report makes problems the state that Status shows, and says whether that is
-// news. Each is logged when it appears, not at every look that finds it again
-// unless somebody has asked for that, and so is the end of all.
+// report makes problems those that Status shows, and reports whether they have changed. Each is
+// logged when it appears, and at every look that an operator has asked for. The end of all is
+// logged too.
 func (r *Reloader) report(problems []problem, asked bool) (news bool) {
 	texts := make([]string, len(problems))
 	var refusals []Refusal
@@ -124,10 +133,10 @@ func (r *Reloader) report(problems []problem, asked bool) (news bool) {
 	return !slices.Equal(before, texts)
 }
 
-// attrs are the fields of a problem's log line: those that it has.
+// attrs returns the fields of a problem's log line that are not empty.
 func (r *Reloader) attrs(p problem) (attrs []slog.Attr) {
 	serves := "what was there before"
-	if r.lacks.has(p.list, p.path) {
+	if r.lacks.has(p.file()) {
 		serves = "the other lists"
 	}
 	for _, a := range [][2]string{{"list", p.list}, {"file", p.path}, {"class", string(p.class)}, {"error", p.err.Error()},

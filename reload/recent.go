@@ -2,6 +2,7 @@ package reload
 
 import (
 	"cmp"
+	"maps"
 	"math/bits"
 	"net/netip"
 	"slices"
@@ -13,18 +14,18 @@ import (
 	"blockd/lists"
 )
 
-// Recent remembers who wrote lately: the senders of messages that the next server has
-// accepted and that no list has any entry for. A list that is poisoned, or meant for
-// another purpose, would refuse them from now on.
+// Recent remembers the senders of messages that the next server has accepted lately and that
+// no list has an entry for. A list that is poisoned, or meant for another purpose, would
+// refuse them.
 //
-// Strangers send such messages too, so a stranger's voice is kept small:
+// Strangers send such messages too, so the influence of a stranger is kept small:
 //   - a registered domain counts once a day, however many local-parts and names it has;
 //   - a client network, /24 or /48, counts for networkADay domains a day;
-//   - a sender that was seen on one day alone gives way to others, one of several days
-//     never does before it is silent for keepDays;
+//   - a sender that was seen on one day alone gives way to others; one of several days
+//     stays until it has been silent for keepDays;
 //   - when there is no room left, newcomers of one day take at most a quarter of it.
 //
-// All methods may be used from any goroutine. A nil Recent remembers nobody.
+// All methods may be used from any goroutine. A nil Recent remembers no sender.
 type Recent struct {
 	mu      sync.RWMutex
 	maximum int
@@ -32,7 +33,7 @@ type Recent struct {
 	domains map[string]*domain
 	changed bool // since it was last saved
 
-	day       int                  // what follows is of this day alone
+	day       int                  // of what follows
 	networks  map[netip.Prefix]int // domains that each network has counted for
 	newcomers int                  // senders that others have made room for
 	yielding  []string             // senders that may be forgotten, the first one last
@@ -45,22 +46,20 @@ const (
 	sendersEach = 4  // senders that a domain is remembered by
 )
 
-// days are those on which somebody wrote.
+// days are those on which a sender or a domain wrote.
 type days struct {
 	last int    // the day, by Unix time
 	seen uint32 // bit i: i days before last
 }
 
-// mark notes a day, and reports whether it is a new one.
-func (d *days) mark(day int) bool {
-	if day <= d.last && d.seen != 0 {
-		return false
+// mark notes a day.
+func (d *days) mark(day int) {
+	if day > d.last || d.seen == 0 {
+		d.seen, d.last = d.seen<<min(day-d.last, 32)|1, day
 	}
-	d.seen, d.last = d.seen<<min(day-d.last, 32)|1, day
-	return true
 }
 
-// count is the number of days within keepDays before day.
+// count returns the number of days within keepDays before day.
 func (d days) count(day int) int {
 	if ago := day - d.last; ago > 0 {
 		d.seen <<= min(ago, 32) // those that fall out of the 32 are older than keepDays
@@ -68,7 +67,7 @@ func (d days) count(day int) int {
 	return bits.OnesCount32(d.seen & (1<<keepDays - 1))
 }
 
-// sender is one address. It is judged with the client that it last came from.
+// sender is one address, with the client that it last came from.
 type sender struct {
 	days
 	address addr.Addr
@@ -83,8 +82,8 @@ type domain struct {
 	senders []*sender
 }
 
-// NewRecent returns a Recent of at most n senders, nil for none. A sender takes some
-// 400 octets, and never more than 1,200: 10,000 are 4 MB, and never more than 12.
+// NewRecent returns a Recent of at most n senders, nil if n is 0. A sender takes some 400
+// octets, at most 1,200.
 func NewRecent(n int) *Recent {
 	if n <= 0 {
 		return nil
@@ -105,8 +104,8 @@ func (r *Recent) Add(a addr.Addr, client netip.Addr) {
 	r.add(a, client)
 }
 
-// Wants reports whether Add may note anything. For a sender that has written today, nearly
-// all of them, it is a look-up under a shared lock, and does not allocate.
+// Wants reports whether Add may note anything. For a sender that has written today, as nearly
+// all have, it is a look-up under a shared lock and does not allocate.
 func (r *Recent) Wants(a addr.Addr, client netip.Addr) bool {
 	if _, ok := a.Key(); r == nil || !ok { // a sender that no entry can name
 		return false
@@ -154,8 +153,8 @@ func (r *Recent) add(a addr.Addr, client netip.Addr) {
 	r.changed = true
 }
 
-// admit makes a place for a sender that is not known, of a domain that may be known. It
-// returns nil if there is none.
+// admit adds a sender that is not known, of a domain that may be known. It returns nil if there
+// is no room.
 func (r *Recent) admit(a addr.Addr, d *domain) *sender {
 	a, err := addr.Parse(strings.Clone(a.String())) // the text may be a part of a whole command line
 	if err != nil {
@@ -189,8 +188,8 @@ func (r *Recent) admit(a addr.Addr, d *domain) *sender {
 	return s
 }
 
-// yields is the place of the sender that gives way to another one of its domain: the
-// longest silent of those that were seen on one day alone, and not today. -1: none.
+// yields returns the index of the sender that gives way to another one of its domain: of those
+// that were seen on one day alone, and not today, the one that has been silent longest. -1: none.
 func (d *domain) yields(day int) int {
 	found := -1
 	for i, s := range d.senders {
@@ -201,8 +200,8 @@ func (d *domain) yields(day int) int {
 	return found
 }
 
-// makeRoom forgets the sender that is silent longest, among those that may be forgotten.
-// They are sorted once a day.
+// makeRoom forgets the sender that has been silent longest, of those that may be forgotten. It
+// reports whether there was one. They are sorted once a day.
 func (r *Recent) makeRoom() bool {
 	if !r.sorted {
 		r.sorted = true
@@ -230,8 +229,8 @@ func (r *Recent) makeRoom() bool {
 	return false
 }
 
-// mayGo reports whether a sender may be forgotten for another domain's: it was seen on
-// one day alone, and not today, and so was its domain, unless that has other senders.
+// mayGo reports whether a sender may be forgotten for one of another domain: it was seen on one
+// day alone, and not today, and so was its domain, unless that has other senders.
 func (s *sender) mayGo(day int) bool {
 	return s.last < day && s.count(day) <= 1 && (s.domain.count(day) <= 1 || len(s.domain.senders) > 1)
 }
@@ -253,7 +252,7 @@ type writer struct {
 	senders []sender
 }
 
-// writers are those that wrote within keepDays, in the order of their names.
+// writers returns the domains that wrote within keepDays, in the order of their names.
 func (r *Recent) writers() []writer {
 	if r == nil {
 		return nil
@@ -261,13 +260,8 @@ func (r *Recent) writers() []writer {
 	day := today()
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	names := make([]string, 0, len(r.domains))
-	for name := range r.domains {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	var all []writer
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(r.domains)) {
 		d := r.domains[name]
 		w := writer{days: d.count(day)}
 		for _, s := range d.senders {
@@ -282,8 +276,8 @@ func (r *Recent) writers() []writer {
 	return all
 }
 
-// registered is the domain that somebody has registered, or else the sender's own: that
-// of an address literal, or a public suffix.
+// registered returns the registered domain of a sender, or the whole domain if it is an
+// address literal or a public suffix.
 func registered(a addr.Addr) string {
 	if name := lists.RegistrableDomain(a.Domain()); name != "" {
 		return name
@@ -291,8 +285,8 @@ func registered(a addr.Addr) string {
 	return a.Domain()
 }
 
-// network is the client network that counts as one: /24 or /48. Clients without a known
-// address are one network.
+// network returns the network that counts as one client: /24 or /48. Clients without a known
+// address are one.
 func network(client netip.Addr) netip.Prefix {
 	client = client.Unmap().WithZone("")
 	n := 48

@@ -23,10 +23,10 @@ import (
 // RecentSuffix makes of an index file's name that of the file which keeps a Recent.
 const RecentSuffix = ".recent"
 
-// The file is text: a first line, a line for each domain with one for each of its
-// senders behind it, one for each client network that has counted on the day of the
-// first line, and the sum of all that. The history cannot stand in for it: it holds
-// decisions at RCPT, and of no message whether it was sent.
+// The file is text: a first line, a line for each domain followed by one for each of its
+// senders, a line for each client network that has counted on the day of the first line, and
+// the sum of all that. The history cannot replace it: it holds decisions at RCPT, and does
+// not say whether a message was sent.
 //
 //	blockd-recent 1 20779
 //	domain 20779 b there.example
@@ -35,13 +35,26 @@ const RecentSuffix = ".recent"
 //	sum 0f6a1c3d5e7b9a81
 const recentHead = "blockd-recent 1 "
 
-// saveEvery is how much of what was noted a crash may cost.
+// saveEvery bounds what a crash may lose.
 const saveEvery = time.Minute
 
-var recentSum = crc64.MakeTable(crc64.ECMA)
+var crcTable = crc64.MakeTable(crc64.ECMA)
 
-// Keep writes r to the file at path, once a minute if there is something new, until ctx
-// ends, and then once more. A nil Recent is not kept.
+// checksum is the last line of a file of this package.
+func checksum(text []byte) string { return fmt.Sprintf("%016x", crc64.Checksum(text, crcTable)) }
+
+// readBounded reads a file of this package. A million entries take less than its bound.
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, 1<<30))
+}
+
+// Keep saves r to the file at path once a minute until ctx ends, and then once more. A nil
+// Recent is not kept.
 func (r *Recent) Keep(ctx context.Context, path string, log *slog.Logger) error {
 	if r == nil {
 		<-ctx.Done()
@@ -64,8 +77,8 @@ func (r *Recent) Keep(ctx context.Context, path string, log *slog.Logger) error 
 	}
 }
 
-// Save writes r to the file at path, unless nothing has changed since it was saved. What
-// has been silent for too long is left out, and forgotten.
+// Save writes r to the file at path, unless nothing has changed since it was saved. Senders
+// that have been silent for too long are left out, and forgotten.
 func (r *Recent) Save(path string) error {
 	if r == nil {
 		return nil
@@ -75,7 +88,6 @@ func (r *Recent) Save(path string) error {
 		r.mu.Unlock()
 		return nil
 	}
-	r.changed = false
 	text := r.text(today())
 	r.mu.Unlock()
 	err := durable.WriteFile(path, []byte(text), 0o600)
@@ -100,32 +112,29 @@ func (r *Recent) text(day int) string {
 	for _, d := range r.domains {
 		fmt.Fprintf(&b, "domain %d %x %s\n", d.last, d.seen, d.name)
 		for _, s := range d.senders {
-			fmt.Fprintf(&b, "sender %d %x %s %s\n", s.last, s.seen, shownClient(s.client), s.address)
+			fmt.Fprintf(&b, "sender %d %x %s %s\n", s.last, s.seen, shown(s.client), s.address)
 		}
 	}
 	for p, n := range r.networks {
-		fmt.Fprintf(&b, "network %d %s\n", n, shownNetwork(p))
+		fmt.Fprintf(&b, "network %d %s\n", n, shown(p))
 	}
-	fmt.Fprintf(&b, "sum %016x\n", crc64.Checksum([]byte(b.String()), recentSum))
+	fmt.Fprintf(&b, "sum %s\n", checksum([]byte(b.String())))
 	return b.String()
 }
 
-func shownClient(ip netip.Addr) string {
-	if !ip.IsValid() {
+// shown is a client or a network, "-" if it is not known.
+func shown(address interface {
+	IsValid() bool
+	String() string
+}) string {
+	if !address.IsValid() {
 		return "-"
 	}
-	return ip.String()
-}
-
-func shownNetwork(p netip.Prefix) string {
-	if !p.IsValid() {
-		return "-"
-	}
-	return p.String()
+	return address.String()
 }
 
 // OpenRecent returns a Recent of at most n senders with what the file at path holds. A
-// file that is damaged is told of, and r begins anew.
+// damaged file is logged, and the Recent begins empty.
 func OpenRecent(path string, n int, log *slog.Logger) *Recent {
 	r := NewRecent(n)
 	if r == nil {
@@ -142,21 +151,13 @@ func OpenRecent(path string, n int, log *slog.Logger) *Recent {
 
 var errRecentTorn = errors.New("the file is torn or of another kind")
 
-// maxRecentFile bounds what is read. A million senders take less.
-const maxRecentFile = 1 << 30
-
 func (r *Recent) load(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxRecentFile))
+	text, err := readBounded(path)
 	if err != nil {
 		return err
 	}
 	at := strings.LastIndex(string(text), "\nsum ") + 1
-	if at == 0 || string(text[at:]) != fmt.Sprintf("sum %016x\n", crc64.Checksum(text[:at], recentSum)) {
+	if at == 0 || string(text[at:]) != "sum "+checksum(text[:at])+"\n" {
 		return errRecentTorn
 	}
 	return r.parse(string(text[:at]))
@@ -185,28 +186,14 @@ func (r *Recent) parse(text string) error {
 			d = &domain{}
 			d.days, d.name, ok = parseDays(rest)
 		case "sender":
-			s := &sender{domain: d}
-			var client, address string
-			s.days, rest, ok = parseDays(rest)
-			client, address, _ = strings.Cut(rest, " ")
-			var err error
-			if s.address, err = addr.Parse(address); err != nil {
-				continue // it was canonical; a later version of the grammar may differ
-			}
-			if client != "-" {
-				s.client, err = netip.ParseAddr(client)
-			}
-			if ok = ok && d != nil && err == nil; ok && s.count(now) > 0 && s.last <= now+1 {
+			var s *sender
+			if s, ok = parseSender(rest, d); s != nil && s.count(now) > 0 && s.last <= now+1 {
 				all = append(all, s)
 			}
 		case "network":
-			var count int
 			var p netip.Prefix
-			_, err := fmt.Sscanf(rest, "%d", &count)
-			if _, text, _ := strings.Cut(rest, " "); text != "-" && err == nil {
-				p, err = netip.ParsePrefix(text)
-			}
-			if ok = err == nil && count > 0; ok && day == now {
+			var count int
+			if p, count, ok = parseNetwork(rest); ok && day == now {
 				r.networks[p] = count
 			}
 		}
@@ -214,6 +201,12 @@ func (r *Recent) parse(text string) error {
 			return fmt.Errorf("line %d: %w", n, errRecentTorn)
 		}
 	}
+	r.fill(all, now)
+	return lines.Err()
+}
+
+// fill takes the senders that were read, as many as there is room for.
+func (r *Recent) fill(all []*sender, now int) {
 	if len(all) > r.maximum {
 		slices.SortStableFunc(all, func(a, b *sender) int { return cmp.Compare(b.domain.count(now), a.domain.count(now)) })
 		all = all[:r.maximum]
@@ -225,7 +218,35 @@ func (r *Recent) parse(text string) error {
 			s.domain.senders = append(s.domain.senders, s)
 		}
 	}
-	return lines.Err()
+}
+
+// parseSender reads "LAST SEEN CLIENT ADDRESS". An address that cannot be read was
+// canonical, but a later version of the grammar may differ: it is no fault, and no sender.
+func parseSender(text string, d *domain) (*sender, bool) {
+	s := &sender{domain: d}
+	days, text, ok := parseDays(text)
+	client, address, _ := strings.Cut(text, " ")
+	var err error
+	if s.address, err = addr.Parse(address); err != nil {
+		return nil, true
+	}
+	if client != "-" {
+		s.client, err = netip.ParseAddr(client)
+	}
+	if !ok || d == nil || err != nil {
+		return nil, false
+	}
+	s.days = days
+	return s, true
+}
+
+// parseNetwork reads "COUNT NETWORK".
+func parseNetwork(text string) (p netip.Prefix, count int, ok bool) {
+	_, err := fmt.Sscanf(text, "%d", &count)
+	if _, text, _ = strings.Cut(text, " "); text != "-" && err == nil {
+		p, err = netip.ParsePrefix(text)
+	}
+	return p, count, err == nil && count > 0
 }
 
 // parseDays reads "LAST SEEN REST".

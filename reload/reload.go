@@ -1,13 +1,14 @@
-// Package reload owns time: when to look at the list files, when to build,
-// whether a new generation may serve, the swap, and the old one's end.
+// Package reload decides when to look at the list files, when to build, whether a new
+// generation may serve, when it is swapped in, and when the old one ends. Its loop is in
+// loop.go.
 //
-// A list change is never felt. The next generation is built aside, must pass the
-// gate, and takes over by one atomic pointer. A source that is missing, torn or
-// suddenly empty leaves the old generation serving, loudly: a log line, a metric
-// and a line in Status.Problems, until it is cured.
+// A list change is never felt. The next generation is built aside, must pass the gate, and
+// takes over by one atomic pointer. While a source is missing, torn or suddenly empty the
+// old generation serves, and a log line, a metric and a line in Status.Problems say so.
 package reload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -34,20 +35,22 @@ type List struct {
 	Optional   bool
 	AllowEmpty bool // a list that had entries may become empty
 
-	// By what share of its entries a list may shrink or grow from one generation
-	// to the next: see Compare. Zero: by any.
+	// How much a list may shrink or grow from one generation to the next, see Compare.
+	// 0: any.
 	MaxShrink float64 // of 100 entries or more at least this share stays, 0 to 1
 	MaxGrow   float64 // 1,000 entries or more become at most so many times as many
 
 	MaxAge    time.Duration    // of a file that replaces another; 0: any. See Status.Stale
 	Confirmed func() time.Time // when the list's server last gave or confirmed the file; nil or zero: ask the file
 
-	// MaxRecentBlocked is which share of those who wrote lately the list may newly refuse
-	// in one load, 0 to 1; judged from 100 domains on. Beyond it entries are held back.
+	// MaxRecentBlocked is the share of the domains in Settings.Recent that one load of the
+	// list may newly refuse, 0 to 1; judged from 100 domains on. Beyond it entries are held
+	// back.
 	MaxRecentBlocked float64
 
-	// MaxFreed is which share of Settings.Refusals one load of the list may lift, 0 to 1;
-	// judged from 20 of them on. Where the exceptions of the list stay home, of its own.
+	// MaxFreed is the share of Settings.Refusals that one load of the list may lift, 0 to 1;
+	// judged from 20 of them on. Where the list's exceptions reach no other list, it is the
+	// share of the list's own refusals.
 	MaxFreed float64
 }
 
@@ -60,30 +63,29 @@ type Settings struct {
 
 	Memory int64 // octets that a build may take for records; 0 = index's default
 
-	// Recent has those who wrote lately, and Blocks says which entries of an index refuse
-	// a sender that comes from a client; each of them would do so without the others. One
-	// of both nil: a draft is not held against anybody.
+	// Recent has the senders accepted lately. Blocks returns the entries of an index that
+	// refuse a sender from a client; each of them does so without the others. With one of
+	// both nil a draft is not compared with past mail.
 	Recent *Recent
 	Blocks func(*index.Index, addr.Addr, netip.Addr) []index.Match
 
-	// Refusals reads those of the last days, and Judge says what an index makes of one.
-	// One of them nil: it does not matter what a draft lets pass.
+	// Refusals reads the refusals of the last days, and Judge says what an index makes of
+	// one. With one of both nil a draft may let anything pass.
 	Refusals func(context.Context) (Past, error)
 	Judge    Judge
 
-	// Renew writes anew what lists this process makes itself; it is called before a
-	// build or an update that is due for another reason, and reports whether it has
-	// written any. Served is told of each generation that has begun to serve. Both may
-	// be nil.
+	// Renew writes the lists that this process makes itself, and reports whether it has
+	// written any. It is called before a build or an update that is due for another reason.
+	// Served is called with each generation that has begun to serve. Both may be nil.
 	Renew  func(context.Context) bool
 	Served func(*index.Index)
 
-	updateFrom uint64 // keys from which on a small change is served from memory first; 0 = defaultUpdateFrom
+	updateFrom uint64 // keys from which on a small change serves from memory first; 0 = defaultUpdateFrom
 }
 
-// The defaults of Settings. Editors and copy programs write a file in bursts of
-// a few milliseconds; half a second of quiet joins them and is still "at once"
-// for a person. The poll is for what no event tells: network file systems.
+// The defaults of Settings. Editors and copy programs write a file in bursts of a few
+// milliseconds; half a second of quiet joins them and is still "at once" for a person. The
+// poll finds what no event tells of, such as changes in network file systems.
 const (
 	defaultQuiet = 500 * time.Millisecond
 	defaultPoll  = 30 * time.Second
@@ -104,8 +106,8 @@ type Reloader struct {
 	past   struct{ falsePositives, asked uint64 }
 
 	// What follows belongs to the goroutine in Open, then to that in Run.
-	dropped    map[[2]string]*lists.Dropped // lines refused of the files in service, as they were told of
-	former     *index.Index                 // of another configuration, while there is nothing else to compare with
+	dropped    map[file]*lists.Dropped // refused lines of the files in service, as they were logged
+	former     *index.Index            // of another configuration, while there is nothing else to compare with
 	lacks      lacking
 	files      fileCache
 	decidedOn  []content // what led to the last outcome; nil: look again
@@ -121,28 +123,28 @@ type Reloader struct {
 	noted      [2]os.FileInfo          // see noteMoved
 }
 
-// Status is what /readyz and the console say.
+// Status is what /readyz and the console show.
 type Status struct {
-	Ready       bool // mail can be decided about: of the lists that must be there, one filters at least
+	Ready       bool // at least one of the lists that are not optional filters
 	Lists       int  // lists that are not optional
-	Filtering   int  // of them: those of which something serves
+	Filtering   int  // those of them of which something serves
 	Generation  string
 	Since       time.Time // of the swap
-	LastAttempt time.Time // of a look at all files, whatever came of it
+	LastAttempt time.Time // of the last look at all files, whatever its outcome
 	Problems    []string  // one line each: why the last reload did not serve; empty = all is well
-	Remarks     []string  // one line each: what an operator should know although everything serves
+	Remarks     []string  // one line each: what operators should know although everything serves
 	Stale       []string  // names of the lists in force that are older than their MaxAge
-	Refusals    []Refusal // those of Problems that a list has
+	Refusals    []Refusal // the Problems of lists
 	Files       []index.ListInfo
 	Worth       []index.ListWorth // of the lists of Files, and what they have in common
 	Overlaps    []index.Overlap
 
-	// Dates says when what serves was last known to be the list, by list and path:
-	// when its server confirmed it, or else when the file was written.
+	// Dates says, by list and path, when the content that serves was last known to be the
+	// list: when its server confirmed it, or else when the file was written.
 	Dates map[[2]string]time.Time
 
-	// Held is how many entries of a list are held back: who wrote lately speaks against
-	// them. Lists without any are missing.
+	// Held is the number of entries that are held back, by list; lists without any are
+	// missing. They would refuse senders accepted lately.
 	Held map[string]int
 }
 
@@ -163,34 +165,26 @@ type Refusal struct {
 	Text  string      // as Status.Problems has it
 }
 
-// Open makes the first generation serve: the index at Settings.Path if it was
-// built from these lists as they are now, else a fresh build; if a list is
-// refused and the index on disk holds a good generation of these lists, that one;
-// else a build without the refused lists (and Ready is false, if that is all that must be there).
+// Open makes the first generation serve: the index at Settings.Path if it was built from
+// these lists as they are now, else a fresh build. If a list is refused, the index on disk
+// serves if it is a good generation of these lists, else a build without the refused lists.
 //
-// An index of another configuration does not serve, but the lists that it has are
-// held against it as at any reload.
+// An index of another configuration does not serve, but the lists that it has are compared
+// with it as at any reload.
 //
-// The error says why there is nothing to serve: an index that can be neither
-// read nor written. A bad list is no error but a problem.
+// The error says why nothing can serve: the index can be neither read nor written. A bad list
+// is no error but a problem.
 func Open(ctx context.Context, s Settings, log *slog.Logger, reg prometheus.Registerer) (*Reloader, error) {
-	if s.Quiet <= 0 {
-		s.Quiet = defaultQuiet
-	}
-	if s.Poll <= 0 {
-		s.Poll = defaultPoll
-	}
-	if s.updateFrom == 0 {
-		s.updateFrom = defaultUpdateFrom
-	}
+	s.Quiet = cmp.Or(max(s.Quiet, 0), defaultQuiet)
+	s.Poll = cmp.Or(max(s.Poll, 0), defaultPoll)
+	s.updateFrom = cmp.Or(s.updateFrom, defaultUpdateFrom)
 	r := &Reloader{settings: s, log: log, metrics: newMetrics(reg), asked: make(chan struct{}, 1)}
 	r.held = r.openHeld()
 	r.heldKept = r.held
 	switch g := r.onDisk(); {
 	case g == nil:
 	case g.holds(s.Lists):
-		// From here on it is an ordinary reload: nothing to do if the lists are
-		// as they were, and if one is refused the old generation stays.
+		// What follows is an ordinary reload.
 		r.serve(g, found)
 	default:
 		r.former = g.ix
@@ -204,27 +198,27 @@ func Open(ctx context.Context, s Settings, log *slog.Logger, reg prometheus.Regi
 	return r, nil
 }
 
-// Live returns the serving generation, never nil. Load it once a transaction.
+// Live returns the serving generation, never nil. Call it once a transaction.
 func (r *Reloader) Live() *index.Index { return r.live.Load() }
 
-// Now asks Run for a reload at once, without the quiet time (SIGHUP): all files
-// are read anew, also those that look unchanged. It does not wait.
+// Now asks Run to look at once, without the quiet time, and to read all files anew, even
+// those that seem unchanged. It does not wait for that.
 func (r *Reloader) Now() {
 	select {
 	case r.asked <- struct{}{}:
-	default: // one is asked for already
+	default: // Run is asked already
 	}
 }
 
-// Status may be called at any time. Do not change what it returns.
+// Status returns the state as it is now. Do not change what it returns.
 func (r *Reloader) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status
 }
 
-// Run watches until ctx ends, and returns nil then. Call it once. Where the
-// system gives no events it says so and goes by the poll alone.
+// Run watches the lists until ctx ends, and then returns nil. Call it once. Where the system
+// has no file events it logs that, and relies on the poll.
 func (r *Reloader) Run(ctx context.Context) error {
 	w := newWatch(r.log)
 	defer w.close()
@@ -232,8 +226,7 @@ func (r *Reloader) Run(ctx context.Context) error {
 	return nil
 }
 
-// run is Run with any source of events. follow sees to it that they come from
-// where the lists are now.
+// run is Run with any source of events. follow makes them come from where the lists are now.
 func (r *Reloader) run(ctx context.Context, events <-chan struct{}, follow func()) {
 	follow()
 	r.promote(ctx)
@@ -256,8 +249,7 @@ func (r *Reloader) run(ctx context.Context, events <-chan struct{}, follow func(
 	l.run(ctx, events, r.asked)
 }
 
-// moved reports whether a file is another one than when it was last looked at,
-// by what the system says of it.
+// moved reports whether a file has another stamp than when it was last looked at.
 func (r *Reloader) moved() bool {
 	sources, _ := expand(r.settings.Lists)
 	return r.files.moved(sources)

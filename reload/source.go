@@ -11,9 +11,22 @@ import (
 	"blockd/lists"
 )
 
-// expand names the files of all lists in configuration order, those of a glob in
-// the order of their names. A glob without a file is a missing list, unless the
-// list is optional; a folder that cannot be read is a fault and not an empty one.
+// file is one file of a list: its name and the path.
+type file = [2]string
+
+func fileOf(row index.ListInfo) file { return file{row.Source.List, row.Source.Path} }
+
+func listsByName(all []List) map[string]List {
+	byName := make(map[string]List, len(all))
+	for _, l := range all {
+		byName[l.Name] = l
+	}
+	return byName
+}
+
+// expand names the files of all lists in configuration order, those of a glob in the order of
+// their names. A glob without a file is a missing list, unless the list is optional. A folder
+// that cannot be read is a fault, not an empty folder.
 func expand(all []List) (sources []index.Source, faults []problem) {
 	for _, l := range all {
 		paths := []string{l.Path}
@@ -33,19 +46,15 @@ func expand(all []List) (sources []index.Source, faults []problem) {
 	return sources, faults
 }
 
-// Sources names the files of all lists as a Reloader would read them now, with
-// the errors of those patterns that match none and whose list is not optional.
+// Sources names the files of all lists as a Reloader would read them now. The error is about
+// globs without a file whose list is not optional, and folders that cannot be read.
 func Sources(all []List) ([]index.Source, error) {
 	sources, faults := expand(all)
-	errs := make([]error, len(faults))
-	for i, p := range faults {
-		errs[i] = p.err
-	}
-	return sources, errors.Join(errs...)
+	return sources, errors.Join(errorsOf(faults)...)
 }
 
-// isGlob reports whether the list's path is a pattern: it has one of its signs
-// and is not the name of a file that happens to have one.
+// isGlob reports whether the list's path is a pattern: it has a sign of one, and no file has
+// that name.
 func (l List) isGlob() bool {
 	if !strings.ContainsAny(l.Path, `*?[`) {
 		return false
@@ -54,10 +63,9 @@ func (l List) isGlob() bool {
 	return err != nil
 }
 
-// glob is filepath.Glob with two differences. An error ends it: Glob takes a
-// folder that it may not read for an empty one, and entries would vanish. And as
-// in the shell "*" does not match a leading dot: editors and Kubernetes keep
-// their working files under such names.
+// glob is filepath.Glob with two differences. An error ends it: Glob takes a folder that it may
+// not read for an empty one, and entries would vanish. And "*" does not match a leading dot, as
+// in a shell: editors and Kubernetes give such names to their working files.
 func glob(pattern string) ([]string, error) {
 	if _, err := filepath.Match(pattern, ""); err != nil {
 		return nil, &lists.FileError{Path: pattern, Class: lists.Missing, Err: err}

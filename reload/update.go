@@ -4,38 +4,36 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"time"
 
 	"blockd/index"
 )
 
-// A small change of a large index acts before the index is built anew: the serving
-// generation is given what has changed in memory (index.Update), and the build
-// follows when the files have been quiet once more. A file that changes meanwhile
-// ends that build: the next change shall not wait for it either. What lies on disk
-// is the generation of the last build until then; after a crash it is seen to be
-// of other lists, like any older one.
+// A small change of a large index acts before the index is built: it is put in front of the
+// serving generation in memory (index.Update), and the build follows when the files have been
+// quiet once more. A file that changes meanwhile ends that build, so that the next change does
+// not wait for it either. The index on disk is that of the last build until then. After a
+// crash it is seen to be of other lists, like any older one.
 
 const (
-	// defaultUpdateFrom is below what a build takes about 0.1 s for. What is built
-	// so fast needs no second way.
+	// defaultUpdateFrom is the size that a build takes about 0.1 s for. What is built so
+	// fast needs no second way.
 	defaultUpdateFrom = 200_000
 
-	// watchEvery is how often a build looks after the files: a stat each.
+	// watchEvery is how often a build that may give way looks at the files, a stat each.
 	watchEvery = 200 * time.Millisecond
 
-	// maxYielded is how often in a row a build gives way, so that lists which never
-	// rest are built too.
+	// maxYielded is how often in a row a build gives way. Lists that never rest are built
+	// too.
 	maxYielded = 5
 )
 
 // errDisturbed ends a build that gives way to a change.
 var errDisturbed = errors.New("a list has changed")
 
-// update makes the small change that led from the serving generation to the lists
-// as they are now serve, if it is one and may. What it does not do is left to a
-// build, which says why where that is a list's fault.
+// update makes the lists as they are now serve from memory, if they differ little from the
+// serving generation and pass the gate. Else a build follows, which says why if that is the
+// fault of a list.
 func (r *Reloader) update(ctx context.Context, v view) bool {
 	serving := r.live.Load()
 	if serving == nil || len(v.faults) > 0 || len(r.lacks) > 0 {
@@ -51,7 +49,7 @@ func (r *Reloader) update(ctx context.Context, v view) bool {
 	}
 	g, odd := r.gate(ix, ix.Lists(), nil)
 	if len(odd) > 0 {
-		return false // the build holds back the list that is odd
+		return false // the build holds back the odd list
 	}
 	if err := r.keepHeld(r.alsoHeld(g)); err != nil {
 		r.log.Error("lists not updated in memory", slog.Any("error", err))
@@ -65,14 +63,14 @@ func (r *Reloader) update(ctx context.Context, v view) bool {
 	return true
 }
 
-// owes reports whether what serves is still to be built.
+// owes reports whether the serving generation is in memory alone and must be built.
 func (r *Reloader) owes() bool {
 	serving := r.live.Load()
 	return serving != nil && serving.Updated()
 }
 
-// fold builds what serves already, which is no change of the lists. It gives way to
-// a change of a file.
+// fold builds what serves from memory, which is no change of the lists. It gives way to a
+// change of a file.
 func (r *Reloader) fold(ctx context.Context, v view) (outcome, []problem) {
 	calm, end := ctx, func() {}
 	if r.yielded < maxYielded {
@@ -91,11 +89,9 @@ func (r *Reloader) fold(ctx context.Context, v view) (outcome, []problem) {
 	return out, problems
 }
 
-// calm returns a context that ends when a file is another one than when it was last
-// looked at, or at end.
+// calm returns a context that ends when a file is another one than in v, or at end.
 func (r *Reloader) calm(ctx context.Context, v view) (calm context.Context, end func()) {
 	calm, cancel := context.WithCancelCause(ctx)
-	lists := r.settings.Lists
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -107,14 +103,7 @@ func (r *Reloader) calm(ctx context.Context, v view) (calm context.Context, end 
 				return
 			case <-tick.C:
 			}
-			now, _ := expand(lists)
-			disturbed := len(now) != len(v.sources)
-			for _, s := range now {
-				info, _ := os.Stat(s.Path)
-				old, known := v.stamps[s.Path]
-				disturbed = disturbed || !known || !sameStamp(info, old)
-			}
-			if disturbed {
+			if now, _ := expand(r.settings.Lists); !sameStamps(stamps(now), v.stamps) {
 				cancel(errDisturbed)
 			}
 		}

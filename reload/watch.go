@@ -12,13 +12,13 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watch tells that something happened in a folder of the lists. Folders are
-// watched and not files: most programs replace a file by rename, and a watch
-// would stay with the old one. What happened is not asked: look finds out for
-// the price of a stat a file, and a name alone says little of a symlink's target.
+// watch tells that something happened in a folder of the lists. It watches folders and not
+// files: most programs replace a file by rename, and a watch would stay with the old one. It
+// does not tell what happened: look finds out for a stat a file, and the name in an event says
+// little of a symlink's target.
 type watch struct {
 	changed chan struct{}     // holds one; nil: no events
-	events  *fsnotify.Watcher // nil: the system has none for us
+	events  *fsnotify.Watcher // nil: the system gives none
 	log     *slog.Logger
 	told    map[string]bool // folders whose fault was logged
 	done    chan struct{}
@@ -57,7 +57,7 @@ func (w *watch) forward() {
 			if !ok {
 				return
 			}
-			if !errors.Is(err, fsnotify.ErrEventOverflow) { // too many at once is an event too
+			if !errors.Is(err, fsnotify.ErrEventOverflow) { // too many events are an event too
 				w.log.Warn("file events", "error", err)
 			}
 		}
@@ -72,8 +72,8 @@ func (w *watch) tell() {
 	}
 }
 
-// follow watches the folders where the lists are now, and no other. It may be
-// called often: a folder that was removed and made again has lost its watch.
+// follow watches the folders where the lists are now, and no others. Call it often: a folder
+// that was removed and made again has lost its watch.
 func (w *watch) follow(all []List) {
 	if w.events == nil {
 		return
@@ -90,16 +90,16 @@ func (w *watch) follow(all []List) {
 	}
 	for _, folder := range w.events.WatchList() {
 		if !want[folder] {
-			w.events.Remove(folder) // an error says that it is gone already
+			w.events.Remove(folder) // an error says that it has gone already
 		}
 	}
 }
 
-// maxFollows bounds how often follow runs after folders that vanish under it.
+// maxFollows bounds how often follow begins anew because a folder has vanished.
 const maxFollows = 10
 
-// add watches all folders of want. gone: one of them is not there any more, and
-// its place is to be watched from above before any other watch is given up.
+// add watches all folders of want. gone: one of them has vanished, and the folder above it must
+// be watched before another watch is given up.
 func (w *watch) add(want map[string]bool) (gone bool) {
 	watched := w.events.WatchList()
 	for folder := range want {
@@ -113,17 +113,17 @@ func (w *watch) add(want map[string]bool) (gone bool) {
 		case err == nil:
 			delete(w.told, folder)
 			if !slices.Contains(watched, folder) && slices.Contains(w.events.WatchList(), folder) {
-				w.tell() // what happened there before nobody saw
+				w.tell() // of what happened there before
 			}
 		}
 	}
 	return gone
 }
 
-// folders are the folders in which an event may mean that the list has changed:
-// its own, those of a glob's matches, and every folder that holds a symlink on
-// the way to a file; of a folder that is not there, the nearest one above it. (A mounted ConfigMap of Kubernetes is changed by renaming
-// one symlink two steps away from the files.) All paths are real ones.
+// folders returns the real paths of the folders in which an event may mean that the list has
+// changed: its own, those of a glob's matches, and every folder with a symlink on the way to a
+// file (Kubernetes changes a ConfigMap by renaming one symlink two steps away from the files).
+// Of a missing folder it is the nearest one above.
 func folders(l List) []string {
 	paths := []string{l.Path}
 	if l.isGlob() {
@@ -146,7 +146,7 @@ func folders(l List) []string {
 	var all []string
 	for folder := range found {
 		real, err := filepath.EvalSymlinks(folder)
-		for err != nil && folder != filepath.Dir(folder) { // not there: its return is seen from above
+		for err != nil && folder != filepath.Dir(folder) { // missing: an event above tells of its return
 			folder = filepath.Dir(folder)
 			real, err = filepath.EvalSymlinks(folder)
 		}
@@ -161,8 +161,8 @@ func folders(l List) []string {
 // maxLinks is how many symlinks Linux follows on one path (path_resolution(7)).
 const maxLinks = 40
 
-// addFolders adds the folder of the absolute path, and of every symlink on it
-// and on what that leads to, as long as there are links left.
+// addFolders adds the folder of the absolute path, and of every symlink on it and on its target,
+// as long as there are links left.
 func addFolders(found map[string]bool, path string, links *int) {
 	found[filepath.Dir(path)] = true
 	for at := path; at != filepath.Dir(at) && *links > 0; at = filepath.Dir(at) {

@@ -8,33 +8,27 @@ import (
 	"blockd/lists"
 )
 
-// From how many entries on a list's size says something: below, a handful of new
-// lines is a large share. They are counted with repeated ones, as the table has
-// them.
+// The number of entries, with repeated ones, from which on a change of size says something. In
+// a smaller list a handful of new lines is a large share.
 const (
 	shrinkFrom = 100
 	growFrom   = 1000
 )
 
-// Compare says which lists of a new generation are too unlike those of the one
-// in force to follow them unseen, or older, each as an error that wraps a
-// *lists.FileError of class Empty, Shrunk, Grown, BadFormat or Stale. Lists that
-// are new, or that configuration has no more, are not compared.
+// Compare returns an error for each list of a new generation that differs too much from the
+// one in force, or is older. It wraps a *lists.FileError of class Empty, Shrunk, Grown,
+// BadFormat or Stale. Lists that are new, or are not configured any more, are not compared.
 func Compare(all []List, old *index.Index, now []index.ListInfo) []error {
-	var errs []error
-	for _, p := range compare(all, old.Lists(), now) {
-		errs = append(errs, p.err)
-	}
+	errs := errorsOf(compare(all, old.Lists(), now))
 	for _, p := range stale(all, old, now, time.Now()) {
 		errs = append(errs, fmt.Errorf("%w, which was built at %s", p.err, shownTime(old.Built())))
 	}
 	return errs
 }
 
-// compare is Compare without the age. What empties a list by accident, a download
-// that failed or a script that stopped half way, is far more frequent than the
-// wish to empty it, and so is what makes it ten times as long: another list, or
-// somebody else's. The wish has to be stated.
+// compare is Compare without the age. A list is more often emptied by accident, such as a
+// failed download, than by intent, and more often replaced by another list than made ten times
+// as long. So the intent must be stated.
 func compare(all []List, old, now []index.ListInfo) (odd []problem) {
 	was, is := entries(old), entries(now)
 	for _, l := range all {
@@ -46,7 +40,7 @@ func compare(all []List, old, now []index.ListInfo) (odd []problem) {
 	return append(odd, turned(old, now)...)
 }
 
-// compare judges the list by its entries then and now.
+// compare judges the list by its number of entries then and now.
 func (l List) compare(was, is int) *lists.FileError {
 	refuse := func(c lists.Class, format string, args ...any) *lists.FileError {
 		return &lists.FileError{Class: c, Err: fmt.Errorf(format, args...)}
@@ -65,19 +59,17 @@ func (l List) compare(was, is int) *lists.FileError {
 	return nil
 }
 
-// turned finds the files whose format is guessed, and guessed otherwise now: an
-// exception in one format may be a refusal in another. A file without entries
-// has no format.
+// turned finds the files whose guessed format has changed: an exception in one format may be a
+// refusal in another. A file without entries has no format.
 func turned(old, now []index.ListInfo) (odd []problem) {
-	type file struct{ list, path string }
 	formats := map[file]string{}
 	for _, row := range old {
 		if row.Summary.Entries > 0 && row.Summary.Verdict != lists.Refused {
-			formats[file{row.Source.List, row.Source.Path}] = row.Summary.Format
+			formats[fileOf(row)] = row.Summary.Format
 		}
 	}
 	for _, row := range now {
-		was, is := formats[file{row.Source.List, row.Source.Path}], row.Summary
+		was, is := formats[fileOf(row)], row.Summary
 		guessed := row.Source.Settings.Format == "" || row.Source.Settings.Format == "auto"
 		if guessed && is.Entries > 0 && is.Verdict != lists.Refused && was != "" && was != is.Format {
 			odd = append(odd, fileProblem(row.Source.List, row.Source.Path, &lists.FileError{Path: row.Source.Path, Class: lists.BadFormat,
