@@ -13,23 +13,23 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// problem is an error as RFC 9457 has it. Its type is "about:blank": the status
-// says all that a program can act on, and the detail is for people.
+// problem is an error in the form of RFC 9457. Its type is "about:blank": the status
+// has all that a program can act on, and the detail is for people.
 type problem struct {
 	Title  string `json:"title" doc:"the status in words"`
 	Status int    `json:"status" minimum:"400" maximum:"599"`
 	Detail string `json:"detail" doc:"for people: what was wrong, and what is wanted"`
 }
 
-// The types of answers. They are kept as header fields have them: so none makes a
-// slice for each answer.
+// The types of answers, in the form of header fields, so that no answer has to make a
+// slice.
 var (
 	typeJSON    = []string{"application/json"}
 	typeProblem = []string{"application/problem+json"}
 	typeStream  = []string{"application/x-ndjson"}
 	typeText    = []string{"text/plain; charset=utf-8"}
 
-	// Of an answer that has a tag: it may be kept, and is asked for again each time.
+	// For an answer with a tag: a client may keep it, but must ask again each time.
 	revalidate = []string{"private, no-cache"}
 	noStore    = []string{"no-store"}
 	noSniff    = []string{"nosniff"}
@@ -48,20 +48,20 @@ func fail(w http.ResponseWriter, status int, detail string) {
 func send(w http.ResponseWriter, status int, contentType []string, v any) {
 	w.Header()["Content-Type"] = contentType
 	w.WriteHeader(status)
-	encoder(w).Encode(v) // an error is the client's, who has gone
+	encoder(w).Encode(v) // it fails only if the client has gone
 }
 
-// sendTagged is send for what GET answers, with its tag.
+// sendTagged is send for the answer to a GET, with its tag.
 func sendTagged(w http.ResponseWriter, r *http.Request, v any) {
 	var b bytes.Buffer
-	encoder(&b).Encode(v) // our own types, and a Buffer: nothing can fail
+	encoder(&b).Encode(v) // own types and a Buffer: it cannot fail
 	tagged(w, r, b.Bytes())
 }
 
-// tagged answers 200 with a JSON body and its entity tag, or 304 to who has it. The
-// tag is a hash of the body and of nothing else. The question is in it, the
-// generation, and what live entries and the clock have made of both; so a 304 is true
-// where one that went by the generation would not be.
+// tagged answers 200 with a JSON body and its entity tag, or 304 to a client that has it. The
+// tag is a hash of the body alone. The body has the question, the
+// generation, and the effects of live entries and the clock. So a 304 is always true; a tag
+// made from the generation would not be.
 func tagged(w http.ResponseWriter, r *http.Request, body []byte) {
 	h, tag := w.Header(), entityTag(body)
 	h["Etag"] = []string{tag}
@@ -74,7 +74,7 @@ func tagged(w http.ResponseWriter, r *http.Request, body []byte) {
 	if len(body) > countedByServer {
 		h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
-	w.Write(body) // an error is the client's, who has gone
+	w.Write(body) // it fails only if the client has gone
 }
 
 // countedByServer is how long an answer may be for net/http to send its length by itself. It

@@ -15,15 +15,15 @@ import (
 
 const checkPath = "/v1/check"
 
-// The bounds of a batch. Its body holds that many senders of the longest legal
-// kind, 320 octets, as JSON may escape them, with room to spare.
+// The bounds of a batch. Its body has room for this many senders of the longest legal
+// kind, 320 octets, as JSON may escape them.
 const (
 	maxSenders = 1000
 	maxBatch   = 4 << 20
 )
 
-// answer is an answer as policy gives it, with its explanation if asked for. Its
-// fields and their order are those that workspace writes without it.
+// answer is an answer of policy, with its explanation if asked for. workspace writes
+// the same fields in the same order without it.
 type answer struct {
 	policy.Answer
 	Explain *policy.Explanation `json:"explain,omitempty" doc:"with explain=1"`
@@ -105,7 +105,7 @@ func (s *Server) checkBatch(w http.ResponseWriter, r *http.Request, p *query) {
 	generation, _ := json.Marshal(work.checker.Generation())
 	work.text = append(append(text, generation...), "}\n"...)
 	w.Header()["Content-Type"] = typeJSON
-	w.Write(work.text) // an error is the client's, who has gone
+	w.Write(work.text) // it fails only if the client has gone
 }
 
 // decode reads one JSON value that fills the text.

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// connections is a listener that bounds how many connections are open in total and per
-// client. What is beyond the bound of one client is closed at once.
+// connections is a listener that limits open connections in total and per
+// client. A connection beyond the limit of one client is closed at once.
 //
-// When all places are taken, one that has no whole request at the moment gives its place
-// to the newcomer: first one that never had any, of the client with the most. A client
-// that opens connections and says half a word keeps nobody out. A share of the places is
-// left for clients that have no connection open, so that two of them which keep all
-// others busy keep nobody out either. Only where every place is taken by a request does a
-// newcomer wait, in the system's queue.
+// When all places are taken, a connection without a whole request gives its place
+// to the newcomer: first one that never had any request, of the client with the most. So a
+// client that opens connections and sends half a request keeps no client out. A share of the
+// places is left for clients that have no connection open. So two clients that keep all
+// other places busy keep no client out either. A newcomer waits, in the system's queue, only
+// if every place has a request.
 type connections struct {
 	net.Listener
 	most, reserve, perClient int
@@ -29,14 +29,14 @@ type connections struct {
 	mu      sync.Mutex
 	open    map[*connection]struct{}
 	clients map[netip.Prefix]int
-	left    chan struct{} // somebody has left
+	left    chan struct{} // a connection has left
 }
 
-// reserveShare is which part of the places is left for clients with none: of 256 they are 32.
+// reserveShare is the part of the places that is left for clients with none: 32 of 256.
 const reserveShare = 8
 
-// waitForPlace is how often a newcomer that waits looks for a connection whose request
-// has ended. That is not told: it would cost every request.
+// waitForPlace is how often a waiting newcomer looks for a connection whose request
+// has ended. Requests do not report their end, because that would cost every request.
 const waitForPlace = 50 * time.Millisecond
 
 func newConnections(l net.Listener, most, perClient int, refused func()) *connections {
@@ -62,13 +62,13 @@ func (c *connections) Accept() (net.Conn, error) {
 		case admitted:
 			return made, nil
 		}
-		c.refused() // counted before the close: who sees the end finds it counted
+		c.refused() // counted before the close, so that a client that sees the end finds it counted
 		conn.Close()
 	}
 }
 
 // Close implements net.Listener. It wakes an Accept that waits for a place. Only the
-// first one does something.
+// first call has an effect.
 func (c *connections) Close() (err error) {
 	c.once.Do(func() {
 		close(c.closed)
@@ -77,7 +77,7 @@ func (c *connections) Close() (err error) {
 	return err
 }
 
-// clientOf is who counts as one client; not of a Unix socket.
+// clientOf is the network that counts as one client; not for a Unix socket.
 func clientOf(conn net.Conn) (client netip.Prefix, counted bool) {
 	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -86,8 +86,8 @@ func clientOf(conn net.Conn) (client netip.Prefix, counted bool) {
 	return clientKey(tcp.AddrPort().Addr()).client, true
 }
 
-// admit gives a newcomer a place, or reports that there is none for it. It waits if there
-// may be one soon. The error says that the listener is closed.
+// admit gives a newcomer a place, or reports that there is none for it. It waits if a
+// place may become free soon. An error means that the listener is closed.
 func (c *connections) admit(made *connection) (bool, error) {
 	for {
 		done, admitted := c.try(made)
@@ -135,9 +135,9 @@ func (c *connections) try(made *connection) (done, admitted bool) {
 	return true, true
 }
 
-// idlest is the connection that gives its place to a client with so many: one without a
-// request, and of these first one that never had any, of the client with the most, the
-// oldest. It is nil if there is none, or only ones of clients that have fewer.
+// idlest is the connection that gives its place to a client with this many: one without a
+// request. First comes one that never had any request, of the client with the most, the
+// oldest. It is nil if there is none, or if only clients with fewer have one.
 func (c *connections) idlest(has int) (idlest *connection) {
 	most := 0
 	for conn := range c.open {
@@ -224,9 +224,9 @@ func marked(next http.Handler) http.Handler {
 	})
 }
 
-// SetReadDeadline implements net.Conn. Without one, which is what net/http wants behind
-// every header, the body has requestTimeout: also one that no handler sees, of a request
-// that net/http refuses itself and then waits for the end of. Streams extend it as they go.
+// SetReadDeadline implements net.Conn. net/http clears the deadline after every header; then
+// the body has requestTimeout. That also covers a body that no handler sees, because
+// net/http refuses the request itself and waits for its end. Streams extend the deadline as they go.
 func (c *connection) SetReadDeadline(t time.Time) error {
 	if t.IsZero() {
 		t = time.Now().Add(requestTimeout)

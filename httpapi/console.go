@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// assets are the console's page and what it loads. They are shown as they stand
-// here: nothing is built.
+// assets are the console's page and the files that it loads. They are served without
+// a build.
 //
 //go:embed console
 var assets embed.FS
 
-// consolePolicy lets the page load what stands beside it, ask this door, and nothing
-// else: no script in the page itself, none from elsewhere, no frame around it, and no
+// consolePolicy lets the page load the files beside it and ask this door. It forbids
+// a script in the page itself or from elsewhere, a frame around the page, and
 // text that becomes HTML.
 const consolePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -27,8 +27,8 @@ var consoleTypes = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// isConsole reports whether a request is for the page or what it loads. Everybody may
-// have those: a browser that opens a page sends no token, and there is no secret in it.
+// isConsole reports whether a request is for the page or a file that it loads. Every caller
+// may have those: a browser that opens a page sends no token, and the page has no secret.
 func isConsole(r *http.Request) bool {
 	return r.URL.Path == "/" && wantsPage(r) || strings.HasPrefix(r.URL.Path, "/console/")
 }
@@ -49,7 +49,7 @@ func home(programs http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// console answers for what the page loads.
+// console serves the files that the page loads.
 func console(w http.ResponseWriter, r *http.Request) {
 	asset(w, strings.TrimPrefix(r.URL.Path, "/"))
 }

@@ -26,7 +26,7 @@ type DecisionList struct {
 	Damaged   int              `json:"damaged"`   // lines of the files that had to be left out
 }
 
-// NewDecisionList shows what was found.
+// NewDecisionList returns the answer for the found decisions.
 func NewDecisionList(f history.Found) DecisionList {
 	l := DecisionList{Decisions: f.Records, More: f.More, Damaged: f.Damaged}
 	if l.Decisions == nil {
@@ -76,8 +76,8 @@ func ParseDecisionQuery(v url.Values) (history.Query, error) {
 	return q, nil
 }
 
-// parseNetwork reads an address or a network as the history has clients: IPv4 is that
-// also where it is written as IPv6.
+// parseNetwork reads an address or a network in the history's form: IPv4 written as IPv6
+// is IPv4.
 func parseNetwork(text string) (netip.Prefix, error) {
 	if ip, err := netip.ParseAddr(text); err == nil {
 		ip = ip.Unmap().WithZone("")
@@ -90,8 +90,8 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	return p, err
 }
 
-// canonicalAddress is how the history has a sender, or a domain; what is neither is
-// left as it is, for what is no address is there as it was written.
+// canonicalAddress is a sender or a domain in the history's form. Other text stays
+// unchanged, because the history has a sender that is no address as the client wrote it.
 func canonicalAddress(text string) string {
 	if a, err := addr.Parse(text); err == nil && a.Domain() != "" {
 		return a.String()
@@ -102,8 +102,8 @@ func canonicalAddress(text string) string {
 	return text
 }
 
-// decisions answers what was decided, the newest first. A search may read all of the
-// history, so that few run at a time.
+// decisions answers with past decisions, the newest first. A search may read all of the
+// history, so few run at a time.
 func (s *Server) decisions(w http.ResponseWriter, r *http.Request) {
 	v, err := parseQuery(r.URL.RawQuery)
 	if err != nil {

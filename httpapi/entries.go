@@ -24,7 +24,7 @@ import (
 // maxChanges is how many entries one request may add or remove.
 const maxChanges = 1000
 
-// LiveEntry is a live entry as /v1/entries shows it. It can be sent back as it is: that
+// LiveEntry is a live entry as /v1/entries shows it. Sent back unchanged, it
 // undoes its removal.
 type LiveEntry struct {
 	Entry   string     `json:"entry"` // as a plain list has it
@@ -41,7 +41,7 @@ type LiveEntry struct {
 	Added  *time.Time `json:"added,omitempty"`
 }
 
-// NewLiveEntry is what is shown of an entry; nil of nil.
+// NewLiveEntry returns what is shown of an entry; nil for nil.
 func NewLiveEntry(e *live.Entry) *LiveEntry {
 	if e == nil {
 		return nil
@@ -54,15 +54,15 @@ func NewLiveEntry(e *live.Entry) *LiveEntry {
 	return l
 }
 
-// EntryChange is what POST /v1/entries asks for: a LiveEntry, or how long it is to live
+// EntryChange is the question of POST /v1/entries: a LiveEntry, perhaps with a life
 // in place of its end.
 type EntryChange struct {
 	LiveEntry
 	For string `json:"for,omitempty"` // "30d", "12h"
 }
 
-// ChangeResult is what became of one change. Was is what undoes it: to send it back
-// makes of the entry what it was before; where it is null, a removal does.
+// ChangeResult is the result of one change. Was undoes the change: sent back, it
+// makes the entry what it was before. If it is null, a removal undoes the change.
 type ChangeResult struct {
 	Result string     `json:"result"` // "added", "replaced", "unchanged", "removed" or "absent"
 	Entry  *LiveEntry `json:"entry"`  // in force now; null: none
@@ -108,10 +108,10 @@ func newEntryList(all []*live.Entry) EntryList {
 	return l
 }
 
-// entryText is the answer of GET, kept for as long as somebody is being sent it. That of
-// 200,000 entries has 50 MB: a hundred who read slowly share one.
+// entryText is the answer to GET, kept while a client is being sent it. For
+// 200,000 entries it has 50 MB: a hundred slow readers share one.
 type entryText struct {
-	mu   sync.Mutex // held while one is made: one processor at most is busy with that
+	mu   sync.Mutex // held while a text is made, so that at most one processor is busy with it
 	last weak.Pointer[entriesAsText]
 }
 
@@ -127,7 +127,7 @@ func (e *entryText) of(s *live.Set) *entriesAsText {
 	a := e.last.Value()
 	if a == nil || !slices.Equal(a.entries, now) {
 		var b bytes.Buffer
-		encoder(&b).Encode(newEntryList(now)) // our own types, and a Buffer: nothing can fail
+		encoder(&b).Encode(newEntryList(now)) // own types and a Buffer: it cannot fail
 		a = &entriesAsText{now, b.Bytes()}
 		e.last = weak.Make(a)
 	}
@@ -199,7 +199,7 @@ func decodeChanges(body []byte) ([]EntryChange, error) {
 	return changes, nil
 }
 
-// Change is what c asks for, at this time.
+// Change is the change that c asks for, at this time.
 func (c *EntryChange) Change(now time.Time) (live.Change, error) {
 	change := live.Change{Entry: c.Entry, Why: c.Why, Author: c.Author, Force: c.Force}
 	switch c.Action {
@@ -224,7 +224,7 @@ func (c *EntryChange) Change(now time.Time) (live.Change, error) {
 	return change, nil
 }
 
-// authorOf is who a change is by: who they say they are, and whose token they have.
+// authorOf is the author of a change: the name that the request gives, and the token's name.
 func authorOf(says string, by caller) string {
 	if by.name == "" || says == by.name || strings.HasSuffix(says, "("+by.name+")") {
 		return says // the last is what an answer had, sent back
@@ -257,7 +257,7 @@ func (s *Server) removeEntries(w http.ResponseWriter, r *http.Request) {
 	s.apply(w, r, changes)
 }
 
-// apply makes changes and says what became of them.
+// apply makes changes and answers with their results.
 func (s *Server) apply(w http.ResponseWriter, r *http.Request, changes []live.Change) {
 	outcomes, err := s.settings.Entries.Apply(changes...)
 	switch {

@@ -15,19 +15,19 @@ import (
 	"blockd/policy"
 )
 
-// The bounds of the live stream. A person reads some lines a second; a browser that is
-// sent more only falls behind.
+// The bounds of the live stream. A person reads some lines a second. A browser that gets
+// more only falls behind.
 const (
 	maxWatchers  = 32
 	maxWaiting   = 256             // events that one watcher may be behind; then it is dropped
 	perSecond    = 50              // decisions shown of a second
 	clearSecond  = 10              // of these, on senders of no list
-	trafficEvery = 2 * time.Second // and so long until a watcher that has gone is noticed
+	trafficEvery = 2 * time.Second // also the time until a gone watcher is noticed
 	watcherWrite = 10 * time.Second
 	trafficSpan  = 60 // minutes that are counted
 )
 
-// Events shows decisions to those who watch, as they are made, and counts the verdicts of
+// Events shows decisions to watchers, as they are made, and counts the verdicts of
 // the last hour by minute. It is safe for concurrent use.
 type Events struct {
 	mu       sync.Mutex
@@ -47,11 +47,11 @@ type TrafficMinute struct {
 	Unknown uint64 `json:"unknown"`
 }
 
-// NewEvents returns one that nobody watches.
+// NewEvents returns Events without a watcher.
 func NewEvents() *Events { return &Events{watchers: map[chan []byte]struct{}{}} }
 
-// Add counts a decision and shows it to those who watch, unless there are more than
-// they could read. It waits for nobody: who is too far behind is dropped.
+// Add counts a decision and shows it to the watchers, unless there are more than
+// they could read. It never waits: a watcher that is too far behind is dropped.
 func (e *Events) Add(r history.Record) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -88,8 +88,8 @@ func (e *Events) count(now time.Time, verdict policy.Kind) {
 	}
 }
 
-// admits takes a decision off what a second may show. Mail of no list leaves room for
-// what somebody may be looking for.
+// admits takes a decision off the number that a second may show. Mail of no list leaves
+// room for the decisions that a person may look for.
 func (e *Events) admits(now time.Time, listed bool) bool {
 	if second := now.Unix(); second != e.second {
 		e.second, e.shown, e.clear = second, 0, 0
@@ -149,7 +149,7 @@ func (e *Events) drop(w chan []byte) {
 func event(name string, v any) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "event: %s\ndata: ", name)
-	json.NewEncoder(&b).Encode(v) // our own types, and a Buffer: nothing can fail
+	json.NewEncoder(&b).Encode(v) // own types and a Buffer: it cannot fail
 	b.WriteByte('\n')
 	return b.Bytes()
 }
@@ -181,7 +181,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		if err := control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return
 		}
-		control.SetReadDeadline(time.Now().Add(streamIdle)) // nothing more is read; behind the first flush, which waits for a body that was announced
+		control.SetReadDeadline(time.Now().Add(streamIdle)) // nothing more is read; after the first flush, which waits for an announced body
 		open := true
 		select {
 		case text, open = <-waiting:

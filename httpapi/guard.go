@@ -27,8 +27,8 @@ const (
 	maxToken = 1024
 )
 
-// ReadToken reads the file that holds nothing but a token, with or without a
-// line end behind it.
+// ReadToken reads a file that holds only a token, with or without a
+// line end after it.
 func ReadToken(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -51,16 +51,16 @@ func ReadToken(path string) (string, error) {
 
 var errTokenText = errors.New("token must be one word of printable ASCII")
 
-// caller is who asks, and what they may.
+// caller is the party that asks, and its rights.
 type caller struct {
-	name  string // of their token; "" without one
-	known bool   // by a token that is right
-	local bool   // by a Unix socket, whose file's mode lets them
+	name  string // of its token; "" without one
+	known bool   // by a valid token
+	local bool   // by a Unix socket, whose file mode admits it
 	scope Scope
 }
 
-// guard lets only those in who may ask, as often as they may, and sets what every
-// answer has. It costs no allocation where no token is asked for.
+// guard admits only callers that may ask, as often as they may, and sets the header of
+// every answer. It costs no allocation if no token is needed.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.recover(r)
@@ -98,8 +98,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// recover cuts off the answer to a request that has met a defect: it may be half
-// written. Call it deferred. The path alone is logged: a query names people.
+// recover cuts off the answer to a request that has met a defect, because it may be half
+// written. Call it deferred. It logs only the path: a query names people.
 func (s *Server) recover(r *http.Request) {
 	cause := recover()
 	if cause == nil {
@@ -113,8 +113,8 @@ func (s *Server) recover(r *http.Request) {
 	panic(http.ErrAbortHandler) // net/http closes the connection, and says nothing
 }
 
-// wait is how long the caller must, to have the rate that it may; 0: go on. A wrong
-// token is an allowance of the client's, and not of its owner's.
+// wait is how long the caller must wait to keep its rate; 0: go on. A request with a wrong
+// token counts for the client's address, and not for the token's owner.
 func (s *Server) wait(c caller, r *http.Request) time.Duration {
 	var k callerKey
 	switch {
@@ -131,10 +131,10 @@ func (s *Server) wait(c caller, r *http.Request) time.Duration {
 	return s.limiter.admit(k, time.Now())
 }
 
-// theToken stands for the one without a name, Settings.Token; no other is named so.
+// theToken is the name of the token without a name, Settings.Token; no other has this name.
 const theToken = "-"
 
-// closed reports whether nobody may ask without a token.
+// closed reports whether every caller needs a token.
 func (s *Server) closed() bool { return s.settings.Token != "" || s.tokens.path != "" }
 
 func unauthorized(w http.ResponseWriter, detail string) {
@@ -142,8 +142,8 @@ func unauthorized(w http.ResponseWriter, detail string) {
 	fail(w, http.StatusUnauthorized, detail)
 }
 
-// callerOf finds out who asks. Handlers that need it find it out again: to hand it on
-// in the request's context costs every request a copy of itself.
+// callerOf identifies the caller. Handlers that need it call it again: handing it on
+// in the request's context would cost every request a copy of itself.
 func (s *Server) callerOf(r *http.Request) (c caller) {
 	if local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr); local != nil && local.Network() == "unix" {
 		c = caller{local: true, scope: Write}
@@ -168,19 +168,19 @@ func (s *Server) callerOf(r *http.Request) (c caller) {
 	return c
 }
 
-// same reports whether a token is the one that is wanted; "" is none. It compares sums of
-// equal length, so that the time tells nothing of the token.
+// same reports whether a token is the right one; "" is none. It compares sums of
+// equal length, so that the time tells nothing about the token.
 func same(token, wanted string) bool {
 	have, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(wanted))
 	return wanted != "" && subtle.ConstantTimeCompare(have[:], want[:]) == 1
 }
 
-// confidential is the answer to callers without a token who ask who wrote to whom, or
-// what entries an operator has made and why. On loopback they are any user of the machine.
+// confidential is the answer to callers without a token that ask who wrote to whom, or
+// which entries an operator has made and why. On loopback any user of the machine can ask.
 const confidential = "this names senders and recipients: it wants a token (blockd token new, or the file that the log names at the start), or the Unix socket (http.socket)"
 
-// private reports whether the caller may see what names senders, recipients and operators,
-// which wants a token or the Unix socket wherever the door is. If not, it has answered.
+// private reports whether the caller may see senders, recipients and operators. That needs
+// a token or the Unix socket wherever the door is. If it may not, private has answered.
 func (s *Server) private(w http.ResponseWriter, r *http.Request) bool {
 	if c := s.callerOf(r); c.local || c.known {
 		return true
@@ -190,7 +190,7 @@ func (s *Server) private(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// privately lets only those in who may see what is private.
+// privately admits only callers that private allows.
 func (s *Server) privately(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if s.private(w, r) {
@@ -199,18 +199,18 @@ func (s *Server) privately(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// gone reports whether the caller of a private stream may not ask any more.
+// gone reports whether the caller of a private stream has lost its right.
 func (s *Server) gone(r *http.Request) bool {
 	c := s.callerOf(r)
 	return !c.local && !c.known
 }
 
-// revoked reports whether the caller of a stream that has begun may not ask any more.
+// revoked reports whether the caller of a stream has lost its right since the stream began.
 func (s *Server) revoked(r *http.Request) bool {
 	return s.closed() && s.gone(r)
 }
 
-// writing lets only those in who may change something.
+// writing admits only callers that may write.
 func (s *Server) writing(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c := s.callerOf(r)
@@ -226,7 +226,7 @@ func (s *Server) writing(next http.HandlerFunc) http.HandlerFunc {
 }
 
 // foreign reports whether a browser sends the request for a page of another site. A
-// link that somebody follows is none of that page's.
+// link that a person follows is no request of that page.
 func foreign(r *http.Request) bool {
 	switch site := r.Header.Get("Sec-Fetch-Site"); {
 	case site == "", site == "none", site == "same-origin":

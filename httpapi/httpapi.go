@@ -1,10 +1,10 @@
-// Package httpapi is the front door for programs: it answers whether a sender is
-// listed, shows the state of the lists, and serves metrics. It translates what
-// package policy decides and adds nothing.
+// Package httpapi is the door for programs. It answers whether a sender is
+// listed, shows the state of the lists, and serves metrics. It translates the decisions
+// of package policy and adds nothing.
 //
 // A sender that is not listed is 200 with "clear", never 404: the question was
-// answered. Errors are about requests, and are problem details (RFC 9457). All of it
-// is described by an OpenAPI document, made of the same types and served beside.
+// answered. Errors are about requests, and are problem details (RFC 9457). An OpenAPI
+// document, made of the same types, describes all of it and is served too.
 package httpapi
 
 import (
@@ -32,15 +32,15 @@ import (
 
 // Settings of a Server. The zero value is safe on a loopback address.
 type Settings struct {
-	// Token is wanted as "Authorization: Bearer TOKEN" for everything but
-	// /healthz; "" asks for none. It has the scope Read. See ReadToken.
+	// Token is needed as "Authorization: Bearer TOKEN" for everything but
+	// /healthz; "" = no token is needed. It has the scope Read. See ReadToken.
 	Token string
-	// First is a token of scope Write that closes nothing more: what says who wrote to
-	// whom wants a token in any case, and this is one without anybody having made one.
+	// First is a token of scope Write. Resources that say who wrote to whom always need a
+	// token, and this one exists without an operator's work. It closes no other resource.
 	// "" = there is none. See FirstToken.
 	First string
-	// Tokens is a file of tokens, each with a scope; "" = none. With it, too, nobody
-	// may ask without one, but by a Unix socket. See ReadTokens.
+	// Tokens is a file of tokens, each with a scope; "" = none. With it every caller
+	// needs one, except over a Unix socket. See ReadTokens.
 	Tokens string
 	// Entries are those that /v1/entries shows and changes; nil: there is no such
 	// resource.
@@ -50,22 +50,22 @@ type Settings struct {
 	// Events are what /v1/events shows; nil: there is no such resource.
 	Events *Events
 	// Hosts are names, in lower case, that a request may have in its Host header when
-	// there is no token, besides IP addresses and localhost. Any other name is refused:
-	// a web page whose name is made to lead to a loopback address would be asking.
+	// there is no token, besides IP addresses and localhost. Any other name is refused,
+	// because a web page could make its own name lead to a loopback address, and ask.
 	Hosts []string
-	// TLS is spoken at every listener but Unix sockets; nil: none. A Server speaks
+	// TLS is spoken at every listener except Unix sockets; nil: none. A Server speaks
 	// HTTP/1.1 in it.
 	TLS *tls.Config
 	// Fast answers repeated checks on one connection by package fastpath, where no TLS is
 	// spoken. The answers are the same.
 	Fast bool
-	// MaxConnections at a time, of each listener; 0 = 256. Beyond them those without a
-	// request give their places to newcomers. An eighth is for clients that have none.
+	// MaxConnections limits the open connections of each listener; 0 = 256. Beyond it those
+	// without a request give their places to newcomers. An eighth is for clients that have none.
 	MaxConnections int
-	// MaxPerClient of them may be of one address, an IPv6 /64 counting as one; 0 = as
-	// many as MaxConnections. More are closed at once.
+	// MaxPerClient limits those of one address; an IPv6 /64 counts as one. 0 = as
+	// many as MaxConnections. Further ones are closed at once.
 	MaxPerClient int
-	// MaxRate is how many requests a second one token may make, or one such client
+	// MaxRate limits the requests a second with one token, or of one such client
 	// without a token; 0 = any. A Unix socket has no such bound.
 	MaxRate int
 }
@@ -163,9 +163,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// server is net/http's, with our limits. A connection sets the one on the time of a body:
-// net/http counts it from the moment when it begins to wait for a request, and the fast path
-// may let it wait for hours.
+// server is a net/http server with blockd's limits. A connection sets the limit on the time
+// of a body itself. net/http would count it from the moment when it begins to wait for a
+// request, and the fast path may let it wait for hours.
 func (s *Server) server(ctx context.Context) *http.Server {
 	return &http.Server{
 		Handler:           marked(s.handler),

@@ -13,8 +13,8 @@ import (
 	"blockd/reload"
 )
 
-// ListTable is the answer of /v1/lists: the files in service, and what the lists
-// that they make are worth.
+// ListTable is the answer of /v1/lists: the files in service, and the worth of their
+// lists.
 type ListTable struct {
 	Lists       []ListFile   `json:"lists"`
 	Worth       []ListWorth  `json:"worth"`
@@ -115,7 +115,7 @@ func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	if n > 0 && !s.private(w, r) { // whose mail comes here
+	if n > 0 && !s.private(w, r) { // they show who writes here
 		return
 	}
 	t := NewListTable(s.status(), s.checker.Hits())
@@ -123,8 +123,8 @@ func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
 	sendTagged(w, r, t)
 }
 
-// NewListTable makes the table of a status. hits are those of a daemon, in which a
-// list without any may be missing; nil: nobody has counted.
+// NewListTable makes the table of a status. hits are those of a daemon; a
+// list without hits may be missing in them. nil: hits are not known.
 func NewListTable(status reload.Status, hits []policy.ListHits) ListTable {
 	t := ListTable{Lists: make([]ListFile, len(status.Files)), Worth: []ListWorth{}, Entries: []EntryWorth{}, Problems: status.Problems, Remarks: status.Remarks, Ready: status.Ready, Lacks: status.Lacks(),
 		Since: status.Since.UTC(), LastAttempt: status.LastAttempt.UTC(), Generation: status.Generation}
@@ -208,7 +208,7 @@ func newListWorth(list string, counted bool) ListWorth {
 	return w
 }
 
-// add takes in one of the list's files, all of which are read by the same settings.
+// add adds one of the list's files. All of them are read by the same settings.
 func (w *ListWorth) add(f *ListFile) {
 	w.Action, w.Mode, w.Stale = f.Action, f.Mode, f.Stale
 	w.Files++
@@ -222,8 +222,8 @@ func (w *ListWorth) add(f *ListFile) {
 	w.State = worse(w.State, f.State)
 }
 
-// fileState is how the file of a row is now. What is held against a whole list is
-// no single file's.
+// fileState is how the file of a row is now. A problem of a whole list belongs to
+// no single file.
 func fileState(f *ListFile, refusals []reload.Refusal) ListState {
 	state := ListOK
 	if f.Errors > 0 {
@@ -251,7 +251,7 @@ func refusalState(c lists.Class) ListState {
 	return ListRefused
 }
 
-// worse is that of two states which an operator should know of first.
+// worse returns the one of two states that an operator should know first.
 func worse(a, b ListState) ListState {
 	order := [...]ListState{ListOK, ListHeld, ListPartial, ListStale, ListRefused, ListMissing}
 	if slices.Index(order[:], b) > slices.Index(order[:], a) {

@@ -2,7 +2,7 @@ package httpapi
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Why a request or a connection is refused before anybody looks at what it asks.
+// The reasons to refuse a request or a connection before its question is read.
 const (
 	refusedConnections = "connections" // of one client, or without a request when others need the place
 	refusedHost        = "host"

@@ -19,8 +19,8 @@ const apiVersion = "1.0"
 const schemaPrefix = "#/components/schemas/"
 
 // document is the OpenAPI document while it is made. The library reads the Go types of
-// questions and answers; requests are served by our own handlers, for its way through
-// reflection takes longer than a look-up. Tests hold both against each other.
+// questions and answers. Our own handlers serve the requests, because the library's way
+// through reflection takes longer than a look-up. Tests compare both.
 type document struct {
 	api     *huma.OpenAPI
 	schemas huma.Registry
@@ -28,7 +28,7 @@ type document struct {
 
 // newDocument describes the routes.
 func newDocument(routes []route) []byte {
-	text, _ := json.MarshalIndent(describe(routes).api, "", " ") // our own types: nothing can fail
+	text, _ := json.MarshalIndent(describe(routes).api, "", " ") // own types: it cannot fail
 	return append(text, '\n')
 }
 
@@ -128,7 +128,7 @@ func parameter(name, about, example string) *huma.Param {
 	return p
 }
 
-// correct makes of the schemas what is so here and not everywhere: slices are never
+// correct adapts the schemas to blockd: slices are never
 // null, pointers to structs can be, and answers may get further members.
 func (d *document) correct() {
 	all := d.schemas.Map()

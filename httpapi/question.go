@@ -21,11 +21,11 @@ const (
 	aDomain
 )
 
-// question is what is asked.
+// question is one question.
 type question struct {
 	about  subject
-	text   string     // as it came
-	client netip.Addr // of mail, zero = unknown; or what aClient asks about
+	text   string     // as the caller wrote it
+	client netip.Addr // of mail, zero = unknown; or the subject of aClient
 }
 
 // ask answers q.
@@ -51,8 +51,8 @@ func (q question) addTo(b *policy.Batch) {
 	}
 }
 
-// query is the parameters of a check, those that it knows: how often each was there,
-// and its last value. The rest is nobody's business.
+// query holds the known parameters of a check: how often each was there,
+// and its last value. Unknown ones are ignored.
 type query struct {
 	values [len(parameters)]string
 	counts [len(parameters)]int
@@ -66,8 +66,8 @@ const (
 
 var parameters = [...]string{aSender: "sender", aClient: "ip", aDomain: "domain", clientParameter: "client", explainParameter: "explain"}
 
-// parseCheck reads a query by RFC 3986, where "+" is a plus. As an HTML form
-// has it, where it is a blank, promo+x@bulk.test typed by hand would be taken for
+// parseCheck reads a query by RFC 3986, where "+" is a plus. In an HTML form "+"
+// is a blank: promo+x@bulk.test, typed by hand, would be taken for
 // "promo x@bulk.test", which is no sender and so not listed.
 func parseCheck(raw string) (p query, err error) {
 	for part := range strings.SplitSeq(raw, "&") {
@@ -110,12 +110,12 @@ func parseQuery(raw string) (map[string][]string, error) {
 	return query, nil
 }
 
-// explains reports whether the answer is to say how it came about.
+// explains reports whether the answer needs an explanation.
 func (p *query) explains() bool {
 	return p.counts[explainParameter] == 1 && p.values[explainParameter] == "1"
 }
 
-// question is what p asks.
+// question is the question of p.
 func (p *query) question() (q question, err error) {
 	found := false
 	for about, name := range parameters[:clientParameter] {
@@ -185,8 +185,7 @@ func decodeQuestion(b []byte) (q question, err error) {
 }
 
 // plainSender reads the two usual ways to ask, in plain ASCII and without escapes,
-// in a twentieth of the time that encoding/json takes. What else b may be is not
-// its to say.
+// in a twentieth of the time that encoding/json takes. It does not judge any other b.
 func plainSender(b []byte) (sender string, ok bool) {
 	if inner, object := bytes.CutPrefix(b, []byte(`{"sender":`)); object {
 		if b, object = bytes.CutSuffix(bytes.TrimPrefix(inner, []byte(" ")), []byte("}")); !object {
@@ -213,12 +212,12 @@ func parseIP(name, text string) (netip.Addr, error) {
 	return ip, nil
 }
 
-// errTooMany is about a batch.
+// errTooMany reports a batch with too many senders.
 var errTooMany = fmt.Errorf("want at most %d; send a stream of application/x-ndjson", maxSenders)
 
 // decodeBatch reads {"senders":[…]} and nothing else. Names are compared
-// exactly, and what is not UTF-8 is refused rather than repaired: another sender
-// would be looked up than was meant. Of more than maxSenders none is kept: the
+// exactly. Text that is not UTF-8 is refused, not repaired, because a repaired
+// sender would be another one. Of more than maxSenders none is kept: the
 // error wraps errTooMany.
 func decodeBatch(body []byte) ([]question, error) {
 	if questions, ok := plainBatch(body); ok {
@@ -228,7 +227,7 @@ func decodeBatch(body []byte) ([]question, error) {
 }
 
 // plainBatch reads a batch of questions that plainSender can read, in a sixth of the
-// time that encoding/json takes. What else body may be is not its to say.
+// time that encoding/json takes. It does not judge any other body.
 func plainBatch(body []byte) (questions []question, ok bool) {
 	const blanks = " \t\r\n"
 	rest, opens := bytes.CutPrefix(bytes.Trim(body, blanks), []byte(`{"senders":`))
@@ -260,10 +259,10 @@ func plainBatch(body []byte) (questions []question, ok bool) {
 		}
 		rest = rest[1:]
 	}
-	return nil, false // of too many others are counted
+	return nil, false // decodeAnyBatch counts them
 }
 
-// decodeAnyBatch is decodeBatch for what plainBatch does not read.
+// decodeAnyBatch is decodeBatch for the bodies that plainBatch does not read.
 func decodeAnyBatch(body []byte) ([]question, error) {
 	var batch map[string]json.RawMessage
 	if err := decode(body, &batch); err != nil {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// maxCallers bounds what a limiter remembers, some 100 octets each. Those that would
-// be more share one allowance; only callers that ask right now take a place.
+// maxCallers bounds the callers that a limiter remembers, some 100 octets each. Further
+// callers share one allowance. Only callers that ask right now take a place.
 const maxCallers = 10_000
 
-// callerKey is who shares an allowance: the holder of a token, or a client address.
+// callerKey names the callers that share an allowance: the holders of a token, or a client address.
 type callerKey struct {
 	token  string
 	client netip.Prefix // an IPv4 address, or an IPv6 /64: one customer has all of it
@@ -27,10 +27,10 @@ func clientKey(client netip.Addr) callerKey {
 	return callerKey{client: p}
 }
 
-// limiter admits so many requests a second of each caller, and as many at once after
-// a second of silence. It keeps one time a caller, by the generic cell rate algorithm
-// (ITU-T I.371): when the requests so far would be done at the full rate. A caller
-// whose time is over is as good as unknown. It is safe for concurrent use.
+// limiter limits the requests a second of each caller. After a second of silence a whole
+// second's worth may come at once. It keeps one time for each caller, by the generic cell rate
+// algorithm (ITU-T I.371): when the requests so far would be done at the full rate. A caller
+// whose time is over counts as unknown. It is safe for concurrent use.
 type limiter struct {
 	cell  time.Duration // of one request at the full rate; 0 = any rate
 	burst time.Duration // how far ahead a caller may be
@@ -50,8 +50,8 @@ func newLimiter(rate int) *limiter {
 	return l
 }
 
-// admit takes one request of a caller off its allowance; wait is 0 if there was one,
-// and else how long until there is.
+// admit takes one request off the caller's allowance. wait is 0 if there was one,
+// and otherwise the time until there is.
 func (l *limiter) admit(k callerKey, now time.Time) (wait time.Duration) {
 	if l.cell == 0 {
 		return 0
@@ -75,8 +75,8 @@ func (l *limiter) admit(k callerKey, now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// sweep forgets who would be admitted in full, once a burst's time at most: whom it
-// leaves, it would leave again until then.
+// sweep forgets callers that would be admitted in full. It runs once a burst's time at
+// most: before that it would keep the same callers again.
 func (l *limiter) sweep(now time.Time) {
 	if now.Before(l.next) {
 		return

@@ -19,10 +19,10 @@ type method struct {
 	name   string // HEAD comes with GET
 	serve  http.HandlerFunc
 	doc    func(*document) *huma.Operation
-	open   bool // nobody needs a token
+	open   bool // no token is needed
 	writes bool // the token needs the scope Write
 
-	private bool // it names senders and recipients, and wants a token also where others do not
+	private bool // it names senders and recipients, and needs a token even if others do not
 }
 
 // routes are all resources, in the order in which / lists them.

@@ -9,10 +9,10 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	text(w, http.StatusOK, "ok\n")
 }
 
-// readyz says whether this server can decide about mail: "ok" alone when there is
-// nothing to say, else a first line "ok", "degraded" or (503) "not ready", and a line
-// for each problem and then for each remark. A refused reload leaves an older
-// generation serving, and a list that has never loaded leaves the others: that is
+// readyz says whether this server can decide about mail. It is "ok" alone if all is well.
+// Otherwise a first line begins with "ok", "degraded" or (503) "not ready", and a line
+// follows for each problem and then for each remark. After a refused reload an older
+// generation serves, and without a list that has never loaded the others serve: that is
 // degraded ("degraded: 13 of 14 lists filter"), and still ready.
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	status := s.status()
@@ -37,7 +37,7 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	text(w, code, b.String())
 }
 
-// oneLine keeps a file's odd name from making lines of its own.
+// oneLine keeps an odd file name from making lines of its own.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

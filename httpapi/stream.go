@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// maxLine bounds a line of a stream. It is also about all the memory that a
-// stream takes, whatever its length.
+// maxLine bounds a line of a stream. A stream of any length takes little more memory
+// than that.
 const maxLine = 16 << 10
 
 // streamIdle is how long a stream may stand still on either side.
@@ -31,13 +31,13 @@ type lineError struct {
 // reload may fall between two.
 func (s *Server) checkStream(w http.ResponseWriter, r *http.Request, p *query) {
 	control := http.NewResponseController(w)
-	// Without it (HTTP/1.1) the first answer would close the request's body. Where
-	// it is not supported the answers come after the whole request.
+	// Without it (HTTP/1.1) the first answer would close the request's body. If
+	// it is not supported, the answers come after the whole request.
 	if err := control.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		fail(w, http.StatusInternalServerError, "no stream on this connection")
 		return
 	}
-	wake := func() { control.SetReadDeadline(time.Unix(1, 0)) } // a stream waits for its client: not at the server's end
+	wake := func() { control.SetReadDeadline(time.Unix(1, 0)) } // ends the wait for the client when the server stops
 	defer context.AfterFunc(r.Context(), wake)()
 	if r.ProtoAtLeast(1, 1) && strings.EqualFold(r.Header.Get("Expect"), "100-continue") {
 		w.WriteHeader(http.StatusContinue) // the flush below would say 200 in its place, and the client might keep its body
@@ -49,7 +49,7 @@ func (s *Server) checkStream(w http.ResponseWriter, r *http.Request, p *query) {
 	pending := pending{s.workspace(p)}
 	defer pending.release()
 	for n := 1; ; n++ {
-		if !lineBuffered(in) { // the next read may wait, and the client for us
+		if !lineBuffered(in) { // the next read may wait for the client, which may wait for answers
 			if s.revoked(r) {
 				wake() // net/http would wait for more of the body
 				panic(http.ErrAbortHandler)
@@ -117,8 +117,8 @@ func lineBuffered(in *bufio.Reader) bool {
 	return bytes.IndexByte(b, '\n') >= 0
 }
 
-// readLine returns the next line, which holds until the next call. Of one that
-// is longer than maxLine nothing is kept, and the error is bufio.ErrTooLong. The
+// readLine returns the next line, which is valid until the next call. It keeps nothing of a
+// line longer than maxLine; the error is then bufio.ErrTooLong. The
 // last line comes with io.EOF.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	line, err := in.ReadSlice('\n')

@@ -26,7 +26,7 @@ import (
 // Scope is what the holder of a token may do.
 type Scope uint8
 
-// The scopes. Who may write may read.
+// The scopes. A token that may write may read.
 const (
 	Read Scope = iota
 	Write
@@ -40,7 +40,7 @@ func (s Scope) String() string {
 	return "read"
 }
 
-// Token is a row of a file of tokens: who has one, and its hash.
+// Token is a row of a file of tokens: the holder's name, and the hash.
 type Token struct {
 	Name  string
 	Scope Scope
@@ -52,15 +52,15 @@ type Token struct {
 const (
 	maxTokens     = 1000
 	maxTokensFile = 256 << 10
-	tokenBytes    = 32 // of chance, so that a plain hash of it cannot be turned back
+	tokenBytes    = 32 // random, so that a plain hash of it cannot be inverted
 	tokenPrefix   = "blockd_"
 )
 
-// tokenName is what a token can be called: it stands in logs and beside entries.
+// tokenName is the form of a token's name, which stands in logs and beside entries.
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 
 // ReadTokens reads a file of tokens: a row a line, "NAME read|write sha256:HEX DATE",
-// with comments behind "#". A file that is not there has none.
+// with comments after "#". A missing file has none.
 func ReadTokens(path string) ([]Token, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +127,7 @@ func (t Token) row() string {
 }
 
 // NewToken draws a token, and adds its hash to the file under a name that is not
-// taken. The token itself is nowhere else: it is returned once.
+// taken. The token itself is stored nowhere: it is returned once.
 func NewToken(path, name string, scope Scope) (token string, err error) {
 	if !tokenName.MatchString(name) {
 		return "", fmt.Errorf("want letters, digits and . _ - (at most 32) for a name, have %q", name)
@@ -170,8 +170,8 @@ func RevokeToken(path, name string) (bool, error) {
 	return true, writeTokens(path, left)
 }
 
-// FirstToken reads the file of Settings.First, and makes it if it is not there: a token
-// on a line, for the owner's eyes alone. made says that it was.
+// FirstToken reads the file of Settings.First, and makes it if it is missing: a token
+// on a line, readable by the owner only. made reports that it was made.
 func FirstToken(path string) (token string, made bool, err error) {
 	token, err = ReadToken(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -187,9 +187,9 @@ func randomToken() string {
 	return tokenPrefix + base64.RawURLEncoding.EncodeToString(chance[:])
 }
 
-// lockTokens waits until nobody else changes the file: of two at once the later would
-// bring back what the earlier has revoked. The lock is on the folder, for the file is
-// replaced.
+// lockTokens waits until no other process changes the file. Of two changes at once the
+// later would bring back a token that the earlier has revoked. The lock is on the folder,
+// because the file is replaced.
 func lockTokens(path string) (unlock func() error, err error) {
 	f, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -202,9 +202,9 @@ func lockTokens(path string) (unlock func() error, err error) {
 	return f.Close, nil
 }
 
-// writeTokens replaces the file, whole or not at all. Everybody may read it, for the
-// daemon is often another user than who writes it: hashes of 32 random octets tell
-// nobody anything.
+// writeTokens replaces the file, whole or not at all. Every user may read it, because the
+// daemon often runs as another user than the writer. Hashes of 32 random octets reveal
+// nothing.
 func writeTokens(path string, all []Token) error {
 	var text strings.Builder
 	text.WriteString("# Tokens of blockd's HTTP door: name, scope, hash, date. Made by blockd token new.\n")
@@ -214,7 +214,7 @@ func writeTokens(path string, all []Token) error {
 	return durable.WriteFile(path, []byte(text.String()), 0o644)
 }
 
-// tokens are those of a file as it is now: one that is revoked is refused at once.
+// tokens are the tokens of a file as it is now, so a revoked one is refused at once.
 type tokens struct {
 	path string
 
@@ -224,8 +224,8 @@ type tokens struct {
 	fault string // why it could not be read the last time
 }
 
-// current reads the file again if it has changed. Of a file that cannot be read no
-// token counts; the error is there once, until it is another one.
+// current reads the file again if it has changed. If the file cannot be read no
+// token counts. The error is returned once, until it changes.
 func (t *tokens) current() ([]Token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -244,8 +244,8 @@ func (t *tokens) current() ([]Token, error) {
 	return t.all, nil
 }
 
-// find says whose token this is. It looks at every row whatever it finds, and compares
-// hashes of one length, so that the time tells nothing of a token.
+// find returns the row of a token. It always looks at every row, and compares
+// hashes of one length, so that the time tells nothing about a token.
 func (t *tokens) find(token string) (found Token, ok bool, err error) {
 	all, err := t.current()
 	hash, at := sha256.Sum256([]byte(token)), -1

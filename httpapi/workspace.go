@@ -31,7 +31,7 @@ func (s *Server) workspace(p *query) *workspace {
 	return w
 }
 
-// release gives w back. Nothing of it may be used any more.
+// release gives w back. The caller must not use any part of it afterwards.
 func (w *workspace) release() {
 	if cap(w.text) > maxKept {
 		return
@@ -47,14 +47,14 @@ func (w *workspace) reset() {
 	w.batch.Reset()
 }
 
-// add puts a question to those that appendAnswers asks.
+// add adds a question to those that appendAnswers asks.
 func (w *workspace) add(q question) {
 	q.addTo(&w.batch)
 	w.questions = append(w.questions, q)
 }
 
-// appendAnswers asks the questions and appends an answer each, in their order: with
-// between from one to the next, and behind all if last says so.
+// appendAnswers asks the questions and appends the answers in their order, with
+// between from one to the next, and after the last one if last says so.
 func (w *workspace) appendAnswers(dst []byte, between byte, last string) []byte {
 	checker := w.checker
 	if w.explain {
@@ -84,13 +84,13 @@ func (w *workspace) appendAnswer(dst []byte, q question) []byte {
 	return w.appendVerdict(dst, checker, &v, q.text)
 }
 
-// appendVerdict writes what an answer is, without making one.
+// appendVerdict writes the text of an answer without making an answer.
 func (w *workspace) appendVerdict(dst []byte, checker *policy.Checker, v *policy.Verdict, input string) []byte {
 	if !w.explain {
 		return v.AppendJSON(dst, input)
 	}
 	e := checker.Explain(*v)
 	var b bytes.Buffer
-	encoder(&b).Encode(answer{v.Answer(input), &e}) // strings and numbers, and a Buffer: it cannot fail
+	encoder(&b).Encode(answer{v.Answer(input), &e}) // strings, numbers and a Buffer: it cannot fail
 	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }
