@@ -181,7 +181,7 @@ func TestServeFetchesAList(t *testing.T) {
 	if got := d.send(t, "x@bulk.example", "you@here.example"); !strings.HasPrefix(got, "550 5.7.1 ") {
 		t.Errorf("a listed sender gets %q", got)
 	}
-	eventually(t, "readiness", d.log.String, func() bool { status, _ := d.get(t, "/readyz"); return status == http.StatusOK })
+	eventually(t, "readiness", d.log.String, func() bool { _, body := d.get(t, "/readyz"); return body == "ok\n" })
 
 	p.set(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("If-None-Match") != `"1"` {
