@@ -68,9 +68,10 @@ var layers = map[string][]string{
 
 	"internal/config": {"access", "addr", "certificate", "history", "httpapi", "index", "internal/spelling", "internal/term", "lists", "live", "machine", "policy",
 		"postfix", "reload", "remote", "smtpfilter/upstream"},
-	"internal/daemon": {"access", "addr", "certificate", "history", "httpapi", "index", "internal/config", "internal/term", "lists", "live", "mailbox", "milter",
-		"msgauth", "policy", "postfix", "reload", "remote", "repeat", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
-	"internal/doctor": {"access", "httpapi", "internal/config", "internal/daemon", "internal/term", "policy", "smtpfilter/upstream"},
+	"internal/daemon": {"addr", "certificate", "history", "httpapi", "internal/config", "lists", "live", "mailbox", "milter", "msgauth", "policy",
+		"postfix", "reload", "remote", "repeat", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
+	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
+	"internal/doctor":  {"access", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "policy", "smtpfilter/upstream"},
 }
 
 func TestImportsPointDown(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 
 	"blockd/index"
 	"blockd/internal/config"
-	"blockd/internal/daemon"
+	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
@@ -179,7 +179,7 @@ func openToCheck(cmd *cobra.Command, path, file string) (*index.Index, *policy.C
 			return nil, nil, config.Auth{}, err
 		}
 		file, settings = c.Index.Path, c.Policy()
-		if settings.Live, err = daemon.ReadLive(c); err != nil {
+		if settings.Live, err = control.ReadLive(c); err != nil {
 			return nil, nil, config.Auth{}, err
 		}
 		if sources, err = reload.Sources(c.Reload().Lists); err != nil {
@@ -189,7 +189,7 @@ func openToCheck(cmd *cobra.Command, path, file string) (*index.Index, *policy.C
 	if sources == nil {
 		path = ""
 	}
-	ix, err := daemon.OpenIndex(file, path)
+	ix, err := control.OpenIndex(file, path)
 	if err != nil {
 		return nil, nil, config.Auth{}, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/internal/config"
-	"blockd/internal/daemon"
+	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/lists"
 )
@@ -85,7 +85,7 @@ func printConfig(w io.Writer, c config.Config) error {
 
 // closedLists are the lists that this user may read and the daemon's may not.
 func closedLists(ctx context.Context, c config.Config) (w []string) {
-	u, _, err := daemon.User(ctx, c)
+	u, _, err := control.DaemonUser(ctx, c)
 	if err != nil || u.UID == os.Geteuid() {
 		return nil // warnings has said it
 	}

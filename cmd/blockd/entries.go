@@ -14,7 +14,7 @@ import (
 
 	"blockd/httpapi"
 	"blockd/internal/config"
-	"blockd/internal/daemon"
+	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/live"
@@ -113,7 +113,7 @@ What each list file is worth, blockd lists shows.`,
 			if err != nil {
 				return err
 			}
-			all, err := daemon.Entries(cmd.Context(), c)
+			all, err := control.Entries(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
@@ -176,7 +176,7 @@ func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, r
 	if err != nil {
 		return err
 	}
-	done, alone, err := daemon.ChangeEntries(cmd.Context(), c, add, remove, userName())
+	done, alone, err := control.ChangeEntries(cmd.Context(), c, add, remove, userName())
 	if err != nil {
 		return err
 	}
@@ -304,7 +304,7 @@ const completedEntries = 1000
 // liveEntries are the words of commands that take live entries, as far as this user may
 // read them.
 func liveEntries(c config.Config) (entries []string) {
-	set, err := daemon.ReadLive(c)
+	set, err := control.ReadLive(c)
 	if err != nil || set == nil {
 		return nil
 	}

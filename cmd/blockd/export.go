@@ -13,7 +13,7 @@ import (
 
 	"blockd/index"
 	"blockd/internal/config"
-	"blockd/internal/daemon"
+	"blockd/internal/control"
 	"blockd/internal/durable"
 	"blockd/internal/export"
 	"blockd/internal/spelling"
@@ -68,7 +68,7 @@ error.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			ix, err := daemon.OpenIndex(file, path)
+			ix, err := control.OpenIndex(file, path)
 			if err != nil {
 				return err
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/internal/config"
-	"blockd/internal/daemon"
+	"blockd/internal/control"
 )
 
 func newHealth() *cobra.Command {
@@ -31,9 +31,9 @@ is degraded is ready.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
 			defer cancel()
-			status, body, err := daemon.Text(ctx, c, "/readyz")
+			status, body, err := control.Text(ctx, c, "/readyz")
 			if err == nil && status != http.StatusOK && status != http.StatusServiceUnavailable {
-				err = fmt.Errorf("/readyz answers %d: %s", status, daemon.TokenHint)
+				err = fmt.Errorf("/readyz answers %d: %s", status, control.TokenHint)
 			}
 			if err != nil {
 				return err

@@ -12,7 +12,7 @@ import (
 	"blockd/history"
 	"blockd/httpapi"
 	"blockd/internal/config"
-	"blockd/internal/daemon"
+	"blockd/internal/control"
 	"blockd/internal/term"
 )
 
@@ -63,7 +63,7 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
 			if _, err := httpapi.ParseDecisionQuery(ask); err != nil {
 				return usagef("--%v", err)
 			}
-			found, err := daemon.Decisions(cmd.Context(), c, ask)
+			found, err := control.Decisions(cmd.Context(), c, ask)
 			if err != nil {
 				return err
 			}

@@ -12,7 +12,7 @@ import (
 
 	"blockd/httpapi"
 	"blockd/internal/config"
-	"blockd/internal/daemon"
+	"blockd/internal/control"
 	"blockd/internal/term"
 )
 
@@ -66,17 +66,17 @@ it knows, and hits are "-".`,
 // says so on stderr.
 func listing(ctx context.Context, path, file string, entries bool, stderr io.Writer) (httpapi.ListTable, error) {
 	if file != "" {
-		return daemon.IndexLists(file, "", nil)
+		return control.IndexLists(file, "", nil)
 	}
 	c, err := config.Load(path)
 	if err != nil {
 		return httpapi.ListTable{}, err
 	}
-	lists, asked := daemon.Lists(ctx, c, entries)
+	lists, asked := control.Lists(ctx, c, entries)
 	if asked == nil {
 		return lists, nil
 	}
-	lists, err = daemon.IndexLists(c.Index.Path, path, c.Reload().Lists)
+	lists, err = control.IndexLists(c.Index.Path, path, c.Reload().Lists)
 	if err == nil {
 		fmt.Fprintf(stderr, "no hits, and problems only as of the build: %v\n", asked)
 	}

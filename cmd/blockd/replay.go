@@ -18,7 +18,7 @@ import (
 	"blockd/history"
 	"blockd/index"
 	"blockd/internal/config"
-	"blockd/internal/daemon"
+	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
@@ -194,7 +194,7 @@ func (r *replay) walk(ctx context.Context) (err error) {
 		return ctx.Err() == nil
 	})
 	if err != nil {
-		return daemon.HistoryError(r.config, err)
+		return control.HistoryError(r.config, err)
 	}
 	return ctx.Err()
 }

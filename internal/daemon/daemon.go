@@ -1,5 +1,4 @@
-// Package daemon builds the parts of `blockd serve` from a configuration, and runs them. It
-// is also how other commands reach a daemon that runs: ask it, or read its files.
+// Package daemon builds the parts of `blockd serve` from a configuration, and runs them.
 package daemon
 
 import (

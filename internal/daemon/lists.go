@@ -72,13 +72,19 @@ func MakeIndexFolder(c config.Config) error {
 	return nil
 }
 
+// How long another process may hold the live entries, and how often they are tried.
+const (
+	lockedFor  = 10 * time.Second
+	retryEvery = 50 * time.Millisecond
+)
+
 // openLive opens the live entries; nil if there are to be none. Another process may hold
 // them for a moment: somebody who adds one while no daemon runs.
 func (d *daemon) openLive(ctx context.Context) (*live.Set, error) {
 	if d.config.Live.Folder == config.None {
 		return nil, nil
 	}
-	deadline := time.Now().Add(changeTimeout)
+	deadline := time.Now().Add(lockedFor)
 	for {
 		set, err := live.Open(d.config.LiveSettings())
 		switch {

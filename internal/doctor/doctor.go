@@ -12,7 +12,7 @@ import (
 
 	"blockd/access"
 	"blockd/internal/config"
-	"blockd/internal/daemon"
+	"blockd/internal/control"
 	"blockd/internal/term"
 )
 
@@ -98,7 +98,7 @@ func Examine(ctx context.Context, path string) []Finding {
 	}
 	d := &doctor{Config: c, path: path, now: time.Now()}
 	user := report{check: "daemon"}
-	if d.user, d.pid, err = daemon.User(ctx, c); err != nil {
+	if d.user, d.pid, err = control.DaemonUser(ctx, c); err != nil {
 		user.fault("make the folder and give it to the daemon's user", "%v", err)
 		d.user = access.Self()
 	}
@@ -157,7 +157,7 @@ func (d *doctor) blind() bool {
 func (d *doctor) answers(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	_, _, err := daemon.Text(ctx, d.Config, "/healthz")
+	_, _, err := control.Text(ctx, d.Config, "/healthz")
 	return err == nil, err
 }
 
@@ -189,13 +189,13 @@ func (d *doctor) checkDaemon(ctx context.Context, r *report) {
 	if !d.running {
 		return
 	}
-	status, body, err := daemon.Text(ctx, d.Config, "/readyz")
+	status, body, err := control.Text(ctx, d.Config, "/readyz")
 	first, rest, _ := strings.Cut(strings.TrimSpace(body), "\n")
 	switch {
 	case err != nil:
 		r.fault("see its log", "/readyz: %v", err)
 	case status != http.StatusOK && status != http.StatusServiceUnavailable:
-		r.warning(daemon.TokenHint, "/readyz answers %d", status)
+		r.warning(control.TokenHint, "/readyz answers %d", status)
 	case status != http.StatusOK:
 		r.fault("see its log, and the lines below", "/readyz: %s; %s", first, rest)
 	case !strings.HasPrefix(first, "ok"):

@@ -24,6 +24,7 @@ import (
 
 	"blockd/access"
 	"blockd/internal/config"
+	"blockd/internal/control"
 	"blockd/internal/daemon"
 	"blockd/internal/term"
 )
@@ -77,7 +78,7 @@ func (d *doctor) doorChecks() (checks []examination) {
 
 // checkDoor connects to a door and has speak talk to it; nil: it need not talk.
 func (d *doctor) checkDoor(ctx context.Context, r *report, listen string, speak func(*doctor, net.Conn, *report) error) {
-	network, address := "tcp", daemon.Reachable(listen)
+	network, address := "tcp", control.Reachable(listen)
 	if path, ok := strings.CutPrefix(listen, config.UnixPrefix); ok {
 		network, address = "unix", path
 	}
@@ -88,10 +89,10 @@ func (d *doctor) checkDoor(ctx context.Context, r *report, listen string, speak 
 		r.warning("it opens when the daemon starts", "%s is shut: no daemon runs", address)
 		return
 	case err != nil && errors.Is(err, syscall.EACCES):
-		r.warning("run blockd doctor as root", "%s: %v", address, daemon.Cause(err))
+		r.warning("run blockd doctor as root", "%s: %v", address, control.Cause(err))
 		return
 	case err != nil:
-		r.fault("is the daemon running with this configuration? Does a firewall stand in between?", "%s cannot be reached: %v", address, daemon.Cause(err))
+		r.fault("is the daemon running with this configuration? Does a firewall stand in between?", "%s cannot be reached: %v", address, control.Cause(err))
 		return
 	}
 	defer conn.Close()
@@ -114,7 +115,7 @@ func (d *doctor) checkDoor(ctx context.Context, r *report, listen string, speak 
 		} else if errors.Is(err, os.ErrDeadlineExceeded) {
 			hint = "the daemon is stopped or hangs: systemctl restart blockd"
 		}
-		r.fault(hint, "%s: %v", address, daemon.Cause(err))
+		r.fault(hint, "%s: %v", address, control.Cause(err))
 	}
 }
 
@@ -238,8 +239,8 @@ func (d *doctor) checkHTTP(ctx context.Context, r *report) {
 	byTCP.HTTP.Socket = config.None
 	ctx, cancel := context.WithTimeout(ctx, doorTimeout)
 	defer cancel()
-	address := daemon.Reachable(d.HTTP.Listen)
-	status, _, err := daemon.Text(ctx, byTCP, "/healthz")
+	address := control.Reachable(d.HTTP.Listen)
+	status, _, err := control.Text(ctx, byTCP, "/healthz")
 	switch {
 	case err != nil && !d.running:
 		r.warning("it opens when the daemon starts", "%s is shut: no daemon runs", address)
@@ -345,7 +346,7 @@ func (d *doctor) checkSMTPCertificate(ctx context.Context, r *report) {
 	case err != nil && strings.Contains(err.Error(), "421 4."):
 		r.fault(seeUpstream, "TLS with clients: %v", err)
 	case err != nil:
-		r.fault("see the daemon's log", "TLS with clients: %v", daemon.Cause(err))
+		r.fault("see the daemon's log", "TLS with clients: %v", control.Cause(err))
 	case !shown.Equal(onDisk):
 		r.warning("the daemon looks at the files every 30 s; if this stays, see its log: certificate not taken up",
 			"clients are shown another certificate than the file holds, until %s", shown.NotAfter.UTC().Format(time.DateOnly))
@@ -400,7 +401,7 @@ func (d *doctor) shownCertificate(ctx context.Context) (*x509.Certificate, error
 		listen, implicit = d.SMTP.TLSListen, true
 	}
 	dialer := net.Dialer{Timeout: doorTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", daemon.Reachable(listen))
+	conn, err := dialer.DialContext(ctx, "tcp", control.Reachable(listen))
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"blockd/httpapi"
 	"blockd/internal/config"
-	"blockd/internal/daemon"
+	"blockd/internal/control"
 	"blockd/internal/term"
 )
 
@@ -20,11 +20,11 @@ func (d *doctor) checkLists(ctx context.Context, r *report) {
 		r.warning("write a [[list]]", "no lists are configured")
 		return
 	}
-	table, err := daemon.Lists(ctx, d.Config, false)
+	table, err := control.Lists(ctx, d.Config, false)
 	from := "the daemon"
 	if err != nil {
 		from = term.Path(d.Index.Path)
-		if table, err = daemon.IndexLists(d.Index.Path, d.path, d.Reload().Lists); errors.Is(err, fs.ErrNotExist) || err != nil && !d.running {
+		if table, err = control.IndexLists(d.Index.Path, d.path, d.Reload().Lists); errors.Is(err, fs.ErrNotExist) || err != nil && !d.running {
 			r.warning("the daemon builds it when it starts; or run: blockd compile -c "+term.Path(d.path), "%v", err)
 			return
 		} else if err != nil {

@@ -1,4 +1,4 @@
-package daemon
+package control
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 	"blockd/internal/config"
 )
 
-// User is the user that the daemon of this configuration runs as, with its process
+// DaemonUser is the user that the daemon of this configuration runs as, with its process
 // if one runs and has a Unix socket: the kernel says who listens there. Without one it is
 // the owner of the index's folder, which the daemon must be able to write to.
-func User(ctx context.Context, c config.Config) (u access.User, pid int, err error) {
+func DaemonUser(ctx context.Context, c config.Config) (u access.User, pid int, err error) {
 	if u, pid, err = listensAt(ctx, c.HTTPSocket()); err == nil {
 		return u, pid, nil
 	}

@@ -1,4 +1,4 @@
-package daemon
+package control
 
 import (
 	"context"
@@ -77,7 +77,7 @@ func ChangeEntries(ctx context.Context, c config.Config, add []httpapi.EntryChan
 		} else {
 			err = Ask(ctx, c, http.MethodDelete, "/v1/entries?"+query(url.Values{"entry": remove, "author": {author}}), nil, &answer)
 		}
-		if !locked || !errors.Is(err, ErrNone) {
+		if !locked || !errors.Is(err, ErrNoDaemon) {
 			return answer, false, err
 		}
 		select { // another blockd add holds the file for a moment, or the daemon is about to start
@@ -124,7 +124,7 @@ func Decisions(ctx context.Context, c config.Config, ask url.Values) (found http
 	}
 	asking, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	if err = Ask(asking, c, http.MethodGet, "/v1/decisions?"+query(ask), nil, &found); !errors.Is(err, ErrNone) {
+	if err = Ask(asking, c, http.MethodGet, "/v1/decisions?"+query(ask), nil, &found); !errors.Is(err, ErrNoDaemon) {
 		return found, err
 	}
 	q, err := httpapi.ParseDecisionQuery(ask)

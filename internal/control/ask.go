@@ -1,4 +1,5 @@
-package daemon
+// Package control is how commands reach a daemon that runs: they ask it, or read its files.
+package control
 
 import (
 	"bytes"
@@ -29,8 +30,8 @@ const tokenVariable = "BLOCKD_TOKEN"
 // TokenHint is what helps where the daemon does not say how it is.
 const TokenHint = "put a token into " + tokenVariable + ", or ask as a user who may open its socket"
 
-// ErrNone is wrapped by the error of a question that nobody has heard.
-var ErrNone = errors.New("no daemon answers")
+// ErrNoDaemon is wrapped by the error of a question that nobody has heard.
+var ErrNoDaemon = errors.New("no daemon answers")
 
 // maxAnswer bounds an answer, in octets; that of 4,096 files and all overlaps has 12 MiB.
 const maxAnswer = 64 << 20
@@ -76,7 +77,7 @@ func send(ctx context.Context, c config.Config, method, path string, body any) (
 	conn, socketErr := dialSocket(ctx, socket)
 	address := Reachable(c.HTTP.Listen)
 	if conn == nil && c.HTTP.Listen == "" {
-		return nil, fmt.Errorf("%w at %s: %w", ErrNone, term.Path(socket), socketErr)
+		return nil, fmt.Errorf("%w at %s: %w", ErrNoDaemon, term.Path(socket), socketErr)
 	}
 	server := c.HTTP.Scheme() + "://" + address
 	if conn != nil {
@@ -102,7 +103,7 @@ func send(ctx context.Context, c config.Config, method, path string, body any) (
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%w at %s: %w", ErrNone, address, Cause(err))
+		return nil, fmt.Errorf("%w at %s: %w", ErrNoDaemon, address, Cause(err))
 	}
 	return resp, nil
 }
