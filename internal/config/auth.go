@@ -11,16 +11,24 @@ import (
 	"blockd/policy"
 )
 
-// Auth is [auth]: what an allow entry has to show before it overrides a block, and
-// how that is found out (docs/auth.md).
+// Auth is [auth]: what an allow entry has to show before it overrides a block (docs/auth.md).
 type Auth struct {
-	UnverifiedAllow string   `toml:"unverified_allow"` // "believe" or "ignore"
-	Clients         []string `toml:"clients"`          // networks whose mail has the proof "client"
-	TrustedRelays   []string `toml:"trusted_relays"`   // our own relays: SPF says nothing of them
-	OnDNSError      string   `toml:"on_dns_error"`     // "block" or "tempfail"
-	MaxMessage      Octets   `toml:"max_message"`      // a larger one proves nothing
-	DNSTimeout      Duration `toml:"dns_timeout"`      // of all queries for SPF, or for one message
-	Resolver        string   `toml:"resolver"`         // HOST:PORT; "" = the system's
+	// Whether an allow entry of a list without require counts on the sender's word alone, which anybody can
+	// give. Entries for clients count in any case.
+	UnverifiedAllow string `toml:"unverified_allow" want:"believe|ignore"`
+	// Networks whose mail has the proof "client", such as ["192.0.2.0/24"].
+	Clients []string `toml:"clients"`
+	// Networks of your own relays, of whose mail SPF can say nothing.
+	TrustedRelays []string `toml:"trusted_relays"`
+	// What becomes of a blocked sender while DNS does not say whether an allow entry counts.
+	OnDNSError string `toml:"on_dns_error" want:"block|tempfail"`
+	// A larger message proves nothing by its signatures. While one is looked at, a copy of it is in memory
+	// or in a file without a name beside the index.
+	MaxMessage Octets `toml:"max_message" want:"64 KiB to 1 GiB"`
+	// For all queries of one SPF check, or of one message's signatures.
+	DNSTimeout Duration `toml:"dns_timeout" want:"500ms to 30s"`
+	// The DNS server that is asked, "ADDRESS:PORT"; "" is the system's.
+	Resolver string `toml:"resolver"`
 }
 
 func defaultAuth() Auth {
@@ -36,16 +44,8 @@ func (a Auth) policy() policy.Auth {
 }
 
 func (a Auth) validate(f *Faults) {
-	f.oneOf("auth.unverified_allow", a.UnverifiedAllow, "believe", "ignore")
-	f.oneOf("auth.on_dns_error", a.OnDNSError, "block", "tempfail")
 	f.networks("auth.clients", a.Clients, "everybody's mail would be proved")
 	f.networks("auth.trusted_relays", a.TrustedRelays, "SPF would be asked of nobody")
-	const least, most = Octets(64 << 10), Octets(1 << 30)
-	if a.MaxMessage < least || a.MaxMessage > most {
-		f.add("auth.max_message", "want %s to %s, have %s", least, most, a.MaxMessage)
-	}
-	// A client waits for it at RCPT, for five minutes at most, with many others.
-	f.between("auth.dns_timeout", a.DNSTimeout, 500*time.Millisecond, 30*time.Second)
 	if a.Resolver != "" {
 		host, port, err := net.SplitHostPort(a.Resolver)
 		if err == nil {

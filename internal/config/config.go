@@ -30,172 +30,313 @@ type Config struct {
 	Policies []Policy `toml:"policy,omitempty"`
 }
 
-// List is one [[list]]: the files of one name, read alike.
+// List is [[list]], one table a list; all are served together. Between blocks the most specific entry
+// decides.
 type List struct {
-	Name       string `toml:"name"`
-	Path       string `toml:"path"`                 // a file or a glob
-	Format     string `toml:"format"`               // a name of lists.Formats, with its argument
-	Action     string `toml:"action"`               // "block" or "allow"
-	Subdomains *bool  `toml:"subdomains,omitempty"` // unset: as the format's own manual has it
-	Patterns   bool   `toml:"patterns"`             // globs and regular expressions are entries
-	Mode       string `toml:"mode"`                 // "enforce" or "shadow"
-	Reason     string `toml:"reason"`
-	Optional   bool   `toml:"optional"`
-	AllowEmpty bool   `toml:"allow_empty"`
-
-	// What a match leads to.
-	OnMatch string   `toml:"on_match"` // "refuse", "tempfail", "quarantine" or "tag"
-	Match   []string `toml:"match"`    // words of policy.ParseSources: which addresses it is asked about
-	Tarpit  Duration `toml:"tarpit"`   // the answer is held back for so long
-	Discard bool     `toml:"discard"`  // discard entries drop the message, at a door that can
-
-	Exceptions string `toml:"exceptions"` // "own", "all" or "none": what those of a list that blocks reach
-
-	// What the refused reads.
-	Text    string `toml:"text,omitempty"`    // instead of the standard words
-	Contact string `toml:"contact,omitempty"` // instead of that of [refusal]
-
-	// Of an allow list: what its entries need to count, any one of them. Unset: they
-	// are believed on the sender's word.
+	// Stands in the refusal: letters, digits and . _ -, at most 64.
+	Name string `toml:"name"`
+	// A file or a glob; gzip is seen by itself. For a list with a url, the one file for its copy.
+	Path string `toml:"path"`
+	// What a line means: plain, hosts, adblock, postfix and others (docs/lists.md, 6), some with an
+	// argument (csv:COLUMN, csv:COLUMN,SCORE>=N, json:KEY); "auto" guesses, and is refused if two formats
+	// fit.
+	Format string `toml:"format"`
+	// What its entries do.
+	Action string `toml:"action" want:"block|allow"`
+	// Whether a bare domain covers the names below it; without it, what the format's own manual says.
+	Subdomains *bool `toml:"subdomains,omitempty"`
+	// Globs and regular expressions are entries (docs/lists.md, 2); without it such lines are refused.
+	Patterns bool `toml:"patterns"`
+	// In "shadow", matches are logged and counted, and nothing is refused.
+	Mode string `toml:"mode" want:"enforce|shadow"`
+	// For the log, the history and blockd check, where an entry has no reason of its own; at most 400
+	// octets.
+	Reason string `toml:"reason"`
+	// Be ready also while the file has never been there.
+	Optional bool `toml:"optional"`
+	// A list that had entries may become empty.
+	AllowEmpty bool `toml:"allow_empty"`
+	// What a blocking entry leads to: 550, 451, the message is set aside (smtp.quarantine; at the milter,
+	// the mail server holds it), or it is passed on with a header field that names the list.
+	OnMatch string `toml:"on_match" want:"refuse|tempfail|quarantine|tag"`
+	// Which addresses the list is asked about: "envelope", and of the header "from", "reply-to" and
+	// "return-path", which the SMTP filter and the milter look at.
+	Match []string `toml:"match"`
+	// How long the answer to such a match is held back. At most a sixteenth of smtp.max_connections wait
+	// so; beyond them answers come at once.
+	Tarpit Duration `toml:"tarpit" want:"0s to 5m"`
+	// A DISCARD entry has the message taken and dropped, at a door that can (the milter); else it counts as
+	// a block.
+	Discard bool `toml:"discard"`
+	// What the exceptions of a list that blocks lift: what the same list blocks, what every list blocks, or
+	// nothing. Those of a list with action = "allow" reach all lists.
+	Exceptions string `toml:"exceptions" want:"own|all|none"`
+	// What refused clients read instead of the standard words, perhaps with codes in front ("554 5.7.1 …").
+	// %sender, %list, %reason, %ref and %contact are filled in, %% is a percent sign; the text of an entry
+	// of Postfix, Sendmail or Exim goes first.
+	Text string `toml:"text,omitempty"`
+	// Instead of refusal.contact.
+	Contact string `toml:"contact,omitempty"`
+	// What its allow entries need to count, any one of "client", "auth", "spf", "dkim" (docs/auth.md);
+	// without it they are believed.
 	Require []string `toml:"require,omitempty"`
-
-	// Of the gate. A bound that is unset is that of [index]; the protected domains
-	// come on top of those there.
-	Force             []string  `toml:"force,omitempty"`
-	Protected         []string  `toml:"protected,omitempty"`
-	MaxProtected      *int      `toml:"max_protected,omitempty"`
-	MaxBadRatio       *float64  `toml:"max_bad_ratio,omitempty"`
-	MaxShrink         *float64  `toml:"max_shrink,omitempty"`
-	MaxGrow           *float64  `toml:"max_grow,omitempty"`
-	AllowPublicSuffix *bool     `toml:"allow_public_suffix,omitempty"`
-	MaxAge            *Duration `toml:"max_age,omitempty"`
-	MaxRecentBlocked  *float64  `toml:"max_recent_blocked,omitempty"`
-	MaxFreed          *float64  `toml:"max_freed,omitempty"`
-
-	// Of a list that is fetched: see docs/remote.md. Path is then its copy.
-	URL          string    `toml:"url,omitempty"`
-	Every        *Duration `toml:"every,omitempty"` // unset: 1 h
-	Checksum     string    `toml:"checksum,omitempty"`
-	Signature    string    `toml:"signature,omitempty"`
-	InsecureHTTP bool      `toml:"insecure_http,omitempty"`
+	// Protected domains that this list may block as a whole, each as the entry has it: ["mail.example"].
+	Force []string `toml:"force,omitempty"`
+	// More domains that this list may not block as a whole.
+	Protected []string `toml:"protected,omitempty"`
+	// As in [index], for this list.
+	MaxProtected *int `toml:"max_protected,omitempty" want:"0 to 1000000"`
+	// As in [index], for this list.
+	MaxBadRatio *float64 `toml:"max_bad_ratio,omitempty" want:"0 to 1"`
+	// As in [index], for this list.
+	MaxShrink *float64 `toml:"max_shrink,omitempty" want:"0 to 1"`
+	// As in [index], for this list.
+	MaxGrow *float64 `toml:"max_grow,omitempty" want:"1 to 1000000"`
+	// As in [index], for this list.
+	AllowPublicSuffix *bool `toml:"allow_public_suffix,omitempty"`
+	// As in [index], for this list.
+	MaxAge *Duration `toml:"max_age,omitempty" want:"0s or 1m to 3650d"`
+	// As in [index], for this list.
+	MaxRecentBlocked *float64 `toml:"max_recent_blocked,omitempty" want:"0 to 1"`
+	// As in [index], for this list.
+	MaxFreed *float64 `toml:"max_freed,omitempty" want:"0 to 1"`
+	// Where the list is fetched from, https://HOST/FILE (docs/remote.md); user name and password may stand
+	// in it.
+	URL string `toml:"url,omitempty"`
+	// How often its server is asked, give or take a tenth; 1h if it is not said.
+	Every *Duration `toml:"every,omitempty" want:"1m to 31d"`
+	// "sha256:" and 64 hex digits, or where the sum is published: an ending of the URL such as ".sha256", a
+	// name beside it such as "SHA256SUMS", or a URL.
+	Checksum string `toml:"checksum,omitempty"`
+	// "minisign:" and the public key that signs the file; the signature is published beside it with the
+	// ending ".minisig".
+	Signature string `toml:"signature,omitempty"`
+	// Let url be http://, where anybody on the way can change the list.
+	InsecureHTTP bool `toml:"insecure_http,omitempty"`
 }
 
 // Refusal is [refusal]: what every refused client reads.
 type Refusal struct {
-	Contact string `toml:"contact"` // at the end of the reply
+	// Where refused clients can ask, at the end of every refusal: an address of the web, a "mailto:…" or a
+	// telephone number. %ref becomes the reference of the log and the history, %list the list's name.
+	Contact string `toml:"contact"`
 }
 
-// Index is [index]: the compiled file, when the list files are looked at, and
-// what may not go into it.
+// Index is [index]: the compiled lists, when their files are looked at, and the gate, which says
+// what a list may not hold and how far it may change at once. A list that breaks a bound of the
+// gate is refused whole, and what served before serves on.
 type Index struct {
-	Path   string   `toml:"path"`
-	Quiet  Duration `toml:"quiet"`
-	Poll   Duration `toml:"poll"`
-	Memory Memory   `toml:"memory"` // for records while an index is built
-
-	// The gate, for every list that says nothing else.
-	Protected         []string `toml:"protected"` // besides lists.ShippedProtected and ownDomains
-	MaxProtected      int      `toml:"max_protected"`
-	MaxBadRatio       float64  `toml:"max_bad_ratio"` // of the lines of a file
-	MaxShrink         float64  `toml:"max_shrink"`    // share of the entries that must stay
-	MaxGrow           float64  `toml:"max_grow"`      // so many times as many at most
-	AllowPublicSuffix bool     `toml:"allow_public_suffix"`
-	MaxAge            Duration `toml:"max_age"`            // of a file; 0 = any
-	Recent            int      `toml:"recent"`             // accepted senders that are remembered; 0 = none
-	MaxRecentBlocked  float64  `toml:"max_recent_blocked"` // share of them that a list may newly block
-	MaxFreed          float64  `toml:"max_freed"`          // share of the refusals of the last days that a Load may lift
+	// The file that all lists are compiled into. It is written anew beside the old one whenever a list has
+	// changed, and then put in its place.
+	Path string `toml:"path"`
+	// A list must have been left alone for so long before it is read.
+	Quiet Duration `toml:"quiet" want:"10ms to 1m"`
+	// How often all list files are looked at, should the system's own notice of a change be missing
+	// (network file systems).
+	Poll Duration `toml:"poll" want:"1s to 24h"`
+	// Memory for entries while lists are compiled; what is more goes to a temporary file beside the index.
+	// "auto" is a quarter of what the machine or the control group allows, 448 MiB at most. More than half
+	// of that is never taken.
+	Memory Memory `toml:"memory" want:"auto or 1 MiB to 1 TiB"`
+	// Domains that no entry may block as a whole, besides those of big mailbox providers (blockd config
+	// --defaults prints them) and this server's own. Such an entry is refused; single addresses there may
+	// be listed.
+	Protected []string `toml:"protected"`
+	// A list with more entries for protected domains is refused: it is one of providers, or poisoned.
+	MaxProtected int `toml:"max_protected" want:"0 to 1000000"`
+	// The share of a file's lines that may be refused, judged from 100 lines on; lines that are unsupported
+	// do not count.
+	MaxBadRatio float64 `toml:"max_bad_ratio" want:"0 to 1"`
+	// The share of its entries that a list must keep from one load to the next, judged from 100 entries on.
+	// What is meant passes once with blockd compile --accept.
+	MaxShrink float64 `toml:"max_shrink" want:"0 to 1"`
+	// How many times as many entries a list may have after a load, judged from 1,000 entries on.
+	MaxGrow float64 `toml:"max_grow" want:"1 to 1000000"`
+	// Entries such as "shop" or "com.tr" block all names below; without it they are refused. "com" is
+	// refused in either case: protected domains are below it.
+	AllowPublicSuffix bool `toml:"allow_public_suffix"`
+	// A changed file that is older, such as a backup that was put back, is refused, and a list that serves
+	// and gets older is warned of; "0s" is any age. The age of a remote list counts from the last time its
+	// server confirmed it.
+	MaxAge Duration `toml:"max_age" want:"0s or 1m to 3650d"`
+	// So many senders of messages that the next server has accepted are remembered, through restarts; 0 is
+	// none. A domain counts once a day, a client network (/24 or /48) for three domains a day.
+	Recent int `toml:"recent" want:"0 to 1000000"`
+	// The share of these senders that a list may newly refuse in one load, judged from 100 domains on.
+	// Beyond it the entries that would refuse them are held back (blockd lint --held); beyond a tenth the
+	// list is refused.
+	MaxRecentBlocked float64 `toml:"max_recent_blocked" want:"0 to 1"`
+	// The share of the refusals of the last 7 days that one load of a list may lift, judged from 20
+	// refusals on.
+	MaxFreed float64 `toml:"max_freed" want:"0 to 1"`
 }
 
-// SMTP is [smtp]: the filter's own door and the server behind it.
+// SMTP is [smtp]: the SMTP filter, the server behind it, and what all doors decide alike:
+// reject_at, recipients_exempt, on_error, client_reject_at, trusted, skip_authenticated and
+// drain_timeout.
 type SMTP struct {
-	Listen            string   `toml:"listen"`      // HOST:PORT, "" = no SMTP door
-	Hostname          string   `toml:"hostname"`    // "" = the machine's name
-	Upstream          string   `toml:"upstream"`    // see ParseUpstream
-	ClientInfo        string   `toml:"client_info"` // what upstream learns of the client
-	RejectAt          string   `toml:"reject_at"`   // "rcpt" or "mail"
-	RecipientsExempt  []string `toml:"recipients_exempt"`
-	OnError           string   `toml:"on_error"` // "accept" or "tempfail"
-	AllowOpenUpstream bool     `toml:"allow_open_upstream"`
-	SelfTestRecipient string   `toml:"selftest_recipient"` // of the open-relay test; "" = one below .invalid
-
-	// Clients, and what is done with mail beside refusing it.
-	ClientRejectAt    string   `toml:"client_reject_at"`   // "rcpt" or "connect"
-	Trusted           []string `toml:"trusted"`            // networks of whom no list is asked
-	Helo              string   `toml:"helo"`               // "off" or "valid"
-	PTR               string   `toml:"ptr"`                // "off", "exists" or "confirmed"
-	Auth              string   `toml:"auth"`               // "off" or "forward"
-	SkipAuthenticated bool     `toml:"skip_authenticated"` // no list of senders is asked of them
-	Chunking          bool     `toml:"chunking"`           // BDAT
-	Quarantine        string   `toml:"quarantine"`         // a Maildir; "" = none
-	QuarantineMax     int      `toml:"quarantine_max"`     // octets of all its mail
-	MaxTarpits        int      `toml:"max_tarpits"`        // sessions whose answer is held back
-
-	// TLS with clients, and who may speak for them.
-	TLSListen string   `toml:"tls_listen"` // HOST:PORT, TLS from the first octet; "" = no such door
-	TLSCert   string   `toml:"tls_cert"`   // PEM, with its chain; "" = no TLS
-	TLSKey    string   `toml:"tls_key"`
-	ProxyFrom []string `toml:"proxy_from"` // networks whose connections begin with a PROXY header
-
-	// TLS with upstream.
-	UpstreamTLS     string   `toml:"upstream_tls"`      // "none", "starttls" or "implicit"
-	UpstreamTLSName string   `toml:"upstream_tls_name"` // "" = the host of upstream
-	UpstreamTLSCA   string   `toml:"upstream_tls_ca"`   // PEM; "" = the system's
-	UpstreamTLSPin  []string `toml:"upstream_tls_pin"`  // SHA-256 of public keys, base64
-
-	// Limits of clients.
-	MaxConnections      int      `toml:"max_connections"`
-	MaxConnectionsPerIP int      `toml:"max_connections_per_ip"` // IPv4 address or IPv6 /64, as the next
-	MaxRatePerIP        int      `toml:"max_rate_per_ip"`        // new connections a minute; 0 = any
-	MaxCommandRate      int      `toml:"max_command_rate"`       // commands a minute of one session; 0 = any
-	MaxRecipients       int      `toml:"max_recipients"`         // of a message
-	MaxMessageSize      int      `toml:"max_message_size"`       // octets
-	MaxJunkCommands     int      `toml:"max_junk_commands"`      // without mail in between
-	SoftErrors          int      `toml:"soft_errors"`            // beyond them each waits for error_delay
-	HardErrors          int      `toml:"hard_errors"`            // the end of the session
-	ErrorDelay          Duration `toml:"error_delay"`
-	MinDataRate         int      `toml:"min_data_rate"` // octets a second
-	GreetWait           Duration `toml:"greet_wait"`
-
-	// Deadlines.
-	CommandTimeout         Duration `toml:"command_timeout"`
-	StressTimeout          Duration `toml:"stress_timeout"` // in place of it from 80 % of max_connections on
-	DataStartTimeout       Duration `toml:"data_start_timeout"`
-	DataTimeout            Duration `toml:"data_timeout"`
-	SessionTimeout         Duration `toml:"session_timeout"`
-	TLSTimeout             Duration `toml:"tls_timeout"`
-	ProxyTimeout           Duration `toml:"proxy_timeout"`
-	UpstreamConnectTimeout Duration `toml:"upstream_connect_timeout"` // an address
-	UpstreamTimeout        Duration `toml:"upstream_timeout"`
-	UpstreamFinalTimeout   Duration `toml:"upstream_final_timeout"`
-	DrainTimeout           Duration `toml:"drain_timeout"`
+	// Where mail comes in: HOST:PORT; "" shuts this door.
+	Listen string `toml:"listen"`
+	// The name in greetings and EHLO; "" is the machine's own.
+	Hostname string `toml:"hostname"`
+	// The next server, which gets every message that is not refused: "smtp://HOST:PORT",
+	// "lmtp://HOST:PORT", "lmtp+unix:/PATH", or "maildir:DIR" for a Maildir that blockd writes itself.
+	Upstream string `toml:"upstream"`
+	// What the next server is told of the client: "xclient", "proxy-v2" or "none". It must be said for
+	// smtp://, because a server that trusts this machine would relay for everybody.
+	ClientInfo string `toml:"client_info"`
+	// Where a listed sender is refused; at "mail" no recipient is known yet, so that recipients_exempt and
+	// [[policy]] cannot act.
+	RejectAt string `toml:"reject_at" want:"rcpt|mail"`
+	// Local parts that anybody can write to, at any domain: a sender who is refused by mistake needs a way
+	// to say so (RFC 5321, section 4.5.1).
+	RecipientsExempt []string `toml:"recipients_exempt"`
+	// What becomes of mail while the index cannot be read; an error never refuses for good.
+	OnError string `toml:"on_error" want:"accept|tempfail"`
+	// Serve in front of an smtp:// server that takes mail for anybody from anybody. Without it such a
+	// server is found by a test at the start and each minute, and not served.
+	AllowOpenUpstream bool `toml:"allow_open_upstream"`
+	// The recipient that this test offers: an address whose domain resolves in DNS and is not yours; "" is
+	// one whose domain exists nowhere. /readyz says when the test needs another.
+	SelfTestRecipient string `toml:"selftest_recipient"`
+	// Where a listed client is refused: at "rcpt" exempt recipients still get mail, at "connect" the client
+	// gets 554 instead of the greeting.
+	ClientRejectAt string `toml:"client_reject_at" want:"rcpt|connect"`
+	// Networks whose clients are never checked, such as your own: ["10.0.0.0/8"].
+	Trusted []string `toml:"trusted"`
+	// "valid" refuses at RCPT a client that says no host name or address literal in EHLO, or this server's
+	// own name.
+	Helo string `toml:"helo" want:"off|valid"`
+	// "exists" refuses at RCPT a client whose address has no name in DNS (PTR), "confirmed" also one none
+	// of whose names leads back to it. Trusted, authenticated and local clients are not asked about, and
+	// what DNS does not tell is no reason to refuse.
+	PTR string `toml:"ptr" want:"off|exists|confirmed"`
+	// "forward" passes AUTH on to the next server. It is offered within TLS alone, and only if that server
+	// is reached by TLS or on this machine.
+	Auth string `toml:"auth" want:"off|forward"`
+	// No list is asked about the sender when the client has authenticated.
+	SkipAuthenticated bool `toml:"skip_authenticated"`
+	// Offer CHUNKING and BINARYMIME (the command BDAT) where the next server does. There are no lines in a
+	// chunk, so that bare LF and the like pass.
+	Chunking bool `toml:"chunking"`
+	// A Maildir for mail from lists with on_match = "quarantine"; blockd deletes nothing there.
+	Quarantine string `toml:"quarantine"`
+	// How much mail it may hold; when it is full, such mail gets 451. At least max_message_size.
+	QuarantineMax Octets `toml:"quarantine_max"`
+	// Sessions whose answer is held back at one time.
+	MaxTarpits int `toml:"max_tarpits" want:"1 to 1048576"`
+	// A second door, with TLS from the first octet (port 465); "" is none.
+	TLSListen string `toml:"tls_listen"`
+	// The certificate for clients, with its chain, in PEM; with it STARTTLS is offered. A renewed pair is
+	// taken up by itself, and one that cannot be used leaves the one before in service.
+	TLSCert string `toml:"tls_cert"`
+	// Its key, in PEM.
+	TLSKey string `toml:"tls_key"`
+	// Networks of load balancers, such as ["10.0.0.0/8"], whose connections must begin with a PROXY header
+	// (version 1 or 2) that names the client. All others must not.
+	ProxyFrom []string `toml:"proxy_from"`
+	// TLS with the next server. It is demanded, never tried: where it fails no mail passes.
+	UpstreamTLS string `toml:"upstream_tls" want:"none|starttls|implicit"`
+	// The name that the next server's certificate must have; "" is the host of upstream.
+	UpstreamTLSName string `toml:"upstream_tls_name"`
+	// A PEM file of the authorities that may have signed it; "" is the system's.
+	UpstreamTLSCA string `toml:"upstream_tls_ca"`
+	// Public keys that the next server may have, each the base64 of its SHA-256; then name and authority do
+	// not matter.
+	UpstreamTLSPin []string `toml:"upstream_tls_pin"`
+	// Clients at one time. From 80 % of them on a client has 30 s for a command, and not 5 min.
+	MaxConnections int `toml:"max_connections" want:"1 to 1048576"`
+	// Clients at one time from one IPv4 address or IPv6 /64, loopback too.
+	MaxConnectionsPerIP int `toml:"max_connections_per_ip" want:"1 to 1048576"`
+	// New connections a minute from such an address; 0 is any number.
+	MaxRatePerIP int `toml:"max_rate_per_ip" want:"0 to 1048576"`
+	// Commands a minute of one session; 0 is any number.
+	MaxCommandRate int `toml:"max_command_rate" want:"0 to 1048576"`
+	// Recipients of a message (RFC 5321, section 4.5.3.1.8, asks for 100).
+	MaxRecipients int `toml:"max_recipients" want:"100 to 100000"`
+	// The size of a message; the next server's own SIZE counts too.
+	MaxMessageSize Octets `toml:"max_message_size" want:"64 KiB to 1 TiB"`
+	// Commands that move no mail, since the last accepted message.
+	MaxJunkCommands int `toml:"max_junk_commands" want:"10 to 1048576"`
+	// Errors of a client beyond which each answer waits.
+	SoftErrors int `toml:"soft_errors" want:"1 to 1048576"`
+	// A client's errors since its last accepted message that end the session, refusals by lists included.
+	// From half of them on each answer waits for 1 s; five times as many commands that move no mail end it
+	// too.
+	HardErrors int `toml:"hard_errors" want:"2 to 1048576"`
+	// How long such an answer waits.
+	ErrorDelay Duration `toml:"error_delay" want:"1ms to 1m"`
+	// The least that a message must come at, in octets a second.
+	MinDataRate int `toml:"min_data_rate" want:"1 to 1048576"`
+	// A client that talks within this time, before the greeting, is sent away; "0s" greets at once.
+	GreetWait Duration `toml:"greet_wait" want:"0s to 1m"`
+	// For a client's next command.
+	CommandTimeout Duration `toml:"command_timeout" want:"5s to 1h"`
+	// In its place, when 80 % of max_connections are there.
+	StressTimeout Duration `toml:"stress_timeout" want:"1s to 1h"`
+	// For the first octet of a message.
+	DataStartTimeout Duration `toml:"data_start_timeout" want:"5s to 1h"`
+	// For the next.
+	DataTimeout Duration `toml:"data_timeout" want:"5s to 1h"`
+	// For a whole session.
+	SessionTimeout Duration `toml:"session_timeout" want:"1m to 24h"`
+	// For a TLS handshake.
+	TLSTimeout Duration `toml:"tls_timeout" want:"1s to 1m"`
+	// For a PROXY header.
+	ProxyTimeout Duration `toml:"proxy_timeout" want:"1s to 1m"`
+	// For connecting to each address of the next server.
+	UpstreamConnectTimeout Duration `toml:"upstream_connect_timeout" want:"100ms to 1m"`
+	// For its answer to a command.
+	UpstreamTimeout Duration `toml:"upstream_timeout" want:"1s to 1h"`
+	// For its answer to a message.
+	UpstreamFinalTimeout Duration `toml:"upstream_final_timeout" want:"10s to 1h"`
+	// How long a transaction may take to its end of data after SIGTERM.
+	DrainTimeout Duration `toml:"drain_timeout" want:"1s to 1h"`
 }
 
-// HTTP is [http].
+// HTTP is [http]: checks, state of the lists, metrics and the console (docs/http.md).
 type HTTP struct {
-	Listen    string `toml:"listen"`     // HOST:PORT, "" = no HTTP door
-	TokenFile string `toml:"token_file"` // a path: wanted of everybody, and may read; "auto" (also ""), "none": see firstToken
-	Tokens    string `toml:"tokens"`     // a file of tokens with scopes; "" = none
-
-	TLSCert string   `toml:"tls_cert"` // PEM, with its chain; "" = no TLS
-	TLSKey  string   `toml:"tls_key"`
-	Hosts   []string `toml:"hosts"` // names in Host beside localhost, where no token is asked
-
-	MaxConnections      int `toml:"max_connections"`
-	MaxConnectionsPerIP int `toml:"max_connections_per_ip"` // IPv4 address or IPv6 /64, as the next
-	MaxRate             int `toml:"max_rate"`               // requests a second of a token, or of an address without; 0 = any
-
-	Fast bool `toml:"fast"` // repeated checks go past net/http's loop
-
-	// Of the same answers by a Unix socket, where who can open it may write.
-	Socket      string `toml:"socket"`       // a path, "auto" or "none"
-	SocketMode  string `toml:"socket_mode"`  // octal
-	SocketGroup string `toml:"socket_group"` // "" = that of the process
+	// HOST:PORT; "" shuts this door. On other addresses than loopback it needs token_file or tokens.
+	Listen string `toml:"listen"`
+	// "auto": the first start makes a token that may write, beside the index with the ending ".token";
+	// requests that show who wrote to whom need it. "none": there is no token, and that is shown by the
+	// Unix socket alone. A path: the file with a token that every request must bring; it may read and
+	// change nothing.
+	TokenFile string `toml:"token_file"`
+	// A file of tokens that may read, or write too; blockd token new makes them.
+	Tokens string `toml:"tokens"`
+	// The certificate at listen, with its chain, in PEM. A renewed one is taken up by itself.
+	TLSCert string `toml:"tls_cert"`
+	// Its key, in PEM.
+	TLSKey string `toml:"tls_key"`
+	// Names that requests may have in their Host header where no token is asked, beside localhost and IP
+	// addresses: such as ["mail.example.org"], for a door behind a web server.
+	Hosts []string `toml:"hosts"`
+	// Connections at one time, at most half of them from one IPv4 address or IPv6 /64. When there are no
+	// more, those without a request give way.
+	MaxConnections int `toml:"max_connections" want:"1 to 1048576"`
+	// Of them, those of one IPv4 address or IPv6 /64.
+	MaxConnectionsPerIP int `toml:"max_connections_per_ip" want:"1 to 1048576"`
+	// Requests a second with one token, or of one address without a token; 0 is any. Beyond it: 429 with
+	// Retry-After. The socket has no such bound.
+	MaxRate int `toml:"max_rate" want:"0 to 1048576"`
+	// Repeated checks on one connection go past the loop of Go's net/http, with the same answers (docs/http.md).
+	Fast bool `toml:"fast"`
+	// The same answers by a Unix socket, which needs no token and may write: a path, "auto" (beside the
+	// index with the ending ".sock") or "none".
+	Socket string `toml:"socket"`
+	// The octal mode of the socket.
+	SocketMode string `toml:"socket_mode"`
+	// The group that may connect to the socket, a name or a number; "" is that of the process.
+	SocketGroup string `toml:"socket_group"`
 }
 
-// Log is [log]; it goes to standard error.
+// Log is [log]; the log goes to standard error.
 type Log struct {
-	Format string `toml:"format"` // "text" or "json"
-	Level  string `toml:"level"`  // "debug", "info", "warn", "error"
+	// How a line is written.
+	Format string `toml:"format" want:"text|json"`
+	// The least that is logged.
+	Level string `toml:"level" want:"debug|info|warn|error"`
 }
 
 // Duration is a time.Duration that is written as text: "500ms", "1m30s", "30d".

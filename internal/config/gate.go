@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"strings"
-	"time"
 
 	"blockd/addr"
 	"blockd/internal/term"
@@ -80,67 +79,13 @@ func (c Config) validateForeign(f *Faults) {
 	}
 }
 
-// The bounds of the gate. A list that is to grow by any factor says 1e6, which is
-// from the least that is compared, 1,000 entries, to ten times the most that an
-// index is made for.
-const (
-	mostProtected = 1_000_000
-	mostGrow      = 1e6
-
-	// mostRecent senders take 400 MB; a day's of a large provider.
-	mostRecent = 1_000_000
-
-	// leastAge: no list is written more often, and the poll must see it.
-	leastAge = time.Minute
-	mostAge  = 3650 * day
-)
-
-func (x Index) validateGate(f *Faults) {
-	f.domains("index.protected", x.Protected)
-	f.bounds("index", &x.MaxProtected, &x.MaxBadRatio, &x.MaxShrink, &x.MaxGrow)
-	f.timeBounds("index", &x.MaxAge, &x.MaxRecentBlocked, &x.MaxFreed)
-	if x.Recent < 0 || x.Recent > mostRecent {
-		f.add("index.recent", "want 0 to %d, have %d", mostRecent, x.Recent)
-	}
-}
+// mostGrow is how a list says that it may grow by any factor: from the least that is compared,
+// 1,000 entries, to ten times the most that an index is made for.
+const mostGrow = 1e6
 
 func (l List) validateGate(f *Faults, key string) {
 	f.domains(key+".protected", l.Protected)
 	f.domains(key+".force", l.Force)
-	f.bounds(key, l.MaxProtected, l.MaxBadRatio, l.MaxShrink, l.MaxGrow)
-	f.timeBounds(key, l.MaxAge, l.MaxRecentBlocked, l.MaxFreed)
-}
-
-// timeBounds checks those of the gate's bounds that need a clock or a memory.
-func (f *Faults) timeBounds(table string, age *Duration, recent, freed *float64) {
-	if age != nil && *age != 0 {
-		f.between(table+".max_age", *age, leastAge, mostAge)
-	}
-	if recent != nil && !(*recent >= 0 && *recent <= 1) { // TOML has a NaN
-		f.add(table+".max_recent_blocked", "want 0 to 1, have %v", *recent)
-	}
-	if freed != nil && !(*freed >= 0 && *freed <= 1) {
-		f.add(table+".max_freed", "want 0 to 1, have %v", *freed)
-	}
-}
-
-// bounds checks those that are given.
-func (f *Faults) bounds(table string, protected *int, ratio, shrink, grow *float64) {
-	if protected != nil && (*protected < 0 || *protected > mostProtected) {
-		f.add(table+".max_protected", "want 0 to %d, have %d", mostProtected, *protected)
-	}
-	for _, b := range []struct {
-		key         string
-		value       *float64
-		least, most float64
-	}{{"max_bad_ratio", ratio, 0, 1}, {"max_shrink", shrink, 0, 1}, {"max_grow", grow, 1, mostGrow}} {
-		if b.value == nil {
-			continue
-		}
-		if v := *b.value; !(v >= b.least && v <= b.most) { // TOML has a NaN
-			f.add(table+"."+b.key, "want %.0f to %.0f, have %v", b.least, b.most, v)
-		}
-	}
 }
 
 func (f *Faults) domains(key string, texts []string) {

@@ -1,16 +1,14 @@
 package config
 
-import (
-	"time"
-
-	"blockd/history"
-)
-
-// History is [history]: the last decisions, on disk.
+// History is [history]: the last decisions, on disk (docs/history.md).
 type History struct {
-	Folder string   `toml:"folder"` // "auto": INDEX.history beside the index; "none": nothing is kept
-	Max    Octets   `toml:"max"`    // of all its files
-	Keep   Duration `toml:"keep"`
+	// For what was decided about mail, and why: a folder, "auto" (beside the index with the ending
+	// ".history"), or "none" to keep nothing.
+	Folder string `toml:"folder"`
+	// The size of all its files; the oldest go first.
+	Max Octets `toml:"max" want:"16 MiB to 1 TiB"`
+	// What is older is not shown, and gone a day later.
+	Keep Duration `toml:"keep" want:"1h to 3650d"`
 }
 
 func defaultHistory() History {
@@ -29,8 +27,4 @@ func (h History) validate(f *Faults) {
 	if h.Folder == "" {
 		f.add("history.folder", `want a folder, "auto" or "none"`)
 	}
-	if h.Max < history.MinMax || h.Max > 1<<40 {
-		f.add("history.max", `want 16 MiB to 1 TiB, have "%s"`, h.Max)
-	}
-	f.between("history.keep", h.Keep, time.Hour, 3650*day)
 }

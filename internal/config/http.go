@@ -30,19 +30,6 @@ func (h HTTP) validate(f *Faults) {
 			f.add(fmt.Sprintf("http.hosts[%d]", i), "want a name such as \"mail.example.org\", without a port: %v", err)
 		}
 	}
-	const most = 1 << 20
-	for _, l := range []struct {
-		key         string
-		have, least int
-	}{
-		{"max_connections", h.MaxConnections, 1},
-		{"max_connections_per_ip", h.MaxConnectionsPerIP, 1},
-		{"max_rate", h.MaxRate, 0},
-	} {
-		if l.have < l.least || l.have > most {
-			f.add("http."+l.key, "want %d to %d, have %d", l.least, most, l.have)
-		}
-	}
 	if h.Socket == "" {
 		f.add("http.socket", `want a path, "auto" or "none"`)
 	} else if h.Socket != Auto && h.Socket != None {

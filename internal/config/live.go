@@ -10,9 +10,11 @@ import (
 	"blockd/reload"
 )
 
-// Live is [live]: entries that act at once.
+// Live is [live]: entries that act at once, without a load (docs/live.md).
 type Live struct {
-	Folder string `toml:"folder"` // "auto": INDEX.live beside the index; "none": there are none
+	// For what blockd add and /v1/entries add: a folder, "auto" (beside the index with the ending ".live"),
+	// or "none" for no such entries.
+	Folder string `toml:"folder"`
 }
 
 // The words in place of a path.

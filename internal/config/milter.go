@@ -2,16 +2,22 @@ package config
 
 import "blockd/addr"
 
-// Milter is [milter]: the door that Postfix and Sendmail ask while they receive
-// mail. What it decides is set in [smtp] and [[list]], for all doors alike.
+// Milter is [milter]: the door that a Postfix or Sendmail asks while it receives mail (docs/milter.md).
+// What it decides is set in [smtp] and [[list]], for all doors alike.
 type Milter struct {
-	Listen         string   `toml:"listen"`          // HOST:PORT or unix:/PATH, "" = shut
-	AllowFrom      []string `toml:"allow_from"`      // networks of the mail servers that may connect by TCP
-	MaxConnections int      `toml:"max_connections"` // one for each SMTP session of the mail server
-	SocketMode     string   `toml:"socket_mode"`     // of unix:/PATH, octal
-	SocketGroup    string   `toml:"socket_group"`    // a name or a number; "" = that of the process
-
-	// The name in which Authentication-Results are written; "" = none are.
+	// HOST:PORT or "unix:/PATH", for smtpd_milters of Postfix; "" shuts this door.
+	Listen string `toml:"listen"`
+	// Networks of the mail servers that may connect by TCP.
+	AllowFrom []string `toml:"allow_from"`
+	// Connections at one time; a mail server has one for each of its SMTP sessions.
+	MaxConnections int `toml:"max_connections" want:"1 to 1048576"`
+	// The octal mode of "unix:/PATH".
+	SocketMode string `toml:"socket_mode"`
+	// The group that may connect to "unix:/PATH", a name or a number; "" is that of the process.
+	SocketGroup string `toml:"socket_group"`
+	// The mail server's name, in which Authentication-Results are written: what SPF and DKIM said where
+	// proof was looked for. Fields from outside that claim this name are taken out of every message; ""
+	// does neither.
 	AuthenticationResults string `toml:"authentication_results"`
 }
 
@@ -29,10 +35,6 @@ func (m Milter) validate(f *Faults) {
 	f.networks("milter.allow_from", m.AllowFrom, "whoever connects could ask who is listed")
 	if len(m.AllowFrom) == 0 && byTCP(m.Listen) {
 		f.add("milter.allow_from", "nobody may connect by TCP: want networks, or listen = \"unix:/PATH\"")
-	}
-	const most = 1 << 20
-	if m.MaxConnections < 1 || m.MaxConnections > most {
-		f.add("milter.max_connections", "want 1 to %d, have %d", most, m.MaxConnections)
 	}
 	if m.AuthenticationResults != "" {
 		if _, err := addr.DomainKey(m.AuthenticationResults); err != nil {

@@ -7,16 +7,24 @@ import (
 	"blockd/postfix"
 )
 
-// Postfix is [postfix]: the services that a Postfix can ask. What they decide is
+// Postfix is [postfix]: the services that a Postfix can ask (docs/postfix.md). What they decide is
 // set in [smtp] and [[list]], for all doors alike.
 type Postfix struct {
-	PolicyListen    string   `toml:"policy_listen"`    // HOST:PORT or unix:/PATH, "" = shut; as the next two
-	SocketmapListen string   `toml:"socketmap_listen"` // socketmap_table(5)
-	TCPListen       string   `toml:"tcp_listen"`       // tcp_table(5)
-	AllowFrom       []string `toml:"allow_from"`       // networks of those who may ask by TCP
-	MaxConnections  int      `toml:"max_connections"`  // of each service
-	SocketMode      string   `toml:"socket_mode"`      // of unix:/PATH, octal
-	SocketGroup     string   `toml:"socket_group"`     // a name or a number; "" = that of the process
+	// Policy delegation, check_policy_service of Postfix: HOST:PORT or "unix:/PATH"; "" shuts this door.
+	PolicyListen string `toml:"policy_listen"`
+	// The same for socketmap_table(5). The map "senders" is all lists together; every other list is a map
+	// by its name. A table is not told the recipient, so that exempt ones are not exempt there.
+	SocketmapListen string `toml:"socketmap_listen"`
+	// The same for tcp_table(5).
+	TCPListen string `toml:"tcp_listen"`
+	// Networks that may ask by TCP.
+	AllowFrom []string `toml:"allow_from"`
+	// Connections of each service at one time.
+	MaxConnections int `toml:"max_connections" want:"1 to 1048576"`
+	// The octal mode of "unix:/PATH".
+	SocketMode string `toml:"socket_mode"`
+	// The group that may connect to "unix:/PATH", a name or a number; "" is that of the process.
+	SocketGroup string `toml:"socket_group"`
 }
 
 func defaultPostfix() Postfix {
@@ -37,10 +45,6 @@ func (p Postfix) validate(f *Faults) {
 	f.networks("postfix.allow_from", p.AllowFrom, "whoever connects could ask who is listed")
 	if len(p.AllowFrom) == 0 && (byTCP(p.PolicyListen) || byTCP(p.SocketmapListen) || byTCP(p.TCPListen)) {
 		f.add("postfix.allow_from", "nobody may ask by TCP: want networks, or services at unix:/PATH alone")
-	}
-	const most = 1 << 20
-	if p.MaxConnections < 1 || p.MaxConnections > most {
-		f.add("postfix.max_connections", "want 1 to %d, have %d", most, p.MaxConnections)
 	}
 	if _, err := SocketMode(p.SocketMode); err != nil {
 		f.add("postfix.socket_mode", "%v", err)

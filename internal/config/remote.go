@@ -17,12 +17,6 @@ func (l List) Remote() remote.Source {
 	}
 }
 
-// The bounds of every. More often than once a minute no server wants to be asked.
-const (
-	leastEvery = time.Minute
-	mostEvery  = 31 * day
-)
-
 // validateRemote checks what a list says of its url. copies has the paths of such
 // lists above, with their names.
 func (l List) validateRemote(f *Faults, key string, copies map[string]string) {
@@ -45,9 +39,6 @@ func (l List) validateRemote(f *Faults, key string, copies map[string]string) {
 			f.add(key+".path", "holds the copy of list %q", other)
 		}
 		copies[path] = l.Name
-	}
-	if l.Every != nil {
-		f.between(key+".every", *l.Every, leastEvery, mostEvery)
 	}
 	for _, err := range flat(l.Remote().Validate()) {
 		fault, ok := errors.AsType[*remote.SettingError](err)

@@ -14,10 +14,15 @@ import (
 	"blockd/policy"
 )
 
-// Policy is one [[policy]]: the lists that count for some recipients.
+// Policy is [[policy]], one table for some recipients: the lists that count for them (docs/lists.md).
+// The most specific recipient decides, and a recipient of no policy is served by all lists. What the
+// other lists find is logged and counted.
 type Policy struct {
-	Recipients []string `toml:"recipients"` // as policy.RecipientKey reads them
-	Lists      []string `toml:"lists"`      // names; [] = no list counts
+	// As in a plain list: "vip@example.org", "sales@" (at any domain), "example.org" (and below),
+	// "=example.org" (that name alone), ".example.org" (below it); 10,000 in all policies.
+	Recipients []string `toml:"recipients"`
+	// The names of the lists that block and allow; [] is none of them.
+	Lists []string `toml:"lists"`
 }
 
 // Policy is what package policy goes by.
@@ -41,8 +46,6 @@ func (c Config) Policy() policy.Settings {
 
 // validateRule checks what the matches of a list lead to.
 func (l List) validateRule(f *Faults, key string) {
-	f.oneOf(key+".on_match", l.OnMatch, "refuse", "tempfail", "quarantine", "tag")
-	f.between(key+".tarpit", l.Tarpit, 0, policy.MaxTarpit)
 	if err := policy.CheckText(l.Text); err != nil {
 		f.add(key+".text", "%v", err)
 	}
@@ -57,9 +60,6 @@ func (l List) validateRule(f *Faults, key string) {
 	}
 	l.validateMatch(f, key)
 	l.validateRequire(f, key)
-	if _, err := index.ParseExceptions(l.Exceptions); err != nil {
-		f.add(key+".exceptions", "%v", err)
-	}
 	if l.Action != "allow" {
 		return
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"blockd/addr"
 	"blockd/smtpfilter/upstream"
@@ -39,10 +38,7 @@ func (s SMTP) validate(f *Faults) {
 	s.validateSelfTest(f, up)
 	s.validateTLS(f)
 	s.validateUpstreamTLS(f, up)
-	s.validateLimits(f)
 	s.validateActions(f)
-	f.oneOf("smtp.reject_at", s.RejectAt, "rcpt", "mail")
-	f.oneOf("smtp.on_error", s.OnError, "accept", "tempfail")
 	for i, local := range s.RecipientsExempt {
 		if _, err := addr.LocalKey(local); err != nil {
 			f.add(fmt.Sprintf("smtp.recipients_exempt[%d]", i), "want what stands before the @, have %v", err)
@@ -97,7 +93,6 @@ func (s SMTP) validateTLS(f *Faults) {
 
 // validateUpstreamTLS refuses what would look like protection and be none.
 func (s SMTP) validateUpstreamTLS(f *Faults, up Upstream) {
-	f.oneOf("smtp.upstream_tls", s.UpstreamTLS, upstream.TLSNone, upstream.TLSStart, upstream.TLSImplicit)
 	if s.UpstreamTLS == upstream.TLSNone {
 		for _, unused := range []struct {
 			key string
@@ -137,55 +132,6 @@ func parsePin(text string) (upstream.Pin, error) {
 		return upstream.Pin{}, fmt.Errorf("want the base64 of a SHA-256, 44 signs, have %q", text)
 	}
 	return upstream.Pin(sum), nil
-}
-
-// validateLimits holds what is set within what can serve: a limit that refuses
-// every client is an outage, and one without bound is none.
-func (s SMTP) validateLimits(f *Faults) {
-	const most = 1 << 20 // a million connections are 16 GiB of idle sessions
-	for _, l := range []struct {
-		key               string
-		have, least, most int
-	}{
-		{"max_connections", s.MaxConnections, 1, most},
-		{"max_connections_per_ip", s.MaxConnectionsPerIP, 1, most},
-		{"max_rate_per_ip", s.MaxRatePerIP, 0, most},
-		{"max_command_rate", s.MaxCommandRate, 0, most},
-		{"max_recipients", s.MaxRecipients, 100, 100_000}, // RFC 5321, section 4.5.3.1.8
-		{"max_message_size", s.MaxMessageSize, 64 << 10, 1 << 40},
-		{"max_junk_commands", s.MaxJunkCommands, 10, most},
-		{"soft_errors", s.SoftErrors, 1, most},
-		{"hard_errors", s.HardErrors, 2, most},
-		{"min_data_rate", s.MinDataRate, 1, most},
-	} {
-		if l.have < l.least || l.have > l.most {
-			f.add("smtp."+l.key, "want %d to %d, have %d", l.least, l.most, l.have)
-		}
-	}
-	if s.SoftErrors >= s.HardErrors && s.HardErrors >= 2 {
-		f.add("smtp.soft_errors", "want fewer than hard_errors, which is %d, have %d", s.HardErrors, s.SoftErrors)
-	}
-	for _, d := range []struct {
-		key         string
-		have        Duration
-		least, most time.Duration
-	}{
-		{"error_delay", s.ErrorDelay, time.Millisecond, time.Minute},
-		{"greet_wait", s.GreetWait, 0, time.Minute}, // clients give up after 5 min at the earliest
-		{"command_timeout", s.CommandTimeout, 5 * time.Second, time.Hour},
-		{"stress_timeout", s.StressTimeout, time.Second, time.Hour},
-		{"data_start_timeout", s.DataStartTimeout, 5 * time.Second, time.Hour},
-		{"data_timeout", s.DataTimeout, 5 * time.Second, time.Hour},
-		{"session_timeout", s.SessionTimeout, time.Minute, 24 * time.Hour},
-		{"tls_timeout", s.TLSTimeout, time.Second, time.Minute},
-		{"proxy_timeout", s.ProxyTimeout, time.Second, time.Minute},
-		{"upstream_connect_timeout", s.UpstreamConnectTimeout, 100 * time.Millisecond, time.Minute},
-		{"upstream_timeout", s.UpstreamTimeout, time.Second, time.Hour},
-		{"upstream_final_timeout", s.UpstreamFinalTimeout, 10 * time.Second, time.Hour},
-		{"drain_timeout", s.DrainTimeout, time.Second, time.Hour},
-	} {
-		f.between("smtp."+d.key, d.have, d.least, d.most)
-	}
 }
 
 // networks checks a list of networks; everybody says why none may be the whole world.
@@ -303,24 +249,16 @@ func (s SMTP) UpstreamTrust() (upstream.Trust, error) {
 
 // validateActions checks what [smtp] does with clients and mail beside refusing.
 func (s SMTP) validateActions(f *Faults) {
-	f.oneOf("smtp.client_reject_at", s.ClientRejectAt, "rcpt", "connect")
-	f.oneOf("smtp.helo", s.Helo, "off", "valid")
-	f.oneOf("smtp.ptr", s.PTR, "off", "exists", "confirmed")
-	f.oneOf("smtp.auth", s.Auth, "off", "forward")
 	if s.Auth == "forward" && s.TLSCert == "" {
 		f.add("smtp.auth", "\"forward\" needs smtp.tls_cert: passwords are taken under TLS alone")
 	}
 	f.networks("smtp.trusted", s.Trusted, "no list would be asked of anybody")
 	if s.Quarantine != "" && s.QuarantineMax < s.MaxMessageSize {
-		f.add("smtp.quarantine_max", "want room for one message at least, which is max_message_size, %d, have %d", s.MaxMessageSize, s.QuarantineMax)
+		f.add("smtp.quarantine_max", "want room for one message at least, which is max_message_size, %s, have %s", s.MaxMessageSize, s.QuarantineMax)
 	}
 	if up, err := ParseUpstream(s.Upstream); err == nil && s.Quarantine != "" && up.Scheme == "maildir" &&
 		filepath.Clean(up.Address) == filepath.Clean(s.Quarantine) {
 		f.add("smtp.quarantine", "is the mailbox of smtp.upstream: mail set aside would be delivered")
-	}
-	const most = 1 << 20
-	if s.MaxTarpits < 1 || s.MaxTarpits > most {
-		f.add("smtp.max_tarpits", "want 1 to %d, have %d", most, s.MaxTarpits)
 	}
 }
 

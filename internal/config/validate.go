@@ -6,11 +6,11 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"blockd/internal/spelling"
 	"blockd/lists"
@@ -20,6 +20,15 @@ import (
 // machine: no file is opened and no name resolved.
 func (c Config) Validate() Faults {
 	var f Faults
+	for field, value := range reflect.ValueOf(c).Fields() {
+		if value.Kind() == reflect.Struct {
+			f.wants(tagOf(field), value)
+			continue
+		}
+		for i := range value.Len() {
+			f.wants(fmt.Sprintf("%s[%d]", tagOf(field), i), value.Index(i))
+		}
+	}
 	c.Index.validate(&f)
 	c.SMTP.validate(&f)
 	c.validateForeign(&f)
@@ -27,8 +36,6 @@ func (c Config) Validate() Faults {
 	c.Milter.validate(&f)
 	c.Postfix.validate(&f)
 	c.Auth.validate(&f)
-	f.oneOf("log.format", c.Log.Format, "text", "json")
-	f.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	names, copies := map[string]bool{}, map[string]string{}
 	for i, l := range c.Lists {
 		l.validate(&f, fmt.Sprintf("list[%d]", i), names)
@@ -50,14 +57,7 @@ func (x Index) validate(f *Faults) {
 	if x.Path == "" {
 		f.add("index.path", "want the path of the index file")
 	}
-	// Below 10 ms an editor's several writes are several builds; above a minute a
-	// change that "is never felt" is one that does not happen.
-	f.between("index.quiet", x.Quiet, 10*time.Millisecond, time.Minute)
-	f.between("index.poll", x.Poll, time.Second, 24*time.Hour)
-	if x.Memory != 0 && (x.Memory < 1<<20 || x.Memory > 1<<40) {
-		f.add("index.memory", `want "auto" or 1 MiB to 1 TiB, have "%s"`, x.Memory)
-	}
-	x.validateGate(f)
+	f.domains("index.protected", x.Protected)
 }
 
 // listName is what a name may be: it stands in replies, logs and metrics.
@@ -97,8 +97,6 @@ func (l List) validate(f *Faults, key string, names map[string]bool) {
 	if err := CheckFormat(l.Format); err != nil {
 		f.add(key+".format", "%v", err)
 	}
-	f.oneOf(key+".action", l.Action, "block", "allow")
-	f.oneOf(key+".mode", l.Mode, "enforce", "shadow")
 	if len(l.Reason) > 400 || strings.ContainsFunc(l.Reason, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		f.add(key+".reason", "want one line of at most 400 octets")
 	}
@@ -121,12 +119,6 @@ func (f *Faults) oneOf(key, have string, words ...string) {
 		want.WriteString(strconv.Quote(w))
 	}
 	f.add(key, "want %s, have %q", want.String(), have)
-}
-
-func (f *Faults) between(key string, have Duration, least, most time.Duration) {
-	if d := time.Duration(have); d < least || d > most {
-		f.add(key, "want %s to %s, have %s", Duration(least), Duration(most), have)
-	}
 }
 
 // hostPort checks what a door listens on; an empty text is a door that is shut.
