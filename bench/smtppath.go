@@ -117,8 +117,7 @@ client_info = "none" # smtp-sink announces XCLIENT and does not do it
 allow_open_upstream = true # a sink takes everything
 max_connections = 20000
 max_connections_per_ip = 20000
-soft_errors = 100000 # Postfix has the same: refusals are counted, and a client collects many
-hard_errors = 100001
+hard_errors = 200000 # Postfix has the same: refusals are counted, and a client collects many
 [[list]]
 name = "bench"
 path = %q

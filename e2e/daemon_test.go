@@ -39,7 +39,7 @@ type setup struct {
 
 // manyErrors is for a daemon that a test asks much on one session: refusals are errors, and
 // a session of too many ends.
-const manyErrors = "soft_errors = 9999\nhard_errors = 10000\nmax_junk_commands = 100000\n"
+const manyErrors = "hard_errors = 20000\n"
 
 // serve configures and starts a daemon.
 func serve(t *testing.T, s setup) *daemon {

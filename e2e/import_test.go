@@ -64,7 +64,7 @@ func serveImport(t *testing.T, dir, policy string) *daemon {
 	if out, err := exec.Command(program, "config", "--check", "-c", d.path("config.toml")).CombinedOutput(); err != nil {
 		t.Fatalf("config --check: %v\n%s\n%s", err, out, text)
 	}
-	doors := fmt.Sprintf("[smtp]\nlisten = %q\nupstream = \"maildir:mail\"\nproxy_from = [\"127.0.0.1\"]\nsoft_errors = 9999\nhard_errors = 10000\nmax_junk_commands = 10000\nquarantine = \"aside\"\n", d.smtp)
+	doors := fmt.Sprintf("[smtp]\nlisten = %q\nupstream = \"maildir:mail\"\nproxy_from = [\"127.0.0.1\"]\nhard_errors = 20000\nquarantine = \"aside\"\n", d.smtp)
 	config := strings.NewReplacer("[smtp]\nlisten = \"\"\n", doors, `policy_listen = "127.0.0.1:8893"`, fmt.Sprintf("policy_listen = %q", policy)).Replace(string(text))
 	testkit.Write(t, d.path("config.toml"), config+fmt.Sprintf("\n[http]\nlisten = %q\n[index]\npath = \"blockd.bdx\"\n", d.http))
 	d.start(t)

@@ -56,7 +56,7 @@ func withMilter(t *testing.T, unix bool, options ...string) (*daemon, *postfix) 
 	where := ""
 	if unix {
 		where = filepath.Join(publicDir(t), "milter")
-		s.milter = fmt.Sprintf("listen = %q\nsocket_mode = \"0660\"\nsocket_group = \"postfix\"\n", "unix:"+where)
+		s.milter = fmt.Sprintf("listen = %q\nsocket_group = \"postfix\"\n", "unix:"+where)
 		where = "unix:" + where
 	} else {
 		address := freeAddress(t)

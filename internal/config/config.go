@@ -223,8 +223,6 @@ type SMTP struct {
 	Quarantine string `toml:"quarantine"`
 	// How much mail it may hold; when it is full, such mail gets 451. At least max_message_size.
 	QuarantineMax Octets `toml:"quarantine_max"`
-	// Sessions whose answer is held back at one time.
-	MaxTarpits int `toml:"max_tarpits" want:"1 to 1048576"`
 	// A second door, with TLS from the first octet (port 465); "" is none.
 	TLSListen string `toml:"tls_listen"`
 	// The certificate for clients, with its chain, in PEM; with it STARTTLS is offered. A renewed pair is
@@ -256,40 +254,12 @@ type SMTP struct {
 	MaxRecipients int `toml:"max_recipients" want:"100 to 100000"`
 	// The size of a message; the next server's own SIZE counts too.
 	MaxMessageSize Octets `toml:"max_message_size" want:"64 KiB to 1 TiB"`
-	// Commands that move no mail, since the last accepted message.
-	MaxJunkCommands int `toml:"max_junk_commands" want:"10 to 1048576"`
-	// Errors of a client beyond which each answer waits.
-	SoftErrors int `toml:"soft_errors" want:"1 to 1048576"`
 	// A client's errors since its last accepted message that end the session, refusals by lists included.
 	// From half of them on each answer waits for 1 s; five times as many commands that move no mail end it
 	// too.
 	HardErrors int `toml:"hard_errors" want:"2 to 1048576"`
-	// How long such an answer waits.
-	ErrorDelay Duration `toml:"error_delay" want:"1ms to 1m"`
-	// The least that a message must come at, in octets a second.
-	MinDataRate int `toml:"min_data_rate" want:"1 to 1048576"`
 	// A client that talks within this time, before the greeting, is sent away; "0s" greets at once.
 	GreetWait Duration `toml:"greet_wait" want:"0s to 1m"`
-	// For a client's next command.
-	CommandTimeout Duration `toml:"command_timeout" want:"5s to 1h"`
-	// In its place, when 80 % of max_connections are there.
-	StressTimeout Duration `toml:"stress_timeout" want:"1s to 1h"`
-	// For the first octet of a message.
-	DataStartTimeout Duration `toml:"data_start_timeout" want:"5s to 1h"`
-	// For the next.
-	DataTimeout Duration `toml:"data_timeout" want:"5s to 1h"`
-	// For a whole session.
-	SessionTimeout Duration `toml:"session_timeout" want:"1m to 24h"`
-	// For a TLS handshake.
-	TLSTimeout Duration `toml:"tls_timeout" want:"1s to 1m"`
-	// For a PROXY header.
-	ProxyTimeout Duration `toml:"proxy_timeout" want:"1s to 1m"`
-	// For connecting to each address of the next server.
-	UpstreamConnectTimeout Duration `toml:"upstream_connect_timeout" want:"100ms to 1m"`
-	// For its answer to a command.
-	UpstreamTimeout Duration `toml:"upstream_timeout" want:"1s to 1h"`
-	// For its answer to a message.
-	UpstreamFinalTimeout Duration `toml:"upstream_final_timeout" want:"10s to 1h"`
 	// How long a transaction may take to its end of data after SIGTERM.
 	DrainTimeout Duration `toml:"drain_timeout" want:"1s to 1h"`
 }
@@ -315,8 +285,6 @@ type HTTP struct {
 	// Connections at one time, at most half of them from one IPv4 address or IPv6 /64. When there are no
 	// more, those without a request give way.
 	MaxConnections int `toml:"max_connections" want:"1 to 1048576"`
-	// Of them, those of one IPv4 address or IPv6 /64.
-	MaxConnectionsPerIP int `toml:"max_connections_per_ip" want:"1 to 1048576"`
 	// Requests a second with one token, or of one address without a token; 0 is any. Beyond it: 429 with
 	// Retry-After. The socket has no such bound.
 	MaxRate int `toml:"max_rate" want:"0 to 1048576"`
@@ -325,8 +293,6 @@ type HTTP struct {
 	// The same answers by a Unix socket, which needs no token and may write: a path, "auto" (beside the
 	// index with the ending ".sock") or "none".
 	Socket string `toml:"socket"`
-	// The octal mode of the socket.
-	SocketMode string `toml:"socket_mode"`
 	// The group that may connect to the socket, a name or a number; "" is that of the process.
 	SocketGroup string `toml:"socket_group"`
 }
@@ -407,17 +373,11 @@ func Default() Config {
 			Listen: "127.0.0.1:2525", Upstream: "maildir:var/mail",
 			RejectAt: "rcpt", RecipientsExempt: []string{"postmaster", "abuse"}, OnError: "accept",
 			ClientRejectAt: "rcpt", Trusted: []string{}, Helo: "off", PTR: "off", Auth: "off", SkipAuthenticated: true,
-			QuarantineMax: 1 << 30, MaxTarpits: 256,
-			ProxyFrom:   []string{},
-			UpstreamTLS: "none", UpstreamTLSPin: []string{},
+			QuarantineMax: 1 << 30,
+			ProxyFrom:     []string{},
+			UpstreamTLS:   "none", UpstreamTLSPin: []string{},
 			MaxConnections: 4096, MaxConnectionsPerIP: 50,
-			MaxRecipients: 1000, MaxMessageSize: 50 << 20, MaxJunkCommands: 100,
-			SoftErrors: 10, HardErrors: 20, ErrorDelay: Duration(time.Second), MinDataRate: 500,
-			CommandTimeout: Duration(5 * time.Minute), StressTimeout: Duration(30 * time.Second),
-			DataStartTimeout: Duration(2 * time.Minute), DataTimeout: Duration(3 * time.Minute),
-			SessionTimeout: Duration(time.Hour), TLSTimeout: Duration(10 * time.Second), ProxyTimeout: Duration(5 * time.Second),
-			UpstreamConnectTimeout: Duration(5 * time.Second), UpstreamTimeout: Duration(5 * time.Minute),
-			UpstreamFinalTimeout: Duration(10 * time.Minute), DrainTimeout: Duration(time.Minute),
+			MaxRecipients: 1000, MaxMessageSize: 50 << 20, HardErrors: 20, DrainTimeout: Duration(time.Minute),
 		},
 		Milter:  defaultMilter(),
 		Postfix: defaultPostfix(),

@@ -233,6 +233,9 @@ func shown(value any) string {
 // unknown is what is said of a key that the struct of its table does not have.
 func unknown(path string, table reflect.Type) string {
 	plain := shownKey(path)
+	if instead := goneKeys()[plain]; instead != "" {
+		return "is no longer a key: it is always " + instead + "; take the line out"
+	}
 	if slices.Contains(laterKeys(), plain) {
 		return "not in this version of blockd, and nothing would act on it: take it out"
 	}
@@ -269,6 +272,20 @@ func unknown(path string, table reflect.Type) string {
 // not there.
 func laterKeys() []string {
 	return []string{"index.max_list_bytes", "list.max_list_bytes"}
+}
+
+// goneKeys are the keys of earlier versions, each with what stands for it.
+func goneKeys() map[string]string {
+	const mode = "0660, and socket_group may connect"
+	return map[string]string{
+		"smtp.soft_errors": "half of smtp.hard_errors", "smtp.max_junk_commands": "five times smtp.hard_errors",
+		"smtp.error_delay": "1s", "smtp.min_data_rate": "500 octets a second", "smtp.max_tarpits": "a sixteenth of smtp.max_connections",
+		"smtp.command_timeout": "5m", "smtp.stress_timeout": "30s, from 80 % of smtp.max_connections on", "smtp.data_start_timeout": "2m", "smtp.data_timeout": "3m",
+		"smtp.session_timeout": "1h", "smtp.tls_timeout": "10s", "smtp.proxy_timeout": "5s",
+		"smtp.upstream_connect_timeout": "5s", "smtp.upstream_timeout": "5m", "smtp.upstream_final_timeout": "10m",
+		"http.max_connections_per_ip": "half of http.max_connections",
+		"milter.socket_mode":          mode, "postfix.socket_mode": mode, "http.socket_mode": mode,
+	}
 }
 
 func tagOf(f reflect.StructField) string {
@@ -393,7 +410,7 @@ func (c Config) inspect() Faults {
 			f.add("http.tls_cert", "%v", err)
 		}
 	}
-	if _, err := c.SMTP.UpstreamTrust(); err != nil {
+	if _, err := c.SMTP.upstreamTrust(); err != nil {
 		f.add("smtp.upstream_tls_ca", "%v", err)
 	}
 	return f

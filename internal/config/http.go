@@ -10,8 +10,8 @@ import (
 // ask, and a thirtieth of what two cores answer: a program that asks in circles leaves
 // them to the mail.
 func defaultHTTP() HTTP {
-	return HTTP{Listen: "127.0.0.1:8025", TokenFile: Auto, Hosts: []string{}, Socket: Auto, SocketMode: "0660",
-		MaxConnections: 256, MaxConnectionsPerIP: 128, MaxRate: 1000, Fast: true}
+	return HTTP{Listen: "127.0.0.1:8025", TokenFile: Auto, Hosts: []string{}, Socket: Auto,
+		MaxConnections: 256, MaxRate: 1000, Fast: true}
 }
 
 func (h HTTP) validate(f *Faults) {
@@ -34,9 +34,6 @@ func (h HTTP) validate(f *Faults) {
 		f.add("http.socket", `want a path, "auto" or "none"`)
 	} else if h.Socket != Auto && h.Socket != None {
 		f.door("http.socket", UnixPrefix+h.Socket)
-	}
-	if _, err := SocketMode(h.SocketMode); err != nil {
-		f.add("http.socket_mode", "%v", err)
 	}
 }
 

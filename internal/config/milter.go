@@ -11,8 +11,6 @@ type Milter struct {
 	AllowFrom []string `toml:"allow_from"`
 	// Connections at one time; a mail server has one for each of its SMTP sessions.
 	MaxConnections int `toml:"max_connections" want:"1 to 1048576"`
-	// The octal mode of "unix:/PATH".
-	SocketMode string `toml:"socket_mode"`
 	// The group that may connect to "unix:/PATH", a name or a number; "" is that of the process.
 	SocketGroup string `toml:"socket_group"`
 	// The mail server's name, in which Authentication-Results are written: what SPF and DKIM said where
@@ -23,7 +21,7 @@ type Milter struct {
 
 func defaultMilter() Milter {
 	return Milter{
-		Listen: "127.0.0.1:8892", AllowFrom: []string{"127.0.0.0/8", "::1/128"}, MaxConnections: 1024, SocketMode: "0660",
+		Listen: "127.0.0.1:8892", AllowFrom: []string{"127.0.0.0/8", "::1/128"}, MaxConnections: 1024,
 	}
 }
 
@@ -40,8 +38,5 @@ func (m Milter) validate(f *Faults) {
 		if _, err := addr.DomainKey(m.AuthenticationResults); err != nil {
 			f.add("milter.authentication_results", "want the mail server's name, as it calls itself to others, have %q", m.AuthenticationResults)
 		}
-	}
-	if _, err := SocketMode(m.SocketMode); err != nil {
-		f.add("milter.socket_mode", "%v", err)
 	}
 }

@@ -21,15 +21,13 @@ type Postfix struct {
 	AllowFrom []string `toml:"allow_from"`
 	// Connections of each service at one time.
 	MaxConnections int `toml:"max_connections" want:"1 to 1048576"`
-	// The octal mode of "unix:/PATH".
-	SocketMode string `toml:"socket_mode"`
 	// The group that may connect to "unix:/PATH", a name or a number; "" is that of the process.
 	SocketGroup string `toml:"socket_group"`
 }
 
 func defaultPostfix() Postfix {
 	return Postfix{
-		PolicyListen: "127.0.0.1:8893", AllowFrom: []string{"127.0.0.0/8", "::1/128"}, MaxConnections: 1024, SocketMode: "0660",
+		PolicyListen: "127.0.0.1:8893", AllowFrom: []string{"127.0.0.0/8", "::1/128"}, MaxConnections: 1024,
 	}
 }
 
@@ -45,9 +43,6 @@ func (p Postfix) validate(f *Faults) {
 	f.networks("postfix.allow_from", p.AllowFrom, "whoever connects could ask who is listed")
 	if len(p.AllowFrom) == 0 && (byTCP(p.PolicyListen) || byTCP(p.SocketmapListen) || byTCP(p.TCPListen)) {
 		f.add("postfix.allow_from", "nobody may ask by TCP: want networks, or services at unix:/PATH alone")
-	}
-	if _, err := SocketMode(p.SocketMode); err != nil {
-		f.add("postfix.socket_mode", "%v", err)
 	}
 }
 

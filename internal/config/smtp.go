@@ -195,6 +195,14 @@ type Upstream struct {
 	Address string // HOST:PORT, or a path
 }
 
+// Protocol is what the next server speaks.
+func (u Upstream) Protocol() upstream.Protocol {
+	if u.Scheme == "lmtp" || u.Scheme == "lmtp+unix" {
+		return upstream.LMTP
+	}
+	return upstream.SMTP
+}
+
 var errUpstream = errors.New(`want "smtp://HOST:PORT", "lmtp://HOST:PORT", "lmtp+unix:/PATH" or "maildir:DIR"`)
 
 // ParseUpstream takes smtp.upstream apart.
@@ -225,8 +233,20 @@ func ParseUpstream(text string) (Upstream, error) {
 	return up, nil
 }
 
-// UpstreamTrust reads what the next server's certificate is held against.
-func (s SMTP) UpstreamTrust() (upstream.Trust, error) {
+// UpstreamSettings are those of the next server, which is the embedded mailbox for maildir:.
+func (s SMTP) UpstreamSettings(u Upstream, hostname string) (upstream.Settings, error) {
+	trust, err := s.upstreamTrust()
+	if err != nil {
+		return upstream.Settings{}, fmt.Errorf("smtp.upstream_tls: %w", err)
+	}
+	return upstream.Settings{
+		Protocol: u.Protocol(), Network: u.Network, Address: u.Address, Hostname: hostname, ClientInfo: s.ClientInfo,
+		TLS: s.UpstreamTLS, Trust: trust, SelfTestRecipient: s.SelfTestRecipient,
+	}, nil
+}
+
+// upstreamTrust reads what the next server's certificate is held against.
+func (s SMTP) upstreamTrust() (upstream.Trust, error) {
 	t := upstream.Trust{Name: s.UpstreamTLSName}
 	if s.UpstreamTLSCA != "" {
 		text, err := os.ReadFile(s.UpstreamTLSCA)

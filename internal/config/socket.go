@@ -1,10 +1,7 @@
 package config
 
 import (
-	"fmt"
-	"io/fs"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -17,15 +14,6 @@ func byTCP(listen string) bool { return listen != "" && !strings.HasPrefix(liste
 
 // MaxSocketPath is below the 108 octets of sockaddr_un: a folder may come in front.
 const MaxSocketPath = 100
-
-// SocketMode reads an octal mode, "0660".
-func SocketMode(text string) (fs.FileMode, error) {
-	mode, err := strconv.ParseUint(text, 8, 32)
-	if err != nil || mode == 0 || mode > 0o777 {
-		return 0, fmt.Errorf(`want an octal mode such as "0660", have %q`, text)
-	}
-	return fs.FileMode(mode), nil
-}
 
 // door checks the place of a door that may be a Unix socket.
 func (f *Faults) door(key, have string) {

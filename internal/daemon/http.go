@@ -23,7 +23,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 	if h.Listen == "" && socket == "" {
 		return nil
 	}
-	s := httpapi.Settings{Tokens: h.Tokens, Fast: h.Fast, MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnectionsPerIP, MaxRate: h.MaxRate,
+	s := httpapi.Settings{Tokens: h.Tokens, Fast: h.Fast, MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnections / 2, MaxRate: h.MaxRate,
 		Entries: d.entries, History: d.past, Events: d.events}
 	for _, host := range h.Hosts {
 		s.Hosts = append(s.Hosts, strings.ToLower(host))
@@ -53,7 +53,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 		}
 	}
 	if socket != "" {
-		l, err := listenUnix(ctx, socket, socketAccess{h.SocketMode, h.SocketGroup})
+		l, err := listenUnix(ctx, socket, h.SocketGroup)
 		if err != nil {
 			return fmt.Errorf("http.socket: %w", err)
 		}

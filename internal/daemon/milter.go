@@ -30,8 +30,7 @@ func (d *daemon) openMilter(ctx context.Context) (err error) {
 		}
 		s.Results = key.Text
 	}
-	access := socketAccess{c.Milter.SocketMode, c.Milter.SocketGroup}
-	if o.listeners, err = d.inherited.listenAt(ctx, "milter", "milter.listen", c.Milter.Listen, access); err != nil {
+	if o.listeners, err = d.inherited.listenAt(ctx, "milter", "milter.listen", c.Milter.Listen, c.Milter.SocketGroup); err != nil {
 		return err
 	}
 	srv := milter.New(s, d.checker.At("milter"), d.metrics, d.log)

@@ -29,7 +29,6 @@ func (d *daemon) openPostfix(ctx context.Context) error {
 		s.Lists = append(s.Lists, l.Name)
 	}
 	metrics := postfix.NewMetrics(d.metrics)
-	access := socketAccess{c.Postfix.SocketMode, c.Postfix.SocketGroup}
 	services := map[*postfix.Server][]net.Listener{}
 	for _, service := range []struct {
 		name, key, where string
@@ -39,7 +38,7 @@ func (d *daemon) openPostfix(ctx context.Context) error {
 		{"socketmap", "postfix.socketmap_listen", c.Postfix.SocketmapListen, postfix.Socketmap},
 		{"tcp", "postfix.tcp_listen", c.Postfix.TCPListen, postfix.TCPTable},
 	} {
-		listeners, err := d.inherited.listenAt(ctx, service.name, service.key, service.where, access)
+		listeners, err := d.inherited.listenAt(ctx, service.name, service.key, service.where, c.Postfix.SocketGroup)
 		if err != nil {
 			return err
 		}

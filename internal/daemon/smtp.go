@@ -45,18 +45,18 @@ func (d *daemon) openSMTP(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	next, done, err := NextServer(s, up, d.hostname, d.log)
+	next, done, err := nextServer(s, up, d.hostname, d.log)
 	if err != nil {
 		return err
 	}
 	o.done = done
 	srv := server.New(server.Settings{
 		Hostname: d.hostname, MaxConnections: s.MaxConnections, MaxPerClient: s.MaxConnectionsPerIP, MaxRate: s.MaxRatePerIP,
-		Proxies: config.Networks(s.ProxyFrom), ProxyTimeout: time.Duration(s.ProxyTimeout), TLS: secure, TLSTimeout: time.Duration(s.TLSTimeout),
+		Proxies: config.Networks(s.ProxyFrom), TLS: secure,
 		AllowOpenUpstream: s.AllowOpenUpstream, StopTimeout: stopTimeout(s),
 	}, next, d.metrics, d.log)
 	settings := session.Settings{
-		Hostname: d.hostname, Trusted: config.Networks(s.Trusted), RejectAt: s.RejectAt, ClientInfo: s.ClientInfo, Protocol: protocolOf(up),
+		Hostname: d.hostname, Trusted: config.Networks(s.Trusted), RejectAt: s.RejectAt, ClientInfo: s.ClientInfo, Protocol: up.Protocol(),
 		Limits: sessionLimits(s), Crowded: srv.Crowded,
 		ClientRejectAt: s.ClientRejectAt, Helo: s.Helo, PTR: s.PTR, Auth: s.Auth, SkipAuthenticated: s.SkipAuthenticated,
 		Chunking: s.Chunking, Copies: d.copies, MaxCopy: int64(d.config.Auth.MaxMessage),
@@ -76,49 +76,32 @@ func (d *daemon) openSMTP(ctx context.Context) (err error) {
 	return nil
 }
 
-// sessionLimits are those of a session.
+// sessionLimits are those that have a key, or follow from one; the others are session's own.
 func sessionLimits(s config.SMTP) session.Limits {
 	return session.Limits{
-		CommandIdle: time.Duration(s.CommandTimeout), StressIdle: time.Duration(s.StressTimeout),
-		DataStart: time.Duration(s.DataStartTimeout), DataBlock: time.Duration(s.DataTimeout),
-		UpstreamReply: time.Duration(s.UpstreamTimeout), FinalReply: time.Duration(s.UpstreamFinalTimeout),
-		Session: time.Duration(s.SessionTimeout), Drain: time.Duration(s.DrainTimeout), GreetWait: time.Duration(s.GreetWait),
-		ErrorDelay: time.Duration(s.ErrorDelay), MinDataRate: s.MinDataRate, MessageSize: int64(s.MaxMessageSize),
-		CommandRate: s.MaxCommandRate, Recipients: s.MaxRecipients,
-		SoftErrors: s.SoftErrors, HardErrors: s.HardErrors, JunkCommands: s.MaxJunkCommands,
-		Tarpits: s.MaxTarpits,
+		Drain: time.Duration(s.DrainTimeout), GreetWait: time.Duration(s.GreetWait),
+		MessageSize: int64(s.MaxMessageSize), CommandRate: s.MaxCommandRate, Recipients: s.MaxRecipients,
+		HardErrors: s.HardErrors, SoftErrors: s.HardErrors / 2, JunkCommands: 5 * s.HardErrors,
+		Tarpits: max(1, s.MaxConnections/16),
 	}
 }
 
 // stopTimeout is when a session that was given its time to end well is cut: the
 // drain, the wait for upstream's last word, and a minute for all that is between.
 func stopTimeout(s config.SMTP) time.Duration {
-	return time.Duration(s.DrainTimeout) + time.Duration(s.UpstreamFinalTimeout) + time.Minute
-}
-
-func protocolOf(u config.Upstream) upstream.Protocol {
-	if u.Scheme == "lmtp" || u.Scheme == "lmtp+unix" {
-		return upstream.LMTP
-	}
-	return upstream.SMTP
+	return time.Duration(s.DrainTimeout) + session.FinalReply + time.Minute
 }
 
 // mailboxPatience is how long the embedded mailbox may finish what it writes
 // after the last session has gone: a file and two syncs.
 const mailboxPatience = 10 * time.Second
 
-// NextServer returns the way to the next server. The embedded mailbox is started
+// nextServer returns the way to the next server. The embedded mailbox is started
 // for it where there is none; done ends that after the last session.
-func NextServer(s config.SMTP, u config.Upstream, hostname string, log *slog.Logger) (d *upstream.Dialer, done func(), err error) {
-	trust, err := s.UpstreamTrust()
+func nextServer(s config.SMTP, u config.Upstream, hostname string, log *slog.Logger) (d *upstream.Dialer, done func(), err error) {
+	set, err := s.UpstreamSettings(u, hostname)
 	if err != nil {
-		return nil, nil, fmt.Errorf("smtp.upstream_tls: %w", err)
-	}
-	set := upstream.Settings{
-		Protocol: protocolOf(u), Network: u.Network, Address: u.Address, Hostname: hostname, ClientInfo: s.ClientInfo,
-		TLS: s.UpstreamTLS, Trust: trust, SelfTestRecipient: s.SelfTestRecipient,
-		DialTimeout: time.Duration(s.UpstreamConnectTimeout), TLSTimeout: time.Duration(s.TLSTimeout),
-		ReplyTimeout: time.Duration(s.UpstreamTimeout),
+		return nil, nil, err
 	}
 	if u.Scheme != "maildir" {
 		return upstream.New(set), func() {}, nil

@@ -16,28 +16,25 @@ import (
 	"blockd/internal/config"
 )
 
-// socketAccess is who may connect to a Unix socket.
-type socketAccess struct {
-	mode  string // octal; see config.SocketMode
-	group string // a name or a number; "" = that of the process
-}
+// SocketMode is who may connect to a Unix socket: the daemon's user, and the group of the socket.
+const SocketMode fs.FileMode = 0o660
 
 // listenAt is inherited.listen for a door that may be a Unix socket too.
-func (in inherited) listenAt(ctx context.Context, name, key, where string, access socketAccess) ([]net.Listener, error) {
+func (in inherited) listenAt(ctx context.Context, name, key, where, group string) ([]net.Listener, error) {
 	path, isUnix := strings.CutPrefix(where, config.UnixPrefix)
 	if !isUnix || len(in[name]) > 0 {
 		return in.listen(ctx, name, key, where)
 	}
-	l, err := listenUnix(ctx, path, access)
+	l, err := listenUnix(ctx, path, group)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	return []net.Listener{l}, nil
 }
 
-// listenUnix opens a socket that access describes. One that a process has left
+// listenUnix opens a socket of a group, a name or a number; "" is that of the process. One that a process has left
 // behind is put out of the way; one that somebody listens on is not.
-func listenUnix(ctx context.Context, path string, access socketAccess) (net.Listener, error) {
+func listenUnix(ctx context.Context, path, group string) (net.Listener, error) {
 	if err := clearSocket(path); err != nil {
 		return nil, err
 	}
@@ -45,15 +42,14 @@ func listenUnix(ctx context.Context, path string, access socketAccess) (net.List
 	if err != nil {
 		return nil, err
 	}
-	mode, err := config.SocketMode(access.mode)
-	if err == nil && access.group != "" {
+	if group != "" {
 		var gid int
-		if gid, err = GroupID(access.group); err == nil {
+		if gid, err = GroupID(group); err == nil {
 			err = os.Lchown(path, -1, gid)
 		}
 	}
 	if err == nil {
-		err = os.Chmod(path, mode) // behind chown, which may take bits away
+		err = os.Chmod(path, SocketMode) // behind chown, which may take bits away
 	}
 	if err != nil {
 		l.Close()

@@ -13,32 +13,31 @@ import (
 )
 
 func TestListenUnix(t *testing.T) {
-	access := socketAccess{mode: "0620"}
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := listenUnix(t.Context(), path, access)
+	l, err := listenUnix(t.Context(), path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket|0o620 {
+	if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket|0o660 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	if _, err := listenUnix(t.Context(), path, access); err == nil || err.Error() != path+" is in use; is another blockd running?" {
+	if _, err := listenUnix(t.Context(), path, ""); err == nil || err.Error() != path+" is in use; is another blockd running?" {
 		t.Errorf("a second one: %v", err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false) // as after a crash
 	l.Close()
-	if l, err = listenUnix(t.Context(), path, access); err != nil {
+	if l, err = listenUnix(t.Context(), path, ""); err != nil {
 		t.Errorf("behind one that was left: %v", err)
 	} else if l.Close(); exists(path) {
 		t.Error("the socket is left behind")
 	}
 
 	testkit.Write(t, path, "mail")
-	if _, err := listenUnix(t.Context(), path, access); err == nil || err.Error() != path+" is there, and no socket" || !exists(path) {
+	if _, err := listenUnix(t.Context(), path, ""); err == nil || err.Error() != path+" is there, and no socket" || !exists(path) {
 		t.Errorf("in place of a file: %v", err)
 	}
 	other := filepath.Join(t.TempDir(), "s")
-	if _, err := listenUnix(t.Context(), other, socketAccess{mode: "0660", group: "no-such-group"}); err == nil || exists(other) {
+	if _, err := listenUnix(t.Context(), other, "no-such-group"); err == nil || exists(other) {
 		t.Errorf("with a group that is none: %v", err)
 	}
 }

@@ -43,9 +43,9 @@ func (d *doctor) doorChecks() (checks []examination) {
 			checks = append(checks, examination{"door-" + name, func(d *doctor, ctx context.Context, r *report) { d.checkDoor(ctx, r, listen, speak) }})
 		}
 	}
-	socket := func(name, listen, mode, group string) {
+	socket := func(name, listen, group string) {
 		if path, ok := strings.CutPrefix(listen, config.UnixPrefix); ok {
-			checks = append(checks, examination{"socket-" + name, func(d *doctor, _ context.Context, r *report) { d.checkSocket(r, path, mode, group, name != "http") }})
+			checks = append(checks, examination{"socket-" + name, func(d *doctor, _ context.Context, r *report) { d.checkSocket(r, path, group, name != "http") }})
 		}
 	}
 	door("smtp", d.SMTP.Listen, (*doctor).speakSMTP)
@@ -54,19 +54,19 @@ func (d *doctor) doorChecks() (checks []examination) {
 		checks = append(checks, examination{"tls-smtp", (*doctor).checkSMTPCertificate})
 	}
 	door("milter", d.Milter.Listen, (*doctor).speakMilter)
-	socket("milter", d.Milter.Listen, d.Milter.SocketMode, d.Milter.SocketGroup)
+	socket("milter", d.Milter.Listen, d.Milter.SocketGroup)
 	for _, service := range []struct {
 		name, listen string
 		speak        func(*doctor, net.Conn, *report) error
 	}{{"policy", d.Postfix.PolicyListen, (*doctor).speakPolicy}, {"socketmap", d.Postfix.SocketmapListen, nil}, {"tcp", d.Postfix.TCPListen, nil}} {
 		door(service.name, service.listen, service.speak)
-		socket(service.name, service.listen, d.Postfix.SocketMode, d.Postfix.SocketGroup)
+		socket(service.name, service.listen, d.Postfix.SocketGroup)
 	}
 	if d.HTTP.Listen != "" {
 		checks = append(checks, examination{"door-http", (*doctor).checkHTTP})
 	}
 	if path := d.HTTPSocket(); path != "" && len(path) <= config.MaxSocketPath {
-		socket("http", config.UnixPrefix+path, d.HTTP.SocketMode, d.HTTP.SocketGroup)
+		socket("http", config.UnixPrefix+path, d.HTTP.SocketGroup)
 	}
 	if d.HTTP.TLSCert != "" {
 		checks = append(checks, examination{"tls-http", func(d *doctor, _ context.Context, r *report) {
@@ -255,7 +255,7 @@ func (d *doctor) checkHTTP(ctx context.Context, r *report) {
 
 // checkSocket looks at the owner and mode of a Unix socket. mail says that a mail server
 // is to open it.
-func (d *doctor) checkSocket(r *report, path, wantMode, group string, mail bool) {
+func (d *doctor) checkSocket(r *report, path, group string, mail bool) {
 	gid := -1
 	if group != "" {
 		var err error
@@ -281,19 +281,18 @@ func (d *doctor) checkSocket(r *report, path, wantMode, group string, mail bool)
 		return
 	}
 	owner, _ := info.Sys().(*syscall.Stat_t)
-	mode, _ := config.SocketMode(wantMode)
 	switch {
 	case info.Mode().Type() != fs.ModeSocket:
 		r.fault("remove it, and restart the daemon", "%s is no socket", term.Path(path))
-	case info.Mode().Perm() != mode:
-		r.warning("restart the daemon", "%s has the mode %04o, and socket_mode is %04o", term.Path(path), info.Mode().Perm(), mode)
+	case info.Mode().Perm() != daemon.SocketMode:
+		r.warning("restart the daemon", "%s has the mode %04o, and the daemon makes it with %04o", term.Path(path), info.Mode().Perm(), daemon.SocketMode)
 	case owner != nil && gid >= 0 && int(owner.Gid) != gid:
 		r.warning("restart the daemon", "%s is not of the group %s", term.Path(path), group)
 	default:
 		if mail && d.closedToPostfix(r, path) {
 			return
 		}
-		r.ok("%s: mode %04o%s", term.Path(path), mode, groupOf(owner))
+		r.ok("%s: mode %04o%s", term.Path(path), daemon.SocketMode, groupOf(owner))
 	}
 }
 
@@ -320,7 +319,7 @@ func (d *doctor) closedToPostfix(r *report, path string) bool {
 	if !errors.As(access.ByID(uid, gid).Check(path, access.Write), &denied) {
 		return false
 	}
-	r.warning(`set socket_group = "postfix" and socket_mode = "0660", and open the folders above to it`, "Postfix cannot connect: %v", denied)
+	r.warning(`set socket_group = "postfix", and open the folders above to it`, "Postfix cannot connect: %v", denied)
 	return true
 }
 

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"os"
 	"time"
 
 	"blockd/internal/config"
-	"blockd/internal/daemon"
 	"blockd/smtpfilter/upstream"
 )
 
@@ -36,12 +34,12 @@ func (d *doctor) nextServer() (*upstream.Dialer, config.Upstream, error) {
 	if err != nil || up.Scheme == "maildir" {
 		return nil, up, err
 	}
-	s := d.SMTP
-	s.UpstreamConnectTimeout = min(s.UpstreamConnectTimeout, config.Duration(upstreamDial))
-	s.UpstreamTimeout = min(s.UpstreamTimeout, config.Duration(upstreamReply))
-	s.TLSTimeout = min(s.TLSTimeout, config.Duration(upstreamReply))
-	next, _, err := daemon.NextServer(s, up, cmp.Or(s.Hostname, config.MachineName()), slog.New(slog.DiscardHandler))
-	return next, up, err
+	set, err := d.SMTP.UpstreamSettings(up, cmp.Or(d.SMTP.Hostname, config.MachineName()))
+	if err != nil {
+		return nil, up, err
+	}
+	set.DialTimeout, set.TLSTimeout, set.ReplyTimeout = upstreamDial, upstreamReply, upstreamReply
+	return upstream.New(set), up, nil
 }
 
 // checkUpstream opens a session with the next server, as the daemon's probe does: TLS, EHLO

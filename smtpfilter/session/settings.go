@@ -41,6 +41,9 @@ type Settings struct {
 	Crowded func() bool
 }
 
+// FinalReply is the default of Limits.FinalReply (RFC 5321, section 4.5.3.2.6).
+const FinalReply = 10 * time.Minute
+
 // Limits of one session. A zero field takes the default named beside it.
 type Limits struct {
 	CommandIdle   time.Duration // 5 min: a command line must be whole by then
@@ -79,7 +82,7 @@ func (l Limits) withDefaults() Limits {
 	l.DataStart = cmp.Or(l.DataStart, 2*time.Minute)
 	l.DataBlock = cmp.Or(l.DataBlock, 3*time.Minute)
 	l.UpstreamReply = cmp.Or(l.UpstreamReply, 5*time.Minute)
-	l.FinalReply = cmp.Or(l.FinalReply, 10*time.Minute)
+	l.FinalReply = cmp.Or(l.FinalReply, FinalReply)
 	l.Session = cmp.Or(l.Session, time.Hour)
 	l.Drain = cmp.Or(l.Drain, time.Minute)
 	l.ErrorDelay = cmp.Or(l.ErrorDelay, time.Second)
