@@ -13,21 +13,21 @@ import (
 
 // Auth is [auth]: what an allow entry has to show before it overrides a block (docs/auth.md).
 type Auth struct {
-	// Whether an allow entry of a list without require counts on the sender's word alone, which anybody can
-	// give. Entries for clients count in any case.
+	// Whether an allow entry of a list without require counts on the sender's word, which any client can
+	// give. Entries for clients always count.
 	UnverifiedAllow string `toml:"unverified_allow" want:"believe|ignore"`
 	// Networks whose mail has the proof "client", such as ["192.0.2.0/24"].
 	Clients []string `toml:"clients"`
-	// Networks of your own relays, of whose mail SPF can say nothing.
+	// Networks of your own relays, about whose mail SPF can say nothing.
 	TrustedRelays []string `toml:"trusted_relays"`
-	// What becomes of a blocked sender while DNS does not say whether an allow entry counts.
+	// What happens to a blocked sender while DNS does not say whether an allow entry counts.
 	OnDNSError string `toml:"on_dns_error" want:"block|tempfail"`
-	// A larger message proves nothing by its signatures. While one is looked at, a copy of it is in memory
-	// or in a file without a name beside the index.
+	// A larger message proves nothing by its signatures. During the check a copy of it is in memory, or in
+	// a file without a name beside the index.
 	MaxMessage Octets `toml:"max_message" want:"64 KiB to 1 GiB"`
-	// For all queries of one SPF check, or of one message's signatures.
+	// The time for all queries of one SPF check, or of the signatures of one message.
 	DNSTimeout Duration `toml:"dns_timeout" want:"500ms to 30s"`
-	// The DNS server that is asked, "ADDRESS:PORT"; "" is the system's.
+	// The DNS server, as "ADDRESS:PORT"; "" is the system's.
 	Resolver string `toml:"resolver"`
 }
 

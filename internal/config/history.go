@@ -2,12 +2,12 @@ package config
 
 // History is [history]: the last decisions, on disk (docs/history.md).
 type History struct {
-	// For what was decided about mail, and why: a folder, "auto" (beside the index with the ending
-	// ".history"), or "none" to keep nothing.
+	// A folder for the decisions about mail, "auto" (beside the index with the ending ".history"), or
+	// "none" to keep nothing.
 	Folder string `toml:"folder"`
-	// The size of all its files; the oldest go first.
+	// The size of all its files. The oldest go first.
 	Max Octets `toml:"max" want:"16 MiB to 1 TiB"`
-	// What is older is not shown, and gone a day later.
+	// Older decisions are not shown, and are gone a day later.
 	Keep Duration `toml:"keep" want:"1h to 3650d"`
 }
 

@@ -12,8 +12,8 @@ import (
 
 // Live is [live]: entries that act at once, without a load (docs/live.md).
 type Live struct {
-	// For what blockd add and /v1/entries add: a folder, "auto" (beside the index with the ending ".live"),
-	// or "none" for no such entries.
+	// A folder for the entries of blockd add and /v1/entries, "auto" (beside the index with the ending
+	// ".live"), or "none" for no such entries.
 	Folder string `toml:"folder"`
 }
 

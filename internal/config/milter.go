@@ -9,13 +9,12 @@ type Milter struct {
 	Listen string `toml:"listen"`
 	// Networks of the mail servers that may connect by TCP.
 	AllowFrom []string `toml:"allow_from"`
-	// Connections at one time; a mail server has one for each of its SMTP sessions.
+	// Connections at one time. A mail server has one for each of its SMTP sessions.
 	MaxConnections int `toml:"max_connections" want:"1 to 1048576"`
 	// The group that may connect to "unix:/PATH", a name or a number; "" is that of the process.
 	SocketGroup string `toml:"socket_group"`
-	// The mail server's name, in which Authentication-Results are written: what SPF and DKIM said where
-	// proof was looked for. Fields from outside that claim this name are taken out of every message; ""
-	// does neither.
+	// The name for Authentication-Results, which say what SPF and DKIM said if blockd looked for proof.
+	// Fields from outside that claim this name are taken out of every message. "" does neither.
 	AuthenticationResults string `toml:"authentication_results"`
 }
 

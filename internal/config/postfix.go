@@ -12,8 +12,8 @@ import (
 type Postfix struct {
 	// Policy delegation, check_policy_service of Postfix: HOST:PORT or "unix:/PATH"; "" shuts this door.
 	PolicyListen string `toml:"policy_listen"`
-	// The same for socketmap_table(5). The map "senders" is all lists together; every other list is a map
-	// by its name. A table is not told the recipient, so that exempt ones are not exempt there.
+	// The same for socketmap_table(5), with the map "senders" for all lists together and a map for each
+	// list, by its name. A table does not know the recipient, so exempt recipients are not exempt there.
 	SocketmapListen string `toml:"socketmap_listen"`
 	// The same for tcp_table(5).
 	TCPListen string `toml:"tcp_listen"`
