@@ -82,19 +82,29 @@ func TestSeedIndependentCollisionsLeadToSipHash(t *testing.T) {
 func TestEqualHashesAreNotEqualKeys(t *testing.T) {
 	same := func([]byte) bloom.Hash { return bloom.Hash{Hi: 7, Lo: 7} }
 	names := []string{"b.test", "a.test", "b.test", "c.test", "a.test"}
-	b, err := newBuilder(Options{Workers: 1}, hooks{weak: same})
+	sources := make([]Source, len(names))
+	for i, name := range names {
+		sources[i].List = name
+	}
+	b, err := newBuilder(filepath.Join(t.TempDir(), "x.bdx"), sources, Options{Workers: 1}, hooks{weak: same})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.rows = rowsNamed(len(names))
-	if err := b.open(filepath.Join(t.TempDir(), "x.bdx"), len(names), 0); err != nil {
+	b.rows = make([]ListInfo, len(names))
+	if err := b.open(); err != nil {
 		t.Fatal(err)
 	}
 	defer b.close()
 	for i, name := range names {
-		if err := takeIn(t, b, []listed{{row: i, key: domainKey(t, name)}}); err != nil {
+		key, err := addr.DomainKey(name)
+		if err != nil {
 			t.Fatal(err)
 		}
+		b.in.begin(i)
+		if err := b.in.workers[0].take(&lists.Item{Kind: lists.Domain, Key: key}, 0); err != nil {
+			t.Fatal(err)
+		}
+		b.in.end(i, true)
 	}
 	if err := b.in.records.finish(); err != nil {
 		t.Fatal(err)

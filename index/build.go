@@ -1,12 +1,14 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +28,9 @@ const (
 	progressEvery = 1 << 14
 )
 
+// tempMark stands between the target's name and the builder's process id.
+const tempMark = ".tmp-"
+
 // hooks are what tests put into a build. The zero value is the real thing.
 type hooks struct {
 	fail   func(step string) error     // asked before each step of publishing
@@ -33,6 +38,9 @@ type hooks struct {
 	weak   func(key []byte) bloom.Hash // stands in for XXH3
 	direct bool                        // pages go past the system's cache, however few
 	gap    uint64                      // pages of nothing before the store: a file over 4 GiB without its content
+
+	entries func(in *intake) error // takes entries in, in place of sources, of
+	rows    []ListInfo             // which this is the list table
 }
 
 func (h *hooks) at(step string) error {
@@ -42,10 +50,12 @@ func (h *hooks) at(step string) error {
 	return h.fail(step)
 }
 
-// builder collects what one generation will hold.
+// builder makes the file of one generation. It is for one goroutine.
 type builder struct {
 	Options
 	hooks    hooks
+	path     string
+	sources  []Source
 	rows     []ListInfo
 	tests    []segment.Test
 	hash     format.Hasher
@@ -55,37 +65,18 @@ type builder struct {
 	in       *intake
 	progress reporter
 	stages   stages
-	cache    *segment.Cache
+	segments *segment.Cache
 	cached   int              // sources that came from their segments
 	useLast  map[int]error    // rows that are read from the last good segment, and why
 	left     map[int]ListInfo // rows that are left out, and what is known of them
-
-	// take takes all entries in, and again for each further draft: the memory of
-	// the records is given back while the file is written.
-	take func(ctx context.Context) error
-
-	path string
-	text int64 // octets of all sources, about
 }
 
-// Build reads all sources and writes a draft of the index at path. The file at
-// path is not touched. When sources are refused it returns a *SourcesError that
-// names every one of them (unless KeepGoing). Two builds of one path at a time
-// are refused with ErrLocked.
-//
-// It takes Options.Memory for the records, some MiB for each worker, and 12 bits
-// for each key; records beyond that lie in a file without a name beside path, of
-// which about 16 MiB are in memory when they are read again. A key that is listed
-// millions of times costs more: its records are merged at once.
-func Build(ctx context.Context, path string, sources []Source, o Options) (*Draft, error) {
-	b, err := newBuilder(o, hooks{})
-	if err != nil {
-		return nil, err
-	}
-	return b.build(ctx, path, sources)
-}
-
-func newBuilder(o Options, h hooks) (*builder, error) {
+// newBuilder makes the builder of an index at path. Its memory is bounded by
+// Options.Memory for the records, some MiB for each worker, and 12 bits for each key;
+// records beyond that lie in a file without a name beside path, of which about 16 MiB
+// are in memory when they are read again. A key that is listed millions of times costs
+// more: its records are merged at once.
+func newBuilder(path string, sources []Source, o Options, h hooks) (*builder, error) {
 	if o.BitsPerKey == 0 {
 		o.BitsPerKey = bloom.DefaultBitsPerKey
 	}
@@ -98,11 +89,12 @@ func newBuilder(o Options, h hooks) (*builder, error) {
 	if o.Memory < minMemory {
 		return nil, fmt.Errorf("%d bytes of memory: want at least %d", o.Memory, minMemory)
 	}
-	if o.Workers == 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
+	o.Workers = workersOf(o)
+	if err := checkSources(sources); err != nil {
+		return nil, err
 	}
-	o.Workers = min(max(o.Workers, 1), maxWorkers)
-	b := &builder{Options: o, hooks: h, progress: reporter{to: o.Progress}, cache: segment.Open(""), useLast: map[int]error{}, left: map[int]ListInfo{}}
+	b := &builder{Options: o, hooks: h, path: path, sources: sources, progress: reporter{to: o.Progress},
+		useLast: map[int]error{}, left: map[int]ListInfo{}}
 	b.hash = format.Hasher{Kind: format.HashXXH3, Weak: h.weak}
 	if o.SipHash {
 		b.hash.Kind = format.HashSip
@@ -117,84 +109,48 @@ func newBuilder(o Options, h hooks) (*builder, error) {
 	return b, nil
 }
 
-func (b *builder) build(ctx context.Context, path string, sources []Source) (*Draft, error) {
-	started := time.Now()
-	if err := checkSources(sources); err != nil {
-		return nil, err
+// workersOf is how many goroutines work at once.
+func workersOf(o Options) int {
+	if o.Workers == 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	lock, err := lockPath(path)
-	if err != nil {
-		return nil, err
-	}
-	d, err := b.locked(ctx, path, sources, lock)
-	if err != nil {
-		lock.Close()
-		return nil, err
-	}
-	d.Report.Elapsed = time.Since(started)
-	return d, nil
+	return min(max(o.Workers, 1), maxWorkers)
 }
 
-// locked does the work of build. The lock is the draft's when it succeeds.
-func (b *builder) locked(ctx context.Context, path string, sources []Source, lock *os.File) (*Draft, error) {
-	if err := removeStale(path); err != nil {
-		return nil, err
-	}
-	b.cache = segment.Open(b.Cache)
+// begin takes all sources in. The lock of the index is held.
+func (b *builder) begin(ctx context.Context) error {
+	b.segments = segment.Open(b.Cache)
 	for row, why := range b.Hold {
-		b.lastGood(row, sources[row], why)
+		b.lastGood(row, why)
 	}
-	if err := b.open(path, len(sources), textSize(sources)); err != nil {
-		return nil, err
+	if err := b.open(); err != nil {
+		return err
 	}
-	defer b.close()
-	b.take = func(ctx context.Context) error { return b.readAll(ctx, sources) }
-	if err := b.take(ctx); err != nil {
-		b.cache.Discard()
-		return nil, err
-	}
-	for {
-		d, err := b.draft(ctx, path, lock)
-		if err != nil {
-			b.cache.Discard()
-			return nil, err
-		}
-		failed, err := b.selfTest(ctx, d.index)
-		if err == nil && len(failed) == 0 {
-			return d, nil
-		}
-		os.Remove(d.temp)
-		switch { // one source less each time
-		case err != nil:
-		case b.fallBack(failed):
-			err = b.takeAgain(ctx)
-		case b.KeepGoing:
-			b.leaveOut(failed)
-			err = b.takeAgain(ctx)
-		default:
-			err = failures(failed)
-		}
-		if err != nil {
-			b.cache.Discard()
-			return nil, err
-		}
-	}
+	return b.take(ctx)
 }
 
-// open makes room for the records of so many rows, whose texts have about so many
-// octets. close it.
-func (b *builder) open(path string, rows int, text int64) error {
-	b.path, b.text = path, text
-	b.spill = newSpillFile(path, b.hooks)
-	records, err := b.newRecords(text)
+// open makes room for the records.
+func (b *builder) open() error {
+	b.spill = newSpillFile(b.path, b.hooks)
+	records, err := b.newRecords(textSize(b.sources))
 	if err != nil {
 		return err
 	}
-	b.in = newIntake(b.hash, b.built.Unix(), make([]rowIntake, rows), records)
+	b.in = newIntake(b.hash, b.built.Unix(), make([]rowIntake, max(len(b.sources), len(b.hooks.rows))), records)
 	return nil
 }
 
-// takeAgain takes everything in anew.
+// take takes all entries in.
+func (b *builder) take(ctx context.Context) error {
+	if b.hooks.entries == nil {
+		return b.readAll(ctx)
+	}
+	b.rows = b.hooks.rows
+	return cmp.Or(b.hooks.entries(b.in), b.in.records.finish())
+}
+
+// takeAgain takes everything in anew: the memory of the records is given back while
+// the file is written.
 func (b *builder) takeAgain(ctx context.Context) error {
 	if err := b.reset(); err != nil {
 		return err
@@ -205,7 +161,20 @@ func (b *builder) takeAgain(ctx context.Context) error {
 // reset drops all that was taken in.
 func (b *builder) reset() error {
 	b.close()
-	return b.open(b.path, len(b.in.rows), b.text)
+	return b.open()
+}
+
+// without makes the next draft one without the failed sources: with what they held
+// before, or with nothing of them.
+func (b *builder) without(ctx context.Context, failed map[int]ListInfo) error {
+	switch {
+	case b.fallBack(failed):
+	case b.KeepGoing:
+		maps.Copy(b.left, failed)
+	default:
+		return failures(failed)
+	}
+	return b.takeAgain(ctx)
 }
 
 // partBytes is what one part of the records is meant to have: with what is made of
@@ -220,11 +189,12 @@ func (b *builder) newRecords(text int64) (*scatter, error) {
 	return newScatter(b.Workers, bits, b.Memory, expected, b.spill)
 }
 
+// close gives memory and temporary file back.
 func (b *builder) close() {
 	if b.in != nil {
 		b.in.records.close()
+		b.spill.close()
 	}
-	b.spill.close()
 }
 
 // textSize is about how much text the sources have.
@@ -265,9 +235,6 @@ func checkSources(sources []Source) error {
 	return nil
 }
 
-// ErrLocked reports that another build of the same path is under way.
-var ErrLocked = errors.New("another build of this index is under way")
-
 // SourcesError carries the error of every source that was refused, in order.
 type SourcesError struct{ Errs []error }
 
@@ -284,3 +251,12 @@ func (e *SourcesError) Error() string {
 
 // Unwrap lets errors.Is and errors.As look into each of them.
 func (e *SourcesError) Unwrap() []error { return e.Errs }
+
+// failures are the errors of failed sources in the order of their rows.
+func failures(failed map[int]ListInfo) *SourcesError {
+	e := &SourcesError{}
+	for _, i := range slices.Sorted(maps.Keys(failed)) {
+		e.Errs = append(e.Errs, failed[i].Refused)
+	}
+	return e
+}

@@ -1,7 +1,6 @@
 package index
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/index/internal/format"
 	"blockd/lists"
 )
 
@@ -49,34 +49,8 @@ func rowsNamed(n int) []ListInfo {
 // draftOf builds from entries instead of files.
 func draftOf(t testing.TB, path string, o Options, h hooks, rows []ListInfo, entries []listed) (*Draft, error) {
 	t.Helper()
-	b, err := newBuilder(o, h)
-	if err != nil {
-		return nil, err
-	}
-	b.rows = rows
-	if err := b.open(path, len(rows), 0); err != nil {
-		return nil, err
-	}
-	defer b.close()
-	b.take = func(context.Context) error {
-		err := takeIn(t, b, entries)
-		if err := b.in.records.finish(); err != nil {
-			t.Fatal(err)
-		}
-		return err
-	}
-	if err := b.take(t.Context()); err != nil {
-		return nil, err
-	}
-	lock, err := lockPath(path)
-	if err != nil {
-		return nil, err
-	}
-	d, err := b.draft(t.Context(), path, lock)
-	if err != nil {
-		lock.Close()
-	}
-	return d, err
+	h.rows, h.entries = rows, func(in *intake) error { return takeIn(in, entries) }
+	return newDraft(t.Context(), path, nil, o, h)
 }
 
 // indexOf builds, publishes and opens an index of entries.
@@ -115,33 +89,27 @@ func sender(t testing.TB, text string) addr.Addr {
 	return a
 }
 
-// takeIn takes entries in as readAll does: row by row, each line by some worker.
-func takeIn(t testing.TB, b *builder, entries []listed) error {
-	t.Helper()
+// takeIn takes entries in as a build does: row by row, each line by some worker.
+func takeIn(in *intake, entries []listed) error {
 	byRow := map[int][]listed{}
 	for _, e := range entries {
 		byRow[e.row] = append(byRow[e.row], e)
 	}
 	for _, row := range slices.Sorted(maps.Keys(byRow)) {
-		b.in.begin(row)
+		in.begin(row)
 		for _, e := range byRow[row] {
-			it := lists.Item{Line: e.line, Scope: e.scope, Action: e.action, Reason: e.reason, Net: e.net}
-			w := &b.in.workers[max(e.line, 0)%len(b.in.workers)]
-			err := error(nil)
+			it := lists.Item{Kind: format.KeyKind(e.key.Kind), Key: e.key, Line: e.line, Scope: e.scope, Action: e.action, Reason: e.reason}
 			switch {
-			case it.Net.IsValid():
-				err = w.addNetwork(e.expiry, &it)
+			case e.net.IsValid():
+				it.Kind, it.Net = format.NetKind(e.net), e.net
 			case e.pattern != "":
 				it.Kind, it.Pattern = patternKind(e.pattern), e.pattern
-				err = w.addPattern(e.expiry, &it)
-			default:
-				err = w.add(e.key, e.expiry, &it)
 			}
-			if err != nil {
+			if err := in.workers[max(e.line, 0)%len(in.workers)].take(&it, e.expiry); err != nil {
 				return err
 			}
 		}
-		b.in.end(row, true)
+		in.end(row, true)
 	}
 	return nil
 }

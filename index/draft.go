@@ -1,17 +1,21 @@
 package index
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
+	"blockd/bloom"
 	"blockd/index/internal/segment"
 	"blockd/internal/durable"
 )
+
+// ErrLocked reports that another build of the same path is under way.
+var ErrLocked = errors.New("another build of this index is under way")
 
 // Draft is a built index file that nobody serves yet: complete, synced and
 // checked as a reader would, under a temporary name beside its target. It holds
@@ -26,57 +30,88 @@ type Draft struct {
 	cache      *segment.Cache
 }
 
-// draft writes the file under its temporary name, syncs it, and reads it again
-// as a reader would.
-func (b *builder) draft(ctx context.Context, path string, lock *os.File) (*Draft, error) {
-	d := &Draft{path: path, temp: fmt.Sprintf("%s%s%d", path, tempMark, os.Getpid()), lock: lock, hooks: b.hooks, cache: b.cache}
-	if err := b.hooks.at("create"); err != nil {
-		return nil, fmt.Errorf("index %s: %w", path, err)
-	}
-	f, err := os.OpenFile(d.temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+// Build reads all sources and writes a draft of the index at path. The file at
+// path is not touched. When sources are refused it returns a *SourcesError that
+// names every one of them (unless KeepGoing). Two builds of one path at a time
+// are refused with ErrLocked.
+//
+// It takes Options.Memory for the records, some MiB for each worker, and 12 bits
+// for each key; records beyond that lie in a file without a name beside path, of
+// which about 16 MiB are in memory when they are read again. A key that is listed
+// millions of times costs more: its records are merged at once.
+func Build(ctx context.Context, path string, sources []Source, o Options) (*Draft, error) {
+	return newDraft(ctx, path, sources, o, hooks{})
+}
+
+func newDraft(ctx context.Context, path string, sources []Source, o Options, h hooks) (*Draft, error) {
+	started := time.Now()
+	b, err := newBuilder(path, sources, o, h)
 	if err != nil {
 		return nil, err
 	}
-	err = b.fill(ctx, d, f)
-	f.Close() // what it could report, Sync has reported
-	if err != nil {
-		os.Remove(d.temp)
-		return nil, fmt.Errorf("index %s: %w", path, err)
+	d := &Draft{path: path, temp: fmt.Sprintf("%s%s%d", path, tempMark, os.Getpid()), hooks: h}
+	if d.lock, err = lockPath(path); err != nil {
+		return nil, err
 	}
+	if err := d.build(ctx, b); err != nil {
+		d.lock.Close()
+		return nil, err
+	}
+	d.Report.Elapsed = time.Since(started)
 	return d, nil
 }
 
-// fill writes, syncs and checks the draft's file.
-func (b *builder) fill(ctx context.Context, d *Draft, f *os.File) (err error) {
-	pages := b.openPages(f, b.in.counted().bytes)
-	defer pages.end()
-	w, err := b.writeFile(ctx, pages, &d.Report)
+// build writes the draft, and again with one source less as long as one fails its
+// self-tests.
+func (d *Draft) build(ctx context.Context, b *builder) error {
+	if err := removeStale(d.path); err != nil {
+		return err
+	}
+	defer b.close()
+	err := b.begin(ctx)
+	d.cache = b.segments
+	for err == nil {
+		if err = d.write(ctx, b); err != nil {
+			break
+		}
+		var failed map[int]ListInfo
+		if failed, err = selfTest(ctx, d.index, b.rows, b.tests, b.built); err == nil && len(failed) == 0 {
+			return nil
+		}
+		os.Remove(d.temp)
+		if err == nil {
+			err = b.without(ctx, failed)
+		}
+	}
+	d.cache.Discard()
+	return err
+}
+
+// write writes the file under its temporary name, syncs it, and reads it again
+// as a reader would.
+func (d *Draft) write(ctx context.Context, b *builder) error {
+	if err := d.hooks.at("create"); err != nil {
+		return fmt.Errorf("index %s: %w", d.path, err)
+	}
+	f, err := os.OpenFile(d.temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	defer w.close()
-	if err := b.hooks.at("sync"); err != nil {
-		return err
+	err = b.write(ctx, f, &d.Report, func() (file opened, err error) {
+		if d.index, err = openFile(d.temp, d.path); err != nil {
+			return opened{}, err
+		}
+		return opened{Contents: &d.index.file, filter: func(ctx context.Context) (*bloom.Filter, error) {
+			err := d.index.promote(ctx)
+			return d.index.filter.near.Load(), err
+		}}, nil
+	})
+	f.Close() // what it could report, Sync has reported
+	if err != nil {
+		os.Remove(d.temp)
+		return fmt.Errorf("index %s: %w", d.path, err)
 	}
-	synced := make(chan error, 1)
-	go func() { synced <- f.Sync() }()
-	defer func() {
-		end := b.stages.begin("sync")
-		err = cmp.Or(<-synced, err)
-		end()
-		d.Report.Lists, d.Report.Cached, d.Report.Notes = b.rows, b.cached, b.cache.Notes
-		d.Report.Stages, d.Report.Spilled, d.Report.PeakMemory = b.stages, b.spill.written(), peakMemory()
-	}()
-	if err := b.hooks.at("reopen"); err != nil {
-		return err
-	}
-	if d.index, err = openFile(d.temp, d.path); err != nil {
-		return err
-	}
-	if err := b.hooks.at("verify"); err != nil {
-		return err
-	}
-	return w.checkDraft(ctx, d.index)
+	return nil
 }
 
 // Index is the draft, opened as a reader opens it. It stays valid after Publish.
@@ -118,9 +153,6 @@ func (d *Draft) release() {
 	d.lock.Close()
 	d.lock = nil
 }
-
-// tempMark stands between the target's name and the builder's process id.
-const tempMark = ".tmp-"
 
 // lockPath takes the lock of builds of path, which ends with the process or with
 // the returned file. The lock file stays: removing it would race with the next. A link

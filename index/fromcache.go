@@ -13,9 +13,9 @@ func (r *reading) fromCache(ctx context.Context) (ok bool, err error) {
 	var s *segment.Segment
 	why := r.useLast[r.row]
 	if why != nil {
-		s = r.cache.Last(r.source)
+		s = r.segments.Last(r.source)
 	} else {
-		s, err = r.cache.Find(ctx, r.source)
+		s, err = r.segments.Find(ctx, r.source)
 	}
 	if s == nil {
 		return false, err
@@ -29,14 +29,14 @@ func (r *reading) fromCache(ctx context.Context) (ok bool, err error) {
 		r.builder.progress.report(now)
 	})
 	if errors.Is(err, segment.ErrDamaged) { // what was taken in of it must not count
-		r.cache.Drop(s, err)
+		r.segments.Drop(s, err)
 		delete(r.useLast, r.row)
 		return false, errAgain
 	}
 	if err != nil {
 		return false, err
 	}
-	r.cache.Use(r.source, s)
+	r.segments.Use(r.source, s)
 	row := &r.rows[r.row]
 	row.Summary = s.Summary
 	r.tests = s.TestsOf(r.row)
@@ -50,11 +50,11 @@ func (r *reading) fromCache(ctx context.Context) (ok bool, err error) {
 
 // lastGood decides whether the source of a row that is refused is read again from
 // the segment of the last published build.
-func (b *builder) lastGood(row int, s Source, why error) bool {
+func (b *builder) lastGood(row int, why error) bool {
 	if !b.LastGood || b.useLast[row] != nil {
 		return false
 	}
-	last := b.cache.Last(s)
+	last := b.segments.Last(b.sources[row])
 	if last == nil {
 		return false
 	}
@@ -67,7 +67,7 @@ func (b *builder) lastGood(row int, s Source, why error) bool {
 // it is so for one of them.
 func (b *builder) fallBack(failed map[int]ListInfo) (some bool) {
 	for i, row := range failed {
-		if b.lastGood(i, row.Source, row.Refused) {
+		if b.lastGood(i, row.Refused) {
 			some = true
 		}
 	}

@@ -122,7 +122,20 @@ func (in *intake) feed(ctx context.Context, s *segment.Segment, report func(octe
 	})
 }
 
-// add takes in one entry for senders. expiry is in Unix seconds, 0 is never.
+// take takes in one item that is an entry. expiry is in Unix seconds, 0 is never.
+func (w *worker) take(it *lists.Item, expiry int64) error {
+	switch it.Kind {
+	case lists.Addr, lists.Domain:
+		return w.add(it.Key, expiry, it)
+	case lists.IP, lists.CIDR:
+		return w.addNetwork(expiry, it)
+	case lists.Glob, lists.Regexp:
+		return w.addPattern(expiry, it)
+	}
+	return nil
+}
+
+// add takes in one entry for senders.
 func (w *worker) add(key addr.Key, expiry int64, it *lists.Item) error {
 	if len(key.Text) == 0 || len(key.Text) > format.MaxKey {
 		return fmt.Errorf("key of %d octets, want 1 to %d", len(key.Text), format.MaxKey)

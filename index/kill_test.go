@@ -39,11 +39,7 @@ func largeList(t testing.TB, folder, version string) Source {
 // publishLarge builds and publishes that list, with a cache beside the index.
 func publishLarge(t testing.TB, folder, version string, h hooks) error {
 	path := filepath.Join(folder, "x.bdx")
-	b, err := newBuilder(Options{Memory: minMemory, Cache: path + CacheSuffix}, h)
-	if err != nil {
-		return err
-	}
-	d, err := b.build(t.Context(), path, []Source{largeList(t, folder, version)})
+	d, err := newDraft(t.Context(), path, []Source{largeList(t, folder, version)}, Options{Memory: minMemory, Cache: path + CacheSuffix}, h)
 	if err != nil {
 		return err
 	}

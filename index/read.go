@@ -15,10 +15,10 @@ import (
 
 // readAll reads every source, also behind a refused one, so that all faults are
 // told at once.
-func (b *builder) readAll(ctx context.Context, sources []Source) error {
+func (b *builder) readAll(ctx context.Context) error {
 	defer b.stages.begin("read")()
 	for {
-		refused, err := b.readOnce(ctx, sources)
+		refused, err := b.readOnce(ctx)
 		switch {
 		case errors.Is(err, errAgain):
 			if err := b.reset(); err != nil {
@@ -39,15 +39,15 @@ func (b *builder) readAll(ctx context.Context, sources []Source) error {
 // source at most.
 var errAgain = errors.New("sources have to be read again")
 
-func (b *builder) readOnce(ctx context.Context, sources []Source) (refused []error, err error) {
+func (b *builder) readOnce(ctx context.Context) (refused []error, err error) {
 	p := Progress{Stage: "read"}
-	sizes := make([]int64, len(sources))
-	for i, s := range sources {
+	sizes := make([]int64, len(b.sources))
+	for i, s := range b.sources {
 		sizes[i] = fileSize(s.Path)
 		p.Total += sizes[i]
 	}
-	b.rows, b.tests, b.cached = make([]ListInfo, len(sources)), nil, 0
-	for i, s := range sources {
+	b.rows, b.tests, b.cached = make([]ListInfo, len(b.sources)), nil, 0
+	for i, s := range b.sources {
 		p.Source = s.Path
 		err := b.readSource(ctx, i, s, p, sizes[i])
 		var file *lists.FileError
@@ -58,7 +58,7 @@ func (b *builder) readOnce(ctx context.Context, sources []Source) (refused []err
 		case s.Optional && file.Class == lists.Missing:
 		default:
 			row.Refused = fmt.Errorf("list %s: %w", s.List, err)
-			if b.lastGood(i, s, row.Refused) {
+			if b.lastGood(i, row.Refused) {
 				return nil, errAgain
 			}
 			refused = append(refused, row.Refused)
@@ -114,7 +114,7 @@ func (b *builder) readSource(ctx context.Context, number int, s Source, p Progre
 
 // parse reads the text of the source, and writes its segment.
 func (r *reading) parse(ctx context.Context) error {
-	kept := r.cache.Write(r.source, r.Workers)
+	kept := r.segments.Write(r.source, r.Workers)
 	for i := range r.in.workers {
 		r.in.workers[i].segment = kept.Lane(i)
 	}
@@ -135,7 +135,7 @@ func (r *reading) parse(ctx context.Context) error {
 
 // parseOnly reads the text of a source for its segment alone.
 func parseOnly(ctx context.Context, c *segment.Cache, s Source, workers int) error {
-	b := &builder{Options: Options{Workers: workers}, cache: c, rows: make([]ListInfo, 1)}
+	b := &builder{Options: Options{Workers: workers}, segments: c, sources: []Source{s}, rows: make([]ListInfo, 1)}
 	b.in = &intake{rows: make([]rowIntake, 1), workers: make([]worker, workers)} // without lanes
 	for i := range b.in.workers {
 		b.in.workers[i].in = b.in
@@ -160,21 +160,12 @@ func (r *reading) take(w *worker, state *readState, it *lists.Item) error {
 	if state.items++; state.items == progressEvery {
 		r.report(state)
 	}
-	var err error
-	switch it.Kind {
-	case lists.Addr, lists.Domain:
-		err = w.add(it.Key, 0, it)
-	case lists.IP, lists.CIDR:
-		err = w.addNetwork(0, it)
-	case lists.Glob, lists.Regexp:
-		err = w.addPattern(0, it)
-	case lists.Skip:
-		if it.Test != nil {
-			r.mu.Lock()
-			r.tests = append(r.tests, segment.Test{Row: r.row, Line: it.Line, Test: it.Test})
-			r.mu.Unlock()
-		}
+	if it.Test != nil {
+		r.mu.Lock()
+		r.tests = append(r.tests, segment.Test{Row: r.row, Line: it.Line, Test: it.Test})
+		r.mu.Unlock()
 	}
+	err := w.take(it, 0)
 	if err != nil && !errors.Is(err, errTemporary) {
 		err = fmt.Errorf("%s:%d: %w", r.source.Path, it.Line, err)
 	}

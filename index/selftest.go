@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"time"
 
 	"blockd/addr"
 	"blockd/index/internal/segment"
@@ -16,15 +16,15 @@ import (
 // looked up in, and returns the sources of which one fails, by row. A source is
 // judged by its own entries alone, whatever its list's mode: so blockd lint, which
 // sees one file, says the same.
-func (b *builder) selfTest(ctx context.Context, ix *Index) (map[int]ListInfo, error) {
+func selfTest(ctx context.Context, ix *Index, rows []ListInfo, tests []segment.Test, at time.Time) (map[int]ListInfo, error) {
 	failed := map[int]ListInfo{}
 	more := map[int]int{}
-	for _, test := range b.tests {
+	for _, test := range tests {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		for _, sender := range test.Senders {
-			fault, err := b.faultOf(ix, test, sender)
+			fault, err := ix.faultOf(test, sender, at)
 			if err != nil {
 				return nil, err
 			}
@@ -34,7 +34,7 @@ func (b *builder) selfTest(ctx context.Context, ix *Index) (map[int]ListInfo, er
 			case again:
 				more[test.Row]++
 			default:
-				row = b.rows[test.Row]
+				row = rows[test.Row]
 				row.Refused = &lists.FileError{Path: row.Source.Path, Line: test.Line, Class: lists.SelfTest, Err: errors.New(fault)}
 				failed[test.Row] = row
 			}
@@ -54,8 +54,8 @@ func (b *builder) selfTest(ctx context.Context, ix *Index) (map[int]ListInfo, er
 
 // faultOf says what the source of a test makes of a sender, "" if that is what
 // the test asks for.
-func (b *builder) faultOf(ix *Index, test segment.Test, sender addr.Addr) (string, error) {
-	matches, err := ix.Lookup(nil, sender, b.built)
+func (ix *Index) faultOf(test segment.Test, sender addr.Addr, at time.Time) (string, error) {
+	matches, err := ix.Lookup(nil, sender, at)
 	if err != nil {
 		return "", err
 	}
@@ -94,18 +94,4 @@ func (ix *Index) crowded(sender addr.Addr) (crowded bool, err error) {
 		return nil
 	})
 	return crowded, err
-}
-
-// leaveOut makes the next draft one without the failed sources.
-func (b *builder) leaveOut(failed map[int]ListInfo) {
-	maps.Copy(b.left, failed)
-}
-
-// failures are the errors of failed sources in the order of their rows.
-func failures(failed map[int]ListInfo) *SourcesError {
-	e := &SourcesError{}
-	for _, i := range slices.Sorted(maps.Keys(failed)) {
-		e.Errs = append(e.Errs, failed[i].Refused)
-	}
-	return e
 }

@@ -43,10 +43,7 @@ func (ix *Index) Update(ctx context.Context, sources []Source, o Options) (*Inde
 		ix = ix.overlay.base // the cache has what its file was made from
 	}
 	began := time.Now()
-	if o.Workers == 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
-	}
-	o.Workers = min(max(o.Workers, 1), maxWorkers)
+	o.Workers = workersOf(o)
 	u := &updating{Options: o, base: ix, cache: segment.Open(o.Cache), table: slices.Clone(ix.file.Lists), limit: 2 * maxOverlayKeys,
 		rows: map[int]segment.Change{}}
 	updated, err := u.update(ctx, sources)
@@ -90,8 +87,7 @@ func (u *updating) update(ctx context.Context, sources []Source) (*Index, error)
 	var id [16]byte
 	rand.Read(id[:]) // never fails: it ends the process rather
 	updated.generation, updated.file.Lists, updated.file.Built = hex.EncodeToString(id[:]), u.table, time.Now().Unix()
-	b := &builder{rows: u.table, tests: u.tests, built: time.Now()}
-	failed, err := b.selfTest(ctx, updated)
+	failed, err := selfTest(ctx, updated, u.table, u.tests, time.Now())
 	if err == nil && len(failed) > 0 {
 		err = segment.TooDifferent("%v", failures(failed))
 	}

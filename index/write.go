@@ -1,11 +1,15 @@
 package index
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"os"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -39,6 +43,48 @@ var attempts = [...]struct {
 }
 
 const firstSip = 3 // of attempts
+
+// opened is the file of a build as a reader opens it.
+type opened struct {
+	*format.Contents
+	filter func(ctx context.Context) (*bloom.Filter, error) // reads and sums all of it
+}
+
+// write merges what was taken in and writes all of the file f, syncs it, and meanwhile
+// checks it as open has opened it.
+func (b *builder) write(ctx context.Context, f *os.File, r *Report, open func() (opened, error)) (err error) {
+	*r = Report{}
+	pages := b.openPages(f, b.in.counted().bytes)
+	defer pages.end()
+	w, err := b.writeFile(ctx, pages, r)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	if err := b.hooks.at("sync"); err != nil {
+		return err
+	}
+	synced := make(chan error, 1)
+	go func() { synced <- f.Sync() }()
+	defer func() {
+		end := b.stages.begin("sync")
+		err = cmp.Or(<-synced, err)
+		end()
+		r.Lists, r.Cached, r.Notes = b.rows, b.cached, b.segments.Notes
+		r.Stages, r.Spilled, r.PeakMemory = b.stages, b.spill.written(), peakMemory()
+	}()
+	if err := b.hooks.at("reopen"); err != nil {
+		return err
+	}
+	file, err := open()
+	if err != nil {
+		return err
+	}
+	if err := b.hooks.at("verify"); err != nil {
+		return err
+	}
+	return w.check(ctx, file)
+}
 
 // writeFile merges what was taken in and writes the whole file. Close what it returns.
 func (b *builder) writeFile(ctx context.Context, f *pageFile, r *Report) (*fileWriter, error) {
@@ -277,4 +323,28 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 	h.Pages, h.Keys, h.Entries, h.Expiry = order.page, w.counts.Keys, w.counts.Entries, w.counts.expiry
 	h.Sections[format.SecPages].Items, h.Sections[format.SecPages].Length = h.Pages, h.Pages*format.PageSize
 	return nil
+}
+
+// check checks the file as a reader has opened it. Its pages were read back and checked
+// against w when they were written: so the file must say of them what w did. The filter
+// that it has is asked for all keys that the pages had.
+func (w *fileWriter) check(ctx context.Context, file opened) error {
+	defer w.stages.begin("verify")()
+	size := int64(file.Size)
+	w.progress.report(Progress{Stage: "verify", Total: size})
+	if !bytes.Equal(file.Encode(), w.head.Encode()) {
+		return format.Corrupt(0, "the header is not the one that was written")
+	}
+	if !slices.Equal(file.Parts, w.draft.Parts) {
+		return format.Corrupt(file.Sections[format.SecDirectory].Offset, "the directory is not the one that was written")
+	}
+	filter, err := file.filter(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.hashes.ask(ctx, w.Workers, filter, file.Sections[format.SecFilter].Offset, w.total.Keys); err != nil {
+		return err
+	}
+	w.progress.report(Progress{Stage: "verify", Done: size, Total: size})
+	return file.Holds(w.total)
 }
