@@ -44,7 +44,8 @@ var layers = map[string][]string{
 	"index/internal/memory":  {},
 	"index/internal/format":  {"addr", "bloom", "index/internal/memory", "lists", "pattern"},
 	"index/internal/segment": {"addr", "index/internal/format", "index/internal/memory", "internal/durable", "lists"},
-	"index":                  {"addr", "bloom", "index/internal/format", "index/internal/memory", "index/internal/segment", "internal/durable", "lists", "pattern"},
+	"index/internal/build":   {"addr", "bloom", "index/internal/format", "index/internal/memory", "index/internal/segment", "lists"},
+	"index":                  {"addr", "bloom", "index/internal/build", "index/internal/format", "index/internal/memory", "index/internal/segment", "internal/durable", "lists", "pattern"},
 
 	"live": {"addr", "index", "internal/durable", "lists"},
 

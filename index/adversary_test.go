@@ -2,14 +2,13 @@ package index
 
 import (
 	"bytes"
-	"fmt"
 	"path/filepath"
 	"strconv"
 	"testing"
 
 	"blockd/addr"
 	"blockd/bloom"
-	"blockd/index/internal/format"
+	"blockd/index/internal/build"
 	"blockd/internal/race"
 	"blockd/lists"
 )
@@ -28,7 +27,7 @@ func hostileDomains(n, evil int, want func(name []byte) bool) []listed {
 	return entries
 }
 
-func draftOfHostile(t *testing.T, o Options, h hooks, entries []listed) *Draft {
+func draftOfHostile(t *testing.T, o Options, h build.Hooks, entries []listed) *Draft {
 	t.Helper()
 	d, err := draftOf(t, filepath.Join(t.TempDir(), "x.bdx"), o, h, rowsNamed(1), entries)
 	if err != nil {
@@ -49,7 +48,7 @@ func TestCrowdedPageIsReseeded(t *testing.T) {
 	o := seeded(1)
 	key := bloom.Seed(o.Seed.HashKey)
 	entries := hostileDomains(100_000, 1000, func(name []byte) bool { return key.Sum(name).Hi>>53 == 0 })
-	d := draftOfHostile(t, o, hooks{}, entries)
+	d := draftOfHostile(t, o, build.Hooks{}, entries)
 	if d.Report.Reseeds != 1 || d.Report.Hash != "xxh3" {
 		t.Errorf("%d reseeds, hash %s, want 1 and xxh3", d.Report.Reseeds, d.Report.Hash)
 	}
@@ -72,72 +71,16 @@ func TestSeedIndependentCollisionsLeadToSipHash(t *testing.T) {
 		return bloom.Seed{}.Sum(key)
 	}
 	entries := hostileDomains(20_000, 1000, func(name []byte) bool { return name[1] == '1' })
-	d := draftOfHostile(t, o, hooks{weak: weak}, entries)
+	d := draftOfHostile(t, o, build.Hooks{Weak: weak}, entries)
 	if d.Report.Reseeds != 3 || d.Report.Hash != "siphash" {
 		t.Errorf("%d reseeds, hash %s, want 3 and siphash", d.Report.Reseeds, d.Report.Hash)
-	}
-}
-
-// The same two sources of keys under equal hashes are merged by comparing keys.
-func TestEqualHashesAreNotEqualKeys(t *testing.T) {
-	same := func([]byte) bloom.Hash { return bloom.Hash{Hi: 7, Lo: 7} }
-	names := []string{"b.test", "a.test", "b.test", "c.test", "a.test"}
-	sources := make([]Source, len(names))
-	for i, name := range names {
-		sources[i].List = name
-	}
-	b, err := newBuilder(filepath.Join(t.TempDir(), "x.bdx"), sources, Options{Workers: 1}, hooks{weak: same})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.rows = make([]ListInfo, len(names))
-	if err := b.open(); err != nil {
-		t.Fatal(err)
-	}
-	defer b.close()
-	for i, name := range names {
-		key, err := addr.DomainKey(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.in.begin(i)
-		if err := b.in.workers[0].take(&lists.Item{Kind: lists.Domain, Key: key}, 0); err != nil {
-			t.Fatal(err)
-		}
-		b.in.end(i, true)
-	}
-	if err := b.in.records.finish(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.in.numberReasons(); err != nil {
-		t.Fatal(err)
-	}
-	parts := b.in.records.reader(t.Context())
-	defer parts.end()
-	m := merger{in: b.in, parts: parts, rows: b.rows, worth: format.NewWorthCounter(b.rows)}
-	if err := m.merge(0, 1<<b.in.records.bits); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, p := range m.records {
-		c := format.Cursor{Rest: m.buf[p.At : p.At+p.N]}
-		text := string(c.Key())
-		count, _ := c.Sources()
-		for range count {
-			text += fmt.Sprint(" ", c.Entry().Row)
-		}
-		got = append(got, text)
-	}
-	n := m.counts
-	if want := "[a.test 1 4 b.test 0 2 c.test 3]"; fmt.Sprint(got) != want || n.Keys != 3 || n.Entries != 5 {
-		t.Errorf("merged %v with %d keys, %d entries, want %s", got, n.Keys, n.Entries, want)
 	}
 }
 
 func TestSipHashFromTheStart(t *testing.T) {
 	o := seeded(3)
 	o.SipHash = true
-	d := draftOfHostile(t, o, hooks{}, hostileDomains(5000, 0, nil))
+	d := draftOfHostile(t, o, build.Hooks{}, hostileDomains(5000, 0, nil))
 	if d.Report.Reseeds != 0 || d.Report.Hash != "siphash" || d.Index().file.Hash.Key != bloom.Seed(o.Seed.HashKey) {
 		t.Errorf("%d reseeds, hash %s", d.Report.Reseeds, d.Report.Hash)
 	}

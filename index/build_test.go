@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/lists"
 )
@@ -47,9 +48,9 @@ func rowsNamed(n int) []ListInfo {
 }
 
 // draftOf builds from entries instead of files.
-func draftOf(t testing.TB, path string, o Options, h hooks, rows []ListInfo, entries []listed) (*Draft, error) {
+func draftOf(t testing.TB, path string, o Options, h build.Hooks, rows []ListInfo, entries []listed) (*Draft, error) {
 	t.Helper()
-	h.rows, h.entries = rows, func(in *intake) error { return takeIn(in, entries) }
+	h.Rows, h.Entries = rows, func(in *build.Intake) error { return takeIn(in, entries) }
 	return newDraft(t.Context(), path, nil, o, h)
 }
 
@@ -57,7 +58,7 @@ func draftOf(t testing.TB, path string, o Options, h hooks, rows []ListInfo, ent
 func indexOf(t testing.TB, o Options, rows []ListInfo, entries []listed) *Index {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.bdx")
-	d, err := draftOf(t, path, o, hooks{}, rows, entries)
+	d, err := draftOf(t, path, o, build.Hooks{}, rows, entries)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,13 +91,13 @@ func sender(t testing.TB, text string) addr.Addr {
 }
 
 // takeIn takes entries in as a build does: row by row, each line by some worker.
-func takeIn(in *intake, entries []listed) error {
+func takeIn(in *build.Intake, entries []listed) error {
 	byRow := map[int][]listed{}
 	for _, e := range entries {
 		byRow[e.row] = append(byRow[e.row], e)
 	}
 	for _, row := range slices.Sorted(maps.Keys(byRow)) {
-		in.begin(row)
+		in.Begin(row)
 		for _, e := range byRow[row] {
 			it := lists.Item{Kind: format.KeyKind(e.key.Kind), Key: e.key, Line: e.line, Scope: e.scope, Action: e.action, Reason: e.reason}
 			switch {
@@ -105,11 +106,11 @@ func takeIn(in *intake, entries []listed) error {
 			case e.pattern != "":
 				it.Kind, it.Pattern = patternKind(e.pattern), e.pattern
 			}
-			if err := in.workers[max(e.line, 0)%len(in.workers)].take(&it, e.expiry); err != nil {
+			if err := in.Workers[max(e.line, 0)%len(in.Workers)].Take(&it, e.expiry); err != nil {
 				return err
 			}
 		}
-		in.end(row, true)
+		in.End(row, true)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"blockd/bloom"
+	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/internal/race"
 )
@@ -22,7 +21,7 @@ import (
 // flip flips one bit of the draft of an index at path.
 func flip(t testing.TB, path string, offset int64) {
 	t.Helper()
-	f, err := os.OpenFile(fmt.Sprintf("%s%s%d", path, tempMark, os.Getpid()), os.O_RDWR, 0)
+	f, err := os.OpenFile(fmt.Sprintf("%s%s%d", path, build.TempMark, os.Getpid()), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +43,7 @@ func TestDraftThatCameBackDamaged(t *testing.T) {
 	const keys = 60_000
 	folder := t.TempDir()
 	path := filepath.Join(folder, "x.bdx")
-	d, err := draftOf(t, path, seeded(1), hooks{}, rowsNamed(1), manyDomains(keys))
+	d, err := draftOf(t, path, seeded(1), build.Hooks{}, rowsNamed(1), manyDomains(keys))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +64,11 @@ func TestDraftThatCameBackDamaged(t *testing.T) {
 	} {
 		for _, direct := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, direct %t", tt.name, direct), func(t *testing.T) {
-				h := hooks{direct: direct, wrote: func(unit int) {
+				h := build.Hooks{Direct: direct, Wrote: func(unit int) {
 					if tt.step == "" && unit == 0 {
 						flip(t, path, int64(tt.offset))
 					}
-				}, fail: func(step string) error {
+				}, Fail: func(step string) error {
 					if step == tt.step {
 						flip(t, path, int64(tt.offset))
 					}
@@ -96,16 +95,16 @@ func TestCancelledBuildLeavesNothing(t *testing.T) {
 	for _, unit := range []int{0, 3} {
 		ctx, cancel := context.WithCancel(t.Context())
 		spilled := false
-		h := hooks{direct: true, wrote: func(n int) {
+		h := build.Hooks{Direct: true, Wrote: func(n int) {
 			if n == unit {
 				cancel()
 			}
-		}, fail: func(step string) error {
+		}, Fail: func(step string) error {
 			spilled = spilled || step == "spill"
 			return nil
 		}}
 		path := filepath.Join(folder, "x.bdx")
-		if _, err := newDraft(ctx, path, []Source{source}, Options{Memory: minMemory, Workers: 2}, h); !errors.Is(err, context.Canceled) || !spilled {
+		if _, err := newDraft(ctx, path, []Source{source}, Options{Memory: build.MinMemory, Workers: 2}, h); !errors.Is(err, context.Canceled) || !spilled {
 			t.Errorf("unit %d: build = %v, spilled %t", unit, err, spilled)
 		}
 		cancel()
@@ -124,11 +123,11 @@ func TestCancelledBuildLeavesNothing(t *testing.T) {
 // here the header names another time, with a sum that is right.
 func TestDraftWithAnotherHeader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.bdx")
-	h := hooks{fail: func(step string) error {
+	h := build.Hooks{Fail: func(step string) error {
 		if step != "reopen" {
 			return nil
 		}
-		temp := fmt.Sprintf("%s%s%d", path, tempMark, os.Getpid())
+		temp := fmt.Sprintf("%s%s%d", path, build.TempMark, os.Getpid())
 		page := make([]byte, format.PageSize)
 		f, err := os.OpenFile(temp, os.O_RDWR, 0)
 		if err != nil {
@@ -146,63 +145,5 @@ func TestDraftWithAnotherHeader(t *testing.T) {
 	_, err := draftOf(t, path, seeded(1), h, rowsNamed(1), manyDomains(100))
 	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "not the one that was written") {
 		t.Errorf("build = %v", err)
-	}
-}
-
-// A filter that was filled from kept hashes is the one that was filled at once, by
-// however many goroutines, and is asked for every one of them: also where lists say
-// the same so often that it is much smaller than it was planned.
-func TestKeptHashesAreTheFilter(t *testing.T) {
-	for _, keys := range []int{0, 1, 1000, 300_000} {
-		for _, planned := range []uint64{1, 7, 400} { // times the size
-			for _, workers := range []int{1, 4} {
-				name := fmt.Sprintf("%d keys, planned %d times, %d workers", keys, planned, workers)
-				file := newSpillFile(filepath.Join(t.TempDir(), "x.bdx"), hooks{})
-				defer file.close()
-				blocks := bloom.Blocks(uint64(keys), 12)
-				k, err := newKeyHashes(workers, planned*blocks, int64(keys), 4<<20, file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer k.close()
-				rng := rand.New(rand.NewPCG(uint64(keys), 1))
-				want := bloom.NewBuilder(uint64(keys), 12)
-				batch := make([]bloom.Hash, 10)
-				added := uint64(0)
-				for i := range keys / len(batch) {
-					for j := range batch {
-						batch[j].Lo = rng.Uint64()
-					}
-					want.AddBatch(batch)
-					if err := k.lane(i % workers).add(batch); err != nil {
-						t.Fatal(err)
-					}
-					added += uint64(len(batch))
-				}
-				if err := k.finish(); err != nil {
-					t.Fatal(err)
-				}
-				got := bloom.NewBuilder(uint64(keys), 12)
-				if err := k.fill(t.Context(), workers, got, blocks); err != nil {
-					t.Fatal(err)
-				}
-				var a, b strings.Builder
-				full, empty := got.Filter(), bloom.NewBuilder(uint64(keys), 12).Filter()
-				want.Filter().WriteTo(&a)
-				full.WriteTo(&b)
-				if a.String() != b.String() {
-					t.Errorf("%s: another filter", name)
-				}
-				if err := k.ask(t.Context(), workers, full, 0, added); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-				if err := k.ask(t.Context(), workers, full, 0, added+1); !errors.Is(err, errLost) {
-					t.Errorf("%s: one that was lost is not missed: %v", name, err)
-				}
-				if err := k.ask(t.Context(), workers, empty, 4096, added); added > 0 && !errors.Is(err, ErrCorrupt) {
-					t.Errorf("%s: an empty filter has all of them: %v", name, err)
-				}
-			}
-		}
 	}
 }

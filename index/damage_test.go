@@ -18,6 +18,7 @@ import (
 
 	"blockd/addr"
 	"blockd/bloom"
+	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/internal/race"
 )
@@ -79,7 +80,7 @@ func newFullSpecimen(t testing.TB, entries int) *specimen {
 func newSpecimenOf(t testing.TB, rng *rand.Rand, list []listed) *specimen {
 	t.Helper()
 	s := &specimen{entries: list, path: filepath.Join(t.TempDir(), "specimen.bdx")}
-	d, err := draftOf(t, s.path, seeded(9), hooks{}, rowsNamed(5), list)
+	d, err := draftOf(t, s.path, seeded(9), build.Hooks{}, rowsNamed(5), list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -462,7 +463,7 @@ func TestPageInAnotherPlaceIsSeen(t *testing.T) {
 	other := seeded(9)
 	other.Seed.BuildID[0]++ // the same content under the same hash key
 	path := filepath.Join(t.TempDir(), "other.bdx")
-	d, err := draftOf(t, path, other, hooks{}, rowsNamed(5), s.entries)
+	d, err := draftOf(t, path, other, build.Hooks{}, rowsNamed(5), s.entries)
 	if err != nil {
 		t.Fatal(err)
 	}

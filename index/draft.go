@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"blockd/bloom"
+	"blockd/index/internal/build"
 	"blockd/index/internal/segment"
 	"blockd/internal/durable"
 )
@@ -26,7 +27,7 @@ type Draft struct {
 	path, temp string
 	lock       *os.File
 	index      *Index
-	hooks      hooks
+	hooks      build.Hooks
 	cache      *segment.Cache
 }
 
@@ -40,16 +41,16 @@ type Draft struct {
 // which about 16 MiB are in memory when they are read again. A key that is listed
 // millions of times costs more: its records are merged at once.
 func Build(ctx context.Context, path string, sources []Source, o Options) (*Draft, error) {
-	return newDraft(ctx, path, sources, o, hooks{})
+	return newDraft(ctx, path, sources, o, build.Hooks{})
 }
 
-func newDraft(ctx context.Context, path string, sources []Source, o Options, h hooks) (*Draft, error) {
+func newDraft(ctx context.Context, path string, sources []Source, o Options, h build.Hooks) (*Draft, error) {
 	started := time.Now()
-	b, err := newBuilder(path, sources, o, h)
+	b, err := build.New(path, sources, o, h)
 	if err != nil {
 		return nil, err
 	}
-	d := &Draft{path: path, temp: fmt.Sprintf("%s%s%d", path, tempMark, os.Getpid()), hooks: h}
+	d := &Draft{path: path, temp: fmt.Sprintf("%s%s%d", path, build.TempMark, os.Getpid()), hooks: h}
 	if d.lock, err = lockPath(path); err != nil {
 		return nil, err
 	}
@@ -63,24 +64,24 @@ func newDraft(ctx context.Context, path string, sources []Source, o Options, h h
 
 // build writes the draft, and again with one source less as long as one fails its
 // self-tests.
-func (d *Draft) build(ctx context.Context, b *builder) error {
+func (d *Draft) build(ctx context.Context, b *build.Builder) error {
 	if err := removeStale(d.path); err != nil {
 		return err
 	}
-	defer b.close()
-	err := b.begin(ctx)
-	d.cache = b.segments
+	defer b.Close()
+	err := b.Begin(ctx)
+	d.cache = b.Segments
 	for err == nil {
 		if err = d.write(ctx, b); err != nil {
 			break
 		}
 		var failed map[int]ListInfo
-		if failed, err = selfTest(ctx, d.index, b.rows, b.tests, b.built); err == nil && len(failed) == 0 {
+		if failed, err = selfTest(ctx, d.index, b.Rows, b.Tests, b.Built); err == nil && len(failed) == 0 {
 			return nil
 		}
 		os.Remove(d.temp)
 		if err == nil {
-			err = b.without(ctx, failed)
+			err = b.Without(ctx, failed)
 		}
 	}
 	d.cache.Discard()
@@ -89,19 +90,19 @@ func (d *Draft) build(ctx context.Context, b *builder) error {
 
 // write writes the file under its temporary name, syncs it, and reads it again
 // as a reader would.
-func (d *Draft) write(ctx context.Context, b *builder) error {
-	if err := d.hooks.at("create"); err != nil {
+func (d *Draft) write(ctx context.Context, b *build.Builder) error {
+	if err := d.hooks.At("create"); err != nil {
 		return fmt.Errorf("index %s: %w", d.path, err)
 	}
 	f, err := os.OpenFile(d.temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	err = b.write(ctx, f, &d.Report, func() (file opened, err error) {
+	err = b.Write(ctx, f, &d.Report, func() (file build.Opened, err error) {
 		if d.index, err = openFile(d.temp, d.path); err != nil {
-			return opened{}, err
+			return build.Opened{}, err
 		}
-		return opened{Contents: &d.index.file, filter: func(ctx context.Context) (*bloom.Filter, error) {
+		return build.Opened{Contents: &d.index.file, Filter: func(ctx context.Context) (*bloom.Filter, error) {
 			err := d.index.promote(ctx)
 			return d.index.filter.near.Load(), err
 		}}, nil
@@ -123,14 +124,14 @@ func (d *Draft) Publish() error {
 	if d.lock == nil {
 		return fmt.Errorf("index %s: draft is published or discarded already", d.path)
 	}
-	if err := d.hooks.at("rename"); err != nil {
+	if err := d.hooks.At("rename"); err != nil {
 		return fmt.Errorf("index %s: %w", d.path, err)
 	}
 	if err := os.Rename(d.temp, d.path); err != nil {
 		return err
 	}
 	defer d.release()
-	if err := d.hooks.at("sync folder"); err != nil {
+	if err := d.hooks.At("sync folder"); err != nil {
 		return fmt.Errorf("index %s: %w", d.path, err)
 	}
 	err := durable.SyncFolder(filepath.Dir(d.path))
@@ -180,7 +181,7 @@ func removeStale(path string) error {
 		return err
 	}
 	for _, file := range files {
-		if strings.HasPrefix(file.Name(), base+tempMark) {
+		if strings.HasPrefix(file.Name(), base+build.TempMark) {
 			if err := os.Remove(filepath.Join(folder, file.Name())); err != nil {
 				return err
 			}

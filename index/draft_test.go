@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blockd/index/internal/build"
 )
 
 // publishSteps are those at which a build can be made to fail.
@@ -18,7 +20,7 @@ func TestFailureLeavesOldOrNew(t *testing.T) {
 		t.Run(failing, func(t *testing.T) {
 			folder := t.TempDir()
 			path := filepath.Join(folder, "x.bdx")
-			publish := func(line int, h hooks) error {
+			publish := func(line int, h build.Hooks) error {
 				d, err := draftOf(t, path, Options{}, h, rowsNamed(1), []listed{{key: domainKey(t, "bulk.test"), line: line}})
 				if err != nil {
 					return err
@@ -37,19 +39,19 @@ func TestFailureLeavesOldOrNew(t *testing.T) {
 				}
 				return got[0].Line
 			}
-			if err := publish(1, hooks{}); err != nil {
+			if err := publish(1, build.Hooks{}); err != nil {
 				t.Fatal(err)
 			}
 
 			var steps []string
-			err := publish(2, hooks{fail: func(step string) error {
+			err := publish(2, build.Hooks{Fail: func(step string) error {
 				steps = append(steps, step)
 				if step == failing {
 					return errDisk
 				}
 				return nil
 			}})
-			if !errors.Is(err, errDisk) || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), tempMark) {
+			if !errors.Is(err, errDisk) || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), build.TempMark) {
 				t.Errorf("error %v", err)
 			}
 			if want := fmt.Sprint(publishSteps[:i+1]); fmt.Sprint(steps) != want {
@@ -65,7 +67,7 @@ func TestFailureLeavesOldOrNew(t *testing.T) {
 			if left := temporaryFiles(t, folder); len(left) > 0 {
 				t.Errorf("%q is left", left)
 			}
-			if err := publish(3, hooks{}); err != nil || serves() != 3 {
+			if err := publish(3, build.Hooks{}); err != nil || serves() != 3 {
 				t.Errorf("the next build: %v", err)
 			}
 		})

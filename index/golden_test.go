@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blockd/addr"
+	"blockd/index/internal/build"
 	"blockd/lists"
 )
 
@@ -73,7 +74,7 @@ func TestGoldenFiles(t *testing.T) {
 			o := seeded(77)
 			o.SipHash = tt.sip
 			path := filepath.Join(t.TempDir(), "x.bdx")
-			d, err := draftOf(t, path, o, hooks{}, goldenRows(), goldenEntries(t))
+			d, err := draftOf(t, path, o, build.Hooks{}, goldenRows(), goldenEntries(t))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blockd/addr"
+	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 )
 
@@ -18,7 +19,7 @@ func TestFileOver4GiB(t *testing.T) {
 	for i := range entries {
 		entries[i].reason = "why"
 	}
-	d, err := draftOf(t, path, seeded(1), hooks{gap: gap / format.PageSize}, rowsNamed(1), entries)
+	d, err := draftOf(t, path, seeded(1), build.Hooks{Gap: gap / format.PageSize}, rowsNamed(1), entries)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,47 +41,5 @@ func TestFileOver4GiB(t *testing.T) {
 		if err != nil || len(got) != 1 || got[0].Line != e.line || got[0].Reason != "why" {
 			t.Fatalf("lookup(%s) = %v, %v", e.key.Text, got, err)
 		}
-	}
-}
-
-// Counts of parts and places of records are 64 bits wide wherever they are added up.
-func TestSpillFileOver4GiB(t *testing.T) {
-	file := newSpillFile(filepath.Join(t.TempDir(), "x.bdx"), hooks{})
-	defer file.close()
-	file.reserve(5 << 30) // a hole
-	s, err := newScatter(1, 2, minMemory, minMemory, file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
-	const records = 3 * minMemory / 512
-	for i := range records {
-		b, err := s.lanes[0].add(i%4, 512)
-		if err != nil {
-			t.Fatal(err)
-		}
-		clear(b)
-		b[0] = byte(i)
-	}
-	if err := s.finish(); err != nil {
-		t.Fatal(err)
-	}
-	seen := 0
-	for part := range 4 {
-		b, err := loadPart(s, part)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for ; len(b) > 0; b = b[s.block:] {
-			for at := scatterHead; at < blockEnd(b); at += 512 {
-				if int(b[at])%4 != part {
-					t.Fatalf("part %d has a record of part %d", part, b[at]%4)
-				}
-				seen++
-			}
-		}
-	}
-	if seen != records || file.written() < 5<<30 {
-		t.Errorf("%d records of %d came back, %d octets written", seen, records, file.written())
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"blockd/index/internal/build"
 	"blockd/index/internal/segment"
 	"blockd/internal/race"
 	"blockd/lists"
@@ -37,9 +38,9 @@ func largeList(t testing.TB, folder, version string) Source {
 }
 
 // publishLarge builds and publishes that list, with a cache beside the index.
-func publishLarge(t testing.TB, folder, version string, h hooks) error {
+func publishLarge(t testing.TB, folder, version string, h build.Hooks) error {
 	path := filepath.Join(folder, "x.bdx")
-	d, err := newDraft(t.Context(), path, []Source{largeList(t, folder, version)}, Options{Memory: minMemory, Cache: path + CacheSuffix}, h)
+	d, err := newDraft(t.Context(), path, []Source{largeList(t, folder, version)}, Options{Memory: build.MinMemory, Cache: path + CacheSuffix}, h)
 	if err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func served(t testing.TB, folder string) string {
 func TestKilledBetweenAnyTwoSteps(t *testing.T) {
 	race.Skip(t)
 	if step := os.Getenv(killAt); step != "" {
-		err := publishLarge(t, os.Getenv(killAt+"_IN"), "new", hooks{fail: func(at string) error {
+		err := publishLarge(t, os.Getenv(killAt+"_IN"), "new", build.Hooks{Fail: func(at string) error {
 			if at == step {
 				unix.Kill(os.Getpid(), unix.SIGKILL)
 				select {} // the signal is on its way
@@ -86,7 +87,7 @@ func TestKilledBetweenAnyTwoSteps(t *testing.T) {
 	for _, step := range append([]string{"spill"}, publishSteps...) {
 		t.Run(step, func(t *testing.T) {
 			folder := t.TempDir()
-			if err := publishLarge(t, folder, "old", hooks{}); err != nil {
+			if err := publishLarge(t, folder, "old", build.Hooks{}); err != nil {
 				t.Fatal(err)
 			}
 			child := exec.Command(os.Args[0], "-test.run=^TestKilledBetweenAnyTwoSteps$")
@@ -102,13 +103,13 @@ func TestKilledBetweenAnyTwoSteps(t *testing.T) {
 			if got := served(t, folder); got != want {
 				t.Errorf("serves %s, want %s", got, want)
 			}
-			if err := publishLarge(t, folder, "last", hooks{}); err != nil {
+			if err := publishLarge(t, folder, "last", build.Hooks{}); err != nil {
 				t.Fatal(err)
 			}
 			if got := served(t, folder); got != "last" {
 				t.Errorf("the next build serves %s", got)
 			}
-			if left, err := filepath.Glob(filepath.Join(folder, "*"+tempMark+"*")); err != nil || len(left) > 0 {
+			if left, err := filepath.Glob(filepath.Join(folder, "*"+build.TempMark+"*")); err != nil || len(left) > 0 {
 				t.Errorf("%q is left", left)
 			}
 			if names := segments(t, filepath.Join(folder, "x.bdx"+CacheSuffix)); len(names) != 2 {
@@ -146,7 +147,7 @@ func TestFullDiskLeavesTheOldIndex(t *testing.T) {
 		if err := publishAt(t, path, oldSource, Options{}); err != nil {
 			t.Fatal(err)
 		}
-		err := publishAt(t, path, source, Options{Memory: minMemory, Workers: 2})
+		err := publishAt(t, path, source, Options{Memory: build.MinMemory, Workers: 2})
 		want := "new"
 		if err != nil {
 			failed++
@@ -206,7 +207,7 @@ func TestFullDiskUnderTheCache(t *testing.T) {
 func TestSpillFaults(t *testing.T) {
 	folder := t.TempDir()
 	fault := fmt.Errorf("input/output error")
-	err := publishLarge(t, folder, "new", hooks{fail: func(step string) error {
+	err := publishLarge(t, folder, "new", build.Hooks{Fail: func(step string) error {
 		if step == "spill" {
 			return fault
 		}
@@ -214,64 +215,5 @@ func TestSpillFaults(t *testing.T) {
 	}})
 	if want := "temporary file in " + folder + ": input/output error"; !errors.Is(err, fault) || err.Error() != want {
 		t.Errorf("build without a temporary file: %v, want %s: the list is not to blame", err, want)
-	}
-	// What comes back is not what was written.
-	file := newSpillFile(filepath.Join(folder, "x.bdx"), hooks{})
-	defer file.close()
-	s, err := newScatter(1, 2, minMemory, minMemory, file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.close()
-	for range 3 * minMemory / 512 {
-		b, err := s.lanes[0].add(1, 512)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b[0] = 7
-	}
-	if err := s.finish(); err != nil {
-		t.Fatal(err)
-	}
-	if file.written() == 0 {
-		t.Fatal("nothing was spilled")
-	}
-	if _, err := loadPart(s, 1); err != nil {
-		t.Fatal(err)
-	}
-	// Memory that does not begin at a page is for the system's cache.
-	first, odd := make([]byte, s.block), make([]byte, s.block+1)[1:]
-	for _, b := range [][]byte{first, odd} {
-		if err := file.read(b, 0); err != nil || !whole(b, s.block) {
-			t.Fatalf("a block that was written: %v", err)
-		}
-	}
-	if _, err := unix.Pwrite(file.fd, []byte{1}, file.written()/2+100); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := loadPart(s, 1); !errors.Is(err, errSpill) {
-		t.Errorf("load of a damaged file: %v", err)
-	}
-	if err := unix.Ftruncate(file.fd, 1000); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := loadPart(s, 1); !errors.Is(err, errSpill) {
-		t.Errorf("load of a file that was cut off: %v", err)
-	}
-}
-
-// A file system without files that have no name.
-func TestSpillFileWithAName(t *testing.T) {
-	folder := t.TempDir()
-	fd, err := unlinkedFile(filepath.Join(folder, "x.bdx"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	if _, err := unix.Pwrite(fd, []byte("x"), 10); err != nil {
-		t.Error(err)
-	}
-	if left := temporaryFiles(t, folder); len(left) > 0 {
-		t.Errorf("%q is left", left)
 	}
 }

@@ -1,11 +1,13 @@
 package index
 
 import (
+	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/index/internal/segment"
 )
 
-// What an index is made from and what its list table says, as package format has it.
+// What an index is made from, how it is built, and what its list table says. The
+// packages that own these types say the rest.
 type (
 	// Source is one file of one list, as configured.
 	Source = format.Source
@@ -15,6 +17,18 @@ type (
 	Exceptions = format.Exceptions
 	// ListInfo is one row of an index's list table: one source as it was compiled.
 	ListInfo = format.ListInfo
+	// Options of a build. The zero value is what the daemon uses.
+	Options = build.Options
+	// Seed fixes what a build otherwise draws at random or reads from the clock.
+	Seed = build.Seed
+	// Progress is how far a build is.
+	Progress = build.Progress
+	// Report is what a build did.
+	Report = build.Report
+	// Stage is one part of a build and the time that it took.
+	Stage = build.Stage
+	// SourcesError carries the error of every source that was refused, in order.
+	SourcesError = build.SourcesError
 	// ListWorth is what one list adds to the others.
 	ListWorth = format.ListWorth
 	// Overlap is what two lists have in common.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/internal/race"
 	"blockd/lists"
@@ -118,7 +119,7 @@ func TestNetworkThatHasNoKeyIsRefused(t *testing.T) {
 		{"mapped into IPv6", listed{net: netip.MustParsePrefix("::ffff:198.51.100.0/120"), scope: lists.Tree}, "network ::ffff:198.51.100.0/120 with scope 2"},
 		{"names below", listed{net: netip.MustParsePrefix("198.51.100.0/24"), scope: lists.Sub}, "network 198.51.100.0/24 with scope 1"},
 	} {
-		if _, err := draftOf(t, filepath.Join(t.TempDir(), "x.bdx"), seeded(1), hooks{}, rowsNamed(1), []listed{tt.e}); err == nil || err.Error() != tt.want {
+		if _, err := draftOf(t, filepath.Join(t.TempDir(), "x.bdx"), seeded(1), build.Hooks{}, rowsNamed(1), []listed{tt.e}); err == nil || err.Error() != tt.want {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		}
 	}

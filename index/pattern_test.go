@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"blockd/addr"
+	"blockd/index/internal/build"
 	"blockd/internal/race"
 	"blockd/lists"
 	"blockd/pattern"
@@ -226,7 +227,7 @@ func TestLongestPattern(t *testing.T) {
 		t.Error(err)
 	}
 	entries[0].pattern = "/a" + text[1:]
-	if _, err := draftOf(t, filepath.Join(t.TempDir(), "x.bdx"), seeded(1), hooks{}, rowsNamed(1), entries[:1]); err == nil || err.Error() != "pattern of 1003 octets with scope 0" {
+	if _, err := draftOf(t, filepath.Join(t.TempDir(), "x.bdx"), seeded(1), build.Hooks{}, rowsNamed(1), entries[:1]); err == nil || err.Error() != "pattern of 1003 octets with scope 0" {
 		t.Errorf("a pattern that is too long: %v", err)
 	}
 }

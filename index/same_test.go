@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 )
 
@@ -118,7 +119,7 @@ func TestCrowdedBuildSpills(t *testing.T) {
 		s := format.Hasher{Kind: format.HashXXH3, Key: key}
 		return s.Sum(name).Hi>>53 == 0
 	})
-	d := draftOfHostile(t, o, hooks{}, entries)
+	d := draftOfHostile(t, o, build.Hooks{}, entries)
 	if d.Report.Reseeds != 1 || d.Report.Spilled == 0 {
 		t.Errorf("%d reseeds, %d octets spilled", d.Report.Reseeds, d.Report.Spilled)
 	}
@@ -130,7 +131,7 @@ func TestSameBytesPastTheCache(t *testing.T) {
 	var want []byte
 	for _, direct := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "x.bdx")
-		d, err := draftOf(t, path, seeded(1), hooks{direct: direct}, rowsNamed(1), entries)
+		d, err := draftOf(t, path, seeded(1), build.Hooks{Direct: direct}, rowsNamed(1), entries)
 		if err != nil {
 			t.Fatal(err)
 		}

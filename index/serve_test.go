@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"blockd/addr"
+	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/lists"
 )
@@ -25,7 +26,7 @@ import (
 func TestFileCutOffWhileItServes(t *testing.T) {
 	const n = 20_000
 	path := filepath.Join(t.TempDir(), "x.bdx")
-	d, err := draftOf(t, path, seeded(1), hooks{}, rowsNamed(1), manyDomains(n))
+	d, err := draftOf(t, path, seeded(1), build.Hooks{}, rowsNamed(1), manyDomains(n))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func TestSwapUnderReaders(t *testing.T) {
 		for i := range 10 {
 			entries = append(entries, listed{key: domainKey(t, fmt.Sprintf("d%d.test", i)), scope: lists.Tree, line: g + 1, reason: fmt.Sprint(g + 1)})
 		}
-		d, err := draftOf(t, files[g], Options{}, hooks{}, rowsNamed(1), entries)
+		d, err := draftOf(t, files[g], Options{}, build.Hooks{}, rowsNamed(1), entries)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/lists"
 )
@@ -108,7 +109,7 @@ func TestBuildRefusesEntry(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := draftOf(t, t.TempDir()+"/x.bdx", seeded(1), hooks{}, rowsNamed(1), []listed{tt.e})
+			_, err := draftOf(t, t.TempDir()+"/x.bdx", seeded(1), build.Hooks{}, rowsNamed(1), []listed{tt.e})
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("error %v, want %s", err, tt.want)
 			}
@@ -132,7 +133,7 @@ func TestSameRowSaysTheSameOnce(t *testing.T) {
 		e(1, 2, lists.Sub, lists.Block, "below only", 0),
 	}
 	path := t.TempDir() + "/x.bdx"
-	d, err := draftOf(t, path, seeded(1), hooks{}, rowsNamed(2), entries)
+	d, err := draftOf(t, path, seeded(1), build.Hooks{}, rowsNamed(2), entries)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,7 @@ func TestMoreThan64Sources(t *testing.T) {
 	entries[170].action = lists.Allow
 	entries[180].expiry += 1000
 	path := t.TempDir() + "/x.bdx"
-	d, err := draftOf(t, path, seeded(1), hooks{}, rows, entries)
+	d, err := draftOf(t, path, seeded(1), build.Hooks{}, rows, entries)
 	if err != nil {
 		t.Fatal(err)
 	}

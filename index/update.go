@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/index/internal/segment"
 	"blockd/lists"
@@ -43,7 +44,7 @@ func (ix *Index) Update(ctx context.Context, sources []Source, o Options) (*Inde
 		ix = ix.overlay.base // the cache has what its file was made from
 	}
 	began := time.Now()
-	o.Workers = workersOf(o)
+	o.Workers = build.Workers(o)
 	u := &updating{Options: o, base: ix, cache: segment.Open(o.Cache), table: slices.Clone(ix.file.Lists), limit: 2 * maxOverlayKeys,
 		rows: map[int]segment.Change{}}
 	updated, err := u.update(ctx, sources)
@@ -89,7 +90,7 @@ func (u *updating) update(ctx context.Context, sources []Source) (*Index, error)
 	updated.generation, updated.file.Lists, updated.file.Built = hex.EncodeToString(id[:]), u.table, time.Now().Unix()
 	failed, err := selfTest(ctx, updated, u.table, u.tests, time.Now())
 	if err == nil && len(failed) > 0 {
-		err = segment.TooDifferent("%v", failures(failed))
+		err = segment.TooDifferent("%v", build.Failures(failed))
 	}
 	return updated, err
 }
@@ -141,7 +142,7 @@ func (u *updating) segment(ctx context.Context, s Source, hash [16]byte) (*segme
 	if found := u.cache.Of(s, hash); found != nil {
 		return found, nil
 	}
-	err := parseOnly(ctx, u.cache, s, u.Workers)
+	err := build.Parse(ctx, u.cache, s, u.Workers)
 	if errors.As(err, new(*lists.FileError)) {
 		err = segment.TooDifferent("list %s: %v", s.List, err)
 	}

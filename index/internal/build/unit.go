@@ -1,4 +1,4 @@
-package index
+package build
 
 import (
 	"encoding/binary"
@@ -72,8 +72,8 @@ func (u *unitWriter) write(unit int, unitBits uint) error {
 	if err := u.w.f.write(u.cutter.Pages, offset); err != nil {
 		return err
 	}
-	if u.w.hooks.wrote != nil {
-		u.w.hooks.wrote(unit)
+	if u.w.hooks.Wrote != nil {
+		u.w.hooks.Wrote(unit)
 	}
 	return u.readBack(first, parts, offset)
 }

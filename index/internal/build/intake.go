@@ -1,4 +1,4 @@
-package index
+package build
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 	"blockd/lists"
 )
 
-// intake is what was read of all sources. Sources are read one behind the other,
+// Intake is what was read of all sources. Sources are read one behind the other,
 // each by all workers at once.
-type intake struct {
+type Intake struct {
 	hash    format.Hasher
 	now     int64 // Unix seconds: what has expired by then is not taken in
 	records *scatter
-	workers []worker
+	Workers []worker
 	rows    []rowIntake
 }
 
@@ -50,7 +50,7 @@ func (c *rowCounts) add(o rowCounts) {
 // worker takes in what one goroutine reads. The line numbers of a source rise, and
 // what one line says comes one behind the other.
 type worker struct {
-	in   *intake
+	in   *Intake
 	lane *lane
 	row  int
 	rowCounts
@@ -64,34 +64,34 @@ type worker struct {
 	_      [64]byte // workers are written by different cores
 }
 
-func newIntake(h format.Hasher, now int64, rows []rowIntake, records *scatter) *intake {
-	in := &intake{hash: h, now: now, records: records, rows: rows, workers: make([]worker, len(records.lanes))}
-	for i := range in.workers {
-		in.workers[i].in, in.workers[i].lane = in, &records.lanes[i]
+func newIntake(h format.Hasher, now int64, rows []rowIntake, records *scatter) *Intake {
+	in := &Intake{hash: h, now: now, records: records, rows: rows, Workers: make([]worker, len(records.lanes))}
+	for i := range in.Workers {
+		in.Workers[i].in, in.Workers[i].lane = in, &records.lanes[i]
 	}
 	return in
 }
 
-// begin makes what the workers add entries of row.
-func (in *intake) begin(row int) {
+// Begin makes what the workers add entries of row.
+func (in *Intake) Begin(row int) {
 	in.rows[row] = rowIntake{reasons: segment.NewReasons()}
-	for i := range in.workers {
-		w := &in.workers[i]
+	for i := range in.Workers {
+		w := &in.Workers[i]
 		w.row, w.rowCounts, w.at, w.reason, w.number = row, rowCounts{}, segment.Place{}, "", 0
 	}
 }
 
-// end tells whether the source of row was read to its good end.
-func (in *intake) end(row int, live bool) {
+// End tells whether the source of row was read to its good end.
+func (in *Intake) End(row int, live bool) {
 	r := &in.rows[row]
 	r.live = live
-	for i := range in.workers {
-		r.rowCounts.add(in.workers[i].rowCounts)
+	for i := range in.Workers {
+		r.rowCounts.add(in.Workers[i].rowCounts)
 	}
 }
 
 // counted is what all live rows have.
-func (in *intake) counted() (c rowCounts) {
+func (in *Intake) counted() (c rowCounts) {
 	for i := range in.rows {
 		if in.rows[i].live {
 			c.add(in.rows[i].rowCounts)
@@ -101,11 +101,11 @@ func (in *intake) counted() (c rowCounts) {
 }
 
 // feed takes the entries of a segment in, as those of the row in hand.
-func (in *intake) feed(ctx context.Context, s *segment.Segment, report func(octets int, entries uint64)) error {
-	r := &in.rows[in.workers[0].row]
+func (in *Intake) feed(ctx context.Context, s *segment.Segment, report func(octets int, entries uint64)) error {
+	r := &in.rows[in.Workers[0].row]
 	r.reasons, r.Counts = s.Reasons, s.Counts
-	return s.Each(ctx, len(in.workers), func(i int, c *segment.Chunk, entries uint64) error {
-		w, octets := &in.workers[i], len(c.Rest)
+	return s.Each(ctx, len(in.Workers), func(i int, c *segment.Chunk, entries uint64) error {
+		w, octets := &in.Workers[i], len(c.Rest)
 		for range entries {
 			key, e := c.Entry()
 			if c.Bad {
@@ -122,8 +122,8 @@ func (in *intake) feed(ctx context.Context, s *segment.Segment, report func(octe
 	})
 }
 
-// take takes in one item that is an entry. expiry is in Unix seconds, 0 is never.
-func (w *worker) take(it *lists.Item, expiry int64) error {
+// Take takes in one item that is an entry. expiry is in Unix seconds, 0 is never.
+func (w *worker) Take(it *lists.Item, expiry int64) error {
 	switch it.Kind {
 	case lists.Addr, lists.Domain:
 		return w.add(it.Key, expiry, it)
@@ -238,7 +238,7 @@ func uvarintSize(v uint64) int {
 }
 
 // numberReasons makes the table of the reasons of all live rows.
-func (in *intake) numberReasons() (format.ReasonTable, error) {
+func (in *Intake) numberReasons() (format.ReasonTable, error) {
 	all := format.NewReasonTable()
 	for i := range in.rows {
 		r := &in.rows[i]
@@ -284,7 +284,7 @@ func (w *worker) addPattern(expiry int64, it *lists.Item) error {
 
 // boundPatterns refuses the source of a row that brings more patterns than an index
 // holds. What it has read does not count.
-func (b *builder) boundPatterns(number int) error {
+func (b *Builder) boundPatterns(number int) error {
 	c := b.in.counted()
 	var err error
 	switch {
@@ -297,7 +297,7 @@ func (b *builder) boundPatterns(number int) error {
 		return nil
 	}
 	b.in.rows[number].live = false
-	row := &b.rows[number]
+	row := &b.Rows[number]
 	fe := &lists.FileError{Path: row.Source.Path, Class: lists.TooBig, Err: err}
 	row.Summary.Verdict, row.Summary.Why, row.Summary.Hash = lists.Refused, fe.Why(), [16]byte{}
 	return fe

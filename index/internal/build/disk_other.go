@@ -1,6 +1,6 @@
 //go:build !linux
 
-package index
+package build
 
 import (
 	"os"
@@ -17,3 +17,5 @@ func pwritev(fd int, pieces [][]byte, offset int64) (int, error) {
 func setDirect(int, bool) error { return nil }
 
 func startWriting(*os.File, int64, int64) {}
+
+func openDirect(string) *os.File { return nil }

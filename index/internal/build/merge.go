@@ -1,4 +1,4 @@
-package index
+package build
 
 import (
 	"bytes"
@@ -39,9 +39,9 @@ var errTooMuch = errors.New("one part of the records has more than 2 GiB")
 // merger turns the taken records of some parts into one record a key, in order of
 // their hash. It is for one goroutine and keeps its memory from call to call.
 type merger struct {
-	in     *intake
+	in     *Intake
 	parts  *partReader
-	rows   []ListInfo
+	rows   []format.ListInfo
 	worth  *format.WorthCounter
 	counts merged
 

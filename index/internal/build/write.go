@@ -1,4 +1,4 @@
-package index
+package build
 
 import (
 	"bytes"
@@ -44,15 +44,15 @@ var attempts = [...]struct {
 
 const firstSip = 3 // of attempts
 
-// opened is the file of a build as a reader opens it.
-type opened struct {
+// Opened is the file of a build as a reader opens it.
+type Opened struct {
 	*format.Contents
-	filter func(ctx context.Context) (*bloom.Filter, error) // reads and sums all of it
+	Filter func(ctx context.Context) (*bloom.Filter, error) // reads and sums all of it
 }
 
-// write merges what was taken in and writes all of the file f, syncs it, and meanwhile
+// Write merges what was taken in and writes all of the file f, syncs it, and meanwhile
 // checks it as open has opened it.
-func (b *builder) write(ctx context.Context, f *os.File, r *Report, open func() (opened, error)) (err error) {
+func (b *Builder) Write(ctx context.Context, f *os.File, r *Report, open func() (Opened, error)) (err error) {
 	*r = Report{}
 	pages := b.openPages(f, b.in.counted().bytes)
 	defer pages.end()
@@ -61,7 +61,7 @@ func (b *builder) write(ctx context.Context, f *os.File, r *Report, open func() 
 		return err
 	}
 	defer w.close()
-	if err := b.hooks.at("sync"); err != nil {
+	if err := b.hooks.At("sync"); err != nil {
 		return err
 	}
 	synced := make(chan error, 1)
@@ -70,24 +70,24 @@ func (b *builder) write(ctx context.Context, f *os.File, r *Report, open func() 
 		end := b.stages.begin("sync")
 		err = cmp.Or(<-synced, err)
 		end()
-		r.Lists, r.Cached, r.Notes = b.rows, b.cached, b.segments.Notes
+		r.Lists, r.Cached, r.Notes = b.Rows, b.cached, b.Segments.Notes
 		r.Stages, r.Spilled, r.PeakMemory = b.stages, b.spill.written(), peakMemory()
 	}()
-	if err := b.hooks.at("reopen"); err != nil {
+	if err := b.hooks.At("reopen"); err != nil {
 		return err
 	}
 	file, err := open()
 	if err != nil {
 		return err
 	}
-	if err := b.hooks.at("verify"); err != nil {
+	if err := b.hooks.At("verify"); err != nil {
 		return err
 	}
 	return w.check(ctx, file)
 }
 
 // writeFile merges what was taken in and writes the whole file. Close what it returns.
-func (b *builder) writeFile(ctx context.Context, f *pageFile, r *Report) (*fileWriter, error) {
+func (b *Builder) writeFile(ctx context.Context, f *pageFile, r *Report) (*fileWriter, error) {
 	tries := attempts[:]
 	if b.SipHash {
 		tries = tries[firstSip:]
@@ -101,7 +101,7 @@ func (b *builder) writeFile(ctx context.Context, f *pageFile, r *Report) (*fileW
 				return nil, err
 			}
 		}
-		w := &fileWriter{builder: b, f: f, fill: try.fill}
+		w := &fileWriter{Builder: b, f: f, fill: try.fill}
 		if err = w.write(ctx); err == nil {
 			r.Keys, r.Entries, r.Duplicates, r.Dropped = w.counts.Keys, w.counts.Entries, w.counts.duplicates, w.counts.dropped
 			r.Bytes, r.FilterBits = int64(w.head.Size), w.head.Blocks*bloom.BlockBits
@@ -120,7 +120,7 @@ func (b *builder) writeFile(ctx context.Context, f *pageFile, r *Report) (*fileW
 // are complete only after them, so the pages go first, to where they belong, and
 // the header goes last.
 type fileWriter struct {
-	*builder
+	*Builder
 	f      *pageFile
 	fill   float64
 	head   format.Header
@@ -154,7 +154,7 @@ func (w *fileWriter) write(ctx context.Context) error {
 	if err := w.writePages(ctx); err != nil {
 		return err
 	}
-	if err := w.hooks.at("write"); err != nil {
+	if err := w.hooks.At("write"); err != nil {
 		return err
 	}
 	if err := w.writeFilter(ctx); err != nil {
@@ -164,13 +164,13 @@ func (w *fileWriter) write(ctx context.Context) error {
 		return err
 	}
 	var table []byte
-	for i, row := range w.rows {
+	for i, row := range w.Rows {
 		table = format.AppendRow(table, i, row)
 	}
 	if len(table) > format.MaxTableBytes {
 		return fmt.Errorf("list table of %d bytes, want at most %d", len(table), format.MaxTableBytes)
 	}
-	w.place(format.SecLists, uint64(len(table)), uint64(len(w.rows)))
+	w.place(format.SecLists, uint64(len(table)), uint64(len(w.Rows)))
 	if err := w.small(format.SecLists, table); err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (w *fileWriter) write(ctx context.Context) error {
 	if err := w.last(format.SecWorth, w.worth.Append(nil), uint64(len(w.worth.Lists))); err != nil {
 		return err
 	}
-	if b, rows := format.EncodeDropped(w.rows); rows > 0 {
+	if b, rows := format.EncodeDropped(w.Rows); rows > 0 {
 		if err := w.last(format.SecDropped, b, rows); err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (w *fileWriter) write(ctx context.Context) error {
 	if err := w.f.Truncate(int64(w.head.Size)); err != nil {
 		return err
 	}
-	if err := w.hooks.at("header"); err != nil {
+	if err := w.hooks.At("header"); err != nil {
 		return err
 	}
 	_, err = w.f.WriteAt(w.head.Encode(), 0)
@@ -225,17 +225,17 @@ func (w *fileWriter) plan() {
 	}
 	w.head = format.Header{
 		BuildID: w.buildID, Hash: w.in.hash, Partitions: partitions, Kinds: taken.Kinds,
-		Blocks: bloom.Blocks(taken.entries, w.BitsPerKey), Built: max(0, w.built.Unix()),
+		Blocks: bloom.Blocks(taken.entries, w.BitsPerKey), Built: max(0, w.Built.Unix()),
 	}
 	w.place(format.SecFilter, w.head.Blocks*bloom.BlockBytes, w.head.Blocks)
 	chunks := format.FilterChunks(w.head.Blocks * bloom.BlockBytes)
 	w.place(format.SecFilterSums, 4*chunks, chunks)
 	w.place(format.SecDirectory, format.PartitionBytes*partitions, partitions)
 	w.place(format.SecPages, 0, 0) // its length comes with the pages
-	w.head.Sections[format.SecPages].Offset += w.hooks.gap * format.PageSize
+	w.head.Sections[format.SecPages].Offset += w.hooks.Gap * format.PageSize
 	w.head.Sections[format.SecReasons].Items = uint64(len(w.reasons.Ends))
 	w.draft = format.NewDirectory(&w.head)
-	w.worth = format.NewWorthCounter(w.rows)
+	w.worth = format.NewWorthCounter(w.Rows)
 }
 
 // place puts a section behind the one before it.
@@ -283,8 +283,8 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 	defer background.end()
 	for i := range writers {
 		u := &unitWriter{w: w, order: order}
-		u.merger = merger{in: w.in, parts: parts, rows: w.rows, worth: format.NewWorthCounter(w.rows)}
-		u.checker = format.Checker{Directory: &w.draft, Rows: len(w.rows), Later: w.hashes.lane(i).add}
+		u.merger = merger{in: w.in, parts: parts, rows: w.Rows, worth: format.NewWorthCounter(w.Rows)}
+		u.checker = format.Checker{Directory: &w.draft, Rows: len(w.Rows), Later: w.hashes.lane(i).add}
 		writers[i] = u
 		group.Go(func() error {
 			for {
@@ -328,7 +328,7 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 // check checks the file as a reader has opened it. Its pages were read back and checked
 // against w when they were written: so the file must say of them what w did. The filter
 // that it has is asked for all keys that the pages had.
-func (w *fileWriter) check(ctx context.Context, file opened) error {
+func (w *fileWriter) check(ctx context.Context, file Opened) error {
 	defer w.stages.begin("verify")()
 	size := int64(file.Size)
 	w.progress.report(Progress{Stage: "verify", Total: size})
@@ -338,7 +338,7 @@ func (w *fileWriter) check(ctx context.Context, file opened) error {
 	if !slices.Equal(file.Parts, w.draft.Parts) {
 		return format.Corrupt(file.Sections[format.SecDirectory].Offset, "the directory is not the one that was written")
 	}
-	filter, err := file.filter(ctx)
+	filter, err := file.Filter(ctx)
 	if err != nil {
 		return err
 	}

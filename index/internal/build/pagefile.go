@@ -1,4 +1,4 @@
-package index
+package build
 
 import (
 	"errors"
@@ -23,9 +23,9 @@ type pageFile struct {
 }
 
 // openPages makes use of f, for about so many octets of pages. f stays the caller's.
-func (b *builder) openPages(f *os.File, octets uint64) *pageFile {
+func (b *Builder) openPages(f *os.File, octets uint64) *pageFile {
 	p := &pageFile{File: f}
-	if octets >= directBytes || b.hooks.direct {
+	if octets >= directBytes || b.hooks.Direct {
 		p.direct = openDirect(f.Name())
 	}
 	return p

@@ -1,4 +1,4 @@
-package index
+package build
 
 import (
 	"cmp"
@@ -9,13 +9,14 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"blockd/index/internal/format"
 	"blockd/index/internal/segment"
 	"blockd/lists"
 )
 
 // readAll reads every source, also behind a refused one, so that all faults are
 // told at once.
-func (b *builder) readAll(ctx context.Context) error {
+func (b *Builder) readAll(ctx context.Context) error {
 	defer b.stages.begin("read")()
 	for {
 		refused, err := b.readOnce(ctx)
@@ -39,19 +40,19 @@ func (b *builder) readAll(ctx context.Context) error {
 // source at most.
 var errAgain = errors.New("sources have to be read again")
 
-func (b *builder) readOnce(ctx context.Context) (refused []error, err error) {
+func (b *Builder) readOnce(ctx context.Context) (refused []error, err error) {
 	p := Progress{Stage: "read"}
 	sizes := make([]int64, len(b.sources))
 	for i, s := range b.sources {
 		sizes[i] = fileSize(s.Path)
 		p.Total += sizes[i]
 	}
-	b.rows, b.tests, b.cached = make([]ListInfo, len(b.sources)), nil, 0
+	b.Rows, b.Tests, b.cached = make([]format.ListInfo, len(b.sources)), nil, 0
 	for i, s := range b.sources {
 		p.Source = s.Path
 		err := b.readSource(ctx, i, s, p, sizes[i])
 		var file *lists.FileError
-		switch row := &b.rows[i]; {
+		switch row := &b.Rows[i]; {
 		case err == nil:
 		case !errors.As(err, &file):
 			return nil, err
@@ -72,8 +73,8 @@ func (b *builder) readOnce(ctx context.Context) (refused []error, err error) {
 
 // reading is one source while several workers read it.
 type reading struct {
-	*builder
-	source   Source
+	*Builder
+	source   format.Source
 	row      int
 	progress Progress
 	size     int64 // of the file
@@ -87,26 +88,26 @@ type reading struct {
 // readSource takes one source in as a row: from its segment if there is one. Of a
 // source that ends in an error, which may show at its very last byte, nothing
 // counts.
-func (b *builder) readSource(ctx context.Context, number int, s Source, p Progress, size int64) error {
-	row := &b.rows[number]
+func (b *Builder) readSource(ctx context.Context, number int, s format.Source, p Progress, size int64) error {
+	row := &b.Rows[number]
 	if left, out := b.left[number]; out {
 		*row = left
 		return nil
 	}
-	*row = ListInfo{Source: s, Guard: s.Settings.Guard.ID()}
-	r := &reading{builder: b, source: s, row: number, progress: p, size: size}
+	*row = format.ListInfo{Source: s, Guard: s.Settings.Guard.ID()}
+	r := &reading{Builder: b, source: s, row: number, progress: p, size: size}
 	r.entries.Store(p.Entries)
-	b.in.begin(number)
+	b.in.Begin(number)
 	ok, err := r.fromCache(ctx)
 	if !ok && err == nil {
 		err = r.parse(ctx)
 	}
-	b.in.end(number, err == nil)
+	b.in.End(number, err == nil)
 	if err == nil {
 		err = b.boundPatterns(number)
 	}
 	if err == nil {
-		b.tests = append(b.tests, r.tests...)
+		b.Tests = append(b.Tests, r.tests...)
 		row.NetworkEntries = b.in.rows[number].Networks
 	}
 	return err
@@ -114,34 +115,34 @@ func (b *builder) readSource(ctx context.Context, number int, s Source, p Progre
 
 // parse reads the text of the source, and writes its segment.
 func (r *reading) parse(ctx context.Context) error {
-	kept := r.segments.Write(r.source, r.Workers)
-	for i := range r.in.workers {
-		r.in.workers[i].segment = kept.Lane(i)
+	kept := r.Segments.Write(r.source, r.Workers)
+	for i := range r.in.Workers {
+		r.in.Workers[i].segment = kept.Lane(i)
 	}
 	states := make([]readState, r.Workers)
 	var err error
-	r.rows[r.row].Summary, err = lists.ReadBlocks(ctx, r.source.Path, r.source.Settings, r.Workers, func(i int, it *lists.Item) error {
-		return r.take(&r.in.workers[i], &states[i], it)
+	r.Rows[r.row].Summary, err = lists.ReadBlocks(ctx, r.source.Path, r.source.Settings, r.Workers, func(i int, it *lists.Item) error {
+		return r.take(&r.in.Workers[i], &states[i], it)
 	})
 	slices.SortStableFunc(r.tests, func(a, b segment.Test) int { return cmp.Compare(a.Line, b.Line) })
-	meta := segment.Meta{Summary: r.rows[r.row].Summary, Reasons: r.in.rows[r.row].reasons, Tests: r.tests}
-	for i := range r.in.workers {
-		r.in.workers[i].segment = nil
-		meta.Counts.Add(r.in.workers[i].Counts)
+	meta := segment.Meta{Summary: r.Rows[r.row].Summary, Reasons: r.in.rows[r.row].reasons, Tests: r.tests}
+	for i := range r.in.Workers {
+		r.in.Workers[i].segment = nil
+		meta.Counts.Add(r.in.Workers[i].Counts)
 	}
 	kept.End(r.source, meta, err)
 	return err
 }
 
-// parseOnly reads the text of a source for its segment alone.
-func parseOnly(ctx context.Context, c *segment.Cache, s Source, workers int) error {
-	b := &builder{Options: Options{Workers: workers}, segments: c, sources: []Source{s}, rows: make([]ListInfo, 1)}
-	b.in = &intake{rows: make([]rowIntake, 1), workers: make([]worker, workers)} // without lanes
-	for i := range b.in.workers {
-		b.in.workers[i].in = b.in
+// Parse reads the text of a source for its segment alone.
+func Parse(ctx context.Context, c *segment.Cache, s format.Source, workers int) error {
+	b := &Builder{Options: Options{Workers: workers}, Segments: c, sources: []format.Source{s}, Rows: make([]format.ListInfo, 1)}
+	b.in = &Intake{rows: make([]rowIntake, 1), Workers: make([]worker, workers)} // without lanes
+	for i := range b.in.Workers {
+		b.in.Workers[i].in = b.in
 	}
-	b.in.begin(0)
-	r := &reading{builder: b, source: s}
+	b.in.Begin(0)
+	r := &reading{Builder: b, source: s}
 	return r.parse(ctx)
 }
 
@@ -165,7 +166,7 @@ func (r *reading) take(w *worker, state *readState, it *lists.Item) error {
 		r.tests = append(r.tests, segment.Test{Row: r.row, Line: it.Line, Test: it.Test})
 		r.mu.Unlock()
 	}
-	err := w.take(it, 0)
+	err := w.Take(it, 0)
 	if err != nil && !errors.Is(err, errTemporary) {
 		err = fmt.Errorf("%s:%d: %w", r.source.Path, it.Line, err)
 	}
@@ -178,5 +179,5 @@ func (r *reading) report(state *readState) {
 	now.Done += min(r.done.Add(state.octets), r.size)
 	now.Entries = r.entries.Add(int64(state.items))
 	state.items, state.octets = 0, 0
-	r.builder.progress.report(now)
+	r.Builder.progress.report(now)
 }

@@ -1,6 +1,10 @@
-package index
+package build
 
-import "time"
+import (
+	"time"
+
+	"blockd/index/internal/format"
+)
 
 // Options of a build. The zero value is what the daemon uses.
 type Options struct {
@@ -34,7 +38,7 @@ type Seed struct {
 
 // Report is what a build did.
 type Report struct {
-	Lists      []ListInfo
+	Lists      []format.ListInfo
 	Keys       uint64 // distinct
 	Entries    uint64 // a key held by three lists counts three times
 	Duplicates uint64 // entries that repeat key, scope and action of an earlier line of their file

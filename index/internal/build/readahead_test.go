@@ -1,4 +1,4 @@
-package index
+package build
 
 import (
 	"context"
@@ -22,9 +22,9 @@ func loadPart(s *scatter, number int) ([]byte, error) {
 // modulo 2^bits, of which most are in the file.
 func spilledScatter(t *testing.T, bits uint, records int) *scatter {
 	t.Helper()
-	file := newSpillFile(filepath.Join(t.TempDir(), "x.bdx"), hooks{})
+	file := newSpillFile(filepath.Join(t.TempDir(), "x.bdx"), Hooks{})
 	t.Cleanup(file.close)
-	s, err := newScatter(2, bits, minMemory, minMemory, file)
+	s, err := newScatter(2, bits, MinMemory, MinMemory, file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,10 @@
-package index
+package build
 
 import (
 	"context"
 	"errors"
 
+	"blockd/index/internal/format"
 	"blockd/index/internal/segment"
 )
 
@@ -13,9 +14,9 @@ func (r *reading) fromCache(ctx context.Context) (ok bool, err error) {
 	var s *segment.Segment
 	why := r.useLast[r.row]
 	if why != nil {
-		s = r.segments.Last(r.source)
+		s = r.Segments.Last(r.source)
 	} else {
-		s, err = r.segments.Find(ctx, r.source)
+		s, err = r.Segments.Find(ctx, r.source)
 	}
 	if s == nil {
 		return false, err
@@ -26,18 +27,18 @@ func (r *reading) fromCache(ctx context.Context) (ok bool, err error) {
 		now := r.progress
 		now.Done += int64(float64(r.done.Add(int64(octets))) / all * float64(r.size))
 		now.Entries = r.entries.Add(int64(entries))
-		r.builder.progress.report(now)
+		r.Builder.progress.report(now)
 	})
 	if errors.Is(err, segment.ErrDamaged) { // what was taken in of it must not count
-		r.segments.Drop(s, err)
+		r.Segments.Drop(s, err)
 		delete(r.useLast, r.row)
 		return false, errAgain
 	}
 	if err != nil {
 		return false, err
 	}
-	r.segments.Use(r.source, s)
-	row := &r.rows[r.row]
+	r.Segments.Use(r.source, s)
+	row := &r.Rows[r.row]
 	row.Summary = s.Summary
 	r.tests = s.TestsOf(r.row)
 	if why != nil {
@@ -50,11 +51,11 @@ func (r *reading) fromCache(ctx context.Context) (ok bool, err error) {
 
 // lastGood decides whether the source of a row that is refused is read again from
 // the segment of the last published build.
-func (b *builder) lastGood(row int, why error) bool {
+func (b *Builder) lastGood(row int, why error) bool {
 	if !b.LastGood || b.useLast[row] != nil {
 		return false
 	}
-	last := b.segments.Last(b.sources[row])
+	last := b.Segments.Last(b.sources[row])
 	if last == nil {
 		return false
 	}
@@ -65,7 +66,7 @@ func (b *builder) lastGood(row int, why error) bool {
 
 // fallBack is lastGood for sources that fail their self-tests, and reports whether
 // it is so for one of them.
-func (b *builder) fallBack(failed map[int]ListInfo) (some bool) {
+func (b *Builder) fallBack(failed map[int]format.ListInfo) (some bool) {
 	for i, row := range failed {
 		if b.lastGood(i, row.Refused) {
 			some = true

@@ -1,4 +1,4 @@
-package index
+package build
 
 import (
 	"cmp"
@@ -22,61 +22,62 @@ const (
 	// from there on the disk decides.
 	maxWorkers = 8
 
-	minMemory = 1 << 20
+	MinMemory = 1 << 20
 
 	// progressEvery is the number of items of a worker between two reports.
 	progressEvery = 1 << 14
 )
 
-// tempMark stands between the target's name and the builder's process id.
-const tempMark = ".tmp-"
+// TempMark stands between the target's name and the builder's process id.
+const TempMark = ".tmp-"
 
-// hooks are what tests put into a build. The zero value is the real thing.
-type hooks struct {
-	fail   func(step string) error     // asked before each step of publishing
-	wrote  func(unit int)              // told of each unit of pages before it is read back
-	weak   func(key []byte) bloom.Hash // stands in for XXH3
-	direct bool                        // pages go past the system's cache, however few
-	gap    uint64                      // pages of nothing before the store: a file over 4 GiB without its content
+// Hooks are what tests put into a build. The zero value is the real thing.
+type Hooks struct {
+	Fail   func(step string) error     // asked before each step of publishing
+	Wrote  func(unit int)              // told of each unit of pages before it is read back
+	Weak   func(key []byte) bloom.Hash // stands in for XXH3
+	Direct bool                        // pages go past the system's cache, however few
+	Gap    uint64                      // pages of nothing before the store: a file over 4 GiB without its content
 
-	entries func(in *intake) error // takes entries in, in place of sources, of
-	rows    []ListInfo             // which this is the list table
+	Entries func(in *Intake) error // takes entries in, in place of sources, of
+	Rows    []format.ListInfo      // which this is the list table
 }
 
-func (h *hooks) at(step string) error {
-	if h.fail == nil {
+// At is asked before each step.
+func (h *Hooks) At(step string) error {
+	if h.Fail == nil {
 		return nil
 	}
-	return h.fail(step)
+	return h.Fail(step)
 }
 
-// builder makes the file of one generation. It is for one goroutine.
-type builder struct {
+// Builder makes the file of one generation. It is for one goroutine.
+type Builder struct {
 	Options
-	hooks    hooks
+	hooks    Hooks
 	path     string
-	sources  []Source
-	rows     []ListInfo
-	tests    []segment.Test
+	sources  []format.Source
+	Rows     []format.ListInfo
+	Tests    []segment.Test
 	hash     format.Hasher
 	buildID  [16]byte
-	built    time.Time
+	Built    time.Time
 	spill    *spillFile
-	in       *intake
+	in       *Intake
 	progress reporter
 	stages   stages
-	segments *segment.Cache
-	cached   int              // sources that came from their segments
-	useLast  map[int]error    // rows that are read from the last good segment, and why
-	left     map[int]ListInfo // rows that are left out, and what is known of them
+	Segments *segment.Cache
+	cached   int                     // sources that came from their segments
+	useLast  map[int]error           // rows that are read from the last good segment, and why
+	left     map[int]format.ListInfo // rows that are left out, and what is known of them
 }
 
-// newBuilder makes the builder of an index at path. Its memory is bounded by
+// New makes the builder of an index at path. Its memory is bounded by
 // Options.Memory for the records, some MiB for each worker, and 12 bits for each key;
 // records beyond that lie in a file without a name beside path, of which about 16 MiB
 // are in memory when they are read again. A key that is listed millions of times costs
 // more: its records are merged at once.
-func newBuilder(path string, sources []Source, o Options, h hooks) (*builder, error) {
+func New(path string, sources []format.Source, o Options, h Hooks) (*Builder, error) {
 	if o.BitsPerKey == 0 {
 		o.BitsPerKey = bloom.DefaultBitsPerKey
 	}
@@ -86,40 +87,40 @@ func newBuilder(path string, sources []Source, o Options, h hooks) (*builder, er
 	if o.Memory == 0 {
 		o.Memory = defaultMemory
 	}
-	if o.Memory < minMemory {
-		return nil, fmt.Errorf("%d bytes of memory: want at least %d", o.Memory, minMemory)
+	if o.Memory < MinMemory {
+		return nil, fmt.Errorf("%d bytes of memory: want at least %d", o.Memory, MinMemory)
 	}
-	o.Workers = workersOf(o)
+	o.Workers = Workers(o)
 	if err := checkSources(sources); err != nil {
 		return nil, err
 	}
-	b := &builder{Options: o, hooks: h, path: path, sources: sources, progress: reporter{to: o.Progress},
-		useLast: map[int]error{}, left: map[int]ListInfo{}}
-	b.hash = format.Hasher{Kind: format.HashXXH3, Weak: h.weak}
+	b := &Builder{Options: o, hooks: h, path: path, sources: sources, progress: reporter{to: o.Progress},
+		useLast: map[int]error{}, left: map[int]format.ListInfo{}}
+	b.hash = format.Hasher{Kind: format.HashXXH3, Weak: h.Weak}
 	if o.SipHash {
 		b.hash.Kind = format.HashSip
 	}
 	if o.Seed != nil {
-		b.buildID, b.hash.Key, b.built = o.Seed.BuildID, o.Seed.HashKey, o.Seed.Built
+		b.buildID, b.hash.Key, b.Built = o.Seed.BuildID, o.Seed.HashKey, o.Seed.Built
 		return b, nil
 	}
-	b.built = time.Now()
+	b.Built = time.Now()
 	rand.Read(b.buildID[:]) // never fails: it ends the process rather
 	rand.Read(b.hash.Key[:])
 	return b, nil
 }
 
-// workersOf is how many goroutines work at once.
-func workersOf(o Options) int {
+// Workers is how many goroutines work at once.
+func Workers(o Options) int {
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
 	return min(max(o.Workers, 1), maxWorkers)
 }
 
-// begin takes all sources in. The lock of the index is held.
-func (b *builder) begin(ctx context.Context) error {
-	b.segments = segment.Open(b.Cache)
+// Begin takes all sources in. The lock of the index is held.
+func (b *Builder) Begin(ctx context.Context) error {
+	b.Segments = segment.Open(b.Cache)
 	for row, why := range b.Hold {
 		b.lastGood(row, why)
 	}
@@ -130,28 +131,28 @@ func (b *builder) begin(ctx context.Context) error {
 }
 
 // open makes room for the records.
-func (b *builder) open() error {
+func (b *Builder) open() error {
 	b.spill = newSpillFile(b.path, b.hooks)
 	records, err := b.newRecords(textSize(b.sources))
 	if err != nil {
 		return err
 	}
-	b.in = newIntake(b.hash, b.built.Unix(), make([]rowIntake, max(len(b.sources), len(b.hooks.rows))), records)
+	b.in = newIntake(b.hash, b.Built.Unix(), make([]rowIntake, max(len(b.sources), len(b.hooks.Rows))), records)
 	return nil
 }
 
 // take takes all entries in.
-func (b *builder) take(ctx context.Context) error {
-	if b.hooks.entries == nil {
+func (b *Builder) take(ctx context.Context) error {
+	if b.hooks.Entries == nil {
 		return b.readAll(ctx)
 	}
-	b.rows = b.hooks.rows
-	return cmp.Or(b.hooks.entries(b.in), b.in.records.finish())
+	b.Rows = b.hooks.Rows
+	return cmp.Or(b.hooks.Entries(b.in), b.in.records.finish())
 }
 
 // takeAgain takes everything in anew: the memory of the records is given back while
 // the file is written.
-func (b *builder) takeAgain(ctx context.Context) error {
+func (b *Builder) takeAgain(ctx context.Context) error {
 	if err := b.reset(); err != nil {
 		return err
 	}
@@ -159,20 +160,20 @@ func (b *builder) takeAgain(ctx context.Context) error {
 }
 
 // reset drops all that was taken in.
-func (b *builder) reset() error {
-	b.close()
+func (b *Builder) reset() error {
+	b.Close()
 	return b.open()
 }
 
-// without makes the next draft one without the failed sources: with what they held
+// Without makes the next draft one without the failed sources: with what they held
 // before, or with nothing of them.
-func (b *builder) without(ctx context.Context, failed map[int]ListInfo) error {
+func (b *Builder) Without(ctx context.Context, failed map[int]format.ListInfo) error {
 	switch {
 	case b.fallBack(failed):
 	case b.KeepGoing:
 		maps.Copy(b.left, failed)
 	default:
-		return failures(failed)
+		return Failures(failed)
 	}
 	return b.takeAgain(ctx)
 }
@@ -181,7 +182,7 @@ func (b *builder) without(ctx context.Context, failed map[int]ListInfo) error {
 // it, it fits into a core's own cache.
 const partBytes = 512 << 10
 
-func (b *builder) newRecords(text int64) (*scatter, error) {
+func (b *Builder) newRecords(text int64) (*scatter, error) {
 	bits, expected := uint(4), text+text/4 // a line of 37 octets becomes 44
 	for bits < 13 && expected>>bits > partBytes {
 		bits++
@@ -189,8 +190,8 @@ func (b *builder) newRecords(text int64) (*scatter, error) {
 	return newScatter(b.Workers, bits, b.Memory, expected, b.spill)
 }
 
-// close gives memory and temporary file back.
-func (b *builder) close() {
+// Close gives memory and temporary file back.
+func (b *Builder) Close() {
 	if b.in != nil {
 		b.in.records.close()
 		b.spill.close()
@@ -198,7 +199,7 @@ func (b *builder) close() {
 }
 
 // textSize is about how much text the sources have.
-func textSize(sources []Source) (size int64) {
+func textSize(sources []format.Source) (size int64) {
 	for _, s := range sources {
 		n := fileSize(s.Path)
 		if strings.HasSuffix(s.Path, ".gz") {
@@ -216,7 +217,7 @@ func fileSize(path string) int64 {
 	return 0
 }
 
-func checkSources(sources []Source) error {
+func checkSources(sources []format.Source) error {
 	if len(sources) > format.MaxLists {
 		return fmt.Errorf("%d list files are more than an index holds: %d", len(sources), format.MaxLists)
 	}
@@ -252,8 +253,8 @@ func (e *SourcesError) Error() string {
 // Unwrap lets errors.Is and errors.As look into each of them.
 func (e *SourcesError) Unwrap() []error { return e.Errs }
 
-// failures are the errors of failed sources in the order of their rows.
-func failures(failed map[int]ListInfo) *SourcesError {
+// Failures are the errors of failed sources in the order of their rows.
+func Failures(failed map[int]format.ListInfo) *SourcesError {
 	e := &SourcesError{}
 	for _, i := range slices.Sorted(maps.Keys(failed)) {
 		e.Errs = append(e.Errs, failed[i].Refused)

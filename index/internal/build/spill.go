@@ -1,4 +1,4 @@
-package index
+package build
 
 import (
 	"errors"
@@ -29,14 +29,14 @@ var (
 // sizes and places that come.
 type spillFile struct {
 	path  string // of the index that it lies beside
-	hooks hooks
+	hooks Hooks
 
 	mu   sync.Mutex // guards what follows
 	fd   int        // -1: not made yet
 	size int64
 }
 
-func newSpillFile(path string, h hooks) *spillFile { return &spillFile{path: path, hooks: h, fd: -1} }
+func newSpillFile(path string, h Hooks) *spillFile { return &spillFile{path: path, hooks: h, fd: -1} }
 
 // reserve returns the place of n octets.
 func (f *spillFile) reserve(n int64) int64 {
@@ -59,7 +59,7 @@ func (f *spillFile) open() (int, error) {
 	if f.fd >= 0 {
 		return f.fd, nil
 	}
-	err := f.hooks.at("spill")
+	err := f.hooks.At("spill")
 	if err == nil {
 		f.fd, err = unnamedFile(f.path)
 	}
@@ -139,7 +139,7 @@ func (f *spillFile) close() {
 
 // unlinkedFile makes a file beside path and takes its name away at once.
 func unlinkedFile(path string) (int, error) {
-	name := fmt.Sprintf("%s%s%d-spill", path, tempMark, os.Getpid())
+	name := fmt.Sprintf("%s%s%d-spill", path, TempMark, os.Getpid())
 	fd, err := unix.Open(name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: filepath.Dir(path), Err: err}

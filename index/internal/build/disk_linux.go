@@ -1,4 +1,4 @@
-package index
+package build
 
 import (
 	"errors"
@@ -47,4 +47,14 @@ func setDirect(fd int, direct bool) error {
 func startWriting(f *os.File, offset, n int64) {
 	// It is a wish: the sync at the end tells of a disk that fails.
 	_ = unix.SyncFileRange(int(f.Fd()), offset, n, unix.SYNC_FILE_RANGE_WRITE)
+}
+
+// openDirect opens the file at path for reads and writes past the system's cache.
+// nil: its file system has none.
+func openDirect(path string) *os.File {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
+	if err != nil {
+		return nil
+	}
+	return f
 }

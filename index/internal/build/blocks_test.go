@@ -1,4 +1,4 @@
-package index
+package build
 
 import (
 	"bytes"
@@ -81,9 +81,9 @@ func TestBlocksAreInOneHandEach(t *testing.T) {
 }
 
 func TestDroppedPartIsNotLoaded(t *testing.T) {
-	file := newSpillFile(filepath.Join(t.TempDir(), "x.bdx"), hooks{})
+	file := newSpillFile(filepath.Join(t.TempDir(), "x.bdx"), Hooks{})
 	defer file.close()
-	s, err := newScatter(1, 1, minMemory, 0, file)
+	s, err := newScatter(1, 1, MinMemory, 0, file)
 	if err != nil {
 		t.Fatal(err)
 	}
