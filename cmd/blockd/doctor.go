@@ -71,7 +71,7 @@ func printFindingsJSON(w io.Writer, found []doctor.Finding) error {
 	return nil
 }
 
-// printFindings writes a line for each finding, and what to do below it. Long texts are
+// printFindings writes a line for each finding, and below it what to do. Long texts are
 // folded within their column.
 func printFindings(w io.Writer, found []doctor.Finding) error {
 	p, width := term.NewPaint(w), cmp.Or(term.Width(w), term.PlainWidth)

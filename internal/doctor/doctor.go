@@ -1,4 +1,4 @@
-// Package doctor examines whether what is configured is safe and works.
+// Package doctor examines whether the configured setup is safe and works.
 package doctor
 
 import (
@@ -16,8 +16,8 @@ import (
 	"blockd/internal/term"
 )
 
-// The time of one check, and how much longer one is waited for that does not keep to it,
-// as a file system that does not answer.
+// The time of one check, and the longer wait for a check that does not keep to it,
+// for example because a file system does not answer.
 const (
 	patience      = 10 * time.Second
 	grace         = 2 * time.Second
@@ -32,7 +32,7 @@ type Finding struct {
 	Hint  string `json:"hint"` // what to do; "" for ok
 }
 
-// State is how something is, and in the order of its values how bad that is: the exit
+// State is the result of a check. Higher values are worse; the exit
 // code is the worst of all.
 type State int
 
@@ -63,17 +63,17 @@ func (r *report) add(s State, hint, format string, args ...any) {
 	r.found = append(r.found, Finding{r.check, s, oneLine(fmt.Sprintf(format, args...)), oneLine(hint)})
 }
 
-// oneLine makes one line of several, as of errors that are joined.
+// oneLine makes one line of several, for example of joined errors.
 func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }
 
-// doctor is what the checks go by. It does not change.
+// doctor holds the facts that the checks need. It does not change.
 type doctor struct {
 	config.Config
 	path    string
 	user    access.User // the daemon's
 	pid     int         // 0: unknown, or no daemon runs
 	running bool        // a daemon answers
-	asked   error       // why it does not
+	asked   error       // why it does not answer
 	now     time.Time
 }
 
@@ -114,7 +114,7 @@ func Examine(ctx context.Context, path string) []Finding {
 	return append(user.found, d.runAll(ctx, checks, patience)...)
 }
 
-// runAll runs checks side by side, for a time each, and returns what they find in their
+// runAll runs checks side by side, each within a time limit, and returns their findings in
 // order.
 func (d *doctor) runAll(ctx context.Context, checks []examination, patience time.Duration) (found []Finding) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -135,7 +135,7 @@ func (d *doctor) runAll(ctx context.Context, checks []examination, patience time
 			found = append(found, f...)
 			continue
 		case <-late:
-			late = time.After(0) // for all that follow
+			late = time.After(0) // for the remaining checks
 		}
 		select {
 		case f := <-reports[i]: // at the last moment
@@ -147,7 +147,7 @@ func (d *doctor) runAll(ctx context.Context, checks []examination, patience time
 	return found
 }
 
-// blind reports whether no way leads to the daemon but its doors for mail.
+// blind reports whether the daemon can be reached only by its doors for mail.
 func (d *doctor) blind() bool {
 	path := d.HTTPSocket()
 	return d.HTTP.Listen == "" && (path == "" || len(path) > config.MaxSocketPath)

@@ -35,8 +35,8 @@ const doorTimeout = 5 * time.Second
 // seeUpstream is the hint of a door that takes no mail because of the next server.
 const seeUpstream = "see upstream and upstream-relay: without the next server it takes no mail"
 
-// doorChecks are those of each door that is configured: whether it can be reached and
-// speaks, its certificate, and who may open its socket.
+// doorChecks are the checks of each configured door: whether it can be reached and
+// speaks, its certificate, and the access to its socket.
 func (d *doctor) doorChecks() (checks []examination) {
 	door := func(name, listen string, speak func(*doctor, net.Conn, *report) error) {
 		if listen != "" {
@@ -76,7 +76,7 @@ func (d *doctor) doorChecks() (checks []examination) {
 	return checks
 }
 
-// checkDoor connects to a door and has speak talk to it; nil: it need not talk.
+// checkDoor connects to a door and lets speak talk to it; nil: a connection is enough.
 func (d *doctor) checkDoor(ctx context.Context, r *report, listen string, speak func(*doctor, net.Conn, *report) error) {
 	network, address := "tcp", control.Reachable(listen)
 	if path, ok := strings.CutPrefix(listen, config.UnixPrefix); ok {
@@ -137,8 +137,8 @@ func (d *doctor) speakSMTP(conn net.Conn, r *report) error {
 	return nil
 }
 
-// greeted is the beginning of an SMTP session: what EHLO offers. Where this machine is
-// taken for a load balancer, it says first that the connection is its own.
+// greeted begins an SMTP session and returns what EHLO offers. If the door takes this
+// machine for a load balancer, greeted first says that the connection is its own.
 func (d *doctor) greeted(conn net.Conn) (offers []string, err error) {
 	if err := d.sayPROXY(conn); err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (d *doctor) greeted(conn net.Conn) (offers []string, err error) {
 	return offers[min(1, len(offers)):], nil
 }
 
-// spoken names what was wanted in an error of textproto.
+// spoken adds to an error of textproto what was expected.
 func spoken(err error, what, line string) error {
 	if reply := (*textproto.Error)(nil); errors.As(err, &reply) {
 		return fmt.Errorf("%s is %q", what, fmt.Sprintf("%d %s", reply.Code, line))
@@ -169,7 +169,7 @@ func spoken(err error, what, line string) error {
 	return fmt.Errorf("no %s: %w", strings.TrimPrefix(what, "its "), err)
 }
 
-// sayPROXY writes the header that smtp.proxy_from asks of this machine, if it does.
+// sayPROXY writes the PROXY header, if smtp.proxy_from demands it of this machine.
 func (d *doctor) sayPROXY(conn net.Conn) error {
 	nets := config.Networks(d.SMTP.ProxyFrom)
 	local, err := netip.ParseAddrPort(conn.LocalAddr().String())
@@ -306,7 +306,7 @@ func groupOf(owner *syscall.Stat_t) string {
 	return fmt.Sprintf(", group %d", owner.Gid)
 }
 
-// closedToPostfix says if a Postfix of this machine may not open a socket that is for
+// closedToPostfix reports a Postfix of this machine that may not open a socket for
 // mail servers.
 func (d *doctor) closedToPostfix(r *report, path string) bool {
 	mta, err := user.Lookup("postfix")
@@ -323,10 +323,10 @@ func (d *doctor) closedToPostfix(r *report, path string) bool {
 	return true
 }
 
-// The time before the end of a certificate from which on it is told of.
+// The time before the end of a certificate from which on it is reported.
 const certificateNotice = 14 * 24 * time.Hour
 
-// checkSMTPCertificate judges what clients are shown, or would be.
+// checkSMTPCertificate judges the certificate that clients are shown, or would be.
 func (d *doctor) checkSMTPCertificate(ctx context.Context, r *report) {
 	if d.SMTP.TLSCert == "" {
 		if config.OnLoopback(d.SMTP.Listen) {
@@ -377,7 +377,7 @@ func (d *doctor) checkCertificateFiles(r *report, cert, key string) *x509.Certif
 	return leaf
 }
 
-// judgeCertificate says how long a certificate is valid.
+// judgeCertificate reports how long a certificate is valid.
 func judgeCertificate(r *report, name string, leaf *x509.Certificate, now time.Time) {
 	ends, left := leaf.NotAfter.UTC().Format(time.DateOnly), leaf.NotAfter.Sub(now)
 	const renew = "renew it; the daemon takes the new files up by itself"
@@ -393,7 +393,7 @@ func judgeCertificate(r *report, name string, leaf *x509.Certificate, now time.T
 	}
 }
 
-// shownCertificate is the one that clients are shown, at the first door that speaks TLS.
+// shownCertificate is the certificate that clients are shown, at the first door with TLS.
 func (d *doctor) shownCertificate(ctx context.Context) (*x509.Certificate, error) {
 	listen, implicit := d.SMTP.Listen, false
 	if listen == "" {
@@ -431,7 +431,7 @@ func (d *doctor) startTLS(conn net.Conn) error {
 	if _, err := io.WriteString(conn, "STARTTLS\r\n"); err != nil {
 		return err
 	}
-	reply := make([]byte, 0, 512) // octet by octet: what follows is TLS
+	reply := make([]byte, 0, 512) // read octet by octet, because TLS follows
 	for one := make([]byte, 1); len(reply) < cap(reply) && !strings.HasSuffix(string(reply), "\r\n"); reply = append(reply, one...) {
 		if _, err := conn.Read(one); err != nil {
 			return err

@@ -14,14 +14,14 @@ import (
 	"blockd/internal/term"
 )
 
-// files looks at what the daemon opens, as its user.
+// files examines, as the daemon's user, the files that the daemon opens.
 type files struct {
 	*doctor
 	*report
 	looked int
 }
 
-// checkFiles looks at all files. One line tells of all that is open.
+// checkFiles examines all files. One line stands for all that can be opened.
 func (d *doctor) checkFiles(_ context.Context, r *report) {
 	f, before := files{doctor: d, report: r}, len(r.found)
 	f.see("the configuration", d.path, access.Read)
@@ -63,7 +63,7 @@ func (d *doctor) checkFiles(_ context.Context, r *report) {
 	}
 }
 
-// see looks at one path, "" = none.
+// see examines one path, "" = none.
 func (f *files) see(what, path string, want access.Want) {
 	if path == "" {
 		return
@@ -91,14 +91,14 @@ func (f *files) see(what, path string, want access.Want) {
 	}
 }
 
-// writes looks at a folder that the daemon makes itself: what is above it must let it.
+// writes examines a folder that the daemon makes itself: the folder above must allow that.
 func (f *files) writes(what, folder string) {
 	if folder != "" {
 		f.see(what, existing(folder), access.Write|access.Search)
 	}
 }
 
-// existing is a folder, or the deepest one above it that is there.
+// existing is a folder, or the deepest existing one above it.
 func existing(folder string) string {
 	for {
 		if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) || folder == filepath.Dir(folder) {
@@ -108,7 +108,7 @@ func existing(folder string) string {
 	}
 }
 
-// seeKept looks at what stands beside the index: a file that root has left there stops the
+// seeKept examines the files beside the index: a file that root has left there stops the
 // daemon.
 func (f *files) seeKept() {
 	kept, err := filepath.Glob(f.Index.Path + "*")
@@ -126,7 +126,7 @@ func (f *files) seeKept() {
 	}
 }
 
-// seeSockets looks at the folders in which the daemon makes Unix sockets.
+// seeSockets examines the folders in which the daemon makes Unix sockets.
 func (f *files) seeSockets() {
 	for _, s := range []struct{ key, listen string }{{"milter.listen", f.Milter.Listen}, {"postfix.policy_listen", f.Postfix.PolicyListen},
 		{"postfix.socketmap_listen", f.Postfix.SocketmapListen}, {"postfix.tcp_listen", f.Postfix.TCPListen}, {"http.socket", config.UnixPrefix + f.HTTP.Socket}} {
@@ -136,7 +136,7 @@ func (f *files) seeSockets() {
 	}
 }
 
-// seeList looks at the files of a list. Those that are not there are not its part.
+// seeList examines the files of a list. It ignores missing ones.
 func (f *files) seeList(l config.List) {
 	if closed := l.ClosedTo(f.user); closed != "" {
 		f.looked++
@@ -152,7 +152,7 @@ func (f *files) seeList(l config.List) {
 	}
 }
 
-// cureOf is the command that opens what is closed, to the daemon and nobody else.
+// cureOf is the command that opens a closed path to the daemon, and to no other user.
 func cureOf(e *access.Denied) string {
 	if e.Want&access.Write != 0 {
 		return fmt.Sprintf("chown %s %s", e.User, e.Path)

@@ -53,14 +53,14 @@ func (d *doctor) checkLists(ctx context.Context, r *report) {
 	}
 }
 
-// unconfirmed is how many times its every a fetched list may be behind, and at least how long.
+// A fetched list may be unconfirmed for this many times its every, and at least for this long.
 const (
 	unconfirmed      = 5
 	leastUnconfirmed = 24 * time.Hour
 )
 
-// judgeAge says if the server of a fetched list has not been heard for long. at is when it
-// last confirmed what serves.
+// judgeAge reports a fetched list whose server has been silent for long. at is when the
+// server last confirmed what serves.
 func (d *doctor) judgeAge(r *report, l config.List, at *time.Time) {
 	if l.URL == "" || at == nil {
 		return
@@ -74,7 +74,7 @@ func (d *doctor) judgeAge(r *report, l config.List, at *time.Time) {
 	}
 }
 
-// judgeList says what is wrong with a list that is known.
+// judgeList reports what is wrong with a known list.
 func (d *doctor) judgeList(r *report, l config.List, w httpapi.ListWorth) {
 	why := ""
 	if len(w.Problems) > 0 {

@@ -19,7 +19,7 @@ import (
 	"blockd/policy"
 )
 
-// dnsReasons are what makes the daemon ask DNS about mail.
+// dnsReasons are the settings that make the daemon ask DNS about mail.
 func dnsReasons(c config.Config) (why []string) {
 	for _, l := range c.Lists {
 		if l.Proofs()&^policy.ClientProof != 0 {
@@ -71,14 +71,14 @@ func (d *doctor) checkDNS(ctx context.Context, r *report) {
 	}
 }
 
-// Times that tell a wrong clock: how far in the future a file may be, for clocks of other
-// machines, and when this program cannot have been made.
+// Times that show a wrong clock: how far in the future a file may be, because clocks of other
+// machines differ, and a time before this program was made.
 const (
 	clockSlack = 5 * time.Minute
 	tooEarly   = 2026
 )
 
-// checkClock holds the time against that of files: they were written before now.
+// checkClock compares the time with that of files, which were written before now.
 func (d *doctor) checkClock(_ context.Context, r *report) {
 	if d.now.Year() < tooEarly {
 		r.fault("set the clock: timedatectl set-ntp true", "it is %s, and blockd is younger than that", d.now.UTC().Format(time.DateTime))
@@ -113,8 +113,8 @@ func (d *doctor) checkClock(_ context.Context, r *report) {
 	r.ok("%s, later than all files that it was held against", d.now.UTC().Format(time.DateTime))
 }
 
-// checkDisks compares what is free with what will be wanted: a rebuild holds the old index
-// and the new, with its parts.
+// checkDisks compares the free room with the room that is needed: a rebuild holds the old
+// index and the new, with its parts.
 func (d *doctor) checkDisks(_ context.Context, r *report) {
 	index := sizeOf(d.Index.Path)
 	d.checkRoom(r, "index.path", filepath.Dir(d.Index.Path), index, max(2*index, 16<<20), "a rebuild")
@@ -127,8 +127,8 @@ func (d *doctor) checkDisks(_ context.Context, r *report) {
 	}
 }
 
-// checkRoom compares the room on the disk of folder with least, below which it does not
-// work, and want.
+// checkRoom compares the room on the disk of folder with least, below which blockd does not
+// work, and with want.
 func (d *doctor) checkRoom(r *report, key, folder string, least, want int64, what string) {
 	folder = existing(folder)
 	var s unix.Statfs_t
@@ -165,7 +165,7 @@ func sizeOf(path string) (n int64) {
 				n += info.Size()
 			}
 		}
-		return nil // what goes or is closed is not counted
+		return nil // a file that vanishes or cannot be read is not counted
 	})
 	return n
 }

@@ -12,15 +12,15 @@ import (
 	"blockd/smtpfilter/upstream"
 )
 
-// The time that the next server has for each step, within that of a check. DNS that it asks
-// at RCPT is within it.
+// The time that the next server has for each step, within that of a check. It includes the
+// server's own DNS at RCPT.
 const (
 	upstreamDial  = 4 * time.Second
 	upstreamReply = 6 * time.Second
 )
 
-// upstreamChecks are those of the next server; none where blockd stands behind the mail
-// server.
+// upstreamChecks are the checks of the next server; none if blockd is only asked by the
+// mail server.
 func (d *doctor) upstreamChecks() []examination {
 	if !d.SMTP.Open() {
 		return nil
@@ -28,7 +28,7 @@ func (d *doctor) upstreamChecks() []examination {
 	return []examination{{"upstream", (*doctor).checkUpstream}, {"upstream-relay", (*doctor).checkRelay}}
 }
 
-// nextServer is the daemon's own way to it, in less time.
+// nextServer is the daemon's own way to the next server, with shorter deadlines.
 func (d *doctor) nextServer() (*upstream.Dialer, config.Upstream, error) {
 	up, err := config.ParseUpstream(d.SMTP.Upstream)
 	if err != nil || up.Scheme == "maildir" {
@@ -42,8 +42,8 @@ func (d *doctor) nextServer() (*upstream.Dialer, config.Upstream, error) {
 	return upstream.New(set), up, nil
 }
 
-// checkUpstream opens a session with the next server, as the daemon's probe does: TLS, EHLO
-// and who the client is belong to it.
+// checkUpstream opens a session with the next server, as the daemon's probe does, with TLS, EHLO
+// and the client's identity.
 func (d *doctor) checkUpstream(ctx context.Context, r *report) {
 	next, up, err := d.nextServer()
 	if err != nil {
@@ -69,7 +69,8 @@ func (d *doctor) checkUpstream(ctx context.Context, r *report) {
 	}
 }
 
-// dialled is the system's word of a connection that was not made; the address is said before.
+// dialled is the system's error of a failed connection, without the address, which the text
+// already has.
 func dialled(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return op.Err
@@ -77,7 +78,7 @@ func dialled(err error) error {
 	return err
 }
 
-// upstreamHint says what to do about an error of Probe.
+// upstreamHint returns what to do about an error of Probe.
 func (d *doctor) upstreamHint(err error) string {
 	var refused *upstream.RefusedError
 	switch {
@@ -93,7 +94,7 @@ func (d *doctor) upstreamHint(err error) string {
 	return "does it run and listen there? See its log"
 }
 
-// checkRelay asks the next server, now, what the daemon asks it each minute.
+// checkRelay asks the next server now what the daemon asks it each minute.
 func (d *doctor) checkRelay(ctx context.Context, r *report) {
 	next, up, err := d.nextServer()
 	switch {
