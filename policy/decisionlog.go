@@ -63,11 +63,7 @@ func (t *Transaction) sender() slog.Attr { return slog.String("sender", t.mail.W
 
 // say puts in front what every line about a client begins with.
 func (t *Transaction) say(level slog.Level, event string, more []slog.Attr) {
-	client := "unknown"
-	if t.Client.Addr.IsValid() {
-		client = t.Client.Addr.Unmap().WithZone("").String()
-	}
-	line := []slog.Attr{slog.String("door", t.door.Name), slog.String("client", client), slog.String("helo", t.Client.Helo)}
+	line := []slog.Attr{slog.String("door", t.door.Name), slog.String("client", t.Client.String()), slog.String("helo", t.Client.Helo)}
 	if t.Client.Line != nil {
 		line = append(line, t.Client.Line()...)
 	}

@@ -46,6 +46,14 @@ type Client struct {
 	Line func() []slog.Attr
 }
 
+// String is the client's address, as every line of the log has it.
+func (c *Client) String() string {
+	if !c.Addr.IsValid() {
+		return "unknown"
+	}
+	return c.Addr.Unmap().WithZone("").String()
+}
+
 // Mail is what MAIL says.
 type Mail struct {
 	Sender  string // the reverse-path, as Checker.Envelope takes it

@@ -124,7 +124,7 @@ func (t *Transaction) whole() Decision {
 
 // Asks reports whether Recipient may have to wait for DNS.
 func (t *Transaction) Asks(recipient string) bool {
-	return slices.ContainsFunc(t.verdicts, func(v Verdict) bool { return t.checker.Asks(v, recipient) })
+	return !passes(t.verdicts) && slices.ContainsFunc(t.verdicts, func(v Verdict) bool { return t.checker.Asks(v, recipient) })
 }
 
 // Prove asks DNS for what Recipient would: for a door that does other things meanwhile.

@@ -69,7 +69,7 @@ func (d *daemon) openSMTP(ctx context.Context) (err error) {
 	if secure != nil {
 		settings.StartTLS = srv.StartTLS
 	}
-	run := session.New(settings, next, d.checker.At("smtp"), session.NewMetrics(d.metrics), d.log).Run
+	run := session.New(settings, next, d.checker, session.NewMetrics(d.metrics), d.log).Run
 	o.serve = func(ctx context.Context) error { return srv.Serve(ctx, run, o.listeners...) }
 	o.alive = func() { srv.Sessions() }
 	o.upstream = func() error { return srv.Status().Err }

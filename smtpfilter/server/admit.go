@@ -69,7 +69,7 @@ func (s *Server) admit(ctx context.Context, run Run, conn net.Conn, overTLS bool
 func (s *Server) survive(peer netip.AddrPort) {
 	if cause := recover(); cause != nil {
 		s.metrics.refused.WithLabelValues("panic").Inc()
-		s.log.Error("connection panicked", slog.String("client", peer.String()), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
+		s.log.Error("connection panicked", slog.String("client", peer.Addr().String()), slog.Int("port", int(peer.Port())), slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))
 	}
 }
 

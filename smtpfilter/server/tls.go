@@ -26,7 +26,7 @@ func (s *Server) StartTLS(ctx context.Context, conn net.Conn) (net.Conn, error) 
 	secured := tls.Server(conn, s.set.TLS)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		s.metrics.handshakes.WithLabelValues("failed").Inc()
-		s.log.Debug("tls handshake failed", slog.String("client", conn.RemoteAddr().String()), slog.Any("error", err))
+		s.log.Debug("tls handshake failed", slog.String("peer", conn.RemoteAddr().String()), slog.Any("error", err))
 		return nil, err
 	}
 	s.metrics.handshakes.WithLabelValues("done").Inc()

@@ -41,7 +41,7 @@ func (s *session) mechanisms(line string, caps upstream.Caps) string {
 // offered.
 func (s *session) readLine() ([]byte, error) {
 	const verb = "AUTH "
-	if s.authenticated || !s.offered.Has("AUTH") {
+	if s.rules.Client.Authenticated || !s.offered.Has("AUTH") {
 		return s.in.Line()
 	}
 	for !s.in.Ready() && len(s.in.Buffered()) < len(verb) {
@@ -72,7 +72,7 @@ func (s *session) auth(line []byte, cmd parse.Command) {
 	case !s.offered.Has("AUTH"):
 		s.refuse(replyNotServed)
 		return
-	case s.authenticated:
+	case s.rules.Client.Authenticated:
 		s.refuse(replyAuthTwice)
 		return
 	case s.tx.open || s.tx.lost:
@@ -199,7 +199,7 @@ func (s *session) authResult(mechanism string, r wire.Reply, err error) {
 		s.lose("command", err)
 		s.reply(replyNoAuthNow)
 	case r.Code == 235:
-		s.authenticated = true
+		s.rules.Client.Authenticated = true
 		s.log.LogAttrs(context.Background(), slog.LevelInfo, "client authenticated",
 			s.who(slog.String("mechanism", mechanism))...)
 		s.write(r.Raw)

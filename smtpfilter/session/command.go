@@ -29,7 +29,7 @@ func (s *session) command(line []byte) {
 		s.refuse(fault.Reply() + "\r\n")
 		return
 	}
-	if s.unheard && cmd.Verb != parse.QUIT {
+	if s.onlyQuit && cmd.Verb != parse.QUIT {
 		s.refuse(replyNoService)
 		return
 	}

@@ -36,7 +36,7 @@ func TestLargeMessagesTakeLittleMemory(t *testing.T) {
 	dir := t.TempDir()
 	store := spool.New(spool.Settings{Dir: dir})
 	r := newRig(&script.Server{}, p.checker, Settings{Copies: store, MaxCopy: 20 << 20, Limits: Limits{DataBlock: time.Hour, DataStart: time.Hour}})
-	r.relay.log = discardLog()
+	r.logTo(discardLog())
 	var upstreams sync.WaitGroup
 	r.relay.upstream = upstream.New(upstream.Settings{Hostname: hostname, Dial: func(context.Context) (net.Conn, error) {
 		near, far := net.Pipe()

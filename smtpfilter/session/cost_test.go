@@ -91,10 +91,11 @@ func front(b *testing.B, serve func(net.Conn), checker *policy.Checker) (address
 	}
 	next := listen(serve)
 	r := newRig(&script.Server{}, checker, Settings{})
-	r.relay.log = discardLog()
+	r.logTo(discardLog())
 	r.relay.upstream = upstream.New(upstream.Settings{Network: "tcp", Address: next, Hostname: hostname})
 	r.relay.settings.Limits.Session = 24 * time.Hour
-	r.relay.settings.Limits.JunkCommands = math.MaxInt
+	limits := &r.relay.settings.Limits
+	limits.JunkCommands, limits.SoftErrors, limits.HardErrors = math.MaxInt, math.MaxInt, math.MaxInt
 	return listen(func(conn net.Conn) { r.relay.Run(context.Background(), conn, testClient) })
 }
 

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"blockd/internal/dialogue"
 	"blockd/internal/script"
@@ -53,6 +54,9 @@ func newRig(server *script.Server, checker *policy.Checker, s Settings) *rig {
 	return r
 }
 
+// logTo has the relay log elsewhere.
+func (r *rig) logTo(log *slog.Logger) { r.relay.log, r.relay.door.Log = log, log }
+
 // start begins a session and returns the client's end. ended is closed with Run.
 func (r *rig) start(ctx context.Context) (client net.Conn, ended <-chan struct{}) {
 	near, far := net.Pipe()
@@ -64,7 +68,7 @@ func (r *rig) start(ctx context.Context) (client net.Conn, ended <-chan struct{}
 	return near, done
 }
 
-// count reads a counter; label is the value of its one label, if it has one.
+// count reads a counter; label is the value of one of its labels, if it has any.
 func (r *rig) count(t testing.TB, name, label string) float64 {
 	t.Helper()
 	families, err := r.metrics.Gather()
@@ -73,7 +77,7 @@ func (r *rig) count(t testing.TB, name, label string) float64 {
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() == name && (label == "" || m.GetLabel()[0].GetValue() == label) {
+			if f.GetName() == name && (label == "" || slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == label })) {
 				return m.GetCounter().GetValue()
 			}
 		}

@@ -30,11 +30,11 @@ func (s *session) hello(cmd parse.Command) {
 		return
 	}
 	s.reset()
-	if esmtp := cmd.Verb == parse.EHLO; esmtp != s.esmtp || string(cmd.Arg) != s.helo {
-		if !s.authenticated {
+	if esmtp := cmd.Verb == parse.EHLO; esmtp != s.esmtp || string(cmd.Arg) != s.rules.Client.Helo {
+		if !s.rules.Client.Authenticated {
 			s.closeUpstream() // it was told another name, and cannot be told anew
 		}
-		s.esmtp, s.helo = esmtp, string(cmd.Arg)
+		s.esmtp, s.rules.Client.Helo = esmtp, string(cmd.Arg)
 	}
 	s.greeted = true
 	if !s.esmtp {

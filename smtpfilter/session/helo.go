@@ -11,7 +11,8 @@ import (
 // this machine, of trusted networks and authenticated ones may be whoever they like,
 // and recipients that must be reachable are (RFC 5321, section 4.5.1).
 func (s *session) spared(recipient string) bool {
-	return s.trusted || s.authenticated || s.client.Addr().Unmap().IsLoopback() || s.checker.Exempt(recipient)
+	client := &s.rules.Client
+	return client.Trusted || client.Authenticated || s.client.Addr().Unmap().IsLoopback() || s.checker.Exempt(recipient)
 }
 
 // heloFault is the refusal of a recipient because of what the client has called
@@ -20,10 +21,10 @@ func (s *session) heloFault(recipient string) policy.Reply {
 	if s.settings.Helo != "valid" || s.spared(recipient) {
 		return policy.Reply{}
 	}
-	switch literal, ip := heloLiteral(s.helo); {
-	case literal && !ip.IsValid(), !literal && !validHost(s.helo):
+	switch literal, ip := heloLiteral(s.rules.Client.Helo); {
+	case literal && !ip.IsValid(), !literal && !validHost(s.rules.Client.Helo):
 		return refuseBadHelo
-	case literal && ip == s.ownAddr(), strings.EqualFold(strings.TrimSuffix(s.helo, "."), s.settings.Hostname):
+	case literal && ip == s.ownAddr(), strings.EqualFold(strings.TrimSuffix(s.rules.Client.Helo, "."), s.settings.Hostname):
 		return refuseOurHelo
 	}
 	return policy.Reply{}

@@ -26,7 +26,7 @@ func TestOneLineADecision(t *testing.T) {
 		server.On("RCPT", "250 fine")
 		server.On("RCPT", "550 5.1.1 no such user")
 		r := newRig(server, checker, Settings{})
-		r.relay.log = slog.New(slog.NewJSONHandler(r.log, nil))
+		r.logTo(slog.New(slog.NewJSONHandler(r.log, nil)))
 		c := connect(t, r, t.Context())
 		c.hello()
 		c.want("MAIL FROM:<a@mx.bad.example>", "250")
@@ -47,14 +47,14 @@ func TestOneLineADecision(t *testing.T) {
 
 		generation := checker.Generation()
 		want := []map[string]any{
-			{"msg": "sender blocked", "client": "192.0.2.7:40000", "helo": "client.example", "sender": "a@mx.bad.example",
-				"recipient": "bob@here.example", "list": "bad", "line": 2.0, "entry": "bad.example", "exact": "listed",
+			{"msg": "sender blocked", "door": "smtp", "client": "192.0.2.7", "port": 40000.0, "helo": "client.example", "sender": "a@mx.bad.example",
+				"recipient": "bob@here.example", "list": "bad", "line": 2.0, "entry": "bad.example",
 				"verdict": "blocked", "reply": refusal, "generation": generation},
 			{"msg": "recipient exempt", "recipient": "abuse@here.example", "list": "bad", "entry": "bad.example"},
 			{"msg": "sender would be blocked", "list": "trial", "line": 1.0},
 			{"msg": "recipient refused upstream", "recipient": "bob@here.example", "upstream_reply": "550 5.1.1 no such user"},
 			{"msg": "sender allowed", "list": "good", "entry": "friend@bad.example"},
-			{"msg": "mail accepted", "sender": "friend@bad.example", "recipients": 1.0, "octets": 10.0, "verdict": "allowed",
+			{"msg": "mail accepted", "client": "192.0.2.7", "port": 40000.0, "sender": "friend@bad.example", "recipients": 1.0, "octets": 10.0, "verdict": "allowed",
 				"upstream_reply": "250 2.0.0 Ok: queued as SCRIPT", "generation": generation},
 		}
 		lines := strings.Split(strings.TrimSpace(r.log.String()), "\n")
@@ -126,7 +126,7 @@ func TestLogHasTheReplyThatTheClientHeard(t *testing.T) {
 	}
 	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{{Name: "bad", Entries: []string{"[192.0.2.7]"}}}}
 	r := newRig(&script.Server{}, d.Checker(t), Settings{ClientRejectAt: "connect"})
-	r.relay.log = slog.New(slog.NewJSONHandler(r.log, nil))
+	r.logTo(slog.New(slog.NewJSONHandler(r.log, nil)))
 	c := connect(t, r, t.Context())
 	heard := strings.TrimSpace(c.reply())
 	c.close()
@@ -135,7 +135,7 @@ func TestLogHasTheReplyThatTheClientHeard(t *testing.T) {
 	}
 
 	r = newRig(&script.Server{}, newPost(t, "x.example", "x.example", "dkim").checker, Settings{})
-	r.relay.log = slog.New(slog.NewJSONHandler(r.log, nil))
+	r.logTo(slog.New(slog.NewJSONHandler(r.log, nil)))
 	c = connect(t, r, t.Context())
 	c.hello()
 	c.want("MAIL FROM:<a@x.example>", "250")
@@ -148,7 +148,7 @@ func TestLogHasTheReplyThatTheClientHeard(t *testing.T) {
 	}
 }
 
-// TestLogHasWhatARecipientIsAnsweredForOtherReasons than a list's, whose decision it follows.
+// TestLogHasWhatARecipientIsAnsweredForOtherReasons than a list's: it has that one line.
 func TestLogHasWhatARecipientIsAnsweredForOtherReasons(t *testing.T) {
 	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{{Name: "watch", Kind: "tag", Entries: []string{"watch.example"}}}}
 	r := newRig(&script.Server{}, d.Checker(t), Settings{Helo: "valid"})
@@ -161,9 +161,12 @@ func TestLogHasWhatARecipientIsAnsweredForOtherReasons(t *testing.T) {
 	c.want("MAIL FROM:<a@good.example>", "250")
 	c.want("RCPT TO:<carol@here.example>", "550 5.7.1 Helo")
 	c.close()
-	for _, want := range []string{`msg="recipient not taken".* recipient=postmaster@here.example reply="452 4.5.3 `, `msg="recipient not taken".* recipient=carol@here.example reply="550 5.7.1 Helo `} {
-		if !regexp.MustCompile(want).MatchString(r.log.String()) {
-			t.Errorf("no line like %s in\n%s", want, r.log)
+	for recipient, want := range map[string]string{
+		"postmaster": `msg="recipient put off" door=smtp .* recipient=postmaster@here.example .* reply="452 4.5.3 `,
+		"carol":      `msg="recipient not taken" door=smtp .* recipient=carol@here.example reply="550 5.7.1 Helo `,
+	} {
+		if lines := regexp.MustCompile(`.* recipient=`+recipient+`@.*`).FindAllString(r.log.String(), -1); len(lines) != 1 || !regexp.MustCompile(want).MatchString(lines[0]) {
+			t.Errorf("lines about %s: %q, want one like %s", recipient, lines, want)
 		}
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"blockd/smtpfilter/upstream"
 )
 
-// mail runs MAIL. The sender is looked up here, once: the verdict, and with it
-// the generation, is kept to the end of the transaction.
+// mail runs MAIL. The sender is looked up here, once, for the whole transaction.
 func (s *session) mail(line []byte, cmd parse.Command) {
 	if !s.settle() {
 		return
@@ -34,31 +33,20 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 		s.refuse(replyTooBig)
 		return
 	}
-	sender := string(cmd.Path.Raw[1 : len(cmd.Path.Raw)-1])
-	checker := s.checker
-	if s.readsHeaders() {
-		checker = checker.Pin() // the header's verdicts come from the generation of the sender's
-	}
-	verdict := s.judge(checker, sender, cmd.Params.Has(parse.ParamSMTPUTF8))
-	s.begin(cmd, verdict, sender)
-	if checker != s.checker {
-		s.tx.headers, s.tx.fate.group = checker, policy.AllRead
-	}
+	s.begin(cmd)
 	if s.settings.RejectAt == "mail" {
 		if line = s.prove(line, ""); line == nil {
 			return
 		}
-		verdict = s.tx.verdict
-		if d := s.refusedAtMail(); d.Reply.Code != 0 {
-			s.logDecision(verdict, d, "")
+		if d := s.rules.Recipient(""); d.Refuses() {
 			s.reset()
 			if s.tarpit(d.Tarpit) {
-				s.answerDecision(d.Reply, s.turnDown)
+				s.answerDecision(d.Reply)
 			}
 			return
 		}
 	}
-	if verdict.Kind == policy.Blocked {
+	if kind, _ := s.rules.Verdict(); kind == policy.Blocked {
 		// Kept back until a recipient comes who is to have it all the same.
 		s.tx.held = true
 		s.tx.line = bytes.Clone(line)
@@ -127,43 +115,34 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 	if line = s.prove(line, recipient); line == nil {
 		return
 	}
-	f := s.fateOf(recipient)
-	var d policy.Decision
-	if !f.late() {
-		d = s.checker.Recipient(s.tx.verdict, recipient)
-	}
-	if d.Ref != "" {
-		s.logDecision(s.checker.For(s.tx.verdict, recipient), d, recipient)
-	}
+	d := s.rules.Recipient(recipient)
 	if d.Tarpit > 0 && !(s.tarpit(d.Tarpit) && s.standing()) {
 		return
 	}
-	switch {
-	case d.Outcome == policy.Refuse, d.Outcome == policy.Defer:
+	if d.Refuses() {
 		s.metrics.recipients.WithLabelValues(refusedOutcome(d.Outcome)).Inc()
-		s.answerDecision(d.Reply, s.turnDown)
-		return
-	case d.Outcome == policy.Quarantine:
-		if s.joins(f, recipient) {
-			s.setAside(recipient, d)
-		}
+		s.answerDecision(d.Reply)
 		return
 	}
-	refusal := s.heloFault(recipient)
-	if refusal.Code == 0 {
-		if line = s.lookBack(line, recipient); line == nil {
+	if d.Outcome != policy.Quarantine {
+		refusal := s.heloFault(recipient)
+		if refusal.Code == 0 {
+			if line = s.lookBack(line, recipient); line == nil {
+				return
+			}
+			refusal = s.reverseFault(recipient)
+		}
+		if refusal.Code != 0 {
+			s.metrics.recipients.WithLabelValues("refused").Inc()
+			s.turnDown(textOf(s.rules.TurnDown(recipient, refusal).Reply))
 			return
 		}
-		refusal = s.reverseFault(recipient)
 	}
-	if refusal.Code != 0 {
-		d := s.checker.TurnDown(s.tx.verdict, recipient, refusal)
-		s.metrics.recipients.WithLabelValues("refused").Inc()
-		s.logTurnedDown(recipient, d)
-		s.turnDown(d.Reply.String() + "\r\n")
+	if !s.shares(d) {
 		return
 	}
-	if !s.joins(f, recipient) || !s.sameTag(d, recipient) {
+	if d.Outcome == policy.Quarantine {
+		s.setAside(recipient, d)
 		return
 	}
 	if s.settings.Protocol == upstream.LMTP {
@@ -187,19 +166,37 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		s.end("upstream", replyChanged)
 		return
 	}
-	s.forward(line, pending{verb: parse.RCPT, recipient: recipient, exempt: d.Exempt, noted: f.open()})
+	s.rules.Join(&d)
+	s.forward(line, pending{verb: parse.RCPT, recipient: recipient, exempt: d.Exempt, noted: d.AwaitsMessage || s.rules.ReadsHeader()})
 }
 
-// answerDecision gives a list's answer by answer. One with the code 421 or 521 is the
-// last of the session.
-func (s *session) answerDecision(r policy.Reply, answer func(string)) {
-	text := r.String() + "\r\n"
+// shares reports whether the recipient of d can be one of this message's. One that cannot
+// is answered: the client sends it again, in a transaction of its own.
+func (s *session) shares(d policy.Decision) bool {
+	if s.rules.Shares(d) {
+		return true
+	}
+	if !s.settle() || !s.standing() { // those before it may have been refused
+		return false
+	}
+	if s.rules.Shares(d) {
+		return true
+	}
+	s.rules.Join(&d)
+	s.metrics.recipients.WithLabelValues("limited").Inc()
+	s.reply(textOf(d.Reply))
+	return false
+}
+
+// answerDecision gives a list's answer. One with the code 421 or 521 is the last of the
+// session.
+func (s *session) answerDecision(r policy.Reply) {
 	if !r.Ends() {
-		answer(text)
+		s.turnDown(textOf(r))
 		return
 	}
 	if s.settle() {
-		s.end("list", text)
+		s.end("list", textOf(r))
 	}
 }
 

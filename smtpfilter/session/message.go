@@ -26,11 +26,10 @@ type message struct {
 	loop      *hops         // nil: nothing is added, so nobody looks for a circle
 	head      []byte        // of DATA: our own header fields, until they go with the first piece
 
-	fields   *fields          // of its header that lists are asked about; nil = none
-	held     *spool.Copy      // what waits for the header's end; nil = nothing does
-	awaiting []policy.Verdict // of addresses in the header about which the message decides
-	proof    *spool.Copy      // of a message that decides about a sender, until it has
-	tarpit   time.Duration    // hold our answer back
+	fields *fields       // of its header that lists are asked about; nil = none
+	held   *spool.Copy   // what waits for the header's end; nil = nothing does
+	proof  *spool.Copy   // of a message that decides about a sender, until it has
+	tarpit time.Duration // hold our answer back
 
 	copy *mailbox.Copy // into quarantine; nil: none, or it is to stay there
 	dots wire.Unstuff  // of DATA, for copy
@@ -41,7 +40,7 @@ type message struct {
 // fails where the quarantine does.
 func (s *session) newMessage(stuffed bool) (*message, error) {
 	m := &message{started: time.Now(), forwarded: s.tx.accepted > 0}
-	if m.forwarded && (s.traces() || s.tx.tag != (policy.Tag{})) {
+	if m.forwarded && (s.traces() || s.rules.Tag() != (policy.Tag{})) {
 		m.loop = newHops(s.settings.Hostname)
 	}
 	if len(s.tx.aside) > 0 {
@@ -51,7 +50,7 @@ func (s *session) newMessage(stuffed bool) (*message, error) {
 			return nil, err
 		}
 	}
-	if s.tx.fate.late() && m.forwarded {
+	if s.rules.AwaitsMessage() {
 		m.proof = s.settings.Copies.Copy(s.settings.MaxCopy)
 	}
 	s.watchHeader(m, stuffed)
@@ -220,9 +219,7 @@ func (s *session) finalReply(m *message) {
 	default:
 		m.outcome = "accepted"
 		m.keep()
-		if s.tx.tag == (policy.Tag{}) {
-			s.checker.Completed(s.tx.verdict)
-		}
+		s.rules.Completed()
 		s.errors, s.junk = 0, 0
 		s.up.tx = false
 		s.write(r.Raw)
@@ -251,4 +248,5 @@ func (s *session) reset() {
 		s.withdraw(m)
 	}
 	s.tx = transaction{}
+	s.rules.Reset()
 }

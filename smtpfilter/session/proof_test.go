@@ -310,6 +310,51 @@ func TestCopyAtItsBounds(t *testing.T) {
 	}
 }
 
+// TestProofThatFreesFromOneList: an exception of a list's own lifts what that list blocks, so
+// the others are still asked about the header; one that reaches all lists frees from them.
+func TestProofThatFreesFromOneList(t *testing.T) {
+	for _, tt := range []struct {
+		name, signedBy string
+		most           int64
+		lists          []dialogue.List
+		want           string
+		pass, no       float64
+	}{
+		{"its own", "x.example", 0, []dialogue.List{{Name: "bad", Entries: []string{"x.example", "!a@x.example"}}}, "554 5.7.1 <a@evil.example>: Reply-To", 1, 0},
+		{"all", "x.example", 0, []dialogue.List{{Name: "other", Entries: []string{"x.example"}}, {Name: "bad", Kind: "allow", Entries: []string{"a@x.example"}}}, "250", 1, 0},
+		{"none, without proof", "", 0, []dialogue.List{{Name: "bad", Entries: []string{"x.example", "!a@x.example"}}}, "554 5.7.1 <a@x.example>: Sender", 0, 1},
+		{"none, too large to be looked at", "x.example", 50, []dialogue.List{{Name: "bad", Entries: []string{"x.example", "!a@x.example"}}}, "554 5.7.1 <a@x.example>: Sender", 0, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPost(t, "x.example", "", "")
+			resolver, err := msgauth.NewResolver(msgauth.Settings{Server: p.Address})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ix := (&dialogue.Dialogue{Name: t.Name(), Lists: append(tt.lists, dialogue.List{Name: "phish", Entries: []string{"evil.example"}})}).Index(t)
+			replyTo, _ := policy.ParseSources([]string{"reply-to"})
+			registry := prometheus.NewRegistry()
+			checker := policy.New(func() *index.Index { return ix }, policy.Settings{Auth: policy.Auth{Resolver: resolver},
+				Lists: map[string]policy.ListRule{"bad": {Require: policy.DKIMProof}, "phish": {Match: replyTo}}}, discardLog(), registry)
+			r := newRig(&script.Server{}, checker, Settings{MaxCopy: tt.most})
+			c := connect(t, r, t.Context())
+			c.hello()
+			c.want("MAIL FROM:<a@x.example>", "250")
+			c.want("RCPT TO:<bob@here.example>", "250")
+			if got := c.data(letter(t, "a@x.example\r\nReply-To: a@evil.example", tt.signedBy, 100)); !strings.HasPrefix(got, tt.want) {
+				t.Errorf("answer %q, want %q", got, tt.want)
+			}
+			c.close()
+			r.metrics = registry
+			for result, want := range map[string]float64{"pass": tt.pass, "no": tt.no} {
+				if got := r.count(t, "blockd_proofs_total", result); got != want {
+					t.Errorf("proofs{%s}: %v, want %v", result, got, want)
+				}
+			}
+		})
+	}
+}
+
 // TestCopyThatCannotBeWritten is no refusal, nor does it let a listed sender pass.
 func TestCopyThatCannotBeWritten(t *testing.T) {
 	for _, proved := range []bool{true, false} {
@@ -388,7 +433,7 @@ func TestAbortedMessagesLeaveNothing(t *testing.T) {
 	p := newPost(t, "x.example", "x.example", "dkim")
 	store := spool.New(spool.Settings{Dir: t.TempDir(), PerCopy: 64 << 10})
 	r := newRig(&script.Server{Caps: []string{"PIPELINING", "CHUNKING"}}, p.checker, Settings{Copies: store, Chunking: true})
-	r.relay.log = discardLog()
+	r.logTo(discardLog())
 	text := letter(t, "a@x.example", "x.example", 200_000)
 	abort := func(i int) {
 		c := connect(t, r, context.Background())

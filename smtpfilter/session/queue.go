@@ -110,6 +110,9 @@ func (s *session) answer(p pending, r wire.Reply, err error) error {
 		}
 		s.metrics.recipients.WithLabelValues(acceptedOutcome(p.exempt)).Inc()
 	case p.verb == parse.RCPT:
+		if !ok && s.tx.open {
+			s.rules.Leave(p.recipient)
+		}
 		s.logRecipientRefused(p.recipient, r)
 		s.metrics.recipients.WithLabelValues("upstream-refused").Inc()
 	}

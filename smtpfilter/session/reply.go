@@ -31,7 +31,6 @@ const (
 	replyLost          = "451 4.4.2 Connection to the next server lost, try again\r\n"
 	replyTooManyRcpt   = "452 4.5.3 Too many recipients\r\n"
 	replyOneRcpt       = "452 4.5.3 One recipient a transaction here, send the others again\r\n"
-	replyApart         = "452 4.5.3 Send this recipient in a transaction of its own\r\n"
 	replyNoAuthNow     = "454 4.7.0 Temporary authentication failure\r\n"
 	replyLongSASL      = "500 5.5.6 Authentication line too long\r\n"
 	replyBadSASL       = "501 5.5.2 Cannot decode the authentication\r\n"
@@ -56,7 +55,6 @@ const (
 	replyTooBig        = "552 5.3.4 Message too big\r\n"
 	replyNeedUTF8      = "553 5.6.7 Address needs SMTPUTF8\r\n"
 	replyNoRcpt        = "554 5.5.1 No valid recipients\r\n"
-	replyManySenders   = "554 5.6.0 Message header has too many senders or is too big\r\n"
 	replyLoop          = "554 5.4.6 Too many hops\r\n"
 )
 
@@ -65,6 +63,11 @@ func firstLine[T string | []byte](reply T) string {
 	line, _, _ := strings.Cut(string(reply), "\r\n")
 	return line
 }
+
+// textOf is a reply as it goes to the client.
+func textOf(r policy.Reply) string { return r.String() + "\r\n" }
+
+var refuseManySenders = policy.Reply{Code: 554, Enhanced: "5.6.0", Text: "Message header has too many senders or is too big"}
 
 // Refusals by a rule on the client's names, which end with the contact of those of lists.
 var (

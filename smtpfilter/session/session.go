@@ -25,6 +25,7 @@ type Relay struct {
 	settings Settings
 	upstream *upstream.Dialer
 	checker  *policy.Checker
+	door     policy.Door
 	metrics  *Metrics
 	log      *slog.Logger
 	tarpits  atomic.Int64 // sessions whose answer is held back
@@ -46,6 +47,8 @@ func New(s Settings, up *upstream.Dialer, c *policy.Checker, m *Metrics, log *sl
 	s.MaxCopy = cmp.Or(s.MaxCopy, 10<<20)
 	return &Relay{
 		settings: s, upstream: up, checker: c, metrics: m, log: log,
+		door: policy.Door{Name: "smtp", Log: log, Marks: true, Quarantines: s.Quarantine != nil, Splits: true,
+			SeesHeader: true, SeesMessage: true, Streams: true, Greets: true, SkipAuthenticated: s.SkipAuthenticated},
 		buffers: sync.Pool{New: func() any { return new([dataBuffer]byte) }},
 	}
 }

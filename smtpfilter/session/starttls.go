@@ -53,8 +53,8 @@ func (s *session) secured(conn net.Conn) {
 	s.deadlines.setClient(conn)
 	s.in.Reset(conn)
 	s.out.Reset(conn)
-	s.greeted, s.esmtp, s.helo = false, false, ""
-	s.offered, s.authenticated = upstream.Caps{}, false
+	s.greeted, s.esmtp, s.offered = false, false, upstream.Caps{}
+	s.rules.Client.Helo, s.rules.Client.Authenticated = "", false
 	s.reset()
 }
 

@@ -36,14 +36,11 @@ type session struct {
 	overTLS bool
 	*ends
 
-	trusted bool // by its network: no list is asked
-	unheard bool // refused by its address: nothing but QUIT is heard
+	rules    policy.Transaction // what is decided about the client, and about a message of it; knows its name and whether it has authenticated
+	onlyQuit bool               // refused at connect: only QUIT is accepted
 
-	authenticated bool // upstream has said 235 on the leg that is open
-
-	greeted bool   // EHLO or HELO was answered
-	esmtp   bool   // it was EHLO
-	helo    string // its argument
+	greeted bool // EHLO or HELO was answered
+	esmtp   bool // it was EHLO
 
 	reverse    msgauth.State // of the client's address, once that was asked for
 	lookedBack bool
@@ -68,20 +65,16 @@ type transaction struct {
 	line      []byte // of MAIL, with CRLF, while it is held
 	held      bool   // a listed sender: upstream has not seen MAIL
 	ref       string
-	sender    string // the path without brackets, as the client wrote it
-	verdict   policy.Verdict
-	params    parse.Params    // of MAIL
-	attempted int             // RCPT commands
-	accepted  int             // by upstream
-	tag       policy.Tag      // for all of them
-	aside     []string        // recipients whose copy goes into quarantine, as the client wrote them
-	labels    []policy.Tag    // why: one of each list
-	fate      fate            // of its recipients
-	taken     []string        // those that upstream has accepted, as the client wrote them, where the message may decide about them
-	headers   *policy.Checker // decides about addresses in the header; nil = nobody asks about those
-	size      int64           // of the chunks so far
-	failed    string          // the answer to the chunk that was the message's undoing, and to all behind it
-	message   *message        // on its way; nil before DATA or the first chunk
+	sender    string       // the path without brackets, as the client wrote it
+	params    parse.Params // of MAIL
+	attempted int          // RCPT commands
+	accepted  int          // by upstream
+	taken     []string     // those that upstream has accepted, as the client wrote them, where the message may decide about them
+	aside     []string     // recipients whose copy goes into quarantine, as the client wrote them
+	labels    []policy.Tag // why: one of each list
+	size      int64        // of the chunks so far
+	failed    string       // the answer to the chunk that was the message's undoing, and to all after it
+	message   *message     // on its way; nil before DATA or the first chunk
 }
 
 // begun reports whether there is a message, or has been before it failed.
@@ -89,13 +82,14 @@ func (t *transaction) begun() bool { return t.message != nil || t.failed != "" }
 
 func newSession(r *Relay, conn net.Conn, client netip.AddrPort) *session {
 	_, overTLS := conn.(*tls.Conn)
-	return &session{
+	s := &session{
 		overTLS: overTLS,
-		trusted: r.settings.trusts(client.Addr()),
 		Relay:   r, id: strings.ToLower(rand.Text()[:10]), client: client,
 		deadlines: deadlines{client: armed{conn: conn}},
 		conn:      conn, ends: r.takeEnds(conn),
 	}
+	s.rules = r.checker.Begin(&r.door, policy.Client{Addr: client.Addr(), Trusted: r.settings.trusts(client.Addr()), Line: s.own})
+	return s
 }
 
 // serve runs the session from greeting to end.
@@ -147,7 +141,7 @@ func (s *session) greet() bool {
 			return false
 		}
 	}
-	if !s.heard() {
+	if !s.connected() {
 		return !s.finished
 	}
 	s.reply("220 " + s.settings.Hostname + " ESMTP blockd\r\n")
@@ -316,11 +310,10 @@ func linger(conn net.Conn) {
 	io.CopyN(io.Discard, conn, 64<<10)
 }
 
-// begin makes a new transaction the current one.
-func (s *session) begin(cmd parse.Command, v policy.Verdict, sender string) {
+// begin makes a new transaction the current one, and looks its sender up.
+func (s *session) begin(cmd parse.Command) {
 	s.sent++
-	s.tx = transaction{
-		open: true, ref: s.id + "-" + strconv.Itoa(s.sent), sender: sender, verdict: v,
-		params: cmd.Params,
-	}
+	sender := string(cmd.Path.Raw[1 : len(cmd.Path.Raw)-1])
+	s.tx = transaction{open: true, ref: s.id + "-" + strconv.Itoa(s.sent), sender: sender, params: cmd.Params}
+	s.rules.Mail(policy.Mail{Sender: sender, Written: sender, UTF8: cmd.Params.Has(parse.ParamSMTPUTF8)})
 }

@@ -29,13 +29,14 @@ func (s *session) traceRoom() int64 {
 
 // header is what a session adds to a message upstream: the tag, if a list wants
 // one, above the Received field. Fields that stand above a Received field were put
-// there by who wrote it, or behind it; that is how ours are told from a client's.
+// there by who wrote it, or after it; that is how ours are told from a client's.
 func (s *session) header(m *message) []byte {
 	trace := s.traceHeader(m.started)
-	if s.tx.tag == (policy.Tag{}) {
+	tag := s.rules.Tag()
+	if tag == (policy.Tag{}) {
 		return trace
 	}
-	return append([]byte(tagField(s.tx.tag)), trace...)
+	return append([]byte(tagField(tag)), trace...)
 }
 
 // tagField is the header field of a tag. Fields of this name that the client has
@@ -56,11 +57,11 @@ func (s *session) traceHeader(now time.Time) []byte {
 		if s.overTLS {
 			with += "S"
 		}
-		if s.authenticated {
+		if s.rules.Client.Authenticated {
 			with += "A"
 		}
 	}
-	return []byte("Received: from " + traceName(s.helo) + " (" + traceAddr(s.client.Addr()) + ")\r\n" +
+	return []byte("Received: from " + traceName(s.rules.Client.Helo) + " (" + traceAddr(s.client.Addr()) + ")\r\n" +
 		"\tby " + s.settings.Hostname + " (blockd) with " + with + " id " + s.tx.ref + ";\r\n" +
 		"\t" + now.Format("Mon, 02 Jan 2006 15:04:05 -0700") + "\r\n")
 }

@@ -28,9 +28,10 @@ func TestTraceHeader(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &session{
-				Relay: &Relay{settings: Settings{Hostname: hostname}}, helo: tt.helo, esmtp: tt.esmtp,
+				Relay: &Relay{settings: Settings{Hostname: hostname}}, esmtp: tt.esmtp,
 				client: netip.MustParseAddrPort(tt.client), tx: transaction{ref: "ref-1"},
 			}
+			s.rules.Client.Helo = tt.helo
 			if tt.utf8 {
 				s.tx.params = parse.ParamSMTPUTF8
 			}

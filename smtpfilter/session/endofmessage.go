@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 
-	"blockd/msgauth"
 	"blockd/policy"
 	"blockd/spool"
 )
@@ -46,101 +45,52 @@ func (s *session) decide(m *message, whole bool) error {
 	if m.outcome != "" {
 		return nil
 	}
+	if m.fields != nil && !m.fields.ended { // no more of the header is kept
+		m.fields.read(nil, true)
+		s.judgeHeader(m)
+	}
 	proof := m.proof
 	m.proof = nil
 	defer proof.Close()
-	var facts *msgauth.Message
-	if whole {
-		var err error
-		gone := s.attend(func(ctx context.Context) { facts, err = s.examine(ctx, m, proof.Reader()) })
-		switch {
-		case gone:
-			return io.ErrUnexpectedEOF
-		case err != nil:
-			s.spoolFailed(m, err)
-			return nil
-		case s.hard.Err() != nil: // DNS was not given its time
-			s.stop(m, "timeout", replyInternal)
-			return nil
-		}
+	if !whole {
+		s.rules.Examine(s.hard, nil)
+		s.fulfil(m, s.rules.Message(), proof)
+		return nil
 	}
-	var d policy.Decision
-	if s.tx.fate.late() {
-		if d = s.endOfMessage(); d.Outcome == policy.Quarantine && m.fields != nil {
-			s.readSenders(m)
-			for i, v := range m.awaiting {
-				m.awaiting[i] = s.proveBy(v, facts)
-			}
-		}
+	var err error
+	gone := s.attend(func(ctx context.Context) { err = s.rules.Examine(ctx, proof.Reader()) })
+	switch {
+	case gone:
+		return io.ErrUnexpectedEOF
+	case err != nil:
+		s.spoolFailed(m, err)
+	case s.hard.Err() != nil: // DNS was not given its time
+		s.stop(m, "timeout", replyInternal)
+	default:
+		s.fulfil(m, s.rules.Message(), proof)
 	}
-	s.fulfil(m, s.judgeSenders(m.awaiting, d), proof)
 	return nil
-}
-
-// examine looks for what the message proves of all senders about whom it decides.
-func (s *session) examine(ctx context.Context, m *message, message io.Reader) (*msgauth.Message, error) {
-	facts, err := s.checker.Examine(ctx, s.client.Addr(), message)
-	if err != nil {
-		return nil, err
-	}
-	if s.tx.fate.late() {
-		s.tx.verdict = s.checker.ProveBy(ctx, s.tx.verdict, s.tx.recipient(), s.origin(), facts)
-	}
-	for i, v := range m.awaiting {
-		m.awaiting[i] = s.proveBy(v, facts)
-	}
-	return facts, nil
-}
-
-// proveBy is for an address of the header, about which nobody but the message is asked.
-func (s *session) proveBy(v policy.Verdict, facts *msgauth.Message) policy.Verdict {
-	return s.checker.ProveBy(s.hard, v, s.tx.recipient(), s.origin(), facts)
-}
-
-// endOfMessage decides for every recipient. The answer is that of the first: all have
-// the same fate.
-func (s *session) endOfMessage() (first policy.Decision) {
-	for i, recipient := range s.tx.taken {
-		d := s.checker.EndOfMessage(s.tx.verdict, recipient)
-		if i == 0 {
-			first = d
-		}
-		d.Reply = first.Reply // which is what the client hears
-		s.logDecision(s.checker.For(s.tx.verdict, recipient), d, recipient)
-	}
-	return first
 }
 
 // fulfil does what lists want done with a message that is under way. proof has what
 // came of it so far; nil = nothing has been moved yet.
 func (s *session) fulfil(m *message, d policy.Decision, proof *spool.Copy) {
-	switch d.Outcome {
-	case policy.Refuse, policy.Defer:
+	switch {
+	case d.Refuses():
 		m.tarpit = d.Tarpit
-		s.stop(m, refusedOutcome(d.Outcome), d.Reply.String()+"\r\n")
+		s.stop(m, refusedOutcome(d.Outcome), textOf(d.Reply))
 		if m.over == "" && d.Reply.Ends() {
 			m.over = "list"
 		}
-	case policy.Quarantine:
+	case d.Outcome == policy.Quarantine && m.forwarded:
 		s.divert(m, d, proof)
-	case policy.Mark:
-		if proof == nil && m.forwarded && s.tx.tag == (policy.Tag{}) {
-			s.tx.tag = d.Tag
-			m.loop = newHops(s.settings.Hostname)
-		}
 	}
 }
 
-// divert sends a message into quarantine, that was on its way upstream or in part.
+// divert sends a message into quarantine that was on its way upstream, whole or in part.
 func (s *session) divert(m *message, d policy.Decision, proof *spool.Copy) {
-	if m.forwarded {
-		s.abandonUpstream()
-		m.forwarded = false
-	}
-	if s.settings.Quarantine == nil { // the configuration's check does not let it come to this
-		s.stop(m, "quarantine-failed", replyInternal)
-		return
-	}
+	s.abandonUpstream()
+	m.forwarded = false
 	for _, recipient := range s.tx.taken {
 		s.tx.addAside(recipient, d)
 	}

@@ -6,33 +6,16 @@ import (
 	"errors"
 	"os"
 
-	"blockd/policy"
 	"blockd/smtpfilter/wire"
 )
 
-// What an allow entry may need for it to count (docs/auth.md) is looked for in two
-// phases: what login and SPF prove, before RCPT is answered; what only the message
-// proves, at its end (late.go).
-
-// origin is where the transaction comes from.
-func (s *session) origin() policy.Origin {
-	return policy.Origin{Client: s.client.Addr(), Helo: s.helo, Authenticated: s.authenticated}
-}
-
-// prove looks for the proofs that can be had before the message, if one could help a
-// recipient whose sender is blocked; "" is all recipients. What was found is kept
-// for those that follow. It returns line as consult does.
+// prove asks DNS for what can be proved before the message and could help a recipient
+// whose sender is blocked; "" is all recipients. It returns line as consult does.
 func (s *session) prove(line []byte, recipient string) []byte {
-	if len(s.tx.verdict.Matches) == 0 { // of nearly all mail
+	if !s.rules.Asks(recipient) {
 		return line
 	}
-	if !s.checker.Asks(s.tx.verdict, recipient) {
-		s.tx.verdict = s.checker.ProveOrigin(s.hard, s.tx.verdict, recipient, s.origin())
-		return line
-	}
-	return s.consult(line, func(ctx context.Context) {
-		s.tx.verdict = s.checker.ProveOrigin(ctx, s.tx.verdict, recipient, s.origin())
-	})
+	return s.consult(line, func(ctx context.Context) { s.rules.Prove(ctx, recipient) })
 }
 
 // consult does what waits for DNS before a command can be answered. It returns line,
@@ -82,7 +65,7 @@ func (s *session) attend(work func(context.Context)) (gone bool) {
 			}
 		}
 	}()
-	defer func() { // also behind a panic: the client's reader must be ours again
+	defer func() { // also after a panic: the client's reader must be ours again
 		s.conn.SetReadDeadline(past())
 		<-watched
 		s.deadlines.setClient(s.conn) // with a deadline that it does not know
@@ -90,16 +73,4 @@ func (s *session) attend(work func(context.Context)) (gone bool) {
 	}()
 	work(ctx)
 	return false // or what the watch has seen
-}
-
-// refusedAtMail is the refusal of a sender where that is given at MAIL; the zero
-// Decision if there is none, or none before the message.
-func (s *session) refusedAtMail() policy.Decision {
-	if s.fateOf("").late() {
-		return policy.Decision{}
-	}
-	if d := s.checker.Recipient(s.tx.verdict, ""); d.Outcome == policy.Refuse || d.Outcome == policy.Defer {
-		return d
-	}
-	return policy.Decision{}
 }

@@ -13,16 +13,12 @@ import (
 // Mail that a list wants set aside goes into a Maildir instead of upstream. That
 // is the one case in which a 250 to a message is our own, so the rule is upstream's
 // own: not before the message is on the disk. Where a message has recipients of
-// both kinds, upstream gets its end only when the copy is safe, and the copy goes
-// again when upstream refuses: the client's retry brings both.
+// both kinds, upstream gets its end only when the copy is safe, and the copy is
+// deleted if upstream refuses: the client's retry brings both.
 
 // setAside notes a recipient whose copy goes into quarantine.
 func (s *session) setAside(recipient string, d policy.Decision) {
-	if s.settings.Quarantine == nil { // the configuration's check does not let it come to this
-		s.metrics.recipients.WithLabelValues("failed").Inc()
-		s.reply(replyInternal)
-		return
-	}
+	s.rules.Join(&d)
 	s.tx.addAside(recipient, d)
 	s.metrics.recipients.WithLabelValues("quarantined").Inc()
 	s.reply(replyRcptOK)

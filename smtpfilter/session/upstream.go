@@ -39,11 +39,11 @@ func (s *session) openLeg(unreachable string) bool {
 	if s.up != nil {
 		return true
 	}
-	if s.authenticated { // on a leg that is gone
+	if s.rules.Client.Authenticated { // on a leg that is gone
 		s.end("upstream", replyChanged)
 		return false
 	}
-	conn, err := s.upstream.Open(s.hard, upstream.Client{Addr: s.client, Helo: s.helo, ESMTP: s.esmtp})
+	conn, err := s.upstream.Open(s.hard, upstream.Client{Addr: s.client, Helo: s.rules.Client.Helo, ESMTP: s.esmtp})
 	switch {
 	case errors.Is(err, upstream.ErrNoXCLIENT), errors.Is(err, upstream.ErrNoAddress):
 		// Without its client's address upstream would take the mail for ours.
