@@ -23,7 +23,7 @@ var forwardable = []string{
 }
 
 // mechanisms are those of upstream's AUTH line that the client is offered; none
-// unless what it sends is secret on both legs.
+// unless what it sends is secret on both connections.
 func (s *session) mechanisms(line string, caps upstream.Caps) string {
 	if s.settings.Auth != "forward" || !s.overTLS || !caps.TLS && !caps.Local {
 		return ""
@@ -87,12 +87,12 @@ func (s *session) auth(line []byte, cmd parse.Command) {
 	}
 	s.widen()
 	reused := s.up != nil
-	if !s.openLeg(replyNoAuthNow) {
+	if !s.reachUpstream(replyNoAuthNow) {
 		return
 	}
 	r, err := s.sasl(line)
 	if reused && wentAway(r, err) {
-		if s.abandonUpstream(); !s.openLeg(replyNoAuthNow) {
+		if s.abandonUpstream(); !s.reachUpstream(replyNoAuthNow) {
 			return
 		}
 		r, err = s.sasl(line)
@@ -121,7 +121,7 @@ func (s *session) offers(mechanism string) bool {
 	return false
 }
 
-// sasl sends one line of the exchange and reads the answer. The leg must be as
+// sasl sends one line of the exchange and reads the answer. The connection must be as
 // secret as the one was by which AUTH was offered.
 func (s *session) sasl(line []byte) (wire.Reply, error) {
 	if !s.up.Caps.Has("AUTH") || !s.up.Caps.TLS && !s.up.Caps.Local {
@@ -146,7 +146,7 @@ func (s *session) sasl(line []byte) (wire.Reply, error) {
 	return r, err
 }
 
-// errNoAuth reports a leg on which AUTH cannot be forwarded, though one before
+// errNoAuth reports a connection on which AUTH cannot be forwarded, though one before
 // could have.
 var errNoAuth = errors.New("upstream does not offer AUTH any more")
 

@@ -52,16 +52,16 @@ func TestAuthLinesMayBeLong(t *testing.T) {
 	})
 }
 
-// TestAuthNeedsSecretLegs: where somebody could listen, on either leg, AUTH is not
+// TestAuthNeedsSecretConnections: where somebody could listen, on either connection, AUTH is not
 // offered, whatever upstream announces.
-func TestAuthNeedsSecretLegs(t *testing.T) {
+func TestAuthNeedsSecretConnections(t *testing.T) {
 	tests := []struct {
 		name             string
 		auth             string
 		client, tls, own bool
 		want             string
 	}{
-		{"TLS on both legs", "forward", true, true, false, "PLAIN"},
+		{"TLS on both connections", "forward", true, true, false, "PLAIN"},
 		{"upstream on this machine", "forward", true, false, true, "PLAIN"},
 		{"upstream in the clear", "forward", true, false, false, ""},
 		{"client in the clear", "forward", false, true, true, ""},

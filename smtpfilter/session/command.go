@@ -92,7 +92,7 @@ func (s *session) pass(line []byte, verb parse.Verb, local string) {
 			s.reset()
 		}
 		s.reply(local) // nothing of the client's was lost
-	case r.Code == 421 && !s.up.tx: // upstream's patience with an idle leg is over
+	case r.Code == 421 && !s.up.tx: // upstream's patience with an idle connection is over
 		s.abandonUpstream()
 		if verb == parse.RSET {
 			s.reset()

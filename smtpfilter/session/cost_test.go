@@ -22,7 +22,7 @@ import (
 )
 
 // TestIdleSessionIsSmall holds the memory of a session that waits for a command,
-// with its stack and without upstream leg: the goal is 16 KiB.
+// with its stack and without a connection to upstream: the goal is 16 KiB.
 func TestIdleSessionIsSmall(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector's own memory would be measured")

@@ -62,7 +62,7 @@ func TestP3EarlyReplyIsSeenBehindAnOldDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer far.Close()
-	s := &session{up: &leg{Conn: &upstream.Conn{Conn: near, R: bufio.NewReader(near)}}}
+	s := &session{up: &upstreamConn{Conn: &upstream.Conn{Conn: near, R: bufio.NewReader(near)}}}
 	if s.waiting() {
 		t.Error("waiting() with nothing sent")
 	}

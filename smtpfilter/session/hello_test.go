@@ -11,7 +11,7 @@ import (
 )
 
 // TestUpstreamLearnsOfANewName: a client that greets anew under another name is
-// presented anew, and one that repeats its name keeps its leg.
+// presented anew, and one that repeats its name keeps its connection to upstream.
 func TestUpstreamLearnsOfANewName(t *testing.T) {
 	checker := listChecker(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -56,10 +56,10 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 	s.forwardMail(line)
 }
 
-// forwardMail sends the line of MAIL. A leg that has served before may have been
+// forwardMail sends the line of MAIL. A connection that has served before may have been
 // closed by upstream meanwhile, and then is opened anew: between transactions
 // nothing is lost by that. To notice, the answer must be awaited; on a fresh
-// leg the recipients may follow at once.
+// connection the recipients may follow at once.
 func (s *session) forwardMail(line []byte) {
 	p := pending{verb: parse.MAIL}
 	if s.up != nil {

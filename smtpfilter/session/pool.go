@@ -42,20 +42,20 @@ func (r *Relay) leaveEnds(e *ends) {
 	r.ends.Put(e)
 }
 
-// takeLeg returns the leg of a connection that is open.
-func (r *Relay) takeLeg(conn *upstream.Conn) *leg {
-	l, ok := r.legs.Get().(*leg)
+// takeUpstream returns what a session keeps about a connection that is open.
+func (r *Relay) takeUpstream(conn *upstream.Conn) *upstreamConn {
+	u, ok := r.upstreams.Get().(*upstreamConn)
 	if !ok {
-		l = &leg{out: make([]byte, 0, batch)}
+		u = &upstreamConn{out: make([]byte, 0, batch)}
 	}
-	l.Conn = conn
-	return l
+	u.Conn = conn
+	return u
 }
 
-// leaveLeg closes the connection of a leg and gives the rest to another session.
-func (r *Relay) leaveLeg(l *leg) {
-	l.Release()
-	clear(l.out[:cap(l.out)])
-	*l = leg{out: l.out[:0]}
-	r.legs.Put(l)
+// leaveUpstream closes a connection and gives what was kept about it to another session.
+func (r *Relay) leaveUpstream(u *upstreamConn) {
+	u.Release()
+	clear(u.out[:cap(u.out)])
+	*u = upstreamConn{out: u.out[:0]}
+	r.upstreams.Put(u)
 }

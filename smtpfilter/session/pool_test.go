@@ -43,19 +43,19 @@ func TestBuffersOfASessionAreEmptyForTheNext(t *testing.T) {
 
 	near, far := net.Pipe()
 	defer far.Close()
-	l := r.takeLeg(&upstream.Conn{Conn: near, R: bufio.NewReader(near)})
+	l := r.takeUpstream(&upstream.Conn{Conn: near, R: bufio.NewReader(near)})
 	l.out, l.tx, l.quit = append(l.out, "MAIL FROM:<secret@good.example>\r\n"...), true, true
-	r.leaveLeg(l)
-	for _, next := range []*leg{l, r.takeLeg(nil)} {
+	r.leaveUpstream(l)
+	for _, next := range []*upstreamConn{l, r.takeUpstream(nil)} {
 		if len(next.out) > 0 || next.tx || next.quit || next.Conn != nil {
-			t.Errorf("leg of the session before: %+v", next)
+			t.Errorf("connection of the session before: %+v", next)
 		}
 		if bytes.Contains(next.out[:cap(next.out)], []byte("secret")) {
-			t.Error("the leg still holds a command")
+			t.Error("the connection still holds a command")
 		}
 	}
 	if _, err := near.Write(nil); err == nil {
-		t.Error("the connection of a leg that was left is open")
+		t.Error("a connection that was left is open")
 	}
 }
 

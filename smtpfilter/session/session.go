@@ -22,16 +22,16 @@ import (
 // Relay is what all sessions of a filter share. It is safe for concurrent use;
 // Settings do not change after New.
 type Relay struct {
-	settings Settings
-	upstream *upstream.Dialer
-	checker  *policy.Checker
-	door     policy.Door
-	metrics  *Metrics
-	log      *slog.Logger
-	tarpits  atomic.Int64 // sessions whose answer is held back
-	buffers  sync.Pool    // of *[dataBuffer]byte, lent to a session during DATA
-	ends     sync.Pool    // of *ends, of sessions that are over
-	legs     sync.Pool    // of *leg, closed
+	settings  Settings
+	upstream  *upstream.Dialer
+	checker   *policy.Checker
+	door      policy.Door
+	metrics   *Metrics
+	log       *slog.Logger
+	tarpits   atomic.Int64 // sessions whose answer is held back
+	buffers   sync.Pool    // of *[dataBuffer]byte, lent to a session during DATA
+	ends      sync.Pool    // of *ends, of sessions that are over
+	upstreams sync.Pool    // of *upstreamConn, closed
 }
 
 // dataBuffer is how much of a message is read at once. A read system call costs

@@ -46,7 +46,7 @@ type session struct {
 	lookedBack bool
 	offered    upstream.Caps
 
-	up   *leg // nil: none open
+	up   *upstreamConn // nil: none open
 	tx   transaction
 	sent int // transactions begun, for their ids
 
@@ -285,7 +285,7 @@ func (s *session) recover() {
 	s.flush()
 }
 
-// close ends both legs, the client's first: it need not wait for upstream's
+// close ends both connections, the client's first: it need not wait for upstream's
 // answer to QUIT.
 func (s *session) close() {
 	s.quitUpstream()

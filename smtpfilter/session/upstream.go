@@ -16,9 +16,9 @@ import (
 	"blockd/smtpfilter/wire"
 )
 
-// leg is the session's connection to upstream. It serves this client only:
+// upstreamConn is the session's connection to upstream. It serves this client only:
 // what upstream was told about one client must not reach another.
-type leg struct {
+type upstreamConn struct {
 	*upstream.Conn
 	out  []byte // commands to be written with the next settle; at most batch octets
 	tx   bool   // upstream may have a transaction
@@ -29,17 +29,17 @@ type leg struct {
 // system's buffers while we still write, so they must be few.
 const batch = wire.MaxLine
 
-// openUpstream makes sure that there is a leg that can carry the transaction. If
+// openUpstream makes sure that there is a connection that can carry the transaction. If
 // there cannot be one it has answered the client and reports false.
-func (s *session) openUpstream() bool { return s.openLeg(replyUnreachable) && s.carries() }
+func (s *session) openUpstream() bool { return s.reachUpstream(replyUnreachable) && s.carries() }
 
-// openLeg is openUpstream for what needs no transaction; unreachable is the answer
+// reachUpstream is openUpstream for what needs no transaction; unreachable is the answer
 // where upstream is.
-func (s *session) openLeg(unreachable string) bool {
+func (s *session) reachUpstream(unreachable string) bool {
 	if s.up != nil {
 		return true
 	}
-	if s.rules.Client.Authenticated { // on a leg that is gone
+	if s.rules.Client.Authenticated { // on a connection that is gone
 		s.end("upstream", replyChanged)
 		return false
 	}
@@ -55,12 +55,12 @@ func (s *session) openLeg(unreachable string) bool {
 		s.reply(unreachable)
 		return false
 	}
-	s.up = s.takeLeg(conn)
+	s.up = s.takeUpstream(conn)
 	s.deadlines.setUpstream(conn)
 	return true
 }
 
-// carries reports whether the leg takes the parameters of MAIL; if not, it has
+// carries reports whether the connection takes the parameters of MAIL; if not, it has
 // answered. Only what the client uses counts: servers offer some addresses more
 // than others (Postfix: smtpd_discard_ehlo_keyword_address_maps), and what is
 // offered to clients comes from an earlier session, perhaps another address's.
@@ -73,7 +73,7 @@ func (s *session) carries() bool {
 	return true
 }
 
-// upstreamFailed counts and logs a failure of the upstream leg.
+// upstreamFailed counts and logs a failure of the connection to upstream.
 func (s *session) upstreamFailed(stage string, err error) {
 	s.metrics.upstream.WithLabelValues(stage).Inc()
 	s.log.LogAttrs(context.Background(), slog.LevelWarn, "upstream failed",
@@ -181,14 +181,14 @@ func hungUp(err error) bool {
 	return err != nil && faultReply(err) == replyLost && !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// wentAway reports whether upstream has given up a leg that waited between
+// wentAway reports whether upstream has given up a connection that waited between
 // transactions: it has closed it, or said 421 when its patience was over, which
 // is read as the answer to the command that comes next.
 func wentAway(r wire.Reply, err error) bool {
 	return hungUp(err) || err == nil && r.Code == 421
 }
 
-// lose drops a leg that has failed, and with it the transaction, unless upstream
+// lose drops a connection that has failed, and with it the transaction, unless upstream
 // has not seen that at all.
 func (s *session) lose(stage string, err error) {
 	s.upstreamFailed(stage, err)
@@ -205,17 +205,17 @@ func (s *session) lose(stage string, err error) {
 	s.tx.lost = lost
 }
 
-// abandonUpstream closes the leg as it stands: no dot, no QUIT, no further octet.
+// abandonUpstream closes the connection as it stands: no dot, no QUIT, no further octet.
 func (s *session) abandonUpstream() {
 	if s.up == nil {
 		return
 	}
 	s.deadlines.setUpstream(nil)
-	s.leaveLeg(s.up)
+	s.leaveUpstream(s.up)
 	s.up = nil
 }
 
-// forsakeUpstream closes a leg on which there may be a transaction that ours has
+// forsakeUpstream closes a connection on which there may be a transaction that ours has
 // left behind.
 func (s *session) forsakeUpstream() {
 	if s.up != nil && s.up.tx {
@@ -223,7 +223,7 @@ func (s *session) forsakeUpstream() {
 	}
 }
 
-// closeUpstream ends the leg at the end of the session, politely if it can.
+// closeUpstream ends the connection at the end of the session, politely if it can.
 func (s *session) closeUpstream() {
 	s.quitUpstream()
 	if s.up != nil && s.up.quit {
