@@ -151,3 +151,31 @@ func TestExportOfOneList(t *testing.T) {
 		t.Errorf("%q", have)
 	}
 }
+
+// TestExportByTheConfiguration: a list that only tags refuses nobody, and one that
+// defers must not refuse for good.
+func TestExportByTheConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	head, _, _ := strings.Cut(anyPorts, "[[list]]")
+	config := head
+	for _, l := range []struct{ name, more string }{{"refusing", ""}, {"tagging", `on_match = "tag"`}, {"deferring", `on_match = "tempfail"`}, {"shadow", `mode = "shadow"`}} {
+		writeFile(t, dir, l.name+".txt", l.name+".test\n")
+		config += "[[list]]\nname = \"" + l.name + "\"\npath = \"" + l.name + ".txt\"\nformat = \"plain\"\n" + l.more + "\n"
+	}
+	config = writeFile(t, dir, "config.toml", config)
+	if code, out, errs := blockd(t, "", "compile", "-c", config); code != 0 {
+		t.Fatalf("compile: %s%s", out, errs)
+	}
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{nil, []string{"refusing.test REJECT", "deferring.test DEFER"}},
+		{[]string{"--list", "tagging", "--list", "shadow"}, []string{"tagging.test REJECT", "shadow.test REJECT"}},
+	} {
+		_, out, errs := blockd(t, "", append([]string{"export", "-c", config, "--format", "postfix"}, tt.args...)...)
+		if have := linesOf(out); !slices.Equal(have, tt.want) {
+			t.Errorf("%q: %q, want %q; %s", tt.args, have, tt.want, errs)
+		}
+	}
+}

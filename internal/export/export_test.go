@@ -1,7 +1,8 @@
-package main
+package export
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,16 +17,45 @@ import (
 	"blockd/index"
 	"blockd/internal/race"
 	"blockd/internal/term"
+	"blockd/internal/testkit"
+	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 )
 
-// held is the set of what an index holds, as "kind name scope action".
-func held(t *testing.T, bdx string) map[string]lists.Item {
+// built is an index of plain lists whose exceptions lift the blocks of all.
+func built(t *testing.T, files map[string]string) *index.Index {
 	t.Helper()
-	ix, err := index.Open(bdx)
+	var sources []index.Source
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		s := indexes.Source(t, name, files[name])
+		s.Exceptions = index.AllExceptions
+		sources = append(sources, s)
+	}
+	return indexes.Build(t, sources...)
+}
+
+// exported is what a job writes, and what it tells.
+func exported(t *testing.T, job Job) (text string, told *Result) {
+	t.Helper()
+	job.Progress = func(int64, int64) {}
+	var b strings.Builder
+	told, err := job.Write(t.Context(), &b)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return b.String(), told
+}
+
+// linesOf drops comments and blank lines.
+func linesOf(text string) []string {
+	return slices.DeleteFunc(strings.Split(strings.TrimSpace(text), "\n"), func(l string) bool {
+		return l == "" || l[0] == '#' || l[0] == ';'
+	})
+}
+
+// held is the set of what an index holds, as "kind name scope action".
+func held(t *testing.T, ix *index.Index) map[string]lists.Item {
+	t.Helper()
 	all := map[string]lists.Item{}
 	for e, err := range ix.Entries(t.Context(), nil) {
 		if err != nil {
@@ -109,10 +139,9 @@ func sayableAs(format string, it lists.Item) []lists.Item {
 var leftOut = regexp.MustCompile(`([0-9,]+)× `)
 
 // comesBack exports an index in a format, compiles what was written, and compares.
-func comesBack(t *testing.T, bdx, format string) {
+func comesBack(t *testing.T, ix *index.Index, format string) {
 	t.Helper()
-	dir := t.TempDir()
-	before := held(t, bdx)
+	before := held(t, ix)
 	want, unsaid, narrowed := map[string]bool{}, 0, 0
 	for _, it := range before {
 		said := sayableAs(format, it)
@@ -125,10 +154,10 @@ func comesBack(t *testing.T, bdx, format string) {
 			want[what(&s)] = true
 		}
 	}
-	file, again := filepath.Join(dir, "list"), filepath.Join(dir, "again.bdx")
-	code, _, told := blockd(t, "", "export", "-i", bdx, "--format", format, "-o", file)
-	if code > exitFault || (code == 0) != (unsaid+narrowed == 0) {
-		t.Errorf("export ends with %d: %s", code, told)
+	text, result := exported(t, Job{Index: ix, Format: format})
+	told := result.String()
+	if result.Partial() != (unsaid+narrowed > 0) {
+		t.Errorf("partial: %v: %s", result.Partial(), told)
 	}
 	counts := 0
 	for _, m := range leftOut.FindAllStringSubmatch(told, -1) {
@@ -144,10 +173,7 @@ func comesBack(t *testing.T, bdx, format string) {
 	if len(want) == 0 {
 		return // an empty file is refused by compile
 	}
-	if code, out, errs := blockd(t, "", "compile", "-o", again, "--format", format, "--patterns", file); code != 0 {
-		t.Fatalf("what was written does not compile: %s%s", out, errs)
-	}
-	have := held(t, again)
+	have := held(t, indexes.Build(t, index.Source{List: "again", Path: testkit.File(t, "list", text), Settings: lists.Settings{Format: format, Patterns: true}}))
 	for what := range have {
 		if !want[what] && !(format == "rpz" && strings.HasSuffix(what, " allow")) { // a name between two others stops a wildcard
 			t.Errorf("came back, and was not there: %s", what)
@@ -177,13 +203,9 @@ func TestExportOfRealListsComesBack(t *testing.T) {
 	} {
 		t.Run(tt.file, func(t *testing.T) {
 			t.Parallel() // most of the time is waiting for the disk
-			bdx := filepath.Join(t.TempDir(), "x.bdx")
-			args := []string{"compile", "-o", bdx, "--format", tt.format, filepath.Join(dir, tt.file)}
-			if code, out, errs := blockd(t, "", args...); code != 0 {
-				t.Fatalf("compile: %s%s", out, errs)
-			}
+			ix := indexes.Build(t, index.Source{List: "real", Path: filepath.Join(dir, tt.file), Settings: lists.Settings{Format: tt.format}})
 			for _, format := range lists.WritableFormats() {
-				t.Run(format, func(t *testing.T) { comesBack(t, bdx, format) })
+				t.Run(format, func(t *testing.T) { comesBack(t, ix, format) })
 			}
 		})
 	}
@@ -250,37 +272,19 @@ func randomLines(rng *rand.Rand, n int) (plain, access string) {
 func TestExportOfRandomEntriesComesBack(t *testing.T) {
 	race.Skip(t)
 	for seed := range uint64(4) {
-		dir := t.TempDir()
 		plain, access := randomLines(rand.New(rand.NewPCG(seed, 4)), 400)
-		head, _, _ := strings.Cut(anyPorts, "[[list]]")
-		writeFile(t, dir, "plain.txt", plain)
-		writeFile(t, dir, "access", access)
-		config := writeFile(t, dir, "config.toml", head+`
-[[list]]
-name = "plain"
-path = "plain.txt"
-format = "plain"
-exceptions = "all"
-patterns = true
-max_bad_ratio = 1.0
-[[list]]
-name = "access"
-path = "access"
-format = "postfix"
-`)
-		if code, out, errs := blockd(t, "", "compile", "-c", config); code != 0 {
-			t.Fatalf("compile: %s%s", out, errs)
-		}
-		bdx := filepath.Join(dir, "var/a.bdx")
+		ix := indexes.Build(t,
+			index.Source{List: "plain", Path: testkit.File(t, "plain.txt", plain), Exceptions: index.AllExceptions, Settings: lists.Settings{Format: "plain", Patterns: true}},
+			index.Source{List: "access", Path: testkit.File(t, "access", access), Settings: lists.Settings{Format: "postfix"}})
 		kinds := map[string]int{}
-		for _, it := range held(t, bdx) {
+		for _, it := range held(t, ix) {
 			kinds[it.Kind.String()+" "+it.Action.String()]++
 		}
 		if len(kinds) < 13 {
 			t.Fatalf("seed %d has only %v", seed, kinds)
 		}
 		for _, format := range lists.WritableFormats() {
-			t.Run(fmt.Sprintf("%d/%s", seed, format), func(t *testing.T) { comesBack(t, bdx, format) })
+			t.Run(fmt.Sprintf("%d/%s", seed, format), func(t *testing.T) { comesBack(t, ix, format) })
 		}
 	}
 }
@@ -317,19 +321,13 @@ func TestExportRefusesLess(t *testing.T) {
 		for range 1 + rng.IntN(6) {
 			text += []string{"", "", "!"}[rng.IntN(3)] + []string{"", "=", "."}[rng.IntN(3)] + names[1+rng.IntN(len(names)-2)] + "\n"
 		}
-		bdx := compileLists(t, map[string]string{"l.txt": text})
-		ix, err := index.Open(bdx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ix := built(t, map[string]string{"l": text})
 		for _, format := range []string{"rbldnsd", "rpz", "postfix", "hosts", "rspamd"} {
 			if format == "postfix" && strings.Contains(text, "!=") || format == "postfix" && strings.Contains(text, "!.") {
 				continue // exceptions inside a block that it cannot say: told, and the block stays
 			}
-			file := filepath.Join(t.TempDir(), "list")
-			if code, _, errs := blockd(t, "", "export", "-i", bdx, "--format", format, "-o", file); code > exitFault {
-				t.Fatal(errs)
-			}
+			list, _ := exported(t, Job{Index: ix, Format: format})
+			file := testkit.File(t, "list", list)
 			var items []lists.Item
 			owners := map[string]lists.Action{}
 			if _, err := lists.ReadFile(t.Context(), file, lists.Settings{Format: format}, func(it *lists.Item) error {
@@ -384,43 +382,15 @@ func TestExportRefusesLess(t *testing.T) {
 // TestExportOfNetworksUnderExceptions: a network that an exception covers is not
 // written, however narrow it is.
 func TestExportOfNetworksUnderExceptions(t *testing.T) {
-	bdx := compileLists(t, map[string]string{"l.txt": "198.51.0.0/16\n!198.51.100.0/24\n198.51.100.7\n198.51.100.0/25\n203.0.113.7\n!203.0.113.7\n203.0.113.8\n"})
+	ix := built(t, map[string]string{"l": "198.51.0.0/16\n!198.51.100.0/24\n198.51.100.7\n198.51.100.0/25\n203.0.113.7\n!203.0.113.7\n203.0.113.8\n"})
 	for format, want := range map[string][]string{
 		"rbldnsd:ip4set": {"198.51.0.0/16", "!198.51.100.0/24", "!203.0.113.7", "203.0.113.8"},
 		"postfix":        {"198.51 REJECT", "198.51.100 OK", "203.0.113.7 OK", "203.0.113.8 REJECT"},
 		"rspamd":         {"198.51.0.0/16", "203.0.113.8"},
 	} {
-		_, out, errs := blockd(t, "", "export", "-i", bdx, "--format", format)
-		if have := linesOf(out); !slices.Equal(have, want) || !strings.Contains(errs, "3 under exceptions left out") {
-			t.Errorf("%s: %q, want %q; %s", format, have, want, errs)
-		}
-	}
-}
-
-// TestExportByTheConfiguration: a list that only tags refuses nobody, and one that
-// defers must not refuse for good.
-func TestExportByTheConfiguration(t *testing.T) {
-	dir := t.TempDir()
-	head, _, _ := strings.Cut(anyPorts, "[[list]]")
-	config := head
-	for _, l := range []struct{ name, more string }{{"refusing", ""}, {"tagging", `on_match = "tag"`}, {"deferring", `on_match = "tempfail"`}, {"shadow", `mode = "shadow"`}} {
-		writeFile(t, dir, l.name+".txt", l.name+".test\n")
-		config += "[[list]]\nname = \"" + l.name + "\"\npath = \"" + l.name + ".txt\"\nformat = \"plain\"\n" + l.more + "\n"
-	}
-	config = writeFile(t, dir, "config.toml", config)
-	if code, out, errs := blockd(t, "", "compile", "-c", config); code != 0 {
-		t.Fatalf("compile: %s%s", out, errs)
-	}
-	for _, tt := range []struct {
-		args []string
-		want []string
-	}{
-		{nil, []string{"refusing.test REJECT", "deferring.test DEFER"}},
-		{[]string{"--list", "tagging", "--list", "shadow"}, []string{"tagging.test REJECT", "shadow.test REJECT"}},
-	} {
-		_, out, errs := blockd(t, "", append([]string{"export", "-c", config, "--format", "postfix"}, tt.args...)...)
-		if have := linesOf(out); !slices.Equal(have, tt.want) {
-			t.Errorf("%q: %q, want %q; %s", tt.args, have, tt.want, errs)
+		out, told := exported(t, Job{Index: ix, Format: format})
+		if have := linesOf(out); !slices.Equal(have, want) || !strings.Contains(told.String(), "3 under exceptions left out") {
+			t.Errorf("%s: %q, want %q; %s", format, have, want, told)
 		}
 	}
 }
@@ -428,9 +398,9 @@ func TestExportByTheConfiguration(t *testing.T) {
 // TestExportOfAListUnderExceptionsOfOthers: the exceptions of lists that are not
 // named count all the same.
 func TestExportOfAListUnderExceptionsOfOthers(t *testing.T) {
-	bdx := compileLists(t, map[string]string{"bad.txt": "a.test\nb.test\n", "good.txt": "!a.test\n"})
-	_, out, errs := blockd(t, "", "export", "-i", bdx, "--format", "plain", "--list", "bad")
-	if have := linesOf(out); !slices.Equal(have, []string{"b.test"}) || !strings.Contains(errs, "1 under exceptions left out") {
-		t.Errorf("%q; %s", have, errs)
+	ix := built(t, map[string]string{"bad": "a.test\nb.test\n", "good": "!a.test\n"})
+	out, told := exported(t, Job{Index: ix, Format: "plain", Lists: []string{"bad"}})
+	if have := linesOf(out); !slices.Equal(have, []string{"b.test"}) || !strings.Contains(told.String(), "1 under exceptions left out") {
+		t.Errorf("%q; %s", have, told)
 	}
 }
