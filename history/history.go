@@ -51,6 +51,12 @@ type Record struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// Excused reports whether the list would have refused it, and is not one of those that count
+// for the recipient.
+func (r *Record) Excused() bool {
+	return r.Verdict == "clear" && r.List != "" && !r.Shadow && !r.Exempt
+}
+
 // Network returns the network that a client counts for: an IPv4 /24 or an IPv6 /48. These
 // are the smallest networks that are routed on their own, so one party has at least as
 // much. It is zero for an unknown client.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -95,6 +96,43 @@ func TestCheckOfClientsAndDomains(t *testing.T) {
 		!strings.Contains(lines[1], `"line":2,"error":"client: want an IP address`) {
 		t.Errorf("stream: %s", w.Body)
 	}
+}
+
+// With a recipient the answer is its own, in all three ways to ask.
+func TestCheckForARecipient(t *testing.T) {
+	f := newFixture(t, Settings{}, "bad.example\n192.0.2.0/24\n")
+	for _, tt := range []struct{ sender, client, recipient, want string }{
+		{"a@bad.example", "", "bob@here.example", "blocked refuse 1"},
+		{"a@bad.example", "", "Postmaster@here.example", "blocked accept 1"},
+		{"a@bad.example", "", "VIP@here.example", "clear accept 1"},
+		{"a@bad.example", "", "no address", "blocked refuse 1"},
+		{"a@ok.example", "", "bob@here.example", "clear accept 0"},
+		{"a@ok.example", "192.0.2.1", "bob@here.example", "blocked refuse 1"},
+		{"a@ok.example", "192.0.2.1", "vip@here.example", "clear accept 1"},
+		{"", "", "bob@here.example", "clear accept 0"},
+	} {
+		object := map[string]string{"sender": tt.sender, "recipient": tt.recipient}
+		query := url.Values{"sender": {tt.sender}, "recipient": {tt.recipient}}
+		if tt.client != "" {
+			object["client"] = tt.client
+			query.Set("client", tt.client)
+		}
+		line, _ := json.Marshal(object)
+		one := f.ask("GET", "/v1/check?"+strings.ReplaceAll(query.Encode(), "+", "%20"), "")
+		stream := f.ask("POST", "/v1/check", string(line), "Content-Type: "+asStream)
+		batch := decoded[results](t, f.ask("POST", "/v1/check", `{"senders":[`+string(line)+`]}`, "Content-Type: "+asJSON), http.StatusOK, asJSON).Results
+		for way, a := range map[string]answer{
+			"query": decoded[answer](t, one, http.StatusOK, asJSON), "stream": decoded[answer](t, stream, http.StatusOK, asStream), "batch": batch[0],
+		} {
+			if got := fmt.Sprint(a.Verdict, " ", a.Outcome, " ", len(a.Matches)); got != tt.want || a.Recipient != tt.recipient {
+				t.Errorf("%s, %s: %s for %q, want %s for %q", line, way, got, a.Recipient, tt.want, tt.recipient)
+			}
+		}
+	}
+	for _, query := range []string{"sender=a@b.example&recipient=", "sender=a&recipient=b@c&recipient=b@c", "domain=b.example&recipient=a@b", "recipient=a@b"} {
+		wantProblem(t, f.ask("GET", "/v1/check?"+query, ""), http.StatusBadRequest, "")
+	}
+	wantProblem(t, f.ask("POST", "/v1/check", `{"senders":[{"domain":"x","recipient":"a@b"}]}`, "Content-Type: "+asJSON), http.StatusBadRequest, "sender 0")
 }
 
 func TestCheckIsTheAnswerOfTheCommandLine(t *testing.T) {

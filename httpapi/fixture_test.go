@@ -38,7 +38,10 @@ func newFixture(t testing.TB, s Settings, list string) *fixture {
 		}
 		return f.live
 	}
-	checker := policy.New(live, policy.Settings{}, log, reg)
+	checker := policy.New(live, policy.Settings{
+		RecipientsExempt: []string{"postmaster"},
+		Policies:         []policy.RecipientPolicy{{Recipients: []string{"vip@here.example"}}},
+	}, log, reg)
 	s.Fast = true
 	f.Server = New(s, checker, func() reload.Status { return f.status }, reg, log)
 	return f

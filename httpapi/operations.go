@@ -18,6 +18,7 @@ func describeCheck(d *document) *huma.Operation {
 		Parameters: []*huma.Param{
 			parameter("sender", "an envelope sender, with or without angle brackets"+nullSender, "someone@shop.example"),
 			parameter("client", "beside sender: the IP address that the mail comes from", ""),
+			parameter("recipient", "beside sender: the answer is by this recipient's [[policy]], and says what becomes of the mail", ""),
 			parameter("ip", "a client address alone", ""),
 			parameter("domain", "what all senders at a domain have in common", ""),
 			explainParam(),
@@ -43,7 +44,7 @@ func describeCheckMany(d *document) *huma.Operation {
 		return s
 	}
 	d.schemas.Map()["Question"] = &huma.Schema{Description: "a sender" + nullSender + "; or one of three objects",
-		OneOf: []*huma.Schema{text, object("sender", "sender", "client"), object("ip", "ip"), object("domain", "domain")}}
+		OneOf: []*huma.Schema{text, object("sender", "sender", "client", "recipient"), object("ip", "ip"), object("domain", "domain")}}
 	question, most := &huma.Schema{Ref: schemaPrefix + "Question"}, maxSenders
 	batch := object("senders")
 	batch.Properties["senders"] = &huma.Schema{Type: huma.TypeArray, Items: question, MaxItems: &most}

@@ -25,6 +25,7 @@ const (
 type question struct {
 	about  subject
 	text   string     // as the caller wrote it
+	to     string     // the recipient of mail; "" = any
 	client netip.Addr // of mail, zero = unknown; or the subject of aClient
 }
 
@@ -58,13 +59,15 @@ type query struct {
 	counts [len(parameters)]int
 }
 
-// The places of parameters: the subjects' by their numbers, and two more.
+// The places of parameters: the subjects' by their numbers, and three more.
 const (
 	clientParameter = iota + 3
+	recipientParameter
 	explainParameter
 )
 
-var parameters = [...]string{aSender: "sender", aClient: "ip", aDomain: "domain", clientParameter: "client", explainParameter: "explain"}
+var parameters = [...]string{aSender: "sender", aClient: "ip", aDomain: "domain", clientParameter: "client",
+	recipientParameter: "recipient", explainParameter: "explain"}
 
 // parseCheck reads a query by RFC 3986, where "+" is a plus. In an HTML form "+"
 // is a blank: promo+x@bulk.test, typed by hand, would be taken for
@@ -138,13 +141,18 @@ func (p *query) question() (q question, err error) {
 	case q.about == aClient:
 		q.client, err = parseIP("ip", q.text)
 	}
+	if n := p.counts[recipientParameter]; err == nil && n > 0 {
+		if q.to = p.values[recipientParameter]; n > 1 || q.about != aSender || q.to == "" {
+			err = errors.New("want one parameter recipient at most, an address, beside sender")
+		}
+	}
 	return q, err
 }
 
 // The faults of a question in JSON.
 var (
 	errNull     = errors.New(`null; the null sender is ""`)
-	errQuestion = errors.New(`want "ADDRESS" or {"sender":"ADDRESS","client":"IP"}, the client if it is known, or {"ip":"IP"} or {"domain":"NAME"}`)
+	errQuestion = errors.New(`want "ADDRESS" or {"sender":"ADDRESS","client":"IP","recipient":"ADDRESS"}, client and recipient if they are known, or {"ip":"IP"} or {"domain":"NAME"}`)
 )
 
 // decodeQuestion reads a JSON string, the sender, or an object.
@@ -169,7 +177,7 @@ func decodeQuestion(b []byte) (q question, err error) {
 	}
 	var p query
 	for name, value := range object {
-		i := clientParameter
+		i := recipientParameter
 		for i >= 0 && parameters[i] != name {
 			i--
 		}
@@ -178,7 +186,7 @@ func decodeQuestion(b []byte) (q question, err error) {
 		}
 		p.values[i], p.counts[i] = *value, 1
 	}
-	if n := p.counts[aSender] + p.counts[aClient] + p.counts[aDomain]; n != 1 || p.counts[clientParameter] > p.counts[aSender] {
+	if n := p.counts[aSender] + p.counts[aClient] + p.counts[aDomain]; n != 1 || max(p.counts[clientParameter], p.counts[recipientParameter]) > p.counts[aSender] {
 		return q, errQuestion
 	}
 	return p.question()

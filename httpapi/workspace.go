@@ -65,7 +65,7 @@ func (w *workspace) appendAnswers(dst []byte, between byte, last string) []byte 
 		if i > 0 {
 			dst = append(dst, between)
 		}
-		dst = w.appendVerdict(dst, checker, &verdicts[i], q.text)
+		dst = w.appendVerdict(dst, checker, &verdicts[i], q)
 	}
 	if len(w.questions) > 0 {
 		dst = append(dst, last...)
@@ -81,16 +81,20 @@ func (w *workspace) appendAnswer(dst []byte, q question) []byte {
 		checker = checker.Pin()
 	}
 	v := q.ask(checker)
-	return w.appendVerdict(dst, checker, &v, q.text)
+	return w.appendVerdict(dst, checker, &v, q)
 }
 
 // appendVerdict writes the text of an answer without making an answer.
-func (w *workspace) appendVerdict(dst []byte, checker *policy.Checker, v *policy.Verdict, input string) []byte {
+func (w *workspace) appendVerdict(dst []byte, checker *policy.Checker, v *policy.Verdict, q question) []byte {
+	if q.to != "" {
+		to := checker.To(*v, q.to)
+		v = &to
+	}
 	if !w.explain {
-		return v.AppendJSON(dst, input)
+		return v.AppendJSON(dst, q.text)
 	}
 	e := checker.Explain(*v)
 	var b bytes.Buffer
-	encoder(&b).Encode(answer{v.Answer(input), &e}) // strings, numbers and a Buffer: it cannot fail
+	encoder(&b).Encode(answer{v.Answer(q.text), &e}) // strings, numbers and a Buffer: it cannot fail
 	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }

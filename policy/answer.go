@@ -11,7 +11,9 @@ type Answer struct {
 	Sender     string        `json:"sender" doc:"canonical; of a text that is no address, the one that can be read in it; \"\" for the null sender, where there is none, and where none was asked about"`
 	Client     string        `json:"client,omitempty" doc:"the client's IP address, if it is known"`
 	Domain     string        `json:"domain,omitempty" doc:"canonical: of a question about a domain, or of a sender of which only the domain can be read; \"?\" stands for labels that cannot be"`
+	Recipient  string        `json:"recipient,omitempty" doc:"the recipient that the answer is about, as asked"`
 	Verdict    Kind          `json:"verdict" enum:"blocked,allowed,clear,unknown" doc:"blocked: an entry that counts blocks, defers or discards; allowed: an allow entry decides; clear: nothing that counts matches; unknown: no sender, or the store cannot be read"`
+	Outcome    string        `json:"outcome,omitempty" enum:"accept,refuse,defer,quarantine,tag" doc:"with a recipient: what becomes of the mail; accept also where the verdict is blocked and everybody may write to the recipient"`
 	Matches    []AnswerMatch `json:"matches" doc:"all entries that cover what was asked about, the most specific first"`
 	Generation string        `json:"generation" doc:"of the index that the answer comes from"`
 }
@@ -36,6 +38,9 @@ func (v Verdict) Answer(input string) Answer {
 		Domain: v.Domain.Text, Matches: make([]AnswerMatch, len(v.Matches)), Generation: v.Generation}
 	if v.Client.IsValid() {
 		a.Client = v.Client.String()
+	}
+	if v.Recipient != "" {
+		a.Recipient, a.Outcome = v.Recipient, v.outcome.String()
 	}
 	for i := range v.Matches {
 		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source

@@ -152,10 +152,24 @@ func (c *Checker) For(v Verdict, recipient string) Verdict {
 		return v
 	}
 	if only := c.policies.of(recipient); only != nil {
+		if v.Kind == Blocked {
+			v.excused = v.Decider + 1
+		}
 		v.decide(only)
 	}
 	return v
 }
+
+// To returns v as the answer for one recipient: by the lists of its policy, and with what
+// becomes of mail to it. It is for those who ask; nothing is remembered.
+func (c *Checker) To(v Verdict, recipient string) Verdict {
+	v = c.For(v, recipient)
+	v.Recipient, v.outcome = recipient, c.recipient(&c.as, &v, recipient).Outcome
+	return v
+}
+
+// Outcome is what becomes of mail to v.Recipient at a door that can do what the lists ask for.
+func (v *Verdict) Outcome() Outcome { return v.outcome }
 
 // consequence is the decision about what Matches[Decider] blocks.
 func (c *Checker) consequence(door *Door, v *Verdict) Decision {

@@ -20,7 +20,13 @@ func (v *Verdict) AppendJSON(dst []byte, input string) []byte {
 	if v.Domain.Text != "" {
 		dst = appendText(append(dst, `,"domain":`...), v.Domain.Text)
 	}
+	if v.Recipient != "" {
+		dst = appendText(append(dst, `,"recipient":`...), v.Recipient)
+	}
 	dst = appendText(append(dst, `,"verdict":`...), string(v.Kind))
+	if v.Recipient != "" {
+		dst = appendText(append(dst, `,"outcome":`...), v.outcome.String())
+	}
 	dst = append(dst, `,"matches":[`...)
 	for i := range v.Matches {
 		if i > 0 {

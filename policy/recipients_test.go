@@ -173,6 +173,9 @@ func TestListsThatDoNotCountForARecipient(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			v := c.Envelope(client(t, tt.client), tt.sender)
+			if to := c.To(v, tt.recipient); to.Outcome() != tt.want {
+				t.Errorf("To: %s, want what a door does, %s", to.Outcome(), tt.want)
+			}
 			if d := c.Recipient(v, tt.recipient); d.Outcome != tt.want || d.Shadow != tt.shadow || d.Ref == "" {
 				t.Errorf("Recipient = %+v, want outcome %d, shadow %v", d, tt.want, tt.shadow)
 			}

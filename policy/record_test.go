@@ -77,7 +77,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 smtp 198.51.100.1 x@bad.example ->  refuse blocked own:1 bad.example
 smtp 198.51.100.1 x@bad.example -> bob@here.example refuse blocked own:1 bad.example
 smtp 198.51.100.1 x@bad.example -> postmaster@here.example accept blocked own:1 bad.example exempt
-smtp 198.51.100.1 x@bad.example -> vip@here.example accept clear :0 
+smtp 198.51.100.1 x@bad.example -> vip@here.example accept clear own:1 bad.example
 smtp 198.51.100.1 fine@ok.example -> bob@here.example accept clear :0 
 smtp 198.51.100.1  -> bob@here.example accept clear :0 
 smtp 198.51.100.1 z@trial.example -> bob@here.example accept clear trial:1 trial.example shadow

@@ -26,6 +26,11 @@ type Verdict struct {
 	Generation string
 	Seen       Seen // set by the front door, for the history
 
+	// Recipient is whom an answer is about, see Checker.To; "" = all.
+	Recipient string
+	outcome   Outcome // for Recipient
+	excused   int     // place in Matches, from 1, of the entry that would block if its list counted for the recipient; 0 = none
+
 	// Of allow entries that need proof (docs/auth.md).
 	Evidence   Evidence // what was found so far
 	Wants      Proof    // of a blocked sender: those that were not looked for and could change the decision
@@ -246,12 +251,25 @@ func (v *Verdict) ReachesAll(i int) bool {
 func (v *Verdict) Frees() bool { return v.Kind == Allowed && v.ReachesAll(v.Decider) }
 
 // told is the match that logs and the history name: the one that a list in shadow mode
-// would have refused by, else the one that decided; -1: none.
+// would have refused by, else the one that decided, else the one that the recipient's
+// policy excuses; -1: none.
 func (v *Verdict) told() int {
-	if v.Shadow >= 0 {
+	switch {
+	case v.Shadow >= 0:
 		return v.Shadow
+	case v.Decider >= 0:
+		return v.Decider
 	}
-	return v.Decider
+	return v.Excused()
+}
+
+// Excused is the place in Matches of the entry that would block if its list counted for
+// the recipient, where nothing else is to be said; -1: none.
+func (v *Verdict) Excused() int {
+	if v.Decider >= 0 || v.Shadow >= 0 {
+		return -1
+	}
+	return v.excused - 1
 }
 
 // ListName is the name of the list that Matches[i] stands in.

@@ -32,11 +32,11 @@ const (
 )
 
 func newCheck() *cobra.Command {
-	var path, file, client string
+	var path, file, client, recipient string
 	var mail mailQuestion
 	var asJSON, explain bool
 	cmd := &cobra.Command{
-		Use:   "check [-c config.toml | -i FILE.bdx] [--json] [--explain] [--client IP] SENDER... | - | --message FILE",
+		Use:   "check [-c config.toml | -i FILE.bdx] [--json] [--explain] [--client IP] [--recipient ADDRESS] SENDER... | - | --message FILE",
 		Short: "say whether senders are listed, where, and what would be answered",
 		Long: `Look senders up in the compiled index, by the rules that the daemon refuses by.
 With - one sender a line is read from standard input and answered in order; an
@@ -46,7 +46,9 @@ An IP address asks about a client, by the entries for client addresses. A name
 such as bulk.test or @bulk.test asks what all senders at that domain have in
 common: entries for the domain and those above it; entries for single addresses,
 local-parts and patterns have no part in that. With --client each argument is a
-sender, and the answer is about its mail from that client.
+sender, and the answer is about its mail from that client. With --recipient it is
+about mail to that recipient: by the lists of its [[policy]], and a recipient that
+everybody may write to gets all of it.
 
 A line of output has five columns, separated by tabs: what was asked in canonical
 form, blocked, allowed, clear or unknown, LIST:LINE, the entry, and the reason.
@@ -63,6 +65,7 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
   blockd check --explain someone@bad.example
   blockd check 192.0.2.1 bad.example
   blockd check --client 192.0.2.1 someone@bad.example
+  blockd check --explain --recipient postmaster@here.example someone@bad.example
   blockd check --message letter.eml --client 192.0.2.1 --helo mx.bad.example
   blockd check -i bad.bdx --json - <senders.txt | jq -r 'select(.verdict == "blocked").input'`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -86,12 +89,12 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 			var code int
 			var err error
 			if mail.file != "" || mail.helo != "" {
-				if mail.client = from; mail.file == "" || len(args) > 1 {
-					return usagef("want --message FILE with --helo, and at most one SENDER")
+				if mail.client = from; mail.file == "" || len(args) > 1 || recipient != "" {
+					return usagef("want --message FILE with --helo, at most one SENDER, and no --recipient")
 				}
 				code, err = checkMessage(cmd, path, file, mail, args, asJSON)
 			} else {
-				code, err = check(cmd, path, file, from, args, asJSON, explain)
+				code, err = check(cmd, path, file, asker{client: from, to: recipient}, args, asJSON, explain)
 			}
 			if err != nil {
 				return checkError{err}
@@ -106,6 +109,7 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 	cmd.Flags().StringVarP(&file, "index", "i", "", "compiled index `file` to ask, with no configuration")
 	must(cmd.MarkFlagFilename("index", "bdx"))
 	cmd.Flags().StringVar(&client, "client", "", "the `IP` address that the senders' mail comes from")
+	cmd.Flags().StringVar(&recipient, "recipient", "", "the `ADDRESS` that the senders' mail goes to")
 	cmd.Flags().StringVar(&mail.file, "message", "", "explain the decision about the message in `FILE`; needs DNS")
 	must(cmd.MarkFlagFilename("message", "eml"))
 	cmd.Flags().StringVar(&mail.helo, "helo", "", "the `NAME` that the client of --message gave in EHLO")
@@ -114,7 +118,7 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 	return cmd
 }
 
-func check(cmd *cobra.Command, path, file string, client netip.Addr, senders []string, asJSON, explain bool) (code int, err error) {
+func check(cmd *cobra.Command, path, file string, ask asker, senders []string, asJSON, explain bool) (code int, err error) {
 	ctx := cmd.Context()
 	ix, checker, _, err := openToCheck(cmd, path, file)
 	if err != nil {
@@ -139,7 +143,8 @@ func check(cmd *cobra.Command, path, file string, client netip.Addr, senders []s
 			return append(dst, text.Bytes()...)
 		}
 	}
-	answers := func() *answerer { return &answerer{asker: asker{checker, client}, print: print} }
+	ask.checker = checker
+	answers := func() *answerer { return &answerer{asker: ask, print: print} }
 	lines := pipeline{
 		newAnswerer: answers,
 		promote:     func(ctx context.Context) { ix.Promote(ctx) }, // what is wrong with the filter, look-ups tell
@@ -241,6 +246,11 @@ func deciding(v *policy.Verdict) (m *index.Match, shadow, ok bool) {
 	return nil, false, false
 }
 
+// exempts reports whether v blocks mail that its recipient has all the same.
+func exempts(v *policy.Verdict) bool {
+	return v.Recipient != "" && v.Kind == policy.Blocked && v.Outcome() == policy.Accept
+}
+
 // printPlain prints the five columns. Nothing in them has a tab or a line end.
 func printPlain(dst []byte, input string, v *policy.Verdict) []byte {
 	dst = append(append(dst, shownSubject(input, v)...), '\t')
@@ -254,8 +264,11 @@ func printPlain(dst []byte, input string, v *policy.Verdict) []byte {
 			reason = strings.TrimSpace("shadow " + reason)
 		}
 	}
-	if v.Kind == policy.Unknown {
+	switch {
+	case v.Kind == policy.Unknown:
 		reason = v.Err.Error()
+	case exempts(v):
+		reason = "everybody may write to " + v.Recipient
 	}
 	dst = append(append(dst, '\t'), term.Visible(entry)...)
 	dst = append(append(dst, '\t'), term.Visible(reason)...)

@@ -82,6 +82,41 @@ func TestCheckPlain(t *testing.T) {
 	}
 }
 
+// The recipient of the mail has lists of its own, or all of its mail.
+func TestCheckForARecipient(t *testing.T) {
+	config, dir := compiled(t)
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, dir, "config.toml", string(text)+"[[policy]]\nrecipients = [\"vip@here.example\"]\nlists = [\"good\"]\n")
+	for _, tt := range []struct {
+		recipient, want string
+		code            int
+	}{
+		{"bob@here.example", "x@bulk.example\tblocked\tbad:2\tbulk.example\twe do not want it\n", 0},
+		{"postmaster@here.example", "x@bulk.example\tblocked\tbad:2\tbulk.example\teverybody may write to postmaster@here.example\n", 1},
+		{"vip@here.example", "x@bulk.example\tclear\t\t\t\n", 1},
+	} {
+		code, stdout, stderr := blockd(t, "", "check", "-c", config, "--recipient", tt.recipient, "x@bulk.example")
+		if code != tt.code || stdout != tt.want {
+			t.Errorf("%s: exit %d, %q, %s; want %d, %q", tt.recipient, code, stdout, stderr, tt.code, tt.want)
+		}
+	}
+	for recipient, want := range map[string]string{
+		"bob@here.example":        "SMTP says  550 5.7.1 <x@bulk.example>",
+		"postmaster@here.example": "everybody may write to this recipient",
+		"vip@here.example":        "match 1 would decide, but its list is not one of this recipient's [[policy]]",
+	} {
+		if _, stdout, _ := blockd(t, "", "check", "-c", config, "--explain", "--recipient", recipient, "x@bulk.example"); !strings.Contains(stdout, want) {
+			t.Errorf("%s: %s\nhas no %q", recipient, stdout, want)
+		}
+	}
+	if code, _, stderr := blockd(t, "", "check", "-c", config, "--recipient", "a@b.example", "--helo", "x", "x@bulk.example"); code != 2 || !strings.Contains(stderr, "no --recipient") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+}
+
 func TestCheckJSON(t *testing.T) {
 	config, dir := compiled(t)
 	code, stdout, stderr := blockd(t, "", "check", "-c", config, "--json", "X@Trial.Bulk.Example", "x@trial.example", "<>")

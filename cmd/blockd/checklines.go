@@ -64,8 +64,11 @@ func (a *answerer) ask(dst []byte, texts []string) (answers []byte, blocked bool
 	verdicts := a.checker.Ask(&a.batch)
 	for i := range verdicts {
 		v := &verdicts[i]
+		if a.to != "" {
+			*v = a.checker.To(*v, a.to)
+		}
 		dst = a.print(dst, texts[i], v)
-		blocked = blocked || v.Kind == policy.Blocked
+		blocked = blocked || v.Kind == policy.Blocked && !exempts(v)
 		if v.Internal() {
 			return dst, blocked, v.Err
 		}

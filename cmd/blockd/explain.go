@@ -34,6 +34,9 @@ func (e explanation) print(input string, v policy.Verdict) error {
 	if v.Client.IsValid() {
 		rows = append(rows, [2]string{"client", v.Client.String()})
 	}
+	if v.Recipient != "" {
+		rows = append(rows, [2]string{"recipient", term.Visible(v.Recipient)})
+	}
 	if read := v.Sender.String() + v.Domain.Text; v.Unread != "" && read != "" {
 		rows = append(rows, [2]string{"read as", read})
 	}
@@ -49,7 +52,7 @@ func (e explanation) print(input string, v policy.Verdict) error {
 	rows = append(rows, [2]string{"so", e.because(v)})
 	if v.Kind == policy.Blocked {
 		// Without a recipient: what any but the exempt ones would bring.
-		rows = append(rows, e.consequence(e.checker.Recipient(v, "")))
+		rows = append(rows, e.consequence(e.checker.Recipient(v, v.Recipient)))
 		if v.Unread != "" {
 			rows = append(rows, [2]string{"", "but the SMTP filter refuses its syntax: 553 5.1.7"})
 		}
@@ -81,6 +84,8 @@ func (e explanation) consequence(d policy.Decision) [2]string {
 		row[1] = "take the message and set it aside"
 	case policy.Mark:
 		row[1] = "pass the message on, marked " + term.Visible(d.Tag.String())
+	case policy.Accept:
+		row[1] = "take the message: everybody may write to this recipient"
 	default:
 		row = [2]string{"SMTP says", term.Visible(d.Reply.String())}
 	}
@@ -207,6 +212,8 @@ func (e explanation) because(v policy.Verdict) string {
 		return fmt.Sprintf("match %d decides", v.Decider+1)
 	case v.Shadow >= 0:
 		return fmt.Sprintf("nothing that counts matches; match %d would refuse if its list were enforced", v.Shadow+1)
+	case v.Excused() >= 0:
+		return fmt.Sprintf("nothing that counts matches; match %d would decide, but its list is not one of this recipient's [[policy]]", v.Excused()+1)
 	case v.Domain.Text != "":
 		return "no list has this domain; single addresses there may be listed"
 	case v.Sender.Null() && v.Client.IsValid():

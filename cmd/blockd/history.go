@@ -132,6 +132,8 @@ func printDecisions(w io.Writer, all []history.Record) error {
 			outcome += " (exempt)"
 		case r.Shadow:
 			outcome += " (shadow)"
+		case r.Excused():
+			outcome += " (policy)"
 		}
 		if r.Repeated > 0 {
 			outcome += fmt.Sprintf(" (%d times)", r.Repeated)
@@ -198,6 +200,8 @@ func outcomeText(r *history.Record) string {
 		text += ": everybody may write to this recipient"
 	case r.Shadow:
 		text += ": the list is in shadow mode, and would have refused it"
+	case r.Excused():
+		text += ": the list is not one of this recipient's [[policy]], and would have refused it"
 	case r.Authenticated:
 		text += ": the client had logged in, so that only its address was asked about"
 	}

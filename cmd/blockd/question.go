@@ -13,13 +13,14 @@ import (
 type asker struct {
 	checker *policy.Checker
 	client  netip.Addr // of --client: then each text is a sender; zero without
+	to      string     // of --recipient: the same; "" without
 }
 
 // add reads a text as people mean it: an IP address is a client, a name with a dot
 // and without "@", or with nothing before it, is a domain, and everything else is a
 // sender.
 func (a asker) add(b *policy.Batch, text string) {
-	if a.client.IsValid() || strings.IndexByte(text, '@') > 0 {
+	if a.client.IsValid() || a.to != "" || strings.IndexByte(text, '@') > 0 {
 		b.Envelope(a.client, text)
 	} else if ip, ok := clientOf(text); ok {
 		b.Client(ip)
