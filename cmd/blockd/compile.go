@@ -391,16 +391,6 @@ func (r compileReport) json(w io.Writer) error {
 		Verdict  string `json:"verdict"`
 		Why      string `json:"why"`
 	}
-	type worth struct {
-		List   string `json:"list"`
-		Keys   uint64 `json:"keys"`
-		Unique uint64 `json:"unique"` // of them: held by no other list
-	}
-	type overlap struct {
-		A    string `json:"a"`
-		B    string `json:"b"`
-		Keys uint64 `json:"keys"` // held by both
-	}
 	o := struct {
 		File       string  `json:"file"`
 		Generation string  `json:"generation"`
@@ -421,21 +411,16 @@ func (r compileReport) json(w io.Writer) error {
 		Held       int                `json:"held"` // entries that are held back
 		Notes      []string           `json:"notes"`
 
-		Lists    []list    `json:"lists"`
-		Worth    []worth   `json:"worth"`
-		Overlaps []overlap `json:"overlaps"`
+		Lists    []list            `json:"lists"`
+		Worth    []index.ListWorth `json:"worth"`
+		Overlaps []index.Overlap   `json:"overlaps"`
 	}{File: r.path, Generation: r.generation, Keys: r.Keys, Entries: r.Entries, Bytes: r.Bytes, FilterBits: r.FilterBits,
 		Rate: r.rate, Seconds: r.Elapsed.Seconds(), Duplicates: r.Duplicates, Hash: r.Hash, Reseeds: r.Reseeds,
 		Stages: map[string]float64{}, PeakMemory: r.PeakMemory, Spilled: r.Spilled, Cached: r.Cached, Held: r.held,
-		Notes: append([]string{}, r.Notes...), Lists: []list{}, Worth: []worth{}, Overlaps: []overlap{}}
+		Notes: append([]string{}, r.Notes...), Lists: []list{},
+		Worth: append([]index.ListWorth{}, r.worth...), Overlaps: append([]index.Overlap{}, r.overlaps...)}
 	for _, s := range r.Stages {
 		o.Stages[s.Name] = s.Elapsed.Seconds()
-	}
-	for _, w := range r.worth {
-		o.Worth = append(o.Worth, worth{w.List, w.Keys, w.Unique})
-	}
-	for _, v := range r.overlaps {
-		o.Overlaps = append(o.Overlaps, overlap{v.A, v.B, v.Keys})
 	}
 	for _, l := range r.Lists {
 		s := l.Summary

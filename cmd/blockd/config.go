@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -34,24 +35,19 @@ print TOML that can be loaded again.`,
   blockd config --defaults >config.toml`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if n := count(check, effective, defaults); n != 1 {
+			given := slices.DeleteFunc([]bool{check, effective, defaults}, func(flag bool) bool { return !flag })
+			if len(given) != 1 {
 				return usagef("want one of --check, --effective and --defaults")
 			}
 			if defaults {
-				if err := printConfig(cmd.OutOrStdout(), config.Default()); err != nil {
-					return err
-				}
-				return printProtected(cmd.OutOrStdout(), nil)
+				return printConfig(cmd.OutOrStdout(), config.Default(), nil)
 			}
 			if effective {
 				c, err := config.Load(path)
 				if err != nil {
 					return err
 				}
-				if err := printConfig(cmd.OutOrStdout(), c); err != nil {
-					return err
-				}
-				return printProtected(cmd.OutOrStdout(), c.OwnDomains())
+				return printConfig(cmd.OutOrStdout(), c, c.OwnDomains())
 			}
 			c, err := config.LoadToServe(path)
 			if err != nil {
@@ -65,22 +61,6 @@ print TOML that can be loaded again.`,
 	cmd.Flags().BoolVar(&effective, "effective", false, "print the values in force")
 	cmd.Flags().BoolVar(&defaults, "defaults", false, "print the values of an empty file")
 	return cmd
-}
-
-func count(flags ...bool) int {
-	n := 0
-	for _, f := range flags {
-		if f {
-			n++
-		}
-	}
-	return n
-}
-
-func printConfig(w io.Writer, c config.Config) error {
-	enc := toml.NewEncoder(w)
-	enc.SetIndentTables(false)
-	return enc.Encode(c)
 }
 
 // closedLists are the lists that this user may read and the daemon's may not.
@@ -113,13 +93,18 @@ func printWarnings(w io.Writer, path string, c config.Config, more []string) err
 	return err
 }
 
-// printProtected writes what is protected without being said, as a comment.
-func printProtected(w io.Writer, own []string) error {
-	const width = 76
+// printConfig prints the values, and what is protected without being said as a comment.
+func printConfig(w io.Writer, c config.Config, own []string) error {
+	enc := toml.NewEncoder(w)
+	enc.SetIndentTables(false)
+	if err := enc.Encode(c); err != nil {
+		return err
+	}
 	text := "\n# Protected in any case, besides index.protected"
 	if len(own) > 0 {
 		text += " and this server's own\n# " + strings.Join(own, " and ")
 	}
+	const width = 76
 	names := term.Fold(strings.Join(lists.ShippedProtected(), " "), width)
 	_, err := io.WriteString(w, text+":\n# "+strings.Join(names, "\n# ")+"\n")
 	return err

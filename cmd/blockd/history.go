@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,9 +16,7 @@ import (
 )
 
 func newHistory() *cobra.Command {
-	var path string
-	var q struct{ sender, recipient, client, list, ref, verdict, outcome, since string }
-	var limit int
+	var path, since string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "history [-c config.toml] [--ref REF] [--sender WHO] [--recipient WHO] [--client NET] [--list NAME] [--verdict V] [--outcome O] [--since 7d] [--limit N] [--json]",
@@ -44,21 +41,17 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
 				return err
 			}
 			ask := url.Values{}
-			for name, value := range map[string]string{"sender": q.sender, "recipient": q.recipient, "client": q.client, "list": q.list,
-				"ref": q.ref, "verdict": q.verdict, "outcome": q.outcome} {
-				if value != "" {
+			for _, name := range []string{"ref", "sender", "recipient", "client", "list", "verdict", "outcome", "limit"} {
+				if value := cmd.Flag(name).Value.String(); value != "" {
 					ask.Set(name, value)
 				}
 			}
-			if q.since != "" {
-				since, err := parseSince(q.since, time.Now())
+			if since != "" {
+				from, err := parseSince(since, time.Now())
 				if err != nil {
 					return err
 				}
-				ask.Set("since", since.UTC().Format(time.RFC3339))
-			}
-			if cmd.Flags().Changed("limit") {
-				ask.Set("limit", strconv.Itoa(limit))
+				ask.Set("since", from.UTC().Format(time.RFC3339))
 			}
 			if _, err := httpapi.ParseDecisionQuery(ask); err != nil {
 				return usagef("--%v", err)
@@ -67,21 +60,21 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
 			if err != nil {
 				return err
 			}
-			return printFound(cmd, found, q.ref != "", asJSON)
+			return printFound(cmd, found, ask.Has("ref"), asJSON)
 		}),
 	}
 	configFlag(cmd, &path)
 	flags := cmd.Flags()
-	flags.StringVar(&q.ref, "ref", "", "the decision with the reference `REF`")
-	flags.StringVar(&q.sender, "sender", "", "those with the sender `WHO`")
-	flags.StringVar(&q.recipient, "recipient", "", "those with the recipient `WHO`")
-	flags.StringVar(&q.client, "client", "", "those about the client `NET`, an address or a network")
-	flags.StringVar(&q.list, "list", "", "those that the list `NAME` had the entry for")
+	flags.String("ref", "", "the decision with the reference `REF`")
+	flags.String("sender", "", "those with the sender `WHO`")
+	flags.String("recipient", "", "those with the recipient `WHO`")
+	flags.String("client", "", "those about the client `NET`, an address or a network")
+	flags.String("list", "", "those that the list `NAME` had the entry for")
 	must(cmd.RegisterFlagCompletionFunc("list", completion(&path, listNames)))
-	flags.StringVar(&q.verdict, "verdict", "", "those with the verdict `V`")
-	flags.StringVar(&q.outcome, "outcome", "", "those with the outcome `O`")
-	flags.StringVar(&q.since, "since", "", "those since `TIME`: so long ago, such as 7d or 12h, or a date, such as 2027-01-31")
-	flags.IntVar(&limit, "limit", httpapi.DefaultDecisions, "`N` at most, up to 1000")
+	flags.String("verdict", "", "those with the verdict `V`")
+	flags.String("outcome", "", "those with the outcome `O`")
+	flags.StringVar(&since, "since", "", "those since `TIME`: so long ago, such as 7d or 12h, or a date, such as 2027-01-31")
+	flags.Int("limit", httpapi.DefaultDecisions, "`N` at most, up to 1000")
 	flags.BoolVar(&asJSON, "json", false, "one JSON object a decision")
 	return cmd
 }

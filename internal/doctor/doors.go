@@ -82,8 +82,7 @@ func (d *doctor) checkDoor(ctx context.Context, r *report, listen string, speak 
 	if path, ok := strings.CutPrefix(listen, config.UnixPrefix); ok {
 		network, address = "unix", path
 	}
-	dialer := net.Dialer{Timeout: doorTimeout}
-	conn, err := dialer.DialContext(ctx, network, address)
+	conn, err := d.dial(ctx, network, address)
 	switch {
 	case err != nil && !d.running:
 		r.warning("it opens when the daemon starts", "%s is shut: no daemon runs", address)
@@ -100,10 +99,6 @@ func (d *doctor) checkDoor(ctx context.Context, r *report, listen string, speak 
 		r.fault("see ss -ltnp: is it another program, or systemd, which waits for the daemon to be started?", "%s: no daemon answers, and something listens there", address)
 		return
 	}
-	if err := conn.SetDeadline(time.Now().Add(min(doorTimeout+time.Duration(d.SMTP.GreetWait), patience))); err != nil {
-		r.fault("", "%s: %v", address, err)
-		return
-	}
 	if speak == nil {
 		r.ok("%s can be reached", address)
 		return
@@ -117,6 +112,16 @@ func (d *doctor) checkDoor(ctx context.Context, r *report, listen string, speak 
 		}
 		r.fault(hint, "%s: %v", address, control.Cause(err))
 	}
+}
+
+// dial connects to a door, which has so long to greet and speak.
+func (d *doctor) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: doorTimeout}
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return conn, conn.SetDeadline(time.Now().Add(min(doorTimeout+time.Duration(d.SMTP.GreetWait), patience)))
 }
 
 // speakSMTP reads the greeting and what EHLO offers.
@@ -399,15 +404,11 @@ func (d *doctor) shownCertificate(ctx context.Context) (*x509.Certificate, error
 	if listen == "" {
 		listen, implicit = d.SMTP.TLSListen, true
 	}
-	dialer := net.Dialer{Timeout: doorTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", control.Reachable(listen))
+	conn, err := d.dial(ctx, "tcp", control.Reachable(listen))
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(min(doorTimeout+time.Duration(d.SMTP.GreetWait), patience))); err != nil {
-		return nil, err
-	}
 	if implicit {
 		err = d.sayPROXY(conn)
 	} else {

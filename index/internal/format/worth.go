@@ -12,15 +12,16 @@ const PairedLists = 362
 // ListWorth is what one list adds to the others. Keys are counted whatever the
 // scope and action of their entries are; a glob's files are one list.
 type ListWorth struct {
-	List   string
-	Keys   uint64 // distinct keys that it holds
-	Unique uint64 // of those: that no other list holds
+	List   string `json:"list"`
+	Keys   uint64 `json:"keys"`   // distinct keys that it holds
+	Unique uint64 `json:"unique"` // of those: that no other list holds
 }
 
 // Overlap is what two lists have in common. A stands before B in the table.
 type Overlap struct {
-	A, B string
-	Keys uint64 // held by both
+	A    string `json:"a"`
+	B    string `json:"b"`
+	Keys uint64 `json:"keys"` // held by both
 }
 
 // worthTable is section 9 in memory.
