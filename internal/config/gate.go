@@ -2,13 +2,9 @@ package config
 
 import (
 	"cmp"
-	"fmt"
-	"math"
 	"os"
-	"strings"
 
 	"blockd/addr"
-	"blockd/internal/term"
 	"blockd/lists"
 )
 
@@ -64,75 +60,9 @@ func (c Config) OwnDomains() []string {
 	return []string{key.Text}
 }
 
-// validateForeign refuses a recipient of the open-relay test who is at home here: any server
-// takes mail for its own domains.
-func (c Config) validateForeign(f *Faults) {
-	a, err := addr.Parse(c.SMTP.SelfTestRecipient)
-	if err != nil {
-		return // validateSelfTest has said so
-	}
-	for _, own := range c.OwnDomains() {
-		if a.Domain() == own || strings.HasSuffix(a.Domain(), "."+own) {
-			f.add("smtp.selftest_recipient", "want a recipient at a domain that is not yours, have %s", a.Domain())
-			return
-		}
-	}
-}
-
 // mostGrow is how a list says that it may grow by any factor: from the least that is compared,
 // 1,000 entries, to ten times the most that an index is made for.
 const mostGrow = 1e6
-
-func (l List) validateGate(f *Faults, key string) {
-	f.domains(key+".protected", l.Protected)
-	f.domains(key+".force", l.Force)
-}
-
-func (f *Faults) domains(key string, texts []string) {
-	for i, text := range texts {
-		if _, err := addr.DomainKey(text); err != nil {
-			f.add(fmt.Sprintf("%s[%d]", key, i), "want a domain, have %v", err)
-		}
-	}
-}
-
-// gateWarnings are the overrides of l that stay in force, each by its name.
-func (l List) gateWarnings() (w []string) {
-	may := "block"
-	switch {
-	case l.Action == "allow":
-		may = "free"
-	case l.Exceptions == "all":
-		may = "block or free"
-	}
-	if len(l.Force) > 0 {
-		w = append(w, fmt.Sprintf("list %q may %s all of %s: force", l.Name, may, strings.Join(l.Force, ", ")))
-	}
-	if l.AllowPublicSuffix != nil && *l.AllowPublicSuffix {
-		w = append(w, fmt.Sprintf("list %q may %s whole top-level domains: allow_public_suffix", l.Name, may))
-	}
-	if l.Action == "allow" {
-		return w
-	}
-	for _, b := range []struct {
-		key   string
-		value *float64
-		off   float64
-	}{{"max_bad_ratio", l.MaxBadRatio, 1}, {"max_shrink", l.MaxShrink, 0}, {"max_grow", l.MaxGrow, mostGrow},
-		{"max_recent_blocked", l.MaxRecentBlocked, 1}, {"max_freed", l.MaxFreed, 1}} {
-		if b.value != nil && *b.value == b.off {
-			w = append(w, fmt.Sprintf("list %q is not judged by %s: it is %s", l.Name, b.key, shownFloat(b.off)))
-		}
-	}
-	return w
-}
-
-func shownFloat(f float64) string {
-	if f == math.Trunc(f) {
-		return term.Grouped(uint64(f))
-	}
-	return fmt.Sprint(f)
-}
 
 // MachineName is what the system calls itself.
 func MachineName() string {

@@ -6,6 +6,39 @@ import (
 	"blockd/addr"
 )
 
+// HTTP is [http]: checks, state of the lists, metrics and the console (docs/http.md).
+type HTTP struct {
+	// HOST:PORT; "" shuts this door. On other addresses than loopback it needs token_file or tokens.
+	Listen string `toml:"listen"`
+	// "auto": the first start makes a token that may write, beside the index with the ending ".token";
+	// requests for senders and recipients need it. "none": there is no token, and only the Unix socket
+	// shows senders and recipients. A path: the file with a token that every request must bring; it may
+	// read and change nothing.
+	TokenFile string `toml:"token_file"`
+	// A file of tokens that may read, or write too; blockd token new makes them.
+	Tokens string `toml:"tokens"`
+	// The certificate at listen, with its chain, in PEM. A renewed one is taken up by itself.
+	TLSCert string `toml:"tls_cert"`
+	// Its key, in PEM.
+	TLSKey string `toml:"tls_key"`
+	// Names that requests without a token may have in their Host header, besides localhost and IP
+	// addresses: such as ["mail.example.org"], for a door behind a web server.
+	Hosts []string `toml:"hosts"`
+	// Connections at one time, at most half of them from one IPv4 address or IPv6 /64. When all are taken,
+	// those without a request give way.
+	MaxConnections int `toml:"max_connections" want:"1 to 1048576"`
+	// Requests a second with one token, or of one address without a token; 0 is any number. Beyond it: 429
+	// with Retry-After. The socket has no such bound.
+	MaxRate int `toml:"max_rate" want:"0 to 1048576"`
+	// Repeated checks on one connection go past the loop of Go's net/http, with the same answers (docs/http.md).
+	Fast bool `toml:"fast"`
+	// The same answers by a Unix socket, which needs no token and may write: a path, "auto" (beside the
+	// index with the ending ".sock") or "none".
+	Socket string `toml:"socket"`
+	// The group that may connect to the socket, a name or a number; "" is that of the process.
+	SocketGroup string `toml:"socket_group"`
+}
+
 // defaultHTTP is [http] of an empty file. A rate of 1,000 is more than mail and people
 // ask, and a thirtieth of what two cores answer: a program that asks in circles leaves
 // them to the mail.
@@ -57,14 +90,6 @@ func (c Config) FirstToken() string {
 		return ""
 	}
 	return c.Index.Path + ".token"
-}
-
-// warnings are what h allows and its administrator may not mean.
-func (h HTTP) warnings() (w []string) {
-	if h.Listen != "" && !OnLoopback(h.Listen) && h.TLSCert == "" {
-		w = append(w, fmt.Sprintf("http.listen %s without http.tls_cert: tokens cross the network as they are", h.Listen))
-	}
-	return w
 }
 
 // Scheme is how the door at listen is spoken to.

@@ -1,12 +1,5 @@
 package config
 
-import (
-	"fmt"
-	"slices"
-
-	"blockd/postfix"
-)
-
 // Postfix is [postfix]: the services that a Postfix can ask (docs/postfix.md). What they decide is
 // set in [smtp] and [[list]], for all doors alike.
 type Postfix struct {
@@ -44,14 +37,4 @@ func (p Postfix) validate(f *Faults) {
 	if len(p.AllowFrom) == 0 && (byTCP(p.PolicyListen) || byTCP(p.SocketmapListen) || byTCP(p.TCPListen)) {
 		f.add("postfix.allow_from", "nobody may ask by TCP: want networks, or services at unix:/PATH alone")
 	}
-}
-
-// socketmapWarnings are about a list that cannot be asked alone, because the name of
-// its map means all lists.
-func (c Config) socketmapWarnings() []string {
-	named := func(l List) bool { return l.Name == postfix.WholeDecision }
-	if c.Postfix.SocketmapListen == "" || len(c.Lists) < 2 || !slices.ContainsFunc(c.Lists, named) {
-		return nil
-	}
-	return []string{fmt.Sprintf("list %[1]q: the socketmap %[1]q is all lists together, and no map is this list alone: give it another name to have one", postfix.WholeDecision)}
 }

@@ -2,18 +2,107 @@ package config
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"net"
-	"net/netip"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"blockd/addr"
 	"blockd/smtpfilter/upstream"
 )
+
+// SMTP is [smtp]: the SMTP filter, the server behind it, and what all doors decide alike:
+// reject_at, recipients_exempt, on_error, client_reject_at, trusted, skip_authenticated and
+// drain_timeout.
+type SMTP struct {
+	// Where mail comes in: HOST:PORT; "" shuts this door.
+	Listen string `toml:"listen"`
+	// The name in greetings and EHLO; "" is the machine's own.
+	Hostname string `toml:"hostname"`
+	// The next server, which gets every message that is not refused: "smtp://HOST:PORT",
+	// "lmtp://HOST:PORT", "lmtp+unix:/PATH", or "maildir:DIR" for a Maildir that blockd writes itself.
+	Upstream string `toml:"upstream"`
+	// What the next server learns about the client: "xclient", "proxy-v2" or "none". It is required for
+	// smtp://, because a server that trusts this machine would relay for every client.
+	ClientInfo string `toml:"client_info"`
+	// Where a listed sender is refused. At "mail" no recipient is known yet, so recipients_exempt and
+	// [[policy]] do not act.
+	RejectAt string `toml:"reject_at" want:"rcpt|mail"`
+	// Recipients that always accept mail, by local part and at any domain, so that a sender who is refused
+	// by mistake can complain (RFC 5321, section 4.5.1).
+	RecipientsExempt []string `toml:"recipients_exempt"`
+	// What happens to mail while the index cannot be read. An error never refuses for good.
+	OnError string `toml:"on_error" want:"accept|tempfail"`
+	// Serve in front of an smtp:// server that takes mail for any recipient from any client. Without it, a
+	// test at the start and each minute finds such a server, and it is not served.
+	AllowOpenUpstream bool `toml:"allow_open_upstream"`
+	// The recipient that this test offers: an address whose domain resolves in DNS and is not yours. "" is
+	// one whose domain does not exist; /readyz says when that is not enough.
+	SelfTestRecipient string `toml:"selftest_recipient"`
+	// Where a listed client is refused. At "rcpt" exempt recipients still get its mail, at "connect" it
+	// gets 554 instead of the greeting.
+	ClientRejectAt string `toml:"client_reject_at" want:"rcpt|connect"`
+	// Clients in these networks are never checked, such as your own: ["10.0.0.0/8"].
+	Trusted []string `toml:"trusted"`
+	// "valid" refuses a client at RCPT if its EHLO is no host name and no address literal, or is this
+	// server's own name.
+	Helo string `toml:"helo" want:"off|valid"`
+	// "exists" refuses a client at RCPT if its address has no name in DNS (PTR), "confirmed" also if none
+	// of its names leads back to it. Clients in trusted networks, authenticated clients and this machine
+	// are spared. A failure of DNS is no reason to refuse.
+	PTR string `toml:"ptr" want:"off|exists|confirmed"`
+	// "forward" passes AUTH on to the next server. It is offered only under TLS, and only if that server is
+	// reached by TLS or is on this machine.
+	Auth string `toml:"auth" want:"off|forward"`
+	// Clients that have logged in are not checked against lists of senders.
+	SkipAuthenticated bool `toml:"skip_authenticated"`
+	// Offer CHUNKING and BINARYMIME (the command BDAT) if the next server does. A chunk has no lines, so
+	// bare LF and the like pass.
+	Chunking bool `toml:"chunking"`
+	// A Maildir for mail that matches a list with on_match = "quarantine". blockd never deletes anything
+	// there.
+	Quarantine string `toml:"quarantine"`
+	// The size of that Maildir, at least max_message_size. When it is full, such mail gets 451.
+	QuarantineMax Octets `toml:"quarantine_max"`
+	// A second door, with TLS from the first octet (port 465); "" is none.
+	TLSListen string `toml:"tls_listen"`
+	// The certificate for clients, with its chain, in PEM; with it STARTTLS is offered. A renewed pair is
+	// taken up by itself, and one that cannot be used leaves the one before in service.
+	TLSCert string `toml:"tls_cert"`
+	// Its key, in PEM.
+	TLSKey string `toml:"tls_key"`
+	// Networks of load balancers, such as ["10.0.0.0/8"]. Their connections must begin with a PROXY header
+	// (version 1 or 2) that names the client; all others must not.
+	ProxyFrom []string `toml:"proxy_from"`
+	// TLS with the next server. It is demanded, never optional: if it fails, no mail passes.
+	UpstreamTLS string `toml:"upstream_tls" want:"none|starttls|implicit"`
+	// The name that the next server's certificate must have; "" is the host of upstream.
+	UpstreamTLSName string `toml:"upstream_tls_name"`
+	// A PEM file of the authorities that may have signed it; "" is the system's.
+	UpstreamTLSCA string `toml:"upstream_tls_ca"`
+	// Public keys that the next server may have, each the base64 of its SHA-256. Then name and authority do
+	// not matter.
+	UpstreamTLSPin []string `toml:"upstream_tls_pin"`
+	// Clients at one time. From 80 % of them on, a client has 30 s for a command instead of 5 min.
+	MaxConnections int `toml:"max_connections" want:"1 to 1048576"`
+	// Clients at one time from one IPv4 address or IPv6 /64, loopback too.
+	MaxConnectionsPerIP int `toml:"max_connections_per_ip" want:"1 to 1048576"`
+	// New connections a minute from such an address; 0 is any number.
+	MaxRatePerIP int `toml:"max_rate_per_ip" want:"0 to 1048576"`
+	// Commands a minute of one session; 0 is any number.
+	MaxCommandRate int `toml:"max_command_rate" want:"0 to 1048576"`
+	// Recipients of a message (RFC 5321, section 4.5.3.1.8, asks for 100).
+	MaxRecipients int `toml:"max_recipients" want:"100 to 100000"`
+	// The size of a message; the next server's own SIZE counts too.
+	MaxMessageSize Octets `toml:"max_message_size" want:"64 KiB to 1 TiB"`
+	// The errors of a client since its last accepted message, refusals by lists included, that end its
+	// session. After half of them each answer waits for 1 s. Five times as many commands that move no mail
+	// end it too.
+	HardErrors int `toml:"hard_errors" want:"2 to 1048576"`
+	// A client that talks before the greeting, within this time, is sent away. "0s" greets at once.
+	GreetWait Duration `toml:"greet_wait" want:"0s to 1m"`
+	// The time that a transaction has until its end of data after SIGTERM.
+	DrainTimeout Duration `toml:"drain_timeout" want:"1s to 1h"`
+}
 
 // Open reports whether [smtp] asks for a door at all.
 func (s SMTP) Open() bool { return s.Listen != "" || s.TLSListen != "" }
@@ -134,139 +223,6 @@ func parsePin(text string) (upstream.Pin, error) {
 	return upstream.Pin(sum), nil
 }
 
-// networks checks a list of networks; everybody says why none may be the whole world.
-func (f *Faults) networks(key string, texts []string, everybody string) {
-	for i, text := range texts {
-		at := fmt.Sprintf("%s[%d]", key, i)
-		switch p, err := parseNetwork(text); {
-		case err != nil:
-			f.add(at, `want a network such as "10.0.0.0/8", have %q`, text)
-		case p.Bits() == 0:
-			f.add(at, "%s is everybody: %s", text, everybody)
-		case p.Addr().Is4In6():
-			f.add(at, "want the IPv4 network itself, have %q", text)
-		}
-	}
-}
-
-// Networks reads the texts of a key that Validate has found to be networks.
-func Networks(texts []string) (nets []netip.Prefix) {
-	for _, text := range texts {
-		if p, err := parseNetwork(text); err == nil {
-			nets = append(nets, p.Masked())
-		}
-	}
-	return nets
-}
-
-// parseNetwork takes a bare address for a network of one.
-func parseNetwork(text string) (netip.Prefix, error) {
-	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
-		return netip.PrefixFrom(a, a.BitLen()), nil
-	}
-	return netip.ParsePrefix(text)
-}
-
-// sameDoor reports whether dialling to would reach a listener at listen, as far
-// as the texts tell. All of 127.0.0.0/8 is this machine, but a listener on one
-// address of it does not hear the others.
-func sameDoor(listen, to string) bool {
-	ours, port, err := net.SplitHostPort(listen)
-	theirs, toPort, err2 := net.SplitHostPort(to)
-	if err != nil || err2 != nil || port != toPort || port == "0" {
-		return false
-	}
-	if ours == "" || ours == "0.0.0.0" || ours == "::" {
-		return OnLoopback(to)
-	}
-	a, err := netip.ParseAddr(ours)
-	b, err2 := netip.ParseAddr(theirs)
-	if err == nil && err2 == nil {
-		return a.Unmap() == b.Unmap()
-	}
-	own := func(host string) bool { return host == "localhost" || host == "127.0.0.1" || host == "::1" }
-	return ours == theirs || own(ours) && own(theirs)
-}
-
-// Upstream is where smtp.upstream leads.
-type Upstream struct {
-	Scheme  string // "smtp", "lmtp", "lmtp+unix", "maildir"
-	Network string // "tcp", "unix"; "" for maildir
-	Address string // HOST:PORT, or a path
-}
-
-// Protocol is what the next server speaks.
-func (u Upstream) Protocol() upstream.Protocol {
-	if u.Scheme == "lmtp" || u.Scheme == "lmtp+unix" {
-		return upstream.LMTP
-	}
-	return upstream.SMTP
-}
-
-var errUpstream = errors.New(`want "smtp://HOST:PORT", "lmtp://HOST:PORT", "lmtp+unix:/PATH" or "maildir:DIR"`)
-
-// ParseUpstream takes smtp.upstream apart.
-func ParseUpstream(text string) (Upstream, error) {
-	scheme, rest, _ := strings.Cut(text, ":")
-	up := Upstream{Scheme: scheme, Address: rest}
-	wrong := fmt.Errorf("%w, have %q", errUpstream, text)
-	switch scheme {
-	case "maildir":
-	case "lmtp+unix":
-		up.Network = "unix"
-	case "smtp", "lmtp":
-		up.Network = "tcp"
-		up.Address = strings.TrimPrefix(rest, "//")
-		host, port, err := net.SplitHostPort(up.Address)
-		if err != nil || host == "" || up.Address == rest {
-			return Upstream{}, wrong
-		}
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return Upstream{}, wrong
-		}
-	default:
-		return Upstream{}, wrong
-	}
-	if up.Address == "" {
-		return Upstream{}, wrong
-	}
-	return up, nil
-}
-
-// UpstreamSettings are those of the next server, which is the embedded mailbox for maildir:.
-func (s SMTP) UpstreamSettings(u Upstream, hostname string) (upstream.Settings, error) {
-	trust, err := s.upstreamTrust()
-	if err != nil {
-		return upstream.Settings{}, fmt.Errorf("smtp.upstream_tls: %w", err)
-	}
-	return upstream.Settings{
-		Protocol: u.Protocol(), Network: u.Network, Address: u.Address, Hostname: hostname, ClientInfo: s.ClientInfo,
-		TLS: s.UpstreamTLS, Trust: trust, SelfTestRecipient: s.SelfTestRecipient,
-	}, nil
-}
-
-// upstreamTrust reads what the next server's certificate is held against.
-func (s SMTP) upstreamTrust() (upstream.Trust, error) {
-	t := upstream.Trust{Name: s.UpstreamTLSName}
-	if s.UpstreamTLSCA != "" {
-		text, err := os.ReadFile(s.UpstreamTLSCA)
-		if err == nil {
-			t.Roots, err = upstream.ParseRoots(text)
-		}
-		if err != nil {
-			return t, err
-		}
-	}
-	for _, text := range s.UpstreamTLSPin {
-		pin, err := parsePin(text)
-		if err != nil {
-			return t, err
-		}
-		t.Pins = append(t.Pins, pin)
-	}
-	return t, nil
-}
-
 // validateActions checks what [smtp] does with clients and mail beside refusing.
 func (s SMTP) validateActions(f *Faults) {
 	if s.Auth == "forward" && s.TLSCert == "" {
@@ -290,6 +246,21 @@ func (c Config) validateQuarantine(f *Faults) {
 	for i, l := range c.Lists {
 		if l.OnMatch == "quarantine" {
 			f.add(fmt.Sprintf("list[%d].on_match", i), `"quarantine" needs smtp.quarantine`)
+		}
+	}
+}
+
+// validateForeign refuses a recipient of the open-relay test who is at home here: any server
+// takes mail for its own domains.
+func (c Config) validateForeign(f *Faults) {
+	a, err := addr.Parse(c.SMTP.SelfTestRecipient)
+	if err != nil {
+		return // validateSelfTest has said so
+	}
+	for _, own := range c.OwnDomains() {
+		if a.Domain() == own || strings.HasSuffix(a.Domain(), "."+own) {
+			f.add("smtp.selftest_recipient", "want a recipient at a domain that is not yours, have %s", a.Domain())
+			return
 		}
 	}
 }

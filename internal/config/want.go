@@ -3,9 +3,14 @@ package config
 import (
 	"encoding"
 	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
+
+	"blockd/addr"
 )
 
 // wants checks every key of a table that has a tag `want`: words of which it is one, as in
@@ -65,4 +70,109 @@ func number(value reflect.Value) float64 {
 		return float64(value.Int())
 	}
 	return value.Float()
+}
+
+// networks checks a list of networks; everybody says why none may be the whole world.
+func (f *Faults) networks(key string, texts []string, everybody string) {
+	for i, text := range texts {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		switch p, err := parseNetwork(text); {
+		case err != nil:
+			f.add(at, `want a network such as "10.0.0.0/8", have %q`, text)
+		case p.Bits() == 0:
+			f.add(at, "%s is everybody: %s", text, everybody)
+		case p.Addr().Is4In6():
+			f.add(at, "want the IPv4 network itself, have %q", text)
+		}
+	}
+}
+
+// Networks reads the texts of a key that Validate has found to be networks.
+func Networks(texts []string) (nets []netip.Prefix) {
+	for _, text := range texts {
+		if p, err := parseNetwork(text); err == nil {
+			nets = append(nets, p.Masked())
+		}
+	}
+	return nets
+}
+
+// parseNetwork takes a bare address for a network of one.
+func parseNetwork(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	return netip.ParsePrefix(text)
+}
+
+func (f *Faults) oneOf(key, have string, words ...string) {
+	var want strings.Builder
+	for i, w := range words {
+		if have == w {
+			return
+		}
+		switch {
+		case i > 0 && i == len(words)-1:
+			want.WriteString(" or ")
+		case i > 0:
+			want.WriteString(", ")
+		}
+		want.WriteString(strconv.Quote(w))
+	}
+	f.add(key, "want %s, have %q", want.String(), have)
+}
+
+// hostPort checks what a door listens on; an empty text is a door that is shut.
+func (f *Faults) hostPort(key, have string) {
+	if have == "" {
+		return
+	}
+	_, port, err := net.SplitHostPort(have)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		f.add(key, `want HOST:PORT such as "127.0.0.1:2525", have %q`, have)
+	}
+}
+
+// OnLoopback reports whether only this machine can reach a listener at hostPort.
+func OnLoopback(hostPort string) bool {
+	host, _, err := net.SplitHostPort(hostPort)
+	if err != nil || host == "localhost" {
+		return true // what is no address at all is another fault
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+func (f *Faults) domains(key string, texts []string) {
+	for i, text := range texts {
+		if _, err := addr.DomainKey(text); err != nil {
+			f.add(fmt.Sprintf("%s[%d]", key, i), "want a domain, have %v", err)
+		}
+	}
+}
+
+// UnixPrefix begins the place of a door that is a Unix socket: "unix:/PATH".
+const UnixPrefix = "unix:"
+
+// byTCP reports whether a door is open to a network, where allow_from says to whom. Who
+// may use a Unix socket is said by its mode and owner.
+func byTCP(listen string) bool { return listen != "" && !strings.HasPrefix(listen, UnixPrefix) }
+
+// MaxSocketPath is below the 108 octets of sockaddr_un: a folder may come in front.
+const MaxSocketPath = 100
+
+// door checks the place of a door that may be a Unix socket.
+func (f *Faults) door(key, have string) {
+	path, isUnix := strings.CutPrefix(have, UnixPrefix)
+	switch {
+	case !isUnix:
+		f.hostPort(key, have)
+	case !filepath.IsAbs(path) || strings.HasSuffix(path, string(filepath.Separator)):
+		f.add(key, `want "unix:/PATH" or HOST:PORT, have %q`, have)
+	case len(path) > MaxSocketPath:
+		f.add(key, "a socket's path has at most %d octets, this one has %d", MaxSocketPath, len(path))
+	}
 }

@@ -3,9 +3,9 @@ package config
 import (
 	"time"
 
-	"blockd/index"
 	"blockd/lists"
 	"blockd/machine"
+	"blockd/policy"
 	"blockd/reload"
 )
 
@@ -47,9 +47,26 @@ func (c Config) ListSettings(l List) lists.Settings {
 	return s
 }
 
-func (l List) mode() index.Mode {
-	if l.Mode == "shadow" {
-		return index.Shadow
+// Policy is what package policy goes by.
+func (c Config) Policy() policy.Settings {
+	s := policy.Settings{
+		RecipientsExempt: c.SMTP.RecipientsExempt, OnError: policy.OnError(c.SMTP.OnError),
+		Lists: map[string]policy.ListRule{},
+		Auth:  c.Auth.policy(), Contact: c.Refusal.Contact,
 	}
-	return index.Enforce
+	for _, l := range c.Lists {
+		s.Lists[l.Name] = policy.ListRule{
+			OnMatch: policy.OnMatch(l.OnMatch), Tarpit: time.Duration(l.Tarpit), Discard: l.Discard, Match: l.sources(), Require: l.Proofs(),
+			Text: l.Text, Contact: l.Contact,
+		}
+	}
+	for _, p := range c.Policies {
+		s.Policies = append(s.Policies, policy.RecipientPolicy(p))
+	}
+	return s
+}
+
+// Policy is what package policy goes by, but for the resolver.
+func (a Auth) policy() policy.Auth {
+	return policy.Auth{Ignore: a.UnverifiedAllow == "ignore", Clients: Networks(a.Clients), Tempfail: a.OnDNSError == "tempfail"}
 }
