@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // Root accepts in a folder that may be another user's: what stands under the note's name
@@ -11,9 +13,7 @@ import (
 func TestAcceptFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	elsewhere, path := filepath.Join(dir, "elsewhere"), filepath.Join(dir, "blockd.bdx")
-	if err := os.WriteFile(elsewhere, []byte("root's own\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, elsewhere, "root's own\n")
 	if err := os.Symlink(elsewhere, acceptedPath(path)); err != nil {
 		t.Fatal(err)
 	}

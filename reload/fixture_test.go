@@ -5,12 +5,10 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 
 	"blockd/addr"
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -29,7 +28,7 @@ type daemon struct {
 	dir      string
 	settings Settings
 	reg      *prometheus.Registry
-	log      *logBuffer
+	log      *testkit.Log
 }
 
 // The times of the tests: short, since every test waits for them, and far from
@@ -58,8 +57,8 @@ func newDaemon(t *testing.T, files map[string]string) *daemon {
 
 func (d *daemon) open() *daemon {
 	d.t.Helper()
-	d.reg, d.log = prometheus.NewRegistry(), &logBuffer{}
-	r, err := Open(d.t.Context(), d.settings, slog.New(slog.NewTextHandler(d.log, nil)), d.reg)
+	d.reg, d.log = prometheus.NewRegistry(), &testkit.Log{}
+	r, err := Open(d.t.Context(), d.settings, d.log.Logger(), d.reg)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -254,22 +253,4 @@ func packed(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return b.String()
-}
-
-// logBuffer is a log that may be read while it is written.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -2,10 +2,8 @@ package reload
 
 import (
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/internal/testkit"
 )
 
 func parsed(t testing.TB, sender string) addr.Addr {
@@ -240,8 +239,8 @@ func TestRecentIsSafeForAllSessions(t *testing.T) {
 // up of their day.
 func TestRecentOutlivesRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		path, log := filepath.Join(t.TempDir(), "lists.bdx"+RecentSuffix), &logBuffer{}
-		r := OpenRecent(path, 100, slog.New(slog.NewTextHandler(log, nil)))
+		path, log := filepath.Join(t.TempDir(), "lists.bdx"+RecentSuffix), &testkit.Log{}
+		r := OpenRecent(path, 100, log.Logger())
 		regulars(t, r, 20, 3)
 		r.Add(parsed(t, `"odd one"@quoted.example`), netip.Addr{})
 		r.Add(parsed(t, "x@[192.0.2.1]"), netip.MustParseAddr("2001:db8::1"))
@@ -252,7 +251,7 @@ func TestRecentOutlivesRestarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := r.text(today())
-		again := OpenRecent(path, 100, slog.New(slog.NewTextHandler(log, nil)))
+		again := OpenRecent(path, 100, log.Logger())
 		if got := wrote(again); len(got) != 25 || got["regular7.example"] != 3 || got["quoted.example"] != 1 {
 			t.Errorf("after a restart %v", got)
 		}
@@ -262,7 +261,7 @@ func TestRecentOutlivesRestarts(t *testing.T) {
 		if got := again.text(today()); len(got) != len(want) {
 			t.Errorf("after a restart\n%s, want\n%s", got, want)
 		}
-		if small := OpenRecent(path, 10, slog.New(slog.NewTextHandler(log, nil))); len(small.senders) != 10 {
+		if small := OpenRecent(path, 10, log.Logger()); len(small.senders) != 10 {
 			t.Errorf("%d senders where there is room for 10", len(small.senders))
 		}
 		if log.String() != "" {
@@ -280,19 +279,14 @@ func TestTornRecentBeginsAnew(t *testing.T) {
 		if err := r.Save(path); err != nil {
 			t.Fatal(err)
 		}
-		whole, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := testkit.Read(t, path)
 		for i := range whole {
 			turned := []byte(string(whole))
 			turned[i] ^= 1
 			for _, text := range [][]byte{whole[:i], turned} {
-				if err := os.WriteFile(path, text, 0o600); err != nil {
-					t.Fatal(err)
-				}
-				log := &logBuffer{}
-				r := OpenRecent(path, 100, slog.New(slog.NewTextHandler(log, nil)))
+				testkit.Write(t, path, text)
+				log := &testkit.Log{}
+				r := OpenRecent(path, 100, log.Logger())
 				if len(r.senders) != 0 || !strings.Contains(log.String(), "learned anew") {
 					t.Fatalf("octet %d: %d senders, log %q", i, len(r.senders), log)
 				}
