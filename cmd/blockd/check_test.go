@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // compiled makes a configuration of one enforced list, one allow list and one in
@@ -329,10 +331,7 @@ func TestCheckSaysWhenTheIndexIsNotOfTheseLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	note("missing")
-	text, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, config)
 	writeFile(t, dir, "config.toml", strings.Replace(string(text), `mode = "shadow"`, "", 1))
 	writeFile(t, dir, "good.txt", "press@bulk.example\n")
 	note("the lists are configured otherwise by now")

@@ -18,6 +18,7 @@ import (
 
 	"blockd/index"
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy"
 )
@@ -27,9 +28,7 @@ func testPipeline(t testing.TB, workers int) (pipeline, *index.Index) {
 	t.Helper()
 	dir := t.TempDir()
 	list, path := filepath.Join(dir, "bad.txt"), filepath.Join(dir, "bad.bdx")
-	if err := os.WriteFile(list, []byte("bad.example\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, list, "bad.example\n")
 	d, err := index.Build(t.Context(), path, []index.Source{{List: "bad", Path: list, Settings: lists.Settings{Format: "plain"}}}, index.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 func TestCompileListsOfTheCommandLine(t *testing.T) {
@@ -79,10 +81,7 @@ func TestCompileJSON(t *testing.T) {
 
 func TestCompileRefusesAndKeepsTheOldFile(t *testing.T) {
 	config, dir := compiled(t)
-	before, err := os.ReadFile(dir + "/a.bdx")
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testkit.Read(t, dir+"/a.bdx")
 	if err := os.Remove(dir + "/good.txt"); err != nil {
 		t.Fatal(err)
 	}
@@ -214,10 +213,7 @@ max_protected = 1
 
 func TestCompileOfAListThatMayBeEmptied(t *testing.T) {
 	config, dir := compiled(t)
-	text, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, config)
 	writeFile(t, dir, "config.toml", strings.Replace(string(text), `name = "bad"`, "name = \"bad\"\nallow_empty = true", 1))
 	writeFile(t, dir, "bad.txt", "")
 	if code, _, stderr := blockd(t, "", "compile", "-c", config); code != 0 {

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"blockd/httpapi"
+	"blockd/internal/testkit"
 )
 
 // The command that undoes a removal is one, for entries that look like options too.
@@ -38,9 +38,7 @@ func TestExceptionThatOverridesNothingIsToldOf(t *testing.T) {
 		"l.txt":       "x.example\n",
 		"config.toml": "[[list]]\nname = \"l\"\npath = \"l.txt\"\n[index]\npath = \"x.bdx\"\n[smtp]\nupstream = \"maildir:mail\"\n[auth]\nunverified_allow = \"ignore\"\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, filepath.Join(dir, name), text)
 	}
 	for _, tt := range []struct {
 		args []string

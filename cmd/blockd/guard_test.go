@@ -2,12 +2,12 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/pelletier/go-toml/v2"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -56,10 +56,7 @@ func TestCheckNoticesAnotherGuard(t *testing.T) {
 	if stderr != "" {
 		t.Errorf("note of a fresh index: %s", stderr)
 	}
-	text, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, config)
 	writeFile(t, dir, "config.toml", strings.Replace(string(text), "[index]", "[index]\nprotected = [\"new.example\"]", 1))
 	if _, _, stderr := blockd(t, "", "check", "-c", config, "x@bulk.example"); !strings.Contains(stderr, "note: what no entry may cover is configured otherwise by now") {
 		t.Errorf("stderr %q", stderr)
@@ -101,12 +98,12 @@ func TestServeWaitsForAccept(t *testing.T) {
 	if code, _, stderr := blockd(t, "", "compile", "-c", config, "--accept"); code != 0 || !strings.HasPrefix(stderr, "accepted: list ") {
 		t.Errorf("compile --accept: exit %d, %s", code, stderr)
 	}
-	eventually(t, "the accepted list to serve", d.log.String, func() bool {
+	testkit.Eventually(t, "the accepted list to serve", func() bool {
 		_, body := d.get(t, "/v1/check?sender=x@n199.example")
 		return strings.Contains(body, `"clear"`)
 	})
 	// It serves a moment before the log says so.
-	eventually(t, "the log to tell what was accepted", d.log.String, func() bool {
+	testkit.Eventually(t, "the log to tell what was accepted", func() bool {
 		log := d.log.String()
 		return strings.Contains(log, "compiled by another process") && strings.Contains(log, `"old":200,"new":50`)
 	})

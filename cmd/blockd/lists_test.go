@@ -12,6 +12,7 @@ import (
 
 	"blockd/httpapi"
 	"blockd/internal/term"
+	"blockd/internal/testkit"
 )
 
 const listingLists = `
@@ -104,7 +105,12 @@ func TestListsOfADaemon(t *testing.T) {
 	// The daemon looks at its files on its own, and says when: two answers are
 	// compared that have no such look between them.
 	var body string
-	eventually(t, "--json to print what /v1/lists has", func() string { return out + "/v1/lists has\n" + body }, func() bool {
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("--json printed %s\n/v1/lists has %s", out, body)
+		}
+	})
+	testkit.Eventually(t, "--json to print what /v1/lists has", func() bool {
 		_, body = d.get(t, "/v1/lists", auth...)
 		_, out, _ = blockd(t, "", "lists", "-c", ask, "--json")
 		return out == body
@@ -122,12 +128,9 @@ func TestListsOfADaemon(t *testing.T) {
 		t.Errorf("small: %d hits, %d sole, %d overridden", *small.Hits, *small.Sole, *small.Overridden)
 	}
 
-	small, err := os.ReadFile(filepath.Join(dir, "lists/small.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	small := testkit.Read(t, filepath.Join(dir, "lists/small.txt"))
 	writeFile(t, dir, "lists/small.txt", string(small)+"no entry\n")
-	eventually(t, "the refused line to be told", d.log.String, func() bool {
+	testkit.Eventually(t, "the refused line to be told", func() bool {
 		_, out, _ = blockd(t, "", "lists", "-c", ask)
 		return strings.Contains(rowOf(t, out, "small"), " partial ")
 	})
@@ -140,7 +143,7 @@ func TestListsOfADaemon(t *testing.T) {
 	}
 
 	writeFile(t, dir, "lists/small.txt", "<html>\n")
-	eventually(t, "the list to be refused", d.log.String, func() bool {
+	testkit.Eventually(t, "the list to be refused", func() bool {
 		_, out, _ = blockd(t, "", "lists", "-c", ask)
 		return strings.Contains(rowOf(t, out, "small"), " refused ")
 	})
@@ -154,7 +157,7 @@ func TestListsOfADaemon(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "lists/small.txt")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the list to be missing", d.log.String, func() bool {
+	testkit.Eventually(t, "the list to be missing", func() bool {
 		_, out, _ = blockd(t, "", "lists", "-c", ask)
 		return strings.Contains(rowOf(t, out, "small"), " missing ")
 	})
@@ -213,10 +216,7 @@ func TestListsOfAnotherServer(t *testing.T) {
 		}, "it says 302 Found"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := testkit.Listen(t)
 			server := &http.Server{Handler: http.HandlerFunc(tt.answer)}
 			go server.Serve(l)
 			defer server.Close()

@@ -2,12 +2,13 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"blockd/internal/testkit"
 )
 
 // blockd runs the program in this process.
@@ -20,14 +21,7 @@ func blockd(t *testing.T, stdin string, args ...string) (code int, stdout, stder
 
 func writeFile(t *testing.T, dir, name, text string) (path string) {
 	t.Helper()
-	path = filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return testkit.Write(t, filepath.Join(dir, name), text)
 }
 
 // The command line is an interface: docs, man page and scripts rely on it.

@@ -2,21 +2,19 @@ package main
 
 import (
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"blockd/internal/testkit"
 )
 
 func manPage(t *testing.T, name string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../man/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, "../../man/"+name)
 	return strings.Split(string(text), "\n")
 }
 

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"blockd/internal/testkit"
 )
 
 // TestMain makes the certificate of httptest's servers the system's only one, as
@@ -108,7 +110,7 @@ func hangUp(t *testing.T) {
 // waitRecord waits for a log record with that message and those texts in fields.
 func (d *running) waitRecord(t *testing.T, msg string, fields ...string) {
 	t.Helper()
-	eventually(t, "a record "+msg+" with "+strings.Join(fields, ", "), d.log.String, func() bool {
+	testkit.Eventually(t, "a record "+msg+" with "+strings.Join(fields, ", "), func() bool {
 		for s := bufio.NewScanner(strings.NewReader(d.log.String())); s.Scan(); {
 			var record map[string]any
 			if json.Unmarshal(s.Bytes(), &record) != nil || record["msg"] != msg {
@@ -136,7 +138,7 @@ func (d *running) blocks(t *testing.T, sender string) bool {
 // waitBlocked waits until the sender is, or is not, refused.
 func (d *running) waitBlocked(t *testing.T, sender string, want bool) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s blocked: %v", sender, want), d.log.String, func() bool { return d.blocks(t, sender) == want })
+	testkit.Eventually(t, fmt.Sprintf("%s blocked: %v", sender, want), func() bool { return d.blocks(t, sender) == want })
 }
 
 const remoteDoors = `
@@ -181,7 +183,7 @@ func TestServeFetchesAList(t *testing.T) {
 	if got := d.send(t, "x@bulk.example", "you@here.example"); !strings.HasPrefix(got, "550 5.7.1 ") {
 		t.Errorf("a listed sender gets %q", got)
 	}
-	eventually(t, "readiness", d.log.String, func() bool { _, body := d.get(t, "/readyz"); return body == "ok\n" })
+	testkit.Eventually(t, "readiness", func() bool { _, body := d.get(t, "/readyz"); return body == "ok\n" })
 
 	p.set(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("If-None-Match") != `"1"` {
@@ -258,7 +260,7 @@ func body(text string) http.HandlerFunc {
 // waitMetric waits for a line of /metrics.
 func (d *running) waitMetric(t *testing.T, line string) {
 	t.Helper()
-	eventually(t, line, d.log.String, func() bool {
+	testkit.Eventually(t, line, func() bool {
 		_, body := d.get(t, "/metrics")
 		return strings.Contains(body, "\n"+line+"\n")
 	})

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"blockd/history"
+	"blockd/internal/testkit"
 )
 
 // replayOf runs `blockd replay` over mail that was accepted from these senders for
@@ -20,9 +20,7 @@ func replayOf(t *testing.T, config string, files map[string]string, mail []strin
 	dir := t.TempDir()
 	files["config.toml"] = config
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, filepath.Join(dir, name), text)
 	}
 	past, err := history.Open(history.Settings{Folder: filepath.Join(dir, "x.bdx.history"), Max: history.MinMax, Keep: time.Hour})
 	if err != nil {

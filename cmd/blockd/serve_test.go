@@ -13,10 +13,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"blockd/internal/testkit"
 )
 
 // running is `blockd serve` in this process, on ports that the system chose.
@@ -39,7 +40,10 @@ func serveIn(t *testing.T, dir string, doors ...string) *running {
 	}()
 	t.Cleanup(func() {
 		if code := d.end(t); code != 0 {
-			t.Errorf("serve ended with %d\n%s", code, d.log)
+			t.Errorf("serve ended with %d", code)
+		}
+		if t.Failed() {
+			t.Logf("log:\n%s", d.log)
 		}
 		if out.Len() > 0 {
 			t.Errorf("serve wrote to standard output, which is no terminal: %q", out.String())
@@ -74,26 +78,11 @@ func (d *running) end(t *testing.T) int {
 // wait returns the first log record with that message.
 func (d *running) wait(t *testing.T, msg string) (record map[string]any) {
 	t.Helper()
-	eventually(t, "the log to say "+msg, d.log.String, func() bool {
+	testkit.Eventually(t, "the log to say "+msg, func() bool {
 		record = d.log.find(msg)
 		return record != nil
 	})
 	return record
-}
-
-// eventually waits for a condition; state is shown when it does not come.
-func eventually(t *testing.T, what string, state func() string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(time.Minute)
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited a minute for %s\n%s", what, state())
-		}
-	}
 }
 
 func (d *running) get(t *testing.T, path string, header ...string) (status int, body string) {
@@ -151,23 +140,8 @@ func (d *running) send(t *testing.T, from, to string) string {
 	return say("Subject: hello\r\n\r\nhello\r\n.")
 }
 
-// logLines keeps the log; it is safe for concurrent use.
-type logLines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logLines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+// logLines keeps the log, one record a line.
+type logLines struct{ testkit.Log }
 
 func (l *logLines) find(msg string) map[string]any {
 	for s := bufio.NewScanner(strings.NewReader(l.String())); s.Scan(); {
@@ -236,7 +210,7 @@ func TestServe(t *testing.T) {
 	}
 
 	writeFile(t, dir, "lists/b.txt", "clear.example\n")
-	eventually(t, "a new file to act", d.log.String, func() bool {
+	testkit.Eventually(t, "a new file to act", func() bool {
 		_, body := d.get(t, "/v1/check?sender=friend@clear.example")
 		return strings.Contains(body, `"verdict":"blocked"`)
 	})
@@ -259,7 +233,7 @@ func TestServeReloadsAtOnceOnSIGHUP(t *testing.T) {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the reload", d.log.String, func() bool {
+	testkit.Eventually(t, "the reload", func() bool {
 		_, body := d.get(t, "/v1/check?sender=x@other.example")
 		return strings.Contains(body, `"verdict":"blocked"`)
 	})
@@ -333,7 +307,7 @@ func TestDegradedWithoutOneOfItsLists(t *testing.T) {
 		t.Errorf("/v1/lists = %s", body)
 	}
 	writeFile(t, dir, "missing.txt", "spam.example\n")
-	eventually(t, "all lists", d.log.String, func() bool {
+	testkit.Eventually(t, "all lists", func() bool {
 		_, body := d.get(t, "/readyz")
 		return body == "ok\n"
 	})
@@ -403,10 +377,7 @@ func TestServeMakesAToken(t *testing.T) {
 // TestCommandsReadTheFirstToken asks by TCP alone: the token's file is what opens it.
 func TestCommandsReadTheFirstToken(t *testing.T) {
 	dir := t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Listen(t)
 	address := l.Addr().String()
 	l.Close()
 	config := strings.Replace(anyPorts, "[http]\nlisten = \"127.0.0.1:0\"", fmt.Sprintf("[http]\nlisten = %q\nsocket = \"none\"", address), 1)
@@ -429,10 +400,7 @@ func TestCommandsReadTheFirstToken(t *testing.T) {
 
 // An upstream that is away is no reason to be away too; it is said.
 func TestServeInFrontOfAServerThatIsAway(t *testing.T) {
-	away, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	away := testkit.Listen(t)
 	away.Close()
 	dir := t.TempDir()
 	config := strings.Replace(anyPorts, `"maildir:mail"`, fmt.Sprintf("%q\nclient_info = \"none\"", "smtp://"+away.Addr().String()), 1)
@@ -440,7 +408,7 @@ func TestServeInFrontOfAServerThatIsAway(t *testing.T) {
 	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
 	d := serveIn(t, dir, "smtp", "http")
 	var body string
-	eventually(t, "the first look at upstream", func() string { return body }, func() bool {
+	testkit.Eventually(t, "the first look at upstream", func() bool {
 		var status int
 		status, body = d.get(t, "/readyz")
 		return status == 200 && strings.Contains(body, "degraded\nsmtp.upstream: ")
@@ -451,10 +419,7 @@ func TestServeInFrontOfAServerThatIsAway(t *testing.T) {
 }
 
 func TestServeRefusesToStart(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := testkit.Listen(t)
 	defer taken.Close()
 	tests := []struct {
 		name, old, new, want string

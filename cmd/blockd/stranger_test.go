@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/internal/testkit"
 	"blockd/reload"
 )
 
@@ -63,7 +64,7 @@ func (d *running) session(t *testing.T) (say func(line string) (reply string)) {
 // acts waits for an entry to refuse a sender.
 func (d *running) acts(t *testing.T, sender string) {
 	t.Helper()
-	eventually(t, sender+" to be refused", d.log.String, func() bool { return d.refuses(t, sender) })
+	testkit.Eventually(t, sender+" to be refused", func() bool { return d.refuses(t, sender) })
 }
 
 func (d *running) refuses(t *testing.T, sender string) bool {
@@ -179,7 +180,7 @@ func TestPoisonedEntriesAreHeldBack(t *testing.T) {
 	for i := range 3 {
 		d.acts(t, fmt.Sprintf("anna@regular%d.example", i))
 	}
-	eventually(t, "the remark to go", d.log.String, func() bool { _, body := d.get(t, "/readyz"); return body == "ok\n" })
+	testkit.Eventually(t, "the remark to go", func() bool { _, body := d.get(t, "/readyz"); return body == "ok\n" })
 	if code, out, _ := blockd(t, "", "lint", "--held", "-c", filepath.Join(dir, "config.toml")); code != 0 || out != "nothing is held back\n" {
 		t.Errorf("lint --held ends with %d: %s", code, out)
 	}
