@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -40,7 +41,7 @@ func segments(t testing.TB, folder string) (names []string) {
 
 func TestSegmentsGiveTheSameBytes(t *testing.T) {
 	sources := mixedSources(t, 30_000)
-	patterns := plain("patterns", listFile(t, "patterns.txt", strings.Repeat("# a comment of a usual length\n", 3000)+
+	patterns := plain("patterns", testkit.File(t, "patterns.txt", strings.Repeat("# a comment of a usual length\n", 3000)+
 		"x*@shop.test\n198.51.100.0/24\n2001:db8::/32\n#? pass <> y@shop.test\n"))
 	sources = append(sources, patterns)
 	o := seeded(6)
@@ -64,19 +65,17 @@ func TestSegmentsGiveTheSameBytes(t *testing.T) {
 
 // longList is a list that is worth a segment.
 func longList(t testing.TB, name string) Source {
-	return plain(name, listFile(t, name+".txt", strings.Repeat("# a comment\n", 6000)+name+".test\n"))
+	return plain(name, testkit.File(t, name+".txt", strings.Repeat("# a comment\n", 6000)+name+".test\n"))
 }
 
 func rewrite(t testing.TB, s Source, text string) {
 	t.Helper()
-	if err := os.WriteFile(s.Path, []byte(strings.Repeat("# a comment\n", 6000)+text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, s.Path, strings.Repeat("# a comment\n", 6000)+text)
 }
 
 func TestWhatAChangeOfSourceOrSettingsCosts(t *testing.T) {
 	a, b := longList(t, "a"), longList(t, "b")
-	small := plain("small", listFile(t, "small.txt", "small.test\n"))
+	small := plain("small", testkit.File(t, "small.txt", "small.test\n"))
 	o := Options{Cache: filepath.Join(t.TempDir(), "cache")}
 	build := func(want int, sources ...Source) *Index {
 		t.Helper()
@@ -140,10 +139,7 @@ func TestDamagedSegmentsAreDropped(t *testing.T) {
 	builtBytes(t, sources, o)
 	for _, name := range segments(t, o.Cache) {
 		path := filepath.Join(o.Cache, name)
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Read(t, path)
 		for _, damage := range []struct {
 			name string
 			data func() []byte
@@ -156,9 +152,7 @@ func TestDamagedSegmentsAreDropped(t *testing.T) {
 			{"empty", func() []byte { return nil }},
 			{"another one", func() []byte { return bytes.Repeat([]byte{1}, 100) }},
 		} {
-			if err := os.WriteFile(path, damage.data(), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Write(t, path, damage.data())
 			got, report := builtBytes(t, sources, o)
 			if !bytes.Equal(got, want) {
 				t.Fatalf("%s, %s: other bytes than without a cache", name, damage.name)
@@ -172,7 +166,7 @@ func TestDamagedSegmentsAreDropped(t *testing.T) {
 }
 
 func TestRefusedSourceKeepsItsLastGoodEntries(t *testing.T) {
-	a, b := longList(t, "a"), plain("b", listFile(t, "b.txt", "b.test\n#? block x@b.test\n"))
+	a, b := longList(t, "a"), plain("b", testkit.File(t, "b.txt", "b.test\n#? block x@b.test\n"))
 	o := Options{Cache: filepath.Join(t.TempDir(), "cache"), LastGood: true}
 	path := filepath.Join(t.TempDir(), "x.bdx")
 	build := func(wantRefused string, sources ...Source) *Index {
@@ -204,9 +198,7 @@ func TestRefusedSourceKeepsItsLastGoodEntries(t *testing.T) {
 	holds(build("", a, b), "a", "b")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(b.Path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, b.Path, text)
 	}
 	rewrite(t, a, "a2.test\n")
 	write("b2.test\n\x00\x00\x00")

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"blockd/internal/testkit"
 )
 
 // benchNets writes a list of n networks of IPv4, of /16 to /32 and some IPv6.
@@ -40,20 +40,6 @@ func benchNets(b *testing.B, n int) string {
 	return f.Name()
 }
 
-// reportCPU reports what an operation takes of a core, which others on the machine
-// hardly change. Call it, and what it returns at the end.
-func reportCPU(b *testing.B) func() {
-	used := func() int64 {
-		var r unix.Rusage
-		if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
-			b.Fatal(err)
-		}
-		return r.Utime.Nano() + r.Stime.Nano()
-	}
-	begin := used()
-	return func() { b.ReportMetric(float64(used()-begin)/float64(b.N), "cpu-ns/op") }
-}
-
 func BenchmarkLookupClient(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "nets.bdx")
 	d, err := Build(b.Context(), path, []Source{plain("nets", benchNets(b, 1_000_000))}, seeded(1))
@@ -64,7 +50,7 @@ func BenchmarkLookupClient(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Run("open and first answer", func(b *testing.B) {
-		defer reportCPU(b)()
+		defer testkit.ReportCPU(b)()
 		for b.Loop() {
 			ix, err := Open(path)
 			if err != nil {
@@ -103,7 +89,7 @@ func BenchmarkLookupClient(b *testing.B) {
 			matches := 0
 			b.ReportAllocs()
 			b.ResetTimer()
-			defer reportCPU(b)()
+			defer testkit.ReportCPU(b)()
 			for i := 0; b.Loop(); i++ {
 				if dst, err = ix.LookupClient(dst[:0], ips[i%len(ips)], testTime); err != nil {
 					b.Fatal(err)
@@ -140,7 +126,7 @@ func BenchmarkOpenWithPatterns(b *testing.B) {
 	a := sender(b, "anna.maria@mail.firm.test")
 	b.Run("open and first answer", func(b *testing.B) {
 		b.ReportAllocs()
-		defer reportCPU(b)()
+		defer testkit.ReportCPU(b)()
 		for b.Loop() {
 			ix, err := Open(path)
 			if err != nil {

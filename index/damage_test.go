@@ -21,6 +21,7 @@ import (
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 )
 
 // specimen is an index file to be damaged, with senders and the right answers.
@@ -250,9 +251,7 @@ func TestEveryTruncationIsSeen(t *testing.T) {
 
 func (s *specimen) write(t testing.TB, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(s.path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, s.path, data)
 }
 
 // correctSums makes all sums of a damaged file right again, as far as its own
@@ -470,10 +469,7 @@ func TestPageInAnotherPlaceIsSeen(t *testing.T) {
 	if err := d.Publish(); err != nil {
 		t.Fatal(err)
 	}
-	foreign, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	foreign := testkit.Read(t, path)
 	oh, err := format.DecodeHeader(foreign[:format.PageSize], uint64(len(foreign)))
 	if err != nil {
 		t.Fatal(err)
@@ -560,10 +556,7 @@ func TestOverflowPagesInACircle(t *testing.T) {
 	if len(ix.file.Parts) != 1 || p.Overflow == 0 {
 		t.Fatalf("%d partitions, %d overflow pages: want one with some", len(ix.file.Parts), p.Overflow)
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Read(t, path)
 	number := uint64(0)
 	for format.Page(ix.pages[number*format.PageSize:]).Next() == 0 {
 		number++
@@ -572,10 +565,9 @@ func TestOverflowPagesInACircle(t *testing.T) {
 	circle := ix.file.PageOffset(p.First + uint64(p.Pages) + uint64(next) - 1)
 	binary.LittleEndian.PutUint32(data[circle+8:], next)
 	correctSums(data)
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if ix, err = Open(path); err != nil {
+	testkit.Write(t, path, data)
+	ix, err := Open(path)
+	if err != nil {
 		t.Fatal(err)
 	}
 	hi, _ := bits.Div64(number, 0, uint64(p.Pages))

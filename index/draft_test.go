@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blockd/index/internal/build"
+	"blockd/internal/testkit"
 )
 
 // publishSteps are those at which a build can be made to fail.
@@ -80,9 +81,7 @@ func TestStaleDraftsAreRemoved(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "[x]*.bdx") // no pattern
 	for _, name := range []string{"[x]*.bdx.tmp-1", "[x]*.bdx.tmp-999999", "[x]*.bdx.tmp", "y.bdx.tmp-1", "x.bdx.tmp-1"} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte("half"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, filepath.Join(folder, name), "half")
 	}
 	d, err := Build(t.Context(), path, nil, Options{})
 	if err != nil {

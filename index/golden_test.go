@@ -11,6 +11,7 @@ import (
 
 	"blockd/addr"
 	"blockd/index/internal/build"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -81,19 +82,11 @@ func TestGoldenFiles(t *testing.T) {
 			if err := d.Publish(); err != nil {
 				t.Fatal(err)
 			}
-			built, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			built := testkit.Read(t, path)
 			if *update {
-				if err := os.WriteFile(golden, built, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Write(t, golden, built)
 			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := testkit.Read(t, golden)
 			if !bytes.Equal(built, want) {
 				t.Errorf("a build differs from %s: the format's version must change with it", golden)
 			}
@@ -136,7 +129,7 @@ func TestFileOfAnEarlierVersionIsRefused(t *testing.T) {
 }
 
 func TestSameInputGivesSameBytes(t *testing.T) {
-	source := plain("a", listFile(t, "a.txt", "bulk.test\npromo@shop.test\nshop.test # x\n"))
+	source := plain("a", testkit.File(t, "a.txt", "bulk.test\npromo@shop.test\nshop.test # x\n"))
 	var files [2][]byte
 	for i := range files {
 		path := filepath.Join(t.TempDir(), "x.bdx")

@@ -15,6 +15,7 @@ import (
 	"blockd/index/internal/build"
 	"blockd/index/internal/segment"
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -30,10 +31,7 @@ func largeList(t testing.TB, folder, version string) Source {
 	for i := range 40_000 {
 		fmt.Fprintf(&b, "d%d.of-a-list-that-spills.test\n", i)
 	}
-	path := filepath.Join(folder, version+".txt")
-	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := testkit.Write(t, filepath.Join(folder, version+".txt"), b.String())
 	return Source{List: "l", Path: path, Settings: lists.Settings{Format: "plain"}}
 }
 
@@ -139,7 +137,7 @@ func smallDisk(t *testing.T, octets int) string {
 func TestFullDiskLeavesTheOldIndex(t *testing.T) {
 	lists := t.TempDir()
 	source := largeList(t, lists, "new")
-	oldSource := plain("l", listFile(t, "l.txt", "old.test\n"))
+	oldSource := plain("l", testkit.File(t, "l.txt", "old.test\n"))
 	failed := 0
 	for size := 64 << 10; size < 8<<20; size += size/6 + 4096 {
 		folder := smallDisk(t, size)

@@ -12,6 +12,7 @@ import (
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -126,8 +127,8 @@ func TestNetworkThatHasNoKeyIsRefused(t *testing.T) {
 }
 
 func TestNetworksFromFileToAnswer(t *testing.T) {
-	a := plain("a", listFile(t, "a.txt", "198.51.100.0/25\n!198.51.100.7\n198.51.100.0/25\nbulk.test\n"))
-	b := plain("b", listFile(t, "b.txt", "198.51.100.0 - 198.51.100.127\n2001:db8::/32\n"))
+	a := plain("a", testkit.File(t, "a.txt", "198.51.100.0/25\n!198.51.100.7\n198.51.100.0/25\nbulk.test\n"))
+	b := plain("b", testkit.File(t, "b.txt", "198.51.100.0 - 198.51.100.127\n2001:db8::/32\n"))
 	d, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), []Source{a, b}, seeded(1))
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package index
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"blockd/addr"
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 )
 
 // An index with an overlay costs a clear sender no memory.
@@ -42,12 +42,10 @@ func TestOverlayAllocatesNothing(t *testing.T) {
 // changed is an index from which gone.test went and to which come.test came.
 func changed(t testing.TB) *Index {
 	t.Helper()
-	source := plain("a", listFile(t, "a.txt", "stays.test\ngone.test\n"))
+	source := plain("a", testkit.File(t, "a.txt", "stays.test\ngone.test\n"))
 	path := filepath.Join(t.TempDir(), "x.bdx")
 	ix := published(t, path, []Source{source})
-	if err := os.WriteFile(source.Path, []byte("stays.test\ncome.test\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, source.Path, "stays.test\ncome.test\n")
 	updated, _, err := ix.Update(t.Context(), []Source{source}, Options{Cache: path + CacheSuffix})
 	if err != nil {
 		t.Fatal(err)
@@ -70,9 +68,7 @@ func TestUpdatesUnderReaders(t *testing.T) {
 	source := plain("a", filepath.Join(t.TempDir(), "a.txt"))
 	write := func(n int) {
 		text := fmt.Sprintf("%s# of now\none.test # %d\nmx.one.test # %d\n", strings.Repeat("more.test\n", n), n, n)
-		if err := os.WriteFile(source.Path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, source.Path, text)
 	}
 	write(0)
 	path := filepath.Join(t.TempDir(), "x.bdx")

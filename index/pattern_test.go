@@ -14,6 +14,7 @@ import (
 	"blockd/addr"
 	"blockd/index/internal/build"
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/pattern"
 )
@@ -138,7 +139,7 @@ func TestNullSenderMatchesNoPattern(t *testing.T) {
 }
 
 func TestPatternsFromFileToAnswer(t *testing.T) {
-	source := plain("a", listFile(t, "a.txt", `#? block news7@x.test x@mx3.bulk.test
+	source := plain("a", testkit.File(t, "a.txt", `#? block news7@x.test x@mx3.bulk.test
 #? pass press1@bulk.test
 /^news[0-9]+@/
 !press*@bulk.test
@@ -190,7 +191,7 @@ func TestPatternsFromFileToAnswer(t *testing.T) {
 
 func TestTooManyPatternsRefuseTheirSource(t *testing.T) {
 	free := func(name string) Source {
-		s := plain(name, listFile(t, name, "bulk.test\n"+strings.Repeat("/^[0-9]{9}@/\n", 60)))
+		s := plain(name, testkit.File(t, name, "bulk.test\n"+strings.Repeat("/^[0-9]{9}@/\n", 60)))
 		s.Settings.Patterns = true
 		return s
 	}

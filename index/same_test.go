@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
+	"blockd/internal/testkit"
 )
 
 // mixedSources are lists with duplicates, reasons, exceptions, all kinds of keys, a
@@ -35,7 +35,7 @@ func mixedSources(t testing.TB, lines int) []Source {
 			}
 		}
 		b.WriteString("#? pass nobody@clear.test\n")
-		s := plain(fmt.Sprint("plain", n), listFile(t, fmt.Sprint(n, ".txt"), b.String()))
+		s := plain(fmt.Sprint("plain", n), testkit.File(t, fmt.Sprint(n, ".txt"), b.String()))
 		if n > 0 {
 			s.Settings.Reason = fmt.Sprint("list number ", n)
 		}
@@ -45,9 +45,9 @@ func mixedSources(t testing.TB, lines int) []Source {
 	for i := range lines {
 		fmt.Fprintf(&b, "d%d.example.test REJECT reason %d\n", rng.IntN(2*lines), rng.IntN(lines)%(1+i))
 	}
-	access := plain("access", listFile(t, "access", b.String()))
+	access := plain("access", testkit.File(t, "access", b.String()))
 	access.Settings.Format = "postfix"
-	torn := plain("torn", listFile(t, "torn.gz", tornGzip(t)))
+	torn := plain("torn", testkit.File(t, "torn.gz", tornGzip(t)))
 	torn.Settings.Reason = "of the torn list"
 	missing := plain("later", filepath.Join(t.TempDir(), "absent.txt"))
 	missing.Optional = true
@@ -64,10 +64,7 @@ func builtBytes(t testing.TB, sources []Source, o Options) ([]byte, Report) {
 	if err := d.Publish(); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Read(t, path)
 	if left := temporaryFiles(t, filepath.Dir(path)); len(left) > 0 {
 		t.Errorf("%q is left", left)
 	}
@@ -105,7 +102,7 @@ func TestFilterIsSizedByKeys(t *testing.T) {
 	for i := range 100_000 {
 		fmt.Fprintf(&b, "d%d.test\nd%d.test\n", i, i)
 	}
-	_, r := builtBytes(t, []Source{plain("twice", listFile(t, "twice.txt", b.String()))}, Options{})
+	_, r := builtBytes(t, []Source{plain("twice", testkit.File(t, "twice.txt", b.String()))}, Options{})
 	if r.Keys != 100_000 || r.Duplicates != 100_000 || r.FilterBits > 12*100_000+256 {
 		t.Errorf("%d keys, %d duplicates, filter of %d bits", r.Keys, r.Duplicates, r.FilterBits)
 	}
@@ -138,10 +135,7 @@ func TestSameBytesPastTheCache(t *testing.T) {
 		if err := d.Publish(); err != nil {
 			t.Fatal(err)
 		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Read(t, path)
 		if direct && !bytes.Equal(data, want) {
 			t.Error("other bytes past the cache")
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blockd/index/internal/format"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -15,7 +16,7 @@ import (
 func tested(t *testing.T, s lists.Settings, text string) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.bdx")
-	d, err := Build(t.Context(), path, []Source{{List: "l", Path: listFile(t, "l.txt", text), Settings: s}}, Options{})
+	d, err := Build(t.Context(), path, []Source{{List: "l", Path: testkit.File(t, "l.txt", text), Settings: s}}, Options{})
 	if err == nil {
 		d.Discard()
 	}
@@ -80,10 +81,10 @@ func TestSelfTests(t *testing.T) {
 // sender: each is right by itself, also one that only watches.
 func TestSelfTestsAskTheirSourceAlone(t *testing.T) {
 	sources := []Source{
-		plain("a", listFile(t, "a.txt", "bulk.test\n#? block x@bulk.test\n")),
-		plain("b", listFile(t, "b.txt", "!bulk.test\n#? pass x@bulk.test\n")),
-		plain("c", listFile(t, "c.txt", "shop.test\n#? pass x@bulk.test\n#? block x@shop.test\n")),
-		plain("c", listFile(t, "c2.txt", "bulk.test\n#? block x@bulk.test\n#? pass x@shop.test\n")), // a glob's second file
+		plain("a", testkit.File(t, "a.txt", "bulk.test\n#? block x@bulk.test\n")),
+		plain("b", testkit.File(t, "b.txt", "!bulk.test\n#? pass x@bulk.test\n")),
+		plain("c", testkit.File(t, "c.txt", "shop.test\n#? pass x@bulk.test\n#? block x@shop.test\n")),
+		plain("c", testkit.File(t, "c2.txt", "bulk.test\n#? block x@bulk.test\n#? pass x@shop.test\n")), // a glob's second file
 	}
 	sources[0].Mode = Shadow
 	d, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), sources, Options{})
@@ -97,10 +98,10 @@ func TestSelfTestsAskTheirSourceAlone(t *testing.T) {
 func TestAllFailedSelfTestsAreTold(t *testing.T) {
 	bad := "bad.test\nshared.test\n#? pass x@bad.test\n"
 	sources := []Source{
-		plain("a", listFile(t, "a.txt", bad)),
-		plain("b", listFile(t, "b.txt", "good.test\nshared.test\n#? block x@good.test\n")),
+		plain("a", testkit.File(t, "a.txt", bad)),
+		plain("b", testkit.File(t, "b.txt", "good.test\nshared.test\n#? block x@good.test\n")),
 		plain("c", filepath.Join(t.TempDir(), "missing.txt")),
-		plain("d", listFile(t, "d.txt", bad)),
+		plain("d", testkit.File(t, "d.txt", bad)),
 	}
 	path := filepath.Join(t.TempDir(), "x.bdx")
 	_, err := Build(t.Context(), path, []Source{sources[0], sources[1], sources[3]}, Options{})
@@ -138,7 +139,7 @@ func TestAllFailedSelfTestsAreTold(t *testing.T) {
 // A key that more sources hold than a record has room for: what the last of them
 // say of it is not in the index, and no reason to refuse them.
 func TestSelfTestsOfACrowdedKey(t *testing.T) {
-	path := listFile(t, "l.txt", "bulk.test\n#? block x@bulk.test\n")
+	path := testkit.File(t, "l.txt", "bulk.test\n#? block x@bulk.test\n")
 	var sources []Source
 	for i := range format.MaxSources + 2 {
 		sources = append(sources, plain(fmt.Sprint("l", i), path))
@@ -159,7 +160,7 @@ func TestRowNamesItsGuard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b := plain("a", listFile(t, "a.txt", "bulk.test\ngmail.com\n")), plain("b", listFile(t, "b.txt", "bulk.test\ngmail.com\n"))
+	a, b := plain("a", testkit.File(t, "a.txt", "bulk.test\ngmail.com\n")), plain("b", testkit.File(t, "b.txt", "bulk.test\ngmail.com\n"))
 	a.Settings.Guard = guard
 	path := filepath.Join(t.TempDir(), "x.bdx")
 	d, err := Build(t.Context(), path, []Source{a, b}, Options{})

@@ -11,13 +11,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"blockd/addr"
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -69,13 +69,13 @@ func TestFileCutOffWhileItServes(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, "answers before the cut", func() bool { return good.Load() > 1000 })
+	testkit.Eventually(t, "answers before the cut", func() bool { return good.Load() > 1000 })
 	if err := os.Truncate(path, int64(cutAt)); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "errors after the cut", func() bool { return failed.Load() > 1000 })
+	testkit.Eventually(t, "errors after the cut", func() bool { return failed.Load() > 1000 })
 	before := good.Load()
-	waitFor(t, "answers after the cut", func() bool { return good.Load() > before+1000 })
+	testkit.Eventually(t, "answers after the cut", func() bool { return good.Load() > before+1000 })
 	close(stop)
 	wg.Wait()
 
@@ -221,7 +221,7 @@ func TestSwapUnderReaders(t *testing.T) {
 			}
 		}
 		if g%10 < 2 { // the others may go before anybody has asked them
-			waitFor(t, "answers of a generation", func() bool { return answers.Load() > seen || t.Failed() })
+			testkit.Eventually(t, "answers of a generation", func() bool { return answers.Load() > seen || t.Failed() })
 		}
 	}
 	close(stop)
@@ -237,7 +237,7 @@ func TestSwapUnderReaders(t *testing.T) {
 			t.Log("left: ", left)
 		}
 	}()
-	waitFor(t, "old generations to go", func() bool {
+	testkit.Eventually(t, "old generations to go", func() bool {
 		runtime.GC()
 		files, open, grown := len(linesWith(t, "/proc/self/maps", folder)), len(openFiles(t, folder)), nameless(t)-before
 		left = fmt.Sprintf("%d mappings of files, %d open files, %d MiB without a name", files, open, grown>>20)
@@ -259,16 +259,6 @@ func allocations(f func()) float64 {
 		}
 	}
 	return least
-}
-
-// waitFor waits for a condition, for at most a minute.
-func waitFor(t *testing.T, what string, met func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !met(); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s", what)
-		}
-	}
 }
 
 func linesWith(t *testing.T, path, text string) (lines []string) {

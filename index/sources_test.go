@@ -15,18 +15,9 @@ import (
 	"time"
 
 	"blockd/index/internal/format"
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
-
-// listFile writes a list and returns its path.
-func listFile(t testing.TB, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 func plain(list, path string) Source {
 	return Source{List: list, Path: path, Settings: lists.Settings{Format: "plain"}}
@@ -34,9 +25,9 @@ func plain(list, path string) Source {
 
 func TestBuildFromLists(t *testing.T) {
 	yes, no := true, false
-	block := plain("block", listFile(t, "block.txt", "# two\nbulk.test\npromo@shop.test\noffers@\n!news.bulk.test\n198.51.100.0/24\nno entry here\n"))
+	block := plain("block", testkit.File(t, "block.txt", "# two\nbulk.test\npromo@shop.test\noffers@\n!news.bulk.test\n198.51.100.0/24\nno entry here\n"))
 	block.Settings.Reason, block.Settings.Subdomains = "spam", &yes
-	exact := plain("exact", listFile(t, "exact.txt", "bulk.test\nbulk.test\n"))
+	exact := plain("exact", testkit.File(t, "exact.txt", "bulk.test\nbulk.test\n"))
 	exact.Settings.Subdomains, exact.Mode, exact.Settings.MaxBytes = &no, Shadow, 1<<20
 	missing := plain("later", filepath.Join(t.TempDir(), "absent.txt"))
 	missing.Optional = true
@@ -123,8 +114,8 @@ var (
 )
 
 func TestRefusedSources(t *testing.T) {
-	good := plain("good", listFile(t, "good.txt", "bulk.test\n"))
-	torn := plain("torn", listFile(t, "torn.gz", tornGzip(t)))
+	good := plain("good", testkit.File(t, "good.txt", "bulk.test\n"))
+	torn := plain("torn", testkit.File(t, "torn.gz", tornGzip(t)))
 	torn.Settings.Reason = "of the torn list"
 	absent := plain("absent", filepath.Join(t.TempDir(), "absent.txt"))
 	sources := []Source{torn, good, absent}
@@ -188,7 +179,7 @@ func tornGzip(t testing.TB) string {
 }
 
 func TestBuildRefusesOptions(t *testing.T) {
-	good := plain("good", listFile(t, "good.txt", "bulk.test\n"))
+	good := plain("good", testkit.File(t, "good.txt", "bulk.test\n"))
 	long := good
 	long.List = strings.Repeat("x", 65)
 	for _, tt := range []struct {
@@ -214,7 +205,7 @@ func TestBuildRefusesOptions(t *testing.T) {
 
 func TestBuildEndsWithItsContext(t *testing.T) {
 	folder := t.TempDir()
-	source := plain("good", listFile(t, "good.txt", strings.Repeat("bulk.test\n", 100_000)))
+	source := plain("good", testkit.File(t, "good.txt", strings.Repeat("bulk.test\n", 100_000)))
 	for _, stage := range []string{"read", "write", "verify"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err := Build(ctx, filepath.Join(folder, "x.bdx"), []Source{source}, Options{Progress: func(p Progress) {

@@ -3,14 +3,12 @@ package index
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"blockd/addr"
+	"blockd/internal/testkit"
 )
 
 // BenchmarkUpdate is the time from a changed line in one of ten lists of a million
@@ -24,20 +22,14 @@ func BenchmarkUpdate(b *testing.B) {
 			fmt.Fprintf(&text, "user%d@list%d-%d.example.net\n", n*7919%1_000_003, i, n%50_000)
 		}
 		name := fmt.Sprintf("list%d", i)
-		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
-			b.Fatal(err)
-		}
+		path := testkit.Write(b, filepath.Join(folder, name), text.Bytes())
 		sources = append(sources, plain(name, path))
 	}
 	old(b, sources)
 	path := filepath.Join(folder, "x.bdx")
 	ix := published(b, path, sources)
 	last := sources[9].Path
-	text, err := os.ReadFile(last)
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := testkit.Read(b, last)
 	var used time.Duration
 	b.ResetTimer()
 	for n := range b.N {
@@ -45,17 +37,15 @@ func BenchmarkUpdate(b *testing.B) {
 		change := fmt.Sprintf("changed%d@bulk.test\n", n)
 		at := bytes.IndexByte(text[len(text)/2:], '\n') + 1 + len(text)/2
 		edited := append(append(append([]byte(nil), text[:at]...), change...), text[at:]...)
-		if err := os.WriteFile(last, edited, 0o600); err != nil {
-			b.Fatal(err)
-		}
-		began := cpuTime()
+		testkit.Write(b, last, edited)
+		began := testkit.CPUTime(b)
 		b.StartTimer()
 		updated, _, err := ix.Update(b.Context(), sources, Options{Cache: path + CacheSuffix})
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.StopTimer()
-		used += cpuTime() - began
+		used += testkit.CPUTime(b) - began
 		if matches, err := updated.Lookup(nil, sender(b, change[:len(change)-1]), testTime); err != nil || len(matches) != 1 {
 			b.Fatal(matches, err)
 		}
@@ -64,30 +54,19 @@ func BenchmarkUpdate(b *testing.B) {
 	b.ReportMetric(float64(used.Milliseconds())/float64(b.N), "cpu-ms/op")
 }
 
-// cpuTime is what this process has used so far.
-func cpuTime() time.Duration {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // BenchmarkClearSender is what an overlay of the most keys costs who is in no list.
 func BenchmarkClearSender(b *testing.B) {
 	var text bytes.Buffer
 	for n := range 1_000_000 {
 		fmt.Fprintf(&text, "user%d@list%d.example.net\n", n, n%50_000)
 	}
-	source := plain("a", listFile(b, "a.txt", text.String()))
+	source := plain("a", testkit.File(b, "a.txt", text.String()))
 	path := filepath.Join(b.TempDir(), "x.bdx")
 	file := published(b, path, []Source{source})
 	for n := range maxOverlayKeys {
 		fmt.Fprintf(&text, "more%d@bulk.test\n", n)
 	}
-	if err := os.WriteFile(source.Path, text.Bytes(), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	testkit.Write(b, source.Path, text.Bytes())
 	updated, report, err := file.Update(b.Context(), []Source{source}, Options{Cache: path + CacheSuffix})
 	if err != nil {
 		b.Fatal(err)

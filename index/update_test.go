@@ -16,6 +16,7 @@ import (
 
 	"blockd/addr"
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 )
 
 // published builds and publishes an index of sources, with its cache.
@@ -40,9 +41,7 @@ type editable struct {
 func (e *editable) write(t testing.TB) {
 	t.Helper()
 	temp := e.source.Path + ".new"
-	if err := os.WriteFile(temp, []byte(strings.Join(e.lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, temp, strings.Join(e.lines, "\n")+"\n")
 	if err := os.Rename(temp, e.source.Path); err != nil {
 		t.Fatal(err)
 	}
@@ -312,15 +311,13 @@ func TestWhatIsNoSmallChange(t *testing.T) {
 		}, "keys have changed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a, b := plain("a", listFile(t, "a.txt", "a.test\nb.test\n")), plain("b", listFile(t, "b.txt", "x*@shop.test\n"))
+			a, b := plain("a", testkit.File(t, "a.txt", "a.test\nb.test\n")), plain("b", testkit.File(t, "b.txt", "x*@shop.test\n"))
 			b.Settings.Patterns = true
 			sources := []Source{a, b}
 			path := filepath.Join(t.TempDir(), "x.bdx")
 			ix := published(t, path, sources)
 			sources = tt.change(sources, func(i int, text string) {
-				if err := os.WriteFile(sources[i].Path, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Write(t, sources[i].Path, text)
 			})
 			_, _, err := ix.Update(t.Context(), sources, Options{Cache: path + CacheSuffix})
 			if !errors.Is(err, ErrTooDifferent) || !strings.Contains(err.Error(), tt.want) {
@@ -331,12 +328,10 @@ func TestWhatIsNoSmallChange(t *testing.T) {
 }
 
 func TestUpdateNeedsItsCache(t *testing.T) {
-	source := plain("a", listFile(t, "a.txt", "a.test\n"))
+	source := plain("a", testkit.File(t, "a.txt", "a.test\n"))
 	path := filepath.Join(t.TempDir(), "x.bdx")
 	ix := published(t, path, []Source{source})
-	if err := os.WriteFile(source.Path, []byte("b.test\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, source.Path, "b.test\n")
 	for _, name := range segments(t, path+CacheSuffix) {
 		if err := os.Truncate(filepath.Join(path+CacheSuffix, name), 30); err != nil {
 			t.Fatal(err)

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	"blockd/internal/testkit"
 	"blockd/lists"
 )
 
@@ -53,10 +53,7 @@ func TestEntriesAreWhatWasRead(t *testing.T) {
 				fmt.Sprintf("promo%d*@bulk.test", n), fmt.Sprintf("/^promo%d@/", n), "no entry at all",
 			}[rng.IntN(11)] + "\n"
 		}
-		path := filepath.Join(dir, fmt.Sprintf("l%d.txt", row))
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		path := testkit.Write(t, filepath.Join(dir, fmt.Sprintf("l%d.txt", row)), text)
 		s := Source{List: fmt.Sprintf("l%d", row), Path: path, Settings: lists.Settings{Format: "plain", Patterns: true, Reason: fmt.Sprintf("by %d", row)}}
 		sources = append(sources, s)
 		seen := map[string]bool{}
