@@ -126,24 +126,17 @@ func parseLine(line string, r *Record) error {
 		parts[n], rest, more = strings.Cut(rest, "\t")
 	}
 	at, err := strconv.ParseInt(parts[0], 10, 64)
+	*r = Record{Time: time.UnixMilli(at).UTC()}
+	if parts[4] != "" && err == nil {
+		r.Client, err = netip.ParseAddr(parts[4])
+	}
+	for i, to := range [...]*int{14: &r.Line, 19: &r.Repeated} {
+		if to != nil && parts[i] != "" && err == nil {
+			*to, err = strconv.Atoi(parts[i])
+		}
+	}
 	if err != nil {
 		return errNoLine
-	}
-	*r = Record{Time: time.UnixMilli(at).UTC()}
-	if parts[4] != "" {
-		if r.Client, err = netip.ParseAddr(parts[4]); err != nil {
-			return errNoLine
-		}
-	}
-	if parts[14] != "" {
-		if r.Line, err = strconv.Atoi(parts[14]); err != nil {
-			return errNoLine
-		}
-	}
-	if parts[19] != "" {
-		if r.Repeated, err = strconv.Atoi(parts[19]); err != nil {
-			return errNoLine
-		}
 	}
 	for i, to := range [...]*string{1: &r.Door, &r.Outcome, &r.Verdict, nil, &r.Helo, &r.Sender, &r.Recipient, &r.Generation, &r.Ref,
 		nil, &r.Source, &r.List, &r.File, nil, &r.Entry, &r.Scope, &r.Action, &r.Reason} {

@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -69,14 +70,7 @@ func (c *refusalCache) read(ctx context.Context, folder string, since time.Time,
 	if err != nil {
 		return nil, err
 	}
-	var wanted []segment
-	octets := int64(0)
-	for i := len(all) - 1; i >= 0 && octets < mostRead; i-- {
-		if !all[i].written.Before(since) {
-			wanted = append(wanted, all[i])
-			octets += all[i].size
-		}
-	}
+	wanted := newest(all, since)
 	per := max(leastOfList, min(mostOfList, mostRefusals/(max(lists, 1)*max(len(wanted), 1))))
 	kept, found := map[uint64]map[string]*Refused{}, map[string]*Refused{}
 	var w walker
@@ -107,6 +101,18 @@ func (c *refusalCache) read(ctx context.Context, folder string, since time.Time,
 	}
 	c.segments = kept
 	return found, nil
+}
+
+// newest returns the segments that a call reads, the newest first.
+func newest(all []segment, since time.Time) (wanted []segment) {
+	octets := int64(0)
+	for _, s := range slices.Backward(all) {
+		if octets < mostRead && !s.written.Before(since) {
+			wanted = append(wanted, s)
+			octets += s.size
+		}
+	}
+	return wanted
 }
 
 // weigh makes the weights add up to the count again.

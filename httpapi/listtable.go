@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"blockd/index"
 	"blockd/lists"
 	"blockd/policy"
 	"blockd/reload"
@@ -134,74 +135,72 @@ func NewListTable(status reload.Status, hits []policy.ListHits) ListTable {
 	if t.Remarks == nil {
 		t.Remarks = []string{}
 	}
-	places := map[string]int{}
+	byList, order := map[string]*ListWorth{}, []*ListWorth(nil)
+	of := func(list string) *ListWorth {
+		if byList[list] == nil {
+			byList[list] = newListWorth(list, hits != nil)
+			order = append(order, byList[list])
+		}
+		return byList[list]
+	}
 	for i, f := range status.Files {
-		row := ListFile{List: f.Source.List, File: f.Source.Path, Format: f.Summary.Format,
-			Action: f.Source.Settings.Action.String(), Mode: f.Source.Mode.String(),
-			Verdict: string(f.Summary.Verdict), Why: f.Summary.Why, Lines: f.Summary.Lines, Entries: f.Summary.Entries,
-			Errors: f.Summary.Errors, Networks: f.NetworkEntries, Bytes: f.Summary.Size, Hash: hex.EncodeToString(f.Summary.Hash[:]),
-			Stale: slices.Contains(status.Stale, f.Source.List), Classes: []ListClass{}, Refused: []ListLine{}}
-		for _, c := range f.Summary.Dropped.Classes {
-			row.Classes = append(row.Classes, ListClass{string(c.Class), c.Lines})
-		}
-		for _, l := range f.Summary.Dropped.First {
-			row.Refused = append(row.Refused, ListLine{l.Line, string(l.Class), l.Message})
-		}
-		row.State = fileState(&row, status.Refusals)
-		if at := status.Dates[[2]string{row.List, row.File}]; !at.IsZero() {
-			at = at.UTC()
-			row.Modified = &at
-		}
-		t.Lists[i] = row
-		if _, known := places[row.List]; !known {
-			places[row.List] = len(t.Worth)
-			t.Worth = append(t.Worth, newListWorth(row.List, hits != nil))
-		}
-		t.Worth[places[row.List]].add(&row)
+		t.Lists[i] = newListFile(f, status)
+		of(f.Source.List).add(&t.Lists[i])
 	}
 	for _, r := range status.Refusals {
-		at, known := places[r.List]
-		if !known { // a pattern that no file matches
-			at = len(t.Worth)
-			places[r.List] = at
-			t.Worth = append(t.Worth, newListWorth(r.List, hits != nil))
-		}
-		w := &t.Worth[at]
+		w := of(r.List) // of a pattern without a file there is none yet
 		w.State = worse(w.State, refusalState(r.Class))
 		w.Problems = append(w.Problems, r.Text)
 	}
 	for list, n := range status.Held {
-		if at, known := places[list]; known {
-			t.Worth[at].Held, t.Worth[at].State = n, worse(t.Worth[at].State, ListHeld)
+		if w := byList[list]; w != nil {
+			w.Held, w.State = n, worse(w.State, ListHeld)
 		}
 	}
 	for _, l := range status.Worth {
-		if at, known := places[l.List]; known {
-			t.Worth[at].Keys, t.Worth[at].Unique = l.Keys, l.Unique
+		if w := byList[l.List]; w != nil {
+			w.Keys, w.Unique = l.Keys, l.Unique
 		}
 	}
 	for _, o := range status.Overlaps {
-		for _, pair := range [][2]string{{o.A, o.B}, {o.B, o.A}} {
-			if at, known := places[pair[0]]; known {
-				t.Worth[at].Overlaps = append(t.Worth[at].Overlaps, ListOverlap{pair[1], o.Keys})
-			}
-		}
-	}
-	for _, w := range t.Worth {
-		slices.SortStableFunc(w.Overlaps, func(a, b ListOverlap) int { return cmp.Compare(b.Keys, a.Keys) })
+		byList[o.A].overlap(o.B, o.Keys)
+		byList[o.B].overlap(o.A, o.Keys)
 	}
 	for _, h := range hits {
-		if at, known := places[h.List]; known {
-			w, last := &t.Worth[at], h.Last.UTC()
+		if w, last := byList[h.List], h.Last.UTC(); w != nil {
 			*w.Hits, *w.Sole, *w.Overridden, w.LastHit = h.Hits, h.Sole, h.Overridden, &last
 		}
+	}
+	for _, w := range order {
+		slices.SortStableFunc(w.Overlaps, func(a, b ListOverlap) int { return cmp.Compare(b.Keys, a.Keys) })
+		t.Worth = append(t.Worth, *w)
 	}
 	return t
 }
 
+func newListFile(f index.ListInfo, status reload.Status) ListFile {
+	row := ListFile{List: f.Source.List, File: f.Source.Path, Format: f.Summary.Format,
+		Action: f.Source.Settings.Action.String(), Mode: f.Source.Mode.String(),
+		Verdict: string(f.Summary.Verdict), Why: f.Summary.Why, Lines: f.Summary.Lines, Entries: f.Summary.Entries,
+		Errors: f.Summary.Errors, Networks: f.NetworkEntries, Bytes: f.Summary.Size, Hash: hex.EncodeToString(f.Summary.Hash[:]),
+		Stale: slices.Contains(status.Stale, f.Source.List), Classes: []ListClass{}, Refused: []ListLine{}}
+	for _, c := range f.Summary.Dropped.Classes {
+		row.Classes = append(row.Classes, ListClass{string(c.Class), c.Lines})
+	}
+	for _, l := range f.Summary.Dropped.First {
+		row.Refused = append(row.Refused, ListLine{l.Line, string(l.Class), l.Message})
+	}
+	row.State = fileState(&row, status.Refusals)
+	if at := status.Dates[[2]string{row.List, row.File}]; !at.IsZero() {
+		at = at.UTC()
+		row.Modified = &at
+	}
+	return row
+}
+
 // newListWorth is a list without any file. counted: its hits are.
-func newListWorth(list string, counted bool) ListWorth {
-	w := ListWorth{List: list, Overlaps: []ListOverlap{}, State: ListOK, Problems: []string{}}
+func newListWorth(list string, counted bool) *ListWorth {
+	w := &ListWorth{List: list, Overlaps: []ListOverlap{}, State: ListOK, Problems: []string{}}
 	if counted {
 		w.Hits, w.Sole, w.Overridden = new(uint64), new(uint64), new(uint64)
 	}
@@ -220,6 +219,13 @@ func (w *ListWorth) add(f *ListFile) {
 		w.Modified = f.Modified
 	}
 	w.State = worse(w.State, f.State)
+}
+
+// overlap notes keys that the list, if it is in the table, has in common with another one.
+func (w *ListWorth) overlap(other string, keys uint64) {
+	if w != nil {
+		w.Overlaps = append(w.Overlaps, ListOverlap{other, keys})
+	}
 }
 
 // fileState is how the file of a row is now. A problem of a whole list belongs to

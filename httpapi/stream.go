@@ -45,8 +45,7 @@ func (s *Server) checkStream(w http.ResponseWriter, r *http.Request, p *query) {
 	w.Header()["Content-Type"] = typeStream
 
 	in := bufio.NewReaderSize(r.Body, maxLine)
-	out := bufio.NewWriterSize(w, maxLine)
-	pending := pending{s.workspace(p)}
+	pending := &pending{s.workspace(p), bufio.NewWriterSize(w, maxLine)}
 	defer pending.release()
 	for n := 1; ; n++ {
 		if !lineBuffered(in) { // the next read may wait for the client, which may wait for answers
@@ -54,35 +53,18 @@ func (s *Server) checkStream(w http.ResponseWriter, r *http.Request, p *query) {
 				wake() // net/http would wait for more of the body
 				panic(http.ErrAbortHandler)
 			}
-			pending.answer(out) // errors of out stick to it
-			err := errors.Join(out.Flush(), ignoreUnsupported(control.Flush()))
-			if err != nil {
-				panic(http.ErrAbortHandler)
-			}
-			now := time.Now()
-			control.SetReadDeadline(now.Add(streamIdle))
-			control.SetWriteDeadline(now.Add(2 * streamIdle)) // longer: the answers to what is read come after
-			if r.Context().Err() != nil {
-				panic(http.ErrAbortHandler) // as below; wake may have come before the deadline
+			if pending.yield(control) != nil || r.Context().Err() != nil { // wake may have come before the deadline
+				panic(http.ErrAbortHandler) // as below
 			}
 		}
 		line, err := readLine(in)
 		if err != nil && err != io.EOF && err != bufio.ErrTooLong {
-			pending.answer(out)
-			out.Flush()
+			pending.flush()
 			panic(http.ErrAbortHandler) // a clean end would say that all was answered
 		}
-		if len(bytes.TrimSpace(line)) > 0 || err == bufio.ErrTooLong {
-			if q, fault := decodeLine(line, err); fault != nil {
-				pending.answer(out)
-				encoder(out).Encode(lineError{n, fault.Error()})
-			} else if pending.add(q); len(pending.questions) == maxPending {
-				pending.answer(out)
-			}
-		}
+		pending.take(n, line, err)
 		if err == io.EOF {
-			pending.answer(out)
-			out.Flush()
+			pending.flush()
 			return
 		}
 	}
@@ -93,15 +75,44 @@ func (s *Server) checkStream(w http.ResponseWriter, r *http.Request, p *query) {
 const maxPending = 512
 
 // pending are the questions of a stream that wait for their answers.
-type pending struct{ *workspace }
+type pending struct {
+	*workspace
+	out *bufio.Writer // an error of it stays
+}
 
-// answer writes the answers, a line each, in order.
-func (p pending) answer(out *bufio.Writer) {
-	if len(p.questions) == 0 {
+// take takes line n, which came with err, unless it is blank.
+func (p *pending) take(n int, line []byte, err error) {
+	if len(bytes.TrimSpace(line)) == 0 && err != bufio.ErrTooLong {
 		return
 	}
-	p.text = p.appendAnswers(p.text[:0], '\n', "\n")
-	out.Write(p.text)
+	if q, fault := decodeLine(line, err); fault != nil {
+		p.answer()
+		encoder(p.out).Encode(lineError{n, fault.Error()})
+	} else if p.add(q); len(p.questions) == maxPending {
+		p.answer()
+	}
+}
+
+// answer writes an answer a line, in order.
+func (p *pending) answer() {
+	if len(p.questions) > 0 {
+		p.text = p.appendAnswers(p.text[:0], '\n', "\n")
+		p.out.Write(p.text)
+	}
+}
+
+func (p *pending) flush() error {
+	p.answer()
+	return p.out.Flush()
+}
+
+// yield answers what is pending, and lets the client go on for a while.
+func (p *pending) yield(control *http.ResponseController) error {
+	err := errors.Join(p.flush(), ignoreUnsupported(control.Flush()))
+	now := time.Now()
+	control.SetReadDeadline(now.Add(streamIdle))
+	control.SetWriteDeadline(now.Add(2 * streamIdle)) // longer: the answers to what is read come after
+	return err
 }
 
 func ignoreUnsupported(err error) error {

@@ -149,28 +149,15 @@ func readJournal(r io.Reader) (*contents, error) {
 		if size == 0 {
 			break
 		}
-		why := ""
-		switch {
-		case !ended:
-			c.torn = size
+		if !ended {
 			if number == 1 && !bytes.HasPrefix([]byte(journalHead), line) {
 				return nil, errNoJournal
 			}
-		case number == 1:
-			if string(line)+"\n" != journalHead {
-				why = "no head"
-			}
-		default:
-			why = c.take(line)
+			c.torn = size
+			break
 		}
-		if why != "" {
-			if c.damaged++; len(c.damage) < shownDamage {
-				c.damage = append(c.damage, Damage{number, why})
-			}
-		}
-		if ended {
-			c.good += size
-		}
+		c.good += size
+		c.line(number, line)
 	}
 	if c.damaged > 0 && c.records == 0 && c.damage[0].Line == 1 {
 		return nil, errNoJournal
@@ -199,6 +186,21 @@ func readLine(in *bufio.Reader) (line []byte, size int64, ended bool, err error)
 		return nil, 0, false, err
 	}
 	return bytes.TrimSuffix(line, []byte("\n")), size, true, nil
+}
+
+// line takes one line in, or notes its damage.
+func (c *contents) line(number int, line []byte) {
+	why := ""
+	if number > 1 {
+		why = c.take(line)
+	} else if string(line)+"\n" != journalHead {
+		why = "no head"
+	}
+	if why != "" {
+		if c.damaged++; len(c.damage) < shownDamage {
+			c.damage = append(c.damage, Damage{number, why})
+		}
+	}
 }
 
 // take takes one line in, or says why it cannot.
