@@ -41,17 +41,22 @@ func TestAgreement(t *testing.T) {
 		t.Fatalf("%d transactions, want 60 at least", len(cases))
 	}
 	a := newAgreement(t, cases)
+	order, logged := vocabulary(t), map[string]bool{}
 	table := [][]string{append([]string{"transaction"}, a.names()...)}
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			row := make([]string, len(table[0]))
 			row[0] = c.Name
-			a.run(t, c, row[1:])
+			d := a.run(t, c, row[1:])
+			checkVocabulary(t, d.log.String(), order, logged)
 			table = append(table, row)
 		})
 	}
 	t.Logf("\n%s", aligned(table))
 	if len(table) == 1+len(cases) && !t.Failed() { // all of them were run
+		if len(logged) != len([]string{"smtp", "milter", "policy", "socketmap", "tcp"}) {
+			t.Errorf("doors with a line about a decision: %v", logged)
+		}
 		compareAgreement(t, table)
 	}
 }
@@ -107,8 +112,9 @@ func (a *agreement) names() []string {
 	return append(names, "Sendmail + milter")
 }
 
-// run shows one case to all doors, some at a time, and fills in their cells of the table.
-func (a *agreement) run(t *testing.T, c *transaction.Case, cells []string) {
+// run shows one case to all doors of a daemon, some at a time, and fills in their cells of
+// the table.
+func (a *agreement) run(t *testing.T, c *transaction.Case, cells []string) *daemon {
 	d, text := a.serve(t, c)
 	doors := []func(*testing.T) string{
 		func(t *testing.T) string { return each(t, c, "smtp", a.askSMTP(t, c, d, text), inFull) },
@@ -130,6 +136,7 @@ func (a *agreement) run(t *testing.T, c *transaction.Case, cells []string) {
 			})
 		}
 	})
+	return d
 }
 
 // serve starts the daemon of a case, and returns the message beside it.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -296,6 +297,28 @@ func TestClearTransactionDoesNotAllocate(t *testing.T) {
 		})
 		if got != 0 {
 			t.Errorf("at %s: %v allocations", door.Name, got)
+		}
+	}
+}
+
+// The doors of one Checker write the same line about a decision, but for their own fields.
+func TestAllDoorsWriteTheSameLine(t *testing.T) {
+	var log bytes.Buffer
+	c, _ := checker(t, build(t, block("bad", "bad.example"), allow("good", "good@bad.example")), policy.Settings{})
+	own := regexp.MustCompile(`time=\S+ |door=\S+ | ref=\S+|\(ref \w+\)`)
+	for _, sender := range []string{"a@bad.example", "good@bad.example", "x@bad.example@"} {
+		lines := map[string]bool{}
+		for _, door := range []*policy.Door{relay, mailer, old, service} {
+			here := *door
+			here.Log = slog.New(slog.NewTextHandler(&log, nil))
+			x := c.Begin(&here, policy.Client{Addr: netip.MustParseAddr("198.51.100.7"), Helo: "mx.there.example"})
+			x.Mail(policy.Mail{Sender: sender, Written: sender})
+			recipients(&x, "bob")
+			lines[own.ReplaceAllString(log.String(), "")] = true
+			log.Reset()
+		}
+		if len(lines) != 1 || lines[""] {
+			t.Errorf("%s: %v", sender, lines)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 // who is what every line of a session says.
 func (s *session) who(more ...slog.Attr) []slog.Attr {
 	attrs := make([]slog.Attr, 0, 16) // room for what the line of a message adds
-	attrs = append(attrs, slog.String("client", s.rules.Client.String()), slog.String("helo", s.rules.Client.Helo))
+	attrs = append(attrs, slog.String("door", s.door.Name), slog.String("client", s.rules.Client.String()), slog.String("helo", s.rules.Client.Helo))
 	return append(append(attrs, s.own()...), more...)
 }
 
@@ -71,6 +71,6 @@ func (s *session) logMessage(m *message, r wire.Reply) {
 
 // logTransaction writes a line about the current transaction.
 func (s *session) logTransaction(message string, more ...slog.Attr) {
-	attrs := s.who(slog.String("ref", s.tx.ref), slog.String("sender", s.tx.sender))
+	attrs := s.who(slog.String("id", s.tx.id), slog.String("sender", s.tx.sender))
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, message, append(attrs, more...)...)
 }

@@ -60,11 +60,11 @@ type session struct {
 
 // transaction is one MAIL to its end. The zero transaction is none.
 type transaction struct {
-	open      bool   // MAIL was answered 2xx, or its answer is in the queue
-	lost      bool   // it was open when upstream was lost: what follows is 451, for a 5xx would bounce the mail
-	line      []byte // of MAIL, with CRLF, while it is held
-	held      bool   // a listed sender: upstream has not seen MAIL
-	ref       string
+	open      bool         // MAIL was answered 2xx, or its answer is in the queue
+	lost      bool         // it was open when upstream was lost: what follows is 451, for a 5xx would bounce the mail
+	line      []byte       // of MAIL, with CRLF, while it is held
+	held      bool         // a listed sender: upstream has not seen MAIL
+	id        string       // in its Received field, and in the log
 	sender    string       // the path without brackets, as the client wrote it
 	params    parse.Params // of MAIL
 	attempted int          // RCPT commands
@@ -314,6 +314,6 @@ func linger(conn net.Conn) {
 func (s *session) begin(cmd parse.Command) {
 	s.sent++
 	sender := string(cmd.Path.Raw[1 : len(cmd.Path.Raw)-1])
-	s.tx = transaction{open: true, ref: s.id + "-" + strconv.Itoa(s.sent), sender: sender, params: cmd.Params}
+	s.tx = transaction{open: true, id: s.id + "-" + strconv.Itoa(s.sent), sender: sender, params: cmd.Params}
 	s.rules.Mail(policy.Mail{Sender: sender, Written: sender, UTF8: cmd.Params.Has(parse.ParamSMTPUTF8)})
 }

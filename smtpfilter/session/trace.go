@@ -62,7 +62,7 @@ func (s *session) traceHeader(now time.Time) []byte {
 		}
 	}
 	return []byte("Received: from " + traceName(s.rules.Client.Helo) + " (" + traceAddr(s.client.Addr()) + ")\r\n" +
-		"\tby " + s.settings.Hostname + " (blockd) with " + with + " id " + s.tx.ref + ";\r\n" +
+		"\tby " + s.settings.Hostname + " (blockd) with " + with + " id " + s.tx.id + ";\r\n" +
 		"\t" + now.Format("Mon, 02 Jan 2006 15:04:05 -0700") + "\r\n")
 }
 

@@ -29,7 +29,7 @@ func TestTraceHeader(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &session{
 				Relay: &Relay{settings: Settings{Hostname: hostname}}, esmtp: tt.esmtp,
-				client: netip.MustParseAddrPort(tt.client), tx: transaction{ref: "ref-1"},
+				client: netip.MustParseAddrPort(tt.client), tx: transaction{id: "ref-1"},
 			}
 			s.rules.Client.Helo = tt.helo
 			if tt.utf8 {
