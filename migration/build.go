@@ -15,59 +15,39 @@ import (
 	"blockd/lists"
 )
 
-// part is one of the lists that a site becomes: what is read alike and leads to the
-// same.
-type part uint8
+// part is one of the lists that a site becomes: what is read alike and leads to the same.
+type part struct {
+	deed     deed // hold, mark or watch; of patterns also defers; block for all else
+	patterns bool
+}
 
-const (
-	accessPart   part = iota // keys with an action and a text each
-	patternPart              // globs and expressions
-	deferPart                // those that defer
-	holdPart                 // entries that hold
-	holdPattern              // patterns that do
-	markPart                 // entries that mark
-	markPattern              // patterns that do
-	watchPart                // entries that only warn
-	watchPattern             // patterns that only warn
-	parts
-)
+// parts are all, in the order of their lists. Only patterns that defer have one of their own:
+// other entries have an action each.
+var parts = [...]part{{block, false}, {block, true}, {defers, true}, {hold, false}, {hold, true}, {mark, false}, {mark, true}, {watch, false}, {watch, true}}
 
 // partOf returns the list of one key of an entry.
 func partOf(e *entry, k key) part {
-	switch {
-	case e.deed == hold && k.isPattern():
-		return holdPattern
-	case e.deed == hold:
-		return holdPart
-	case e.deed == mark && k.isPattern():
-		return markPattern
-	case e.deed == mark:
-		return markPart
-	case e.deed == watch && k.isPattern():
-		return watchPattern
-	case e.deed == watch:
-		return watchPart
-	case k.isPattern() && e.deed == defers:
-		return deferPart
-	case k.isPattern():
-		return patternPart
+	if p := (part{e.deed, k.isPattern()}); slices.Contains(parts[:], p) {
+		return p
 	}
-	return accessPart
+	return part{block, k.isPattern()}
 }
 
 // newList makes the empty list of a part.
 func (p part) newList(s *site) *List {
-	l := &List{Name: s.name + [...]string{"", "-patterns", "-patterns-defer", "-hold", "-patterns-hold", "-mark", "-patterns-mark", "-warn", "-patterns-warn"}[p], Comes: s.comes, site: s, Format: "postfix"}
-	l.Patterns = p == patternPart || p == deferPart || p == watchPattern || p == holdPattern || p == markPattern
-	l.Hold = p == holdPart || p == holdPattern
-	l.Shadow = p == watchPart || p == watchPattern
-	l.Tempfail = p == deferPart
-	l.Match, l.Require = s.match, s.require
-	l.Tag = s.tag || p == markPart || p == markPattern
+	name := s.name
+	if p.patterns {
+		name += "-patterns"
+	}
+	name += map[deed]string{defers: "-defer", hold: "-hold", mark: "-mark", watch: "-warn"}[p.deed]
+	l := &List{
+		Name: name, Comes: s.comes, site: s, Format: "postfix", Match: s.match, Require: s.require,
+		Patterns: p.patterns, Hold: p.deed == hold, Shadow: p.deed == watch, Tempfail: p.deed == defers, Tag: s.tag || p.deed == mark,
+	}
 	l.Excepts = !s.home && !l.Shadow && slices.ContainsFunc(s.entries, func(e *entry) bool {
 		return e.Outcome != Lost && e.deed.exempts() && slices.ContainsFunc(e.keys, func(k key) bool { return partOf(e, k) == p })
 	})
-	if l.Patterns || l.Hold || p == markPart {
+	if l.Patterns || p.deed == hold || p.deed == mark {
 		l.Format = "plain"
 	}
 	return l
@@ -84,36 +64,31 @@ func (r *Result) build(ctx context.Context, sites []*site, o Options) error {
 		r.Lists = append(r.Lists, l)
 	}
 	for _, s := range sites {
-		var made [parts]*List
+		if s.name == "" {
+			continue
+		}
+		used := map[part]bool{}
 		for _, e := range s.entries {
-			if e.Outcome == Lost || s.name == "" {
+			if e.Outcome == Lost {
 				continue
 			}
 			e.List = ""
 			for _, k := range e.keys {
-				p := partOf(e, k)
-				if made[p] == nil {
-					made[p] = p.newList(s)
-				}
+				used[partOf(e, k)] = true
 			}
 		}
-		var lead *List // has the comments, and the lines that are not carried over
-		for p, l := range made {
-			if l == nil {
+		lead := true // the first list has the comments, and the lines that are not carried over
+		for _, p := range parts {
+			if !used[p] {
 				continue
 			}
+			l := p.newList(s)
 			l.Name = unique(taken, listName(l.Name))
-			l.File = l.Name + ".txt"
-			if l.Format == "postfix" {
-				l.File = l.Name + ".access"
-			}
-			if lead == nil {
-				lead = l
-			}
-			if err := r.settle(ctx, l, part(p), l == lead, o); err != nil {
+			l.File = l.Name + map[string]string{"postfix": ".access", "plain": ".txt"}[l.Format]
+			if err := r.settle(ctx, l, p, lead, o); err != nil {
 				return err
 			}
-			if l.Entries > 0 {
+			if lead = false; l.Entries > 0 {
 				r.Lists = append(r.Lists, l)
 			}
 		}
@@ -312,7 +287,7 @@ func (l *List) write(p part, lead bool, program string) map[int]written {
 			first = false
 			put("%s", text)
 			at[n] = written{e, k}
-			if e.List == "" || l.Hold || p == markPart {
+			if e.List == "" || l.Hold || p == (part{deed: mark}) {
 				e.List = l.Name
 			}
 			l.Discard = l.Discard || e.deed == discard

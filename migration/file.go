@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"strings"
 	"syscall"
@@ -64,6 +65,20 @@ func (fs *files) load(path string, max int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s:%d: a NUL: this is no text file", path, 1+bytes.Count(data[:i], []byte("\n")))
 	}
 	return data, nil
+}
+
+// lines are those of a file, from 1, without outer blanks and empty ones.
+func (fs *files) lines(path string) (iter.Seq2[int, string], error) {
+	data, err := fs.load(path, maxTable)
+	return func(yield func(int, string) bool) {
+		n := 0
+		for line := range strings.Lines(string(data)) {
+			n++
+			if line = strings.TrimSpace(line); line != "" && !yield(n, line) {
+				return
+			}
+		}
+	}, err
 }
 
 // count counts one more entry.

@@ -1,6 +1,9 @@
 package migration
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // The words of smtpd_*_restrictions (postconf(5)).
 
@@ -18,53 +21,40 @@ var bare = map[string]string{
 	"smtpd_recipient_restrictions": "check_recipient_access", "smtpd_etrn_restrictions": "check_etrn_access",
 }
 
-// checks are the restrictions that ask a table about what blockd does not look at.
+// checks are the restrictions that ask a table about what blockd does not look at, as far as
+// checkedByDNS does not say it.
 var checks = map[string]string{
-	"check_ccert_access":                      "the client's certificate",
-	"check_client_a_access":                   "the addresses of the client's name, by DNS",
-	"check_client_mx_access":                  "the mail servers of the client's name, by DNS",
-	"check_client_ns_access":                  "the name servers of the client's name, by DNS",
-	"check_etrn_access":                       "ETRN",
-	"check_helo_a_access":                     "the addresses of the HELO name, by DNS",
-	"check_helo_access":                       "the HELO name, which blockd has no lists for (smtp.helo = \"valid\" refuses names that are none)",
-	"check_helo_mx_access":                    "the mail servers of the HELO name, by DNS",
-	"check_helo_ns_access":                    "the name servers of the HELO name, by DNS",
-	"check_policy_service":                    "another program",
-	"check_recipient_a_access":                "the addresses of the recipient's domain, by DNS",
-	"check_recipient_mx_access":               "the mail servers of the recipient's domain, by DNS",
-	"check_recipient_ns_access":               "the name servers of the recipient's domain, by DNS",
-	"check_reverse_client_hostname_a_access":  "the addresses of the client's name, by DNS",
-	"check_reverse_client_hostname_access":    "the client's name, by DNS",
-	"check_reverse_client_hostname_mx_access": "the mail servers of the client's name, by DNS",
-	"check_reverse_client_hostname_ns_access": "the name servers of the client's name, by DNS",
-	"check_sasl_access":                       "the login name",
-	"check_sender_a_access":                   "the addresses of the sender's domain, by DNS",
-	"check_sender_mx_access":                  "the mail servers of the sender's domain, by DNS",
-	"check_sender_ns_access":                  "the name servers of the sender's domain, by DNS",
+	"check_ccert_access":                   "the client's certificate",
+	"check_etrn_access":                    "ETRN",
+	"check_helo_access":                    "the HELO name, which blockd has no lists for (smtp.helo = \"valid\" refuses names that are none)",
+	"check_policy_service":                 "another program",
+	"check_reverse_client_hostname_access": "the client's name, by DNS",
+	"check_sasl_access":                    "the login name",
 }
 
-// argued are the restrictions that take a word besides those of checks: a zone of a
-// DNS list, a time.
-var argued = map[string]bool{
-	"reject_rbl_client": true, "reject_rhsbl_client": true, "reject_rhsbl_helo": true, "reject_rhsbl_recipient": true,
-	"reject_rhsbl_reverse_client": true, "reject_rhsbl_sender": true, "permit_dnswl_client": true, "permit_rhswl_client": true, "sleep": true,
+// checkedByDNS are the parts of check_WHOSE_WHAT_access: what DNS has for a name.
+var (
+	checkedByDNS = regexp.MustCompile(`^check_(client|reverse_client_hostname|helo|recipient|sender)_(a|mx|ns)_access$`)
+	whose        = map[string]string{"client": "client's name", "reverse_client_hostname": "client's name", "helo": "HELO name",
+		"recipient": "recipient's domain", "sender": "sender's domain"}
+	served = map[string]string{"a": "addresses", "mx": "mail servers", "ns": "name servers"}
+)
+
+// asks says what else than senders, clients and recipients a restriction asks a table about,
+// "" if it does not.
+func asks(word string) string {
+	if m := checkedByDNS.FindStringSubmatch(word); m != nil {
+		return "the " + served[m[2]] + " of the " + whose[m[1]] + ", by DNS"
+	}
+	return checks[word]
 }
 
-// plain are the restrictions without an argument that stay what they are: Postfix's.
-var plain = map[string]bool{
-	"defer_if_permit": true, "defer_if_reject": true, "defer_unauth_destination": true,
-	"permit_inet_interfaces": true, "permit_mx_backup": true, "permit_naked_ip_address": true,
-	"permit_tls_all_clientcerts": true, "permit_tls_clientcerts": true,
-	"reject_invalid_helo_hostname": true, "reject_invalid_hostname": true, "reject_maps_rbl": true, "reject_multi_recipient_bounce": true,
-	"reject_non_fqdn_helo_hostname": true, "reject_non_fqdn_hostname": true, "reject_non_fqdn_recipient": true, "reject_non_fqdn_sender": true,
-	"reject_plaintext_session": true, "reject_sender_login_mismatch": true, "reject_authenticated_sender_login_mismatch": true,
-	"reject_known_sender_login_mismatch": true, "reject_unauthenticated_sender_login_mismatch": true,
-	"reject_unauth_destination": true, "reject_unauth_pipelining": true, "reject_unknown_address": true, "reject_unknown_client": true,
-	"reject_unknown_client_hostname": true, "reject_unknown_forward_client_hostname": true, "reject_unknown_helo_hostname": true,
-	"reject_unknown_hostname": true, "reject_unknown_recipient_domain": true, "reject_unknown_reverse_client_hostname": true,
-	"reject_unknown_sender_domain": true, "reject_unlisted_recipient": true, "reject_unlisted_sender": true,
-	"reject_unverified_recipient": true, "reject_unverified_sender": true,
-}
+// argued are the other restrictions that take a word: a zone of a DNS list, a time.
+var argued = regexp.MustCompile(`^(reject_rbl_client|reject_rhsbl_(client|helo|recipient|reverse_client|sender)|permit_dnswl_client|permit_rhswl_client|sleep)$`)
+
+// own are the restrictions that stay what they are: Postfix's. One that Postfix does not know
+// either refuses, defers or lets pass as its name says.
+var own = regexp.MustCompile(`^(reject|defer|permit)_|^sleep$`)
 
 // ends tells the restrictions behind which nothing is asked, and why.
 var ends = map[string]string{

@@ -98,9 +98,9 @@ func (rs *rspamd) place(from int, is func(line string) bool) Place {
 	return Place{rs.Source, from}
 }
 
-// begins returns the line on which a rule begins.
-func (rs *rspamd) begins(symbol string) Place {
-	return rs.place(0, func(line string) bool {
+// begins returns the first line from another one on at which a rule begins.
+func (rs *rspamd) begins(symbol string, from int) Place {
+	return rs.place(from, func(line string) bool {
 		rest, ok := strings.CutPrefix(strings.TrimLeft(line, " \t{\""), symbol)
 		return ok && strings.Trim(rest[:min(len(rest), 1)], " \t\r={\":") == ""
 	})
@@ -113,12 +113,15 @@ type section map[string]any
 func (rs *rspamd) rules(all section) error {
 	at := map[string]Place{}
 	for symbol := range all {
-		at[symbol] = rs.begins(symbol)
+		at[symbol] = rs.begins(symbol, 0)
 	}
-	for _, symbol := range slices.SortedFunc(maps.Keys(all), func(a, b string) int {
-		return cmp.Or(cmp.Compare(at[a].Line, at[b].Line), strings.Compare(a, b))
-	}) {
-		for _, value := range items(all[symbol]) { // more than one where it stands again
+	inOrder := func(a, b string) int { return cmp.Or(cmp.Compare(at[a].Line, at[b].Line), strings.Compare(a, b)) }
+	for _, symbol := range slices.SortedFunc(maps.Keys(all), inOrder) {
+		at := at[symbol]
+		for i, value := range items(all[symbol]) {
+			if i > 0 { // the rule stands again
+				at = rs.begins(symbol, at.Line+1)
+			}
 			v, ok := value.(map[string]any)
 			var err error
 			switch {
@@ -126,7 +129,7 @@ func (rs *rspamd) rules(all section) error {
 			case strings.EqualFold(symbol, "multimap"):
 				err = rs.rules(v)
 			default:
-				err = rs.rule(at[symbol], symbol, v)
+				err = rs.rule(at, symbol, v)
 			}
 			if err != nil {
 				return err
@@ -159,6 +162,9 @@ func (s section) word(key string) (text string) {
 func (s section) has(keys ...string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool { return s[key] != nil })
 }
+
+// is reports whether a setting is there and not false, as Lua has it.
+func (s section) is(key string) bool { return s.has(key) && s.word(key) != "false" }
 
 // path returns the file that a map names. remote: it is a URL.
 func (rs *rspamd) path(name string) (path string, remote bool) {
@@ -198,48 +204,44 @@ type mapRule struct {
 
 // rule reads one rule.
 func (rs *rspamd) rule(at Place, symbol string, v section) error {
-	r := mapRule{symbol: symbol, kind: strings.ToLower(v.word("type")), filter: strings.ToLower(v.word("filter")), reason: v.word("message")}
-	r.regexp, r.glob = truth(v.word("regexp")), truth(v.word("glob"))
-	meant := strings.TrimSpace(fmt.Sprintf("%s over %s", orDash(v.word("action"), "a score"), orDash(r.kind, "nothing")))
-	lose := func(format string, args ...any) error {
-		rs.find(at, symbol, meant).lose(format, args...)
-		return rs.files.count()
+	r := mapRule{
+		symbol: symbol, kind: strings.ToLower(v.word("type")), filter: strings.ToLower(v.word("filter")),
+		regexp: v.is("regexp"), glob: v.is("glob"), reason: v.word("message"),
 	}
-	if field := strings.ToLower(v.word("header")); r.kind == "header" && slices.Contains(fields, field) && strings.HasPrefix(r.filter, "email") {
+	meant := fmt.Sprintf("%s over %s", cmp.Or(v.word("action"), "a score"), cmp.Or(r.kind, "nothing"))
+	extract, field := strings.ToLower(v.word("extract_from")), strings.ToLower(v.word("header"))
+	switch {
+	case r.kind == "header" && slices.Contains(fields, field) && strings.HasPrefix(r.filter, "email"):
 		r.kind, r.match = "from", []string{field}
-	}
-	switch r.kind {
-	case "from", "ip":
-	case "":
-		return lose("it has no type")
-	default:
-		return lose("blockd has no lists for the type %q; it stays with rspamd", r.kind)
-	}
-	extract := strings.ToLower(v.word("extract_from"))
-	switch {
-	case v.word("enabled") != "" && !truth(v.word("enabled")):
-		return lose("it is switched off")
-	case v.has("require_symbols", "expression", "combined"):
-		return lose("it depends on what else was found in the message")
-	case v.has("redis", "external", "selector"):
-		return lose("what it asks is another program")
-	}
-	if why := rs.deed(&r, v); why != "" {
-		return lose("%s", why)
-	}
-	switch {
-	case r.match != nil || r.kind != "from":
-	case extract == "mime":
+	case r.kind == "from" && extract == "mime":
 		r.match = []string{"from"}
-	case extract == "both":
+	case r.kind == "from" && extract == "both":
 		r.match = []string{"envelope", "from"}
 	}
-	key := "map"
+	key, why := "map", ""
 	if !v.has(key) {
 		key = "maps"
 	}
-	if !v.has(key) {
-		return lose("it has no map")
+	switch {
+	case r.kind == "":
+		why = "it has no type"
+	case r.kind != "from" && r.kind != "ip":
+		why = fmt.Sprintf("blockd has no lists for the type %q; it stays with rspamd", r.kind)
+	case v.has("enabled") && !v.is("enabled"):
+		why = "it is switched off"
+	case v.has("require_symbols", "expression", "combined"):
+		why = "it depends on what else was found in the message"
+	case v.has("redis", "external", "selector"):
+		why = "what it asks is another program"
+	default:
+		why = rs.deed(&r, v)
+	}
+	if why == "" && !v.has(key) {
+		why = "it has no map"
+	}
+	if why != "" {
+		rs.find(at, symbol, meant).lose("%s", why)
+		return rs.files.count()
 	}
 	s := &site{name: strings.ToLower(symbol), comes: symbol + " of " + at.String(), tag: r.tag, match: r.match}
 	if r.kind == "ip" {
@@ -260,25 +262,9 @@ func (rs *rspamd) rule(at Place, symbol string, v section) error {
 	return nil
 }
 
-func truth(text string) bool {
-	switch strings.ToLower(text) {
-	case "true", "yes", "on", "1":
-		return true
-	}
-	return false
-}
-
-func orDash(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
-}
-
 // deed says what a rule does here; why is said of one that has no equal.
 func (rs *rspamd) deed(r *mapRule, v section) (why string) {
-	action := strings.ToLower(strings.NewReplacer("_", " ", "-", " ").Replace(v.word("action")))
-	switch action {
+	switch action := strings.ToLower(strings.NewReplacer("_", " ", "-", " ").Replace(v.word("action"))); action {
 	case "reject":
 		r.deed, rs.rejects = block, true
 	case "soft reject":
@@ -291,20 +277,12 @@ func (rs *rspamd) deed(r *mapRule, v section) (why string) {
 	case "add header", "rewrite subject":
 		r.deed, r.tag = block, true
 	case "":
-		return rs.score(r, v.word("score"))
+		if score, err := strconv.ParseFloat(v.word("score"), 64); err == nil && score < 0 {
+			return "a score that speaks for a mail; as an exception here it would let pass what any list refuses"
+		}
+		r.deed, r.differ = watch, "logged, not scored (mode = \"shadow\"); mode = \"enforce\" refuses"
 	default:
 		return fmt.Sprintf("the action %q is rspamd's own", action)
 	}
-	return ""
-}
-
-// score is deed for a rule that only adds to a score.
-func (rs *rspamd) score(r *mapRule, text string) (why string) {
-	score, err := strconv.ParseFloat(text, 64)
-	if err == nil && score < 0 {
-		return "a score that speaks for a mail; as an exception here it would let pass what any list refuses"
-	}
-	r.deed = watch
-	r.differ = "logged, not scored (mode = \"shadow\"); mode = \"enforce\" refuses"
 	return ""
 }

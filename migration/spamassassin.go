@@ -86,24 +86,16 @@ func SpamAssassin(ctx context.Context, localCF string, o Options) (*Result, erro
 
 // file reads one file of directives.
 func (sa *spamassassin) file(path string, depth int) error {
-	data, err := sa.files.load(path, maxTable)
+	lines, err := sa.files.lines(path)
 	if err != nil {
 		return err
 	}
-	n := 0
-	for raw := range strings.Lines(string(data)) {
-		n++
-		text := strings.TrimSpace(raw)
-		if text == "" {
-			continue
-		}
+	for n, text := range lines {
 		if text[0] == '#' {
 			if depth == 0 {
 				sa.site.lines = append(sa.site.lines, line{comment: text})
 			}
-			continue
-		}
-		if err := sa.directive(Place{path, n}, text, depth); err != nil {
+		} else if err := sa.directive(Place{path, n}, text, depth); err != nil {
 			return err
 		}
 	}

@@ -262,21 +262,26 @@ func (t *tableText) cidr(line int, text string) {
 	t.entry(line, text, a, []key{netKey(p)}, t.n)
 }
 
-// parseCIDR reads a network as cidr_table(5) has it: without host bits.
-func parseCIDR(text string) (netip.Prefix, error) {
-	text = strings.TrimPrefix(strings.TrimSpace(text), "!")
-	text = strings.NewReplacer("[", "", "]", "").Replace(strings.TrimSpace(text))
+// parseNet reads an address or a network of clients, in brackets or not.
+func parseNet(text string) (netip.Prefix, error) {
+	text = strings.TrimSpace(strings.NewReplacer("[", "", "]", "").Replace(text))
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 		return netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	p, err := netip.ParsePrefix(text)
-	switch {
-	case err != nil:
-		return p, fmt.Errorf("no network: %s", shown(text))
-	case p.Masked() != p:
-		return p, fmt.Errorf("host bits are set in %s", p)
+	if err != nil {
+		err = fmt.Errorf("no network: %s", shown(text))
 	}
-	return p, nil
+	return p, err
+}
+
+// parseCIDR reads a network as cidr_table(5) has it: without host bits.
+func parseCIDR(text string) (netip.Prefix, error) {
+	p, err := parseNet(strings.TrimPrefix(strings.TrimSpace(text), "!"))
+	if err == nil && p.Masked() != p {
+		err = fmt.Errorf("host bits are set in %s", p)
+	}
+	return p, err
 }
 
 func cutBlank(text string) (word, rest string) {

@@ -44,7 +44,7 @@ func (w *walk) list(text string, depth int) error {
 	for len(items) > 0 {
 		word := items[0]
 		items = items[1:]
-		takes := argued[word] || strings.HasPrefix(word, "check_") && strings.HasSuffix(word, "_access") || word == "check_policy_service"
+		takes := argued.MatchString(word) || strings.HasPrefix(word, "check_") && strings.HasSuffix(word, "_access") || word == "check_policy_service"
 		arg := ""
 		if takes && len(items) > 0 {
 			arg, items = items[0], items[1:]
@@ -73,6 +73,9 @@ func (w *walk) restriction(word, arg string, depth int) error {
 		pf.find(w.at, text, w.phase).lose("it is never asked: %q before it %s", w.ended, ends[w.ended])
 		return nil
 	}
+	leave := func(meant, why string) *Finding {
+		return pf.find(w.at, text, w.phase+meant).lose("%s", why)
+	}
 	switch {
 	case word == "warn_if_reject":
 		w.warn = true
@@ -86,41 +89,29 @@ func (w *walk) restriction(word, arg string, depth int) error {
 		return w.table(clients, arg, text)
 	case word == "check_recipient_access":
 		return w.table(recipients, arg, text)
-	case checks[word] != "":
-		f := pf.find(w.at, text, w.phase+": asks about "+checks[word])
-		f.lose("it stays with Postfix")
-		pf.exempt(f)
+	case asks(word) != "":
+		pf.exempt(leave(": asks about "+asks(word), "it stays with Postfix"))
+	case ends[word] != "" && w.warn:
+		leave(": "+ends[word], "a warning about everything that comes to it")
 	case ends[word] != "":
-		f := pf.find(w.at, text, w.phase+": "+ends[word])
-		if w.warn {
-			f.lose("a warning about everything that comes to it")
-			return nil
-		}
-		f.lose("it is not about lists; it stays with Postfix")
+		leave(": "+ends[word], "it is not about lists; it stays with Postfix")
 		w.ended = word
-	case plain[word] || argued[word]:
-		f := pf.find(w.at, text, w.phase)
-		f.lose("%s", stays(word))
-		if strings.HasPrefix(word, "permit_") {
-			pf.exempt(f)
-		}
 	case pf.classes[word]:
 		p, ok := pf.params.lookup(word)
 		if !ok {
-			pf.find(w.at, text, w.phase+": a restriction class").lose("main.cf does not say what it is")
+			leave(": a restriction class", "main.cf does not say what it is")
 			return nil
 		}
 		inner := walk{pf: pf, phase: w.phase, at: p.at, said: p, warn: w.warn}
-		if err := inner.list(p.value, depth+1); err != nil {
-			return err
-		}
-		if inner.ended != "" {
-			w.ended = inner.ended
+		err := inner.list(p.value, depth+1)
+		w.ended = inner.ended
+		return err
+	case own.MatchString(word):
+		if f := leave("", stays(word)); strings.HasPrefix(word, "permit_") {
+			pf.exempt(f)
 		}
 	default:
-		f := pf.find(w.at, text, w.phase)
-		f.lose("no restriction that an import knows")
-		pf.exempt(f)
+		pf.exempt(leave("", "no restriction that an import knows"))
 	}
 	return nil
 }
@@ -152,8 +143,7 @@ func (w *walk) table(what about, arg, text string) error {
 	}
 	kind, word, name, ok := tableName(arg, pf.standard)
 	lost := func(format string, args ...any) error {
-		f := pf.find(w.at, text, w.phase).lose(format, args...)
-		pf.exempt(f)
+		pf.exempt(pf.find(w.at, text, w.phase).lose(format, args...))
 		return nil
 	}
 	switch {
@@ -162,7 +152,10 @@ func (w *walk) table(what about, arg, text string) error {
 	case kind == foreignTable:
 		return lost("what is in a %s: table is known to other programs only; write its entries into a text, and name that as hash:", word)
 	case kind == staticTable:
-		w.static(pf.find(w.at, text, w.phase), name)
+		pf.find(w.at, text, w.phase).lose("it is for everybody: no list says that")
+		if a := parseAction(unbraced(name)); a.deed == pass && a.lost == "" {
+			w.ended = "permit"
+		}
 		return nil
 	}
 	s := &site{about: what, steps: []step{pf.step()}, warn: w.warn}
@@ -179,7 +172,9 @@ func (w *walk) table(what about, arg, text string) error {
 		if err != nil {
 			return lost("%s", missing(word, path, err))
 		}
-		pf.compareAges(kind, path)
+		if kind == indexedTable {
+			pf.compareAges(path)
+		}
 		s.name, s.comes = filepath.Base(path), path
 		if err := pf.rows(s, kind, path, data); err != nil {
 			return err
@@ -190,39 +185,34 @@ func (w *walk) table(what about, arg, text string) error {
 	return nil
 }
 
-// static is a table that answers the same to everybody.
-func (w *walk) static(f *Finding, name string) {
-	a := parseAction(unbraced(name))
-	f.lose("it is for everybody: no list says that")
-	if a.deed == pass && a.lost == "" {
-		w.ended = "permit"
-	}
-}
-
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// missing says what can be done about a table whose text cannot be read.
-func missing(word, path string, err error) string {
+// compiled returns what postmap has made of the text of a table, "" if nothing is there.
+func compiled(path string) string {
 	for _, suffix := range []string{".db", ".lmdb", ".cdb", ".pag"} {
 		if exists(path + suffix) {
-			return fmt.Sprintf("%s: %s; write it anew from %s with: postmap -s %s:%s >%s", path, unreadable(err), filepath.Base(path)+suffix, word, path, path)
+			return path + suffix
 		}
+	}
+	return ""
+}
+
+// missing says what can be done about a table whose text cannot be read.
+func missing(word, path string, err error) string {
+	if made := compiled(path); made != "" {
+		return fmt.Sprintf("%s: %s; write it anew from %s with: postmap -s %s:%s >%s", path, unreadable(err), filepath.Base(made), word, path, path)
 	}
 	return fmt.Sprintf("%s: %s", path, unreadable(err))
 }
 
 // compareAges says when Postfix goes by an older state of a table than its text.
-func (pf *postfix) compareAges(kind tableKind, path string) {
+func (pf *postfix) compareAges(path string) {
 	text, err := os.Stat(path)
-	if kind != indexedTable || err != nil {
-		return
-	}
-	for _, suffix := range []string{".db", ".lmdb", ".cdb"} {
-		if made, err := os.Stat(path + suffix); err == nil && text.ModTime().After(made.ModTime()) {
-			pf.note("%s is newer than %s: Postfix goes by the older one until postmap is run; the text is what was read", path, filepath.Base(path)+suffix)
-		}
+	made, errMade := os.Stat(compiled(path))
+	if err == nil && errMade == nil && text.ModTime().After(made.ModTime()) {
+		pf.note("%s is newer than %s: Postfix goes by the older one until postmap is run; the text is what was read", path, made.Name())
 	}
 }
