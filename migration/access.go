@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"cmp"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -80,8 +81,7 @@ func digits(text string) bool { return text != "" && strings.Trim(text, "0123456
 
 // says is the deed in words.
 func (a action) says() string {
-	text := [...]string{block: "refuse", defers: "defer", discard: "drop mail of", hold: "hold mail of", mark: "put a header field on mail of", watch: "log", pass: "let pass", stop: "nothing more of this table for"}[a.deed]
-	return text
+	return [...]string{block: "refuse", defers: "defer", discard: "drop mail of", hold: "hold mail of", mark: "put a header field on mail of", watch: "log", pass: "let pass", stop: "nothing more of this table for"}[a.deed]
 }
 
 // meaning is what an entry does in the program it was written for.
@@ -112,22 +112,18 @@ func (r tableRules) words(a action) action {
 	if a.deed != block && a.deed != defers {
 		return a
 	}
-	said := lists.Answer{Text: a.reason}
+	said := lists.ParseAnswer(a.reason)
+	code := r.defers
 	switch {
 	case a.coded:
-		said = lists.ParseAnswer(a.reason)
+		code = strconv.Itoa(said.Code)
+	case said.Code != 0: // behind REJECT it is text
+		said = lists.Answer{Text: a.reason}
+		fallthrough
 	default:
-		if rest := lists.ParseAnswer(a.reason); rest.Code == 0 {
-			said.Enhanced, said.Text = rest.Enhanced, rest.Text
+		if a.deed == block {
+			code = r.reject
 		}
-	}
-	code := strconv.Itoa(said.Code)
-	switch {
-	case a.coded:
-	case a.deed == block:
-		code = r.reject
-	default:
-		code = r.defers
 	}
 	if r.soft {
 		code = "4" + code[1:]
@@ -135,17 +131,8 @@ func (r tableRules) words(a action) action {
 	if code[0] == '4' {
 		a.deed = defers
 	}
-	dsn := code[:1] + ".7.1"
-	if said.Enhanced != "" {
-		dsn = code[:1] + said.Enhanced[1:]
-	}
-	text := said.Text
-	if text == "" {
-		text = "Access denied"
-		if a.permit {
-			text = "Service unavailable"
-		}
-	}
+	dsn := code[:1] + cmp.Or(said.Enhanced, "5.7.1")[1:]
+	text := cmp.Or(said.Text, map[bool]string{false: "Access denied", true: "Service unavailable"}[a.permit])
 	a.full = code + " " + dsn + " " + text
 	plain := code[0] == '5' && code == r.reject && !a.coded || a.permit
 	switch {

@@ -348,26 +348,22 @@ func (l *List) say(e *entry, k key) string {
 		}
 		return text
 	}
-	key := quoted(k)
 	reason := clean(e.reason)
-	coded := len(reason) > 4 && digits(reason[:3]) && reason[3] == ' '
+	action, code := "REJECT ", byte('5')
 	switch e.deed {
-	case defers:
-		if coded && reason[0] == '4' {
-			return key + " " + reason
-		}
-		return strings.TrimSpace(key + " DEFER " + reason)
-	case discard:
-		return strings.TrimSpace(key + " DISCARD " + reason)
 	case pass:
-		return key + " OK"
+		return quoted(k) + " OK"
 	case stop:
-		return key + " DUNNO"
+		return quoted(k) + " DUNNO"
+	case discard:
+		action, code = "DISCARD ", 0
+	case defers:
+		action, code = "DEFER ", '4'
 	}
-	if coded && reason[0] == '5' {
-		return key + " " + reason
+	if len(reason) > 4 && digits(reason[:3]) && reason[3] == ' ' && reason[0] == code {
+		action = ""
 	}
-	return strings.TrimSpace(key + " REJECT " + reason)
+	return strings.TrimSpace(quoted(k) + " " + action + reason)
 }
 
 // quoted is a key with quotes around a local-part that has marks of formats in it.

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -19,27 +20,24 @@ const (
 #   smtpd_milters = inet:127.0.0.1:8892
 #   milter_default_action = accept
 `
+	asItIs = `#
+# It runs as it is, as the user whose folder this is: its ports are above 1023, on this machine
+# alone, and what it writes lies in var/ beside this file. What became of each entry is in
+# report.txt. Lists, keys and doors: the reference config.toml.
+`
 )
 
 // Config is the text of a configuration that serves the result: blockd's defaults
 // but for what was imported, and for the SMTP filter, which stays shut. folder is where the list files are, relative to it.
 func (r *Result) Config(folder string) []byte {
+	door, milter, policy := asMilter, "127.0.0.1:8892", ""
+	if r.Program == "Postfix" {
+		door, milter, policy = asPolicyService, "", "127.0.0.1:8893"
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Imported from %s, %s.\n", r.Program, clean(r.Source))
-	if r.Program == "Postfix" {
-		b.WriteString(asPolicyService)
-	} else {
-		b.WriteString(asMilter)
-	}
-	b.WriteString("#\n# It runs as it is, as the user whose folder this is: its ports are above 1023, on this machine\n" +
-		"# alone, and what it writes lies in var/ beside this file. What became of each entry is in\n" +
-		"# report.txt. Lists, keys and doors: the reference config.toml.\n")
+	fmt.Fprintf(&b, "# Imported from %s, %s.\n%s%s", r.Program, clean(r.Source), door, asItIs)
 	r.smtp(&b)
-	if r.Program == "Postfix" {
-		b.WriteString("\n[milter]\nlisten = \"\"\n\n[postfix]\npolicy_listen = \"127.0.0.1:8893\"\n")
-	} else {
-		b.WriteString("\n[milter]\nlisten = \"127.0.0.1:8892\"\n\n[postfix]\npolicy_listen = \"\"\n")
-	}
+	fmt.Fprintf(&b, "\n[milter]\nlisten = %q\n\n[postfix]\npolicy_listen = %q\n", milter, policy)
 	for _, l := range r.Lists {
 		l.table(&b, folder)
 	}
@@ -83,53 +81,32 @@ func shortNet(n netip.Prefix) string {
 
 // table writes a [[list]].
 func (l *List) table(b *strings.Builder, folder string) {
-	fmt.Fprintf(b, "\n# From %s.\n[[list]]\nname = %s\npath = %s\nformat = %s\n", clean(l.Comes), quote(l.Name), quote(folder+"/"+l.File), quote(l.Format))
-	if l.URL != "" {
-		fmt.Fprintf(b, "url = %s\noptional = true\n", quote(l.URL))
-	}
-	if l.Allow {
-		b.WriteString("action = \"allow\"\n")
-	}
-	if l.Format == "postfix" {
-		b.WriteString("subdomains = true\n")
-	}
-	for _, key := range []struct {
-		name string
-		set  bool
-	}{{"patterns", l.Patterns}, {"allow_public_suffix", l.AllowPublicSuffix}, {"discard", l.Discard}} {
-		if key.set {
-			fmt.Fprintf(b, "%s = true\n", key.name)
+	fmt.Fprintf(b, "\n# From %s.\n[[list]]\n", clean(l.Comes))
+	set := func(is bool, key, value string) {
+		if is {
+			fmt.Fprintf(b, "%s = %s\n", key, value)
 		}
 	}
-	if len(l.Match) > 0 {
-		fmt.Fprintf(b, "match = %s\n", array(l.Match))
-	}
-	if len(l.Require) > 0 {
-		fmt.Fprintf(b, "require = %s\n", array(l.Require))
-	}
-	if l.Excepts {
-		b.WriteString("exceptions = \"all\"\n")
-	}
-	if l.Shadow {
-		b.WriteString("mode = \"shadow\"\n")
-	}
-	switch {
-	case l.Tempfail:
-		b.WriteString("on_match = \"tempfail\"\n")
-	case l.Tag:
-		b.WriteString("on_match = \"tag\"\n")
-	case l.Hold:
-		b.WriteString("on_match = \"quarantine\"\n")
-	}
-	if l.Says != "" {
-		fmt.Fprintf(b, "text = %s\n", quote(strings.ReplaceAll(l.Says, "%", "%%")))
-	}
-	if l.Reason != "" {
-		fmt.Fprintf(b, "reason = %s\n", quote(l.Reason))
-	}
-	if len(l.Force) > 0 {
-		fmt.Fprintf(b, "force = %s\n", array(l.Force))
-	}
+	set(true, "name", quote(l.Name))
+	set(true, "path", quote(folder+"/"+l.File))
+	set(true, "format", quote(l.Format))
+	set(l.URL != "", "url", quote(l.URL))
+	set(l.URL != "", "optional", "true")
+	set(l.Allow, "action", `"allow"`)
+	set(l.Format == "postfix", "subdomains", "true")
+	set(l.Patterns, "patterns", "true")
+	set(l.AllowPublicSuffix, "allow_public_suffix", "true")
+	set(l.Discard, "discard", "true")
+	set(len(l.Match) > 0, "match", array(l.Match))
+	set(len(l.Require) > 0, "require", array(l.Require))
+	set(l.Excepts, "exceptions", `"all"`)
+	set(l.Shadow, "mode", `"shadow"`)
+	set(l.Tempfail, "on_match", `"tempfail"`)
+	set(l.Tag && !l.Tempfail, "on_match", `"tag"`)
+	set(l.Hold && !l.Tempfail && !l.Tag, "on_match", `"quarantine"`)
+	set(l.Says != "", "text", quote(strings.ReplaceAll(l.Says, "%", "%%")))
+	set(l.Reason != "", "reason", quote(l.Reason))
+	set(len(l.Force) > 0, "force", array(l.Force))
 }
 
 func array(texts []string) string {
@@ -140,21 +117,11 @@ func array(texts []string) string {
 	return "[" + strings.Join(quotes, ", ") + "]"
 }
 
-// quote writes a TOML basic string.
+// quote writes a TOML basic string, which is a string of JSON but for DEL.
 func quote(text string) string {
 	var b strings.Builder
-	b.WriteByte('"')
-	for _, c := range strings.ToValidUTF8(text, "?") {
-		switch {
-		case c == '"' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(c)
-		case c < ' ' || c == 0x7f:
-			fmt.Fprintf(&b, `\u%04X`, c)
-		default:
-			b.WriteRune(c)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(text) // of a string into memory
+	return strings.ReplaceAll(strings.TrimSuffix(b.String(), "\n"), "\x7f", `\u007F`)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,19 +15,18 @@ import (
 // spamassassin is one import from local.cf.
 type spamassassin struct {
 	*Result
-	files  files
-	site   *site
-	proofs map[string]*site // of exceptions that need proof, by their directive
-	ifs    []condition
-	rest   int // directives that are not about senders or clients
-	exact  map[string][]*entry
-	weak   bool // a match of blocklist_from has too few points to be spam
+	files files
+	sites map[string]*site // by the directive whose entries they have
+	ifs   []condition
+	rest  int // directives that are not about senders or clients
+	exact map[string][]*entry
+	weak  bool // a match of blocklist_from has too few points to be spam
 }
 
 // authors are the addresses that SpamAssassin looks at, as far as blockd does.
 var authors = []string{"envelope", "from"}
 
-// proved are the exceptions that count with a proof alone.
+// proved are the exceptions that count with a proof alone, and what proves them.
 var proved = []struct {
 	directive, name string
 	require         []string
@@ -35,6 +35,34 @@ var proved = []struct {
 	{"welcomelist_from_spf", "spf", []string{"spf"}},
 	{"welcomelist_auth", "auth", []string{"spf", "dkim"}},
 }
+
+// left says of directives about senders, clients and recipients why they are not carried over.
+var left = map[string]string{
+	"welcomelist_from_rcvd":     noServer,
+	"def_welcomelist_from_rcvd": noServer,
+	"def_welcomelist_auth":      fewPoints,
+	"def_welcomelist_from_dkim": fewPoints,
+	"def_welcomelist_from_spf":  fewPoints,
+	"blocklist_to":              forRecipients,
+	"welcomelist_to":            forRecipients,
+	"more_spam_to":              forRecipients,
+	"trusted_networks":          believed,
+	"internal_networks":         believed,
+	"msa_networks":              believed,
+	"blocklist_uri_host":        links,
+	"welcomelist_uri_host":      links,
+	"enlist_uri_host":           links,
+	"delist_uri_host":           links,
+	"enlist_addrlist":           links,
+}
+
+const (
+	noServer      = "an exception for senders whose mail comes from a named server; without that condition anybody could use their names"
+	fewPoints     = "some points in favour of authors who are proved by SPF or DKIM, too few to outweigh a blocklist"
+	forRecipients = "points for a recipient; a [[policy]] chooses lists for recipients"
+	believed      = "the servers whose Received fields are believed; smtp.trusted is whom no list is asked about, which is more"
+	links         = "links in messages are not blockd's"
+)
 
 // condition is an open "if".
 type condition struct {
@@ -59,12 +87,12 @@ const assumedVersion = 4.0
 // SpamAssassin imports the directives of local.cf that are about senders and clients.
 func SpamAssassin(ctx context.Context, localCF string, o Options) (*Result, error) {
 	sa := &spamassassin{Result: &Result{Program: "SpamAssassin", Source: localCF}, exact: map[string][]*entry{}}
-	sa.site = &site{name: "spamassassin", comes: localCF, match: authors}
-	sa.proofs = map[string]*site{}
-	sites := []*site{sa.site}
+	all := &site{name: "spamassassin", comes: localCF, match: authors}
+	sites := []*site{all}
+	sa.sites = map[string]*site{"blocklist_from": all, "welcomelist_from": all}
 	for _, p := range proved {
 		s := &site{name: "spamassassin-" + p.name, comes: localCF, match: authors, require: p.require}
-		sa.proofs[p.directive] = s
+		sa.sites[p.directive] = s
 		sites = append(sites, s)
 	}
 	if err := sa.file(localCF, 0); err != nil {
@@ -73,15 +101,17 @@ func SpamAssassin(ctx context.Context, localCF string, o Options) (*Result, erro
 	for _, c := range sa.ifs {
 		sa.note("%s: %q has no endif", c.at, c.String())
 	}
-	sa.weaken()
+	for _, e := range all.entries {
+		if sa.weak && e.deed == block {
+			e.deed = watch
+			e.differ(Narrower, "logged alone (mode = \"shadow\"): score gives such mail too few points to be spam")
+		}
+	}
 	if sa.rest > 0 {
 		sa.note("%d other directives are not about who sends, and stay with SpamAssassin", sa.rest)
 	}
 	sa.note("SpamAssassin counts points when it has the message; blockd refuses the sender before there is one")
-	if err := sa.build(ctx, sites, o); err != nil {
-		return nil, err
-	}
-	return sa.Result, nil
+	return sa.Result, sa.build(ctx, sites, o)
 }
 
 // file reads one file of directives.
@@ -93,7 +123,7 @@ func (sa *spamassassin) file(path string, depth int) error {
 	for n, text := range lines {
 		if text[0] == '#' {
 			if depth == 0 {
-				sa.site.lines = append(sa.site.lines, line{comment: text})
+				sa.sites["blocklist_from"].lines = append(sa.sites["blocklist_from"].lines, line{comment: text})
 			}
 		} else if err := sa.directive(Place{path, n}, text, depth); err != nil {
 			return err
@@ -110,26 +140,23 @@ func (sa *spamassassin) directive(at Place, text string, depth int) error {
 		word, rest = base, text[len(base):]
 	}
 	name := strings.ReplaceAll(strings.ToLower(word), "-", "_")
+	last := len(sa.ifs) - 1
 	switch name {
 	case "if", "ifplugin":
-		if len(sa.ifs) == maxDepth {
+		if last+1 == maxDepth {
 			return fmt.Errorf("%s: conditions more than %d deep", at, maxDepth)
 		}
 		sa.ifs = append(sa.ifs, judge(at, text, name, rest))
 		return nil
-	case "else":
-		if n := len(sa.ifs); n > 0 {
-			c := &sa.ifs[n-1]
+	case "else", "endif":
+		switch {
+		case last < 0:
+			sa.note("%s: %s without if", at, name)
+		case name == "endif":
+			sa.ifs = sa.ifs[:last]
+		default:
+			c := &sa.ifs[last]
 			c.holds, c.negated = !c.holds, !c.negated
-		} else {
-			sa.note("%s: else without if", at)
-		}
-		return nil
-	case "endif":
-		if n := len(sa.ifs); n > 0 {
-			sa.ifs = sa.ifs[:n-1]
-		} else {
-			sa.note("%s: endif without if", at)
 		}
 		return nil
 	case "include":
@@ -137,45 +164,29 @@ func (sa *spamassassin) directive(at Place, text string, depth int) error {
 	case "score":
 		sa.score(rest)
 	}
-	undo := strings.HasPrefix(name, "un")
-	what := strings.NewReplacer("blacklist", "blocklist", "whitelist", "welcomelist").Replace(strings.TrimPrefix(name, "un"))
-	why := ""
-	switch what {
-	case "blocklist_from":
-		return sa.senders(sa.site, at, text, rest, block, undo)
-	case "welcomelist_from":
-		return sa.senders(sa.site, at, text, rest, pass, undo)
-	case "welcomelist_auth", "welcomelist_from_spf":
-		return sa.senders(sa.proofs[what], at, text, rest, pass, undo)
-	case "welcomelist_from_dkim":
+	bare, undo := strings.CutPrefix(name, "un")
+	what := strings.NewReplacer("blacklist", "blocklist", "whitelist", "welcomelist").Replace(bare)
+	why := left[what]
+	if what == "welcomelist_from_dkim" {
 		author, signer := cutBlank(rest)
-		if i := strings.LastIndexByte(author, '@'); signer == "" || i >= 0 && strings.EqualFold(signer, author[i+1:]) {
-			return sa.senders(sa.proofs[what], at, text, author, pass, undo)
+		if i := strings.LastIndexByte(author, '@'); signer != "" && (i < 0 || !strings.EqualFold(signer, author[i+1:])) {
+			why = "an exception for a signature of another domain than the author's, which proves nothing of the author here"
 		}
-		why = "an exception for a signature of another domain than the author's, which proves nothing of the author here"
-	case "all_spam_to":
-		return sa.recipients(at, text, rest)
-	case "welcomelist_from_rcvd", "def_welcomelist_from_rcvd":
-		why = "an exception for senders whose mail comes from a named server; without that condition anybody could use their names"
-	case "def_welcomelist_auth", "def_welcomelist_from_dkim", "def_welcomelist_from_spf":
-		why = "some points in favour of authors who are proved by SPF or DKIM, too few to outweigh a blocklist"
-	case "blocklist_to", "welcomelist_to", "more_spam_to":
-		why = "points for a recipient; a [[policy]] chooses lists for recipients"
-	case "trusted_networks", "internal_networks", "msa_networks":
-		why = "the servers whose Received fields are believed; smtp.trusted is whom no list is asked about, which is more"
-	case "blocklist_uri_host", "welcomelist_uri_host", "enlist_uri_host", "delist_uri_host", "enlist_addrlist":
-		why = "links in messages are not blockd's"
-	case "welcomelist_allows_relays", "allow_user_rules":
-		fallthrough
-	default:
+		rest = author
+	}
+	switch {
+	case why != "":
+		sa.find(at, text, what).lose("%s", why)
+		return sa.files.count()
+	case what == "all_spam_to":
+		return sa.recipients(at, rest)
+	case sa.sites[what] == nil:
 		sa.rest++
 		return nil
+	case what == "blocklist_from":
+		return sa.senders(sa.sites[what], at, text, rest, block, undo)
 	}
-	if err := sa.files.count(); err != nil {
-		return err
-	}
-	sa.find(at, text, what).lose("%s", why)
-	return nil
+	return sa.senders(sa.sites[what], at, text, rest, pass, undo)
 }
 
 // cutHash takes a comment off, which "#" begins anywhere but behind a backslash.
@@ -192,32 +203,14 @@ func cutHash(text string) string {
 // which a current one is assumed.
 func judge(at Place, text, name, rest string) condition {
 	c := condition{at: at, text: shown(text), holds: true}
-	rest = strings.Trim(rest, "() \t")
-	if name != "if" || !strings.HasPrefix(rest, "version") {
+	f := strings.Fields(strings.Trim(rest, "() \t"))
+	if name != "if" || len(f) != 3 || f[0] != "version" {
 		return c
 	}
-	f := strings.Fields(strings.TrimPrefix(rest, "version"))
-	if len(f) != 2 {
-		return c
-	}
-	v, err := strconv.ParseFloat(f[1], 64)
-	if err != nil {
-		return c
-	}
-	c.known = true
-	switch f[0] {
-	case ">=":
-		c.holds = assumedVersion >= v
-	case ">":
-		c.holds = assumedVersion > v
-	case "<":
-		c.holds = assumedVersion < v
-	case "<=":
-		c.holds = assumedVersion <= v
-	case "==":
-		c.holds = assumedVersion == v
-	default:
-		c.known = false
+	v, err := strconv.ParseFloat(f[2], 64)
+	holds, known := map[string]bool{">=": assumedVersion >= v, ">": assumedVersion > v, "<": assumedVersion < v, "<=": assumedVersion <= v, "==": assumedVersion == v}[f[1]]
+	if c.known = known && err == nil; c.known {
+		c.holds = holds
 	}
 	return c
 }
@@ -325,16 +318,6 @@ func (sa *spamassassin) score(rest string) {
 	}
 }
 
-// weaken has the blocks of a site that gave their points away logged alone.
-func (sa *spamassassin) weaken() {
-	for _, e := range sa.site.entries {
-		if sa.weak && e.deed == block {
-			e.deed = watch
-			e.differ(Narrower, "logged alone (mode = \"shadow\"): score gives such mail too few points to be spam")
-		}
-	}
-}
-
 // globKey reads one address of SpamAssassin: "*" and "?" are wildcards over the whole.
 func globKey(glob string) (keys []key, why string) {
 	var k key
@@ -361,7 +344,7 @@ func globKey(glob string) (keys []key, why string) {
 }
 
 // recipients reads all_spam_to: whose mail is not filtered.
-func (sa *spamassassin) recipients(at Place, text, rest string) error {
+func (sa *spamassassin) recipients(at Place, rest string) error {
 	for _, glob := range strings.Fields(rest) {
 		if err := sa.files.count(); err != nil {
 			return err
@@ -373,6 +356,9 @@ func (sa *spamassassin) recipients(at Place, text, rest string) error {
 			why = "a policy names recipients, not patterns"
 		case len(sa.ifs) > 0:
 			why = "it stands in a condition"
+		case why != "":
+		case len(sa.Policies) > 0 && len(sa.Policies[0].Recipients) == maxRecipients:
+			why = fmt.Sprintf("more than %d recipients", maxRecipients)
 		}
 		if why != "" {
 			f.lose("%s", why)
@@ -381,22 +367,10 @@ func (sa *spamassassin) recipients(at Place, text, rest string) error {
 		if len(sa.Policies) == 0 {
 			sa.Policies = []Policy{{Lists: []string{}}}
 		}
-		p := &sa.Policies[0]
-		name := policyKey(keys[0])
-		for _, have := range p.Recipients {
-			if have == name {
-				name = ""
-			}
-		}
 		f.List = "[[policy]]"
-		if name == "" {
-			continue
+		if p, name := &sa.Policies[0], policyKey(keys[0]); !slices.Contains(p.Recipients, name) {
+			p.Recipients = append(p.Recipients, name)
 		}
-		if len(p.Recipients) == maxRecipients {
-			f.lose("more than %d recipients", maxRecipients)
-			continue
-		}
-		p.Recipients = append(p.Recipients, name)
 	}
 	return nil
 }

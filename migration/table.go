@@ -3,6 +3,7 @@ package migration
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -22,14 +23,14 @@ const (
 	foreignTable // it is asked over a network, or made of other tables
 )
 
-// tableKinds are the types of Postfix 3.9 and before.
+// tableKinds are the types of which there is a text beside main.cf, or in it.
 var tableKinds = map[string]tableKind{
 	"btree": indexedTable, "cdb": indexedTable, "dbm": indexedTable, "hash": indexedTable, "lmdb": indexedTable, "sdbm": indexedTable, "texthash": indexedTable,
 	"inline": inlineTable, "cidr": cidrTable, "regexp": regexpTable, "pcre": pcreTable, "static": staticTable,
-	"environ": foreignTable, "fail": foreignTable, "internal": foreignTable, "ldap": foreignTable, "memcache": foreignTable, "mongodb": foreignTable,
-	"mysql": foreignTable, "netinfo": foreignTable, "nis": foreignTable, "nisplus": foreignTable, "pgsql": foreignTable, "pipemap": foreignTable,
-	"proxy": foreignTable, "randmap": foreignTable, "socketmap": foreignTable, "sqlite": foreignTable, "tcp": foreignTable, "unionmap": foreignTable, "unix": foreignTable,
 }
+
+// foreign are the names of other types, such as mysql.
+var foreign = regexp.MustCompile(`^[a-z]+$`)
 
 // tableName takes "proxy:hash:/etc/postfix/x" apart. ok is false for what is no table
 // at all.
@@ -39,7 +40,9 @@ func tableName(text, standard string) (kind tableKind, word, name string, ok boo
 	if !typed && isPath(text) {
 		word, name = standard, text
 	}
-	kind, ok = tableKinds[word]
+	if kind, ok = tableKinds[word]; !ok {
+		kind, ok = foreignTable, foreign.MatchString(word)
+	}
 	return kind, word, name, ok && name != ""
 }
 
@@ -168,36 +171,29 @@ func lineOf(f *Finding) line { return line{entry: &entry{Finding: f}} }
 
 // indexed reads "key action" of a table that is asked key by key.
 func (t *tableText) indexed(line int, text string) {
-	i := strings.IndexAny(text, " \t")
-	if i < 0 {
+	name, value := cutBlank(text)
+	if value == "" {
 		t.dead(line, text, "a key without an action")
 		return
 	}
-	t.pair(line, text, text[:i], text[i:])
+	t.pair(line, text, name, value)
 }
 
 func (t *tableText) pair(line int, text, name, value string) {
-	a := parseAction(value)
-	var keys []key
-	var rank int
-	var why string
-	switch t.site.about {
-	case clients:
-		keys, rank, why = clientKeys(name)
-	default:
-		keys, rank, why = t.pf.rules.senderKeys(name)
+	a, id := parseAction(value), strings.ToLower(name)
+	read := t.pf.rules.senderKeys
+	if t.site.about == clients {
+		read = clientKeys
 	}
-	if why != "" {
-		if rank < 0 { // a client's name: it is found first, and not carried over
-			e := t.entry(line, text, a, nil, rank)
-			e.lose("%s", why)
-			e.Meant = a.says() + " clients named " + shown(name)
-			return
-		}
+	keys, rank, why := read(name)
+	switch first := t.first[id]; {
+	case why != "" && rank < 0: // a client's name: it is found first, and not carried over
+		t.entry(line, text, a, nil, rank).lose("%s", why).Meant = a.says() + " clients named " + shown(name)
+		return
+	case why != "":
 		t.dead(line, text, why)
 		return
-	}
-	if first := t.first[strings.ToLower(name)]; first != nil {
+	case first != nil:
 		t.dead(line, text, fmt.Sprintf("never matched there: %s has the same key, and the first line counts", first.Place))
 		return
 	}
@@ -206,7 +202,7 @@ func (t *tableText) pair(line int, text, name, value string) {
 		rank++ // asked for without an extension behind the whole
 	}
 	e := t.entry(line, text, a, append(keys, more...), rank)
-	t.first[strings.ToLower(name)] = e
+	t.first[id] = e
 	if !plain {
 		e.differ(Narrower, "not with an extension behind the recipient_delimiter %q", t.pf.rules.delimiter)
 	}
@@ -215,6 +211,7 @@ func (t *tableText) pair(line int, text, name, value string) {
 // cidr reads "network action", "!network action", "if network" and "endif".
 func (t *tableText) cidr(line int, text string) {
 	name, value := cutBlank(text)
+	p, err := parseCIDR(name)
 	switch strings.ToLower(name) {
 	case "endif":
 		if t.open > 0 {
@@ -224,42 +221,38 @@ func (t *tableText) cidr(line int, text string) {
 		}
 		return
 	case "if":
-		p, err := parseCIDR(value)
-		if err != nil || t.open > 0 {
+		if p, err = parseCIDR(value); err != nil || t.open > 0 {
 			t.open++ // what is inside is not understood
-			return
+		} else {
+			t.ifs = append(t.ifs, p)
 		}
-		t.ifs = append(t.ifs, p)
 		return
 	}
 	t.n++
-	a := parseAction(value)
-	negated := strings.HasPrefix(name, "!")
-	p, err := parseCIDR(name)
-	switch {
-	case t.site.about != clients:
-		t.dead(line, text, "never matched there: a cidr: table knows addresses of clients, and is asked about mail addresses")
-		return
-	case err != nil && !negated:
-		t.dead(line, text, "Postfix passes over it: "+err.Error())
-		return
-	case negated || t.open > 0:
-		t.entry(line, text, a, nil, t.n).lose("all but a network, or a condition of that kind, is nothing that a list can say")
-		return
-	case value == "":
-		t.dead(line, text, "a network without an action")
-		return
-	}
+	negated, why := strings.HasPrefix(name, "!"), ""
 	for _, in := range t.ifs {
 		if !in.Overlaps(p) {
-			t.dead(line, text, "never matched there: the condition around it is for other addresses")
-			return
-		}
-		if in.Bits() > p.Bits() {
+			why = "never matched there: the condition around it is for other addresses"
+		} else if in.Bits() > p.Bits() {
 			p = in
 		}
 	}
-	t.entry(line, text, a, []key{netKey(p)}, t.n)
+	switch {
+	case t.site.about != clients:
+		why = "never matched there: a cidr: table knows addresses of clients, and is asked about mail addresses"
+	case err != nil && !negated:
+		why = "Postfix passes over it: " + err.Error()
+	case negated || t.open > 0:
+		t.entry(line, text, parseAction(value), nil, t.n).lose("all but a network, or a condition of that kind, is nothing that a list can say")
+		return
+	case value == "":
+		why = "a network without an action"
+	}
+	if why != "" {
+		t.dead(line, text, why)
+		return
+	}
+	t.entry(line, text, parseAction(value), []key{netKey(p)}, t.n)
 }
 
 // parseNet reads an address or a network of clients, in brackets or not.
@@ -306,24 +299,22 @@ func (t *tableText) expression(line int, text string) {
 		return
 	}
 	t.n++
-	negated := strings.HasPrefix(text, "!")
+	negated, why := strings.HasPrefix(text, "!"), ""
 	expr, flags, value, ok := cutExpression(strings.TrimSpace(strings.TrimPrefix(text, "!")))
-	a := parseAction(value)
 	switch {
-	case !ok || value == "":
-		t.dead(line, text, "no /expression/ with an action behind it")
-		return
-	case rest == "" && negated:
+	case !ok || value == "" || rest == "" && negated:
 		t.dead(line, text, "no /expression/ with an action behind it")
 		return
 	case t.site.about == clients:
-		t.entry(line, text, a, nil, t.n).lose("an expression over the client's name or the text of its address: blockd looks no names up")
-		return
+		why = "an expression over the client's name or the text of its address: blockd looks no names up"
 	case negated:
-		t.entry(line, text, a, nil, t.n).lose("all but what an expression matches is nothing that a list can say")
-		return
+		why = "all but what an expression matches is nothing that a list can say"
 	case t.open > 0:
-		t.entry(line, text, a, nil, t.n).lose("it is inside a condition")
+		why = "it is inside a condition"
+	}
+	a := parseAction(value)
+	if why != "" {
+		t.entry(line, text, a, nil, t.n).lose("%s", why)
 		return
 	}
 	parts := strings.Contains(strings.ReplaceAll(value, "$$", ""), "$")
@@ -393,44 +384,26 @@ func cutExpression(text string) (expr, flags, rest string, ok bool) {
 	return "", "", "", false
 }
 
+// Parts of POSIX expressions: an escape, or a set with what is in it; escapes that Go reads
+// otherwise, and those in sets, where a backslash is a character.
+var (
+	posixParts = regexp.MustCompile(`\\.|\[\^?(\]?(?:\[[:.=].*?[:.=]\]|[^\]])*)\]?`)
+	oddEscapes = regexp.MustCompile(`^\\[0-9<>\x60'ac-rt-vx-zAC-RT-VX-Z]`)
+	oddInSets  = regexp.MustCompile(`\\([a-zA-Z]|$)`)
+)
+
 // posixOnly returns a part of a POSIX expression that Go reads otherwise, "" if there
-// is none: backslashes are characters in a set, and before letters and brackets they
-// mean what the system's library makes of them.
+// is none.
 func posixOnly(expr string) string {
-	set := false
-	for i := 0; i < len(expr); i++ {
-		switch c := expr[i]; {
-		case set && c == '\\':
-			if i+1 < len(expr) && (isLetter(expr[i+1]) || expr[i+1] == ']') {
-				return expr[i : i+2]
-			}
-		case c == '\\' && i+1 < len(expr):
-			i++
-			if n := expr[i]; isLetter(n) && strings.IndexByte("bBwWsS", n) < 0 || n >= '0' && n <= '9' || strings.IndexByte("<>`'", n) >= 0 {
-				return expr[i-1 : i+1]
-			}
-		case set && c == '[' && i+1 < len(expr) && strings.IndexByte(":.=", expr[i+1]) >= 0:
-			end := strings.Index(expr[i+2:], string(expr[i+1])+"]")
-			if end < 0 {
-				return "[" + expr[i+1:i+2]
-			}
-			i += 2 + end + 1
-		case set && c == ']':
-			set = false
-		case !set && c == '[':
-			set = true
-			if i+1 < len(expr) && expr[i+1] == '^' {
-				i++
-			}
-			if i+1 < len(expr) && expr[i+1] == ']' { // a set may begin with it
-				i++
-			}
+	for _, m := range posixParts.FindAllStringSubmatch(expr, -1) {
+		if odd := oddInSets.FindString(m[1]); odd != "" {
+			return odd
+		} else if oddEscapes.MatchString(m[0]) {
+			return m[0]
 		}
 	}
 	return ""
 }
-
-func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
 // inline reads the entries of inline:{ key=action, {key = action with blanks} }.
 func (t *tableText) inline(line int, text string) {
