@@ -13,14 +13,20 @@ const maxRecipients = 10_000
 // recipientPolicies turns exceptions for recipients into policies: the lists that
 // are asked behind such an exception do not count for its recipient.
 func (pf *postfix) recipientPolicies(p *plan) {
-	var tables []*site
-	n := 0
+	pf.note(`mail for postmaster and abuse is taken from everybody here; smtp.recipients_exempt = [] in config.toml changes that`)
+	r := exempted{pf: pf, plan: p, index: map[*site]map[string]*entry{}, groups: map[string]int{}, seen: map[string]bool{}}
+	var kept []*entry
 	for _, s := range pf.sites {
 		if s.about != recipients {
 			continue
 		}
-		tables = append(tables, s)
+		r.tables, r.index[s] = append(r.tables, s), map[string]*entry{}
 		for _, e := range s.entries {
+			for _, k := range e.keys {
+				if r.index[s][k.String()] == nil {
+					r.index[s][k.String()] = e
+				}
+			}
 			switch {
 			case e.Outcome == Lost:
 			case e.deed != pass && e.deed != stop:
@@ -28,69 +34,54 @@ func (pf *postfix) recipientPolicies(p *plan) {
 			case len(e.keys) == 0 || e.keys[0].isPattern():
 				e.lose("a policy names recipients, not expressions")
 			default:
-				n++
+				kept = append(kept, e)
 			}
 		}
 	}
-	pf.note(`mail for postmaster and abuse is taken from everybody here; smtp.recipients_exempt = [] in config.toml changes that`)
-	if n > maxRecipients {
-		for _, s := range tables {
-			for _, e := range s.entries {
-				e.lose("more than %d recipients in all tables", maxRecipients)
-			}
-		}
-		return
-	}
-	index := map[*site]map[string]*entry{}
-	for _, s := range tables {
-		index[s] = map[string]*entry{}
-		for _, e := range s.entries {
-			for _, k := range e.keys {
-				if index[s][k.String()] == nil {
-					index[s][k.String()] = e
-				}
-			}
-		}
-	}
-	groups := map[string]int{} // by the names of their lists: a place in Policies
-	seen := map[string]bool{}
-	for _, s := range tables {
-		for _, e := range s.entries {
-			if e.Outcome == Lost {
-				continue
-			}
-			pf.policyOf(p, e, tables, index, groups, seen)
+	for _, e := range kept {
+		if len(kept) > maxRecipients {
+			e.lose("more than %d recipients in all tables", maxRecipients)
+		} else if e.Outcome != Lost {
+			r.policyOf(e)
 		}
 	}
 }
 
+// exempted are the tables of recipients, and the policies made of them so far.
+type exempted struct {
+	pf     *postfix
+	plan   *plan
+	tables []*site
+	index  map[*site]map[string]*entry
+	groups map[string]int // by the names of their lists: a place in Policies
+	seen   map[string]bool
+}
+
 // policyOf puts the recipient of one entry into the policy of its lists.
-func (pf *postfix) policyOf(p *plan, e *entry, tables []*site, index map[*site]map[string]*entry, groups map[string]int, seen map[string]bool) {
+func (r *exempted) policyOf(e *entry) {
 	k := e.keys[0]
 	exempt, own := false, false
 	beaten := map[*site]bool{}
-	for _, t := range tables {
-		found := lookup(index[t], k)
+	for _, t := range r.tables {
+		found := lookup(r.index[t], k)
 		if found == nil || found.deed != pass || found.Outcome == Lost && found != e {
 			continue
 		}
 		exempt = true
-		for _, s := range p.sites {
-			if s.name != "" && p.siteOrder(t, s) == first {
+		for _, s := range r.plan.sites {
+			if s.name != "" && r.plan.siteOrder(t, s) == first {
 				beaten[s] = true
 				own = own || found == e
 			}
 		}
 	}
 	names := []string{}
-	freed := 0
-	for _, l := range pf.Lists {
-		if beaten[l.site] {
-			freed++
-		} else {
+	for _, l := range r.pf.Lists {
+		if !beaten[l.site] {
 			names = append(names, l.Name)
 		}
 	}
+	freed := len(r.pf.Lists) - len(names)
 	switch {
 	case e.deed == pass && (!own || freed == 0):
 		e.lose("nothing that is carried over is asked behind it")
@@ -100,26 +91,25 @@ func (pf *postfix) policyOf(p *plan, e *entry, tables []*site, index map[*site]m
 	case !exempt:
 		e.lose("it does nothing there against what is carried over")
 		return
-	}
-	if e.Outcome != Lost {
+	default:
 		e.List = "[[policy]]"
 		if len(e.keys) > 1 {
 			e.differ(Narrower, "not with an extension behind recipient_delimiter: a policy names recipients as they are written")
 		}
 	}
 	text := policyKey(k)
-	if seen[text] {
+	if r.seen[text] {
 		return
 	}
-	seen[text] = true
+	r.seen[text] = true
 	id := strings.Join(names, " ")
-	at, ok := groups[id]
+	at, ok := r.groups[id]
 	if !ok {
-		at = len(pf.Policies)
-		groups[id] = at
-		pf.Policies = append(pf.Policies, Policy{Lists: names})
+		at = len(r.pf.Policies)
+		r.groups[id] = at
+		r.pf.Policies = append(r.pf.Policies, Policy{Lists: names})
 	}
-	pf.Policies[at].Recipients = append(pf.Policies[at].Recipients, text)
+	r.pf.Policies[at].Recipients = append(r.pf.Policies[at].Recipients, text)
 }
 
 // policyKey is a key as [[policy]] has it.
