@@ -177,21 +177,18 @@ func (r tableRules) senderKeys(text string) (keys []key, rank int, why string) {
 	}
 	var k key
 	var err error
-	switch {
+	switch below, dot := strings.CutPrefix(text, "."); {
 	case at == len(text)-1:
 		k, err = localKey(text[:at])
 		rank = rankLocal
 	case at > 0:
 		k, err = addressKey(text)
 		rank = rankAddress
-	case strings.HasPrefix(text, "."):
-		k, err = nameKey(text[1:], lists.Sub)
-		rank = rankOfName(k)
-	case r.parents:
-		k, err = nameKey(text, lists.Tree)
+	case dot:
+		k, err = nameKey(below, lists.Sub)
 		rank = rankOfName(k)
 	default:
-		k, err = nameKey(text, lists.Exact)
+		k, err = nameKey(text, map[bool]lists.Scope{false: lists.Exact, true: lists.Tree}[r.parents])
 		rank = rankOfName(k)
 	}
 	if err != nil {

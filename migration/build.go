@@ -199,10 +199,10 @@ func (r *Result) readBack(ctx context.Context, l *List, path string, at map[int]
 		}
 		return false, nil
 	}
-	for _, w := range at {
-		if good && err == nil {
+	if good && err == nil {
+		for _, w := range at {
 			w.entry.lose("it would not be read")
-			good = false
+			return false, nil
 		}
 	}
 	return good, err
@@ -210,12 +210,12 @@ func (r *Result) readBack(ctx context.Context, l *List, path string, at map[int]
 
 // reads reports whether an item is what was written.
 func (w written) reads(it *lists.Item) bool {
-	want := map[deed]lists.Action{block: lists.Block, defers: lists.Tempfail, discard: lists.Discard, hold: lists.Block, mark: lists.Block, watch: lists.Block, pass: lists.Allow, stop: lists.Allow}[w.entry.deed]
+	want := map[deed]lists.Action{defers: lists.Tempfail, discard: lists.Discard, pass: lists.Allow, stop: lists.Allow}[w.entry.deed] // or Block
 	if w.key.isPattern() && want != lists.Allow {
 		want = lists.Block
 	}
 	k := w.key
-	return it.Action == want && it.Kind == k.kind && it.Scope == k.scope && (k.text == "" || it.Name() == k.text) && (k.text != "" || it.Net == k.net)
+	return it.Action == want && it.Kind == k.kind && it.Scope == k.scope && (k.text == "" && it.Net == k.net || k.text != "" && it.Name() == k.text)
 }
 
 // permit lets an entry pass the gate that the administrator has had in force.

@@ -105,32 +105,30 @@ func (p *plan) meetClients(n netip.Prefix, one func(*entry)) {
 
 // meetSenders calls one for every block for senders that a key of an exception meets.
 func (p *plan) meetSenders(k key, one func(*entry)) {
-	switch at := strings.LastIndexByte(k.text, '@'); {
-	case k.kind == lists.Addr && at >= 0:
+	try := func(b *entry) {
+		if slices.ContainsFunc(b.keys, func(o key) bool { return p.keysMeet(k, o) }) {
+			one(b)
+		}
+	}
+	if at := strings.LastIndexByte(k.text, '@'); k.kind == lists.Addr && at >= 0 {
 		for _, b := range p.locals[k.text[:at+1]] {
 			one(b)
 		}
-	default:
+	} else {
 		p.pairs += len(p.local)
 		for _, b := range p.local {
-			if p.keysMeet(k, b.keys[0]) {
-				one(b)
-			}
+			try(b)
 		}
 	}
 	p.pairs += len(p.loose)
 	for _, b := range p.loose {
-		if slices.ContainsFunc(b.keys, func(o key) bool { return p.keysMeet(k, o) }) {
-			one(b)
-		}
+		try(b)
 	}
 	domain := domainOf(k)
 	if domain == "" {
 		p.pairs += len(p.byName)
 		for _, n := range p.byName {
-			if slices.ContainsFunc(n.entry.keys, func(o key) bool { return p.keysMeet(k, o) }) {
-				one(n.entry)
-			}
+			try(n.entry)
 		}
 		return
 	}
@@ -138,10 +136,7 @@ func (p *plan) meetSenders(k key, one func(*entry)) {
 	run := func(from string, below bool) {
 		i, _ := slices.BinarySearchFunc(p.byName, from, func(n named, d string) int { return strings.Compare(n.domain, d) })
 		for ; i < len(p.byName) && (p.byName[i].domain == from || below && strings.HasPrefix(p.byName[i].domain, from)); i++ {
-			n := p.byName[i]
-			if slices.ContainsFunc(n.entry.keys, func(o key) bool { return p.keysMeet(k, o) }) {
-				one(n.entry)
-			}
+			try(p.byName[i].entry)
 		}
 	}
 	run(at, k.kind == lists.Domain && k.scope != lists.Exact)
@@ -155,42 +150,41 @@ func (p *plan) meetSenders(k key, one func(*entry)) {
 // keysMeet reports whether some sender may match both keys. Where only a search
 // could tell, it says yes.
 func (p *plan) keysMeet(a, b key) bool {
+	if b.breadth() > a.breadth() {
+		a, b = b, a
+	}
+	domain := domainOf(a)
 	switch {
 	case a.isPattern() && b.isPattern():
-		da, db := domainOf(a), domainOf(b)
-		return da == "" || db == "" || da == db
-	case b.isPattern():
-		return p.patternMeets(b, a)
+		other := domainOf(b)
+		return domain == "" || other == "" || domain == other
+	case a.isPattern() && b.kind == lists.Addr && b.scope == lists.Exact:
+		p.tries++
+		return p.tries > maxMatches || a.pat.Match(b.text)
 	case a.isPattern():
-		return p.patternMeets(a, b)
-	case a.scope == lists.Local && b.scope == lists.Local:
-		return a.text == b.text
+		return domain == "" || b.kind != lists.Domain || covers(b, domain)
 	case a.scope == lists.Local:
 		return b.kind == lists.Domain || strings.HasPrefix(b.text, a.text)
-	case b.scope == lists.Local:
-		return a.kind == lists.Domain || strings.HasPrefix(a.text, b.text)
-	case a.kind == lists.Addr && b.kind == lists.Addr:
+	case b.kind == lists.Addr && a.kind == lists.Addr:
 		return a.text == b.text
-	case a.kind == lists.Addr:
-		return covers(b, domainOf(a))
 	case b.kind == lists.Addr:
 		return covers(a, domainOf(b))
 	}
-	return covers(a, b.text) && b.scope != lists.Sub || covers(b, a.text) && a.scope != lists.Sub ||
-		a.scope != lists.Exact && (below(b.text, a.text) || a.text == b.text && b.scope != lists.Exact) ||
-		b.scope != lists.Exact && below(a.text, b.text)
+	return a.text == b.text && (a.scope == b.scope || a.scope == lists.Tree || b.scope == lists.Tree) ||
+		a.scope != lists.Exact && below(b.text, a.text) || b.scope != lists.Exact && below(a.text, b.text)
 }
 
-// patternMeets reports whether a pattern may match what another key matches.
-func (p *plan) patternMeets(pat, k key) bool {
-	if k.kind == lists.Addr && k.scope == lists.Exact {
-		if p.tries++; p.tries > maxMatches {
-			return true
-		}
-		return pat.pat.Match(k.text)
+// breadth orders the kinds of keys for keysMeet: patterns, local-parts, domains, addresses.
+func (k key) breadth() int {
+	switch {
+	case k.isPattern():
+		return 3
+	case k.scope == lists.Local:
+		return 2
+	case k.kind == lists.Domain:
+		return 1
 	}
-	domain := domainOf(pat)
-	return domain == "" || k.kind != lists.Domain || covers(k, domain)
+	return 0
 }
 
 // covers reports whether a key of a domain covers senders at exactly that name.

@@ -12,6 +12,7 @@ package migration
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -139,19 +140,13 @@ const maxNotes = 200
 
 // note adds a remark about the whole, once.
 func (r *Result) note(format string, args ...any) {
-	if len(r.Notes) > maxNotes {
-		return
-	}
 	text := fmt.Sprintf(format, args...)
 	if len(r.Notes) == maxNotes {
 		text = "there is more to say than is shown"
 	}
-	for _, said := range r.Notes {
-		if said == text {
-			return
-		}
+	if len(r.Notes) <= maxNotes && !slices.Contains(r.Notes, text) {
+		r.Notes = append(r.Notes, text)
 	}
-	r.Notes = append(r.Notes, text)
 }
 
 // find adds a finding.
@@ -170,22 +165,17 @@ func (f *Finding) lose(format string, args ...any) *Finding {
 }
 
 // differ settles how the entry differs. A first difference is not overwritten,
-// further ones are said behind it.
+// further ones are said behind it; other words are said last.
 func (f *Finding) differ(o Outcome, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	switch f.Outcome {
-	case Lost:
-	case Same:
+	switch {
+	case f.Outcome == Lost:
+	case f.Outcome == Same:
 		f.Outcome, f.Now = o, text
-	case Reworded:
-		if o != Reworded {
-			f.Outcome, text = o, text+"; "+Reworded.String()+": "+f.Now
-		} else {
-			text = f.Now + "; " + text
-		}
-		f.Now = text
-	case o:
+	case f.Outcome == o:
 		f.Now += "; " + text
+	case f.Outcome == Reworded:
+		f.Outcome, f.Now = o, text+"; "+Reworded.String()+": "+f.Now
 	default:
 		f.Now += "; " + o.String() + ": " + text
 	}

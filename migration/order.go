@@ -147,13 +147,11 @@ func (p *plan) siteOrder(a, b *site) order {
 				n++
 			}
 		}
-		switch n {
-		case 0:
+		p.orders[pair] = partly
+		if n == 0 {
 			p.orders[pair] = behind
-		case len(b.steps):
+		} else if n == len(b.steps) {
 			p.orders[pair] = first
-		default:
-			p.orders[pair] = partly
 		}
 	}
 	return p.orders[pair]
@@ -171,18 +169,9 @@ type tally struct {
 
 // atHome is the tally of an exception that reaches the blocks of its own site alone.
 func (t *tally) atHome(s *site) *tally {
-	own := &tally{}
-	for _, b := range t.lost {
-		if b.site == s {
-			own.lost = append(own.lost, b)
-		}
-	}
-	for _, b := range t.beaten {
-		if b.site == s {
-			own.wins++
-		}
-	}
-	if own.losses = len(own.lost); own.losses > 0 {
+	away := func(b *entry) bool { return b.site != s }
+	own := &tally{lost: slices.DeleteFunc(slices.Clone(t.lost), away), beaten: slices.DeleteFunc(slices.Clone(t.beaten), away)}
+	if own.wins, own.losses = len(own.beaten), len(own.lost); own.losses > 0 {
 		own.first = own.lost[0]
 	}
 	return own
@@ -192,11 +181,10 @@ func (t *tally) atHome(s *site) *tally {
 func (s *site) oneList() bool {
 	seen := map[part]bool{}
 	for _, e := range s.entries {
-		if e.Outcome == Lost || !e.deed.exempts() && !e.deed.refuses() {
-			continue
-		}
 		for _, k := range e.keys {
-			seen[partOf(e, k)] = true
+			if e.Outcome != Lost && (e.deed.exempts() || e.deed.refuses()) {
+				seen[partOf(e, k)] = true
+			}
 		}
 	}
 	return len(seen) <= 1
@@ -250,23 +238,15 @@ func (p *plan) outdone(e *entry) {
 		return
 	}
 	t := p.meet(e)
-	n, first := t.losses, (*entry)(nil)
-	alike := func(b *entry) bool { // the narrower of the two decides there as well
+	others := slices.DeleteFunc(slices.Clone(t.lost), func(b *entry) bool { // the narrower of the two decides there as well
 		return !b.deed.answers() || b.site == e.site && !e.site.ordered && !slices.ContainsFunc(b.keys, key.isPattern)
-	}
-	for _, b := range t.lost {
-		if alike(b) {
-			n--
-		} else if first == nil {
-			first = b
-		}
-	}
-	switch {
+	})
+	switch n := t.losses - len(t.lost) + len(others); {
 	case n <= 0:
-	case first == nil:
+	case len(others) == 0:
 		e.differ(Wider, "here it goes before %s about the client too", entries(n))
 	default:
-		e.differ(Wider, "here it goes before %s too, where it is the narrower one%s", first.Place, more(n))
+		e.differ(Wider, "here it goes before %s too, where it is the narrower one%s", others[0].Place, more(n))
 	}
 }
 
@@ -317,16 +297,18 @@ func contains(out, in key) bool {
 
 // settle decides about one exception.
 func (p *plan) settle(e *entry, t *tally) {
-	if e.other != "" {
-		if t.wins+t.partly == 0 {
-			e.lose("%s is Postfix's own", e.other)
-			return
-		}
+	wins := t.wins + t.partly
+	switch {
+	case e.other == "":
+	case wins == 0:
+		e.lose("%s is Postfix's own", e.other)
+		return
+	default:
 		e.differ(Narrower, "%s is Postfix's own, and not taken over; that nothing behind it in the table counts is kept", e.other)
 	}
 	switch {
 	case t.losses == 0:
-	case t.wins+t.partly == 0:
+	case wins == 0:
 		e.lose("it frees from nothing that is carried over, and here it would free from %s%s", t.first.Place, more(t.losses))
 	default:
 		e.differ(Wider, "here it frees from %s too%s", t.first.Place, more(t.losses))
