@@ -44,12 +44,6 @@ type parameters struct {
 var asked = [...]string{"access_map_defer_code", "access_map_reject_code", "default_database_type", "mynetworks",
 	"parent_domain_matches_subdomains", "recipient_delimiter", "smtpd_delay_reject", "soft_bounce"}
 
-// lookup returns a parameter, and whether the files say it.
-func (p *parameters) lookup(name string) (parameter, bool) {
-	v, ok := p.set[name]
-	return v, ok
-}
-
 // value returns what Postfix takes for a parameter.
 func (p *parameters) value(name string) string {
 	if v, ok := p.set[name]; ok {

@@ -13,17 +13,14 @@ func (pf *postfix) permitNetworks(at Place, phase string) {
 		return
 	}
 	nets, whole := pf.networks()
-	f := pf.find(at, "permit_mynetworks", phase+": let pass clients in mynetworks")
-	s := &site{about: clients, steps: []step{pf.step()}}
 	var keys []key
 	for _, n := range nets {
 		keys = append(keys, netKey(n))
 	}
-	pf.mynets = s.add(&entry{Finding: f, deed: pass, keys: keys})
+	pf.mynets = pf.exempt(clients, pf.find(at, "permit_mynetworks", phase+": let pass clients in mynetworks"), keys...)
 	if !whole {
-		f.differ(Narrower, "not for all of mynetworks: what is left out stands in the notes")
+		pf.mynets.differ(Narrower, "not for all of mynetworks: what is left out stands in the notes")
 	}
-	pf.sites = append(pf.sites, s)
 }
 
 // permitLogins is permit_sasl_authenticated: smtp.skip_authenticated here.
@@ -32,18 +29,15 @@ func (pf *postfix) permitLogins(at Place, phase string) {
 		pf.logins.site.steps = append(pf.logins.site.steps, pf.step())
 		return
 	}
-	s := &site{about: logins, steps: []step{pf.step()}}
-	pf.logins = s.add(&entry{Finding: pf.find(at, "permit_sasl_authenticated", phase+": let pass who has logged in"), deed: pass})
-	pf.sites = append(pf.sites, s)
+	pf.logins = pf.exempt(logins, pf.find(at, "permit_sasl_authenticated", phase+": let pass who has logged in"))
 }
 
 // networks reads mynetworks. whole is false if some of it is no network here.
 func (pf *postfix) networks() (nets []netip.Prefix, whole bool) {
-	value := pf.params.value("mynetworks")
-	p, said := pf.params.lookup("mynetworks")
-	at := p.at
-	if !said {
-		at = Place{pf.Source, 0}
+	value, at := pf.params.value("mynetworks"), Place{File: pf.Source}
+	if p, said := pf.params.set["mynetworks"]; said {
+		at = p.at
+	} else {
 		pf.note("mynetworks is not set: %s is taken for it, whatever mynetworks_style says", value)
 	}
 	whole = true
@@ -73,27 +67,22 @@ func (pf *postfix) networks() (nets []netip.Prefix, whole bool) {
 	}
 	for _, w := range words(value) {
 		kind, _, name, table := tableName(w, "")
+		if isPath(w) {
+			name = w
+		}
 		switch {
 		case isPath(w) || table && (kind == indexedTable || kind == cidrTable):
-			if !table {
-				name = w
-			}
 			path := pf.params.path(name)
 			data, err := pf.files.load(path, maxTable)
 			if err != nil {
 				leave(at, w, unreadable(err))
-				continue
 			}
 			lines, _ := logicalLines(data)
 			for _, l := range lines {
-				if l.comment {
-					continue
-				}
 				for i, text := range words(l.text) {
-					if i > 0 && table {
-						break
+					if !l.comment && (i == 0 || !table) {
+						add(Place{path, l.line}, text)
 					}
-					add(Place{path, l.line}, text)
 				}
 			}
 		case table:

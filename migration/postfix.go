@@ -140,15 +140,15 @@ var fromHeader = regexp.MustCompile(`(?i)\^?\(?(from|reply-to|return-path|sender
 
 // others reads the parameters beside restrictions that are about senders and clients.
 func (pf *postfix) others() error {
-	if p, ok := pf.params.lookup("smtpd_sender_login_maps"); ok {
+	if p, ok := pf.params.set["smtpd_sender_login_maps"]; ok {
 		pf.find(p.at, "smtpd_sender_login_maps = "+p.value, "which login may send as whom").lose("blockd knows no logins; it stays with Postfix")
 	}
-	if p, ok := pf.params.lookup("postscreen_access_list"); ok {
+	if p, ok := pf.params.set["postscreen_access_list"]; ok {
 		pf.find(p.at, "postscreen_access_list = "+p.value, "which clients postscreen refuses or lets pass before smtpd").
 			lose("it stays with postscreen")
 	}
 	for _, name := range []string{"header_checks", "mime_header_checks", "nested_header_checks"} {
-		p, ok := pf.params.lookup(name)
+		p, ok := pf.params.set[name]
 		if !ok || p.value == "" {
 			continue
 		}

@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"slices"
 	"strings"
 
 	"blockd/lists"
@@ -122,24 +121,21 @@ func policyKey(k key) string {
 
 // lookup finds what an indexed table has for all that a key matches.
 func lookup(index map[string]*entry, k key) *entry {
-	var asked []string
+	asked := []string{k.text}
+	domain := domainOf(k)
+	switch {
+	case k.scope == lists.Sub:
+		asked = []string{"." + domain, domain}
+	case domain != "":
+		asked = append(asked, "@"+domain, domain)
+	}
+	for up, parent, more := strings.Cut(domain, "."); more && up != ""; up, parent, more = strings.Cut(parent, ".") {
+		asked = append(asked, "."+parent, parent)
+	}
 	if k.kind == lists.Addr {
-		asked = append(asked, k.text)
+		asked = append(asked, k.text[:strings.LastIndexByte(k.text, '@')+1])
 	}
-	if domain := domainOf(k); domain != "" {
-		if k.scope != lists.Sub {
-			asked = append(asked, "@"+domain, domain)
-		} else {
-			asked = append(asked, "."+domain, domain)
-		}
-		for up, parent, more := strings.Cut(domain, "."); more && up != ""; up, parent, more = strings.Cut(parent, ".") {
-			asked = append(asked, "."+parent, parent)
-		}
-	}
-	if at := strings.LastIndexByte(k.text, '@'); k.kind == lists.Addr && at >= 0 {
-		asked = append(asked, k.text[:at+1])
-	}
-	for _, text := range slices.Compact(asked) {
+	for _, text := range asked {
 		if e := index[text]; e != nil {
 			return e
 		}

@@ -9,7 +9,7 @@ import (
 
 // restrictions walks one list of restrictions.
 func (pf *postfix) restrictions(name string) error {
-	p, ok := pf.params.lookup(name)
+	p, ok := pf.params.set[name]
 	if !ok {
 		return nil // there are no lists in what Postfix does by itself
 	}
@@ -90,14 +90,14 @@ func (w *walk) restriction(word, arg string, depth int) error {
 	case word == "check_recipient_access":
 		return w.table(recipients, arg, text)
 	case asks(word) != "":
-		pf.exempt(leave(": asks about "+asks(word), "it stays with Postfix"))
+		pf.exempt(clients, leave(": asks about "+asks(word), "it stays with Postfix"))
 	case ends[word] != "" && w.warn:
 		leave(": "+ends[word], "a warning about everything that comes to it")
 	case ends[word] != "":
 		leave(": "+ends[word], "it is not about lists; it stays with Postfix")
 		w.ended = word
 	case pf.classes[word]:
-		p, ok := pf.params.lookup(word)
+		p, ok := pf.params.set[word]
 		if !ok {
 			leave(": a restriction class", "main.cf does not say what it is")
 			return nil
@@ -108,10 +108,10 @@ func (w *walk) restriction(word, arg string, depth int) error {
 		return err
 	case own.MatchString(word):
 		if f := leave("", stays(word)); strings.HasPrefix(word, "permit_") {
-			pf.exempt(f)
+			pf.exempt(clients, f)
 		}
 	default:
-		pf.exempt(leave("", "no restriction that an import knows"))
+		pf.exempt(clients, leave("", "no restriction that an import knows"))
 	}
 	return nil
 }
@@ -119,11 +119,12 @@ func (w *walk) restriction(word, arg string, depth int) error {
 // step is the place that is being read.
 func (pf *postfix) step() step { return step{pf.phase, pf.item} }
 
-// exempt puts an exception into the order of which nobody knows whom it is for.
-func (pf *postfix) exempt(f *Finding) {
-	s := &site{about: clients, steps: []step{pf.step()}}
-	s.add(&entry{Finding: f, deed: pass})
+// exempt puts an exception that is no table's into the order. Without keys nobody knows whom it
+// is for.
+func (pf *postfix) exempt(what about, f *Finding, keys ...key) *entry {
+	s := &site{about: what, steps: []step{pf.step()}}
 	pf.sites = append(pf.sites, s)
+	return s.add(&entry{Finding: f, deed: pass, keys: keys})
 }
 
 // table reads a table that is asked about senders, clients or recipients.
@@ -143,7 +144,7 @@ func (w *walk) table(what about, arg, text string) error {
 	}
 	kind, word, name, ok := tableName(arg, pf.standard)
 	lost := func(format string, args ...any) error {
-		pf.exempt(pf.find(w.at, text, w.phase).lose(format, args...))
+		pf.exempt(clients, pf.find(w.at, text, w.phase).lose(format, args...))
 		return nil
 	}
 	switch {
