@@ -14,65 +14,60 @@ import (
 
 // action is what the right-hand side of an access table asks for.
 type action struct {
-	deed   deed
-	reason string
-	lost   string // why it is not carried over; the deed is then its effect on the order
-	differ string // how it differs
-	other  string // what else it does, which is not blockd's
-	field  string // of mark: the header field
-	coded  bool   // the reason begins with a code
-	permit bool   // DEFER_IF_PERMIT
+	deed     deed
+	reason   string // the text; of mark the header field
+	lost     string // why it is not carried over; the deed is then its effect on the order
+	narrower string // how it does less here
+	other    string // what else it does there, which is not blockd's: "HOLD"
+	coded    bool   // the reason begins with a code
+	permit   bool   // DEFER_IF_PERMIT
 
-	full string // what the client reads: codes and text
-	bare string // the same, of an entry that has no text
+	full string // what the client reads there: codes and text; "" = nobody knows, or nothing
+	bare string // the same, of an entry without a text
+}
+
+// actions are those that have a word.
+var actions = map[string]action{
+	"":       {deed: pass, lost: "there is no action"},
+	"OK":     {deed: pass},
+	"RELAY":  {deed: pass},
+	"PERMIT": {deed: pass},
+	"DUNNO":  {deed: stop},
+
+	"REJECT":          {deed: block},
+	"DEFER":           {deed: defers},
+	"DEFER_IF_PERMIT": {deed: defers, permit: true},
+	"DISCARD":         {deed: discard, narrower: "dropped at a milter door alone; the policy service and the SMTP filter refuse it, and its sender hears of it"},
+
+	"HOLD":    {deed: hold},
+	"PREPEND": {deed: mark},
+	"WARN":    {deed: watch},
+	"INFO":    {deed: watch},
+
+	"DEFER_IF_REJECT": {deed: stop, other: "a deferral of what something behind it refuses"},
+	"BCC":             {deed: stop, other: "BCC"},
+	"FILTER":          {deed: stop, other: "FILTER"},
+	"REDIRECT":        {deed: stop, other: "REDIRECT"},
 }
 
 // parseAction reads the right-hand side.
 func parseAction(text string) action {
 	text = strings.TrimSpace(text)
-	word, rest, _ := strings.Cut(text, " ")
-	if tab, more, ok := strings.Cut(word, "\t"); ok {
-		word, rest = tab, more+" "+rest
-	}
-	rest = strings.TrimSpace(rest)
-	switch upper := strings.ToUpper(word); upper {
-	case "":
-		return action{deed: pass, lost: "there is no action"}
-	case "OK", "RELAY", "PERMIT":
-		if upper == "PERMIT" && rest != "" {
-			break
-		}
-		return action{deed: pass}
-	case "DUNNO":
-		return action{deed: stop}
-	case "REJECT":
-		return action{deed: block, reason: rest}
-	case "DEFER":
-		return action{deed: defers, reason: rest}
-	case "DEFER_IF_PERMIT":
-		return action{deed: defers, reason: rest, permit: true}
-	case "DEFER_IF_REJECT":
-		return action{deed: stop, other: "a deferral of what something behind it refuses"}
-	case "DISCARD":
-		return action{deed: discard, reason: rest, differ: "dropped at a milter door alone; the policy service and the SMTP filter refuse it, and its sender hears of it"}
-	case "WARN", "INFO":
-		return action{deed: watch, reason: rest}
-	case "HOLD":
-		return action{deed: hold}
-	case "PREPEND":
-		return action{deed: mark, field: rest}
-	case "BCC", "FILTER", "REDIRECT":
-		return action{deed: stop, other: upper}
+	word, rest := cutBlank(text)
+	upper := strings.ToUpper(word)
+	if a, ok := actions[upper]; ok && (upper != "PERMIT" || rest == "") {
+		a.reason = rest
+		return a
 	}
 	switch {
 	case digits(text):
 		return action{deed: pass} // a time stamp, not a reply code
 	case len(word) >= 3 && digits(word[:3]) && (word[0] == '4' || word[0] == '5'):
-		reason := strings.TrimSpace(text[:3] + " " + strings.TrimSpace(text[3:]))
+		a := action{deed: block, reason: strings.TrimSpace(text[:3] + " " + strings.TrimSpace(text[3:])), coded: true}
 		if word[0] == '4' {
-			return action{deed: defers, reason: reason, coded: true}
+			a.deed = defers
 		}
-		return action{deed: block, reason: reason, coded: true}
+		return a
 	}
 	return action{deed: pass, lost: "an action that is a restriction or a restriction class is Postfix's own"}
 }

@@ -54,13 +54,9 @@ type key struct {
 // entry is a finding that decides about senders, clients or recipients.
 type entry struct {
 	*Finding
-	deed   deed
+	action
 	keys   []key // any of them matches; none: nobody knows whom it matches
 	rank   int   // in its own table: of two that match the lower one is found first
-	reason string
-	full   string // what the client reads there: codes and words; "" = nobody knows, or nothing
-	bare   string // the same, of an entry without a text
-	other  string // what else it does there, which is not blockd's: "HOLD"
 	site   *site
 	untold bool // its list has no room for its text
 	met    int  // the round of plan.meet that has met it

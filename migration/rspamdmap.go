@@ -85,8 +85,9 @@ func (rs *rspamd) entry(at Place, s *site, r mapRule, text string) {
 	if why == "" {
 		keys = []key{k}
 	}
-	f := rs.find(at, text, r.symbol+": "+meaning(action{deed: r.deed, reason: r.reason}, s.about, keys))
-	s.add(&entry{Finding: f, deed: r.deed, keys: keys, reason: r.reason})
+	a := action{deed: r.deed, reason: r.reason}
+	f := rs.find(at, text, r.symbol+": "+meaning(a, s.about, keys))
+	s.add(&entry{Finding: f, action: a, keys: keys})
 	if why != "" {
 		f.lose("%s", why)
 		return

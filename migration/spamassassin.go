@@ -266,7 +266,7 @@ func (sa *spamassassin) senders(s *site, at Place, text, rest string, d deed, un
 		if d == pass {
 			meant = "100 points in favour of "
 		}
-		e := s.add(&entry{Finding: sa.find(at, word+" "+glob, meant+whom(senders, keys)), deed: d, keys: keys})
+		e := s.add(&entry{Finding: sa.find(at, word+" "+glob, meant+whom(senders, keys)), action: action{deed: d}, keys: keys})
 		if why != "" {
 			e.lose("%s", why)
 			continue

@@ -96,7 +96,7 @@ func (s *site) yield() {
 			continue
 		}
 		if i := slices.IndexFunc(e.keys, key.isPattern); i > 0 { // an address, and its forms with an extension
-			s.add(&entry{Finding: e.Finding, deed: stop, keys: e.keys[i:], rank: e.rank})
+			s.add(&entry{Finding: e.Finding, action: action{deed: stop}, keys: e.keys[i:], rank: e.rank})
 			e.keys = e.keys[:i:i]
 			e.differ(Narrower, "with an extension behind the recipient_delimiter it is let pass")
 			continue
@@ -131,19 +131,19 @@ type tableText struct {
 
 // entry adds an entry of the table.
 func (t *tableText) entry(line int, text string, a action, keys []key, rank int) *entry {
-	said := a
+	said := a.reason
 	if a = t.pf.rules.words(a); t.site.warn && a.deed.answers() {
-		a.deed, a.differ = watch, ""
+		a.deed, a.narrower = watch, ""
 	}
-	e := t.site.add(&entry{
-		Finding: t.pf.find(Place{t.path, line}, text, meaning(action{deed: a.deed, reason: said.reason}, t.site.about, keys)),
-		deed:    a.deed, keys: keys, rank: rank, reason: a.reason, other: a.other, bare: a.bare, full: a.full,
-	})
+	f := t.pf.find(Place{t.path, line}, text, meaning(action{deed: a.deed, reason: said}, t.site.about, keys))
+	e := t.site.add(&entry{Finding: f, action: a, keys: keys, rank: rank})
 	switch e.deed {
 	case block, defers:
-		t.pf.rules.reworded(e, said.reason)
+		t.pf.rules.reworded(e, said)
 	case watch:
-		e.reason = said.reason
+		e.reason = said
+	case mark:
+		e.narrower = "the field is X-Blockd, which names the list, not " + shown(said)
 	}
 	if a.lost != "" {
 		e.lose("%s", a.lost)
@@ -151,11 +151,8 @@ func (t *tableText) entry(line int, text string, a action, keys []key, rank int)
 	if a.other != "" {
 		e.Meant = a.other + ", and " + e.Meant
 	}
-	if a.differ != "" {
-		e.differ(Narrower, "%s", a.differ)
-	}
-	if a.deed == mark {
-		e.differ(Narrower, "the field is X-Blockd, which names the list, not %s", shown(a.field))
+	if e.narrower != "" {
+		e.differ(Narrower, "%s", e.narrower)
 	}
 	return e
 }

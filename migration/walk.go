@@ -124,7 +124,7 @@ func (pf *postfix) step() step { return step{pf.phase, pf.item} }
 func (pf *postfix) exempt(what about, f *Finding, keys ...key) *entry {
 	s := &site{about: what, steps: []step{pf.step()}}
 	pf.sites = append(pf.sites, s)
-	return s.add(&entry{Finding: f, deed: pass, keys: keys})
+	return s.add(&entry{Finding: f, action: action{deed: pass}, keys: keys})
 }
 
 // table reads a table that is asked about senders, clients or recipients.
