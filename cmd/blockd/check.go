@@ -4,31 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
-	"log/slog"
 	"net/netip"
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"blockd/index"
-	"blockd/internal/config"
-	"blockd/internal/control"
 	"blockd/internal/term"
-	"blockd/lists"
 	"blockd/policy"
-	"blockd/reload"
-)
-
-// Check answers with its exit code as grep does.
-const (
-	exitBlocked = 0
-	exitNone    = 1
 )
 
 func newCheck() *cobra.Command {
@@ -75,7 +60,7 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 			return nil
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: answering(func(cmd *cobra.Command, args []string) error {
 			if file != "" && cmd.Flags().Changed("config") {
 				return usagef("want -c or -i, not both")
 			}
@@ -86,24 +71,14 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 					return usagef("--client: want an IP address, have %q", client)
 				}
 			}
-			var code int
-			var err error
-			if mail.file != "" || mail.helo != "" {
-				if mail.client = from; mail.file == "" || len(args) > 1 || recipient != "" {
-					return usagef("want --message FILE with --helo, at most one SENDER, and no --recipient")
-				}
-				code, err = checkMessage(cmd, path, file, mail, args, asJSON)
-			} else {
-				code, err = check(cmd, path, file, asker{client: from, to: recipient}, args, asJSON, explain)
+			if mail.file == "" && mail.helo == "" {
+				return check(cmd, path, file, asker{client: from, to: recipient}, args, asJSON, explain)
 			}
-			if err != nil {
-				return checkError{err}
+			if mail.client = from; mail.file == "" || len(args) > 1 || recipient != "" {
+				return usagef("want --message FILE with --helo, at most one SENDER, and no --recipient")
 			}
-			if code != exitBlocked {
-				return answer(code)
-			}
-			return nil
-		},
+			return checkMessage(cmd, path, file, mail, args, asJSON)
+		}),
 	}
 	configFlag(cmd, &path)
 	cmd.Flags().StringVarP(&file, "index", "i", "", "compiled index `file` to ask, with no configuration")
@@ -118,29 +93,31 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 	return cmd
 }
 
-func check(cmd *cobra.Command, path, file string, ask asker, senders []string, asJSON, explain bool) (code int, err error) {
-	ctx := cmd.Context()
+func check(cmd *cobra.Command, path, file string, ask asker, senders []string, asJSON, explain bool) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	ix, checker, _, err := openToCheck(cmd, path, file)
 	if err != nil {
-		return 0, err
+		return err
 	}
-
+	// A Buffer takes everything.
 	print := printPlain
 	switch {
 	case asJSON && explain:
 		print = func(dst []byte, input string, v *policy.Verdict) []byte {
-			return appendJSON(dst, answerOf(checker, input, *v, explain))
+			b := bytes.NewBuffer(dst)
+			term.JSON(b, explained(checker, input, *v))
+			return b.Bytes()
 		}
 	case asJSON:
 		print = func(dst []byte, input string, v *policy.Verdict) []byte {
 			return append(v.AppendJSON(dst, input), '\n')
 		}
 	case explain:
-		p := term.NewPaint(cmd.OutOrStdout())
+		p := term.NewPaint(out)
 		print = func(dst []byte, input string, v *policy.Verdict) []byte {
-			var text bytes.Buffer
-			explanation{w: &text, paint: p, ix: ix, checker: checker}.print(input, *v) // a Buffer takes everything
-			return append(dst, text.Bytes()...)
+			b := bytes.NewBuffer(dst)
+			explanation{w: b, paint: p, ix: ix, checker: checker}.print(input, *v)
+			return b.Bytes()
 		}
 	}
 	ask.checker = checker
@@ -150,88 +127,26 @@ func check(cmd *cobra.Command, path, file string, ask asker, senders []string, a
 		promote:     func(ctx context.Context) { ix.Promote(ctx) }, // what is wrong with the filter, look-ups tell
 		workers:     runtime.GOMAXPROCS(0),
 	}
-	code, one := exitNone, answers()
+	found, one := error(noneBlocked), answers()
 	for _, s := range senders {
+		var text []byte
 		var blocked bool
 		var err error
 		if s == "-" {
-			blocked, err = lines.run(ctx, cmd.InOrStdin(), cmd.OutOrStdout())
+			blocked, err = lines.run(ctx, cmd.InOrStdin(), out)
 		} else {
-			var text []byte
 			text, blocked, err = one.ask(nil, []string{s})
-			_, writeErr := cmd.OutOrStdout().Write(text)
+			_, writeErr := out.Write(text)
 			err = cmp.Or(err, writeErr)
 		}
 		if blocked {
-			code = exitBlocked
+			found = nil
 		}
 		if err := cmp.Or(err, ctx.Err()); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return code, nil
-}
-
-// openToCheck opens the index file, or the one of the configuration at path, with a
-// Checker over it, and says on standard error if it is not what is configured.
-func openToCheck(cmd *cobra.Command, path, file string) (*index.Index, *policy.Checker, config.Auth, error) {
-	c := config.Config{Auth: config.Default().Auth}
-	var settings policy.Settings
-	var sources []index.Source // as configured; nil with -i
-	if file == "" {
-		var err error
-		if c, err = config.Load(path); err != nil {
-			return nil, nil, config.Auth{}, err
-		}
-		file, settings = c.Index.Path, c.Policy()
-		if settings.Live, err = control.ReadLive(c); err != nil {
-			return nil, nil, config.Auth{}, err
-		}
-		if sources, err = reload.Sources(c.Reload().Lists); err != nil {
-			return nil, nil, config.Auth{}, err
-		}
-	}
-	if sources == nil {
-		path = ""
-	}
-	ix, err := control.OpenIndex(file, path)
-	if err != nil {
-		return nil, nil, config.Auth{}, err
-	}
-	if stale := staleness(cmd.Context(), ix, sources); stale != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s; the answers are those of %s\n", cmd.CommandPath(), stale, term.Path(file))
-	}
-	live := func() *index.Index { return ix }
-	// Its log and metrics are a daemon's; here the output says it all.
-	checker := policy.New(live, settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	return ix, checker, c.Auth, nil
-}
-
-// staleness says in what the index is not what the configuration asks for now;
-// "" if it is, or if nothing was configured. A list that is as long as it was
-// and older than the index is not read again.
-func staleness(ctx context.Context, ix *index.Index, sources []index.Source) string {
-	rows := ix.Lists()
-	for i, s := range sources {
-		if len(rows) != len(sources) || !rows[i].Source.Equal(s) {
-			return "the lists are configured otherwise by now"
-		}
-		if rows[i].Guard != s.Settings.Guard.ID() {
-			return "what no entry may cover is configured otherwise by now"
-		}
-		was := rows[i].Summary
-		if info, err := os.Stat(s.Path); err == nil && info.Size() == was.Size && info.ModTime().Before(ix.Built()) {
-			continue
-		}
-		hash, err := lists.HashFile(ctx, s.Path)
-		if err != nil && !s.Optional {
-			return err.Error()
-		}
-		if hash != was.Hash {
-			return term.Path(s.Path) + " has changed since"
-		}
-	}
-	return ""
+	return found
 }
 
 // deciding returns the match to show for a verdict: the one that decided, or
@@ -273,27 +188,4 @@ func printPlain(dst []byte, input string, v *policy.Verdict) []byte {
 	dst = append(append(dst, '\t'), term.Visible(entry)...)
 	dst = append(append(dst, '\t'), term.Visible(reason)...)
 	return append(dst, '\n')
-}
-
-// jsonAnswer is an answer in the form that HTTP has too.
-type jsonAnswer struct {
-	policy.Answer
-	Explain *policy.Explanation `json:"explain,omitempty"`
-}
-
-func answerOf(checker *policy.Checker, input string, v policy.Verdict, explain bool) jsonAnswer {
-	a := jsonAnswer{Answer: v.Answer(input)}
-	if explain {
-		e := checker.Explain(v)
-		a.Explain = &e
-	}
-	return a
-}
-
-func appendJSON(dst []byte, a any) []byte {
-	b := bytes.NewBuffer(dst)
-	e := json.NewEncoder(b)
-	e.SetEscapeHTML(false)
-	e.Encode(a) // texts and a Buffer: nothing can fail
-	return b.Bytes()
 }

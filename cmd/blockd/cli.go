@@ -45,6 +45,9 @@ type checkError struct{ error }
 func (e checkError) Unwrap() error { return e.error }
 func (e checkError) exitCode() int { return exitTrouble }
 
+// noneBlocked is an answer of check, which ends as grep does.
+const noneBlocked = answer(1)
+
 // answering runs a command whose 1 is an answer.
 func answering(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {

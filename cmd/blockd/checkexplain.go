@@ -257,3 +257,13 @@ func objected(v policy.Verdict) bool {
 	}
 	return false
 }
+
+// jsonAnswer is an answer in the form that HTTP has too, and how it comes about.
+type jsonAnswer struct {
+	policy.Answer
+	Explain policy.Explanation `json:"explain"`
+}
+
+func explained(checker *policy.Checker, input string, v policy.Verdict) jsonAnswer {
+	return jsonAnswer{v.Answer(input), checker.Explain(v)}
+}

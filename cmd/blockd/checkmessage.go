@@ -37,51 +37,51 @@ type mailFacts struct {
 
 // checkMessage explains the decision about one saved message. Unlike a front door
 // it looks for all proofs, whether or not they could change anything.
-func checkMessage(cmd *cobra.Command, path, file string, q mailQuestion, args []string, asJSON bool) (code int, err error) {
+func checkMessage(cmd *cobra.Command, path, file string, q mailQuestion, args []string, asJSON bool) error {
 	ix, checker, auth, err := openToCheck(cmd, path, file)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	resolver, err := daemon.NewResolver(auth, nil)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	text, err := readMessage(q.file, int64(auth.MaxMessage))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	facts := mailFacts{mailQuestion: q, size: len(text)}
 	if len(args) == 1 {
 		facts.sender = args[0]
 	} else if facts.sender, err = returnPath(text); err != nil {
-		return 0, fmt.Errorf("%s: %w", term.Path(q.file), err)
+		return fmt.Errorf("%s: %w", term.Path(q.file), err)
 	}
 	v := checker.Envelope(q.client, facts.sender)
 	facts.domain = v.Sender.Domain()
 	m, err := resolver.Message(cmd.Context(), q.client, bytes.NewReader(text))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	facts.message, facts.spf = &m, resolver.SPF(cmd.Context(), q.client, q.helo, v.Sender.String())
 	if err := cmd.Context().Err(); err != nil {
-		return 0, err
+		return err
 	}
 	v = checker.Prove(v, policy.EvidenceOf(v.Sender, facts.spf, &m))
 	if asJSON {
-		_, err = cmd.OutOrStdout().Write(appendJSON(nil, facts.answer(v, answerOf(checker, facts.sender, v, true))))
+		err = term.JSON(cmd.OutOrStdout(), facts.answer(v, explained(checker, facts.sender, v)))
 	} else {
 		p := term.NewPaint(cmd.OutOrStdout())
 		err = explanation{w: cmd.OutOrStdout(), paint: p, ix: ix, checker: checker, facts: facts.rows(p)}.print(facts.sender, v)
 	}
 	switch {
 	case err != nil:
-		return 0, err
+		return err
 	case v.Internal():
-		return 0, v.Err
+		return v.Err
 	case v.Kind == policy.Blocked:
-		return exitBlocked, nil
+		return nil
 	}
-	return exitNone, nil
+	return noneBlocked
 }
 
 // readMessage reads a saved message with the line ends that it had under way: files
