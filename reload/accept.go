@@ -20,11 +20,7 @@ func Acceptable(err error) bool {
 }
 
 func acceptable(c lists.Class) bool {
-	switch c {
-	case lists.Empty, lists.Shrunk, lists.Grown, lists.Stale, lists.Recent, lists.Frees:
-		return true
-	}
-	return false
+	return slices.Contains([]lists.Class{lists.Empty, lists.Shrunk, lists.Grown, lists.Stale, lists.Recent, lists.Frees}, c)
 }
 
 // Accept notes beside the index at path that an operator wants that generation to serve,

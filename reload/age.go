@@ -22,6 +22,8 @@ func (l List) date(info os.FileInfo) time.Time {
 	return info.ModTime()
 }
 
+func (l List) tooOld(at, clock time.Time) bool { return l.MaxAge > 0 && clock.Sub(at) > l.MaxAge }
+
 // stale finds the files that differ from those in force and are older than their list may be:
 // a backup that was put back would replace newer content without a fault. A file that has not
 // changed may get old, see age. New lists are not compared.
@@ -36,7 +38,7 @@ func stale(all []List, old *index.Index, now []index.ListInfo, clock time.Time) 
 	byName := listsByName(all)
 	for _, row := range now {
 		l := byName[row.Source.List]
-		if l.MaxAge <= 0 || !known[l.Name] || row.Summary.Verdict == lists.Refused ||
+		if !known[l.Name] || row.Summary.Verdict == lists.Refused ||
 			was[fileOf(row)] == row.Summary.Hash {
 			continue
 		}
@@ -44,7 +46,7 @@ func stale(all []List, old *index.Index, now []index.ListInfo, clock time.Time) 
 		if err != nil {
 			continue // it has gone since; the next look says so
 		}
-		if at := l.date(info); clock.Sub(at) > l.MaxAge {
+		if at := l.date(info); l.tooOld(at, clock) {
 			odd = append(odd, fileProblem(l.Name, row.Source.Path, &lists.FileError{Path: row.Source.Path, Class: lists.Stale,
 				Err: fmt.Errorf("is of %s, older than max_age = %s, and not what serves", shownTime(at), shownAge(l.MaxAge))}))
 		}
@@ -64,7 +66,7 @@ func (r *Reloader) age(clock time.Time) {
 	for _, row := range serving.Lists() {
 		l := byName[row.Source.List]
 		at, dated := dates[fileOf(row)]
-		if !dated || l.MaxAge <= 0 || clock.Sub(at) <= l.MaxAge || slices.Contains(old, l.Name) {
+		if !dated || !l.tooOld(at, clock) || slices.Contains(old, l.Name) {
 			continue
 		}
 		old = append(old, l.Name)

@@ -64,20 +64,16 @@ func newLines(now, before *lists.Dropped) []lists.DroppedLine {
 	for _, l := range before.First {
 		had[line{l.Class, l.Text}]++
 	}
-	var news []lists.DroppedLine
-	for _, l := range now.First {
-		if k := (line{l.Class, l.Text}); had[k] > 0 {
-			had[k]--
-		} else {
-			news = append(news, l)
-		}
-	}
-	return news
+	return slices.DeleteFunc(slices.Clone(now.First), func(l lists.DroppedLine) bool {
+		k := line{l.Class, l.Text}
+		had[k]--
+		return had[k] >= 0
+	})
 }
 
-// DroppedRemarks returns a line for each list with refused lines: how many, why, and where one
+// droppedRemarks returns a line for each list with refused lines: how many, why, and where one
 // of them stands.
-func DroppedRemarks(table []index.ListInfo) []string {
+func droppedRemarks(table []index.ListInfo) []string {
 	type total struct {
 		list  string
 		files int

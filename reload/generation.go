@@ -185,11 +185,8 @@ func (r *Reloader) serve(g *generation, out outcome) {
 	r.lacks, r.bytes, r.held = g.lacks, g.bytes, g.withheld
 	r.status.Filtering, r.status.Lists = g.lacks.filtering(r.settings.Lists, table)
 	r.status.Ready = r.status.Lists == 0 || r.status.Filtering > 0
-	r.status.Generation = g.ix.Generation()
-	r.status.Since, r.status.Files = time.Now(), table
-	r.status.Worth, r.status.Overlaps = g.ix.Worth(), g.ix.Overlaps()
-	r.status.Held = r.held.counts()
-	r.status.Remarks = append(DroppedRemarks(table), HeldRemarks(r.status.Held)...)
+	r.status.Since = time.Now()
+	r.status.show(g.ix, r.held.counts())
 	r.live.Store(g.ix)
 	r.mu.Unlock()
 	if r.settings.Served != nil {
@@ -200,6 +197,13 @@ func (r *Reloader) serve(g *generation, out outcome) {
 		slog.Float64("seconds", g.seconds))...)
 	r.tellDropped(table)
 	runtime.GC() // else the old generation stays until the heap has doubled
+}
+
+// show makes the status that of an index. held is the number of entries that are held back, by
+// list.
+func (s *Status) show(ix *index.Index, held map[string]int) {
+	s.Generation, s.Files, s.Worth, s.Overlaps, s.Held = ix.Generation(), ix.Lists(), ix.Worth(), ix.Overlaps(), held
+	s.Remarks = append(droppedRemarks(s.Files), heldRemarks(held)...)
 }
 
 // promote copies the filter of the serving generation from the file to memory, once.

@@ -258,9 +258,9 @@ func (r *Reloader) tellHeld(g *generation) {
 	}
 }
 
-// HeldRemarks returns a line for each list with entries that are held back. held has their
+// heldRemarks returns a line for each list with entries that are held back. held has their
 // numbers.
-func HeldRemarks(held map[string]int) (lines []string) {
+func heldRemarks(held map[string]int) (lines []string) {
 	for _, list := range slices.Sorted(maps.Keys(held)) {
 		lines = append(lines, fmt.Sprintf("list %s: %d held back: they would refuse senders who wrote lately; see blockd lint --held %s",
 			list, held[list], list))

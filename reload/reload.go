@@ -112,15 +112,15 @@ type Reloader struct {
 	files      fileCache
 	decidedOn  []content // what led to the last outcome; nil: look again
 	problems   []problem
-	unfinished int                     // looks in a row that met a file being written
-	yielded    int                     // builds in a row that gave way to a change
-	refusals   func() Past             // of the load in hand
-	promoted   string                  // generation whose filter was brought into memory, or could not be
-	seen       view                    // by the last look
-	dates      map[[2]string]time.Time // by list and path: of what serves, see age
-	held       heldEntries             // of what serves
-	heldKept   heldEntries             // as their file has them
-	noted      [2]os.FileInfo          // see noteMoved
+	unfinished int                // looks in a row that met a file being written
+	yielded    int                // builds in a row that gave way to a change
+	refusals   func() Past        // of the load in hand
+	promoted   string             // generation whose filter was brought into memory, or could not be
+	seen       view               // by the last look
+	dates      map[file]time.Time // of what serves, see age
+	held       heldEntries        // of what serves
+	heldKept   heldEntries        // as their file has them
+	noted      [2]os.FileInfo     // see noteMoved
 }
 
 // Status is what /readyz and the console show.

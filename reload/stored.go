@@ -8,33 +8,26 @@ import (
 	"blockd/index"
 )
 
-// Stored is the status of an index file that no Reloader serves, as far as the file and
+// Stored returns the status of an index file that no Reloader serves, as far as the file and
 // those of the lists tell. all are the lists that are configured; none are without a
 // configuration.
-func Stored(file string, ix *index.Index, all []List) (Status, error) {
-	s := Status{Generation: ix.Generation(), Files: ix.Lists(), Worth: ix.Worth(), Overlaps: ix.Overlaps(),
-		Dates: map[[2]string]time.Time{}, Held: map[string]int{}}
-	held, err := Held(file)
+func Stored(path string, ix *index.Index, all []List) (s Status, err error) {
+	held, err := readHeld(path)
 	if err != nil {
 		return s, err
 	}
-	for _, e := range held {
-		s.Held[e.List]++
-	}
-	s.Remarks = append(DroppedRemarks(s.Files), HeldRemarks(s.Held)...)
-	now := time.Now()
+	s.show(ix, held.in(ix).counts())
+	s.Dates = map[file]time.Time{}
+	now, byName := time.Now(), listsByName(all)
 	for _, row := range s.Files {
 		info, err := os.Stat(row.Source.Path)
 		if err != nil || info.ModTime().After(ix.Built()) {
 			continue // not what was compiled
 		}
-		var l List
-		if i := slices.IndexFunc(all, func(l List) bool { return l.Name == row.Source.List }); i >= 0 {
-			l = all[i]
-		}
+		l := byName[row.Source.List]
 		at := l.date(info)
-		s.Dates[[2]string{row.Source.List, row.Source.Path}] = at
-		if l.MaxAge > 0 && now.Sub(at) > l.MaxAge && !slices.Contains(s.Stale, l.Name) {
+		s.Dates[fileOf(row)] = at
+		if l.tooOld(at, now) && !slices.Contains(s.Stale, l.Name) {
 			s.Stale = append(s.Stale, l.Name)
 		}
 	}
