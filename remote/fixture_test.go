@@ -58,6 +58,11 @@ func (x *fixture) again(s Source) *fixture {
 	return newFixture(x.t, s)
 }
 
+// Fetch is FetchDue for every source.
+func (f *Fetcher) Fetch(ctx context.Context) error {
+	return f.fetchThose(ctx, func(*source) bool { return true })
+}
+
 // fetch fetches once and wants no error.
 func (x *fixture) fetch() {
 	x.t.Helper()

@@ -100,15 +100,10 @@ func (f *Fetcher) Now() {
 	}
 }
 
-// Fetch fetches every source once, in the foreground. The error joins one *Error
-// for every source whose copy could not be brought up to date, or is that of ctx.
-func (f *Fetcher) Fetch(ctx context.Context) error {
-	return f.fetchThose(ctx, func(*source) bool { return true })
-}
-
-// FetchDue is Fetch for the sources that Run would ask at once: their copy is
-// missing, is not what was last stored, or was last confirmed longer ago than
-// Every.
+// FetchDue fetches once, in the foreground, the sources that Run would ask at once: their
+// copy is missing, is not what was last stored, or was last confirmed longer ago than
+// Every. The error joins one *Error for every source whose copy could not be brought up to
+// date, or is that of ctx.
 func (f *Fetcher) FetchDue(ctx context.Context) error {
 	return f.fetchThose(ctx, func(s *source) bool {
 		age, known := s.age()

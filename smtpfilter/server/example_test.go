@@ -57,15 +57,15 @@ func Example() {
 	relay := session.New(session.Settings{Hostname: "us.example"}, next, checker, session.NewMetrics(reg), quiet)
 	filter := server.New(server.Settings{Hostname: "us.example"}, next, reg, quiet)
 
-	listeners, err := server.Listen(context.Background(), "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error)
-	go func() { stopped <- filter.Serve(ctx, relay.Run, listeners...) }()
+	go func() { stopped <- filter.Serve(ctx, relay.Run, l) }()
 
-	client, err := net.Dial("tcp", listeners[0].Addr().String())
+	client, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		log.Fatal(err)
 	}

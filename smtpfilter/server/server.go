@@ -103,25 +103,7 @@ func (s *Server) Sessions() int {
 // shorter deadlines.
 func (s *Server) Crowded() bool { return s.clients.crowded() }
 
-// Listen opens a listener for each address, "HOST:PORT". After an error none is open.
-func Listen(ctx context.Context, addresses ...string) ([]net.Listener, error) {
-	var lc net.ListenConfig
-	var listeners []net.Listener
-	for _, a := range addresses {
-		l, err := lc.Listen(ctx, "tcp", a)
-		if err != nil {
-			for _, l := range listeners {
-				l.Close()
-			}
-			return nil, err // of the form "listen tcp 127.0.0.1:25: …"
-		}
-		listeners = append(listeners, l)
-	}
-	return listeners, nil
-}
-
-// Serve accepts clients on the listeners, from Listen or from elsewhere (socket
-// activation, for example), until ctx ends. It lets run serve each client, and watches
+// Serve accepts clients on the listeners until ctx ends. It lets run serve each client, and watches
 // upstream meanwhile. Then it closes the listeners, waits until the sessions have
 // drained, for StopTimeout at the most, and returns nil. It is called once.
 //

@@ -132,15 +132,11 @@ func prepare(s Settings, up *upstream.Dialer) *running {
 // the test ends.
 func (r *running) serve(t *testing.T, run Run) {
 	t.Helper()
-	listeners, err := Listen(t.Context(), "127.0.0.1:0", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.address, r.tlsAddress = listeners[0].Addr().String(), listeners[1].Addr().String()
-	listeners[1] = Implicit(listeners[1])
+	plain, overTLS := testkit.Listen(t), testkit.Listen(t)
+	r.address, r.tlsAddress = plain.Addr().String(), overTLS.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
-	go func() { r.done <- r.Serve(ctx, run, listeners...) }()
+	go func() { r.done <- r.Serve(ctx, run, plain, Implicit(overTLS)) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -382,37 +378,17 @@ func TestAcceptErrorsAreWaitedOut(t *testing.T) {
 }
 
 func TestOwnListenerIsNoUpstream(t *testing.T) {
-	listeners, err := Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	up := upstream.New(upstream.Settings{Network: "tcp", Address: listeners[0].Addr().String()})
+	l := testkit.Listen(t)
+	up := upstream.New(upstream.Settings{Network: "tcp", Address: l.Addr().String()})
 	s := New(Settings{}, up, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	if err := s.Serve(t.Context(), echo, listeners...); !errors.Is(err, upstream.ErrOwnListener) {
+	if err := s.Serve(t.Context(), echo, l); !errors.Is(err, upstream.ErrOwnListener) {
 		t.Errorf("Serve: %v, want ErrOwnListener", err)
 	}
-	if _, err := listeners[0].Accept(); !errors.Is(err, net.ErrClosed) {
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept: %v, want the listener closed", err)
 	}
 	if err := s.Serve(t.Context(), echo); err == nil || errors.Is(err, upstream.ErrOwnListener) {
 		t.Errorf("second Serve: %v, want an error of its own", err)
-	}
-}
-
-func TestListenIsAllOrNothing(t *testing.T) {
-	taken := testkit.Listen(t)
-	defer taken.Close()
-	free := testkit.Listen(t)
-	address := free.Addr().String()
-	free.Close()
-	if _, err := Listen(t.Context(), address, taken.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Fatalf("Listen: %v, want EADDRINUSE", err)
-	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Errorf("the first address is still taken: %v", err)
-	} else {
-		l.Close()
 	}
 }
 
