@@ -2,7 +2,6 @@ package reload
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"slices"
@@ -12,13 +11,22 @@ import (
 	"blockd/lists"
 )
 
-// Acceptable reports whether err, one of Compare, is of a rule that an operator may override,
-// because the change may be meant. A file that is bad by itself is not acceptable.
-func Acceptable(err error) bool {
-	fe, ok := errors.AsType[*lists.FileError](err)
-	return ok && acceptable(fe.Class)
+// Difference is why a list of a new generation does not take the place of the one in force.
+type Difference struct {
+	List       string
+	Err        error
+	Acceptable bool // an operator may override it, because the change may be meant
 }
 
+func differences(odd []problem) (all []Difference) {
+	for _, p := range odd {
+		all = append(all, Difference{p.list, p.err, acceptable(p.class)})
+	}
+	return all
+}
+
+// acceptable reports whether a rule may be overridden. A file that is bad by itself is not
+// acceptable.
 func acceptable(c lists.Class) bool {
 	return slices.Contains([]lists.Class{lists.Empty, lists.Shrunk, lists.Grown, lists.Stale, lists.Recent, lists.Frees}, c)
 }

@@ -94,7 +94,7 @@ func TestAcceptedBackup(t *testing.T) {
 	draft, err := index.Build(t.Context(), d.settings.Path, d.sources(), index.Options{})
 	d.must(err)
 	errs := Compare(d.settings.Lists, d.Live(), draft.Report.Lists)
-	if len(errs) != 1 || !Acceptable(errs[0]) || !strings.Contains(errs[0].Error(), "stale") {
+	if len(errs) != 1 || !errs[0].Acceptable || !strings.Contains(errs[0].Err.Error(), "stale") {
 		t.Errorf("Compare() = %v, want one that may be accepted", errs)
 	}
 	d.must(draft.Publish())

@@ -15,15 +15,16 @@ const (
 	growFrom   = 1000
 )
 
-// Compare returns an error for each list of a new generation that differs too much from the
-// one in force, or is older. It wraps a *lists.FileError of class Empty, Shrunk, Grown,
-// BadFormat or Stale. Lists that are new, or are not configured any more, are not compared.
-func Compare(all []List, old *index.Index, now []index.ListInfo) []error {
-	errs := errorsOf(compare(all, old.Lists(), now))
+// Compare returns the lists of a new generation that differ too much from those in force, or
+// are older. Err wraps a *lists.FileError of class Empty, Shrunk, Grown, BadFormat or Stale.
+// Lists that are new, or are not configured any more, are not compared.
+func Compare(all []List, old *index.Index, now []index.ListInfo) []Difference {
+	odd := compare(all, old.Lists(), now)
 	for _, p := range stale(all, old, now, time.Now()) {
-		errs = append(errs, fmt.Errorf("%w, which was built at %s", p.err, shownTime(old.Built())))
+		p.err = fmt.Errorf("%w, which was built at %s", p.err, shownTime(old.Built()))
+		odd = append(odd, p)
 	}
-	return errs
+	return differences(odd)
 }
 
 // compare is Compare without the age. A list is more often emptied by accident, such as a

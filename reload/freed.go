@@ -49,8 +49,8 @@ func (r *Reloader) freed(old, draft *index.Index) []problem {
 
 // Freed is like Compare, about what a new generation would let pass. Its errors wrap a
 // *lists.FileError of class Frees.
-func Freed(all []List, old, draft *index.Index, past Past, judge Judge) []error {
-	return errorsOf(freed(all, old, draft, past, judge))
+func Freed(all []List, old, draft *index.Index, past Past, judge Judge) []Difference {
+	return differences(freed(all, old, draft, past, judge))
 }
 
 // lifting is the refusals that one list would lift.

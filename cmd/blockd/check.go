@@ -61,9 +61,6 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: answering(func(cmd *cobra.Command, args []string) error {
-			if file != "" && cmd.Flags().Changed("config") {
-				return usagef("want -c or -i, not both")
-			}
 			var from netip.Addr
 			if client != "" {
 				var err error
@@ -81,8 +78,7 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 		}),
 	}
 	configFlag(cmd, &path)
-	cmd.Flags().StringVarP(&file, "index", "i", "", "compiled index `file` to ask, with no configuration")
-	must(cmd.MarkFlagFilename("index", "bdx"))
+	indexFlag(cmd, &file, "ask")
 	cmd.Flags().StringVar(&client, "client", "", "the `IP` address that the senders' mail comes from")
 	cmd.Flags().StringVar(&recipient, "recipient", "", "the `ADDRESS` that the senders' mail goes to")
 	cmd.Flags().StringVar(&mail.file, "message", "", "explain the decision about the message in `FILE`; needs DNS")

@@ -97,6 +97,18 @@ func configFlag(cmd *cobra.Command, path *string) {
 	must(cmd.MarkFlagFilename("config", "toml"))
 }
 
+// indexFlag adds -i, which stands in the place of -c.
+func indexFlag(cmd *cobra.Command, file *string, use string) {
+	cmd.Flags().StringVarP(file, "index", "i", "", "compiled index `file` to "+use+", with no configuration")
+	must(cmd.MarkFlagFilename("index", "bdx"))
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if *file != "" && cmd.Flags().Changed("config") {
+			return usagef("want -c or -i, not both")
+		}
+		return nil
+	}
+}
+
 // firstFile is the first of paths that is there, or the first of all.
 func firstFile(paths ...string) string {
 	for _, path := range paths {

@@ -298,18 +298,15 @@ func (j *job) gate(ctx context.Context, draft *index.Draft, stderr io.Writer) er
 			odd = append(odd, reload.Freed(j.lists, old, draft.Index(), past, j.judge)...)
 		}
 	}
-	for _, err := range odd {
+	for _, d := range odd {
 		how := ""
-		switch {
-		case !reload.Acceptable(err):
-			acceptable = false
-			refused++
-		case j.accepts(listOf(err)):
+		if d.Acceptable && j.accepts(d.List) {
 			how = "accepted: "
-		default:
+		} else {
 			refused++
+			acceptable = acceptable && d.Acceptable
 		}
-		fmt.Fprintf(stderr, "%s%v\n", how, err)
+		fmt.Fprintf(stderr, "%s%v\n", how, d.Err)
 	}
 	if refused == 0 {
 		return nil
@@ -319,13 +316,6 @@ func (j *job) gate(ctx context.Context, draft *index.Draft, stderr io.Writer) er
 		hint = "; --accept takes it this once"
 	}
 	return fmt.Errorf("%s refused; %s stays as it is%s", term.Counted(refused, "list"), term.Path(j.path), hint)
-}
-
-// listOf is the list that an error of reload.Compare is about.
-func listOf(err error) string {
-	text, _ := strings.CutPrefix(err.Error(), "list ")
-	name, _, _ := strings.Cut(text, ": ")
-	return name
 }
 
 func (r compileReport) text(w io.Writer) error {

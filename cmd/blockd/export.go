@@ -50,10 +50,7 @@ error.`,
   blockd export --format hosts --list malware --list scam`,
 		Args: noArgs,
 		RunE: answering(func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case file != "" && cmd.Flags().Changed("config"):
-				return usagef("want -c or -i, not both")
-			case !slices.Contains(lists.WritableFormats(), format):
+			if !slices.Contains(lists.WritableFormats(), format) {
 				return usagef("want --format, one of %s", strings.Join(lists.WritableFormats(), ", "))
 			}
 			var c config.Config
@@ -90,8 +87,7 @@ error.`,
 		}),
 	}
 	configFlag(cmd, &path)
-	cmd.Flags().StringVarP(&file, "index", "i", "", "compiled index `file` to export, with no configuration")
-	must(cmd.MarkFlagFilename("index", "bdx"))
+	indexFlag(cmd, &file, "export")
 	cmd.Flags().StringVar(&format, "format", "", "format `F` to write")
 	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(lists.WritableFormats(), cobra.ShellCompDirectiveNoFileComp)))
 	cmd.Flags().StringArrayVar(&names, "list", nil, "only the list `NAME`; may be repeated")

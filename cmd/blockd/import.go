@@ -189,16 +189,14 @@ func writeImport(dir string, r *migration.Result, force bool) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	files := []struct {
+	type file struct {
 		path string
 		text []byte
-	}{{"config.toml", r.Config(listsFolder)}, {"report.txt", report.Bytes()}}
+	}
+	files := []file{{"config.toml", r.Config(listsFolder)}, {"report.txt", report.Bytes()}}
 	for _, l := range r.Lists {
 		if l.URL == "" {
-			files = append(files, struct {
-				path string
-				text []byte
-			}{filepath.Join(listsFolder, l.File), l.Text})
+			files = append(files, file{filepath.Join(listsFolder, l.File), l.Text})
 		}
 	}
 	for _, f := range files {

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -65,7 +64,7 @@ Each distinct entry is remembered while its file is read, to find it again: abou
 			w := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
 			var out lintOutput = newLintText(w, term.NewPaint(cmd.OutOrStdout()), term.Width(cmd.OutOrStdout()), all)
 			if asJSON {
-				out = newLintJSON(w, all)
+				out = lintJSON{w, all}
 			}
 			good, err := lint(cmd.Context(), args, sources, out)
 			if err := errors.Join(err, w.Flush()); err != nil {
@@ -319,17 +318,11 @@ func (t *lintText) end() error {
 
 // lintJSON prints an object a line. docs/lists.md, section 9, fixes its form.
 type lintJSON struct {
-	enc *json.Encoder
+	w   io.Writer
 	all bool
 }
 
-func newLintJSON(w io.Writer, all bool) *lintJSON {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return &lintJSON{enc, all}
-}
-
-func (l *lintJSON) item(file string, it *lists.Item) error {
+func (l lintJSON) item(file string, it *lists.Item) error {
 	if !l.all && quiet(it) {
 		return nil
 	}
@@ -350,7 +343,7 @@ func (l *lintJSON) item(file string, it *lists.Item) error {
 	if it.Kind != lists.Skip && it.Kind != lists.Err {
 		o.Scope, o.Action = it.Scope.String(), it.Action.String()
 	}
-	return l.enc.Encode(o)
+	return term.JSON(l.w, o)
 }
 
 // quiet reports a line that is shown on request only: a blank or a comment.
@@ -358,7 +351,7 @@ func quiet(it *lists.Item) bool {
 	return it.Kind == lists.Skip && (it.Class == lists.Blank || it.Class == lists.Comment)
 }
 
-func (l *lintJSON) summary(file string, s lists.Summary, keys int) error {
+func (l lintJSON) summary(file string, s lists.Summary, keys int) error {
 	type summary struct {
 		Format  string `json:"format"`
 		Lines   int    `json:"lines"`
@@ -369,13 +362,13 @@ func (l *lintJSON) summary(file string, s lists.Summary, keys int) error {
 		Verdict string `json:"verdict"`
 		Why     string `json:"why"`
 	}
-	return l.enc.Encode(struct {
+	return term.JSON(l.w, struct {
 		File    string  `json:"file"`
 		Summary summary `json:"summary"`
 	}{file, summary{s.Format, s.Lines, s.Entries, keys, s.Errors, s.Skipped, string(s.Verdict), s.Why}})
 }
 
-func (l *lintJSON) end() error { return nil }
+func (l lintJSON) end() error { return nil }
 
 // lintHeld shows the entries that are held back, of some lists of a configuration or of
 // all. That there are some is no fault of a list.

@@ -38,9 +38,6 @@ it knows, and hits are "-".`,
   blockd lists --json | jq -r '.worth[] | select(.unique == 0).list'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if file != "" && cmd.Flags().Changed("config") {
-				return usagef("want -c or -i, not both")
-			}
 			lists, err := listing(cmd.Context(), path, file, view.entries, cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -53,8 +50,7 @@ it knows, and hits are "-".`,
 		},
 	}
 	configFlag(cmd, &path)
-	cmd.Flags().StringVarP(&file, "index", "i", "", "compiled index `file` to read, with no configuration")
-	must(cmd.MarkFlagFilename("index", "bdx"))
+	indexFlag(cmd, &file, "read")
 	cmd.Flags().BoolVar(&view.files, "files", false, "a row for each file")
 	cmd.Flags().BoolVar(&view.overlaps, "overlaps", false, "all pairs of lists that share keys, not the first ten")
 	cmd.Flags().BoolVar(&view.entries, "entries", false, "the entries with the most hits")
