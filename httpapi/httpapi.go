@@ -134,7 +134,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	case s.settings.TLS != nil && l.Addr().Network() != "unix":
 		l = tls.NewListener(all, s.settings.TLS)
 	case s.settings.Fast:
-		fast = fastpath.NewListener(ctx, all, srv, checkPath, s.settings.MaxConnections)
+		fast = fastpath.NewListener(ctx, all, srv, checkPath, marked(s.guard(http.HandlerFunc(s.check))), s.settings.MaxConnections)
 		l = fast
 	default:
 		l = all

@@ -28,21 +28,23 @@ const Slack = 15 * time.Second
 // and alone. From there on it is the server's, for good.
 type Listener struct {
 	net.Listener
-	ctx    context.Context
-	server *http.Server
-	path   string        // of the requests
-	places chan struct{} // one is taken by each connection on the fast path
+	ctx     context.Context
+	server  *http.Server
+	path    string // of the requests
+	handler http.Handler
+	places  chan struct{} // one is taken by each connection on the fast path
 }
 
 // NewListener returns a Listener whose connections, most at a time, answer "GET path?query"
-// with the server's handler, limits and ConnContext. All leave the fast path when ctx ends.
+// within the server's limits, with its ConnContext and with handler, which is the one that the
+// server's handler has for them. All leave the fast path when ctx ends.
 //
 // The server takes a connection for new as long as it is on the fast path. Its ReadTimeout
 // would run out there, so it must be 0, and its Shutdown would cut off answers that Drain
 // waits for.
-func NewListener(ctx context.Context, l net.Listener, server *http.Server, path string, most int) *Listener {
+func NewListener(ctx context.Context, l net.Listener, server *http.Server, path string, handler http.Handler, most int) *Listener {
 	ctx = context.WithValue(ctx, http.ServerContextKey, server)
-	return &Listener{Listener: l, ctx: ctx, server: server, path: path, places: make(chan struct{}, most)}
+	return &Listener{Listener: l, ctx: ctx, server: server, path: path, handler: handler, places: make(chan struct{}, most)}
 }
 
 // Accept implements net.Listener.
@@ -116,7 +118,7 @@ func (e *exchange) read(p []byte) (n int, err error) {
 			return n, nil
 		}
 		e.arm(now)
-		e.listener.server.Handler.ServeHTTP(&e.answer, e.request)
+		e.listener.handler.ServeHTTP(&e.answer, e.request)
 		if _, err = e.conn.Write(e.answer.finish(now)); err != nil {
 			return 0, err
 		}

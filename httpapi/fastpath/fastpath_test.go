@@ -102,7 +102,7 @@ func serve(t *testing.T, fast bool, handler http.HandlerFunc, test func(p *testk
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		p, srv, ended := testkit.NewPipes(), newServer(handler), make(chan struct{})
-		l := NewListener(ctx, p, srv, "/v1/check", 4)
+		l := NewListener(ctx, p, srv, "/v1/check", handler, 4)
 		go func() {
 			defer close(ended)
 			if fast {
@@ -122,7 +122,7 @@ func serve(t *testing.T, fast bool, handler http.HandlerFunc, test func(p *testk
 func newExchange(t *testing.T, handler http.HandlerFunc) *exchange {
 	client, server := net.Pipe()
 	t.Cleanup(func() { client.Close() })
-	return &exchange{listener: NewListener(t.Context(), nil, newServer(handler), "/v1/check", 1), conn: server}
+	return &exchange{listener: NewListener(t.Context(), nil, newServer(handler), "/v1/check", handler, 1), conn: server}
 }
 
 func TestRecognise(t *testing.T) {
@@ -211,7 +211,7 @@ func TestAllocations(t *testing.T) {
 	b, now := []byte(plainCheck), time.Now()
 	if got := testing.AllocsPerRun(200, func() {
 		e.recognise(b)
-		e.listener.server.Handler.ServeHTTP(&e.answer, e.request)
+		e.listener.handler.ServeHTTP(&e.answer, e.request)
 		e.answer.finish(now)
 	}); got > 1 { // the query
 		t.Errorf("%.0f allocations, want 1", got)
