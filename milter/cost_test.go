@@ -3,14 +3,13 @@ package milter
 import (
 	"log/slog"
 	"net/netip"
-	"path/filepath"
 	"testing"
 
 	"github.com/d--j/go-milter"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
-	"blockd/internal/testkit"
+	"blockd/internal/testkit/indexes"
 	"blockd/policy"
 )
 
@@ -24,16 +23,7 @@ func (b bare) Get(name milter.MacroName) string { return b.macros[name] }
 
 func clearPath(t testing.TB) (*recoverer, bare) {
 	t.Helper()
-	dir := t.TempDir()
-	path := testkit.Write(t, filepath.Join(dir, "bad.txt"), "bad.example\n")
-	source := index.Source{List: "bad", Path: path}
-	source.Settings.Format = "plain"
-	draft, err := index.Build(t.Context(), filepath.Join(dir, "test.bdx"), []index.Source{source}, index.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(draft.Discard)
-	ix, reg, log := draft.Index(), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	ix, reg, log := indexes.Build(t, indexes.Source(t, "bad", "bad.example\n")), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
 	s := New(Settings{SkipAuthenticated: true, Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 		policy.New(func() *index.Index { return ix }, policy.Settings{}, log, reg), reg, log)
 	m := bare{macros: map[string]string{milter.MacroMailAddr: "friend@there.example"}}

@@ -15,9 +15,9 @@ import (
 	"blockd/remote"
 )
 
-// A list is published, fetched, and then replaced by an error page.
+// A server has an error page in place of a list at first, and then the list.
 func Example() {
-	answer := "bulk.example\n"
+	answer := "<!doctype html><title>Down for maintenance</title>"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, answer)
 	}))
@@ -36,15 +36,15 @@ func Example() {
 		panic(err)
 	}
 	look := func() {
-		err := fetcher.Fetch(context.Background())
+		err := fetcher.FetchDue(context.Background())
 		text, _ := os.ReadFile(path)
 		fmt.Printf("%q, %v\n", text, err)
 	}
 
 	look()
-	answer = "<!doctype html><title>Down for maintenance</title>"
+	answer = "bulk.example\n"
 	look()
 	// Output:
+	// "", list bulk: html: the answer is a web page or XML, not a list
 	// "bulk.example\n", <nil>
-	// "bulk.example\n", list bulk: html: the answer is a web page or XML, not a list
 }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -18,28 +17,14 @@ import (
 
 	"blockd/index"
 	"blockd/internal/race"
-	"blockd/internal/testkit"
-	"blockd/lists"
+	"blockd/internal/testkit/indexes"
 	"blockd/policy"
 )
 
 // testPipeline is a pipeline over an index that blocks bad.example.
 func testPipeline(t testing.TB, workers int) (pipeline, *index.Index) {
 	t.Helper()
-	dir := t.TempDir()
-	list, path := filepath.Join(dir, "bad.txt"), filepath.Join(dir, "bad.bdx")
-	testkit.Write(t, list, "bad.example\n")
-	d, err := index.Build(t.Context(), path, []index.Source{{List: "bad", Path: list, Settings: lists.Settings{Format: "plain"}}}, index.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Publish(); err != nil {
-		t.Fatal(err)
-	}
-	ix, err := index.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ix := indexes.Build(t, indexes.Source(t, "bad", "bad.example\n"))
 	checker := policy.New(func() *index.Index { return ix }, policy.Settings{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	return pipeline{
 		newAnswerer: func() *answerer { return &answerer{asker: asker{checker: checker}, print: printPlain} },
