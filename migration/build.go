@@ -67,30 +67,39 @@ func (r *Result) build(ctx context.Context, sites []*site, o Options) error {
 		if s.name == "" {
 			continue
 		}
-		used := map[part]bool{}
-		for _, e := range s.entries {
-			if e.Outcome == Lost {
-				continue
-			}
-			e.List = ""
-			for _, k := range e.keys {
-				used[partOf(e, k)] = true
-			}
+		if err := r.buildSite(ctx, s, taken, o); err != nil {
+			return err
 		}
-		lead := true // the first list has the comments, and the lines that are not carried over
-		for _, p := range parts {
-			if !used[p] {
-				continue
-			}
-			l := p.newList(s)
-			l.Name = unique(taken, listName(l.Name))
-			l.File = l.Name + map[string]string{"postfix": ".access", "plain": ".txt"}[l.Format]
-			if err := r.settle(ctx, l, p, lead, o); err != nil {
-				return err
-			}
-			if lead = false; l.Entries > 0 {
-				r.Lists = append(r.Lists, l)
-			}
+	}
+	return nil
+}
+
+// buildSite makes the lists of one site. The first of them has the comments, and the lines that
+// are not carried over.
+func (r *Result) buildSite(ctx context.Context, s *site, taken map[string]bool, o Options) error {
+	used := map[part]bool{}
+	for _, e := range s.entries {
+		if e.Outcome == Lost {
+			continue
+		}
+		e.List = ""
+		for _, k := range e.keys {
+			used[partOf(e, k)] = true
+		}
+	}
+	lead := true
+	for _, p := range parts {
+		if !used[p] {
+			continue
+		}
+		l := p.newList(s)
+		l.Name = unique(taken, listName(l.Name))
+		l.File = l.Name + map[string]string{"postfix": ".access", "plain": ".txt"}[l.Format]
+		if err := r.settle(ctx, l, p, lead, o); err != nil {
+			return err
+		}
+		if lead = false; l.Entries > 0 {
+			r.Lists = append(r.Lists, l)
 		}
 	}
 	return nil
@@ -252,60 +261,69 @@ func (l *List) guard(hostname string, o Options) lists.GuardSettings {
 
 // write makes the text of the list, and says which line has what.
 func (l *List) write(p part, lead bool, program string) map[int]written {
-	var b bytes.Buffer
-	at, n := map[int]written{}, 0
-	put := func(format string, args ...any) {
-		fmt.Fprintf(&b, format+"\n", args...)
-		n++
-	}
-	put("# From %s, by blockd import --from-%s.", clean(l.Comes), strings.ToLower(program))
-	var answers []string
+	t := listText{List: l, part: p, at: map[int]written{}}
+	t.put("# From %s, by blockd import --from-%s.", clean(l.Comes), strings.ToLower(program))
 	l.Discard, l.Reason, l.Says = false, "", ""
 	for _, line := range l.site.lines {
-		e := line.entry
-		if e == nil {
-			if lead {
-				put("# %s", clean(strings.TrimLeft(line.comment, "#?;! \t")))
-			}
-			continue
-		}
-		if e.Outcome == Lost {
-			if lead {
-				put("# Line %d, not carried over: %s", e.Line, e.Text)
-			}
-			continue
-		}
-		first := true
-		for _, k := range e.keys {
-			if partOf(e, k) != p {
-				continue
-			}
-			text := l.say(e, k)
-			if first && text != e.Text {
-				put("# Line %d: %s", e.Line, e.Text)
-			}
-			first = false
-			put("%s", text)
-			at[n] = written{e, k}
-			if e.List == "" || l.Hold || p == (part{deed: mark}) {
-				e.List = l.Name
-			}
-			l.Discard = l.Discard || e.deed == discard
-			switch {
-			case l.Patterns && e.deed == watch:
-				l.Reason = cut(clean(e.reason), 400)
-			case l.Patterns && e.deed.answers():
-				answers = append(answers, cmp.Or(e.full, clean(e.reason)))
-			case e.deed == block && e.bare != "":
-				l.Says = e.bare
-			}
+		switch e := line.entry; {
+		case e == nil && lead:
+			t.put("# %s", clean(strings.TrimLeft(line.comment, "#?;! \t")))
+		case e == nil:
+		case e.Outcome != Lost:
+			t.entry(e)
+		case lead:
+			t.put("# Line %d, not carried over: %s", e.Line, e.Text)
 		}
 	}
 	if l.Patterns {
-		l.reason(answers, at)
+		l.reason(t.answers, t.at)
 	}
-	l.Text = b.Bytes()
-	return at
+	l.Text = t.out.Bytes()
+	return t.at
+}
+
+// listText is the text of a list being written.
+type listText struct {
+	*List
+	part    part
+	out     bytes.Buffer
+	n       int // lines
+	at      map[int]written
+	answers []string // of patterns
+}
+
+func (t *listText) put(format string, args ...any) {
+	fmt.Fprintf(&t.out, format+"\n", args...)
+	t.n++
+}
+
+// entry writes the keys of an entry that belong to this list.
+func (t *listText) entry(e *entry) {
+	first := true
+	for _, k := range e.keys {
+		if partOf(e, k) != t.part {
+			continue
+		}
+		text := t.say(e, k)
+		if first && text != e.Text {
+			t.put("# Line %d: %s", e.Line, e.Text)
+		}
+		first = false
+		t.put("%s", text)
+		t.at[t.n] = written{e, k}
+		if e.List == "" || t.Hold || t.part == (part{deed: mark}) {
+			e.List = t.Name
+		}
+		t.Discard = t.Discard || e.deed == discard
+		switch {
+		case t.Patterns && e.deed == watch:
+			t.Reason = cut(clean(e.reason), 400)
+		case t.Patterns && e.deed.answers():
+			t.answers = append(t.answers, cmp.Or(e.full, clean(e.reason)))
+		case e.deed == block && e.bare != "":
+			t.Says = e.bare
+		}
+	}
 }
 
 // reason gives a list of patterns the text that all its entries have: such a list

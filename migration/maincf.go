@@ -36,7 +36,8 @@ func (p parameter) place(word string, from *int) Place {
 // parameters are those of main.cf, with the overrides of one service on top.
 type parameters struct {
 	dir      string               // the folder of main.cf
-	set      map[string]parameter // what the files say
+	over     map[string]parameter // the -o of the service on port 25; nil if there is none
+	set      map[string]parameter // what the files say, with them
 	defaults map[string]string    // what Postfix takes for asked, with what the files say
 }
 
@@ -67,25 +68,10 @@ func (pf *postfix) ask(ctx context.Context, mainCF string, postconf runner) erro
 		return fmt.Errorf("%s: postconf reads the main.cf of a folder: give the file that name", mainCF)
 	}
 	pf.params = parameters{dir: filepath.Clean(dir), set: map[string]parameter{}, defaults: map[string]string{}}
-	var mine map[string]parameter
-	settings := func(flag string, names ...string) (lines []string, err error) {
-		args := []string{"-c", ".", flag}
-		for _, name := range slices.Sorted(maps.Keys(mine)) {
-			args = append(args, "-o", name+"="+mine[name].value)
-		}
-		args = append(args, "-o", "inet_interfaces=loopback-only", "-o", "proxy_interfaces=")
-		out, complaints, err := postconf(ctx, pf.params.dir, append(args, names...)...)
-		for _, text := range complaints {
-			if text, ok := strings.CutPrefix(text, "postconf: warning: ./"); ok && err == nil {
-				pf.note("%s", shown(text))
-			}
-		}
-		return strings.Split(out, "\n"), err
-	}
-	if mine, err = pf.services(settings); err != nil {
+	if err := pf.services(ctx, postconf); err != nil {
 		return err
 	}
-	lines, err := settings("-nx")
+	lines, err := pf.postconf(ctx, postconf, "-nx")
 	if err != nil {
 		return err
 	}
@@ -97,84 +83,106 @@ func (pf *postfix) ask(ctx context.Context, mainCF string, postconf runner) erro
 		}
 	}
 	for _, line := range lines {
-		name, value, _ := strings.Cut(line, " =")
-		p, ours := mine[name]
-		if l, ok := stands[name]; ok && !ours {
-			p.at, p.parts = Place{mainCF, l.line}, l.parts
-		} else if !ours {
-			continue
+		name, value := cutSetting(line)
+		p, ok := pf.params.over[name]
+		if l, there := stands[name]; there && !ok {
+			p, ok = parameter{at: Place{mainCF, l.line}, parts: l.parts}, true
 		}
-		p.value = strings.TrimSpace(value)
-		pf.params.set[name] = p
+		if p.value = value; ok {
+			pf.params.set[name] = p
+		}
 	}
-	if lines, err = settings("-x", asked[:]...); err != nil {
-		return err
-	}
+	lines, err = pf.postconf(ctx, postconf, "-x", asked[:]...)
 	for _, line := range lines {
-		name, value, _ := strings.Cut(line, " =")
-		pf.params.defaults[name] = strings.TrimSpace(value)
+		name, value := cutSetting(line)
+		pf.params.defaults[name] = value
 	}
-	return nil
+	return err
 }
 
-// services returns the overrides of the smtpd that mail comes in by, not expanded.
-func (pf *postfix) services(settings func(string, ...string) ([]string, error)) (map[string]parameter, error) {
+// postconf runs postconf, and returns the lines that it prints.
+func (pf *postfix) postconf(ctx context.Context, run runner, flag string, names ...string) ([]string, error) {
+	args := []string{"-c", ".", flag}
+	for _, name := range slices.Sorted(maps.Keys(pf.params.over)) {
+		args = append(args, "-o", name+"="+pf.params.over[name].value)
+	}
+	args = append(args, "-o", "inet_interfaces=loopback-only", "-o", "proxy_interfaces=")
+	out, complaints, err := run(ctx, pf.params.dir, append(args, names...)...)
+	for _, text := range complaints {
+		if text, ok := strings.CutPrefix(text, "postconf: warning: ./"); ok {
+			pf.note("%s", shown(text))
+		}
+	}
+	return strings.Split(out, "\n"), err
+}
+
+// cutSetting takes "name = value" apart.
+func cutSetting(line string) (name, value string) {
+	name, value, _ = strings.Cut(line, " =")
+	return name, strings.TrimSpace(value)
+}
+
+// services takes the overrides of the smtpd that mail comes in by.
+func (pf *postfix) services(ctx context.Context, run runner) error {
 	path := filepath.Join(pf.params.dir, "master.cf")
 	data, err := pf.files.load(path, maxConfig)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
+		return nil
 	case errors.Is(err, fs.ErrPermission):
 		pf.note("%s: not read: %s; what it overrides is not known", path, unreadable(err))
-		return nil, nil
+		return nil
 	case err != nil:
-		return nil, err
+		return err
 	}
-	services, err := settings("-M")
+	services, err := pf.postconf(ctx, run, "-M")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	options, err := settings("-P")
+	options, err := pf.postconf(ctx, run, "-P")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	logicals, _ := logicalLines(data)
-	var mine map[string]parameter
 	for _, service := range services {
 		f := strings.Fields(service)
 		if len(f) < 8 || f[7] != "smtpd" {
 			continue
 		}
 		at := Place{File: path}
-		for _, l := range logicals {
-			if words := strings.Fields(l.text); len(words) > 1 && words[0] == f[0] && words[1] == f[1] {
-				at.Line = l.line
-			}
+		if i := slices.IndexFunc(logicals, func(l logical) bool {
+			words := strings.Fields(l.text)
+			return len(words) > 1 && slices.Equal(words[:2], f[:2])
+		}); i >= 0 {
+			at.Line = logicals[i].line
 		}
 		port := f[0][strings.LastIndexByte(f[0], ':')+1:]
-		first := mine == nil && (f[1] == "inet" && (port == "smtp" || port == "25") || f[1] == "pass")
-		if first {
-			mine = map[string]parameter{}
+		mine := pf.params.over == nil && (f[1] == "inet" && (port == "smtp" || port == "25") || f[1] == "pass")
+		if mine {
+			pf.params.over = map[string]parameter{}
 		}
 		for _, option := range options {
-			option, ours := strings.CutPrefix(option, f[0]+"/"+f[1]+"/")
-			name, value, _ := strings.Cut(option, " =")
-			value = strings.TrimSpace(value)
-			if ours && first {
-				mine[name] = parameter{value: value, at: at}
-			}
-			if !ours || !slices.Contains(phases[:], name) && name != "mynetworks" && !strings.HasPrefix(name, "smtpd_restriction_") {
-				continue
-			}
-			f := pf.find(at, "-o "+name+"="+value, "in place of "+name+" of main.cf, for the service "+f[0])
-			if first {
-				f.Now = "taken in place of main.cf's"
-			} else {
-				f.lose("blockd stands where mail comes in (port 25); this service keeps its own restrictions")
+			if option, ok := strings.CutPrefix(option, f[0]+"/"+f[1]+"/"); ok {
+				pf.override(at, f[0], option, mine)
 			}
 		}
 	}
-	return mine, nil
+	return nil
+}
+
+// override takes one -o of a service, which is not expanded.
+func (pf *postfix) override(at Place, service, option string, mine bool) {
+	name, value := cutSetting(option)
+	if mine {
+		pf.params.over[name] = parameter{value: value, at: at}
+	}
+	if !slices.Contains(phases[:], name) && name != "mynetworks" && !strings.HasPrefix(name, "smtpd_restriction_") {
+		return
+	}
+	f := pf.find(at, "-o "+name+"="+value, "in place of "+name+" of main.cf, for the service "+service)
+	if f.Now = "taken in place of main.cf's"; !mine {
+		f.lose("blockd stands where mail comes in (port 25); this service keeps its own restrictions")
+	}
 }
 
 // isPath tells the path of a file from the name of a table.

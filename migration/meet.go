@@ -16,73 +16,74 @@ func (p *plan) meet(e *entry) *tally {
 		return t // weigh says so
 	}
 	one := func(b *entry) {
-		if p.pairs++; b.met == p.round {
+		if p.pairs++; b.met == p.round || b.Outcome == Lost {
 			return
 		}
 		b.met = p.round
-		if b.Outcome == Lost {
-			return
-		}
-		switch p.order(e, b) {
-		case first:
-			t.wins++
+		if !t.add(p.order(e, b), 1, b.site != e.site) {
 			t.beaten = append(t.beaten, b)
-			t.abroad = t.abroad || b.site != e.site
 			return
-		case partly:
-			t.partly++
-			t.abroad = t.abroad || b.site != e.site
-		}
-		if t.losses++; t.first == nil {
-			t.first = b
 		}
 		t.lost = append(t.lost, b)
-	}
-	same := e.site.about == senders && len(e.keys) > 0
-	if e.site.about == clients {
-		for _, k := range e.keys {
-			p.meetClients(k.net, one)
+		if t.first == nil {
+			t.first = b
 		}
 	}
-	if same {
-		for _, k := range e.keys {
+	for _, k := range e.keys {
+		switch e.site.about {
+		case clients:
+			p.meetClients(k.net, one)
+		case senders:
 			p.meetSenders(k, one)
 		}
 	}
 	for _, s := range p.sites {
-		if p.count[s] == 0 || same && s.about == senders || e.site.about == logins && s.about != senders {
-			continue
-		}
-		if s == e.site || s.about == clients && e.site.about == clients && len(e.keys) > 0 {
-			if len(e.keys) == 0 {
-				p.pairs += len(s.entries)
-				for _, b := range s.entries {
-					if b.Outcome != Lost && b.deed.refuses() {
-						one(b)
-					}
-				}
-			}
-			continue
-		}
-		// An exception for a sender meets every block for a client, and the other way
-		// round: any sender may come from any client.
-		if e.deed == pass {
-			switch p.siteOrder(e.site, s) {
-			case first:
-				t.wins += p.count[s]
-				t.abroad = t.abroad || s != e.site
-				continue
-			case partly:
-				t.partly += p.count[s]
-				t.abroad = t.abroad || s != e.site
-			}
-		}
-		t.losses += p.count[s]
-		if t.first == nil {
-			t.first = s.entries[slices.IndexFunc(s.entries, func(b *entry) bool { return b.Outcome != Lost && b.deed.refuses() })]
+		if p.count[s] > 0 {
+			p.meetSite(e, s, t, one)
 		}
 	}
 	return t
+}
+
+// add counts blocks that an exception meets. lost is true if it does not go before them.
+func (t *tally) add(how order, n int, abroad bool) (lost bool) {
+	t.abroad = t.abroad || abroad && how != behind
+	switch how {
+	case first:
+		t.wins += n
+		return false
+	case partly:
+		t.partly += n
+	}
+	t.losses += n
+	return true
+}
+
+// meetSite counts the blocks of a site that an exception meets, as far as its keys do not find them.
+func (p *plan) meetSite(e *entry, s *site, t *tally, one func(*entry)) {
+	keys := len(e.keys) > 0
+	refuses := func(b *entry) bool { return b.Outcome != Lost && b.deed.refuses() }
+	switch {
+	case keys && (s == e.site || s.about == e.site.about && s.about <= clients), e.site.about == logins && s.about != senders:
+		return
+	case s == e.site:
+		p.pairs += len(s.entries)
+		for _, b := range s.entries {
+			if refuses(b) {
+				one(b)
+			}
+		}
+		return
+	}
+	// An exception for a sender meets every block for a client, and the other way
+	// round: any sender may come from any client.
+	how := behind
+	if e.deed == pass {
+		how = p.siteOrder(e.site, s)
+	}
+	if t.add(how, p.count[s], s != e.site) && t.first == nil {
+		t.first = s.entries[slices.IndexFunc(s.entries, refuses)]
+	}
 }
 
 // meetClients calls one for every block for clients that a network overlaps: those
@@ -110,20 +111,20 @@ func (p *plan) meetSenders(k key, one func(*entry)) {
 			one(b)
 		}
 	}
+	all := func(blocks []*entry) {
+		p.pairs += len(blocks)
+		for _, b := range blocks {
+			try(b)
+		}
+	}
 	if at := strings.LastIndexByte(k.text, '@'); k.kind == lists.Addr && at >= 0 {
 		for _, b := range p.locals[k.text[:at+1]] {
 			one(b)
 		}
 	} else {
-		p.pairs += len(p.local)
-		for _, b := range p.local {
-			try(b)
-		}
+		all(p.local)
 	}
-	p.pairs += len(p.loose)
-	for _, b := range p.loose {
-		try(b)
-	}
+	all(p.loose)
 	domain := domainOf(k)
 	if domain == "" {
 		p.pairs += len(p.byName)
@@ -133,17 +134,19 @@ func (p *plan) meetSenders(k key, one func(*entry)) {
 		return
 	}
 	at := reversed(domain)
-	run := func(from string, below bool) {
-		i, _ := slices.BinarySearchFunc(p.byName, from, func(n named, d string) int { return strings.Compare(n.domain, d) })
-		for ; i < len(p.byName) && (p.byName[i].domain == from || below && strings.HasPrefix(p.byName[i].domain, from)); i++ {
-			try(p.byName[i].entry)
-		}
-	}
-	run(at, k.kind == lists.Domain && k.scope != lists.Exact)
+	p.named(at, k.kind == lists.Domain && k.scope != lists.Exact, try)
 	for i := len(at) - 2; i > 0; i-- { // the names above
 		if at[i] == '.' {
-			run(at[:i+1], false)
+			p.named(at[:i+1], false, try)
 		}
+	}
+}
+
+// named calls try for every block at a name, and with below at those below it.
+func (p *plan) named(name string, below bool, try func(*entry)) {
+	i, _ := slices.BinarySearchFunc(p.byName, name, func(n named, d string) int { return strings.Compare(n.domain, d) })
+	for ; i < len(p.byName) && (p.byName[i].domain == name || below && strings.HasPrefix(p.byName[i].domain, name)); i++ {
+		try(p.byName[i].entry)
 	}
 }
 

@@ -40,56 +40,67 @@ func (pf *postfix) networks() (nets []netip.Prefix, whole bool) {
 	} else {
 		pf.note("mynetworks is not set: %s is taken for it, whatever mynetworks_style says", value)
 	}
-	whole = true
-	leave := func(at Place, text, why string) {
-		whole = false
-		pf.note("%s: mynetworks: %s is not among smtp.trusted: %s", at, shown(text), why)
-	}
-	var except []netip.Prefix
-	add := func(at Place, text string) {
-		not := strings.HasPrefix(text, "!")
-		n, err := parseCIDR(text)
-		switch {
-		case err != nil:
-			leave(at, text, "it is no network")
-		case not:
-			except = append(except, n)
-			leave(at, text, "an exception, and so is what it is taken from")
-		case n.Bits() == 0:
-			leave(at, text, "it is everybody")
-		case slices.ContainsFunc(except, n.Overlaps):
-			leave(at, text, "an exception before it is taken from it")
-		default:
-			if n = netKey(n).net; !slices.Contains(nets, n) {
-				nets = append(nets, n)
-			}
-		}
-	}
+	t := trusted{pf: pf, whole: true}
 	for _, w := range words(value) {
-		kind, _, name, table := tableName(w, "")
-		if isPath(w) {
-			name = w
-		}
-		switch {
-		case isPath(w) || table && (kind == indexedTable || kind == cidrTable):
-			path := pf.params.path(name)
-			data, err := pf.files.load(path, maxTable)
-			if err != nil {
-				leave(at, w, unreadable(err))
-			}
-			lines, _ := logicalLines(data)
-			for _, l := range lines {
-				for i, text := range words(l.text) {
-					if !l.comment && (i == 0 || !table) {
-						add(Place{path, l.line}, text)
-					}
-				}
-			}
+		switch kind, _, name, table := tableName(w, ""); {
+		case isPath(w):
+			t.file(at, w, w, false)
+		case table && (kind == indexedTable || kind == cidrTable):
+			t.file(at, w, name, true)
 		case table:
-			leave(at, w, "a table of another program")
+			t.leave(at, w, "a table of another program")
 		default:
-			add(at, w)
+			t.add(at, w)
 		}
 	}
-	return nets, whole
+	return t.nets, t.whole
+}
+
+// trusted gathers the networks of mynetworks.
+type trusted struct {
+	pf           *postfix
+	nets, except []netip.Prefix
+	whole        bool
+}
+
+func (t *trusted) leave(at Place, text, why string) {
+	t.whole = false
+	t.pf.note("%s: mynetworks: %s is not among smtp.trusted: %s", at, shown(text), why)
+}
+
+// add adds one network.
+func (t *trusted) add(at Place, text string) {
+	n, err := parseCIDR(text)
+	switch {
+	case err != nil:
+		t.leave(at, text, "it is no network")
+	case strings.HasPrefix(text, "!"):
+		t.except = append(t.except, n)
+		t.leave(at, text, "an exception, and so is what it is taken from")
+	case n.Bits() == 0:
+		t.leave(at, text, "it is everybody")
+	case slices.ContainsFunc(t.except, n.Overlaps):
+		t.leave(at, text, "an exception before it is taken from it")
+	default:
+		if n = netKey(n).net; !slices.Contains(t.nets, n) {
+			t.nets = append(t.nets, n)
+		}
+	}
+}
+
+// file adds the networks of a file, or those that are the keys of a table.
+func (t *trusted) file(at Place, word, name string, table bool) {
+	path := t.pf.params.path(name)
+	data, err := t.pf.files.load(path, maxTable)
+	if err != nil {
+		t.leave(at, word, unreadable(err))
+	}
+	lines, _ := logicalLines(data)
+	for _, l := range lines {
+		for i, text := range words(l.text) {
+			if !l.comment && (i == 0 || !table) {
+				t.add(Place{path, l.line}, text)
+			}
+		}
+	}
 }

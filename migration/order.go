@@ -194,31 +194,7 @@ func (s *site) oneList() bool {
 func (p *plan) weigh() error {
 	p.bury()
 	for _, s := range p.sites {
-		s.home = s.name != "" && s.oneList()
-		var kept []*entry
-		var tallies []*tally
-		for _, e := range s.entries {
-			if !e.deed.exempts() {
-				p.outdone(e)
-				continue
-			}
-			t := p.meet(e)
-			if e.Outcome == Lost {
-				if n := t.wins + t.partly; n > 0 {
-					e.Now += fmt.Sprintf("; what it let pass is judged by %s behind it now", entries(n))
-				}
-				continue
-			}
-			kept, tallies = append(kept, e), append(tallies, t)
-			s.home = s.home && !t.abroad && len(e.keys) > 0
-		}
-		for i, e := range kept {
-			t := tallies[i]
-			if s.home && t.wins > 0 {
-				t = t.atHome(s)
-			}
-			p.settle(e, t)
-		}
+		p.weighSite(s)
 	}
 	if p.pairs > maxPairs {
 		return fmt.Errorf("%w: more than %d pairs of an exception and a block that may meet", ErrTooBig, maxPairs)
@@ -229,6 +205,33 @@ func (p *plan) weigh() error {
 		}
 	}
 	return nil
+}
+
+// weighSite settles the exceptions of one site.
+func (p *plan) weighSite(s *site) {
+	s.home = s.name != "" && s.oneList()
+	var kept []*entry
+	tallies := map[*entry]*tally{}
+	for _, e := range s.entries {
+		if !e.deed.exempts() {
+			p.outdone(e)
+			continue
+		}
+		t := p.meet(e)
+		if e.Outcome != Lost {
+			kept, tallies[e] = append(kept, e), t
+			s.home = s.home && !t.abroad && len(e.keys) > 0
+		} else if n := t.wins + t.partly; n > 0 {
+			e.Now += fmt.Sprintf("; what it let pass is judged by %s behind it now", entries(n))
+		}
+	}
+	for _, e := range kept {
+		t := tallies[e]
+		if s.home && t.wins > 0 {
+			t = t.atHome(s)
+		}
+		p.settle(e, t)
+	}
 }
 
 // outdone says of an entry that takes mail which blocks it goes before here: those that it

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"cmp"
 	"strings"
 
 	"blockd/lists"
@@ -22,9 +23,7 @@ func (pf *postfix) recipientPolicies(p *plan) {
 		r.tables, r.index[s] = append(r.tables, s), map[string]*entry{}
 		for _, e := range s.entries {
 			for _, k := range e.keys {
-				if r.index[s][k.String()] == nil {
-					r.index[s][k.String()] = e
-				}
+				r.index[s][k.String()] = cmp.Or(r.index[s][k.String()], e)
 			}
 			switch {
 			case e.Outcome == Lost:
@@ -59,21 +58,7 @@ type exempted struct {
 // policyOf puts the recipient of one entry into the policy of its lists.
 func (r *exempted) policyOf(e *entry) {
 	k := e.keys[0]
-	exempt, own := false, false
-	beaten := map[*site]bool{}
-	for _, t := range r.tables {
-		found := lookup(r.index[t], k)
-		if found == nil || found.deed != pass || found.Outcome == Lost && found != e {
-			continue
-		}
-		exempt = true
-		for _, s := range r.plan.sites {
-			if s.name != "" && r.plan.siteOrder(t, s) == first {
-				beaten[s] = true
-				own = own || found == e
-			}
-		}
-	}
+	beaten, exempt, own := r.beaten(e, k)
 	names := []string{}
 	for _, l := range r.pf.Lists {
 		if !beaten[l.site] {
@@ -109,6 +94,26 @@ func (r *exempted) policyOf(e *entry) {
 		r.pf.Policies = append(r.pf.Policies, Policy{Lists: names})
 	}
 	r.pf.Policies[at].Recipients = append(r.pf.Policies[at].Recipients, text)
+}
+
+// beaten returns the sites that do not count for a recipient: some exception of its goes before
+// them. exempt is true if there is one, and own if that is one of e.
+func (r *exempted) beaten(e *entry, k key) (beaten map[*site]bool, exempt, own bool) {
+	beaten = map[*site]bool{}
+	for _, t := range r.tables {
+		found := lookup(r.index[t], k)
+		if found == nil || found.deed != pass || found.Outcome == Lost && found != e {
+			continue
+		}
+		exempt = true
+		for _, s := range r.plan.sites {
+			if s.name != "" && r.plan.siteOrder(t, s) == first {
+				beaten[s] = true
+				own = own || found == e
+			}
+		}
+	}
+	return beaten, exempt, own
 }
 
 // policyKey is a key as [[policy]] has it.

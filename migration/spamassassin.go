@@ -247,18 +247,7 @@ func (sa *spamassassin) senders(s *site, at Place, text, rest string, d deed, un
 		}
 		id := fmt.Sprint(s.name, " ", d, strings.ToLower(glob))
 		if undo {
-			f := sa.find(at, word+" "+glob, "take back the same address of earlier lines")
-			if known, holds := sa.conditions(); !holds || !known && d == pass {
-				f.lose("it stands in a condition that does not hold, or that cannot be judged: what it takes back stays")
-				continue
-			}
-			if len(sa.exact[id]) == 0 {
-				f.Now = "there is nothing to take back"
-			}
-			for _, e := range sa.exact[id] {
-				e.lose("taken back by line %d", at.Line)
-			}
-			delete(sa.exact, id)
+			sa.takeBack(id, sa.find(at, word+" "+glob, "take back the same address of earlier lines"), d)
 			continue
 		}
 		keys, why := globKey(glob)
@@ -290,6 +279,21 @@ func (sa *spamassassin) senders(s *site, at Place, text, rest string, d deed, un
 		}
 	}
 	return nil
+}
+
+// takeBack undoes earlier lines about the same address.
+func (sa *spamassassin) takeBack(id string, f *Finding, d deed) {
+	if known, holds := sa.conditions(); !holds || !known && d == pass {
+		f.lose("it stands in a condition that does not hold, or that cannot be judged: what it takes back stays")
+		return
+	}
+	if len(sa.exact[id]) == 0 {
+		f.Now = "there is nothing to take back"
+	}
+	for _, e := range sa.exact[id] {
+		e.lose("taken back by line %d", f.Line)
+	}
+	delete(sa.exact, id)
 }
 
 // conditions tells whether all that are open can be judged, and hold as far as they
