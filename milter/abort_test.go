@@ -13,7 +13,7 @@ import (
 	"blockd/spool"
 )
 
-// Messages that break off leave nothing behind.
+// A message that is broken off leaves nothing behind.
 func TestAbortedMessagesLeaveNothing(t *testing.T) {
 	copies := spool.New(spool.Settings{Dir: t.TempDir(), Memory: 256 << 10, PerCopy: 64 << 10})
 	d, p := proving(t, policy.DKIMProof, setup{settings: milter.Settings{Copies: copies}})
@@ -56,7 +56,7 @@ func TestAbortedMessagesLeaveNothing(t *testing.T) {
 	t.Logf("%d messages broken off: %d goroutines and %d files, before %d and %d", messages, runtime.NumGoroutine(), testkit.OpenFiles(t), goroutines, files)
 }
 
-// A copy that the disk has no room for is a fault of ours, and refuses nobody.
+// A full disk refuses nobody's mail for good: the copy's failure is our own fault.
 func TestCopyThatCannotBeKept(t *testing.T) {
 	copies := spool.New(spool.Settings{Dir: t.TempDir() + "/gone", PerCopy: 1})
 	d, p := proving(t, policy.DKIMProof, setup{settings: milter.Settings{Copies: copies}})

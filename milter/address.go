@@ -6,15 +6,14 @@ import (
 	"blockd/addr"
 )
 
-// What a mail server hands over is the argument of MAIL and RCPT as the client wrote
-// it, less the angle brackets if there are both, and beside it, in a macro, what the
-// server made of it. The first alone would let pass whoever writes a comment in front
-// of an address, the second alone what the server has changed.
+// A mail server sends two texts for an address: the argument of MAIL or RCPT as the client
+// wrote it, without its angle brackets, and a macro with what the server made of it. Both are
+// needed. By the argument alone, a client could hide a listed address behind a comment. By the
+// macro alone, an address that the server has rewritten would escape.
 
-// reversePaths returns the senders to be looked up, one or two, from the argument
-// of MAIL and the macro {mail_addr}. Of two spellings of one sender it is the
-// second. "" is the null sender. Where neither is an address it is the argument,
-// which is none then either.
+// reversePaths returns the one or two senders to look up, from the argument of MAIL and the
+// macro {mail_addr}. second is another spelling of the same sender, or "". first is "" for the
+// null sender. If neither text is an address, first is the argument.
 func reversePaths(argument, macro string) (first, second string) {
 	argument, macro = quoted(argument), quoted(macro)
 	if macro == argument || macro == "" {
@@ -34,9 +33,9 @@ func reversePaths(argument, macro string) (first, second string) {
 	return macro, argument
 }
 
-// quoted puts a local-part in quotes whose one fault is its dots, "a..b@x.example":
-// providers of mobile mail have handed such addresses out, Sendmail takes them, and
-// its macro has them without. Other text stays as it is.
+// quoted puts the local-part in quotes if dots in the wrong places are its only fault, as in
+// "a..b@x.example". Some mobile providers have given out such addresses. Sendmail accepts
+// them, and its macro has them without quotes. quoted returns any other text unchanged.
 func quoted(address string) string {
 	local, domain, ok := strings.Cut(address, "@")
 	dots := strings.HasPrefix(local, ".") || strings.HasSuffix(local, ".") || strings.Contains(local, "..")
@@ -46,10 +45,10 @@ func quoted(address string) string {
 	return `"` + local + `"@` + domain
 }
 
-// forwardPath returns the recipient that is decided about, from the argument of
-// RCPT and the macro {rcpt_addr}: what the client has written, if that is an address
-// by the strict grammar. <postmaster> has no domain and is one; other names
-// without are what the server makes of them.
+// forwardPath returns the recipient to decide about, from the argument of RCPT and the macro
+// {rcpt_addr}. It is the argument if that is an address by the strict grammar, with a domain.
+// <postmaster> without a domain also counts as one (RFC 5321, section 4.1.1.3). For other
+// names without a domain it is the macro.
 func forwardPath(argument, macro string) string {
 	written, err := addr.Parse(argument)
 	if err == nil && written.Domain() != "" || macro == "" || macro == argument {

@@ -6,7 +6,7 @@ import (
 	"blockd/policy"
 )
 
-// Our own replies, beside those of package policy.
+// Replies of this package. All others come from package policy.
 var (
 	replyInternal    = policy.Reply{Code: 451, Enhanced: "4.3.0", Text: "Internal error, try again"}
 	replyNoSender    = policy.Reply{Code: 553, Enhanced: "5.1.7", Text: "Sender address is not understood"}
@@ -14,14 +14,13 @@ var (
 	replyManyResults = policy.Reply{Code: 550, Enhanced: "5.6.0", Text: "Message header has too many Authentication-Results of ours"}
 )
 
-// headerField is the field of a message that a list has tagged, as the SMTP filter
-// writes it.
+// headerField is the header field that tags a message. The SMTP filter writes the same one.
 const headerField = "X-Blockd"
 
-// reply makes an answer of a reply.
+// reply returns r as an answer of the milter protocol.
 func reply(r policy.Reply) *milter.Response {
 	answer, err := milter.RejectWithCodeAndReason(uint16(r.Code), r.Enhanced+" "+r.Line())
-	if err != nil { // of 64 KiB; ours have 510 octets
+	if err != nil { // the text is too long for a packet of 64 KiB; our replies have at most 510 octets
 		return milter.RespTempFail
 	}
 	return answer
@@ -46,8 +45,8 @@ func outcomeOf(d policy.Decision) string {
 	return outAccepted
 }
 
-// fieldText is the value of a field as the mail server takes it: after the agreement
-// on exact fields it adds no blank behind the colon by itself.
+// fieldText returns text as the mail server wants the value of a header field. After the
+// agreement to keep blanks, the mail server adds none after the colon.
 func (s *session) fieldText(text string) string {
 	if s.exact {
 		return " " + text
@@ -55,9 +54,10 @@ func (s *session) fieldText(text string) string {
 	return text
 }
 
-// fulfil answers the end of a message. An error of the library is a connection that
-// is gone, or one that it closes at the next event.
-func (s *session) fulfil(d policy.Decision, m milter.Modifier) *milter.Response {
+// carryOut quarantines, tags or discards the message as the decision says, and returns the
+// answer to its end. If the library returns an error, the connection is gone, or the library
+// closes it at the next event.
+func (s *session) carryOut(d policy.Decision, m milter.Modifier) *milter.Response {
 	var err error
 	outcome, answer := "", milter.RespAccept
 	switch d.Outcome {
@@ -66,7 +66,7 @@ func (s *session) fulfil(d policy.Decision, m milter.Modifier) *milter.Response 
 	case policy.Quarantine:
 		outcome, err = outQuarantined, m.Quarantine("blockd: "+d.Tag.String())
 	case policy.Mark:
-		// On top, where it stands before any that the message has brought along.
+		// On top, above any X-Blockd field that the message has brought along.
 		outcome, err = outTagged, m.InsertHeader(0, headerField, s.fieldText(d.Tag.String()))
 	default:
 		return answer

@@ -16,8 +16,8 @@ import (
 	"blockd/policy"
 )
 
-// The library's own client: a transaction of each kind, several in a session, on
-// both sorts of socket.
+// The library's own client sends a transaction of each kind, several in one session, over TCP
+// and over a Unix socket.
 func TestLibraryClient(t *testing.T) {
 	for _, unix := range []bool{false, true} {
 		t.Run(fmt.Sprintf("Unix socket %v", unix), func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestLibraryClient(t *testing.T) {
 	}
 }
 
-// A client that knows version 2 of the protocol and no more.
+// A client may know only version 2 of the protocol.
 func TestClientOfVersionTwo(t *testing.T) {
 	match, err := policy.ParseSources([]string{"envelope", "from"})
 	if err != nil {
@@ -118,8 +118,8 @@ func TestClientOfVersionTwo(t *testing.T) {
 	}
 }
 
-// A thousand messages while generations are swapped: no answer is lost, none is
-// of no generation.
+// A thousand messages come while generations are swapped. Every answer arrives, and each is
+// that of one generation.
 func TestReloadStorm(t *testing.T) {
 	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
 	with, without := build(t, map[string]string{"bad": "bad.example\ntoggle.example\n"}), build(t, map[string]string{"bad": "bad.example\n"})

@@ -12,7 +12,7 @@ import (
 	"blockd/policy"
 )
 
-// learning is a door that is told of messages. It wants the first of each sender.
+// learning returns a door that reports complete messages. It wants the first of each sender.
 type learning struct {
 	*door
 	mu   sync.Mutex
@@ -44,8 +44,8 @@ func (l *learning) want(t *testing.T, when, want string) {
 	}
 }
 
-// TestOnlyWholeMessagesCount: a sender has written when its message has come to its end
-// and is accepted, and not before; once it has, its mail is accepted at MAIL again.
+// TestOnlyWholeMessagesCount: a message counts for its sender when it is complete and
+// accepted, and not before. After that, the sender's mail is accepted at MAIL again.
 func TestOnlyWholeMessagesCount(t *testing.T) {
 	l := learn(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
 	m := l.greet("192.0.2.1")
@@ -80,8 +80,8 @@ func TestOnlyWholeMessagesCount(t *testing.T) {
 	l.want(t, "after a listed sender and a bounce", "friend@there.example from 192.0.2.1")
 }
 
-// TestWholeMessagesWhoseHeaderIsReadCount: where a list is asked about the header too, a
-// message counts if nothing in it is refused or marked.
+// TestWholeMessagesWhoseHeaderIsReadCount: if a list also checks the header, a message counts
+// if nothing in it is refused or marked.
 func TestWholeMessagesWhoseHeaderIsReadCount(t *testing.T) {
 	from, err := policy.ParseSources([]string{"envelope", "from"})
 	if err != nil {

@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// conn is a mail server's connection as the library sees it: complete,
-// checked packets in, whole packets out. A peer that begins a packet must also end it
-// in time, and read the answers.
+// conn is a mail server's connection as the library sees it. Read returns only whole, checked
+// packets, and Write sends only whole packets. A peer must finish each packet that it begins,
+// and must read the answers, within the timeouts.
 type conn struct {
 	net.Conn
-	guard *guard
+	connections *connections
 
 	in    packets
-	taken chan struct{} // closed when the library first reads, or the connection ends
+	taken chan struct{} // closed at the library's first Read, or by Close
 	take  sync.Once
-	spoke atomic.Bool // the last packet belonged to an SMTP session, or to the negotiation before it
-	out   []byte      // the head of a reply whose data is still to come
+	spoke atomic.Bool // the last packet belongs to an SMTP session, or to the negotiation
+	out   []byte      // the beginning of a reply that Write has not got whole
 
 	idle idleTimer
 
 	closed sync.Once
-	err    error // of Close
+	err    error // what Close returns
 }
 
-// Read hands out octets of packets that have arrived whole.
+// Read returns octets of packets that have arrived whole.
 func (c *conn) Read(p []byte) (int, error) {
 	c.take.Do(func() { close(c.taken) })
 	for c.in.whole == 0 {
@@ -39,71 +39,72 @@ func (c *conn) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	return c.in.hand(p), nil
+	return c.in.next(p), nil
 }
 
-// fill reads until there is a whole packet.
+// fill reads until a whole packet is buffered.
 func (c *conn) fill() error {
 	defer c.idle.end()
-	begun := false // the wait is for the rest of a packet
+	rest := false // we wait for the rest of a packet
 	for first := true; ; first = false {
-		done, err := c.in.admit()
+		done, err := c.in.examine()
 		if err != nil {
-			c.guard.metrics.badPackets.WithLabelValues(whyForm).Inc()
+			c.connections.metrics.badPackets.WithLabelValues(whyForm).Inc()
 			return c.fault(err)
 		}
 		if done {
 			c.spoke.Store(c.in.command() != cmdQuitNext)
 			return nil
 		}
-		switch under := c.in.under(); {
-		case under && !begun:
-			begun = true
-			c.wait(c.guard.settings.PacketTimeout)
+		switch begun := c.in.begun(); {
+		case begun && !rest:
+			rest = true
+			c.wait(c.connections.settings.PacketTimeout)
 		case first && !c.in.negotiated:
-			c.wait(c.guard.settings.FirstTimeout)
+			c.wait(c.connections.settings.FirstTimeout)
 		case first:
-			c.wait(c.guard.settings.IdleTimeout)
+			c.wait(c.connections.settings.IdleTimeout)
 		}
 		n, err := c.Conn.Read(c.in.room())
 		c.in.tail += n
-		if n == 0 && err != nil && !c.early(err) {
+		if n == 0 && err != nil && !c.stale(err) {
 			return c.lost(err)
 		}
 	}
 }
 
-// lost ends a connection whose peer is gone, or whose idle timer has expired.
+// lost returns the error for a connection whose peer is gone or too slow. It counts a packet
+// that was broken off.
 func (c *conn) lost(err error) error {
-	switch under := c.in.under(); {
-	case under && errors.Is(err, os.ErrDeadlineExceeded):
-		c.guard.metrics.badPackets.WithLabelValues(whySlow).Inc()
-	case under && err == io.EOF:
-		c.guard.metrics.badPackets.WithLabelValues(whyTorn).Inc()
+	switch begun := c.in.begun(); {
+	case begun && errors.Is(err, os.ErrDeadlineExceeded):
+		c.connections.metrics.badPackets.WithLabelValues(whySlow).Inc()
+	case begun && err == io.EOF:
+		c.connections.metrics.badPackets.WithLabelValues(whyTorn).Inc()
 		err = io.ErrUnexpectedEOF
 	}
 	if err == io.EOF {
-		return err // the normal end
+		return err // the peer has closed the connection between two packets
 	}
 	return c.fault(err)
 }
 
-// fault names the peer of an error, because the library logs only its text.
+// fault adds the peer to the error, because the library logs only the error's text.
 func (c *conn) fault(err error) error {
 	return fmt.Errorf("mail server at %s: %w", peerText(c.Conn), err)
 }
 
-// SetReadDeadline does nothing. The library would give the negotiation a second,
-// which a mail server under load does not always keep, and no limit to everything
-// after it.
+// SetReadDeadline does nothing; idleTimer limits every wait instead. The library allows one
+// second for the negotiation, which a mail server under load can exceed, and sets no limit
+// afterwards.
 func (c *conn) SetReadDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline does nothing: the library would set one for each answer, and take
-// it back.
+// SetWriteDeadline does nothing; idleTimer limits every wait instead. The library would set
+// and clear a deadline for each answer.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// Write sends whole packets. The library writes the head of a reply and its data
-// one after the other, which would be two system calls and two segments.
+// Write sends whole packets. The library writes the head of a reply and its data one after the
+// other. Sent at once, they would take two system calls and two TCP segments.
 func (c *conn) Write(p []byte) (int, error) {
 	if len(c.out) == 0 && wholePacket(p) {
 		return c.send(p)
@@ -113,7 +114,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	_, err := c.send(c.out)
-	c.out = nil // an idle connection keeps nothing; replies with data are few
+	c.out = nil // an idle connection keeps no buffer; few replies have data
 	if err != nil {
 		return 0, err
 	}
@@ -126,7 +127,7 @@ func (c *conn) send(p []byte) (sent int, err error) {
 	defer c.idle.end()
 	for {
 		n, err := c.Conn.Write(p[sent:])
-		if sent += n; err == nil || !c.early(err) {
+		if sent += n; err == nil || !c.stale(err) {
 			return sent, err
 		}
 	}
@@ -136,16 +137,17 @@ func wholePacket(p []byte) bool {
 	return len(p) >= lengthOctets && len(p)-lengthOctets >= int(binary.BigEndian.Uint32(p))
 }
 
-// silent reports that no SMTP session is in progress: none yet, or none since
-// the last has ended.
+// silent reports whether no SMTP session is in progress: none has begun, or the last one has
+// ended.
 func (c *conn) silent() bool { return !c.spoke.Load() }
 
-// Close may be called more than once, and by several goroutines.
+// Close may be called more than once, and from several goroutines. Each call returns the same
+// error.
 func (c *conn) Close() error {
 	c.closed.Do(func() {
 		c.take.Do(func() { close(c.taken) })
 		c.err = c.Conn.Close()
-		c.guard.leave(c)
+		c.connections.leave(c)
 	})
 	return c.err
 }

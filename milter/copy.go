@@ -10,10 +10,10 @@ import (
 	"blockd/spool"
 )
 
-// copied is what is kept of a message that may have to prove something.
+// copied is the copy of a message that may have to prove its sender.
 type copied struct {
-	text *spool.Copy // nil = nothing came so far
-	torn error       // why no more of it is kept
+	text   *spool.Copy // nil until the first octets
+	broken error       // why the copy is incomplete; nil if it is not
 }
 
 func (c *copied) drop() {
@@ -22,15 +22,15 @@ func (c *copied) drop() {
 	}
 }
 
-// copies reports whether the message may have to prove something: for a recipient, or
-// for an address in its header.
+// copies reports whether the message may have to prove its sender, for a recipient or for an
+// address in its header.
 func (s *session) copies() bool {
 	return s.door.SeesMessage && (s.tx.AwaitsMessage() || s.tx.ReadsHeader())
 }
 
-// copyField adds a header field to the copy as it came over the wire: signatures are
-// about those octets. A mail server hands over folded lines with LF, and the blanks
-// in front of the text only if it was asked to.
+// copyField adds a header field to the copy, with the octets that came over the wire, because
+// signatures cover those. Mail servers pass folded lines with LF, and pass the blanks before
+// the value only if they agreed to.
 func (s *session) copyField(name, value string) {
 	line := make([]byte, 0, len(name)+len(value)+len(value)/16+8)
 	line = append(append(line, name...), ':')
@@ -49,7 +49,7 @@ func (s *session) copyField(name, value string) {
 // copy adds octets to the copy of the message.
 func (s *session) copy(text []byte) {
 	c := &s.copied
-	if c.torn != nil {
+	if c.broken != nil {
 		return
 	}
 	if c.text == nil {
@@ -57,13 +57,14 @@ func (s *session) copy(text []byte) {
 	}
 	if _, err := c.text.Write(text); err != nil {
 		c.text.Close()
-		c.torn = err
+		c.broken = err
 	}
 }
 
-// examine looks for what the message proves of its sender. One that is too large, or of a
-// mail server that leaves out the header and its end, proves nothing. A message that makes
-// us panic must not get what on_error gives to those of whom nothing is known.
+// examine looks for proof of the sender in the message. A message proves nothing if it is too
+// large, or if its mail server leaves out the header and the end of the header. examine turns
+// a panic into an error: on_error must not apply to a message whose sender is known to be
+// listed.
 func (s *session) examine() (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -75,10 +76,10 @@ func (s *session) examine() (err error) {
 	defer cancel()
 	var whole io.Reader
 	switch c := &s.copied; {
-	case c.torn == nil && c.text != nil:
+	case c.broken == nil && c.text != nil:
 		whole = c.text.Reader()
-	case c.torn != nil && !errors.Is(c.torn, spool.ErrTooBig):
-		return c.torn
+	case c.broken != nil && !errors.Is(c.broken, spool.ErrTooBig):
+		return c.broken
 	}
 	return s.tx.Examine(ctx, whole)
 }

@@ -7,8 +7,8 @@ import (
 	"blockd/spool"
 )
 
-// What is verified are the octets that came over the wire, whatever line ends the
-// mail server hands over.
+// Signatures are verified over the octets that came over the wire, whatever line ends the mail
+// server passes.
 func TestCopyIsTheMessageOnTheWire(t *testing.T) {
 	for _, exact := range []bool{true, false} {
 		s := &session{Server: &Server{settings: Settings{Copies: spool.New(spool.Settings{})}.withDefaults()}, exact: exact}

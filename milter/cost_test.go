@@ -13,7 +13,7 @@ import (
 	"blockd/policy"
 )
 
-// bare is a mail server's side of a callback: macros and nothing else.
+// bare is a Modifier that has macros and does nothing else.
 type bare struct {
 	milter.Modifier
 	macros map[string]string
@@ -30,7 +30,7 @@ func clearPath(t testing.TB) (*recoverer, bare) {
 	return &recoverer{next: newSession(s, 0, 0), server: s}, m
 }
 
-// clearMessage is all that a clear sender's message is to this package.
+// clearMessage makes every call that a clear sender's message makes to this package.
 func clearMessage(t testing.TB, s *recoverer, m milter.Modifier) {
 	if r, err := s.MailFrom("friend@there.example", "SIZE=1000", m); r != milter.RespAccept || err != nil {
 		t.Fatalf("MAIL: %v, %v", r, err)

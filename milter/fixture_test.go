@@ -23,8 +23,8 @@ import (
 	"blockd/policy"
 )
 
-// setup is what a test wants of its door. Lists are plain text by name; one whose
-// name begins with "allow" allows.
+// setup configures a test's door. Lists are plain text by name; a list whose name begins with
+// "allow" allows.
 type setup struct {
 	lists    map[string]string
 	rules    map[string]policy.ListRule
@@ -101,7 +101,7 @@ func open(t testing.TB, s setup) *door {
 	return d
 }
 
-// constant is a generation that never changes.
+// constant returns a generation that never changes.
 func constant(ix *index.Index) func() *index.Index { return func() *index.Index { return ix } }
 
 // build compiles lists as the daemon does.
@@ -145,7 +145,7 @@ func (d *door) metric(name string, label ...string) float64 {
 	return sum
 }
 
-// mta speaks the protocol in octets, so that what is sent is what a test says.
+// mta speaks the protocol in octets, so that a test controls exactly what is sent.
 type mta struct {
 	t        testing.TB
 	conn     net.Conn
@@ -245,14 +245,14 @@ func (m *mta) macro(stage byte, pairs ...string) {
 	m.send('D', string(stage)+strings.Join(pairs, "\x00")+"\x00")
 }
 
-// silent says which events the filter has asked not to have to answer.
+// silent reports whether the filter has agreed not to answer an event.
 func (m *mta) silent(command byte) bool {
 	bit := map[byte]uint32{'C': 12, 'H': 13, 'M': 14, 'R': 15, 'T': 16, 'U': 17, 'N': 18, 'L': 7, 'B': 19}
 	return m.protocol>>bit[command]&1 != 0 && strings.ContainsRune("CHMRTUNLB", rune(command))
 }
 
-// event sends one, if the filter wants to hear of it, and returns what it says: a
-// letter, or for a reply its text. "" is no answer, where none was to be.
+// event sends an event if the filter wants it, and returns the answer: a letter, or the text
+// of a reply, or "" if the event has no answer.
 func (m *mta) event(command byte, data string) string {
 	m.t.Helper()
 	unwanted := map[byte]uint32{'L': 5, 'N': 6, 'B': 4, 'T': 9, 'U': 8}
@@ -274,8 +274,8 @@ func (m *mta) event(command byte, data string) string {
 	return string(answer)
 }
 
-// mail and rcpt are a command as Postfix hands it over. macro is what it made of
-// the address; "-" = no macro at all.
+// mail and rcpt send a command as Postfix does. macro is the server's form of the address; "-"
+// sends no macro.
 func (m *mta) mail(argument, macro string, more ...string) string {
 	m.t.Helper()
 	if macro != "-" {
@@ -290,8 +290,8 @@ func (m *mta) rcpt(address string) string {
 	return m.event('R', "<"+address+">\x00")
 }
 
-// end is the header, the body and the end of a message: its modifications and the
-// answer.
+// end sends the header, the body and the end of a message. It returns the modifications and
+// the answer.
 func (m *mta) end(header ...string) (changes []string, answer string) {
 	m.t.Helper()
 	m.event('T', "")
@@ -320,7 +320,7 @@ func (m *mta) end(header ...string) (changes []string, answer string) {
 	}
 }
 
-// closed reports whether the filter closes the connection, with nothing said.
+// closed reports whether the filter closes the connection without a word.
 func (m *mta) closed() bool {
 	m.t.Helper()
 	n, err := m.conn.Read(make([]byte, 1))

@@ -15,15 +15,15 @@ import (
 	"blockd/listener"
 )
 
-// looked is a connection whose guard looks out, and its peer's end.
+// looked returns a connection whose waits are watched, and its peer's end.
 func looked(t *testing.T) (c *conn, theirs net.Conn) {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	g := newGuard(Settings{}.withDefaults(), newMetrics(prometheus.NewRegistry()), listener.NewCalmLog(slog.New(slog.DiscardHandler)))
-	c = &conn{Conn: ours, guard: g, taken: make(chan struct{})}
+	g := newConnections(Settings{}.withDefaults(), newMetrics(prometheus.NewRegistry()), listener.NewCalmLog(slog.New(slog.DiscardHandler)))
+	c = &conn{Conn: ours, connections: g, taken: make(chan struct{})}
 	g.open[c] = struct{}{}
 	done := make(chan struct{})
-	go g.lookOut(done)
+	go g.watch(done)
 	t.Cleanup(func() {
 		close(done)
 		theirs.Close()
@@ -32,7 +32,7 @@ func looked(t *testing.T) (c *conn, theirs net.Conn) {
 	return c, theirs
 }
 
-// A wait ends when it is over, and at most a second later.
+// A wait ends when its time is over, at most a second late.
 func TestWaits(t *testing.T) {
 	negotiation := append([]byte{0, 0, 0, 13, 'O'}, make([]byte, 12)...)
 	for _, tt := range []struct {
@@ -60,7 +60,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// The guard may end a wait that has just been followed by another one: that goes on.
+// A deadline may be set just as the next wait begins. That next wait goes on.
 func TestNextWaitGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, theirs := looked(t)

@@ -11,9 +11,9 @@ import (
 	"blockd/listener"
 )
 
-// library is where the library's warnings go. It has one place for them in a
-// process, a variable that its connections read without a lock: so that is written
-// once, and what it leads to is the log of the latest Server.
+// library directs the library's warnings to the log of the latest Server. The library has one
+// variable for the process, which its connections read without a lock. So divertWarnings sets
+// that variable once, and changes only the log that it leads to.
 var library struct {
 	once sync.Once
 	to   atomic.Pointer[listener.CalmLog]

@@ -8,18 +8,18 @@ import (
 	"blockd/policy"
 )
 
-// line has the fields of a log line that are the mail server's own.
+// line returns the mail server's own fields of a log line.
 func (s *session) line() []slog.Attr {
 	attrs := []slog.Attr{slog.String("mta", s.macros.Get(milter.MacroMTAFQDN))}
-	if id := s.macros.Get(milter.MacroQueueId); id != "" { // Postfix has none before the first recipient
+	if id := s.macros.Get(milter.MacroQueueId); id != "" { // Postfix assigns a queue id at the first recipient
 		attrs = append(attrs, slog.String("queue_id", id))
 	}
 	return attrs
 }
 
-// unread writes that a sender is no address, which no list is asked about. It returns the
-// client's answer.
-func (s *session) unread(recipient string) policy.Reply {
+// refuseUnreadable logs that the sender is not an address and so was not looked up. It returns
+// the reply.
+func (s *session) refuseUnreadable(recipient string) policy.Reply {
 	if s.checker.LogsMore(s.tx.Client.Addr) {
 		s.tx.Say(slog.LevelInfo, "sender not understood",
 			slog.String("recipient", recipient), slog.String("reply", replyNoSender.String()))
@@ -27,7 +27,7 @@ func (s *session) unread(recipient string) policy.Reply {
 	return replyNoSender
 }
 
-// logMessage writes what was done with a whole message.
+// logMessage logs what happened to a whole message.
 func (s *session) logMessage(event string, d policy.Decision, err error) {
 	attrs := []slog.Attr{slog.String("ref", d.Ref)}
 	level := slog.LevelInfo

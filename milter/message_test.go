@@ -12,8 +12,8 @@ import (
 
 const apart = "452 4.5.3 Send this recipient in a transaction of its own"
 
-// What a list wants done with a message is done at its end, for all its recipients:
-// those who are to have it otherwise are to come by themselves.
+// A list's action on a message is carried out at its end, for all its recipients. Recipients
+// that need another action are told to come in a transaction of their own.
 func TestWholeMessages(t *testing.T) {
 	setup := setup{
 		lists: map[string]string{"bad": "bad.example\n", "junk": "junk.example\nboth.example\n", "watch": "watch.example\n", "look": "look.example\n",
@@ -70,8 +70,8 @@ func TestWholeMessages(t *testing.T) {
 	}
 }
 
-// A mail server that cannot set a message aside is told to wait with it; one that
-// cannot mark it passes it on.
+// A mail server that cannot quarantine a message is told to send it later. One that cannot tag
+// it passes it on.
 func TestWhatTheServerDoesNotOffer(t *testing.T) {
 	d := open(t, setup{
 		lists: map[string]string{"junk": "junk.example\n", "watch": "watch.example\n"},
@@ -97,8 +97,8 @@ func TestWhatTheServerDoesNotOffer(t *testing.T) {
 	}
 }
 
-// Nothing but the header's own lists makes the filter ask for the header, and then
-// its fields cost no round trip.
+// The filter asks for the header only if lists check header addresses, and its fields then
+// cost no round trip.
 func TestHeaderIsAskedForByLists(t *testing.T) {
 	for name, tt := range map[string]struct {
 		match []string
@@ -124,7 +124,8 @@ func TestHeaderIsAskedForByLists(t *testing.T) {
 	}
 }
 
-// Lists for headers: which fields count, for whom, and what comes of it.
+// Lists that check the header: which fields count, for which recipients, and with which
+// answer.
 func TestHeaders(t *testing.T) {
 	rule := func(words ...string) policy.ListRule {
 		match, err := policy.ParseSources(words)
@@ -260,7 +261,7 @@ func addresses(n int) string {
 	return strings.TrimSuffix(b.String(), ", ")
 }
 
-// One transaction is of one generation, whatever is swapped in meanwhile.
+// One generation answers for a whole transaction, whatever is swapped meanwhile.
 func TestOneGenerationForATransaction(t *testing.T) {
 	match, _ := policy.ParseSources([]string{"envelope", "from"})
 	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, rules: map[string]policy.ListRule{"bad": {Match: match}}})
@@ -285,7 +286,7 @@ func TestOneGenerationForATransaction(t *testing.T) {
 	}
 }
 
-// An error inside is no refusal: on_error says what it is.
+// An internal error does not refuse mail: on_error decides.
 func TestStoreErrors(t *testing.T) {
 	for onError, want := range map[policy.OnError]string{policy.AcceptOnError: "c", policy.TempfailOnError: "451 4.3.0 "} {
 		t.Run(string(onError), func(t *testing.T) {

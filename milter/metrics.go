@@ -2,20 +2,20 @@ package milter
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Why a connection is not let in.
+// Reasons to refuse a connection.
 const (
 	whyNetwork = "network"
 	whyTotal   = "total"
 )
 
-// Why a packet is not read.
+// Reasons to close a connection for a bad packet.
 const (
 	whyForm = "form"
 	whySlow = "slow"
 	whyTorn = "torn"
 )
 
-// What a recipient, or a message at its end, is told.
+// Outcomes for a recipient, or for a message at its end.
 const (
 	outAccepted    = "accepted"
 	outExempt      = "exempt"
@@ -28,7 +28,7 @@ const (
 	outAwaiting    = "awaiting"
 )
 
-// How a transaction goes on behind MAIL.
+// Outcomes of MAIL.
 const (
 	mailPassed  = "passed"
 	mailWatched = "watched"
@@ -46,7 +46,7 @@ type metrics struct {
 	panics       prometheus.Counter
 	clients      prometheus.Counter
 	forged       prometheus.Counter
-	senders      map[string]prometheus.Counter // resolved once, so that counting does not allocate
+	senders      map[string]prometheus.Counter // looked up once, so that counting does not allocate
 	recipients   *prometheus.CounterVec        // outcome
 	messages     *prometheus.CounterVec        // outcome
 }
@@ -57,7 +57,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		reg.MustRegister(c)
 		return c
 	}
-	// All series exist from the start, so that a rate over them is never missing.
+	// Every series exists from the start, so that no rate over them is missing.
 	vec := func(name, help, label string, values ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 		for _, value := range values {

@@ -1,10 +1,11 @@
-// Package milter is the door for Postfix and Sendmail: they stay where they are,
-// ask blockd about each sender by the milter protocol, and do what it says.
+// Package milter is the milter door, for Postfix and Sendmail. A mail server asks blockd about
+// each sender by the milter protocol and does what blockd answers. Postfix and Sendmail keep
+// their place in front of the network.
 //
-// The protocol is the library's; what it lacks towards peers that are not honest
-// is the guard's. A sender whom no list has anything on costs one round trip: the
-// message is accepted at MAIL and the mail server asks no more. Others are
-// answered recipient by recipient.
+// The library github.com/d--j/go-milter speaks the protocol. It trusts its peers, so
+// connections checks them, and every packet, before the library sees any. A clear sender costs
+// one round trip: blockd accepts the message at MAIL, and the mail server asks no more about
+// it. For other senders blockd answers each recipient.
 package milter
 
 import (
@@ -27,31 +28,31 @@ import (
 	"blockd/spool"
 )
 
-// Settings of a Server. A zero field takes the default named beside it.
+// Settings configure a Server. A zero field means the default that its comment names.
 type Settings struct {
-	RejectAt          string         // "rcpt" (also "") or "mail": where a listed sender is refused
-	ClientRejectAt    string         // "rcpt" (also "") or "connect": where a listed client is refused
-	SkipAuthenticated bool           // no list of senders is asked about a client that has authenticated
-	Trusted           []netip.Prefix // SMTP clients whom no list is asked about
-	OnError           policy.OnError // the answer to an event in which blockd itself failed
+	RejectAt          string         // "rcpt" (also "") or "mail": the command at which a listed sender is refused
+	ClientRejectAt    string         // "rcpt" (also "") or "connect": the event at which a listed client is refused
+	SkipAuthenticated bool           // senders of clients that have authenticated are not looked up
+	Trusted           []netip.Prefix // SMTP clients in these networks are never checked
+	OnError           policy.OnError // the answer to an event if blockd itself fails
 
-	AllowFrom      []netip.Prefix // mail servers that may connect by TCP; nil = loopback
-	MaxConnections int            // 1,024 at once, over all listeners
+	AllowFrom      []netip.Prefix // mail servers that may connect by TCP; nil means loopback
+	MaxConnections int            // 1,024; open connections of all listeners together
 
-	// Results is the name in whose name Authentication-Results are written: of what was
-	// found where proof was looked for. Those of messages from outside that claim this
-	// name are taken out. "" = neither.
+	// Results is the name that the filter writes into Authentication-Results fields (RFC 8601,
+	// section 2.2). The filter writes such a field if it looked for proof of the sender, and
+	// removes fields of incoming messages that carry this name. "" switches both off.
 	Results string
 
-	Copies       *spool.Store  // one of its own: of messages that may prove something
-	MaxCopy      int64         // 10 MiB: octets of such a message; a larger one proves nothing
-	ProofTimeout time.Duration // 5 s for all DNS queries that an answer needs; what is open then is not proved
+	Copies       *spool.Store  // a new store; it holds copies of messages that may prove their sender
+	MaxCopy      int64         // 10 MiB; the largest copy in octets; a larger message proves nothing
+	ProofTimeout time.Duration // 5 s for all DNS queries of one answer; a proof that is still open then does not count
 
-	// The first three may last a second longer.
+	// The first three timeouts may take effect up to a second late.
 	FirstTimeout  time.Duration // 10 s from the connection to its first packet
 	PacketTimeout time.Duration // 30 s for the rest of a packet that has begun
-	IdleTimeout   time.Duration // 2 h between packets: as long as an SMTP client may keep its server waiting
-	DrainTimeout  time.Duration // 60 s for mail servers to end their SMTP sessions when the filter stops
+	IdleTimeout   time.Duration // 2 h between two packets; SMTP servers wait for their clients about as long
+	DrainTimeout  time.Duration // 60 s; at a stop, how long mail servers may take to end their SMTP sessions
 }
 
 func (s Settings) withDefaults() Settings {
@@ -71,41 +72,40 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// Server answers mail servers. It is safe for concurrent use.
+// Server answers mail servers. Its methods are safe for concurrent use.
 type Server struct {
-	settings Settings
-	checker  *policy.Checker
-	metrics  *metrics
-	log      *slog.Logger
-	calm     *listener.CalmLog
-	guard    *guard
-	serving  atomic.Bool
+	settings    Settings
+	checker     *policy.Checker
+	metrics     *metrics
+	log         *slog.Logger
+	calm        *listener.CalmLog
+	connections *connections
+	serving     atomic.Bool
 }
 
-// New returns a Server that decides by c. Metrics go to reg, which can hold those
-// of one Server.
+// New returns a Server that decides by c. It registers its metrics with reg and panics if reg
+// already has those of another Server.
 func New(s Settings, c *policy.Checker, reg prometheus.Registerer, log *slog.Logger) *Server {
 	s = s.withDefaults()
 	m, calm := newMetrics(reg), listener.NewCalmLog(log)
 	divertWarnings(calm)
-	return &Server{settings: s, checker: c, metrics: m, log: log, calm: calm, guard: newGuard(s, m, calm)}
+	return &Server{settings: s, checker: c, metrics: m, log: log, calm: calm, connections: newConnections(s, m, calm)}
 }
 
-// Connections returns how many mail servers are connected now.
+// Connections returns the number of mail servers that are connected now.
 func (s *Server) Connections() int {
-	s.guard.mu.Lock()
-	defer s.guard.mu.Unlock()
-	return len(s.guard.open)
+	s.connections.mu.Lock()
+	defer s.connections.mu.Unlock()
+	return len(s.connections.open)
 }
 
-// Serve answers who connects to the listeners until ctx ends. Then it closes them
-// and waits until the mail servers have ended the SMTP sessions that they ask
-// about, for Settings.DrainTimeout at the most: to close a connection in the
-// middle of such a session has the mail server fall back on its default for the
-// rest of it. It is called once.
+// Serve answers mail servers that connect to the listeners, until ctx ends. Then it closes the
+// listeners and waits until the mail servers have ended their SMTP sessions, for at most
+// Settings.DrainTimeout. It does not close a connection in the middle of a session, because
+// the mail server would then fall back on its default for the rest of the session.
 //
-// A listener that fails for good stops the Server like the end of ctx, and Serve
-// returns its error.
+// If a listener fails for good, the Server stops in the same way and Serve returns the
+// listener's error. After the end of ctx Serve returns nil. A second call returns an error.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	if s.serving.Swap(true) {
 		return errors.New("milter server: Serve called twice")
@@ -116,25 +116,25 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	var loops sync.WaitGroup
 	done := make(chan struct{})
 	defer close(done)
-	go s.guard.lookOut(done)
+	go s.connections.watch(done)
 	for _, l := range listeners {
 		s.log.Info("milter listens", slog.String("address", l.Addr().String()))
 		loops.Go(func() {
-			if err := server.Serve(guarded{l, s.guard}); err != nil && ctx.Err() == nil {
+			if err := server.Serve(admitting{l, s.connections}); err != nil && ctx.Err() == nil {
 				cancel(fmt.Errorf("milter: %w", err))
 			}
 		})
 	}
 	<-ctx.Done()
-	// The library closes a connection that it has accepted but not begun to read
-	// when it is told to stop, and Postfix then lets the mail pass unjudged
-	// (milter_default_action = accept): so it is told when it reads them all.
-	s.guard.stop()
+	// When the library is told to stop, it closes the connections that it has accepted and not
+	// yet begun to read. Postfix would pass that mail unchecked (milter_default_action =
+	// accept). So the library is told only when it reads all of them.
+	s.connections.stop()
 	for _, l := range listeners {
 		l.Close()
 	}
 	loops.Wait()
-	s.guard.handed(graceTime)
+	s.connections.waitTaken(graceTime)
 	s.drain(server)
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -142,21 +142,22 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	return nil
 }
 
-// graceTime is how long a connection that came last may take to its first packet
-// when the filter stops. A mail server sends that at once.
+// graceTime is how long the newest connection may take to send its first packet when the
+// filter stops. Mail servers send it at once.
 const graceTime = time.Second
 
-// cutTime is how long the library may take to see that its connections are closed:
-// it looks twice a second.
+// cutTime is how long the library may take to notice that its connections are closed. It looks
+// twice a second.
 const cutTime = 5 * time.Second
 
-// drain ends what Serve has begun.
+// drain waits for the SMTP sessions in progress. It closes silent connections after graceTime
+// and all others after DrainTimeout.
 func (s *Server) drain(server *milter.Server) {
-	everybody := func(*conn) bool { return true }
-	silent := time.AfterFunc(min(graceTime, s.settings.DrainTimeout), func() { s.guard.cut((*conn).silent) })
+	all := func(*conn) bool { return true }
+	silent := time.AfterFunc(min(graceTime, s.settings.DrainTimeout), func() { s.connections.cut((*conn).silent) })
 	defer silent.Stop()
 	timer := time.AfterFunc(s.settings.DrainTimeout, func() {
-		if n := s.guard.cut(everybody); n > 0 {
+		if n := s.connections.cut(all); n > 0 {
 			s.metrics.cut.Add(float64(n))
 			s.log.Warn("milter connections closed, the time to stop is over", slog.Int("connections", n))
 		}
@@ -164,15 +165,15 @@ func (s *Server) drain(server *milter.Server) {
 	defer timer.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), s.settings.DrainTimeout+cutTime)
 	defer cancel()
-	// Serve has closed the listeners: the library closes them once more, and says so.
+	// Serve has closed the listeners. The library closes them again and returns net.ErrClosed.
 	if err := server.Shutdown(ctx); err != nil && !errors.Is(err, net.ErrClosed) {
 		s.log.Warn("milter not stopped in time", slog.Any("error", err))
 	}
-	s.guard.cut(everybody) // the library can lose one that comes while it stops
+	s.connections.cut(all) // the library may not know a connection that arrives while it stops
 }
 
-// library makes the server that speaks the protocol. It panics on options that
-// contradict each other, and these do not.
+// library returns the server that speaks the protocol. NewServer panics if options contradict
+// each other; these options do not.
 func (s *Server) library() *milter.Server {
 	return milter.NewServer(
 		milter.WithDynamicMilter(func(_ uint32, actions milter.OptAction, protocol milter.OptProtocol, _ milter.DataSize) milter.Milter {
@@ -181,8 +182,8 @@ func (s *Server) library() *milter.Server {
 		milter.WithActions(s.actions()),
 		milter.WithProtocols(s.protocol()),
 		milter.WithNegotiationCallback(s.negotiate),
-		// What is used and no more: for {mail_host}, which it sends by default, Postfix has
-		// each sender resolved by another process.
+		// Request only the macros that are used. The library requests {mail_host} by default,
+		// and for it Postfix has another process resolve each sender.
 		milter.WithMacroRequest(milter.StageConnect, []milter.MacroName{milter.MacroMTAFQDN, milter.MacroClientAddr}),
 		milter.WithMacroRequest(milter.StageMail, []milter.MacroName{milter.MacroQueueId, milter.MacroAuthAuthen, milter.MacroMailAddr}),
 		milter.WithMacroRequest(milter.StageRcpt, []milter.MacroName{milter.MacroRcptAddr}),

@@ -7,8 +7,8 @@ import (
 	"blockd/policy"
 )
 
-// model says what a filter with the lists of FuzzEvents answers, in the fewest
-// words: it knows nothing of packets, callbacks or policies.
+// model says how a filter with the lists of FuzzEvents answers, in as few words as possible.
+// It knows nothing of packets, callbacks or policies.
 type model struct {
 	listedClient bool
 	tx           string // "": none, or none that is asked about; else what its sender leads to
@@ -60,9 +60,9 @@ func (m *model) end() string {
 	return "a"
 }
 
-// FuzzEvents plays events in any order and holds every answer against the model:
-// what a transaction leaves behind after an end, an abort, another MAIL, a
-// greeting, another client, and none of these.
+// FuzzEvents sends events in any order and compares every answer with the model. It finds what
+// a transaction leaves behind after its end, an abort, another MAIL, a greeting, another
+// client, or none of these.
 func FuzzEvents(f *testing.F) {
 	for _, events := range []string{"mr", "Mrpr", "MrAMr", "MMrE", "TrpE", "TprE", "DrrE", "DprE", "xmrp", "xnr", "xKmr", "MHr", "TrHE", "rE", "TrKE", "TrcrE", "nrE", "AAAMAr", "uMur", "TrE" + "E"} {
 		f.Add(events)

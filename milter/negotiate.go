@@ -8,7 +8,7 @@ import (
 	"blockd/policy"
 )
 
-// actions are the changes that this filter may make to messages.
+// actions returns the changes that this filter may make to messages.
 func (s *Server) actions() milter.OptAction {
 	var a milter.OptAction
 	if s.checker.Uses(policy.TagOnMatch) {
@@ -23,9 +23,9 @@ func (s *Server) actions() milter.OptAction {
 	return a
 }
 
-// protocol names the events that this filter does not need, and those that it does not
-// answer. It never has OptSkip: a mail server that was told to skip at
-// one RCPT asks about no further one, and lets all of them in.
+// protocol returns the events that this filter does not need, and those that it does not
+// answer. OptSkip is never among them: if a mail server may skip at one RCPT, it asks about no
+// further recipient and accepts all of them.
 func (s *Server) protocol() milter.OptProtocol {
 	p := milter.OptNoBody | milter.OptNoData | milter.OptNoUnknown | milter.OptNoHeloReply
 	if s.settings.ClientRejectAt != "connect" {
@@ -37,20 +37,22 @@ func (s *Server) protocol() milter.OptProtocol {
 	return p | milter.OptNoHeaders | milter.OptNoEOH
 }
 
-// forMessages returns leave, changed so that the mail server sends whole messages, to the
-// octet. It sends only messages of senders that are not accepted at MAIL.
+// forMessages changes leave so that the mail server sends whole messages, octet by octet. It
+// sends only messages whose sender was not accepted at MAIL.
 func forMessages(leave milter.OptProtocol) milter.OptProtocol {
 	return leave&^(milter.OptNoHeaders|milter.OptNoEOH|milter.OptNoBody) |
 		milter.OptNoHeaderReply | milter.OptNoBodyReply | milter.OptHeaderLeadingSpace
 }
 
-// version is the highest that this filter speaks, and 2 is the lowest that exists.
+// version is the highest version of the protocol that this filter speaks. oldest is the lowest
+// that exists.
 const version, oldest = 6, 2
 
-// negotiate agrees with any mail server on the wanted options that it offers. Postfix
-// drops a filter that asks for an option that was not offered.
+// negotiate agrees on the wanted options that the mail server offers. Postfix drops a filter
+// that asks for an option that Postfix has not offered.
 //
-// Whether messages have to be seen is decided anew for every connection, because lists change.
+// Lists change, so negotiate decides for every connection whether the filter needs whole
+// messages.
 func (s *Server) negotiate(theirs, _ uint32, offered, wanted milter.OptAction, canLeave, leave milter.OptProtocol, _ milter.DataSize) (uint32, milter.OptAction, milter.OptProtocol, milter.DataSize, error) {
 	if theirs < oldest {
 		return 0, 0, 0, 0, fmt.Errorf("a mail server that speaks version %d of the milter protocol", theirs)

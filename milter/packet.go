@@ -7,13 +7,13 @@ import (
 	"fmt"
 )
 
-// A packet is a length of four octets, big-endian, then this many octets: a command
-// and its data. The bounds apply to this length.
+// A packet has a length of four octets, big-endian, followed by this many octets: a command of
+// one octet and its data. The bounds below apply to this length.
 const (
 	lengthOctets = 4
 
-	// maxFirst bounds a packet before the negotiation is over. The negotiation has 13
-	// octets, and a list of macros would not be much longer.
+	// maxFirst bounds the packet of the negotiation. It has 13 octets, and not many more with
+	// a list of macros.
 	maxFirst = 4 << 10
 	// maxCommand bounds the packet of an SMTP command: a line has at most 2 KiB in
 	// Postfix and Sendmail, and the macros of a stage are a few hundred octets.
@@ -36,16 +36,17 @@ const (
 	cmdQuitNext  = 'K' // the session ends, another one may follow on the connection
 )
 
-// errPacket reports octets that are no packet of the milter protocol, or
-// none that a mail server would send.
+// errPacket reports octets that are not a packet of the milter protocol, or a packet that no
+// mail server sends.
 var errPacket = errors.New("not a milter packet")
 
 func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errPacket, fmt.Sprintf(format, args...))
 }
 
-// most is the bound of a packet with this command; 0 = there is no such command.
-func most(command byte, negotiated bool) int {
+// maxLength returns the largest length of a packet with this command; 0 means that the command
+// does not exist. Before the negotiation is over, only the negotiation may come.
+func maxLength(command byte, negotiated bool) int {
 	switch {
 	case !negotiated && command != cmdNegotiate:
 		return 0
@@ -61,8 +62,8 @@ func most(command byte, negotiated bool) int {
 	return 0
 }
 
-// check returns what is wrong with the data of a whole packet. The library reads
-// a packet that passes without an index out of range.
+// check returns what is wrong with the data of a whole packet. If it returns nil, the library
+// reads the packet without an index out of range.
 func check(command byte, data []byte) error {
 	zero := bytes.IndexByte(data, 0)
 	switch {
@@ -78,38 +79,38 @@ func check(command byte, data []byte) error {
 	return nil
 }
 
-// bufferSize is the buffer of a connection with packets of usual size: the
-// macros and the event of a command have less than 200 octets together. An idle
-// connection keeps only this, and the collector needs as much again. With 4 KiB an idle
-// connection took 23 KiB in all, with this size it takes less than 16.
+// bufferSize is the size of a connection's buffer while packets have their usual size: the
+// macros and the event of a command together have less than 200 octets. An idle connection
+// keeps only this buffer, and the garbage collector needs as much again. An idle connection
+// takes less than 16 KiB in all; with a buffer of 4 KiB it took 23 KiB.
 const bufferSize = 512
 
-// packets buffers a stream of packets. It hands out an octet only
-// when its packet is whole and checked. The zero value is an empty stream.
+// packets buffers a stream of packets. It returns octets only of packets that are whole and
+// checked. The zero value is an empty stream.
 type packets struct {
 	buf        []byte
 	head, tail int  // buf[head:tail] has arrived
-	whole      int  // octets from head on that may be handed out
-	negotiated bool // the first packet has been seen
+	whole      int  // octets from head on that next may return
+	negotiated bool // the negotiation has arrived
 }
 
-// hand gives out checked octets.
-func (p *packets) hand(dst []byte) int {
+// next copies checked octets to dst and returns their number.
+func (p *packets) next(dst []byte) int {
 	n := copy(dst, p.buf[p.head:p.head+p.whole])
 	p.head += n
 	p.whole -= n
 	return n
 }
 
-// command is the command of the packet that admit has just accepted.
+// command returns the command of the packet that examine has accepted.
 func (p *packets) command() byte { return p.buf[p.head+lengthOctets] }
 
-// under reports whether a packet has begun to arrive.
-func (p *packets) under() bool { return p.tail > p.head }
+// begun reports whether a part of a packet has arrived.
+func (p *packets) begun() bool { return p.tail > p.head }
 
-// admit examines the packet at head as far as it has arrived. It refuses a wrong length
-// or command as soon as it can be seen.
-func (p *packets) admit() (done bool, err error) {
+// examine checks the packet at head as far as it has arrived. It refuses a wrong length or
+// command as soon as it sees one. done reports a whole packet.
+func (p *packets) examine() (done bool, err error) {
 	have := p.buf[p.head:p.tail]
 	if len(have) < lengthOctets {
 		return false, nil
@@ -122,7 +123,7 @@ func (p *packets) admit() (done bool, err error) {
 		return false, nil
 	}
 	command := have[lengthOctets]
-	switch limit := most(command, p.negotiated); {
+	switch limit := maxLength(command, p.negotiated); {
 	case limit == 0:
 		return false, refuse("command %q", command)
 	case int(length) > limit:
@@ -140,8 +141,8 @@ func (p *packets) admit() (done bool, err error) {
 	return true, nil
 }
 
-// room returns the place for the next octets, at least one. The buffer grows with the
-// octets that have arrived, never with an announced length, and shrinks after a large packet.
+// room returns the free part of the buffer, at least one octet. The buffer grows with the
+// octets that have arrived, never with an announced length. It shrinks after a large packet.
 func (p *packets) room() []byte {
 	switch rest := p.buf[p.head:p.tail]; {
 	case len(rest) < bufferSize && len(p.buf) != bufferSize:

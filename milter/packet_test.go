@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// golden says how much of a stream may be handed out and whether what follows is
-// refused, by reading it as a whole.
+// golden reads a stream as a whole. It says how much of it may be returned, and whether the
+// rest is refused.
 func golden(stream []byte) (good int, refused bool) {
 	for first := true; ; first = false {
 		rest := stream[good:]
@@ -56,8 +56,8 @@ func golden(stream []byte) (good int, refused bool) {
 	}
 }
 
-// FuzzPackets: in whatever pieces a stream comes, what is handed out is whole,
-// checked packets, all that there are, and memory follows what has arrived.
+// FuzzPackets: in whatever pieces a stream comes, exactly its whole, checked packets are
+// returned, and memory follows what has arrived.
 func FuzzPackets(f *testing.F) {
 	packet := func(command byte, data string) []byte {
 		return append(append(binary.BigEndian.AppendUint32(nil, uint32(1+len(data))), command), data...)
@@ -74,7 +74,7 @@ func FuzzPackets(f *testing.F) {
 		var p packets
 		var out []byte
 		for rest := stream; ; {
-			done, err := p.admit()
+			done, err := p.examine()
 			if err != nil {
 				if !errors.Is(err, errPacket) {
 					t.Fatalf("not errPacket: %v", err)
@@ -87,7 +87,7 @@ func FuzzPackets(f *testing.F) {
 			if done {
 				buf := make([]byte, int(piece)+1)
 				for p.whole > 0 {
-					out = append(out, buf[:p.hand(buf)]...)
+					out = append(out, buf[:p.next(buf)]...)
 				}
 				continue
 			}

@@ -18,7 +18,7 @@ import (
 
 const ours, other = "192.0.2.7", "198.51.100.7" // clients for which SPF of x.example passes, and fails
 
-// proving is a door whose list "allow" needs proof, with a post to have it from.
+// proving returns a door whose list "allow" needs proof, and a DNS server that has it.
 func proving(t testing.TB, require policy.Proof, s setup) (*door, *sealed.Post) {
 	t.Helper()
 	p := sealed.NewPost(t, nameserver.Zone{"TXT silent.x.example": {"!SERVFAIL"}})
@@ -88,7 +88,7 @@ func fields(header string) (all []string) {
 	return all
 }
 
-// at sends one message of a@x.example to bob: the answers at RCPT and, "" without
+// at sends one message of a@x.example to bob. It returns the answers at RCPT and, "" without
 // one, at its end.
 func (d *door) at(client, sender, text string) (rcpt, end string) {
 	d.t.Helper()
@@ -178,7 +178,7 @@ func TestProofInTheMessage(t *testing.T) {
 	}
 }
 
-// onTop puts fields behind the first one of a message.
+// onTop inserts fields after the first field of a message.
 func onTop(text, more string) string {
 	first := len(fields(text[:strings.Index(text, "\r\n\r\n")])[0]) + 2
 	return text[:first] + more + text[first:]
@@ -197,7 +197,7 @@ func TestAllowIfAuth(t *testing.T) {
 	}
 }
 
-// What the first recipient is settles what the others must be.
+// The first recipient decides which others may share its message.
 func TestRecipientsOfATentativeMessage(t *testing.T) {
 	const again = "452 4.5.3 "
 	d, p := proving(t, policy.DKIMProof, setup{policies: []policy.RecipientPolicy{
@@ -234,7 +234,7 @@ func TestRecipientsOfATentativeMessage(t *testing.T) {
 	}
 }
 
-// What a message that proves nothing comes to is its list's business.
+// The list decides what happens to a message that proves nothing.
 func TestTentativeMessageOfOtherActions(t *testing.T) {
 	lists := map[string]string{"bad": "x.example\n", "allow": "x.example\n"}
 	for action, want := range map[policy.OnMatch]string{policy.TagOnMatch: "a", policy.QuarantineOnMatch: "a", policy.TempfailOnMatch: "451 4.7.1 "} {
@@ -264,7 +264,7 @@ func TestTentativeMessageOfOtherActions(t *testing.T) {
 	}
 }
 
-// A header's address that is blocked may be proved too.
+// Proof can also excuse a blocked address in the header.
 func TestProofForTheHeader(t *testing.T) {
 	match, err := policy.ParseSources([]string{"from"})
 	if err != nil {
@@ -312,8 +312,8 @@ func TestOrdinaryMailAsksNothing(t *testing.T) {
 	}
 }
 
-// A mail server that was told before a list needed messages is not asked for them: the
-// block stands. The next connection is.
+// A mail server that connected before a list needed messages is not asked for them, and the
+// block stands. Its next connection is asked.
 func TestListThatBeginsToNeedMessages(t *testing.T) {
 	lists := map[string]string{"bad": "x.example\n"}
 	d, p := proving(t, 0, setup{lists: lists})
@@ -355,7 +355,7 @@ func TestTooManyRecipientsAwait(t *testing.T) {
 	}
 }
 
-// A mail server that leaves out the header has shown nothing that could prove anything.
+// If a mail server leaves out the header, its message proves nothing.
 func TestMessageWithoutHeaderProvesNothing(t *testing.T) {
 	d, _ := proving(t, policy.DKIMProof, setup{})
 	m := d.greet(other)
@@ -377,8 +377,8 @@ func TestMessageWithoutHeaderProvesNothing(t *testing.T) {
 	}
 }
 
-// The goal is 5 ms of CPU for a message of 100 KB, beside DNS; the mail server's part
-// is in it here.
+// The goal is 5 ms of CPU for a message of 100 KB, without DNS. This measurement includes the
+// mail server's part.
 func BenchmarkProofInTheMessage(b *testing.B) {
 	d, p := proving(b, policy.DKIMProof, setup{})
 	text := p.Sign(b, sealed.Letter("a@x.example")+strings.Repeat("A line of some length, as there are many.\r\n", 2400), "x.example", sealed.RSA, nil)

@@ -13,8 +13,7 @@ import (
 	"blockd/policy"
 )
 
-// exploding panics in one callback and answers all others like a filter that
-// refuses.
+// exploding panics in one callback and refuses in all others.
 type exploding struct {
 	milter.NoOpMilter
 	in string
@@ -53,8 +52,8 @@ func (e *exploding) Unknown(string, milter.Modifier) (*milter.Response, error) {
 	return e.at("unknown")
 }
 
-// A panic in any callback costs the message at the most, and its answer is that of
-// on_error; the next message is filtered again.
+// A panic in any callback costs the message at most. Its answer is that of on_error, and the
+// next message is filtered again.
 func TestPanicInEveryCallback(t *testing.T) {
 	var calls recovererCalls
 	for _, in := range []string{"new", "connect", "helo", "mail", "rcpt", "data", "header", "headers", "body", "end", "unknown", "abort", "cleanup"} {
@@ -98,8 +97,7 @@ func TestPanicInEveryCallback(t *testing.T) {
 	}
 }
 
-// A message in whose MAIL something broke has no answer of the broken filter to
-// what follows.
+// After a panic at MAIL, the filter gives no answer of its own to the rest of the message.
 func TestBrokenMessageStaysWithOnError(t *testing.T) {
 	reg, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
 	s := New(Settings{}, policy.New(func() *index.Index { return nil }, policy.Settings{}, log, reg), reg, log)

@@ -8,21 +8,21 @@ import (
 	"blockd/msgauth"
 )
 
-// resultsField is where what was found out about a message is told to those behind us
-// (RFC 8601).
+// resultsField is the header field that reports the results of SPF and DKIM to the servers and
+// programs that read the message later (RFC 8601).
 const resultsField = "Authentication-Results"
 
-// maxForged bounds the fields of a message that are taken out, each by a packet. A
-// forger needs one.
+// maxForged bounds how many fields are removed from one message; each costs a packet. A forger
+// needs only one field.
 const maxForged = 100
 
 // results are the Authentication-Results fields of a message.
 type results struct {
-	seen   int   // so far
-	forged []int // the places of those that claim to be ours, from 1 among all of that name
+	seen   int   // how many have come
+	forged []int // the places of fields that carry our name, counted from 1 among all fields of this kind
 }
 
-// readResults counts a field, and notes it if it claims to be ours.
+// readResults counts an Authentication-Results field, and remembers it if it carries our name.
 func (s *session) readResults(name, value string) {
 	if !s.writesResults || !strings.EqualFold(strings.TrimRight(name, " \t"), resultsField) {
 		return
@@ -34,8 +34,8 @@ func (s *session) readResults(name, value string) {
 	}
 }
 
-// found is the text of our own field, "" where nothing was looked for.
-func (s *session) found() string {
+// resultsText returns the value of our own field; "" if no proof was looked for.
+func (s *session) resultsText() string {
 	sender, spf, m := s.tx.Found()
 	if spf.Result == "" && m == nil {
 		return ""
@@ -43,18 +43,19 @@ func (s *session) found() string {
 	return msgauth.Results(s.settings.Results, spf, sender, m)
 }
 
-// pastHeader answers the end of the header of a message that lists have nothing to do
-// with any more. A mail server changes messages at their end only.
-func (s *session) pastHeader() *milter.Response {
-	if s.learns || s.writesResults && (len(s.results.forged) > 0 || s.found() != "") {
+// headerDone answers the end of a header after which no list can change the decision. It
+// accepts the message, unless the filter needs the message's end: only there can it change the
+// message.
+func (s *session) headerDone() *milter.Response {
+	if s.wantsEnd || s.writesResults && (len(s.results.forged) > 0 || s.resultsText() != "") {
 		return milter.RespContinue
 	}
 	s.reset()
 	return milter.RespAccept
 }
 
-// writeResults takes out the fields that only we may write, from the last up since each
-// that goes moves those behind it, and puts ours on top.
+// writeResults removes the fields that only this server may write, and inserts our own on top.
+// It removes the last field first, because each removal changes the numbers of those below.
 func (s *session) writeResults(m milter.Modifier) error {
 	if !s.writesResults {
 		return nil
@@ -66,7 +67,7 @@ func (s *session) writeResults(m milter.Modifier) error {
 		}
 		s.metrics.forged.Inc()
 	}
-	if text := s.found(); text != "" {
+	if text := s.resultsText(); text != "" {
 		return m.InsertHeader(0, resultsField, s.fieldText(text))
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"blockd/policy"
 )
 
-// Fields that claim our name go from every message, whoever sends it, and whatever the
-// name is hidden in. Others stay.
+// Fields that carry our name are removed from every message, from any sender, and however the
+// name is written. Other fields stay.
 func TestForgedResultsAreTakenOut(t *testing.T) {
 	d, p := proving(t, policy.DKIMProof, setup{settings: milter.Settings{Results: "mx.here.example"}})
 	m := d.greet(other)
@@ -59,8 +59,8 @@ func TestForgedResultsAreTakenOut(t *testing.T) {
 	}
 }
 
-// Of seven fields of the name, those that claim to be ours: the first, the third with
-// its comment, the fourth in quotes, the sixth, and the last, which has no end.
+// Of seven fields of this kind, these carry our name: the first, the third with its comment,
+// the fourth in quotes, the sixth, and the last, which has no end.
 const wantPlaces = "76431"
 
 func TestResultsAreWritten(t *testing.T) {
@@ -102,7 +102,7 @@ func TestTooManyForgedResults(t *testing.T) {
 	}
 }
 
-// A mail server that lets nobody change headers gets neither.
+// A mail server that allows no change of headers gets neither.
 func TestResultsWhereHeadersCannotBeChanged(t *testing.T) {
 	d, _ := proving(t, policy.DKIMProof, setup{settings: milter.Settings{Results: "mx.here.example"}})
 	m := d.dial()

@@ -12,33 +12,33 @@ import (
 	"blockd/policy"
 )
 
-// session is one mail server's connection, which is one SMTP session, or several
-// after each other. The library calls it from one goroutine. No method ever returns
-// an error: the library would close the connection without an answer, and Postfix
-// would put off the rest of the SMTP session.
+// session answers the events of one connection of a mail server. The connection carries one
+// SMTP session, or several in turn. The library calls all methods from one goroutine.
+//
+// No method returns an error. After an error the library closes the connection without an
+// answer, and Postfix defers the rest of the SMTP session.
 type session struct {
 	*Server
-	door policy.Door // what was negotiated
+	door policy.Door // what the negotiation allows
 	tx   policy.Transaction
 	message
 
-	macros milter.Modifier // of the event in hand
+	macros milter.Modifier // macros of the current event
 
 	writesResults bool
-	exact         bool // fields come, and are taken, with the blanks after the colon
+	exact         bool // header fields keep the blanks after their colon, in both directions
 }
 
-// message is what the door keeps of one MAIL to its end. The zero message is none, and so is
-// one that was accepted at MAIL. One that is not open and learns has nothing to be asked
-// about, but for its end.
+// message is the door's state for one message, from MAIL to its end. The zero message stands
+// for no message, and for one that was accepted at MAIL.
 type message struct {
-	open    bool
-	learns  bool   // the end of the message is of interest: see policy.Transaction.Completed
-	sender  string // as the client wrote it
-	fields  header.Senders
-	results results
-	awaited bool   // a recipient's answer comes at its end
-	copied  copied // of one that may have to prove something
+	open     bool
+	wantsEnd bool   // the transaction wants to know that the message is complete: see policy.Transaction.Completed
+	sender   string // the argument of MAIL, as the client wrote it
+	fields   header.Senders
+	results  results
+	awaited  bool   // some recipient is decided at the end of the message
+	copied   copied // the message itself, if it may have to prove its sender
 }
 
 var _ milter.Milter = (*session)(nil)
@@ -62,20 +62,20 @@ func newSession(server *Server, actions milter.OptAction, protocol milter.OptPro
 	return s
 }
 
-// NewConnection begins an SMTP session, on this object's first use and after a
-// mail server has kept its connection for another client.
+// NewConnection begins an SMTP session. The library calls it for the first session, and again
+// if the mail server keeps its connection for another client.
 func (s *session) NewConnection(m milter.Modifier) error {
 	s.tx.Client = policy.Client{Line: s.line}
 	s.reset()
 	return nil
 }
 
-// Connect learns who the SMTP client is. Where that is configured, one that is
-// listed is refused here, with all that it would say.
+// Connect records the SMTP client's address. With ClientRejectAt "connect" it refuses a listed
+// client.
 func (s *session) Connect(_, _ string, _ uint16, address string, m milter.Modifier) (*milter.Response, error) {
 	s.macros = m
 	ip, err := netip.ParseAddr(address)
-	if err != nil { // of a Unix socket, or unknown; then the macro may know more
+	if err != nil { // the client uses a Unix socket, or the address is unknown; the macro may know more
 		ip, _ = netip.ParseAddr(m.Get(milter.MacroClientAddr))
 	}
 	s.tx.Client.Addr = ip.Unmap().WithZone("")
@@ -91,14 +91,14 @@ func (s *session) Connect(_, _ string, _ uint16, address string, m milter.Modifi
 	return reply(d.Reply), nil
 }
 
-// Helo keeps the name for the log. It comes again after STARTTLS.
+// Helo records the client's name for the log. It comes again after STARTTLS.
 func (s *session) Helo(name string, _ milter.Modifier) (*milter.Response, error) {
 	s.tx.Client.Helo = name
 	return milter.RespContinue, nil
 }
 
-// MailFrom looks the sender up, once for the transaction. One that no list has
-// anything on is accepted here, and the mail server asks no more about it.
+// MailFrom looks the sender up, once for the message. It accepts the message of a clear
+// sender, and the mail server asks no more about it.
 func (s *session) MailFrom(argument, parameters string, m milter.Modifier) (*milter.Response, error) {
 	s.reset()
 	s.macros = m
@@ -111,7 +111,7 @@ func (s *session) MailFrom(argument, parameters string, m milter.Modifier) (*mil
 	if d.Passed {
 		return s.pass()
 	}
-	s.message = message{open: true, sender: argument, learns: s.tx.WantsCompleted()}
+	s.message = message{open: true, sender: argument, wantsEnd: s.tx.WantsCompleted()}
 	if s.settings.RejectAt == "mail" {
 		if r := s.refuseSender(); r != nil {
 			return r, nil
@@ -121,24 +121,24 @@ func (s *session) MailFrom(argument, parameters string, m milter.Modifier) (*mil
 	return milter.RespContinue, nil
 }
 
-// pass accepts the message whoever its recipients are. Once a day for most senders that is
-// said at its end alone: a message counts when it is complete.
+// pass accepts the message for all its recipients. It asks for the end of the message if the
+// transaction wantsEnd senders from complete messages; for most senders that is once a day.
 func (s *session) pass() (*milter.Response, error) {
 	s.metrics.senders[mailPassed].Inc()
-	s.learns = s.tx.WantsCompleted()
-	if s.learns || s.writesResults { // its end, or its header, is still to be seen
+	s.wantsEnd = s.tx.WantsCompleted()
+	if s.wantsEnd || s.writesResults { // the filter needs the end of the message, or its header
 		return milter.RespContinue, nil
 	}
 	return milter.RespAccept, nil
 }
 
-// refuseSender answers MAIL where senders are refused there; nil = go on.
+// refuseSender answers MAIL with RejectAt "mail". It returns nil if the sender is not refused.
 func (s *session) refuseSender() *milter.Response {
 	d := s.tx.Recipient("")
 	switch {
 	case d.Refuses():
 	case d.Unreadable:
-		d.Reply = s.unread("")
+		d.Reply = s.refuseUnreadable("")
 	default:
 		return nil
 	}
@@ -147,13 +147,13 @@ func (s *session) refuseSender() *milter.Response {
 	return reply(d.Reply)
 }
 
-// RcptTo answers for one recipient. The answers are to go on and to refuse, and no
-// others: after an accept or a skip, Postfix asks about no further recipient and
-// takes all of them, so that a client that names postmaster first would reach everybody.
+// RcptTo answers for one recipient. It continues or refuses and gives no other answer: after
+// an accept or a skip Postfix takes all further recipients without asking, so a client that
+// names postmaster first would reach every recipient.
 //
-// No progress is told while DNS is asked. Sendmail 8.17 takes that at the end of a message
-// only: at RCPT it is a "bogus response", and the milter out of the session. It has to wait
-// for ProofTimeout.
+// RcptTo sends no progress packets during DNS queries. Sendmail 8.17 accepts progress only at
+// the end of a message; at RCPT it reports a "bogus response" and drops the milter for the
+// session. So Sendmail waits for up to ProofTimeout without a sign.
 func (s *session) RcptTo(argument, _ string, m milter.Modifier) (*milter.Response, error) {
 	s.macros = m
 	if !s.open {
@@ -165,7 +165,7 @@ func (s *session) RcptTo(argument, _ string, m milter.Modifier) (*milter.Respons
 	switch {
 	case d.Refuses():
 	case d.Unreadable:
-		outcome, d.Reply = outRefused, s.unread(recipient)
+		outcome, d.Reply = outRefused, s.refuseUnreadable(recipient)
 	case !s.tx.Join(&d):
 		outcome = outLimited
 	case d.AwaitsMessage:
@@ -181,7 +181,7 @@ func (s *session) RcptTo(argument, _ string, m milter.Modifier) (*milter.Respons
 // Data is not asked for.
 func (s *session) Data(milter.Modifier) (*milter.Response, error) { return milter.RespContinue, nil }
 
-// Header collects the fields whose addresses lists are asked about, and the message.
+// Header collects the fields whose addresses are looked up, and copies the message.
 func (s *session) Header(name, value string, _ milter.Modifier) (*milter.Response, error) {
 	s.readResults(name, value)
 	if s.copies() {
@@ -202,7 +202,7 @@ func (s *session) Headers(m milter.Modifier) (*milter.Response, error) {
 		s.reset()
 		return reply(replyManyResults), nil
 	case !s.open && s.writesResults:
-		return s.pastHeader(), nil
+		return s.headerDone(), nil
 	case !s.open:
 		return milter.RespContinue, nil
 	}
@@ -213,12 +213,12 @@ func (s *session) Headers(m milter.Modifier) (*milter.Response, error) {
 	case s.tx.AwaitsMessage():
 		s.copy([]byte("\r\n"))
 	case d.Outcome == policy.Accept:
-		return s.pastHeader(), nil
+		return s.headerDone(), nil
 	}
 	return milter.RespContinue, nil
 }
 
-// judgeHeader decides by the addresses of the header, if lists are asked about them.
+// judgeHeader decides by the addresses of the header, if header addresses are looked up.
 func (s *session) judgeHeader() policy.Decision {
 	var all []header.Field
 	var fault policy.Reply
@@ -231,14 +231,14 @@ func (s *session) judgeHeader() policy.Decision {
 	return s.tx.Header(all, fault)
 }
 
-// refuse ends a message by a decision.
+// refuse ends the message and returns the decision's reply.
 func (s *session) refuse(d policy.Decision) *milter.Response {
 	s.metrics.messages.WithLabelValues(outcomeOf(d)).Inc()
 	s.reset()
 	return reply(d.Reply)
 }
 
-// BodyChunk collects the message, where something depends on it.
+// BodyChunk copies the body if a decision depends on the message.
 func (s *session) BodyChunk(chunk []byte, _ milter.Modifier) (*milter.Response, error) {
 	if s.tx.AwaitsMessage() {
 		s.copy(chunk)
@@ -246,16 +246,16 @@ func (s *session) BodyChunk(chunk []byte, _ milter.Modifier) (*milter.Response, 
 	return milter.RespContinue, nil
 }
 
-// EndOfMessage answers what has depended on the message, and has done with it what its
-// lists ask for.
+// EndOfMessage gives the decisions that depended on the whole message, and carries out what
+// lists ask for: a tag, quarantine or discarding.
 func (s *session) EndOfMessage(m milter.Modifier) (*milter.Response, error) {
 	s.macros = m
 	defer s.reset()
 	if s.tx.AwaitsMessage() {
-		m.Progress() // a mail server that speaks too old a version has to wait in silence
+		m.Progress() // mail servers with an old version of the protocol wait without a sign
 		if err := s.examine(); err != nil {
 			s.tx.Say(slog.LevelError, "message not examined", slog.Any("error", err))
-			// Whatever on_error says: that the sender is listed is certain.
+			// The sender is certainly listed, so on_error does not apply.
 			return s.refuse(policy.Decision{Outcome: policy.Defer, Reply: replyInternal}), nil
 		}
 	}
@@ -273,20 +273,20 @@ func (s *session) EndOfMessage(m milter.Modifier) (*milter.Response, error) {
 		s.logMessage("message not dealt with", d, err)
 		return milter.RespTempFail, nil
 	}
-	if s.learns {
+	if s.wantsEnd {
 		s.tx.Completed()
 	}
-	return s.fulfil(d, m), nil
+	return s.carryOut(d, m), nil
 }
 
-// reset ends what is known of a message.
+// reset forgets the message and deletes its copy.
 func (s *session) reset() {
 	s.copied.drop()
 	s.tx.Reset()
 	s.message = message{}
 }
 
-// Abort ends a transaction.
+// Abort ends the message without an answer.
 func (s *session) Abort(milter.Modifier) error {
 	s.reset()
 	return nil
@@ -297,5 +297,5 @@ func (s *session) Unknown(string, milter.Modifier) (*milter.Response, error) {
 	return milter.RespContinue, nil
 }
 
-// Cleanup has nothing to give back.
+// Cleanup ends the session.
 func (s *session) Cleanup(milter.Modifier) { s.reset() }

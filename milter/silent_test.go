@@ -12,14 +12,14 @@ import (
 	"blockd/listener"
 )
 
-// A stop does not wait for a connection that no SMTP session hangs on, which is one
-// that its mail server keeps for the next client too.
+// A stop does not wait for a connection without an SMTP session in progress, such as one that
+// its mail server keeps for the next client.
 func TestSilent(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
 	settings := Settings{}.withDefaults()
-	g := newGuard(settings, newMetrics(prometheus.NewRegistry()), listener.NewCalmLog(slog.New(slog.DiscardHandler)))
-	c := &conn{Conn: ours, guard: g, taken: make(chan struct{})}
+	g := newConnections(settings, newMetrics(prometheus.NewRegistry()), listener.NewCalmLog(slog.New(slog.DiscardHandler)))
+	c := &conn{Conn: ours, connections: g, taken: make(chan struct{})}
 	defer c.Close()
 	if !c.silent() {
 		t.Error("before the first packet: not silent")

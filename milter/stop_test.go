@@ -15,7 +15,7 @@ import (
 	"blockd/policy"
 )
 
-// ends waits for Serve and says how long it took from now on.
+// ends waits for Serve and returns how long it took.
 func (d *door) ends() time.Duration {
 	d.t.Helper()
 	begun := time.Now()
@@ -32,7 +32,7 @@ func (d *door) ends() time.Duration {
 	return time.Since(begun)
 }
 
-// A stop waits for SMTP sessions that are under way, and for nobody else.
+// A stop waits for SMTP sessions in progress, and for no other connection.
 func TestStop(t *testing.T) {
 	lists := map[string]string{"bad": "bad.example\n"}
 	t.Run("nobody there", func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// A listener that fails for good ends Serve, and with it the daemon, with a word.
+// A listener that fails for good ends Serve with an error, and so the daemon.
 func TestListenerThatFails(t *testing.T) {
 	l := testkit.Listen(t)
 	ix := build(t, map[string]string{"bad": "bad.example\n"})

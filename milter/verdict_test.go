@@ -10,10 +10,10 @@ import (
 	"blockd/policy"
 )
 
-// What a listed sender is told, and by what nobody else is.
+// The reply that a listed sender gets; no other sender's reply contains the second text.
 var refused = regexp.MustCompile(`^550 5\.7\.1 <.*>: Sender address rejected: listed in bad \(ref [0-9a-z]{10}\)$`)
 
-// A sender on no list costs one round trip: MAIL is accepted, and no more is asked.
+// A clear sender costs one round trip: the message is accepted at MAIL.
 func TestClearSenderCostsOneRoundTrip(t *testing.T) {
 	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
 	m := d.greet("192.0.2.1")
@@ -30,8 +30,8 @@ func TestClearSenderCostsOneRoundTrip(t *testing.T) {
 	}
 }
 
-// Each recipient of a listed sender is answered on its own, whatever the order, and
-// the next transaction of the session again.
+// Each recipient of a listed sender has its own answer, in any order, and in the next
+// transaction of the session too.
 func TestListedSenderIsRefusedRecipientByRecipient(t *testing.T) {
 	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
 	m := d.greet("192.0.2.1")
@@ -57,7 +57,7 @@ func TestListedSenderIsRefusedRecipientByRecipient(t *testing.T) {
 	}
 }
 
-// The table of docs/milter.md: what Postfix hands over, and what is looked up of it.
+// The table of docs/milter.md: what Postfix passes, and what is looked up.
 func TestWhichSenderIsLookedUp(t *testing.T) {
 	const list = "bad@x.example\n\"bad b\"@x.example\nu@d.example\nlocal@up.example\ndots.example\n"
 	d := open(t, setup{lists: map[string]string{"bad": list}})
@@ -113,7 +113,7 @@ func TestWhichSenderIsLookedUp(t *testing.T) {
 // abort ends a transaction, as RSET does.
 func (m *mta) abort() { m.send('A', "") }
 
-// The recipient that counts is the one that parses by the strict grammar.
+// The recipient that counts is the one that the strict grammar accepts.
 func TestWhichRecipientIsExempt(t *testing.T) {
 	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
 	tests := []struct{ name, argument, macro, want string }{
@@ -143,7 +143,7 @@ func TestWhichRecipientIsExempt(t *testing.T) {
 	}
 }
 
-// Who is asked about: what the SMTP filter leaves out is left out here too.
+// The milter skips the same clients and senders as the SMTP filter.
 func TestTrustedAndAuthenticatedClients(t *testing.T) {
 	lists := map[string]string{"bad": "bad.example\n203.0.113.0/24\n"}
 	trusted := []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
@@ -178,7 +178,7 @@ func TestTrustedAndAuthenticatedClients(t *testing.T) {
 	}
 }
 
-// reject_at = "mail" and client_reject_at = "connect" move the refusal forward.
+// reject_at = "mail" and client_reject_at = "connect" refuse earlier.
 func TestWhereIsRefused(t *testing.T) {
 	lists := map[string]string{"bad": "bad.example\n203.0.113.0/24\n"}
 	t.Run("sender at MAIL", func(t *testing.T) {

@@ -2,8 +2,8 @@ package milter_test
 
 import "testing"
 
-// The text and codes of an entry are what the mail server tells the client, in ASCII where
-// the client has not said SMTPUTF8. On the wire of a milter a percent sign is two.
+// The mail server tells the client the text and codes of an entry, in ASCII unless the client
+// has used SMTPUTF8. A percent sign is two on the wire of a milter.
 func TestEntriesOwnWords(t *testing.T) {
 	d := open(t, setup{lists: map[string]string{"bad": "bulk.example REJECT 100% bulk – nein\ncode.example 550 5.7.9 ask us\nslow.example 450 4.7.2 later\nlast.example 421 4.7.0 bye\n"}})
 	for _, tt := range []struct{ sender, parameters, want string }{

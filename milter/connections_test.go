@@ -18,8 +18,8 @@ import (
 	"blockd/milter"
 )
 
-// Each of these ended, or filled, a process with the bare library. Here one costs
-// its own connection, and the daemon filters on.
+// Each of these packets ended the process, or filled its memory, with the bare library. Here
+// it costs its own connection, and the daemon goes on filtering.
 func TestPacketsThatKill(t *testing.T) {
 	negotiated := packet('O', "\x00\x00\x00\x06\x00\x00\x01\xff\x00\x1f\xff\xff")
 	long := func(command byte, n int) []byte {
@@ -82,8 +82,8 @@ func TestPacketsThatKill(t *testing.T) {
 	}
 }
 
-// What the library answers by closing costs no more than that either: a second
-// negotiation, an address that is none, a field of one text.
+// If the library closes a connection, that costs no more either: a second negotiation, a text
+// that is no address, a field of one text.
 func TestEventsThatClose(t *testing.T) {
 	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
 	for name, octets := range map[string][]byte{
@@ -107,8 +107,8 @@ func TestEventsThatClose(t *testing.T) {
 	}
 }
 
-// What a mail server offers, and what is agreed. No offer is left unanswered, and
-// nothing is asked for that was not offered.
+// What mail servers offer, and what is agreed. Every offer gets an answer, and nothing is
+// requested that was not offered.
 func TestNegotiation(t *testing.T) {
 	const noBody, noHeaders, noEOH, noUnknown, noData, noConnReply, noHeloReply = 1 << 4, 1 << 5, 1 << 6, 1 << 8, 1 << 9, 1 << 12, 1 << 13
 	const all = noBody | noHeaders | noEOH | noUnknown | noData | noConnReply | noHeloReply
@@ -194,7 +194,7 @@ func TestPacketsInPieces(t *testing.T) {
 	}
 }
 
-// Peers of other networks are not let in, and those of a Unix socket are.
+// Peers of other networks are refused; peers on a Unix socket are admitted.
 func TestWhoMayConnect(t *testing.T) {
 	t.Run("another network", func(t *testing.T) {
 		d := open(t, setup{settings: milter.Settings{AllowFrom: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}})
@@ -214,9 +214,8 @@ func TestWhoMayConnect(t *testing.T) {
 	})
 }
 
-// Two thousand connections: as many as may be are served, all of them, the others
-// are closed, and afterwards everybody may come again. One that says nothing keeps
-// less than 16 KiB.
+// Two thousand peers connect. As many as the settings allow are served, and the others are
+// closed; afterwards new ones are admitted again. A silent connection keeps less than 16 KiB.
 func TestTwoThousandConnections(t *testing.T) {
 	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}})
 	before := memory()
@@ -258,7 +257,7 @@ func TestTwoThousandConnections(t *testing.T) {
 	}
 }
 
-// memory is what the heap and the stacks hold.
+// memory returns the size of the heap and the stacks.
 func memory() int {
 	runtime.GC()
 	var s runtime.MemStats
@@ -266,8 +265,8 @@ func memory() int {
 	return int(s.HeapInuse + s.StackInuse)
 }
 
-// Memory follows what arrives and not what is announced: of a packet of 1 MiB of
-// which ten octets came, a hundred times.
+// Memory follows the octets that arrive, not the announced length: a hundred packets of 1 MiB,
+// of each of which ten octets came.
 func TestAnnouncedIsNotAllocated(t *testing.T) {
 	d := open(t, setup{})
 	before := memory()
@@ -281,7 +280,7 @@ func TestAnnouncedIsNotAllocated(t *testing.T) {
 	}
 }
 
-// Who begins a packet ends it in time, and who says nothing is sent away.
+// A peer that does not finish its packet in time is closed, and so is a silent one.
 func TestSlowPeers(t *testing.T) {
 	t.Run("says nothing", func(t *testing.T) {
 		d := open(t, setup{settings: milter.Settings{FirstTimeout: 200 * time.Millisecond}})
@@ -329,7 +328,7 @@ func TestSlowPeers(t *testing.T) {
 	})
 }
 
-// A Unix socket goes with the server.
+// The Unix socket is removed with the server.
 func TestUnixSocketIsRemoved(t *testing.T) {
 	d := open(t, setup{unix: true})
 	d.stop()
@@ -354,7 +353,7 @@ func TestAcceptErrorsPass(t *testing.T) {
 	}
 }
 
-// failing lacks file descriptors for a while.
+// failing is a listener that lacks file descriptors for a while.
 type failing struct {
 	net.Listener
 	times int
