@@ -9,6 +9,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"blockd/internal/testkit"
 )
 
 // slowPath is the second parser: RFC 5321, section 4.1.2, as one regular
@@ -25,32 +27,15 @@ var slowPath = func() *regexp.Regexp {
 	return regexp.MustCompile(`^<(?:|(@` + domain + `(?:,@` + domain + `)*:)?(` + local + `)(?:@(` + domain + `))?)>`)
 }()
 
-// latin1 makes every octet a character, so that a regular expression sees octets.
-func latin1(b []byte) string {
-	r := make([]rune, len(b))
-	for i, c := range b {
-		r[i] = rune(c)
-	}
-	return string(r)
-}
-
-func octetsOf(s string) string {
-	b := make([]byte, 0, len(s))
-	for _, r := range s {
-		b = append(b, byte(r))
-	}
-	return string(b)
-}
-
 // slow splits b by the second parser. sure is false where ParsePath may refuse
 // what the expression takes: only Unicode's tables can judge it.
 func slow(b []byte) (raw, local, domain string, ok, sure bool) {
-	m := slowPath.FindStringSubmatch(latin1(b))
+	m := slowPath.FindStringSubmatch(testkit.Latin1(b))
 	if m == nil {
 		return "", "", "", false, true
 	}
-	raw, route := octetsOf(m[0]), m[1]
-	local, domain = octetsOf(m[2]), octetsOf(m[3])
+	raw, route := testkit.Octets(m[0]), m[1]
+	local, domain = testkit.Octets(m[2]), testkit.Octets(m[3])
 	if route != "" && domain == "" || len(raw) > 8192 {
 		return "", "", "", false, true
 	}

@@ -125,22 +125,10 @@ func build(t testing.TB, texts map[string]string) *index.Index {
 }
 
 // metric is the value of a counter, of all its labels together or of one.
-func (d *door) metric(name string, label ...string) float64 {
+func (d *door) metric(name string, label ...string) (sum float64) {
 	d.t.Helper()
-	families, err := d.reg.Gather()
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	sum := 0.0
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			if len(label) == 0 || m.GetLabel()[0].GetValue() == label[0] {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
+	for _, v := range testkit.Samples(d.t, d.reg, name, label...) {
+		sum += v
 	}
 	return sum
 }

@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/policy"
 )
 
@@ -80,15 +80,13 @@ func TestAskAgreesWithOneByOne(t *testing.T) {
 // counters are the metrics without the times of hits.
 func counters(t *testing.T, reg *prometheus.Registry) string {
 	t.Helper()
-	w := httptest.NewRecorder()
-	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-	var kept []byte
-	for line := range bytes.Lines(w.Body.Bytes()) {
-		if !bytes.Contains(line, []byte("timestamp")) {
-			kept = append(kept, line...)
+	var kept strings.Builder
+	for line := range strings.Lines(testkit.Metrics(reg)) {
+		if !strings.Contains(line, "timestamp") {
+			kept.WriteString(line)
 		}
 	}
-	return string(kept)
+	return kept.String()
 }
 
 func TestAskTellsOfAnUnreadableStore(t *testing.T) {

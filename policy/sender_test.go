@@ -5,14 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"blockd/addr"
 	"blockd/index"
@@ -286,10 +284,8 @@ func TestVerdictsAreCounted(t *testing.T) {
 // wantMetric compares the samples of one metric, a line each and in order.
 func wantMetric(t *testing.T, reg *prometheus.Registry, name, want string) {
 	t.Helper()
-	rec := httptest.NewRecorder()
-	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
 	var got []string
-	for line := range strings.Lines(rec.Body.String()) {
+	for line := range strings.Lines(testkit.Metrics(reg)) {
 		if strings.HasPrefix(line, name+"{") || strings.HasPrefix(line, name+" ") {
 			got = append(got, strings.TrimSpace(line))
 		}

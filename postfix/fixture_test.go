@@ -5,13 +5,13 @@ import (
 	"cmp"
 	"log/slog"
 	"net"
-	"slices"
 	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/policy"
@@ -112,24 +112,12 @@ func (r *rig) dial(s *Server) (client net.Conn, c *conn, ended <-chan struct{}) 
 	return near, c, done
 }
 
-// count is the value of a counter, by the values of its labels in order.
+// count is the value of a counter, by the values of its labels.
 func (r *rig) count(name string, labels ...string) float64 {
 	r.t.Helper()
-	families, err := r.registry.Gather()
-	if err != nil {
-		r.t.Fatal(err)
+	all := testkit.Samples(r.t, r.registry, name, labels...)
+	if len(all) != 1 {
+		r.t.Fatalf("metric %s %q has %d samples, want 1", name, labels, len(all))
 	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			same := f.GetName() == name && len(m.GetLabel()) == len(labels)
-			for _, l := range m.GetLabel() {
-				same = same && slices.Contains(labels, l.GetValue())
-			}
-			if same {
-				return m.GetCounter().GetValue()
-			}
-		}
-	}
-	r.t.Fatalf("no metric %s %q", name, labels)
-	return 0
+	return all[0]
 }

@@ -174,18 +174,7 @@ func TestServerStops(t *testing.T) {
 // connections are the values of the gauge.
 func connections(t *testing.T, r *rig) (values []float64) {
 	t.Helper()
-	families, err := r.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == "blockd_postfix_connections" {
-			for _, m := range f.GetMetric() {
-				values = append(values, m.GetGauge().GetValue())
-			}
-		}
-	}
-	return values
+	return testkit.Samples(t, r.registry, "blockd_postfix_connections")
 }
 
 // brokenListener fails for a while and then for good.

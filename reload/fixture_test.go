@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"blockd/addr"
 	"blockd/index"
@@ -208,9 +206,7 @@ func (d *daemon) looks(n int) {
 
 // metric is the value of one sample as /metrics shows it, "" if it is not there.
 func (d *daemon) metric(name string) string {
-	rec := httptest.NewRecorder()
-	promhttp.HandlerFor(d.reg, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
-	for line := range strings.Lines(rec.Body.String()) {
+	for line := range strings.Lines(testkit.Metrics(d.reg)) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
 			return strings.TrimSpace(value)
 		}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"blockd/internal/testkit"
 )
@@ -131,9 +129,7 @@ func (x *fixture) counted(changed, unchanged, failed, refused float64) {
 // metric is the value of a metric as /metrics shows it.
 func (x *fixture) metric(name string) (value float64) {
 	x.t.Helper()
-	w := httptest.NewRecorder()
-	promhttp.HandlerFor(x.reg, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	for line := range strings.Lines(w.Body.String()) {
+	for line := range strings.Lines(testkit.Metrics(x.reg)) {
 		if text, ok := strings.CutPrefix(line, name+" "); ok {
 			if _, err := fmt.Sscan(text, &value); err != nil {
 				x.t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"blockd/addr"
 	"blockd/internal/race"
+	"blockd/internal/testkit"
 )
 
 // The second parser: the grammar of MAIL and RCPT as one regular expression for
@@ -24,22 +25,6 @@ var (
 	slowChunk = regexp.MustCompile(`^(?i:BDAT) ([0-9]{1,20})( (?i:LAST))? *$`)
 	slowParam = regexp.MustCompile(`([A-Za-z0-9-]+)(?:=([^ ]+))?`)
 )
-
-func latin1(b []byte) string {
-	r := make([]rune, len(b))
-	for i, c := range b {
-		r[i] = rune(c)
-	}
-	return string(r)
-}
-
-func octetsOf(s string) string {
-	b := make([]byte, 0, len(s))
-	for _, r := range s {
-		b = append(b, byte(r))
-	}
-	return string(b)
-}
 
 var slowParams = map[string]Params{
 	"SIZE": ParamSize, "BODY": ParamBody, "SMTPUTF8": ParamSMTPUTF8, "RET": ParamRet, "ENVID": ParamEnvID,
@@ -87,11 +72,11 @@ func checkLine(t *testing.T, line []byte) {
 		}
 		return
 	}
-	m := slowLine.FindStringSubmatch(latin1(line))
+	m := slowLine.FindStringSubmatch(testkit.Latin1(line))
 	if m == nil {
 		t.Fatalf("Line(%q) = %+v; the second parser refuses it", line, c)
 	}
-	if octetsOf(m[3]) != string(c.Path.Raw) || octetsOf(m[4]) != string(c.Path.Local) || octetsOf(m[5]) != string(c.Path.Domain) ||
+	if testkit.Octets(m[3]) != string(c.Path.Raw) || testkit.Octets(m[4]) != string(c.Path.Local) || testkit.Octets(m[5]) != string(c.Path.Domain) ||
 		!strings.EqualFold(m[1]+m[2], c.Verb.String()) {
 		t.Fatalf("Line(%q) = %v %q; the second parser sees %q", line, c.Verb, c.Path.Raw, m[1:6])
 	}

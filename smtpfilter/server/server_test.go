@@ -161,26 +161,18 @@ func (r *running) end(t *testing.T) error {
 	}
 }
 
-// metric returns the value of a counter or gauge; labels as "why=total".
+// metric returns the value of a counter or gauge; label is "" or as "why=total".
 func (r *running) metric(t *testing.T, name, label string) float64 {
 	t.Helper()
-	families, err := r.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
+	var labels []string
+	if _, value, ok := strings.Cut(label, "="); ok {
+		labels = []string{value}
 	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			l := ""
-			for _, p := range m.GetLabel() {
-				l = p.GetName() + "=" + p.GetValue()
-			}
-			if f.GetName() == name && l == label {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
+	all := testkit.Samples(t, r.reg, name, labels...)
+	if len(all) != 1 {
+		t.Fatalf("metric %s{%s} has %d samples, want 1", name, label, len(all))
 	}
-	t.Fatalf("no metric %s{%s}", name, label)
-	return 0
+	return all[0]
 }
 
 // dial connects to r and returns the connection and the first line.

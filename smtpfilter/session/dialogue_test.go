@@ -16,7 +16,6 @@ import (
 	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"blockd/internal/dialogue"
 	"blockd/internal/script"
@@ -71,16 +70,12 @@ func (r *rig) start(ctx context.Context) (client net.Conn, ended <-chan struct{}
 // count reads a counter; label is the value of one of its labels, if it has any.
 func (r *rig) count(t testing.TB, name, label string) float64 {
 	t.Helper()
-	families, err := r.metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
+	var labels []string
+	if label != "" {
+		labels = []string{label}
 	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == name && (label == "" || slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == label })) {
-				return m.GetCounter().GetValue()
-			}
-		}
+	for _, v := range testkit.Samples(t, r.metrics, name, labels...) {
+		return v // the first
 	}
 	return 0
 }
