@@ -24,15 +24,14 @@ type Question struct {
 type view struct {
 	generation string
 	newer      *table           // the entries that this generation has not got
-	lists      []index.ListInfo // its table, and behind it the list of live entries
+	lists      []index.ListInfo // its table, followed by the list of live entries
 }
 
-// Amend gives the matches that ix has for q those of the live entries as they are now:
-// what ix says of that list goes, and the entries in force come, each before what is
-// as specific. lists is the table that Match.Row points into: that of ix with one row
-// more if any live entry is among the matches.
+// Amend replaces, in the matches that ix has for q, those of the list of live entries by the
+// entries in force now, each before what is as specific. The table is the one that Match.Row
+// points into: that of ix, with one row more if a live entry is among the matches.
 //
-// It allocates nothing where there is no live entry to tell of. A nil Set has none.
+// It allocates nothing if no live entry matches. A nil Set has none.
 func (s *Set) Amend(matches []index.Match, ix *index.Index, q Question, now time.Time) (_ []index.Match, table []index.ListInfo) {
 	table = ix.Lists()
 	if s == nil {
@@ -116,8 +115,8 @@ func (t *table) sender(found []*Entry, b *tableBody, a addr.Addr) []*Entry {
 	return t.names(found, b, a.Keys(room[:0]))
 }
 
-// names appends the entries of a sender's keys, or of a domain and its parents, whose
-// scope reaches so far.
+// names appends the entries for the keys of a sender, or of a domain and its parents, whose
+// scope covers it.
 func (t *table) names(found []*Entry, b *tableBody, keys []addr.Key) []*Entry {
 	own := true // the first domain is the sender's own
 	for _, k := range keys {
@@ -148,13 +147,13 @@ func (t *table) client(found []*Entry, b *tableBody, ip netip.Addr) []*Entry {
 	return found
 }
 
-// match is what the entry says, as an index would.
+// match returns the entry as an index would.
 func (e *Entry) match(row int) index.Match {
 	return index.Match{Row: row, Kind: e.Item.Kind, Key: e.Item.Key, Net: e.Item.Net, Scope: e.Item.Scope,
 		Action: e.Item.Action, Line: int(e.Number), Reason: e.reason}
 }
 
-// identityOf is the identity of the entry that a match is of.
+// identityOf returns the identity of a match's entry.
 func identityOf(m *index.Match) identity {
 	return identity{keyOf(&lists.Item{Kind: m.Kind, Key: m.Key, Net: m.Net}), m.Scope}
 }
@@ -176,7 +175,7 @@ func rank(m *index.Match) int {
 	return 300 - int(m.Key.Labels)
 }
 
-// withRow is a table with a row for live entries behind it.
+// withRow returns a table that is followed by a row for live entries.
 func withRow(table []index.ListInfo, folder string) []index.ListInfo {
 	return append(table[:len(table):len(table)], index.ListInfo{
 		Source:  index.Source{List: ListName, Path: folder, Exceptions: index.AllExceptions},

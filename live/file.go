@@ -16,7 +16,7 @@ import (
 type journal struct {
 	f      *os.File
 	size   int64 // of whole records that are synced
-	broken error // nothing is written any more: nobody knows what the disk has
+	broken error // nothing is written any more: what the disk has is not known
 }
 
 func journalPath(folder string) string { return filepath.Join(folder, "journal") }
@@ -106,7 +106,7 @@ func makeFolder(path string) error {
 }
 
 // giveToOwner gives what root has made to the owner of a folder: an administrator
-// may add an entry while the daemon, which runs as somebody else, is down.
+// may add an entry while the daemon, which runs as another user, is down.
 func giveToOwner(path, folder string) error {
 	if os.Geteuid() != 0 {
 		return nil

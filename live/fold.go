@@ -22,8 +22,8 @@ type fold struct {
 	upTo   uint64
 }
 
-// keptFolds is how many are remembered: a build may still be at work with the one
-// before the last, and the index on disk may be of an older one.
+// keptFolds is how many are remembered: a build may still read the one before the last, and the
+// index on disk may be of an older one.
 const keptFolds = 4
 
 func keepFolds(all []fold) []fold { return slices.Clone(all[max(0, len(all)-keptFolds):]) }
@@ -40,22 +40,21 @@ func (f fold) record() record {
 	return record{N: f.number, Op: opFold, Hash: hex.EncodeToString(f.hash[:]), UpTo: f.upTo}
 }
 
-// ListPattern is where the list file for builds is, when there is one. It is a plain
-// list named ListName, whose guard is nil: the entries have passed the gate.
+// ListPattern is the path of the list file for builds, if there is one. It is a plain list named
+// ListName, whose guard is nil: the entries have passed the gate.
 func ListPattern(folder string) string { return filepath.Join(listFolder(folder), "*.list") }
 
-// The list file has a folder of its own, so that who watches it does not wake up at
+// The list file has a folder of its own, so that a Reloader that watches it does not wake up at
 // every line of the journal.
 func listFolder(folder string) string { return filepath.Join(folder, "folded") }
 
 func listPath(folder string) string { return filepath.Join(listFolder(folder), "live.list") }
 
-// Fold writes all entries as a list for the build that is about to begin, unless the
-// file that is there is as good. It reports whether there is another file now.
+// Fold writes all entries as a list for the build that is about to begin, unless the file is up
+// to date. It reports whether it has written the file.
 //
-// Entries that are added meanwhile are not in it; nothing waits for it. Whose time is
-// over is in it until Sweep: an index does not say by itself whom it refuses here, see
-// Amend.
+// Entries that are added meanwhile are not in it; nothing waits for it. Expired entries are in
+// it until they are swept: what the index says of them does not count, see Amend.
 func (s *Set) Fold(ctx context.Context) (bool, error) {
 	s.folding.Lock()
 	defer s.folding.Unlock()
@@ -87,8 +86,8 @@ func (s *Set) Fold(ctx context.Context) (bool, error) {
 	return true, s.folded(fold{hash: hash, upTo: upTo})
 }
 
-// toFold returns what a list file made now would hold, and whether the last one is
-// that already: nothing was added since, and nothing removed.
+// toFold returns what a list file made now would hold, and whether the last one holds that
+// already.
 func (s *Set) toFold() (entries []*Entry, upTo uint64, current bool) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -99,8 +98,7 @@ func (s *Set) toFold() (entries []*Entry, upTo uint64, current bool) {
 	return s.sorted(), s.last, false
 }
 
-// folded notes a list file in the journal. From then on an index that was built from
-// it need not be helped out with what is in it.
+// folded notes a list file in the journal. An index that was built from it has all its entries.
 func (s *Set) folded(f fold) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -116,9 +114,8 @@ func (s *Set) folded(f fold) error {
 	return nil
 }
 
-// Served tells that ix serves from now on. Look-ups in it are then helped out with
-// those entries alone that are newer than the list file it was built from; look-ups
-// in any other index with all of them.
+// Served tells that ix serves from now on. Look-ups in it then search only the entries that are
+// newer than the list file it was built from; look-ups in any other index search all of them.
 func (s *Set) Served(ix *index.Index) {
 	if s == nil {
 		return

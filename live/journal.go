@@ -123,7 +123,7 @@ type contents struct {
 	folded  uint64 // last, when the last fold had all that there is
 	records int    // lines that count
 	good    int64  // octets up to the end of the last whole line
-	torn    int64  // octets behind that
+	torn    int64  // octets after that
 	damage  []Damage
 	damaged int // lines left out; damage has the first ones
 }

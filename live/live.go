@@ -1,12 +1,11 @@
-// Package live holds entries that act at once: what an administrator adds or removes
-// by one command, without a list file and without a build.
+// Package live holds entries that act at once: an administrator adds or removes them by one
+// command, without a list file and without a build.
 //
-// They lie in a folder of their own: a journal, to which each change is appended and
-// synced before it is acknowledged, and now and then a plain list of all of them,
-// which the next build of the index takes in like any other list. A look-up asks the
-// index, and a small table in memory for what that index has not; what the index says
-// of this list is held against the entries as they are now, so that a removal and an
-// expiry act at once too.
+// Their folder has a journal, to which each change is appended and synced before it is
+// acknowledged, and a plain list of all entries, which the next build of the index reads like
+// any other list. A look-up asks the index, and a small table in memory for the entries that
+// the index lacks. What the index says of the list is checked against the entries as they are
+// now, so that a removal and an expiry act at once too.
 package live
 
 import (
@@ -33,7 +32,7 @@ const (
 	mostLife   = 100 * 365 * 24 * time.Hour
 )
 
-// What a change or an Open can fail by.
+// The errors of a change and of Open.
 var (
 	// ErrInvalid is wrapped by the error of a Change that can never be made.
 	ErrInvalid = errors.New("no live entry")
@@ -68,7 +67,7 @@ type Entry struct {
 // expired reports whether the entry's time is over.
 func (e *Entry) expired(now int64) bool { return e.expiry != 0 && e.expiry <= now }
 
-// Reason is what a verdict says of the entry: why, who and until when.
+// Reason is what a verdict says of the entry: why, by which author, and until when.
 func (e *Entry) Reason() string { return e.reason }
 
 // LogValue gives the fields of a log line about the entry.
@@ -77,7 +76,7 @@ func (e *Entry) LogValue() slog.Value {
 		slog.String("reason", e.reason), slog.Uint64("number", e.Number))
 }
 
-// identity is what there is one entry of: key and scope.
+// identity is key and scope; there is one entry for each.
 type identity struct {
 	key   string
 	scope lists.Scope
@@ -96,16 +95,16 @@ type Change struct {
 	Force   bool         // also what the gate protects
 }
 
-// Outcome is what a change has come to.
+// Outcome is the result of a change.
 type Outcome struct {
 	Entry *Entry // that is now in force; nil after a removal
 	Was   *Entry // that was in force before under this key and scope; nil: none
 }
 
-// Changed reports whether anything is other than before.
+// Changed reports whether the change has changed anything.
 func (o Outcome) Changed() bool { return o.Entry != o.Was }
 
-// newEntry makes an entry of a change that is sound. guard may be nil.
+// newEntry makes an entry of a valid change. guard may be nil.
 func newEntry(c Change, guard *lists.Guard, now time.Time) (*Entry, error) {
 	if c.Action != lists.Block && c.Action != lists.Allow {
 		return nil, fmt.Errorf("%w: action %s; want block or allow", ErrInvalid, c.Action)
@@ -134,7 +133,7 @@ func newEntry(c Change, guard *lists.Guard, now time.Time) (*Entry, error) {
 	return e, e.take(item)
 }
 
-// take gives an entry its key, and what is derived of what it has.
+// take gives an entry its key and what is derived from its fields.
 func (e *Entry) take(item lists.Item) error {
 	item.Reason, item.Class, item.Message = "", "", ""
 	e.Item, e.Text, e.key = item, item.Plain(), keyOf(&item)
@@ -165,7 +164,7 @@ func reasonOf(e *Entry) string {
 	return b.String()
 }
 
-// oneLine refuses a text that would not fit a line of a log.
+// oneLine refuses a text that is too long, or not one line.
 func oneLine(what, text string, most int) error {
 	switch {
 	case len(text) > most:
@@ -176,7 +175,7 @@ func oneLine(what, text string, most int) error {
 	return nil
 }
 
-// same reports whether o asks for nothing that e is not.
+// same reports whether o asks for what e is already.
 func (e *Entry) same(o *Entry) bool {
 	return e.Item.Action == o.Item.Action && e.Why == o.Why && e.Author == o.Author && e.Expires.Equal(o.Expires) && e.Forced == o.Forced
 }

@@ -41,7 +41,7 @@ func (s *Set) Register(reg prometheus.Registerer) error {
 	})
 }
 
-// collector asks a Set when somebody wants to know.
+// collector asks a Set when the metrics are read.
 type collector struct {
 	set                                             *Set
 	entries, newer, bytes, damaged, changes, errors *prometheus.Desc

@@ -25,7 +25,7 @@ type Settings struct {
 	compactFrom int
 }
 
-// defaultCompactFrom lines are some 200 KB: nobody wants those back.
+// defaultCompactFrom lines are some 200 KB, which are not worth the writing.
 const defaultCompactFrom = 1000
 
 // Set is the live entries. Its methods may be used from any goroutine. Amend takes no
@@ -45,10 +45,10 @@ type Set struct {
 	lock     *os.File
 	last     uint64 // the highest number that was used
 	folds    []fold
-	foldedAt uint64 // last, when the last fold had all that there is; 0: it has not
+	foldedAt uint64 // last, when the last fold had all entries; 0: it has not
 	records  int    // in the journal
 
-	mu      sync.RWMutex // guards entries for who reads them; they change under writing too
+	mu      sync.RWMutex // guards entries for readers; they change under writing too
 	entries map[identity]*Entry
 
 	damage  []Damage // by Open
@@ -57,8 +57,8 @@ type Set struct {
 	tidy    chan struct{} // wakes Run
 }
 
-// Open opens the live entries of a folder for this process alone: ErrLocked if another
-// one has them. What a crash has left unfinished is cut; see also Problems.
+// Open opens the live entries of a folder for this process alone; ErrLocked if another one has
+// them. It cuts what a crash has left unfinished; see also Problems.
 func Open(s Settings) (*Set, error) {
 	for _, folder := range []string{s.Folder, listFolder(s.Folder)} {
 		if err := makeFolder(folder); err != nil {
@@ -79,9 +79,8 @@ func Open(s Settings) (*Set, error) {
 	return set, nil
 }
 
-// Read returns the live entries of a folder as they are now, for look-ups and to be
-// shown: they cannot be changed, and do not change when the files do. A folder that is
-// not there has none.
+// Read returns the live entries of a folder as they are now, for look-ups and to be shown. They
+// cannot be changed, and do not change with the files. A missing folder has none.
 func Read(folder string) (*Set, error) {
 	f, err := os.Open(journalPath(folder))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +107,7 @@ func newSet(s Settings, c *contents) *Set {
 	return set
 }
 
-// Close ends the use of the files; all that was acknowledged is in them.
+// Close closes the files. They have all that was acknowledged.
 func (s *Set) Close() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -120,7 +119,7 @@ func (s *Set) Close() error {
 	return err
 }
 
-// Entries are all entries in force, the newest first.
+// Entries returns all entries in force, the newest first.
 func (s *Set) Entries() []*Entry {
 	now := time.Now().Unix()
 	all := slices.DeleteFunc(s.sorted(), func(e *Entry) bool { return e.expired(now) })
@@ -128,7 +127,7 @@ func (s *Set) Entries() []*Entry {
 	return all
 }
 
-// sorted are all entries in the order of their numbers.
+// sorted returns all entries in the order of their numbers.
 func (s *Set) sorted() []*Entry {
 	s.mu.RLock()
 	all := slices.Collect(maps.Values(s.entries))
@@ -137,14 +136,14 @@ func (s *Set) sorted() []*Entry {
 	return all
 }
 
-// Len is the number of entries, those included whose time is over since the last Sweep.
+// Len returns the number of entries, with those that have expired since the last sweep.
 func (s *Set) Len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return len(s.entries)
 }
 
-// Problems are one line each: what an administrator must know of the files.
+// Problems returns what administrators must know of the files, a line each.
 func (s *Set) Problems() (problems []string) {
 	if s == nil {
 		return nil
@@ -161,10 +160,10 @@ func (s *Set) Problems() (problems []string) {
 	return problems
 }
 
-// Apply makes all changes, in order, or none: when it returns, they act on every
-// look-up that begins, and are on the disk. A change that asks for what is there
-// already is none. The error wraps one of this package's and says which change it is
-// about; a change that cannot be written leaves everything as it was.
+// Apply makes all changes, in order, or none. When it returns they act on every look-up that
+// begins, and are on the disk. A change that asks for what is there already changes nothing.
+// The error wraps one of this package and says which change it is about; a change that cannot
+// be written leaves everything as it was.
 func (s *Set) Apply(changes ...Change) ([]Outcome, error) {
 	now := time.Now()
 	wanted := make([]*Entry, len(changes))
@@ -186,7 +185,7 @@ func (s *Set) Apply(changes ...Change) ([]Outcome, error) {
 	return outcomes, err
 }
 
-// wanted is the entry that a change asks for; of a removal only its identity counts.
+// wanted returns the entry that a change asks for; of a removal only its identity counts.
 func (s *Set) wanted(c Change, now time.Time) (*Entry, error) {
 	if c.Remove {
 		return newEntry(Change{Entry: c.Entry, Author: c.Author}, nil, now)

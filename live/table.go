@@ -142,7 +142,7 @@ func (t *table) put(key string, entries []*Entry, item *lists.Item) {
 	}
 	b.cells[i].Store(&cell{hash, key, entries})
 	word, bit := b.at(hash)
-	b.filter[word].Or(bit) // last: who sees it finds the cell
+	b.filter[word].Or(bit) // last: a reader that sees it finds the cell
 	if t.held == 0 {
 		t.used = 0
 		b = nil
@@ -198,7 +198,7 @@ func family(a netip.Addr) int {
 func (b *tableBody) has(k addr.Kind) bool { return b.kinds.Load()&(1<<k) != 0 }
 
 // keyOf is the key of an item, "" where it has none: as text that of senders, and
-// for networks family, length and octets behind a control, which no text has.
+// for networks family, length and octets after a control character, which no text has.
 func keyOf(it *lists.Item) string {
 	switch it.Kind {
 	case lists.Addr, lists.Domain:

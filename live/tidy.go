@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// tidyEvery is how long an entry whose time is over may take up room.
+	// tidyEvery is how long an expired entry may take up room.
 	tidyEvery = time.Minute
 
-	// foldFrom is how many entries an index may lack before a build is asked for.
-	// Below it a look-up pays nothing that can be measured.
+	// foldFrom is how many entries an index may lack before a build is due. Fewer cost a
+	// look-up nothing that can be measured.
 	foldFrom = 1000
 )
 
-// Run tidies up until ctx ends, and returns nil then: entries whose time is over go,
-// a journal that holds more of the past than of the present is written anew, and when
-// an index lacks many entries their list is written, whose change a Reloader sees.
+// Run tidies up until ctx ends, and then returns nil. It removes expired entries, writes a
+// journal anew that is more of the past than of the present, and writes the list of entries
+// when the index lacks many of them, whose change a Reloader sees.
 func (s *Set) Run(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
@@ -56,21 +56,20 @@ func (s *Set) poke() {
 	}
 }
 
-// newer is how many entries the serving index lacks.
+// newer returns how many entries the serving index lacks.
 func (s *Set) newer() int {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.view.Load().newer.held
 }
 
-// Tidy takes entries out whose time is over, and writes the journal anew if it has
-// grown or is broken.
+// Tidy removes expired entries, and writes the journal anew if it is overgrown or broken.
 func (s *Set) Tidy() error {
 	return errors.Join(s.sweep(time.Now()), s.rewrite())
 }
 
-// sweep removes expired entries, with records like any removal: a clock that is set
-// back must not bring an entry back that an index was built without.
+// sweep removes expired entries, with records like any removal: a clock that is set back must
+// not bring back an entry that an index was built without.
 func (s *Set) sweep(now time.Time) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -91,13 +90,13 @@ func (s *Set) sweep(now time.Time) error {
 	return err
 }
 
-// overgrown reports whether more than half of a long journal is of the past.
+// overgrown reports whether the journal is long and more than half of it of the past.
 func (s *Set) overgrown() bool {
 	return s.records > s.compact && s.records > 2*(len(s.entries)+len(s.folds)+1)
 }
 
-// rewrite writes the journal anew, if it is overgrown or broken. Changes go on while
-// the bulk is written: they are taken over at the end.
+// rewrite writes the journal anew if it is overgrown or broken. Changes may be made while most
+// of it is written; they are copied at the end.
 func (s *Set) rewrite() error {
 	s.writing.Lock()
 	if s.journal == nil || !s.overgrown() && s.journal.broken == nil {
@@ -142,7 +141,7 @@ func (s *Set) rewrite() error {
 	return err
 }
 
-// present are the records that make what is in force, with the lock held.
+// present returns the records of what is in force. Call it with the lock held.
 func (s *Set) present() (all []record) {
 	for _, e := range s.sorted() {
 		all = append(all, recordOf(e))

@@ -10,6 +10,7 @@ package repeat
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -18,7 +19,7 @@ import (
 	"blockd/history"
 )
 
-// The bounds of a window. Those who send little never notice them: a refused message
+// The bounds of a window. Clients that send little never meet them: a refused message
 // with ten recipients is written in full. 10,000 refusals of one network within a minute
 // cost at most 200 full lines, 0.2 MB of log and history together.
 const (
@@ -191,27 +192,16 @@ type total struct {
 func (t *Table) ended(before time.Time) (all []total) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for key, g := range t.senders {
-		if !g.begun.After(before) {
-			delete(t.senders, key)
-			if g.folded > 0 {
-				all = append(all, total{group: g})
-			}
+	take := func(g *group, network netip.Prefix) (ended bool) {
+		if ended = !g.begun.After(before); ended && g.folded+g.lines > 0 {
+			all = append(all, total{g, network})
 		}
+		return ended
 	}
-	for prefix, g := range t.networks {
-		if !g.begun.After(before) {
-			delete(t.networks, prefix)
-			if g.folded+g.lines > 0 {
-				all = append(all, total{g, prefix})
-			}
-		}
-	}
-	if g := t.rest; g != nil && !g.begun.After(before) {
+	maps.DeleteFunc(t.senders, func(_ senderKey, g *group) bool { return take(g, netip.Prefix{}) })
+	maps.DeleteFunc(t.networks, func(network netip.Prefix, g *group) bool { return take(g, network) })
+	if t.rest != nil && take(t.rest, netip.Prefix{}) {
 		t.rest = nil
-		if g.folded+g.lines > 0 {
-			all = append(all, total{g, netip.Prefix{}})
-		}
 	}
 	return all
 }
