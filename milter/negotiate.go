@@ -31,7 +31,7 @@ func (s *Server) protocol() milter.OptProtocol {
 	if s.settings.ClientRejectAt != "connect" {
 		p |= milter.OptNoConnReply
 	}
-	if s.checker.Sources().Header() || s.settings.Results != "" {
+	if s.checker.ReadsHeaders() || s.settings.Results != "" {
 		return p | milter.OptNoHeaderReply
 	}
 	return p | milter.OptNoHeaders | milter.OptNoEOH

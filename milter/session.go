@@ -187,7 +187,7 @@ func (s *session) Header(name, value string, _ milter.Modifier) (*milter.Respons
 	if s.copies() {
 		s.copyField(name, value)
 	}
-	if source, ok := policy.FieldSource(name); ok && s.tx.ReadsHeader() && s.checker.Sources().Has(source) {
+	if s.tx.ReadsField(name) {
 		s.fields.Add(name, value)
 	}
 	return milter.RespContinue, nil

@@ -35,9 +35,6 @@ func (b *Batch) Domain(domain string) {
 	b.questions = append(b.questions, question{about: aDomain, text: domain})
 }
 
-// Len is the number of questions.
-func (b *Batch) Len() int { return len(b.questions) }
-
 // Reset takes all questions out.
 func (b *Batch) Reset() { b.questions = b.questions[:0] }
 
@@ -87,7 +84,7 @@ func (c *Checker) Ask(b *Batch) (verdicts []Verdict) {
 			continue
 		}
 		matches, v.Lists = c.entries.Amend(matches, ix, live.Question{Sender: v.Sender, Client: v.Client}, now)
-		v.Matches = c.asked(matches, v.Lists, EnvelopeSource)
+		v.Matches = c.asked(matches, v.Lists, envelopeSource)
 		v.decide(nil)
 	}
 	c.countEnvelopes(b, now)

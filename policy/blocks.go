@@ -22,7 +22,7 @@ func (s Settings) Blocks(ix *index.Index, sender addr.Addr, client netip.Addr) (
 		return nil
 	}
 	v.Lists = ix.Lists()
-	v.Matches = asked(s.Lists, matches, v.Lists, EnvelopeSource)
+	v.Matches = asked(s.Lists, matches, v.Lists, envelopeSource)
 	for v.decide(nil); v.Kind == Blocked; v.decide(nil) {
 		blocks = append(blocks, v.Matches[v.Decider])
 		v.Matches = slices.Delete(v.Matches, v.Decider, v.Decider+1)

@@ -1,10 +1,10 @@
 package policy
 
-// Completed says that the next server has accepted a message of the envelope with these
+// completed says that the next server has accepted a message of the envelope with these
 // verdicts, two where it has two spellings of its sender. A door that cannot know says
 // it where it knows most: a milter at the end of the message, which the mail server has
 // yet to accept. A recipient that was accepted is no message: anybody can name a sender.
-func (c *Checker) Completed(all ...Verdict) {
+func (c *Checker) completed(all ...Verdict) {
 	if c.complete == nil {
 		return
 	}
@@ -15,8 +15,8 @@ func (c *Checker) Completed(all ...Verdict) {
 	}
 }
 
-// WantsCompleted reports whether Completed is of use for any of these.
-func (c *Checker) WantsCompleted(all ...Verdict) bool {
+// wantsCompleted reports whether completed is of use for any of these.
+func (c *Checker) wantsCompleted(all ...Verdict) bool {
 	if c.complete == nil {
 		return false
 	}
@@ -31,5 +31,5 @@ func (c *Checker) WantsCompleted(all ...Verdict) bool {
 // unlisted reports whether v is about a sender of an envelope whom no list has any entry
 // for, and neither for its client. That of an envelope which is not judged is none.
 func (v *Verdict) unlisted() bool {
-	return v.Source == EnvelopeSource && v.Kind == Clear && len(v.Matches) == 0 && !v.Sender.Null()
+	return v.Source == envelopeSource && v.Kind == Clear && len(v.Matches) == 0 && !v.Sender.Null()
 }

@@ -48,7 +48,7 @@ func (d Decision) Unchecked() bool { return d.verdict != nil && d.verdict.Intern
 
 // Because names the list that has decided, and the reference, for a mail server that puts
 // a subject of its own in front.
-func (d Decision) Because() string { return d.verdict.Because(d.Ref) }
+func (d Decision) Because() string { return d.verdict.because(d.Ref) }
 
 // Recipient decides about one recipient of an envelope with verdict v. recipient
 // is the address of RCPT TO without angle brackets, as the client wrote it; ""
@@ -56,7 +56,7 @@ func (d Decision) Because() string { return d.verdict.Because(d.Ref) }
 // its own. The verdict that it goes by is that of For. It is remembered, see
 // Settings.History; without a recipient only if it refuses or defers.
 func (c *Checker) Recipient(v Verdict, recipient string) Decision {
-	return c.recipientAt(&c.as, v, recipient)
+	return c.recipientAt(&Door{}, v, recipient)
 }
 
 func (c *Checker) recipientAt(door *Door, v Verdict, recipient string) Decision {
@@ -65,14 +65,6 @@ func (c *Checker) recipientAt(door *Door, v Verdict, recipient string) Decision 
 	if recipient != "" || d.Refuses() {
 		c.record(door, &v, recipient, &d)
 	}
-	return d
-}
-
-// Whole is Recipient for a door that never hears of recipients: this decision is the
-// last one about the sender, and is remembered whatever it is.
-func (c *Checker) Whole(v Verdict) Decision {
-	d := c.recipient(&c.as, &v, "")
-	c.record(&c.as, &v, "", &d)
 	return d
 }
 
@@ -95,13 +87,9 @@ func (c *Checker) recipient(door *Door, v *Verdict, recipient string) Decision {
 	return Decision{}
 }
 
-// EndOfMessage is Recipient for the answer to the end of a message that nothing in
-// it has proved: its refusal is 554, since there is no transaction any more
+// endOfMessageAt is recipientAt for the answer to the end of a message that nothing in it
+// has proved: its refusal is 554, since there is no transaction any more
 // (RFC 5321, section 4.2.2), unless the entry or its list names a code.
-func (c *Checker) EndOfMessage(v Verdict, recipient string) Decision {
-	return c.endOfMessageAt(&c.as, v, recipient)
-}
-
 func (c *Checker) endOfMessageAt(door *Door, v Verdict, recipient string) Decision {
 	d := c.recipientAt(door, v, recipient)
 	if d.Outcome == Refuse && !d.Reply.Named {
@@ -110,27 +98,13 @@ func (c *Checker) endOfMessageAt(door *Door, v Verdict, recipient string) Decisi
 	return d
 }
 
-// TurnDown is the decision to refuse a recipient by a rule of the door's own, in the words
-// of r, where no list has a reason to. It is remembered, as refused for no list,
-// since the contact may have its reference.
-func (c *Checker) TurnDown(v Verdict, recipient string, r Reply) Decision {
-	return c.turnDown(&c.as, &v, recipient, r)
-}
-
+// turnDown is the decision to refuse a recipient by a rule of the door's own, in the words
+// of r. It is remembered, as refused for no list, since the contact may have its reference.
 func (c *Checker) turnDown(door *Door, v *Verdict, recipient string, r Reply) Decision {
 	v.Decider, v.Shadow = -1, -1
 	d := Decision{Outcome: Refuse, Reply: r, Ref: newRef()}
 	d.Reply.Contact = contactFor(c.contact, "", d.Ref)
 	c.record(door, v, recipient, &d)
-	return d
-}
-
-// Connection is Recipient for the answer to a client before it has said anything, by
-// the verdict of Client. Its refusal is 554 (RFC 5321, section 3.1), unless the entry or
-// its list names a code, and its deferral 421. Whatever else a list wants is left to RCPT.
-func (c *Checker) Connection(v Verdict) Decision {
-	d := c.Recipient(v, "")
-	d.Reply = d.Reply.inPlaceOfGreeting()
 	return d
 }
 
@@ -164,7 +138,7 @@ func (c *Checker) For(v Verdict, recipient string) Verdict {
 // becomes of mail to it. It is for those who ask; nothing is remembered.
 func (c *Checker) To(v Verdict, recipient string) Verdict {
 	v = c.For(v, recipient)
-	v.Recipient, v.outcome = recipient, c.recipient(&c.as, &v, recipient).Outcome
+	v.Recipient, v.outcome = recipient, c.recipient(&Door{}, &v, recipient).Outcome
 	return v
 }
 
@@ -173,7 +147,7 @@ func (v *Verdict) Outcome() Outcome { return v.outcome }
 
 // consequence is the decision about what Matches[Decider] blocks.
 func (c *Checker) consequence(door *Door, v *Verdict) Decision {
-	list := v.ListName(v.Decider)
+	list := v.listName(v.Decider)
 	rule := c.rules[list]
 	d := Decision{Ref: newRef()}
 	switch action := v.Matches[v.Decider].Action; {
@@ -194,6 +168,3 @@ func (c *Checker) consequence(door *Door, v *Verdict) Decision {
 	}
 	return d
 }
-
-// Event says in the log what a decision did, by the verdict that it was made of.
-func (d Decision) Event(v Verdict) string { return d.event(&v) }

@@ -46,10 +46,10 @@ func (t *Transaction) log(d *Decision) {
 func (t *Transaction) write(event string, d *Decision) {
 	line := []slog.Attr{slog.String("ref", d.Ref), t.sender(), slog.String("recipient", d.recipient)}
 	if v := d.verdict; v != nil {
-		if v.Source != EnvelopeSource {
+		if v.Source != envelopeSource {
 			line = append(line, slog.String("field", v.Source.String()), slog.String("address", v.Sender.String()))
 		}
-		line = append(line, slog.Any("", v))
+		line = append(line, v.logFields()...)
 	}
 	t.say(slog.LevelInfo, event, append(line, slog.String("reply", d.Reply.String())))
 }

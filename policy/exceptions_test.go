@@ -69,16 +69,16 @@ func TestOwnExceptionsStayHome(t *testing.T) {
 		guest := randomList(rng, "a")
 		guest.exceptions = []index.Exceptions{index.OwnExceptions, index.NoExceptions}[rng.IntN(2)]
 		s := policy.Settings{Lists: map[string]policy.ListRule{}, Policies: []policy.RecipientPolicy{{Recipients: []string{"some.example"}, Lists: []string{"a", "b"}}}}
-		var sources []list
+		var all []list
 		for _, l := range append(slices.Clone(others), guest) {
-			l.rule.Match = policy.Sources(1<<policy.EnvelopeSource | 1<<policy.FromSource)
+			l.rule.Match = sources(t, "envelope", "from")
 			s.Lists[l.name] = l.rule
-			sources = append(sources, l.list)
+			all = append(all, l.list)
 		}
-		at := rng.IntN(len(sources)) // it may stand before the others
-		sources[at], sources[len(sources)-1] = sources[len(sources)-1], sources[at]
-		alone, _ := checker(t, build(t, slices.DeleteFunc(slices.Clone(sources), func(l list) bool { return l.name == "a" })...), s)
-		with, _ := checker(t, build(t, sources...), s)
+		at := rng.IntN(len(all)) // it may stand before the others
+		all[at], all[len(all)-1] = all[len(all)-1], all[at]
+		alone, _ := checker(t, build(t, slices.DeleteFunc(slices.Clone(all), func(l list) bool { return l.name == "a" })...), s)
+		with, _ := checker(t, build(t, all...), s)
 		for _, client := range clients {
 			for _, sender := range []string{"x@a.example", "x@b.a.example", "y@c.b.a.example", "z@b.example"} {
 				for _, recipient := range []string{"bob@some.example", "bob@all.example"} {
@@ -141,7 +141,7 @@ func TestProofOfOwnExceptions(t *testing.T) {
 	if !v.Tentative() || v.ListName(v.Decider) != "a" {
 		t.Fatalf("decided by %s, tentative %v; want a, until the message is there", v.ListName(v.Decider), v.Tentative())
 	}
-	if all, some := c.Stake(v, "bob@here.example"), c.Stake(v, "some@here.example"); all == some {
+	if all, some := c.Unsettled(v, "bob@here.example"), c.Unsettled(v, "some@here.example"); all == some {
 		t.Error("two recipients share an answer: a proof leaves one of them tagged, the other one free")
 	}
 	proved := c.Prove(v, policy.Evidence{Tried: policy.DKIMProof, Found: policy.DKIMProof})

@@ -41,8 +41,8 @@ func (c *Checker) Explain(v Verdict) Explanation {
 		e.Error = v.Err.Error()
 	}
 	if v.Kind == Blocked {
-		if o := c.consequence(&c.as, &v).Outcome; o == Refuse || o == Defer {
-			e.Reply = c.words(&v, o, v.ListName(v.Decider), "ID").String()
+		if o := c.consequence(&Door{}, &v).Outcome; o == Refuse || o == Defer {
+			e.Reply = c.words(&v, o, v.listName(v.Decider), "ID").String()
 		}
 	}
 	for _, p := range c.probe(&v) {

@@ -56,10 +56,10 @@ func (h *hits) of(list string) *listHits {
 // count counts every list that has a match in v, once, and every entry.
 func (h *hits) count(v *Verdict, now time.Time) {
 	sole := !slices.ContainsFunc(v.Matches, func(m index.Match) bool {
-		return v.Lists[m.Row].Source.List != v.ListName(0)
+		return v.Lists[m.Row].Source.List != v.listName(0)
 	})
 	for i := range v.Matches {
-		list := v.ListName(i)
+		list := v.listName(i)
 		h.top.count(list, v.Matches[i].Name(), v.Matches[i].Line, sole, !v.Matches[i].Action.Allows() && v.overruled(list), now)
 		if v.listedBefore(i, list) {
 			continue
@@ -78,7 +78,7 @@ func (h *hits) count(v *Verdict, now time.Time) {
 
 func (v *Verdict) listedBefore(i int, list string) bool {
 	for j := range i {
-		if v.ListName(j) == list {
+		if v.listName(j) == list {
 			return true
 		}
 	}
@@ -92,7 +92,7 @@ func (v *Verdict) overruled(list string) bool {
 	}
 	found := v.found()
 	for i := range v.Matches {
-		if v.ListName(i) == list && v.excepts(i, nil, found) {
+		if v.listName(i) == list && v.excepts(i, nil, found) {
 			return true
 		}
 	}
@@ -101,7 +101,7 @@ func (v *Verdict) overruled(list string) bool {
 
 func (v *Verdict) blockedBy(list string) bool {
 	for i := range v.Matches {
-		if !v.Matches[i].Action.Allows() && v.ListName(i) == list {
+		if !v.Matches[i].Action.Allows() && v.listName(i) == list {
 			return true
 		}
 	}

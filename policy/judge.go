@@ -18,7 +18,7 @@ func (s Settings) Judge() func(ix *index.Index, past *history.Refusal) (m index.
 	return func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool) {
 		v := unknown(nil)
 		v.allows, v.Client = c.allows, past.Client.WithZone("").Unmap()
-		v.Source = Source(max(0, slices.Index(sourceWords[:], past.Source)))
+		v.Source = source(max(0, slices.Index(sourceWords[:], past.Source)))
 		v.Sender, _ = addr.Parse(past.Sender)
 		matches, err := v.lookup(ix, time.Now())
 		if err != nil {

@@ -37,7 +37,7 @@ func (t *Transaction) judgeHeader() Decision {
 	}
 	now := all[:0:0]
 	for _, v := range all {
-		if (t.stakeOf(v, t.first()) == Stake{}) {
+		if (t.unsettledOf(v, t.first()) == unsettled{}) {
 			now = append(now, v)
 		} else {
 			t.judged = append(t.judged, v)
@@ -65,12 +65,12 @@ func (t *Transaction) lookUpHeader() (all []Verdict, fault Reply) {
 		return nil, t.fault
 	}
 	for _, f := range t.fields {
-		source, _ := FieldSource(f.Name)
+		source, _ := fieldSource(f.Name)
 		v := c.ask(question{about: aField, source: source, text: f.Text, index: t.index})
 		v.Seen.UTF8 = t.mail.UTF8
-		v = c.ProveOrigin(context.Background(), v, recipient, t.origin()) // asks nothing: SPF is of envelopes
+		v = c.proveOrigin(context.Background(), v, recipient, t.origin()) // asks nothing: SPF is of envelopes
 		if t.ended {
-			v = c.ProveBy(context.Background(), v, recipient, t.origin(), t.facts)
+			v = c.proveBy(context.Background(), v, recipient, t.origin(), t.facts)
 		}
 		all = append(all, v)
 	}
@@ -110,7 +110,7 @@ func (t *Transaction) judge(all []Verdict) Decision {
 func (t *Transaction) Examine(ctx context.Context, message io.Reader) error {
 	c := t.checker
 	if message != nil {
-		facts, err := c.Examine(ctx, t.Client.Addr, message)
+		facts, err := c.examine(ctx, t.Client.Addr, message)
 		if err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (t *Transaction) Examine(ctx context.Context, message io.Reader) error {
 
 func (t *Transaction) proveBy(ctx context.Context, all []Verdict) {
 	for i, v := range all {
-		all[i] = t.checker.ProveBy(ctx, v, t.first(), t.origin(), t.facts)
+		all[i] = t.checker.proveBy(ctx, v, t.first(), t.origin(), t.facts)
 	}
 }
 

@@ -93,10 +93,10 @@ func (in *instruments) countMatches(v *Verdict, now time.Time) {
 		in.hits.count(v, now)
 	}
 	if v.Unverified {
-		in.believed.WithLabelValues(v.ListName(v.Decider)).Inc()
+		in.believed.WithLabelValues(v.listName(v.Decider)).Inc()
 	}
 	if v.Shadow >= 0 {
-		in.shadows.WithLabelValues(v.ListName(v.Shadow)).Inc()
+		in.shadows.WithLabelValues(v.listName(v.Shadow)).Inc()
 	}
 }
 

@@ -166,8 +166,8 @@ func TestDecisionAgreesWithModel(t *testing.T) {
 				for _, domain := range append(modelDomains, "b.example") {
 					v := c.Envelope(client, local+"@"+domain)
 					for recipient, counting := range map[string][]string{"bob@some.example": only, "bob@all.example": nil} {
-						for drops, door := range map[bool]*policy.Checker{false: c, true: c.Discarding()} {
-							got, want := door.Recipient(v, recipient).Outcome, modelOutcome(all, counting, local, domain, client, drops)
+						for drops, door := range map[bool]*policy.Door{false: relay, true: mailer} {
+							got, want := c.RecipientAt(door, v, recipient).Outcome, modelOutcome(all, counting, local, domain, client, drops)
 							if got != want {
 								t.Fatalf("seed %d: %s@%s from %v to %s (discarding %v): outcome %d, model says %d; lists %s",
 									seed, local, domain, client, recipient, drops, got, want, shown(all))

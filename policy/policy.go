@@ -81,7 +81,6 @@ type Checker struct {
 	live     func() *index.Index
 	exempt   map[string]bool // canonical local-parts
 	defers   bool            // on an internal error
-	as       Door            // that Recipient and others decide for
 	rules    map[string]ListRule
 	contact  string
 	policies policyTable
@@ -131,15 +130,6 @@ func (c *Checker) Pin() *Checker {
 	pinned, ix := *c, c.live()
 	pinned.live = func() *index.Index { return ix }
 	return &pinned
-}
-
-// Discarding returns a Checker like c for a door that can take a message and drop
-// it. Only there does a discard entry lead to Discard, and only of a list whose
-// rule says so; for every other door it counts as a block.
-func (c *Checker) Discarding() *Checker {
-	dropping := *c
-	dropping.as.Discards = true
-	return &dropping
 }
 
 // serving is the generation that serves now; nil where a defect of ours has lost it, which

@@ -21,13 +21,13 @@ const (
 	AuthProof                     // the client has logged in
 	SPFProof                      // SPF passes the client for the sender's domain
 	DKIMProof                     // a signature of the author's domain, which is the sender's
-	Alignment                     // what allow-if-auth asks for: SPF or DKIM for the one author's domain
+	alignment                     // what allow-if-auth asks for: SPF or DKIM for the one author's domain
 
 	// domainProofs vouch for a domain, and so for what an entry says of that domain
 	// alone.
-	domainProofs = SPFProof | DKIMProof | Alignment
+	domainProofs = SPFProof | DKIMProof | alignment
 	// lateProofs need the whole message.
-	lateProofs = DKIMProof | Alignment
+	lateProofs = DKIMProof | alignment
 )
 
 // proofWords are the words of each bit in configuration and output.
@@ -149,7 +149,7 @@ func (v *Verdict) standing(i int) standing {
 	case v.aboutClient(i):
 		return standing{}
 	case m.Action == lists.AllowIfAuth:
-		needs = Alignment
+		needs = alignment
 	case r != nil && r.require[source.List] != 0:
 		needs = r.require[source.List]
 	case r != nil && r.ignore:
@@ -172,7 +172,7 @@ func (v *Verdict) beyondDomain(i int) bool {
 // objection says in words why the allow entry Matches[i] does not count, "" if it does.
 func (v *Verdict) objection(i int) string {
 	m := &v.Matches[i]
-	list := v.ListName(i)
+	list := v.listName(i)
 	s, reach := v.standing(i), v.Lists[m.Row].Source.Reach()
 	switch {
 	case reach == index.NoExceptions:
@@ -180,7 +180,7 @@ func (v *Verdict) objection(i int) string {
 	case !s.stands(v.found()) && m.Action != lists.AllowIfAuth && (v.allows == nil || v.allows.require[list] == 0):
 		return `allow without proof does not count: unverified_allow = "ignore"`
 	case s.never:
-		needs := Alignment
+		needs := alignment
 		if m.Action != lists.AllowIfAuth {
 			needs = v.allows.require[list]
 		}
@@ -217,7 +217,3 @@ func (v *Verdict) reason(i int) string {
 	}
 	return v.Matches[i].Reason
 }
-
-// Tentative reports whether v blocks a sender whose message could still prove
-// itself: what is left is to be seen at its end.
-func (v Verdict) Tentative() bool { return v.Wants&lateProofs != 0 }

@@ -9,9 +9,9 @@ import (
 	"blockd/msgauth"
 )
 
-// Origin is where a transaction comes from, as far as a front door knows it at
+// origin is where a transaction comes from, as far as a front door knows it at
 // MAIL.
-type Origin struct {
+type origin struct {
 	Client        netip.Addr // of the mail, not of a proxy; zero = unknown
 	Helo          string
 	Authenticated bool // the client has logged in
@@ -25,7 +25,7 @@ func (c *Checker) Prove(v Verdict, e Evidence) Verdict {
 	return v
 }
 
-// ProveOrigin looks for those proofs that could have v, the verdict of an envelope,
+// proveOrigin looks for those proofs that could have v, the verdict of an envelope,
 // changed for recipient and that are known before the message: login, SPF, and for an
 // address of a header field the client's network. Of
 // mail that nobody blocks, that no entry could have allowed, or that is for an exempt
@@ -33,7 +33,7 @@ func (c *Checker) Prove(v Verdict, e Evidence) Verdict {
 //
 // It may wait for DNS as long as the resolver's budget lasts; ctx ends it earlier,
 // with an unknown result.
-func (c *Checker) ProveOrigin(ctx context.Context, v Verdict, recipient string, o Origin) Verdict {
+func (c *Checker) proveOrigin(ctx context.Context, v Verdict, recipient string, o origin) Verdict {
 	wants := c.wants(v, recipient)
 	e := v.Evidence
 	if wants&ClientProof != 0 { // the verdict of a header field does not know the client
@@ -52,25 +52,9 @@ func (c *Checker) ProveOrigin(ctx context.Context, v Verdict, recipient string, 
 	return v
 }
 
-// ProveMessage looks for the proofs in the message itself, from its first header
-// field to the last octet before the final dot, and, for the alignment of its
-// author, for SPF too. It is for a verdict that is Tentative for some recipient,
-// and for others costs nothing and reads nothing. The error is that of message; v
-// is then as it was.
-func (c *Checker) ProveMessage(ctx context.Context, v Verdict, recipient string, o Origin, message io.Reader) (Verdict, error) {
-	if !c.Awaits(v, recipient) {
-		return v, nil
-	}
-	m, err := c.Examine(ctx, o.Client, message)
-	if err != nil {
-		return v, err
-	}
-	return c.ProveBy(ctx, v, recipient, o, m), nil
-}
-
-// Examine collects the facts of a message for ProveBy, where several verdicts hang
+// examine collects the facts of a message for proveBy, where several verdicts hang
 // on them. They are nil without a resolver. The error is that of message.
-func (c *Checker) Examine(ctx context.Context, client netip.Addr, message io.Reader) (*msgauth.Message, error) {
+func (c *Checker) examine(ctx context.Context, client netip.Addr, message io.Reader) (*msgauth.Message, error) {
 	if c.resolver == nil {
 		return nil, nil
 	}
@@ -81,8 +65,8 @@ func (c *Checker) Examine(ctx context.Context, client netip.Addr, message io.Rea
 	return &m, nil
 }
 
-// ProveBy is ProveMessage by the facts of Examine.
-func (c *Checker) ProveBy(ctx context.Context, v Verdict, recipient string, o Origin, m *msgauth.Message) Verdict {
+// proveBy is ProveMessage by the facts of Examine.
+func (c *Checker) proveBy(ctx context.Context, v Verdict, recipient string, o origin, m *msgauth.Message) Verdict {
 	wants := c.wants(v, recipient)
 	if wants&lateProofs == 0 {
 		return v
@@ -95,11 +79,11 @@ func (c *Checker) ProveBy(ctx context.Context, v Verdict, recipient string, o Or
 	e.Message = m
 	domain := v.Sender.Domain()
 	c.learn(&e, DKIMProof, m.DKIM(domain))
-	if wants&Alignment != 0 {
+	if wants&alignment != 0 {
 		if e.Found&DKIMProof == 0 && e.Tried&SPFProof == 0 && msgauth.Aligned(m.Author, domain) {
 			c.trySPF(ctx, &e, v, o)
 		}
-		c.learn(&e, Alignment, m.Aligned(domain, e.SPF))
+		c.learn(&e, alignment, m.Aligned(domain, e.SPF))
 	}
 	return c.Prove(v, e)
 }
@@ -113,7 +97,7 @@ func EvidenceOf(sender addr.Addr, f msgauth.SPF, m *msgauth.Message) Evidence {
 		m = &msgauth.Message{}
 	}
 	e.note(DKIMProof, m.DKIM(sender.Domain()))
-	e.note(Alignment, m.Aligned(sender.Domain(), f))
+	e.note(alignment, m.Aligned(sender.Domain(), f))
 	return e
 }
 
@@ -135,8 +119,8 @@ func (c *Checker) Reverse(ctx context.Context, client netip.Addr, confirm bool) 
 
 // trySPF asks about the sender of an envelope. An address of a header field has no
 // client.
-func (c *Checker) trySPF(ctx context.Context, e *Evidence, v Verdict, o Origin) {
-	if c.resolver == nil || v.Source != EnvelopeSource {
+func (c *Checker) trySPF(ctx context.Context, e *Evidence, v Verdict, o origin) {
+	if c.resolver == nil || v.Source != envelopeSource {
 		c.learn(e, SPFProof, msgauth.No)
 		return
 	}
@@ -148,4 +132,45 @@ func (c *Checker) trySPF(ctx context.Context, e *Evidence, v Verdict, o Origin) 
 func (c *Checker) learn(e *Evidence, p Proof, s msgauth.State) {
 	e.note(p, s)
 	c.proofs.WithLabelValues(p.String(), s.String()).Inc()
+}
+
+// authorFormat is the one list format in which an entry can ask for its author's
+// proof (allow-if-auth): whether a list has such entries is not kept in an index.
+const authorFormat = "spamassassin"
+
+// NeedsMessages reports whether there is an allow entry whose proof can stand in a
+// message: a list requires dkim, or the serving generation has a list that may hold
+// allow-if-auth entries. Without one no message decides about a sender. A list of that format
+// without such an entry costs clear senders nothing: a milter accepts them at MAIL, and
+// no message of theirs is sent.
+func (c *Checker) NeedsMessages() bool {
+	if c.resolver == nil {
+		return false
+	}
+	for _, rule := range c.rules {
+		if rule.Require&DKIMProof != 0 {
+			return true
+		}
+	}
+	for _, list := range c.live().Lists() {
+		if list.Summary.Format == authorFormat {
+			return true
+		}
+	}
+	return false
+}
+
+// awaits reports whether v, the verdict of an envelope or of a header field, is
+// blocked for a recipient, and the message could change that. An exempt recipient
+// has the message in any case.
+func (c *Checker) awaits(v Verdict, recipient string) bool {
+	return c.wants(v, recipient)&lateProofs != 0
+}
+
+// wants are the proofs that could have v changed for a recipient.
+func (c *Checker) wants(v Verdict, recipient string) Proof {
+	if c.isExempt(recipient) {
+		return 0
+	}
+	return c.For(v, recipient).Wants
 }

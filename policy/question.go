@@ -27,7 +27,7 @@ const (
 type question struct {
 	about  subject
 	client netip.Addr // zero = unknown
-	source Source
+	source source
 	text   string
 	apart  bool         // of a Batch: it is not asked with the others
 	index  *index.Index // that answers; nil = the one that serves
@@ -46,11 +46,6 @@ type question struct {
 // It allocates nothing for a clear sender that is written in canonical form.
 func (c *Checker) Envelope(client netip.Addr, reversePath string) Verdict {
 	return c.ask(question{about: anEnvelope, client: client, text: reversePath})
-}
-
-// Sender is Envelope for a client that is not known.
-func (c *Checker) Sender(reversePath string) Verdict {
-	return c.Envelope(netip.Addr{}, reversePath)
 }
 
 // Client decides about a client before it has named a sender, by the entries for

@@ -66,7 +66,7 @@ func domainKey(name string, s lists.Scope) (addr.Key, lists.Scope, error) {
 type policyTable struct {
 	policies map[scopedKey]int // into lists
 	lists    []map[string]bool // names that count, by policy
-	groups   []Group           // by policy
+	groups   []group           // by policy
 }
 
 // scopedKey is a recipient of a policy. Keys of different kinds differ as text.
@@ -107,26 +107,26 @@ func (t *policyTable) of(recipient string) map[string]bool {
 	return nil
 }
 
-// groupOf is the Group of a policy of these lists.
-func (t *policyTable) groupOf(counting map[string]bool, rules map[string]ListRule) Group {
+// groupOf is the group of a policy of these lists.
+func (t *policyTable) groupOf(counting map[string]bool, rules map[string]ListRule) group {
 	every := map[string]bool{}
 	for name := range rules {
 		every[name] = true
 	}
 	for i, other := range append([]map[string]bool{nil, every}, t.lists...) {
 		if sameForHeaders(counting, other, rules) {
-			return Unread + Group(i)
+			return unread + group(i)
 		}
 	}
-	return AllRead
+	return allRead
 }
 
-// group is the Group of a recipient's policy.
-func (t *policyTable) group(recipient string) Group {
+// group is the group of a recipient's policy.
+func (t *policyTable) group(recipient string) group {
 	if i := t.place(recipient); i >= 0 {
 		return t.groups[i]
 	}
-	return AllRead
+	return allRead
 }
 
 // sameForHeaders reports whether the same lists that are asked about header fields

@@ -7,20 +7,13 @@ import (
 	"blockd/history"
 )
 
-// Seen is what a front door knows of an envelope beyond what it asked about. No
+// known is what a front door knows of an envelope beyond what it asked about. No
 // outcome goes by it.
-type Seen struct {
+type known struct {
 	Helo          string
 	Sender        string // as the client wrote it; lists may not have been asked about it
 	UTF8          bool   // the client has said SMTPUTF8, and so can read more than ASCII
 	Authenticated bool   // lists were asked about the client alone, who has logged in
-}
-
-// At returns a Checker like c for the door of that name, which the history shows.
-func (c *Checker) At(door string) *Checker {
-	there := *c
-	there.as.Name = door
-	return &there
 }
 
 // record remembers a decision. This is the one place that does, below all that a door
@@ -32,7 +25,7 @@ func (c *Checker) At(door string) *Checker {
 // A refusal that repeats is folded: d then has the reference of the line that stands for
 // it. Mail that is accepted is always remembered, and only its line of the log is folded.
 func (c *Checker) record(door *Door, v *Verdict, recipient string, d *Decision) {
-	if c.history == nil && c.decided == nil && c.repeats == nil || v.Source != EnvelopeSource && d.Ref == "" {
+	if c.history == nil && c.decided == nil && c.repeats == nil || v.Source != envelopeSource && d.Ref == "" {
 		return
 	}
 	if v.Sender.Null() && !v.Client.IsValid() && v.Seen.Sender == "" && d.Ref == "" {
@@ -44,7 +37,7 @@ func (c *Checker) record(door *Door, v *Verdict, recipient string, d *Decision) 
 	if r.Sender == "" || v.Unread != "" && v.Seen.Sender != "" {
 		r.Sender = v.Seen.Sender
 	}
-	if v.Source != EnvelopeSource {
+	if v.Source != envelopeSource {
 		r.Source = v.Source.String()
 	}
 	if i := v.told(); i >= 0 {

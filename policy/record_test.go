@@ -41,13 +41,12 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	c, _ := checker(t, ix, policy.Settings{History: l, RecipientsExempt: []string{"postmaster"}, OnError: policy.TempfailOnError,
 		Lists:    map[string]policy.ListRule{"tagged": {OnMatch: policy.TagOnMatch}, "own": {Match: 3}},
 		Policies: []policy.RecipientPolicy{{Recipients: []string{"vip@here.example"}}}})
-	c = c.At("smtp")
 	client := netip.MustParseAddr("198.51.100.1")
 	ask := func(sender string, recipients ...string) {
 		v := c.Envelope(client, sender)
 		v.Seen = policy.Seen{Helo: "mx.there.example", Sender: sender}
 		for _, recipient := range recipients {
-			c.Recipient(v, recipient)
+			c.RecipientAt(relay, v, recipient)
 		}
 	}
 	ask("X@Bad.example", "", "bob@here.example", "postmaster@here.example", "vip@here.example")
@@ -59,19 +58,26 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	ask("no sender", "bob@here.example")
 
 	v := c.Envelope(netip.Addr{}, "") // from a trusted network
-	c.Recipient(v, "bob@here.example")
+	c.RecipientAt(relay, v, "bob@here.example")
 	v = c.Envelope(client, "")
 	v.Seen = policy.Seen{Sender: "me@here.example", Authenticated: true}
-	c.Recipient(v, "bob@here.example")
-	c.Recipient(c.Client(netip.MustParseAddr("192.0.2.7")), "") // at connect
-	c.Recipient(c.Client(client), "")
-	c.Recipient(c.Header(policy.FromSource, "x@bad.example"), "bob@here.example")
-	c.Recipient(c.Header(policy.FromSource, "fine@ok.example"), "bob@here.example")
-	if !c.Passes("", c.Envelope(client, "pass@ok.example")) || c.Passes("", c.Envelope(client, "x@bad.example")) {
-		t.Error("Passes is wrong")
+	c.RecipientAt(relay, v, "bob@here.example")
+	connect(c, netip.MustParseAddr("192.0.2.7"))
+	connect(c, client)
+	c.RecipientAt(relay, c.Header(policy.FromSource, "x@bad.example"), "bob@here.example")
+	c.RecipientAt(relay, c.Header(policy.FromSource, "fine@ok.example"), "bob@here.example")
+	atMail := *mailer
+	atMail.SeesHeader = false
+	x := c.Begin(&atMail, policy.Client{Addr: client})
+	for sender, passes := range map[string]bool{"pass@ok.example": true, "x@bad.example": false} {
+		if d := x.Mail(policy.Mail{Sender: sender}); d.Passed != passes {
+			t.Errorf("MAIL of %s: passed %v", sender, d.Passed)
+		}
 	}
-	c.At("socketmap").Whole(c.Sender("map@ok.example"))
-	c.At("socketmap").Whole(c.Sender("map@tag.example"))
+	for _, sender := range []string{"map@ok.example", "map@tag.example"} {
+		x := c.Begin(table, policy.Client{})
+		x.Mail(policy.Mail{Sender: sender})
+	}
 
 	want := strings.Split(strings.TrimSpace(`
 smtp 198.51.100.1 x@bad.example ->  refuse blocked own:1 bad.example
@@ -87,7 +93,7 @@ smtp 198.51.100.1 no sender -> bob@here.example accept unknown :0
 smtp 198.51.100.1 me@here.example -> bob@here.example accept clear :0  authenticated
 smtp 192.0.2.7  ->  refuse blocked own:3 192.0.2.0/24
 smtp  x@bad.example -> bob@here.example refuse blocked own:1 bad.example in from
-smtp 198.51.100.1 pass@ok.example ->  accept clear :0 
+milter 198.51.100.1 pass@ok.example ->  accept clear :0 
 socketmap  map@ok.example ->  accept clear :0 
 socketmap  map@tag.example ->  tag blocked tagged:1 tag.example
 `), "\n")
@@ -131,10 +137,10 @@ func TestRememberingDoesNotAllocate(t *testing.T) {
 	l, _ := remembering(t)
 	c, _ := checker(t, build(t, block("own", "bad.example")), policy.Settings{History: l})
 	client := netip.MustParseAddr("198.51.100.1")
+	x := c.Begin(relay, policy.Client{Addr: client, Helo: "mx.shop.example"})
 	ask := func() {
-		v := c.Envelope(client, "promo@shop.example")
-		v.Seen.Helo = "mx.shop.example"
-		if !c.Passes("bob@here.example", v) || c.Recipient(v, "bob@here.example").Outcome != policy.Accept {
+		x.Mail(policy.Mail{Sender: "promo@shop.example"})
+		if d := x.Recipient("bob@here.example"); d.Outcome != policy.Accept || d.Ref != "" {
 			t.Fatal("not accepted")
 		}
 	}

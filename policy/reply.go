@@ -88,7 +88,7 @@ func (v *Verdict) standard(o Outcome, list, ref string) Reply {
 	if o == Defer {
 		verb = "deferred"
 	}
-	r.Words = v.Because(ref)
+	r.Words = v.because(ref)
 	if v.aboutClient(v.Decider) {
 		r.Subject = "Client address [" + v.Client.String() + "] " + verb + ": "
 		list = shorten(printable(list), maxReply-len("550 5.7.1 ")-len(r.Subject)-len(listed)-len(tail(ref)))
@@ -104,8 +104,8 @@ const listed = "listed in "
 
 // Because names the list that decided, and a reference, for a mail server that puts a
 // subject of its own in front.
-func (v Verdict) Because(ref string) string {
-	text := listed + printable(v.ListName(v.Decider)) + tail(ref)
+func (v Verdict) because(ref string) string {
+	text := listed + printable(v.listName(v.Decider)) + tail(ref)
 	if v.aboutClient(v.Decider) {
 		return "client address [" + v.Client.String() + "] " + text
 	}

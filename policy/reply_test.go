@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"unicode"
@@ -82,13 +83,18 @@ func TestCodesThatDependOnThePlace(t *testing.T) {
 		for want, d := range map[string]policy.Decision{
 			tt.rcpt + " RCPT":             c.Recipient(v, "bob@here.example"),
 			tt.end + " end":               c.EndOfMessage(v, "bob@here.example"),
-			tt.connection + " connection": c.Connection(v),
+			tt.connection + " connection": connect(c, client(t, "192.0.2.1")),
 		} {
 			if code, place, _ := strings.Cut(want, " "); !strings.HasPrefix(d.Reply.String(), code+" ") {
 				t.Errorf("%s, %s: %q, want %s", tt.text, place, d.Reply, code)
 			}
 		}
 	}
+}
+
+func connect(c *policy.Checker, client netip.Addr) policy.Decision {
+	x := c.Begin(relay, policy.Client{Addr: client})
+	return x.Connect()
 }
 
 func TestContactIsWholeHoweverLongTheRest(t *testing.T) {

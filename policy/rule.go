@@ -28,9 +28,6 @@ const (
 	TagOnMatch        OnMatch = "tag"        // passed on, marked in its header
 )
 
-// Tags reports whether there is a list whose mail gets a header field, and so grows.
-func (c *Checker) Tags() bool { return c.Uses(TagOnMatch) }
-
 // Uses reports whether there is a list whose entries lead to o.
 func (c *Checker) Uses(o OnMatch) bool {
 	for _, rule := range c.rules {

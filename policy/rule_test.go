@@ -42,15 +42,15 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c, _ := checker(t, build(t, block("a", tt.text)), policy.Settings{
 				Lists: map[string]policy.ListRule{"a": tt.rule}, RecipientsExempt: []string{"abuse"}})
-			d := c.Discarding().Recipient(c.Sender("x@bad.example"), "bob@here.example")
+			d := c.RecipientAt(mailer, c.Sender("x@bad.example"), "bob@here.example")
 			if got := named(d); got != tt.want || !refForm.MatchString(d.Ref) {
 				t.Errorf("Recipient = %+v, want %+v", got, tt.want)
 			}
-			if d := c.Discarding().Recipient(c.Sender("x@bad.example"), "abuse@here.example"); d.Outcome != policy.Accept || !d.Exempt || d.Tarpit != 0 {
+			if d := c.RecipientAt(mailer, c.Sender("x@bad.example"), "abuse@here.example"); d.Outcome != policy.Accept || !d.Exempt || d.Tarpit != 0 {
 				t.Errorf("exempt: %+v", d)
 			}
-			if got, want := c.Tags(), tt.rule.OnMatch == policy.TagOnMatch; got != want {
-				t.Errorf("Tags() = %v, want %v", got, want)
+			if got, want := c.Uses(policy.TagOnMatch), tt.rule.OnMatch == policy.TagOnMatch; got != want {
+				t.Errorf("Uses = %v, want %v", got, want)
 			}
 			// Every other door, and nowhere else.
 			want := tt.want
@@ -135,7 +135,8 @@ func TestCompletedMessagesAreTold(t *testing.T) {
 		{"x@odd.example", "bob@here.example"},
 	} {
 		c.Recipient(c.Sender(q.sender), q.recipient)
-		c.Whole(c.Sender(q.sender))
+		x := c.Begin(table, policy.Client{})
+		x.Mail(policy.Mail{Sender: q.sender})
 		if len(told) > 0 {
 			t.Fatalf("told of %s at RCPT", told)
 		}

@@ -28,12 +28,12 @@ func (d *Door) treatmentOf(decided *Decision) treatment {
 
 // question is what is still to be seen before a recipient can be answered for good.
 type openQuestion struct {
-	stakes [2]Stake // of the sender's spellings: what the message decides
-	group  Group    // of who is asked about the header; 0 where it is not looked at
+	senders [2]unsettled // of the sender's spellings: what the message decides
+	group   group        // of who is asked about the header; 0 where it is not looked at
 }
 
 // late reports whether the message decides about its sender.
-func (q openQuestion) late() bool { return q.stakes != [2]Stake{} }
+func (q openQuestion) late() bool { return q.senders != [2]unsettled{} }
 
 // sharing is what the recipients that have joined a message have in common.
 type sharing struct {

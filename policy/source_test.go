@@ -31,8 +31,8 @@ func TestParseSources(t *testing.T) {
 		{[]string{"Envelope", "Return-Path"}, true, true},
 	} {
 		s := sources(t, tt.words...)
-		if s.Has(policy.EnvelopeSource) != tt.envelope || s.Header() != tt.header {
-			t.Errorf("%q: envelope %v, header %v", tt.words, s.Has(policy.EnvelopeSource), s.Header())
+		if s.Envelope() != tt.envelope || s.Header() != tt.header {
+			t.Errorf("%q: envelope %v, header %v", tt.words, s.Envelope(), s.Header())
 		}
 	}
 }
@@ -79,8 +79,11 @@ func TestListsAreAskedAboutTheirSources(t *testing.T) {
 	if got := c.Client(netip.MustParseAddr("192.0.2.1")).Kind; got != clear {
 		t.Errorf("a client in a list for headers: %s", got)
 	}
-	if got := c.Sources(); !got.Has(policy.FromSource) || got.Has(policy.ReturnPathSource) {
-		t.Errorf("Sources() = %b", got)
+	x := c.Begin(relay, policy.Client{})
+	x.Mail(policy.Mail{Sender: "e@there.example"})
+	recipients(&x, "bob")
+	if !c.ReadsHeaders() || !x.ReadsField("FROM ") || x.ReadsField("Return-Path") || x.ReadsField("Subject") {
+		t.Error("want From and Reply-To to be read")
 	}
 }
 
@@ -116,8 +119,9 @@ func TestPasses(t *testing.T) {
 	for sender, want := range map[string]bool{
 		"a@there.example": true, "": true, "a@bad.example": false, "a@shadow.example": false, "a@good.example": false, "a b": false,
 	} {
-		if got := c.Passes("", c.Sender(sender)); got != want {
-			t.Errorf("Passes(%q) = %v, want %v", sender, got, want)
+		x := c.Begin(mailer, policy.Client{})
+		if got := x.Mail(policy.Mail{Sender: sender}).Passed; got != want {
+			t.Errorf("MAIL of %q: passed %v, want %v", sender, got, want)
 		}
 	}
 	if len(accepted) != 0 {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// MaxContact bounds a contact, in octets and with its placeholders filled. Beside the
+// maxContact bounds a contact, in octets and with its placeholders filled. Beside the
 // longest sender there is then still room for a text.
-const MaxContact = 150
+const maxContact = 150
 
 // textWords are the placeholders of a list's text, contactWords those of a contact.
 var (
@@ -50,8 +50,8 @@ func CheckContact(contact string, lists ...string) error {
 		return fmt.Errorf("want printable ASCII without a blank at either end")
 	}
 	for _, list := range append(lists, "") {
-		if n := len(contactFor(contact, list, strings.Repeat("0", refLength))); n >= MaxContact {
-			return fmt.Errorf("%d octets or more with the placeholders filled; want fewer than %d", n, MaxContact)
+		if n := len(contactFor(contact, list, strings.Repeat("0", refLength))); n >= maxContact {
+			return fmt.Errorf("%d octets or more with the placeholders filled; want fewer than %d", n, maxContact)
 		}
 	}
 	return nil
@@ -85,7 +85,7 @@ func contactFor(contact, list, ref string) string {
 		b.WriteString(values[word])
 		contact = rest[len(word):]
 	}
-	return cutText(fitClient(b.String(), false), MaxContact)
+	return cutText(fitClient(b.String(), false), maxContact)
 }
 
 // fill replaces the placeholders of a text, "%" and letters, by what value gives, and

@@ -73,12 +73,12 @@ func (t *Transaction) Mail(m Mail) Decision {
 	t.Reset()
 	c, client := t.checker, t.Client.Addr
 	skips := t.Client.Authenticated && t.door.SkipAuthenticated
-	seen := Seen{Helo: t.Client.Helo, Sender: m.Written, UTF8: m.UTF8, Authenticated: skips}
+	seen := known{Helo: t.Client.Helo, Sender: m.Written, UTF8: m.UTF8, Authenticated: skips}
 	t.mail = m
 	t.reads = t.door.SeesHeader && c.sources.Header() && !skips && !t.Client.Trusted
 	switch {
 	case t.Client.Trusted:
-		client, m.Sender, m.Other, seen = netip.Addr{}, "", "", Seen{}
+		client, m.Sender, m.Other, seen = netip.Addr{}, "", "", known{}
 	case skips:
 		m.Sender, m.Other = "", ""
 	}
@@ -100,7 +100,7 @@ func (t *Transaction) Mail(m Mail) Decision {
 }
 
 // look adds the verdict about one spelling of the sender.
-func (t *Transaction) look(client netip.Addr, reversePath string, seen Seen) {
+func (t *Transaction) look(client netip.Addr, reversePath string, seen known) {
 	v := t.checker.ask(question{about: anEnvelope, client: client, text: reversePath, index: t.index})
 	v.Seen = seen
 	t.verdicts = append(t.verdicts, v)
@@ -110,7 +110,7 @@ func (t *Transaction) look(client netip.Addr, reversePath string, seen Seen) {
 func (t *Transaction) whole() Decision {
 	v := t.verdicts[0]
 	if t.mail.List != "" {
-		v = v.Only(t.mail.List)
+		v = v.only(t.mail.List)
 	}
 	d := t.checker.recipient(t.door, &v, "")
 	t.checker.record(t.door, &v, "", &d)
@@ -124,19 +124,19 @@ func (t *Transaction) whole() Decision {
 
 // Asks reports whether Recipient may have to wait for DNS.
 func (t *Transaction) Asks(recipient string) bool {
-	return !passes(t.verdicts) && slices.ContainsFunc(t.verdicts, func(v Verdict) bool { return t.checker.Asks(v, recipient) })
+	return !passes(t.verdicts) && slices.ContainsFunc(t.verdicts, func(v Verdict) bool { return t.checker.asks(v, recipient) })
 }
 
 // Prove asks DNS for what Recipient would: for a door that does other things meanwhile.
 // What was found is of the sender, and holds for every recipient.
 func (t *Transaction) Prove(ctx context.Context, recipient string) {
 	for i, v := range t.verdicts {
-		t.verdicts[i] = t.checker.ProveOrigin(ctx, v, recipient, t.origin())
+		t.verdicts[i] = t.checker.proveOrigin(ctx, v, recipient, t.origin())
 	}
 }
 
-func (t *Transaction) origin() Origin {
-	return Origin{Client: t.Client.Addr, Helo: t.Client.Helo, Authenticated: t.Client.Authenticated}
+func (t *Transaction) origin() origin {
+	return origin{Client: t.Client.Addr, Helo: t.Client.Helo, Authenticated: t.Client.Authenticated}
 }
 
 // prove looks for what is known before the message and can have a blocked sender allowed:
@@ -176,22 +176,22 @@ func (t *Transaction) Recipient(recipient string) Decision {
 // questionOf is what is open about a recipient.
 func (t *Transaction) questionOf(recipient string) (q openQuestion) {
 	if recipient != "" && t.reads {
-		q.group = t.checker.Group(recipient, t.verdicts...)
+		q.group = t.checker.group(recipient, t.verdicts...)
 	}
 	for i := range t.verdicts {
-		q.stakes[i] = t.stakeOf(t.verdicts[i], recipient)
+		q.senders[i] = t.unsettledOf(t.verdicts[i], recipient)
 	}
 	return q
 }
 
-// stakeOf is what the message decides for a recipient, by one verdict.
-func (t *Transaction) stakeOf(v Verdict, recipient string) Stake {
+// unsettledOf is what the message decides for a recipient, by one verdict.
+func (t *Transaction) unsettledOf(v Verdict, recipient string) unsettled {
 	if !t.door.SeesMessage || len(v.Matches) == 0 {
-		return Stake{}
+		return unsettled{}
 	}
-	s := t.checker.Stake(v, recipient)
+	s := t.checker.unsettled(t.door, v, recipient)
 	if t.door.Streams && s.Otherwise == Mark {
-		return Stake{}
+		return unsettled{}
 	}
 	return s
 }
@@ -239,12 +239,12 @@ func (t *Transaction) TurnDown(recipient string, r Reply) Decision {
 // says it where it knows most: a milter at the end of the message.
 func (t *Transaction) Completed() {
 	if t.settled.Outcome == Accept {
-		t.checker.Completed(t.verdicts...)
+		t.checker.completed(t.verdicts...)
 	}
 }
 
 // WantsCompleted reports whether Completed is of use.
-func (t *Transaction) WantsCompleted() bool { return t.checker.WantsCompleted(t.verdicts...) }
+func (t *Transaction) WantsCompleted() bool { return t.checker.wantsCompleted(t.verdicts...) }
 
 // Tag is what the message is marked with, so far.
 func (t *Transaction) Tag() Tag {
@@ -260,7 +260,14 @@ func (t *Transaction) AwaitsMessage() bool { return t.late() || len(t.judged) > 
 
 // ReadsHeader reports whether Header is to be told the addresses of the header.
 func (t *Transaction) ReadsHeader() bool {
-	return t.reads && t.joined > 0 && t.group != Unread
+	return t.reads && t.joined > 0 && t.group != unread
+}
+
+// ReadsField is ReadsHeader for one field of the header: its addresses are among those that
+// Header is to be told.
+func (t *Transaction) ReadsField(name string) bool {
+	s, ok := fieldSource(name)
+	return ok && t.ReadsHeader() && t.checker.sources.has(s)
 }
 
 // Verdict is that of the sender, for what else a door says about it.

@@ -18,13 +18,13 @@ type Verdict struct {
 	Unread     string           // the text that is no sender, or of which the domain alone can be read; else ""
 	Client     netip.Addr       // zero if it is not known
 	Domain     addr.Key         // of a question about a domain, and of a sender of which only that can be read; else zero
-	Source     Source           // where Sender stood
+	Source     source           // where Sender stood
 	Matches    []index.Match    // all of them, the most specific first
 	Lists      []index.ListInfo // the table that Match.Row points into
 	Decider    int              // index into Matches of the entry that decided; -1 none
 	Shadow     int              // index into Matches of the entry that would have refused, had its list counted; -1 none. Beside a Decider only where that is an exception which does not reach the list
 	Generation string
-	Seen       Seen // set by the front door, for the history
+	Seen       known // set by the front door, for the history
 
 	// Recipient is whom an answer is about, see Checker.To; "" = all.
 	Recipient string
@@ -87,7 +87,7 @@ func (v *Verdict) judge(only map[string]bool, found Proof) (Kind, int) {
 		lifted = v.addList(lifted, i)
 	}
 	for i := range v.Matches {
-		if v.refuses(i, only) && !slices.Contains(lifted, v.ListName(i)) {
+		if v.refuses(i, only) && !slices.Contains(lifted, v.listName(i)) {
 			return Blocked, i
 		}
 	}
@@ -99,7 +99,7 @@ func (v *Verdict) judge(only map[string]bool, found Proof) (Kind, int) {
 		if !v.excepts(i, only, found) {
 			continue
 		}
-		if slices.Contains(blocking, v.ListName(i)) {
+		if slices.Contains(blocking, v.listName(i)) {
 			return Allowed, i
 		}
 		if first < 0 {
@@ -122,7 +122,7 @@ func (v *Verdict) open(only map[string]bool, found Proof) {
 			if blocking == nil { // of a blocked sender there is one at least
 				blocking = v.blocking(only)
 			}
-			if !slices.Contains(blocking, v.ListName(i)) {
+			if !slices.Contains(blocking, v.listName(i)) {
 				continue
 			}
 		}
@@ -141,7 +141,7 @@ func (v *Verdict) open(only map[string]bool, found Proof) {
 		return decider != v.Decider
 	}
 	wants := needs &^ v.Evidence.Tried
-	if v.Source == EnvelopeSource {
+	if v.Source == envelopeSource {
 		wants &^= ClientProof // it is with Client, or never
 	}
 	if v.Unread != "" && v.Sender.Null() { // SPF and DKIM would speak of another name
@@ -163,7 +163,7 @@ func (v *Verdict) unverified(only map[string]bool, found Proof) bool {
 	}
 	blocking := v.blocking(only)
 	for i := range v.Matches {
-		if v.excepts(i, only, found) && v.standing(i).plain && slices.Contains(blocking, v.ListName(i)) {
+		if v.excepts(i, only, found) && v.standing(i).plain && slices.Contains(blocking, v.listName(i)) {
 			return true
 		}
 	}
@@ -176,7 +176,7 @@ func (v *Verdict) unverified(only map[string]bool, found Proof) bool {
 // entries excuse its blocks, and those of another shadow list do not.
 func (v *Verdict) shadow(only map[string]bool, found Proof) int {
 	for i := range v.Matches {
-		if v.counts(i, only) && v.mode(i) == index.Shadow && !v.Matches[i].Action.Allows() && !v.allowedBy(v.ListName(i), found) {
+		if v.counts(i, only) && v.mode(i) == index.Shadow && !v.Matches[i].Action.Allows() && !v.allowedBy(v.listName(i), found) {
 			return i
 		}
 	}
@@ -184,7 +184,7 @@ func (v *Verdict) shadow(only map[string]bool, found Proof) int {
 }
 
 func (v *Verdict) counts(i int, only map[string]bool) bool {
-	return only == nil || only[v.ListName(i)]
+	return only == nil || only[v.listName(i)]
 }
 
 // inForce reports whether Matches[i] is of a list that acts.
@@ -215,7 +215,7 @@ func (v *Verdict) blocking(only map[string]bool) (names []string) {
 
 // addList adds the list of Matches[i] to names, once.
 func (v *Verdict) addList(names []string, i int) []string {
-	if name := v.ListName(i); !slices.Contains(names, name) {
+	if name := v.listName(i); !slices.Contains(names, name) {
 		names = append(names, name)
 	}
 	return names
@@ -223,7 +223,7 @@ func (v *Verdict) addList(names []string, i int) []string {
 
 func (v *Verdict) allowedBy(list string, found Proof) bool {
 	for i := range v.Matches {
-		if v.ListName(i) == list && v.Matches[i].Action.Allows() && v.standing(i).stands(found) {
+		if v.listName(i) == list && v.Matches[i].Action.Allows() && v.standing(i).stands(found) {
 			return true
 		}
 	}
@@ -272,8 +272,17 @@ func (v *Verdict) Excused() int {
 	return v.excused - 1
 }
 
-// ListName is the name of the list that Matches[i] stands in.
-func (v Verdict) ListName(i int) string { return v.Lists[v.Matches[i].Row].Source.List }
+// only returns v as it would be if there were one list alone. A list that has no
+// match makes it Clear, and so does one in shadow mode.
+func (v Verdict) only(list string) Verdict {
+	if len(v.Matches) > 0 {
+		v.decide(map[string]bool{list: true})
+	}
+	return v
+}
+
+// listName is the name of the list that Matches[i] stands in.
+func (v Verdict) listName(i int) string { return v.Lists[v.Matches[i].Row].Source.List }
 
 func (v *Verdict) mode(i int) index.Mode { return v.Lists[v.Matches[i].Row].Source.Mode }
 
@@ -282,10 +291,9 @@ func (v *Verdict) aboutClient(i int) bool {
 	return v.Matches[i].Kind == lists.IP || v.Matches[i].Kind == lists.CIDR
 }
 
-// LogValue gives the fields of a decision's log line: the entry behind it with
-// its list, file and line, or what went wrong. Log it under an empty key to have
-// them beside the front door's own.
-func (v Verdict) LogValue() slog.Value {
+// logFields are those of a decision's log line: the entry behind it with its list, file and
+// line, or what went wrong.
+func (v *Verdict) logFields() []slog.Attr {
 	fields := []slog.Attr{slog.String("verdict", string(v.Kind))}
 	if i := v.told(); i >= 0 {
 		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
@@ -311,5 +319,5 @@ func (v Verdict) LogValue() slog.Value {
 	if v.Err != nil {
 		fields = append(fields, slog.String("error", v.Err.Error()))
 	}
-	return slog.GroupValue(append(fields, slog.String("generation", v.Generation))...)
+	return append(fields, slog.String("generation", v.Generation))
 }

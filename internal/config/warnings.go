@@ -208,7 +208,7 @@ func (c Config) matchWarnings() (w []string) {
 			if c.Postfix.Open() {
 				w = append(w, fmt.Sprintf("list %q: header fields are not matched by [postfix], which hears of envelopes alone", l.Name))
 			}
-		case !s.Has(policy.EnvelopeSource):
+		case !s.Envelope():
 			w = append(w, fmt.Sprintf("list %q matches header fields alone, and no door that is open sees a message: it will never match", l.Name))
 		default:
 			w = append(w, fmt.Sprintf("list %q matches header fields, and no door that is open sees a message", l.Name))

@@ -33,7 +33,7 @@ func (d *daemon) openMilter(ctx context.Context) (err error) {
 	if o.listeners, err = d.inherited.listenAt(ctx, "milter", "milter.listen", c.Milter.Listen, c.Milter.SocketGroup); err != nil {
 		return err
 	}
-	srv := milter.New(s, d.checker.At("milter"), d.metrics, d.log)
+	srv := milter.New(s, d.checker, d.metrics, d.log)
 	o.serve = func(ctx context.Context) error { return srv.Serve(ctx, o.listeners...) }
 	o.alive = func() { srv.Connections() }
 	return nil

@@ -44,7 +44,7 @@ func (d *daemon) openPostfix(ctx context.Context) error {
 		}
 		if len(listeners) > 0 {
 			o.listeners = append(o.listeners, listeners...)
-			services[service.make(s, d.checker.At(service.name), metrics, d.log)] = listeners
+			services[service.make(s, d.checker, metrics, d.log)] = listeners
 		}
 	}
 	o.serve = func(ctx context.Context) error {

@@ -85,7 +85,7 @@ func (j Job) rows() []bool {
 	rows := make([]bool, len(j.Index.Lists()))
 	for i, row := range j.Index.Lists() {
 		rule := j.Rules[row.Source.List]
-		passes := rule.OnMatch == policy.QuarantineOnMatch || rule.OnMatch == policy.TagOnMatch || !rule.Match.Has(policy.EnvelopeSource)
+		passes := rule.OnMatch == policy.QuarantineOnMatch || rule.OnMatch == policy.TagOnMatch || !rule.Match.Envelope()
 		if rows[i] = row.Source.Mode == index.Enforce && !passes; len(j.Lists) > 0 {
 			rows[i] = slices.Contains(j.Lists, row.Source.List)
 		}

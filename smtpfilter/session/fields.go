@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"blockd/header"
-	"blockd/policy"
 )
 
 // maxHeader bounds the header of a message whose fields lists are asked about, in
@@ -20,8 +19,8 @@ const maxKept = 64 << 10
 // message as they come. Whatever a mail program may take for such a field is one:
 // they are looked for up to the first empty line, also behind lines that are no fields.
 type fields struct {
-	wants   policy.Sources
-	stuffed bool // the octets are those of DATA: a dot in front of a line is none of it
+	asked   func(name []byte) bool // whether lists are asked about a field
+	stuffed bool                   // the octets are those of DATA: a dot in front of a line is none of it
 	senders header.Senders
 
 	octets int
@@ -79,8 +78,8 @@ func (f *fields) endLine(line []byte) {
 	f.endField()
 	f.ended = len(line) == 0
 	name, text, ok := bytes.Cut(line, []byte{':'})
-	if source, known := policy.FieldSource(string(name)); ok && known && f.wants.Has(source) {
-		f.name, f.text = source.String(), append(f.text[:0], text...)
+	if ok && f.asked(name) {
+		f.name, f.text = string(name), append(f.text[:0], text...)
 	}
 }
 

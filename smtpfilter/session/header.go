@@ -16,11 +16,13 @@ func (s *session) watchHeader(m *message, stuffed bool) {
 	if !s.rules.ReadsHeader() {
 		return
 	}
-	m.fields = &fields{wants: s.checker.Sources(), stuffed: stuffed}
+	m.fields = &fields{asked: s.readsField, stuffed: stuffed}
 	if !s.rules.AwaitsMessage() {
 		m.held = s.settings.Copies.Copy(maxHeader + dataBuffer)
 	}
 }
+
+func (s *session) readsField(name []byte) bool { return s.rules.ReadsField(string(name)) }
 
 // readHeader reads on in the header. It reports whether piece is to wait for more of
 // it, and then holds it.

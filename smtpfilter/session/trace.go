@@ -21,7 +21,7 @@ func (s *session) traces() bool {
 
 // traceRoom is what must be left of upstream's SIZE for the fields of header.
 func (s *session) traceRoom() int64 {
-	if s.traces() || s.checker.Tags() {
+	if s.traces() || s.checker.Uses(policy.TagOnMatch) {
 		return maxField
 	}
 	return 0

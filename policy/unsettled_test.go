@@ -6,8 +6,8 @@ import (
 	"blockd/policy"
 )
 
-// TestStake: who has the same at stake shares one answer to the end of a message.
-func TestStake(t *testing.T) {
+// TestUnsettled: recipients with the same open facts share one answer to the end of a message.
+func TestUnsettled(t *testing.T) {
 	p := newPost(t)
 	c, _ := checker(t, build(t, block("bad", "x.example"), block("worse", "a@x.example"), allow("exempt", "x.example")), policy.Settings{
 		Auth: policy.Auth{Resolver: p.resolver}, RecipientsExempt: []string{"postmaster"},
@@ -26,22 +26,22 @@ func TestStake(t *testing.T) {
 	if c.Asks(v, "bob@here.example") {
 		t.Error("Asks: SPF was asked")
 	}
-	bob := c.Stake(v, "bob@here.example")
-	if bob == (policy.Stake{}) || bob.Otherwise != policy.Defer {
-		t.Errorf("Stake of bob = %+v, want one that ends in a 451", bob)
+	bob := c.Unsettled(v, "bob@here.example")
+	if bob == (policy.Unsettled{}) || bob.Otherwise != policy.Defer {
+		t.Errorf("Unsettled of bob = %+v, want one that ends in a 451", bob)
 	}
-	if eve := c.Stake(v, "eve@here.example"); eve != bob {
-		t.Errorf("Stake of eve = %+v, and of bob %+v", eve, bob)
+	if eve := c.Unsettled(v, "eve@here.example"); eve != bob {
+		t.Errorf("Unsettled of eve = %+v, and of bob %+v", eve, bob)
 	}
-	if sales := c.Stake(v, "sales@here.example"); sales == bob || sales.Otherwise != policy.Refuse {
-		t.Errorf("Stake of sales, blocked by another entry = %+v", sales)
+	if sales := c.Unsettled(v, "sales@here.example"); sales == bob || sales.Otherwise != policy.Refuse {
+		t.Errorf("Unsettled of sales, blocked by another entry = %+v", sales)
 	}
 	for _, known := range []string{"postmaster@here.example", "plain@here.example", "free@here.example"} {
-		if s := c.Stake(v, known); s != (policy.Stake{}) {
-			t.Errorf("Stake of %s = %+v, want none: the answer is known", known, s)
+		if s := c.Unsettled(v, known); s != (policy.Unsettled{}) {
+			t.Errorf("Unsettled of %s = %+v, want none: the answer is known", known, s)
 		}
 	}
-	if s := c.Stake(c.Sender("a@clear.example"), "bob@here.example"); s != (policy.Stake{}) {
-		t.Errorf("Stake of a clear sender = %+v", s)
+	if s := c.Unsettled(c.Sender("a@clear.example"), "bob@here.example"); s != (policy.Unsettled{}) {
+		t.Errorf("Unsettled of a clear sender = %+v", s)
 	}
 }
