@@ -78,18 +78,15 @@ func closedLists(ctx context.Context, c config.Config) (w []string) {
 }
 
 func printWarnings(w io.Writer, path string, c config.Config, more []string) error {
+	var b strings.Builder
 	warnings := append(c.Warnings(), more...)
 	for _, text := range warnings {
-		if _, err := fmt.Fprintf(w, "%s: warning: %s\n", path, text); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "%s: warning: %s\n", path, text)
 	}
 	for _, text := range c.SampleReplies() {
-		if _, err := fmt.Fprintf(w, "%s: %s\n", path, text); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "%s: %s\n", path, text)
 	}
-	_, err := fmt.Fprintf(w, "%s: good, %s, %s\n", path, term.Counted(len(c.Lists), "list"), term.Counted(len(warnings), "warning"))
+	_, err := fmt.Fprintf(w, "%s%s: good, %s, %s\n", &b, path, term.Counted(len(c.Lists), "list"), term.Counted(len(warnings), "warning"))
 	return err
 }
 

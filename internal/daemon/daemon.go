@@ -58,6 +58,7 @@ type daemon struct {
 
 	inherited                   inherited
 	smtp, http, milter, postfix door
+	locks                       []func() // each returns if nothing holds the locks of a part for good
 }
 
 // Started is what a daemon has begun with.
@@ -105,7 +106,11 @@ func Run(ctx context.Context, c config.Config, w io.Writer, started func(Started
 func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Signal) {
 	late, endLate := context.WithCancel(context.WithoutCancel(ctx))
 	systemd := supervisor{d.log}
-	go systemd.watch(late, func() { d.lists.Status(); d.smtp.look(); d.milter.look() })
+	go systemd.watch(late, func() {
+		for _, pass := range d.locks {
+			pass()
+		}
+	})
 	systemd.ready()
 	run := func(ctx context.Context, parts ...func(context.Context) error) {
 		for _, part := range parts {

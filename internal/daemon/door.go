@@ -17,7 +17,6 @@ type door struct {
 	listeners   []net.Listener
 	certificate *certificate.Pair           // nil: no TLS
 	serve       func(context.Context) error // until ctx ends, and then until clients have gone
-	alive       func()                      // returns if nothing holds the locks of the door for good; may be nil
 	upstream    func() error                // what is wrong with the next server; nil: there is none
 	done        func()                      // after the last client; may be nil
 }
@@ -51,13 +50,6 @@ func (d *door) run(ctx context.Context) error {
 func (d *door) renew() {
 	if d.certificate != nil {
 		d.certificate.Now()
-	}
-}
-
-// look returns if nothing holds the locks of the door for good.
-func (d *door) look() {
-	if d.alive != nil {
-		d.alive()
 	}
 }
 

@@ -45,6 +45,7 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	if d.lists, err = reload.Open(ctx, settings, d.log, d.metrics); err != nil {
 		return fmt.Errorf("lists: %w", err)
 	}
+	d.locks = append(d.locks, func() { d.lists.Status() })
 	if d.fetcher, err = NewFetcher(c, d.log, d.metrics); err != nil {
 		return fmt.Errorf("lists: %w", err)
 	}

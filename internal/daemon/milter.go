@@ -35,6 +35,6 @@ func (d *daemon) openMilter(ctx context.Context) (err error) {
 	}
 	srv := milter.New(s, d.checker, d.metrics, d.log)
 	o.serve = func(ctx context.Context) error { return srv.Serve(ctx, o.listeners...) }
-	o.alive = func() { srv.Connections() }
+	d.locks = append(d.locks, func() { srv.Connections() })
 	return nil
 }

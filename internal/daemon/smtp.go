@@ -45,11 +45,10 @@ func (d *daemon) openSMTP(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	next, done, err := nextServer(s, up, d.hostname, d.log)
+	next, err := d.nextServer(up)
 	if err != nil {
 		return err
 	}
-	o.done = done
 	srv := server.New(server.Settings{
 		Hostname: d.hostname, MaxConnections: s.MaxConnections, MaxPerClient: s.MaxConnectionsPerIP, MaxRate: s.MaxRatePerIP,
 		Proxies: config.Networks(s.ProxyFrom), TLS: secure,
@@ -71,7 +70,7 @@ func (d *daemon) openSMTP(ctx context.Context) (err error) {
 	}
 	run := session.New(settings, next, d.checker, session.NewMetrics(d.metrics), d.log).Run
 	o.serve = func(ctx context.Context) error { return srv.Serve(ctx, run, o.listeners...) }
-	o.alive = func() { srv.Sessions() }
+	d.locks = append(d.locks, func() { srv.Sessions() })
 	o.upstream = func() error { return srv.Status().Err }
 	return nil
 }
@@ -96,26 +95,27 @@ func stopTimeout(s config.SMTP) time.Duration {
 // after the last session has gone: a file and two syncs.
 const mailboxPatience = 10 * time.Second
 
-// nextServer returns the way to the next server. The embedded mailbox is started
-// for it where there is none; done ends that after the last session.
-func nextServer(s config.SMTP, u config.Upstream, hostname string, log *slog.Logger) (d *upstream.Dialer, done func(), err error) {
-	set, err := s.UpstreamSettings(u, hostname)
+// nextServer returns the way to the next server. Where there is none the embedded mailbox is
+// started for it, and ends after the last session.
+func (d *daemon) nextServer(u config.Upstream) (*upstream.Dialer, error) {
+	set, err := d.config.SMTP.UpstreamSettings(u, d.hostname)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if u.Scheme != "maildir" {
-		return upstream.New(set), func() {}, nil
+		return upstream.New(set), nil
 	}
-	box, err := mailbox.New(mailbox.Settings{Dir: u.Address, Hostname: hostname}, log)
+	box, err := mailbox.New(mailbox.Settings{Dir: u.Address, Hostname: d.hostname}, d.log)
 	if err != nil {
-		return nil, nil, fmt.Errorf("smtp.upstream: %w", err)
+		return nil, fmt.Errorf("smtp.upstream: %w", err)
 	}
-	set.Network, set.Address, set.Dial = "", "", box.Dial
-	return upstream.New(set), func() {
+	d.smtp.done = func() {
 		ctx, cancel := context.WithTimeout(context.Background(), mailboxPatience)
 		defer cancel()
 		if err := box.Shutdown(ctx); err != nil {
-			log.Warn("mailbox cut off", slog.Any("err", err))
+			d.log.Warn("mailbox cut off", slog.Any("err", err))
 		}
-	}, nil
+	}
+	set.Network, set.Address, set.Dial = "", "", box.Dial
+	return upstream.New(set), nil
 }
