@@ -20,10 +20,7 @@ http.tokens names; the daemon sees at once what changes there.`,
 		Example: `  blockd token new --name helpdesk --write
   blockd token list
   blockd token revoke helpdesk`,
-		Args: func(_ *cobra.Command, args []string) error {
-			return usagef("want new, list or revoke")
-		},
-		RunE: func(*cobra.Command, []string) error { return nil },
+		RunE: func(*cobra.Command, []string) error { return usagef("want new, list or revoke") },
 	}
 	for _, sub := range []*cobra.Command{newTokenNew(), newTokenList(), newTokenRevoke()} {
 		sub.DisableFlagsInUseLine = true
@@ -32,78 +29,80 @@ http.tokens names; the daemon sees at once what changes there.`,
 	return cmd
 }
 
+// withTokens gives a command -c, and runs it with the file that http.tokens names.
+func withTokens(cmd *cobra.Command, run func(cmd *cobra.Command, file string, args []string) error) *cobra.Command {
+	var path string
+	configFlag(cmd, &path)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := config.Load(path)
+		if err == nil && c.HTTP.Tokens == "" {
+			err = errors.New(`http.tokens names no file; set it, such as tokens = "tokens"`)
+		}
+		if err != nil {
+			return err
+		}
+		return run(cmd, c.HTTP.Tokens, args)
+	}
+	return cmd
+}
+
 func newTokenNew() *cobra.Command {
-	var path, name string
+	var name string
 	var write bool
-	cmd := &cobra.Command{
+	cmd := withTokens(&cobra.Command{
 		Use:   "new [-c config.toml] --name NAME [--write]",
 		Short: "make a token, and print it once",
 		Long: `Make a token with the scope read, or write with --write, and print it. It is kept
 nowhere: the file has its hash alone.`,
 		Example: `  blockd token new --name helpdesk --write`,
 		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			file, err := tokensFile(path)
-			if err != nil {
-				return err
-			}
-			if name == "" {
-				return usagef("want --name: it stands beside what is done with the token")
-			}
-			scope := httpapi.Read
-			if write {
-				scope = httpapi.Write
-			}
-			token, err := httpapi.NewToken(file, name, scope)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: token %s may %s; it is shown this once:\n", cmd.CommandPath(), name, scope)
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
+	}, func(cmd *cobra.Command, file string, _ []string) error {
+		if name == "" {
+			return usagef("want --name: it stands beside what is done with the token")
+		}
+		scope := httpapi.Read
+		if write {
+			scope = httpapi.Write
+		}
+		token, err := httpapi.NewToken(file, name, scope)
+		if err != nil {
 			return err
-		},
-	}
-	configFlag(cmd, &path)
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: token %s may %s; it is shown this once:\n", cmd.CommandPath(), name, scope)
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), token)
+		return err
+	})
 	cmd.Flags().StringVar(&name, "name", "", "`NAME` of who is to have it")
 	cmd.Flags().BoolVar(&write, "write", false, "it may add and remove entries")
 	return cmd
 }
 
 func newTokenList() *cobra.Command {
-	var path string
-	cmd := &cobra.Command{
+	return withTokens(&cobra.Command{
 		Use:   "list [-c config.toml]",
 		Short: "show who has a token",
 		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			file, err := tokensFile(path)
-			if err != nil {
-				return err
-			}
-			all, err := httpapi.ReadTokens(file)
-			if err != nil {
-				return err
-			}
-			if len(all) == 0 {
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), "no tokens")
-				return err
-			}
-			p := term.NewPaint(cmd.OutOrStdout())
-			var t term.Table
-			t.Add(p.Faint("name"), p.Faint("scope"), p.Faint("made"))
-			for _, token := range all {
-				t.Add(token.Name, token.Scope.String(), term.Visible(token.Made))
-			}
-			return t.Print(cmd.OutOrStdout())
-		},
-	}
-	configFlag(cmd, &path)
-	return cmd
+	}, func(cmd *cobra.Command, file string, _ []string) error {
+		all, err := httpapi.ReadTokens(file)
+		if err != nil {
+			return err
+		}
+		if len(all) == 0 {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "no tokens")
+			return err
+		}
+		p := term.NewPaint(cmd.OutOrStdout())
+		var t term.Table
+		t.Add(p.Faint("name"), p.Faint("scope"), p.Faint("made"))
+		for _, token := range all {
+			t.Add(token.Name, token.Scope.String(), term.Visible(token.Made))
+		}
+		return t.Print(cmd.OutOrStdout())
+	})
 }
 
 func newTokenRevoke() *cobra.Command {
-	var path string
-	cmd := &cobra.Command{
+	return withTokens(&cobra.Command{
 		Use:   "revoke [-c config.toml] NAME",
 		Short: "make a token worthless, at once",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -112,30 +111,11 @@ func newTokenRevoke() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			file, err := tokensFile(path)
-			if err != nil {
-				return err
-			}
-			found, err := httpapi.RevokeToken(file, args[0])
-			if err == nil && !found {
-				err = fmt.Errorf("%s has no token named %q", term.Path(file), args[0])
-			}
-			return err
-		},
-	}
-	configFlag(cmd, &path)
-	return cmd
-}
-
-// tokensFile is http.tokens of a configuration.
-func tokensFile(path string) (string, error) {
-	c, err := config.Load(path)
-	if err != nil {
-		return "", err
-	}
-	if c.HTTP.Tokens == "" {
-		return "", errors.New(`http.tokens names no file; set it, such as tokens = "tokens"`)
-	}
-	return c.HTTP.Tokens, nil
+	}, func(_ *cobra.Command, file string, args []string) error {
+		found, err := httpapi.RevokeToken(file, args[0])
+		if err == nil && !found {
+			err = fmt.Errorf("%s has no token named %q", term.Path(file), args[0])
+		}
+		return err
+	})
 }
