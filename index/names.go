@@ -9,30 +9,18 @@ import (
 // What an index is made from, how it is built, and what its list table says. The
 // packages that own these types say the rest.
 type (
-	// Source is one file of one list, as configured.
-	Source = format.Source
-	// Mode says whether the matches of a list count.
-	Mode = format.Mode
-	// Exceptions says how far the exceptions of a list that blocks reach.
-	Exceptions = format.Exceptions
-	// ListInfo is one row of an index's list table: one source as it was compiled.
-	ListInfo = format.ListInfo
-	// Options of a build. The zero value is what the daemon uses.
-	Options = build.Options
-	// Seed fixes what a build otherwise draws at random or reads from the clock.
-	Seed = build.Seed
-	// Progress is how far a build is.
-	Progress = build.Progress
-	// Report is what a build did.
-	Report = build.Report
-	// Stage is one part of a build and the time that it took.
-	Stage = build.Stage
-	// SourcesError carries the error of every source that was refused, in order.
-	SourcesError = build.SourcesError
-	// ListWorth is what one list adds to the others.
-	ListWorth = format.ListWorth
-	// Overlap is what two lists have in common.
-	Overlap = format.Overlap
+	Source       = format.Source      // one file of one list, as configured
+	Mode         = format.Mode        // whether the matches of a list count
+	Exceptions   = format.Exceptions  // how far the exceptions of a list reach
+	ListInfo     = format.ListInfo    // one source as it was compiled
+	ListWorth    = format.ListWorth   // what one list adds to the others
+	Overlap      = format.Overlap     // what two lists have in common
+	Options      = build.Options      // of a build; the zero value is what the daemon uses
+	Seed         = build.Seed         // what a build otherwise draws at random
+	Progress     = build.Progress     // how far a build is
+	Report       = build.Report       // what a build did
+	Stage        = build.Stage        // one part of a build and the time that it took
+	SourcesError = build.SourcesError // the error of every source that was refused
 )
 
 // The modes and reaches; format says what they mean.

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"runtime"
@@ -121,17 +122,10 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 		}
 	}
 	slices.SortFunc(spots, func(a, b spotOf) int {
-		switch {
-		case a.from < b.from:
-			return -1
-		case a.from > b.from:
-			return 1
-		case a.where < b.where: // two entries of one line
-			return -1
-		case a.where > b.where:
-			return 1
+		if a.from != b.from {
+			return cmp.Compare(a.from, b.from)
 		}
-		return 0
+		return cmp.Compare(a.where, b.where) // two entries of one line
 	})
 	return spots, nil
 }

@@ -72,11 +72,7 @@ type Builder struct {
 	left     map[int]format.ListInfo // rows that are left out, and what is known of them
 }
 
-// New makes the builder of an index at path. Its memory is bounded by
-// Options.Memory for the records, some MiB for each worker, and 12 bits for each key;
-// records beyond that lie in a file without a name beside path, of which about 16 MiB
-// are in memory when they are read again. A key that is listed millions of times costs
-// more: its records are merged at once.
+// New makes the builder of an index at path; index.Build says what memory it takes.
 func New(path string, sources []format.Source, o Options, h Hooks) (*Builder, error) {
 	if o.BitsPerKey == 0 {
 		o.BitsPerKey = bloom.DefaultBitsPerKey

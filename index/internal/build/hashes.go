@@ -36,23 +36,19 @@ func newKeyHashes(lanes int, blocks uint64, keys, memory int64, file *spillFile)
 	return &keyHashes{s}, nil
 }
 
-// hashLane is where one goroutine adds hashes.
-type hashLane struct {
-	*lane
-	of *keyHashes
-}
-
-func (k *keyHashes) lane(i int) *hashLane { return &hashLane{&k.lanes[i], k} }
-
-func (l *hashLane) add(hs []bloom.Hash) error {
-	for _, h := range hs {
-		b, err := l.lane.add(l.of.part(h.Lo), 8)
-		if err != nil {
-			return err
+// adder is how the i-th goroutine adds hashes.
+func (k *keyHashes) adder(i int) func(hs []bloom.Hash) error {
+	l := &k.lanes[i]
+	return func(hs []bloom.Hash) error {
+		for _, h := range hs {
+			b, err := l.add(k.part(h.Lo), 8)
+			if err != nil {
+				return err
+			}
+			binary.LittleEndian.PutUint64(b, h.Lo)
 		}
-		binary.LittleEndian.PutUint64(b, h.Lo)
+		return nil
 	}
-	return nil
 }
 
 // each gives batches of all hashes to use, by so many goroutines, of which each has

@@ -37,7 +37,7 @@ func TestKeptHashesAreTheFilter(t *testing.T) {
 						batch[j].Lo = rng.Uint64()
 					}
 					want.AddBatch(batch)
-					if err := k.lane(i % workers).add(batch); err != nil {
+					if err := k.adder(i % workers)(batch); err != nil {
 						t.Fatal(err)
 					}
 					added += uint64(len(batch))

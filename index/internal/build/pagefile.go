@@ -3,6 +3,8 @@ package build
 import (
 	"errors"
 	"os"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,23 +43,21 @@ func (p *pageFile) waits() int {
 }
 
 func (p *pageFile) write(pages []byte, offset int64) error {
-	if p.direct != nil {
-		// EINVAL: the device wants larger pieces, or memory of other places.
-		if _, err := p.direct.WriteAt(pages, offset); !errors.Is(err, unix.EINVAL) {
-			return err
-		}
-	}
-	_, err := p.WriteAt(pages, offset)
-	return err
+	return p.try((*os.File).WriteAt, pages, offset)
 }
 
 func (p *pageFile) read(pages []byte, offset int64) error {
+	return p.try((*os.File).ReadAt, pages, offset)
+}
+
+func (p *pageFile) try(call func(f *os.File, b []byte, offset int64) (int, error), pages []byte, offset int64) error {
 	if p.direct != nil {
-		if _, err := p.direct.ReadAt(pages, offset); !errors.Is(err, unix.EINVAL) {
+		// EINVAL: the device wants larger pieces, or memory of other places.
+		if _, err := call(p.direct, pages, offset); !errors.Is(err, unix.EINVAL) {
 			return err
 		}
 	}
-	_, err := p.ReadAt(pages, offset)
+	_, err := call(p.File, pages, offset)
 	return err
 }
 
@@ -66,4 +66,30 @@ func (p *pageFile) end() {
 	if p.direct != nil {
 		p.direct.Close() // a failed write has told
 	}
+}
+
+// writeBehind brings a file to the disk while it is written, so that the sync at
+// the end, which must wait for the disk, has little left to wait for.
+type writeBehind struct {
+	f    *os.File
+	busy atomic.Bool // guards from
+	from int64       // up to here it was asked for
+	all  sync.WaitGroup
+}
+
+// wrote says that the file is written up to about end. It never waits: what is not
+// said now is said by the next one.
+func (b *writeBehind) wrote(end int64) {
+	if !b.busy.CompareAndSwap(false, true) {
+		return
+	}
+	if end-b.from < writeback {
+		b.busy.Store(false)
+		return
+	}
+	b.all.Go(func() {
+		startWriting(b.f, b.from, end-b.from)
+		b.from = end
+		b.busy.Store(false)
+	})
 }

@@ -1,6 +1,12 @@
 package build
 
-import "sync"
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
 
 // Progress is how far a build is.
 type Progress struct {
@@ -29,4 +35,41 @@ func (r *reporter) report(p Progress) {
 	}
 	r.last = p
 	r.to(p)
+}
+
+// Stage is one part of a build and the time that it took.
+type Stage struct {
+	Name    string // "read", "write", "filter", "verify", "sync"; those that run at one time overlap
+	Elapsed time.Duration
+}
+
+// stages adds up what the parts of a build took.
+type stages []Stage
+
+// begin begins a stage, which ends when what it returns is called.
+func (s *stages) begin(name string) (end func()) {
+	started := time.Now()
+	return func() {
+		elapsed := time.Since(started)
+		for i := range *s {
+			if (*s)[i].Name == name {
+				(*s)[i].Elapsed += elapsed
+				return
+			}
+		}
+		*s = append(*s, Stage{name, elapsed})
+	}
+}
+
+// peakMemory is the most that the process has had of the machine's memory so far,
+// in octets; 0 where the system does not say.
+func peakMemory() int64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := bytes.Cut(status, []byte("\nVmHWM:"))
+	value, _, _ := bytes.Cut(rest, []byte(" kB\n"))
+	kib, _ := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64)
+	return kib << 10
 }

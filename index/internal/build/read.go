@@ -161,7 +161,7 @@ func (r *reading) take(w *worker, state *readState, it *lists.Item) error {
 	if state.items++; state.items == progressEvery {
 		r.report(state)
 	}
-	if it.Test != nil {
+	if it.Kind == lists.Skip && it.Test != nil {
 		r.mu.Lock()
 		r.tests = append(r.tests, segment.Test{Row: r.row, Line: it.Line, Test: it.Test})
 		r.mu.Unlock()

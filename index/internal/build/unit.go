@@ -1,8 +1,8 @@
 package build
 
 import (
+	"cmp"
 	"encoding/binary"
-	"errors"
 	"sync"
 
 	"blockd/index/internal/format"
@@ -18,9 +18,6 @@ type unitWriter struct {
 	checker format.Checker
 	next    uint64 // page behind the unit that was written last
 }
-
-// errStopped is the error of a unit whose predecessor has failed.
-var errStopped = errors.New("another unit has failed")
 
 // end is where in the file the last unit ends.
 func (u *unitWriter) end() int64 {
@@ -56,9 +53,9 @@ func (u *unitWriter) write(unit int, unitBits uint) error {
 		records = records[n:]
 		parts[i] = format.Partition{Pages: uint32(pages), Overflow: overflow}
 	}
-	at, ok := u.order.take(unit, uint64(len(u.cutter.Pages)/format.PageSize))
-	if !ok {
-		return errStopped
+	at, err := u.order.take(unit, uint64(len(u.cutter.Pages)/format.PageSize))
+	if err != nil {
+		return err
 	}
 	for u.next = at; u.next < at+uint64(len(u.cutter.Pages)/format.PageSize); u.next++ {
 		page := format.Page(u.cutter.Pages[(u.next-at)*format.PageSize:][:format.PageSize])
@@ -106,26 +103,27 @@ type pageOrder struct {
 	moved sync.Cond
 	unit  int // the next one
 	page  uint64
-	ended bool // by an error: nobody waits any more
+	err   error // of one of them: none waits any more
 }
 
-// take returns the first page of a unit of so many; false after end.
-func (o *pageOrder) take(unit int, pages uint64) (first uint64, ok bool) {
+// take returns the first page of a unit of so many; the error of another one if that
+// has failed.
+func (o *pageOrder) take(unit int, pages uint64) (first uint64, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.unit != unit && !o.ended {
+	for o.unit != unit && o.err == nil {
 		o.moved.Wait()
 	}
 	first = o.page
 	o.unit++
 	o.page += pages
 	o.moved.Broadcast()
-	return first, !o.ended
+	return first, o.err
 }
 
-func (o *pageOrder) end() {
+func (o *pageOrder) end(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.ended = true
+	o.err = cmp.Or(o.err, err)
 	o.moved.Broadcast()
 }

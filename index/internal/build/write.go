@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
@@ -163,15 +162,12 @@ func (w *fileWriter) write(ctx context.Context) error {
 	if err := w.small(format.SecDirectory, w.draft.Append(nil)); err != nil {
 		return err
 	}
-	var table []byte
-	for i, row := range w.Rows {
-		table = format.AppendRow(table, i, row)
+	table, err := format.EncodeTable(w.Rows)
+	if err != nil {
+		return err
 	}
-	if len(table) > format.MaxTableBytes {
-		return fmt.Errorf("list table of %d bytes, want at most %d", len(table), format.MaxTableBytes)
-	}
-	w.place(format.SecLists, uint64(len(table)), uint64(len(w.Rows)))
-	if err := w.small(format.SecLists, table); err != nil {
+	w.head.Size = format.AlignPage(w.head.Sections[format.SecPages].End())
+	if err := w.last(format.SecLists, table, uint64(len(w.Rows))); err != nil {
 		return err
 	}
 	w.place(format.SecReasons, w.reasons.Size(), uint64(len(w.reasons.Ends)))
@@ -181,25 +177,25 @@ func (w *fileWriter) write(ctx context.Context) error {
 	}
 	w.head.Sections[format.SecReasons].Sum = sum.Sum32()
 	w.head.Size = format.AlignPage(w.head.Sections[format.SecReasons].End())
-	if nets := w.counts.Nets; len(nets) > 0 {
-		if err := w.last(format.SecNetworks, nets.Append(nil), uint64(len(nets))); err != nil {
-			return err
-		}
-	}
-	if keys := w.counts.Patterns; len(keys) > 0 {
-		b, err := format.EncodePatterns(keys)
-		if err == nil {
-			err = w.last(format.SecPatterns, b, uint64(len(keys)))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if err := w.last(format.SecWorth, w.worth.Append(nil), uint64(len(w.worth.Lists))); err != nil {
+	patterns, err := format.EncodePatterns(w.counts.Patterns)
+	if err != nil {
 		return err
 	}
-	if b, rows := format.EncodeDropped(w.Rows); rows > 0 {
-		if err := w.last(format.SecDropped, b, rows); err != nil {
+	dropped, droppedRows := format.EncodeDropped(w.Rows)
+	for _, s := range []struct {
+		kind  int
+		items uint64
+		b     []byte
+	}{
+		{format.SecNetworks, uint64(len(w.counts.Nets)), w.counts.Nets.Append(nil)},
+		{format.SecPatterns, uint64(len(w.counts.Patterns)), patterns},
+		{format.SecWorth, uint64(len(w.worth.Lists)), w.worth.Append(nil)},
+		{format.SecDropped, droppedRows, dropped},
+	} {
+		if s.items == 0 && s.kind != format.SecWorth {
+			continue
+		}
+		if err := w.last(s.kind, s.b, s.items); err != nil {
 			return err
 		}
 	}
@@ -279,12 +275,12 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 	total := int64(float64(w.in.counted().bytes) / w.fill)
 	parts := w.in.records.reader(ctx)
 	defer parts.end()
-	background := newWriteback(w.f.File, int64(w.head.Sections[format.SecPages].Offset))
-	defer background.end()
+	background := writeBehind{f: w.f.File, from: int64(w.head.Sections[format.SecPages].Offset)}
+	defer background.all.Wait()
 	for i := range writers {
 		u := &unitWriter{w: w, order: order}
 		u.merger = merger{in: w.in, parts: parts, rows: w.Rows, worth: format.NewWorthCounter(w.Rows)}
-		u.checker = format.Checker{Directory: &w.draft, Rows: len(w.Rows), Later: w.hashes.lane(i).add}
+		u.checker = format.Checker{Directory: &w.draft, Rows: len(w.Rows), Later: w.hashes.adder(i)}
 		writers[i] = u
 		group.Go(func() error {
 			for {
@@ -297,10 +293,7 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 					err = u.write(unit, unitBits)
 				}
 				if err != nil {
-					order.end()
-					if errors.Is(err, errStopped) {
-						return nil // another one says why
-					}
+					order.end(err)
 					return err
 				}
 				background.wrote(u.end())

@@ -23,7 +23,7 @@ const (
 	mustKnow      = 1 // section flag: a reader that does not know the kind must refuse the file
 	MaxPartitions = 1 << 20
 	MaxLists      = 65_535
-	MaxTableBytes = 256 << 20 // of the list table
+	maxTableBytes = 256 << 20 // of the list table
 	MaxReasons    = 1 << 24
 	MaxReason     = 1000 // octets; lists cuts at 400
 
@@ -245,7 +245,7 @@ func (h *Header) check() error {
 		return Corrupt(64, "%d keys with %d entries in %d pages cannot be", h.Keys, h.Entries, h.Pages)
 	case h.Blocks > maxBlocks(h.Keys):
 		return Corrupt(80, "filter of %d blocks for %d keys", h.Blocks, h.Keys)
-	case s[SecLists].Items > MaxLists || s[SecLists].Length > MaxTableBytes:
+	case s[SecLists].Items > MaxLists || s[SecLists].Length > maxTableBytes:
 		return Corrupt(SectionsAt, "list table of %d rows and %d bytes", s[SecLists].Items, s[SecLists].Length)
 	case s[SecReasons].Items > MaxReasons:
 		return Corrupt(SectionsAt, "%d reasons", s[SecReasons].Items)

@@ -26,9 +26,20 @@ const (
 	rowsKnown = 1<<iota - 1
 )
 
-// AppendRow encodes one row of the list table: everything that tells whether a
+// EncodeTable encodes the list table.
+func EncodeTable(rows []ListInfo) (b []byte, err error) {
+	for i, row := range rows {
+		b = appendRow(b, i, row)
+	}
+	if len(b) > maxTableBytes {
+		err = fmt.Errorf("list table of %d bytes, want at most %d", len(b), maxTableBytes)
+	}
+	return b, err
+}
+
+// appendRow encodes one row of the list table: everything that tells whether a
 // later configuration asks for the same thing, and what came of it.
-func AppendRow(b []byte, number int, r ListInfo) []byte {
+func appendRow(b []byte, number int, r ListInfo) []byte {
 	set := r.Source.Settings
 	var flags byte
 	if r.Source.Optional {
@@ -127,9 +138,7 @@ func decodeRow(c *Cursor, number uint64) (r ListInfo) {
 	r.Summary.Verdict = lists.Verdict(c.Text(MaxName))
 	r.Summary.Why = string(c.Text(MaxText))
 	r.Summary.Format = string(c.Text(MaxText))
-	for i := range r.Summary.Hash {
-		r.Summary.Hash[i] = c.Byte()
-	}
+	c.Bytes(r.Summary.Hash[:])
 	r.Guard = c.Uint64()
 	r.Summary.Size = int64(c.Uvarint(math.MaxInt64))
 	for _, n := range []*int{&r.Summary.Lines, &r.Summary.Entries, &r.Summary.Errors,

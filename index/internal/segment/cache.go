@@ -250,11 +250,6 @@ func (c *Cache) Commit() {
 		c.note("%v", err)
 		return
 	}
-	c.clean(used)
-}
-
-// clean removes everything but the files that are used.
-func (c *Cache) clean(used map[string]bool) {
 	files, err := os.ReadDir(c.folder)
 	if err != nil {
 		c.note("%v", err)
