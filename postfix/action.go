@@ -6,15 +6,15 @@ import (
 	"blockd/policy"
 )
 
-// maxAnswer is what a reply line of Postfix has at most, without CRLF: there it is cut,
-// wherever that is.
+// maxAnswer bounds a reply line of Postfix, without CRLF. Postfix cuts a longer one there,
+// even within a word.
 const maxAnswer = 510
 
-// prefix is the longest that Postfix puts in front of our words beside the codes and the
-// name of the refused: "<…>: Recipient address rejected: ".
+// prefix is the longest text that Postfix puts before blockd's words, beside the codes and
+// the refused name: "<…>: Recipient address rejected: ".
 const prefix = len("550 5.7.1 <>: Recipient address rejected: ")
 
-// space is what our words may have of a reply in which the longest of these names stands.
+// space is the room for blockd's words in a reply with the longest of these names.
 func space(names ...int) int {
 	most := 0
 	for _, n := range names {
@@ -23,11 +23,11 @@ func space(names ...int) int {
 	return max(maxAnswer-prefix-most, 100)
 }
 
-// action is a decision as access(5) has it, with words of at most so many octets. Of text
-// Postfix puts "<sender>: Sender address rejected: " in front, so that it begins behind
-// that.
+// action is a decision as an action of access(5), with words of at most this many octets.
+// Postfix itself puts "<sender>: Sender address rejected: " before a text, so the words begin
+// after that.
 //
-// Defer is DEFER_IF_PERMIT: who would be refused by a later restriction is refused
+// Defer is DEFER_IF_PERMIT: a client that a later restriction would refuse is refused
 // at once, and need not come again to hear so. Postfix makes a 450 of it. An entry that
 // names a code has it, and one that has a text without a code has that of Postfix's
 // tables, which is Postfix's to say.
@@ -55,15 +55,15 @@ func action(d policy.Decision, space int) string {
 	return dunno
 }
 
-// sendAgain is for a recipient whose message is to be treated in another way than
-// that of the recipients before. The client sends it again, by itself.
+// sendAgain is the answer to a recipient that needs another treatment of the message than
+// the recipients before it. The client sends to it again, by itself.
 const sendAgain = "452 4.5.3 send this recipient in a transaction of its own"
 
-// dunno is that we have nothing to say: other restrictions decide.
+// dunno means that blockd has no objection: other restrictions decide.
 const dunno = "DUNNO"
 
-// space is what our words may have of the reply to a request: which of its names Postfix
-// puts in front depends on the restrictions that we stand in.
+// space is the room for blockd's words in the reply to a request. Which of its names Postfix
+// puts first depends on the list of restrictions that asks.
 func (r *policyRequest) space() int {
 	return space(len(r.sender), len(r.recipient), len(r.helo), len(r.name)+len(r.client)+len("[]"))
 }

@@ -19,9 +19,9 @@ type delegation struct {
 	client     netip.Addr
 }
 
-// transaction is what the requests of one instance have in common. A list that
-// changes between two recipients does not change the answer: one message, one
-// generation.
+// transaction is the common state of the requests of one instance. A list that
+// changes between two recipients does not change the answer: one generation
+// decides about a message.
 type transaction struct {
 	instance string // "" = none that could be remembered
 	sender   string // internal form
@@ -55,8 +55,7 @@ func (d *delegation) answer(out, request []byte) ([]byte, error) {
 	return appendAction(out, d.decide(&r)), nil
 }
 
-// apologize answers by on_error, for nobody is refused because of a request that
-// we cannot read.
+// apologize answers by on_error: a request that cannot be read refuses no mail.
 func (d *delegation) apologize(out []byte) []byte {
 	if d.settings.OnError == policy.TempfailOnError {
 		return appendAction(out, "DEFER_IF_PERMIT 4.3.0 not checked: try again later")
@@ -70,11 +69,11 @@ func appendAction(out []byte, action string) []byte {
 	return append(out, "\n\n"...)
 }
 
-// decide answers one request. Postfix asks at RCPT, once for each recipient, in
-// whatever restrictions we stand (smtpd_delay_reject); where it does not wait, it
-// asks at CONNECT and MAIL as well. Where we stand in smtpd_end_of_data_restrictions
-// too, it says at END-OF-MESSAGE that it has the whole message. A request at DATA says
-// nothing of the kind: the client may go away behind the command.
+// decide answers one request. Postfix asks at RCPT, once for each recipient, from
+// any list of restrictions (smtpd_delay_reject). If it does not wait, it
+// asks at CONNECT and MAIL as well. From smtpd_end_of_data_restrictions
+// it says at END-OF-MESSAGE that it has the whole message. A request at DATA does not
+// prove that: the client may go away after the command.
 func (d *delegation) decide(r *policyRequest) string {
 	d.tx.queueID = r.queueID // empty before the first recipient
 	switch string(r.state) {

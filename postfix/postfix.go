@@ -1,14 +1,14 @@
 // Package postfix answers the questions that Postfix has ways to ask: policy
 // delegation (check_policy_service), socketmap tables and tcp tables. Each is a
-// small server of long-lived connections; what the answers say is package
-// policy's, and their form that of an access(5) action.
+// small server of long-lived connections. Package policy decides; the answers have the form
+// of an access(5) action.
 //
 // Policy delegation knows client, sender and recipient, and so decides as the SMTP
-// filter does. A table is asked for a sender alone: exempt recipients, recipients'
+// filter does. A table knows only the sender: exempt recipients, recipients'
 // policies and lists of clients have no part there.
 //
-// Nothing here ever answers OK, which would skip what the administrator checks
-// later, and no fault of ours becomes a 5xx.
+// No answer is ever OK, which would skip the administrator's later
+// checks, and no fault of blockd becomes a 5xx.
 package postfix
 
 import (
@@ -23,18 +23,18 @@ import (
 
 // Settings of a Server. The zero Settings serve peers on loopback.
 type Settings struct {
-	AllowFrom      []netip.Prefix // who may connect by TCP; none = loopback. A Unix socket has its mode for that
+	AllowFrom      []netip.Prefix // networks that may connect by TCP; none = loopback. A Unix socket has its mode for that
 	MaxConnections int            // at once; 0 = 1,024
 
-	OnError           policy.OnError // what a question that cannot be read leads to; "" = accept
-	RejectAt          string         // "rcpt" (also "") or "mail": there too, where Postfix asks
-	ClientRejectAt    string         // "rcpt" (also "") or "connect": there too, where Postfix asks
-	SkipAuthenticated bool           // no list of senders is asked about who has authenticated
-	Trusted           []netip.Prefix // clients whom no list is asked about
+	OnError           policy.OnError // the answer to a question that cannot be read; "" = accept
+	RejectAt          string         // "rcpt" (also "") or "mail": there too, if Postfix asks
+	ClientRejectAt    string         // "rcpt" (also "") or "connect": there too, if Postfix asks
+	SkipAuthenticated bool           // authenticated clients are not checked against lists of senders
+	Trusted           []netip.Prefix // clients that are never checked
 
 	ProofTimeout time.Duration // for all DNS queries of one answer; 0 = 5 s. What is open then is not proved
 
-	Lists []string // whose names are socketmaps of their own
+	Lists []string // names of lists, each a socketmap of its own
 }
 
 func (s Settings) withDefaults() Settings {
@@ -57,7 +57,7 @@ type service struct {
 }
 
 // Policy returns a server of policy delegation: SMTPD_POLICY_README of Postfix.
-// Discard entries count as blocks, as in the SMTP filter: behind a DISCARD Postfix
+// Discard entries count as blocks, as in the SMTP filter: after a DISCARD Postfix
 // 3.7 takes every further recipient of the message without asking, and so would
 // drop postmaster's mail too.
 func Policy(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) *Server {
