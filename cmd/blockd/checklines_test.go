@@ -24,7 +24,8 @@ import (
 // testPipeline is a pipeline over an index that blocks bad.example.
 func testPipeline(t testing.TB, workers int) (pipeline, *index.Index) {
 	t.Helper()
-	ix := indexes.Build(t, indexes.Source(t, "bad", "bad.example\n"))
+	list := indexes.Source(t, "bad", "bad.example\n")
+	ix := indexes.BuildAt(t, strings.TrimSuffix(list.Path, ".txt")+".bdx", list)
 	checker := policy.New(func() *index.Index { return ix }, policy.Settings{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	return pipeline{
 		newAnswerer: func() *answerer { return &answerer{asker: asker{checker: checker}, print: printPlain} },
