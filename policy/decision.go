@@ -16,7 +16,7 @@ const (
 	Defer              // temporary, 451
 	Quarantine         // taken and set aside: 250 only once the message is stored there
 	Mark               // passed on with a header field that holds Decision.Tag
-	Discard            // taken and dropped; only of a Discarding Checker
+	Discard            // taken and dropped; only at a door that Discards
 	Apart              // put off: the client sends this recipient again, in a transaction of its own
 )
 

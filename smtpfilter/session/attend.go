@@ -43,8 +43,8 @@ func (s *session) consult(line []byte, ask func(context.Context)) []byte {
 
 // attend does what may wait for others than the client. The context of work ends with
 // the session's time, and as soon as the client goes away, which attend then
-// reports. No slice of the client's reader outlasts that. One who has sent commands
-// ahead is not watched: it has more to say, and its going away would be behind that.
+// reports. No slice of the client's reader outlasts that. A client that has sent commands
+// ahead is not watched: they come before its going away.
 func (s *session) attend(work func(context.Context)) (gone bool) {
 	ctx, cancel := context.WithCancel(s.hard)
 	defer cancel()

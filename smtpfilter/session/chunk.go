@@ -58,7 +58,7 @@ func (s *session) chunk(cmd parse.Command) {
 }
 
 // refuseChunk says what is wrong with a chunk before it is read, "" if nothing is,
-// and whether that is the client's fault. Those behind a chunk that has failed are
+// and whether that is the client's fault. Those after a chunk that has failed are
 // answered as that one was: to call them out of order would turn a failure that
 // passes into one that bounces.
 func (s *session) refuseChunk(cmd parse.Command) (reply string, fault bool) {

@@ -112,7 +112,7 @@ func (s *session) transfer(m *message) error {
 		s.in.Discard(n)
 		switch {
 		case err != nil:
-			continue // behind the bare octet more is buffered
+			continue // after the bare octet more is buffered
 		case m.octets > 2*limit+dataBuffer:
 			return errFlood
 		}

@@ -105,7 +105,7 @@ func (d *deadlines) set(a *armed, limit time.Duration) {
 	a.within(limit)
 }
 
-// within sets a deadline behind the limit, unless one is set that is as good.
+// within sets a deadline after the limit, unless one is set that is as good.
 func (a *armed) within(limit time.Duration) {
 	at := time.Now().Add(limit)
 	late := at.Add(limit / grace)

@@ -10,15 +10,16 @@ import (
 	"blockd/spool"
 )
 
-// A sender whom a list blocks may have an entry that lets it pass if its message
+// A sender that a list blocks may have an entry that lets it pass if its message
 // proves something (docs/auth.md). Then the message goes upstream but for its end,
 // and a copy of it is kept here. When the client has sent all, the copy is looked
 // at. With proof upstream gets the end; without, its connection is closed, and what
-// it has is half a message that nobody is to have (RFC 5321, section 4.1.1.4).
+// it has is half a message that must not be delivered (RFC 5321, section 4.1.1.4).
 
 // finish moves the end of a message on, that is piece, of which consumed octets are
-// still in the client's buffer. If the message is to prove something first, the last
-// withheld octets wait for that: without them it is none. An error is the client's.
+// still in the client's buffer. If the message is to prove something first, the last octets,
+// so many as withheld says, wait for that: upstream discards a message without its end. An
+// error is the client's.
 func (s *session) finish(m *message, piece []byte, withheld, consumed int) error {
 	if m.proof == nil || m.outcome != "" {
 		s.secure(m)

@@ -17,7 +17,7 @@ const maxKept = 64 << 10
 
 // fields finds the header fields that lists are asked about, in the octets of a
 // message as they come. Whatever a mail program may take for such a field is one:
-// they are looked for up to the first empty line, also behind lines that are no fields.
+// they are looked for up to the first empty line, also after lines that are no fields.
 type fields struct {
 	asked   func(name []byte) bool // whether lists are asked about a field
 	stuffed bool                   // the octets are those of DATA: a dot in front of a line is none of it
@@ -25,14 +25,14 @@ type fields struct {
 
 	octets int
 	line   []byte // the line so far, where a piece has ended within it
-	name   string // of the field so far; "" = nobody asks about it
+	name   string // of the field so far; "" = no list is asked about it
 	text   []byte
 	kept   int  // octets of the fields before it
 	ended  bool // the header has
 	over   bool // it is too big
 }
 
-// read takes p, the octets behind those already read; last says that no more come. It
+// read takes p, the octets after those already read; last says that no more come. It
 // reports whether the header has ended.
 func (f *fields) read(p []byte, last bool) bool {
 	for !f.ended && len(p) > 0 {

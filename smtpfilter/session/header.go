@@ -10,8 +10,8 @@ import (
 // the header has ended: a tag must stand on top of it, and what goes into quarantine
 // must not have gone elsewhere.
 
-// watchHeader begins to read the header of a message, if it is asked about. One whose
-// sender the message decides about goes on meanwhile: it ends in no tag.
+// watchHeader begins to read the header of a message, if lists are asked about it. A
+// message that decides about its sender goes on meanwhile, because it gets no tag.
 func (s *session) watchHeader(m *message, stuffed bool) {
 	if !s.rules.ReadsHeader() {
 		return
@@ -63,7 +63,7 @@ func (s *session) judgeHeader(m *message) {
 	}
 }
 
-// forwardHeld moves on what was held, as move does it; behind it goes what comes next.
+// forwardHeld moves on what was held, as move does it, before what comes next.
 func (s *session) forwardHeld(m *message, move func(piece []byte)) {
 	held := m.held
 	m.held = nil

@@ -47,7 +47,7 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 		}
 	}
 	if kind, _ := s.rules.Verdict(); kind == policy.Blocked {
-		// Kept back until a recipient comes who is to have it all the same.
+		// Kept back until a recipient comes that has the mail all the same.
 		s.tx.held = true
 		s.tx.line = bytes.Clone(line)
 		s.reply(replyMailOK)

@@ -23,7 +23,7 @@ type message struct {
 	over      string        // why the session ends with it, a word of the metric; "" = it goes on
 	announced bool          // of BDAT: upstream has had the first chunk's command
 	kept      string        // the copy's name in quarantine, once the message was accepted
-	loop      *hops         // nil: nothing is added, so nobody looks for a circle
+	loop      *hops         // nil: nothing is added, so circles are not looked for
 	head      []byte        // of DATA: our own header fields, until they go with the first piece
 
 	fields *fields       // of its header that lists are asked about; nil = none

@@ -18,7 +18,7 @@ type pending struct {
 	noted     bool       // of RCPT: its address is kept in the transaction
 }
 
-// push puts a command behind those that wait.
+// push adds a command after those that wait.
 func (s *session) push(p pending) {
 	s.queue = append(s.queue, p)
 	if len(s.queue) >= queueLimit {
@@ -74,7 +74,7 @@ func (s *session) settle() bool {
 		}
 		fault = s.answer(p, r, err)
 		if err == nil && r.Code == 421 {
-			return false // what is behind it gets no answer
+			return false // what comes after it gets no answer
 		}
 	}
 	return !s.finished

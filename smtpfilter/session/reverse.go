@@ -8,7 +8,7 @@ import (
 )
 
 // lookBack asks whether the client's address has a name, once in a session and if
-// that matters for a recipient who would be taken. It returns line as consult does.
+// that matters for a recipient that would be taken. It returns line as consult does.
 func (s *session) lookBack(line []byte, recipient string) []byte {
 	if s.settings.PTR == "" || s.settings.PTR == "off" || s.lookedBack || s.spared(recipient) {
 		return line

@@ -26,7 +26,7 @@ type Settings struct {
 	Auth              string              // "off" (also "") or "forward": AUTH goes on to upstream
 	SkipAuthenticated bool                // no list of senders is asked about a client that has authenticated
 	Chunking          bool                // CHUNKING and BINARYMIME are offered where upstream does
-	Trusted           []netip.Prefix      // clients whom no list is asked about
+	Trusted           []netip.Prefix      // no list is asked about these clients
 	Quarantine        *mailbox.Quarantine // for mail that a list sets aside; nil = there is none
 	Copies            *spool.Store        // of messages that are to prove something; nil = one of its own
 	MaxCopy           int64               // octets of such a message; a larger one proves nothing; 0 = 10 MiB
@@ -54,7 +54,7 @@ type Limits struct {
 	FinalReply    time.Duration // 10 min: for upstream's reply to the dot
 	Session       time.Duration // 1 h: the whole session, save the wait for the final reply
 	Drain         time.Duration // 60 s: for a transaction when the filter stops
-	GreetWait     time.Duration // 0 = none: who talks before our greeting gets 521
+	GreetWait     time.Duration // 0 = none: a client that talks before our greeting gets 521
 	ErrorDelay    time.Duration // 1 s: before each error reply beyond SoftErrors
 
 	MinDataRate  int   // 500 octets a second, over a whole DATA

@@ -148,8 +148,8 @@ func (s *session) greet() bool {
 	return true
 }
 
-// lineFault answers what was no command line. Nobody can say where the next
-// command begins behind most of them, so the session ends with them.
+// lineFault answers what was no command line. After most of them it is not known
+// where the next command begins, so the session ends with them.
 func (s *session) lineFault(err error) {
 	switch {
 	case errors.Is(err, wire.ErrLongLine):
@@ -177,7 +177,7 @@ func (s *session) timeout() {
 	}
 }
 
-// reply answers one command. It keeps the order: behind commands that wait for
+// reply answers one command. It keeps the order: after commands that wait for
 // upstream it waits too.
 func (s *session) reply(text string) {
 	if len(s.queue) > 0 {

@@ -129,7 +129,7 @@ func (s *session) unasked() error {
 	return nil
 }
 
-// waiting reports whether upstream has sent what nobody has read yet, into our
+// waiting reports whether upstream has sent what has not been read yet, into our
 // buffer or the system's. Connections without a socket of their own, the embedded
 // mailbox's and a test's pipe, are asked for the buffer alone.
 func (s *session) waiting() bool {
@@ -150,7 +150,7 @@ func (s *session) waiting() bool {
 		return false
 	}
 	found := false
-	raw.Control(func(fd uintptr) { // not Read, which does nothing behind a deadline that is over
+	raw.Control(func(fd uintptr) { // not Read, which does nothing after a deadline that is over
 		var b [1]byte
 		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT) // an error: there is nothing to read
 		found = err == nil && n > 0
