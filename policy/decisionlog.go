@@ -44,28 +44,32 @@ func (t *Transaction) log(d *Decision) {
 
 // write writes a line about a recipient.
 func (t *Transaction) write(event string, d *Decision) {
-	line := []slog.Attr{slog.String("ref", d.Ref), t.sender(), slog.String("recipient", d.recipient)}
+	if !t.door.Log.Enabled(context.Background(), slog.LevelInfo) {
+		return
+	}
+	line := append(t.line(), slog.String("ref", d.Ref), t.sender(), slog.String("recipient", d.recipient))
 	if v := d.verdict; v != nil {
 		if v.Source != envelopeSource {
 			line = append(line, slog.String("field", v.Source.String()), slog.String("address", v.Sender.String()))
 		}
-		line = append(line, v.logFields()...)
+		line = v.appendLog(line)
 	}
-	t.say(slog.LevelInfo, event, append(line, slog.String("reply", d.Reply.String())))
+	line = append(line, slog.String("reply", d.Reply.String()))
+	t.door.Log.LogAttrs(context.Background(), slog.LevelInfo, event, line...)
 }
 
 // Say writes a line of the door's own about the message in hand.
 func (t *Transaction) Say(level slog.Level, event string, more ...slog.Attr) {
-	t.say(level, event, append([]slog.Attr{t.sender()}, more...))
+	t.door.Log.LogAttrs(context.Background(), level, event, append(append(t.line(), t.sender()), more...)...)
 }
 
 func (t *Transaction) sender() slog.Attr { return slog.String("sender", t.mail.Written) }
 
-// say puts in front what every line about a client begins with.
-func (t *Transaction) say(level slog.Level, event string, more []slog.Attr) {
-	line := []slog.Attr{slog.String("door", t.door.Name), slog.String("client", t.Client.String()), slog.String("helo", t.Client.Helo)}
+// line has what every line about a client begins with, and room for what most add.
+func (t *Transaction) line() []slog.Attr {
+	line := append(make([]slog.Attr, 0, 24), slog.String("door", t.door.Name), slog.String("client", t.Client.String()), slog.String("helo", t.Client.Helo))
 	if t.Client.Line != nil {
 		line = append(line, t.Client.Line()...)
 	}
-	t.door.Log.LogAttrs(context.Background(), level, event, append(line, more...)...)
+	return line
 }

@@ -74,5 +74,5 @@ func (c *Checker) ProveMessage(ctx context.Context, v Verdict, recipient string,
 func (b *Batch) Len() int                 { return len(b.questions) }
 func (d Decision) Event(v Verdict) string { return d.event(&v) }
 func (v Verdict) ListName(i int) string   { return v.listName(i) }
-func (v Verdict) LogValue() slog.Value    { return slog.GroupValue(v.logFields()...) }
+func (v Verdict) LogValue() slog.Value    { return slog.GroupValue(v.appendLog(nil)...) }
 func (v Verdict) Tentative() bool         { return v.Wants&lateProofs != 0 }

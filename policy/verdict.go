@@ -291,10 +291,10 @@ func (v *Verdict) aboutClient(i int) bool {
 	return v.Matches[i].Kind == lists.IP || v.Matches[i].Kind == lists.CIDR
 }
 
-// logFields are those of a decision's log line: the entry behind it with its list, file and
-// line, or what went wrong.
-func (v *Verdict) logFields() []slog.Attr {
-	fields := []slog.Attr{slog.String("verdict", string(v.Kind))}
+// appendLog adds the fields that a decision's log line has of its verdict: the entry that
+// decided with its list, file and line, or what went wrong.
+func (v *Verdict) appendLog(fields []slog.Attr) []slog.Attr {
+	fields = append(fields, slog.String("verdict", string(v.Kind)))
 	if i := v.told(); i >= 0 {
 		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
 		fields = append(fields,
