@@ -9,8 +9,9 @@ import (
 	"blockd/smtpfilter/wire"
 )
 
-// prove asks DNS for what can be proved before the message and could help a recipient
-// whose sender is blocked; "" is all recipients. It returns line as consult does.
+// prove looks for proof that DNS can give before the message comes, if it could help a
+// recipient of a blocked sender. recipient "" means all recipients. It returns line as consult
+// does.
 func (s *session) prove(line []byte, recipient string) []byte {
 	if !s.rules.Asks(recipient) {
 		return line
@@ -18,16 +19,16 @@ func (s *session) prove(line []byte, recipient string) []byte {
 	return s.consult(line, func(ctx context.Context) { s.rules.Prove(ctx, recipient) })
 }
 
-// consult does what waits for DNS before a command can be answered. It returns line,
-// that of the command, which holds like the one given even though the client may have
-// been read meanwhile. nil says that the transaction is not there any more; the command
-// is then answered.
+// consult runs ask, which may wait for DNS, before a command is answered. It returns the
+// command's line, which stays valid as before, although more may have been read from the
+// client meanwhile. It returns nil if the transaction or the session has ended; the command is
+// then answered.
 func (s *session) consult(line []byte, ask func(context.Context)) []byte {
-	if !s.settle() || !s.standing() {
+	if !s.answerQueue() || !s.transactionOpen() {
 		return nil
 	}
 	s.flush()
-	line = bytes.Clone(line) // attend reads on into the buffer that it is in
+	line = bytes.Clone(line) // attend reads into the buffer that holds line
 	gone := s.attend(ask)
 	switch {
 	case gone:
@@ -41,10 +42,10 @@ func (s *session) consult(line []byte, ask func(context.Context)) []byte {
 	return line
 }
 
-// attend does what may wait for others than the client. The context of work ends with
-// the session's time, and as soon as the client goes away, which attend then
-// reports. No slice of the client's reader outlasts that. A client that has sent commands
-// ahead is not watched: they come before its going away.
+// attend runs work, which may wait for others than the client. The context of work ends with
+// the session's time, and as soon as the client disconnects; attend then returns true. Slices
+// of the client's reader are invalid afterwards. If the client has sent commands ahead, attend
+// does not watch it: those commands come before any end of the connection.
 func (s *session) attend(work func(context.Context)) (gone bool) {
 	ctx, cancel := context.WithCancel(s.hard)
 	defer cancel()
@@ -65,12 +66,12 @@ func (s *session) attend(work func(context.Context)) (gone bool) {
 			}
 		}
 	}()
-	defer func() { // also after a panic: the client's reader must be ours again
+	defer func() { // also after a panic: only one goroutine may use the client's reader
 		s.conn.SetReadDeadline(past())
 		<-watched
-		s.deadlines.setClient(s.conn) // with a deadline that it does not know
+		s.deadlines.setClient(s.conn) // forget the recorded deadline, which is no longer the one set
 		gone = lost
 	}()
 	work(ctx)
-	return false // or what the watch has seen
+	return false // the deferred function sets the result
 }

@@ -13,17 +13,16 @@ import (
 	"blockd/smtpfilter/wire"
 )
 
-// forwardable are the SASL mechanisms that can be passed on line by line. Left out
-// are those that may agree on a security layer, for the wire then changes to what
-// we cannot read (GSSAPI, DIGEST-MD5, NTLM); those that bind to the TLS channel,
-// which are two here (-PLUS); and EXTERNAL, by which we would lend every client our
-// own certificate.
+// forwardable has the SASL mechanisms that can be forwarded line by line. Three kinds are left
+// out: mechanisms that may negotiate a security layer, whose octets we cannot read (GSSAPI,
+// DIGEST-MD5, NTLM); mechanisms bound to the TLS channel, because there are two channels here
+// (-PLUS); and EXTERNAL, which would lend our own certificate to every client.
 var forwardable = []string{
 	"PLAIN", "LOGIN", "CRAM-MD5", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "XOAUTH2",
 }
 
-// mechanisms are those of upstream's AUTH line that the client is offered; none
-// unless what it sends is secret on both connections.
+// mechanisms returns the mechanisms of upstream's AUTH line to offer to the client. It returns
+// "" unless both connections keep passwords secret.
 func (s *session) mechanisms(line string, caps upstream.Caps) string {
 	if s.settings.Auth != "forward" || !s.overTLS || !caps.TLS && !caps.Local {
 		return ""
@@ -37,8 +36,7 @@ func (s *session) mechanisms(line string, caps upstream.Caps) string {
 	return strings.Join(offered, " ")
 }
 
-// readLine reads the next command. AUTH may be longer than others, where it was
-// offered.
+// readLine reads the next command. AUTH may be longer than other commands if it was offered.
 func (s *session) readLine() ([]byte, error) {
 	const verb = "AUTH "
 	if s.rules.Client.Authenticated || !s.offered.Has("AUTH") {
@@ -46,7 +44,7 @@ func (s *session) readLine() ([]byte, error) {
 	}
 	for !s.in.Ready() && len(s.in.Buffered()) < len(verb) {
 		if s.in.Fill() != nil {
-			break // Line meets it again
+			break // Line returns the same error
 		}
 	}
 	if head := s.in.Buffered(); len(head) < len(verb) || !bytes.EqualFold(head[:len(verb)], []byte(verb)) {
@@ -59,11 +57,10 @@ func (s *session) readLine() ([]byte, error) {
 // maxRounds bounds the challenges of one AUTH. No mechanism has more than four.
 const maxRounds = 16
 
-// auth runs AUTH (RFC 4954): the exchange is passed on line by line, up to
-// upstream's verdict. What the client says is written nowhere, and overwritten
-// when it is over.
+// auth runs AUTH (RFC 4954). It forwards the exchange line by line up to upstream's result.
+// The client's lines are not logged or stored, and their buffers are overwritten afterwards.
 func (s *session) auth(line []byte, cmd parse.Command) {
-	if !s.settle() {
+	if !s.answerQueue() {
 		return
 	}
 	word, initial, more := bytes.Cut(cmd.Arg, []byte(" "))
@@ -111,7 +108,7 @@ func (s *session) auth(line []byte, cmd parse.Command) {
 	s.authResult(mechanism, r, err)
 }
 
-// offers reports whether EHLO has offered a mechanism, named in capitals.
+// offers reports whether the reply to EHLO offered a mechanism, named in capitals.
 func (s *session) offers(mechanism string) bool {
 	for _, line := range s.offered.Lines {
 		if words := strings.Fields(line); words[0] == "AUTH" && slices.Contains(words[1:], mechanism) {
@@ -121,8 +118,8 @@ func (s *session) offers(mechanism string) bool {
 	return false
 }
 
-// sasl sends one line of the exchange and reads the answer. The connection must be as
-// secret as the one was by which AUTH was offered.
+// sasl sends one line of the exchange and reads the answer. The connection must be at least as
+// secret as the one whose AUTH was offered.
 func (s *session) sasl(line []byte) (wire.Reply, error) {
 	if !s.up.Caps.Has("AUTH") || !s.up.Caps.TLS && !s.up.Caps.Local {
 		return wire.Reply{}, errNoAuth
@@ -130,11 +127,11 @@ func (s *session) sasl(line []byte) (wire.Reply, error) {
 	if err := s.unasked(); err != nil {
 		return wire.Reply{}, err
 	}
-	s.up.out = slices.Grow(s.up.out[:0], len(line)+len("\r\n")) // so that no copy is left behind
+	s.up.out = slices.Grow(s.up.out[:0], len(line)+len("\r\n")) // growing later would leave a copy of the line in memory
 	s.up.out = append(append(s.up.out, line...), '\r', '\n')
 	err := s.send(s.up.out)
 	clear(s.up.out)
-	s.up.out = nil // grown beyond what commands need
+	s.up.out = nil // larger than commands need
 	if err != nil {
 		return wire.Reply{}, err
 	}
@@ -146,12 +143,11 @@ func (s *session) sasl(line []byte) (wire.Reply, error) {
 	return r, err
 }
 
-// errNoAuth reports a connection on which AUTH cannot be forwarded, though one before
-// could have.
+// errNoAuth reports that the connection does not offer AUTH, although an earlier one did.
 var errNoAuth = errors.New("upstream does not offer AUTH any more")
 
-// response passes a challenge on and reads the client's answer to it, which may be
-// "*": cancel. nil says that there is none, and that the exchange is over.
+// response forwards a challenge and reads the client's answer, which may be "*" for cancel.
+// nil means that the exchange is over.
 func (s *session) response(challenge wire.Reply) []byte {
 	s.write(challenge.Raw)
 	s.flush()
@@ -159,12 +155,12 @@ func (s *session) response(challenge wire.Reply) []byte {
 	if s.finished {
 		return nil
 	}
-	s.deadlines.await(s.settings.patience(), false)
+	s.deadlines.await(s.settings.commandTimeout(), false)
 	line, err := s.in.AuthLine()
 	s.deadlines.arrived()
 	switch {
 	case errors.Is(err, wire.ErrLongLine):
-		s.abandonUpstream() // it waits for an answer that there is not
+		s.abandonUpstream() // upstream would wait for an answer that never comes
 		s.refuse(replyLongSASL)
 	case err != nil:
 		s.abandonUpstream()
@@ -178,8 +174,8 @@ func (s *session) response(challenge wire.Reply) []byte {
 	return nil
 }
 
-// isSASL reports whether text can be base64, or "=", which stands for an empty
-// initial response.
+// isSASL reports whether text has only characters of base64. "=" stands for an empty initial
+// response.
 func isSASL(text []byte) bool {
 	for _, c := range text {
 		if c != '+' && c != '/' && c != '=' && !('0' <= c && c <= '9') && !('a' <= c|0x20 && c|0x20 <= 'z') {
@@ -189,7 +185,7 @@ func isSASL(text []byte) bool {
 	return len(text) > 0
 }
 
-// authResult ends the exchange.
+// authResult answers AUTH with the result of the exchange.
 func (s *session) authResult(mechanism string, r wire.Reply, err error) {
 	switch {
 	case errors.Is(err, errNoAuth):
@@ -201,14 +197,14 @@ func (s *session) authResult(mechanism string, r wire.Reply, err error) {
 	case r.Code == 235:
 		s.rules.Client.Authenticated = true
 		s.log.LogAttrs(context.Background(), slog.LevelInfo, "client authenticated",
-			s.who(slog.String("mechanism", mechanism))...)
+			s.logFields(slog.String("mechanism", mechanism))...)
 		s.write(r.Raw)
 	case r.Code == 421:
 		s.relay421(r)
 	default:
 		if s.checker.LogsMore(s.client.Addr()) {
 			s.log.LogAttrs(context.Background(), slog.LevelInfo, "authentication failed",
-				s.who(slog.String("mechanism", mechanism), slog.Int("upstream_code", r.Code))...)
+				s.logFields(slog.String("mechanism", mechanism), slog.Int("upstream_code", r.Code))...)
 		}
 		s.refuse(string(r.Raw))
 	}

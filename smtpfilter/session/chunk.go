@@ -8,14 +8,14 @@ import (
 	"blockd/smtpfilter/wire"
 )
 
-// chunk runs BDAT (RFC 3030). It goes on as BDAT, never as DATA: the octets of a
-// chunk are no lines, so nothing is asked of their line ends. Whatever is wrong with
-// the command, its octets are read; they must not be taken for commands.
+// chunk runs BDAT (RFC 3030). It forwards chunks as BDAT, never as DATA: a chunk does not
+// consist of lines, so its line ends are not checked. The octets are read even if the command
+// is wrong, because they must not be taken for commands.
 func (s *session) chunk(cmd parse.Command) {
-	if !s.settle() || cmd.Size == 0 && !cmd.Last && !s.countJunk() {
+	if !s.answerQueue() || cmd.Size == 0 && !cmd.Last && !s.countJunk() {
 		return
 	}
-	if cmd.Size > 2*s.sizeLimit() { // as for the data of a message that is too big
+	if cmd.Size > 2*s.sizeLimit() { // as for DATA, too much to read for nothing
 		s.end("protocol", replyTooBig)
 		return
 	}
@@ -57,10 +57,9 @@ func (s *session) chunk(cmd parse.Command) {
 	}
 }
 
-// refuseChunk says what is wrong with a chunk before it is read, "" if nothing is,
-// and whether that is the client's fault. Those after a chunk that has failed are
-// answered as that one was: to call them out of order would turn a failure that
-// passes into one that bounces.
+// refuseChunk returns the reply to a wrong chunk before it is read, or "". fault reports
+// whether the mistake is the client's. A chunk after a failed one gets the same answer: "out
+// of order" would turn a temporary failure into a bounce.
 func (s *session) refuseChunk(cmd parse.Command) (reply string, fault bool) {
 	switch {
 	case s.tx.lost:
@@ -71,7 +70,7 @@ func (s *session) refuseChunk(cmd parse.Command) (reply string, fault bool) {
 		return replyNeedMail, true
 	case s.tx.attempted == 0:
 		return replyNoRcpt, true
-	case s.tx.accepted == 0 && len(s.tx.aside) == 0:
+	case s.tx.accepted == 0 && len(s.tx.quarantined) == 0:
 		return replyNoRcpt, false
 	case cmd.Size > s.sizeLimit()-s.tx.size:
 		if m := s.tx.message; m != nil {
@@ -86,7 +85,7 @@ func (s *session) refuseChunk(cmd parse.Command) (reply string, fault bool) {
 	return "", false
 }
 
-// skipChunk reads a chunk that goes nowhere, and answers it.
+// skipChunk reads a chunk without forwarding it, and answers it.
 func (s *session) skipChunk(cmd parse.Command, reply string, fault bool) {
 	m := &message{started: time.Now(), outcome: "refused"}
 	if err := s.moveChunk(m, cmd); err != nil {
@@ -106,29 +105,29 @@ func (s *session) skipChunk(cmd parse.Command, reply string, fault bool) {
 	}
 }
 
-// announceChunk sends the command, unless the chunk waits for the header's end; it then
-// goes with the chunk in which that is. An error is the client's.
+// announceChunk sends the BDAT command. If the chunk waits for the end of the header, the
+// command waits too. An error is the client's.
 func (s *session) announceChunk(m *message, cmd parse.Command) error {
-	end := cmd.Size == 0 && cmd.Last // the command itself is the message's end
+	end := cmd.Size == 0 && cmd.Last // the command ends the message
 	switch {
 	case m.held == nil:
 		return s.announce(m, cmd.Size, cmd.Last)
 	case !end:
 		return nil
 	}
-	var all []byte // a header without a body, at most maxHeader octets
+	var all []byte // a header without a body, of at most maxHeader octets
 	s.readHeader(m, nil, true)
 	s.forwardHeld(m, func(piece []byte) { all = append(all, piece...) })
 	if err := s.announce(m, int64(len(all)), true); err != nil || len(all) == 0 {
 		return err
 	}
 	s.checkLoop(m, all)
-	s.keep(m, all)
+	s.copyPiece(m, all)
 	return s.finish(m, all, 1, 0)
 }
 
-// announce sends the command of size octets, whose count includes our own header
-// fields if it is the first.
+// announce sends the BDAT command for size octets. The first command also counts our own
+// header fields, and they follow it.
 func (s *session) announce(m *message, size int64, last bool) error {
 	var line []byte
 	if m.outcome == "" && m.forwarded {
@@ -150,8 +149,8 @@ func (s *session) announce(m *message, size int64, last bool) error {
 	return nil
 }
 
-// moveChunk reads exactly the octets of a chunk and moves them on, while there is
-// somewhere to move them. An error is the client's.
+// moveChunk reads exactly the octets of a chunk and forwards them while the message is
+// forwarded. An error is the client's.
 func (s *session) moveChunk(m *message, cmd parse.Command) error {
 	count := wire.NewChunk(cmd.Size)
 	if cmd.Size > int64(len(s.in.Buffered())) {
@@ -165,7 +164,7 @@ func (s *session) moveChunk(m *message, cmd parse.Command) error {
 		if !s.readHeader(m, piece, done && cmd.Last) {
 			s.releaseChunk(m, int64(len(piece))+count.Left(), cmd.Last)
 			s.checkLoop(m, piece)
-			s.keep(m, piece)
+			s.copyPiece(m, piece)
 			if done && cmd.Last && cmd.Size > 0 {
 				return s.finish(m, piece, 1, len(piece))
 			}
@@ -181,21 +180,21 @@ func (s *session) moveChunk(m *message, cmd parse.Command) error {
 	}
 }
 
-// releaseChunk moves on what was held until the header had ended, as the beginning of
-// a chunk of which left octets are still to come.
+// releaseChunk forwards what was held until the end of the header, as the beginning of a chunk
+// of which left octets are still to come.
 func (s *session) releaseChunk(m *message, left int64, last bool) {
 	if m.held == nil {
 		return
 	}
-	s.announce(m, m.held.Size()+left, last) // more than no octets, so it is not the end
+	s.announce(m, m.held.Size()+left, last) // the size is above 0, so the message does not end here
 	s.forwardHeld(m, func(piece []byte) {
 		s.checkLoop(m, piece)
-		s.keep(m, piece)
+		s.copyPiece(m, piece)
 		s.put(m, piece, false, false)
 	})
 }
 
-// chunkReply passes on upstream's answer to a chunk that is not the last.
+// chunkReply forwards upstream's answer to a chunk that is not the last.
 func (s *session) chunkReply(m *message) {
 	r, err := s.receive(s.settings.Limits.UpstreamReply, 250)
 	switch {
@@ -216,7 +215,7 @@ func (s *session) chunkReply(m *message) {
 	}
 }
 
-// failMessage answers the chunk that was the message's undoing.
+// failMessage answers the chunk that made the message fail.
 func (s *session) failMessage(m *message, r wire.Reply) {
 	s.logMessage(m, r)
 	s.withdraw(m)

@@ -12,9 +12,9 @@ func (s Settings) trusts(client netip.Addr) bool {
 	return slices.ContainsFunc(s.Trusted, func(p netip.Prefix) bool { return p.Contains(client) })
 }
 
-// connected asks about the client before the greeting, where that is configured, and
-// reports whether it is greeted. A client that is refused reads 554 instead and may then
-// say QUIT (RFC 5321, section 3.1); one that is deferred is to come again.
+// connected checks the client before the greeting, with ClientRejectAt "connect". It reports
+// whether the client is greeted. A refused client reads 554 instead and may then send QUIT
+// (RFC 5321, section 3.1). A deferred client is told to come again.
 func (s *session) connected() bool {
 	if s.settings.ClientRejectAt != "connect" {
 		return true
@@ -37,15 +37,15 @@ func (s *session) connected() bool {
 	return false
 }
 
-// tarpit holds the next answer back, with those before it given, and reports
-// whether the session goes on. A session that waits so costs what an idle one
-// does; beyond the limit of their number nobody waits, for a sender with many
-// connections would otherwise keep the others' away.
+// tarpit delays the next answer, and sends the earlier ones first. It reports whether the
+// session goes on. A delayed session costs as much as an idle one. Limits.Tarpits bounds their
+// number: beyond it no answer is delayed, because a sender with many connections could
+// otherwise keep other clients away.
 func (s *session) tarpit(wait time.Duration) bool {
 	if wait <= 0 {
 		return true
 	}
-	if !s.settle() {
+	if !s.answerQueue() {
 		return false
 	}
 	s.flush()

@@ -6,23 +6,23 @@ import (
 	"blockd/smtpfilter/parse"
 )
 
-// command runs one command line. line holds until the next read of the client.
+// command runs one command line. line is valid until the next read from the client.
 func (s *session) command(line []byte) {
 	cmd, err := parse.Line(line)
 	switch cmd.Verb {
-	case parse.HTTP: // a browser was sent here: nothing that follows is a command
+	case parse.HTTP: // a browser was led here; no later line is a command
 		s.end("protocol", replyHTTP)
 		return
-	case parse.BDAT: // the octets of its chunk follow, and must not be read as commands
+	case parse.BDAT: // the octets of its chunk follow and must not be read as commands
 		if !s.offered.Has("CHUNKING") {
 			s.end("protocol", replyNotServed)
 			return
 		}
-	case parse.AUTH: // whatever becomes of it, there may be a password in it
+	case parse.AUTH: // the line may contain a password, whatever its fate
 		defer s.in.Wipe()
 	}
 	if fault := (*parse.Error)(nil); errors.As(err, &fault) {
-		if cmd.Verb == parse.BDAT { // a chunk of unknown length
+		if cmd.Verb == parse.BDAT { // the length of the chunk is unknown
 			s.end("protocol", fault.Reply()+"\r\n")
 			return
 		}
@@ -57,7 +57,7 @@ func (s *session) command(line []byte) {
 	case parse.STARTTLS:
 		s.startTLS()
 	case parse.QUIT:
-		if s.settle() {
+		if s.answerQueue() {
 			s.reply(replyBye)
 			s.finished = true
 		}
@@ -66,10 +66,10 @@ func (s *session) command(line []byte) {
 	}
 }
 
-// pass lets upstream answer a command that changes nothing, or ends the
-// transaction, if there is an upstream session; else the reply is local.
+// pass runs a command that changes nothing, or only ends the transaction. Upstream answers it
+// if it is connected; otherwise the reply is local.
 func (s *session) pass(line []byte, verb parse.Verb, local string) {
-	if !s.settle() || !s.countJunk() {
+	if !s.answerQueue() || !s.countJunk() {
 		return
 	}
 	if s.up == nil {
@@ -91,8 +91,8 @@ func (s *session) pass(line []byte, verb parse.Verb, local string) {
 		if verb == parse.RSET {
 			s.reset()
 		}
-		s.reply(local) // nothing of the client's was lost
-	case r.Code == 421 && !s.up.tx: // upstream's patience with an idle connection is over
+		s.reply(local) // the client has lost nothing
+	case r.Code == 421 && !s.up.tx: // upstream has closed an idle connection
 		s.abandonUpstream()
 		if verb == parse.RSET {
 			s.reset()
@@ -105,15 +105,14 @@ func (s *session) pass(line []byte, verb parse.Verb, local string) {
 			s.reset()
 			s.up.tx = false
 			if r.Code >= 300 {
-				s.abandonUpstream() // who knows what it still holds
+				s.abandonUpstream() // upstream may still hold a transaction
 			}
 		}
 		s.write(r.Raw)
 	}
 }
 
-// countJunk counts a command that moves no mail. It reports whether the session
-// goes on.
+// countJunk counts a command that moves no mail. It reports whether the session goes on.
 func (s *session) countJunk() bool {
 	if s.junk++; s.junk > s.settings.Limits.JunkCommands {
 		s.end("junk", replyTooMuchJunk)

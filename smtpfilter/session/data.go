@@ -7,10 +7,10 @@ import (
 	"blockd/smtpfilter/wire"
 )
 
-// data runs DATA: 354 only as a copy of upstream's, 250 likewise, unless upstream
-// has no part in the message.
+// data runs DATA. The client gets 354 and 250 only as copies of upstream's, unless the message
+// goes into quarantine alone.
 func (s *session) data(line []byte) {
-	if !s.settle() {
+	if !s.answerQueue() {
 		return
 	}
 	switch {
@@ -29,7 +29,7 @@ func (s *session) data(line []byte) {
 	case s.tx.attempted == 0:
 		s.refuse(replyNoRcpt)
 		return
-	case s.tx.accepted == 0 && len(s.tx.aside) == 0: // a client that pipelines asks before it knows
+	case s.tx.accepted == 0 && len(s.tx.quarantined) == 0: // a pipelining client sends DATA before it knows
 		s.reply(replyNoRcpt)
 		return
 	}
@@ -53,8 +53,8 @@ func (s *session) data(line []byte) {
 	}
 }
 
-// dataUpstream sends DATA and passes upstream's answer on. It reports whether that
-// is 354; if not, the message has not begun.
+// dataUpstream sends DATA and forwards upstream's answer. It reports whether that is 354;
+// otherwise the message has not begun.
 func (s *session) dataUpstream(m *message, line []byte) bool {
 	r, err := s.exchange(line, 354)
 	if err == nil && r.Code == 354 {
@@ -73,17 +73,17 @@ func (s *session) dataUpstream(m *message, line []byte) bool {
 	case r.Code == 421:
 		s.relay421(r)
 	default:
-		s.write(r.Raw) // the transaction stands: RFC 5321, section 3.3
+		s.write(r.Raw) // the transaction stays open: RFC 5321, section 3.3
 	}
 	return false
 }
 
-// errFlood ends a client that goes on and on after its message was refused.
+// errFlood reports a client that keeps sending after its message was refused.
 var errFlood = errors.New("no end of data")
 
-// transfer moves data from the client on, up to the dot, and goes on to the dot
-// also when nothing is moved any more. An error means that the dot was not
-// reached; it is the client's.
+// transfer moves data from the client to upstream, up to the dot. If the message has failed,
+// it still reads up to the dot. An error is the client's, and means that the dot was not
+// reached.
 func (s *session) transfer(m *message) error {
 	limit := s.sizeLimit()
 	var scan wire.Data
@@ -103,7 +103,7 @@ func (s *session) transfer(m *message) error {
 		if !s.readHeader(m, piece, done) {
 			s.releaseData(m)
 			s.checkLoop(m, piece)
-			s.keepData(m, piece, done)
+			s.copyData(m, piece, done)
 			if done {
 				return s.finish(m, piece, len(".\r\n"), n)
 			}
@@ -112,7 +112,7 @@ func (s *session) transfer(m *message) error {
 		s.in.Discard(n)
 		switch {
 		case err != nil:
-			continue // after the bare octet more is buffered
+			continue // more is buffered after the bare octet
 		case m.octets > 2*limit+dataBuffer:
 			return errFlood
 		}
@@ -122,7 +122,7 @@ func (s *session) transfer(m *message) error {
 	}
 }
 
-// releaseData moves on what was held until the header had ended.
+// releaseData forwards what was held until the end of the header.
 func (s *session) releaseData(m *message) {
 	if m.held == nil {
 		return
@@ -132,12 +132,12 @@ func (s *session) releaseData(m *message) {
 	}
 	s.forwardHeld(m, func(piece []byte) {
 		s.checkLoop(m, piece)
-		s.keepData(m, piece, false)
+		s.copyData(m, piece, false)
 		s.put(m, piece, false, false)
 	})
 }
 
-// checkLoop looks for a message that goes in a circle.
+// checkLoop stops a message that travels in a loop.
 func (s *session) checkLoop(m *message, piece []byte) {
 	if m.loop != nil && m.loop.tooMany(piece) {
 		s.stop(m, "loop", replyLoop)

@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// deadlines bounds every read and write of a session. Each one sets its own
-// limit, with armClient or armUpstream; two things may cut it short from another goroutine: the end
-// of the session's whole time, and the end of the drain's. Between the dot and
-// upstream's reply neither does.
+// deadlines bounds every read and write of a session. The session sets each limit with
+// armClient or armUpstream. From other goroutines, the end of the session's time and the end
+// of the drain may cut a wait short. Between the dot and upstream's reply neither does.
 //
-// A deadline that is set may pass up to a grace-th of its limit late: moving it with
-// every command would cost more than reading one.
+// A wait may exceed its limit by 1/lateShare of it: moving the deadline with every command
+// would cost more than reading the command.
 type deadlines struct {
 	mu       sync.Mutex
 	client   armed
-	upstream armed // without a connection while there is none
-	idle     bool  // waiting for a command, without a transaction
+	upstream armed // its conn is nil while there is no connection
+	idle     bool  // the session waits for a command and has no transaction
 	final    bool  // between the dot and upstream's reply
 	draining bool  // the filter is stopping
-	over     bool  // no time is left
+	over     bool  // the session's time is over
 }
 
-// armed is a connection and the deadline that is set on it; zero: not known.
+// armed is a connection and the deadline that is set on it. The zero time means that the
+// deadline is not known.
 type armed struct {
 	conn net.Conn
 	at   time.Time
 }
 
-// grace is what share of a limit its deadline may pass late: 4.7 s of 5 min.
-const grace = 64
+// lateShare is the part of a limit by which its deadline may be late: 1/64, or 4.7 s of 5 min.
+const lateShare = 64
 
-// watch starts the clock of the session. The returned context ends when no
-// time is left; stop releases what watch holds.
+// watch starts the session's clock. The returned context ends when the session's time is over.
+// The caller calls stop at the end of the session.
 func (d *deadlines) watch(drain context.Context, l Limits) (hard context.Context, stop func()) {
 	hard, cancel := context.WithTimeout(context.WithoutCancel(drain), l.Session)
 	stopCut := context.AfterFunc(hard, d.cut)
@@ -53,10 +53,10 @@ func (d *deadlines) watch(drain context.Context, l Limits) (hard context.Context
 	}
 }
 
-// past is a deadline that ends a blocked read or write at once.
+// past returns a deadline that ends a blocked read or write at once.
 func past() time.Time { return time.Unix(1, 0) }
 
-// drain ends the wait of a session that has no transaction.
+// drain ends the wait for a command if the session has no transaction.
 func (d *deadlines) drain() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +67,7 @@ func (d *deadlines) drain() {
 	}
 }
 
-// cut ends whatever the session waits for, unless that is the final reply.
+// cut ends whatever the session waits for, except the final reply.
 func (d *deadlines) cut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,22 +81,22 @@ func (d *deadlines) cut() {
 	}
 }
 
-// armClient gives the next reads and writes of the client, together, the time limit.
-// A connection that is gone shows in the read or write itself.
+// armClient limits the next reads and writes of the client, together. A closed connection
+// shows up in the read or write itself.
 func (d *deadlines) armClient(limit time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.set(&d.client, limit)
 }
 
-// armUpstream is armClient for the connection that setUpstream has told of.
+// armUpstream is armClient for the connection that setUpstream has set.
 func (d *deadlines) armUpstream(limit time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.set(&d.upstream, limit)
 }
 
-// set arms one of the two with the lock held.
+// set sets the deadline of one connection. The caller holds the lock.
 func (d *deadlines) set(a *armed, limit time.Duration) {
 	if d.over && !d.final {
 		a.set(past())
@@ -105,10 +105,10 @@ func (d *deadlines) set(a *armed, limit time.Duration) {
 	a.within(limit)
 }
 
-// within sets a deadline after the limit, unless one is set that is as good.
+// within sets a deadline at or shortly after the limit, unless one is already set there.
 func (a *armed) within(limit time.Duration) {
 	at := time.Now().Add(limit)
-	late := at.Add(limit / grace)
+	late := at.Add(limit / lateShare)
 	if a.at.Before(at) || a.at.After(late) {
 		a.set(late)
 	}
@@ -119,11 +119,11 @@ func (a *armed) set(at time.Time) {
 	a.at = at
 }
 
-// farewell is the time for the last replies when no time is left.
+// farewell is the time for the last replies after the session's time is over.
 const farewell = 10 * time.Second
 
-// armReply gives the next write of replies its limit. When no time is left there
-// is still some for them: above all for the answer to a dot.
+// armReply limits the next write of replies. Replies get some time even after the session's
+// time is over, above all the answer to a dot.
 func (d *deadlines) armReply(limit time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,8 +133,8 @@ func (d *deadlines) armReply(limit time.Duration) {
 	d.client.within(limit)
 }
 
-// await arms the client for its next command. It reports false if there is to
-// be none: the filter is stopping and the session has no transaction.
+// await limits the wait for the next command. It returns false if the filter is stopping and
+// the session has no transaction: no command is read then.
 func (d *deadlines) await(limit time.Duration, idle bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,29 +146,28 @@ func (d *deadlines) await(limit time.Duration, idle bool) bool {
 	return true
 }
 
-// arrived ends an await.
+// arrived ends the wait that await began.
 func (d *deadlines) arrived() {
 	d.mu.Lock()
 	d.idle = false
 	d.mu.Unlock()
 }
 
-// finalReply marks the time between the dot and upstream's reply.
+// finalReply says whether the session waits for upstream's reply to the dot.
 func (d *deadlines) finalReply(on bool) {
 	d.mu.Lock()
 	d.final = on
 	d.mu.Unlock()
 }
 
-// setClient tells which connection takes the place of the client's, which is
-// part of it.
+// setClient replaces the client's connection by conn, which wraps it.
 func (d *deadlines) setClient(conn net.Conn) {
 	d.mu.Lock()
 	d.client = armed{conn: conn}
 	d.mu.Unlock()
 }
 
-// setUpstream tells which connection cut must end; nil: none.
+// setUpstream sets the connection to upstream that cut must end; nil means none.
 func (d *deadlines) setUpstream(conn net.Conn) {
 	d.mu.Lock()
 	d.upstream = armed{conn: conn}

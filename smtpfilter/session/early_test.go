@@ -63,17 +63,17 @@ func TestP3EarlyReplyIsSeenBehindAnOldDeadline(t *testing.T) {
 	}
 	defer far.Close()
 	s := &session{up: &upstreamConn{Conn: &upstream.Conn{Conn: near, R: bufio.NewReader(near)}}}
-	if s.waiting() {
+	if s.replyWaiting() {
 		t.Error("waiting() with nothing sent")
 	}
 	fmt.Fprint(far, "250 early\r\n")
-	for at := time.Now(); !s.waiting(); { // loopback takes a moment
+	for at := time.Now(); !s.replyWaiting(); { // loopback takes a moment
 		if time.Since(at) > time.Minute {
 			t.Fatal("what was sent does not arrive")
 		}
 	}
 	near.SetDeadline(past())
-	if !s.waiting() {
+	if !s.replyWaiting() {
 		t.Error("not seen behind a deadline that is over")
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"blockd/spool"
 )
 
-// A sender that a list blocks may have an entry that lets it pass if its message
-// proves something (docs/auth.md). Then the message goes upstream but for its end,
-// and a copy of it is kept here. When the client has sent all, the copy is looked
-// at. With proof upstream gets the end; without, its connection is closed, and what
-// it has is half a message that must not be delivered (RFC 5321, section 4.1.1.4).
+// A blocked sender may have an entry that lets a message pass if the message proves its sender
+// (docs/auth.md). Such a message goes upstream without its end, and a copy is kept here. When
+// the client has sent everything, the copy is examined. With proof, upstream gets the end.
+// Without proof, the connection to upstream is closed, and upstream discards the unfinished
+// message (RFC 5321, section 4.1.1.4).
 
-// finish moves the end of a message on, that is piece, of which consumed octets are
-// still in the client's buffer. If the message is to prove something first, the last octets,
-// so many as withheld says, wait for that: upstream discards a message without its end. An
-// error is the client's.
+// finish forwards piece, the end of the message, of which consumed octets are still in the
+// client's buffer. If the message must prove its sender first, finish holds the last withheld
+// octets back until it has: upstream discards a message without its end. An error is the
+// client's.
 func (s *session) finish(m *message, piece []byte, withheld, consumed int) error {
 	if m.proof == nil || m.outcome != "" {
-		s.secure(m)
+		s.commitCopy(m)
 		s.put(m, piece, true, true)
 		s.in.Discard(consumed)
 		return nil
@@ -30,23 +30,23 @@ func (s *session) finish(m *message, piece []byte, withheld, consumed int) error
 	cut := len(piece) - min(withheld, len(piece))
 	s.put(m, piece[:cut], false, false)
 	end := append([]byte(nil), piece[cut:]...)
-	s.in.Discard(consumed) // to watch the client is to read on
+	s.in.Discard(consumed) // watching the client reads into the buffer
 	s.flush()
 	if err := s.decide(m, true); err != nil {
 		return err
 	}
-	s.secure(m)
+	s.commitCopy(m)
 	s.put(m, end, true, true)
 	return nil
 }
 
-// decide settles what becomes of a message by its copy; a copy that is not the whole
-// message proves nothing. An error says that the client has gone away meanwhile.
+// decide decides about a message by its copy. If the copy is not whole, the message proves
+// nothing. An error means that the client has gone away meanwhile.
 func (s *session) decide(m *message, whole bool) error {
 	if m.outcome != "" {
 		return nil
 	}
-	if m.fields != nil && !m.fields.ended { // no more of the header is kept
+	if m.fields != nil && !m.fields.ended { // the copy holds no more of the header
 		m.fields.read(nil, true)
 		s.judgeHeader(m)
 	}
@@ -55,7 +55,7 @@ func (s *session) decide(m *message, whole bool) error {
 	defer proof.Close()
 	if !whole {
 		s.rules.Examine(s.hard, nil)
-		s.fulfil(m, s.rules.Message(), proof)
+		s.carryOut(m, s.rules.Message(), proof)
 		return nil
 	}
 	var err error
@@ -65,17 +65,17 @@ func (s *session) decide(m *message, whole bool) error {
 		return io.ErrUnexpectedEOF
 	case err != nil:
 		s.spoolFailed(m, err)
-	case s.hard.Err() != nil: // DNS was not given its time
+	case s.hard.Err() != nil: // the session's time has ended before DNS answered
 		s.stop(m, "timeout", replyInternal)
 	default:
-		s.fulfil(m, s.rules.Message(), proof)
+		s.carryOut(m, s.rules.Message(), proof)
 	}
 	return nil
 }
 
-// fulfil does what lists want done with a message that is under way. proof has what
-// came of it so far; nil = nothing has been moved yet.
-func (s *session) fulfil(m *message, d policy.Decision, proof *spool.Copy) {
+// carryOut refuses or quarantines a message that is on its way, as the decision says. proof
+// holds the message so far; nil means that nothing has been forwarded yet.
+func (s *session) carryOut(m *message, d policy.Decision, proof *spool.Copy) {
 	switch {
 	case d.Refuses():
 		m.tarpit = d.Tarpit
@@ -88,12 +88,12 @@ func (s *session) fulfil(m *message, d policy.Decision, proof *spool.Copy) {
 	}
 }
 
-// divert sends a message into quarantine that was on its way upstream, whole or in part.
+// divert moves a message into quarantine that was going upstream, whole or in part.
 func (s *session) divert(m *message, d policy.Decision, proof *spool.Copy) {
 	s.abandonUpstream()
 	m.forwarded = false
-	for _, recipient := range s.tx.taken {
-		s.tx.addAside(recipient, d)
+	for _, recipient := range s.tx.recipients {
+		s.tx.addQuarantined(recipient, d)
 	}
 	s.withdrawCopy(m) // the copy for other recipients, if there was one
 	err := s.openCopy(m)
@@ -105,8 +105,8 @@ func (s *session) divert(m *message, d policy.Decision, proof *spool.Copy) {
 	}
 }
 
-// keepProof adds octets of the message to the copy that is to prove something.
-func (s *session) keepProof(m *message, text []byte) {
+// copyProof adds octets to the copy that may prove the sender.
+func (s *session) copyProof(m *message, text []byte) {
 	switch _, err := m.proof.Write(text); {
 	case errors.Is(err, spool.ErrTooBig):
 		s.decide(m, false)
@@ -115,16 +115,16 @@ func (s *session) keepProof(m *message, text []byte) {
 	}
 }
 
-// spoolFailed is the disk's fault. Whether a listed sender is excused cannot be told
-// now: neither a refusal for good nor the mail of a listed sender may come of that,
-// so the client comes again, whatever on_error says.
+// spoolFailed ends the message after a disk error on its copy. It is then unknown whether the
+// listed sender is excused. The message must be neither refused for good nor accepted, so the
+// client is told to try again, whatever on_error says.
 func (s *session) spoolFailed(m *message, err error) {
 	s.metrics.spool.Inc()
-	s.log.LogAttrs(context.Background(), slog.LevelError, "copy failed", s.who(slog.Any("error", err))...)
+	s.log.LogAttrs(context.Background(), slog.LevelError, "copy failed", s.logFields(slog.Any("error", err))...)
 	s.stop(m, "copy-failed", replyInternal)
 }
 
-// dropProof gives up what is kept of the message but for the quarantine.
+// dropProof deletes the copies of the message, except the one in quarantine.
 func (m *message) dropProof() {
 	for _, c := range []**spool.Copy{&m.proof, &m.held} {
 		if *c != nil {

@@ -6,34 +6,34 @@ import (
 	"blockd/header"
 )
 
-// maxHeader bounds the header of a message whose fields lists are asked about, in
-// octets. Postfix reads 100 KiB of one by default, Sendmail 32.
+// maxHeader bounds the header of a message whose addresses are looked up, in octets. Postfix
+// reads 100 KiB of a header by default, Sendmail 32.
 const maxHeader = header.MaxOctets
 
-// maxKept bounds what is in memory of such a header: the fields that are asked about,
-// and a line whose end has not come. Four thousand sessions with as much take 256 MiB,
-// and of no honest message is it more than a hundredth.
+// maxKept bounds the memory for such a header, in octets: the fields that are looked up, and a
+// line that is not complete. For 4,000 sessions that is 256 MiB. An honest message needs less
+// than a hundredth of it.
 const maxKept = 64 << 10
 
-// fields finds the header fields that lists are asked about, in the octets of a
-// message as they come. Whatever a mail program may take for such a field is one:
-// they are looked for up to the first empty line, also after lines that are no fields.
+// fields finds the header fields whose addresses are looked up, in the octets of a message as
+// they come. Any line that a mail program may take for such a field counts. The search goes on
+// to the first empty line, even after lines that are not fields.
 type fields struct {
-	asked   func(name []byte) bool // whether lists are asked about a field
-	stuffed bool                   // the octets are those of DATA: a dot in front of a line is none of it
+	asked   func(name []byte) bool // reports whether lists check the addresses of a field; must be set
+	stuffed bool                   // the octets come by DATA, where a dot at the beginning of a line is not part of it
 	senders header.Senders
 
 	octets int
-	line   []byte // the line so far, where a piece has ended within it
-	name   string // of the field so far; "" = no list is asked about it
+	line   []byte // the beginning of a line, if a piece has ended within it
+	name   string // the current field's name; "" = it is not looked up
 	text   []byte
-	kept   int  // octets of the fields before it
-	ended  bool // the header has
-	over   bool // it is too big
+	kept   int  // octets of earlier fields
+	ended  bool // the header has ended
+	over   bool // the header is too big
 }
 
-// read takes p, the octets after those already read; last says that no more come. It
-// reports whether the header has ended.
+// read reads p, the next octets of the message. last says that no more come. read reports
+// whether the header has ended.
 func (f *fields) read(p []byte, last bool) bool {
 	for !f.ended && len(p) > 0 {
 		line, rest, whole := bytes.Cut(p, []byte{'\n'})
@@ -63,7 +63,7 @@ func (f *fields) read(p []byte, last bool) bool {
 	return f.ended
 }
 
-// endLine takes a whole line, without LF.
+// endLine adds a whole line, without its LF.
 func (f *fields) endLine(line []byte) {
 	line = bytes.TrimSuffix(line, []byte{'\r'})
 	if f.stuffed {
@@ -83,7 +83,7 @@ func (f *fields) endLine(line []byte) {
 	}
 }
 
-// endField takes the field whose lines are whole.
+// endField adds the current field, whose lines are complete.
 func (f *fields) endField() {
 	if f.name != "" {
 		f.senders.Add(f.name, string(f.text))

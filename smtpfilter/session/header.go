@@ -6,12 +6,11 @@ import (
 	"blockd/policy"
 )
 
-// Where lists are asked about addresses in the header, upstream gets no octet before
-// the header has ended: a tag must stand on top of it, and what goes into quarantine
-// must not have gone elsewhere.
+// If lists check header addresses, upstream gets no octet before the header has ended: a tag
+// goes above the header, and a message for the quarantine must not go upstream.
 
-// watchHeader begins to read the header of a message, if lists are asked about it. A
-// message that decides about its sender goes on meanwhile, because it gets no tag.
+// watchHeader begins to read the header of a message if lists check it. A message whose end
+// decides about the sender is forwarded meanwhile, because it gets no tag.
 func (s *session) watchHeader(m *message, stuffed bool) {
 	if !s.rules.ReadsHeader() {
 		return
@@ -22,10 +21,11 @@ func (s *session) watchHeader(m *message, stuffed bool) {
 	}
 }
 
+// readsField reports whether lists check the addresses of the field.
 func (s *session) readsField(name []byte) bool { return s.rules.ReadsField(string(name)) }
 
-// readHeader reads on in the header. It reports whether piece is to wait for more of
-// it, and then holds it.
+// readHeader reads the next piece of the header. It reports whether piece must wait for more
+// of the header, and then holds it.
 func (s *session) readHeader(m *message, piece []byte, last bool) (waits bool) {
 	if m.fields == nil || m.fields.ended || m.outcome != "" {
 		return false
@@ -43,7 +43,7 @@ func (s *session) readHeader(m *message, piece []byte, last bool) (waits bool) {
 	return true
 }
 
-// judgeHeader decides at the end of the header.
+// judgeHeader decides about the message at the end of the header.
 func (s *session) judgeHeader(m *message) {
 	all, ok := m.fields.senders.Addresses()
 	fault := policy.Reply{}
@@ -51,7 +51,7 @@ func (s *session) judgeHeader(m *message) {
 		fault = refuseManySenders
 	}
 	d := s.rules.Header(all, fault)
-	s.fulfil(m, d, nil)
+	s.carryOut(m, d, nil)
 	if m.outcome != "" {
 		return
 	}
@@ -63,7 +63,8 @@ func (s *session) judgeHeader(m *message) {
 	}
 }
 
-// forwardHeld moves on what was held, as move does it, before what comes next.
+// forwardHeld passes the held octets to move, in order. The caller then forwards what comes
+// next.
 func (s *session) forwardHeld(m *message, move func(piece []byte)) {
 	held := m.held
 	m.held = nil

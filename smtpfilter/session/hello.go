@@ -11,28 +11,26 @@ import (
 	"blockd/smtpfilter/upstream"
 )
 
-// mirrored are the extensions that a relay of whole lines and unchanged data can
-// pass on. Any other keyword may change the grammar of the wire: CHUNKING,
-// BINARYMIME and AUTH do and have their own rules, and of an unknown one nobody
-// knows.
+// mirrored has the extensions that a relay of whole lines and unchanged data can offer if
+// upstream does. CHUNKING, BINARYMIME and AUTH change the grammar of the wire and have their
+// own rules. An unknown extension may change it too, so it is not offered.
 var mirrored = []string{
 	"PIPELINING", "SIZE", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES", "DSN", "DELIVERBY",
 	"MT-PRIORITY", "LIMITS", "RRVS", "FUTURERELEASE", "HELP",
 }
 
-// probeTime is how long a client waits in EHLO for an upstream that has not
-// been reached since the start.
+// probeTime is how long EHLO waits for an upstream that has not been reached since the start.
 const probeTime = 10 * time.Second
 
 // hello answers EHLO and HELO. Both end a transaction (RFC 5321, section 4.1.4).
 func (s *session) hello(cmd parse.Command) {
-	if !s.settle() || !s.countJunk() || !s.resetUpstream() {
+	if !s.answerQueue() || !s.countJunk() || !s.resetUpstream() {
 		return
 	}
 	s.reset()
 	if esmtp := cmd.Verb == parse.EHLO; esmtp != s.esmtp || string(cmd.Arg) != s.rules.Client.Helo {
 		if !s.rules.Client.Authenticated {
-			s.closeUpstream() // it was told another name, and cannot be told anew
+			s.closeUpstream() // upstream was told another name, and that cannot be changed
 		}
 		s.esmtp, s.rules.Client.Helo = esmtp, string(cmd.Arg)
 	}
@@ -44,8 +42,8 @@ func (s *session) hello(cmd parse.Command) {
 	}
 	caps, ok := s.upstreamCaps()
 	if !ok {
-		// To offer nothing would be an answer for good: mail that needs SMTPUTF8
-		// would bounce. On anything but 421 clients fall back to HELO.
+		// A reply without extensions would be final: mail that needs SMTPUTF8 would bounce.
+		// After any code but 421 clients fall back to HELO.
 		s.end("upstream", replyNotReached)
 		return
 	}
@@ -64,7 +62,7 @@ func (s *session) hello(cmd parse.Command) {
 	s.reply(b.String())
 }
 
-// resetUpstream ends upstream's transaction when the client begins anew.
+// resetUpstream ends upstream's transaction when the client greets again.
 func (s *session) resetUpstream() bool {
 	if s.up == nil || !s.up.tx {
 		return true
@@ -84,7 +82,7 @@ func (s *session) resetUpstream() bool {
 	return true
 }
 
-// upstreamCaps is what upstream can do; ok is false if it was never reached.
+// upstreamCaps returns upstream's extensions. ok is false if upstream has never been reached.
 func (s *session) upstreamCaps() (caps upstream.Caps, ok bool) {
 	if s.up != nil {
 		return s.up.Caps, true
@@ -100,7 +98,7 @@ func (s *session) upstreamCaps() (caps upstream.Caps, ok bool) {
 	return s.upstream.Caps()
 }
 
-// offer is what the client may use of what upstream can do.
+// offer returns the extensions of upstream that the client may use.
 func (s *session) offer(caps upstream.Caps) upstream.Caps {
 	var o upstream.Caps
 	for _, line := range caps.Lines {
@@ -127,13 +125,13 @@ func (s *session) offer(caps upstream.Caps) upstream.Caps {
 	return o
 }
 
-// keyword is the first word of an EHLO line.
+// keyword returns the first word of an EHLO line.
 func keyword(line string) string {
 	word, _, _ := strings.Cut(line, " ")
 	return word
 }
 
-// sizeLimit is the largest message the client may send, in octets.
+// sizeLimit returns the size of the largest message that the client may send, in octets.
 func (s *session) sizeLimit() int64 {
 	if s.offered.Size > 0 {
 		return s.offered.Size

@@ -7,16 +7,16 @@ import (
 	"blockd/policy"
 )
 
-// spared reports whether nothing is asked of the client but what lists say: clients of
-// this machine, of trusted networks and authenticated ones may be whoever they like,
-// and recipients that must be reachable are (RFC 5321, section 4.5.1).
+// spared reports whether only lists are checked, and not the rules on the client's names. That
+// holds for clients on this machine, in trusted networks or authenticated, and for recipients
+// that must be reachable (RFC 5321, section 4.5.1).
 func (s *session) spared(recipient string) bool {
 	client := &s.rules.Client
 	return client.Trusted || client.Authenticated || s.client.Addr().Unmap().IsLoopback() || s.checker.Exempt(recipient)
 }
 
-// heloFault is the refusal of a recipient because of what the client has called
-// itself; the zero Reply is none.
+// heloFault returns the refusal of a recipient because of the client's HELO name; the zero
+// Reply if there is none.
 func (s *session) heloFault(recipient string) policy.Reply {
 	if s.settings.Helo != "valid" || s.spared(recipient) {
 		return policy.Reply{}
@@ -30,7 +30,7 @@ func (s *session) heloFault(recipient string) policy.Reply {
 	return policy.Reply{}
 }
 
-// ownAddr is the address that the client has reached us at; zero: not known.
+// ownAddr returns our own address in the client's connection; zero if it is not known.
 func (s *session) ownAddr() netip.Addr {
 	at, err := netip.ParseAddrPort(s.conn.LocalAddr().String())
 	if err != nil {
@@ -39,8 +39,8 @@ func (s *session) ownAddr() netip.Addr {
 	return at.Addr().Unmap().WithZone("")
 }
 
-// heloLiteral reads an address literal (RFC 5321, section 4.1.3); ip is zero for one
-// that is malformed.
+// heloLiteral reads an address literal (RFC 5321, section 4.1.3). ip is zero if the literal is
+// malformed.
 func heloLiteral(name string) (literal bool, ip netip.Addr) {
 	text, ok := strings.CutPrefix(name, "[")
 	if !ok {
@@ -58,9 +58,9 @@ func heloLiteral(name string) (literal bool, ip netip.Addr) {
 	return true, ip.Unmap()
 }
 
-// validHost reports whether name is a domain name: labels of letters, digits,
-// hyphens inside, and underscores, which machines have in their names all over the
-// world. A bare address is none, for it needs brackets.
+// validHost reports whether name is a domain name. Its labels have letters, digits, hyphens
+// inside, and underscores, which many machines have in their names. A bare address is not
+// valid, because it needs brackets.
 func validHost(name string) bool {
 	name = strings.TrimSuffix(name, ".")
 	if len(name) == 0 || len(name) > 253 {

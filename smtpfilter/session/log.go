@@ -8,38 +8,38 @@ import (
 	"blockd/smtpfilter/wire"
 )
 
-// who is what every line of a session says.
-func (s *session) who(more ...slog.Attr) []slog.Attr {
-	attrs := make([]slog.Attr, 0, 16) // room for what the line of a message adds
+// logFields returns the fields of every log line of a session, and more.
+func (s *session) logFields(more ...slog.Attr) []slog.Attr {
+	attrs := make([]slog.Attr, 0, 16) // room for the fields of a message
 	attrs = append(attrs, slog.String("door", s.door.Name), slog.String("client", s.rules.Client.String()), slog.String("helo", s.rules.Client.Helo))
-	return append(append(attrs, s.own()...), more...)
+	return append(append(attrs, s.sessionFields()...), more...)
 }
 
-// own is what the session adds to the line of a decision.
-func (s *session) own() []slog.Attr {
+// sessionFields returns the session's own fields of the log line of a decision.
+func (s *session) sessionFields() []slog.Attr {
 	return []slog.Attr{slog.String("session", s.id), slog.Int("port", int(s.client.Port()))}
 }
 
-// logMailRefused writes that upstream would not have the sender.
+// logMailRefused logs that upstream has refused the sender.
 func (s *session) logMailRefused(r wire.Reply) {
 	s.logRefusal("sender refused upstream", slog.String("upstream_reply", firstLine(r.Raw)))
 }
 
-// logRecipientRefused writes that upstream would not have a recipient.
+// logRecipientRefused logs that upstream has refused a recipient.
 func (s *session) logRecipientRefused(recipient string, r wire.Reply) {
 	s.logRefusal("recipient refused upstream",
 		slog.String("recipient", recipient), slog.String("upstream_reply", firstLine(r.Raw)))
 }
 
-// logRefusal writes a line about what a client may repeat as fast as it likes.
+// logRefusal logs an event that a client may repeat as fast as it likes.
 func (s *session) logRefusal(message string, more ...slog.Attr) {
 	if s.checker.LogsMore(s.client.Addr()) {
 		s.logTransaction(message, more...)
 	}
 }
 
-// logMessage counts a message and writes its one line. r is upstream's reply to
-// the dot, if it came to that.
+// logMessage counts a message and writes its one log line. r is upstream's reply to the dot,
+// or zero.
 func (s *session) logMessage(m *message, r wire.Reply) {
 	s.metrics.messages.WithLabelValues(m.outcome).Inc()
 	if m.outcome != "accepted" && m.outcome != "quarantined" && !s.checker.LogsMore(s.client.Addr()) {
@@ -59,7 +59,7 @@ func (s *session) logMessage(m *message, r wire.Reply) {
 		slog.String("verdict", string(verdict)), slog.String("generation", generation),
 	}
 	if m.kept != "" {
-		attrs = append(attrs, slog.String("quarantine", m.kept), slog.Int("set_aside", len(s.tx.aside)))
+		attrs = append(attrs, slog.String("quarantine", m.kept), slog.Int("set_aside", len(s.tx.quarantined)))
 	}
 	if r.Code != 0 {
 		attrs = append(attrs, slog.String("upstream_reply", firstLine(r.Raw)))
@@ -69,8 +69,8 @@ func (s *session) logMessage(m *message, r wire.Reply) {
 	s.logTransaction(message, attrs...)
 }
 
-// logTransaction writes a line about the current transaction.
+// logTransaction logs a line about the current transaction.
 func (s *session) logTransaction(message string, more ...slog.Attr) {
-	attrs := s.who(slog.String("id", s.tx.id), slog.String("sender", s.tx.sender))
+	attrs := s.logFields(slog.String("id", s.tx.id), slog.String("sender", s.tx.sender))
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, message, append(attrs, more...)...)
 }

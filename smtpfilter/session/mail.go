@@ -10,9 +10,9 @@ import (
 	"blockd/smtpfilter/upstream"
 )
 
-// mail runs MAIL. The sender is looked up here, once, for the whole transaction.
+// mail runs MAIL. It looks the sender up, once for the whole transaction.
 func (s *session) mail(line []byte, cmd parse.Command) {
-	if !s.settle() {
+	if !s.answerQueue() {
 		return
 	}
 	fault := cmd.Params.Unannounced(s.offered.Has)
@@ -47,7 +47,7 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 		}
 	}
 	if kind, _ := s.rules.Verdict(); kind == policy.Blocked {
-		// Kept back until a recipient comes that has the mail all the same.
+		// Hold MAIL back until some recipient may have the message nevertheless.
 		s.tx.held = true
 		s.tx.line = bytes.Clone(line)
 		s.reply(replyMailOK)
@@ -56,10 +56,10 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 	s.forwardMail(line)
 }
 
-// forwardMail sends the line of MAIL. A connection that has served before may have been
-// closed by upstream meanwhile, and then is opened anew: between transactions
-// nothing is lost by that. To notice, the answer must be awaited; on a fresh
-// connection the recipients may follow at once.
+// forwardMail sends MAIL to upstream. Upstream may have closed a connection that was idle
+// since an earlier transaction; forwardMail then opens a new one, and nothing is lost. To
+// notice that, it must await the answer to MAIL. On a fresh connection RCPT may follow at
+// once.
 func (s *session) forwardMail(line []byte) {
 	p := pending{verb: parse.MAIL}
 	if s.up != nil {
@@ -83,7 +83,7 @@ func (s *session) forwardMail(line []byte) {
 	s.forward(line, p)
 }
 
-// rcpt runs RCPT: each recipient of a listed sender is answered on its own.
+// rcpt runs RCPT. Each recipient of a listed sender gets its own answer.
 func (s *session) rcpt(line []byte, cmd parse.Command) {
 	fault := cmd.Params.Unannounced(s.offered.Has)
 	switch {
@@ -116,7 +116,7 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		return
 	}
 	d := s.rules.Recipient(recipient)
-	if d.Tarpit > 0 && !(s.tarpit(d.Tarpit) && s.standing()) {
+	if d.Tarpit > 0 && !(s.tarpit(d.Tarpit) && s.transactionOpen()) {
 		return
 	}
 	if d.Refuses() {
@@ -127,7 +127,7 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 	if d.Outcome != policy.Quarantine {
 		refusal := s.heloFault(recipient)
 		if refusal.Code == 0 {
-			if line = s.lookBack(line, recipient); line == nil {
+			if line = s.checkReverse(line, recipient); line == nil {
 				return
 			}
 			refusal = s.reverseFault(recipient)
@@ -142,13 +142,13 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		return
 	}
 	if d.Outcome == policy.Quarantine {
-		s.setAside(recipient, d)
+		s.quarantineRecipient(recipient, d)
 		return
 	}
 	if s.settings.Protocol == upstream.LMTP {
-		// One reply a recipient follows the dot in LMTP (RFC 2033, section 4.2),
-		// and SMTP has room for one. So there is one recipient.
-		if !s.settle() || !s.standing() {
+		// In LMTP each recipient has its own reply after the dot (RFC 2033, section 4.2). SMTP
+		// has only one reply, so the message has only one recipient.
+		if !s.answerQueue() || !s.transactionOpen() {
 			return
 		}
 		if s.tx.accepted > 0 {
@@ -161,8 +161,9 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		return
 	}
 	if s.up != nil && cmd.Params.Unannounced(s.up.Caps.Has) != nil {
-		// Offered by an earlier session and not by this one. Upstream would say
-		// 555 and the client bounce; it is to come again and be offered less.
+		// An earlier upstream connection offered the parameter and this one does not. Upstream
+		// would answer 555, and the mail would bounce. The client is told to connect again,
+		// and is then offered less.
 		s.end("upstream", replyChanged)
 		return
 	}
@@ -170,13 +171,13 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 	s.forward(line, pending{verb: parse.RCPT, recipient: recipient, exempt: d.Exempt, noted: d.AwaitsMessage || s.rules.ReadsHeader()})
 }
 
-// shares reports whether the recipient of d can be one of this message's. One that cannot
-// is answered: the client sends it again, in a transaction of its own.
+// shares reports whether the recipient of d can share this message. If not, shares answers
+// RCPT, and the client sends the message again for that recipient in a transaction of its own.
 func (s *session) shares(d policy.Decision) bool {
 	if s.rules.Shares(d) {
 		return true
 	}
-	if !s.settle() || !s.standing() { // those before it may have been refused
+	if !s.answerQueue() || !s.transactionOpen() { // earlier recipients may have been refused by now
 		return false
 	}
 	if s.rules.Shares(d) {
@@ -188,34 +189,33 @@ func (s *session) shares(d policy.Decision) bool {
 	return false
 }
 
-// answerDecision gives a list's answer. One with the code 421 or 521 is the last of the
-// session.
+// answerDecision sends the reply of a refusal. A reply with 421 or 521 ends the session.
 func (s *session) answerDecision(r policy.Reply) {
 	if !r.Ends() {
 		s.turnDown(textOf(r))
 		return
 	}
-	if s.settle() {
+	if s.answerQueue() {
 		s.end("list", textOf(r))
 	}
 }
 
-// standing reports whether the transaction has outlived a settle: what was in
-// flight may have cost it. If not, RCPT is answered.
-func (s *session) standing() bool {
+// transactionOpen reports whether the transaction is still open after answerQueue, because a
+// queued command may have ended it. If it is not, transactionOpen answers RCPT.
+func (s *session) transactionOpen() bool {
 	switch {
 	case s.tx.lost:
 		s.reply(replyLost)
-	case !s.tx.open: // MAIL was in flight and has been refused
+	case !s.tx.open: // MAIL was in flight, and upstream has refused it
 		s.refuse(replyNeedMail)
 	}
 	return s.tx.open
 }
 
-// release sends the MAIL line that was kept back. The client has had its 250 for
-// it, so what upstream has against it is the answer to RCPT.
+// release sends the held MAIL to upstream. The client already has a 250 for it, so a refusal
+// of MAIL becomes the answer to RCPT.
 func (s *session) release() bool {
-	if !s.settle() {
+	if !s.answerQueue() {
 		return false
 	}
 	reused := s.up != nil
@@ -249,7 +249,7 @@ func (s *session) release() bool {
 	return true
 }
 
-// address is that of a path, without brackets and source route.
+// address returns the address in a path, without brackets and source route.
 func address(p addr.Path) string {
 	if len(p.Domain) == 0 {
 		return string(p.Local)

@@ -11,39 +11,39 @@ import (
 	"blockd/spool"
 )
 
-// message is one message on its way, by DATA or by BDAT: to upstream, into
-// quarantine, or both.
+// message is one message that comes by DATA or BDAT and goes upstream, into quarantine, or
+// both.
 type message struct {
 	started   time.Time
-	waited    time.Duration // for the client
-	octets    int64         // of the client's; with DATA dots stuffed, and the dot line
-	forwarded bool          // upstream has recipients of it
-	outcome   string        // a word of the metric; before the end: why nothing more is moved, "" = all goes on
-	reply     string        // our own answer to its end
-	over      string        // why the session ends with it, a word of the metric; "" = it goes on
-	announced bool          // of BDAT: upstream has had the first chunk's command
-	kept      string        // the copy's name in quarantine, once the message was accepted
-	loop      *hops         // nil: nothing is added, so circles are not looked for
-	head      []byte        // of DATA: our own header fields, until they go with the first piece
+	waited    time.Duration // time spent waiting for the client
+	octets    int64         // octets from the client; with DATA they include stuffed dots and the dot line
+	forwarded bool          // upstream has accepted recipients of the message
+	outcome   string        // a label of the metric; before the end, why the rest is only read; "" = it is forwarded
+	reply     string        // our own answer to the end of the message
+	over      string        // why the session ends after the message, a label of the metric; "" = it goes on
+	announced bool          // upstream has got the command of the first chunk
+	kept      string        // the name of the copy in quarantine, once the message is accepted
+	loop      *hops         // counts hops; nil if no field is added, because loops cannot be recognized then
+	head      []byte        // our own header fields, until they go with the first piece of DATA
 
-	fields *fields       // of its header that lists are asked about; nil = none
-	held   *spool.Copy   // what waits for the header's end; nil = nothing does
-	proof  *spool.Copy   // of a message that decides about a sender, until it has
-	tarpit time.Duration // hold our answer back
+	fields *fields       // reads the header fields that are looked up; nil = none are
+	held   *spool.Copy   // octets that wait for the end of the header; nil = none
+	proof  *spool.Copy   // the copy that may prove the sender, until it is examined
+	tarpit time.Duration // how long to delay our answer
 
-	copy *mailbox.Copy // into quarantine; nil: none, or it is to stay there
-	dots wire.Unstuff  // of DATA, for copy
-	safe bool          // copy is on the disk
+	copy *mailbox.Copy // the copy in quarantine; nil if there is none, or it is to stay
+	dots wire.Unstuff  // removes the stuffed dots of DATA for copies
+	safe bool          // copy is safe on disk
 }
 
-// newMessage begins the transaction's message; stuffed says that it comes by DATA. It
-// fails where the quarantine does.
+// newMessage begins the transaction's message; stuffed says that it comes by DATA. It fails if
+// the quarantine fails.
 func (s *session) newMessage(stuffed bool) (*message, error) {
 	m := &message{started: time.Now(), forwarded: s.tx.accepted > 0}
 	if m.forwarded && (s.traces() || s.rules.Tag() != (policy.Tag{})) {
 		m.loop = newHops(s.settings.Hostname)
 	}
-	if len(s.tx.aside) > 0 {
+	if len(s.tx.quarantined) > 0 {
 		if err := s.openCopy(m); err != nil {
 			s.logQuarantine(err)
 			s.withdraw(m)
@@ -58,9 +58,9 @@ func (s *session) newMessage(stuffed bool) (*message, error) {
 	return m, nil
 }
 
-// stop ends what is moved and settles the outcome. Upstream has had no end of the
-// message, and is closed without one. The first reason stands, but for a bare
-// octet, which is the worst.
+// stop stops forwarding the message and sets its outcome. Upstream's connection is closed
+// without the end of the message. The first reason stays, except that a bare octet replaces
+// any other reason.
 func (s *session) stop(m *message, why, reply string) {
 	if m.outcome != "" && why != "bare" {
 		return
@@ -75,23 +75,23 @@ func (s *session) stop(m *message, why, reply string) {
 	}
 }
 
-// put moves a piece on to upstream; end says that it holds the end of what
-// upstream will answer, last that it holds the end of the message.
+// put sends a piece to upstream. end says that upstream answers after the piece; last says
+// that the piece ends the message.
 func (s *session) put(m *message, piece []byte, end, last bool) {
 	if m.outcome != "" || !m.forwarded || len(piece) == 0 {
 		return
 	}
-	if end && s.waiting() {
-		if s.early(m); m.outcome != "" {
+	if end && s.replyWaiting() {
+		if s.earlyReply(m); m.outcome != "" {
 			return
 		}
 	}
-	// From the end on the message may be delivered: nothing but upstream's answer
-	// may end the session before it is known.
+	// Upstream may deliver the message as soon as it has the end. From here until its answer
+	// is known, nothing else may end the session.
 	s.deadlines.finalReply(last)
 	if head := m.head; len(head) > 0 {
 		m.head = nil
-		if len(head)+len(piece) <= batch { // most messages: one write, and one packet for upstream
+		if len(head)+len(piece) <= batch { // most messages need one write, and one packet to upstream
 			piece = append(append(s.up.out[:0], head...), piece...)
 			s.up.out = piece[:0]
 		} else if s.sendData(m, head); m.outcome != "" {
@@ -101,10 +101,10 @@ func (s *session) put(m *message, piece []byte, end, last bool) {
 	s.sendData(m, piece)
 }
 
-// early settles a message that upstream has answered before its end. A refusal
-// is the answer. A 250 cannot be: taken for the end's it would lose a message
-// that upstream goes on to refuse, and all later replies would be out of step.
-func (s *session) early(m *message) {
+// earlyReply ends a message that upstream has answered before its end. A refusal is the answer
+// to the message. A 250 cannot be: upstream may still refuse the message, which would then be
+// lost, and all later replies would be out of step.
+func (s *session) earlyReply(m *message) {
 	s.deadlines.armUpstream(time.Second)
 	r, err := wire.ReadReply(s.up.R)
 	if err == nil && r.Code >= 400 {
@@ -118,25 +118,25 @@ func (s *session) early(m *message) {
 	s.stop(m, "upstream-lost", replyInternal)
 }
 
-// patience is how long the client has for its next octets. What upstream takes
-// to read them is not held against it.
-func (s *session) patience(m *message) time.Duration {
+// dataTimeout returns how long the client has for its next octets. Time that upstream takes to
+// read does not count against the client.
+func (s *session) dataTimeout(m *message) time.Duration {
 	l := s.settings.Limits
 	earned := l.DataStart + time.Duration(m.octets/int64(l.MinDataRate))*time.Second
 	return min(l.DataBlock, earned-m.waited)
 }
 
-// fill waits for more of the message. An error is the client's.
+// fill reads more of the message. An error is the client's.
 func (s *session) fill(m *message) error {
-	s.deadlines.armClient(s.patience(m))
+	s.deadlines.armClient(s.dataTimeout(m))
 	asked := time.Now()
 	err := s.in.Fill()
 	m.waited += time.Since(asked)
 	return err
 }
 
-// sendData writes to upstream. A failure is upstream's: it may have said why
-// before it closed (RFC 5321, section 3.8), and then that is the answer.
+// sendData writes to upstream. If that fails, upstream may have said why before it closed (RFC
+// 5321, section 3.8); that reply is then the answer.
 func (s *session) sendData(m *message, p []byte) {
 	s.deadlines.armUpstream(s.settings.Limits.DataBlock)
 	_, err := s.up.Write(p)
@@ -156,7 +156,7 @@ func (s *session) sendData(m *message, p []byte) {
 	}
 }
 
-// conclude answers the end of a message, all of which the client has sent.
+// conclude answers the end of a message that the client has sent whole.
 func (s *session) conclude(m *message) {
 	switch {
 	case m.outcome == "" && m.forwarded:
@@ -166,7 +166,7 @@ func (s *session) conclude(m *message) {
 	default:
 		s.logMessage(m, wire.Reply{})
 		s.reset()
-		s.forsakeUpstream() // a message for the quarantine alone may have left MAIL there
+		s.forsakeUpstream() // upstream may have MAIL of a message for the quarantine alone
 		s.tarpit(m.tarpit)
 		if m.over != "" {
 			s.end(m.over, m.reply)
@@ -176,7 +176,7 @@ func (s *session) conclude(m *message) {
 	}
 }
 
-// broken ends a session whose client has not sent its message to the end.
+// broken ends a session whose client has not sent the end of its message.
 func (s *session) broken(m *message, err error) {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -193,9 +193,9 @@ func (s *session) broken(m *message, err error) {
 	}
 }
 
-// finalReply waits for upstream's answer to the message and passes it on. Whatever
-// else comes, the client hears that the message is still its own: a message
-// twice is better than none.
+// finalReply waits for upstream's answer to the message and forwards it. Without a clear
+// answer the client is told to send the message again: a message that arrives twice is better
+// than a lost one.
 func (s *session) finalReply(m *message) {
 	defer s.deadlines.finalReply(false)
 	r, err := s.receive(s.settings.Limits.FinalReply, 250)
@@ -218,27 +218,27 @@ func (s *session) finalReply(m *message) {
 		s.write(r.Raw)
 	default:
 		m.outcome = "accepted"
-		m.keep()
+		m.keepCopy()
 		s.rules.Completed()
 		s.errors, s.junk = 0, 0
 		s.up.tx = false
 		s.write(r.Raw)
-		s.flush() // before our own disk is waited for: a client that gives up sends it twice (RFC 1047)
+		s.flush() // before we wait for our own disk: a client that gives up sends the message twice (RFC 1047)
 		s.logMessage(m, r)
 		s.reset()
 	}
-	s.flush() // at once: a stop of the filter must not come in between
+	s.flush() // at once, so that a stop of the filter cannot come in between
 }
 
-// widen gives the client's data a large buffer.
+// widen gives the client's reader a large buffer.
 func (s *session) widen() {
 	if !s.in.Wide() {
 		s.in.Widen(s.buffers.Get().(*[dataBuffer]byte)[:])
 	}
 }
 
-// reset ends the transaction, whatever its state. What of its message lies in
-// quarantine goes, unless the message was accepted.
+// reset ends the transaction in any state. It deletes the message's copy in quarantine, unless
+// the message was accepted.
 func (s *session) reset() {
 	if m := s.tx.message; m != nil {
 		if m.outcome == "" { // between two chunks

@@ -2,8 +2,8 @@ package session
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics counts what all sessions of a process do. It is safe for concurrent
-// use; make one per registry.
+// Metrics counts the events of all sessions of a process. It is safe for concurrent use. Make
+// one per registry.
 type Metrics struct {
 	sessions   prometheus.Counter
 	active     prometheus.Gauge
@@ -17,7 +17,7 @@ type Metrics struct {
 	tarpits    prometheus.Gauge
 }
 
-// NewMetrics registers the counters with reg.
+// NewMetrics returns Metrics and registers them with reg. It panics if reg already has them.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		sessions: prometheus.NewCounter(prometheus.CounterOpts{
@@ -61,7 +61,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Name: "blockd_smtp_tarpits",
 		Help: "SMTP sessions whose answer is held back now.",
 	})
-	// A series that is there from the start shows its first increase.
+	// Every series exists from the start, so that its first increase shows.
 	for _, outcome := range []string{"accepted", "exempt", "refused", "deferred", "upstream-refused", "failed", "limited", "quarantined"} {
 		m.recipients.WithLabelValues(outcome)
 	}

@@ -114,10 +114,10 @@ func TestP4NoXCLIENTNoMail(t *testing.T) {
 	})
 }
 
-// isLimit reports whether a wait has taken its limit and, at most, the grace of the last
+// isLimit reports whether a wait has taken its limit and, at most, lateShare part of the last
 // deadline of it: that of a whole message is 10 min.
 func isLimit(took, limit time.Duration) bool {
-	return limit <= took && took <= limit+limit/grace
+	return limit <= took && took <= limit+limit/lateShare
 }
 
 // TestP10StalledUpstream meets an upstream that stops at each point: the client

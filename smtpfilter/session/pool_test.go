@@ -22,15 +22,15 @@ func TestBuffersOfASessionAreEmptyForTheNext(t *testing.T) {
 			io.WriteString(far, secret)
 			far.Close()
 		}()
-		e := r.takeEnds(near)
+		e := r.takeBuffers(near)
 		for e.in.Fill() == nil {
 		}
 		e.out.WriteString("secret")
-		r.leaveEnds(e)
+		r.returnBuffers(e)
 		for i := range 2 {
 			next := e
 			if i > 0 {
-				next = r.takeEnds(near) // the pool may give another
+				next = r.takeBuffers(near) // the pool may give another
 			}
 			if n := len(next.in.Buffered()); n > 0 || next.out.Buffered() > 0 {
 				t.Errorf("%d octets to be read and %d to be written of the session before", n, next.out.Buffered())
@@ -45,7 +45,7 @@ func TestBuffersOfASessionAreEmptyForTheNext(t *testing.T) {
 	defer far.Close()
 	l := r.takeUpstream(&upstream.Conn{Conn: near, R: bufio.NewReader(near)})
 	l.out, l.tx, l.quit = append(l.out, "MAIL FROM:<secret@good.example>\r\n"...), true, true
-	r.leaveUpstream(l)
+	r.returnUpstream(l)
 	for _, next := range []*upstreamConn{l, r.takeUpstream(nil)} {
 		if len(next.out) > 0 || next.tx || next.quit || next.Conn != nil {
 			t.Errorf("connection of the session before: %+v", next)

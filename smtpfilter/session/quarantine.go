@@ -10,30 +10,30 @@ import (
 	"blockd/smtpfilter/wire"
 )
 
-// Mail that a list wants set aside goes into a Maildir instead of upstream. That
-// is the one case in which a 250 to a message is our own, so the rule is upstream's
-// own: not before the message is on the disk. Where a message has recipients of
-// both kinds, upstream gets its end only when the copy is safe, and the copy is
-// deleted if upstream refuses: the client's retry brings both.
+// Quarantined mail goes into a Maildir instead of upstream. Only then is the 250 to a message
+// our own, so it waits until the message is on disk. If a message has recipients of both
+// kinds, upstream gets its end only when the copy is safe. The copy is deleted if upstream
+// refuses, because the client's retry brings both again.
 
-// setAside notes a recipient whose copy goes into quarantine.
-func (s *session) setAside(recipient string, d policy.Decision) {
+// quarantineRecipient accepts a recipient whose copy goes into quarantine.
+func (s *session) quarantineRecipient(recipient string, d policy.Decision) {
 	s.rules.Join(&d)
-	s.tx.addAside(recipient, d)
+	s.tx.addQuarantined(recipient, d)
 	s.metrics.recipients.WithLabelValues("quarantined").Inc()
 	s.reply(replyRcptOK)
 }
 
-// addAside notes a recipient, and why its copy goes into quarantine.
-func (t *transaction) addAside(recipient string, d policy.Decision) {
-	t.aside = append(t.aside, recipient)
-	if !slices.ContainsFunc(t.labels, func(tag policy.Tag) bool { return tag.List == d.Tag.List }) {
-		t.labels = append(t.labels, d.Tag)
+// addQuarantined records a recipient whose copy goes into quarantine, and the list's tag.
+func (t *transaction) addQuarantined(recipient string, d policy.Decision) {
+	t.quarantined = append(t.quarantined, recipient)
+	if !slices.ContainsFunc(t.tags, func(tag policy.Tag) bool { return tag.List == d.Tag.List }) {
+		t.tags = append(t.tags, d.Tag)
 	}
 }
 
-// openCopy begins the copy of a message with what delivery puts on top, as the
-// embedded mailbox has it, and the fields that say why it is here and whence.
+// openCopy begins the copy in quarantine. The fields of a delivery come first, as in the
+// embedded mailbox, followed by the fields that say which list quarantined the message and
+// where it came from.
 func (s *session) openCopy(m *message) error {
 	c, err := s.settings.Quarantine.Begin()
 	if err != nil {
@@ -42,10 +42,10 @@ func (s *session) openCopy(m *message) error {
 	m.copy = c
 	var b strings.Builder
 	b.WriteString("Return-Path: <" + s.tx.sender + ">\r\n")
-	for _, recipient := range s.tx.aside {
+	for _, recipient := range s.tx.quarantined {
 		b.WriteString("Delivered-To: " + recipient + "\r\n")
 	}
-	for _, tag := range s.tx.labels {
+	for _, tag := range s.tx.tags {
 		b.WriteString(tagField(tag))
 	}
 	b.Write(s.traceHeader(m.started))
@@ -53,27 +53,27 @@ func (s *session) openCopy(m *message) error {
 	return err
 }
 
-// keepData adds a piece of DATA to the copies; done says that it ends with the dot
+// copyData adds a piece of DATA to the copies. done says that the piece ends with the dot
 // line.
-func (s *session) keepData(m *message, piece []byte, done bool) {
+func (s *session) copyData(m *message, piece []byte, done bool) {
 	if m.copy == nil && m.proof == nil || m.outcome != "" {
 		return
 	}
 	if done {
-		piece = piece[:len(piece)-len("\r\n")] // of the dot line, whose dot goes as every first one
+		piece = piece[:len(piece)-len("\r\n")] // without the CRLF of the dot line; Unstuff removes its dot
 	}
 	for len(piece) > 0 {
 		var text []byte
 		text, piece = m.dots.Next(piece)
-		s.keep(m, text)
+		s.copyPiece(m, text)
 	}
 }
 
-// keep adds octets of the message to its copies: that which is to prove something,
-// and that for the quarantine.
-func (s *session) keep(m *message, text []byte) {
+// copyPiece adds octets to the message's copies: the one that may prove the sender, and the
+// one in quarantine.
+func (s *session) copyPiece(m *message, text []byte) {
 	if m.proof != nil && m.outcome == "" {
-		s.keepProof(m, text)
+		s.copyProof(m, text)
 	}
 	if m.copy == nil || m.outcome != "" {
 		return
@@ -83,8 +83,8 @@ func (s *session) keep(m *message, text []byte) {
 	}
 }
 
-// secure brings the whole copy for the quarantine to the disk.
-func (s *session) secure(m *message) {
+// commitCopy syncs the whole copy in quarantine to disk.
+func (s *session) commitCopy(m *message) {
 	if m.copy == nil || m.outcome != "" || m.safe {
 		return
 	}
@@ -95,26 +95,26 @@ func (s *session) secure(m *message) {
 	m.safe = true
 }
 
-// keep lets the copy stay where it is.
-func (m *message) keep() {
+// keepCopy leaves the copy in quarantine for good.
+func (m *message) keepCopy() {
 	if m.copy != nil {
 		m.kept, m.copy = m.copy.ID(), nil
 	}
 }
 
-// quarantined answers a message that has gone into quarantine alone.
+// quarantined answers a message that goes into quarantine alone.
 func (s *session) quarantined(m *message) {
 	m.outcome, m.reply = "quarantined", replyOK
-	m.keep()
+	m.keepCopy()
 	s.logMessage(m, wire.Reply{})
 	s.reset()
-	s.forsakeUpstream() // MAIL may have gone there before its recipients turned out
+	s.forsakeUpstream() // upstream may have MAIL, sent before its recipients were known
 	s.write([]byte(replyOK))
 	s.flush()
 }
 
-// quarantineFailed is the disk's fault, and no reason to lose mail: the client
-// comes again.
+// quarantineFailed ends the message after a disk error in the quarantine. The client is told
+// to try again, so no mail is lost.
 func (s *session) quarantineFailed(m *message, err error) {
 	s.logQuarantine(err)
 	s.stop(m, "quarantine-failed", replyInternal)
@@ -124,16 +124,16 @@ func (s *session) quarantineFailed(m *message, err error) {
 // logQuarantine counts and logs an error of the quarantine.
 func (s *session) logQuarantine(err error) {
 	s.metrics.quarantine.Inc()
-	s.log.LogAttrs(context.Background(), slog.LevelError, "quarantine failed", s.who(slog.Any("error", err))...)
+	s.log.LogAttrs(context.Background(), slog.LevelError, "quarantine failed", s.logFields(slog.Any("error", err))...)
 }
 
-// withdraw gives up all that is kept of a message.
+// withdraw deletes all copies of a message.
 func (s *session) withdraw(m *message) {
 	m.dropProof()
 	s.withdrawCopy(m)
 }
 
-// withdrawCopy takes the copy in quarantine back.
+// withdrawCopy deletes the copy in quarantine.
 func (s *session) withdrawCopy(m *message) {
 	if m.copy == nil {
 		return

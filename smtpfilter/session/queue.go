@@ -9,48 +9,48 @@ import (
 // queueLimit bounds the commands in flight (docs/smtp.md, "Pipelining").
 const queueLimit = 64
 
-// pending is one command that is not answered yet.
+// pending is one command that waits for its answer.
 type pending struct {
-	local     string     // a reply that is ready; "" = upstream will answer
-	verb      parse.Verb // of a forwarded command: MAIL or RCPT
+	local     string     // our own reply; "" = upstream answers
+	verb      parse.Verb // MAIL or RCPT, if the command was forwarded
 	recipient string     // of RCPT
-	exempt    bool       // of RCPT: a listed sender's, let through
-	noted     bool       // of RCPT: its address is kept in the transaction
+	exempt    bool       // an exempt recipient of RCPT
+	noted     bool       // whether the transaction records the address of RCPT
 }
 
-// push adds a command after those that wait.
+// push adds a command to the end of the queue.
 func (s *session) push(p pending) {
 	s.queue = append(s.queue, p)
 	if len(s.queue) >= queueLimit {
-		s.settle()
+		s.answerQueue()
 	}
 }
 
-// forward sends a command line upstream with the next settle. Where upstream
-// does not offer PIPELINING, that is at once.
+// forward queues a command line for upstream. answerQueue sends it; without PIPELINING that is
+// at once.
 func (s *session) forward(line []byte, p pending) {
-	if len(s.up.out)+len(line)+2 > batch && !s.settle() {
+	if len(s.up.out)+len(line)+2 > batch && !s.answerQueue() {
 		return
 	}
-	if s.up == nil { // settle has lost it, and answered what came before
+	if s.up == nil { // answerQueue has lost upstream, and has answered earlier commands
 		s.reply(replyLost)
 		return
 	}
 	s.up.out = append(append(s.up.out, line...), '\r', '\n')
 	s.push(p)
 	if s.up != nil && !s.up.Caps.Has("PIPELINING") {
-		s.settle()
+		s.answerQueue()
 	}
 }
 
-// settle sends what waits for upstream, reads every answer and passes it on, in
+// answerQueue sends the queued commands to upstream, reads every answer and forwards it, in
 // the order of the commands. It reports whether the session goes on.
-func (s *session) settle() bool {
+func (s *session) answerQueue() bool {
 	if len(s.queue) == 0 {
 		return !s.finished
 	}
 	queue := s.queue
-	s.queue = nil // answers are written at once from here
+	s.queue = nil // from here on, reply writes at once
 	defer func() { s.queue = queue[:0] }()
 
 	var fault error
@@ -74,14 +74,14 @@ func (s *session) settle() bool {
 		}
 		fault = s.answer(p, r, err)
 		if err == nil && r.Code == 421 {
-			return false // what comes after it gets no answer
+			return false // commands after it get no answer
 		}
 	}
 	return !s.finished
 }
 
-// answer passes upstream's reply to p on, or stands in for it when there is
-// none, and keeps the transaction's books. It returns err.
+// answer forwards upstream's reply to p, or writes one of ours if there is none, and updates
+// the transaction. It returns err.
 func (s *session) answer(p pending, r wire.Reply, err error) error {
 	if err != nil {
 		if s.up != nil {
@@ -106,7 +106,7 @@ func (s *session) answer(p pending, r wire.Reply, err error) error {
 	case p.verb == parse.RCPT && ok && s.tx.open:
 		s.tx.accepted++
 		if p.noted {
-			s.tx.taken = append(s.tx.taken, p.recipient)
+			s.tx.recipients = append(s.tx.recipients, p.recipient)
 		}
 		s.metrics.recipients.WithLabelValues(acceptedOutcome(p.exempt)).Inc()
 	case p.verb == parse.RCPT:
@@ -120,7 +120,7 @@ func (s *session) answer(p pending, r wire.Reply, err error) error {
 	return nil
 }
 
-// The words of the recipients metric.
+// The labels of the recipients metric.
 
 func acceptedOutcome(exempt bool) string {
 	if exempt {

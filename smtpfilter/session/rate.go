@@ -2,15 +2,15 @@ package session
 
 import "time"
 
-// rate counts the commands of the minute that began with the first of them. The
-// zero rate has counted none.
+// rate counts commands, minute by minute. A minute begins with its first command. The zero
+// rate has counted none.
 type rate struct {
 	since time.Time
 	n     int
 }
 
-// over counts a command at the time now, and reports whether there have been
-// more than most within the minute; 0 is any number.
+// over counts a command at the time now. It reports whether there are more than most in the
+// current minute. A most of 0 allows any number.
 func (r *rate) over(most int, now time.Time) bool {
 	if most == 0 {
 		return false

@@ -6,8 +6,8 @@ import (
 	"blockd/policy"
 )
 
-// Our own replies (docs/smtp.md, "Reply texts"): one line, fixed text, nothing of
-// the client's or upstream's inside.
+// Our own replies (docs/smtp.md, "Reply texts"). Each is one line of fixed text, with nothing
+// from the client or upstream in it.
 const (
 	replyOK            = "250 2.0.0 Ok\r\n"
 	replyMailOK        = "250 2.1.0 Ok\r\n"
@@ -58,18 +58,19 @@ const (
 	replyLoop          = "554 5.4.6 Too many hops\r\n"
 )
 
-// firstLine is a reply as logs show it.
+// firstLine returns the first line of a reply, for the log.
 func firstLine[T string | []byte](reply T) string {
 	line, _, _ := strings.Cut(string(reply), "\r\n")
 	return line
 }
 
-// textOf is a reply as it goes to the client.
+// textOf returns a reply as the client gets it, with CRLF.
 func textOf(r policy.Reply) string { return r.String() + "\r\n" }
 
 var refuseManySenders = policy.Reply{Code: 554, Enhanced: "5.6.0", Text: "Message header has too many senders or is too big"}
 
-// Refusals by a rule on the client's names, which end with the contact of those of lists.
+// Refusals by a rule on the client's names. They end with the operator's contact, as the
+// refusals of lists do.
 var (
 	refuseBadHelo   = policy.Reply{Code: 550, Enhanced: "5.7.1", Text: "Helo command rejected: not a host name or address literal"}
 	refuseOurHelo   = policy.Reply{Code: 550, Enhanced: "5.7.1", Text: "Helo command rejected: that is this server's own name"}

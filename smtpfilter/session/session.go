@@ -1,8 +1,8 @@
-// Package session is one client's SMTP session with the filter: a state machine
-// between two byte streams, the client's and upstream's.
+// Package session serves one client's SMTP session: a state machine between two byte streams,
+// the client's and upstream's.
 //
-// It forwards lines and data as they were read, byte for byte, and answers on
-// its own only what must not reach upstream. Its rules are docs/smtp.md.
+// It forwards lines and data as they came, byte for byte. It answers on its own only commands
+// that must not reach upstream. docs/smtp.md has its rules.
 package session
 
 import (
@@ -19,8 +19,8 @@ import (
 	"blockd/spool"
 )
 
-// Relay is what all sessions of a filter share. It is safe for concurrent use;
-// Settings do not change after New.
+// Relay holds what all sessions of a filter share. It is safe for concurrent use. The settings
+// do not change after New.
 type Relay struct {
 	settings  Settings
 	upstream  *upstream.Dialer
@@ -28,17 +28,18 @@ type Relay struct {
 	door      policy.Door
 	metrics   *Metrics
 	log       *slog.Logger
-	tarpits   atomic.Int64 // sessions whose answer is held back
-	buffers   sync.Pool    // of *[dataBuffer]byte, lent to a session during DATA
-	ends      sync.Pool    // of *ends, of sessions that are over
-	upstreams sync.Pool    // of *upstreamConn, closed
+	tarpits   atomic.Int64 // sessions whose answer is delayed now
+	buffers   sync.Pool    // of *[dataBuffer]byte; a session borrows one during DATA
+	ends      sync.Pool    // of *clientBuffers, of ended sessions
+	upstreams sync.Pool    // of *upstreamConn, of closed connections
 }
 
-// dataBuffer is how much of a message is read at once. A read system call costs
-// about as much as scanning 32 KiB; larger pieces gain nothing measurable.
+// dataBuffer is the size of one read of a message, in octets. A read system call costs about
+// as much as scanning 32 KiB. Larger reads gain nothing measurable.
 const dataBuffer = 32 << 10
 
-// New returns a Relay. Zero fields of s take their defaults.
+// New returns a Relay that decides by c and passes mail on to up. Zero fields of s take their
+// defaults.
 func New(s Settings, up *upstream.Dialer, c *policy.Checker, m *Metrics, log *slog.Logger) *Relay {
 	s.Limits = s.Limits.withDefaults()
 	if s.Copies == nil {
@@ -53,14 +54,14 @@ func New(s Settings, up *upstream.Dialer, c *policy.Checker, m *Metrics, log *sl
 	}
 }
 
-// Run serves one session from greeting to end and closes conn. client is the
-// address that is logged and presented upstream; it need not be conn's own.
+// Run serves one session from the greeting to its end, and closes conn. client is the address
+// that is looked up, logged and passed to upstream. It may differ from conn's own address, for
+// example after a PROXY header. Run may be called from several goroutines at once.
 //
-// When ctx ends the session drains (docs/smtp.md, "Stop and drain"): without a
-// transaction it ends at once with 421 4.3.2, within one it has Limits.Drain
-// until the dot, and between the dot and upstream's reply it is left alone for
-// Limits.FinalReply. Run therefore always returns; to cut a session short of
-// that, close conn. A panic within is recovered, counted and logged.
+// When ctx ends, the session drains (docs/smtp.md, "Stop and drain"). Without a transaction it
+// ends at once with 421 4.3.2. Within one it has Limits.Drain to reach the dot. Between the
+// dot and upstream's reply it may wait for Limits.FinalReply. So Run always returns; closing
+// conn ends it sooner. Run recovers from panics, counts them and logs them.
 func (r *Relay) Run(ctx context.Context, conn net.Conn, client netip.AddrPort) {
 	r.metrics.sessions.Inc()
 	r.metrics.active.Inc()

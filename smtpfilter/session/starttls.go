@@ -8,11 +8,11 @@ import (
 	"blockd/smtpfilter/upstream"
 )
 
-// startTLS runs STARTTLS (RFC 3207). Nothing that came in the clear may count
-// behind it, neither octets that wait to be read, which anybody in between could
-// have put there (CVE-2011-0411), nor what was learnt before.
+// startTLS runs STARTTLS (RFC 3207). Nothing that came in the clear counts afterwards: neither
+// unread octets, which an attacker on the way could have inserted (CVE-2011-0411), nor what
+// the session has learnt.
 func (s *session) startTLS() {
-	if !s.settle() {
+	if !s.answerQueue() {
 		return
 	}
 	switch {
@@ -36,19 +36,18 @@ func (s *session) startTLS() {
 	}
 	conn, err := s.settings.StartTLS(s.hard, s.conn)
 	if err != nil {
-		// Closed at once: in the clear there is nothing more to say, and under
-		// TLS nobody to say it to.
+		// Close at once. Nothing more may be said in the clear, and TLS does not work.
 		s.finished = true
-		s.log.LogAttrs(context.Background(), slog.LevelDebug, "client lost", s.who(slog.Any("error", err))...)
+		s.log.LogAttrs(context.Background(), slog.LevelDebug, "client lost", s.logFields(slog.Any("error", err))...)
 		return
 	}
-	s.secured(conn)
+	s.restartOverTLS(conn)
 }
 
-// secured begins the session anew on conn, as after connect but for the
-// greeting. Errors and idle commands go on being counted.
-func (s *session) secured(conn net.Conn) {
-	s.closeUpstream() // it was told what the client said in the clear
+// restartOverTLS begins the session anew on conn, as after connecting, but without a greeting.
+// It keeps the counts of errors and idle commands.
+func (s *session) restartOverTLS(conn net.Conn) {
+	s.closeUpstream() // upstream was told what the client said in the clear
 	s.conn, s.overTLS = conn, true
 	s.deadlines.setClient(conn)
 	s.in.Reset(conn)
@@ -58,5 +57,5 @@ func (s *session) secured(conn net.Conn) {
 	s.reset()
 }
 
-// offersTLS reports whether EHLO announces STARTTLS.
+// offersTLS reports whether the reply to EHLO offers STARTTLS.
 func (s *session) offersTLS() bool { return s.settings.StartTLS != nil && !s.overTLS }

@@ -22,62 +22,62 @@ import (
 	"blockd/smtpfilter/wire"
 )
 
-// session is the state of one Run. It belongs to Run's goroutine; only
-// deadlines is shared.
+// session is the state of one Run. Only Run's goroutine uses it, except for deadlines.
 type session struct {
 	*Relay
 	id        string
 	client    netip.AddrPort
-	hard      context.Context // ends when no time is left
+	hard      context.Context // ends when the session's time is over
 	stopping  <-chan struct{} // closed when the filter stops
 	deadlines deadlines
 
 	conn    net.Conn
 	overTLS bool
-	*ends
+	*clientBuffers
 
-	rules    policy.Transaction // what is decided about the client, and about a message of it; knows its name and whether it has authenticated
+	rules    policy.Transaction // decides about the client and its current message; holds the client's HELO name and whether it has authenticated
 	onlyQuit bool               // refused at connect: only QUIT is accepted
 
-	greeted bool // EHLO or HELO was answered
+	greeted bool // EHLO or HELO has been answered
 	esmtp   bool // it was EHLO
 
-	reverse    msgauth.State // of the client's address, once that was asked for
-	lookedBack bool
-	offered    upstream.Caps
+	reverse      msgauth.State // whether the client's address has a name in DNS, if reverseKnown
+	reverseKnown bool
+	offered      upstream.Caps
 
 	up   *upstreamConn // nil: none open
 	tx   transaction
-	sent int // transactions begun, for their ids
+	sent int // transactions begun so far, for their ids
 
-	queue    []pending // commands that are not answered yet, in order
-	errors   int       // of the client, since its last accepted message
+	queue    []pending // commands that wait for their answer, in order
+	errors   int       // the client's errors since its last accepted message
 	junk     int
 	rate     rate // of commands
 	finished bool // nothing more is read
-	linger   bool // the client did not ask for the end and may still be sending
+	linger   bool // the client may still be sending when we close
 }
 
-// transaction is one MAIL to its end. The zero transaction is none.
+// transaction is the state from MAIL to the end of the message. The zero value means that
+// there is no transaction.
 type transaction struct {
-	open      bool         // MAIL was answered 2xx, or its answer is in the queue
-	lost      bool         // it was open when upstream was lost: what follows is 451, for a 5xx would bounce the mail
-	line      []byte       // of MAIL, with CRLF, while it is held
-	held      bool         // a listed sender: upstream has not seen MAIL
-	id        string       // in its Received field, and in the log
-	sender    string       // the path without brackets, as the client wrote it
-	params    parse.Params // of MAIL
-	attempted int          // RCPT commands
-	accepted  int          // by upstream
-	taken     []string     // those that upstream has accepted, as the client wrote them, where the message may decide about them
-	aside     []string     // recipients whose copy goes into quarantine, as the client wrote them
-	labels    []policy.Tag // why: one of each list
-	size      int64        // of the chunks so far
-	failed    string       // the answer to the chunk that was the message's undoing, and to all after it
-	message   *message     // on its way; nil before DATA or the first chunk
+	open        bool         // MAIL was answered 2xx, or its answer is in the queue
+	lost        bool         // upstream was lost during the transaction; later commands get 451, because a 5xx would bounce the mail
+	line        []byte       // the MAIL command with CRLF, while held
+	held        bool         // the sender is listed, and upstream has not seen MAIL yet
+	id          string       // the id in the Received field and in the log
+	sender      string       // the path without brackets, as the client wrote it
+	params      parse.Params // of MAIL
+	attempted   int          // RCPT commands so far
+	accepted    int          // recipients that upstream has accepted
+	recipients  []string     // the addresses of accepted recipients, as the client wrote them, if the message may decide about them
+	quarantined []string     // recipients whose copy goes into quarantine, as the client wrote them
+	tags        []policy.Tag // why: one tag for each list
+	size        int64        // octets of the chunks so far
+	failed      string       // the answer to the chunk that made the message fail, and to all chunks after it
+	message     *message     // the message itself; nil before DATA or the first chunk
 }
 
-// begun reports whether there is a message, or has been before it failed.
+// begun reports whether the message has begun, even if it has failed since.
 func (t *transaction) begun() bool { return t.message != nil || t.failed != "" }
 
 func newSession(r *Relay, conn net.Conn, client netip.AddrPort) *session {
@@ -86,9 +86,9 @@ func newSession(r *Relay, conn net.Conn, client netip.AddrPort) *session {
 		overTLS: overTLS,
 		Relay:   r, id: strings.ToLower(rand.Text()[:10]), client: client,
 		deadlines: deadlines{client: armed{conn: conn}},
-		conn:      conn, ends: r.takeEnds(conn),
+		conn:      conn, clientBuffers: r.takeBuffers(conn),
 	}
-	s.rules = r.checker.Begin(&r.door, policy.Client{Addr: client.Addr(), Trusted: r.settings.trusts(client.Addr()), Line: s.own})
+	s.rules = r.checker.Begin(&r.door, policy.Client{Addr: client.Addr(), Trusted: r.settings.trusts(client.Addr()), Line: s.sessionFields})
 	return s
 }
 
@@ -99,7 +99,7 @@ func (s *session) serve() {
 	}
 	for !s.finished {
 		if !s.in.Ready() {
-			s.settle()
+			s.answerQueue()
 			s.flush()
 			if s.finished {
 				break
@@ -108,7 +108,7 @@ func (s *session) serve() {
 		if lent := s.in.Narrow(); lent != nil {
 			s.buffers.Put((*[dataBuffer]byte)(lent))
 		}
-		if !s.deadlines.await(s.settings.patience(), !s.tx.open) {
+		if !s.deadlines.await(s.settings.commandTimeout(), !s.tx.open) {
 			s.end("drain", replyStopping)
 			break
 		}
@@ -124,11 +124,11 @@ func (s *session) serve() {
 		}
 		s.command(line)
 	}
-	s.settle()
+	s.answerQueue()
 	s.flush()
 }
 
-// greet says 220, after the time in which a well-behaved client waits for it.
+// greet sends 220 after GreetWait. It reports whether commands may follow.
 func (s *session) greet() bool {
 	if wait := s.settings.Limits.GreetWait; wait > 0 {
 		s.deadlines.armClient(wait)
@@ -148,8 +148,8 @@ func (s *session) greet() bool {
 	return true
 }
 
-// lineFault answers what was no command line. After most of them it is not known
-// where the next command begins, so the session ends with them.
+// lineFault answers input that is not a command line. Most such input hides where the next
+// command begins, so the session then ends.
 func (s *session) lineFault(err error) {
 	switch {
 	case errors.Is(err, wire.ErrLongLine):
@@ -161,14 +161,14 @@ func (s *session) lineFault(err error) {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.timeout()
 	default:
-		s.finished = true // the client is gone, or its connection broken
+		s.finished = true // the client has closed the connection, or the connection has failed
 		if err != io.EOF {
-			s.log.LogAttrs(context.Background(), slog.LevelDebug, "client lost", s.who(slog.Any("error", err))...)
+			s.log.LogAttrs(context.Background(), slog.LevelDebug, "client lost", s.logFields(slog.Any("error", err))...)
 		}
 	}
 }
 
-// timeout ends a session whose time is up.
+// timeout ends a session that has run out of time.
 func (s *session) timeout() {
 	if s.deadlines.stopping() {
 		s.end("drain", replyStopping)
@@ -177,8 +177,8 @@ func (s *session) timeout() {
 	}
 }
 
-// reply answers one command. It keeps the order: after commands that wait for
-// upstream it waits too.
+// reply answers one command in order: if earlier commands still wait for upstream, the answer
+// waits with them.
 func (s *session) reply(text string) {
 	if len(s.queue) > 0 {
 		s.push(pending{local: text})
@@ -187,12 +187,13 @@ func (s *session) reply(text string) {
 	s.write([]byte(text))
 }
 
-// refuse answers a command that was the client's own fault, slower and slower.
+// refuse answers a command that is the client's own mistake. It counts an error, and many
+// errors make the answers slow and then end the session.
 func (s *session) refuse(text string) {
 	l := s.settings.Limits
 	s.errors++
 	if s.errors >= l.HardErrors {
-		if s.settle() {
+		if s.answerQueue() {
 			s.end("errors", replyTooManyErrors)
 		}
 		return
@@ -202,29 +203,29 @@ func (s *session) refuse(text string) {
 	}
 }
 
-// turnDown answers a command with a refusal by a list or by a rule on the client. It
-// counts as an error, as Postfix counts it (smtpd_hard_error_limit): a session that only
-// collects refusals becomes slow and ends. A message that has recipients goes on, however
-// many of the others are refused.
+// turnDown answers a command with a refusal by a list, or by a rule on the client. A refusal
+// counts as an error, as in Postfix (smtpd_hard_error_limit), so a session that only collects
+// refusals becomes slow and ends. A message with at least one recipient goes on, however many
+// others are refused.
 func (s *session) turnDown(text string) {
 	s.errors++
 	if !s.slowed() {
 		return
 	}
 	s.reply(text)
-	if s.errors >= s.settings.Limits.HardErrors && s.settle() && s.tx.accepted == 0 && len(s.tx.aside) == 0 {
+	if s.errors >= s.settings.Limits.HardErrors && s.answerQueue() && s.tx.accepted == 0 && len(s.tx.quarantined) == 0 {
 		s.end("errors", replyTooManyErrors)
 	}
 }
 
-// slowed holds the answer to an error back once there are many. It reports whether the
-// session goes on.
+// slowed delays the answer to an error if there have been many. It reports whether the session
+// goes on.
 func (s *session) slowed() bool {
 	l := s.settings.Limits
 	if s.errors <= l.SoftErrors {
 		return true
 	}
-	if !s.settle() {
+	if !s.answerQueue() {
 		return false
 	}
 	s.flush()
@@ -237,19 +238,19 @@ func (s *session) slowed() bool {
 	return true
 }
 
-// end answers with text and reads nothing more.
+// end answers with text and ends the session: nothing more is read.
 func (s *session) end(reason, text string) {
 	s.metrics.ended.WithLabelValues(reason).Inc()
 	if s.checker.LogsMore(s.client.Addr()) {
 		s.log.LogAttrs(context.Background(), slog.LevelInfo, "session ended",
-			s.who(slog.String("reason", reason), slog.String("reply", firstLine(text)))...)
+			s.logFields(slog.String("reason", reason), slog.String("reply", firstLine(text)))...)
 	}
 	s.finished = true
 	s.linger = true
 	s.reply(text)
 }
 
-// write puts octets into the client's buffer, and out when it is full.
+// write adds octets to the client's buffer, and sends the buffer when it is full.
 func (s *session) write(p []byte) {
 	if len(p) > s.out.Available() {
 		s.deadlines.armReply(s.settings.Limits.CommandIdle)
@@ -259,7 +260,7 @@ func (s *session) write(p []byte) {
 	}
 }
 
-// flush writes out what the client is to read before it speaks again.
+// flush sends the client everything that is buffered.
 func (s *session) flush() {
 	if s.out.Buffered() == 0 {
 		return
@@ -270,8 +271,8 @@ func (s *session) flush() {
 	}
 }
 
-// recover ends a session that has met a defect; close then cuts data in flight
-// without a dot, as for any other end.
+// recover ends a session after a panic. close then cuts a message in flight without its dot,
+// as at any other end.
 func (s *session) recover() {
 	cause := recover()
 	if cause == nil {
@@ -279,14 +280,14 @@ func (s *session) recover() {
 	}
 	s.metrics.panics.Inc()
 	s.log.LogAttrs(context.Background(), slog.LevelError, "session panicked",
-		s.who(slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))...)
+		s.logFields(slog.Any("panic", cause), slog.String("stack", string(debug.Stack())))...)
 	s.finished = true
 	s.write([]byte(replyInternalEnd))
 	s.flush()
 }
 
-// close ends both connections, the client's first: it need not wait for upstream's
-// answer to QUIT.
+// close ends both connections. It closes the client's first, so that the client need not wait
+// for upstream's answer to QUIT.
 func (s *session) close() {
 	s.quitUpstream()
 	if s.linger {
@@ -295,12 +296,12 @@ func (s *session) close() {
 	s.conn.Close()
 	s.closeUpstream()
 	s.reset()
-	s.leaveEnds(s.ends)
-	s.ends = nil
+	s.returnBuffers(s.clientBuffers)
+	s.clientBuffers = nil
 }
 
-// linger lets a client that is still sending read our last reply: to close with
-// unread input makes the system send a reset, which may overtake the reply.
+// linger lets a client that is still sending read our last reply. If a connection is closed
+// with unread input, the system sends a reset, which may overtake the reply.
 func linger(conn net.Conn) {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -310,7 +311,7 @@ func linger(conn net.Conn) {
 	io.CopyN(io.Discard, conn, 64<<10)
 }
 
-// begin makes a new transaction the current one, and looks its sender up.
+// begin begins a new transaction and looks its sender up.
 func (s *session) begin(cmd parse.Command) {
 	s.sent++
 	sender := string(cmd.Path.Raw[1 : len(cmd.Path.Raw)-1])

@@ -11,15 +11,15 @@ import (
 	"blockd/smtpfilter/upstream"
 )
 
-// Where upstream is not told who the client is, a Received field keeps its
-// address; those fields then show a message that goes in a circle.
+// If upstream is not told the client's address, a Received field records it. These fields also
+// reveal a message that travels in a loop.
 
 // traces reports whether messages get a Received field.
 func (s *session) traces() bool {
 	return s.settings.ClientInfo == "" || s.settings.ClientInfo == upstream.ClientInfoNone
 }
 
-// traceRoom is what must be left of upstream's SIZE for the fields of header.
+// traceRoom returns the octets of upstream's SIZE that our own header fields may need.
 func (s *session) traceRoom() int64 {
 	if s.traces() || s.checker.Uses(policy.TagOnMatch) {
 		return maxField
@@ -27,9 +27,9 @@ func (s *session) traceRoom() int64 {
 	return 0
 }
 
-// header is what a session adds to a message upstream: the tag, if a list wants
-// one, above the Received field. Fields that stand above a Received field were put
-// there by who wrote it, or after it; that is how ours are told from a client's.
+// header returns the fields that a session puts on top of a message for upstream: the tag, if
+// a list wants one, and the Received field below it. A field above a Received field comes from
+// the server that wrote it, or from a later one. So our tag can be told from a client's.
 func (s *session) header(m *message) []byte {
 	trace := s.traceHeader(m.started)
 	tag := s.rules.Tag()
@@ -39,12 +39,12 @@ func (s *session) header(m *message) []byte {
 	return append([]byte(tagField(tag)), trace...)
 }
 
-// tagField is the header field of a tag. Fields of this name that the client has
-// sent stay as they are: they can but say that a list has its sender, and to take
-// them out would break what the message's signatures cover.
+// tagField returns the header field of a tag. Fields of this name that the client has sent
+// stay: they can only claim that a list has the sender, and removing them would break the
+// message's signatures.
 func tagField(tag policy.Tag) string { return "X-Blockd: " + tag.String() + "\r\n" }
 
-// traceHeader is the time-stamp line of RFC 5321, section 4.4.
+// traceHeader returns the Received field (RFC 5321, section 4.4).
 func (s *session) traceHeader(now time.Time) []byte {
 	with := "SMTP"
 	switch {
@@ -66,8 +66,8 @@ func (s *session) traceHeader(now time.Time) []byte {
 		"\t" + now.Format("Mon, 02 Jan 2006 15:04:05 -0700") + "\r\n")
 }
 
-// traceName makes a domain or an address literal of what the client calls
-// itself, or says that it is neither.
+// traceName returns the client's HELO name if it looks like a domain or an address literal;
+// otherwise "unknown".
 func traceName(helo string) string {
 	name := strings.Map(func(c rune) rune {
 		switch {
@@ -82,7 +82,7 @@ func traceName(helo string) string {
 	return name
 }
 
-// traceAddr is the address literal of RFC 5321, section 4.1.3.
+// traceAddr returns an address literal (RFC 5321, section 4.1.3), or "unknown".
 func traceAddr(a netip.Addr) string {
 	a = a.Unmap().WithZone("")
 	switch {
@@ -94,35 +94,34 @@ func traceAddr(a netip.Addr) string {
 	return "[IPv6:" + a.String() + "]"
 }
 
-// The bounds of loop detection (docs/smtp.md). RFC 5321, section 6.3, asks for at
-// least 100 hops before a loop is assumed; but no honest route has 50, and each
-// round through a loop of ours adds one field of our own, so five of those are
-// proof enough.
+// Bounds of loop detection (docs/smtp.md). RFC 5321, section 6.3, assumes a loop after at
+// least 100 hops. No honest route has 50. Each round through our own loop adds one field of
+// ours, so more than five of those are proof enough.
 const (
 	maxOwnHops = 5
 	maxHops    = 50
 )
 
-// hops counts the Received fields in the header section of one message.
+// hops counts the Received fields in the header of one message.
 type hops struct {
-	own   []byte // what marks a field as ours, in small letters
-	line  []byte // the line so far, without its end, at most maxField octets
-	field []byte // the Received field so far, its lines joined; empty outside one
+	own   []byte // the text that marks a field as ours, in lower case
+	line  []byte // the current line without its end, at most maxField octets
+	field []byte // the current Received field, its lines joined; empty outside one
 	all   int
 	ours  int
-	done  bool // the header section has ended
+	done  bool // the header has ended
 }
 
-// maxField is how much of a field is looked at. Our own ones are shorter than
-// 255 octets of name, 255 of host name and 200 of the rest.
+// maxField bounds how much of a field is examined, in octets. Our own fields are shorter: 255
+// octets of client name, 255 of host name and 200 of the rest.
 const maxField = 1000
 
 func newHops(hostname string) *hops {
 	return &hops{own: []byte("by " + strings.ToLower(hostname) + " (blockd)")}
 }
 
-// tooMany reads on in p, the octets that follow those already seen, and reports
-// whether the message has been around too often.
+// tooMany reads p, the next octets of the message. It reports whether the message has passed
+// too many hops.
 func (h *hops) tooMany(p []byte) bool {
 	for !h.done && len(p) > 0 {
 		text, rest, whole := bytes.Cut(p, []byte{'\n'})
@@ -137,7 +136,7 @@ func (h *hops) tooMany(p []byte) bool {
 	return h.ours > maxOwnHops || h.all > maxHops
 }
 
-// endLine takes a whole line of the header section.
+// endLine adds a whole line of the header.
 func (h *hops) endLine(line []byte) {
 	if len(line) > 0 && (line[0] == ' ' || line[0] == '\t') { // folded
 		if len(h.field) > 0 {

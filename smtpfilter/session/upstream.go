@@ -16,37 +16,37 @@ import (
 	"blockd/smtpfilter/wire"
 )
 
-// upstreamConn is the session's connection to upstream. It serves this client only:
-// what upstream was told about one client must not reach another.
+// upstreamConn is the session's connection to upstream. It serves this client only, because
+// what upstream was told about one client must not apply to another.
 type upstreamConn struct {
 	*upstream.Conn
-	out  []byte // commands to be written with the next settle; at most batch octets
-	tx   bool   // upstream may have a transaction
-	quit bool   // QUIT was said
+	out  []byte // commands that answerQueue will send; at most batch octets
+	tx   bool   // upstream may have an open transaction
+	quit bool   // QUIT has been sent
 }
 
-// batch bounds the octets of commands in flight. The answers to them wait in the
-// system's buffers while we still write, so they must be few.
+// batch bounds the octets of commands in flight. Their answers wait in the system's buffers
+// while we still write, so there must be few.
 const batch = wire.MaxLine
 
-// openUpstream makes sure that there is a connection that can carry the transaction. If
-// there cannot be one it has answered the client and reports false.
+// openUpstream makes sure that a connection can carry the transaction. If none can, it has
+// answered the client and returns false.
 func (s *session) openUpstream() bool { return s.reachUpstream(replyUnreachable) && s.carries() }
 
-// reachUpstream is openUpstream for what needs no transaction; unreachable is the answer
-// where upstream is.
+// reachUpstream is openUpstream for commands outside a transaction. unreachable is the reply
+// if upstream cannot be reached.
 func (s *session) reachUpstream(unreachable string) bool {
 	if s.up != nil {
 		return true
 	}
-	if s.rules.Client.Authenticated { // on a connection that is gone
+	if s.rules.Client.Authenticated { // the client has authenticated on a connection that is gone
 		s.end("upstream", replyChanged)
 		return false
 	}
 	conn, err := s.upstream.Open(s.hard, upstream.Client{Addr: s.client, Helo: s.rules.Client.Helo, ESMTP: s.esmtp})
 	switch {
 	case errors.Is(err, upstream.ErrNoXCLIENT), errors.Is(err, upstream.ErrNoAddress):
-		// Without its client's address upstream would take the mail for ours.
+		// Without the client's address, upstream would take the mail for ours.
 		s.upstreamFailed("client-info", err)
 		s.end("upstream", replyNoClientInfo)
 		return false
@@ -60,10 +60,10 @@ func (s *session) reachUpstream(unreachable string) bool {
 	return true
 }
 
-// carries reports whether the connection takes the parameters of MAIL; if not, it has
-// answered. Only what the client uses counts: servers offer some addresses more
-// than others (Postfix: smtpd_discard_ehlo_keyword_address_maps), and what is
-// offered to clients comes from an earlier session, perhaps another address's.
+// carries reports whether the connection supports the parameters of MAIL; if not, it has
+// answered. Only the parameters that the client uses count. Servers offer some clients more
+// than others (Postfix: smtpd_discard_ehlo_keyword_address_maps), and our offer to clients
+// comes from an earlier connection, perhaps for another address.
 func (s *session) carries() bool {
 	if s.tx.params.Unannounced(s.up.Caps.Has) != nil {
 		s.upstreamFailed("capability", errors.New("a parameter of MAIL is no longer offered"))
@@ -77,19 +77,19 @@ func (s *session) carries() bool {
 func (s *session) upstreamFailed(stage string, err error) {
 	s.metrics.upstream.WithLabelValues(stage).Inc()
 	s.log.LogAttrs(context.Background(), slog.LevelWarn, "upstream failed",
-		s.who(slog.String("stage", stage), slog.Any("error", err))...)
+		s.logFields(slog.String("stage", stage), slog.Any("error", err))...)
 }
 
-// send writes commands upstream.
+// send writes commands to upstream.
 func (s *session) send(p []byte) error {
 	s.deadlines.armUpstream(s.settings.Limits.UpstreamReply)
 	_, err := s.up.Write(p)
 	return err
 }
 
-// receive reads one reply. Refusals apart, it must be what the command asks for:
-// yes is 354 for DATA, and 250, standing for every 2xx, for all others. Else a
-// reply out of step could pass for upstream's consent.
+// receive reads one reply. A reply below 400 must fit the command: yes is 354 for DATA, and
+// 250 for all others, where any 2xx fits. Otherwise a reply out of step could pass for
+// upstream's consent.
 func (s *session) receive(limit time.Duration, yes int) (wire.Reply, error) {
 	s.deadlines.armUpstream(limit)
 	r, err := wire.ReadReply(s.up.R)
@@ -99,8 +99,8 @@ func (s *session) receive(limit time.Duration, yes int) (wire.Reply, error) {
 	return r, err
 }
 
-// exchange sends one command line (without CRLF) and reads its reply, nothing
-// else being in flight; yes is that of receive.
+// exchange sends one command line, without CRLF, and reads its reply. No other command is in
+// flight. yes is that of receive.
 func (s *session) exchange(line []byte, yes int) (wire.Reply, error) {
 	if err := s.unasked(); err != nil {
 		return wire.Reply{}, err
@@ -114,12 +114,12 @@ func (s *session) exchange(line []byte, yes int) (wire.Reply, error) {
 	return s.receive(s.settings.Limits.UpstreamReply, yes)
 }
 
-// errUnasked reports an upstream whose replies are out of step with our commands:
-// its next 250 might be the answer to anything.
+// errUnasked reports that upstream's replies are out of step with our commands: its next 250
+// might answer any command.
 var errUnasked = errors.New("reply without a command")
 
-// unasked looks for octets that upstream sent without being asked. A 421 is
-// left in its place: it answers any command.
+// unasked returns an error if upstream has sent octets without being asked. It leaves a 421 to
+// be read, because 421 may answer any command.
 func (s *session) unasked() error {
 	if n := s.up.R.Buffered(); n > 0 {
 		if head, _ := s.up.R.Peek(min(n, 3)); string(head) != "421" {
@@ -129,10 +129,10 @@ func (s *session) unasked() error {
 	return nil
 }
 
-// waiting reports whether upstream has sent what has not been read yet, into our
-// buffer or the system's. Connections without a socket of their own, the embedded
-// mailbox's and a test's pipe, are asked for the buffer alone.
-func (s *session) waiting() bool {
+// replyWaiting reports whether octets from upstream wait to be read, in our buffer or the
+// system's. For connections without a socket, such as the embedded mailbox's or a test's pipe,
+// it looks at our buffer alone.
+func (s *session) replyWaiting() bool {
 	if s.up.R.Buffered() > 0 {
 		return true
 	}
@@ -150,13 +150,13 @@ func (s *session) waiting() bool {
 		return false
 	}
 	found := false
-	raw.Control(func(fd uintptr) { // not Read, which does nothing after a deadline that is over
+	raw.Control(func(fd uintptr) { // raw.Read fails after a deadline has passed
 		var b [1]byte
-		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT) // an error: there is nothing to read
+		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT) // an error means that there is nothing to read
 		found = err == nil && n > 0
 	})
 	if found && overTLS {
-		// It may be a record of TLS's own, a new ticket or key, and no reply.
+		// It may be a record of TLS itself, such as a new ticket or key, and not a reply.
 		s.deadlines.armUpstream(ticketWait)
 		_, err := s.up.R.Peek(1)
 		return err == nil
@@ -164,11 +164,11 @@ func (s *session) waiting() bool {
 	return found
 }
 
-// ticketWait is how long octets that have arrived from upstream may take to turn out
-// to be a reply or none.
+// ticketWait is how long we wait to find out whether octets from upstream are a reply or a
+// record of TLS.
 const ticketWait = 50 * time.Millisecond
 
-// faultReply is what the client hears of a failed exchange.
+// faultReply returns the client's answer after a failed exchange.
 func faultReply(err error) string {
 	if errors.Is(err, wire.ErrReply) || errors.Is(err, errUnasked) {
 		return replyInternal
@@ -176,20 +176,21 @@ func faultReply(err error) string {
 	return replyLost
 }
 
-// hungUp reports whether err says that upstream is gone, rather than slow or mad.
+// hungUp reports whether err says that upstream has closed the connection. It is false for a
+// timeout or a malformed reply.
 func hungUp(err error) bool {
 	return err != nil && faultReply(err) == replyLost && !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// wentAway reports whether upstream has given up a connection that waited between
-// transactions: it has closed it, or said 421 when its patience was over, which
-// is read as the answer to the command that comes next.
+// wentAway reports whether upstream has closed a connection that was idle between
+// transactions, or has sent 421 because it was idle for too long. That 421 is read as the
+// answer to the next command.
 func wentAway(r wire.Reply, err error) bool {
 	return hungUp(err) || err == nil && r.Code == 421
 }
 
-// lose drops a connection that has failed, and with it the transaction, unless upstream
-// has not seen that at all.
+// lose drops a failed connection and the transaction with it. The transaction stays if
+// upstream has not seen it.
 func (s *session) lose(stage string, err error) {
 	s.upstreamFailed(stage, err)
 	s.abandonUpstream()
@@ -205,36 +206,35 @@ func (s *session) lose(stage string, err error) {
 	s.tx.lost = lost
 }
 
-// abandonUpstream closes the connection as it stands: no dot, no QUIT, no further octet.
+// abandonUpstream closes the connection as it is, without a dot or QUIT.
 func (s *session) abandonUpstream() {
 	if s.up == nil {
 		return
 	}
 	s.deadlines.setUpstream(nil)
-	s.leaveUpstream(s.up)
+	s.returnUpstream(s.up)
 	s.up = nil
 }
 
-// forsakeUpstream closes a connection on which there may be a transaction that ours has
-// left behind.
+// forsakeUpstream closes the connection if upstream may still hold an ended transaction.
 func (s *session) forsakeUpstream() {
 	if s.up != nil && s.up.tx {
 		s.abandonUpstream()
 	}
 }
 
-// closeUpstream ends the connection at the end of the session, politely if it can.
+// closeUpstream ends the connection at the end of the session, with QUIT if possible.
 func (s *session) closeUpstream() {
 	s.quitUpstream()
 	if s.up != nil && s.up.quit {
-		s.up.SetDeadline(time.Now().Add(time.Second)) // that of QUIT may have gone with a client that lingers
-		wire.ReadReply(s.up.R)                        // lets upstream close first; its answer changes nothing
+		s.up.SetDeadline(time.Now().Add(time.Second)) // the deadline of QUIT may have passed while the client lingered
+		wire.ReadReply(s.up.R)                        // lets upstream close first; its answer does not matter
 	}
 	s.abandonUpstream()
 }
 
-// quitUpstream says QUIT, where upstream waits for a command. The answer may come
-// while the client's connection is closed.
+// quitUpstream sends QUIT if upstream waits for a command. The answer may come while the
+// client's connection is closed.
 func (s *session) quitUpstream() {
 	if s.up == nil || s.up.quit || s.up.tx || s.up.R.Buffered() > 0 {
 		return
@@ -245,11 +245,11 @@ func (s *session) quitUpstream() {
 	s.up.quit = err == nil
 }
 
-// relay421 passes upstream's own end of service on and ends the session.
+// relay421 forwards upstream's 421 and ends the session.
 func (s *session) relay421(r wire.Reply) {
 	if s.checker.LogsMore(s.client.Addr()) {
 		s.log.LogAttrs(context.Background(), slog.LevelInfo, "session ended",
-			s.who(slog.String("reason", "upstream"), slog.String("upstream_reply", firstLine(r.Raw)))...)
+			s.logFields(slog.String("reason", "upstream"), slog.String("upstream_reply", firstLine(r.Raw)))...)
 	}
 	s.metrics.ended.WithLabelValues("upstream").Inc()
 	s.write(r.Raw)
