@@ -12,19 +12,18 @@ import (
 	"blockd/lists"
 )
 
-// Question is what an index was asked about. Its parts are each zero where they were
-// not asked about.
+// Question is what an index was asked about. A zero part was not asked about.
 type Question struct {
 	Sender addr.Addr
-	Domain addr.Key // what all senders there have in common
+	Domain addr.Key // the domain that all its senders share
 	Client netip.Addr
 }
 
-// view is what a look-up needs beside one generation of the index.
+// view is what a look-up needs besides one generation of the index.
 type view struct {
 	generation string
-	newer      *table           // the entries that this generation has not got
-	lists      []index.ListInfo // its table, followed by the list of live entries
+	newer      *table           // the entries that this generation lacks
+	lists      []index.ListInfo // the table of this generation, followed by a row for live entries
 }
 
 // Amend replaces, in the matches that ix has for q, those of the list of live entries by the
@@ -97,7 +96,7 @@ func (t *table) search(found []*Entry, b *tableBody, q Question) []*Entry {
 	return found
 }
 
-// usualKeys are those of an address with a domain of ten labels.
+// usualKeys is the number of keys of an address whose domain has ten labels.
 const usualKeys = 12
 
 func (t *table) sender(found []*Entry, b *tableBody, a addr.Addr) []*Entry {
@@ -175,7 +174,7 @@ func rank(m *index.Match) int {
 	return 300 - int(m.Key.Labels)
 }
 
-// withRow returns a table that is followed by a row for live entries.
+// withRow returns table with a row for live entries at its end.
 func withRow(table []index.ListInfo, folder string) []index.ListInfo {
 	return append(table[:len(table):len(table)], index.ListInfo{
 		Source:  index.Source{List: ListName, Path: folder, Exceptions: index.AllExceptions},

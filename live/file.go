@@ -11,17 +11,17 @@ import (
 	"blockd/internal/durable"
 )
 
-// journal is the file, open for appending. Every error of it leaves the file as it
-// was, or the journal broken.
+// journal is the journal's file, open for appending. After an error of append the file is as
+// before, or the journal is broken.
 type journal struct {
 	f      *os.File
-	size   int64 // of whole records that are synced
-	broken error // nothing is written any more: what the disk has is not known
+	size   int64 // octets of whole, synced records
+	broken error // if set, nothing more is written, because the content of the disk is unknown
 }
 
 func journalPath(folder string) string { return filepath.Join(folder, "journal") }
 
-// append writes lines and syncs them. If it cannot, they are taken back.
+// append writes lines and syncs them. If that fails, it removes them again.
 func (j *journal) append(lines []byte) error {
 	if j.broken != nil {
 		return fmt.Errorf("%w: %w", ErrUnwritable, j.broken)
@@ -29,8 +29,8 @@ func (j *journal) append(lines []byte) error {
 	_, err := j.f.WriteAt(lines, j.size)
 	synced := false
 	if err == nil {
-		// After a failed sync the system may drop what it could not write and say
-		// nothing at the next one.
+		// After a failed sync the system may drop what it could not write, and report no error
+		// at the next sync.
 		err, synced = j.f.Sync(), true
 	}
 	if err == nil {
@@ -43,8 +43,8 @@ func (j *journal) append(lines []byte) error {
 	return fmt.Errorf("%w: %w", ErrUnwritable, err)
 }
 
-// openJournal opens the journal of a folder, which is locked, for writing: a new one if
-// there is none. What a crash has left unfinished at its end is cut.
+// openJournal opens the journal of a locked folder for writing, and makes it if it is missing.
+// It cuts an unfinished record from its end.
 func openJournal(folder string) (*journal, *contents, error) {
 	path := journalPath(folder)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +61,7 @@ func openJournal(folder string) (*journal, *contents, error) {
 		f.Close()
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if c.good == 0 { // empty, or less than a head
+	if c.good == 0 { // the file is empty, or its head is unfinished
 		if _, err = f.WriteAt([]byte(journalHead), 0); err == nil {
 			c.good = int64(len(journalHead))
 		}
@@ -76,7 +76,7 @@ func openJournal(folder string) (*journal, *contents, error) {
 	return &journal{f: f, size: c.good}, c, nil
 }
 
-// lock takes the folder for this process, until the file is closed.
+// lock locks the folder for this process until the returned file is closed.
 func lock(folder string) (*os.File, error) {
 	f, err := durable.Lock(filepath.Join(folder, "lock"))
 	if errors.Is(err, durable.ErrLocked) {
@@ -88,7 +88,7 @@ func lock(folder string) (*os.File, error) {
 	return f, nil
 }
 
-// makeFolder makes a folder for whoever owns the one above it.
+// makeFolder makes a folder for the owner of its parent folder.
 func makeFolder(path string) error {
 	err := os.Mkdir(path, 0o750)
 	if errors.Is(err, fs.ErrExist) {
@@ -105,8 +105,8 @@ func makeFolder(path string) error {
 	return err
 }
 
-// giveToOwner gives what root has made to the owner of a folder: an administrator
-// may add an entry while the daemon, which runs as another user, is down.
+// giveToOwner gives a path that root has made to the owner of a folder. An administrator may
+// add an entry while the daemon, which runs as another user, is down.
 func giveToOwner(path, folder string) error {
 	if os.Geteuid() != 0 {
 		return nil

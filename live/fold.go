@@ -17,8 +17,8 @@ import (
 
 // fold is a list file of all entries up to a number.
 type fold struct {
-	number uint64   // of its record
-	hash   [16]byte // of the file, as an index has it
+	number uint64   // the number of its record
+	hash   [16]byte // the file's hash, as the index records it
 	upTo   uint64
 }
 
@@ -98,7 +98,8 @@ func (s *Set) toFold() (entries []*Entry, upTo uint64, current bool) {
 	return s.sorted(), s.last, false
 }
 
-// folded notes a list file in the journal. An index that was built from it has all its entries.
+// folded records a list file in the journal. An index built from that file has all its
+// entries.
 func (s *Set) folded(f fold) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -114,8 +115,9 @@ func (s *Set) folded(f fold) error {
 	return nil
 }
 
-// Served tells that ix serves from now on. Look-ups in it then search only the entries that are
-// newer than the list file it was built from; look-ups in any other index search all of them.
+// Served records that ix serves from now on. Look-ups in ix then search only the entries that
+// are newer than the list file that ix was built from. Look-ups in any other index search all
+// entries. A nil Set ignores it.
 func (s *Set) Served(ix *index.Index) {
 	if s == nil {
 		return

@@ -13,27 +13,27 @@ import (
 	"blockd/lists"
 )
 
-// The journal is text, a record a line: eight hexadecimal digits, a blank, a JSON
+// The journal is text, with one record a line: eight hexadecimal digits, a blank, a JSON
 // object, LF. The digits are the CRC-32C of the object. The first line is journalHead.
 //
-// What a crash leaves is an unfinished last line, which was never acknowledged: it is
-// cut. A whole line that does not agree with its digits is damage: it is left out and
-// told of, and the lines around it count.
+// A crash may leave an unfinished last line. That change was never acknowledged, so the line
+// is cut. A whole line whose digits are wrong is damaged: it is ignored and reported, and all
+// other lines count.
 const (
 	journalHead = "blockd live entries 1\n"
-	maxRecord   = 16 << 10  // octets of a line: why and entry as JSON may escape them, with room
-	maxJournal  = 512 << 20 // octets that are read; compaction keeps it far below
+	maxRecord   = 16 << 10  // octets of a line; the longest reason and entry fit, with all JSON escapes
+	maxJournal  = 512 << 20 // the largest journal that is read, in octets; compaction keeps it far below
 )
 
-// errNoJournal reports a file that was never one.
+// errNoJournal reports a file that is not a journal.
 var errNoJournal = errors.New("this is no journal of live entries")
 
-// What a record does.
+// The operations of records.
 const (
 	opAdd    = "add"
 	opRemove = "remove"
 	opFold   = "fold" // the list file with this hash holds all entries up to a number
-	opBase   = "base" // nothing; its number was used by what is no longer here
+	opBase   = "base" // no change; keeps the last number in use when its record is gone
 )
 
 // record is one line.
@@ -51,21 +51,21 @@ type record struct {
 	UpTo   uint64    `json:"up_to,omitempty"`
 }
 
-// append adds the line of r.
+// append appends the line of r to b.
 func (r *record) append(b []byte) []byte {
 	var object bytes.Buffer
 	e := json.NewEncoder(&object)
 	e.SetEscapeHTML(false)
-	e.Encode(r) // texts, numbers and times of this age: nothing can fail
+	e.Encode(r) // r has only texts, numbers and valid times, so this cannot fail
 	return append(b, withSum(bytes.TrimSuffix(object.Bytes(), []byte("\n")))...)
 }
 
-// withSum makes a line of an object.
+// withSum returns the line of an object.
 func withSum(object []byte) []byte {
 	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(object, crc32.MakeTable(crc32.Castagnoli)), object)
 }
 
-// decode reads a line without its end. It takes only what append writes.
+// decode reads a line without its LF. It accepts only what append writes.
 func (r *record) decode(line []byte) error {
 	if len(line) < 9 || line[8] != ' ' {
 		return errors.New("no record")
@@ -75,7 +75,7 @@ func (r *record) decode(line []byte) error {
 		return errors.New("wrong checksum")
 	}
 	d := json.NewDecoder(bytes.NewReader(object))
-	d.DisallowUnknownFields() // of a later version: what it means is not known
+	d.DisallowUnknownFields() // a later version may have written the field
 	if err := d.Decode(r); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (r *record) decode(line []byte) error {
 	return nil
 }
 
-// entry makes the entry of an opAdd.
+// entry returns the entry of an opAdd record.
 func (r *record) entry() (*Entry, error) {
 	c := Change{Entry: r.Entry, Why: r.Why, Author: r.Author}
 	switch r.Action {
@@ -109,35 +109,36 @@ func (r *record) entry() (*Entry, error) {
 	return e, e.take(item)
 }
 
-// recordOf is the record that makes e.
+// recordOf returns the record that adds e.
 func recordOf(e *Entry) record {
 	return record{N: e.Number, Op: opAdd, Entry: e.Text, Action: e.Item.Action.String(), Why: e.Why, Author: e.Author,
 		At: e.Added, Until: e.Expires, Force: e.Forced}
 }
 
-// contents is what a journal comes to.
+// contents is the state after all records of a journal.
 type contents struct {
 	entries map[identity]*Entry
 	folds   []fold
 	last    uint64 // the highest number that was used
-	folded  uint64 // last, when the last fold had all that there is
-	records int    // lines that count
+	folded  uint64 // the value of last when a fold had all entries
+	records int    // number of valid records
 	good    int64  // octets up to the end of the last whole line
-	torn    int64  // octets after that
+	torn    int64  // octets after the last whole line
 	damage  []Damage
-	damaged int // lines left out; damage has the first ones
+	damaged int // number of damaged lines; damage has the first ones
 }
 
-// Damage is one line of the journal that is not what was written.
+// Damage is one damaged line of the journal, with its number from 1 and the reason.
 type Damage struct {
 	Line int
 	Why  string
 }
 
-// shownDamage bounds what is remembered of a file that is damaged all over.
+// shownDamage bounds the damaged lines that are remembered.
 const shownDamage = 8
 
-// readJournal reads a journal from its start. The error is that of r, or errNoJournal.
+// readJournal reads a whole journal. It returns the error of r, or errNoJournal, or an error
+// for a journal above maxJournal.
 func readJournal(r io.Reader) (*contents, error) {
 	c := &contents{entries: map[identity]*Entry{}}
 	in := bufio.NewReaderSize(io.LimitReader(r, maxJournal+1), maxRecord)
@@ -168,12 +169,12 @@ func readJournal(r io.Reader) (*contents, error) {
 	return c, nil
 }
 
-// readLine reads one line, of which it returns at most maxRecord octets without the
-// end, and its whole size. ended is false for a last line that lacks its end.
+// readLine reads one line. It returns at most maxRecord octets of it, without LF, and its full
+// size. ended is false if the last line lacks its LF.
 func readLine(in *bufio.Reader) (line []byte, size int64, ended bool, err error) {
 	line, err = in.ReadSlice('\n')
 	size = int64(len(line))
-	for err == bufio.ErrBufferFull { // only its length counts
+	for err == bufio.ErrBufferFull { // only the size of a longer line counts
 		var more []byte
 		line = []byte("too long for a record")
 		more, err = in.ReadSlice('\n')
@@ -188,7 +189,7 @@ func readLine(in *bufio.Reader) (line []byte, size int64, ended bool, err error)
 	return bytes.TrimSuffix(line, []byte("\n")), size, true, nil
 }
 
-// line takes one line in, or notes its damage.
+// line applies one line, or records its damage.
 func (c *contents) line(number int, line []byte) {
 	why := ""
 	if number > 1 {
@@ -203,7 +204,7 @@ func (c *contents) line(number int, line []byte) {
 	}
 }
 
-// take takes one line in, or says why it cannot.
+// take applies one record, or returns why it cannot.
 func (c *contents) take(line []byte) (why string) {
 	var r record
 	if err := r.decode(line); err != nil {
@@ -241,7 +242,8 @@ func (c *contents) take(line []byte) (why string) {
 	return ""
 }
 
-// entryOrKey is entry, and for opRemove an entry of which only the key counts.
+// entryOrKey returns the entry of an opAdd record. For opRemove it returns an entry of which
+// only key and scope count.
 func (r *record) entryOrKey() (*Entry, error) {
 	if r.Op == opAdd {
 		return r.entry()

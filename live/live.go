@@ -39,7 +39,7 @@ var (
 	// ErrGuarded is wrapped by the error of an entry that reaches too far, unless
 	// Change.Force is set.
 	ErrGuarded = errors.New("refused by the gate")
-	// ErrFull: there are MaxEntries.
+	// ErrFull is the error of a change that would make more than MaxEntries.
 	ErrFull = fmt.Errorf("there are %d live entries, and no more can be held; put some into a list file", MaxEntries)
 	// ErrUnwritable is wrapped by the error of a change that could not be written. It
 	// has not been made, but may be there after a restart if the system kept it.
@@ -50,14 +50,14 @@ var (
 
 // Entry is one live entry. It never changes.
 type Entry struct {
-	Number  uint64     // of the change that made it; rises, and is never used again
+	Number  uint64     // the number of the change that made the entry; numbers rise and are never used again
 	Item    lists.Item // kind, key or network, scope; its action is Block or Allow
 	Text    string     // the entry as a plain list has it, without "!"
 	Why     string
 	Author  string
 	Added   time.Time // UTC, to the second
 	Expires time.Time // UTC, to the second; zero: never
-	Forced  bool      // it reaches further than the gate lets others
+	Forced  bool      // the entry reaches further than the gate allows without Force
 
 	key    string
 	expiry int64 // Unix seconds; 0: never
@@ -87,18 +87,18 @@ func (e *Entry) identity() identity { return identity{e.key, e.Item.Scope} }
 // Change asks for an entry, or for its removal.
 type Change struct {
 	Entry   string       // in any spelling of a plain list
-	Remove  bool         // of what follows only Author counts then
+	Remove  bool         // remove the entry; only Entry and Author count then
 	Action  lists.Action // Block or Allow
 	Why     string       // one line
 	Author  string       // one line
 	Expires time.Time    // zero: never
-	Force   bool         // also what the gate protects
+	Force   bool         // add the entry even if the gate would refuse it
 }
 
 // Outcome is the result of a change.
 type Outcome struct {
-	Entry *Entry // that is now in force; nil after a removal
-	Was   *Entry // that was in force before under this key and scope; nil: none
+	Entry *Entry // the entry now in force; nil after a removal
+	Was   *Entry // the entry in force before, with the same key and scope; nil = none
 }
 
 // Changed reports whether the change has changed anything.
@@ -122,7 +122,7 @@ func newEntry(c Change, guard *lists.Guard, now time.Time) (*Entry, error) {
 	if lists.Guarded(err) {
 		guarded := err
 		item, err = lists.ParseEntry(c.Entry, lists.Settings{Action: c.Action})
-		if err == nil && !c.Force { // else no force would help
+		if err == nil && !c.Force { // if the entry is invalid, Force cannot help
 			return nil, fmt.Errorf("%w: %w", ErrGuarded, guarded)
 		}
 		e.Forced = true
@@ -175,13 +175,14 @@ func oneLine(what, text string, most int) error {
 	return nil
 }
 
-// same reports whether o asks for what e is already.
+// same reports whether e already is what o asks for.
 func (e *Entry) same(o *Entry) bool {
 	return e.Item.Action == o.Item.Action && e.Why == o.Why && e.Author == o.Author && e.Expires.Equal(o.Expires) && e.Forced == o.Forced
 }
 
-// ParseLife reads how long an entry is to live: what time.ParseDuration reads, with
-// days in front: "30d", "1d12h", "90m". A day has 24 hours.
+// ParseLife reads how long an entry is in force: a duration of time.ParseDuration, with days
+// before it if wanted, such as "30d", "1d12h" or "90m". A day has 24 hours. The result is
+// above 0 and at most a hundred years. The error wraps ErrInvalid.
 func ParseLife(text string) (time.Duration, error) {
 	bad := fmt.Errorf(`%w: want how long, such as "30d" or "12h", have %q`, ErrInvalid, text[:min(len(text), 32)])
 	days, rest, ok := strings.Cut(text, "d")

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counts are what has happened since the start.
+// counts counts events since the start.
 type counts struct {
 	added, replaced, removed, expired, failures atomic.Uint64
 	broken                                      atomic.Pointer[error] // why the last write failed
@@ -29,7 +29,7 @@ func (c *counts) failed(err error) {
 	c.broken.Store(&err)
 }
 
-// Register registers the metrics of s.
+// Register registers the metrics of s with reg.
 func (s *Set) Register(reg prometheus.Registerer) error {
 	return reg.Register(&collector{set: s,
 		entries: prometheus.NewDesc("blockd_live_entries", "Live entries in force.", nil, nil),

@@ -15,43 +15,43 @@ import (
 	"blockd/lists"
 )
 
-// Settings of a Set.
+// Settings configure a Set.
 type Settings struct {
-	Folder string       // for its files; it is made if it is not there
-	Guard  *lists.Guard // what no entry may cover unless it is forced; nil: anything goes
+	Folder string       // the folder of the files; Open makes it if it is missing
+	Guard  *lists.Guard // what an entry may not cover unless it is forced; nil = no limit
 
-	// compactFrom is how many lines a journal has at least before it is written anew;
-	// 0 = defaultCompactFrom.
+	// compactFrom is the number of lines above which an overgrown journal is written anew; 0 =
+	// defaultCompactFrom.
 	compactFrom int
 }
 
 // defaultCompactFrom lines are some 200 KB, which are not worth the writing.
 const defaultCompactFrom = 1000
 
-// Set is the live entries. Its methods may be used from any goroutine. Amend takes no
-// lock and never waits for the disk.
+// Set holds the live entries. Its methods may be called from several goroutines at once. Amend
+// takes no lock and never waits for the disk.
 type Set struct {
 	folder  string
 	guard   *lists.Guard
 	compact int // compactFrom
 
 	view atomic.Pointer[view] // for Amend
-	all  *table               // for Amend; changed under writing
+	all  *table               // for Amend; changed only with writing held
 
-	folding sync.Mutex // of Fold, before writing
+	folding sync.Mutex // held by Fold, and taken before writing
 
-	writing  sync.Mutex // guards what follows, and is held while the disk is written
-	journal  *journal   // nil: read only
+	writing  sync.Mutex // guards the fields below, and is held during writes to the disk
+	journal  *journal   // nil: the Set is read only, or closed
 	lock     *os.File
 	last     uint64 // the highest number that was used
 	folds    []fold
 	foldedAt uint64 // last, when the last fold had all entries; 0: it has not
 	records  int    // in the journal
 
-	mu      sync.RWMutex // guards entries for readers; they change under writing too
+	mu      sync.RWMutex // guards entries for readers; a change holds writing too
 	entries map[identity]*Entry
 
-	damage  []Damage // by Open
+	damage  []Damage // damaged lines that Open or Read found
 	damaged int
 	counts  counts
 	tidy    chan struct{} // wakes Run
@@ -103,7 +103,7 @@ func newSet(s Settings, c *contents) *Set {
 	for _, e := range c.entries {
 		set.all.set(e)
 	}
-	set.view.Store(&view{newer: set.all}) // of no generation
+	set.view.Store(&view{newer: set.all}) // this view belongs to no generation
 	return set
 }
 
@@ -196,7 +196,7 @@ func (s *Set) wanted(c Change, now time.Time) (*Entry, error) {
 // apply is Apply with the lock.
 func (s *Set) apply(changes []Change, wanted []*Entry, now time.Time) ([]Outcome, error) {
 	outcomes, records, last := make([]Outcome, len(changes)), []record(nil), s.last
-	after := map[identity]*Entry{} // of what changes; nil: none
+	after := map[identity]*Entry{} // the changed entries; nil = removed
 	added := 0
 	for i, e := range wanted {
 		was, changed := after[e.identity()]
@@ -204,7 +204,7 @@ func (s *Set) apply(changes []Change, wanted []*Entry, now time.Time) ([]Outcome
 			was = s.entries[e.identity()]
 		}
 		if was != nil && was.expired(now.Unix()) && !changes[i].Remove {
-			was = nil // it counts no more, and takes its place all the same
+			was = nil // an expired entry no longer counts, but the new one replaces it
 			added--
 		}
 		outcomes[i] = Outcome{Entry: e, Was: was}
@@ -255,12 +255,12 @@ func (s *Set) write(records []record) error {
 	}
 	if err := s.journal.append(lines); err != nil {
 		s.counts.failed(err)
-		s.poke() // a journal that is broken is written anew
+		s.wakeRun() // a journal that is broken is written anew
 		return err
 	}
 	s.counts.broken.Store(nil)
 	if s.records += len(records); s.overgrown() {
-		s.poke()
+		s.wakeRun()
 	}
 	return nil
 }
@@ -278,7 +278,7 @@ func (s *Set) act(after map[identity]*Entry) {
 		newer.set(e)
 	}
 	if newer.held >= foldFrom {
-		s.poke()
+		s.wakeRun()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

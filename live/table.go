@@ -9,34 +9,35 @@ import (
 	"blockd/lists"
 )
 
-// table finds entries by key. Any number of goroutines may look while one changes it:
-// they see the state before a change or after it, and take no lock. The zero table,
-// with a seed, is ready.
+// table finds entries by key. Any number of goroutines may look up while one changes it. They
+// see the state before a change or after it, and take no lock. The zero table is ready once it
+// has a seed.
 //
-// A clear sender should cost one cache line a key, so a small filter stands in front:
-// one bit a key among 16 for each cell, 3 to 6 % of which are set.
+// A look-up for a clear sender should cost one cache line a key, so a small filter comes
+// first. Each cell has 16 bits of it, and each key sets one: 3 to 6 % of the bits are set.
 type table struct {
 	seed maphash.Seed
-	body atomic.Pointer[tableBody] // nil: nothing is in it
+	body atomic.Pointer[tableBody] // nil: the table is empty
 
-	// The writer's.
-	held int // keys with entries
-	used int // cells
+	// Only the writer uses these.
+	held int // number of keys with entries
+	used int // number of cells in use
 }
 
-// tableBody is open addressing with linear probing, half full at most.
+// tableBody is a hash table with open addressing and linear probing. At most half of it is
+// used.
 type tableBody struct {
 	cells   []atomic.Pointer[cell]
 	filter  []atomic.Uint64
-	kinds   atomic.Uint64    // a bit for each addr.Kind that there is or was
-	lengths [2]prefixLengths // of networks: IPv4 and IPv6
+	kinds   atomic.Uint64    // a bit for each addr.Kind that is or was in the table
+	lengths [2]prefixLengths // the prefix lengths of networks: IPv4 and IPv6
 }
 
-// prefixLengths is a set of 0 to 128.
+// prefixLengths is a set of numbers from 0 to 128.
 type prefixLengths [3]atomic.Uint64
 
-// cell is one key with its entries, one for each scope. It never changes; a key that
-// was removed keeps its cell, without entries.
+// cell is one key with its entries, one for each scope. A cell never changes. A removed key
+// keeps its place, with a cell without entries.
 type cell struct {
 	hash    uint64
 	key     string
@@ -45,12 +46,12 @@ type cell struct {
 
 func newTable() *table { return &table{seed: maphash.MakeSeed()} }
 
-// at is where a hash's bit is.
+// at returns the place of a hash's bit in the filter.
 func (b *tableBody) at(hash uint64) (word int, bit uint64) {
 	return int(hash >> 6 & uint64(len(b.filter)-1)), 1 << (hash & 63)
 }
 
-// find returns the entries of a key. They hold whatever happens to the table.
+// find returns the entries of a key. The slice stays valid when the table changes.
 func (t *table) find(b *tableBody, key string) []*Entry {
 	hash := maphash.String(t.seed, key)
 	if word, bit := b.at(hash); b.filter[word].Load()&bit == 0 {
@@ -62,7 +63,8 @@ func (t *table) find(b *tableBody, key string) []*Entry {
 	return nil
 }
 
-// place is the cell of key, or the empty one where it would go. There always is one.
+// place returns the index of key's cell, or of the empty cell where key belongs. One always
+// exists.
 func (b *tableBody) place(hash uint64, key string) int {
 	mask := len(b.cells) - 1
 	i := int(hash>>20) & mask
@@ -75,7 +77,7 @@ func (b *tableBody) place(hash uint64, key string) int {
 	}
 }
 
-// set puts an entry in place of the one with its identity.
+// set adds an entry. It replaces the one with the same identity.
 func (t *table) set(e *Entry) {
 	old := t.entries(e.key)
 	entries := make([]*Entry, 0, len(old)+1)
@@ -87,7 +89,7 @@ func (t *table) set(e *Entry) {
 	t.put(e.key, append(entries, e), &e.Item)
 }
 
-// remove takes out the entry with an identity, if it is there.
+// remove removes the entry with an identity, if there is one.
 func (t *table) remove(id identity) {
 	old := t.entries(id.key)
 	var left []*Entry
@@ -119,7 +121,7 @@ func (t *table) get(id identity) *Entry {
 	return nil
 }
 
-// put makes entries those of key. item is one of theirs, or nil if there is none.
+// put sets the entries of key. item is one of them, or nil if there are none.
 func (t *table) put(key string, entries []*Entry, item *lists.Item) {
 	b := t.body.Load()
 	if b == nil || 2*(t.used+1) > len(b.cells) {
@@ -150,7 +152,7 @@ func (t *table) put(key string, entries []*Entry, item *lists.Item) {
 	t.body.Store(b)
 }
 
-// grow copies what has entries into a body with room for as much again.
+// grow returns a copy of the keys that have entries, with room for as many again.
 func (t *table) grow(old *tableBody) *tableBody {
 	size := 64
 	for size < 4*(t.held+1) {
@@ -177,7 +179,7 @@ func (t *table) grow(old *tableBody) *tableBody {
 	return b
 }
 
-// note makes look-ups ask for keys of the item's kind.
+// note records the item's kind, so that look-ups search for such keys.
 func (b *tableBody) note(it *lists.Item) {
 	if it.Kind != lists.IP && it.Kind != lists.CIDR {
 		b.kinds.Or(1 << it.Key.Kind)
@@ -194,11 +196,12 @@ func family(a netip.Addr) int {
 	return 1
 }
 
-// has reports whether keys of this kind were ever put in.
+// has reports whether the table has, or had, keys of this kind.
 func (b *tableBody) has(k addr.Kind) bool { return b.kinds.Load()&(1<<k) != 0 }
 
-// keyOf is the key of an item, "" where it has none: as text that of senders, and
-// for networks family, length and octets after a control character, which no text has.
+// keyOf returns the key of an item, or "" if it has none. For addresses and domains it is
+// their text. For networks it is family, length and octets; it begins with a control
+// character, which no text has.
 func keyOf(it *lists.Item) string {
 	switch it.Kind {
 	case lists.Addr, lists.Domain:

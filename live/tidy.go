@@ -49,7 +49,7 @@ func (s *Set) Run(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-func (s *Set) poke() {
+func (s *Set) wakeRun() {
 	select {
 	case s.tidy <- struct{}{}:
 	default:
@@ -137,11 +137,11 @@ func (s *Set) rewrite() error {
 	old.f.Close()
 	s.journal, s.records = &journal{f: f, size: end}, len(records)+s.records-had
 	s.counts.broken.Store(nil)
-	s.journal.broken = err // which of the two files is there after a crash?
+	s.journal.broken = err // after a crash either file may be there
 	return err
 }
 
-// present returns the records of what is in force. Call it with the lock held.
+// present returns the records of what is in force. The caller holds writing.
 func (s *Set) present() (all []record) {
 	for _, e := range s.sorted() {
 		all = append(all, recordOf(e))

@@ -23,14 +23,13 @@ func space(names ...int) int {
 	return max(maxAnswer-prefix-most, 100)
 }
 
-// action is a decision as an action of access(5), with words of at most this many octets.
-// Postfix itself puts "<sender>: Sender address rejected: " before a text, so the words begin
-// after that.
+// action returns a decision as an action of access(5), with at most space octets of text.
+// Postfix puts "<sender>: Sender address rejected: " before the text, so the text leaves that
+// out.
 //
-// Defer is DEFER_IF_PERMIT: a client that a later restriction would refuse is refused
-// at once, and need not come again to hear so. Postfix makes a 450 of it. An entry that
-// names a code has it, and one that has a text without a code has that of Postfix's
-// tables, which is Postfix's to say.
+// A deferral is DEFER_IF_PERMIT, which Postfix answers with 450: a client that a later
+// restriction refuses is then refused at once, and need not come again. An entry that names a
+// code gets that code. An entry with a text and no code gets the code of Postfix's own tables.
 func action(d policy.Decision, space int) string {
 	r := d.Reply
 	words := r.Enhanced + " " + r.Behind(space)

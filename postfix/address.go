@@ -6,12 +6,12 @@ import (
 	"blockd/addr"
 )
 
-// external turns an address from Postfix's internal form, in which a local-part
-// has no quotes whatever its octets, into that of SMTP: `bad q@x.example` is
-// `"bad q"@x.example`. The local-part ends at the last "@". Most addresses stay as
-// they are, and cost nothing.
+// external converts an address from Postfix's internal form to that of SMTP. The internal form
+// has a local-part without quotes, whatever its octets: `bad q@x.example` becomes `"bad
+// q"@x.example`. The local-part ends at the last "@". Most addresses stay as they are and cost
+// no allocation.
 func external(internal string) string {
-	internal = addr.Rewritten(internal) // we are asked before that is done
+	internal = addr.Rewritten(internal) // Postfix asks before it rewrites the address
 	local := internal
 	if at := strings.LastIndexByte(internal, '@'); at >= 0 {
 		local = internal[:at]
@@ -35,7 +35,7 @@ func external(internal string) string {
 // isDotAtom reports whether a local-part needs no quotes (RFC 5322, section
 // 3.2.3, and RFC 6532 for octets above 127).
 func isDotAtom(local string) bool {
-	dot := true // the octet before was one, or there is none
+	dot := true // the octet before is a dot, or there is none
 	for i := range len(local) {
 		c := local[i]
 		switch {
@@ -47,13 +47,13 @@ func isDotAtom(local string) bool {
 	return !dot
 }
 
-// roomSize is how many octets of text are allocated at once: those of some forty
-// requests. What outlives its request keeps all of them in memory, and that is
-// one transaction a connection.
+// roomSize is the number of octets allocated at once, enough for some forty requests. A text
+// that outlives its request keeps the whole block in memory; each connection has one
+// transaction whose texts do.
 const roomSize = 2 << 10
 
-// room makes texts of octets that will be overwritten, many of them for one
-// allocation. The zero room is ready; it must not be copied.
+// room copies octets that will be overwritten into texts, many texts for each allocation. The
+// zero room is ready for use. It must not be copied.
 type room struct{ b strings.Builder }
 
 func (r *room) text(octets []byte) string {

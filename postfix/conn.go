@@ -17,7 +17,7 @@ const (
 	// (smtpd_policy_service_max_idle), so that Postfix normally closes first.
 	idleTime    = 400 * time.Second
 	requestTime = 10 * time.Second // from the first octet of a request to its last
-	writeTime   = 10 * time.Second // for answers to be taken
+	writeTime   = 10 * time.Second // until the peer has taken the answers
 	// graceTime is how long an idle connection stays open at a stop, for a
 	// question that is already on its way.
 	graceTime = 100 * time.Millisecond

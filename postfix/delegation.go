@@ -23,9 +23,9 @@ type delegation struct {
 // changes between two recipients does not change the answer: one generation
 // decides about a message.
 type transaction struct {
-	instance string // "" = none that could be remembered
+	instance string // "" = the request named none
 	sender   string // internal form
-	queueID  []byte // of the request in hand
+	queueID  []byte // of the current request
 	policy.Transaction
 }
 
@@ -35,7 +35,7 @@ func newDelegation(s *service) *delegation {
 	return d
 }
 
-// line has the fields of a log line that are Postfix's own.
+// line returns Postfix's own fields of a log line.
 func (d *delegation) line() []slog.Attr {
 	return []slog.Attr{slog.String("instance", d.tx.instance), slog.String("queue_id", string(d.tx.queueID))}
 }
@@ -55,7 +55,7 @@ func (d *delegation) answer(out, request []byte) ([]byte, error) {
 	return appendAction(out, d.decide(&r)), nil
 }
 
-// apologize answers by on_error: a request that cannot be read refuses no mail.
+// apologize answers by on_error: a request that cannot be read refuses nobody's mail.
 func (d *delegation) apologize(out []byte) []byte {
 	if d.settings.OnError == policy.TempfailOnError {
 		return appendAction(out, "DEFER_IF_PERMIT 4.3.0 not checked: try again later")
@@ -83,12 +83,12 @@ func (d *delegation) decide(r *policyRequest) string {
 	case "MAIL":
 		if d.settings.RejectAt == "mail" {
 			d.begin(r)
-			return d.early(r, d.tx.Recipient(""))
+			return d.beforeRecipient(r, d.tx.Recipient(""))
 		}
 	case "CONNECT":
 		if d.settings.ClientRejectAt == "connect" {
 			t := d.checker.Begin(&d.door, d.connected(r))
-			return d.early(r, t.Connect())
+			return d.beforeRecipient(r, t.Connect())
 		}
 	case "END-OF-MESSAGE":
 		d.begin(r)
@@ -98,9 +98,9 @@ func (d *delegation) decide(r *policyRequest) string {
 	return dunno
 }
 
-// early answers before a recipient is known. What is done with a message is left
+// beforeRecipient answers before a recipient is known. What is done with a message is left
 // to RCPT.
-func (d *delegation) early(r *policyRequest, decided policy.Decision) string {
+func (d *delegation) beforeRecipient(r *policyRequest, decided policy.Decision) string {
 	if !decided.Refuses() {
 		decided = policy.Decision{}
 	}
@@ -117,12 +117,12 @@ func (d *delegation) recipient(r *policyRequest) string {
 	marked := d.tx.Tag() != (policy.Tag{})
 	if d.tx.Join(&decided); marked && decided.Outcome == policy.Mark {
 		d.metrics.answers[policy.Mark].Inc()
-		return dunno // the field stands there already
+		return dunno // the message already has the field
 	}
 	return d.say(r, decided)
 }
 
-// say counts an answer.
+// say counts an answer and returns it as an action.
 func (d *delegation) say(r *policyRequest, decided policy.Decision) string {
 	d.metrics.answers[decided.Outcome].Inc()
 	return action(decided, r.space())
@@ -141,14 +141,14 @@ func (d *delegation) begin(r *policyRequest) {
 	t.Mail(policy.Mail{Sender: sender, Written: sender})
 }
 
-// connected is the client of a request, as it connected.
+// connected returns the client of a request, as it is known when it connects.
 func (d *delegation) connected(r *policyRequest) policy.Client {
 	client := d.address(r.client)
 	return policy.Client{Addr: client, Authenticated: len(r.login) > 0,
 		Trusted: listener.Within(d.settings.Trusted, client), Line: d.tx.Client.Line}
 }
 
-// address reads client_address, which is the same for many requests. "unknown" is
+// address parses client_address, which is the same for many requests. For "unknown" it returns
 // the zero address.
 func (d *delegation) address(text []byte) netip.Addr {
 	if d.clientText != string(text) {

@@ -7,14 +7,14 @@ import (
 	"blockd/policy"
 )
 
-// Metrics of all Servers of a process.
+// Metrics counts the events of all Servers of a process. It is safe for concurrent use.
 type Metrics struct {
 	answers, faults, refused, acceptErrors *prometheus.CounterVec
 	connections                            *prometheus.GaugeVec
 	duplicates                             prometheus.Counter
 }
 
-// NewMetrics registers them with reg.
+// NewMetrics returns Metrics and registers them with reg. It panics if reg already has them.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	auto := promauto.With(reg)
 	return &Metrics{
@@ -37,8 +37,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-// serviceMetrics are those of one service, resolved once: counting an answer does
-// not allocate.
+// serviceMetrics are the metrics of one service. They are looked up once, so that counting an
+// answer does not allocate.
 type serviceMetrics struct {
 	answers      map[policy.Outcome]prometheus.Counter
 	faults       map[fault]prometheus.Counter

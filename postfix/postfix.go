@@ -23,16 +23,16 @@ import (
 
 // Settings of a Server. The zero Settings serve peers on loopback.
 type Settings struct {
-	AllowFrom      []netip.Prefix // networks that may connect by TCP; none = loopback. A Unix socket has its mode for that
-	MaxConnections int            // at once; 0 = 1,024
+	AllowFrom      []netip.Prefix // peers that may connect by TCP; none = loopback; a Unix socket is protected by its mode
+	MaxConnections int            // open connections at once; 0 = 1,024
 
 	OnError           policy.OnError // the answer to a question that cannot be read; "" = accept
-	RejectAt          string         // "rcpt" (also "") or "mail": there too, if Postfix asks
-	ClientRejectAt    string         // "rcpt" (also "") or "connect": there too, if Postfix asks
+	RejectAt          string         // "rcpt" (also "") or "mail": the first event at which a listed sender is refused, if Postfix asks there
+	ClientRejectAt    string         // "rcpt" (also "") or "connect": the first event at which a listed client is refused, if Postfix asks there
 	SkipAuthenticated bool           // authenticated clients are not checked against lists of senders
 	Trusted           []netip.Prefix // clients that are never checked
 
-	ProofTimeout time.Duration // for all DNS queries of one answer; 0 = 5 s. What is open then is not proved
+	ProofTimeout time.Duration // for all DNS queries of one answer; 0 = 5 s; a proof that is still open then does not count
 
 	Lists []string // names of lists, each a socketmap of its own
 }
@@ -46,14 +46,14 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// service is what all connections of a Server share.
+// service holds what all connections of a Server share.
 type service struct {
 	door     policy.Door
 	settings Settings
 	checker  *policy.Checker
 	metrics  *serviceMetrics
 	log      *slog.Logger
-	faults   *listener.CalmLog // of connections
+	faults   *listener.CalmLog // logs the faults of connections
 }
 
 // Policy returns a server of policy delegation: SMTPD_POLICY_README of Postfix.
@@ -61,7 +61,8 @@ type service struct {
 // 3.7 takes every further recipient of the message without asking, and so would
 // drop postmaster's mail too.
 func Policy(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) *Server {
-	// It asks at RCPT whether or not proof is in the message, which it never shows.
+	// Policy delegation decides at RCPT. It never sees a message, so proof in the message does
+	// not count.
 	door := policy.Door{Name: "policy", Log: log, Marks: true, Quarantines: true, Holds: true,
 		SkipAuthenticated: s.SkipAuthenticated, ProofTimeout: s.withDefaults().ProofTimeout}
 	return newServer(door, s, c, m, log, func(s *service) dialect { return newDelegation(s) })

@@ -19,18 +19,18 @@ type policyRequest struct {
 	kind      []byte // accessPolicy
 	state     []byte // "RCPT" and others: the command that it is about
 	sender    []byte // in Postfix's internal form: see external
-	recipient []byte // in the same
+	recipient []byte // in the same form
 	client    []byte // an address, or "unknown"
-	name      []byte // of the client, or "unknown"
+	name      []byte // the client's name in DNS, or "unknown"
 	helo      []byte
-	login     []byte // of SASL; empty without
+	login     []byte // the SASL user name; empty without authentication
 	instance  []byte // the same for all requests about one message
 	queueID   []byte
 
-	duplicates int // times that one of these came again; the last one counts
+	duplicates int // how often one of these attributes came again; the last value counts
 }
 
-// field is where the value of an attribute goes; nil for one that is not needed.
+// field returns where to store the value of an attribute; nil if the attribute is not needed.
 func (r *policyRequest) field(name []byte) *[]byte {
 	switch string(name) { // does not allocate
 	case "request":
@@ -57,7 +57,7 @@ func (r *policyRequest) field(name []byte) *[]byte {
 	return nil
 }
 
-// measurePolicyRequest is dialect.measure: a request ends with an empty line.
+// measurePolicyRequest implements dialect.measure: a request ends with an empty line.
 func measurePolicyRequest(buf []byte, seen int) (int, error) {
 	from := max(0, seen-1) // the first of the two LF may have been the last octet
 	n := 0
@@ -84,7 +84,7 @@ func parsePolicyRequest(text []byte) (r policyRequest, err error) {
 			return r, nil
 		case n == maxAttributes, len(line) > maxAttribute:
 			return r, errTooLong
-		case !ok, bytes.IndexByte(line, 0) >= 0: // an empty line too: it ends what is no request
+		case !ok, bytes.IndexByte(line, 0) >= 0: // an empty line too: the request does not name its kind
 			return r, errMalformed
 		}
 		if field := r.field(name); field != nil {

@@ -12,7 +12,7 @@ import (
 	"blockd/listener"
 )
 
-// Server serves one protocol. It is safe for concurrent use.
+// Server serves one protocol. Its methods are safe for concurrent use. Serve is called once.
 type Server struct {
 	service
 	speak func(*service) dialect
@@ -23,8 +23,8 @@ type Server struct {
 	refusals *listener.CalmLog
 }
 
-// stopTimeout bounds a stop: a request that has begun has requestTime to be
-// whole, and its answer writeTime to be taken.
+// stopTimeout bounds a stop: a request that has begun may take requestTime to arrive whole,
+// and its answer writeTime to be read.
 const stopTimeout = requestTime + writeTime + 5*time.Second
 
 // Serve answers peers on the listeners until ctx ends. It still answers the pending
@@ -72,8 +72,8 @@ func (s *Server) accept(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// admit serves a connection, or closes it before it reads a question. Then
-// Postfix does what its own default action says.
+// admit serves a connection, or closes it before it reads a request. Postfix then follows its
+// own default action.
 func (s *Server) admit(nc net.Conn) {
 	why := ""
 	c := newConn(&s.service, s.speak(&s.service), nc)

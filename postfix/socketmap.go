@@ -8,13 +8,14 @@ import (
 // The limits of a netstring.
 const (
 	maxDigits    = 5
-	maxNetstring = 8 << 10 // octets within
+	maxNetstring = 8 << 10 // octets between ":" and ","
 )
 
-// socketmap is socketmap_table(5) on one connection.
+// socketmap speaks socketmap_table(5) on one connection.
 type socketmap struct{ *table }
 
-// measure reads the frame of a netstring, "LENGTH:octets,".
+// measure reads the frame of a netstring, "LENGTH:octets,". LENGTH has at most maxDigits
+// digits.
 func (m *socketmap) measure(buf []byte, _ int) (int, error) {
 	digits := bytes.IndexByte(buf[:min(len(buf), maxDigits+1)], ':')
 	if digits < 0 && len(buf) <= maxDigits {
@@ -29,7 +30,7 @@ func (m *socketmap) measure(buf []byte, _ int) (int, error) {
 		}
 		length = 10*length + int(c-'0')
 	}
-	end := digits + 1 + length // of the comma
+	end := digits + 1 + length // the place of the comma
 	switch {
 	case length > maxNetstring:
 		return 0, errTooLong
@@ -59,7 +60,7 @@ func (m *socketmap) answer(out, request []byte) ([]byte, error) {
 	return appendNetstring(out, notFound), nil
 }
 
-// notFound has a blank at its end: socketmap_table(5).
+// notFound ends with a blank, as socketmap_table(5) wants it.
 const notFound = "NOTFOUND "
 
 func (m *socketmap) apologize(out []byte) []byte {

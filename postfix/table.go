@@ -11,18 +11,18 @@ import (
 // WholeDecision is the name of the socketmap that means all lists together.
 const WholeDecision = "senders"
 
-// nullSender is how Postfix spells <> in a key (smtpd_null_access_lookup_key).
+// nullSender is Postfix's spelling of the null sender in a key (smtpd_null_access_lookup_key).
 const nullSender = "<>"
 
-// table is a look-up table of senders. Postfix asks for the whole address only,
-// and the walk through its domains is ours.
+// table answers look-ups of senders. Postfix asks for the whole address only, and blockd looks
+// up its domains.
 type table struct {
 	*service
 	tx   policy.Transaction
-	name string // of the map that is asked
+	name string // the map of the current look-up
 }
 
-// tableDoor is told senders, and nothing else.
+// tableDoor returns a door that sees senders alone.
 func tableDoor(name string, log *slog.Logger) policy.Door {
 	return policy.Door{Name: name, Log: log, Marks: true, Quarantines: true, SendersOnly: true}
 }
@@ -33,19 +33,18 @@ func newTable(s *service) *table {
 	return t
 }
 
-// line has the fields of a log line that are a table's own.
+// line returns a table's own fields of a log line.
 func (t *table) line() []slog.Attr { return []slog.Attr{slog.String("map", t.name)} }
 
-// has reports whether there is a map of that name.
+// has reports whether a map of that name exists.
 func (t *table) has(name string) bool {
 	return name == WholeDecision || slices.Contains(t.settings.Lists, name)
 }
 
-// lookup decides about a key of a map. found is false if nothing is to be done;
-// failed says that nothing could be looked up and the peer is to come again, and
-// result why.
-// Each look-up takes the generation that serves just then: a table has no
-// transactions.
+// lookup decides about a key of a map. result is the action. found is false if no action is
+// needed. failed reports that the lists could not be read: the peer is to try again, and
+// result says why. Each look-up uses the generation that serves at that moment, because a
+// table has no transactions.
 func (t *table) lookup(name, key string) (result string, found, failed bool) {
 	m := policy.Mail{Sender: sender(key)}
 	m.Written = m.Sender
@@ -63,11 +62,11 @@ func (t *table) lookup(name, key string) (result string, found, failed bool) {
 	return result, result != "", failed
 }
 
-// tempfails is what on_error says.
+// tempfails reports whether on_error is "tempfail".
 func (t *table) tempfails() bool { return t.settings.OnError == policy.TempfailOnError }
 
-// sender reads a key. A local-part that needs quotes is asked for twice by
-// Postfix, with them and without; both mean the same.
+// sender returns the sender of a key. Postfix asks twice about a local-part that needs quotes,
+// with them and without; both mean the same sender.
 func sender(key string) string {
 	if key == nullSender {
 		return ""

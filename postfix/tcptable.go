@@ -2,11 +2,11 @@ package postfix
 
 import "bytes"
 
-// maxLine bounds a request of a tcp table: a key of 2,048 octets, each
-// encoded as three.
+// maxLine bounds a request of a tcp table, in octets: a key of 2,048 octets may be encoded in
+// three times as many.
 const maxLine = 8 << 10
 
-// tcpTable is tcp_table(5) on one connection: a line "get KEY", and a line back.
+// tcpTable speaks tcp_table(5) on one connection: a line "get KEY", and a line in reply.
 type tcpTable struct{ *table }
 
 func (t *tcpTable) measure(buf []byte, seen int) (int, error) {
@@ -45,8 +45,8 @@ func (t *tcpTable) apologize(out []byte) []byte {
 	return appendReply(out, "500", "not checked")
 }
 
-// appendReply encodes text by tcp_table(5). The longest reply is far below the
-// 4,096 octets that Postfix takes.
+// appendReply appends a reply line, with text encoded as tcp_table(5) says. The longest reply
+// is far below the 4,096 octets that Postfix accepts.
 func appendReply(out []byte, code, text string) []byte {
 	const hex = "0123456789ABCDEF"
 	out = append(append(out, code...), ' ')
@@ -60,9 +60,8 @@ func appendReply(out []byte, code, text string) []byte {
 	return append(out, '\n')
 }
 
-// decodeKey undoes the encoding of a key. It reports false for one that cannot
-// have been encoded: empty, with a blank in it, or with a % that no two
-// hexadecimal digits follow.
+// decodeKey decodes a key. It returns false for a key that no encoder writes: an empty one,
+// one with a blank, or one with a % that two hexadecimal digits do not follow.
 func decodeKey(encoded []byte) (string, bool) {
 	key := make([]byte, 0, len(encoded))
 	for i := 0; i < len(encoded); i++ {
