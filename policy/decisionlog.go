@@ -42,6 +42,21 @@ func (t *Transaction) log(d *Decision) {
 	}
 }
 
+// tellUnjoined writes the line about a recipient whose decision has a reference, and to which
+// the door has said something else.
+func (t *Transaction) tellUnjoined() {
+	d := &t.unjoined
+	switch {
+	case d.Ref == "":
+		return
+	case d.Unreadable: // the door tells of that itself
+		t.log(d)
+	case !d.Folded:
+		t.write("recipient put off", d)
+	}
+	t.unjoined = Decision{}
+}
+
 // write writes a line about a recipient.
 func (t *Transaction) write(event string, d *Decision) {
 	if !t.door.Log.Enabled(context.Background(), slog.LevelInfo) {

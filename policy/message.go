@@ -86,6 +86,9 @@ func (t *Transaction) judge(all []Verdict) Decision {
 	}
 	worst := t.settled
 	for _, v := range all {
+		if t.ended && t.door.Streams && t.marks(v, recipient) {
+			continue // the message has gone on without a mark on top
+		}
 		d := ask(t.checker, t.door, v, recipient)
 		if d.Ref == "" || v.Kind == Allowed {
 			continue
@@ -102,6 +105,12 @@ func (t *Transaction) judge(all []Verdict) Decision {
 		t.settled = worst
 	}
 	return worst
+}
+
+// marks reports whether the decision by an address is to mark the message.
+func (t *Transaction) marks(v Verdict, recipient string) bool {
+	v = t.checker.For(v, recipient)
+	return t.checker.recipient(t.door, &v, recipient).Outcome == Mark
 }
 
 // Examine looks for what the message proves. It is told the whole message, from its first

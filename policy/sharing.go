@@ -60,6 +60,7 @@ func (t *Transaction) Shares(d Decision) bool {
 // Join makes the recipient of d one of this message's, if it can be that, and writes the
 // line about it. Else it is put off: d is then what it hears.
 func (t *Transaction) Join(d *Decision) bool {
+	t.unjoined = Decision{}
 	if !t.Shares(*d) {
 		d.Outcome, d.Reply, d.Tag, d.AwaitsMessage = Apart, replyApart, Tag{}, false
 		if t.checker.LogsMore(t.Client.Addr) {

@@ -26,7 +26,8 @@ type Transaction struct {
 	reads    bool         // lists are asked about the header
 
 	sharing
-	settled Decision // what becomes of the message, so far
+	unjoined Decision // of a recipient that was not refused and has not joined yet
+	settled  Decision // what becomes of the message, so far
 
 	fields []header.Field   // the header's addresses, once they are there
 	fault  Reply            // the header could not be read
@@ -42,6 +43,7 @@ func (c *Checker) Begin(d *Door, client Client) Transaction {
 
 // Reset ends a message, whatever its state.
 func (t *Transaction) Reset() {
+	t.tellUnjoined()
 	*t = Transaction{Client: t.Client, checker: t.checker, door: t.door, verdicts: t.verdicts[:0]}
 }
 
@@ -155,6 +157,7 @@ func (t *Transaction) prove(recipient string) {
 // brackets; "" asks about the sender alone, where it is refused at MAIL. A recipient that
 // is not refused becomes one of the message's by Join.
 func (t *Transaction) Recipient(recipient string) Decision {
+	t.tellUnjoined()
 	if passes(t.verdicts) {
 		if recipient != "" {
 			t.checker.recordPassed(t.door, recipient, t.verdicts)
@@ -167,8 +170,11 @@ func (t *Transaction) Recipient(recipient string) Decision {
 		return Decision{recipient: recipient, open: q, AwaitsMessage: true}
 	}
 	d := t.weigh(recipient, (*Checker).recipientAt)
-	if d.open = q; d.Refuses() {
+	switch d.open = q; {
+	case d.Refuses():
 		t.log(&d)
+	case d.Ref != "" && recipient != "":
+		t.unjoined = d
 	}
 	return d
 }
@@ -206,7 +212,9 @@ func (t *Transaction) weigh(recipient string, ask func(*Checker, *Door, Verdict,
 			worst.verdict = &v
 		}
 	}
-	worst.recipient = recipient
+	if worst.recipient = recipient; recipient == "" {
+		return worst // what the door cannot do is answered to each recipient
+	}
 	return t.door.able(worst)
 }
 
@@ -226,6 +234,7 @@ var replyNoQuarantine = Reply{Code: 451, Enhanced: "4.3.5", Text: "This message 
 // TurnDown is the decision to refuse a recipient by a rule of the door's own, in the words
 // of r, where no list has a reason to.
 func (t *Transaction) TurnDown(recipient string, r Reply) Decision {
+	t.unjoined = Decision{}
 	v := t.verdicts[0]
 	d := t.checker.turnDown(t.door, &v, recipient, r)
 	d.recipient = recipient

@@ -323,6 +323,64 @@ func TestAllDoorsWriteTheSameLine(t *testing.T) {
 	}
 }
 
+// A recipient to which the door says something else than its decision has a line all the same.
+func TestUnjoinedRecipientHasALine(t *testing.T) {
+	var log bytes.Buffer
+	door := *relay
+	door.Log = slog.New(slog.NewTextHandler(&log, nil))
+	c, _ := checker(t, build(t, block("bad", "bad.example"), block("odd", "odd.example"), block("trial", "192.0.2.0/24").shadow()), policy.Settings{
+		RecipientsExempt: []string{"postmaster"}, Lists: map[string]policy.ListRule{"odd": {OnMatch: policy.TagOnMatch}}})
+	x := c.Begin(&door, policy.Client{Addr: netip.MustParseAddr("192.0.2.1")})
+	for _, tt := range []struct {
+		sender, recipient string
+		join              bool
+		want              string
+	}{
+		{"a@odd.example", "bob@here.example", false, "recipient put off"},
+		{"a@odd.example", "bob@here.example", true, "sender tagged"},
+		{"a@bad.example", "postmaster@here.example", false, "recipient put off"},
+		{"a@bad.example", "bob@here.example", false, "sender blocked"},
+		{"a@odd.example", "", false, ""},
+		{"a b@@", "bob@here.example", false, "sender would be blocked"},
+	} {
+		log.Reset()
+		x.Mail(policy.Mail{Sender: tt.sender, Written: tt.sender})
+		if d := x.Recipient(tt.recipient); tt.join {
+			x.Join(&d)
+		}
+		x.Reset()
+		got := log.String()
+		if n := strings.Count(got, "\n"); n != bit(tt.want != "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s to %q, joined %v: %q, want one line %q", tt.sender, tt.recipient, tt.join, got, tt.want)
+		}
+	}
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// At MAIL a door that cannot set aside goes on: postmaster is still to be reached, and others
+// hear of it themselves.
+func TestAtMailNothingIsPutOff(t *testing.T) {
+	c, _ := checker(t, build(t, block("hold", "hold.example")), policy.Settings{RecipientsExempt: []string{"postmaster"},
+		Lists: map[string]policy.ListRule{"hold": {OnMatch: policy.QuarantineOnMatch}}})
+	x := c.Begin(old, policy.Client{})
+	x.Mail(policy.Mail{Sender: "a@hold.example"})
+	if d := x.Recipient(""); d.Refuses() {
+		t.Errorf("MAIL: %s", d.Reply)
+	}
+	if d := x.Recipient("postmaster@here.example"); d.Outcome != policy.Accept {
+		t.Errorf("postmaster: %s", d.Outcome)
+	}
+	if d := x.Recipient("bob@here.example"); d.Outcome != policy.Defer {
+		t.Errorf("bob: %s", d.Outcome)
+	}
+}
+
 // A recipient has one line, and the history one record, whatever becomes of it.
 func TestOneLineARecipient(t *testing.T) {
 	var log bytes.Buffer

@@ -25,8 +25,10 @@ type delegation struct {
 type transaction struct {
 	instance string // "" = the request named none
 	sender   string // internal form
-	queueID  []byte // of the current request
 	policy.Transaction
+
+	// Of the current request, for the log.
+	named, queueID []byte // the instance, the queue ID
 }
 
 func newDelegation(s *service) *delegation {
@@ -37,7 +39,7 @@ func newDelegation(s *service) *delegation {
 
 // line returns Postfix's own fields of a log line.
 func (d *delegation) line() []slog.Attr {
-	return []slog.Attr{slog.String("instance", d.tx.instance), slog.String("queue_id", string(d.tx.queueID))}
+	return []slog.Attr{slog.String("instance", string(d.tx.named)), slog.String("queue_id", string(d.tx.queueID))}
 }
 
 func (d *delegation) measure(buf []byte, seen int) (int, error) {
@@ -75,7 +77,7 @@ func appendAction(out []byte, action string) []byte {
 // it says at END-OF-MESSAGE that it has the whole message. A request at DATA does not
 // prove that: the client may go away after the command.
 func (d *delegation) decide(r *policyRequest) string {
-	d.tx.queueID = r.queueID // empty before the first recipient
+	d.tx.named, d.tx.queueID = r.instance, r.queueID // no queue ID before the first recipient
 	switch string(r.state) {
 	case "RCPT":
 		d.begin(r)

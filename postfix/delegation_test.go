@@ -147,6 +147,19 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
+// A line of the log has the instance of its own request, also where no message has begun.
+func TestLineHasTheInstanceOfItsRequest(t *testing.T) {
+	r := newRig(t, testList{name: "bad", text: "198.51.100.9"})
+	atConnect(r)
+	d := r.speak(Policy)
+	ask(t, d, request("instance=first"))
+	r.log.Reset()
+	ask(t, d, request("instance=second", "client_address=198.51.100.9", "protocol_state=CONNECT", "sender=", "recipient="))
+	if got := r.log.String(); !strings.Contains(got, "instance=second") {
+		t.Errorf("log: %s", got)
+	}
+}
+
 func onlyFor(recipient string) func(*rig) {
 	return func(r *rig) {
 		r.verdicts.Policies = []policy.RecipientPolicy{{Recipients: []string{recipient}, Lists: []string{}}}

@@ -79,7 +79,8 @@ func (f *fields) endLine(line []byte) {
 	f.ended = len(line) == 0
 	name, text, ok := bytes.Cut(line, []byte{':'})
 	if ok && f.asked(name) {
-		f.name, f.text = string(name), append(f.text[:0], text...)
+		// One name for all its spellings: an address counts once for a field.
+		f.name, f.text = string(bytes.ToLower(bytes.TrimRight(name, " \t"))), append(f.text[:0], text...)
 	}
 }
 

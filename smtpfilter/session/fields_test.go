@@ -70,10 +70,19 @@ func plainSenders(text string, stuffed bool) *header.Senders {
 		name, value, ok := strings.Cut(line, ":")
 		switch name = strings.ToLower(strings.TrimRight(name, " \t")); {
 		case ok && (name == "from" || name == "reply-to"):
-			s.Add(line[:strings.IndexByte(line, ':')], value)
+			s.Add(name, value)
 		}
 	}
 	return &s
+}
+
+// An address that stands twice in a field of one name counts once, however the name is written.
+func TestOneFieldHasOneName(t *testing.T) {
+	f := fields{asked: func([]byte) bool { return true }}
+	f.read([]byte("From: a@x.example\r\nFROM : a@x.example\r\n\r\n"), true)
+	if got, _ := f.senders.Addresses(); len(got) != 1 {
+		t.Errorf("%+v", got)
+	}
 }
 
 // A header without end is refused, and takes no more memory than may be.

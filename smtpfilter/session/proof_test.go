@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/history"
 	"blockd/index"
 	"blockd/internal/dialogue"
 	"blockd/internal/nameserver"
@@ -321,6 +323,7 @@ func TestProofThatFreesFromOneList(t *testing.T) {
 		pass, no       float64
 	}{
 		{"its own", "x.example", 0, []dialogue.List{{Name: "bad", Entries: []string{"x.example", "!a@x.example"}}}, "554 5.7.1 <a@evil.example>: Reply-To", 1, 0},
+		{"its own, and the header would have a mark", "x.example", 0, []dialogue.List{{Name: "bad", Entries: []string{"x.example", "!a@x.example"}}, {Name: "mark", Entries: []string{"mark.example"}}}, "250", 1, 0},
 		{"all", "x.example", 0, []dialogue.List{{Name: "other", Entries: []string{"x.example"}}, {Name: "bad", Kind: "allow", Entries: []string{"a@x.example"}}}, "250", 1, 0},
 		{"none, without proof", "", 0, []dialogue.List{{Name: "bad", Entries: []string{"x.example", "!a@x.example"}}}, "554 5.7.1 <a@x.example>: Sender", 0, 1},
 		{"none, too large to be looked at", "x.example", 50, []dialogue.List{{Name: "bad", Entries: []string{"x.example", "!a@x.example"}}}, "554 5.7.1 <a@x.example>: Sender", 0, 1},
@@ -334,17 +337,26 @@ func TestProofThatFreesFromOneList(t *testing.T) {
 			ix := (&dialogue.Dialogue{Name: t.Name(), Lists: append(tt.lists, dialogue.List{Name: "phish", Entries: []string{"evil.example"}})}).Index(t)
 			replyTo, _ := policy.ParseSources([]string{"reply-to"})
 			registry := prometheus.NewRegistry()
+			var decided []string
 			checker := policy.New(func() *index.Index { return ix }, policy.Settings{Auth: policy.Auth{Resolver: resolver},
-				Lists: map[string]policy.ListRule{"bad": {Require: policy.DKIMProof}, "phish": {Match: replyTo}}}, discardLog(), registry)
+				Lists:   map[string]policy.ListRule{"bad": {Require: policy.DKIMProof}, "phish": {Match: replyTo}, "mark": {Match: replyTo, OnMatch: policy.TagOnMatch}},
+				Decided: func(r history.Record) { decided = append(decided, r.Outcome) }}, discardLog(), registry)
 			r := newRig(&script.Server{}, checker, Settings{MaxCopy: tt.most})
 			c := connect(t, r, t.Context())
 			c.hello()
 			c.want("MAIL FROM:<a@x.example>", "250")
 			c.want("RCPT TO:<bob@here.example>", "250")
-			if got := c.data(letter(t, "a@x.example\r\nReply-To: a@evil.example", tt.signedBy, 100)); !strings.HasPrefix(got, tt.want) {
+			replies := "evil.example"
+			if len(tt.lists) == 2 && tt.lists[1].Name == "mark" {
+				replies = "mark.example"
+			}
+			if got := c.data(letter(t, "a@x.example\r\nReply-To: a@"+replies, tt.signedBy, 100)); !strings.HasPrefix(got, tt.want) {
 				t.Errorf("answer %q, want %q", got, tt.want)
 			}
 			c.close()
+			if slices.Contains(decided, "tag") { // the message has gone on without one
+				t.Errorf("decisions: %q", decided)
+			}
 			r.metrics = registry
 			for result, want := range map[string]float64{"pass": tt.pass, "no": tt.no} {
 				if got := r.count(t, "blockd_proofs_total", result); got != want {
