@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -67,11 +68,19 @@ func (t tool) run(ctx context.Context, dir string, args ...string) (string, []st
 	return out.text.String(), lines, err
 }
 
+// foreignLine is how postconf begins to quote a line of a file that main.cf names, such as the
+// file of an ldap table. main.cf may come from anybody and name any file, so only the place is
+// told. main.cf itself is "./main.cf".
+var foreignLine = regexp.MustCompile(`^postconf: (fatal|error|warning): /.*?, line \d+:`)
+
 // failure is the line in which a tool says why it failed: the last one, or the warning before
 // it where that has the reason.
 func failure(lines []string, err error) string {
 	last := lines[len(lines)-1]
+	foreign := foreignLine.FindString(last)
 	switch {
+	case foreign != "":
+		last = foreign + " cannot be read"
 	case last == "":
 		return err.Error()
 	case strings.HasSuffix(last, "macro processing error") && len(lines) > 1:
