@@ -14,18 +14,18 @@ type Reading struct {
 }
 
 // Readings returns what mail servers and people may take text for, the most literal
-// reading first. It is for texts that Parse refuses or finds no domain in. None is returned if not even a domain can be read, and
-// for text of more than 8,192 octets.
+// reading first. It is for texts that Parse refuses or finds no domain in. It returns none if
+// not even a domain can be read, and none for a text of more than 8,192 octets.
 //
-//   - What Parse takes, and has a domain, has this one reading.
-//   - Characters that show nothing are dropped: see Ignorable. So are joiners, but where
-//     a domain may hold them (RFC 5892, appendix A). Full-width forms of "@" are one.
-//   - An "@" without a domain behind it is dropped, and so are quotes around all of the
-//     text. Without any "@", site!user and user%site are user@site. So reads Postfix:
-//     swap_bangpath, allow_percent_hack, and what its access tables make of "a@b@".
-//   - Of what then still is no address the domain is read: the text behind the last "@"
-//     that has a domain there. An "@" in quotes has none. Labels that cannot be read
-//     are left out with all that stands in front of them.
+//   - A text that Parse accepts, with a domain, has this one reading.
+//   - Invisible characters are dropped: see Ignorable. So are joiners, except where a
+//     domain may hold them (RFC 5892, appendix A). A full-width "@" counts as "@".
+//   - An "@" that no domain follows is dropped, and so are quotes around the whole text.
+//     Without any "@", site!user and user%site are user@site. Postfix reads them so:
+//     swap_bangpath, allow_percent_hack, and its access tables for "a@b@".
+//   - If the text still is no address, only its domain is read: the text after the last
+//     "@" that a domain follows. An "@" in quotes does not count. Labels that cannot be
+//     read are left out, with everything before them.
 func Readings(text string) (all []Reading) {
 	if len(text) > maxText { // it may have been cut
 		return nil

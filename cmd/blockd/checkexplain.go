@@ -97,7 +97,7 @@ func (e explanation) consequence(d policy.Decision) [2]string {
 
 // keys says of each key what the filter and the store say, and what was found
 // under it. Of a client's networks, of which there may be a hundred, those that
-// nobody lists share a line.
+// no list has share a line.
 func (e explanation) keys(v policy.Verdict) (rows [][2]string) {
 	keys := e.checker.Explain(v).Keys
 	if len(keys) == 0 {

@@ -135,7 +135,8 @@ func noArgs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// wantLists says which of the names behind a flag is no list's.
+// wantLists returns an error that names the first of names which is no list. flag is the
+// flag that has them, for the error.
 func wantLists(flag string, names []string, all []reload.List) error {
 	var known []string
 	for _, l := range all {

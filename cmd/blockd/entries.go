@@ -183,7 +183,7 @@ func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, r
 	if asJSON {
 		err = term.JSON(cmd.OutOrStdout(), done)
 	} else {
-		config := "" // as long as nobody named another one
+		config := "" // the default, unless -c names another file
 		if cmd.Flags().Changed("config") {
 			config = path
 		}
@@ -298,7 +298,8 @@ func printEntries(w io.Writer, all httpapi.EntryList, now time.Time) error {
 	return t.Print(w, 3)
 }
 
-// completedEntries bounds what a shell is offered: nobody reads more, and a shell waits.
+// completedEntries bounds the completions of an entry. The shell waits for them, and more
+// are not readable.
 const completedEntries = 1000
 
 // liveEntries are the words of commands that take live entries, as far as this user may

@@ -62,7 +62,7 @@ func TestExceptionThatOverridesNothingIsToldOf(t *testing.T) {
 	}
 }
 
-// What somebody would not want to block, or to free for everybody, needs --force.
+// Entries that block or free more than their author can have meant need --force.
 func TestAddRefusesWhatNobodyMeans(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "l.txt", "x.example\n")

@@ -152,8 +152,8 @@ func TestExportOfOneList(t *testing.T) {
 	}
 }
 
-// TestExportByTheConfiguration: a list that only tags refuses nobody, and one that
-// defers must not refuse for good.
+// TestExportByTheConfiguration: a list that only tags does not refuse, and a list that
+// defers does not refuse permanently.
 func TestExportByTheConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	head, _, _ := strings.Cut(anyPorts, "[[list]]")

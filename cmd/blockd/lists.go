@@ -282,7 +282,7 @@ func (v *listingView) state(s httpapi.ListState) string {
 	return v.paint.Red(term.Visible(string(s)))
 }
 
-// age is how long ago at was, "-" if nobody knows.
+// age returns how long ago at was; "-" if that is unknown.
 func (v *listingView) age(at *time.Time) string {
 	if at == nil {
 		return "-"

@@ -314,8 +314,7 @@ type replayed struct {
 	senders map[string]bool
 }
 
-// unlisted reports whether r is mail that was taken from a sender whom no list had
-// anything on.
+// unlisted reports whether r is accepted mail of a sender that was on no list.
 func unlisted(r *history.Record) bool {
 	return r.Sender != "" && r.Verdict == string(policy.Clear) && r.Ref == "" && !r.Authenticated
 }
@@ -327,7 +326,7 @@ type replayReport struct {
 	Entries int       `json:"entries"`
 	Since   time.Time `json:"since"`
 	replayCounts
-	AcceptedSenders int        `json:"accepted_senders"` // distinct, whom no list had anything on
+	AcceptedSenders int        `json:"accepted_senders"` // distinct, and on no list then
 	RefusedSenders  int        `json:"refused_senders"`  // distinct
 	Gate            replayGate `json:"gate"`
 	Senders         []replayed `json:"senders"` // that most mail is of, as the next two
