@@ -35,8 +35,9 @@ type Decision struct {
 	AwaitsMessage bool // the answer comes at the end of the message
 	Unreadable    bool // the sender is no address, and nothing about its client has decided
 
+	Verdict *Verdict // that it was made of, as the recipient's policy has it; nil: no list has a part in it
+
 	recipient string
-	verdict   *Verdict     // that it was made of, as the recipient's policy has it
 	open      openQuestion // about the recipient
 }
 
@@ -44,11 +45,11 @@ type Decision struct {
 func (d Decision) Refuses() bool { return d.Outcome == Refuse || d.Outcome == Defer }
 
 // Unchecked reports whether a fault of ours, such as an unreadable store, is behind d.
-func (d Decision) Unchecked() bool { return d.verdict != nil && d.verdict.Internal() }
+func (d Decision) Unchecked() bool { return d.Verdict != nil && d.Verdict.Internal() }
 
 // Because names the list that has decided, and the reference, for a mail server that puts
 // a subject of its own in front.
-func (d Decision) Because() string { return d.verdict.because(d.Ref) }
+func (d Decision) Because() string { return d.Verdict.because(d.Ref) }
 
 // Recipient decides about one recipient of an envelope with verdict v. recipient
 // is the address of RCPT TO without angle brackets, as the client wrote it; ""

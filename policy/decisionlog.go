@@ -37,8 +37,8 @@ func (d Decision) event(v *Verdict) string {
 // log writes the one line of a decision that lists had a part in, unless another line
 // stands for it.
 func (t *Transaction) log(d *Decision) {
-	if d.Ref != "" && d.verdict != nil && !d.Folded {
-		t.write(d.event(d.verdict), d)
+	if d.Ref != "" && d.Verdict != nil && !d.Folded {
+		t.write(d.event(d.Verdict), d)
 	}
 }
 
@@ -63,7 +63,7 @@ func (t *Transaction) write(event string, d *Decision) {
 		return
 	}
 	line := append(t.line(), slog.String("ref", d.Ref), t.sender(), slog.String("recipient", d.recipient))
-	if v := d.verdict; v != nil {
+	if v := d.Verdict; v != nil {
 		if v.Source != envelopeSource {
 			line = append(line, slog.String("field", v.Source.String()), slog.String("address", v.Sender.String()))
 		}

@@ -94,7 +94,7 @@ func (t *Transaction) judge(all []Verdict) Decision {
 			continue
 		}
 		v = t.checker.For(v, recipient)
-		d.recipient, d.verdict = recipient, &v
+		d.recipient, d.Verdict = recipient, &v
 		d = t.door.able(d)
 		t.log(&d)
 		if d.Outcome.weight() > worst.Outcome.weight() {

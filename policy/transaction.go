@@ -62,7 +62,7 @@ func (t *Transaction) Connect() Decision {
 		d.Reply = d.Reply.inPlaceOfGreeting()
 	}
 	own := v // a clear client costs no allocation
-	d.verdict = &own
+	d.Verdict = &own
 	t.log(&d)
 	return d
 }
@@ -118,7 +118,7 @@ func (t *Transaction) whole() Decision {
 	t.checker.record(t.door, &v, "", &d)
 	if d.Ref != "" {
 		own := v // a clear sender costs no allocation
-		d.verdict = &own
+		d.Verdict = &own
 		t.log(&d)
 	}
 	return d
@@ -209,7 +209,7 @@ func (t *Transaction) weigh(recipient string, ask func(*Checker, *Door, Verdict,
 			worst = d
 			worst.Unreadable = v.Kind == Unknown && !v.Internal() && !d.Refuses() && !t.checker.isExempt(recipient)
 			v = t.checker.For(v, recipient)
-			worst.verdict = &v
+			worst.Verdict = &v
 		}
 	}
 	if worst.recipient = recipient; recipient == "" {

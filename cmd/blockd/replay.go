@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +22,6 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
-	"blockd/lists"
 	"blockd/policy"
 )
 
@@ -102,8 +100,6 @@ type replay struct {
 	source index.Source
 	bound  float64 // max_recent_blocked
 
-	onMatch policy.OnMatch
-
 	list, now *policy.Checker // by the candidate alone, and by all that is in force
 	entries   int
 
@@ -179,9 +175,8 @@ func (r *replay) run(cmd *cobra.Command, path string) error {
 	for _, row := range ix.Lists() {
 		r.entries += row.Summary.Entries
 	}
-	settings := r.config.Policy()
-	r.now, r.onMatch = now, settings.Lists[r.source.List].OnMatch
-	r.list = policy.New(func() *index.Index { return ix }, settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	r.now = now
+	r.list = policy.New(func() *index.Index { return ix }, r.config.Policy(), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	return r.walk(cmd.Context())
 }
 
@@ -232,43 +227,60 @@ func (r *replay) take(d *history.Record) {
 	if ofLate {
 		r.recent++
 	}
-	sender := d.Sender
-	if d.Authenticated {
-		sender = ""
-	}
-	v := r.list.Envelope(d.Client, sender)
-	if v.Internal() {
+	by := decide(r.list, d, d.Recipient)
+	if by.Unchecked() {
 		r.counts.Unchecked++
 		return
 	}
-	if ofLate && r.list.Envelope(netip.Addr{}, sender).Kind == policy.Blocked && r.now.Envelope(netip.Addr{}, sender).Kind == policy.Clear {
+	if ofLate && r.newlyBlocks(d.Sender) {
 		r.stopped.recent++
 	}
-	v = r.list.For(v, d.Recipient)
-	if v.Kind != policy.Blocked {
+	if by.Verdict == nil || by.Verdict.Kind != policy.Blocked {
 		return
 	}
-	if r.list.Exempt(d.Recipient) {
+	if by.Exempt {
 		r.counts.Exempt++
 		return
 	}
-	switch now := r.now.For(r.now.Envelope(d.Client, sender), d.Recipient); {
-	case now.Internal():
+	switch now := decide(r.now, d, d.Recipient); {
+	case now.Verdict == nil:
+		r.stop(d, by)
+	case now.Unchecked():
 		r.counts.Unchecked++
-	case now.Frees(), d.Verdict == string(policy.Allowed) && allows(now):
+	case now.Verdict.Frees(), d.Verdict == string(policy.Allowed) && allows(now.Verdict):
 		r.counts.Allowed++
-	case allows(now):
+	case allows(now.Verdict):
 		r.counts.WantsProof++
-	case now.Kind == policy.Blocked:
+	case now.Verdict.Kind == policy.Blocked:
 		r.counts.AlreadyListed++
 	default:
-		r.stop(d, v)
+		r.stop(d, by)
 	}
+}
+
+// past is the door that past mail comes in by again. It can do all that a list may want, but
+// drop a message: of a discard entry on_match decides. Nothing is remembered, since the
+// checkers have no history.
+var past = policy.Door{Name: "replay", Log: slog.New(slog.DiscardHandler), Marks: true, Quarantines: true, SkipAuthenticated: true}
+
+// decide is what c says now of past mail to a recipient; "" asks about the sender alone.
+func decide(c *policy.Checker, mail *history.Record, recipient string) policy.Decision {
+	t := c.Begin(&past, policy.Client{Addr: mail.Client, Helo: mail.Helo, Authenticated: mail.Authenticated})
+	t.Mail(policy.Mail{Sender: mail.Sender})
+	return t.Recipient(recipient)
+}
+
+// newlyBlocks reports whether the list blocks a sender on which nothing is today, as the
+// gate asks: wherever its mail comes from.
+func (r *replay) newlyBlocks(sender string) bool {
+	mail := &history.Record{Sender: sender}
+	by, now := decide(r.list, mail, "").Verdict, decide(r.now, mail, "").Verdict
+	return by != nil && by.Kind == policy.Blocked && (now == nil || now.Kind == policy.Clear)
 }
 
 // allows reports whether an allow entry that reaches all lists is there, whether or not
 // its proof is.
-func allows(v policy.Verdict) bool {
+func allows(v *policy.Verdict) bool {
 	for i, m := range v.Matches {
 		if m.Action.Allows() && v.Lists[m.Row].Source.Mode == index.Enforce && v.ReachesAll(i) {
 			return true
@@ -278,14 +290,15 @@ func allows(v policy.Verdict) bool {
 }
 
 // stop counts mail that the list would newly refuse.
-func (r *replay) stop(d *history.Record, v policy.Verdict) {
-	m := v.Matches[v.Decider]
+func (r *replay) stop(d *history.Record, by policy.Decision) {
+	m := by.Verdict.Matches[by.Verdict.Decider]
 	entry := fmt.Sprintf("%s (line %d)", m.Name(), m.Line)
-	if m.Action != lists.Tempfail && (r.onMatch == policy.TagOnMatch || r.onMatch == policy.QuarantineOnMatch) {
-		r.counts.OnMessage++
-	} else {
+	if by.Refuses() {
 		r.counts.Refused++
+	} else {
+		r.counts.OnMessage++
 	}
+	reply := strings.ReplaceAll(by.Reply.String(), by.Ref, "ID")
 	if d.Recipient == "" {
 		r.counts.AllRecipients++
 	}
@@ -294,7 +307,7 @@ func (r *replay) stop(d *history.Record, v policy.Verdict) {
 		at := (*where)[key]
 		if at == nil {
 			key = strings.Clone(key)
-			at = &replayed{Name: key, Last: d.Time, Entry: entry, Reply: r.list.Explain(v).Reply, senders: map[string]bool{}}
+			at = &replayed{Name: key, Last: d.Time, Entry: entry, Reply: reply, senders: map[string]bool{}}
 			(*where)[key] = at
 		}
 		at.Mails++
