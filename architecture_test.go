@@ -35,6 +35,7 @@ var layers = map[string][]string{
 	"pattern":           {"addr"},
 	"remote":            {"internal/durable"},
 	"repeat":            {"history"},
+	"reply":             {},
 	"spool":             {},
 
 	"header":    {"addr"},
@@ -49,26 +50,26 @@ var layers = map[string][]string{
 
 	"live": {"addr", "index", "internal/durable", "lists"},
 
-	"policy": {"addr", "header", "history", "index", "lists", "live", "msgauth", "repeat"},
+	"policy": {"addr", "header", "history", "index", "lists", "live", "msgauth", "repeat", "reply"},
 	"reload": {"addr", "history", "index", "internal/durable", "lists"},
 
 	"internal/export": {"addr", "index", "internal/term", "lists", "policy"},
 
-	"milter": {"addr", "header", "listener", "msgauth", "policy", "spool"},
+	"milter": {"addr", "header", "listener", "msgauth", "policy", "reply", "spool"},
 
 	"smtpfilter/wire":     {},
 	"smtpfilter/parse":    {"addr"},
 	"smtpfilter/upstream": {"smtpfilter/wire"},
-	"smtpfilter/session":  {"addr", "header", "index", "lists", "mailbox", "msgauth", "policy", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire", "spool"},
+	"smtpfilter/session":  {"addr", "header", "index", "lists", "mailbox", "msgauth", "policy", "reply", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire", "spool"},
 	"smtpfilter/server":   {"listener", "smtpfilter/session", "smtpfilter/upstream"},
 
-	"postfix": {"addr", "listener", "lists", "policy"},
+	"postfix": {"addr", "listener", "lists", "policy", "reply"},
 
 	"httpapi/fastpath": {},
 	"httpapi":          {"addr", "history", "httpapi/fastpath", "index", "internal/durable", "lists", "live", "policy", "reload"},
 
 	"internal/config": {"access", "addr", "certificate", "history", "httpapi", "index", "internal/spelling", "internal/term", "lists", "live", "machine", "policy",
-		"postfix", "reload", "remote", "smtpfilter/upstream"},
+		"postfix", "reload", "remote", "reply", "smtpfilter/upstream"},
 	"internal/daemon": {"addr", "certificate", "history", "httpapi", "internal/config", "lists", "live", "mailbox", "milter", "msgauth", "policy",
 		"postfix", "reload", "remote", "repeat", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},

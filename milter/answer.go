@@ -4,21 +4,22 @@ import (
 	"github.com/d--j/go-milter"
 
 	"blockd/policy"
+	"blockd/reply"
 )
 
-// Replies of this package. All others come from package policy.
+// Replies of this package. All others are decisions of package policy.
 var (
-	replyInternal    = policy.Reply{Code: 451, Enhanced: "4.3.0", Text: "Internal error, try again"}
-	replyNoSender    = policy.Reply{Code: 553, Enhanced: "5.1.7", Text: "Sender address is not understood"}
-	replyManySenders = policy.Reply{Code: 550, Enhanced: "5.6.0", Text: "Message header has too many senders"}
-	replyManyResults = policy.Reply{Code: 550, Enhanced: "5.6.0", Text: "Message header has too many Authentication-Results of ours"}
+	replyInternal    = reply.Reply{Code: 451, Enhanced: "4.3.0", Text: "Internal error, try again"}
+	replyNoSender    = reply.Reply{Code: 553, Enhanced: "5.1.7", Text: "Sender address is not understood"}
+	replyManySenders = reply.Reply{Code: 550, Enhanced: "5.6.0", Text: "Message header has too many senders"}
+	replyManyResults = reply.Reply{Code: 550, Enhanced: "5.6.0", Text: "Message header has too many Authentication-Results of ours"}
 )
 
 // headerField is the header field that tags a message. The SMTP filter writes the same one.
 const headerField = "X-Blockd"
 
-// reply returns r as an answer of the milter protocol.
-func reply(r policy.Reply) *milter.Response {
+// response returns r as an answer of the milter protocol.
+func response(r reply.Reply) *milter.Response {
 	answer, err := milter.RejectWithCodeAndReason(uint16(r.Code), r.Enhanced+" "+r.Line())
 	if err != nil { // the text is too long for a packet of 64 KiB; our replies have at most 510 octets
 		return milter.RespTempFail

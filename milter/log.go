@@ -6,6 +6,7 @@ import (
 	"github.com/d--j/go-milter"
 
 	"blockd/policy"
+	"blockd/reply"
 )
 
 // line returns the mail server's own fields of a log line.
@@ -19,7 +20,7 @@ func (s *session) line() []slog.Attr {
 
 // refuseUnreadable logs that the sender is not an address and so was not looked up. It returns
 // the reply.
-func (s *session) refuseUnreadable(recipient string) policy.Reply {
+func (s *session) refuseUnreadable(recipient string) reply.Reply {
 	if s.checker.LogsMore(s.tx.Client.Addr) {
 		s.tx.Say(slog.LevelInfo, "sender not understood",
 			slog.String("recipient", recipient), slog.String("reply", replyNoSender.String()))

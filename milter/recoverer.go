@@ -44,7 +44,7 @@ func (t *recoverer) panicked(event string, cause any) {
 
 func (t *recoverer) fallback(otherwise *milter.Response) *milter.Response {
 	if t.server.settings.OnError == policy.TempfailOnError && otherwise != nil {
-		return reply(replyInternal)
+		return response(replyInternal)
 	}
 	return otherwise
 }

@@ -10,6 +10,7 @@ import (
 	"blockd/header"
 	"blockd/listener"
 	"blockd/policy"
+	"blockd/reply"
 )
 
 // session answers the events of one connection of a mail server. The connection carries one
@@ -88,7 +89,7 @@ func (s *session) Connect(_, _ string, _ uint16, address string, m milter.Modifi
 		return milter.RespContinue, nil
 	}
 	s.metrics.clients.Inc()
-	return reply(d.Reply), nil
+	return response(d.Reply), nil
 }
 
 // Helo records the client's name for the log. It comes again after STARTTLS.
@@ -144,7 +145,7 @@ func (s *session) refuseSender() *milter.Response {
 	}
 	s.metrics.senders[mailRefused].Inc()
 	s.reset()
-	return reply(d.Reply)
+	return response(d.Reply)
 }
 
 // RcptTo answers for one recipient. It continues or refuses and gives no other answer: after
@@ -175,7 +176,7 @@ func (s *session) RcptTo(argument, _ string, m milter.Modifier) (*milter.Respons
 	if d.Reply.Code == 0 {
 		return milter.RespContinue, nil
 	}
-	return reply(d.Reply), nil
+	return response(d.Reply), nil
 }
 
 // Data is not asked for.
@@ -200,7 +201,7 @@ func (s *session) Headers(m milter.Modifier) (*milter.Response, error) {
 	case len(s.results.forged) > maxForged:
 		s.metrics.messages.WithLabelValues(outRefused).Inc()
 		s.reset()
-		return reply(replyManyResults), nil
+		return response(replyManyResults), nil
 	case !s.open && s.writesResults:
 		return s.headerDone(), nil
 	case !s.open:
@@ -221,7 +222,7 @@ func (s *session) Headers(m milter.Modifier) (*milter.Response, error) {
 // judgeHeader decides by the addresses of the header, if header addresses are looked up.
 func (s *session) judgeHeader() policy.Decision {
 	var all []header.Field
-	var fault policy.Reply
+	var fault reply.Reply
 	if s.tx.ReadsHeader() {
 		var ok bool
 		if all, ok = s.fields.Addresses(); !ok {
@@ -235,7 +236,7 @@ func (s *session) judgeHeader() policy.Decision {
 func (s *session) refuse(d policy.Decision) *milter.Response {
 	s.metrics.messages.WithLabelValues(outcomeOf(d)).Inc()
 	s.reset()
-	return reply(d.Reply)
+	return response(d.Reply)
 }
 
 // BodyChunk copies the body if a decision depends on the message.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"blockd/lists"
+	"blockd/reply"
 )
 
 // Outcome is what becomes of one recipient of a transaction.
@@ -23,9 +24,9 @@ const (
 // Decision is the answer to one RCPT (or to MAIL, where the filter refuses there).
 type Decision struct {
 	Outcome Outcome
-	Reply   Reply         // of Refuse and Defer
+	Reply   reply.Reply   // of Refuse and Defer
 	Ref     string        // in Reply, in Tag and in the log; "" when accepted without a match
-	Tag     Tag           // of Mark and Quarantine
+	Tag     reply.Tag     // of Mark and Quarantine
 	Tarpit  time.Duration // hold the answer back for so long; 0 to MaxTarpit
 	Exempt  bool          // a listed sender or client, accepted because of the recipient
 	Shadow  bool          // accepted, but a shadow list would have refused
@@ -73,17 +74,17 @@ func (c *Checker) recipientAt(door *Door, v Verdict, recipient string) Decision 
 func (c *Checker) recipient(door *Door, v *Verdict, recipient string) Decision {
 	switch {
 	case v.Kind == Blocked && c.isExempt(recipient):
-		return Decision{Ref: newRef(), Exempt: true}
+		return Decision{Ref: reply.NewRef(), Exempt: true}
 	case v.Kind == Blocked && c.unsure && v.Unsure != 0:
-		ref := newRef()
+		ref := reply.NewRef()
 		return Decision{Outcome: Defer, Ref: ref, Reply: v.unproved(ref)}
 	case v.Kind == Blocked:
 		return c.consequence(door, v)
 	case v.Internal() && c.defers && !c.isExempt(recipient) && !c.policies.without(recipient):
-		ref := newRef()
+		ref := reply.NewRef()
 		return Decision{Outcome: Defer, Ref: ref, Reply: v.unchecked(ref)}
 	case v.Internal(), len(v.Matches) > 0:
-		return Decision{Ref: newRef(), Shadow: v.Shadow >= 0}
+		return Decision{Ref: reply.NewRef(), Shadow: v.Shadow >= 0}
 	}
 	return Decision{}
 }
@@ -101,23 +102,12 @@ func (c *Checker) endOfMessageAt(door *Door, v Verdict, recipient string) Decisi
 
 // turnDown is the decision to refuse a recipient by a rule of the door's own, in the words
 // of r. It is remembered, as refused for no list, since the contact may have its reference.
-func (c *Checker) turnDown(door *Door, v *Verdict, recipient string, r Reply) Decision {
+func (c *Checker) turnDown(door *Door, v *Verdict, recipient string, r reply.Reply) Decision {
 	v.Decider, v.Shadow = -1, -1
-	d := Decision{Outcome: Refuse, Reply: r, Ref: newRef()}
-	d.Reply.Contact = contactFor(c.contact, "", d.Ref)
+	d := Decision{Outcome: Refuse, Reply: r, Ref: reply.NewRef()}
+	d.Reply.Contact = reply.Contact(c.contact, "", d.Ref)
 	c.record(door, v, recipient, &d)
 	return d
-}
-
-// inPlaceOfGreeting is the reply where the client has said nothing yet.
-func (r Reply) inPlaceOfGreeting() Reply {
-	switch {
-	case r.Code/100 == 4:
-		r.Code = 421
-	case r.Code/100 == 5 && !r.Named:
-		r.Code = 554
-	}
-	return r
 }
 
 // For returns v as the recipient's policy has it: decided by the lists that count
@@ -150,7 +140,7 @@ func (v *Verdict) Outcome() Outcome { return v.outcome }
 func (c *Checker) consequence(door *Door, v *Verdict) Decision {
 	list := v.listName(v.Decider)
 	rule := c.rules[list]
-	d := Decision{Ref: newRef()}
+	d := Decision{Ref: reply.NewRef()}
 	switch action := v.Matches[v.Decider].Action; {
 	case action == lists.Tempfail:
 		d.Outcome = Defer
@@ -165,7 +155,7 @@ func (c *Checker) consequence(door *Door, v *Verdict) Decision {
 	case Refuse, Defer:
 		d.Reply = c.words(v, d.Outcome, list, d.Ref)
 	case Quarantine, Mark:
-		d.Tag = Tag{List: list, Ref: d.Ref}
+		d.Tag = reply.Tag{List: list, Ref: d.Ref}
 	}
 	return d
 }

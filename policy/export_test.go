@@ -21,7 +21,6 @@ type (
 const (
 	Alignment        = alignment
 	FromSource       = fromSource
-	MaxContact       = maxContact
 	ReplyToSource    = replyToSource
 	ReturnPathSource = returnPathSource
 	Unread           = unread

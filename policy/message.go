@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"blockd/header"
+	"blockd/reply"
 )
 
 // Header decides by the addresses of the header, which lists are asked about, and which
@@ -14,7 +15,7 @@ import (
 //
 // The decision refuses the message, or is what becomes of it; where the message AwaitsMessage,
 // so far.
-func (t *Transaction) Header(fields []header.Field, fault Reply) Decision {
+func (t *Transaction) Header(fields []header.Field, fault reply.Reply) Decision {
 	if !t.ReadsHeader() {
 		return t.settled
 	}
@@ -54,11 +55,11 @@ func (t *Transaction) judgeHeader() Decision {
 
 // lookUpHeader looks up the addresses of the header. Mail whose envelope an exception frees
 // from all lists is not asked further.
-func (t *Transaction) lookUpHeader() (all []Verdict, fault Reply) {
+func (t *Transaction) lookUpHeader() (all []Verdict, fault reply.Reply) {
 	c, recipient := t.checker, t.first()
 	for _, v := range t.verdicts {
 		if v := c.For(v, recipient); v.Frees() {
-			return nil, Reply{}
+			return nil, reply.Reply{}
 		}
 	}
 	if t.fault.Code != 0 {
@@ -74,7 +75,7 @@ func (t *Transaction) lookUpHeader() (all []Verdict, fault Reply) {
 		}
 		all = append(all, v)
 	}
-	return all, Reply{}
+	return all, reply.Reply{}
 }
 
 // judge decides by addresses of the header. What a list wants done with the message is

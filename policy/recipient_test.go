@@ -14,6 +14,7 @@ import (
 	"blockd/addr"
 	"blockd/index"
 	"blockd/policy"
+	"blockd/reply"
 )
 
 func TestExemptRecipients(t *testing.T) {
@@ -224,7 +225,7 @@ func checkSaid(t *testing.T, d policy.Decision) {
 	t.Helper()
 	switch d.Outcome {
 	case policy.Refuse, policy.Defer:
-		if checkReply(t, d); d.Tag != (policy.Tag{}) {
+		if checkReply(t, d); d.Tag != (reply.Tag{}) {
 			t.Errorf("tag %q of a refusal", d.Tag)
 		}
 	case policy.Quarantine, policy.Mark:

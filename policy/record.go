@@ -49,7 +49,7 @@ func (c *Checker) record(door *Door, v *Verdict, recipient string, d *Decision) 
 	switch {
 	case refused:
 		if r.Ref, d.Folded = c.repeats.Refused(&r); d.Folded {
-			d.Reply, d.Ref = d.Reply.referring(d.Ref, r.Ref), r.Ref
+			d.Reply, d.Ref = d.Reply.Referring(d.Ref, r.Ref), r.Ref
 		}
 	case d.Ref != "":
 		d.Folded = !c.LogsMore(v.Client)

@@ -8,6 +8,7 @@ import (
 
 	"blockd/addr"
 	"blockd/policy"
+	"blockd/reply"
 )
 
 func TestWhatAMatchLeadsTo(t *testing.T) {
@@ -15,7 +16,7 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 		refused  = "550 5.7.1 <x@bad.example>: Sender address rejected: listed in a (ref REF)"
 		deferred = "451 4.7.1 <x@bad.example>: Sender address deferred: listed in a (ref REF)"
 	)
-	tagged := policy.Tag{List: "a", Ref: "REF"}
+	tagged := reply.Tag{List: "a", Ref: "REF"}
 	tests := []struct {
 		name, text string
 		rule       policy.ListRule
@@ -76,7 +77,7 @@ func named(d policy.Decision) said {
 	if d.Ref != "" {
 		s.Reply, s.Tag.Ref = strings.Replace(s.Reply, d.Ref, "REF", 1), strings.Replace(d.Tag.Ref, d.Ref, "REF", 1)
 	}
-	s.Ref, s.Decision.Reply = "", policy.Reply{}
+	s.Ref, s.Decision.Reply = "", reply.Reply{}
 	return s
 }
 

@@ -1,6 +1,10 @@
 package policy
 
-import "slices"
+import (
+	"slices"
+
+	"blockd/reply"
+)
 
 // A message has one header, one end and one answer to that, so its recipients must have
 // in common what is done with it and what is still to be seen about it. The first one
@@ -8,7 +12,7 @@ import "slices"
 // client, in a transaction of its own.
 
 // replyApart asks for a recipient in a transaction of its own.
-var replyApart = Reply{Code: 452, Enhanced: "4.5.3", Text: "Send this recipient in a transaction of its own"}
+var replyApart = reply.Reply{Code: 452, Enhanced: "4.5.3", Text: "Send this recipient in a transaction of its own"}
 
 // treatment is what is done with a message; the zero treatment passes it on.
 type treatment struct {
@@ -62,7 +66,7 @@ func (t *Transaction) Shares(d Decision) bool {
 func (t *Transaction) Join(d *Decision) bool {
 	t.unjoined = Decision{}
 	if !t.Shares(*d) {
-		d.Outcome, d.Reply, d.Tag, d.AwaitsMessage = Apart, replyApart, Tag{}, false
+		d.Outcome, d.Reply, d.Tag, d.AwaitsMessage = Apart, replyApart, reply.Tag{}, false
 		if t.checker.LogsMore(t.Client.Addr) {
 			t.write("recipient put off", d)
 		}

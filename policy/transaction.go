@@ -8,6 +8,7 @@ import (
 	"blockd/header"
 	"blockd/index"
 	"blockd/msgauth"
+	"blockd/reply"
 )
 
 // Transaction decides about one message after the other of a client: at MAIL, for each
@@ -30,7 +31,7 @@ type Transaction struct {
 	settled  Decision // what becomes of the message, so far
 
 	fields []header.Field   // the header's addresses, once they are there
-	fault  Reply            // the header could not be read
+	fault  reply.Reply      // the header could not be read
 	judged []Verdict        // of those addresses that the message decides about
 	ended  bool             // the message has
 	facts  *msgauth.Message // then; nil = it proves nothing
@@ -59,7 +60,7 @@ func (t *Transaction) Connect() Decision {
 		return Decision{}
 	}
 	if t.door.Greets {
-		d.Reply = d.Reply.inPlaceOfGreeting()
+		d.Reply = d.Reply.InPlaceOfGreeting()
 	}
 	own := v // a clear client costs no allocation
 	d.Verdict = &own
@@ -224,16 +225,16 @@ func (d *Door) able(decided Decision) Decision {
 	case decided.Outcome == Quarantine && !d.Quarantines:
 		decided.Outcome, decided.Reply = Defer, replyNoQuarantine
 	case decided.Outcome == Mark && !d.Marks:
-		decided.Outcome, decided.Tag = Accept, Tag{}
+		decided.Outcome, decided.Tag = Accept, reply.Tag{}
 	}
 	return decided
 }
 
-var replyNoQuarantine = Reply{Code: 451, Enhanced: "4.3.5", Text: "This message cannot be set aside here, try again later"}
+var replyNoQuarantine = reply.Reply{Code: 451, Enhanced: "4.3.5", Text: "This message cannot be set aside here, try again later"}
 
 // TurnDown is the decision to refuse a recipient by a rule of the door's own, in the words
 // of r, where no list has a reason to.
-func (t *Transaction) TurnDown(recipient string, r Reply) Decision {
+func (t *Transaction) TurnDown(recipient string, r reply.Reply) Decision {
 	t.unjoined = Decision{}
 	v := t.verdicts[0]
 	d := t.checker.turnDown(t.door, &v, recipient, r)
@@ -256,9 +257,9 @@ func (t *Transaction) Completed() {
 func (t *Transaction) WantsCompleted() bool { return t.checker.wantsCompleted(t.verdicts...) }
 
 // Tag is what the message is marked with, so far.
-func (t *Transaction) Tag() Tag {
+func (t *Transaction) Tag() reply.Tag {
 	if t.settled.Outcome != Mark {
-		return Tag{}
+		return reply.Tag{}
 	}
 	return t.settled.Tag
 }

@@ -15,6 +15,7 @@ import (
 	"blockd/history"
 	"blockd/index"
 	"blockd/policy"
+	"blockd/reply"
 )
 
 // The doors of these tests can do what those of blockd can.
@@ -112,7 +113,7 @@ func TestWhoHasLeftSharesNothing(t *testing.T) {
 		t.Fatalf("%s, marked %q", got, x.Tag())
 	}
 	x.Leave("bob@here.example")
-	if got := recipients(&x, "postmaster bob"); got != "A2" || x.Tag() != (policy.Tag{}) {
+	if got := recipients(&x, "postmaster bob"); got != "A2" || x.Tag() != (reply.Tag{}) {
 		t.Errorf("%s, marked %q; want the first that is left to settle it", got, x.Tag())
 	}
 }
@@ -124,24 +125,24 @@ func TestTheMessageDecides(t *testing.T) {
 	c, _ := checker(t, ix, policy.Settings{Auth: policy.Auth{Resolver: p.resolver}, RecipientsExempt: []string{"postmaster"},
 		Lists: map[string]policy.ListRule{"signed": {Require: policy.DKIMProof, Match: sources(t, "envelope", "from")}, "x": {Match: sources(t, "envelope", "from")},
 			"from": {Match: sources(t, "from")}, "mark": {Match: sources(t, "from"), OnMatch: policy.TagOnMatch}, "side": {Match: sources(t, "from"), OnMatch: policy.QuarantineOnMatch}}})
-	unreadable := policy.Reply{Code: 554, Enhanced: "5.6.0", Text: "too much"}
+	unreadable := reply.Reply{Code: 554, Enhanced: "5.6.0", Text: "too much"}
 	for _, tt := range []struct {
 		name, sender, recipient, from, signedBy string
-		fault                                   policy.Reply
+		fault                                   reply.Reply
 		relay, mailer                           string // at the end of the header and of the message; a code: refused so
 	}{
-		{"nothing in it", "a@there.example", "bob", "a@there.example", "", policy.Reply{}, "A A", "A A"},
-		{"a listed author", "a@there.example", "bob", "a@evil.example", "", policy.Reply{}, "554", "550"},
-		{"a listed author, to an exempt recipient", "a@there.example", "postmaster", "a@evil.example", "", policy.Reply{}, "A A", "A A"},
-		{"an author that is marked", "a@there.example", "bob", "a@mark.example", "", policy.Reply{}, "T T", "T T"},
-		{"an author that is set aside", "a@there.example", "bob", "a@side.example", "", policy.Reply{}, "Q Q", "Q Q"},
+		{"nothing in it", "a@there.example", "bob", "a@there.example", "", reply.Reply{}, "A A", "A A"},
+		{"a listed author", "a@there.example", "bob", "a@evil.example", "", reply.Reply{}, "554", "550"},
+		{"a listed author, to an exempt recipient", "a@there.example", "postmaster", "a@evil.example", "", reply.Reply{}, "A A", "A A"},
+		{"an author that is marked", "a@there.example", "bob", "a@mark.example", "", reply.Reply{}, "T T", "T T"},
+		{"an author that is set aside", "a@there.example", "bob", "a@side.example", "", reply.Reply{}, "Q Q", "Q Q"},
 		{"a header that cannot be read", "a@there.example", "bob", "", "", unreadable, "554", "554"},
 		{"a header that cannot be read, to an exempt recipient", "a@there.example", "postmaster", "", "", unreadable, "A A", "A A"},
-		{"an author that may prove itself, and does", "a@there.example", "bob", "a@x.example", "x.example", policy.Reply{}, "? A", "? A"},
-		{"an author that may prove itself, and does not", "a@there.example", "bob", "a@x.example", "", policy.Reply{}, "? 554", "? 554"},
-		{"a sender that proves itself", "a@x.example", "bob", "a@x.example", "x.example", policy.Reply{}, "? A", "? A"},
-		{"a sender that does not", "a@x.example", "bob", "a@x.example", "", policy.Reply{}, "? 554", "? 554"},
-		{"to an exempt recipient it need not", "a@x.example", "postmaster", "a@x.example", "", policy.Reply{}, "A A", "A A"},
+		{"an author that may prove itself, and does", "a@there.example", "bob", "a@x.example", "x.example", reply.Reply{}, "? A", "? A"},
+		{"an author that may prove itself, and does not", "a@there.example", "bob", "a@x.example", "", reply.Reply{}, "? 554", "? 554"},
+		{"a sender that proves itself", "a@x.example", "bob", "a@x.example", "x.example", reply.Reply{}, "? A", "? A"},
+		{"a sender that does not", "a@x.example", "bob", "a@x.example", "", reply.Reply{}, "? 554", "? 554"},
+		{"to an exempt recipient it need not", "a@x.example", "postmaster", "a@x.example", "", reply.Reply{}, "A A", "A A"},
 	} {
 		for _, door := range []struct {
 			*policy.Door
@@ -185,7 +186,7 @@ func TestOneGenerationATransaction(t *testing.T) {
 	if got := recipients(&x, "bob"); got != "A" {
 		t.Errorf("RCPT: %s", got)
 	}
-	if d := x.Header([]header.Field{{Name: "From", Text: "a@from.example"}}, policy.Reply{}); d.Refuses() {
+	if d := x.Header([]header.Field{{Name: "From", Text: "a@from.example"}}, reply.Reply{}); d.Refuses() {
 		t.Errorf("header: %s", d.Reply)
 	}
 	x.Mail(policy.Mail{Sender: "a@there.example"})

@@ -6,6 +6,7 @@ import (
 
 	"blockd/listener"
 	"blockd/policy"
+	"blockd/reply"
 )
 
 // delegation is policy delegation on one connection, which Postfix keeps for one
@@ -116,7 +117,7 @@ func (d *delegation) recipient(r *policyRequest) string {
 	if decided.Refuses() {
 		return d.say(r, decided)
 	}
-	marked := d.tx.Tag() != (policy.Tag{})
+	marked := d.tx.Tag() != (reply.Tag{})
 	if d.tx.Join(&decided); marked && decided.Outcome == policy.Mark {
 		d.metrics.answers[policy.Mark].Inc()
 		return dunno // the message already has the field

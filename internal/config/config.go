@@ -10,7 +10,7 @@ import (
 
 	"blockd/lists"
 	"blockd/live"
-	"blockd/policy"
+	"blockd/reply"
 )
 
 // Config is the configuration file. A field has its key and what that may be as tags, and its
@@ -118,7 +118,7 @@ func (c Config) validateRefusal(f *Faults) {
 	for _, l := range c.Lists {
 		names = append(names, l.Name)
 	}
-	if err := policy.CheckContact(c.Refusal.Contact, names...); err != nil {
+	if err := reply.CheckContact(c.Refusal.Contact, names...); err != nil {
 		f.add("refusal.contact", "%v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"blockd/internal/spelling"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/reply"
 )
 
 // List is [[list]], one table a list; all are served together. Between blocks the most specific entry
@@ -166,7 +167,7 @@ func CheckFormat(text string) error {
 
 // validateRule checks what the matches of a list lead to.
 func (l List) validateRule(f *Faults, key string) {
-	if err := policy.CheckText(l.Text); err != nil {
+	if err := reply.CheckText(l.Text); err != nil {
 		f.add(key+".text", "%v", err)
 	}
 	switch code := lists.ParseAnswer(l.Text).Code; {
@@ -175,7 +176,7 @@ func (l List) validateRule(f *Faults, key string) {
 	case code/100 == 5 && l.OnMatch == "tempfail":
 		f.add(key+".text", `a code of %d does not defer; want one of 4xx, or on_match = "refuse"`, code)
 	}
-	if err := policy.CheckContact(l.Contact, l.Name); err != nil {
+	if err := reply.CheckContact(l.Contact, l.Name); err != nil {
 		f.add(key+".contact", "%v", err)
 	}
 	l.validateMatch(f, key)

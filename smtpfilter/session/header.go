@@ -3,7 +3,7 @@ package session
 import (
 	"io"
 
-	"blockd/policy"
+	"blockd/reply"
 )
 
 // If lists check header addresses, upstream gets no octet before the header has ended: a tag
@@ -46,7 +46,7 @@ func (s *session) readHeader(m *message, piece []byte, last bool) (waits bool) {
 // judgeHeader decides about the message at the end of the header.
 func (s *session) judgeHeader(m *message) {
 	all, ok := m.fields.senders.Addresses()
-	fault := policy.Reply{}
+	fault := reply.Reply{}
 	if !ok || m.fields.over {
 		fault = refuseManySenders
 	}
@@ -55,7 +55,7 @@ func (s *session) judgeHeader(m *message) {
 	if m.outcome != "" {
 		return
 	}
-	if m.loop == nil && m.forwarded && s.rules.Tag() != (policy.Tag{}) {
+	if m.loop == nil && m.forwarded && s.rules.Tag() != (reply.Tag{}) {
 		m.loop = newHops(s.settings.Hostname)
 	}
 	if m.proof == nil && d.AwaitsMessage {

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"blockd/policy"
+	"blockd/reply"
 )
 
 // spared reports whether only lists are checked, and not the rules on the client's names. That
@@ -17,9 +17,9 @@ func (s *session) spared(recipient string) bool {
 
 // heloFault returns the refusal of a recipient because of the client's HELO name; the zero
 // Reply if there is none.
-func (s *session) heloFault(recipient string) policy.Reply {
+func (s *session) heloFault(recipient string) reply.Reply {
 	if s.settings.Helo != "valid" || s.spared(recipient) {
-		return policy.Reply{}
+		return reply.Reply{}
 	}
 	switch literal, ip := heloLiteral(s.rules.Client.Helo); {
 	case literal && !ip.IsValid(), !literal && !validHost(s.rules.Client.Helo):
@@ -27,7 +27,7 @@ func (s *session) heloFault(recipient string) policy.Reply {
 	case literal && ip == s.ownAddr(), strings.EqualFold(strings.TrimSuffix(s.rules.Client.Helo, "."), s.settings.Hostname):
 		return refuseOurHelo
 	}
-	return policy.Reply{}
+	return reply.Reply{}
 }
 
 // ownAddr returns our own address in the client's connection; zero if it is not known.

@@ -6,6 +6,7 @@ import (
 
 	"blockd/addr"
 	"blockd/policy"
+	"blockd/reply"
 	"blockd/smtpfilter/parse"
 	"blockd/smtpfilter/upstream"
 )
@@ -190,7 +191,7 @@ func (s *session) shares(d policy.Decision) bool {
 }
 
 // answerDecision sends the reply of a refusal. A reply with 421 or 521 ends the session.
-func (s *session) answerDecision(r policy.Reply) {
+func (s *session) answerDecision(r reply.Reply) {
 	if !r.Ends() {
 		s.turnDown(textOf(r))
 		return

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"blockd/mailbox"
-	"blockd/policy"
+	"blockd/reply"
 	"blockd/smtpfilter/wire"
 	"blockd/spool"
 )
@@ -40,7 +40,7 @@ type message struct {
 // the quarantine fails.
 func (s *session) newMessage(stuffed bool) (*message, error) {
 	m := &message{started: time.Now(), forwarded: s.tx.accepted > 0}
-	if m.forwarded && (s.traces() || s.rules.Tag() != (policy.Tag{})) {
+	if m.forwarded && (s.traces() || s.rules.Tag() != (reply.Tag{})) {
 		m.loop = newHops(s.settings.Hostname)
 	}
 	if len(s.tx.quarantined) > 0 {
@@ -61,11 +61,11 @@ func (s *session) newMessage(stuffed bool) (*message, error) {
 // stop stops forwarding the message and sets its outcome. Upstream's connection is closed
 // without the end of the message. The first reason stays, except that a bare octet replaces
 // any other reason.
-func (s *session) stop(m *message, why, reply string) {
+func (s *session) stop(m *message, why, answer string) {
 	if m.outcome != "" && why != "bare" {
 		return
 	}
-	m.outcome, m.reply, m.over = why, reply, ""
+	m.outcome, m.reply, m.over = why, answer, ""
 	if why == "bare" {
 		m.over = "protocol"
 	}
@@ -145,13 +145,13 @@ func (s *session) sendData(m *message, p []byte) {
 	}
 	s.deadlines.finalReply(false)
 	s.upstreamFailed("data", err)
-	reply := replyLost
+	answer := replyLost
 	s.deadlines.armUpstream(time.Second)
 	if r, err := wire.ReadReply(s.up.R); err == nil && r.Code >= 400 {
-		reply = string(r.Raw)
+		answer = string(r.Raw)
 	}
-	s.stop(m, "upstream-lost", reply)
-	if reply[:3] == "421" {
+	s.stop(m, "upstream-lost", answer)
+	if answer[:3] == "421" {
 		m.over = "upstream"
 	}
 }

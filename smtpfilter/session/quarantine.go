@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"blockd/policy"
+	"blockd/reply"
 	"blockd/smtpfilter/wire"
 )
 
@@ -26,7 +27,7 @@ func (s *session) quarantineRecipient(recipient string, d policy.Decision) {
 // addQuarantined records a recipient whose copy goes into quarantine, and the list's tag.
 func (t *transaction) addQuarantined(recipient string, d policy.Decision) {
 	t.quarantined = append(t.quarantined, recipient)
-	if !slices.ContainsFunc(t.tags, func(tag policy.Tag) bool { return tag.List == d.Tag.List }) {
+	if !slices.ContainsFunc(t.tags, func(tag reply.Tag) bool { return tag.List == d.Tag.List }) {
 		t.tags = append(t.tags, d.Tag)
 	}
 }

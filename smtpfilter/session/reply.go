@@ -3,7 +3,7 @@ package session
 import (
 	"strings"
 
-	"blockd/policy"
+	"blockd/reply"
 )
 
 // Our own replies (docs/smtp.md, "Reply texts"). Each is one line of fixed text, with nothing
@@ -59,20 +59,20 @@ const (
 )
 
 // firstLine returns the first line of a reply, for the log.
-func firstLine[T string | []byte](reply T) string {
-	line, _, _ := strings.Cut(string(reply), "\r\n")
+func firstLine[T string | []byte](text T) string {
+	line, _, _ := strings.Cut(string(text), "\r\n")
 	return line
 }
 
 // textOf returns a reply as the client gets it, with CRLF.
-func textOf(r policy.Reply) string { return r.String() + "\r\n" }
+func textOf(r reply.Reply) string { return r.String() + "\r\n" }
 
-var refuseManySenders = policy.Reply{Code: 554, Enhanced: "5.6.0", Text: "Message header has too many senders or is too big"}
+var refuseManySenders = reply.Reply{Code: 554, Enhanced: "5.6.0", Text: "Message header has too many senders or is too big"}
 
 // Refusals by a rule on the client's names. They end with the operator's contact, as the
 // refusals of lists do.
 var (
-	refuseBadHelo   = policy.Reply{Code: 550, Enhanced: "5.7.1", Text: "Helo command rejected: not a host name or address literal"}
-	refuseOurHelo   = policy.Reply{Code: 550, Enhanced: "5.7.1", Text: "Helo command rejected: that is this server's own name"}
-	refuseNoReverse = policy.Reply{Code: 550, Enhanced: "5.7.25", Text: "Client host rejected: its address has no valid name in DNS"} // RFC 7372, section 3.3
+	refuseBadHelo   = reply.Reply{Code: 550, Enhanced: "5.7.1", Text: "Helo command rejected: not a host name or address literal"}
+	refuseOurHelo   = reply.Reply{Code: 550, Enhanced: "5.7.1", Text: "Helo command rejected: that is this server's own name"}
+	refuseNoReverse = reply.Reply{Code: 550, Enhanced: "5.7.25", Text: "Client host rejected: its address has no valid name in DNS"} // RFC 7372, section 3.3
 )

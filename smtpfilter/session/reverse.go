@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"blockd/msgauth"
-	"blockd/policy"
+	"blockd/reply"
 )
 
 // checkReverse asks DNS whether the client's address has a name. It asks once a session, and
@@ -21,9 +21,9 @@ func (s *session) checkReverse(line []byte, recipient string) []byte {
 
 // reverseFault returns the refusal of a recipient because the client's address has no name;
 // the zero Reply if there is none. If DNS gives no answer, nothing is refused.
-func (s *session) reverseFault(recipient string) policy.Reply {
+func (s *session) reverseFault(recipient string) reply.Reply {
 	if !s.reverseKnown || s.reverse != msgauth.No || s.spared(recipient) {
-		return policy.Reply{}
+		return reply.Reply{}
 	}
 	return refuseNoReverse
 }

@@ -17,6 +17,7 @@ import (
 
 	"blockd/msgauth"
 	"blockd/policy"
+	"blockd/reply"
 	"blockd/smtpfilter/parse"
 	"blockd/smtpfilter/upstream"
 	"blockd/smtpfilter/wire"
@@ -71,7 +72,7 @@ type transaction struct {
 	accepted    int          // recipients that upstream has accepted
 	recipients  []string     // the addresses of accepted recipients, as the client wrote them, if the message may decide about them
 	quarantined []string     // recipients whose copy goes into quarantine, as the client wrote them
-	tags        []policy.Tag // why: one tag for each list
+	tags        []reply.Tag  // why: one tag for each list
 	size        int64        // octets of the chunks so far
 	failed      string       // the answer to the chunk that made the message fail, and to all chunks after it
 	message     *message     // the message itself; nil before DATA or the first chunk

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"blockd/policy"
+	"blockd/reply"
 	"blockd/smtpfilter/parse"
 	"blockd/smtpfilter/upstream"
 )
@@ -33,7 +34,7 @@ func (s *session) traceRoom() int64 {
 func (s *session) header(m *message) []byte {
 	trace := s.traceHeader(m.started)
 	tag := s.rules.Tag()
-	if tag == (policy.Tag{}) {
+	if tag == (reply.Tag{}) {
 		return trace
 	}
 	return append([]byte(tagField(tag)), trace...)
@@ -42,7 +43,7 @@ func (s *session) header(m *message) []byte {
 // tagField returns the header field of a tag. Fields of this name that the client has sent
 // stay: they can only claim that a list has the sender, and removing them would break the
 // message's signatures.
-func tagField(tag policy.Tag) string { return "X-Blockd: " + tag.String() + "\r\n" }
+func tagField(tag reply.Tag) string { return "X-Blockd: " + tag.String() + "\r\n" }
 
 // traceHeader returns the Received field (RFC 5321, section 4.4).
 func (s *session) traceHeader(now time.Time) []byte {

@@ -1,10 +1,9 @@
-package policy
+package reply
 
 import (
 	"fmt"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -22,7 +21,7 @@ var (
 // CheckText says what is wrong with a list's text.
 func CheckText(text string) error {
 	var unknown error
-	fill(text, func(word string) (string, bool) {
+	Fill(text, func(word string) (string, bool) {
 		for _, w := range textWords {
 			if w == word {
 				return "", true
@@ -36,7 +35,7 @@ func CheckText(text string) error {
 	switch {
 	case unknown != nil:
 		return unknown
-	case fitClient(text, true) != strings.TrimSpace(text):
+	case ForClient(text, true) != strings.TrimSpace(text):
 		return fmt.Errorf("control characters have no place in a reply")
 	case len(text) > maxLine:
 		return fmt.Errorf("%d octets; a reply has at most %d", len(text), maxLine)
@@ -46,20 +45,20 @@ func CheckText(text string) error {
 
 // CheckContact says what is wrong with a contact that lists of these names have.
 func CheckContact(contact string, lists ...string) error {
-	if fitClient(contact, false) != contact {
+	if ForClient(contact, false) != contact {
 		return fmt.Errorf("want printable ASCII without a blank at either end")
 	}
 	for _, list := range append(lists, "") {
-		if n := len(contactFor(contact, list, strings.Repeat("0", refLength))); n >= maxContact {
+		if n := len(Contact(contact, list, strings.Repeat("0", refLength))); n >= maxContact {
 			return fmt.Errorf("%d octets or more with the placeholders filled; want fewer than %d", n, maxContact)
 		}
 	}
 	return nil
 }
 
-// contactFor fills the placeholders of a contact. Other percent signs are its own: it
+// Contact fills the placeholders of a contact. Other percent signs are its own: it
 // may be a URL.
-func contactFor(contact, list, ref string) string {
+func Contact(contact, list, ref string) string {
 	if contact == "" {
 		return ""
 	}
@@ -85,12 +84,12 @@ func contactFor(contact, list, ref string) string {
 		b.WriteString(values[word])
 		contact = rest[len(word):]
 	}
-	return cutText(fitClient(b.String(), false), maxContact)
+	return cutText(ForClient(b.String(), false), maxContact)
 }
 
-// fill replaces the placeholders of a text, "%" and letters, by what value gives, and
+// Fill replaces the placeholders of a text, "%" and letters, by what value gives, and
 // "%%" by one sign. What value does not know stays as it is.
-func fill(text string, value func(word string) (string, bool)) string {
+func Fill(text string, value func(word string) (string, bool)) string {
 	var b strings.Builder
 	for {
 		head, rest, ok := strings.Cut(text, "%")
@@ -117,10 +116,10 @@ func fill(text string, value func(word string) (string, bool)) string {
 	}
 }
 
-// fitClient makes a text fit for one line of a reply: nothing in it ends the line, moves
+// ForClient makes a text fit for one line of a reply: nothing in it ends the line, moves
 // the cursor or turns the direction of what follows. Characters beyond ASCII are
 // transcribed, unless the client has said SMTPUTF8 (RFC 6531, section 3.7.4.2).
-func fitClient(text string, smtputf8 bool) string {
+func ForClient(text string, smtputf8 bool) string {
 	if plainASCII(text) {
 		return strings.Trim(text, " ")
 	}
@@ -167,16 +166,4 @@ func transcribed(r rune) string {
 		return text
 	}
 	return "?"
-}
-
-// cutText cuts text to at most most octets, at a character.
-func cutText(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	most = max(most, 0)
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return strings.TrimRight(text[:most], " ")
 }

@@ -1,17 +1,14 @@
 package policy
 
 import (
-	"math/rand/v2"
 	"strconv"
 	"strings"
 
 	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/reply"
 )
-
-// maxLine bounds a reply line without CRLF: RFC 5321, section 4.5.3.1.5.
-const maxLine = 510
 
 // maxReply bounds a reply in the standard words, without the contact behind it: it fits
 // a terminal and a log.
@@ -24,66 +21,10 @@ const listRoom = 20
 // maxSender is what a legal sender has (RFC 5321, section 4.5.3.1.3).
 const maxSender = 254
 
-// Reply is the answer to a client: one line. The zero Reply is none.
-type Reply struct {
-	Code     int    // such as 550
-	Enhanced string // such as "5.7.1"
-	Subject  string // who or what is refused, before the text: "<a@b.example>: Sender address rejected: "
-	Text     string // "listed in bad (ref 0123456789)", or what the entry or its list says
-	Contact  string // behind the text, always whole; "" = none
-
-	// Words is Text without what the line's length cost: for a mail server that puts a
-	// subject of its own in front.
-	Words string
-
-	// Named: the entry or its list names the code.
-	Named bool
-	// Bare: the entry has a text of its own, and no code. A mail server whose tables
-	// have such entries has a code for them.
-	Bare bool
-}
-
-// String is the line without CRLF: at most 510 octets, cut at a character, printable,
-// and without a character beyond ASCII unless the client can read those.
-func (r Reply) String() string {
-	if r.Code == 0 {
-		return ""
-	}
-	return strconv.Itoa(r.Code) + " " + r.Enhanced + " " + r.Line()
-}
-
-// Line is the line without its codes.
-func (r Reply) Line() string {
-	return r.Subject + behind(r.Text, r.Contact, maxLine-len("550 ")-len(r.Enhanced)-len(" ")-len(r.Subject))
-}
-
-// Behind is what the line says behind the subject, in at most so many octets: for a mail
-// server that puts a subject of its own in front.
-func (r Reply) Behind(most int) string { return behind(r.Words, r.Contact, most) }
-
-// Ends reports whether the connection ends with the reply (RFC 5321, section 3.8, and
-// RFC 7504).
-func (r Reply) Ends() bool { return r.Code == 421 || r.Code == 521 }
-
-// referring returns the reply with another reference. References have one length.
-func (r Reply) referring(from, to string) Reply {
-	for _, text := range []*string{&r.Text, &r.Contact, &r.Words} {
-		*text = strings.ReplaceAll(*text, from, to)
-	}
-	return r
-}
-
-func behind(text, contact string, most int) string {
-	if contact == "" {
-		return cutText(text, most)
-	}
-	return cutText(text, most-1-len(contact)) + " " + contact
-}
-
 // standard is the reply in the words of docs/smtp.md about an entry of list. A client
 // reads there what it said itself, the list's name and a reference, and nothing
 // of the entry: who is refused need not learn how the list is written.
-func (v *Verdict) standard(o Outcome, list, ref string) Reply {
+func (v *Verdict) standard(o Outcome, list, ref string) reply.Reply {
 	r, verb := usual(o), "rejected"
 	if o == Defer {
 		verb = "deferred"
@@ -118,15 +59,15 @@ func (v *Verdict) about(sender string) string {
 }
 
 // usual has the codes of an outcome.
-func usual(o Outcome) Reply {
+func usual(o Outcome) reply.Reply {
 	if o == Defer {
-		return Reply{Code: 451, Enhanced: "4.7.1"}
+		return reply.Reply{Code: 451, Enhanced: "4.7.1"}
 	}
-	return Reply{Code: 550, Enhanced: "5.7.1"}
+	return reply.Reply{Code: 550, Enhanced: "5.7.1"}
 }
 
-// say has the codes of a, as far as it names some and they fit an outcome.
-func (r *Reply) say(a lists.Answer) {
+// say gives r the codes of a, as far as it names some and they fit the outcome of r.
+func say(r *reply.Reply, a lists.Answer) {
 	class := r.Code / 100
 	if a.Code/100 == class {
 		r.Code, r.Named = a.Code, true
@@ -138,15 +79,15 @@ func (r *Reply) say(a lists.Answer) {
 
 // own is what the deciding entry itself says to the client, in the words of Postfix's
 // access(5); ok is false if it says nothing.
-func (v *Verdict) own(o Outcome) (r Reply, ok bool) {
+func (v *Verdict) own(o Outcome) (r reply.Reply, ok bool) {
 	m, list := &v.Matches[v.Decider], &v.Lists[v.Matches[v.Decider].Row]
 	if m.Reason == "" || m.Action == lists.Discard || m.Reason == list.Source.Settings.Reason || !lists.Answers(list.Summary.Format) {
 		return r, false
 	}
 	a := lists.ParseAnswer(m.Reason)
 	r = usual(o)
-	r.say(a)
-	text := fitClient(a.Text, v.Seen.UTF8)
+	say(&r, a)
+	text := reply.ForClient(a.Text, v.Seen.UTF8)
 	if text == "" {
 		return r, false
 	}
@@ -162,21 +103,21 @@ func (v *Verdict) own(o Outcome) (r Reply, ok bool) {
 
 // words is the reply about the deciding entry: what the entry says, else what its list
 // says, else the standard words, and behind it where to ask.
-func (c *Checker) words(v *Verdict, o Outcome, list, ref string) Reply {
+func (c *Checker) words(v *Verdict, o Outcome, list, ref string) reply.Reply {
 	rule := c.rules[list]
 	contact := rule.Contact
 	if contact == "" {
 		contact = c.contact
 	}
-	contact = contactFor(contact, list, ref)
+	contact = reply.Contact(contact, list, ref)
 	r, ok := v.own(o)
 	switch {
 	case ok:
 	case rule.Text != "":
 		a := lists.ParseAnswer(rule.Text)
 		r = usual(o)
-		r.say(a)
-		r.Text = fitClient(fill(a.Text, func(word string) (string, bool) {
+		say(&r, a)
+		r.Text = reply.ForClient(reply.Fill(a.Text, func(word string) (string, bool) {
 			switch word {
 			case "sender":
 				return v.subjectName(), true
@@ -237,8 +178,8 @@ func (v *Verdict) said(i int) string {
 }
 
 // unchecked is the reply where the store could not be read.
-func (v *Verdict) unchecked(ref string) Reply {
-	r := Reply{Code: 451, Enhanced: "4.3.0", Text: "not checked: try again later" + tail(ref)}
+func (v *Verdict) unchecked(ref string) reply.Reply {
+	r := reply.Reply{Code: 451, Enhanced: "4.3.0", Text: "not checked: try again later" + tail(ref)}
 	r.Words = r.Text
 	if v.Sender.Null() && v.Client.IsValid() {
 		r.Subject = "Client address [" + v.Client.String() + "] "
@@ -248,14 +189,14 @@ func (v *Verdict) unchecked(ref string) Reply {
 }
 
 // unproved is the reply where DNS did not say whether an allow entry counts.
-func (v *Verdict) unproved(ref string) Reply {
-	r := Reply{Code: 451, Enhanced: "4.4.3", Text: "not verified: try again later" + tail(ref)}
+func (v *Verdict) unproved(ref string) reply.Reply {
+	r := reply.Reply{Code: 451, Enhanced: "4.4.3", Text: "not verified: try again later" + tail(ref)}
 	r.Words = r.Text
 	return v.later(r)
 }
 
 // later gives r the sender as its subject.
-func (v *Verdict) later(r Reply) Reply {
+func (v *Verdict) later(r reply.Reply) reply.Reply {
 	sender, _ := fit(v.shown(), "", len("451 4.3.0 <>: ")+len(v.Source.subject())+len(" address ")+len(r.Text))
 	r.Subject = v.about(sender)
 	return r
@@ -306,22 +247,4 @@ func shorten(text string, most int) string {
 	}
 	kept := most - len(gap)
 	return text[:kept/3] + gap + text[len(text)-(kept-kept/3):]
-}
-
-// refLength is the length of a reference: ten digits are 50 random bits. Of a
-// million decisions, a day of a large site, two share one with a chance of 1 in
-// 2,000, and the log line's time tells those apart.
-const refLength = 10
-
-// newRef draws a reference in Crockford's base 32, which has no letter that is
-// misread on the telephone. The generator is the runtime's, seeded by the system.
-func newRef() string {
-	const digits = "0123456789abcdefghjkmnpqrstvwxyz"
-	var ref [refLength]byte
-	bits := rand.Uint64()
-	for i := range ref {
-		ref[i] = digits[bits&31]
-		bits >>= 5
-	}
-	return string(ref[:])
 }

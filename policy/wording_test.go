@@ -98,7 +98,7 @@ func connect(c *policy.Checker, client netip.Addr) policy.Decision {
 }
 
 func TestContactIsWholeHoweverLongTheRest(t *testing.T) {
-	contact := strings.Repeat("c", policy.MaxContact-1)
+	contact := strings.Repeat("c", 149) // reply.CheckContact lets no longer one pass
 	sender := strings.Repeat("l", 64) + "@" + strings.Repeat(strings.Repeat("d", 55)+".", 3) + "example"
 	for _, text := range []string{sender + " REJECT " + strings.Repeat("é ", 199), sender + " REJECT"} {
 		c, _ := checker(t, build(t, block("a", text)), policy.Settings{Contact: contact})
@@ -111,44 +111,6 @@ func TestContactIsWholeHoweverLongTheRest(t *testing.T) {
 		}
 		if words := d.Reply.Behind(200); len(words) > 200 || !strings.HasSuffix(words, " "+contact) {
 			t.Errorf("%d octets behind a subject: %s", len(words), words)
-		}
-	}
-}
-
-func TestCheckText(t *testing.T) {
-	for text, want := range map[string]string{
-		"no":                     "",
-		"554 5.7.9 no":           "",
-		"100%% of %list":         "",
-		"ask %contact, %reason":  "",
-		"100% sure":              "% is no placeholder; want %sender, %list, %reason, %ref, %contact, and %% for a percent sign",
-		"%name":                  "%name is no placeholder; want %sender, %list, %reason, %ref, %contact, and %% for a percent sign",
-		"a\r\nb":                 "control characters have no place in a reply",
-		"a\u202eb":               "control characters have no place in a reply",
-		strings.Repeat("x", 511): "511 octets; a reply has at most 510",
-	} {
-		got := ""
-		if err := policy.CheckText(text); err != nil {
-			got = err.Error()
-		}
-		if got != want {
-			t.Errorf("CheckText(%q) = %q, want %q", text, got, want)
-		}
-	}
-	for contact, want := range map[string]string{
-		"":                                "",
-		"https://here.example/%20/%ref":   "",
-		"téléphone":                       "want printable ASCII without a blank at either end",
-		"a\nb":                            "want printable ASCII without a blank at either end",
-		strings.Repeat("x", 150):          "150 octets or more with the placeholders filled; want fewer than 150",
-		strings.Repeat("x", 141) + "%ref": "150 octets or more with the placeholders filled; want fewer than 150",
-	} {
-		got := ""
-		if err := policy.CheckContact(contact); err != nil {
-			got = err.Error()
-		}
-		if got != want {
-			t.Errorf("CheckContact(%q) = %q, want %q", contact, got, want)
 		}
 	}
 }
