@@ -86,40 +86,16 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 		if number%256 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		err := ix.mapping.guarded(func() error {
-			page, err := ix.page(number)
-			if err != nil {
-				return err
-			}
-			if !page.Fits() {
-				return ix.file.PageDamaged(number)
-			}
-			n := page.Records()
-			for i := range n {
-				r := record{Cursor: page.At(i, n)}
-				if key := r.Key(); ix.overlay != nil && !r.Bad && ix.overlay.speaksFor(key) {
-					continue
-				}
-				if spots = ix.spotsOf(spots, &r, number*format.PageSize+uint64(page.Offset(i)), wanted); r.Bad {
-					return ix.file.PageDamaged(number)
-				}
-			}
-			return nil
+		err := ix.mapping.guarded(func() (err error) {
+			spots, err = ix.spotsInPage(spots, number, wanted)
+			return err
 		})
 		if err != nil {
 			return nil, ix.unreadable(err)
 		}
 	}
 	if ix.overlay != nil {
-		for _, slot := range ix.overlay.slots {
-			if slot.at == 0 {
-				continue
-			}
-			r := ix.overlay.record(slot)
-			if r.Key(); r.Rest[0] != 0 {
-				spots = ix.spotsOf(spots, &r, ix.file.Pages*format.PageSize+uint64(slot.at-1), wanted)
-			}
-		}
+		spots = ix.spotsInOverlay(spots, wanted)
 	}
 	slices.SortFunc(spots, func(a, b spotOf) int {
 		if a.from != b.from {
@@ -128,6 +104,44 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 		return cmp.Compare(a.where, b.where) // two entries of one line
 	})
 	return spots, nil
+}
+
+// spotsInPage appends the entries of wanted rows in a page. Records of keys for which the
+// overlay speaks are passed over.
+func (ix *Index) spotsInPage(spots []spotOf, number uint64, wanted []bool) ([]spotOf, error) {
+	page, err := ix.page(number)
+	if err != nil {
+		return spots, err
+	}
+	if !page.Fits() {
+		return spots, ix.file.PageDamaged(number)
+	}
+	n := page.Records()
+	for i := range n {
+		r := record{Cursor: page.At(i, n)}
+		if key := r.Key(); ix.overlay != nil && !r.Bad && ix.overlay.speaksFor(key) {
+			continue
+		}
+		if spots = ix.spotsOf(spots, &r, number*format.PageSize+uint64(page.Offset(i)), wanted); r.Bad {
+			return spots, ix.file.PageDamaged(number)
+		}
+	}
+	return spots, nil
+}
+
+// spotsInOverlay appends the entries of wanted rows in the overlay. Their places are behind
+// all pages.
+func (ix *Index) spotsInOverlay(spots []spotOf, wanted []bool) []spotOf {
+	for _, slot := range ix.overlay.slots {
+		if slot.at == 0 {
+			continue
+		}
+		r := ix.overlay.record(slot)
+		if r.Key(); r.Rest[0] != 0 {
+			spots = ix.spotsOf(spots, &r, ix.file.Pages*format.PageSize+uint64(slot.at-1), wanted)
+		}
+	}
+	return spots
 }
 
 // spotsOf appends the entries of wanted rows of a record, which stands at where and

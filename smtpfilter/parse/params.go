@@ -77,41 +77,45 @@ func (p Params) Unannounced(announced func(keyword string) bool) *Error {
 // readParams reads " KEYWORD=value KEYWORD ..." (RFC 5321, section 4.1.2). Only the
 // allowed parameters may stand here, each once.
 func (c *Command) readParams(text []byte, allowed Params) error {
-	for {
-		text = bytes.TrimLeft(text, " ")
-		if len(text) == 0 {
-			break
-		}
+	for text = bytes.TrimLeft(text, " "); len(text) > 0; text = bytes.TrimLeft(text, " ") {
 		word := text
 		if i := bytes.IndexByte(text, ' '); i >= 0 {
 			word = text[:i]
 		}
+		if err := c.addParam(word, allowed); err != nil {
+			return err
+		}
 		text = text[len(word):]
-		keyword, value, hasValue := bytes.Cut(word, []byte("="))
-		if !isKeyword(keyword) || hasValue && !isValue(value) {
-			return errParam
-		}
-		i, p := paramOf(keyword)
-		if p&allowed == 0 {
-			return errUnknown
-		}
-		valid := params[i].valid
-		if hasValue != (valid != nil) || hasValue && !valid(value) {
-			return errParam
-		}
-		if p == ParamBody && isWord(value, "BINARYMIME") {
-			p = ParamBinary
-		}
-		if c.Params.Has(p) || (c.Params | p).Has(ParamBody|ParamBinary) {
-			return errParam
-		}
-		c.Params |= p
-		if p == ParamSize {
-			c.Size, _ = parseSize(value)
-		}
 	}
 	if c.Params.Has(ParamHoldFor | ParamHoldUntil) {
 		return errParam // RFC 4865, section 4: one or the other
+	}
+	return nil
+}
+
+// addParam reads one parameter, KEYWORD or KEYWORD=value, that is not there yet.
+func (c *Command) addParam(word []byte, allowed Params) error {
+	keyword, value, hasValue := bytes.Cut(word, []byte("="))
+	if !isKeyword(keyword) || hasValue && !isValue(value) {
+		return errParam
+	}
+	i, p := paramOf(keyword)
+	if p&allowed == 0 {
+		return errUnknown
+	}
+	valid := params[i].valid
+	if hasValue != (valid != nil) || hasValue && !valid(value) {
+		return errParam
+	}
+	if p == ParamBody && isWord(value, "BINARYMIME") {
+		p = ParamBinary
+	}
+	if c.Params.Has(p) || (c.Params | p).Has(ParamBody|ParamBinary) {
+		return errParam
+	}
+	c.Params |= p
+	if p == ParamSize {
+		c.Size, _ = parseSize(value)
 	}
 	return nil
 }

@@ -258,34 +258,13 @@ func (m *merger) collect(e format.Entry) bool {
 }
 
 // fit leaves the format.MaxSources entries that a record can hold. What goes must change
-// no verdict, least of all lose an exception: of each scope, action and mode, the
-// first entry that never expires and the one that expires last stay, which are
-// at most 60, since no key has all four scopes; the rest of the room is for the first ones.
+// no verdict, least of all lose an exception: the needed ones stay, and the rest of the
+// room is for the first ones.
 func (m *merger) fit() {
 	if len(m.entries) <= format.MaxSources {
 		return
 	}
-	m.picks = append(m.picks[:0], make([]bool, len(m.entries))...)
-	var needed [4][5][2][2]int // 1 + the entry: by scope, action, mode, expires
-	for i, e := range m.entries {
-		class := &needed[e.Scope][e.Action][m.rows[e.Row].Source.Mode][min(e.Expiry, 1)]
-		if *class == 0 || e.Expiry > m.entries[*class-1].Expiry {
-			*class = i + 1
-		}
-	}
-	count := 0
-	for _, byAction := range needed {
-		for _, byMode := range byAction {
-			for _, byExpiry := range byMode {
-				for _, i := range byExpiry {
-					if i > 0 {
-						m.picks[i-1] = true
-						count++
-					}
-				}
-			}
-		}
-	}
+	count := m.pickNeeded()
 	kept := m.entries[:0]
 	for i, e := range m.entries {
 		switch {
@@ -298,4 +277,25 @@ func (m *merger) fit() {
 		kept = append(kept, e)
 	}
 	m.entries = kept
+}
+
+// pickNeeded leaves in picks which entries a verdict may need, and returns their number: of
+// each scope, action and mode, the first entry that never expires and the one that expires
+// last. They are at most 60, since no key has all four scopes.
+func (m *merger) pickNeeded() (count int) {
+	var needed [4][5][2][2]int // 1 + the entry: by scope, action, mode, expires
+	m.picks = append(m.picks[:0], make([]bool, len(m.entries))...)
+	for i, e := range m.entries {
+		class := &needed[e.Scope][e.Action][m.rows[e.Row].Source.Mode][min(e.Expiry, 1)]
+		switch {
+		case *class == 0:
+			count++
+		case e.Expiry > m.entries[*class-1].Expiry:
+			m.picks[*class-1] = false
+		default:
+			continue
+		}
+		*class, m.picks[i] = i+1, true
+	}
+	return count
 }

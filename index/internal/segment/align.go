@@ -43,35 +43,53 @@ func align(ctx context.Context, from, to *stream, limit int) (d difference, err 
 		if len(a) == 0 && len(b) == 0 {
 			return d, nil
 		}
-		n := 0
-		for n < min(len(a), len(b)) && a[n].sum == b[n].sum && (a[n].line != last || b[n].line == d.lines.Line(last)) && d.lines.add(a[n].line, b[n].line) {
-			last = a[n].line
-			n++
+		if n := d.keep(a, b, &last); n > 0 {
+			from.take(n)
+			to.take(n)
+			continue // one of the two may have more than what was shown
 		}
-		from.take(n)
-		to.take(n)
-		if n > 0 {
-			continue // one of the two may have more behind what was shown
+		room := limit - len(d.gone) - len(d.come)
+		gone, come, err := apart(from, to, room)
+		if err != nil {
+			return d, err
 		}
-		gone, come := 1, 1 // two entries of one line that stand on two lines now
-		if len(a) == 0 || len(b) == 0 || a[0].sum != b[0].sum {
-			if gone, come, err = resync(from, to, limit-len(d.gone)-len(d.come)); err != nil {
-				return d, err
-			}
-		}
-		if gone+come > limit-len(d.gone)-len(d.come) {
+		if gone+come > room {
 			return d, errFar(limit)
 		}
-		for _, e := range from.peek(gone)[:gone] {
-			d.gone = append(d.gone, e.where)
-		}
-		for _, e := range to.peek(come)[:come] {
-			d.come = append(d.come, e.where)
-		}
-		from.take(gone)
-		to.take(come)
+		d.gone = from.takePlaces(d.gone, gone)
+		d.come = to.takePlaces(d.come, come)
 	}
 	return d, ctx.Err()
+}
+
+// keep notes where the entries have gone with which both a and b begin, and returns
+// their number. Entries of one line stay in one line: last is the old line of the
+// entry before.
+func (d *difference) keep(a, b []seen, last *int) (n int) {
+	for n < min(len(a), len(b)) && a[n].sum == b[n].sum && (a[n].line != *last || b[n].line == d.lines.Line(*last)) && d.lines.add(a[n].line, b[n].line) {
+		*last = a[n].line
+		n++
+	}
+	return n
+}
+
+// apart returns how many of the next entries the other one has not: the first ones
+// differ, or cannot be kept.
+func apart(from, to *stream, limit int) (gone, come int, err error) {
+	a, b := from.peek(1), to.peek(1)
+	if len(a) > 0 && len(b) > 0 && a[0].sum == b[0].sum {
+		return 1, 1, nil // two entries of one line that are in two lines now
+	}
+	return resync(from, to, limit)
+}
+
+// takePlaces takes n entries and appends their places to dst.
+func (s *stream) takePlaces(dst []int64, n int) []int64 {
+	for _, e := range s.peek(n)[:n] {
+		dst = append(dst, e.where)
+	}
+	s.take(n)
+	return dst
 }
 
 func errFar(limit int) error { return TooDifferent("more than %d entries differ", limit) }

@@ -381,30 +381,34 @@ func (c *Chunk) Entry() (key []byte, e format.Entry) {
 func (s *Segment) Each(ctx context.Context, workers int, use func(worker int, c *Chunk, entries uint64) error) error {
 	var next atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
-	for i := range workers {
-		group.Go(func() error {
+	for worker := range workers {
+		group.Go(func() (err error) {
 			var buf []byte
-			for {
-				n := int(next.Add(1)) - 1
-				if n >= len(s.chunks) {
-					return nil
-				}
-				err := ctx.Err()
-				if err != nil {
-					return err
-				}
-				if buf, err = s.read(s.chunks[n], buf); err != nil {
-					return err
-				}
-				c := s.chunk(buf)
-				if err := use(i, &c, s.chunks[n].entries); err != nil {
-					return err
-				}
-				if c.Bad || len(c.Rest) > 0 {
-					return ErrDamaged
-				}
+			for n := int(next.Add(1)) - 1; n < len(s.chunks) && err == nil; n = int(next.Add(1)) - 1 {
+				buf, err = s.useWhole(ctx, s.chunks[n], buf, worker, use)
 			}
+			return err
 		})
 	}
 	return group.Wait()
+}
+
+// useWhole reads a chunk in place of what buf has, gives it to use, and returns the memory
+// that it took.
+func (s *Segment) useWhole(ctx context.Context, span span, buf []byte, worker int, use func(worker int, c *Chunk, entries uint64) error) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return buf, err
+	}
+	buf, err := s.read(span, buf)
+	if err != nil {
+		return buf, err
+	}
+	c := s.chunk(buf)
+	if err := use(worker, &c, span.entries); err != nil {
+		return buf, err
+	}
+	if c.Bad || len(c.Rest) > 0 {
+		return buf, ErrDamaged
+	}
+	return buf, nil
 }
