@@ -20,6 +20,7 @@ type (
 	Progress     = build.Progress     // how far a build is
 	Report       = build.Report       // what a build did
 	Stage        = build.Stage        // one part of a build and the time that it took
+	SourceError  = build.SourceError  // why a source is refused
 	SourcesError = build.SourcesError // the error of every source that was refused
 )
 

@@ -128,7 +128,8 @@ func TestRefusedSources(t *testing.T) {
 	}
 	for i, name := range []string{"torn", "absent"} {
 		var file *lists.FileError
-		if !errors.As(refused.Errs[i], &file) || !strings.HasPrefix(refused.Errs[i].Error(), "list "+name+": ") {
+		var source *SourceError
+		if !errors.As(refused.Errs[i], &source) || source.List != name || !errors.As(source, &file) || !strings.HasPrefix(refused.Errs[i].Error(), "list "+name+": ") {
 			t.Errorf("error %d: %v", i, refused.Errs[i])
 		}
 	}

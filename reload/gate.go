@@ -65,7 +65,7 @@ func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []pro
 
 // rowProblem says why a build has refused a source.
 func rowProblem(row index.ListInfo) problem {
-	p := buildProblems(&index.SourcesError{Errs: []error{row.Refused}})[0]
+	p := sourceProblem(row.Refused)
 	p.list, p.path = row.Source.List, row.Source.Path
 	return p
 }

@@ -3,10 +3,8 @@ package reload
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"blockd/index"
 	"blockd/lists"
@@ -31,9 +29,19 @@ func errorsOf(problems []problem) (errs []error) {
 
 // fileProblem is the fault of one source. err need not wrap a *lists.FileError.
 func fileProblem(list, path string, err error) problem {
-	p := problem{list: list, path: path, err: fmt.Errorf("list %s: %w", list, err)}
+	p := sourceProblem(&index.SourceError{List: list, Err: err})
+	p.path = path
+	return p
+}
+
+// sourceProblem is the fault of a source in the words of a build.
+func sourceProblem(err error) problem {
+	p := problem{err: err}
+	if se, ok := errors.AsType[*index.SourceError](err); ok {
+		p.list = se.List
+	}
 	if fe, ok := errors.AsType[*lists.FileError](err); ok {
-		p.class = fe.Class
+		p.path, p.class = fe.Path, fe.Class
 	}
 	return p
 }
@@ -46,14 +54,7 @@ func buildProblems(err error) []problem {
 	}
 	var all []problem
 	for _, err := range refused.Errs {
-		p := problem{err: err}
-		if text, ok := strings.CutPrefix(err.Error(), "list "); ok { // as all of these say
-			p.list, _, _ = strings.Cut(text, ": ")
-		}
-		if fe, ok := errors.AsType[*lists.FileError](err); ok {
-			p.path, p.class = fe.Path, fe.Class
-		}
-		all = append(all, p)
+		all = append(all, sourceProblem(err))
 	}
 	return all
 }

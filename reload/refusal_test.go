@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -449,4 +450,15 @@ func TestFirstStart(t *testing.T) {
 			t.Errorf("Open = %v", err)
 		}
 	})
+}
+
+// The name of a list may hold what stands between a name and a fault in the text of an error.
+func TestProblemOfABuildHasItsListAndFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "absent.txt")
+	sources := []index.Source{{List: "news: daily", Path: path, Settings: lists.Settings{Format: "plain"}}}
+	_, err := index.Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), sources, index.Options{})
+	all := buildProblems(err)
+	if len(all) != 1 || all[0].file() != (file{"news: daily", path}) || all[0].class != lists.Missing {
+		t.Errorf("buildProblems(%v) = %+v", err, all)
+	}
 }

@@ -232,7 +232,18 @@ func checkSources(sources []format.Source) error {
 	return nil
 }
 
-// SourcesError carries the error of every source that was refused, in order.
+// SourceError is why a source is refused.
+type SourceError struct {
+	List string
+	Err  error // wraps a *lists.FileError, which names the file
+}
+
+func (e *SourceError) Error() string { return fmt.Sprintf("list %s: %v", e.List, e.Err) }
+
+func (e *SourceError) Unwrap() error { return e.Err }
+
+// SourcesError carries the error of every source that was refused, in order: each is a
+// *SourceError.
 type SourcesError struct{ Errs []error }
 
 func (e *SourcesError) Error() string {

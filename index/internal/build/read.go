@@ -58,7 +58,7 @@ func (b *Builder) readOnce(ctx context.Context) (refused []error, err error) {
 			return nil, err
 		case s.Optional && file.Class == lists.Missing:
 		default:
-			row.Refused = fmt.Errorf("list %s: %w", s.List, err)
+			row.Refused = &SourceError{s.List, err}
 			if b.lastGood(i, row.Refused) {
 				return nil, errAgain
 			}
