@@ -22,7 +22,7 @@ func (r *Reloader) build(ctx context.Context, v view) (outcome, []problem) {
 		return failed, buildProblems(err)
 	}
 	if draft == nil {
-		r.decideOn(v)
+		r.decideOn(v, why)
 		return refused, why
 	}
 	defer draft.Discard()
@@ -35,13 +35,14 @@ func (r *Reloader) build(ctx context.Context, v view) (outcome, []problem) {
 	g.ix, g.bytes, g.seconds = draft.Index(), draft.Report.Bytes, time.Since(v.began).Seconds()
 	r.serve(g, built)
 	r.forgetHeld()
+	problems := g.problems()
 	v.contents = contents(draft.Report.Lists, g.unread(), v.contents)
-	if len(g.held) > 0 {
-		r.decideOn(v)
+	if len(problems) > 0 {
+		r.decideOn(v, problems)
 	} else {
 		r.decidedOn = v.contents
 	}
-	return built, g.problems()
+	return built, problems
 }
 
 // draft returns a draft that may be published, or why there is none. failed is an error of

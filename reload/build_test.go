@@ -1,6 +1,7 @@
 package reload
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -225,4 +226,46 @@ func TestGateAtARestartWithAnotherConfiguration(t *testing.T) {
 			t.Errorf("status %+v", s)
 		}
 	})
+}
+
+// A list that was never good is away for just as long as a build reads it. The next look
+// finds what the last one found, which the build has not seen.
+func TestListThatIsAwayDuringABuild(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		back func(*daemon)
+	}{
+		{"and is written again", func(d *daemon) { d.write("b.txt", "b.example\n") }},
+		{"and is moved back", func(d *daemon) { d.rename("b.txt.away", "b.txt") }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDaemon(t, map[string]string{"a.txt": "a.example\n", "b.txt": "no entry at all\n"})
+			var before, after func()
+			d.settings.Renew = func(context.Context) bool {
+				if before != nil {
+					before()
+				}
+				return false
+			}
+			d.settings.Served = func(*index.Index) {
+				if after != nil {
+					after()
+				}
+			}
+			d.open()
+			d.write("a.txt", "new.example\n")
+			d.write("b.txt", "b.example\n")
+			before = func() { d.rename("b.txt", "b.txt.away") }
+			after = func() { tt.back(d) }
+			d.look(t.Context(), false)
+			if !d.listed("x@new.example") || d.listed("x@b.example") {
+				t.Fatalf("the list was not away; log:\n%s", d.log)
+			}
+			before, after = nil, nil
+			d.look(t.Context(), false)
+			if problems := d.Status().Problems; !d.listed("x@b.example") || len(problems) > 0 {
+				t.Errorf("the list is missing for good: %v; log:\n%s", problems, d.log)
+			}
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"blockd/index"
@@ -37,12 +38,19 @@ func (r *Reloader) view(ctx context.Context, began time.Time) view {
 	return v
 }
 
-// decideOn notes that the contents of v led to a refusal, unless a file has changed since: it
-// may have been refused for what it held in between.
-func (r *Reloader) decideOn(v view) {
-	if !r.files.moved(v.sources) {
+// decideOn notes that the contents of v led to problems, unless a file has changed since: it
+// may have been refused for what it held in between. A file that was moved away and back looks
+// unchanged; then the build missed a file that the look had read.
+func (r *Reloader) decideOn(v view, problems []problem) {
+	missed := func(p problem) bool { return p.class == lists.Missing && v.read(p.file()) }
+	if !r.files.moved(v.sources) && !slices.ContainsFunc(problems, missed) {
 		r.decidedOn = v.contents
 	}
+}
+
+// read reports whether the look has read a file.
+func (v view) read(f file) bool {
+	return slices.ContainsFunc(v.contents, func(c content) bool { return file{c.list, c.path} == f && c.hash != [16]byte{} })
 }
 
 // fileCache remembers the files as they were when they were last looked at.

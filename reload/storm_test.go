@@ -278,14 +278,14 @@ func TestRefusalOfWhatIsGone(t *testing.T) {
 	d.write("a.txt", "new.example\n")
 	v := d.view(t.Context(), time.Now())
 	d.decidedOn = nil
-	if d.decideOn(v); d.decidedOn == nil {
+	if d.decideOn(v, nil); d.decidedOn == nil {
 		t.Error("the refusal of a file that rests is not remembered")
 	}
 	d.write("a.txt", "one two\n")
 	d.write("a.tmp", "new.example\n")
 	d.rename("a.tmp", "a.txt")
 	d.decidedOn = nil
-	if d.decideOn(v); d.decidedOn != nil {
+	if d.decideOn(v, nil); d.decidedOn != nil {
 		t.Error("the refusal of a file that has moved meanwhile is remembered")
 	}
 }
