@@ -166,7 +166,8 @@ func entries(table []index.ListInfo) map[string]int {
 	return n
 }
 
-// serve swaps g in, by a look that ends with out. A session keeps the old generation until its
+// serve swaps g in, by a look that ends with out. The problems that g ends are shown no more;
+// the end of the look makes known which there are. A session keeps the old generation until its
 // transaction ends; the last one frees its memory and mapping.
 func (r *Reloader) serve(g *generation, out outcome) {
 	old := r.live.Load()
@@ -187,6 +188,7 @@ func (r *Reloader) serve(g *generation, out outcome) {
 	r.status.Ready = r.status.Lists == 0 || r.status.Filtering > 0
 	r.status.Since = time.Now()
 	r.status.show(g.ix, r.held.counts())
+	r.status.showProblems(remaining(r.problems, g.problems()))
 	r.live.Store(g.ix)
 	r.mu.Unlock()
 	if r.settings.Served != nil {

@@ -3,10 +3,13 @@ package reload
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"blockd/index"
 )
 
 // bench runs a loop in a bubble and writes down when it looks.
@@ -146,5 +149,37 @@ func TestLoop(t *testing.T) {
 				t.Errorf("looks at %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// From its first moment a generation is shown without the problems that it ends, and with those
+// that remain.
+func TestProblemEndsWithTheSwap(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "a.example\n", "b.txt": "b.example\n"})
+	var seen Status
+	d.settings.Served = func(*index.Index) {
+		if d.Reloader != nil {
+			seen = d.Status()
+		}
+	}
+	d.open()
+	d.remove("a.txt")
+	d.write("b.txt", "<html>")
+	d.look(t.Context(), false)
+	if n := len(d.Status().Problems); n != 2 {
+		t.Fatalf("%d problems, want two: %+v", n, d.Status())
+	}
+	d.write("a.txt", "new.example\n")
+	d.look(t.Context(), false)
+	if len(seen.Problems) != 1 || !strings.HasPrefix(seen.Problems[0], "list b: ") || len(seen.Refusals) != 1 {
+		t.Errorf("at the swap: problems %q, refusals %v, want those of list b", seen.Problems, seen.Refusals)
+	}
+	d.write("b.txt", "new.example\n")
+	d.look(t.Context(), false)
+	if len(seen.Problems)+len(seen.Refusals) > 0 {
+		t.Errorf("at the swap: problems %q, refusals %v, want none", seen.Problems, seen.Refusals)
+	}
+	if n := d.count("lists are in order again"); n != 1 {
+		t.Errorf("the end of all is logged %d times\n%s", n, d.log)
 	}
 }

@@ -111,16 +111,9 @@ func (p problem) hint() string {
 // logged when it appears, and at every look that an operator has asked for. The end of all is
 // logged too.
 func (r *Reloader) report(problems []problem, asked bool) (news bool) {
-	texts := make([]string, len(problems))
-	var refusals []Refusal
-	for i, p := range problems {
-		if texts[i] = p.err.Error(); p.list != "" {
-			refusals = append(refusals, Refusal{p.list, p.path, p.class, texts[i]})
-		}
-	}
+	before, texts := textsOf(r.problems), textsOf(problems)
 	r.mu.Lock()
-	before := r.status.Problems
-	r.status.Problems, r.status.Refusals = texts, refusals
+	r.status.showProblems(problems)
 	r.mu.Unlock()
 	r.problems = problems
 	for i, p := range problems {
@@ -132,6 +125,32 @@ func (r *Reloader) report(problems []problem, asked bool) (news bool) {
 		r.log.LogAttrs(context.Background(), slog.LevelInfo, "lists are in order again")
 	}
 	return !slices.Equal(before, texts)
+}
+
+// showProblems makes problems those of the status.
+func (s *Status) showProblems(problems []problem) {
+	s.Problems, s.Refusals = textsOf(problems), nil
+	for i, p := range problems {
+		if p.list != "" {
+			s.Refusals = append(s.Refusals, Refusal{p.list, p.path, p.class, s.Problems[i]})
+		}
+	}
+}
+
+func textsOf(problems []problem) []string {
+	texts := make([]string, len(problems))
+	for i, p := range problems {
+		texts[i] = p.err.Error()
+	}
+	return texts
+}
+
+// remaining returns the problems that are still among those of now: of the same file, or in the
+// same words.
+func remaining(problems, now []problem) []problem {
+	return slices.DeleteFunc(slices.Clone(problems), func(p problem) bool {
+		return !slices.ContainsFunc(now, func(q problem) bool { return p.file() == q.file() || p.err.Error() == q.err.Error() })
+	})
 }
 
 // attrs returns the fields of a problem's log line that are not empty.
