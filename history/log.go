@@ -8,9 +8,12 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"blockd/internal/durable"
 )
 
 // Log collects decisions. All methods may be used from any goroutine. A nil Log
@@ -51,12 +54,12 @@ func Open(s Settings) (*Log, error) {
 	if s.Max < MinMax {
 		return nil, fmt.Errorf("history of %d octets, want %d at least", s.Max, MinMax)
 	}
-	if err := makeFolder(s.Folder); err != nil {
+	if err := durable.MakeFolder(s.Folder); err != nil {
 		return nil, err
 	}
-	held, err := lock(s.Folder)
+	held, err := durable.Lock(filepath.Join(s.Folder, "lock"), ErrLocked)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", s.Folder, err)
 	}
 	l := &Log{settings: s, castagnoli: crc32.MakeTable(crc32.Castagnoli), lock: held,
 		woken: make(chan struct{}, 1), urgent: make(chan struct{}, 1),

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"blockd/internal/durable"
 )
 
 // suffix ends the name of a segment, after its number.
@@ -121,29 +119,6 @@ func createSegment(folder string, number uint64) (*os.File, error) {
 		f.Close()
 		os.Remove(path)
 		return nil, err
-	}
-	return f, nil
-}
-
-// makeFolder makes the folder, readable by this user only.
-func makeFolder(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
-}
-
-// lock reserves the folder for this process, until the file is closed.
-func lock(folder string) (*os.File, error) {
-	f, err := durable.Lock(filepath.Join(folder, "lock"))
-	if errors.Is(err, durable.ErrLocked) {
-		err = ErrLocked
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", folder, err)
 	}
 	return f, nil
 }

@@ -51,8 +51,10 @@ func newDraft(ctx context.Context, path string, sources []Source, o Options, h b
 		return nil, err
 	}
 	d := &Draft{path: path, temp: fmt.Sprintf("%s%s%d", path, build.TempMark, os.Getpid()), hooks: h}
-	if d.lock, err = lockPath(path); err != nil {
-		return nil, err
+	// The lock ends with the process or with this file. A link in its place is not followed:
+	// root may build in a folder that is the daemon's.
+	if d.lock, err = durable.Lock(path+".lock", ErrLocked); err != nil {
+		return nil, fmt.Errorf("index %s: %w", path, err)
 	}
 	if err := d.build(ctx, b); err != nil {
 		d.lock.Close()
@@ -153,20 +155,6 @@ func (d *Draft) Discard() {
 func (d *Draft) release() {
 	d.lock.Close()
 	d.lock = nil
-}
-
-// lockPath takes the lock of builds of path, which ends with the process or with
-// the returned file. The lock file stays: removing it would race with the next. A link
-// in its place is not followed: root may build in a folder that is the daemon's.
-func lockPath(path string) (*os.File, error) {
-	f, err := durable.Lock(path + ".lock")
-	if errors.Is(err, durable.ErrLocked) {
-		err = ErrLocked
-	}
-	if err != nil {
-		return nil, fmt.Errorf("index %s: %w", path, err)
-	}
-	return f, nil
 }
 
 // removeStale removes what builders that died have left. The lock is held, so no

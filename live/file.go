@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"blockd/internal/durable"
 )
@@ -74,50 +73,4 @@ func openJournal(folder string) (*journal, *contents, error) {
 		return nil, nil, err
 	}
 	return &journal{f: f, size: c.good}, c, nil
-}
-
-// lock locks the folder for this process until the returned file is closed.
-func lock(folder string) (*os.File, error) {
-	f, err := durable.Lock(filepath.Join(folder, "lock"))
-	if errors.Is(err, durable.ErrLocked) {
-		err = ErrLocked
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", folder, err)
-	}
-	return f, nil
-}
-
-// makeFolder makes a folder for the owner of its parent folder.
-func makeFolder(path string) error {
-	err := os.Mkdir(path, 0o750)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
-			err = os.Mkdir(path, 0o750)
-		}
-	}
-	if err == nil {
-		err = giveToOwner(path, filepath.Dir(path))
-	}
-	return err
-}
-
-// giveToOwner gives a path that root has made to the owner of a folder. An administrator may
-// add an entry while the daemon, which runs as another user, is down.
-func giveToOwner(path, folder string) error {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	info, err := os.Stat(folder)
-	if err != nil {
-		return err
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || owner.Uid == 0 {
-		return nil
-	}
-	return os.Lchown(path, int(owner.Uid), int(owner.Gid))
 }

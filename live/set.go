@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"blockd/internal/durable"
 	"blockd/lists"
 )
 
@@ -61,13 +63,13 @@ type Set struct {
 // them. It cuts what a crash has left unfinished; see also Problems.
 func Open(s Settings) (*Set, error) {
 	for _, folder := range []string{s.Folder, listFolder(s.Folder)} {
-		if err := makeFolder(folder); err != nil {
+		if err := durable.MakeFolder(folder); err != nil {
 			return nil, err
 		}
 	}
-	lock, err := lock(s.Folder)
+	lock, err := durable.Lock(filepath.Join(s.Folder, "lock"), ErrLocked)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", s.Folder, err)
 	}
 	j, c, err := openJournal(s.Folder)
 	if err != nil {

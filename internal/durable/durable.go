@@ -126,13 +126,29 @@ func SyncFolder(path string) error {
 	return f.Sync()
 }
 
-// ErrLocked reports that another process holds a lock.
-var ErrLocked = errors.New("another process holds the lock")
+// MakeFolder makes a folder with the mode 0750, unless it is there, and those above it.
+func MakeFolder(path string) error {
+	parent := filepath.Dir(path)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, 0o750); errors.Is(err, fs.ErrExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return keepOwner(f, path, parent)
+}
 
-// Lock takes the lock file at path, making it if need be, or returns ErrLocked at once.
-// The lock ends when the file is closed, or with the process. The file stays: to remove
-// it would race with the next to lock it. A link at path is not followed.
-func Lock(path string) (*os.File, error) {
+// Lock takes the lock file at path, making it if need be, or returns locked at once if
+// another process holds it. The lock ends when the file is closed, or with the process. The
+// file stays: to remove it would race with the next to lock it. A link at path is not followed.
+func Lock(path string, locked error) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
@@ -144,7 +160,7 @@ func Lock(path string) (*os.File, error) {
 	if err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrLocked
+			err = locked
 		}
 		return nil, err
 	}

@@ -150,17 +150,30 @@ func TestRootKeepsTheOwner(t *testing.T) {
 	}
 }
 
+func TestMakeFolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "above", "folder")
+	for range 2 { // what is there stays
+		if err := MakeFolder(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || !info.IsDir() || info.Mode().Perm()&0o007 != 0 {
+		t.Errorf("%v, %v: want a folder that is closed to others", info, err)
+	}
+}
+
 func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	held, err := Lock(path)
+	locked := errors.New("somebody has it")
+	held, err := Lock(path, locked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Lock(path); !errors.Is(err, ErrLocked) {
-		t.Errorf("a second Lock = %v, want ErrLocked", err)
+	if _, err := Lock(path, locked); err != locked {
+		t.Errorf("a second Lock = %v, want %v", err, locked)
 	}
 	held.Close()
-	again, err := Lock(path)
+	again, err := Lock(path, locked)
 	if err != nil {
 		t.Errorf("after the end of the first: %v", err)
 	}
@@ -169,7 +182,7 @@ func TestLock(t *testing.T) {
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Lock(link); !errors.Is(err, syscall.ELOOP) {
+	if _, err := Lock(link, locked); !errors.Is(err, syscall.ELOOP) {
 		t.Errorf("through a link: %v", err)
 	}
 }
