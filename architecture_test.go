@@ -66,7 +66,7 @@ var layers = map[string][]string{
 	"postfix": {"addr", "listener", "lists", "policy", "reply"},
 
 	"httpapi/fastpath": {},
-	"httpapi":          {"addr", "history", "httpapi/fastpath", "index", "internal/durable", "lists", "live", "policy", "reload"},
+	"httpapi":          {"addr", "history", "httpapi/fastpath", "index", "internal/durable", "listener", "lists", "live", "policy", "reload"},
 
 	"internal/config": {"access", "addr", "certificate", "history", "httpapi", "index", "internal/spelling", "internal/term", "lists", "live", "machine", "policy",
 		"postfix", "reload", "remote", "reply", "smtpfilter/upstream"},

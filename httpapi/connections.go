@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"blockd/listener"
 )
 
 // connections is a listener that limits open connections in total and per
@@ -83,7 +85,7 @@ func clientOf(conn net.Conn) (client netip.Prefix, counted bool) {
 	if !ok {
 		return client, false
 	}
-	return clientKey(tcp.AddrPort().Addr()).client, true
+	return listener.Network(tcp.AddrPort().Addr()), true
 }
 
 // admit gives a newcomer a place, or reports that there is none for it. It waits if a

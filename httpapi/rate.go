@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"blockd/listener"
 )
 
 // maxCallers bounds the callers that a limiter remembers, some 100 octets each. Further
@@ -13,18 +15,12 @@ const maxCallers = 10_000
 // callerKey names the callers that share an allowance: the holders of a token, or a client address.
 type callerKey struct {
 	token  string
-	client netip.Prefix // an IPv4 address, or an IPv6 /64: one customer has all of it
+	client netip.Prefix // of listener.Network
 }
 
 // clientKey is the key of a client without a token.
 func clientKey(client netip.Addr) callerKey {
-	client = client.Unmap().WithZone("")
-	bits := client.BitLen()
-	if client.Is6() {
-		bits = 64
-	}
-	p, _ := client.Prefix(bits)
-	return callerKey{client: p}
+	return callerKey{client: listener.Network(client)}
 }
 
 // limiter limits the requests a second of each caller. After a second of silence a whole

@@ -23,6 +23,15 @@ func Admits(networks []netip.Prefix, peer net.Addr) bool {
 	return Within(networks, tcp.AddrPort().Addr())
 }
 
+// Network is what counts as one client: an IPv4 address or an IPv6 /64, the smallest network
+// that a provider gives to a customer. With single addresses, each host would count as 2^64
+// clients. It is invalid for the zero address.
+func Network(ip netip.Addr) netip.Prefix {
+	ip = ip.Unmap().WithZone("")
+	p, _ := ip.Prefix(min(ip.BitLen(), 64))
+	return p
+}
+
 // Within reports whether an address is in one of the networks. That of an IPv4 peer
 // may be written as IPv6 (RFC 4291, section 2.5.5.2), and a zone makes no difference.
 // The zero address is in none.

@@ -39,6 +39,23 @@ func TestAdmits(t *testing.T) {
 	}
 }
 
+func TestNetworkOfAClient(t *testing.T) {
+	for ip, want := range map[string]string{
+		"192.0.2.7":            "192.0.2.7/32",
+		"::ffff:192.0.2.7":     "192.0.2.7/32",
+		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64",
+		"fe80::1%eth0":         "fe80::/64",
+		"2001:db8:1:2:ffff::":  "2001:db8:1:2::/64",
+	} {
+		if got := listener.Network(netip.MustParseAddr(ip)).String(); got != want {
+			t.Errorf("Network(%s) = %s, want %s", ip, got, want)
+		}
+	}
+	if listener.Network(netip.Addr{}).IsValid() {
+		t.Error("network of an unknown address is valid")
+	}
+}
+
 func tcp(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 25} }
 
 func TestCalmLogWritesOnceInTenSeconds(t *testing.T) {

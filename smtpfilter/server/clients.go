@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"blockd/listener"
 )
 
 // admission is the answer to a new connection.
@@ -17,10 +19,8 @@ const (
 	overRate             // over the rate of one client
 )
 
-// clients counts the open connections, all and by client. A client is an IPv4
-// address or an IPv6 /64, the smallest network that a provider gives to a customer.
-// With single addresses, each host would count as 2^64 clients. The map holds only
-// connected clients, so the total bounds it.
+// clients counts the open connections, all and by client, which is a listener.Network. The
+// map holds only connected clients, so the total bounds it.
 type clients struct {
 	maxTotal, maxClient int
 
@@ -45,7 +45,7 @@ func (c *clients) enter(ip netip.Addr) admission {
 	if c.total.Load() >= int64(c.maxTotal) {
 		return overTotal
 	}
-	if a := c.count(network(ip)); a != admitted {
+	if a := c.count(listener.Network(ip)); a != admitted {
 		return a
 	}
 	c.total.Add(1)
@@ -57,7 +57,7 @@ func (c *clients) enter(ip netip.Addr) admission {
 func (c *clients) identify(ip netip.Addr) admission {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.count(network(ip))
+	return c.count(listener.Network(ip))
 }
 
 // count counts a connection of a client, with the lock held.
@@ -76,7 +76,7 @@ func (c *clients) count(net netip.Prefix) admission {
 
 // leave undoes enter.
 func (c *clients) leave(ip netip.Addr) {
-	net := network(ip)
+	net := listener.Network(ip)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.total.Add(-1)
@@ -93,14 +93,3 @@ func (c *clients) open() int { return int(c.total.Load()) }
 
 // crowded reports whether 80 % of the places are taken.
 func (c *clients) crowded() bool { return c.total.Load()*5 >= int64(c.maxTotal)*4 }
-
-// network returns the network that stands for a client; it is invalid for a zero ip.
-func network(ip netip.Addr) netip.Prefix {
-	ip = ip.Unmap().WithZone("")
-	bits := 32
-	if ip.Is6() {
-		bits = 64
-	}
-	p, _ := ip.Prefix(bits)
-	return p
-}

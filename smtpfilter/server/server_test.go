@@ -384,23 +384,6 @@ func TestOwnListenerIsNoUpstream(t *testing.T) {
 	}
 }
 
-func TestNetworkOfAClient(t *testing.T) {
-	for ip, want := range map[string]string{
-		"192.0.2.7":            "192.0.2.7/32",
-		"::ffff:192.0.2.7":     "192.0.2.7/32",
-		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64",
-		"fe80::1%eth0":         "fe80::/64",
-		"2001:db8:1:2:ffff::":  "2001:db8:1:2::/64",
-	} {
-		if got := network(netip.MustParseAddr(ip)).String(); got != want {
-			t.Errorf("network(%s) = %s, want %s", ip, got, want)
-		}
-	}
-	if network(netip.Addr{}).IsValid() {
-		t.Error("network of an unknown address is valid")
-	}
-}
-
 // Whatever comes and goes, the counts are those of a plain model, and end at zero.
 func TestClientsAgreeWithAModel(t *testing.T) {
 	ips := []netip.Addr{{}, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"),
