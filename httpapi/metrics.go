@@ -1,6 +1,9 @@
 package httpapi
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 // The reasons to refuse a request or a connection before its question is read.
 const (
@@ -14,24 +17,18 @@ const (
 // newRefusals counts what is refused. Each reason is there from the start: a rate over
 // what appears with its first event misses that.
 func newRefusals(reg prometheus.Registerer) *prometheus.CounterVec {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "blockd_http_refused_total",
-		Help: "HTTP requests and connections refused before what they ask is looked at, by reason: connections (more of one client than it may have, or without a request when another needs the place), host, origin, rate, token.",
-	}, []string{"reason"})
+	c := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{Name: "blockd_http_refused_total",
+		Help: "HTTP requests and connections refused before what they ask is looked at, by reason: connections (more of one client than it may have, or without a request when another needs the place), host, origin, rate, token."},
+		[]string{"reason"})
 	for _, reason := range []string{refusedConnections, refusedHost, refusedOrigin, refusedRate, refusedToken} {
 		c.WithLabelValues(reason)
 	}
-	reg.MustRegister(c)
 	return c
 }
 
 func newPanics(reg prometheus.Registerer) prometheus.Counter {
-	c := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "blockd_http_panics_total",
-		Help: "HTTP requests cut off by a panic, which is a defect of blockd: please report the stack in the log.",
-	})
-	reg.MustRegister(c)
-	return c
+	return promauto.With(reg).NewCounter(prometheus.CounterOpts{Name: "blockd_http_panics_total",
+		Help: "HTTP requests cut off by a panic, which is a defect of blockd: please report the stack in the log."})
 }
 
 func (s *Server) refused(reason string) { s.refusals.WithLabelValues(reason).Inc() }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // counts counts events since the start.
@@ -29,44 +30,30 @@ func (c *counts) failed(err error) {
 	c.broken.Store(&err)
 }
 
-// Register registers the metrics of s with reg.
-func (s *Set) Register(reg prometheus.Registerer) error {
-	return reg.Register(&collector{set: s,
-		entries: prometheus.NewDesc("blockd_live_entries", "Live entries in force.", nil, nil),
-		newer:   prometheus.NewDesc("blockd_live_newer_entries", "Live entries that the serving index has not got yet.", nil, nil),
-		bytes:   prometheus.NewDesc("blockd_live_journal_bytes", "Size of the journal of live entries.", nil, nil),
-		damaged: prometheus.NewDesc("blockd_live_damaged_records", "Lines of the journal of live entries that were found damaged at the start and left out.", nil, nil),
-		changes: prometheus.NewDesc("blockd_live_changes_total", "Changes of live entries, by change: added, replaced, removed, expired.", []string{"change"}, nil),
-		errors:  prometheus.NewDesc("blockd_live_write_errors_total", "Changes of live entries that could not be written, and were not made.", nil, nil),
-	})
-}
-
-// collector asks a Set when the metrics are read.
-type collector struct {
-	set                                             *Set
-	entries, newer, bytes, damaged, changes, errors *prometheus.Desc
-}
-
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
-
-// Collect implements prometheus.Collector.
-func (c *collector) Collect(out chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, n float64) { out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n) }
-	s := c.set
-	s.writing.Lock()
-	newer, size := s.view.Load().newer.held, int64(0)
-	if s.journal != nil {
-		size = s.journal.size
+// Register registers the metrics of s with reg. It panics if reg already has them.
+func (s *Set) Register(reg prometheus.Registerer) {
+	auto := promauto.With(reg)
+	gauge := func(name, help string, value func() int64) {
+		auto.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 	}
-	s.writing.Unlock()
-	gauge(c.entries, float64(len(s.Entries())))
-	gauge(c.newer, float64(newer))
-	gauge(c.bytes, float64(size))
-	gauge(c.damaged, float64(s.damaged))
+	gauge("blockd_live_entries", "Live entries in force.", func() int64 { return int64(len(s.Entries())) })
+	gauge("blockd_live_newer_entries", "Live entries that the serving index has not got yet.", func() int64 { return int64(s.newer()) })
+	gauge("blockd_live_journal_bytes", "Size of the journal of live entries.", s.journalSize)
+	gauge("blockd_live_damaged_records", "Lines of the journal of live entries that were found damaged at the start and left out.", func() int64 { return int64(s.damaged) })
 	n := &s.counts
-	out <- prometheus.MustNewConstMetric(c.errors, prometheus.CounterValue, float64(n.failures.Load()))
-	for change, count := range map[string]uint64{"added": n.added.Load(), "replaced": n.replaced.Load(), "removed": n.removed.Load(), "expired": n.expired.Load()} {
-		out <- prometheus.MustNewConstMetric(c.changes, prometheus.CounterValue, float64(count), change)
+	for change, count := range map[string]*atomic.Uint64{"added": &n.added, "replaced": &n.replaced, "removed": &n.removed, "expired": &n.expired} {
+		auto.NewCounterFunc(prometheus.CounterOpts{Name: "blockd_live_changes_total", Help: "Changes of live entries, by change: added, replaced, removed, expired.",
+			ConstLabels: prometheus.Labels{"change": change}}, func() float64 { return float64(count.Load()) })
 	}
+	auto.NewCounterFunc(prometheus.CounterOpts{Name: "blockd_live_write_errors_total", Help: "Changes of live entries that could not be written, and were not made."},
+		func() float64 { return float64(n.failures.Load()) })
+}
+
+func (s *Set) journalSize() int64 {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.journal == nil {
+		return 0
+	}
+	return s.journal.size
 }

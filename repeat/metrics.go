@@ -1,19 +1,17 @@
 package repeat
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"sync/atomic"
 
-// Register registers the metrics of t.
-func (t *Table) Register(reg prometheus.Registerer) error {
-	for what, n := range map[string]func() float64{
-		"refusal": func() float64 { return float64(t.refusals.Load()) },
-		"line":    func() float64 { return float64(t.lines.Load()) },
-	} {
-		err := reg.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "blockd_folded_total",
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Register registers the metrics of t with reg. It panics if reg already has them.
+func (t *Table) Register(reg prometheus.Registerer) {
+	for what, n := range map[string]*atomic.Uint64{"refusal": &t.refusals, "line": &t.lines} {
+		promauto.With(reg).NewCounterFunc(prometheus.CounterOpts{Name: "blockd_folded_total",
 			Help:        "What a client repeated within a minute, so that one line stands for all of it, by kind: refusal (in the log and in the history), line (of the log alone).",
-			ConstLabels: prometheus.Labels{"kind": what}}, n))
-		if err != nil {
-			return err
-		}
+			ConstLabels: prometheus.Labels{"kind": what}}, func() float64 { return float64(n.Load()) })
 	}
-	return nil
 }

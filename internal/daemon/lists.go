@@ -36,10 +36,7 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	if d.entries != nil {
 		verdicts.Live, settings.Renew, settings.Served = d.entries, renew(d.entries, d.log), d.entries.Served
 	}
-	if d.past, err = d.openHistory(); err != nil {
-		return fmt.Errorf("history: %w", err)
-	}
-	if d.past != nil {
+	if d.past = d.openHistory(); d.past != nil {
 		settings.Judge, settings.Refusals = verdicts.Judge(), d.refusals
 	}
 	if d.lists, err = reload.Open(ctx, settings, d.log, d.metrics); err != nil {
@@ -53,9 +50,7 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	if verdicts.Auth.Resolver, err = d.observedResolver(); err != nil {
 		return err
 	}
-	if err := d.repeats.Register(d.metrics); err != nil {
-		return err
-	}
+	d.repeats.Register(d.metrics)
 	verdicts.Repeats = d.repeats
 	d.checker = policy.New(d.lists.Live, verdicts, d.log, d.metrics)
 	// The copies are beside the index: that folder is written to anyway and is on a disk,
@@ -93,7 +88,8 @@ func (d *daemon) openLive(ctx context.Context) (*live.Set, error) {
 			for _, problem := range set.Problems() {
 				d.log.Error("live entries damaged", slog.String("problem", problem))
 			}
-			return set, set.Register(d.metrics)
+			set.Register(d.metrics)
+			return set, nil
 		case !errors.Is(err, live.ErrLocked) || time.Now().After(deadline):
 			return nil, err
 		}
@@ -125,17 +121,18 @@ func renew(set *live.Set, log *slog.Logger) func(context.Context) bool {
 
 // openHistory opens the history; nil if none is to be kept. One that cannot be opened
 // costs the history and no mail.
-func (d *daemon) openHistory() (*history.Log, error) {
+func (d *daemon) openHistory() *history.Log {
 	c := d.config
 	if c.History.Folder == config.None {
-		return nil, nil
+		return nil
 	}
 	l, err := history.Open(history.Settings{Folder: c.HistoryFolder(), Max: int64(c.History.Max), Keep: time.Duration(c.History.Keep)})
 	if err != nil {
 		d.log.Error("no history is kept", slog.Any("error", err))
-		return nil, nil
+		return nil
 	}
-	return l, l.Register(d.metrics)
+	l.Register(d.metrics)
+	return l
 }
 
 // refusedFor is how far back refusals are looked at before a load may lift them.
