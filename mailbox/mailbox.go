@@ -11,6 +11,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,29 +66,14 @@ var ErrClosed = errors.New("mailbox is shut down")
 // a crash has left in its tmp folder more than 36 hours ago are removed.
 // Shutdown ends the goroutine that the Server needs.
 func New(s Settings, log *slog.Logger) (*Server, error) {
-	if s.MaxBytes == 0 {
-		s.MaxBytes = maxBytes
-	}
-	if s.Hostname == "" {
-		s.Hostname = "localhost"
-	}
+	s.MaxBytes = cmp.Or(s.MaxBytes, maxBytes)
+	s.Hostname = cmp.Or(s.Hostname, "localhost")
 	dir, err := openMaildir(s.Dir, s.Hostname, log)
 	if err != nil {
 		return nil, fmt.Errorf("mailbox: %w", err)
 	}
-	m := &Server{
-		maildir:  dir,
-		hostname: s.Hostname,
-		maxBytes: s.MaxBytes,
-		log:      log,
-
-		receiveTimeout: receiveTimeout,
-
-		incoming: make(chan net.Conn),
-		closed:   make(chan struct{}),
-		empty:    make(chan struct{}),
-		conns:    map[*conn]struct{}{},
-	}
+	m := &Server{maildir: dir, hostname: s.Hostname, maxBytes: s.MaxBytes, log: log, receiveTimeout: receiveTimeout,
+		incoming: make(chan net.Conn), closed: make(chan struct{}), empty: make(chan struct{}), conns: map[*conn]struct{}{}}
 	srv := smtp.NewServer(smtp.BackendFunc(m.newSession))
 	srv.Domain = s.Hostname
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 )
 
 // maxAddresses bounds how many addresses of one name are tried. At 5 s each, a
@@ -132,12 +133,7 @@ func reaches(to, at netip.Addr, local []netip.Addr) bool {
 	if to.IsLoopback() { // all of 127.0.0.0/8 is local, though one address is listed
 		return true
 	}
-	for _, l := range local {
-		if to.WithZone("") == l {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(local, to.WithZone(""))
 }
 
 // local reports whether the other end of a connection to at is on this machine.

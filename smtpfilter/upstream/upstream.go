@@ -9,6 +9,7 @@ package upstream
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -105,15 +106,9 @@ type Dialer struct {
 
 // New returns a Dialer. It does not connect.
 func New(s Settings) *Dialer {
-	if s.DialTimeout == 0 {
-		s.DialTimeout = DialTimeout
-	}
-	if s.TLSTimeout == 0 {
-		s.TLSTimeout = TLSTimeout
-	}
-	if s.ReplyTimeout == 0 {
-		s.ReplyTimeout = ReplyTimeout
-	}
+	s.DialTimeout = cmp.Or(s.DialTimeout, DialTimeout)
+	s.TLSTimeout = cmp.Or(s.TLSTimeout, TLSTimeout)
+	s.ReplyTimeout = cmp.Or(s.ReplyTimeout, ReplyTimeout)
 	d := &Dialer{set: s, trouble: make(chan struct{}, 1)}
 	if s.TLS == TLSStart || s.TLS == TLSImplicit {
 		d.tls = tlsConfig(s.Trust, s.Address)
