@@ -95,14 +95,11 @@ func (s *Server) checkBatch(w http.ResponseWriter, r *http.Request, p *query) {
 	}
 	work := s.workspace(p)
 	defer work.release()
-	work.checker = s.checker.Pin()
-	for _, q := range questions {
-		work.add(q)
-	}
+	work.questions = questions
 	text := append(work.text, `{"results":[`...)
 	text = work.appendAnswers(text, ',', "")
 	text = append(text, `],"generation":`...)
-	generation, _ := json.Marshal(work.checker.Generation())
+	generation, _ := json.Marshal(work.batch.Generation)
 	work.text = append(append(text, generation...), "}\n"...)
 	w.Header()["Content-Type"] = typeJSON
 	w.Write(work.text) // it fails only if the client has gone

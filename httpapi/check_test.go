@@ -149,8 +149,8 @@ func TestCheckIsTheAnswerOfTheCommandLine(t *testing.T) {
 func TestExplain(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
 	a := decoded[answer](t, f.ask("GET", "/v1/check?explain=1&sender=a@sub.bad.example", ""), http.StatusOK, asJSON)
-	if a.Explain == nil || fmt.Sprint(*a.Explain) !=
-		"{[{a@sub.bad.example addr   []} {a@ addr   []} {sub.bad.example domain   []} {bad.example domain perhaps listed [0]} {example domain   []}] 0 -1 550 5.7.1 <a@sub.bad.example>: Sender address rejected: listed in bad (ref ID) }" {
+	if e := a.Explain; e == nil || fmt.Sprint(e.Keys, e.Decider, e.Shadow, " ", e.Reply) !=
+		"[{a@sub.bad.example addr   []} {a@ addr   []} {sub.bad.example domain   []} {bad.example domain perhaps listed [0]} {example domain   []}] 0 -1 550 5.7.1 <a@sub.bad.example>: Sender address rejected: listed in bad (ref ID)" {
 		t.Errorf("explain %+v", a.Explain)
 	}
 }

@@ -12,46 +12,6 @@ import (
 	"blockd/policy"
 )
 
-// subject is what a question is about.
-type subject uint8
-
-const (
-	aSender subject = iota // of mail, with its client if that is known
-	aClient                // alone
-	aDomain
-)
-
-// question is one question.
-type question struct {
-	about  subject
-	text   string     // as the caller wrote it
-	to     string     // the recipient of mail; "" = any
-	client netip.Addr // of mail, zero = unknown; or the subject of aClient
-}
-
-// ask answers q.
-func (q question) ask(c *policy.Checker) policy.Verdict {
-	switch q.about {
-	case aClient:
-		return c.Client(q.client)
-	case aDomain:
-		return c.Domain(q.text)
-	}
-	return c.Envelope(q.client, q.text)
-}
-
-// addTo adds q to a batch.
-func (q question) addTo(b *policy.Batch) {
-	switch q.about {
-	case aClient:
-		b.Client(q.client)
-	case aDomain:
-		b.Domain(q.text)
-	case aSender:
-		b.Envelope(q.client, q.text)
-	}
-}
-
 // query holds the known parameters of a check: how often each was there,
 // and its last value. Unknown ones are ignored.
 type query struct {
@@ -66,7 +26,7 @@ const (
 	explainParameter
 )
 
-var parameters = [...]string{aSender: "sender", aClient: "ip", aDomain: "domain", clientParameter: "client",
+var parameters = [...]string{policy.AboutSender: "sender", policy.AboutClient: "ip", policy.AboutDomain: "domain", clientParameter: "client",
 	recipientParameter: "recipient", explainParameter: "explain"}
 
 // parseCheck reads a query by RFC 3986, where "+" is a plus. In an HTML form "+"
@@ -119,30 +79,30 @@ func (p *query) explains() bool {
 }
 
 // question is the question of p.
-func (p *query) question() (q question, err error) {
+func (p *query) question() (q policy.Question, err error) {
 	found := false
 	for about, name := range parameters[:clientParameter] {
 		switch n := p.counts[about]; {
 		case n > 1:
 			return q, fmt.Errorf("want one parameter %s, have %d", name, n)
 		case n == 1 && found:
-			return q, fmt.Errorf("want sender, ip or domain, have %s and %s", parameters[q.about], name)
+			return q, fmt.Errorf("want sender, ip or domain, have %s and %s", parameters[q.About], name)
 		case n == 1:
-			found, q.about, q.text = true, subject(about), p.values[about]
+			found, q.About, q.Text = true, policy.Subject(about), p.values[about]
 		}
 	}
 	switch n := p.counts[clientParameter]; {
 	case !found:
 		return q, errors.New("want one parameter sender, ip or domain, have 0")
-	case n > 1, n == 1 && q.about != aSender:
+	case n > 1, n == 1 && q.About != policy.AboutSender:
 		return q, errors.New("want one parameter client at most, beside sender")
 	case n == 1:
-		q.client, err = parseIP("client", p.values[clientParameter])
-	case q.about == aClient:
-		q.client, err = parseIP("ip", q.text)
+		q.Client, err = parseIP("client", p.values[clientParameter])
+	case q.About == policy.AboutClient:
+		q.Client, err = parseIP("ip", q.Text)
 	}
 	if n := p.counts[recipientParameter]; err == nil && n > 0 {
-		if q.to = p.values[recipientParameter]; n > 1 || q.about != aSender || q.to == "" {
+		if q.Recipient = p.values[recipientParameter]; n > 1 || q.About != policy.AboutSender || q.Recipient == "" {
 			err = errors.New("want one parameter recipient at most, an address, beside sender")
 		}
 	}
@@ -156,10 +116,10 @@ var (
 )
 
 // decodeQuestion reads a JSON string, the sender, or an object.
-func decodeQuestion(b []byte) (q question, err error) {
+func decodeQuestion(b []byte) (q policy.Question, err error) {
 	b = bytes.TrimSpace(b)
 	if sender, ok := plainSender(b); ok {
-		return question{text: sender}, nil
+		return policy.Question{Text: sender}, nil
 	}
 	if len(b) == 0 || b[0] != '{' {
 		var sender *string
@@ -169,7 +129,7 @@ func decodeQuestion(b []byte) (q question, err error) {
 		if sender == nil {
 			return q, errNull
 		}
-		return question{text: *sender}, nil
+		return policy.Question{Text: *sender}, nil
 	}
 	var object map[string]*string
 	if decode(b, &object) != nil {
@@ -186,7 +146,7 @@ func decodeQuestion(b []byte) (q question, err error) {
 		}
 		p.values[i], p.counts[i] = *value, 1
 	}
-	if n := p.counts[aSender] + p.counts[aClient] + p.counts[aDomain]; n != 1 || max(p.counts[clientParameter], p.counts[recipientParameter]) > p.counts[aSender] {
+	if n := p.counts[policy.AboutSender] + p.counts[policy.AboutClient] + p.counts[policy.AboutDomain]; n != 1 || max(p.counts[clientParameter], p.counts[recipientParameter]) > p.counts[policy.AboutSender] {
 		return q, errQuestion
 	}
 	return p.question()
@@ -227,7 +187,7 @@ var errTooMany = fmt.Errorf("want at most %d; send a stream of application/x-ndj
 // exactly. Text that is not UTF-8 is refused, not repaired, because a repaired
 // sender would be another one. Of more than maxSenders none is kept: the
 // error wraps errTooMany.
-func decodeBatch(body []byte) ([]question, error) {
+func decodeBatch(body []byte) ([]policy.Question, error) {
 	if questions, ok := plainBatch(body); ok {
 		return questions, nil
 	}
@@ -236,7 +196,7 @@ func decodeBatch(body []byte) ([]question, error) {
 
 // plainBatch reads a batch of questions that plainSender can read, in a sixth of the
 // time that encoding/json takes. It does not judge any other body.
-func plainBatch(body []byte) (questions []question, ok bool) {
+func plainBatch(body []byte) (questions []policy.Question, ok bool) {
 	const blanks = " \t\r\n"
 	rest, opens := bytes.CutPrefix(bytes.Trim(body, blanks), []byte(`{"senders":`))
 	rest, lists := bytes.CutPrefix(bytes.TrimLeft(rest, blanks), []byte("["))
@@ -244,7 +204,7 @@ func plainBatch(body []byte) (questions []question, ok bool) {
 	if !opens || !lists || !ends {
 		return nil, false
 	}
-	questions = make([]question, 0, min(maxSenders, 1+bytes.Count(rest, []byte(","))))
+	questions = make([]policy.Question, 0, min(maxSenders, 1+bytes.Count(rest, []byte(","))))
 	for range maxSenders {
 		rest = bytes.TrimLeft(rest, blanks)
 		last := byte('"')
@@ -259,7 +219,7 @@ func plainBatch(body []byte) (questions []question, ok bool) {
 		if !plain {
 			return nil, false
 		}
-		questions = append(questions, question{text: sender})
+		questions = append(questions, policy.Question{Text: sender})
 		if rest = bytes.TrimLeft(rest[n:], blanks); len(rest) == 0 {
 			return questions, true
 		} else if rest[0] != ',' {
@@ -271,7 +231,7 @@ func plainBatch(body []byte) (questions []question, ok bool) {
 }
 
 // decodeAnyBatch is decodeBatch for the bodies that plainBatch does not read.
-func decodeAnyBatch(body []byte) ([]question, error) {
+func decodeAnyBatch(body []byte) ([]policy.Question, error) {
 	var batch map[string]json.RawMessage
 	if err := decode(body, &batch); err != nil {
 		return nil, err
@@ -285,7 +245,7 @@ func decodeAnyBatch(body []byte) ([]question, error) {
 	if open, err := d.Token(); err != nil || open != json.Delim('[') {
 		return nil, errors.New(`want {"senders":["ADDRESS",…]}`)
 	}
-	questions, n := []question{}, 0
+	questions, n := []policy.Question{}, 0
 	for ; d.More(); n++ {
 		var one json.RawMessage
 		if err := d.Decode(&one); err != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"blockd/policy"
 )
 
 // FuzzQuestion holds the short way to a sender against encoding/json: where it
@@ -89,7 +91,7 @@ func BenchmarkBatch(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, read := range map[string]func([]byte) ([]question, error){"plain": decodeBatch, "any": decodeAnyBatch} {
+	for name, read := range map[string]func([]byte) ([]policy.Question, error){"plain": decodeBatch, "any": decodeAnyBatch} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

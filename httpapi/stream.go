@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"blockd/policy"
 )
 
 // maxLine bounds a line of a stream. A stream of any length takes little more memory
@@ -146,9 +148,9 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 }
 
 // decodeLine reads the question of one line, which may have come with err.
-func decodeLine(line []byte, err error) (question, error) {
+func decodeLine(line []byte, err error) (policy.Question, error) {
 	if err == bufio.ErrTooLong {
-		return question{}, fmt.Errorf("line over %d octets", maxLine)
+		return policy.Question{}, fmt.Errorf("line over %d octets", maxLine)
 	}
 	return decodeQuestion(line)
 }

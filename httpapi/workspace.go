@@ -13,10 +13,9 @@ const maxKept = 1 << 20
 // to be asked together, and the text of answers.
 type workspace struct {
 	server  *Server
-	checker *policy.Checker
 	explain bool
 
-	questions []question
+	questions []policy.Question
 	batch     policy.Batch // of the questions
 	text      []byte
 }
@@ -27,7 +26,7 @@ func (s *Server) workspace(p *query) *workspace {
 	if !ok {
 		w = &workspace{server: s}
 	}
-	w.checker, w.explain = s.checker, p.explains()
+	w.explain = p.explains()
 	return w
 }
 
@@ -37,7 +36,7 @@ func (w *workspace) release() {
 		return
 	}
 	w.reset()
-	w.checker, w.text = nil, w.text[:0]
+	w.text = w.text[:0]
 	w.server.workspaces.Put(w)
 }
 
@@ -48,24 +47,21 @@ func (w *workspace) reset() {
 }
 
 // add adds a question to those that appendAnswers asks.
-func (w *workspace) add(q question) {
-	q.addTo(&w.batch)
-	w.questions = append(w.questions, q)
-}
+func (w *workspace) add(q policy.Question) { w.questions = append(w.questions, q) }
 
 // appendAnswers asks the questions and appends the answers in their order, with
 // between from one to the next, and after the last one if last says so.
 func (w *workspace) appendAnswers(dst []byte, between byte, last string) []byte {
-	checker := w.checker
-	if w.explain {
-		checker = checker.Pin() // the explanation asks the same generation again
-	}
-	verdicts := checker.Ask(&w.batch)
+	verdicts := w.server.checker.AskAll(&w.batch, w.questions)
 	for i, q := range w.questions {
 		if i > 0 {
 			dst = append(dst, between)
 		}
-		dst = w.appendVerdict(dst, checker, &verdicts[i], q)
+		if w.explain {
+			dst = w.appendExplained(dst, &verdicts[i], q.Text)
+		} else {
+			dst = verdicts[i].AppendJSON(dst, q.Text)
+		}
 	}
 	if len(w.questions) > 0 {
 		dst = append(dst, last...)
@@ -75,26 +71,18 @@ func (w *workspace) appendAnswers(dst []byte, between byte, last string) []byte 
 }
 
 // appendAnswer asks one question and appends its answer.
-func (w *workspace) appendAnswer(dst []byte, q question) []byte {
-	checker := w.checker
+func (w *workspace) appendAnswer(dst []byte, q policy.Question) []byte {
 	if w.explain {
-		checker = checker.Pin()
+		w.add(q)
+		return w.appendAnswers(dst, ',', "")
 	}
-	v := q.ask(checker)
-	return w.appendVerdict(dst, checker, &v, q)
+	v := w.server.checker.Ask(q)
+	return v.AppendJSON(dst, q.Text)
 }
 
-// appendVerdict writes the text of an answer without making an answer.
-func (w *workspace) appendVerdict(dst []byte, checker *policy.Checker, v *policy.Verdict, q question) []byte {
-	if q.to != "" {
-		to := checker.To(*v, q.to)
-		v = &to
-	}
-	if !w.explain {
-		return v.AppendJSON(dst, q.text)
-	}
-	e := checker.Explain(*v)
+func (w *workspace) appendExplained(dst []byte, v *policy.Verdict, input string) []byte {
+	e := w.batch.Explain(v)
 	var b bytes.Buffer
-	encoder(&b).Encode(answer{v.Answer(q.text), &e}) // strings, numbers and a Buffer: it cannot fail
+	encoder(&b).Encode(answer{v.Answer(input), &e}) // strings, numbers and a Buffer: it cannot fail
 	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }

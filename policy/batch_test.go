@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,27 +21,23 @@ import (
 	"blockd/policy"
 )
 
-// questions are of every kind, in random order.
-type asked struct {
-	add func(*policy.Batch)
-	one func(*policy.Checker) policy.Verdict
-	in  string
-}
-
-func randomQuestions(rng *rand.Rand, n int) (all []asked) {
+// randomQuestions are of every kind, in random order.
+func randomQuestions(rng *rand.Rand, n int) (all []policy.Question) {
 	senders := []string{"", "<>", "x@bad.example", "X@mx.BAD.example", "offers@clear.example", "a b@bad.example", "a b@clear.example", "x%bad.example", "root", "x@good.example",
 		"good@bad.example", "x@shadow.example", "jörg@bücher.example", `"a b"@bad.example`, "someone@clear.example"}
 	clients := []netip.Addr{{}, {}, netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("::ffff:192.0.2.7"), netip.MustParseAddr("2001:db8::1%eth0")}
+	recipients := []string{"", "", "bob@here.example", "postmaster@here.example"}
 	for range n {
-		sender, client := senders[rng.IntN(len(senders))], clients[rng.IntN(len(clients))]
+		q := policy.Question{Text: senders[rng.IntN(len(senders))], Client: clients[rng.IntN(len(clients))]}
 		switch rng.IntN(8) {
 		case 0:
-			all = append(all, asked{func(b *policy.Batch) { b.Client(client) }, func(c *policy.Checker) policy.Verdict { return c.Client(client) }, "client"})
+			q.About = policy.AboutClient
 		case 1:
-			all = append(all, asked{func(b *policy.Batch) { b.Domain("mx.bad.example") }, func(c *policy.Checker) policy.Verdict { return c.Domain("mx.bad.example") }, "domain"})
+			q.About, q.Text = policy.AboutDomain, "mx.bad.example"
 		default:
-			all = append(all, asked{func(b *policy.Batch) { b.Envelope(client, sender) }, func(c *policy.Checker) policy.Verdict { return c.Envelope(client, sender) }, sender})
+			q.Recipient = recipients[rng.IntN(len(recipients))]
 		}
+		all = append(all, q)
 	}
 	return all
 }
@@ -52,23 +49,17 @@ func batchLists() []list {
 
 func TestAskAgreesWithOneByOne(t *testing.T) {
 	ix := build(t, batchLists()...)
-	one, oneMetrics := checker(t, ix, policy.Settings{})
-	many, manyMetrics := checker(t, ix, policy.Settings{})
+	settings := policy.Settings{RecipientsExempt: []string{"postmaster"}}
+	one, oneMetrics := checker(t, ix, settings)
+	many, manyMetrics := checker(t, ix, settings)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var b policy.Batch
 	for range 30 {
 		all := randomQuestions(rng, rng.IntN(100))
-		b.Reset()
-		for _, q := range all {
-			q.add(&b)
-		}
-		if b.Len() != len(all) {
-			t.Fatalf("Len() = %d, want %d", b.Len(), len(all))
-		}
-		verdicts := many.Ask(&b)
+		verdicts := many.AskAll(&b, all)
 		for i, q := range all {
-			if want := q.one(one); !reflect.DeepEqual(verdicts[i], want) {
-				t.Fatalf("question %d, %q:\nAsk %+v\none %+v", i, q.in, verdicts[i], want)
+			if want := one.Ask(q); !reflect.DeepEqual(verdicts[i], want) {
+				t.Fatalf("question %d, %+v:\nAskAll %+v\nAsk %+v", i, q, verdicts[i], want)
 			}
 		}
 	}
@@ -101,9 +92,7 @@ func TestAskTellsOfAnUnreadableStore(t *testing.T) {
 	}
 	c, _ := checker(t, ix, policy.Settings{})
 	var b policy.Batch
-	b.Envelope(netip.Addr{}, "x@clear.example")
-	b.Envelope(netip.Addr{}, "x@bad.example")
-	verdicts := c.Ask(&b)
+	verdicts := c.AskAll(&b, []policy.Question{{Text: "x@clear.example"}, {Text: "x@bad.example"}})
 	if v := verdicts[0]; v.Kind != policy.Clear {
 		t.Errorf("a sender that needs the filter alone: %s, %v", v.Kind, v.Err)
 	}
@@ -123,12 +112,12 @@ func TestAskSurvivesADefect(t *testing.T) {
 		return ix
 	}, policy.Settings{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	var b policy.Batch
-	b.Envelope(netip.Addr{}, "x@bad.example")
-	verdicts := c.Ask(&b)
+	questions := []policy.Question{{Text: "x@bad.example"}}
+	verdicts := c.AskAll(&b, questions)
 	if len(verdicts) != 1 || verdicts[0].Kind != policy.Unknown || !verdicts[0].Internal() {
 		t.Errorf("Ask of a broken index = %+v", verdicts)
 	}
-	if verdicts = c.Ask(&b); verdicts[0].Kind != policy.Blocked {
+	if verdicts = c.AskAll(&b, questions); verdicts[0].Kind != policy.Blocked {
 		t.Errorf("and then = %+v", verdicts)
 	}
 }
@@ -136,28 +125,24 @@ func TestAskSurvivesADefect(t *testing.T) {
 func TestAskAllocatesNothingForClearSenders(t *testing.T) {
 	c, _ := checker(t, build(t, batchLists()...), policy.Settings{})
 	var b policy.Batch
-	texts := make([]string, 200)
-	for i := range texts {
-		texts[i] = fmt.Sprintf("someone%d@mail.clear.example", i)
+	questions := make([]policy.Question, 200)
+	for i := range questions {
+		questions[i].Text = fmt.Sprintf("someone%d@mail.clear.example", i)
 	}
 	var out []byte
 	ask := func() {
-		b.Reset()
-		for _, text := range texts {
-			b.Envelope(netip.Addr{}, text)
-		}
 		out = out[:0]
-		verdicts := c.Ask(&b)
+		verdicts := c.AskAll(&b, questions)
 		for i := range verdicts {
 			if verdicts[i].Kind != policy.Clear {
-				t.Fatalf("%s is %s", texts[i], verdicts[i].Kind)
+				t.Fatalf("%s is %s", questions[i].Text, verdicts[i].Kind)
 			}
-			out = verdicts[i].AppendJSON(out, texts[i])
+			out = verdicts[i].AppendJSON(out, questions[i].Text)
 		}
 	}
 	ask()
 	if allocs := testing.AllocsPerRun(20, ask); allocs != 0 {
-		t.Errorf("Ask and AppendJSON of %d clear senders: %v allocations", len(texts), allocs)
+		t.Errorf("Ask and AppendJSON of %d clear senders: %v allocations", len(questions), allocs)
 	}
 }
 
@@ -166,8 +151,8 @@ func TestAppendJSONIsTheAnswerOfEncodingJSON(t *testing.T) {
 	c, _ := checker(t, ix, policy.Settings{})
 	rng := rand.New(rand.NewPCG(5, 6))
 	for _, q := range randomQuestions(rng, 500) {
-		for _, input := range []string{q.in, "a<b>&c", "\x00\t\u2028", "\xff\xfe", `"\`, "é"} {
-			v := q.one(c)
+		for _, input := range []string{q.Text, "a<b>&c", "\x00\t\u2028", "\xff\xfe", `"\`, "é"} {
+			v := c.Ask(q)
 			var want bytes.Buffer
 			e := json.NewEncoder(&want)
 			e.SetEscapeHTML(false)
@@ -188,13 +173,10 @@ func BenchmarkAsk(b *testing.B) {
 			var batch policy.Batch
 			var out []byte
 			b.ReportAllocs()
+			questions := slices.Repeat([]policy.Question{{Text: text}}, 256)
 			for n := 0; n < b.N; n += 256 {
-				batch.Reset()
-				for range 256 {
-					batch.Envelope(netip.Addr{}, text)
-				}
 				out = out[:0]
-				verdicts := c.Ask(&batch)
+				verdicts := c.AskAll(&batch, questions)
 				for i := range verdicts {
 					out = verdicts[i].AppendJSON(out, text)
 				}

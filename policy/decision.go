@@ -52,17 +52,11 @@ func (d Decision) Unchecked() bool { return d.Verdict != nil && d.Verdict.Intern
 // a subject of its own in front.
 func (d Decision) Because() string { return d.Verdict.because(d.Ref) }
 
-// Recipient decides about one recipient of an envelope with verdict v. recipient
-// is the address of RCPT TO without angle brackets, as the client wrote it; ""
-// asks about the envelope alone, by all lists. Each decision has a reference of
-// its own. The verdict that it goes by is that of For. It is remembered, see
-// Settings.History; without a recipient only if it refuses or defers.
-func (c *Checker) Recipient(v Verdict, recipient string) Decision {
-	return c.recipientAt(&Door{}, v, recipient)
-}
-
+// recipientAt decides about one recipient of an envelope with verdict v; "" asks about the
+// envelope alone, by all lists. Each decision has a reference of its own. It is
+// remembered, see Settings.History; without a recipient only if it refuses or defers.
 func (c *Checker) recipientAt(door *Door, v Verdict, recipient string) Decision {
-	v = c.For(v, recipient)
+	v = c.forRecipient(v, recipient)
 	d := c.recipient(door, &v, recipient)
 	if recipient != "" || d.Refuses() {
 		c.record(door, &v, recipient, &d)
@@ -70,7 +64,7 @@ func (c *Checker) recipientAt(door *Door, v Verdict, recipient string) Decision 
 	return d
 }
 
-// recipient is Recipient for a verdict that is the recipient's.
+// recipient is recipientAt for a verdict that is the recipient's.
 func (c *Checker) recipient(door *Door, v *Verdict, recipient string) Decision {
 	switch {
 	case v.Kind == Blocked && c.isExempt(recipient):
@@ -110,9 +104,9 @@ func (c *Checker) turnDown(door *Door, v *Verdict, recipient string, r reply.Rep
 	return d
 }
 
-// For returns v as the recipient's policy has it: decided by the lists that count
+// forRecipient returns v as the recipient's policy has it: decided by the lists that count
 // for this recipient. It is v itself for a recipient of no policy.
-func (c *Checker) For(v Verdict, recipient string) Verdict {
+func (c *Checker) forRecipient(v Verdict, recipient string) Verdict {
 	if len(v.Matches) == 0 || recipient == "" {
 		return v
 	}
@@ -122,14 +116,6 @@ func (c *Checker) For(v Verdict, recipient string) Verdict {
 		}
 		v.decide(only)
 	}
-	return v
-}
-
-// To returns v as the answer for one recipient: by the lists of its policy, and with what
-// becomes of mail to it. It is for those who ask; nothing is remembered.
-func (c *Checker) To(v Verdict, recipient string) Verdict {
-	v = c.For(v, recipient)
-	v.Recipient, v.outcome = recipient, c.recipient(&Door{}, &v, recipient).Outcome
 	return v
 }
 

@@ -37,7 +37,7 @@ func (d Decision) event(v *Verdict) string {
 // log writes the one line of a decision that lists had a part in, unless another line
 // stands for it.
 func (t *Transaction) log(d *Decision) {
-	if d.Ref != "" && d.Verdict != nil && !d.Folded {
+	if d.Ref != "" && d.Verdict != nil && !d.Folded && !t.door.forgets {
 		t.write(d.event(d.Verdict), d)
 	}
 }

@@ -33,6 +33,8 @@ type Door struct {
 
 	SkipAuthenticated bool          // no list of senders is asked about a client that has authenticated
 	ProofTimeout      time.Duration // for the DNS queries of one answer; what is open then is not proved; 0 = the resolver's own
+
+	forgets bool // nothing is proved, remembered or logged
 }
 
 // Client is the SMTP client of a transaction.
@@ -56,7 +58,7 @@ func (c *Client) String() string {
 
 // Mail is what MAIL says.
 type Mail struct {
-	Sender  string // the reverse-path, as Checker.Envelope takes it
+	Sender  string // the reverse-path, as Checker.Ask takes it
 	Other   string // a second spelling of it, about which lists are asked too; "" = none
 	Written string // as the client wrote it, for the history and the log
 	UTF8    bool   // the client has said SMTPUTF8, and so can read more than ASCII

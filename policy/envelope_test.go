@@ -70,7 +70,7 @@ func TestEnvelope(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, _ := checker(t, build(t, tt.lists...), policy.Settings{})
-			v := c.Envelope(client(t, tt.client), tt.sender)
+			v := askEnvelope(c, client(t, tt.client), tt.sender)
 			if by := decidedBy(v); v.Kind != tt.want || by != tt.by {
 				t.Errorf("Envelope(%s, %q) = %s by %q, want %s by %q", tt.client, tt.sender, v.Kind, by, tt.want, tt.by)
 			}
@@ -94,7 +94,7 @@ func TestClient(t *testing.T) {
 		{"203.0.113.1", policy.Clear, ""},
 		{"", policy.Clear, ""},
 	} {
-		v := c.Client(client(t, tt.client))
+		v := askClient(c, client(t, tt.client))
 		if by := decidedBy(v); v.Kind != tt.want || by != tt.by {
 			t.Errorf("Client(%s) = %s by %q, want %s by %q", tt.client, v.Kind, by, tt.want, tt.by)
 		}
@@ -136,7 +136,7 @@ func TestDomain(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, reg := checker(t, build(t, block("a", tt.text)), policy.Settings{})
-			v := c.Domain(tt.domain)
+			v := askDomain(c, tt.domain)
 			if by := decidedBy(v); v.Kind != tt.want || by != tt.by || v.Internal() {
 				t.Errorf("Domain(%q) = %s by %q, want %s by %q", tt.domain, v.Kind, by, tt.want, tt.by)
 			}

@@ -14,7 +14,7 @@ import (
 	"blockd/policy"
 )
 
-// A front door asks about the sender once, and then about every recipient.
+// A front door drives a transaction: it says who the sender is, and then each recipient.
 func Example() {
 	dir, err := os.MkdirTemp("", "policy")
 	if err != nil {
@@ -36,22 +36,20 @@ func Example() {
 	settings := policy.Settings{RecipientsExempt: []string{"postmaster"}}
 	checker := policy.New(func() *index.Index { return serving }, settings, slog.Default(), prometheus.NewRegistry())
 
+	door := policy.Door{Name: "example", Log: slog.New(slog.DiscardHandler)}
+	t := checker.Begin(&door, policy.Client{})
 	for _, sender := range []string{"promo@Sub.Bulk.Example", "news@bulk.example", "someone@shop.example"} {
-		v := checker.Sender(sender)
-		fmt.Println(v.Sender, v.Kind)
+		t.Mail(policy.Mail{Sender: sender})
 		for _, recipient := range []string{"bob@here.example", "postmaster@here.example"} {
-			d := checker.Recipient(v, recipient)
-			fmt.Println(" ", recipient, d.Outcome == policy.Accept)
+			d := t.Recipient(recipient)
+			fmt.Println(sender, recipient, d.Outcome)
 		}
 	}
 	// Output:
-	// promo@sub.bulk.example blocked
-	//   bob@here.example false
-	//   postmaster@here.example true
-	// news@bulk.example allowed
-	//   bob@here.example true
-	//   postmaster@here.example true
-	// someone@shop.example clear
-	//   bob@here.example true
-	//   postmaster@here.example true
+	// promo@Sub.Bulk.Example bob@here.example refuse
+	// promo@Sub.Bulk.Example postmaster@here.example accept
+	// news@bulk.example bob@here.example accept
+	// news@bulk.example postmaster@here.example accept
+	// someone@shop.example bob@here.example accept
+	// someone@shop.example postmaster@here.example accept
 }

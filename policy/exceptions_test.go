@@ -38,7 +38,7 @@ func TestExceptionsReach(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.lists[0].exceptions = tt.reach
 			c, _ := checker(t, build(t, tt.lists...), policy.Settings{})
-			v := c.Sender(tt.sender)
+			v := askSender(c, tt.sender)
 			if by := decidedBy(v); v.Kind != tt.want || by != tt.by {
 				t.Errorf("%s by %q, want %s by %q", v.Kind, by, tt.want, tt.by)
 			}
@@ -47,8 +47,7 @@ func TestExceptionsReach(t *testing.T) {
 				t.Errorf("objection %q, want %q", why, tt.why)
 			}
 			var batch policy.Batch
-			batch.Envelope(netip.Addr{}, tt.sender)
-			if many := c.Ask(&batch)[0]; many.Kind != v.Kind || many.Decider != v.Decider {
+			if many := c.AskAll(&batch, []policy.Question{{Text: tt.sender}})[0]; many.Kind != v.Kind || many.Decider != v.Decider {
 				t.Errorf("asked with others: %s by %d", many.Kind, many.Decider)
 			}
 		})
@@ -82,7 +81,7 @@ func TestOwnExceptionsStayHome(t *testing.T) {
 		for _, client := range clients {
 			for _, sender := range []string{"x@a.example", "x@b.a.example", "y@c.b.a.example", "z@b.example"} {
 				for _, recipient := range []string{"bob@some.example", "bob@all.example"} {
-					before, after := alone.For(alone.Envelope(client, sender), recipient), with.For(with.Envelope(client, sender), recipient)
+					before, after := alone.For(askEnvelope(alone, client, sender), recipient), with.For(askEnvelope(with, client, sender), recipient)
 					if before.Kind == policy.Blocked && after.Kind != policy.Blocked {
 						t.Fatalf("seed %d: %s from %v to %s was blocked, and is %s with %s beside\n%s", seed, sender, client, recipient, after.Kind, guest.text, shown(others))
 					}
@@ -90,7 +89,7 @@ func TestOwnExceptionsStayHome(t *testing.T) {
 						refused++
 					}
 					// An envelope that such an exception allows does not keep the header from being read.
-					was, is := alone.Group(recipient, alone.Envelope(client, sender)), with.Group(recipient, with.Envelope(client, sender))
+					was, is := alone.Group(recipient, askEnvelope(alone, client, sender)), with.Group(recipient, askEnvelope(with, client, sender))
 					if was != policy.Unread && is == policy.Unread {
 						t.Fatalf("seed %d: the header of %s is read no more with %s beside", seed, sender, guest.text)
 					}
@@ -111,7 +110,7 @@ func TestOwnExceptionsStayHome(t *testing.T) {
 // in shadow mode would refuse.
 func TestShadowBesideOwnException(t *testing.T) {
 	c, _ := checker(t, build(t, block("a", "bulk.example\n!boss@bulk.example"), block("s", "bulk.example").shadow()), policy.Settings{})
-	v := c.Sender("boss@bulk.example")
+	v := askSender(c, "boss@bulk.example")
 	if v.Kind != policy.Allowed || v.Shadow < 0 || v.ListName(v.Shadow) != "s" {
 		t.Fatalf("%s, shadow %d", v.Kind, v.Shadow)
 	}
@@ -131,7 +130,7 @@ func TestProofOfOwnExceptions(t *testing.T) {
 		c, _ := checker(t, build(t, lists...), policy.Settings{Auth: policy.Auth{Resolver: p.resolver},
 			Lists:    map[string]policy.ListRule{"a": {Require: policy.DKIMProof}, "b": {OnMatch: policy.TagOnMatch}},
 			Policies: []policy.RecipientPolicy{{Recipients: []string{"some@"}, Lists: []string{"a"}}}})
-		return c, c.Sender("x@bad.example")
+		return c, askSender(c, "x@bad.example")
 	}
 	first := block("a", "bad.example\n!x@bad.example")
 	if _, v := ask(block("b", "bad.example"), first); v.Tentative() {

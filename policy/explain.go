@@ -13,6 +13,8 @@ type Explanation struct {
 	Shadow  int            `json:"shadow" minimum:"-1" doc:"index of the match that would have refused, had its list counted; -1: none"`
 	Reply   string         `json:"reply,omitempty" doc:"what SMTP says to a recipient that is not exempt; ID stands for the reference"`
 	Error   string         `json:"error,omitempty" doc:"of an unknown verdict: why"`
+
+	Decision Decision `json:"-"` // about mail to the verdict's recipient
 }
 
 // ExplainedKey is one key of a sender, network of a client or pattern, and what
@@ -33,19 +35,21 @@ const (
 	exactNotListed = "not listed"
 )
 
-// Explain explains v, with the answers of the filter and the store while the
-// generation of v is the one that c asks: see Pin.
-func (c *Checker) Explain(v Verdict) Explanation {
+// Explain explains v, one of the answers of AskAll. After Reset it does not know what the
+// filter and the store have answered.
+func (b *Batch) Explain(v *Verdict) Explanation {
+	c := b.checker
 	e := Explanation{Keys: []ExplainedKey{}, Decider: v.Decider, Shadow: v.Shadow}
 	if v.Err != nil {
 		e.Error = v.Err.Error()
 	}
+	e.Decision = c.decideAsked(*v, v.Recipient)
 	if v.Kind == Blocked {
-		if o := c.consequence(&Door{}, &v).Outcome; o == Refuse || o == Defer {
-			e.Reply = c.words(&v, o, v.listName(v.Decider), "ID").String()
+		if o := c.consequence(&questions, v).Outcome; o == Refuse || o == Defer {
+			e.Reply = c.words(v, o, v.listName(v.Decider), "ID").String()
 		}
 	}
-	for _, p := range c.probe(&v) {
+	for _, p := range b.probe(v) {
 		e.Keys = append(e.Keys, explainedKey(p))
 	}
 	for i, m := range v.Matches {
@@ -55,13 +59,13 @@ func (c *Checker) Explain(v Verdict) Explanation {
 }
 
 // probe returns the keys of v and, if they are to be had, both halves' answers.
-func (c *Checker) probe(v *Verdict) []index.Probe {
+func (b *Batch) probe(v *Verdict) []index.Probe {
 	keys := v.Sender.Keys(nil)
 	if v.Domain.Text != "" {
 		keys = v.Domain.AndParents(keys)
 	}
-	if ix := c.live(); ix.Generation() == v.Generation {
-		if probes, err := ix.Probe(keys, v.Client); err == nil {
+	if b.index != nil {
+		if probes, err := b.index.Probe(keys, v.Client); err == nil {
 			return probes
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net/netip"
 
 	"blockd/msgauth"
 )
@@ -26,10 +25,14 @@ const (
 	Unread           = unread
 )
 
-func (c *Checker) Sender(reversePath string) Verdict { return c.Envelope(netip.Addr{}, reversePath) }
-
 func (c *Checker) Header(s source, address string) Verdict {
-	return c.ask(question{about: aField, source: s, text: address})
+	return c.ask(question{Question: Question{About: aboutField, Text: address}, source: s})
+}
+
+func (c *Checker) For(v Verdict, recipient string) Verdict { return c.forRecipient(v, recipient) }
+
+func (c *Checker) Recipient(v Verdict, recipient string) Decision {
+	return c.recipientAt(&Door{}, v, recipient)
 }
 
 func (c *Checker) RecipientAt(door *Door, v Verdict, recipient string) Decision {
@@ -70,7 +73,6 @@ func (c *Checker) ProveMessage(ctx context.Context, v Verdict, recipient string,
 	return c.proveBy(ctx, v, recipient, o, facts), nil
 }
 
-func (b *Batch) Len() int                 { return len(b.questions) }
 func (d Decision) Event(v Verdict) string { return d.event(&v) }
 func (v Verdict) ListName(i int) string   { return v.listName(i) }
 func (v Verdict) LogValue() slog.Value    { return slog.GroupValue(v.appendLog(nil)...) }

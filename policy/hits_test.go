@@ -36,12 +36,12 @@ func TestHits(t *testing.T) {
 		{"203.0.113.1", "no sender"},      // none
 		{"203.0.113.1", "two@at@signs.x"}, // none
 	} {
-		c.Envelope(client(t, q.client), q.sender)
+		askEnvelope(c, client(t, q.client), q.sender)
 	}
 	live = next
-	c.Sender("x@bad.example")   // b alone
-	c.Sender("x@fresh.example") // new alone
-	c.Domain("bad.example")     // nobody's mail
+	askSender(c, "x@bad.example")   // b alone
+	askSender(c, "x@fresh.example") // new alone
+	askDomain(c, "bad.example")     // nobody's mail
 	var got []string
 	for _, h := range c.Hits() {
 		got = append(got, fmt.Sprint(h.List, " ", h.Hits, " ", h.Sole, " ", h.Overridden))
@@ -75,7 +75,7 @@ func TestHitsOfManyAtOnce(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 100 {
-				c.Sender("x@bad.example")
+				askSender(c, "x@bad.example")
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"testing"
 
@@ -41,6 +42,23 @@ func buildAt(t testing.TB, path string, all ...list) *index.Index {
 		sources = append(sources, s)
 	}
 	return indexes.BuildAt(t, path, sources...)
+}
+
+// askSender asks about mail of a sender, from a client that is not known.
+func askSender(c *policy.Checker, reversePath string) policy.Verdict {
+	return c.Ask(policy.Question{Text: reversePath})
+}
+
+func askEnvelope(c *policy.Checker, client netip.Addr, reversePath string) policy.Verdict {
+	return c.Ask(policy.Question{Text: reversePath, Client: client})
+}
+
+func askClient(c *policy.Checker, client netip.Addr) policy.Verdict {
+	return c.Ask(policy.Question{About: policy.AboutClient, Client: client})
+}
+
+func askDomain(c *policy.Checker, domain string) policy.Verdict {
+	return c.Ask(policy.Question{About: policy.AboutDomain, Text: domain})
 }
 
 // checker asks ix with the given settings. Its metrics are in the registry.

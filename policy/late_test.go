@@ -37,7 +37,7 @@ func TestExemptRecipientNeedsNoProof(t *testing.T) {
 	set := requiring(policy.SPFProof|policy.DKIMProof, policy.Auth{Resolver: p.resolver})
 	set.RecipientsExempt = []string{"postmaster"}
 	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")), set)
-	v := c.Sender("a@x.example")
+	v := askSender(c, "a@x.example")
 	if c.Awaits(v, "postmaster@here.example") || !c.Awaits(v, "bob@here.example") {
 		t.Error("Awaits: want false for postmaster and true for bob")
 	}

@@ -58,7 +58,7 @@ func (t *Transaction) judgeHeader() Decision {
 func (t *Transaction) lookUpHeader() (all []Verdict, fault reply.Reply) {
 	c, recipient := t.checker, t.first()
 	for _, v := range t.verdicts {
-		if v := c.For(v, recipient); v.Frees() {
+		if v := c.forRecipient(v, recipient); v.Frees() {
 			return nil, reply.Reply{}
 		}
 	}
@@ -67,7 +67,7 @@ func (t *Transaction) lookUpHeader() (all []Verdict, fault reply.Reply) {
 	}
 	for _, f := range t.fields {
 		source, _ := fieldSource(f.Name)
-		v := c.ask(question{about: aField, source: source, text: f.Text, index: t.index})
+		v := c.ask(question{Question: Question{About: aboutField, Text: f.Text}, source: source, index: t.index})
 		v.Seen.UTF8 = t.mail.UTF8
 		v = c.proveOrigin(context.Background(), v, recipient, t.origin()) // asks nothing: SPF is of envelopes
 		if t.ended {
@@ -94,7 +94,7 @@ func (t *Transaction) judge(all []Verdict) Decision {
 		if d.Ref == "" || v.Kind == Allowed {
 			continue
 		}
-		v = t.checker.For(v, recipient)
+		v = t.checker.forRecipient(v, recipient)
 		d.recipient, d.Verdict = recipient, &v
 		d = t.door.able(d)
 		t.log(&d)
@@ -110,7 +110,7 @@ func (t *Transaction) judge(all []Verdict) Decision {
 
 // marks reports whether the decision by an address is to mark the message.
 func (t *Transaction) marks(v Verdict, recipient string) bool {
-	v = t.checker.For(v, recipient)
+	v = t.checker.forRecipient(v, recipient)
 	return t.checker.recipient(t.door, &v, recipient).Outcome == Mark
 }
 

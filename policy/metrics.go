@@ -69,16 +69,16 @@ func newInstruments(log *slog.Logger, reg prometheus.Registerer) *instruments {
 }
 
 // count counts one verdict. A question about a domain is a person's, and no mail.
-func (in *instruments) count(v *Verdict, about subject, now time.Time) {
+func (in *instruments) count(v *Verdict, about Subject, now time.Time) {
 	switch about {
-	case aDomain:
+	case AboutDomain:
 		return
-	case aClient:
+	case AboutClient:
 		in.clients[v.Kind].Inc()
 		if v.Kind != Blocked {
 			return // its envelopes come, and are counted then
 		}
-	case aField: // of a message whose envelope is counted
+	case aboutField: // of a message whose envelope is counted
 	default:
 		in.verdicts[v.Kind].Inc()
 	}

@@ -164,7 +164,7 @@ func TestDecisionAgreesWithModel(t *testing.T) {
 		for _, client := range clients {
 			for _, local := range []string{"x", "y", "z"} {
 				for _, domain := range append(modelDomains, "b.example") {
-					v := c.Envelope(client, local+"@"+domain)
+					v := askEnvelope(c, client, local+"@"+domain)
 					for recipient, counting := range map[string][]string{"bob@some.example": only, "bob@all.example": nil} {
 						for drops, door := range map[bool]*policy.Door{false: relay, true: mailer} {
 							got, want := c.RecipientAt(door, v, recipient).Outcome, modelOutcome(all, counting, local, domain, client, drops)

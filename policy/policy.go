@@ -123,21 +123,9 @@ func New(live func() *index.Index, s Settings, log *slog.Logger, reg prometheus.
 	}
 }
 
-// Pin returns a Checker like c whose verdicts all come from the generation that
-// serves now: the answers to one question about many senders belong together.
-// It keeps that generation in memory, so it is for one request.
-func (c *Checker) Pin() *Checker {
-	pinned, ix := *c, c.live()
-	pinned.live = func() *index.Index { return ix }
-	return &pinned
-}
-
 // serving is the generation that serves now; nil where a defect of ours has lost it, which
 // the verdicts then say.
 func (c *Checker) serving() (ix *index.Index) {
 	defer func() { recover() }()
 	return c.live()
 }
-
-// Generation names the generation that the next verdict comes from.
-func (c *Checker) Generation() string { return c.live().Generation() }

@@ -65,7 +65,7 @@ func TestPrecedence(t *testing.T) {
 				all = append(all, allow("exempt", tt.allowed))
 			}
 			c, _ := checker(t, build(t, all...), requiring(tt.require, tt.auth))
-			v := c.Sender(tt.sender)
+			v := askSender(c, tt.sender)
 			if v.Wants != tt.wants {
 				t.Errorf("Wants = %q, want %q", v.Wants, tt.wants)
 			}
@@ -87,14 +87,13 @@ func TestClientNetworkIsProofByItself(t *testing.T) {
 	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")),
 		requiring(policy.ClientProof, policy.Auth{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}))
 	for client, want := range map[string]policy.Kind{"192.0.2.7": policy.Allowed, "::ffff:192.0.2.7": policy.Allowed, "198.51.100.7": policy.Blocked} {
-		if v := c.Envelope(netip.MustParseAddr(client), "a@x.example"); v.Kind != want || v.Wants != 0 {
+		if v := askEnvelope(c, netip.MustParseAddr(client), "a@x.example"); v.Kind != want || v.Wants != 0 {
 			t.Errorf("from %s: %s, wants %q; want %s", client, v.Kind, v.Wants, want)
 		}
 	}
 	var b policy.Batch
-	b.Envelope(netip.MustParseAddr("192.0.2.7"), "a@x.example")
-	b.Envelope(netip.Addr{}, "a@x.example")
-	if all := c.Ask(&b); all[0].Kind != policy.Allowed || all[1].Kind != policy.Blocked {
+	questions := []policy.Question{{Text: "a@x.example", Client: netip.MustParseAddr("192.0.2.7")}, {Text: "a@x.example"}}
+	if all := c.AskAll(&b, questions); all[0].Kind != policy.Allowed || all[1].Kind != policy.Blocked {
 		t.Errorf("Ask: %s and %s", all[0].Kind, all[1].Kind)
 	}
 }
@@ -104,7 +103,7 @@ func TestClientEntryNeedsNoProof(t *testing.T) {
 	ix := build(t, block("bad", "x.example"), allow("exempt", "192.0.2.7"))
 	for name, s := range map[string]policy.Settings{"ignored": {Auth: policy.Auth{Ignore: true}}, "required": requiring(policy.SPFProof, policy.Auth{})} {
 		c, _ := checker(t, ix, s)
-		if v := c.Envelope(netip.MustParseAddr("192.0.2.7"), "a@x.example"); v.Kind != policy.Allowed || v.Unverified {
+		if v := askEnvelope(c, netip.MustParseAddr("192.0.2.7"), "a@x.example"); v.Kind != policy.Allowed || v.Unverified {
 			t.Errorf("%s: %s, unverified %v", name, v.Kind, v.Unverified)
 		}
 	}
@@ -112,11 +111,11 @@ func TestClientEntryNeedsNoProof(t *testing.T) {
 
 func TestUnverifiedAllowIsCountedAndLogged(t *testing.T) {
 	c, reg := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example\ny.example")), policy.Settings{})
-	v := c.Sender("a@x.example")
+	v := askSender(c, "a@x.example")
 	if !v.Unverified || !strings.Contains(v.LogValue().String(), "proof=none") {
 		t.Errorf("%+v", v.LogValue())
 	}
-	if v := c.Sender("a@y.example"); v.Kind != policy.Allowed || v.Unverified {
+	if v := askSender(c, "a@y.example"); v.Kind != policy.Allowed || v.Unverified {
 		t.Errorf("an exception from nothing: %s, unverified %v", v.Kind, v.Unverified)
 	}
 	wantMetric(t, reg, "blockd_unverified_allows_total", `blockd_unverified_allows_total{list="exempt"} 1`)
@@ -135,7 +134,7 @@ func TestConditionalAllowIsReported(t *testing.T) {
 		{"x.example", policy.Settings{Auth: policy.Auth{Ignore: true}}, `allow without proof does not count: unverified_allow = "ignore"`},
 	} {
 		c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", tt.allowed)), tt.s)
-		v := c.Sender("a@x.example")
+		v := askSender(c, "a@x.example")
 		found := false
 		for i, m := range v.Answer("a@x.example").Matches {
 			if m.List == "exempt" {
@@ -172,13 +171,13 @@ func TestUnknownProofIsTheBlockOrATempfail(t *testing.T) {
 		s := requiring(policy.SPFProof, policy.Auth{Tempfail: tt.tempfail})
 		s.RecipientsExempt = []string{"abuse"}
 		c, _ := checker(t, ix, s)
-		v := c.Prove(c.Sender("a@x.example"), policy.Evidence{Tried: tt.unknown, Unknown: tt.unknown})
+		v := c.Prove(askSender(c, "a@x.example"), policy.Evidence{Tried: tt.unknown, Unknown: tt.unknown})
 		if d := c.Recipient(v, tt.rcpt); d.Outcome != tt.outcome || !strings.HasPrefix(d.Reply.String(), tt.reply) {
 			t.Errorf("tempfail %v, %s unknown: %+v", tt.tempfail, tt.unknown, d)
 		}
 	}
 	c, _ := checker(t, ix, policy.Settings{Lists: map[string]policy.ListRule{"exempt": {Require: policy.DKIMProof}}})
-	if d := c.EndOfMessage(c.Sender("a@x.example"), "bob@here.example"); !strings.HasPrefix(d.Reply.String(), "554 5.7.1 <a@x.example>: Sender address rejected: listed in bad (ref ") {
+	if d := c.EndOfMessage(askSender(c, "a@x.example"), "bob@here.example"); !strings.HasPrefix(d.Reply.String(), "554 5.7.1 <a@x.example>: Sender address rejected: listed in bad (ref ") {
 		t.Errorf("at the end of a message: %+v", d)
 	}
 }
@@ -189,7 +188,7 @@ func TestProofIsWantedByTheRecipientsLists(t *testing.T) {
 	s := requiring(policy.AuthProof, policy.Auth{})
 	s.Policies = []policy.RecipientPolicy{{Recipients: []string{"strict.example"}, Lists: []string{"bad", "exempt"}}}
 	c, _ := checker(t, ix, s)
-	v := c.Sender("a@x.example")
+	v := askSender(c, "a@x.example")
 	if v.Kind != policy.Allowed || v.Wants != 0 {
 		t.Fatalf("the envelope: %s, wants %q", v.Kind, v.Wants)
 	}
@@ -212,7 +211,7 @@ func TestProofIsWantedByTheRecipientsLists(t *testing.T) {
 func TestShadowListWithConditionalAllow(t *testing.T) {
 	c, _ := checker(t, build(t, block("watched", "x.example\n!a@x.example").shadow()),
 		policy.Settings{Lists: map[string]policy.ListRule{"watched": {Require: policy.SPFProof}}})
-	v := c.Sender("a@x.example")
+	v := askSender(c, "a@x.example")
 	if v.Kind != policy.Clear || v.Shadow < 0 || v.Wants != 0 {
 		t.Errorf("%s, shadow %d, wants %q", v.Kind, v.Shadow, v.Wants)
 	}
@@ -236,7 +235,7 @@ func TestParseProofs(t *testing.T) {
 // Without a resolver nothing is found, and nothing waits for it.
 func TestWithoutAResolverNothingIsFound(t *testing.T) {
 	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")), requiring(policy.SPFProof|policy.DKIMProof, policy.Auth{}))
-	v := c.ProveOrigin(t.Context(), c.Sender("a@x.example"), "bob@here.example", policy.Origin{Client: netip.MustParseAddr("192.0.2.7")})
+	v := c.ProveOrigin(t.Context(), askSender(c, "a@x.example"), "bob@here.example", policy.Origin{Client: netip.MustParseAddr("192.0.2.7")})
 	if v.Kind != policy.Blocked || !v.Tentative() {
 		t.Errorf("%s, wants %q", v.Kind, v.Wants)
 	}
@@ -250,7 +249,7 @@ func TestProvedAllowIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	ix := build(t, block("bad", "x.example"), allow("exempt", "x.example"))
 	c := policy.New(func() *index.Index { return ix }, requiring(policy.SPFProof, policy.Auth{}), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	v := c.Prove(c.Sender("a@x.example"), policy.Evidence{Tried: policy.SPFProof, Found: policy.SPFProof, SPF: msgauth.SPF{Proof: msgauth.Pass}})
+	v := c.Prove(askSender(c, "a@x.example"), policy.Evidence{Tried: policy.SPFProof, Found: policy.SPFProof, SPF: msgauth.SPF{Proof: msgauth.Pass}})
 	slog.New(slog.NewTextHandler(&log, nil)).Info("accepted", slog.Any("", v))
 	if !strings.Contains(log.String(), "proof=spf") {
 		t.Errorf("%s", &log)

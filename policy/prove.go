@@ -172,5 +172,5 @@ func (c *Checker) wants(v Verdict, recipient string) Proof {
 	if c.isExempt(recipient) {
 		return 0
 	}
-	return c.For(v, recipient).Wants
+	return c.forRecipient(v, recipient).Wants
 }

@@ -90,7 +90,7 @@ func TestProofsAreFound(t *testing.T) {
 			p := newPost(t)
 			c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", tt.allowed)), requiring(tt.require, policy.Auth{Resolver: p.resolver}))
 			o := policy.Origin{Client: netip.MustParseAddr(tt.client), Helo: "mx.x.example"}
-			v := c.Envelope(o.Client, tt.sender)
+			v := askEnvelope(c, o.Client, tt.sender)
 			for range 3 { // recipients
 				v = c.ProveOrigin(t.Context(), v, "bob@here.example", o)
 			}
@@ -114,7 +114,7 @@ func TestProofsAreCounted(t *testing.T) {
 		requiring(policy.AuthProof|policy.SPFProof|policy.DKIMProof, policy.Auth{Resolver: p.resolver}))
 	for client, sender := range map[string]string{"192.0.2.7": "a@x.example", "198.51.100.7": "b@x.example", "192.0.2.8": "c@broken.x.example"} {
 		o := policy.Origin{Client: netip.MustParseAddr(client)}
-		v := c.ProveOrigin(t.Context(), c.Envelope(o.Client, sender), "", o)
+		v := c.ProveOrigin(t.Context(), askEnvelope(c, o.Client, sender), "", o)
 		if _, err := c.ProveMessage(t.Context(), v, "", o, strings.NewReader(p.letter(t, sender, "x.example"))); err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestMessageThatCannotBeReadProvesNothing(t *testing.T) {
 	letter, broken := p.letter(t, "a@x.example", "x.example"), errors.New("broken disk")
 	for n := range len(letter) {
 		r := iotest.DataErrReader(strings.NewReader(letter[:n]))
-		v, err := c.ProveMessage(t.Context(), c.Sender("a@x.example"), "", policy.Origin{}, &breaks{r, broken})
+		v, err := c.ProveMessage(t.Context(), askSender(c, "a@x.example"), "", policy.Origin{}, &breaks{r, broken})
 		if !errors.Is(err, broken) || v.Kind != policy.Blocked || !v.Tentative() {
 			t.Fatalf("broken behind %d octets: %s, %v", n, v.Kind, err)
 		}

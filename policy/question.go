@@ -13,54 +13,79 @@ import (
 	"blockd/live"
 )
 
-// subject is what a question is about.
-type subject uint8
+// Question is what people and programs ask a Checker. Nothing is remembered of it.
+type Question struct {
+	About     Subject
+	Text      string     // the sender, as Mail has it; or the domain
+	Client    netip.Addr // that the sender's mail comes from, or that is asked about; zero = unknown
+	Recipient string     // that the sender's mail goes to, as Transaction.Recipient takes it; "" = any
+}
 
+// Subject is what a question is about.
+type Subject uint8
+
+// The subjects.
 const (
-	anEnvelope subject = iota // text is a reverse-path
-	aClient                   // there is no text
-	aDomain                   // text is a domain
-	aField                    // text is an address of a header field, which source names
+	// AboutSender asks about mail of a sender.
+	AboutSender Subject = iota
+	// AboutClient asks about a client before it has named a sender: by the entries for
+	// client addresses alone.
+	AboutClient
+	// AboutDomain asks what all senders at a domain have in common: the entries for it and
+	// for those above it. Entries for single addresses, local-parts and patterns cover some
+	// senders there and not others, so they have no part in it.
+	AboutDomain
+
+	aboutField // an address of a header field, for a transaction
 )
 
-// question is what a Checker can be asked.
+// question is what a Checker is asked, by people and by transactions.
 type question struct {
-	about  subject
-	client netip.Addr // zero = unknown
-	source source
-	text   string
-	apart  bool         // of a Batch: it is not asked with the others
+	Question
+	source source       // of aboutField
 	index  *index.Index // that answers; nil = the one that serves
 }
 
-// Envelope decides about one reverse-path, given as text with or without angle
-// brackets, that came from client. A client that is not valid is unknown: no
-// entry for client addresses covers it. The null sender is in no list, and the
-// client of a bounce is judged as any other. It never fails: what goes wrong is
-// Unknown, counted and logged.
+// Ask answers one question. It never fails: what goes wrong is Unknown, counted and
+// logged.
 //
-// Of text that is no sender, that is judged which can be read of it, by addr.Readings:
-// an address, or a domain and its parents; and the client. Without an entry for
-// any of them the verdict is Unknown.
+// A sender is given as a reverse-path, with or without angle brackets. The null sender is
+// in no list, and the client of a bounce is judged as any other. Of text that is no
+// sender, that is judged which can be read of it, by addr.Readings: an address, or a
+// domain and its parents; and the client. Without an entry for any of them the verdict is
+// Unknown.
+//
+// With a Recipient the verdict is by the lists of its policy, and its Outcome is what a
+// transaction would decide.
 //
 // It allocates nothing for a clear sender that is written in canonical form.
-func (c *Checker) Envelope(client netip.Addr, reversePath string) Verdict {
-	return c.ask(question{about: anEnvelope, client: client, text: reversePath})
+func (c *Checker) Ask(q Question) Verdict {
+	v := c.ask(question{Question: q})
+	c.to(&v, q.Recipient)
+	return v
 }
 
-// Client decides about a client before it has named a sender, by the entries for
-// client addresses alone. A sender's own allow entry cannot help there: refuse at
-// RCPT, by Envelope, where it should.
-func (c *Checker) Client(client netip.Addr) Verdict {
-	return c.ask(question{about: aClient, client: client})
+// questions is the door that questions come in by. It can do what the lists want, but drop
+// a message, and leaves no trace.
+var questions = Door{Marks: true, Quarantines: true, forgets: true}
+
+// to makes v the answer for one recipient; "" = any.
+func (c *Checker) to(v *Verdict, recipient string) {
+	if recipient == "" {
+		return
+	}
+	d := c.decideAsked(*v, recipient)
+	if d.Verdict != nil {
+		*v = *d.Verdict
+	}
+	v.Recipient, v.outcome = recipient, d.Outcome
 }
 
-// Domain decides what every sender at domain has in common: entries for the
-// domain itself and for those above it. Entries for single addresses,
-// local-parts and patterns cover some senders there and not others, so they have
-// no part in it. It is for people who ask; no front door decides by it.
-func (c *Checker) Domain(domain string) Verdict {
-	return c.ask(question{about: aDomain, text: domain})
+// decideAsked is the decision about mail with verdict v: that of a transaction, as of all
+// mail.
+func (c *Checker) decideAsked(v Verdict, recipient string) Decision {
+	t := Transaction{checker: c, door: &questions, verdicts: []Verdict{v}}
+	return t.Recipient(recipient)
 }
 
 func (c *Checker) ask(q question) (v Verdict) {
@@ -75,7 +100,7 @@ func (c *Checker) ask(q question) (v Verdict) {
 			v.Generation, v.allows = generation, c.allows
 			c.failed(inPanic, v.Err, slog.String("stack", string(debug.Stack())))
 		}
-		c.count(&v, q.about, now)
+		c.count(&v, q.About, now)
 	}()
 	ix := q.index
 	if ix == nil {
@@ -84,18 +109,18 @@ func (c *Checker) ask(q question) (v Verdict) {
 	v.Generation = ix.Generation()
 	var odd error // which is not the same as listed, nor a fault of ours
 	readings := []addr.Reading(nil)
-	switch q.about {
-	case anEnvelope, aField:
-		if v.Sender, odd = addr.Parse(q.text); strange(v.Sender, odd) {
-			readings = addr.Readings(q.text)
+	switch q.About {
+	case AboutSender, aboutField:
+		if v.Sender, odd = addr.Parse(q.Text); strange(v.Sender, odd) {
+			readings = addr.Readings(q.Text)
 		}
 		if odd != nil || len(readings) > 0 && readings[0].Addr.Null() {
-			v.Unread = q.text
+			v.Unread = q.Text
 		}
-	case aDomain:
-		v.Domain, odd = addr.DomainKey(q.text)
+	case AboutDomain:
+		v.Domain, odd = addr.DomainKey(q.Text)
 	}
-	v.Client, v.Source = q.client.WithZone("").Unmap(), q.source
+	v.Client, v.Source = q.Client.WithZone("").Unmap(), q.source
 	err := c.match(&v, ix, readings, now)
 	if err != nil {
 		v.Err = err // a failing disk blocks nobody

@@ -20,7 +20,7 @@ import (
 func TestExemptRecipients(t *testing.T) {
 	ix := build(t, block("a", "bad.example"))
 	c, _ := checker(t, ix, policy.Settings{RecipientsExempt: []string{"Postmaster", "abuse", "no good", "odd.one"}})
-	v := c.Sender("x@bad.example")
+	v := askSender(c, "x@bad.example")
 	tests := []struct {
 		name, recipient string
 		exempt          bool
@@ -92,14 +92,14 @@ func TestDecisions(t *testing.T) {
 				l = l.shadow()
 			}
 			c, _ := checker(t, build(t, l), policy.Settings{})
-			d := c.Recipient(c.Sender("x@bad.example"), "bob@here.example")
+			d := c.Recipient(askSender(c, "x@bad.example"), "bob@here.example")
 			if d.Outcome != tt.outcome || strings.Replace(d.Reply.String(), d.Ref, "REF", 1) != tt.reply || d.Shadow != tt.shadow {
 				t.Errorf("Recipient = %+v, want outcome %d, %q, shadow %v", d, tt.outcome, tt.reply, tt.shadow)
 			}
 			if !refForm.MatchString(d.Ref) {
 				t.Errorf("ref %q", d.Ref)
 			}
-			if clear := c.Recipient(c.Sender("x@good.example"), "bob@here.example"); clear != (policy.Decision{}) {
+			if clear := c.Recipient(askSender(c, "x@good.example"), "bob@here.example"); clear != (policy.Decision{}) {
 				t.Errorf("of a clear sender: %+v", clear)
 			}
 		})
@@ -110,7 +110,7 @@ var refForm = regexp.MustCompile(`^[0-9a-hjkmnp-tv-z]{10}$`)
 
 func TestEveryDecisionHasItsOwnRef(t *testing.T) {
 	c, _ := checker(t, build(t, block("a", "bad.example")), policy.Settings{})
-	v, seen := c.Sender("x@bad.example"), map[string]bool{}
+	v, seen := askSender(c, "x@bad.example"), map[string]bool{}
 	for range 1000 {
 		ref := c.Recipient(v, "").Ref
 		if seen[ref] {
@@ -141,7 +141,7 @@ func TestRepliesAreOneShortLine(t *testing.T) {
 			}
 			c, _ := checker(t, build(t, list{name: strings.Map(fileSafe, name), text: text.String()}), policy.Settings{})
 			for _, sender := range senders {
-				v := c.Sender(sender)
+				v := askSender(c, sender)
 				if v.Kind != policy.Blocked {
 					t.Fatalf("Sender(%q) = %s, %v", sender, v.Kind, v.Err)
 				}
@@ -181,7 +181,7 @@ func TestReplyIsShortenedSenderFirst(t *testing.T) {
 	}
 	for _, tt := range tests {
 		c, _ := checker(t, build(t, block(tt.list, "bulk.example\nmailing-platform.example")), policy.Settings{})
-		d := c.Recipient(c.Sender(tt.sender), "bob@here.example")
+		d := c.Recipient(askSender(c, tt.sender), "bob@here.example")
 		if got := strings.Replace(d.Reply.String(), d.Ref, "REF", 1); got != tt.want {
 			t.Errorf("reply is\n%s, want\n%s", got, tt.want)
 		}
@@ -196,7 +196,7 @@ func FuzzReply(f *testing.F) {
 	f.Add("x@"+strings.Repeat("d.", 120)+"bad.example", "\r\n250 ok", []byte("0123456789abcdef"), uint8(3))
 	ix := build(f, block("a", "bad.example\n192.0.2.1"))
 	plain, _ := checker(f, ix, policy.Settings{})
-	matches := plain.Envelope(netip.MustParseAddr("192.0.2.1"), "x@bad.example").Matches
+	matches := askEnvelope(plain, netip.MustParseAddr("192.0.2.1"), "x@bad.example").Matches
 	f.Fuzz(func(t *testing.T, sender, list string, octets []byte, rule uint8) {
 		a, err := addr.Parse(sender)
 		if err != nil || list == "" {
@@ -207,7 +207,7 @@ func FuzzReply(f *testing.F) {
 		v := policy.Verdict{Kind: policy.Blocked, Sender: a, Matches: matches, Shadow: -1,
 			Lists: []index.ListInfo{{Source: index.Source{List: list}}}}
 		checkSaid(t, c.Recipient(v, "bob@here.example"))
-		if got := c.Sender(sender); got.Decider >= 0 {
+		if got := askSender(c, sender); got.Decider >= 0 {
 			checkSaid(t, c.Recipient(got, ""))
 		}
 		var ok bool
@@ -253,7 +253,7 @@ func TestAnswer(t *testing.T) {
 			var b strings.Builder
 			e := json.NewEncoder(&b)
 			e.SetEscapeHTML(false)
-			v := c.Sender(tt.input)
+			v := askSender(c, tt.input)
 			if err := e.Encode(v.Answer(tt.input)); err != nil {
 				t.Fatal(err)
 			}
@@ -268,14 +268,14 @@ func TestAnswer(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	c, _ := checker(t, build(t, block("a", "sub.example\nx@")), policy.Settings{})
-	v := c.Sender("x@a.sub.example")
-	got := fmt.Sprint(c.Explain(v))
-	want := "{[{x@a.sub.example addr   []} {x@ addr perhaps listed [1]} {a.sub.example domain   []} " +
-		"{sub.example domain perhaps listed [0]} {example domain   []}] 0 -1 550 5.7.1 <x@a.sub.example>: Sender address rejected: listed in a (ref ID) }"
+	e := explain(c, policy.Question{Text: "x@a.sub.example"})
+	got := fmt.Sprint(e.Keys, e.Decider, e.Shadow, " ", e.Reply)
+	want := "[{x@a.sub.example addr   []} {x@ addr perhaps listed [1]} {a.sub.example domain   []} " +
+		"{sub.example domain perhaps listed [0]} {example domain   []}] 0 -1 550 5.7.1 <x@a.sub.example>: Sender address rejected: listed in a (ref ID)"
 	if got != want {
 		t.Errorf("Explain = %s, want %s", got, want)
 	}
-	if e := c.Explain(c.Sender("no sender")); e.Error == "" || e.Decider != -1 || len(e.Keys) != 0 {
+	if e := explain(c, policy.Question{Text: "no sender"}); e.Error == "" || e.Decider != -1 || len(e.Keys) != 0 {
 		t.Errorf("of what is no sender: %+v", e)
 	}
 }
@@ -284,27 +284,35 @@ func TestExplainClientsPatternsAndDomains(t *testing.T) {
 	c, _ := checker(t, build(t, block("a", "192.0.2.0/24\n192.0.2.7\npromo-*@*.example\n=bad.example")), policy.Settings{})
 	tests := []struct {
 		name string
-		v    policy.Verdict
+		q    policy.Question
 		want string // of the keys
 	}{
-		{"client and pattern", c.Envelope(netip.MustParseAddr("192.0.2.1"), "promo-1@shop.example"),
+		{"client and pattern", policy.Question{Text: "promo-1@shop.example", Client: netip.MustParseAddr("192.0.2.1")},
 			"[{promo-1@shop.example addr   []} {promo-1@ addr   []} {shop.example domain no  []} {example domain   []} " +
 				"{192.0.2.1 ip no  []} {192.0.2.0/24 cidr perhaps listed [1]} {promo-*@*.example glob   [0]}]"},
-		{"domain", c.Domain("bad.example"), "[{bad.example domain perhaps listed [0]} {example domain   []}]"},
-		{"an entry that does not reach so far", c.Domain("mx.bad.example"),
+		{"domain", policy.Question{About: policy.AboutDomain, Text: "bad.example"}, "[{bad.example domain perhaps listed [0]} {example domain   []}]"},
+		{"an entry that does not reach so far", policy.Question{About: policy.AboutDomain, Text: "mx.bad.example"},
 			"[{mx.bad.example domain   []} {bad.example domain perhaps listed []} {example domain   []}]"},
-		{"nothing", c.Sender(""), "[]"},
+		{"nothing", policy.Question{}, "[]"},
 	}
 	for _, tt := range tests {
-		if got := fmt.Sprint(c.Explain(tt.v).Keys); got != tt.want {
+		if got := fmt.Sprint(explain(c, tt.q).Keys); got != tt.want {
 			t.Errorf("%s: keys are\n%s, want\n%s", tt.name, got, tt.want)
 		}
 	}
-	// Another generation cannot say how this verdict came about.
-	other, _ := checker(t, build(t, block("a", "bad.example")), policy.Settings{})
-	if got, want := fmt.Sprint(other.Explain(c.Domain("bad.example")).Keys), "[{bad.example domain   [0]} {example domain   []}]"; got != want {
-		t.Errorf("after a swap: %s, want %s", got, want)
+	// The generation that can say how the verdict came about is gone.
+	var b policy.Batch
+	v := c.AskAll(&b, []policy.Question{{About: policy.AboutDomain, Text: "bad.example"}})[0]
+	b.Reset()
+	if got, want := fmt.Sprint(b.Explain(&v).Keys), "[{bad.example domain   [0]} {example domain   []}]"; got != want {
+		t.Errorf("after Reset: %s, want %s", got, want)
 	}
+}
+
+func explain(c *policy.Checker, q policy.Question) policy.Explanation {
+	var b policy.Batch
+	v := c.AskAll(&b, []policy.Question{q})[0]
+	return b.Explain(&v)
 }
 
 func TestLogLine(t *testing.T) {
@@ -330,7 +338,7 @@ func TestLogLine(t *testing.T) {
 			}
 			return a
 		}}))
-		v := c.Sender(tt.sender)
+		v := askSender(c, tt.sender)
 		if !utf8.ValidString(v.Generation) || len(v.Generation) != 32 {
 			t.Errorf("generation %q", v.Generation)
 		}

@@ -111,7 +111,7 @@ func TestMostSpecificPolicyDecides(t *testing.T) {
 	s.Policies = append(s.Policies, policy.RecipientPolicy{Recipients: []string{"none.example", "no recipient"}},
 		policy.RecipientPolicy{Recipients: []string{"example.org"}, Lists: []string{"list6"}}) // the second of this name
 	c, _ := checker(t, build(t, all...), s)
-	v := c.Sender("x@bad.example")
+	v := askSender(c, "x@bad.example")
 	tests := []struct{ name, recipient, want string }{
 		{"address before all", "Bob@Example.org", "bob@example.org"},
 		{"tree", "eve@example.org", "example.org"},
@@ -172,9 +172,9 @@ func TestListsThatDoNotCountForARecipient(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			v := c.Envelope(client(t, tt.client), tt.sender)
-			if to := c.To(v, tt.recipient); to.Outcome() != tt.want {
-				t.Errorf("To: %s, want what a door does, %s", to.Outcome(), tt.want)
+			v := askEnvelope(c, client(t, tt.client), tt.sender)
+			if to := c.Ask(policy.Question{Text: tt.sender, Client: client(t, tt.client), Recipient: tt.recipient}); to.Outcome() != tt.want {
+				t.Errorf("Ask: %s, want what a door does, %s", to.Outcome(), tt.want)
 			}
 			if d := c.Recipient(v, tt.recipient); d.Outcome != tt.want || d.Shadow != tt.shadow || d.Ref == "" {
 				t.Errorf("Recipient = %+v, want outcome %d, shadow %v", d, tt.want, tt.shadow)

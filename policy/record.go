@@ -25,7 +25,7 @@ type known struct {
 // A refusal that repeats is folded: d then has the reference of the line that stands for
 // it. Mail that is accepted is always remembered, and only its line of the log is folded.
 func (c *Checker) record(door *Door, v *Verdict, recipient string, d *Decision) {
-	if c.history == nil && c.decided == nil && c.repeats == nil || v.Source != envelopeSource && d.Ref == "" {
+	if door.forgets || c.history == nil && c.decided == nil && c.repeats == nil || v.Source != envelopeSource && d.Ref == "" {
 		return
 	}
 	if v.Sender.Null() && !v.Client.IsValid() && v.Seen.Sender == "" && d.Ref == "" {

@@ -43,7 +43,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 		Policies: []policy.RecipientPolicy{{Recipients: []string{"vip@here.example"}}}})
 	client := netip.MustParseAddr("198.51.100.1")
 	ask := func(sender string, recipients ...string) {
-		v := c.Envelope(client, sender)
+		v := askEnvelope(c, client, sender)
 		v.Seen = policy.Seen{Helo: "mx.there.example", Sender: sender}
 		for _, recipient := range recipients {
 			c.RecipientAt(relay, v, recipient)
@@ -57,9 +57,9 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	ask("u@tag.example", "bob@here.example")
 	ask("no sender", "bob@here.example")
 
-	v := c.Envelope(netip.Addr{}, "") // from a trusted network
+	v := askEnvelope(c, netip.Addr{}, "") // from a trusted network
 	c.RecipientAt(relay, v, "bob@here.example")
-	v = c.Envelope(client, "")
+	v = askEnvelope(c, client, "")
 	v.Seen = policy.Seen{Sender: "me@here.example", Authenticated: true}
 	c.RecipientAt(relay, v, "bob@here.example")
 	connect(c, netip.MustParseAddr("192.0.2.7"))
@@ -125,7 +125,7 @@ socketmap  map@tag.example ->  tag blocked tagged:1 tag.example
 func TestReferenceIsRemembered(t *testing.T) {
 	l, records := remembering(t)
 	c, _ := checker(t, build(t, block("own", "bad.example")), policy.Settings{History: l})
-	d := c.Recipient(c.Sender("x@bad.example"), "bob@here.example")
+	d := c.Recipient(askSender(c, "x@bad.example"), "bob@here.example")
 	if got := records(); len(got) != 1 || got[0].Ref != d.Ref || !strings.Contains(d.Reply.String(), got[0].Ref) || got[0].File == "" || got[0].Scope != "tree" || got[0].Action != "block" {
 		t.Errorf("%+v remembers %+v", got, d)
 	}
@@ -170,7 +170,7 @@ func BenchmarkAccepted(b *testing.B) {
 			client, n := netip.MustParseAddr("198.51.100.1"), 0
 			b.ReportAllocs()
 			for b.Loop() {
-				v := c.Envelope(client, "promo@shop.example")
+				v := askEnvelope(c, client, "promo@shop.example")
 				v.Seen.Helo = "mx.shop.example"
 				c.Recipient(v, "bob@here.example")
 				if n++; n%2048 == 0 {
@@ -191,7 +191,7 @@ func TestRepeatedRefusalsAreFolded(t *testing.T) {
 	client := netip.MustParseAddr("198.51.100.1")
 	first, folded := "", 0
 	for range 500 {
-		d := c.Recipient(c.Envelope(client, "x@bad.example"), "bob@here.example")
+		d := c.Recipient(askEnvelope(c, client, "x@bad.example"), "bob@here.example")
 		if first == "" {
 			first = d.Ref
 		}
@@ -209,7 +209,7 @@ func TestRepeatedRefusalsAreFolded(t *testing.T) {
 	}
 	quiet := 0
 	for range 300 {
-		d := c.Recipient(c.Envelope(client, "x@trial.example"), "bob@here.example")
+		d := c.Recipient(askEnvelope(c, client, "x@trial.example"), "bob@here.example")
 		if d.Outcome != policy.Accept || d.Ref == first || d.Ref == "" {
 			t.Fatalf("%+v", d)
 		}

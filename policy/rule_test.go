@@ -43,11 +43,11 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c, _ := checker(t, build(t, block("a", tt.text)), policy.Settings{
 				Lists: map[string]policy.ListRule{"a": tt.rule}, RecipientsExempt: []string{"abuse"}})
-			d := c.RecipientAt(mailer, c.Sender("x@bad.example"), "bob@here.example")
+			d := c.RecipientAt(mailer, askSender(c, "x@bad.example"), "bob@here.example")
 			if got := named(d); got != tt.want || !refForm.MatchString(d.Ref) {
 				t.Errorf("Recipient = %+v, want %+v", got, tt.want)
 			}
-			if d := c.RecipientAt(mailer, c.Sender("x@bad.example"), "abuse@here.example"); d.Outcome != policy.Accept || !d.Exempt || d.Tarpit != 0 {
+			if d := c.RecipientAt(mailer, askSender(c, "x@bad.example"), "abuse@here.example"); d.Outcome != policy.Accept || !d.Exempt || d.Tarpit != 0 {
 				t.Errorf("exempt: %+v", d)
 			}
 			if got, want := c.Uses(policy.TagOnMatch), tt.rule.OnMatch == policy.TagOnMatch; got != want {
@@ -58,7 +58,7 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 			if want.Outcome == policy.Discard {
 				want = said{policy.Decision{Outcome: policy.Refuse}, refused}
 			}
-			if got := named(c.Recipient(c.Sender("x@bad.example"), "bob@here.example")); got != want {
+			if got := named(c.Recipient(askSender(c, "x@bad.example"), "bob@here.example")); got != want {
 				t.Errorf("at a door that cannot discard: %+v, want %+v", got, want)
 			}
 		})
@@ -93,7 +93,7 @@ func TestTheDecidersListRules(t *testing.T) {
 		{"192.0.2.1", "y@good.example", policy.Quarantine},
 		{"192.0.2.1", "", policy.Quarantine},
 	} {
-		if d := c.Recipient(c.Envelope(client(t, tt.client), tt.sender), "bob@here.example"); d.Outcome != tt.want {
+		if d := c.Recipient(askEnvelope(c, client(t, tt.client), tt.sender), "bob@here.example"); d.Outcome != tt.want {
 			t.Errorf("%s from %s: outcome %d, want %d", tt.sender, tt.client, d.Outcome, tt.want)
 		}
 	}
@@ -112,7 +112,7 @@ func TestClientReplies(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, _ := checker(t, build(t, block(tt.list, tt.text)), policy.Settings{})
-			for _, v := range []policy.Verdict{c.Client(client(t, tt.client)), c.Envelope(client(t, tt.client), "x@good.example")} {
+			for _, v := range []policy.Verdict{askClient(c, client(t, tt.client)), askEnvelope(c, client(t, tt.client), "x@good.example")} {
 				if got := named(c.Recipient(v, "")).Reply; got != tt.want || len(got) > 120 {
 					t.Errorf("reply is\n%s, want\n%s", got, tt.want)
 				}
@@ -135,7 +135,7 @@ func TestCompletedMessagesAreTold(t *testing.T) {
 		{"good@bad.example", "bob@here.example"},
 		{"x@odd.example", "bob@here.example"},
 	} {
-		c.Recipient(c.Sender(q.sender), q.recipient)
+		c.Recipient(askSender(c, q.sender), q.recipient)
 		x := c.Begin(table, policy.Client{})
 		x.Mail(policy.Mail{Sender: q.sender})
 		if len(told) > 0 {
@@ -143,7 +143,7 @@ func TestCompletedMessagesAreTold(t *testing.T) {
 		}
 	}
 	for _, sender := range []string{"x@ok.example", "", "no sender", "x@bad.example", "good@bad.example", "x@odd.example"} {
-		c.Completed(c.Sender(sender))
+		c.Completed(askSender(c, sender))
 	}
 	if got := strings.Join(told, " "); got != "x@ok.example" {
 		t.Errorf("told of %s, want x@ok.example", got)

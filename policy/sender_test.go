@@ -80,7 +80,7 @@ func TestSender(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, _ := checker(t, build(t, tt.lists...), policy.Settings{})
-			v := c.Sender(tt.sender)
+			v := askSender(c, tt.sender)
 			if by := decidedBy(v); v.Kind != tt.want || by != tt.by {
 				t.Errorf("Sender(%q) = %s by %q, want %s by %q", tt.sender, v.Kind, by, tt.want, tt.by)
 			}
@@ -103,7 +103,7 @@ func decidedBy(v policy.Verdict) string {
 
 func TestAllMatchesAreReported(t *testing.T) {
 	c, _ := checker(t, build(t, block("a", "bad.example\nx@"), allow("b", "x@bad.example"), block("c", "bad.example").shadow()), policy.Settings{})
-	v := c.Sender("x@bad.example")
+	v := askSender(c, "x@bad.example")
 	var got []string
 	for i, m := range v.Matches {
 		got = append(got, v.ListName(i)+":"+m.Key.Text)
@@ -137,7 +137,7 @@ func TestVerdictAgreesWithModel(t *testing.T) {
 		c, _ := checker(t, build(t, all...), policy.Settings{})
 		for _, domain := range names {
 			for _, local := range []string{"x", "y", "z"} {
-				v := c.Sender(local + "@" + domain)
+				v := askSender(c, local+"@"+domain)
 				if want := modelKind(v); v.Kind != want {
 					t.Fatalf("seed %d: Sender(%s@%s) = %s, model says %s; lists %+v", seed, local, domain, v.Kind, want, all)
 				}
@@ -171,7 +171,7 @@ func modelKind(v policy.Verdict) policy.Kind {
 
 func TestWhatIsNoSenderIsNoInternalError(t *testing.T) {
 	c, reg := checker(t, build(t, block("a", "bad.example")), policy.Settings{OnError: policy.TempfailOnError})
-	v := c.Sender("two@at@signs.example")
+	v := askSender(c, "two@at@signs.example")
 	if !errors.As(v.Err, new(*addr.Error)) || v.Internal() {
 		t.Errorf("Err = %v, Internal() = %v", v.Err, v.Internal())
 	}
@@ -203,15 +203,15 @@ func TestUnreadableStore(t *testing.T) {
 			c := policy.New(func() *index.Index { return ix }, policy.Settings{OnError: tt.on, RecipientsExempt: []string{"abuse"}},
 				slog.New(slog.NewTextHandler(&log, nil)), reg)
 			for range 3 {
-				if v := c.Sender("x@bad.example"); v.Kind != policy.Unknown || !errors.Is(v.Err, index.ErrRead) || !v.Internal() {
+				if v := askSender(c, "x@bad.example"); v.Kind != policy.Unknown || !errors.Is(v.Err, index.ErrRead) || !v.Internal() {
 					t.Fatalf("Sender = %s, %v", v.Kind, v.Err)
 				}
 			}
-			d := c.Recipient(c.Sender("x@bad.example"), "bob@here.example")
+			d := c.Recipient(askSender(c, "x@bad.example"), "bob@here.example")
 			if d.Outcome != tt.outcome || !strings.HasPrefix(d.Reply.String(), tt.reply) || d.Ref == "" {
 				t.Errorf("Recipient = %+v, want outcome %d and %q", d, tt.outcome, tt.reply)
 			}
-			if d := c.Recipient(c.Sender("x@bad.example"), "abuse@here.example"); d.Outcome != policy.Accept {
+			if d := c.Recipient(askSender(c, "x@bad.example"), "abuse@here.example"); d.Outcome != policy.Accept {
 				t.Errorf("Recipient(abuse) = %+v, want accepted", d)
 			}
 			wantMetric(t, reg, "blockd_internal_errors_total", `
@@ -247,7 +247,7 @@ func TestPanicIsAnUnknownSender(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	broken := func() *index.Index { panic("defect") }
 	c := policy.New(broken, policy.Settings{}, slog.New(slog.NewTextHandler(&log, nil)), reg)
-	v := c.Sender("x@bad.example")
+	v := askSender(c, "x@bad.example")
 	if v.Kind != policy.Unknown || !v.Internal() || v.Decider != -1 || v.Shadow != -1 {
 		t.Errorf("verdict = %+v", v)
 	}
@@ -265,9 +265,9 @@ func TestPanicIsAnUnknownSender(t *testing.T) {
 func TestVerdictsAreCounted(t *testing.T) {
 	c, reg := checker(t, build(t, block("a", "bad.example\nx@bad.example"), allow("b", "good.example"), block("c", "odd.example").shadow()), policy.Settings{})
 	for _, sender := range []string{"x@bad.example", "y@bad.example", "x@good.example", "x@odd.example", "", "no sender"} {
-		c.Sender(sender)
+		askSender(c, sender)
 	}
-	c.Pin().Sender("x@elsewhere.example") // pinned copies count too
+	askSender(c, "x@elsewhere.example")
 	wantMetric(t, reg, "blockd_verdicts_total", `
 		blockd_verdicts_total{verdict="allowed"} 1
 		blockd_verdicts_total{verdict="blocked"} 2
@@ -295,20 +295,19 @@ func wantMetric(t *testing.T, reg *prometheus.Registry, name, want string) {
 	}
 }
 
-func TestPinAnswersFromOneGeneration(t *testing.T) {
+// An explanation is of the generation that has answered.
+func TestExplainAfterASwap(t *testing.T) {
 	old, next := build(t, block("a", "old.example")), build(t, block("a", "new.example"))
 	live := old
 	c := policy.New(func() *index.Index { return live }, policy.Settings{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	pinned := c.Pin()
+	var b policy.Batch
+	v := c.AskAll(&b, []policy.Question{{Text: "x@old.example"}})[0]
 	live = next
-	if k := pinned.Sender("x@old.example").Kind; k != policy.Blocked {
-		t.Errorf("pinned: x@old.example is %s, want blocked", k)
+	if e := b.Explain(&v); e.Keys[2].Exact != "listed" || b.Generation != old.Generation() {
+		t.Errorf("generation %s, explanation %+v", b.Generation, e)
 	}
-	if k := c.Sender("x@old.example").Kind; k != policy.Clear {
-		t.Errorf("after the swap: x@old.example is %s, want clear", k)
-	}
-	if pinned.Generation() != old.Generation() || c.Sender("").Generation != next.Generation() {
-		t.Error("generations are not those that answered")
+	if v := askSender(c, "x@old.example"); v.Kind != policy.Clear || v.Generation != next.Generation() {
+		t.Errorf("after the swap: x@old.example is %s by %s, want clear", v.Kind, v.Generation)
 	}
 }
 
@@ -324,7 +323,7 @@ func TestClearSenderDoesNotAllocate(t *testing.T) {
 	for _, sender := range []string{"promo@shop.example", "", "a.b+c@one.two.three.four.example"} {
 		for _, client := range []netip.Addr{{}, netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("2001:db9::1")} {
 			n := testing.AllocsPerRun(1000, func() {
-				v := c.Envelope(client, sender)
+				v := askEnvelope(c, client, sender)
 				if d := c.Recipient(v, "bob@here.example"); d.Outcome != policy.Accept || v.Kind != policy.Clear {
 					t.Fatal(v.Kind, d)
 				}
@@ -344,7 +343,7 @@ func BenchmarkClearSender(b *testing.B) {
 	c, _ := checker(b, build(b, block("a", "bad.example")), policy.Settings{})
 	b.ReportAllocs()
 	for b.Loop() {
-		c.Sender("promo@shop.example")
+		askSender(c, "promo@shop.example")
 	}
 }
 
@@ -354,6 +353,6 @@ func BenchmarkClearEnvelope(b *testing.B) {
 	client := netip.MustParseAddr("198.51.100.1")
 	b.ReportAllocs()
 	for b.Loop() {
-		c.Envelope(client, "promo@shop.example")
+		askEnvelope(c, client, "promo@shop.example")
 	}
 }

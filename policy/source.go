@@ -148,7 +148,7 @@ func (c *Checker) group(recipient string, envelope ...Verdict) group {
 		return unread
 	}
 	for _, v := range envelope {
-		if v := c.For(v, recipient); v.Frees() {
+		if v := c.forRecipient(v, recipient); v.Frees() {
 			return unread
 		}
 	}

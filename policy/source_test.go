@@ -54,12 +54,11 @@ func TestListsAreAskedAboutTheirSources(t *testing.T) {
 		{"f@x.example", clear, blocked, clear},
 		{"b@x.example", blocked, clear, blocked},
 	} {
-		if got := c.Sender(tt.sender).Kind; got != tt.envelope {
+		if got := askSender(c, tt.sender).Kind; got != tt.envelope {
 			t.Errorf("Sender(%q) = %s, want %s", tt.sender, got, tt.envelope)
 		}
 		var b policy.Batch
-		b.Envelope(netip.Addr{}, tt.sender)
-		if got := c.Ask(&b)[0].Kind; got != tt.envelope {
+		if got := c.AskAll(&b, []policy.Question{{Text: tt.sender}})[0].Kind; got != tt.envelope {
 			t.Errorf("Ask(%q) = %s, want %s", tt.sender, got, tt.envelope)
 		}
 		if got := c.Header(policy.FromSource, tt.sender).Kind; got != tt.from {
@@ -76,7 +75,7 @@ func TestListsAreAskedAboutTheirSources(t *testing.T) {
 			t.Errorf("Blocks(%q) = %v", tt.sender, got)
 		}
 	}
-	if got := c.Client(netip.MustParseAddr("192.0.2.1")).Kind; got != clear {
+	if got := askClient(c, netip.MustParseAddr("192.0.2.1")).Kind; got != clear {
 		t.Errorf("a client in a list for headers: %s", got)
 	}
 	x := c.Begin(relay, policy.Client{})
@@ -128,10 +127,10 @@ func TestPasses(t *testing.T) {
 		t.Errorf("told of %q before there was a message", accepted)
 	}
 	for _, sender := range []string{"a@there.example", "", "a@bad.example", "a@shadow.example", "a@good.example", "a b"} {
-		if got, want := c.WantsCompleted(c.Sender(sender)), sender == "a@there.example"; got != want {
+		if got, want := c.WantsCompleted(askSender(c, sender)), sender == "a@there.example"; got != want {
 			t.Errorf("WantsCompleted(%q) = %v, want %v", sender, got, want)
 		}
-		c.Completed(c.Sender(sender))
+		c.Completed(askSender(c, sender))
 	}
 	if len(accepted) != 1 || accepted[0] != "a@there.example" {
 		t.Errorf("remembered %q, want a@there.example", accepted)
@@ -165,7 +164,7 @@ func TestGroups(t *testing.T) {
 		}
 	}
 	for recipient, want := range map[string]policy.Group{"a@from.example": c.Group("a@from.example"), "a@all.example": policy.Unread, "a@here.example": policy.Unread} {
-		if got := c.Group(recipient, c.Sender("x@there.example"), c.Sender("x@friend.example")); got != want {
+		if got := c.Group(recipient, askSender(c, "x@there.example"), askSender(c, "x@friend.example")); got != want {
 			t.Errorf("%s of an allowed sender: group %d, want %d", recipient, got, want)
 		}
 	}

@@ -54,7 +54,7 @@ func (t *Transaction) Connect() Decision {
 	if t.Client.Trusted {
 		return Decision{}
 	}
-	v := t.checker.Client(t.Client.Addr)
+	v := t.checker.ask(question{Question: Question{About: AboutClient, Client: t.Client.Addr}})
 	d := t.checker.recipientAt(t.door, v, "")
 	if !d.Refuses() {
 		return Decision{}
@@ -104,7 +104,7 @@ func (t *Transaction) Mail(m Mail) Decision {
 
 // look adds the verdict about one spelling of the sender.
 func (t *Transaction) look(client netip.Addr, reversePath string, seen known) {
-	v := t.checker.ask(question{about: anEnvelope, client: client, text: reversePath, index: t.index})
+	v := t.checker.ask(question{Question: Question{Text: reversePath, Client: client}, index: t.index})
 	v.Seen = seen
 	t.verdicts = append(t.verdicts, v)
 }
@@ -145,6 +145,9 @@ func (t *Transaction) origin() origin {
 // prove looks for what is known before the message and can have a blocked sender allowed:
 // that the client has logged in, and SPF.
 func (t *Transaction) prove(recipient string) {
+	if t.door.forgets {
+		return
+	}
 	ctx := context.Background()
 	if t.door.ProofTimeout > 0 && t.Asks(recipient) {
 		var cancel context.CancelFunc
@@ -209,7 +212,7 @@ func (t *Transaction) weigh(recipient string, ask func(*Checker, *Door, Verdict,
 		if d := ask(t.checker, t.door, v, recipient); i == 0 || d.Outcome.weight() > worst.Outcome.weight() {
 			worst = d
 			worst.Unreadable = v.Kind == Unknown && !v.Internal() && !d.Refuses() && !t.checker.isExempt(recipient)
-			v = t.checker.For(v, recipient)
+			v = t.checker.forRecipient(v, recipient)
 			worst.Verdict = &v
 		}
 	}

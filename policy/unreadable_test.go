@@ -54,8 +54,8 @@ func TestUnreadableSenders(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var b policy.Batch
-			b.Envelope(tt.client, tt.sender)
-			for _, v := range []policy.Verdict{c.Envelope(tt.client, tt.sender), c.Ask(&b)[0]} {
+			q := policy.Question{Text: tt.sender, Client: tt.client}
+			for _, v := range []policy.Verdict{c.Ask(q), c.AskAll(&b, []policy.Question{q})[0]} {
 				if by := decidedBy(v); v.Kind != tt.want || by != tt.by {
 					t.Errorf("Envelope(%q) = %s by %q, want %s by %q", tt.sender, v.Kind, by, tt.want, tt.by)
 				}
@@ -71,7 +71,7 @@ func TestUnreadableSenders(t *testing.T) {
 func TestUnreadableSenderIsAnswered(t *testing.T) {
 	c, reg := checker(t, build(t, block("bad", "bad.example"), allow("ours", "bad.example")), policy.Settings{
 		Lists: map[string]policy.ListRule{"ours": {Require: policy.SPFProof | policy.DKIMProof}}})
-	v := c.Sender("\x01x@bad.example")
+	v := askSender(c, "\x01x@bad.example")
 	if v.Kind != policy.Blocked || v.Wants != 0 {
 		t.Errorf("%s, wants %s", v.Kind, v.Wants)
 	}
@@ -79,7 +79,7 @@ func TestUnreadableSenderIsAnswered(t *testing.T) {
 	if want := "550 5.7.1 <?x@bad.example>: Sender address rejected: listed in bad (ref " + d.Ref + ")"; d.Reply.String() != want {
 		t.Errorf("%s, want %s", d.Reply, want)
 	}
-	c.Sender("x@there.example@")
+	askSender(c, "x@there.example@")
 	wantMetric(t, reg, "blockd_unreadable_senders_total", `
 		blockd_unreadable_senders_total{source="envelope",verdict="blocked"} 1
 		blockd_unreadable_senders_total{source="envelope",verdict="unknown"} 1`)
@@ -90,10 +90,10 @@ func TestUnreadableSenderIsRememberedAsWritten(t *testing.T) {
 	var records []history.Record
 	c, _ := checker(t, build(t, block("bad", "bad.example\npromo@shop.example")), policy.Settings{Decided: func(r history.Record) { records = append(records, r) }})
 	for _, sender := range []string{`"x@bad.example"@`, "promo@shop.example@", "x@there.example@", "\x01x@bad.example"} {
-		v := c.Sender(sender)
+		v := askSender(c, sender)
 		v.Seen.Sender = sender
 		c.Recipient(v, "bob@here.example")
-		if r := records[len(records)-1]; r.Sender != sender || r.Verdict != string(v.Kind) || c.Sender(r.Sender).Kind != v.Kind {
+		if r := records[len(records)-1]; r.Sender != sender || r.Verdict != string(v.Kind) || askSender(c, r.Sender).Kind != v.Kind {
 			t.Errorf("%q, which is %s, is remembered as %q, %s", sender, v.Kind, r.Sender, r.Verdict)
 		}
 	}

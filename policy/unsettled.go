@@ -31,7 +31,7 @@ func (c *Checker) unsettled(door *Door, v Verdict, recipient string) unsettled {
 		return unsettled{}
 	}
 	only := c.policies.of(recipient)
-	v = c.For(v, recipient)
+	v = c.forRecipient(v, recipient)
 	s := unsettled{wants: v.Wants & lateProofs, unsure: v.Unsure, Otherwise: c.consequence(door, &v).Outcome}
 	for n := range s.blockers {
 		if kind, decider := v.judge(only, v.found()|lateState(n)); kind == Blocked {

@@ -18,7 +18,7 @@ func TestUnsettled(t *testing.T) {
 			{Recipients: []string{"free@"}},
 		},
 	})
-	v := c.Sender("a@x.example")
+	v := askSender(c, "a@x.example")
 	if !c.Asks(v, "bob@here.example") || c.Asks(v, "postmaster@here.example") || c.Asks(v, "plain@here.example") {
 		t.Error("Asks: want SPF to be asked for bob, and for nobody whom it cannot help")
 	}
@@ -41,7 +41,7 @@ func TestUnsettled(t *testing.T) {
 			t.Errorf("Unsettled of %s = %+v, want none: the answer is known", known, s)
 		}
 	}
-	if s := c.Unsettled(c.Sender("a@clear.example"), "bob@here.example"); s != (policy.Unsettled{}) {
+	if s := c.Unsettled(askSender(c, "a@clear.example"), "bob@here.example"); s != (policy.Unsettled{}) {
 		t.Errorf("Unsettled of a clear sender = %+v", s)
 	}
 }

@@ -26,7 +26,7 @@ type Verdict struct {
 	Generation string
 	Seen       known // set by the front door, for the history
 
-	// Recipient is whom an answer is about, see Checker.To; "" = all.
+	// Recipient is whom an answer is about, see Question; "" = all.
 	Recipient string
 	outcome   Outcome // for Recipient
 	excused   int     // place in Matches, from 1, of the entry that would block if its list counted for the recipient; 0 = none

@@ -59,7 +59,7 @@ func TestWhatTheRefusedReads(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, _ := checker(t, build(t, block("a", tt.text)), policy.Settings{Lists: map[string]policy.ListRule{"a": tt.rule}, Contact: tt.contact})
-			v := c.Sender("x@bad.example")
+			v := askSender(c, "x@bad.example")
 			v.Seen.UTF8 = tt.utf8
 			d := c.Recipient(v, "bob@here.example")
 			if got := strings.ReplaceAll(d.Reply.String(), d.Ref, "REF"); got != tt.want {
@@ -79,7 +79,7 @@ func TestCodesThatDependOnThePlace(t *testing.T) {
 		{"192.0.2.1 DEFER", "451", "451", "421"},
 	} {
 		c, _ := checker(t, build(t, block("a", tt.text)), policy.Settings{})
-		v := c.Client(client(t, "192.0.2.1"))
+		v := askClient(c, client(t, "192.0.2.1"))
 		for want, d := range map[string]policy.Decision{
 			tt.rcpt + " RCPT":             c.Recipient(v, "bob@here.example"),
 			tt.end + " end":               c.EndOfMessage(v, "bob@here.example"),
@@ -102,7 +102,7 @@ func TestContactIsWholeHoweverLongTheRest(t *testing.T) {
 	sender := strings.Repeat("l", 64) + "@" + strings.Repeat(strings.Repeat("d", 55)+".", 3) + "example"
 	for _, text := range []string{sender + " REJECT " + strings.Repeat("é ", 199), sender + " REJECT"} {
 		c, _ := checker(t, build(t, block("a", text)), policy.Settings{Contact: contact})
-		v := c.Sender(sender)
+		v := askSender(c, sender)
 		v.Seen.UTF8 = true
 		d := c.Recipient(v, "bob@here.example")
 		got := d.Reply.String()
@@ -123,9 +123,9 @@ func FuzzOwnReply(f *testing.F) {
 	ix := build(f, block("a", "bad.example REJECT"))
 	f.Fuzz(func(t *testing.T, own, text, contact, sender string, smtputf8 bool) {
 		c, _ := checker(t, ix, policy.Settings{Contact: contact, Lists: map[string]policy.ListRule{"a": {Text: text}}})
-		v := c.Sender(sender)
+		v := askSender(c, sender)
 		if v.Kind != policy.Blocked {
-			v = c.Sender("x@bad.example")
+			v = askSender(c, "x@bad.example")
 		}
 		v.Seen.UTF8 = smtputf8
 		for _, reason := range []string{"", own} {

@@ -99,20 +99,20 @@ func check(cmd *cobra.Command, path, file string, ask asker, senders []string, a
 	print := printPlain
 	switch {
 	case asJSON && explain:
-		print = func(dst []byte, input string, v *policy.Verdict) []byte {
+		print = func(dst []byte, input string, v *policy.Verdict, answers *policy.Batch) []byte {
 			b := bytes.NewBuffer(dst)
-			term.JSON(b, explained(checker, input, *v))
+			term.JSON(b, explained(input, *v, answers))
 			return b.Bytes()
 		}
 	case asJSON:
-		print = func(dst []byte, input string, v *policy.Verdict) []byte {
+		print = func(dst []byte, input string, v *policy.Verdict, _ *policy.Batch) []byte {
 			return append(v.AppendJSON(dst, input), '\n')
 		}
 	case explain:
 		p := term.NewPaint(out)
-		print = func(dst []byte, input string, v *policy.Verdict) []byte {
+		print = func(dst []byte, input string, v *policy.Verdict, answers *policy.Batch) []byte {
 			b := bytes.NewBuffer(dst)
-			explanation{w: b, paint: p, ix: ix, checker: checker}.print(input, *v)
+			explanation{w: b, paint: p, ix: ix}.print(input, *v, answers)
 			return b.Bytes()
 		}
 	}
@@ -163,7 +163,7 @@ func exempts(v *policy.Verdict) bool {
 }
 
 // printPlain prints the five columns. Nothing in them has a tab or a line end.
-func printPlain(dst []byte, input string, v *policy.Verdict) []byte {
+func printPlain(dst []byte, input string, v *policy.Verdict, _ *policy.Batch) []byte {
 	dst = append(append(dst, shownSubject(input, v)...), '\t')
 	dst = append(append(dst, v.Kind...), '\t')
 	entry, reason := "", ""

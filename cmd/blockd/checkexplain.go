@@ -15,15 +15,15 @@ import (
 
 // explanation shows people how the answer about one sender comes about.
 type explanation struct {
-	w       io.Writer
-	paint   term.Paint
-	ix      *index.Index
-	checker *policy.Checker
-	facts   [][2]string // about a message, shown before the keys
+	w     io.Writer
+	paint term.Paint
+	ix    *index.Index
+	facts [][2]string // about a message, shown before the keys
 }
 
-// print is a printer of check.
-func (e explanation) print(input string, v policy.Verdict) error {
+// print is a printer of check, of a verdict in b.
+func (e explanation) print(input string, v policy.Verdict, b *policy.Batch) error {
+	how := b.Explain(&v)
 	fmt.Fprintf(e.w, "%s  %s\n", e.paint.Bold(shownSubject(input, &v)), e.verdict(v.Kind))
 	keys, entries := e.ix.Counts()
 	rows := [][2]string{
@@ -41,7 +41,7 @@ func (e explanation) print(input string, v policy.Verdict) error {
 		rows = append(rows, [2]string{"read as", read})
 	}
 	rows = append(rows, e.facts...)
-	rows = append(rows, e.keys(v)...)
+	rows = append(rows, e.keys(how.Keys)...)
 	for i, m := range v.Matches {
 		text := describe(v, m)
 		if why := v.Objection(i); why != "" {
@@ -52,7 +52,7 @@ func (e explanation) print(input string, v policy.Verdict) error {
 	rows = append(rows, [2]string{"so", e.because(v)})
 	if v.Kind == policy.Blocked {
 		// Without a recipient: what any but the exempt ones would bring.
-		rows = append(rows, e.consequence(e.checker.Recipient(v, v.Recipient)))
+		rows = append(rows, e.consequence(how.Decision))
 		if v.Unread != "" {
 			rows = append(rows, [2]string{"", "but the SMTP filter refuses its syntax: 553 5.1.7"})
 		}
@@ -98,8 +98,7 @@ func (e explanation) consequence(d policy.Decision) [2]string {
 // keys says of each key what the filter and the store say, and what was found
 // under it. Of a client's networks, of which there may be a hundred, those that
 // no list has share a line.
-func (e explanation) keys(v policy.Verdict) (rows [][2]string) {
-	keys := e.checker.Explain(v).Keys
+func (e explanation) keys(keys []policy.ExplainedKey) (rows [][2]string) {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -264,6 +263,6 @@ type jsonAnswer struct {
 	Explain policy.Explanation `json:"explain"`
 }
 
-func explained(checker *policy.Checker, input string, v policy.Verdict) jsonAnswer {
-	return jsonAnswer{v.Answer(input), checker.Explain(v)}
+func explained(input string, v policy.Verdict, b *policy.Batch) jsonAnswer {
+	return jsonAnswer{v.Answer(input), b.Explain(&v)}
 }

@@ -40,9 +40,10 @@ type block struct {
 // answerer turns texts into printed answers. It is for one goroutine.
 type answerer struct {
 	asker
-	print  func(dst []byte, input string, v *policy.Verdict) []byte
-	batch  policy.Batch
-	inputs []string
+	print     func(dst []byte, input string, v *policy.Verdict, answers *policy.Batch) []byte
+	inputs    []string
+	questions []policy.Question // the inputs, as people mean them
+	answers   policy.Batch
 }
 
 // answer answers the lines of b.
@@ -57,17 +58,14 @@ func (a *answerer) answer(b *block) {
 
 // ask appends the answers to texts up to the first that the index cannot give.
 func (a *answerer) ask(dst []byte, texts []string) (answers []byte, blocked bool, err error) {
-	a.batch.Reset()
+	a.questions = a.questions[:0]
 	for _, text := range texts {
-		a.add(&a.batch, text)
+		a.questions = append(a.questions, a.question(text))
 	}
-	verdicts := a.checker.Ask(&a.batch)
+	verdicts := a.checker.AskAll(&a.answers, a.questions)
 	for i := range verdicts {
 		v := &verdicts[i]
-		if a.to != "" {
-			*v = a.checker.To(*v, a.to)
-		}
-		dst = a.print(dst, texts[i], v)
+		dst = a.print(dst, texts[i], v, &a.answers)
 		blocked = blocked || v.Kind == policy.Blocked && !exempts(v)
 		if v.Internal() {
 			return dst, blocked, v.Err

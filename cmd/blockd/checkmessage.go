@@ -56,7 +56,8 @@ func checkMessage(cmd *cobra.Command, path, file string, q mailQuestion, args []
 	} else if facts.sender, err = returnPath(text); err != nil {
 		return fmt.Errorf("%s: %w", term.Path(q.file), err)
 	}
-	v := checker.Envelope(q.client, facts.sender)
+	var answers policy.Batch
+	v := checker.AskAll(&answers, []policy.Question{{Text: facts.sender, Client: q.client}})[0]
 	facts.domain = v.Sender.Domain()
 	m, err := resolver.Message(cmd.Context(), q.client, bytes.NewReader(text))
 	if err != nil {
@@ -68,10 +69,10 @@ func checkMessage(cmd *cobra.Command, path, file string, q mailQuestion, args []
 	}
 	v = checker.Prove(v, policy.EvidenceOf(v.Sender, facts.spf, &m))
 	if asJSON {
-		err = term.JSON(cmd.OutOrStdout(), facts.answer(v, explained(checker, facts.sender, v)))
+		err = term.JSON(cmd.OutOrStdout(), facts.answer(v, explained(facts.sender, v, &answers)))
 	} else {
 		p := term.NewPaint(cmd.OutOrStdout())
-		err = explanation{w: cmd.OutOrStdout(), paint: p, ix: ix, checker: checker, facts: facts.rows(p)}.print(facts.sender, v)
+		err = explanation{w: cmd.OutOrStdout(), paint: p, ix: ix, facts: facts.rows(p)}.print(facts.sender, v, &answers)
 	}
 	switch {
 	case err != nil:

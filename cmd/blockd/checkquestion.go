@@ -28,19 +28,19 @@ type asker struct {
 	to      string     // of --recipient: the same; "" without
 }
 
-// add reads a text as people mean it: an IP address is a client, a name with a dot
+// question reads a text as people mean it: an IP address is a client, a name with a dot
 // and without "@", or with nothing before it, is a domain, and everything else is a
 // sender.
-func (a asker) add(b *policy.Batch, text string) {
-	if a.client.IsValid() || a.to != "" || strings.IndexByte(text, '@') > 0 {
-		b.Envelope(a.client, text)
-	} else if ip, ok := clientOf(text); ok {
-		b.Client(ip)
-	} else if name, ok := domainOf(text); ok {
-		b.Domain(name)
-	} else {
-		b.Envelope(netip.Addr{}, text)
+func (a asker) question(text string) policy.Question {
+	if !a.client.IsValid() && a.to == "" && strings.IndexByte(text, '@') <= 0 {
+		if ip, ok := clientOf(text); ok {
+			return policy.Question{About: policy.AboutClient, Client: ip}
+		}
+		if name, ok := domainOf(text); ok {
+			return policy.Question{About: policy.AboutDomain, Text: name}
+		}
 	}
+	return policy.Question{Text: text, Client: a.client, Recipient: a.to}
 }
 
 // clientOf reads an IP address, with or without brackets.

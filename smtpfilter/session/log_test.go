@@ -10,6 +10,7 @@ import (
 
 	"blockd/internal/dialogue"
 	"blockd/internal/script"
+	"blockd/policy"
 )
 
 // TestOneLineADecision: a refusal and a finished message have one line each, with
@@ -45,7 +46,7 @@ func TestOneLineADecision(t *testing.T) {
 		<-c.ended
 		server.Wait()
 
-		generation := checker.Generation()
+		generation := checker.Ask(policy.Question{}).Generation
 		want := []map[string]any{
 			{"msg": "sender blocked", "door": "smtp", "client": "192.0.2.7", "port": 40000.0, "helo": "client.example", "sender": "a@mx.bad.example",
 				"recipient": "bob@here.example", "list": "bad", "line": 2.0, "entry": "bad.example",
