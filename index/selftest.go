@@ -46,7 +46,7 @@ func selfTest(ctx context.Context, ix *Index, rows []ListInfo, tests []segment.T
 			fe.Err = fmt.Errorf("%w; %d more of its tests fail", fe.Err, more[i])
 		}
 		row.Summary.Verdict, row.Summary.Why, row.Summary.Hash = lists.Refused, fe.Why(), [16]byte{}
-		row.Refused, row.NetworkEntries = &SourceError{row.Source.List, fe}, 0
+		row.Refused, row.NetworkEntries = &SourceError{List: row.Source.List, Err: fe}, 0
 		failed[i] = row
 	}
 	return failed, nil
