@@ -40,7 +40,7 @@ func (v Verdict) Answer(input string) Answer {
 		a.Client = v.Client.String()
 	}
 	if v.Recipient != "" {
-		a.Recipient, a.Outcome = v.Recipient, v.outcome.String()
+		a.Recipient, a.Outcome = v.Recipient, v.Outcome
 	}
 	for i := range v.Matches {
 		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source

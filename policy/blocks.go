@@ -17,7 +17,7 @@ import (
 func (s Settings) Blocks(ix *index.Index, sender addr.Addr, client netip.Addr) (blocks []index.Match) {
 	v := unknown(nil)
 	v.Sender, v.Client, v.allows = sender, client, newAllowRules(s.Lists, s.Auth)
-	matches, err := v.lookup(ix, time.Now())
+	matches, err := lookup(&v, ix, time.Now())
 	if err != nil {
 		return nil
 	}

@@ -9,7 +9,7 @@ func (c *Checker) completed(all ...Verdict) {
 		return
 	}
 	for i := range all {
-		if v := &all[i]; v.unlisted() {
+		if v := &all[i]; unlisted(v) {
 			c.complete(v.Sender, v.Client)
 		}
 	}
@@ -21,7 +21,7 @@ func (c *Checker) wantsCompleted(all ...Verdict) bool {
 		return false
 	}
 	for i := range all {
-		if v := &all[i]; v.unlisted() && (c.wanted == nil || c.wanted(v.Sender, v.Client)) {
+		if v := &all[i]; unlisted(v) && (c.wanted == nil || c.wanted(v.Sender, v.Client)) {
 			return true
 		}
 	}
@@ -30,6 +30,6 @@ func (c *Checker) wantsCompleted(all ...Verdict) bool {
 
 // unlisted reports whether v is about a sender of an envelope whom no list has any entry
 // for, and neither for its client. That of an envelope which is not judged is none.
-func (v *Verdict) unlisted() bool {
+func unlisted(v *Verdict) bool {
 	return v.Source == envelopeSource && v.Kind == Clear && len(v.Matches) == 0 && !v.Sender.Null()
 }

@@ -50,7 +50,7 @@ func (d Decision) Unchecked() bool { return d.Verdict != nil && d.Verdict.Intern
 
 // Because names the list that has decided, and the reference, for a mail server that puts
 // a subject of its own in front.
-func (d Decision) Because() string { return d.Verdict.because(d.Ref) }
+func (d Decision) Because() string { return because(d.Verdict, d.Ref) }
 
 // recipientAt decides about one recipient of an envelope with verdict v; "" asks about the
 // envelope alone, by all lists. Each decision has a reference of its own. It is
@@ -71,12 +71,12 @@ func (c *Checker) recipient(door *Door, v *Verdict, recipient string) Decision {
 		return Decision{Ref: reply.NewRef(), Exempt: true}
 	case v.Kind == Blocked && c.unsure && v.Unsure != 0:
 		ref := reply.NewRef()
-		return Decision{Outcome: Defer, Ref: ref, Reply: v.unproved(ref)}
+		return Decision{Outcome: Defer, Ref: ref, Reply: unproved(v, ref)}
 	case v.Kind == Blocked:
 		return c.consequence(door, v)
 	case v.Internal() && c.defers && !c.isExempt(recipient) && !c.policies.without(recipient):
 		ref := reply.NewRef()
-		return Decision{Outcome: Defer, Ref: ref, Reply: v.unchecked(ref)}
+		return Decision{Outcome: Defer, Ref: ref, Reply: unchecked(v, ref)}
 	case v.Internal(), len(v.Matches) > 0:
 		return Decision{Ref: reply.NewRef(), Shadow: v.Shadow >= 0}
 	}
@@ -111,16 +111,10 @@ func (c *Checker) forRecipient(v Verdict, recipient string) Verdict {
 		return v
 	}
 	if only := c.policies.of(recipient); only != nil {
-		if v.Kind == Blocked {
-			v.excused = v.Decider + 1
-		}
-		v.decide(only)
+		return v.excusing(only)
 	}
 	return v
 }
-
-// Outcome is what becomes of mail to v.Recipient at a door that can do what the lists ask for.
-func (v *Verdict) Outcome() Outcome { return v.outcome }
 
 // consequence is the decision about what Matches[Decider] blocks.
 func (c *Checker) consequence(door *Door, v *Verdict) Decision {

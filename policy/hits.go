@@ -61,7 +61,7 @@ func (h *hits) count(v *Verdict, now time.Time) {
 	for i := range v.Matches {
 		list := v.listName(i)
 		h.top.count(list, v.Matches[i].Name(), v.Matches[i].Line, sole, !v.Matches[i].Action.Allows() && v.overruled(list), now)
-		if v.listedBefore(i, list) {
+		if listedBefore(v, i, list) {
 			continue
 		}
 		l := h.of(list)
@@ -70,13 +70,13 @@ func (h *hits) count(v *Verdict, now time.Time) {
 		if sole {
 			l.sole.Add(1)
 		}
-		if v.overruled(list) && v.blockedBy(list) {
+		if v.overruled(list) && blockedBy(v, list) {
 			l.overridden.Add(1)
 		}
 	}
 }
 
-func (v *Verdict) listedBefore(i int, list string) bool {
+func listedBefore(v *Verdict, i int, list string) bool {
 	for j := range i {
 		if v.listName(j) == list {
 			return true
@@ -85,21 +85,7 @@ func (v *Verdict) listedBefore(i int, list string) bool {
 	return false
 }
 
-// overruled reports whether an exception goes before the blocks of a list.
-func (v *Verdict) overruled(list string) bool {
-	if v.Frees() {
-		return true
-	}
-	found := v.found()
-	for i := range v.Matches {
-		if v.listName(i) == list && v.excepts(i, nil, found) {
-			return true
-		}
-	}
-	return false
-}
-
-func (v *Verdict) blockedBy(list string) bool {
+func blockedBy(v *Verdict, list string) bool {
 	for i := range v.Matches {
 		if !v.Matches[i].Action.Allows() && v.listName(i) == list {
 			return true

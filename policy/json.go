@@ -25,7 +25,7 @@ func (v *Verdict) AppendJSON(dst []byte, input string) []byte {
 	}
 	dst = appendText(append(dst, `,"verdict":`...), string(v.Kind))
 	if v.Recipient != "" {
-		dst = appendText(append(dst, `,"outcome":`...), v.outcome.String())
+		dst = appendText(append(dst, `,"outcome":`...), v.Outcome)
 	}
 	dst = append(dst, `,"matches":[`...)
 	for i := range v.Matches {

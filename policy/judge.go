@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"slices"
 	"time"
 
 	"blockd/addr"
@@ -18,9 +17,9 @@ func (s Settings) Judge() func(ix *index.Index, past *history.Refusal) (m index.
 	return func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool) {
 		v := unknown(nil)
 		v.allows, v.Client = c.allows, past.Client.WithZone("").Unmap()
-		v.Source = source(max(0, slices.Index(sourceWords[:], past.Source)))
+		v.Source = sourceOf(past.Source)
 		v.Sender, _ = addr.Parse(past.Sender)
-		matches, err := v.lookup(ix, time.Now())
+		matches, err := lookup(&v, ix, time.Now())
 		if err != nil {
 			return m, false, false
 		}

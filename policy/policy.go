@@ -22,17 +22,6 @@ import (
 	"blockd/repeat"
 )
 
-// Kind is the verdict in one word, as `blockd check` and HTTP print it.
-type Kind string
-
-// The verdicts.
-const (
-	Blocked Kind = "blocked" // an entry that counts blocks, defers or discards
-	Allowed Kind = "allowed" // an allow entry decides
-	Clear   Kind = "clear"   // nothing that counts matches
-	Unknown Kind = "unknown" // no sender, or the store cannot be read
-)
-
 // Settings of a Checker.
 type Settings struct {
 	RecipientsExempt []string            // local-parts, compared without case, at any domain

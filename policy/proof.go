@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
 	"blockd/msgauth"
@@ -64,17 +65,6 @@ func (p Proof) String() string {
 	return strings.Join(words, ", ")
 }
 
-// Auth is what an allow entry has to show (docs/auth.md). The zero Auth believes
-// one on the sender's word, unless its list requires proof.
-type Auth struct {
-	Ignore   bool           // an allow entry without proof overrides nothing
-	Clients  []netip.Prefix // whose mail has ClientProof
-	Tempfail bool           // what could not be told now is 451, and not the block
-
-	// Resolver finds SPF and DKIM; nil = neither is ever found.
-	Resolver *msgauth.Resolver
-}
-
 // Evidence is what is known of where a transaction's mail comes from.
 type Evidence struct {
 	Tried   Proof // the kinds that were looked for
@@ -83,6 +73,19 @@ type Evidence struct {
 
 	SPF     msgauth.SPF      // if SPFProof was tried by SPF
 	Message *msgauth.Message // if lateProofs were tried; else nil
+}
+
+// EvidenceOf is what facts prove of a sender, for who has collected them all to show
+// them. m is nil where there is no message that can be looked at.
+func EvidenceOf(sender addr.Addr, f msgauth.SPF, m *msgauth.Message) Evidence {
+	e := Evidence{SPF: f, Message: m}
+	e.note(SPFProof, f.Proof)
+	if m == nil {
+		m = &msgauth.Message{}
+	}
+	e.note(DKIMProof, m.DKIM(sender.Domain()))
+	e.note(alignment, m.Aligned(sender.Domain(), f))
+	return e
 }
 
 // note takes in what came of looking for p.
@@ -98,27 +101,17 @@ func (e *Evidence) note(p Proof, s msgauth.State) {
 	}
 }
 
-// allowRules say when an allow entry counts. They never change.
+// allowRules say what exceptions have to show. They never change; nil = nothing.
 type allowRules struct {
-	require map[string]Proof // by list
-	ignore  bool
-	clients []netip.Prefix
-}
-
-func newAllowRules(rules map[string]ListRule, a Auth) *allowRules {
-	r := &allowRules{require: map[string]Proof{}, ignore: a.Ignore, clients: a.Clients}
-	for name, rule := range rules {
-		if rule.Require != 0 {
-			r.require[name] = rule.Require
-		}
-	}
-	return r
+	Require map[string]Proof // any one of them, of an exception of the list of this name; 0 = the sender's word
+	Ignore  bool             // without proof, an exception of no list in Require lifts nothing
+	Clients []netip.Prefix   // whose mail has ClientProof
 }
 
 // knows reports whether a client is in a network that is proof. One that is not valid
 // is in none.
 func (r *allowRules) knows(client netip.Addr) bool {
-	return slices.ContainsFunc(r.clients, func(p netip.Prefix) bool { return p.Contains(client) })
+	return slices.ContainsFunc(r.Clients, func(p netip.Prefix) bool { return p.Contains(client) })
 }
 
 // standing says how an allow entry stands.
@@ -150,9 +143,9 @@ func (v *Verdict) standing(i int) standing {
 		return standing{}
 	case m.Action == lists.AllowIfAuth:
 		needs = alignment
-	case r != nil && r.require[source.List] != 0:
-		needs = r.require[source.List]
-	case r != nil && r.ignore:
+	case r != nil && r.Require[source.List] != 0:
+		needs = r.Require[source.List]
+	case r != nil && r.Ignore:
 		return standing{never: true}
 	default:
 		return standing{plain: true}
@@ -177,12 +170,12 @@ func (v *Verdict) objection(i int) string {
 	switch {
 	case reach == index.NoExceptions:
 		return `the list has exceptions = "none"`
-	case !s.stands(v.found()) && m.Action != lists.AllowIfAuth && (v.allows == nil || v.allows.require[list] == 0):
+	case !s.stands(v.found()) && m.Action != lists.AllowIfAuth && (v.allows == nil || v.allows.Require[list] == 0):
 		return `allow without proof does not count: unverified_allow = "ignore"`
 	case s.never:
 		needs := alignment
 		if m.Action != lists.AllowIfAuth {
-			needs = v.allows.require[list]
+			needs = v.allows.Require[list]
 		}
 		return "allow needs proof: " + needs.String() + ", which is about a domain, and this entry is not"
 	case !s.stands(v.found()):

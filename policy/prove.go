@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/netip"
 
-	"blockd/addr"
 	"blockd/msgauth"
 )
 
@@ -86,19 +85,6 @@ func (c *Checker) proveBy(ctx context.Context, v Verdict, recipient string, o or
 		c.learn(&e, alignment, m.Aligned(domain, e.SPF))
 	}
 	return c.Prove(v, e)
-}
-
-// EvidenceOf is what facts prove of a sender, for who has collected them all to show
-// them. m is nil where there is no message that can be looked at.
-func EvidenceOf(sender addr.Addr, f msgauth.SPF, m *msgauth.Message) Evidence {
-	e := Evidence{SPF: f, Message: m}
-	e.note(SPFProof, f.Proof)
-	if m == nil {
-		m = &msgauth.Message{}
-	}
-	e.note(DKIMProof, m.DKIM(sender.Domain()))
-	e.note(alignment, m.Aligned(sender.Domain(), f))
-	return e
 }
 
 func stateOf(proved bool) msgauth.State {

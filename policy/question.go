@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -78,7 +77,7 @@ func (c *Checker) to(v *Verdict, recipient string) {
 	if d.Verdict != nil {
 		*v = *d.Verdict
 	}
-	v.Recipient, v.outcome = recipient, d.Outcome
+	v.Recipient, v.Outcome = recipient, d.Outcome.String()
 }
 
 // decideAsked is the decision about mail with verdict v: that of a transaction, as of all
@@ -145,7 +144,7 @@ func (c *Checker) match(v *Verdict, ix *index.Index, readings []addr.Reading, no
 		if readings != nil {
 			v.Sender, v.Domain = readings[i].Addr, readings[i].Domain
 		}
-		matches, err := v.lookup(ix, now)
+		matches, err := lookup(v, ix, now)
 		if err != nil {
 			return err
 		}
@@ -160,12 +159,9 @@ func (c *Checker) match(v *Verdict, ix *index.Index, readings []addr.Reading, no
 	return nil
 }
 
-// unknown is the verdict as long as nothing is known.
-func unknown(err error) Verdict { return Verdict{Kind: Unknown, Decider: -1, Shadow: -1, Err: err} }
-
 // lookup returns the entries that cover what v is about. Those for senders are
 // all more specific than those for clients.
-func (v *Verdict) lookup(ix *index.Index, now time.Time) (matches []index.Match, err error) {
+func lookup(v *Verdict, ix *index.Index, now time.Time) (matches []index.Match, err error) {
 	if !v.Sender.Null() { // bounces must get through: RFC 5321, section 4.5.5
 		matches, err = ix.Lookup(nil, v.Sender, now)
 	}
@@ -176,10 +172,4 @@ func (v *Verdict) lookup(ix *index.Index, now time.Time) (matches []index.Match,
 		matches, err = ix.LookupClient(matches, v.Client, now)
 	}
 	return matches, err
-}
-
-// Internal reports whether v is Unknown for a fault of ours: an unreadable
-// store or a defect, and not a text that is no sender.
-func (v Verdict) Internal() bool {
-	return v.Kind == Unknown && !errors.As(v.Err, new(*addr.Error))
 }

@@ -173,8 +173,8 @@ func TestListsThatDoNotCountForARecipient(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			v := askEnvelope(c, client(t, tt.client), tt.sender)
-			if to := c.Ask(policy.Question{Text: tt.sender, Client: client(t, tt.client), Recipient: tt.recipient}); to.Outcome() != tt.want {
-				t.Errorf("Ask: %s, want what a door does, %s", to.Outcome(), tt.want)
+			if to := c.Ask(policy.Question{Text: tt.sender, Client: client(t, tt.client), Recipient: tt.recipient}); to.Outcome != tt.want.String() {
+				t.Errorf("Ask: %s, want what a door does, %s", to.Outcome, tt.want)
 			}
 			if d := c.Recipient(v, tt.recipient); d.Outcome != tt.want || d.Shadow != tt.shadow || d.Ref == "" {
 				t.Errorf("Recipient = %+v, want outcome %d, shadow %v", d, tt.want, tt.shadow)

@@ -7,15 +7,6 @@ import (
 	"blockd/history"
 )
 
-// known is what a front door knows of an envelope beyond what it asked about. No
-// outcome goes by it.
-type known struct {
-	Helo          string
-	Sender        string // as the client wrote it; lists may not have been asked about it
-	UTF8          bool   // the client has said SMTPUTF8, and so can read more than ASCII
-	Authenticated bool   // lists were asked about the client alone, who has logged in
-}
-
 // record remembers a decision. This is the one place that does, below all that a door
 // can ask, so that none is forgotten. Not remembered are
 //   - what is asked before a recipient is known, unless it ends there: it is asked again;

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -8,6 +9,17 @@ import (
 	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+)
+
+// Kind is the verdict in one word, as `blockd check` and HTTP print it.
+type Kind string
+
+// The verdicts.
+const (
+	Blocked Kind = "blocked" // an entry that counts blocks, defers or discards
+	Allowed Kind = "allowed" // an allow entry decides
+	Clear   Kind = "clear"   // nothing that counts matches
+	Unknown Kind = "unknown" // no sender, or the store cannot be read
 )
 
 // Verdict is the decision about one envelope, client or domain, by one
@@ -28,8 +40,8 @@ type Verdict struct {
 
 	// Recipient is whom an answer is about, see Question; "" = all.
 	Recipient string
-	outcome   Outcome // for Recipient
-	excused   int     // place in Matches, from 1, of the entry that would block if its list counted for the recipient; 0 = none
+	Outcome   string // what becomes of mail to Recipient, in a word
+	excused   int    // place in Matches, from 1, of the entry that would block if its list counted for the recipient; 0 = none
 
 	// Of allow entries that need proof (docs/auth.md).
 	Evidence   Evidence // what was found so far
@@ -42,6 +54,18 @@ type Verdict struct {
 	// store. It stands beside another verdict only where the text is no sender and
 	// an entry for what can be read of it, or for the client, decided.
 	Err error
+}
+
+// unknown is the verdict as long as nothing is known.
+func unknown(err error) Verdict { return Verdict{Kind: Unknown, Decider: -1, Shadow: -1, Err: err} }
+
+// known is what a front door knows of an envelope beyond what it asked about. No
+// outcome goes by it.
+type known struct {
+	Helo          string
+	Sender        string // as the client wrote it; lists may not have been asked about it
+	UTF8          bool   // the client has said SMTPUTF8, and so can read more than ASCII
+	Authenticated bool   // lists were asked about the client alone, who has logged in
 }
 
 // decide sets Kind, Decider and Shadow from Matches. Their order is the most
@@ -109,37 +133,9 @@ func (v *Verdict) judge(only map[string]bool, found Proof) (Kind, int) {
 	return Allowed, first
 }
 
-// open says of a blocked sender which proofs could change the decision. More of them
-// lift more, so none could if all of them together would not.
+// open says of a blocked sender which proofs could change the decision.
 func (v *Verdict) open(only map[string]bool, found Proof) {
-	needs := Proof(0)
-	var blocking []string
-	for i := range v.Matches {
-		if !v.Matches[i].Action.Allows() || !v.inForce(i, only) {
-			continue
-		}
-		if !v.ReachesAll(i) {
-			if blocking == nil { // of a blocked sender there is one at least
-				blocking = v.blocking(only)
-			}
-			if !slices.Contains(blocking, v.listName(i)) {
-				continue
-			}
-		}
-		if s := v.standing(i); !s.stands(found) {
-			needs |= s.needs
-		}
-	}
-	if needs == 0 {
-		return
-	}
-	changes := func(by Proof) bool {
-		if by == 0 {
-			return false
-		}
-		_, decider := v.judge(only, found|by)
-		return decider != v.Decider
-	}
+	needs := v.missing(only, found)
 	wants := needs &^ v.Evidence.Tried
 	if v.Source == envelopeSource {
 		wants &^= ClientProof // it is with Client, or never
@@ -147,12 +143,38 @@ func (v *Verdict) open(only map[string]bool, found Proof) {
 	if v.Unread != "" && v.Sender.Null() { // SPF and DKIM would speak of another name
 		wants &= AuthProof | ClientProof
 	}
-	if unsure := needs & v.Evidence.Unknown; changes(unsure) {
-		v.Unsure = unsure
+	v.Unsure = v.changing(needs&v.Evidence.Unknown, only, found)
+	v.Wants = v.changing(wants, only, found)
+}
+
+// missing are the proofs that exceptions need which could lift a block and do not count.
+func (v *Verdict) missing(only map[string]bool, found Proof) (needs Proof) {
+	var blocking []string
+	for i := range v.Matches {
+		if !v.Matches[i].Action.Allows() || !v.inForce(i, only) {
+			continue
+		}
+		all := v.ReachesAll(i)
+		if !all && blocking == nil { // of a blocked sender there is one at least
+			blocking = v.blocking(only)
+		}
+		if s := v.standing(i); !s.stands(found) && (all || slices.Contains(blocking, v.listName(i))) {
+			needs |= s.needs
+		}
 	}
-	if changes(wants) {
-		v.Wants = wants
+	return needs
+}
+
+// changing returns more, if those proofs beside the found ones change the decision, and else
+// none. More of them lift more, so none of them could if all together would not.
+func (v *Verdict) changing(more Proof, only map[string]bool, found Proof) Proof {
+	if more == 0 {
+		return 0
 	}
+	if _, decider := v.judge(only, found|more); decider == v.Decider {
+		return 0
+	}
+	return more
 }
 
 // unverified reports whether a block is lifted on the sender's word: of an allowed
@@ -240,6 +262,20 @@ func (v *Verdict) blocks(only map[string]bool) bool {
 	return false
 }
 
+// overruled reports whether an exception goes before the blocks of a list.
+func (v *Verdict) overruled(list string) bool {
+	if v.Frees() {
+		return true
+	}
+	found := v.found()
+	for i := range v.Matches {
+		if v.listName(i) == list && v.excepts(i, nil, found) {
+			return true
+		}
+	}
+	return false
+}
+
 // ReachesAll reports whether the exception Matches[i] goes before the blocks of every
 // list, and not of its own alone.
 func (v *Verdict) ReachesAll(i int) bool {
@@ -272,6 +308,15 @@ func (v *Verdict) Excused() int {
 	return v.excused - 1
 }
 
+// excusing returns v as it is for a recipient for whom the lists only count.
+func (v Verdict) excusing(only map[string]bool) Verdict {
+	if v.Kind == Blocked {
+		v.excused = v.Decider + 1
+	}
+	v.decide(only)
+	return v
+}
+
 // only returns v as it would be if there were one list alone. A list that has no
 // match makes it Clear, and so does one in shadow mode.
 func (v Verdict) only(list string) Verdict {
@@ -289,6 +334,12 @@ func (v *Verdict) mode(i int) index.Mode { return v.Lists[v.Matches[i].Row].Sour
 // aboutClient reports whether Matches[i] is an entry for client addresses.
 func (v *Verdict) aboutClient(i int) bool {
 	return v.Matches[i].Kind == lists.IP || v.Matches[i].Kind == lists.CIDR
+}
+
+// Internal reports whether v is Unknown for a fault of ours: an unreadable
+// store or a defect, and not a text that is no sender.
+func (v Verdict) Internal() bool {
+	return v.Kind == Unknown && !errors.As(v.Err, new(*addr.Error))
 }
 
 // appendLog adds the fields that a decision's log line has of its verdict: the entry that

@@ -24,20 +24,20 @@ const maxSender = 254
 // standard is the reply in the words of docs/smtp.md about an entry of list. A client
 // reads there what it said itself, the list's name and a reference, and nothing
 // of the entry: who is refused need not learn how the list is written.
-func (v *Verdict) standard(o Outcome, list, ref string) reply.Reply {
+func standard(v *Verdict, o Outcome, list, ref string) reply.Reply {
 	r, verb := usual(o), "rejected"
 	if o == Defer {
 		verb = "deferred"
 	}
-	r.Words = v.because(ref)
+	r.Words = because(v, ref)
 	if v.aboutClient(v.Decider) {
 		r.Subject = "Client address [" + v.Client.String() + "] " + verb + ": "
 		list = shorten(printable(list), maxReply-len("550 5.7.1 ")-len(r.Subject)-len(listed)-len(tail(ref)))
 		r.Text = listed + list + tail(ref)
 		return r
 	}
-	sender, list := fit(v.shown(), list, len("550 5.7.1 <>: ")+len(v.Source.subject())+len(" address : ")+len(verb)+len(listed)+len(tail(ref)))
-	r.Subject, r.Text = v.about(sender)+verb+": ", listed+list+tail(ref)
+	sender, list := fit(shown(v), list, len("550 5.7.1 <>: ")+len(subjectOf(v.Source))+len(" address : ")+len(verb)+len(listed)+len(tail(ref)))
+	r.Subject, r.Text = about(v, sender)+verb+": ", listed+list+tail(ref)
 	return r
 }
 
@@ -45,7 +45,7 @@ const listed = "listed in "
 
 // Because names the list that decided, and a reference, for a mail server that puts a
 // subject of its own in front.
-func (v Verdict) because(ref string) string {
+func because(v *Verdict, ref string) string {
 	text := listed + printable(v.listName(v.Decider)) + tail(ref)
 	if v.aboutClient(v.Decider) {
 		return "client address [" + v.Client.String() + "] " + text
@@ -54,8 +54,13 @@ func (v Verdict) because(ref string) string {
 }
 
 // about begins a sentence about the sender.
-func (v *Verdict) about(sender string) string {
-	return "<" + sender + ">: " + v.Source.subject() + " address "
+func about(v *Verdict, sender string) string {
+	return "<" + sender + ">: " + subjectOf(v.Source) + " address "
+}
+
+// subjectOf is how a refusal begins to speak of an address.
+func subjectOf(s source) string {
+	return [...]string{"Sender", "From", "Reply-To", "Return-Path"}[s]
 }
 
 // usual has the codes of an outcome.
@@ -79,7 +84,7 @@ func say(r *reply.Reply, a lists.Answer) {
 
 // own is what the deciding entry itself says to the client, in the words of Postfix's
 // access(5); ok is false if it says nothing.
-func (v *Verdict) own(o Outcome) (r reply.Reply, ok bool) {
+func own(v *Verdict, o Outcome) (r reply.Reply, ok bool) {
 	m, list := &v.Matches[v.Decider], &v.Lists[v.Matches[v.Decider].Row]
 	if m.Reason == "" || m.Action == lists.Discard || m.Reason == list.Source.Settings.Reason || !lists.Answers(list.Summary.Format) {
 		return r, false
@@ -96,7 +101,7 @@ func (v *Verdict) own(o Outcome) (r reply.Reply, ok bool) {
 	if v.aboutClient(v.Decider) {
 		r.Subject = "Client address [" + v.Client.String() + "] rejected: "
 	} else {
-		r.Subject = v.about(shorten(printable(v.shown()), maxSender)) + "rejected: "
+		r.Subject = about(v, shorten(printable(shown(v)), maxSender)) + "rejected: "
 	}
 	return r, true
 }
@@ -110,7 +115,7 @@ func (c *Checker) words(v *Verdict, o Outcome, list, ref string) reply.Reply {
 		contact = c.contact
 	}
 	contact = reply.Contact(contact, list, ref)
-	r, ok := v.own(o)
+	r, ok := own(v, o)
 	switch {
 	case ok:
 	case rule.Text != "":
@@ -120,11 +125,11 @@ func (c *Checker) words(v *Verdict, o Outcome, list, ref string) reply.Reply {
 		r.Text = reply.ForClient(reply.Fill(a.Text, func(word string) (string, bool) {
 			switch word {
 			case "sender":
-				return v.subjectName(), true
+				return subjectName(v), true
 			case "list":
 				return list, true
 			case "reason":
-				return v.said(v.Decider), true
+				return said(v, v.Decider), true
 			case "ref":
 				return ref, true
 			case "contact":
@@ -138,7 +143,7 @@ func (c *Checker) words(v *Verdict, o Outcome, list, ref string) reply.Reply {
 	}
 	if r.Text == "" {
 		codes := r
-		r = v.standard(o, list, ref)
+		r = standard(v, o, list, ref)
 		if codes.Code != 0 { // of an entry or a list with codes and no text
 			r.Code, r.Enhanced, r.Named = codes.Code, codes.Enhanced, codes.Named
 		}
@@ -161,15 +166,15 @@ func (s Settings) Sample(list string, sender addr.Addr) string {
 }
 
 // subjectName is whom the deciding entry is about.
-func (v *Verdict) subjectName() string {
+func subjectName(v *Verdict) string {
 	if v.aboutClient(v.Decider) {
 		return v.Client.String()
 	}
-	return shorten(v.shown(), maxSender)
+	return shorten(shown(v), maxSender)
 }
 
 // said is the text of Matches[i], without the codes that may stand in front of it.
-func (v *Verdict) said(i int) string {
+func said(v *Verdict, i int) string {
 	m := &v.Matches[i]
 	if lists.Answers(v.Lists[m.Row].Summary.Format) {
 		return lists.ParseAnswer(m.Reason).Text
@@ -178,34 +183,34 @@ func (v *Verdict) said(i int) string {
 }
 
 // unchecked is the reply where the store could not be read.
-func (v *Verdict) unchecked(ref string) reply.Reply {
+func unchecked(v *Verdict, ref string) reply.Reply {
 	r := reply.Reply{Code: 451, Enhanced: "4.3.0", Text: "not checked: try again later" + tail(ref)}
 	r.Words = r.Text
 	if v.Sender.Null() && v.Client.IsValid() {
 		r.Subject = "Client address [" + v.Client.String() + "] "
 		return r
 	}
-	return v.later(r)
+	return later(v, r)
 }
 
 // unproved is the reply where DNS did not say whether an allow entry counts.
-func (v *Verdict) unproved(ref string) reply.Reply {
+func unproved(v *Verdict, ref string) reply.Reply {
 	r := reply.Reply{Code: 451, Enhanced: "4.4.3", Text: "not verified: try again later" + tail(ref)}
 	r.Words = r.Text
-	return v.later(r)
+	return later(v, r)
 }
 
 // later gives r the sender as its subject.
-func (v *Verdict) later(r reply.Reply) reply.Reply {
-	sender, _ := fit(v.shown(), "", len("451 4.3.0 <>: ")+len(v.Source.subject())+len(" address ")+len(r.Text))
-	r.Subject = v.about(sender)
+func later(v *Verdict, r reply.Reply) reply.Reply {
+	sender, _ := fit(shown(v), "", len("451 4.3.0 <>: ")+len(subjectOf(v.Source))+len(" address ")+len(r.Text))
+	r.Subject = about(v, sender)
 	return r
 }
 
 // shown is the sender as a reply shows it: canonical, or the text of which only the domain
 // could be read. Where people have asked about a domain it is any sender there: that the
 // null sender is refused must stand nowhere.
-func (v *Verdict) shown() string {
+func shown(v *Verdict) string {
 	switch {
 	case !v.Sender.Null():
 		return v.Sender.String()

@@ -159,7 +159,7 @@ func deciding(v *policy.Verdict) (m *index.Match, shadow, ok bool) {
 
 // exempts reports whether v blocks mail that its recipient has all the same.
 func exempts(v *policy.Verdict) bool {
-	return v.Recipient != "" && v.Kind == policy.Blocked && v.Outcome() == policy.Accept
+	return v.Recipient != "" && v.Kind == policy.Blocked && v.Outcome == policy.Accept.String()
 }
 
 // printPlain prints the five columns. Nothing in them has a tab or a line end.

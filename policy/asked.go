@@ -1,0 +1,59 @@
+package policy
+
+import (
+	"slices"
+
+	"blockd/index"
+)
+
+// sourcesOf is what all lists together are asked about.
+func sourcesOf(rules map[string]ListRule) Sources {
+	all := Sources(1 << envelopeSource)
+	for _, rule := range rules {
+		all |= rule.Match
+	}
+	return all
+}
+
+// narrowed reports whether some list is not asked about envelopes.
+func narrowed(rules map[string]ListRule) bool {
+	for _, rule := range rules {
+		if !rule.Match.has(envelopeSource) {
+			return true
+		}
+	}
+	return false
+}
+
+// ReadsHeaders reports whether there is a list that is asked about addresses in headers.
+func (c *Checker) ReadsHeaders() bool { return c.sources.Header() }
+
+// asked takes out of matches those of lists that are not asked about s.
+func (c *Checker) asked(matches []index.Match, table []index.ListInfo, s source) []index.Match {
+	if s == envelopeSource && !c.narrow {
+		return matches
+	}
+	return asked(c.rules, matches, table, s)
+}
+
+func asked(rules map[string]ListRule, matches []index.Match, table []index.ListInfo, s source) []index.Match {
+	return slices.DeleteFunc(matches, func(m index.Match) bool {
+		return !rules[table[m.Row].Source.List].Match.has(s)
+	})
+}
+
+// passes reports whether no list has a part in any of these.
+func passes(all []Verdict) bool {
+	for i := range all {
+		if all[i].Kind != Clear || len(all[i].Matches) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Checker) recordPassed(door *Door, recipient string, all []Verdict) {
+	for i := range all {
+		c.record(door, &all[i], recipient, &Decision{})
+	}
+}
