@@ -38,7 +38,7 @@ func (t *Transaction) judgeHeader() Decision {
 	}
 	now := all[:0:0]
 	for _, v := range all {
-		if (t.unsettledOf(v, t.first()) == unsettled{}) {
+		if (t.unsettledOf(&v, t.first()) == unsettled{}) {
 			now = append(now, v)
 		} else {
 			t.judged = append(t.judged, v)

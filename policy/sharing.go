@@ -37,7 +37,7 @@ type openQuestion struct {
 }
 
 // late reports whether the message decides about its sender.
-func (q openQuestion) late() bool { return q.senders != [2]unsettled{} }
+func (q *openQuestion) late() bool { return q.senders != [2]unsettled{} }
 
 // sharing is what the recipients that have joined a message have in common.
 type sharing struct {
@@ -55,17 +55,17 @@ const maxOpen = 1000
 func (d *Door) apart(decided *Decision) bool { return d.Splits && decided.Outcome == Quarantine }
 
 // Shares reports whether the recipient of d can be one of this message's.
-func (t *Transaction) Shares(d Decision) bool {
+func (t *Transaction) Shares(d *Decision) bool {
 	s := &t.sharing
 	return (s.joined == 0 || s.openQuestion == d.open) && !(d.AwaitsMessage && len(s.recipients) == maxOpen) &&
-		(s.treated == 0 || t.door.apart(&d) || s.treatment == t.door.treatmentOf(&d))
+		(s.treated == 0 || t.door.apart(d) || s.treatment == t.door.treatmentOf(d))
 }
 
 // Join makes the recipient of d one of this message's, if it can be that, and writes the
 // line about it. Else it is put off: d is then what it hears.
 func (t *Transaction) Join(d *Decision) bool {
 	t.unjoined = Decision{}
-	if !t.Shares(*d) {
+	if !t.Shares(d) {
 		d.Outcome, d.Reply, d.Tag, d.AwaitsMessage = Apart, replyApart, reply.Tag{}, false
 		if t.checker.LogsMore(t.Client.Addr) {
 			t.write("recipient put off", d)

@@ -18,13 +18,17 @@ import (
 type Transaction struct {
 	Client Client // may change between two messages
 
-	checker *Checker
-	door    *Door
+	checker  *Checker
+	door     *Door
+	verdicts []Verdict // of the sender, and of its second spelling
+	message
+}
 
-	mail     Mail
-	index    *index.Index // that answers for the rest of the message; nil = nothing else is looked up
-	verdicts []Verdict    // of the sender, and of its second spelling
-	reads    bool         // lists are asked about the header
+// message is what a transaction knows of one message.
+type message struct {
+	mail  Mail
+	index *index.Index // that answers for the rest of the message; nil = nothing else is looked up
+	reads bool         // lists are asked about the header
 
 	sharing
 	unjoined Decision // of a recipient that was not refused and has not joined yet
@@ -45,7 +49,8 @@ func (c *Checker) Begin(d *Door, client Client) Transaction {
 // Reset ends a message, whatever its state.
 func (t *Transaction) Reset() {
 	t.tellUnjoined()
-	*t = Transaction{Client: t.Client, checker: t.checker, door: t.door, verdicts: t.verdicts[:0]}
+	t.verdicts = t.verdicts[:0]
+	t.message = message{}
 }
 
 // Connect decides about the client before it has said anything. Whatever else a list
@@ -189,17 +194,17 @@ func (t *Transaction) questionOf(recipient string) (q openQuestion) {
 		q.group = t.checker.group(recipient, t.verdicts...)
 	}
 	for i := range t.verdicts {
-		q.senders[i] = t.unsettledOf(t.verdicts[i], recipient)
+		q.senders[i] = t.unsettledOf(&t.verdicts[i], recipient)
 	}
 	return q
 }
 
 // unsettledOf is what the message decides for a recipient, by one verdict.
-func (t *Transaction) unsettledOf(v Verdict, recipient string) unsettled {
+func (t *Transaction) unsettledOf(v *Verdict, recipient string) unsettled {
 	if !t.door.SeesMessage || len(v.Matches) == 0 {
 		return unsettled{}
 	}
-	s := t.checker.unsettled(t.door, v, recipient)
+	s := t.checker.unsettled(t.door, *v, recipient)
 	if t.door.Streams && s.Otherwise == Mark {
 		return unsettled{}
 	}

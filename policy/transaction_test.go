@@ -289,7 +289,7 @@ func TestClearTransactionDoesNotAllocate(t *testing.T) {
 		got := testing.AllocsPerRun(1000, func() {
 			if d := x.Mail(policy.Mail{Sender: "alice@there.example", Written: "alice@there.example"}); !d.Passed && !door.SendersOnly {
 				d = x.Recipient("bob@here.example")
-				if !x.Shares(d) || !x.Join(&d) || d.Outcome != policy.Accept {
+				if !x.Shares(&d) || !x.Join(&d) || d.Outcome != policy.Accept {
 					t.Error(d)
 				}
 			}

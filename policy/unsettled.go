@@ -5,9 +5,9 @@ package policy
 // proves. The zero value is that of all others: their answer is known.
 type unsettled struct {
 	wants     Proof
-	unsure    Proof           // of the proofs known before the message
-	blockers  [lateStates]int // the entry that blocks, by its place in Matches, from 1, for each set of late proofs; 0: none
-	Otherwise Outcome         // what becomes of a message that proves nothing
+	unsure    Proof             // of the proofs known before the message
+	blockers  [lateStates]int32 // the entry that blocks, by its place in Matches, from 1, for each set of late proofs; 0: none
+	Otherwise Outcome           // what becomes of a message that proves nothing
 }
 
 // lateStates is how many sets of lateProofs there are.
@@ -35,7 +35,7 @@ func (c *Checker) unsettled(door *Door, v Verdict, recipient string) unsettled {
 	s := unsettled{wants: v.Wants & lateProofs, unsure: v.Unsure, Otherwise: c.consequence(door, &v).Outcome}
 	for n := range s.blockers {
 		if kind, decider := v.judge(only, v.found()|lateState(n)); kind == Blocked {
-			s.blockers[n] = decider + 1
+			s.blockers[n] = int32(decider) + 1
 		}
 	}
 	return s

@@ -175,13 +175,13 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 // shares reports whether the recipient of d can share this message. If not, shares answers
 // RCPT, and the client sends the message again for that recipient in a transaction of its own.
 func (s *session) shares(d policy.Decision) bool {
-	if s.rules.Shares(d) {
+	if s.rules.Shares(&d) {
 		return true
 	}
 	if !s.answerQueue() || !s.transactionOpen() { // earlier recipients may have been refused by now
 		return false
 	}
-	if s.rules.Shares(d) {
+	if s.rules.Shares(&d) {
 		return true
 	}
 	s.rules.Join(&d)
