@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"blockd/policy"
+	"blockd/reply"
 )
 
 // maxAnswer bounds a reply line of Postfix, without CRLF. Postfix cuts a longer one there,
@@ -30,20 +31,18 @@ func space(names ...int) int {
 // A deferral is DEFER_IF_PERMIT, which Postfix answers with 450: a client that a later
 // restriction refuses is then refused at once, and need not come again. An entry that names a
 // code gets that code. An entry with a text and no code gets the code of Postfix's own tables.
-func action(d policy.Decision, space int) string {
-	r := d.Reply
-	words := r.Enhanced + " " + r.Behind(space)
+func action(d *policy.Decision, space int) string {
 	switch d.Outcome {
 	case policy.Refuse:
-		if r.Bare {
-			return "REJECT " + words
+		if d.Reply.Bare {
+			return "REJECT " + words(&d.Reply, space)
 		}
-		return strconv.Itoa(r.Code) + " " + words
+		return strconv.Itoa(d.Reply.Code) + " " + words(&d.Reply, space)
 	case policy.Defer:
-		if r.Named {
-			return strconv.Itoa(r.Code) + " " + words
+		if d.Reply.Named {
+			return strconv.Itoa(d.Reply.Code) + " " + words(&d.Reply, space)
 		}
-		return "DEFER_IF_PERMIT " + words
+		return "DEFER_IF_PERMIT " + words(&d.Reply, space)
 	case policy.Mark:
 		return "PREPEND X-Blockd: " + d.Tag.String()
 	case policy.Quarantine:
@@ -53,6 +52,9 @@ func action(d policy.Decision, space int) string {
 	}
 	return dunno
 }
+
+// words are the text of an action that refuses.
+func words(r *reply.Reply, space int) string { return r.Enhanced + " " + r.Behind(space) }
 
 // sendAgain is the answer to a recipient that needs another treatment of the message than
 // the recipients before it. The client sends to it again, by itself.

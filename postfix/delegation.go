@@ -107,7 +107,7 @@ func (d *delegation) beforeRecipient(r *policyRequest, decided policy.Decision) 
 	if !decided.Refuses() {
 		decided = policy.Decision{}
 	}
-	return d.say(r, decided)
+	return d.say(r, &decided)
 }
 
 // recipient answers about one recipient. What a list wants done with a message, Postfix
@@ -115,18 +115,18 @@ func (d *delegation) beforeRecipient(r *policyRequest, decided policy.Decision) 
 func (d *delegation) recipient(r *policyRequest) string {
 	decided := d.tx.Recipient(external(d.room.text(r.recipient)))
 	if decided.Refuses() {
-		return d.say(r, decided)
+		return d.say(r, &decided)
 	}
 	marked := d.tx.Tag() != (reply.Tag{})
 	if d.tx.Join(&decided); marked && decided.Outcome == policy.Mark {
 		d.metrics.answers[policy.Mark].Inc()
 		return dunno // the message already has the field
 	}
-	return d.say(r, decided)
+	return d.say(r, &decided)
 }
 
 // say counts an answer and returns it as an action.
-func (d *delegation) say(r *policyRequest, decided policy.Decision) string {
+func (d *delegation) say(r *policyRequest, decided *policy.Decision) string {
 	d.metrics.answers[decided.Outcome].Inc()
 	return action(decided, r.space())
 }

@@ -57,7 +57,7 @@ func (t *table) lookup(name, key string) (result string, found, failed bool) {
 	case failed:
 		result = d.Reply.Words
 	case d.Outcome != policy.Accept:
-		result = action(d, space(len(key)))
+		result = action(&d, space(len(key)))
 	}
 	return result, result != "", failed
 }
