@@ -86,30 +86,7 @@ func (s *session) forwardMail(line []byte) {
 
 // rcpt runs RCPT. Each recipient of a listed sender gets its own answer.
 func (s *session) rcpt(line []byte, cmd parse.Command) {
-	fault := cmd.Params.Unannounced(s.offered.Has)
-	switch {
-	case !s.greeted:
-		s.refuse(replyNeedHello)
-		return
-	case s.tx.lost:
-		s.reply(replyLost)
-		return
-	case !s.tx.open:
-		s.refuse(replyNeedMail)
-		return
-	case s.tx.begun():
-		s.refuse(replyBegun)
-		return
-	case fault != nil:
-		s.refuse(fault.Reply() + "\r\n")
-		return
-	case cmd.Path.UTF8 && !s.tx.params.Has(parse.ParamSMTPUTF8):
-		s.refuse(replyNeedUTF8)
-		return
-	}
-	if s.tx.attempted++; s.tx.attempted > s.settings.Limits.Recipients {
-		s.metrics.recipients.WithLabelValues("limited").Inc()
-		s.reply(replyTooManyRcpt)
+	if !s.takesRcpt(cmd) {
 		return
 	}
 	recipient := address(cmd.Path)
@@ -120,56 +97,102 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 	if d.Tarpit > 0 && !(s.tarpit(d.Tarpit) && s.transactionOpen()) {
 		return
 	}
-	if d.Refuses() {
+	switch {
+	case d.Refuses():
 		s.metrics.recipients.WithLabelValues(refusedOutcome(d.Outcome)).Inc()
 		s.answerDecision(d.Reply)
 		return
-	}
-	if d.Outcome != policy.Quarantine {
-		refusal := s.heloFault(recipient)
-		if refusal.Code == 0 {
-			if line = s.checkReverse(line, recipient); line == nil {
-				return
-			}
-			refusal = s.reverseFault(recipient)
+	case d.Outcome == policy.Quarantine:
+		if s.shares(d) {
+			s.quarantineRecipient(recipient, d)
 		}
-		if refusal.Code != 0 {
-			s.metrics.recipients.WithLabelValues("refused").Inc()
-			s.turnDown(textOf(s.rules.TurnDown(recipient, refusal).Reply))
-			return
-		}
-	}
-	if !s.shares(d) {
 		return
 	}
-	if d.Outcome == policy.Quarantine {
-		s.quarantineRecipient(recipient, d)
+	if line = s.applyOwnRules(line, recipient); line == nil {
 		return
 	}
+	if !s.shares(d) || !s.readyToForward(cmd) {
+		return
+	}
+	s.rules.Join(&d)
+	s.forward(line, pending{verb: parse.RCPT, recipient: recipient, exempt: d.Exempt, noted: d.AwaitsMessage || s.rules.ReadsHeader()})
+}
+
+// takesRcpt reports whether RCPT may be given now, in this form. If not, it answers RCPT.
+func (s *session) takesRcpt(cmd parse.Command) bool {
+	fault := cmd.Params.Unannounced(s.offered.Has)
+	switch {
+	case !s.greeted:
+		s.refuse(replyNeedHello)
+		return false
+	case s.tx.lost:
+		s.reply(replyLost)
+		return false
+	case !s.tx.open:
+		s.refuse(replyNeedMail)
+		return false
+	case s.tx.begun():
+		s.refuse(replyBegun)
+		return false
+	case fault != nil:
+		s.refuse(fault.Reply() + "\r\n")
+		return false
+	case cmd.Path.UTF8 && !s.tx.params.Has(parse.ParamSMTPUTF8):
+		s.refuse(replyNeedUTF8)
+		return false
+	}
+	if s.tx.attempted++; s.tx.attempted > s.settings.Limits.Recipients {
+		s.metrics.recipients.WithLabelValues("limited").Inc()
+		s.reply(replyTooManyRcpt)
+		return false
+	}
+	return true
+}
+
+// applyOwnRules applies the rules on the client's names to a recipient that lists let pass. If
+// one refuses it, applyOwnRules answers RCPT and returns nil; else it returns line as consult
+// does.
+func (s *session) applyOwnRules(line []byte, recipient string) []byte {
+	refusal := s.heloFault(recipient)
+	if refusal.Code == 0 {
+		if line = s.checkReverse(line, recipient); line == nil {
+			return nil
+		}
+		refusal = s.reverseFault(recipient)
+	}
+	if refusal.Code == 0 {
+		return line
+	}
+	s.metrics.recipients.WithLabelValues("refused").Inc()
+	s.turnDown(textOf(s.rules.TurnDown(recipient, refusal).Reply))
+	return nil
+}
+
+// readyToForward makes upstream ready for RCPT. If that fails, it answers RCPT.
+func (s *session) readyToForward(cmd parse.Command) bool {
 	if s.settings.Protocol == upstream.LMTP {
 		// In LMTP each recipient has its own reply after the dot (RFC 2033, section 4.2). SMTP
 		// has only one reply, so the message has only one recipient.
 		if !s.answerQueue() || !s.transactionOpen() {
-			return
+			return false
 		}
 		if s.tx.accepted > 0 {
 			s.metrics.recipients.WithLabelValues("limited").Inc()
 			s.reply(replyOneRcpt)
-			return
+			return false
 		}
 	}
 	if s.tx.held && !s.release() {
-		return
+		return false
 	}
 	if s.up != nil && cmd.Params.Unannounced(s.up.Caps.Has) != nil {
 		// An earlier upstream connection offered the parameter and this one does not. Upstream
 		// would answer 555, and the mail would bounce. The client is told to connect again,
 		// and is then offered less.
 		s.end("upstream", replyChanged)
-		return
+		return false
 	}
-	s.rules.Join(&d)
-	s.forward(line, pending{verb: parse.RCPT, recipient: recipient, exempt: d.Exempt, noted: d.AwaitsMessage || s.rules.ReadsHeader()})
+	return true
 }
 
 // shares reports whether the recipient of d can share this message. If not, shares answers
