@@ -2,7 +2,6 @@ package history
 
 import (
 	"fmt"
-	"hash/crc32"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -12,8 +11,6 @@ import (
 
 	"blockd/internal/testkit"
 )
-
-var sums = crc32.MakeTable(crc32.Castagnoli)
 
 var settings = Settings{Max: MinMax, Keep: 30 * 24 * time.Hour}
 
@@ -83,7 +80,7 @@ func write(t testing.TB, folder string, all []Record) {
 	for n := uint64(1); len(all) > 0; n++ {
 		text := []byte(fileHead)
 		for i := range all[:min(len(all), 1000)] {
-			text = appendLine(text, &all[i], sums)
+			text = appendLine(text, &all[i])
 		}
 		all = all[min(len(all), 1000):]
 		testkit.Write(t, segmentPath(folder, n), text)

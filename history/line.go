@@ -22,6 +22,9 @@ const (
 	maxLine = sumSize + texts*(4*maxText+1)
 )
 
+// castagnoli is the table of the checksums.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // The flags of a line: a letter each.
 const (
 	flagExempt        = 'e'
@@ -30,7 +33,7 @@ const (
 )
 
 // appendLine adds the line of r. It allocates only to grow dst.
-func appendLine(dst []byte, r *Record, castagnoli *crc32.Table) []byte {
+func appendLine(dst []byte, r *Record) []byte {
 	start := len(dst)
 	dst = append(dst, "........ "...)
 	dst = strconv.AppendInt(dst, r.Time.UnixMilli(), 10)
@@ -63,14 +66,9 @@ func appendLine(dst []byte, r *Record, castagnoli *crc32.Table) []byte {
 	for dst[len(dst)-1] == '\t' {
 		dst = dst[:len(dst)-1]
 	}
-	putSum(dst[start:], castagnoli)
+	sum := digits(crc32.Checksum(dst[start+sumSize:], castagnoli))
+	copy(dst[start:], sum[:])
 	return append(dst, '\n')
-}
-
-// putSum writes the checksum of a line before it.
-func putSum(line []byte, castagnoli *crc32.Table) {
-	text := digits(crc32.Checksum(line[sumSize:], castagnoli))
-	copy(line, text[:])
 }
 
 func digits(sum uint32) (text [sumSize - 1]byte) {
@@ -107,7 +105,7 @@ func appendText(dst []byte, s string) []byte {
 }
 
 // summed reports whether a line without its end agrees with its checksum.
-func summed(line []byte, castagnoli *crc32.Table) bool {
+func summed(line []byte) bool {
 	if len(line) < sumSize || line[sumSize-1] != ' ' {
 		return false
 	}

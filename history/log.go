@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"hash/maphash"
 	"log/slog"
 	"os"
@@ -19,14 +18,13 @@ import (
 // Log collects decisions. All methods may be used from any goroutine. A nil Log
 // remembers nothing. Decisions reach the disk only while Run runs.
 type Log struct {
-	settings   Settings
-	castagnoli *crc32.Table
-	lock       *os.File
-	told       bool          // Run's: the fault is logged
-	woken      chan struct{} // a decision waits
-	urgent     chan struct{} // many decisions wait
-	crowded    chan struct{} // makeRoom has work
-	seed       maphash.Seed  // of shareOf
+	settings Settings
+	lock     *os.File
+	told     bool          // Run's: the fault is logged
+	woken    chan struct{} // a decision waits
+	urgent   chan struct{} // many decisions wait
+	crowded  chan struct{} // makeRoom has work
+	seed     maphash.Seed  // of shareOf
 
 	searches chan struct{}
 	refused  refusalCache
@@ -61,7 +59,7 @@ func Open(s Settings) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Folder, err)
 	}
-	l := &Log{settings: s, castagnoli: crc32.MakeTable(crc32.Castagnoli), lock: held,
+	l := &Log{settings: s, lock: held,
 		woken: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
 		crowded: make(chan struct{}, 1), seed: maphash.MakeSeed(),
 		searches: make(chan struct{}, maxSearches)}
@@ -104,7 +102,7 @@ func (l *Log) Add(r Record) {
 		l.dropped.Add(1)
 		return
 	}
-	l.waiting = appendLine(l.waiting, &r, l.castagnoli)
+	l.waiting = appendLine(l.waiting, &r)
 	l.records++
 	after := len(l.waiting)
 	l.mu.Unlock()

@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"hash/crc32"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -130,7 +129,7 @@ func (r *Refused) weigh() {
 func (w *walker) refusals(s segment, since time.Time, per int) (map[string]*Refused, error) {
 	found, seen := map[string]*Refused{}, map[string]int{}
 	draw := rand.New(rand.NewPCG(s.number, 1)) // the same history, the same answer
-	w.since, w.hint, w.castagnoli = since, []byte(blockedColumn), crc32.MakeTable(crc32.Castagnoli)
+	w.since, w.hint = since, []byte(blockedColumn)
 	w.each = func(r *Record) bool {
 		if r.Verdict != "blocked" || r.List == "" || r.Exempt || r.Outcome == "accept" || r.Outcome == "tag" {
 			return true

@@ -3,12 +3,7 @@ package history
 import (
 	"bytes"
 	"context"
-	"errors"
-	"hash/crc32"
-	"io"
-	"io/fs"
 	"net/netip"
-	"os"
 	"strings"
 	"time"
 )
@@ -91,7 +86,7 @@ func walk(ctx context.Context, folder string, since time.Time, hint []byte, each
 	if err != nil {
 		return 0, err
 	}
-	w := walker{since: since, hint: hint, each: each, castagnoli: crc32.MakeTable(crc32.Castagnoli)}
+	w := walker{since: since, hint: hint, each: each}
 	for i := len(all) - 1; i >= 0 && !w.done; i-- {
 		if all[i].written.Before(since) {
 			continue // clocks are set back at times: others may be newer
@@ -107,32 +102,23 @@ func walk(ctx context.Context, folder string, since time.Time, hint []byte, each
 }
 
 type walker struct {
-	since      time.Time
-	hint       []byte
-	each       func(*Record) bool
-	castagnoli *crc32.Table
-	text       []byte // of a segment, reused
-	record     Record // the current one, reused
-	damaged    int
-	done       bool
+	since   time.Time
+	hint    []byte
+	each    func(*Record) bool
+	text    []byte // of a segment, reused
+	record  Record // the current one, reused
+	damaged int
+	done    bool
 }
 
 // segment reads one file.
 func (w *walker) segment(path string) error {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // pruned meanwhile
-	} else if err != nil {
-		return err
+	text, err := readSegment(path, maxSegment+maxLine, w.text)
+	if err == nil {
+		w.text = text
+		w.lines(text)
 	}
-	defer f.Close()
-	b := bytes.NewBuffer(w.text[:0])
-	if _, err := b.ReadFrom(io.LimitReader(f, maxSegment+maxLine)); err != nil {
-		return err
-	}
-	w.text = b.Bytes()
-	w.lines(w.text)
-	return nil
+	return err
 }
 
 // lines reads the text of a segment from its end.
@@ -150,7 +136,7 @@ func (w *walker) lines(text []byte) {
 		line := text[start:end]
 		switch {
 		case w.hint != nil && !bytes.Contains(line, w.hint):
-		case !summed(line, w.castagnoli):
+		case !summed(line):
 			w.damaged++
 		default:
 			if whole == "" {

@@ -153,7 +153,7 @@ func TestBitFlips(t *testing.T) {
 func TestForgedLine(t *testing.T) {
 	folder, real := t.TempDir(), clear(1)
 	forged := blocked(9)
-	real.Helo = string(appendLine([]byte("x\n"), &forged, sums))
+	real.Helo = string(appendLine([]byte("x\n"), &forged))
 	write(t, folder, []Record{real})
 	path := segmentPath(folder, 1)
 	text := testkit.Read(t, path)
@@ -170,11 +170,11 @@ func TestForgedLine(t *testing.T) {
 // FuzzSegment reads a file that nobody wrote, and goes on with it as a Log does.
 func FuzzSegment(f *testing.F) {
 	a, b := clear(1), blocked(2)
-	f.Add(appendLine(appendLine([]byte(fileHead), &a, sums), &b, sums))
+	f.Add(appendLine(appendLine([]byte(fileHead), &a), &b))
 	f.Add([]byte(fileHead + "\n\n00000000 \n" + strings.Repeat("x", 100)))
 	f.Add([]byte("\n"))
 	read := func(text []byte) (records []Record, damaged int) {
-		w := walker{castagnoli: sums, each: func(r *Record) bool {
+		w := walker{each: func(r *Record) bool {
 			records = append(records, r.clone())
 			return true
 		}}
@@ -195,7 +195,7 @@ func FuzzSegment(f *testing.F) {
 			t.Fatalf("%d octets from %v are whole of %q", size, begun, text)
 		}
 		mark := blocked(1 << 20)
-		after, still := read(appendLine(slices.Clone(text[:size]), &mark, sums))
+		after, still := read(appendLine(slices.Clone(text[:size]), &mark))
 		if still != damaged || len(after) != len(before)+1 || !slices.Equal(after[:len(before)], before) || after[len(before)] != mark {
 			t.Fatalf("%d records before, %d after one more, %d and %d damaged", len(before), len(after), damaged, still)
 		}

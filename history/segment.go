@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -88,6 +87,21 @@ func openSegment(s segment) (f *os.File, size int64, begun time.Time, err error)
 	return f, size, begun, nil
 }
 
+// readSegment reads at most so many octets of a segment into the memory of room. A segment
+// that was removed meanwhile has none.
+func readSegment(path string, most int64, room []byte) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return room[:0], nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b := bytes.NewBuffer(room[:0])
+	_, err = b.ReadFrom(io.LimitReader(f, most))
+	return b.Bytes(), err
+}
+
 // wholeLines returns how many octets of a segment's text are whole lines, and the time of
 // its first decision, zero if there is none. An error means that its beginning is damaged.
 func wholeLines(text []byte) (size int, begun time.Time, err error) {
@@ -101,7 +115,7 @@ func wholeLines(text []byte) (size int, begun time.Time, err error) {
 		return size, begun, nil
 	}
 	var r Record
-	if !summed(first, crc32.MakeTable(crc32.Castagnoli)) {
+	if !summed(first) {
 		return 0, begun, errNoLine
 	}
 	err = parseLine(string(first[sumSize:]), &r)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
-	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -50,10 +49,7 @@ func (l *Log) share(ctx context.Context) error {
 	l.writing.Unlock()
 	var have, kept [shares]int64
 	for _, s := range slices.Backward(all) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		text, err := readSegment(s)
+		text, err := linesOf(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -63,10 +59,7 @@ func (l *Log) share(ctx context.Context) error {
 	}
 	level := levelOf(have[:], l.settings.Max/8*sharesTo)
 	for _, s := range slices.Backward(all) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		text, err := readSegment(s)
+		text, err := linesOf(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -135,22 +128,14 @@ func (l *Log) shorten(s segment, text []byte) error {
 	return nil
 }
 
-// readSegment returns the whole lines of a segment after its head. A removed segment has
-// none.
-func readSegment(s segment) ([]byte, error) {
-	f, err := os.Open(s.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
+// linesOf returns the whole lines of a segment after its head.
+func linesOf(ctx context.Context, s segment) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, min(s.size, maxSegment+maxLine)))
-	if err != nil {
-		return nil, err
-	}
+	text, err := readSegment(s.path, min(s.size, maxSegment+maxLine), nil)
 	text = text[:bytes.LastIndexByte(text, '\n')+1]
-	return bytes.TrimPrefix(text, []byte(fileHead)), nil
+	return bytes.TrimPrefix(text, []byte(fileHead)), err
 }
 
 // shareOf is the counter of a line's network. Lines without a client share one.
