@@ -34,7 +34,7 @@ type listed struct {
 
 // seeded are options under which a build is reproducible.
 func seeded(n byte) Options {
-	return Options{Seed: &Seed{BuildID: [16]byte{n, 1}, HashKey: [16]byte{n, 2}, Built: testTime}}
+	return Options{Seed: &build.Seed{BuildID: [16]byte{n, 1}, HashKey: [16]byte{n, 2}, Built: testTime}}
 }
 
 // rowsNamed makes a list table for entries that no file holds.

@@ -16,10 +16,8 @@ type (
 	ListWorth    = format.ListWorth   // what one list adds to the others
 	Overlap      = format.Overlap     // what two lists have in common
 	Options      = build.Options      // of a build; the zero value is what the daemon uses
-	Seed         = build.Seed         // what a build otherwise draws at random
 	Progress     = build.Progress     // how far a build is
 	Report       = build.Report       // what a build did
-	Stage        = build.Stage        // one part of a build and the time that it took
 	SourceError  = build.SourceError  // why a source is refused
 	SourcesError = build.SourcesError // the error of every source that was refused
 )

@@ -18,10 +18,9 @@ import (
 
 // UpdateReport is what an update did.
 type UpdateReport struct {
-	Sources int   // that are other than in the file
-	Keys    int   // for which memory speaks in place of the file
-	Bytes   int64 // of that memory
-	Elapsed time.Duration
+	Sources int      // that are other than in the file
+	Keys    int      // for which memory speaks in place of the file
+	Bytes   int64    // of that memory
 	Notes   []string // what was wrong with Options.Cache, a line each
 }
 
@@ -43,7 +42,6 @@ func (ix *Index) Update(ctx context.Context, sources []Source, o Options) (*Inde
 	if ix.overlay != nil {
 		ix = ix.overlay.base // the cache has what its file was made from
 	}
-	began := time.Now()
 	o.Workers = build.Workers(o)
 	u := &updating{Options: o, base: ix, cache: segment.Open(o.Cache), table: slices.Clone(ix.file.Lists), limit: 2 * maxOverlayKeys,
 		rows: map[int]segment.Change{}}
@@ -53,7 +51,7 @@ func (ix *Index) Update(ctx context.Context, sources []Source, o Options) (*Inde
 		return nil, nil, err
 	}
 	over := updated.overlay
-	return updated, &UpdateReport{Sources: len(u.rows), Keys: over.keys, Bytes: over.bytes(), Elapsed: time.Since(began), Notes: u.cache.Notes}, nil
+	return updated, &UpdateReport{Sources: len(u.rows), Keys: over.keys, Bytes: over.bytes(), Notes: u.cache.Notes}, nil
 }
 
 // updating is one Update.
