@@ -266,14 +266,12 @@ func (c Config) inspect() Faults {
 			f.add("http.token_file", "%v", err)
 		}
 	}
-	if c.SMTP.TLSCert != "" {
-		if _, err := certificate.Open(c.SMTP.TLSCert, c.SMTP.TLSKey, slog.New(slog.DiscardHandler)); err != nil {
-			f.add("smtp.tls_cert", "%v", err)
+	for _, pair := range []struct{ table, cert, key string }{{"smtp", c.SMTP.TLSCert, c.SMTP.TLSKey}, {"http", c.HTTP.TLSCert, c.HTTP.TLSKey}} {
+		if pair.cert == "" {
+			continue
 		}
-	}
-	if c.HTTP.TLSCert != "" {
-		if _, err := certificate.Open(c.HTTP.TLSCert, c.HTTP.TLSKey, slog.New(slog.DiscardHandler)); err != nil {
-			f.add("http.tls_cert", "%v", err)
+		if _, err := certificate.Open(pair.cert, pair.key, slog.New(slog.DiscardHandler)); err != nil {
+			f.add(pair.table+".tls_cert", "%v", err)
 		}
 	}
 	if _, err := c.SMTP.upstreamTrust(); err != nil {

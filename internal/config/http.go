@@ -52,12 +52,7 @@ func (h HTTP) validate(f *Faults) {
 	if h.Listen != "" && !h.Closed() && !OnLoopback(h.Listen) {
 		f.add("http.listen", "%s can be reached from other machines: it needs http.token_file or http.tokens", h.Listen)
 	}
-	switch {
-	case h.TLSCert != "" && h.TLSKey == "":
-		f.add("http.tls_key", "is missing; http.tls_cert needs it")
-	case h.TLSCert == "" && h.TLSKey != "":
-		f.add("http.tls_cert", "is missing; http.tls_key needs it")
-	}
+	f.pair("http", h.TLSCert, h.TLSKey)
 	for i, host := range h.Hosts {
 		if _, err := addr.DomainKey(host); err != nil {
 			f.add(fmt.Sprintf("http.hosts[%d]", i), "want a name such as \"mail.example.org\", without a port: %v", err)

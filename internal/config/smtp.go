@@ -109,11 +109,7 @@ func (s SMTP) Open() bool { return s.Listen != "" || s.TLSListen != "" }
 
 func (s SMTP) validate(f *Faults) {
 	f.hostPort("smtp.listen", s.Listen)
-	if s.Hostname != "" {
-		if _, err := addr.DomainKey(s.Hostname); err != nil {
-			f.add("smtp.hostname", "want a domain name, have %v", err)
-		}
-	}
+	f.name("smtp.hostname", s.Hostname)
 	up, err := ParseUpstream(s.Upstream)
 	if err != nil {
 		f.add("smtp.upstream", "%v", err)
@@ -170,12 +166,8 @@ func (s SMTP) validateSelfTest(f *Faults, up Upstream) {
 
 func (s SMTP) validateTLS(f *Faults) {
 	f.hostPort("smtp.tls_listen", s.TLSListen)
-	switch {
-	case s.TLSCert != "" && s.TLSKey == "":
-		f.add("smtp.tls_key", "is missing; smtp.tls_cert needs it")
-	case s.TLSCert == "" && s.TLSKey != "":
-		f.add("smtp.tls_cert", "is missing; smtp.tls_key needs it")
-	case s.TLSCert == "" && s.TLSListen != "":
+	f.pair("smtp", s.TLSCert, s.TLSKey)
+	if s.TLSCert == "" && s.TLSKey == "" && s.TLSListen != "" {
 		f.add("smtp.tls_listen", "needs smtp.tls_cert and smtp.tls_key")
 	}
 }
@@ -198,11 +190,7 @@ func (s SMTP) validateUpstreamTLS(f *Faults, up Upstream) {
 	} else if up.Scheme != "" && up.Network != "tcp" {
 		f.add("smtp.upstream_tls", "%s is on this machine and speaks no TLS: want \"none\"", s.Upstream)
 	}
-	if s.UpstreamTLSName != "" {
-		if _, err := addr.DomainKey(s.UpstreamTLSName); err != nil {
-			f.add("smtp.upstream_tls_name", "want a domain name, have %v", err)
-		}
-	}
+	f.name("smtp.upstream_tls_name", s.UpstreamTLSName)
 	if len(s.UpstreamTLSPin) > 0 && (s.UpstreamTLSCA != "" || s.UpstreamTLSName != "") {
 		f.add("smtp.upstream_tls_pin", "decides alone: take smtp.upstream_tls_ca and smtp.upstream_tls_name out")
 	}

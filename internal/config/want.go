@@ -146,6 +146,23 @@ func OnLoopback(hostPort string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
+// name checks a domain name that may be left out.
+func (f *Faults) name(key, have string) {
+	if _, err := addr.DomainKey(have); have != "" && err != nil {
+		f.add(key, "want a domain name, have %v", err)
+	}
+}
+
+// pair checks that a table names both a certificate and its key, or neither.
+func (f *Faults) pair(table, cert, key string) {
+	switch {
+	case cert != "" && key == "":
+		f.add(table+".tls_key", "is missing; %s.tls_cert needs it", table)
+	case cert == "" && key != "":
+		f.add(table+".tls_cert", "is missing; %s.tls_key needs it", table)
+	}
+}
+
 func (f *Faults) domains(key string, texts []string) {
 	for i, text := range texts {
 		if _, err := addr.DomainKey(text); err != nil {
