@@ -36,7 +36,7 @@ user is that of the running daemon, or else the owner of the index's folder.`,
 			found := doctor.Examine(cmd.Context(), path)
 			var err error
 			if asJSON {
-				err = printFindingsJSON(cmd.OutOrStdout(), found)
+				err = term.JSONLines(cmd.OutOrStdout(), found)
 			} else {
 				err = printFindings(cmd.OutOrStdout(), found)
 			}
@@ -60,15 +60,6 @@ func worst(found []doctor.Finding) int {
 		code = max(code, f.State)
 	}
 	return int(code)
-}
-
-func printFindingsJSON(w io.Writer, found []doctor.Finding) error {
-	for _, f := range found {
-		if err := term.JSON(w, f); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // printFindings writes a line for each finding, and below it what to do. Long texts are

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"blockd/internal/doctor"
+	"blockd/internal/term"
 )
 
 func TestFindingsAsTextAndJSON(t *testing.T) {
@@ -34,7 +35,7 @@ warning  dns             odd \x1b[31m text
 	if text.String() != want {
 		t.Errorf("text:\n%s\nwant\n%s", &text, want)
 	}
-	if err := printFindingsJSON(&lines, found[:1]); err != nil {
+	if err := term.JSONLines(&lines, found[:1]); err != nil {
 		t.Fatal(err)
 	}
 	if want := `{"check":"config","state":"ok","text":"config.toml: 1 list","hint":""}` + "\n"; lines.String() != want {

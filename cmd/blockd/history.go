@@ -83,11 +83,7 @@ func printFound(cmd *cobra.Command, found httpapi.DecisionList, whole, asJSON bo
 	out, notes := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	switch {
 	case asJSON:
-		for i := range found.Decisions {
-			if err == nil {
-				err = term.JSON(out, &found.Decisions[i])
-			}
-		}
+		err = term.JSONLines(out, found.Decisions)
 	case whole:
 		err = explainDecisions(out, found.Decisions)
 	case len(found.Decisions) > 0:

@@ -149,10 +149,8 @@ func summaryOf(r *migration.Result) string {
 
 // reportJSON prints one object an entry and one at the end.
 func reportJSON(w *bufio.Writer, r *migration.Result) error {
-	for _, f := range r.Findings {
-		if err := term.JSON(w, f); err != nil {
-			return err
-		}
+	if err := term.JSONLines(w, r.Findings); err != nil {
+		return err
 	}
 	type list struct {
 		Name    string `json:"name"`

@@ -157,6 +157,16 @@ func JSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// JSONLines writes each of all in a line.
+func JSONLines[T any](w io.Writer, all []T) error {
+	for i := range all {
+		if err := JSON(w, &all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Share is n as a part of all.
 func Share(n, of uint64) float64 { return float64(n) / float64(max(of, 1)) }
 
