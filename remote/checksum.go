@@ -31,10 +31,7 @@ func parseChecksum(text string, list *url.URL) (checksum, error) {
 	case digest != nil && digest[1] == where:
 		return checksum{sum: strings.ToLower(where)}, nil
 	case strings.HasPrefix(where, ".") && !strings.Contains(where, "/"):
-		beside := *list
-		beside.Path += where
-		beside.RawPath += where // if list has none this is none either: it does not fit Path
-		return checksum{url: &beside}, nil
+		return checksum{url: besideURL(list, where)}, nil
 	}
 	reference, err := parseURL(where)
 	if err != nil {
@@ -60,25 +57,39 @@ func (f *Fetcher) verify(ctx context.Context, s *source, sum string) error {
 	return nil
 }
 
+// besideURL is that of a file whose name is the list's and an ending.
+func besideURL(list *url.URL, ending string) *url.URL {
+	beside := *list
+	beside.Path += ending
+	beside.RawPath += ending // if list has none this is none either: it does not fit Path
+	return &beside
+}
+
+// beside fetches a file that tells about s, of so many octets at most; what is its name for people.
+func (f *Fetcher) beside(ctx context.Context, s *source, u *url.URL, c Class, what string, most int) ([]byte, error) {
+	resp, err := f.get(ctx, s, u, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, badStatus(resp)
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, int64(most)+1))
+	if err == nil && len(text) > most {
+		err = fault(c, "%s is larger than %d octets", what, most)
+	}
+	return text, err
+}
+
 // maxChecksums bounds a file of checksums: some 10,000 lines.
 const maxChecksums = 1 << 20
 
 // published fetches the checksum of s.
 func (f *Fetcher) published(ctx context.Context, s *source) (sum string, err error) {
-	resp, err := f.get(ctx, s, s.sum.url, nil)
+	text, err := f.beside(ctx, s, s.sum.url, Checksum, "the file of checksums", maxChecksums)
 	if err != nil {
 		return "", err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return "", badStatus(resp)
-	}
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxChecksums+1))
-	if err != nil {
-		return "", err
-	}
-	if len(text) > maxChecksums {
-		return "", fault(Checksum, "the file of checksums is larger than %d octets", maxChecksums)
 	}
 	if sum, err = findSum(string(text), path.Base(s.url.Path)); err != nil {
 		return "", fault(Checksum, "%w", err)

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -55,9 +56,7 @@ func (f *Fetcher) get(ctx context.Context, s *source, u *url.URL, conditions htt
 		"Accept":          {"*/*"},
 		"Accept-Encoding": {"identity"}, // the file that a checksum is of
 	}}).WithContext(ctx)
-	for name, values := range conditions {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, conditions)
 	client := http.Client{Transport: f.transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		p.timer.Reset(silence)
 		next.Header.Del("Referer") // would tell the next host the query of this one

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -60,10 +59,7 @@ func parseSignature(text string, list *url.URL) (signature, error) {
 	if !ok || err != nil || len(raw) != len(keyMark)+8+ed25519.PublicKeySize || string(raw[:2]) != keyMark {
 		return signature{}, errKey
 	}
-	beside := *list
-	beside.Path += signatureEnding
-	beside.RawPath += signatureEnding // if list has none this is none either: it does not fit Path
-	return signature{key: raw[10:], id: [8]byte(raw[2:10]), url: &beside}, nil
+	return signature{key: raw[10:], id: [8]byte(raw[2:10]), url: besideURL(list, signatureEnding)}, nil
 }
 
 // verifySignature reports why the file at path, a draft of s, is not what the
@@ -73,20 +69,9 @@ func (f *Fetcher) verifySignature(ctx context.Context, s *source, path string) e
 	if !s.sig.expected() {
 		return nil
 	}
-	resp, err := f.get(ctx, s, s.sig.url, nil)
+	text, err := f.beside(ctx, s, s.sig.url, Signature, "the signature file", maxSignature)
 	if err != nil {
 		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return badStatus(resp)
-	}
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxSignature+1))
-	if err != nil {
-		return err
-	}
-	if len(text) > maxSignature {
-		return fault(Signature, "the signature file is larger than %d octets", maxSignature)
 	}
 	signed, err := s.sig.parse(text)
 	if err != nil {
