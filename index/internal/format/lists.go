@@ -2,6 +2,7 @@ package format
 
 import (
 	"fmt"
+	"slices"
 
 	"blockd/lists"
 )
@@ -40,10 +41,8 @@ func (e Exceptions) String() string { return exceptionWords[e] }
 
 // ParseExceptions reads such a word.
 func ParseExceptions(word string) (Exceptions, error) {
-	for i, w := range exceptionWords {
-		if w == word {
-			return Exceptions(i), nil
-		}
+	if i := slices.Index(exceptionWords[:], word); i >= 0 {
+		return Exceptions(i), nil
 	}
 	return 0, fmt.Errorf(`want "own", "all" or "none", have %q`, word)
 }
