@@ -48,7 +48,7 @@ func TestAgreement(t *testing.T) {
 			row := make([]string, len(table[0]))
 			row[0] = c.Name
 			d := a.run(t, c, row[1:])
-			checkVocabulary(t, d.log.String(), order, logged)
+			checkVocabulary(t, d.wholeLog(t), order, logged)
 			table = append(table, row)
 		})
 	}

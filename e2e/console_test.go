@@ -54,8 +54,9 @@ format = "plain"
 		t.Fatalf("playwright: %v\n%s", err, out)
 	}
 	t.Logf("%s", out)
+	log := d.wholeLog(t)
 	for _, secret := range []string{token, readToken} {
-		if strings.Contains(d.log.String(), secret) {
+		if strings.Contains(log, secret) {
 			t.Error("a token is in the log")
 		}
 	}

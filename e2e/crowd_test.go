@@ -34,24 +34,31 @@ func TestTwoAddressesCannotShutTheHTTPDoor(t *testing.T) {
 		}
 	}
 	const limit = 3 * time.Second // header and idle connections last longer by themselves
+	answers := func(path string) error {
+		client := http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true}}
+		resp, err := client.Get("http://" + d.http + path)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 {
+			return fmt.Errorf("%d, %w: %.100s", resp.StatusCode, err, body)
+		}
+		return nil
+	}
 	for _, text := range []string{"GET /rea", "", "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4000\r\n\r\n"} {
-		for range 3 {
+		for _, path := range []string{"/readyz", "/metrics"} {
+			// A door that is shut answers late every time, a loaded machine now and then.
 			attack(text)
-			for _, path := range []string{"/readyz", "/metrics"} {
-				client := http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true}}
-				resp, err := client.Get("http://" + d.http + path)
-				if err != nil {
-					t.Fatalf("%s behind %q: %v", path, text, err)
-				}
-				body, err := io.ReadAll(resp.Body)
-				resp.Body.Close()
-				if err != nil || resp.StatusCode != 200 {
-					t.Fatalf("%s behind %q: %d, %v: %.100s", path, text, resp.StatusCode, err, body)
-				}
+			err := answers(path)
+			for again := 0; err != nil && again < 5; again++ {
+				attack(text)
+				err = answers(path)
+			}
+			if err != nil {
+				t.Fatalf("%s behind %q: %v", path, text, err)
 			}
 		}
 	}
-	if n := d.metric(`blockd_http_refused_total{reason="connections"}`); n == "0" || n == "" {
-		t.Errorf("nothing was refused: %s", fmt.Sprint(n))
-	}
+	d.countedSome(t, `blockd_http_refused_total{reason="connections"}`)
 }

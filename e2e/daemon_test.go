@@ -22,7 +22,7 @@ type daemon struct {
 	smtp, http string // HOST:PORT
 	maildir    string // "" with another upstream
 	cmd        *exec.Cmd
-	log        *testkit.Log
+	log        daemonLog
 	ended      chan error
 	unready    bool // start does not wait until it is ready, for it will not be
 }
@@ -106,9 +106,10 @@ func (d *daemon) start(t *testing.T) {
 // run is start with another command line.
 func (d *daemon) run(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	d.log, d.ended = &testkit.Log{}, make(chan error, 1)
-	d.cmd = cmd
-	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
+	log, out := newDaemonLog(t)
+	defer out.Close()
+	d.cmd, d.log, d.ended = cmd, log, make(chan error, 1)
+	d.cmd.Stdout, d.cmd.Stderr = out, out
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -190,6 +191,28 @@ func (d *daemon) metric(series string) string {
 		}
 	}
 	return ""
+}
+
+// counted waits until a series of /metrics has a value: a daemon may count what it has done
+// after it has told the client.
+func (d *daemon) counted(t *testing.T, series, want string) {
+	t.Helper()
+	last := ""
+	defer func() {
+		if last != want {
+			t.Logf("%s is %q, want %q", series, last, want)
+		}
+	}()
+	testkit.Eventually(t, series+" "+want, func() bool {
+		last = d.metric(series)
+		return last == want
+	})
+}
+
+// countedSome is counted for any value but zero.
+func (d *daemon) countedSome(t *testing.T, series string) {
+	t.Helper()
+	testkit.Eventually(t, series, func() bool { n := d.metric(series); return n != "" && n != "0" })
 }
 
 // messages returns those in a Maildir's new/.

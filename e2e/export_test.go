@@ -113,7 +113,7 @@ func TestExportIsServedByRbldnsd(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", address)
 	}}
 	listed := func(name string) (bool, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		_, err := resolver.LookupHost(ctx, name+".bl.test.")
 		if none := (*net.DNSError)(nil); errors.As(err, &none) && none.IsNotFound {

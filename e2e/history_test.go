@@ -206,9 +206,7 @@ func TestHistoryOfADamagedFolder(t *testing.T) {
 	d := configure(t, setup{files: map[string]string{"own.txt": "bad.example\n", "blockd.bdx.history": "a file in place of the folder\n"},
 		lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\n"})
 	d.start(t)
-	if !strings.Contains(d.log.String(), "no history is kept") {
-		t.Errorf("nothing in the log\n%s", d.log)
-	}
+	d.logged(t, 1, "no history is kept")
 	if reply := dialSMTP(t, d.smtp).send("x@bad.example", "you@here.example", nil); !strings.HasPrefix(reply, "550") {
 		t.Fatal(reply)
 	}

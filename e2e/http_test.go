@@ -230,13 +230,13 @@ func TestNoSecretInALog(t *testing.T) {
 			t.Errorf("no request was answered %d: the test shows less than it says", status)
 		}
 	}
-	d.stop(t)
+	log := d.wholeLog(t)
 	for _, secret := range secrets {
-		if strings.Contains(d.log.String(), secret) {
+		if strings.Contains(log, secret) {
 			t.Errorf("%q stands in the log", secret)
 		}
 	}
-	if !strings.Contains(d.log.String(), "live entry") {
+	if !strings.Contains(log, "live entry") {
 		t.Error("the log has no live entry: the test shows less than it says")
 	}
 }
@@ -307,29 +307,42 @@ func selfSigned(t *testing.T, dir string, serial int64) {
 // and says a little on each now and then; another is answered meanwhile.
 func TestSlowClientsDoNotShutTheDoor(t *testing.T) {
 	d := serve(t, setup{lists: "[[list]]\nname = \"a\"\npath = \"a.txt\"\n", files: map[string]string{"a.txt": "bad.example\n"}})
-	held := make([]net.Conn, 300)
 	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 77)}}
-	for i := range held {
-		conn, err := from.Dial("tcp", d.http)
+	var held []net.Conn
+	occupy := func() {
+		for range 300 {
+			conn, err := from.Dial("tcp", d.http)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			held = append(held, conn)
+			io.WriteString(conn, "GET /v1/check?sender=a@bad.example HTTP/1.1\r\nHost: 127.0.0.1\r\nX-slow: ") // it may have been closed already
+		}
+	}
+	another := func() time.Duration {
+		begun := time.Now()
+		client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+		res, err := client.Get("http://" + d.http + "/v1/check?sender=a@bad.example")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
-		held[i] = conn
-		io.WriteString(conn, "GET /v1/check?sender=a@bad.example HTTP/1.1\r\nHost: 127.0.0.1\r\nX-slow: ")
+		res.Body.Close()
+		return time.Since(begun)
 	}
-	begun := time.Now()
-	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Get("http://" + d.http + "/v1/check?sender=a@bad.example")
-	if err != nil {
-		t.Fatal(err)
+	// A door that is shut answers late every time, a loaded machine now and then.
+	occupy()
+	took := another()
+	const limit = 4 * time.Second // the slow ones are cut off after 5
+	for again := 0; took > limit && again < 5; again++ {
+		occupy()
+		took = another()
 	}
-	res.Body.Close()
-	if took := time.Since(begun); took > 4*time.Second { // they are cut off after 5
+	if took > limit {
 		t.Errorf("another took %v", took)
 	}
 	for _, conn := range held { // none is left to its own
-		conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+		conn.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := io.Copy(io.Discard, conn); err != nil && os.IsTimeout(err) {
 			t.Fatalf("a slow connection is still open: %v", err)
 		}

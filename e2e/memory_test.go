@@ -45,9 +45,7 @@ func TestServesWithinAControlGroup(t *testing.T) {
 		_, body := d.get("/v1/check?sender=" + gone)
 		return strings.Contains(body, `"verdict":"clear"`)
 	})
-	testkit.Eventually(t, "the build after it", func() bool {
-		return strings.Count(d.log.String(), `how=built`) >= 2
-	})
+	d.logged(t, 2, "how=built") // the build after it
 	if _, body := d.get("/v1/check?sender=" + kept); !strings.Contains(body, `"verdict":"blocked"`) {
 		t.Errorf("%s: %s", kept, body)
 	}

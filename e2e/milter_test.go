@@ -140,18 +140,13 @@ func TestMilterWithPostfix(t *testing.T) {
 			if ours, forged := strings.Index(all, "X-Blockd: list=watch ref="), strings.Index(all, "X-Blockd: forged"); ours < 0 || forged < ours {
 				t.Errorf("our X-Blockd is not in front of the forged one:\n%s", all)
 			}
-			held, err := filepath.Glob(filepath.Join(p.dir, "queue", "hold", "*"))
-			if err != nil || len(held) != 1 {
-				t.Errorf("Postfix holds %v (%v), want one message", held, err)
-			}
+			testkit.Eventually(t, "Postfix to hold one message", func() bool { return len(p.held(t)) == 1 })
 			for series, want := range map[string]string{
 				`blockd_milter_messages_total{outcome="discarded"}`: "1", `blockd_milter_messages_total{outcome="quarantined"}`: "1",
 				`blockd_milter_messages_total{outcome="tagged"}`: "1", `blockd_milter_messages_total{outcome="refused"}`: "12",
 				`blockd_milter_panics_total`: "0", `blockd_milter_bad_packets_total{why="form"}`: "0",
 			} {
-				if got := d.metric(series); got != want {
-					t.Errorf("%s = %s, want %s", series, got, want)
-				}
+				d.counted(t, series, want)
 			}
 		})
 	}
@@ -193,9 +188,7 @@ func TestMilterUnderTLS(t *testing.T) {
 		}
 		plain.Quit()
 	}
-	if got := d.metric(`blockd_milter_recipients_total{outcome="refused"}`); got != "4" {
-		t.Errorf("refused: %s, want 4", got)
-	}
+	d.counted(t, `blockd_milter_recipients_total{outcome="refused"}`, "4")
 }
 
 // TestMilterReload changes a list fifty times while smtp-source sends mail through

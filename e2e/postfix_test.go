@@ -263,6 +263,16 @@ func (p *postfix) reload(t *testing.T) {
 	testkit.Eventually(t, "Postfix to read its configuration again", func() bool { return strings.Count(p.log(), done) > before })
 }
 
+// held are the messages in Postfix's hold queue.
+func (p *postfix) held(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(p.dir, "queue", "hold", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
 func (p *postfix) log() string {
 	text, err := os.ReadFile(filepath.Join(p.dir, "maillog"))
 	if err != nil {

@@ -111,9 +111,7 @@ func TestSignaturesThroughMailServers(t *testing.T) {
 				`blockd_milter_messages_total{outcome="accepted"}`: "16", `blockd_milter_messages_total{outcome="refused"}`: "6",
 				"blockd_milter_panics_total": "0", `blockd_milter_bad_packets_total{why="form"}`: "0",
 			} {
-				if got := d.metric(series); got != want {
-					t.Errorf("%s = %s, want %s", series, got, want)
-				}
+				d.counted(t, series, want)
 			}
 			if files := openNameless(t, d); files != 0 {
 				t.Errorf("%d files of messages are open", files)
@@ -194,7 +192,5 @@ func TestResultsThroughMailServers(t *testing.T) {
 			t.Errorf("%s: %d messages, %d of them with our own field, want 3 and 1:\n%s", server, len(texts), found, strings.Join(texts, "\n---\n"))
 		}
 	}
-	if got := d.metric("blockd_milter_forged_results_total"); got != "24" {
-		t.Errorf("taken out: %s, want 24", got)
-	}
+	d.counted(t, "blockd_milter_forged_results_total", "24")
 }

@@ -120,8 +120,6 @@ func TestProofBeforePostfix(t *testing.T) {
 		t.Errorf("%d files of messages are open", files)
 	}
 	for series, want := range map[string]string{`blockd_smtp_messages_total{outcome="refused"}`: "9", "blockd_smtp_panics_total": "0"} {
-		if got := d.metric(series); got != want {
-			t.Errorf("%s = %s, want %s", series, got, want)
-		}
+		d.counted(t, series, want)
 	}
 }

@@ -102,7 +102,7 @@ func perform(t *testing.T, document, dir string, env []string, commands []comman
 			got = bytes.ReplaceAll(got, []byte("\r\n"), []byte("\n")) // mail has CRLF, and looks the same
 			return want.Match(got)
 		}
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(2 * time.Minute)
 		for !shown() {
 			if time.Now().After(deadline) || len(c.want) == 0 {
 				t.Fatalf("%s:%d: $ %s\nprinted:\n%s\nthe document shows:\n%s", document, c.line, c.text, got, strings.Join(c.want, "\n"))

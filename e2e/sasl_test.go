@@ -90,7 +90,7 @@ func TestAuthWithPostfix(t *testing.T) {
 	if _, offered := under.Extension("AUTH"); offered != "PLAIN LOGIN CRAM-MD5" {
 		t.Errorf("offered: AUTH %s", offered)
 	}
-	if log := d.log.String(); strings.Contains(log, "top-secret") {
+	if log := d.wholeLog(t); strings.Contains(log, "top-secret") {
 		t.Error("the password is in blockd's log")
 	}
 }

@@ -702,6 +702,28 @@ func TestErrorsAreSlowedDown(t *testing.T) {
 	})
 }
 
+// TestSessionOfRefusalsIsEnded holds what docs/smtp.md says of a client that only collects
+// refusals: it is slowed from the 11th on, and sent away after the 20th.
+func TestSessionOfRefusalsIsEnded(t *testing.T) {
+	checker := listChecker(t)
+	synctest.Test(t, func(t *testing.T) {
+		c := connect(t, newRig(&script.Server{}, checker, Settings{}), t.Context())
+		c.hello()
+		started := time.Now()
+		go io.WriteString(c.conn, "MAIL FROM:<x@bad.example>\r\n"+strings.Repeat("RCPT TO:<you@here.example>\r\n", 100))
+		c.want("", "250")
+		for range 20 {
+			c.want("", "550 5.7.1")
+		}
+		c.want("", "421 4.7.0 Too many errors")
+		if took := time.Since(started); took != 10*time.Second {
+			t.Errorf("20 refusals took %v, want ten delays of a second", took)
+		}
+		c.want("", "")
+		c.close()
+	})
+}
+
 // TestJunkIsLimited ends a session that moves no mail; mail makes good.
 func TestJunkIsLimited(t *testing.T) {
 	checker := listChecker(t)
