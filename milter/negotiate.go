@@ -4,17 +4,16 @@ import (
 	"fmt"
 
 	"github.com/d--j/go-milter"
-
-	"blockd/policy"
 )
 
 // actions returns the changes that this filter may make to messages.
 func (s *Server) actions() milter.OptAction {
 	var a milter.OptAction
-	if s.checker.Uses(policy.TagOnMatch) {
+	needs := s.checker.Needs()
+	if needs.Marks {
 		a |= milter.OptAddHeader
 	}
-	if s.checker.Uses(policy.QuarantineOnMatch) {
+	if needs.Quarantines {
 		a |= milter.OptQuarantine
 	}
 	if s.settings.Results != "" {
@@ -31,7 +30,7 @@ func (s *Server) protocol() milter.OptProtocol {
 	if s.settings.ClientRejectAt != "connect" {
 		p |= milter.OptNoConnReply
 	}
-	if s.checker.ReadsHeaders() || s.settings.Results != "" {
+	if s.checker.Needs().Header || s.settings.Results != "" {
 		return p | milter.OptNoHeaderReply
 	}
 	return p | milter.OptNoHeaders | milter.OptNoEOH
@@ -57,7 +56,7 @@ func (s *Server) negotiate(theirs, _ uint32, offered, wanted milter.OptAction, c
 	if theirs < oldest {
 		return 0, 0, 0, 0, fmt.Errorf("a mail server that speaks version %d of the milter protocol", theirs)
 	}
-	if s.checker.NeedsMessages() {
+	if s.checker.Needs().Message {
 		leave = forMessages(leave)
 	}
 	return min(theirs, version), wanted & offered, leave & canLeave, milter.DataSize64K, nil

@@ -104,15 +104,15 @@ func (s *session) MailFrom(argument, parameters string, m milter.Modifier) (*mil
 	s.reset()
 	s.macros = m
 	if s.tx.Client.Trusted {
-		return s.pass()
+		return s.pass(policy.Decision{})
 	}
 	first, second := reversePaths(argument, m.Get(milter.MacroMailAddr))
 	s.tx.Client.Authenticated = m.Get(milter.MacroAuthAuthen) != ""
 	d := s.tx.Mail(policy.Mail{Sender: first, Other: second, Written: strings.Trim(argument, "<>"), UTF8: asksUTF8(parameters)})
 	if d.Passed {
-		return s.pass()
+		return s.pass(d)
 	}
-	s.message = message{open: true, sender: argument, wantsEnd: s.tx.WantsCompleted()}
+	s.message = message{open: true, sender: argument, wantsEnd: d.WantsCompleted}
 	if s.settings.RejectAt == "mail" {
 		if r := s.refuseSender(); r != nil {
 			return r, nil
@@ -123,10 +123,11 @@ func (s *session) MailFrom(argument, parameters string, m milter.Modifier) (*mil
 }
 
 // pass accepts the message for all its recipients. It asks for the end of the message if the
-// transaction wantsEnd senders from complete messages; for most senders that is once a day.
-func (s *session) pass() (*milter.Response, error) {
+// decision wants that senders of complete messages are told; for most senders that is once a
+// day.
+func (s *session) pass(d policy.Decision) (*milter.Response, error) {
 	s.metrics.senders[mailPassed].Inc()
-	s.wantsEnd = s.tx.WantsCompleted()
+	s.wantsEnd = d.WantsCompleted
 	if s.wantsEnd || s.writesResults { // the filter needs the end of the message, or its header
 		return milter.RespContinue, nil
 	}

@@ -25,9 +25,6 @@ func narrowed(rules map[string]ListRule) bool {
 	return false
 }
 
-// ReadsHeaders reports whether there is a list that is asked about addresses in headers.
-func (c *Checker) ReadsHeaders() bool { return c.sources.Header() }
-
 // asked takes out of matches those of lists that are not asked about s.
 func (c *Checker) asked(matches []index.Match, table []index.ListInfo, s source) []index.Match {
 	if s == envelopeSource && !c.narrow {

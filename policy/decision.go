@@ -32,9 +32,10 @@ type Decision struct {
 	Shadow  bool          // accepted, but a shadow list would have refused
 	Folded  bool          // the door writes no line of the log: another stands for it (package repeat)
 
-	Passed        bool // at MAIL: the message is accepted for every recipient there is
-	AwaitsMessage bool // the answer comes at the end of the message
-	Unreadable    bool // the sender is no address, and nothing about its client has decided
+	Passed         bool // at MAIL: the message is accepted for every recipient there is
+	WantsCompleted bool // at MAIL, where the door PassesAtMail: Completed is of use
+	AwaitsMessage  bool // the answer comes at the end of the message
+	Unreadable     bool // the sender is no address, and nothing about its client has decided
 
 	Verdict *Verdict // that it was made of, as the recipient's policy has it; nil: no list has a part in it
 
@@ -44,9 +45,6 @@ type Decision struct {
 
 // Refuses reports whether it is a refusal, permanent or temporary.
 func (d Decision) Refuses() bool { return d.Outcome == Refuse || d.Outcome == Defer }
-
-// Unchecked reports whether a fault of ours, such as an unreadable store, is behind d.
-func (d Decision) Unchecked() bool { return d.Verdict != nil && d.Verdict.Internal() }
 
 // Because names the list that has decided, and the reference, for a mail server that puts
 // a subject of its own in front.

@@ -7,7 +7,7 @@ import (
 )
 
 // Messages are asked for where an entry may need one, by the lists that serve now.
-func TestNeedsMessages(t *testing.T) {
+func TestNeedsOfMessages(t *testing.T) {
 	p := newPost(t)
 	auth := policy.Auth{Resolver: p.resolver}
 	plain, author := []list{block("bad", "x.example"), allow("exempt", "x.example")}, []list{block("bad", "x.example"), allow("exempt", "welcomelist_auth *@x.example")}
@@ -25,7 +25,7 @@ func TestNeedsMessages(t *testing.T) {
 		{"nobody to ask", author, policy.DKIMProof, policy.Auth{}, false},
 	} {
 		c, _ := checker(t, build(t, tt.lists...), requiring(tt.require, tt.auth))
-		if got := c.NeedsMessages(); got != tt.want {
+		if got := c.Needs().Message; got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}

@@ -120,32 +120,6 @@ func (c *Checker) learn(e *Evidence, p Proof, s msgauth.State) {
 	c.proofs.WithLabelValues(p.String(), s.String()).Inc()
 }
 
-// authorFormat is the one list format in which an entry can ask for its author's
-// proof (allow-if-auth): whether a list has such entries is not kept in an index.
-const authorFormat = "spamassassin"
-
-// NeedsMessages reports whether there is an allow entry whose proof can stand in a
-// message: a list requires dkim, or the serving generation has a list that may hold
-// allow-if-auth entries. Without one no message decides about a sender. A list of that format
-// without such an entry costs clear senders nothing: a milter accepts them at MAIL, and
-// no message of theirs is sent.
-func (c *Checker) NeedsMessages() bool {
-	if c.resolver == nil {
-		return false
-	}
-	for _, rule := range c.rules {
-		if rule.Require&DKIMProof != 0 {
-			return true
-		}
-	}
-	for _, list := range c.live().Lists() {
-		if list.Summary.Format == authorFormat {
-			return true
-		}
-	}
-	return false
-}
-
 // awaits reports whether v, the verdict of an envelope or of a header field, is
 // blocked for a recipient, and the message could change that. An exempt recipient
 // has the message in any case.

@@ -28,16 +28,6 @@ const (
 	TagOnMatch        OnMatch = "tag"        // passed on, marked in its header
 )
 
-// Uses reports whether there is a list whose entries lead to o.
-func (c *Checker) Uses(o OnMatch) bool {
-	for _, rule := range c.rules {
-		if rule.OnMatch == o {
-			return true
-		}
-	}
-	return false
-}
-
 func (o OnMatch) outcome() Outcome {
 	switch o {
 	case TempfailOnMatch:

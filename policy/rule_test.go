@@ -50,8 +50,8 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 			if d := c.RecipientAt(mailer, askSender(c, "x@bad.example"), "abuse@here.example"); d.Outcome != policy.Accept || !d.Exempt || d.Tarpit != 0 {
 				t.Errorf("exempt: %+v", d)
 			}
-			if got, want := c.Uses(policy.TagOnMatch), tt.rule.OnMatch == policy.TagOnMatch; got != want {
-				t.Errorf("Uses = %v, want %v", got, want)
+			if got, want := c.Needs().Marks, tt.rule.OnMatch == policy.TagOnMatch; got != want {
+				t.Errorf("Needs().Marks = %v, want %v", got, want)
 			}
 			// Every other door, and nowhere else.
 			want := tt.want

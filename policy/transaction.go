@@ -100,11 +100,20 @@ func (t *Transaction) Mail(m Mail) Decision {
 	switch {
 	case t.door.SendersOnly:
 		return t.whole()
-	case t.door.PassesAtMail && !t.reads && passes(t.verdicts):
-		c.recordPassed(t.door, "", t.verdicts)
-		return Decision{Passed: true}
+	case t.door.PassesAtMail:
+		return t.passed()
 	}
 	return Decision{}
+}
+
+// passed says whether a message is accepted for every recipient, and whether its end is of
+// use.
+func (t *Transaction) passed() Decision {
+	d := Decision{Passed: !t.reads && passes(t.verdicts), WantsCompleted: t.checker.wantsCompleted(t.verdicts...)}
+	if d.Passed {
+		t.checker.recordPassed(t.door, "", t.verdicts)
+	}
+	return d
 }
 
 // look adds the verdict about one spelling of the sender.
@@ -260,9 +269,6 @@ func (t *Transaction) Completed() {
 		t.checker.completed(t.verdicts...)
 	}
 }
-
-// WantsCompleted reports whether Completed is of use.
-func (t *Transaction) WantsCompleted() bool { return t.checker.wantsCompleted(t.verdicts...) }
 
 // Tag is what the message is marked with, so far.
 func (t *Transaction) Tag() reply.Tag {

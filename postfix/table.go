@@ -53,7 +53,7 @@ func (t *table) lookup(name, key string) (result string, found, failed bool) {
 	}
 	d := t.tx.Mail(m)
 	t.metrics.answers[d.Outcome].Inc()
-	switch failed = d.Outcome == policy.Defer && d.Unchecked(); {
+	switch failed = d.Outcome == policy.Defer && d.Verdict.Internal(); {
 	case failed:
 		result = d.Reply.Words
 	case d.Outcome != policy.Accept:

@@ -228,7 +228,7 @@ func (r *replay) take(d *history.Record) {
 		r.recent++
 	}
 	by := decide(r.list, d, d.Recipient)
-	if by.Unchecked() {
+	if by.Verdict != nil && by.Verdict.Internal() {
 		r.counts.Unchecked++
 		return
 	}
@@ -245,7 +245,7 @@ func (r *replay) take(d *history.Record) {
 	switch now := decide(r.now, d, d.Recipient); {
 	case now.Verdict == nil:
 		r.stop(d, by)
-	case now.Unchecked():
+	case now.Verdict.Internal():
 		r.counts.Unchecked++
 	case now.Verdict.Frees(), d.Verdict == string(policy.Allowed) && allows(now.Verdict):
 		r.counts.Allowed++

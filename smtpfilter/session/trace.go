@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"blockd/policy"
 	"blockd/reply"
 	"blockd/smtpfilter/parse"
 	"blockd/smtpfilter/upstream"
@@ -22,7 +21,7 @@ func (s *session) traces() bool {
 
 // traceRoom returns the octets of upstream's SIZE that our own header fields may need.
 func (s *session) traceRoom() int64 {
-	if s.traces() || s.checker.Uses(policy.TagOnMatch) {
+	if s.traces() || s.checker.Needs().Marks {
 		return maxField
 	}
 	return 0

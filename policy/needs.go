@@ -1,0 +1,43 @@
+package policy
+
+// Needs is what lists want of a door, which has to agree on it with a mail server before any
+// mail comes.
+type Needs struct {
+	Marks       bool // a list marks messages
+	Quarantines bool // a list sets messages aside
+	Header      bool // a list is asked about addresses of the header
+
+	// Message: there is an allow entry whose proof can stand in a message. A list requires
+	// dkim, or the serving generation has a list that may hold allow-if-auth entries.
+	// Without one no message decides about a sender. A list of that format without such an
+	// entry costs clear senders nothing: a milter accepts them at MAIL, and no message of
+	// theirs is sent.
+	Message bool
+}
+
+// Needs returns what the lists want now.
+func (c *Checker) Needs() Needs {
+	n := Needs{Header: c.sources.Header()}
+	requires := false
+	for _, rule := range c.rules {
+		n.Marks = n.Marks || rule.OnMatch == TagOnMatch
+		n.Quarantines = n.Quarantines || rule.OnMatch == QuarantineOnMatch
+		requires = requires || rule.Require&DKIMProof != 0
+	}
+	n.Message = c.resolver != nil && (requires || c.hasAuthorEntries())
+	return n
+}
+
+// authorFormat is the one list format in which an entry can ask for its author's
+// proof (allow-if-auth): whether a list has such entries is not kept in an index.
+const authorFormat = "spamassassin"
+
+// hasAuthorEntries reports whether the serving generation may have allow-if-auth entries.
+func (c *Checker) hasAuthorEntries() bool {
+	for _, list := range c.live().Lists() {
+		if list.Summary.Format == authorFormat {
+			return true
+		}
+	}
+	return false
+}
