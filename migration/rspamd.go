@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,10 +61,6 @@ func readRspamd(ctx context.Context, multimap string, o Options, rspamadm runner
 	return rs.Result, rs.build(ctx, rs.sites, o)
 }
 
-// prefixed is an include as an object of its own. A brace too many in the included file ends
-// rspamadm 3.4 with a segmentation fault, and what else it may do is not known.
-var prefixed = regexp.MustCompile(`(?i)\.include[a-z_]*\s*\([^)]*prefix`)
-
 // ask has rspamadm say what the file comes to, with the files that it includes.
 //
 // rspamadm runs the Lua code and the templates that a whole configuration names. The file may
@@ -77,15 +72,20 @@ func (rs *rspamd) ask(ctx context.Context, file string, rspamadm runner) (rules 
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	if i := slices.IndexFunc(rs.lines, prefixed.MatchString); i >= 0 {
-		return nil, fmt.Errorf("%s:%d: an .include with the parameter prefix is not read: put the rules into the file itself", file, i+1)
+	if err := rs.seeIncludes(file); err != nil {
+		return nil, err
 	}
 	const section = "multimap {\n.include(glob=false) \"$BLOCKD_IMPORT\"\n}\n"
 	if err := os.WriteFile(filepath.Join(dir, "rspamd.conf"), []byte(section), 0o600); err != nil {
 		return nil, err
 	}
-	out, _, err := rspamadm(ctx, dir, "--var=BLOCKD_IMPORT="+file, "--var=LOCAL_CONFDIR="+rs.home, "--var=CONFDIR="+rs.home,
-		"configdump", "--skip-template", "--compact", "--json", "--config=rspamd.conf", "multimap")
+	args := []string{"--var=BLOCKD_IMPORT=" + file}
+	for _, v := range rs.variablesIn(rs.home) {
+		if v[0] != "CURDIR" {
+			args = append(args, "--var="+v[0]+"="+v[1])
+		}
+	}
+	out, _, err := rspamadm(ctx, dir, append(args, "configdump", "--skip-template", "--compact", "--json", "--config=rspamd.conf", "multimap")...)
 	if err != nil {
 		return nil, err
 	}

@@ -100,12 +100,14 @@ func TestHostileConfigurations(t *testing.T) {
 		"a = \"{= os.execute('touch @/executed') =}\";\n",
 		".include \"http://127.0.0.1:1/\"\n",
 		".include(prefix=true,key=\"k\",target=\"object\") \"@/two\"\n",
+		".include \"@/one\"\n",
 	} {
 		testkit.Peer(t, rspamadm.name)
 		dir := t.TempDir()
 		put := func(name, text string) string {
 			return testkit.Write(t, filepath.Join(dir, name), strings.ReplaceAll(text, "@", dir))
 		}
+		put("one", ".include(prefix=true,key=\"k\",target=\"object\") \"@/two\"\n")
 		put("two", "}\n}\nlua = \"@/evil.lua\";\n")
 		put("evil.lua", "os.execute('touch @/executed')\n")
 		_, err := Rspamd(t.Context(), put("multimap.conf", rules), Options{})
@@ -152,5 +154,71 @@ func TestConfigurationsInFoldersOfAnyName(t *testing.T) {
 		if err != nil || len(r.Lists) != 1 || r.Lists[0].Entries != 1 {
 			t.Errorf("%s: %v, %+v", tt.tool, err, r)
 		}
+	}
+}
+
+// rspamadm is asked only if all files that it would include are known and hold plain includes.
+func TestIncludesOfRspamd(t *testing.T) {
+	const bad = ".include(prefix=true,key=k) \"x\"\n"
+	asIs := map[string]string{"bad": "\n" + bad, "to-bad": ".include \"$CURDIR/bad\"\n", "sub/to-bad": ".include \"$CURDIR/../bad\"\n", "sub/bad.conf": bad,
+		"loop": ".include \"$CURDIR/multimap.conf\"\n", "good": "A { type = from; }\n"}
+	tests := []struct{ name, text, at string }{
+		{"none", "A { type = from; }\n", ""},
+		{"a plain one", ".include \"$CURDIR/good\"\n", ""},
+		{"without quotes", ".include $CURDIR/good\n.include /nowhere/good;\n", ""},
+		{"as rspamd is delivered", ".include(try=true,priority=5) \"${DBDIR}/dynamic/multimap.conf\"\n.include(try=true,priority=1,duplicate=merge) \"$LOCAL_CONFDIR/local.d/multimap.conf\"\n", ""},
+		{"that includes itself", ".include \"$CURDIR/loop\"\n.include \"$CURDIR/multimap.conf\"\n", ""},
+		{"missing", ".include(try=true) \"$CURDIR/none\"\n", ""},
+		{"with a prefix", bad, "multimap.conf:1"},
+		{"with parameters over lines", "\n.include # (\n(try=true,\nprefix=true) \"x\"\n", "multimap.conf:2"},
+		{"with an escaped parameter", ".include(\"\\u0070refix\"=true) \"x\"\n", "multimap.conf:1"},
+		{"with an include for a parameter", ".include(.include \"$CURDIR/good\") \"x\"\n", "multimap.conf:1"},
+		{"behind a vertical tab", ".include\v\"$CURDIR/to-bad\"\n", "multimap.conf:1"},
+		{"behind a comment", ".include /* \"$CURDIR/good\" */ \"$CURDIR/bad\"\n", "multimap.conf:1"},
+		{"behind a line of comment", ".include # \"$CURDIR/good\"\n \"$CURDIR/bad\"\n", "bad:2"},
+		{"in braces", ".include { $CURDIR/bad }\n", "multimap.conf:1"},
+		{"of another variable", ".include \"$HOSTNAME\"\n", "multimap.conf:1"},
+		{"one level down", ".include \"$CURDIR/bad\"\n", "bad:2"},
+		{"two levels down", ".include \"${CONFDIR}/to-bad\"\n", "bad:2"},
+		{"from another folder", ".try_include \"$LOCAL_CONFDIR/sub/to-bad\"\n", "bad:2"},
+		{"by a pattern", ".include(glob=true) \"$CURDIR/s?b/*.conf\"\n", "bad.conf:1"},
+		{"by a class of octets", ".include(glob=true) \"$CURDIR/[!a]ad\"\n", "multimap.conf:1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, asked := t.TempDir(), false
+			for name, text := range asIs {
+				testkit.Write(t, filepath.Join(dir, name), text)
+			}
+			path := testkit.Write(t, filepath.Join(dir, "multimap.conf"), tt.text)
+			_, err := readRspamd(t.Context(), path, Options{}, func(context.Context, string, ...string) (string, []string, error) {
+				asked = true
+				return "{}", nil, nil
+			})
+			if tt.at == "" && (err != nil || !asked) {
+				t.Errorf("error = %v, want none", err)
+			}
+			if tt.at != "" && (err == nil || asked || !strings.Contains(err.Error(), "/"+tt.at+": only a plain .include is read")) {
+				t.Errorf("error = %v, rspamadm asked: %t; want a refusal of %s", err, asked, tt.at)
+			}
+		})
+	}
+}
+
+// Includes that go on without end, or are many, are bounded.
+func TestIncludesAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 3 {
+		testkit.Write(t, filepath.Join(dir, fmt.Sprintf("%d.conf", i)), "#"+strings.Repeat("x", maxConfig/2)+"\n")
+	}
+	path := testkit.Write(t, filepath.Join(dir, "multimap.conf"), ".include(glob=true) \"$CURDIR/*.conf\"\n")
+	if _, err := Rspamd(t.Context(), path, Options{}); !errors.Is(err, ErrTooBig) {
+		t.Errorf("error = %v, want %v", err, ErrTooBig)
+	}
+	for i := range maxFiles {
+		testkit.Write(t, filepath.Join(dir, fmt.Sprintf("%d.conf", i)), "\n")
+	}
+	if _, err := Rspamd(t.Context(), path, Options{}); !errors.Is(err, ErrTooBig) {
+		t.Errorf("error = %v, want %v", err, ErrTooBig)
 	}
 }
