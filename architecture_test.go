@@ -48,9 +48,10 @@ var layers = map[string][]string{
 	"index/internal/build":   {"addr", "bloom", "index/internal/format", "index/internal/memory", "index/internal/segment", "lists"},
 	"index":                  {"addr", "bloom", "index/internal/build", "index/internal/format", "index/internal/memory", "index/internal/segment", "internal/durable", "lists", "pattern"},
 
-	"live": {"addr", "index", "internal/durable", "lists"},
+	"live":    {"addr", "index", "internal/durable", "lists"},
+	"verdict": {"addr", "index", "lists", "msgauth"},
 
-	"policy": {"addr", "header", "history", "index", "lists", "live", "msgauth", "repeat", "reply"},
+	"policy": {"addr", "header", "history", "index", "lists", "live", "msgauth", "repeat", "reply", "verdict"},
 	"reload": {"addr", "history", "index", "internal/durable", "lists"},
 
 	"internal/export": {"addr", "index", "internal/term", "lists", "policy"},
@@ -60,20 +61,20 @@ var layers = map[string][]string{
 	"smtpfilter/wire":     {},
 	"smtpfilter/parse":    {"addr"},
 	"smtpfilter/upstream": {"smtpfilter/wire"},
-	"smtpfilter/session":  {"addr", "header", "index", "lists", "mailbox", "msgauth", "policy", "reply", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire", "spool"},
+	"smtpfilter/session":  {"addr", "header", "index", "lists", "mailbox", "msgauth", "policy", "reply", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire", "spool", "verdict"},
 	"smtpfilter/server":   {"listener", "smtpfilter/session", "smtpfilter/upstream"},
 
 	"postfix": {"addr", "listener", "lists", "policy", "reply"},
 
 	"httpapi/fastpath": {},
-	"httpapi":          {"addr", "history", "httpapi/fastpath", "index", "internal/durable", "listener", "lists", "live", "policy", "reload"},
+	"httpapi":          {"addr", "history", "httpapi/fastpath", "index", "internal/durable", "listener", "lists", "live", "policy", "reload", "verdict"},
 
 	"internal/config": {"access", "addr", "certificate", "history", "httpapi", "index", "internal/spelling", "internal/term", "lists", "live", "machine", "policy",
-		"postfix", "reload", "remote", "reply", "smtpfilter/upstream"},
+		"postfix", "reload", "remote", "reply", "smtpfilter/upstream", "verdict"},
 	"internal/daemon": {"addr", "certificate", "history", "httpapi", "internal/config", "lists", "live", "mailbox", "milter", "msgauth", "policy",
 		"postfix", "reload", "remote", "repeat", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
-	"internal/doctor":  {"access", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "policy", "smtpfilter/upstream"},
+	"internal/doctor":  {"access", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "smtpfilter/upstream", "verdict"},
 }
 
 func TestImportsPointDown(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"blockd/live"
-	"blockd/policy"
+	"blockd/verdict"
 )
 
 func TestEntityTag(t *testing.T) {
@@ -57,7 +57,7 @@ func TestEntityTagFollowsLiveEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := f.ask("GET", target, "", f.read, "If-None-Match: "+tag)
-	if a := decoded[answer](t, w, http.StatusOK, asJSON); a.Verdict != policy.Blocked {
+	if a := decoded[answer](t, w, http.StatusOK, asJSON); a.Verdict != verdict.Blocked {
 		t.Errorf("with a live entry: %s", a.Verdict)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 const checkPath = "/v1/check"
@@ -25,7 +26,7 @@ const (
 // answer is an answer of policy, with its explanation if asked for. workspace writes
 // the same fields in the same order without it.
 type answer struct {
-	policy.Answer
+	verdict.Answer
 	Explain *policy.Explanation `json:"explain,omitempty" doc:"with explain=1"`
 }
 

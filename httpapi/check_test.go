@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/policy"
+	"blockd/verdict"
 )
 
 func TestCheck(t *testing.T) {
@@ -16,24 +16,24 @@ func TestCheck(t *testing.T) {
 	tests := []struct {
 		name, query   string
 		input, sender string
-		want          policy.Kind
+		want          verdict.Kind
 	}{
-		{"listed domain", "sender=a@bad.example", "a@bad.example", "a@bad.example", policy.Blocked},
-		{"not listed is 200 and clear", "sender=a@ok.example", "a@ok.example", "a@ok.example", policy.Clear},
-		{"exception", "sender=good@bad.example", "good@bad.example", "good@bad.example", policy.Allowed},
-		{"text that is no sender", "sender=a%20b", "a b", "", policy.Unknown},
-		{"text that is no sender, and a listed domain", "sender=a%20b@bad.example", "a b@bad.example", "", policy.Blocked},
-		{"text that is no sender, and a clear domain", "sender=a%20b@ok.example", "a b@ok.example", "", policy.Unknown},
-		{"at sign behind a listed domain", "sender=a@bad.example@", "a@bad.example@", "a@bad.example", policy.Blocked},
-		{"at sign behind an exception", "sender=good@bad.example@", "good@bad.example@", "good@bad.example", policy.Allowed},
-		{"percent for an at sign", "sender=a%25bad.example", "a%bad.example", "a@bad.example", policy.Blocked},
-		{"null sender", "sender=", "", "", policy.Clear},
-		{"null sender in brackets", "sender=%3C%3E", "<>", "", policy.Clear},
-		{"input as it came", "sender=%3CA@BAD.Example%3E", "<A@BAD.Example>", "a@bad.example", policy.Blocked},
-		{"plus is a plus", "sender=promo+x@shop.example", "promo+x@shop.example", "promo+x@shop.example", policy.Blocked},
-		{"and so is %2B", "sender=promo%2Bx%40shop.example", "promo+x@shop.example", "promo+x@shop.example", policy.Blocked},
-		{"other parameters are nobody's business", "x=1&sender=a@bad.example&y", "a@bad.example", "a@bad.example", policy.Blocked},
-		{"U-label", "sender=" + url.QueryEscape("a@bücher.bad.example"), "a@bücher.bad.example", "a@xn--bcher-kva.bad.example", policy.Blocked},
+		{"listed domain", "sender=a@bad.example", "a@bad.example", "a@bad.example", verdict.Blocked},
+		{"not listed is 200 and clear", "sender=a@ok.example", "a@ok.example", "a@ok.example", verdict.Clear},
+		{"exception", "sender=good@bad.example", "good@bad.example", "good@bad.example", verdict.Allowed},
+		{"text that is no sender", "sender=a%20b", "a b", "", verdict.Unknown},
+		{"text that is no sender, and a listed domain", "sender=a%20b@bad.example", "a b@bad.example", "", verdict.Blocked},
+		{"text that is no sender, and a clear domain", "sender=a%20b@ok.example", "a b@ok.example", "", verdict.Unknown},
+		{"at sign behind a listed domain", "sender=a@bad.example@", "a@bad.example@", "a@bad.example", verdict.Blocked},
+		{"at sign behind an exception", "sender=good@bad.example@", "good@bad.example@", "good@bad.example", verdict.Allowed},
+		{"percent for an at sign", "sender=a%25bad.example", "a%bad.example", "a@bad.example", verdict.Blocked},
+		{"null sender", "sender=", "", "", verdict.Clear},
+		{"null sender in brackets", "sender=%3C%3E", "<>", "", verdict.Clear},
+		{"input as it came", "sender=%3CA@BAD.Example%3E", "<A@BAD.Example>", "a@bad.example", verdict.Blocked},
+		{"plus is a plus", "sender=promo+x@shop.example", "promo+x@shop.example", "promo+x@shop.example", verdict.Blocked},
+		{"and so is %2B", "sender=promo%2Bx%40shop.example", "promo+x@shop.example", "promo+x@shop.example", verdict.Blocked},
+		{"other parameters are nobody's business", "x=1&sender=a@bad.example&y", "a@bad.example", "a@bad.example", verdict.Blocked},
+		{"U-label", "sender=" + url.QueryEscape("a@bücher.bad.example"), "a@bücher.bad.example", "a@xn--bcher-kva.bad.example", verdict.Blocked},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestCheck(t *testing.T) {
 			if a.Input != tt.input || a.Sender != tt.sender || a.Verdict != tt.want || a.Generation != f.live.Generation() || a.Explain != nil {
 				t.Errorf("answer %+v", a)
 			}
-			if (len(a.Matches) > 0) != (tt.want == policy.Blocked || tt.want == policy.Allowed) || a.Matches == nil {
+			if (len(a.Matches) > 0) != (tt.want == verdict.Blocked || tt.want == verdict.Allowed) || a.Matches == nil {
 				t.Errorf("matches %+v", a.Matches)
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"blockd/live"
 	"blockd/policy"
 	"blockd/reload"
+	"blockd/verdict"
 )
 
 // entryFixture is a Server with live entries and a token of each scope.
@@ -68,7 +69,7 @@ func (f *entryFixture) post(body string) (status int, results []ChangeResult, te
 
 func (f *entryFixture) verdict(t *testing.T, sender string) string {
 	t.Helper()
-	a := decoded[policy.Answer](t, f.ask("GET", "/v1/check?sender="+sender, "", f.read), http.StatusOK, asJSON)
+	a := decoded[verdict.Answer](t, f.ask("GET", "/v1/check?sender="+sender, "", f.read), http.StatusOK, asJSON)
 	text := string(a.Verdict)
 	for _, m := range a.Matches {
 		text += " " + m.List
@@ -137,7 +138,7 @@ func TestALiveEntryAmongLists(t *testing.T) {
 	}
 	w := f.ask("POST", "/v1/check", `{"senders":["x@bad.example","y@other.example"]}`, f.read, "Content-Type: application/json")
 	batch := decoded[results](t, w, http.StatusOK, asJSON).Results
-	if len(batch) != 2 || batch[0].Verdict != policy.Blocked || batch[0].Matches[0].List != live.ListName || batch[1].Verdict != policy.Clear {
+	if len(batch) != 2 || batch[0].Verdict != verdict.Blocked || batch[0].Matches[0].List != live.ListName || batch[1].Verdict != verdict.Clear {
 		t.Errorf("batch %+v", batch)
 	}
 }

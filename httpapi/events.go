@@ -12,7 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"blockd/history"
-	"blockd/policy"
+	"blockd/verdict"
 )
 
 // The bounds of the live stream. A person reads some lines a second. A browser that gets
@@ -55,7 +55,7 @@ func NewEvents() *Events { return &Events{watchers: map[chan []byte]struct{}{}} 
 func (e *Events) Add(r history.Record) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.count(r.Time, policy.Kind(r.Verdict))
+	e.count(r.Time, verdict.Kind(r.Verdict))
 	if len(e.watchers) == 0 || !e.admits(r.Time, r.Ref != "") {
 		return
 	}
@@ -70,18 +70,18 @@ func (e *Events) Add(r history.Record) {
 	}
 }
 
-func (e *Events) count(now time.Time, verdict policy.Kind) {
+func (e *Events) count(now time.Time, kind verdict.Kind) {
 	at := now.Unix() / 60
 	m := &e.minutes[at%trafficSpan]
 	if m.At != at*60 {
 		*m = TrafficMinute{At: at * 60}
 	}
-	switch verdict {
-	case policy.Blocked:
+	switch kind {
+	case verdict.Blocked:
 		m.Blocked++
-	case policy.Allowed:
+	case verdict.Allowed:
 		m.Allowed++
-	case policy.Clear:
+	case verdict.Clear:
 		m.Clear++
 	default:
 		m.Unknown++

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"blockd/internal/testkit"
-	"blockd/policy"
+	"blockd/verdict"
 )
 
 func TestStream(t *testing.T) {
@@ -55,7 +55,7 @@ func TestStream(t *testing.T) {
 func streamed(t *testing.T, line string) string {
 	t.Helper()
 	var a struct {
-		policy.Answer
+		verdict.Answer
 		lineError
 	}
 	if err := json.Unmarshal([]byte(line), &a); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // maxKept bounds the memory of a workspace that is kept for the next request.
@@ -80,7 +81,7 @@ func (w *workspace) appendAnswer(dst []byte, q policy.Question) []byte {
 	return v.AppendJSON(dst, q.Text)
 }
 
-func (w *workspace) appendExplained(dst []byte, v *policy.Verdict, input string) []byte {
+func (w *workspace) appendExplained(dst []byte, v *verdict.Verdict, input string) []byte {
 	e := w.batch.Explain(v)
 	var b bytes.Buffer
 	encoder(&b).Encode(answer{v.Answer(input), &e}) // strings, numbers and a Buffer: it cannot fail

@@ -9,14 +9,14 @@ import (
 	"blockd/internal/sealed"
 	"blockd/internal/testkit"
 	"blockd/milter"
-	"blockd/policy"
 	"blockd/spool"
+	"blockd/verdict"
 )
 
 // A message that is broken off leaves nothing behind.
 func TestAbortedMessagesLeaveNothing(t *testing.T) {
 	copies := spool.New(spool.Settings{Dir: t.TempDir(), Memory: 256 << 10, PerCopy: 64 << 10})
-	d, p := proving(t, policy.DKIMProof, setup{settings: milter.Settings{Copies: copies}})
+	d, p := proving(t, verdict.DKIMProof, setup{settings: milter.Settings{Copies: copies}})
 	text := p.Sign(t, sealed.Letter("a@x.example"), "x.example", sealed.Ed25519, nil)
 	d.at(other, "a@x.example", text)
 	goroutines, files := runtime.NumGoroutine(), testkit.OpenFiles(t)
@@ -59,7 +59,7 @@ func TestAbortedMessagesLeaveNothing(t *testing.T) {
 // A full disk refuses nobody's mail for good: the copy's failure is our own fault.
 func TestCopyThatCannotBeKept(t *testing.T) {
 	copies := spool.New(spool.Settings{Dir: t.TempDir() + "/gone", PerCopy: 1})
-	d, p := proving(t, policy.DKIMProof, setup{settings: milter.Settings{Copies: copies}})
+	d, p := proving(t, verdict.DKIMProof, setup{settings: milter.Settings{Copies: copies}})
 	text := p.Sign(t, sealed.Letter("a@x.example"), "x.example", sealed.Ed25519, nil)
 	if rcpt, end := d.at(other, "a@x.example", text); rcpt != "c" || !strings.HasPrefix(end, "451 4.3.0 ") {
 		t.Errorf("RCPT %q, end %q, want 451", rcpt, end)

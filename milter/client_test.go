@@ -14,6 +14,7 @@ import (
 
 	"blockd/index"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // The library's own client sends a transaction of each kind, several in one session, over TCP
@@ -80,7 +81,7 @@ func TestLibraryClient(t *testing.T) {
 
 // A client may know only version 2 of the protocol.
 func TestClientOfVersionTwo(t *testing.T) {
-	match, err := policy.ParseSources([]string{"envelope", "from"})
+	match, err := verdict.ParseSources([]string{"envelope", "from"})
 	if err != nil {
 		t.Fatal(err)
 	}

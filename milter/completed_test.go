@@ -10,6 +10,7 @@ import (
 	"blockd/addr"
 	"blockd/milter"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // learning returns a door that reports complete messages. It wants the first of each sender.
@@ -83,7 +84,7 @@ func TestOnlyWholeMessagesCount(t *testing.T) {
 // TestWholeMessagesWhoseHeaderIsReadCount: if a list also checks the header, a message counts
 // if nothing in it is refused or marked.
 func TestWholeMessagesWhoseHeaderIsReadCount(t *testing.T) {
-	from, err := policy.ParseSources([]string{"envelope", "from"})
+	from, err := verdict.ParseSources([]string{"envelope", "from"})
 	if err != nil {
 		t.Fatal(err)
 	}

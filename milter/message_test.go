@@ -8,6 +8,7 @@ import (
 
 	"blockd/milter"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 const apart = "452 4.5.3 Send this recipient in a transaction of its own"
@@ -110,7 +111,7 @@ func TestHeaderIsAskedForByLists(t *testing.T) {
 		"envelope and header": {[]string{"envelope", "reply-to"}, 1 << 7},
 	} {
 		t.Run(name, func(t *testing.T) {
-			match, err := policy.ParseSources(tt.match)
+			match, err := verdict.ParseSources(tt.match)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +129,7 @@ func TestHeaderIsAskedForByLists(t *testing.T) {
 // answer.
 func TestHeaders(t *testing.T) {
 	rule := func(words ...string) policy.ListRule {
-		match, err := policy.ParseSources(words)
+		match, err := verdict.ParseSources(words)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +264,7 @@ func addresses(n int) string {
 
 // One generation answers for a whole transaction, whatever is swapped meanwhile.
 func TestOneGenerationForATransaction(t *testing.T) {
-	match, _ := policy.ParseSources([]string{"envelope", "from"})
+	match, _ := verdict.ParseSources([]string{"envelope", "from"})
 	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, rules: map[string]policy.ListRule{"bad": {Match: match}}})
 	m := d.greet("192.0.2.1")
 	listed, empty := build(t, map[string]string{"bad": "bad.example\n"}), build(t, map[string]string{"bad": "other.example\n"})

@@ -14,12 +14,13 @@ import (
 	"blockd/milter"
 	"blockd/msgauth"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 const ours, other = "192.0.2.7", "198.51.100.7" // clients for which SPF of x.example passes, and fails
 
 // proving returns a door whose list "allow" needs proof, and a DNS server that has it.
-func proving(t testing.TB, require policy.Proof, s setup) (*door, *sealed.Post) {
+func proving(t testing.TB, require verdict.Proof, s setup) (*door, *sealed.Post) {
 	t.Helper()
 	p := sealed.NewPost(t, nameserver.Zone{"TXT silent.x.example": {"!SERVFAIL"}})
 	r, err := msgauth.NewResolver(msgauth.Settings{Server: p.Address})
@@ -104,7 +105,7 @@ func (d *door) at(client, sender, text string) (rcpt, end string) {
 
 func TestProofBeforeTheMessage(t *testing.T) {
 	const form = `^550 5\.7\.1 <[^>]*>: Sender address rejected: listed in bad \(ref \w{10}\)$`
-	d, p := proving(t, policy.SPFProof|policy.AuthProof, setup{})
+	d, p := proving(t, verdict.SPFProof|verdict.AuthProof, setup{})
 	for range 3 { // recipients
 		m := d.greet(ours)
 		m.mail("a@x.example", "a@x.example")
@@ -134,7 +135,7 @@ func TestProofBeforeTheMessage(t *testing.T) {
 }
 
 func TestProofInTheMessage(t *testing.T) {
-	d, p := proving(t, policy.SPFProof|policy.DKIMProof, setup{settings: milter.Settings{MaxCopy: 300 << 10}})
+	d, p := proving(t, verdict.SPFProof|verdict.DKIMProof, setup{settings: milter.Settings{MaxCopy: 300 << 10}})
 	plain := sealed.Letter("a@x.example")
 	folded := strings.Replace(plain, "Subject: hello\r\n", "Subject:  a\r\n\tfolded\r\n   one \r\nX-Empty:\r\nX-None:no blank\r\n", 1)
 	large := plain + strings.Repeat("A line of some length, as there are many.\r\n", 7000) // 290 KiB
@@ -200,7 +201,7 @@ func TestAllowIfAuth(t *testing.T) {
 // The first recipient decides which others may share its message.
 func TestRecipientsOfATentativeMessage(t *testing.T) {
 	const again = "452 4.5.3 "
-	d, p := proving(t, policy.DKIMProof, setup{policies: []policy.RecipientPolicy{
+	d, p := proving(t, verdict.DKIMProof, setup{policies: []policy.RecipientPolicy{
 		{Recipients: []string{"trap@here.example"}, Lists: []string{"bad"}}, {Recipients: []string{"vip@here.example"}},
 	}})
 	m := d.greet(other)
@@ -238,7 +239,7 @@ func TestRecipientsOfATentativeMessage(t *testing.T) {
 func TestTentativeMessageOfOtherActions(t *testing.T) {
 	lists := map[string]string{"bad": "x.example\n", "allow": "x.example\n"}
 	for action, want := range map[policy.OnMatch]string{policy.TagOnMatch: "a", policy.QuarantineOnMatch: "a", policy.TempfailOnMatch: "451 4.7.1 "} {
-		d, p := proving(t, policy.DKIMProof, setup{lists: lists, rules: map[string]policy.ListRule{"bad": {OnMatch: action}}})
+		d, p := proving(t, verdict.DKIMProof, setup{lists: lists, rules: map[string]policy.ListRule{"bad": {OnMatch: action}}})
 		for _, signed := range []bool{true, false} {
 			text, want, changed := sealed.Letter("a@x.example"), want, 1
 			if signed {
@@ -266,11 +267,11 @@ func TestTentativeMessageOfOtherActions(t *testing.T) {
 
 // Proof can also excuse a blocked address in the header.
 func TestProofForTheHeader(t *testing.T) {
-	match, err := policy.ParseSources([]string{"from"})
+	match, err := verdict.ParseSources([]string{"from"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, p := proving(t, policy.DKIMProof, setup{rules: map[string]policy.ListRule{"bad": {Match: match}, "allow": {Match: match}}})
+	d, p := proving(t, verdict.DKIMProof, setup{rules: map[string]policy.ListRule{"bad": {Match: match}, "allow": {Match: match}}})
 	signed := p.Sign(t, sealed.Letter("a@x.example"), "x.example", sealed.Ed25519, nil)
 	for text, want := range map[string]string{
 		signed: "a", sealed.Letter("a@x.example"): "554 5.7.1 <a@x.example>: From address rejected: listed in bad (ref ",
@@ -284,7 +285,7 @@ func TestProofForTheHeader(t *testing.T) {
 
 // Ordinary mail costs no query, and its body is not asked for.
 func TestOrdinaryMailAsksNothing(t *testing.T) {
-	d, p := proving(t, policy.SPFProof|policy.DKIMProof, setup{lists: map[string]string{
+	d, p := proving(t, verdict.SPFProof|verdict.DKIMProof, setup{lists: map[string]string{
 		"bad": "x.example\nbad.example\n", "allow": "x.example\nfriend.example\n"}})
 	m := d.greet(other)
 	for range 10 {
@@ -334,7 +335,7 @@ func TestListThatBeginsToNeedMessages(t *testing.T) {
 
 func TestDNSThatFails(t *testing.T) {
 	for tempfail, want := range map[bool]string{false: "550 5.7.1 ", true: "451 4.4.3 "} {
-		d, _ := proving(t, policy.SPFProof, setup{policy: policy.Settings{Auth: policy.Auth{Tempfail: tempfail}}})
+		d, _ := proving(t, verdict.SPFProof, setup{policy: policy.Settings{Auth: policy.Auth{Tempfail: tempfail}}})
 		if got, _ := d.at(ours, "a@silent.x.example", ""); !strings.HasPrefix(got, want) {
 			t.Errorf("tempfail %v: %q, want %q", tempfail, got, want)
 		}
@@ -342,7 +343,7 @@ func TestDNSThatFails(t *testing.T) {
 }
 
 func TestTooManyRecipientsAwait(t *testing.T) {
-	d, _ := proving(t, policy.DKIMProof, setup{})
+	d, _ := proving(t, verdict.DKIMProof, setup{})
 	m := d.greet(other)
 	m.mail("a@x.example", "a@x.example")
 	for i := range 1000 {
@@ -357,7 +358,7 @@ func TestTooManyRecipientsAwait(t *testing.T) {
 
 // If a mail server leaves out the header, its message proves nothing.
 func TestMessageWithoutHeaderProvesNothing(t *testing.T) {
-	d, _ := proving(t, policy.DKIMProof, setup{})
+	d, _ := proving(t, verdict.DKIMProof, setup{})
 	m := d.greet(other)
 	m.mail("a@x.example", "a@x.example")
 	m.rcpt("bob@here.example")
@@ -380,7 +381,7 @@ func TestMessageWithoutHeaderProvesNothing(t *testing.T) {
 // The goal is 5 ms of CPU for a message of 100 KB, without DNS. This measurement includes the
 // mail server's part.
 func BenchmarkProofInTheMessage(b *testing.B) {
-	d, p := proving(b, policy.DKIMProof, setup{})
+	d, p := proving(b, verdict.DKIMProof, setup{})
 	text := p.Sign(b, sealed.Letter("a@x.example")+strings.Repeat("A line of some length, as there are many.\r\n", 2400), "x.example", sealed.RSA, nil)
 	m := d.greet(other)
 	b.ReportAllocs()

@@ -7,13 +7,13 @@ import (
 
 	"blockd/internal/sealed"
 	"blockd/milter"
-	"blockd/policy"
+	"blockd/verdict"
 )
 
 // Fields that carry our name are removed from every message, from any sender, and however the
 // name is written. Other fields stay.
 func TestForgedResultsAreTakenOut(t *testing.T) {
-	d, p := proving(t, policy.DKIMProof, setup{settings: milter.Settings{Results: "mx.here.example"}})
+	d, p := proving(t, verdict.DKIMProof, setup{settings: milter.Settings{Results: "mx.here.example"}})
 	m := d.greet(other)
 	fields := strings.Join([]string{
 		"Authentication-Results: mx.here.example; dkim=pass header.d=paypal.com",
@@ -64,7 +64,7 @@ func TestForgedResultsAreTakenOut(t *testing.T) {
 const wantPlaces = "76431"
 
 func TestResultsAreWritten(t *testing.T) {
-	d, p := proving(t, policy.SPFProof|policy.DKIMProof, setup{settings: milter.Settings{Results: "mx.here.example"}})
+	d, p := proving(t, verdict.SPFProof|verdict.DKIMProof, setup{settings: milter.Settings{Results: "mx.here.example"}})
 	send := func(client, text string) (changes []string, end string) {
 		t.Helper()
 		m := d.greet(client)
@@ -93,7 +93,7 @@ func TestResultsAreWritten(t *testing.T) {
 }
 
 func TestTooManyForgedResults(t *testing.T) {
-	d, _ := proving(t, policy.DKIMProof, setup{settings: milter.Settings{Results: "mx.here.example"}})
+	d, _ := proving(t, verdict.DKIMProof, setup{settings: milter.Settings{Results: "mx.here.example"}})
 	m := d.greet(other)
 	m.mail("a@there.example", "a@there.example")
 	m.rcpt("bob@here.example")
@@ -104,7 +104,7 @@ func TestTooManyForgedResults(t *testing.T) {
 
 // A mail server that allows no change of headers gets neither.
 func TestResultsWhereHeadersCannotBeChanged(t *testing.T) {
-	d, _ := proving(t, policy.DKIMProof, setup{settings: milter.Settings{Results: "mx.here.example"}})
+	d, _ := proving(t, verdict.DKIMProof, setup{settings: milter.Settings{Results: "mx.here.example"}})
 	m := d.dial()
 	m.negotiate(6, offeredActions&^0x10, offeredProtocol)
 	m.connect(other)

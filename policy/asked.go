@@ -4,11 +4,12 @@ import (
 	"slices"
 
 	"blockd/index"
+	"blockd/verdict"
 )
 
 // sourcesOf is what all lists together are asked about.
-func sourcesOf(rules map[string]ListRule) Sources {
-	all := Sources(1 << envelopeSource)
+func sourcesOf(rules map[string]ListRule) verdict.Sources {
+	all := verdict.Sources(1 << verdict.EnvelopeSource)
 	for _, rule := range rules {
 		all |= rule.Match
 	}
@@ -18,7 +19,7 @@ func sourcesOf(rules map[string]ListRule) Sources {
 // narrowed reports whether some list is not asked about envelopes.
 func narrowed(rules map[string]ListRule) bool {
 	for _, rule := range rules {
-		if !rule.Match.has(envelopeSource) {
+		if !rule.Match.Has(verdict.EnvelopeSource) {
 			return true
 		}
 	}
@@ -26,30 +27,30 @@ func narrowed(rules map[string]ListRule) bool {
 }
 
 // asked takes out of matches those of lists that are not asked about s.
-func (c *Checker) asked(matches []index.Match, table []index.ListInfo, s source) []index.Match {
-	if s == envelopeSource && !c.narrow {
+func (c *Checker) asked(matches []index.Match, table []index.ListInfo, s verdict.Source) []index.Match {
+	if s == verdict.EnvelopeSource && !c.narrow {
 		return matches
 	}
 	return asked(c.rules, matches, table, s)
 }
 
-func asked(rules map[string]ListRule, matches []index.Match, table []index.ListInfo, s source) []index.Match {
+func asked(rules map[string]ListRule, matches []index.Match, table []index.ListInfo, s verdict.Source) []index.Match {
 	return slices.DeleteFunc(matches, func(m index.Match) bool {
-		return !rules[table[m.Row].Source.List].Match.has(s)
+		return !rules[table[m.Row].Source.List].Match.Has(s)
 	})
 }
 
 // passes reports whether no list has a part in any of these.
-func passes(all []Verdict) bool {
+func passes(all []verdict.Verdict) bool {
 	for i := range all {
-		if all[i].Kind != Clear || len(all[i].Matches) > 0 {
+		if all[i].Kind != verdict.Clear || len(all[i].Matches) > 0 {
 			return false
 		}
 	}
 	return true
 }
 
-func (c *Checker) recordPassed(door *Door, recipient string, all []Verdict) {
+func (c *Checker) recordPassed(door *Door, recipient string, all []verdict.Verdict) {
 	for i := range all {
 		c.record(door, &all[i], recipient, &Decision{})
 	}

@@ -7,6 +7,7 @@ import (
 	"blockd/addr"
 	"blockd/index"
 	"blockd/live"
+	"blockd/verdict"
 )
 
 // Batch has the answers to questions that are asked together, and the memory of their
@@ -20,7 +21,7 @@ type Batch struct {
 	senders  []addr.Addr // of the questions; null where there is none to look up
 	apart    []bool      // the question is not asked with the others
 	lookups  index.Batch
-	verdicts []Verdict
+	verdicts []verdict.Verdict
 }
 
 // Reset lets the generation go that has answered last.
@@ -29,13 +30,13 @@ func (b *Batch) Reset() { b.index = nil }
 // AskAll answers the questions in order, each as Ask does, and all of them by one
 // generation. With a few hundred it is several times as fast as Ask. It allocates nothing
 // for clear senders in canonical form once b has the room.
-func (c *Checker) AskAll(b *Batch, questions []Question) (verdicts []Verdict) {
+func (c *Checker) AskAll(b *Batch, questions []Question) (verdicts []verdict.Verdict) {
 	ix := c.live() // once
 	b.checker, b.index = c, ix
 	defer func() {
 		if recover() != nil {
 			// A defect of ours costs the one sender that meets it alone, too.
-			verdicts = make([]Verdict, len(questions))
+			verdicts = make([]verdict.Verdict, len(questions))
 			for i, q := range questions {
 				verdicts[i] = c.ask(question{Question: q, index: ix})
 				c.to(&verdicts[i], q.Recipient)
@@ -48,8 +49,8 @@ func (c *Checker) AskAll(b *Batch, questions []Question) (verdicts []Verdict) {
 	b.verdicts = slices.Grow(b.verdicts[:0], len(questions))[:len(questions)]
 	for i := range questions {
 		v, q := &b.verdicts[i], &questions[i]
-		*v = unknown(nil)
-		v.allows = c.allows
+		*v = verdict.New(nil)
+		v.Requirements = c.allows
 		if q.About == AboutSender {
 			v.Generation, v.Client = b.Generation, q.Client.WithZone("").Unmap()
 			v.Sender, v.Err = addr.Parse(q.Text)
@@ -77,8 +78,8 @@ func (c *Checker) AskAll(b *Batch, questions []Question) (verdicts []Verdict) {
 			continue
 		}
 		matches, v.Lists = c.entries.Amend(matches, ix, live.Question{Sender: v.Sender, Client: v.Client}, now)
-		v.Matches = c.asked(matches, v.Lists, envelopeSource)
-		v.decide(nil)
+		v.Matches = c.asked(matches, v.Lists, verdict.EnvelopeSource)
+		v.Decide(nil)
 	}
 	c.countSenders(b, now)
 	for i := range questions {
@@ -89,7 +90,7 @@ func (c *Checker) AskAll(b *Batch, questions []Question) (verdicts []Verdict) {
 
 // countSenders counts those verdicts of b that ask has not counted.
 func (in *instruments) countSenders(b *Batch, now time.Time) {
-	kinds := [...]Kind{Blocked, Allowed, Clear, Unknown}
+	kinds := [...]verdict.Kind{verdict.Blocked, verdict.Allowed, verdict.Clear, verdict.Unknown}
 	var n [len(kinds)]int
 	for i := range b.verdicts {
 		if b.apart[i] {

@@ -19,6 +19,7 @@ import (
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // randomQuestions are of every kind, in random order.
@@ -93,10 +94,10 @@ func TestAskTellsOfAnUnreadableStore(t *testing.T) {
 	c, _ := checker(t, ix, policy.Settings{})
 	var b policy.Batch
 	verdicts := c.AskAll(&b, []policy.Question{{Text: "x@clear.example"}, {Text: "x@bad.example"}})
-	if v := verdicts[0]; v.Kind != policy.Clear {
+	if v := verdicts[0]; v.Kind != verdict.Clear {
 		t.Errorf("a sender that needs the filter alone: %s, %v", v.Kind, v.Err)
 	}
-	if v := verdicts[1]; v.Kind != policy.Unknown || !v.Internal() || len(v.Matches) > 0 {
+	if v := verdicts[1]; v.Kind != verdict.Unknown || !v.Internal() || len(v.Matches) > 0 {
 		t.Errorf("a sender whose page is gone: %s, %v", v.Kind, v.Err)
 	}
 }
@@ -114,10 +115,10 @@ func TestAskSurvivesADefect(t *testing.T) {
 	var b policy.Batch
 	questions := []policy.Question{{Text: "x@bad.example"}}
 	verdicts := c.AskAll(&b, questions)
-	if len(verdicts) != 1 || verdicts[0].Kind != policy.Unknown || !verdicts[0].Internal() {
+	if len(verdicts) != 1 || verdicts[0].Kind != verdict.Unknown || !verdicts[0].Internal() {
 		t.Errorf("Ask of a broken index = %+v", verdicts)
 	}
-	if verdicts = c.AskAll(&b, questions); verdicts[0].Kind != policy.Blocked {
+	if verdicts = c.AskAll(&b, questions); verdicts[0].Kind != verdict.Blocked {
 		t.Errorf("and then = %+v", verdicts)
 	}
 }
@@ -134,7 +135,7 @@ func TestAskAllocatesNothingForClearSenders(t *testing.T) {
 		out = out[:0]
 		verdicts := c.AskAll(&b, questions)
 		for i := range verdicts {
-			if verdicts[i].Kind != policy.Clear {
+			if verdicts[i].Kind != verdict.Clear {
 				t.Fatalf("%s is %s", questions[i].Text, verdicts[i].Kind)
 			}
 			out = verdicts[i].AppendJSON(out, questions[i].Text)

@@ -1,10 +1,12 @@
 package policy
 
+import "blockd/verdict"
+
 // completed says that the next server has accepted a message of the envelope with these
 // verdicts, two where it has two spellings of its sender. A door that cannot know says
 // it where it knows most: a milter at the end of the message, which the mail server has
 // yet to accept. A recipient that was accepted is no message: anybody can name a sender.
-func (c *Checker) completed(all ...Verdict) {
+func (c *Checker) completed(all ...verdict.Verdict) {
 	if c.complete == nil {
 		return
 	}
@@ -16,7 +18,7 @@ func (c *Checker) completed(all ...Verdict) {
 }
 
 // wantsCompleted reports whether completed is of use for any of these.
-func (c *Checker) wantsCompleted(all ...Verdict) bool {
+func (c *Checker) wantsCompleted(all ...verdict.Verdict) bool {
 	if c.complete == nil {
 		return false
 	}
@@ -30,6 +32,6 @@ func (c *Checker) wantsCompleted(all ...Verdict) bool {
 
 // unlisted reports whether v is about a sender of an envelope whom no list has any entry
 // for, and neither for its client. That of an envelope which is not judged is none.
-func unlisted(v *Verdict) bool {
-	return v.Source == envelopeSource && v.Kind == Clear && len(v.Matches) == 0 && !v.Sender.Null()
+func unlisted(v *verdict.Verdict) bool {
+	return v.Source == verdict.EnvelopeSource && v.Kind == verdict.Clear && len(v.Matches) == 0 && !v.Sender.Null()
 }

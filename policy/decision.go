@@ -5,6 +5,7 @@ import (
 
 	"blockd/lists"
 	"blockd/reply"
+	"blockd/verdict"
 )
 
 // Outcome is what becomes of one recipient of a transaction.
@@ -37,7 +38,7 @@ type Decision struct {
 	AwaitsMessage  bool // the answer comes at the end of the message
 	Unreadable     bool // the sender is no address, and nothing about its client has decided
 
-	Verdict *Verdict // that it was made of, as the recipient's policy has it; nil: no list has a part in it
+	Verdict *verdict.Verdict // that it was made of, as the recipient's policy has it; nil: no list has a part in it
 
 	recipient string
 	open      openQuestion // about the recipient
@@ -53,7 +54,7 @@ func (d Decision) Because() string { return because(d.Verdict, d.Ref) }
 // recipientAt decides about one recipient of an envelope with verdict v; "" asks about the
 // envelope alone, by all lists. Each decision has a reference of its own. It is
 // remembered, see Settings.History; without a recipient only if it refuses or defers.
-func (c *Checker) recipientAt(door *Door, v Verdict, recipient string) Decision {
+func (c *Checker) recipientAt(door *Door, v verdict.Verdict, recipient string) Decision {
 	v = c.forRecipient(v, recipient)
 	d := c.recipient(door, &v, recipient)
 	if recipient != "" || d.Refuses() {
@@ -63,14 +64,14 @@ func (c *Checker) recipientAt(door *Door, v Verdict, recipient string) Decision 
 }
 
 // recipient is recipientAt for a verdict that is the recipient's.
-func (c *Checker) recipient(door *Door, v *Verdict, recipient string) Decision {
+func (c *Checker) recipient(door *Door, v *verdict.Verdict, recipient string) Decision {
 	switch {
-	case v.Kind == Blocked && c.isExempt(recipient):
+	case v.Kind == verdict.Blocked && c.isExempt(recipient):
 		return Decision{Ref: reply.NewRef(), Exempt: true}
-	case v.Kind == Blocked && c.unsure && v.Unsure != 0:
+	case v.Kind == verdict.Blocked && c.unsure && v.Unsure != 0:
 		ref := reply.NewRef()
 		return Decision{Outcome: Defer, Ref: ref, Reply: unproved(v, ref)}
-	case v.Kind == Blocked:
+	case v.Kind == verdict.Blocked:
 		return c.consequence(door, v)
 	case v.Internal() && c.defers && !c.isExempt(recipient) && !c.policies.without(recipient):
 		ref := reply.NewRef()
@@ -84,7 +85,7 @@ func (c *Checker) recipient(door *Door, v *Verdict, recipient string) Decision {
 // endOfMessageAt is recipientAt for the answer to the end of a message that nothing in it
 // has proved: its refusal is 554, since there is no transaction any more
 // (RFC 5321, section 4.2.2), unless the entry or its list names a code.
-func (c *Checker) endOfMessageAt(door *Door, v Verdict, recipient string) Decision {
+func (c *Checker) endOfMessageAt(door *Door, v verdict.Verdict, recipient string) Decision {
 	d := c.recipientAt(door, v, recipient)
 	if d.Outcome == Refuse && !d.Reply.Named {
 		d.Reply.Code = 554
@@ -94,7 +95,7 @@ func (c *Checker) endOfMessageAt(door *Door, v Verdict, recipient string) Decisi
 
 // turnDown is the decision to refuse a recipient by a rule of the door's own, in the words
 // of r. It is remembered, as refused for no list, since the contact may have its reference.
-func (c *Checker) turnDown(door *Door, v *Verdict, recipient string, r reply.Reply) Decision {
+func (c *Checker) turnDown(door *Door, v *verdict.Verdict, recipient string, r reply.Reply) Decision {
 	v.Decider, v.Shadow = -1, -1
 	d := Decision{Outcome: Refuse, Reply: r, Ref: reply.NewRef()}
 	d.Reply.Contact = reply.Contact(c.contact, "", d.Ref)
@@ -104,19 +105,19 @@ func (c *Checker) turnDown(door *Door, v *Verdict, recipient string, r reply.Rep
 
 // forRecipient returns v as the recipient's policy has it: decided by the lists that count
 // for this recipient. It is v itself for a recipient of no policy.
-func (c *Checker) forRecipient(v Verdict, recipient string) Verdict {
+func (c *Checker) forRecipient(v verdict.Verdict, recipient string) verdict.Verdict {
 	if len(v.Matches) == 0 || recipient == "" {
 		return v
 	}
 	if only := c.policies.of(recipient); only != nil {
-		return v.excusing(only)
+		return v.For(only)
 	}
 	return v
 }
 
 // consequence is the decision about what Matches[Decider] blocks.
-func (c *Checker) consequence(door *Door, v *Verdict) Decision {
-	list := v.listName(v.Decider)
+func (c *Checker) consequence(door *Door, v *verdict.Verdict) Decision {
+	list := v.ListName(v.Decider)
 	rule := c.rules[list]
 	d := Decision{Ref: reply.NewRef()}
 	switch action := v.Matches[v.Decider].Action; {

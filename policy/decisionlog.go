@@ -3,6 +3,8 @@ package policy
 import (
 	"context"
 	"log/slog"
+
+	"blockd/verdict"
 )
 
 // The lines that decisions have in the log, the same at every door. docs/operation.md
@@ -10,7 +12,7 @@ import (
 
 // event says what a decision did with its sender, or its recipient. v is the verdict that
 // it was made of.
-func (d Decision) event(v *Verdict) string {
+func (d Decision) event(v *verdict.Verdict) string {
 	switch {
 	case d.Outcome == Refuse:
 		return "sender blocked"
@@ -28,7 +30,7 @@ func (d Decision) event(v *Verdict) string {
 		return "sender would be blocked"
 	case v.Internal():
 		return "sender unchecked"
-	case v.Kind == Clear:
+	case v.Kind == verdict.Clear:
 		return "sender excused"
 	}
 	return "sender allowed"
@@ -64,10 +66,10 @@ func (t *Transaction) write(event string, d *Decision) {
 	}
 	line := append(t.line(), slog.String("ref", d.Ref), t.sender(), slog.String("recipient", d.recipient))
 	if v := d.Verdict; v != nil {
-		if v.Source != envelopeSource {
+		if v.Source != verdict.EnvelopeSource {
 			line = append(line, slog.String("field", v.Source.String()), slog.String("address", v.Sender.String()))
 		}
-		line = v.appendLog(line)
+		line = v.AppendLog(line)
 	}
 	line = append(line, slog.String("reply", d.Reply.String()))
 	t.door.Log.LogAttrs(context.Background(), slog.LevelInfo, event, line...)

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"blockd/index"
 	"blockd/live"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // TestExceptionsReach shows each word of `exceptions` beside another list that blocks.
@@ -20,20 +22,20 @@ func TestExceptionsReach(t *testing.T) {
 		reach  index.Exceptions
 		lists  []list
 		sender string
-		want   policy.Kind
+		want   verdict.Kind
 		by     string
 		why    string // Objection of the first exception among the matches
 	}{
-		{"own lifts its own block", index.OwnExceptions, []list{own}, "boss@bulk.example", policy.Allowed, "own:boss@bulk.example", ""},
-		{"own leaves another list alone", index.OwnExceptions, []list{own, block("b", "bulk.example")}, "boss@bulk.example", policy.Blocked, "b:bulk.example",
+		{"own lifts its own block", index.OwnExceptions, []list{own}, "boss@bulk.example", verdict.Allowed, "own:boss@bulk.example", ""},
+		{"own leaves another list alone", index.OwnExceptions, []list{own, block("b", "bulk.example")}, "boss@bulk.example", verdict.Blocked, "b:bulk.example",
 			`exceptions = "own": it lifts what list own blocks, and nothing else`},
-		{"own for everybody frees nobody", index.OwnExceptions, []list{own, block("b", "bad.com")}, "x@bad.com", policy.Blocked, "b:bad.com",
+		{"own for everybody frees nobody", index.OwnExceptions, []list{own, block("b", "bad.com")}, "x@bad.com", verdict.Blocked, "b:bad.com",
 			`exceptions = "own": it lifts what list own blocks, and nothing else`},
-		{"all goes before every list", index.AllExceptions, []list{own, block("b", "bad.com")}, "x@bad.com", policy.Allowed, "own:com", ""},
-		{"none lifts nothing", index.NoExceptions, []list{own}, "boss@bulk.example", policy.Blocked, "own:bulk.example", `the list has exceptions = "none"`},
-		{"a shadow list's exceptions never act", index.AllExceptions, []list{own.shadow(), block("b", "bad.com")}, "x@bad.com", policy.Blocked, "b:bad.com", ""},
-		{"a list that allows reaches all", index.OwnExceptions, []list{allow("own", "bad.com"), block("b", "bad.com")}, "x@bad.com", policy.Allowed, "own:bad.com", ""},
-		{"live entries reach all", index.AllExceptions, []list{block(live.ListName, "!bad.com"), block("b", "bad.com")}, "x@bad.com", policy.Allowed, "live:bad.com", ""},
+		{"all goes before every list", index.AllExceptions, []list{own, block("b", "bad.com")}, "x@bad.com", verdict.Allowed, "own:com", ""},
+		{"none lifts nothing", index.NoExceptions, []list{own}, "boss@bulk.example", verdict.Blocked, "own:bulk.example", `the list has exceptions = "none"`},
+		{"a shadow list's exceptions never act", index.AllExceptions, []list{own.shadow(), block("b", "bad.com")}, "x@bad.com", verdict.Blocked, "b:bad.com", ""},
+		{"a list that allows reaches all", index.OwnExceptions, []list{allow("own", "bad.com"), block("b", "bad.com")}, "x@bad.com", verdict.Allowed, "own:bad.com", ""},
+		{"live entries reach all", index.AllExceptions, []list{block(live.ListName, "!bad.com"), block("b", "bad.com")}, "x@bad.com", verdict.Allowed, "live:bad.com", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.lists[0].exceptions = tt.reach
@@ -82,10 +84,10 @@ func TestOwnExceptionsStayHome(t *testing.T) {
 			for _, sender := range []string{"x@a.example", "x@b.a.example", "y@c.b.a.example", "z@b.example"} {
 				for _, recipient := range []string{"bob@some.example", "bob@all.example"} {
 					before, after := alone.For(askEnvelope(alone, client, sender), recipient), with.For(askEnvelope(with, client, sender), recipient)
-					if before.Kind == policy.Blocked && after.Kind != policy.Blocked {
+					if before.Kind == verdict.Blocked && after.Kind != verdict.Blocked {
 						t.Fatalf("seed %d: %s from %v to %s was blocked, and is %s with %s beside\n%s", seed, sender, client, recipient, after.Kind, guest.text, shown(others))
 					}
-					if before.Kind == policy.Blocked {
+					if before.Kind == verdict.Blocked {
 						refused++
 					}
 					// An envelope that such an exception allows does not keep the header from being read.
@@ -94,8 +96,8 @@ func TestOwnExceptionsStayHome(t *testing.T) {
 						t.Fatalf("seed %d: the header of %s is read no more with %s beside", seed, sender, guest.text)
 					}
 				}
-				before, after := alone.Header(policy.FromSource, sender), with.Header(policy.FromSource, sender)
-				if before.Kind == policy.Blocked && after.Kind != policy.Blocked {
+				before, after := alone.Header(verdict.FromSource, sender), with.Header(verdict.FromSource, sender)
+				if before.Kind == verdict.Blocked && after.Kind != verdict.Blocked {
 					t.Fatalf("seed %d: From %s was blocked, and is %s with %s beside", seed, sender, after.Kind, guest.text)
 				}
 			}
@@ -111,13 +113,13 @@ func TestOwnExceptionsStayHome(t *testing.T) {
 func TestShadowBesideOwnException(t *testing.T) {
 	c, _ := checker(t, build(t, block("a", "bulk.example\n!boss@bulk.example"), block("s", "bulk.example").shadow()), policy.Settings{})
 	v := askSender(c, "boss@bulk.example")
-	if v.Kind != policy.Allowed || v.Shadow < 0 || v.ListName(v.Shadow) != "s" {
+	if v.Kind != verdict.Allowed || v.Shadow < 0 || v.ListName(v.Shadow) != "s" {
 		t.Fatalf("%s, shadow %d", v.Kind, v.Shadow)
 	}
 	if d := c.Recipient(v, "bob@here.example"); d.Outcome != policy.Accept || !d.Shadow || d.Event(v) != "sender would be blocked" {
 		t.Errorf("%+v, %s", d, d.Event(v))
 	}
-	if line := v.LogValue().String(); !strings.Contains(line, "list=s") || !strings.Contains(line, "mode=shadow") {
+	if line := slog.GroupValue(v.AppendLog(nil)...).String(); !strings.Contains(line, "list=s") || !strings.Contains(line, "mode=shadow") {
 		t.Error(line)
 	}
 }
@@ -126,28 +128,28 @@ func TestShadowBesideOwnException(t *testing.T) {
 // exception that is proved lifts no more than its list's block.
 func TestProofOfOwnExceptions(t *testing.T) {
 	p := newPost(t)
-	ask := func(lists ...list) (*policy.Checker, policy.Verdict) {
+	ask := func(lists ...list) (*policy.Checker, verdict.Verdict) {
 		c, _ := checker(t, build(t, lists...), policy.Settings{Auth: policy.Auth{Resolver: p.resolver},
-			Lists:    map[string]policy.ListRule{"a": {Require: policy.DKIMProof}, "b": {OnMatch: policy.TagOnMatch}},
+			Lists:    map[string]policy.ListRule{"a": {Require: verdict.DKIMProof}, "b": {OnMatch: policy.TagOnMatch}},
 			Policies: []policy.RecipientPolicy{{Recipients: []string{"some@"}, Lists: []string{"a"}}}})
 		return c, askSender(c, "x@bad.example")
 	}
 	first := block("a", "bad.example\n!x@bad.example")
-	if _, v := ask(block("b", "bad.example"), first); v.Tentative() {
+	if _, v := ask(block("b", "bad.example"), first); tentative(v) {
 		t.Error("the message is waited for, and cannot change the decision: list b decides in any case")
 	}
 	c, v := ask(first, block("b", "bad.example"))
-	if !v.Tentative() || v.ListName(v.Decider) != "a" {
-		t.Fatalf("decided by %s, tentative %v; want a, until the message is there", v.ListName(v.Decider), v.Tentative())
+	if !tentative(v) || v.ListName(v.Decider) != "a" {
+		t.Fatalf("decided by %s, tentative %v; want a, until the message is there", v.ListName(v.Decider), tentative(v))
 	}
 	if all, some := c.Unsettled(v, "bob@here.example"), c.Unsettled(v, "some@here.example"); all == some {
 		t.Error("two recipients share an answer: a proof leaves one of them tagged, the other one free")
 	}
-	proved := c.Prove(v, policy.Evidence{Tried: policy.DKIMProof, Found: policy.DKIMProof})
-	if proved.Kind != policy.Blocked || proved.ListName(proved.Decider) != "b" {
+	proved := c.Prove(v, verdict.Evidence{Tried: verdict.DKIMProof, Found: verdict.DKIMProof})
+	if proved.Kind != verdict.Blocked || proved.ListName(proved.Decider) != "b" {
 		t.Errorf("with proof: %s", proved.Kind)
 	}
-	if some := c.For(proved, "some@here.example"); some.Kind != policy.Allowed {
+	if some := c.For(proved, "some@here.example"); some.Kind != verdict.Allowed {
 		t.Errorf("with proof, list a alone: %s", some.Kind)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/verdict"
 )
 
 // Explanation says how a verdict came about, for `explain=1` of HTTP.
@@ -37,16 +38,16 @@ const (
 
 // Explain explains v, one of the answers of AskAll. After Reset it does not know what the
 // filter and the store have answered.
-func (b *Batch) Explain(v *Verdict) Explanation {
+func (b *Batch) Explain(v *verdict.Verdict) Explanation {
 	c := b.checker
 	e := Explanation{Keys: []ExplainedKey{}, Decider: v.Decider, Shadow: v.Shadow}
 	if v.Err != nil {
 		e.Error = v.Err.Error()
 	}
 	e.Decision = c.decideAsked(*v, v.Recipient)
-	if v.Kind == Blocked {
+	if v.Kind == verdict.Blocked {
 		if o := c.consequence(&questions, v).Outcome; o == Refuse || o == Defer {
-			e.Reply = c.words(v, o, v.listName(v.Decider), "ID").String()
+			e.Reply = c.words(v, o, v.ListName(v.Decider), "ID").String()
 		}
 	}
 	for _, p := range b.probe(v) {
@@ -59,7 +60,7 @@ func (b *Batch) Explain(v *Verdict) Explanation {
 }
 
 // probe returns the keys of v and, if they are to be had, both halves' answers.
-func (b *Batch) probe(v *Verdict) []index.Probe {
+func (b *Batch) probe(v *verdict.Verdict) []index.Probe {
 	keys := v.Sender.Keys(nil)
 	if v.Domain.Text != "" {
 		keys = v.Domain.AndParents(keys)

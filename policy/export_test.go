@@ -3,9 +3,9 @@ package policy
 import (
 	"context"
 	"io"
-	"log/slog"
 
 	"blockd/msgauth"
+	"blockd/verdict"
 )
 
 // What a transaction is made of, for tests that look at one piece of it.
@@ -13,56 +13,51 @@ import (
 type (
 	Group     = group
 	Origin    = origin
-	Seen      = known
 	Unsettled = unsettled
 )
 
-const (
-	Alignment        = alignment
-	FromSource       = fromSource
-	ReplyToSource    = replyToSource
-	ReturnPathSource = returnPathSource
-	Unread           = unread
-)
+const Unread = unread
 
-func (c *Checker) Header(s source, address string) Verdict {
+func (c *Checker) Header(s verdict.Source, address string) verdict.Verdict {
 	return c.ask(question{Question: Question{About: aboutField, Text: address}, source: s})
 }
 
-func (c *Checker) For(v Verdict, recipient string) Verdict { return c.forRecipient(v, recipient) }
+func (c *Checker) For(v verdict.Verdict, recipient string) verdict.Verdict {
+	return c.forRecipient(v, recipient)
+}
 
-func (c *Checker) Recipient(v Verdict, recipient string) Decision {
+func (c *Checker) Recipient(v verdict.Verdict, recipient string) Decision {
 	return c.recipientAt(&Door{}, v, recipient)
 }
 
-func (c *Checker) RecipientAt(door *Door, v Verdict, recipient string) Decision {
+func (c *Checker) RecipientAt(door *Door, v verdict.Verdict, recipient string) Decision {
 	return c.recipientAt(door, v, recipient)
 }
 
-func (c *Checker) EndOfMessage(v Verdict, recipient string) Decision {
+func (c *Checker) EndOfMessage(v verdict.Verdict, recipient string) Decision {
 	return c.endOfMessageAt(&Door{}, v, recipient)
 }
 
-func (c *Checker) Unsettled(v Verdict, recipient string) Unsettled {
+func (c *Checker) Unsettled(v verdict.Verdict, recipient string) Unsettled {
 	return c.unsettled(&Door{}, v, recipient)
 }
 
-func (c *Checker) Group(recipient string, envelope ...Verdict) Group {
+func (c *Checker) Group(recipient string, envelope ...verdict.Verdict) Group {
 	return c.group(recipient, envelope...)
 }
 
-func (c *Checker) Asks(v Verdict, recipient string) bool   { return c.asks(v, recipient) }
-func (c *Checker) Awaits(v Verdict, recipient string) bool { return c.awaits(v, recipient) }
-func (c *Checker) Completed(all ...Verdict)                { c.completed(all...) }
-func (c *Checker) WantsCompleted(all ...Verdict) bool      { return c.wantsCompleted(all...) }
+func (c *Checker) Asks(v verdict.Verdict, recipient string) bool   { return c.asks(v, recipient) }
+func (c *Checker) Awaits(v verdict.Verdict, recipient string) bool { return c.awaits(v, recipient) }
+func (c *Checker) Completed(all ...verdict.Verdict)                { c.completed(all...) }
+func (c *Checker) WantsCompleted(all ...verdict.Verdict) bool      { return c.wantsCompleted(all...) }
 
-func (c *Checker) ProveOrigin(ctx context.Context, v Verdict, recipient string, o Origin) Verdict {
+func (c *Checker) ProveOrigin(ctx context.Context, v verdict.Verdict, recipient string, o Origin) verdict.Verdict {
 	return c.proveOrigin(ctx, v, recipient, o)
 }
 
 // ProveMessage looks for what a message proves, as a transaction does of a verdict that
 // awaits it.
-func (c *Checker) ProveMessage(ctx context.Context, v Verdict, recipient string, o Origin, message io.Reader) (Verdict, error) {
+func (c *Checker) ProveMessage(ctx context.Context, v verdict.Verdict, recipient string, o Origin, message io.Reader) (verdict.Verdict, error) {
 	var facts *msgauth.Message
 	if c.awaits(v, recipient) {
 		var err error
@@ -73,7 +68,4 @@ func (c *Checker) ProveMessage(ctx context.Context, v Verdict, recipient string,
 	return c.proveBy(ctx, v, recipient, o, facts), nil
 }
 
-func (d Decision) Event(v Verdict) string { return d.event(&v) }
-func (v Verdict) ListName(i int) string   { return v.listName(i) }
-func (v Verdict) LogValue() slog.Value    { return slog.GroupValue(v.appendLog(nil)...) }
-func (v Verdict) Tentative() bool         { return v.Wants&lateProofs != 0 }
+func (d Decision) Event(v verdict.Verdict) string { return d.event(&v) }

@@ -1,5 +1,7 @@
 package policy
 
+import "blockd/verdict"
+
 // group says which recipients share every decision about a header: those with
 // equal groups. A message has one header for all its recipients. The zero group is
 // nobody's.
@@ -15,7 +17,7 @@ const (
 )
 
 // group returns the group of a recipient; envelope are the verdicts of its senders.
-func (c *Checker) group(recipient string, envelope ...Verdict) group {
+func (c *Checker) group(recipient string, envelope ...verdict.Verdict) group {
 	if c.isExempt(recipient) {
 		return unread
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/verdict"
 )
 
 // ListHits says what one list was worth since the start: envelopes that it had
@@ -54,13 +55,13 @@ func (h *hits) of(list string) *listHits {
 }
 
 // count counts every list that has a match in v, once, and every entry.
-func (h *hits) count(v *Verdict, now time.Time) {
+func (h *hits) count(v *verdict.Verdict, now time.Time) {
 	sole := !slices.ContainsFunc(v.Matches, func(m index.Match) bool {
-		return v.Lists[m.Row].Source.List != v.listName(0)
+		return v.Lists[m.Row].Source.List != v.ListName(0)
 	})
 	for i := range v.Matches {
-		list := v.listName(i)
-		h.top.count(list, v.Matches[i].Name(), v.Matches[i].Line, sole, !v.Matches[i].Action.Allows() && v.overruled(list), now)
+		list := v.ListName(i)
+		h.top.count(list, v.Matches[i].Name(), v.Matches[i].Line, sole, !v.Matches[i].Action.Allows() && v.Overruled(list), now)
 		if listedBefore(v, i, list) {
 			continue
 		}
@@ -70,24 +71,24 @@ func (h *hits) count(v *Verdict, now time.Time) {
 		if sole {
 			l.sole.Add(1)
 		}
-		if v.overruled(list) && blockedBy(v, list) {
+		if v.Overruled(list) && blockedBy(v, list) {
 			l.overridden.Add(1)
 		}
 	}
 }
 
-func listedBefore(v *Verdict, i int, list string) bool {
+func listedBefore(v *verdict.Verdict, i int, list string) bool {
 	for j := range i {
-		if v.listName(j) == list {
+		if v.ListName(j) == list {
 			return true
 		}
 	}
 	return false
 }
 
-func blockedBy(v *Verdict, list string) bool {
+func blockedBy(v *verdict.Verdict, list string) bool {
 	for i := range v.Matches {
-		if !v.Matches[i].Action.Allows() && v.listName(i) == list {
+		if !v.Matches[i].Action.Allows() && v.ListName(i) == list {
 			return true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // list is one list of a test: plain text, as a file would have it.
@@ -45,19 +46,19 @@ func buildAt(t testing.TB, path string, all ...list) *index.Index {
 }
 
 // askSender asks about mail of a sender, from a client that is not known.
-func askSender(c *policy.Checker, reversePath string) policy.Verdict {
+func askSender(c *policy.Checker, reversePath string) verdict.Verdict {
 	return c.Ask(policy.Question{Text: reversePath})
 }
 
-func askEnvelope(c *policy.Checker, client netip.Addr, reversePath string) policy.Verdict {
+func askEnvelope(c *policy.Checker, client netip.Addr, reversePath string) verdict.Verdict {
 	return c.Ask(policy.Question{Text: reversePath, Client: client})
 }
 
-func askClient(c *policy.Checker, client netip.Addr) policy.Verdict {
+func askClient(c *policy.Checker, client netip.Addr) verdict.Verdict {
 	return c.Ask(policy.Question{About: policy.AboutClient, Client: client})
 }
 
-func askDomain(c *policy.Checker, domain string) policy.Verdict {
+func askDomain(c *policy.Checker, domain string) verdict.Verdict {
 	return c.Ask(policy.Question{About: policy.AboutDomain, Text: domain})
 }
 
@@ -67,3 +68,6 @@ func checker(t testing.TB, ix *index.Index, s policy.Settings) (*policy.Checker,
 	reg := prometheus.NewRegistry()
 	return policy.New(func() *index.Index { return ix }, s, slog.New(slog.DiscardHandler), reg), reg
 }
+
+// tentative reports whether a message can change a verdict.
+func tentative(v verdict.Verdict) bool { return v.Wants&verdict.LateProofs != 0 }

@@ -6,6 +6,7 @@ import (
 	"blockd/addr"
 	"blockd/history"
 	"blockd/index"
+	"blockd/verdict"
 )
 
 // Judge returns a function that says what a generation makes of a mail of the past, for
@@ -13,11 +14,11 @@ import (
 // false where none does. It counts and logs nothing. What cannot be looked up is decided
 // by none, and proofs of allow entries are not known any more.
 func (s Settings) Judge() func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool) {
-	c := &Checker{rules: s.Lists, policies: newPolicyTable(s.Policies, s.Lists), allows: newAllowRules(s.Lists, s.Auth), narrow: narrowed(s.Lists)}
+	c := &Checker{rules: s.Lists, policies: newPolicyTable(s.Policies, s.Lists), allows: requirementsOf(s.Lists, s.Auth), narrow: narrowed(s.Lists)}
 	return func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool) {
-		v := unknown(nil)
-		v.allows, v.Client = c.allows, past.Client.WithZone("").Unmap()
-		v.Source = sourceOf(past.Source)
+		v := verdict.New(nil)
+		v.Requirements, v.Client = c.allows, past.Client.WithZone("").Unmap()
+		v.Source = verdict.SourceOf(past.Source)
 		v.Sender, _ = addr.Parse(past.Sender)
 		matches, err := lookup(&v, ix, time.Now())
 		if err != nil {
@@ -25,10 +26,10 @@ func (s Settings) Judge() func(ix *index.Index, past *history.Refusal) (m index.
 		}
 		v.Lists = ix.Lists()
 		v.Matches = c.asked(matches, v.Lists, v.Source)
-		v.decide(c.policies.of(past.Recipient))
+		v.Decide(c.policies.of(past.Recipient))
 		if v.Decider < 0 {
 			return m, false, false
 		}
-		return v.Matches[v.Decider], v.Kind == Blocked, true
+		return v.Matches[v.Decider], v.Kind == verdict.Blocked, true
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // Messages are asked for where an entry may need one, by the lists that serve now.
@@ -14,15 +15,15 @@ func TestNeedsOfMessages(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		lists   []list
-		require policy.Proof
+		require verdict.Proof
 		auth    policy.Auth
 		want    bool
 	}{
 		{"no list needs proof", plain, 0, auth, false},
-		{"SPF", plain, policy.SPFProof, auth, false},
-		{"a signature", plain, policy.SPFProof | policy.DKIMProof, auth, true},
+		{"SPF", plain, verdict.SPFProof, auth, false},
+		{"a signature", plain, verdict.SPFProof | verdict.DKIMProof, auth, true},
 		{"allow-if-auth", author, 0, auth, true},
-		{"nobody to ask", author, policy.DKIMProof, policy.Auth{}, false},
+		{"nobody to ask", author, verdict.DKIMProof, policy.Auth{}, false},
 	} {
 		c, _ := checker(t, build(t, tt.lists...), requiring(tt.require, tt.auth))
 		if got := c.Needs().Message; got != tt.want {
@@ -34,7 +35,7 @@ func TestNeedsOfMessages(t *testing.T) {
 // An exempt recipient has its mail without proof, so none is looked for.
 func TestExemptRecipientNeedsNoProof(t *testing.T) {
 	p := newPost(t)
-	set := requiring(policy.SPFProof|policy.DKIMProof, policy.Auth{Resolver: p.resolver})
+	set := requiring(verdict.SPFProof|verdict.DKIMProof, policy.Auth{Resolver: p.resolver})
 	set.RecipientsExempt = []string{"postmaster"}
 	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")), set)
 	v := askSender(c, "a@x.example")

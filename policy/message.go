@@ -6,6 +6,7 @@ import (
 
 	"blockd/header"
 	"blockd/reply"
+	"blockd/verdict"
 )
 
 // Header decides by the addresses of the header, which lists are asked about, and which
@@ -55,7 +56,7 @@ func (t *Transaction) judgeHeader() Decision {
 
 // lookUpHeader looks up the addresses of the header. Mail whose envelope an exception frees
 // from all lists is not asked further.
-func (t *Transaction) lookUpHeader() (all []Verdict, fault reply.Reply) {
+func (t *Transaction) lookUpHeader() (all []verdict.Verdict, fault reply.Reply) {
 	c, recipient := t.checker, t.first()
 	for _, v := range t.verdicts {
 		if v := c.forRecipient(v, recipient); v.Frees() {
@@ -66,7 +67,7 @@ func (t *Transaction) lookUpHeader() (all []Verdict, fault reply.Reply) {
 		return nil, t.fault
 	}
 	for _, f := range t.fields {
-		source, _ := fieldSource(f.Name)
+		source, _ := verdict.FieldSource(f.Name)
 		v := c.ask(question{Question: Question{About: aboutField, Text: f.Text}, source: source, index: t.index})
 		v.Seen.UTF8 = t.mail.UTF8
 		v = c.proveOrigin(context.Background(), v, recipient, t.origin()) // asks nothing: SPF is of envelopes
@@ -80,7 +81,7 @@ func (t *Transaction) lookUpHeader() (all []Verdict, fault reply.Reply) {
 
 // judge decides by addresses of the header. What a list wants done with the message is
 // done, where nothing worse is done already.
-func (t *Transaction) judge(all []Verdict) Decision {
+func (t *Transaction) judge(all []verdict.Verdict) Decision {
 	ask, recipient := (*Checker).recipientAt, t.first()
 	if t.ended || t.door.Streams {
 		ask = (*Checker).endOfMessageAt
@@ -91,7 +92,7 @@ func (t *Transaction) judge(all []Verdict) Decision {
 			continue // the message has gone on without a mark on top
 		}
 		d := ask(t.checker, t.door, v, recipient)
-		if d.Ref == "" || v.Kind == Allowed {
+		if d.Ref == "" || v.Kind == verdict.Allowed {
 			continue
 		}
 		v = t.checker.forRecipient(v, recipient)
@@ -109,7 +110,7 @@ func (t *Transaction) judge(all []Verdict) Decision {
 }
 
 // marks reports whether the decision by an address is to mark the message.
-func (t *Transaction) marks(v Verdict, recipient string) bool {
+func (t *Transaction) marks(v verdict.Verdict, recipient string) bool {
 	v = t.checker.forRecipient(v, recipient)
 	return t.checker.recipient(t.door, &v, recipient).Outcome == Mark
 }
@@ -133,7 +134,7 @@ func (t *Transaction) Examine(ctx context.Context, message io.Reader) error {
 	return nil
 }
 
-func (t *Transaction) proveBy(ctx context.Context, all []Verdict) {
+func (t *Transaction) proveBy(ctx context.Context, all []verdict.Verdict) {
 	for i, v := range all {
 		all[i] = t.checker.proveBy(ctx, v, t.first(), t.origin(), t.facts)
 	}

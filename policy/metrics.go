@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"blockd/verdict"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -25,8 +27,8 @@ const quietErrors = 10 * time.Second
 // copies.
 type instruments struct {
 	log      *slog.Logger
-	verdicts map[Kind]prometheus.Counter // never changes: resolved once, so counting does not allocate
-	clients  map[Kind]prometheus.Counter
+	verdicts map[verdict.Kind]prometheus.Counter // never changes: resolved once, so counting does not allocate
+	clients  map[verdict.Kind]prometheus.Counter
 	shadows  *prometheus.CounterVec
 	believed *prometheus.CounterVec // unverified allows
 	proofs   *prometheus.CounterVec
@@ -55,10 +57,10 @@ func newInstruments(log *slog.Logger, reg prometheus.Registerer) *instruments {
 			Help: "Proofs that were looked for, since they could let a blocked sender pass, by kind and result: pass, no, unknown."}, []string{"kind", "result"}),
 		unread: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_unreadable_senders_total",
 			Help: "Addresses that cannot be read as such and were judged by their readable part, if there is any, by where they stood and by verdict."}, []string{"source", "verdict"}),
-		verdicts: map[Kind]prometheus.Counter{}, clients: map[Kind]prometheus.Counter{}, errors: map[string]prometheus.Counter{},
+		verdicts: map[verdict.Kind]prometheus.Counter{}, clients: map[verdict.Kind]prometheus.Counter{}, errors: map[string]prometheus.Counter{},
 	}
 	reg.MustRegister(newHitMetrics(in.hits))
-	for _, k := range []Kind{Blocked, Allowed, Clear, Unknown} {
+	for _, k := range []verdict.Kind{verdict.Blocked, verdict.Allowed, verdict.Clear, verdict.Unknown} {
 		in.verdicts[k] = verdicts.WithLabelValues(string(k))
 		in.clients[k] = clients.WithLabelValues(string(k))
 	}
@@ -69,13 +71,13 @@ func newInstruments(log *slog.Logger, reg prometheus.Registerer) *instruments {
 }
 
 // count counts one verdict. A question about a domain is a person's, and no mail.
-func (in *instruments) count(v *Verdict, about Subject, now time.Time) {
+func (in *instruments) count(v *verdict.Verdict, about Subject, now time.Time) {
 	switch about {
 	case AboutDomain:
 		return
 	case AboutClient:
 		in.clients[v.Kind].Inc()
-		if v.Kind != Blocked {
+		if v.Kind != verdict.Blocked {
 			return // its envelopes come, and are counted then
 		}
 	case aboutField: // of a message whose envelope is counted
@@ -88,15 +90,15 @@ func (in *instruments) count(v *Verdict, about Subject, now time.Time) {
 	in.countMatches(v, now)
 }
 
-func (in *instruments) countMatches(v *Verdict, now time.Time) {
+func (in *instruments) countMatches(v *verdict.Verdict, now time.Time) {
 	if len(v.Matches) > 0 {
 		in.hits.count(v, now)
 	}
 	if v.Unverified {
-		in.believed.WithLabelValues(v.listName(v.Decider)).Inc()
+		in.believed.WithLabelValues(v.ListName(v.Decider)).Inc()
 	}
 	if v.Shadow >= 0 {
-		in.shadows.WithLabelValues(v.listName(v.Shadow)).Inc()
+		in.shadows.WithLabelValues(v.ListName(v.Shadow)).Inc()
 	}
 }
 

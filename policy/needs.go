@@ -1,5 +1,7 @@
 package policy
 
+import "blockd/verdict"
+
 // Needs is what lists want of a door, which has to agree on it with a mail server before any
 // mail comes.
 type Needs struct {
@@ -22,7 +24,7 @@ func (c *Checker) Needs() Needs {
 	for _, rule := range c.rules {
 		n.Marks = n.Marks || rule.OnMatch == TagOnMatch
 		n.Quarantines = n.Quarantines || rule.OnMatch == QuarantineOnMatch
-		requires = requires || rule.Require&DKIMProof != 0
+		requires = requires || rule.Require&verdict.DKIMProof != 0
 	}
 	n.Message = c.resolver != nil && (requires || c.hasAuthorEntries())
 	return n

@@ -20,6 +20,7 @@ import (
 	"blockd/live"
 	"blockd/msgauth"
 	"blockd/repeat"
+	"blockd/verdict"
 )
 
 // Settings of a Checker.
@@ -79,10 +80,10 @@ type Checker struct {
 	history  *history.Log
 	decided  func(history.Record)
 	repeats  *repeat.Table
-	allows   *allowRules
+	allows   *verdict.Requirements
 	resolver *msgauth.Resolver // nil = there is none
 	unsure   bool              // what DNS did not say is 451
-	sources  Sources           // of all rules
+	sources  verdict.Sources   // of all rules
 	narrow   bool              // there are lists that are not asked about envelopes
 	*instruments
 }
@@ -103,7 +104,7 @@ func New(live func() *index.Index, s Settings, log *slog.Logger, reg prometheus.
 		history:     s.History,
 		decided:     s.Decided,
 		repeats:     s.Repeats,
-		allows:      newAllowRules(s.Lists, s.Auth),
+		allows:      requirementsOf(s.Lists, s.Auth),
 		resolver:    s.Auth.Resolver,
 		unsure:      s.Auth.Tempfail,
 		sources:     sourcesOf(s.Lists),

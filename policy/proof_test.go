@@ -13,50 +13,51 @@ import (
 	"blockd/index"
 	"blockd/msgauth"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // requiring are settings in which the list "exempt" requires proof.
-func requiring(require policy.Proof, a policy.Auth) policy.Settings {
+func requiring(require verdict.Proof, a policy.Auth) policy.Settings {
 	return policy.Settings{Auth: a, Lists: map[string]policy.ListRule{"exempt": {Require: require}}}
 }
 
 // TestPrecedence is the table of docs/auth.md, row by row, and what follows from it.
 func TestPrecedence(t *testing.T) {
 	const (
-		spf, dkim, client, auth = policy.SPFProof, policy.DKIMProof, policy.ClientProof, policy.AuthProof
-		aligned                 = policy.Alignment
+		spf, dkim, client, auth = verdict.SPFProof, verdict.DKIMProof, verdict.ClientProof, verdict.AuthProof
+		aligned                 = verdict.AlignmentProof
 	)
 	ignore := policy.Auth{Ignore: true}
 	tests := []struct {
 		name           string
 		block, allowed string
-		require        policy.Proof
+		require        verdict.Proof
 		auth           policy.Auth
 		sender         string
-		found          policy.Proof
-		want           policy.Kind
-		wants          policy.Proof // before anything was tried
+		found          verdict.Proof
+		want           verdict.Kind
+		wants          verdict.Proof // before anything was tried
 	}{
-		{"nothing allows", "x.example", "", 0, policy.Auth{}, "a@x.example", spf | dkim | client | auth, policy.Blocked, 0},
-		{"spf asked for and found", "x.example", "a@x.example", spf, policy.Auth{}, "a@x.example", spf, policy.Allowed, spf},
-		{"spf asked for and not found", "x.example", "a@x.example", spf, policy.Auth{}, "a@x.example", 0, policy.Blocked, spf},
-		{"proof lets a general exception beat a special block", "a@x.example", "x.example", spf, policy.Auth{}, "a@x.example", spf, policy.Allowed, spf},
-		{"dkim asked for and found", "x.example", "x.example", dkim, policy.Auth{}, "b@x.example", dkim, policy.Allowed, dkim},
-		{"dkim asked for and only spf found", "x.example", "x.example", dkim, policy.Auth{}, "b@x.example", spf, policy.Blocked, dkim},
-		{"an entry that does not match is not helped by proof", "x.example", "news.x.example", spf, policy.Auth{}, "b@x.example", spf, policy.Blocked, 0},
-		{"no proof asked for: believed", "x.example", "x.example", 0, policy.Auth{}, "b@x.example", 0, policy.Allowed, 0},
-		{"no proof asked for: ignored", "x.example", "x.example", 0, ignore, "b@x.example", 0, policy.Blocked, 0},
-		{"allow-if-auth without alignment", "x.example", "welcomelist_auth *@x.example", 0, policy.Auth{}, "b@x.example", spf, policy.Blocked, aligned},
+		{"nothing allows", "x.example", "", 0, policy.Auth{}, "a@x.example", spf | dkim | client | auth, verdict.Blocked, 0},
+		{"spf asked for and found", "x.example", "a@x.example", spf, policy.Auth{}, "a@x.example", spf, verdict.Allowed, spf},
+		{"spf asked for and not found", "x.example", "a@x.example", spf, policy.Auth{}, "a@x.example", 0, verdict.Blocked, spf},
+		{"proof lets a general exception beat a special block", "a@x.example", "x.example", spf, policy.Auth{}, "a@x.example", spf, verdict.Allowed, spf},
+		{"dkim asked for and found", "x.example", "x.example", dkim, policy.Auth{}, "b@x.example", dkim, verdict.Allowed, dkim},
+		{"dkim asked for and only spf found", "x.example", "x.example", dkim, policy.Auth{}, "b@x.example", spf, verdict.Blocked, dkim},
+		{"an entry that does not match is not helped by proof", "x.example", "news.x.example", spf, policy.Auth{}, "b@x.example", spf, verdict.Blocked, 0},
+		{"no proof asked for: believed", "x.example", "x.example", 0, policy.Auth{}, "b@x.example", 0, verdict.Allowed, 0},
+		{"no proof asked for: ignored", "x.example", "x.example", 0, ignore, "b@x.example", 0, verdict.Blocked, 0},
+		{"allow-if-auth without alignment", "x.example", "welcomelist_auth *@x.example", 0, policy.Auth{}, "b@x.example", spf, verdict.Blocked, aligned},
 
-		{"allow-if-auth with alignment", "x.example", "welcomelist_auth *@x.example", 0, policy.Auth{}, "b@x.example", aligned, policy.Allowed, aligned},
-		{"allow-if-auth is not for what its list requires", "x.example", "welcomelist_auth *@x.example", spf, policy.Auth{}, "b@x.example", spf, policy.Blocked, aligned},
-		{"what requires proof is not ignored", "x.example", "x.example", spf, ignore, "b@x.example", spf, policy.Allowed, spf},
-		{"any of several kinds", "x.example", "x.example", client | auth | spf | dkim, policy.Auth{}, "b@x.example", auth, policy.Allowed, auth | spf | dkim},
-		{"a parent's entry", "x.example", "x.example", spf, policy.Auth{}, "b@mx.x.example", spf, policy.Allowed, spf},
-		{"a local-part is at no one's domain", "x.example", "ceo@", spf | dkim, policy.Auth{}, "ceo@x.example", spf | dkim, policy.Blocked, 0},
-		{"a pattern is of no one's domain", "x.example", "news*@x.example", spf | dkim, policy.Auth{}, "news1@x.example", spf | dkim, policy.Blocked, 0},
-		{"a local-part with login", "x.example", "ceo@", auth | spf, policy.Auth{}, "ceo@x.example", auth, policy.Allowed, auth},
-		{"not blocked: no proof is looked for", "y.example", "x.example", spf, policy.Auth{}, "b@x.example", 0, policy.Clear, 0},
+		{"allow-if-auth with alignment", "x.example", "welcomelist_auth *@x.example", 0, policy.Auth{}, "b@x.example", aligned, verdict.Allowed, aligned},
+		{"allow-if-auth is not for what its list requires", "x.example", "welcomelist_auth *@x.example", spf, policy.Auth{}, "b@x.example", spf, verdict.Blocked, aligned},
+		{"what requires proof is not ignored", "x.example", "x.example", spf, ignore, "b@x.example", spf, verdict.Allowed, spf},
+		{"any of several kinds", "x.example", "x.example", client | auth | spf | dkim, policy.Auth{}, "b@x.example", auth, verdict.Allowed, auth | spf | dkim},
+		{"a parent's entry", "x.example", "x.example", spf, policy.Auth{}, "b@mx.x.example", spf, verdict.Allowed, spf},
+		{"a local-part is at no one's domain", "x.example", "ceo@", spf | dkim, policy.Auth{}, "ceo@x.example", spf | dkim, verdict.Blocked, 0},
+		{"a pattern is of no one's domain", "x.example", "news*@x.example", spf | dkim, policy.Auth{}, "news1@x.example", spf | dkim, verdict.Blocked, 0},
+		{"a local-part with login", "x.example", "ceo@", auth | spf, policy.Auth{}, "ceo@x.example", auth, verdict.Allowed, auth},
+		{"not blocked: no proof is looked for", "y.example", "x.example", spf, policy.Auth{}, "b@x.example", 0, verdict.Clear, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -70,12 +71,12 @@ func TestPrecedence(t *testing.T) {
 				t.Errorf("Wants = %q, want %q", v.Wants, tt.wants)
 			}
 			const all5 = spf | dkim | client | auth | aligned
-			v = c.Prove(v, policy.Evidence{Tried: all5, Found: tt.found})
+			v = c.Prove(v, verdict.Evidence{Tried: all5, Found: tt.found})
 			if v.Kind != tt.want || v.Wants != 0 {
 				t.Errorf("with %q: %s, wants %q; want %s", tt.found, v.Kind, v.Wants, tt.want)
 			}
-			if v.Kind == policy.Blocked {
-				if v := c.Prove(v, policy.Evidence{Tried: all5, Unknown: all5}); v.Kind != policy.Blocked || v.Unsure != tt.wants {
+			if v.Kind == verdict.Blocked {
+				if v := c.Prove(v, verdict.Evidence{Tried: all5, Unknown: all5}); v.Kind != verdict.Blocked || v.Unsure != tt.wants {
 					t.Errorf("with nothing known: %s, unsure about %q", v.Kind, v.Unsure)
 				}
 			}
@@ -85,15 +86,15 @@ func TestPrecedence(t *testing.T) {
 
 func TestClientNetworkIsProofByItself(t *testing.T) {
 	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")),
-		requiring(policy.ClientProof, policy.Auth{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}))
-	for client, want := range map[string]policy.Kind{"192.0.2.7": policy.Allowed, "::ffff:192.0.2.7": policy.Allowed, "198.51.100.7": policy.Blocked} {
+		requiring(verdict.ClientProof, policy.Auth{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}))
+	for client, want := range map[string]verdict.Kind{"192.0.2.7": verdict.Allowed, "::ffff:192.0.2.7": verdict.Allowed, "198.51.100.7": verdict.Blocked} {
 		if v := askEnvelope(c, netip.MustParseAddr(client), "a@x.example"); v.Kind != want || v.Wants != 0 {
 			t.Errorf("from %s: %s, wants %q; want %s", client, v.Kind, v.Wants, want)
 		}
 	}
 	var b policy.Batch
 	questions := []policy.Question{{Text: "a@x.example", Client: netip.MustParseAddr("192.0.2.7")}, {Text: "a@x.example"}}
-	if all := c.AskAll(&b, questions); all[0].Kind != policy.Allowed || all[1].Kind != policy.Blocked {
+	if all := c.AskAll(&b, questions); all[0].Kind != verdict.Allowed || all[1].Kind != verdict.Blocked {
 		t.Errorf("Ask: %s and %s", all[0].Kind, all[1].Kind)
 	}
 }
@@ -101,9 +102,9 @@ func TestClientNetworkIsProofByItself(t *testing.T) {
 // An entry for a client's address is no claim: the connection comes from there.
 func TestClientEntryNeedsNoProof(t *testing.T) {
 	ix := build(t, block("bad", "x.example"), allow("exempt", "192.0.2.7"))
-	for name, s := range map[string]policy.Settings{"ignored": {Auth: policy.Auth{Ignore: true}}, "required": requiring(policy.SPFProof, policy.Auth{})} {
+	for name, s := range map[string]policy.Settings{"ignored": {Auth: policy.Auth{Ignore: true}}, "required": requiring(verdict.SPFProof, policy.Auth{})} {
 		c, _ := checker(t, ix, s)
-		if v := askEnvelope(c, netip.MustParseAddr("192.0.2.7"), "a@x.example"); v.Kind != policy.Allowed || v.Unverified {
+		if v := askEnvelope(c, netip.MustParseAddr("192.0.2.7"), "a@x.example"); v.Kind != verdict.Allowed || v.Unverified {
 			t.Errorf("%s: %s, unverified %v", name, v.Kind, v.Unverified)
 		}
 	}
@@ -112,10 +113,10 @@ func TestClientEntryNeedsNoProof(t *testing.T) {
 func TestUnverifiedAllowIsCountedAndLogged(t *testing.T) {
 	c, reg := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example\ny.example")), policy.Settings{})
 	v := askSender(c, "a@x.example")
-	if !v.Unverified || !strings.Contains(v.LogValue().String(), "proof=none") {
-		t.Errorf("%+v", v.LogValue())
+	if !v.Unverified || !strings.Contains(slog.GroupValue(v.AppendLog(nil)...).String(), "proof=none") {
+		t.Errorf("%+v", slog.GroupValue(v.AppendLog(nil)...))
 	}
-	if v := askSender(c, "a@y.example"); v.Kind != policy.Allowed || v.Unverified {
+	if v := askSender(c, "a@y.example"); v.Kind != verdict.Allowed || v.Unverified {
 		t.Errorf("an exception from nothing: %s, unverified %v", v.Kind, v.Unverified)
 	}
 	wantMetric(t, reg, "blockd_unverified_allows_total", `blockd_unverified_allows_total{list="exempt"} 1`)
@@ -128,9 +129,9 @@ func TestConditionalAllowIsReported(t *testing.T) {
 		s       policy.Settings
 		want    string
 	}{
-		{"x.example", requiring(policy.SPFProof|policy.DKIMProof, policy.Auth{}), "allow needs proof: spf, dkim"},
+		{"x.example", requiring(verdict.SPFProof|verdict.DKIMProof, policy.Auth{}), "allow needs proof: spf, dkim"},
 		{"welcomelist_auth *@x.example", policy.Settings{}, "allow needs proof: alignment"},
-		{"a@", requiring(policy.SPFProof, policy.Auth{}), "allow needs proof: spf, which is about a domain, and this entry is not"},
+		{"a@", requiring(verdict.SPFProof, policy.Auth{}), "allow needs proof: spf, which is about a domain, and this entry is not"},
 		{"x.example", policy.Settings{Auth: policy.Auth{Ignore: true}}, `allow without proof does not count: unverified_allow = "ignore"`},
 	} {
 		c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", tt.allowed)), tt.s)
@@ -144,8 +145,8 @@ func TestConditionalAllowIsReported(t *testing.T) {
 				}
 			}
 		}
-		var a policy.Answer
-		if err := json.Unmarshal(v.AppendJSON(nil, "a@x.example"), &a); err != nil || !found || v.Kind != policy.Blocked {
+		var a verdict.Answer
+		if err := json.Unmarshal(v.AppendJSON(nil, "a@x.example"), &a); err != nil || !found || v.Kind != verdict.Blocked {
 			t.Errorf("%s: %s, %v", tt.allowed, v.Kind, err)
 		}
 		if want := v.Answer("a@x.example"); a.Matches[0] != want.Matches[0] || a.Matches[1] != want.Matches[1] {
@@ -159,24 +160,24 @@ func TestUnknownProofIsTheBlockOrATempfail(t *testing.T) {
 	for _, tt := range []struct {
 		tempfail bool
 		rcpt     string
-		unknown  policy.Proof
+		unknown  verdict.Proof
 		outcome  policy.Outcome
 		reply    string
 	}{
-		{false, "bob@here.example", policy.SPFProof, policy.Refuse, "550 5.7.1 "},
-		{true, "bob@here.example", policy.SPFProof, policy.Defer, "451 4.4.3 <a@x.example>: Sender address not verified: try again later (ref "},
-		{true, "bob@here.example", policy.DKIMProof, policy.Refuse, "550 5.7.1 "}, // which would not have helped
-		{true, "abuse@here.example", policy.SPFProof, policy.Accept, ""},
+		{false, "bob@here.example", verdict.SPFProof, policy.Refuse, "550 5.7.1 "},
+		{true, "bob@here.example", verdict.SPFProof, policy.Defer, "451 4.4.3 <a@x.example>: Sender address not verified: try again later (ref "},
+		{true, "bob@here.example", verdict.DKIMProof, policy.Refuse, "550 5.7.1 "}, // which would not have helped
+		{true, "abuse@here.example", verdict.SPFProof, policy.Accept, ""},
 	} {
-		s := requiring(policy.SPFProof, policy.Auth{Tempfail: tt.tempfail})
+		s := requiring(verdict.SPFProof, policy.Auth{Tempfail: tt.tempfail})
 		s.RecipientsExempt = []string{"abuse"}
 		c, _ := checker(t, ix, s)
-		v := c.Prove(askSender(c, "a@x.example"), policy.Evidence{Tried: tt.unknown, Unknown: tt.unknown})
+		v := c.Prove(askSender(c, "a@x.example"), verdict.Evidence{Tried: tt.unknown, Unknown: tt.unknown})
 		if d := c.Recipient(v, tt.rcpt); d.Outcome != tt.outcome || !strings.HasPrefix(d.Reply.String(), tt.reply) {
 			t.Errorf("tempfail %v, %s unknown: %+v", tt.tempfail, tt.unknown, d)
 		}
 	}
-	c, _ := checker(t, ix, policy.Settings{Lists: map[string]policy.ListRule{"exempt": {Require: policy.DKIMProof}}})
+	c, _ := checker(t, ix, policy.Settings{Lists: map[string]policy.ListRule{"exempt": {Require: verdict.DKIMProof}}})
 	if d := c.EndOfMessage(askSender(c, "a@x.example"), "bob@here.example"); !strings.HasPrefix(d.Reply.String(), "554 5.7.1 <a@x.example>: Sender address rejected: listed in bad (ref ") {
 		t.Errorf("at the end of a message: %+v", d)
 	}
@@ -185,23 +186,23 @@ func TestUnknownProofIsTheBlockOrATempfail(t *testing.T) {
 // A recipient's policy may leave out the list that believes, and then proof counts.
 func TestProofIsWantedByTheRecipientsLists(t *testing.T) {
 	ix := build(t, block("bad", "x.example"), allow("believed", "x.example"), allow("exempt", "x.example"))
-	s := requiring(policy.AuthProof, policy.Auth{})
+	s := requiring(verdict.AuthProof, policy.Auth{})
 	s.Policies = []policy.RecipientPolicy{{Recipients: []string{"strict.example"}, Lists: []string{"bad", "exempt"}}}
 	c, _ := checker(t, ix, s)
 	v := askSender(c, "a@x.example")
-	if v.Kind != policy.Allowed || v.Wants != 0 {
+	if v.Kind != verdict.Allowed || v.Wants != 0 {
 		t.Fatalf("the envelope: %s, wants %q", v.Kind, v.Wants)
 	}
 	strict := c.For(v, "bob@strict.example")
-	if strict.Kind != policy.Blocked || strict.Wants != policy.AuthProof {
+	if strict.Kind != verdict.Blocked || strict.Wants != verdict.AuthProof {
 		t.Errorf("for the strict: %s, wants %q", strict.Kind, strict.Wants)
 	}
 	for _, login := range []bool{false, true} {
 		proved := c.ProveOrigin(t.Context(), v, "bob@strict.example", policy.Origin{Authenticated: login})
-		if got := c.For(proved, "bob@strict.example").Kind == policy.Allowed; got != login {
+		if got := c.For(proved, "bob@strict.example").Kind == verdict.Allowed; got != login {
 			t.Errorf("login %v: allowed %v", login, got)
 		}
-		if proved.Kind != policy.Allowed {
+		if proved.Kind != verdict.Allowed {
 			t.Errorf("login %v: the envelope is %s", login, proved.Kind)
 		}
 	}
@@ -210,37 +211,25 @@ func TestProofIsWantedByTheRecipientsLists(t *testing.T) {
 // A shadow list's own conditional exception excuses its block only with its proof.
 func TestShadowListWithConditionalAllow(t *testing.T) {
 	c, _ := checker(t, build(t, block("watched", "x.example\n!a@x.example").shadow()),
-		policy.Settings{Lists: map[string]policy.ListRule{"watched": {Require: policy.SPFProof}}})
+		policy.Settings{Lists: map[string]policy.ListRule{"watched": {Require: verdict.SPFProof}}})
 	v := askSender(c, "a@x.example")
-	if v.Kind != policy.Clear || v.Shadow < 0 || v.Wants != 0 {
+	if v.Kind != verdict.Clear || v.Shadow < 0 || v.Wants != 0 {
 		t.Errorf("%s, shadow %d, wants %q", v.Kind, v.Shadow, v.Wants)
 	}
-	if v = c.Prove(v, policy.Evidence{Tried: policy.SPFProof, Found: policy.SPFProof}); v.Shadow >= 0 {
+	if v = c.Prove(v, verdict.Evidence{Tried: verdict.SPFProof, Found: verdict.SPFProof}); v.Shadow >= 0 {
 		t.Error("it would refuse in spite of the proof")
-	}
-}
-
-func TestParseProofs(t *testing.T) {
-	p, err := policy.ParseProofs([]string{"dkim", "client", "spf", "auth"})
-	if err != nil || p.String() != "client, auth, spf, dkim" {
-		t.Errorf("%q, %v", p, err)
-	}
-	for _, word := range []string{"alignment", "SPF", "", "helo"} {
-		if _, err := policy.ParseProofs([]string{word}); err == nil || !strings.Contains(err.Error(), `"`+word+`"`) {
-			t.Errorf("ParseProofs(%q): %v", word, err)
-		}
 	}
 }
 
 // Without a resolver nothing is found, and nothing waits for it.
 func TestWithoutAResolverNothingIsFound(t *testing.T) {
-	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")), requiring(policy.SPFProof|policy.DKIMProof, policy.Auth{}))
+	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")), requiring(verdict.SPFProof|verdict.DKIMProof, policy.Auth{}))
 	v := c.ProveOrigin(t.Context(), askSender(c, "a@x.example"), "bob@here.example", policy.Origin{Client: netip.MustParseAddr("192.0.2.7")})
-	if v.Kind != policy.Blocked || !v.Tentative() {
+	if v.Kind != verdict.Blocked || !tentative(v) {
 		t.Errorf("%s, wants %q", v.Kind, v.Wants)
 	}
 	v, err := c.ProveMessage(t.Context(), v, "bob@here.example", policy.Origin{}, strings.NewReader("From: a@x.example\r\n\r\n"))
-	if err != nil || v.Kind != policy.Blocked || v.Wants != 0 {
+	if err != nil || v.Kind != verdict.Blocked || v.Wants != 0 {
 		t.Errorf("%s, wants %q, %v", v.Kind, v.Wants, err)
 	}
 }
@@ -248,9 +237,9 @@ func TestWithoutAResolverNothingIsFound(t *testing.T) {
 func TestProvedAllowIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	ix := build(t, block("bad", "x.example"), allow("exempt", "x.example"))
-	c := policy.New(func() *index.Index { return ix }, requiring(policy.SPFProof, policy.Auth{}), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	v := c.Prove(askSender(c, "a@x.example"), policy.Evidence{Tried: policy.SPFProof, Found: policy.SPFProof, SPF: msgauth.SPF{Proof: msgauth.Pass}})
-	slog.New(slog.NewTextHandler(&log, nil)).Info("accepted", slog.Any("", v))
+	c := policy.New(func() *index.Index { return ix }, requiring(verdict.SPFProof, policy.Auth{}), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	v := c.Prove(askSender(c, "a@x.example"), verdict.Evidence{Tried: verdict.SPFProof, Found: verdict.SPFProof, SPF: msgauth.SPF{Proof: msgauth.Pass}})
+	slog.New(slog.NewTextHandler(&log, nil)).Info("accepted", slog.GroupAttrs("", v.AppendLog(nil)...))
 	if !strings.Contains(log.String(), "proof=spf") {
 		t.Errorf("%s", &log)
 	}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"blockd/msgauth"
+	"blockd/verdict"
 )
 
 // origin is where a transaction comes from, as far as a front door knows it at
@@ -18,9 +19,9 @@ type origin struct {
 
 // Prove returns v as it is with evidence: decided anew by the same entries.
 // Evidence is of the sender, so it holds for every recipient.
-func (c *Checker) Prove(v Verdict, e Evidence) Verdict {
+func (c *Checker) Prove(v verdict.Verdict, e verdict.Evidence) verdict.Verdict {
 	v.Evidence = e
-	v.decide(nil)
+	v.Decide(nil)
 	return v
 }
 
@@ -32,19 +33,19 @@ func (c *Checker) Prove(v Verdict, e Evidence) Verdict {
 //
 // It may wait for DNS as long as the resolver's budget lasts; ctx ends it earlier,
 // with an unknown result.
-func (c *Checker) proveOrigin(ctx context.Context, v Verdict, recipient string, o origin) Verdict {
+func (c *Checker) proveOrigin(ctx context.Context, v verdict.Verdict, recipient string, o origin) verdict.Verdict {
 	wants := c.wants(v, recipient)
 	e := v.Evidence
-	if wants&ClientProof != 0 { // the verdict of a header field does not know the client
-		c.learn(&e, ClientProof, stateOf(c.allows.knows(o.Client.WithZone("").Unmap())))
+	if wants&verdict.ClientProof != 0 { // the verdict of a header field does not know the client
+		c.learn(&e, verdict.ClientProof, stateOf(c.allows.Knows(o.Client.WithZone("").Unmap())))
 	}
-	if wants&AuthProof != 0 {
-		c.learn(&e, AuthProof, stateOf(o.Authenticated))
+	if wants&verdict.AuthProof != 0 {
+		c.learn(&e, verdict.AuthProof, stateOf(o.Authenticated))
 	}
 	if e.Tried != v.Evidence.Tried {
 		v = c.Prove(v, e)
 	}
-	if c.wants(v, recipient)&SPFProof != 0 { // what was found may be enough
+	if c.wants(v, recipient)&verdict.SPFProof != 0 { // what was found may be enough
 		c.trySPF(ctx, &e, v, o)
 		v = c.Prove(v, e)
 	}
@@ -65,24 +66,24 @@ func (c *Checker) examine(ctx context.Context, client netip.Addr, message io.Rea
 }
 
 // proveBy is ProveMessage by the facts of Examine.
-func (c *Checker) proveBy(ctx context.Context, v Verdict, recipient string, o origin, m *msgauth.Message) Verdict {
+func (c *Checker) proveBy(ctx context.Context, v verdict.Verdict, recipient string, o origin, m *msgauth.Message) verdict.Verdict {
 	wants := c.wants(v, recipient)
-	if wants&lateProofs == 0 {
+	if wants&verdict.LateProofs == 0 {
 		return v
 	}
 	e := v.Evidence
 	if m == nil {
-		c.learn(&e, wants&lateProofs, msgauth.No)
+		c.learn(&e, wants&verdict.LateProofs, msgauth.No)
 		return c.Prove(v, e)
 	}
 	e.Message = m
 	domain := v.Sender.Domain()
-	c.learn(&e, DKIMProof, m.DKIM(domain))
-	if wants&alignment != 0 {
-		if e.Found&DKIMProof == 0 && e.Tried&SPFProof == 0 && msgauth.Aligned(m.Author, domain) {
+	c.learn(&e, verdict.DKIMProof, m.DKIM(domain))
+	if wants&verdict.AlignmentProof != 0 {
+		if e.Found&verdict.DKIMProof == 0 && e.Tried&verdict.SPFProof == 0 && msgauth.Aligned(m.Author, domain) {
 			c.trySPF(ctx, &e, v, o)
 		}
-		c.learn(&e, alignment, m.Aligned(domain, e.SPF))
+		c.learn(&e, verdict.AlignmentProof, m.Aligned(domain, e.SPF))
 	}
 	return c.Prove(v, e)
 }
@@ -105,30 +106,30 @@ func (c *Checker) Reverse(ctx context.Context, client netip.Addr, confirm bool) 
 
 // trySPF asks about the sender of an envelope. An address of a header field has no
 // client.
-func (c *Checker) trySPF(ctx context.Context, e *Evidence, v Verdict, o origin) {
-	if c.resolver == nil || v.Source != envelopeSource {
-		c.learn(e, SPFProof, msgauth.No)
+func (c *Checker) trySPF(ctx context.Context, e *verdict.Evidence, v verdict.Verdict, o origin) {
+	if c.resolver == nil || v.Source != verdict.EnvelopeSource {
+		c.learn(e, verdict.SPFProof, msgauth.No)
 		return
 	}
 	e.SPF = c.resolver.SPF(ctx, o.Client, o.Helo, v.Sender.String())
-	c.learn(e, SPFProof, e.SPF.Proof)
+	c.learn(e, verdict.SPFProof, e.SPF.Proof)
 }
 
 // learn notes and counts.
-func (c *Checker) learn(e *Evidence, p Proof, s msgauth.State) {
-	e.note(p, s)
+func (c *Checker) learn(e *verdict.Evidence, p verdict.Proof, s msgauth.State) {
+	e.Note(p, s)
 	c.proofs.WithLabelValues(p.String(), s.String()).Inc()
 }
 
 // awaits reports whether v, the verdict of an envelope or of a header field, is
 // blocked for a recipient, and the message could change that. An exempt recipient
 // has the message in any case.
-func (c *Checker) awaits(v Verdict, recipient string) bool {
-	return c.wants(v, recipient)&lateProofs != 0
+func (c *Checker) awaits(v verdict.Verdict, recipient string) bool {
+	return c.wants(v, recipient)&verdict.LateProofs != 0
 }
 
 // wants are the proofs that could have v changed for a recipient.
-func (c *Checker) wants(v Verdict, recipient string) Proof {
+func (c *Checker) wants(v verdict.Verdict, recipient string) verdict.Proof {
 	if c.isExempt(recipient) {
 		return 0
 	}

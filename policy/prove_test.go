@@ -16,6 +16,7 @@ import (
 	"blockd/internal/nameserver"
 	"blockd/msgauth"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // post is mail of x.example, with the name server that vouches for it.
@@ -60,30 +61,30 @@ func (p post) letter(t *testing.T, from, signedBy string) string {
 // TestProofsAreFound runs a transaction through both phases, as a front door does.
 func TestProofsAreFound(t *testing.T) {
 	const ours, other = "192.0.2.7", "198.51.100.7"
-	everything := policy.SPFProof | policy.DKIMProof
+	everything := verdict.SPFProof | verdict.DKIMProof
 	tests := []struct {
 		name, allowed        string
-		require              policy.Proof
+		require              verdict.Proof
 		client, sender, from string
 		signedBy             string
-		early, late          policy.Kind
+		early, late          verdict.Kind
 		queries              int
 	}{
-		{"SPF", "x.example", policy.SPFProof, ours, "a@x.example", "a@x.example", "", policy.Allowed, policy.Allowed, 1},
-		{"SPF of another client", "x.example", policy.SPFProof, other, "a@x.example", "a@x.example", "x.example", policy.Blocked, policy.Blocked, 1},
-		{"a signature", "x.example", policy.DKIMProof, other, "a@x.example", "a@x.example", "x.example", policy.Blocked, policy.Allowed, 1},
-		{"a signature where SPF would do", "x.example", everything, other, "a@x.example", "a@x.example", "x.example", policy.Blocked, policy.Allowed, 2},
-		{"SPF, and the message is not looked at", "x.example", everything, ours, "a@x.example", "a@x.example", "x.example", policy.Allowed, policy.Allowed, 1},
-		{"no signature", "x.example", policy.DKIMProof, ours, "a@x.example", "a@x.example", "", policy.Blocked, policy.Blocked, 0},
-		{"the envelope of one, From and signature of another", "x.example", policy.DKIMProof, other, "a@x.example", "a@evil.example", "evil.example", policy.Blocked, policy.Blocked, 1},
-		{"From of one, signature of another", "x.example", policy.DKIMProof, other, "a@x.example", "a@x.example", "evil.example", policy.Blocked, policy.Blocked, 1},
-		{"allow-if-auth by signature", "welcomelist_auth *@x.example", 0, other, "a@x.example", "a@x.example", "x.example", policy.Blocked, policy.Allowed, 1},
-		{"allow-if-auth by SPF", "welcomelist_auth *@x.example", 0, ours, "a@x.example", "a@x.example", "", policy.Blocked, policy.Allowed, 1},
-		{"allow-if-auth by SPF, From of another domain", "welcomelist_auth *@x.example", 0, ours, "a@x.example", "a@evil.example", "", policy.Blocked, policy.Blocked, 0},
-		{"allow-if-auth by a signature of another", "welcomelist_auth *@x.example", 0, other, "a@x.example", "a@evil.example", "evil.example", policy.Blocked, policy.Blocked, 1},
-		{"a server that fails", "x.example", policy.SPFProof, ours, "a@broken.x.example", "a@broken.x.example", "", policy.Blocked, policy.Blocked, 2},
-		{"ordinary mail asks nothing", "y.example", everything, ours, "a@clear.example", "a@x.example", "x.example", policy.Clear, policy.Clear, 0},
-		{"a block that nothing could lift asks nothing", "y.example", everything, ours, "a@x.example", "a@x.example", "x.example", policy.Blocked, policy.Blocked, 0},
+		{"SPF", "x.example", verdict.SPFProof, ours, "a@x.example", "a@x.example", "", verdict.Allowed, verdict.Allowed, 1},
+		{"SPF of another client", "x.example", verdict.SPFProof, other, "a@x.example", "a@x.example", "x.example", verdict.Blocked, verdict.Blocked, 1},
+		{"a signature", "x.example", verdict.DKIMProof, other, "a@x.example", "a@x.example", "x.example", verdict.Blocked, verdict.Allowed, 1},
+		{"a signature where SPF would do", "x.example", everything, other, "a@x.example", "a@x.example", "x.example", verdict.Blocked, verdict.Allowed, 2},
+		{"SPF, and the message is not looked at", "x.example", everything, ours, "a@x.example", "a@x.example", "x.example", verdict.Allowed, verdict.Allowed, 1},
+		{"no signature", "x.example", verdict.DKIMProof, ours, "a@x.example", "a@x.example", "", verdict.Blocked, verdict.Blocked, 0},
+		{"the envelope of one, From and signature of another", "x.example", verdict.DKIMProof, other, "a@x.example", "a@evil.example", "evil.example", verdict.Blocked, verdict.Blocked, 1},
+		{"From of one, signature of another", "x.example", verdict.DKIMProof, other, "a@x.example", "a@x.example", "evil.example", verdict.Blocked, verdict.Blocked, 1},
+		{"allow-if-auth by signature", "welcomelist_auth *@x.example", 0, other, "a@x.example", "a@x.example", "x.example", verdict.Blocked, verdict.Allowed, 1},
+		{"allow-if-auth by SPF", "welcomelist_auth *@x.example", 0, ours, "a@x.example", "a@x.example", "", verdict.Blocked, verdict.Allowed, 1},
+		{"allow-if-auth by SPF, From of another domain", "welcomelist_auth *@x.example", 0, ours, "a@x.example", "a@evil.example", "", verdict.Blocked, verdict.Blocked, 0},
+		{"allow-if-auth by a signature of another", "welcomelist_auth *@x.example", 0, other, "a@x.example", "a@evil.example", "evil.example", verdict.Blocked, verdict.Blocked, 1},
+		{"a server that fails", "x.example", verdict.SPFProof, ours, "a@broken.x.example", "a@broken.x.example", "", verdict.Blocked, verdict.Blocked, 2},
+		{"ordinary mail asks nothing", "y.example", everything, ours, "a@clear.example", "a@x.example", "x.example", verdict.Clear, verdict.Clear, 0},
+		{"a block that nothing could lift asks nothing", "y.example", everything, ours, "a@x.example", "a@x.example", "x.example", verdict.Blocked, verdict.Blocked, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,8 +99,8 @@ func TestProofsAreFound(t *testing.T) {
 				t.Errorf("before the message: %s, want %s: %+v", v.Kind, tt.early, v.Evidence)
 			}
 			v, err := c.ProveMessage(t.Context(), v, "bob@here.example", o, strings.NewReader(p.letter(t, tt.from, tt.signedBy)))
-			if err != nil || v.Kind != tt.late || v.Tentative() {
-				t.Errorf("behind the message: %s, tentative %v, want %s: %+v, %v", v.Kind, v.Tentative(), tt.late, v.Evidence, err)
+			if err != nil || v.Kind != tt.late || tentative(v) {
+				t.Errorf("behind the message: %s, tentative %v, want %s: %+v, %v", v.Kind, tentative(v), tt.late, v.Evidence, err)
 			}
 			if p.Count() != tt.queries {
 				t.Errorf("%d queries, want %d: %v", p.Count(), tt.queries, p.Asked())
@@ -111,7 +112,7 @@ func TestProofsAreFound(t *testing.T) {
 func TestProofsAreCounted(t *testing.T) {
 	p := newPost(t)
 	c, reg := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")),
-		requiring(policy.AuthProof|policy.SPFProof|policy.DKIMProof, policy.Auth{Resolver: p.resolver}))
+		requiring(verdict.AuthProof|verdict.SPFProof|verdict.DKIMProof, policy.Auth{Resolver: p.resolver}))
 	for client, sender := range map[string]string{"192.0.2.7": "a@x.example", "198.51.100.7": "b@x.example", "192.0.2.8": "c@broken.x.example"} {
 		o := policy.Origin{Client: netip.MustParseAddr(client)}
 		v := c.ProveOrigin(t.Context(), askEnvelope(c, o.Client, sender), "", o)
@@ -129,12 +130,12 @@ func TestProofsAreCounted(t *testing.T) {
 
 func TestMessageThatCannotBeReadProvesNothing(t *testing.T) {
 	p := newPost(t)
-	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")), requiring(policy.DKIMProof, policy.Auth{Resolver: p.resolver}))
+	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")), requiring(verdict.DKIMProof, policy.Auth{Resolver: p.resolver}))
 	letter, broken := p.letter(t, "a@x.example", "x.example"), errors.New("broken disk")
 	for n := range len(letter) {
 		r := iotest.DataErrReader(strings.NewReader(letter[:n]))
 		v, err := c.ProveMessage(t.Context(), askSender(c, "a@x.example"), "", policy.Origin{}, &breaks{r, broken})
-		if !errors.Is(err, broken) || v.Kind != policy.Blocked || !v.Tentative() {
+		if !errors.Is(err, broken) || v.Kind != verdict.Blocked || !tentative(v) {
 			t.Fatalf("broken behind %d octets: %s, %v", n, v.Kind, err)
 		}
 	}
@@ -157,11 +158,11 @@ func (b *breaks) Read(p []byte) (int, error) {
 // The client's network proves an address of a header field like that of the envelope.
 func TestClientProofOfAHeader(t *testing.T) {
 	c, _ := checker(t, build(t, block("bad", "x.example\n"), allow("good", "x.example\n")), policy.Settings{
-		Lists: map[string]policy.ListRule{"bad": {Match: sources(t, "from")}, "good": {Match: sources(t, "from"), Require: policy.ClientProof}},
+		Lists: map[string]policy.ListRule{"bad": {Match: sources(t, "from")}, "good": {Match: sources(t, "from"), Require: verdict.ClientProof}},
 		Auth:  policy.Auth{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
 	})
-	for client, want := range map[string]policy.Kind{"192.0.2.7": policy.Allowed, "::ffff:192.0.2.7": policy.Allowed, "198.51.100.7": policy.Blocked} {
-		v := c.Header(policy.FromSource, "a@x.example")
+	for client, want := range map[string]verdict.Kind{"192.0.2.7": verdict.Allowed, "::ffff:192.0.2.7": verdict.Allowed, "198.51.100.7": verdict.Blocked} {
+		v := c.Header(verdict.FromSource, "a@x.example")
 		v = c.ProveOrigin(t.Context(), v, "bob@here.example", policy.Origin{Client: netip.MustParseAddr(client)})
 		if v.Kind != want || v.Wants != 0 {
 			t.Errorf("from %s: %s, wants %q; want %s", client, v.Kind, v.Wants, want)

@@ -10,6 +10,7 @@ import (
 	"blockd/addr"
 	"blockd/index"
 	"blockd/live"
+	"blockd/verdict"
 )
 
 // Question is what people and programs ask a Checker. Nothing is remembered of it.
@@ -41,8 +42,8 @@ const (
 // question is what a Checker is asked, by people and by transactions.
 type question struct {
 	Question
-	source source       // of aboutField
-	index  *index.Index // that answers; nil = the one that serves
+	source verdict.Source // of aboutField
+	index  *index.Index   // that answers; nil = the one that serves
 }
 
 // Ask answers one question. It never fails: what goes wrong is Unknown, counted and
@@ -58,7 +59,7 @@ type question struct {
 // transaction would decide.
 //
 // It allocates nothing for a clear sender that is written in canonical form.
-func (c *Checker) Ask(q Question) Verdict {
+func (c *Checker) Ask(q Question) verdict.Verdict {
 	v := c.ask(question{Question: q})
 	c.to(&v, q.Recipient)
 	return v
@@ -69,7 +70,7 @@ func (c *Checker) Ask(q Question) Verdict {
 var questions = Door{Marks: true, Quarantines: true, forgets: true}
 
 // to makes v the answer for one recipient; "" = any.
-func (c *Checker) to(v *Verdict, recipient string) {
+func (c *Checker) to(v *verdict.Verdict, recipient string) {
 	if recipient == "" {
 		return
 	}
@@ -82,21 +83,21 @@ func (c *Checker) to(v *Verdict, recipient string) {
 
 // decideAsked is the decision about mail with verdict v: that of a transaction, as of all
 // mail.
-func (c *Checker) decideAsked(v Verdict, recipient string) Decision {
-	t := Transaction{checker: c, door: &questions, verdicts: []Verdict{v}}
+func (c *Checker) decideAsked(v verdict.Verdict, recipient string) Decision {
+	t := Transaction{checker: c, door: &questions, verdicts: []verdict.Verdict{v}}
 	return t.Recipient(recipient)
 }
 
-func (c *Checker) ask(q question) (v Verdict) {
-	v = unknown(nil)
-	v.allows = c.allows
+func (c *Checker) ask(q question) (v verdict.Verdict) {
+	v = verdict.New(nil)
+	v.Requirements = c.allows
 	now := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
 			// A defect of ours must cost neither the session nor the sender.
 			generation := v.Generation
-			v = unknown(fmt.Errorf("panic in the look-up: %v", p))
-			v.Generation, v.allows = generation, c.allows
+			v = verdict.New(fmt.Errorf("panic in the look-up: %v", p))
+			v.Generation, v.Requirements = generation, c.allows
 			c.failed(inPanic, v.Err, slog.String("stack", string(debug.Stack())))
 		}
 		c.count(&v, q.About, now)
@@ -127,7 +128,7 @@ func (c *Checker) ask(q question) (v Verdict) {
 		return v
 	}
 	v.Err = odd
-	v.decide(nil)
+	v.Decide(nil)
 	return v
 }
 
@@ -139,7 +140,7 @@ func strange(sender addr.Addr, err error) bool {
 
 // match sets what v is about and the entries that cover it: the first reading that a
 // list has an entry for, or else the first.
-func (c *Checker) match(v *Verdict, ix *index.Index, readings []addr.Reading, now time.Time) error {
+func (c *Checker) match(v *verdict.Verdict, ix *index.Index, readings []addr.Reading, now time.Time) error {
 	for i := range max(1, len(readings)) {
 		if readings != nil {
 			v.Sender, v.Domain = readings[i].Addr, readings[i].Domain
@@ -149,7 +150,7 @@ func (c *Checker) match(v *Verdict, ix *index.Index, readings []addr.Reading, no
 			return err
 		}
 		matches, v.Lists = c.entries.Amend(matches, ix, live.Question{Sender: v.Sender, Domain: v.Domain, Client: v.Client}, now)
-		if v.Matches = c.asked(matches, v.Lists, v.Source); len(v.Matches) > 0 && !v.aboutClient(0) {
+		if v.Matches = c.asked(matches, v.Lists, v.Source); len(v.Matches) > 0 && !v.AboutClient(0) {
 			return nil
 		}
 	}
@@ -161,7 +162,7 @@ func (c *Checker) match(v *Verdict, ix *index.Index, readings []addr.Reading, no
 
 // lookup returns the entries that cover what v is about. Those for senders are
 // all more specific than those for clients.
-func lookup(v *Verdict, ix *index.Index, now time.Time) (matches []index.Match, err error) {
+func lookup(v *verdict.Verdict, ix *index.Index, now time.Time) (matches []index.Match, err error) {
 	if !v.Sender.Null() { // bounces must get through: RFC 5321, section 4.5.5
 		matches, err = ix.Lookup(nil, v.Sender, now)
 	}

@@ -15,6 +15,7 @@ import (
 	"blockd/index"
 	"blockd/policy"
 	"blockd/reply"
+	"blockd/verdict"
 )
 
 func TestExemptRecipients(t *testing.T) {
@@ -142,7 +143,7 @@ func TestRepliesAreOneShortLine(t *testing.T) {
 			c, _ := checker(t, build(t, list{name: strings.Map(fileSafe, name), text: text.String()}), policy.Settings{})
 			for _, sender := range senders {
 				v := askSender(c, sender)
-				if v.Kind != policy.Blocked {
+				if v.Kind != verdict.Blocked {
 					t.Fatalf("Sender(%q) = %s, %v", sender, v.Kind, v.Err)
 				}
 				v.Lists = []index.ListInfo{{Source: index.Source{List: name}}}
@@ -204,7 +205,7 @@ func FuzzReply(f *testing.F) {
 		}
 		onMatch := []policy.OnMatch{"refuse", "tempfail", "quarantine", "tag"}[rule%4]
 		c, _ := checker(t, ix, policy.Settings{Lists: map[string]policy.ListRule{list: {OnMatch: onMatch}}})
-		v := policy.Verdict{Kind: policy.Blocked, Sender: a, Matches: matches, Shadow: -1,
+		v := verdict.Verdict{Kind: verdict.Blocked, Sender: a, Matches: matches, Shadow: -1,
 			Lists: []index.ListInfo{{Source: index.Source{List: list}}}}
 		checkSaid(t, c.Recipient(v, "bob@here.example"))
 		if got := askSender(c, sender); got.Decider >= 0 {
@@ -342,7 +343,7 @@ func TestLogLine(t *testing.T) {
 		if !utf8.ValidString(v.Generation) || len(v.Generation) != 32 {
 			t.Errorf("generation %q", v.Generation)
 		}
-		log.Info("decision", slog.Any("", v))
+		log.Info("decision", slog.GroupAttrs("", v.AppendLog(nil)...))
 		if got := strings.TrimSpace(b.String()); got != tt.want {
 			t.Errorf("log line of %s is\n%s, want\n%s", tt.sender, got, tt.want)
 		}

@@ -9,6 +9,7 @@ import (
 	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 func TestRecipientKey(t *testing.T) {
@@ -140,7 +141,7 @@ func TestMostSpecificPolicyDecides(t *testing.T) {
 				if got = recipients[i]; i == 0 && len(own.Matches) > 0 && tt.want == "all" {
 					got = "all" // by the first of all lists
 				}
-			case own.Kind != policy.Clear || c.Recipient(v, tt.recipient).Outcome != policy.Accept:
+			case own.Kind != verdict.Clear || c.Recipient(v, tt.recipient).Outcome != policy.Accept:
 				got = fmt.Sprint(own.Kind)
 			}
 			if got != tt.want {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"blockd/history"
+	"blockd/verdict"
 )
 
 // record remembers a decision. This is the one place that does, below all that a door
@@ -15,8 +16,8 @@ import (
 //
 // A refusal that repeats is folded: d then has the reference of the line that stands for
 // it. Mail that is accepted is always remembered, and only its line of the log is folded.
-func (c *Checker) record(door *Door, v *Verdict, recipient string, d *Decision) {
-	if door.forgets || c.history == nil && c.decided == nil && c.repeats == nil || v.Source != envelopeSource && d.Ref == "" {
+func (c *Checker) record(door *Door, v *verdict.Verdict, recipient string, d *Decision) {
+	if door.forgets || c.history == nil && c.decided == nil && c.repeats == nil || v.Source != verdict.EnvelopeSource && d.Ref == "" {
 		return
 	}
 	if v.Sender.Null() && !v.Client.IsValid() && v.Seen.Sender == "" && d.Ref == "" {
@@ -28,13 +29,13 @@ func (c *Checker) record(door *Door, v *Verdict, recipient string, d *Decision) 
 	if r.Sender == "" || v.Unread != "" && v.Seen.Sender != "" {
 		r.Sender = v.Seen.Sender
 	}
-	if v.Source != envelopeSource {
+	if v.Source != verdict.EnvelopeSource {
 		r.Source = v.Source.String()
 	}
-	if i := v.told(); i >= 0 {
+	if i := v.Told(); i >= 0 {
 		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
 		r.List, r.File, r.Line, r.Entry = source.List, source.Path, m.Line, m.Name()
-		r.Scope, r.Action, r.Reason = m.Scope.String(), m.Action.String(), v.reason(i)
+		r.Scope, r.Action, r.Reason = m.Scope.String(), m.Action.String(), v.Reason(i)
 	}
 	refused := d.Outcome == Refuse || d.Outcome == Defer
 	switch {

@@ -13,6 +13,7 @@ import (
 	"blockd/history"
 	"blockd/policy"
 	"blockd/repeat"
+	"blockd/verdict"
 )
 
 // remembering returns a history, and what is in it, the oldest first.
@@ -44,7 +45,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	client := netip.MustParseAddr("198.51.100.1")
 	ask := func(sender string, recipients ...string) {
 		v := askEnvelope(c, client, sender)
-		v.Seen = policy.Seen{Helo: "mx.there.example", Sender: sender}
+		v.Seen = verdict.Seen{Helo: "mx.there.example", Sender: sender}
 		for _, recipient := range recipients {
 			c.RecipientAt(relay, v, recipient)
 		}
@@ -60,12 +61,12 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	v := askEnvelope(c, netip.Addr{}, "") // from a trusted network
 	c.RecipientAt(relay, v, "bob@here.example")
 	v = askEnvelope(c, client, "")
-	v.Seen = policy.Seen{Sender: "me@here.example", Authenticated: true}
+	v.Seen = verdict.Seen{Sender: "me@here.example", Authenticated: true}
 	c.RecipientAt(relay, v, "bob@here.example")
 	connect(c, netip.MustParseAddr("192.0.2.7"))
 	connect(c, client)
-	c.RecipientAt(relay, c.Header(policy.FromSource, "x@bad.example"), "bob@here.example")
-	c.RecipientAt(relay, c.Header(policy.FromSource, "fine@ok.example"), "bob@here.example")
+	c.RecipientAt(relay, c.Header(verdict.FromSource, "x@bad.example"), "bob@here.example")
+	c.RecipientAt(relay, c.Header(verdict.FromSource, "fine@ok.example"), "bob@here.example")
 	atMail := *mailer
 	atMail.SeesHeader = false
 	x := c.Begin(&atMail, policy.Client{Addr: client})

@@ -9,6 +9,7 @@ import (
 	"blockd/addr"
 	"blockd/policy"
 	"blockd/reply"
+	"blockd/verdict"
 )
 
 func TestWhatAMatchLeadsTo(t *testing.T) {
@@ -112,7 +113,7 @@ func TestClientReplies(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, _ := checker(t, build(t, block(tt.list, tt.text)), policy.Settings{})
-			for _, v := range []policy.Verdict{askClient(c, client(t, tt.client)), askEnvelope(c, client(t, tt.client), "x@good.example")} {
+			for _, v := range []verdict.Verdict{askClient(c, client(t, tt.client)), askEnvelope(c, client(t, tt.client), "x@good.example")} {
 				if got := named(c.Recipient(v, "")).Reply; got != tt.want || len(got) > 120 {
 					t.Errorf("reply is\n%s, want\n%s", got, tt.want)
 				}

@@ -17,6 +17,7 @@ import (
 	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 func TestSender(t *testing.T) {
@@ -24,58 +25,58 @@ func TestSender(t *testing.T) {
 		name   string
 		lists  []list
 		sender string
-		want   policy.Kind
+		want   verdict.Kind
 		by     string // list:entry of the decider, or of the shadow match in brackets
 	}{
-		{"no list has it", []list{block("a", "bad.example")}, "x@good.example", policy.Clear, ""},
-		{"listed domain", []list{block("a", "bad.example")}, "x@bad.example", policy.Blocked, "a:bad.example"},
-		{"subdomain of a listed domain", []list{block("a", "bad.example")}, "x@mx.bad.example", policy.Blocked, "a:bad.example"},
-		{"same ending, other domain", []list{block("a", "bad.example")}, "x@notbad.example", policy.Clear, ""},
-		{"domain in capitals, in brackets", []list{block("a", "bad.example")}, "<x@BAD.Example>", policy.Blocked, "a:bad.example"},
-		{"null reverse-path", []list{block("a", "bad.example")}, "", policy.Clear, ""},
-		{"null reverse-path in brackets", []list{block("a", "bad.example")}, "<>", policy.Clear, ""},
-		{"path without a domain", []list{block("a", "root@")}, "root", policy.Clear, ""},
-		{"text that is no sender", []list{block("a", "bad.example")}, "a b@there.example", policy.Unknown, ""},
+		{"no list has it", []list{block("a", "bad.example")}, "x@good.example", verdict.Clear, ""},
+		{"listed domain", []list{block("a", "bad.example")}, "x@bad.example", verdict.Blocked, "a:bad.example"},
+		{"subdomain of a listed domain", []list{block("a", "bad.example")}, "x@mx.bad.example", verdict.Blocked, "a:bad.example"},
+		{"same ending, other domain", []list{block("a", "bad.example")}, "x@notbad.example", verdict.Clear, ""},
+		{"domain in capitals, in brackets", []list{block("a", "bad.example")}, "<x@BAD.Example>", verdict.Blocked, "a:bad.example"},
+		{"null reverse-path", []list{block("a", "bad.example")}, "", verdict.Clear, ""},
+		{"null reverse-path in brackets", []list{block("a", "bad.example")}, "<>", verdict.Clear, ""},
+		{"path without a domain", []list{block("a", "root@")}, "root", verdict.Clear, ""},
+		{"text that is no sender", []list{block("a", "bad.example")}, "a b@there.example", verdict.Unknown, ""},
 
 		{"allow of a later list wins", []list{block("a", "bad.example"), allow("b", "bad.example")},
-			"x@bad.example", policy.Allowed, "b:bad.example"},
+			"x@bad.example", verdict.Allowed, "b:bad.example"},
 		{"allow that is less specific wins", []list{block("a", "x@mx.bad.example"), allow("b", "bad.example")},
-			"x@mx.bad.example", policy.Allowed, "b:bad.example"},
+			"x@mx.bad.example", verdict.Allowed, "b:bad.example"},
 		{"exception in the same list wins", []list{block("a", "bad.example\n!x@bad.example")},
-			"x@bad.example", policy.Allowed, "a:x@bad.example"},
+			"x@bad.example", verdict.Allowed, "a:x@bad.example"},
 		{"exception for another mailbox", []list{block("a", "bad.example\n!x@bad.example")},
-			"y@bad.example", policy.Blocked, "a:bad.example"},
+			"y@bad.example", verdict.Blocked, "a:bad.example"},
 		{"the most specific of two allows is named", []list{allow("a", "good.example"), allow("b", "x@good.example")},
-			"x@good.example", policy.Allowed, "b:x@good.example"},
+			"x@good.example", verdict.Allowed, "b:x@good.example"},
 
 		{"address before domain", []list{block("a", "bad.example"), block("b", "x@bad.example")},
-			"x@bad.example", policy.Blocked, "b:x@bad.example"},
+			"x@bad.example", verdict.Blocked, "b:x@bad.example"},
 		{"exact name before tree", []list{block("a", "bad.example"), block("b", "=bad.example")},
-			"x@bad.example", policy.Blocked, "b:bad.example"},
+			"x@bad.example", verdict.Blocked, "b:bad.example"},
 		{"longer name before shorter", []list{block("a", "example.net"), block("b", "bad.example.net")},
-			"x@bad.example.net", policy.Blocked, "b:bad.example.net"},
+			"x@bad.example.net", verdict.Blocked, "b:bad.example.net"},
 		{"domain before local-part", []list{block("a", "x@"), block("b", "bad.example")},
-			"x@bad.example", policy.Blocked, "b:bad.example"},
-		{"local-part at any domain", []list{block("a", "offers@")}, "Offers@good.example", policy.Blocked, "a:offers@"},
+			"x@bad.example", verdict.Blocked, "b:bad.example"},
+		{"local-part at any domain", []list{block("a", "offers@")}, "Offers@good.example", verdict.Blocked, "a:offers@"},
 		{"first list between equals", []list{block("a", "bad.example"), block("b", "bad.example")},
-			"x@bad.example", policy.Blocked, "a:bad.example"},
+			"x@bad.example", verdict.Blocked, "a:bad.example"},
 
-		{"shadow list does not count", []list{block("a", "bad.example").shadow()}, "x@bad.example", policy.Clear, "(a:bad.example)"},
+		{"shadow list does not count", []list{block("a", "bad.example").shadow()}, "x@bad.example", verdict.Clear, "(a:bad.example)"},
 		{"shadow list is passed over", []list{block("a", "x@bad.example").shadow(), block("b", "bad.example")},
-			"x@bad.example", policy.Blocked, "b:bad.example"},
+			"x@bad.example", verdict.Blocked, "b:bad.example"},
 		{"allow of a shadow list does not count", []list{allow("a", "bad.example").shadow(), block("b", "bad.example")},
-			"x@bad.example", policy.Blocked, "b:bad.example"},
+			"x@bad.example", verdict.Blocked, "b:bad.example"},
 		{"allow that counts stops a shadow block", []list{block("a", "bad.example").shadow(), allow("b", "bad.example")},
-			"x@bad.example", policy.Allowed, "b:bad.example"},
+			"x@bad.example", verdict.Allowed, "b:bad.example"},
 		{"shadow list's own exception excuses its block", []list{block("a", "bad.example\n!x@bad.example").shadow()},
-			"x@bad.example", policy.Clear, ""},
+			"x@bad.example", verdict.Clear, ""},
 		{"another shadow list's allow does not", []list{allow("a", "bad.example").shadow(), block("b", "bad.example").shadow()},
-			"x@bad.example", policy.Clear, "(b:bad.example)"},
+			"x@bad.example", verdict.Clear, "(b:bad.example)"},
 		{"the most specific shadow block is named", []list{block("a", "bad.example").shadow(), block("b", "x@bad.example").shadow()},
-			"x@bad.example", policy.Clear, "(b:x@bad.example)"},
+			"x@bad.example", verdict.Clear, "(b:x@bad.example)"},
 
-		{"tempfail is a block", []list{block("a", "bad.example 450 later")}, "x@bad.example", policy.Blocked, "a:bad.example"},
-		{"discard is a block", []list{block("a", "bad.example DISCARD")}, "x@bad.example", policy.Blocked, "a:bad.example"},
+		{"tempfail is a block", []list{block("a", "bad.example 450 later")}, "x@bad.example", verdict.Blocked, "a:bad.example"},
+		{"discard is a block", []list{block("a", "bad.example DISCARD")}, "x@bad.example", verdict.Blocked, "a:bad.example"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -84,14 +85,14 @@ func TestSender(t *testing.T) {
 			if by := decidedBy(v); v.Kind != tt.want || by != tt.by {
 				t.Errorf("Sender(%q) = %s by %q, want %s by %q", tt.sender, v.Kind, by, tt.want, tt.by)
 			}
-			if (v.Err != nil) != (tt.want == policy.Unknown) {
+			if (v.Err != nil) != (tt.want == verdict.Unknown) {
 				t.Errorf("Sender(%q).Err = %v with verdict %s", tt.sender, v.Err, v.Kind)
 			}
 		})
 	}
 }
 
-func decidedBy(v policy.Verdict) string {
+func decidedBy(v verdict.Verdict) string {
 	switch {
 	case v.Decider >= 0:
 		return v.ListName(v.Decider) + ":" + v.Matches[v.Decider].Name()
@@ -141,7 +142,7 @@ func TestVerdictAgreesWithModel(t *testing.T) {
 				if want := modelKind(v); v.Kind != want {
 					t.Fatalf("seed %d: Sender(%s@%s) = %s, model says %s; lists %+v", seed, local, domain, v.Kind, want, all)
 				}
-				if v.Decider >= 0 && (v.Lists[v.Matches[v.Decider].Row].Source.Mode == index.Shadow || v.Shadow >= 0 && (v.Kind == policy.Blocked || v.Frees())) {
+				if v.Decider >= 0 && (v.Lists[v.Matches[v.Decider].Row].Source.Mode == index.Shadow || v.Shadow >= 0 && (v.Kind == verdict.Blocked || v.Frees())) {
 					t.Fatalf("seed %d: a shadow list decides %s@%s", seed, local, domain)
 				}
 			}
@@ -149,21 +150,21 @@ func TestVerdictAgreesWithModel(t *testing.T) {
 	}
 }
 
-func modelKind(v policy.Verdict) policy.Kind {
-	kind, lifted := policy.Clear, map[string]bool{}
+func modelKind(v verdict.Verdict) verdict.Kind {
+	kind, lifted := verdict.Clear, map[string]bool{}
 	for i, m := range v.Matches {
 		reach := v.Lists[m.Row].Source.Exceptions
 		if v.Lists[m.Row].Source.Mode == index.Shadow || m.Action != lists.Allow || reach == index.NoExceptions {
 			continue
 		}
 		if reach == index.AllExceptions {
-			return policy.Allowed
+			return verdict.Allowed
 		}
-		kind, lifted[v.ListName(i)] = policy.Allowed, true
+		kind, lifted[v.ListName(i)] = verdict.Allowed, true
 	}
 	for i, m := range v.Matches {
 		if v.Lists[m.Row].Source.Mode == index.Enforce && m.Action != lists.Allow && !lifted[v.ListName(i)] {
-			return policy.Blocked
+			return verdict.Blocked
 		}
 	}
 	return kind
@@ -203,7 +204,7 @@ func TestUnreadableStore(t *testing.T) {
 			c := policy.New(func() *index.Index { return ix }, policy.Settings{OnError: tt.on, RecipientsExempt: []string{"abuse"}},
 				slog.New(slog.NewTextHandler(&log, nil)), reg)
 			for range 3 {
-				if v := askSender(c, "x@bad.example"); v.Kind != policy.Unknown || !errors.Is(v.Err, index.ErrRead) || !v.Internal() {
+				if v := askSender(c, "x@bad.example"); v.Kind != verdict.Unknown || !errors.Is(v.Err, index.ErrRead) || !v.Internal() {
 					t.Fatalf("Sender = %s, %v", v.Kind, v.Err)
 				}
 			}
@@ -248,7 +249,7 @@ func TestPanicIsAnUnknownSender(t *testing.T) {
 	broken := func() *index.Index { panic("defect") }
 	c := policy.New(broken, policy.Settings{}, slog.New(slog.NewTextHandler(&log, nil)), reg)
 	v := askSender(c, "x@bad.example")
-	if v.Kind != policy.Unknown || !v.Internal() || v.Decider != -1 || v.Shadow != -1 {
+	if v.Kind != verdict.Unknown || !v.Internal() || v.Decider != -1 || v.Shadow != -1 {
 		t.Errorf("verdict = %+v", v)
 	}
 	if d := c.Recipient(v, "bob@here.example"); d.Outcome != policy.Accept {
@@ -306,7 +307,7 @@ func TestExplainAfterASwap(t *testing.T) {
 	if e := b.Explain(&v); e.Keys[2].Exact != "listed" || b.Generation != old.Generation() {
 		t.Errorf("generation %s, explanation %+v", b.Generation, e)
 	}
-	if v := askSender(c, "x@old.example"); v.Kind != policy.Clear || v.Generation != next.Generation() {
+	if v := askSender(c, "x@old.example"); v.Kind != verdict.Clear || v.Generation != next.Generation() {
 		t.Errorf("after the swap: x@old.example is %s by %s, want clear", v.Kind, v.Generation)
 	}
 }
@@ -324,7 +325,7 @@ func TestClearSenderDoesNotAllocate(t *testing.T) {
 		for _, client := range []netip.Addr{{}, netip.MustParseAddr("198.51.100.1"), netip.MustParseAddr("2001:db9::1")} {
 			n := testing.AllocsPerRun(1000, func() {
 				v := askEnvelope(c, client, sender)
-				if d := c.Recipient(v, "bob@here.example"); d.Outcome != policy.Accept || v.Kind != policy.Clear {
+				if d := c.Recipient(v, "bob@here.example"); d.Outcome != policy.Accept || v.Kind != verdict.Clear {
 					t.Fatal(v.Kind, d)
 				}
 				c.Completed(v)

@@ -8,33 +8,16 @@ import (
 	"blockd/addr"
 	"blockd/internal/testkit"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
-func sources(t *testing.T, words ...string) policy.Sources {
+func sources(t *testing.T, words ...string) verdict.Sources {
 	t.Helper()
-	s, err := policy.ParseSources(words)
+	s, err := verdict.ParseSources(words)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
-}
-
-func TestParseSources(t *testing.T) {
-	if _, err := policy.ParseSources([]string{"envelope", "sender"}); err == nil || !strings.Contains(err.Error(), `have "sender"`) {
-		t.Errorf("an unknown word: %v", err)
-	}
-	for _, tt := range []struct {
-		words            []string
-		envelope, header bool
-	}{
-		{nil, true, false}, {[]string{"envelope"}, true, false}, {[]string{"from"}, false, true},
-		{[]string{"Envelope", "Return-Path"}, true, true},
-	} {
-		s := sources(t, tt.words...)
-		if s.Envelope() != tt.envelope || s.Header() != tt.header {
-			t.Errorf("%q: envelope %v, header %v", tt.words, s.Envelope(), s.Header())
-		}
-	}
 }
 
 // A list is asked about the sources that it names, and about no other: at each way
@@ -45,10 +28,10 @@ func TestListsAreAskedAboutTheirSources(t *testing.T) {
 		"from": {Match: sources(t, "from")}, "both": {Match: sources(t, "envelope", "reply-to")},
 	}}
 	c, _ := checker(t, ix, set)
-	const blocked, clear = policy.Blocked, policy.Clear
+	const blocked, clear = verdict.Blocked, verdict.Clear
 	for _, tt := range []struct {
 		sender                  string
-		envelope, from, replyTo policy.Kind
+		envelope, from, replyTo verdict.Kind
 	}{
 		{"e@x.example", blocked, clear, clear},
 		{"f@x.example", clear, blocked, clear},
@@ -61,10 +44,10 @@ func TestListsAreAskedAboutTheirSources(t *testing.T) {
 		if got := c.AskAll(&b, []policy.Question{{Text: tt.sender}})[0].Kind; got != tt.envelope {
 			t.Errorf("Ask(%q) = %s, want %s", tt.sender, got, tt.envelope)
 		}
-		if got := c.Header(policy.FromSource, tt.sender).Kind; got != tt.from {
+		if got := c.Header(verdict.FromSource, tt.sender).Kind; got != tt.from {
 			t.Errorf("From: %q = %s, want %s", tt.sender, got, tt.from)
 		}
-		if got := c.Header(policy.ReplyToSource, tt.sender).Kind; got != tt.replyTo {
+		if got := c.Header(verdict.ReplyToSource, tt.sender).Kind; got != tt.replyTo {
 			t.Errorf("Reply-To: %q = %s, want %s", tt.sender, got, tt.replyTo)
 		}
 		parsed, err := addr.Parse(tt.sender)
@@ -93,12 +76,12 @@ func TestHeaderDecision(t *testing.T) {
 		Lists:     map[string]policy.ListRule{"from": {Match: sources(t, "from")}},
 		Completed: func(a addr.Addr, _ netip.Addr) { accepted = append(accepted, a.String()) },
 	})
-	d := c.Recipient(c.Header(policy.FromSource, "a@bad.example"), "bob@here.example")
+	d := c.Recipient(c.Header(verdict.FromSource, "a@bad.example"), "bob@here.example")
 	if !strings.HasPrefix(d.Reply.String(), "550 5.7.1 <a@bad.example>: From address rejected: listed in from (ref ") {
 		t.Errorf("Reply = %q", d.Reply.String())
 	}
-	c.Recipient(c.Header(policy.FromSource, "a@there.example"), "bob@here.example")
-	c.Completed(c.Header(policy.FromSource, "a@there.example"))
+	c.Recipient(c.Header(verdict.FromSource, "a@there.example"), "bob@here.example")
+	c.Completed(c.Header(verdict.FromSource, "a@there.example"))
 	if len(accepted) != 0 {
 		t.Errorf("remembered %q", accepted)
 	}
@@ -148,7 +131,7 @@ func TestGroups(t *testing.T) {
 		},
 	})
 	recipients := []string{"a@none.example", "a@plain.example", "a@from.example", "a@all.example", "a@here.example", "abuse@here.example", "abuse@from.example"}
-	v := c.Header(policy.FromSource, "x@bad.example")
+	v := c.Header(verdict.FromSource, "x@bad.example")
 	for _, a := range recipients {
 		for _, b := range recipients {
 			same := c.Recipient(v, a).Outcome == c.Recipient(v, b).Outcome

@@ -9,6 +9,7 @@ import (
 	"blockd/index"
 	"blockd/msgauth"
 	"blockd/reply"
+	"blockd/verdict"
 )
 
 // Transaction decides about one message after the other of a client: at MAIL, for each
@@ -20,7 +21,7 @@ type Transaction struct {
 
 	checker  *Checker
 	door     *Door
-	verdicts []Verdict // of the sender, and of its second spelling
+	verdicts []verdict.Verdict // of the sender, and of its second spelling
 	message
 }
 
@@ -34,11 +35,11 @@ type message struct {
 	unjoined Decision // of a recipient that was not refused and has not joined yet
 	settled  Decision // what becomes of the message, so far
 
-	fields []header.Field   // the header's addresses, once they are there
-	fault  reply.Reply      // the header could not be read
-	judged []Verdict        // of those addresses that the message decides about
-	ended  bool             // the message has
-	facts  *msgauth.Message // then; nil = it proves nothing
+	fields []header.Field    // the header's addresses, once they are there
+	fault  reply.Reply       // the header could not be read
+	judged []verdict.Verdict // of those addresses that the message decides about
+	ended  bool              // the message has
+	facts  *msgauth.Message  // then; nil = it proves nothing
 }
 
 // Begin returns a transaction of a client at a door.
@@ -81,12 +82,12 @@ func (t *Transaction) Mail(m Mail) Decision {
 	t.Reset()
 	c, client := t.checker, t.Client.Addr
 	skips := t.Client.Authenticated && t.door.SkipAuthenticated
-	seen := known{Helo: t.Client.Helo, Sender: m.Written, UTF8: m.UTF8, Authenticated: skips}
+	seen := verdict.Seen{Helo: t.Client.Helo, Sender: m.Written, UTF8: m.UTF8, Authenticated: skips}
 	t.mail = m
 	t.reads = t.door.SeesHeader && c.sources.Header() && !skips && !t.Client.Trusted
 	switch {
 	case t.Client.Trusted:
-		client, m.Sender, m.Other, seen = netip.Addr{}, "", "", known{}
+		client, m.Sender, m.Other, seen = netip.Addr{}, "", "", verdict.Seen{}
 	case skips:
 		m.Sender, m.Other = "", ""
 	}
@@ -117,7 +118,7 @@ func (t *Transaction) passed() Decision {
 }
 
 // look adds the verdict about one spelling of the sender.
-func (t *Transaction) look(client netip.Addr, reversePath string, seen known) {
+func (t *Transaction) look(client netip.Addr, reversePath string, seen verdict.Seen) {
 	v := t.checker.ask(question{Question: Question{Text: reversePath, Client: client}, index: t.index})
 	v.Seen = seen
 	t.verdicts = append(t.verdicts, v)
@@ -127,7 +128,7 @@ func (t *Transaction) look(client netip.Addr, reversePath string, seen known) {
 func (t *Transaction) whole() Decision {
 	v := t.verdicts[0]
 	if t.mail.List != "" {
-		v = v.only(t.mail.List)
+		v = v.Alone(t.mail.List)
 	}
 	d := t.checker.recipient(t.door, &v, "")
 	t.checker.record(t.door, &v, "", &d)
@@ -141,7 +142,7 @@ func (t *Transaction) whole() Decision {
 
 // Asks reports whether Recipient may have to wait for DNS.
 func (t *Transaction) Asks(recipient string) bool {
-	return !passes(t.verdicts) && slices.ContainsFunc(t.verdicts, func(v Verdict) bool { return t.checker.asks(v, recipient) })
+	return !passes(t.verdicts) && slices.ContainsFunc(t.verdicts, func(v verdict.Verdict) bool { return t.checker.asks(v, recipient) })
 }
 
 // Prove asks DNS for what Recipient would: for a door that does other things meanwhile.
@@ -209,7 +210,7 @@ func (t *Transaction) questionOf(recipient string) (q openQuestion) {
 }
 
 // unsettledOf is what the message decides for a recipient, by one verdict.
-func (t *Transaction) unsettledOf(v *Verdict, recipient string) unsettled {
+func (t *Transaction) unsettledOf(v *verdict.Verdict, recipient string) unsettled {
 	if !t.door.SeesMessage || len(v.Matches) == 0 {
 		return unsettled{}
 	}
@@ -221,11 +222,11 @@ func (t *Transaction) unsettledOf(v *Verdict, recipient string) unsettled {
 }
 
 // weigh returns the decision that weighs most, by one of the ways to ask.
-func (t *Transaction) weigh(recipient string, ask func(*Checker, *Door, Verdict, string) Decision) (worst Decision) {
+func (t *Transaction) weigh(recipient string, ask func(*Checker, *Door, verdict.Verdict, string) Decision) (worst Decision) {
 	for i, v := range t.verdicts {
 		if d := ask(t.checker, t.door, v, recipient); i == 0 || d.Outcome.weight() > worst.Outcome.weight() {
 			worst = d
-			worst.Unreadable = v.Kind == Unknown && !v.Internal() && !d.Refuses() && !t.checker.isExempt(recipient)
+			worst.Unreadable = v.Kind == verdict.Unknown && !v.Internal() && !d.Refuses() && !t.checker.isExempt(recipient)
 			v = t.checker.forRecipient(v, recipient)
 			worst.Verdict = &v
 		}
@@ -290,14 +291,14 @@ func (t *Transaction) ReadsHeader() bool {
 // ReadsField is ReadsHeader for one field of the header: its addresses are among those that
 // Header is to be told.
 func (t *Transaction) ReadsField(name string) bool {
-	s, ok := fieldSource(name)
-	return ok && t.ReadsHeader() && t.checker.sources.has(s)
+	s, ok := verdict.FieldSource(name)
+	return ok && t.ReadsHeader() && t.checker.sources.Has(s)
 }
 
 // Verdict is that of the sender, for what else a door says about it.
-func (t *Transaction) Verdict() (k Kind, generation string) {
+func (t *Transaction) Verdict() (k verdict.Kind, generation string) {
 	if len(t.verdicts) == 0 {
-		return Clear, ""
+		return verdict.Clear, ""
 	}
 	return t.verdicts[0].Kind, t.verdicts[0].Generation
 }

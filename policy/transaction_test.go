@@ -16,6 +16,7 @@ import (
 	"blockd/index"
 	"blockd/policy"
 	"blockd/reply"
+	"blockd/verdict"
 )
 
 // The doors of these tests can do what those of blockd can.
@@ -61,7 +62,7 @@ func TestSharing(t *testing.T) {
 	c, _ := checker(t, ix, policy.Settings{
 		Auth: policy.Auth{Resolver: p.resolver}, RecipientsExempt: []string{"postmaster"},
 		Lists: map[string]policy.ListRule{"odd": {OnMatch: policy.TagOnMatch}, "hold": {OnMatch: policy.QuarantineOnMatch}, "too": {OnMatch: policy.QuarantineOnMatch},
-			"gone": {Discard: true}, "signed": {Require: policy.DKIMProof}, "from": {Match: sources(t, "from")}},
+			"gone": {Discard: true}, "signed": {Require: verdict.DKIMProof}, "from": {Match: sources(t, "from")}},
 		Policies: []policy.RecipientPolicy{
 			{Recipients: []string{"too@"}, Lists: []string{"too", "from"}}, {Recipients: []string{"free@"}},
 		},
@@ -123,7 +124,7 @@ func TestTheMessageDecides(t *testing.T) {
 	p := newPost(t)
 	ix := build(t, block("x", "x.example\n"), allow("signed", "x.example"), block("from", "evil.example"), block("mark", "mark.example"), block("side", "side.example"))
 	c, _ := checker(t, ix, policy.Settings{Auth: policy.Auth{Resolver: p.resolver}, RecipientsExempt: []string{"postmaster"},
-		Lists: map[string]policy.ListRule{"signed": {Require: policy.DKIMProof, Match: sources(t, "envelope", "from")}, "x": {Match: sources(t, "envelope", "from")},
+		Lists: map[string]policy.ListRule{"signed": {Require: verdict.DKIMProof, Match: sources(t, "envelope", "from")}, "x": {Match: sources(t, "envelope", "from")},
 			"from": {Match: sources(t, "from")}, "mark": {Match: sources(t, "from"), OnMatch: policy.TagOnMatch}, "side": {Match: sources(t, "from"), OnMatch: policy.QuarantineOnMatch}}})
 	unreadable := reply.Reply{Code: 554, Enhanced: "5.6.0", Text: "too much"}
 	for _, tt := range []struct {

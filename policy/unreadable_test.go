@@ -10,6 +10,7 @@ import (
 	"blockd/header"
 	"blockd/history"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // A sender that cannot be read is judged by what can be: an address, or a domain and
@@ -21,41 +22,41 @@ func TestUnreadableSenders(t *testing.T) {
 	tests := []struct {
 		name, sender string
 		client       netip.Addr
-		want         policy.Kind
+		want         verdict.Kind
 		by           string
 	}{
-		{"listed domain", "x@bad.example@", netip.Addr{}, policy.Blocked, "bad:bad.example"},
-		{"name below a listed domain", "\x01x@mx.bad.example", netip.Addr{}, policy.Blocked, "bad:bad.example"},
-		{"unreadable label below it", "x@xn--zz.bad.example", netip.Addr{}, policy.Blocked, "bad:bad.example"},
-		{"exact name", "\x01x@exact.example", netip.Addr{}, policy.Blocked, "bad:exact.example"},
-		{"unreadable label below an exact name", "x@xn--zz.exact.example", netip.Addr{}, policy.Unknown, ""},
-		{"names below, and the name itself", "\x01x@below.example", netip.Addr{}, policy.Unknown, ""},
-		{"names below, and an unreadable label", "x@xn--zz.below.example", netip.Addr{}, policy.Blocked, "bad:below.example"},
-		{"listed address", "promo@shop.example@", netip.Addr{}, policy.Blocked, "bad:promo@shop.example"},
-		{"listed address with a control", "\x01promo@shop.example", netip.Addr{}, policy.Unknown, ""},
-		{"clear domain", "x@there.example@", netip.Addr{}, policy.Unknown, ""},
-		{"listed domain in the local-part", "x@bad.example@there.example", netip.Addr{}, policy.Unknown, ""},
-		{"listed domain in quotes", "\"x@bad.example\x01\"@there.example", netip.Addr{}, policy.Unknown, ""},
-		{"exception for the domain", "\x01x@news.bad.example", netip.Addr{}, policy.Allowed, "good:news.bad.example"},
-		{"exception for an address, which is not known to be this one", "\x01good@bad.example", netip.Addr{}, policy.Blocked, "bad:bad.example"},
-		{"exception for an address", "good@bad.example@", netip.Addr{}, policy.Allowed, "bad:good@bad.example"},
-		{"pattern", "wild7@there.example@", netip.Addr{}, policy.Blocked, "bad:/^wild[0-9]+@/"},
-		{"shadow list", "\x01x@shadow.example", netip.Addr{}, policy.Unknown, "(shadow:shadow.example)"},
-		{"its client", "x@there.example@", client, policy.Blocked, "clients:192.0.2.0/24"},
-		{"before its client", "x@bad.example@", client, policy.Blocked, "bad:bad.example"},
-		{"no domain", "\x01", netip.Addr{}, policy.Unknown, ""},
-		{"percent for an @", "x%bad.example", netip.Addr{}, policy.Blocked, "bad:bad.example"},
-		{"bang path", "bad.example!x", netip.Addr{}, policy.Blocked, "bad:bad.example"},
-		{"percent for an @, and an unreadable label", "x%xn--zz.bad.example", netip.Addr{}, policy.Blocked, "bad:bad.example"},
-		{"percent for an @ before a clear domain", "x%there.example", netip.Addr{}, policy.Clear, ""},
-		{"domain of 254 octets", "x@" + strings.Repeat("a.", 121) + "bad.example", netip.Addr{}, policy.Blocked, "bad:bad.example"},
+		{"listed domain", "x@bad.example@", netip.Addr{}, verdict.Blocked, "bad:bad.example"},
+		{"name below a listed domain", "\x01x@mx.bad.example", netip.Addr{}, verdict.Blocked, "bad:bad.example"},
+		{"unreadable label below it", "x@xn--zz.bad.example", netip.Addr{}, verdict.Blocked, "bad:bad.example"},
+		{"exact name", "\x01x@exact.example", netip.Addr{}, verdict.Blocked, "bad:exact.example"},
+		{"unreadable label below an exact name", "x@xn--zz.exact.example", netip.Addr{}, verdict.Unknown, ""},
+		{"names below, and the name itself", "\x01x@below.example", netip.Addr{}, verdict.Unknown, ""},
+		{"names below, and an unreadable label", "x@xn--zz.below.example", netip.Addr{}, verdict.Blocked, "bad:below.example"},
+		{"listed address", "promo@shop.example@", netip.Addr{}, verdict.Blocked, "bad:promo@shop.example"},
+		{"listed address with a control", "\x01promo@shop.example", netip.Addr{}, verdict.Unknown, ""},
+		{"clear domain", "x@there.example@", netip.Addr{}, verdict.Unknown, ""},
+		{"listed domain in the local-part", "x@bad.example@there.example", netip.Addr{}, verdict.Unknown, ""},
+		{"listed domain in quotes", "\"x@bad.example\x01\"@there.example", netip.Addr{}, verdict.Unknown, ""},
+		{"exception for the domain", "\x01x@news.bad.example", netip.Addr{}, verdict.Allowed, "good:news.bad.example"},
+		{"exception for an address, which is not known to be this one", "\x01good@bad.example", netip.Addr{}, verdict.Blocked, "bad:bad.example"},
+		{"exception for an address", "good@bad.example@", netip.Addr{}, verdict.Allowed, "bad:good@bad.example"},
+		{"pattern", "wild7@there.example@", netip.Addr{}, verdict.Blocked, "bad:/^wild[0-9]+@/"},
+		{"shadow list", "\x01x@shadow.example", netip.Addr{}, verdict.Unknown, "(shadow:shadow.example)"},
+		{"its client", "x@there.example@", client, verdict.Blocked, "clients:192.0.2.0/24"},
+		{"before its client", "x@bad.example@", client, verdict.Blocked, "bad:bad.example"},
+		{"no domain", "\x01", netip.Addr{}, verdict.Unknown, ""},
+		{"percent for an @", "x%bad.example", netip.Addr{}, verdict.Blocked, "bad:bad.example"},
+		{"bang path", "bad.example!x", netip.Addr{}, verdict.Blocked, "bad:bad.example"},
+		{"percent for an @, and an unreadable label", "x%xn--zz.bad.example", netip.Addr{}, verdict.Blocked, "bad:bad.example"},
+		{"percent for an @ before a clear domain", "x%there.example", netip.Addr{}, verdict.Clear, ""},
+		{"domain of 254 octets", "x@" + strings.Repeat("a.", 121) + "bad.example", netip.Addr{}, verdict.Blocked, "bad:bad.example"},
 	}
 	c, _ := checker(t, build(t, lists...), policy.Settings{})
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var b policy.Batch
 			q := policy.Question{Text: tt.sender, Client: tt.client}
-			for _, v := range []policy.Verdict{c.Ask(q), c.AskAll(&b, []policy.Question{q})[0]} {
+			for _, v := range []verdict.Verdict{c.Ask(q), c.AskAll(&b, []policy.Question{q})[0]} {
 				if by := decidedBy(v); v.Kind != tt.want || by != tt.by {
 					t.Errorf("Envelope(%q) = %s by %q, want %s by %q", tt.sender, v.Kind, by, tt.want, tt.by)
 				}
@@ -70,9 +71,9 @@ func TestUnreadableSenders(t *testing.T) {
 // The refused client reads its own words, and what cannot be read proves nothing.
 func TestUnreadableSenderIsAnswered(t *testing.T) {
 	c, reg := checker(t, build(t, block("bad", "bad.example"), allow("ours", "bad.example")), policy.Settings{
-		Lists: map[string]policy.ListRule{"ours": {Require: policy.SPFProof | policy.DKIMProof}}})
+		Lists: map[string]policy.ListRule{"ours": {Require: verdict.SPFProof | verdict.DKIMProof}}})
 	v := askSender(c, "\x01x@bad.example")
-	if v.Kind != policy.Blocked || v.Wants != 0 {
+	if v.Kind != verdict.Blocked || v.Wants != 0 {
 		t.Errorf("%s, wants %s", v.Kind, v.Wants)
 	}
 	d := c.Recipient(v, "bob@here.example")
@@ -115,13 +116,13 @@ func ignored() (all []rune) {
 func TestWhatShowsNothingChangesNoVerdict(t *testing.T) {
 	ix := build(t, block("bad", "bad.example\npromo@shop.example\nx@نامه\u200Cای.example"))
 	c, _ := checker(t, ix, policy.Settings{Lists: map[string]policy.ListRule{"bad": {Match: sources(t, "from")}}})
-	verdict := func(text string) policy.Kind {
+	kindOf := func(text string) verdict.Kind {
 		for _, address := range header.Addresses(text) {
-			if v := c.Header(policy.FromSource, address); v.Kind == policy.Blocked {
+			if v := c.Header(verdict.FromSource, address); v.Kind == verdict.Blocked {
 				return v.Kind
 			}
 		}
-		return policy.Clear
+		return verdict.Clear
 	}
 	all := ignored()
 	if len(all) < 300 {
@@ -134,7 +135,7 @@ func TestWhatShowsNothingChangesNoVerdict(t *testing.T) {
 		{"<", "promo\uFF20shop.example", ">"}, {"<", "=?utf-8?Q?promo?=@shop.example", ">"}, {"a@b.example, <", "=?utf-8?Q?promo=40shop.example?=", ">"},
 	}
 	for _, f := range fields {
-		if got := verdict(f.before + f.address + f.behind); got != policy.Blocked {
+		if got := kindOf(f.before + f.address + f.behind); got != verdict.Blocked {
 			t.Errorf("%q: %s", f.before+f.address+f.behind, got)
 		}
 		for at := range f.address + " " {
@@ -142,7 +143,7 @@ func TestWhatShowsNothingChangesNoVerdict(t *testing.T) {
 				if i%7 != at%7 && r != '\u00AD' && r != '\u200D' { // all of them within seven places
 					continue
 				}
-				if text := f.before + f.address[:at] + string(r) + f.address[at:] + f.behind; verdict(text) != policy.Blocked {
+				if text := f.before + f.address[:at] + string(r) + f.address[at:] + f.behind; kindOf(text) != verdict.Blocked {
 					t.Fatalf("%q passes", text)
 				}
 			}
@@ -153,12 +154,12 @@ func TestWhatShowsNothingChangesNoVerdict(t *testing.T) {
 		"=?utf-8?Q?promo=40shop.example?= <x@there.example>", "\"promo\uFF20shop.example\" <x@there.example>",
 		"x@there.example (promo@shop.\u200Bexample)", "promo@there.example\u200B",
 	} {
-		if got := verdict(text); got != policy.Clear {
+		if got := kindOf(text); got != verdict.Clear {
 			t.Errorf("%q: %s", text, got)
 		}
 	}
 	for _, text := range []string{"x@نامه\u200Cای.example", "<x@نامه\u200Cا\u00ADی.example>", "x\u200D@نامه\u200Cای.example"} {
-		if got := verdict(text); got != policy.Blocked {
+		if got := kindOf(text); got != verdict.Blocked {
 			t.Errorf("%q: %s", text, got)
 		}
 	}

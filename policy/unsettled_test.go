@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // TestUnsettled: recipients with the same open facts share one answer to the end of a message.
@@ -11,7 +12,7 @@ func TestUnsettled(t *testing.T) {
 	p := newPost(t)
 	c, _ := checker(t, build(t, block("bad", "x.example"), block("worse", "a@x.example"), allow("exempt", "x.example")), policy.Settings{
 		Auth: policy.Auth{Resolver: p.resolver}, RecipientsExempt: []string{"postmaster"},
-		Lists: map[string]policy.ListRule{"exempt": {Require: policy.DKIMProof | policy.SPFProof}, "worse": {OnMatch: policy.TempfailOnMatch}},
+		Lists: map[string]policy.ListRule{"exempt": {Require: verdict.DKIMProof | verdict.SPFProof}, "worse": {OnMatch: policy.TempfailOnMatch}},
 		Policies: []policy.RecipientPolicy{
 			{Recipients: []string{"sales@"}, Lists: []string{"bad", "exempt"}},
 			{Recipients: []string{"plain@"}, Lists: []string{"bad"}},

@@ -8,6 +8,7 @@ import (
 	"blockd/index"
 	"blockd/lists"
 	"blockd/reply"
+	"blockd/verdict"
 )
 
 // maxReply bounds a reply in the standard words, without the contact behind it: it fits
@@ -24,13 +25,13 @@ const maxSender = 254
 // standard is the reply in the words of docs/smtp.md about an entry of list. A client
 // reads there what it said itself, the list's name and a reference, and nothing
 // of the entry: who is refused need not learn how the list is written.
-func standard(v *Verdict, o Outcome, list, ref string) reply.Reply {
+func standard(v *verdict.Verdict, o Outcome, list, ref string) reply.Reply {
 	r, verb := usual(o), "rejected"
 	if o == Defer {
 		verb = "deferred"
 	}
 	r.Words = because(v, ref)
-	if v.aboutClient(v.Decider) {
+	if v.AboutClient(v.Decider) {
 		r.Subject = "Client address [" + v.Client.String() + "] " + verb + ": "
 		list = shorten(printable(list), maxReply-len("550 5.7.1 ")-len(r.Subject)-len(listed)-len(tail(ref)))
 		r.Text = listed + list + tail(ref)
@@ -45,21 +46,21 @@ const listed = "listed in "
 
 // Because names the list that decided, and a reference, for a mail server that puts a
 // subject of its own in front.
-func because(v *Verdict, ref string) string {
-	text := listed + printable(v.listName(v.Decider)) + tail(ref)
-	if v.aboutClient(v.Decider) {
+func because(v *verdict.Verdict, ref string) string {
+	text := listed + printable(v.ListName(v.Decider)) + tail(ref)
+	if v.AboutClient(v.Decider) {
 		return "client address [" + v.Client.String() + "] " + text
 	}
 	return text
 }
 
 // about begins a sentence about the sender.
-func about(v *Verdict, sender string) string {
+func about(v *verdict.Verdict, sender string) string {
 	return "<" + sender + ">: " + subjectOf(v.Source) + " address "
 }
 
 // subjectOf is how a refusal begins to speak of an address.
-func subjectOf(s source) string {
+func subjectOf(s verdict.Source) string {
 	return [...]string{"Sender", "From", "Reply-To", "Return-Path"}[s]
 }
 
@@ -84,7 +85,7 @@ func say(r *reply.Reply, a lists.Answer) {
 
 // own is what the deciding entry itself says to the client, in the words of Postfix's
 // access(5); ok is false if it says nothing.
-func own(v *Verdict, o Outcome) (r reply.Reply, ok bool) {
+func own(v *verdict.Verdict, o Outcome) (r reply.Reply, ok bool) {
 	m, list := &v.Matches[v.Decider], &v.Lists[v.Matches[v.Decider].Row]
 	if m.Reason == "" || m.Action == lists.Discard || m.Reason == list.Source.Settings.Reason || !lists.Answers(list.Summary.Format) {
 		return r, false
@@ -98,7 +99,7 @@ func own(v *Verdict, o Outcome) (r reply.Reply, ok bool) {
 	}
 	r.Bare = a.Code == 0
 	r.Text, r.Words = text, text
-	if v.aboutClient(v.Decider) {
+	if v.AboutClient(v.Decider) {
 		r.Subject = "Client address [" + v.Client.String() + "] rejected: "
 	} else {
 		r.Subject = about(v, shorten(printable(shown(v)), maxSender)) + "rejected: "
@@ -108,7 +109,7 @@ func own(v *Verdict, o Outcome) (r reply.Reply, ok bool) {
 
 // words is the reply about the deciding entry: what the entry says, else what its list
 // says, else the standard words, and behind it where to ask.
-func (c *Checker) words(v *Verdict, o Outcome, list, ref string) reply.Reply {
+func (c *Checker) words(v *verdict.Verdict, o Outcome, list, ref string) reply.Reply {
 	rule := c.rules[list]
 	contact := rule.Contact
 	if contact == "" {
@@ -155,7 +156,7 @@ func (c *Checker) words(v *Verdict, o Outcome, list, ref string) reply.Reply {
 // Sample is what the client of a listed sender reads because of a list, for people who
 // set its text. ID stands for the reference.
 func (s Settings) Sample(list string, sender addr.Addr) string {
-	v := Verdict{Sender: sender, Matches: make([]index.Match, 1), Lists: []index.ListInfo{{Source: index.Source{List: list}}}}
+	v := verdict.Verdict{Sender: sender, Matches: make([]index.Match, 1), Lists: []index.ListInfo{{Source: index.Source{List: list}}}}
 	v.Matches[0].Kind = lists.Domain
 	c := &Checker{rules: s.Lists, contact: s.Contact}
 	o := s.Lists[list].OnMatch.outcome()
@@ -166,15 +167,15 @@ func (s Settings) Sample(list string, sender addr.Addr) string {
 }
 
 // subjectName is whom the deciding entry is about.
-func subjectName(v *Verdict) string {
-	if v.aboutClient(v.Decider) {
+func subjectName(v *verdict.Verdict) string {
+	if v.AboutClient(v.Decider) {
 		return v.Client.String()
 	}
 	return shorten(shown(v), maxSender)
 }
 
 // said is the text of Matches[i], without the codes that may stand in front of it.
-func said(v *Verdict, i int) string {
+func said(v *verdict.Verdict, i int) string {
 	m := &v.Matches[i]
 	if lists.Answers(v.Lists[m.Row].Summary.Format) {
 		return lists.ParseAnswer(m.Reason).Text
@@ -183,7 +184,7 @@ func said(v *Verdict, i int) string {
 }
 
 // unchecked is the reply where the store could not be read.
-func unchecked(v *Verdict, ref string) reply.Reply {
+func unchecked(v *verdict.Verdict, ref string) reply.Reply {
 	r := reply.Reply{Code: 451, Enhanced: "4.3.0", Text: "not checked: try again later" + tail(ref)}
 	r.Words = r.Text
 	if v.Sender.Null() && v.Client.IsValid() {
@@ -194,14 +195,14 @@ func unchecked(v *Verdict, ref string) reply.Reply {
 }
 
 // unproved is the reply where DNS did not say whether an allow entry counts.
-func unproved(v *Verdict, ref string) reply.Reply {
+func unproved(v *verdict.Verdict, ref string) reply.Reply {
 	r := reply.Reply{Code: 451, Enhanced: "4.4.3", Text: "not verified: try again later" + tail(ref)}
 	r.Words = r.Text
 	return later(v, r)
 }
 
 // later gives r the sender as its subject.
-func later(v *Verdict, r reply.Reply) reply.Reply {
+func later(v *verdict.Verdict, r reply.Reply) reply.Reply {
 	sender, _ := fit(shown(v), "", len("451 4.3.0 <>: ")+len(subjectOf(v.Source))+len(" address ")+len(r.Text))
 	r.Subject = about(v, sender)
 	return r
@@ -210,7 +211,7 @@ func later(v *Verdict, r reply.Reply) reply.Reply {
 // shown is the sender as a reply shows it: canonical, or the text of which only the domain
 // could be read. Where people have asked about a domain it is any sender there: that the
 // null sender is refused must stand nowhere.
-func shown(v *Verdict) string {
+func shown(v *verdict.Verdict) string {
 	switch {
 	case !v.Sender.Null():
 		return v.Sender.String()

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // What the refused reads: the entry's own words, those of its list, or the standard
@@ -124,7 +125,7 @@ func FuzzOwnReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, own, text, contact, sender string, smtputf8 bool) {
 		c, _ := checker(t, ix, policy.Settings{Contact: contact, Lists: map[string]policy.ListRule{"a": {Text: text}}})
 		v := askSender(c, sender)
-		if v.Kind != policy.Blocked {
+		if v.Kind != verdict.Blocked {
 			v = askSender(c, "x@bad.example")
 		}
 		v.Seen.UTF8 = smtputf8

@@ -9,10 +9,11 @@ import (
 	"blockd/lists"
 	"blockd/msgauth"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // proving is a rig whose list "good" needs proof, with a post to have it from.
-func proving(t *testing.T, require policy.Proof, zone nameserver.Zone) (*rig, *sealed.Post) {
+func proving(t *testing.T, require verdict.Proof, zone nameserver.Zone) (*rig, *sealed.Post) {
 	t.Helper()
 	p := sealed.NewPost(t, zone)
 	resolver, err := msgauth.NewResolver(msgauth.Settings{Server: p.Address})
@@ -30,23 +31,23 @@ func TestProof(t *testing.T) {
 	silent := nameserver.Zone{"TXT x.example": {"!SERVFAIL"}}
 	for _, tt := range []struct {
 		name    string
-		require policy.Proof
+		require verdict.Proof
 		zone    nameserver.Zone
 		defers  bool
 		more    []string
 		want    string
 		queries int
 	}{
-		{"SPF", policy.SPFProof, nil, false, []string{ours}, "DUNNO", 1},
-		{"SPF that fails", policy.SPFProof, nil, false, []string{other}, listed, 1},
-		{"SPF where DNS fails", policy.SPFProof, silent, false, []string{ours}, listed, 1},
-		{"SPF where DNS fails and that defers", policy.SPFProof, silent, true, []string{ours}, "DEFER_IF_PERMIT 4.4.3 not verified: try again later (ref *)", 1},
-		{"login", policy.AuthProof | policy.SPFProof, nil, false, []string{other, "sasl_username=ann"}, "DUNNO", 0},
-		{"nobody logged in", policy.AuthProof, nil, false, []string{other}, listed, 0},
-		{"a signature cannot be seen", policy.DKIMProof, nil, false, []string{ours}, listed, 0},
-		{"exempt recipient", policy.SPFProof, nil, false, []string{other, "recipient=postmaster@here.example"}, "DUNNO", 0},
-		{"clear sender", policy.SPFProof, nil, false, []string{ours, "sender=a@there.example"}, "DUNNO", 0},
-		{"listed sender without an exception", policy.SPFProof, nil, false, []string{ours, "sender=a@bad.example"}, listed, 0},
+		{"SPF", verdict.SPFProof, nil, false, []string{ours}, "DUNNO", 1},
+		{"SPF that fails", verdict.SPFProof, nil, false, []string{other}, listed, 1},
+		{"SPF where DNS fails", verdict.SPFProof, silent, false, []string{ours}, listed, 1},
+		{"SPF where DNS fails and that defers", verdict.SPFProof, silent, true, []string{ours}, "DEFER_IF_PERMIT 4.4.3 not verified: try again later (ref *)", 1},
+		{"login", verdict.AuthProof | verdict.SPFProof, nil, false, []string{other, "sasl_username=ann"}, "DUNNO", 0},
+		{"nobody logged in", verdict.AuthProof, nil, false, []string{other}, listed, 0},
+		{"a signature cannot be seen", verdict.DKIMProof, nil, false, []string{ours}, listed, 0},
+		{"exempt recipient", verdict.SPFProof, nil, false, []string{other, "recipient=postmaster@here.example"}, "DUNNO", 0},
+		{"clear sender", verdict.SPFProof, nil, false, []string{ours, "sender=a@there.example"}, "DUNNO", 0},
+		{"listed sender without an exception", verdict.SPFProof, nil, false, []string{ours, "sender=a@bad.example"}, listed, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, p := proving(t, tt.require, tt.zone)
@@ -67,7 +68,7 @@ func TestProof(t *testing.T) {
 
 // What was found is of one message: the next one, of another client, is asked about anew.
 func TestProofIsOfTheInstance(t *testing.T) {
-	r, _ := proving(t, policy.SPFProof, nil)
+	r, _ := proving(t, verdict.SPFProof, nil)
 	d := r.speak(Policy)
 	for _, tt := range []struct{ instance, client, want string }{
 		{"1", "192.0.2.7", "DUNNO"}, {"1", "192.0.2.7", "DUNNO"}, {"2", "198.51.100.7", "550 5.7.1 listed in bad (ref *)"},
@@ -84,7 +85,7 @@ func TestProofIsOfTheInstance(t *testing.T) {
 
 // Tables are told a sender alone.
 func TestTablesLookForNoProof(t *testing.T) {
-	r, p := proving(t, policy.SPFProof|policy.DKIMProof, nil)
+	r, p := proving(t, verdict.SPFProof|verdict.DKIMProof, nil)
 	_, got, _ := strings.Cut(ask(t, r.speak(Socketmap), netstring("senders a@x.example")), ":")
 	if got, want := shown(got), "OK 550 5.7.1 listed in bad (ref *),"; got != want {
 		t.Errorf("socketmap: %q, want %q", got, want)

@@ -14,6 +14,7 @@ import (
 	"blockd/index"
 	"blockd/internal/term"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 func newCheck() *cobra.Command {
@@ -99,18 +100,18 @@ func check(cmd *cobra.Command, path, file string, ask asker, senders []string, a
 	print := printPlain
 	switch {
 	case asJSON && explain:
-		print = func(dst []byte, input string, v *policy.Verdict, answers *policy.Batch) []byte {
+		print = func(dst []byte, input string, v *verdict.Verdict, answers *policy.Batch) []byte {
 			b := bytes.NewBuffer(dst)
 			term.JSON(b, explained(input, *v, answers))
 			return b.Bytes()
 		}
 	case asJSON:
-		print = func(dst []byte, input string, v *policy.Verdict, _ *policy.Batch) []byte {
+		print = func(dst []byte, input string, v *verdict.Verdict, _ *policy.Batch) []byte {
 			return append(v.AppendJSON(dst, input), '\n')
 		}
 	case explain:
 		p := term.NewPaint(out)
-		print = func(dst []byte, input string, v *policy.Verdict, answers *policy.Batch) []byte {
+		print = func(dst []byte, input string, v *verdict.Verdict, answers *policy.Batch) []byte {
 			b := bytes.NewBuffer(dst)
 			explanation{w: b, paint: p, ix: ix}.print(input, *v, answers)
 			return b.Bytes()
@@ -147,7 +148,7 @@ func check(cmd *cobra.Command, path, file string, ask asker, senders []string, a
 
 // deciding returns the match to show for a verdict: the one that decided, or
 // else the one that would have, had its list counted.
-func deciding(v *policy.Verdict) (m *index.Match, shadow, ok bool) {
+func deciding(v *verdict.Verdict) (m *index.Match, shadow, ok bool) {
 	switch {
 	case v.Decider >= 0:
 		return &v.Matches[v.Decider], false, true
@@ -158,12 +159,12 @@ func deciding(v *policy.Verdict) (m *index.Match, shadow, ok bool) {
 }
 
 // exempts reports whether v blocks mail that its recipient has all the same.
-func exempts(v *policy.Verdict) bool {
-	return v.Recipient != "" && v.Kind == policy.Blocked && v.Outcome == policy.Accept.String()
+func exempts(v *verdict.Verdict) bool {
+	return v.Recipient != "" && v.Kind == verdict.Blocked && v.Outcome == policy.Accept.String()
 }
 
 // printPlain prints the five columns. Nothing in them has a tab or a line end.
-func printPlain(dst []byte, input string, v *policy.Verdict, _ *policy.Batch) []byte {
+func printPlain(dst []byte, input string, v *verdict.Verdict, _ *policy.Batch) []byte {
 	dst = append(append(dst, shownSubject(input, v)...), '\t')
 	dst = append(append(dst, v.Kind...), '\t')
 	entry, reason := "", ""
@@ -176,7 +177,7 @@ func printPlain(dst []byte, input string, v *policy.Verdict, _ *policy.Batch) []
 		}
 	}
 	switch {
-	case v.Kind == policy.Unknown:
+	case v.Kind == verdict.Unknown:
 		reason = v.Err.Error()
 	case exempts(v):
 		reason = "everybody may write to " + v.Recipient

@@ -11,6 +11,7 @@ import (
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // explanation shows people how the answer about one sender comes about.
@@ -22,7 +23,7 @@ type explanation struct {
 }
 
 // print is a printer of check, of a verdict in b.
-func (e explanation) print(input string, v policy.Verdict, b *policy.Batch) error {
+func (e explanation) print(input string, v verdict.Verdict, b *policy.Batch) error {
 	how := b.Explain(&v)
 	fmt.Fprintf(e.w, "%s  %s\n", e.paint.Bold(shownSubject(input, &v)), e.verdict(v.Kind))
 	keys, entries := e.ix.Counts()
@@ -50,7 +51,7 @@ func (e explanation) print(input string, v policy.Verdict, b *policy.Batch) erro
 		rows = append(rows, [2]string{"match " + fmt.Sprint(i+1), text})
 	}
 	rows = append(rows, [2]string{"so", e.because(v)})
-	if v.Kind == policy.Blocked {
+	if v.Kind == verdict.Blocked {
 		// Without a recipient: what any but the exempt ones would bring.
 		rows = append(rows, e.consequence(how.Decision))
 		if v.Unread != "" {
@@ -64,13 +65,13 @@ func (e explanation) print(input string, v policy.Verdict, b *policy.Batch) erro
 	return t.Print(e.w)
 }
 
-func (e explanation) verdict(k policy.Kind) string {
+func (e explanation) verdict(k verdict.Kind) string {
 	switch k {
-	case policy.Blocked:
+	case verdict.Blocked:
 		return e.paint.Red(string(k))
-	case policy.Allowed:
+	case verdict.Allowed:
 		return e.paint.Green(string(k))
-	case policy.Unknown:
+	case verdict.Unknown:
 		return e.paint.Yellow(string(k))
 	}
 	return string(k)
@@ -157,7 +158,7 @@ func found(k policy.ExplainedKey) string {
 }
 
 // describe is a match in words: where it stands and how far it reaches.
-func describe(v policy.Verdict, m index.Match) string {
+func describe(v verdict.Verdict, m index.Match) string {
 	l := v.Lists[m.Row]
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:%d, list %s: %s %s", term.Path(l.Source.Path), m.Line, l.Source.List, m.Action, term.Visible(m.Name()))
@@ -193,15 +194,15 @@ func reach(m index.Match) string {
 }
 
 // because says why v is what it is.
-func (e explanation) because(v policy.Verdict) string {
+func (e explanation) because(v verdict.Verdict) string {
 	switch {
-	case v.Kind == policy.Unknown && !v.Internal() && v.Sender.String()+v.Domain.Text != "":
+	case v.Kind == verdict.Unknown && !v.Internal() && v.Sender.String()+v.Domain.Text != "":
 		return "this is no sender: " + term.Visible(v.Err.Error()) + "; what can be read of it is in no list that counts"
-	case v.Kind == policy.Unknown && !v.Internal():
+	case v.Kind == verdict.Unknown && !v.Internal():
 		return "this is no sender and no domain: " + term.Visible(v.Err.Error()) + "; nobody is blocked for that"
-	case v.Kind == policy.Unknown:
+	case v.Kind == verdict.Unknown:
 		return term.Visible(v.Err.Error())
-	case v.Decider >= 0 && v.Kind == policy.Allowed:
+	case v.Decider >= 0 && v.Kind == verdict.Allowed:
 		return fmt.Sprintf("match %d decides: an exception%s goes before %s", v.Decider+1, proved(v), passed(v))
 	case v.Decider >= 0 && objected(v):
 		return fmt.Sprintf("match %d decides: no exception that counts, and it is the most specific that does", v.Decider+1)
@@ -226,7 +227,7 @@ func (e explanation) because(v policy.Verdict) string {
 }
 
 // passed is what the exception that decided goes before.
-func passed(v policy.Verdict) string {
+func passed(v verdict.Verdict) string {
 	switch {
 	case v.Frees():
 		return "every block"
@@ -237,7 +238,7 @@ func passed(v policy.Verdict) string {
 }
 
 // proved says what has made an exception count, if anything was asked of it.
-func proved(v policy.Verdict) string {
+func proved(v verdict.Verdict) string {
 	switch {
 	case v.Unverified:
 		return " believed on the sender's word"
@@ -248,7 +249,7 @@ func proved(v policy.Verdict) string {
 }
 
 // objected reports whether an exception does not count.
-func objected(v policy.Verdict) bool {
+func objected(v verdict.Verdict) bool {
 	for i := range v.Matches {
 		if v.Objection(i) != "" {
 			return true
@@ -259,10 +260,10 @@ func objected(v policy.Verdict) bool {
 
 // jsonAnswer is an answer in the form that HTTP has too, and how it comes about.
 type jsonAnswer struct {
-	policy.Answer
+	verdict.Answer
 	Explain policy.Explanation `json:"explain"`
 }
 
-func explained(input string, v policy.Verdict, b *policy.Batch) jsonAnswer {
+func explained(input string, v verdict.Verdict, b *policy.Batch) jsonAnswer {
 	return jsonAnswer{v.Answer(input), b.Explain(&v)}
 }

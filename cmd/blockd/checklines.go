@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // maxSender bounds a line of standard input. The longest legal sender has 254
@@ -40,7 +41,7 @@ type block struct {
 // answerer turns texts into printed answers. It is for one goroutine.
 type answerer struct {
 	asker
-	print     func(dst []byte, input string, v *policy.Verdict, answers *policy.Batch) []byte
+	print     func(dst []byte, input string, v *verdict.Verdict, answers *policy.Batch) []byte
 	inputs    []string
 	questions []policy.Question // the inputs, as people mean them
 	answers   policy.Batch
@@ -66,7 +67,7 @@ func (a *answerer) ask(dst []byte, texts []string) (answers []byte, blocked bool
 	for i := range verdicts {
 		v := &verdicts[i]
 		dst = a.print(dst, texts[i], v, &a.answers)
-		blocked = blocked || v.Kind == policy.Blocked && !exempts(v)
+		blocked = blocked || v.Kind == verdict.Blocked && !exempts(v)
 		if v.Internal() {
 			return dst, blocked, v.Err
 		}

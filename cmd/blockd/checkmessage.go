@@ -16,6 +16,7 @@ import (
 	"blockd/internal/term"
 	"blockd/msgauth"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // mailQuestion is what check --message asks about.
@@ -67,7 +68,7 @@ func checkMessage(cmd *cobra.Command, path, file string, q mailQuestion, args []
 	if err := cmd.Context().Err(); err != nil {
 		return err
 	}
-	v = checker.Prove(v, policy.EvidenceOf(v.Sender, facts.spf, &m))
+	v = checker.Prove(v, verdict.EvidenceOf(v.Sender, facts.spf, &m))
 	if asJSON {
 		err = term.JSON(cmd.OutOrStdout(), facts.answer(v, explained(facts.sender, v, &answers)))
 	} else {
@@ -79,7 +80,7 @@ func checkMessage(cmd *cobra.Command, path, file string, q mailQuestion, args []
 		return err
 	case v.Internal():
 		return v.Err
-	case v.Kind == policy.Blocked:
+	case v.Kind == verdict.Blocked:
 		return nil
 	}
 	return noneBlocked
@@ -218,7 +219,7 @@ type signatureJSON struct {
 }
 
 // answer puts the facts beside the answer about the sender.
-func (f mailFacts) answer(v policy.Verdict, a jsonAnswer) mailAnswer {
+func (f mailFacts) answer(v verdict.Verdict, a jsonAnswer) mailAnswer {
 	m := f.message
 	j := mailJSON{
 		File: f.file, Octets: f.size, Helo: f.helo, Author: m.Author, Fault: m.Fault, TooMany: m.TooMany,
@@ -231,7 +232,7 @@ func (f mailFacts) answer(v policy.Verdict, a jsonAnswer) mailAnswer {
 	return mailAnswer{a, j}
 }
 
-func wordsOf(p policy.Proof) []string {
+func wordsOf(p verdict.Proof) []string {
 	if p == 0 {
 		return []string{}
 	}

@@ -19,6 +19,7 @@ import (
 	"blockd/lists"
 	"blockd/policy"
 	"blockd/reload"
+	"blockd/verdict"
 )
 
 // asker turns the texts of check into questions.
@@ -64,9 +65,9 @@ func domainOf(text string) (string, bool) {
 // shownSubject is what a verdict is about, in canonical form: the sender, "<>" for
 // the null sender, the domain or the client; and the text that was asked where
 // that is none of them, or of which only the domain can be read.
-func shownSubject(input string, v *policy.Verdict) string {
+func shownSubject(input string, v *verdict.Verdict) string {
 	switch {
-	case v.Unread != "" && (v.Sender.Null() || v.Kind == policy.Unknown):
+	case v.Unread != "" && (v.Sender.Null() || v.Kind == verdict.Unknown):
 		return shownInput(input)
 	case !v.Sender.Null():
 		return term.Visible(v.Sender.String())

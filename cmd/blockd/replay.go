@@ -23,6 +23,7 @@ import (
 	"blockd/internal/control"
 	"blockd/internal/term"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 func newReplay() *cobra.Command {
@@ -235,7 +236,7 @@ func (r *replay) take(d *history.Record) {
 	if ofLate && r.newlyBlocks(d.Sender) {
 		r.stopped.recent++
 	}
-	if by.Verdict == nil || by.Verdict.Kind != policy.Blocked {
+	if by.Verdict == nil || by.Verdict.Kind != verdict.Blocked {
 		return
 	}
 	if by.Exempt {
@@ -247,11 +248,11 @@ func (r *replay) take(d *history.Record) {
 		r.stop(d, by)
 	case now.Verdict.Internal():
 		r.counts.Unchecked++
-	case now.Verdict.Frees(), d.Verdict == string(policy.Allowed) && allows(now.Verdict):
+	case now.Verdict.Frees(), d.Verdict == string(verdict.Allowed) && allows(now.Verdict):
 		r.counts.Allowed++
 	case allows(now.Verdict):
 		r.counts.WantsProof++
-	case now.Verdict.Kind == policy.Blocked:
+	case now.Verdict.Kind == verdict.Blocked:
 		r.counts.AlreadyListed++
 	default:
 		r.stop(d, by)
@@ -275,12 +276,12 @@ func decide(c *policy.Checker, mail *history.Record, recipient string) policy.De
 func (r *replay) newlyBlocks(sender string) bool {
 	mail := &history.Record{Sender: sender}
 	by, now := decide(r.list, mail, "").Verdict, decide(r.now, mail, "").Verdict
-	return by != nil && by.Kind == policy.Blocked && (now == nil || now.Kind == policy.Clear)
+	return by != nil && by.Kind == verdict.Blocked && (now == nil || now.Kind == verdict.Clear)
 }
 
 // allows reports whether an allow entry that reaches all lists is there, whether or not
 // its proof is.
-func allows(v *policy.Verdict) bool {
+func allows(v *verdict.Verdict) bool {
 	for i, m := range v.Matches {
 		if m.Action.Allows() && v.Lists[m.Row].Source.Mode == index.Enforce && v.ReachesAll(i) {
 			return true
@@ -329,7 +330,7 @@ type replayed struct {
 
 // unlisted reports whether r is accepted mail of a sender that was on no list.
 func unlisted(r *history.Record) bool {
-	return r.Sender != "" && r.Verdict == string(policy.Clear) && r.Ref == "" && !r.Authenticated
+	return r.Sender != "" && r.Verdict == string(verdict.Clear) && r.Ref == "" && !r.Authenticated
 }
 
 // replayReport is what `blockd replay --json` prints.
@@ -423,14 +424,14 @@ func (r replayReport) print(w io.Writer) error {
 		fmt.Fprintf(w, "left out %s of the history\n", term.Counted(r.Damaged, "damaged line"))
 	}
 	r.printMost(w, p)
-	verdict := p.Green("lets it pass")
+	says := p.Green("lets it pass")
 	switch {
 	case r.Gate.Senders < gateFrom:
-		verdict += fmt.Sprintf(" (it judges from %d senders on)", gateFrom)
+		says += fmt.Sprintf(" (it judges from %d senders on)", gateFrom)
 	case !r.Gate.Passes:
-		verdict = p.Red("refuses it")
+		says = p.Red("refuses it")
 	}
-	_, err := fmt.Fprintf(w, "\nthe gate %s: %s of the last %s (%s), max_recent_blocked = %v\n", verdict,
+	_, err := fmt.Fprintf(w, "\nthe gate %s: %s of the last %s (%s), max_recent_blocked = %v\n", says,
 		n(r.Gate.Refused), term.Counted(r.Gate.Senders, "sender"), finePercent(r.Gate.Share), r.Gate.Bound)
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"blockd/index"
 	"blockd/internal/spelling"
 	"blockd/lists"
-	"blockd/policy"
 	"blockd/reply"
+	"blockd/verdict"
 )
 
 // List is [[list]], one table a list; all are served together. Between blocks the most specific entry
@@ -213,10 +213,10 @@ func (l List) Reach() index.Exceptions {
 
 // validateMatch checks which addresses a list is asked about.
 func (l List) validateMatch(f *Faults, key string) {
-	if _, err := policy.ParseSources(l.Match); err != nil {
+	if _, err := verdict.ParseSources(l.Match); err != nil {
 		f.add(key+".match", "%v", err)
 	} else if len(l.Match) == 0 {
-		f.add(key+".match", `is empty: the list would never be asked; want one or more of "%s"`, strings.Join(policy.SourceWords(), `", "`))
+		f.add(key+".match", `is empty: the list would never be asked; want one or more of "%s"`, strings.Join(verdict.SourceWords(), `", "`))
 	}
 	for i, word := range l.Match {
 		if slices.Contains(l.Match[:i], word) {
@@ -227,8 +227,8 @@ func (l List) validateMatch(f *Faults, key string) {
 
 // sources are the words of match as package policy has them; a list without
 // faults only.
-func (l List) sources() policy.Sources {
-	s, _ := policy.ParseSources(l.Match)
+func (l List) sources() verdict.Sources {
+	s, _ := verdict.ParseSources(l.Match)
 	return s
 }
 
@@ -240,7 +240,7 @@ func (l List) validateRequire(f *Faults, key string) {
 	}
 	for i, word := range l.Require {
 		at := fmt.Sprintf("%s.require[%d]", key, i)
-		if _, err := policy.ParseProofs([]string{word}); err != nil {
+		if _, err := verdict.ParseProofs([]string{word}); err != nil {
 			f.add(at, "%v", err)
 		} else if slices.Contains(l.Require[:i], word) {
 			f.add(at, "%q stands there twice", word)
@@ -250,8 +250,8 @@ func (l List) validateRequire(f *Faults, key string) {
 
 // Proofs are the words of require as package policy has them; a list without
 // faults only.
-func (l List) Proofs() policy.Proof {
-	p, _ := policy.ParseProofs(l.Require)
+func (l List) Proofs() verdict.Proof {
+	p, _ := verdict.ParseProofs(l.Require)
 	return p
 }
 

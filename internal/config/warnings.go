@@ -15,9 +15,9 @@ import (
 	"blockd/addr"
 	"blockd/internal/term"
 	"blockd/machine"
-	"blockd/policy"
 	"blockd/postfix"
 	"blockd/smtpfilter/upstream"
+	"blockd/verdict"
 )
 
 // SettingWarnings are what c allows and its administrator may not mean, a line each.
@@ -249,10 +249,10 @@ func (c Config) authWarnings() (w []string) {
 			warn("list %q allows on the sender's word alone: anybody can write these addresses in MAIL FROM; see require", l.Name)
 		}
 		seesMessages := c.SMTP.Open() || c.Milter.Open()
-		switch asked := l.Proofs() &^ policy.ClientProof; {
+		switch asked := l.Proofs() &^ verdict.ClientProof; {
 		case asked != 0 && !seesMessages && c.Postfix.PolicyListen == "":
 			warn("list %q requires %s, and no door that is open looks for that", l.Name, asked)
-		case asked&policy.DKIMProof != 0 && !seesMessages:
+		case asked&verdict.DKIMProof != 0 && !seesMessages:
 			warn(`list %q requires "dkim", and no door that is open sees a message`, l.Name)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"blockd/lists"
 	"blockd/msgauth"
 	"blockd/policy"
+	"blockd/verdict"
 )
 
 // Index compiles the dialogue's lists, by the same code as the daemon.
@@ -67,8 +68,8 @@ func (d *Dialogue) Checker(t testing.TB) *policy.Checker {
 	for _, l := range d.Lists {
 		rule := policy.ListRule{}
 		var require, match error
-		rule.Require, require = policy.ParseProofs(d.Require[l.Name])
-		rule.Match, match = policy.ParseSources(d.Match[l.Name])
+		rule.Require, require = verdict.ParseProofs(d.Require[l.Name])
+		rule.Match, match = verdict.ParseSources(d.Match[l.Name])
 		if err := errors.Join(require, match); err != nil {
 			t.Fatalf("%s: list %s: %v", d.Name, l.Name, err)
 		}

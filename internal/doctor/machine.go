@@ -16,13 +16,13 @@ import (
 
 	"blockd/internal/config"
 	"blockd/internal/term"
-	"blockd/policy"
+	"blockd/verdict"
 )
 
 // dnsReasons are the settings that make the daemon ask DNS about mail.
 func dnsReasons(c config.Config) (why []string) {
 	for _, l := range c.Lists {
-		if l.Proofs()&^policy.ClientProof != 0 {
+		if l.Proofs()&^verdict.ClientProof != 0 {
 			why = append(why, fmt.Sprintf("list %s requires proof", l.Name))
 		}
 	}

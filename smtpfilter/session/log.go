@@ -52,11 +52,11 @@ func (s *session) logMessage(m *message, r wire.Reply) {
 	case "quarantined":
 		message = "mail quarantined"
 	}
-	verdict, generation := s.rules.Verdict()
+	kind, generation := s.rules.Verdict()
 	attrs := []slog.Attr{
 		slog.String("outcome", m.outcome), slog.Int("recipients", s.tx.accepted),
 		slog.Int64("octets", m.octets), slog.Duration("took", time.Since(m.started)),
-		slog.String("verdict", string(verdict)), slog.String("generation", generation),
+		slog.String("verdict", string(kind)), slog.String("generation", generation),
 	}
 	if m.kept != "" {
 		attrs = append(attrs, slog.String("quarantine", m.kept), slog.Int("set_aside", len(s.tx.quarantined)))

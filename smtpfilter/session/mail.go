@@ -9,6 +9,7 @@ import (
 	"blockd/reply"
 	"blockd/smtpfilter/parse"
 	"blockd/smtpfilter/upstream"
+	"blockd/verdict"
 )
 
 // mail runs MAIL. It looks the sender up, once for the whole transaction.
@@ -47,7 +48,7 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 			return
 		}
 	}
-	if kind, _ := s.rules.Verdict(); kind == policy.Blocked {
+	if kind, _ := s.rules.Verdict(); kind == verdict.Blocked {
 		// Hold MAIL back until some recipient may have the message nevertheless.
 		s.tx.held = true
 		s.tx.line = bytes.Clone(line)

@@ -28,6 +28,7 @@ import (
 	"blockd/msgauth"
 	"blockd/policy"
 	"blockd/spool"
+	"blockd/verdict"
 )
 
 // postKey signs for x.example. It is no secret.
@@ -72,7 +73,7 @@ func checkerBy(t testing.TB, server *nameserver.Server, patience time.Duration, 
 	s.Auth.Ignore = require == "ignore"
 	if require != "" && !s.Auth.Ignore {
 		rule := policy.ListRule{}
-		if rule.Require, err = policy.ParseProofs(strings.Fields(require)); err != nil {
+		if rule.Require, err = verdict.ParseProofs(strings.Fields(require)); err != nil {
 			t.Fatal(err)
 		}
 		s.Lists["exempt"] = rule
@@ -335,11 +336,11 @@ func TestProofThatFreesFromOneList(t *testing.T) {
 				t.Fatal(err)
 			}
 			ix := (&dialogue.Dialogue{Name: t.Name(), Lists: append(tt.lists, dialogue.List{Name: "phish", Entries: []string{"evil.example"}})}).Index(t)
-			replyTo, _ := policy.ParseSources([]string{"reply-to"})
+			replyTo, _ := verdict.ParseSources([]string{"reply-to"})
 			registry := prometheus.NewRegistry()
 			var decided []string
 			checker := policy.New(func() *index.Index { return ix }, policy.Settings{Auth: policy.Auth{Resolver: resolver},
-				Lists:   map[string]policy.ListRule{"bad": {Require: policy.DKIMProof}, "phish": {Match: replyTo}, "mark": {Match: replyTo, OnMatch: policy.TagOnMatch}},
+				Lists:   map[string]policy.ListRule{"bad": {Require: verdict.DKIMProof}, "phish": {Match: replyTo}, "mark": {Match: replyTo, OnMatch: policy.TagOnMatch}},
 				Decided: func(r history.Record) { decided = append(decided, r.Outcome) }}, discardLog(), registry)
 			r := newRig(&script.Server{}, checker, Settings{MaxCopy: tt.most})
 			c := connect(t, r, t.Context())
@@ -408,9 +409,9 @@ func TestReloadBeforeTheDotChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, _ := policy.ParseSources([]string{"from"})
+	from, _ := verdict.ParseSources([]string{"from"})
 	checker := policy.New(func() *index.Index { return now }, policy.Settings{Auth: policy.Auth{Resolver: resolver},
-		Lists: map[string]policy.ListRule{"exempt": {Require: policy.DKIMProof}, "phish": {Match: from}}}, discardLog(), prometheus.NewRegistry())
+		Lists: map[string]policy.ListRule{"exempt": {Require: verdict.DKIMProof}, "phish": {Match: from}}}, discardLog(), prometheus.NewRegistry())
 	r := newRig(&script.Server{}, checker, Settings{})
 	c := connect(t, r, t.Context())
 	c.hello()

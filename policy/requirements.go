@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"blockd/msgauth"
+	"blockd/verdict"
 )
 
 // Auth is what an allow entry has to show (docs/auth.md). The zero Auth believes
@@ -17,9 +18,9 @@ type Auth struct {
 	Resolver *msgauth.Resolver
 }
 
-// newAllowRules are those of the configuration.
-func newAllowRules(rules map[string]ListRule, a Auth) *allowRules {
-	r := &allowRules{Require: map[string]Proof{}, Ignore: a.Ignore, Clients: a.Clients}
+// requirementsOf are those of the configuration.
+func requirementsOf(rules map[string]ListRule, a Auth) *verdict.Requirements {
+	r := &verdict.Requirements{Require: map[string]verdict.Proof{}, Ignore: a.Ignore, Clients: a.Clients}
 	for name, rule := range rules {
 		if rule.Require != 0 {
 			r.Require[name] = rule.Require

@@ -1,4 +1,4 @@
-package policy
+package verdict
 
 import (
 	"fmt"
@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// source says where an address stood that lists are asked about.
-type source uint8
+// Source says where an address stood that lists are asked about.
+type Source uint8
 
 // The sources.
 const (
-	envelopeSource   source = iota // MAIL FROM
-	fromSource                     // the header field From
-	replyToSource                  // Reply-To
-	returnPathSource               // Return-Path, as the client has sent it
+	EnvelopeSource   Source = iota // MAIL FROM
+	FromSource                     // the header field From
+	ReplyToSource                  // Reply-To
+	ReturnPathSource               // Return-Path, as the client has sent it
 )
 
 // sourceWords are the words of the configuration, and but for the first the names
@@ -24,18 +24,18 @@ var sourceWords = [...]string{"envelope", "from", "reply-to", "return-path"}
 // SourceWords are the words that ParseSources knows.
 func SourceWords() []string { return slices.Clone(sourceWords[:]) }
 
-func (s source) String() string { return sourceWords[s] }
+func (s Source) String() string { return sourceWords[s] }
 
-// sourceOf is the source that a word is of; the envelope, if it is none.
-func sourceOf(word string) source { return source(max(0, slices.Index(sourceWords[:], word))) }
+// SourceOf is the source that a word is of; the envelope, if it is none.
+func SourceOf(word string) Source { return Source(max(0, slices.Index(sourceWords[:], word))) }
 
-// fieldSource is the source that a header field of this name is, if it is one.
+// FieldSource is the source that a header field of this name is, if it is one.
 // Blanks may stand behind a name (RFC 5322, section 4.5), and Postfix hands them over.
-func fieldSource(name string) (source, bool) {
+func FieldSource(name string) (Source, bool) {
 	name = strings.TrimRight(name, " \t")
-	for i, word := range sourceWords[fromSource:] {
+	for i, word := range sourceWords[FromSource:] {
 		if strings.EqualFold(word, name) {
-			return fromSource + source(i), true
+			return FromSource + Source(i), true
 		}
 	}
 	return 0, false
@@ -59,15 +59,15 @@ func ParseSources(words []string) (Sources, error) {
 }
 
 // Envelope reports whether one of them is the envelope.
-func (all Sources) Envelope() bool { return all.has(envelopeSource) }
+func (all Sources) Envelope() bool { return all.Has(EnvelopeSource) }
 
-// has reports whether s is one of them.
-func (all Sources) has(s source) bool {
+// Has reports whether s is one of them.
+func (all Sources) Has(s Source) bool {
 	if all == 0 {
-		return s == envelopeSource
+		return s == EnvelopeSource
 	}
 	return all&(1<<s) != 0
 }
 
 // Header reports whether one of them is a header field.
-func (all Sources) Header() bool { return all&^(1<<envelopeSource) != 0 }
+func (all Sources) Header() bool { return all&^(1<<EnvelopeSource) != 0 }

@@ -1,4 +1,12 @@
-package policy
+// Package verdict says what the lists say about one sender, client or domain. A verdict is
+// made of the entries that match, of the table of their lists, of what is proved about the
+// sender, and of the rules for exceptions. It asks nobody and counts nothing: package policy
+// looks the entries up, and decides what becomes of the mail.
+//
+// The rules are those of docs/lists.md, section 4: an exception that counts and reaches all
+// lists beats everything, between blocks the most specific one decides, and a list in shadow
+// mode is reported and never counts.
+package verdict
 
 import (
 	"errors"
@@ -30,25 +38,25 @@ type Verdict struct {
 	Unread     string           // the text that is no sender, or of which the domain alone can be read; else ""
 	Client     netip.Addr       // zero if it is not known
 	Domain     addr.Key         // of a question about a domain, and of a sender of which only that can be read; else zero
-	Source     source           // where Sender stood
+	Source     Source           // where Sender stood
 	Matches    []index.Match    // all of them, the most specific first
 	Lists      []index.ListInfo // the table that Match.Row points into
 	Decider    int              // index into Matches of the entry that decided; -1 none
 	Shadow     int              // index into Matches of the entry that would have refused, had its list counted; -1 none. Beside a Decider only where that is an exception which does not reach the list
 	Generation string
-	Seen       known // set by the front door, for the history
+	Seen       Seen // set by the front door, for the history
 
-	// Recipient is whom an answer is about, see Question; "" = all.
+	// Recipient is whom an answer is about; "" = all.
 	Recipient string
 	Outcome   string // what becomes of mail to Recipient, in a word
 	excused   int    // place in Matches, from 1, of the entry that would block if its list counted for the recipient; 0 = none
 
 	// Of allow entries that need proof (docs/auth.md).
-	Evidence   Evidence // what was found so far
-	Wants      Proof    // of a blocked sender: those that were not looked for and could change the decision
-	Unsure     Proof    // of a blocked sender: those that could change the decision, and DNS did not say
-	Unverified bool     // allowed on the sender's word against an entry that blocks
-	allows     *allowRules
+	Evidence     Evidence      // what was found so far
+	Wants        Proof         // of a blocked sender: those that were not looked for and could change the decision
+	Unsure       Proof         // of a blocked sender: those that could change the decision, and DNS did not say
+	Unverified   bool          // allowed on the sender's word against an entry that blocks
+	Requirements *Requirements // of allow entries; nil = none
 
 	// Err says why v is Unknown. *addr.Error: no sender or no domain; else the
 	// store. It stands beside another verdict only where the text is no sender and
@@ -56,22 +64,22 @@ type Verdict struct {
 	Err error
 }
 
-// unknown is the verdict as long as nothing is known.
-func unknown(err error) Verdict { return Verdict{Kind: Unknown, Decider: -1, Shadow: -1, Err: err} }
+// New returns the verdict as long as nothing is known.
+func New(err error) Verdict { return Verdict{Kind: Unknown, Decider: -1, Shadow: -1, Err: err} }
 
-// known is what a front door knows of an envelope beyond what it asked about. No
-// outcome goes by it.
-type known struct {
+// Seen is what a front door knows of an envelope beyond what it asked about. No outcome goes
+// by it.
+type Seen struct {
 	Helo          string
 	Sender        string // as the client wrote it; lists may not have been asked about it
 	UTF8          bool   // the client has said SMTPUTF8, and so can read more than ASCII
 	Authenticated bool   // lists were asked about the client alone, who has logged in
 }
 
-// decide sets Kind, Decider and Shadow from Matches. Their order is the most
+// Decide sets Kind, Decider and Shadow from Matches. Their order is the most
 // specific first and the first list between equals. Lists that are not in only have
 // no part in it; nil means all.
-func (v *Verdict) decide(only map[string]bool) {
+func (v *Verdict) Decide(only map[string]bool) {
 	v.Kind, v.Decider, v.Shadow = Clear, -1, -1
 	v.Wants, v.Unsure, v.Unverified = 0, 0, false
 	if len(v.Matches) == 0 {
@@ -80,8 +88,8 @@ func (v *Verdict) decide(only map[string]bool) {
 		}
 		return
 	}
-	found := v.found()
-	v.Kind, v.Decider = v.judge(only, found)
+	found := v.Proved()
+	v.Kind, v.Decider = v.Judge(only, found)
 	switch v.Kind {
 	case Blocked:
 		v.open(only, found)
@@ -96,10 +104,10 @@ func (v *Verdict) decide(only map[string]bool) {
 	}
 }
 
-// judge is the decision where found is proved: an exception that counts and reaches
+// Judge is the decision where found is proved: an exception that counts and reaches
 // all lists goes before every block. Else the first block decides that no exception
 // of its own list lifts; where none is left, such an exception does.
-func (v *Verdict) judge(only map[string]bool, found Proof) (Kind, int) {
+func (v *Verdict) Judge(only map[string]bool, found Proof) (Kind, int) {
 	var lifted []string // lists whose own exceptions count
 	for i := range v.Matches {
 		if !v.excepts(i, only, found) {
@@ -111,7 +119,7 @@ func (v *Verdict) judge(only map[string]bool, found Proof) (Kind, int) {
 		lifted = v.addList(lifted, i)
 	}
 	for i := range v.Matches {
-		if v.refuses(i, only) && !slices.Contains(lifted, v.listName(i)) {
+		if v.refuses(i, only) && !slices.Contains(lifted, v.ListName(i)) {
 			return Blocked, i
 		}
 	}
@@ -123,7 +131,7 @@ func (v *Verdict) judge(only map[string]bool, found Proof) (Kind, int) {
 		if !v.excepts(i, only, found) {
 			continue
 		}
-		if slices.Contains(blocking, v.listName(i)) {
+		if slices.Contains(blocking, v.ListName(i)) {
 			return Allowed, i
 		}
 		if first < 0 {
@@ -137,7 +145,7 @@ func (v *Verdict) judge(only map[string]bool, found Proof) (Kind, int) {
 func (v *Verdict) open(only map[string]bool, found Proof) {
 	needs := v.missing(only, found)
 	wants := needs &^ v.Evidence.Tried
-	if v.Source == envelopeSource {
+	if v.Source == EnvelopeSource {
 		wants &^= ClientProof // it is with Client, or never
 	}
 	if v.Unread != "" && v.Sender.Null() { // SPF and DKIM would speak of another name
@@ -158,7 +166,7 @@ func (v *Verdict) missing(only map[string]bool, found Proof) (needs Proof) {
 		if !all && blocking == nil { // of a blocked sender there is one at least
 			blocking = v.blocking(only)
 		}
-		if s := v.standing(i); !s.stands(found) && (all || slices.Contains(blocking, v.listName(i))) {
+		if s := v.standing(i); !s.stands(found) && (all || slices.Contains(blocking, v.ListName(i))) {
 			needs |= s.needs
 		}
 	}
@@ -171,7 +179,7 @@ func (v *Verdict) changing(more Proof, only map[string]bool, found Proof) Proof 
 	if more == 0 {
 		return 0
 	}
-	if _, decider := v.judge(only, found|more); decider == v.Decider {
+	if _, decider := v.Judge(only, found|more); decider == v.Decider {
 		return 0
 	}
 	return more
@@ -185,7 +193,7 @@ func (v *Verdict) unverified(only map[string]bool, found Proof) bool {
 	}
 	blocking := v.blocking(only)
 	for i := range v.Matches {
-		if v.excepts(i, only, found) && v.standing(i).plain && slices.Contains(blocking, v.listName(i)) {
+		if v.excepts(i, only, found) && v.standing(i).plain && slices.Contains(blocking, v.ListName(i)) {
 			return true
 		}
 	}
@@ -198,7 +206,7 @@ func (v *Verdict) unverified(only map[string]bool, found Proof) bool {
 // entries excuse its blocks, and those of another shadow list do not.
 func (v *Verdict) shadow(only map[string]bool, found Proof) int {
 	for i := range v.Matches {
-		if v.counts(i, only) && v.mode(i) == index.Shadow && !v.Matches[i].Action.Allows() && !v.allowedBy(v.listName(i), found) {
+		if v.counts(i, only) && v.mode(i) == index.Shadow && !v.Matches[i].Action.Allows() && !v.allowedBy(v.ListName(i), found) {
 			return i
 		}
 	}
@@ -206,7 +214,7 @@ func (v *Verdict) shadow(only map[string]bool, found Proof) int {
 }
 
 func (v *Verdict) counts(i int, only map[string]bool) bool {
-	return only == nil || only[v.listName(i)]
+	return only == nil || only[v.ListName(i)]
 }
 
 // inForce reports whether Matches[i] is of a list that acts.
@@ -237,7 +245,7 @@ func (v *Verdict) blocking(only map[string]bool) (names []string) {
 
 // addList adds the list of Matches[i] to names, once.
 func (v *Verdict) addList(names []string, i int) []string {
-	if name := v.listName(i); !slices.Contains(names, name) {
+	if name := v.ListName(i); !slices.Contains(names, name) {
 		names = append(names, name)
 	}
 	return names
@@ -245,7 +253,7 @@ func (v *Verdict) addList(names []string, i int) []string {
 
 func (v *Verdict) allowedBy(list string, found Proof) bool {
 	for i := range v.Matches {
-		if v.listName(i) == list && v.Matches[i].Action.Allows() && v.standing(i).stands(found) {
+		if v.ListName(i) == list && v.Matches[i].Action.Allows() && v.standing(i).stands(found) {
 			return true
 		}
 	}
@@ -262,14 +270,14 @@ func (v *Verdict) blocks(only map[string]bool) bool {
 	return false
 }
 
-// overruled reports whether an exception goes before the blocks of a list.
-func (v *Verdict) overruled(list string) bool {
+// Overruled reports whether an exception goes before the blocks of a list.
+func (v *Verdict) Overruled(list string) bool {
 	if v.Frees() {
 		return true
 	}
-	found := v.found()
+	found := v.Proved()
 	for i := range v.Matches {
-		if v.listName(i) == list && v.excepts(i, nil, found) {
+		if v.ListName(i) == list && v.excepts(i, nil, found) {
 			return true
 		}
 	}
@@ -286,10 +294,10 @@ func (v *Verdict) ReachesAll(i int) bool {
 // about the transaction, such as its header, can then have it refused.
 func (v *Verdict) Frees() bool { return v.Kind == Allowed && v.ReachesAll(v.Decider) }
 
-// told is the match that logs and the history name: the one that a list in shadow mode
+// Told is the match that logs and the history name: the one that a list in shadow mode
 // would have refused by, else the one that decided, else the one that the recipient's
 // policy excuses; -1: none.
-func (v *Verdict) told() int {
+func (v *Verdict) Told() int {
 	switch {
 	case v.Shadow >= 0:
 		return v.Shadow
@@ -308,31 +316,31 @@ func (v *Verdict) Excused() int {
 	return v.excused - 1
 }
 
-// excusing returns v as it is for a recipient for whom the lists only count.
-func (v Verdict) excusing(only map[string]bool) Verdict {
+// For returns v as it is for a recipient for whom the lists only count.
+func (v Verdict) For(only map[string]bool) Verdict {
 	if v.Kind == Blocked {
 		v.excused = v.Decider + 1
 	}
-	v.decide(only)
+	v.Decide(only)
 	return v
 }
 
-// only returns v as it would be if there were one list alone. A list that has no
+// Alone returns v as it would be if there were one list alone. A list that has no
 // match makes it Clear, and so does one in shadow mode.
-func (v Verdict) only(list string) Verdict {
+func (v Verdict) Alone(list string) Verdict {
 	if len(v.Matches) > 0 {
-		v.decide(map[string]bool{list: true})
+		v.Decide(map[string]bool{list: true})
 	}
 	return v
 }
 
-// listName is the name of the list that Matches[i] stands in.
-func (v Verdict) listName(i int) string { return v.Lists[v.Matches[i].Row].Source.List }
+// ListName is the name of the list that Matches[i] stands in.
+func (v Verdict) ListName(i int) string { return v.Lists[v.Matches[i].Row].Source.List }
 
 func (v *Verdict) mode(i int) index.Mode { return v.Lists[v.Matches[i].Row].Source.Mode }
 
-// aboutClient reports whether Matches[i] is an entry for client addresses.
-func (v *Verdict) aboutClient(i int) bool {
+// AboutClient reports whether Matches[i] is an entry for client addresses.
+func (v *Verdict) AboutClient(i int) bool {
 	return v.Matches[i].Kind == lists.IP || v.Matches[i].Kind == lists.CIDR
 }
 
@@ -342,11 +350,11 @@ func (v Verdict) Internal() bool {
 	return v.Kind == Unknown && !errors.As(v.Err, new(*addr.Error))
 }
 
-// appendLog adds the fields that a decision's log line has of its verdict: the entry that
+// AppendLog adds the fields that a decision's log line has of its verdict: the entry that
 // decided with its list, file and line, or what went wrong.
-func (v *Verdict) appendLog(fields []slog.Attr) []slog.Attr {
+func (v *Verdict) AppendLog(fields []slog.Attr) []slog.Attr {
 	fields = append(fields, slog.String("verdict", string(v.Kind)))
-	if i := v.told(); i >= 0 {
+	if i := v.Told(); i >= 0 {
 		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
 		fields = append(fields,
 			slog.String("list", source.List), slog.String("file", source.Path), slog.Int("line", m.Line),

@@ -1,4 +1,4 @@
-package policy
+package verdict
 
 import (
 	"bytes"
@@ -47,7 +47,7 @@ func (v *Verdict) appendMatch(dst []byte, i int) []byte {
 	dst = appendText(append(dst, `,"kind":`...), m.Kind.String())
 	dst = appendText(append(dst, `,"scope":`...), m.Scope.String())
 	dst = appendText(append(dst, `,"action":`...), m.Action.String())
-	dst = appendText(append(dst, `,"reason":`...), v.reason(i))
+	dst = appendText(append(dst, `,"reason":`...), v.Reason(i))
 	if source.Mode == index.Shadow {
 		dst = appendText(append(dst, `,"mode":`...), source.Mode.String())
 	}

@@ -1,4 +1,4 @@
-package policy
+package verdict
 
 import "blockd/index"
 
@@ -45,7 +45,7 @@ func (v Verdict) Answer(input string) Answer {
 	for i := range v.Matches {
 		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
 		a.Matches[i] = AnswerMatch{List: source.List, File: source.Path, Line: m.Line, Entry: m.Name(),
-			Kind: m.Kind.String(), Scope: m.Scope.String(), Action: m.Action.String(), Reason: v.reason(i)}
+			Kind: m.Kind.String(), Scope: m.Scope.String(), Action: m.Action.String(), Reason: v.Reason(i)}
 		if source.Mode == index.Shadow {
 			a.Matches[i].Mode = source.Mode.String()
 		}

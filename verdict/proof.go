@@ -1,4 +1,4 @@
-package policy
+package verdict
 
 import (
 	"fmt"
@@ -18,17 +18,17 @@ type Proof uint8
 
 // The kinds of proof (docs/auth.md).
 const (
-	ClientProof Proof = 1 << iota // the client is in a network of Settings.Auth
-	AuthProof                     // the client has logged in
-	SPFProof                      // SPF passes the client for the sender's domain
-	DKIMProof                     // a signature of the author's domain, which is the sender's
-	alignment                     // what allow-if-auth asks for: SPF or DKIM for the one author's domain
+	ClientProof    Proof = 1 << iota // the client is in a network of Requirements.Clients
+	AuthProof                        // the client has logged in
+	SPFProof                         // SPF passes the client for the sender's domain
+	DKIMProof                        // a signature of the author's domain, which is the sender's
+	AlignmentProof                   // what allow-if-auth asks for: SPF or DKIM for the one author's domain
 
 	// domainProofs vouch for a domain, and so for what an entry says of that domain
 	// alone.
-	domainProofs = SPFProof | DKIMProof | alignment
-	// lateProofs need the whole message.
-	lateProofs = DKIMProof | alignment
+	domainProofs = SPFProof | DKIMProof | AlignmentProof
+	// LateProofs need the whole message.
+	LateProofs = DKIMProof | AlignmentProof
 )
 
 // proofWords are the words of each bit in configuration and output.
@@ -72,24 +72,24 @@ type Evidence struct {
 	Unknown Proof // of them: DNS did not say
 
 	SPF     msgauth.SPF      // if SPFProof was tried by SPF
-	Message *msgauth.Message // if lateProofs were tried; else nil
+	Message *msgauth.Message // if LateProofs were tried; else nil
 }
 
 // EvidenceOf is what facts prove of a sender, for who has collected them all to show
 // them. m is nil where there is no message that can be looked at.
 func EvidenceOf(sender addr.Addr, f msgauth.SPF, m *msgauth.Message) Evidence {
 	e := Evidence{SPF: f, Message: m}
-	e.note(SPFProof, f.Proof)
+	e.Note(SPFProof, f.Proof)
 	if m == nil {
 		m = &msgauth.Message{}
 	}
-	e.note(DKIMProof, m.DKIM(sender.Domain()))
-	e.note(alignment, m.Aligned(sender.Domain(), f))
+	e.Note(DKIMProof, m.DKIM(sender.Domain()))
+	e.Note(AlignmentProof, m.Aligned(sender.Domain(), f))
 	return e
 }
 
-// note takes in what came of looking for p.
-func (e *Evidence) note(p Proof, s msgauth.State) {
+// Note takes in what came of looking for p.
+func (e *Evidence) Note(p Proof, s msgauth.State) {
 	e.Tried |= p
 	e.Found &^= p
 	e.Unknown &^= p
@@ -101,16 +101,17 @@ func (e *Evidence) note(p Proof, s msgauth.State) {
 	}
 }
 
-// allowRules say what exceptions have to show. They never change; nil = nothing.
-type allowRules struct {
+// Requirements are what exceptions have to show before they count. They never
+// change; nil = nothing.
+type Requirements struct {
 	Require map[string]Proof // any one of them, of an exception of the list of this name; 0 = the sender's word
 	Ignore  bool             // without proof, an exception of no list in Require lifts nothing
 	Clients []netip.Prefix   // whose mail has ClientProof
 }
 
-// knows reports whether a client is in a network that is proof. One that is not valid
+// Knows reports whether a client is in a network that is proof. One that is not valid
 // is in none.
-func (r *allowRules) knows(client netip.Addr) bool {
+func (r *Requirements) Knows(client netip.Addr) bool {
 	return slices.ContainsFunc(r.Clients, func(p netip.Prefix) bool { return p.Contains(client) })
 }
 
@@ -134,15 +135,15 @@ func (s standing) stands(found Proof) bool {
 func (v *Verdict) standing(i int) standing {
 	m := &v.Matches[i]
 	source := &v.Lists[m.Row].Source
-	r := v.allows
+	r := v.Requirements
 	needs := Proof(0)
 	switch {
 	case source.Reach() == index.NoExceptions:
 		return standing{never: true}
-	case v.aboutClient(i):
+	case v.AboutClient(i):
 		return standing{}
 	case m.Action == lists.AllowIfAuth:
-		needs = alignment
+		needs = AlignmentProof
 	case r != nil && r.Require[source.List] != 0:
 		needs = r.Require[source.List]
 	case r != nil && r.Ignore:
@@ -165,20 +166,20 @@ func (v *Verdict) beyondDomain(i int) bool {
 // objection says in words why the allow entry Matches[i] does not count, "" if it does.
 func (v *Verdict) objection(i int) string {
 	m := &v.Matches[i]
-	list := v.listName(i)
+	list := v.ListName(i)
 	s, reach := v.standing(i), v.Lists[m.Row].Source.Reach()
 	switch {
 	case reach == index.NoExceptions:
 		return `the list has exceptions = "none"`
-	case !s.stands(v.found()) && m.Action != lists.AllowIfAuth && (v.allows == nil || v.allows.Require[list] == 0):
+	case !s.stands(v.Proved()) && m.Action != lists.AllowIfAuth && (v.Requirements == nil || v.Requirements.Require[list] == 0):
 		return `allow without proof does not count: unverified_allow = "ignore"`
 	case s.never:
-		needs := alignment
+		needs := AlignmentProof
 		if m.Action != lists.AllowIfAuth {
-			needs = v.allows.Require[list]
+			needs = v.Requirements.Require[list]
 		}
 		return "allow needs proof: " + needs.String() + ", which is about a domain, and this entry is not"
-	case !s.stands(v.found()):
+	case !s.stands(v.Proved()):
 		return "allow needs proof: " + s.needs.String()
 	case reach == index.OwnExceptions && v.Kind == Blocked:
 		return `exceptions = "own": it lifts what list ` + list + " blocks, and nothing else"
@@ -186,9 +187,9 @@ func (v *Verdict) objection(i int) string {
 	return ""
 }
 
-// found is the evidence, with what the client's address alone is.
-func (v *Verdict) found() Proof {
-	if v.allows != nil && v.allows.knows(v.Client) {
+// Proved is the evidence, with what the client's address alone is.
+func (v *Verdict) Proved() Proof {
+	if v.Requirements != nil && v.Requirements.Knows(v.Client) {
 		return v.Evidence.Found | ClientProof
 	}
 	return v.Evidence.Found
@@ -203,8 +204,8 @@ func (v Verdict) Objection(i int) string {
 	return v.objection(i)
 }
 
-// reason is that of Matches[i] as answers have it.
-func (v *Verdict) reason(i int) string {
+// Reason is that of Matches[i] as answers have it.
+func (v *Verdict) Reason(i int) string {
 	if why := v.Objection(i); why != "" {
 		return why
 	}
