@@ -118,7 +118,7 @@ var (
 // decodeQuestion reads a JSON string, the sender, or an object.
 func decodeQuestion(b []byte) (q policy.Question, err error) {
 	b = bytes.TrimSpace(b)
-	if sender, ok := plainSender(b); ok {
+	if sender, ok := plainSender(string(b)); ok {
 		return policy.Question{Text: sender}, nil
 	}
 	if len(b) == 0 || b[0] != '{' {
@@ -153,23 +153,23 @@ func decodeQuestion(b []byte) (q policy.Question, err error) {
 }
 
 // plainSender reads the two usual ways to ask, in plain ASCII and without escapes,
-// in a twentieth of the time that encoding/json takes. It does not judge any other b.
-func plainSender(b []byte) (sender string, ok bool) {
-	if inner, object := bytes.CutPrefix(b, []byte(`{"sender":`)); object {
-		if b, object = bytes.CutSuffix(bytes.TrimPrefix(inner, []byte(" ")), []byte("}")); !object {
+// in a twentieth of the time that encoding/json takes. It does not judge any other text.
+func plainSender(text string) (sender string, ok bool) {
+	if inner, object := strings.CutPrefix(text, `{"sender":`); object {
+		if text, object = strings.CutSuffix(strings.TrimPrefix(inner, " "), "}"); !object {
 			return "", false
 		}
 	}
-	if len(b) < 2 || b[0] != '"' || b[len(b)-1] != '"' {
+	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
 		return "", false
 	}
-	b = b[1 : len(b)-1]
-	for _, c := range b {
+	text = text[1 : len(text)-1]
+	for _, c := range []byte(text) {
 		if c < ' ' || c > '~' || c == '"' || c == '\\' {
 			return "", false
 		}
 	}
-	return string(b), true
+	return text, true
 }
 
 func parseIP(name, text string) (netip.Addr, error) {
@@ -198,20 +198,20 @@ func decodeBatch(body []byte) ([]policy.Question, error) {
 // time that encoding/json takes. It does not judge any other body.
 func plainBatch(body []byte) (questions []policy.Question, ok bool) {
 	const blanks = " \t\r\n"
-	rest, opens := bytes.CutPrefix(bytes.Trim(body, blanks), []byte(`{"senders":`))
-	rest, lists := bytes.CutPrefix(bytes.TrimLeft(rest, blanks), []byte("["))
-	rest, ends := bytes.CutSuffix(rest, []byte("]}"))
+	rest, opens := strings.CutPrefix(strings.Trim(string(body), blanks), `{"senders":`)
+	rest, lists := strings.CutPrefix(strings.TrimLeft(rest, blanks), "[")
+	rest, ends := strings.CutSuffix(rest, "]}")
 	if !opens || !lists || !ends {
 		return nil, false
 	}
-	questions = make([]policy.Question, 0, min(maxSenders, 1+bytes.Count(rest, []byte(","))))
+	questions = make([]policy.Question, 0, min(maxSenders, 1+strings.Count(rest, ",")))
 	for range maxSenders {
-		rest = bytes.TrimLeft(rest, blanks)
+		rest = strings.TrimLeft(rest, blanks)
 		last := byte('"')
 		if len(rest) > 0 && rest[0] == '{' {
 			last = '}'
 		}
-		n := bytes.IndexByte(rest[min(1, len(rest)):], last) + 2
+		n := strings.IndexByte(rest[min(1, len(rest)):], last) + 2
 		if n < 2 {
 			return nil, false
 		}
@@ -220,7 +220,7 @@ func plainBatch(body []byte) (questions []policy.Question, ok bool) {
 			return nil, false
 		}
 		questions = append(questions, policy.Question{Text: sender})
-		if rest = bytes.TrimLeft(rest[n:], blanks); len(rest) == 0 {
+		if rest = strings.TrimLeft(rest[n:], blanks); len(rest) == 0 {
 			return questions, true
 		} else if rest[0] != ',' {
 			return nil, false
@@ -245,7 +245,7 @@ func decodeAnyBatch(body []byte) ([]policy.Question, error) {
 	if open, err := d.Token(); err != nil || open != json.Delim('[') {
 		return nil, errors.New(`want {"senders":["ADDRESS",…]}`)
 	}
-	questions, n := []policy.Question{}, 0
+	questions, n := make([]policy.Question, 0, min(maxSenders, 1+bytes.Count(body, []byte(",")))), 0
 	for ; d.More(); n++ {
 		var one json.RawMessage
 		if err := d.Decode(&one); err != nil {

@@ -20,7 +20,7 @@ func FuzzQuestion(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		sender, ok := plainSender(b)
+		sender, ok := plainSender(string(b))
 		if !ok {
 			return
 		}
