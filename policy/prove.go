@@ -95,15 +95,6 @@ func stateOf(proved bool) msgauth.State {
 	return msgauth.No
 }
 
-// Reverse says whether the address of a client has a name in DNS, with confirm one that
-// leads back: see msgauth.Resolver. Without a resolver that is Unknown.
-func (c *Checker) Reverse(ctx context.Context, client netip.Addr, confirm bool) msgauth.State {
-	if c.resolver == nil {
-		return msgauth.Unknown
-	}
-	return c.resolver.Reverse(ctx, client, confirm)
-}
-
 // trySPF asks about the sender of an envelope. An address of a header field has no
 // client.
 func (c *Checker) trySPF(ctx context.Context, e *verdict.Evidence, v verdict.Verdict, o origin) {

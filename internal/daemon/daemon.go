@@ -23,6 +23,7 @@ import (
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/live"
+	"blockd/msgauth"
 	"blockd/policy"
 	"blockd/reload"
 	"blockd/remote"
@@ -46,15 +47,16 @@ type daemon struct {
 	log      *slog.Logger
 	metrics  *prometheus.Registry
 
-	recent  *reload.Recent
-	entries *live.Set    // nil: there are no live entries
-	past    *history.Log // nil: no history is kept
-	lists   *reload.Reloader
-	fetcher *remote.Fetcher
-	events  *httpapi.Events
-	repeats *repeat.Table
-	checker *policy.Checker
-	copies  *spool.Store // of messages that are to prove something
+	recent   *reload.Recent
+	entries  *live.Set    // nil: there are no live entries
+	past     *history.Log // nil: no history is kept
+	lists    *reload.Reloader
+	fetcher  *remote.Fetcher
+	events   *httpapi.Events
+	repeats  *repeat.Table
+	checker  *policy.Checker
+	resolver *msgauth.Resolver
+	copies   *spool.Store // of messages that are to prove something
 
 	inherited                   inherited
 	smtp, http, milter, postfix door

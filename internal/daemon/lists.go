@@ -47,9 +47,10 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 		return fmt.Errorf("lists: %w", err)
 	}
 	verdicts.Completed, verdicts.Wants, verdicts.History, verdicts.Decided = d.recent.Add, d.recent.Wants, d.past, d.events.Add
-	if verdicts.Auth.Resolver, err = d.observedResolver(); err != nil {
+	if d.resolver, err = d.observedResolver(); err != nil {
 		return err
 	}
+	verdicts.Auth.Resolver = d.resolver
 	d.repeats.Register(d.metrics)
 	verdicts.Repeats = d.repeats
 	d.checker = policy.New(d.lists.Live, verdicts, d.log, d.metrics)

@@ -57,13 +57,7 @@ func (d *Dialogue) Checker(t testing.TB) *policy.Checker {
 		s.RecipientsExempt = strings.Fields(words)
 	}
 	s.Auth = policy.Auth{Ignore: d.Settings["unverified_allow"] == "ignore", Tempfail: d.Settings["on_dns_error"] == "tempfail"}
-	if d.Zone != nil {
-		r, err := msgauth.NewResolver(msgauth.Settings{Server: nameserver.Serve(t, d.Zone).Address})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Auth.Resolver = r
-	}
+	s.Auth.Resolver = d.Resolver(t)
 	s.Lists = map[string]policy.ListRule{}
 	for _, l := range d.Lists {
 		rule := policy.ListRule{}
@@ -92,4 +86,17 @@ func (d *Dialogue) Checker(t testing.TB) *policy.Checker {
 	ix := d.Index(t)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	return policy.New(func() *index.Index { return ix }, s, log, prometheus.NewRegistry())
+}
+
+// Resolver asks the dialogue's name server; nil without one.
+func (d *Dialogue) Resolver(t testing.TB) *msgauth.Resolver {
+	t.Helper()
+	if d.Zone == nil {
+		return nil
+	}
+	r, err := msgauth.NewResolver(msgauth.Settings{Server: nameserver.Serve(t, d.Zone).Address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }

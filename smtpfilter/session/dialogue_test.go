@@ -120,7 +120,7 @@ func runDialogue(t *testing.T, d *dialogue.Dialogue, checker *policy.Checker) {
 	}
 	r := newRig(server, checker, Settings{
 		RejectAt: d.Settings["reject_at"], ClientInfo: d.Settings["client_info"],
-		ClientRejectAt: d.Settings["client_reject_at"], Helo: d.Settings["helo"], PTR: d.Settings["ptr"], Chunking: d.Settings["chunking"] == "true",
+		ClientRejectAt: d.Settings["client_reject_at"], Helo: d.Settings["helo"], PTR: d.Settings["ptr"], Resolver: d.Resolver(t), Chunking: d.Settings["chunking"] == "true",
 		Quarantine: held, Trusted: trusted, Auth: d.Settings["auth"], SkipAuthenticated: d.Settings["skip_authenticated"] != "false",
 		StartTLS: plainTLS(d), MaxCopy: int64(number("max_message")),
 		Limits: Limits{MessageSize: int64(number("message_size")), Recipients: number("recipients"), HardErrors: number("hard_errors")},

@@ -78,11 +78,18 @@ func checkerBy(t testing.TB, server *nameserver.Server, patience time.Duration, 
 		}
 		s.Lists["exempt"] = rule
 	}
-	if s.Auth.Resolver, err = msgauth.NewResolver(msgauth.Settings{Server: server.Address, Timeout: patience}); err != nil {
-		t.Fatal(err)
-	}
+	s.Auth.Resolver = resolverOf(t, server, patience)
 	ix := d.Index(t)
 	return policy.New(func() *index.Index { return ix }, s, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+}
+
+func resolverOf(t testing.TB, server *nameserver.Server, patience time.Duration) *msgauth.Resolver {
+	t.Helper()
+	r, err := msgauth.NewResolver(msgauth.Settings{Server: server.Address, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // letter is a message of about size octets, signed by a domain; "" = not signed.

@@ -10,11 +10,11 @@ import (
 // checkReverse asks DNS whether the client's address has a name. It asks once a session, and
 // only if a recipient would otherwise be accepted. It returns line as consult does.
 func (s *session) checkReverse(line []byte, recipient string) []byte {
-	if s.settings.PTR == "" || s.settings.PTR == "off" || s.reverseKnown || s.spared(recipient) {
+	if s.settings.PTR == "" || s.settings.PTR == "off" || s.settings.Resolver == nil || s.reverseKnown || s.spared(recipient) {
 		return line
 	}
 	return s.consult(line, func(ctx context.Context) {
-		s.reverse = s.checker.Reverse(ctx, s.client.Addr(), s.settings.PTR == "confirmed")
+		s.reverse = s.settings.Resolver.Reverse(ctx, s.client.Addr(), s.settings.PTR == "confirmed")
 		s.reverseKnown = ctx.Err() == nil
 	})
 }

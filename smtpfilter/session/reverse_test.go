@@ -40,6 +40,7 @@ func TestReverse(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := nameserver.Serve(t, c.zone)
+			c.settings.Resolver = resolverOf(t, server, 5*time.Second)
 			r := newRig(&script.Server{}, checkerBy(t, server, 5*time.Second, "bad.example", "", ""), c.settings)
 			client := connect(t, r, t.Context())
 			client.hello()
@@ -69,7 +70,7 @@ func TestReverse(t *testing.T) {
 // TestReverseIsNotAskedOfWhoIsRefusedAnyway, because of its EHLO.
 func TestReverseIsNotAskedOfWhoIsRefusedAnyway(t *testing.T) {
 	server := nameserver.Serve(t, nil)
-	r := newRig(&script.Server{}, checkerBy(t, server, 5*time.Second, "bad.example", "", ""), Settings{PTR: "exists", Helo: "valid"})
+	r := newRig(&script.Server{}, checkerBy(t, server, 5*time.Second, "bad.example", "", ""), Settings{PTR: "exists", Resolver: resolverOf(t, server, 5*time.Second), Helo: "valid"})
 	c := connect(t, r, t.Context())
 	c.hello()
 	c.want("EHLO -", "250")
@@ -92,7 +93,7 @@ func TestReverseAsksWhileTheClientTalks(t *testing.T) {
 		reply.Answer = append(reply.Answer, nameserver.Record(strings.TrimSuffix(m.Question[0].Name, "."), "PTR", "mx.test"))
 		return reply
 	})
-	r := newRig(&script.Server{}, checkerBy(t, server, time.Minute, "bad.example", "", ""), Settings{PTR: "exists"})
+	r := newRig(&script.Server{}, checkerBy(t, server, time.Minute, "bad.example", "", ""), Settings{PTR: "exists", Resolver: resolverOf(t, server, time.Minute)})
 	c := connect(t, r, t.Context())
 	c.hello()
 	c.want("MAIL FROM:<a@good.example>", "250")
@@ -126,8 +127,8 @@ func TestReverseAmongOthers(t *testing.T) {
 		{"MAIL in flight costs the session", "421 4.3.2 bye", []string{"421 4.3.2", ""}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			server := &script.Server{}
-			r := newRig(server, checkerBy(t, nameserver.Serve(t, nil), 5*time.Second, "bad.example", "", ""), Settings{PTR: "confirmed"})
+			server, names := &script.Server{}, nameserver.Serve(t, nil)
+			r := newRig(server, checkerBy(t, names, 5*time.Second, "bad.example", "", ""), Settings{PTR: "confirmed", Resolver: resolverOf(t, names, 5*time.Second)})
 			c := connect(t, r, t.Context())
 			c.hello()
 			server.On("MAIL", tt.mail)

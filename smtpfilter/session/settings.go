@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"blockd/mailbox"
+	"blockd/msgauth"
 	"blockd/smtpfilter/upstream"
 	"blockd/spool"
 )
@@ -23,6 +24,7 @@ type Settings struct {
 	ClientRejectAt    string              // "rcpt" (also "") or "connect": the event at which a listed client is refused
 	Helo              string              // "off" (also "") or "valid": whether EHLO must name a host
 	PTR               string              // "off" (also ""), "exists" or "confirmed": whether the client's address must have a name in DNS
+	Resolver          *msgauth.Resolver   // asks DNS for PTR; nil = the rule refuses nothing
 	Auth              string              // whether AUTH is forwarded to upstream
 	SkipAuthenticated bool                // senders of clients that have authenticated are not looked up
 	Chunking          bool                // offer CHUNKING and BINARYMIME if upstream does
