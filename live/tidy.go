@@ -2,6 +2,7 @@ package live
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -149,12 +150,7 @@ func (s *Set) present() (all []record) {
 	for _, f := range s.folds {
 		all = append(all, f.record())
 	}
-	slices.SortFunc(all, func(a, b record) int {
-		if a.N < b.N {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(a, b record) int { return cmp.Compare(a.N, b.N) })
 	if s.last > 0 && (len(all) == 0 || all[len(all)-1].N != s.last) {
 		all = append(all, record{N: s.last, Op: opBase})
 	}
