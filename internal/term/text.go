@@ -17,8 +17,7 @@ import (
 // nobody can see, and what is not UTF-8 is shown as Go would write it. Nothing
 // else is changed, so plain text is returned as it is.
 func Visible(s string) string {
-	clean := func(r rune) bool { return unicode.IsPrint(r) }
-	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !clean(r) }) < 0 {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return s
 	}
 	var b strings.Builder
@@ -27,7 +26,7 @@ func Visible(s string) string {
 		switch {
 		case r == utf8.RuneError && n == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case clean(r):
+		case unicode.IsPrint(r):
 			b.WriteRune(r)
 		default:
 			q := strconv.QuoteRuneToASCII(r)
