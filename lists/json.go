@@ -102,44 +102,31 @@ func (f *jsonFile) memberMeaning(name string) (meaning, bool) {
 // object reads the outermost object.
 func (f *jsonFile) object() error {
 	found := false
-	for {
-		name, more, err := f.member()
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
+	err := f.members(func(name string) error {
 		m, known := f.memberMeaning(name)
 		if !known {
 			f.take(name)
 			f.r.skip(OtherMember, fmt.Sprintf("member %.100q", name))
 			f.r.flush()
-			if err := f.skipValue(); err != nil {
-				return err
-			}
-			continue
+			return f.skipValue()
 		}
 		found = true
 		t, err := f.token()
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case t == json.Delim('['):
+			return f.array(m)
 		}
-		if t == json.Delim('[') {
-			err = f.array(m)
-		} else {
-			err = f.element(t, m)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if !found && f.r.arg != "" {
+		return f.element(t, m)
+	})
+	switch {
+	case err != nil || found:
+		return err
+	case f.r.arg != "":
 		return refusal(JSON, "no member %q", f.r.arg)
-	} else if !found {
-		return refusal(JSON, "no member that is known to hold a list; declare json:KEY")
 	}
-	return nil
+	return refusal(JSON, "no member that is known to hold a list; declare json:KEY")
 }
 
 // array reads the elements of an array up to its end.
@@ -185,38 +172,27 @@ func (f *jsonFile) element(t json.Token, m meaning) error {
 // record reads the member of an object in an array that the format's argument names.
 func (f *jsonFile) record(m meaning) error {
 	found := false
-	for {
-		name, more, err := f.member()
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
+	err := f.members(func(name string) error {
 		if name != f.r.arg {
-			if err := f.skipValue(); err != nil {
-				return err
-			}
-			continue
+			return f.skipValue()
 		}
 		found = true
 		t, err := f.token()
 		if err != nil {
 			return err
 		}
-		if t == json.Delim('{') || t == json.Delim('[') {
-			if err := f.skipRest(); err != nil {
-				return err
-			}
-			f.refuse("a value that is no string")
-		} else if err := f.element(t, m); err != nil {
-			return err
+		if t != json.Delim('{') && t != json.Delim('[') {
+			return f.element(t, m)
 		}
-	}
-	if !found {
+		if err = f.skipRest(); err == nil {
+			f.refuse("a value that is no string")
+		}
+		return err
+	})
+	if err == nil && !found {
 		f.refuse(fmt.Sprintf("an object without %q", f.r.arg))
 	}
-	return nil
+	return err
 }
 
 // entry reads one string as a line of the plain format.
@@ -253,14 +229,18 @@ func (f *jsonFile) refuse(message string) {
 
 func (f *jsonFile) take(text string) { f.r.take(line{number: f.line, text: text}) }
 
-// member reads the name of the next member of an object; more is false at its end.
-func (f *jsonFile) member() (name string, more bool, err error) {
-	t, err := f.token()
-	if err != nil || f.r.err != nil {
-		return "", false, err
+// members calls each with the names of an object's members, up to its end. each reads the value.
+func (f *jsonFile) members(each func(name string) error) error {
+	for {
+		t, err := f.token()
+		name, more := t.(string)
+		if err != nil || f.r.err != nil || !more {
+			return err
+		}
+		if err := each(name); err != nil {
+			return err
+		}
 	}
-	name, more = t.(string)
-	return name, more, nil
 }
 
 // skipValue reads over a value of any kind.
