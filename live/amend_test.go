@@ -77,7 +77,7 @@ func TestOrderAmongLists(t *testing.T) {
 	}
 }
 
-// A verdict tells who added an entry, why, and until when.
+// A verdict names the user that added an entry, the reason, and the end.
 func TestReasonOfAMatch(t *testing.T) {
 	ix := indexes.Build(t, indexes.Source(t, "l", "other.example"))
 	set := open(t, Settings{})
@@ -157,7 +157,7 @@ func TestFoldedEntries(t *testing.T) {
 	check(set, first, second)
 }
 
-// A list file that somebody has edited is not what the journal says was folded.
+// A list file that was edited is not what the journal says was folded.
 func TestEditedListFileIsNotTrusted(t *testing.T) {
 	set := open(t, Settings{})
 	apply(t, set, Change{Entry: "a.example"}, Change{Entry: "b.example"})
@@ -362,7 +362,7 @@ func TestConcurrentChangesAndLookups(t *testing.T) {
 	}
 }
 
-// What nobody has an entry for costs no memory.
+// A sender without an entry costs no memory.
 func TestClearCostsNoAllocation(t *testing.T) {
 	ix := indexes.Build(t, indexes.Source(t, "l", "listed.example"))
 	set := open(t, Settings{})

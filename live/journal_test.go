@@ -139,7 +139,7 @@ func TestEveryBitFlip(t *testing.T) {
 }
 
 // A daemon that meets damage serves what is left, says so, and goes on; a torn end is
-// cut, and what is added then stands behind whole lines.
+// cut, and what is added then comes after whole lines.
 func TestOpenCutsATornEndAndTellsOfDamage(t *testing.T) {
 	text, after := aJournal(t)
 	lines := bytes.SplitAfter(text, []byte("\n"))
@@ -222,7 +222,7 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// FuzzRecord reaches behind the checksum, which no chance mutation passes.
+// FuzzRecord reaches the code after the checksum, which no chance mutation passes.
 func FuzzRecord(f *testing.F) {
 	text, _ := aJournal(f)
 	for line := range bytes.Lines(text[len(journalHead):]) {

@@ -239,7 +239,7 @@ func TestFullDisk(t *testing.T) {
 	t.Logf("%d refused changes of 100", refused)
 }
 
-// A journal that nobody knows the state of is written anew from memory.
+// A journal of unknown state is written anew from memory.
 func TestBrokenJournalIsWrittenAnew(t *testing.T) {
 	set := open(t, Settings{})
 	apply(t, set, Change{Entry: "a@b.example"})

@@ -333,7 +333,7 @@ func TestHowLongAnEntryLives(t *testing.T) {
 	}
 }
 
-// What has expired was not removed by anybody, also for who asks in between.
+// What has expired was not removed by a user, also for a question in between.
 func TestExpiredIsNotRemoved(t *testing.T) {
 	set, err := Open(Settings{Folder: filepath.Join(t.TempDir(), "live")})
 	if err != nil {

@@ -48,7 +48,7 @@ func TestExternal(t *testing.T) {
 	}
 }
 
-// What is quoted here is read by addr as the same octets: nobody escapes by them.
+// What is quoted here is read by addr as the same octets: no sender escapes by them.
 func FuzzExternal(f *testing.F) {
 	for _, s := range []string{"a@b.example", "bad q@x.example", `a"b\c@x.example`, "a@b@x.example", "@x.example", "bücher@x.example", ".a@x.example"} {
 		f.Add(s)

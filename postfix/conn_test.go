@@ -63,7 +63,7 @@ func TestConnectionAnswersInOrder(t *testing.T) {
 	}
 }
 
-// Thousands of pipelined requests are answered though nobody reads the answers
+// Thousands of pipelined requests are answered though the peer does not read the answers
 // before the last of them: the peer's own buffer is the limit, not ours.
 func TestConnectionPipelinedWithoutEnd(t *testing.T) {
 	const n = 5000

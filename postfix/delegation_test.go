@@ -13,7 +13,7 @@ import (
 )
 
 // request is a policy request: that of an ordinary recipient, with the attributes
-// of more in their places or behind it.
+// of more in their places or after it.
 func request(more ...string) string {
 	lines := []string{
 		"request=smtpd_access_policy", "protocol_state=RCPT", "protocol_name=ESMTP", "helo_name=there.example", "queue_id=",
@@ -213,8 +213,8 @@ func TestPolicyKeepsToItsInstance(t *testing.T) {
 	}
 }
 
-// What Postfix does to a message it does for all its recipients: those for whom
-// something else is to be done come again by themselves.
+// What Postfix does to a message it does for all its recipients: those that need
+// something else come again by themselves.
 func TestPolicyTreatsAMessageInOneWay(t *testing.T) {
 	tag := testList{name: "odd", text: "bulk.example", rule: policy.ListRule{OnMatch: policy.TagOnMatch}}
 	hold := testList{name: "odd", text: "bulk.example", rule: policy.ListRule{OnMatch: policy.QuarantineOnMatch}}
@@ -243,7 +243,7 @@ func TestPolicyTreatsAMessageInOneWay(t *testing.T) {
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("answers %q, want %q", got, tt.want)
 			}
-			// The one who was put off comes in a transaction of its own.
+			// The recipient that was put off comes in a transaction of its own.
 			first, _, _ := strings.Cut(tt.recipients, " ")
 			for to := range strings.FieldsSeq(tt.recipients) {
 				if got := ask(t, d, request("sender=a@bulk.example", "recipient="+to+"@here.example", "instance=second-"+to)); strings.Contains(got, "452") {

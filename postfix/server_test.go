@@ -113,7 +113,7 @@ func TestServerTakesPeersOfItsNetworks(t *testing.T) {
 	}
 }
 
-// A Unix socket has no address to judge: who may open it may ask.
+// A Unix socket has no address to judge: a program that may open it may ask.
 func TestServerOnAUnixSocket(t *testing.T) {
 	r := newRig(t, badList())
 	r.settings.AllowFrom = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}

@@ -171,7 +171,7 @@ func TestFileThatNobodyHasLookedAtMakesNothingYounger(t *testing.T) {
 	}
 }
 
-// TestTouchedFileIsYoungAgain: who writes the same again says that it still holds.
+// TestTouchedFileIsYoungAgain: writing the same again says that it still holds.
 func TestTouchedFileIsYoungAgain(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"})
 	d.settings.Lists[0].MaxAge = 30 * testDay

@@ -126,7 +126,7 @@ func TestGlobIsHeldWhole(t *testing.T) {
 	}
 }
 
-// TestCacheOlderThanWhatServes: somebody has compiled without the cache. What it
+// TestCacheOlderThanWhatServes: an operator has compiled without the cache. What the cache
 // has of a list was taken back since, and must not return when the list breaks.
 func TestCacheOlderThanWhatServes(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": "taken-back.example\n", "b.txt": "b0.example\n"}).open()

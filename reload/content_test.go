@@ -68,7 +68,7 @@ func TestMovedKnowsFilesThatComeAndGo(t *testing.T) {
 	}
 }
 
-// TestHashIsKeptForAnOldStamp changes content behind a stamp that stays: what is
+// TestHashIsKeptForAnOldStamp changes content under a stamp that stays: what is
 // old is not read again until forget, and what is young is read until it is old.
 func TestHashIsKeptForAnOldStamp(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": "one.example\n"})

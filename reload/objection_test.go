@@ -31,7 +31,7 @@ func blocks(ix *index.Index, sender addr.Addr, client netip.Addr) (all []index.M
 	return all
 }
 
-// newRecentDaemon serves a list that names nobody who writes, and has accepted n
+// newRecentDaemon serves a list that names no sender of mail, and has accepted n
 // senders s0@d0.example, s1@d1.example, and so on.
 func newRecentDaemon(t *testing.T, n int) *daemon {
 	d := newDaemon(t, map[string]string{"a.txt": "old.example\n", "b.txt": "always.example\n"})
@@ -203,7 +203,7 @@ func TestEveryKindOfEntryIsHeld(t *testing.T) {
 			if !d.listed("x@more.example") {
 				t.Error("the change does not act")
 			}
-			d.settings.Recent = nil // nobody speaks any more
+			d.settings.Recent = nil // no sender speaks any more
 			d.open()
 			check("after a restart")
 			d.write("lists/two.txt", "older.example\n*kept*@*\n!friend@new.example\n=d5.example\n*@d4.example\n11.0.6.9\n11.0.7.0/24\n198.51.100.0/24\nlast.example\n")
@@ -227,7 +227,7 @@ func TestEveryKindOfEntryIsHeld(t *testing.T) {
 	}
 }
 
-// TestManyEntriesAreHeld: 20,000 senders, of whom 2,000 speak against an entry of their
+// TestManyEntriesAreHeld: of 20,000 senders 2,000 speak against an entry of their
 // own each, among a hundred thousand that act.
 func TestManyEntriesAreHeld(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"})

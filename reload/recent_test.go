@@ -116,7 +116,7 @@ func TestStrangersHardlyCount(t *testing.T) {
 	}
 }
 
-// TestBurstsLeaveThoseOfOneDay: even who was seen on one day alone keeps three quarters of
+// TestBurstsLeaveThoseOfOneDay: even senders seen on one day alone keep three quarters of
 // the room against the burst of a day.
 func TestBurstsLeaveThoseOfOneDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

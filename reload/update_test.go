@@ -19,7 +19,7 @@ func small(t *testing.T, files map[string]string) *daemon {
 	return d
 }
 
-// locked keeps everybody from building the daemon's index until it is discarded.
+// locked keeps all processes from building the daemon's index until it is discarded.
 func (d *daemon) locked() *index.Draft {
 	d.t.Helper()
 	sources, err := Sources(d.settings.Lists)
@@ -37,7 +37,7 @@ func (d *daemon) onDiskListed(sender string) bool {
 	return listed(d.t, ix, sender)
 }
 
-// TestSmallChangeActsBeforeTheBuild: nobody can build, and the change acts all the
+// TestSmallChangeActsBeforeTheBuild: no build is possible, and the change acts all the
 // same. The build follows.
 func TestSmallChangeActsBeforeTheBuild(t *testing.T) {
 	for _, tt := range []struct {
@@ -77,7 +77,7 @@ func TestSmallChangeActsBeforeTheBuild(t *testing.T) {
 	}
 }
 
-// TestEndBeforeTheBuild: who starts again finds an index of other lists.
+// TestEndBeforeTheBuild: a daemon that starts again finds an index of other lists.
 func TestEndBeforeTheBuild(t *testing.T) {
 	d := small(t, map[string]string{"a.txt": "old.example\n", "b.txt": "b.example\n"}).open()
 	stop := d.start()

@@ -52,7 +52,7 @@ func TestAuthLinesMayBeLong(t *testing.T) {
 	})
 }
 
-// TestAuthNeedsSecretConnections: where somebody could listen, on either connection, AUTH is not
+// TestAuthNeedsSecretConnections: where others could listen, on either connection, AUTH is not
 // offered, whatever upstream announces.
 func TestAuthNeedsSecretConnections(t *testing.T) {
 	tests := []struct {

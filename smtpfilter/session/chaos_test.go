@@ -140,7 +140,7 @@ func TestQuarantineFaults(t *testing.T) {
 					}
 					if tt.at == "DATA" {
 						c.want("DATA", "451 4.3.0")
-						c.want("DATA", "451 4.3.0") // nothing is left behind by the first
+						c.want("DATA", "451 4.3.0") // nothing is left of the first
 					} else {
 						c.want("DATA", "354")
 						c.want(strings.Repeat("0123456789\r\n", 40)+".", "451 4.3.0")
@@ -165,7 +165,7 @@ func TestQuarantineFaults(t *testing.T) {
 	}
 }
 
-// TestTarpitIsBounded: beyond the limit nobody waits, and a stop ends the wait.
+// TestTarpitIsBounded: beyond the limit no client waits, and a stop ends the wait.
 func TestTarpitIsBounded(t *testing.T) {
 	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{{Name: "bad", Entries: []string{"bad.example"}}},
 		Settings: map[string]string{"tarpit": "90s"}}

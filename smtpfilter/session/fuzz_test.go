@@ -101,8 +101,8 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// checkSecondParser is the other opinion on who sends: everything between the
-// first "<" behind the colon and the ">" that is not within quotes.
+// checkSecondParser is the other opinion on the sender: everything between the
+// first "<" after the colon and the ">" that is not within quotes.
 func checkSecondParser(t *testing.T, mail string, rcpt []string) {
 	t.Helper()
 	if !strings.EqualFold(domainOf(mail), "bad.example") && !strings.HasSuffix(strings.ToLower(domainOf(mail)), ".bad.example") {
@@ -135,7 +135,7 @@ func domainOf(line string) string {
 		case c == '"':
 			quoted = !quoted
 		case quoted:
-		case c == '@' || c == ':' && at >= 0: // behind a route's colon it begins anew
+		case c == '@' || c == ':' && at >= 0: // after a route's colon it begins anew
 			at = i
 		case c == '>':
 			if at < 0 {

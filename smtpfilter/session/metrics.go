@@ -38,7 +38,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"outcome"}),
 		upstream: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "blockd_smtp_upstream_errors_total",
-			Help: "Failures of the upstream leg, by stage: open, probe, client-info (XCLIENT or PROXY), capability (no longer offered), command, data, final.",
+			Help: "Failures of the upstream connection, by stage: open, probe, client-info (XCLIENT or PROXY), capability (no longer offered), command, data, final.",
 		}, []string{"stage"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "blockd_smtp_sessions_ended_total",

@@ -52,7 +52,7 @@ func TestRandomSessions(t *testing.T) {
 	}, Policies: []dialogue.Policy{{Recipients: []string{"sales@"}},
 		{Recipients: []string{"dave@"}, Lists: []string{"junk"}}, {Recipients: []string{"erin@"}, Lists: []string{"watch"}}}}
 	checkers := []*policy.Checker{d.Checker(t)}
-	// Every second session has senders about whom their message decides, and lists that
+	// Every second session has senders whose message decides about them, and lists that
 	// are asked about headers.
 	d.Lists = append(d.Lists, dialogue.List{Name: "late", Entries: []string{"late.example"}},
 		dialogue.List{Name: "proved", Kind: "spamassassin", Entries: []string{"welcomelist_auth *@late.example"}},

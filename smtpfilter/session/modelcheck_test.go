@@ -81,7 +81,7 @@ func (r *randomSession) check() {
 	}
 }
 
-// checkSender holds that a message of a listed sender has gone to whom it may.
+// checkSender holds that a message of a listed sender has gone to no recipients but those that it may reach.
 func (r *randomSession) checkSender(m script.Message, tagged bool) {
 	if strings.Contains(m.Mail, "@mixed.example") && !r.authenticated() {
 		for _, rcpt := range m.Rcpt {
@@ -121,8 +121,8 @@ func (r *randomSession) checkProof(m script.Message) {
 	}
 }
 
-// strict reports whether a recipient is one for whom, where messages decide, no list
-// counts but those of authors.
+// strict reports whether only the lists of authors count for a recipient where messages
+// decide.
 func strict(rcpt string) bool {
 	return strings.Contains(rcpt, "<frank@") || strings.Contains(rcpt, "<gina@")
 }

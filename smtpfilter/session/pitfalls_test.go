@@ -62,7 +62,7 @@ func TestP2DataIsForwardedByteForByte(t *testing.T) {
 				text = text[n:]
 			}
 			c.want("", "250 2.0.0 Ok: queued")
-			c.want("", "250") // NOOP behind the dot, in the same piece
+			c.want("", "250") // NOOP after the dot, in the same piece
 			c.want("QUIT", "221")
 			c.close()
 			server.Wait()
@@ -515,7 +515,7 @@ func TestLastReplyArrivesThoughTheClientIsStillSending(t *testing.T) {
 	}
 }
 
-// TestP12StoreError: an unreadable store refuses nobody, unless told to defer.
+// TestP12StoreError: with an unreadable store no sender is refused, unless it is told to defer.
 func TestP12StoreError(t *testing.T) {
 	for onError, want := range map[policy.OnError]string{policy.AcceptOnError: "250", policy.TempfailOnError: "451 4.3.0"} {
 		t.Run(string(onError), func(t *testing.T) {
@@ -538,7 +538,7 @@ func TestP12StoreError(t *testing.T) {
 }
 
 // brokenChecker looks up in an index whose store has been destroyed on disk
-// behind the reader's back.
+// after it was opened.
 func brokenChecker(t *testing.T, onError policy.OnError) *policy.Checker {
 	t.Helper()
 	folder := t.TempDir()
@@ -660,7 +660,7 @@ func bit(b bool) int {
 	return 0
 }
 
-// TestGreetWait refuses who talks before the greeting, before upstream is asked.
+// TestGreetWait: a client that talks before the greeting is refused, and upstream is not asked.
 func TestGreetWait(t *testing.T) {
 	checker := listChecker(t)
 	synctest.Test(t, func(t *testing.T) {

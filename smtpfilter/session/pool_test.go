@@ -59,8 +59,8 @@ func TestBuffersOfASessionAreEmptyForTheNext(t *testing.T) {
 	}
 }
 
-// TestOctetsBehindTheEndReachNoOtherSession: what a client sends behind QUIT, and
-// upstream behind its last reply, is gone with the session.
+// TestOctetsBehindTheEndReachNoOtherSession: what a client sends after QUIT, and
+// upstream after its last reply, is gone with the session.
 func TestOctetsBehindTheEndReachNoOtherSession(t *testing.T) {
 	server := &script.Server{}
 	server.On("QUIT", "221 bye\r\n250 not asked for\r\n250 nor that")

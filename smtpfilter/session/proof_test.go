@@ -106,7 +106,7 @@ func letter(t testing.TB, from, signedBy string, size int) string {
 	return out.String()
 }
 
-// data sends a message behind 354 and returns the reply.
+// data sends a message after 354 and returns the reply.
 func (c *client) data(text string) string {
 	c.want("DATA", "354")
 	c.send(text + ".\r\n")

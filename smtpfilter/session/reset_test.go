@@ -28,7 +28,7 @@ func (c resetConn) Close() error {
 // TestResetUpstream has upstream end the connection at each protocol point by the
 // end of the stream and by a reset, over real sockets and through XCLIENT. The
 // first message is not answered 250 unless it has arrived, and the second, sent
-// behind it, arrives.
+// after it, arrives.
 func TestResetUpstream(t *testing.T) {
 	const again = "220 upstream.example ready again"
 	const hello = "250-upstream.example\r\n250-PIPELINING\r\n250 XCLIENT NAME ADDR PORT PROTO HELO"

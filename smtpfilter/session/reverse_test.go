@@ -12,7 +12,7 @@ import (
 	"blockd/internal/script"
 )
 
-// TestReverse is the rule on PTR records: whom it refuses, whom it spares, and what it asks.
+// TestReverse is the rule on PTR records: which clients it refuses and spares, and what it asks.
 func TestReverse(t *testing.T) {
 	const name = "PTR 7.2.0.192.in-addr.arpa"
 	good := nameserver.Zone{name: {"mx.test"}, "A mx.test": {"192.0.2.7"}}
@@ -82,7 +82,7 @@ func TestReverseIsNotAskedOfWhoIsRefusedAnyway(t *testing.T) {
 	}
 }
 
-// TestReverseAsksWhileTheClientTalks: who has sent its commands ahead hears the same, in
+// TestReverseAsksWhileTheClientTalks: a client that has sent its commands ahead gets the same replies, in
 // order, and upstream has the lines that were checked.
 func TestReverseAsksWhileTheClientTalks(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})

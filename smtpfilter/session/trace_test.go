@@ -14,7 +14,7 @@ func TestTraceHeader(t *testing.T) {
 	tests := []struct {
 		name, helo, client string
 		esmtp, utf8        bool
-		want               string // of the first line and the words behind "with"
+		want               string // of the first line and the words after "with"
 	}{
 		{"ESMTP", "mail.client.example", "192.0.2.7:25", true, false, "from mail.client.example ([192.0.2.7]) ESMTP"},
 		{"HELO", "client", "192.0.2.7:25", false, false, "from client ([192.0.2.7]) SMTP"},

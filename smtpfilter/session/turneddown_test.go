@@ -16,7 +16,7 @@ import (
 	"blockd/policy"
 )
 
-// TestReferenceOfARuleIsFound: the contact behind a refusal by helo has a reference, which
+// TestReferenceOfARuleIsFound: the contact after a refusal by helo has a reference, which
 // history and log have too.
 func TestReferenceOfARuleIsFound(t *testing.T) {
 	past, err := history.Open(history.Settings{Folder: t.TempDir(), Max: history.MinMax, Keep: time.Hour})
