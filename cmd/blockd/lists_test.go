@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -165,13 +164,8 @@ func TestListsOfADaemon(t *testing.T) {
 
 // TestListsWithoutADaemon reads the index, and says what it could not ask.
 func TestListsWithoutADaemon(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that nobody serves HTTP on
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, _ := listingDir(t, l.Addr().String())
+	dir, _ := listingDir(t, testkit.Refusing(t))
 	config := filepath.Join(dir, "config.toml")
-	l.Close()
 
 	if code, _, errs := blockd(t, "", "lists", "-c", config); code != exitFault || !strings.Contains(errs, "no index yet") {
 		t.Errorf("without an index: %d, %s", code, errs)

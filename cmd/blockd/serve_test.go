@@ -377,10 +377,7 @@ func TestServeMakesAToken(t *testing.T) {
 // TestCommandsReadTheFirstToken asks by TCP alone: the token's file is what opens it.
 func TestCommandsReadTheFirstToken(t *testing.T) {
 	dir := t.TempDir()
-	l := testkit.Listen(t)
-	address := l.Addr().String()
-	l.Close()
-	config := strings.Replace(anyPorts, "[http]\nlisten = \"127.0.0.1:0\"", fmt.Sprintf("[http]\nlisten = %q\nsocket = \"none\"", address), 1)
+	config := strings.Replace(anyPorts, "[http]\nlisten = \"127.0.0.1:0\"", fmt.Sprintf("[http]\nlisten = %q\nsocket = \"none\"", testkit.Unused(t)), 1)
 	writeFile(t, dir, "config.toml", config)
 	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
 	d := serveIn(t, dir, "smtp", "http")

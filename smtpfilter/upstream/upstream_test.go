@@ -235,10 +235,8 @@ func TestEachAddressIsTried(t *testing.T) {
 }
 
 func TestNobodyListens(t *testing.T) {
-	l := testkit.Listen(t)
-	l.Close()
 	for _, s := range []Settings{
-		{Network: "tcp", Address: l.Addr().String()},
+		{Network: "tcp", Address: testkit.Refusing(t)},
 		{Network: "tcp", Address: "127.0.0.1"},
 		{Network: "tcp", Address: "nowhere.invalid:25"},
 		{Network: "unix", Address: filepath.Join(t.TempDir(), "none")},
