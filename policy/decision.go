@@ -25,7 +25,7 @@ const (
 // Decision is the answer to one RCPT (or to MAIL, where the filter refuses there).
 type Decision struct {
 	Outcome Outcome
-	Reply   reply.Reply   // of Refuse and Defer
+	Reply   reply.Reply   // of Refuse and Defer; of Quarantine its Words alone
 	Ref     string        // in Reply, in Tag and in the log; "" when accepted without a match
 	Tag     reply.Tag     // of Mark and Quarantine
 	Tarpit  time.Duration // hold the answer back for so long; 0 to MaxTarpit
@@ -46,10 +46,6 @@ type Decision struct {
 
 // Refuses reports whether it is a refusal, permanent or temporary.
 func (d Decision) Refuses() bool { return d.Outcome == Refuse || d.Outcome == Defer }
-
-// Because names the list that has decided, and the reference, for a mail server that puts
-// a subject of its own in front.
-func (d Decision) Because() string { return because(d.Verdict, d.Ref) }
 
 // recipientAt decides about one recipient of an envelope with verdict v; "" asks about the
 // envelope alone, by all lists. Each decision has a reference of its own. It is
@@ -133,7 +129,9 @@ func (c *Checker) consequence(door *Door, v *verdict.Verdict) Decision {
 	switch d.Outcome {
 	case Refuse, Defer:
 		d.Reply = c.words(v, d.Outcome, list, d.Ref)
-	case Quarantine, Mark:
+	case Quarantine:
+		d.Tag, d.Reply.Words = reply.Tag{List: list, Ref: d.Ref}, because(v, d.Ref)
+	case Mark:
 		d.Tag = reply.Tag{List: list, Ref: d.Ref}
 	}
 	return d

@@ -145,7 +145,7 @@ func TestProofOfOwnExceptions(t *testing.T) {
 	if all, some := c.Unsettled(v, "bob@here.example"), c.Unsettled(v, "some@here.example"); all == some {
 		t.Error("two recipients share an answer: a proof leaves one of them tagged, the other one free")
 	}
-	proved := c.Prove(v, verdict.Evidence{Tried: verdict.DKIMProof, Found: verdict.DKIMProof})
+	proved := v.Prove(verdict.Evidence{Tried: verdict.DKIMProof, Found: verdict.DKIMProof})
 	if proved.Kind != verdict.Blocked || proved.ListName(proved.Decider) != "b" {
 		t.Errorf("with proof: %s", proved.Kind)
 	}

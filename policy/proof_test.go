@@ -71,12 +71,12 @@ func TestPrecedence(t *testing.T) {
 				t.Errorf("Wants = %q, want %q", v.Wants, tt.wants)
 			}
 			const all5 = spf | dkim | client | auth | aligned
-			v = c.Prove(v, verdict.Evidence{Tried: all5, Found: tt.found})
+			v = v.Prove(verdict.Evidence{Tried: all5, Found: tt.found})
 			if v.Kind != tt.want || v.Wants != 0 {
 				t.Errorf("with %q: %s, wants %q; want %s", tt.found, v.Kind, v.Wants, tt.want)
 			}
 			if v.Kind == verdict.Blocked {
-				if v := c.Prove(v, verdict.Evidence{Tried: all5, Unknown: all5}); v.Kind != verdict.Blocked || v.Unsure != tt.wants {
+				if v := v.Prove(verdict.Evidence{Tried: all5, Unknown: all5}); v.Kind != verdict.Blocked || v.Unsure != tt.wants {
 					t.Errorf("with nothing known: %s, unsure about %q", v.Kind, v.Unsure)
 				}
 			}
@@ -172,7 +172,7 @@ func TestUnknownProofIsTheBlockOrATempfail(t *testing.T) {
 		s := requiring(verdict.SPFProof, policy.Auth{Tempfail: tt.tempfail})
 		s.RecipientsExempt = []string{"abuse"}
 		c, _ := checker(t, ix, s)
-		v := c.Prove(askSender(c, "a@x.example"), verdict.Evidence{Tried: tt.unknown, Unknown: tt.unknown})
+		v := askSender(c, "a@x.example").Prove(verdict.Evidence{Tried: tt.unknown, Unknown: tt.unknown})
 		if d := c.Recipient(v, tt.rcpt); d.Outcome != tt.outcome || !strings.HasPrefix(d.Reply.String(), tt.reply) {
 			t.Errorf("tempfail %v, %s unknown: %+v", tt.tempfail, tt.unknown, d)
 		}
@@ -216,7 +216,7 @@ func TestShadowListWithConditionalAllow(t *testing.T) {
 	if v.Kind != verdict.Clear || v.Shadow < 0 || v.Wants != 0 {
 		t.Errorf("%s, shadow %d, wants %q", v.Kind, v.Shadow, v.Wants)
 	}
-	if v = c.Prove(v, verdict.Evidence{Tried: verdict.SPFProof, Found: verdict.SPFProof}); v.Shadow >= 0 {
+	if v = v.Prove(verdict.Evidence{Tried: verdict.SPFProof, Found: verdict.SPFProof}); v.Shadow >= 0 {
 		t.Error("it would refuse in spite of the proof")
 	}
 }
@@ -238,7 +238,7 @@ func TestProvedAllowIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	ix := build(t, block("bad", "x.example"), allow("exempt", "x.example"))
 	c := policy.New(func() *index.Index { return ix }, requiring(verdict.SPFProof, policy.Auth{}), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	v := c.Prove(askSender(c, "a@x.example"), verdict.Evidence{Tried: verdict.SPFProof, Found: verdict.SPFProof, SPF: msgauth.SPF{Proof: msgauth.Pass}})
+	v := askSender(c, "a@x.example").Prove(verdict.Evidence{Tried: verdict.SPFProof, Found: verdict.SPFProof, SPF: msgauth.SPF{Proof: msgauth.Pass}})
 	slog.New(slog.NewTextHandler(&log, nil)).Info("accepted", slog.GroupAttrs("", v.AppendLog(nil)...))
 	if !strings.Contains(log.String(), "proof=spf") {
 		t.Errorf("%s", &log)

@@ -17,14 +17,6 @@ type origin struct {
 	Authenticated bool // the client has logged in
 }
 
-// Prove returns v as it is with evidence: decided anew by the same entries.
-// Evidence is of the sender, so it holds for every recipient.
-func (c *Checker) Prove(v verdict.Verdict, e verdict.Evidence) verdict.Verdict {
-	v.Evidence = e
-	v.Decide(nil)
-	return v
-}
-
 // proveOrigin looks for those proofs that could have v, the verdict of an envelope,
 // changed for recipient and that are known before the message: login, SPF, and for an
 // address of a header field the client's network. Of
@@ -43,11 +35,11 @@ func (c *Checker) proveOrigin(ctx context.Context, v verdict.Verdict, recipient 
 		c.learn(&e, verdict.AuthProof, stateOf(o.Authenticated))
 	}
 	if e.Tried != v.Evidence.Tried {
-		v = c.Prove(v, e)
+		v = v.Prove(e)
 	}
 	if c.wants(v, recipient)&verdict.SPFProof != 0 { // what was found may be enough
 		c.trySPF(ctx, &e, v, o)
-		v = c.Prove(v, e)
+		v = v.Prove(e)
 	}
 	return v
 }
@@ -74,7 +66,7 @@ func (c *Checker) proveBy(ctx context.Context, v verdict.Verdict, recipient stri
 	e := v.Evidence
 	if m == nil {
 		c.learn(&e, wants&verdict.LateProofs, msgauth.No)
-		return c.Prove(v, e)
+		return v.Prove(e)
 	}
 	e.Message = m
 	domain := v.Sender.Domain()
@@ -85,7 +77,7 @@ func (c *Checker) proveBy(ctx context.Context, v verdict.Verdict, recipient stri
 		}
 		c.learn(&e, verdict.AlignmentProof, m.Aligned(domain, e.SPF))
 	}
-	return c.Prove(v, e)
+	return v.Prove(e)
 }
 
 func stateOf(proved bool) msgauth.State {

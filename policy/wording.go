@@ -44,7 +44,7 @@ func standard(v *verdict.Verdict, o Outcome, list, ref string) reply.Reply {
 
 const listed = "listed in "
 
-// Because names the list that decided, and a reference, for a mail server that puts a
+// because names the list that decided, and a reference, for a mail server that puts a
 // subject of its own in front.
 func because(v *verdict.Verdict, ref string) string {
 	text := listed + printable(v.ListName(v.Decider)) + tail(ref)

@@ -46,7 +46,7 @@ func action(d *policy.Decision, space int) string {
 	case policy.Mark:
 		return "PREPEND X-Blockd: " + d.Tag.String()
 	case policy.Quarantine:
-		return "HOLD " + d.Because()
+		return "HOLD " + d.Reply.Words
 	case policy.Apart:
 		return sendAgain
 	}

@@ -316,6 +316,14 @@ func (v *Verdict) Excused() int {
 	return v.excused - 1
 }
 
+// Prove returns v as it is with evidence: decided anew by the same entries. Evidence is of
+// the sender, so it holds for every recipient.
+func (v Verdict) Prove(e Evidence) Verdict {
+	v.Evidence = e
+	v.Decide(nil)
+	return v
+}
+
 // For returns v as it is for a recipient for whom the lists only count.
 func (v Verdict) For(only map[string]bool) Verdict {
 	if v.Kind == Blocked {

@@ -68,7 +68,7 @@ func checkMessage(cmd *cobra.Command, path, file string, q mailQuestion, args []
 	if err := cmd.Context().Err(); err != nil {
 		return err
 	}
-	v = checker.Prove(v, verdict.EvidenceOf(v.Sender, facts.spf, &m))
+	v = v.Prove(verdict.EvidenceOf(v.Sender, facts.spf, &m))
 	if asJSON {
 		err = term.JSON(cmd.OutOrStdout(), facts.answer(v, explained(facts.sender, v, &answers)))
 	} else {
