@@ -327,7 +327,7 @@ func outcomeOfAction(action string) transaction.Outcome {
 // dialRaw connects to a door.
 func dialRaw(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
+	conn, err := net.DialTimeout("tcp", address, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

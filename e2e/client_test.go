@@ -32,7 +32,7 @@ func dialTalk(t *testing.T, address string) *client {
 // greeted connects from a loopback address and reads the greeting.
 func greeted(t *testing.T, from, address string) *client {
 	t.Helper()
-	d := net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	conn, err := d.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)

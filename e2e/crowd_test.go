@@ -22,7 +22,7 @@ func TestTwoAddressesCannotShutTheHTTPDoor(t *testing.T) {
 	}()
 	attack := func(text string) {
 		for _, ip := range []string{"127.0.0.2", "127.0.0.3"} {
-			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Timeout: 10 * time.Second}
+			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Timeout: time.Minute}
 			for range 128 {
 				conn, err := dialer.Dial("tcp", d.http)
 				if err != nil {

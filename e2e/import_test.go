@@ -75,7 +75,7 @@ func serveImport(t *testing.T, dir, policy string) *daemon {
 // PROXY header, or by XCLIENT.
 func asClient(t *testing.T, address, ip string, proxy bool) *client {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
+	conn, err := net.DialTimeout("tcp", address, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

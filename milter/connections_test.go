@@ -289,7 +289,7 @@ func TestSlowPeers(t *testing.T) {
 		}
 	})
 	t.Run("says nothing more", func(t *testing.T) {
-		d := open(t, setup{settings: milter.Settings{IdleTimeout: 2 * time.Second}}) // time to say what it says
+		d := open(t, setup{settings: milter.Settings{IdleTimeout: 5 * time.Second}}) // time to say what it says
 		m := d.greet("192.0.2.1")
 		if !m.closed() {
 			t.Error("still open")
