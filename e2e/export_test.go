@@ -214,7 +214,7 @@ func TestPostfixRefusesByAnExport(t *testing.T) {
 	if out, err := exec.Command(testkit.Peer(t, "postmap"), "-c", configOnly(t), "hash:"+file).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("postmap: %v\n%s", err, out)
 	}
-	p := startPostfix(t, freeAddress(t), "smtpd_sender_restrictions=check_sender_access,hash:"+file)
+	p := startPostfix(t, freeAddress(t), "smtpd_sender_restrictions=check_sender_access,hash:"+file, "smtpd_error_sleep_time=0")
 	c := dialSMTP(t, p.smtp)
 	for sender, want := range verdicts(t, bdx, senders) {
 		if got := c.command("MAIL FROM:<%s>", sender); !strings.HasPrefix(got, "250") {
