@@ -50,13 +50,14 @@ var layers = map[string][]string{
 
 	"live":    {"addr", "index", "internal/durable", "lists"},
 	"verdict": {"addr", "index", "lists", "msgauth"},
+	"rule":    {"addr", "lists", "msgauth", "verdict"},
 
-	"policy": {"addr", "header", "history", "index", "lists", "live", "msgauth", "repeat", "reply", "verdict"},
+	"policy": {"addr", "header", "history", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
 	"reload": {"addr", "history", "index", "internal/durable", "lists"},
 
-	"internal/export": {"addr", "index", "internal/term", "lists", "policy"},
+	"internal/export": {"addr", "index", "internal/term", "lists", "rule"},
 
-	"milter": {"addr", "header", "listener", "msgauth", "policy", "reply", "spool"},
+	"milter": {"addr", "header", "listener", "msgauth", "policy", "reply", "rule", "spool"},
 
 	"smtpfilter/wire":     {},
 	"smtpfilter/parse":    {"addr"},
@@ -64,15 +65,15 @@ var layers = map[string][]string{
 	"smtpfilter/session":  {"addr", "header", "index", "lists", "mailbox", "msgauth", "policy", "reply", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire", "spool", "verdict"},
 	"smtpfilter/server":   {"listener", "smtpfilter/session", "smtpfilter/upstream"},
 
-	"postfix": {"addr", "listener", "lists", "policy", "reply"},
+	"postfix": {"addr", "listener", "lists", "policy", "reply", "rule"},
 
 	"httpapi/fastpath": {},
 	"httpapi":          {"addr", "history", "httpapi/fastpath", "index", "internal/durable", "listener", "lists", "live", "policy", "reload", "verdict"},
 
 	"internal/config": {"access", "addr", "certificate", "history", "httpapi", "index", "internal/spelling", "internal/term", "lists", "live", "machine", "policy",
-		"postfix", "reload", "remote", "reply", "smtpfilter/upstream", "verdict"},
+		"postfix", "reload", "remote", "reply", "rule", "smtpfilter/upstream", "verdict"},
 	"internal/daemon": {"addr", "certificate", "history", "httpapi", "internal/config", "lists", "live", "mailbox", "milter", "msgauth", "policy",
-		"postfix", "reload", "remote", "repeat", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
+		"postfix", "reload", "remote", "repeat", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
 	"internal/doctor":  {"access", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "smtpfilter/upstream", "verdict"},
 }

@@ -16,6 +16,7 @@ import (
 	"blockd/internal/testkit/indexes"
 	"blockd/policy"
 	"blockd/reload"
+	"blockd/rule"
 )
 
 // fixture is a Server over a real index of one list, "bad". It has the fast path.
@@ -40,7 +41,7 @@ func newFixture(t testing.TB, s Settings, list string) *fixture {
 	}
 	checker := policy.New(live, policy.Settings{
 		RecipientsExempt: []string{"postmaster"},
-		Policies:         []policy.RecipientPolicy{{Recipients: []string{"vip@here.example"}}},
+		Policies:         []rule.Recipients{{Recipients: []string{"vip@here.example"}}},
 	}, log, reg)
 	s.Fast = true
 	f.Server = New(s, checker, func() reload.Status { return f.status }, reg, log)

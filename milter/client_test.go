@@ -13,7 +13,7 @@ import (
 	emersion "github.com/emersion/go-milter"
 
 	"blockd/index"
-	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -23,7 +23,7 @@ func TestLibraryClient(t *testing.T) {
 	for _, unix := range []bool{false, true} {
 		t.Run(fmt.Sprintf("Unix socket %v", unix), func(t *testing.T) {
 			d := open(t, setup{unix: unix, lists: map[string]string{"bad": "bad.example\n", "watch": "watch.example\n"},
-				rules: map[string]policy.ListRule{"watch": {OnMatch: policy.TagOnMatch}}})
+				rules: map[string]rule.List{"watch": {OnMatch: rule.Tag}}})
 			macros := dj.NewMacroBag()
 			macros.Set(dj.MacroMTAFQDN, "mail.here.example")
 			s, err := dj.NewClient(d.network, d.address).Session(macros)
@@ -85,7 +85,7 @@ func TestClientOfVersionTwo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, rules: map[string]policy.ListRule{"bad": {Match: match}}})
+	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, rules: map[string]rule.List{"bad": {Match: match}}})
 	client := emersion.NewDefaultClient(d.network, d.address)
 	defer client.Close()
 	s, err := client.Session()

@@ -9,7 +9,7 @@ import (
 
 	"blockd/addr"
 	"blockd/milter"
-	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -89,7 +89,7 @@ func TestWholeMessagesWhoseHeaderIsReadCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := learn(t, setup{lists: map[string]string{"bad": "bad.example\n", "marked": "marked.example\n"},
-		rules: map[string]policy.ListRule{"bad": {Match: from}, "marked": {Match: from, OnMatch: policy.TagOnMatch}}, settings: milter.Settings{}})
+		rules: map[string]rule.List{"bad": {Match: from}, "marked": {Match: from, OnMatch: rule.Tag}}, settings: milter.Settings{}})
 	m := l.greet("192.0.2.1")
 	for sender, header := range map[string]string{"a@one.example": "x@bad.example", "b@two.example": "x@marked.example", "c@three.example": "x@fine.example"} {
 		m.mail(sender, sender)

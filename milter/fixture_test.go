@@ -21,14 +21,15 @@ import (
 	"blockd/lists"
 	"blockd/milter"
 	"blockd/policy"
+	"blockd/rule"
 )
 
 // setup configures a test's door. Lists are plain text by name; a list whose name begins with
 // "allow" allows.
 type setup struct {
 	lists    map[string]string
-	rules    map[string]policy.ListRule
-	policies []policy.RecipientPolicy
+	rules    map[string]rule.List
+	policies []rule.Recipients
 	policy   policy.Settings // of it OnError and Accepted
 	settings milter.Settings
 	listener net.Listener // nil: one of its own

@@ -8,6 +8,7 @@ import (
 
 	"blockd/milter"
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -19,11 +20,11 @@ func TestWholeMessages(t *testing.T) {
 	setup := setup{
 		lists: map[string]string{"bad": "bad.example\n", "junk": "junk.example\nboth.example\n", "watch": "watch.example\n", "look": "look.example\n",
 			"gone": "gone.example DISCARD\n", "later": "later.example\n"},
-		rules: map[string]policy.ListRule{
-			"junk": {OnMatch: policy.QuarantineOnMatch}, "watch": {OnMatch: policy.TagOnMatch}, "look": {OnMatch: policy.TagOnMatch},
-			"gone": {Discard: true}, "later": {OnMatch: policy.TempfailOnMatch},
+		rules: map[string]rule.List{
+			"junk": {OnMatch: rule.Quarantine}, "watch": {OnMatch: rule.Tag}, "look": {OnMatch: rule.Tag},
+			"gone": {Discard: true}, "later": {OnMatch: rule.Tempfail},
 		},
-		policies: []policy.RecipientPolicy{{Recipients: []string{"vip@here.example"}, Lists: []string{"bad"}}},
+		policies: []rule.Recipients{{Recipients: []string{"vip@here.example"}, Lists: []string{"bad"}}},
 	}
 	const bob, alice, vip, postmaster = "bob@here.example", "alice@here.example", "vip@here.example", "postmaster@here.example"
 	tests := []struct {
@@ -76,7 +77,7 @@ func TestWholeMessages(t *testing.T) {
 func TestWhatTheServerDoesNotOffer(t *testing.T) {
 	d := open(t, setup{
 		lists: map[string]string{"junk": "junk.example\n", "watch": "watch.example\n"},
-		rules: map[string]policy.ListRule{"junk": {OnMatch: policy.QuarantineOnMatch}, "watch": {OnMatch: policy.TagOnMatch}},
+		rules: map[string]rule.List{"junk": {OnMatch: rule.Quarantine}, "watch": {OnMatch: rule.Tag}},
 	})
 	m := d.dial()
 	m.negotiate(6, 0x100, offeredProtocol)
@@ -115,7 +116,7 @@ func TestHeaderIsAskedForByLists(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, rules: map[string]policy.ListRule{"bad": {Match: match}}})
+			d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, rules: map[string]rule.List{"bad": {Match: match}}})
 			m := d.dial()
 			m.negotiate(6, offeredActions, offeredProtocol)
 			if got := m.protocol & (1<<5 | 1<<6 | 1<<7); got != tt.want {
@@ -128,27 +129,27 @@ func TestHeaderIsAskedForByLists(t *testing.T) {
 // Lists that check the header: which fields count, for which recipients, and with which
 // answer.
 func TestHeaders(t *testing.T) {
-	rule := func(words ...string) policy.ListRule {
+	asked := func(words ...string) rule.List {
 		match, err := verdict.ParseSources(words)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return policy.ListRule{Match: match}
+		return rule.List{Match: match}
 	}
-	tagging := rule("from")
-	tagging.OnMatch = policy.TagOnMatch
-	deferring := rule("from")
-	deferring.OnMatch = policy.TempfailOnMatch
+	tagging := asked("from")
+	tagging.OnMatch = rule.Tag
+	deferring := asked("from")
+	deferring.OnMatch = rule.Tempfail
 	d := open(t, setup{
 		lists: map[string]string{
 			"from": "phish.example\n", "reply": "reply.example\n", "path": "path.example\n", "both": "both.example\n", "mark": "mark.example\n",
 			"allowfrom": "good@phish.example\n", "allowed": "friend.example\n", "shadow": "shadow.example\n", "later": "later.example\n",
 		},
-		rules: map[string]policy.ListRule{
-			"from": rule("from"), "reply": rule("reply-to"), "path": rule("return-path"), "both": rule("envelope", "from", "reply-to"),
-			"mark": tagging, "allowfrom": rule("from"), "shadow": rule("from"), "later": deferring,
+		rules: map[string]rule.List{
+			"from": asked("from"), "reply": asked("reply-to"), "path": asked("return-path"), "both": asked("envelope", "from", "reply-to"),
+			"mark": tagging, "allowfrom": asked("from"), "shadow": asked("from"), "later": deferring,
 		},
-		policies: []policy.RecipientPolicy{
+		policies: []rule.Recipients{
 			{Recipients: []string{"vip@here.example"}, Lists: []string{"both"}},
 			{Recipients: []string{"none@here.example"}, Lists: []string{"allowed"}},
 			{Recipients: []string{"same@here.example"}, Lists: []string{"both", "allowed"}},
@@ -238,7 +239,7 @@ func TestHeaders(t *testing.T) {
 		})
 	}
 	t.Run("who has authenticated is not asked about", func(t *testing.T) {
-		d := open(t, setup{lists: map[string]string{"from": "phish.example\n"}, rules: map[string]policy.ListRule{"from": rule("from")},
+		d := open(t, setup{lists: map[string]string{"from": "phish.example\n"}, rules: map[string]rule.List{"from": asked("from")},
 			settings: milter.Settings{SkipAuthenticated: true}})
 		if got := d.greet("192.0.2.1").mail("a@there.example", "a@there.example", "{auth_authen}", "bob"); got != "a" {
 			t.Errorf("MAIL: %q", got)
@@ -265,7 +266,7 @@ func addresses(n int) string {
 // One generation answers for a whole transaction, whatever is swapped meanwhile.
 func TestOneGenerationForATransaction(t *testing.T) {
 	match, _ := verdict.ParseSources([]string{"envelope", "from"})
-	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, rules: map[string]policy.ListRule{"bad": {Match: match}}})
+	d := open(t, setup{lists: map[string]string{"bad": "bad.example\n"}, rules: map[string]rule.List{"bad": {Match: match}}})
 	m := d.greet("192.0.2.1")
 	listed, empty := build(t, map[string]string{"bad": "bad.example\n"}), build(t, map[string]string{"bad": "other.example\n"})
 
@@ -289,7 +290,7 @@ func TestOneGenerationForATransaction(t *testing.T) {
 
 // An internal error does not refuse mail: on_error decides.
 func TestStoreErrors(t *testing.T) {
-	for onError, want := range map[policy.OnError]string{policy.AcceptOnError: "c", policy.TempfailOnError: "451 4.3.0 "} {
+	for onError, want := range map[rule.OnError]string{rule.AcceptOnError: "c", rule.TempfailOnError: "451 4.3.0 "} {
 		t.Run(string(onError), func(t *testing.T) {
 			d := open(t, setup{broken: true, lists: map[string]string{"bad": "bad.example\n"}, policy: policy.Settings{OnError: onError}})
 			m := d.greet("192.0.2.1")

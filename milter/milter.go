@@ -25,6 +25,7 @@ import (
 
 	"blockd/listener"
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/spool"
 )
 
@@ -34,7 +35,7 @@ type Settings struct {
 	ClientRejectAt    string         // "rcpt" (also "") or "connect": the event at which a listed client is refused
 	SkipAuthenticated bool           // senders of clients that have authenticated are not looked up
 	Trusted           []netip.Prefix // SMTP clients in these networks are never checked
-	OnError           policy.OnError // the answer to an event if blockd itself fails
+	OnError           rule.OnError   // the answer to an event if blockd itself fails
 
 	AllowFrom      []netip.Prefix // mail servers that may connect by TCP; nil means loopback
 	MaxConnections int            // 1,024; open connections of all listeners together

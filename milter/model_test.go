@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"blockd/policy"
+	"blockd/rule"
 )
 
 // model says how a filter with the lists of FuzzEvents answers, in as few words as possible.
@@ -69,7 +69,7 @@ func FuzzEvents(f *testing.F) {
 	}
 	d := open(f, setup{
 		lists: map[string]string{"bad": "bad.example\n203.0.113.0/24\n", "tag": "tag.example\n", "gone": "gone.example DISCARD\n"},
-		rules: map[string]policy.ListRule{"tag": {OnMatch: policy.TagOnMatch}, "gone": {Discard: true}},
+		rules: map[string]rule.List{"tag": {OnMatch: rule.Tag}, "gone": {Discard: true}},
 	})
 	f.Fuzz(func(t *testing.T, events string) {
 		own := *d

@@ -14,6 +14,7 @@ import (
 	"blockd/milter"
 	"blockd/msgauth"
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -32,11 +33,11 @@ func proving(t testing.TB, require verdict.Proof, s setup) (*door, *sealed.Post)
 		s.lists = map[string]string{"bad": "x.example\n", "allow": "x.example\n"}
 	}
 	if s.rules == nil {
-		s.rules = map[string]policy.ListRule{}
+		s.rules = map[string]rule.List{}
 	}
-	rule := s.rules["allow"]
-	rule.Require = require
-	s.rules["allow"] = rule
+	own := s.rules["allow"]
+	own.Require = require
+	s.rules["allow"] = own
 	return open(t, s), p
 }
 
@@ -201,7 +202,7 @@ func TestAllowIfAuth(t *testing.T) {
 // The first recipient decides which others may share its message.
 func TestRecipientsOfATentativeMessage(t *testing.T) {
 	const again = "452 4.5.3 "
-	d, p := proving(t, verdict.DKIMProof, setup{policies: []policy.RecipientPolicy{
+	d, p := proving(t, verdict.DKIMProof, setup{policies: []rule.Recipients{
 		{Recipients: []string{"trap@here.example"}, Lists: []string{"bad"}}, {Recipients: []string{"vip@here.example"}},
 	}})
 	m := d.greet(other)
@@ -238,8 +239,8 @@ func TestRecipientsOfATentativeMessage(t *testing.T) {
 // The list decides what happens to a message that proves nothing.
 func TestTentativeMessageOfOtherActions(t *testing.T) {
 	lists := map[string]string{"bad": "x.example\n", "allow": "x.example\n"}
-	for action, want := range map[policy.OnMatch]string{policy.TagOnMatch: "a", policy.QuarantineOnMatch: "a", policy.TempfailOnMatch: "451 4.7.1 "} {
-		d, p := proving(t, verdict.DKIMProof, setup{lists: lists, rules: map[string]policy.ListRule{"bad": {OnMatch: action}}})
+	for action, want := range map[rule.OnMatch]string{rule.Tag: "a", rule.Quarantine: "a", rule.Tempfail: "451 4.7.1 "} {
+		d, p := proving(t, verdict.DKIMProof, setup{lists: lists, rules: map[string]rule.List{"bad": {OnMatch: action}}})
 		for _, signed := range []bool{true, false} {
 			text, want, changed := sealed.Letter("a@x.example"), want, 1
 			if signed {
@@ -258,7 +259,7 @@ func TestTentativeMessageOfOtherActions(t *testing.T) {
 			if !strings.HasPrefix(end, want) || len(changes) != changed {
 				t.Errorf("%s, signed %v: %q %q, want %q and %d changes", action, signed, changes, end, want, changed)
 			}
-			if action == policy.TagOnMatch && !signed && !strings.Contains(changes[0], "X-Blockd\x00 list=bad ref=") {
+			if action == rule.Tag && !signed && !strings.Contains(changes[0], "X-Blockd\x00 list=bad ref=") {
 				t.Errorf("tag %q, want a blank behind the colon, which the mail server does not add", changes[0])
 			}
 		}
@@ -271,7 +272,7 @@ func TestProofForTheHeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, p := proving(t, verdict.DKIMProof, setup{rules: map[string]policy.ListRule{"bad": {Match: match}, "allow": {Match: match}}})
+	d, p := proving(t, verdict.DKIMProof, setup{rules: map[string]rule.List{"bad": {Match: match}, "allow": {Match: match}}})
 	signed := p.Sign(t, sealed.Letter("a@x.example"), "x.example", sealed.Ed25519, nil)
 	for text, want := range map[string]string{
 		signed: "a", sealed.Letter("a@x.example"): "554 5.7.1 <a@x.example>: From address rejected: listed in bad (ref ",
@@ -335,7 +336,7 @@ func TestListThatBeginsToNeedMessages(t *testing.T) {
 
 func TestDNSThatFails(t *testing.T) {
 	for tempfail, want := range map[bool]string{false: "550 5.7.1 ", true: "451 4.4.3 "} {
-		d, _ := proving(t, verdict.SPFProof, setup{policy: policy.Settings{Auth: policy.Auth{Tempfail: tempfail}}})
+		d, _ := proving(t, verdict.SPFProof, setup{policy: policy.Settings{Auth: rule.Auth{Tempfail: tempfail}}})
 		if got, _ := d.at(ours, "a@silent.x.example", ""); !strings.HasPrefix(got, want) {
 			t.Errorf("tempfail %v: %q, want %q", tempfail, got, want)
 		}

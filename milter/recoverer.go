@@ -4,9 +4,9 @@ import (
 	"log/slog"
 	"runtime/debug"
 
-	"github.com/d--j/go-milter"
+	"blockd/rule"
 
-	"blockd/policy"
+	"github.com/d--j/go-milter"
 )
 
 // recoverer calls the callbacks of next and recovers from their panics. The library does not
@@ -43,7 +43,7 @@ func (t *recoverer) panicked(event string, cause any) {
 }
 
 func (t *recoverer) fallback(otherwise *milter.Response) *milter.Response {
-	if t.server.settings.OnError == policy.TempfailOnError && otherwise != nil {
+	if t.server.settings.OnError == rule.TempfailOnError && otherwise != nil {
 		return response(replyInternal)
 	}
 	return otherwise

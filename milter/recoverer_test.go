@@ -11,6 +11,7 @@ import (
 
 	"blockd/index"
 	"blockd/policy"
+	"blockd/rule"
 )
 
 // exploding panics in one callback and refuses in all others.
@@ -57,7 +58,7 @@ func (e *exploding) Unknown(string, milter.Modifier) (*milter.Response, error) {
 func TestPanicInEveryCallback(t *testing.T) {
 	var calls recovererCalls
 	for _, in := range []string{"new", "connect", "helo", "mail", "rcpt", "data", "header", "headers", "body", "end", "unknown", "abort", "cleanup"} {
-		for _, onError := range []policy.OnError{policy.AcceptOnError, policy.TempfailOnError} {
+		for _, onError := range []rule.OnError{rule.AcceptOnError, rule.TempfailOnError} {
 			t.Run(in+" "+string(onError), func(t *testing.T) {
 				log := &strings.Builder{}
 				reg := prometheus.NewRegistry()
@@ -71,7 +72,7 @@ func TestPanicInEveryCallback(t *testing.T) {
 				switch {
 				case in == "new" || in == "abort" || in == "cleanup":
 					want = ""
-				case onError == policy.TempfailOnError:
+				case onError == rule.TempfailOnError:
 					want = `response=reply_code action=temp_fail code=451 reason="451 4.3.0 Internal error, try again"`
 				case in == "end":
 					want = "response=accept"

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"blockd/milter"
-	"blockd/policy"
+	"blockd/rule"
 )
 
 // The reply that a listed sender gets; no other sender's reply contains the second text.
@@ -208,7 +208,7 @@ func TestWhereIsRefused(t *testing.T) {
 		}
 	})
 	t.Run("client put off at connect", func(t *testing.T) {
-		d := open(t, setup{lists: lists, rules: map[string]policy.ListRule{"bad": {OnMatch: policy.TempfailOnMatch}},
+		d := open(t, setup{lists: lists, rules: map[string]rule.List{"bad": {OnMatch: rule.Tempfail}},
 			settings: milter.Settings{ClientRejectAt: "connect"}})
 		m := d.dial()
 		m.negotiate(6, offeredActions, offeredProtocol)

@@ -4,22 +4,23 @@ import (
 	"slices"
 
 	"blockd/index"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
 // sourcesOf is what all lists together are asked about.
-func sourcesOf(rules map[string]ListRule) verdict.Sources {
+func sourcesOf(rules map[string]rule.List) verdict.Sources {
 	all := verdict.Sources(1 << verdict.EnvelopeSource)
-	for _, rule := range rules {
-		all |= rule.Match
+	for _, r := range rules {
+		all |= r.Match
 	}
 	return all
 }
 
 // narrowed reports whether some list is not asked about envelopes.
-func narrowed(rules map[string]ListRule) bool {
-	for _, rule := range rules {
-		if !rule.Match.Has(verdict.EnvelopeSource) {
+func narrowed(rules map[string]rule.List) bool {
+	for _, r := range rules {
+		if !r.Match.Has(verdict.EnvelopeSource) {
 			return true
 		}
 	}
@@ -34,7 +35,7 @@ func (c *Checker) asked(matches []index.Match, table []index.ListInfo, s verdict
 	return asked(c.rules, matches, table, s)
 }
 
-func asked(rules map[string]ListRule, matches []index.Match, table []index.ListInfo, s verdict.Source) []index.Match {
+func asked(rules map[string]rule.List, matches []index.Match, table []index.ListInfo, s verdict.Source) []index.Match {
 	return slices.DeleteFunc(matches, func(m index.Match) bool {
 		return !rules[table[m.Row].Source.List].Match.Has(s)
 	})

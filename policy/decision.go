@@ -5,6 +5,7 @@ import (
 
 	"blockd/lists"
 	"blockd/reply"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -111,20 +112,33 @@ func (c *Checker) forRecipient(v verdict.Verdict, recipient string) verdict.Verd
 	return v
 }
 
+// onMatch is what the setting of a list leads to.
+func onMatch(o rule.OnMatch) Outcome {
+	switch o {
+	case rule.Tempfail:
+		return Defer
+	case rule.Quarantine:
+		return Quarantine
+	case rule.Tag:
+		return Mark
+	}
+	return Refuse
+}
+
 // consequence is the decision about what Matches[Decider] blocks.
 func (c *Checker) consequence(door *Door, v *verdict.Verdict) Decision {
 	list := v.ListName(v.Decider)
-	rule := c.rules[list]
+	own := c.rules[list]
 	d := Decision{Ref: reply.NewRef()}
 	switch action := v.Matches[v.Decider].Action; {
 	case action == lists.Tempfail:
 		d.Outcome = Defer
-	case action == lists.Discard && rule.Discard && door.Discards:
+	case action == lists.Discard && own.Discard && door.Discards:
 		d.Outcome = Discard
 	default:
 		// A discard entry too: no door that cannot drop a message may say 250 to
 		// what nobody will have.
-		d.Outcome, d.Tarpit = rule.OnMatch.outcome(), min(rule.Tarpit, MaxTarpit)
+		d.Outcome, d.Tarpit = onMatch(own.OnMatch), min(own.Tarpit, rule.MaxTarpit)
 	}
 	switch d.Outcome {
 	case Refuse, Defer:

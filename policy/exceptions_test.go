@@ -11,6 +11,7 @@ import (
 	"blockd/index"
 	"blockd/live"
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -69,7 +70,7 @@ func TestOwnExceptionsStayHome(t *testing.T) {
 		}
 		guest := randomList(rng, "a")
 		guest.exceptions = []index.Exceptions{index.OwnExceptions, index.NoExceptions}[rng.IntN(2)]
-		s := policy.Settings{Lists: map[string]policy.ListRule{}, Policies: []policy.RecipientPolicy{{Recipients: []string{"some.example"}, Lists: []string{"a", "b"}}}}
+		s := policy.Settings{Lists: map[string]rule.List{}, Policies: []rule.Recipients{{Recipients: []string{"some.example"}, Lists: []string{"a", "b"}}}}
 		var all []list
 		for _, l := range append(slices.Clone(others), guest) {
 			l.rule.Match = sources(t, "envelope", "from")
@@ -129,9 +130,9 @@ func TestShadowBesideOwnException(t *testing.T) {
 func TestProofOfOwnExceptions(t *testing.T) {
 	p := newPost(t)
 	ask := func(lists ...list) (*policy.Checker, verdict.Verdict) {
-		c, _ := checker(t, build(t, lists...), policy.Settings{Auth: policy.Auth{Resolver: p.resolver},
-			Lists:    map[string]policy.ListRule{"a": {Require: verdict.DKIMProof}, "b": {OnMatch: policy.TagOnMatch}},
-			Policies: []policy.RecipientPolicy{{Recipients: []string{"some@"}, Lists: []string{"a"}}}})
+		c, _ := checker(t, build(t, lists...), policy.Settings{Auth: rule.Auth{Resolver: p.resolver},
+			Lists:    map[string]rule.List{"a": {Require: verdict.DKIMProof}, "b": {OnMatch: rule.Tag}},
+			Policies: []rule.Recipients{{Recipients: []string{"some@"}, Lists: []string{"a"}}}})
 		return c, askSender(c, "x@bad.example")
 	}
 	first := block("a", "bad.example\n!x@bad.example")

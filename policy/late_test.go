@@ -4,26 +4,27 @@ import (
 	"testing"
 
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
 // Messages are asked for where an entry may need one, by the lists that serve now.
 func TestNeedsOfMessages(t *testing.T) {
 	p := newPost(t)
-	auth := policy.Auth{Resolver: p.resolver}
+	auth := rule.Auth{Resolver: p.resolver}
 	plain, author := []list{block("bad", "x.example"), allow("exempt", "x.example")}, []list{block("bad", "x.example"), allow("exempt", "welcomelist_auth *@x.example")}
 	for _, tt := range []struct {
 		name    string
 		lists   []list
 		require verdict.Proof
-		auth    policy.Auth
+		auth    rule.Auth
 		want    bool
 	}{
 		{"no list needs proof", plain, 0, auth, false},
 		{"SPF", plain, verdict.SPFProof, auth, false},
 		{"a signature", plain, verdict.SPFProof | verdict.DKIMProof, auth, true},
 		{"allow-if-auth", author, 0, auth, true},
-		{"nobody to ask", author, verdict.DKIMProof, policy.Auth{}, false},
+		{"nobody to ask", author, verdict.DKIMProof, rule.Auth{}, false},
 	} {
 		c, _ := checker(t, build(t, tt.lists...), requiring(tt.require, tt.auth))
 		if got := c.Needs().Message; got != tt.want {
@@ -35,7 +36,7 @@ func TestNeedsOfMessages(t *testing.T) {
 // An exempt recipient has its mail without proof, so none is looked for.
 func TestExemptRecipientNeedsNoProof(t *testing.T) {
 	p := newPost(t)
-	set := requiring(verdict.SPFProof|verdict.DKIMProof, policy.Auth{Resolver: p.resolver})
+	set := requiring(verdict.SPFProof|verdict.DKIMProof, rule.Auth{Resolver: p.resolver})
 	set.RecipientsExempt = []string{"postmaster"}
 	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")), set)
 	v := askSender(c, "a@x.example")

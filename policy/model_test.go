@@ -11,6 +11,7 @@ import (
 	"blockd/index"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/rule"
 )
 
 // modelEntry is one line of a random list, with what it means written down apart
@@ -71,13 +72,13 @@ var modelDomains = []string{"a.example", "b.a.example", "c.b.a.example"}
 type modelList struct {
 	list
 	entries []modelEntry
-	rule    policy.ListRule
+	rule    rule.List
 }
 
 // randomList is a plain list with exceptions, or a Postfix table with actions.
 func randomList(rng *rand.Rand, name string) modelList {
 	l := modelList{list: list{name: name, mode: index.Mode(rng.IntN(4) / 3)}}
-	l.rule.OnMatch = []policy.OnMatch{"", "tempfail", "quarantine", "tag"}[rng.IntN(4)]
+	l.rule.OnMatch = []rule.OnMatch{"", "tempfail", "quarantine", "tag"}[rng.IntN(4)]
 	l.rule.Discard = rng.IntN(2) == 0
 	l.exceptions = index.Exceptions(rng.IntN(3))
 	words := map[lists.Action]string{lists.Block: "REJECT", lists.Allow: "OK", lists.Tempfail: "450 later", lists.Discard: "DISCARD"}
@@ -106,7 +107,7 @@ func randomList(rng *rand.Rand, name string) modelList {
 // modelOutcome decides as docs/lists.md, section 4, says it in words.
 func modelOutcome(all []modelList, only []string, local, domain string, client netip.Addr, drops bool) policy.Outcome {
 	var best *modelEntry
-	var rule policy.ListRule
+	var own rule.List
 	for i := range all {
 		l := &all[i]
 		if l.mode == index.Shadow || only != nil && !slices.Contains(only, l.name) {
@@ -123,7 +124,7 @@ func modelOutcome(all []modelList, only []string, local, domain string, client n
 		}
 		for _, e := range covering {
 			if e.action != lists.Allow && (best == nil || e.rank > best.rank) {
-				best, rule = &e, l.rule
+				best, own = &e, l.rule
 			}
 		}
 	}
@@ -132,10 +133,10 @@ func modelOutcome(all []modelList, only []string, local, domain string, client n
 		return policy.Accept
 	case best.action == lists.Tempfail:
 		return policy.Defer
-	case best.action == lists.Discard && rule.Discard && drops:
+	case best.action == lists.Discard && own.Discard && drops:
 		return policy.Discard
 	}
-	return map[policy.OnMatch]policy.Outcome{"": policy.Refuse, "tempfail": policy.Defer, "quarantine": policy.Quarantine, "tag": policy.Mark}[rule.OnMatch]
+	return map[rule.OnMatch]policy.Outcome{"": policy.Refuse, "tempfail": policy.Defer, "quarantine": policy.Quarantine, "tag": policy.Mark}[own.OnMatch]
 }
 
 // TestDecisionAgreesWithModel asks about every sender from every client to every
@@ -147,7 +148,7 @@ func TestDecisionAgreesWithModel(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var all []modelList
 		var sources []list
-		s := policy.Settings{Lists: map[string]policy.ListRule{}}
+		s := policy.Settings{Lists: map[string]rule.List{}}
 		for i := range 1 + rng.IntN(4) {
 			l := randomList(rng, string(rune('a'+i)))
 			all, sources = append(all, l), append(sources, l.list)
@@ -159,7 +160,7 @@ func TestDecisionAgreesWithModel(t *testing.T) {
 				only = append(only, l.name)
 			}
 		}
-		s.Policies = []policy.RecipientPolicy{{Recipients: []string{"some.example"}, Lists: only}}
+		s.Policies = []rule.Recipients{{Recipients: []string{"some.example"}, Lists: only}}
 		c, _ := checker(t, build(t, sources...), s)
 		for _, client := range clients {
 			for _, local := range []string{"x", "y", "z"} {

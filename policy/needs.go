@@ -1,6 +1,9 @@
 package policy
 
-import "blockd/verdict"
+import (
+	"blockd/rule"
+	"blockd/verdict"
+)
 
 // Needs is what lists want of a door, which has to agree on it with a mail server before any
 // mail comes.
@@ -21,10 +24,10 @@ type Needs struct {
 func (c *Checker) Needs() Needs {
 	n := Needs{Header: c.sources.Header()}
 	requires := false
-	for _, rule := range c.rules {
-		n.Marks = n.Marks || rule.OnMatch == TagOnMatch
-		n.Quarantines = n.Quarantines || rule.OnMatch == QuarantineOnMatch
-		requires = requires || rule.Require&verdict.DKIMProof != 0
+	for _, r := range c.rules {
+		n.Marks = n.Marks || r.OnMatch == rule.Tag
+		n.Quarantines = n.Quarantines || r.OnMatch == rule.Quarantine
+		requires = requires || r.Require&verdict.DKIMProof != 0
 	}
 	n.Message = c.resolver != nil && (requires || c.hasAuthorEntries())
 	return n

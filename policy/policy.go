@@ -20,19 +20,20 @@ import (
 	"blockd/live"
 	"blockd/msgauth"
 	"blockd/repeat"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
 // Settings of a Checker.
 type Settings struct {
-	RecipientsExempt []string            // local-parts, compared without case, at any domain
-	OnError          OnError             // what an unreadable store leads to; "" = accept
-	Lists            map[string]ListRule // by the list's name; a list that is not here has the zero rule
-	Policies         []RecipientPolicy   // which lists count for whom; a recipient of none has all lists
+	RecipientsExempt []string             // local-parts, compared without case, at any domain
+	OnError          rule.OnError         // what an unreadable store leads to; "" = accept
+	Lists            map[string]rule.List // by the list's name; a list that is not here has the zero rule
+	Policies         []rule.Recipients    // which lists count for whom; a recipient of none has all lists
 
 	Contact string // at the end of every refusal: see CheckContact
 
-	Auth Auth // what allow entries have to show
+	Auth rule.Auth // what allow entries have to show
 
 	// Live are entries that act beside those of the index; nil = there are none.
 	Live *live.Set
@@ -56,22 +57,13 @@ type Settings struct {
 	Wants     func(addr.Addr, netip.Addr) bool
 }
 
-// OnError says what becomes of mail when the store cannot be read.
-type OnError string
-
-// The two choices.
-const (
-	AcceptOnError   OnError = "accept"
-	TempfailOnError OnError = "tempfail"
-)
-
 // Checker decides about senders and clients. It is safe for concurrent use and
 // holds no generation: each verdict comes whole from the one that live returns.
 type Checker struct {
 	live     func() *index.Index
 	exempt   map[string]bool // canonical local-parts
 	defers   bool            // on an internal error
-	rules    map[string]ListRule
+	rules    map[string]rule.List
 	contact  string
 	policies policyTable
 	entries  *live.Set
@@ -94,7 +86,7 @@ func New(live func() *index.Index, s Settings, log *slog.Logger, reg prometheus.
 	return &Checker{
 		live:        live,
 		exempt:      exemptLocals(s.RecipientsExempt),
-		defers:      s.OnError == TempfailOnError,
+		defers:      s.OnError == rule.TempfailOnError,
 		rules:       s.Lists,
 		contact:     s.Contact,
 		policies:    newPolicyTable(s.Policies, s.Lists),

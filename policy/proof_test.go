@@ -13,12 +13,13 @@ import (
 	"blockd/index"
 	"blockd/msgauth"
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
 // requiring are settings in which the list "exempt" requires proof.
-func requiring(require verdict.Proof, a policy.Auth) policy.Settings {
-	return policy.Settings{Auth: a, Lists: map[string]policy.ListRule{"exempt": {Require: require}}}
+func requiring(require verdict.Proof, a rule.Auth) policy.Settings {
+	return policy.Settings{Auth: a, Lists: map[string]rule.List{"exempt": {Require: require}}}
 }
 
 // TestPrecedence is the table of docs/auth.md, row by row, and what follows from it.
@@ -27,37 +28,37 @@ func TestPrecedence(t *testing.T) {
 		spf, dkim, client, auth = verdict.SPFProof, verdict.DKIMProof, verdict.ClientProof, verdict.AuthProof
 		aligned                 = verdict.AlignmentProof
 	)
-	ignore := policy.Auth{Ignore: true}
+	ignore := rule.Auth{Ignore: true}
 	tests := []struct {
 		name           string
 		block, allowed string
 		require        verdict.Proof
-		auth           policy.Auth
+		auth           rule.Auth
 		sender         string
 		found          verdict.Proof
 		want           verdict.Kind
 		wants          verdict.Proof // before anything was tried
 	}{
-		{"nothing allows", "x.example", "", 0, policy.Auth{}, "a@x.example", spf | dkim | client | auth, verdict.Blocked, 0},
-		{"spf asked for and found", "x.example", "a@x.example", spf, policy.Auth{}, "a@x.example", spf, verdict.Allowed, spf},
-		{"spf asked for and not found", "x.example", "a@x.example", spf, policy.Auth{}, "a@x.example", 0, verdict.Blocked, spf},
-		{"proof lets a general exception beat a special block", "a@x.example", "x.example", spf, policy.Auth{}, "a@x.example", spf, verdict.Allowed, spf},
-		{"dkim asked for and found", "x.example", "x.example", dkim, policy.Auth{}, "b@x.example", dkim, verdict.Allowed, dkim},
-		{"dkim asked for and only spf found", "x.example", "x.example", dkim, policy.Auth{}, "b@x.example", spf, verdict.Blocked, dkim},
-		{"an entry that does not match is not helped by proof", "x.example", "news.x.example", spf, policy.Auth{}, "b@x.example", spf, verdict.Blocked, 0},
-		{"no proof asked for: believed", "x.example", "x.example", 0, policy.Auth{}, "b@x.example", 0, verdict.Allowed, 0},
+		{"nothing allows", "x.example", "", 0, rule.Auth{}, "a@x.example", spf | dkim | client | auth, verdict.Blocked, 0},
+		{"spf asked for and found", "x.example", "a@x.example", spf, rule.Auth{}, "a@x.example", spf, verdict.Allowed, spf},
+		{"spf asked for and not found", "x.example", "a@x.example", spf, rule.Auth{}, "a@x.example", 0, verdict.Blocked, spf},
+		{"proof lets a general exception beat a special block", "a@x.example", "x.example", spf, rule.Auth{}, "a@x.example", spf, verdict.Allowed, spf},
+		{"dkim asked for and found", "x.example", "x.example", dkim, rule.Auth{}, "b@x.example", dkim, verdict.Allowed, dkim},
+		{"dkim asked for and only spf found", "x.example", "x.example", dkim, rule.Auth{}, "b@x.example", spf, verdict.Blocked, dkim},
+		{"an entry that does not match is not helped by proof", "x.example", "news.x.example", spf, rule.Auth{}, "b@x.example", spf, verdict.Blocked, 0},
+		{"no proof asked for: believed", "x.example", "x.example", 0, rule.Auth{}, "b@x.example", 0, verdict.Allowed, 0},
 		{"no proof asked for: ignored", "x.example", "x.example", 0, ignore, "b@x.example", 0, verdict.Blocked, 0},
-		{"allow-if-auth without alignment", "x.example", "welcomelist_auth *@x.example", 0, policy.Auth{}, "b@x.example", spf, verdict.Blocked, aligned},
+		{"allow-if-auth without alignment", "x.example", "welcomelist_auth *@x.example", 0, rule.Auth{}, "b@x.example", spf, verdict.Blocked, aligned},
 
-		{"allow-if-auth with alignment", "x.example", "welcomelist_auth *@x.example", 0, policy.Auth{}, "b@x.example", aligned, verdict.Allowed, aligned},
-		{"allow-if-auth is not for what its list requires", "x.example", "welcomelist_auth *@x.example", spf, policy.Auth{}, "b@x.example", spf, verdict.Blocked, aligned},
+		{"allow-if-auth with alignment", "x.example", "welcomelist_auth *@x.example", 0, rule.Auth{}, "b@x.example", aligned, verdict.Allowed, aligned},
+		{"allow-if-auth is not for what its list requires", "x.example", "welcomelist_auth *@x.example", spf, rule.Auth{}, "b@x.example", spf, verdict.Blocked, aligned},
 		{"what requires proof is not ignored", "x.example", "x.example", spf, ignore, "b@x.example", spf, verdict.Allowed, spf},
-		{"any of several kinds", "x.example", "x.example", client | auth | spf | dkim, policy.Auth{}, "b@x.example", auth, verdict.Allowed, auth | spf | dkim},
-		{"a parent's entry", "x.example", "x.example", spf, policy.Auth{}, "b@mx.x.example", spf, verdict.Allowed, spf},
-		{"a local-part is at no one's domain", "x.example", "ceo@", spf | dkim, policy.Auth{}, "ceo@x.example", spf | dkim, verdict.Blocked, 0},
-		{"a pattern is of no one's domain", "x.example", "news*@x.example", spf | dkim, policy.Auth{}, "news1@x.example", spf | dkim, verdict.Blocked, 0},
-		{"a local-part with login", "x.example", "ceo@", auth | spf, policy.Auth{}, "ceo@x.example", auth, verdict.Allowed, auth},
-		{"not blocked: no proof is looked for", "y.example", "x.example", spf, policy.Auth{}, "b@x.example", 0, verdict.Clear, 0},
+		{"any of several kinds", "x.example", "x.example", client | auth | spf | dkim, rule.Auth{}, "b@x.example", auth, verdict.Allowed, auth | spf | dkim},
+		{"a parent's entry", "x.example", "x.example", spf, rule.Auth{}, "b@mx.x.example", spf, verdict.Allowed, spf},
+		{"a local-part is at no one's domain", "x.example", "ceo@", spf | dkim, rule.Auth{}, "ceo@x.example", spf | dkim, verdict.Blocked, 0},
+		{"a pattern is of no one's domain", "x.example", "news*@x.example", spf | dkim, rule.Auth{}, "news1@x.example", spf | dkim, verdict.Blocked, 0},
+		{"a local-part with login", "x.example", "ceo@", auth | spf, rule.Auth{}, "ceo@x.example", auth, verdict.Allowed, auth},
+		{"not blocked: no proof is looked for", "y.example", "x.example", spf, rule.Auth{}, "b@x.example", 0, verdict.Clear, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -86,7 +87,7 @@ func TestPrecedence(t *testing.T) {
 
 func TestClientNetworkIsProofByItself(t *testing.T) {
 	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")),
-		requiring(verdict.ClientProof, policy.Auth{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}))
+		requiring(verdict.ClientProof, rule.Auth{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}))
 	for client, want := range map[string]verdict.Kind{"192.0.2.7": verdict.Allowed, "::ffff:192.0.2.7": verdict.Allowed, "198.51.100.7": verdict.Blocked} {
 		if v := askEnvelope(c, netip.MustParseAddr(client), "a@x.example"); v.Kind != want || v.Wants != 0 {
 			t.Errorf("from %s: %s, wants %q; want %s", client, v.Kind, v.Wants, want)
@@ -102,7 +103,7 @@ func TestClientNetworkIsProofByItself(t *testing.T) {
 // An entry for a client's address is no claim: the connection comes from there.
 func TestClientEntryNeedsNoProof(t *testing.T) {
 	ix := build(t, block("bad", "x.example"), allow("exempt", "192.0.2.7"))
-	for name, s := range map[string]policy.Settings{"ignored": {Auth: policy.Auth{Ignore: true}}, "required": requiring(verdict.SPFProof, policy.Auth{})} {
+	for name, s := range map[string]policy.Settings{"ignored": {Auth: rule.Auth{Ignore: true}}, "required": requiring(verdict.SPFProof, rule.Auth{})} {
 		c, _ := checker(t, ix, s)
 		if v := askEnvelope(c, netip.MustParseAddr("192.0.2.7"), "a@x.example"); v.Kind != verdict.Allowed || v.Unverified {
 			t.Errorf("%s: %s, unverified %v", name, v.Kind, v.Unverified)
@@ -129,10 +130,10 @@ func TestConditionalAllowIsReported(t *testing.T) {
 		s       policy.Settings
 		want    string
 	}{
-		{"x.example", requiring(verdict.SPFProof|verdict.DKIMProof, policy.Auth{}), "allow needs proof: spf, dkim"},
+		{"x.example", requiring(verdict.SPFProof|verdict.DKIMProof, rule.Auth{}), "allow needs proof: spf, dkim"},
 		{"welcomelist_auth *@x.example", policy.Settings{}, "allow needs proof: alignment"},
-		{"a@", requiring(verdict.SPFProof, policy.Auth{}), "allow needs proof: spf, which is about a domain, and this entry is not"},
-		{"x.example", policy.Settings{Auth: policy.Auth{Ignore: true}}, `allow without proof does not count: unverified_allow = "ignore"`},
+		{"a@", requiring(verdict.SPFProof, rule.Auth{}), "allow needs proof: spf, which is about a domain, and this entry is not"},
+		{"x.example", policy.Settings{Auth: rule.Auth{Ignore: true}}, `allow without proof does not count: unverified_allow = "ignore"`},
 	} {
 		c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", tt.allowed)), tt.s)
 		v := askSender(c, "a@x.example")
@@ -169,7 +170,7 @@ func TestUnknownProofIsTheBlockOrATempfail(t *testing.T) {
 		{true, "bob@here.example", verdict.DKIMProof, policy.Refuse, "550 5.7.1 "}, // which would not have helped
 		{true, "abuse@here.example", verdict.SPFProof, policy.Accept, ""},
 	} {
-		s := requiring(verdict.SPFProof, policy.Auth{Tempfail: tt.tempfail})
+		s := requiring(verdict.SPFProof, rule.Auth{Tempfail: tt.tempfail})
 		s.RecipientsExempt = []string{"abuse"}
 		c, _ := checker(t, ix, s)
 		v := askSender(c, "a@x.example").Prove(verdict.Evidence{Tried: tt.unknown, Unknown: tt.unknown})
@@ -177,7 +178,7 @@ func TestUnknownProofIsTheBlockOrATempfail(t *testing.T) {
 			t.Errorf("tempfail %v, %s unknown: %+v", tt.tempfail, tt.unknown, d)
 		}
 	}
-	c, _ := checker(t, ix, policy.Settings{Lists: map[string]policy.ListRule{"exempt": {Require: verdict.DKIMProof}}})
+	c, _ := checker(t, ix, policy.Settings{Lists: map[string]rule.List{"exempt": {Require: verdict.DKIMProof}}})
 	if d := c.EndOfMessage(askSender(c, "a@x.example"), "bob@here.example"); !strings.HasPrefix(d.Reply.String(), "554 5.7.1 <a@x.example>: Sender address rejected: listed in bad (ref ") {
 		t.Errorf("at the end of a message: %+v", d)
 	}
@@ -186,8 +187,8 @@ func TestUnknownProofIsTheBlockOrATempfail(t *testing.T) {
 // A recipient's policy may leave out the list that believes, and then proof counts.
 func TestProofIsWantedByTheRecipientsLists(t *testing.T) {
 	ix := build(t, block("bad", "x.example"), allow("believed", "x.example"), allow("exempt", "x.example"))
-	s := requiring(verdict.AuthProof, policy.Auth{})
-	s.Policies = []policy.RecipientPolicy{{Recipients: []string{"strict.example"}, Lists: []string{"bad", "exempt"}}}
+	s := requiring(verdict.AuthProof, rule.Auth{})
+	s.Policies = []rule.Recipients{{Recipients: []string{"strict.example"}, Lists: []string{"bad", "exempt"}}}
 	c, _ := checker(t, ix, s)
 	v := askSender(c, "a@x.example")
 	if v.Kind != verdict.Allowed || v.Wants != 0 {
@@ -211,7 +212,7 @@ func TestProofIsWantedByTheRecipientsLists(t *testing.T) {
 // A shadow list's own conditional exception excuses its block only with its proof.
 func TestShadowListWithConditionalAllow(t *testing.T) {
 	c, _ := checker(t, build(t, block("watched", "x.example\n!a@x.example").shadow()),
-		policy.Settings{Lists: map[string]policy.ListRule{"watched": {Require: verdict.SPFProof}}})
+		policy.Settings{Lists: map[string]rule.List{"watched": {Require: verdict.SPFProof}}})
 	v := askSender(c, "a@x.example")
 	if v.Kind != verdict.Clear || v.Shadow < 0 || v.Wants != 0 {
 		t.Errorf("%s, shadow %d, wants %q", v.Kind, v.Shadow, v.Wants)
@@ -223,7 +224,7 @@ func TestShadowListWithConditionalAllow(t *testing.T) {
 
 // Without a resolver nothing is found, and nothing waits for it.
 func TestWithoutAResolverNothingIsFound(t *testing.T) {
-	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")), requiring(verdict.SPFProof|verdict.DKIMProof, policy.Auth{}))
+	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")), requiring(verdict.SPFProof|verdict.DKIMProof, rule.Auth{}))
 	v := c.ProveOrigin(t.Context(), askSender(c, "a@x.example"), "bob@here.example", policy.Origin{Client: netip.MustParseAddr("192.0.2.7")})
 	if v.Kind != verdict.Blocked || !tentative(v) {
 		t.Errorf("%s, wants %q", v.Kind, v.Wants)
@@ -237,7 +238,7 @@ func TestWithoutAResolverNothingIsFound(t *testing.T) {
 func TestProvedAllowIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	ix := build(t, block("bad", "x.example"), allow("exempt", "x.example"))
-	c := policy.New(func() *index.Index { return ix }, requiring(verdict.SPFProof, policy.Auth{}), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	c := policy.New(func() *index.Index { return ix }, requiring(verdict.SPFProof, rule.Auth{}), slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	v := askSender(c, "a@x.example").Prove(verdict.Evidence{Tried: verdict.SPFProof, Found: verdict.SPFProof, SPF: msgauth.SPF{Proof: msgauth.Pass}})
 	slog.New(slog.NewTextHandler(&log, nil)).Info("accepted", slog.GroupAttrs("", v.AppendLog(nil)...))
 	if !strings.Contains(log.String(), "proof=spf") {

@@ -16,6 +16,7 @@ import (
 	"blockd/internal/nameserver"
 	"blockd/msgauth"
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -89,7 +90,7 @@ func TestProofsAreFound(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPost(t)
-			c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", tt.allowed)), requiring(tt.require, policy.Auth{Resolver: p.resolver}))
+			c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", tt.allowed)), requiring(tt.require, rule.Auth{Resolver: p.resolver}))
 			o := policy.Origin{Client: netip.MustParseAddr(tt.client), Helo: "mx.x.example"}
 			v := askEnvelope(c, o.Client, tt.sender)
 			for range 3 { // recipients
@@ -112,7 +113,7 @@ func TestProofsAreFound(t *testing.T) {
 func TestProofsAreCounted(t *testing.T) {
 	p := newPost(t)
 	c, reg := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")),
-		requiring(verdict.AuthProof|verdict.SPFProof|verdict.DKIMProof, policy.Auth{Resolver: p.resolver}))
+		requiring(verdict.AuthProof|verdict.SPFProof|verdict.DKIMProof, rule.Auth{Resolver: p.resolver}))
 	for client, sender := range map[string]string{"192.0.2.7": "a@x.example", "198.51.100.7": "b@x.example", "192.0.2.8": "c@broken.x.example"} {
 		o := policy.Origin{Client: netip.MustParseAddr(client)}
 		v := c.ProveOrigin(t.Context(), askEnvelope(c, o.Client, sender), "", o)
@@ -130,7 +131,7 @@ func TestProofsAreCounted(t *testing.T) {
 
 func TestMessageThatCannotBeReadProvesNothing(t *testing.T) {
 	p := newPost(t)
-	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")), requiring(verdict.DKIMProof, policy.Auth{Resolver: p.resolver}))
+	c, _ := checker(t, build(t, block("bad", "x.example"), allow("exempt", "x.example")), requiring(verdict.DKIMProof, rule.Auth{Resolver: p.resolver}))
 	letter, broken := p.letter(t, "a@x.example", "x.example"), errors.New("broken disk")
 	for n := range len(letter) {
 		r := iotest.DataErrReader(strings.NewReader(letter[:n]))
@@ -158,8 +159,8 @@ func (b *breaks) Read(p []byte) (int, error) {
 // The client's network proves an address of a header field like that of the envelope.
 func TestClientProofOfAHeader(t *testing.T) {
 	c, _ := checker(t, build(t, block("bad", "x.example\n"), allow("good", "x.example\n")), policy.Settings{
-		Lists: map[string]policy.ListRule{"bad": {Match: sources(t, "from")}, "good": {Match: sources(t, "from"), Require: verdict.ClientProof}},
-		Auth:  policy.Auth{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+		Lists: map[string]rule.List{"bad": {Match: sources(t, "from")}, "good": {Match: sources(t, "from"), Require: verdict.ClientProof}},
+		Auth:  rule.Auth{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
 	})
 	for client, want := range map[string]verdict.Kind{"192.0.2.7": verdict.Allowed, "::ffff:192.0.2.7": verdict.Allowed, "198.51.100.7": verdict.Blocked} {
 		v := c.Header(verdict.FromSource, "a@x.example")

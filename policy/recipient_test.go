@@ -15,6 +15,7 @@ import (
 	"blockd/index"
 	"blockd/policy"
 	"blockd/reply"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -198,13 +199,13 @@ func FuzzReply(f *testing.F) {
 	ix := build(f, block("a", "bad.example\n192.0.2.1"))
 	plain, _ := checker(f, ix, policy.Settings{})
 	matches := askEnvelope(plain, netip.MustParseAddr("192.0.2.1"), "x@bad.example").Matches
-	f.Fuzz(func(t *testing.T, sender, list string, octets []byte, rule uint8) {
+	f.Fuzz(func(t *testing.T, sender, list string, octets []byte, choice uint8) {
 		a, err := addr.Parse(sender)
 		if err != nil || list == "" {
 			return
 		}
-		onMatch := []policy.OnMatch{"refuse", "tempfail", "quarantine", "tag"}[rule%4]
-		c, _ := checker(t, ix, policy.Settings{Lists: map[string]policy.ListRule{list: {OnMatch: onMatch}}})
+		onMatch := []rule.OnMatch{"refuse", "tempfail", "quarantine", "tag"}[choice%4]
+		c, _ := checker(t, ix, policy.Settings{Lists: map[string]rule.List{list: {OnMatch: onMatch}}})
 		v := verdict.Verdict{Kind: verdict.Blocked, Sender: a, Matches: matches, Shadow: -1,
 			Lists: []index.ListInfo{{Source: index.Source{List: list}}}}
 		checkSaid(t, c.Recipient(v, "bob@here.example"))

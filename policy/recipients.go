@@ -1,66 +1,10 @@
 package policy
 
 import (
-	"fmt"
-	"strings"
-
 	"blockd/addr"
 	"blockd/lists"
+	"blockd/rule"
 )
-
-// MaxRecipientKeys bounds the recipients of all policies together: 10,000 keys
-// are two megabytes, and who has more of them wants a server a tenant.
-const MaxRecipientKeys = 10_000
-
-// RecipientPolicy says which lists count for some recipients. Other lists are
-// still reported and counted, and neither refuse nor allow anything for them.
-type RecipientPolicy struct {
-	Recipients []string // as RecipientKey reads them
-	Lists      []string // names; none = no list counts
-}
-
-// RecipientKey reads a recipient of a policy, which is written as an entry of a
-// plain list (docs/lists.md, section 2): "vip@example.org", "sales@" (at any
-// domain), "example.org" (the name and all below), "=example.org" or
-// "@example.org" (the name alone), ".example.net" (the names below).
-func RecipientKey(text string) (addr.Key, lists.Scope, error) {
-	for _, below := range []string{"*@*.", "*@.", "@.", "*.", "."} {
-		if name, ok := strings.CutPrefix(text, below); ok {
-			return domainKey(name, lists.Sub)
-		}
-	}
-	local, domain, isAddress := strings.Cut(text, "@")
-	switch {
-	case !isAddress && strings.HasPrefix(text, "="):
-		return domainKey(text[1:], lists.Exact)
-	case !isAddress && strings.HasPrefix(text, "["):
-		return addr.Key{}, 0, fmt.Errorf("%q: a client's address, no recipient", text)
-	case !isAddress:
-		return domainKey(text, lists.Tree)
-	case local == "", local == "*":
-		return domainKey(domain, lists.Exact)
-	case strings.HasPrefix(local, "*"), strings.HasSuffix(local, "*"):
-		// A list would take it for a pattern; as a mailbox nobody would mean it.
-		return addr.Key{}, 0, fmt.Errorf("%q: a pattern, no recipient", text)
-	case strings.HasSuffix(text, "@"):
-		key, err := addr.LocalKey(strings.TrimSuffix(text, "@"))
-		return key, lists.Local, err
-	}
-	a, err := addr.Parse(text)
-	if err != nil {
-		return addr.Key{}, 0, err
-	}
-	key, ok := a.Key()
-	if !ok {
-		return addr.Key{}, 0, fmt.Errorf("%q: no address with a domain", text)
-	}
-	return key, lists.Exact, nil
-}
-
-func domainKey(name string, s lists.Scope) (addr.Key, lists.Scope, error) {
-	key, err := addr.DomainKey(name)
-	return key, s, err
-}
 
 // policyTable finds the policy of a recipient.
 type policyTable struct {
@@ -78,7 +22,7 @@ type scopedKey struct {
 // newPolicyTable takes what is no recipient for one that nobody ever writes to,
 // and the first of two policies for one recipient; the configuration's check
 // reports both.
-func newPolicyTable(all []RecipientPolicy, rules map[string]ListRule) policyTable {
+func newPolicyTable(all []rule.Recipients, rules map[string]rule.List) policyTable {
 	t := policyTable{policies: map[scopedKey]int{}}
 	for i, p := range all {
 		counting := make(map[string]bool, len(p.Lists))
@@ -88,7 +32,7 @@ func newPolicyTable(all []RecipientPolicy, rules map[string]ListRule) policyTabl
 		t.lists = append(t.lists, counting)
 		t.groups = append(t.groups, t.groupOf(counting, rules))
 		for _, text := range p.Recipients {
-			key, scope, err := RecipientKey(text)
+			key, scope, err := rule.RecipientKey(text)
 			if _, taken := t.policies[scopedKey{key.Text, scope}]; err == nil && !taken {
 				t.policies[scopedKey{key.Text, scope}] = i
 			}
@@ -108,7 +52,7 @@ func (t *policyTable) of(recipient string) map[string]bool {
 }
 
 // groupOf is the group of a policy of these lists.
-func (t *policyTable) groupOf(counting map[string]bool, rules map[string]ListRule) group {
+func (t *policyTable) groupOf(counting map[string]bool, rules map[string]rule.List) group {
 	every := map[string]bool{}
 	for name := range rules {
 		every[name] = true
@@ -131,9 +75,9 @@ func (t *policyTable) group(recipient string) group {
 
 // sameForHeaders reports whether the same lists that are asked about header fields
 // count in both.
-func sameForHeaders(a, b map[string]bool, rules map[string]ListRule) bool {
-	for name, rule := range rules {
-		if rule.Match.Header() && a[name] != b[name] {
+func sameForHeaders(a, b map[string]bool, rules map[string]rule.List) bool {
+	for name, r := range rules {
+		if r.Match.Header() && a[name] != b[name] {
 			return false
 		}
 	}

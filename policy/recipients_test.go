@@ -9,51 +9,9 @@ import (
 	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
-
-func TestRecipientKey(t *testing.T) {
-	tests := []struct{ name, text, want string }{
-		{"address", "VIP@Example.ORG", "vip@example.org exact"},
-		{"address in brackets", "<vip@example.org>", "vip@example.org exact"},
-		{"quoted local-part", `"v.ip"@example.org`, "v.ip@example.org exact"},
-		{"local-part", "sales@", "sales@ local"},
-		{"name and all below", "Example.org.", "example.org tree"},
-		{"name alone", "=example.org", "example.org exact"},
-		{"name alone, by its mailboxes", "@example.org", "example.org exact"},
-		{"the same with a star", "*@example.org", "example.org exact"},
-		{"names below", ".example.org", "example.org sub"},
-		{"names below with a star", "*.example.org", "example.org sub"},
-		{"names below by their mailboxes", "@.example.org", "example.org sub"},
-		{"the same with two stars", "*@*.example.org", "example.org sub"},
-		{"address that begins with the mark of a name", "=x@example.org", "=x@example.org exact"},
-		{"U-label", "bücher.example", "xn--bcher-kva.example tree"},
-		{"literal", "bob@[192.0.2.1]", "bob@[192.0.2.1] exact"},
-		{"null", "<>", "error"},
-		{"nothing", "", "error"},
-		{"a dot", ".", "error"},
-		{"everything", "*", "error"},
-		{"two addresses", "a@b.example,c@d.example", "error"},
-		{"client address", "192.0.2.1", "error"},
-		{"exception", "!example.org", "error"},
-		{"pattern", "promo*@example.org", "error"},
-		{"star in quotes", `"promo*"@example.org`, "promo*@example.org exact"},
-		{"address in brackets alone", "[192.0.2.1]", "error"},
-		{"senders of an address literal", "@[192.0.2.1]", "[192.0.2.1] exact"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			key, scope, err := policy.RecipientKey(tt.text)
-			got := key.Text + " " + scope.String()
-			if err != nil {
-				got = "error"
-			}
-			if got != tt.want {
-				t.Errorf("RecipientKey(%q) = %s (%v), want %s", tt.text, got, err, tt.want)
-			}
-		})
-	}
-}
 
 // TestRecipientsAreWrittenAsListEntries compares with the plain format, over texts
 // made of the marks that matter: what is a recipient means there the same.
@@ -85,7 +43,7 @@ func TestRecipientsAreWrittenAsListEntries(t *testing.T) {
 	}
 	good := 0
 	for i, text := range texts {
-		key, scope, err := policy.RecipientKey(text)
+		key, scope, err := rule.RecipientKey(text)
 		if err != nil {
 			continue
 		}
@@ -107,10 +65,10 @@ func TestMostSpecificPolicyDecides(t *testing.T) {
 	for i, r := range recipients {
 		name := fmt.Sprint("list", i)
 		all = append(all, block(name, "bad.example"))
-		s.Policies = append(s.Policies, policy.RecipientPolicy{Recipients: []string{r}, Lists: []string{name}})
+		s.Policies = append(s.Policies, rule.Recipients{Recipients: []string{r}, Lists: []string{name}})
 	}
-	s.Policies = append(s.Policies, policy.RecipientPolicy{Recipients: []string{"none.example", "no recipient"}},
-		policy.RecipientPolicy{Recipients: []string{"example.org"}, Lists: []string{"list6"}}) // the second of this name
+	s.Policies = append(s.Policies, rule.Recipients{Recipients: []string{"none.example", "no recipient"}},
+		rule.Recipients{Recipients: []string{"example.org"}, Lists: []string{"list6"}}) // the second of this name
 	c, _ := checker(t, build(t, all...), s)
 	v := askSender(c, "x@bad.example")
 	tests := []struct{ name, recipient, want string }{
@@ -153,7 +111,7 @@ func TestMostSpecificPolicyDecides(t *testing.T) {
 
 func TestListsThatDoNotCountForARecipient(t *testing.T) {
 	c, _ := checker(t, build(t, block("spam", "bad.example\n192.0.2.0/24"), allow("friends", "x@bad.example\n192.0.2.9"), block("trial", "odd.example").shadow()),
-		policy.Settings{Policies: []policy.RecipientPolicy{
+		policy.Settings{Policies: []rule.Recipients{
 			{Recipients: []string{"strict.example"}, Lists: []string{"spam"}},
 			{Recipients: []string{"free.example"}, Lists: []string{}},
 			{Recipients: []string{"trial.example"}, Lists: []string{"trial"}},

@@ -13,6 +13,7 @@ import (
 	"blockd/history"
 	"blockd/policy"
 	"blockd/repeat"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -39,9 +40,9 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	l, records := remembering(t)
 	ix := build(t, block("own", "bad.example\n!good@bad.example\n192.0.2.0/24"), block("trial", "trial.example").shadow(), allow("friends", "y@bad.example"),
 		block("tagged", "tag.example"))
-	c, _ := checker(t, ix, policy.Settings{History: l, RecipientsExempt: []string{"postmaster"}, OnError: policy.TempfailOnError,
-		Lists:    map[string]policy.ListRule{"tagged": {OnMatch: policy.TagOnMatch}, "own": {Match: 3}},
-		Policies: []policy.RecipientPolicy{{Recipients: []string{"vip@here.example"}}}})
+	c, _ := checker(t, ix, policy.Settings{History: l, RecipientsExempt: []string{"postmaster"}, OnError: rule.TempfailOnError,
+		Lists:    map[string]rule.List{"tagged": {OnMatch: rule.Tag}, "own": {Match: 3}},
+		Policies: []rule.Recipients{{Recipients: []string{"vip@here.example"}}}})
 	client := netip.MustParseAddr("198.51.100.1")
 	ask := func(sender string, recipients ...string) {
 		v := askEnvelope(c, client, sender)

@@ -9,6 +9,7 @@ import (
 	"blockd/addr"
 	"blockd/policy"
 	"blockd/reply"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -20,30 +21,30 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 	tagged := reply.Tag{List: "a", Ref: "REF"}
 	tests := []struct {
 		name, text string
-		rule       policy.ListRule
+		rule       rule.List
 		want       said // with REF for the reference
 	}{
-		{"nothing said", "bad.example REJECT", policy.ListRule{}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
-		{"refuse", "bad.example REJECT", policy.ListRule{OnMatch: policy.RefuseOnMatch}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
-		{"tempfail", "bad.example REJECT", policy.ListRule{OnMatch: policy.TempfailOnMatch}, said{policy.Decision{Outcome: policy.Defer}, deferred}},
-		{"quarantine", "bad.example REJECT", policy.ListRule{OnMatch: policy.QuarantineOnMatch}, said{policy.Decision{Outcome: policy.Quarantine, Tag: tagged}, ""}},
-		{"tag", "bad.example REJECT", policy.ListRule{OnMatch: policy.TagOnMatch}, said{policy.Decision{Outcome: policy.Mark, Tag: tagged}, ""}},
-		{"tarpit", "bad.example REJECT", policy.ListRule{Tarpit: time.Second}, said{policy.Decision{Outcome: policy.Refuse, Tarpit: time.Second}, refused}},
-		{"tarpit beyond its bound", "bad.example REJECT", policy.ListRule{Tarpit: time.Hour},
-			said{policy.Decision{Outcome: policy.Refuse, Tarpit: policy.MaxTarpit}, refused}},
-		{"tempfail entry of a list that tags", "bad.example DEFER", policy.ListRule{OnMatch: policy.TagOnMatch, Tarpit: time.Second},
+		{"nothing said", "bad.example REJECT", rule.List{}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
+		{"refuse", "bad.example REJECT", rule.List{OnMatch: rule.Refuse}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
+		{"tempfail", "bad.example REJECT", rule.List{OnMatch: rule.Tempfail}, said{policy.Decision{Outcome: policy.Defer}, deferred}},
+		{"quarantine", "bad.example REJECT", rule.List{OnMatch: rule.Quarantine}, said{policy.Decision{Outcome: policy.Quarantine, Tag: tagged}, ""}},
+		{"tag", "bad.example REJECT", rule.List{OnMatch: rule.Tag}, said{policy.Decision{Outcome: policy.Mark, Tag: tagged}, ""}},
+		{"tarpit", "bad.example REJECT", rule.List{Tarpit: time.Second}, said{policy.Decision{Outcome: policy.Refuse, Tarpit: time.Second}, refused}},
+		{"tarpit beyond its bound", "bad.example REJECT", rule.List{Tarpit: time.Hour},
+			said{policy.Decision{Outcome: policy.Refuse, Tarpit: rule.MaxTarpit}, refused}},
+		{"tempfail entry of a list that tags", "bad.example DEFER", rule.List{OnMatch: rule.Tag, Tarpit: time.Second},
 			said{policy.Decision{Outcome: policy.Defer}, deferred}},
-		{"discard entry", "bad.example DISCARD", policy.ListRule{}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
-		{"discard entry of a list that tags", "bad.example DISCARD", policy.ListRule{OnMatch: policy.TagOnMatch},
+		{"discard entry", "bad.example DISCARD", rule.List{}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
+		{"discard entry of a list that tags", "bad.example DISCARD", rule.List{OnMatch: rule.Tag},
 			said{policy.Decision{Outcome: policy.Mark, Tag: tagged}, ""}},
-		{"discard entry of a list that discards", "bad.example DISCARD", policy.ListRule{Discard: true},
+		{"discard entry of a list that discards", "bad.example DISCARD", rule.List{Discard: true},
 			said{policy.Decision{Outcome: policy.Discard}, ""}},
-		{"block entry of a list that discards", "bad.example REJECT", policy.ListRule{Discard: true}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
+		{"block entry of a list that discards", "bad.example REJECT", rule.List{Discard: true}, said{policy.Decision{Outcome: policy.Refuse}, refused}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, _ := checker(t, build(t, block("a", tt.text)), policy.Settings{
-				Lists: map[string]policy.ListRule{"a": tt.rule}, RecipientsExempt: []string{"abuse"}})
+				Lists: map[string]rule.List{"a": tt.rule}, RecipientsExempt: []string{"abuse"}})
 			d := c.RecipientAt(mailer, askSender(c, "x@bad.example"), "bob@here.example")
 			if got := named(d); got != tt.want || !refForm.MatchString(d.Ref) {
 				t.Errorf("Recipient = %+v, want %+v", got, tt.want)
@@ -51,7 +52,7 @@ func TestWhatAMatchLeadsTo(t *testing.T) {
 			if d := c.RecipientAt(mailer, askSender(c, "x@bad.example"), "abuse@here.example"); d.Outcome != policy.Accept || !d.Exempt || d.Tarpit != 0 {
 				t.Errorf("exempt: %+v", d)
 			}
-			if got, want := c.Needs().Marks, tt.rule.OnMatch == policy.TagOnMatch; got != want {
+			if got, want := c.Needs().Marks, tt.rule.OnMatch == rule.Tag; got != want {
 				t.Errorf("Needs().Marks = %v, want %v", got, want)
 			}
 			// Every other door, and nowhere else.
@@ -84,7 +85,7 @@ func named(d policy.Decision) said {
 
 func TestTheDecidersListRules(t *testing.T) {
 	c, _ := checker(t, build(t, block("a", "bad.example"), block("b", "x@bad.example"), block("c", "192.0.2.0/24")), policy.Settings{
-		Lists: map[string]policy.ListRule{"b": {OnMatch: policy.TagOnMatch}, "c": {OnMatch: policy.QuarantineOnMatch}}})
+		Lists: map[string]rule.List{"b": {OnMatch: rule.Tag}, "c": {OnMatch: rule.Quarantine}}})
 	for _, tt := range []struct {
 		client, sender string
 		want           policy.Outcome

@@ -17,6 +17,7 @@ import (
 	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -171,7 +172,7 @@ func modelKind(v verdict.Verdict) verdict.Kind {
 }
 
 func TestWhatIsNoSenderIsNoInternalError(t *testing.T) {
-	c, reg := checker(t, build(t, block("a", "bad.example")), policy.Settings{OnError: policy.TempfailOnError})
+	c, reg := checker(t, build(t, block("a", "bad.example")), policy.Settings{OnError: rule.TempfailOnError})
 	v := askSender(c, "two@at@signs.example")
 	if !errors.As(v.Err, new(*addr.Error)) || v.Internal() {
 		t.Errorf("Err = %v, Internal() = %v", v.Err, v.Internal())
@@ -190,12 +191,12 @@ func TestUnreadableStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.bdx")
 	buildAt(t, path, block("a", "bad.example"))
 	for _, tt := range []struct {
-		on      policy.OnError
+		on      rule.OnError
 		outcome policy.Outcome
 		reply   string
 	}{
-		{policy.AcceptOnError, policy.Accept, ""},
-		{policy.TempfailOnError, policy.Defer, "451 4.3.0 <x@bad.example>: Sender address not checked: try again later (ref "},
+		{rule.AcceptOnError, policy.Accept, ""},
+		{rule.TempfailOnError, policy.Defer, "451 4.3.0 <x@bad.example>: Sender address not checked: try again later (ref "},
 	} {
 		t.Run(string(tt.on), func(t *testing.T) {
 			ix := openDamaged(t, path)
@@ -317,8 +318,8 @@ func TestClearSenderDoesNotAllocate(t *testing.T) {
 	c, _ := checker(t, build(t, block("a", "bad.example\nx@y.example"), allow("b", "offers@"), block("c", "192.0.2.0/24\n192.0.2.77\n2001:db8::/32")),
 		policy.Settings{
 			RecipientsExempt: []string{"postmaster"},
-			Lists:            map[string]policy.ListRule{"a": {OnMatch: policy.TagOnMatch}},
-			Policies:         []policy.RecipientPolicy{{Recipients: []string{"here.example"}, Lists: []string{"a"}}},
+			Lists:            map[string]rule.List{"a": {OnMatch: rule.Tag}},
+			Policies:         []rule.Recipients{{Recipients: []string{"here.example"}, Lists: []string{"a"}}},
 			Completed:        func(addr.Addr, netip.Addr) { told++ },
 		})
 	for _, sender := range []string{"promo@shop.example", "", "a.b+c@one.two.three.four.example"} {

@@ -8,6 +8,7 @@ import (
 	"blockd/addr"
 	"blockd/internal/testkit"
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -24,7 +25,7 @@ func sources(t *testing.T, words ...string) verdict.Sources {
 // to ask.
 func TestListsAreAskedAboutTheirSources(t *testing.T) {
 	ix := build(t, block("envelope", "e@x.example\n"), block("from", "f@x.example\n192.0.2.0/24\n"), block("both", "b@x.example\n"))
-	set := policy.Settings{Lists: map[string]policy.ListRule{
+	set := policy.Settings{Lists: map[string]rule.List{
 		"from": {Match: sources(t, "from")}, "both": {Match: sources(t, "envelope", "reply-to")},
 	}}
 	c, _ := checker(t, ix, set)
@@ -73,7 +74,7 @@ func TestListsAreAskedAboutTheirSources(t *testing.T) {
 func TestHeaderDecision(t *testing.T) {
 	var accepted []string
 	c, reg := checker(t, build(t, block("from", "bad.example\n")), policy.Settings{
-		Lists:     map[string]policy.ListRule{"from": {Match: sources(t, "from")}},
+		Lists:     map[string]rule.List{"from": {Match: sources(t, "from")}},
 		Completed: func(a addr.Addr, _ netip.Addr) { accepted = append(accepted, a.String()) },
 	})
 	d := c.Recipient(c.Header(verdict.FromSource, "a@bad.example"), "bob@here.example")
@@ -124,8 +125,8 @@ func TestPasses(t *testing.T) {
 func TestGroups(t *testing.T) {
 	c, _ := checker(t, build(t, block("from", "bad.example\n"), block("plain", "other.example\n"), allow("friends", "friend.example\n")), policy.Settings{
 		RecipientsExempt: []string{"abuse"},
-		Lists:            map[string]policy.ListRule{"from": {Match: sources(t, "from")}, "plain": {}, "friends": {}},
-		Policies: []policy.RecipientPolicy{
+		Lists:            map[string]rule.List{"from": {Match: sources(t, "from")}, "plain": {}, "friends": {}},
+		Policies: []rule.Recipients{
 			{Recipients: []string{"none.example"}, Lists: nil}, {Recipients: []string{"plain.example"}, Lists: []string{"plain"}},
 			{Recipients: []string{"from.example"}, Lists: []string{"from"}}, {Recipients: []string{"all.example"}, Lists: []string{"from", "plain", "friends"}},
 		},

@@ -16,6 +16,7 @@ import (
 	"blockd/index"
 	"blockd/policy"
 	"blockd/reply"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -60,10 +61,10 @@ func TestSharing(t *testing.T) {
 	ix := build(t, block("bad", "bad.example"), block("odd", "odd.example"), block("hold", "hold.example"), block("too", "odd.example\nhold.example"),
 		block("gone", "gone.example DISCARD"), block("x", "x.example\n"), allow("signed", "x.example"), block("from", "from.example"))
 	c, _ := checker(t, ix, policy.Settings{
-		Auth: policy.Auth{Resolver: p.resolver}, RecipientsExempt: []string{"postmaster"},
-		Lists: map[string]policy.ListRule{"odd": {OnMatch: policy.TagOnMatch}, "hold": {OnMatch: policy.QuarantineOnMatch}, "too": {OnMatch: policy.QuarantineOnMatch},
+		Auth: rule.Auth{Resolver: p.resolver}, RecipientsExempt: []string{"postmaster"},
+		Lists: map[string]rule.List{"odd": {OnMatch: rule.Tag}, "hold": {OnMatch: rule.Quarantine}, "too": {OnMatch: rule.Quarantine},
 			"gone": {Discard: true}, "signed": {Require: verdict.DKIMProof}, "from": {Match: sources(t, "from")}},
-		Policies: []policy.RecipientPolicy{
+		Policies: []rule.Recipients{
 			{Recipients: []string{"too@"}, Lists: []string{"too", "from"}}, {Recipients: []string{"free@"}},
 		},
 	})
@@ -107,7 +108,7 @@ func TestSharing(t *testing.T) {
 // Who has left has settled nothing.
 func TestWhoHasLeftSharesNothing(t *testing.T) {
 	c, _ := checker(t, build(t, block("odd", "odd.example")), policy.Settings{RecipientsExempt: []string{"postmaster"},
-		Lists: map[string]policy.ListRule{"odd": {OnMatch: policy.TagOnMatch}}})
+		Lists: map[string]rule.List{"odd": {OnMatch: rule.Tag}}})
 	x := c.Begin(relay, policy.Client{})
 	x.Mail(policy.Mail{Sender: "a@odd.example"})
 	if got := recipients(&x, "bob"); got != "T" || x.Tag().List != "odd" {
@@ -123,9 +124,9 @@ func TestWhoHasLeftSharesNothing(t *testing.T) {
 func TestTheMessageDecides(t *testing.T) {
 	p := newPost(t)
 	ix := build(t, block("x", "x.example\n"), allow("signed", "x.example"), block("from", "evil.example"), block("mark", "mark.example"), block("side", "side.example"))
-	c, _ := checker(t, ix, policy.Settings{Auth: policy.Auth{Resolver: p.resolver}, RecipientsExempt: []string{"postmaster"},
-		Lists: map[string]policy.ListRule{"signed": {Require: verdict.DKIMProof, Match: sources(t, "envelope", "from")}, "x": {Match: sources(t, "envelope", "from")},
-			"from": {Match: sources(t, "from")}, "mark": {Match: sources(t, "from"), OnMatch: policy.TagOnMatch}, "side": {Match: sources(t, "from"), OnMatch: policy.QuarantineOnMatch}}})
+	c, _ := checker(t, ix, policy.Settings{Auth: rule.Auth{Resolver: p.resolver}, RecipientsExempt: []string{"postmaster"},
+		Lists: map[string]rule.List{"signed": {Require: verdict.DKIMProof, Match: sources(t, "envelope", "from")}, "x": {Match: sources(t, "envelope", "from")},
+			"from": {Match: sources(t, "from")}, "mark": {Match: sources(t, "from"), OnMatch: rule.Tag}, "side": {Match: sources(t, "from"), OnMatch: rule.Quarantine}}})
 	unreadable := reply.Reply{Code: 554, Enhanced: "5.6.0", Text: "too much"}
 	for _, tt := range []struct {
 		name, sender, recipient, from, signedBy string
@@ -178,7 +179,7 @@ func TestTheMessageDecides(t *testing.T) {
 // TestOneGenerationATransaction: a list that changes changes nothing for a message that
 // has begun, and neither for the addresses of its header.
 func TestOneGenerationATransaction(t *testing.T) {
-	set := policy.Settings{Lists: map[string]policy.ListRule{"bad": {Match: sources(t, "envelope", "from")}}}
+	set := policy.Settings{Lists: map[string]rule.List{"bad": {Match: sources(t, "envelope", "from")}}}
 	ix, next := build(t, block("bad", "bad.example")), build(t, block("bad", "there.example\nfrom.example"))
 	c := policy.New(func() *index.Index { return ix }, set, quiet, prometheus.NewRegistry())
 	x := c.Begin(relay, policy.Client{})
@@ -203,7 +204,7 @@ func TestTransactionAgreesWithModel(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		var all []modelList
 		var lists []list
-		s := policy.Settings{Lists: map[string]policy.ListRule{}}
+		s := policy.Settings{Lists: map[string]rule.List{}}
 		for i := range 1 + rng.IntN(4) {
 			l := randomList(rng, string(rune('a'+i)))
 			all, lists = append(all, l), append(lists, l.list)
@@ -331,7 +332,7 @@ func TestUnjoinedRecipientHasALine(t *testing.T) {
 	door := *relay
 	door.Log = slog.New(slog.NewTextHandler(&log, nil))
 	c, _ := checker(t, build(t, block("bad", "bad.example"), block("odd", "odd.example"), block("trial", "192.0.2.0/24").shadow()), policy.Settings{
-		RecipientsExempt: []string{"postmaster"}, Lists: map[string]policy.ListRule{"odd": {OnMatch: policy.TagOnMatch}}})
+		RecipientsExempt: []string{"postmaster"}, Lists: map[string]rule.List{"odd": {OnMatch: rule.Tag}}})
 	x := c.Begin(&door, policy.Client{Addr: netip.MustParseAddr("192.0.2.1")})
 	for _, tt := range []struct {
 		sender, recipient string
@@ -369,7 +370,7 @@ func bit(b bool) int {
 // hear of it themselves.
 func TestAtMailNothingIsPutOff(t *testing.T) {
 	c, _ := checker(t, build(t, block("hold", "hold.example")), policy.Settings{RecipientsExempt: []string{"postmaster"},
-		Lists: map[string]policy.ListRule{"hold": {OnMatch: policy.QuarantineOnMatch}}})
+		Lists: map[string]rule.List{"hold": {OnMatch: rule.Quarantine}}})
 	x := c.Begin(old, policy.Client{})
 	x.Mail(policy.Mail{Sender: "a@hold.example"})
 	if d := x.Recipient(""); d.Refuses() {
@@ -390,7 +391,7 @@ func TestOneLineARecipient(t *testing.T) {
 	door := *relay
 	door.Log = slog.New(slog.NewTextHandler(&log, nil))
 	c, _ := checker(t, build(t, block("bad", "bad.example"), block("odd", "odd.example")), policy.Settings{RecipientsExempt: []string{"postmaster"},
-		Lists: map[string]policy.ListRule{"odd": {OnMatch: policy.TagOnMatch}}, Decided: func(r history.Record) { kept = append(kept, r) }})
+		Lists: map[string]rule.List{"odd": {OnMatch: rule.Tag}}, Decided: func(r history.Record) { kept = append(kept, r) }})
 	x := c.Begin(&door, policy.Client{Helo: "mx.there.example", Line: func() []slog.Attr { return []slog.Attr{slog.String("session", "s1")} }})
 	for sender, want := range map[string]string{
 		"a@clear.example": "",

@@ -10,6 +10,7 @@ import (
 	"blockd/header"
 	"blockd/history"
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -71,7 +72,7 @@ func TestUnreadableSenders(t *testing.T) {
 // The refused client reads its own words, and what cannot be read proves nothing.
 func TestUnreadableSenderIsAnswered(t *testing.T) {
 	c, reg := checker(t, build(t, block("bad", "bad.example"), allow("ours", "bad.example")), policy.Settings{
-		Lists: map[string]policy.ListRule{"ours": {Require: verdict.SPFProof | verdict.DKIMProof}}})
+		Lists: map[string]rule.List{"ours": {Require: verdict.SPFProof | verdict.DKIMProof}}})
 	v := askSender(c, "\x01x@bad.example")
 	if v.Kind != verdict.Blocked || v.Wants != 0 {
 		t.Errorf("%s, wants %s", v.Kind, v.Wants)
@@ -115,7 +116,7 @@ func ignored() (all []rune) {
 // makes one.
 func TestWhatShowsNothingChangesNoVerdict(t *testing.T) {
 	ix := build(t, block("bad", "bad.example\npromo@shop.example\nx@نامه\u200Cای.example"))
-	c, _ := checker(t, ix, policy.Settings{Lists: map[string]policy.ListRule{"bad": {Match: sources(t, "from")}}})
+	c, _ := checker(t, ix, policy.Settings{Lists: map[string]rule.List{"bad": {Match: sources(t, "from")}}})
 	kindOf := func(text string) verdict.Kind {
 		for _, address := range header.Addresses(text) {
 			if v := c.Header(verdict.FromSource, address); v.Kind == verdict.Blocked {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -11,9 +12,9 @@ import (
 func TestUnsettled(t *testing.T) {
 	p := newPost(t)
 	c, _ := checker(t, build(t, block("bad", "x.example"), block("worse", "a@x.example"), allow("exempt", "x.example")), policy.Settings{
-		Auth: policy.Auth{Resolver: p.resolver}, RecipientsExempt: []string{"postmaster"},
-		Lists: map[string]policy.ListRule{"exempt": {Require: verdict.DKIMProof | verdict.SPFProof}, "worse": {OnMatch: policy.TempfailOnMatch}},
-		Policies: []policy.RecipientPolicy{
+		Auth: rule.Auth{Resolver: p.resolver}, RecipientsExempt: []string{"postmaster"},
+		Lists: map[string]rule.List{"exempt": {Require: verdict.DKIMProof | verdict.SPFProof}, "worse": {OnMatch: rule.Tempfail}},
+		Policies: []rule.Recipients{
 			{Recipients: []string{"sales@"}, Lists: []string{"bad", "exempt"}},
 			{Recipients: []string{"plain@"}, Lists: []string{"bad"}},
 			{Recipients: []string{"free@"}},

@@ -110,8 +110,8 @@ func own(v *verdict.Verdict, o Outcome) (r reply.Reply, ok bool) {
 // words is the reply about the deciding entry: what the entry says, else what its list
 // says, else the standard words, and behind it where to ask.
 func (c *Checker) words(v *verdict.Verdict, o Outcome, list, ref string) reply.Reply {
-	rule := c.rules[list]
-	contact := rule.Contact
+	l := c.rules[list]
+	contact := l.Contact
 	if contact == "" {
 		contact = c.contact
 	}
@@ -119,8 +119,8 @@ func (c *Checker) words(v *verdict.Verdict, o Outcome, list, ref string) reply.R
 	r, ok := own(v, o)
 	switch {
 	case ok:
-	case rule.Text != "":
-		a := lists.ParseAnswer(rule.Text)
+	case l.Text != "":
+		a := lists.ParseAnswer(l.Text)
 		r = usual(o)
 		say(&r, a)
 		r.Text = reply.ForClient(reply.Fill(a.Text, func(word string) (string, bool) {
@@ -159,7 +159,7 @@ func (s Settings) Sample(list string, sender addr.Addr) string {
 	v := verdict.Verdict{Sender: sender, Matches: make([]index.Match, 1), Lists: []index.ListInfo{{Source: index.Source{List: list}}}}
 	v.Matches[0].Kind = lists.Domain
 	c := &Checker{rules: s.Lists, contact: s.Contact}
-	o := s.Lists[list].OnMatch.outcome()
+	o := onMatch(s.Lists[list].OnMatch)
 	if o != Refuse && o != Defer {
 		return ""
 	}

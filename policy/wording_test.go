@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -17,49 +18,49 @@ func TestWhatTheRefusedReads(t *testing.T) {
 	const at = "<x@bad.example>: Sender address "
 	tests := []struct {
 		name, text string
-		rule       policy.ListRule
+		rule       rule.List
 		contact    string
 		utf8       bool
 		want       string
 	}{
-		{"standard", "bad.example REJECT", policy.ListRule{}, "", false, "550 5.7.1 " + at + "rejected: listed in a (ref REF)"},
-		{"own text", "bad.example REJECT no bulk mail", policy.ListRule{}, "", false, "550 5.7.1 " + at + "rejected: no bulk mail"},
-		{"own status", "bad.example REJECT 5.7.9 no bulk mail", policy.ListRule{}, "", false, "550 5.7.9 " + at + "rejected: no bulk mail"},
-		{"own codes", "bad.example 554 5.7.9 no bulk mail", policy.ListRule{}, "", false, "554 5.7.9 " + at + "rejected: no bulk mail"},
-		{"own codes without a text", "bad.example 554 5.7.9", policy.ListRule{}, "", false, "554 5.7.9 " + at + "rejected: listed in a (ref REF)"},
-		{"a status of another class", "bad.example 554 4.7.9 no", policy.ListRule{}, "", false, "554 5.7.9 " + at + "rejected: no"},
-		{"own code of the last reply", "bad.example 521 5.7.1 no", policy.ListRule{}, "", false, "521 5.7.1 " + at + "rejected: no"},
-		{"deferred with own text", "bad.example DEFER later", policy.ListRule{}, "", false, "451 4.7.1 " + at + "rejected: later"},
-		{"a list that defers has no refusal's code", "bad.example 554 5.7.9 no", policy.ListRule{OnMatch: policy.TempfailOnMatch}, "", false,
+		{"standard", "bad.example REJECT", rule.List{}, "", false, "550 5.7.1 " + at + "rejected: listed in a (ref REF)"},
+		{"own text", "bad.example REJECT no bulk mail", rule.List{}, "", false, "550 5.7.1 " + at + "rejected: no bulk mail"},
+		{"own status", "bad.example REJECT 5.7.9 no bulk mail", rule.List{}, "", false, "550 5.7.9 " + at + "rejected: no bulk mail"},
+		{"own codes", "bad.example 554 5.7.9 no bulk mail", rule.List{}, "", false, "554 5.7.9 " + at + "rejected: no bulk mail"},
+		{"own codes without a text", "bad.example 554 5.7.9", rule.List{}, "", false, "554 5.7.9 " + at + "rejected: listed in a (ref REF)"},
+		{"a status of another class", "bad.example 554 4.7.9 no", rule.List{}, "", false, "554 5.7.9 " + at + "rejected: no"},
+		{"own code of the last reply", "bad.example 521 5.7.1 no", rule.List{}, "", false, "521 5.7.1 " + at + "rejected: no"},
+		{"deferred with own text", "bad.example DEFER later", rule.List{}, "", false, "451 4.7.1 " + at + "rejected: later"},
+		{"a list that defers has no refusal's code", "bad.example 554 5.7.9 no", rule.List{OnMatch: rule.Tempfail}, "", false,
 			"451 4.7.9 " + at + "rejected: no"},
-		{"a text of DISCARD is not for the client", "bad.example DISCARD sneaky", policy.ListRule{}, "", false, "550 5.7.1 " + at + "rejected: listed in a (ref REF)"},
-		{"a note of a plain list is not for the client", "bad.example # seen in May", policy.ListRule{}, "", false, "550 5.7.1 " + at + "rejected: listed in a (ref REF)"},
+		{"a text of DISCARD is not for the client", "bad.example DISCARD sneaky", rule.List{}, "", false, "550 5.7.1 " + at + "rejected: listed in a (ref REF)"},
+		{"a note of a plain list is not for the client", "bad.example # seen in May", rule.List{}, "", false, "550 5.7.1 " + at + "rejected: listed in a (ref REF)"},
 
-		{"the list's text", "bad.example REJECT", policy.ListRule{Text: "%sender is in %list, 100%% sure (%ref)"}, "", false,
+		{"the list's text", "bad.example REJECT", rule.List{Text: "%sender is in %list, 100%% sure (%ref)"}, "", false,
 			"550 5.7.1 x@bad.example is in a, 100% sure (REF)"},
-		{"the list's text and codes", "bad.example REJECT", policy.ListRule{Text: "554 5.7.9 no"}, "", false, "554 5.7.9 no"},
-		{"the entry says more than its list", "bad.example REJECT go away", policy.ListRule{Text: "no"}, "", false, "550 5.7.1 " + at + "rejected: go away"},
-		{"a list's text of which nothing is left", "bad.example REJECT", policy.ListRule{Text: "554 5.7.9 %reason"}, "tel:1", false,
+		{"the list's text and codes", "bad.example REJECT", rule.List{Text: "554 5.7.9 no"}, "", false, "554 5.7.9 no"},
+		{"the entry says more than its list", "bad.example REJECT go away", rule.List{Text: "no"}, "", false, "550 5.7.1 " + at + "rejected: go away"},
+		{"a list's text of which nothing is left", "bad.example REJECT", rule.List{Text: "554 5.7.9 %reason"}, "tel:1", false,
 			"554 5.7.9 " + at + "rejected: listed in a (ref REF) tel:1"},
-		{"a reason is no format", "bad.example REJECT", policy.ListRule{Text: "no: %reason"}, "", false, "550 5.7.1 no:"},
+		{"a reason is no format", "bad.example REJECT", rule.List{Text: "no: %reason"}, "", false, "550 5.7.1 no:"},
 
-		{"contact", "bad.example REJECT", policy.ListRule{}, "https://here.example/r/%ref", false,
+		{"contact", "bad.example REJECT", rule.List{}, "https://here.example/r/%ref", false,
 			"550 5.7.1 " + at + "rejected: listed in a (ref REF) https://here.example/r/REF"},
-		{"the list's contact", "bad.example REJECT", policy.ListRule{Contact: "mailto:%list@here.example"}, "https://here.example/r/%ref", false,
+		{"the list's contact", "bad.example REJECT", rule.List{Contact: "mailto:%list@here.example"}, "https://here.example/r/%ref", false,
 			"550 5.7.1 " + at + "rejected: listed in a (ref REF) mailto:a@here.example"},
-		{"contact of an own text", "bad.example REJECT go away", policy.ListRule{}, "https://here.example/%c3%bc?%ref", false,
+		{"contact of an own text", "bad.example REJECT go away", rule.List{}, "https://here.example/%c3%bc?%ref", false,
 			"550 5.7.1 " + at + "rejected: go away https://here.example/%c3%bc?REF"},
-		{"contact within the text", "bad.example REJECT", policy.ListRule{Text: "ask %contact first"}, "tel:+49-30-1234", false, "550 5.7.1 ask tel:+49-30-1234 first"},
-		{"contact of a deferral", "bad.example DEFER", policy.ListRule{}, "tel:+49-30-1234", false, "451 4.7.1 " + at + "deferred: listed in a (ref REF) tel:+49-30-1234"},
+		{"contact within the text", "bad.example REJECT", rule.List{Text: "ask %contact first"}, "tel:+49-30-1234", false, "550 5.7.1 ask tel:+49-30-1234 first"},
+		{"contact of a deferral", "bad.example DEFER", rule.List{}, "tel:+49-30-1234", false, "451 4.7.1 " + at + "deferred: listed in a (ref REF) tel:+49-30-1234"},
 
-		{"transcribed", "bad.example REJECT Grüße aus Łódź – „nein“ 你好", policy.ListRule{}, "", false, "550 5.7.1 " + at + `rejected: Grusse aus Lodz - "nein" ??`},
-		{"as it is", "bad.example REJECT Grüße aus Łódź – „nein“ 你好", policy.ListRule{}, "", true, "550 5.7.1 " + at + "rejected: Grüße aus Łódź – „nein“ 你好"},
-		{"bidi controls, joiners and a line separator", "bad.example REJECT a\u202eb\u200bc\u2028d\u2066e", policy.ListRule{}, "", true, "550 5.7.1 " + at + "rejected: abc de"},
-		{"bidi controls of a list's text", "bad.example REJECT", policy.ListRule{Text: "a\u202eb\r\n250 ok\x00\x1b[31m"}, "", true, "550 5.7.1 ab  250 ok  [31m"},
+		{"transcribed", "bad.example REJECT Grüße aus Łódź – „nein“ 你好", rule.List{}, "", false, "550 5.7.1 " + at + `rejected: Grusse aus Lodz - "nein" ??`},
+		{"as it is", "bad.example REJECT Grüße aus Łódź – „nein“ 你好", rule.List{}, "", true, "550 5.7.1 " + at + "rejected: Grüße aus Łódź – „nein“ 你好"},
+		{"bidi controls, joiners and a line separator", "bad.example REJECT a\u202eb\u200bc\u2028d\u2066e", rule.List{}, "", true, "550 5.7.1 " + at + "rejected: abc de"},
+		{"bidi controls of a list's text", "bad.example REJECT", rule.List{Text: "a\u202eb\r\n250 ok\x00\x1b[31m"}, "", true, "550 5.7.1 ab  250 ok  [31m"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c, _ := checker(t, build(t, block("a", tt.text)), policy.Settings{Lists: map[string]policy.ListRule{"a": tt.rule}, Contact: tt.contact})
+			c, _ := checker(t, build(t, block("a", tt.text)), policy.Settings{Lists: map[string]rule.List{"a": tt.rule}, Contact: tt.contact})
 			v := askSender(c, "x@bad.example")
 			v.Seen.UTF8 = tt.utf8
 			d := c.Recipient(v, "bob@here.example")
@@ -123,7 +124,7 @@ func FuzzOwnReply(f *testing.F) {
 	f.Add(strings.Repeat("é", 300), strings.Repeat("ü%sender", 90), strings.Repeat("x", 200), "x@bad.example", true)
 	ix := build(f, block("a", "bad.example REJECT"))
 	f.Fuzz(func(t *testing.T, own, text, contact, sender string, smtputf8 bool) {
-		c, _ := checker(t, ix, policy.Settings{Contact: contact, Lists: map[string]policy.ListRule{"a": {Text: text}}})
+		c, _ := checker(t, ix, policy.Settings{Contact: contact, Lists: map[string]rule.List{"a": {Text: text}}})
 		v := askSender(c, sender)
 		if v.Kind != verdict.Blocked {
 			v = askSender(c, "x@bad.example")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"blockd/policy"
+	"blockd/rule"
 )
 
 // readAction reads one answer of policy delegation.
@@ -111,7 +112,7 @@ func TestConnectionFaults(t *testing.T) {
 		{"half a line", "tcp", "get a@bulk", errSlow, "500 not%20checked\n", "400 not%20checked:%20try%20again%20later\n"},
 	}
 	for _, tt := range tests {
-		for onError, want := range map[policy.OnError]string{policy.AcceptOnError: tt.accept, policy.TempfailOnError: tt.tempfail} {
+		for onError, want := range map[rule.OnError]string{rule.AcceptOnError: tt.accept, rule.TempfailOnError: tt.tempfail} {
 			t.Run(tt.service+", "+tt.name+", "+string(onError), func(t *testing.T) {
 				r := newRig(t, badList())
 				r.verdicts.OnError = onError

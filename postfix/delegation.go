@@ -7,6 +7,7 @@ import (
 	"blockd/listener"
 	"blockd/policy"
 	"blockd/reply"
+	"blockd/rule"
 )
 
 // delegation is policy delegation on one connection, which Postfix keeps for one
@@ -60,7 +61,7 @@ func (d *delegation) answer(out, request []byte) ([]byte, error) {
 
 // apologize answers by on_error: a request that cannot be read refuses nobody's mail.
 func (d *delegation) apologize(out []byte) []byte {
-	if d.settings.OnError == policy.TempfailOnError {
+	if d.settings.OnError == rule.TempfailOnError {
 		return appendAction(out, "DEFER_IF_PERMIT 4.3.0 not checked: try again later")
 	}
 	return appendAction(out, dunno)

@@ -9,7 +9,7 @@ import (
 
 	"blockd/index"
 	"blockd/lists"
-	"blockd/policy"
+	"blockd/rule"
 )
 
 // request is a policy request: that of an ordinary recipient, with the attributes
@@ -102,22 +102,22 @@ func TestPolicy(t *testing.T) {
 		{"VRFY", nil, atMail, request("sender=a@bulk.example", "protocol_state=VRFY"), "DUNNO"},
 		{"no state at all", nil, nil, "request=smtpd_access_policy\nsender=a@bulk.example\n\n", "DUNNO"},
 
-		{"list that defers", []testList{{name: "slow", text: "bulk.example", rule: policy.ListRule{OnMatch: policy.TempfailOnMatch}}}, nil,
+		{"list that defers", []testList{{name: "slow", text: "bulk.example", rule: rule.List{OnMatch: rule.Tempfail}}}, nil,
 			request("sender=a@bulk.example"), "DEFER_IF_PERMIT 4.7.1 listed in slow (ref *)"},
-		{"list that tags", []testList{{name: "odd", text: "bulk.example", rule: policy.ListRule{OnMatch: policy.TagOnMatch}}}, nil,
+		{"list that tags", []testList{{name: "odd", text: "bulk.example", rule: rule.List{OnMatch: rule.Tag}}}, nil,
 			request("sender=a@bulk.example"), "PREPEND X-Blockd: list=odd ref *"},
-		{"list that sets aside", []testList{{name: "odd", text: "bulk.example", rule: policy.ListRule{OnMatch: policy.QuarantineOnMatch}}}, nil,
+		{"list that sets aside", []testList{{name: "odd", text: "bulk.example", rule: rule.List{OnMatch: rule.Quarantine}}}, nil,
 			request("sender=a@bulk.example"), "HOLD listed in odd (ref *)"},
-		{"list that discards, where Postfix would for everybody", []testList{{name: "gone", text: "bulk.example DISCARD", rule: policy.ListRule{Discard: true}}}, nil,
+		{"list that discards, where Postfix would for everybody", []testList{{name: "gone", text: "bulk.example DISCARD", rule: rule.List{Discard: true}}}, nil,
 			request("sender=a@bulk.example"), "550 5.7.1 listed in gone (ref *)"},
 		{"discard entry of a list that may not", []testList{{name: "gone", text: "bulk.example DISCARD"}}, nil,
 			request("sender=a@bulk.example"), "550 5.7.1 listed in gone (ref *)"},
 		{"shadow list", []testList{{name: "trial", text: "bulk.example", mode: index.Shadow}}, nil, request("sender=a@bulk.example"), "DUNNO"},
 
-		{"broken store", nil, broken(policy.AcceptOnError), request("sender=a@bulk.example"), "DUNNO"},
-		{"broken store, tempfail", nil, broken(policy.TempfailOnError), request("sender=a@bulk.example"),
+		{"broken store", nil, broken(rule.AcceptOnError), request("sender=a@bulk.example"), "DUNNO"},
+		{"broken store, tempfail", nil, broken(rule.TempfailOnError), request("sender=a@bulk.example"),
 			"DEFER_IF_PERMIT 4.3.0 not checked: try again later (ref *)"},
-		{"broken store, tempfail, exempt recipient", nil, broken(policy.TempfailOnError),
+		{"broken store, tempfail, exempt recipient", nil, broken(rule.TempfailOnError),
 			request("sender=a@bulk.example", "recipient=abuse@here.example"), "DUNNO"},
 
 		{"unknown attributes are skipped", nil, nil, request("sender=a@bulk.example", "compatibility_level=3.6", "mail_version=9"), "550 5.7.1 listed in bad (ref *)"},
@@ -162,7 +162,7 @@ func TestLineHasTheInstanceOfItsRequest(t *testing.T) {
 
 func onlyFor(recipient string) func(*rig) {
 	return func(r *rig) {
-		r.verdicts.Policies = []policy.RecipientPolicy{{Recipients: []string{recipient}, Lists: []string{}}}
+		r.verdicts.Policies = []rule.Recipients{{Recipients: []string{recipient}, Lists: []string{}}}
 	}
 }
 
@@ -170,7 +170,7 @@ func trust(network string) func(*rig) {
 	return func(r *rig) { r.settings.Trusted = []netip.Prefix{netip.MustParsePrefix(network)} }
 }
 
-func broken(o policy.OnError) func(*rig) {
+func broken(o rule.OnError) func(*rig) {
 	return func(r *rig) { r.verdicts.OnError = o; r.live.Store(nil) }
 }
 
@@ -216,8 +216,8 @@ func TestPolicyKeepsToItsInstance(t *testing.T) {
 // What Postfix does to a message it does for all its recipients: those that need
 // something else come again by themselves.
 func TestPolicyTreatsAMessageInOneWay(t *testing.T) {
-	tag := testList{name: "odd", text: "bulk.example", rule: policy.ListRule{OnMatch: policy.TagOnMatch}}
-	hold := testList{name: "odd", text: "bulk.example", rule: policy.ListRule{OnMatch: policy.QuarantineOnMatch}}
+	tag := testList{name: "odd", text: "bulk.example", rule: rule.List{OnMatch: rule.Tag}}
+	hold := testList{name: "odd", text: "bulk.example", rule: rule.List{OnMatch: rule.Quarantine}}
 	const again = "452 4.5.3 send this recipient in a transaction of its own"
 	tests := []struct {
 		name       string

@@ -15,6 +15,7 @@ import (
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/policy"
+	"blockd/rule"
 )
 
 // testList is one list of a test. Its text is a plain list, or a Postfix table if
@@ -23,7 +24,7 @@ type testList struct {
 	name, text string
 	action     lists.Action
 	mode       index.Mode
-	rule       policy.ListRule
+	rule       rule.List
 }
 
 // rig is what a test's services stand on.
@@ -42,7 +43,7 @@ type rig struct {
 func newRig(t testing.TB, all ...testList) *rig {
 	r := &rig{t: t, registry: prometheus.NewRegistry()}
 	r.verdicts.RecipientsExempt = []string{"postmaster", "abuse"}
-	r.verdicts.Lists = map[string]policy.ListRule{}
+	r.verdicts.Lists = map[string]rule.List{}
 	for _, l := range all {
 		r.settings.Lists = append(r.settings.Lists, l.name)
 		r.verdicts.Lists[l.name] = l.rule

@@ -19,6 +19,7 @@ import (
 
 	"blockd/listener"
 	"blockd/policy"
+	"blockd/rule"
 )
 
 // Settings of a Server. The zero Settings serve peers on loopback.
@@ -26,7 +27,7 @@ type Settings struct {
 	AllowFrom      []netip.Prefix // peers that may connect by TCP; none = loopback; a Unix socket is protected by its mode
 	MaxConnections int            // open connections at once; 0 = 1,024
 
-	OnError           policy.OnError // the answer to a question that cannot be read; "" = accept
+	OnError           rule.OnError   // the answer to a question that cannot be read; "" = accept
 	RejectAt          string         // "rcpt" (also "") or "mail": the first event at which a listed sender is refused, if Postfix asks there
 	ClientRejectAt    string         // "rcpt" (also "") or "connect": the first event at which a listed client is refused, if Postfix asks there
 	SkipAuthenticated bool           // authenticated clients are not checked against lists of senders

@@ -8,7 +8,7 @@ import (
 	"blockd/internal/sealed"
 	"blockd/lists"
 	"blockd/msgauth"
-	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -21,7 +21,7 @@ func proving(t *testing.T, require verdict.Proof, zone nameserver.Zone) (*rig, *
 		t.Fatal(err)
 	}
 	r := newRig(t, testList{name: "bad", text: "x.example\nbad.example\n"},
-		testList{name: "good", text: "x.example\n", action: lists.Allow, rule: policy.ListRule{Require: require}})
+		testList{name: "good", text: "x.example\n", action: lists.Allow, rule: rule.List{Require: require}})
 	r.verdicts.Auth.Resolver = resolver
 	return r, p
 }

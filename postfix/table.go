@@ -6,6 +6,7 @@ import (
 
 	"blockd/addr"
 	"blockd/policy"
+	"blockd/rule"
 )
 
 // WholeDecision is the name of the socketmap that means all lists together.
@@ -63,7 +64,7 @@ func (t *table) lookup(name, key string) (result string, found, failed bool) {
 }
 
 // tempfails reports whether on_error is "tempfail".
-func (t *table) tempfails() bool { return t.settings.OnError == policy.TempfailOnError }
+func (t *table) tempfails() bool { return t.settings.OnError == rule.TempfailOnError }
 
 // sender returns the sender of a key. Postfix asks twice about a local-part that needs quotes,
 // with them and without; both mean the same sender.

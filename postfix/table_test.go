@@ -8,7 +8,7 @@ import (
 
 	"blockd/index"
 	"blockd/lists"
-	"blockd/policy"
+	"blockd/rule"
 )
 
 func tableLists() []testList {
@@ -17,9 +17,9 @@ func tableLists() []testList {
 		{name: "worse", text: "bulk.example\nworse.example"},
 		{name: "good", text: "news.bulk.example", action: lists.Allow},
 		{name: "trial", text: "trial.example", mode: index.Shadow},
-		{name: "slow", text: "slow.example", rule: policy.ListRule{OnMatch: policy.TempfailOnMatch}},
-		{name: "odd", text: "odd.example", rule: policy.ListRule{OnMatch: policy.TagOnMatch}},
-		{name: "aside", text: "aside.example", rule: policy.ListRule{OnMatch: policy.QuarantineOnMatch}},
+		{name: "slow", text: "slow.example", rule: rule.List{OnMatch: rule.Tempfail}},
+		{name: "odd", text: "odd.example", rule: rule.List{OnMatch: rule.Tag}},
+		{name: "aside", text: "aside.example", rule: rule.List{OnMatch: rule.Quarantine}},
 	}
 }
 
@@ -134,11 +134,11 @@ func TestTCPTable(t *testing.T) {
 
 func TestTablesOnAnInternalError(t *testing.T) {
 	for _, tt := range []struct {
-		onError        policy.OnError
+		onError        rule.OnError
 		socketmap, tcp string
 	}{
-		{policy.AcceptOnError, "NOTFOUND ", "500 not%20found\n"},
-		{policy.TempfailOnError, "TEMP not checked: try again later (ref ", "400 not%20checked:%20try%20again%20later%20(ref%20"},
+		{rule.AcceptOnError, "NOTFOUND ", "500 not%20found\n"},
+		{rule.TempfailOnError, "TEMP not checked: try again later (ref ", "400 not%20checked:%20try%20again%20later%20(ref%20"},
 	} {
 		r := newRig(t, tableLists()...)
 		broken(tt.onError)(r)

@@ -6,7 +6,7 @@ import (
 
 	"blockd/internal/spelling"
 	"blockd/live"
-	"blockd/policy"
+	"blockd/rule"
 )
 
 // Policy is [[policy]], one table for some recipients: the lists that count for them (docs/lists.md).
@@ -35,8 +35,8 @@ func (c Config) validatePolicies(f *Faults) {
 		if c.SMTP.Open() && c.SMTP.RejectAt == "mail" {
 			f.add(at, `cannot act with smtp.reject_at = "mail", which refuses before a recipient is known`)
 		}
-		if keys += len(p.Recipients); keys > policy.MaxRecipientKeys {
-			f.add(at+".recipients", "more than %d recipients in all policies", policy.MaxRecipientKeys)
+		if keys += len(p.Recipients); keys > rule.MaxRecipientKeys {
+			f.add(at+".recipients", "more than %d recipients in all policies", rule.MaxRecipientKeys)
 			break // before a text of each of them
 		}
 		p.validateRecipients(f, at, seen)
@@ -50,7 +50,7 @@ func (p Policy) validateRecipients(f *Faults, at string, seen map[string]bool) {
 	}
 	for i, text := range p.Recipients {
 		at := fmt.Sprintf("%s.recipients[%d]", at, i)
-		key, scope, err := policy.RecipientKey(text)
+		key, scope, err := rule.RecipientKey(text)
 		if err != nil {
 			f.add(at, "want an address or a domain, have %v", err)
 			continue

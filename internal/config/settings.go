@@ -7,6 +7,7 @@ import (
 	"blockd/machine"
 	"blockd/policy"
 	"blockd/reload"
+	"blockd/rule"
 )
 
 // What follows hands the configuration to the packages, each of which has its
@@ -50,23 +51,23 @@ func (c Config) ListSettings(l List) lists.Settings {
 // Policy is what package policy goes by.
 func (c Config) Policy() policy.Settings {
 	s := policy.Settings{
-		RecipientsExempt: c.SMTP.RecipientsExempt, OnError: policy.OnError(c.SMTP.OnError),
-		Lists: map[string]policy.ListRule{},
+		RecipientsExempt: c.SMTP.RecipientsExempt, OnError: rule.OnError(c.SMTP.OnError),
+		Lists: map[string]rule.List{},
 		Auth:  c.Auth.policy(), Contact: c.Refusal.Contact,
 	}
 	for _, l := range c.Lists {
-		s.Lists[l.Name] = policy.ListRule{
-			OnMatch: policy.OnMatch(l.OnMatch), Tarpit: time.Duration(l.Tarpit), Discard: l.Discard, Match: l.sources(), Require: l.Proofs(),
+		s.Lists[l.Name] = rule.List{
+			OnMatch: rule.OnMatch(l.OnMatch), Tarpit: time.Duration(l.Tarpit), Discard: l.Discard, Match: l.sources(), Require: l.Proofs(),
 			Text: l.Text, Contact: l.Contact,
 		}
 	}
 	for _, p := range c.Policies {
-		s.Policies = append(s.Policies, policy.RecipientPolicy(p))
+		s.Policies = append(s.Policies, rule.Recipients(p))
 	}
 	return s
 }
 
 // Policy is what package policy goes by, but for the resolver.
-func (a Auth) policy() policy.Auth {
-	return policy.Auth{Ignore: a.UnverifiedAllow == "ignore", Clients: Networks(a.Clients), Tempfail: a.OnDNSError == "tempfail"}
+func (a Auth) policy() rule.Auth {
+	return rule.Auth{Ignore: a.UnverifiedAllow == "ignore", Clients: Networks(a.Clients), Tempfail: a.OnDNSError == "tempfail"}
 }

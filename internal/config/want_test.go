@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"blockd/history"
-	"blockd/policy"
+	"blockd/rule"
 )
 
 // What a table may hold is checked key by key, and what is not given is not.
@@ -45,7 +45,7 @@ func TestWants(t *testing.T) {
 func TestBoundsOfOtherPackages(t *testing.T) {
 	c := Default()
 	c.Lists = []List{defaultList()}
-	c.Lists[0].Name, c.Lists[0].Path, c.Lists[0].Tarpit = "a", "a.txt", Duration(policy.MaxTarpit)
+	c.Lists[0].Name, c.Lists[0].Path, c.Lists[0].Tarpit = "a", "a.txt", Duration(rule.MaxTarpit)
 	c.History.Max = history.MinMax
 	if faults := c.Validate(); len(faults) > 0 {
 		t.Errorf("the bounds of policy and history are faults: %v", faults)

@@ -8,7 +8,7 @@ import (
 	"blockd/addr"
 	"blockd/internal/config"
 	"blockd/milter"
-	"blockd/policy"
+	"blockd/rule"
 )
 
 // openMilter makes what [milter] asks for.
@@ -19,7 +19,7 @@ func (d *daemon) openMilter(ctx context.Context) (err error) {
 	}
 	s := milter.Settings{
 		RejectAt: c.SMTP.RejectAt, ClientRejectAt: c.SMTP.ClientRejectAt, SkipAuthenticated: c.SMTP.SkipAuthenticated,
-		OnError: policy.OnError(c.SMTP.OnError), MaxConnections: c.Milter.MaxConnections,
+		OnError: rule.OnError(c.SMTP.OnError), MaxConnections: c.Milter.MaxConnections,
 		DrainTimeout: time.Duration(c.SMTP.DrainTimeout), ProofTimeout: time.Duration(c.Auth.DNSTimeout), MaxCopy: int64(c.Auth.MaxMessage),
 		Trusted: config.Networks(c.SMTP.Trusted), AllowFrom: config.Networks(c.Milter.AllowFrom), Copies: d.copies,
 	}

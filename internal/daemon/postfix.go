@@ -11,6 +11,7 @@ import (
 	"blockd/internal/config"
 	"blockd/policy"
 	"blockd/postfix"
+	"blockd/rule"
 )
 
 // openPostfix makes what [postfix] asks for.
@@ -20,7 +21,7 @@ func (d *daemon) openPostfix(ctx context.Context) error {
 		return nil
 	}
 	s := postfix.Settings{
-		MaxConnections: c.Postfix.MaxConnections, OnError: policy.OnError(c.SMTP.OnError),
+		MaxConnections: c.Postfix.MaxConnections, OnError: rule.OnError(c.SMTP.OnError),
 		RejectAt: c.SMTP.RejectAt, ClientRejectAt: c.SMTP.ClientRejectAt, SkipAuthenticated: c.SMTP.SkipAuthenticated,
 		ProofTimeout: time.Duration(c.Auth.DNSTimeout),
 		Trusted:      config.Networks(c.SMTP.Trusted), AllowFrom: config.Networks(c.Postfix.AllowFrom),

@@ -16,6 +16,7 @@ import (
 	"blockd/lists"
 	"blockd/msgauth"
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/verdict"
 )
 
@@ -51,37 +52,37 @@ func (d *Dialogue) Checker(t testing.TB) *policy.Checker {
 	t.Helper()
 	s := policy.Settings{
 		RecipientsExempt: []string{"postmaster", "abuse"},
-		OnError:          policy.OnError(d.Settings["on_error"]),
+		OnError:          rule.OnError(d.Settings["on_error"]),
 	}
 	if words, ok := d.Settings["exempt"]; ok {
 		s.RecipientsExempt = strings.Fields(words)
 	}
-	s.Auth = policy.Auth{Ignore: d.Settings["unverified_allow"] == "ignore", Tempfail: d.Settings["on_dns_error"] == "tempfail"}
+	s.Auth = rule.Auth{Ignore: d.Settings["unverified_allow"] == "ignore", Tempfail: d.Settings["on_dns_error"] == "tempfail"}
 	s.Auth.Resolver = d.Resolver(t)
-	s.Lists = map[string]policy.ListRule{}
+	s.Lists = map[string]rule.List{}
 	for _, l := range d.Lists {
-		rule := policy.ListRule{}
+		r := rule.List{}
 		var require, match error
-		rule.Require, require = verdict.ParseProofs(d.Require[l.Name])
-		rule.Match, match = verdict.ParseSources(d.Match[l.Name])
+		r.Require, require = verdict.ParseProofs(d.Require[l.Name])
+		r.Match, match = verdict.ParseSources(d.Match[l.Name])
 		if err := errors.Join(require, match); err != nil {
 			t.Fatalf("%s: list %s: %v", d.Name, l.Name, err)
 		}
 		switch l.Kind {
 		case "quarantine", "tag", "tempfail":
-			rule.OnMatch = policy.OnMatch(l.Kind)
+			r.OnMatch = rule.OnMatch(l.Kind)
 		}
 		if text, ok := d.Settings["tarpit"]; ok {
 			wait, err := time.ParseDuration(text)
 			if err != nil {
 				t.Fatalf("%s: tarpit: %v", d.Name, err)
 			}
-			rule.Tarpit = wait
+			r.Tarpit = wait
 		}
-		s.Lists[l.Name] = rule
+		s.Lists[l.Name] = r
 	}
 	for _, p := range d.Policies {
-		s.Policies = append(s.Policies, policy.RecipientPolicy{Recipients: p.Recipients, Lists: p.Lists})
+		s.Policies = append(s.Policies, rule.Recipients{Recipients: p.Recipients, Lists: p.Lists})
 	}
 	ix := d.Index(t)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))

@@ -14,17 +14,17 @@ import (
 	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
-	"blockd/policy"
+	"blockd/rule"
 )
 
 // Job is one list to write.
 type Job struct {
 	Index         *index.Index
-	Format        string                     // one of lists.WritableFormats
-	Lists         []string                   // that are written; none: all that refuse
-	Rules         map[string]policy.ListRule // by list; without a configuration all refuse
-	IgnoreSenders bool                       // auth.unverified_allow = "ignore": exceptions for senders without require override nothing
-	Progress      func(done, total int64)    // called now and then
+	Format        string                  // one of lists.WritableFormats
+	Lists         []string                // that are written; none: all that refuse
+	Rules         map[string]rule.List    // by list; without a configuration all refuse
+	IgnoreSenders bool                    // auth.unverified_allow = "ignore": exceptions for senders without require override nothing
+	Progress      func(done, total int64) // called now and then
 }
 
 // shownEvery is after how many entries Progress is called.
@@ -50,7 +50,7 @@ func (j Job) Write(ctx context.Context, out io.Writer) (*Result, error) {
 		}
 		it, list := &entry.Item, j.Index.Lists()[entry.Row].Source.List
 		switch {
-		case it.Action == lists.Block && j.Rules[list].OnMatch == policy.TempfailOnMatch:
+		case it.Action == lists.Block && j.Rules[list].OnMatch == rule.Tempfail:
 			it.Action = lists.Tempfail
 		case it.Action == lists.Allow && !j.believed(list, it.Kind):
 			it.Action = lists.AllowIfAuth
@@ -84,8 +84,8 @@ func (j Job) exporter(w *lists.Writer) *exporter {
 func (j Job) rows() []bool {
 	rows := make([]bool, len(j.Index.Lists()))
 	for i, row := range j.Index.Lists() {
-		rule := j.Rules[row.Source.List]
-		passes := rule.OnMatch == policy.QuarantineOnMatch || rule.OnMatch == policy.TagOnMatch || !rule.Match.Envelope()
+		r := j.Rules[row.Source.List]
+		passes := r.OnMatch == rule.Quarantine || r.OnMatch == rule.Tag || !r.Match.Envelope()
 		if rows[i] = row.Source.Mode == index.Enforce && !passes; len(j.Lists) > 0 {
 			rows[i] = slices.Contains(j.Lists, row.Source.List)
 		}

@@ -22,6 +22,7 @@ import (
 	"blockd/internal/script"
 	"blockd/internal/testkit"
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/smtpfilter/upstream"
 )
 
@@ -517,7 +518,7 @@ func TestLastReplyArrivesThoughTheClientIsStillSending(t *testing.T) {
 
 // TestP12StoreError: with an unreadable store no sender is refused, unless it is told to defer.
 func TestP12StoreError(t *testing.T) {
-	for onError, want := range map[policy.OnError]string{policy.AcceptOnError: "250", policy.TempfailOnError: "451 4.3.0"} {
+	for onError, want := range map[rule.OnError]string{rule.AcceptOnError: "250", rule.TempfailOnError: "451 4.3.0"} {
 		t.Run(string(onError), func(t *testing.T) {
 			checker := brokenChecker(t, onError)
 			synctest.Test(t, func(t *testing.T) {
@@ -539,7 +540,7 @@ func TestP12StoreError(t *testing.T) {
 
 // brokenChecker looks up in an index whose store has been destroyed on disk
 // after it was opened.
-func brokenChecker(t *testing.T, onError policy.OnError) *policy.Checker {
+func brokenChecker(t *testing.T, onError rule.OnError) *policy.Checker {
 	t.Helper()
 	folder := t.TempDir()
 	list := testkit.Write(t, filepath.Join(folder, "bad.txt"), "bad.example\n")

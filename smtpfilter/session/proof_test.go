@@ -27,6 +27,7 @@ import (
 	"blockd/internal/testkit"
 	"blockd/msgauth"
 	"blockd/policy"
+	"blockd/rule"
 	"blockd/spool"
 	"blockd/verdict"
 )
@@ -61,7 +62,7 @@ func keyRecord() string {
 func checkerBy(t testing.TB, server *nameserver.Server, patience time.Duration, blocks, exempt, require string) *policy.Checker {
 	t.Helper()
 	d := dialogue.Dialogue{Name: t.Name(), Lists: []dialogue.List{{Name: "bad", Entries: []string{blocks}}}}
-	s := policy.Settings{RecipientsExempt: []string{"postmaster"}, Lists: map[string]policy.ListRule{}}
+	s := policy.Settings{RecipientsExempt: []string{"postmaster"}, Lists: map[string]rule.List{}}
 	if exempt != "" {
 		l := dialogue.List{Name: "exempt", Kind: "allow", Entries: []string{exempt}}
 		if strings.Contains(exempt, " ") {
@@ -72,7 +73,7 @@ func checkerBy(t testing.TB, server *nameserver.Server, patience time.Duration, 
 	var err error
 	s.Auth.Ignore = require == "ignore"
 	if require != "" && !s.Auth.Ignore {
-		rule := policy.ListRule{}
+		rule := rule.List{}
 		if rule.Require, err = verdict.ParseProofs(strings.Fields(require)); err != nil {
 			t.Fatal(err)
 		}
@@ -350,8 +351,8 @@ func TestProofThatFreesFromOneList(t *testing.T) {
 			replyTo, _ := verdict.ParseSources([]string{"reply-to"})
 			registry := prometheus.NewRegistry()
 			var decided []string
-			checker := policy.New(func() *index.Index { return ix }, policy.Settings{Auth: policy.Auth{Resolver: resolver},
-				Lists:   map[string]policy.ListRule{"bad": {Require: verdict.DKIMProof}, "phish": {Match: replyTo}, "mark": {Match: replyTo, OnMatch: policy.TagOnMatch}},
+			checker := policy.New(func() *index.Index { return ix }, policy.Settings{Auth: rule.Auth{Resolver: resolver},
+				Lists:   map[string]rule.List{"bad": {Require: verdict.DKIMProof}, "phish": {Match: replyTo}, "mark": {Match: replyTo, OnMatch: rule.Tag}},
 				Decided: func(r history.Record) { decided = append(decided, r.Outcome) }}, discardLog(), registry)
 			r := newRig(&script.Server{}, checker, Settings{MaxCopy: tt.most})
 			c := connect(t, r, t.Context())
@@ -421,8 +422,8 @@ func TestReloadBeforeTheDotChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	from, _ := verdict.ParseSources([]string{"from"})
-	checker := policy.New(func() *index.Index { return now }, policy.Settings{Auth: policy.Auth{Resolver: resolver},
-		Lists: map[string]policy.ListRule{"exempt": {Require: verdict.DKIMProof}, "phish": {Match: from}}}, discardLog(), prometheus.NewRegistry())
+	checker := policy.New(func() *index.Index { return now }, policy.Settings{Auth: rule.Auth{Resolver: resolver},
+		Lists: map[string]rule.List{"exempt": {Require: verdict.DKIMProof}, "phish": {Match: from}}}, discardLog(), prometheus.NewRegistry())
 	r := newRig(&script.Server{}, checker, Settings{})
 	c := connect(t, r, t.Context())
 	c.hello()

@@ -1,0 +1,58 @@
+// Package rule has the words in which the configuration says what lists lead to: what an
+// entry that matches does, which lists count for whom, what exceptions have to show. Package
+// policy acts by them.
+package rule
+
+import (
+	"net/netip"
+	"time"
+
+	"blockd/msgauth"
+	"blockd/verdict"
+)
+
+// MaxTarpit bounds how long an answer is held back: RFC 5321, section 4.5.3.2.3,
+// has clients wait five minutes for the answer to RCPT.
+const MaxTarpit = 5 * time.Minute
+
+// List is what the entries of one list lead to. The zero rule refuses.
+type List struct {
+	OnMatch OnMatch         // of entries whose action is block
+	Tarpit  time.Duration   // of the same entries: how long the answer is held back; 0 to MaxTarpit
+	Discard bool            // discard entries drop the message, at a door that can; else they count as block
+	Require verdict.Proof   // of allow entries: any one of them; 0 = believed on the sender's word, see Auth
+	Text    string          // to the client, instead of the standard words; may begin with codes, see lists.ParseAnswer
+	Contact string          // where a refused client's people can ask; "" = that of all refusals
+	Match   verdict.Sources // which addresses the list is asked about; 0 = that of the envelope
+}
+
+// OnMatch says what a blocking entry leads to; "" = "refuse".
+type OnMatch string
+
+// The choices.
+const (
+	Refuse     OnMatch = "refuse"     // 550
+	Tempfail   OnMatch = "tempfail"   // 451
+	Quarantine OnMatch = "quarantine" // taken, and set aside
+	Tag        OnMatch = "tag"        // passed on, marked in its header
+)
+
+// OnError says what becomes of mail when the store cannot be read.
+type OnError string
+
+// The two choices.
+const (
+	AcceptOnError   OnError = "accept"
+	TempfailOnError OnError = "tempfail"
+)
+
+// Auth is what an allow entry has to show (docs/auth.md). The zero Auth believes
+// one on the sender's word, unless its list requires proof.
+type Auth struct {
+	Ignore   bool           // an allow entry without proof overrides nothing
+	Clients  []netip.Prefix // whose mail has ClientProof
+	Tempfail bool           // what could not be told now is 451, and not the block
+
+	// Resolver finds SPF and DKIM; nil = neither is ever found.
+	Resolver *msgauth.Resolver
+}
