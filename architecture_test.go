@@ -50,9 +50,10 @@ var layers = map[string][]string{
 
 	"live":    {"addr", "index", "internal/durable", "lists"},
 	"verdict": {"addr", "index", "lists", "msgauth"},
+	"hits":    {"index", "verdict"},
 	"rule":    {"addr", "lists", "msgauth", "verdict"},
 
-	"policy": {"addr", "header", "history", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
+	"policy": {"addr", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
 	"reload": {"addr", "history", "index", "internal/durable", "lists"},
 
 	"internal/export": {"addr", "index", "internal/term", "lists", "rule"},
@@ -68,7 +69,7 @@ var layers = map[string][]string{
 	"postfix": {"addr", "listener", "lists", "policy", "reply", "rule"},
 
 	"httpapi/fastpath": {},
-	"httpapi":          {"addr", "history", "httpapi/fastpath", "index", "internal/durable", "listener", "lists", "live", "policy", "reload", "verdict"},
+	"httpapi":          {"addr", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "listener", "lists", "live", "policy", "reload", "verdict"},
 
 	"internal/config": {"access", "addr", "certificate", "history", "httpapi", "index", "internal/spelling", "internal/term", "lists", "live", "machine", "policy",
 		"postfix", "reload", "remote", "reply", "rule", "smtpfilter/upstream", "verdict"},

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"blockd/policy"
+	"blockd/hits"
 )
 
 // MaxEntryWorth is how many entries /v1/lists shows at most.
@@ -25,10 +25,10 @@ type EntryWorth struct {
 }
 
 // newEntryWorth shows the entries with the most hits, the most first.
-func newEntryWorth(all []policy.EntryHits) []EntryWorth {
+func newEntryWorth(all []hits.Entry) []EntryWorth {
 	rows := make([]EntryWorth, len(all))
 	for i, e := range all {
-		rows[i] = EntryWorth{List: e.List, Entry: e.Entry, Line: e.Line, Hits: e.Hits, AtMostOver: e.Over, Sole: e.Sole,
+		rows[i] = EntryWorth{List: e.List, Entry: e.Text, Line: e.Line, Hits: e.Hits, AtMostOver: e.Over, Sole: e.Sole,
 			Overridden: e.Overridden, LastHit: e.Last.UTC()}
 	}
 	return rows

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"blockd/hits"
 	"blockd/index"
 	"blockd/lists"
-	"blockd/policy"
 	"blockd/reload"
 )
 
@@ -119,14 +119,14 @@ func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
 	if n > 0 && !s.private(w, r) { // they show who writes here
 		return
 	}
-	t := NewListTable(s.status(), s.checker.Hits())
-	t.Entries = newEntryWorth(s.checker.TopEntries(n))
+	t := NewListTable(s.status(), s.checker.Hits().Lists())
+	t.Entries = newEntryWorth(s.checker.Hits().Top(n))
 	sendTagged(w, r, t)
 }
 
-// NewListTable makes the table of a status. hits are those of a daemon; a
+// NewListTable makes the table of a status. counts are those of a daemon; a
 // list without hits may be missing in them. nil: hits are not known.
-func NewListTable(status reload.Status, hits []policy.ListHits) ListTable {
+func NewListTable(status reload.Status, counts []hits.List) ListTable {
 	t := ListTable{Lists: make([]ListFile, len(status.Files)), Worth: []ListWorth{}, Entries: []EntryWorth{}, Problems: status.Problems, Remarks: status.Remarks, Ready: status.Ready, Lacks: status.Lacks(),
 		Since: status.Since.UTC(), LastAttempt: status.LastAttempt.UTC(), Generation: status.Generation}
 	if t.Problems == nil {
@@ -138,7 +138,7 @@ func NewListTable(status reload.Status, hits []policy.ListHits) ListTable {
 	byList, order := map[string]*ListWorth{}, []*ListWorth(nil)
 	of := func(list string) *ListWorth {
 		if byList[list] == nil {
-			byList[list] = newListWorth(list, hits != nil)
+			byList[list] = newListWorth(list, counts != nil)
 			order = append(order, byList[list])
 		}
 		return byList[list]
@@ -166,8 +166,8 @@ func NewListTable(status reload.Status, hits []policy.ListHits) ListTable {
 		byList[o.A].overlap(o.B, o.Keys)
 		byList[o.B].overlap(o.A, o.Keys)
 	}
-	for _, h := range hits {
-		if w, last := byList[h.List], h.Last.UTC(); w != nil {
+	for _, h := range counts {
+		if w, last := byList[h.Name], h.Last.UTC(); w != nil {
 			*w.Hits, *w.Sole, *w.Overridden, w.LastHit = h.Hits, h.Sole, h.Overridden, &last
 		}
 	}

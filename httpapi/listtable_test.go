@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"blockd/hits"
 	"blockd/index"
 	"blockd/lists"
-	"blockd/policy"
 	"blockd/reload"
 )
 
@@ -54,7 +54,7 @@ func TestListTable(t *testing.T) {
 		Worth:    []index.ListWorth{{List: "a", Keys: 12, Unique: 9}, {List: "b"}, {List: "c"}, {List: "d", Keys: 1}},
 		Overlaps: []index.Overlap{{A: "a", B: "b", Keys: 1}, {A: "a", B: "d", Keys: 3}},
 		Dates:    map[[2]string]time.Time{{"a", "a1"}: young, {"a", "a2"}: old},
-	}, []policy.ListHits{{List: "d", Hits: 4, Last: young}, {List: "gone", Hits: 1}})
+	}, []hits.List{{Name: "d", Hits: 4, Last: young}, {Name: "gone", Hits: 1}})
 
 	var states []ListState
 	for _, f := range table.Lists {

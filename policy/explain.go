@@ -1,46 +1,26 @@
 package policy
 
 import (
-	"blockd/addr"
 	"blockd/index"
-	"blockd/lists"
 	"blockd/verdict"
 )
 
 // Explanation says how a verdict came about, for `explain=1` of HTTP.
 type Explanation struct {
-	Keys    []ExplainedKey `json:"keys" doc:"all that were looked up"`
-	Decider int            `json:"decider" minimum:"-1" doc:"index of the match that decided; -1: none"`
-	Shadow  int            `json:"shadow" minimum:"-1" doc:"index of the match that would have refused, had its list counted; -1: none"`
-	Reply   string         `json:"reply,omitempty" doc:"what SMTP says to a recipient that is not exempt; ID stands for the reference"`
-	Error   string         `json:"error,omitempty" doc:"of an unknown verdict: why"`
+	Keys    []verdict.ExplainedKey `json:"keys" doc:"all that were looked up"`
+	Decider int           `json:"decider" minimum:"-1" doc:"index of the match that decided; -1: none"`
+	Shadow  int           `json:"shadow" minimum:"-1" doc:"index of the match that would have refused, had its list counted; -1: none"`
+	Reply   string        `json:"reply,omitempty" doc:"what SMTP says to a recipient that is not exempt; ID stands for the reference"`
+	Error   string        `json:"error,omitempty" doc:"of an unknown verdict: why"`
 
 	Decision Decision `json:"-"` // about mail to the verdict's recipient
 }
-
-// ExplainedKey is one key of a sender, network of a client or pattern, and what
-// the lists have under it. Patterns are shown only where they match.
-type ExplainedKey struct {
-	Key     string `json:"key"`
-	Kind    string `json:"kind" doc:"as in a match"`
-	Filter  string `json:"filter" enum:",perhaps,no" doc:"empty where the filter was not asked"`
-	Exact   string `json:"exact" enum:",listed,not listed" doc:"empty where the store was not asked"`
-	Matches []int  `json:"matches" doc:"indexes into the answer's matches"`
-}
-
-// The answers of the two halves.
-const (
-	filterPerhaps  = "perhaps"
-	filterNo       = "no"
-	exactListed    = "listed"
-	exactNotListed = "not listed"
-)
 
 // Explain explains v, one of the answers of AskAll. After Reset it does not know what the
 // filter and the store have answered.
 func (b *Batch) Explain(v *verdict.Verdict) Explanation {
 	c := b.checker
-	e := Explanation{Keys: []ExplainedKey{}, Decider: v.Decider, Shadow: v.Shadow}
+	e := Explanation{Keys: []verdict.ExplainedKey{}, Decider: v.Decider, Shadow: v.Shadow}
 	if v.Err != nil {
 		e.Error = v.Err.Error()
 	}
@@ -51,7 +31,7 @@ func (b *Batch) Explain(v *verdict.Verdict) Explanation {
 		}
 	}
 	for _, p := range b.probe(v) {
-		e.Keys = append(e.Keys, explainedKey(p))
+		e.Keys = append(e.Keys, verdict.ExplainKey(p))
 	}
 	for i, m := range v.Matches {
 		e.note(i, m)
@@ -77,28 +57,6 @@ func (b *Batch) probe(v *verdict.Verdict) []index.Probe {
 	return probes
 }
 
-func explainedKey(p index.Probe) ExplainedKey {
-	k := ExplainedKey{Key: p.Key.Text, Kind: lists.Addr.String(), Matches: []int{}}
-	switch {
-	case p.Net.IsSingleIP():
-		k.Key, k.Kind = p.Net.Addr().String(), lists.IP.String()
-	case p.Net.IsValid():
-		k.Key, k.Kind = p.Net.String(), lists.CIDR.String()
-	case p.Key.Kind == addr.Domain:
-		k.Kind = lists.Domain.String()
-	}
-	if !p.Asked {
-		return k
-	}
-	if k.Filter = filterNo; p.Perhaps {
-		k.Filter, k.Exact = filterPerhaps, exactNotListed
-	}
-	if p.Listed {
-		k.Exact = exactListed
-	}
-	return k
-}
-
 // note puts the i-th match to its key, or adds that: a pattern has none.
 func (e *Explanation) note(i int, m index.Match) {
 	name, kind := m.Name(), m.Kind.String()
@@ -108,5 +66,5 @@ func (e *Explanation) note(i int, m index.Match) {
 			return
 		}
 	}
-	e.Keys = append(e.Keys, ExplainedKey{Key: name, Kind: kind, Matches: []int{i}})
+	e.Keys = append(e.Keys, verdict.ExplainedKey{Key: name, Kind: kind, Matches: []int{i}})
 }

@@ -21,7 +21,7 @@ func TestHits(t *testing.T) {
 	next := build(t, block("new", "fresh.example"), block("b", "bad.example"))
 	reg := prometheus.NewRegistry()
 	c := policy.New(func() *index.Index { return live }, policy.Settings{}, slog.New(slog.DiscardHandler), reg)
-	if hits := c.Hits(); len(hits) != 0 {
+	if hits := c.Hits().Lists(); len(hits) != 0 {
 		t.Errorf("at the start: %+v", hits)
 	}
 	before := time.Now()
@@ -43,10 +43,10 @@ func TestHits(t *testing.T) {
 	askSender(c, "x@fresh.example") // new alone
 	askDomain(c, "bad.example")     // nobody's mail
 	var got []string
-	for _, h := range c.Hits() {
-		got = append(got, fmt.Sprint(h.List, " ", h.Hits, " ", h.Sole, " ", h.Overridden))
+	for _, h := range c.Hits().Lists() {
+		got = append(got, fmt.Sprint(h.Name, " ", h.Hits, " ", h.Sole, " ", h.Overridden))
 		if h.Last.Before(before.Truncate(0).Add(-time.Second)) || h.Last.After(time.Now().Add(time.Second)) {
-			t.Errorf("%s was last hit at %s", h.List, h.Last)
+			t.Errorf("%s was last hit at %s", h.Name, h.Last)
 		}
 	}
 	const want = "a 5 1 3, b 5 1 2, c 2 0 0, d 2 1 1, new 1 1 0"
@@ -80,7 +80,7 @@ func TestHitsOfManyAtOnce(t *testing.T) {
 		})
 	}
 	for range 100 {
-		c.Hits()
+		c.Hits().Lists()
 	}
 	all.Wait()
 	wantMetric(t, reg, "blockd_list_hits_total", `blockd_list_hits_total{list="a"} 800`)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"blockd/hits"
 	"blockd/verdict"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,14 +27,14 @@ const quietErrors = 10 * time.Second
 // instruments count and log what a Checker does. They are shared by its pinned
 // copies.
 type instruments struct {
-	log      *slog.Logger
-	verdicts map[verdict.Kind]prometheus.Counter // never changes: resolved once, so counting does not allocate
-	clients  map[verdict.Kind]prometheus.Counter
-	shadows  *prometheus.CounterVec
-	believed *prometheus.CounterVec // unverified allows
-	proofs   *prometheus.CounterVec
-	unread   *prometheus.CounterVec // texts that are no sender
-	*hits
+	log        *slog.Logger
+	verdicts   map[verdict.Kind]prometheus.Counter // never changes: resolved once, so counting does not allocate
+	clients    map[verdict.Kind]prometheus.Counter
+	shadows    *prometheus.CounterVec
+	believed   *prometheus.CounterVec // unverified allows
+	proofs     *prometheus.CounterVec
+	unread     *prometheus.CounterVec // texts that are no sender
+	hits       *hits.Table
 	errors     map[string]prometheus.Counter
 	logNext    atomic.Int64 // Unix nanoseconds: no error is logged before
 	suppressed atomic.Uint64
@@ -48,7 +49,7 @@ func newInstruments(log *slog.Logger, reg prometheus.Registerer) *instruments {
 	errors := auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_internal_errors_total",
 		Help: "Look-ups that failed inside blockd and were answered by on_error, by place."}, []string{"where"})
 	in := &instruments{log: log,
-		hits: &hits{byList: map[string]*listHits{}},
+		hits: hits.NewTable(reg),
 		shadows: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_shadow_refusals_total",
 			Help: "Senders that a list in shadow mode would have refused, by list."}, []string{"list"}),
 		believed: auto.NewCounterVec(prometheus.CounterOpts{Name: "blockd_unverified_allows_total",
@@ -59,7 +60,6 @@ func newInstruments(log *slog.Logger, reg prometheus.Registerer) *instruments {
 			Help: "Addresses that cannot be read as such and were judged by their readable part, if there is any, by where they stood and by verdict."}, []string{"source", "verdict"}),
 		verdicts: map[verdict.Kind]prometheus.Counter{}, clients: map[verdict.Kind]prometheus.Counter{}, errors: map[string]prometheus.Counter{},
 	}
-	reg.MustRegister(newHitMetrics(in.hits))
 	for _, k := range []verdict.Kind{verdict.Blocked, verdict.Allowed, verdict.Clear, verdict.Unknown} {
 		in.verdicts[k] = verdicts.WithLabelValues(string(k))
 		in.clients[k] = clients.WithLabelValues(string(k))
@@ -92,7 +92,7 @@ func (in *instruments) count(v *verdict.Verdict, about Subject, now time.Time) {
 
 func (in *instruments) countMatches(v *verdict.Verdict, now time.Time) {
 	if len(v.Matches) > 0 {
-		in.hits.count(v, now)
+		in.hits.Count(v, now)
 	}
 	if v.Unverified {
 		in.believed.WithLabelValues(v.ListName(v.Decider)).Inc()

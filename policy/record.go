@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"blockd/history"
+	"blockd/hits"
 	"blockd/verdict"
 )
 
@@ -57,6 +58,9 @@ func (c *Checker) record(door *Door, v *verdict.Verdict, recipient string, d *De
 // LogsMore reports whether a door may write another line about a client, and counts it:
 // a client that causes many has only their number written (package repeat).
 func (c *Checker) LogsMore(client netip.Addr) bool { return c.repeats.Line(client) }
+
+// Hits has what the lists were worth since the start.
+func (c *Checker) Hits() *hits.Table { return c.hits }
 
 // String is the word that the history has for an outcome.
 func (o Outcome) String() string {

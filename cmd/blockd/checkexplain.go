@@ -99,7 +99,7 @@ func (e explanation) consequence(d policy.Decision) [2]string {
 // keys says of each key what the filter and the store say, and what was found
 // under it. Of a client's networks, of which there may be a hundred, those that
 // no list has share a line.
-func (e explanation) keys(keys []policy.ExplainedKey) (rows [][2]string) {
+func (e explanation) keys(keys []verdict.ExplainedKey) (rows [][2]string) {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (e explanation) keys(keys []policy.ExplainedKey) (rows [][2]string) {
 }
 
 // found is a key's line behind the key.
-func found(k policy.ExplainedKey) string {
+func found(k verdict.ExplainedKey) string {
 	var b strings.Builder
 	switch {
 	case k.Exact != "":

@@ -1,4 +1,4 @@
-package policy
+package hits
 
 import (
 	"fmt"
@@ -29,15 +29,15 @@ func TestTopEntries(t *testing.T) {
 	sum, there := uint64(0), map[string]bool{}
 	for i, e := range all {
 		sum += e.Hits
-		there[e.Entry] = true
-		if is := exact[e.Entry]; is > e.Hits || is < e.Hits-e.Over || e.Sole > is {
-			t.Errorf("%s has %d hits, counted %d, %d of them perhaps another's, sole %d", e.Entry, is, e.Hits, e.Over, e.Sole)
+		there[e.Text] = true
+		if is := exact[e.Text]; is > e.Hits || is < e.Hits-e.Over || e.Sole > is {
+			t.Errorf("%s has %d hits, counted %d, %d of them perhaps another's, sole %d", e.Text, is, e.Hits, e.Over, e.Sole)
 		}
 		if i > 0 && e.Hits > all[i-1].Hits {
 			t.Errorf("%d hits behind %d", e.Hits, all[i-1].Hits)
 		}
 		if e.Over > n/maxTopEntries {
-			t.Errorf("%s may be %d over, more than %d", e.Entry, e.Over, n/maxTopEntries)
+			t.Errorf("%s may be %d over, more than %d", e.Text, e.Over, n/maxTopEntries)
 		}
 	}
 	if sum != n {

@@ -1,4 +1,4 @@
-package policy
+package hits
 
 import (
 	"cmp"
@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// EntryHits says what one entry was worth since the start: as ListHits does of lists.
-type EntryHits struct {
-	List  string
-	Entry string // in canonical form
-	Line  int    // at the last hit
+// Entry says what one entry was worth since the start: as List does of lists.
+type Entry struct {
+	List string
+	Text string // in canonical form
+	Line int    // at the last hit
 
 	Hits uint64 // at least this less Over, at most this
 	Over uint64 // how much of Hits may be another entry's, whose place this one has taken
@@ -40,7 +40,7 @@ type topEntries struct {
 type entryKey struct{ list, entry string }
 
 type topEntry struct {
-	EntryHits
+	Entry
 	at int // in heap
 }
 
@@ -75,10 +75,10 @@ func (t *topEntries) place(list, entry string) *topEntry {
 		}
 	} else {
 		e = t.heap[0]
-		delete(t.places, entryKey{e.List, e.Entry})
-		e.EntryHits = EntryHits{Hits: e.Hits, Over: e.Hits}
+		delete(t.places, entryKey{e.List, e.Text})
+		e.Entry = Entry{Hits: e.Hits, Over: e.Hits}
 	}
-	e.List, e.Entry = list, entry
+	e.List, e.Text = list, entry
 	t.places[entryKey{list, entry}] = e
 	return e
 }
@@ -112,18 +112,18 @@ func (t *topEntries) swap(i, j int) {
 	t.heap[i].at, t.heap[j].at = i, j
 }
 
-// TopEntries returns the n entries with the most hits, the most first.
-func (h *hits) TopEntries(n int) []EntryHits { return h.top.first(n) }
+// Top returns the n entries with the most hits, the most first.
+func (t *Table) Top(n int) []Entry { return t.top.first(n) }
 
-func (t *topEntries) first(n int) []EntryHits {
+func (t *topEntries) first(n int) []Entry {
 	t.mu.Lock()
-	all := make([]EntryHits, len(t.heap))
+	all := make([]Entry, len(t.heap))
 	for i, e := range t.heap {
-		all[i] = e.EntryHits
+		all[i] = e.Entry
 	}
 	t.mu.Unlock()
-	slices.SortFunc(all, func(a, b EntryHits) int {
-		return cmp.Or(cmp.Compare(b.Hits, a.Hits), cmp.Compare(a.Over, b.Over), cmp.Compare(a.List, b.List), cmp.Compare(a.Entry, b.Entry))
+	slices.SortFunc(all, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(b.Hits, a.Hits), cmp.Compare(a.Over, b.Over), cmp.Compare(a.List, b.List), cmp.Compare(a.Text, b.Text))
 	})
 	return all[:min(len(all), max(n, 0))]
 }

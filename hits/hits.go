@@ -1,4 +1,5 @@
-package policy
+// Package hits counts what each list, and each entry, was worth since the start.
+package hits
 
 import (
 	"cmp"
@@ -13,59 +14,66 @@ import (
 	"blockd/verdict"
 )
 
-// ListHits says what one list was worth since the start: envelopes that it had
+// List says what one list was worth since the start: envelopes that it had
 // an entry for, and clients that were refused before they named a sender.
-type ListHits struct {
-	List       string
+type List struct {
+	Name       string
 	Hits       uint64    // whether or not the list decided, and in shadow mode too
 	Sole       uint64    // hits that no other list had
 	Overridden uint64    // hits of a block that an allow entry overruled
 	Last       time.Time // of the last hit
 }
 
-// hits are the counters of all lists that ever had a hit. They are kept by name,
+// Table has the counters of all lists that ever had a hit. They are kept by name,
 // so they go on when a list is compiled anew, and there are as many as the
-// configuration has names.
-type hits struct {
+// configuration has names. It is safe for concurrent use.
+type Table struct {
 	mu     sync.RWMutex
-	byList map[string]*listHits
+	byList map[string]*counters
 	top    topEntries
 }
 
-type listHits struct {
+// NewTable returns an empty table, with its metrics in reg, which can hold those of one.
+func NewTable(reg prometheus.Registerer) *Table {
+	t := &Table{byList: map[string]*counters{}}
+	reg.MustRegister(newMetrics(t))
+	return t
+}
+
+type counters struct {
 	hits, sole, overridden atomic.Uint64
 	last                   atomic.Int64 // Unix nanoseconds
 }
 
 // of returns the counters of a list. It allocates at the list's first hit only.
-func (h *hits) of(list string) *listHits {
-	h.mu.RLock()
-	l := h.byList[list]
-	h.mu.RUnlock()
+func (t *Table) of(list string) *counters {
+	t.mu.RLock()
+	l := t.byList[list]
+	t.mu.RUnlock()
 	if l != nil {
 		return l
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if l = h.byList[list]; l == nil {
-		l = &listHits{}
-		h.byList[list] = l
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l = t.byList[list]; l == nil {
+		l = &counters{}
+		t.byList[list] = l
 	}
 	return l
 }
 
-// count counts every list that has a match in v, once, and every entry.
-func (h *hits) count(v *verdict.Verdict, now time.Time) {
+// Count counts every list that has a match in v, once, and every entry.
+func (t *Table) Count(v *verdict.Verdict, now time.Time) {
 	sole := !slices.ContainsFunc(v.Matches, func(m index.Match) bool {
 		return v.Lists[m.Row].Source.List != v.ListName(0)
 	})
 	for i := range v.Matches {
 		list := v.ListName(i)
-		h.top.count(list, v.Matches[i].Name(), v.Matches[i].Line, sole, !v.Matches[i].Action.Allows() && v.Overruled(list), now)
+		t.top.count(list, v.Matches[i].Name(), v.Matches[i].Line, sole, !v.Matches[i].Action.Allows() && v.Overruled(list), now)
 		if listedBefore(v, i, list) {
 			continue
 		}
-		l := h.of(list)
+		l := t.of(list)
 		l.hits.Add(1)
 		l.last.Store(now.UnixNano())
 		if sole {
@@ -95,32 +103,32 @@ func blockedBy(v *verdict.Verdict, list string) bool {
 	return false
 }
 
-// Hits returns the counts of all lists that had a hit, in the order of their
+// Lists returns the counts of all lists that had a hit, in the order of their
 // names.
-func (h *hits) Hits() []ListHits {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	all := make([]ListHits, 0, len(h.byList))
-	for name, l := range h.byList {
-		all = append(all, ListHits{List: name, Hits: l.hits.Load(), Sole: l.sole.Load(),
+func (t *Table) Lists() []List {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	all := make([]List, 0, len(t.byList))
+	for name, l := range t.byList {
+		all = append(all, List{Name: name, Hits: l.hits.Load(), Sole: l.sole.Load(),
 			Overridden: l.overridden.Load(), Last: time.Unix(0, l.last.Load())})
 	}
-	slices.SortFunc(all, func(a, b ListHits) int { return cmp.Compare(a.List, b.List) })
+	slices.SortFunc(all, func(a, b List) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 
-// hitMetrics is the view of hits that /metrics has.
-type hitMetrics struct {
-	hits                          *hits
+// metrics is the view of a table that /metrics has.
+type metrics struct {
+	table                         *Table
 	total, sole, overridden, last *prometheus.Desc
 }
 
-func newHitMetrics(h *hits) *hitMetrics {
+func newMetrics(t *Table) *metrics {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, []string{"list"}, nil)
 	}
-	return &hitMetrics{
-		hits: h,
+	return &metrics{
+		table: t,
 		total: desc("blockd_list_hits_total",
 			"Envelopes that a list has an entry for, whether or not it decided, by list."),
 		sole: desc("blockd_list_sole_hits_total",
@@ -133,21 +141,21 @@ func newHitMetrics(h *hits) *hitMetrics {
 }
 
 // Describe implements prometheus.Collector.
-func (m *hitMetrics) Describe(to chan<- *prometheus.Desc) {
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{m.total, m.sole, m.overridden, m.last} {
 		to <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (m *hitMetrics) Collect(to chan<- prometheus.Metric) {
-	for _, l := range m.hits.Hits() {
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	for _, l := range m.table.Lists() {
 		count := func(d *prometheus.Desc, n uint64) {
-			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), l.List)
+			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), l.Name)
 		}
 		count(m.total, l.Hits)
 		count(m.sole, l.Sole)
 		count(m.overridden, l.Overridden)
-		to <- prometheus.MustNewConstMetric(m.last, prometheus.GaugeValue, float64(l.Last.UnixNano())/1e9, l.List)
+		to <- prometheus.MustNewConstMetric(m.last, prometheus.GaugeValue, float64(l.Last.UnixNano())/1e9, l.Name)
 	}
 }
