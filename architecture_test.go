@@ -24,6 +24,7 @@ var layers = map[string][]string{
 	"addr":              {},
 	"bloom":             {},
 	"certificate":       {},
+	"filter":            {},
 	"history":           {"internal/durable"},
 	"listener":          {},
 	"internal/durable":  {},
