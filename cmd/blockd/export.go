@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -53,29 +51,14 @@ error.`,
 			if !slices.Contains(lists.WritableFormats(), format) {
 				return usagef("want --format, one of %s", strings.Join(lists.WritableFormats(), ", "))
 			}
-			var c config.Config
-			if file == "" {
-				var err error
-				if c, err = config.Load(path); err != nil {
-					return err
-				}
-				file = c.Index.Path
-			} else {
-				path = ""
-			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			ctx, stop := interruptible(cmd)
 			defer stop()
-			ix, err := control.OpenIndex(file, path)
+			job, err := exportJob(path, file, names)
 			if err != nil {
 				return err
 			}
-			for _, name := range names {
-				if known := listsOf(ix); !slices.Contains(known, name) {
-					return fmt.Errorf("no list %q in the index%s", name, spelling.Hint(name, "", known))
-				}
-			}
-			told, err := writeExport(ctx, cmd, out, export.Job{Index: ix, Format: format, Lists: names,
-				Rules: c.Policy().Lists, IgnoreSenders: c.Auth.UnverifiedAllow == "ignore"})
+			job.Format = format
+			told, err := writeExport(ctx, cmd, out, job)
 			if err != nil {
 				return err
 			}
@@ -94,6 +77,31 @@ error.`,
 	must(cmd.RegisterFlagCompletionFunc("list", completion(&path, listNames)))
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`file` to write, put in place when it is whole; without it standard output")
 	return cmd
+}
+
+// exportJob opens the index file, or that of the configuration at path, to export the named
+// lists; without names those that refuse.
+func exportJob(path, file string, names []string) (export.Job, error) {
+	var c config.Config
+	if file == "" {
+		var err error
+		if c, err = config.Load(path); err != nil {
+			return export.Job{}, err
+		}
+		file = c.Index.Path
+	} else {
+		path = ""
+	}
+	ix, err := control.OpenIndex(file, path)
+	if err != nil {
+		return export.Job{}, err
+	}
+	for _, name := range names {
+		if known := listsOf(ix); !slices.Contains(known, name) {
+			return export.Job{}, fmt.Errorf("no list %q in the index%s", name, spelling.Hint(name, "", known))
+		}
+	}
+	return export.Job{Index: ix, Lists: names, Rules: c.Policy().Lists, IgnoreSenders: c.Auth.UnverifiedAllow == "ignore"}, nil
 }
 
 // writeExport writes a file, "" = standard output, and shows how far it is.

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"blockd/filter"
+	"blockd/internal/export"
+)
+
+func newFilter() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "filter size|export|check|compare",
+		Short: "work with the Bloom filters of other programs",
+		Long: `Write what the lists hold as a Bloom filter of another program, ask such a filter,
+hold it against an index, or tell how large one is: Guava's BloomFilter.writeTo,
+RedisBloom's BF.SCANDUMP, Redisson's RBloomFilter, and bits-and-blooms for Go.
+
+A filter says "perhaps" or "surely not". Ask blockd about what is perhaps listed:
+docs/filters.md says which keys a program must look up.`,
+		Example: `  blockd filter size -n 10M -p 0.001
+  blockd filter export --as guava -p 0.01 -o bl.bf
+  blockd filter check bl.bf someone@bad.example
+  blockd filter compare bl.bf --against bad.bdx`,
+		RunE: func(*cobra.Command, []string) error { return usagef("want size, export, check or compare") },
+	}
+	for _, sub := range []*cobra.Command{newFilterSize(), newFilterExport(), newFilterCheck(), newFilterCompare()} {
+		sub.DisableFlagsInUseLine = true
+		cmd.AddCommand(sub)
+	}
+	return cmd
+}
+
+// keyFlags are the flags that say which keys are in a filter, and as which octets.
+type keyFlags struct {
+	keys, funnel string
+}
+
+func addKeyFlags(cmd *cobra.Command, funnels ...string) *keyFlags {
+	f := &keyFlags{}
+	cmd.Flags().StringVar(&f.keys, "keys", "address,local,domain", "`KINDS` of keys: some of address, local, domain")
+	cmd.Flags().StringVar(&f.funnel, "funnel", "utf8", "`F`, how a Guava filter gets its keys: "+strings.Join(funnels, ", "))
+	must(cmd.RegisterFlagCompletionFunc("funnel", cobra.FixedCompletions(funnels, cobra.ShellCompDirectiveNoFileComp)))
+	return f
+}
+
+// kinds are those of --keys.
+func (f *keyFlags) kinds() (export.KeyKinds, error) {
+	kinds, err := export.ParseKeyKinds(f.keys)
+	if err != nil {
+		return kinds, usagef("--keys: %v", err)
+	}
+	return kinds, nil
+}
+
+// numbers reports whether --funnel takes numbers, which no sender is.
+func (f *keyFlags) numbers() bool { return f.funnel == "int" || f.funnel == "long" }
+
+// of returns --funnel for a kind of filter. Others than Guava take octets.
+func (f *keyFlags) of(kind string) (filter.Funnel, error) {
+	funnel, err := filter.ParseFunnel(f.funnel)
+	if err != nil {
+		return nil, usagef("--funnel: %v", err)
+	}
+	if kind != "guava" && f.funnel != "utf8" {
+		return nil, usagef("--funnel %s goes with Guava; this filter is of kind %s", f.funnel, kind)
+	}
+	return funnel, nil
+}
+
+// ofKeys is of for the keys of lists.
+func (f *keyFlags) ofKeys(kind string) (filter.Funnel, error) {
+	if f.numbers() {
+		return nil, usagef("--funnel %s takes numbers, and keys of lists are texts: utf8 or utf16", f.funnel)
+	}
+	return f.of(kind)
+}
+
+// openFilter reads a filter on disk.
+func openFilter(path string) (filter.Filter, error) {
+	if scheme, _, ok := strings.Cut(path, "://"); ok {
+		return nil, usagef("%s://: want a file; BF.SCANDUMP or GET gives one, see docs/filters.md", scheme)
+	}
+	return filter.Open(path)
+}
+
+// interruptible ends a long command by a signal.
+func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+}
+
+// shownRate shows a share as people read it.
+func shownRate(p float64) string { return fmt.Sprintf("%.3g %%", p*100) }

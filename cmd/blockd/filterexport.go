@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/zeebo/xxh3"
+
+	"blockd/filter"
+	"blockd/internal/durable"
+	"blockd/internal/export"
+	"blockd/internal/term"
+)
+
+func newFilterExport() *cobra.Command {
+	var path, file, kind, out string
+	var rate float64
+	var names []string
+	var flags *keyFlags
+	cmd := &cobra.Command{
+		Use:   "export [-c config.toml | -i FILE.bdx] --as F [-p P] [--keys KINDS] [--funnel F] [--list NAME]... -o OUT",
+		Short: "write the lists as a filter of another program",
+		Long: `Write the keys of the compiled index as a Bloom filter of another program: ` + strings.Join(filter.Kinds(), ", ") + `.
+Its size is that of the keys that are there. guava and bits write OUT, redisbloom
+OUT.rbd, redisson OUT.bitmap and OUT.json.
+
+Keys are canonical: someone@bad.example, offers@ (a local-part at any domain),
+bad.example. --keys takes some of them; a program that asks for the others then
+hears "surely not". Exceptions take nothing away: what is perhaps listed is to be
+asked here. Lists in shadow mode, and those that do not refuse, are written only if
+--list names them. Entries for clients have no place in a filter of senders.
+
+Ends with 0 when the filter has all keys, 1 when the lists have patterns, which have
+none (they are counted on standard error), 2 on an error.`,
+		Example: `  blockd filter export --as guava -p 0.01 --funnel utf8 -o bl.bf --list spam
+  blockd filter export -i bad.bdx --as redisson -p 0.001 --keys address,domain -o bl`,
+		Args: noArgs,
+		RunE: answering(func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case !slices.Contains(filter.Kinds(), kind):
+				return usagef("want --as, one of %s", strings.Join(filter.Kinds(), ", "))
+			case out == "":
+				return usagef("want -o OUT, the file to write")
+			}
+			kinds, err := flags.kinds()
+			if err != nil {
+				return err
+			}
+			funnel, err := flags.ofKeys(kind)
+			if err != nil {
+				return err
+			}
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			job, err := exportJob(path, file, names)
+			if err != nil {
+				return err
+			}
+			bar := term.NewBar(cmd.ErrOrStderr())
+			defer bar.Clear()
+			f, n, patterns, err := fillFilter(ctx, job, kind, rate, kinds, funnel, bar)
+			if err != nil {
+				return err
+			}
+			if err := writeFilter(ctx, cmd.ErrOrStderr(), bar, f, out, n); err != nil {
+				return err
+			}
+			if patterns > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s left out: a filter has keys only, and says \"surely not\" about what they alone refuse\n", term.Counted(patterns, "pattern"))
+				return answer(exitFault)
+			}
+			return nil
+		}),
+	}
+	configFlag(cmd, &path)
+	indexFlag(cmd, &file, "export")
+	cmd.Flags().StringVar(&kind, "as", "", "`F`, the kind of filter: "+strings.Join(filter.Kinds(), ", "))
+	must(cmd.RegisterFlagCompletionFunc("as", cobra.FixedCompletions(filter.Kinds(), cobra.ShellCompDirectiveNoFileComp)))
+	cmd.Flags().Float64VarP(&rate, "rate", "p", 0.01, "`P`, the rate of false positives, such as 0.01")
+	flags = addKeyFlags(cmd, "utf8", "utf16")
+	cmd.Flags().StringArrayVar(&names, "list", nil, "only the list `NAME`; may be repeated")
+	must(cmd.RegisterFlagCompletionFunc("list", completion(&path, listNames)))
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`file` to write, put in place when it is whole")
+	return cmd
+}
+
+// fillFilter makes a filter of the keys of a job. It walks twice: the first walk counts the
+// distinct keys, which are the filter's size.
+func fillFilter(ctx context.Context, job export.Job, kind string, rate float64, kinds export.KeyKinds, funnel filter.Funnel, bar *term.Bar) (f filter.Filter, n, patterns int, err error) {
+	walk := func(stage string, use func(key string)) (err error) {
+		job.Progress = func(done, total int64) {
+			bar.Show(term.Step{Stage: stage, Done: done, Total: total, Things: true})
+		}
+		patterns, err = job.Keys(ctx, kinds, use)
+		return err
+	}
+	var hashes []uint64
+	if err := walk("count", func(key string) { hashes = append(hashes, xxh3.HashString(key)) }); err != nil {
+		return nil, 0, 0, err
+	}
+	slices.Sort(hashes)
+	n = len(slices.Compact(hashes))
+	hashes = nil // the second walk needs the memory
+	if f, err = filter.New(kind, uint64(n), rate); err != nil {
+		return nil, 0, 0, usagef("%v", err)
+	}
+	var octets []byte
+	var bad error
+	err = walk("filter", func(key string) {
+		var err error
+		if octets, err = funnel(octets[:0], key); err != nil && bad == nil {
+			bad = err
+		}
+		f.Add(octets)
+	})
+	if err == nil {
+		err = bad
+	}
+	return f, n, patterns, err
+}
+
+// writeFilter puts the files of a filter in place, each when it is whole.
+func writeFilter(ctx context.Context, stderr io.Writer, bar *term.Bar, f filter.Filter, out string, n int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	bar.Clear()
+	for _, file := range f.Files(out) {
+		if err := durable.Replace(file.Path, 0o644, file.Write); err != nil {
+			return err
+		}
+		info, err := os.Stat(file.Path)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(stderr, "%s: %s, %s\n", term.Path(file.Path), term.Counted(n, "key"), term.Octets(info.Size()))
+	}
+	return nil
+}

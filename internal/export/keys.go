@@ -1,0 +1,75 @@
+package export
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"blockd/addr"
+	"blockd/lists"
+)
+
+// KeyKinds say which keys of lists are wanted.
+type KeyKinds struct{ Addresses, Locals, Domains bool }
+
+// AllKeys are those that a sender may be found by.
+var AllKeys = KeyKinds{Addresses: true, Locals: true, Domains: true}
+
+// ParseKeyKinds reads words such as "address,domain"; "local" is the third.
+func ParseKeyKinds(text string) (k KeyKinds, err error) {
+	for word := range strings.SplitSeq(text, ",") {
+		switch strings.TrimSpace(word) {
+		case "address":
+			k.Addresses = true
+		case "local":
+			k.Locals = true
+		case "domain":
+			k.Domains = true
+		default:
+			return k, fmt.Errorf("want some of address, local, domain, with commas between them, have %q", text)
+		}
+	}
+	return k, nil
+}
+
+// Want reports whether a key is among them.
+func (k KeyKinds) Want(key addr.Key) bool {
+	switch key.Kind {
+	case addr.Address:
+		return k.Addresses
+	case addr.Local:
+		return k.Locals
+	}
+	return k.Domains
+}
+
+// Keys calls use for the canonical key of each entry that refuses senders and has one. A key
+// with several scopes comes as often. Exceptions take nothing away, so the keys are
+// more than what is refused. patterns is how many entries have no key: globs and regular
+// expressions.
+func (j Job) Keys(ctx context.Context, want KeyKinds, use func(key string)) (patterns int, err error) {
+	rows, done, total := j.rows(), int64(0), int64(0)
+	for n, row := range j.Index.Lists() {
+		if rows[n] {
+			total += int64(row.Summary.Entries)
+		}
+	}
+	now := time.Now()
+	for entry, err := range j.Index.Entries(ctx, func(row int) bool { return rows[row] }) {
+		if done++; done%shownEvery == 0 {
+			j.Progress(done, total)
+		}
+		switch it := &entry.Item; {
+		case err != nil:
+			return patterns, err
+		case it.Action.Allows() || entry.Again || !entry.Expires.IsZero() && !entry.Expires.After(now):
+		case it.Kind == lists.Glob || it.Kind == lists.Regexp:
+			patterns++
+		case slices.Contains([]lists.Kind{lists.Addr, lists.Domain}, it.Kind) && want.Want(it.Key):
+			use(it.Key.Text)
+		}
+	}
+	return patterns, nil
+}
