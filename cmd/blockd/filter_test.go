@@ -1,0 +1,192 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blockd/internal/race"
+	"blockd/internal/testkit"
+)
+
+// filterLists have every kind of key, and what no filter has.
+var filterLists = map[string]string{
+	"first.txt":  "promo@bulk.test\noffers@\nbulk.test\n=alone.test\n.below.test\n!press@bulk.test\n198.51.100.7\nmüller@bücher.test\n",
+	"second.txt": "=bulk.test\nother.test\n\"#odd\"@bulk.test\n",
+}
+
+// exportedFilter is a filter of the lists, under the name that it is opened by.
+func exportedFilter(t *testing.T, bdx, kind string, flags ...string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "bl")
+	code, _, errs := blockd(t, "", append([]string{"filter", "export", "-i", bdx, "--as", kind, "-p", "0.001", "-o", out}, flags...)...)
+	if code != 0 {
+		t.Fatalf("export: %d, %s", code, errs)
+	}
+	if kind == "redisbloom" {
+		return out + ".rbd"
+	}
+	return out
+}
+
+func TestFilterExportAndCompare(t *testing.T) {
+	race.Skip(t)
+	bdx := compileLists(t, filterLists)
+	for _, kind := range []string{"guava", "redisbloom", "redisson", "bits"} {
+		path := exportedFilter(t, bdx, kind)
+		code, out, errs := blockd(t, "", "filter", "compare", path, "--against", bdx, "--json")
+		if code != 0 || !strings.HasPrefix(out, `{"keys":9,"false_negatives":0,"asked":1000000,"rate":0.0`) {
+			t.Errorf("%s: %d, %s%s", kind, code, out, errs)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(exportedFilter(t, bdx, "redisson")), "*"))
+	if err != nil || len(files) != 2 || filepath.Base(files[0]) != "bl.bitmap" || filepath.Base(files[1]) != "bl.json" {
+		t.Errorf("redisson is %q, %v", files, err)
+	}
+}
+
+// bulk.test stands there with two scopes. It is one key.
+func TestFilterHasTheSizeOfItsKeys(t *testing.T) {
+	bdx := compileLists(t, filterLists)
+	path := exportedFilter(t, bdx, "redisson")
+	if text := string(testkit.Read(t, path+".json")); !strings.Contains(text, `"expectedInsertions":8,`) {
+		t.Errorf("config %s", text)
+	}
+	path = exportedFilter(t, bdx, "redisson", "--list", "second", "--keys", "domain")
+	if text := string(testkit.Read(t, path+".json")); !strings.Contains(text, `"expectedInsertions":2,`) {
+		t.Errorf("config %s", text)
+	}
+}
+
+func TestFilterCheck(t *testing.T) {
+	bdx := compileLists(t, filterLists)
+	path := exportedFilter(t, bdx, "guava")
+	const asked = "Promo@Bulk.test\nx@clear.example\nofferS@any.test\nx@a.alone.test\n<>\n\nroot\nMÜLLER@bücher.test\r\n@other.test\nsub.other.test\nclear.example\nx@[192.0.2.1]\n192.0.2.9\nx@@\n"
+	want := strings.NewReplacer("+", "\tperhaps\n", "-", "\tabsent\n").Replace(
+		"Promo@Bulk.test+x@clear.example-offerS@any.test+x@a.alone.test+<>--root-MÜLLER@bücher.test+@other.test+sub.other.test+clear.example-x@[192.0.2.1]-192.0.2.9+x@@+")
+	if code, out, errs := blockd(t, asked, "filter", "check", path, "-"); code != 0 || out != want {
+		t.Errorf("%d, %s\n%s\nwant\n%s", code, errs, out, want)
+	}
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{path, "x@clear.example"}, 1, "x@clear.example\tabsent\n"},
+		{[]string{path, "x@clear.example", "x@bulk.test"}, 0, "x@clear.example\tabsent\nx@bulk.test\tperhaps\n"},
+		{[]string{"--raw", path, "Promo@Bulk.test"}, 1, "Promo@Bulk.test\tabsent\n"},
+		{[]string{"--raw", path, "promo@bulk.test"}, 0, "promo@bulk.test\tperhaps\n"},
+		{[]string{"--funnel", "utf16", path, "promo@bulk.test"}, 1, "promo@bulk.test\tabsent\n"},
+		{[]string{"--keys", "address", path, "x@bulk.test"}, 1, "x@bulk.test\tabsent\n"},
+		{[]string{"--json", path, "x@bulk.test"}, 0, `{"input":"x@bulk.test","answer":"perhaps"}` + "\n"},
+		{[]string{"--funnel", "int", path, "x@bulk.test"}, 2, ""},
+		{[]string{"--funnel", "int", "../../filter/testdata/guava-64-int.bf", "--", "-2147483648"}, 0, "-2147483648\tperhaps\n"},
+		{[]string{"--funnel", "utf16", "../../filter/testdata/guava-32-utf16.bf", "üser😀0@bulk0.example"}, 0, "üser😀0@bulk0.example\tperhaps\n"},
+		{[]string{path}, 2, ""},
+		{[]string{"redis://localhost#bl", "x@bulk.test"}, 2, ""},
+		{[]string{path + ".gone", "x@bulk.test"}, 2, ""},
+	} {
+		if code, out, errs := blockd(t, "", append([]string{"filter", "check"}, tt.args...)...); code != tt.code || out != tt.want || code == 2 && errs == "" {
+			t.Errorf("%q: %d, %q, %s", tt.args, code, out, errs)
+		}
+	}
+}
+
+// What check refuses is never "surely not", however it is written.
+func TestFilterClearsNobodyWhoIsListed(t *testing.T) {
+	bdx := compileLists(t, filterLists)
+	path := exportedFilter(t, bdx, "bits")
+	var asked strings.Builder
+	for _, local := range []string{"promo", "PROMO", "offers", `"offers"`, "müller", `"#odd"`, "x"} {
+		for _, domain := range []string{"bulk.test", "a.Bulk.test.", "alone.test", "below.test", "a.b.below.test", "bücher.test", "xn--bcher-kva.test", "other.test@", "clear.test", "[192.0.2.1]"} {
+			fmt.Fprintf(&asked, "%s@%s\n", local, domain)
+		}
+	}
+	_, answers, _ := blockd(t, asked.String(), "check", "-i", bdx, "-")
+	_, perhaps, _ := blockd(t, asked.String(), "filter", "check", path, "-")
+	lines, blocked := strings.Split(perhaps, "\n"), 0
+	for i, line := range strings.Split(strings.TrimSpace(answers), "\n") {
+		if strings.Split(line, "\t")[1] != "blocked" {
+			continue
+		}
+		if blocked++; !strings.HasSuffix(lines[i], "\tperhaps") {
+			t.Errorf("check: %q, filter: %q", line, lines[i])
+		}
+	}
+	if blocked < 20 {
+		t.Errorf("only %d are blocked:\n%s", blocked, answers)
+	}
+}
+
+// A filter of fewer keys than the index has lacks the others, which are named.
+func TestFilterCompareFindsWhatIsMissing(t *testing.T) {
+	race.Skip(t)
+	bdx := compileLists(t, filterLists)
+	path := exportedFilter(t, bdx, "guava", "--keys", "address")
+	code, out, errs := blockd(t, "", "filter", "compare", path, "--against", bdx)
+	if code != 1 || !strings.HasPrefix(out, "9 keys, 6 false negatives\n1,000,000 absent keys asked, ") || !strings.Contains(errs, "filter compare: other.test is absent\n") {
+		t.Errorf("%d\n%s%s", code, out, errs)
+	}
+	if code, out, _ := blockd(t, "", "filter", "compare", path, "--against", bdx, "--keys", "address"); code != 0 {
+		t.Errorf("of its own keys: %d, %s", code, out)
+	}
+	path = exportedFilter(t, bdx, "guava", "--funnel", "utf16")
+	if code, _, _ := blockd(t, "", "filter", "compare", path, "--against", bdx); code != 1 {
+		t.Errorf("with another funnel: %d", code)
+	}
+	if code, out, _ := blockd(t, "", "filter", "compare", path, "--against", bdx, "--funnel", "utf16"); code != 0 {
+		t.Errorf("with its funnel: %d, %s", code, out)
+	}
+}
+
+// A pattern has no key; the filter is written without it, and that is told.
+func TestFilterExportWithPatterns(t *testing.T) {
+	dir := t.TempDir()
+	bdx, out := filepath.Join(dir, "x.bdx"), filepath.Join(dir, "bl.bf")
+	list := writeFile(t, dir, "x.txt", "bulk.test\npromo*@*\n")
+	if code, _, errs := blockd(t, "", "compile", "-o", bdx, "--format", "plain", "--patterns", list); code != 0 {
+		t.Fatal(errs)
+	}
+	code, _, errs := blockd(t, "", "filter", "export", "-i", bdx, "--as", "guava", "-o", out)
+	if code != 1 || !strings.Contains(errs, "1 pattern left out") {
+		t.Errorf("%d, %s", code, errs)
+	}
+	if _, err := os.Stat(out); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFilterSize(t *testing.T) {
+	code, out, errs := blockd(t, "", "filter", "size", "-n", "10M", "-p", "0.001", "--json")
+	if code != 0 || !strings.HasPrefix(out, `{"classic":{"bits":143775876,"k":10,"rate":0.001`) || !strings.Contains(out, `"split_block":{"bits":168898304,"k":8,`) ||
+		!strings.Contains(out, `"fuse8":{"bits":90177536,"k":3,"rate":0.00390625}}`) {
+		t.Errorf("%d, %s%s", code, out, errs)
+	}
+	if code, out, _ := blockd(t, "", "filter", "size", "-n", "250k"); code != 0 || !strings.Contains(out, " 500,000  200 %           15.7 %\n") {
+		t.Errorf("%d\n%s", code, out)
+	}
+}
+
+func TestFilterUsage(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                     "want size, export, check or compare",
+		"size":                                 "-n: want a number of keys",
+		"size -n 1T":                           "-n: want a number of keys",
+		"size -n 5000G":                        "-n: want a number of keys",
+		"size -n 1k -p 0":                      "-p: want a rate",
+		"export --as cuckoo -o x":              "want --as, one of bits, guava, redisbloom, redisson",
+		"export --as guava":                    "want -o OUT",
+		"export --as guava -o x --keys ip":     "--keys: want some of address, local, domain",
+		"export --as guava -o x --funnel int":  "--funnel int takes numbers",
+		"export --as bits -o x --funnel utf16": "--funnel utf16 goes with Guava",
+		"compare x":                            "want --against",
+		"compare --against x.bdx":              "want one FILTER",
+	} {
+		code, _, errs := blockd(t, "", append([]string{"filter"}, strings.Fields(line)...)...)
+		if code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("%q: %d, %s, want %q", line, code, errs, want)
+		}
+	}
+}
