@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 
 	"github.com/twmb/murmur3"
@@ -57,25 +56,23 @@ func readBits(c contents) (Filter, error) {
 
 func (b *bits) Kind() string { return "bits" }
 
-// bits are the places of a key. Two hashes are those of the key, two those of the key with
-// a 1 behind it.
-func (b *bits) bits(key []byte) iter.Seq[uint64] {
-	var h [4]uint64
-	h[0], h[1] = murmur3.Sum128(key)
+// hash hashes a key twice: as it is, and with a 1 behind it.
+func (b *bits) hash(key []byte) (h [4]uint64) {
 	var longer [256]byte // addresses fit
+	h[0], h[1] = murmur3.Sum128(key)
 	h[2], h[3] = murmur3.Sum128(append(append(longer[:0], key...), 1))
-	return func(yield func(uint64) bool) {
-		for i := range b.hashes {
-			if !yield((h[i%2] + i*h[2+(i+i%2)%4/2]) % b.size) {
-				return
-			}
-		}
-	}
+	return h
+}
+
+// place is the i-th place, from 0, of a key with this hash.
+func (b *bits) place(h *[4]uint64, i uint64) uint64 {
+	return (h[i%2] + i*h[2+(i+i%2)%4/2]) % b.size
 }
 
 func (b *bits) Has(key []byte) bool {
-	for bit := range b.bits(key) {
-		if !b.array.has(bit) {
+	h := b.hash(key)
+	for i := range b.hashes {
+		if !b.array.has(b.place(&h, i)) {
 			return false
 		}
 	}
@@ -83,8 +80,9 @@ func (b *bits) Has(key []byte) bool {
 }
 
 func (b *bits) Add(key []byte) {
-	for bit := range b.bits(key) {
-		b.array.set(bit)
+	h := b.hash(key)
+	for i := range b.hashes {
+		b.array.set(b.place(&h, i))
 	}
 }
 

@@ -229,7 +229,14 @@ func TestRedissonPlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	have := slices.Collect(f.(*redisson).bits([]byte("promo@bulk.example")))
+	r, have := f.(*redisson), []uint64(nil)
+	h1, h2 := r.hash([]byte("promo@bulk.example"))
+	if h1 != 0xb4a486408bc6990a || h2 != 0x258cc39d413719db {
+		t.Errorf("hash %x %x", h1, h2)
+	}
+	for i := range r.HashIterations {
+		have = append(have, r.place(h1, h2, i))
+	}
 	if want := []uint64{67514, 63517, 119098, 115101, 38840, 22910, 90424, 86427, 142008, 138011}; !slices.Equal(have, want) {
 		t.Errorf("bits %d, want %d", have, want)
 	}

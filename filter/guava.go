@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 
 	"github.com/twmb/murmur3"
@@ -64,34 +63,20 @@ func readGuava(c contents) (Filter, error) {
 
 func (g *guava) Kind() string { return "guava" }
 
-// bits are the places of a key.
-func (g *guava) bits(key []byte) iter.Seq[uint64] {
-	size := uint64(len(g.array)) * 8
-	h1, h2 := murmur3.Sum128(key)
-	if g.strategy == mitz64 {
-		return func(yield func(uint64) bool) {
-			for h, n := h1, g.hashes; n > 0 && yield(h&math.MaxInt64%size); n-- {
-				h += h2
-			}
-		}
+// place is the i-th place, from 0, of a key with this hash.
+func (g *guava) place(h1, h2 uint64, i int) uint64 {
+	h := h1 + uint64(i)*h2
+	if g.strategy == mitz32 { // two halves of h1; negative numbers are inverted
+		short := int32(h1) + int32(i+1)*int32(h1>>32)
+		h = uint64(short ^ short>>31)
 	}
-	a, b := int32(h1), int32(h1>>32)
-	return func(yield func(uint64) bool) {
-		for i := int32(1); int(i) <= g.hashes; i++ {
-			h := a + i*b
-			if h < 0 {
-				h = ^h
-			}
-			if !yield(uint64(h) % size) {
-				return
-			}
-		}
-	}
+	return h & math.MaxInt64 % (uint64(len(g.array)) * 8)
 }
 
 func (g *guava) Has(key []byte) bool {
-	for bit := range g.bits(key) {
-		if !g.array.has(bit) {
+	h1, h2 := murmur3.Sum128(key)
+	for i := range g.hashes {
+		if !g.array.has(g.place(h1, h2, i)) {
 			return false
 		}
 	}
@@ -99,8 +84,9 @@ func (g *guava) Has(key []byte) bool {
 }
 
 func (g *guava) Add(key []byte) {
-	for bit := range g.bits(key) {
-		g.array.set(bit)
+	h1, h2 := murmur3.Sum128(key)
+	for i := range g.hashes {
+		g.array.set(g.place(h1, h2, i))
 	}
 }
 

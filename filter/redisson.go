@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"math"
 	"path/filepath"
 	"strconv"
@@ -77,24 +76,20 @@ func readRedisson(c contents) (Filter, error) {
 
 func (r *redisson) Kind() string { return "redisson" }
 
-// bits are the places of a key.
-func (r *redisson) bits(key []byte) iter.Seq[uint64] {
+func (r *redisson) hash(key []byte) (h1, h2 uint64) {
 	sum := highwayhash.Sum128(key, redissonKey)
-	steps := [2]uint64{binary.LittleEndian.Uint64(sum[8:]), binary.LittleEndian.Uint64(sum[:])}
-	return func(yield func(uint64) bool) {
-		h := steps[1]
-		for i := range r.HashIterations {
-			if !yield(h & math.MaxInt64 % r.Size) {
-				return
-			}
-			h += steps[i%2]
-		}
-	}
+	return binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:])
+}
+
+// place is the i-th place, from 0, of a key with this hash. Redisson adds h2 and h1 in turns.
+func (r *redisson) place(h1, h2, i uint64) uint64 {
+	return (h1 + (i+1)/2*h2 + i/2*h1) & math.MaxInt64 % r.Size
 }
 
 func (r *redisson) Has(key []byte) bool {
-	for bit := range r.bits(key) {
-		if !r.array.has(bit) {
+	h1, h2 := r.hash(key)
+	for i := range r.HashIterations {
+		if !r.array.has(r.place(h1, h2, i)) {
 			return false
 		}
 	}
@@ -102,8 +97,9 @@ func (r *redisson) Has(key []byte) bool {
 }
 
 func (r *redisson) Add(key []byte) {
-	for bit := range r.bits(key) {
-		r.array.set(bit)
+	h1, h2 := r.hash(key)
+	for i := range r.HashIterations {
+		r.array.set(r.place(h1, h2, i))
 	}
 }
 
