@@ -128,6 +128,7 @@ func SyncFolder(path string) error {
 
 // MakeFolder makes a folder with the mode 0750, unless it is there, and those above it.
 func MakeFolder(path string) error {
+	path = filepath.Clean(path) // of "folder/" the folder around it would be "folder"
 	parent := filepath.Dir(path)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return err

@@ -152,7 +152,7 @@ func TestRootKeepsTheOwner(t *testing.T) {
 
 func TestMakeFolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "above", "folder")
-	for range 2 { // what is there stays
+	for _, path := range []string{path + "/", path} { // what is there stays
 		if err := MakeFolder(path); err != nil {
 			t.Fatal(err)
 		}
