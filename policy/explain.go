@@ -8,10 +8,10 @@ import (
 // Explanation says how a verdict came about, for `explain=1` of HTTP.
 type Explanation struct {
 	Keys    []verdict.ExplainedKey `json:"keys" doc:"all that were looked up"`
-	Decider int           `json:"decider" minimum:"-1" doc:"index of the match that decided; -1: none"`
-	Shadow  int           `json:"shadow" minimum:"-1" doc:"index of the match that would have refused, had its list counted; -1: none"`
-	Reply   string        `json:"reply,omitempty" doc:"what SMTP says to a recipient that is not exempt; ID stands for the reference"`
-	Error   string        `json:"error,omitempty" doc:"of an unknown verdict: why"`
+	Decider int                    `json:"decider" minimum:"-1" doc:"index of the match that decided; -1: none"`
+	Shadow  int                    `json:"shadow" minimum:"-1" doc:"index of the match that would have refused, had its list counted; -1: none"`
+	Reply   string                 `json:"reply,omitempty" doc:"what SMTP says to a recipient that is not exempt; ID stands for the reference"`
+	Error   string                 `json:"error,omitempty" doc:"of an unknown verdict: why"`
 
 	Decision Decision `json:"-"` // about mail to the verdict's recipient
 }
