@@ -20,7 +20,7 @@ var (
 
 	// plainInclude is one that can do no more than read its file. Group 1 or 2 is the name.
 	plainInclude = regexp.MustCompile(`(?i)^\.(?:try_)?include[a-z_]*\s*` +
-		`(?:\((?:\s*(?:try|glob|priority|duplicate)\s*[=:]\s*"?[a-z0-9]+"?\s*,?)*\s*\))?` +
+		`(?:\((?:\s*(?:try|glob|priority|duplicate)\s*[=:]\s*"?-?[a-z0-9]+"?\s*[,;]?)*\s*\))?` +
 		`(?:\s|#.*\n)*` + `(?:"([^"\\\[]*)"|([$/]?[\w.-][\w$./-]*)(?:[\s;,]|$))`)
 )
 

@@ -167,6 +167,7 @@ func TestIncludesOfRspamd(t *testing.T) {
 		{"a plain one", ".include \"$CURDIR/good\"\n", ""},
 		{"without quotes", ".include $CURDIR/good\n.include /nowhere/good;\n", ""},
 		{"as rspamd is delivered", ".include(try=true,priority=5) \"${DBDIR}/dynamic/multimap.conf\"\n.include(try=true,priority=1,duplicate=merge) \"$LOCAL_CONFDIR/local.d/multimap.conf\"\n", ""},
+		{"with parameters as statements", ".include(try=true; priority=-1; duplicate=merge;) \"$CURDIR/good\"\n", ""},
 		{"that includes itself", ".include \"$CURDIR/loop\"\n.include \"$CURDIR/multimap.conf\"\n", ""},
 		{"missing", ".include(try=true) \"$CURDIR/none\"\n", ""},
 		{"with a prefix", bad, "multimap.conf:1"},
