@@ -1,8 +1,12 @@
 package policy_test
 
 import (
+	"log/slog"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/index"
 	"blockd/policy"
 	"blockd/rule"
 	"blockd/verdict"
@@ -30,6 +34,15 @@ func TestNeedsOfMessages(t *testing.T) {
 		if got := c.Needs().Message; got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
+	}
+}
+
+// What doors want to know of the configuration is told without a generation, too.
+func TestNeedsWithoutAGeneration(t *testing.T) {
+	set := policy.Settings{Auth: rule.Auth{Resolver: newPost(t).resolver}, Lists: map[string]rule.List{"bulk": {OnMatch: rule.Tag}}}
+	c := policy.New(func() *index.Index { return nil }, set, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if n := c.Needs(); !n.Marks || n.Message {
+		t.Errorf("%+v", n)
 	}
 }
 

@@ -39,7 +39,11 @@ const authorFormat = "spamassassin"
 
 // hasAuthorEntries reports whether the serving generation may have allow-if-auth entries.
 func (c *Checker) hasAuthorEntries() bool {
-	for _, list := range c.live().Lists() {
+	ix := c.serving()
+	if ix == nil {
+		return false
+	}
+	for _, list := range ix.Lists() {
 		if list.Summary.Format == authorFormat {
 			return true
 		}
