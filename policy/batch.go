@@ -32,7 +32,7 @@ func (b *Batch) Reset() { b.index = nil }
 // for clear senders in canonical form once b has the room.
 func (c *Checker) AskAll(b *Batch, questions []Question) (verdicts []verdict.Verdict) {
 	ix := c.live() // once
-	b.checker, b.index = c, ix
+	b.Generation, b.checker, b.index = "", c, ix
 	defer func() {
 		if recover() != nil {
 			// A defect of ours costs the one sender that meets it alone, too.

@@ -105,21 +105,20 @@ func TestAskTellsOfAnUnreadableStore(t *testing.T) {
 // A defect costs the one sender that meets it.
 func TestAskSurvivesADefect(t *testing.T) {
 	ix := build(t, batchLists()...)
-	broken, calls := &index.Index{}, 0
-	c := policy.New(func() *index.Index {
-		if calls++; calls == 1 {
-			return broken // panics at the first use
-		}
-		return ix
-	}, policy.Settings{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	serving := ix
+	c := policy.New(func() *index.Index { return serving }, policy.Settings{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	var b policy.Batch
 	questions := []policy.Question{{Text: "x@bad.example"}}
-	verdicts := c.AskAll(&b, questions)
-	if len(verdicts) != 1 || verdicts[0].Kind != verdict.Unknown || !verdicts[0].Internal() {
-		t.Errorf("Ask of a broken index = %+v", verdicts)
-	}
-	if verdicts = c.AskAll(&b, questions); verdicts[0].Kind != verdict.Blocked {
-		t.Errorf("and then = %+v", verdicts)
+	for _, broken := range []*index.Index{{}, nil} { // both panic at the first use
+		serving = broken
+		verdicts := c.AskAll(&b, questions)
+		if len(verdicts) != 1 || verdicts[0].Kind != verdict.Unknown || !verdicts[0].Internal() || b.Generation != "" {
+			t.Errorf("Ask of a broken index = %+v, of generation %q", verdicts, b.Generation)
+		}
+		serving = ix
+		if verdicts = c.AskAll(&b, questions); verdicts[0].Kind != verdict.Blocked {
+			t.Errorf("and then = %+v", verdicts)
+		}
 	}
 }
 
