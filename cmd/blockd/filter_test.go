@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"blockd/filter"
 	"blockd/internal/race"
 	"blockd/internal/testkit"
 )
@@ -138,6 +141,25 @@ func TestFilterCompareFindsWhatIsMissing(t *testing.T) {
 	}
 	if code, out, _ := blockd(t, "", "filter", "compare", path, "--against", bdx, "--funnel", "utf16"); code != 0 {
 		t.Errorf("with its funnel: %d, %s", code, out)
+	}
+}
+
+// A signal ends the questions to a filter, however slow it is.
+func TestFilterCompareEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	f, err := filter.New("bits", 1, 0.01)
+	funnel, err2 := filter.ParseFunnel("utf8")
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	f.Add([]byte("bulk.test"))
+	var c comparison
+	has := c.asking(ctx, f, funnel)
+	if !has("bulk.test") || c.err != nil {
+		t.Errorf("before: %v", c.err)
+	}
+	if cancel(); has("bulk.test") || !errors.Is(c.err, context.Canceled) {
+		t.Errorf("after: %v", c.err)
 	}
 }
 

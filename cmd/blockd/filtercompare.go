@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -62,11 +62,7 @@ Ends with 0 if there are no false negatives, 1 if there are some, 2 on an error.
 				bar.Show(term.Step{Stage: "compare", Done: done, Total: total, Things: true})
 			}
 			var c comparison
-			has := func(key string) bool {
-				octets, err := funnel(c.octets[:0], key)
-				c.octets, c.err = octets, errors.Join(c.err, err)
-				return f.Has(octets)
-			}
+			has := c.asking(ctx, f, funnel)
 			if _, err := job.Keys(ctx, kinds, func(key string) { c.key(key, has(key)) }); err != nil {
 				return err
 			}
@@ -104,6 +100,20 @@ type comparison struct {
 	missing        []string
 	octets         []byte
 	err            error
+}
+
+// asking returns a function that asks f for a key. After an error or the end of ctx it
+// asks no more: a filter of many links can take long over each key.
+func (c *comparison) asking(ctx context.Context, f filter.Filter, funnel filter.Funnel) func(key string) bool {
+	return func(key string) bool {
+		if c.err == nil {
+			c.err = ctx.Err()
+		}
+		if c.err == nil {
+			c.octets, c.err = funnel(c.octets[:0], key)
+		}
+		return c.err == nil && f.Has(c.octets)
+	}
 }
 
 // shownMissing is how many false negatives are shown.
