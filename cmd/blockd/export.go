@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -53,7 +54,11 @@ error.`,
 			}
 			ctx, stop := interruptible(cmd)
 			defer stop()
-			job, err := exportJob(path, file, names)
+			var outputs []string
+			if out != "" {
+				outputs = append(outputs, out)
+			}
+			job, err := exportJob(path, file, names, outputs...)
 			if err != nil {
 				return err
 			}
@@ -80,8 +85,9 @@ error.`,
 }
 
 // exportJob opens the index file, or that of the configuration at path, to export the named
-// lists; without names those that refuse.
-func exportJob(path, file string, names []string) (export.Job, error) {
+// lists; without names those that refuse. Files that cannot take the outputs are found
+// before the work.
+func exportJob(path, file string, names []string, outputs ...string) (export.Job, error) {
 	var c config.Config
 	if file == "" {
 		var err error
@@ -96,12 +102,35 @@ func exportJob(path, file string, names []string) (export.Job, error) {
 	if err != nil {
 		return export.Job{}, err
 	}
+	for _, out := range outputs {
+		if err := wantOutput(out, file); err != nil {
+			return export.Job{}, err
+		}
+	}
 	for _, name := range names {
 		if known := listsOf(ix); !slices.Contains(known, name) {
 			return export.Job{}, fmt.Errorf("no list %q in the index%s", name, spelling.Hint(name, "", known))
 		}
 	}
 	return export.Job{Index: ix, Lists: names, Rules: c.Policy().Lists, IgnoreSenders: c.Auth.UnverifiedAllow == "ignore"}, nil
+}
+
+// wantOutput refuses a file to write that would take the place of the index that is read, of a
+// folder or of a device.
+func wantOutput(out, index string) error {
+	there, err := os.Stat(out)
+	if err != nil {
+		return nil // to write it will tell
+	}
+	switch read, err := os.Stat(index); {
+	case there.IsDir():
+		return usagef("-o: %s is a folder; want the name of a file", out)
+	case !there.Mode().IsRegular():
+		return usagef("-o: %s is no regular file, and cannot be put in place", out)
+	case err == nil && os.SameFile(there, read):
+		return usagef("-o: %s is the index that is read", out)
+	}
+	return nil
 }
 
 // writeExport writes a file, "" = standard output, and shows how far it is.

@@ -1,16 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"blockd/filter"
 	"blockd/internal/race"
+	"blockd/internal/term"
 	"blockd/internal/testkit"
 )
 
@@ -180,6 +184,77 @@ func TestFilterExportWithPatterns(t *testing.T) {
 	}
 }
 
+// Nothing is written where it would destroy the index, a folder or a device.
+func TestExportsSpareWhatIsThere(t *testing.T) {
+	bdx := compileLists(t, filterLists)
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "bl.json"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "link.bdx")
+	if err := os.Link(bdx, link); err != nil {
+		t.Fatal(err)
+	}
+	before := testkit.Read(t, bdx)
+	guava, redisson, plain := []string{"filter", "export", "--as", "guava"}, []string{"filter", "export", "--as", "redisson"}, []string{"export", "--format", "plain"}
+	for _, tt := range []struct {
+		command   []string
+		out, want string
+	}{
+		{guava, bdx, "is the index that is read"},
+		{guava, link, "is the index that is read"},
+		{guava, dir, "is a folder"},
+		{guava, dir + "/", "want -o OUT, the file to write"},
+		{redisson, dir + "/", "want -o OUT, the file to write"},
+		{redisson, filepath.Join(dir, "bl"), "bl.json is a folder"},
+		{guava, pipe, "is no regular file"},
+		{plain, bdx, "is the index that is read"},
+		{plain, pipe, "is no regular file"},
+	} {
+		code, _, errs := blockd(t, "", append(tt.command, "-i", bdx, "-o", tt.out)...)
+		if code != exitUsage || !strings.Contains(errs, tt.want) {
+			t.Errorf("%q -o %s: %d, %s, want %q", tt.command, tt.out, code, errs, tt.want)
+		}
+	}
+	if !bytes.Equal(testkit.Read(t, bdx), before) {
+		t.Error("the index is another")
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(files) != 3 {
+		t.Errorf("there are %q, %v", files, err)
+	}
+}
+
+// halfWritten is a filter whose last file cannot be written.
+type halfWritten struct{ filter.Filter }
+
+func (f halfWritten) Files(out string) []filter.File {
+	files := f.Filter.Files(out)
+	files[len(files)-1].Write = func(io.Writer) error { return syscall.ENOSPC }
+	return files
+}
+
+// Both files of a Redisson filter are those of one filter, also when the disk is full.
+func TestFilterFilesComeTogether(t *testing.T) {
+	f, err := filter.New("redisson", 1, 0.01)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	writeFile(t, dir, "bl.bitmap", "old")
+	writeFile(t, dir, "bl.json", "old")
+	if err := writeFilter(t.Context(), io.Discard, term.NewBar(io.Discard), halfWritten{f}, filepath.Join(dir, "bl"), 1); !errors.Is(err, syscall.ENOSPC) {
+		t.Error(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if bitmap := string(testkit.Read(t, filepath.Join(dir, "bl.bitmap"))); bitmap != "old" || len(entries) != 2 || err != nil {
+		t.Errorf("%q, %v, %v", bitmap, entries, err)
+	}
+}
+
 func TestFilterSize(t *testing.T) {
 	code, out, errs := blockd(t, "", "filter", "size", "-n", "10M", "-p", "0.001", "--json")
 	if code != 0 || !strings.HasPrefix(out, `{"classic":{"bits":143775876,"k":10,"rate":0.001`) || !strings.Contains(out, `"split_block":{"bits":168898304,"k":8,`) ||
@@ -200,6 +275,7 @@ func TestFilterUsage(t *testing.T) {
 		"size -n 1k -p 0":                      "-p: want a rate",
 		"export --as cuckoo -o x":              "want --as, one of bits, guava, redisbloom, redisson",
 		"export --as guava":                    "want -o OUT",
+		"export --as guava -o x -p 0":          "-p: want a rate of false positives",
 		"export --as guava -o x --keys ip":     "--keys: want some of address, local, domain",
 		"export --as guava -o x --funnel int":  "--funnel int takes numbers",
 		"export --as bits -o x --funnel utf16": "--funnel utf16 goes with Guava",

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -44,7 +44,7 @@ none (they are counted on standard error), 2 on an error.`,
 			switch {
 			case !slices.Contains(filter.Kinds(), kind):
 				return usagef("want --as, one of %s", strings.Join(filter.Kinds(), ", "))
-			case out == "":
+			case out == "" || strings.HasSuffix(out, "/"):
 				return usagef("want -o OUT, the file to write")
 			}
 			kinds, err := flags.kinds()
@@ -57,7 +57,15 @@ none (they are counted on standard error), 2 on an error.`,
 			}
 			ctx, stop := interruptible(cmd)
 			defer stop()
-			job, err := exportJob(path, file, names)
+			empty, err := filter.New(kind, 1, rate)
+			if err != nil {
+				return usagef("-p: %v", err)
+			}
+			var outputs []string
+			for _, file := range empty.Files(out) {
+				outputs = append(outputs, file.Path)
+			}
+			job, err := exportJob(path, file, names, outputs...)
 			if err != nil {
 				return err
 			}
@@ -124,21 +132,31 @@ func fillFilter(ctx context.Context, job export.Job, kind string, rate float64, 
 	return f, n, patterns, err
 }
 
-// writeFilter puts the files of a filter in place, each when it is whole.
+// writeFilter puts the files of a filter in place when all of them are whole: a bitmap
+// beside the sizes of another filter would clear senders who are listed.
 func writeFilter(ctx context.Context, stderr io.Writer, bar *term.Bar, f filter.Filter, out string, n int) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	bar.Clear()
-	for _, file := range f.Files(out) {
-		if err := durable.Replace(file.Path, 0o644, file.Write); err != nil {
-			return err
-		}
-		info, err := os.Stat(file.Path)
+	files, drafts := f.Files(out), []*durable.Draft(nil)
+	for _, file := range files {
+		d, err := durable.Create(file.Path, 0o644)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(stderr, "%s: %s, %s\n", term.Path(file.Path), term.Counted(n, "key"), term.Octets(info.Size()))
+		defer d.Discard()
+		if err := cmp.Or(file.Write(d), d.Sync(), ctx.Err()); err != nil {
+			return err
+		}
+		drafts = append(drafts, d)
+	}
+	bar.Clear()
+	for i, d := range drafts {
+		if err := d.Commit(); err != nil {
+			return err
+		}
+		info, err := d.Stat()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(stderr, "%s: %s, %s\n", term.Path(files[i].Path), term.Counted(n, "key"), term.Octets(info.Size()))
 	}
 	return nil
 }
