@@ -80,7 +80,7 @@ func TestDamage(t *testing.T) {
 				kept := contents{slices.Clone(c.data), c.config}
 				var f Filter
 				var err error
-				if n := allocated(func() { f, err = read(c, k.ending) }); n > uint64(len(c.data)+len(c.config))+4096 {
+				if n := allocated(func() { f, err = read(c, k.ending) }); n > uint64(len(c.data)+len(c.config))+8192 {
 					t.Errorf("%s: %d octets allocated for %d", what, n, len(c.data))
 				}
 				if damaged++; err == nil {
@@ -173,8 +173,60 @@ func TestOpenErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
+	sparse := testkit.Write(t, filepath.Join(dir, "sparse.bf"), "")
+	if err := os.Truncate(sparse, 1<<40); err != nil {
+		t.Log(err) // a file system without files of this size
+	} else if _, err := Open(sparse); err == nil || !strings.Contains(err.Error(), "more than any filter has") {
+		t.Errorf("a file of 1 TiB: %v", err)
+	}
 	if _, err := Open(os.DevNull); err == nil || !strings.Contains(err.Error(), "no regular file") {
 		t.Errorf("a device: %v", err)
+	}
+}
+
+// What was written as OUT is read as OUT, with its ending or without.
+func TestOpenByTheNameOfExport(t *testing.T) {
+	for _, k := range kinds {
+		for _, out := range []string{"bl", "bl" + k.ending, "bl.json"} {
+			if out == "bl.json" && k.name != "redisson" {
+				continue
+			}
+			f, err := New(k.name, 1, 0.01)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = filepath.Join(t.TempDir(), out)
+			for _, file := range f.Files(out) {
+				var b bytes.Buffer
+				if err := file.Write(&b); err != nil {
+					t.Fatal(err)
+				}
+				testkit.Write(t, file.Path, b.String())
+			}
+			if read, err := Open(out); err != nil || read.Kind() != k.name {
+				t.Errorf("%s as %s: %v", k.name, filepath.Base(out), err)
+			}
+		}
+	}
+}
+
+// The numbers of a Redisson filter are those of its hash in Redis, which are texts there.
+func TestRedissonNumbers(t *testing.T) {
+	for config, want := range map[string]string{
+		`{"size":80,"hashIterations":7,"expectedInsertions":8,"falseProbability":0.01}`:           "",
+		`{"size":"80","hashIterations":"7","expectedInsertions":"8","falseProbability":"1.0E-4"}`: "",
+		`{"size":80,"hashIterations":7}`:     "",
+		`{"size":80.5,"hashIterations":7}`:   `size: want a number, have "80.5"`,
+		`{"size":80,"hashIterations":"-7"}`:  `hashIterations: want a number, have "-7"`,
+		`{"size":"many","hashIterations":7}`: "its .json",
+		`{"hashIterations":7}`:               "a size of 0",
+		`null`:                               "0 hashIterations",
+		`{"size":80,"hashIterations":7,"codec":"org.redisson.codec.MarshallingCodec"}`: "its codec is MarshallingCodec",
+	} {
+		f, err := read(contents{make([]byte, 10), []byte(config)}, ".bitmap")
+		if want == "" && (err != nil || f.(*redisson).Size != 80 || f.(*redisson).HashIterations != 7) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", config, err, want)
+		}
 	}
 }
 

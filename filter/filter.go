@@ -82,7 +82,8 @@ func New(name string, n uint64, p float64) (Filter, error) {
 }
 
 // Open reads the filter at path: a file, NAME.bitmap beside NAME.json, or a folder of
-// NAME-ITERATOR.chunk files, as FOLDER or FOLDER/NAME. The contents say which kind it is,
+// NAME-ITERATOR.chunk files, as FOLDER or FOLDER/NAME. NAME.rbd and NAME.bitmap are found by
+// NAME, too. The contents say which kind it is,
 // and if they do not, the ending.
 func Open(path string) (Filter, error) {
 	c, ending, err := load(path)
@@ -130,6 +131,10 @@ func load(path string) (c contents, ending string, err error) {
 			path += ".bitmap"
 			break
 		}
+		if _, dump := os.Stat(path + ".rbd"); dump == nil {
+			path += ".rbd"
+			break
+		}
 		data, chunks := joinChunks(filepath.Dir(path), filepath.Base(path))
 		if chunks != nil {
 			return c, "", err
@@ -147,14 +152,19 @@ func load(path string) (c contents, ending string, err error) {
 	return c, filepath.Ext(path), err
 }
 
+// maxFile bounds a file, to the largest filter and room for its header.
+const maxFile = maxBits/8 + 1<<20
+
 // readFile reads a regular file. Others have no size to hold them to.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: no regular file", path)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: no regular file", path)
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("%s: %d octets, more than any filter has", path, info.Size())
 	}
 	return os.ReadFile(path)
 }

@@ -26,8 +26,34 @@ type redissonConfig struct {
 	Size               uint64 `json:"size"`
 	HashIterations     uint64 `json:"hashIterations"`
 	ExpectedInsertions uint64 `json:"expectedInsertions"`
-	FalseProbability   string `json:"falseProbability"`
+	FalseProbability   string `json:"falseProbability,omitempty"`
 	Codec              string `json:"codec,omitempty"` // "" = StringCodec
+}
+
+// UnmarshalJSON takes numbers also as texts, as Redis answers HGETALL with them.
+func (c *redissonConfig) UnmarshalJSON(data []byte) error {
+	var text struct { // a json.Number may stand in quotes
+		Name, ConfigKey, Codec                                     string
+		Size, HashIterations, ExpectedInsertions, FalseProbability json.Number
+	}
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	*c = redissonConfig{Name: text.Name, ConfigKey: text.ConfigKey, Codec: text.Codec, FalseProbability: text.FalseProbability.String()}
+	for _, number := range []struct {
+		name string
+		text json.Number
+		to   *uint64
+	}{{"size", text.Size, &c.Size}, {"hashIterations", text.HashIterations, &c.HashIterations}, {"expectedInsertions", text.ExpectedInsertions, &c.ExpectedInsertions}} {
+		if number.text == "" {
+			continue // is 0
+		}
+		var err error
+		if *number.to, err = strconv.ParseUint(number.text.String(), 10, 64); err != nil {
+			return fmt.Errorf("%s: want a number, have %q", number.name, number.text)
+		}
+	}
+	return nil
 }
 
 // redissonBits is what Redisson allows: a Redis string of 512 MiB, but for two bits.
@@ -104,7 +130,7 @@ func (r *redisson) Add(key []byte) {
 }
 
 func (r *redisson) Files(out string) []File {
-	base := strings.TrimSuffix(out, ".bitmap")
+	base := strings.TrimSuffix(strings.TrimSuffix(out, ".json"), ".bitmap") // as Open takes either
 	config := r.redissonConfig
 	config.Name = filepath.Base(base)
 	config.ConfigKey = "{" + config.Name + "}:config"
