@@ -11,6 +11,7 @@ import (
 
 	"blockd/filter"
 	"blockd/internal/export"
+	"blockd/internal/spelling"
 )
 
 func newFilter() *cobra.Command {
@@ -27,7 +28,13 @@ docs/filters.md says which keys a program must look up.`,
   blockd filter export --as guava -p 0.01 -o bl.bf
   blockd filter check bl.bf someone@bad.example
   blockd filter compare bl.bf --against bad.bdx`,
-		RunE: func(*cobra.Command, []string) error { return usagef("want size, export, check or compare") },
+		Args: cobra.ArbitraryArgs, // RunE says better what is wrong with them
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("want size, export, check or compare")
+			}
+			return usagef("unknown command %q%s", args[0], spelling.Hint(args[0], "", []string{"size", "export", "check", "compare"}))
+		},
 	}
 	for _, sub := range []*cobra.Command{newFilterSize(), newFilterExport(), newFilterCheck(), newFilterCompare()} {
 		sub.DisableFlagsInUseLine = true

@@ -174,7 +174,7 @@ func (a *filterAsker) has(key string) (has bool, err error) {
 // no sender they are those of all its readings; ok is false if it has none, and for a
 // client.
 func keysOf(keys []addr.Key, text string) (_ []addr.Key, ok bool) {
-	if _, client := clientOf(text); client && !strings.HasPrefix(text, "[") {
+	if _, client := clientOf(text); client {
 		return keys, false
 	}
 	if name, domain := domainOf(text); domain {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -66,6 +67,7 @@ Ends with 0 if there are no false negatives, 1 if there are some, 2 on an error.
 			if _, err := job.Keys(ctx, kinds, func(key string) { c.key(key, has(key)) }); err != nil {
 				return err
 			}
+			c.Keys, c.FalseNegatives = c.keys.count(), c.absent.count()
 			c.measure(has)
 			bar.Clear()
 			if c.err != nil {
@@ -97,7 +99,8 @@ type comparison struct {
 	FalseNegatives int     `json:"false_negatives"`
 	Asked          int     `json:"asked"` // absent keys
 	Rate           float64 `json:"rate"`
-	missing        []string
+	keys, absent   distinct
+	missing        []string // the first of absent
 	octets         []byte
 	err            error
 }
@@ -119,11 +122,12 @@ func (c *comparison) asking(ctx context.Context, f filter.Filter, funnel filter.
 // shownMissing is how many false negatives are shown.
 const shownMissing = 10
 
+// key notes a key of the index, which may come more than once.
 func (c *comparison) key(key string, has bool) {
-	if c.Keys++; has {
+	if c.keys.add(key); has {
 		return
 	}
-	if c.FalseNegatives++; len(c.missing) < shownMissing {
+	if c.absent.add(key); len(c.missing) < shownMissing && !slices.Contains(c.missing, key) {
 		c.missing = append(c.missing, key)
 	}
 }

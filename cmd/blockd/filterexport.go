@@ -107,13 +107,12 @@ func fillFilter(ctx context.Context, job export.Job, kind string, rate float64, 
 		patterns, err = job.Keys(ctx, kinds, use)
 		return err
 	}
-	var hashes []uint64
-	if err := walk("count", func(key string) { hashes = append(hashes, xxh3.HashString(key)) }); err != nil {
+	var keys distinct
+	if err := walk("count", keys.add); err != nil {
 		return nil, 0, 0, err
 	}
-	slices.Sort(hashes)
-	n = len(slices.Compact(hashes))
-	hashes = nil // the second walk needs the memory
+	n = keys.count()
+	keys = nil // the second walk needs the memory
 	if f, err = filter.New(kind, uint64(n), rate); err != nil {
 		return nil, 0, 0, usagef("%v", err)
 	}
@@ -130,6 +129,17 @@ func fillFilter(ctx context.Context, job export.Job, kind string, rate float64, 
 		err = bad
 	}
 	return f, n, patterns, err
+}
+
+// distinct counts different keys, by their hashes.
+type distinct []uint64
+
+func (d *distinct) add(key string) { *d = append(*d, xxh3.HashString(key)) }
+
+func (d *distinct) count() int {
+	slices.Sort(*d)
+	*d = slices.Compact(*d)
+	return len(*d)
 }
 
 // writeFilter puts the files of a filter in place when all of them are whole: a bitmap

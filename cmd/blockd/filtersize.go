@@ -60,6 +60,7 @@ func parseCount(text string) (uint64, error) {
 	for i, unit := range []string{"k", "M", "G"} {
 		if number, ok := strings.CutSuffix(digits, unit); ok {
 			digits, factor = number, uint64(math.Pow10(3*(i+1)))
+			break
 		}
 	}
 	n, err := strconv.ParseUint(digits, 10, 64)
