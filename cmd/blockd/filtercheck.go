@@ -26,13 +26,14 @@ asks for the domain and those above. With - one sender a line is read from stand
 input and answered in order. With --raw a text is one key, octet for octet; so it is
 with --funnel int or long.
 
-FILTER is a file, NAME of NAME.bitmap beside NAME.json (Redisson), or a folder of
-NAME-ITERATOR.chunk files or FOLDER/NAME (RedisBloom). The contents say which kind it
-is, and if they do not, the ending: .bf, .rbd, .bitmap or .bits. Only the operator
-knows how keys got into a Guava filter: --funnel says it.
+FILTER is a file, NAME of NAME.bitmap beside NAME.json (Redisson), or NAME of NAME.rbd, a
+folder of NAME-ITERATOR.chunk files or FOLDER/NAME (RedisBloom). The contents say which
+kind it is, and if they do not, the ending: .bf, .rbd, .bitmap or .bits. Only the
+operator knows how keys got into a Guava filter: --funnel says it.
 
 A line of output has two columns, separated by a tab: what was asked, and perhaps or
-absent. A text that is no sender is perhaps: no filter can clear it.
+absent. A text that is no sender, such as an IP address, is perhaps: no filter can
+clear it.
 
 Ends with 0 if any is perhaps, 1 if none is, 2 on an error.`,
 		Example: `  blockd filter check bl.bf someone@bad.example

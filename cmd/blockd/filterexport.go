@@ -93,7 +93,7 @@ none (they are counted on standard error), 2 on an error.`,
 	flags = addKeyFlags(cmd, "utf8", "utf16")
 	cmd.Flags().StringArrayVar(&names, "list", nil, "only the list `NAME`; may be repeated")
 	must(cmd.RegisterFlagCompletionFunc("list", completion(&path, listNames)))
-	cmd.Flags().StringVarP(&out, "output", "o", "", "`file` to write, put in place when it is whole")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`OUT`, the file to write, put in place when it is whole")
 	return cmd
 }
 
