@@ -2,6 +2,7 @@ package filter
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -111,6 +112,21 @@ func TestDamage(t *testing.T) {
 			}
 			t.Logf("%d damaged files, %d of them valid as they read", damaged, accepted)
 		})
+	}
+}
+
+// A header of many links without data takes no memory for them.
+func TestLinksWithoutData(t *testing.T) {
+	const links = 100_000
+	head := binary.LittleEndian.AppendUint32(make([]byte, 8), links)
+	head = append(head, make([]byte, redisBloomHeadSize-len(head)+links*redisBloomLinkSize)...)
+	var b bytes.Buffer
+	if err := writeChunk(&b, 1, head); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if n := allocated(func() { _, err = read(contents{data: b.Bytes()}, ".rbd") }); err == nil || n > 8192 {
+		t.Errorf("%d octets allocated, %v", n, err)
 	}
 }
 

@@ -116,6 +116,9 @@ func readChain(head, array []byte) (*redisBloom, error) {
 	} else if head = head[n:]; r.Links == 0 || uint64(len(head)) != uint64(r.Links)*redisBloomLinkSize {
 		return nil, fmt.Errorf("its header tells of %d links, and has %d octets for them", r.Links, len(head))
 	}
+	if uint64(r.Links) > uint64(len(array)) { // which have an octet at least
+		return nil, fmt.Errorf("its header tells of %d links, and %d octets follow", r.Links, len(array))
+	}
 	if r.Options&^redisBloomKnown != 0 {
 		return nil, fmt.Errorf("options %#x", r.Options)
 	}
