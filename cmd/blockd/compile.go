@@ -172,6 +172,9 @@ func listedJob(flags *listFlags, out string, files []string, offline bool) (*job
 	j, gate := &job{path: out}, config.Default().Index
 	j.memory, _ = gate.Memory.Within(machine.Memory())
 	for _, file := range files {
+		if err := wantOutput(out, file, "list"); err != nil {
+			return nil, err
+		}
 		name := config.ListNameOf(file)
 		j.sources = append(j.sources, index.Source{List: name, Path: file, Settings: settings, Exceptions: reach})
 		if !slices.ContainsFunc(j.lists, func(l reload.List) bool { return l.Name == name }) {

@@ -103,6 +103,16 @@ func TestCompileRefusesAndKeepsTheOldFile(t *testing.T) {
 	}
 }
 
+// A forgotten word behind -o costs no list.
+func TestCompileSparesItsLists(t *testing.T) {
+	dir := t.TempDir()
+	list := writeFile(t, dir, "own.txt", "bulk.test\n")
+	code, _, errs := blockd(t, "", "compile", "-o", list, "--format", "plain", list)
+	if text := string(testkit.Read(t, list)); code != exitUsage || !strings.Contains(errs, "own.txt is the list that is read") || text != "bulk.test\n" {
+		t.Errorf("%d, %s, the list is %.20q", code, errs, text)
+	}
+}
+
 // A download that failed often leaves an empty file. It takes a person's word to
 // believe it, in the configuration for good or on the command line for once.
 func TestCompileOfAnEmptiedList(t *testing.T) {

@@ -103,7 +103,7 @@ func exportJob(path, file string, names []string, outputs ...string) (export.Job
 		return export.Job{}, err
 	}
 	for _, out := range outputs {
-		if err := wantOutput(out, file); err != nil {
+		if err := wantOutput(out, file, "index"); err != nil {
 			return export.Job{}, err
 		}
 	}
@@ -115,20 +115,20 @@ func exportJob(path, file string, names []string, outputs ...string) (export.Job
 	return export.Job{Index: ix, Lists: names, Rules: c.Policy().Lists, IgnoreSenders: c.Auth.UnverifiedAllow == "ignore"}, nil
 }
 
-// wantOutput refuses a file to write that would take the place of the index that is read, of a
-// folder or of a device.
-func wantOutput(out, index string) error {
+// wantOutput refuses a file to write that would take the place of a file that is read, which
+// what names, of a folder or of a device.
+func wantOutput(out, read, what string) error {
 	there, err := os.Stat(out)
 	if err != nil {
 		return nil // to write it will tell
 	}
-	switch read, err := os.Stat(index); {
+	switch input, err := os.Stat(read); {
 	case there.IsDir():
 		return usagef("-o: %s is a folder; want the name of a file", out)
 	case !there.Mode().IsRegular():
 		return usagef("-o: %s is no regular file, and cannot be put in place", out)
-	case err == nil && os.SameFile(there, read):
-		return usagef("-o: %s is the index that is read", out)
+	case err == nil && os.SameFile(there, input):
+		return usagef("-o: %s is the %s that is read", out, what)
 	}
 	return nil
 }
