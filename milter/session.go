@@ -59,7 +59,7 @@ func newSession(server *Server, actions milter.OptAction, protocol milter.OptPro
 		writesResults: set.Results != "" && actions&milter.OptChangeHeader != 0 && readable,
 		exact:         protocol&milter.OptHeaderLeadingSpace != 0,
 	}
-	s.tx = server.checker.Begin(&s.door, policy.Client{Line: s.line})
+	s.tx.Begin(server.checker, &s.door, policy.Client{Line: s.line})
 	return s
 }
 

@@ -37,7 +37,8 @@ func Example() {
 	checker := policy.New(func() *index.Index { return serving }, settings, slog.Default(), prometheus.NewRegistry())
 
 	door := policy.Door{Name: "example", Log: slog.New(slog.DiscardHandler)}
-	t := checker.Begin(&door, policy.Client{})
+	var t policy.Transaction
+	t.Begin(checker, &door, policy.Client{})
 	for _, sender := range []string{"promo@Sub.Bulk.Example", "news@bulk.example", "someone@shop.example"} {
 		t.Mail(policy.Mail{Sender: sender})
 		for _, recipient := range []string{"bob@here.example", "postmaster@here.example"} {

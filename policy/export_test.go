@@ -18,6 +18,13 @@ type (
 
 const Unread = unread
 
+// Begin returns a transaction of a client at a door.
+func (c *Checker) Begin(d *Door, client Client) *Transaction {
+	t := &Transaction{}
+	t.Begin(c, d, client)
+	return t
+}
+
 func (c *Checker) Header(s verdict.Source, address string) verdict.Verdict {
 	return c.ask(question{Question: Question{About: aboutField, Text: address}, source: s})
 }

@@ -64,7 +64,7 @@ func TestListsAreAskedAboutTheirSources(t *testing.T) {
 	}
 	x := c.Begin(relay, policy.Client{})
 	x.Mail(policy.Mail{Sender: "e@there.example"})
-	recipients(&x, "bob")
+	recipients(x, "bob")
 	if !c.Needs().Header || !x.ReadsField("FROM ") || x.ReadsField("Return-Path") || x.ReadsField("Subject") {
 		t.Error("want From and Reply-To to be read")
 	}

@@ -42,9 +42,10 @@ type message struct {
 	facts  *msgauth.Message  // then; nil = it proves nothing
 }
 
-// Begin returns a transaction of a client at a door.
-func (c *Checker) Begin(d *Door, client Client) Transaction {
-	return Transaction{checker: c, door: d, Client: client}
+// Begin makes t, which is zero, a transaction of a client at a door. A transaction has some
+// thousand octets, so it is made where it stays: the stack of a session would grow for a copy.
+func (t *Transaction) Begin(c *Checker, d *Door, client Client) {
+	t.checker, t.door, t.Client = c, d, client
 }
 
 // Reset ends a message, whatever its state.

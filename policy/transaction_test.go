@@ -94,7 +94,7 @@ func TestSharing(t *testing.T) {
 				} else if d.Passed {
 					got = "P"
 				} else {
-					got = recipients(&x, tt.recipients)
+					got = recipients(x, tt.recipients)
 				}
 				if got != door.want {
 					t.Errorf("%s: at %s (marks: %v): %s, want %s", tt.name, door.Name, door.Marks, got, door.want)
@@ -111,11 +111,11 @@ func TestWhoHasLeftSharesNothing(t *testing.T) {
 		Lists: map[string]rule.List{"odd": {OnMatch: rule.Tag}}})
 	x := c.Begin(relay, policy.Client{})
 	x.Mail(policy.Mail{Sender: "a@odd.example"})
-	if got := recipients(&x, "bob"); got != "T" || x.Tag().List != "odd" {
+	if got := recipients(x, "bob"); got != "T" || x.Tag().List != "odd" {
 		t.Fatalf("%s, marked %q", got, x.Tag())
 	}
 	x.Leave("bob@here.example")
-	if got := recipients(&x, "postmaster bob"); got != "A2" || x.Tag() != (reply.Tag{}) {
+	if got := recipients(x, "postmaster bob"); got != "A2" || x.Tag() != (reply.Tag{}) {
 		t.Errorf("%s, marked %q; want the first that is left to settle it", got, x.Tag())
 	}
 }
@@ -152,7 +152,7 @@ func TestTheMessageDecides(t *testing.T) {
 		}{{relay, tt.relay}, {mailer, tt.mailer}} {
 			x := c.Begin(door.Door, policy.Client{Addr: netip.MustParseAddr("198.51.100.7")})
 			x.Mail(policy.Mail{Sender: tt.sender})
-			recipients(&x, tt.recipient)
+			recipients(x, tt.recipient)
 			got, word := "", func(d policy.Decision) string {
 				if d.Refuses() {
 					return d.Reply.String()[:3]
@@ -185,14 +185,14 @@ func TestOneGenerationATransaction(t *testing.T) {
 	x := c.Begin(relay, policy.Client{})
 	x.Mail(policy.Mail{Sender: "a@there.example"})
 	ix = next
-	if got := recipients(&x, "bob"); got != "A" {
+	if got := recipients(x, "bob"); got != "A" {
 		t.Errorf("RCPT: %s", got)
 	}
 	if d := x.Header([]header.Field{{Name: "From", Text: "a@from.example"}}, reply.Reply{}); d.Refuses() {
 		t.Errorf("header: %s", d.Reply)
 	}
 	x.Mail(policy.Mail{Sender: "a@there.example"})
-	if got := recipients(&x, "bob"); got != "R" {
+	if got := recipients(x, "bob"); got != "R" {
 		t.Errorf("the next message: %s", got)
 	}
 }
@@ -277,7 +277,7 @@ func TestWhoTheClientIs(t *testing.T) {
 			connect = d.Reply.String()[:3]
 		}
 		x.Mail(policy.Mail{Sender: "a@bad.example"})
-		if rcpt := recipients(&x, "bob"); connect != tt.connect || rcpt != tt.rcpt {
+		if rcpt := recipients(x, "bob"); connect != tt.connect || rcpt != tt.rcpt {
 			t.Errorf("%+v: %q and %s, want %q and %s", tt.client, connect, rcpt, tt.connect, tt.rcpt)
 		}
 	}
@@ -316,7 +316,7 @@ func TestAllDoorsWriteTheSameLine(t *testing.T) {
 			here.Log = slog.New(slog.NewTextHandler(&log, nil))
 			x := c.Begin(&here, policy.Client{Addr: netip.MustParseAddr("198.51.100.7"), Helo: "mx.there.example"})
 			x.Mail(policy.Mail{Sender: sender, Written: sender})
-			recipients(&x, "bob")
+			recipients(x, "bob")
 			lines[own.ReplaceAllString(log.String(), "")] = true
 			log.Reset()
 		}
@@ -399,7 +399,7 @@ func TestOneLineARecipient(t *testing.T) {
 		"a@odd.example":   "sender tagged, recipient put off, sender tagged",
 	} {
 		x.Mail(policy.Mail{Sender: sender, Written: sender})
-		recipients(&x, "bob postmaster bob")
+		recipients(x, "bob postmaster bob")
 		var events []string
 		for line := range strings.Lines(log.String()) {
 			_, rest, _ := strings.Cut(line, `msg="`)

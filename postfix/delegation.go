@@ -35,7 +35,7 @@ type transaction struct {
 
 func newDelegation(s *service) *delegation {
 	d := &delegation{service: s}
-	d.tx.Transaction = s.checker.Begin(&s.door, policy.Client{Line: d.line})
+	d.tx.Begin(s.checker, &s.door, policy.Client{Line: d.line})
 	return d
 }
 
@@ -91,7 +91,8 @@ func (d *delegation) decide(r *policyRequest) string {
 		}
 	case "CONNECT":
 		if d.settings.ClientRejectAt == "connect" {
-			t := d.checker.Begin(&d.door, d.connected(r))
+			var t policy.Transaction
+			t.Begin(d.checker, &d.door, d.connected(r))
 			return d.beforeRecipient(r, t.Connect())
 		}
 	case "END-OF-MESSAGE":

@@ -30,7 +30,7 @@ func tableDoor(name string, log *slog.Logger) policy.Door {
 
 func newTable(s *service) *table {
 	t := &table{service: s}
-	t.tx = s.checker.Begin(&s.door, policy.Client{Line: t.line})
+	t.tx.Begin(s.checker, &s.door, policy.Client{Line: t.line})
 	return t
 }
 

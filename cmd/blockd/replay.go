@@ -266,7 +266,8 @@ var past = policy.Door{Name: "replay", Log: slog.New(slog.DiscardHandler), Marks
 
 // decide is what c says now of past mail to a recipient; "" asks about the sender alone.
 func decide(c *policy.Checker, mail *history.Record, recipient string) policy.Decision {
-	t := c.Begin(&past, policy.Client{Addr: mail.Client, Helo: mail.Helo, Authenticated: mail.Authenticated})
+	var t policy.Transaction
+	t.Begin(c, &past, policy.Client{Addr: mail.Client, Helo: mail.Helo, Authenticated: mail.Authenticated})
 	t.Mail(policy.Mail{Sender: mail.Sender})
 	return t.Recipient(recipient)
 }
