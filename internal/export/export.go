@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/netip"
 	"slices"
 	"time"
@@ -37,16 +38,10 @@ func (j Job) Write(ctx context.Context, out io.Writer) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, done := j.exporter(w), int64(0)
-	for entry, err := range j.Index.Entries(ctx, func(row int) bool { return e.rows[row] }) {
-		if done++; done%shownEvery == 0 {
-			j.Progress(done, e.total)
-		}
-		switch {
-		case err != nil:
+	e := j.exporter(w)
+	for entry, err := range j.entries(ctx, e.rows, e.now) {
+		if err != nil {
 			return nil, err
-		case entry.Again || !entry.Expires.IsZero() && !entry.Expires.After(e.now):
-			continue
 		}
 		it, list := &entry.Item, j.Index.Lists()[entry.Row].Source.List
 		switch {
@@ -72,11 +67,32 @@ func (j Job) exporter(w *lists.Writer) *exporter {
 		if counts := row.Source.Mode == index.Enforce || e.rows[n]; counts && row.Summary.Verdict != lists.Refused {
 			e.excepts = append(e.excepts, n)
 		}
-		if e.rows[n] {
-			e.total += int64(row.Summary.Entries)
-		}
 	}
 	return e
+}
+
+// entries walks over the entries of rows that are in force at a time, each once, and calls
+// Progress. An error ends the walk and comes with a zero Entry.
+func (j Job) entries(ctx context.Context, rows []bool, at time.Time) iter.Seq2[index.Entry, error] {
+	done, total := int64(0), int64(0)
+	for n, row := range j.Index.Lists() {
+		if rows[n] {
+			total += int64(row.Summary.Entries)
+		}
+	}
+	return func(yield func(index.Entry, error) bool) {
+		for entry, err := range j.Index.Entries(ctx, func(row int) bool { return rows[row] }) {
+			if done++; done%shownEvery == 0 {
+				j.Progress(done, total)
+			}
+			if err == nil && (entry.Again || !entry.Expires.IsZero() && !entry.Expires.After(at)) {
+				continue
+			}
+			if !yield(entry, err) {
+				return
+			}
+		}
+	}
 }
 
 // rows are those of the named lists; without names, of those that refuse, and of
@@ -107,7 +123,6 @@ type exporter struct {
 	rows     []bool   // that are written
 	excepts  []int    // rows whose exceptions count, written or not, if they are believed
 	blocking []string // lists that are written and may block
-	total    int64    // entries, at most
 	now      time.Time
 	told     *Result
 	matches  []index.Match

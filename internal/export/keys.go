@@ -3,7 +3,6 @@ package export
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -50,24 +49,14 @@ func (k KeyKinds) Want(key addr.Key) bool {
 // more than what is refused. patterns is how many entries have no key: globs and regular
 // expressions.
 func (j Job) Keys(ctx context.Context, want KeyKinds, use func(key string)) (patterns int, err error) {
-	rows, done, total := j.rows(), int64(0), int64(0)
-	for n, row := range j.Index.Lists() {
-		if rows[n] {
-			total += int64(row.Summary.Entries)
-		}
-	}
-	now := time.Now()
-	for entry, err := range j.Index.Entries(ctx, func(row int) bool { return rows[row] }) {
-		if done++; done%shownEvery == 0 {
-			j.Progress(done, total)
-		}
+	for entry, err := range j.entries(ctx, j.rows(), time.Now()) {
 		switch it := &entry.Item; {
 		case err != nil:
 			return patterns, err
-		case it.Action.Allows() || entry.Again || !entry.Expires.IsZero() && !entry.Expires.After(now):
+		case it.Action.Allows():
 		case it.Kind == lists.Glob || it.Kind == lists.Regexp:
 			patterns++
-		case slices.Contains([]lists.Kind{lists.Addr, lists.Domain}, it.Kind) && want.Want(it.Key):
+		case (it.Kind == lists.Addr || it.Kind == lists.Domain) && want.Want(it.Key):
 			use(it.Key.Text)
 		}
 	}
