@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"blockd/hits"
-	"blockd/verdict"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"blockd/hits"
+	"blockd/verdict"
 )
 
 // The places of blockd_internal_errors_total{where} that this package counts.
@@ -24,8 +24,7 @@ const (
 // other disk with the log.
 const quietErrors = 10 * time.Second
 
-// instruments count and log what a Checker does. They are shared by its pinned
-// copies.
+// instruments count and log what a Checker does.
 type instruments struct {
 	log        *slog.Logger
 	verdicts   map[verdict.Kind]prometheus.Counter // never changes: resolved once, so counting does not allocate

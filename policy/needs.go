@@ -20,16 +20,21 @@ type Needs struct {
 	Message bool
 }
 
-// Needs returns what the lists want now.
-func (c *Checker) Needs() Needs {
-	n := Needs{Header: c.sources.Header()}
-	requires := false
-	for _, r := range c.rules {
+// needsOf is what the rules of lists want, whatever the lists hold. Sessions ask for it.
+func needsOf(rules map[string]rule.List) Needs {
+	n := Needs{Header: sourcesOf(rules).Header()}
+	for _, r := range rules {
 		n.Marks = n.Marks || r.OnMatch == rule.Tag
 		n.Quarantines = n.Quarantines || r.OnMatch == rule.Quarantine
-		requires = requires || r.Require&verdict.DKIMProof != 0
+		n.Message = n.Message || r.Require&verdict.DKIMProof != 0
 	}
-	n.Message = c.resolver != nil && (requires || c.hasAuthorEntries())
+	return n
+}
+
+// Needs returns what the lists want now.
+func (c *Checker) Needs() Needs {
+	n := c.needs
+	n.Message = c.resolver != nil && (n.Message || c.hasAuthorEntries())
 	return n
 }
 

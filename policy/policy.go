@@ -77,6 +77,7 @@ type Checker struct {
 	unsure   bool              // what DNS did not say is 451
 	sources  verdict.Sources   // of all rules
 	narrow   bool              // there are lists that are not asked about envelopes
+	needs    Needs             // of the rules alone
 	*instruments
 }
 
@@ -101,6 +102,7 @@ func New(live func() *index.Index, s Settings, log *slog.Logger, reg prometheus.
 		unsure:      s.Auth.Tempfail,
 		sources:     sourcesOf(s.Lists),
 		narrow:      narrowed(s.Lists),
+		needs:       needsOf(s.Lists),
 		instruments: newInstruments(log, reg),
 	}
 }
