@@ -79,7 +79,6 @@ type Server struct {
 	checker     *policy.Checker
 	metrics     *metrics
 	log         *slog.Logger
-	calm        *listener.CalmLog
 	connections *connections
 	serving     atomic.Bool
 }
@@ -90,7 +89,7 @@ func New(s Settings, c *policy.Checker, reg prometheus.Registerer, log *slog.Log
 	s = s.withDefaults()
 	m, calm := newMetrics(reg), listener.NewCalmLog(log)
 	divertWarnings(calm)
-	return &Server{settings: s, checker: c, metrics: m, log: log, calm: calm, connections: newConnections(s, m, calm)}
+	return &Server{settings: s, checker: c, metrics: m, log: log, connections: newConnections(s, m, calm)}
 }
 
 // Connections returns the number of mail servers that are connected now.
