@@ -56,7 +56,7 @@ func readBits(c contents) (Filter, error) {
 
 func (b *bits) Kind() string { return "bits" }
 
-// hash hashes a key twice: as it is, and with a 1 behind it.
+// hash hashes a key twice: as it is, and with an octet of 1 appended.
 func (b *bits) hash(key []byte) (h [4]uint64) {
 	var longer [256]byte // addresses fit
 	h[0], h[1] = murmur3.Sum128(key)

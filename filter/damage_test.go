@@ -130,7 +130,7 @@ func TestLinksWithoutData(t *testing.T) {
 	}
 }
 
-// A file that is cut off, or has something behind it, is no filter.
+// A file that is cut off, or is longer than its filter, is no filter.
 func TestLengths(t *testing.T) {
 	for _, k := range kinds {
 		if k.name == "redisson" {
@@ -143,7 +143,7 @@ func TestLengths(t *testing.T) {
 			}
 		}
 		if _, err := read(contents{data: append(whole.data, 0)}, k.ending); err == nil {
-			t.Errorf("%s: an octet behind the end is not seen", k.name)
+			t.Errorf("%s: an octet after the end is not seen", k.name)
 		}
 	}
 }

@@ -129,7 +129,7 @@ func (ix *Index) spotsInPage(spots []spotOf, number uint64, wanted []bool) ([]sp
 	return spots, nil
 }
 
-// spotsInOverlay appends the entries of wanted rows in the overlay. Their places are behind
+// spotsInOverlay appends the entries of wanted rows in the overlay. Their places come after
 // all pages.
 func (ix *Index) spotsInOverlay(spots []spotOf, wanted []bool) []spotOf {
 	for _, slot := range ix.overlay.slots {

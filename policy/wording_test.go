@@ -111,7 +111,7 @@ func TestContactIsWholeHoweverLongTheRest(t *testing.T) {
 		if len(got) > 510 || !strings.HasSuffix(got, " "+contact) || !utf8.ValidString(got) {
 			t.Errorf("%d octets: %s", len(got), got)
 		}
-		if words := d.Reply.Behind(200); len(words) > 200 || !strings.HasSuffix(words, " "+contact) {
+		if words := d.Reply.AfterSubject(200); len(words) > 200 || !strings.HasSuffix(words, " "+contact) {
 			t.Errorf("%d octets behind a subject: %s", len(words), words)
 		}
 	}
@@ -133,7 +133,7 @@ func FuzzOwnReply(f *testing.F) {
 		for _, reason := range []string{"", own} {
 			v.Matches[v.Decider].Reason = reason
 			d := c.Recipient(v, "bob@here.example")
-			for _, line := range []string{d.Reply.String(), d.Reply.Behind(200)} {
+			for _, line := range []string{d.Reply.String(), d.Reply.AfterSubject(200)} {
 				if len(line) > 510 || !utf8.ValidString(line) {
 					t.Errorf("%d octets: %q", len(line), line)
 				}

@@ -54,7 +54,7 @@ func action(d *policy.Decision, space int) string {
 }
 
 // words are the text of an action that refuses.
-func words(r *reply.Reply, space int) string { return r.Enhanced + " " + r.Behind(space) }
+func words(r *reply.Reply, space int) string { return r.Enhanced + " " + r.AfterSubject(space) }
 
 // sendAgain is the answer to a recipient that needs another treatment of the message than
 // the recipients before it. The client sends to it again, by itself.

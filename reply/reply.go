@@ -18,7 +18,7 @@ type Reply struct {
 	Enhanced string // such as "5.7.1"
 	Subject  string // who or what is refused, before the text: "<a@b.example>: Sender address rejected: "
 	Text     string // "listed in bad (ref 0123456789)", or what the entry or its list says
-	Contact  string // behind the text, always whole; "" = none
+	Contact  string // after the text, always whole; "" = none
 
 	// Words is Text without what the line's length cost: for a mail server that puts a
 	// subject of its own in front.
@@ -42,12 +42,12 @@ func (r Reply) String() string {
 
 // Line is the line without its codes.
 func (r Reply) Line() string {
-	return r.Subject + behind(r.Text, r.Contact, maxLine-len("550 ")-len(r.Enhanced)-len(" ")-len(r.Subject))
+	return r.Subject + withContact(r.Text, r.Contact, maxLine-len("550 ")-len(r.Enhanced)-len(" ")-len(r.Subject))
 }
 
-// Behind is what the line says behind the subject, in at most so many octets: for a mail
-// server that puts a subject of its own in front.
-func (r Reply) Behind(most int) string { return behind(r.Words, r.Contact, most) }
+// AfterSubject is the line from its text on, in at most so many octets: for a mail server
+// that puts a subject of its own in front.
+func (r Reply) AfterSubject(most int) string { return withContact(r.Words, r.Contact, most) }
 
 // Ends reports whether the connection ends with the reply (RFC 5321, section 3.8, and
 // RFC 7504).
@@ -61,7 +61,7 @@ func (r Reply) Referring(from, to string) Reply {
 	return r
 }
 
-func behind(text, contact string, most int) string {
+func withContact(text, contact string, most int) string {
 	if contact == "" {
 		return cutText(text, most)
 	}

@@ -40,7 +40,7 @@ func RecipientKey(text string) (addr.Key, lists.Scope, error) {
 	case local == "", local == "*":
 		return domainKey(domain, lists.Exact)
 	case strings.HasPrefix(local, "*"), strings.HasSuffix(local, "*"):
-		// A list would take it for a pattern; as a mailbox nobody would mean it.
+		// In a list it would be a pattern, and no operator means a mailbox by it.
 		return addr.Key{}, 0, fmt.Errorf("%q: a pattern, no recipient", text)
 	case strings.HasSuffix(text, "@"):
 		key, err := addr.LocalKey(strings.TrimSuffix(text, "@"))

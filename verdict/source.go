@@ -30,7 +30,7 @@ func (s Source) String() string { return sourceWords[s] }
 func SourceOf(word string) Source { return Source(max(0, slices.Index(sourceWords[:], word))) }
 
 // FieldSource is the source that a header field of this name is, if it is one.
-// Blanks may stand behind a name (RFC 5322, section 4.5), and Postfix hands them over.
+// Blanks may follow a name (RFC 5322, section 4.5), and Postfix hands them over.
 func FieldSource(name string) (Source, bool) {
 	name = strings.TrimRight(name, " \t")
 	for i, word := range sourceWords[FromSource:] {

@@ -1,6 +1,6 @@
 // Package verdict says what the lists say about one sender, client or domain. A verdict is
 // made of the entries that match, of the table of their lists, of what is proved about the
-// sender, and of the rules for exceptions. It asks nobody and counts nothing: package policy
+// sender, and of the rules for exceptions. It asks no other program and counts nothing: package policy
 // looks the entries up, and decides what becomes of the mail.
 //
 // The rules are those of docs/lists.md, section 4: an exception that counts and reaches all

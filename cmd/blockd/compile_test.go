@@ -103,7 +103,7 @@ func TestCompileRefusesAndKeepsTheOldFile(t *testing.T) {
 	}
 }
 
-// A forgotten word behind -o costs no list.
+// If OUT is forgotten after -o, no list is overwritten.
 func TestCompileSparesItsLists(t *testing.T) {
 	dir := t.TempDir()
 	list := writeFile(t, dir, "own.txt", "bulk.test\n")
