@@ -20,7 +20,7 @@ import (
 // Record is one decision. Its field names are part of blockd's interface.
 type Record struct {
 	Time      time.Time  `json:"time"` // to the millisecond, UTC
-	Door      string     `json:"door"` // "smtp", "milter", "policy", "socketmap" or "tcp"
+	Door      string     `json:"door"` // "smtp", "milter", "policy", "socketmap", "tcp", "dns" or "resp"
 	Outcome   string     `json:"outcome"`
 	Verdict   string     `json:"verdict"`
 	Client    netip.Addr `json:"client,omitzero"`

@@ -3,7 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -54,7 +54,7 @@ func FuzzPlainBatch(f *testing.F) {
 		if !ok {
 			return
 		}
-		if want, err := decodeAnyBatch(body); err != nil || !slices.Equal(got, want) {
+		if want, err := decodeAnyBatch(body); err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("plainBatch(%q) = %v, encoding/json says %v, %v", body, got, want, err)
 		}
 	})

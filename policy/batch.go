@@ -79,7 +79,7 @@ func (c *Checker) AskAll(b *Batch, questions []Question) (verdicts []verdict.Ver
 		}
 		matches, v.Lists = c.entries.Amend(matches, ix, live.Question{Sender: v.Sender, Client: v.Client}, now)
 		v.Matches = c.asked(matches, v.Lists, verdict.EnvelopeSource)
-		v.Decide(nil)
+		v.Decide(q.Lists)
 	}
 	c.countSenders(b, now)
 	for i := range questions {

@@ -19,6 +19,9 @@ type Question struct {
 	Text      string     // the sender, as Mail has it; or the domain
 	Client    netip.Addr // that the sender's mail comes from, or that is asked about; zero = unknown
 	Recipient string     // that the sender's mail goes to, as Transaction.Recipient takes it; "" = any
+
+	// Lists are those that count, by name; nil = all. With a Recipient it is nil.
+	Lists map[string]bool
 }
 
 // Subject is what a question is about.
@@ -128,7 +131,7 @@ func (c *Checker) ask(q question) (v verdict.Verdict) {
 		return v
 	}
 	v.Err = odd
-	v.Decide(nil)
+	v.Decide(q.Lists)
 	return v
 }
 

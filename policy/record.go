@@ -33,11 +33,7 @@ func (c *Checker) record(door *Door, v *verdict.Verdict, recipient string, d *De
 	if v.Source != verdict.EnvelopeSource {
 		r.Source = v.Source.String()
 	}
-	if i := v.Told(); i >= 0 {
-		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
-		r.List, r.File, r.Line, r.Entry = source.List, source.Path, m.Line, m.Name()
-		r.Scope, r.Action, r.Reason = m.Scope.String(), m.Action.String(), v.Reason(i)
-	}
+	name(&r, v)
 	refused := d.Outcome == Refuse || d.Outcome == Defer
 	switch {
 	case refused:
@@ -53,6 +49,17 @@ func (c *Checker) record(door *Door, v *verdict.Verdict, recipient string, d *De
 	if c.decided != nil {
 		c.decided(r)
 	}
+}
+
+// name puts the entry that v tells of into r.
+func name(r *history.Record, v *verdict.Verdict) {
+	i := v.Told()
+	if i < 0 {
+		return
+	}
+	m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
+	r.List, r.File, r.Line, r.Entry = source.List, source.Path, m.Line, m.Name()
+	r.Scope, r.Action, r.Reason = m.Scope.String(), m.Action.String(), v.Reason(i)
 }
 
 // LogsMore reports whether a door may write another line about a client, and counts it:

@@ -26,7 +26,7 @@ refusal ("ref ...", in the bounce), everything about that one.
 
 WHO is an address, or a domain for all addresses at it; <> is the null sender.
 Verdicts are blocked, allowed, clear and unknown; outcomes are accept, refuse, defer,
-quarantine, tag and discard.
+quarantine, tag, discard and listed (what a program was told).
 
 The daemon is asked; where none runs, its files are read. [history] says how much and
 how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an error.`,
@@ -179,7 +179,8 @@ func explainDecision(w io.Writer, r *history.Record) error {
 // outcomeText says in words what became of it.
 func outcomeText(r *history.Record) string {
 	text := map[string]string{"accept": "accepted", "refuse": "refused", "defer": "deferred: it may come again",
-		"quarantine": "taken, and set aside", "tag": "accepted, with a mark in its header", "discard": "taken, and dropped"}[r.Outcome]
+		"quarantine": "taken, and set aside", "tag": "accepted, with a mark in its header", "discard": "taken, and dropped",
+		"listed": "a program was told that a list has it; what it did is not known here"}[r.Outcome]
 	switch {
 	case text == "":
 		text = term.Visible(r.Outcome)

@@ -8,7 +8,7 @@ const kept = 100; // rows; the history has the rest
 
 const outcomes = {
   accept: ['ok', 'accepted'], refuse: ['bad', 'refused'], defer: ['warn', 'deferred'],
-  quarantine: ['warn', 'quarantined'], tag: ['warn', 'tagged'], discard: ['bad', 'discarded'],
+  quarantine: ['warn', 'quarantined'], tag: ['warn', 'tagged'], discard: ['bad', 'discarded'], listed: ['warn', 'listed'],
 };
 
 const outcome = (decision) => badge(...(outcomes[decision.outcome] ?? ['', decision.outcome]));
