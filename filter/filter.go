@@ -1,5 +1,5 @@
 // Package filter reads and writes the Bloom filters of other programs: Guava,
-// RedisBloom, Redisson, and bits-and-blooms for Go. A filter says "perhaps" or "surely
+// RedisBloom, Redisson, bits-and-blooms for Go, and bitmaps in a Redis. A filter says "perhaps" or "surely
 // not" about a key, exactly as the other program would.
 //
 // What other programs wrote is not trusted. Every length is checked against the size of
@@ -38,7 +38,7 @@ type File struct {
 
 // kind is a layout.
 type kind struct {
-	name, ending string
+	name, ending string // "": known by its contents alone
 	new          func(n uint64, p float64) (Filter, error)
 	is           func(contents) bool // judged by the contents
 	read         func(contents) (Filter, error)
@@ -46,7 +46,8 @@ type kind struct {
 
 // kinds are the layouts. No contents are of two kinds.
 var kinds = []kind{
-	{"redisson", ".bitmap", newRedisson, isRedisson, readRedisson},
+	{"redisson", ".bitmap", newRedisson, isRedisson, readBitmap},
+	{"bitmap", "", newMurmur, isMurmur, readBitmap},
 	{"guava", ".bf", newGuava, isGuava, readGuava},
 	{"redisbloom", ".rbd", newRedisBloom, isRedisBloom, readRedisBloom},
 	{"bits", ".bits", newBits, isBits, readBits},
@@ -105,14 +106,16 @@ func read(c contents, ending string) (Filter, error) {
 	}
 	var endings []string
 	for _, k := range kinds {
-		if k.ending == ending {
+		if k.ending == ending && ending != "" {
 			f, err := k.read(c)
 			if err != nil {
 				return nil, fmt.Errorf("as %s: %w", k.name, err)
 			}
 			return f, nil
 		}
-		endings = append(endings, k.ending)
+		if k.ending != "" {
+			endings = append(endings, k.ending)
+		}
 	}
 	return nil, fmt.Errorf("no filter of a known kind by its contents; an ending can say which it should be: %s", strings.Join(endings, ", "))
 }

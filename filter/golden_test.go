@@ -152,7 +152,7 @@ func TestWriteAsTheRealPrograms(t *testing.T) {
 		})), "504dc23ac8ad52ce07ce317038e4a3fef0834dbd971a28b549a1d7264e2bea9d"},
 		{"redisbloom-fixed", data(octets(t, fill(fixed, err2, 100_000, sender))), "635b91b93d4d390c22733a3df806920cbd0aaa7e256627a5781ebcfe1129240a"},
 		{"redisbloom-scaling", data(octets(t, fill(scaling, grown, 20_000, sender))), "fbf4ca9852fd3c93fc6c647fcf4d2ba33acb6da42f9de32d62a179aacd3d083f"},
-		{"redisson-1000-0.01.bitmap", fill(redis, err3, 1000, sender).(*redisson).array, "1085b5509b1ce4184b2cd246495cce9a4e9a4cf0dc18e53a0add0f49b8f80b94"},
+		{"redisson-1000-0.01.bitmap", fill(redis, err3, 1000, sender).(*bitmap).array, "1085b5509b1ce4184b2cd246495cce9a4e9a4cf0dc18e53a0add0f49b8f80b94"},
 	} {
 		if have := fmt.Sprintf("%x", sha256.Sum256(tt.got)); have != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, have, tt.want)
@@ -229,7 +229,7 @@ func TestRedissonPlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, have := f.(*redisson), []uint64(nil)
+	r, have := f.(*bitmap), []uint64(nil)
 	h1, h2 := r.hash([]byte("promo@bulk.example"))
 	if h1 != 0xb4a486408bc6990a || h2 != 0x258cc39d413719db {
 		t.Errorf("hash %x %x", h1, h2)

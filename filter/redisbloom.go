@@ -221,23 +221,25 @@ func (r *redisBloom) Files(out string) []File {
 
 // write writes the chunks as SCANDUMP gives them.
 func (r *redisBloom) write(w io.Writer) error {
+	chunks, _ := Chunks(r, redisBloomDumpSize)
+	for iterator, data := range chunks {
+		if err := writeChunk(w, iterator, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// head is the header of the chain and its links.
+func (r *redisBloom) head() []byte {
 	head, err := binary.Append(nil, binary.LittleEndian, r.redisBloomHead)
 	for i := range r.links {
 		if err == nil {
 			head, err = binary.Append(head, binary.LittleEndian, r.links[i].redisBloomSizes)
 		}
 	}
-	if err == nil {
-		err = writeChunk(w, 1, head)
+	if err != nil {
+		panic(err) // numbers of fixed sizes
 	}
-	end := uint64(1)
-	for i := range r.links {
-		for rest := r.links[i].array; len(rest) > 0 && err == nil; {
-			chunk := rest[:min(len(rest), redisBloomDumpSize)]
-			rest = rest[len(chunk):]
-			end += uint64(len(chunk))
-			err = writeChunk(w, end, chunk)
-		}
-	}
-	return err
+	return head
 }
