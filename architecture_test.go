@@ -57,7 +57,8 @@ var layers = map[string][]string{
 	"policy": {"addr", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
 	"reload": {"addr", "history", "index", "internal/durable", "lists"},
 
-	"internal/export": {"addr", "index", "internal/term", "lists", "rule"},
+	"redisfilter":     {"filter"},
+	"internal/export": {"addr", "filter", "index", "internal/term", "lists", "rule"},
 
 	"milter": {"addr", "header", "listener", "msgauth", "policy", "reply", "rule", "spool"},
 
