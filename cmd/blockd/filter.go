@@ -16,27 +16,29 @@ import (
 
 func newFilter() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "filter size|export|check|compare",
+		Use:   "filter size|export|push|check|compare",
 		Short: "work with the Bloom filters of other programs",
 		Long: `Write what the lists hold as a Bloom filter of another program, ask such a filter,
 hold it against an index, or tell how large one is: Guava's BloomFilter.writeTo,
-RedisBloom's BF.SCANDUMP, Redisson's RBloomFilter, and bits-and-blooms for Go.
+RedisBloom's BF.SCANDUMP, Redisson's RBloomFilter, and bits-and-blooms for Go. push puts
+one into a Redis.
 
 A filter says "perhaps" or "surely not". Ask blockd about what is perhaps listed:
 docs/filters.md says which keys a program must look up.`,
 		Example: `  blockd filter size -n 10M -p 0.001
   blockd filter export --as guava -p 0.01 -o bl.bf
+  blockd filter push --as redisson redis://localhost bl
   blockd filter check bl.bf someone@bad.example
   blockd filter compare bl.bf --against bad.bdx`,
 		Args: cobra.ArbitraryArgs, // RunE says better what is wrong with them
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("want size, export, check or compare")
+				return usagef("want size, export, push, check or compare")
 			}
-			return usagef("unknown command %q%s", args[0], spelling.Hint(args[0], "", []string{"size", "export", "check", "compare"}))
+			return usagef("unknown command %q%s", args[0], spelling.Hint(args[0], "", []string{"size", "export", "push", "check", "compare"}))
 		},
 	}
-	for _, sub := range []*cobra.Command{newFilterSize(), newFilterExport(), newFilterCheck(), newFilterCompare()} {
+	for _, sub := range []*cobra.Command{newFilterSize(), newFilterExport(), newFilterPush(), newFilterCheck(), newFilterCompare()} {
 		sub.DisableFlagsInUseLine = true
 		cmd.AddCommand(sub)
 	}
@@ -86,14 +88,6 @@ func (f *keyFlags) ofKeys(kind string) (filter.Funnel, error) {
 		return nil, usagef("--funnel %s takes numbers, and keys of lists are texts: utf8 or utf16", f.funnel)
 	}
 	return f.of(kind)
-}
-
-// openFilter reads a filter on disk.
-func openFilter(path string) (filter.Filter, error) {
-	if scheme, _, ok := strings.Cut(path, "://"); ok {
-		return nil, usagef("%s://: want a file; BF.SCANDUMP or GET gives one, see docs/filters.md", scheme)
-	}
-	return filter.Open(path)
 }
 
 // interruptible ends a long command by a signal.

@@ -17,6 +17,7 @@ import (
 func newFilterCheck() *cobra.Command {
 	var raw, asJSON bool
 	var flags *keyFlags
+	var at *redisFlags
 	cmd := &cobra.Command{
 		Use:   "check [--keys KINDS] [--funnel F] [--raw] [--json] FILTER SENDER... | -",
 		Short: "ask a filter about senders",
@@ -27,7 +28,8 @@ input and answered in order. With --raw a text is one key, octet for octet; so i
 with --funnel int or long.
 
 FILTER is a file, NAME of NAME.bitmap beside NAME.json (Redisson), or NAME of NAME.rbd, a
-folder of NAME-ITERATOR.chunk files or FOLDER/NAME (RedisBloom). The contents say which
+folder of NAME-ITERATOR.chunk files or FOLDER/NAME (RedisBloom), or one in a Redis, as
+redis://HOST#NAME, which is read whole; URLs are those of push. The contents say which
 kind it is, and if they do not, the ending: .bf, .rbd, .bitmap or .bits. Only the
 operator knows how keys got into a Guava filter: --funnel says it.
 
@@ -50,7 +52,7 @@ Ends with 0 if any is perhaps, 1 if none is, 2 on an error.`,
 			if err != nil {
 				return err
 			}
-			f, err := openFilter(args[0])
+			f, err := at.open(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -63,6 +65,7 @@ Ends with 0 if any is perhaps, 1 if none is, 2 on an error.`,
 	}
 	flags = addKeyFlags(cmd, filter.Funnels()...)
 	cmd.Flags().BoolVar(&raw, "raw", false, "take each text as one key, as it is")
+	at = addRedisFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	return cmd
 }

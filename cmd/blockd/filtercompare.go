@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+	"github.com/zeebo/xxh3"
 
 	"blockd/filter"
 	"blockd/internal/term"
@@ -18,6 +19,7 @@ func newFilterCompare() *cobra.Command {
 	var names []string
 	var asJSON bool
 	var flags *keyFlags
+	var at *redisFlags
 	cmd := &cobra.Command{
 		Use:   "compare --against FILE.bdx [--keys KINDS] [--funnel F] [--list NAME]... [--json] FILTER",
 		Short: "hold a filter against an index",
@@ -43,7 +45,7 @@ Ends with 0 if there are no false negatives, 1 if there are some, 2 on an error.
 			if err != nil {
 				return err
 			}
-			f, err := openFilter(args[0])
+			f, err := at.open(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -89,6 +91,7 @@ Ends with 0 if there are no false negatives, 1 if there are some, 2 on an error.
 	must(cmd.MarkFlagFilename("against", "bdx"))
 	flags = addKeyFlags(cmd, filter.Funnels()[:2]...)
 	cmd.Flags().StringArrayVar(&names, "list", nil, "only the list `NAME`; may be repeated")
+	at = addRedisFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
@@ -156,4 +159,15 @@ func (c *comparison) print(cmd *cobra.Command, asJSON bool) error {
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s, %s\n%s asked, %s of them perhaps\n", term.Counted(c.Keys, "key"),
 		term.Counted(c.FalseNegatives, "false negative"), term.Counted(c.Asked, "absent key"), shownRate(c.Rate))
 	return err
+}
+
+// distinct counts different keys, by their hashes.
+type distinct []uint64
+
+func (d *distinct) add(key string) { *d = append(*d, xxh3.HashString(key)) }
+
+func (d *distinct) count() int {
+	slices.Sort(*d)
+	*d = slices.Compact(*d)
+	return len(*d)
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/zeebo/xxh3"
 
 	"blockd/filter"
 	"blockd/internal/durable"
@@ -71,18 +70,20 @@ none (they are counted on standard error), 2 on an error.`,
 			}
 			bar := term.NewBar(cmd.ErrOrStderr())
 			defer bar.Clear()
-			f, n, patterns, err := fillFilter(ctx, job, kind, rate, kinds, funnel, bar)
+			filled, err := fillFilter(ctx, job, kinds, funnel, bar, func(n uint64) (filter.Filter, error) {
+				f, err := filter.New(kind, n, rate)
+				if err != nil {
+					err = usagef("%v", err)
+				}
+				return f, err
+			})
 			if err != nil {
 				return err
 			}
-			if err := writeFilter(ctx, cmd.ErrOrStderr(), bar, f, out, n); err != nil {
+			if err := writeFilter(ctx, cmd.ErrOrStderr(), bar, filled.Filter, out, filled.Keys); err != nil {
 				return err
 			}
-			if patterns > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s left out: a filter has keys only, and says \"surely not\" about what they alone refuse\n", term.Counted(patterns, "pattern"))
-				return answer(exitFault)
-			}
-			return nil
+			return leftOut(cmd, filled)
 		}),
 	}
 	configFlag(cmd, &path)
@@ -97,49 +98,25 @@ none (they are counted on standard error), 2 on an error.`,
 	return cmd
 }
 
-// fillFilter makes a filter of the keys of a job. It walks twice: the first walk counts the
-// distinct keys, which are the filter's size.
-func fillFilter(ctx context.Context, job export.Job, kind string, rate float64, kinds export.KeyKinds, funnel filter.Funnel, bar *term.Bar) (f filter.Filter, n, patterns int, err error) {
-	walk := func(stage string, use func(key string)) (err error) {
-		job.Progress = func(done, total int64) {
-			bar.Show(term.Step{Stage: stage, Done: done, Total: total, Things: true})
-		}
-		patterns, err = job.Keys(ctx, kinds, use)
-		return err
+// fillFilter makes a filter of the keys of a job, and shows how far it is.
+func fillFilter(ctx context.Context, job export.Job, kinds export.KeyKinds, funnel filter.Funnel, bar *term.Bar, sized func(n uint64) (filter.Filter, error)) (export.Filled, error) {
+	stage := "count"
+	job.Progress = func(done, total int64) {
+		bar.Show(term.Step{Stage: stage, Done: done, Total: total, Things: true})
 	}
-	var keys distinct
-	if err := walk("count", keys.add); err != nil {
-		return nil, 0, 0, err
-	}
-	n = keys.count()
-	keys = nil // the second walk needs the memory
-	if f, err = filter.New(kind, uint64(n), rate); err != nil {
-		return nil, 0, 0, usagef("%v", err)
-	}
-	var octets []byte
-	var bad error
-	err = walk("filter", func(key string) {
-		var err error
-		if octets, err = funnel(octets[:0], key); err != nil && bad == nil {
-			bad = err
-		}
-		f.Add(octets)
+	return job.Fill(ctx, kinds, funnel, func(n uint64) (filter.Filter, error) {
+		stage = "filter"
+		return sized(n)
 	})
-	if err == nil {
-		err = bad
-	}
-	return f, n, patterns, err
 }
 
-// distinct counts different keys, by their hashes.
-type distinct []uint64
-
-func (d *distinct) add(key string) { *d = append(*d, xxh3.HashString(key)) }
-
-func (d *distinct) count() int {
-	slices.Sort(*d)
-	*d = slices.Compact(*d)
-	return len(*d)
+// leftOut tells of patterns, of which a filter knows nothing.
+func leftOut(cmd *cobra.Command, filled export.Filled) error {
+	if filled.Patterns == 0 {
+		return nil
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s left out: a filter has keys only, and says \"surely not\" about what they alone refuse\n", term.Counted(filled.Patterns, "pattern"))
+	return answer(exitFault)
 }
 
 // writeFilter puts the files of a filter in place when all of them are whole: a bitmap
