@@ -39,23 +39,24 @@ var layers = map[string][]string{
 	"reply":             {},
 	"spool":             {},
 
+	"digest":    {"addr"},
 	"header":    {"addr"},
 	"lists":     {"addr", "pattern"},
 	"migration": {"addr", "lists", "pattern"},
 
 	"index/internal/memory":  {},
-	"index/internal/format":  {"addr", "bloom", "index/internal/memory", "lists", "pattern"},
+	"index/internal/format":  {"addr", "bloom", "digest", "index/internal/memory", "lists", "pattern"},
 	"index/internal/segment": {"addr", "index/internal/format", "index/internal/memory", "internal/durable", "lists"},
-	"index/internal/build":   {"addr", "bloom", "index/internal/format", "index/internal/memory", "index/internal/segment", "lists"},
-	"index":                  {"addr", "bloom", "index/internal/build", "index/internal/format", "index/internal/memory", "index/internal/segment", "internal/durable", "lists", "pattern"},
+	"index/internal/build":   {"addr", "bloom", "digest", "index/internal/format", "index/internal/memory", "index/internal/segment", "lists"},
+	"index":                  {"addr", "bloom", "digest", "index/internal/build", "index/internal/format", "index/internal/memory", "index/internal/segment", "internal/durable", "lists", "pattern"},
 
-	"live":    {"addr", "index", "internal/durable", "lists"},
-	"verdict": {"addr", "index", "lists", "msgauth"},
+	"live":    {"addr", "digest", "index", "internal/durable", "lists"},
+	"verdict": {"addr", "digest", "index", "lists", "msgauth"},
 	"hits":    {"index", "verdict"},
 	"rule":    {"addr", "lists", "msgauth", "verdict"},
 
-	"policy": {"addr", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
-	"reload": {"addr", "history", "index", "internal/durable", "lists"},
+	"policy": {"addr", "digest", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
+	"reload": {"addr", "digest", "history", "index", "internal/durable", "lists"},
 
 	"redisfilter":     {"filter"},
 	"internal/export": {"addr", "filter", "index", "internal/term", "lists", "rule"},
@@ -73,7 +74,7 @@ var layers = map[string][]string{
 	"httpapi/fastpath": {},
 	"httpapi":          {"addr", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "listener", "lists", "live", "policy", "reload", "verdict"},
 
-	"internal/config": {"access", "addr", "certificate", "history", "httpapi", "index", "internal/spelling", "internal/term", "lists", "live", "machine", "policy",
+	"internal/config": {"access", "addr", "certificate", "digest", "history", "httpapi", "index", "internal/spelling", "internal/term", "lists", "live", "machine", "policy",
 		"postfix", "reload", "remote", "reply", "rule", "smtpfilter/upstream", "verdict"},
 	"internal/daemon": {"addr", "certificate", "history", "httpapi", "internal/config", "lists", "live", "mailbox", "milter", "msgauth", "policy",
 		"postfix", "reload", "remote", "repeat", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},

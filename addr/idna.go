@@ -81,3 +81,22 @@ func mapLabel(label string) (string, fault) {
 	}
 	return a, fault{}
 }
+
+// Unicode returns a canonical address with the U-labels of its domain in place of the
+// A-labels, as a message in UTF-8 has it (RFC 6532). ok is false if its domain has no
+// A-label. Parse gives the canonical address back.
+func Unicode(address string) (text string, ok bool) {
+	at := strings.LastIndexByte(address, '@') + 1
+	labels := strings.Split(address[at:], ".")
+	for i, label := range labels {
+		if !isACE(label) {
+			continue
+		}
+		u, err := profile.ToUnicode(label)
+		if err != nil {
+			return "", false
+		}
+		labels[i], ok = u, true
+	}
+	return address[:at] + strings.Join(labels, "."), ok
+}

@@ -18,6 +18,7 @@ import (
 
 	"blockd/addr"
 	"blockd/bloom"
+	"blockd/digest"
 	"blockd/index/internal/build"
 	"blockd/index/internal/format"
 	"blockd/internal/race"
@@ -36,6 +37,13 @@ type specimen struct {
 	scratch []Match
 	batch   Batch
 	seen    struct{ files, atOpen, atLookup, atVerify, unseen int }
+	hashed  []hashed
+}
+
+// hashed is a digest and its address, null if no list has that.
+type hashed struct {
+	digest  digest.Digest
+	address addr.Addr
 }
 
 // tell logs how many files were judged and where their damage was seen.
@@ -75,13 +83,15 @@ func newFullSpecimen(t testing.TB, entries int) *specimen {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b listed) int { return a.row - b.row })
-	return newSpecimenOf(t, rng, list)
+	return newSpecimenOf(t, rng, list, digest.MD5, digest.SHA256)
 }
 
-func newSpecimenOf(t testing.TB, rng *rand.Rand, list []listed) *specimen {
+func newSpecimenOf(t testing.TB, rng *rand.Rand, list []listed, hashes ...digest.Algorithm) *specimen {
 	t.Helper()
 	s := &specimen{entries: list, path: filepath.Join(t.TempDir(), "specimen.bdx")}
-	d, err := draftOf(t, s.path, seeded(9), build.Hooks{}, rowsNamed(5), list)
+	o := seeded(9)
+	o.Hashes = digest.SetOf(hashes...)
+	d, err := draftOf(t, s.path, o, build.Hooks{}, rowsNamed(5), list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +110,16 @@ func newSpecimenOf(t testing.TB, rng *rand.Rand, list []listed) *specimen {
 		}
 		s.senders = append(s.senders, a)
 		s.answers = append(s.answers, append(model(keys).lookup(a, now), patternModel(list, a, now)...))
+	}
+	for a := range o.Hashes.All() {
+		for _, address := range s.senders {
+			key, _ := address.Key()
+			h := hashed{digest: digest.Of(a, address.String())}
+			if slices.ContainsFunc(keys, func(e listed) bool { return e.key == key }) {
+				h.address = address
+			}
+			s.hashed = append(s.hashed, h)
+		}
 	}
 	for full && len(s.clients) < 6 {
 		ip := nearIP(rng)
@@ -145,6 +165,18 @@ func (s *specimen) judge(t testing.TB, what string) error {
 		}
 		if first == nil {
 			first = oneErr
+		}
+	}
+	for _, h := range s.hashed {
+		got, found, err := ix.AddressOf(h.digest)
+		if err != nil && (!errors.Is(err, ErrRead) || found || !strings.Contains(err.Error(), s.path)) {
+			t.Fatalf("%s: AddressOf(%v) = %v, %v: want no address and an error that wraps ErrRead", what, h.digest, got, err)
+		}
+		if err == nil && (got != h.address || found == got.Null()) {
+			t.Fatalf("%s: wrong answer: AddressOf(%v) = %v, %v, want %v", what, h.digest, got, found, h.address)
+		}
+		if first == nil {
+			first = err
 		}
 	}
 	for i, ip := range s.clients {
@@ -386,7 +418,7 @@ func TestDamageIsToldInASentence(t *testing.T) {
 			le.PutUint64(row[8:], uint64(len(d)))
 			le.PutUint64(row[16:], 0)
 			return d
-		}, "damaged index: offset 408: section 11 is unknown to this program and needed"},
+		}, "damaged index: offset 408: section 12 is unknown to this program and needed"},
 		{"sections in disorder", func(d []byte) []byte { section(d, 2)[0] = 1; return d }, "damaged index: offset 168: section 1 behind section 1"},
 		{"a section is missing", func(d []byte) []byte {
 			copy(section(d, 6), section(d, 7)[:format.SectionBytes])

@@ -109,8 +109,11 @@ func (ix *Index) Updated() bool { return ix.overlay != nil }
 // Built is when the build began, to the second.
 func (ix *Index) Built() time.Time { return time.Unix(ix.file.Built, 0) }
 
-// Counts of the index as its header states them.
-func (ix *Index) Counts() (keys, entries uint64) { return ix.file.Keys, ix.file.Entries }
+// Counts are the numbers of distinct keys that lists have, and of what they say of them.
+func (ix *Index) Counts() (keys, entries uint64) {
+	digests := ix.file.Digests.Sum()
+	return ix.file.Keys - digests.Keys, ix.file.Entries - digests.Entries
+}
 
 // FalsePositives is how often the filter said perhaps and the store said no
 // since Open, with the number of keys that were asked. Approximate under load.

@@ -45,9 +45,9 @@ type overlaySlot struct {
 
 func slotOf(h bloom.Hash) (place uint64, tag uint32) { return h.Hi, uint32(h.Lo >> 32) }
 
-// find looks for key, whose hash is h. known: the overlay speaks for it; listed: it
-// has entries. The cursor stands behind the record's key.
-func (o *overlay) find(h bloom.Hash, key string) (r record, listed, known bool) {
+// find looks for the first key of hash h that is what is wanted. known: the overlay
+// speaks for it; listed: it has entries. The cursor stands behind the record's key.
+func (o *overlay) find(h bloom.Hash, wanted func(key []byte) bool) (r record, listed, known bool) {
 	place, tag := slotOf(h)
 	mask := uint64(len(o.slots) - 1)
 	for i := place & mask; o.slots[i].at != 0; i = (i + 1) & mask {
@@ -55,7 +55,7 @@ func (o *overlay) find(h bloom.Hash, key string) (r record, listed, known bool) 
 			continue
 		}
 		r := o.record(o.slots[i])
-		if string(r.Key()) == key {
+		if wanted(r.Key()) {
 			return r, r.Rest[0] != 0, true
 		}
 	}
@@ -73,7 +73,7 @@ func (o *overlay) speaksFor(key []byte) bool {
 	if !o.filter.Has(h) {
 		return false
 	}
-	_, _, known := o.find(h, string(key))
+	_, _, known := o.find(h, func(stored []byte) bool { return bytes.Equal(stored, key) })
 	return known
 }
 

@@ -69,8 +69,13 @@ func (ix *Index) unreadable(err error) error {
 // find looks for the record of key, whose hash is h. The cursor stands behind
 // the record's key. It reads one page, and for one key in a thousand two.
 func (ix *Index) find(h bloom.Hash, key string) (record, bool, error) {
+	return ix.findWhere(h, func(stored []byte) bool { return string(stored) == key })
+}
+
+// findWhere is find for the first key of this hash that is what is wanted.
+func (ix *Index) findWhere(h bloom.Hash, wanted func(key []byte) bool) (record, bool, error) {
 	if ix.overlay != nil {
-		if r, listed, known := ix.overlay.find(h, key); known {
+		if r, listed, known := ix.overlay.find(h, wanted); known {
 			return r, listed, nil
 		}
 	}
@@ -83,7 +88,7 @@ func (ix *Index) find(h bloom.Hash, key string) (record, bool, error) {
 		if err != nil {
 			return record{}, false, err
 		}
-		c, found, more := page.Find(uint16(h.Hi), key)
+		c, found, more := page.Find(uint16(h.Hi), wanted)
 		next := page.Next()
 		switch {
 		case c.Bad, more && (next > p.Overflow || next > 0 && hops == format.MaxOverflow):

@@ -22,7 +22,7 @@ func TestEveryFlippedBitOfTheTablesIsSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []int{format.SecNetworks, format.SecPatterns} {
+	for _, kind := range []int{format.SecNetworks, format.SecPatterns, format.SecDigests} {
 		at := h.Sections[kind]
 		if at.Items == 0 {
 			t.Fatalf("no section %d", kind)
@@ -55,7 +55,7 @@ func TestBentTablesWithRightSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []int{format.SecNetworks, format.SecPatterns} {
+	for _, kind := range []int{format.SecNetworks, format.SecPatterns, format.SecDigests} {
 		for at := h.Sections[kind].Offset; at < h.Sections[kind].End(); at++ {
 			for _, v := range []byte{0, 1, 0x7f, 0xff, s.data[at] + 1} {
 				data := bytes.Clone(s.data)

@@ -14,17 +14,24 @@ type tally struct {
 	keys, entries int64
 	kinds         uint64
 	nets          format.NetCounts
+	digests       format.DigestCounts
 	entriesOf     []format.Entry // reused
 }
 
 func newTally(base *Index) *tally {
-	return &tally{base: base, was: format.NewWorthCounter(base.file.Lists), now: format.NewWorthCounter(base.file.Lists), nets: maps.Clone(base.file.Networks.Counts)}
+	return &tally{base: base, was: format.NewWorthCounter(base.file.Lists), now: format.NewWorthCounter(base.file.Lists), nets: maps.Clone(base.file.Networks.Counts),
+		digests: maps.Clone(base.file.Digests)}
 }
 
 // count counts a key of which other entries tell now.
 func (t *tally) count(key string, was, now []segment.Said) {
 	t.entries += int64(len(now)) - int64(len(was))
-	t.keys += int64(min(len(now), 1)) - int64(min(len(was), 1))
+	keys := min(len(now), 1) - min(len(was), 1)
+	t.keys += int64(keys)
+	if format.IsDigest(key) {
+		t.digests.Change(key, keys, len(now)-len(was))
+		return
+	}
 	t.worth(t.was, was)
 	t.worth(t.now, now)
 	_, isNet := format.NetOf(key)
@@ -57,6 +64,7 @@ func (t *tally) apply(ix *Index) (err error) {
 	if ix.file.Networks, err = format.DecodeNetLengths(t.nets.Append(nil), h.Keys); err != nil {
 		return err
 	}
+	ix.file.Digests = t.digests
 	if len(t.base.file.Worth.Lists) == 0 {
 		return nil // an older file says nothing of it
 	}

@@ -29,13 +29,13 @@ type UpdateReport struct {
 // of it. It answers as a Build of the sources would, list table, counts and worth
 // of lists included. Nothing is written but a segment of each changed source into
 // Options.Cache, so that the Build which is to follow need not parse it again. Of
-// the other Options Workers counts.
+// the other Options Workers and Hashes count.
 //
 // It takes one pass over each changed source and over what it was before, which is
 // why the cache is needed. Unchanged ones cost a stat, or their hash when they are
 // younger than two seconds.
 //
-// ErrTooDifferent says that a Build is called for: other sources or settings, a
+// ErrTooDifferent says that a Build is called for: other sources, settings or hashes, a
 // source that is refused or was, changed patterns, a self-test that fails, more
 // than 100,000 keys, or no cache. An updated index can be updated again.
 func (ix *Index) Update(ctx context.Context, sources []Source, o Options) (*Index, *UpdateReport, error) {
@@ -66,6 +66,9 @@ type updating struct {
 }
 
 func (u *updating) update(ctx context.Context, sources []Source) (*Index, error) {
+	if have := u.base.Hashes(); have != u.Hashes {
+		return nil, segment.TooDifferent("digests by %v instead of %v", u.Hashes, have)
+	}
 	if len(sources) != len(u.table) {
 		return nil, segment.TooDifferent("%d sources instead of %d", len(sources), len(u.table))
 	}
@@ -187,12 +190,31 @@ func (u *updating) merge(ctx context.Context) (*Index, error) {
 		if err := b.put(key, now); err != nil {
 			return nil, segment.TooDifferent("%v", err)
 		}
+		err = format.DigestKeys(nil, key, u.base.Hashes(), func(digest []byte) error {
+			key, was, now := string(digest), forDigest(was), forDigest(now)
+			t.count(key, was, now)
+			return b.put(key, now)
+		})
+		if err != nil {
+			return nil, segment.TooDifferent("%v", err)
+		}
 	}
 	updated := b.overlay(u.base, lines).index()
 	if err := t.apply(updated); err != nil {
 		return nil, err
 	}
 	return updated, nil
+}
+
+// forDigest is what the key for the digest of an address has: an entry for each row that
+// says something of the address.
+func forDigest(all []segment.Said) (rows []segment.Said) {
+	for _, s := range all {
+		if len(rows) == 0 || rows[len(rows)-1].Row != s.Row {
+			rows = append(rows, segment.Said{Entry: format.Entry{Row: s.Row}})
+		}
+	}
+	return rows
 }
 
 // says is what all rows say of a key now that was said before.

@@ -15,14 +15,15 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/digest"
 	"blockd/internal/race"
 	"blockd/internal/testkit"
 )
 
 // published builds and publishes an index of sources, with its cache.
-func published(t testing.TB, path string, sources []Source) *Index {
+func published(t testing.TB, path string, sources []Source, hashes ...digest.Algorithm) *Index {
 	t.Helper()
-	d, err := Build(t.Context(), path, sources, Options{Cache: path + CacheSuffix, Workers: 2})
+	d, err := Build(t.Context(), path, sources, Options{Cache: path + CacheSuffix, Workers: 2, Hashes: digest.SetOf(hashes...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,12 +124,14 @@ type answers struct {
 	overlaps []Overlap
 	all      []Entry
 	matches  map[string][]Match
+	digests  uint64
+	hashed   map[string]string // digests of senders and the addresses that they are of
 }
 
 func answersOf(t testing.TB, ix *Index, seed uint64) answers {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 7))
-	a := answers{table: ix.Lists(), worth: ix.Worth(), overlaps: ix.Overlaps(), matches: map[string][]Match{}}
+	a := answers{table: ix.Lists(), worth: ix.Worth(), overlaps: ix.Overlaps(), matches: map[string][]Match{}, digests: ix.Digests(), hashed: map[string]string{}}
 	a.keys, a.entries = ix.Counts()
 	for e, err := range ix.Entries(t.Context(), nil) {
 		if err != nil {
@@ -155,6 +158,15 @@ func answersOf(t testing.TB, ix *Index, seed uint64) answers {
 			t.Fatal(err)
 		}
 		a.matches[s.String()] = matches
+		for text := range digest.Texts(s.String()) {
+			for h := range ix.Hashes().All() {
+				address, _, err := ix.AddressOf(digest.Of(h, text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.hashed[fmt.Sprint(h, text)] = address.String()
+			}
+		}
 		batch = append(batch, s)
 		domain := domainKey(t, s.Domain())
 		if a.matches[domain.Text], err = ix.LookupDomain(nil, domain, now); err != nil {
@@ -206,8 +218,12 @@ func TestUpdateSaysWhatABuildSays(t *testing.T) {
 			e.write(t)
 			files, sources = append(files, e), append(sources, e.source)
 		}
+		var hashes []digest.Algorithm
+		if seed%3 > 0 {
+			hashes = []digest.Algorithm{digest.SHA1, digest.SHA256}
+		}
 		path := filepath.Join(folder, "base.bdx")
-		ix := published(t, path, sources)
+		ix := published(t, path, sources, hashes...)
 		if seed%2 == 0 {
 			if err := ix.Promote(t.Context()); err != nil {
 				t.Fatal(err)
@@ -220,7 +236,7 @@ func TestUpdateSaysWhatABuildSays(t *testing.T) {
 			for _, e := range files {
 				e.write(t)
 			}
-			updated, report, err := ix.Update(t.Context(), sources, Options{Cache: path + CacheSuffix, Workers: 1 + rng.IntN(3)})
+			updated, report, err := ix.Update(t.Context(), sources, Options{Cache: path + CacheSuffix, Workers: 1 + rng.IntN(3), Hashes: digest.SetOf(hashes...)})
 			if err != nil {
 				t.Fatalf("seed %d, round %d: %v", seed, round, err)
 			}
@@ -228,7 +244,7 @@ func TestUpdateSaysWhatABuildSays(t *testing.T) {
 				t.Errorf("report %+v of generation %s", report, updated.Generation())
 			}
 			done += report.Keys
-			fresh := published(t, filepath.Join(folder, "fresh.bdx"), sources)
+			fresh := published(t, filepath.Join(folder, "fresh.bdx"), sources, hashes...)
 			got, want := answersOf(t, updated, seed), answersOf(t, fresh, seed)
 			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d, round %d: %s", seed, round, differ(got, want))

@@ -107,7 +107,7 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 }
 
 // spotsInPage appends the entries of wanted rows in a page. Records of keys for which the
-// overlay speaks are passed over.
+// overlay speaks are passed over, and so are those for digests, which no list has.
 func (ix *Index) spotsInPage(spots []spotOf, number uint64, wanted []bool) ([]spotOf, error) {
 	page, err := ix.page(number)
 	if err != nil {
@@ -119,7 +119,7 @@ func (ix *Index) spotsInPage(spots []spotOf, number uint64, wanted []bool) ([]sp
 	n := page.Records()
 	for i := range n {
 		r := record{Cursor: page.At(i, n)}
-		if key := r.Key(); ix.overlay != nil && !r.Bad && ix.overlay.speaksFor(key) {
+		if key := r.Key(); format.IsDigest(key) || ix.overlay != nil && !r.Bad && ix.overlay.speaksFor(key) {
 			continue
 		}
 		if spots = ix.spotsOf(spots, &r, number*format.PageSize+uint64(page.Offset(i)), wanted); r.Bad {
@@ -137,7 +137,7 @@ func (ix *Index) spotsInOverlay(spots []spotOf, wanted []bool) []spotOf {
 			continue
 		}
 		r := ix.overlay.record(slot)
-		if r.Key(); r.Rest[0] != 0 {
+		if key := r.Key(); !format.IsDigest(key) && r.Rest[0] != 0 {
 			spots = ix.spotsOf(spots, &r, ix.file.Pages*format.PageSize+uint64(slot.at-1), wanted)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"blockd/digest"
 	"blockd/internal/durable"
 	"blockd/lists"
 )
@@ -21,6 +22,7 @@ import (
 type Settings struct {
 	Folder string       // the folder of the files; Open makes it if it is missing
 	Guard  *lists.Guard // what an entry may not cover unless it is forced; nil = no limit
+	Hashes digest.Set   // the digests that AddressOf knows addresses by
 
 	// compactFrom is the number of lines above which an overgrown journal is written anew; 0 =
 	// defaultCompactFrom.
@@ -39,6 +41,9 @@ type Set struct {
 
 	view atomic.Pointer[view] // for Amend
 	all  *table               // for Amend; changed only with writing held
+
+	hashes  digest.Set
+	digests *table // for AddressOf: the entries of addresses by their digests; changed only with writing held
 
 	folding sync.Mutex // held by Fold, and taken before writing
 
@@ -99,11 +104,11 @@ func Read(folder string) (*Set, error) {
 }
 
 func newSet(s Settings, c *contents) *Set {
-	set := &Set{folder: s.Folder, guard: s.Guard, compact: cmp.Or(s.compactFrom, defaultCompactFrom),
+	set := &Set{folder: s.Folder, guard: s.Guard, hashes: s.Hashes, digests: newTable(), compact: cmp.Or(s.compactFrom, defaultCompactFrom),
 		all: newTable(), last: c.last, folds: c.folds, foldedAt: c.folded, records: c.records, entries: c.entries, damage: c.damage, damaged: c.damaged,
 		tidy: make(chan struct{}, 1)}
 	for _, e := range c.entries {
-		set.all.set(e)
+		set.set(e)
 	}
 	set.view.Store(&view{newer: set.all}) // this view belongs to no generation
 	return set
@@ -272,11 +277,11 @@ func (s *Set) act(after map[identity]*Entry) {
 	newer := s.view.Load().newer
 	for id, e := range after {
 		if e == nil {
-			s.all.remove(id)
+			s.remove(id)
 			newer.remove(id)
 			continue
 		}
-		s.all.set(e)
+		s.set(e)
 		newer.set(e)
 	}
 	if newer.held >= foldFrom {

@@ -35,14 +35,18 @@ func build(t testing.TB, all ...list) *index.Index {
 
 func buildAt(t testing.TB, path string, all ...list) *index.Index {
 	t.Helper()
-	var sources []index.Source
+	return indexes.BuildAt(t, path, sourcesOf(t, all)...)
+}
+
+func sourcesOf(t testing.TB, all []list) (sources []index.Source) {
+	t.Helper()
 	for _, l := range all {
 		s := indexes.Source(t, l.name, l.text)
 		s.Mode, s.Exceptions = l.mode, l.exceptions
 		s.Settings.Action, s.Settings.Patterns = l.action, true
 		sources = append(sources, s)
 	}
-	return indexes.BuildAt(t, path, sources...)
+	return sources
 }
 
 // askSender asks about mail of a sender, from a client that is not known.

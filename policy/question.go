@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/digest"
 	"blockd/index"
 	"blockd/live"
 	"blockd/verdict"
@@ -16,7 +17,7 @@ import (
 // Question is what people and programs ask a Checker. Nothing is remembered of it.
 type Question struct {
 	About     Subject
-	Text      string     // the sender, as Mail has it; or the domain
+	Text      string     // the sender, as Mail has it; the domain; or the digest
 	Client    netip.Addr // that the sender's mail comes from, or that is asked about; zero = unknown
 	Recipient string     // that the sender's mail goes to, as Transaction.Recipient takes it; "" = any
 
@@ -38,6 +39,20 @@ const (
 	// for those above it. Entries for single addresses, local-parts and patterns cover some
 	// senders there and not others, so they have no part in it.
 	AboutDomain
+	// AboutHash asks about mail of a sender of whom only a digest is known, as hashed DNS
+	// lists are asked (HashBL): that of local-part@domain in lower case. Text is the digest,
+	// in any case: md5 (32) or sha1 (40) in hexadecimal digits, or sha256 in base32 without
+	// padding (52) or hexadecimal digits (64); its length tells the algorithm, and
+	// digest.Parse reads it alike.
+	//
+	// If a list or a live entry has an entry for an address with this digest, be it one that
+	// blocks or allows, the verdict is that of a question about this address: entries for its
+	// domain, exceptions, patterns and lists in shadow mode count as ever, and Sender is the
+	// address. If there is none, the verdict is Clear and Sender is null: entries for domains
+	// tell no digest. The verdict is Unknown with an error that wraps digest.ErrText of a text
+	// that is no digest, index.ErrNoDigests as long as the serving generation was built without
+	// the algorithm (index.hashes), or index.ErrRead.
+	AboutHash
 
 	aboutField // an address of a header field, for a transaction
 )
@@ -110,7 +125,7 @@ func (c *Checker) ask(q question) (v verdict.Verdict) {
 		ix = c.live() // once: the whole verdict comes from one generation
 	}
 	v.Generation = ix.Generation()
-	var odd error // which is not the same as listed, nor a fault of ours
+	var odd, err error // odd is neither the same as listed nor a fault of ours
 	readings := []addr.Reading(nil)
 	switch q.About {
 	case AboutSender, aboutField:
@@ -122,9 +137,16 @@ func (c *Checker) ask(q question) (v verdict.Verdict) {
 		}
 	case AboutDomain:
 		v.Domain, odd = addr.DomainKey(q.Text)
+	case AboutHash:
+		var d digest.Digest
+		if d, odd = digest.Parse(q.Text); odd == nil {
+			v.Sender, err = c.addressOf(ix, d, now)
+		}
 	}
 	v.Client, v.Source = q.Client.WithZone("").Unmap(), q.source
-	err := c.match(&v, ix, readings, now)
+	if err == nil {
+		err = c.match(&v, ix, readings, now)
+	}
 	if err != nil {
 		v.Err = err // a failing disk blocks nobody
 		c.failed(inStore, err)
@@ -133,6 +155,16 @@ func (c *Checker) ask(q question) (v verdict.Verdict) {
 	v.Err = odd
 	v.Decide(q.Lists)
 	return v
+}
+
+// addressOf returns the address with a digest that a list or a live entry has an entry for;
+// null if there is none.
+func (c *Checker) addressOf(ix *index.Index, d digest.Digest, now time.Time) (addr.Addr, error) {
+	address, found, err := ix.AddressOf(d)
+	if err == nil && !found {
+		address, _ = c.entries.AddressOf(d, now)
+	}
+	return address, err
 }
 
 // strange reports whether a text may have other readings than that of addr.Parse, which

@@ -54,6 +54,7 @@ func (r *Reloader) draft(ctx context.Context, sources []index.Source, faults []p
 		LastGood:  true,
 		Hold:      map[int]error{},
 		Memory:    r.settings.Memory,
+		Hashes:    r.settings.Hashes,
 	}
 	for {
 		d, err := index.Build(ctx, r.settings.Path, sources, options)
@@ -120,7 +121,7 @@ func holdBack(table []index.ListInfo, odd []problem) map[int]error {
 // alone. Lists that the gate finds odd do not count.
 func (r *Reloader) news(table []index.ListInfo, odd []problem) bool {
 	serving := r.live.Load()
-	if serving == nil || serving.Updated() {
+	if serving == nil || serving.Updated() || serving.Hashes() != r.settings.Hashes {
 		return true
 	}
 	isOdd := func(c content) bool {

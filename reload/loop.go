@@ -173,7 +173,7 @@ func (r *Reloader) decide(ctx context.Context) (outcome, []problem) {
 		return same, nil
 	case noted && r.adopt(v):
 		return adopted, nil
-	case serving != nil && len(r.lacks) == 0 && slices.Equal(v.contents, contents(serving.Lists(), nil, nil)):
+	case serving != nil && len(r.lacks) == 0 && serving.Hashes() == r.settings.Hashes && slices.Equal(v.contents, contents(serving.Lists(), nil, nil)):
 		if serving.Updated() {
 			return r.fold(ctx, v)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/addr"
+	"blockd/digest"
 	"blockd/index"
 	"blockd/lists"
 )
@@ -60,6 +61,8 @@ type Settings struct {
 	Lists []List
 	Quiet time.Duration // no event for so long before a build; 0 = 500 ms
 	Poll  time.Duration // the slow look at all files; 0 = 30 s
+
+	Hashes digest.Set // digests by which addresses can be asked for too
 
 	Memory int64 // octets that a build may take for records; 0 = index's default
 

@@ -42,7 +42,7 @@ func (r *Reloader) update(ctx context.Context, v view) bool {
 	if keys, _ := serving.Counts(); keys < r.settings.updateFrom {
 		return false
 	}
-	ix, report, err := serving.Update(ctx, v.sources, index.Options{Cache: r.settings.Path + index.CacheSuffix})
+	ix, report, err := serving.Update(ctx, v.sources, index.Options{Cache: r.settings.Path + index.CacheSuffix, Hashes: r.settings.Hashes})
 	if err != nil {
 		r.log.Debug("lists are built anew", slog.Any("reason", err))
 		return false

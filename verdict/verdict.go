@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"blockd/addr"
+	"blockd/digest"
 	"blockd/index"
 	"blockd/lists"
 )
@@ -58,8 +59,8 @@ type Verdict struct {
 	Unverified   bool          // allowed on the sender's word against an entry that blocks
 	Requirements *Requirements // of allow entries; nil = none
 
-	// Err says why v is Unknown. *addr.Error: no sender or no domain; else the
-	// store. It stands beside another verdict only where the text is no sender and
+	// Err says why v is Unknown. *addr.Error: no sender or no domain; digest.ErrText: no
+	// digest; else the store. It stands beside another verdict only where the text is no sender and
 	// an entry for what can be read of it, or for the client, decided.
 	Err error
 }
@@ -355,7 +356,7 @@ func (v *Verdict) AboutClient(i int) bool {
 // Internal reports whether v is Unknown for a fault of ours: an unreadable
 // store or a defect, and not a text that is no sender.
 func (v Verdict) Internal() bool {
-	return v.Kind == Unknown && !errors.As(v.Err, new(*addr.Error))
+	return v.Kind == Unknown && !errors.As(v.Err, new(*addr.Error)) && !errors.Is(v.Err, digest.ErrText)
 }
 
 // AppendLog adds the fields that a decision's log line has of its verdict: the entry that

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/digest"
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/internal/daemon"
@@ -92,6 +93,7 @@ type job struct {
 	fetched []string        // where copies are
 	memory  int64           // octets for records; 0 = index's default
 	cache   string          // folder of what was read of sources; "" = none
+	hashes  digest.Set      // of addresses
 	accept  bool
 	named   []string // lists that accept is about; none: all
 
@@ -131,7 +133,7 @@ func configuredJob(flags *listFlags, path string, files []string, offline bool) 
 		return nil, err
 	}
 	settings := c.Reload()
-	j := &job{path: c.Index.Path, lists: settings.Lists, memory: settings.Memory, cache: c.Index.Path + index.CacheSuffix}
+	j := &job{path: c.Index.Path, lists: settings.Lists, memory: settings.Memory, hashes: settings.Hashes, cache: c.Index.Path + index.CacheSuffix}
 	if j.sources, err = reload.Sources(j.lists); err != nil {
 		return nil, err
 	}
@@ -205,7 +207,7 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 		return compileReport{}, err
 	}
 	bar := term.NewBar(stderr)
-	draft, err := index.Build(ctx, j.path, j.sources, index.Options{Progress: func(p index.Progress) { bar.Show(stepOf(p)) }, Memory: j.memory, Cache: j.cache})
+	draft, err := index.Build(ctx, j.path, j.sources, index.Options{Progress: func(p index.Progress) { bar.Show(stepOf(p)) }, Memory: j.memory, Cache: j.cache, Hashes: j.hashes})
 	bar.Clear()
 	if refused := (*index.SourcesError)(nil); errors.As(err, &refused) {
 		for _, err := range refused.Errs {
@@ -337,6 +339,9 @@ func (r compileReport) text(w io.Writer) error {
 	var facts term.Table
 	facts.Add("index", fmt.Sprintf("%s, %s", term.Path(r.path), term.Octets(r.Bytes)))
 	facts.Add("keys", fmt.Sprintf("%s of %s entries", term.Grouped(r.Keys), term.Grouped(r.Entries)))
+	if r.Digests > 0 {
+		facts.Add("hashes", term.Grouped(r.Digests)+" more keys, for digests of addresses")
+	}
 	if networks > 0 {
 		facts.Add("clients", term.Counted(networks, "entry")+" for client addresses")
 	}
@@ -389,6 +394,7 @@ func (r compileReport) json(w io.Writer) error {
 		Generation string  `json:"generation"`
 		Keys       uint64  `json:"keys"`
 		Entries    uint64  `json:"entries"`
+		Digests    uint64  `json:"digests"` // keys for digests of addresses
 		Bytes      int64   `json:"bytes"`
 		FilterBits uint64  `json:"filter_bits"`
 		Rate       float64 `json:"false_positive_rate"`
@@ -407,7 +413,7 @@ func (r compileReport) json(w io.Writer) error {
 		Lists    []list            `json:"lists"`
 		Worth    []index.ListWorth `json:"worth"`
 		Overlaps []index.Overlap   `json:"overlaps"`
-	}{File: r.path, Generation: r.generation, Keys: r.Keys, Entries: r.Entries, Bytes: r.Bytes, FilterBits: r.FilterBits,
+	}{File: r.path, Generation: r.generation, Keys: r.Keys, Entries: r.Entries, Digests: r.Digests, Bytes: r.Bytes, FilterBits: r.FilterBits,
 		Rate: r.rate, Seconds: r.Elapsed.Seconds(), Duplicates: r.Duplicates, Hash: r.Hash, Reseeds: r.Reseeds,
 		Stages: map[string]float64{}, PeakMemory: r.PeakMemory, Spilled: r.Spilled, Cached: r.Cached, Held: r.held,
 		Notes: append([]string{}, r.Notes...), Lists: []list{},

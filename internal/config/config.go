@@ -52,7 +52,7 @@ func Default() Config {
 	return Config{
 		Index: Index{
 			Path: "var/blockd.bdx", Quiet: Duration(500 * time.Millisecond), Poll: Duration(30 * time.Second),
-			Protected: []string{}, MaxProtected: guard.MaxProtected, MaxBadRatio: guard.MaxBadRatio, MaxShrink: 0.5, MaxGrow: 10,
+			Hashes: []string{}, Protected: []string{}, MaxProtected: guard.MaxProtected, MaxBadRatio: guard.MaxBadRatio, MaxShrink: 0.5, MaxGrow: 10,
 			Recent: 10_000, MaxRecentBlocked: 0.01, MaxFreed: 0.2,
 		},
 		SMTP: SMTP{

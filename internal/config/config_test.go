@@ -105,7 +105,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 	no, some, share, times, age := false, 7, 0.125, 2.5, Duration(30*day)
 	full := Config{
 		Index: Index{"/var/lib/blockd/a.bdx", Duration(time.Second), Duration(90 * time.Minute), 1 << 21,
-			[]string{"here.example"}, 6, 0.5, 0.75, 12, true, Duration(36 * time.Hour), 7, 0.02, 0.3},
+			[]string{"sha1"}, []string{"here.example"}, 6, 0.5, 0.75, 12, true, Duration(36 * time.Hour), 7, 0.02, 0.3},
 		SMTP: SMTP{
 			Listen: "127.0.0.1:25", Hostname: "mx.here.example", Upstream: "smtp://127.0.0.1:10025", ClientInfo: "xclient",
 			RejectAt: "mail", RecipientsExempt: []string{"postmaster", "help\"desk"}, OnError: "tempfail", AllowOpenUpstream: true, SelfTestRecipient: "you@elsewhere.example",

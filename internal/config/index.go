@@ -1,5 +1,12 @@
 package config
 
+import (
+	"fmt"
+	"slices"
+
+	"blockd/digest"
+)
+
 // Index is [index]: the compiled lists, when their files are looked at, and the gate, which says
 // what a list may not hold and how far it may change at once. A list that breaks a bound of the
 // gate is refused whole, and what served before serves on.
@@ -16,6 +23,9 @@ type Index struct {
 	// index. "auto" is a quarter of what the machine or the control group allows, 448 MiB at most. More
 	// than half of that is never taken.
 	Memory Memory `toml:"memory" want:"auto or 1 MiB to 1 TiB"`
+	// Digests by which addresses in lists can be asked for, for zones of kind "hash": "md5", "sha1",
+	// "sha256". Each makes the index larger by about its size (docs/operation.md).
+	Hashes []string `toml:"hashes"`
 	// Domains that no entry may block as a whole, besides those of big mailbox providers (blockd config
 	// --defaults prints them) and this server's own. Such an entry is refused; single addresses there may
 	// be listed.
@@ -54,4 +64,21 @@ func (x Index) validate(f *Faults) {
 		f.add("index.path", "want the path of the index file")
 	}
 	f.domains("index.protected", x.Protected)
+	for i, word := range x.Hashes {
+		at := fmt.Sprintf("index.hashes[%d]", i)
+		if _, err := digest.Named(word); err != nil {
+			f.add(at, "%v", err)
+		} else if slices.Contains(x.Hashes[:i], word) {
+			f.add(at, "%q stands there twice", word)
+		}
+	}
+}
+
+// Digests are the words of hashes; without faults only.
+func (x Index) Digests() (s digest.Set) {
+	for _, word := range x.Hashes {
+		a, _ := digest.Named(word)
+		s |= digest.SetOf(a)
+	}
+	return s
 }

@@ -33,7 +33,7 @@ func (c Config) LiveFolder() string {
 
 // LiveSettings returns the settings of package live.
 func (c Config) LiveSettings() live.Settings {
-	return live.Settings{Folder: c.LiveFolder(), Guard: c.liveGuard()}
+	return live.Settings{Folder: c.LiveFolder(), Guard: c.liveGuard(), Hashes: c.Index.Digests()}
 }
 
 // liveGuard is what no live entry may cover unless it is forced: what no list may, and

@@ -15,7 +15,7 @@ import (
 
 // Reload returns the settings of package reload; serve adds Recent, those who wrote lately.
 func (c Config) Reload() reload.Settings {
-	s := reload.Settings{Path: c.Index.Path, Quiet: time.Duration(c.Index.Quiet), Poll: time.Duration(c.Index.Poll)}
+	s := reload.Settings{Path: c.Index.Path, Quiet: time.Duration(c.Index.Quiet), Poll: time.Duration(c.Index.Poll), Hashes: c.Index.Digests()}
 	s.Memory, _ = c.Index.Memory.Within(machine.Memory())
 	for _, l := range c.Lists {
 		list := reload.List{

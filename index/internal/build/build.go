@@ -129,11 +129,11 @@ func (b *Builder) Begin(ctx context.Context) error {
 // open makes room for the records.
 func (b *Builder) open() error {
 	b.spill = newSpillFile(b.path, b.hooks)
-	records, err := b.newRecords(textSize(b.sources))
+	records, err := b.newRecords(textSize(b.sources) * int64(1+b.Hashes.Len()))
 	if err != nil {
 		return err
 	}
-	b.in = newIntake(b.hash, b.Built.Unix(), make([]rowIntake, max(len(b.sources), len(b.hooks.Rows))), records)
+	b.in = newIntake(b.hash, b.Hashes, b.Built.Unix(), make([]rowIntake, max(len(b.sources), len(b.hooks.Rows))), records)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"blockd/addr"
+	"blockd/digest"
 	"blockd/index/internal/format"
 	"blockd/index/internal/segment"
 	"blockd/lists"
@@ -16,7 +17,8 @@ import (
 // each by all workers at once.
 type Intake struct {
 	hash    format.Hasher
-	now     int64 // Unix seconds: what has expired by then is not taken in
+	hashes  digest.Set // of addresses, that there are to be keys for
+	now     int64      // Unix seconds: what has expired by then is not taken in
 	records *scatter
 	Workers []worker
 	rows    []rowIntake
@@ -61,11 +63,12 @@ type worker struct {
 	at     segment.Place // of the entry in hand
 	tail   [64]byte
 	key    []byte   // reused
+	digest []byte   // reused
 	_      [64]byte // workers are written by different cores
 }
 
-func newIntake(h format.Hasher, now int64, rows []rowIntake, records *scatter) *Intake {
-	in := &Intake{hash: h, now: now, records: records, rows: rows, Workers: make([]worker, len(records.lanes))}
+func newIntake(h format.Hasher, hashes digest.Set, now int64, rows []rowIntake, records *scatter) *Intake {
+	in := &Intake{hash: h, hashes: hashes, now: now, records: records, rows: rows, Workers: make([]worker, len(records.lanes))}
 	for i := range in.Workers {
 		in.Workers[i].in, in.Workers[i].lane = in, &records.lanes[i]
 	}
@@ -113,7 +116,7 @@ func (in *Intake) feed(ctx context.Context, s *segment.Segment, report func(octe
 			}
 			e.Row = w.row
 			// The text lives for the call alone.
-			if err := w.store(unsafe.String(unsafe.SliceData(key), len(key)), e); err != nil {
+			if err := w.keep(unsafe.String(unsafe.SliceData(key), len(key)), e); err != nil {
 				return err
 			}
 		}
@@ -172,7 +175,19 @@ func (w *worker) put(key string, expiry int64, it *lists.Item) error {
 	if w.lane == nil { // only the segment is wanted
 		return nil
 	}
-	return w.store(key, e)
+	return w.keep(key, e)
+}
+
+// keep takes in an entry, and of an address the keys for its digests. All that these say
+// is that the row has the address.
+func (w *worker) keep(key string, e format.Entry) error {
+	if err := w.store(key, e); err != nil || w.in.hashes == 0 {
+		return err
+	}
+	return format.DigestKeys(w.digest, key, w.in.hashes, func(key []byte) error {
+		w.digest = key
+		return w.store(unsafe.String(unsafe.SliceData(key), len(key)), format.Entry{Row: e.Row})
+	})
 }
 
 // store takes in an entry whose reason has its number within the source: as a

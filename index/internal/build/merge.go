@@ -46,7 +46,7 @@ type merger struct {
 	counts merged
 
 	buf     []byte // what was loaded, and behind it the records that were made of it
-	special bool   // some key in it may be a network's or a pattern's
+	special bool   // some key in it may be a network's, a pattern's or a digest's
 	refs    []ref
 	sorted  []ref
 	starts  []uint32
@@ -88,11 +88,13 @@ func (m *merger) merge(first, parts int) error {
 		}
 		if n == 1 && m.in.rows[r.row].plain {
 			if m.special {
-				m.counts.Note(m.key(r))
+				m.counts.Note(m.key(r), 1)
 			}
 			m.records = append(m.records, format.Placed{Hi: r.hi, At: r.at, N: uint32(r.n)})
 			m.counts.Entries++
-			m.worth.One(int(r.row))
+			if !m.special || !format.IsDigest(m.key(r)) {
+				m.worth.One(int(r.row))
+			}
 		} else {
 			m.join(m.sorted[i : i+n])
 		}
@@ -217,22 +219,27 @@ func (m *merger) entry(r ref) format.Entry {
 // join makes the record of one key from those of its sources.
 func (m *merger) join(group []ref) {
 	key := m.key(group[0])
+	forDigest := format.IsDigest(key)
 	m.entries = m.entries[:0]
 	for _, r := range group {
 		e := m.entry(r)
 		if e.Reason != 0 {
 			e.Reason = m.in.rows[r.row].numbers[e.Reason-1] + 1
 		}
-		if !m.collect(e) {
+		if !m.collect(e) && !forDigest {
 			m.counts.duplicates++
 		}
 	}
-	m.worth.Count(m.entries)
 	before := len(m.entries)
+	if !forDigest {
+		m.worth.Count(m.entries)
+	}
 	m.fit()
-	m.counts.dropped += uint64(before - len(m.entries))
+	if !forDigest {
+		m.counts.dropped += uint64(before - len(m.entries))
+	}
 	m.counts.Entries += uint64(len(m.entries))
-	m.counts.Note(key)
+	m.counts.Note(key, len(m.entries))
 	for _, e := range m.entries {
 		m.counts.expires(e.Expiry)
 	}

@@ -3,6 +3,7 @@ package build
 import (
 	"time"
 
+	"blockd/digest"
 	"blockd/index/internal/format"
 )
 
@@ -10,6 +11,7 @@ import (
 type Options struct {
 	BitsPerKey float64        // of the filter; 0 = 12, bounds 8 to 20
 	KeepGoing  bool           // leave refused sources out instead of failing (first start only)
+	Hashes     digest.Set     // digests by which addresses can be asked for too; each is one more key an address
 	SipHash    bool           // the keyed hash from the start, instead of when XXH3 is attacked
 	Progress   func(Progress) // called often, from one goroutine at a time; nil = silence
 	Seed       *Seed          // fixed build id, hash key and time, for golden files; nil = drawn anew
@@ -39,8 +41,9 @@ type Seed struct {
 // Report is what a build did.
 type Report struct {
 	Lists      []format.ListInfo
-	Keys       uint64 // distinct
+	Keys       uint64 // distinct, those for digests not counted
 	Entries    uint64 // a key held by three lists counts three times
+	Digests    uint64 // keys by which addresses can be asked for by their digests
 	Duplicates uint64 // entries that repeat key, scope and action of an earlier line of their file
 	Dropped    uint64 // entries beyond the 64 that the file keeps of one key
 	Bytes      int64  // of the file

@@ -102,7 +102,9 @@ func (b *Builder) writeFile(ctx context.Context, f *pageFile, r *Report) (*fileW
 		}
 		w := &fileWriter{Builder: b, f: f, fill: try.fill}
 		if err = w.write(ctx); err == nil {
-			r.Keys, r.Entries, r.Duplicates, r.Dropped = w.counts.Keys, w.counts.Entries, w.counts.duplicates, w.counts.dropped
+			digests := w.counts.Digests.Sum()
+			r.Keys, r.Entries, r.Digests = w.counts.Keys-digests.Keys, w.counts.Entries-digests.Entries, digests.Keys
+			r.Duplicates, r.Dropped = w.counts.duplicates, w.counts.dropped
 			r.Bytes, r.FilterBits = int64(w.head.Size), w.head.Blocks*bloom.BlockBits
 			r.Hash = b.in.hash.Name()
 			return w, nil
@@ -182,6 +184,8 @@ func (w *fileWriter) write(ctx context.Context) error {
 		return err
 	}
 	dropped, droppedRows := format.EncodeDropped(w.Rows)
+	digests := format.NewDigestCounts(w.Hashes)
+	digests.Add(w.counts.Digests)
 	for _, s := range []struct {
 		kind  int
 		items uint64
@@ -191,6 +195,7 @@ func (w *fileWriter) write(ctx context.Context) error {
 		{format.SecPatterns, uint64(len(w.counts.Patterns)), patterns},
 		{format.SecWorth, uint64(len(w.worth.Lists)), w.worth.Append(nil)},
 		{format.SecDropped, droppedRows, dropped},
+		{format.SecDigests, uint64(len(digests)), digests.Append(nil)},
 	} {
 		if s.items == 0 && s.kind != format.SecWorth {
 			continue

@@ -3,9 +3,11 @@ package format
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"blockd/bloom"
+	"blockd/digest"
 	"blockd/pattern"
 )
 
@@ -83,7 +85,7 @@ func (c *Checker) page(page Page, partition, primary uint64, lastTag *int) bool 
 		if uint16(h.Hi) != uint16(tag) || h.Hi>>(64-c.Shift) != partition || PageOf(h.Hi, c.Shift, pages) != primary {
 			return false
 		}
-		if !c.Total.Note(key) || !c.ask(h) {
+		if !c.Total.Note(key, sources) || !c.ask(h) {
 			return false
 		}
 		c.Total.Keys++
@@ -157,17 +159,22 @@ func (c *Checker) asked() bool {
 type Census struct {
 	Keys, Entries uint64
 	Nets          NetCounts
+	Digests       DigestCounts
 	Patterns      []string // their keys
 }
 
-// Note takes in what a key is, and is false for one that begins like a network's or a
-// pattern's and is none. It does not count the key.
-func (c *Census) Note(key []byte) bool {
+// Note takes in what a key with so many entries is, and is false for one that begins like a network's, a
+// pattern's or a digest's and is none. It does not count the key.
+func (c *Census) Note(key []byte, entries int) bool {
 	if len(key) == 0 || key[0] >= ' ' {
 		return true
 	}
 	if key[0] == TagGlob || key[0] == TagRegexp {
 		c.Patterns = append(c.Patterns, string(key))
+		return true
+	}
+	if IsDigest(key) {
+		c.Digests.note(key, entries)
 		return true
 	}
 	c.Nets.Note(key)
@@ -180,6 +187,7 @@ func (c *Census) Add(o Census) {
 	c.Keys += o.Keys
 	c.Entries += o.Entries
 	c.Nets.add(o.Nets)
+	c.Digests.Add(o.Digests)
 	c.Patterns = append(c.Patterns, o.Patterns...)
 }
 
@@ -192,6 +200,11 @@ func (c *Contents) Holds(total Census) error {
 	}
 	if !maps.Equal(total.Nets, c.Networks.Counts) {
 		return Corrupt(c.Sections[SecNetworks].Offset, "store has networks of other lengths than the table of them")
+	}
+	for a := range digest.Set(math.MaxUint8).All() {
+		if _, can := c.Digests[a]; total.Digests[a] != c.Digests[a] || total.Digests[a].Keys > 0 && !can {
+			return Corrupt(c.Sections[SecDigests].Offset, "store has %v keys and entries for digests by %v, the table of them %v", total.Digests[a], a, c.Digests[a])
+		}
 	}
 	slices.Sort(total.Patterns)
 	if !slices.EqualFunc(total.Patterns, c.Patterns, func(key string, p pattern.Stored) bool {

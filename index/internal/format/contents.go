@@ -18,6 +18,7 @@ type Contents struct {
 	Networks   networks
 	Patterns   []pattern.Stored
 	Worth      worthTable
+	Digests    DigestCounts // nil: the index cannot be asked for digests
 }
 
 // ReadContents reads and checks a file of size octets, the sum of its reasons
@@ -53,6 +54,7 @@ func ReadContents(f *os.File, size int64) (*Contents, error) {
 			c.Worth, err = DecodeWorth(b, items, c.Lists, h.Keys)
 			return err
 		}},
+		{SecDigests, func(b []byte, _ uint64) (err error) { c.Digests, err = decodeDigests(b, h.Keys); return err }},
 		{SecDropped, func(b []byte, items uint64) error { return decodeDropped(b, items, c.Lists) }},
 	} {
 		s := h.Sections[table.kind]

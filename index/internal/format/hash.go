@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 
 	"blockd/bloom"
+	"blockd/digest"
 )
 
 // The hashes that a header can name.
@@ -21,8 +22,17 @@ type Hasher struct {
 	Weak func(key []byte) bloom.Hash
 }
 
-// Sum hashes a key.
+// Sum hashes a key of the store.
 func (h *Hasher) Sum(key []byte) bloom.Hash {
+	if IsDigest(key) {
+		d := digest.Of(digest.Algorithm(key[1]), DigestText(key))
+		return h.SumDigest(&d)
+	}
+	return h.sum(key)
+}
+
+// sum hashes octets.
+func (h *Hasher) sum(key []byte) bloom.Hash {
 	switch {
 	case h.Kind == HashSip:
 		return h.Key.SumSip(key)
@@ -40,8 +50,12 @@ func (h *Hasher) SumString(key string) bloom.Hash {
 	return h.Key.SumString(key)
 }
 
-// SumText is SumString for a build, which the weak hash of a test reaches too.
+// SumText is Sum of a text.
 func (h *Hasher) SumText(key string) bloom.Hash {
+	if IsDigest(key) {
+		d := digest.Of(digest.Algorithm(key[1]), DigestText(key))
+		return h.SumDigest(&d)
+	}
 	if h.Weak != nil && h.Kind != HashSip {
 		return h.Weak([]byte(key))
 	}

@@ -46,8 +46,9 @@ const (
 	SecNetworks // this and what follows only where there is something to say
 	SecPatterns
 	SecWorth
-	SecDropped    // not needed to answer: mustKnow is not set
-	KnownSections = SecDropped
+	SecDropped // not needed to answer: mustKnow is not set
+	SecDigests
+	KnownSections = SecDigests
 
 	neededSections = SecReasons
 )
@@ -226,6 +227,7 @@ func (h *Header) check() error {
 		want(SecDirectory, h.Partitions, PartitionBytes),
 		want(SecPages, h.Pages, PageSize),
 		want(SecNetworks, min(s[SecNetworks].Items, maxNetLengths), NetLengthBytes),
+		want(SecDigests, min(s[SecDigests].Items, math.MaxUint8), digestRow),
 	); err != nil {
 		return err
 	}

@@ -52,9 +52,10 @@ func (p Page) At(i, n int) Cursor {
 	return Cursor{Rest: p[at:PageSize]}
 }
 
-// Find looks for key, whose tag is tag. A found record's cursor stands
-// behind the key. more tells that the key may stand on the overflow page.
-func (p Page) Find(tag uint16, key string) (c Cursor, found, more bool) {
+// Find looks for the first record with this tag whose key is what is wanted. A found
+// record's cursor stands behind the key. more tells that the key may stand on the
+// overflow page.
+func (p Page) Find(tag uint16, wanted func(key []byte) bool) (c Cursor, found, more bool) {
 	if !p.Fits() {
 		return Cursor{Bad: true}, false, false
 	}
@@ -62,7 +63,7 @@ func (p Page) Find(tag uint16, key string) (c Cursor, found, more bool) {
 	i := p.seek(n, tag)
 	for ; i < n && p.tag(i) == tag; i++ {
 		c := p.At(i, n)
-		if text := c.Key(); c.Bad || string(text) == key {
+		if key := c.Key(); c.Bad || wanted(key) {
 			return c, !c.Bad, false
 		}
 	}

@@ -52,7 +52,7 @@ func TestPagesFindEveryRecord(t *testing.T) {
 func findInChain(t *testing.T, pages []byte, tag uint16, key string) (line int, found bool) {
 	for at := 0; ; {
 		page := Page(pages[at*PageSize:][:PageSize])
-		c, found, more := page.Find(tag, key)
+		c, found, more := page.Find(tag, func(stored []byte) bool { return string(stored) == key })
 		if c.Bad {
 			t.Fatal("bad page")
 		}

@@ -38,7 +38,13 @@ func Build(t testing.TB, sources ...index.Source) *index.Index {
 // BuildAt is the index of the sources, in the file at path.
 func BuildAt(t testing.TB, path string, sources ...index.Source) *index.Index {
 	t.Helper()
-	draft, err := index.Build(t.Context(), path, sources, index.Options{})
+	return BuildWith(t, path, index.Options{}, sources...)
+}
+
+// BuildWith is BuildAt with options.
+func BuildWith(t testing.TB, path string, o index.Options, sources ...index.Source) *index.Index {
+	t.Helper()
+	draft, err := index.Build(t.Context(), path, sources, o)
 	if err == nil {
 		err = draft.Publish()
 	}
