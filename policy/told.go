@@ -25,17 +25,21 @@ func (c *Checker) Told(door string) *Told { return &Told{checker: c, door: door}
 
 // Listed remembers v, of which a program was told that a list has it. It keeps the first
 // ten of a second and leaves the others out.
-func (t *Told) Listed(v *verdict.Verdict) {
+func (t *Told) Listed(v *verdict.Verdict) { t.Referring(v, "") }
+
+// Referring is Listed for an answer that names a reference; "" = none. It reports whether v
+// is remembered: else nobody could find the reference.
+func (t *Told) Referring(v *verdict.Verdict, ref string) bool {
 	c := t.checker
 	if c.history == nil && c.decided == nil {
-		return
+		return false
 	}
 	now := time.Now()
 	if !t.admits(now.Unix()) {
-		return
+		return false
 	}
 	r := history.Record{Time: now, Door: t.door, Outcome: "listed", Verdict: string(v.Kind),
-		Client: v.Client, Sender: v.Sender.String(), Generation: v.Generation}
+		Client: v.Client, Sender: v.Sender.String(), Generation: v.Generation, Ref: ref}
 	if r.Sender == "" {
 		r.Sender = v.Domain.Text // of a question about a domain
 	}
@@ -44,6 +48,7 @@ func (t *Told) Listed(v *verdict.Verdict) {
 	if c.decided != nil {
 		c.decided(r)
 	}
+	return true
 }
 
 // admits reports whether one more may be remembered in the given second.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -110,12 +111,7 @@ func own(v *verdict.Verdict, o Outcome) (r reply.Reply, ok bool) {
 // words is the reply about the deciding entry: what the entry says, else what its list
 // says, else the standard words, and behind it where to ask.
 func (c *Checker) words(v *verdict.Verdict, o Outcome, list, ref string) reply.Reply {
-	l := c.rules[list]
-	contact := l.Contact
-	if contact == "" {
-		contact = c.contact
-	}
-	contact = reply.Contact(contact, list, ref)
+	l, contact := c.rules[list], c.Contact(list, ref)
 	r, ok := own(v, o)
 	switch {
 	case ok:
@@ -151,6 +147,11 @@ func (c *Checker) words(v *verdict.Verdict, o Outcome, list, ref string) reply.R
 	}
 	r.Contact = contact
 	return r
+}
+
+// Contact says where to ask about what a list has; "" where neither it nor [refusal] says so.
+func (c *Checker) Contact(list, ref string) string {
+	return reply.Contact(cmp.Or(c.rules[list].Contact, c.contact), list, ref)
 }
 
 // Sample is what the client of a listed sender reads because of a list, for people who
