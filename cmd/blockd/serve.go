@@ -70,6 +70,7 @@ func greet(w io.Writer, c config.Config, s daemon.Started) {
 		{"policy", c.Postfix.PolicyListen, "check_policy_service of Postfix"},
 		{"socketmap", c.Postfix.SocketmapListen, "tables of Postfix"},
 		{"tcp", c.Postfix.TCPListen, "tables of Postfix"},
+		{"dns", c.DNS.Listen, "lists by DNS"},
 	} {
 		if door.where != "" {
 			t.Add(door.name, door.where, door.what)

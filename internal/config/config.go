@@ -20,6 +20,7 @@ type Config struct {
 	SMTP     SMTP     `toml:"smtp"`
 	Milter   Milter   `toml:"milter"`
 	Postfix  Postfix  `toml:"postfix"`
+	DNS      DNS      `toml:"dns"`
 	Auth     Auth     `toml:"auth"`
 	Refusal  Refusal  `toml:"refusal"`
 	HTTP     HTTP     `toml:"http"`
@@ -65,6 +66,7 @@ func Default() Config {
 		},
 		Milter:  defaultMilter(),
 		Postfix: defaultPostfix(),
+		DNS:     defaultDNS(),
 		Auth:    defaultAuth(),
 		HTTP:    defaultHTTP(),
 		Live:    Live{Folder: Auto},

@@ -118,6 +118,8 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 		},
 		Milter:  Milter{Listen: "unix:/run/milter", AllowFrom: []string{"192.0.2.0/24"}, MaxConnections: 15, SocketGroup: "postfix", AuthenticationResults: "mx.here.example"},
 		Postfix: Postfix{"127.0.0.1:1", "unix:/run/socketmap", "127.0.0.1:3", []string{"192.0.2.0/24"}, 14, "postfix"},
+		DNS: DNS{"127.0.0.1:53", []string{"192.0.2.0/24"}, Duration(time.Hour), 5, 6,
+			[]DNSZone{{"dbl.here.example", "domain", []string{"b"}, "127.0.0.9"}, {"ip.here.example", "ip", []string{}, "127.0.0.2"}}},
 		Auth:    Auth{"ignore", []string{"192.0.2.0/24"}, []string{"192.0.2.7"}, "tempfail", 1 << 20, Duration(time.Second), "127.0.0.1:53"},
 		Refusal: Refusal{"https://lists.here.example/r/%ref"},
 		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", []string{"mail.example"}, 16, 18, true, "/run/http.sock", "mail"},
@@ -135,7 +137,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 		Policies: []Policy{{[]string{"example.org", "\"a b\"@example.org"}, []string{"a", "b"}}, {[]string{".example.org"}, []string{}}},
 	}
 	full.Lists[1].Name, full.Lists[1].Path = "b", "/lists/*.txt"
-	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.Auth, full.Refusal, full.HTTP, full.Live, full.Log, full.Lists[0]} {
+	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.DNS, full.DNS.Zones[0], full.Auth, full.Refusal, full.HTTP, full.Live, full.Log, full.Lists[0]} {
 		for field, value := range reflect.ValueOf(table).Fields() {
 			if value.IsZero() {
 				t.Errorf("the test sets nothing in %T.%s", table, field.Name)

@@ -186,8 +186,11 @@ func (d *decoder) value(path string, value any, into reflect.Value) {
 func (d *decoder) array(path string, items []any, into reflect.Value) {
 	into.Set(reflect.MakeSlice(into.Type(), len(items), len(items)))
 	for i, item := range items {
-		if list, ok := into.Index(i).Addr().Interface().(*List); ok {
-			*list = defaultList()
+		switch row := into.Index(i).Addr().Interface().(type) {
+		case *List:
+			*row = defaultList()
+		case *DNSZone:
+			*row = defaultZone()
 		}
 		d.value(fmt.Sprintf("%s[%d]", path, i), item, into.Index(i))
 	}

@@ -29,7 +29,7 @@ type reference struct {
 func references(t *testing.T) (keys []reference, tables map[string]string) {
 	t.Helper()
 	c := Default()
-	c.Lists, c.Policies = []List{defaultList()}, []Policy{{}}
+	c.Lists, c.Policies, c.DNS.Zones = []List{defaultList()}, []Policy{{}}, []DNSZone{defaultZone()}
 	text, err := toml.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -43,17 +43,22 @@ func references(t *testing.T) (keys []reference, tables map[string]string) {
 		}
 	}
 	types, tables := structs(t), map[string]string{}
-	for field, value := range reflect.ValueOf(c).Fields() {
-		row := value
-		if value.Kind() == reflect.Slice {
-			row = value.Index(0)
+	var read func(table string, row reflect.Value)
+	read = func(table string, row reflect.Value) {
+		if row.Kind() == reflect.Slice {
+			row = row.Index(0)
 		}
-		table, typ := tagOf(field), types[row.Type().Name()]
+		typ := types[row.Type().Name()]
 		_, tables[table], _ = strings.Cut(typ.about, "], ")
 		if _, after, ok := strings.Cut(typ.about, "]: "); ok {
 			tables[table] = after
 		}
-		for field := range row.Type().Fields() {
+		var inner []func()
+		for field, value := range row.Fields() {
+			if isRows(field.Type) {
+				inner = append(inner, func() { read(table+"."+tagOf(field), value) })
+				continue
+			}
 			r := reference{table: table, key: tagOf(field), about: typ.fields[field.Name], kind: kindOf(field.Type), bounds: field.Tag.Get("want")}
 			if row.Type() != reflect.TypeFor[Policy]() {
 				r.initial = defaults[table+"."+r.key]
@@ -69,8 +74,19 @@ func references(t *testing.T) (keys []reference, tables map[string]string) {
 			}
 			keys = append(keys, r)
 		}
+		for _, read := range inner {
+			read()
+		}
+	}
+	for field, value := range reflect.ValueOf(c).Fields() {
+		read(tagOf(field), value)
 	}
 	return keys, tables
+}
+
+// isRows reports whether a field is a table that may stand several times.
+func isRows(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }
 
 func kindOf(t reflect.Type) string {
@@ -151,7 +167,7 @@ func TestReference(t *testing.T) {
 				page.WriteString(".El\n")
 			}
 			head := "[" + r.table + "]"
-			if r.table == "list" || r.table == "policy" {
+			if r.table == "list" || r.table == "policy" || r.table == "dns.zone" {
 				head = "[" + head + "]"
 			}
 			page.WriteString(".Ss " + head + "\n" + mdoc(tables[r.table]) + ".Bl -tag -width Ds\n")

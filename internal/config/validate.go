@@ -24,6 +24,7 @@ func (c Config) Validate() Faults {
 	c.HTTP.validate(&f)
 	c.Milter.validate(&f)
 	c.Postfix.validate(&f)
+	c.validateDNS(&f)
 	c.Auth.validate(&f)
 	names, copies := map[string]bool{}, map[string]string{}
 	for i, l := range c.Lists {
@@ -36,7 +37,7 @@ func (c Config) Validate() Faults {
 	c.validateRefusal(&f)
 	c.validateClientProof(&f)
 	c.validateQuarantine(&f)
-	if !c.SMTP.Open() && !c.Milter.Open() && !c.Postfix.Open() && c.HTTP.Listen == "" {
+	if !c.SMTP.Open() && !c.Milter.Open() && !c.Postfix.Open() && !c.DNS.Open() && c.HTTP.Listen == "" {
 		f.add("smtp.listen", "no door is open: every listen is empty")
 	}
 	return f

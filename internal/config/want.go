@@ -75,15 +75,18 @@ func number(value reflect.Value) float64 {
 // networks checks a list of networks; everybody says why none may be the whole world.
 func (f *Faults) networks(key string, texts []string, everybody string) {
 	for i, text := range texts {
-		at := fmt.Sprintf("%s[%d]", key, i)
-		switch p, err := parseNetwork(text); {
-		case err != nil:
-			f.add(at, `want a network such as "10.0.0.0/8", have %q`, text)
-		case p.Bits() == 0:
-			f.add(at, "%s is everybody: %s", text, everybody)
-		case p.Addr().Is4In6():
-			f.add(at, "want the IPv4 network itself, have %q", text)
-		}
+		f.network(fmt.Sprintf("%s[%d]", key, i), text, everybody)
+	}
+}
+
+func (f *Faults) network(key, text, everybody string) {
+	switch p, err := parseNetwork(text); {
+	case err != nil:
+		f.add(key, `want a network such as "10.0.0.0/8", have %q`, text)
+	case p.Bits() == 0:
+		f.add(key, "%s is everybody: %s", text, everybody)
+	case p.Addr().Is4In6():
+		f.add(key, "want the IPv4 network itself, have %q", text)
 	}
 }
 

@@ -56,6 +56,7 @@ func (c Config) SettingWarnings() []string {
 	w = append(w, c.milterWarnings()...)
 	w = append(w, c.socketmapWarnings()...)
 	w = append(w, c.HTTP.warnings()...)
+	w = append(w, c.dnsWarnings()...)
 	enforced := 0
 	for _, l := range c.Lists {
 		if l.Mode == "enforce" && l.Action == "block" {

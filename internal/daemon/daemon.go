@@ -58,9 +58,9 @@ type daemon struct {
 	resolver *msgauth.Resolver
 	copies   *spool.Store // of messages that are to prove something
 
-	inherited                   inherited
-	smtp, http, milter, postfix door
-	locks                       []func() // each returns if nothing holds the locks of a part for good
+	inherited                        inherited
+	smtp, http, milter, postfix, dns door
+	locks                            []func() // each returns if nothing holds the locks of a part for good
 }
 
 // Started is what a daemon has begun with.
@@ -119,7 +119,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Sig
 			g.Go(func() error { return part(ctx) })
 		}
 	}
-	run(ctx, d.lists.Run, d.fetcher.Run, d.milter.run, d.postfix.run,
+	run(ctx, d.lists.Run, d.fetcher.Run, d.milter.run, d.postfix.run, d.dns.run,
 		func(ctx context.Context) error {
 			if d.entries == nil {
 				return nil
@@ -159,7 +159,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Sig
 
 // close closes what is open, also of a daemon that could not begin.
 func (d *daemon) close() {
-	for _, door := range []*door{&d.postfix, &d.milter, &d.http, &d.smtp} {
+	for _, door := range []*door{&d.dns, &d.postfix, &d.milter, &d.http, &d.smtp} {
 		door.close()
 	}
 	d.inherited.close()

@@ -15,6 +15,7 @@ import (
 // door is where clients come in. The zero value is a door that is shut.
 type door struct {
 	listeners   []net.Listener
+	packets     []net.PacketConn            // of UDP
 	certificate *certificate.Pair           // nil: no TLS
 	serve       func(context.Context) error // until ctx ends, and then until clients have gone
 	upstream    func() error                // what is wrong with the next server; nil: there is none
@@ -26,7 +27,7 @@ func (d *daemon) openDoors(ctx context.Context) (err error) {
 	if d.inherited, err = inherit(); err != nil {
 		return err
 	}
-	for _, open := range []func(context.Context) error{d.openSMTP, d.openHTTP, d.openMilter, d.openPostfix} {
+	for _, open := range []func(context.Context) error{d.openSMTP, d.openHTTP, d.openMilter, d.openPostfix, d.openDNS} {
 		if err := open(ctx); err != nil {
 			return err
 		}
@@ -56,6 +57,9 @@ func (d *door) renew() {
 func (d *door) close() {
 	for _, l := range d.listeners {
 		l.Close() // a second time, if it served
+	}
+	for _, p := range d.packets {
+		p.Close()
 	}
 	if d.done != nil {
 		d.done()

@@ -22,7 +22,7 @@ const SocketMode fs.FileMode = 0o660
 // listenAt is inherited.listen for a door that may be a Unix socket too.
 func (in inherited) listenAt(ctx context.Context, name, key, where, group string) ([]net.Listener, error) {
 	path, isUnix := strings.CutPrefix(where, config.UnixPrefix)
-	if !isUnix || len(in[name]) > 0 {
+	if !isUnix || len(in.listeners[name]) > 0 {
 		return in.listen(ctx, name, key, where)
 	}
 	l, err := listenUnix(ctx, path, group)

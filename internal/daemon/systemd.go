@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,27 +15,51 @@ import (
 
 	"github.com/coreos/go-systemd/v22/activation"
 	sdnotify "github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
 )
 
-// inherited are listeners that were open before this process began, by the names
+// inherited are sockets that were open before this process began, by the names
 // that their socket units give them (FileDescriptorName=): "smtp", "smtps", "http",
-// "milter", "policy", "socketmap" and "tcp". Who holds them open while blockd is restarted lets no client be refused.
-type inherited map[string][]net.Listener
+// "milter", "policy", "socketmap", "tcp" and "dns". systemd holds them open while blockd is restarted, so that no
+// client is refused.
+type inherited struct {
+	listeners map[string][]net.Listener
+	packets   map[string][]net.PacketConn // of UDP
+}
 
 // inherit takes over what sd_listen_fds(3) describes; nothing, if this process
 // was started in another way.
 func inherit() (inherited, error) {
-	in := inherited{}
+	in := inherited{map[string][]net.Listener{}, map[string][]net.PacketConn{}}
 	for _, f := range activation.Files(true) {
-		l, err := net.FileListener(f)
+		err := in.take(f)
 		f.Close()
 		if err != nil {
 			in.close()
-			return nil, fmt.Errorf("inherited socket %q: %w", f.Name(), err)
+			return inherited{}, fmt.Errorf("inherited socket %q: %w", f.Name(), err)
 		}
-		in[f.Name()] = append(in[f.Name()], l)
 	}
 	return in, nil
+}
+
+// take takes over one socket.
+func (in inherited) take(f *os.File) error {
+	kind, err := unix.GetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil {
+		return err
+	}
+	if kind == unix.SOCK_DGRAM {
+		p, err := net.FilePacketConn(f)
+		if err == nil {
+			in.packets[f.Name()] = append(in.packets[f.Name()], p)
+		}
+		return err
+	}
+	l, err := net.FileListener(f)
+	if err == nil {
+		in.listeners[f.Name()] = append(in.listeners[f.Name()], l)
+	}
+	return err
 }
 
 // listen opens a door: the inherited listeners of its name, if there are any, in
@@ -43,8 +68,8 @@ func (in inherited) listen(ctx context.Context, name, key, address string) ([]ne
 	if address == "" {
 		return nil, nil
 	}
-	if listeners := in[name]; len(listeners) > 0 {
-		delete(in, name)
+	if listeners := in.listeners[name]; len(listeners) > 0 {
+		delete(in.listeners, name)
 		return listeners, nil
 	}
 	l, err := listen(ctx, key, address)
@@ -57,19 +82,25 @@ func (in inherited) listen(ctx context.Context, name, key, address string) ([]ne
 // unused reports listeners that no door has taken: clients would connect to them
 // and wait for ever.
 func (in inherited) unused() error {
-	if len(in) == 0 {
+	names := slices.Sorted(maps.Keys(in.listeners))
+	names = append(names, slices.Sorted(maps.Keys(in.packets))...)
+	if len(names) == 0 {
 		return nil
 	}
-	names := slices.Sorted(maps.Keys(in))
 	return fmt.Errorf("inherited sockets %q belong to no door that the configuration opens "+
 		"(smtp: smtp.listen, smtps: smtp.tls_listen, http: http.listen, milter: milter.listen, "+
-		"policy, socketmap, tcp: postfix.policy_listen, …)", names)
+		"policy, socketmap, tcp: postfix.policy_listen, …, dns: dns.listen)", names)
 }
 
 func (in inherited) close() {
-	for _, listeners := range in {
+	for _, listeners := range in.listeners {
 		for _, l := range listeners {
 			l.Close()
+		}
+	}
+	for _, packets := range in.packets {
+		for _, p := range packets {
+			p.Close()
 		}
 	}
 }
@@ -81,15 +112,21 @@ func listen(ctx context.Context, key, address string) (net.Listener, error) {
 		lc.KeepAlive = -1 // each wait in a session has a limit of its own; probes are four system calls a connection
 	}
 	l, err := lc.Listen(ctx, "tcp", address)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s: %s is in use; is another blockd running?", key, address)
-	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("%s: no permission for %s; ports below 1024 need the capability CAP_NET_BIND_SERVICE", key, address)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", key, err)
+	if err != nil {
+		return nil, cannotListen(key, address, err)
 	}
 	return l, nil
+}
+
+// cannotListen says in one line why a door cannot be opened.
+func cannotListen(key, address string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s: %s is in use; is another blockd running?", key, address)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("%s: no permission for %s; ports below 1024 need the capability CAP_NET_BIND_SERVICE", key, address)
+	}
+	return fmt.Errorf("%s: %w", key, err)
 }
 
 // supervisor is the init system, if it wants to be told how we are (sd_notify(3)).
