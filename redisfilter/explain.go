@@ -30,6 +30,7 @@ var hints = []struct{ word, hint string }{
 	{"CLUSTERDOWN", "its Cluster lacks nodes (redis-cli cluster info)"},
 	{"MOVED", "it is a node of a Cluster, and this user may not ask it so (CLUSTER INFO)"},
 	{"TRYAGAIN", "its Cluster moves this slot; try again"},
+	{"EXECABORT", "it has refused a part of the swap, and the old filter stays"},
 	{"ERR max number of clients", "it has as many clients as it takes (maxclients)"},
 	{"ERR Client sent AUTH", "it has no password, and was given one"},
 	{"ERR AUTH", "it has no password, and was given one"},

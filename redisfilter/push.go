@@ -104,9 +104,9 @@ func (p *push) numbers(f filter.Filter) map[string]string {
 func (p *push) claim(ctx context.Context, key string) error {
 	claim := beside(key, "claim")
 	var before *redis.StringCmd
-	_, err := p.c().TxPipelined(ctx, func(pipe redis.Pipeliner) error {
-		before = pipe.Get(ctx, claim)
-		pipe.Set(ctx, claim, p.token, tmpExpires)
+	_, err := p.c().Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		before = pipe.GetSet(ctx, claim, p.token)
+		pipe.PExpire(ctx, claim, tmpExpires)
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {

@@ -1,0 +1,546 @@
+package redisfilter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"blockd/internal/redisserver"
+	"blockd/internal/selfsigned"
+	"blockd/internal/testkit"
+)
+
+// shared is the server of the tests that need no other.
+var shared struct {
+	once sync.Once
+	*redisserver.Server
+}
+
+// keep is the testing.TB of a server that outlives its test: cleanups wait for TestMain.
+type keep struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (k *keep) Cleanup(f func()) { k.cleanups = append(k.cleanups, f) }
+
+var kept keep
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, f := range slices.Backward(kept.cleanups) {
+		f()
+	}
+	os.Exit(code)
+}
+
+// server is the shared one, and a client beside ours.
+func server(t *testing.T) (*redisserver.Server, *redis.Client) {
+	t.Helper()
+	testkit.Peer(t, "redis-server")
+	shared.once.Do(func() {
+		kept.TB = t
+		shared.Server = redisserver.Start(&kept)
+	})
+	if shared.Server == nil {
+		t.Fatal("redis-server did not start")
+	}
+	c := redis.NewClient(&redis.Options{Addr: shared.Address})
+	t.Cleanup(func() { c.Close() })
+	return shared.Server, c
+}
+
+const patience = 2 * time.Minute
+
+func dial(t *testing.T, o Options) *Server {
+	t.Helper()
+	o.Timeout = patience
+	s, err := Dial(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func sender(i int) []byte { return fmt.Appendf(nil, "user%d@bulk%d.example", i, i%977) }
+
+func silent(int64, int64) {}
+
+// pushed puts the keys from..to under a name.
+func pushed(ctx context.Context, s *Server, name, kind string, shards, from, to int, progress func(done, total int64)) error {
+	t, err := s.Target(ctx, name, kind, shards)
+	if err != nil {
+		return err
+	}
+	f, err := t.New(uint64(to-from), 0.01)
+	if err != nil {
+		return err
+	}
+	for i := from; i < to; i++ {
+		f.Add(sender(i))
+	}
+	return t.Push(ctx, f, progress)
+}
+
+// holdsAll reads a filter back, and holds it to the keys from..to.
+func holdsAll(t *testing.T, s *Server, name, kind string, from, to int) {
+	t.Helper()
+	f, err := s.Fetch(t.Context(), name, silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	absent, perhaps := 0, 0
+	for i := from; i < to; i++ {
+		if !f.Has(sender(i)) {
+			absent++
+		}
+		if f.Has(sender(i + 10_000_000)) {
+			perhaps++
+		}
+	}
+	if f.Kind() != kind || absent > 0 || perhaps > (to-from)/40 {
+		t.Errorf("%s is %s: %d of %d keys are absent, and of as many others %d perhaps", name, f.Kind(), absent, to-from, perhaps)
+	}
+}
+
+// noRemains holds that nothing of a push is left but its filter.
+func noRemains(t *testing.T, c *redis.Client, name string) {
+	t.Helper()
+	for _, part := range []string{"tmp", "claim"} {
+		if keys, err := c.Keys(t.Context(), "*"+name+"*"+part+"*").Result(); err != nil || len(keys) > 0 {
+			t.Errorf("left behind: %q, %v", keys, err)
+		}
+	}
+}
+
+func TestPush(t *testing.T) {
+	r, c := server(t)
+	for _, at := range []string{r.URL(), "unix://" + r.Socket, r.URL() + "/3"} {
+		s := dial(t, Options{URL: at})
+		for _, kind := range []string{"bitmap", "redisson"} {
+			for _, shards := range []int{OneKey, 8, AsNeeded} {
+				name := fmt.Sprintf("push-%s%d", kind, shards)
+				for round := range 2 { // over the first, too
+					if err := pushed(t.Context(), s, name, kind, shards, round*100, 20_000+round*100, silent); err != nil {
+						t.Fatalf("%s: %v", name, err)
+					}
+					holdsAll(t, s, name, kind, round*100, 20_000+round*100)
+				}
+			}
+		}
+	}
+	noRemains(t, c, "push")
+	if ttl, err := c.TTL(t.Context(), "push-bitmap0").Result(); err != nil || ttl != -1 {
+		t.Errorf("the filter ends in %v, %v", ttl, err)
+	}
+	if n, err := c.HGet(t.Context(), "{push-redisson8}:config", "shards").Result(); err != nil || n != "8" {
+		t.Errorf("shards %q, %v", n, err)
+	}
+}
+
+// Redisson throws once a filter's size changes; so the size stays while the keys fit.
+func TestTheSizeStays(t *testing.T) {
+	r, c := server(t)
+	s := dial(t, Options{URL: r.URL()})
+	numbers := func() map[string]string {
+		all, err := c.HGetAll(t.Context(), "{stays}:config").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.DeleteFunc(all, func(field, _ string) bool { return field == "push" || field == "kind" })
+		return all
+	}
+	var first map[string]string
+	for _, tt := range []struct {
+		keys int
+		same bool
+	}{{10_000, false}, {12_500, true}, {2_500, true}, {12_501, false}, {10_000, true}, {1_000, false}} {
+		if err := pushed(t.Context(), s, "stays", "redisson", OneKey, 0, tt.keys, silent); err != nil {
+			t.Fatal(err)
+		}
+		if have := numbers(); maps.Equal(have, first) != tt.same {
+			t.Errorf("%d keys: %v after %v", tt.keys, have, first)
+		}
+		first = numbers()
+		holdsAll(t, s, "stays", "redisson", 0, tt.keys)
+	}
+}
+
+// A filter that Java has made with tryInit gets its keys without another size, octet for octet
+// as Java would have put them in.
+func TestPushIntoRedissonsOwnFilter(t *testing.T) {
+	r, c := server(t)
+	s := dial(t, Options{URL: r.URL()})
+	if err := c.HSet(t.Context(), "{java}:config", "size", "9585", "hashIterations", "7", "expectedInsertions", "1000", "falseProbability", "0.01").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := pushed(t.Context(), s, "java", "redisson", OneKey, 0, 1000, silent); err != nil {
+		t.Fatal(err)
+	}
+	have, err := c.Get(t.Context(), "java").Bytes()
+	want, golden := os.ReadFile("../../shared/data/filters/redisson-1000-0.01.bitmap")
+	if errors.Is(golden, os.ErrNotExist) {
+		t.Skip("no golden files: ../shared/data/filters is not here")
+	}
+	if err != nil || golden != nil || len(have)-len(want) > 1 || !slices.Equal(have[:len(want)], want) {
+		t.Errorf("%d octets, want %d, %v, %v", len(have), len(want), err, golden)
+	}
+}
+
+func TestWhatIsNoFilterIsSpared(t *testing.T) {
+	r, c := server(t)
+	s := dial(t, Options{URL: r.URL()})
+	ctx := t.Context()
+	for _, err := range []error{
+		c.Set(ctx, "spare-string", "x", 0).Err(), c.RPush(ctx, "spare-list", "x").Err(),
+		c.Set(ctx, "{spare-config}:config", "x", 0).Err(),
+		c.HSet(ctx, "{spare-numbers}:config", "size", "many").Err(),
+		c.Set(ctx, "spare-long", "0123456789", 0).Err(), c.HSet(ctx, "{spare-long}:config", "size", "72", "hashIterations", "3").Err(),
+		c.HSet(ctx, "{spare-parts}:config", "shards", "3", "kind", "bitmap").Err(),
+		pushed(ctx, s, "spare-bitmap", "bitmap", OneKey, 0, 10, silent),
+		pushed(ctx, s, "spare-four", "bitmap", 4, 0, 10, silent),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name, kind string
+		shards     int
+		want       string
+	}{
+		{"spare-string", "redisson", OneKey, "is no filter: it is a string without {spare-string}:config, which has a filter's size; choose another name, or delete it first"},
+		{"spare-string", "redisbloom", OneKey, "is no filter"},
+		{"spare-list", "bitmap", OneKey, "is no filter: it is a list"},
+		{"spare-config", "bitmap", OneKey, "{spare-config}:config at " + s.String() + " is a string, and should be the hash"},
+		{"spare-numbers", "bitmap", OneKey, "is no filter: it has wrong numbers"},
+		{"spare-long", "redisson", OneKey, "is no filter: it has 10 octets, and a size of 72 bits"},
+		{"spare-parts", "bitmap", OneKey, "tells of parts that cannot be"},
+		{"spare-bitmap", "redisson", OneKey, "is a bitmap filter in one key, which its readers know; push under another name"},
+		{"spare-bitmap", "bitmap", 4, "is a bitmap filter in one key"},
+		{"spare-four", "bitmap", 8, "is a bitmap filter in 4 parts"},
+		{"spare-four", "bitmap", OneKey, "is a bitmap filter in 4 parts"},
+		{"a}b", "bitmap", OneKey, "make no hash tag"},
+		{"{}b", "bitmap", OneKey, "make no hash tag"},
+		{"{a}b", "bitmap", 4, "cannot have braces"},
+		{"", "bitmap", OneKey, "want the name of a key"},
+		{"a\nb", "bitmap", OneKey, "want the name of a key"},
+		{"x", "guava", OneKey, `no kind of filter "guava"`},
+		{"x", "bitmap", 3, "want a power of two"},
+		{"spare-module", "redisbloom", OneKey, "need the module RedisBloom"},
+	} {
+		err := pushed(ctx, s, tt.name, tt.kind, tt.shards, 0, 10, silent)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s as %s: %v, want %q", tt.name, tt.kind, err, tt.want)
+		}
+	}
+	if text, err := c.Get(ctx, "spare-string").Result(); text != "x" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	noRemains(t, c, "spare")
+	if _, err := s.Fetch(ctx, "spare-absent", silent); err == nil || !strings.Contains(err.Error(), "there is no such key") {
+		t.Error(err)
+	}
+}
+
+// What gets lost while a filter is built is found before it serves: a hole of zeros as after a
+// failover, and a key that was evicted.
+func TestWhatGetsLostIsWrittenAgain(t *testing.T) {
+	r, c := server(t)
+	s := dial(t, Options{URL: r.URL()})
+	if err := pushed(t.Context(), s, "lost", "bitmap", OneKey, 0, 1000, silent); err != nil {
+		t.Fatal(err)
+	}
+	for name, lose := range map[string]func(tmp string){
+		"hole":    func(tmp string) { c.SetRange(t.Context(), tmp, 5000, strings.Repeat("\x00", 1000)) },
+		"evicted": func(tmp string) { c.Del(t.Context(), tmp) },
+		"config":  func(tmp string) { c.Del(t.Context(), strings.Replace(tmp, ":tmp:", ":config:tmp:", 1)) },
+	} {
+		for _, times := range []int{1, 1000} {
+			times := times
+			losing := func(int64, int64) {
+				keys, err := c.Keys(t.Context(), "{lost}:tmp:*").Result()
+				if err != nil || len(keys) != 1 {
+					t.Fatalf("%q, %v", keys, err)
+				}
+				if info, err := c.StrLen(t.Context(), keys[0]).Result(); times > 0 && err == nil && info > 0 {
+					lose(keys[0])
+					times--
+				}
+			}
+			err := pushed(t.Context(), s, "lost", "bitmap", OneKey, 0, 200_000, losing)
+			switch {
+			case times == 0 && err != nil:
+				t.Errorf("%s: %v", name, err)
+			case times == 0:
+				holdsAll(t, s, "lost", "bitmap", 0, 200_000)
+			case !errors.Is(err, errDamaged):
+				t.Errorf("%s: lost again and again: %v", name, err)
+			default:
+				holdsAll(t, s, "lost", "bitmap", 0, 1000)
+			}
+			noRemains(t, c, "lost")
+		}
+	}
+}
+
+// Of two pushes at once the later wins, whole.
+func TestTheLaterPushWins(t *testing.T) {
+	r, c := server(t)
+	for _, shards := range []int{OneKey, 4} {
+		name := fmt.Sprintf("two%d", shards)
+		older, newer := dial(t, Options{URL: r.URL()}), dial(t, Options{URL: r.URL()})
+		began := false
+		err := pushed(t.Context(), older, name, "bitmap", shards, 0, 100_000, func(done, _ int64) {
+			if began || done == 0 {
+				return
+			}
+			began = true
+			if err := pushed(t.Context(), newer, name, "bitmap", shards, 500_000, 600_000, silent); err != nil {
+				t.Error(err)
+			}
+		})
+		if !errors.Is(err, errSuperseded) {
+			t.Errorf("the older: %v", err)
+		}
+		holdsAll(t, newer, name, "bitmap", 500_000, 600_000)
+		noRemains(t, c, name)
+	}
+}
+
+// What a killed push has left goes with the next one.
+func TestRemainsOfAKilledPush(t *testing.T) {
+	r, c := server(t)
+	s := dial(t, Options{URL: r.URL()})
+	ctx := t.Context()
+	for _, err := range []error{c.Set(ctx, "{killed}:claim", "OLD", 0).Err(), c.Set(ctx, "{killed}:tmp:OLD", "x", 0).Err(), c.HSet(ctx, "{killed}:config:tmp:OLD", "x", "y").Err()} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := pushed(ctx, s, "killed", "bitmap", OneKey, 0, 100, func(int64, int64) {
+		if keys, err := c.Keys(ctx, "{killed}:*OLD").Result(); err != nil || len(keys) > 0 {
+			t.Errorf("still there: %q, %v", keys, err)
+		}
+		for _, key := range []string{"{killed}:claim", "{killed}:tmp:*", "{killed}:config:tmp:*"} {
+			keys, err := c.Keys(ctx, key).Result()
+			if err != nil || len(keys) != 1 {
+				t.Fatalf("%q, %v", keys, err)
+			}
+			if ttl, err := c.TTL(ctx, keys[0]).Result(); err != nil || ttl <= 0 {
+				t.Errorf("%s does not end: %v, %v", keys[0], ttl, err)
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	noRemains(t, c, "killed")
+}
+
+// A push that is interrupted leaves the old filter, and nothing else.
+func TestPushEndsWithItsContext(t *testing.T) {
+	r, c := server(t)
+	if err := pushed(t.Context(), dial(t, Options{URL: r.URL()}), "ended", "bitmap", OneKey, 0, 1000, silent); err != nil {
+		t.Fatal(err)
+	}
+	s := dial(t, Options{URL: r.URL()})
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := pushed(ctx, s, "ended", "bitmap", OneKey, 1000, 300_000, func(done, _ int64) {
+		if done > 0 {
+			cancel()
+		}
+	}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	holdsAll(t, s, "ended", "bitmap", 0, 1000)
+	noRemains(t, c, "ended")
+}
+
+func TestRedisErrors(t *testing.T) {
+	r, c := server(t)
+	ctx := t.Context()
+	s := dial(t, Options{URL: r.URL()})
+	want := func(what string, err error, words string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), words) || strings.ContainsAny(err.Error(), "\n\r") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %q", what, err, words)
+		}
+	}
+	if err := pushed(ctx, s, "errors", "bitmap", OneKey, 0, 1000, silent); err != nil {
+		t.Fatal(err)
+	}
+	used, err := c.Info(ctx, "memory").Result()
+	_, number, _ := strings.Cut(used, "used_memory:")
+	number, _, _ = strings.Cut(number, "\r")
+	if err != nil || c.ConfigSet(ctx, "maxmemory", number).Err() != nil {
+		t.Fatal(err, number)
+	}
+	err = pushed(ctx, s, "errors", "bitmap", OneKey, 0, 300_000, silent)
+	if reset := c.ConfigSet(ctx, "maxmemory", "0").Err(); reset != nil {
+		t.Fatal(reset)
+	}
+	want("no memory", err, "OOM: it has no memory for a filter beside the one that is there")
+	holdsAll(t, s, "errors", "bitmap", 0, 1000)
+	noRemains(t, c, "errors")
+
+	host, port, _ := net.SplitHostPort(r.Address)
+	replica := redisserver.Start(t, "--replicaof", host+" "+port, "--requirepass", "secret")
+	_, err = Dial(ctx, Options{URL: replica.URL(), Timeout: patience})
+	want("no password", err, "NOAUTH: it wants a password")
+	_, err = Dial(ctx, Options{URL: "redis://:wrong-secret@" + replica.Address, Timeout: patience})
+	want("wrong password", err, "WRONGPASS: it does not take this user")
+	want("a replica", pushed(ctx, dial(t, Options{URL: "redis://:secret@" + replica.Address}), "errors-new", "bitmap", OneKey, 0, 10, silent), "READONLY: it is a replica")
+
+	_, err = Dial(ctx, Options{URL: "redis://" + testkit.Refusing(t), Timeout: patience})
+	want("nobody there", err, "connection refused")
+	mute := testkit.Listen(t)
+	_, err = Dial(ctx, Options{URL: "redis://u:secret@" + mute.Addr().String(), Timeout: 20 * time.Millisecond})
+	want("a dead server", err, "no answer within 20ms")
+	_, err = Dial(ctx, Options{URL: r.URL() + "/99", Timeout: patience})
+	want("database", err, "it has fewer databases")
+	garbage := testkit.Listen(t)
+	go func() {
+		for {
+			conn, err := garbage.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(conn, "220 mail.example ESMTP\r\n\x1b[2J")
+			conn.Close()
+		}
+	}()
+	_, err = Dial(ctx, Options{URL: "redis://" + garbage.Addr().String(), Timeout: patience})
+	want("no Redis", err, garbage.Addr().String())
+}
+
+// The user of docs/filters.md may push, and may not ask for a Cluster.
+func TestPushByARestrictedUser(t *testing.T) {
+	r, c := server(t)
+	if err := c.Do(t.Context(), "ACL", "SETUSER", "push", "on", ">p/w#1%", "~acl", "~{acl}:*", "~{acl:*", "+@connection", "+@transaction", "+@read", "+@write").Err(); err != nil {
+		t.Fatal(err)
+	}
+	s := dial(t, Options{URL: "redis://push:p%2Fw%231%25@" + r.Address})
+	if err := pushed(t.Context(), s, "acl", "bitmap", OneKey, 0, 100, silent); err != nil {
+		t.Error(err)
+	}
+	if err := pushed(t.Context(), s, "other", "bitmap", OneKey, 0, 100, silent); err == nil || !strings.Contains(err.Error(), "NOPERM: this user may not") {
+		t.Error(err)
+	}
+}
+
+func TestURLs(t *testing.T) {
+	for url, want := range map[string]string{
+		"redis://h":                          "redis://h:6379",
+		"redis://u:secret@h:1/2":             "redis://h:1/2",
+		"rediss://:secret@[::1]":             "rediss://[::1]:6379",
+		"unix:///run/redis.sock?db=2":        "unix:///run/redis.sock?db=2",
+		"redis-sentinel://:secret@a,b:1/m/2": "redis-sentinel://a:26379,b:1/m/2",
+		"rediss-sentinel://a/m":              "rediss-sentinel://a:26379/m",
+		"http://h":                           "error: want a URL that begins with",
+		"redis://":                           "error: the URL cannot be read",
+		"redis://:secret/x@h":                "error: the URL cannot be read",
+		"redis://:secret%@h":                 "error: the URL cannot be read",
+		"redis://:secret#x@h":                "error: the URL cannot be read",
+		"redis://:secret?x@h":                "error: the URL cannot be read",
+		"redis://h/secret":                   "error: want a number as the database",
+		"redis://a,b":                        "error: want one host",
+		"redis-sentinel://a":                 "error: want redis-sentinel://HOST:PORT/MASTER",
+		"unix://run/redis.sock":              "error: want unix:///PATH",
+		"redis://h:port":                     "error: the URL cannot be read",
+	} {
+		_, shown, err := Options{URL: url}.parse()
+		if err != nil {
+			shown = "error: " + err.Error()
+		}
+		if !strings.HasPrefix(shown, want) || err == nil && shown != want || strings.Contains(shown, "secret") {
+			t.Errorf("%s: %s, want %s", url, shown, want)
+		}
+	}
+	if _, _, err := (Options{URL: "redis://h", CAFile: "x"}).parse(); err == nil {
+		t.Error("a CA without TLS")
+	}
+	if _, _, err := (Options{URL: "rediss://h", CAFile: filepath.Join(t.TempDir(), "gone")}).parse(); err == nil {
+		t.Error("a CA that is not there")
+	}
+}
+
+// A Cluster is found from any of its nodes. Keys that belong together are in one slot.
+func TestCluster(t *testing.T) {
+	testkit.Peer(t, "redis-server")
+	nodes := redisserver.Cluster(t)
+	for i, kind := range []string{"bitmap", "redisson"} {
+		s := dial(t, Options{URL: nodes[i].URL()})
+		for _, shards := range []int{OneKey, 16} {
+			name := fmt.Sprintf("%s%d", kind, shards)
+			for round := range 2 {
+				if err := pushed(t.Context(), s, name, kind, shards, round*100, 20_000+round*100, silent); err != nil {
+					t.Fatal(err)
+				}
+				holdsAll(t, s, name, kind, round*100, 20_000+round*100)
+			}
+		}
+	}
+	keys := 0
+	for _, node := range nodes {
+		c := redis.NewClient(&redis.Options{Addr: node.Address})
+		n, err := c.DBSize(t.Context()).Result()
+		if c.Close(); err != nil || n == 0 {
+			t.Errorf("a node has %d keys, %v", n, err)
+		}
+		keys += int(n)
+	}
+	if keys != 2*(2+16*2+1) {
+		t.Errorf("%d keys", keys)
+	}
+	if _, err := Dial(t.Context(), Options{URL: nodes[0].URL() + "/1", Timeout: patience}); err == nil || !strings.Contains(err.Error(), "database 0 alone") && !strings.Contains(err.Error(), "SELECT is not allowed") {
+		t.Error(err)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	testkit.Peer(t, "redis-server")
+	address := testkit.Unused(t)
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key := selfsigned.New(t, host).Write(t, t.TempDir())
+	redisserver.StartAt(t, address, "--port", "0", "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
+		"--tls-ca-cert-file", cert, "--tls-auth-clients", "no", "--requirepass", "secret")
+	s := dial(t, Options{URL: "rediss://" + address, CAFile: cert, Password: "secret"})
+	if err := pushed(t.Context(), s, "tls", "bitmap", OneKey, 0, 1000, silent); err != nil {
+		t.Fatal(err)
+	}
+	holdsAll(t, s, "tls", "bitmap", 0, 1000)
+	for _, url := range []string{"rediss://:secret@" + address, "redis://:secret@" + address} {
+		if _, err := Dial(t.Context(), Options{URL: url, Timeout: patience}); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// The Sentinels know the master, and not its password.
+func TestSentinel(t *testing.T) {
+	testkit.Peer(t, "redis-server")
+	master := redisserver.Start(t)
+	s := dial(t, Options{URL: "redis-sentinel://" + master.Sentinel(t).Address + "/master/1"})
+	if err := pushed(t.Context(), s, "watched", "bitmap", 4, 0, 1000, silent); err != nil {
+		t.Fatal(err)
+	}
+	holdsAll(t, dial(t, Options{URL: master.URL() + "/1"}), "watched", "bitmap", 0, 1000)
+	if _, err := Dial(t.Context(), Options{URL: strings.Replace(s.String(), "master", "other", 1), Timeout: patience}); err == nil {
+		t.Error("a master that no Sentinel knows")
+	}
+}
