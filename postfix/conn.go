@@ -83,8 +83,8 @@ func newConn(s *service, d dialect, nc net.Conn) *conn {
 	return &conn{service: s, dialect: d, conn: nc, in: make([]byte, 0, readSize)}
 }
 
-// serve answers until the peer, a fault or stop ends the connection.
-func (c *conn) serve() {
+// Run answers until the peer, a fault or Stop ends the connection.
+func (c *conn) Run() {
 	defer c.conn.Close()
 	err := c.run()
 	f := fault("")
@@ -233,14 +233,14 @@ func (c *conn) arm() {
 		c.conn.SetReadDeadline(c.now.Add(idleTime))
 		c.armed = c.now
 	}
-	if c.stopping.Load() { // before stop has set its deadline, or after: it is set
+	if c.stopping.Load() { // before Stop has set its deadline, or after: it is set
 		c.conn.SetReadDeadline(c.now.Add(graceTime))
 	}
 }
 
-// stop ends the connection after its pending requests. It may be called from
+// Stop ends the connection after its pending requests. It may be called from
 // any goroutine.
-func (c *conn) stop() {
+func (c *conn) Stop() {
 	c.stopping.Store(true)
 	c.conn.SetReadDeadline(time.Now().Add(graceTime))
 }

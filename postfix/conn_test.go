@@ -238,7 +238,7 @@ func TestConnectionStops(t *testing.T) {
 				}
 				synctest.Wait()
 				began := time.Now()
-				c.stop()
+				c.Stop()
 				go func() {
 					if tt.before != "" {
 						<-time.After(time.Second)
@@ -289,7 +289,7 @@ func TestConnectionThatFailsIsNoFault(t *testing.T) {
 	s := r.service(Policy)
 	near, far := net.Pipe()
 	defer near.Close()
-	newConn(&s.service, s.speak(&s.service), errAfter{far}).serve()
+	newConn(&s.service, s.speak(&s.service), errAfter{far}).Run()
 	if r.log.Len() > 0 {
 		t.Errorf("log: %s", &r.log)
 	}

@@ -108,7 +108,7 @@ func (r *rig) dial(s *Server) (client net.Conn, c *conn, ended <-chan struct{}) 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.serve()
+		c.Run()
 	}()
 	return near, c, done
 }

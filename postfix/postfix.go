@@ -85,6 +85,5 @@ func newServer(door policy.Door, s Settings, c *policy.Checker, m *Metrics, log 
 	return &Server{
 		service: service{door: door, settings: s, checker: c, metrics: m.of(door.Name), log: log, faults: listener.NewCalmLog(log)},
 		speak:   speak,
-		open:    map[*conn]struct{}{}, refusals: listener.NewCalmLog(log),
 	}
 }
