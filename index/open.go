@@ -115,6 +115,9 @@ func (ix *Index) Counts() (keys, entries uint64) {
 	return ix.file.Keys - digests.Keys, ix.file.Entries - digests.Entries
 }
 
+// FilterSize is the length of the filter, in octets.
+func (ix *Index) FilterSize() uint64 { return ix.file.Sections[format.SecFilter].Length }
+
 // FalsePositives is how often the filter said perhaps and the store said no
 // since Open, with the number of keys that were asked. Approximate under load.
 func (ix *Index) FalsePositives() (falsePositives, asked uint64) {

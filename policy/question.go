@@ -14,7 +14,8 @@ import (
 	"blockd/verdict"
 )
 
-// Question is what people and programs ask a Checker. Nothing is remembered of it.
+// Question is what people and programs ask a Checker. Nothing is remembered of it: its Text
+// may lie in memory that changes once the verdict is no longer used, which shares it.
 type Question struct {
 	About     Subject
 	Text      string     // the sender, as Mail has it; the domain; or the digest

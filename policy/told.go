@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +45,8 @@ func (t *Told) Referring(v *verdict.Verdict, ref string) bool {
 		r.Sender = v.Domain.Text // of a question about a domain
 	}
 	name(&r, v)
+	// The question's text may lie in a buffer that the door uses again.
+	r.Sender, r.Entry = strings.Clone(r.Sender), strings.Clone(r.Entry)
 	c.history.Add(r)
 	if c.decided != nil {
 		c.decided(r)
