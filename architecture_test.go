@@ -70,15 +70,16 @@ var layers = map[string][]string{
 	"smtpfilter/server":   {"listener", "smtpfilter/session", "smtpfilter/upstream"},
 
 	"dnsbl":   {"index", "listener", "lists", "policy", "reply", "verdict"},
+	"resp": {"addr", "index", "listener", "live", "policy", "verdict"},
 	"postfix": {"addr", "listener", "lists", "policy", "reply", "rule"},
 
 	"httpapi/fastpath": {},
 	"httpapi":          {"addr", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "listener", "lists", "live", "policy", "reload", "verdict"},
 
 	"internal/config": {"access", "addr", "certificate", "digest", "dnsbl", "history", "httpapi", "index", "internal/spelling", "internal/term", "lists", "live", "machine", "policy",
-		"postfix", "reload", "remote", "reply", "rule", "smtpfilter/upstream", "verdict"},
+		"postfix", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
 	"internal/daemon": {"addr", "certificate", "dnsbl", "history", "httpapi", "internal/config", "lists", "live", "mailbox", "milter", "msgauth", "policy",
-		"postfix", "reload", "remote", "repeat", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
+		"postfix", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
 	"internal/doctor":  {"access", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "smtpfilter/upstream", "verdict"},
 }

@@ -1,0 +1,336 @@
+package resp
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/internal/race"
+	"blockd/internal/testkit"
+)
+
+// A clear sender allocates nothing, alone or among others.
+func TestClearSenderAllocatesNothing(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	r := newRig(t)
+	c := newConn(r.open(t), nil)
+	for name, input := range map[string][]byte{
+		"SISMEMBER":        encode("SISMEMBER", "spam", "someone@clear.example"),
+		"100 of SISMEMBER": bytes.Repeat(encode("SISMEMBER", "senders", "someone@clear.example"), 100),
+		"SMISMEMBER":       encode("SMISMEMBER", "senders", "someone@clear.example", "x@clear.example", "y@clear.example"),
+		"HGET":             encode("HGET", "senders", "someone@clear.example"),
+	} {
+		once := func() {
+			c.in, c.r, c.out = append(c.in[:0], input...), 0, c.out[:0]
+			if err := c.answerAll(); err != nil || len(c.out) == 0 {
+				t.Fatalf("%q, %v", c.out, err)
+			}
+		}
+		once()
+		if n := testing.AllocsPerRun(100, once); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// However the octets of commands are cut, the answers are the same, and in order.
+func TestAnswersDoNotDependOnPackets(t *testing.T) {
+	r := newRig(t)
+	address, _ := r.serve(t)
+	var input, want bytes.Buffer
+	one := dial(t, address)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 600 {
+		command := [][]string{
+			{"SISMEMBER", "spam", "x@bad.example"}, {"SISMEMBER", "senders", "x@clear.example"}, {"PING"}, {"ECHO", strings.Repeat("x", rng.IntN(3000))},
+			{"HMGET", "senders", "x@bad.example", "192.0.2.8", "a b@clear.example", "192.0.2.0/24"}, {"SISMEMBER", "spam", "a b"}, {"FOO"}, {"EXISTS", "spam", "spam:x@bad.example"},
+			{"TYPE", "nothing"}, {"SCARD", "spam"}, {"GET", "nothing:x"}, {"SISMEMBER", "x"},
+		}[rng.IntN(12)]
+		input.Write(encode(command...))
+		want.WriteString(one.ask(t, command...))
+	}
+	for _, cut := range []int{1, 7, 1000, 40_000, input.Len()} {
+		p := dial(t, address)
+		go func() {
+			for rest := input.Bytes(); len(rest) > 0; {
+				n := min(cut, len(rest))
+				p.Write(rest[:n])
+				rest = rest[n:]
+			}
+		}()
+		got := make([]byte, want.Len())
+		if _, err := io.ReadFull(p.r, got); err != nil {
+			t.Fatalf("cut into %d: %v after %q", cut, err, got)
+		}
+		if !bytes.Equal(got, want.Bytes()) {
+			t.Fatalf("cut into %d: other answers", cut)
+		}
+	}
+}
+
+// Clients that write all commands before they read an answer are common.
+func TestTenThousandPipelined(t *testing.T) {
+	r := newRig(t)
+	address, _ := r.serve(t)
+	p := dial(t, address)
+	const n = 10_000
+	if _, err := p.Write(bytes.Repeat(encode("HGET", "access", "someone.with.a.long.name@new.example"), n)); err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Repeat("$10\r\nseen today\r\n", n)
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(p.r, got); err != nil || string(got) != want {
+		t.Fatalf("%v, or other answers", err)
+	}
+	if told := r.count(t, "blockd_resp_answers_total", "listed"); told != n {
+		t.Errorf("%v counted, want %d", told, n)
+	}
+}
+
+func TestBoundsOfOneCommand(t *testing.T) {
+	r := newRig(t)
+	address, _ := r.serve(t)
+	bulk := strings.Repeat("x", 64<<10)
+	for _, tt := range []struct{ name, input, want, fault string }{
+		{"as many arguments as there may be", "*1024\r\n$4\r\nPING\r\n" + strings.Repeat("$1\r\nx\r\n", 1023), "-ERR wrong number", ""},
+		{"one more", "*1025\r\n", "-ERR Protocol error: too big", "too-long"},
+		{"the largest argument", string(encode("ECHO", bulk)), "$65536\r\n", ""},
+		{"one octet more", "*2\r\n$4\r\nECHO\r\n$65537\r\n", "-ERR Protocol error: too big", "too-long"},
+		{"many large arguments", "*20\r\n" + strings.Repeat("$65536\r\n"+bulk+"\r\n", 16), "-ERR Protocol error: too big", "too-long"},
+		{"a huge number", "*99999999999999999999\r\n", "-ERR Protocol error: want", "malformed"},
+		{"a negative length", "*1\r\n$-5\r\n", "-ERR Protocol error: want", "malformed"},
+		{"minus without end", "*" + strings.Repeat("-", 100_000), "-ERR Protocol error: want", "malformed"},
+		{"no line end behind an argument", "*1\r\n$4\r\nPINGxx", "-ERR Protocol error: want", "malformed"},
+		{"no length", "*1\r\nPING\r\n", "-ERR Protocol error: want", "malformed"},
+		{"a bare line feed", "*1\n$4\nPING\n", "-ERR Protocol error: want", "malformed"},
+		{"another protocol of the library", "$4 PING\r\n", "-ERR Protocol error: want", "malformed"},
+		{"a long line", strings.Repeat("x ", 600), "-ERR Protocol error: too big", "too-long"},
+		{"a line", "PING\r\n", "+PONG", ""},
+		{"a line with quotes", "ECHO \"a b\"\r\n", "$3\r\na b", ""},
+		{"an open quote", "ECHO \"a b\r\n", "-ERR Protocol error: want", "malformed"},
+		{"empty lines and arrays of nothing", "\r\n*0\r\n*-1\r\nPING\r\n", "+PONG", ""},
+		{"a web browser", "POST / HTTP/1.1\r\nHost: x\r\n\r\n", "", "http"},
+		{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\x00", 2000), "-ERR Protocol error: too big", "too-long"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := r.count(t, "blockd_resp_faults_total", cmpOr(tt.fault, "panic"))
+			p := dial(t, address)
+			go io.WriteString(p, tt.input)
+			var got []byte
+			if tt.fault == "" {
+				got = make([]byte, len(tt.want))
+				io.ReadFull(p.r, got)
+			} else {
+				got, _ = io.ReadAll(p.r)
+			}
+			if !strings.HasPrefix(string(got), tt.want) {
+				t.Errorf("%.200q, want %q", got, tt.want)
+			}
+			if tt.fault != "" && r.count(t, "blockd_resp_faults_total", tt.fault) != before+1 {
+				t.Errorf("not counted as %s", tt.fault)
+			}
+		})
+	}
+}
+
+func cmpOr(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a
+}
+
+// Without a generation, or with a defect, the answer is an error that clients know.
+func TestFaultOfOursIsAnError(t *testing.T) {
+	r := newRig(t)
+	address, _ := r.serve(t)
+	ix := r.live.Swap(nil)
+	for _, words := range [][]string{{"SISMEMBER", "spam", "x@bad.example"}, {"SMISMEMBER", "senders", "x@bad.example", "y@clear.example"}, {"HGET", "spam", "x"},
+		{"GET", "spam:x"}, {"BF.EXISTS", "spam", "x"}, {"EXISTS", "spam:x"}} {
+		got := dial(t, address).ask(t, words...)
+		if !strings.HasPrefix(got, "-LOADING blockd: ") && !strings.HasPrefix(got, "-TRYAGAIN blockd: ") {
+			t.Errorf("%q: %q", words, got)
+		}
+	}
+	r.live.Store(ix)
+	if got := dial(t, address).ask(t, "SISMEMBER", "spam", "x@bad.example"); got != ":1\r\n" {
+		t.Errorf("%q behind it", got)
+	}
+}
+
+func TestPasswords(t *testing.T) {
+	r := newRig(t)
+	r.settings.Users = map[string]string{"rspamd": testkit.File(t, "rspamd", "open sesame\n"), "default": testkit.File(t, "default", "other")}
+	address, _ := r.serve(t)
+	// Tests come from loopback, which need not log in: this session is one of another machine.
+	near, far := socketPair(t)
+	c := newConn(r.server, far)
+	c.trusted = false
+	go c.Run()
+	p := &peer{near, newReader(near)}
+	for _, tt := range []struct {
+		words []string
+		want  string
+	}{
+		{[]string{"PING"}, "-NOAUTH Authentication required.\r\n"},
+		{[]string{"SISMEMBER", "spam", "x@bad.example"}, "-NOAUTH Authentication required.\r\n"},
+		{[]string{"HELLO", "3"}, "-NOAUTH HELLO must be"},
+		{[]string{"AUTH", "rspamd", "wrong"}, "-WRONGPASS"},
+		{[]string{"AUTH", "nobody", "open sesame"}, "-WRONGPASS"},
+		{[]string{"AUTH", "other"}, "+OK"},
+		{[]string{"SISMEMBER", "spam", "x@bad.example"}, ":1\r\n"},
+		{[]string{"RESET"}, "+RESET"},
+	} {
+		if got := p.ask(t, tt.words...); !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%q: %q, want %q", tt.words, got, tt.want)
+		}
+	}
+	c.Stop()
+	one := dial(t, address)
+	if got := one.ask(t, "HELLO", "3", "AUTH", "rspamd", "open sesame", "SETNAME", "me"); !strings.HasPrefix(got, "%7") {
+		t.Errorf("HELLO: %q", got)
+	}
+	for range maxWrong {
+		if _, err := one.Write(encode("AUTH", "x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rest, _ := io.ReadAll(one.r); !strings.HasSuffix(string(rest), "-ERR too many wrong passwords\r\n") {
+		t.Errorf("%q behind wrong passwords", rest)
+	}
+}
+
+func TestFilesOfPasswords(t *testing.T) {
+	for name, text := range map[string]string{"empty": "\n", "two lines": "a\nb\n", "too long": strings.Repeat("x", 2000)} {
+		path := testkit.File(t, "password", text)
+		if _, err := readUsers(map[string]string{"x": path}); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	path := testkit.File(t, "password", "one\r\n")
+	u, err := readUsers(map[string]string{"x": path})
+	if err != nil || !u.knows([]byte("x"), []byte("one")) || u.knows([]byte("y"), nil) || u.knows([]byte("x"), nil) {
+		t.Fatalf("%v, or another password", err)
+	}
+	testkit.Write(t, path, "")
+	if err := u.read(map[string]string{"x": path}); err == nil || !u.knows([]byte("x"), []byte("one")) {
+		t.Errorf("%v, or the old password is gone", err)
+	}
+}
+
+func TestConnectionsAreBounded(t *testing.T) {
+	r := newRig(t)
+	r.settings.MaxConnections = 1
+	address, _ := r.serve(t)
+	first := dial(t, address)
+	first.ask(t, "PING")
+	if got, _ := io.ReadAll(dial(t, address).r); string(got) != "-ERR max number of clients reached\r\n" {
+		t.Errorf("%q for one too many", got)
+	}
+	first.ask(t, "PING")
+	if n := r.count(t, "blockd_resp_connections_refused_total", "total"); n != 1 {
+		t.Errorf("%v refused", n)
+	}
+}
+
+func TestPeersOfOtherNetworks(t *testing.T) {
+	r := newRig(t)
+	r.settings.AllowFrom = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	address, _ := r.serve(t)
+	if got, _ := io.ReadAll(dial(t, address).r); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+	if n := r.count(t, "blockd_resp_connections_refused_total", "peer"); n != 1 {
+		t.Errorf("%v refused", n)
+	}
+}
+
+// A stop answers what has come, waits for what has begun, and closes the idle.
+func TestStop(t *testing.T) {
+	r := newRig(t)
+	address, stop := r.serve(t)
+	idle, half := dial(t, address), dial(t, address)
+	idle.ask(t, "PING")
+	command := encode("SISMEMBER", "spam", "x@bad.example")
+	half.ask(t, "PING")
+	half.Write(command[:10])
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		stop()
+	}()
+	if _, err := idle.r.ReadByte(); err != io.EOF {
+		t.Errorf("idle connection: %v", err)
+	}
+	half.Write(command[10:])
+	if got, _ := io.ReadAll(half.r); string(got) != ":1\r\n" {
+		t.Errorf("half a command: %q", got)
+	}
+	<-ended
+}
+
+// What connections hold while they wait is bounded for all of them.
+func TestHeldMemoryIsBounded(t *testing.T) {
+	r := newRig(t)
+	address, _ := r.serve(t)
+	r.server.held.Store(heldSize) // as if others held it
+	p := dial(t, address)
+	go p.Write([]byte("*20\r\n$65536\r\n" + strings.Repeat("x", 30_000)))
+	if got, _ := io.ReadAll(p.r); !strings.HasPrefix(string(got), "-TRYAGAIN blockd: ") {
+		t.Errorf("%q", got)
+	}
+	testkit.Eventually(t, "nothing to be held", func() bool { return r.server.held.Load() == heldSize })
+	if got := dial(t, address).ask(t, "SISMEMBER", "spam", "x@bad.example"); got != ":1\r\n" {
+		t.Errorf("%q for small commands meanwhile", got)
+	}
+}
+
+// A waiting connection has no buffer, and one with a little of a command has that.
+func TestWaitingConnectionHoldsNothing(t *testing.T) {
+	r := newRig(t)
+	s := r.open(t)
+	near, far := socketPair(t)
+	c := newConn(s, far)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Run()
+	}()
+	p := &peer{near, newReader(near)}
+	p.Write(bytes.Repeat(encode("SISMEMBER", "spam", "x@bad.example"), 1000))
+	for range 1000 {
+		p.answer(t)
+	}
+	p.Write([]byte("*1\r\n$4"))
+	near.(*net.UnixConn).CloseWrite()
+	<-done
+	if c.buffer != nil || c.in != nil || c.batch != nil || cap(c.out) > smallRest || cap(c.args) > 8 || s.held.Load() != 0 {
+		t.Errorf("in %d, out %d, arguments %d, held %d", cap(c.in), cap(c.out), cap(c.args), s.held.Load())
+	}
+}
+
+func BenchmarkAnswer(b *testing.B) {
+	for _, n := range []int{1, 16, 128} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			r := newRig(b)
+			c := newConn(r.open(b), nil)
+			input := bytes.Repeat(encode("SISMEMBER", "senders", "someone@clear.example"), n)
+			start := time.Now()
+			for b.Loop() {
+				c.in, c.r, c.out = append(c.in[:0], input...), 0, c.out[:0]
+				if err := c.answerAll(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(time.Since(start).Nanoseconds())/float64(b.N*n), "ns/command")
+		})
+	}
+}
