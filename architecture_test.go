@@ -70,7 +70,7 @@ var layers = map[string][]string{
 	"smtpfilter/server":   {"listener", "smtpfilter/session", "smtpfilter/upstream"},
 
 	"dnsbl":   {"index", "listener", "lists", "policy", "reply", "verdict"},
-	"resp": {"addr", "index", "listener", "live", "policy", "verdict"},
+	"resp":    {"addr", "index", "listener", "live", "policy", "verdict"},
 	"postfix": {"addr", "listener", "lists", "policy", "reply", "rule"},
 
 	"httpapi/fastpath": {},

@@ -71,6 +71,7 @@ func greet(w io.Writer, c config.Config, s daemon.Started) {
 		{"socketmap", c.Postfix.SocketmapListen, "tables of Postfix"},
 		{"tcp", c.Postfix.TCPListen, "tables of Postfix"},
 		{"dns", c.DNS.Listen, "lists by DNS"},
+		{"resp", c.RESP.Listen, "programs that speak the protocol of Redis"},
 	} {
 		if door.where != "" {
 			t.Add(door.name, door.where, door.what)

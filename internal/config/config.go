@@ -21,6 +21,7 @@ type Config struct {
 	Milter   Milter   `toml:"milter"`
 	Postfix  Postfix  `toml:"postfix"`
 	DNS      DNS      `toml:"dns"`
+	RESP     RESP     `toml:"resp"`
 	Auth     Auth     `toml:"auth"`
 	Refusal  Refusal  `toml:"refusal"`
 	HTTP     HTTP     `toml:"http"`
@@ -67,6 +68,7 @@ func Default() Config {
 		Milter:  defaultMilter(),
 		Postfix: defaultPostfix(),
 		DNS:     defaultDNS(),
+		RESP:    defaultRESP(),
 		Auth:    defaultAuth(),
 		HTTP:    defaultHTTP(),
 		Live:    Live{Folder: Auto},
@@ -100,11 +102,15 @@ func (c *Config) relativeTo(dir string) {
 	for i := range c.Lists {
 		resolve(&c.Lists[i].Path)
 	}
-	for _, door := range []*string{&c.Milter.Listen, &c.Postfix.PolicyListen, &c.Postfix.SocketmapListen, &c.Postfix.TCPListen} {
+	for _, door := range []*string{&c.Milter.Listen, &c.Postfix.PolicyListen, &c.Postfix.SocketmapListen, &c.Postfix.TCPListen, &c.RESP.Listen} {
 		if path, ok := strings.CutPrefix(*door, UnixPrefix); ok {
 			resolve(&path)
 			*door = UnixPrefix + path
 		}
+	}
+	for name, path := range c.RESP.Users {
+		resolve(&path)
+		c.RESP.Users[name] = path
 	}
 	for _, scheme := range []string{"maildir:", "lmtp+unix:"} {
 		if path, ok := strings.CutPrefix(c.SMTP.Upstream, scheme); ok {

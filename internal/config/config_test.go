@@ -116,6 +116,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 			MaxConnections: 7, MaxConnectionsPerIP: 5, MaxRatePerIP: 4, MaxCommandRate: 9, MaxRecipients: 200, MaxMessageSize: 1 << 20,
 			HardErrors: 6, GreetWait: 2, DrainTimeout: 13,
 		},
+		RESP:    RESP{Listen: "unix:/run/resp", AllowFrom: []string{"192.0.2.0/24"}, MaxConnections: 19, SocketGroup: "rspamd", Users: map[string]string{"default": "/etc/blockd/resp"}},
 		Milter:  Milter{Listen: "unix:/run/milter", AllowFrom: []string{"192.0.2.0/24"}, MaxConnections: 15, SocketGroup: "postfix", AuthenticationResults: "mx.here.example"},
 		Postfix: Postfix{"127.0.0.1:1", "unix:/run/socketmap", "127.0.0.1:3", []string{"192.0.2.0/24"}, 14, "postfix"},
 		DNS: DNS{"127.0.0.1:53", []string{"192.0.2.0/24"}, Duration(time.Hour), 5, 6,

@@ -147,6 +147,12 @@ func (d *decoder) value(path string, value any, into reflect.Value) {
 		} else {
 			want = "a table"
 		}
+	case reflect.Map: // of texts by names
+		if tree, ok := value.(map[string]any); ok {
+			d.texts(path, tree, into)
+		} else {
+			want = "a table, such as { name = \"text\" }"
+		}
 	case reflect.Slice:
 		if items, ok := value.([]any); ok {
 			d.array(path, items, into)
@@ -181,6 +187,18 @@ func (d *decoder) value(path string, value any, into reflect.Value) {
 	if want != "" { // what was there stays: a default, so that only this is said
 		d.faults.add(path, "want %s, have %s", want, shown(value))
 	}
+}
+
+func (d *decoder) texts(path string, tree map[string]any, into reflect.Value) {
+	all := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
+		if text, ok := tree[name].(string); ok {
+			all[name] = text
+		} else {
+			d.faults.add(joinKey(path, name), "want a text in quotes, have %s", shown(tree[name]))
+		}
+	}
+	into.Set(reflect.ValueOf(all))
 }
 
 func (d *decoder) array(path string, items []any, into reflect.Value) {

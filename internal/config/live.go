@@ -48,7 +48,7 @@ func (c Config) liveGuard() *lists.Guard {
 		key   string
 		texts []string
 	}{{"smtp.trusted", c.SMTP.Trusted}, {"smtp.proxy_from", c.SMTP.ProxyFrom}, {"auth.clients", c.Auth.Clients}, {"auth.trusted_relays", c.Auth.TrustedRelays},
-		{"milter.allow_from", c.Milter.AllowFrom}, {"postfix.allow_from", c.Postfix.AllowFrom}} {
+		{"milter.allow_from", c.Milter.AllowFrom}, {"postfix.allow_from", c.Postfix.AllowFrom}, {"resp.allow_from", c.RESP.AllowFrom}} {
 		for _, n := range Networks(own.texts) {
 			s.Own = append(s.Own, lists.OwnNetwork{Net: n, What: "which is in " + own.key})
 		}

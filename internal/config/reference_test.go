@@ -97,6 +97,8 @@ func kindOf(t reflect.Type) string {
 		return "size"
 	case reflect.TypeFor[[]string]():
 		return "texts"
+	case reflect.TypeFor[map[string]string]():
+		return "table of texts"
 	}
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -25,19 +25,21 @@ func (c Config) Validate() Faults {
 	c.Milter.validate(&f)
 	c.Postfix.validate(&f)
 	c.validateDNS(&f)
+	c.RESP.validate(&f)
 	c.Auth.validate(&f)
 	names, copies := map[string]bool{}, map[string]string{}
 	for i, l := range c.Lists {
 		l.validate(&f, fmt.Sprintf("list[%d]", i), names)
 		l.validateRemote(&f, fmt.Sprintf("list[%d]", i), copies)
 	}
+	c.validateRESPNames(&f)
 	c.validateLive(&f)
 	c.History.validate(&f)
 	c.validatePolicies(&f)
 	c.validateRefusal(&f)
 	c.validateClientProof(&f)
 	c.validateQuarantine(&f)
-	if !c.SMTP.Open() && !c.Milter.Open() && !c.Postfix.Open() && !c.DNS.Open() && c.HTTP.Listen == "" {
+	if !c.SMTP.Open() && !c.Milter.Open() && !c.Postfix.Open() && !c.RESP.Open() && !c.DNS.Open() && c.HTTP.Listen == "" {
 		f.add("smtp.listen", "no door is open: every listen is empty")
 	}
 	return f

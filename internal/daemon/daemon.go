@@ -60,6 +60,7 @@ type daemon struct {
 
 	inherited                        inherited
 	smtp, http, milter, postfix, dns door
+	resp                             respDoor
 	locks                            []func() // each returns if nothing holds the locks of a part for good
 }
 
@@ -119,7 +120,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Sig
 			g.Go(func() error { return part(ctx) })
 		}
 	}
-	run(ctx, d.lists.Run, d.fetcher.Run, d.milter.run, d.postfix.run, d.dns.run,
+	run(ctx, d.lists.Run, d.fetcher.Run, d.milter.run, d.postfix.run, d.resp.run, d.dns.run,
 		func(ctx context.Context) error {
 			if d.entries == nil {
 				return nil
@@ -145,6 +146,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Sig
 				d.fetcher.Now()
 				d.smtp.renew()
 				d.http.renew()
+				d.resp.renewUsers(d.log)
 				asked := time.Now()
 				d.lists.Now()
 				go systemd.reloading(ctx, func() bool { return d.lists.Status().LastAttempt.After(asked) })
@@ -159,7 +161,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Sig
 
 // close closes what is open, also of a daemon that could not begin.
 func (d *daemon) close() {
-	for _, door := range []*door{&d.dns, &d.postfix, &d.milter, &d.http, &d.smtp} {
+	for _, door := range []*door{&d.resp.door, &d.dns, &d.postfix, &d.milter, &d.http, &d.smtp} {
 		door.close()
 	}
 	d.inherited.close()
