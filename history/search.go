@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -58,7 +59,7 @@ func Search(ctx context.Context, folder string, q Query) (found Found, err error
 	if limit <= 0 || limit > MaxFound {
 		limit = MaxFound
 	}
-	found.Damaged, err = walk(ctx, folder, q.Since, q.hint(), func(r *Record) bool {
+	w := walker{since: q.Since, hint: q.hint(), each: func(r *Record) bool {
 		if !q.matches(r) {
 			return true
 		}
@@ -68,7 +69,9 @@ func Search(ctx context.Context, folder string, q Query) (found Found, err error
 		}
 		found.Records = append(found.Records, r.clone())
 		return true
-	})
+	}}
+	err = w.walk(ctx, folder)
+	found.Damaged = w.damaged
 	return found, err
 }
 
@@ -77,38 +80,47 @@ func Search(ctx context.Context, folder string, q Query) (found Found, err error
 // daemon may write there meanwhile. The error is that of ctx or of the disk; for a
 // missing folder it wraps fs.ErrNotExist.
 func Walk(ctx context.Context, folder string, since time.Time, each func(r *Record) bool) (damaged int, err error) {
-	return walk(ctx, folder, since, nil, each)
+	w := walker{since: since, each: each}
+	err = w.walk(ctx, folder)
+	return w.damaged, err
 }
 
-// walk is Walk over only those lines that contain hint.
-func walk(ctx context.Context, folder string, since time.Time, hint []byte, each func(*Record) bool) (damaged int, err error) {
+// walker walks over those decisions since a time whose lines contain hint.
+type walker struct {
+	since    time.Time
+	hint     []byte
+	progress func(done, total int64) // octets; may be nil
+	each     func(*Record) bool
+	text     []byte // of a segment, reused
+	record   Record // the current one, reused
+	damaged  int
+	done     bool
+}
+
+func (w *walker) walk(ctx context.Context, folder string) error {
 	all, err := segments(folder)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	w := walker{since: since, hint: hint, each: each}
+	all = slices.DeleteFunc(all, func(s segment) bool {
+		return s.written.Before(w.since) // clocks are set back at times: any may be newer than the next one
+	})
+	var done, total int64
+	for _, s := range all {
+		total += s.size
+	}
 	for i := len(all) - 1; i >= 0 && !w.done; i-- {
-		if all[i].written.Before(since) {
-			continue // clocks are set back at times: others may be newer
-		}
 		if err := ctx.Err(); err != nil {
-			return w.damaged, err
+			return err
 		}
 		if err := w.segment(all[i].path); err != nil {
-			return w.damaged, err
+			return err
+		}
+		if done += all[i].size; w.progress != nil {
+			w.progress(done, total)
 		}
 	}
-	return w.damaged, nil
-}
-
-type walker struct {
-	since   time.Time
-	hint    []byte
-	each    func(*Record) bool
-	text    []byte // of a segment, reused
-	record  Record // the current one, reused
-	damaged int
-	done    bool
+	return nil
 }
 
 // segment reads one file.

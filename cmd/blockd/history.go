@@ -16,8 +16,9 @@ import (
 )
 
 func newHistory() *cobra.Command {
-	var path, since string
+	var path string
 	var asJSON bool
+	var flags *decisionFlags
 	cmd := &cobra.Command{
 		Use:   "history [-c config.toml] [--ref REF] [--sender WHO] [--recipient WHO] [--client NET] [--list NAME] [--verdict V] [--outcome O] [--since 7d] [--limit N] [--json]",
 		Short: "show past decisions, and why a mail was refused",
@@ -40,21 +41,9 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
 			if err != nil {
 				return err
 			}
-			ask := url.Values{}
-			for _, name := range []string{"ref", "sender", "recipient", "client", "list", "verdict", "outcome", "limit"} {
-				if value := cmd.Flag(name).Value.String(); value != "" {
-					ask.Set(name, value)
-				}
-			}
-			if since != "" {
-				from, err := parseSince(since, time.Now())
-				if err != nil {
-					return err
-				}
-				ask.Set("since", from.UTC().Format(time.RFC3339))
-			}
-			if _, err := httpapi.ParseDecisionQuery(ask); err != nil {
-				return usagef("--%v", err)
+			ask, err := flags.parameters()
+			if err != nil {
+				return err
 			}
 			found, err := control.Decisions(cmd.Context(), c, ask)
 			if err != nil {
@@ -64,19 +53,54 @@ how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an e
 		}),
 	}
 	configFlag(cmd, &path)
-	flags := cmd.Flags()
+	flags = addDecisionFlags(cmd, &path)
+	cmd.Flags().Int("limit", httpapi.DefaultDecisions, "`N` at most, up to 1000")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a decision")
+	top := newHistoryTop()
+	top.DisableFlagsInUseLine = true
+	cmd.AddCommand(top)
+	return cmd
+}
+
+// decisionFlags are the flags that select decisions.
+type decisionFlags struct {
+	cmd   *cobra.Command
+	since string
+}
+
+func addDecisionFlags(cmd *cobra.Command, path *string) *decisionFlags {
+	f, flags := &decisionFlags{cmd: cmd}, cmd.Flags()
 	flags.String("ref", "", "the decision with the reference `REF`")
 	flags.String("sender", "", "those with the sender `WHO`")
 	flags.String("recipient", "", "those with the recipient `WHO`")
 	flags.String("client", "", "those about the client `NET`, an address or a network")
 	flags.String("list", "", "those that the list `NAME` had the entry for")
-	must(cmd.RegisterFlagCompletionFunc("list", completion(&path, listNames)))
+	must(cmd.RegisterFlagCompletionFunc("list", completion(path, listNames)))
 	flags.String("verdict", "", "those with the verdict `V`")
 	flags.String("outcome", "", "those with the outcome `O`")
-	flags.StringVar(&since, "since", "", "those since `TIME`: so long ago, such as 7d or 12h, or a date, such as 2027-01-31")
-	flags.Int("limit", httpapi.DefaultDecisions, "`N` at most, up to 1000")
-	flags.BoolVar(&asJSON, "json", false, "one JSON object a decision")
-	return cmd
+	flags.StringVar(&f.since, "since", "", "those since `TIME`: so long ago, such as 7d or 12h, or a date, such as 2027-01-31")
+	return f
+}
+
+// parameters are those of /v1/decisions that the flags mean.
+func (f *decisionFlags) parameters() (url.Values, error) {
+	ask := url.Values{}
+	for _, name := range []string{"ref", "sender", "recipient", "client", "list", "verdict", "outcome", "limit"} {
+		if flag := f.cmd.Flag(name); flag != nil && flag.Value.String() != "" {
+			ask.Set(name, flag.Value.String())
+		}
+	}
+	if f.since != "" {
+		from, err := parseSince(f.since, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		ask.Set("since", from.UTC().Format(time.RFC3339))
+	}
+	if _, err := httpapi.ParseDecisionQuery(ask); err != nil {
+		return nil, usagef("--%v", err)
+	}
+	return ask, nil
 }
 
 func printFound(cmd *cobra.Command, found httpapi.DecisionList, whole, asJSON bool) (err error) {
@@ -92,14 +116,18 @@ func printFound(cmd *cobra.Command, found httpapi.DecisionList, whole, asJSON bo
 	if found.More {
 		fmt.Fprintf(notes, "%s: note: there are more; --limit shows up to %d, or narrow it by --since and others\n", cmd.CommandPath(), history.MaxFound)
 	}
-	if found.Damaged > 0 {
-		fmt.Fprintf(notes, "%s: note: left out %s of the files\n", cmd.CommandPath(), term.Counted(found.Damaged, "damaged line"))
-	}
+	noteDamaged(cmd, found.Damaged)
 	if len(found.Decisions) == 0 && err == nil {
 		fmt.Fprintf(notes, "%s: nothing found\n", cmd.CommandPath())
 		return answer(exitFault)
 	}
 	return err
+}
+
+func noteDamaged(cmd *cobra.Command, lines int) {
+	if lines > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: left out %s of the files\n", cmd.CommandPath(), term.Counted(lines, "damaged line"))
+	}
 }
 
 // printDecisions prints a line for each.

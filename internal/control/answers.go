@@ -28,7 +28,10 @@ const (
 	retryEvery    = 50 * time.Millisecond
 )
 
-var errNoEntries = errors.New(`live.folder is "none": there are no live entries`)
+var (
+	errNoEntries = errors.New(`live.folder is "none": there are no live entries`)
+	errNoHistory = errors.New(`history.folder is "none": no history is kept`)
+)
 
 // ReadLive returns the live entries as their file has them now; nil if there are to be
 // none.
@@ -120,7 +123,7 @@ func apply(set *live.Set, add []httpapi.EntryChange, remove []string, author str
 // Decisions asks the daemon for past decisions, or reads its files if none answers.
 func Decisions(ctx context.Context, c config.Config, ask url.Values) (found httpapi.DecisionList, err error) {
 	if c.History.Folder == config.None {
-		return found, errors.New(`history.folder is "none": no history is kept`)
+		return found, errNoHistory
 	}
 	asking, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -131,14 +134,34 @@ func Decisions(ctx context.Context, c config.Config, ask url.Values) (found http
 	if err != nil {
 		return found, err
 	}
-	if oldest := time.Now().Add(-time.Duration(c.History.Keep)); q.Since.Before(oldest) {
-		q.Since = oldest
-	}
+	q.Since = kept(c, q.Since)
 	past, err := history.Search(ctx, c.HistoryFolder(), q)
 	if err != nil {
 		return found, HistoryError(c, err)
 	}
 	return httpapi.NewDecisionList(past), nil
+}
+
+// kept is since, or the time from which on decisions are kept, whichever is later.
+func kept(c config.Config, since time.Time) time.Time {
+	if oldest := time.Now().Add(-time.Duration(c.History.Keep)); since.Before(oldest) {
+		return oldest
+	}
+	return since
+}
+
+// MostDecisions counts past decisions. It reads the files itself, also while the daemon
+// runs: the count can take seconds and some 150 MB, which the daemon is not to spend.
+func MostDecisions(ctx context.Context, c config.Config, q history.TopQuery) (history.Top, error) {
+	if c.History.Folder == config.None {
+		return history.Top{}, errNoHistory
+	}
+	q.Since = kept(c, q.Since)
+	top, err := history.Most(ctx, c.HistoryFolder(), q)
+	if err != nil {
+		return top, HistoryError(c, err)
+	}
+	return top, nil
 }
 
 // HistoryError says in words why the history cannot be read.

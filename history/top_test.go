@@ -1,0 +1,136 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/netip"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/internal/race"
+	"blockd/internal/testkit"
+)
+
+// slowTop is Most as one would write it down, for a query that selects by outcome and time.
+func slowTop(records []Record, q TopQuery) Top {
+	top := Top{By: q.By, Rows: []TopRow{}}
+	counts := map[string]uint64{}
+	for _, r := range records {
+		if q.Outcome != "" && r.Outcome != q.Outcome || r.Time.Before(q.Since) {
+			continue
+		}
+		client := ""
+		if r.Client.IsValid() {
+			client = r.Client.Unmap().String()
+		}
+		sender, domain := cmp.Or(lower(r.Sender), "<>"), "<>"
+		if r.Sender != "" {
+			parts := strings.Split(lower(r.Sender), "@")
+			domain = parts[len(parts)-1]
+		}
+		name := map[string]string{"client": client, "sender": sender, "domain": domain, "list": r.List, "recipient": lower(r.Recipient)}[q.By]
+		n := uint64(1)
+		if r.Repeated > 0 {
+			n = uint64(r.Repeated)
+		}
+		if top.Decisions += n; name == "" {
+			top.Without += n
+		} else {
+			counts[name] += n
+		}
+	}
+	for name, n := range counts {
+		top.Rows = append(top.Rows, TopRow{name, n, float64(n) / float64(top.Decisions)})
+	}
+	slices.SortFunc(top.Rows, func(a, b TopRow) int {
+		return cmp.Or(cmp.Compare(b.Decisions, a.Decisions), strings.Compare(a.Name, b.Name))
+	})
+	top.Distinct = uint64(len(top.Rows))
+	top.Rows = top.Rows[:min(len(top.Rows), q.Limit)]
+	return top
+}
+
+// TestMost holds Most against the slow one. In 600 octets there is room for five names, so that
+// nearly every name goes to a file, and parts are divided again.
+func TestMost(t *testing.T) {
+	race.Skip(t)
+	r := rand.New(rand.NewPCG(5, 6))
+	folder, start := t.TempDir(), time.Now().Add(-time.Hour)
+	var records []Record
+	for i := range 2000 {
+		v := anything(r, start.Add(time.Duration(i)*time.Millisecond))
+		if r.IntN(2) == 0 { // few have many, and many have few
+			n := int(600 * r.Float64() * r.Float64())
+			v.Sender, v.Recipient = fmt.Sprintf("u%d@d%d.example", n, n%300), fmt.Sprintf("R%d@Here.example", n)
+			v.Client = netip.AddrFrom4([4]byte{192, 0, byte(n >> 8), byte(n)})
+		}
+		records = append(records, v)
+	}
+	write(t, folder, records)
+	for _, by := range Groups() {
+		for _, tt := range []struct {
+			memory int64
+			rows   int
+		}{{0, 1}, {0, 7}, {600, 7}, {10_000, MaxTop}} {
+			q := TopQuery{By: by, Memory: tt.memory}
+			q.Limit = tt.rows
+			if tt.rows == 7 {
+				q.Outcome, q.Since = "refuse", start.Add(time.Second)
+			}
+			got, err := Most(t.Context(), folder, q)
+			if want := slowTop(records, q); err != nil || !reflect.DeepEqual(got, want) {
+				t.Fatalf("by %s, %+v: %+v, %v, want %+v", by, tt, got, err, want)
+			}
+		}
+	}
+}
+
+func TestMostOfDamagedFiles(t *testing.T) {
+	folder := t.TempDir()
+	write(t, folder, []Record{blocked(1), blocked(1), blocked(2)})
+	path := segmentPath(folder, 1)
+	text := testkit.Read(t, path)
+	text[len(text)-10] ^= 1
+	testkit.Write(t, path, text)
+	q := TopQuery{By: "sender", Query: Query{Limit: 10}}
+	var done, total int64
+	q.Progress = func(d, of int64) { done, total = d, of }
+	got, err := Most(t.Context(), folder, q)
+	if err != nil || got.Damaged != 1 || got.Decisions != 2 || len(got.Rows) != 1 || got.Rows[0].Decisions != 2 {
+		t.Errorf("with a damaged line: %+v, %v", got, err)
+	}
+	if done != total || total != int64(len(text)) {
+		t.Errorf("progress ended at %d of %d", done, total)
+	}
+}
+
+func TestMostFails(t *testing.T) {
+	q := TopQuery{By: "sender", Query: Query{Limit: 10}, Memory: 1}
+	if _, err := Most(t.Context(), filepath.Join(t.TempDir(), "none"), q); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no folder: %v", err)
+	}
+	folder := t.TempDir()
+	write(t, folder, []Record{clear(1), clear(2)})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Most(ctx, folder, q); !errors.Is(err, context.Canceled) {
+		t.Errorf("an ended context: %v", err)
+	}
+	nowhere := filepath.Join(t.TempDir(), "nowhere")
+	t.Setenv("TMPDIR", nowhere)
+	if _, err := Most(t.Context(), folder, q); err == nil || !strings.Contains(err.Error(), "temporary file in "+nowhere) {
+		t.Errorf("no folder for temporary files: %v", err)
+	}
+	q.Memory = 0
+	if top, err := Most(t.Context(), folder, q); err != nil || top.Distinct != 2 {
+		t.Errorf("names that fit need no temporary file: %+v, %v", top, err)
+	}
+}
