@@ -107,19 +107,21 @@ type Digest struct {
 	octets    [sha256.Size]byte // zeros behind the algorithm's own size
 }
 
-// Of returns the digest of text as it is. An invalid algorithm gives the zero Digest. It does not
-// allocate.
+// Of returns the digest of text as it is. An invalid algorithm gives the zero Digest. Text
+// of up to 320 octets costs no allocation.
 func Of[T ~string | ~[]byte](a Algorithm, text T) Digest {
 	d := Digest{Algorithm: a}
+	var room [320]byte // an address has at most 254 octets, some more with U-labels
+	octets := append(room[:0], text...)
 	switch a {
 	case MD5:
-		sum := md5.Sum([]byte(text))
+		sum := md5.Sum(octets)
 		copy(d.octets[:], sum[:])
 	case SHA1:
-		sum := sha1.Sum([]byte(text))
+		sum := sha1.Sum(octets)
 		copy(d.octets[:], sum[:])
 	case SHA256:
-		d.octets = sha256.Sum256([]byte(text))
+		d.octets = sha256.Sum256(octets)
 	default:
 		return Digest{}
 	}

@@ -29,7 +29,7 @@ func (t *tally) count(key string, was, now []segment.Said) {
 	keys := min(len(now), 1) - min(len(was), 1)
 	t.keys += int64(keys)
 	if format.IsDigest(key) {
-		t.digests.Change(key, keys, len(now)-len(was))
+		t.digests.Change([]byte(key), keys, len(now)-len(was))
 		return
 	}
 	t.worth(t.was, was)

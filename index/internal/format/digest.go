@@ -99,11 +99,14 @@ func (n *DigestCounts) Add(o DigestCounts) {
 
 // note counts the key of a digest with so many entries.
 func (n *DigestCounts) note(key []byte, entries int) {
-	n.Add(DigestCounts{digest.Algorithm(key[1]): {1, uint64(entries)}})
+	if *n == nil {
+		*n = DigestCounts{}
+	}
+	n.Change(key, 1, entries)
 }
 
 // Change changes the counts of the algorithm of key, which must be there.
-func (n DigestCounts) Change(key string, keys, entries int) {
+func (n DigestCounts) Change(key []byte, keys, entries int) {
 	a := digest.Algorithm(key[1])
 	n[a] = DigestCount{n[a].Keys + uint64(keys), n[a].Entries + uint64(entries)}
 }

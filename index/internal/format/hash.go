@@ -1,6 +1,7 @@
 package format
 
 import (
+	"bytes"
 	"crypto/sha256"
 
 	"blockd/bloom"
@@ -37,7 +38,7 @@ func (h *Hasher) sum(key []byte) bloom.Hash {
 	case h.Kind == HashSip:
 		return h.Key.SumSip(key)
 	case h.Weak != nil:
-		return h.Weak(key)
+		return h.Weak(bytes.Clone(key)) // so that a key may be on the stack
 	}
 	return h.Key.Sum(key)
 }
