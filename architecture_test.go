@@ -28,6 +28,7 @@ var layers = map[string][]string{
 	"history":           {"internal/durable"},
 	"listener":          {},
 	"internal/durable":  {},
+	"internal/runs":     {},
 	"internal/term":     {},
 	"internal/spelling": {},
 	"machine":           {},
@@ -41,7 +42,7 @@ var layers = map[string][]string{
 
 	"digest":    {"addr"},
 	"header":    {"addr"},
-	"lists":     {"addr", "pattern"},
+	"lists":     {"addr", "internal/runs", "pattern"},
 	"migration": {"addr", "lists", "pattern"},
 
 	"index/internal/memory":  {},

@@ -43,7 +43,7 @@ func (ix *Index) Update(ctx context.Context, sources []Source, o Options) (*Inde
 		ix = ix.overlay.base // the cache has what its file was made from
 	}
 	o.Workers = build.Workers(o)
-	u := &updating{Options: o, base: ix, cache: segment.Open(o.Cache), table: slices.Clone(ix.file.Lists), limit: 2 * maxOverlayKeys,
+	u := &updating{Options: o, base: ix, cache: segment.Open(o.Cache), table: slices.Clone(ix.file.Lists), limit: 2 * maxOverlayKeys, now: time.Now().Unix(),
 		rows: map[int]segment.Change{}}
 	updated, err := u.update(ctx, sources)
 	runtime.KeepAlive(ix)
@@ -62,6 +62,7 @@ type updating struct {
 	table []ListInfo             // as it is to be
 	tests []segment.Test         // of changed rows
 	limit int                    // entries that may still differ
+	now   int64                  // Unix seconds: what has expired by then is not taken in
 	rows  map[int]segment.Change // that have changed
 }
 
@@ -232,7 +233,7 @@ func (u *updating) says(was []segment.Said, key string, lines []segment.LineMap)
 		}
 	}
 	slices.SortStableFunc(now, func(a, b segment.Said) int { return a.Row - b.Row }) // a row's are in order
-	return now
+	return slices.DeleteFunc(now, func(s segment.Said) bool { return s.Expiry != 0 && s.Expiry <= u.now })
 }
 
 // says is what the file says of a key.

@@ -193,7 +193,7 @@ func (ix *Index) entryAt(where uint64) (Entry, error) {
 		e = c.Entry()
 	}
 	reasons := ix.present(&c, &e)
-	item := lists.Item{Line: e.Line, Scope: e.Scope, Action: e.Action}
+	item := lists.Item{Line: e.Line, Scope: e.Scope, Action: e.Action, Expires: e.Expiry}
 	format.Describe(&item, text)
 	if e.Reason != 0 {
 		reason, ok := format.ReasonAt(reasons, e.Reason-1)

@@ -25,7 +25,7 @@ import (
 func keepItem(it *Item) Item {
 	c := *it
 	c.pattern = nil // of Pattern
-	for _, text := range []*string{&c.Key.Text, &c.Pattern, &c.Reason, &c.Message, &c.Text} {
+	for _, text := range []*string{&c.Key.Text, &c.Pattern, &c.Reason, &c.Message, &c.Text, &c.Origin} {
 		*text = strings.Clone(*text)
 	}
 	return c

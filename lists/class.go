@@ -78,6 +78,7 @@ const (
 	Empty      = Class("empty")       // of a loaded file: no entry
 	BadFormat  = Class("format")      // unknown
 	Ambiguous  = Class("ambiguous")   // no guess without a reason
+	Entries    = Class("entries")     // damaged, of a file in the format entries
 )
 
 // Hint returns one short sentence on how to cure a refused line or to settle a

@@ -2,6 +2,7 @@ package lists
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 )
@@ -16,6 +17,11 @@ const (
 // it refuses the file. A wrong guess could turn exceptions into refusals, so
 // there is none without a reason.
 func detect(src *source, eol byte) (f *format, arg, why string, err error) {
+	if ours, err := beginsAsEntries(src); err != nil {
+		return nil, "", "", err
+	} else if ours {
+		return formatNamed("entries"), "", "auto: entries, by its first line", nil
+	}
 	sample, marked, err := takeSample(src, eol)
 	if err != nil {
 		return nil, "", "", err
@@ -41,6 +47,19 @@ func detect(src *source, eol byte) (f *format, arg, why string, err error) {
 		return fits(found[0], sample)
 	}
 	return fitsPlain(sample, marked)
+}
+
+// beginsAsEntries tells a file of the format entries, of any version. To the other formats its first line is a comment.
+func beginsAsEntries(src *source) (bool, error) {
+	in, err := src.text(nil)
+	if err != nil {
+		return false, err
+	}
+	head := make([]byte, len(entriesMark))
+	if _, err := io.ReadFull(in, head); err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return false, err
+	}
+	return string(head) == entriesMark, nil
 }
 
 // fitsPlain is for a file without any mark. What formats differ about is not

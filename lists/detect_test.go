@@ -71,9 +71,9 @@ func TestParseFormat(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"Plain":     `unknown format "Plain", want one of plain, hosts, adblock, dnsmasq, unbound, postfix, sendmail, spamassassin, rspamd, rbldnsd, rpz, csv, json, drop, lsearch, auto`,
+		"Plain":     `unknown format "Plain", want one of plain, hosts, adblock, dnsmasq, unbound, postfix, sendmail, spamassassin, rspamd, rbldnsd, rpz, csv, json, drop, entries, lsearch, auto`,
 		"plain:x":   `format "plain:x": plain takes no argument`,
-		"auto:x":    `unknown format "auto:x", want one of plain, hosts, adblock, dnsmasq, unbound, postfix, sendmail, spamassassin, rspamd, rbldnsd, rpz, csv, json, drop, lsearch, auto`,
+		"auto:x":    `unknown format "auto:x", want one of plain, hosts, adblock, dnsmasq, unbound, postfix, sendmail, spamassassin, rspamd, rbldnsd, rpz, csv, json, drop, entries, lsearch, auto`,
 		"csv:":      `format "csv:": nothing behind the colon`,
 		"csv:0":     `format "csv:0": a column is 1 to 10000, or the name of a header`,
 		"rbldnsd:x": `format "rbldnsd:x": a dataset is one of dnset, ip4set, combined`,

@@ -387,7 +387,7 @@ func TestFileVerdicts(t *testing.T) {
 		{"only errors", "plain", "a..test\n# x\n", "refused plain 2 0 1 0 only-errors: 1 refused lines and no entry; wrong format?"},
 		{"skipped lines", "hosts", "# x\n127.0.0.1 localhost\n127.0.0.1 localhost bulk.test\n", "loaded hosts 3 1 0 1 "},
 		{"argument", "csv:2", "x,bulk.test\n", "loaded csv:2 1 1 0 0 "},
-		{"unknown format", "bind", "x", `refused  0 0 0 0 format: unknown format "bind", want one of plain, hosts, adblock, dnsmasq, unbound, postfix, sendmail, spamassassin, rspamd, rbldnsd, rpz, csv, json, drop, lsearch, auto`},
+		{"unknown format", "bind", "x", `refused  0 0 0 0 format: unknown format "bind", want one of plain, hosts, adblock, dnsmasq, unbound, postfix, sendmail, spamassassin, rspamd, rbldnsd, rpz, csv, json, drop, entries, lsearch, auto`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, s, _ := items(t, tt.text, lists.Settings{Format: tt.format})

@@ -129,6 +129,11 @@ var formats = [...]format{
 		marks:  dropMark, shows: "networks of a DROP list",
 	},
 	{
+		Format: Format{Name: "entries", What: "blockd's own entries, sorted, behind " + EntriesHead, Scope: Exact},
+		read:   readEntries,
+		alone:  true,
+	},
+	{
 		Format:  Format{Name: "lsearch", What: "Exim lsearch file: KEY: TEXT", Scope: Exact},
 		read:    eachFolded(hashComment, lsearchLine),
 		answers: true,

@@ -21,7 +21,7 @@ var (
 	errWords  = strings.Fields("syntax bad-utf8 invisible control nul idna too-long label-too-long too-broad public-suffix protected null-sender not-a-sink missing-value unsupported unsupported-action self-test")
 	warnWords = strings.Fields("dup conflict host-bits public-suffix protected narrowed warn-action too-long")
 	skipWords = strings.Fields("comment blank header directive continuation local-name default-value other-member self-test expired below-score")
-	fileWords = strings.Fields("missing directory not-a-file symlink permission changed gzip truncated too-big encoding binary html json no-column only-errors bad-ratio protected shrunk grown empty self-test format ambiguous")
+	fileWords = strings.Fields("missing directory not-a-file symlink permission changed gzip truncated too-big encoding binary html json no-column entries only-errors bad-ratio protected shrunk grown empty self-test format ambiguous")
 )
 
 func sourceOf(data []byte) *source {
@@ -119,7 +119,7 @@ func readAll(src *source, format string) ([]Item, Summary, error) {
 	sum, err := read(src, nil, settingsOf(format), func(it *Item) error {
 		it.Test, it.pattern = nil, nil // are others each time
 		kept := *it
-		kept.Key.Text, kept.Reason, kept.Text = strings.Clone(it.Key.Text), strings.Clone(it.Reason), strings.Clone(it.Text)
+		kept.Key.Text, kept.Reason, kept.Text, kept.Origin = strings.Clone(it.Key.Text), strings.Clone(it.Reason), strings.Clone(it.Text), strings.Clone(it.Origin)
 		items = append(items, kept)
 		return nil
 	})
@@ -202,6 +202,7 @@ func FuzzRspamd(f *testing.F)       { fuzzFormat(f, "rspamd") }
 func FuzzRbldnsd(f *testing.F)      { fuzzFormat(f, "rbldnsd", "rbldnsd:ip4set", "rbldnsd:combined") }
 func FuzzRPZ(f *testing.F)          { fuzzFormat(f, "rpz") }
 func FuzzDrop(f *testing.F)         { fuzzFormat(f, "drop") }
+func FuzzEntries(f *testing.F)      { fuzzFormat(f, "entries") }
 func FuzzLsearch(f *testing.F)      { fuzzFormat(f, "lsearch") }
 func FuzzPatterns(f *testing.F) {
 	fuzzFormat(f, "patterns plain", "patterns rspamd", "patterns spamassassin", "patterns lsearch", "patterns csv")

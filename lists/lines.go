@@ -25,9 +25,11 @@ type lineReader struct {
 	cutter *cutter
 	eol    byte
 	block  int    // the number of the block in hand; 0 = none
+	before string // the last line of the block before, without its end
 	buf    []byte // made when the first block is taken
 	whole  string // lines not yet handed out
 	number int    // of the line handed out last
+	torn   bool   // that line has no end
 	long   bool   // whole is the beginning of one line that is longer than buf
 	err    error  // why the text ended; io.EOF is the good end
 }
@@ -53,7 +55,7 @@ func (lr *lineReader) next() (line, bool) {
 	if i := strings.IndexByte(text, lr.eol); i >= 0 {
 		text, lr.whole = text[:i], text[i+1:]
 	} else {
-		lr.whole = "" // the last line lacks its end
+		lr.whole, lr.torn = "", true // the last line lacks its end
 	}
 	if n := len(text); n > 0 && text[n-1] == '\r' && lr.eol == '\n' {
 		text = text[:n-1]

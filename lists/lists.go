@@ -72,6 +72,8 @@ type Item struct {
 	Scope   Scope
 	Action  Action
 	Reason  string // for the client; at most 400 octets, no controls
+	Expires int64  // when the entry ends, in Unix seconds; 0 = never
+	Origin  string // where the entry comes from if not from this line: "file:line", or a row's id; "" = from this line
 	Class   Class  // of Skip and Err: why. Of an entry: a warning, or ""
 	Message string // for people, free text
 	Test    *Test  // of Skip with class SelfTest; may be kept

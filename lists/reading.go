@@ -297,7 +297,10 @@ func (r *reading) utf8(entry string) bool {
 
 // cleanReason makes text fit for a reply: without controls, valid, at most
 // maxReason octets, cut at a character.
-func cleanReason(text string) string {
+func cleanReason(text string) string { return cutText(strings.TrimSpace(cleanText(text)), maxReason) }
+
+// cleanText makes text valid, with blanks for its controls.
+func cleanText(text string) string {
 	if at, _ := controlIn(text); at >= 0 || !utf8.ValidString(text) {
 		text = strings.Map(func(c rune) rune {
 			if unicode.IsControl(c) {
@@ -306,5 +309,5 @@ func cleanReason(text string) string {
 			return c
 		}, strings.ToValidUTF8(text, "?"))
 	}
-	return cutText(strings.TrimSpace(text), maxReason)
+	return text
 }

@@ -1,6 +1,10 @@
 package lists
 
-import "sync"
+import (
+	"cmp"
+	"math"
+	"sync"
+)
 
 // share reads the text that r has opened with r and a further worker for each of
 // emit, and gives r the sums of all.
@@ -17,7 +21,7 @@ func (r *reading) share(f *format, emit []func(*Item) error) error {
 	for i, w := range workers {
 		all.Go(func() {
 			errs[i] = f.read(w)
-			w.lines.leave(w.err)
+			w.lines.leave(cmp.Or(w.err, errs[i]))
 		})
 	}
 	all.Wait()
@@ -26,11 +30,19 @@ func (r *reading) share(f *format, emit []func(*Item) error) error {
 		if i > 0 {
 			r.gather(w)
 		}
-		if err == nil {
+		if err == nil || lineOf(errs[i]) < lineOf(err) {
 			err = errs[i]
 		}
 	}
 	return err
+}
+
+// lineOf is the line for which a file is refused. Of several faults the first counts, as for one worker.
+func lineOf(err error) int {
+	if fe, ok := err.(*FileError); ok && fe.Line > 0 {
+		return fe.Line
+	}
+	return math.MaxInt
 }
 
 // gather adds what w has read to r.

@@ -2,6 +2,8 @@ package lists_test
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -76,6 +78,42 @@ func BenchmarkReadPlain(b *testing.B) {
 	guard := newGuard(b, lists.DefaultGuard())
 	b.Run("addresses", func(b *testing.B) { benchmarkRead(b, madeAddresses(b, 1_000_000), "plain", guard, 0) })
 	b.Run("domains", func(b *testing.B) { benchmarkRead(b, realDomains, "plain", guard, 0) })
+}
+
+// BenchmarkReadEntries reads a million sorted addresses in the format entries, and the same in the plain one.
+func BenchmarkReadEntries(b *testing.B) {
+	var text bytes.Buffer
+	w, err := lists.NewWriter(&text, "entries", "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, err = lists.ReadFile(b.Context(), madeAddresses(b, 1_000_000), lists.Settings{Format: "plain"}, func(it *lists.Item) error {
+		_, err := w.Write(it)
+		return err
+	})
+	if err := errors.Join(err, w.Close()); err != nil {
+		b.Fatal(err)
+	}
+	var keys, rows bytes.Buffer
+	for n, line := range bytes.Split(text.Bytes()[len(lists.EntriesHead)+1:], []byte("\n")) {
+		key, rest, _ := bytes.Cut(line, []byte("\t"))
+		fmt.Fprintf(&keys, "%s\n", key)
+		if len(rest) > 0 {
+			fmt.Fprintf(&rows, "%s\tb\tx\t1893456000\t%d\tby the abuse desk\n", key, n)
+		}
+	}
+	guard := newGuard(b, lists.DefaultGuard())
+	for _, workers := range []int{1, 2} {
+		b.Run(fmt.Sprintf("plain/%d", workers), func(b *testing.B) {
+			benchmarkRead(b, testkit.File(b, "list", keys.String()), "plain", guard, workers)
+		})
+		b.Run(fmt.Sprintf("entries/%d", workers), func(b *testing.B) {
+			benchmarkRead(b, testkit.File(b, "list", text.String()), "entries", guard, workers)
+		})
+		b.Run(fmt.Sprintf("rows of a table/%d", workers), func(b *testing.B) {
+			benchmarkRead(b, testkit.File(b, "list", lists.EntriesHead+"\n"+rows.String()), "entries", guard, workers)
+		})
+	}
 }
 
 const realDomains = "../../shared/data/lists/union-domains.txt.gz"

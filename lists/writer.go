@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"blockd/addr"
+	"blockd/internal/runs"
 	"blockd/pattern"
 )
 
@@ -29,8 +30,12 @@ type Writer struct {
 	out     *bufio.Writer
 	target  *target
 	line    []byte
-	dataset string // of rbldnsd:combined: which is open
+	dataset string       // of rbldnsd:combined: which is open
+	lines   *runs.Sorter // of a sorted format
 }
+
+// sortMemory is what the lines of a sorted format take, in octets; what is more lies in temporary files.
+const sortMemory = 32 << 20
 
 // sayer appends the lines of an entry; false if the format has none for it. All
 // that it appends by then is dropped.
@@ -40,6 +45,7 @@ type sayer func(w *Writer, dst []byte, it *Item) ([]byte, bool)
 // comments, what its file must begin with, and what it makes of exceptions.
 var writable = [...]target{
 	{name: "plain", comment: "#", exceptions: Prevail, say: sayPlain},
+	{name: "entries", head: EntriesHead + "\n", exceptions: Prevail, sorted: true, say: sayEntries},
 	{name: "hosts", comment: "#", say: sayHosts},
 	{name: "postfix", comment: "#", exceptions: Nearest, say: sayPostfix},
 	{name: "rspamd", comment: "#", say: sayRspamd},
@@ -54,6 +60,7 @@ var writable = [...]target{
 type target struct {
 	name, comment, head string
 	exceptions          Exceptions
+	sorted              bool // lines of AppendEntryLine in their order, each entry once
 	say                 sayer
 }
 
@@ -77,7 +84,7 @@ func WritableFormats() []string {
 }
 
 // NewWriter begins a file of the format on out, with comment, which may have
-// several lines, at its top.
+// several lines, at its top if the format has comments.
 func NewWriter(out io.Writer, format, comment string) (*Writer, error) {
 	i := slices.IndexFunc(writable[:], func(f target) bool { return f.name == format })
 	if i < 0 {
@@ -85,8 +92,13 @@ func NewWriter(out io.Writer, format, comment string) (*Writer, error) {
 	}
 	f := &writable[i]
 	w := &Writer{out: bufio.NewWriterSize(out, 64<<10), target: f}
+	if f.sorted {
+		w.lines = runs.New("", sortMemory)
+	}
 	for line := range strings.Lines(comment) {
-		fmt.Fprintf(w.out, "%s %s\n", f.comment, cleanReason(line))
+		if f.comment != "" {
+			fmt.Fprintf(w.out, "%s %s\n", f.comment, cleanReason(line))
+		}
 	}
 	w.out.WriteString(f.head)
 	return w, nil
@@ -118,6 +130,9 @@ func (w *Writer) Write(it *Item) (narrowed bool, err error) {
 	w.line = line
 	if !ok {
 		return false, ErrUnsayable
+	}
+	if w.lines != nil {
+		return narrowed, w.lines.Add(line)
 	}
 	_, err = w.out.Write(line)
 	return narrowed, err
@@ -152,5 +167,20 @@ func canonical(it *Item) bool {
 	return false
 }
 
-// Close writes what is still in memory. It does not close out.
-func (w *Writer) Close() error { return w.out.Flush() }
+// Origins reports whether the format says where an entry comes from: Item.Origin.
+func (w *Writer) Origins() bool { return w.target.name == "entries" }
+
+// Close writes what is still in memory, or in temporary files. It does not close out.
+func (w *Writer) Close() error {
+	if w.lines == nil {
+		return w.out.Flush()
+	}
+	defer w.lines.Close()
+	for line, err := range OneOfEach(w.lines.Lines()) {
+		if err != nil {
+			return err
+		}
+		w.out.Write(line)
+	}
+	return w.out.Flush()
+}

@@ -82,6 +82,11 @@ func writeAndRead(t *testing.T, format string, items []Item) (want, have []strin
 			have = append(have, said(it, format)...)
 		}
 	}
+	if w.target.sorted { // each entry once
+		slices.Sort(want)
+		want = slices.Compact(want)
+		slices.Sort(have)
+	}
 	return want, have, unsaid
 }
 

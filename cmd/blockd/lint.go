@@ -336,9 +336,11 @@ func (l lintJSON) item(file string, it *lists.Item) error {
 		Reason  string `json:"reason"`
 		Class   string `json:"class"`
 		Message string `json:"message"`
+		Expires int64  `json:"expires,omitempty"`
+		Origin  string `json:"origin,omitempty"`
 	}{
 		File: file, Line: it.Line, Kind: it.Kind.String(), Key: it.Name(),
-		Reason: it.Reason, Class: string(it.Class), Message: it.Message,
+		Reason: it.Reason, Class: string(it.Class), Message: it.Message, Expires: it.Expires, Origin: it.Origin,
 	}
 	if it.Kind != lists.Skip && it.Kind != lists.Err {
 		o.Scope, o.Action = it.Scope.String(), it.Action.String()

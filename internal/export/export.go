@@ -199,6 +199,9 @@ func (e *exporter) write(it *lists.Item, row int) error {
 		}
 		it = rest
 	}
+	if e.w.Origins() {
+		it.Origin = fmt.Sprintf("%s:%d", e.Index.Lists()[row].Source.Path, it.Line)
+	}
 	narrowed, err := e.w.Write(it)
 	switch {
 	case errors.Is(err, lists.ErrUnsayable):

@@ -93,6 +93,8 @@ func sayableAs(format string, it lists.Item) []lists.Item {
 	switch format {
 	case "plain":
 		ok = plain
+	case "entries":
+		ok = it.Kind != lists.Glob && it.Kind != lists.Regexp
 	case "hosts":
 		if name && it.Action == lists.Block && it.Scope != lists.Sub {
 			return as(lists.Exact)

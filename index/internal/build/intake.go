@@ -114,7 +114,9 @@ func (in *Intake) feed(ctx context.Context, s *segment.Segment, report func(octe
 			if c.Bad {
 				return nil // which each sees
 			}
-			e.Row = w.row
+			if e.Row = w.row; w.in.expired(e) {
+				continue
+			}
 			// The text lives for the call alone.
 			if err := w.keep(unsafe.String(unsafe.SliceData(key), len(key)), e); err != nil {
 				return err
@@ -124,6 +126,10 @@ func (in *Intake) feed(ctx context.Context, s *segment.Segment, report func(octe
 		return nil
 	})
 }
+
+// expired reports whether an entry ended before the build began. Its segment has it all the same: that
+// is of the text, not of a time.
+func (in *Intake) expired(e format.Entry) bool { return e.Expiry != 0 && e.Expiry <= in.now }
 
 // Take takes in one item that is an entry. expiry is in Unix seconds, 0 is never.
 func (w *worker) Take(it *lists.Item, expiry int64) error {
@@ -155,9 +161,6 @@ func (w *worker) put(key string, expiry int64, it *lists.Item) error {
 	if it.Action > lists.AllowIfAuth || it.Line < 0 || expiry < 0 {
 		return fmt.Errorf("%q with action %d, line %d, expiry %d", key, it.Action, it.Line, expiry)
 	}
-	if expiry != 0 && expiry <= w.in.now {
-		return nil
-	}
 	e := format.Entry{Row: w.row, Line: it.Line, Scope: it.Scope, Action: it.Action, Expiry: expiry}
 	if it.Line != w.at.Line {
 		w.at = segment.Place{Line: it.Line}
@@ -172,7 +175,7 @@ func (w *worker) put(key string, expiry int64, it *lists.Item) error {
 	if w.segment != nil {
 		w.segment.Add(key, e)
 	}
-	if w.lane == nil { // only the segment is wanted
+	if w.lane == nil || w.in.expired(e) { // only the segment is wanted
 		return nil
 	}
 	return w.keep(key, e)

@@ -166,7 +166,7 @@ func (r *reading) take(w *worker, state *readState, it *lists.Item) error {
 		r.tests = append(r.tests, segment.Test{Row: r.row, Line: it.Line, Test: it.Test})
 		r.mu.Unlock()
 	}
-	err := w.Take(it, 0)
+	err := w.Take(it, it.Expires)
 	if err != nil && !errors.Is(err, errTemporary) {
 		err = fmt.Errorf("%s:%d: %w", r.source.Path, it.Line, err)
 	}

@@ -107,12 +107,16 @@ func (d *Change) collect(ctx context.Context, s *Segment, workers int) error {
 }
 
 // once leaves of all that one source says of a key each scope and action with its
-// first line, as the merger of a build does.
+// first line, and the longer time, as the merger of a build does.
 func once(all []Said) []Said {
 	kept := all[:0]
 	for _, s := range all {
-		if !slices.ContainsFunc(kept, func(k Said) bool { return k.Scope == s.Scope && k.Action == s.Action }) {
+		i := slices.IndexFunc(kept, func(k Said) bool { return k.Scope == s.Scope && k.Action == s.Action })
+		switch {
+		case i < 0:
 			kept = append(kept, s)
+		case kept[i].Expiry != 0 && (s.Expiry == 0 || s.Expiry > kept[i].Expiry):
+			kept[i].Expiry = s.Expiry
 		}
 	}
 	return kept

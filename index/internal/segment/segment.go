@@ -23,10 +23,10 @@ import (
 
 // A segment is chunks of entries, then a description, then a tail of 40 octets: magic,
 // u64 offset, length and XXH3-64 of the description, u64 number of entries. An entry
-// is uvarint length of its key, the key, uvarint line, u8 flags, and the number of
-// its reason among the source's as uvarint. A line's entries are in one chunk.
+// is uvarint length of its key, the key, uvarint line, u8 flags, and by these the
+// number of its reason among the source's and when it ends, in Unix seconds, as uvarints. A line's entries are in one chunk.
 const (
-	version   = 2
+	version   = 3
 	chunkSize = 256 << 10
 	tailSize  = 40
 	maxMeta   = 1 << 30
@@ -132,11 +132,12 @@ func (l *Lane) Add(key string, e format.Entry) {
 	l.buf = binary.AppendUvarint(l.buf, uint64(len(key)))
 	l.buf = append(l.buf, key...)
 	l.buf = binary.AppendUvarint(l.buf, uint64(e.Line))
-	flags := format.Asks(e.Action, e.Scope)
-	if e.Reason == 0 {
-		l.buf = append(l.buf, flags)
-	} else {
-		l.buf = binary.AppendUvarint(append(l.buf, flags|format.FlagReason), uint64(e.Reason-1))
+	l.buf = append(l.buf, e.Flags())
+	if e.Reason != 0 {
+		l.buf = binary.AppendUvarint(l.buf, uint64(e.Reason-1))
+	}
+	if e.Expiry != 0 {
+		l.buf = binary.AppendUvarint(l.buf, uint64(e.Expiry))
 	}
 	l.entries++
 }
@@ -371,6 +372,9 @@ func (c *Chunk) Entry() (key []byte, e format.Entry) {
 	}
 	if flags&format.FlagReason != 0 {
 		e.Reason = uint32(c.Uvarint(uint64(c.reasons-1))) + 1
+	}
+	if flags&format.FlagExpiry != 0 {
+		e.Expiry = int64(c.Uvarint(math.MaxInt64))
 	}
 	return key, e
 }

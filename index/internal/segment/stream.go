@@ -165,5 +165,6 @@ func (s *stream) step(c *openChunk) {
 	if e.Reason != 0 {
 		sum ^= bits.RotateLeft64(s.sums[e.Reason-1], 1)
 	}
+	sum += uint64(e.Expiry) * 0x9E3779B97F4A7C15 // odd, so that times apart stay apart (Knuth, 6.4)
 	c.line, c.next = e.Line, seen{sum, e.Line, where}
 }

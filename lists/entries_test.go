@@ -1,0 +1,111 @@
+package lists_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"blockd/internal/testkit"
+	"blockd/lists"
+)
+
+// entryLines reads a file of the format entries and returns what it says of each entry.
+func entryLines(t *testing.T, text string, workers int) ([]string, error) {
+	t.Helper()
+	said := make([][]string, workers)
+	_, err := lists.ReadBlocks(t.Context(), testkit.File(t, "list", text), lists.Settings{Format: "entries"}, workers, func(i int, it *lists.Item) error {
+		if it.Kind != lists.Skip {
+			said[i] = append(said[i], fmt.Sprintf("%d: %s %d %q", it.Line, show(it), it.Expires, it.Origin))
+		}
+		return nil
+	})
+	return slices.Concat(said...), err
+}
+
+// TestEntriesKeepAllFields: a line says when its entry ends, and which row of which table it was.
+func TestEntriesKeepAllFields(t *testing.T) {
+	text := lists.EntriesHead + "\n" +
+		"a@bulk.test\tb\tx\t1893456000\trow 7\\t\tby\\\\hand\n" +
+		"b@bulk.test\tb\tx\t\t\t\n" +
+		"bulk.test\td\tt\t1\tpeople.txt:12\t\n"
+	got, err := entryLines(t, text, 1)
+	want := []string{
+		`2: addr a@bulk.test exact block "by\\hand" 1893456000 "row 7\t"`,
+		`3: addr b@bulk.test exact block 0 ""`,
+		`4: domain bulk.test tree discard warn-action 1 "people.txt:12"`,
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v\nwant %q", got, err, want)
+	}
+}
+
+// TestEntriesOfExceptions: in a list of exceptions an entry that refuses is refused by itself, as in other formats.
+func TestEntriesOfExceptions(t *testing.T) {
+	text := lists.EntriesHead + "\na.test\ta\tt\t\t\t\nb.test\tb\tt\t\t\t\nc.test\tp\tt\t\t\t\n"
+	got, sum, err := items(t, text, lists.Settings{Action: lists.Allow})
+	want := []string{"skip header", "domain a.test tree allow", "err unsupported-action", "domain c.test tree allow-if-auth"}
+	if err != nil || !slices.Equal(got, want) || sum.Errors != 1 {
+		t.Errorf("%q, %+v, %v", got, sum, err)
+	}
+}
+
+// TestEntriesAcrossBlocks breaks the order at a random line of a file of many blocks. Several workers find the line
+// that one does, wherever blocks end.
+func TestEntriesAcrossBlocks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	lines := make([]string, 40_000)
+	for i := range lines {
+		lines[i] = fmt.Sprintf("user.%06d@bulk.test\tb\tx\t\t\t%s\n", i, strings.Repeat("r", rng.IntN(60)))
+	}
+	for range 8 {
+		at := rng.IntN(len(lines) - 1)
+		broken := slices.Clone(lines)
+		broken[at], broken[at+1] = broken[at+1], broken[at]
+		if later := rng.IntN(len(lines)); later > at+1 {
+			broken[later] = "\n"
+		}
+		for _, workers := range []int{1, 3} {
+			_, err := entryLines(t, lists.EntriesHead+"\n"+strings.Join(broken, ""), workers)
+			if fe, ok := errors.AsType[*lists.FileError](err); !ok || fe.Line != at+3 || fe.Class != lists.Entries {
+				t.Fatalf("%d workers: %v, want line %d", workers, err, at+3)
+			}
+		}
+	}
+	if _, err := entryLines(t, lists.EntriesHead+"\n"+strings.Join(lines, ""), 3); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEntriesAreWrittenOnce: of two with one key, action and scope the one that ends last stays.
+func TestEntriesAreWrittenOnce(t *testing.T) {
+	var b bytes.Buffer
+	w, err := lists.NewWriter(&b, "entries", "no comment in such a file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []struct {
+		expires int64
+		origin  string
+	}{{90, "ends first"}, {1000, "ends last"}, {999, "ends before"}} {
+		it, err := lists.ParseEntry("bulk.test", lists.Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		it.Expires, it.Origin = e.expires, e.origin
+		if _, err := w.Write(&it); err != nil {
+			t.Fatal(err)
+		}
+		it.Action, it.Expires = lists.Allow, e.expires%999
+		if _, err := w.Write(&it); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := lists.EntriesHead + "\nbulk.test\ta\tt\t\tends before\t\nbulk.test\tb\tt\t1000\tends last\t\n"
+	if err := w.Close(); err != nil || b.String() != want {
+		t.Errorf("%q, %v; want %q", b.String(), err, want)
+	}
+}
