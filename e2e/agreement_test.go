@@ -57,7 +57,7 @@ func TestAgreement(t *testing.T) {
 		if len(logged) != len([]string{"smtp", "milter", "policy", "socketmap", "tcp"}) {
 			t.Errorf("doors with a line about a decision: %v", logged)
 		}
-		compareAgreement(t, table)
+		comparePage(t, filepath.Join(root, "docs", "agreement.md"), "agreement", table)
 	}
 }
 

@@ -2,19 +2,16 @@ package e2e
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"blockd/internal/testkit"
 )
 
-// compareAgreement holds docs/agreement.md to the table of cases and doors; -update
-// writes it.
-func compareAgreement(t *testing.T, table [][]string) {
+// comparePage holds a page of docs to a table between two marks; -update writes it.
+func comparePage(t *testing.T, path, mark string, table [][]string) {
 	t.Helper()
-	const begin, end = "<!-- agreement -->\n", "<!-- end of agreement -->\n"
-	path := filepath.Join(root, "docs", "agreement.md")
+	begin, end := "<!-- "+mark+" -->\n", "<!-- end of "+mark+" -->\n"
 	page := testkit.Read(t, path)
 	head, rest, ok := strings.Cut(string(page), begin)
 	old, tail, ok2 := strings.Cut(rest, end)
@@ -26,7 +23,7 @@ func compareAgreement(t *testing.T, table [][]string) {
 	case *update:
 		testkit.Write(t, path, head+begin+now+end+tail)
 	case old != now:
-		t.Errorf("docs/agreement.md shows another table (go test ./e2e -run 'Agreement$' -update writes it)")
+		t.Errorf("%s shows another table (go test ./e2e -run '%s$' -update writes it)", path, t.Name())
 	}
 }
 

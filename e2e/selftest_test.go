@@ -135,13 +135,26 @@ func TestSelfTestOfPostfix(t *testing.T) {
 // where resolv.conf names a server with this zone.
 func besideDNS(t *testing.T, dir string, zone nameserver.Zone) []string {
 	t.Helper()
-	address := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
-	conf := testkit.Write(t, filepath.Join(dir, "resolv.conf"), "nameserver "+address+"\noptions timeout:5 attempts:2\n")
+	address := oneOfLoopback() + ":53"
+	by := besideResolver(t, dir, address)
+	nameserver.ServeAt(t, address, zone)
+	return by
+}
+
+// oneOfLoopback is an address of this machine that nobody else is likely to use.
+func oneOfLoopback() string {
+	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
+}
+
+// besideResolver is a command that runs another one in a place of its own in the file system,
+// where resolv.conf names a server, of port 53.
+func besideResolver(t *testing.T, dir, address string) []string {
+	t.Helper()
+	conf := testkit.Write(t, filepath.Join(dir, "resolv.conf"), "nameserver "+strings.TrimSuffix(address, ":53")+"\noptions timeout:5 attempts:2\n")
 	by := []string{"unshare", "--mount", "sh", "-ec", `mount --bind "$0" /etc/resolv.conf; exec "$@"`, conf}
 	if out, err := exec.Command(by[0], append(by[1:], "true")...).CombinedOutput(); err != nil {
 		t.Skipf("no mount namespace, and so no DNS of the test's own: %v: %s", err, out)
 	}
-	nameserver.ServeAt(t, address+":53", zone)
 	return by
 }
 
