@@ -25,6 +25,7 @@ var layers = map[string][]string{
 	"bloom":             {},
 	"certificate":       {},
 	"filter":            {},
+	"firstseen":         {"filter", "internal/durable"},
 	"history":           {"internal/durable"},
 	"listener":          {},
 	"internal/durable":  {},

@@ -16,12 +16,12 @@ import (
 
 func newFilter() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "filter size|export|push|check|compare",
+		Use:   "filter size|export|push|check|compare|seen",
 		Short: "work with the Bloom filters of other programs",
 		Long: `Write what the lists hold as a Bloom filter of another program, ask such a filter,
 hold it against an index, or tell how large one is: Guava's BloomFilter.writeTo,
 RedisBloom's BF.SCANDUMP, Redisson's RBloomFilter, and bits-and-blooms for Go. push puts
-one into a Redis.
+one into a Redis; seen remembers in a file which keys have come.
 
 A filter says "perhaps" or "surely not". Ask blockd about what is perhaps listed:
 docs/filters.md says which keys a program must look up.`,
@@ -29,16 +29,17 @@ docs/filters.md says which keys a program must look up.`,
   blockd filter export --as guava -p 0.01 -o bl.bf
   blockd filter push --as redisson redis://localhost bl
   blockd filter check bl.bf someone@bad.example
-  blockd filter compare bl.bf --against bad.bdx`,
+  blockd filter compare bl.bf --against bad.bdx
+  blockd filter seen urls.bds add-if-absent <urls.txt`,
 		Args: cobra.ArbitraryArgs, // RunE says better what is wrong with them
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("want size, export, push, check or compare")
+				return usagef("want size, export, push, check, compare or seen")
 			}
-			return usagef("unknown command %q%s", args[0], spelling.Hint(args[0], "", []string{"size", "export", "push", "check", "compare"}))
+			return usagef("unknown command %q%s", args[0], spelling.Hint(args[0], "", []string{"size", "export", "push", "check", "compare", "seen"}))
 		},
 	}
-	for _, sub := range []*cobra.Command{newFilterSize(), newFilterExport(), newFilterPush(), newFilterCheck(), newFilterCompare()} {
+	for _, sub := range []*cobra.Command{newFilterSize(), newFilterExport(), newFilterPush(), newFilterCheck(), newFilterCompare(), newFilterSeen()} {
 		sub.DisableFlagsInUseLine = true
 		cmd.AddCommand(sub)
 	}

@@ -270,7 +270,7 @@ func TestFilterSize(t *testing.T) {
 
 func TestFilterUsage(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                            "want size, export, push, check or compare",
+		"":                            "want size, export, push, check, compare or seen",
 		"size":                        "-n: want a number of keys",
 		"sizes":                       `unknown command "sizes", did you mean size?`,
 		"push redis://x bl":           "want --as, one of bitmap, redisbloom, redisson",

@@ -1,0 +1,193 @@
+package firstseen
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/filter"
+	"blockd/internal/testkit"
+)
+
+var settings = filter.SeenSettings{Octets: 4096, MaxAge: 30 * 24 * time.Hour}
+
+func open(t *testing.T, path string) *Set {
+	t.Helper()
+	s, anew, err := Open(path, settings)
+	if err != nil || anew != nil {
+		t.Fatal(anew, err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// TestRunKeeps saves each minute and at the end, and the next process knows what came.
+func TestRunKeeps(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "domains.bds")
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, path)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { s.Run(ctx, slog.New(slog.DiscardHandler)); close(done) }()
+		if !s.AddIfAbsent("a.example") || s.AddIfAbsent("a.example") {
+			t.Error("a key is new twice, or never")
+		}
+		time.Sleep(SaveEvery + time.Second)
+		saved, err := read(path, settings, time.Now())
+		if err != nil || !saved.Known("a.example") {
+			t.Errorf("after a minute: %v", err)
+		}
+		s.AddIfAbsent("b.example")
+		stop()
+		<-done
+		s.Close()
+		s = open(t, path)
+		if !s.Known("a.example") || !s.Known("b.example") || s.Known("c.example") {
+			t.Error("the next process does not know what came")
+		}
+	})
+}
+
+// TestAgeIsPassedTime forgets after one to two times the age, in a process that runs.
+func TestAgeIsPassedTime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "domains.bds")
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, path)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { s.Run(ctx, slog.New(slog.DiscardHandler)); close(done) }()
+		time.Sleep(20 * 24 * time.Hour)
+		s.AddIfAbsent("a.example")
+		s.AddIfAbsent("b.example")
+		time.Sleep(29 * 24 * time.Hour)
+		if !s.Known("a.example") {
+			t.Error("forgotten after 29 days")
+		}
+		time.Sleep(12 * 24 * time.Hour)
+		if !s.Known("a.example") { // it came 12 days ago
+			t.Error("forgotten, and it had come again")
+		}
+		if s.seen.Known("b.example") {
+			t.Error("known after 41 days, two turns later")
+		}
+		stop()
+		<-done
+	})
+}
+
+// TestFullDisk is logged once in ten minutes, counted, and costs nothing else.
+func TestFullDisk(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "folder")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, filepath.Join(folder, "domains.bds"))
+		if err := os.RemoveAll(folder); err != nil { // as good as a full disk
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { s.Run(ctx, slog.New(slog.NewTextHandler(&out, nil))); close(done) }()
+		s.AddIfAbsent("a.example")
+		time.Sleep(5*SaveEvery + time.Second)
+		if !s.Known("a.example") {
+			t.Error("forgotten")
+		}
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		<-done
+		if n := strings.Count(out.String(), "not kept"); n != 1 {
+			t.Errorf("%d lines:\n%s", n, &out)
+		}
+		reg := prometheus.NewRegistry()
+		s.Register(reg)
+		for _, v := range testkit.Samples(t, reg, "blockd_first_seen_save_errors_total") {
+			if v != 5 {
+				t.Errorf("%v errors counted", v)
+			}
+		}
+		if saved, err := read(s.path, settings, time.Now()); err != nil || !saved.Known("a.example") {
+			t.Errorf("after the disk had room: %v", err)
+		}
+	})
+}
+
+// TestAnew: a file that is no set is put aside, said, and an empty set serves.
+func TestAnew(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "domains.bds")
+	s := open(t, path)
+	s.AddIfAbsent("a.example")
+	if err := s.Save(); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	whole := testkit.Read(t, path)
+	newer := bytes.Clone(whole)
+	newer[8] = 2
+	for _, c := range []struct{ name, content, want string }{
+		{"torn", string(whole[:len(whole)-1]), "damaged"},
+		{"foreign", "sender,why\n" + strings.Repeat("x", 100), "no set of seen keys"},
+		{"empty", "", "no set of seen keys"},
+		{"newer", string(newer), "newer version"},
+	} {
+		testkit.Write(t, path, c.content)
+		s, anew, err := Open(path, settings)
+		if err != nil || anew == nil || !strings.Contains(anew.Error(), c.want) {
+			t.Fatalf("%s: %v, %v", c.name, anew, err)
+		}
+		if s.Known("a.example") {
+			t.Errorf("%s: not empty", c.name)
+		}
+		if got := string(testkit.Read(t, path+AsideSuffix)); got != c.content {
+			t.Errorf("%s: put aside %q", c.name, got)
+		}
+		s.AddIfAbsent("b.example")
+		if err := s.Save(); err != nil {
+			t.Error(err)
+		}
+		s.Close()
+		open(t, path).Close()
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "domains.bds")
+	open(t, path)
+	if _, _, err := Open(path, settings); !errors.Is(err, ErrLocked) {
+		t.Errorf("a second process: %v", err)
+	}
+	if _, _, err := Open(filepath.Join(dir, "none", "domains.bds"), settings); err == nil {
+		t.Error("without a folder")
+	}
+	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Open(filepath.Join(dir, "folder"), settings); err == nil {
+		t.Error("of a folder")
+	}
+	if _, _, err := Open(filepath.Join(dir, "other.bds"), filter.SeenSettings{RotateAt: 2}); err == nil {
+		t.Error("with a half that is never full")
+	}
+}
+
+func TestNoSet(t *testing.T) {
+	var s *Set
+	if !s.Known("a.example") || s.AddIfAbsent("a.example") {
+		t.Error("a key is new to no set")
+	}
+	s.Close()
+}
