@@ -45,8 +45,9 @@ done
 servers=$("${0%/*}/servers.sh" --where)
 promtool=$(command -v promtool || "${0%/*}/promtool.sh" --where)
 console=${0%/*}/console
+clients=${0%/*}/node
 validator=$(python3 -c 'import openapi_spec_validator; print("there")' 2>/dev/null || true)
-[ ${#missing[@]} -eq 0 ] && [ -d "$servers" ] && [ -x "$promtool" ] && [ -d "$console/node_modules" ] && [ -n "$validator" ] && exit 0
+[ ${#missing[@]} -eq 0 ] && [ -d "$servers" ] && [ -x "$promtool" ] && [ -d "$console/node_modules" ] && [ -d "$clients/node_modules" ] && [ -n "$validator" ] && exit 0
 
 if [ "${CI:-}" = true ]; then
 	export DEBIAN_FRONTEND=noninteractive
@@ -55,6 +56,7 @@ if [ "${CI:-}" = true ]; then
 	"${0%/*}/servers.sh"
 	[ -x "$promtool" ] || "${0%/*}/promtool.sh"
 	[ -d "$console/node_modules" ] || npm --prefix "$console" ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	[ -d "$clients/node_modules" ] || npm --prefix "$clients" ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	[ -n "$validator" ] || pip3 install --quiet --break-system-packages 'openapi-spec-validator==0.9.*'
 	exit 0
 fi
@@ -73,6 +75,10 @@ fi
 if [ ! -d "$console/node_modules" ]; then
 	echo "not installed, the tests of the console will be skipped: Playwright" >&2
 	echo "  hint: npm --prefix e2e/console ci (into that folder alone)" >&2
+fi
+if [ ! -d "$clients/node_modules" ]; then
+	echo "not installed, a test of filters in a Redis will be skipped: ioredis" >&2
+	echo "  hint: npm --prefix e2e/node ci (into that folder alone)" >&2
 fi
 if [ -z "$validator" ]; then
 	echo "not installed, the test of the OpenAPI document will be skipped: openapi-spec-validator" >&2
