@@ -78,6 +78,10 @@ bench-milter: ## Postfix asking blockd, rspamd and nobody, 10 M addresses (5 min
 bench-http: ## HTTP checks beside rspamd and a bare handler, 10 M addresses (5 minutes)
 	cd bench && $(GO) run . http $(BENCHFLAGS)
 
+.PHONY: bench-dns
+bench-dns: ## the DNS door beside rbldnsd, 10 M domains, by dnsperf (5 minutes)
+	cd bench && $(GO) run . dns $(BENCHFLAGS)
+
 .PHONY: benchtest
 benchtest: ## the tests of bench/, a module of its own
 	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./... && $(GO) test ./...

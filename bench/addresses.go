@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// addresses are the listed addresses in the forms of those that ask for them.
+// addresses are the listed addresses, or domains, in the forms of those that ask for them.
 type addresses struct {
 	program string   // blockd
 	text    string   // file, an address a line
@@ -41,19 +41,21 @@ func makeAddresses(ctx context.Context, s *doorSettings, dir string) (*addresses
 	if err := os.MkdirAll(s.cache, 0o755); err != nil {
 		return nil, err
 	}
-	name := func(suffix string) string { return filepath.Join(s.cache, fmt.Sprintf("addresses-%d%s", s.n, suffix)) }
+	name := func(suffix string) string {
+		return filepath.Join(s.cache, fmt.Sprintf("%s-%d%s", s.listed(), s.n, suffix))
+	}
 	l := &addresses{program: filepath.Join(dir, "blockd"), text: name(".txt"), cdb: name(".cdb"), index: name(".bdx")}
 	build := exec.CommandContext(ctx, "go", "build", "-o", l.program, "./cmd/blockd")
 	build.Dir = s.root
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build: %w: %s", err, out)
 	}
-	_, write := generator(ctx, s.root, s.n)
+	_, write := generator(ctx, s.root, s.n, s.kind)
 	err := unlessThere(l.text, func(path string) error {
 		return writeFile(path, func(f *os.File) error { return write(f, presentSeed) })
 	})
 	if err != nil {
-		return nil, fmt.Errorf("addresses: %w", err)
+		return nil, fmt.Errorf("%s: %w", s.listed(), err)
 	}
 	l.sample, err = someLines(l.text, s.n, 4096)
 	return l, err

@@ -127,7 +127,7 @@ func TestOwnGeneratorNeverRepeatsALine(t *testing.T) {
 	seen := map[string]bool{}
 	for seed := range 2 {
 		var b bytes.Buffer
-		if err := writeAddresses(&b, 5000, seed); err != nil {
+		if err := writeAddresses(&b, 5000, seed, kindAddress); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(b.String()) {
@@ -145,7 +145,7 @@ func TestOwnGeneratorNeverRepeatsALine(t *testing.T) {
 func TestSampleHasAsManyAsAskedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	var b bytes.Buffer
-	if err := writeAddresses(&b, 1000, 1); err != nil {
+	if err := writeAddresses(&b, 1000, 1, kindAddress); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -35,6 +36,15 @@ type doorSettings struct {
 	scale
 	cache string // folder of list, cdb and index, which serve several runs
 	temp  string // folder for the servers' files; "" = the system's
+	kind  string // of what is listed
+}
+
+// listed is what the lists have, as files and headings call it.
+func (s *doorSettings) listed() string {
+	if s.kind == kindDomain {
+		return "domains"
+	}
+	return "addresses"
 }
 
 // doorEntries is what a door's command lists: as many as the goals are set for.
@@ -43,7 +53,8 @@ const doorEntries = 10_000_000
 // newDoorCommand is `bench WORD`. Title is what the section's heading calls the door.
 func newDoorCommand(word, title string, rounds int, s *doorSettings, d door) *command {
 	c := newCommand("bench "+word, &s.scale)
-	c.flags.IntVar(&s.n, "n", doorEntries, "`addresses` to list")
+	s.kind = cmp.Or(s.kind, kindAddress)
+	c.flags.IntVar(&s.n, "n", doorEntries, "`"+s.listed()+"` to list")
 	c.flags.IntVar(&s.rounds, "rounds", rounds, "`rounds`, after one that does not count")
 	c.flags.StringVar(&s.cache, "cache", "", "`folder` for list, cdb and index, 170 bytes an address (default blockd-bench in the user's cache)")
 	c.measure = func(ctx context.Context, stdout, stderr io.Writer) error {
@@ -77,7 +88,7 @@ func (s *doorSettings) measure(ctx context.Context, d door, word, title string, 
 		return err
 	}
 	on := describeMachine()
-	p.say("list and index of " + grouped(s.n) + " addresses")
+	p.say("list and index of " + grouped(s.n) + " " + s.listed())
 	l, err := makeAddresses(ctx, s, dir)
 	if err != nil {
 		return err
@@ -112,7 +123,7 @@ func (s *doorSettings) measure(ctx context.Context, d door, word, title string, 
 func (s *doorSettings) section(d door, word, title string, on machine, took time.Duration) section {
 	out := section{mark: fmt.Sprintf("bench %s -n %d", word, s.n), target: "bench-" + word}
 	var b strings.Builder
-	fmt.Fprintf(&b, "### %s listed addresses, %s\n\n", grouped(s.n), title)
+	fmt.Fprintf(&b, "### %s listed %s, %s\n\n", grouped(s.n), s.listed(), title)
 	fmt.Fprintf(&b, "%s. Load average %s before and %s after. The run took %.0f s.\n\n", on, on.load, loadAverage(), took.Seconds())
 	if title, panels := d.plot(); len(panels) > 0 {
 		out.image = fmt.Sprintf("performance-%s-%d.svg", word, s.n)

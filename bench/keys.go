@@ -38,7 +38,7 @@ type keys struct {
 
 func makeKeys(ctx context.Context, s settings, dir string) (*keys, error) {
 	k := &keys{n: s.n, present: filepath.Join(dir, "present.txt"), absent: filepath.Join(dir, "absent.txt"), pairs: filepath.Join(dir, "pairs")}
-	origin, write := generator(ctx, s.root, s.n)
+	origin, write := generator(ctx, s.root, s.n, kindAddress)
 	k.origin = origin
 	for path, seed := range map[string]int{k.present: presentSeed, k.absent: absentSeed} {
 		if err := writeFile(path, func(f *os.File) error { return write(f, seed) }); err != nil {
@@ -61,21 +61,27 @@ func makeKeys(ctx context.Context, s settings, dir string) (*keys, error) {
 }
 
 // generator returns who makes n addresses, and how.
-func generator(ctx context.Context, root string, n int) (origin string, write func(w io.Writer, seed int) error) {
+func generator(ctx context.Context, root string, n int, kind string) (origin string, write func(w io.Writer, seed int) error) {
 	shared := filepath.Join(root, "..", "shared", "data", "gen-addresses")
 	if _, err := os.Stat(shared); err != nil {
-		return "made by `bench` itself", func(w io.Writer, seed int) error { return writeAddresses(w, n, seed) }
+		return "made by `bench` itself", func(w io.Writer, seed int) error { return writeAddresses(w, n, seed, kind) }
 	}
 	return "made by `gen-addresses`", func(w io.Writer, seed int) error {
-		cmd := exec.CommandContext(ctx, shared, "-n", fmt.Sprint(n), "-seed", fmt.Sprint(seed), "-kind", "address")
+		cmd := exec.CommandContext(ctx, shared, "-n", fmt.Sprint(n), "-seed", fmt.Sprint(seed), "-kind", kind)
 		cmd.Stdout, cmd.Stderr = w, os.Stderr
 		return cmd.Run()
 	}
 }
 
-// writeAddresses is the generator for who has not got the shared one: addresses
+// The kinds of lines that generators make.
+const (
+	kindAddress = "address"
+	kindDomain  = "domain"
+)
+
+// writeAddresses is the generator for who has not got the shared one: addresses or domains
 // that differ in their number, and in seed from those of another seed.
-func writeAddresses(out io.Writer, n, seed int) error {
+func writeAddresses(out io.Writer, n, seed int, kind string) error {
 	syllables := strings.Fields("an bel cor dan el fin gor hal in jo kar lin mar nor os pel qui ran sol ten ul ver wen xan yor zel")
 	rng := rand.New(rand.NewPCG(uint64(seed), 0))
 	word := func(n int) (s string) {
@@ -86,6 +92,10 @@ func writeAddresses(out io.Writer, n, seed int) error {
 	}
 	w := bufio.NewWriter(out)
 	for i := range n {
+		if kind == kindDomain {
+			fmt.Fprintf(w, "%s%d-%d.%s\n", word(3), seed, i, word(1))
+			continue
+		}
 		fmt.Fprintf(w, "%s.%s%d-%d@%s-%s.%s\n", word(2), word(2), seed, i, word(2), word(3), word(1))
 	}
 	return w.Flush()
@@ -150,6 +160,15 @@ func eachLine(path string, f func(line string)) error {
 		f(s.Text())
 	}
 	return s.Err()
+}
+
+// eachLineTo writes what f makes of each line of a file.
+func eachLineTo(out io.Writer, path string, f func(line string) string) error {
+	w := bufio.NewWriter(out)
+	if err := eachLine(path, func(line string) { w.WriteString(f(line)) }); err != nil {
+		return err
+	}
+	return w.Flush()
 }
 
 // writeFile makes a file by write.

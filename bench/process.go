@@ -93,6 +93,12 @@ func anonymous(pid int) (kibibytes float64, err error) {
 	return kibibytes, err
 }
 
+// resident is a process' memory in KiB with the pages of files that it has in use.
+func resident(pid int) (kibibytes float64, err error) {
+	_, err = fmt.Sscan(fieldOf(fmt.Sprintf("/proc/%d/status", pid), "VmRSS"), &kibibytes)
+	return kibibytes, err
+}
+
 // whileHeld measures blockd's memory with many idle connections, which this program
 // holds as another process by the word given, while load comes and goes. It returns
 // how many were held.

@@ -33,6 +33,11 @@ func (s *servers) stop() {
 
 // launch runs a server until stop, and waits until it listens.
 func (s *servers) launch(ctx context.Context, address, log string, args ...string) (pid int, err error) {
+	return s.launchUntil(ctx, dials(address), log, args...)
+}
+
+// launchUntil runs a server until stop, and waits until it is ready.
+func (s *servers) launchUntil(ctx context.Context, ready func() bool, log string, args ...string) (pid int, err error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	if log != "" {
 		f, err := os.Create(log)
@@ -54,7 +59,7 @@ func (s *servers) launch(ctx context.Context, address, log string, args ...strin
 		cmd.Process.Signal(syscall.SIGTERM)
 		<-ended
 	})
-	if err := listens(ctx, address, ended); err != nil {
+	if err := becomes(ctx, ready, ended); err != nil {
 		return 0, fmt.Errorf("%s: %w", filepath.Base(args[0]), err)
 	}
 	return cmd.Process.Pid, nil

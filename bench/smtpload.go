@@ -195,13 +195,26 @@ func holdSessions(ctx context.Context, address string, n int, stdin io.Reader, s
 
 // listens waits until somebody accepts connections at address.
 func listens(ctx context.Context, address string, ended <-chan struct{}) error {
+	return becomes(ctx, dials(address), ended)
+}
+
+// dials reports whether somebody listens.
+func dials(address string) func() bool {
+	return func() bool {
+		conn, err := net.Dial("tcp", address)
+		return err == nil && conn.Close() == nil
+	}
+}
+
+// becomes waits until a server is ready.
+func becomes(ctx context.Context, ready func() bool, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if conn, err := net.Dial("tcp", address); err == nil {
-			return conn.Close()
+		if ready() {
+			return nil
 		}
 		select {
 		case <-ended:
