@@ -71,7 +71,7 @@ var layers = map[string][]string{
 	"smtpfilter/session":  {"addr", "header", "index", "lists", "mailbox", "msgauth", "policy", "reply", "smtpfilter/parse", "smtpfilter/upstream", "smtpfilter/wire", "spool", "verdict"},
 	"smtpfilter/server":   {"listener", "smtpfilter/session", "smtpfilter/upstream"},
 
-	"dnsbl":   {"index", "listener", "lists", "policy", "reply", "verdict"},
+	"dnsbl":   {"digest", "index", "listener", "lists", "policy", "reply", "verdict"},
 	"resp":    {"addr", "index", "listener", "live", "policy", "verdict"},
 	"postfix": {"addr", "listener", "lists", "policy", "reply", "rule"},
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"blockd/digest"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
@@ -38,6 +39,7 @@ func TestAnswers(t *testing.T) {
 	const no, empty = "NXDOMAIN SOA(%s 60)", "NOERROR SOA(%s 60)"
 	dbl := func(form string) string { return fmt.Sprintf(form, "dbl.here.example.") }
 	ip := func(form string) string { return fmt.Sprintf(form, "ip.here.example.") }
+	sha1 := func(text string) string { return digest.Of(digest.SHA1, text).String() }
 	nibbles := func(a string) string {
 		octets, name := netip.MustParseAddr(a).As16(), "ip.here.example"
 		for _, o := range octets {
@@ -105,6 +107,14 @@ func TestAnswers(t *testing.T) {
 		{"x.7.2.0.192.ip.here.example", dns.TypeA, ip(no)},
 		{"1.7.2.0.192.ip.here.example", dns.TypeA, ip(no)},
 		{"bulk.example.ip.here.example", dns.TypeA, ip(no)},
+
+		// Digests.
+		{sha1("spammer@person.example") + ".sha1.here.example", dns.TypeA, "NOERROR 127.0.0.5"},
+		{strings.ToUpper(sha1("spammer@person.example")) + ".sha1.here.example", dns.TypeA, "NOERROR 127.0.0.5"},
+		{sha1("other@person.example") + ".sha1.here.example", dns.TypeA, "NXDOMAIN SOA(sha1.here.example. 60)"},
+		{digest.Of(digest.SHA256, "spammer@person.example").String() + ".sha1.here.example", dns.TypeA, "NXDOMAIN SOA(sha1.here.example. 60)"},
+		{"x." + sha1("spammer@person.example") + ".sha1.here.example", dns.TypeA, "NXDOMAIN SOA(sha1.here.example. 60)"},
+		{"0.sha1.here.example", dns.TypeA, "NXDOMAIN SOA(sha1.here.example. 60)"},
 
 		// Names that stand between a zone and its questions: RFC 8020 would let a resolver
 		// conclude that nothing is below them.
@@ -220,6 +230,14 @@ func TestWhatIsWrongIsServfail(t *testing.T) {
 		}
 		if got := r.count("blockd_dnsbl_refused_total", "defect"); got != 5 || !strings.Contains(r.log.String(), "dns panicked") {
 			t.Errorf("%v defects are counted; log: %s", got, &r.log)
+		}
+	})
+	t.Run("an index without digests", func(t *testing.T) {
+		r := newRig(t, nil)
+		r.live.Store(indexes.Build(t, indexes.Source(t, "one", "spammer@person.example\n")))
+		name := digest.Of(digest.SHA1, "spammer@person.example").String() + ".sha1.here.example"
+		if got := shown(r.ask(name, dns.TypeA)); got != "SERVFAIL" {
+			t.Error(got)
 		}
 	})
 	t.Run("no list was ever read", func(t *testing.T) {

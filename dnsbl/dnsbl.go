@@ -1,4 +1,5 @@
-// Package dnsbl answers questions by DNS: lists of addresses and of domains as in RFC 5782.
+// Package dnsbl answers questions by DNS: lists of addresses and of domains as in RFC 5782, and of
+// senders by digests, as HashBL of SpamAssassin and rbl of rspamd ask for them.
 // Package policy judges; this package reads names and writes answers.
 //
 // An address in an answer means "listed", and mail servers refuse by it. Whatever is wrong is
@@ -19,6 +20,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/digest"
 	"blockd/index"
 	"blockd/listener"
 	"blockd/policy"
@@ -38,10 +40,11 @@ type Settings struct {
 
 // Zone is a domain whose names are questions.
 type Zone struct {
-	Name   string     // canonical, as addr.DomainKey makes it; zones may be below each other
-	Kind   Kind       // what a name in it stands for
-	Lists  []string   // names of the lists that count; nil = all
-	Answer netip.Addr // of a listed name; within 127.0.0.0/8
+	Name   string           // canonical, as addr.DomainKey makes it; zones may be below each other
+	Kind   Kind             // what a name in it stands for
+	Hash   digest.Algorithm // of a zone of kind Hash
+	Lists  []string         // names of the lists that count; nil = all
+	Answer netip.Addr       // of a listed name; within 127.0.0.0/8
 }
 
 // Kind is what the names of a zone stand for.
@@ -51,6 +54,7 @@ type Kind string
 const (
 	IP     Kind = "ip"     // addresses of clients: reversed octets of IPv4, reversed nibbles of IPv6
 	Domain Kind = "domain" // domains of senders
+	Hash   Kind = "hash"   // digests of senders
 )
 
 func (s Settings) withDefaults() Settings {
@@ -102,7 +106,7 @@ func New(s Settings, live func() *index.Index, checker *policy.Checker, reg prom
 		srv.rate = newLimiter(uint32(s.MaxRate))
 	}
 	for i, z := range s.Zones {
-		known := &zone{Zone: z, number: i, read: readers[z.Kind], answers: srv.metrics.of(z.Name)}
+		known := &zone{Zone: z, number: i, read: z.reader(), answers: srv.metrics.of(z.Name)}
 		if z.Lists != nil {
 			known.lists = map[string]bool{}
 			for _, name := range z.Lists {

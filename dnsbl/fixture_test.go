@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/digest"
 	"blockd/history"
 	"blockd/index"
 	"blockd/internal/testkit"
@@ -20,7 +23,7 @@ import (
 )
 
 // rig is a server over lists of a test. Its zones are "dbl.here.example" (domains, all lists),
-// "one.dbl.here.example" (domains, the list "one" alone) and "ip.here.example" (addresses).
+// "one.dbl.here.example" (domains, the list "one" alone) and "ip.here.example" (addresses) and "sha1.here.example" (digests).
 type rig struct {
 	t        testing.TB
 	settings Settings
@@ -28,6 +31,7 @@ type rig struct {
 	live     atomic.Pointer[index.Index] // nil: the store is broken
 	log      testkit.Log
 	registry *prometheus.Registry
+	mu       sync.Mutex
 	told     []history.Record
 	server   *Server
 }
@@ -45,9 +49,14 @@ func newRig(t testing.TB, change func(*rig)) *rig {
 		{Name: "dbl.here.example", Kind: Domain, Answer: loopback(2)},
 		{Name: "one.dbl.here.example", Kind: Domain, Lists: []string{"one"}, Answer: loopback(3)},
 		{Name: "ip.here.example", Kind: IP, Answer: loopback(4)},
+		{Name: "sha1.here.example", Kind: Hash, Hash: digest.SHA1, Answer: loopback(5)},
 	}}
 	r.verdicts.Lists = map[string]rule.List{}
-	r.verdicts.Decided = func(record history.Record) { r.told = append(r.told, record) }
+	r.verdicts.Decided = func(record history.Record) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.told = append(r.told, record)
+	}
 	r.load(testLists)
 	if change != nil {
 		change(r)
@@ -66,7 +75,8 @@ func (r *rig) load(all map[string]string) {
 		s.Settings.Reason = "why \"" + name + "\" \\ ünd\nmore"
 		sources = append(sources, s)
 	}
-	r.live.Store(indexes.Build(r.t, sources...))
+	o := index.Options{Hashes: digest.SetOf(digest.SHA1, digest.SHA256)}
+	r.live.Store(indexes.BuildWith(r.t, filepath.Join(r.t.TempDir(), "test.bdx"), o, sources...))
 }
 
 func (r *rig) worker() *worker { return &worker{Server: r.server} }

@@ -132,7 +132,7 @@ func (w *worker) fill(m *dns.Msg, q *dns.Question, opt *dns.OPT) {
 	}
 	zone := q.Name[dns.Split(q.Name)[a.labels]:] // in the case of the question, for 0x20
 	soa := func() dns.RR {
-		return &dns.SOA{Hdr: header(zone, dns.TypeSOA), Ns: w.text(w.host), Mbox: w.text(w.mailbox),
+		return &dns.SOA{Hdr: header(zone, dns.TypeSOA), Ns: presented(w.host), Mbox: presented(w.mailbox),
 			Serial: a.serial, Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: w.ttl}
 	}
 	if a.records&recordA != 0 {
@@ -145,15 +145,15 @@ func (w *worker) fill(m *dns.Msg, q *dns.Question, opt *dns.OPT) {
 		m.Answer = append(m.Answer, soa())
 	}
 	if a.records&recordNS != 0 {
-		m.Answer = append(m.Answer, &dns.NS{Hdr: header(zone, dns.TypeNS), Ns: w.text(w.host)})
+		m.Answer = append(m.Answer, &dns.NS{Hdr: header(zone, dns.TypeNS), Ns: presented(w.host)})
 	}
 	if a.negative() {
 		m.Ns = append(m.Ns, soa())
 	}
 }
 
-// text is a name of ours as the library writes it.
-func (w *worker) text(name []byte) string {
+// presented is a name of ours as the library writes it.
+func presented(name []byte) string {
 	text, _, err := dns.UnpackDomainName(name, 0)
 	if err != nil {
 		return "."

@@ -1,11 +1,21 @@
 package dnsbl
 
 import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
 	"net"
+	"net/netip"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/net/ipv4"
+
+	"blockd/internal/testkit"
 )
 
 func exchange(t testing.TB, network, address, name string, qtype uint16) *dns.Msg {
@@ -51,5 +61,229 @@ func TestAnswersComeFromTheAddressThatWasAsked(t *testing.T) {
 		if got := shown(exchange(t, "udp", net.JoinHostPort(row.ask, port), "bulk.example.dbl.here.example", dns.TypeA)); got != "NOERROR 127.0.0.2" {
 			t.Errorf("%+v: %s", row, got)
 		}
+	}
+}
+
+// dial opens a connection whose reads and writes end in a minute.
+func dial(t testing.TB, address string) *dns.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(time.Minute))
+	return &dns.Conn{Conn: c}
+}
+
+// framed is a question as TCP has it.
+func framed(t testing.TB, name string, id uint16) []byte {
+	t.Helper()
+	q := new(dns.Msg)
+	q.SetQuestion(name, dns.TypeA)
+	q.Id = id
+	packed := pack(t, q)
+	return append([]byte{byte(len(packed) >> 8), byte(len(packed))}, packed...)
+}
+
+// Queries that come at once, or octet by octet, are answered in their order.
+func TestPipelining(t *testing.T) {
+	r := newRig(t, nil)
+	address, _ := r.serve("127.0.0.1")
+	c, all := dial(t, address), []byte(nil)
+	const n = 500
+	for id := range uint16(n) {
+		all = append(all, framed(t, "bulk.example.dbl.here.example.", id)...)
+	}
+	go func() {
+		for _, b := range all[:100] {
+			c.Conn.Write([]byte{b})
+		}
+		c.Conn.Write(all[100:])
+	}()
+	for id := range uint16(n) {
+		m, err := c.ReadMsg()
+		if err != nil || m.Id != id || shown(m) != "NOERROR 127.0.0.2" {
+			t.Fatalf("answer %d: %v, %v", id, m, err)
+		}
+	}
+}
+
+// wantEnd reads until the other side has closed.
+func wantEnd(t testing.TB, c *dns.Conn) {
+	t.Helper()
+	if _, err := io.Copy(io.Discard, c.Conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatalf("the connection stays open: %v", err)
+	}
+}
+
+func TestTCPFaults(t *testing.T) {
+	r := newRig(t, nil)
+	address, _ := r.serve("127.0.0.1")
+	for name, octets := range map[string][]byte{
+		"too long":  {0xff, 0xff},
+		"an answer": append([]byte{0, 12}, 0, 1, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0),
+		"too short": {0, 3, 1, 2, 3},
+		"empty":     {0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dial(t, address)
+			if _, err := c.Conn.Write(octets); err != nil {
+				t.Fatal(err)
+			}
+			wantEnd(t, c)
+		})
+	}
+	if got := r.count("blockd_dnsbl_connections_closed_total", "too-long"); got != 1 {
+		t.Errorf("%v connections are counted as too-long", got)
+	}
+	testkit.Eventually(t, "the connections to be gone", func() bool { return r.server.Connections() == 0 })
+}
+
+// Connections beyond the limits are closed at once, and the others go on.
+func TestTCPLimits(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.settings.MaxConnections = 4 })
+	address, _ := r.serve("127.0.0.1")
+	first, second := dial(t, address), dial(t, address)
+	testkit.Eventually(t, "two connections", func() bool { return r.server.Connections() == 2 })
+	wantEnd(t, dial(t, address))
+	if got := r.count("blockd_dnsbl_connections_closed_total", "client"); got != 1 {
+		t.Errorf("%v connections are counted as one client's", got)
+	}
+	for _, c := range []*dns.Conn{first, second} {
+		c.Conn.Write(framed(t, "bulk.example.dbl.here.example.", 1))
+		if m, err := c.ReadMsg(); err != nil || shown(m) != "NOERROR 127.0.0.2" {
+			t.Errorf("%v, %v", m, err)
+		}
+	}
+
+	closed := newRig(t, func(r *rig) { r.settings.AllowFrom = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} })
+	address, _ = closed.serve("127.0.0.1")
+	wantEnd(t, dial(t, address))
+	if got := shown(exchange(t, "udp", address, "bulk.example.dbl.here.example", dns.TypeA)); got != "REFUSED" {
+		t.Errorf("a client that may not ask reads %s by UDP", got)
+	}
+}
+
+// An idle client loses its place, and so does one that sends a query slowly.
+func TestIdleAndSlowClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		for _, row := range []struct {
+			sent []byte
+			ends time.Duration
+		}{{nil, idleTime}, {framed(t, "bulk.example.dbl.here.example.", 1)[:20], queryTime}} {
+			client, server := net.Pipe()
+			c := &session{worker: worker{Server: r.server}, conn: server, in: bufio.NewReaderSize(server, 512)}
+			began, ended := time.Now(), make(chan time.Duration)
+			go func() {
+				c.serve()
+				ended <- time.Since(began)
+			}()
+			if row.sent != nil {
+				client.Write(row.sent)
+			}
+			if got := <-ended; got != row.ends {
+				t.Errorf("%d octets: ended after %s, want %s", len(row.sent), got, row.ends)
+			}
+		}
+	})
+}
+
+// At a stop what has come is answered: by UDP, and on a connection that has a query on its way.
+func TestStopAnswersWhatHasCome(t *testing.T) {
+	r := newRig(t, nil)
+	l, p := listen(t, "127.0.0.1")
+	c := dial(t, l.Addr().String())
+	u, err := net.Dial("udp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	u.SetDeadline(time.Now().Add(time.Minute))
+	const n = 100 // fit into the smallest buffer of a socket
+	for id := range uint16(n) {
+		if _, err := u.Write(framed(t, "bulk.example.dbl.here.example.", id)[2:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Conn.Write(framed(t, "bulk.example.dbl.here.example.", 7)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.server.Serve(ctx, []net.PacketConn{p}, []net.Listener{l}) }()
+	if m, err := c.ReadMsg(); err != nil || m.Id != 7 {
+		t.Errorf("by TCP: %v, %v", m, err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	wantEnd(t, c)
+	for id := range uint16(n) {
+		m, err := (&dns.Conn{Conn: u}).ReadMsg()
+		if err != nil || m.Id != id {
+			t.Fatalf("answer %d by UDP: %v, %v", id, m, err)
+		}
+	}
+}
+
+// None of many questions is lost while lists are swapped.
+func TestSwapLosesNothing(t *testing.T) {
+	r := newRig(t, nil)
+	address, _ := r.serve("127.0.0.1")
+	before := r.live.Load()
+	r.load(testLists)
+	after := r.live.Load()
+	stop, swapped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(swapped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				r.live.Store(before)
+				r.live.Store(after)
+			}
+		}
+	}()
+	for range 500 {
+		if got := shown(exchange(t, "udp", address, "bulk.example.dbl.here.example", dns.TypeA)); got != "NOERROR 127.0.0.2" {
+			t.Fatal(got)
+		}
+	}
+	close(stop)
+	<-swapped
+}
+
+// A broken answer costs that client alone.
+func TestSocketGoesOnAfterAnAnswerThatCannotBeSent(t *testing.T) {
+	r := newRig(t, nil)
+	l, p := listen(t, "127.0.0.1")
+	l.Close()
+	defer p.Close()
+	u, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	s, err := newSocket(p.(*net.UDPConn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := r.server.newReader(s)
+	octets := [][]byte{[]byte("one")}
+	there, nowhere := u.LocalAddr(), &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 0}
+	reader.send([]ipv4.Message{{Buffers: octets, Addr: nowhere}, {Buffers: octets, Addr: there}, {Buffers: octets, Addr: nowhere}, {Buffers: octets, Addr: there}})
+	u.SetReadDeadline(time.Now().Add(time.Minute))
+	for range 2 {
+		if _, _, err := u.ReadFrom(make([]byte, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := r.count("blockd_dnsbl_dropped_total", "unsent"); got != 2 {
+		t.Errorf("%v answers are counted as unsent", got)
 	}
 }

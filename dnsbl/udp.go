@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/ipv4"
 	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
 
 	"blockd/listener"
 )
@@ -77,8 +78,11 @@ func (s *Server) answerAll(ctx context.Context, from *socket) {
 		case err == nil:
 			wait = firstWait
 			r.answerBatch(n)
-		case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
-			return // the deadline is that of a stop
+		case errors.Is(err, net.ErrClosed):
+			return
+		case errors.Is(err, os.ErrDeadlineExceeded): // that of a stop
+			r.answerRest()
+			return
 		default: // a lack of memory passes
 			s.metrics.errors.Inc()
 			s.calm.Warn("dns read failed", slog.Any("error", err), slog.Duration("retry", wait))
@@ -89,6 +93,21 @@ func (s *Server) answerAll(ctx context.Context, from *socket) {
 			}
 			wait = min(2*wait, lastWait)
 		}
+	}
+}
+
+// answerRest answers what the socket holds. This ends also while queries go on coming: a full
+// buffer has fewer batches.
+func (r *udpReader) answerRest() {
+	if r.socket.SetReadDeadline(time.Time{}) != nil {
+		return
+	}
+	for range socketBuffer / 512 / batchSize {
+		n, err := r.socket.ReadBatch(r.in, unix.MSG_DONTWAIT)
+		if err != nil {
+			return
+		}
+		r.answerBatch(n)
 	}
 }
 

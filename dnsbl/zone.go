@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/digest"
 	"blockd/index"
 	"blockd/lists"
 	"blockd/policy"
@@ -26,7 +27,7 @@ type subject struct {
 	// resolver conclude from "no such name" that there are none, so it must not be said.
 	between bool
 	ip      netip.Addr // of a question about a client
-	size    int        // of a question about a domain: octets of the name that are the domain
+	size    int        // of another question: octets of the name that are the domain or the digest
 }
 
 // what is a kind of name.
@@ -43,7 +44,16 @@ const (
 // reader reads the first labels of a name, of which there is one at least.
 type reader func(n *name, labels int) subject
 
-var readers = map[Kind]reader{IP: readIP, Domain: readDomain}
+// reader is what reads the names below z.
+func (z Zone) reader() reader {
+	switch z.Kind {
+	case IP:
+		return readIP
+	case Domain:
+		return readDomain
+	}
+	return func(n *name, labels int) subject { return readDigest(n, labels, z.Hash) }
+}
 
 // zoneOf is the zone that a name belongs to, and the number of labels in front of it; nil if
 // there is none.
@@ -185,6 +195,18 @@ func readDomain(n *name, labels int) subject {
 	return s
 }
 
+// readDigest reads one label, which is a digest by one algorithm.
+func readDigest(n *name, labels int, by digest.Algorithm) subject {
+	if labels != 1 {
+		return subject{}
+	}
+	label := n.label(0)
+	if d, err := digest.Parse(string(label)); err != nil || d.Algorithm != by {
+		return subject{}
+	}
+	return subject{what: isQuestion, size: 1 + len(label)}
+}
+
 func inDomain(c byte) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c >= 0x80
 }
@@ -231,15 +253,18 @@ func loaded(ix *index.Index, only map[string]bool) bool {
 // question is what the lists of a zone are asked.
 func (w *worker) question(z *zone, s subject) policy.Question {
 	q := policy.Question{About: policy.AboutClient, Client: s.ip, Lists: z.lists}
-	if z.Kind == Domain {
-		q.About, q.Text = policy.AboutDomain, w.domain(s.size)
+	switch z.Kind {
+	case Domain:
+		q.About, q.Text = policy.AboutDomain, w.text(s.size)
+	case Hash:
+		q.About, q.Text = policy.AboutHash, w.text(s.size)
 	}
 	return q
 }
 
-// domain is the text of the first octets of the name: with dots in place of lengths. The text
-// is cut from a block that is never written again, so that the history may keep it.
-func (w *worker) domain(size int) string {
+// text is the first octets of the name as a text: with dots in place of lengths. It is cut from
+// a block that is never written again, so that the history may keep it.
+func (w *worker) text(size int) string {
 	if w.texts.Cap()-w.texts.Len() < size {
 		w.texts.Reset()
 		w.texts.Grow(textBlock)

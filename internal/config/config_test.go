@@ -120,7 +120,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 		Milter:  Milter{Listen: "unix:/run/milter", AllowFrom: []string{"192.0.2.0/24"}, MaxConnections: 15, SocketGroup: "postfix", AuthenticationResults: "mx.here.example"},
 		Postfix: Postfix{"127.0.0.1:1", "unix:/run/socketmap", "127.0.0.1:3", []string{"192.0.2.0/24"}, 14, "postfix"},
 		DNS: DNS{"127.0.0.1:53", []string{"192.0.2.0/24"}, Duration(time.Hour), 5, 6,
-			[]DNSZone{{"dbl.here.example", "domain", []string{"b"}, "127.0.0.9"}, {"ip.here.example", "ip", []string{}, "127.0.0.2"}}},
+			[]DNSZone{{"dbl.here.example", "domain", []string{"b"}, "127.0.0.9", "md5"}, {"ip.here.example", "ip", []string{}, "127.0.0.2", ""}}},
 		Auth:    Auth{"ignore", []string{"192.0.2.0/24"}, []string{"192.0.2.7"}, "tempfail", 1 << 20, Duration(time.Second), "127.0.0.1:53"},
 		Refusal: Refusal{"https://lists.here.example/r/%ref"},
 		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", []string{"mail.example"}, 16, 18, true, "/run/http.sock", "mail"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/digest"
 	"blockd/dnsbl"
 	"blockd/internal/spelling"
 	"blockd/live"
@@ -35,12 +36,16 @@ type DNS struct {
 type DNSZone struct {
 	// The domain of the zone, such as "dbl.example.org".
 	Name string `toml:"name"`
-	// What the names below it are: "ip" for reversed addresses of clients, "domain" for domains of senders.
-	Kind string `toml:"kind" want:"ip|domain"`
+	// What the names below it are: "ip" for reversed addresses of clients, "domain" for domains of senders,
+	// "hash" for digests of senders (HashBL).
+	Kind string `toml:"kind" want:"ip|domain|hash"`
 	// The names of the lists that count, exceptions too; [] is all of them.
 	Lists []string `toml:"lists"`
 	// The address that means "listed", within 127.0.0.0/8.
 	Answer string `toml:"answer"`
+	// For kind "hash": "md5" or "sha1" in hexadecimal digits, or "sha256" in base32 without padding. It must be
+	// one of index.hashes.
+	Hash string `toml:"hash,omitempty"`
 }
 
 func defaultDNS() DNS {
@@ -76,6 +81,7 @@ func (c Config) validateDNS(f *Faults) {
 		at := fmt.Sprintf("dns.zone[%d]", i)
 		f.wants(at, reflect.ValueOf(z))
 		z.validate(f, at, names)
+		c.validateZoneHash(f, at, z)
 		c.validateZoneLists(f, at, z)
 	}
 }
@@ -104,6 +110,24 @@ func (z DNSZone) validate(f *Faults, at string, names map[string]bool) {
 	}
 }
 
+func (c Config) validateZoneHash(f *Faults, at string, z DNSZone) {
+	if z.Kind != string(dnsbl.Hash) {
+		if z.Hash != "" {
+			f.add(at+".hash", `belongs to kind "hash" alone`)
+		}
+		return
+	}
+	a, err := digest.Named(z.Hash)
+	switch {
+	case z.Hash == "":
+		f.add(at+".hash", `is missing; want "md5", "sha1" or "sha256"`)
+	case err != nil:
+		f.add(at+".hash", "%v", err)
+	case !c.Index.Digests().Has(a):
+		f.add(at+".hash", "the index has no such digests: add %q to index.hashes", z.Hash)
+	}
+}
+
 func (c Config) validateZoneLists(f *Faults, at string, z DNSZone) {
 	var names []string
 	for _, l := range c.Lists {
@@ -129,6 +153,9 @@ func (d DNS) Settings() dnsbl.Settings {
 			continue // Validate has refused it
 		}
 		zone := dnsbl.Zone{Name: key.Text, Kind: dnsbl.Kind(z.Kind), Answer: ip}
+		if zone.Kind == dnsbl.Hash {
+			zone.Hash, _ = digest.Named(z.Hash)
+		}
 		if len(z.Lists) > 0 {
 			zone.Lists = z.Lists
 		}

@@ -1,0 +1,88 @@
+package dnsbl
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestLimiterCountsNetworks(t *testing.T) {
+	l := newLimiter(3)
+	for _, row := range []struct {
+		client string
+		second int64
+		want   uint32
+	}{
+		{"192.0.2.1", 7, 0}, {"192.0.2.2", 7, 0}, {"::ffff:192.0.2.3", 7, 0}, {"192.0.2.4", 7, 1}, {"192.0.2.5", 7, 2},
+		{"192.0.3.1", 7, 0},
+		{"192.0.2.1", 8, 0},
+		{"2001:db8:0:100::1", 9, 0}, {"2001:db8:0:1ff::1", 9, 0}, {"2001:db8:0:1aa::2", 9, 0}, {"2001:db8:0:101::3", 9, 1},
+		{"2001:db8:0:200::1", 9, 0},
+	} {
+		if got := l.beyond(netip.MustParseAddr(row.client), row.second); got != row.want {
+			t.Errorf("beyond(%s, %d) = %d, want %d", row.client, row.second, got, row.want)
+		}
+	}
+}
+
+// A network that asks a lot stays bounded while a hundred thousand others ask, and of those few
+// are taken for it.
+func TestLimiterUnderForgedAddresses(t *testing.T) {
+	const most = 10
+	l, client := newLimiter(most), netip.MustParseAddr("192.0.2.1")
+	random := rand.New(rand.NewPCG(1, 2))
+	answered, wrong := 0, 0
+	for i := range 100_000 {
+		if l.beyond(client, 1) == 0 {
+			answered++
+		}
+		other := netip.AddrFrom4([4]byte{10, byte(random.Uint32()), byte(i >> 8), 1})
+		if l.beyond(other, 1) > most {
+			wrong++
+		}
+	}
+	if answered > most || wrong > 0 {
+		t.Errorf("%d answers to one network, want %d; %d others were refused", answered, most, wrong)
+	}
+}
+
+func TestLimiterCountsEachAnswerOnce(t *testing.T) {
+	l := newLimiter(500)
+	var answered atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				if l.beyond(netip.MustParseAddr("192.0.2.1"), 1) == 0 {
+					answered.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := answered.Load(); got != 500 {
+		t.Errorf("%d answers, want 500", got)
+	}
+}
+
+func TestAdmit(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.settings.MaxRate, r.settings.AllowFrom = 2, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	})
+	inside, outside := "", ""
+	for range 6 {
+		h, drop := r.server.admit(netip.MustParseAddr("192.0.2.7"), 1)
+		inside += fmt.Sprint(h, drop, " ")
+		h, drop = r.server.admit(netip.MustParseAddr("198.51.100.7"), 1)
+		outside += fmt.Sprint(h, drop, " ")
+	}
+	if want := "0 false 0 false 0 true 2 false 0 true 2 false "; inside != want {
+		t.Errorf("a client of ours: %s, want %s", inside, want)
+	}
+	if want := "1 false 1 false 1 true 1 true 1 true 1 true "; outside != want {
+		t.Errorf("another: %s, want %s", outside, want)
+	}
+}
