@@ -76,13 +76,23 @@ func passing(t *testing.T, d *daemon, listeners map[string]net.Listener) *exec.C
 	var names []string
 	var files []*os.File
 	for name, l := range listeners {
-		f, err := l.(*net.TCPListener).File()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { f.Close() })
-		names, files = append(names, name), append(files, f)
+		names, files = append(names, name), append(files, fileOf(t, l.(*net.TCPListener)))
 	}
+	return passingFiles(d, names, files)
+}
+
+// fileOf is the descriptor of a socket, until the test ends.
+func fileOf(t *testing.T, socket interface{ File() (*os.File, error) }) *os.File {
+	t.Helper()
+	f, err := socket.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func passingFiles(d *daemon, names []string, files []*os.File) *exec.Cmd {
 	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$0" "$@"`, program, "serve", "-c", d.path("config.toml"))
 	cmd.Env = append(os.Environ(), fmt.Sprintf("LISTEN_FDS=%d", len(files)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
 	cmd.ExtraFiles = files
