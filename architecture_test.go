@@ -63,6 +63,8 @@ var layers = map[string][]string{
 	"redisfilter":     {"filter"},
 	"internal/export": {"addr", "filter", "index", "internal/term", "lists", "rule"},
 
+	"internal/overlap": {"index", "lists"},
+
 	"milter": {"addr", "header", "listener", "msgauth", "policy", "reply", "rule", "spool"},
 
 	"smtpfilter/wire":     {},

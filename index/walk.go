@@ -50,9 +50,16 @@ func (ix *Index) walk(ctx context.Context, want func(row int) bool, yield func(E
 	if err != nil {
 		return err
 	}
+	_, err = ix.tellAll(ctx, spots, yield)
+	return err
+}
+
+// tellAll yields the entries at spots, without those that are held. more is false when yield
+// wants no more.
+func (ix *Index) tellAll(ctx context.Context, spots []spotOf, yield func(Entry, error) bool) (more bool, err error) {
 	for n, s := range spots {
 		if n%4096 == 0 && ctx.Err() != nil {
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 		var e Entry
 		err := ix.mapping.guarded(func() error {
@@ -62,17 +69,50 @@ func (ix *Index) walk(ctx context.Context, want func(row int) bool, yield func(E
 		})
 		e.Again = s.where&again != 0
 		if err != nil {
-			return ix.unreadable(err)
+			return false, ix.unreadable(err)
 		}
 		if ix.held != nil && !e.Item.Action.Allows() &&
 			ix.held[HeldEntry{ix.file.Lists[e.Row].Source.List, e.Item.Kind, e.Item.Scope, e.Item.Name()}] {
 			continue
 		}
 		if !yield(e, nil) {
-			return nil
+			return false, nil
 		}
 	}
-	return nil
+	return true, nil
+}
+
+// Unordered walks over all entries as Entries does, in no order. Its memory is that of a page,
+// whatever the number of entries is. Entry.Again is told as by Entries.
+func (ix *Index) Unordered(ctx context.Context) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		if err := ix.walkPages(ctx, yield); err != nil {
+			yield(Entry{}, err)
+		}
+		runtime.KeepAlive(ix)
+	}
+}
+
+func (ix *Index) walkPages(ctx context.Context, yield func(Entry, error) bool) error {
+	wanted := slices.Repeat([]bool{true}, len(ix.file.Lists))
+	var spots []spotOf
+	for number := range ix.file.Pages {
+		err := ix.mapping.guarded(func() (err error) {
+			spots, err = ix.spotsInPage(spots[:0], number, wanted)
+			return err
+		})
+		if err != nil {
+			return ix.unreadable(err)
+		}
+		if more, err := ix.tellAll(ctx, spots, yield); err != nil || !more {
+			return err
+		}
+	}
+	if ix.overlay == nil {
+		return nil
+	}
+	_, err := ix.tellAll(ctx, ix.spotsInOverlay(spots[:0], wanted), yield)
+	return err
 }
 
 // spots finds all entries and sorts them as their files had them.

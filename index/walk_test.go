@@ -30,7 +30,29 @@ func walkAll(t *testing.T, ix *Index, want func(int) bool) (all []string, again 
 		}
 		all = append(all, walked(e.Row, e.Item.Line, e.Item.Kind, e.Item.Name(), e.Item.Scope, e.Item.Action, e.Item.Reason))
 	}
+	if want == nil {
+		checkUnordered(t, ix, all, again)
+	}
 	return all, again
+}
+
+// checkUnordered holds that the walk in no order has the same entries.
+func checkUnordered(t *testing.T, ix *Index, want []string, wantAgain int) {
+	t.Helper()
+	var all []string
+	for e, err := range ix.Unordered(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Again {
+			wantAgain--
+		}
+		all = append(all, walked(e.Row, e.Item.Line, e.Item.Kind, e.Item.Name(), e.Item.Scope, e.Item.Action, e.Item.Reason))
+	}
+	slices.Sort(all)
+	if !slices.Equal(all, slices.Sorted(slices.Values(want))) || wantAgain != 0 {
+		t.Errorf("%d entries in no order, %d in order, %d more of them again", len(all), len(want), wantAgain)
+	}
 }
 
 // TestEntriesAreWhatWasRead: what Build read comes back, of every kind, in the order
