@@ -82,6 +82,10 @@ bench-http: ## HTTP checks beside rspamd and a bare handler, 10 M addresses (5 m
 bench-dns: ## the DNS door beside rbldnsd, 10 M domains, by dnsperf (5 minutes)
 	cd bench && $(GO) run . dns $(BENCHFLAGS)
 
+.PHONY: bench-resp
+bench-resp: ## the RESP door beside redis-server, 10 M members, by redis-benchmark (5 minutes)
+	cd bench && $(GO) run . resp $(BENCHFLAGS)
+
 .PHONY: benchtest
 benchtest: ## the tests of bench/, a module of its own
 	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./... && $(GO) test ./...

@@ -42,7 +42,7 @@ func makeAddresses(ctx context.Context, s *doorSettings, dir string) (*addresses
 		return nil, err
 	}
 	name := func(suffix string) string {
-		return filepath.Join(s.cache, fmt.Sprintf("%s-%d%s", s.listed(), s.n, suffix))
+		return filepath.Join(s.cache, fmt.Sprintf("%s-%d%s", s.files(), s.n, suffix))
 	}
 	l := &addresses{program: filepath.Join(dir, "blockd"), text: name(".txt"), cdb: name(".cdb"), index: name(".bdx")}
 	build := exec.CommandContext(ctx, "go", "build", "-o", l.program, "./cmd/blockd")

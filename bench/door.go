@@ -39,6 +39,14 @@ type doorSettings struct {
 	kind  string // of what is listed
 }
 
+// files begins the names of files in the cache.
+func (s *doorSettings) files() string {
+	if s.kind == kindNumbered {
+		return kindNumbered
+	}
+	return s.listed()
+}
+
 // listed is what the lists have, as files and headings call it.
 func (s *doorSettings) listed() string {
 	if s.kind == kindDomain {

@@ -62,6 +62,15 @@ func makeKeys(ctx context.Context, s settings, dir string) (*keys, error) {
 
 // generator returns who makes n addresses, and how.
 func generator(ctx context.Context, root string, n int, kind string) (origin string, write func(w io.Writer, seed int) error) {
+	if kind == kindNumbered {
+		return "numbered", func(w io.Writer, _ int) error {
+			b := bufio.NewWriter(w)
+			if err := writeNumbered(b, n); err != nil {
+				return err
+			}
+			return b.Flush()
+		}
+	}
 	shared := filepath.Join(root, "..", "shared", "data", "gen-addresses")
 	if _, err := os.Stat(shared); err != nil {
 		return "made by `bench` itself", func(w io.Writer, seed int) error { return writeAddresses(w, n, seed, kind) }
@@ -75,8 +84,9 @@ func generator(ctx context.Context, root string, n int, kind string) (origin str
 
 // The kinds of lines that generators make.
 const (
-	kindAddress = "address"
-	kindDomain  = "domain"
+	kindAddress  = "address"
+	kindDomain   = "domain"
+	kindNumbered = "numbered" // by writeNumbered
 )
 
 // writeAddresses is the generator for who has not got the shared one: addresses or domains
