@@ -85,7 +85,7 @@ var layers = map[string][]string{
 	"internal/daemon": {"addr", "certificate", "dnsbl", "history", "httpapi", "internal/config", "lists", "live", "mailbox", "milter", "msgauth", "policy",
 		"postfix", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
-	"internal/doctor":  {"access", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "smtpfilter/upstream", "verdict"},
+	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "smtpfilter/upstream", "verdict"},
 }
 
 func TestImportsPointDown(t *testing.T) {

@@ -77,7 +77,10 @@ func TestDoctorInFrontOfPostfix(t *testing.T) {
 	cert := selfsigned.From(t, time.Now().Add(-time.Hour), time.Now().Add(60*24*time.Hour), "filter.here.example")
 	certPath, keyPath := cert.Write(t, publicDir(t))
 	lines := fmt.Sprintf("client_info = \"xclient\"\ntls_cert = %q\ntls_key = %q\n", certPath, keyPath)
-	d := serve(t, setup{upstream: "smtp://" + p.smtp, smtp: lines, lists: badList, files: badFiles})
+	dnsListen := freeAddress(t)
+	d := serve(t, setup{upstream: "smtp://" + p.smtp, smtp: lines, files: badFiles,
+		lists: fmt.Sprintf("[resp]\nlisten = %q\n[dns]\nlisten = %q\n[[dns.zone]]\nname = %q\nkind = \"ip\"\n[[dns.zone]]\nname = %q\nkind = \"domain\"\n",
+			freeAddress(t), dnsListen, ipZone, domainZone) + badList})
 	testkit.Eventually(t, "the certificate to be current", func() bool { return strings.HasPrefix(readyz(d), "ok") })
 
 	x := examine(t, d.path("config.toml"))
@@ -89,6 +92,9 @@ func TestDoctorInFrontOfPostfix(t *testing.T) {
 	x.want("upstream-relay", "ok", "does not relay for strangers")
 	x.want("upstream", "ok", "XCLIENT")
 	x.want("door-smtp", "ok", "STARTTLS")
+	x.want("door-dns", "ok", "zone "+ipZone+" has the test entries")
+	x.want("door-dns", "ok", "zone "+domainZone+" has the test entries")
+	x.want("door-resp", "ok", "answers PING")
 	x.want("tls-smtp", "ok", "clients are shown the certificate of the file")
 	x.want("lists", "ok", "as the daemon has them")
 	x.want("daemon", "ok", fmt.Sprintf("process %d", d.cmd.Process.Pid))
@@ -112,6 +118,12 @@ func TestDoctorInFrontOfPostfix(t *testing.T) {
 		testkit.Write(t, path, strings.NewReplacer(pairs...).Replace(text))
 		return path
 	}
+	t.Run("a zone that is not served", func(t *testing.T) {
+		examine(t, altered("zone", domainZone, "other.dns.test")).want("door-dns", "fault", "zone other.dns.test by UDP: REFUSED for test")
+	})
+	t.Run("a DNS door that cannot be reached", func(t *testing.T) {
+		examine(t, altered("dns-door", dnsListen, freeAddress(t))).want("door-dns", "fault", "connection refused")
+	})
 	t.Run("a door that cannot be reached", func(t *testing.T) {
 		examine(t, altered("door", d.smtp, freeAddress(t))).want("door-smtp", "fault", "connection refused")
 	})

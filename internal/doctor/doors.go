@@ -45,7 +45,9 @@ func (d *doctor) doorChecks() (checks []examination) {
 	}
 	socket := func(name, listen, group string) {
 		if path, ok := strings.CutPrefix(listen, config.UnixPrefix); ok {
-			checks = append(checks, examination{"socket-" + name, func(d *doctor, _ context.Context, r *report) { d.checkSocket(r, path, group, name != "http") }})
+			checks = append(checks, examination{"socket-" + name, func(d *doctor, _ context.Context, r *report) {
+				d.checkSocket(r, path, group, name != "http" && name != "resp")
+			}})
 		}
 	}
 	door("smtp", d.SMTP.Listen, (*doctor).speakSMTP)
@@ -62,6 +64,11 @@ func (d *doctor) doorChecks() (checks []examination) {
 		door(service.name, service.listen, service.speak)
 		socket(service.name, service.listen, d.Postfix.SocketGroup)
 	}
+	if d.DNS.Open() {
+		checks = append(checks, examination{"door-dns", (*doctor).checkZones})
+	}
+	door("resp", d.RESP.Listen, (*doctor).speakRESP)
+	socket("resp", d.RESP.Listen, d.RESP.SocketGroup)
 	if d.HTTP.Listen != "" {
 		checks = append(checks, examination{"door-http", (*doctor).checkHTTP})
 	}
