@@ -64,11 +64,11 @@ func TestAgreement(t *testing.T) {
 // agreement is what all cases stand on: the places of the doors, which the mail
 // servers must know before, and those.
 type agreement struct {
-	policy, socketmap, tcp, milter string
-	behind                         []behindPostfix
-	sendmail                       *agreeingSendmail
-	upstream                       atomic.Pointer[script.Server]
-	next                           string // HOST:PORT of upstream
+	policy, socketmap, tcp, milter, dns, resp string
+	behind                                    []behindPostfix
+	sendmail                                  *agreeingSendmail
+	upstream                                  atomic.Pointer[script.Server]
+	next                                      string // HOST:PORT of upstream
 }
 
 // behindPostfix is a Postfix that asks one of the doors.
@@ -78,7 +78,7 @@ type behindPostfix struct {
 }
 
 func newAgreement(t *testing.T, cases []*transaction.Case) *agreement {
-	a := &agreement{policy: freeAddress(t), socketmap: freeAddress(t), tcp: freeAddress(t), milter: freeAddress(t)}
+	a := &agreement{policy: freeAddress(t), socketmap: freeAddress(t), tcp: freeAddress(t), milter: freeAddress(t), dns: freeAddress(t), resp: freeAddress(t)}
 	for _, p := range []struct{ name, door, option string }{
 		{"Postfix + policy", "policy", restrictions("smtpd_sender_restrictions", "check_policy_service inet:"+a.policy)},
 		{"Postfix + milter", "milter", "smtpd_milters=inet:" + a.milter},
@@ -109,7 +109,11 @@ func (a *agreement) names() []string {
 	for _, b := range a.behind {
 		names = append(names, b.name)
 	}
-	return append(names, "Sendmail + milter")
+	names = append(names, "Sendmail + milter")
+	for _, p := range programs {
+		names = append(names, p.name)
+	}
+	return names
 }
 
 // run shows one case to all doors of a daemon, some at a time, and fills in their cells of
@@ -128,6 +132,9 @@ func (a *agreement) run(t *testing.T, c *transaction.Case, cells []string) *daem
 		doors = append(doors, func(t *testing.T) string { return b.ask(t, c) })
 	}
 	doors = append(doors, func(t *testing.T) string { return a.sendmail.agrees(t, c, text) })
+	for _, p := range programs {
+		doors = append(doors, func(t *testing.T) string { return p.ask(a, t, c, d) })
+	}
 	t.Run("doors", func(t *testing.T) { // ends when all of them have answered
 		for i, name := range a.names() {
 			t.Run(name, func(t *testing.T) {
@@ -159,7 +166,7 @@ func (a *agreement) serve(t *testing.T, c *transaction.Case) (d *daemon, text st
 	tables, files := c.Tables(resolver)
 	cert, key := selfsigned.New(t, "localhost").Write(t, t.TempDir())
 	d = serve(t, setup{
-		upstream: "smtp://" + a.next, lists: tables, files: files,
+		upstream: "smtp://" + a.next, lists: a.programDoors() + tables, files: files,
 		smtp: fmt.Sprintf("client_info = \"none\"\nallow_open_upstream = true\nproxy_from = [\"127.0.0.0/8\"]\nquarantine = \"aside\"\n"+
 			"auth = \"forward\"\ntls_cert = %q\ntls_key = %q\n%s", cert, key, c.SMTP()),
 		milter:  fmt.Sprintf("listen = %q", a.milter),

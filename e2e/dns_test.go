@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -194,9 +195,7 @@ func besideRbldnsd(t *testing.T, address string) {
 }
 
 func rbldnsdQuestions() (all []string) {
-	nibbles := func(last string) string {
-		return strings.TrimSuffix(strings.TrimSuffix(dnsReverse(last), "ip6.arpa."), ".")
-	}
+	nibbles := func(ip string) string { return reversed(netip.MustParseAddr(ip)) }
 	for _, name := range []string{"bulk.test", "BULK.Test", "a.bulk.test", "a.b.c.bulk.test", "good.bulk.test", "a.good.bulk.test", "alone.test", "a.alone.test",
 		"below.test", "a.below.test", "other.test", "clear.test", "test", "invalid", "xn--bcher-kva.test"} {
 		all = append(all, name+"."+domainZone+" A", name+"."+domainZone+" TXT")
