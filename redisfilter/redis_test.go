@@ -133,10 +133,10 @@ func TestPush(t *testing.T) {
 			for _, shards := range []int{OneKey, 8, AsNeeded} {
 				name := fmt.Sprintf("push-%s%d", kind, shards)
 				for round := range 2 { // over the first, too
-					if err := pushed(t.Context(), s, name, kind, shards, round*100, 20_000+round*100, silent); err != nil {
+					if err := pushed(t.Context(), s, name, kind, shards, round*100, 5_000+round*100, silent); err != nil {
 						t.Fatalf("%s: %v", name, err)
 					}
-					holdsAll(t, s, name, kind, round*100, 20_000+round*100)
+					holdsAll(t, s, name, kind, round*100, 5_000+round*100)
 				}
 			}
 		}
@@ -280,12 +280,12 @@ func TestWhatGetsLostIsWrittenAgain(t *testing.T) {
 					times--
 				}
 			}
-			err := pushed(t.Context(), s, "lost", "bitmap", OneKey, 0, 200_000, losing)
+			err := pushed(t.Context(), s, "lost", "bitmap", OneKey, 0, 20_000, losing)
 			switch {
 			case times == 0 && err != nil:
 				t.Errorf("%s: %v", name, err)
 			case times == 0:
-				holdsAll(t, s, "lost", "bitmap", 0, 200_000)
+				holdsAll(t, s, "lost", "bitmap", 0, 20_000)
 			case !errors.Is(err, errDamaged):
 				t.Errorf("%s: lost again and again: %v", name, err)
 			default:
@@ -303,19 +303,19 @@ func TestTheLaterPushWins(t *testing.T) {
 		name := fmt.Sprintf("two%d", shards)
 		older, newer := dial(t, Options{URL: r.URL()}), dial(t, Options{URL: r.URL()})
 		began := false
-		err := pushed(t.Context(), older, name, "bitmap", shards, 0, 100_000, func(done, _ int64) {
+		err := pushed(t.Context(), older, name, "bitmap", shards, 0, 10_000, func(done, _ int64) {
 			if began || done == 0 {
 				return
 			}
 			began = true
-			if err := pushed(t.Context(), newer, name, "bitmap", shards, 500_000, 600_000, silent); err != nil {
+			if err := pushed(t.Context(), newer, name, "bitmap", shards, 500_000, 510_000, silent); err != nil {
 				t.Error(err)
 			}
 		})
 		if !errors.Is(err, errSuperseded) {
 			t.Errorf("the older: %v", err)
 		}
-		holdsAll(t, newer, name, "bitmap", 500_000, 600_000)
+		holdsAll(t, newer, name, "bitmap", 500_000, 510_000)
 		noRemains(t, c, name)
 	}
 }
@@ -355,16 +355,20 @@ func TestPushEndsWithItsContext(t *testing.T) {
 	if err := pushed(t.Context(), dial(t, Options{URL: r.URL()}), "ended", "bitmap", OneKey, 0, 1000, silent); err != nil {
 		t.Fatal(err)
 	}
-	s := dial(t, Options{URL: r.URL()})
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := pushed(ctx, s, "ended", "bitmap", OneKey, 1000, 300_000, func(done, _ int64) {
+	s, err := Dial(ctx, Options{URL: r.URL(), Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := pushed(ctx, s, "ended", "bitmap", OneKey, 1000, 20_000, func(done, _ int64) {
 		if done > 0 {
 			cancel()
 		}
 	}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	holdsAll(t, s, "ended", "bitmap", 0, 1000)
+	holdsAll(t, dial(t, Options{URL: r.URL()}), "ended", "bitmap", 0, 1000)
 	noRemains(t, c, "ended")
 }
 
@@ -387,7 +391,7 @@ func TestRedisErrors(t *testing.T) {
 	if err != nil || c.ConfigSet(ctx, "maxmemory", number).Err() != nil {
 		t.Fatal(err, number)
 	}
-	err = pushed(ctx, s, "errors", "bitmap", OneKey, 0, 300_000, silent)
+	err = pushed(ctx, s, "errors", "bitmap", OneKey, 0, 20_000, silent)
 	if reset := c.ConfigSet(ctx, "maxmemory", "0").Err(); reset != nil {
 		t.Fatal(reset)
 	}
@@ -485,10 +489,10 @@ func TestCluster(t *testing.T) {
 		for _, shards := range []int{OneKey, 16} {
 			name := fmt.Sprintf("%s%d", kind, shards)
 			for round := range 2 {
-				if err := pushed(t.Context(), s, name, kind, shards, round*100, 20_000+round*100, silent); err != nil {
+				if err := pushed(t.Context(), s, name, kind, shards, round*100, 5_000+round*100, silent); err != nil {
 					t.Fatal(err)
 				}
-				holdsAll(t, s, name, kind, round*100, 20_000+round*100)
+				holdsAll(t, s, name, kind, round*100, 5_000+round*100)
 			}
 		}
 	}

@@ -51,6 +51,7 @@ type Server struct {
 	shown   string // without user and password
 	timeout time.Duration
 	stop    func() bool
+	closed  chan struct{}
 }
 
 const (
@@ -58,16 +59,19 @@ const (
 	defaultPort    = "6379"
 	// attempts is how often a command is sent again that got no answer, or one such as LOADING.
 	attempts = 2
+	// grace is how long after its context's end a push may remove what it has left.
+	grace = 2 * time.Second
 )
 
-// Dial connects. When ctx ends, so does the connection, and whatever waits for it.
+// Dial connects. When ctx ends, so do soon the connections, and whatever waits for them. Who
+// dials calls Close, once.
 func Dial(ctx context.Context, o Options) (*Server, error) {
 	to, shown, err := o.parse()
 	if err != nil {
 		return nil, err
 	}
 	redis.SetLogger(&logging.VoidLogger{}) // each error comes back, too
-	s := &Server{client: redis.NewUniversalClient(to), shown: shown, timeout: to.ReadTimeout}
+	s := &Server{client: redis.NewUniversalClient(to), shown: shown, timeout: to.ReadTimeout, closed: make(chan struct{})}
 	// The first command tells whether this is a Cluster, and whether we may speak at all.
 	err = s.client.Do(ctx, "CLUSTER", "INFO").Err()
 	switch {
@@ -86,13 +90,19 @@ func Dial(ctx context.Context, o Options) (*Server, error) {
 		s.client.Close()
 		return nil, s.explain(err)
 	} // else it has no Cluster, or this user may not know
-	s.stop = context.AfterFunc(ctx, func() { s.client.Close() })
+	s.stop = context.AfterFunc(ctx, func() {
+		select {
+		case <-s.closed:
+		case <-time.After(grace):
+		}
+		s.client.Close()
+	})
 	return s, nil
 }
 
 // Close ends the connections.
 func (s *Server) Close() {
-	if s.stop() {
+	if close(s.closed); s.stop() {
 		s.client.Close()
 	}
 }

@@ -248,7 +248,7 @@ func TestFilterFilesComeTogether(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "bl.bitmap", "old")
 	writeFile(t, dir, "bl.json", "old")
-	if err := writeFilter(t.Context(), io.Discard, term.NewBar(io.Discard), halfWritten{f}, filepath.Join(dir, "bl"), 1); !errors.Is(err, syscall.ENOSPC) {
+	if err := writeFilter(t.Context(), io.Discard, term.NewBar(io.Discard), halfWritten{f}, filepath.Join(dir, "bl"), "1 key"); !errors.Is(err, syscall.ENOSPC) {
 		t.Error(err)
 	}
 	entries, err := os.ReadDir(dir)

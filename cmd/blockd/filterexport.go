@@ -80,7 +80,7 @@ none (they are counted on standard error), 2 on an error.`,
 			if err != nil {
 				return err
 			}
-			if err := writeFilter(ctx, cmd.ErrOrStderr(), bar, filled.Filter, out, filled.Keys); err != nil {
+			if err := writeFilter(ctx, cmd.ErrOrStderr(), bar, filled.Filter, out, shownKeys(filled)); err != nil {
 				return err
 			}
 			return leftOut(cmd, filled)
@@ -110,6 +110,14 @@ func fillFilter(ctx context.Context, job export.Job, kinds export.KeyKinds, funn
 	})
 }
 
+// shownKeys says how many keys a filter has.
+func shownKeys(filled export.Filled) string {
+	if filled.About {
+		return fmt.Sprintf("about %.3g million keys", float64(filled.Keys)/1e6)
+	}
+	return term.Counted(filled.Keys, "key")
+}
+
 // leftOut tells of patterns, of which a filter knows nothing.
 func leftOut(cmd *cobra.Command, filled export.Filled) error {
 	if filled.Patterns == 0 {
@@ -121,7 +129,7 @@ func leftOut(cmd *cobra.Command, filled export.Filled) error {
 
 // writeFilter puts the files of a filter in place when all of them are whole: a bitmap
 // beside the sizes of another filter would clear senders who are listed.
-func writeFilter(ctx context.Context, stderr io.Writer, bar *term.Bar, f filter.Filter, out string, n int) error {
+func writeFilter(ctx context.Context, stderr io.Writer, bar *term.Bar, f filter.Filter, out, keys string) error {
 	files, drafts := f.Files(out), []*durable.Draft(nil)
 	for _, file := range files {
 		d, err := durable.Create(file.Path, 0o644)
@@ -143,7 +151,7 @@ func writeFilter(ctx context.Context, stderr io.Writer, bar *term.Bar, f filter.
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(stderr, "%s: %s, %s\n", term.Path(files[i].Path), term.Counted(n, "key"), term.Octets(info.Size()))
+		fmt.Fprintf(stderr, "%s: %s, %s\n", term.Path(files[i].Path), keys, term.Octets(info.Size()))
 	}
 	return nil
 }

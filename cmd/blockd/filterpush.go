@@ -96,7 +96,7 @@ keys, 1 when the lists have patterns, which have none, 2 on an error.`,
 				return err
 			}
 			bar.Clear()
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s at %s: %s, %s, %s%s\n", args[1], server, kind, term.Counted(filled.Keys, "key"), term.Octets(octets), inParts(filled.Filter))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s at %s: %s, %s, %s%s\n", args[1], server, kind, shownKeys(filled), term.Octets(octets), inParts(filled.Filter))
 			return leftOut(cmd, filled)
 		}),
 	}

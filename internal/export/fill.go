@@ -12,8 +12,9 @@ import (
 // Filled is a filter that has the keys of lists.
 type Filled struct {
 	Filter   filter.Filter
-	Keys     int // distinct ones; above a million to within 1 %
-	Patterns int // that are left out, see Keys
+	Keys     int  // distinct ones; to within 1 % if About
+	About    bool // there are more than a million
+	Patterns int  // that are left out, see Keys
 }
 
 // Fill makes a filter of the keys that Keys gives. sized makes it, empty, for n keys. The
@@ -23,7 +24,7 @@ func (j Job) Fill(ctx context.Context, want KeyKinds, funnel filter.Funnel, size
 	if f.Patterns, err = j.Keys(ctx, want, keys.add); err != nil {
 		return f, err
 	}
-	f.Keys = keys.count()
+	f.Keys, f.About = keys.count(), keys.level > 0
 	keys = distinct{}
 	if f.Filter, err = sized(uint64(f.Keys)); err != nil {
 		return f, err

@@ -1,0 +1,145 @@
+package filter
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"testing"
+)
+
+// What Redis keeps of a filter is the filter.
+func TestStored(t *testing.T) {
+	for _, kind := range []string{"bitmap", "redisson"} {
+		f, err := New(kind, 1000, 0.01)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 1000 {
+			f.Add(sender(i))
+		}
+		octets, numbers, ok := Stored(f)
+		if !ok || (numbers["hash"] == "") != (kind == "redisson") {
+			t.Fatalf("%s: %v", kind, numbers)
+		}
+		numbers["push"] = "anything"
+		again, err := ReadStored(slices.Clone(octets), numbers)
+		if err != nil || again.Kind() != kind {
+			t.Fatalf("%s: %v, %v", kind, again, err)
+		}
+		empty, err := EmptyStored(numbers)
+		if err != nil || empty.Kind() != kind {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		if empty.Has(sender(0)) {
+			t.Errorf("%s: not empty", kind)
+		}
+		for i := range 1000 {
+			if !again.Has(sender(i)) {
+				t.Fatalf("%s: key %d", kind, i)
+			}
+			empty.Add(sender(i))
+		}
+		if filled, same, _ := Stored(empty); !bytes.Equal(filled, octets) || same["size"] != numbers["size"] {
+			t.Errorf("%s: filled again it is another", kind)
+		}
+	}
+	g, err := New("guava", 10, 0.01)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, ok := Stored(g); ok {
+		t.Error("Guava in a Redis")
+	}
+	if _, ok := Chunks(g, 10); ok {
+		t.Error("Guava in chunks")
+	}
+}
+
+// The bits of a bitmap are at Guava's places: a Guava filter of as many bits has the same.
+func TestBitmapHasGuavasPlaces(t *testing.T) {
+	f, err := EmptyStored(map[string]string{"size": "9600", "hashIterations": "7", "hash": murmurHash})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &guava{mitz64, 7, make(bigWords, 9600/8)}
+	for i := range 1000 {
+		f.Add(sender(i))
+		g.Add(sender(i))
+	}
+	for bit := range uint64(9600) {
+		if f.(*bitmap).array.has(bit) != g.array.has(bit) {
+			t.Fatalf("bit %d", bit)
+		}
+	}
+}
+
+func TestShards(t *testing.T) {
+	// h1 is f77273813e9e1dc9, by murmurhash3js-revisited.
+	for shards, want := range map[int]int{1: 0, 2: 1, 4: 3, 16: 0xf, 256: 0xf7, 4096: 0xf77} {
+		if have := Shard([]byte("promo@bulk.test"), shards); have != want {
+			t.Errorf("%d of %d, want %d", have, shards, want)
+		}
+	}
+	var all Sharded
+	for range 16 {
+		f, err := New("bits", 200, 0.001)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, f)
+	}
+	for i := range 2000 {
+		all.Add(sender(i))
+	}
+	for i := range 2000 {
+		if part := all[Shard(sender(i), 16)]; !all.Has(sender(i)) || !part.Has(sender(i)) {
+			t.Fatalf("key %d", i)
+		}
+	}
+	if files := all.Files("bl"); all.Kind() != "bits" || len(files) != 16 || files[15].Path != "bl-15" {
+		t.Errorf("%s, %v", all.Kind(), files)
+	}
+}
+
+// The chunks of a filter are what ReadDump reads, in whatever size.
+func TestChunks(t *testing.T) {
+	f, err := New("redisbloom", 1000, 0.01)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		f.Add(sender(i))
+	}
+	for _, size := range []int{1, 100, 1 << 20} {
+		var dump []byte
+		chunks, ok := Chunks(f, size)
+		for iterator, data := range chunks {
+			dump = AppendChunk(dump, iterator, data)
+		}
+		again, err := ReadDump(dump)
+		if !ok || err != nil || !bytes.Equal(octets(t, again), octets(t, f)) {
+			t.Errorf("chunks of %d: %v", size, err)
+		}
+	}
+	chunks, _ := Chunks(f, 1)
+	for range chunks {
+		break // a caller may stop
+	}
+}
+
+// Numbers come from a server that anybody may have written to.
+func FuzzStoredNumbers(f *testing.F) {
+	f.Add("9585", "7", "1000", "0.01", "", []byte("x"))
+	f.Add("4294967294", "65536", "", "", murmurHash, []byte{})
+	f.Add("-1", "1e9", "\"", "NaN", "sha1", []byte{255})
+	f.Fuzz(func(t *testing.T, size, hashes, expected, p, hash string, data []byte) {
+		numbers := map[string]string{"size": size, "hashIterations": hashes, "expectedInsertions": expected, "falseProbability": p, "hash": hash}
+		filter, err := ReadStored(data, maps.Clone(numbers))
+		if err == nil {
+			filter.Has([]byte("promo@bulk.test"))
+			if _, again, ok := Stored(filter); !ok || again["hash"] != hash {
+				t.Errorf("%v is %v", numbers, again)
+			}
+		}
+	})
+}
