@@ -31,7 +31,6 @@ type cut struct {
 	left  int  // octets until the end
 	ended bool // all connections are cut
 	kill  func()
-	conns []net.Conn
 }
 
 func newCut(t *testing.T, to string) *cut {
