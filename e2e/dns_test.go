@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/sha1"
 	"fmt"
 	"net"
 	"net/netip"
@@ -24,6 +25,7 @@ import (
 const (
 	ipZone     = "ip.dns.test"
 	domainZone = "dbl.dns.test"
+	hashZone   = "ebl.dns.test"
 
 	dnsList = `bulk.test
 !good.bulk.test
@@ -41,11 +43,15 @@ promo@other.test
 // servers know port 53 alone, so it listens there, on an address of its own.
 func TestDNSDoor(t *testing.T) {
 	address := dnsAddress(t)
-	d := serve(t, setup{
+	d := configure(t, setup{
 		lists: fmt.Sprintf("[dns]\nlisten = %q\n[[dns.zone]]\nname = %q\nkind = \"ip\"\n[[dns.zone]]\nname = %q\nkind = \"domain\"\n"+
-			"[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n", address, ipZone, domainZone),
+			"[[dns.zone]]\nname = %q\nkind = \"hash\"\nhash = \"sha1\"\n"+
+			"[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\n", address, ipZone, domainZone, hashZone),
 		files: map[string]string{"own.txt": dnsList},
 	})
+	text := string(testkit.Read(t, d.path("config.toml")))
+	testkit.Write(t, d.path("config.toml"), strings.Replace(text, "[index]\n", "[index]\nhashes = [\"sha1\"]\n", 1))
+	d.start(t)
 	t.Run("beside rbldnsd", func(t *testing.T) { besideRbldnsd(t, address) })
 	t.Run("mail programs", func(t *testing.T) { asMailProgramsSee(t, address) })
 	t.Run("reload", func(t *testing.T) { reloadUnderQueries(t, d, address) })
@@ -67,7 +73,7 @@ func dnsAddress(t *testing.T) string {
 // dnsCase is a message and the zones that have something of it.
 type dnsCase struct {
 	client, sender string
-	want           string // "ip", "domain", both or none
+	want           string // of "ip", "domain" and "hash"
 }
 
 var dnsCases = []dnsCase{
@@ -75,7 +81,8 @@ var dnsCases = []dnsCase{
 	{"198.51.100.8", "x@good.bulk.test", ""},
 	{"203.0.113.9", "x@a.alone.test", "ip"},
 	{"192.0.2.1", "x@a.below.test", "domain"},
-	{"192.0.2.1", "promo@other.test", ""}, // an address on the list, and no domain
+	{"192.0.2.1", "promo@other.test", "hash"}, // an address on the list, and no domain
+	{"192.0.2.1", "x@other.test", ""},
 	{"2001:db8:17::9", "x@alone.test", "ip domain"},
 	{"2001:db8:18::9", "x@below.test", ""},
 }
@@ -106,8 +113,9 @@ func asMailProgramsSee(t *testing.T, address string) {
 			if strings.Contains(c.client, ":") { // this Postfix speaks IPv4, and takes no such XCLIENT
 				continue
 			}
-			if got := p.seen(t, c.client, c.sender); got != c.want {
-				t.Errorf("Postfix refuses %s and <%s> by %q, want %q", c.client, c.sender, got, c.want)
+			want := strings.TrimSuffix(c.want, "hash") // which Postfix cannot ask for
+			if got := p.seen(t, c.client, c.sender); got != want {
+				t.Errorf("Postfix refuses %s and <%s> by %q, want %q", c.client, c.sender, got, want)
 			}
 			screened := p.screened(t, c.client)
 			if blocked := strings.HasPrefix(screened, "550 5.7.1 Service unavailable; client ["+c.client+"] blocked using "+ipZone); blocked != strings.HasPrefix(c.want, "ip") ||
@@ -201,7 +209,7 @@ func rbldnsdQuestions() (all []string) {
 		all = append(all, name+"."+domainZone+" A", name+"."+domainZone+" TXT")
 	}
 	for _, name := range []string{"7.100.51.198", "8.100.51.198", "9.113.0.203", "10.113.0.203", "2.0.0.127", "1.0.0.127", nibbles("2001:db8:17::1"), nibbles("2001:db8:18::1"),
-		nibbles("::ffff:127.0.0.2"), "100.51.198", "7.7.100.51.198", "300.100.51.198", "07.100.51.198", "bulk.test"} {
+		"2.0.0.0.0.0.f.7.f.f.f.f" + strings.Repeat(".0", 20), "100.51.198", "7.7.100.51.198", "300.100.51.198", "07.100.51.198", "bulk.test"} {
 		all = append(all, name+"."+ipZone+" A", name+"."+ipZone+" TXT")
 	}
 	for _, kind := range []string{"AAAA", "MX", "ANY"} {
@@ -306,21 +314,25 @@ func damagedUnderQueries(t *testing.T, d *daemon, address string) {
 	})
 	breakStore(t, d.path("blockd.bdx"), "bulk.test")
 	questions := []string{"a.bulk.test." + domainZone + " A", "a.bulk.test." + domainZone + " TXT", "7.100.51.198." + ipZone + " A", "clear.test." + domainZone + " A",
-		"test." + domainZone + " A"}
-	want := []string{"SERVFAIL", "SERVFAIL", "SERVFAIL", "NXDOMAIN (SOA)", "NOERROR A 127.0.0.2"}
+		"test." + domainZone + " A",
+		fmt.Sprintf("%x.%s A", sha1.Sum([]byte("promo@other.test")), hashZone)}
+	want := []string{"SERVFAIL", "SERVFAIL", "SERVFAIL", "NXDOMAIN (SOA)", "NOERROR A 127.0.0.2", "SERVFAIL"}
 	if got := dig(t, address, questions); !slices.Equal(got, want) {
 		t.Errorf("a damaged index answers %q to\n%q, want\n%q", got, questions, want)
 	}
-	listed := dnsCase{"198.51.100.7", "x@a.bulk.test", ""}
+	listed, hashed := dnsCase{"198.51.100.7", "x@a.bulk.test", ""}, dnsCase{"192.0.2.1", "promo@other.test", ""}
 	t.Run("rspamd", func(t *testing.T) {
 		t.Parallel()
-		if got := startRspamd(t, address).seen(t, listed.client, listed.sender); got != "" {
-			t.Errorf("rspamd takes SERVFAIL for a listing in %q", got)
+		r := startRspamd(t, address)
+		for _, c := range []dnsCase{listed, hashed} {
+			if got := r.seen(t, c.client, c.sender); got != "" {
+				t.Errorf("rspamd takes SERVFAIL for a listing in %q", got)
+			}
 		}
 	})
 	t.Run("SpamAssassin", func(t *testing.T) {
 		t.Parallel()
-		if got := spamAssassinSees(t, address, []dnsCase{listed})[0]; got != "" {
+		if got := strings.Join(spamAssassinSees(t, address, []dnsCase{listed, hashed}), ""); got != "" {
 			t.Errorf("SpamAssassin takes SERVFAIL for a listing in %q", got)
 		}
 	})

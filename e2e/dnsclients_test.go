@@ -36,6 +36,7 @@ rbl {
     envelope { rbl = "` + domainZone + `"; symbol = "FROM_LISTED"; selector = "from('smtp'):domain"; returncodes { FROM_LISTED = "127.0.0.2"; } }
     replies { rbl = "` + domainZone + `"; symbol = "REPLYTO_LISTED"; replyto = true; emails_domainonly = true; returncodes { REPLYTO_LISTED = "127.0.0.2"; } }
     bodies { rbl = "` + domainZone + `"; symbol = "EMAIL_LISTED"; emails = true; emails_domainonly = true; url_full_hostname = true; returncodes { EMAIL_LISTED = "127.0.0.2"; } }
+    digests { rbl = "` + hashZone + `"; symbol = "HASH_LISTED"; replyto = true; hash = "sha1"; returncodes { HASH_LISTED = "127.0.0.2"; } }
   }
 }
 `
@@ -118,7 +119,7 @@ func (r *dnsRspamd) symbols(t *testing.T, client, sender string) map[string]bool
 	return names
 }
 
-// seen are the zones by which a message is listed, of "ip" and "domain", in this order.
+// seen are the zones by which a message is listed, of "ip", "domain" and "hash", in this order.
 func (r *dnsRspamd) seen(t *testing.T, client, sender string) string {
 	t.Helper()
 	var zones []string
@@ -129,6 +130,9 @@ func (r *dnsRspamd) seen(t *testing.T, client, sender string) string {
 	}
 	if symbols["FROM_LISTED"] {
 		zones = append(zones, "domain")
+	}
+	if symbols["HASH_LISTED"] {
+		zones = append(zones, "hash")
 	}
 	// The same domain, found by three ways.
 	for _, other := range []string{"REPLYTO_LISTED", "EMAIL_LISTED"} {
@@ -160,6 +164,9 @@ header IP_LISTED eval:check_rbl('client-lastexternal', '` + ipZone + `.', '127.0
 tflags IP_LISTED net
 header FROM_LISTED eval:check_rbl_envfrom('envelope', '` + domainZone + `.', '127.0.0.2')
 tflags FROM_LISTED net
+loadplugin Mail::SpamAssassin::Plugin::HashBL
+header HASH_LISTED eval:check_hashbl_emails('` + hashZone + `', 'sha1', 'Reply-To', '^127\.0\.0\.2$')
+tflags HASH_LISTED net
 `
 
 // spamAssassinAsks prints a line of rules for each message that it is given.
@@ -198,6 +205,9 @@ func spamAssassinSees(t *testing.T, nameserver string, cases []dnsCase) (seen []
 		}
 		if strings.Contains(rules, "FROM_LISTED") {
 			zones = append(zones, "domain")
+		}
+		if strings.Contains(rules, "HASH_LISTED") {
+			zones = append(zones, "hash")
 		}
 		seen = append(seen, strings.Join(zones, " "))
 	}
