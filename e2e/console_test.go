@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,7 +31,8 @@ path = "other.txt"
 format = "plain"
 `}
 	d, open := configure(t, lists), serve(t, lists)
-	text := testkit.Read(t, d.path("config.toml"))
+	zone, text := freeAddress(t), testkit.Read(t, d.path("config.toml"))
+	text = fmt.Appendf(text, "[dns]\nlisten = %q\n[[dns.zone]]\nname = %q\nkind = \"domain\"\n[[dns.zone]]\nname = %q\nkind = \"ip\"\n", zone, domainZone, ipZone)
 	testkit.Write(t, d.path("config.toml"), strings.Replace(string(text), "[http]\n", "[http]\ntokens = \"tokens\"\n", 1))
 	token := strings.TrimSpace(d.must(t, "token", "new", "--name", "helpdesk", "--write"))
 	readToken := strings.TrimSpace(d.must(t, "token", "new", "--name", "viewer"))
@@ -44,7 +46,7 @@ format = "plain"
 	cmd := exec.Command(npm, "exec", "--", "playwright", "test")
 	cmd.Dir = "console"
 	cmd.Env = append(os.Environ(), "BLOCKD_CHROMIUM="+chromium, "BLOCKD_OUTPUT="+t.TempDir(), "BLOCKD_DIR="+d.dir, "BLOCKD_SMTP="+d.smtp,
-		"BLOCKD_URL=http://"+d.http, "BLOCKD_OPEN_URL=http://"+open.http, "BLOCKD_TOKEN="+token, "BLOCKD_READ_TOKEN="+readToken)
+		"BLOCKD_URL=http://"+d.http, "BLOCKD_OPEN_URL=http://"+open.http, "BLOCKD_TOKEN="+token, "BLOCKD_READ_TOKEN="+readToken, "BLOCKD_DNS="+zone)
 	if *update {
 		cmd.Args = append(cmd.Args, "screenshots")
 		cmd.Env = append(cmd.Env, "BLOCKD_SCREENSHOTS="+filepath.Join(root, "docs"))

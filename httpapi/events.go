@@ -55,8 +55,11 @@ func NewEvents() *Events { return &Events{watchers: map[chan []byte]struct{}{}} 
 func (e *Events) Add(r history.Record) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.count(r.Time, verdict.Kind(r.Verdict))
-	if len(e.watchers) == 0 || !e.admits(r.Time, r.Ref != "") {
+	told := r.Outcome == "listed" // an answer to a program, of which the history has a sample, and no mail
+	if !told {
+		e.count(r.Time, verdict.Kind(r.Verdict))
+	}
+	if len(e.watchers) == 0 || !e.admits(r.Time, told || r.Ref != "") {
 		return
 	}
 	r.Time = r.Time.UTC().Truncate(time.Millisecond) // as the history has it

@@ -2,6 +2,7 @@
 
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { Resolver } from 'node:dns/promises';
 import { createServer } from 'node:http';
 import { dir, expect, mail, open, openURL, readToken, test, token, url } from './visit.js';
 
@@ -25,6 +26,28 @@ test('finds out why a mail was refused, from the text of the bounce', async ({ p
   await expect(answer(page)).toContainText('from 127.0.0.1 (client.example)');
   await expect(answer(page)).toContainText(/Listed in own, line 1 of .*own\.txt: listed\.example and all names below it – our own/);
   await expect(answer(page)).toContainText('If it came now');
+});
+
+test('shows what programs are told apart from mail', async ({ page }) => {
+  await open(page);
+  const programs = new Resolver();
+  programs.setServers([process.env.BLOCKD_DNS]);
+  expect(await programs.resolve4('told.listed.example.dbl.dns.test')).toEqual(['127.0.0.2']);
+  expect(await programs.resolve4('7.2.0.192.ip.dns.test')).toEqual(['127.0.0.2']);
+  const decisions = page.locator('#decisions');
+  await page.getByLabel('Show').selectOption('answers to programs');
+  for (const subject of ['told.listed.example', '192.0.2.7']) {
+    const row = decisions.getByRole('row').filter({ has: page.getByRole('button', { name: subject, exact: true }) });
+    await expect(row).toContainText('a program, by dns');
+    await expect(row).toContainText('listed in own');
+  }
+  await page.getByLabel('Show').selectOption('all mail');
+  await expect(decisions).not.toContainText('told.listed.example');
+  await page.reload();
+  await page.getByLabel('Show').selectOption('answers to programs');
+  await expect(decisions).toContainText('told.listed.example');
+  await decisions.getByRole('button', { name: '192.0.2.7', exact: true }).click();
+  await expect(answer(page)).toContainText('192.0.2.0/24');
 });
 
 test('explains while somebody types', async ({ page }) => {

@@ -11,6 +11,13 @@ const outcomes = {
   quarantine: ['warn', 'quarantined'], tag: ['warn', 'tagged'], discard: ['bad', 'discarded'], listed: ['warn', 'listed'],
 };
 
+// A program was told that somebody is listed, at a door that decides nothing about mail.
+const isTold = (decision) => decision.outcome === 'listed';
+
+const about = (decision) => decision.sender || (isTold(decision) && decision.client) || '<>';
+
+const whom = (decision) => (isTold(decision) ? `a program, by ${decision.door}` : decision.recipient || 'all');
+
 const outcome = (decision) => badge(...(outcomes[decision.outcome] ?? ['', decision.outcome]));
 
 /** clock is the time of a decision, with its day if that is another one. */
@@ -30,10 +37,10 @@ const columns = (ask) => [
   { head: 'Time', cell: (decision) => clock(decision.time), whole: true },
   { head: 'Outcome', cell: outcome },
   { head: 'Sender', cell: (decision) => [ask
-    ? html('button', { type: 'button', class: 'name', click: () => ask(decision.sender || '<>') }, decision.sender || '<>')
-    : html('code', {}, decision.sender || '<>'),
-  html('div', { class: 'narrow soft' }, `to ${decision.recipient || 'all'}`, decision.ref && `, ref ${decision.ref}`)], address: true },
-  { head: 'Recipient', cell: (decision) => html('code', {}, decision.recipient || '–'), wide: true, address: true },
+    ? html('button', { type: 'button', class: 'name', click: () => ask(about(decision)) }, about(decision))
+    : html('code', {}, about(decision)),
+  html('div', { class: 'narrow soft' }, `to ${whom(decision)}`, decision.ref && `, ref ${decision.ref}`)], address: true },
+  { head: 'Recipient', cell: (decision) => (isTold(decision) ? whom(decision) : html('code', {}, decision.recipient || '–')), wide: true, address: true },
   { head: 'Client', cell: (decision) => html('code', {}, decision.client || '–'), wide: true, client: true },
   { head: 'Why', cell: why, wide: true },
   { head: 'Reference', cell: (decision) => html('code', {}, decision.ref || '–'), wide: true, whole: true },
@@ -44,25 +51,28 @@ export const decisionTable = (caption, decisions) => table(caption, columns(), d
 
 /** decisionText tells of one decision in full. */
 export const decisionText = (decision) => [
-  html('p', { class: 'verdict' }, outcome(decision), html('code', {}, decision.sender || '<>'), 'to', html('code', {}, decision.recipient || 'all recipients')),
+  html('p', { class: 'verdict' }, outcome(decision), html('code', {}, about(decision)), 'to',
+    isTold(decision) ? 'a program' : html('code', {}, decision.recipient || 'all recipients')),
   html('p', {}, clock(decision.time), ` by ${decision.door}`, decision.client && [', from ', html('code', {}, decision.client)],
     decision.helo && [' (', html('code', {}, decision.helo), ')'], decision.ref && [', reference ', html('code', {}, decision.ref)]),
   html('p', {}, decision.list ? ['Listed in ', entry(decision)] : why(decision)),
 ];
 
-// The newest first, kept apart: mail of no list is much more, and would push the rest out.
-let lately = { listed: [], all: [] };
+// The newest first, kept apart: mail of no list is much more, and would push the rest out. So
+// would what programs are told, ten times a second.
+let lately = { listed: [], all: [], told: [] };
 let held = null; // lately as it was when somebody paused
 let news = 0; // that would have been shown since
 let ask = () => {};
 
-const listed = (decision) => Boolean(decision.ref);
+const kindsOf = (decision) => (isTold(decision) ? ['told'] : decision.ref ? ['listed', 'all'] : ['all']);
+const none = { listed: 'No mail of listed senders lately.', all: 'No mail lately.', told: 'No program was told of a listing lately.' };
 const which = () => byId('which').value;
 
 function showAll() {
   const rows = (held ?? lately)[which()];
   if (rows.length === 0) {
-    show('decisions', html('p', { class: 'none' }, which() === 'all' ? 'No mail lately.' : 'No mail of listed senders lately.'));
+    show('decisions', html('p', { class: 'none' }, none[which()]));
     return;
   }
   show('decisions', table('The newest first; choose a sender to see why', columns(ask), rows));
@@ -70,7 +80,7 @@ function showAll() {
 
 // What comes is put in front, so that whoever is on a row with the keyboard stays there.
 function arrive(decision) {
-  const kinds = listed(decision) ? ['listed', 'all'] : ['all'];
+  const kinds = kindsOf(decision);
   for (const kind of kinds) lately[kind] = [decision, ...lately[kind]].slice(0, kept);
   if (!kinds.includes(which())) return;
   if (held) {
@@ -87,12 +97,22 @@ function arrive(decision) {
   if (body.rows.length > kept) body.lastElementChild.remove();
 }
 
+const search = async (what) => read(`v1/decisions?limit=${kept}${what}`);
+
 async function past() {
   try {
-    const { decisions: all, more } = await read(`v1/decisions?limit=${kept}`);
-    const refused = more ? (await read(`v1/decisions?limit=${kept}&verdict=blocked`)).decisions : [];
-    const oldest = Date.parse(all.at(-1)?.time);
-    lately = { all, listed: [...all.filter(listed), ...refused.filter(({ time }) => Date.parse(time) < oldest)].slice(0, kept) };
+    const { decisions: newest, more } = await search('');
+    const refused = more ? (await search('&verdict=blocked')).decisions : [];
+    let all = newest;
+    if (more && newest.some(isTold)) { // which leave less room for mail
+      all = [];
+      for (const kind of Object.keys(outcomes)) all.push(...(await search(`&outcome=${kind}`)).decisions);
+      all.sort((one, other) => Date.parse(other.time) - Date.parse(one.time));
+    }
+    const oldest = Date.parse(newest.at(-1)?.time);
+    const older = refused.filter(({ time }) => Date.parse(time) < oldest);
+    const of = (kind, decisions) => decisions.filter((decision) => kindsOf(decision).includes(kind)).slice(0, kept);
+    lately = { all: of('all', all), told: of('told', all), listed: of('listed', [...newest, ...older]) };
   } catch { /* no history is kept, or it is busy: what comes from now on is shown */ }
   showAll();
 }
