@@ -354,7 +354,7 @@ func (f *entriesFile) unescape(text string) (string, error) {
 }
 
 // AppendEntryLine appends an entry as a line of the format entries, which reads as the same key, scope, action,
-// expiry, origin and reason. Controls of the texts become blanks. ok is false for what the format
+// expiry, origin and reason. Controls of the texts become blanks, tabs stay. ok is false for what the format
 // cannot say: patterns, and what no list can hold.
 func AppendEntryLine(dst []byte, it *Item) (line []byte, ok bool) {
 	switch it.Kind {
@@ -377,12 +377,19 @@ func AppendEntryLine(dst []byte, it *Item) (line []byte, ok bool) {
 	return append(dst, '\n'), true
 }
 
-// appendEscaped appends a text without controls.
+// appendEscaped appends a text that has no controls but tabs.
 func appendEscaped(dst []byte, text string) []byte {
-	if strings.IndexByte(text, '\\') < 0 {
-		return append(dst, text...)
+	for i := range len(text) {
+		switch text[i] {
+		case '\\':
+			dst = append(dst, `\\`...)
+		case '\t':
+			dst = append(dst, `\t`...)
+		default:
+			dst = append(dst, text[i])
+		}
 	}
-	return append(dst, strings.ReplaceAll(text, `\`, `\\`)...)
+	return dst
 }
 
 // sayEntries writes every entry but patterns.

@@ -95,7 +95,7 @@ func TestEntriesAreWrittenOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		it.Expires, it.Origin = e.expires, e.origin
+		it.Expires, it.Origin, it.Reason = e.expires, e.origin, "tab\tend\\t"
 		if _, err := w.Write(&it); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,8 @@ func TestEntriesAreWrittenOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := lists.EntriesHead + "\nbulk.test\ta\tt\t\tends before\t\nbulk.test\tb\tt\t1000\tends last\t\n"
+	const said = `tab\tend\\t`
+	want := lists.EntriesHead + "\nbulk.test\ta\tt\t\tends before\t" + said + "\nbulk.test\tb\tt\t1000\tends last\t" + said + "\n"
 	if err := w.Close(); err != nil || b.String() != want {
 		t.Errorf("%q, %v; want %q", b.String(), err, want)
 	}

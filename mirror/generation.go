@@ -1,0 +1,394 @@
+package mirror
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"blockd/internal/durable"
+	"blockd/internal/runs"
+	"blockd/lists"
+)
+
+// bufferSize is of each file that is read or written: 4 MiB for the 64 files of a full read.
+const bufferSize = 64 << 10
+
+// Read reads the source as a whole. The copy is replaced if the source has said that this was all. After an error
+// it is as it was. A file whose entries are the same stays the file that it was.
+func (m *Mirror) Read(ctx context.Context, origin Origin) (*Report, error) {
+	fingerprint, err := origin.Fingerprint(ctx)
+	if err != nil {
+		return nil, ofOrigin(err)
+	}
+	sorter := runs.New(m.folder, sortMemory)
+	defer sorter.Close()
+	told := &Report{}
+	var line []byte
+	mark, err := origin.All(ctx, func(row Row) error {
+		if told.Rows == m.maxRows {
+			return &Error{ClassRows, fmt.Errorf("more than %d rows", m.maxRows)}
+		}
+		var ok bool
+		if line, ok = m.line(line[:0], &row, told); !ok {
+			return ctx.Err()
+		}
+		if err := sorter.Add(line); err != nil {
+			return ofDisk(err)
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, ofOrigin(err)
+	}
+	if err := told.judge(); err != nil {
+		return nil, err
+	}
+	g := m.begin(State{Fingerprint: fingerprint, Mark: mark, Read: time.Now().UTC().Truncate(time.Second)})
+	defer g.discard()
+	if err := g.writeAll(lists.OneOfEach(sorter.Lines())); err != nil {
+		return nil, ofDisk(err)
+	}
+	if err := g.keepEqual(); err != nil {
+		return nil, ofDisk(err)
+	}
+	if g.changed || m.damaged || len(m.pending.lines) > 0 || fingerprint != m.state.Fingerprint {
+		err = g.publish()
+	} else { // to every reader of the files the same generation stays
+		m.state.Read = g.state.Read
+		err = m.accept(&pending{}, mark)
+	}
+	if err != nil {
+		return nil, ofDisk(err)
+	}
+	told.Entries, told.Changed = m.state.Entries(), g.changed
+	return told, nil
+}
+
+// flush puts the changes that wait into the files that they touch. The other files stay what they are.
+func (m *Mirror) flush() error {
+	if len(m.pending.lines) == 0 {
+		return nil
+	}
+	state := m.state
+	state.Mark = m.mark
+	g := m.begin(state)
+	defer g.discard()
+	if err := g.make(); err != nil {
+		return err
+	}
+	for n, c := range m.pending.byFile() {
+		var err error
+		if c == nil {
+			err = g.link(n)
+		} else {
+			err = g.rewrite(n, c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return g.publish()
+}
+
+// generation is a generation that is being made.
+type generation struct {
+	*Mirror
+	number  uint64
+	folder  string
+	state   State
+	changed bool // a file has other entries
+	public  bool
+}
+
+func (m *Mirror) begin(s State) *generation {
+	return &generation{Mirror: m, number: m.number + 1, folder: filepath.Join(m.folder, name(m.number+1)), state: s}
+}
+
+// make makes the folder.
+func (g *generation) make() error {
+	if err := g.step("make the folder"); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(g.folder); err != nil { // of an attempt that failed
+		return err
+	}
+	return durable.MakeFolder(g.folder)
+}
+
+// discard removes a generation that did not come into force.
+func (g *generation) discard() {
+	if !g.public {
+		os.RemoveAll(g.folder)
+	}
+}
+
+// fileName is the name of a file of entries.
+func fileName(n int) string { return fmt.Sprintf("%02x.ent", n) }
+
+func (g *generation) path(n int) string { return filepath.Join(g.folder, fileName(n)) }
+
+// old is the path of a file of the generation in force.
+func (g *generation) old(n int) string {
+	return filepath.Join(g.Mirror.folder, name(g.Mirror.number), fileName(n))
+}
+
+// output is a file that is being written.
+type output struct {
+	f *os.File
+	w *bufio.Writer
+}
+
+func (g *generation) create(n int) (*output, error) {
+	if err := g.step("write " + fileName(n)); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(g.path(n), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	o := &output{f, bufio.NewWriterSize(f, bufferSize)}
+	o.w.WriteString(lists.EntriesHead + "\n")
+	return o, nil
+}
+
+// close ends a file, which is safe on the disk then.
+func (o *output) close() error {
+	return errors.Join(o.w.Flush(), o.f.Sync(), o.f.Close())
+}
+
+// closeAll ends files, all at once: the disk takes one sync of many in the time of a few.
+func closeAll(all []*output) error {
+	var group errgroup.Group
+	for _, o := range all {
+		if o != nil {
+			group.Go(o.close)
+		}
+	}
+	return group.Wait()
+}
+
+// writeAll writes the files of a full read: sorted lines, each into the file of its key.
+func (g *generation) writeAll(lines iter.Seq2[[]byte, error]) (err error) {
+	if err := g.make(); err != nil {
+		return err
+	}
+	var all [files]*output
+	defer func() { err = errors.Join(err, closeAll(all[:])) }()
+	for n := range all {
+		if all[n], err = g.create(n); err != nil {
+			return err
+		}
+	}
+	g.state.Lines = [files]int64{}
+	for line, err := range lines {
+		if err != nil {
+			return err
+		}
+		n := fileOf(keyOf(line))
+		g.state.Lines[n]++
+		if _, err := all[n].w.Write(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepEqual puts the old files in place of new ones that hold the same.
+func (g *generation) keepEqual() error {
+	if g.Mirror.number == 0 {
+		g.changed = true
+		return nil
+	}
+	for n := range files {
+		same, err := sameContent(g.path(n), g.old(n))
+		if err != nil {
+			return err
+		}
+		if !same {
+			g.changed = true
+			continue
+		}
+		if err := os.Remove(g.path(n)); err != nil {
+			return err
+		}
+		if err := g.link(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameContent compares two files. One that is not there is another one.
+func sameContent(a, b string) (bool, error) {
+	f, err := os.Open(a)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	o, err := os.Open(b)
+	if err != nil {
+		return false, nil
+	}
+	defer o.Close()
+	var one, other [bufferSize]byte
+	for {
+		n, errA := io.ReadFull(f, one[:])
+		m, errB := io.ReadFull(o, other[:])
+		switch {
+		case !bytes.Equal(one[:n], other[:m]):
+			return false, nil
+		case errA != nil || errB != nil:
+			return isEnd(errA) && isEnd(errB), nil
+		}
+	}
+}
+
+func isEnd(err error) bool { return err == io.EOF || err == io.ErrUnexpectedEOF }
+
+// link takes a file of the generation in force over.
+func (g *generation) link(n int) error {
+	if err := g.step("link " + fileName(n)); err != nil {
+		return err
+	}
+	return os.Link(g.old(n), g.path(n))
+}
+
+// rewrite writes a file of the generation in force with what has changed in it.
+func (g *generation) rewrite(n int, c *change) error {
+	o, err := g.create(n)
+	if err != nil {
+		return err
+	}
+	g.changed = true
+	g.state.Lines[n] = 0
+	add := func(line []byte) error {
+		g.state.Lines[n]++
+		_, err := o.w.Write(line)
+		return err
+	}
+	err = eachLine(g.old(n), func(line []byte) error {
+		for len(c.come) > 0 && c.come[0] < string(line) {
+			if err := add([]byte(c.come[0])); err != nil {
+				return err
+			}
+			c.come = c.come[1:]
+		}
+		if c.gone[keyScope(line)] {
+			return nil
+		}
+		return add(line)
+	})
+	for _, line := range c.come {
+		if err == nil {
+			err = add([]byte(line))
+		}
+	}
+	return errors.Join(err, o.close())
+}
+
+// errDamaged reports a file that this package has not written so.
+var errDamaged = errors.New("the file is damaged; a full read writes it anew")
+
+// eachLine gives the lines of a file of entries to use, each with its end. They are whole and in order.
+func eachLine(path string, use func([]byte) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	in := bufio.NewReaderSize(f, bufferSize)
+	var last []byte
+	for number := 0; ; number++ {
+		line, err := in.ReadSlice('\n')
+		if err == io.EOF && len(line) == 0 && number > 0 {
+			return nil
+		}
+		id := lists.EntryLineID(line)
+		switch {
+		case err != nil && err != io.EOF && err != bufio.ErrBufferFull:
+			return err
+		case err != nil, number == 0 && string(line) != lists.EntriesHead+"\n", number > 0 && bytes.Compare(id, last) <= 0:
+			return fmt.Errorf("%s:%d: %w", path, number+1, errDamaged)
+		case number == 0:
+			continue
+		}
+		last = append(last[:0], id...)
+		if err := use(line); err != nil {
+			return err
+		}
+	}
+}
+
+// publish makes the generation the one in force: first everything that belongs to it is safe on the disk, then one
+// rename of the link says so. What is in memory follows.
+func (g *generation) publish() error {
+	if err := g.step("make the journal"); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(g.folder, journalName), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640)
+	if err != nil {
+		return err
+	}
+	if err := g.replace(f); err != nil {
+		if !g.public {
+			f.Close()
+			return err
+		}
+		g.adopt(f)
+		return err
+	}
+	g.adopt(f)
+	return nil
+}
+
+// replace writes the state and renames the link.
+func (g *generation) replace(journal *os.File) error {
+	if err := errors.Join(g.step("write the state"), journal.Sync()); err != nil {
+		return err
+	}
+	if err := g.state.write(g.folder); err != nil { // which syncs the folder too
+		return err
+	}
+	if err := errors.Join(g.step("sync the folder"), durable.SyncFolder(g.Mirror.folder)); err != nil {
+		return err
+	}
+	link := filepath.Join(g.Mirror.folder, currentName)
+	fresh := link + ".new"
+	if err := os.Remove(fresh); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if err := errors.Join(g.step("make the link"), os.Symlink(name(g.number), fresh)); err != nil {
+		return err
+	}
+	if err := g.step("rename the link"); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, link); err != nil {
+		return err
+	}
+	g.public = true
+	return errors.Join(g.step("sync the link"), durable.SyncFolder(g.Mirror.folder))
+}
+
+// adopt makes the generation the Mirror's, and removes the one before.
+func (g *generation) adopt(journal *os.File) {
+	m := g.Mirror
+	old := m.number
+	if m.journal.f != nil {
+		m.journal.f.Close()
+	}
+	m.number, m.state, m.mark, m.damaged = g.number, g.state, g.state.Mark, false
+	m.journal.f, m.journal.size, m.pending = journal, 0, pending{}
+	if old > 0 && g.step("remove the old folder") == nil {
+		os.RemoveAll(filepath.Join(m.folder, name(old))) // what stays goes at the next start
+	}
+}

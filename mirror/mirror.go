@@ -1,0 +1,279 @@
+// Package mirror keeps a local copy of a list whose truth is in a database or on another machine: files in the format
+// entries, which blockd reads as it reads any list. While the source is away the copy serves on. It changes only after
+// the source itself has said that a read is complete, and a process that is killed at any moment leaves the
+// copy as it was before or as it was to be.
+//
+//	current -> g-0000000123/    the generation in force; the link is replaced by a rename
+//	g-0000000123/00.ent … 3f.ent    entries, by the top six bits of the XXH3-64 of the key with the seed 0
+//	g-0000000123/state          State, as TOML
+//	g-0000000123/journal        changes since the files were written
+//	state -> current/state      for people and scripts; journal too
+//	lock                        taken while a Mirror is open
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"blockd/internal/durable"
+	"blockd/lists"
+)
+
+const (
+	currentName = "current"
+	stateName   = "state"
+	journalName = "journal"
+	lockName    = "lock"
+)
+
+// DefaultMaxRows is what a source may have: twice of what an index is built for.
+const DefaultMaxRows = 200_000_000
+
+// sortMemory is for the lines of a full read, in octets. With the buffers of 64 files and of the runs that are
+// merged the whole stays below 64 MiB at any size.
+const sortMemory = 16 << 20
+
+// ErrLocked reports that another process keeps this copy.
+var ErrLocked = errors.New("another process keeps this copy")
+
+// Options say what a copy is.
+type Options struct {
+	Folder   string         // it is made if need be; nothing else may be in it
+	Settings lists.Settings // of the list: its Action and Subdomains count
+	MaxRows  int64          // of the source; 0 = DefaultMaxRows
+}
+
+// Mirror is an open copy. It is for one goroutine; the files under Files may be read by anybody at any time.
+type Mirror struct {
+	folder   string
+	settings lists.Settings
+	maxRows  int64
+	lock     *os.File
+
+	number  uint64 // of the generation in force; 0 = there is none
+	damaged bool   // it is not what was written: only a full read helps
+	state   State
+	mark    Mark // of the last batch of the journal
+	journal journal
+	pending pending
+
+	step func(what string) error // of tests: before each step of a change on the disk; an error ends it there
+}
+
+// Open opens the copy in a folder. Changes that were accepted before a crash are put into its files. The error is ErrLocked, or an
+// *Error of the disk.
+func Open(o Options) (*Mirror, error) { return open(o, func(string) error { return nil }) }
+
+func open(o Options, step func(string) error) (*Mirror, error) {
+	if err := durable.MakeFolder(o.Folder); err != nil {
+		return nil, ofDisk(err)
+	}
+	lock, err := durable.Lock(filepath.Join(o.Folder, lockName), ErrLocked)
+	if errors.Is(err, ErrLocked) {
+		return nil, err
+	} else if err != nil {
+		return nil, ofDisk(err)
+	}
+	m := &Mirror{folder: o.Folder, settings: o.Settings, maxRows: cmp.Or(o.MaxRows, DefaultMaxRows), lock: lock, step: step}
+	m.settings.Guard = nil // the gate judges entries when the list is loaded
+	if err := m.load(); err != nil {
+		m.Close()
+		return nil, ofDisk(err)
+	}
+	return m, nil
+}
+
+// Close ends the use of the copy, which stays as it is.
+func (m *Mirror) Close() error {
+	if m.journal.f != nil {
+		m.journal.f.Close()
+	}
+	return m.lock.Close()
+}
+
+// Files is the pattern of the paths of the copy's files, as the path of a [[list]].
+func (m *Mirror) Files() string { return filepath.Join(m.folder, currentName, "*.ent") }
+
+// State is what the generation in force says of itself; false before the first full read.
+func (m *Mirror) State() (State, bool) { return m.state, m.number > 0 }
+
+// load finds the generation in force, removes what others have left, and puts the journal into the files.
+func (m *Mirror) load() error {
+	if err := m.links(); err != nil {
+		return err
+	}
+	target, err := os.Readlink(filepath.Join(m.folder, currentName))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil {
+		if _, err := fmt.Sscanf(target, "g-%d", &m.number); err != nil || target != name(m.number) || m.number == 0 {
+			return fmt.Errorf("%s leads to %q, which is no generation", currentName, target)
+		}
+		if err := m.loadGeneration(filepath.Join(m.folder, target)); err != nil {
+			return err
+		}
+	}
+	if err := m.sweep(); err != nil {
+		return err
+	}
+	m.flush() // what fails here fails in Follow again, and is told there; the files serve
+	return nil
+}
+
+func (m *Mirror) loadGeneration(folder string) (err error) {
+	if m.state, err = readState(folder); err != nil {
+		m.damaged = true
+		return nil
+	}
+	m.mark = m.state.Mark
+	if m.journal.f, err = os.OpenFile(filepath.Join(folder, journalName), os.O_RDWR|os.O_CREATE, 0o640); err != nil {
+		return err
+	}
+	return m.journal.replay(func(text []byte, mark Mark) {
+		m.pending.replay(text)
+		m.mark = mark
+	})
+}
+
+// links makes the links for people.
+func (m *Mirror) links() error {
+	for _, name := range []string{stateName, journalName} {
+		err := os.Symlink(filepath.Join(currentName, name), filepath.Join(m.folder, name))
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep removes generations that are not in force.
+func (m *Mirror) sweep() error {
+	all, err := os.ReadDir(m.folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		old := strings.HasPrefix(e.Name(), "g-") && (m.number == 0 || e.Name() != name(m.number))
+		if old || strings.HasPrefix(e.Name(), currentName+".") || strings.HasPrefix(e.Name(), ".sort.") {
+			if err := os.RemoveAll(filepath.Join(m.folder, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// name is the folder of a generation.
+func name(number uint64) string { return fmt.Sprintf("g-%010d", number) }
+
+// Follow brings the copy up to date with what has changed since the last read. ErrTooOld says that Read is called for: there was no
+// read yet, the source is another one, it cannot tell its changes any more, or there are too many of
+// them. After any other error the copy is as it was, and Follow may be called again.
+func (m *Mirror) Follow(ctx context.Context, origin Origin) (*Report, error) {
+	if m.number == 0 || m.damaged {
+		return nil, ErrTooOld
+	}
+	fingerprint, err := origin.Fingerprint(ctx)
+	if err != nil {
+		return nil, ofOrigin(err)
+	}
+	if fingerprint != m.state.Fingerprint {
+		return nil, ErrTooOld
+	}
+	told, batch := &Report{}, pending{}
+	mark, err := origin.Changes(ctx, m.mark, func(c Change) error { return m.collect(&batch, &c, told) })
+	if err != nil {
+		return nil, ofOrigin(err)
+	}
+	if err := told.judge(); err != nil {
+		return nil, err
+	}
+	if m.state.Entries()+batch.entries()+m.pending.entries() > m.maxRows {
+		return nil, ErrTooOld // some of them may be there already: a full read counts
+	}
+	if err := m.accept(&batch, mark); err != nil {
+		return nil, ofDisk(err)
+	}
+	before := m.number
+	if err := m.flush(); errors.Is(err, errDamaged) || errors.Is(err, fs.ErrNotExist) {
+		m.damaged = true
+		return nil, ErrTooOld
+	} else if err != nil {
+		return nil, ofDisk(err)
+	}
+	told.Entries, told.Changed = m.state.Entries(), m.number != before
+	return told, nil
+}
+
+// collect takes in one change.
+func (m *Mirror) collect(batch *pending, c *Change, told *Report) error {
+	own, ok := m.line(nil, &Row{Entry: c.Entry}, &Report{})
+	if !ok {
+		m.line(nil, &Row{Entry: c.Entry}, told) // it cannot be in the copy either
+		return nil
+	}
+	id, lines := keyScope(own), []string(nil)
+	for i := range c.Rows {
+		line, ok := m.line(nil, &c.Rows[i], told)
+		switch {
+		case !ok:
+		case keyScope(line) != id:
+			told.refuse(&c.Rows[i], lists.Syntax, fmt.Sprintf("a row of %q among those of %q", cut(c.Rows[i].Entry), cut(c.Entry)))
+		default:
+			lines = append(lines, string(line))
+		}
+	}
+	slices.Sort(lines)
+	batch.put(id, once(lines))
+	if batch.size+m.pending.size > maxPending {
+		return ErrTooOld
+	}
+	return nil
+}
+
+// once leaves one of sorted lines for each key, action and scope.
+func once(sorted []string) (kept []string) {
+	for line := range lists.OneOfEach(func(yield func([]byte, error) bool) {
+		for _, line := range sorted {
+			if !yield([]byte(line), nil) {
+				return
+			}
+		}
+	}) {
+		kept = append(kept, string(line))
+	}
+	return kept
+}
+
+// accept writes a batch into the journal: from then on the source need not be asked for it again.
+func (m *Mirror) accept(batch *pending, mark Mark) error {
+	if len(batch.lines) == 0 && mark == m.mark {
+		return nil
+	}
+	text := encode(slices.Sorted(maps.Keys(batch.lines)), batch.lines, mark)
+	if m.journal.size+int64(len(text))+int64(len(text))/maxBlock*blockHead+blockHead > maxJournal {
+		if err := m.flush(); err != nil { // which begins a new one
+			return err
+		}
+	}
+	if err := m.step("append to the journal"); err != nil {
+		return err
+	}
+	if err := m.journal.append(text); err != nil {
+		return err
+	}
+	for id, lines := range batch.lines {
+		m.pending.put(id, lines)
+	}
+	m.mark = mark
+	return nil
+}

@@ -1,0 +1,581 @@
+package mirror
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"blockd/internal/testkit"
+	"blockd/lists"
+)
+
+// table is a source in memory: rows by their ids, and a log of the entries that have changed.
+type table struct {
+	name   string
+	rows   map[string]Row
+	log    []string
+	behind int   // the log begins here
+	fail   error // of the read, after all rows
+}
+
+func (s *table) Fingerprint(context.Context) (string, error) { return s.name, nil }
+func (s *table) Wait(ctx context.Context) error              { return ctx.Err() }
+
+func (s *table) All(_ context.Context, yield func(Row) error) (Mark, error) {
+	for _, row := range s.rows {
+		if err := yield(row); err != nil {
+			return "", err
+		}
+	}
+	return Mark(strconv.Itoa(len(s.log))), s.fail
+}
+
+func (s *table) Changes(_ context.Context, since Mark, yield func(Change) error) (Mark, error) {
+	from, err := strconv.Atoi(string(since))
+	if err != nil || from < s.behind {
+		return "", ErrTooOld
+	}
+	for _, entry := range s.log[from:] {
+		c := Change{Entry: entry}
+		for _, id := range slices.Sorted(maps.Keys(s.rows)) {
+			if s.rows[id].Entry == entry {
+				c.Rows = append(c.Rows, s.rows[id])
+			}
+		}
+		if err := yield(c); err != nil {
+			return "", err
+		}
+	}
+	return Mark(strconv.Itoa(len(s.log))), s.fail
+}
+
+// edit changes a random row.
+func (s *table) edit(rng *rand.Rand) {
+	id := strconv.Itoa(rng.IntN(300))
+	if old, there := s.rows[id]; there {
+		s.log = append(s.log, old.Entry)
+		delete(s.rows, id)
+		if rng.IntN(2) == 0 {
+			return
+		}
+	}
+	entry := []string{"user%d@bulk.test", "=n%d.bulk.test", ".n%d.bulk.test", "n%d.bulk.test", "198.51.100.%d", "offers%d@", "b\u00fccher%d.test"}[rng.IntN(7)]
+	row := Row{Entry: fmt.Sprintf(entry, rng.IntN(40)), ID: id, Action: []string{"", "block", "allow", "tempfail", "discard"}[rng.IntN(5)]}
+	if rng.IntN(3) == 0 {
+		row.Reason = fmt.Sprintf("reason\t%d\\", rng.IntN(9))
+	}
+	if rng.IntN(3) == 0 {
+		row.Expires = int64(1 + rng.IntN(1000))
+	}
+	s.rows[id] = row
+	s.log = append(s.log, row.Entry)
+}
+
+// lines is what a copy of the table holds, worked out by itself.
+func (s *table) lines(t testing.TB) []string {
+	t.Helper()
+	m := &Mirror{}
+	var all []string
+	for _, row := range s.rows {
+		if line, ok := m.line(nil, &row, &Report{}); ok {
+			all = append(all, string(line))
+		}
+	}
+	slices.Sort(all)
+	return once(all)
+}
+
+// served is what the files of a copy say: as a list reads them, and in the same order as table.lines.
+func served(t testing.TB, folder string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(folder, currentName, "*.ent"))
+	if err != nil || len(paths) != files {
+		t.Fatalf("%d files, %v", len(paths), err)
+	}
+	var all []string
+	for _, path := range paths {
+		sum, err := lists.ReadFile(context.Background(), path, lists.Settings{}, func(it *lists.Item) error {
+			if it.Kind != lists.Skip {
+				line, ok := lists.AppendEntryLine(nil, it)
+				if !ok {
+					t.Errorf("%+v has no line", it)
+				}
+				all = append(all, string(line))
+			}
+			return nil
+		})
+		if err != nil || sum.Format != "entries" {
+			t.Fatalf("%s: %+v, %v", path, sum, err)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func newTable(seed uint64) (*table, *rand.Rand) {
+	rng := rand.New(rand.NewPCG(seed, 46))
+	s := &table{name: "one", rows: map[string]Row{}}
+	for range 150 {
+		s.edit(rng)
+	}
+	return s, rng
+}
+
+// bring brings a copy up to date as its user does.
+func bring(ctx context.Context, m *Mirror, s *table) (*Report, error) {
+	told, err := m.Follow(ctx, s)
+	if errors.Is(err, ErrTooOld) {
+		return m.Read(ctx, s)
+	}
+	return told, err
+}
+
+func mustOpen(t testing.TB, folder string) *Mirror {
+	t.Helper()
+	m, err := Open(Options{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// TestCopyFollowsTheSource changes a table at random, and everything that may happen to a copy happens.
+func TestCopyFollowsTheSource(t *testing.T) {
+	t.Parallel() // most of the time is waiting for the disk
+	for seed := range uint64(2) {
+		s, rng := newTable(seed)
+		folder := filepath.Join(t.TempDir(), "copy")
+		m := mustOpen(t, folder)
+		for range 25 {
+			for range rng.IntN(6) {
+				s.edit(rng)
+			}
+			switch rng.IntN(10) {
+			case 0:
+				s.behind = len(s.log) // it has lost its log
+			case 1:
+				s.name += "x"
+			case 2:
+				m.Close()
+				m = mustOpen(t, folder)
+			}
+			told, err := bring(t.Context(), m, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := s.lines(t)
+			if got := served(t, folder); !slices.Equal(got, want) || told.Entries != int64(len(want)) {
+				t.Fatalf("seed %d: %+v, %d lines, want %d\n%q\n%q", seed, told, len(got), len(want), got, want)
+			}
+		}
+	}
+}
+
+// counts reports a step at which a test ends what is done: all of them, but of the 64 files the first, one in the
+// middle and the last.
+func counts(step string) bool {
+	_, file, ofFile := strings.Cut(step, " ")
+	return !ofFile || !strings.HasSuffix(file, ".ent") || slices.Contains([]string{"00.ent", "1d.ent", "3f.ent"}, file)
+}
+
+// The environment of the process that kills itself: the folder, the seed, and before which step.
+const killAt = "BLOCKD_TEST_KILL_AT"
+
+// rounds is how often the killed process brings its copy up to date.
+const rounds = 4
+
+// TestKilledAtAnyStep kills a process with SIGKILL before each step that it does on the disk. The copy is then one of
+// those that it had been or was about to be, never another one and never an older one than it had told of.
+func TestKilledAtAnyStep(t *testing.T) {
+	if at := os.Getenv(killAt); at != "" {
+		killedProcess(t, at)
+		return
+	}
+	if testing.Short() {
+		t.Skip("starts a process for each step")
+	}
+	t.Parallel()
+	var want [rounds][]string
+	for round, s := range roundsOf(7) {
+		want[round] = s.lines(t)
+	}
+	for step := 0; ; step++ {
+		folder := filepath.Join(t.TempDir(), "copy")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledAtAnyStep$")
+		cmd.Env = append(os.Environ(), killAt+"="+strconv.Itoa(step)+" "+folder)
+		out, err := cmd.Output()
+		told := strings.Count(string(out), "round\n")
+		if killed := err != nil && cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL; !killed {
+			if err != nil || told != rounds || step < 30 {
+				t.Fatalf("step %d: %v, %d rounds\n%s", step, err, told, out)
+			}
+			return
+		}
+		m := mustOpen(t, folder)
+		if _, any := m.State(); !any {
+			if told > 0 {
+				t.Fatalf("step %d: no copy after %d rounds", step, told)
+			}
+			continue
+		}
+		got := served(t, folder)
+		if !slices.Equal(got, want[max(told-1, 0)]) && (told == rounds || !slices.Equal(got, want[told])) {
+			t.Fatalf("step %d: after %d rounds the copy is none of those that it may be: %d lines", step, told, len(got))
+		}
+		if all, err := os.ReadDir(folder); err != nil || len(all) != 5 { // current, its folder, state, journal, lock
+			t.Errorf("step %d: %v, %v", step, all, err)
+		}
+		if _, err := os.Stat(filepath.Join(folder, stateName)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// roundsOf are the states of the table, round by round: the same in every process. One of them is of another source.
+func roundsOf(seed uint64) func(func(int, *table) bool) {
+	return func(yield func(int, *table) bool) {
+		s, rng := newTable(seed)
+		for round := range rounds {
+			if !yield(round, s) {
+				return
+			}
+			for range 2 {
+				s.edit(rng)
+			}
+			if round == 2 {
+				s.name = "two"
+			}
+		}
+	}
+}
+
+func killedProcess(t *testing.T, at string) {
+	number, folder, _ := strings.Cut(at, " ")
+	left, err := strconv.Atoi(number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := open(Options{Folder: folder}, func(what string) error {
+		if counts(what) {
+			left--
+		}
+		if left < 0 {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // it is on its way
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewWriter(os.Stdout)
+	for _, s := range roundsOf(7) {
+		if _, err := bring(t.Context(), m, s); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(out, "round")
+		out.Flush()
+	}
+}
+
+// TestDiskFailsAtAnyStep: the copy stays as it was, or is as it was to be, and the next attempt succeeds.
+func TestDiskFailsAtAnyStep(t *testing.T) {
+	t.Parallel() // most of the time is waiting for the disk
+	for step := 0; ; step++ {
+		s, rng := newTable(9)
+		folder := filepath.Join(t.TempDir(), "copy")
+		left := 1 << 30
+		m, err := open(Options{Folder: folder}, func(what string) error {
+			if counts(what) {
+				left--
+			}
+			if left == 0 {
+				left = -1
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bring(t.Context(), m, s); err != nil {
+			t.Fatal(err)
+		}
+		before := served(t, folder)
+		s.edit(rng)
+		s.edit(rng)
+		if left = step + 1; step%2 == 1 {
+			s.name = "two" // a full read
+		}
+		_, err = bring(t.Context(), m, s)
+		failed, _ := errors.AsType[*Error](err)
+		got := served(t, folder)
+		switch {
+		case err != nil && (failed == nil || failed.Class != ClassDisk || !errors.Is(err, syscall.ENOSPC)):
+			t.Fatalf("step %d: %v", step, err)
+		case !slices.Equal(got, before) && !slices.Equal(got, s.lines(t)):
+			t.Fatalf("step %d: %d lines", step, len(got))
+		}
+		tried := left > 0
+		if _, err := bring(t.Context(), m, s); err != nil || !slices.Equal(served(t, folder), s.lines(t)) {
+			t.Fatalf("step %d: again: %v", step, err)
+		}
+		m.Close()
+		if tried { // there are not so many steps
+			if step < 10 {
+				t.Errorf("only %d steps", step)
+			}
+			return
+		}
+	}
+}
+
+// TestFailedReadsChangeNothing: without the source's own end mark there is no deletion.
+func TestFailedReadsChangeNothing(t *testing.T) {
+	s, rng := newTable(3)
+	folder := filepath.Join(t.TempDir(), "copy")
+	m := mustOpen(t, folder)
+	if _, err := bring(t.Context(), m, s); err != nil {
+		t.Fatal(err)
+	}
+	before := served(t, folder)
+	link, _ := os.Readlink(filepath.Join(folder, currentName))
+	for range 20 {
+		s.edit(rng)
+	}
+	cut := errors.New("the connection was cut")
+	for _, tt := range []struct {
+		name  string
+		fault error
+		read  func(context.Context, Origin) (*Report, error)
+		want  Class
+	}{
+		{"full read", cut, m.Read, ClassQuery},
+		{"changes", cut, m.Follow, ClassQuery},
+		{"full read in time", context.DeadlineExceeded, m.Read, ClassTimeout},
+		{"password", &Error{ClassAuth, cut}, m.Read, ClassAuth},
+	} {
+		s.fail = tt.fault
+		_, err := tt.read(t.Context(), s)
+		if failed, ok := errors.AsType[*Error](err); !ok || failed.Class != tt.want || !errors.Is(err, tt.fault) && tt.want != ClassAuth {
+			t.Errorf("%s: %v, want the class %s", tt.name, err, tt.want)
+		}
+		if now, _ := os.Readlink(filepath.Join(folder, currentName)); now != link || !slices.Equal(served(t, folder), before) {
+			t.Errorf("%s changed the copy", tt.name)
+		}
+	}
+}
+
+// TestStrangersRows: what is no entry is told of by its id, and costs itself alone, unless nearly all is such.
+func TestStrangersRows(t *testing.T) {
+	s := &table{name: "one", rows: map[string]Row{}}
+	bad := map[string]Row{
+		"nul":    {Entry: "a\x00b@bulk.test"},
+		"octets": {Entry: "gr\xfcn@bulk.test"},
+		"long":   {Entry: strings.Repeat("x", 1<<20) + "@bulk.test"},
+		"empty":  {},
+		"two":    {Entry: "a@bulk.test b@bulk.test"},
+		"free":   {Entry: "!a@bulk.test"},
+		"action": {Entry: "a@bulk.test", Action: "REJECT"},
+		"past":   {Entry: "a@bulk.test", Expires: -1},
+		"star":   {Entry: "*"},
+		"bounce": {Entry: "<>"},
+	}
+	for id, row := range bad {
+		row.ID = id
+		s.rows[id] = row
+	}
+	s.rows["good"] = Row{Entry: "Promo@Bulk.test", ID: strings.Repeat("i", 100), Reason: "line\nend\x00 \xff"}
+	folder := filepath.Join(t.TempDir(), "copy")
+	m := mustOpen(t, folder)
+	told, err := m.Read(t.Context(), s)
+	if err != nil || told.Rows != 11 || told.Refused != 10 || told.Entries != 1 || len(told.First) != 10 {
+		t.Fatalf("%+v, %v", told, err)
+	}
+	for _, r := range told.First {
+		if _, known := bad[r.ID]; !known || r.Class == "" || r.Message == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if got := served(t, folder); len(got) != 1 || got[0] != "promo@bulk.test\tb\tx\t\t"+strings.Repeat("i", 64)+"\tline end  ?\n" {
+		t.Errorf("%q", got)
+	}
+	for i := range 100 {
+		s.rows[fmt.Sprint(i)] = Row{Entry: "this table has texts", ID: fmt.Sprint(i)}
+	}
+	_, err = m.Read(t.Context(), s)
+	if failed, ok := errors.AsType[*Error](err); !ok || failed.Class != ClassEncoding {
+		t.Errorf("another table: %v", err)
+	}
+}
+
+func TestTooManyRows(t *testing.T) {
+	s, _ := newTable(5)
+	m, err := Open(Options{Folder: filepath.Join(t.TempDir(), "copy"), MaxRows: int64(len(s.rows)) - 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	_, err = m.Read(t.Context(), s)
+	if failed, ok := errors.AsType[*Error](err); !ok || failed.Class != ClassRows {
+		t.Errorf("%v", err)
+	}
+	if _, any := m.State(); any {
+		t.Error("there is a copy")
+	}
+}
+
+// TestManyChangesAreAFullRead: changes wait in memory, which is bounded.
+func TestManyChangesAreAFullRead(t *testing.T) {
+	s, _ := newTable(6)
+	m := mustOpen(t, filepath.Join(t.TempDir(), "copy"))
+	if _, err := m.Read(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60_000 {
+		id := fmt.Sprintf("many%d", i)
+		s.rows[id] = Row{Entry: fmt.Sprintf("a.long.local-part.%d@a.long.domain.of.bulk.test", i), ID: id}
+		s.log = append(s.log, s.rows[id].Entry)
+	}
+	changes := func(ctx context.Context, since Mark, yield func(Change) error) (Mark, error) {
+		for i := range 60_000 {
+			row := s.rows[fmt.Sprintf("many%d", i)]
+			if err := yield(Change{row.Entry, []Row{row}}); err != nil {
+				return "", err
+			}
+		}
+		return "", nil
+	}
+	if _, err := m.Follow(t.Context(), many{s, changes}); !errors.Is(err, ErrTooOld) {
+		t.Errorf("%v", err)
+	}
+}
+
+type many struct {
+	*table
+	changes func(context.Context, Mark, func(Change) error) (Mark, error)
+}
+
+func (m many) Changes(ctx context.Context, since Mark, yield func(Change) error) (Mark, error) {
+	return m.changes(ctx, since, yield)
+}
+
+func TestOneProcessKeepsACopy(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "copy")
+	mustOpen(t, folder)
+	if _, err := Open(Options{Folder: folder}); !errors.Is(err, ErrLocked) {
+		t.Errorf("%v, want %v", err, ErrLocked)
+	}
+}
+
+// TestUnchangedFilesStay: a change touches the file of its key alone, and a full read of the same rows none.
+func TestUnchangedFilesStay(t *testing.T) {
+	s, _ := newTable(4)
+	folder := filepath.Join(t.TempDir(), "copy")
+	m := mustOpen(t, folder)
+	if _, err := m.Read(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	inodes := func() (all []uint64) {
+		for n := range files {
+			info, err := os.Stat(filepath.Join(folder, currentName, fileName(n)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, info.Sys().(*syscall.Stat_t).Ino)
+		}
+		return all
+	}
+	before := inodes()
+	s.rows["new"] = Row{Entry: "new@bulk.test", ID: "new"}
+	s.log = append(s.log, "new@bulk.test")
+	told, err := m.Follow(t.Context(), s)
+	if err != nil || !told.Changed {
+		t.Fatalf("%+v, %v", told, err)
+	}
+	others := 0
+	for n, inode := range inodes() {
+		if inode != before[n] {
+			others++
+		}
+	}
+	if others != 1 {
+		t.Errorf("%d files were written for one change", others)
+	}
+	before = inodes()
+	if told, err = m.Read(t.Context(), s); err != nil || told.Changed || !slices.Equal(inodes(), before) {
+		t.Errorf("a full read of the same rows: %+v, %v", told, err)
+	}
+}
+
+// TestDamagedCopyIsReadAnew damages what a copy has on the disk.
+func TestDamagedCopyIsReadAnew(t *testing.T) {
+	for _, damage := range []func(folder string) error{
+		func(folder string) error { return os.Remove(filepath.Join(folder, currentName, stateName)) },
+		func(folder string) error { return os.Remove(filepath.Join(folder, currentName, "07.ent")) },
+		func(folder string) error {
+			for n := range files {
+				if err := os.WriteFile(filepath.Join(folder, currentName, fileName(n)), []byte("x\n"), 0o640); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		func(folder string) error {
+			return os.WriteFile(filepath.Join(folder, currentName, journalName), []byte("no journal, and long enough for a block's head"), 0o640)
+		},
+	} {
+		s, rng := newTable(8)
+		folder := filepath.Join(t.TempDir(), "copy")
+		m := mustOpen(t, folder)
+		if _, err := bring(t.Context(), m, s); err != nil {
+			t.Fatal(err)
+		}
+		m.Close()
+		if err := damage(folder); err != nil {
+			t.Fatal(err)
+		}
+		s.edit(rng)
+		m = mustOpen(t, folder)
+		if _, err := bring(t.Context(), m, s); err != nil || !slices.Equal(served(t, folder), s.lines(t)) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// FuzzJournal: whatever a journal holds, it is read up to what is no whole batch.
+func FuzzJournal(f *testing.F) {
+	good := testkit.File(f, "journal", "")
+	file, err := os.OpenFile(good, os.O_RDWR, 0)
+	if err != nil {
+		f.Fatal(err)
+	}
+	j := journal{f: file}
+	j.append(encode([]string{"a@bulk.test\tx"}, map[string][]string{"a@bulk.test\tx": {"a@bulk.test\tb\tx\t\t\t\n"}}, "7"))
+	file.Close()
+	f.Add(testkit.Read(f, good))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file, err := os.Open(testkit.File(t, "journal", string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		j := journal{f: file}
+		p := pending{}
+		if err := j.replay(func(text []byte, _ Mark) { p.replay(text) }); err != nil || j.size > int64(len(text)) {
+			t.Fatalf("%d octets of %d, %v", j.size, len(text), err)
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"blockd/addr"
+	"blockd/lists"
+)
+
+const (
+	maxID    = 64 // octets of Row.ID that are kept
+	keptRows = 10 // refused rows of which a Report tells more than their number
+
+	// A source of which more than a quarter of the rows are no entries, from 100 on, is another table than was
+	// meant. Lists of files have the same bounds (docs/lists.md, section 8).
+	ratioRows   = 100
+	maxBadRatio = 0.25
+)
+
+// RefusedRow is a row that is no entry.
+type RefusedRow struct {
+	ID      string
+	Class   lists.Class
+	Message string
+}
+
+// Report is what a read has come to.
+type Report struct {
+	Rows    int64        // read, refused ones included
+	Refused int64        // that are no entries, and not in the copy
+	First   []RefusedRow // the first ten of these
+	Entries int64        // that the copy has now
+	Changed bool         // the copy has other entries than before
+}
+
+// refuse counts a row that is no entry.
+func (r *Report) refuse(row *Row, c lists.Class, message string) {
+	if r.Refused++; len(r.First) < keptRows {
+		r.First = append(r.First, RefusedRow{strings.Clone(cut(row.ID)), c, message})
+	}
+}
+
+// judge refuses rows of which too many are no entries.
+func (r *Report) judge() error {
+	if r.Rows >= ratioRows && float64(r.Refused) > maxBadRatio*float64(r.Rows) {
+		return &Error{ClassEncoding, fmt.Errorf("%d of %d rows are no entries, such as row %q: %s", r.Refused, r.Rows, r.First[0].ID, r.First[0].Message)}
+	}
+	return nil
+}
+
+// line appends the line of a row to dst; false if the row is refused.
+func (m *Mirror) line(dst []byte, row *Row, told *Report) ([]byte, bool) {
+	told.Rows++
+	it, err := m.item(row.Entry)
+	if err != nil {
+		class := lists.Syntax
+		if e, ok := errors.AsType[*lists.EntryError](err); ok {
+			class, err = e.Class, errors.New(e.Message)
+		}
+		told.refuse(row, class, err.Error())
+		return dst, false
+	}
+	switch row.Action {
+	case "":
+	case "block":
+		it.Action = lists.Block
+	case "allow":
+		it.Action = lists.Allow
+	case "tempfail":
+		it.Action = lists.Tempfail
+	case "discard":
+		it.Action = lists.Discard
+	default:
+		told.refuse(row, lists.UnsupportedAction, fmt.Sprintf("action %q, want block, allow, tempfail or discard", cut(row.Action)))
+		return dst, false
+	}
+	if m.settings.Action == lists.Allow && !it.Action.Allows() {
+		told.refuse(row, lists.UnsupportedAction, "a refusal in a list of exceptions")
+		return dst, false
+	}
+	it.Reason, it.Origin, it.Expires = row.Reason, cut(row.ID), row.Expires
+	dst, ok := lists.AppendEntryLine(dst, &it)
+	if !ok {
+		told.refuse(row, lists.Syntax, fmt.Sprintf("expires at %d, want Unix seconds", row.Expires))
+	}
+	return dst, ok
+}
+
+// item reads an entry. Nearly every one is an address or a name and nothing else: the short way takes a tenth of the time.
+func (m *Mirror) item(text string) (lists.Item, error) {
+	key, ok := addr.Simple(text)
+	if !ok {
+		return lists.ParseEntry(text, m.settings)
+	}
+	it := lists.Item{Kind: lists.Addr, Key: key, Action: m.settings.Action}
+	if key.Kind == addr.Domain {
+		it.Kind, it.Scope = lists.Domain, lists.Tree
+		if s := m.settings.Subdomains; s != nil && !*s {
+			it.Scope = lists.Exact
+		}
+	}
+	return it, nil
+}
+
+// cut bounds a text of a row that is shown.
+func cut(text string) string { return text[:min(len(text), maxID)] }
