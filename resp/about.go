@@ -59,27 +59,20 @@ func bloomInfo(c *conn, args [][]byte) {
 		value       int64
 	}{
 		{"Capacity", "capacity", int64(keys)}, {"Size", "size", int64(ix.FilterSize())}, {"Number of filters", "filters", 1},
-		{"Number of items inserted", "items", c.size(in)}, {"Expansion rate", "expansion", 0},
-	}
-	value := func(i int) {
-		if all[i].short == "expansion" {
-			c.null() // it is built anew
-		} else {
-			c.int(all[i].value)
-		}
+		{"Number of items inserted", "items", c.size(in)}, {"Expansion rate", "expansion", 1},
 	}
 	if len(args) == 2 {
 		c.pairs(len(all))
 		for i := range all {
 			c.bulk(all[i].name)
-			value(i)
+			c.int(all[i].value)
 		}
 		return
 	}
 	for i := range all {
 		if len(args) == 3 && is(args[2], all[i].short) {
 			c.array(1)
-			value(i)
+			c.int(all[i].value)
 			return
 		}
 	}

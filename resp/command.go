@@ -34,8 +34,8 @@ func commands() []command {
 		{name: "sismember", arity: 3, keys: oneKey, asks: true, run: members(formInt)},
 		{name: "smismember", arity: -3, keys: oneKey, asks: true, run: members(formInts)},
 		{name: "hexists", arity: 3, keys: oneKey, asks: true, run: members(formInt)},
-		{name: "hget", arity: 3, keys: oneKey, asks: true, run: members(formText)},
-		{name: "hmget", arity: -3, keys: oneKey, asks: true, run: members(formTexts)},
+		{name: "hget", arity: 3, keys: oneKey, asks: true, run: fields(formText)},
+		{name: "hmget", arity: -3, keys: oneKey, asks: true, run: fields(formTexts)},
 		{name: "bf.exists", arity: 3, keys: oneKey, asks: true, run: members(formBool)},
 		{name: "bf.mexists", arity: -3, keys: oneKey, asks: true, run: members(formBools)},
 		{name: "get", arity: 2, keys: oneKey, asks: true, run: texts(formText)},
@@ -195,6 +195,20 @@ func members(f form) func(*conn, [][]byte) {
 		if in := c.setOf(args[1]); in != nil {
 			c.add(f, in, args[2:])
 		}
+	}
+}
+
+// fields answers HGET and HMGET, which rspamd sends for a map. It takes the beginning of a value for a
+// symbol, a weight or both, as in "SYMBOL:5". So the text of a list would choose them, and the
+// entry 192.0.2.0/24 would weigh 192. The values of all lists together begin with the weight 1.
+func fields(f form) func(*conn, [][]byte) {
+	return func(c *conn, args [][]byte) {
+		in := c.setOf(args[1])
+		if in == nil {
+			return
+		}
+		c.add(f, in, args[2:])
+		c.batch.lookups[len(c.batch.lookups)-1].weighs = in.list == ""
 	}
 }
 

@@ -28,6 +28,7 @@ type lookup struct {
 	form      form
 	n         int   // questions
 	immediate int64 // of formCount: what counts without a question
+	weighs    bool  // of formText and formTexts: a weight begins the text
 }
 
 // form is how a command says what it has heard.
@@ -162,10 +163,13 @@ func (c *conn) reply(l *lookup, b *batch, first int, verdicts []verdict.Verdict)
 		case formBool, formBools:
 			c.bool(a == listed)
 		case formText, formTexts:
-			if a == listed {
-				c.bulk(reason(v, match))
-			} else {
+			switch {
+			case a != listed:
 				c.null()
+			case l.weighs:
+				c.bulk("1 " + reason(v, match))
+			default:
+				c.bulk(reason(v, match))
 			}
 		}
 	}
