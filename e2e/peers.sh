@@ -11,7 +11,7 @@ peers=(
 	postmap=postfix
 	postconf=postfix
 	rspamadm=rspamd # says what a multimap.conf means (blockd import)
-	rspamd=rspamd # asks lists by DNS, as do the next two
+	rspamd=rspamd # asks lists by DNS, as do the next two, and the RESP door
 	spamassassin=spamassassin
 	dig=bind9-dnsutils
 	rbldnsd=rbldnsd
@@ -26,6 +26,8 @@ peers=(
 	/usr/share/java/guava.jar=libguava-java
 	redis-server=redis-server # filters in a live Redis, single, with TLS, Sentinel and Cluster
 	/usr/share/doc/python3-redis=python3-redis
+	redis-cli=redis-tools
+	/usr/include/hiredis/hiredis.h=libhiredis-dev
 	ip=iproute2 # clients of any address, in a network namespace
 	haproxy=haproxy
 	gcc=gcc # the race detector needs cgo
@@ -77,7 +79,7 @@ if [ ! -d "$console/node_modules" ]; then
 	echo "  hint: npm --prefix e2e/console ci (into that folder alone)" >&2
 fi
 if [ ! -d "$clients/node_modules" ]; then
-	echo "not installed, a test of filters in a Redis will be skipped: ioredis" >&2
+	echo "not installed, tests of filters in a Redis and of the RESP door will be skipped: ioredis, redis" >&2
 	echo "  hint: npm --prefix e2e/node ci (into that folder alone)" >&2
 fi
 if [ -z "$validator" ]; then
