@@ -94,6 +94,10 @@ benchtest: ## the tests of bench/, a module of its own
 benchmarks: ## Go's own benchmarks of the hot path
 	$(GO) test -run='^$$' -bench=. -benchmem ./addr ./bloom ./index ./lists
 
+.PHONY: filtersizes
+filtersizes: ## the plot of docs/filters.md: how large filters are, and how often they are wrong
+	cd bench && $(GO) run . sizes
+
 .PHONY: figures
 figures: ## the corpus, and compile, size, memory and reloads of a million real names
 	$(GO) test -count=1 -v -run='Corpus|Reload|Compile' ./e2e -figures
