@@ -59,7 +59,7 @@ var layers = map[string][]string{
 
 	"mirror": {"addr", "internal/durable", "internal/runs", "lists"},
 
-	"policy": {"addr", "digest", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
+	"policy": {"addr", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
 	"reload": {"addr", "digest", "history", "index", "internal/durable", "lists"},
 
 	"redisfilter":     {"filter"},
@@ -82,9 +82,9 @@ var layers = map[string][]string{
 	"httpapi/fastpath": {},
 	"httpapi":          {"addr", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "listener", "lists", "live", "policy", "reload", "verdict"},
 
-	"internal/config": {"access", "addr", "certificate", "digest", "dnsbl", "history", "httpapi", "index", "internal/spelling", "internal/term", "lists", "live", "machine", "policy",
+	"internal/config": {"access", "addr", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/spelling", "internal/term", "lists", "live", "machine", "policy",
 		"postfix", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
-	"internal/daemon": {"addr", "certificate", "dnsbl", "history", "httpapi", "internal/config", "lists", "live", "mailbox", "milter", "msgauth", "policy",
+	"internal/daemon": {"addr", "certificate", "dnsbl", "firstseen", "history", "httpapi", "internal/config", "lists", "live", "mailbox", "milter", "msgauth", "policy",
 		"postfix", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
 	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "smtpfilter/upstream", "verdict"},

@@ -56,7 +56,7 @@ func anything(r *rand.Rand, at time.Time) Record {
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	v := Record{Time: at.UTC().Truncate(time.Millisecond), Door: pick("smtp", "milter", "policy"), Outcome: pick("accept", "refuse", "tag"),
 		Verdict: pick("clear", "blocked", "allowed"), Helo: pick(hostile...), Sender: pick(hostile...), Recipient: pick(hostile...),
-		Generation: pick("g1", "g2"), Exempt: r.IntN(4) == 0, Shadow: r.IntN(4) == 0, Authenticated: r.IntN(4) == 0}
+		Generation: pick("g1", "g2"), Exempt: r.IntN(4) == 0, Shadow: r.IntN(4) == 0, Authenticated: r.IntN(4) == 0, FirstSeen: r.IntN(4) == 0}
 	if r.IntN(3) > 0 {
 		v.Client = netip.MustParseAddr(pick("192.0.2.1", "192.0.2.200", "2001:db8::1"))
 	}

@@ -30,6 +30,7 @@ const (
 	flagExempt        = 'e'
 	flagShadow        = 's'
 	flagAuthenticated = 'a'
+	flagFirstSeen     = 'f'
 )
 
 // appendLine adds the line of r. It allocates only to grow dst.
@@ -85,6 +86,9 @@ func appendFlags(dst []byte, r *Record) []byte {
 	}
 	if r.Authenticated {
 		dst = append(dst, flagAuthenticated)
+	}
+	if r.FirstSeen {
+		dst = append(dst, flagFirstSeen)
 	}
 	return dst
 }
@@ -152,6 +156,8 @@ func parseLine(line string, r *Record) error {
 			r.Shadow = true
 		case flagAuthenticated:
 			r.Authenticated = true
+		case flagFirstSeen:
+			r.FirstSeen = true
 		default:
 			return errNoLine
 		}

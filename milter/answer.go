@@ -69,14 +69,17 @@ func (s *session) carryOut(d policy.Decision, m milter.Modifier) *milter.Respons
 	case policy.Mark:
 		// On top, above any X-Blockd field that the message has brought along.
 		outcome, err = outTagged, m.InsertHeader(0, headerField, s.fieldText(d.Tag.String()))
-	default:
-		return answer
+	}
+	if err == nil && d.Outcome != policy.Discard && s.tx.FirstSeen() {
+		err = m.InsertHeader(0, policy.FirstSeenField, s.fieldText(policy.FirstSeenYes))
 	}
 	if err != nil {
 		s.logMessage("message not dealt with", d, err)
 		return milter.RespTempFail
 	}
-	s.metrics.messages.WithLabelValues(outcome).Inc()
-	s.logMessage("message "+outcome, d, nil)
+	if outcome != "" {
+		s.metrics.messages.WithLabelValues(outcome).Inc()
+		s.logMessage("message "+outcome, d, nil)
+	}
 	return answer
 }

@@ -53,7 +53,7 @@ func newSession(server *Server, actions milter.OptAction, protocol milter.OptPro
 			Name: "milter", Log: server.log,
 			Marks: actions&milter.OptAddHeader != 0, Quarantines: actions&milter.OptQuarantine != 0, Discards: true,
 			SeesHeader: readable, SeesMessage: readable && protocol&milter.OptNoBody == 0,
-			Greets: true, PassesAtMail: true,
+			Greets: true, PassesAtMail: true, HearsEnd: true,
 			SkipAuthenticated: set.SkipAuthenticated, ProofTimeout: set.ProofTimeout,
 		},
 		writesResults: set.Results != "" && actions&milter.OptChangeHeader != 0 && readable,
@@ -168,6 +168,8 @@ func (s *session) RcptTo(argument, _ string, m milter.Modifier) (*milter.Respons
 	case d.Refuses():
 	case d.Unreadable:
 		outcome, d.Reply = outRefused, s.refuseUnreadable(recipient)
+	case s.tx.PutOff(&d):
+		outcome = outDeferred
 	case !s.tx.Join(&d):
 		outcome = outLimited
 	case d.AwaitsMessage:
@@ -275,10 +277,11 @@ func (s *session) EndOfMessage(m milter.Modifier) (*milter.Response, error) {
 		s.logMessage("message not dealt with", d, err)
 		return milter.RespTempFail, nil
 	}
-	if s.wantsEnd {
+	answer := s.carryOut(d, m)
+	if s.wantsEnd && answer != milter.RespTempFail {
 		s.tx.Completed()
 	}
-	return s.carryOut(d, m), nil
+	return answer, nil
 }
 
 // reset forgets the message and deletes its copy.

@@ -25,14 +25,15 @@ const (
 
 // Decision is the answer to one RCPT (or to MAIL, where the filter refuses there).
 type Decision struct {
-	Outcome Outcome
-	Reply   reply.Reply   // of Refuse and Defer; of Quarantine its Words alone
-	Ref     string        // in Reply, in Tag and in the log; "" when accepted without a match
-	Tag     reply.Tag     // of Mark and Quarantine
-	Tarpit  time.Duration // hold the answer back for so long; 0 to MaxTarpit
-	Exempt  bool          // a listed sender or client, accepted because of the recipient
-	Shadow  bool          // accepted, but a shadow list would have refused
-	Folded  bool          // the door writes no line of the log: another stands for it (package repeat)
+	Outcome   Outcome
+	Reply     reply.Reply   // of Refuse and Defer; of Quarantine its Words alone
+	Ref       string        // in Reply, in Tag and in the log; "" when accepted without a match
+	Tag       reply.Tag     // of Mark and Quarantine
+	Tarpit    time.Duration // hold the answer back for so long; 0 to MaxTarpit
+	Exempt    bool          // a listed sender or client, accepted because of the recipient
+	Shadow    bool          // accepted, but a shadow list would have refused
+	FirstSeen bool          // deferred, since the sender's domain is new here
+	Folded    bool          // the door writes no line of the log: another stands for it (package repeat)
 
 	Passed         bool // at MAIL: the message is accepted for every recipient there is
 	WantsCompleted bool // at MAIL, where the door PassesAtMail: Completed is of use

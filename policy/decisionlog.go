@@ -71,6 +71,9 @@ func (t *Transaction) write(event string, d *Decision) {
 		}
 		line = v.AppendLog(line)
 	}
+	if d.FirstSeen {
+		line = append(line, slog.Bool("first_seen", true))
+	}
 	line = append(line, slog.String("reply", d.Reply.String()))
 	t.door.Log.LogAttrs(context.Background(), slog.LevelInfo, event, line...)
 }

@@ -30,6 +30,7 @@ type Door struct {
 	Greets       bool // its answer to a client that connects stands in place of the greeting
 	PassesAtMail bool // it is not told the recipients of a message that has passed at MAIL
 	SendersOnly  bool // it never hears of recipients
+	HearsEnd     bool // it says Completed of every message that wants it
 
 	SkipAuthenticated bool          // no list of senders is asked about a client that has authenticated
 	ProofTimeout      time.Duration // for the DNS queries of one answer; what is open then is not proved; 0 = the resolver's own

@@ -8,7 +8,7 @@ import (
 // Needs is what lists want of a door, which has to agree on it with a mail server before any
 // mail comes.
 type Needs struct {
-	Marks       bool // a list marks messages
+	Marks       bool // a list marks messages, or first_seen does
 	Quarantines bool // a list sets messages aside
 	Header      bool // a list is asked about addresses of the header
 

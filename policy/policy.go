@@ -35,6 +35,8 @@ type Settings struct {
 
 	Auth rule.Auth // what allow entries have to show
 
+	FirstSeen FirstSeen // what becomes of mail from new domains
+
 	// Live are entries that act beside those of the index; nil = there are none.
 	Live *live.Set
 
@@ -78,13 +80,14 @@ type Checker struct {
 	sources  verdict.Sources   // of all rules
 	narrow   bool              // there are lists that are not asked about envelopes
 	needs    Needs             // of the rules alone
+	first    FirstSeen
 	*instruments
 }
 
 // New returns a Checker over live, which must never return nil. Metrics go to
 // reg, which can hold those of one Checker.
 func New(live func() *index.Index, s Settings, log *slog.Logger, reg prometheus.Registerer) *Checker {
-	return &Checker{
+	c := &Checker{
 		live:        live,
 		exempt:      exemptLocals(s.RecipientsExempt),
 		defers:      s.OnError == rule.TempfailOnError,
@@ -103,8 +106,11 @@ func New(live func() *index.Index, s Settings, log *slog.Logger, reg prometheus.
 		sources:     sourcesOf(s.Lists),
 		narrow:      narrowed(s.Lists),
 		needs:       needsOf(s.Lists),
+		first:       s.FirstSeen,
 		instruments: newInstruments(log, reg),
 	}
+	c.needs.Marks = c.needs.Marks || c.first.marks()
+	return c
 }
 
 // serving is the generation that serves now; nil where a defect of ours has lost it, which

@@ -86,6 +86,7 @@ func (t *Transaction) Join(d *Decision) bool {
 		}
 		s.treated++
 	}
+	t.joinNew(d.recipient)
 	t.log(d)
 	return true
 }
@@ -94,6 +95,9 @@ func (t *Transaction) Join(d *Decision) bool {
 // next server has refused it.
 func (t *Transaction) Leave(recipient string) {
 	s := &t.sharing
+	if t.newcomers > 0 && t.newTo(recipient) {
+		t.newcomers--
+	}
 	s.joined--
 	if s.treated--; s.treated == 0 {
 		t.settled = Decision{}

@@ -31,6 +31,9 @@ type message struct {
 	index *index.Index // that answers for the rest of the message; nil = nothing else is looked up
 	reads bool         // lists are asked about the header
 
+	newDomain bool // the sender's domain has not sent mail here before, and that matters
+	newcomers int  // recipients that have joined, and for whom it does, where it marks the message
+
 	sharing
 	unjoined Decision // of a recipient that was not refused and has not joined yet
 	settled  Decision // what becomes of the message, so far
@@ -99,6 +102,7 @@ func (t *Transaction) Mail(m Mail) Decision {
 	if m.Other != "" {
 		t.look(client, m.Other, seen)
 	}
+	t.newDomain = t.fresh()
 	switch {
 	case t.door.SendersOnly:
 		return t.whole()
@@ -111,7 +115,8 @@ func (t *Transaction) Mail(m Mail) Decision {
 // passed says whether a message is accepted for every recipient, and whether its end is of
 // use.
 func (t *Transaction) passed() Decision {
-	d := Decision{Passed: !t.reads && passes(t.verdicts), WantsCompleted: t.checker.wantsCompleted(t.verdicts...)}
+	d := Decision{Passed: !t.reads && !t.newDomain && passes(t.verdicts),
+		WantsCompleted: t.newDomain && t.checker.first.marks() || t.checker.wantsCompleted(t.verdicts...)}
 	if d.Passed {
 		t.checker.recordPassed(t.door, "", t.verdicts)
 	}
@@ -179,7 +184,7 @@ func (t *Transaction) prove(recipient string) {
 func (t *Transaction) Recipient(recipient string) Decision {
 	t.tellUnjoined()
 	if passes(t.verdicts) {
-		if recipient != "" {
+		if recipient != "" && !t.putsOff(recipient) { // which is remembered then
 			t.checker.recordPassed(t.door, recipient, t.verdicts)
 		}
 		return Decision{recipient: recipient, open: t.questionOf(recipient)}
@@ -269,6 +274,7 @@ func (t *Transaction) TurnDown(recipient string, r reply.Reply) Decision {
 func (t *Transaction) Completed() {
 	if t.settled.Outcome == Accept {
 		t.checker.completed(t.verdicts...)
+		t.noteDomain()
 	}
 }
 

@@ -202,6 +202,13 @@ func unproved(v *verdict.Verdict, ref string) reply.Reply {
 	return later(v, r)
 }
 
+// newHere is the reply to the first mail of a domain.
+func newHere(v *verdict.Verdict, ref string) reply.Reply {
+	r := reply.Reply{Code: 451, Enhanced: "4.7.1", Words: "domain new here, try again later" + tail(ref)}
+	r.Text = "deferred: " + r.Words
+	return later(v, r)
+}
+
 // later gives r the sender as its subject.
 func later(v *verdict.Verdict, r reply.Reply) reply.Reply {
 	sender, _ := fit(shown(v), "", len("451 4.3.0 <>: ")+len(subjectOf(v.Source))+len(" address ")+len(r.Text))

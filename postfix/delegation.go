@@ -116,13 +116,18 @@ func (d *delegation) beforeRecipient(r *policyRequest, decided policy.Decision) 
 // does to the whole of it.
 func (d *delegation) recipient(r *policyRequest) string {
 	decided := d.tx.Recipient(external(d.room.text(r.recipient)))
-	if decided.Refuses() {
+	if decided.Refuses() || d.tx.PutOff(&decided) {
 		return d.say(r, &decided)
 	}
-	marked := d.tx.Tag() != (reply.Tag{})
-	if d.tx.Join(&decided); marked && decided.Outcome == policy.Mark {
+	marked, first := d.tx.Tag() != (reply.Tag{}), d.tx.FirstSeen()
+	joined := d.tx.Join(&decided)
+	switch {
+	case marked && decided.Outcome == policy.Mark:
 		d.metrics.answers[policy.Mark].Inc()
 		return dunno // the message already has the field
+	case joined && !first && d.tx.FirstSeen():
+		d.metrics.answers[policy.Mark].Inc()
+		return "PREPEND " + policy.FirstSeenField + ": " + policy.FirstSeenYes
 	}
 	return d.say(r, &decided)
 }

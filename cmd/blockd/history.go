@@ -138,7 +138,10 @@ func printDecisions(w io.Writer, all []history.Record) error {
 	for i := range all {
 		r := &all[i]
 		by := "-"
-		if r.List != "" {
+		switch {
+		case r.FirstSeen:
+			by = "first seen"
+		case r.List != "":
 			by = fmt.Sprintf("%s:%d %s", term.Visible(r.List), r.Line, term.Visible(r.Entry))
 		}
 		outcome := r.Outcome
@@ -212,6 +215,8 @@ func outcomeText(r *history.Record) string {
 	switch {
 	case text == "":
 		text = term.Visible(r.Outcome)
+	case r.FirstSeen:
+		text += ": the sender's domain had not sent mail here before ([first_seen])"
 	case r.Outcome == "refuse" && r.List == "":
 		text += ": no list is the reason but a rule of [smtp], which the log has with this reference"
 	case r.Exempt:

@@ -29,7 +29,7 @@ function clock(time) {
 
 function why(decision) {
   const notes = [decision.exempt && 'exempt recipient', decision.shadow && 'shadow list',
-    decision.authenticated && 'had logged in', decision.source && `header ${decision.source}`].filter(Boolean);
+    decision.authenticated && 'had logged in', decision.first_seen && 'domain new here', decision.source && `header ${decision.source}`].filter(Boolean);
   return [decision.list ? `listed in ${decision.list}` : 'on no list', notes.length > 0 && ` (${notes.join(', ')})`, decision.entry && [': ', html('code', {}, decision.entry)]];
 }
 

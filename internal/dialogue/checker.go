@@ -12,6 +12,7 @@ import (
 
 	"blockd/index"
 	"blockd/internal/nameserver"
+	"blockd/internal/testkit/domains"
 	"blockd/internal/testkit/indexes"
 	"blockd/lists"
 	"blockd/msgauth"
@@ -83,6 +84,9 @@ func (d *Dialogue) Checker(t testing.TB) *policy.Checker {
 	}
 	for _, p := range d.Policies {
 		s.Policies = append(s.Policies, rule.Recipients{Recipients: p.Recipients, Lists: p.Lists})
+	}
+	if on, ok := d.Settings["first_seen"]; ok {
+		s.FirstSeen = policy.FirstSeen{Domains: domains.Known(t, strings.Fields(d.Settings["seen"])...), Defers: on == "tempfail"}
 	}
 	ix := d.Index(t)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))

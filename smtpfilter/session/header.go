@@ -55,7 +55,7 @@ func (s *session) judgeHeader(m *message) {
 	if m.outcome != "" {
 		return
 	}
-	if m.loop == nil && m.forwarded && s.rules.Tag() != (reply.Tag{}) {
+	if m.loop == nil && m.forwarded && s.tags() {
 		m.loop = newHops(s.settings.Hostname)
 	}
 	if m.proof == nil && d.AwaitsMessage {

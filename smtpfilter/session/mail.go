@@ -112,6 +112,11 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 	if line = s.applyOwnRules(line, recipient); line == nil {
 		return
 	}
+	if s.rules.PutOff(&d) {
+		s.metrics.recipients.WithLabelValues(refusedOutcome(d.Outcome)).Inc()
+		s.answerDecision(d.Reply)
+		return
+	}
 	if !s.shares(d) || !s.readyToForward(cmd) {
 		return
 	}

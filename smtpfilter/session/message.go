@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"blockd/mailbox"
-	"blockd/reply"
 	"blockd/smtpfilter/wire"
 	"blockd/spool"
 )
@@ -40,7 +39,7 @@ type message struct {
 // the quarantine fails.
 func (s *session) newMessage(stuffed bool) (*message, error) {
 	m := &message{started: time.Now(), forwarded: s.tx.accepted > 0}
-	if m.forwarded && (s.traces() || s.rules.Tag() != (reply.Tag{})) {
+	if m.forwarded && (s.traces() || s.tags()) {
 		m.loop = newHops(s.settings.Hostname)
 	}
 	if len(s.tx.quarantined) > 0 {

@@ -49,7 +49,7 @@ func New(s Settings, up *upstream.Dialer, c *policy.Checker, m *Metrics, log *sl
 	return &Relay{
 		settings: s, upstream: up, checker: c, metrics: m, log: log,
 		door: policy.Door{Name: "smtp", Log: log, Marks: true, Quarantines: s.Quarantine != nil, Splits: true,
-			SeesHeader: true, SeesMessage: true, Streams: true, Greets: true, SkipAuthenticated: s.SkipAuthenticated},
+			SeesHeader: true, SeesMessage: true, Streams: true, Greets: true, HearsEnd: true, SkipAuthenticated: s.SkipAuthenticated},
 		buffers: sync.Pool{New: func() any { return new([dataBuffer]byte) }},
 	}
 }

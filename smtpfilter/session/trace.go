@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"blockd/policy"
 	"blockd/reply"
 	"blockd/smtpfilter/parse"
 	"blockd/smtpfilter/upstream"
@@ -27,17 +28,26 @@ func (s *session) traceRoom() int64 {
 	return 0
 }
 
-// header returns the fields that a session puts on top of a message for upstream: the tag, if
-// a list wants one, and the Received field below it. A field above a Received field comes from
-// the server that wrote it, or from a later one. So our tag can be told from a client's.
-func (s *session) header(m *message) []byte {
+// header returns the fields that a session puts on top of a message for upstream: the mark
+// of a domain that is new here, the tag, if a list wants one, and the Received field below them.
+// A field above a Received field comes from the server that wrote it, or from a later one. So
+// ours can be told from a client's.
+func (s *session) header(m *message) (fields []byte) {
+	if s.rules.FirstSeen() {
+		fields = append(fields, policy.FirstSeenField+": "+policy.FirstSeenYes+"\r\n"...)
+	}
+	if tag := s.rules.Tag(); tag != (reply.Tag{}) {
+		fields = append(fields, tagField(tag)...)
+	}
 	trace := s.traceHeader(m.started)
-	tag := s.rules.Tag()
-	if tag == (reply.Tag{}) {
+	if fields == nil {
 		return trace
 	}
-	return append([]byte(tagField(tag)), trace...)
+	return append(fields, trace...)
 }
+
+// tags reports whether the message gets a field of ours beside Received.
+func (s *session) tags() bool { return s.rules.Tag() != (reply.Tag{}) || s.rules.FirstSeen() }
 
 // tagField returns the header field of a tag. Fields of this name that the client has sent
 // stay: they can only claim that a list has the sender, and removing them would break the
