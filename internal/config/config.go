@@ -16,20 +16,21 @@ import (
 // Config is the configuration file. A field has its key and what that may be as tags, and its
 // meaning as a comment: docs/configuration.md and blockd.toml(5) are written from them.
 type Config struct {
-	Index    Index    `toml:"index"`
-	SMTP     SMTP     `toml:"smtp"`
-	Milter   Milter   `toml:"milter"`
-	Postfix  Postfix  `toml:"postfix"`
-	DNS      DNS      `toml:"dns"`
-	RESP     RESP     `toml:"resp"`
-	Auth     Auth     `toml:"auth"`
-	Refusal  Refusal  `toml:"refusal"`
-	HTTP     HTTP     `toml:"http"`
-	Live     Live     `toml:"live"`
-	History  History  `toml:"history"`
-	Log      Log      `toml:"log"`
-	Lists    []List   `toml:"list,omitempty"`
-	Policies []Policy `toml:"policy,omitempty"`
+	Index     Index     `toml:"index"`
+	SMTP      SMTP      `toml:"smtp"`
+	Milter    Milter    `toml:"milter"`
+	Postfix   Postfix   `toml:"postfix"`
+	DNS       DNS       `toml:"dns"`
+	RESP      RESP      `toml:"resp"`
+	Auth      Auth      `toml:"auth"`
+	Refusal   Refusal   `toml:"refusal"`
+	HTTP      HTTP      `toml:"http"`
+	Live      Live      `toml:"live"`
+	History   History   `toml:"history"`
+	FirstSeen FirstSeen `toml:"first_seen"`
+	Log       Log       `toml:"log"`
+	Lists     []List    `toml:"list,omitempty"`
+	Policies  []Policy  `toml:"policy,omitempty"`
 }
 
 // Refusal is [refusal]: what every refused client reads.
@@ -65,15 +66,16 @@ func Default() Config {
 			MaxConnections: 4096, MaxConnectionsPerIP: 50,
 			MaxRecipients: 1000, MaxMessageSize: 50 << 20, HardErrors: 20, DrainTimeout: Duration(time.Minute),
 		},
-		Milter:  defaultMilter(),
-		Postfix: defaultPostfix(),
-		DNS:     defaultDNS(),
-		RESP:    defaultRESP(),
-		Auth:    defaultAuth(),
-		HTTP:    defaultHTTP(),
-		Live:    Live{Folder: Auto},
-		History: defaultHistory(),
-		Log:     Log{Format: "text", Level: "info"},
+		Milter:    defaultMilter(),
+		Postfix:   defaultPostfix(),
+		DNS:       defaultDNS(),
+		RESP:      defaultRESP(),
+		Auth:      defaultAuth(),
+		HTTP:      defaultHTTP(),
+		Live:      Live{Folder: Auto},
+		History:   defaultHistory(),
+		FirstSeen: defaultFirstSeen(),
+		Log:       Log{Format: "text", Level: "info"},
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"blockd/addr"
+	"blockd/firstseen"
 	"blockd/history"
 	"blockd/httpapi"
 	"blockd/internal/config"
@@ -48,8 +49,9 @@ type daemon struct {
 	metrics  *prometheus.Registry
 
 	recent   *reload.Recent
-	entries  *live.Set    // nil: there are no live entries
-	past     *history.Log // nil: no history is kept
+	entries  *live.Set      // nil: there are no live entries
+	past     *history.Log   // nil: no history is kept
+	domains  *firstseen.Set // that have sent mail; nil: they are not remembered
 	lists    *reload.Reloader
 	fetcher  *remote.Fetcher
 	events   *httpapi.Events
@@ -138,6 +140,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Sig
 	run(late, d.http.run,
 		func(ctx context.Context) error { return d.past.Run(ctx, d.log) },
 		func(ctx context.Context) error { return d.repeats.Run(ctx, d.log, d.past.Add) },
+		func(ctx context.Context) error { return d.domains.Run(ctx, d.log) },
 		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) })
 	g.Go(func() error {
 		for {
@@ -166,6 +169,7 @@ func (d *daemon) close() {
 	}
 	d.inherited.close()
 	d.past.Close()
+	d.domains.Close()
 	if d.entries != nil {
 		d.entries.Close()
 	}

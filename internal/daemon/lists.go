@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"blockd/firstseen"
 	"blockd/history"
 	"blockd/httpapi"
 	"blockd/internal/config"
@@ -51,6 +52,10 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 		return err
 	}
 	verdicts.Auth.Resolver = d.resolver
+	if d.domains, err = d.openFirstSeen(ctx); err != nil {
+		return err
+	}
+	verdicts.FirstSeen = policy.FirstSeen{Domains: d.domains, Defers: c.FirstSeen.OnFirst == "tempfail"}
 	d.repeats.Register(d.metrics)
 	verdicts.Repeats = d.repeats
 	d.checker = policy.New(d.lists.Live, verdicts, d.log, d.metrics)
@@ -81,25 +86,60 @@ func (d *daemon) openLive(ctx context.Context) (*live.Set, error) {
 	if d.config.Live.Folder == config.None {
 		return nil, nil
 	}
+	var set *live.Set
+	err := unlocked(ctx, live.ErrLocked, func() (err error) {
+		set, err = live.Open(d.config.LiveSettings())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, problem := range set.Problems() {
+		d.log.Error("live entries damaged", slog.String("problem", problem))
+	}
+	set.Register(d.metrics)
+	return set, nil
+}
+
+// unlocked tries open for as long as another process may hold what it opens.
+func unlocked(ctx context.Context, locked error, open func() error) error {
 	deadline := time.Now().Add(lockedFor)
 	for {
-		set, err := live.Open(d.config.LiveSettings())
-		switch {
-		case err == nil:
-			for _, problem := range set.Problems() {
-				d.log.Error("live entries damaged", slog.String("problem", problem))
-			}
-			set.Register(d.metrics)
-			return set, nil
-		case !errors.Is(err, live.ErrLocked) || time.Now().After(deadline):
-			return nil, err
+		err := open()
+		if !errors.Is(err, locked) || time.Now().After(deadline) {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-time.After(retryEvery):
 		}
 	}
+}
+
+// openFirstSeen opens the domains that have sent mail; nil if they are not asked for. If they cannot be
+// opened, all mail passes as if they were not: the set would take every domain for a new one.
+func (d *daemon) openFirstSeen(ctx context.Context) (set *firstseen.Set, err error) {
+	c := d.config
+	if !c.FirstSeen.Domains {
+		return nil, nil
+	}
+	var anew error
+	err = unlocked(ctx, firstseen.ErrLocked, func() (err error) {
+		set, anew, err = firstseen.Open(c.FirstSeenPath(), c.FirstSeen.Settings())
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		d.log.Error("no domain is treated as new: first_seen is off until the next start", slog.Any("error", err))
+		return nil, nil
+	case anew != nil:
+		d.log.Error("the domains that have sent mail are forgotten", slog.Any("error", anew))
+	}
+	set.Register(d.metrics)
+	return set, nil
 }
 
 // foldTroubles is how often the log says at most that live entries are not folded: each
