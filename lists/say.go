@@ -56,6 +56,9 @@ func isPlainPattern(it *Item) bool {
 		return false
 	}
 	local, name := text[:at], text[at+1:]
+	if below, ok := strings.CutPrefix(name, "*."); ok && local == "*" && strings.IndexByte(below, '*') < 0 {
+		return false // it would read as the names below one, and "*@*.0" as nothing
+	}
 	return (local[0] == '*' || local[len(local)-1] == '*' || strings.IndexByte(name, '*') >= 0) && isNamePattern(name)
 }
 
