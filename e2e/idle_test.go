@@ -18,13 +18,9 @@ import (
 // the real program, sends mail beside them, and counts its resident memory, what
 // mail costs it included.
 func TestIdleSessionsWhileMailFlows(t *testing.T) {
-	n, mails := 1000, 200
+	n, mails := crowd(t), 200
 	if *soak {
-		n, mails = 10_000, 20_000
-	}
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < uint64(n+500) {
-		t.Skipf("%d descriptors are too few for %d connections: ulimit -n", limit.Cur, n)
+		mails = 20_000
 	}
 	s := &sinkMail{source: testkit.Peer(t, "smtp-source")}
 	d := serve(t, setup{upstream: "smtp://" + sink(t), lists: badList, files: badFiles,
@@ -70,6 +66,20 @@ func TestIdleSessionsWhileMailFlows(t *testing.T) {
 	if *figures && each > 32 {
 		t.Errorf("an idle session takes %.1f KiB, want at most 32", each)
 	}
+}
+
+// crowd is how many clients a test holds: ten thousand with -soak.
+func crowd(t *testing.T) int {
+	t.Helper()
+	n := 1000
+	if *soak {
+		n = 10_000
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < uint64(n+500) {
+		t.Skipf("%d descriptors are too few for %d connections: ulimit -n", limit.Cur, n)
+	}
+	return n
 }
 
 // residentKiB is the daemon's resident memory.
