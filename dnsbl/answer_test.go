@@ -263,6 +263,21 @@ func TestWhatIsWrongIsServfail(t *testing.T) {
 	})
 }
 
+// A list whose files are not there has no row in the index.
+func TestListWithoutAFileIsServfail(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.settings.Zones[2].Lists = []string{"one"} }) // that zone does without
+	r.live.Store(indexes.Build(t, indexes.Source(t, "two", "ads.example\n")))
+	for name, want := range map[string]string{
+		"ads.example.dbl.here.example":     "NOERROR 127.0.0.2",
+		"ads.example.one.dbl.here.example": "SERVFAIL",
+		"7.2.0.192.ip.here.example":        "NXDOMAIN SOA(ip.here.example. 60)",
+	} {
+		if got := shown(r.ask(name, dns.TypeA)); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
 // A list in service answers at once after a swap, with a new serial.
 func TestSwap(t *testing.T) {
 	r := newRig(t, nil)

@@ -40,11 +40,12 @@ type Settings struct {
 
 // Zone is a domain whose names are questions.
 type Zone struct {
-	Name   string           // canonical, as addr.DomainKey makes it; zones may be below each other
-	Kind   Kind             // what a name in it stands for
-	Hash   digest.Algorithm // of a zone of kind Hash
-	Lists  []string         // names of the lists that count; nil = all
-	Answer netip.Addr       // of a listed name; within 127.0.0.0/8
+	Name     string           // canonical, as addr.DomainKey makes it; zones may be below each other
+	Kind     Kind             // what a name in it stands for
+	Hash     digest.Algorithm // of a zone of kind Hash
+	Lists    []string         // names of the lists that count; nil = all
+	Required []string         // those of them that are not optional: until one was read, the zone is SERVFAIL
+	Answer   netip.Addr       // of a listed name; within 127.0.0.0/8
 }
 
 // Kind is what the names of a zone stand for.

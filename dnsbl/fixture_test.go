@@ -46,8 +46,8 @@ func newRig(t testing.TB, change func(*rig)) *rig {
 	r := &rig{t: t, registry: prometheus.NewRegistry()}
 	loopback := func(last byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, last}) }
 	r.settings = Settings{Host: "mx.here.example", TTL: time.Minute, Zones: []Zone{
-		{Name: "dbl.here.example", Kind: Domain, Answer: loopback(2)},
-		{Name: "one.dbl.here.example", Kind: Domain, Lists: []string{"one"}, Answer: loopback(3)},
+		{Name: "dbl.here.example", Kind: Domain, Required: []string{"one", "two"}, Answer: loopback(2)},
+		{Name: "one.dbl.here.example", Kind: Domain, Lists: []string{"one"}, Required: []string{"one"}, Answer: loopback(3)},
 		{Name: "ip.here.example", Kind: IP, Answer: loopback(4)},
 		{Name: "sha1.here.example", Kind: Hash, Hash: digest.SHA1, Answer: loopback(5)},
 	}}

@@ -23,6 +23,7 @@ func (w *worker) reply(out, query []byte, h how, most int) (answered []byte) {
 		return answered
 	}
 	if h == slipping {
+		w.metrics.dropped[overRate].Inc()
 		return out
 	}
 	return w.general(out, query, h, most)
@@ -38,6 +39,7 @@ func (w *worker) general(out, query []byte, h how, most int) []byte {
 	var q dns.Msg
 	switch opcode := int(query[2]>>3) & 0xf; {
 	case h == refusing:
+		w.metrics.refused[badPeer].Inc()
 		return w.fault(out, query, dns.RcodeRefused)
 	case opcode == dns.OpcodeNotify, opcode == dns.OpcodeUpdate:
 		w.metrics.refused[badOpcode].Inc()

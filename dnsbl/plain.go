@@ -53,7 +53,10 @@ func (w *worker) plain(out, query []byte, h how, most int) (answered []byte, ok 
 	case byLists:
 		a = w.answer(q.qtype)
 	case refusing:
+		w.metrics.refused[badPeer].Inc()
 		a.code = dns.RcodeRefused
+	case slipping:
+		w.metrics.slipped.Inc()
 	}
 	start := len(out)
 	a.truncated = h == slipping

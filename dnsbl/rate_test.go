@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/miekg/dns"
 )
 
 func TestLimiterCountsNetworks(t *testing.T) {
@@ -84,5 +86,39 @@ func TestAdmit(t *testing.T) {
 	}
 	if want := "1 false 1 false 1 true 1 true 1 true 1 true "; outside != want {
 		t.Errorf("another: %s, want %s", outside, want)
+	}
+}
+
+// A message counts as what happens to it.
+func TestCountersOfLimits(t *testing.T) {
+	r := newRig(t, nil)
+	q := new(dns.Msg)
+	q.SetQuestion("bulk.example.dbl.here.example.", dns.TypeA)
+	plain := pack(t, q)
+	q.SetQuestion("bulk.example.dbl.here.example.", dns.TypeAAAA)
+	other := pack(t, q)
+	q.Response = true
+	answer := pack(t, q)
+	for _, row := range []struct {
+		query    []byte
+		how      how
+		answered bool
+		name     string
+		why      []string
+	}{
+		{plain, refusing, true, "blockd_dnsbl_refused_total", []string{"peer"}},
+		{other, refusing, true, "blockd_dnsbl_refused_total", []string{"peer"}},
+		{answer, refusing, false, "blockd_dnsbl_dropped_total", []string{"no-query"}},
+		{plain, slipping, true, "blockd_dnsbl_slipped_total", nil},
+		{other, slipping, false, "blockd_dnsbl_dropped_total", []string{"rate"}},
+	} {
+		sum := func() float64 {
+			return r.count("blockd_dnsbl_refused_total") + r.count("blockd_dnsbl_dropped_total") + r.count("blockd_dnsbl_slipped_total")
+		}
+		before, all := r.count(row.name, row.why...), sum()
+		got := r.worker().reply(nil, row.query, row.how, maxUDP)
+		if (len(got) > 0) != row.answered || r.count(row.name, row.why...) != before+1 || sum() != all+1 {
+			t.Errorf("%x, %d: answer %x; want it counted once, in %s %v", row.query, row.how, got, row.name, row.why)
+		}
 	}
 }

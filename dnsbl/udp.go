@@ -147,7 +147,6 @@ func (r *udpReader) answerBatch(n int) {
 // admit says how a client is answered, if at all.
 func (s *Server) admit(client netip.Addr, now int64) (h how, drop bool) {
 	if !listener.Within(s.settings.AllowFrom, client) {
-		s.metrics.refused[badPeer].Inc()
 		h = refusing
 	}
 	if s.rate == nil {
@@ -159,7 +158,6 @@ func (s *Server) admit(client netip.Addr, now int64) (h how, drop bool) {
 	case beyond == 0:
 		return h, false
 	case beyond%2 == 0 && h != refusing:
-		s.metrics.slipped.Inc()
 		return slipping, false
 	}
 	return h, true

@@ -143,8 +143,9 @@ func (c Config) validateZoneLists(f *Faults, at string, z DNSZone) {
 	}
 }
 
-// Settings returns the settings of package dnsbl but for the name of this server.
-func (d DNS) Settings() dnsbl.Settings {
+// DNSDoor returns the settings of package dnsbl but for the name of this server.
+func (c Config) DNSDoor() dnsbl.Settings {
+	d := c.DNS
 	s := dnsbl.Settings{AllowFrom: Networks(d.AllowFrom), TTL: time.Duration(d.TTL), MaxRate: d.MaxRate, MaxConnections: d.MaxConnections}
 	for _, z := range d.Zones {
 		key, err := addr.DomainKey(z.Name)
@@ -158,6 +159,11 @@ func (d DNS) Settings() dnsbl.Settings {
 		}
 		if len(z.Lists) > 0 {
 			zone.Lists = z.Lists
+		}
+		for _, l := range c.Lists {
+			if !l.Optional && (zone.Lists == nil || slices.Contains(zone.Lists, l.Name)) {
+				zone.Required = append(zone.Required, l.Name)
+			}
 		}
 		s.Zones = append(s.Zones, zone)
 	}

@@ -32,7 +32,7 @@ func (d *daemon) openDNS(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	s := c.Settings()
+	s := d.config.DNSDoor()
 	s.Host = d.hostname
 	srv := dnsbl.New(s, d.lists.Live, d.checker, d.metrics, d.log)
 	o.serve = func(ctx context.Context) error { return srv.Serve(ctx, o.packets, o.listeners) }
@@ -45,8 +45,8 @@ func (d *daemon) openDNS(ctx context.Context) (err error) {
 // fewer queries to answer at once; and beyond eight the network is busier than they are.
 func packetSockets() int { return min(max(runtime.GOMAXPROCS(0)/2, 1), 8) }
 
-// listenPackets opens UDP sockets at one address, among which the system divides the clients. The caller listens there by TCP, which no other process can share: so
-// none shares this port by mistake.
+// listenPackets opens UDP sockets at one address, among which the system divides the clients. The
+// caller listens there by TCP, which no other process can share: so none shares this port by mistake.
 func listenPackets(ctx context.Context, key, address string) (all []net.PacketConn, err error) {
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error

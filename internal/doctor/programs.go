@@ -30,7 +30,7 @@ func (d *doctor) checkZones(ctx context.Context, r *report) {
 		return
 	}
 	conn.Close()
-	for _, zone := range d.DNS.Settings().Zones {
+	for _, zone := range d.DNSDoor().Zones {
 		names, known := testEntries[zone.Kind]
 		if !known {
 			continue
