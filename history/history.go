@@ -52,6 +52,9 @@ type Record struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// Listed is the outcome of an answer to a program, which is no decision about mail.
+const Listed = "listed"
+
 // Excused reports whether the list would have refused it, and is not one of those that count
 // for the recipient.
 func (r *Record) Excused() bool {

@@ -138,11 +138,17 @@ func linesOf(ctx context.Context, s segment) ([]byte, error) {
 	return bytes.TrimPrefix(text, []byte(fileHead)), err
 }
 
-// shareOf is the counter of a line's network. Lines without a client share one.
+// shareOf is the counter of a line's network. Lines without a client share one, and so do all
+// that tell what programs were told: these may be about any network, day and night.
 func (l *Log) shareOf(line []byte) uint64 {
-	var client []byte
-	for range 5 { // the time, three words, the client
-		client, line, _ = bytes.Cut(line, []byte("\t"))
+	var client, outcome []byte
+	for i := range 5 { // the time, door, outcome, verdict, client
+		if client, line, _ = bytes.Cut(line, []byte("\t")); i == 2 {
+			outcome = client
+		}
+	}
+	if string(outcome) == Listed {
+		return maphash.Comparable(l.seed, everywhere) % shares
 	}
 	a, err := netip.ParseAddr(string(bytes.TrimSuffix(client, []byte("\n"))))
 	if err != nil {
@@ -150,6 +156,9 @@ func (l *Log) shareOf(line []byte) uint64 {
 	}
 	return maphash.Comparable(l.seed, Network(a)) % shares
 }
+
+// everywhere is the network of what programs were told, which no client has.
+var everywhere = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 
 // levelOf is the highest level at which all networks together have no more than a
 // sum.

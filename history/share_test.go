@@ -85,6 +85,51 @@ func TestAFloodEvictsItselfAlone(t *testing.T) {
 	}
 }
 
+// TestWhatProgramsWereToldEvictsNoMail has a door that programs ask about addresses of all
+// networks: mail of a few networks stays.
+func TestWhatProgramsWereToldEvictsNoMail(t *testing.T) {
+	race.Skip(t)
+	l := open(t)
+	const mail = 2000
+	for n := range mail {
+		r := blocked(n)
+		r.Client = netip.AddrFrom4([4]byte{10, byte(n % 2), 0, 1})
+		l.Add(r)
+	}
+	for n := range 200_000 {
+		r := blocked(n)
+		r.Door, r.Outcome = "dns", Listed
+		r.Client = netip.AddrFrom4([4]byte{byte(20 + n%60), byte(n >> 8), byte(n), 1})
+		if n%2000 == 0 { // of networks that send mail, too
+			r.Client = netip.AddrFrom4([4]byte{10, byte(n / 2000 % 2), 0, 2})
+		}
+		l.Add(r)
+		if n%2000 != 1999 {
+			continue
+		}
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		select { // as Run has another goroutine do
+		case <-l.crowded:
+			if err := l.share(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		default:
+		}
+	}
+	records, _ := all(t, l.settings.Folder)
+	kept := 0
+	for _, r := range records {
+		if r.Outcome != Listed {
+			kept++
+		}
+	}
+	if told := len(records) - kept; kept != mail || told < 20_000 {
+		t.Errorf("%d of %d records of mail are left, and %d of what programs were told", kept, mail, told)
+	}
+}
+
 func onDisk(t *testing.T, l *Log) (sum int64) {
 	t.Helper()
 	files, err := segments(l.settings.Folder)

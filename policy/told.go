@@ -18,7 +18,8 @@ type Told struct {
 }
 
 // toldPerSecond bounds the history of one door: such doors give 100,000 answers a second,
-// and ten records a second are 2 KB.
+// and ten records a second are 2 KB. In a full history all of them together have the room of
+// one client network, so that they push out no decision about mail.
 const toldPerSecond = 10
 
 // Told makes the memory of one door, by its name in the history.
@@ -39,7 +40,7 @@ func (t *Told) Referring(v *verdict.Verdict, ref string) bool {
 	if !t.admits(now.Unix()) {
 		return false
 	}
-	r := history.Record{Time: now, Door: t.door, Outcome: "listed", Verdict: string(v.Kind),
+	r := history.Record{Time: now, Door: t.door, Outcome: history.Listed, Verdict: string(v.Kind),
 		Client: v.Client, Sender: v.Sender.String(), Generation: v.Generation, Ref: ref}
 	if r.Sender == "" {
 		r.Sender = v.Domain.Text // of a question about a domain
