@@ -114,7 +114,8 @@ func TestDashboard(t *testing.T) {
 func TestDashboardAndRulesNameRealMetrics(t *testing.T) {
 	d := serve(t, setup{milter: fmt.Sprintf("listen = %q", freeAddress(t)), postfix: fmt.Sprintf("policy_listen = %q", freeAddress(t)),
 		files: map[string]string{"own.txt": "listed.example\n"},
-		lists: "[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\nmax_age = \"365d\"\n"})
+		lists: fmt.Sprintf("[dns]\nlisten = %q\n[[dns.zone]]\nname = \"dbl.here.example\"\nkind = \"domain\"\n[resp]\nlisten = %q\n", freeAddress(t), freeAddress(t)) +
+			"[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\nmax_age = \"365d\"\n"})
 	ask(t, d.smtp, "x@listed.example")
 	_, scrape := d.get("/metrics")
 	document := testkit.Read(t, filepath.Join(root, "docs/operation.md"))
