@@ -63,9 +63,10 @@ var layers = map[string][]string{
 	"reload": {"addr", "digest", "history", "index", "internal/durable", "lists"},
 
 	"redisfilter":     {"filter"},
-	"internal/export": {"addr", "filter", "index", "internal/term", "lists", "rule"},
+	"internal/export": {"addr", "filter", "index", "internal/durable", "internal/term", "lists", "rule"},
 
 	"internal/overlap": {"index", "lists"},
+	"keptfilter":       {"filter", "index", "internal/durable", "internal/export", "redisfilter", "rule"},
 
 	"milter": {"addr", "header", "listener", "msgauth", "policy", "reply", "rule", "spool"},
 
@@ -82,9 +83,9 @@ var layers = map[string][]string{
 	"httpapi/fastpath": {},
 	"httpapi":          {"addr", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "listener", "lists", "live", "policy", "reload", "verdict"},
 
-	"internal/config": {"access", "addr", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/spelling", "internal/term", "lists", "live", "machine", "policy",
-		"postfix", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
-	"internal/daemon": {"addr", "certificate", "dnsbl", "firstseen", "history", "httpapi", "internal/config", "lists", "live", "mailbox", "milter", "msgauth", "policy",
+	"internal/config": {"access", "addr", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "policy",
+		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
+	"internal/daemon": {"addr", "certificate", "dnsbl", "firstseen", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "msgauth", "policy",
 		"postfix", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
 	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "smtpfilter/upstream", "verdict"},

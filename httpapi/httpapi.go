@@ -45,6 +45,9 @@ type Settings struct {
 	// Entries are those that /v1/entries shows and changes; nil: there is no such
 	// resource.
 	Entries *live.Set
+	// Filters are what /v1/lists shows of [[filter]]; nil: there are none.
+	Filters func() []KeptFilter
+
 	// History is what /v1/decisions shows; nil: there is no such resource.
 	History *history.Log
 	// Events are what /v1/events shows; nil: there is no such resource.

@@ -20,6 +20,7 @@ type ListTable struct {
 	Lists       []ListFile   `json:"lists"`
 	Worth       []ListWorth  `json:"worth"`
 	Entries     []EntryWorth `json:"entries"` // with the most hits, as many as were asked for
+	Filters     []KeptFilter `json:"filters"` // of [[filter]], in its order; empty where no daemon was asked
 	Problems    []string     `json:"problems"`
 	Remarks     []string     `json:"remarks"` // what operators should know although everything serves
 	Ready       bool         `json:"ready"`
@@ -27,6 +28,18 @@ type ListTable struct {
 	Since       time.Time    `json:"since,omitzero"`        // of the swap
 	LastAttempt time.Time    `json:"last_attempt,omitzero"` // to take up changed lists
 	Generation  string       `json:"generation"`
+}
+
+// KeptFilter is how a [[filter]] is.
+type KeptFilter struct {
+	Name       string     `json:"name"`
+	To         string     `json:"to"`         // a path, or the URL of a Redis without user and password, with the key
+	Written    *time.Time `json:"written"`    // null: not yet
+	Generation string     `json:"generation"` // that it has
+	Keys       int        `json:"keys"`
+	Patterns   int        `json:"patterns"` // that it lacks, for a filter has keys only
+	Bytes      int64      `json:"bytes"`
+	Error      string     `json:"error"` // why the last try failed; "": it did not
 }
 
 // ListFile is one file of a list, as it is in service.
@@ -121,13 +134,16 @@ func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
 	}
 	t := NewListTable(s.status(), s.checker.Hits().Lists())
 	t.Entries = newEntryWorth(s.checker.Hits().Top(n))
+	if s.settings.Filters != nil {
+		t.Filters = append(t.Filters, s.settings.Filters()...)
+	}
 	sendTagged(w, r, t)
 }
 
 // NewListTable makes the table of a status. counts are those of a daemon; a
 // list without hits may be missing in them. nil: hits are not known.
 func NewListTable(status reload.Status, counts []hits.List) ListTable {
-	t := ListTable{Lists: make([]ListFile, len(status.Files)), Worth: []ListWorth{}, Entries: []EntryWorth{}, Problems: status.Problems, Remarks: status.Remarks, Ready: status.Ready, Lacks: status.Lacks(),
+	t := ListTable{Lists: make([]ListFile, len(status.Files)), Worth: []ListWorth{}, Entries: []EntryWorth{}, Filters: []KeptFilter{}, Problems: status.Problems, Remarks: status.Remarks, Ready: status.Ready, Lacks: status.Lacks(),
 		Since: status.Since.UTC(), LastAttempt: status.LastAttempt.UTC(), Generation: status.Generation}
 	if t.Problems == nil {
 		t.Problems = []string{}

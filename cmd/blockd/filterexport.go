@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/filter"
-	"blockd/internal/durable"
 	"blockd/internal/export"
 	"blockd/internal/term"
 )
@@ -127,31 +125,12 @@ func leftOut(cmd *cobra.Command, filled export.Filled) error {
 	return answer(exitFault)
 }
 
-// writeFilter puts the files of a filter in place when all of them are whole: a bitmap
-// beside the sizes of another filter would clear senders who are listed.
+// writeFilter puts the files of a filter in place, and says how large they are.
 func writeFilter(ctx context.Context, stderr io.Writer, bar *term.Bar, f filter.Filter, out, keys string) error {
-	files, drafts := f.Files(out), []*durable.Draft(nil)
-	for _, file := range files {
-		d, err := durable.Create(file.Path, 0o644)
-		if err != nil {
-			return err
-		}
-		defer d.Discard()
-		if err := cmp.Or(file.Write(d), d.Sync(), ctx.Err()); err != nil {
-			return err
-		}
-		drafts = append(drafts, d)
-	}
+	all, err := export.WriteFiles(ctx, f, out)
 	bar.Clear()
-	for i, d := range drafts {
-		if err := d.Commit(); err != nil {
-			return err
-		}
-		info, err := d.Stat()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(stderr, "%s: %s, %s\n", term.Path(files[i].Path), keys, term.Octets(info.Size()))
+	for _, file := range all {
+		fmt.Fprintf(stderr, "%s: %s, %s\n", term.Path(file.Path), keys, term.Octets(file.Bytes))
 	}
-	return nil
+	return err
 }

@@ -115,10 +115,46 @@ func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
 	for _, text := range lists.Remarks {
 		fmt.Fprintln(w, v.paint.Yellow(term.Visible(text)))
 	}
+	if err := v.printFilters(w, lists.Filters); err != nil {
+		return err
+	}
 	if err := v.printOverlaps(w, lists.Worth); err != nil || !v.entries {
 		return err
 	}
 	return v.printEntries(w, lists.Entries)
+}
+
+// printFilters shows the filters of [[filter]]: what is written, and why one is not.
+func (v *listingView) printFilters(w io.Writer, all []httpapi.KeptFilter) error {
+	if len(all) == 0 {
+		return nil
+	}
+	var t term.Table
+	t.Add("filter", "keys", "size", "age", "state", "to")
+	for i := range all {
+		f := &all[i]
+		keys, size, state := "-", "-", "not yet written"
+		if f.Written != nil {
+			keys, size, state = term.Grouped(f.Keys), term.Octets(f.Bytes), "ok"
+		}
+		if f.Patterns > 0 {
+			state = v.paint.Yellow("lacks " + term.Counted(f.Patterns, "pattern"))
+		}
+		if f.Error != "" {
+			state = v.paint.Red("failed")
+		}
+		t.Add(term.Visible(f.Name), keys, size, v.age(f.Written), state, term.Visible(f.To))
+	}
+	fmt.Fprintln(w)
+	if err := t.Print(w, 1, 2, 3); err != nil {
+		return err
+	}
+	for i := range all {
+		if f := &all[i]; f.Error != "" {
+			fmt.Fprintln(w, v.paint.Red(term.Visible("filter "+f.Name+": "+f.Error)))
+		}
+	}
+	return nil
 }
 
 // leastName is how far the names of other lists give way to the width of the terminal.

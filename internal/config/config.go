@@ -31,6 +31,8 @@ type Config struct {
 	Log       Log       `toml:"log"`
 	Lists     []List    `toml:"list,omitempty"`
 	Policies  []Policy  `toml:"policy,omitempty"`
+
+	Filters []KeptFilter `toml:"filter,omitempty"`
 }
 
 // Refusal is [refusal]: what every refused client reads.
@@ -103,6 +105,9 @@ func (c *Config) relativeTo(dir string) {
 	resolve(&c.SMTP.UpstreamTLSCA)
 	for i := range c.Lists {
 		resolve(&c.Lists[i].Path)
+	}
+	for i := range c.Filters {
+		c.Filters[i].relativeTo(resolve)
 	}
 	for _, door := range []*string{&c.Milter.Listen, &c.Postfix.PolicyListen, &c.Postfix.SocketmapListen, &c.Postfix.TCPListen, &c.RESP.Listen} {
 		if path, ok := strings.CutPrefix(*door, UnixPrefix); ok {

@@ -209,6 +209,8 @@ func (d *decoder) array(path string, items []any, into reflect.Value) {
 			*row = defaultList()
 		case *DNSZone:
 			*row = defaultZone()
+		case *KeptFilter:
+			*row = defaultFilter()
 		}
 		d.value(fmt.Sprintf("%s[%d]", path, i), item, into.Index(i))
 	}

@@ -29,7 +29,7 @@ type reference struct {
 func references(t *testing.T) (keys []reference, tables map[string]string) {
 	t.Helper()
 	c := Default()
-	c.Lists, c.Policies, c.DNS.Zones = []List{defaultList()}, []Policy{{}}, []DNSZone{defaultZone()}
+	c.Lists, c.Policies, c.DNS.Zones, c.Filters = []List{defaultList()}, []Policy{{}}, []DNSZone{defaultZone()}, []KeptFilter{defaultFilter()}
 	text, err := toml.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestReference(t *testing.T) {
 				page.WriteString(".El\n")
 			}
 			head := "[" + r.table + "]"
-			if r.table == "list" || r.table == "policy" || r.table == "dns.zone" {
+			if r.table == "list" || r.table == "policy" || r.table == "dns.zone" || r.table == "filter" {
 				head = "[" + head + "]"
 			}
 			page.WriteString(".Ss " + head + "\n" + mdoc(tables[r.table]) + ".Bl -tag -width Ds\n")

@@ -36,6 +36,7 @@ func (c Config) Validate() Faults {
 	c.validateLive(&f)
 	c.History.validate(&f)
 	c.validatePolicies(&f)
+	c.validateFilters(&f)
 	c.validateRefusal(&f)
 	c.validateClientProof(&f)
 	c.validateQuarantine(&f)

@@ -23,6 +23,7 @@ import (
 	"blockd/history"
 	"blockd/httpapi"
 	"blockd/internal/config"
+	"blockd/keptfilter"
 	"blockd/live"
 	"blockd/msgauth"
 	"blockd/policy"
@@ -53,6 +54,7 @@ type daemon struct {
 	past     *history.Log   // nil: no history is kept
 	domains  *firstseen.Set // that have sent mail; nil: they are not remembered
 	lists    *reload.Reloader
+	filters  *keptfilter.Keeper
 	fetcher  *remote.Fetcher
 	events   *httpapi.Events
 	repeats  *repeat.Table
@@ -122,7 +124,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Sig
 			g.Go(func() error { return part(ctx) })
 		}
 	}
-	run(ctx, d.lists.Run, d.fetcher.Run, d.milter.run, d.postfix.run, d.resp.run, d.dns.run,
+	run(ctx, d.lists.Run, d.filters.Run, d.fetcher.Run, d.milter.run, d.postfix.run, d.resp.run, d.dns.run,
 		func(ctx context.Context) error {
 			if d.entries == nil {
 				return nil

@@ -37,6 +37,7 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	if d.entries != nil {
 		verdicts.Live, settings.Renew, settings.Served = d.entries, renew(d.entries, d.log), d.entries.Served
 	}
+	settings.Served = d.openFilters(settings.Served)
 	if d.past = d.openHistory(); d.past != nil {
 		settings.Judge, settings.Refusals = verdicts.Judge(), d.refusals
 	}

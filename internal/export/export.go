@@ -25,7 +25,7 @@ type Job struct {
 	Lists         []string                // that are written; none: all that refuse
 	Rules         map[string]rule.List    // by list; without a configuration all refuse
 	IgnoreSenders bool                    // auth.unverified_allow = "ignore": exceptions for senders without require override nothing
-	Progress      func(done, total int64) // called now and then
+	Progress      func(done, total int64) // called now and then; nil: nobody is told
 }
 
 // shownEvery is after how many entries Progress is called.
@@ -74,6 +74,12 @@ func (j Job) exporter(w *lists.Writer) *exporter {
 // entries walks over the entries of rows that are in force at a time, each once, and calls
 // Progress. An error ends the walk and comes with a zero Entry.
 func (j Job) entries(ctx context.Context, rows []bool, at time.Time) iter.Seq2[index.Entry, error] {
+	return j.inForce(j.Index.Entries(ctx, func(row int) bool { return rows[row] }), rows, at)
+}
+
+// inForce passes on those entries of a walk that are of rows and in force at a time, each once,
+// and calls Progress.
+func (j Job) inForce(walk iter.Seq2[index.Entry, error], rows []bool, at time.Time) iter.Seq2[index.Entry, error] {
 	done, total := int64(0), int64(0)
 	for n, row := range j.Index.Lists() {
 		if rows[n] {
@@ -81,8 +87,11 @@ func (j Job) entries(ctx context.Context, rows []bool, at time.Time) iter.Seq2[i
 		}
 	}
 	return func(yield func(index.Entry, error) bool) {
-		for entry, err := range j.Index.Entries(ctx, func(row int) bool { return rows[row] }) {
-			if done++; done%shownEvery == 0 {
+		for entry, err := range walk {
+			if err == nil && !rows[entry.Row] {
+				continue
+			}
+			if done++; done%shownEvery == 0 && j.Progress != nil {
 				j.Progress(done, total)
 			}
 			if err == nil && (entry.Again || !entry.Expires.IsZero() && !entry.Expires.After(at)) {

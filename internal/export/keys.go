@@ -44,12 +44,13 @@ func (k KeyKinds) Want(key addr.Key) bool {
 	return k.Domains
 }
 
-// Keys calls use for the canonical key of each entry that refuses senders and has one. A key
+// Keys calls use for the canonical key of each entry that refuses senders and has one, in no order. A key
 // with several scopes comes as often. Exceptions take nothing away, so the keys are
 // more than what is refused. patterns is how many entries have no key: globs and regular
 // expressions.
 func (j Job) Keys(ctx context.Context, want KeyKinds, use func(key string)) (patterns int, err error) {
-	for entry, err := range j.entries(ctx, j.rows(), time.Now()) {
+	rows := j.rows()
+	for entry, err := range j.inForce(j.Index.Unordered(ctx), rows, time.Now()) {
 		switch it := &entry.Item; {
 		case err != nil:
 			return patterns, err

@@ -1,0 +1,30 @@
+package daemon
+
+import (
+	"blockd/httpapi"
+	"blockd/index"
+	"blockd/keptfilter"
+)
+
+// openFilters makes what keeps the filters of [[filter]], and returns served, which then tells it too of each generation.
+func (d *daemon) openFilters(served func(*index.Index)) func(*index.Index) {
+	d.filters = keptfilter.New(d.config.KeptFilters(), d.log, d.metrics)
+	return func(ix *index.Index) {
+		if served != nil {
+			served(ix)
+		}
+		d.filters.Served(ix)
+	}
+}
+
+// keptFilters are what /v1/lists shows of them.
+func (d *daemon) keptFilters() (all []httpapi.KeptFilter) {
+	for _, s := range d.filters.Status() {
+		f := httpapi.KeptFilter{Name: s.Name, To: s.Where, Generation: s.Generation, Keys: s.Keys, Patterns: s.Patterns, Bytes: s.Bytes, Error: s.Error}
+		if !s.Written.IsZero() {
+			f.Written = &s.Written
+		}
+		all = append(all, f)
+	}
+	return all
+}
