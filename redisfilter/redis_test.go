@@ -356,7 +356,7 @@ func TestPushEndsWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := Dial(ctx, Options{URL: r.URL(), Timeout: patience})
+	s, err := Dial(ctx, Options{URL: r.URL(), Timeout: patience, grace: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

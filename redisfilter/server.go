@@ -34,6 +34,9 @@ type Options struct {
 	CAFile, CertFile, KeyFile string
 	// Timeout is for connecting and for one reply. 0 is 15 s.
 	Timeout time.Duration
+
+	// grace is how long after its context's end a push may remove what it has left; 0 = defaultGrace.
+	grace time.Duration
 }
 
 // IsURL reports whether text is written as a URL of Options.
@@ -59,8 +62,8 @@ const (
 	defaultPort    = "6379"
 	// attempts is how often a command is sent again that got no answer, or one such as LOADING.
 	attempts = 2
-	// grace is how long after its context's end a push may remove what it has left.
-	grace = 2 * time.Second
+	// defaultGrace is how long Ctrl-C waits for a server that does not answer.
+	defaultGrace = 2 * time.Second
 )
 
 // Dial connects. When ctx ends, so do soon the connections, and whatever waits for them. Who
@@ -93,7 +96,7 @@ func Dial(ctx context.Context, o Options) (*Server, error) {
 	s.stop = context.AfterFunc(ctx, func() {
 		select {
 		case <-s.closed:
-		case <-time.After(grace):
+		case <-time.After(cmp.Or(o.grace, defaultGrace)):
 		}
 		s.client.Close()
 	})
