@@ -140,6 +140,25 @@ func TestTCPFaults(t *testing.T) {
 	testkit.Eventually(t, "the connections to be gone", func() bool { return r.server.Connections() == 0 })
 }
 
+// A fault ends a connection after the answers to what came before it.
+func TestAnswersBeforeATCPFault(t *testing.T) {
+	r := newRig(t, nil)
+	address, _ := r.serve("127.0.0.1")
+	for name, fault := range map[string][]byte{"too long": {0xff, 0xff}, "too short": {0, 3, 1, 2, 3}, "cut": {0}} {
+		c := dial(t, address)
+		if _, err := c.Conn.Write(append(framed(t, "bulk.example.dbl.here.example.", 7), fault...)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := c.ReadMsg(); err != nil || m.Id != 7 || shown(m) != "NOERROR 127.0.0.2" {
+			t.Errorf("%s: %v, %v", name, m, err)
+		}
+		wantEnd(t, c)
+	}
+}
+
 // Connections beyond the limits are closed at once, and the others go on.
 func TestTCPLimits(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.settings.MaxConnections = 4 })

@@ -125,6 +125,7 @@ func (c *session) serve() {
 	}()
 	for {
 		if err := c.read(); err != nil {
+			_ = c.flush() // what came before was a question
 			c.close(err)
 			return
 		}
@@ -133,6 +134,8 @@ func (c *session) serve() {
 		c.out = c.reply(c.out, c.query, byLists, maxMessage)
 		size := len(c.out) - start
 		if size == 0 {
+			c.out = c.out[:start-2]
+			_ = c.flush()
 			return // no query: who sends such does not speak DNS
 		}
 		binary.BigEndian.PutUint16(c.out[start-2:], uint16(size))
