@@ -52,8 +52,8 @@ func (s *Seen) Write(w io.Writer, now time.Time) error {
 	s.mu.Lock()
 	young, old, age := s.young, s.old, s.age
 	s.writing = true
+	s.changed.Store(false) // under the lock: a change of roles from here on is one to write
 	s.mu.Unlock()
-	s.changed.Store(false)
 	err := writeSeen(w, now, young, old, age)
 	if err != nil {
 		s.changed.Store(true)

@@ -111,6 +111,9 @@ func (s *Set) Deferred() { s.deferred.Add(1) }
 
 // Save writes the set to its file, if it has changed. After an error the file is as it was.
 func (s *Set) Save() error {
+	if s == nil {
+		return nil
+	}
 	s.clock.Lock()
 	now := time.Now()
 	s.seen.Advance(now.Sub(s.clock.at)) // without the jumps of the clock

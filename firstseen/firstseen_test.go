@@ -189,5 +189,8 @@ func TestNoSet(t *testing.T) {
 	if !s.Known("a.example") || s.AddIfAbsent("a.example") {
 		t.Error("a key is new to no set")
 	}
+	if err := s.Save(); err != nil {
+		t.Error(err)
+	}
 	s.Close()
 }

@@ -171,6 +171,10 @@ func (d *daemon) close() {
 	}
 	d.inherited.close()
 	d.past.Close()
+	// The milter and the policy service may have ended after the SMTP filter, and so after d.domains.Run.
+	if err := d.domains.Save(); err != nil {
+		d.log.Error("the domains seen first are not kept for the next start", slog.Any("error", err))
+	}
 	d.domains.Close()
 	if d.entries != nil {
 		d.entries.Close()

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,8 +11,36 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/internal/config"
 	"blockd/live"
 )
+
+// TestDomainsOfTheLastDrainAreKept: a domain that a milter has heard of after the SMTP filter had ended is
+// known to the next process.
+func TestDomainsOfTheLastDrainAreKept(t *testing.T) {
+	c := config.Config{Index: config.Index{Path: filepath.Join(t.TempDir(), "a.bdx")}, FirstSeen: config.FirstSeen{Domains: true, Size: 64 << 10}}
+	open := func() *daemon {
+		d := &daemon{config: c, log: slog.New(slog.DiscardHandler), metrics: prometheus.NewRegistry()}
+		var err error
+		if d.domains, err = d.openFirstSeen(t.Context()); err != nil || d.domains == nil {
+			t.Fatal(d.domains, err)
+		}
+		return d
+	}
+	d := open()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	d.domains.Run(ctx, d.log)
+	d.domains.AddIfAbsent("late.example")
+	d.close()
+	d = open()
+	if !d.domains.Known("late.example") {
+		t.Error("late.example is new again")
+	}
+	d.close()
+}
 
 // TestTroubleWithFoldingIsToldSeldom has a disk on which live entries cannot be folded, and
 // a look at the lists each second for half an hour.
