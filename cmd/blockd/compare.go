@@ -28,10 +28,10 @@ func newCompare() *cobra.Command {
 A and B is a list of any format, a folder of lists, or an index (FILE.bdx).
 
 Entries are compared as they are read: Bad.Example and bad.example are one, repeated
-ones count once, and lines that blockd refuses are no entries. Two entries are equal
-if their name, what they cover and their action are. A name that the other side has
-with another reach or action is counted apart. Lists are read as for lint: as the
-configuration beside them says, or the flags.
+ones count once. Lines that blockd refuses and entries that have ended are none. Two
+entries are equal if their name, what they cover and their action are. A name that the
+other side has with another reach or action is counted apart. Lists are read as for
+lint: as the configuration beside them says, or the flags.
 
 What does not fit into --memory (a gigabyte, or half of this machine's memory) goes to
 a temporary file in TMPDIR, 16 octets an entry. --approximate counts a sample instead,

@@ -63,7 +63,7 @@ type KindCounts struct {
 
 // SideFacts are what was read of a side.
 type SideFacts struct {
-	Entries uint64 `json:"entries"` // repeated ones included
+	Entries uint64 `json:"entries"` // repeated ones included, and without those that have ended
 	Refused uint64 `json:"refused"` // lines that are no entries: blockd lint says why
 }
 
@@ -114,7 +114,7 @@ type keeper interface {
 // *lists.FileError.
 func (j Job) Run(ctx context.Context) (Result, error) {
 	workers := runtime.GOMAXPROCS(0)
-	in := &intake{Job: j, seed: rand.Uint64(), lanes: make([]lane, workers), state: make([]laneState, workers)}
+	in := &intake{Job: j, seed: rand.Uint64(), now: time.Now().Unix(), lanes: make([]lane, workers), state: make([]laneState, workers)}
 	memory := j.Memory
 	if j.Approximate {
 		memory = int64(workers) * sampleBlock * printSize
@@ -155,6 +155,7 @@ func (j Job) Run(ctx context.Context) (Result, error) {
 type intake struct {
 	Job
 	seed   uint64
+	now    int64 // Unix seconds: entries that end until then are none
 	store  *store
 	sample *sample // nil: every entry counts
 	lanes  []lane
@@ -224,7 +225,6 @@ func (in *intake) readFile(ctx context.Context, f index.Source) error {
 }
 
 func (in *intake) readIndex(ctx context.Context, ix *index.Index) error {
-	now := time.Now()
 	for _, row := range ix.Lists() {
 		in.total += int64(row.Summary.Entries)
 	}
@@ -233,9 +233,6 @@ func (in *intake) readIndex(ctx context.Context, ix *index.Index) error {
 			return err
 		}
 		in.state[0].octets++
-		if !entry.Expires.IsZero() && !entry.Expires.After(now) {
-			continue
-		}
 		if err := in.take(ctx, 0, &entry.Item); err != nil {
 			return err
 		}
@@ -243,8 +240,11 @@ func (in *intake) readIndex(ctx context.Context, ix *index.Index) error {
 	return nil
 }
 
-// take takes one entry in.
+// take takes one entry in, unless it has ended: no index keeps it.
 func (in *intake) take(ctx context.Context, worker int, it *lists.Item) error {
+	if it.Expires != 0 && it.Expires <= in.now {
+		return nil
+	}
 	s, l := &in.state[worker], &in.lanes[worker]
 	if s.entries++; s.entries%sampleBlock == 0 {
 		in.tell(s)

@@ -169,6 +169,20 @@ func TestSmallSampleIsExact(t *testing.T) {
 	}
 }
 
+// TestEndedEntriesAreNone: a list with entries that have ended has what the index of it has.
+func TestEndedEntriesAreNone(t *testing.T) {
+	a := indexes.Source(t, "a", "#blockd-entries 1\na.example\tb\tt\t\t\t\nb.example\tb\tt\t1\t\t\nc.example\tb\tt\t9999999999\t\t\n")
+	a.Settings.Format = "entries"
+	list, built := Side{Files: []index.Source{a}}, Side{Index: indexes.BuildAt(t, filepath.Join(t.TempDir(), "a.bdx"), a)}
+	want := Result{A: SideFacts{Entries: 2}, B: SideFacts{Entries: 2}, Kinds: []KindCounts{{"domain", Counts{Both: 2}}}, Scale: 1}
+	for _, sides := range [][2]Side{{list, built}, {built, list}} {
+		got, err := Job{Sides: sides, Memory: MinMemory}.Run(t.Context())
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+	}
+}
+
 func TestRunFails(t *testing.T) {
 	a := source(t, "a", strings.Repeat("a.example\n", 5000))
 	job := Job{Sides: [2]Side{{Files: []index.Source{a}}, {Files: []index.Source{a}}}, Memory: 4 << 10}
