@@ -31,8 +31,8 @@ func (b *Batch) Reset() { b.index = nil }
 // generation. With a few hundred it is several times as fast as Ask. It allocates nothing
 // for clear senders in canonical form once b has the room.
 func (c *Checker) AskAll(b *Batch, questions []Question) (verdicts []verdict.Verdict) {
-	ix := c.live() // once
-	b.Generation, b.checker, b.index = "", c, ix
+	var ix *index.Index
+	b.Generation, b.checker, b.index = "", c, nil
 	defer func() {
 		if recover() != nil {
 			// A defect of ours costs the one sender that meets it alone, too.
@@ -43,6 +43,8 @@ func (c *Checker) AskAll(b *Batch, questions []Question) (verdicts []verdict.Ver
 			}
 		}
 	}()
+	ix = c.live() // once
+	b.index = ix
 	now := time.Now()
 	b.Generation = ix.Generation()
 	b.senders, b.apart = b.senders[:0], b.apart[:0]

@@ -105,17 +105,22 @@ func TestAskTellsOfAnUnreadableStore(t *testing.T) {
 // A defect costs the one sender that meets it.
 func TestAskSurvivesADefect(t *testing.T) {
 	ix := build(t, batchLists()...)
-	serving := ix
-	c := policy.New(func() *index.Index { return serving }, policy.Settings{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	serving, lost := ix, false
+	c := policy.New(func() *index.Index {
+		if lost {
+			panic("no generation")
+		}
+		return serving
+	}, policy.Settings{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	var b policy.Batch
 	questions := []policy.Question{{Text: "x@bad.example"}}
-	for _, broken := range []*index.Index{{}, nil} { // both panic at the first use
-		serving = broken
+	for i, broken := range []*index.Index{{}, nil, ix} { // the first two panic at the first use
+		serving, lost = broken, i == 2
 		verdicts := c.AskAll(&b, questions)
 		if len(verdicts) != 1 || verdicts[0].Kind != verdict.Unknown || !verdicts[0].Internal() || b.Generation != "" {
 			t.Errorf("Ask of a broken index = %+v, of generation %q", verdicts, b.Generation)
 		}
-		serving = ix
+		serving, lost = ix, false
 		if verdicts = c.AskAll(&b, questions); verdicts[0].Kind != verdict.Blocked {
 			t.Errorf("and then = %+v", verdicts)
 		}

@@ -150,7 +150,10 @@ func (c *conn) command(args [][]byte) error {
 		return nil
 	}
 	cmd.run(c, args)
-	if c.wrong >= maxWrong {
+	switch {
+	case c.unheard != nil: // within EXEC
+		return c.unheard
+	case c.wrong >= maxWrong:
 		return errPasswords
 	}
 	if c.batch != nil && len(c.batch.asked) >= batchSize {
@@ -212,13 +215,18 @@ func fields(f form) func(*conn, [][]byte) {
 	}
 }
 
+// noList answers a key that begins with no list.
+func (c *conn) noList(key []byte) {
+	c.answerLookups()
+	c.err("ERR no list in the key " + shown(string(key)) + "; want LIST:SENDER with " + Verdict + " or the name of a list")
+}
+
 // texts answers the commands LIST:TEXT….
 func texts(f form) func(*conn, [][]byte) {
 	return func(c *conn, args [][]byte) {
 		for _, key := range args[1:] {
 			if in, _ := c.split(key); in == nil {
-				c.answerLookups()
-				c.err("ERR no list in the key " + shown(string(key)) + "; want LIST:SENDER with " + Verdict + " or the name of a list")
+				c.noList(key)
 				return
 			}
 		}
@@ -230,8 +238,15 @@ func texts(f form) func(*conn, [][]byte) {
 	}
 }
 
-// exists counts the lists and listed texts among keys.
+// exists counts the lists and listed texts among keys. A text of a list that is not there is an error: with a
+// slip in the list's name all senders would be clear.
 func exists(c *conn, args [][]byte) {
+	for _, key := range args[1:] {
+		if in, _ := c.split(key); in == nil && c.sets[string(key)] == nil && bytes.IndexByte(key, ':') >= 0 {
+			c.noList(key)
+			return
+		}
+	}
 	b := c.begin(formCount)
 	lists := int64(0)
 	for _, key := range args[1:] {

@@ -68,6 +68,7 @@ type conn struct {
 	began    time.Time // when the first octet of an unfinished command came; zero without one
 	stopping atomic.Bool
 	quit     bool
+	unheard  error // of flush: answers are lost, perhaps from the middle of one
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
@@ -88,7 +89,9 @@ func (c *conn) Run() {
 	}
 	c.metrics.faults.WithLabelValues(string(f)).Inc()
 	c.faults.Warn("resp connection ended", slog.String("peer", c.conn.RemoteAddr().String()), slog.String("why", string(f)))
-	c.farewell(f)
+	if c.unheard == nil { // else the words would be read as the rest of an answer
+		c.farewell(f)
+	}
 }
 
 // farewells are the last words before a connection ends for a fault, as Redis has them.
@@ -152,7 +155,7 @@ func (c *conn) run() (err error) {
 		if err := c.flush(); err != nil {
 			return err
 		}
-		if c.quit || answered && len(c.in) == 0 && c.stopping.Load() {
+		if c.quit || answered && len(c.in) == 0 && c.stopping.Load() && !c.more() {
 			return nil
 		}
 		if err := c.read(); err == io.EOF {
@@ -226,11 +229,12 @@ func (c *conn) flush() error {
 	c.unsent, c.out = nil, c.out[:0]
 	c.free()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return errUnread
+		err = errUnread
 	}
 	if err == nil {
 		err = c.failed
 	}
+	c.unheard = err
 	return err
 }
 
@@ -276,6 +280,7 @@ func (c *conn) free() {
 func (c *conn) release() {
 	c.releaseBatch()
 	c.releaseInput()
+	c.dequeue()
 	c.free()
 }
 
@@ -319,6 +324,9 @@ func (c *conn) read() error {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		case c.began.IsZero():
+			if c.more() {
+				continue // it came while this goroutine had no turn
+			}
 			return io.EOF // idle for too long, or stopped
 		case c.now.Sub(c.began) >= commandTime:
 			return errSlow
@@ -363,6 +371,17 @@ func (c *conn) receive(fd uintptr) bool {
 		}
 		return true
 	}
+}
+
+// more reports whether there is something to read. At a stop a long pipeline may lie in the socket
+// yet, while the buffer ends with a command.
+func (c *conn) more() (yes bool) {
+	c.raw.Control(func(fd uintptr) {
+		var one [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		yes = err == nil && n > 0
+	})
+	return yes
 }
 
 // arm sets the deadline for the next read.

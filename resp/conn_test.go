@@ -13,6 +13,7 @@ import (
 
 	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/verdict"
 )
 
 // A clear sender allocates nothing, alone or among others.
@@ -332,5 +333,102 @@ func BenchmarkAnswer(b *testing.B) {
 			}
 			b.ReportMetric(float64(time.Since(start).Nanoseconds())/float64(b.N*n), "ns/command")
 		})
+	}
+}
+
+// A stop in the middle of a pipeline answers what has come of it, also if the buffer ends with a command.
+func TestStopWithinPipeline(t *testing.T) {
+	r := newRig(t)
+	s := r.open(t)
+	near, far := socketPair(t)
+	command := encode("ECHO", strings.Repeat("x", 43))
+	if inputSize%len(command) != 0 {
+		t.Fatalf("a command has %d octets", len(command))
+	}
+	if _, err := near.Write(bytes.Repeat(command, 2*inputSize/len(command))); err != nil {
+		t.Fatal(err)
+	}
+	c := newConn(s, far)
+	c.Stop()
+	go c.Run()
+	got, err := io.ReadAll(near)
+	want := strings.Repeat("$43\r\n"+strings.Repeat("x", 43)+"\r\n", 2*inputSize/len(command))
+	if err != nil || string(got) != want {
+		t.Errorf("%v, %d octets of %d", err, len(got), len(want))
+	}
+}
+
+// Commands behind MULTI count with what all connections hold, and their answers are not kept until the last.
+func TestTransactionIsBounded(t *testing.T) {
+	r := newRig(t)
+	s := r.open(t)
+	near, far := socketPair(t)
+	c := newConn(s, far)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Run()
+	}()
+	p := &peer{near, newReader(near)}
+	p.ask(t, "MULTI")
+	p.ask(t, "ECHO", strings.Repeat("x", 2000))
+	if n := s.held.Load(); n < 2000 {
+		t.Errorf("%d octets are held", n)
+	}
+	p.ask(t, "DISCARD")
+	if n := s.held.Load(); n != 0 {
+		t.Errorf("%d octets are held behind DISCARD", n)
+	}
+	p.ask(t, "MULTI")
+	s.held.Add(heldSize) // as if others held it
+	if got := p.ask(t, "ECHO", "x"); !strings.HasPrefix(got, "-TRYAGAIN blockd: ") {
+		t.Errorf("%q", got)
+	}
+	s.held.Add(-heldSize)
+	if got := p.ask(t, "EXEC"); !strings.HasPrefix(got, "-EXECABORT") {
+		t.Errorf("%q", got)
+	}
+	p.ask(t, "MULTI")
+	const n = 500
+	for range n {
+		p.Write(encode("COMMAND"))
+		p.answer(t)
+	}
+	p.Write(encode("EXEC"))
+	testkit.Eventually(t, "answers to wait for their reader", func() bool { return s.held.Load() > flushSize })
+	if n := s.held.Load(); n > 1<<20 {
+		t.Errorf("%d octets of answers are kept at once", n)
+	}
+	if head, _ := p.r.ReadString('\n'); head != fmt.Sprintf("*%d\r\n", n) {
+		t.Fatalf("%q", head)
+	}
+	for range n {
+		if one := p.answer(t); !strings.HasPrefix(one, "*") {
+			t.Fatalf("%.100q", one)
+		}
+	}
+	near.Close()
+	<-done
+	if n := s.held.Load(); n != 0 {
+		t.Errorf("%d octets are held at the end", n)
+	}
+}
+
+// What is said of a defect stands in the place of the answer, and not within it.
+func TestDefectWithinAnArray(t *testing.T) {
+	r := newRig(t)
+	c := newConn(r.open(t), nil)
+	b := &batch{questions: []question{{in: c.sets["spam"]}, {}}}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Fatal("no defect")
+			}
+		}()
+		c.word("OK")
+		c.reply(&lookup{form: formInts, n: 2}, b, 0, []verdict.Verdict{{Kind: verdict.Clear}, {Kind: verdict.Clear}})
+	}()
+	if string(c.out) != "+OK\r\n" {
+		t.Errorf("%q", c.out)
 	}
 }

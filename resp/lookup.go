@@ -135,7 +135,11 @@ func (c *conn) reply(l *lookup, b *batch, first int, verdicts []verdict.Verdict)
 		c.array(l.n)
 	}
 	var said [errored + 1]int
+	done := false
 	defer func() {
+		if !done { // a defect: the words for it must not become the rest of an array
+			c.out = c.out[:start]
+		}
 		for a, n := range said {
 			if n > 0 {
 				c.metrics.answers[a].Add(float64(n))
@@ -150,6 +154,7 @@ func (c *conn) reply(l *lookup, b *batch, first int, verdicts []verdict.Verdict)
 		case errored, unjudged: // one is enough: half an answer would be none
 			c.out = c.out[:start]
 			c.err(c.trouble(v, b.asked[first+i].Text, i, l.n))
+			done = true
 			return
 		case listed:
 			count++
@@ -181,6 +186,7 @@ func (c *conn) reply(l *lookup, b *batch, first int, verdicts []verdict.Verdict)
 	case formTTL:
 		c.int(min(count, 1) - 2)
 	}
+	done = true
 }
 
 func (w *writer) one(yes bool) {

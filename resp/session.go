@@ -52,6 +52,7 @@ func quit(c *conn, _ [][]byte) {
 func reset(c *conn, _ [][]byte) {
 	fresh := newConn(c.Server, c.conn)
 	fresh.client.id, fresh.wrong = c.client.id, c.wrong
+	c.dequeue()
 	c.client, c.resp3 = fresh.client, false
 	c.word("RESET")
 }
@@ -195,9 +196,19 @@ const (
 // queue has the commands behind MULTI. Nothing is written here, so a
 // transaction is only a way in which clients send many commands.
 type queue struct {
-	octets  []byte
+	octets  []byte // they count in Server.held
 	n       int
 	spoiled bool // a command was refused
+}
+
+// dequeue ends a transaction, and returns it; nil = there was none.
+func (c *conn) dequeue() *queue {
+	q := c.multi
+	if q != nil {
+		c.held.Add(-int64(cap(q.octets)))
+	}
+	c.multi = nil
+	return q
 }
 
 // multi begins a transaction.
@@ -222,10 +233,17 @@ func (c *conn) queue(args [][]byte) {
 		c.err("ERR too many commands in one MULTI: at most 10000, and 1048576 octets")
 		return
 	}
+	if c.held.Load()+int64(size) > heldSize {
+		c.spoil()
+		c.err(farewells[errMemory])
+		return
+	}
+	before := cap(q.octets)
 	q.octets = redcon.AppendArray(q.octets, len(args))
 	for _, a := range args {
 		q.octets = redcon.AppendBulk(q.octets, a)
 	}
+	c.held.Add(int64(cap(q.octets) - before))
 	q.n++
 	c.word("QUEUED")
 }
@@ -233,22 +251,28 @@ func (c *conn) queue(args [][]byte) {
 // spoil has EXEC fail, because a command before it did.
 func (c *conn) spoil() {
 	if c.multi != nil {
-		c.multi.spoiled = true
-		c.multi.octets = nil
+		c.held.Add(-int64(cap(c.multi.octets)))
+		c.multi.spoiled, c.multi.octets = true, nil
 	}
 }
 
 // exec answers the commands behind MULTI.
 func exec(c *conn, _ [][]byte) {
-	q := c.multi
-	switch c.multi = nil; {
+	switch q := c.dequeue(); {
 	case q == nil:
 		c.err("ERR EXEC without MULTI")
-		return
 	case q.spoiled:
 		c.err("EXECABORT Transaction discarded because of previous errors.")
-		return
+	default:
+		c.execute(q)
 	}
+}
+
+// execute sends the answers as they grow: those to 10,000 times COMMAND are 200 MB.
+func (c *conn) execute(q *queue) {
+	held := int64(cap(q.octets))
+	c.held.Add(held)
+	defer c.held.Add(-held)
 	c.array(q.n)
 	for rest := q.octets; len(rest) > 0; {
 		var args [][]byte
@@ -263,6 +287,13 @@ func exec(c *conn, _ [][]byte) {
 		if c.batch != nil && len(c.batch.asked) >= batchSize {
 			c.answerLookups()
 		}
+		if len(c.out) < flushSize {
+			continue
+		}
+		c.answerLookups()
+		if c.flush() != nil {
+			return // command says it
+		}
 	}
 	c.answerLookups()
 }
@@ -272,7 +303,7 @@ func discard(c *conn, _ [][]byte) {
 		c.err("ERR DISCARD without MULTI")
 		return
 	}
-	c.multi = nil
+	c.dequeue()
 	c.ok()
 }
 
