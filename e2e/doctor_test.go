@@ -71,6 +71,25 @@ func (x examined) want(check, state, says string) {
 	x.t.Errorf("%s is %q, want %s with %q\n%s", check, x.state[check], state, says, x.text)
 }
 
+// A zone of digests is asked for its SOA record. Doors that do not let this machine in are faults.
+func TestDoctorAtDoorsForPrograms(t *testing.T) {
+	for _, tt := range []struct{ more, state, dns, resp string }{
+		{"", "ok", "zone md5.dns.test answers", "answers PING"},
+		{"allow_from = [\"192.0.2.1\"]\n", "fault", "zone md5.dns.test by UDP: REFUSED for md5.dns.test", "does resp.allow_from let 127.0.0.1"},
+	} {
+		d := configure(t, setup{files: badFiles, lists: fmt.Sprintf("[resp]\nlisten = %q\nusers = { default = \"password\" }\n%s[dns]\nlisten = %q\n%s[[dns.zone]]\nname = \"md5.dns.test\"\nkind = \"hash\"\nhash = \"md5\"\n",
+			freeAddress(t), tt.more, freeAddress(t), tt.more) + badList})
+		text := string(testkit.Read(t, d.path("config.toml")))
+		testkit.Write(t, d.path("config.toml"), strings.Replace(text, "[index]\n", "[index]\nhashes = [\"md5\"]\n", 1))
+		testkit.Write(t, d.path("password"), "a long secret of this test\n")
+		d.start(t)
+		x := examine(t, d.path("config.toml"))
+		x.want("door-dns", tt.state, tt.dns)
+		x.want("door-resp", tt.state, tt.resp)
+		d.stop(t)
+	}
+}
+
 // In front of a closed Postfix all is ok; each real fault is named, and nothing else.
 func TestDoctorInFrontOfPostfix(t *testing.T) {
 	p := startPostfix(t, freeAddress(t))

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"crypto/x509"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -90,6 +91,39 @@ func TestFetchedListsAreFresh(t *testing.T) {
 		(&doctor{now: now}).judgeAge(&r, tt.list, &at)
 		if len(r.found) != tt.want {
 			t.Errorf("%s: %+v, want %d", tt.name, r.found, tt.want)
+		}
+	}
+}
+
+func TestAnswersOfTheRESPDoor(t *testing.T) {
+	for _, tt := range []struct {
+		answer string // "" = the connection is closed
+		ok     bool
+		says   string
+	}{
+		{"+PONG\r\n", true, "answers PING"},
+		{"-NOAUTH Authentication required.\r\n", true, "wants a password"},
+		{"220 mail.example ESMTP\r\n", false, `no blockd answers there: "220 mail.example ESMTP"`},
+		{"-ERR max number of clients reached\r\n", false, "max number of clients reached"},
+		{strings.Repeat("x", 5000), false, "no answer to PING"},
+		{"", false, "does resp.allow_from let"},
+	} {
+		here, there := net.Pipe()
+		go func() {
+			there.Read(make([]byte, len("PING\r\n")))
+			there.Write([]byte(tt.answer))
+			there.Close()
+		}()
+		r := report{check: "door-resp"}
+		err := new(doctor).speakRESP(here, &r)
+		here.Close()
+		switch {
+		case (err == nil) != tt.ok:
+			t.Errorf("%.50q: %v", tt.answer, err)
+		case err != nil && !strings.Contains(err.Error(), tt.says):
+			t.Errorf("%.50q: %v, want %q", tt.answer, err, tt.says)
+		case err == nil && (len(r.found) != 1 || r.found[0].State != OK || !strings.Contains(r.found[0].Text, tt.says)):
+			t.Errorf("%.50q: %+v, want %q", tt.answer, r.found, tt.says)
 		}
 	}
 }

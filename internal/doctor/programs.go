@@ -14,10 +14,22 @@ import (
 	"blockd/internal/control"
 )
 
-// testEntries are names of a zone that are always listed, and never (RFC 5782, section 5).
-var testEntries = map[dnsbl.Kind][2]string{dnsbl.IP: {"2.0.0.127", "1.0.0.127"}, dnsbl.Domain: {"test", "invalid"}}
+// probe is a question in a zone of which the answer is known.
+type probe struct {
+	name    string // below the zone; "" = the zone itself
+	qtype   uint16
+	records bool // whether the answer has any
+}
 
-// checkZones asks each zone for its test entries, by UDP and by TCP.
+// The questions, by the kind of the zone: names that are always listed, and never (RFC 5782, section 5).
+// For digests there are no such names.
+var probes = map[dnsbl.Kind][]probe{
+	dnsbl.IP:     {{"2.0.0.127", dns.TypeA, true}, {"1.0.0.127", dns.TypeA, false}},
+	dnsbl.Domain: {{"test", dns.TypeA, true}, {"invalid", dns.TypeA, false}},
+	dnsbl.Hash:   {{"", dns.TypeSOA, true}},
+}
+
+// checkZones asks each zone for its test entries, or for its SOA record, by UDP and by TCP.
 func (d *doctor) checkZones(ctx context.Context, r *report) {
 	address := control.Reachable(d.DNS.Listen)
 	conn, err := d.dial(ctx, "tcp", address)
@@ -31,35 +43,36 @@ func (d *doctor) checkZones(ctx context.Context, r *report) {
 	}
 	conn.Close()
 	for _, zone := range d.DNSDoor().Zones {
-		names, known := testEntries[zone.Kind]
-		if !known {
-			continue
-		}
 		for _, network := range []string{"udp", "tcp"} {
-			if hint, err := checkZone(ctx, network, address, zone.Name, names); err != nil {
+			if hint, err := checkZone(ctx, network, address, zone.Name, probes[zone.Kind]); err != nil {
 				r.fault(hint, "%s, zone %s by %s: %v", address, zone.Name, strings.ToUpper(network), err)
 				return // the others have the same
 			}
 		}
-		r.ok("%s: zone %s has the test entries of RFC 5782", address, zone.Name)
+		if zone.Kind == dnsbl.Hash {
+			r.ok("%s: zone %s answers", address, zone.Name)
+		} else {
+			r.ok("%s: zone %s has the test entries of RFC 5782", address, zone.Name)
+		}
 	}
 }
 
-// checkZone asks for the name that is always listed and for the one that never is.
-func checkZone(ctx context.Context, network, address, zone string, names [2]string) (hint string, err error) {
+// checkZone asks the questions, and compares.
+func checkZone(ctx context.Context, network, address, zone string, questions []probe) (hint string, err error) {
 	client := dns.Client{Net: network, Timeout: doorTimeout}
-	for i, name := range names {
+	for _, p := range questions {
+		name := strings.TrimPrefix(p.name+"."+zone, ".")
 		var q dns.Msg
-		q.SetQuestion(dns.Fqdn(name+"."+zone), dns.TypeA)
+		q.SetQuestion(dns.Fqdn(name), p.qtype)
 		m, _, err := client.ExchangeContext(ctx, &q, address)
-		switch listed := i == 0; {
+		switch {
 		case err != nil:
 			return "is it blockd that listens there, and does a firewall let UDP and TCP through?", control.Cause(err)
 		case m.Rcode == dns.RcodeServerFailure:
 			return "its lists have never loaded, or the index cannot be read: see blockd lists and the daemon's log", fmt.Errorf("SERVFAIL for %s", name)
 		case m.Rcode == dns.RcodeRefused:
 			return "does dns.allow_from have this machine, and the daemon this configuration?", fmt.Errorf("REFUSED for %s", name)
-		case listed != (len(m.Answer) > 0):
+		case p.records != (len(m.Answer) > 0):
 			return "is it blockd that listens there?", fmt.Errorf("%d records for %s", len(m.Answer), name)
 		}
 	}
