@@ -23,10 +23,11 @@ type SeenSettings struct {
 	MaxAge time.Duration
 }
 
-// The bounds of SeenSettings.
+// The bounds of SeenSettings. Half of MaxSeen is cleared in some 50 ms, which AddIfAbsent waits for
+// when the halves change roles.
 const (
 	MinSeen = 64
-	MaxSeen = 16 << 30
+	MaxSeen = 1 << 30
 	MaxFill = 0.9
 
 	defaultSeen = 64 << 20

@@ -85,7 +85,7 @@ func seenSettings(rotateAt float64, maxAge, size string) (set filter.SeenSetting
 			return set, usagef("--size: %v", err)
 		}
 		if set.Octets = int64(octets); set.Octets < 64<<10 || set.Octets > filter.MaxSeen {
-			return set, usagef("--size: want 64 KiB to 16 GiB, have %s", octets)
+			return set, usagef("--size: want 64 KiB to 1 GiB, have %s", octets)
 		}
 	}
 	return set, nil

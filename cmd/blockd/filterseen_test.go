@@ -40,7 +40,7 @@ func TestFilterSeenWrongWords(t *testing.T) {
 		{[]string{"--rotate-at", "1", path, "add-if-absent"}, "--rotate-at: want a share from 0.01 to 0.9, have 1"},
 		{[]string{"--rotate-at", "NaN", path, "add-if-absent"}, "--rotate-at: want a share"},
 		{[]string{"--max-age", "30", path, "add-if-absent"}, "--max-age: want a time"},
-		{[]string{"--size", "1 KiB", path, "add-if-absent"}, "--size: want 64 KiB to 16 GiB, have 1 KiB"},
+		{[]string{"--size", "1 KiB", path, "add-if-absent"}, "--size: want 64 KiB to 1 GiB, have 1 KiB"},
 		{[]string{"--size", "much", path, "add-if-absent"}, "--size: want octets"},
 	} {
 		code, _, errs := blockd(t, "", append([]string{"filter", "seen"}, c.args...)...)

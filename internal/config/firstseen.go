@@ -16,7 +16,7 @@ type FirstSeen struct {
 	Keep Duration `toml:"keep" want:"1h to 3650d"`
 	// The memory and the file for the domains: 4 MiB for 1.4 million within keep. When it is full, those
 	// that came first are forgotten early.
-	Size Octets `toml:"size" want:"64 KiB to 16 GiB"`
+	Size Octets `toml:"size" want:"64 KiB to 1 GiB"`
 }
 
 func defaultFirstSeen() FirstSeen {
