@@ -47,7 +47,8 @@ test('shows what programs are told apart from mail', async ({ page }) => {
   await page.getByLabel('Show').selectOption('answers to programs');
   await expect(decisions).toContainText('told.listed.example');
   await decisions.getByRole('button', { name: '192.0.2.7', exact: true }).click();
-  await expect(answer(page)).toContainText('192.0.2.0/24');
+  await expect(answer(page)).toContainText('192.0.2.0/24 – our own'); // a network has no names below it
+  await expect(answer(page).getByRole('heading', { name: 'What programs were told' })).toBeVisible();
 });
 
 test('explains while somebody types', async ({ page }) => {

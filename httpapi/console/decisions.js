@@ -12,7 +12,7 @@ const outcomes = {
 };
 
 // A program was told that somebody is listed, at a door that decides nothing about mail.
-const isTold = (decision) => decision.outcome === 'listed';
+export const isTold = (decision) => decision.outcome === 'listed';
 
 const about = (decision) => decision.sender || (isTold(decision) && decision.client) || '<>';
 
@@ -42,7 +42,7 @@ const columns = (ask) => [
   html('div', { class: 'narrow soft' }, `to ${whom(decision)}`, decision.ref && `, ref ${decision.ref}`)], address: true },
   { head: 'Recipient', cell: (decision) => (isTold(decision) ? whom(decision) : html('code', {}, decision.recipient || '–')), wide: true, address: true },
   { head: 'Client', cell: (decision) => html('code', {}, decision.client || '–'), wide: true, client: true },
-  { head: 'Why', cell: why, wide: true },
+  { head: 'Why', cell: why, wide: true, why: true },
   { head: 'Reference', cell: (decision) => html('code', {}, decision.ref || '–'), wide: true, whole: true },
 ];
 

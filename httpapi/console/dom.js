@@ -30,7 +30,7 @@ export function show(id, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-const kinds = ['number', 'wide', 'act', 'whole', 'address', 'client'];
+const kinds = ['number', 'wide', 'act', 'whole', 'address', 'client', 'why'];
 
 /**
  * table makes one of columns {head, cell} and rows. What is wide is left out on a
@@ -52,9 +52,11 @@ export const count = (n) => n.toLocaleString('en');
 
 const names = { tree: ' and all names below it', sub: ' (the names below it)', local: ' (at any domain)', exact: '' };
 
+const isNetwork = (text) => /[/:]|^[\d.]+$/.test(text);
+
 /** entry says which entry of which list: of a match, or of a decision. */
 export const entry = (match) => [html('strong', {}, match.list), `, line ${match.line} of `, html('code', {}, match.file), ': ',
-  html('code', {}, match.entry), names[match.scope] ?? '', match.reason ? ` – ${match.reason}` : ''];
+  html('code', {}, match.entry), (!isNetwork(match.entry) && names[match.scope]) || '', match.reason ? ` – ${match.reason}` : ''];
 
 const units = [['d', 86400], ['h', 3600], ['min', 60], ['s', 1]];
 

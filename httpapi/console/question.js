@@ -2,7 +2,7 @@
 // typed, and what became of their mail.
 
 import { badge, byId, entry, html, show, table } from './dom.js';
-import { decisionTable, decisionText } from './decisions.js';
+import { decisionTable, decisionText, isTold } from './decisions.js';
 import { propose, remove } from './entries.js';
 import { read } from './door.js';
 
@@ -86,11 +86,15 @@ const encoded = (parameters) => Object.entries(parameters).map(([name, value]) =
 async function past(text, about, signal) {
   const searches = about === 'ip' ? [['client', 'Mail from this client']] : [['sender', 'Mail from there'], ['recipient', 'Mail to there']];
   const parts = [];
+  const told = [];
   for (const [parameter, caption] of searches) {
     const decisions = await search({ [parameter]: text, limit: found }, signal);
-    if (decisions.length > 0) parts.push(decisionTable(`${caption}, the newest first`, decisions));
+    const mail = decisions.filter((decision) => !isTold(decision));
+    if (mail.length > 0) parts.push(decisionTable(`${caption}, the newest first`, mail));
+    told.push(...decisions.filter(isTold));
   }
-  return html('div', {}, html('h3', {}, 'What became of their mail'), parts.length > 0 ? parts : html('p', { class: 'none' }, 'None is in the history.'));
+  return html('div', {}, html('h3', {}, 'What became of their mail'), parts.length > 0 ? parts : html('p', { class: 'none' }, 'None is in the history.'),
+    told.length > 0 && [html('h3', {}, 'What programs were told'), decisionTable('The newest first', told)]);
 }
 
 // explain answers about a reference: what was decided, and what would be decided now.
