@@ -2,13 +2,10 @@ package dnsbl
 
 import (
 	"net/netip"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/digest"
-	"blockd/index"
-	"blockd/lists"
 	"blockd/policy"
 )
 
@@ -229,18 +226,10 @@ func (s *Server) serving() *state {
 	// An index is not kept: the state must not hold a former generation in memory.
 	now = &state{generation: ix.Generation(), serial: uint32(ix.Built().Unix()), loaded: make([]bool, len(s.settings.Zones))}
 	for _, z := range s.zones {
-		now.loaded[z.number] = loaded(ix, z.Required)
+		now.loaded[z.number] = ix.AnyRead(z.Required)
 	}
 	s.state.Store(now)
 	return now
-}
-
-// loaded reports whether one of the required lists was ever read; without such lists there is
-// nothing to wait for. A list whose path matches no file has no row in the index.
-func loaded(ix *index.Index, required []string) bool {
-	return len(required) == 0 || slices.ContainsFunc(ix.Lists(), func(row index.ListInfo) bool {
-		return row.Summary.Verdict != lists.Refused && slices.Contains(required, row.Source.List)
-	})
 }
 
 // question is what the lists of a zone are asked.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"blockd/bloom"
 	"blockd/index/internal/format"
 	"blockd/index/internal/memory"
+	"blockd/lists"
 	"blockd/pattern"
 )
 
@@ -98,6 +100,15 @@ func openFile(path, name string) (*Index, error) {
 
 // Lists returns the list table in configuration order. Do not change it.
 func (ix *Index) Lists() []ListInfo { return ix.file.Lists }
+
+// AnyRead reports whether one of these lists was ever read, and so whether what they together say
+// of a sender that is on none is an answer. Of no lists it is true: there is nothing to wait for. A
+// list has no row if its path matches no file.
+func (ix *Index) AnyRead(names []string) bool {
+	return len(names) == 0 || slices.ContainsFunc(ix.Lists(), func(row ListInfo) bool {
+		return row.Summary.Verdict != lists.Refused && slices.Contains(names, row.Source.List)
+	})
+}
 
 // Generation is the build id in hexadecimal (32 digits), as logs and answers show it.
 func (ix *Index) Generation() string { return ix.generation }

@@ -253,3 +253,28 @@ func TestSourceEqual(t *testing.T) {
 		t.Error("Equal does not compare what the settings mean")
 	}
 }
+
+// A list counts as read once one of its files was, if only in part.
+func TestAnyRead(t *testing.T) {
+	missing := func(list string) Source { return plain(list, filepath.Join(t.TempDir(), "absent.txt")) }
+	optional := missing("optional")
+	optional.Optional = true
+	path := filepath.Join(t.TempDir(), "read.bdx")
+	d, err := Build(t.Context(), path, []Source{
+		plain("good", testkit.File(t, "good.txt", "bulk.test\n")), missing("half"), plain("half", testkit.File(t, "half.txt", "bulk.test\nno entry here\n")),
+		plain("empty", testkit.File(t, "empty.txt", "# nothing yet\n")), plain("binary", testkit.File(t, "binary.txt", "bulk.test\n\x00\x00\x00")),
+		missing("gone"), optional,
+	}, Options{KeepGoing: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Discard()
+	for names, want := range map[string]bool{
+		"": true, "good": true, "half": true, "empty": true, "binary": false, "gone": false, "no-row": false, "optional": false,
+		"binary gone no-row": false, "gone good": true,
+	} {
+		if got := d.Index().AnyRead(strings.Fields(names)); got != want {
+			t.Errorf("%q: %t", names, got)
+		}
+	}
+}

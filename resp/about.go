@@ -25,6 +25,16 @@ func newID() string {
 	return hex.EncodeToString(id[:])
 }
 
+// readSetOf is setOf, of a set that can be answered for.
+func (c *conn) readSetOf(name []byte) *set {
+	in := c.setOf(name)
+	if in != nil && c.notRead()[in] {
+		c.err(in.loading())
+		return nil
+	}
+	return in
+}
+
 // size is how many entries a set has.
 func (c *conn) size(in *set) int64 {
 	n := int64(0)
@@ -41,14 +51,14 @@ func (c *conn) size(in *set) int64 {
 
 // card answers SCARD, HLEN and BF.CARD.
 func card(c *conn, args [][]byte) {
-	if in := c.setOf(args[1]); in != nil {
+	if in := c.readSetOf(args[1]); in != nil {
 		c.int(c.size(in))
 	}
 }
 
 // bloomInfo answers BF.INFO. There is one filter, of all lists, whose false positives no client sees.
 func bloomInfo(c *conn, args [][]byte) {
-	in := c.setOf(args[1])
+	in := c.readSetOf(args[1])
 	if in == nil {
 		return
 	}

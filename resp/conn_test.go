@@ -7,12 +7,16 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"blockd/index"
 	"blockd/internal/race"
 	"blockd/internal/testkit"
+	"blockd/internal/testkit/indexes"
 	"blockd/verdict"
 )
 
@@ -164,6 +168,63 @@ func TestFaultOfOursIsAnError(t *testing.T) {
 	r.live.Store(ix)
 	if got := dial(t, address).ask(t, "SISMEMBER", "spam", "x@bad.example"); got != ":1\r\n" {
 		t.Errorf("%q behind it", got)
+	}
+}
+
+// Nothing is said of a list that was never read, whether its file is refused or not there at all. The other lists
+// answer, and so do those without which blockd may do.
+func TestUnreadListIsAnError(t *testing.T) {
+	r := newRig(t)
+	read := r.live.Load()
+	refused := indexes.Source(t, "spam", "bad.example\n")
+	if err := os.Remove(refused.Path); err != nil {
+		t.Fatal(err)
+	}
+	keepGoing := index.Options{KeepGoing: true}
+	none := indexes.BuildWith(t, filepath.Join(t.TempDir(), "none.bdx"), keepGoing, refused)
+	some := indexes.BuildWith(t, filepath.Join(t.TempDir(), "some.bdx"), keepGoing, refused, indexes.Source(t, "trial", "trial.example\n"))
+	r.settings.Required = []string{"spam", "access", "trial"} // friends is optional
+	address, _ := r.serve(t)
+	p := dial(t, address)
+	const spam, all = `-LOADING blockd: the list "spam" was never read: see blockd lists`, "-LOADING blockd: none of the lists was ever read: see blockd lists"
+	for _, tt := range []struct {
+		ask              string
+		none, some, read string
+	}{
+		{"SISMEMBER spam x@bad.example", spam, spam, ":1"},
+		{"SISMEMBER raw:spam bad.example", spam, spam, ":1"},
+		{"SMISMEMBER spam x@bad.example x@clear.example", spam, spam, "*2"},
+		{"HGET spam x@clear.example", spam, spam, "$-1"},
+		{"HMGET spam x@clear.example", spam, spam, "*1"},
+		{"GET spam:x@clear.example", spam, spam, "$-1"},
+		{"MGET trial:x@clear.example spam:x@clear.example", "-LOADING", spam, "*2"},
+		{"EXISTS spam spam:x@clear.example", spam, spam, ":1"},
+		{"TYPE spam:x@clear.example", spam, spam, "+none"},
+		{"BF.EXISTS spam x@clear.example", spam, spam, ":0"},
+		{"BF.MEXISTS spam x@clear.example", spam, spam, "*1"},
+		{"SCARD spam", spam, spam, ":6"},
+		{"BF.INFO spam", spam, spam, "*10"},
+		{"SISMEMBER access x@clear.example", `-LOADING blockd: the list "access"`, `-LOADING blockd: the list "access"`, ":0"},
+		{"SISMEMBER friends x@clear.example", ":0", ":0", ":0"},
+		{"SISMEMBER trial x@clear.example", "-LOADING", ":0", ":0"},
+		{"SISMEMBER senders x@clear.example", all, ":0", ":0"},
+		{"HGET senders x@clear.example", all, "$-1", "$-1"},
+		{"SCARD senders", all, ":1", ":10"},
+		{"EXISTS spam", ":1", ":1", ":1"},
+	} {
+		for _, g := range []struct {
+			name string
+			ix   *index.Index
+			want string
+		}{{"none", none, tt.none}, {"some", some, tt.some}, {"all", read, tt.read}} {
+			r.live.Store(g.ix)
+			if got := p.ask(t, strings.Fields(tt.ask)...); !strings.HasPrefix(got, g.want) {
+				t.Errorf("%s, of %s lists: %q, want %q", tt.ask, g.name, got, g.want)
+			}
+		}
+	}
+	if n := r.count(t, "blockd_resp_answers_total", "error"); n == 0 {
+		t.Error("not counted as errors")
 	}
 }
 

@@ -42,7 +42,8 @@ func newRig(t testing.TB) *rig {
 	friends.Settings.Action, friends.Exceptions = lists.Allow, index.AllExceptions
 	trial := indexes.Source(t, "trial", "trial.example\n")
 	trial.Mode = index.Shadow
-	r := &rig{registry: prometheus.NewRegistry(), settings: Settings{Lists: []string{"spam", "access", "friends", "trial"}}}
+	r := &rig{registry: prometheus.NewRegistry(), settings: Settings{Lists: []string{"spam", "access", "friends", "trial"},
+		Required: []string{"spam", "access", "friends", "trial"}}}
 	r.live.Store(indexes.Build(t, spam, access, friends, trial))
 	r.settings.Serving = r.live.Load
 	return r

@@ -20,6 +20,7 @@ type batch struct {
 	asked     []policy.Question
 	questions []question
 	lookups   []lookup
+	unread    map[*set]bool // when they are answered
 	single    [1]verdict.Verdict
 }
 
@@ -96,6 +97,7 @@ func (c *conn) answerLookups() {
 	if b == nil || len(b.lookups) == 0 {
 		return
 	}
+	b.unread = c.notRead()
 	if len(b.lookups) == 1 && len(b.asked) == 1 {
 		b.single[0] = c.checker.Ask(b.asked[0])
 		c.reply(&b.lookups[0], b, 0, b.single[:])
@@ -148,12 +150,19 @@ func (c *conn) reply(l *lookup, b *batch, first int, verdicts []verdict.Verdict)
 	}()
 	for i := range verdicts {
 		v, q := &verdicts[i], &b.questions[first+i]
-		a, match := q.judge(v)
+		a, match := errored, -1
+		if !b.unread[q.in] {
+			a, match = q.judge(v)
+		}
 		said[a]++
 		switch a {
 		case errored, unjudged: // one is enough: half an answer would be none
 			c.out = c.out[:start]
-			c.err(c.trouble(v, b.asked[first+i].Text, i, l.n))
+			if b.unread[q.in] {
+				c.err(q.in.loading())
+			} else {
+				c.err(c.trouble(v, b.asked[first+i].Text, i, l.n))
+			}
 			done = true
 			return
 		case listed:

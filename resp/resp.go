@@ -43,6 +43,9 @@ type Settings struct {
 	Users map[string]string
 
 	Lists []string // names of lists, the one of live entries included, if there is one
+	// Required are those of them that are not optional. Until one was read, questions about it, and
+	// about all lists together if none was, are answered by an error.
+	Required []string
 
 	// Serving is the generation that serves now, for the numbers of SCARD and BF.INFO; it is
 	// never nil. Live is how many live entries there are; nil = there can be none.
@@ -69,6 +72,7 @@ type Server struct {
 
 	commands map[string]*command
 	sets     map[string]*set
+	unread   atomic.Pointer[unread]
 	users    *users
 	began    time.Time
 	id       string // of this process, as CLUSTER NODES has it
@@ -88,7 +92,7 @@ func New(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) (*Server, 
 	}
 	server := &Server{
 		settings: s, checker: c, told: c.Told("resp"), metrics: m, log: log, faults: listener.NewCalmLog(log),
-		commands: m.commandsOf(commands()), sets: setsOf(s.Lists), users: u, began: time.Now(), id: newID(),
+		commands: m.commandsOf(commands()), sets: setsOf(s.Lists, s.Required), users: u, began: time.Now(), id: newID(),
 	}
 	server.inputs.New = func() any { return new([inputSize]byte) }
 	server.batches.New = func() any { return new(batch) }

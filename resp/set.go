@@ -3,6 +3,7 @@ package resp
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -17,17 +18,60 @@ type set struct {
 	list string          // "" = all lists
 	only map[string]bool // for policy.Question; nil = all lists
 	raw  bool            // the entries alone: nothing else is judged
+	// required: until one of these lists was read, there is no answer; empty = nothing is waited for.
+	required []string
 }
 
 // setsOf are the sets by their names.
-func setsOf(lists []string) map[string]*set {
-	sets := map[string]*set{Verdict: {}}
+func setsOf(lists, required []string) map[string]*set {
+	sets := map[string]*set{Verdict: {required: required}}
 	for _, list := range lists {
 		only := map[string]bool{list: true}
-		sets[list] = &set{list: list, only: only}
-		sets[Raw+":"+list] = &set{list: list, raw: true}
+		var waits []string
+		if slices.Contains(required, list) {
+			waits = []string{list}
+		}
+		sets[list] = &set{list: list, only: only, required: waits}
+		sets[Raw+":"+list] = &set{list: list, raw: true, required: waits}
 	}
 	return sets
+}
+
+// unread are the sets that one generation cannot answer for; nil = none.
+type unread struct {
+	generation string
+	sets       map[*set]bool
+}
+
+// notRead are the sets that cannot be answered for yet. It is asked for before the lists are: a
+// list that was read stays so.
+func (s *Server) notRead() map[*set]bool {
+	ix := s.settings.Serving()
+	now := s.unread.Load()
+	if now != nil && now.generation == ix.Generation() {
+		return now.sets
+	}
+	now = &unread{generation: ix.Generation()}
+	for _, in := range s.sets {
+		if ix.AnyRead(in.required) {
+			continue
+		}
+		if now.sets == nil {
+			now.sets = map[*set]bool{}
+		}
+		now.sets[in] = true
+	}
+	s.unread.Store(now)
+	return now.sets
+}
+
+// loading is the error for a set that cannot be answered for yet.
+func (in *set) loading() string {
+	what := "the list " + shown(in.list) + " was never read"
+	if in.list == "" {
+		what = "none of the lists was ever read"
+	}
+	return "LOADING blockd: " + what + ": see blockd lists"
 }
 
 // split returns the set of a key of GET and the text behind it: LIST:TEXT or raw:LIST:TEXT.

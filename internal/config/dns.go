@@ -160,14 +160,21 @@ func (c Config) DNSDoor() dnsbl.Settings {
 		if len(z.Lists) > 0 {
 			zone.Lists = z.Lists
 		}
-		for _, l := range c.Lists {
-			if !l.Optional && (zone.Lists == nil || slices.Contains(zone.Lists, l.Name)) {
-				zone.Required = append(zone.Required, l.Name)
-			}
-		}
+		zone.Required = c.Required(zone.Lists)
 		s.Zones = append(s.Zones, zone)
 	}
 	return s
+}
+
+// Required are the names of those among these lists that are not optional; nil = among all lists.
+// Until one of them was read, the DNS and RESP doors have no answer but an error.
+func (c Config) Required(among []string) (names []string) {
+	for _, l := range c.Lists {
+		if !l.Optional && (among == nil || slices.Contains(among, l.Name)) {
+			names = append(names, l.Name)
+		}
+	}
+	return names
 }
 
 // dnsWarnings are about a door that others may use against somebody.
