@@ -1,8 +1,8 @@
 package filter
 
 import (
-	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"strconv"
 )
@@ -93,12 +93,20 @@ func Chunks(f Filter, size int) (chunks iter.Seq2[uint64, []byte], ok bool) {
 	}, true
 }
 
-// AppendChunk appends an answer of BF.SCANDUMP to a dump, for ReadDump.
-func AppendChunk(dump []byte, iterator uint64, data []byte) []byte {
-	dump = binary.LittleEndian.AppendUint64(dump, iterator)
-	return append(binary.LittleEndian.AppendUint32(dump, uint32(len(data))), data...)
+// ChainSize is how many octets follow the header of a filter, which is the first answer of
+// BF.SCANDUMP, by what it says of its links. Any program may have made it.
+func ChainSize(head []byte) (octets uint64, err error) {
+	_, links, err := readHead(head)
+	for err == nil && len(links) > 0 {
+		var s redisBloomSizes
+		s, links = decodeLink(links)
+		if octets += min(s.Bytes, maxFile+1); octets > maxFile {
+			return 0, fmt.Errorf("its header tells of more than %d octets", uint64(maxFile))
+		}
+	}
+	return octets, err
 }
 
-// ReadDump reads the answers of BF.SCANDUMP as AppendChunk has put them together. The dump
-// becomes the filter's memory.
-func ReadDump(dump []byte) (Filter, error) { return readRedisBloom(contents{data: dump}) }
+// ReadChain reads the answers of BF.SCANDUMP: the header, and the octets of all others together,
+// which become the filter's memory.
+func ReadChain(head, octets []byte) (Filter, error) { return readChain(head, octets) }

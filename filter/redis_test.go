@@ -2,8 +2,12 @@ package filter
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -101,7 +105,7 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// The chunks of a filter are what ReadDump reads, in whatever size.
+// The chunks of a filter are what ReadChain reads, in whatever size.
 func TestChunks(t *testing.T) {
 	f, err := New("redisbloom", 1000, 0.01)
 	if err != nil {
@@ -111,19 +115,53 @@ func TestChunks(t *testing.T) {
 		f.Add(sender(i))
 	}
 	for _, size := range []int{1, 100, 1 << 20} {
-		var dump []byte
+		var head, all []byte
 		chunks, ok := Chunks(f, size)
 		for iterator, data := range chunks {
-			dump = AppendChunk(dump, iterator, data)
+			if iterator == 1 {
+				head = data
+				continue
+			}
+			all = append(all, data...)
 		}
-		again, err := ReadDump(dump)
-		if !ok || err != nil || !bytes.Equal(octets(t, again), octets(t, f)) {
+		stated, failed := ChainSize(head)
+		again, err := ReadChain(head, all)
+		if !ok || err != nil || failed != nil || stated != uint64(len(all)) || !bytes.Equal(octets(t, again), octets(t, f)) {
 			t.Errorf("chunks of %d: %v", size, err)
 		}
 	}
 	chunks, _ := Chunks(f, 1)
 	for range chunks {
 		break // a caller may stop
+	}
+}
+
+// What a header states is no size to trust: two links of 2^63 octets have 0 together.
+func TestChainSize(t *testing.T) {
+	head := func(sizes ...uint64) []byte {
+		r := &redisBloom{redisBloomHead: redisBloomHead{Links: uint32(len(sizes))}}
+		for _, s := range sizes {
+			r.links = append(r.links, redisBloomLink{redisBloomSizes: redisBloomSizes{Bytes: s}})
+		}
+		return r.head()
+	}
+	for _, tt := range []struct {
+		head []byte
+		want string
+	}{
+		{head(8, 16), "24"},
+		{head(maxFile-8, 8), strconv.Itoa(maxFile)},
+		{head(maxFile, 1), "its header tells of more than"},
+		{head(1<<63, 1<<63), "its header tells of more than"},
+		{head(math.MaxUint64), "its header tells of more than"},
+		{head(8)[:30], "its header tells of 1 links, and has 10 octets"},
+		{head(), "its header tells of 0 links"},
+		{nil, "ends within its header"},
+	} {
+		octets, err := ChainSize(tt.head)
+		if got := fmt.Sprint(octets); err == nil && got != tt.want || err != nil && !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("%x: %s, %v, want %q", tt.head, got, err, tt.want)
+		}
 	}
 }
 

@@ -108,14 +108,34 @@ func readRedisBloom(c contents) (Filter, error) {
 	return readChain(head, array)
 }
 
-// readChain holds a header to the size of its data, and to what RedisBloom asks of one.
-func readChain(head, array []byte) (*redisBloom, error) {
-	r := &redisBloom{}
-	if n, err := binary.Decode(head, binary.LittleEndian, &r.redisBloomHead); err != nil {
-		return nil, errors.New("ends within its header")
-	} else if head = head[n:]; r.Links == 0 || uint64(len(head)) != uint64(r.Links)*redisBloomLinkSize {
-		return nil, fmt.Errorf("its header tells of %d links, and has %d octets for them", r.Links, len(head))
+// readHead reads how a header begins. links are the octets of its links, for decodeLink.
+func readHead(head []byte) (h redisBloomHead, links []byte, err error) {
+	n, err := binary.Decode(head, binary.LittleEndian, &h)
+	if err != nil {
+		return h, nil, errors.New("ends within its header")
 	}
+	if links = head[n:]; h.Links == 0 || uint64(len(links)) != uint64(h.Links)*redisBloomLinkSize {
+		return h, nil, fmt.Errorf("its header tells of %d links, and has %d octets for them", h.Links, len(links))
+	}
+	return h, links, nil
+}
+
+// decodeLink reads the first of links.
+func decodeLink(links []byte) (s redisBloomSizes, rest []byte) {
+	n, err := binary.Decode(links, binary.LittleEndian, &s)
+	if err != nil {
+		panic(err) // readHead has counted them
+	}
+	return s, links[n:]
+}
+
+// readChain holds a header to the size of its data, and to what RedisBloom asks of one.
+func readChain(head, array []byte) (Filter, error) {
+	h, sizes, err := readHead(head)
+	if err != nil {
+		return nil, err
+	}
+	r := &redisBloom{redisBloomHead: h}
 	if uint64(r.Links) > uint64(len(array)) { // which have an octet at least
 		return nil, fmt.Errorf("its header tells of %d links, and %d octets follow", r.Links, len(array))
 	}
@@ -126,11 +146,8 @@ func readChain(head, array []byte) (*redisBloom, error) {
 	items := uint64(0)
 	for i := range r.links {
 		l := &r.links[i]
-		n, err := binary.Decode(head, binary.LittleEndian, &l.redisBloomSizes)
-		if head = head[n:]; err == nil {
-			err = l.check(uint64(len(array)))
-		}
-		if err != nil {
+		l.redisBloomSizes, sizes = decodeLink(sizes)
+		if err := l.check(uint64(len(array))); err != nil {
 			return nil, fmt.Errorf("link %d: %w", i+1, err)
 		}
 		l.array, array = array[:l.Bytes:l.Bytes], array[l.Bytes:]

@@ -2,9 +2,12 @@ package redisfilter
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"math"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -110,6 +113,67 @@ func TestPushToRedisBloom(t *testing.T) {
 	defer c.Close()
 	if has, err := c.BFExists(t.Context(), "chain", string(sender(200))).Result(); err != nil || !has {
 		t.Errorf("BF.EXISTS: %v, %v", has, err)
+	}
+}
+
+// scan answers BF.SCANDUMP in the place of a server.
+type scan struct {
+	redis.Hook
+	answer func(after int64) []any
+}
+
+func (scan) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s scan) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "bf.scandump" {
+			return next(ctx, cmd)
+		}
+		cmd.(*redis.Cmd).SetVal(s.answer(cmd.Args()[2].(int64)))
+		return nil
+	}
+}
+
+func (scan) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A server that never ends is read no further than its header states, nor beyond 4 GiB.
+func TestChainsAreBounded(t *testing.T) {
+	r, _ := server(t)
+	header := func(octets uint64) string {
+		head := binary.LittleEndian.AppendUint64(nil, 0) // items
+		for _, n := range []uint32{1, 4, 2} {            // links, options, growth
+			head = binary.LittleEndian.AppendUint32(head, n)
+		}
+		return string(append(binary.LittleEndian.AppendUint64(head, octets), make([]byte, 45)...))
+	}
+	data := strings.Repeat("x", 1000)
+	for what, tt := range map[string]struct {
+		octets uint64
+		chunk  func(after int64) []any
+		want   string
+		asked  int
+	}{
+		"endless":        {10_000, func(after int64) []any { return []any{after + 1000, data} }, errReplaced.Error(), 12},
+		"too large":      {maxChain + 1, nil, "has 4294967297 octets, and at most 4294967296 are read", 1},
+		"no number":      {math.MaxUint64, nil, "its header tells of more than", 1},
+		"short":          {10_000, func(int64) []any { return []any{int64(0), ""} }, "ends at octet 0 of 10000", 2},
+		"wrong iterator": {10_000, func(after int64) []any { return []any{after + 1, data} }, "the chunk 2 ends at octet 1000", 2},
+	} {
+		asked := 0
+		s := dial(t, Options{URL: r.URL()})
+		s.client.AddHook(scan{answer: func(after int64) []any {
+			asked++
+			if after == 0 {
+				return []any{int64(1), header(tt.octets)}
+			}
+			return tt.chunk(after)
+		}})
+		_, err := s.fetchChain(t.Context(), "bounded", found{}, silent)
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") || asked != tt.asked {
+			t.Errorf("%s: %v, by %d questions; want %q by %d", what, err, asked, tt.want, tt.asked)
+		}
 	}
 }
 

@@ -17,8 +17,12 @@ const fetchSize = 1 << 20
 // tries is how often a filter is read that is replaced meanwhile.
 const tries = 10
 
-// errReplaced is for a filter that is another at the end than at the beginning.
-var errReplaced = errors.New("is replaced while it is read")
+// maxChain bounds a filter of RedisBloom that is read, in octets. Strings are bounded by Redis.
+const maxChain = 4 << 30
+
+// errReplaced is for a filter that is another at the end than at the beginning, and for one that
+// has got longer.
+var errReplaced = errors.New("is replaced or grows while it is read")
 
 // Fetch reads the filter under a name into memory, of any kind and in any number of parts;
 // each part as it was at one time. progress is called with octets.
@@ -104,18 +108,37 @@ func (s *Server) same(ctx context.Context, key string, f found) error {
 }
 
 func (s *Server) fetchChain(ctx context.Context, key string, f found, progress func(done, total int64)) (filter.Filter, error) {
-	var all []byte
+	var head, octets []byte
+	var size uint64
 	for answer, err := range dump(ctx, s.client, key) {
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, s.explain(err)
+		case head == nil:
+			head = answer.data
+			if size, err = filter.ChainSize(head); err == nil && size > maxChain {
+				err = fmt.Errorf("has %d octets, and at most %d are read", size, uint64(maxChain))
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s at %s: %w", key, s, err)
+			}
+			continue
+		case uint64(len(answer.data)) > size-uint64(len(octets)):
+			return nil, errReplaced
 		}
-		all = filter.AppendChunk(all, uint64(answer.iterator), answer.data)
-		progress(int64(len(all)), int64(len(all)))
+		octets = append(octets, answer.data...)
+		if answer.iterator != int64(len(octets))+1 {
+			return nil, fmt.Errorf("%s at %s: the chunk %d ends at octet %d", key, s, answer.iterator, len(octets))
+		}
+		progress(int64(len(octets)), int64(size))
 	}
 	if err := s.same(ctx, key, f); err != nil {
 		return nil, err
 	}
-	got, err := filter.ReadDump(all)
+	if uint64(len(octets)) < size {
+		return nil, fmt.Errorf("%s at %s: ends at octet %d of %d", key, s, len(octets), size)
+	}
+	got, err := filter.ReadChain(head, octets)
 	if err != nil {
 		return nil, fmt.Errorf("%s at %s: %w", key, s, err)
 	}
