@@ -24,7 +24,10 @@ const (
 )
 
 // errSuperseded ends the older of two pushes. The newer has the newer lists.
-var errSuperseded = errors.New("another push of the same name has begun, and goes on; this one has stopped")
+var errSuperseded = errors.New("another push of the same name has begun, and its filter counts; this one has stopped")
+
+// errUnclaimed ends a push whose claim has gone, and with it perhaps all that it has written.
+var errUnclaimed = errors.New("what this push has written is lost: a FLUSHALL, a failover, an eviction (maxmemory-policy), or it stood still for ten minutes; push again")
 
 // errDamaged is for a filter that is not as it was written.
 var errDamaged = errors.New("what is written gets lost: a failover, an eviction (maxmemory-policy) or a FLUSHALL; the old filter stays")
@@ -36,7 +39,7 @@ var errDamaged = errors.New("what is written gets lost: a failover, an eviction 
 // What a killed push has left is removed by the next one, and else ends after ten minutes. Of two
 // pushes the later wins. progress is called with octets.
 func (t *Target) Push(ctx context.Context, f filter.Filter, progress func(done, total int64)) error {
-	p := &push{Target: t, token: rand.Text(), progress: progress}
+	p := &push{Target: t, token: rand.Text(), before: map[string]string{}, progress: progress}
 	files := []filter.Filter{f}
 	if all, ok := f.(filter.Sharded); ok {
 		files = all
@@ -54,6 +57,7 @@ func (t *Target) Push(ctx context.Context, f filter.Filter, progress func(done, 
 type push struct {
 	*Target
 	token       string
+	before      map[string]string // the pushes whose filters were there when keys were claimed, by key
 	done, total int64
 	progress    func(done, total int64)
 }
@@ -74,8 +78,8 @@ func (p *push) all(ctx context.Context, files []filter.Filter) (err error) {
 	numbers := p.numbers(files[0])
 	numbers["shards"] = strconv.Itoa(p.shards)
 	err = p.c().Watch(ctx, func(tx *redis.Tx) error {
-		if held, err := p.holds(ctx, tx, p.name); err != nil || !held {
-			return errors.Join(err, errSuperseded)
+		if err := p.holds(ctx, tx, p.name); err != nil {
+			return err
 		}
 		_, err := tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
 			pipe.Del(ctx, configKey(p.name))
@@ -103,15 +107,17 @@ func (p *push) numbers(f filter.Filter) map[string]string {
 // has left is removed; should it still run, it stops.
 func (p *push) claim(ctx context.Context, key string) error {
 	claim := beside(key, "claim")
-	var before *redis.StringCmd
+	var before, there *redis.StringCmd
 	_, err := p.c().Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		before = pipe.GetSet(ctx, claim, p.token)
 		pipe.PExpire(ctx, claim, tmpExpires)
+		there = pipe.HGet(ctx, configKey(key), "push")
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return p.server.explain(err)
 	}
+	p.before[key] = there.Val()
 	if token := before.Val(); token != "" && token != p.token {
 		return p.server.explain(p.c().Unlink(ctx, tmpKey(key, token), tmpConfig(key, token)).Err())
 	}
@@ -121,13 +127,33 @@ func (p *push) claim(ctx context.Context, key string) error {
 func tmpKey(key, token string) string    { return beside(key, "tmp:"+token) }
 func tmpConfig(key, token string) string { return beside(key, "config:tmp:"+token) }
 
-// holds reports whether the claim is still this push's.
-func (p *push) holds(ctx context.Context, c redis.Cmdable, key string) (bool, error) {
+// holds is nil while the claim is this push's, and else says why it is not.
+func (p *push) holds(ctx context.Context, c redis.Cmdable, key string) error {
 	token, err := c.Get(ctx, beside(key, "claim")).Result()
-	if errors.Is(err, redis.Nil) {
-		err = nil
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
 	}
-	return token == p.token, err
+	return p.holder(ctx, c, key, token)
+}
+
+// holder is holds, of a claim that has this token; "" = there is no claim: another push has taken
+// it and put its filter in place, or it was lost.
+func (p *push) holder(ctx context.Context, c redis.Cmdable, key, token string) error {
+	switch token {
+	case "":
+	case p.token:
+		return nil
+	default:
+		return errSuperseded
+	}
+	there, err := c.HGet(ctx, configKey(key), "push").Result()
+	switch {
+	case err != nil && !errors.Is(err, redis.Nil):
+		return err
+	case there == "" || there == p.before[key]:
+		return errUnclaimed
+	}
+	return errSuperseded
 }
 
 // cleanUp removes what a push that failed has left, if it can.
@@ -138,7 +164,7 @@ func (p *push) cleanUp(ctx context.Context, key string, failed *error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.server.timeout)
 	defer cancel()
 	_ = p.c().Unlink(ctx, tmpKey(key, p.token), tmpConfig(key, p.token)).Err()
-	if held, err := p.holds(ctx, p.c(), key); held && err == nil {
+	if p.holds(ctx, p.c(), key) == nil {
 		_ = p.c().Del(ctx, beside(key, "claim")).Err()
 	}
 }
@@ -157,8 +183,8 @@ func (p *push) part(ctx context.Context, key string, f filter.Filter) (err error
 	}
 	defer p.cleanUp(ctx, key, &err)
 	if key != p.name { // after the claim: a newer push either sees this part done, or has stopped us here
-		if held, err := p.holds(ctx, p.c(), p.name); err != nil || !held {
-			return p.ended(errors.Join(err, errSuperseded))
+		if err := p.holds(ctx, p.c(), p.name); err != nil {
+			return p.ended(err)
 		}
 		if err := p.c().PExpire(ctx, beside(p.name, "claim"), tmpExpires).Err(); err != nil {
 			return p.server.explain(err)
@@ -180,7 +206,7 @@ func (p *push) part(ctx context.Context, key string, f filter.Filter) (err error
 
 // ended says how a push ended.
 func (p *push) ended(err error) error {
-	for _, own := range []error{errSuperseded, errDamaged} {
+	for _, own := range []error{errSuperseded, errUnclaimed, errDamaged} {
 		if errors.Is(err, own) {
 			return fmt.Errorf("%s at %s: %w", p.name, p.server, own)
 		}
@@ -209,11 +235,11 @@ func (p *push) swap(ctx context.Context, key string, build layout) (err error) {
 	tmp, config, claim := tmpKey(key, p.token), tmpConfig(key, p.token), beside(key, "claim")
 	for range rebuilds {
 		err = p.c().Watch(ctx, func(tx *redis.Tx) error {
-			if held, err := p.holds(ctx, tx, key); err != nil || !held {
-				if token, _ := tx.HGet(ctx, configKey(key), "push").Result(); err == nil && token == p.token {
+			if err := p.holds(ctx, tx, key); err != nil {
+				if token, _ := tx.HGet(ctx, configKey(key), "push").Result(); token == p.token {
 					return nil // done, but for the answer
 				}
-				return errors.Join(err, errSuperseded)
+				return err
 			}
 			if there, err := tx.Exists(ctx, tmp, config).Result(); err != nil || there != 2 {
 				return errors.Join(err, errDamaged)
@@ -231,7 +257,7 @@ func (p *push) swap(ctx context.Context, key string, build layout) (err error) {
 			})
 			return err
 		}, claim, tmp, config)
-		if err == nil || errors.Is(err, errSuperseded) || errors.Is(err, errDamaged) || ctx.Err() != nil {
+		if err == nil || errors.Is(err, errSuperseded) || errors.Is(err, errUnclaimed) || errors.Is(err, errDamaged) || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -252,7 +278,7 @@ func (p *push) sending(ctx context.Context, key string, octets int, commands fun
 	})
 	switch {
 	case errors.Is(held.Err(), redis.Nil), held.Err() == nil && held.Val() != p.token:
-		return errSuperseded
+		return p.holder(ctx, p.c(), key, held.Val())
 	case err != nil:
 		return err
 	}

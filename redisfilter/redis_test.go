@@ -320,6 +320,41 @@ func TestTheLaterPushWins(t *testing.T) {
 	}
 }
 
+// A push whose claim was lost says so, and speaks of no other push: there is none.
+func TestALostClaimIsNoOtherPush(t *testing.T) {
+	r, c := server(t)
+	ctx := t.Context()
+	s := dial(t, Options{URL: r.URL()})
+	for _, shards := range []int{OneKey, 4} {
+		for what, lost := range map[string]string{"claim": "*claim", "flush": "*"} {
+			name := fmt.Sprintf("unclaimed-%s%d", what, shards)
+			for _, there := range []bool{false, true} {
+				done := false
+				err := pushed(ctx, s, name, "bitmap", shards, 0, 10_000, func(octets, _ int64) {
+					if done || octets == 0 {
+						return
+					}
+					done = true
+					keys, err := c.Keys(ctx, "*"+name+lost).Result()
+					if err != nil || len(keys) == 0 || c.Del(ctx, keys...).Err() != nil {
+						t.Errorf("%q, %v", keys, err)
+					}
+				})
+				if !errors.Is(err, errUnclaimed) {
+					t.Errorf("%s, a filter was there: %t: %v", name, there, err)
+				}
+				noRemains(t, c, name)
+				if there {
+					continue
+				}
+				if err := pushed(ctx, s, name, "bitmap", shards, 0, 1000, silent); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
 // What a killed push has left goes with the next one.
 func TestRemainsOfAKilledPush(t *testing.T) {
 	r, c := server(t)
