@@ -32,6 +32,7 @@ const (
 func main() {
 	watch := flag.Duration("watch", 30*time.Second, "`time` that each client is watched after the master has gone")
 	flag.Parse()
+	signal.Ignore(syscall.SIGPIPE) // who reads the table may stop; the servers are ended all the same
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	fmt.Printf("%-18s %-5s %8s %8s %8s %8s %12s %12s\n", "client", "", "answers", "errors", "left out", "wrong", "back after", "last error")
