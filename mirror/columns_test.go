@@ -1,0 +1,63 @@
+package mirror
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"blockd/lists"
+)
+
+func TestColumns(t *testing.T) {
+	for _, tt := range []struct{ names, values, want string }{
+		{"entry", "a@b.example", "a@b.example||0||"},
+		{"ID,Entry", "7,a@b.example", "a@b.example||0||7"},
+		{"entry,action,expires,reason,id", "b.example,allow,1893456000,why,9", "b.example|allow|1893456000|why|9"},
+		{"entry,expires", "b.example,", "b.example||0||"},
+		{"entry,expires", "b.example,2030-01-01 00:00:00", "b.example||1893456000||"},
+		{"entry,expires", "b.example,2030-01-01 00:00:00.5+00", "b.example||1893456000||"},
+		{"entry,expires", "b.example,2030-01-01 01:00:00+01:00", "b.example||1893456000||"},
+		{"entry,expires", "b.example,2030-01-01T00:00:00Z", "b.example||1893456000||"},
+		{"entry,expires", "b.example,2030-01-01", "b.example||1893456000||"},
+		{"entry,expires", "b.example,infinity", "b.example||0||"},
+		{"entry,expires", "b.example,soon", "b.example||-1||"},
+		{"entry,id", "b.example", "b.example||0||"},
+	} {
+		c, err := NewColumns(strings.Split(tt.names, ","))
+		if err != nil {
+			t.Errorf("%s: %v", tt.names, err)
+			continue
+		}
+		r := c.Row(strings.Split(tt.values, ","))
+		if got := sprintRow(r); got != tt.want {
+			t.Errorf("%s of %s: %s, want %s", tt.names, tt.values, got, tt.want)
+		}
+	}
+	for names, want := range map[string]string{
+		"":              `schema: the query gives a column ""; want entry, and perhaps action, expires, reason and id`,
+		"id":            `schema: the query gives no column "entry"; name it so: select address as entry`,
+		"entry,address": `schema: the query gives a column "address"; want entry, and perhaps action, expires, reason and id`,
+		"entry,Entry":   `schema: the query gives the column "entry" twice`,
+	} {
+		if _, err := NewColumns(strings.Split(names, ",")); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", names, err, want)
+		}
+	}
+}
+
+func sprintRow(r Row) string {
+	return strings.Join([]string{r.Entry, r.Action, strconv.FormatInt(r.Expires, 10), r.Reason, r.ID}, "|")
+}
+
+func TestSay(t *testing.T) {
+	s := lists.Settings{Action: lists.Block}
+	if line, no := Say(Row{Entry: "Ann@B.Example", Reason: "why", ID: "7"}, s); no != nil || line != "ann@b.example\tb\tx\t\t7\twhy" {
+		t.Errorf("an address: %q, %v", line, no)
+	}
+	if _, no := Say(Row{Entry: "no one", ID: "8"}, s); no == nil || no.ID != "8" {
+		t.Errorf("not an entry: %v", no)
+	}
+	if _, no := Say(Row{Entry: "b.example", Expires: noTime}, s); no == nil || no.Message != "expires at -1, want Unix seconds" {
+		t.Errorf("an end that is no time: %v", no)
+	}
+}
