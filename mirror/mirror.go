@@ -99,8 +99,8 @@ func (m *Mirror) Close() error {
 	return m.lock.Close()
 }
 
-// Files is the pattern of the paths of the copy's files, as the path of a [[list]].
-func (m *Mirror) Files() string { return filepath.Join(m.folder, currentName, "*.ent") }
+// Files is the pattern of the paths of the files of the copy in a folder, as the path of a [[list]].
+func Files(folder string) string { return filepath.Join(folder, currentName, "*.ent") }
 
 // State is what the generation in force says of itself; false before the first full read.
 func (m *Mirror) State() (State, bool) { return m.state, m.number > 0 }

@@ -42,6 +42,12 @@ type Origin interface {
 	Wait(context.Context) error
 }
 
+// Source is an Origin that holds connections, as the drivers of databases do. It may be used again after an error.
+type Source interface {
+	Origin
+	Close() error
+}
+
 // ErrTooOld says that only a full read can tell what the source holds.
 var ErrTooOld = errors.New("the changes since the last read are not known any more")
 
@@ -54,6 +60,7 @@ const (
 	ClassTimeout     = Class("timeout")
 	ClassAuth        = Class("auth")
 	ClassQuery       = Class("query")
+	ClassTruncated   = Class("truncated") // the source ended before its end mark
 	ClassSchema      = Class("schema")
 	ClassRows        = Class("rows")     // more than the source may have
 	ClassEncoding    = Class("encoding") // too many rows are no entries

@@ -104,7 +104,12 @@ func (c *Config) relativeTo(dir string) {
 	resolve(&c.SMTP.TLSKey)
 	resolve(&c.SMTP.UpstreamTLSCA)
 	for i := range c.Lists {
-		resolve(&c.Lists[i].Path)
+		l := &c.Lists[i]
+		resolve(&l.Path)
+		if l.Source != nil {
+			l.Source.relativeTo(resolve)
+			c.copied(l)
+		}
 	}
 	for i := range c.Filters {
 		c.Filters[i].relativeTo(resolve)

@@ -139,7 +139,14 @@ func (d *decoder) value(path string, value any, into reflect.Value) {
 	want := ""
 	switch into.Kind() {
 	case reflect.Pointer:
+		if _, ok := value.(map[string]any); !ok && into.Type().Elem().Kind() == reflect.Struct {
+			want = "one table in single brackets, [" + shownKey(path) + "]"
+			break
+		}
 		into.Set(reflect.New(into.Type().Elem()))
+		if s, ok := into.Interface().(*Source); ok {
+			*s = defaultSource()
+		}
 		d.value(path, value, into.Elem())
 	case reflect.Struct:
 		if tree, ok := value.(map[string]any); ok {

@@ -20,7 +20,8 @@ import (
 type List struct {
 	// The name in the refusal: letters, digits and . _ -, at most 64.
 	Name string `toml:"name"`
-	// A file or a glob; gzip is recognised. For a list with a url, the one file for its copy.
+	// A file or a glob; gzip is recognised. For a list with a url, the one file for its copy; with a source its
+	// copy is in the folder PATH.d, or without a path in INDEX.mirror/NAME beside the index.
 	Path string `toml:"path"`
 	// What a line means: plain, hosts, adblock, postfix and others (docs/lists.md, 6), some with an
 	// argument (csv:COLUMN, csv:COLUMN,SCORE>=N, json:KEY). "auto" guesses, and is refused if two formats
@@ -97,6 +98,8 @@ type List struct {
 	Signature string `toml:"signature,omitempty"`
 	// Let url be http://, where anyone on the way can change the list.
 	InsecureHTTP bool `toml:"insecure_http,omitempty"`
+	// What is said in [list.source].
+	Source *Source `toml:"source,omitempty"`
 }
 
 // defaultList is what a [[list]] has that says nothing of it.
@@ -131,14 +134,18 @@ func (l List) validate(f *Faults, key string, names map[string]bool) {
 		f.add(key+".name", "%q is the name of a list above", l.Name)
 	}
 	names[l.Name] = true
-	if l.Path == "" && l.URL != "" {
+	if l.Source != nil {
+		// Its copy has a place of its own, see validateSource.
+	} else if l.Path == "" && l.URL != "" {
 		f.add(key+".path", "is missing; want the file that is to hold the copy")
 	} else if l.Path == "" {
 		f.add(key+".path", "is missing; want a file or a glob")
 	} else if _, err := filepath.Match(l.Path, ""); err != nil {
 		f.add(key+".path", "want a file or a glob, have %q: %v", l.Path, err)
 	}
-	if err := CheckFormat(l.Format); err != nil {
+	if l.Source != nil {
+		// Rows have no format, see validateSource.
+	} else if err := CheckFormat(l.Format); err != nil {
 		f.add(key+".format", "%v", err)
 	}
 	if len(l.Reason) > 400 || strings.ContainsFunc(l.Reason, func(r rune) bool { return r < ' ' || r == 0x7f }) {

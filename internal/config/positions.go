@@ -44,6 +44,9 @@ func findPositions(data []byte) positions {
 	note := func(prefix string, key unstable.Iterator) string {
 		path := prefix
 		for key.Next() {
+			if n := tables[path]; n > 0 && prefix == "" { // [list.source] is of the last [[list]]
+				path = fmt.Sprintf("%s[%d]", path, n-1)
+			}
 			path = joinKey(path, string(key.Node().Data))
 			if at := lineOf(key.Node()); lines[path] == 0 {
 				lines[path] = at

@@ -30,6 +30,8 @@ func references(t *testing.T) (keys []reference, tables map[string]string) {
 	t.Helper()
 	c := Default()
 	c.Lists, c.Policies, c.DNS.Zones, c.Filters = []List{defaultList()}, []Policy{{}}, []DNSZone{defaultZone()}, []KeptFilter{defaultFilter()}
+	source := defaultSource()
+	c.Lists[0].Source = &source
 	text, err := toml.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +49,8 @@ func references(t *testing.T) (keys []reference, tables map[string]string) {
 	read = func(table string, row reflect.Value) {
 		if row.Kind() == reflect.Slice {
 			row = row.Index(0)
+		} else if row.Kind() == reflect.Pointer {
+			row = row.Elem()
 		}
 		typ := types[row.Type().Name()]
 		_, tables[table], _ = strings.Cut(typ.about, "], ")
@@ -55,7 +59,7 @@ func references(t *testing.T) (keys []reference, tables map[string]string) {
 		}
 		var inner []func()
 		for field, value := range row.Fields() {
-			if isRows(field.Type) {
+			if isTable(field.Type) {
 				inner = append(inner, func() { read(table+"."+tagOf(field), value) })
 				continue
 			}
@@ -84,9 +88,9 @@ func references(t *testing.T) (keys []reference, tables map[string]string) {
 	return keys, tables
 }
 
-// isRows reports whether a field is a table that may stand several times.
-func isRows(t reflect.Type) bool {
-	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
+// isTable reports whether a field is a table that may stand several times, or not at all.
+func isTable(t reflect.Type) bool {
+	return (t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer) && t.Elem().Kind() == reflect.Struct
 }
 
 func kindOf(t reflect.Type) string {

@@ -31,6 +31,7 @@ func (c Config) Validate() Faults {
 	for i, l := range c.Lists {
 		l.validate(&f, fmt.Sprintf("list[%d]", i), names)
 		l.validateRemote(&f, fmt.Sprintf("list[%d]", i), copies)
+		l.validateSource(&f, fmt.Sprintf("list[%d]", i), copies)
 	}
 	c.validateRESPNames(&f)
 	c.validateLive(&f)

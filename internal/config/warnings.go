@@ -57,6 +57,7 @@ func (c Config) SettingWarnings() []string {
 	w = append(w, c.socketmapWarnings()...)
 	w = append(w, c.HTTP.warnings()...)
 	w = append(w, c.dnsWarnings()...)
+	w = append(w, c.sourceWarnings()...)
 	enforced := 0
 	for _, l := range c.Lists {
 		if l.Mode == "enforce" && l.Action == "block" {
@@ -94,6 +95,9 @@ func (l List) lookAt() string {
 		if closed := l.ClosedTo(access.Self()); closed != "" {
 			return closed
 		}
+	}
+	if len(files) == 0 && l.Source != nil {
+		return "not read from its source yet; until it is, the other lists filter"
 	}
 	if len(files) == 0 && l.URL != "" {
 		return term.Path(l.Path) + ": not fetched yet; until it is, the other lists filter"
