@@ -62,11 +62,12 @@ var layers = map[string][]string{
 	"policy": {"addr", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
 	"reload": {"addr", "digest", "history", "index", "internal/durable", "lists"},
 
-	"redisfilter":     {"filter"},
+	"redisclient":     {},
+	"redisfilter":     {"filter", "redisclient"},
 	"internal/export": {"addr", "filter", "index", "internal/durable", "internal/term", "lists", "rule"},
 
 	"internal/overlap": {"index", "lists"},
-	"keptfilter":       {"filter", "index", "internal/durable", "internal/export", "redisfilter", "rule"},
+	"keptfilter":       {"filter", "index", "internal/durable", "internal/export", "redisclient", "redisfilter", "rule"},
 
 	"milter": {"addr", "header", "listener", "msgauth", "policy", "reply", "rule", "spool"},
 

@@ -27,6 +27,7 @@ import (
 	"blockd/index"
 	"blockd/internal/durable"
 	"blockd/internal/export"
+	"blockd/redisclient"
 	"blockd/redisfilter"
 	"blockd/rule"
 )
@@ -282,7 +283,7 @@ func (k *Keeper) write(ctx context.Context, f Filter, ix *index.Index) (r record
 		}
 		return r, err
 	}
-	o := redisfilter.Options{URL: f.To, CAFile: f.CAFile}
+	o := redisclient.Options{URL: f.To, CAFile: f.CAFile}
 	if o.Password, err = password(f.PasswordFile); err != nil {
 		return r, err
 	}
@@ -397,7 +398,7 @@ func SplitTarget(to string) (place, key string, err error) {
 	}
 	at := strings.LastIndexByte(to, '#')
 	switch {
-	case !redisfilter.IsURL(to):
+	case !redisclient.IsURL(to):
 		return "", "", fmt.Errorf("want a path, or redis://HOST#KEY, have %s://", scheme)
 	case at < 0 || at == len(to)-1:
 		return "", "", errors.New("want the key of the filter behind the URL: redis://HOST#KEY")

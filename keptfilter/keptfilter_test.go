@@ -20,6 +20,7 @@ import (
 	"blockd/internal/redisserver"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
+	"blockd/redisclient"
 	"blockd/redisfilter"
 )
 
@@ -228,7 +229,7 @@ func TestRedis(t *testing.T) {
 	if text := k.log.String() + fmt.Sprint(k.Status()) + string(testkit.Read(t, k.settings.State)); strings.Contains(text, "geheim") {
 		t.Errorf("the password is shown: %s", text)
 	}
-	server, err := redisfilter.Dial(t.Context(), redisfilter.Options{URL: at})
+	server, err := redisfilter.Dial(t.Context(), redisclient.Options{URL: at})
 	if err != nil {
 		t.Fatal(err)
 	}

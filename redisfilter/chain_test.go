@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"blockd/internal/redisserver"
+	"blockd/redisclient"
 )
 
 // module makes a Redis without RedisBloom do as if it had the module: a chain is a list of
@@ -62,7 +63,7 @@ func (module) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 
 func TestPushChains(t *testing.T) {
 	r, c := server(t)
-	s := dial(t, Options{URL: r.URL()})
+	s := connected(t, redisclient.Options{URL: r.URL()})
 	s.client.AddHook(module{})
 	for name, shards := range map[string]int{"chain": OneKey, "chains": 4} {
 		for round := range 2 {
@@ -100,7 +101,7 @@ func TestPushToRedisBloom(t *testing.T) {
 		t.Skip("REDISBLOOM_SO names no module; Debian has none")
 	}
 	r := redisserver.Start(t, "--loadmodule", path)
-	s := dial(t, Options{URL: r.URL()})
+	s := connected(t, redisclient.Options{URL: r.URL()})
 	for name, shards := range map[string]int{"chain": OneKey, "chains": 4} {
 		for round := range 2 {
 			if err := pushed(t.Context(), s, name, "redisbloom", shards, round*100, 5_000+round*100, silent); err != nil {
@@ -162,7 +163,7 @@ func TestChainsAreBounded(t *testing.T) {
 		"wrong iterator": {10_000, func(after int64) []any { return []any{after + 1, data} }, "the chunk 2 ends at octet 1000", 2},
 	} {
 		asked := 0
-		s := dial(t, Options{URL: r.URL()})
+		s := connected(t, redisclient.Options{URL: r.URL()})
 		s.client.AddHook(scan{answer: func(after int64) []any {
 			asked++
 			if after == 0 {

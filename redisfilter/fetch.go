@@ -80,7 +80,7 @@ func (s *Server) fetchStored(ctx context.Context, key string, f found, progress 
 		from := int64(len(octets))
 		piece, err := s.client.GetRange(ctx, key, from, from+fetchSize-1).Bytes()
 		if err != nil && !errors.Is(err, redis.Nil) {
-			return nil, s.explain(err)
+			return nil, s.Explain(err)
 		}
 		if len(piece) == 0 || len(piece) > fetchSize {
 			return nil, errReplaced
@@ -104,7 +104,7 @@ func (s *Server) same(ctx context.Context, key string, f found) error {
 	if err == nil && !maps.Equal(numbers, f.numbers) {
 		return errReplaced
 	}
-	return s.explain(err)
+	return s.Explain(err)
 }
 
 func (s *Server) fetchChain(ctx context.Context, key string, f found, progress func(done, total int64)) (filter.Filter, error) {
@@ -113,7 +113,7 @@ func (s *Server) fetchChain(ctx context.Context, key string, f found, progress f
 	for answer, err := range dump(ctx, s.client, key) {
 		switch {
 		case err != nil:
-			return nil, s.explain(err)
+			return nil, s.Explain(err)
 		case head == nil:
 			head = answer.data
 			if size, err = filter.ChainSize(head); err == nil && size > maxChain {

@@ -115,11 +115,11 @@ func (p *push) claim(ctx context.Context, key string) error {
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return p.server.explain(err)
+		return p.server.Explain(err)
 	}
 	p.before[key] = there.Val()
 	if token := before.Val(); token != "" && token != p.token {
-		return p.server.explain(p.c().Unlink(ctx, tmpKey(key, token), tmpConfig(key, token)).Err())
+		return p.server.Explain(p.c().Unlink(ctx, tmpKey(key, token), tmpConfig(key, token)).Err())
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func (p *push) cleanUp(ctx context.Context, key string, failed *error) {
 	if *failed == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.server.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.server.Timeout())
 	defer cancel()
 	_ = p.c().Unlink(ctx, tmpKey(key, p.token), tmpConfig(key, p.token)).Err()
 	if p.holds(ctx, p.c(), key) == nil {
@@ -187,7 +187,7 @@ func (p *push) part(ctx context.Context, key string, f filter.Filter) (err error
 			return p.ended(err)
 		}
 		if err := p.c().PExpire(ctx, beside(p.name, "claim"), tmpExpires).Err(); err != nil {
-			return p.server.explain(err)
+			return p.server.Explain(err)
 		}
 	}
 	build := layouts[p.kind](p, key, f)
@@ -211,7 +211,7 @@ func (p *push) ended(err error) error {
 			return fmt.Errorf("%s at %s: %w", p.name, p.server, own)
 		}
 	}
-	return p.server.explain(err)
+	return p.server.Explain(err)
 }
 
 // layout is how a kind of filter gets into a Redis.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"blockd/internal/redisserver"
 	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
+	"blockd/redisclient"
 )
 
 // shared is the server of the tests that need no other.
@@ -63,7 +63,7 @@ func server(t *testing.T) (*redisserver.Server, *redis.Client) {
 
 const patience = 2 * time.Minute
 
-func dial(t *testing.T, o Options) *Server {
+func connected(t *testing.T, o redisclient.Options) *Server {
 	t.Helper()
 	o.Timeout = patience
 	s, err := Dial(t.Context(), o)
@@ -128,7 +128,7 @@ func noRemains(t *testing.T, c *redis.Client, name string) {
 func TestPush(t *testing.T) {
 	r, c := server(t)
 	for _, at := range []string{r.URL(), "unix://" + r.Socket, r.URL() + "/3"} {
-		s := dial(t, Options{URL: at})
+		s := connected(t, redisclient.Options{URL: at})
 		for _, kind := range []string{"bitmap", "redisson"} {
 			for _, shards := range []int{OneKey, 8, AsNeeded} {
 				name := fmt.Sprintf("push-%s%d", kind, shards)
@@ -153,7 +153,7 @@ func TestPush(t *testing.T) {
 // Redisson throws once a filter's size changes; so the size stays while the keys fit.
 func TestTheSizeStays(t *testing.T) {
 	r, c := server(t)
-	s := dial(t, Options{URL: r.URL()})
+	s := connected(t, redisclient.Options{URL: r.URL()})
 	numbers := func() map[string]string {
 		all, err := c.HGetAll(t.Context(), "{stays}:config").Result()
 		if err != nil {
@@ -182,7 +182,7 @@ func TestTheSizeStays(t *testing.T) {
 // as Java would have put them in.
 func TestPushIntoRedissonsOwnFilter(t *testing.T) {
 	r, c := server(t)
-	s := dial(t, Options{URL: r.URL()})
+	s := connected(t, redisclient.Options{URL: r.URL()})
 	if err := c.HSet(t.Context(), "{java}:config", "size", "9585", "hashIterations", "7", "expectedInsertions", "1000", "falseProbability", "0.01").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestPushIntoRedissonsOwnFilter(t *testing.T) {
 
 func TestWhatIsNoFilterIsSpared(t *testing.T) {
 	r, c := server(t)
-	s := dial(t, Options{URL: r.URL()})
+	s := connected(t, redisclient.Options{URL: r.URL()})
 	ctx := t.Context()
 	for _, err := range []error{
 		c.Set(ctx, "spare-string", "x", 0).Err(), c.RPush(ctx, "spare-list", "x").Err(),
@@ -259,7 +259,7 @@ func TestWhatIsNoFilterIsSpared(t *testing.T) {
 // failover, and a key that was evicted.
 func TestWhatGetsLostIsWrittenAgain(t *testing.T) {
 	r, c := server(t)
-	s := dial(t, Options{URL: r.URL()})
+	s := connected(t, redisclient.Options{URL: r.URL()})
 	if err := pushed(t.Context(), s, "lost", "bitmap", OneKey, 0, 1000, silent); err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestTheLaterPushWins(t *testing.T) {
 	r, c := server(t)
 	for _, shards := range []int{OneKey, 4} {
 		name := fmt.Sprintf("two%d", shards)
-		older, newer := dial(t, Options{URL: r.URL()}), dial(t, Options{URL: r.URL()})
+		older, newer := connected(t, redisclient.Options{URL: r.URL()}), connected(t, redisclient.Options{URL: r.URL()})
 		began := false
 		err := pushed(t.Context(), older, name, "bitmap", shards, 0, 10_000, func(done, _ int64) {
 			if began || done == 0 {
@@ -324,7 +324,7 @@ func TestTheLaterPushWins(t *testing.T) {
 func TestALostClaimIsNoOtherPush(t *testing.T) {
 	r, c := server(t)
 	ctx := t.Context()
-	s := dial(t, Options{URL: r.URL()})
+	s := connected(t, redisclient.Options{URL: r.URL()})
 	for _, shards := range []int{OneKey, 4} {
 		for what, lost := range map[string]string{"claim": "*claim", "flush": "*"} {
 			name := fmt.Sprintf("unclaimed-%s%d", what, shards)
@@ -358,7 +358,7 @@ func TestALostClaimIsNoOtherPush(t *testing.T) {
 // What a killed push has left goes with the next one.
 func TestRemainsOfAKilledPush(t *testing.T) {
 	r, c := server(t)
-	s := dial(t, Options{URL: r.URL()})
+	s := connected(t, redisclient.Options{URL: r.URL()})
 	ctx := t.Context()
 	for _, err := range []error{c.Set(ctx, "{killed}:claim", "OLD", 0).Err(), c.Set(ctx, "{killed}:tmp:OLD", "x", 0).Err(), c.HSet(ctx, "{killed}:config:tmp:OLD", "x", "y").Err()} {
 		if err != nil {
@@ -387,11 +387,11 @@ func TestRemainsOfAKilledPush(t *testing.T) {
 // A push that is interrupted leaves the old filter, and nothing else.
 func TestPushEndsWithItsContext(t *testing.T) {
 	r, c := server(t)
-	if err := pushed(t.Context(), dial(t, Options{URL: r.URL()}), "ended", "bitmap", OneKey, 0, 1000, silent); err != nil {
+	if err := pushed(t.Context(), connected(t, redisclient.Options{URL: r.URL()}), "ended", "bitmap", OneKey, 0, 1000, silent); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := Dial(ctx, Options{URL: r.URL(), Timeout: patience, grace: patience})
+	s, err := dial(ctx, redisclient.Options{URL: r.URL(), Timeout: patience}, patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,14 +403,14 @@ func TestPushEndsWithItsContext(t *testing.T) {
 	}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	holdsAll(t, dial(t, Options{URL: r.URL()}), "ended", "bitmap", 0, 1000)
+	holdsAll(t, connected(t, redisclient.Options{URL: r.URL()}), "ended", "bitmap", 0, 1000)
 	noRemains(t, c, "ended")
 }
 
 func TestRedisErrors(t *testing.T) {
 	r, c := server(t)
 	ctx := t.Context()
-	s := dial(t, Options{URL: r.URL()})
+	s := connected(t, redisclient.Options{URL: r.URL()})
 	want := func(what string, err error, words string) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), words) || strings.ContainsAny(err.Error(), "\n\r") || strings.Contains(err.Error(), "secret") {
@@ -436,18 +436,18 @@ func TestRedisErrors(t *testing.T) {
 
 	host, port, _ := net.SplitHostPort(r.Address)
 	replica := redisserver.Start(t, "--replicaof", host+" "+port, "--requirepass", "secret")
-	_, err = Dial(ctx, Options{URL: replica.URL(), Timeout: patience})
+	_, err = Dial(ctx, redisclient.Options{URL: replica.URL(), Timeout: patience})
 	want("no password", err, "NOAUTH: it wants a password")
-	_, err = Dial(ctx, Options{URL: "redis://:wrong-secret@" + replica.Address, Timeout: patience})
+	_, err = Dial(ctx, redisclient.Options{URL: "redis://:wrong-secret@" + replica.Address, Timeout: patience})
 	want("wrong password", err, "WRONGPASS: it does not take this user")
-	want("a replica", pushed(ctx, dial(t, Options{URL: "redis://:secret@" + replica.Address}), "errors-new", "bitmap", OneKey, 0, 10, silent), "READONLY: it is a replica")
+	want("a replica", pushed(ctx, connected(t, redisclient.Options{URL: "redis://:secret@" + replica.Address}), "errors-new", "bitmap", OneKey, 0, 10, silent), "READONLY: it is a replica")
 
-	_, err = Dial(ctx, Options{URL: "redis://" + testkit.Refusing(t), Timeout: patience})
+	_, err = Dial(ctx, redisclient.Options{URL: "redis://" + testkit.Refusing(t), Timeout: patience})
 	want("nobody there", err, "connection refused")
 	mute := testkit.Listen(t)
-	_, err = Dial(ctx, Options{URL: "redis://u:secret@" + mute.Addr().String(), Timeout: 20 * time.Millisecond})
+	_, err = Dial(ctx, redisclient.Options{URL: "redis://u:secret@" + mute.Addr().String(), Timeout: 20 * time.Millisecond})
 	want("a dead server", err, "no answer within 20ms")
-	_, err = Dial(ctx, Options{URL: r.URL() + "/99", Timeout: patience})
+	_, err = Dial(ctx, redisclient.Options{URL: r.URL() + "/99", Timeout: patience})
 	want("database", err, "it has fewer databases")
 	garbage := testkit.Listen(t)
 	go func() {
@@ -460,7 +460,7 @@ func TestRedisErrors(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	_, err = Dial(ctx, Options{URL: "redis://" + garbage.Addr().String(), Timeout: patience})
+	_, err = Dial(ctx, redisclient.Options{URL: "redis://" + garbage.Addr().String(), Timeout: patience})
 	want("no Redis", err, garbage.Addr().String())
 }
 
@@ -470,7 +470,7 @@ func TestPushByARestrictedUser(t *testing.T) {
 	if err := c.Do(t.Context(), "ACL", "SETUSER", "push", "on", ">p/w#1%", "~acl", "~{acl}:*", "~{acl:*", "+@connection", "+@transaction", "+@read", "+@write").Err(); err != nil {
 		t.Fatal(err)
 	}
-	s := dial(t, Options{URL: "redis://push:p%2Fw%231%25@" + r.Address})
+	s := connected(t, redisclient.Options{URL: "redis://push:p%2Fw%231%25@" + r.Address})
 	if err := pushed(t.Context(), s, "acl", "bitmap", OneKey, 0, 100, silent); err != nil {
 		t.Error(err)
 	}
@@ -479,48 +479,12 @@ func TestPushByARestrictedUser(t *testing.T) {
 	}
 }
 
-func TestURLs(t *testing.T) {
-	for url, want := range map[string]string{
-		"redis://h":                          "redis://h:6379",
-		"redis://u:secret@h:1/2":             "redis://h:1/2",
-		"rediss://:secret@[::1]":             "rediss://[::1]:6379",
-		"unix:///run/redis.sock?db=2":        "unix:///run/redis.sock?db=2",
-		"redis-sentinel://:secret@a,b:1/m/2": "redis-sentinel://a:26379,b:1/m/2",
-		"rediss-sentinel://a/m":              "rediss-sentinel://a:26379/m",
-		"http://h":                           "error: want a URL that begins with",
-		"redis://":                           "error: the URL cannot be read",
-		"redis://:secret/x@h":                "error: the URL cannot be read",
-		"redis://:secret%@h":                 "error: the URL cannot be read",
-		"redis://:secret#x@h":                "error: the URL cannot be read",
-		"redis://:secret?x@h":                "error: the URL cannot be read",
-		"redis://h/secret":                   "error: want a number as the database",
-		"redis://a,b":                        "error: want one host",
-		"redis-sentinel://a":                 "error: want redis-sentinel://HOST:PORT/MASTER",
-		"unix://run/redis.sock":              "error: want unix:///PATH",
-		"redis://h:port":                     "error: the URL cannot be read",
-	} {
-		_, shown, err := Options{URL: url}.parse()
-		if err != nil {
-			shown = "error: " + err.Error()
-		}
-		if !strings.HasPrefix(shown, want) || err == nil && shown != want || strings.Contains(shown, "secret") {
-			t.Errorf("%s: %s, want %s", url, shown, want)
-		}
-	}
-	if _, _, err := (Options{URL: "redis://h", CAFile: "x"}).parse(); err == nil {
-		t.Error("a CA without TLS")
-	}
-	if _, _, err := (Options{URL: "rediss://h", CAFile: filepath.Join(t.TempDir(), "gone")}).parse(); err == nil {
-		t.Error("a CA that is not there")
-	}
-}
-
 // A Cluster is found from any of its nodes. Keys that belong together are in one slot.
 func TestCluster(t *testing.T) {
 	testkit.Peer(t, "redis-server")
 	nodes := redisserver.Cluster(t)
 	for i, kind := range []string{"bitmap", "redisson"} {
-		s := dial(t, Options{URL: nodes[i].URL()})
+		s := connected(t, redisclient.Options{URL: nodes[i].URL()})
 		for _, shards := range []int{OneKey, 16} {
 			name := fmt.Sprintf("%s%d", kind, shards)
 			for round := range 2 {
@@ -543,7 +507,7 @@ func TestCluster(t *testing.T) {
 	if keys != 2*(2+16*2+1) {
 		t.Errorf("%d keys", keys)
 	}
-	if _, err := Dial(t.Context(), Options{URL: nodes[0].URL() + "/1", Timeout: patience}); err == nil || !strings.Contains(err.Error(), "database 0 alone") && !strings.Contains(err.Error(), "SELECT is not allowed") {
+	if _, err := Dial(t.Context(), redisclient.Options{URL: nodes[0].URL() + "/1", Timeout: patience}); err == nil || !strings.Contains(err.Error(), "database 0 alone") && !strings.Contains(err.Error(), "SELECT is not allowed") {
 		t.Error(err)
 	}
 }
@@ -558,13 +522,13 @@ func TestTLS(t *testing.T) {
 	cert, key := selfsigned.New(t, host).Write(t, t.TempDir())
 	redisserver.StartAt(t, address, "--port", "0", "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
 		"--tls-ca-cert-file", cert, "--tls-auth-clients", "no", "--requirepass", "secret")
-	s := dial(t, Options{URL: "rediss://" + address, CAFile: cert, Password: "secret"})
+	s := connected(t, redisclient.Options{URL: "rediss://" + address, CAFile: cert, Password: "secret"})
 	if err := pushed(t.Context(), s, "tls", "bitmap", OneKey, 0, 1000, silent); err != nil {
 		t.Fatal(err)
 	}
 	holdsAll(t, s, "tls", "bitmap", 0, 1000)
 	for _, url := range []string{"rediss://:secret@" + address, "redis://:secret@" + address} {
-		if _, err := Dial(t.Context(), Options{URL: url, Timeout: patience}); err == nil || strings.Contains(err.Error(), "secret") {
+		if _, err := Dial(t.Context(), redisclient.Options{URL: url, Timeout: patience}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -574,12 +538,12 @@ func TestTLS(t *testing.T) {
 func TestSentinel(t *testing.T) {
 	testkit.Peer(t, "redis-server")
 	master := redisserver.Start(t)
-	s := dial(t, Options{URL: "redis-sentinel://" + master.Sentinel(t).Address + "/master/1"})
+	s := connected(t, redisclient.Options{URL: "redis-sentinel://" + master.Sentinel(t).Address + "/master/1"})
 	if err := pushed(t.Context(), s, "watched", "bitmap", 4, 0, 1000, silent); err != nil {
 		t.Fatal(err)
 	}
-	holdsAll(t, dial(t, Options{URL: master.URL() + "/1"}), "watched", "bitmap", 0, 1000)
-	if _, err := Dial(t.Context(), Options{URL: strings.Replace(s.String(), "master", "other", 1), Timeout: patience}); err == nil {
+	holdsAll(t, connected(t, redisclient.Options{URL: master.URL() + "/1"}), "watched", "bitmap", 0, 1000)
+	if _, err := Dial(t.Context(), redisclient.Options{URL: strings.Replace(s.String(), "master", "other", 1), Timeout: patience}); err == nil {
 		t.Error("a master that no Sentinel knows")
 	}
 }

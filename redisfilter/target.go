@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"blockd/filter"
+	"blockd/redisclient"
 )
 
 // What Target takes as the number of parts, beside a power of two from 2 to filter.MaxShards.
@@ -147,28 +148,28 @@ func (s *Server) inspect(ctx context.Context, key string) (f found, err error) {
 		kind, configKind = p.Type(ctx, key), p.Type(ctx, configKey(key))
 		return nil
 	}); err != nil {
-		return f, s.explain(err)
+		return f, s.Explain(err)
 	}
 	if configKind.Val() == "hash" {
 		if f.numbers, err = s.client.HGetAll(ctx, configKey(key)).Result(); err != nil {
-			return f, s.explain(err)
+			return f, s.Explain(err)
 		}
 	}
 	if kind.Val() == "string" {
 		if f.octets, err = s.client.StrLen(ctx, key).Result(); err != nil {
-			return f, s.explain(err)
+			return f, s.Explain(err)
 		}
 	}
 	switch what := kind.Val(); {
 	case configKind.Val() != "none" && configKind.Val() != "hash":
-		return f, fmt.Errorf("%s at %s is a %s, and should be the hash with the filter's numbers: choose another name, or delete it", configKey(key), s, visible(configKind.Val()))
+		return f, fmt.Errorf("%s at %s is a %s, and should be the hash with the filter's numbers: choose another name, or delete it", configKey(key), s, redisclient.Visible(configKind.Val()))
 	case what == "none" && len(f.numbers) == 0:
 		return f, nil
 	case what == "MBbloom--":
 		f.filter, f.kind = true, "redisbloom"
 		return f, nil
 	case what != "none" && what != "string":
-		return f, s.noFilter(key, "is a "+visible(what))
+		return f, s.noFilter(key, "is a "+redisclient.Visible(what))
 	}
 	return f, f.fromNumbers(s, key, kind.Val())
 }
@@ -189,7 +190,7 @@ func (f *found) fromNumbers(s *Server, key, kind string) error {
 	// Redisson has no string yet where nothing was added.
 	empty, err := filter.ReadStored(nil, f.numbers)
 	if err != nil {
-		return s.noFilter(key, visible("has wrong numbers: "+err.Error()))
+		return s.noFilter(key, redisclient.Visible("has wrong numbers: "+err.Error()))
 	}
 	f.filter, f.kind = true, empty.Kind()
 	size, _ := strconv.ParseInt(f.numbers["size"], 10, 64) // ReadStored has read it

@@ -15,6 +15,7 @@ import (
 	"blockd/filter"
 	"blockd/internal/export"
 	"blockd/internal/term"
+	"blockd/redisclient"
 	"blockd/redisfilter"
 )
 
@@ -46,7 +47,7 @@ keys, 1 when the lists have patterns, which have none, 2 on an error.`,
   blockd filter push --as bitmap --shards 64 --password-file /etc/blockd/redis rediss://push@redis.example bl
   blockd filter check redis://redis.example#bl someone@bad.example`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 || !redisfilter.IsURL(args[0]) {
+			if len(args) != 2 || !redisclient.IsURL(args[0]) {
 				return usagef("want a URL such as redis://localhost, and the NAME of a key")
 			}
 			return nil
@@ -147,7 +148,7 @@ func parseShards(text string) (int, error) {
 // redisFlags say how a Redis is reached.
 type redisFlags struct {
 	passwordFile string
-	options      redisfilter.Options
+	options      redisclient.Options
 }
 
 func addRedisFlags(cmd *cobra.Command) *redisFlags {
@@ -189,7 +190,7 @@ func (f *redisFlags) open(cmd *cobra.Command, at string) (filter.Filter, error) 
 	server, name, _ := strings.Cut(at, "#")
 	name, err := url.PathUnescape(name)
 	switch {
-	case !redisfilter.IsURL(at):
+	case !redisclient.IsURL(at):
 		return nil, usagef("%s://: want a file, or redis://HOST#NAME", scheme)
 	case err != nil || name == "":
 		return nil, usagef("want the key of the filter behind the URL: redis://HOST#NAME")
