@@ -219,7 +219,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// freePort is an address of this machine where nobody listens, neither by TCP nor by UDP.
+// freePort returns an address of this machine that is free for both TCP and UDP.
 func freePort() (string, error) {
 	for {
 		address, err := freeAddress()

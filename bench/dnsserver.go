@@ -54,8 +54,8 @@ func (d *dnsDoor) startBlockd(ctx context.Context, dir string, l *addresses) (s 
 	return s, nil
 }
 
-// rbldnsdHead makes rbldnsd answer as blockd's zone does: a listed name and all below it, and a SOA
-// record behind "no".
+// rbldnsdHead makes rbldnsd answer as blockd's zone does: a listed name and all below it, and with a negative
+// answer the SOA record.
 const rbldnsdHead = "$SOA 60 ns.bench.test. hostmaster.bench.test. 0 600 300 86400 60\n:127.0.1.2:listed\n"
 
 func (d *dnsDoor) startRBLDNSD(ctx context.Context, dir string, l *addresses) (s dnsServer, err error) {

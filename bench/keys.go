@@ -89,8 +89,8 @@ const (
 	kindNumbered = "numbered" // by writeNumbered
 )
 
-// writeAddresses is the generator for who has not got the shared one: addresses or domains
-// that differ in their number, and in seed from those of another seed.
+// writeAddresses writes n addresses or domains, all different, and none that another seed gives.
+// It is used where the shared generator is missing.
 func writeAddresses(out io.Writer, n, seed int, kind string) error {
 	syllables := strings.Fields("an bel cor dan el fin gor hal in jo kar lin mar nor os pel qui ran sol ten ul ver wen xan yor zel")
 	rng := rand.New(rand.NewPCG(uint64(seed), 0))

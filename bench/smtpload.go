@@ -198,7 +198,7 @@ func listens(ctx context.Context, address string, ended <-chan struct{}) error {
 	return becomes(ctx, dials(address), ended)
 }
 
-// dials reports whether somebody listens.
+// dials reports whether a server accepts connections at address.
 func dials(address string) func() bool {
 	return func() bool {
 		conn, err := net.Dial("tcp", address)

@@ -104,7 +104,7 @@ func (s Set) String() string {
 // Digest is the digest of one text by one algorithm. It is a comparable value.
 type Digest struct {
 	Algorithm Algorithm
-	octets    [sha256.Size]byte // zeros behind the algorithm's own size
+	octets    [sha256.Size]byte // zeros after the algorithm's own size
 }
 
 // Of returns the digest of text as it is. An invalid algorithm gives the zero Digest. Text
@@ -159,7 +159,7 @@ func Parse(text string) (d Digest, err error) {
 		d.Algorithm = SHA256
 		_, err = unpadded.Decode(d.octets[:], []byte(strings.ToUpper(text)))
 		if err == nil && !strings.EqualFold(d.String(), text) {
-			err = ErrText // bits behind the last octet are set
+			err = ErrText // bits after the last octet are set
 		}
 	case 2 * md5.Size, 2 * sha1.Size, 2 * sha256.Size:
 		d.Algorithm = map[int]Algorithm{md5.Size: MD5, sha1.Size: SHA1, sha256.Size: SHA256}[len(text)/2]

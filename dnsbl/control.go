@@ -11,8 +11,8 @@ import (
 // the interface.
 const maxControl = 128
 
-// answerFrom makes, of what the system said of a query, what it is to be told with the answer:
-// to send it from the address that was asked. A client that asked one of several addresses
+// answerFrom turns the control message of a query into the one of its answer, which
+// has the system send the answer from the address that was asked. A client that asked one of several addresses
 // would not take it for the answer otherwise.
 func answerFrom(control []byte) []byte {
 	var v4 ipv4.ControlMessage

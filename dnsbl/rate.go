@@ -8,7 +8,7 @@ import (
 )
 
 // limiter bounds the answers by UDP to one network: the address of a query can be forged, and
-// answers are then sent to somebody who has not asked. It counts whole seconds.
+// its answers then flood a third party. It counts whole seconds.
 //
 // Its memory is fixed. A network has four slots to be counted in, chosen by a seed that no
 // client knows. Where all four are taken in this second, the one with the fewest answers is

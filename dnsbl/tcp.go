@@ -136,7 +136,7 @@ func (c *session) serve() {
 		if size == 0 {
 			c.out = c.out[:start-2]
 			_ = c.flush()
-			return // no query: who sends such does not speak DNS
+			return // no query: such a client does not speak DNS
 		}
 		binary.BigEndian.PutUint16(c.out[start-2:], uint16(size))
 		if c.in.Buffered() > 0 && len(c.out) < flushSize {

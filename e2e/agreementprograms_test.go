@@ -40,7 +40,7 @@ const (
 	wordCannot = "-" // there is no such question
 )
 
-// askDNSDomain asks for the domain behind the sender's last @, if there can be a name for it.
+// askDNSDomain asks for the sender's domain, if DNS has room for its name.
 func (a *agreement) askDNSDomain(t *testing.T, c *transaction.Case, d *daemon) string {
 	sender := transaction.Internal(c.Sender)
 	key, err := addr.DomainKey(sender[strings.LastIndexByte(sender, '@')+1:])

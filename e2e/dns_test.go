@@ -21,7 +21,7 @@ import (
 	"blockd/internal/testkit"
 )
 
-// The zones of these tests, and the list behind them.
+// The zones of these tests, and the list that they answer from.
 const (
 	ipZone     = "ip.dns.test"
 	domainZone = "dbl.dns.test"
@@ -58,7 +58,7 @@ func TestDNSDoor(t *testing.T) {
 	t.Run("damaged", func(t *testing.T) { damagedUnderQueries(t, d, address) })
 }
 
-// dnsAddress is port 53 of an address that nobody else is likely to have.
+// dnsAddress is port 53 of an address that no other program is likely to use.
 func dnsAddress(t *testing.T) string {
 	t.Helper()
 	address := oneOfLoopback() + ":53"
@@ -305,7 +305,7 @@ func reloadUnderQueries(t *testing.T, d *daemon, address string) {
 }
 
 // damagedUnderQueries damages the index that serves. What was listed is then not known; that
-// is SERVFAIL, by which nobody refuses mail.
+// is SERVFAIL, and no client refuses mail by it.
 func damagedUnderQueries(t *testing.T, d *daemon, address string) {
 	replace(t, d.path("own.txt"), dnsList) // a whole index again, of which nothing was read
 	testkit.Eventually(t, "the last entry to be gone", func() bool {

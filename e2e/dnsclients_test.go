@@ -289,7 +289,7 @@ func (p *dnsPostfix) reply(t *testing.T, client, sender string) string {
 	return c.command("RCPT TO:<user@here.example>")
 }
 
-// screened is what postscreen, or the smtpd behind it, says to RCPT.
+// screened returns the reply to RCPT of postscreen, or of the smtpd that it passes the client to.
 func (p *dnsPostfix) screened(t *testing.T, from string) string {
 	t.Helper()
 	conn, r := dialRaw(t, p.screen)

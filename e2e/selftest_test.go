@@ -141,7 +141,7 @@ func besideDNS(t *testing.T, dir string, zone nameserver.Zone) []string {
 	return by
 }
 
-// oneOfLoopback is an address of this machine that nobody else is likely to use.
+// oneOfLoopback is an address of this machine that no other program is likely to use.
 func oneOfLoopback() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250))
 }

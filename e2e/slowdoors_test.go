@@ -47,7 +47,7 @@ func TestSlowClientsOfTheDNSDoor(t *testing.T) {
 	stopWithCrowd(t, d, held, before)
 }
 
-// TestSlowClientsOfTheRESPDoor has clients wait behind HELLO, and half of them send half a command,
+// TestSlowClientsOfTheRESPDoor has clients wait after HELLO. Half of them send half a command,
 // an octet at a time. Others are answered meanwhile. All are gone after the stop.
 func TestSlowClientsOfTheRESPDoor(t *testing.T) {
 	n, address := crowd(t), freeAddress(t)

@@ -165,7 +165,7 @@ func TestChainSize(t *testing.T) {
 	}
 }
 
-// Numbers come from a server that anybody may have written to.
+// Numbers come from a server, where other programs can have written them.
 func FuzzStoredNumbers(f *testing.F) {
 	f.Add("9585", "7", "1000", "0.01", "", []byte("x"))
 	f.Add("4294967294", "65536", "", "", murmurHash, []byte{})

@@ -124,7 +124,7 @@ func lower(s string) string {
 // topRows is a heap with the row that has the least at its root.
 type topRows []TopRow
 
-// compareRows is below 0 if a stands behind b.
+// compareRows is below 0 if a ranks below b.
 func compareRows(a, b TopRow) int {
 	return cmp.Or(cmp.Compare(a.Decisions, b.Decisions), strings.Compare(b.Name, a.Name))
 }

@@ -401,7 +401,7 @@ func SplitTarget(to string) (place, key string, err error) {
 	case !redisclient.IsURL(to):
 		return "", "", fmt.Errorf("want a path, or redis://HOST#KEY, have %s://", scheme)
 	case at < 0 || at == len(to)-1:
-		return "", "", errors.New("want the key of the filter behind the URL: redis://HOST#KEY")
+		return "", "", errors.New("want the key of the filter after the URL: redis://HOST#KEY")
 	}
 	return to[:at], to[at+1:], nil
 }

@@ -33,7 +33,7 @@ const (
 //
 //	KEY TAB ACTION TAB SCOPE TAB EXPIRES TAB ORIGIN TAB REASON LF
 //
-// Nobody edits such a file, so a line that is not as the format has it is damage, and refuses the file. What
+// Only blockd writes such a file, so a line that is not as the format has it is damage, and refuses the file. What
 // the list's own rules say about an entry refuses its line alone, as in every format.
 type entriesFile struct {
 	*reading
@@ -273,7 +273,7 @@ func readNet(it *Item, text string) bool {
 	return err == nil && isNet == (it.Scope == Tree) && (isNet || it.Scope == Exact) && isNet != it.Net.IsSingleIP()
 }
 
-// details takes what stands behind the scope: when the entry ends, where it comes from, and why.
+// details takes what follows the scope: when the entry ends, where it comes from, and why.
 func (f *entriesFile) details(it *Item, rest string) error {
 	expires, rest, ok := strings.Cut(rest, "\t")
 	origin, reason, more := strings.Cut(rest, "\t")

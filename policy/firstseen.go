@@ -10,8 +10,8 @@ import (
 // gets the header field FirstSeenField, or its recipients are put off once. It never refuses.
 //
 // It is about mail that no list has a reason to stop or to let pass: the verdict is clear. Mail of
-// trusted clients, of clients that have logged in, of the null sender, and to exempt recipients or those
-// for whom no list counts, is left as it is.
+// trusted clients, of clients that have logged in, of the null sender, and to recipients that are exempt or
+// have no list, is left as it is.
 type FirstSeen struct {
 	Domains *firstseen.Set // those that have sent mail; nil = nothing is done
 	Defers  bool           // put off; else the message gets the field
@@ -88,7 +88,7 @@ func (t *Transaction) joinNew(recipient string) {
 }
 
 // noteDomain says that the sender's domain has sent mail here. A recipient that was accepted is no
-// message: anybody can name a sender.
+// message: any client can name a sender.
 func (t *Transaction) noteDomain() {
 	if t.newcomers > 0 {
 		t.checker.first.Domains.AddIfAbsent(t.verdicts[0].Sender.Domain())

@@ -40,7 +40,7 @@ const (
 	// for those above it. Entries for single addresses, local-parts and patterns cover some
 	// senders there and not others, so they have no part in it.
 	AboutDomain
-	// AboutHash asks about mail of a sender of whom only a digest is known, as hashed DNS
+	// AboutHash asks about mail of a sender of which only a digest is known, as hashed DNS
 	// lists are asked (HashBL): that of local-part@domain in lower case. Text is the digest,
 	// in any case: md5 (32) or sha1 (40) in hexadecimal digits, or sha256 in base32 without
 	// padding (52) or hexadecimal digits (64); its length tells the algorithm, and

@@ -30,7 +30,7 @@ func (c *Checker) Told(door string) *Told { return &Told{checker: c, door: door}
 func (t *Told) Listed(v *verdict.Verdict) { t.Referring(v, "") }
 
 // Referring is Listed for an answer that names a reference; "" = none. It reports whether v
-// is remembered: else nobody could find the reference.
+// is remembered. Only then can the reference be found.
 func (t *Told) Referring(v *verdict.Verdict, ref string) bool {
 	c := t.checker
 	if c.history == nil && c.decided == nil {

@@ -32,7 +32,7 @@ type message struct {
 	reads bool         // lists are asked about the header
 
 	newDomain bool // the sender's domain has not sent mail here before, and that matters
-	newcomers int  // recipients that have joined, and for whom it does, where it marks the message
+	newcomers int  // recipients that have joined, and to which first_seen applies, where it marks the message
 
 	sharing
 	unjoined Decision // of a recipient that was not refused and has not joined yet

@@ -24,7 +24,7 @@ const (
 func Kinds() []string { return []string{"bitmap", "redisbloom", "redisson"} }
 
 // largestPart is that of AsNeeded, in bits. Redis clears new memory in one step, during which it
-// answers nobody: 8 ms for 8 MiB, 200 ms for 120 MiB (measured with Redis 7.0).
+// answers no client: 8 ms for 8 MiB, 200 ms for 120 MiB (measured with Redis 7.0).
 const largestPart = 8 << 23
 
 // Target is a name at a server that filters are pushed to. One goroutine may use it.

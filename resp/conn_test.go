@@ -322,7 +322,7 @@ func TestStop(t *testing.T) {
 	idle, half := dial(t, address), dial(t, address)
 	idle.ask(t, "PING")
 	command := encode("SISMEMBER", "spam", "x@bad.example")
-	half.Write(append(encode("PING"), command[:10]...)) // who answers the first has read the second
+	half.Write(append(encode("PING"), command[:10]...)) // an answer to the first shows that the second was read
 	half.answer(t)
 	ended := make(chan struct{})
 	go func() {
@@ -419,7 +419,7 @@ func TestStopWithinPipeline(t *testing.T) {
 	}
 }
 
-// Commands behind MULTI count with what all connections hold, and their answers are not kept until the last.
+// Commands after MULTI count with what all connections hold, and their answers are not kept until the last.
 func TestTransactionIsBounded(t *testing.T) {
 	r := newRig(t)
 	s := r.open(t)

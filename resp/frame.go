@@ -21,7 +21,7 @@ func (f fault) Error() string { return string(f) }
 const (
 	errTooLong   fault = "too-long"  // a bound of one command
 	errMalformed fault = "malformed" // no command
-	errHTTP      fault = "http"      // a web browser that somebody has sent here
+	errHTTP      fault = "http"      // an HTTP client, such as a web browser led here
 	errSlow      fault = "slow"      // not whole within commandTime
 	errUnread    fault = "unread"    // the peer takes no answers
 	errMemory    fault = "memory"    // unfinished commands and unread answers of all connections

@@ -36,7 +36,7 @@ func FuzzConversation(f *testing.F) {
 		c := newConn(s, far)
 		go c.Run()
 		out, err := io.ReadAll(near)
-		if err != nil && !strings.Contains(err.Error(), "reset") { // the rest of what came behind a fault is not read
+		if err != nil && !strings.Contains(err.Error(), "reset") { // the rest of the input after a fault is not read
 			t.Fatalf("%v after %q", err, out)
 		}
 		if n := testPanics(t, r); n != 0 {

@@ -38,7 +38,7 @@ type Settings struct {
 	AllowFrom      []netip.Prefix // peers that may connect by TCP; none = loopback; a Unix socket is protected by its mode
 	MaxConnections int            // open connections at once; 0 = 1,024
 
-	// Users are the files with the passwords, by the users' names. With none, nobody has to
+	// Users are the files with the passwords, by the users' names. With none, no client has to
 	// log in. Peers on loopback and on a Unix socket never have to.
 	Users map[string]string
 

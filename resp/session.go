@@ -13,10 +13,10 @@ import (
 type client struct {
 	id      int64
 	name    string
-	user    string // that has logged in; "" = nobody has
+	user    string // that has logged in; "" = none has
 	trusted bool   // it may ask
 	wrong   int    // passwords
-	multi   *queue // commands behind MULTI; nil = there was none
+	multi   *queue // commands after MULTI; nil = there was none
 }
 
 // maxWrong is how many wrong passwords end a connection.
@@ -193,7 +193,7 @@ const (
 	maxQueuedOctets = maxCommand
 )
 
-// queue has the commands behind MULTI. Nothing is written here, so a
+// queue has the commands after MULTI. Nothing is written here, so a
 // transaction is only a way in which clients send many commands.
 type queue struct {
 	octets  []byte // they count in Server.held
@@ -256,7 +256,7 @@ func (c *conn) spoil() {
 	}
 }
 
-// exec answers the commands behind MULTI.
+// exec answers the commands after MULTI.
 func exec(c *conn, _ [][]byte) {
 	switch q := c.dequeue(); {
 	case q == nil:

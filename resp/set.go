@@ -74,7 +74,7 @@ func (in *set) loading() string {
 	return "LOADING blockd: " + what + ": see blockd lists"
 }
 
-// split returns the set of a key of GET and the text behind it: LIST:TEXT or raw:LIST:TEXT.
+// split returns the set of a key of GET and the text after it: LIST:TEXT or raw:LIST:TEXT.
 func (s *Server) split(key []byte) (in *set, text []byte) {
 	head := bytes.IndexByte(key, ':')
 	if head >= 0 && string(key[:head]) == Raw {

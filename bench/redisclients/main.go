@@ -18,7 +18,7 @@ import (
 // The load, and what a question may take.
 const (
 	every    = 2 * time.Millisecond
-	askers   = 64 // who wait at once; with all of them waiting a question is left out
+	askers   = 64 // goroutines that ask; while all of them wait, a question is left out
 	deadline = 300 * time.Millisecond
 	before   = 5 * time.Second // of the load, until the master goes
 )
@@ -32,7 +32,7 @@ const (
 func main() {
 	watch := flag.Duration("watch", 30*time.Second, "`time` that each client is watched after the master has gone")
 	flag.Parse()
-	signal.Ignore(syscall.SIGPIPE) // who reads the table may stop; the servers are ended all the same
+	signal.Ignore(syscall.SIGPIPE) // the reader of the table may go away; the servers are ended all the same
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	fmt.Printf("%-18s %-5s %8s %8s %8s %8s %12s %12s\n", "client", "", "answers", "errors", "left out", "wrong", "back after", "last error")

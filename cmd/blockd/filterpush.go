@@ -193,7 +193,7 @@ func (f *redisFlags) open(cmd *cobra.Command, at string) (filter.Filter, error) 
 	case !redisclient.IsURL(at):
 		return nil, usagef("%s://: want a file, or redis://HOST#NAME", scheme)
 	case err != nil || name == "":
-		return nil, usagef("want the key of the filter behind the URL: redis://HOST#NAME")
+		return nil, usagef("want the key of the filter after the URL: redis://HOST#NAME")
 	}
 	ctx, stop := interruptible(cmd)
 	defer stop()

@@ -1,4 +1,4 @@
-// Decisions as they are made, and those of the past that somebody looks for.
+// Decisions as they are made, and past ones that are searched for.
 
 import { badge, byId, count, entry, html, show, table } from './dom.js';
 import { drawTraffic } from './chart.js';
@@ -11,7 +11,7 @@ const outcomes = {
   quarantine: ['warn', 'quarantined'], tag: ['warn', 'tagged'], discard: ['bad', 'discarded'], listed: ['warn', 'listed'],
 };
 
-// A program was told that somebody is listed, at a door that decides nothing about mail.
+// A program was told that a sender or client is listed, at a door that decides nothing about mail.
 export const isTold = (decision) => decision.outcome === 'listed';
 
 const about = (decision) => decision.sender || (isTold(decision) && decision.client) || '<>';
@@ -61,7 +61,7 @@ export const decisionText = (decision) => [
 // The newest first, kept apart: mail of no list is much more, and would push the rest out. So
 // would what programs are told, ten times a second.
 let lately = { listed: [], all: [], told: [] };
-let held = null; // lately as it was when somebody paused
+let held = null; // lately as it was when the page was paused
 let news = 0; // that would have been shown since
 let ask = () => {};
 

@@ -177,7 +177,7 @@ func (c Config) Required(among []string) (names []string) {
 	return names
 }
 
-// dnsWarnings are about a door that others may use against somebody.
+// dnsWarnings are about a door whose answers could flood a third party.
 func (c Config) dnsWarnings() []string {
 	if !c.DNS.Open() || c.DNS.MaxRate > 0 {
 		return nil

@@ -86,7 +86,7 @@ func (d *doctor) speakRESP(conn net.Conn, r *report) error {
 	}
 	line, err := bufio.NewReader(io.LimitReader(conn, 4096)).ReadString('\n')
 	if err != nil {
-		return fmt.Errorf("no answer to PING (does resp.allow_from let %s in?): %v", conn.LocalAddr(), control.Cause(err)) // not wrapped: who shows it looks for the cause
+		return fmt.Errorf("no answer to PING (does resp.allow_from let %s in?): %v", conn.LocalAddr(), control.Cause(err)) // not wrapped: the report would show the cause alone
 	}
 	switch line = strings.TrimSpace(line); {
 	case line == "+PONG":

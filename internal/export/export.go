@@ -25,7 +25,7 @@ type Job struct {
 	Lists         []string                // that are written; none: all that refuse
 	Rules         map[string]rule.List    // by list; without a configuration all refuse
 	IgnoreSenders bool                    // auth.unverified_allow = "ignore": exceptions for senders without require override nothing
-	Progress      func(done, total int64) // called now and then; nil: nobody is told
+	Progress      func(done, total int64) // called now and then; nil: no reports
 }
 
 // shownEvery is after how many entries Progress is called.

@@ -16,7 +16,7 @@ type Written struct {
 }
 
 // WriteFiles puts the files of a filter in place when all of them are whole: a bitmap
-// beside the sizes of another filter would clear senders who are listed. When ctx ends before
+// beside the sizes of another filter would clear senders that are listed. When ctx ends before
 // that, the old files stay as they are.
 func WriteFiles(ctx context.Context, f filter.Filter, out string) (all []Written, err error) {
 	files, drafts := f.Files(out), []*durable.Draft(nil)

@@ -39,7 +39,7 @@ type Job struct {
 	Approximate bool  // a sample is counted, in 32 MiB and without a temporary file
 
 	// Progress is told now and then how far a side is (0 or 1: octets of its files, or
-	// entries of its index), and then the merge (2: entries). Nil: nobody is told. One goroutine
+	// entries of its index), and then the merge (2: entries). Nil: no reports. One goroutine
 	// calls it at a time.
 	Progress func(stage int, done, total int64)
 }
