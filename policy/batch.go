@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -34,8 +37,9 @@ func (c *Checker) AskAll(b *Batch, questions []Question) (verdicts []verdict.Ver
 	var ix *index.Index
 	b.Generation, b.checker, b.index = "", c, nil
 	defer func() {
-		if recover() != nil {
+		if p := recover(); p != nil {
 			// A defect of ours costs the one sender that meets it alone, too.
+			c.failed(inPanic, fmt.Errorf("panic in the look-up of many: %v", p), slog.String("stack", string(debug.Stack())))
 			verdicts = make([]verdict.Verdict, len(questions))
 			for i, q := range questions {
 				verdicts[i] = c.ask(question{Question: q, index: ix})

@@ -127,6 +127,30 @@ func TestAskSurvivesADefect(t *testing.T) {
 	}
 }
 
+// A panic among many questions is counted and logged, also if each of them alone has its answer.
+func TestDefectOfABatchIsLogged(t *testing.T) {
+	ix, asked := build(t, batchLists()...), 0
+	var log bytes.Buffer
+	reg := prometheus.NewRegistry()
+	c := policy.New(func() *index.Index {
+		if asked++; asked == 1 {
+			panic("no generation")
+		}
+		return ix
+	}, policy.Settings{}, slog.New(slog.NewTextHandler(&log, nil)), reg)
+	var b policy.Batch
+	verdicts := c.AskAll(&b, []policy.Question{{Text: "x@bad.example"}, {Text: "x@clear.example"}})
+	if verdicts[0].Kind != verdict.Blocked || verdicts[1].Kind != verdict.Clear {
+		t.Errorf("verdicts = %+v, want blocked and clear", verdicts)
+	}
+	wantMetric(t, reg, "blockd_internal_errors_total", `
+		blockd_internal_errors_total{where="panic"} 1
+		blockd_internal_errors_total{where="store"} 0`)
+	if !strings.Contains(log.String(), "no generation") || !strings.Contains(log.String(), "AskAll") {
+		t.Errorf("the log lacks the panic or its stack:\n%s", &log)
+	}
+}
+
 func TestAskAllocatesNothingForClearSenders(t *testing.T) {
 	c, _ := checker(t, build(t, batchLists()...), policy.Settings{})
 	var b policy.Batch
