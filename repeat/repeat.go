@@ -238,10 +238,14 @@ func attrs(r *history.Record) []slog.Attr {
 	if r.Client.IsValid() {
 		client = r.Client.String()
 	}
-	return []slog.Attr{slog.String("door", r.Door), slog.String("client", client), slog.String("helo", r.Helo), slog.String("ref", r.Ref),
+	all := []slog.Attr{slog.String("door", r.Door), slog.String("client", client), slog.String("helo", r.Helo), slog.String("ref", r.Ref),
 		slog.String("sender", r.Sender), slog.String("recipient", r.Recipient), slog.String("verdict", r.Verdict),
 		slog.String("list", r.List), slog.String("file", r.File), slog.Int("line", r.Line), slog.String("entry", r.Entry),
 		slog.String("generation", r.Generation), slog.Int("repeated", r.Repeated)}
+	if r.FirstSeen {
+		all = append(all, slog.Bool("first_seen", true))
+	}
+	return all
 }
 
 func networkText(p netip.Prefix) string {

@@ -81,6 +81,23 @@ func TestRefusalsOfOneSenderFold(t *testing.T) {
 
 // TestSendersThatChangeFoldByNetwork: who names another listed sender each time has as
 // many lines as its network, which others do not pay for.
+// The line that stands for many deferrals says why they were: by no list, but since the domain is new.
+func TestFoldedDeferralsSayFirstSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out sink
+		table := NewTable()
+		for n := range PerSender + 2 {
+			r := refusal("192.0.2.7", "x@new.example", n)
+			r.Outcome, r.Verdict, r.List, r.File, r.Line, r.Entry, r.FirstSeen = "defer", "clear", "", "", 0, "", true
+			table.Refused(r)
+		}
+		table.Flush(out.logger(), out.add)
+		if log := out.log.String(); !strings.Contains(log, "sender deferred again") || !strings.Contains(log, "first_seen=true") {
+			t.Errorf("the log lacks the reason:\n%s", log)
+		}
+	})
+}
+
 func TestSendersThatChangeFoldByNetwork(t *testing.T) {
 	var out sink
 	table := NewTable()
