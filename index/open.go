@@ -3,7 +3,9 @@ package index
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -53,6 +55,20 @@ func Open(path string) (*Index, error) {
 		return nil, fmt.Errorf("index %s: %w", path, err)
 	}
 	return ix, nil
+}
+
+// Foreign reports whether the file at path has contents that do not begin as those of an index do. An
+// index that is damaged further on, or is of another version, is not foreign; nor is a file
+// that cannot be read.
+func Foreign(path string) bool {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var head [format.MagicSize]byte
+	n, err := io.ReadFull(f, head[:])
+	return n > 0 && (err == nil || errors.Is(err, io.ErrUnexpectedEOF)) && !format.Begins(head[:n])
 }
 
 // openFile opens the file at path, which errors of look-ups call name.

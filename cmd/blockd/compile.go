@@ -177,6 +177,11 @@ func listedJob(flags *listFlags, out string, files []string, offline bool) (*job
 		if err := wantOutput(out, file, "list"); err != nil {
 			return nil, err
 		}
+	}
+	if index.Foreign(out) { // as after -o lists/*.txt, which gives -o the first of the lists
+		return nil, usagef("-o: %s is there and is no index; want FILE.bdx in front of the lists", out)
+	}
+	for _, file := range files {
 		name := config.ListNameOf(file)
 		j.sources = append(j.sources, index.Source{List: name, Path: file, Settings: settings, Exceptions: reach})
 		if !slices.ContainsFunc(j.lists, func(l reload.List) bool { return l.Name == name }) {

@@ -113,6 +113,23 @@ func TestCompileSparesItsLists(t *testing.T) {
 	}
 }
 
+// If OUT is forgotten before lists/*.txt, the shell gives -o the first of them.
+func TestCompileSparesTheFirstOfManyLists(t *testing.T) {
+	dir := t.TempDir()
+	first, second := writeFile(t, dir, "a.txt", "bulk.test\n"), writeFile(t, dir, "b.txt", "spam.test\n")
+	code, _, errs := blockd(t, "", "compile", "-o", first, "--format", "plain", second)
+	if text := string(testkit.Read(t, first)); code != exitUsage || !strings.Contains(errs, "a.txt is there and is no index") || text != "bulk.test\n" {
+		t.Errorf("%d, %s, the list is %.20q", code, errs, text)
+	}
+	// An index is replaced, also a damaged one; and an empty file, as mktemp makes it.
+	for _, there := range []string{"", "BDX\r\n\x1a\n\x00 cut"} {
+		out := writeFile(t, dir, "out.bdx", there)
+		if code, _, errs := blockd(t, "", "compile", "-o", out, "--format", "plain", second); code != 0 {
+			t.Errorf("over %q: %d, %s", there, code, errs)
+		}
+	}
+}
+
 // A download that failed often leaves an empty file. It takes a person's word to
 // believe it, in the configuration for good or on the command line for once.
 func TestCompileOfAnEmptiedList(t *testing.T) {

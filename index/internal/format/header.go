@@ -54,7 +54,10 @@ const (
 )
 
 // magic begins the file. A copy in text mode changes one of its bytes.
-var magic = []byte("BDX\r\n\x1a\n\x00")
+const magic = "BDX\r\n\x1a\n\x00"
+
+// MagicSize is how many octets Begins looks at.
+const MagicSize = len(magic)
 
 // Castagnoli is of all sums of 32 bits.
 var Castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -124,12 +127,15 @@ func (h *Header) Encode() []byte {
 	return b
 }
 
+// Begins reports whether b begins as an index file does, of any version.
+func Begins(b []byte) bool { return len(b) >= MagicSize && string(b[:MagicSize]) == magic }
+
 // DecodeHeader reads the first page of a file of fileSize bytes and believes
 // nothing of it that fileSize does not bear out. It allocates nothing that
 // depends on the page.
 func DecodeHeader(b []byte, fileSize uint64) (*Header, error) {
 	le := binary.LittleEndian
-	if len(b) != PageSize || !bytes.Equal(b[:8], magic) {
+	if len(b) != PageSize || !Begins(b) {
 		return nil, Corrupt(0, "no index file (magic bytes differ)")
 	}
 	// The version comes before the sum: another version may sum differently.
