@@ -14,7 +14,7 @@ import (
 	"blockd/verdict"
 )
 
-// List says what one list was worth since the start: envelopes that it had
+// List says what one list was worth since the start: envelopes and questions that it had
 // an entry for, and clients that were refused before they named a sender.
 type List struct {
 	Name       string
@@ -130,13 +130,13 @@ func newMetrics(t *Table) *metrics {
 	return &metrics{
 		table: t,
 		total: desc("blockd_list_hits_total",
-			"Envelopes that a list has an entry for, whether or not it decided, by list."),
+			"Envelopes and questions that a list has an entry for, whether or not it decided, by list."),
 		sole: desc("blockd_list_sole_hits_total",
 			"Those of blockd_list_hits_total that no other list has an entry for, by list."),
 		overridden: desc("blockd_list_overridden_hits_total",
 			"Those of blockd_list_hits_total where an allow entry overruled the list's block, by list."),
 		last: desc("blockd_list_last_hit_timestamp_seconds",
-			"When a list last had an entry for an envelope, by Unix time and list."),
+			"When a list last had an entry for an envelope or a question, by Unix time and list."),
 	}
 }
 

@@ -69,11 +69,10 @@ func newInstruments(log *slog.Logger, reg prometheus.Registerer) *instruments {
 	return in
 }
 
-// count counts one verdict. A question about a domain is a person's, and no mail.
+// count counts one verdict. A question about a domain is no mail, and counts as a hit of its lists alone.
 func (in *instruments) count(v *verdict.Verdict, about Subject, now time.Time) {
 	switch about {
 	case AboutDomain:
-		return
 	case AboutClient:
 		in.clients[v.Kind].Inc()
 		if v.Kind != verdict.Blocked {
