@@ -57,7 +57,8 @@ var layers = map[string][]string{
 	"hits":    {"index", "verdict"},
 	"rule":    {"addr", "lists", "msgauth", "verdict"},
 
-	"mirror": {"addr", "internal/durable", "internal/runs", "lists"},
+	"mirror":       {"addr", "internal/durable", "internal/runs", "lists"},
+	"mirror/query": {"mirror"},
 
 	"policy": {"addr", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
 	"reload": {"addr", "digest", "history", "index", "internal/durable", "lists"},
