@@ -141,7 +141,16 @@ func TestDomain(t *testing.T) {
 			if by := decidedBy(v); v.Kind != tt.want || by != tt.by || v.Internal() {
 				t.Errorf("Domain(%q) = %s by %q, want %s by %q", tt.domain, v.Kind, by, tt.want, tt.by)
 			}
-			wantMetric(t, reg, "blockd_list_hits_total", "") // a question is no mail
+			hits := ""
+			if tt.by != "" {
+				hits = `blockd_list_hits_total{list="a"} 1`
+			}
+			wantMetric(t, reg, "blockd_list_hits_total", hits)
+			wantMetric(t, reg, "blockd_verdicts_total", `
+				blockd_verdicts_total{verdict="allowed"} 0
+				blockd_verdicts_total{verdict="blocked"} 0
+				blockd_verdicts_total{verdict="clear"} 0
+				blockd_verdicts_total{verdict="unknown"} 0`) // it is no mail
 		})
 	}
 }
