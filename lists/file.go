@@ -114,6 +114,13 @@ func finish(sum Summary, path string, err error) (Summary, error) {
 	return sum, err
 }
 
+// Read reads a list of so many stored octets, from its start, as ReadFile does with a file of its own. It may go back to the start
+// and read again. The path of a *FileError is name.
+func Read(ctx context.Context, in io.ReadSeeker, size int64, name string, s Settings, emit func(*Item) error) (Summary, error) {
+	sum, err := read(&source{ctx: ctx, file: in, size: size, max: s.MaxBytes}, nil, s, emit)
+	return finish(sum, name, err)
+}
+
 // HashFile hashes the stored octets of the list at path as ReadFile does, without
 // reading entries, with the same checks of file kind and change.
 func HashFile(ctx context.Context, path string) ([16]byte, error) {

@@ -421,6 +421,42 @@ func TestStrangersRows(t *testing.T) {
 	}
 }
 
+// A source of list files gives items that package lists has read: all that a line says goes into the copy.
+func TestRowsOfFiles(t *testing.T) {
+	read := func(format, text string) (rows []Row) {
+		_, err := lists.Read(t.Context(), strings.NewReader(text), int64(len(text)), "list", lists.Settings{Format: format, Patterns: true}, func(it *lists.Item) error {
+			if it.Kind != lists.Skip {
+				kept := *it
+				rows = append(rows, Row{Item: &kept, ID: fmt.Sprintf("list:%d", it.Line)})
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	var got []string
+	for _, row := range slices.Concat(
+		read("plain", "Ann@Bulk.test\n!bob@bulk.test\n.below.test # why\n=only.test\nwhole.test\n192.0.2.0/24\n/^x/\nno entry\n"),
+		read("entries", lists.EntriesHead+"\nann@bulk.test\tp\tx\t1893456000\tfrom:7\twhy\n"),
+	) {
+		line, no := Say(row, lists.Settings{})
+		if no != nil {
+			line = fmt.Sprintf("%s %s", no.ID, no.Class)
+		}
+		got = append(got, line)
+	}
+	want := []string{
+		"ann@bulk.test\tb\tx\t\tlist:1\t", "bob@bulk.test\ta\tx\t\tlist:2\t", "below.test\tb\ts\t\tlist:3\t", "only.test\tb\tx\t\tlist:4\t",
+		"whole.test\tb\tt\t\tlist:5\t", "192.0.2.0/24\tb\tt\t\tlist:6\t", "list:7 unsupported", "list:8 syntax",
+		"ann@bulk.test\tp\tx\t1893456000\tfrom:7\twhy",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
 func TestTooManyRows(t *testing.T) {
 	s, _ := newTable(5)
 	m, err := Open(Options{Folder: filepath.Join(t.TempDir(), "copy"), MaxRows: int64(len(s.rows)) - 1})

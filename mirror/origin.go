@@ -3,6 +3,8 @@ package mirror
 import (
 	"context"
 	"errors"
+
+	"blockd/lists"
 )
 
 // Row is one row of a source. Its texts are a stranger's: any octets, of any length.
@@ -12,6 +14,10 @@ type Row struct {
 	Expires int64  // when the entry ends, in Unix seconds; 0 = never
 	Reason  string // a note; "" = none
 	ID      string // what the source calls the row; "" = nothing
+
+	// Item is set by a source of list files, which package lists has read: the entry and all that the file says of it,
+	// or a line that was refused (lists.Err). Entry, Action, Expires and Reason then count for nothing. It holds until yield returns.
+	Item *lists.Item
 }
 
 // Change is what a source says now of an entry that has changed.

@@ -53,7 +53,7 @@ func (r *Report) judge() error {
 // line appends the line of a row to dst; false if the row is refused.
 func (m *Mirror) line(dst []byte, row *Row, told *Report) ([]byte, bool) {
 	told.Rows++
-	it, err := m.item(row.Entry)
+	it, err := m.item(row)
 	if err != nil {
 		class := lists.Syntax
 		if e, ok := errors.AsType[*lists.EntryError](err); ok {
@@ -61,6 +61,35 @@ func (m *Mirror) line(dst []byte, row *Row, told *Report) ([]byte, bool) {
 		}
 		told.refuse(row, class, err.Error())
 		return dst, false
+	}
+	if m.settings.Action == lists.Allow && !it.Action.Allows() {
+		told.refuse(row, lists.UnsupportedAction, "a refusal in a list of exceptions")
+		return dst, false
+	}
+	if it.Origin == "" {
+		it.Origin = cut(row.ID)
+	}
+	dst, ok := lists.AppendEntryLine(dst, &it)
+	if !ok {
+		told.refuse(row, lists.Syntax, fmt.Sprintf("expires at %d, want Unix seconds", it.Expires))
+	}
+	return dst, ok
+}
+
+// item reads a row. The error is an *lists.EntryError if it has a class of its own.
+func (m *Mirror) item(row *Row) (lists.Item, error) {
+	if it := row.Item; it != nil {
+		switch it.Kind {
+		case lists.Err:
+			return lists.Item{}, &lists.EntryError{Text: it.Text, Class: it.Class, Message: it.Message}
+		case lists.Glob, lists.Regexp:
+			return lists.Item{}, &lists.EntryError{Text: it.Text, Class: lists.Unsupported, Message: "a pattern, which the copy of a source cannot hold"}
+		}
+		return *it, nil
+	}
+	it, err := m.entry(row.Entry)
+	if err != nil {
+		return it, err
 	}
 	switch row.Action {
 	case "":
@@ -73,23 +102,15 @@ func (m *Mirror) line(dst []byte, row *Row, told *Report) ([]byte, bool) {
 	case "discard":
 		it.Action = lists.Discard
 	default:
-		told.refuse(row, lists.UnsupportedAction, fmt.Sprintf("action %q, want block, allow, tempfail or discard", cut(row.Action)))
-		return dst, false
+		return it, &lists.EntryError{Text: row.Action, Class: lists.UnsupportedAction,
+			Message: fmt.Sprintf("action %q, want block, allow, tempfail or discard", cut(row.Action))}
 	}
-	if m.settings.Action == lists.Allow && !it.Action.Allows() {
-		told.refuse(row, lists.UnsupportedAction, "a refusal in a list of exceptions")
-		return dst, false
-	}
-	it.Reason, it.Origin, it.Expires = row.Reason, cut(row.ID), row.Expires
-	dst, ok := lists.AppendEntryLine(dst, &it)
-	if !ok {
-		told.refuse(row, lists.Syntax, fmt.Sprintf("expires at %d, want Unix seconds", row.Expires))
-	}
-	return dst, ok
+	it.Reason, it.Expires = row.Reason, row.Expires
+	return it, nil
 }
 
-// item reads an entry. Nearly every one is an address or a name and nothing else: the short way takes a tenth of the time.
-func (m *Mirror) item(text string) (lists.Item, error) {
+// entry reads the text of an entry. Nearly every one is an address or a name and nothing else: the short way takes a tenth of the time.
+func (m *Mirror) entry(text string) (lists.Item, error) {
 	key, ok := addr.Simple(text)
 	if !ok {
 		return lists.ParseEntry(text, m.settings)
