@@ -57,8 +57,9 @@ var layers = map[string][]string{
 	"hits":    {"index", "verdict"},
 	"rule":    {"addr", "lists", "msgauth", "verdict"},
 
-	"mirror":       {"addr", "internal/durable", "internal/runs", "lists"},
-	"mirror/query": {"mirror"},
+	"mirror":        {"addr", "internal/durable", "internal/runs", "lists"},
+	"mirror/query":  {"mirror"},
+	"mirror/sqlite": {"mirror", "mirror/query"},
 
 	"policy": {"addr", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
 	"reload": {"addr", "digest", "history", "index", "internal/durable", "lists"},

@@ -1,0 +1,344 @@
+package query
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"blockd/mirror"
+)
+
+const (
+	// atOnce is how many entries one query asks for.
+	atOnce = 200
+
+	// maxOctets bounds the rows that such a query may give. A copy takes no more changes at once.
+	maxOctets = 4 << 20
+)
+
+// Options are what a [list.source] says, for a database behind package database/sql.
+type Options struct {
+	DSN       string        // a URL, with its password
+	Query     string        // a SELECT of the columns entry, action, expires, reason and id
+	Changes   string        // Log, Watermark or None
+	Watermark string        // the column, with Changes = Watermark
+	Overlap   time.Duration // rows that are older than the watermark by this are read again; whole seconds count
+	Notify    string        // such databases do not have it: it must be ""
+	List      string        // the list's name, as it stands in the log
+}
+
+// Check finds faults in the options, the DSN aside. An error names the key.
+func (o *Options) Check() error {
+	if err := Judge(o.Query, o.Changes, o.Watermark); err != nil {
+		return err
+	}
+	switch {
+	case strings.ContainsAny(o.Watermark, " \t\r\n\"'`;()\x00"):
+		return fmt.Errorf("watermark: %.40q is no name of a column", o.Watermark)
+	case o.Overlap < 0:
+		return fmt.Errorf("overlap: %v is below 0", o.Overlap)
+	case o.Notify != "":
+		return errors.New("notify: only PostgreSQL has it")
+	}
+	return nil
+}
+
+// Reader reads the rows of a query, and which of them have changed. Its connections are inside a read transaction that sees one
+// moment; the caller begins and ends it.
+type Reader struct {
+	options Options
+	text    string // of the query
+	last    string
+	cast    string
+	class   func(error) error
+	seen    Seen
+}
+
+// Dialect is how databases differ.
+type Dialect struct {
+	Last  string            // the query for the number that the log gave out last: one row, or none for 0
+	Text  string            // the type that CAST makes a text of
+	Class func(error) error // gives an error of the database its class
+}
+
+// NewReader makes a reader of options that were checked.
+func NewReader(o Options, d Dialect) *Reader {
+	return &Reader{options: o, text: Text(o.Query), last: d.Last, cast: d.Text, class: d.Class}
+}
+
+// Identity tells this query from others, for a fingerprint.
+func (r *Reader) Identity() string {
+	o := r.options
+	return fmt.Sprintf("%016x", xxh3.HashString(strings.Join([]string{r.text, o.Changes, o.Watermark, o.List}, "\x00")))
+}
+
+// All yields the rows of the query, and returns where the changes after them begin.
+func (r *Reader) All(ctx context.Context, conn *sql.Conn, yield func(mirror.Row) error) (mirror.Mark, error) {
+	mark, err := r.mark(ctx, conn)
+	if err != nil {
+		return "", err
+	}
+	return mark, r.rows(ctx, conn, r.text, nil, func(c Columns, values []string) error {
+		if c.Gone(values) {
+			return nil
+		}
+		return yield(c.Row(values))
+	})
+}
+
+// Changes yields the entries that have changed since a mark, each with all its rows of now, and returns the next mark.
+func (r *Reader) Changes(ctx context.Context, conn *sql.Conn, since mirror.Mark, yield func(mirror.Change) error) (mirror.Mark, error) {
+	var entries []any
+	var next mirror.Mark
+	var err error
+	switch r.options.Changes {
+	case Log:
+		entries, next, err = r.logged(ctx, conn, since)
+	case Watermark:
+		entries, next, err = r.newer(ctx, conn, since)
+	default:
+		err = mirror.ErrTooOld
+	}
+	if err != nil {
+		return "", err
+	}
+	for len(entries) > 0 {
+		n := min(atOnce, len(entries))
+		if err := r.now(ctx, conn, entries[:n], yield); err != nil {
+			return "", err
+		}
+		entries = entries[n:]
+	}
+	if r.options.Changes == Watermark {
+		r.seen.End(next)
+	}
+	return next, nil
+}
+
+// mark is where changes go on after the moment of the transaction.
+func (r *Reader) mark(ctx context.Context, conn *sql.Conn) (mirror.Mark, error) {
+	switch r.options.Changes {
+	case Log:
+		last, err := r.number(ctx, conn)
+		if err != nil {
+			return "", err
+		}
+		return r.logMark(ctx, conn, last)
+	case Watermark:
+		text, err := r.one(ctx, conn, fmt.Sprintf("select cast(max(%s) as %s) from (%s\n) q", r.options.Watermark, r.cast, r.text))
+		return mirror.Mark(text), err
+	}
+	return "", nil
+}
+
+// number is what the log gave out last; 0 if it gave out none.
+func (r *Reader) number(ctx context.Context, conn *sql.Conn) (int64, error) {
+	text, err := r.one(ctx, conn, r.last)
+	if err != nil || text == "" {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, &mirror.Error{Class: mirror.ClassSchema, Err: fmt.Errorf("the log's last number is %.40q", text)}
+	}
+	return n, nil
+}
+
+// logMark is the mark of a number of the log: the number, and when it was written. A log that was restored from a backup gives out
+// the same number at another time.
+func (r *Reader) logMark(ctx context.Context, conn *sql.Conn, rev int64) (mirror.Mark, error) {
+	at, err := r.one(ctx, conn, fmt.Sprintf("select cast(at as %s) from blockd_log where rev = ?", r.cast), rev)
+	return mirror.Mark(strings.TrimSpace(strconv.FormatInt(rev, 10) + " " + at)), err
+}
+
+// logged gives the entries that the log has after a mark.
+func (r *Reader) logged(ctx context.Context, conn *sql.Conn, since mirror.Mark) ([]any, mirror.Mark, error) {
+	number, at, _ := strings.Cut(string(since), " ")
+	from, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return nil, "", mirror.ErrTooOld
+	}
+	last, err := r.number(ctx, conn)
+	if err != nil {
+		return nil, "", err
+	}
+	same, err := r.logMark(ctx, conn, from)
+	if err != nil {
+		return nil, "", err
+	}
+	if _, now, there := strings.Cut(string(same), " "); last < from || there && now != at {
+		return nil, "", mirror.ErrTooOld // the log is another one
+	}
+	if last == from {
+		return nil, since, nil
+	}
+	// Numbers are given out without gaps. One that is missing was removed before we read it.
+	kept, err := r.one(ctx, conn, "select count(*) from blockd_log where rev > ? and rev <= ?", from, last)
+	if err != nil {
+		return nil, "", err
+	}
+	if kept != strconv.FormatInt(last-from, 10) {
+		return nil, "", mirror.ErrTooOld
+	}
+	entries, err := r.entries(ctx, conn, r.options.List, from, last)
+	if err != nil {
+		return nil, "", err
+	}
+	next, err := r.logMark(ctx, conn, last)
+	return entries, next, err
+}
+
+// entries gives the entries of a list between two numbers of the log, as the database has them.
+func (r *Reader) entries(ctx context.Context, conn *sql.Conn, args ...any) (all []any, err error) {
+	rows, err := conn.QueryContext(ctx, fmt.Sprintf("select distinct entry from blockd_log where list = ? and rev > ? and rev <= ? limit %d", MaxEntries+1), args...)
+	if err != nil {
+		return nil, r.class(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var entry any
+		if err := rows.Scan(&entry); err != nil {
+			return nil, r.class(err)
+		}
+		if len(all) == MaxEntries {
+			return nil, mirror.ErrTooOld
+		}
+		all = append(all, entry)
+	}
+	return all, r.classed(rows.Err())
+}
+
+// newer gives the entries of rows whose watermark is not older than a mark, less the overlap, and that are not as the poll before
+// had them.
+func (r *Reader) newer(ctx context.Context, conn *sql.Conn, since mirror.Mark) (entries []any, next mirror.Mark, err error) {
+	next, err = r.mark(ctx, conn)
+	if err != nil {
+		return nil, "", err
+	}
+	r.seen.Begin(since)
+	if since == "" || next == "" { // there was no row, or there is none now
+		if next == "" {
+			return nil, since, nil
+		}
+		return nil, "", mirror.ErrTooOld
+	}
+	from, err := earlier(string(since), r.options.Overlap)
+	if err != nil {
+		return nil, "", err
+	}
+	text := fmt.Sprintf("select * from (%s\n) q where %s >= ?", r.text, r.options.Watermark)
+	err = r.rows(ctx, conn, text, []any{from}, func(c Columns, values []string) error {
+		if !r.seen.New(values) {
+			return nil
+		}
+		if len(entries) == MaxEntries {
+			return mirror.ErrTooOld
+		}
+		entries = append(entries, c.Row(values).Entry)
+		return nil
+	})
+	return entries, next, err
+}
+
+// watermarks are the forms of a watermark that is a time.
+var watermarks = []string{"2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02T15:04:05Z07:00", "2006-01-02 15:04:05Z07:00", time.DateOnly}
+
+// earlier is a watermark less the overlap: Unix seconds, or a time in the form that it has.
+func earlier(mark string, overlap time.Duration) (any, error) {
+	if n, err := strconv.ParseInt(mark, 10, 64); err == nil {
+		return n - int64(overlap/time.Second), nil
+	}
+	for _, form := range watermarks {
+		if t, err := time.Parse(form, mark); err == nil { // which takes fractions of a second, too
+			return t.Add(-overlap).Truncate(time.Second).Format(form), nil
+		}
+	}
+	return nil, &mirror.Error{Class: mirror.ClassSchema, Err: fmt.Errorf("the watermark %.40q is no time and no number", mark)}
+}
+
+// now yields what the query says now of entries.
+func (r *Reader) now(ctx context.Context, conn *sql.Conn, entries []any, yield func(mirror.Change) error) error {
+	asked := make([]string, len(entries))
+	for i, entry := range entries {
+		if octets, ok := entry.([]byte); ok {
+			asked[i] = string(octets)
+		} else {
+			asked[i] = fmt.Sprint(entry)
+		}
+	}
+	var rows []mirror.Row
+	size := 0
+	text := fmt.Sprintf("select * from (%s\n) q where entry in (?%s)", r.text, strings.Repeat(",?", len(entries)-1))
+	err := r.rows(ctx, conn, text, entries, func(c Columns, values []string) error {
+		for _, v := range values {
+			size += len(v)
+		}
+		if size > maxOctets {
+			return mirror.ErrTooOld
+		}
+		if !c.Gone(values) {
+			rows = append(rows, c.Row(values))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return Changes(asked, rows, yield)
+}
+
+// rows yields the rows of a query, NULL being "".
+func (r *Reader) rows(ctx context.Context, conn *sql.Conn, text string, args []any, yield func(c Columns, values []string) error) error {
+	rows, err := conn.QueryContext(ctx, text, args...)
+	if err != nil {
+		return r.class(err)
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return r.class(err)
+	}
+	columns, err := NewColumns(names, r.options.Watermark)
+	if err != nil {
+		return err
+	}
+	raw, places, values := make([]sql.RawBytes, len(names)), make([]any, len(names)), make([]string, len(names))
+	for i := range raw {
+		places[i] = &raw[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(places...); err != nil {
+			return r.class(err)
+		}
+		for i, v := range raw {
+			values[i] = string(v)
+		}
+		if err := yield(columns, values); err != nil {
+			return err
+		}
+	}
+	return r.classed(rows.Err())
+}
+
+// one gives the only value of a query; "" if it is NULL or there is no row.
+func (r *Reader) one(ctx context.Context, conn *sql.Conn, text string, args ...any) (string, error) {
+	var value sql.NullString
+	err := conn.QueryRowContext(ctx, text, args...).Scan(&value)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return value.String, r.classed(err)
+}
+
+func (r *Reader) classed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return r.class(err)
+}

@@ -1,0 +1,37 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+)
+
+const logTable = `-- The log of changes: blockd reads it, and triggers fill it. Numbers are given out without gaps.
+-- To clean it up: delete from blockd_log where at < datetime('now', '-7 days');
+create table if not exists blockd_log (
+  rev   integer primary key autoincrement,
+  list  text not null,
+  entry not null,                -- as written: without a type, so that nothing converts it
+  owner text not null default '',
+  gone  integer not null,
+  at    text not null default (strftime('%Y-%m-%d %H:%M:%f', 'now')));
+create index if not exists blockd_log_list on blockd_log (list, rev);
+`
+
+// DDL is what the database needs for changes = "log".
+func (s *Source) DDL() string {
+	t := s.options.Table()
+	var b strings.Builder
+	b.WriteString(logTable)
+	if t.Guessed {
+		fmt.Fprintf(&b, "\n-- %s is the table with the entries, and %s its column of them: put their names here.\n", t.Name, t.Entry)
+	}
+	for _, trigger := range []struct{ name, event, rows string }{
+		{"insert", "insert", "(%[1]s, coalesce(new.%[2]s, ''), 0)"},
+		{"update", "update", "(%[1]s, coalesce(old.%[2]s, ''), 1), (%[1]s, coalesce(new.%[2]s, ''), 0)"},
+		{"delete", "delete", "(%[1]s, coalesce(old.%[2]s, ''), 1)"},
+	} {
+		fmt.Fprintf(&b, "\ncreate trigger if not exists %s_%s after %s on %s begin\n  insert into blockd_log (list, entry, gone) values %s;\nend;\n",
+			t.Prefix, trigger.name, trigger.event, t.Name, fmt.Sprintf(trigger.rows, t.List, t.Entry))
+	}
+	return b.String()
+}
