@@ -53,23 +53,23 @@ func (o *Options) Check() error {
 // moment; the caller begins and ends it.
 type Reader struct {
 	options Options
+	dialect Dialect
 	text    string // of the query
-	last    string
-	cast    string
-	class   func(error) error
 	seen    Seen
 }
 
 // Dialect is how databases differ.
 type Dialect struct {
-	Last  string            // the query for the number that the log gave out last: one row, or none for 0
-	Text  string            // the type that CAST makes a text of
-	Class func(error) error // gives an error of the database its class
+	Last    string            // the query for the number that the log gave out last: one row, or none for 0
+	Text    string            // the type that CAST makes a text of
+	Octets  bool              // values have types of their own: []byte is no text, and equals none
+	Explain string            // what stands before a query to have its plan
+	Class   func(error) error // gives an error of the database its class
 }
 
 // NewReader makes a reader of options that were checked.
 func NewReader(o Options, d Dialect) *Reader {
-	return &Reader{options: o, text: Text(o.Query), last: d.Last, cast: d.Text, class: d.Class}
+	return &Reader{options: o, dialect: d, text: Text(o.Query)}
 }
 
 // Identity tells this query from others, for a fingerprint.
@@ -131,7 +131,7 @@ func (r *Reader) mark(ctx context.Context, conn *sql.Conn) (mirror.Mark, error) 
 		}
 		return r.logMark(ctx, conn, last)
 	case Watermark:
-		text, err := r.one(ctx, conn, fmt.Sprintf("select cast(max(%s) as %s) from (%s\n) q", r.options.Watermark, r.cast, r.text))
+		text, err := r.one(ctx, conn, fmt.Sprintf("select cast(max(%s) as %s) from (%s\n) q", r.options.Watermark, r.dialect.Text, r.text))
 		return mirror.Mark(text), err
 	}
 	return "", nil
@@ -139,7 +139,7 @@ func (r *Reader) mark(ctx context.Context, conn *sql.Conn) (mirror.Mark, error) 
 
 // number is what the log gave out last; 0 if it gave out none.
 func (r *Reader) number(ctx context.Context, conn *sql.Conn) (int64, error) {
-	text, err := r.one(ctx, conn, r.last)
+	text, err := r.one(ctx, conn, r.dialect.Last)
 	if err != nil || text == "" {
 		return 0, err
 	}
@@ -153,7 +153,7 @@ func (r *Reader) number(ctx context.Context, conn *sql.Conn) (int64, error) {
 // logMark is the mark of a number of the log: the number, and when it was written. A log that was restored from a backup gives out
 // the same number at another time.
 func (r *Reader) logMark(ctx context.Context, conn *sql.Conn, rev int64) (mirror.Mark, error) {
-	at, err := r.one(ctx, conn, fmt.Sprintf("select cast(at as %s) from blockd_log where rev = ?", r.cast), rev)
+	at, err := r.one(ctx, conn, fmt.Sprintf("select cast(at as %s) from blockd_log where rev = ?", r.dialect.Text), rev)
 	return mirror.Mark(strings.TrimSpace(strconv.FormatInt(rev, 10) + " " + at)), err
 }
 
@@ -198,16 +198,19 @@ func (r *Reader) logged(ctx context.Context, conn *sql.Conn, since mirror.Mark) 
 func (r *Reader) entries(ctx context.Context, conn *sql.Conn, args ...any) (all []any, err error) {
 	rows, err := conn.QueryContext(ctx, fmt.Sprintf("select distinct entry from blockd_log where list = ? and rev > ? and rev <= ? limit %d", MaxEntries+1), args...)
 	if err != nil {
-		return nil, r.class(err)
+		return nil, r.dialect.Class(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var entry any
 		if err := rows.Scan(&entry); err != nil {
-			return nil, r.class(err)
+			return nil, r.dialect.Class(err)
 		}
 		if len(all) == MaxEntries {
 			return nil, mirror.ErrTooOld
+		}
+		if octets, ok := entry.([]byte); ok && !r.dialect.Octets {
+			entry = string(octets)
 		}
 		all = append(all, entry)
 	}
@@ -297,12 +300,12 @@ func (r *Reader) now(ctx context.Context, conn *sql.Conn, entries []any, yield f
 func (r *Reader) rows(ctx context.Context, conn *sql.Conn, text string, args []any, yield func(c Columns, values []string) error) error {
 	rows, err := conn.QueryContext(ctx, text, args...)
 	if err != nil {
-		return r.class(err)
+		return r.dialect.Class(err)
 	}
 	defer rows.Close()
 	names, err := rows.Columns()
 	if err != nil {
-		return r.class(err)
+		return r.dialect.Class(err)
 	}
 	columns, err := NewColumns(names, r.options.Watermark)
 	if err != nil {
@@ -314,7 +317,7 @@ func (r *Reader) rows(ctx context.Context, conn *sql.Conn, text string, args []a
 	}
 	for rows.Next() {
 		if err := rows.Scan(places...); err != nil {
-			return r.class(err)
+			return r.dialect.Class(err)
 		}
 		for i, v := range raw {
 			values[i] = string(v)
@@ -340,5 +343,5 @@ func (r *Reader) classed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return r.class(err)
+	return r.dialect.Class(err)
 }

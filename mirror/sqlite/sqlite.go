@@ -48,9 +48,11 @@ func Open(o Options) (*Source, error) {
 	// of a second list of the same file may end early.
 	_, _ = driver.OFDLocking(true)
 	return &Source{path: path, options: o, reader: query.NewReader(o, query.Dialect{
-		Last:  "select seq from sqlite_sequence where name = 'blockd_log'",
-		Text:  "text",
-		Class: class,
+		Last:    "select seq from sqlite_sequence where name = 'blockd_log'",
+		Text:    "text",
+		Octets:  true,
+		Explain: "explain query plan ",
+		Class:   class,
 	})}, nil
 }
 
@@ -128,6 +130,15 @@ func (s *Source) Wait(ctx context.Context) error {
 func (s *Source) changed() bool {
 	now, err := look(s.path)
 	return err != nil || !s.seen.same(now)
+}
+
+// Plan says for people how the list is read.
+func (s *Source) Plan(ctx context.Context) (plan string, err error) {
+	err = s.read(ctx, func(conn *sql.Conn) (err error) {
+		plan, err = s.reader.Plan(ctx, conn)
+		return err
+	})
+	return plan, err
 }
 
 // read calls f in a read transaction, which sees one moment.
