@@ -65,14 +65,14 @@ func (l List) compare(was, is int) *lists.FileError {
 func turned(old, now []index.ListInfo) (odd []problem) {
 	formats := map[file]string{}
 	for _, row := range old {
-		if row.Summary.Entries > 0 && row.Summary.Verdict != lists.Refused {
+		if row.Entries() > 0 {
 			formats[fileOf(row)] = row.Summary.Format
 		}
 	}
 	for _, row := range now {
 		was, is := formats[fileOf(row)], row.Summary
 		guessed := row.Source.Settings.Format == "" || row.Source.Settings.Format == "auto"
-		if guessed && is.Entries > 0 && is.Verdict != lists.Refused && was != "" && was != is.Format {
+		if guessed && row.Entries() > 0 && was != "" && was != is.Format {
 			odd = append(odd, fileProblem(row.Source.List, row.Source.Path, &lists.FileError{Path: row.Source.Path, Class: lists.BadFormat,
 				Err: fmt.Errorf("was %s, and looks like %s now; declare its format", was, is.Format)}))
 		}

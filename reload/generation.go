@@ -154,14 +154,11 @@ func changes(all []List, old, new []index.ListInfo) []change {
 	return list
 }
 
-// entries returns the number of entries by list. Those of a file that was refused are not in
-// the index.
+// entries returns the number of entries by list.
 func entries(table []index.ListInfo) map[string]int {
 	n := map[string]int{}
 	for _, row := range table {
-		if row.Summary.Verdict != lists.Refused {
-			n[row.Source.List] += row.Summary.Entries
-		}
+		n[row.Source.List] += row.Entries()
 	}
 	return n
 }

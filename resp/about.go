@@ -40,7 +40,7 @@ func (c *conn) size(in *set) int64 {
 	n := int64(0)
 	for _, l := range c.settings.Serving().Lists() {
 		if (in.list == "" || l.Source.List == in.list) && l.Source.List != live.ListName {
-			n += int64(l.Summary.Entries)
+			n += int64(l.Entries())
 		}
 	}
 	if c.settings.Live != nil && (in.list == "" || in.list == live.ListName) {

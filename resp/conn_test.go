@@ -17,6 +17,7 @@ import (
 	"blockd/internal/race"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
+	"blockd/lists"
 	"blockd/verdict"
 )
 
@@ -491,5 +492,24 @@ func TestDefectWithinAnArray(t *testing.T) {
 	}()
 	if string(c.out) != "+OK\r\n" {
 		t.Errorf("%q", c.out)
+	}
+}
+
+// The entries of a file that was refused are in no answer, and so in no number.
+func TestSizeIsWithoutRefusedFiles(t *testing.T) {
+	r := newRig(t)
+	cut := indexes.Source(t, "spam", "[\"one.example\"")
+	cut.Settings.Format = "json"
+	ix := indexes.BuildWith(t, filepath.Join(t.TempDir(), "half.bdx"), index.Options{KeepGoing: true}, indexes.Source(t, "spam", "bad.example\nworse.example\n"), cut)
+	if row := ix.Lists()[1]; row.Summary.Verdict != lists.Refused || row.Summary.Entries == 0 {
+		t.Fatalf("the second file is %s, of %d entries; want it refused after one", row.Summary.Verdict, row.Summary.Entries)
+	}
+	r.live.Store(ix)
+	address, _ := r.serve(t)
+	p := dial(t, address)
+	for _, name := range []string{"spam", Verdict} {
+		if got := p.ask(t, "SCARD", name); got != ":2\r\n" {
+			t.Errorf("SCARD %s = %q, want 2", name, got)
+		}
 	}
 }

@@ -83,7 +83,7 @@ func (j Job) inForce(walk iter.Seq2[index.Entry, error], rows []bool, at time.Ti
 	done, total := int64(0), int64(0)
 	for n, row := range j.Index.Lists() {
 		if rows[n] {
-			total += int64(row.Summary.Entries)
+			total += int64(row.Entries())
 		}
 	}
 	return func(yield func(index.Entry, error) bool) {

@@ -226,7 +226,7 @@ func (in *intake) readFile(ctx context.Context, f index.Source) error {
 
 func (in *intake) readIndex(ctx context.Context, ix *index.Index) error {
 	for _, row := range ix.Lists() {
-		in.total += int64(row.Summary.Entries)
+		in.total += int64(row.Entries())
 	}
 	for entry, err := range ix.Unordered(ctx) {
 		if err != nil {

@@ -93,3 +93,12 @@ type ListInfo struct {
 	// Summary tells of that. It is not stored in the file.
 	LastGood bool
 }
+
+// Entries is how many entries the index has of the source. Those of a file that was refused
+// are not in it, although Summary counts what was read.
+func (l ListInfo) Entries() int {
+	if l.Summary.Verdict == lists.Refused {
+		return 0
+	}
+	return l.Summary.Entries
+}
