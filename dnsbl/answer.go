@@ -64,8 +64,9 @@ func (w *worker) answer(qtype uint16) (a answer) {
 	if a.labels > 0 {
 		s = a.zone.read(&w.name, a.labels)
 	}
+	loaded := now.loaded[a.zone.number]
 	switch {
-	case !now.loaded[a.zone.number]:
+	case !loaded && s.what != isQuestion:
 		a.code, kind = dns.RcodeServerFailure, answerFailed
 	case s.what == isApex:
 		a.records = apex(qtype)
@@ -75,17 +76,18 @@ func (w *worker) answer(qtype uint16) (a answer) {
 	case s.what == isNothing:
 		a.code = dns.RcodeNameError
 	default:
-		kind = w.judge(&a, s, qtype)
+		kind = w.judge(&a, s, qtype, loaded)
 	}
 	a.zone.answers[kind].Inc()
 	return a
 }
 
-// judge asks the lists.
-func (w *worker) judge(a *answer, s subject, qtype uint16) answerKind {
+// judge asks the lists. Until the lists of the zone are loaded, what others list is listed, as mail
+// from it is refused; that no list has a name is not known yet.
+func (w *worker) judge(a *answer, s subject, qtype uint16, loaded bool) answerKind {
 	v := w.checker.Ask(w.question(a.zone, s))
 	switch {
-	case v.Internal():
+	case v.Internal(), v.Kind != verdict.Blocked && !loaded:
 		a.code = dns.RcodeServerFailure
 		return answerFailed
 	case v.Kind == verdict.Blocked:

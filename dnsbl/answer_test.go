@@ -240,6 +240,29 @@ func TestWhatIsWrongIsServfail(t *testing.T) {
 			t.Error(got)
 		}
 	})
+	t.Run("no list that is waited for was ever read", func(t *testing.T) {
+		r := newRig(t, func(r *rig) {
+			for i := range r.settings.Zones {
+				if z := &r.settings.Zones[i]; z.Name == "dbl.here.example" {
+					z.Required = []string{"one"}
+				}
+			}
+		})
+		one := indexes.Source(t, "one", "")
+		one.Path += ".missing"
+		r.live.Store(indexes.BuildWith(t, t.TempDir()+"/test.bdx", index.Options{KeepGoing: true}, one, indexes.Source(t, "two", "ads.example\n")))
+		for name, want := range map[string]string{
+			"ads.example.dbl.here.example":   "NOERROR 127.0.0.2", // as mail from it is refused
+			"clear.example.dbl.here.example": "SERVFAIL",
+			"test.dbl.here.example":          "SERVFAIL",
+			"invalid.dbl.here.example":       "SERVFAIL",
+			"dbl.here.example":               "SERVFAIL",
+		} {
+			if got := shown(r.ask(name, dns.TypeA)); got != want {
+				t.Errorf("%s: %s, want %s", name, got, want)
+			}
+		}
+	})
 	t.Run("no list was ever read", func(t *testing.T) {
 		r := newRig(t, nil)
 		one, two := indexes.Source(t, "one", ""), indexes.Source(t, "two", "ads.example\n")

@@ -495,6 +495,29 @@ func TestDefectWithinAnArray(t *testing.T) {
 	}
 }
 
+// While the lists that are waited for are unread, what others list is listed all the same: mail is refused by it too.
+func TestListedBeforeTheRequiredListsWereRead(t *testing.T) {
+	r := newRig(t)
+	r.settings.Required = []string{"spam"}
+	missing := indexes.Source(t, "spam", "")
+	missing.Path += ".missing"
+	r.live.Store(indexes.BuildWith(t, filepath.Join(t.TempDir(), "some.bdx"), index.Options{KeepGoing: true}, missing,
+		indexes.Source(t, "access", "new.example REJECT seen today\n")))
+	address, _ := r.serve(t)
+	p := dial(t, address)
+	for ask, want := range map[string]string{
+		"SISMEMBER senders x@new.example":                  ":1\r\n",
+		"HGET senders x@new.example":                       "$12\r\n1 seen today\r\n",
+		"SISMEMBER senders x@clear.example":                "-LOADING",
+		"SMISMEMBER senders x@new.example x@clear.example": "-LOADING",
+		"SISMEMBER spam x@new.example":                     "-LOADING",
+	} {
+		if got := p.ask(t, strings.Fields(ask)...); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", ask, got, want)
+		}
+	}
+}
+
 // The entries of a file that was refused are in no answer, and so in no number.
 func TestSizeIsWithoutRefusedFiles(t *testing.T) {
 	r := newRig(t)

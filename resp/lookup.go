@@ -150,9 +150,9 @@ func (c *conn) reply(l *lookup, b *batch, first int, verdicts []verdict.Verdict)
 	}()
 	for i := range verdicts {
 		v, q := &verdicts[i], &b.questions[first+i]
-		a, match := errored, -1
-		if !b.unread[q.in] {
-			a, match = q.judge(v)
+		a, match := q.judge(v)
+		if a != listed && b.unread[q.in] { // what is listed is refused as mail, too
+			a = errored
 		}
 		said[a]++
 		switch a {
