@@ -82,8 +82,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		connections: auto.NewGauge(prometheus.GaugeOpts{Name: "blockd_dnsbl_connections",
 			Help: "Open TCP connections of the DNS door."}),
 		closed: byReason("blockd_dnsbl_connections_closed_total",
-			"TCP connections of the DNS door that were closed, by reason: peer (not in dns.allow_from), total (dns.max_connections), client (half of them), slow, too-long, unread.",
-			badPeer, tooMany, tooManyHere, tooSlow, tooLong, notRead),
+			"TCP connections of the DNS door that were closed, by reason: peer (not in dns.allow_from), total (dns.max_connections), client (half of them), slow, too-long, unread, defect (of blockd).",
+			badPeer, tooMany, tooManyHere, tooSlow, tooLong, notRead, ourDefect),
 		errors: auto.NewCounter(prometheus.CounterOpts{Name: "blockd_dnsbl_socket_errors_total",
 			Help: "Errors of the system at the sockets of the DNS door."}),
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -84,6 +85,23 @@ func framed(t testing.TB, name string, id uint16) []byte {
 	q.Id = id
 	packed := pack(t, q)
 	return append([]byte{byte(len(packed) >> 8), byte(len(packed))}, packed...)
+}
+
+// brokenConn is a connection whose use meets a defect.
+type brokenConn struct{ net.Conn }
+
+func (brokenConn) Read([]byte) (int, error)        { panic("no connection") }
+func (brokenConn) SetReadDeadline(time.Time) error { return nil }
+func (brokenConn) Close() error                    { return nil }
+
+// A defect in a session ends it alone, and is counted.
+func TestDefectEndsASession(t *testing.T) {
+	r := newRig(t, nil)
+	c := &session{worker: *r.worker(), conn: brokenConn{}, in: bufio.NewReader(brokenConn{})}
+	c.serve()
+	if got := r.count("blockd_dnsbl_connections_closed_total", "defect"); got != 1 || !strings.Contains(r.log.String(), "dns panicked") {
+		t.Errorf("%v are counted; log: %s", got, &r.log)
+	}
 }
 
 // Queries that come at once, or octet by octet, are answered in their order.

@@ -120,7 +120,8 @@ func (c *session) serve() {
 	defer c.conn.Close()
 	defer func() {
 		if p := recover(); p != nil {
-			c.log.Error("dns panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			c.calm.Warn("dns panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			c.metrics.closed[ourDefect].Inc()
 		}
 	}()
 	for {
