@@ -54,7 +54,7 @@ var hostile = []string{"", "a@b.example", "A@B.EXAMPLE", "b.example", "x\ty@b.ex
 // anything draws a record of small sets, so that searches find some.
 func anything(r *rand.Rand, at time.Time) Record {
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
-	v := Record{Time: at.UTC().Truncate(time.Millisecond), Door: pick("smtp", "milter", "policy"), Outcome: pick("accept", "refuse", "tag"),
+	v := Record{Time: at.UTC().Truncate(time.Millisecond), Door: pick("smtp", "milter", "policy"), Outcome: pick("accept", "refuse", "tag", Listed),
 		Verdict: pick("clear", "blocked", "allowed"), Helo: pick(hostile...), Sender: pick(hostile...), Recipient: pick(hostile...),
 		Generation: pick("g1", "g2"), Exempt: r.IntN(4) == 0, Shadow: r.IntN(4) == 0, Authenticated: r.IntN(4) == 0, FirstSeen: r.IntN(4) == 0}
 	if r.IntN(3) > 0 {

@@ -55,6 +55,9 @@ type Record struct {
 // Listed is the outcome of an answer to a program, which is no decision about mail.
 const Listed = "listed"
 
+// Mail is the outcome that a Query asks for to have all but Listed.
+const Mail = "mail"
+
 // Excused reports whether the list would have refused it, and is not one of those that count
 // for the recipient.
 func (r *Record) Excused() bool {

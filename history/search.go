@@ -18,7 +18,7 @@ type Query struct {
 	List      string
 	Ref       string
 	Verdict   string
-	Outcome   string
+	Outcome   string // or Mail
 	Since     time.Time
 	Limit     int // 0 = MaxFound
 }
@@ -186,7 +186,7 @@ func (q *Query) matches(r *Record) bool {
 	return (q.Ref == "" || strings.EqualFold(q.Ref, r.Ref)) &&
 		(q.List == "" || q.List == r.List) &&
 		(q.Verdict == "" || q.Verdict == r.Verdict) &&
-		(q.Outcome == "" || q.Outcome == r.Outcome) &&
+		(q.Outcome == "" || q.Outcome == r.Outcome || q.Outcome == Mail && r.Outcome != Listed) &&
 		(!q.Client.IsValid() || r.Client.IsValid() && q.Client.Contains(r.Client.Unmap())) &&
 		covers(q.Sender, r.Sender) && covers(q.Recipient, r.Recipient)
 }

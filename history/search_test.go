@@ -38,7 +38,7 @@ func slowly(records []Record, q Query) (found Found) {
 	for _, r := range slices.Backward(records) {
 		switch {
 		case r.Time.Before(q.Since):
-		case q.Ref != "" && q.Ref != r.Ref, q.List != "" && q.List != r.List, q.Verdict != "" && q.Verdict != r.Verdict, q.Outcome != "" && q.Outcome != r.Outcome:
+		case q.Ref != "" && q.Ref != r.Ref, q.List != "" && q.List != r.List, q.Verdict != "" && q.Verdict != r.Verdict, q.Outcome == Mail && r.Outcome == Listed, q.Outcome != "" && q.Outcome != Mail && q.Outcome != r.Outcome:
 		case q.Client.IsValid() && (!r.Client.IsValid() || !q.Client.Contains(r.Client)):
 		case !address(q.Sender, r.Sender) || !address(q.Recipient, r.Recipient):
 		case len(found.Records) == limit:
@@ -85,7 +85,7 @@ func TestSearch(t *testing.T) {
 			q.Client = netip.MustParsePrefix(pick("192.0.2.0/25", "192.0.2.200/32", "2001:db8::/32", "0.0.0.0/0"))
 		}
 		if r.IntN(4) == 0 {
-			q.Verdict, q.Outcome = pick("", "clear", "blocked"), pick("", "accept")
+			q.Verdict, q.Outcome = pick("", "clear", "blocked"), pick("", "accept", Listed, Mail)
 		}
 		if r.IntN(3) == 0 {
 			q.Since = start.Add(time.Duration(r.IntN(5500)) * time.Millisecond)

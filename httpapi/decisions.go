@@ -70,8 +70,8 @@ func ParseDecisionQuery(v url.Values) (history.Query, error) {
 	if verdicts := []string{"", "blocked", "allowed", "clear", "unknown"}; !slices.Contains(verdicts, q.Verdict) {
 		return q, fmt.Errorf("verdict: want blocked, allowed, clear or unknown, have %q", q.Verdict)
 	}
-	if outcomes := []string{"", "accept", "refuse", "defer", "quarantine", "tag", "discard", "listed"}; !slices.Contains(outcomes, q.Outcome) {
-		return q, fmt.Errorf("outcome: want accept, refuse, defer, quarantine, tag, discard or listed, have %q", q.Outcome)
+	if outcomes := []string{"", "accept", "refuse", "defer", "quarantine", "tag", "discard", history.Listed, history.Mail}; !slices.Contains(outcomes, q.Outcome) {
+		return q, fmt.Errorf("outcome: want accept, refuse, defer, quarantine, tag, discard, listed or mail, have %q", q.Outcome)
 	}
 	return q, nil
 }
@@ -138,7 +138,7 @@ func describeDecisions(d *document) *huma.Operation {
 			parameter("list", "the name of the list whose entry decided, or would have", ""),
 			parameter("ref", "the reference that stands in a refusal", ""),
 			parameter("verdict", "blocked, allowed, clear or unknown", ""),
-			parameter("outcome", "accept, refuse, defer, quarantine, tag, discard or listed", ""),
+			parameter("outcome", "accept, refuse, defer, quarantine, tag, discard or listed (what a program was told); mail: all but listed", ""),
 			parameter("since", "a time by RFC 3339", ""),
 			parameter("limit", fmt.Sprintf("1 to %d; %d if it is not said", history.MaxFound, DefaultDecisions), ""),
 		},

@@ -34,7 +34,7 @@ func TestParseDecisionQuery(t *testing.T) {
 		{"limit=0", `limit: want 1 to 1000, have "0"`, history.Query{}},
 		{"limit=1001", `limit: want 1 to 1000, have "1001"`, history.Query{}},
 		{"verdict=no", `verdict: want blocked, allowed, clear or unknown, have "no"`, history.Query{}},
-		{"outcome=no", `outcome: want accept, refuse, defer, quarantine, tag, discard or listed, have "no"`, history.Query{}},
+		{"outcome=no", `outcome: want accept, refuse, defer, quarantine, tag, discard, listed or mail, have "no"`, history.Query{}},
 		{"ref=a&ref=b", "ref: want it once", history.Query{}},
 		{"colour=red", "colour: no such parameter", history.Query{}},
 	} {

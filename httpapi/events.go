@@ -55,7 +55,7 @@ func NewEvents() *Events { return &Events{watchers: map[chan []byte]struct{}{}} 
 func (e *Events) Add(r history.Record) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	told := r.Outcome == "listed" // an answer to a program, of which the history has a sample, and no mail
+	told := r.Outcome == history.Listed // an answer to a program, of which the history has a sample, and no mail
 	if !told {
 		e.count(r.Time, verdict.Kind(r.Verdict))
 	}

@@ -27,7 +27,7 @@ refusal ("ref ...", in the bounce), everything about that one.
 
 WHO is an address, or a domain for all addresses at it; <> is the null sender.
 Verdicts are blocked, allowed, clear and unknown; outcomes are accept, refuse, defer,
-quarantine, tag, discard and listed (what a program was told).
+quarantine, tag, discard and listed (what a program was told); mail is all but listed.
 
 The daemon is asked; where none runs, its files are read. [history] says how much and
 how long it keeps. Ends with 0 if something is found, 1 if nothing is, 2 on an error.`,

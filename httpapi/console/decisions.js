@@ -102,17 +102,16 @@ const search = async (what) => read(`v1/decisions?limit=${kept}${what}`);
 async function past() {
   try {
     const { decisions: newest, more } = await search('');
-    const refused = more ? (await search('&verdict=blocked')).decisions : [];
-    let all = newest;
-    if (more && newest.some(isTold)) { // which leave less room for mail
-      all = [];
-      for (const kind of Object.keys(outcomes)) all.push(...(await search(`&outcome=${kind}`)).decisions);
-      all.sort((one, other) => Date.parse(other.time) - Date.parse(one.time));
+    let [all, told] = [newest.filter((decision) => !isTold(decision)), newest.filter(isTold)];
+    if (more && told.length > 0) { // which leave less room for mail, and it for them
+      all = (await search('&outcome=mail')).decisions;
+      told = (await search('&outcome=listed')).decisions;
     }
-    const oldest = Date.parse(newest.at(-1)?.time);
+    const refused = more ? (await search('&outcome=mail&verdict=blocked')).decisions : [];
+    const oldest = Date.parse(all.at(-1)?.time);
     const older = refused.filter(({ time }) => Date.parse(time) < oldest);
-    const of = (kind, decisions) => decisions.filter((decision) => kindsOf(decision).includes(kind)).slice(0, kept);
-    lately = { all: of('all', all), told: of('told', all), listed: of('listed', [...newest, ...older]) };
+    const listed = [...all, ...older].filter((decision) => kindsOf(decision).includes('listed')).slice(0, kept);
+    lately = { all, told, listed };
   } catch { /* no history is kept, or it is busy: what comes from now on is shown */ }
   showAll();
 }

@@ -78,7 +78,7 @@ const found = 20; // decisions shown of a search
 const reference = (text) => (/\bref ([0-9a-z]{10})\b/.exec(text) ?? /^([0-9a-z]{10})$/.exec(text))?.[1];
 
 const check = (parameters, signal) => read(`v1/check?${encoded(parameters)}&explain=1`, signal);
-const search = async (parameters, signal) => (await read(`v1/decisions?${encoded(parameters)}`, signal)).decisions;
+const search = (parameters, signal) => read(`v1/decisions?${encoded(parameters)}`, signal);
 
 // A query of /v1/check has no "+" for a blank.
 const encoded = (parameters) => Object.entries(parameters).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join('&');
@@ -88,10 +88,13 @@ async function past(text, about, signal) {
   const parts = [];
   const told = [];
   for (const [parameter, caption] of searches) {
-    const decisions = await search({ [parameter]: text, limit: found }, signal);
-    const mail = decisions.filter((decision) => !isTold(decision));
+    const newest = await search({ [parameter]: text, limit: found }, signal);
+    let mail = newest.decisions.filter((decision) => !isTold(decision));
+    told.push(...newest.decisions.filter(isTold));
+    if (newest.more && mail.length < found) { // what programs were told has left mail out
+      mail = (await search({ [parameter]: text, outcome: 'mail', limit: found }, signal)).decisions;
+    }
     if (mail.length > 0) parts.push(decisionTable(`${caption}, the newest first`, mail));
-    told.push(...decisions.filter(isTold));
   }
   return html('div', {}, html('h3', {}, 'What became of their mail'), parts.length > 0 ? parts : html('p', { class: 'none' }, 'None is in the history.'),
     told.length > 0 && [html('h3', {}, 'What programs were told'), decisionTable('The newest first', told)]);
@@ -99,7 +102,7 @@ async function past(text, about, signal) {
 
 // explain answers about a reference: what was decided, and what would be decided now.
 async function explain(ref, signal) {
-  const [decision] = await search({ ref, limit: 1 }, signal);
+  const { decisions: [decision] } = await search({ ref, limit: 1 }, signal);
   if (!decision) return [html('p', { class: 'none' }, 'No decision of this reference is in the history.')];
   const parts = [decisionText(decision)];
   if (decision.sender || decision.client) {
