@@ -28,6 +28,7 @@ peers=(
 	/usr/share/doc/python3-redis=python3-redis
 	redis-cli=redis-tools
 	/usr/include/hiredis/hiredis.h=libhiredis-dev
+	mariadbd=mariadb-server # lists in a table, with its client mariadb
 	ip=iproute2 # clients of any address, in a network namespace
 	haproxy=haproxy
 	gcc=gcc # the race detector needs cgo

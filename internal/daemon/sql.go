@@ -5,12 +5,15 @@ package daemon
 import (
 	"blockd/internal/config"
 	"blockd/mirror"
+	"blockd/mirror/mysql"
 	"blockd/mirror/sqlite"
 )
 
 // openSQL makes the drivers that a build with the tag nosql leaves out: postgres, mysql, sqlite, ldap and s3.
 func openSQL(l config.List, dsn string) (mirror.Source, error) {
 	switch s := l.Source; s.Kind {
+	case "mysql":
+		return mysql.Open(mysql.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name})
 	case "sqlite":
 		return sqlite.Open(sqlite.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name})
 	default:

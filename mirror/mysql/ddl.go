@@ -1,0 +1,53 @@
+package mysql
+
+import (
+	"fmt"
+	"strings"
+)
+
+const logTables = `-- The log of changes: blockd reads it, and triggers fill it.
+-- Numbers come from a table of one row. A transaction that has taken one lets no other write to the list's table until it
+-- ends: so numbers have the order of the commits, and no gaps.
+-- To clean it up: delete from blockd_log where at < now() - interval 7 day;
+create table if not exists blockd_log_rev (
+  one tinyint not null primary key,
+  rev bigint not null) engine = InnoDB;
+insert ignore into blockd_log_rev values (1, 0);
+create table if not exists blockd_log (
+  rev   bigint not null primary key,
+  list  varchar(255) character set utf8mb4 collate utf8mb4_bin not null,
+  entry varchar(1024) character set utf8mb4 collate utf8mb4_bin not null,
+  owner varchar(255) character set utf8mb4 collate utf8mb4_bin not null default '',
+  gone  boolean not null,
+  at    timestamp(6) not null default current_timestamp(6),
+  key (list, rev)) engine = InnoDB;
+`
+
+// DDL is what the database needs for changes = "log", for the client mysql or mariadb.
+func (s *Source) DDL() string {
+	t := s.options.Table()
+	var b strings.Builder
+	b.WriteString(logTables)
+	if t.Guessed {
+		fmt.Fprintf(&b, "\n-- %s is the table with the entries, and %s its column of them: put their names here.\n", t.Name, t.Entry)
+	}
+	b.WriteString("\ndelimiter //\n")
+	for _, event := range []string{"insert", "update", "delete"} {
+		fmt.Fprintf(&b, "create trigger %s_%s after %s on %s for each row begin\n", t.Prefix, event, event, t.Name)
+		if event != "insert" {
+			b.WriteString(logged(t.List, "old."+t.Entry, 1))
+		}
+		if event != "delete" {
+			b.WriteString(logged(t.List, "new."+t.Entry, 0))
+		}
+		b.WriteString("end//\n")
+	}
+	b.WriteString("delimiter ;\n")
+	return b.String()
+}
+
+// logged writes one entry into the log. No entry makes it fail, since the writer's own change would fail with it.
+func logged(list, entry string, gone int) string {
+	return fmt.Sprintf("  update blockd_log_rev set rev = last_insert_id(rev + 1);\n"+
+		"  insert into blockd_log (rev, list, entry, gone) values (last_insert_id(), %s, coalesce(left(convert(%s using utf8mb4), 1024), ''), %d);\n", list, entry, gone)
+}
