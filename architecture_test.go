@@ -62,6 +62,8 @@ var layers = map[string][]string{
 	"mirror/mysql":  {"mirror", "mirror/query"},
 	"mirror/sqlite": {"mirror", "mirror/query"},
 
+	"ask": {"addr", "bloom", "filter", "index", "internal/durable", "lists", "mirror", "verdict"},
+
 	"policy": {"addr", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
 	"reload": {"addr", "digest", "history", "index", "internal/durable", "lists"},
 

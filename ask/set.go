@@ -21,6 +21,7 @@ import (
 	"blockd/index"
 	"blockd/lists"
 	"blockd/mirror"
+	"blockd/verdict"
 )
 
 // Defaults of Options.
@@ -50,6 +51,8 @@ type Options struct {
 	Failures           int           // in a row, before the store is left alone
 	Pause              time.Duration // for how long; then one question tries it
 	Defers             bool          // mail is put off if the list cannot be asked and no other decides about it
+
+	Match verdict.Sources // the addresses that the list is asked about
 
 	// Actions: a row of the store may have an action of its own, so that a list that blocks may hold exceptions.
 	Actions bool
@@ -90,8 +93,14 @@ func New(o Options, log *slog.Logger) *Set {
 	s.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests: 1, Timeout: o.Pause,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= uint32(o.Failures) },
-		OnStateChange: func(_ string, _, to gobreaker.State) {
+		OnStateChange: func(_ string, from, to gobreaker.State) {
 			s.paused.Store(to != gobreaker.StateClosed)
+			switch {
+			case from == gobreaker.StateClosed:
+				s.log.Error("list is not asked for a while: its store has failed", slog.Duration("pause", o.Pause), slog.Int("failures", o.Failures))
+			case to == gobreaker.StateClosed:
+				s.log.Info("list is asked again: its store has answered")
+			}
 		},
 	})
 	return s
@@ -169,18 +178,38 @@ func spellings(dst []string, k addr.Key, own bool) []string {
 func (s *Set) ask(texts []string) <-chan singleflight.Result {
 	name := strings.Join(texts, "\n") // which no entry holds
 	return s.flights.DoChan(name, func() (any, error) {
+		if found := s.cachedAll(texts); found != nil { // by a question that ended a moment ago
+			return found, nil
+		}
 		answers, err := s.question(texts)
 		if err != nil {
 			s.failed(err)
 			return nil, err
 		}
-		found := make(map[string][]mirror.Row, len(answers))
+		found, outcome := make(map[string][]mirror.Row, len(answers)), outcomeNo
 		for _, a := range answers {
 			found[a.Text] = a.Rows
 			s.cache.Set(a.Text, a.Rows)
+			if len(a.Rows) > 0 {
+				outcome = outcomeYes
+			}
 		}
+		s.outcomes[outcome].Add(1)
 		return found, nil
 	})
+}
+
+// cachedAll is what the cache has of texts; nil if it lacks one.
+func (s *Set) cachedAll(texts []string) map[string][]mirror.Row {
+	found := make(map[string][]mirror.Row, len(texts))
+	for _, text := range texts {
+		rows, ok := s.cache.GetIfPresent(text)
+		if !ok {
+			return nil
+		}
+		found[text] = rows
+	}
+	return found
 }
 
 // question is one question to the store, and its judgement.
@@ -250,21 +279,38 @@ func (s *Set) same(a, b string) bool {
 	return err == nil && x.Key == y.Key && x.Scope == y.Scope && x.Kind == y.Kind
 }
 
-// matches appends the entries that the rows of a text make. What is no entry of the list is none: a row that has ended, that
-// the list's guard refuses, or that has an action which is none.
-func (s *Set) matches(dst []index.Match, row int, text string, rows []mirror.Row, now time.Time) []index.Match {
+// matches appends the entries that the rows of a text make. A row that has ended or that is no entry of the list makes none.
+func (s *Set) matches(dst []index.Match, row int, rows []mirror.Row, now time.Time) []index.Match {
 	for i := range rows {
-		r := &rows[i]
-		it, err := mirror.Item(r, s.Source.Settings)
-		if err != nil || it.Expires != 0 && it.Expires <= now.Unix() || it.Kind != lists.Addr && it.Kind != lists.Domain {
+		it, ok := s.entry(&rows[i])
+		if !ok || it.Expires != 0 && it.Expires <= now.Unix() {
 			continue
 		}
-		m := index.Match{Row: row, Kind: it.Kind, Key: it.Key, Scope: it.Scope, Action: it.Action, Reason: cmp.Or(it.Reason, s.Source.Settings.Reason)}
+		m := index.Match{Row: row, Kind: it.Kind, Key: it.Key, Scope: it.Scope, Action: it.Action, Reason: it.Reason}
 		if !slices.Contains(dst, m) {
 			dst = append(dst, m)
 		}
 	}
 	return dst
+}
+
+// entry reads a row. False if it is no entry for senders, is refused by the list's guard, or has an action that the list cannot have.
+func (s *Set) entry(r *mirror.Row) (lists.Item, bool) {
+	settings := s.Source.Settings
+	action := settings.Action
+	if r.Action != "" {
+		var ok bool
+		if action, ok = lists.EntryAction(r.Action); !ok || settings.Action == lists.Allow && !action.Allows() {
+			return lists.Item{}, false
+		}
+	}
+	if settings.Action = lists.Block; action.Allows() {
+		settings.Action = lists.Allow // so that no guard has a say
+	}
+	settings.Reason = cmp.Or(r.Reason, settings.Reason)
+	it, err := lists.ParseEntry(r.Entry, settings)
+	it.Action, it.Expires = action, r.Expires
+	return it, err == nil && (it.Kind == lists.Addr || it.Kind == lists.Domain)
 }
 
 // failed logs a fault of the store, calmly.
@@ -279,4 +325,9 @@ func (s *Set) failed(err error) {
 		return
 	}
 	s.log.Warn("list cannot be asked", slog.Any("error", err), slog.Uint64("not_logged_before", s.unlogged.Swap(0)))
+}
+
+// resting reports whether the store is left alone now.
+func (s *Set) resting() bool {
+	return s.paused.Load() && s.breaker.State() == gobreaker.StateOpen
 }

@@ -55,3 +55,9 @@ func ParseAction(text string) (Action, error) {
 	}
 	return Block, fmt.Errorf(`want "block" or "allow", have %q`, text)
 }
+
+// EntryAction reads the action of a single entry as a program writes it: "block", "allow", "tempfail" or "discard".
+func EntryAction(word string) (a Action, ok bool) {
+	i := slices.Index(actionWords[:Discard+1], word)
+	return Action(max(i, 0)), i >= 0
+}

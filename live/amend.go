@@ -74,7 +74,7 @@ func (s *Set) Amend(matches []index.Match, ix *index.Index, q Question, now time
 			amended = append(amended, matches[i])
 		}
 	}
-	slices.SortStableFunc(amended, func(a, b index.Match) int { return rank(&a) - rank(&b) })
+	slices.SortStableFunc(amended, func(a, b index.Match) int { return a.Distance() - b.Distance() })
 	if v.generation == ix.Generation() {
 		return amended, v.lists
 	}
@@ -155,23 +155,6 @@ func (e *Entry) match(row int) index.Match {
 // identityOf returns the identity of a match's entry.
 func identityOf(m *index.Match) identity {
 	return identity{keyOf(&lists.Item{Kind: m.Kind, Key: m.Key, Net: m.Net}), m.Scope}
-}
-
-// rank orders matches as an index does, the most specific first.
-func rank(m *index.Match) int {
-	switch {
-	case m.Kind == lists.IP || m.Kind == lists.CIDR:
-		return 2000 - m.Net.Bits()
-	case m.Kind == lists.Glob || m.Kind == lists.Regexp:
-		return 1000
-	case m.Key.Kind == addr.Local:
-		return 900
-	case m.Key.Kind == addr.Address:
-		return 0
-	case m.Scope == lists.Exact:
-		return 1
-	}
-	return 300 - int(m.Key.Labels)
 }
 
 // withRow returns table with a row for live entries at its end.

@@ -91,19 +91,13 @@ func (m *Mirror) item(row *Row) (lists.Item, error) {
 	if err != nil {
 		return it, err
 	}
-	switch row.Action {
-	case "":
-	case "block":
-		it.Action = lists.Block
-	case "allow":
-		it.Action = lists.Allow
-	case "tempfail":
-		it.Action = lists.Tempfail
-	case "discard":
-		it.Action = lists.Discard
-	default:
-		return it, &lists.EntryError{Text: row.Action, Class: lists.UnsupportedAction,
-			Message: fmt.Sprintf("action %q, want block, allow, tempfail or discard", cut(row.Action))}
+	if row.Action != "" {
+		action, ok := lists.EntryAction(row.Action)
+		if !ok {
+			return it, &lists.EntryError{Text: row.Action, Class: lists.UnsupportedAction,
+				Message: fmt.Sprintf("action %q, want block, allow, tempfail or discard", cut(row.Action))}
+		}
+		it.Action = action
 	}
 	it.Reason, it.Expires = row.Reason, row.Expires
 	return it, nil

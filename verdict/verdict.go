@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"blockd/addr"
 	"blockd/digest"
@@ -59,6 +60,11 @@ type Verdict struct {
 	Unverified   bool          // allowed on the sender's word against an entry that blocks
 	Requirements *Requirements // of allow entries; nil = none
 
+	// Of lists that are asked in their stores (package ask).
+	Unasked  []Unasked // those that could not be asked; nil = none
+	Unlifted bool      // Blocked, and an exception of such a list could have lifted it
+	PutOff   bool      // nothing blocks, and such a list wants mail to be put off
+
 	// Err says why v is Unknown. *addr.Error: no sender or no domain; digest.ErrText: no
 	// digest; else the store. It stands beside another verdict only where the text is no sender and
 	// an entry for what can be read of it, or for the client, decided.
@@ -83,10 +89,13 @@ type Seen struct {
 func (v *Verdict) Decide(only map[string]bool) {
 	v.Kind, v.Decider, v.Shadow = Clear, -1, -1
 	v.Wants, v.Unsure, v.Unverified = 0, 0, false
+	v.Unlifted, v.PutOff = false, false
+	odd := v.Err != nil && !errors.Is(v.Err, ErrUnasked)
 	if len(v.Matches) == 0 {
-		if v.Err != nil {
+		if odd {
 			v.Kind = Unknown // no entry for what could be judged
 		}
+		v.doubt(only)
 		return
 	}
 	found := v.Proved()
@@ -100,9 +109,10 @@ func (v *Verdict) Decide(only map[string]bool) {
 	if !v.Frees() && v.Kind != Blocked {
 		v.Shadow = v.shadow(only, found)
 	}
-	if v.Kind == Clear && v.Err != nil {
+	if v.Kind == Clear && odd {
 		v.Kind = Unknown
 	}
+	v.doubt(only)
 }
 
 // Judge is the decision where found is proved: an exception that counts and reaches
@@ -337,7 +347,7 @@ func (v Verdict) For(only map[string]bool) Verdict {
 // Alone returns v as it would be if there were one list alone. A list that has no
 // match makes it Clear, and so does one in shadow mode.
 func (v Verdict) Alone(list string) Verdict {
-	if len(v.Matches) > 0 {
+	if len(v.Matches)+len(v.Unasked) > 0 {
 		v.Decide(map[string]bool{list: true})
 	}
 	return v
@@ -383,6 +393,9 @@ func (v *Verdict) AppendLog(fields []slog.Attr) []slog.Attr {
 	}
 	if v.Unsure != 0 {
 		fields = append(fields, slog.String("not_told", v.Unsure.String()))
+	}
+	if names := v.UnaskedLists(); names != nil {
+		fields = append(fields, slog.String("unasked", strings.Join(names, " ")))
 	}
 	if v.Err != nil {
 		fields = append(fields, slog.String("error", v.Err.Error()))

@@ -1,0 +1,151 @@
+package ask
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"blockd/addr"
+)
+
+func domain(n int) addr.Key {
+	return addr.Key{Text: fmt.Sprintf("b%d.example", n), Kind: addr.Domain, Labels: 2}
+}
+
+func filled(n int) *Filter {
+	f := NewFilter(uint64(n))
+	for i := range n {
+		f.Add(domain(i))
+	}
+	f.mark, f.fingerprint = "17-3", "postgres db senders"
+	return f
+}
+
+func TestFilterFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "list.bdf")
+	for _, n := range []int{0, 1, 3000, 100_000} {
+		f := filled(n)
+		f.added.Store(5)
+		f.gone.Store(7)
+		if err := f.write(path); err != nil {
+			t.Fatal(err)
+		}
+		g, err := OpenFilter(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			if g.perhaps([]addr.Key{domain(i)}) != 1 {
+				t.Fatalf("%d keys: key %d is lost", n, i)
+			}
+		}
+		if g.mark != f.mark || g.fingerprint != f.fingerprint || g.keys.Load() != f.keys.Load() || g.sized != f.sized || g.added.Load() != 5 ||
+			g.gone.Load() != 7 || g.kinds.Load() != f.kinds.Load() || g.seed != f.seed || g.build != f.build {
+			t.Errorf("%d keys: %+v, want %+v", n, g, f)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 || uint64(info.Size()) != fileSize(f.bits.Blocks()) {
+			t.Errorf("%v, %v", info, err)
+		}
+	}
+}
+
+// TestEveryOctetCounts: a file of which one bit is another is refused, and never read as a filter that lacks a key.
+func TestEveryOctetCounts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "list.bdf")
+	if err := filled(3000).write(path); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < len(text); at += 1 + at/1024 {
+		bad := bytes.Clone(text)
+		bad[at] ^= 1 << (at % 8)
+		if _, err := readFilter(bytes.NewReader(bad), uint64(len(bad))); !errors.Is(err, ErrFilter) {
+			t.Fatalf("octet %d is another, and the error is %v", at, err)
+		}
+	}
+	for _, n := range []int{0, 1, 4095, 4096, 8192, len(text) - 1} {
+		if _, err := readFilter(bytes.NewReader(text[:n]), uint64(n)); !errors.Is(err, ErrFilter) {
+			t.Errorf("cut off after %d octets: %v", n, err)
+		}
+	}
+	if _, err := readFilter(bytes.NewReader(text[:len(text)-1]), uint64(len(text))); err == nil {
+		t.Error("a file that ends while it is read is taken")
+	}
+	if _, err := OpenFilter(filepath.Join(t.TempDir(), "none.bdf")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+// TestWrittenWhileItGrows is for the race detector: what is written is whole, and has what was there before.
+func TestWrittenWhileItGrows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "list.bdf")
+	f := filled(5000)
+	var group sync.WaitGroup
+	group.Go(func() {
+		for i := range 5000 {
+			f.Add(domain(5000 + i))
+		}
+	})
+	err := f.write(path)
+	group.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := OpenFilter(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5000 {
+		if g.perhaps([]addr.Key{domain(i)}) != 1 {
+			t.Fatalf("key %d is lost", i)
+		}
+	}
+}
+
+func TestAMarkThatDoesNotFit(t *testing.T) {
+	f := filled(1)
+	f.fingerprint = string(make([]byte, maxTexts))
+	if err := f.write(filepath.Join(t.TempDir(), "list.bdf")); err == nil {
+		t.Error("it was written")
+	}
+}
+
+func FuzzFilterFile(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "list.bdf")
+	for _, n := range []int{0, 3000} {
+		if err := filled(n).write(path); err != nil {
+			f.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if g, err := readFilter(bytes.NewReader(text), uint64(len(text))); err == nil && g.perhaps([]addr.Key{domain(1)}) > 1 {
+			t.Error("an answer about a key that was not asked")
+		}
+		if len(text) < pageSize {
+			return
+		}
+		text = bytes.Clone(text) // with a header that says that it is right
+		binary.LittleEndian.PutUint32(text[headSumAt:], crc32.Checksum(text[:headSumAt], castagnoli))
+		g, err := readFilter(bytes.NewReader(text), uint64(len(text)))
+		if err != nil {
+			return
+		}
+		if head := g.header(); !bytes.Equal(head[:104], text[:104]) {
+			t.Errorf("the header %x is read as %x", text[:104], head[:104])
+		}
+	})
+}
