@@ -37,27 +37,43 @@ var hints = []Hint{
 	{"ERR unknown command", "it does not know a command that is needed"},
 }
 
+// explained is an error with a text for people. What it was made of is still found by errors.As.
+type explained struct {
+	text string
+	err  error
+}
+
+func (e *explained) Error() string { return e.text }
+func (e *explained) Unwrap() error { return e.err }
+
 // Explain makes one line of an error of the server, with what to do about it. It tells no password.
 func (c *Client) Explain(err error) error {
-	var timeout net.Error
+	_, done := errors.AsType[*explained](err)
 	switch {
-	case err == nil, errors.Is(err, context.Canceled):
+	case err == nil, done, errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, redis.ErrClosed):
 		return context.Canceled // by Close
+	}
+	return &explained{c.shown + c.explain(err), err}
+}
+
+func (c *Client) explain(err error) string {
+	timeout, ok := errors.AsType[net.Error](err)
+	switch {
 	case IsReply(err):
 		for _, all := range [][]Hint{c.hints, hints} {
 			for _, h := range all {
 				if strings.HasPrefix(err.Error(), h.Words) {
-					return fmt.Errorf("%s: %s: %s", c.shown, h.Words, h.Text)
+					return fmt.Sprintf(": %s: %s", h.Words, h.Text)
 				}
 			}
 		}
-		return fmt.Errorf("%s answers: %s", c.shown, c.visible(err))
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("%s: no answer within %v: %s", c.shown, c.Timeout(), c.visible(err))
+		return " answers: " + c.visible(err)
+	case ok && timeout.Timeout():
+		return fmt.Sprintf(": no answer within %v: %s", c.Timeout(), c.visible(err))
 	}
-	return fmt.Errorf("%s: %s", c.shown, c.visible(err))
+	return ": " + c.visible(err)
 }
 
 // visible makes an error fit for a line. An answer may repeat what the server was sent, the password too.

@@ -83,7 +83,7 @@ func sourceKinds() []sourceKind {
 		{"mysql", []string{"mysql"}, tables, sql, true, noSQL},
 		{"sqlite", []string{"sqlite"}, tables, sql, true, noSQL},
 		{"ldap", []string{"ldap", "ldaps", "ldapi"}, []string{changesWatermark, changesNone}, "(objectClass=blockedSender)", false, noSQL},
-		{"redis", []string{"redis", "rediss", "redis-sentinel", "unix"}, []string{changesLog, changesNone}, "", false, false},
+		{"redis", []string{"redis", "rediss", "redis-sentinel", "rediss-sentinel", "unix"}, []string{changesLog, changesNone}, "", false, false},
 		{"s3", []string{"s3", "s3+http"}, []string{changesNone}, "", false, noSQL},
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"blockd/internal/config"
 	"blockd/mirror"
+	"blockd/mirror/redis"
 )
 
 // OpenSource makes the driver of a list's source. It reads the URL of the source, and makes no connection. No error
@@ -16,9 +17,9 @@ func OpenSource(l config.List) (mirror.Source, error) {
 	}
 	// The drivers of blockd, a case each. Those with libraries of their own that the build tag nosql leaves out, which is
 	// all but redis, have their cases in openSQL (sql.go).
-	switch l.Source.Kind {
-	// case "redis":
-	//	return redis.Open(redis.Options{DSN: dsn, List: l.Name, …})
+	switch s := l.Source; s.Kind {
+	case "redis":
+		return redis.Open(redis.Options{DSN: dsn, List: l.Name, Changes: s.FoundBy(), Key: s.Key, Shards: s.Shards, Every: s.Poll()})
 	default:
 		return openSQL(l, dsn)
 	}

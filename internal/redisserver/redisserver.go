@@ -19,7 +19,12 @@ type Server struct {
 	Address string // HOST:PORT, on a loopback address of its own
 	Socket  string // path of its Unix socket
 	Dir     string // its folder
+	kill    func()
 }
+
+// Kill ends the server as kill -9 does, and waits for its end. What it has kept on disk, another one with
+// "--dir", s.Dir finds.
+func (s *Server) Kill() { s.kill() }
 
 // URL is that of the server, without a password.
 func (s *Server) URL() string { return "redis://" + s.Address }
@@ -61,7 +66,8 @@ func (s *Server) run(t testing.TB, options []string, conf ...string) {
 	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = cmd.Wait() }()
-	t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
+	s.kill = func() { _ = cmd.Process.Kill(); <-ended }
+	t.Cleanup(s.kill)
 	testkit.Eventually(t, "redis-server", func() bool {
 		select {
 		case <-ended:
