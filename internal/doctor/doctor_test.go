@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"blockd/httpapi"
 	"blockd/internal/config"
 )
 
@@ -124,6 +125,29 @@ func TestAnswersOfTheRESPDoor(t *testing.T) {
 			t.Errorf("%.50q: %v, want %q", tt.answer, err, tt.says)
 		case err == nil && (len(r.found) != 1 || r.found[0].State != OK || !strings.Contains(r.found[0].Text, tt.says)):
 			t.Errorf("%.50q: %+v, want %q", tt.answer, r.found, tt.says)
+		}
+	}
+}
+
+func TestFiltersThatFailAreFaults(t *testing.T) {
+	written := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name   string
+		filter httpapi.KeptFilter
+		want   State
+		says   string
+	}{
+		{"written", httpapi.KeptFilter{Written: &written, Keys: 7}, OK, "has 7 keys, in redis://r.example#bl"},
+		{"not yet", httpapi.KeptFilter{}, Warning, "not yet written"},
+		{"patterns", httpapi.KeptFilter{Written: &written, Patterns: 2}, Warning, "lacks 2 patterns"},
+		{"never", httpapi.KeptFilter{Error: "connection refused"}, Fault, "was never written to redis://r.example#bl: connection refused"},
+		{"no more", httpapi.KeptFilter{Written: &written, Error: "no space left"}, Fault, "is as of 2026-11-01"},
+	} {
+		r := report{check: "filters"}
+		tt.filter.Name, tt.filter.To = "bl", "redis://r.example#bl"
+		judgeFilter(&r, &tt.filter)
+		if len(r.found) != 1 || r.found[0].State != tt.want || !strings.Contains(r.found[0].Text, tt.says) || (r.found[0].Hint == "") != (tt.want == OK) {
+			t.Errorf("%s: %+v, want one %s with %q", tt.name, r.found, tt.want, tt.says)
 		}
 	}
 }
