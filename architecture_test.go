@@ -63,7 +63,8 @@ var layers = map[string][]string{
 	"mirror/sqlite": {"mirror", "mirror/query"},
 	"mirror/redis":  {"mirror", "redisclient"},
 
-	"ask": {"addr", "bloom", "filter", "index", "internal/durable", "lists", "mirror", "verdict"},
+	"ask":             {"addr", "bloom", "filter", "index", "internal/durable", "lists", "mirror", "verdict"},
+	"mirror/postgres": {"mirror", "mirror/query"},
 
 	"policy": {"addr", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
 	"reload": {"addr", "digest", "history", "index", "internal/durable", "lists"},
@@ -92,7 +93,7 @@ var layers = map[string][]string{
 
 	"internal/config": {"access", "addr", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "policy",
 		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
-	"internal/daemon": {"addr", "certificate", "dnsbl", "firstseen", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "mirror", "mirror/mysql", "mirror/redis", "mirror/sqlite", "msgauth", "policy",
+	"internal/daemon": {"addr", "certificate", "dnsbl", "firstseen", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "mirror", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
 	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "smtpfilter/upstream", "verdict"},

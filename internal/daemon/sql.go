@@ -6,6 +6,7 @@ import (
 	"blockd/internal/config"
 	"blockd/mirror"
 	"blockd/mirror/mysql"
+	"blockd/mirror/postgres"
 	"blockd/mirror/sqlite"
 )
 
@@ -14,6 +15,8 @@ func openSQL(l config.List, dsn string) (mirror.Source, error) {
 	switch s := l.Source; s.Kind {
 	case "mysql":
 		return mysql.Open(mysql.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name})
+	case "postgres":
+		return postgres.Open(postgres.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name})
 	case "sqlite":
 		return sqlite.Open(sqlite.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name})
 	default:
