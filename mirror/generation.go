@@ -25,6 +25,31 @@ const bufferSize = 64 << 10
 // Read reads the source as a whole. The copy is replaced if the source has said that this was all. After an error
 // it is as it was. A file whose entries are the same stays the file that it was.
 func (m *Mirror) Read(ctx context.Context, origin Origin) (*Report, error) {
+	return m.read(ctx, origin, nil)
+}
+
+// Reconcile is Read of a source whose changes have been followed so far. It counts the entries of which these did not
+// tell, as Report.Missed.
+func (m *Mirror) Reconcile(ctx context.Context, origin Origin) (*Report, error) {
+	since, differ := m.mark, map[string]bool{}
+	told, err := m.read(ctx, origin, differ)
+	if err != nil || len(differ) == 0 {
+		return told, err
+	}
+	_, err = origin.Changes(ctx, since, func(c Change) error { // that came after the last poll were not missed
+		if line, ok := m.line(nil, &Row{Entry: c.Entry}, &Report{}); ok {
+			delete(differ, keyScope(line))
+		}
+		return nil
+	})
+	if err == nil {
+		told.Missed = int64(len(differ))
+	}
+	return told, nil
+}
+
+// read is Read. What differs from the copy is put into differ, by key and scope, unless that is nil.
+func (m *Mirror) read(ctx context.Context, origin Origin, differ map[string]bool) (*Report, error) {
 	fingerprint, err := origin.Fingerprint(ctx)
 	if err != nil {
 		return nil, ofOrigin(err)
@@ -54,23 +79,43 @@ func (m *Mirror) Read(ctx context.Context, origin Origin) (*Report, error) {
 	}
 	g := m.begin(State{Fingerprint: fingerprint, Mark: mark, Read: time.Now().UTC().Truncate(time.Second)})
 	defer g.discard()
-	if err := g.writeAll(lists.OneOfEach(sorter.Lines())); err != nil {
+	if err := g.writeAll(ctx, lists.OneOfEach(sorter.Lines())); err != nil {
 		return nil, ofDisk(err)
 	}
-	if err := g.keepEqual(); err != nil {
+	if err := g.keepEqual(ctx, differ); err != nil {
 		return nil, ofDisk(err)
 	}
 	if g.changed || m.damaged || len(m.pending.lines) > 0 || fingerprint != m.state.Fingerprint {
 		err = g.publish()
 	} else { // to every reader of the files the same generation stays
-		m.state.Read = g.state.Read
-		err = m.accept(&pending{}, mark)
+		err = m.renew(g.state.Read, mark)
 	}
 	if err != nil {
 		return nil, ofDisk(err)
 	}
 	told.Entries, told.Changed = m.state.Entries(), g.changed
 	return told, nil
+}
+
+// renew notes in the generation in force up to where it has the changes of the source. None waits for the files.
+func (m *Mirror) renew(read time.Time, mark Mark) error {
+	state := m.state
+	state.Read, state.Mark = read, mark
+	if err := m.step("write the state anew"); err != nil {
+		return err
+	}
+	if err := state.write(filepath.Join(m.folder, name(m.number))); err != nil {
+		return err
+	}
+	m.state, m.mark = state, mark
+	if err := m.step("empty the journal"); err != nil {
+		return err
+	}
+	if err := m.journal.f.Truncate(0); err != nil { // an older mark in it does no harm
+		return err
+	}
+	m.journal.size = 0
+	return nil
 }
 
 // flush puts the changes that wait into the files that they touch. The other files stay what they are.
@@ -177,7 +222,7 @@ func closeAll(all []*output) error {
 }
 
 // writeAll writes the files of a full read: sorted lines, each into the file of its key.
-func (g *generation) writeAll(lines iter.Seq2[[]byte, error]) (err error) {
+func (g *generation) writeAll(ctx context.Context, lines iter.Seq2[[]byte, error]) (err error) {
 	if err := g.make(); err != nil {
 		return err
 	}
@@ -194,7 +239,9 @@ func (g *generation) writeAll(lines iter.Seq2[[]byte, error]) (err error) {
 			return err
 		}
 		n := fileOf(keyOf(line))
-		g.state.Lines[n]++
+		if g.state.Lines[n]++; g.state.Lines[n]%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if _, err := all[n].w.Write(line); err != nil {
 			return err
 		}
@@ -202,8 +249,9 @@ func (g *generation) writeAll(lines iter.Seq2[[]byte, error]) (err error) {
 	return nil
 }
 
-// keepEqual puts the old files in place of new ones that hold the same.
-func (g *generation) keepEqual() error {
+// keepEqual puts the old files in place of new ones that hold the same, and what differs in the others into differ,
+// unless that is nil.
+func (g *generation) keepEqual(ctx context.Context, differ map[string]bool) error {
 	if g.Mirror.number == 0 {
 		g.changed = true
 		return nil
@@ -213,8 +261,14 @@ func (g *generation) keepEqual() error {
 		if err != nil {
 			return err
 		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if !same {
 			g.changed = true
+			if differ != nil {
+				compare(g.old(n), g.path(n), differ)
+			}
 			continue
 		}
 		if err := os.Remove(g.path(n)); err != nil {
@@ -225,6 +279,46 @@ func (g *generation) keepEqual() error {
 		}
 	}
 	return nil
+}
+
+// maxDiffer bounds what compare notes.
+const maxDiffer = 100_000
+
+// compare notes the keys and scopes of the lines that are in one of two files of entries. Of a damaged file it notes
+// what it can read.
+func compare(a, b string, differ map[string]bool) {
+	olds, stopOlds := iter.Pull(linesOf(a))
+	defer stopOlds()
+	news, stopNews := iter.Pull(linesOf(b))
+	defer stopNews()
+	old, hasOld := olds()
+	fresh, hasFresh := news()
+	for (hasOld || hasFresh) && len(differ) < maxDiffer {
+		order := bytes.Compare(old, fresh)
+		switch {
+		case hasOld && hasFresh && order == 0:
+			old, hasOld = olds()
+			fresh, hasFresh = news()
+		case hasOld && (!hasFresh || order < 0):
+			differ[keyScope(old)] = true
+			old, hasOld = olds()
+		default:
+			differ[keyScope(fresh)] = true
+			fresh, hasFresh = news()
+		}
+	}
+}
+
+// linesOf are the lines of a file of entries, each until the next one.
+func linesOf(path string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		eachLine(path, func(line []byte) error {
+			if !yield(line) {
+				return io.EOF
+			}
+			return nil
+		})
+	}
 }
 
 // sameContent compares two files. One that is not there is another one.

@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"blockd/internal/durable"
 	"blockd/lists"
@@ -64,6 +65,9 @@ type Mirror struct {
 	mark    Mark // of the last batch of the journal
 	journal journal
 	pending pending
+	noted   time.Time // when a mark was last written
+
+	confirmed time.Time // of the last Confirm that was written
 
 	step func(what string) error // of tests: before each step of a change on the disk; an error ends it there
 }
@@ -256,11 +260,15 @@ func once(sorted []string) (kept []string) {
 
 // accept writes a batch into the journal: from then on the source need not be asked for it again.
 func (m *Mirror) accept(batch *pending, mark Mark) error {
-	if len(batch.lines) == 0 && mark == m.mark {
+	if len(batch.lines) == 0 && (mark == m.mark || time.Since(m.noted) < markEvery) {
+		m.mark = mark // a crash costs the reading of a few changes once more
 		return nil
 	}
 	text := encode(slices.Sorted(maps.Keys(batch.lines)), batch.lines, mark)
 	if m.journal.size+int64(len(text))+int64(len(text))/maxBlock*blockHead+blockHead > maxJournal {
+		if len(m.pending.lines) == 0 {
+			return m.renew(m.state.Read, mark)
+		}
 		if err := m.flush(); err != nil { // which begins a new one
 			return err
 		}
@@ -274,6 +282,27 @@ func (m *Mirror) accept(batch *pending, mark Mark) error {
 	for id, lines := range batch.lines {
 		m.pending.put(id, lines)
 	}
-	m.mark = mark
+	m.mark, m.noted = mark, time.Now()
 	return nil
+}
+
+// markEvery is how often a mark that came without changes is written down: many sources give another one at each poll.
+const markEvery = time.Minute
+
+// Confirmed is when the source was last asked with success, as far as the copy's folder tells; zero = never. It may be up to a
+// minute before that.
+func (m *Mirror) Confirmed() time.Time {
+	info, err := m.lock.Stat()
+	if err != nil || m.number == 0 || info.ModTime().Before(m.state.Read) {
+		return m.state.Read
+	}
+	return info.ModTime()
+}
+
+// Confirm notes that the source was asked with success at a moment: it is the time of the file "lock".
+func (m *Mirror) Confirm(at time.Time) {
+	if at.Sub(m.confirmed) >= markEvery {
+		m.confirmed = at
+		os.Chtimes(m.lock.Name(), at, at) // without it the copy looks older than it is
+	}
 }

@@ -33,6 +33,7 @@ type Report struct {
 	First   []RefusedRow // the first ten of these
 	Entries int64        // that the copy has now
 	Changed bool         // the copy has other entries than before
+	Missed  int64        // of Reconcile: entries that differed, of which no change had told
 }
 
 // refuse counts a row that is no entry.

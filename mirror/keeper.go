@@ -1,0 +1,379 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// List is a list whose source a Keeper follows.
+type List struct {
+	Name string
+	// Open makes the driver. It makes no connection. It is called again after an error of ClassAuth, so that a new
+	// secret counts.
+	Open      func() (Source, error)
+	Copy      Options
+	Every     time.Duration // how often changes are asked for
+	Reconcile time.Duration // how often everything is read again
+
+	// Whole says that the source cannot tell its changes, and that reading all of it is dear to it: from manyRows rows
+	// on it is not read more often than each manyEvery.
+	Whole bool
+}
+
+// A source with List.Whole: a set of ten million in a Redis takes a minute to read.
+const (
+	manyRows  = 1_000_000
+	manyEvery = 10 * time.Minute
+)
+
+// How long a source is waited for. One that is back is read again within 10 s: the longest pause and the answer to the
+// first question are below that together.
+const (
+	firstPause   = 500 * time.Millisecond
+	longestPause = 4 * time.Second
+
+	greeting = 5 * time.Second  // for its fingerprint, the first question of a read
+	silence  = 30 * time.Second // without a row, while changes are read
+	sorting  = 5 * time.Minute  // without a row of a full read: a database may sort all of them before the first
+	grace    = 2 * time.Second  // after which a call that does not end with its context is left alone
+)
+
+// troubles is how often the log says at most that a source is not followed.
+const troubles = 10 * time.Minute
+
+// Keeper keeps the copies of lists up to date, each in a goroutine of its own. All methods may be used at any time from
+// any goroutine, Run once. A nil Keeper has no lists.
+type Keeper struct {
+	followers []*follower
+}
+
+// NewKeeper returns a Keeper of lists. It opens no file and no connection. changed is called, from any goroutine, when
+// the files of a copy have changed; it must not wait.
+func NewKeeper(lists []List, changed func(), log *slog.Logger, reg prometheus.Registerer) *Keeper {
+	k, now := &Keeper{}, time.Now()
+	for _, l := range lists {
+		k.followers = append(k.followers, &follower{
+			List: l, changed: changed, log: log.With(slog.String("list", l.Name)), asked: make(chan struct{}, 1),
+			status: Status{State: Away, Since: now}, errors: map[Class]int{},
+		})
+	}
+	if reg != nil && len(lists) > 0 {
+		reg.MustRegister(collector{k})
+	}
+	return k
+}
+
+// Run follows all sources until ctx ends, and then returns nil. A driver that does not end with ctx is not waited for.
+func (k *Keeper) Run(ctx context.Context) error {
+	if k == nil {
+		return nil
+	}
+	var all sync.WaitGroup
+	for _, f := range k.followers {
+		all.Go(func() { f.run(ctx) })
+	}
+	all.Wait()
+	return nil
+}
+
+// Now asks Run to read every source whole at once. It does not wait.
+func (k *Keeper) Now() {
+	if k == nil {
+		return
+	}
+	for _, f := range k.followers {
+		select {
+		case f.asked <- struct{}{}:
+		default: // it is asked for already
+		}
+	}
+}
+
+// Status is that of a list's source; false if the Keeper does not follow it.
+func (k *Keeper) Status(list string) (Status, bool) {
+	if k == nil {
+		return Status{}, false
+	}
+	for _, f := range k.followers {
+		if f.Name == list {
+			return f.now(), true
+		}
+	}
+	return Status{}, false
+}
+
+// SourceState is how a source is.
+type SourceState string
+
+// The states.
+const (
+	OK      = SourceState("ok")      // the copy is what the source holds, as of Status.Confirmed
+	Away    = SourceState("away")    // the source cannot be read; the copy serves on
+	Refused = SourceState("refused") // what the source holds is not taken; the copy serves on
+)
+
+// Status is how a source is, and how far its copy is behind.
+type Status struct {
+	State     SourceState
+	Class     Class     // why it is not ok; "" if it is, and before the first answer
+	Since     time.Time // of State
+	Confirmed time.Time // when the source was last asked with success: the copy has all that it held then; zero = never
+	Rows      int64     // entries of the copy
+	Missed    int64     // entries of which only a full read told that they had changed
+	Error     string    // one line; "" if the state is OK
+}
+
+// Lag is how far the copy may be behind its source; 0 if the source was never read.
+func (s Status) Lag(now time.Time) time.Duration {
+	if s.Confirmed.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(s.Confirmed))
+}
+
+// follower follows one source.
+type follower struct {
+	List
+	changed func()
+	log     *slog.Logger
+	asked   chan struct{} // of Keeper.Now
+
+	mu     sync.Mutex // guards what follows
+	status Status
+	errors map[Class]int
+
+	// What follows belongs to the goroutine of run.
+	mirror  *Mirror
+	source  *watched
+	told    time.Time // when the log last said that something is wrong; zero = all is well
+	dropped time.Time // when the log last said that rows were refused
+}
+
+func (f *follower) now() Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.status
+}
+
+// run follows the source until ctx ends.
+func (f *follower) run(ctx context.Context) {
+	defer f.close()
+	whole := false
+	for failures := 0; ctx.Err() == nil; {
+		began := time.Now()
+		err := f.attempt(ctx, whole)
+		took := time.Since(began)
+		switch {
+		case ctx.Err() != nil: // the end of the daemon is no fault of a source
+		case err != nil:
+			failures++
+			f.failed(err)
+			whole = f.pause(ctx, retry(failures, rand.Float64()))
+		default:
+			failures = 0
+			f.confirmed(began)
+			whole = f.rest(ctx, took)
+		}
+	}
+}
+
+// retry is how long a source is left alone after this many failures in a row. random is between 0 and 1.
+func retry(failures int, random float64) time.Duration {
+	most := longestPause
+	if shift := min(failures-1, 8); firstPause<<shift < most {
+		most = firstPause << shift
+	}
+	return time.Duration(float64(most) * (0.75 + 0.25*random))
+}
+
+// attempt brings the copy up to date, by what has changed if that will do.
+func (f *follower) attempt(ctx context.Context, whole bool) error {
+	if err := f.open(); err != nil {
+		return err
+	}
+	state, has := f.mirror.State()
+	if !whole && has && time.Since(state.Read) < f.Reconcile {
+		told, err := f.mirror.Follow(ctx, f.source)
+		if !errors.Is(err, ErrTooOld) {
+			return f.took(told, err)
+		}
+		has = false // what is found to differ was not missed: the source could not tell
+	}
+	began := time.Now()
+	read := f.mirror.Read
+	if has {
+		read = f.mirror.Reconcile
+	}
+	told, err := read(ctx, f.source)
+	if err == nil {
+		f.log.Info("list read from its source", slog.Int64("rows", told.Rows), slog.Int64("entries", told.Entries), slog.Bool("changed", told.Changed),
+			slog.Float64("seconds", time.Since(began).Seconds()))
+	}
+	return f.took(told, err)
+}
+
+// open opens what is not open.
+func (f *follower) open() (err error) {
+	if f.mirror == nil {
+		if f.mirror, err = Open(f.Copy); err != nil {
+			return ofDisk(err)
+		}
+		f.mu.Lock()
+		state, _ := f.mirror.State()
+		f.status.Rows, f.status.Confirmed = state.Entries(), f.mirror.Confirmed()
+		f.mu.Unlock()
+		f.changed() // of what a crash had left in the journal
+	}
+	if f.source == nil {
+		source, err := f.Open()
+		if err != nil {
+			return ofOrigin(err)
+		}
+		f.source = &watched{source: source}
+	}
+	return nil
+}
+
+// took makes known what a read has come to.
+func (f *follower) took(told *Report, err error) error {
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.status.Rows = told.Entries
+	f.status.Missed += told.Missed
+	f.mu.Unlock()
+	if told.Changed {
+		f.changed()
+	}
+	if told.Missed > 0 {
+		f.log.Warn("a full read has found what the changes did not tell", slog.Int64("entries", told.Missed),
+			slog.String("hint", `rows that were deleted, or written late; changes = "log" misses none`))
+	}
+	if told.Refused > 0 && (f.dropped.IsZero() || time.Since(f.dropped) >= troubles) {
+		f.dropped = time.Now()
+		f.log.Warn("rows of the source are no entries", slog.Int64("rows", told.Refused), slog.String("id", told.First[0].ID),
+			slog.String("class", string(told.First[0].Class)), slog.String("error", oneLine(told.First[0].Message)))
+	}
+	if f.tooDear() {
+		return &Error{ClassRows, fmt.Errorf("%d rows are read whole each %s: from %d on want every = %q or more", told.Rows, f.Every, manyRows, "10m")}
+	}
+	return nil
+}
+
+// tooDear reports whether the source is larger than one that may be read so often.
+func (f *follower) tooDear() bool { return f.Whole && f.Every < manyEvery && f.now().Rows > manyRows }
+
+// rest waits until the source is to be asked again, at the latest after Every, and reports whether it is to be read
+// whole. A hint ends the rest, but no sooner than the last read took: a source that changes all the time is
+// read half of the time.
+func (f *follower) rest(ctx context.Context, took time.Duration) (whole bool) {
+	began := time.Now()
+	hint, cancel := context.WithTimeout(ctx, f.Every)
+	defer cancel()
+	told := make(chan error, 1)
+	go func() { told <- f.source.Wait(hint) }()
+	select {
+	case <-f.asked:
+		cancel()
+		<-told
+		return true
+	case err := <-told:
+		least := took
+		if err != nil && hint.Err() == nil {
+			least = f.Every // no more hints: the poll finds it
+		}
+		return f.pause(ctx, least-time.Since(began))
+	}
+}
+
+// pause waits, and reports whether the source is to be read whole.
+func (f *follower) pause(ctx context.Context, d time.Duration) (whole bool) {
+	if f.tooDear() {
+		d = max(d, manyEvery)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-f.asked:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// confirmed notes that the copy has what the source held at a moment.
+func (f *follower) confirmed(at time.Time) {
+	f.mirror.Confirm(at)
+	f.mu.Lock()
+	was := f.status
+	f.status.Class, f.status.Error, f.status.Confirmed = "", "", at
+	if was.State != OK {
+		f.status.State, f.status.Since = OK, time.Now()
+	}
+	f.mu.Unlock()
+	if !f.told.IsZero() {
+		f.told = time.Time{}
+		f.log.Info("source is followed again", slog.String("away", time.Since(was.Since).Round(time.Second).String()))
+	}
+}
+
+// failed notes why the copy could not be brought up to date.
+func (f *follower) failed(err error) {
+	class := ClassQuery
+	if e, ok := errors.AsType[*Error](err); ok {
+		class, err = e.Class, e.Err
+	}
+	if class == ClassAuth && f.source != nil {
+		f.source.close()
+		f.source = nil
+	}
+	state := Away
+	if class == ClassRows || class == ClassEncoding {
+		state = Refused
+	}
+	text := oneLine(err.Error())
+	f.mu.Lock()
+	f.errors[class]++
+	if f.status.State != state || f.status.Class == "" {
+		f.status.State, f.status.Since = state, time.Now()
+	}
+	f.status.Class, f.status.Error = class, text
+	f.mu.Unlock()
+	if f.told.IsZero() || time.Since(f.told) >= troubles {
+		f.told = time.Now()
+		f.log.Warn("source is not followed", slog.String("class", string(class)), slog.String("error", text), slog.String("serves", "the copy"))
+	}
+}
+
+// close ends the use of copy and source.
+func (f *follower) close() {
+	if f.source != nil {
+		f.source.close()
+	}
+	if f.mirror != nil {
+		f.mirror.Close()
+	}
+}
+
+// oneLine makes a text of others a line of at most 300 octets.
+func oneLine(text string) string {
+	const most = 300
+	line := make([]rune, 0, min(len(text), most))
+	for _, r := range text[:min(len(text), most)] {
+		if r < ' ' || r == 0x7f {
+			r = ' '
+		}
+		line = append(line, r)
+	}
+	return cmp.Or(string(line), "no reason was given")
+}
