@@ -47,6 +47,8 @@ type Settings struct {
 	Entries *live.Set
 	// Filters are what /v1/lists shows of [[filter]]; nil: there are none.
 	Filters func() []KeptFilter
+	// Sources are those of lists that have one, by the names of the lists; nil: there are none.
+	Sources func(reload.Status) map[string]ListSource
 
 	// History is what /v1/decisions shows; nil: there is no such resource.
 	History *history.Log

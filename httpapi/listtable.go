@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"encoding/hex"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -40,6 +41,17 @@ type KeptFilter struct {
 	Patterns   int        `json:"patterns"` // that it lacks, for a filter has keys only
 	Bytes      int64      `json:"bytes"`
 	Error      string     `json:"error"` // why the last try failed; "": it did not
+}
+
+// ListSource is how the source of a list is. The list is a copy, which serves whatever becomes of the source.
+type ListSource struct {
+	State      string    `json:"state"`       // "ok", "away", or "refused": what it holds is not taken
+	Class      string    `json:"class"`       // why it is not ok, in a word such as "unreachable"; "": it is
+	Since      time.Time `json:"since"`       // of the state
+	LagSeconds *float64  `json:"lag_seconds"` // since the copy was known to have all that the source holds; null: never
+	Rows       int64     `json:"rows"`        // entries of the copy
+	Missed     int64     `json:"missed"`      // entries that had changed, as only a full read has found
+	Error      string    `json:"error"`       // one line; "": it is ok
 }
 
 // ListFile is one file of a list, as it is in service.
@@ -101,6 +113,8 @@ type ListWorth struct {
 	Stale    bool       `json:"stale"`
 	State    ListState  `json:"state"`
 	Problems []string   `json:"problems"` // of those above: this list's
+
+	Source *ListSource `json:"source"` // null: the list has none, or no daemon was asked
 }
 
 // ListOverlap is how many keys a list shares with another one.
@@ -132,12 +146,30 @@ func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
 	if n > 0 && !s.private(w, r) { // they show who writes here
 		return
 	}
-	t := NewListTable(s.status(), s.checker.Hits().Lists())
+	status := s.status()
+	t := NewListTable(status, s.checker.Hits().Lists())
 	t.Entries = newEntryWorth(s.checker.Hits().Top(n))
 	if s.settings.Filters != nil {
 		t.Filters = append(t.Filters, s.settings.Filters()...)
 	}
+	if s.settings.Sources != nil {
+		t.addSources(s.settings.Sources(status))
+	}
 	sendTagged(w, r, t)
+}
+
+// addSources puts sources into the rows of their lists. A list that was never read gets a row.
+func (t *ListTable) addSources(all map[string]ListSource) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		source := all[name]
+		i := slices.IndexFunc(t.Worth, func(w ListWorth) bool { return w.List == name })
+		if i < 0 {
+			i = len(t.Worth)
+			t.Worth = append(t.Worth, *newListWorth(name, true))
+			t.Worth[i].State = ListMissing
+		}
+		t.Worth[i].Source = &source
+	}
 }
 
 // NewListTable makes the table of a status. counts are those of a daemon; a

@@ -126,6 +126,7 @@ type Status struct {
 	Class     Class     // why it is not ok; "" if it is, and before the first answer
 	Since     time.Time // of State
 	Confirmed time.Time // when the source was last asked with success: the copy has all that it held then; zero = never
+	Changed   time.Time // when the files of the copy last changed; zero = not since the start
 	Rows      int64     // entries of the copy
 	Missed    int64     // entries of which only a full read told that they had changed
 	Error     string    // one line; "" if the state is OK
@@ -250,6 +251,9 @@ func (f *follower) took(told *Report, err error) error {
 	f.mu.Lock()
 	f.status.Rows = told.Entries
 	f.status.Missed += told.Missed
+	if told.Changed {
+		f.status.Changed = time.Now()
+	}
 	f.mu.Unlock()
 	if told.Changed {
 		f.changed()

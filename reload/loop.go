@@ -16,7 +16,7 @@ import (
 //	probing    files that rest for the wait, or the deadline      looking
 //	           an event                                           settling
 //	looking    its outcome                                        resting or probing, see outcomes
-//	any        Now                                                looking, at once
+//	any        Now, Replaced                                      looking, at once
 //
 // The loop begins with probing: what changed before it ran is found by a first look.
 type state int
@@ -86,8 +86,8 @@ type loop struct {
 // without a pause is still read, and so is one whose neighbour is.
 const maxWait = 10
 
-// run returns when ctx ends. asked is told by Now.
-func (l *loop) run(ctx context.Context, events, asked <-chan struct{}) {
+// run returns when ctx ends. replaced is told by Replaced, asked by Now.
+func (l *loop) run(ctx context.Context, events, replaced, asked <-chan struct{}) {
 	l.timer = time.NewTimer(l.quiet)
 	defer l.timer.Stop()
 	poll := time.NewTicker(l.poll)
@@ -109,6 +109,9 @@ func (l *loop) run(ctx context.Context, events, asked <-chan struct{}) {
 			} else {
 				l.lookNow(false)
 			}
+		case <-replaced:
+			l.timer.Stop()
+			l.lookNow(false)
 		case <-asked:
 			l.timer.Stop()
 			l.lookNow(true)

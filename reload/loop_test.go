@@ -58,7 +58,7 @@ func runLoop(t *testing.T, script func(b *bench)) (looks []time.Duration) {
 					return next
 				},
 			}
-			l.run(ctx, b.events, b.asked)
+			l.run(ctx, b.events, nil, b.asked)
 		}()
 		time.Sleep(time.Second)
 		synctest.Wait()

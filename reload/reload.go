@@ -101,6 +101,7 @@ type Reloader struct {
 	log      *slog.Logger
 	metrics  *metrics
 	asked    chan struct{} // of Now
+	replaced chan struct{} // of Replaced
 	live     atomic.Pointer[index.Index]
 
 	mu     sync.Mutex // guards what follows, which only Open and Run write
@@ -181,7 +182,7 @@ func Open(ctx context.Context, s Settings, log *slog.Logger, reg prometheus.Regi
 	s.Quiet = cmp.Or(max(s.Quiet, 0), defaultQuiet)
 	s.Poll = cmp.Or(max(s.Poll, 0), defaultPoll)
 	s.updateFrom = cmp.Or(s.updateFrom, defaultUpdateFrom)
-	r := &Reloader{settings: s, log: log, metrics: newMetrics(reg), asked: make(chan struct{}, 1)}
+	r := &Reloader{settings: s, log: log, metrics: newMetrics(reg), asked: make(chan struct{}, 1), replaced: make(chan struct{}, 1)}
 	r.held = r.openHeld()
 	r.heldKept = r.held
 	switch g := r.onDisk(); {
@@ -210,6 +211,15 @@ func (r *Reloader) Now() {
 	select {
 	case r.asked <- struct{}{}:
 	default: // Run is asked already
+	}
+}
+
+// Replaced tells Run that files of a list were replaced, each as a whole: it looks at once, without the quiet time, and
+// reads what has changed. It does not wait for that.
+func (r *Reloader) Replaced() {
+	select {
+	case r.replaced <- struct{}{}:
+	default: // Run is told already
 	}
 }
 
@@ -249,7 +259,7 @@ func (r *Reloader) run(ctx context.Context, events <-chan struct{}, follow func(
 			return next
 		},
 	}
-	l.run(ctx, events, r.asked)
+	l.run(ctx, events, r.replaced, r.asked)
 }
 
 // moved reports whether a file has another stamp than when it was last looked at.

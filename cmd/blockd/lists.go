@@ -115,6 +115,9 @@ func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
 	for _, text := range lists.Remarks {
 		fmt.Fprintln(w, v.paint.Yellow(term.Visible(text)))
 	}
+	if err := v.printSources(w, lists.Worth); err != nil {
+		return err
+	}
 	if err := v.printFilters(w, lists.Filters); err != nil {
 		return err
 	}
@@ -122,6 +125,36 @@ func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
 		return err
 	}
 	return v.printEntries(w, lists.Entries)
+}
+
+// printSources shows the sources of lists that are copies.
+func (v *listingView) printSources(w io.Writer, all []httpapi.ListWorth) error {
+	var t term.Table
+	t.Add("source of", "state", "since", "rows", "behind", "missed")
+	some := false
+	for i := range all {
+		s := all[i].Source
+		if s == nil {
+			continue
+		}
+		some = true
+		state, behind := s.State, "-"
+		if s.Class != "" {
+			state += ": " + s.Class
+		}
+		if s.State != "ok" {
+			state = v.paint.Yellow(term.Visible(state))
+		}
+		if s.LagSeconds != nil {
+			behind = term.Span(time.Duration(*s.LagSeconds * float64(time.Second)))
+		}
+		t.Add(term.Visible(all[i].List), state, v.age(&s.Since), term.Grouped(s.Rows), behind, term.Grouped(s.Missed))
+	}
+	if !some {
+		return nil
+	}
+	fmt.Fprintln(w)
+	return t.Print(w, 3, 4, 5)
 }
 
 // printFilters shows the filters of [[filter]]: what is written, and why one is not.

@@ -25,6 +25,7 @@ import (
 	"blockd/internal/config"
 	"blockd/keptfilter"
 	"blockd/live"
+	"blockd/mirror"
 	"blockd/msgauth"
 	"blockd/policy"
 	"blockd/reload"
@@ -56,6 +57,7 @@ type daemon struct {
 	lists    *reload.Reloader
 	filters  *keptfilter.Keeper
 	fetcher  *remote.Fetcher
+	sources  *mirror.Keeper
 	events   *httpapi.Events
 	repeats  *repeat.Table
 	checker  *policy.Checker
@@ -124,7 +126,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Sig
 			g.Go(func() error { return part(ctx) })
 		}
 	}
-	run(ctx, d.lists.Run, d.filters.Run, d.fetcher.Run, d.milter.run, d.postfix.run, d.resp.run, d.dns.run,
+	run(ctx, d.lists.Run, d.filters.Run, d.fetcher.Run, d.sources.Run, d.milter.run, d.postfix.run, d.resp.run, d.dns.run,
 		func(ctx context.Context) error {
 			if d.entries == nil {
 				return nil
@@ -149,6 +151,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Sig
 			select {
 			case <-hup:
 				d.fetcher.Now()
+				d.sources.Now()
 				d.smtp.renew()
 				d.http.renew()
 				d.resp.renewUsers(d.log)

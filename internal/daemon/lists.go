@@ -38,6 +38,8 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 		verdicts.Live, settings.Renew, settings.Served = d.entries, renew(d.entries, d.log), d.entries.Served
 	}
 	settings.Served = d.openFilters(settings.Served)
+	d.openSources()
+	d.confirmed(settings.Lists)
 	if d.past = d.openHistory(); d.past != nil {
 		settings.Judge, settings.Refusals = verdicts.Judge(), d.refusals
 	}

@@ -2,11 +2,90 @@ package daemon
 
 import (
 	"fmt"
+	"time"
 
+	"blockd/httpapi"
 	"blockd/internal/config"
+	"blockd/lists"
 	"blockd/mirror"
 	"blockd/mirror/redis"
+	"blockd/reload"
 )
+
+// openSources makes what follows the sources of lists. The lists that it finds changed are read at once.
+func (d *daemon) openSources() {
+	var all []mirror.List
+	for _, l := range d.config.Lists {
+		if l.Source != nil {
+			all = append(all, sourceList(d.config, l))
+		}
+	}
+	d.sources = mirror.NewKeeper(all, func() { d.lists.Replaced() }, d.log, d.metrics)
+}
+
+// sourceList is a list with a source as package mirror takes it.
+func sourceList(c config.Config, l config.List) mirror.List {
+	s := l.Source
+	return mirror.List{
+		Name:  l.Name,
+		Open:  func() (mirror.Source, error) { return OpenSource(l) },
+		Copy:  mirror.Options{Folder: l.CopyFolder(), Settings: c.ListSettings(l), MaxRows: int64(s.MaxRows)},
+		Every: s.Poll(), Reconcile: time.Duration(s.Reconcile),
+		Whole: s.Kind == "redis" && s.Key != "",
+	}
+}
+
+// confirmed makes the age of lists with a source that of the last answer of the source.
+func (d *daemon) confirmed(all []reload.List) {
+	for i, l := range all {
+		if _, has := d.sources.Status(l.Name); has {
+			all[i].Confirmed = func() time.Time {
+				s, _ := d.sources.Status(l.Name)
+				return s.Confirmed
+			}
+		}
+	}
+}
+
+// listSources are what /v1/lists shows of them, by the names of the lists. What a source holds may be refused by the
+// gate too, when its list is loaded.
+func (d *daemon) listSources(status reload.Status) map[string]httpapi.ListSource {
+	all, now := map[string]httpapi.ListSource{}, time.Now()
+	for _, l := range d.config.Lists {
+		s, has := d.sources.Status(l.Name)
+		if !has {
+			continue
+		}
+		if s.State == mirror.OK {
+			for _, r := range status.Refusals {
+				if r.List == l.Name && r.Class != lists.Missing {
+					s.State, s.Class, s.Error = mirror.Refused, mirror.Class(r.Class), r.Text
+					if !s.Changed.IsZero() {
+						s.Since = s.Changed
+					}
+					break
+				}
+			}
+		}
+		row := httpapi.ListSource{State: string(s.State), Class: string(s.Class), Since: s.Since.UTC(), Rows: s.Rows, Missed: s.Missed, Error: s.Error}
+		if !s.Confirmed.IsZero() {
+			lag := s.Lag(now).Seconds()
+			row.LagSeconds = &lag
+		}
+		all[l.Name] = row
+	}
+	return all
+}
+
+// sourceProblems are of sources that do not answer, or whose rows are refused; one line each.
+func (d *daemon) sourceProblems() (lines []string) {
+	for _, l := range d.config.Lists {
+		if s, has := d.sources.Status(l.Name); has && s.Error != "" {
+			lines = append(lines, fmt.Sprintf("list %s: its source is %s: %s: %s", l.Name, s.State, s.Class, s.Error))
+		}
+	}
+	return lines
+}
 
 // OpenSource makes the driver of a list's source. It reads the URL of the source, and makes no connection. No error
 // of it has any of the URL.

@@ -1,0 +1,460 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/internal/testkit"
+)
+
+// scripted is a table of which each call does what a test wants first. Tests change it while the follower sleeps.
+type scripted struct {
+	table
+	before func(ctx context.Context, call string) error // nil: nothing
+	hints  chan struct{}
+	reads  int // whole ones
+	polls  int
+	opened int
+	closed atomic.Int32
+}
+
+func newScripted(entries ...string) *scripted {
+	s := &scripted{table: table{name: "one", rows: map[string]Row{}}}
+	for _, e := range entries {
+		s.put(e)
+	}
+	return s
+}
+
+// put adds a row, and says so in the log of the table.
+func (s *scripted) put(entry string) {
+	s.rows[entry] = Row{Entry: entry, ID: entry}
+	s.log = append(s.log, entry)
+}
+
+func (s *scripted) do(ctx context.Context, call string) error {
+	if s.before == nil {
+		return nil
+	}
+	return s.before(ctx, call)
+}
+
+func (s *scripted) Fingerprint(ctx context.Context) (string, error) {
+	return s.name, s.do(ctx, "fingerprint")
+}
+
+func (s *scripted) All(ctx context.Context, yield func(Row) error) (Mark, error) {
+	s.reads++
+	if err := s.do(ctx, "all"); err != nil {
+		return "", err
+	}
+	return s.table.All(ctx, yield)
+}
+
+func (s *scripted) Changes(ctx context.Context, since Mark, yield func(Change) error) (Mark, error) {
+	s.polls++
+	if err := s.do(ctx, "changes"); err != nil {
+		return "", err
+	}
+	return s.table.Changes(ctx, since, yield)
+}
+
+func (s *scripted) Wait(ctx context.Context) error {
+	if err := s.do(ctx, "wait"); err != nil {
+		return err
+	}
+	select {
+	case <-s.hints:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *scripted) Close() error {
+	s.closed.Add(1)
+	return nil
+}
+
+// kept is a Keeper of one scripted source, in a bubble.
+type kept struct {
+	*scripted
+	*Keeper
+	t       *testing.T
+	folder  string
+	changed atomic.Int32
+	log     *testkit.Log
+	metrics *prometheus.Registry
+	stop    func() // and wait for the end of Run
+}
+
+// bubble runs a test of a Keeper with a clock of its own.
+func bubble(t *testing.T, s *scripted, set func(*List), test func(k *kept)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		k := &kept{scripted: s, t: t, folder: filepath.Join(t.TempDir(), "copy"), log: &testkit.Log{}, metrics: prometheus.NewRegistry()}
+		s.hints = make(chan struct{}, 1) // of this bubble
+		l := List{Name: "a", Every: 5 * time.Second, Reconcile: time.Hour, Copy: Options{Folder: k.folder},
+			Open: func() (Source, error) { s.opened++; return s, nil }}
+		if set != nil {
+			set(&l)
+		}
+		k.Keeper = NewKeeper([]List{l}, func() { k.changed.Add(1) }, slog.New(slog.NewTextHandler(k.log, nil)), k.metrics)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			k.Run(ctx)
+		}()
+		k.stop = func() {
+			cancel()
+			<-done
+		}
+		defer k.stop()
+		synctest.Wait()
+		test(k)
+	})
+}
+
+// after lets a time pass.
+func (k *kept) after(d time.Duration) {
+	timer := time.NewTimer(d)
+	<-timer.C
+	synctest.Wait()
+}
+
+func (k *kept) status() Status {
+	k.t.Helper()
+	s, has := k.Status("a")
+	if !has {
+		k.t.Fatal("the Keeper does not know its list")
+	}
+	return s
+}
+
+// is checks the state, and that the copy has what the table had.
+func (k *kept) is(state SourceState, class Class, entries int) {
+	k.t.Helper()
+	s := k.status()
+	if s.State != state || s.Class != class || (s.Error == "") != (state == OK) {
+		k.t.Errorf("state %s, class %q, error %q, want %s, %q", s.State, s.Class, s.Error, state, class)
+	}
+	if entries > 0 {
+		if got := served(k.t, k.folder); len(got) != entries || s.Rows != int64(entries) {
+			k.t.Errorf("the copy has %q, and the status %d rows, want %d", got, s.Rows, entries)
+		}
+	}
+}
+
+func (k *kept) logged(text string) int { return strings.Count(k.log.String(), text) }
+
+func TestKeeperFollows(t *testing.T) {
+	bubble(t, newScripted("a@bulk.test", "b.test"), nil, func(k *kept) {
+		k.is(OK, "", 2)
+		started := k.changed.Load()
+		k.put("c.test")
+		k.after(5 * time.Second)
+		k.is(OK, "", 3)
+		if n := k.changed.Load() - started; n != 1 {
+			t.Errorf("told of %d changes, want 1", n)
+		}
+		k.put("d.test")
+		k.hints <- struct{}{}
+		k.after(time.Millisecond)
+		k.is(OK, "", 4)
+		polls := k.polls
+		k.after(10 * time.Minute)
+		if k.polls-polls > 120 || k.reads != 1 {
+			t.Errorf("%d polls and %d full reads in ten idle minutes, want 120 at most, and the first read alone", k.polls-polls, k.reads)
+		}
+		if lag := k.status().Lag(time.Now()); lag > 5*time.Second {
+			t.Errorf("lag %s, want 5s at most", lag)
+		}
+	})
+}
+
+func TestSourceAwayAndBack(t *testing.T) {
+	bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {
+		k.is(OK, "", 1)
+		confirmed := k.status().Confirmed
+		k.before = func(context.Context, string) error {
+			return &Error{ClassUnreachable, errors.New("connection\nrefused")}
+		}
+		k.after(5 * time.Second)
+		since := time.Now()
+		k.after(time.Hour)
+		k.is(Away, ClassUnreachable, 1)
+		s := k.status()
+		if s.Since.Sub(since).Abs() > time.Second || s.Error != "connection refused" {
+			t.Errorf("away since %s with %q, want %s and one line", s.Since, s.Error, since)
+		}
+		if lag := s.Lag(time.Now()); lag < time.Hour || lag > time.Since(confirmed) {
+			t.Errorf("lag %s, want an hour", lag)
+		}
+		if n := k.logged("source is not followed"); n > 7 {
+			t.Errorf("%d lines in an hour, want one in ten minutes", n)
+		}
+		if got := testkit.Samples(t, k.metrics, "blockd_source_up", "a"); !slices.Equal(got, []float64{0}) {
+			t.Errorf("blockd_source_up = %v, want 0", got)
+		}
+		if got := testkit.Samples(t, k.metrics, "blockd_source_errors_total", "a", "unreachable"); len(got) != 1 || got[0] < 800 {
+			t.Errorf("blockd_source_errors_total = %v, want one each four seconds", got)
+		}
+		k.put("b.test")
+		k.before = nil
+		k.after(10 * time.Second)
+		k.is(OK, "", 2)
+		if k.logged("source is followed again") != 1 {
+			t.Error("its return is not logged")
+		}
+	})
+}
+
+// A source that is away at the start leaves the copy as it was.
+func TestSourceAwayAtTheStart(t *testing.T) {
+	s := newScripted("a@bulk.test")
+	s.before = func(context.Context, string) error { return &Error{ClassUnreachable, errors.New("refused")} }
+	bubble(t, s, nil, func(k *kept) {
+		k.is(Away, ClassUnreachable, 0)
+		if at := k.status().Confirmed; !at.IsZero() {
+			t.Errorf("confirmed at %s, want never", at)
+		}
+		k.before = nil
+		k.after(10 * time.Second)
+		k.is(OK, "", 1)
+	})
+}
+
+// Each class of an error is a state, and each error keeps the copy.
+func TestStatesOfErrors(t *testing.T) {
+	for class, state := range map[Class]SourceState{ClassTimeout: Away, ClassAuth: Away, ClassQuery: Away, ClassSchema: Away, ClassRefused: Away,
+		ClassRows: Refused, ClassEncoding: Refused} {
+		bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {
+			k.before = func(context.Context, string) error { return &Error{class, errors.New("no")} }
+			k.after(5 * time.Second)
+			k.is(state, class, 1)
+			opened := k.opened
+			k.after(30 * time.Second)
+			if again := k.opened > opened; again != (class == ClassAuth) {
+				t.Errorf("%s: the driver was made again: %t", class, again)
+			}
+			k.before = nil
+			k.after(10 * time.Second)
+			k.is(OK, "", 1)
+		})
+	}
+}
+
+// What a log does not tell is found by a full read, and counted. What came between the last poll and that read is not.
+func TestReconcile(t *testing.T) {
+	bubble(t, newScripted("a@bulk.test", "b.test", "c.test"), nil, func(k *kept) {
+		delete(k.rows, "b.test") // without a line in the log
+		k.rows["silent"] = Row{Entry: "d.test"}
+		k.after(50 * time.Minute)
+		k.is(OK, "", 3)
+		k.before = func(_ context.Context, call string) error {
+			if call == "all" {
+				k.put("late.test")
+			}
+			return nil
+		}
+		k.after(11 * time.Minute)
+		k.is(OK, "", 4)
+		if got := testkit.Samples(t, k.metrics, "blockd_source_missed_total"); got[0] != 2 || k.reads != 2 {
+			t.Errorf("%v missed in %d reads, want 2 in 2", got, k.reads)
+		}
+		k.before = nil
+		k.after(61 * time.Minute)
+		if k.status().Missed != 2 || k.reads != 3 {
+			t.Errorf("%d missed in %d reads, want 2 in 3", k.status().Missed, k.reads)
+		}
+	})
+}
+
+func TestNowReadsTheWholeSource(t *testing.T) {
+	bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {
+		k.rows["silent"] = Row{Entry: "d.test"}
+		k.Now()
+		synctest.Wait()
+		k.is(OK, "", 2)
+		k.before = func(context.Context, string) error { return &Error{ClassUnreachable, errors.New("refused")} }
+		k.after(6 * time.Second)
+		k.before = nil
+		k.rows["more"] = Row{Entry: "e.test"}
+		k.Now() // ends a pause too
+		synctest.Wait()
+		k.is(OK, "", 3)
+	})
+}
+
+// A source that can tell no changes is read whole at each poll.
+func TestSourceWithoutChanges(t *testing.T) {
+	bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {
+		k.behind = 1 << 30
+		k.put("b.test")
+		k.after(5 * time.Second)
+		k.is(OK, "", 2)
+		if k.reads != 2 || k.status().Missed != 0 {
+			t.Errorf("%d reads, %d missed, want 2 and none", k.reads, k.status().Missed)
+		}
+	})
+}
+
+func TestDriverPanics(t *testing.T) {
+	bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {
+		k.before = func(context.Context, string) error { panic("postgres://blockd:hunter2@db") }
+		k.after(6 * time.Second)
+		k.is(Away, ClassQuery, 1)
+		if strings.Contains(k.status().Error+k.log.String(), "hunter2") {
+			t.Error("what a driver panicked with is shown")
+		}
+		k.before = nil
+		k.after(10 * time.Second)
+		k.is(OK, "", 1)
+	})
+}
+
+// A call that does not answer ends, and one that does not end is left alone until it does.
+func TestDriverHangs(t *testing.T) {
+	for _, call := range []string{"fingerprint", "all", "changes"} {
+		for _, deaf := range []bool{false, true} {
+			t.Run(fmt.Sprint(call, deaf), func(t *testing.T) {
+				bubble(t, newScripted("a@bulk.test"), func(l *List) { l.Reconcile = 20 * time.Minute }, func(k *kept) {
+					release := make(chan struct{})
+					k.before = func(ctx context.Context, now string) error {
+						if now != call {
+							return nil
+						}
+						if deaf {
+							<-release
+							return nil
+						}
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					k.after(40 * time.Minute)
+					k.is(Away, ClassTimeout, 1)
+					k.before = nil
+					close(release)
+					k.after(sorting + 10*time.Second)
+					k.is(OK, "", 1)
+				})
+			})
+		}
+	}
+}
+
+// Rows that come slowly are no silence.
+func TestSlowRead(t *testing.T) {
+	s := newScripted()
+	for i := range 20 {
+		s.put(fmt.Sprintf("n%d.test", i))
+	}
+	slow := slowRows{s}
+	bubble(t, s, func(l *List) { l.Open = func() (Source, error) { return slow, nil } }, func(k *kept) {
+		k.after(20 * 2 * time.Minute)
+		k.is(OK, "", 20)
+	})
+}
+
+type slowRows struct{ *scripted }
+
+func (s slowRows) All(ctx context.Context, yield func(Row) error) (Mark, error) {
+	return s.scripted.All(ctx, func(r Row) error {
+		timer := time.NewTimer(2 * time.Minute)
+		<-timer.C
+		return yield(r)
+	})
+}
+
+// The end of the daemon does not wait for a driver.
+func TestStop(t *testing.T) {
+	for _, call := range []string{"fingerprint", "all", "wait"} {
+		bubble(t, newScripted("a@bulk.test"), func(l *List) { l.Every = time.Hour }, func(k *kept) {
+			release := make(chan struct{})
+			k.before = func(_ context.Context, now string) error {
+				if now == call {
+					<-release
+				}
+				return nil
+			}
+			k.Now()
+			synctest.Wait()
+			began := time.Now()
+			k.stop()
+			if took := time.Since(began); took > grace {
+				t.Errorf("%s: stopped after %s, want %s at most", call, took, grace)
+			}
+			close(release)
+			synctest.Wait()
+			if k.closed.Load() != 1 {
+				t.Errorf("%s: the source was closed %d times", call, k.closed.Load())
+			}
+		})
+	}
+}
+
+// A storm of hints reads a source half of the time.
+func TestHintsAreJoined(t *testing.T) {
+	bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {
+		k.before = func(_ context.Context, call string) error {
+			if call == "wait" {
+				return errors.New("no hints today")
+			}
+			return nil
+		}
+		polls := k.polls
+		k.after(time.Minute)
+		if n := k.polls - polls; n < 10 || n > 13 {
+			t.Errorf("%d polls in a minute without hints, want 12", n)
+		}
+	})
+}
+
+func TestPauses(t *testing.T) {
+	var all []time.Duration
+	for n := 1; n < 12; n++ {
+		all = append(all, retry(n, 1))
+		if least := retry(n, 0); least < retry(n, 1)*3/4 {
+			t.Errorf("%d: %s at least, want three quarters of %s", n, least, retry(n, 1))
+		}
+	}
+	if !slices.IsSorted(all) || all[0] != firstPause || all[10] != longestPause || longestPause+greeting >= 10*time.Second {
+		t.Errorf("pauses %s", all)
+	}
+}
+
+// A set in a Redis that is dear to read is read each ten minutes, and the state says what to do.
+func TestDearSource(t *testing.T) {
+	f := &follower{List: List{Whole: true, Every: time.Minute}, errors: map[Class]int{}, log: slog.New(slog.DiscardHandler)}
+	if err := f.took(&Report{Rows: manyRows, Entries: manyRows}, nil); err != nil {
+		t.Error(err)
+	}
+	err := f.took(&Report{Rows: manyRows + 1, Entries: manyRows + 1}, nil)
+	if e, ok := errors.AsType[*Error](err); !ok || e.Class != ClassRows {
+		t.Errorf("%v, want class rows", err)
+	}
+	f.Every = manyEvery
+	if err := f.took(&Report{Rows: manyRows + 1, Entries: manyRows + 1}, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	for text, want := range map[string]string{"a\r\nb": "a  b", "": "no reason was given", "\xff\x00": "\ufffd ", strings.Repeat("x", 400): strings.Repeat("x", 300)} {
+		if got := oneLine(text); got != want {
+			t.Errorf("oneLine(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
