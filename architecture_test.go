@@ -60,6 +60,7 @@ var layers = map[string][]string{
 	"mirror":        {"addr", "internal/durable", "internal/runs", "lists"},
 	"mirror/query":  {"mirror"},
 	"mirror/mysql":  {"mirror", "mirror/query"},
+	"mirror/ldap":   {"mirror", "mirror/query"},
 	"mirror/sqlite": {"mirror", "mirror/query"},
 	"mirror/redis":  {"mirror", "redisclient"},
 
@@ -93,7 +94,7 @@ var layers = map[string][]string{
 
 	"internal/config": {"access", "addr", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "policy",
 		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
-	"internal/daemon": {"addr", "certificate", "dnsbl", "firstseen", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "mirror", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/sqlite", "msgauth", "policy",
+	"internal/daemon": {"addr", "certificate", "dnsbl", "firstseen", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "mirror", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
 	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "smtpfilter/upstream", "verdict"},

@@ -28,7 +28,7 @@ type Source struct {
 	// systemd's credentials first.
 	DSNFile string `toml:"dsn_file,omitempty"`
 	// What gives the rows: a SELECT with the columns entry and, if wanted, action, expires, reason and id; for
-	// "ldap" a filter.
+	// "ldap" which attributes they are, such as "entry=mail, expires=blockdExpires".
 	Query string `toml:"query,omitempty"`
 	// How changes are found: "log" is a table or a stream of changes, "watermark" a column that grows with each
 	// change, "none" reads everything each time. Without it: "watermark" for "ldap", "log" for "redis" without
@@ -84,6 +84,8 @@ func sourceKinds() []sourceKind {
 		{"sqlite", []string{"sqlite"}, tables, sql, true, noSQL},
 		{"ldap", []string{"ldap", "ldaps", "ldapi"}, []string{changesWatermark, changesNone}, "(objectClass=blockedSender)", false, noSQL},
 		{"redis", []string{"redis", "rediss", "redis-sentinel", "rediss-sentinel", "unix"}, []string{changesLog, changesNone}, "", false, false},
+		{"ldap", []string{"ldap", "ldaps", "ldapi"}, []string{changesWatermark, changesNone}, "entry=mail", false, noSQL},
+		{"redis", []string{"redis", "rediss", "redis-sentinel", "unix"}, []string{changesLog, changesNone}, "", false, false},
 		{"s3", []string{"s3", "s3+http"}, []string{changesNone}, "", false, noSQL},
 	}
 }
@@ -254,7 +256,7 @@ var secretParameter = regexp.MustCompile(`(?i)(^|_)(pass|password|passwd|pwd|sec
 // validateDSN checks a URL that stands in the configuration. No fault shows it.
 func (s Source) validateDSN(f *Faults, key string, kind sourceKind) {
 	const instead = "put it into a file of mode 0600, and name that in dsn_file"
-	u, err := url.Parse(s.DSN)
+	u, err := url.Parse(strings.Replace(s.DSN, "ldapi://%2F", "ldapi:///", 1)) // net/url takes no path for a host
 	if err != nil || u.Scheme == "" {
 		want := "SCHEME://HOST/…"
 		if len(kind.schemes) > 0 {

@@ -5,6 +5,7 @@ package daemon
 import (
 	"blockd/internal/config"
 	"blockd/mirror"
+	"blockd/mirror/ldap"
 	"blockd/mirror/mysql"
 	"blockd/mirror/postgres"
 	"blockd/mirror/sqlite"
@@ -17,6 +18,8 @@ func openSQL(l config.List, dsn string) (mirror.Source, error) {
 		return mysql.Open(mysql.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name})
 	case "postgres":
 		return postgres.Open(postgres.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name})
+	case "ldap":
+		return ldap.Open(ldap.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back()})
 	case "sqlite":
 		return sqlite.Open(sqlite.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name})
 	default:
