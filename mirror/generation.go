@@ -22,8 +22,8 @@ import (
 // bufferSize is of each file that is read or written: 4 MiB for the 64 files of a full read.
 const bufferSize = 64 << 10
 
-// Read reads the source as a whole. The copy is replaced if the source has said that this was all. After an error
-// it is as it was. A file whose entries are the same stays the file that it was.
+// Read reads the source as a whole, and what changes meanwhile. The copy is replaced if the source has said that this
+// was all. After an error it is as it was. A file whose entries are the same stays the file that it was.
 func (m *Mirror) Read(ctx context.Context, origin Origin) (*Report, error) {
 	return m.read(ctx, origin, nil)
 }
@@ -77,9 +77,13 @@ func (m *Mirror) read(ctx context.Context, origin Origin, differ map[string]bool
 	if err := told.judge(); err != nil {
 		return nil, err
 	}
+	late, mark, err := m.catchUp(ctx, origin, mark)
+	if err != nil {
+		return nil, ofOrigin(err)
+	}
 	g := m.begin(State{Fingerprint: fingerprint, Mark: mark, Read: time.Now().UTC().Truncate(time.Second)})
 	defer g.discard()
-	if err := g.writeAll(ctx, lists.OneOfEach(sorter.Lines())); err != nil {
+	if err := g.writeAll(ctx, lists.OneOfEach(late.over(sorter.Lines()))); err != nil {
 		return nil, ofDisk(err)
 	}
 	if err := g.keepEqual(ctx, differ); err != nil {
@@ -116,6 +120,16 @@ func (m *Mirror) renew(read time.Time, mark Mark) error {
 	}
 	m.journal.size = 0
 	return nil
+}
+
+// catchUp asks for what has changed since a full read began. A source without snapshots has given some of it and some
+// not; with these changes the copy is what the source was at one moment. One that tells no changes has none.
+func (m *Mirror) catchUp(ctx context.Context, origin Origin, since Mark) (late pending, mark Mark, err error) {
+	mark, err = origin.Changes(ctx, since, func(c Change) error { return m.collect(&late, &c, &Report{}) })
+	if errors.Is(err, ErrTooOld) {
+		return pending{}, since, nil
+	}
+	return late, mark, err
 }
 
 // flush puts the changes that wait into the files that they touch. The other files stay what they are.

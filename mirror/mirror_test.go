@@ -473,6 +473,37 @@ func TestTooManyRows(t *testing.T) {
 	}
 }
 
+// moving is a table that changes while it is read: what was given may have gone since, and what has come may be missing.
+type moving struct {
+	*table
+	rng *rand.Rand
+}
+
+func (m moving) All(_ context.Context, yield func(Row) error) (Mark, error) {
+	mark := Mark(strconv.Itoa(len(m.log)))
+	for _, row := range maps.Clone(m.rows) {
+		m.edit(m.rng)
+		if err := yield(row); err != nil {
+			return "", err
+		}
+	}
+	return mark, nil
+}
+
+func TestWhatChangesDuringARead(t *testing.T) {
+	s, rng := newTable(8)
+	folder := filepath.Join(t.TempDir(), "copy")
+	m := mustOpen(t, folder)
+	for range 5 {
+		if _, err := m.Read(t.Context(), moving{s, rng}); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := served(t, folder), s.lines(t); !slices.Equal(got, want) {
+			t.Fatalf("the copy has %d lines, want %d", len(got), len(want))
+		}
+	}
+}
+
 // TestManyChangesAreAFullRead: changes wait in memory, which is bounded.
 func TestManyChangesAreAFullRead(t *testing.T) {
 	s, _ := newTable(6)

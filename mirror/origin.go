@@ -36,8 +36,10 @@ type Origin interface {
 	// Fingerprint names server, database and schema. With another fingerprint than before, everything is read anew.
 	Fingerprint(context.Context) (string, error)
 
-	// All yields every row, as of one moment, and returns the mark at which the changes after that moment begin. It
-	// returns no error only if the source itself has said that this was all. An error of yield ends it, and is returned.
+	// All yields every row, as of one moment, and returns the mark at which the changes after that moment begin. A source
+	// without snapshots gives what changes meanwhile as it was before or after, with a mark from before the read: Read
+	// asks for the changes at once. All returns no error only if the source itself has said that this was all. An
+	// error of yield ends it, and is returned.
 	All(ctx context.Context, yield func(Row) error) (Mark, error)
 
 	// Changes yields what has changed since a mark, and returns the next mark. An entry that comes twice does no

@@ -3,6 +3,7 @@ package mirror
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -48,6 +49,44 @@ func (p *pending) entries() (n int64) {
 		n += int64(len(lines))
 	}
 	return n
+}
+
+// over gives sorted lines with the changes in the place of those that they are about.
+func (p *pending) over(lines iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
+	if len(p.lines) == 0 {
+		return lines
+	}
+	var come []string
+	for _, lines := range p.lines {
+		come = append(come, lines...)
+	}
+	slices.Sort(come)
+	return func(yield func([]byte, error) bool) {
+		for line, err := range lines {
+			for ; err == nil && len(come) > 0 && come[0] < string(line); come = come[1:] {
+				if !yield([]byte(come[0]), nil) {
+					return
+				}
+			}
+			if err == nil && p.has(line) {
+				continue
+			}
+			if !yield(line, err) {
+				return
+			}
+		}
+		for _, line := range come {
+			if !yield([]byte(line), nil) {
+				return
+			}
+		}
+	}
+}
+
+// has reports whether a line is about what has changed.
+func (p *pending) has(line []byte) bool {
+	_, ok := p.lines[keyScope(line)]
+	return ok
 }
 
 // replay takes in a batch of the journal.

@@ -1,10 +1,97 @@
 package redisclient
 
 import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"blockd/internal/testkit"
 )
+
+// answering is a server that gives every command the same answer.
+func answering(t *testing.T, answer string) (url string) {
+	t.Helper()
+	l := testkit.Listen(t)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				in := bufio.NewReader(conn)
+				for {
+					if _, err := in.ReadString('*'); err != nil {
+						return
+					}
+					io.WriteString(conn, answer)
+				}
+			}()
+		}
+	}()
+	return "redis://user:s3cr3t@" + l.Addr().String()
+}
+
+// Whatever a server answers, the error is one line without the password, and this process lives.
+func TestRubbish(t *testing.T) {
+	for _, answer := range []string{
+		"", "\r\n", "$999999999999999999\r\n", "$99999999999\r\n", "*999999999999\r\n", "*1\r\n", "$-9\r\n", "$x\r\n",
+		strings.Repeat("*1\r\n", 1000), strings.Repeat("x", 1<<20), "+" + strings.Repeat("x", 1<<20) + "\r\n", "$5\r\nab",
+		"220 mail.example ESMTP\r\n", "-ERR user:s3cr3t is wrong\r\n", "-ERR \x1b[2J\r\n", "%1\r\n", "_\r\n", "(1\r\n", ">1\r\n+x\r\n", "=3\r\nx\r\n", "\x00\r\n",
+	} {
+		c, err := New(Options{URL: answering(t, answer), Timeout: 50 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = c.Connect(t.Context()); err == nil || strings.ContainsAny(err.Error(), "\r\n\x1b") || strings.Contains(err.Error(), "s3cr3t") || len(err.Error()) > 400 {
+			t.Errorf("%.40q: %v", answer, err)
+		}
+		c.Close()
+	}
+}
+
+func FuzzGuard(f *testing.F) {
+	f.Add([]byte("*2\r\n$3\r\nabc\r\n*1\r\n:1\r\n+x\r\n"), 3)
+	f.Fuzz(func(t *testing.T, answer []byte, at int) {
+		at = max(0, min(at, len(answer)))
+		whole, parts := &guarded{}, &guarded{}
+		fine := whole.check(answer)
+		if inParts := parts.check(answer[:at]) && parts.check(answer[at:]); fine != inParts {
+			t.Fatalf("%v as a whole, %v in parts", fine, inParts)
+		}
+		if fine && (fmt.Sprint(whole.open) != fmt.Sprint(parts.open) || whole.text != parts.text) {
+			t.Fatal("another state")
+		}
+	})
+}
+
+// An error lets a Cluster's state be read anew, a wrong question does not.
+func TestMovedAway(t *testing.T) {
+	for text, want := range map[string]bool{"MOVED 1 h:1": true, "CLUSTERDOWN Hash slot not served": true, "READONLY x": true, "LOADING": true,
+		"WRONGTYPE x": false, "MOVEDX": false, "ERR MOVED": false} {
+		if err := (reply)(text); movedAway(fmt.Errorf("in a pipeline: %w", err)) != want {
+			t.Error(text)
+		}
+	}
+	if !movedAway(&net.OpError{Op: "dial", Err: errors.New("refused")}) || !movedAway(context.DeadlineExceeded) || movedAway(context.Canceled) || movedAway(redis.Nil) || movedAway(nil) {
+		t.Error("errors of the network")
+	}
+}
+
+type reply string
+
+func (r reply) Error() string { return string(r) }
+func (reply) RedisError()     {}
 
 func TestURLs(t *testing.T) {
 	for url, want := range map[string]string{

@@ -114,6 +114,7 @@ func (o Options) parse() (to *redis.UniversalOptions, shown string, err error) {
 	} else if o.CAFile != "" || o.CertFile != "" || o.KeyFile != "" || u.Query().Has("tls") {
 		err = errCertificate
 	}
+	to.Dialer = dialer(to)
 	return to, shown, err
 }
 
