@@ -67,7 +67,7 @@ var layers = map[string][]string{
 	"ask":             {"addr", "bloom", "filter", "index", "internal/durable", "lists", "mirror", "verdict"},
 	"mirror/postgres": {"mirror", "mirror/query"},
 
-	"policy": {"addr", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
+	"policy": {"addr", "ask", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
 	"reload": {"addr", "digest", "history", "index", "internal/durable", "lists"},
 
 	"redisclient":     {},

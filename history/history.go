@@ -39,6 +39,7 @@ type Record struct {
 	Exempt        bool `json:"exempt,omitempty"`        // every sender may write to the recipient
 	Shadow        bool `json:"shadow,omitempty"`        // the list does not count yet
 	Authenticated bool `json:"authenticated,omitempty"` // had logged in: only the client was checked
+	Unasked       bool `json:"unasked,omitempty"`       // the store of a list could not be asked about the sender
 	FirstSeen     bool `json:"first_seen,omitempty"`    // put off once: the sender's domain had not sent mail here before
 
 	// The entry that decided, or would have. List is "" if there is none.

@@ -31,6 +31,7 @@ const (
 	flagShadow        = 's'
 	flagAuthenticated = 'a'
 	flagFirstSeen     = 'f'
+	flagUnasked       = 'u'
 )
 
 // appendLine adds the line of r. It allocates only to grow dst.
@@ -89,6 +90,9 @@ func appendFlags(dst []byte, r *Record) []byte {
 	}
 	if r.FirstSeen {
 		dst = append(dst, flagFirstSeen)
+	}
+	if r.Unasked {
+		dst = append(dst, flagUnasked)
 	}
 	return dst
 }
@@ -158,6 +162,8 @@ func parseLine(line string, r *Record) error {
 			r.Authenticated = true
 		case flagFirstSeen:
 			r.FirstSeen = true
+		case flagUnasked:
+			r.Unasked = true
 		default:
 			return errNoLine
 		}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/ask"
 	"blockd/index"
 	"blockd/live"
 	"blockd/verdict"
@@ -24,6 +26,7 @@ type Batch struct {
 	senders  []addr.Addr // of the questions; null where there is none to look up
 	apart    []bool      // the question is not asked with the others
 	lookups  index.Batch
+	stores   []*ask.Inquiry // of the questions; nil where no store is asked
 	verdicts []verdict.Verdict
 }
 
@@ -51,7 +54,7 @@ func (c *Checker) AskAll(b *Batch, questions []Question) (verdicts []verdict.Ver
 	b.index = ix
 	now := time.Now()
 	b.Generation = ix.Generation()
-	b.senders, b.apart = b.senders[:0], b.apart[:0]
+	b.senders, b.apart, b.stores = b.senders[:0], b.apart[:0], b.stores[:0]
 	b.verdicts = slices.Grow(b.verdicts[:0], len(questions))[:len(questions)]
 	for i := range questions {
 		v, q := &b.verdicts[i], &questions[i]
@@ -66,6 +69,7 @@ func (c *Checker) AskAll(b *Batch, questions []Question) (verdicts []verdict.Ver
 			v.Sender = addr.Addr{}
 		}
 		b.senders, b.apart = append(b.senders, v.Sender), append(b.apart, apart)
+		b.stores = append(b.stores, c.stores.Begin(v.Sender, addr.Key{}, verdict.EnvelopeSource)) // which answer meanwhile
 	}
 	ix.LookupBatch(&b.lookups, b.senders, now)
 	for i, q := range questions {
@@ -85,6 +89,9 @@ func (c *Checker) AskAll(b *Batch, questions []Question) (verdicts []verdict.Ver
 		}
 		matches, v.Lists = c.entries.Amend(matches, ix, live.Question{Sender: v.Sender, Client: v.Client}, now)
 		v.Matches = c.asked(matches, v.Lists, verdict.EnvelopeSource)
+		if b.stores[i] != nil {
+			c.amend(context.Background(), v, b.stores[i], false, now)
+		}
 		v.Decide(q.Lists)
 	}
 	c.countSenders(b, now)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"time"
 
 	"blockd/lists"
@@ -69,9 +70,12 @@ func (c *Checker) recipient(door *Door, v *verdict.Verdict, recipient string) De
 	case v.Kind == verdict.Blocked && c.unsure && v.Unsure != 0:
 		ref := reply.NewRef()
 		return Decision{Outcome: Defer, Ref: ref, Reply: unproved(v, ref)}
+	case v.Unlifted, v.PutOff && !c.isExempt(recipient) && !c.policies.without(recipient):
+		ref := reply.NewRef()
+		return Decision{Outcome: Defer, Ref: ref, Reply: unchecked(v, ref)}
 	case v.Kind == verdict.Blocked:
 		return c.consequence(door, v)
-	case v.Internal() && c.defers && !c.isExempt(recipient) && !c.policies.without(recipient):
+	case v.Internal() && !errors.Is(v.Err, verdict.ErrUnasked) && c.defers && !c.isExempt(recipient) && !c.policies.without(recipient):
 		ref := reply.NewRef()
 		return Decision{Outcome: Defer, Ref: ref, Reply: unchecked(v, ref)}
 	case v.Internal(), len(v.Matches) > 0:
@@ -104,7 +108,7 @@ func (c *Checker) turnDown(door *Door, v *verdict.Verdict, recipient string, r r
 // forRecipient returns v as the recipient's policy has it: decided by the lists that count
 // for this recipient. It is v itself for a recipient of no policy.
 func (c *Checker) forRecipient(v verdict.Verdict, recipient string) verdict.Verdict {
-	if len(v.Matches) == 0 || recipient == "" {
+	if len(v.Matches)+len(v.Unasked) == 0 || recipient == "" {
 		return v
 	}
 	if only := c.policies.of(recipient); only != nil {

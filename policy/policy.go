@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/addr"
+	"blockd/ask"
 	"blockd/history"
 	"blockd/index"
 	"blockd/live"
@@ -39,6 +40,9 @@ type Settings struct {
 
 	// Live are entries that act beside those of the index; nil = there are none.
 	Live *live.Set
+
+	// Stores are lists that are asked in their stores, beside those of the index; nil = there are none.
+	Stores *ask.Sets
 
 	// History remembers decisions; nil = none does.
 	History *history.Log
@@ -69,6 +73,7 @@ type Checker struct {
 	contact  string
 	policies policyTable
 	entries  *live.Set
+	stores   *ask.Sets
 	complete func(addr.Addr, netip.Addr)
 	wanted   func(addr.Addr, netip.Addr) bool
 	history  *history.Log
@@ -95,6 +100,7 @@ func New(live func() *index.Index, s Settings, log *slog.Logger, reg prometheus.
 		contact:     s.Contact,
 		policies:    newPolicyTable(s.Policies, s.Lists),
 		entries:     s.Live,
+		stores:      s.Stores,
 		complete:    s.Completed,
 		wanted:      s.Wants,
 		history:     s.History,

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/ask"
 	"blockd/digest"
 	"blockd/index"
 	"blockd/live"
@@ -63,6 +65,8 @@ type question struct {
 	Question
 	source verdict.Source // of aboutField
 	index  *index.Index   // that answers; nil = the one that serves
+	later  bool           // the answers of stores may come later
+	mail   bool           // what becomes of mail is decided by it
 }
 
 // Ask answers one question. It never fails: what goes wrong is Unknown, counted and
@@ -107,7 +111,15 @@ func (c *Checker) decideAsked(v verdict.Verdict, recipient string) Decision {
 	return t.Recipient(recipient)
 }
 
-func (c *Checker) ask(q question) (v verdict.Verdict) {
+// ask answers one question, and waits for what stores say.
+func (c *Checker) ask(q question) verdict.Verdict {
+	v, _ := c.begin(q)
+	return v
+}
+
+// begin is ask that does not wait for stores where q lets them answer later: asked is then what was asked, and v is
+// not decided before finish. It is nil else.
+func (c *Checker) begin(q question) (v verdict.Verdict, asked *ask.Inquiry) {
 	v = verdict.New(nil)
 	v.Requirements = c.allows
 	now := time.Now()
@@ -118,8 +130,11 @@ func (c *Checker) ask(q question) (v verdict.Verdict) {
 			v = verdict.New(fmt.Errorf("panic in the look-up: %v", p))
 			v.Generation, v.Requirements = generation, c.allows
 			c.failed(inPanic, v.Err, slog.String("stack", string(debug.Stack())))
+			asked = nil
 		}
-		c.count(&v, q.About, now)
+		if asked == nil {
+			c.count(&v, q.About, now)
+		}
 	}()
 	ix := q.index
 	if ix == nil {
@@ -146,16 +161,43 @@ func (c *Checker) ask(q question) (v verdict.Verdict) {
 	}
 	v.Client, v.Source = q.Client.WithZone("").Unmap(), q.source
 	if err == nil {
-		err = c.match(&v, ix, readings, now)
+		asked, err = c.match(&v, ix, readings, &q, now)
 	}
 	if err != nil {
 		v.Err = err // a failing disk blocks nobody
 		c.failed(inStore, err)
-		return v
+		return v, nil
 	}
-	v.Err = odd
+	if odd != nil {
+		v.Err = odd
+	}
 	v.Decide(q.Lists)
-	return v
+	return v, asked
+}
+
+// finish waits for what stores say about the sender of v, and decides anew.
+func (c *Checker) finish(ctx context.Context, v *verdict.Verdict, asked *ask.Inquiry) {
+	now := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			c.failed(inPanic, fmt.Errorf("panic in a question to a store: %v", p), slog.String("stack", string(debug.Stack())))
+		}
+		c.count(v, AboutSender, now)
+	}()
+	c.amend(ctx, v, asked, true, now)
+	v.Decide(nil)
+}
+
+// amend adds to v what stores say. For mail a list without a filter is as if it were empty, unless another list blocks;
+// programs are told that it cannot be asked.
+func (c *Checker) amend(ctx context.Context, v *verdict.Verdict, asked *ask.Inquiry, mail bool, now time.Time) {
+	v.Matches, v.Lists, v.Unasked = asked.Amend(ctx, v.Matches, v.Lists, now)
+	for i := range v.Unasked {
+		u := &v.Unasked[i]
+		if u.Faint = u.Faint && mail; !u.Faint && v.Err == nil {
+			v.Err = u.Err
+		}
+	}
 }
 
 // addressOf returns the address with a digest that a list or a live entry has an entry for;
@@ -175,25 +217,32 @@ func strange(sender addr.Addr, err error) bool {
 }
 
 // match sets what v is about and the entries that cover it: the first reading that a
-// list has an entry for, or else the first.
-func (c *Checker) match(v *verdict.Verdict, ix *index.Index, readings []addr.Reading, now time.Time) error {
+// list has an entry for, or else the first. later is what stores were asked if they may answer later.
+func (c *Checker) match(v *verdict.Verdict, ix *index.Index, readings []addr.Reading, q *question, now time.Time) (later *ask.Inquiry, err error) {
 	for i := range max(1, len(readings)) {
 		if readings != nil {
 			v.Sender, v.Domain = readings[i].Addr, readings[i].Domain
 		}
 		matches, err := lookup(v, ix, now)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		matches, v.Lists = c.entries.Amend(matches, ix, live.Question{Sender: v.Sender, Domain: v.Domain, Client: v.Client}, now)
-		if v.Matches = c.asked(matches, v.Lists, v.Source); len(v.Matches) > 0 && !v.AboutClient(0) {
-			return nil
+		v.Matches = c.asked(matches, v.Lists, v.Source)
+		if asked := c.stores.Begin(v.Sender, v.Domain, v.Source); asked != nil {
+			if q.later && len(readings) <= 1 {
+				return asked, nil
+			}
+			c.amend(context.Background(), v, asked, q.mail, now)
+		}
+		if len(v.Matches) > 0 && !v.AboutClient(0) {
+			return nil, nil
 		}
 	}
 	if len(readings) > 1 { // the same entries for the client, if any
 		v.Sender, v.Domain = readings[0].Addr, readings[0].Domain
 	}
-	return nil
+	return nil, nil
 }
 
 // lookup returns the entries that cover what v is about. Those for senders are

@@ -26,7 +26,7 @@ func (c *Checker) record(door *Door, v *verdict.Verdict, recipient string, d *De
 	}
 	r := history.Record{Time: time.Now(), Door: door.Name, Outcome: d.Outcome.String(), Verdict: string(v.Kind),
 		Client: v.Client, Helo: v.Seen.Helo, Sender: v.Sender.String(), Recipient: recipient, Generation: v.Generation,
-		Ref: d.Ref, Exempt: d.Exempt, Shadow: d.Shadow, FirstSeen: d.FirstSeen, Authenticated: v.Seen.Authenticated}
+		Ref: d.Ref, Exempt: d.Exempt, Shadow: d.Shadow, FirstSeen: d.FirstSeen, Authenticated: v.Seen.Authenticated, Unasked: len(v.Unasked) > 0}
 	if r.Sender == "" || v.Unread != "" && v.Seen.Sender != "" {
 		r.Sender = v.Seen.Sender
 	}

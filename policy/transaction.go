@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"blockd/ask"
 	"blockd/header"
 	"blockd/index"
 	"blockd/msgauth"
@@ -22,6 +23,7 @@ type Transaction struct {
 	checker  *Checker
 	door     *Door
 	verdicts []verdict.Verdict // of the sender, and of its second spelling
+	asked    [2]*ask.Inquiry   // of these verdicts: what stores are still asked; nil = nothing
 	message
 }
 
@@ -55,6 +57,7 @@ func (t *Transaction) Begin(c *Checker, d *Door, client Client) {
 func (t *Transaction) Reset() {
 	t.tellUnjoined()
 	t.verdicts = t.verdicts[:0]
+	t.asked = [2]*ask.Inquiry{}
 	t.message = message{}
 }
 
@@ -78,7 +81,8 @@ func (t *Transaction) Connect() Decision {
 	return d
 }
 
-// Mail begins a message and looks its sender up, together with the client. Of a trusted
+// Mail begins a message and looks its sender up, together with the client. Stores of lists are asked meanwhile, at a door
+// that goes on to the recipients; the first of these waits for what they say. Of a trusted
 // client nothing is asked; of one that has authenticated, if so configured, only whether
 // its address is listed. Its decision is the last word where it has Passed, and at a door
 // that hears of senders only.
@@ -102,7 +106,9 @@ func (t *Transaction) Mail(m Mail) Decision {
 	if m.Other != "" {
 		t.look(client, m.Other, seen)
 	}
-	t.newDomain = t.fresh()
+	if t.asked == [2]*ask.Inquiry{} {
+		t.newDomain = t.fresh()
+	}
 	switch {
 	case t.door.SendersOnly:
 		return t.whole()
@@ -125,9 +131,30 @@ func (t *Transaction) passed() Decision {
 
 // look adds the verdict about one spelling of the sender.
 func (t *Transaction) look(client netip.Addr, reversePath string, seen verdict.Seen) {
-	v := t.checker.ask(question{Question: Question{Text: reversePath, Client: client}, index: t.index})
+	later := !t.door.SendersOnly && !t.door.PassesAtMail
+	v, asked := t.checker.begin(question{Question: Question{Text: reversePath, Client: client}, index: t.index, later: later, mail: true})
 	v.Seen = seen
+	t.asked[len(t.verdicts)] = asked
 	t.verdicts = append(t.verdicts, v)
+}
+
+// finish waits for the stores that are still asked, for what is left of their time.
+func (t *Transaction) finish(ctx context.Context) {
+	if t.asked == [2]*ask.Inquiry{} {
+		return
+	}
+	for i, asked := range t.asked {
+		if asked != nil {
+			t.checker.finish(ctx, &t.verdicts[i], asked)
+		}
+	}
+	t.asked = [2]*ask.Inquiry{}
+	t.newDomain = t.fresh()
+}
+
+// asks reports whether a store has not answered yet.
+func (t *Transaction) asks() bool {
+	return slices.ContainsFunc(t.asked[:], func(q *ask.Inquiry) bool { return q != nil && !q.Ready() })
 }
 
 // whole is the decision where nobody asks about recipients.
@@ -146,14 +173,19 @@ func (t *Transaction) whole() Decision {
 	return d
 }
 
-// Asks reports whether Recipient may have to wait for DNS.
+// Asks reports whether Recipient may have to wait, for a store or for DNS.
 func (t *Transaction) Asks(recipient string) bool {
+	if t.asks() {
+		return true
+	}
+	t.finish(context.Background())
 	return !passes(t.verdicts) && slices.ContainsFunc(t.verdicts, func(v verdict.Verdict) bool { return t.checker.asks(v, recipient) })
 }
 
-// Prove asks DNS for what Recipient would: for a door that does other things meanwhile.
+// Prove waits for what Recipient would wait for: for a door that does other things meanwhile.
 // What was found is of the sender, and holds for every recipient.
 func (t *Transaction) Prove(ctx context.Context, recipient string) {
+	t.finish(ctx)
 	for i, v := range t.verdicts {
 		t.verdicts[i] = t.checker.proveOrigin(ctx, v, recipient, t.origin())
 	}
@@ -183,6 +215,7 @@ func (t *Transaction) prove(recipient string) {
 // is not refused becomes one of the message's by Join.
 func (t *Transaction) Recipient(recipient string) Decision {
 	t.tellUnjoined()
+	t.finish(context.Background())
 	if passes(t.verdicts) {
 		if recipient != "" && !t.putsOff(recipient) { // which is remembered then
 			t.checker.recordPassed(t.door, recipient, t.verdicts)
@@ -260,6 +293,7 @@ var replyNoQuarantine = reply.Reply{Code: 451, Enhanced: "4.3.5", Text: "This me
 // of r, where no list has a reason to.
 func (t *Transaction) TurnDown(recipient string, r reply.Reply) Decision {
 	t.unjoined = Decision{}
+	t.finish(context.Background())
 	v := t.verdicts[0]
 	d := t.checker.turnDown(t.door, &v, recipient, r)
 	d.recipient = recipient
@@ -300,6 +334,16 @@ func (t *Transaction) ReadsHeader() bool {
 func (t *Transaction) ReadsField(name string) bool {
 	s, ok := verdict.FieldSource(name)
 	return ok && t.ReadsHeader() && t.checker.sources.Has(s)
+}
+
+// Holds reports whether the sender is blocked, or may be by what a store has yet to say: a door that passes
+// messages on keeps MAIL until a recipient may have the message.
+func (t *Transaction) Holds() bool {
+	if t.asks() {
+		return true
+	}
+	t.finish(context.Background())
+	return len(t.verdicts) > 0 && t.verdicts[0].Kind == verdict.Blocked
 }
 
 // Verdict is that of the sender, for what else a door says about it.

@@ -223,6 +223,10 @@ func outcomeText(r *history.Record) string {
 		text += ": everybody may write to this recipient"
 	case r.Shadow:
 		text += ": the list is in shadow mode, and would have refused it"
+	case r.Unasked && r.Outcome == "accept":
+		text += ": the store of a list could not be asked about the sender"
+	case r.Unasked && r.Outcome == "defer":
+		text += ", since the store of a list could not be asked about the sender"
 	case r.Excused():
 		text += ": the list is not one of this recipient's [[policy]], and would have refused it"
 	case r.Authenticated:

@@ -9,7 +9,6 @@ import (
 	"blockd/reply"
 	"blockd/smtpfilter/parse"
 	"blockd/smtpfilter/upstream"
-	"blockd/verdict"
 )
 
 // mail runs MAIL. It looks the sender up, once for the whole transaction.
@@ -48,7 +47,7 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 			return
 		}
 	}
-	if kind, _ := s.rules.Verdict(); kind == verdict.Blocked {
+	if s.rules.Holds() {
 		// Hold MAIL back until some recipient may have the message nevertheless.
 		s.tx.held = true
 		s.tx.line = bytes.Clone(line)
