@@ -24,12 +24,17 @@ import (
 )
 
 // Server is a server of PostgreSQL, for several tests. Its folder is its own, and so are its socket and its address.
-// Any role may log in without a password, unless the test changes pg_hba.conf.
+// Any role may log in without a password, but "locked" needs one.
 type Server struct {
 	Dir     string // short, since it holds the socket
 	Address string // HOST:PORT, on a loopback address of its own
 	as      *syscall.Credential
 }
+
+const access = `local all all trust
+host all locked all scram-sha-256
+host all all all trust
+`
 
 // Find returns the path of a program of PostgreSQL. Debian keeps them in a folder of each version, outside the PATH.
 func Find(program string) (string, error) {
@@ -67,6 +72,9 @@ func Open() (s *Server, err error) {
 	make := s.command(initdb, "--pgdata", s.data(), "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
 	if out, err := make.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(s.data(), "pg_hba.conf"), []byte(access), 0o644); err != nil {
+		return nil, err
 	}
 	s.Address = unused()
 	return s, s.Start()

@@ -191,21 +191,24 @@ func (s *Source) refusePooler(ctx context.Context, first *pgconn.PgConn) error {
 		return nil // a pool of one connection, which is the first client's: nobody shares it
 	}
 	defer hangUp(second)
-	if err := execute(ctx, second, "begin"); err != nil {
-		return nil
+	if shared, err := sharesConnections(ctx, first, one, second); err != nil || !shared {
+		return err
+	}
+	return &mirror.Error{Class: mirror.ClassRefused, Err: errors.New("a pooler shares its connections between transactions (pgbouncer: pool_mode = transaction); give the address of the server itself, or of a pool with pool_mode = session")}
+}
+
+// sharesConnections reports whether a second client meets the connection that the first one had, whose process was one.
+func sharesConnections(ctx context.Context, first *pgconn.PgConn, one string, second *pgconn.PgConn) (bool, error) {
+	err := execute(ctx, second, "begin") // holds a connection; pool_mode = statement has no transactions
+	if _, refused := errors.AsType[*pgconn.PgError](err); err != nil {
+		return refused, nil
 	}
 	other, err := process(ctx, second)
 	if err != nil {
-		return nil
+		return false, nil // nothing is known of it
 	}
 	again, err := process(ctx, first)
-	if err != nil {
-		return err
-	}
-	if one != other && one == again {
-		return nil // it keeps a connection for each client
-	}
-	return &mirror.Error{Class: mirror.ClassRefused, Err: errors.New("a pooler shares its connections between transactions (pgbouncer: pool_mode = transaction); give the address of the server itself, or of a pool with pool_mode = session")}
+	return one == other || one != again, err
 }
 
 // process is the number of the server's process behind a connection.
@@ -278,8 +281,10 @@ func (s *Source) describe(ctx context.Context) ([]field, error) {
 		return nil, err
 	}
 	fields := fieldsOf(d.Fields)
-	_, err = s.columns(fields)
-	return fields, err
+	if _, err := s.columns(fields); err != nil {
+		return nil, err
+	}
+	return fields, nil
 }
 
 func fieldsOf(descriptions []pgconn.FieldDescription) []field {

@@ -303,18 +303,25 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// folder opens a copy.
-func folder(t *testing.T) *mirror.Mirror {
+// copied is a copy and its folder.
+type copied struct {
+	*mirror.Mirror
+	folder string
+}
+
+// folder opens a copy in a folder of its own.
+func folder(t *testing.T) copied {
 	t.Helper()
-	m, err := mirror.Open(mirror.Options{Folder: filepath.Join(t.TempDir(), "copy")})
+	path := filepath.Join(t.TempDir(), "copy")
+	m, err := mirror.Open(mirror.Options{Folder: path})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	return m
+	return copied{m, path}
 }
 
-func update(ctx context.Context, m *mirror.Mirror, s *Source) (*mirror.Report, error) {
+func update(ctx context.Context, m copied, s *Source) (*mirror.Report, error) {
 	told, err := m.Follow(ctx, s)
 	if errors.Is(err, mirror.ErrTooOld) {
 		return m.Read(ctx, s)
