@@ -65,7 +65,7 @@ func expires(text string) int64 {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n
 	}
-	if text == "infinity" { // PostgreSQL: never
+	if text == "infinity" || strings.HasPrefix(text, "0000-00-00") { // PostgreSQL and MySQL: never
 		return 0
 	}
 	for _, form := range timeForms {

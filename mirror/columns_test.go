@@ -20,6 +20,7 @@ func TestColumns(t *testing.T) {
 		{"entry,expires", "b.example,2030-01-01T00:00:00Z", "b.example||1893456000||"},
 		{"entry,expires", "b.example,2030-01-01", "b.example||1893456000||"},
 		{"entry,expires", "b.example,infinity", "b.example||0||"},
+		{"entry,expires", "b.example,0000-00-00 00:00:00", "b.example||0||"},
 		{"entry,expires", "b.example,soon", "b.example||-1||"},
 		{"entry,id", "b.example", "b.example||0||"},
 	} {

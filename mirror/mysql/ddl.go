@@ -16,7 +16,7 @@ insert ignore into blockd_log_rev values (1, 0);
 create table if not exists blockd_log (
   rev   bigint not null primary key,
   list  varchar(255) character set utf8mb4 collate utf8mb4_bin not null,
-  entry varchar(1024) character set utf8mb4 collate utf8mb4_bin not null,
+  entry varchar(1024) character set utf8mb4 collate utf8mb4_bin not null,  -- '' = read everything
   owner varchar(255) character set utf8mb4 collate utf8mb4_bin not null default '',
   gone  boolean not null,
   at    timestamp(6) not null default current_timestamp(6),
@@ -46,8 +46,12 @@ func (s *Source) DDL() string {
 	return b.String()
 }
 
-// logged writes one entry into the log. No entry makes it fail, since the writer's own change would fail with it.
+// logged writes an entry into the log. No entry makes it fail: the writer's own change would fail with it. What is no text, is
+// NULL, or is longer than any entry, is none.
 func logged(list, entry string, gone int) string {
-	return fmt.Sprintf("  update blockd_log_rev set rev = last_insert_id(rev + 1);\n"+
-		"  insert into blockd_log (rev, list, entry, gone) values (last_insert_id(), %s, coalesce(left(convert(%s using utf8mb4), 1024), ''), %d);\n", list, entry, gone)
+	entry = "left(convert(" + entry + " using utf8mb4), 1024)"
+	return fmt.Sprintf("  if %[2]s <> '' then\n"+
+		"    update blockd_log_rev set rev = last_insert_id(rev + 1);\n"+
+		"    insert into blockd_log (rev, list, entry, gone) values (last_insert_id(), %[1]s, %[2]s, %[3]d);\n"+
+		"  end if;\n", list, entry, gone)
 }

@@ -212,6 +212,9 @@ func (r *Reader) entries(ctx context.Context, conn *sql.Conn, args ...any) (all 
 		if octets, ok := entry.([]byte); ok && !r.dialect.Octets {
 			entry = string(octets)
 		}
+		if entry == "" { // anything may have changed
+			return nil, mirror.ErrTooOld
+		}
 		all = append(all, entry)
 	}
 	return all, r.classed(rows.Err())

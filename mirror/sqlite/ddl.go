@@ -10,7 +10,7 @@ const logTable = `-- The log of changes: blockd reads it, and triggers fill it. 
 create table if not exists blockd_log (
   rev   integer primary key autoincrement,
   list  text not null,
-  entry not null,                -- as written: without a type, so that nothing converts it
+  entry not null,                -- as written: without a type, so that nothing converts it; '' = read everything
   owner text not null default '',
   gone  integer not null,
   at    text not null default (strftime('%Y-%m-%d %H:%M:%f', 'now')));
@@ -25,13 +25,19 @@ func (s *Source) DDL() string {
 	if t.Guessed {
 		fmt.Fprintf(&b, "\n-- %s is the table with the entries, and %s its column of them: put their names here.\n", t.Name, t.Entry)
 	}
-	for _, trigger := range []struct{ name, event, rows string }{
-		{"insert", "insert", "(%[1]s, coalesce(new.%[2]s, ''), 0)"},
-		{"update", "update", "(%[1]s, coalesce(old.%[2]s, ''), 1), (%[1]s, coalesce(new.%[2]s, ''), 0)"},
-		{"delete", "delete", "(%[1]s, coalesce(old.%[2]s, ''), 1)"},
-	} {
-		fmt.Fprintf(&b, "\ncreate trigger if not exists %s_%s after %s on %s begin\n  insert into blockd_log (list, entry, gone) values %s;\nend;\n",
-			t.Prefix, trigger.name, trigger.event, t.Name, fmt.Sprintf(trigger.rows, t.List, t.Entry))
+	for _, event := range []string{"insert", "update", "delete"} {
+		fmt.Fprintf(&b, "\ncreate trigger if not exists %s_%s after %s on %s begin\n", t.Prefix, event, event, t.Name)
+		if event != "insert" {
+			b.WriteString(logged(t.List, "old."+t.Entry, 1))
+		}
+		if event != "delete" {
+			b.WriteString(logged(t.List, "new."+t.Entry, 0))
+		}
+		b.WriteString("end;\n")
 	}
 	return b.String()
+}
+
+func logged(list, entry string, gone int) string {
+	return fmt.Sprintf("  insert into blockd_log (list, entry, gone) select %s, %s, %d where %[2]s <> '';\n", list, entry, gone)
 }

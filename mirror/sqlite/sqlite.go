@@ -205,6 +205,9 @@ func class(err error) error {
 		case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB, lib.SQLITE_FORMAT:
 			word, text = mirror.ClassSchema, text+"; hint: sqlite3 FILE 'pragma integrity_check' tells more"
 		case lib.SQLITE_READONLY:
+			if e.Code() == lib.SQLITE_READONLY {
+				break // the query writes
+			}
 			word, text = mirror.ClassUnreachable, text+"; hint: a program that wrote it has crashed; the next one that opens it for writing repairs it"
 		case lib.SQLITE_CANTOPEN, lib.SQLITE_IOERR:
 			word = mirror.ClassUnreachable

@@ -22,18 +22,19 @@ const rows = "select id, address as entry, action, expires, why as reason from s
 // database is a database that a test writes to.
 type database struct {
 	*sql.DB
-	path string
+	path, url string
 }
 
 func newDatabase(t testing.TB, mode string) database {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "mail? #1%20.db") // a path is no URL
-	db, err := sql.Open("sqlite", "file:"+strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)+"?_txlock=immediate&_busy_timeout=60000&_journal_mode="+mode)
+	url := "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path) + "?_txlock=immediate&_busy_timeout=60000&_journal_mode=" + mode
+	db, err := sql.Open("sqlite", url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	d := database{db, path}
+	d := database{db, path, url}
 	d.do(t, table)
 	return d
 }
