@@ -155,7 +155,7 @@ func info(c *conn, _ [][]byte) {
 
 // address is where the client has found this server; "" and 0 on a Unix socket.
 func (c *conn) address() (host string, port int) {
-	if a, ok := c.conn.LocalAddr().(*net.TCPAddr); ok {
+	if a, ok := c.local.(*net.TCPAddr); ok {
 		return a.IP.String(), a.Port
 	}
 	return "", 0

@@ -150,10 +150,7 @@ func (c *conn) command(args [][]byte) error {
 		return nil
 	}
 	cmd.run(c, args)
-	switch {
-	case c.unheard != nil: // within EXEC
-		return c.unheard
-	case c.wrong >= maxWrong:
+	if c.wrong >= maxWrong {
 		return errPasswords
 	}
 	if c.batch != nil && len(c.batch.asked) >= batchSize {

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"log/slog"
@@ -25,73 +26,96 @@ const (
 	// graceTime is how long an idle connection stays open at a stop, for a
 	// question that is already on its way.
 	graceTime = 100 * time.Millisecond
-	// armTime is how old a deadline may get before it is set anew: setting one for each
-	// command costs as much as deciding it.
-	armTime = 5 * time.Second
 )
 
-// The sizes of a connection's buffers.
+// The sizes of buffers.
 const (
 	inputSize = 16 << 10 // holds 250 commands for one sender
 	flushSize = 64 << 10 // answers to pipelined commands are sent from here on
-	smallRest = 1 << 10  // of an unfinished command that is copied, so that its buffer can be given back
+	smallRest = 1 << 10  // of an unfinished command, which may wait beyond heldSize
 	// heldSize bounds what all connections together hold of unfinished commands and of
 	// answers that nobody reads: 64 clients may send the longest command at one time.
 	heldSize = 64 << 20
 )
 
-// conn reads commands and writes answers. While it waits for a command it has no buffers: 10,000
-// idle clients cost their goroutines.
+// conn reads commands and writes answers. Between two turns of its loop it holds what is unfinished of a command, and
+// answers that the peer has not taken, and no buffer.
 type conn struct {
 	*Server
 	client
 	writer
-	conn net.Conn
-	raw  syscall.RawConn
+	loop          *loop
+	fd            int      // of the socket
+	socket        net.Conn // until the loop has it
+	local, remote net.Addr
+	ended         chan error // why the loop has let it go
 
-	buffer   *[inputSize]byte // the memory of in, if it is of the pool
-	in       []byte           // the octets read; in[r:] is not answered yet
-	r        int
-	rest     []byte // a small part of a command, between two reads
-	frame    frame
-	args     [][]byte
-	batch    *batch
-	received func(fd uintptr) bool // receive
-	sent     func(fd uintptr) bool // send
-	failed   error                 // of receive and send
-	unsent   []byte
-	charged  int64 // of Server.held
+	in      []byte // the octets read; in[r:] is not answered yet
+	r       int
+	frame   frame
+	args    [][]byte
+	batch   *batch
+	script  *queue // the rest of EXEC's commands, which come before the input; nil = none
+	charged int64  // of Server.held
 
-	now      time.Time // of the last read
-	armed    time.Time // when the read deadline was set; zero: it is no idle deadline
-	writable time.Time // when the write deadline was set
+	now      time.Time // of this turn
+	seen     time.Time // when the peer last sent something
 	began    time.Time // when the first octet of an unfinished command came; zero without one
+	blocked  time.Time // since when answers wait for the peer; zero = none waits
+	grace    time.Time // when it may end, after a stop; zero = there was none
 	stopping atomic.Bool
 	quit     bool
-	unheard  error // of flush: answers are lost, perhaps from the middle of one
 }
 
+// newConn makes the session of a connection; without one it is for tests.
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{Server: s, conn: nc, frame: first()}
-	c.client = client{id: s.clients.Add(1), trusted: s.users.none() || listener.Admits(listener.Loopback(), nc.RemoteAddr())}
-	c.received, c.sent = c.receive, c.send
+	id := s.clients.Add(1)
+	c := &conn{Server: s, loop: s.loops[id%int64(len(s.loops))], frame: first(), fd: -1, ended: make(chan error, 1)}
+	if nc != nil {
+		c.local, c.remote, c.socket = nc.LocalAddr(), nc.RemoteAddr(), nc
+	}
+	c.client = client{id: id, trusted: c.trusts()}
 	return c
 }
 
+// trusts reports whether the peer may ask without a password.
+func (c *conn) trusts() bool { return c.users.none() || listener.Admits(listener.Loopback(), c.remote) }
+
 // Run answers until the peer, a fault or Stop ends the connection.
 func (c *conn) Run() {
-	defer c.conn.Close()
-	defer c.release()
 	err := c.run()
+	c.dequeue()
+	c.unscript()
+	c.charge(0)
 	f := fault("")
-	if !errors.As(err, &f) {
+	if errors.As(err, &f) {
+		c.metrics.faults.WithLabelValues(string(f)).Inc()
+		c.faults.Warn("resp connection ended", slog.String("peer", c.remote.String()), slog.String("why", string(f)))
+	}
+	if c.fd < 0 {
 		return
 	}
-	c.metrics.faults.WithLabelValues(string(f)).Inc()
-	c.faults.Warn("resp connection ended", slog.String("peer", c.conn.RemoteAddr().String()), slog.String("why", string(f)))
-	if c.unheard == nil { // else the words would be read as the rest of an answer
-		c.farewell(f)
+	nc, err := attach(c.fd)
+	if err != nil {
+		return
 	}
+	defer nc.Close()
+	if words := farewells[f]; words != "" {
+		c.err(words)
+		farewell(nc, c.out)
+	}
+}
+
+// run has the loop answer, and returns why it has ended: a fault, io.EOF, or the error of the connection.
+func (c *conn) run() (err error) {
+	if c.fd, err = detach(c.socket); err != nil {
+		return err
+	}
+	c.socket, c.seen = nil, time.Now()
+	if err := c.loop.enter(c); err != nil {
+		return err
+	}
+	return <-c.ended
 }
 
 // farewells are the last words before a connection ends for a fault, as Redis has them.
@@ -104,95 +128,182 @@ var farewells = map[fault]string{
 	errPanic:     "TRYAGAIN blockd: internal error",
 }
 
-// farewell sends the answers that are due, and the last one. Then it reads the peer's input for a
-// moment: closing a socket with unread input resets the connection, and the answers
-// would be lost.
-func (c *conn) farewell(f fault) {
-	words := farewells[f]
-	if words == "" {
+// farewell sends the last answers. Then it reads the peer's input for a moment: closing a socket with unread input
+// resets the connection, and the answers would be lost.
+func farewell(nc net.Conn, answers []byte) {
+	nc.SetDeadline(time.Now().Add(time.Second))
+	if _, err := nc.Write(answers); err != nil {
 		return
 	}
-	c.err(words)
-	c.conn.SetDeadline(time.Now().Add(time.Second))
-	if _, err := c.conn.Write(c.out); err != nil {
-		return
-	}
-	if half, ok := c.conn.(interface{ CloseWrite() error }); ok {
+	if half, ok := nc.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()
 	}
 	var rest [4 << 10]byte
 	for range 64 {
-		if _, err := c.conn.Read(rest[:]); err != nil {
+		if _, err := nc.Read(rest[:]); err != nil {
 			return
 		}
 	}
 }
 
-// run returns nil at the end of the input or of the Server, and otherwise a fault or
-// the error of the connection.
-func (c *conn) run() (err error) {
+// turn answers what has come, as far as the peer takes the answers. After an error the connection has to end.
+func (c *conn) turn(d *desk, now time.Time) (err error) {
+	c.now = now
+	c.args, c.batch = d.args, d.batch
+	if c.out == nil {
+		c.out = d.out[:0]
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			c.log.Error("resp panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-			err = errPanic
+			err, c.batch, c.args = errPanic, nil, nil
+		}
+		if tooMuch := c.clear(d); err == nil {
+			err = tooMuch
 		}
 	}()
-	socket, ok := c.conn.(syscall.Conn)
-	if !ok {
-		return errors.New("resp: the connection is no socket")
-	}
-	if c.raw, err = socket.SyscallConn(); err != nil {
-		return err
-	}
-	c.now = time.Now()
-	for {
-		err := c.answerAll()
-		c.releaseBatch()
-		if err != nil {
-			return err
+	return c.proceed(d)
+}
+
+// maxReads is how often one turn at a stop reads.
+const maxReads = 64
+
+func (c *conn) proceed(d *desk) error {
+	for reads, answered := 0, false; ; reads++ {
+		for hungry := false; !hungry; {
+			var err error
+			if hungry, err = c.answerAll(); err != nil {
+				return err
+			}
+			answered = answered || len(c.out) > 0
+			if err := c.send(); err != nil || len(c.out) > 0 {
+				return err
+			}
 		}
-		answered := len(c.out) > 0
-		if err := c.flush(); err != nil {
-			return err
+		stopping := c.stopping.Load()
+		switch {
+		case c.quit:
+			return io.EOF
+		case reads > 0 && !stopping, reads > maxReads:
+			return nil // other connections are next
 		}
-		if c.quit || answered && len(c.in) == 0 && c.stopping.Load() && !c.more() {
+		if more, err := c.read(d); err != nil {
+			return err
+		} else if !more {
+			if stopping && answered && len(c.in) == 0 {
+				return io.EOF
+			}
 			return nil
-		}
-		if err := c.read(); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
 		}
 	}
 }
 
-// answerAll answers every whole command.
-func (c *conn) answerAll() error {
-	for c.r < len(c.in) && !c.quit {
-		n, err := c.frame.measure(c.in[c.r:])
-		if err != nil {
-			c.answerLookups()
-			return err
+// clear leaves nothing of a turn's buffers with the connection. What it has to keep is copied, and counts.
+func (c *conn) clear(d *desk) error {
+	if len(c.in) == 0 {
+		c.in = nil
+	} else if &c.in[0] == &d.input[0] {
+		c.in = bytes.Clone(c.in)
+	}
+	if b := c.batch; b != nil {
+		b.Reset()
+		clear(b.asked[:cap(b.asked)]) // they point into a buffer
+		b.asked, b.questions, b.lookups = b.asked[:0], b.questions[:0], b.lookups[:0]
+		if cap(b.asked) > 4*batchSize {
+			b = nil // of one large command
 		}
-		if n == 0 {
-			break
+		c.batch, d.batch = nil, b
+	}
+	if cap(c.args) <= 8 {
+		clear(c.args[:cap(c.args)])
+		d.args = c.args[:0]
+	} else {
+		d.args = nil
+	}
+	c.args = nil
+	switch waits := len(c.out) > 0; {
+	case !waits && cap(c.out) <= 2*flushSize:
+		c.out, d.out = nil, c.out[:0]
+	case !waits:
+		c.out = nil
+	case cap(d.out) > 0 && &c.out[0] == &d.out[:1][0]:
+		c.out = bytes.Clone(c.out)
+	}
+	switch {
+	case len(c.in) == 0 || len(c.out) > 0 || c.script != nil:
+		c.began = time.Time{}
+	case c.began.IsZero():
+		c.began = c.now
+	}
+	if held := cap(c.in) + cap(c.out); held > smallRest {
+		return c.charge(held)
+	}
+	return c.charge(0)
+}
+
+// charge counts the octets that the connection holds while it waits. It fails if all of them together hold too much.
+func (c *conn) charge(octets int) error {
+	more := int64(octets) - c.charged
+	c.charged += more
+	if c.held.Add(more) > heldSize && more > 0 {
+		return errMemory
+	}
+	return nil
+}
+
+// overdue says whether a connection has to end because of the time.
+func (c *conn) overdue(d *desk, now time.Time) error {
+	idle := len(c.in) == 0 && len(c.out) == 0
+	switch {
+	case !c.began.IsZero() && now.Sub(c.began) >= commandTime:
+		return errSlow
+	case !c.blocked.IsZero() && now.Sub(c.blocked) >= writeTime:
+		return errUnread
+	case idle && now.Sub(c.seen) >= idleTime:
+		return io.EOF
+	case !c.stopping.Load():
+		return nil
+	case c.grace.IsZero():
+		c.grace = now.Add(graceTime)
+		return nil
+	case now.Sub(c.grace) > stopTimeout:
+		return io.EOF
+	case !idle || now.Before(c.grace):
+		return nil
+	}
+	if err := c.turn(d, now); err != nil || !c.seen.Equal(now) {
+		return cmp.Or(err, io.EOF)
+	}
+	return nil // it came at the last moment
+}
+
+// answerAll answers every whole command, until the answers are due to be sent. It is hungry if it needs more
+// input.
+func (c *conn) answerAll() (hungry bool, err error) {
+	defer func() {
+		if c.r > 0 {
+			c.in = c.in[:copy(c.in, c.in[c.r:])]
+			c.r = 0
+		}
+	}()
+	for !c.quit && len(c.out) < flushSize {
+		if c.script != nil {
+			c.execute()
+			continue
+		}
+		n, err := c.frame.measure(c.in[c.r:])
+		if err != nil || n == 0 {
+			c.answerLookups()
+			return true, err
 		}
 		command := c.in[c.r : c.r+n]
 		c.r, c.frame, c.began = c.r+n, first(), time.Time{}
 		if err := c.answer(command); err != nil {
-			return err
-		}
-		if len(c.out) >= flushSize {
-			c.answerLookups()
-			if err := c.flush(); err != nil {
-				return err
-			}
+			return true, err
 		}
 	}
 	c.answerLookups()
-	c.in = c.in[:copy(c.in, c.in[c.r:])]
-	c.r = 0
-	return nil
+	return c.quit, nil
 }
 
 // answer answers one whole command, or has it wait for others that ask about senders too.
@@ -215,191 +326,52 @@ func (c *conn) answer(whole []byte) error {
 	return c.command(args)
 }
 
-// flush sends the answers.
-func (c *conn) flush() error {
-	if len(c.out) == 0 {
-		return nil
-	}
-	if now := time.Now(); now.Sub(c.writable) > armTime {
-		c.conn.SetWriteDeadline(now.Add(armTime + writeTime))
-		c.writable = now
-	}
-	c.unsent, c.failed = c.out, nil
-	err := c.raw.Write(c.sent)
-	c.unsent, c.out = nil, c.out[:0]
-	c.free()
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errUnread
-	}
-	if err == nil {
-		err = c.failed
-	}
-	c.unheard = err
-	return err
-}
-
-// send writes what the socket takes. A client that does not read holds its buffers, and no batch: they
-// count.
-func (c *conn) send(fd uintptr) bool {
-	for len(c.unsent) > 0 {
-		n, err := syscall.Write(int(fd), c.unsent)
+// send sends what the peer takes.
+func (c *conn) send() error {
+	for len(c.out) > 0 {
+		n, err := syscall.Write(c.fd, c.out)
 		switch {
 		case err == syscall.EINTR:
+		case err == syscall.EAGAIN && !c.blocked.IsZero():
+			return nil
 		case err == syscall.EAGAIN:
-			c.releaseBatch()
-			return c.charged == 0 && !c.charge(cap(c.out)+cap(c.in))
+			c.blocked = c.now
+			return c.loop.poller.wantWrite(c.fd)
 		case err != nil:
-			c.failed = os.NewSyscallError("write", err)
-			return true
+			return os.NewSyscallError("write", err)
 		default:
-			c.unsent = c.unsent[n:]
+			c.out = c.out[:copy(c.out, c.out[n:])]
 		}
 	}
-	return true
-}
-
-// charge counts octets that are held while the peer is waited for. It fails if there are
-// too many.
-func (c *conn) charge(octets int) bool {
-	c.charged = int64(octets)
-	if c.held.Add(c.charged) > heldSize {
-		c.failed = errMemory
-		return false
+	if c.blocked.IsZero() {
+		return nil
 	}
-	return true
+	c.blocked = time.Time{}
+	return c.loop.poller.wantRead(c.fd)
 }
 
-func (c *conn) free() {
-	if c.charged != 0 {
-		c.held.Add(-c.charged)
-		c.charged = 0
-	}
-}
-
-// release gives the buffers back.
-func (c *conn) release() {
-	c.releaseBatch()
-	c.releaseInput()
-	c.dequeue()
-	c.free()
-}
-
-func (c *conn) releaseInput() {
-	if c.buffer != nil {
-		c.inputs.Put(c.buffer)
-	}
-	c.buffer, c.in = nil, nil
-}
-
-// read waits for more of the input, and reads what there is. The buffer grows with the octets
-// that have come, never with an announced length.
-func (c *conn) read() error {
-	c.forget()
+// read reads what there is. The buffer grows with the octets that have come, never with an announced length.
+func (c *conn) read(d *desk) (more bool, err error) {
 	switch {
-	case len(c.in) <= smallRest:
-		c.rest = append(c.rest[:0], c.in...)
-		if len(c.rest) == 0 {
-			c.rest = nil
-		}
-		c.releaseInput()
+	case len(c.in) == 0:
+		c.in = d.input[:0]
 	case len(c.in) == cap(c.in):
-		c.rest = nil
-		in := append(make([]byte, 0, 2*cap(c.in)), c.in...)
-		c.releaseInput()
-		c.in = in
-	}
-	if len(c.in) > 0 && !c.charge(cap(c.in)) {
-		return c.failed
-	}
-	defer c.free()
-	for {
-		c.arm()
-		c.failed = nil
-		err := c.raw.Read(c.received)
-		c.now = time.Now()
-		if err == nil {
-			return c.failed
-		}
-		switch {
-		case !errors.Is(err, os.ErrDeadlineExceeded):
-			return err
-		case c.began.IsZero():
-			if c.more() {
-				continue // it came while this goroutine had no turn
-			}
-			return io.EOF // idle for too long, or stopped
-		case c.now.Sub(c.began) >= commandTime:
-			return errSlow
-		}
-		// Stopped within a command: read still waits for the rest of it.
-	}
-}
-
-// forget lets go what a waiting connection need not have. What is left of the others has 1.2 KB.
-func (c *conn) forget() {
-	if cap(c.out) > smallRest {
-		c.out = nil
-	}
-	if c.args = c.args[:cap(c.args)]; len(c.args) > 8 {
-		c.args = nil
-	}
-	clear(c.args) // they point into a buffer that is given back
-}
-
-// receive reads what has come. A buffer is taken only for that.
-func (c *conn) receive(fd uintptr) bool {
-	if c.in == nil {
-		c.buffer = c.inputs.Get().(*[inputSize]byte)
-		c.in = c.buffer[:copy(c.buffer[:], c.rest)]
+		c.in = append(make([]byte, 0, max(2*cap(c.in), smallRest)), c.in...)
 	}
 	for {
-		n, err := syscall.Read(int(fd), c.in[len(c.in):cap(c.in)])
+		n, err := syscall.Read(c.fd, c.in[len(c.in):cap(c.in)])
 		switch {
 		case err == syscall.EINTR:
 			continue
 		case err == syscall.EAGAIN:
-			if c.charged == 0 {
-				c.releaseInput()
-			}
-			return false
+			return false, nil
 		case err != nil:
-			c.failed = os.NewSyscallError("read", err)
+			return false, os.NewSyscallError("read", err)
 		case n == 0:
-			c.failed = io.EOF
-		default:
-			c.in = c.in[:len(c.in)+n]
+			return false, io.EOF
 		}
-		return true
-	}
-}
-
-// more reports whether there is something to read. At a stop a long pipeline may lie in the socket
-// yet, while the buffer ends with a command.
-func (c *conn) more() (yes bool) {
-	c.raw.Control(func(fd uintptr) {
-		var one [1]byte
-		n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		yes = err == nil && n > 0
-	})
-	return yes
-}
-
-// arm sets the deadline for the next read.
-func (c *conn) arm() {
-	switch {
-	case len(c.in)+len(c.rest) > 0:
-		if c.began.IsZero() {
-			c.began = c.now
-		}
-		c.conn.SetReadDeadline(c.began.Add(commandTime))
-		c.armed = time.Time{}
-		return
-	case c.armed.IsZero() || c.now.Sub(c.armed) > armTime:
-		c.conn.SetReadDeadline(c.now.Add(idleTime))
-		c.armed = c.now
-	}
-	if c.stopping.Load() { // before Stop has set its deadline, or after: it is set
-		c.conn.SetReadDeadline(c.now.Add(graceTime))
+		c.in, c.seen = c.in[:len(c.in)+n], c.now
+		return true, nil
 	}
 }
 
@@ -407,5 +379,5 @@ func (c *conn) arm() {
 // any goroutine.
 func (c *conn) Stop() {
 	c.stopping.Store(true)
-	c.conn.SetReadDeadline(time.Now().Add(graceTime))
+	c.loop.stop()
 }

@@ -60,7 +60,7 @@ func (c *conn) add(f form, in *set, texts [][]byte) {
 // begin begins a command that waits.
 func (c *conn) begin(f form) *batch {
 	if c.batch == nil {
-		c.batch = c.batches.Get().(*batch)
+		c.batch = new(batch)
 	}
 	c.batch.lookups = append(c.batch.lookups, lookup{form: f})
 	return c.batch
@@ -111,22 +111,6 @@ func (c *conn) answerLookups() {
 		}
 	}
 	b.asked, b.questions, b.lookups = b.asked[:0], b.questions[:0], b.lookups[:0]
-}
-
-// releaseBatch gives the memory of answers back, unless there are questions to answer.
-func (c *conn) releaseBatch() {
-	b := c.batch
-	if b == nil {
-		return
-	}
-	c.batch = nil
-	b.Reset()
-	if cap(b.asked) > 4*batchSize {
-		return // of one large command: two more of these, and the pool would be large
-	}
-	clear(b.asked[:cap(b.asked)]) // they point into a buffer
-	b.asked, b.questions, b.lookups = b.asked[:0], b.questions[:0], b.lookups[:0]
-	c.batches.Put(b)
 }
 
 // reply answers one command whose questions begin at first.

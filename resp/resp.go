@@ -17,7 +17,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"sync"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -79,8 +79,7 @@ type Server struct {
 
 	clients atomic.Int64 // ids given
 	held    atomic.Int64 // octets of unfinished commands and unread answers, of all connections
-	inputs  sync.Pool    // of *[inputSize]byte
-	batches sync.Pool    // of *batch
+	loops   []*loop
 }
 
 // New returns a Server. The error is that of a file with a password.
@@ -94,8 +93,9 @@ func New(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) (*Server, 
 		settings: s, checker: c, told: c.Told("resp"), metrics: m, log: log, faults: listener.NewCalmLog(log),
 		commands: m.commandsOf(commands()), sets: setsOf(s.Lists, s.Required), users: u, began: time.Now(), id: newID(),
 	}
-	server.inputs.New = func() any { return new([inputSize]byte) }
-	server.batches.New = func() any { return new(batch) }
+	for range max(1, runtime.GOMAXPROCS(0)/2) { // clients that ask so much are often on this machine, and need the others
+		server.loops = append(server.loops, new(loop))
+	}
 	return server, nil
 }
 

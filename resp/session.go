@@ -50,10 +50,8 @@ func quit(c *conn, _ [][]byte) {
 }
 
 func reset(c *conn, _ [][]byte) {
-	fresh := newConn(c.Server, c.conn)
-	fresh.client.id, fresh.wrong = c.client.id, c.wrong
 	c.dequeue()
-	c.client, c.resp3 = fresh.client, false
+	c.client, c.resp3 = client{id: c.client.id, trusted: c.trusts(), wrong: c.wrong}, false
 	c.word("RESET")
 }
 
@@ -173,7 +171,7 @@ func clientCommand(c *conn, args [][]byte) {
 		if user == "" {
 			user = defaultUser
 		}
-		c.text(fmt.Sprintf("id=%d addr=%s laddr=%s name=%s db=0 user=%s resp=%d\n", c.client.id, c.conn.RemoteAddr(), c.conn.LocalAddr(), c.name, user,
+		c.text(fmt.Sprintf("id=%d addr=%s laddr=%s name=%s db=0 user=%s resp=%d\n", c.client.id, c.remote, c.local, c.name, user,
 			map[bool]int{false: 2, true: 3}[c.resp3]))
 	case sub == "setinfo" && len(args) == 4, (sub == "no-evict" || sub == "no-touch") && len(args) == 3,
 		sub == "reply" && len(args) == 3 && is(args[2], "on"), sub == "tracking" && len(args) == 3 && is(args[2], "off"):
@@ -198,6 +196,7 @@ const (
 type queue struct {
 	octets  []byte // they count in Server.held
 	n       int
+	done    int  // octets of them that EXEC has answered
 	spoiled bool // a command was refused
 }
 
@@ -264,38 +263,39 @@ func exec(c *conn, _ [][]byte) {
 	case q.spoiled:
 		c.err("EXECABORT Transaction discarded because of previous errors.")
 	default:
-		c.execute(q)
+		if c.array(q.n); q.n > 0 {
+			c.script = q
+			c.held.Add(int64(cap(q.octets)))
+		}
 	}
 }
 
-// execute sends the answers as they grow: those to 10,000 times COMMAND are 200 MB.
-func (c *conn) execute(q *queue) {
-	held := int64(cap(q.octets))
-	c.held.Add(held)
-	defer c.held.Add(-held)
-	c.array(q.n)
-	for rest := q.octets; len(rest) > 0; {
-		var args [][]byte
-		if _, args, _, rest, _ = redcon.ReadNextCommand(rest, c.args); len(args) == 0 {
-			return // it has written them itself
-		}
-		cmd := c.find(args[0])
-		if !cmd.asks {
-			c.answerLookups()
-		}
-		cmd.run(c, args)
-		if c.batch != nil && len(c.batch.asked) >= batchSize {
-			c.answerLookups()
-		}
-		if len(c.out) < flushSize {
-			continue
-		}
+// execute answers the next command of EXEC. The others wait until the peer has taken the answers: those to 10,000
+// times COMMAND are 200 MB.
+func (c *conn) execute() {
+	q := c.script
+	_, args, _, rest, _ := redcon.ReadNextCommand(q.octets[q.done:], c.args)
+	q.done = len(q.octets) - len(rest)
+	cmd := c.find(args[0])
+	if !cmd.asks {
 		c.answerLookups()
-		if c.flush() != nil {
-			return // command says it
-		}
 	}
-	c.answerLookups()
+	cmd.run(c, args)
+	if c.batch != nil && len(c.batch.asked) >= batchSize {
+		c.answerLookups()
+	}
+	if len(rest) == 0 {
+		c.answerLookups()
+		c.unscript()
+	}
+}
+
+// unscript ends EXEC.
+func (c *conn) unscript() {
+	if c.script != nil {
+		c.held.Add(-int64(cap(c.script.octets)))
+		c.script = nil
+	}
 }
 
 func discard(c *conn, _ [][]byte) {
