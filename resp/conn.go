@@ -57,6 +57,10 @@ type conn struct {
 	batch   *batch
 	script  *queue // the rest of EXEC's commands, which come before the input; nil = none
 	charged int64  // of Server.held
+	heavy   bool   // the last read was long
+
+	away   bool // a goroutine beside the loop has it; under loop.mu
+	output bool // the loop watches for room for output, and not for input
 
 	now      time.Time // of this turn
 	seen     time.Time // when the peer last sent something
@@ -70,7 +74,7 @@ type conn struct {
 // newConn makes the session of a connection; without one it is for tests.
 func newConn(s *Server, nc net.Conn) *conn {
 	id := s.clients.Add(1)
-	c := &conn{Server: s, loop: s.loops[id%int64(len(s.loops))], frame: first(), fd: -1, ended: make(chan error, 1)}
+	c := &conn{Server: s, loop: s.loop, frame: first(), fd: -1, ended: make(chan error, 1)}
 	if nc != nil {
 		c.local, c.remote, c.socket = nc.LocalAddr(), nc.RemoteAddr(), nc
 	}
@@ -332,22 +336,19 @@ func (c *conn) send() error {
 		n, err := syscall.Write(c.fd, c.out)
 		switch {
 		case err == syscall.EINTR:
-		case err == syscall.EAGAIN && !c.blocked.IsZero():
-			return nil
 		case err == syscall.EAGAIN:
-			c.blocked = c.now
-			return c.loop.poller.wantWrite(c.fd)
+			if c.blocked.IsZero() {
+				c.blocked = c.now
+			}
+			return nil
 		case err != nil:
 			return os.NewSyscallError("write", err)
 		default:
 			c.out = c.out[:copy(c.out, c.out[n:])]
 		}
 	}
-	if c.blocked.IsZero() {
-		return nil
-	}
 	c.blocked = time.Time{}
-	return c.loop.poller.wantRead(c.fd)
+	return nil
 }
 
 // read reads what there is. The buffer grows with the octets that have come, never with an announced length.
@@ -370,7 +371,7 @@ func (c *conn) read(d *desk) (more bool, err error) {
 		case n == 0:
 			return false, io.EOF
 		}
-		c.in, c.seen = c.in[:len(c.in)+n], c.now
+		c.in, c.seen, c.heavy = c.in[:len(c.in)+n], c.now, n >= heavySize
 		return true, nil
 	}
 }

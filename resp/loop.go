@@ -3,6 +3,7 @@ package resp
 import (
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -19,20 +20,33 @@ const (
 	stopTick = graceTime / 2
 )
 
-// loop answers its connections in one goroutine, each as far as its socket takes and gives octets. It waits for
-// none of them. It runs while it has connections.
+// heavySize is the octets of one read from which on a connection may have a goroutine of its own for a turn: some
+// 50 commands, which cost ten times what it costs to wake the goroutine.
+const heavySize = 4 << 10
+
+// loop answers all connections in one goroutine, each as far as its socket takes and gives octets. It waits for none of them. It
+// runs while it has connections. Those that send long pipelines are answered beside it, by as many goroutines as there are
+// other processors.
 //
-// With a goroutine for each connection, a command that came alone cost 14 µs of processor time. The command itself
-// was 0.6 µs of them, and the most of the rest went into waking goroutines and threads
-// (docs/decisions/0039-resp-door.md).
+// With a goroutine for each connection, a command that came alone cost 14 µs of processor time. The command itself was
+// 0.6 µs of them, and most of the rest went into waking goroutines and threads (docs/decisions/0039-resp-door.md).
 type loop struct {
-	desk  // of the goroutine
+	desk  *desk // of the loop itself
 	hurry atomic.Bool
 
 	mu     sync.Mutex
 	poller *poller       // nil: the loop does not run
 	conns  map[int]*conn // by file descriptor
+	spare  []*desk       // for goroutines beside the loop
 	swept  []*conn       // the memory of sweep
+}
+
+func newLoop() *loop {
+	l := &loop{desk: new(desk), conns: map[int]*conn{}}
+	for range runtime.GOMAXPROCS(0) - 1 {
+		l.spare = append(l.spare, new(desk))
+	}
+	return l
 }
 
 // desk has the buffers of one turn, which connections use one after another.
@@ -52,10 +66,10 @@ func (l *loop) enter(c *conn) error {
 		if err != nil {
 			return err
 		}
-		l.poller, l.conns = p, map[int]*conn{}
+		l.poller = p
 		go l.run(p)
 	}
-	if err := l.poller.add(c.fd); err != nil {
+	if err := l.poller.add(c.fd, false); err != nil {
 		return err
 	}
 	l.conns[c.fd] = c
@@ -77,9 +91,7 @@ func (l *loop) run(p *poller) {
 		ready, err := p.wait(l.pause())
 		now := time.Now()
 		for _, fd := range ready {
-			if c := l.of(fd); c != nil {
-				l.after(c, c.turn(&l.desk, now))
-			}
+			l.serve(fd, now)
 		}
 		if err != nil || now.Sub(last) >= l.pause() {
 			l.sweep(now, err)
@@ -91,6 +103,43 @@ func (l *loop) run(p *poller) {
 	}
 }
 
+// serve answers a connection, here or in a goroutine of its own.
+func (l *loop) serve(fd int, now time.Time) {
+	l.mu.Lock()
+	c, d := l.conns[fd], l.desk
+	switch last := len(l.spare) - 1; {
+	case c == nil || c.away:
+		c = nil
+	case c.heavy && last >= 0:
+		d, l.spare = l.spare[last], l.spare[:last]
+		c.away = true
+		l.poller.remove(fd)
+	}
+	l.mu.Unlock()
+	switch {
+	case c == nil:
+	case d == l.desk:
+		l.after(c, c.turn(d, now))
+	default:
+		go func() { l.back(c, d, c.turn(d, now)) }()
+	}
+}
+
+// back gives a connection back to the loop after a turn beside it, which may go on with it at once.
+func (l *loop) back(c *conn, d *desk, err error) {
+	l.mu.Lock()
+	l.spare = append(l.spare, d)
+	if err == nil {
+		c.output = !c.blocked.IsZero()
+		err = l.poller.add(c.fd, c.output)
+	}
+	c.away = err != nil
+	l.mu.Unlock()
+	if err != nil {
+		l.end(c, err)
+	}
+}
+
 // pause is the time between two looks at all connections.
 func (l *loop) pause() time.Duration {
 	if l.hurry.Load() {
@@ -99,35 +148,39 @@ func (l *loop) pause() time.Duration {
 	return tick
 }
 
-func (l *loop) of(fd int) *conn {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.conns[fd]
-}
-
 // sweep ends the connections whose time is over, or all of them for an error.
 func (l *loop) sweep(now time.Time, err error) {
 	l.mu.Lock()
 	for _, c := range l.conns {
-		l.swept = append(l.swept, c)
+		if !c.away {
+			l.swept = append(l.swept, c)
+		}
 	}
 	l.mu.Unlock()
 	for _, c := range l.swept {
 		if err != nil {
-			l.after(c, err)
+			l.end(c, err)
 			continue
 		}
-		l.after(c, c.overdue(&l.desk, now))
+		l.after(c, c.overdue(l.desk, now))
 	}
 	clear(l.swept)
 	l.swept = l.swept[:0]
 }
 
-// after ends a connection for an error.
+// after watches for what a connection waits for now, or ends it for an error.
 func (l *loop) after(c *conn, err error) {
-	if err == nil {
-		return
+	if output := !c.blocked.IsZero(); err == nil && output != c.output {
+		c.output = output
+		err = l.poller.change(c.fd, output)
 	}
+	if err != nil {
+		l.end(c, err)
+	}
+}
+
+// end gives a connection to its Run.
+func (l *loop) end(c *conn, err error) {
 	l.mu.Lock()
 	delete(l.conns, c.fd)
 	l.poller.remove(c.fd)

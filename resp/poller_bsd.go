@@ -27,7 +27,7 @@ func newPoller() (*poller, error) {
 	}
 	unix.CloseOnExec(queue)
 	p := &poller{queue: queue}
-	if err := p.change(wakeID, unix.EVFILT_USER, unix.EV_ADD|unix.EV_CLEAR, 0); err != nil {
+	if err := p.submit(wakeID, unix.EVFILT_USER, unix.EV_ADD|unix.EV_CLEAR, 0); err != nil {
 		p.close()
 		return nil, err
 	}
@@ -36,27 +36,27 @@ func newPoller() (*poller, error) {
 
 func (p *poller) close() { unix.Close(p.queue) }
 
-// add watches a socket for input.
-func (p *poller) add(fd int) error { return p.change(fd, unix.EVFILT_READ, unix.EV_ADD, 0) }
-
-// wantRead and wantWrite say what a socket is watched for from now on.
-func (p *poller) wantRead(fd int) error {
-	p.change(fd, unix.EVFILT_WRITE, unix.EV_DELETE, 0)
-	return p.add(fd)
+// add watches a socket for input, or for room for output.
+func (p *poller) add(fd int, output bool) error {
+	if output {
+		return p.submit(fd, unix.EVFILT_WRITE, unix.EV_ADD, 0)
+	}
+	return p.submit(fd, unix.EVFILT_READ, unix.EV_ADD, 0)
 }
 
-func (p *poller) wantWrite(fd int) error {
-	p.change(fd, unix.EVFILT_READ, unix.EV_DELETE, 0)
-	return p.change(fd, unix.EVFILT_WRITE, unix.EV_ADD, 0)
+// change says what a socket is watched for from now on.
+func (p *poller) change(fd int, output bool) error {
+	p.remove(fd)
+	return p.add(fd, output)
 }
 
 // remove ends the watch on a socket.
 func (p *poller) remove(fd int) {
-	p.change(fd, unix.EVFILT_READ, unix.EV_DELETE, 0)
-	p.change(fd, unix.EVFILT_WRITE, unix.EV_DELETE, 0)
+	p.submit(fd, unix.EVFILT_READ, unix.EV_DELETE, 0)
+	p.submit(fd, unix.EVFILT_WRITE, unix.EV_DELETE, 0)
 }
 
-func (p *poller) change(id, filter, flags int, note uint32) error {
+func (p *poller) submit(id, filter, flags int, note uint32) error {
 	var k unix.Kevent_t
 	unix.SetKevent(&k, id, filter, flags)
 	k.Fflags = note
@@ -65,7 +65,7 @@ func (p *poller) change(id, filter, flags int, note uint32) error {
 }
 
 // wake has wait return.
-func (p *poller) wake() { p.change(wakeID, unix.EVFILT_USER, 0, unix.NOTE_TRIGGER) }
+func (p *poller) wake() { p.submit(wakeID, unix.EVFILT_USER, 0, unix.NOTE_TRIGGER) }
 
 // wait returns the sockets that are ready, none after a timeout or wake. They are good until the next call.
 func (p *poller) wait(timeout time.Duration) ([]int, error) {

@@ -27,7 +27,7 @@ func newPoller() (*poller, error) {
 		return nil, os.NewSyscallError("eventfd", err)
 	}
 	p := &poller{epoll: epoll, event: event}
-	if err := p.add(event); err != nil {
+	if err := p.add(event, false); err != nil {
 		p.close()
 		return nil, err
 	}
@@ -39,18 +39,21 @@ func (p *poller) close() {
 	unix.Close(p.event)
 }
 
-// add watches a socket for input.
-func (p *poller) add(fd int) error { return p.control(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN) }
+// add watches a socket for input, or for room for output.
+func (p *poller) add(fd int, output bool) error { return p.control(unix.EPOLL_CTL_ADD, fd, output) }
 
-// wantRead and wantWrite say what a socket is watched for from now on.
-func (p *poller) wantRead(fd int) error  { return p.control(unix.EPOLL_CTL_MOD, fd, unix.EPOLLIN) }
-func (p *poller) wantWrite(fd int) error { return p.control(unix.EPOLL_CTL_MOD, fd, unix.EPOLLOUT) }
+// change says what a socket is watched for from now on.
+func (p *poller) change(fd int, output bool) error { return p.control(unix.EPOLL_CTL_MOD, fd, output) }
 
 // remove ends the watch on a socket.
-func (p *poller) remove(fd int) { p.control(unix.EPOLL_CTL_DEL, fd, 0) }
+func (p *poller) remove(fd int) { p.control(unix.EPOLL_CTL_DEL, fd, false) }
 
-func (p *poller) control(op, fd int, events uint32) error {
-	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.epoll, op, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}))
+func (p *poller) control(op, fd int, output bool) error {
+	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+	if output {
+		e.Events = unix.EPOLLOUT
+	}
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.epoll, op, fd, &e))
 }
 
 // wake has wait return.

@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -79,7 +78,7 @@ type Server struct {
 
 	clients atomic.Int64 // ids given
 	held    atomic.Int64 // octets of unfinished commands and unread answers, of all connections
-	loops   []*loop
+	loop    *loop
 }
 
 // New returns a Server. The error is that of a file with a password.
@@ -91,10 +90,7 @@ func New(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) (*Server, 
 	}
 	server := &Server{
 		settings: s, checker: c, told: c.Told("resp"), metrics: m, log: log, faults: listener.NewCalmLog(log),
-		commands: m.commandsOf(commands()), sets: setsOf(s.Lists, s.Required), users: u, began: time.Now(), id: newID(),
-	}
-	for range max(1, runtime.GOMAXPROCS(0)/2) { // clients that ask so much are often on this machine, and need the others
-		server.loops = append(server.loops, new(loop))
+		commands: m.commandsOf(commands()), sets: setsOf(s.Lists, s.Required), users: u, began: time.Now(), id: newID(), loop: newLoop(),
 	}
 	return server, nil
 }

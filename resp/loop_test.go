@@ -1,0 +1,113 @@
+package resp
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/internal/testkit"
+)
+
+// A client that does not read its answers keeps no other one waiting, and hears all of them in the end.
+func TestClientThatDoesNotRead(t *testing.T) {
+	r := newRig(t)
+	address, _ := r.serve(t)
+	deaf, other := dial(t, address), dial(t, address)
+	const n = 2000
+	command := encode("ECHO", strings.Repeat("x", 10_000))
+	go deaf.Write(bytes.Repeat(command, n))
+	testkit.Eventually(t, "answers to wait", func() bool { return r.server.held.Load() > 0 })
+	for range 100 {
+		if got := other.ask(t, "SISMEMBER", "spam", "x@bad.example"); got != ":1\r\n" {
+			t.Fatalf("%q", got)
+		}
+	}
+	if held := r.server.held.Load(); held > 1<<20 {
+		t.Errorf("%d octets are held for one client", held)
+	}
+	want := bytes.Repeat([]byte("$10000\r\n"+strings.Repeat("x", 10_000)+"\r\n"), n)
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(deaf.r, got); err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("%v, or other answers", err)
+	}
+	testkit.Eventually(t, "nothing to be held", func() bool { return r.server.held.Load() == 0 })
+}
+
+// Long pipelines of many clients are answered beside the loop, and in order.
+func TestPipelinesOfManyClients(t *testing.T) {
+	r := newRig(t)
+	address, _ := r.serve(t)
+	input := bytes.Repeat(append(encode("SISMEMBER", "spam", "x@bad.example"), encode("SISMEMBER", "spam", "x@clear.example")...), 1000)
+	want := strings.Repeat(":1\r\n:0\r\n", 1000)
+	done := make(chan string)
+	for range 8 {
+		p := dial(t, address)
+		go func() {
+			for range 5 {
+				go p.Write(input)
+				got := make([]byte, len(want))
+				if _, err := io.ReadFull(p.r, got); err != nil || string(got) != want {
+					done <- fmt.Sprintf("%v, or other answers", err)
+					return
+				}
+			}
+			done <- ""
+		}()
+	}
+	for range 8 {
+		if why := <-done; why != "" {
+			t.Error(why)
+		}
+	}
+}
+
+// What becomes of a connection as time passes.
+func TestTimeLimits(t *testing.T) {
+	r := newRig(t)
+	s := r.open(t)
+	start := time.Now()
+	for _, tt := range []struct {
+		name  string
+		state func(c *conn)
+		after time.Duration
+		want  error
+	}{
+		{"idle", func(*conn) {}, idleTime - time.Second, nil},
+		{"idle for too long", func(*conn) {}, idleTime, io.EOF},
+		{"within a command", func(c *conn) { c.in, c.began = []byte("*1"), start }, commandTime - time.Second, nil},
+		{"too long within a command", func(c *conn) { c.in, c.began = []byte("*1"), start }, commandTime, errSlow},
+		{"answers wait", func(c *conn) { c.out, c.blocked = []byte("+OK"), start }, writeTime - time.Second, nil},
+		{"answers wait for too long", func(c *conn) { c.out, c.blocked = []byte("+OK"), start }, writeTime, errUnread},
+		{"a stop, within a command", func(c *conn) { c.in, c.began = []byte("*1"), start; c.stopping.Store(true); c.grace = start }, time.Second, nil},
+		{"a stop, long ago", func(c *conn) { c.in = []byte("*1"); c.stopping.Store(true); c.grace = start }, stopTimeout + time.Second, io.EOF},
+		{"a stop, just now", func(c *conn) { c.stopping.Store(true) }, time.Second, nil},
+		{"a stop, and its grace is not over", func(c *conn) { c.stopping.Store(true); c.grace = start.Add(2 * time.Second) }, time.Second, nil},
+	} {
+		c := newConn(s, nil)
+		c.seen = start
+		tt.state(c)
+		if err := c.overdue(s.loop.desk, start.Add(tt.after)); err != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+		}
+	}
+}
+
+// The loop ends with its last connection, and begins anew with the next.
+func TestLoopEndsWithItsConnections(t *testing.T) {
+	r := newRig(t)
+	address, _ := r.serve(t)
+	for range 3 {
+		p := dial(t, address)
+		p.ask(t, "PING")
+		p.Close()
+		testkit.Eventually(t, "the loop to end", func() bool {
+			l := r.server.loop
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.poller == nil
+		})
+	}
+}
