@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -76,27 +78,19 @@ const nonePerhaps = answer(1)
 func filterCheck(cmd *cobra.Command, asker *filterAsker, texts []string) error {
 	out := cmd.OutOrStdout()
 	for _, text := range texts {
-		var err error
-		var lines []byte
-		if text != "-" {
-			if lines, err = asker.answer(nil, text); err == nil {
-				_, err = out.Write(lines)
+		if text == "-" {
+			if err := eachBlock(cmd.InOrStdin(), func(block []byte) error {
+				return errors.Join(asker.answerLines(out, string(block)), cmd.Context().Err())
+			}); err != nil {
+				return err
 			}
-		} else {
-			err = eachBlock(cmd.InOrStdin(), func(block []byte) (err error) {
-				lines = lines[:0]
-				for line := range strings.Lines(string(block)) {
-					if lines, err = asker.answer(lines, strings.TrimSuffix(line, "\n")); err != nil {
-						break
-					}
-				}
-				if _, writeErr := out.Write(lines); err == nil {
-					err = writeErr
-				}
-				return errors.Join(err, cmd.Context().Err())
-			})
+			continue
 		}
+		line, err := asker.answer(nil, text)
 		if err != nil {
+			return err
+		}
+		if _, err := out.Write(line); err != nil {
 			return err
 		}
 	}
@@ -115,8 +109,20 @@ type filterAsker struct {
 	json   bool
 	any    bool // was perhaps
 
-	keys   []addr.Key
-	octets []byte
+	keys            []addr.Key
+	octets, answers []byte
+}
+
+// answerLines writes the answers about some lines. What was answered before an error is written.
+func (a *filterAsker) answerLines(out io.Writer, lines string) (err error) {
+	a.answers = a.answers[:0]
+	for line := range strings.Lines(lines) {
+		if a.answers, err = a.answer(a.answers, strings.TrimSuffix(line, "\n")); err != nil {
+			break
+		}
+	}
+	_, writing := out.Write(a.answers)
+	return cmp.Or(err, writing)
 }
 
 // answer appends the line of a text.

@@ -11,6 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"blockd/filter"
+	"blockd/internal/export"
 	"blockd/internal/term"
 )
 
@@ -64,27 +65,12 @@ Ends with 0 if there are no false negatives, 1 if there are some, 2 on an error.
 			job.Progress = func(done, total int64) {
 				bar.Show(term.Step{Stage: "compare", Done: done, Total: total, Things: true})
 			}
-			var c comparison
-			has := c.asking(ctx, f, funnel)
-			if _, err := job.Keys(ctx, kinds, func(key string) { c.key(key, has(key)) }); err != nil {
+			c, err := compareFilter(ctx, f, funnel, job, kinds)
+			if err != nil {
 				return err
 			}
-			c.Keys, c.FalseNegatives = c.keys.count(), c.absent.count()
-			c.measure(has)
 			bar.Clear()
-			if c.err != nil {
-				return c.err
-			}
-			for _, key := range c.missing {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s is absent\n", cmd.CommandPath(), term.Visible(key))
-			}
-			if err := c.print(cmd, asJSON); err != nil {
-				return err
-			}
-			if c.FalseNegatives > 0 {
-				return answer(exitFault)
-			}
-			return nil
+			return c.print(cmd, asJSON)
 		}),
 	}
 	cmd.Flags().StringVar(&against, "against", "", "compiled index `file` that has the keys")
@@ -106,6 +92,18 @@ type comparison struct {
 	missing        []string // the first of absent
 	octets         []byte
 	err            error
+}
+
+// compareFilter asks f for the keys of a job, and for absent ones.
+func compareFilter(ctx context.Context, f filter.Filter, funnel filter.Funnel, job export.Job, kinds export.KeyKinds) (*comparison, error) {
+	var c comparison
+	has := c.asking(ctx, f, funnel)
+	if _, err := job.Keys(ctx, kinds, func(key string) { c.key(key, has(key)) }); err != nil {
+		return nil, err
+	}
+	c.Keys, c.FalseNegatives = c.keys.count(), c.absent.count()
+	c.measure(has)
+	return &c, c.err
 }
 
 // asking returns a function that asks f for a key. After an error or the end of ctx it
@@ -152,12 +150,19 @@ func (c *comparison) measure(has func(key string) bool) {
 	c.Asked, c.Rate = absent, float64(perhaps)/absent
 }
 
-func (c *comparison) print(cmd *cobra.Command, asJSON bool) error {
-	if asJSON {
-		return term.JSON(cmd.OutOrStdout(), c)
+func (c *comparison) print(cmd *cobra.Command, asJSON bool) (err error) {
+	for _, key := range c.missing {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s is absent\n", cmd.CommandPath(), term.Visible(key))
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s, %s\n%s asked, %s of them perhaps\n", term.Counted(c.Keys, "key"),
-		term.Counted(c.FalseNegatives, "false negative"), term.Counted(c.Asked, "absent key"), shownRate(c.Rate))
+	if asJSON {
+		err = term.JSON(cmd.OutOrStdout(), c)
+	} else {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, %s\n%s asked, %s of them perhaps\n", term.Counted(c.Keys, "key"),
+			term.Counted(c.FalseNegatives, "false negative"), term.Counted(c.Asked, "absent key"), shownRate(c.Rate))
+	}
+	if err == nil && c.FalseNegatives > 0 {
+		return answer(exitFault)
+	}
 	return err
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,10 +19,8 @@ import (
 )
 
 func newFilterPush() *cobra.Command {
-	var path, file, kind, shards string
-	var rate float64
-	var names []string
-	var keys *keyFlags
+	var shards string
+	var flags *fillFlags
 	var at *redisFlags
 	cmd := &cobra.Command{
 		Use:   "push [-c config.toml | -i FILE.bdx] --as F [-p P] [--shards N] [--keys KINDS] [--list NAME]... URL NAME",
@@ -53,27 +50,17 @@ keys, 1 when the lists have patterns, which have none, 2 on an error.`,
 			return nil
 		},
 		RunE: answering(func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(redisfilter.Kinds(), kind) {
-				return usagef("want --as, one of %s", strings.Join(redisfilter.Kinds(), ", "))
+			what, err := flags.parse(redisfilter.Kinds())
+			if err != nil {
+				return err
 			}
 			parts, err := parseShards(shards)
 			if err != nil {
 				return err
 			}
-			kinds, err := keys.kinds()
-			if err != nil {
-				return err
-			}
-			funnel, err := keys.ofKeys(kind)
-			if err != nil {
-				return err
-			}
-			if _, err := filter.New(kind, 1, rate); err != nil {
-				return usagef("-p: %v", err)
-			}
 			ctx, stop := interruptible(cmd)
 			defer stop()
-			job, err := exportJob(path, file, names)
+			job, err := what.job()
 			if err != nil {
 				return err
 			}
@@ -82,13 +69,13 @@ keys, 1 when the lists have patterns, which have none, 2 on an error.`,
 				return err
 			}
 			defer server.Close()
-			target, err := server.Target(ctx, args[1], kind, parts)
+			target, err := server.Target(ctx, args[1], flags.kind, parts)
 			if err != nil {
 				return err
 			}
 			bar := term.NewBar(cmd.ErrOrStderr())
 			defer bar.Clear()
-			filled, err := fillFilter(ctx, job, kinds, funnel, bar, func(n uint64) (filter.Filter, error) { return target.New(n, rate) })
+			filled, err := what.fill(ctx, job, bar, func(n uint64) (filter.Filter, error) { return target.New(n, flags.rate) })
 			if err != nil {
 				return err
 			}
@@ -97,20 +84,13 @@ keys, 1 when the lists have patterns, which have none, 2 on an error.`,
 				return err
 			}
 			bar.Clear()
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s at %s: %s, %s, %s%s\n", args[1], server, kind, shownKeys(filled), term.Octets(octets), inParts(filled.Filter))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s at %s: %s, %s, %s%s\n", args[1], server, flags.kind, shownKeys(filled), term.Octets(octets), inParts(filled.Filter))
 			return leftOut(cmd, filled)
 		}),
 	}
-	configFlag(cmd, &path)
-	indexFlag(cmd, &file, "push")
-	cmd.Flags().StringVar(&kind, "as", "", "`F`, the kind of filter: "+strings.Join(redisfilter.Kinds(), ", "))
-	must(cmd.RegisterFlagCompletionFunc("as", cobra.FixedCompletions(redisfilter.Kinds(), cobra.ShellCompDirectiveNoFileComp)))
-	cmd.Flags().Float64VarP(&rate, "rate", "p", 0.01, "`P`, the rate of false positives, such as 0.01")
-	cmd.Flags().StringVar(&shards, "shards", "", "`N`, the number of parts, a power of two; or auto (default: one key)")
-	keys = addKeyFlags(cmd, "utf8")
+	flags = addFillFlags(cmd, "push", redisfilter.Kinds(), "utf8")
 	must(cmd.Flags().MarkHidden("funnel")) // keys are octets in a Redis
-	cmd.Flags().StringArrayVar(&names, "list", nil, "only the list `NAME`; may be repeated")
-	must(cmd.RegisterFlagCompletionFunc("list", completion(&path, listNames)))
+	cmd.Flags().StringVar(&shards, "shards", "", "`N`, the number of parts, a power of two; or auto (default: one key)")
 	at = addRedisFlags(cmd)
 	return cmd
 }
