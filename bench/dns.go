@@ -151,16 +151,9 @@ func (d *dnsDoor) finish(ctx context.Context, now progress) error {
 		}
 	}
 	for _, s := range d.asked {
-		own, err := anonymous(s.pid)
-		if err != nil {
+		if err := addMemory(&d.memory, s.name, s.pid, dnsOwn, dnsResident); err != nil {
 			return err
 		}
-		all, err := resident(s.pid)
-		if err != nil {
-			return err
-		}
-		d.memory.add(s.name, dnsOwn, own/1024)
-		d.memory.add(s.name, dnsResident, all/1024)
 	}
 	return nil
 }

@@ -99,6 +99,19 @@ func resident(pid int) (kibibytes float64, err error) {
 	return kibibytes, err
 }
 
+// addMemory adds to a table, in MiB, what a process has for itself and what of it is in memory with the files
+// that it maps.
+func addMemory(t *table, name string, pid, own, all int) error {
+	for column, measure := range map[int]func(int) (float64, error){own: anonymous, all: resident} {
+		kibibytes, err := measure(pid)
+		if err != nil {
+			return err
+		}
+		t.add(name, column, kibibytes/1024)
+	}
+	return nil
+}
+
 // whileHeld measures blockd's memory with many idle connections, which this program
 // holds as another process by the word given, while load comes and goes. It returns
 // how many were held.

@@ -112,16 +112,9 @@ func (d *respDoor) round(ctx context.Context) error {
 // finish looks at memory.
 func (d *respDoor) finish(context.Context, progress) error {
 	for _, s := range d.asked {
-		own, err := anonymous(s.pid)
-		if err != nil {
+		if err := addMemory(&d.memory, s.name, s.pid, respOwn, respResident); err != nil {
 			return err
 		}
-		all, err := resident(s.pid)
-		if err != nil {
-			return err
-		}
-		d.memory.add(s.name, respOwn, own/1024)
-		d.memory.add(s.name, respResident, all/1024)
 	}
 	return nil
 }
