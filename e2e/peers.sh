@@ -15,6 +15,7 @@ peers=(
 	spamassassin=spamassassin
 	dig=bind9-dnsutils
 	rbldnsd=rbldnsd
+	unbound=unbound # a resolver that sends a zone to blockd
 	named-checkzone=bind9-utils
 	swaks=swaks
 	/usr/share/doc/libnet-ssleay-perl=libnet-ssleay-perl # swaks needs it for TLS and every login
