@@ -195,6 +195,11 @@ func fileName(n int) string { return fmt.Sprintf("%02x.ent", n) }
 
 func (g *generation) path(n int) string { return filepath.Join(g.folder, fileName(n)) }
 
+// target is what the link at path leads to if this generation writes the file.
+func (g *generation) target(n int) string {
+	return filepath.Join("..", filesName, fmt.Sprintf("%02x-%010d", n, g.number))
+}
+
 // old is the path of a file of the generation in force.
 func (g *generation) old(n int) string {
 	return filepath.Join(g.Mirror.folder, name(g.Mirror.number), fileName(n))
@@ -210,7 +215,14 @@ func (g *generation) create(n int) (*output, error) {
 	if err := g.step("write " + fileName(n)); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(g.path(n), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
+	path := filepath.Join(g.folder, g.target(n))
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) { // of an attempt that failed
+		return nil, err
+	}
+	if err := os.Symlink(g.target(n), g.path(n)); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
 	if err != nil {
 		return nil, err
 	}
@@ -285,10 +297,7 @@ func (g *generation) keepEqual(ctx context.Context, differ map[string]bool) erro
 			}
 			continue
 		}
-		if err := os.Remove(g.path(n)); err != nil {
-			return err
-		}
-		if err := g.link(n); err != nil {
+		if err := errors.Join(os.Remove(filepath.Join(g.folder, g.target(n))), os.Remove(g.path(n)), g.link(n)); err != nil {
 			return err
 		}
 	}
@@ -367,7 +376,11 @@ func (g *generation) link(n int) error {
 	if err := g.step("link " + fileName(n)); err != nil {
 		return err
 	}
-	return os.Link(g.old(n), g.path(n))
+	target, err := os.Readlink(g.old(n))
+	if err != nil {
+		return err
+	}
+	return os.Symlink(target, g.path(n))
 }
 
 // rewrite writes a file of the generation in force with what has changed in it.
@@ -460,7 +473,7 @@ func (g *generation) publish() error {
 
 // replace writes the state and renames the link.
 func (g *generation) replace(journal *os.File) error {
-	if err := errors.Join(g.step("write the state"), journal.Sync()); err != nil {
+	if err := errors.Join(g.step("write the state"), journal.Sync(), durable.SyncFolder(filepath.Join(g.Mirror.folder, filesName))); err != nil {
 		return err
 	}
 	if err := g.state.write(g.folder); err != nil { // which syncs the folder too
@@ -490,13 +503,13 @@ func (g *generation) replace(journal *os.File) error {
 // adopt makes the generation the Mirror's, and removes the one before.
 func (g *generation) adopt(journal *os.File) {
 	m := g.Mirror
-	old := m.number
+	former := m.number
 	if m.journal.f != nil {
 		m.journal.f.Close()
 	}
 	m.number, m.state, m.mark, m.damaged = g.number, g.state, g.state.Mark, false
 	m.journal.f, m.journal.size, m.pending = journal, 0, pending{}
-	if old > 0 && g.step("remove the old folder") == nil {
-		os.RemoveAll(filepath.Join(m.folder, name(old))) // what stays goes at the next start
+	if g.step("remove what is old") == nil {
+		m.sweep(former) // what stays goes at the next start
 	}
 }

@@ -4,7 +4,9 @@
 // copy as it was before or as it was to be.
 //
 //	current -> g-0000000123/    the generation in force; the link is replaced by a rename
-//	g-0000000123/00.ent … 3f.ent    entries, by the top six bits of the XXH3-64 of the key with the seed 0
+//	g-0000000123/00.ent … 3f.ent    entries, by the top six bits of the XXH3-64 of the key with the seed 0:
+//	                                links to the files, which later generations share
+//	files/3f-0000000123             a file, named after the generation that has written it; it never changes
 //	g-0000000123/state          State, as TOML
 //	g-0000000123/journal        changes since the files were written
 //	state -> current/state      for people and scripts; journal too
@@ -33,6 +35,7 @@ const (
 	stateName   = "state"
 	journalName = "journal"
 	lockName    = "lock"
+	filesName   = "files"
 )
 
 // DefaultMaxRows is what a source may have: twice of what an index is built for.
@@ -77,8 +80,10 @@ type Mirror struct {
 func Open(o Options) (*Mirror, error) { return open(o, func(string) error { return nil }) }
 
 func open(o Options, step func(string) error) (*Mirror, error) {
-	if err := durable.MakeFolder(o.Folder); err != nil {
-		return nil, ofDisk(err)
+	for _, folder := range []string{o.Folder, filepath.Join(o.Folder, filesName)} {
+		if err := durable.MakeFolder(folder); err != nil {
+			return nil, ofDisk(err)
+		}
 	}
 	lock, err := durable.Lock(filepath.Join(o.Folder, lockName), ErrLocked)
 	if errors.Is(err, ErrLocked) {
@@ -126,7 +131,7 @@ func (m *Mirror) load() error {
 			return err
 		}
 	}
-	if err := m.sweep(); err != nil {
+	if err := m.sweep(0); err != nil {
 		return err
 	}
 	m.flush() // what fails here fails in Follow again, and is told there; the files serve
@@ -159,17 +164,29 @@ func (m *Mirror) links() error {
 	return nil
 }
 
-// sweep removes generations that are not in force.
-func (m *Mirror) sweep() error {
-	all, err := os.ReadDir(m.folder)
-	if err != nil {
-		return err
+// sweep removes what belongs to no generation but the one in force and the former one: somebody may be about to read
+// that. 0 = there is none.
+func (m *Mirror) sweep(former uint64) error {
+	kept := map[string]bool{} // names of files
+	for _, number := range []uint64{m.number, former} {
+		for n := range files {
+			if target, err := os.Readlink(filepath.Join(m.folder, name(number), fileName(n))); err == nil {
+				kept[filepath.Base(target)] = true
+			}
+		}
 	}
-	for _, e := range all {
-		old := strings.HasPrefix(e.Name(), "g-") && (m.number == 0 || e.Name() != name(m.number))
-		if old || strings.HasPrefix(e.Name(), currentName+".") || strings.HasPrefix(e.Name(), ".sort.") {
-			if err := os.RemoveAll(filepath.Join(m.folder, e.Name())); err != nil {
-				return err
+	for _, folder := range []string{m.folder, filepath.Join(m.folder, filesName)} {
+		all, err := os.ReadDir(folder)
+		if err != nil {
+			return err
+		}
+		for _, e := range all {
+			old := strings.HasPrefix(e.Name(), "g-") && e.Name() != name(m.number) && e.Name() != name(former)
+			rest := strings.HasPrefix(e.Name(), currentName+".") || strings.HasPrefix(e.Name(), ".sort.")
+			if folder != m.folder && !kept[e.Name()] || folder == m.folder && (old || rest) {
+				if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {
+					return err
+				}
 			}
 		}
 	}
