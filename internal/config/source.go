@@ -82,10 +82,8 @@ func sourceKinds() []sourceKind {
 		{"postgres", []string{"postgres", "postgresql"}, tables, sql, true, noSQL},
 		{"mysql", []string{"mysql"}, tables, sql, true, noSQL},
 		{"sqlite", []string{"sqlite"}, tables, sql, true, noSQL},
-		{"ldap", []string{"ldap", "ldaps", "ldapi"}, []string{changesWatermark, changesNone}, "(objectClass=blockedSender)", false, noSQL},
 		{"redis", []string{"redis", "rediss", "redis-sentinel", "rediss-sentinel", "unix"}, []string{changesLog, changesNone}, "", false, false},
 		{"ldap", []string{"ldap", "ldaps", "ldapi"}, []string{changesWatermark, changesNone}, "entry=mail", false, noSQL},
-		{"redis", []string{"redis", "rediss", "redis-sentinel", "unix"}, []string{changesLog, changesNone}, "", false, false},
 		{"s3", []string{"s3", "s3+http"}, []string{changesNone}, "", false, noSQL},
 	}
 }
