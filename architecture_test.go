@@ -61,6 +61,7 @@ var layers = map[string][]string{
 	"mirror/query":  {"mirror"},
 	"mirror/mysql":  {"mirror", "mirror/query"},
 	"mirror/ldap":   {"mirror", "mirror/query"},
+	"mirror/s3":     {"lists", "mirror"},
 	"mirror/sqlite": {"mirror", "mirror/query"},
 	"mirror/redis":  {"mirror", "redisclient"},
 
@@ -94,7 +95,7 @@ var layers = map[string][]string{
 
 	"internal/config": {"access", "addr", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "policy",
 		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
-	"internal/daemon": {"addr", "certificate", "dnsbl", "firstseen", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "mirror", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/sqlite", "msgauth", "policy",
+	"internal/daemon": {"addr", "certificate", "dnsbl", "firstseen", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "mirror", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
 	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "smtpfilter/upstream", "verdict"},

@@ -42,6 +42,9 @@ func (c Config) RecentPath() string { return c.Index.Path + reload.RecentSuffix 
 // ListSettings is how the files of l are read.
 func (c Config) ListSettings(l List) lists.Settings {
 	s := lists.Settings{Format: l.Format, Subdomains: l.Subdomains, Patterns: l.Patterns, Reason: l.Reason, Guard: c.Guard(l)}
+	if l.Source != nil { // its files are the copy
+		s.Format = "entries"
+	}
 	if l.Action == "allow" {
 		s.Action = lists.Allow
 	}

@@ -41,7 +41,8 @@ type Source struct {
 	// The channel of PostgreSQL on which a change is announced. It is a hint: what is missed is found at the
 	// next poll.
 	Notify string `toml:"notify,omitempty"`
-	// How often changes are asked for; 5s if it is not set, and 1h with changes = "none".
+	// How often changes are asked for; 5s if it is not set, 1m for "s3", which tells at once whether anything differs, and else
+	// 1h with changes = "none".
 	Every *Duration `toml:"every,omitempty" want:"100ms to 31d"`
 	// How often everything is read again, and compared with the copy.
 	Reconcile Duration `toml:"reconcile" want:"1m to 31d"`
@@ -82,9 +83,9 @@ func sourceKinds() []sourceKind {
 		{"postgres", []string{"postgres", "postgresql"}, tables, sql, true, noSQL},
 		{"mysql", []string{"mysql"}, tables, sql, true, noSQL},
 		{"sqlite", []string{"sqlite"}, tables, sql, true, noSQL},
-		{"redis", []string{"redis", "rediss", "redis-sentinel", "rediss-sentinel", "unix"}, []string{changesLog, changesNone}, "", false, false},
 		{"ldap", []string{"ldap", "ldaps", "ldapi"}, []string{changesWatermark, changesNone}, "entry=mail", false, noSQL},
-		{"s3", []string{"s3", "s3+http"}, []string{changesNone}, "", false, noSQL},
+		{"redis", []string{"redis", "rediss", "redis-sentinel", "rediss-sentinel", "unix"}, []string{changesLog, changesNone}, "", false, false},
+		{"s3", []string{"s3"}, []string{changesNone}, "", false, noSQL},
 	}
 }
 
@@ -113,10 +114,13 @@ func (s Source) FoundBy() string {
 
 // Poll is how often changes are asked for.
 func (s Source) Poll() time.Duration {
-	if s.FoundBy() == changesNone {
-		return time.Duration(or(s.Every, Duration(time.Hour)))
+	usual := 5 * time.Second
+	if s.Kind == "s3" {
+		usual = time.Minute
+	} else if s.FoundBy() == changesNone {
+		usual = time.Hour
 	}
-	return time.Duration(or(s.Every, Duration(5*time.Second)))
+	return time.Duration(or(s.Every, Duration(usual)))
 }
 
 // Back is how far behind the watermark rows are read again.
@@ -177,13 +181,13 @@ func (s *Source) relativeTo(resolve func(*string)) {
 // CopyFolder is where the copy of a list with a source is, in a configuration that was loaded.
 func (l List) CopyFolder() string { return filepath.Dir(filepath.Dir(l.Path)) }
 
-// copied makes path and format of a list with a source those of its copy.
+// copied makes the path of a list with a source that of its copy. Its format stays that of the objects of an "s3".
 func (c Config) copied(l *List) {
 	folder := l.Path + ".d"
 	if l.Path == "" {
 		folder = filepath.Join(c.Index.Path+".mirror", l.Name)
 	}
-	l.Path, l.Format = mirror.Files(folder), "entries"
+	l.Path = mirror.Files(folder)
 }
 
 // validateSource checks what a list says of its source. copies has the paths of the lists above that have copies, with
@@ -196,11 +200,11 @@ func (l List) validateSource(f *Faults, key string, copies map[string]string) {
 	if l.URL != "" {
 		f.add(key+".url", "goes without [list.source]: a list has one source")
 	}
-	if l.Format != "auto" && l.Format != "rows" {
+	if l.Format != "auto" && l.Format != "rows" && s.Kind != "s3" {
 		f.add(key+".format", `want "rows" or nothing, have %q: the columns of the query say what a row means`, l.Format)
 	}
 	if l.Patterns {
-		f.add(key+".patterns", "has no effect: a row is an address, a domain or a network")
+		f.add(key+".patterns", "has no effect: the copy of a source holds addresses, domains and networks")
 	}
 	switch {
 	case l.URL != "": // validateRemote has seen the path
@@ -349,7 +353,7 @@ func (c Config) sourceWarnings() (w []string) {
 		if s == nil {
 			continue
 		}
-		if by := s.FoundBy(); by == changesNone && s.Poll() < time.Minute {
+		if by := s.FoundBy(); by == changesNone && s.Kind != "s3" && s.Poll() < time.Minute {
 			warn(l, `changes = "none" reads everything each %s`, s.Poll())
 		} else if by != changesNone && time.Duration(s.Reconcile) < s.Poll() {
 			warn(l, "reconcile = %q comes before every = %q: everything is read each time", s.Reconcile, Duration(s.Poll()))

@@ -4,10 +4,12 @@ package daemon
 
 import (
 	"blockd/internal/config"
+	"blockd/lists"
 	"blockd/mirror"
 	"blockd/mirror/ldap"
 	"blockd/mirror/mysql"
 	"blockd/mirror/postgres"
+	"blockd/mirror/s3"
 	"blockd/mirror/sqlite"
 )
 
@@ -20,6 +22,12 @@ func openSQL(l config.List, dsn string) (mirror.Source, error) {
 		return postgres.Open(postgres.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name})
 	case "ldap":
 		return ldap.Open(ldap.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back()})
+	case "s3":
+		settings := lists.Settings{Format: l.Format, Subdomains: l.Subdomains}
+		if l.Action == "allow" {
+			settings.Action = lists.Allow
+		}
+		return s3.Open(s3.Options{DSN: dsn, Settings: settings, Folder: l.CopyFolder()})
 	case "sqlite":
 		return sqlite.Open(sqlite.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name})
 	default:

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -162,7 +163,10 @@ func (s *Source) all(ctx context.Context, spool *os.File, yield func(mirror.Row)
 
 // spool makes the file for one object. It has no name, so it goes with the process.
 func (s *Source) spool() (*os.File, error) {
-	f, err := os.CreateTemp(s.folder, ".s3.")
+	f, err := os.CreateTemp(s.folder, ".sort.s3.") // package mirror removes what a crash leaves of such files
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = os.CreateTemp("", "blockd.s3.") // there is no copy yet
+	}
 	if err != nil {
 		return nil, err
 	}
