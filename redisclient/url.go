@@ -41,13 +41,9 @@ func (o Options) parse() (to *redis.UniversalOptions, shown string, err error) {
 		return nil, "", errors.New("want a URL that begins with redis://, rediss://, unix://, redis-sentinel:// or rediss-sentinel://")
 	}
 	// Package net/url knows one host.
-	end := strings.IndexByte(rest, '/')
-	if question := strings.IndexByte(rest, '?'); end < 0 && question > strings.LastIndexByte(rest, '@') {
-		end = question
-	}
-	authority, path := rest, ""
-	if end >= 0 {
-		authority, path = rest[:end], strings.TrimPrefix(rest[end:], "/")
+	authority, path, _ := strings.Cut(rest, "/")
+	if question := strings.IndexByte(authority, '?'); question > strings.LastIndexByte(authority, '@') {
+		authority, path = rest[:question], rest[question:]
 	}
 	user, hosts, found := cutLast(authority, "@")
 	if !found {

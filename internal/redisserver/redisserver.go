@@ -76,7 +76,7 @@ func (s *Server) run(t testing.TB, options []string, conf ...string) {
 		default:
 		}
 		answer := s.answer("PING")
-		return strings.HasPrefix(answer, "+PONG") || strings.HasPrefix(answer, "-NOAUTH")
+		return strings.HasPrefix(answer, "+PONG") || strings.HasPrefix(answer, "-NOAUTH") || strings.HasPrefix(answer, "-MASTERDOWN")
 	})
 }
 

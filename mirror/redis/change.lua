@@ -6,8 +6,9 @@ elseif #ARGV == 2 and ARGV[1] == 'del' then
 else
   return redis.error_reply('ERR want put ENTRY VALUE, or del ENTRY')
 end
-if redis.call('HGET', KEYS[1], ARGV[2]) == value and redis.call('EXISTS', KEYS[2], KEYS[3]) == 2 then
-  return tonumber(redis.call('GET', KEYS[3]))
+-- What is so already is no change. But a put begins a log that is not there.
+if redis.call('HGET', KEYS[1], ARGV[2]) == value and (not value or redis.call('EXISTS', KEYS[2], KEYS[3]) == 2) then
+  return tonumber(redis.call('GET', KEYS[3]) or 0)
 end
 -- The change is counted and told of before it is made: if one of these fails, blockd reads everything again.
 local rev = redis.call('INCR', KEYS[3])

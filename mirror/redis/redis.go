@@ -50,16 +50,18 @@ const (
 // hints are what helps a list about the answers of servers.
 var hints = []redisclient.Hint{
 	{Words: "NOAUTH", Text: "it wants a password: put the URL with it into dsn_file"},
-	{Words: "NOPERM", Text: "this user may not read the list's keys; docs/sources.md has the ACL"},
+	{Words: "NOPERM", Text: "this user may not read the list's keys; docs/redis.md has the ACL"},
 }
 
 // Source is a list in a Redis. It is for one goroutine.
 type Source struct {
 	client *redisclient.Client
+	list   string
 	key    string // of another program, or "" and
 	shards []keys // blockd's own
 	log    bool   // changes are read from their logs
 	every  time.Duration
+	large  int64 // entries of a key that are not read often
 	old    bool  // the server has no EVAL_RO: Redis before 7
 	read   marks // what was read last; nil = nothing yet
 }
@@ -93,7 +95,7 @@ func Open(o Options) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dsn: %w", err)
 	}
-	s := &Source{client: client, key: o.Key, log: o.Changes == "log", every: o.Every}
+	s := &Source{client: client, list: o.List, key: o.Key, log: o.Changes == "log", every: o.Every, large: largeSet}
 	if s.key == "" {
 		s.shards = keysOf(o)
 	}

@@ -86,11 +86,7 @@ type writer struct {
 
 func newWriter(t testing.TB, c goredis.UniversalClient, o Options) *writer {
 	t.Helper()
-	text, err := Lua(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &writer{t, c, o, goredis.NewScript(text)}
+	return &writer{t, c, o, goredis.NewScript(open(t, o).Lua())}
 }
 
 func (w *writer) try(args ...any) (rev int64, err error) {
@@ -345,6 +341,11 @@ func TestHalfARead(t *testing.T) {
 	}
 }
 
+// contextFor is a context that ends.
+func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), d)
+}
+
 func classOfError(err error) mirror.Class {
 	if e, ok := errors.AsType[*mirror.Error](err); ok {
 		return e.Class
@@ -357,12 +358,8 @@ func TestScriptByRedisCLI(t *testing.T) {
 	r, _ := server(t)
 	cli := testkit.Peer(t, "redis-cli")
 	o := Options{DSN: r.URL(), List: "cli"}
-	text, err := Lua(o)
-	if err != nil {
-		t.Fatal(err)
-	}
 	file := filepath.Join(t.TempDir(), "change.lua")
-	testkit.Write(t, file, text)
+	testkit.Write(t, file, open(t, o).Lua())
 	call := func(args ...string) string {
 		k := keysOf(o)[0]
 		out, err := exec.Command(cli, append([]string{"-s", r.Socket, "--eval", file, k.entries, k.log, k.rev, ","}, args...)...).CombinedOutput()

@@ -11,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"blockd/mirror"
+	"blockd/redisclient"
 )
 
 const (
@@ -43,20 +44,20 @@ func readHead(ctx context.Context, c goredis.Cmdable, k keys, known string) (h h
 		found = p.XRange(ctx, k.log, known, known)
 		return nil
 	})
+	for _, cmd := range cmds { // a command that is refused says why, and EXEC only that one was
+		if refused := cmd.Err(); refused != nil && !errors.Is(refused, goredis.Nil) && !redisclient.IsReply(refused, "EXECABORT") {
+			return h, refused
+		}
+	}
 	if err != nil && !errors.Is(err, goredis.Nil) {
 		return h, err
-	}
-	for _, cmd := range cmds {
-		if err := cmd.Err(); err != nil && cmd != goredis.Cmder(rev) {
-			return h, err
-		}
 	}
 	h = head{id: noID, size: size.Val(), changes: changes.Val(), there: there.Val() > 0, known: known == noID || len(found.Val()) == 1}
 	if all := last.Val(); len(all) > 0 {
 		h.id = all[0].ID
 	}
 	if h.rev, err = rev.Int64(); err != nil && !errors.Is(err, goredis.Nil) {
-		return h, fmt.Errorf("%s: %w", k.rev, errors.Join(errShape, err))
+		return h, &mirror.Error{Class: mirror.ClassSchema, Err: fmt.Errorf("%s is no number", k.rev)}
 	}
 	return h, nil
 }
@@ -214,7 +215,7 @@ func (s *Source) lookAt(ctx context.Context, c goredis.Cmdable) (f found, err er
 	default:
 		err = &mirror.Error{Class: mirror.ClassSchema, Err: fmt.Errorf("%q is a %s; want a set, a hash or a sorted set", s.key, cut(f.kind))}
 	}
-	if f.size > largeSet && s.every > 0 && s.every < seldom {
+	if f.size > s.large && s.every > 0 && s.every < seldom {
 		err = &mirror.Error{Class: mirror.ClassRefused, Err: fmt.Errorf(
 			"%q has %d entries, and to read them all each %v is too much for the server; want every = \"10m\" or more, or blockd's own keys, which tell their changes", s.key, f.size, s.every)}
 	}

@@ -2,9 +2,7 @@ package redis
 
 import (
 	_ "embed"
-	"errors"
 	"fmt"
-	"strings"
 )
 
 // change.lua changes one entry, its log and its count.
@@ -12,16 +10,13 @@ import (
 //go:embed change.lua
 var changeScript string
 
-// Lua returns the script by which other programs change a list, with a head of comments that says how to call it. The
-// whole text may be given to EVAL or SCRIPT LOAD.
-func Lua(o Options) (string, error) {
-	if o.Key != "" {
-		return "", errors.New("key: the data of another program, which this script does not write")
+// Lua is the script by which other programs change the list, with a head of comments that says how to call it. The whole
+// text may be given to EVAL or SCRIPT LOAD. It is "" for the key of another program.
+func (s *Source) Lua() string {
+	if s.key != "" {
+		return ""
 	}
-	if _, err := Open(o); err != nil {
-		return "", err
-	}
-	k := keysOf(o)[0]
+	k := s.shards[0]
 	text := fmt.Sprintf(`-- Puts an entry into the list %[1]s of blockd, or takes one out.
 --
 --   KEYS  %[2]s  %[3]s  %[4]s
@@ -39,12 +34,12 @@ func Lua(o Options) (string, error) {
 --   redis-cli --eval FILE '%[2]s' '%[3]s' '%[4]s' , del spam@bad.example
 --
 -- Programs send SCRIPT LOAD once and then EVALSHA; after NOSCRIPT (the server has begun anew) they send EVAL.
-`, o.List, k.entries, k.log, k.rev)
-	if o.Shards > 1 {
+`, s.list, k.entries, k.log, k.rev)
+	if n := len(s.shards); n > 1 {
 		const example = "spam@bad.example"
 		text += fmt.Sprintf(`--
--- There are %d shards: of {blockd:%s:N} N is the top %d bits of the XXH3-64 of ENTRY with the seed 0. For %s N is %d.
-`, o.Shards, o.List, shardBits(o.Shards), example, shardOf(example, o.Shards))
+-- There are %[1]d shards: of {blockd:%[2]s:N} N is the top %[3]d bits of the XXH3-64 of ENTRY with the seed 0. For %[4]s N is %[5]d.
+`, n, s.list, shardBits(n), example, shardOf(example, n))
 	}
-	return text + "\n" + strings.TrimPrefix(changeScript, "\n"), nil
+	return text + "\n" + changeScript
 }
