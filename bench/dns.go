@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -31,8 +32,9 @@ type dnsDoor struct {
 	dnsTables
 	servers
 	asked   []dnsServer // blockd first
-	queries string      // file
-	more    string      // list that changes
+	blind   dnsServer
+	queries string // file
+	more    string // list that changes
 	changes int
 }
 
@@ -65,6 +67,9 @@ func (d *dnsDoor) start(ctx context.Context, dir string, l *addresses) (err erro
 	}
 	blockd, err := d.startBlockd(ctx, dir, l)
 	if err != nil {
+		return err
+	}
+	if d.blind.path, err = d.startOwn(ctx, nameBlind, "blind-dns"); err != nil {
 		return err
 	}
 	d.asked = []dnsServer{blockd}
@@ -113,7 +118,7 @@ func (d *dnsDoor) changed() string { return fmt.Sprintf("change-%d.bench.example
 
 // round measures both servers once.
 func (d *dnsDoor) round(ctx context.Context) error {
-	for _, s := range d.asked {
+	for _, s := range append(slices.Clone(d.asked), d.blind) {
 		before, err := s.cpu()
 		if err != nil {
 			return err

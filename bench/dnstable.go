@@ -30,7 +30,7 @@ type dnsTables struct{ rates, reloads, memory table }
 
 func newDNSTables(s dnsSettings) dnsTables {
 	return dnsTables{
-		rates: table{title: "Names asked", note: fmt.Sprintf("dnsperf with %d clients and at most %d queries open, by UDP, half of the names listed, on the same two cores: as many as are answered in %d s, with the CPU time of the server for one. Then %s queries a second, each timed.", dnsClients, dnsOpen, s.seconds, grouped(s.pace)), columns: []column{
+		rates: table{title: "Names asked", note: fmt.Sprintf("dnsperf with %d clients and at most %d queries open, by UDP, half of the names listed, on the same two cores: as many as are answered in %d s, with the CPU time of the server for one. Then %s queries a second, each timed. The last row reads and sends the same and looks at nothing: what client and kernel allow here.", dnsClients, dnsOpen, s.seconds, grouped(s.pace)), columns: []column{
 			{"answers a second", printWhole, higher}, {"CPU, µs", significant, lower}, {"lost", printWhole, neither}, {"p50, µs", printWhole, lower}, {"p99, µs", printWhole, lower}}},
 		reloads: table{title: "A list changes under load", note: fmt.Sprintf("One line of a second list is another one, at %s queries a second. blockd builds the whole index anew meanwhile; rbldnsd reads both files again, and looks at them once a second.", grouped(s.pace)), columns: []column{
 			{"acts after, s", printSeconds, lower}, {"lost", printWhole, neither}, {"p99, ms", significant, lower}, {"longest, ms", significant, lower}}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // respSettings of a run of `bench resp`.
@@ -26,6 +27,7 @@ type respDoor struct {
 	respTables
 	servers
 	asked []path // blockd first
+	blind path
 }
 
 func newRESPCommand() *command {
@@ -71,6 +73,9 @@ func (d *respDoor) start(ctx context.Context, dir string, l *addresses) error {
 	if err != nil {
 		return err
 	}
+	if d.blind, err = d.startOwn(ctx, nameBlind, "blind-resp"); err != nil {
+		return err
+	}
 	d.asked = []path{blockd, redis}
 	for _, s := range d.asked {
 		if err := checkMembers(s.address, d.n); err != nil {
@@ -87,7 +92,7 @@ func (d *respDoor) round(ctx context.Context) error {
 		if pipelined == 1 {
 			n *= respMore
 		}
-		for _, s := range d.asked {
+		for _, s := range append(slices.Clone(d.asked), d.blind) {
 			before, err := s.cpu()
 			if err != nil {
 				return err
@@ -144,7 +149,7 @@ func newRESPTables(s respSettings) respTables {
 		columns = append(columns, column{depth + ", a second", printWhole, higher}, column{"CPU, µs", significant, lower}, column{"p50, ms", significant, lower}, column{"p99, ms", significant, lower})
 	}
 	return respTables{
-		rates: table{title: "SISMEMBER", note: fmt.Sprintf("redis-benchmark with %d connections on the same two cores, %s requests one at a time and %s in pipelines; members at random, half of them listed. The times are those of whole pipelines.",
+		rates: table{title: "SISMEMBER", note: fmt.Sprintf("redis-benchmark with %d connections on the same two cores, %s requests one at a time and %s in pipelines; members at random, half of them listed. The times are those of whole pipelines. The last row looks at nothing: what client and kernel allow here.",
 			respConnections, grouped(s.requests), grouped(respMore*s.requests)), columns: columns},
 		memory: table{title: "Memory afterwards", note: "MB: of the process itself, and with the pages of files that it has in use, which the system may drop.", columns: []column{
 			{"anonymous", significant, lower}, {"resident", significant, lower}}},

@@ -31,7 +31,9 @@ func runServer(args []string, stdin io.Reader, stdout, stderr io.Writer) (code i
 		err = serveBare(args[1], args[2:]...)
 	default:
 		if err, ok = runMilterServer(args, stdin, stdout); !ok {
-			return 0, false
+			if err, ok = runBlind(args); !ok {
+				return 0, false
+			}
 		}
 	}
 	if err != nil {
