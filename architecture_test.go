@@ -66,6 +66,7 @@ var layers = map[string][]string{
 	"mirror/redis":  {"mirror", "redisclient"},
 
 	"ask":             {"addr", "bloom", "filter", "index", "internal/durable", "lists", "mirror", "verdict"},
+	"ask/redis":       {"ask", "mirror", "mirror/redis", "redisclient"},
 	"mirror/postgres": {"mirror", "mirror/query"},
 
 	"policy": {"addr", "ask", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},

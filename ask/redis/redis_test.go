@@ -1,0 +1,329 @@
+package redis_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"blockd/addr"
+	"blockd/ask"
+	"blockd/ask/redis"
+	"blockd/index"
+	"blockd/internal/redisserver"
+	"blockd/lists"
+	"blockd/verdict"
+)
+
+func open(t testing.TB, o redis.Options) *redis.Store {
+	t.Helper()
+	s, err := redis.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func say(answers []ask.Answer) string {
+	var b strings.Builder
+	for _, a := range answers {
+		fmt.Fprintf(&b, "%s:", a.Text)
+		for _, r := range a.Rows {
+			fmt.Fprintf(&b, " %s|%s|%d|%s|%s", r.Entry, r.Action, r.Expires, r.ID, r.Reason)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func TestKinds(t *testing.T) {
+	server := redisserver.Start(t)
+	client := goredis.NewClient(&goredis.Options{Addr: server.Address, Protocol: 2})
+	defer client.Close()
+	ctx := t.Context()
+	client.SAdd(ctx, "set", "a@b.example", "d.example")
+	client.ZAdd(ctx, "zset", goredis.Z{Member: "d.example", Score: 3})
+	client.HSet(ctx, "hash", "a@b.example", "sold addresses", "d.example", "allow\t4102444800\t17\twhy")
+	client.HSet(ctx, "{blockd:own}:e", "a@b.example", "block\t\t4711\twhy")
+	client.Set(ctx, "text", "x", 0)
+	for _, tt := range []struct{ key, want string }{
+		{"set", "a@b.example: a@b.example||0||\nb.example:\nd.example: d.example||0||\n"},
+		{"zset", "a@b.example:\nb.example:\nd.example: d.example||0||\n"},
+		{"hash", "a@b.example: a@b.example||0||sold addresses\nb.example:\nd.example: d.example|allow|4102444800|17|why\n"},
+		{"", "a@b.example: a@b.example|block|0|4711|why\nb.example:\nd.example:\n"},
+	} {
+		got, err := open(t, redis.Options{DSN: server.URL(), List: "own", Key: tt.key}).Ask(ctx, []string{"a@b.example", "b.example", "d.example"})
+		if err != nil || say(got) != tt.want {
+			t.Errorf("%s: %v\n%swant\n%s", tt.key, err, say(got), tt.want)
+		}
+	}
+	for _, key := range []string{"text", "none"} {
+		if got, err := open(t, redis.Options{DSN: server.URL(), Key: key}).Ask(ctx, []string{"a@b.example"}); err == nil {
+			t.Errorf("%s: %s", key, say(got))
+		}
+	}
+	s := open(t, redis.Options{DSN: server.URL(), Key: "set"})
+	if _, err := s.Ask(ctx, []string{"a@b.example"}); err != nil {
+		t.Fatal(err)
+	}
+	client.Del(ctx, "set")
+	if got, err := s.Ask(ctx, []string{"a@b.example"}); err == nil {
+		t.Errorf("a set that has gone: %s", say(got))
+	}
+	client.HSet(ctx, "set", "a@b.example", "")
+	if got, err := s.Ask(ctx, []string{"a@b.example"}); err == nil {
+		t.Errorf("a key of another type: %s", say(got))
+	}
+	if got, err := s.Ask(ctx, []string{"a@b.example"}); err != nil || say(got) != "a@b.example: a@b.example||0||\n" {
+		t.Errorf("once its type is known: %v %s", err, say(got))
+	}
+}
+
+func TestShards(t *testing.T) {
+	server := redisserver.Start(t)
+	client := goredis.NewClient(&goredis.Options{Addr: server.Address, Protocol: 2})
+	defer client.Close()
+	for i := range 4 {
+		client.HSet(t.Context(), fmt.Sprintf("{blockd:own:%d}:e", i), fmt.Sprintf("only%d.example", i), "block")
+	}
+	var texts []string
+	for i := range 100 {
+		texts = append(texts, fmt.Sprintf("u%d@b.example", i))
+	}
+	got, err := open(t, redis.Options{DSN: server.URL(), List: "own", Shards: 4}).Ask(t.Context(), texts)
+	if err != nil || len(got) != len(texts) || slices.ContainsFunc(got, func(a ask.Answer) bool { return a.Rows != nil }) || got[99].Text != texts[99] {
+		t.Errorf("%v %s", err, say(got))
+	}
+}
+
+func TestOpenTellsNoPassword(t *testing.T) {
+	for _, o := range []redis.Options{
+		{DSN: "redis://:hunter2@%zz", Key: "k"}, {DSN: "http://:hunter2@host", Key: "k"}, {DSN: "redis://:hunter2@host/x", Key: "k"}, {DSN: "redis://:hunter2@host"},
+	} {
+		if _, err := redis.Open(o); err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v", err)
+		}
+	}
+	s := open(t, redis.Options{DSN: "redis://:hunter2@127.0.0.1:1", Key: "k"})
+	if _, err := s.Ask(t.Context(), []string{"a"}); err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(s.String(), "hunter2") {
+		t.Errorf("%v", err)
+	}
+}
+
+// scripted is a server that answers one command as a test says, and all others as a Redis with a set does.
+func scripted(t *testing.T, answer string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	t.Cleanup(func() { l.Close(); all.Wait() })
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			stop := context.AfterFunc(t.Context(), func() { conn.Close() })
+			all.Go(func() { defer stop(); defer conn.Close(); serve(conn, answer) })
+		}
+	})
+	return "redis://" + l.Addr().String()
+}
+
+func serve(conn net.Conn, answer string) {
+	in := bufio.NewReader(conn)
+	for {
+		var words []string
+		head, err := in.ReadString('\n')
+		if err != nil {
+			return
+		}
+		n, _ := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(head, "*")))
+		for range n {
+			size, _ := in.ReadString('\n')
+			k, _ := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(size, "$")))
+			text := make([]byte, k+2)
+			if _, err := io.ReadFull(in, text); err != nil {
+				return
+			}
+			words = append(words, string(text[:k]))
+		}
+		reply := "+OK\r\n"
+		switch strings.ToUpper(words[0]) {
+		case "CLUSTER":
+			reply = "-ERR This instance has cluster support disabled\r\n"
+		case "HELLO":
+			reply = "-ERR unknown command\r\n"
+		case "TYPE":
+			reply = "+set\r\n"
+		case "EXISTS":
+			reply = ":1\r\n"
+		case "SMISMEMBER":
+			if reply = answer; answer == "hangs" {
+				continue
+			}
+		}
+		if _, err := io.WriteString(conn, reply); err != nil || answer == "cut" && reply == answer {
+			return
+		}
+	}
+}
+
+// TestWrongAnswers: of all that a server can answer, only what says so is a yes, and only what says so is a no.
+func TestWrongAnswers(t *testing.T) {
+	for _, tt := range []struct{ answer, want string }{
+		{"*2\r\n:1\r\n:0\r\n", "a@b.example: a@b.example||0||\nb.example:\n"},
+		{"*2\r\n:0\r\n:0\r\n", "a@b.example:\nb.example:\n"},
+		{"*1\r\n:1\r\n", ""}, {"*3\r\n:1\r\n:0\r\n:0\r\n", ""}, {"*0\r\n", ""}, {"*-1\r\n", ""}, {"$-1\r\n", ""},
+		{"*2\r\n:2\r\n:0\r\n", ""}, {"*2\r\n:-1\r\n:0\r\n", ""}, {"*2\r\n$1\r\n0\r\n:0\r\n", ""}, {"*2\r\n$-1\r\n:0\r\n", ""},
+		{":0\r\n", ""}, {"+OK\r\n", ""}, {"$2\r\n00\r\n", ""}, {"*2\r\n*0\r\n*0\r\n", ""},
+		{"*2\r\n-ERR one\r\n:0\r\n", ""},
+		{"-LOADING Redis is loading the dataset in memory\r\n", ""}, {"-READONLY You can't write against a read only replica.\r\n", ""},
+		{"-CLUSTERDOWN The cluster is down\r\n", ""}, {"-TRYAGAIN Multiple keys request during rehashing of slot\r\n", ""},
+		{"-MOVED 1 127.0.0.1:1\r\n", ""}, {"-ASK 1 127.0.0.1:1\r\n", ""}, {"-NOAUTH Authentication required.\r\n", ""}, {"-MASTERDOWN Link with MASTER is down\r\n", ""},
+		{"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", ""}, {"-BUSY Redis is busy running a script\r\n", ""},
+		{"HTTP/1.1 400 Bad Request\r\n\r\n", ""}, {"\x00\xff\xfe\r\n", ""}, {"*1000000000\r\n", ""}, {"$1000000000\r\n", ""},
+		{"cut", ""}, {"hangs", ""},
+	} {
+		t.Run(strings.TrimSpace(tt.answer), func(t *testing.T) {
+			s := open(t, redis.Options{DSN: scripted(t, tt.answer), Key: "set"})
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			got, err := s.Ask(ctx, []string{"a@b.example", "b.example"})
+			if say(got) != tt.want && err == nil || (err == nil) != (tt.want != "") {
+				t.Errorf("%q: %v\n%swant\n%s", tt.answer, err, say(got), tt.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("an error of several lines: %q", err)
+			}
+		})
+	}
+}
+
+// TestServerDiesAndHangs asks a real server that is stopped (SIGSTOP), goes on, and is killed: no answer is wrong, and nobody
+// waits long.
+func TestServerDiesAndHangs(t *testing.T) {
+	server := redisserver.Start(t)
+	client := goredis.NewClient(&goredis.Options{Addr: server.Address, Protocol: 2})
+	defer client.Close()
+	client.SAdd(t.Context(), "set", "a@b.example")
+	info, err := client.Info(t.Context(), "server").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(info, "process_id:")
+	text, _, _ = strings.Cut(text, "\r\n")
+	pid, err := strconv.Atoi(text)
+	if err != nil || pid <= 1 || pid == os.Getpid() {
+		t.Fatalf("process %q: %v", text, err)
+	}
+	set := ask.New(ask.Options{Store: open(t, redis.Options{DSN: server.URL(), Key: "set"}), Pause: 100 * time.Millisecond, Timeout: 200 * time.Millisecond, Positive: time.Nanosecond, Negative: time.Nanosecond,
+		Source: index.Source{List: "asked"}}, slog.New(slog.DiscardHandler))
+	defer set.Close()
+	f := ask.NewFilter(10)
+	for _, text := range []string{"a@b.example", "c@b.example"} {
+		it, err := lists.ParseEntry(text, lists.Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Add(it.Key)
+	}
+	set.UseFilter(f)
+	sets := ask.NewSets([]*ask.Set{set}, nil)
+	// question is whether a sender is listed, and false if that is not known.
+	question := func(text string) (listed, known bool) {
+		a, err := addr.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := sets.Begin(a, addr.Key{}, verdict.EnvelopeSource)
+		matches, _, unasked := q.Amend(t.Context(), nil, nil, time.Now())
+		return len(matches) > 0, len(unasked) == 0
+	}
+	counts := map[string]int{}
+	var waits []time.Duration
+	phase := func(name string, n int) {
+		for range n {
+			start := time.Now()
+			yes, known := question("a@b.example")
+			no, knownToo := question("c@b.example")
+			waits = append(waits, time.Since(start)/2)
+			if no || yes && !known || known && !yes {
+				t.Fatalf("%s: listed %v (known %v), unlisted %v (known %v)", name, yes, known, no, knownToo)
+			}
+			if known {
+				counts[name]++
+			}
+		}
+	}
+	until := func(name string) {
+		for end := time.Now().Add(30 * time.Second); counts[name] == 0; phase(name, 1) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: no answer", name)
+			}
+		}
+	}
+	until("alive")
+	phase("alive", 100)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	phase("stopped", 1000)
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	until("goes on")
+	server.Kill()
+	phase("dead", 1000)
+	if counts["stopped"]+counts["dead"] > 0 {
+		t.Errorf("answers of a server that gives none: %v", counts)
+	}
+	slices.Sort(waits)
+	t.Logf("%v; p50 %s, p99 %s, most %s", counts, waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
+	if waits[len(waits)/2] > 100*time.Millisecond {
+		t.Errorf("half of all wait for %s", waits[len(waits)/2])
+	}
+}
+
+// BenchmarkConfirm asks a local server for the six texts of a sender with four keys, of a set of a hundred thousand.
+func BenchmarkConfirm(b *testing.B) {
+	server := redisserver.Start(b)
+	client := goredis.NewClient(&goredis.Options{Addr: server.Address, Protocol: 2})
+	defer client.Close()
+	for i := range 1000 {
+		members := make([]any, 100)
+		for j := range members {
+			members[j] = fmt.Sprintf("u%d@b%d.example", i, j)
+		}
+		client.SAdd(b.Context(), "set", members...)
+	}
+	s := open(b, redis.Options{DSN: server.URL(), Key: "set"})
+	var waits []time.Duration
+	i := 0
+	for b.Loop() {
+		d := fmt.Sprintf("b%d.example", i%100)
+		texts := []string{fmt.Sprintf("u%d@%s", i%2000, d), fmt.Sprintf("u%d@", i), d, "=" + d, "example", ".example"}
+		start := time.Now()
+		if _, err := s.Ask(b.Context(), texts); err != nil {
+			b.Fatal(err)
+		}
+		waits = append(waits, time.Since(start))
+		i++
+	}
+	slices.Sort(waits)
+	b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds()), "p99-us")
+}
