@@ -72,6 +72,7 @@ type Set struct {
 	waiting chan struct{}
 
 	counts
+	status
 	logNext  atomic.Int64 // Unix nanoseconds: no fault is logged before
 	unlogged atomic.Uint64
 }
@@ -82,7 +83,8 @@ func New(o Options, log *slog.Logger) *Set {
 	o.Positive, o.Negative = cmp.Or(o.Positive, DefaultPositive), cmp.Or(o.Negative, DefaultNegative)
 	o.Failures, o.Pause = cmp.Or(o.Failures, DefaultFailures), cmp.Or(o.Pause, DefaultPause)
 	s := &Set{Options: o, log: log.With(slog.String("list", o.Source.List)), waiting: make(chan struct{}, maxQuestions),
-		info: index.ListInfo{Source: o.Source, Summary: lists.Summary{Format: "rows", Verdict: lists.Loaded}}}
+		status: status{now: mirror.Status{State: mirror.Away, Since: time.Now()}},
+		info:   index.ListInfo{Source: o.Source, Summary: lists.Summary{Format: "rows", Verdict: lists.Loaded}}}
 	s.cache = otter.Must(&otter.Options[string, []mirror.Row]{MaximumSize: o.Cache,
 		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[string, []mirror.Row]) time.Duration {
 			if len(e.Value) > 0 {
