@@ -62,6 +62,9 @@ func (s *Set) Status() mirror.Status {
 	if f := s.local.Load(); f != nil {
 		now.Rows = int64(f.keys.Load())
 	}
+	if since := s.pausedAt.Load(); since != 0 && now.State == mirror.OK {
+		now.State, now.Class, now.Since, now.Error = mirror.Away, mirror.ClassUnreachable, time.Unix(0, since), ErrPaused.Error()
+	}
 	return now
 }
 

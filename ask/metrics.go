@@ -27,6 +27,7 @@ type counts struct {
 	outcomes [len(outcomes)]atomic.Uint64
 	cached   atomic.Uint64 // answers that came from the cache
 	paused   atomic.Bool   // the store is left alone
+	pausedAt atomic.Int64  // since when, in Unix nanoseconds; 0 = it is not
 }
 
 // count counts a question that got no answer.

@@ -49,7 +49,8 @@ type Options struct {
 	Cache              int           // answers that are kept, yes and no
 	Positive, Negative time.Duration // for how long
 	Failures           int           // in a row, before the store is left alone
-	Pause              time.Duration // for how long; then one question tries it
+	Pause              time.Duration // for how long
+	Probes             int           // how many questions at once try it then; 0 = 1
 	Defers             bool          // mail is put off if the list cannot be asked and no other decides about it
 
 	Match verdict.Sources // the addresses that the list is asked about
@@ -93,14 +94,16 @@ func New(o Options, log *slog.Logger) *Set {
 			return o.Negative
 		})})
 	s.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		MaxRequests: 1, Timeout: o.Pause,
+		MaxRequests: uint32(max(o.Probes, 1)), Timeout: o.Pause,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= uint32(o.Failures) },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			s.paused.Store(to != gobreaker.StateClosed)
 			switch {
 			case from == gobreaker.StateClosed:
+				s.pausedAt.Store(time.Now().UnixNano())
 				s.log.Error("list is not asked for a while: its store has failed", slog.Duration("pause", o.Pause), slog.Int("failures", o.Failures))
 			case to == gobreaker.StateClosed:
+				s.pausedAt.Store(0)
 				s.log.Info("list is asked again: its store has answered")
 			}
 		},

@@ -108,7 +108,11 @@ func (c *Config) relativeTo(dir string) {
 		resolve(&l.Path)
 		if l.Source != nil {
 			l.Source.relativeTo(resolve)
-			c.copied(l)
+			if l.Asked() {
+				c.asked(l)
+			} else {
+				c.copied(l)
+			}
 		}
 	}
 	for i := range c.Filters {

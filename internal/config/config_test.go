@@ -135,7 +135,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 			URL: "https://lists.example/a", Every: &age, Checksum: "sha256:.sha256", InsecureHTTP: true,
 			Signature: "minisign:RWRmiVOXZ1fYKcpc4VwsbNs61P0i0nHcdvDRFD15e4ARkRInafxgVULc",
 			Source: &Source{"postgres", "ask", "postgres://db.example/mail", "/etc/blockd/dsn", "select entry from senders", "watermark", "updated_at", &age, "changed", &age,
-				Duration(time.Hour), 1000, "their:set", 16},
+				Duration(time.Hour), 1000, "their:set", 16, "redisbloom:bl", &age, &some, &age, &age, "tempfail", Breaker{7, Duration(time.Second), 2}},
 		}, defaultList()},
 		Policies: []Policy{{[]string{"example.org", "\"a b\"@example.org"}, []string{"a", "b"}}, {[]string{".example.org"}, []string{}}},
 		Filters:  []KeptFilter{{"bl", "bitmap", "rediss://redis.example#bl", 0.001, []string{"domain"}, []string{"a"}, "/etc/blockd/redis", "/etc/blockd/ca.pem", 64}},

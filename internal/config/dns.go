@@ -170,7 +170,7 @@ func (c Config) DNSDoor() dnsbl.Settings {
 // Until one of them was read, the DNS and RESP doors have no answer but an error.
 func (c Config) Required(among []string) (names []string) {
 	for _, l := range c.Lists {
-		if !l.Optional && (among == nil || slices.Contains(among, l.Name)) {
+		if !l.Optional && !l.Asked() && (among == nil || slices.Contains(among, l.Name)) {
 			names = append(names, l.Name)
 		}
 	}

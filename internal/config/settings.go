@@ -18,6 +18,9 @@ func (c Config) Reload() reload.Settings {
 	s := reload.Settings{Path: c.Index.Path, Quiet: time.Duration(c.Index.Quiet), Poll: time.Duration(c.Index.Poll), Hashes: c.Index.Digests()}
 	s.Memory, _ = c.Index.Memory.Within(machine.Memory())
 	for _, l := range c.Lists {
+		if l.Asked() {
+			continue // it is not in the index
+		}
 		list := reload.List{
 			Name: l.Name, Path: l.Path, Settings: c.ListSettings(l), Mode: l.mode(), Exceptions: l.Reach(), Optional: l.Optional, AllowEmpty: l.AllowEmpty,
 			MaxShrink: or(l.MaxShrink, c.Index.MaxShrink), MaxGrow: or(l.MaxGrow, c.Index.MaxGrow),

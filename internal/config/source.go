@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"blockd/ask"
 	"blockd/internal/spelling"
 	"blockd/mirror"
 )
@@ -20,7 +21,8 @@ import (
 type Source struct {
 	// What the source is: "postgres", "mysql", "sqlite", "ldap", "redis" or "s3".
 	Kind string `toml:"kind"`
-	// With "copy", blockd follows the source and serves a copy of it.
+	// With "copy", blockd follows the source and serves a copy of it. With "ask", the list stays where it is: blockd
+	// keeps a filter of it, and asks about senders that the filter perhaps has (docs/ask.md).
 	Mode string `toml:"mode" want:"copy|ask"`
 	// Where it is, as a URL without a password, such as "postgres://blockd@db.example/mail".
 	DSN string `toml:"dsn,omitempty"`
@@ -52,10 +54,29 @@ type Source struct {
 	Key string `toml:"key,omitempty"`
 	// The number of parts of blockd's own hash and stream in a Redis, a power of two; 0 is one.
 	Shards int `toml:"shards,omitempty" want:"0 to 1024"`
+	// With "ask", where the filter comes from: "keys" reads the keys of the source once and follows its changes,
+	// "redisbloom:KEY" and "redisson:KEY" take a filter that another program keeps in the same Redis. "keys" if
+	// it is not set.
+	Filter string `toml:"filter,omitempty"`
+	// How long a question may take, all attempts in it; 50ms if it is not set.
+	Timeout *Duration `toml:"timeout,omitempty" want:"1ms to 10s"`
+	// How many answers are kept; 65536 if it is not set.
+	Cache *int `toml:"cache,omitempty" want:"1 to 100000000"`
+	// How long the answer that an entry is there is kept, so that it may act for so long after it has gone; 30s
+	// if it is not set.
+	PositiveTTL *Duration `toml:"positive_ttl,omitempty" want:"1s to 24h"`
+	// How long the answer that an entry is not there is kept; 60s if it is not set.
+	NegativeTTL *Duration `toml:"negative_ttl,omitempty" want:"1s to 24h"`
+	// What becomes of mail that no other list decides about if the source could not be asked: it passes, or it is put
+	// off. "pass" if it is not set.
+	OnError string `toml:"on_error,omitempty"`
+	// When a source that fails is left alone.
+	Breaker Breaker `toml:"breaker"`
 }
 
 func defaultSource() Source {
-	return Source{Mode: "copy", Reconcile: Duration(24 * time.Hour), MaxRows: mirror.DefaultMaxRows}
+	return Source{Mode: "copy", Reconcile: Duration(24 * time.Hour), MaxRows: mirror.DefaultMaxRows,
+		Breaker: Breaker{Failures: ask.DefaultFailures, Pause: Duration(ask.DefaultPause), Probe: 1}}
 }
 
 // The ways in which changes are found.
@@ -222,9 +243,7 @@ func (l List) validateSource(f *Faults, key string, copies map[string]string) {
 
 func (s Source) validate(f *Faults, key string) {
 	f.wants(key, reflect.ValueOf(s))
-	if s.Mode == "ask" {
-		f.add(key+".mode", `"ask" is not in this version of blockd; want "copy"`)
-	}
+	s.validateAsk(f, key)
 	var names []string
 	for _, k := range sourceKinds() {
 		names = append(names, k.name)

@@ -87,6 +87,9 @@ func (c Config) Warnings() []string {
 
 // lookAt says what is wrong with the files of l on this machine, "" if nothing is.
 func (l List) lookAt() string {
+	if l.Asked() {
+		return "" // it has no files
+	}
 	files, err := filepath.Glob(l.Path)
 	if err != nil {
 		return err.Error()

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"blockd/addr"
+	"blockd/ask"
 	"blockd/firstseen"
 	"blockd/history"
 	"blockd/httpapi"
@@ -58,6 +59,7 @@ type daemon struct {
 	filters  *keptfilter.Keeper
 	fetcher  *remote.Fetcher
 	sources  *mirror.Keeper
+	asked    *ask.Sets
 	events   *httpapi.Events
 	repeats  *repeat.Table
 	checker  *policy.Checker
@@ -126,7 +128,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Sig
 			g.Go(func() error { return part(ctx) })
 		}
 	}
-	run(ctx, d.lists.Run, d.filters.Run, d.fetcher.Run, d.sources.Run, d.milter.run, d.postfix.run, d.resp.run, d.dns.run,
+	run(ctx, d.lists.Run, d.filters.Run, d.fetcher.Run, d.sources.Run, d.keepAsked, d.milter.run, d.postfix.run, d.resp.run, d.dns.run,
 		func(ctx context.Context) error {
 			if d.entries == nil {
 				return nil
@@ -182,6 +184,7 @@ func (d *daemon) close() {
 	if d.entries != nil {
 		d.entries.Close()
 	}
+	CloseAsked(d.asked)
 }
 
 // newLog returns the log of [log].

@@ -39,6 +39,9 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	}
 	settings.Served = d.openFilters(settings.Served)
 	d.openSources()
+	d.asked = OpenAsked(c, d.log)
+	d.asked.Register(d.metrics)
+	verdicts.Stores = d.asked
 	d.confirmed(settings.Lists)
 	if d.past = d.openHistory(); d.past != nil {
 		settings.Judge, settings.Refusals = verdicts.Judge(), d.refusals

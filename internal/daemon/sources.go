@@ -16,7 +16,7 @@ import (
 func (d *daemon) openSources() {
 	var all []mirror.List
 	for _, l := range d.config.Lists {
-		if l.Source != nil {
+		if l.Source != nil && !l.Asked() {
 			all = append(all, sourceList(d.config, l))
 		}
 	}
@@ -52,7 +52,7 @@ func (d *daemon) confirmed(all []reload.List) {
 func (d *daemon) listSources(status reload.Status) map[string]httpapi.ListSource {
 	all, now := map[string]httpapi.ListSource{}, time.Now()
 	for _, l := range d.config.Lists {
-		s, has := d.sources.Status(l.Name)
+		s, has := d.sourceStatus(l.Name)
 		if !has {
 			continue
 		}
@@ -80,7 +80,7 @@ func (d *daemon) listSources(status reload.Status) map[string]httpapi.ListSource
 // sourceProblems are of sources that do not answer, or whose rows are refused; one line each.
 func (d *daemon) sourceProblems() (lines []string) {
 	for _, l := range d.config.Lists {
-		if s, has := d.sources.Status(l.Name); has && s.Error != "" {
+		if s, has := d.sourceStatus(l.Name); has && s.Error != "" {
 			lines = append(lines, fmt.Sprintf("list %s: its source is %s: %s: %s", l.Name, s.State, s.Class, s.Error))
 		}
 	}
@@ -98,7 +98,7 @@ func OpenSource(l config.List) (mirror.Source, error) {
 	// all but redis, have their cases in openSQL (sql.go).
 	switch s := l.Source; s.Kind {
 	case "redis":
-		return redis.Open(redis.Options{DSN: dsn, List: l.Name, Changes: s.FoundBy(), Key: s.Key, Shards: s.Shards, Every: s.Poll()})
+		return redis.Open(redisOptions(l, dsn))
 	default:
 		return openSQL(l, dsn)
 	}

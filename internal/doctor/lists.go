@@ -34,6 +34,9 @@ func (d *doctor) checkLists(ctx context.Context, r *report) {
 	}
 	entries, before := 0, len(r.found)
 	for _, l := range d.Lists {
+		if l.Asked() {
+			continue // /v1/lists tells of its store
+		}
 		i := slices.IndexFunc(table.Worth, func(w httpapi.ListWorth) bool { return w.List == l.Name })
 		if i < 0 {
 			hint := "see the daemon's log, and: blockd lint " + term.Path(l.Path)
