@@ -1,6 +1,7 @@
 package ldap
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,8 +9,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"encoding/hex"
 
 	"github.com/go-ldap/ldap/v3"
 

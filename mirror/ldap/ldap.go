@@ -103,7 +103,7 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// Fingerprint names the server, the base, the filter and the attributes. It asks nobody.
+// Fingerprint names the server, the base, the filter and the attributes. It makes no connection.
 func (s *Source) Fingerprint(context.Context) (string, error) {
 	w := s.where
 	sum := sha256.Sum256([]byte(strings.Join([]string{w.filter, s.columns.String(), s.changes, s.watermark}, "\x00")))
@@ -131,8 +131,8 @@ func (s *Source) All(ctx context.Context, yield func(mirror.Row) error) (mirror.
 	return s.mark(at), nil
 }
 
-// Changes reads the objects that have changed since a mark, and then every object that has one of their values. So an object that
-// the filter lets through no more takes its values along at once. Values that were removed from an
+// Changes reads the objects that have changed since a mark, and then every object that has one of their values. So the values of an
+// object that the filter no longer lets through go at once. Values that were removed from an
 // object, and deleted objects, are found by the next full read alone.
 func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirror.Change) error) (mirror.Mark, error) {
 	from, ok := parseMark(since)
@@ -164,11 +164,11 @@ func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirr
 	if err := query.Changes(asked.order, rows, yield); err != nil {
 		return "", err
 	}
-	mark := s.mark(at)
 	if len(asked.order) > 0 {
 		s.batch++
-		mark = s.mark(at)
-	} else if next, _ := parseMark(mark); !next.Before(from) && next.Sub(from) <= s.overlap {
+	}
+	mark := s.mark(at)
+	if next, _ := parseMark(mark); len(asked.order) == 0 && !next.Before(from) && next.Sub(from) <= s.overlap {
 		mark = since // an idle directory does not cost a write each time
 	}
 	s.seen.End(mark)

@@ -88,7 +88,7 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// Fingerprint names the store, the bucket, the prefix, and how the objects are read. It asks nobody.
+// Fingerprint names the store, the bucket, the prefix, and how the objects are read. It makes no connection.
 func (s *Source) Fingerprint(context.Context) (string, error) {
 	below := "as the format has it"
 	if s.settings.Subdomains != nil {

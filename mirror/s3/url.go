@@ -39,7 +39,7 @@ func (w *location) security() string {
 	return ""
 }
 
-// credentials are those of the URL and of nothing else; without a key the store is asked as anybody.
+// credentials are those of the URL alone. Without a key the questions are anonymous.
 func (w *location) credentials() *credentials.Credentials {
 	if w.key == "" {
 		return credentials.NewStatic("", "", "", credentials.SignatureAnonymous)
