@@ -31,9 +31,11 @@ type overlay struct {
 	filter  *bloom.Filter
 	slots   []overlaySlot // a power of two of them, half empty at least
 	keys    int
-	records []byte            // as in pages; one without entries has a 0 for their number
-	reasons []byte            // of the records, as section 6
-	lines   []segment.LineMap // by row
+	records []byte                 // as in pages; one without entries has a 0 for their number
+	reasons []byte                 // of the records, as section 6
+	lines   []segment.LineMap      // by row
+	rows    map[int]segment.Change // that differ from the base, and their tests: the next update need not look for them again
+	tests   []segment.Test
 }
 
 // overlaySlot is where the record of a key lies. The table is asked by linear

@@ -39,12 +39,13 @@ type UpdateReport struct {
 // source that is refused or was, changed patterns, a self-test that fails, more
 // than 100,000 keys, or no cache. An updated index can be updated again.
 func (ix *Index) Update(ctx context.Context, sources []Source, o Options) (*Index, *UpdateReport, error) {
+	serving := ix
 	if ix.overlay != nil {
 		ix = ix.overlay.base // the cache has what its file was made from
 	}
 	o.Workers = build.Workers(o)
-	u := &updating{Options: o, base: ix, cache: segment.Open(o.Cache), table: slices.Clone(ix.file.Lists), limit: 2 * maxOverlayKeys, now: time.Now().Unix(),
-		rows: map[int]segment.Change{}}
+	u := &updating{Options: o, base: ix, serving: serving, cache: segment.Open(o.Cache), table: slices.Clone(ix.file.Lists), limit: 2 * maxOverlayKeys,
+		now: time.Now().Unix(), rows: map[int]segment.Change{}}
 	updated, err := u.update(ctx, sources)
 	runtime.KeepAlive(ix)
 	if err != nil {
@@ -57,13 +58,14 @@ func (ix *Index) Update(ctx context.Context, sources []Source, o Options) (*Inde
 // updating is one Update.
 type updating struct {
 	Options
-	base  *Index
-	cache *segment.Cache
-	table []ListInfo             // as it is to be
-	tests []segment.Test         // of changed rows
-	limit int                    // entries that may still differ
-	now   int64                  // Unix seconds: what has expired by then is not taken in
-	rows  map[int]segment.Change // that have changed
+	base    *Index
+	serving *Index // base, or an update of it
+	cache   *segment.Cache
+	table   []ListInfo             // as it is to be
+	tests   []segment.Test         // of changed rows
+	limit   int                    // entries that may still differ
+	now     int64                  // Unix seconds: what has expired by then is not taken in
+	rows    map[int]segment.Change // that have changed
 }
 
 func (u *updating) update(ctx context.Context, sources []Source) (*Index, error) {
@@ -112,6 +114,9 @@ func (u *updating) source(ctx context.Context, row int, s Source) error {
 	case was.Verdict != lists.Loaded:
 		return segment.TooDifferent("list %s: %s was left out", s.List, s.Path)
 	case hash == was.Hash:
+		u.supersede(row, s, hash)
+		return nil
+	case u.asServed(row, hash):
 		return nil
 	}
 	from := u.cache.Of(s, was.Hash)
@@ -135,7 +140,40 @@ func (u *updating) source(ctx context.Context, row int, s Source) error {
 	u.rows[row] = *changed
 	u.table[row].Summary, u.table[row].NetworkEntries = to.Summary, to.Networks
 	u.tests = append(u.tests, to.TestsOf(row)...)
+	u.supersede(row, s, hash)
 	return nil
+}
+
+// asServed takes over what the serving update has of a source whose content is still the same. So many sources may have
+// changed since the file was built, and each update costs no more than what has changed since the last one.
+func (u *updating) asServed(row int, hash [16]byte) bool {
+	if u.serving.overlay == nil || u.serving.file.Lists[row].Summary.Hash != hash {
+		return false
+	}
+	changed, ok := u.serving.overlay.rows[row]
+	if !ok {
+		return false
+	}
+	u.limit -= len(changed.Keys)
+	u.rows[row] = changed
+	u.table[row] = u.serving.file.Lists[row]
+	for _, t := range u.serving.overlay.tests {
+		if t.Row == row {
+			u.tests = append(u.tests, t)
+		}
+	}
+	return true
+}
+
+// supersede drops the segment of what the serving update has of a source, now that the source holds something else. The build
+// that is to follow does not need it, and a source that changes for an hour would leave a segment each time.
+func (u *updating) supersede(row int, s Source, hash [16]byte) {
+	if u.serving.overlay == nil {
+		return
+	}
+	if served := u.serving.file.Lists[row].Summary.Hash; served != hash && served != u.base.file.Lists[row].Summary.Hash {
+		u.cache.Forget(s, served)
+	}
 }
 
 // segment opens the segment of a source that had this hash a moment ago, and makes
@@ -200,7 +238,9 @@ func (u *updating) merge(ctx context.Context) (*Index, error) {
 			return nil, segment.TooDifferent("%v", err)
 		}
 	}
-	updated := b.overlay(u.base, lines).index()
+	over := b.overlay(u.base, lines)
+	over.rows, over.tests = u.rows, u.tests
+	updated := over.index()
 	if err := t.apply(updated); err != nil {
 		return nil, err
 	}

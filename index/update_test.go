@@ -364,3 +364,48 @@ func TestUpdateNeedsItsCache(t *testing.T) {
 		t.Errorf("error %v, want that of the context", err)
 	}
 }
+
+// TestUpdatesLeaveNoSegmentsBehind: a source that changes again and again has two segments, of what was built and of
+// what serves. Other sources that have changed are not compared again.
+func TestUpdatesLeaveNoSegmentsBehind(t *testing.T) {
+	folder := t.TempDir()
+	var sources []Source
+	write := func(name, text string) {
+		temp := filepath.Join(folder, "new")
+		testkit.Write(t, temp, text)
+		if err := os.Rename(temp, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"a.txt", "b.txt"} {
+		write(name, "bulk.test\n"+name+".test\n")
+		sources = append(sources, plain(name, filepath.Join(folder, name)))
+	}
+	path := filepath.Join(folder, "base.bdx")
+	ix := published(t, path, sources)
+	for round := range 5 {
+		write("a.txt", fmt.Sprintf("bulk.test\nn%d.test\n", round))
+		if round == 0 {
+			write("b.txt", "bulk.test\nother.test\n")
+		}
+		updated, report, err := ix.Update(t.Context(), sources, Options{Cache: path + CacheSuffix})
+		if err != nil || report.Sources != 2 {
+			t.Fatalf("round %d: %+v, %v", round, report, err)
+		}
+		ix = updated
+	}
+	if all, _ := filepath.Glob(filepath.Join(path+CacheSuffix, "*.segment")); len(all) != 4 {
+		t.Errorf("%d segments, want two for each source: %q", len(all), all)
+	}
+	write("a.txt", "bulk.test\na.txt.test\n") // as it was built
+	updated, report, err := ix.Update(t.Context(), sources, Options{Cache: path + CacheSuffix})
+	if err != nil || report.Sources != 1 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if all, _ := filepath.Glob(filepath.Join(path+CacheSuffix, "*.segment")); len(all) != 3 {
+		t.Errorf("%d segments, want three", len(all))
+	}
+	if entries := updated.Lists()[1].Summary.Entries; entries != 2 {
+		t.Errorf("b.txt has %d entries", entries)
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -95,6 +97,27 @@ func (k *Keeper) Now() {
 		default: // it is asked for already
 		}
 	}
+}
+
+// ReadMissing reads the source of a list of which there is no copy yet, for a program that compiles without a daemon. A copy that
+// is there is left to the daemon.
+func ReadMissing(ctx context.Context, l List) error {
+	if _, err := os.Lstat(filepath.Join(l.Copy.Folder, currentName)); err == nil {
+		return nil
+	}
+	source, err := l.Open()
+	if err != nil {
+		return ofOrigin(err)
+	}
+	w := &watched{source: source}
+	defer w.close()
+	m, err := Open(l.Copy)
+	if err != nil {
+		return ofDisk(err)
+	}
+	defer m.Close()
+	_, err = m.Read(ctx, w)
+	return err
 }
 
 // Status is that of a list's source; false if the Keeper does not follow it.

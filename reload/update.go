@@ -12,7 +12,8 @@ import (
 // A small change of a large index acts before the index is built: it is put in front of the
 // serving generation in memory (index.Update), and the build follows when the files have been
 // quiet once more. A file that changes meanwhile ends that build, so that the next change does
-// not wait for it either. The index on disk is that of the last build until then. After a
+// not wait for it either, and the next build waits for a longer quiet. A list that changes every few seconds is built
+// once in maxOwed. The index on disk is that of the last build until then. After a
 // crash it is seen to be of other lists, like any older one.
 
 const (
@@ -23,9 +24,12 @@ const (
 	// watchEvery is how often a build that may give way looks at the files, a stat each.
 	watchEvery = 200 * time.Millisecond
 
-	// maxYielded is how often in a row a build gives way. Lists that never rest are built
-	// too.
-	maxYielded = 5
+	// maxOwed is how long a build gives way to changes. Lists that never rest are built too: a build of ten million
+	// entries takes some 20 s in which a change waits, and that is half a percent of an hour.
+	maxOwed = time.Hour
+
+	// mostCalm is the longest time that the lists must have been quiet for before a build that may have to give way.
+	mostCalm = 5 * time.Minute
 )
 
 // errDisturbed ends a build that gives way to a change.
@@ -57,6 +61,9 @@ func (r *Reloader) update(ctx context.Context, v view) bool {
 	}
 	g.ix, g.bytes, g.seconds = ix, r.bytes, time.Since(v.began).Seconds()
 	r.metrics.updates.Inc()
+	if r.updated = time.Now(); !serving.Updated() {
+		r.owed = r.updated
+	}
 	r.serve(g, updated)
 	r.decidedOn = contents(ix.Lists(), nil, v.contents)
 	r.log.Info("lists updated in memory", slog.Int("files", report.Sources), slog.Int("keys", report.Keys), slog.Int64("bytes", report.Bytes))
@@ -73,7 +80,10 @@ func (r *Reloader) owes() bool {
 // change of a file.
 func (r *Reloader) fold(ctx context.Context, v view) (outcome, []problem) {
 	calm, end := ctx, func() {}
-	if r.yielded < maxYielded {
+	if time.Since(r.owed) < maxOwed {
+		if time.Since(r.updated) < r.calmFor() {
+			return yielded, nil
+		}
 		calm, end = r.calm(ctx, v)
 	}
 	v.faults = nil
@@ -87,6 +97,15 @@ func (r *Reloader) fold(ctx context.Context, v view) (outcome, []problem) {
 		return yielded, nil
 	}
 	return out, problems
+}
+
+// calmFor is how long the lists must have been quiet for before what serves from memory is built: twice as long after each
+// build in a row that had to give way.
+func (r *Reloader) calmFor() time.Duration {
+	if r.yielded == 0 {
+		return 0
+	}
+	return min(r.settings.Quiet<<min(r.yielded, 16), mostCalm)
 }
 
 // calm returns a context that ends when a file is another one than in v, or at end.

@@ -152,3 +152,15 @@ func TestBuildGivesWay(t *testing.T) {
 		t.Error("ended by a change that was none")
 	}
 }
+
+// TestBuildsOfRestlessLists: each build that had to give way makes the next one wait for a longer quiet.
+func TestBuildsOfRestlessLists(t *testing.T) {
+	r := &Reloader{settings: Settings{Quiet: time.Second}}
+	var all []time.Duration
+	for r.yielded = range 30 {
+		all = append(all, r.calmFor())
+	}
+	if all[0] != 0 || all[1] != 2*time.Second || all[3] != 8*time.Second || all[29] != mostCalm {
+		t.Errorf("%s", all)
+	}
+}

@@ -80,7 +80,7 @@ Ends with 0 when the file was written, 1 when it was not, 2 on wrong usage.`,
 	flags = addListFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "report as one JSON object")
 	cmd.Flags().BoolVar(&accept, "accept", false, "take a list that is empty, or shrank or grew too much, or is old, this once, and its entries that are held back")
-	cmd.Flags().BoolVar(&offline, "offline", false, "fetch nothing: compile the copies of remote lists that are there")
+	cmd.Flags().BoolVar(&offline, "offline", false, "fetch nothing: compile the copies of remote lists and of sources that are there")
 	return cmd
 }
 
@@ -131,6 +131,11 @@ func configuredJob(flags *listFlags, path string, files []string, offline bool) 
 	}
 	if err := daemon.MakeIndexFolder(c); err != nil {
 		return nil, err
+	}
+	if !offline {
+		if err := daemon.ReadSources(flags.cmd.Context(), c); err != nil {
+			return nil, err
+		}
 	}
 	settings := c.Reload()
 	j := &job{path: c.Index.Path, lists: settings.Lists, memory: settings.Memory, hashes: settings.Hashes, cache: c.Index.Path + index.CacheSuffix}

@@ -196,3 +196,39 @@ func TestEmptiedTable(t *testing.T) {
 	testkit.Eventually(t, "what was accepted", func() bool { return !d.turnsAway(t, "x@bulk.example") })
 	testkit.Eventually(t, "state ok", func() bool { return d.source(t).State == "ok" })
 }
+
+// TestCompileReadsASourceOnce: without a copy compile reads the source, and a copy that is there is taken as it is.
+func TestCompileReadsASourceOnce(t *testing.T) {
+	dir := t.TempDir()
+	db := sendersIn(t, dir)
+	path := filepath.Join(dir, "config.toml")
+	if code, _, errs := blockd(t, "", "compile", "--offline", "-c", path); code == 0 || !strings.Contains(errs, "abuse-desk") {
+		t.Errorf("compile --offline without a copy = %d, %s", code, errs)
+	}
+	verdict := func(sender string) string {
+		code, out, errs := blockd(t, "", "check", "-c", path, sender)
+		if code > 1 {
+			t.Fatalf("check = %d, %s", code, errs)
+		}
+		return out
+	}
+	for range 2 {
+		if code, _, errs := blockd(t, "", "compile", "-c", path); code != 0 {
+			t.Fatalf("compile = %d, %s", code, errs)
+		}
+		if out := verdict("x@bulk.example"); !strings.Contains(out, "abuse-desk") {
+			t.Errorf("check says %s", out)
+		}
+		if out := verdict("x@new.example"); strings.Contains(out, "abuse-desk") {
+			t.Errorf("check says %s", out)
+		}
+		edit(t, db, "insert into senders (entry) values ('new.example') on conflict do nothing") // which the daemon will read
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "var/a.bdx.mirror/abuse-desk/current/*.ent"))
+	if err != nil || len(files) != 64 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	if code, out, errs := blockd(t, "", append([]string{"lint"}, files...)...); code != 0 {
+		t.Errorf("lint = %d, %s%s", code, out, errs)
+	}
+}

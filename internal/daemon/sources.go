@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,6 +23,25 @@ func (d *daemon) openSources() {
 		}
 	}
 	d.sources = mirror.NewKeeper(all, func() { d.lists.Replaced() }, d.log, d.metrics)
+}
+
+// ReadSources reads the sources of lists of which there is no copy yet, for a program that compiles. What goes wrong is
+// told of together; a list whose source is away is as one whose file is missing.
+func ReadSources(ctx context.Context, c config.Config) error {
+	var faults []error
+	for _, l := range c.Lists {
+		if l.Source == nil {
+			continue
+		}
+		err := mirror.ReadMissing(ctx, sourceList(c, l))
+		if err == nil {
+			err = HandOver(l.CopyFolder())
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("list %s: its source is not read: %w", l.Name, err))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // sourceList is a list with a source as package mirror takes it.

@@ -144,6 +144,19 @@ func (c *Cache) Of(s format.Source, hash [16]byte) *Segment {
 	return c.open(memo{hash: hash, segment: nameOf(idOf(hash, s.Settings))})
 }
 
+// Forget removes the segment of what a source was when it had this hash, unless the last published build needs it.
+func (c *Cache) Forget(s format.Source, hash [16]byte) {
+	name := nameOf(idOf(hash, s.Settings))
+	for _, m := range c.memos {
+		if m.segment == name {
+			return
+		}
+	}
+	if c.folder != "" {
+		os.Remove(filepath.Join(c.folder, name))
+	}
+}
+
 // Last opens the segment of what a source was in the last published build. nil: there
 // is none.
 func (c *Cache) Last(s format.Source) *Segment {
