@@ -48,6 +48,9 @@ const (
 	grace    = 2 * time.Second  // after which a call that does not end with its context is left alone
 )
 
+// mostBatch is how long a hint waits at most, if the last poll took long.
+const mostBatch = 250 * time.Millisecond
+
 // troubles is how often the log says at most that a source is not followed.
 const troubles = 10 * time.Minute
 
@@ -175,10 +178,12 @@ type follower struct {
 	errors map[Class]int
 
 	// What follows belongs to the goroutine of run.
-	mirror  *Mirror
-	source  *watched
-	told    time.Time // when the log last said that something is wrong; zero = all is well
-	dropped time.Time // when the log last said that rows were refused
+	mirror   *Mirror
+	source   *watched
+	lastRead time.Time     // when the last full read ended
+	lastTook time.Duration // of that: if the source cannot tell its changes, it is read half of the time at most
+	told     time.Time     // when the log last said that something is wrong; zero = all is well
+	dropped  time.Time     // when the log last said that rows were refused
 }
 
 func (f *follower) now() Status {
@@ -230,8 +235,10 @@ func (f *follower) attempt(ctx context.Context, whole bool) error {
 			return f.took(told, err)
 		}
 		has = false // what is found to differ was not missed: the source could not tell
+		f.pause(ctx, f.lastTook-time.Since(f.lastRead))
 	}
 	began := time.Now()
+	defer func() { f.lastRead, f.lastTook = time.Now(), time.Since(began) }()
 	read := f.mirror.Read
 	if has {
 		read = f.mirror.Reconcile
@@ -300,8 +307,7 @@ func (f *follower) took(told *Report, err error) error {
 func (f *follower) tooDear() bool { return f.Whole && f.Every < manyEvery && f.now().Rows > manyRows }
 
 // rest waits until the source is to be asked again, at the latest after Every, and reports whether it is to be read
-// whole. A hint ends the rest, but no sooner than the last read took: a source that changes all the time is
-// read half of the time.
+// whole. A hint ends the rest, but no sooner than the last poll took: changes that come all the time come in batches.
 func (f *follower) rest(ctx context.Context, took time.Duration) (whole bool) {
 	began := time.Now()
 	hint, cancel := context.WithTimeout(ctx, f.Every)
@@ -314,7 +320,7 @@ func (f *follower) rest(ctx context.Context, took time.Duration) (whole bool) {
 		<-told
 		return true
 	case err := <-told:
-		least := took
+		least := min(took, mostBatch)
 		if err != nil && hint.Err() == nil {
 			least = f.Every // no more hints: the poll finds it
 		}
