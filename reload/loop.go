@@ -194,8 +194,11 @@ func (r *Reloader) decide(ctx context.Context) (outcome, []problem) {
 	if r.settings.Renew != nil && r.settings.Renew(ctx) {
 		v = r.view(ctx, began)
 	}
-	if r.update(ctx, v) {
+	switch out := r.update(ctx, v); out {
+	case updated:
 		return updated, nil
+	case unfinished:
+		return unfinished, r.problems
 	}
 	return r.build(ctx, v)
 }

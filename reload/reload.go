@@ -118,6 +118,7 @@ type Reloader struct {
 	problems   []problem
 	unfinished int                // looks in a row that met a file being written
 	yielded    int                // builds in a row that gave way to a change
+	torn       int                // updates in a row that were of two moments
 	updated    time.Time          // the last small change that serves from memory
 	owed       time.Time          // the first one since the last build
 	refusals   func() Past        // of the load in hand

@@ -28,6 +28,9 @@ const (
 	// entries takes some 20 s in which a change waits, and that is half a percent of an hour.
 	maxOwed = time.Hour
 
+	// maxTorn is how often in a row what was read is thrown away because files were replaced meanwhile.
+	maxTorn = 3
+
 	// mostCalm is the longest time that the lists must have been quiet for before a build that may have to give way.
 	mostCalm = 5 * time.Minute
 )
@@ -36,28 +39,32 @@ const (
 var errDisturbed = errors.New("a list has changed")
 
 // update makes the lists as they are now serve from memory, if they differ little from the
-// serving generation and pass the gate. Else a build follows, which says why if that is the
-// fault of a list.
-func (r *Reloader) update(ctx context.Context, v view) bool {
+// serving generation and pass the gate. Else (refused) a build follows, which says why if that is the
+// fault of a list. Unfinished: files were replaced meanwhile, and what was read may be of two moments.
+func (r *Reloader) update(ctx context.Context, v view) outcome {
 	serving := r.live.Load()
 	if serving == nil || len(v.faults) > 0 || len(r.lacks) > 0 {
-		return false
+		return refused
 	}
 	if keys, _ := serving.Counts(); keys < r.settings.updateFrom {
-		return false
+		return refused
 	}
 	ix, report, err := serving.Update(ctx, v.sources, index.Options{Cache: r.settings.Path + index.CacheSuffix, Hashes: r.settings.Hashes})
 	if err != nil {
 		r.log.Debug("lists are built anew", slog.Any("reason", err))
-		return false
+		return refused
+	}
+	if now, _ := expand(r.settings.Lists); !sameStamps(stamps(now), v.stamps) && r.torn < maxTorn {
+		r.torn++
+		return unfinished
 	}
 	g, odd := r.gate(ix, ix.Lists(), nil)
 	if len(odd) > 0 {
-		return false // the build holds back the odd list
+		return refused // the build holds back the odd list
 	}
 	if err := r.keepHeld(r.alsoHeld(g)); err != nil {
 		r.log.Error("lists not updated in memory", slog.Any("error", err))
-		return false // the build says so as well
+		return refused // the build says so as well
 	}
 	g.ix, g.bytes, g.seconds = ix, r.bytes, time.Since(v.began).Seconds()
 	r.metrics.updates.Inc()
@@ -67,7 +74,8 @@ func (r *Reloader) update(ctx context.Context, v view) bool {
 	r.serve(g, updated)
 	r.decidedOn = contents(ix.Lists(), nil, v.contents)
 	r.log.Info("lists updated in memory", slog.Int("files", report.Sources), slog.Int("keys", report.Keys), slog.Int64("bytes", report.Bytes))
-	return true
+	r.torn = 0
+	return updated
 }
 
 // owes reports whether the serving generation is in memory alone and must be built.
