@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,8 +20,9 @@ import (
 	"blockd/internal/testkit"
 )
 
-// scripted is a table of which each call does what a test wants first. Tests change it while the follower sleeps.
+// scripted is a table of which each call does what a test wants first. A test holds its lock, but for the time that it lets pass.
 type scripted struct {
+	mu sync.Mutex
 	table
 	before func(ctx context.Context, call string) error // nil: nothing
 	hints  chan struct{}
@@ -44,30 +47,43 @@ func (s *scripted) put(entry string) {
 }
 
 func (s *scripted) do(ctx context.Context, call string) error {
-	if s.before == nil {
+	s.mu.Lock()
+	before := s.before
+	s.mu.Unlock()
+	if before == nil {
 		return nil
 	}
-	return s.before(ctx, call)
+	return before(ctx, call)
+}
+
+// now is the table as it is.
+func (s *scripted) now(calls *int) *table {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*calls++
+	return &table{name: s.name, rows: maps.Clone(s.rows), log: slices.Clone(s.log), behind: s.behind}
 }
 
 func (s *scripted) Fingerprint(ctx context.Context) (string, error) {
-	return s.name, s.do(ctx, "fingerprint")
+	return "one", s.do(ctx, "fingerprint")
 }
 
 func (s *scripted) All(ctx context.Context, yield func(Row) error) (Mark, error) {
-	s.reads++
-	if err := s.do(ctx, "all"); err != nil {
+	err := s.do(ctx, "all")
+	t := s.now(&s.reads)
+	if err != nil {
 		return "", err
 	}
-	return s.table.All(ctx, yield)
+	return t.All(ctx, yield)
 }
 
 func (s *scripted) Changes(ctx context.Context, since Mark, yield func(Change) error) (Mark, error) {
-	s.polls++
-	if err := s.do(ctx, "changes"); err != nil {
+	err := s.do(ctx, "changes")
+	t := s.now(&s.polls)
+	if err != nil {
 		return "", err
 	}
-	return s.table.Changes(ctx, since, yield)
+	return t.Changes(ctx, since, yield)
 }
 
 func (s *scripted) Wait(ctx context.Context) error {
@@ -106,7 +122,10 @@ func bubble(t *testing.T, s *scripted, set func(*List), test func(k *kept)) {
 		k := &kept{scripted: s, t: t, folder: filepath.Join(t.TempDir(), "copy"), log: &testkit.Log{}, metrics: prometheus.NewRegistry()}
 		s.hints = make(chan struct{}, 1) // of this bubble
 		l := List{Name: "a", Every: 5 * time.Second, Reconcile: time.Hour, Copy: Options{Folder: k.folder},
-			Open: func() (Source, error) { s.opened++; return s, nil }}
+			Open: func() (Source, error) {
+				s.now(&s.opened)
+				return s, nil
+			}}
 		if set != nil {
 			set(&l)
 		}
@@ -123,15 +142,26 @@ func bubble(t *testing.T, s *scripted, set func(*List), test func(k *kept)) {
 		}
 		defer k.stop()
 		synctest.Wait()
+		s.mu.Lock()
 		test(k)
+		s.mu.Unlock()
 	})
 }
 
 // after lets a time pass.
 func (k *kept) after(d time.Duration) {
 	timer := time.NewTimer(d)
+	k.mu.Unlock()
 	<-timer.C
 	synctest.Wait()
+	k.mu.Lock()
+}
+
+// settle lets all goroutines come to rest.
+func (k *kept) settle() {
+	k.mu.Unlock()
+	synctest.Wait()
+	k.mu.Lock()
 }
 
 func (k *kept) status() Status {
@@ -265,6 +295,8 @@ func TestReconcile(t *testing.T) {
 		k.is(OK, "", 3)
 		k.before = func(_ context.Context, call string) error {
 			if call == "all" {
+				k.mu.Lock()
+				defer k.mu.Unlock()
 				k.put("late.test")
 			}
 			return nil
@@ -286,14 +318,14 @@ func TestNowReadsTheWholeSource(t *testing.T) {
 	bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {
 		k.rows["silent"] = Row{Entry: "d.test"}
 		k.Now()
-		synctest.Wait()
+		k.settle()
 		k.is(OK, "", 2)
 		k.before = func(context.Context, string) error { return &Error{ClassUnreachable, errors.New("refused")} }
 		k.after(6 * time.Second)
 		k.before = nil
 		k.rows["more"] = Row{Entry: "e.test"}
 		k.Now() // ends a pause too
-		synctest.Wait()
+		k.settle()
 		k.is(OK, "", 3)
 	})
 }
@@ -390,14 +422,16 @@ func TestStop(t *testing.T) {
 				return nil
 			}
 			k.Now()
-			synctest.Wait()
+			k.settle()
 			began := time.Now()
+			k.mu.Unlock()
 			k.stop()
+			k.mu.Lock()
 			if took := time.Since(began); took > grace {
 				t.Errorf("%s: stopped after %s, want %s at most", call, took, grace)
 			}
 			close(release)
-			synctest.Wait()
+			k.settle()
 			if k.closed.Load() != 1 {
 				t.Errorf("%s: the source was closed %d times", call, k.closed.Load())
 			}

@@ -119,9 +119,11 @@ func call[T any](ctx context.Context, w *watched, patience time.Duration, do fun
 	var a answer
 	select {
 	case a = <-answered:
+		<-busy // which is closed by then, or in a moment
 	case <-ctx.Done():
 		select {
 		case a = <-answered:
+			<-busy
 		case <-time.After(grace):
 			p.end()
 			a.err = ctx.Err()
