@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
 )
 
@@ -24,13 +25,15 @@ type Server struct {
 	Socket  string  // path of its Unix socket
 	DB      *sql.DB // of root, over the socket; many statements at once are allowed
 
+	CertificateFile string // of TLS, for Address
+
 	dir     string
 	options []string
 	cmd     *exec.Cmd
 	ended   chan struct{}
 }
 
-// Start starts a server with more options, as on its command line, such as "--ssl-cert=…".
+// Start starts a server with more options, as on its command line.
 func Start(t testing.TB, options ...string) *Server {
 	t.Helper()
 	install := testkit.Peer(t, "mariadb-install-db")
@@ -40,7 +43,14 @@ func Start(t testing.TB, options ...string) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &Server{Address: testkit.Unused(t), Socket: filepath.Join(dir, "s"), dir: dir, options: options}
+	s := &Server{Address: testkit.Unused(t), Socket: filepath.Join(dir, "s"), dir: dir, options: options, CertificateFile: filepath.Join(dir, "cert")}
+	host, _, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := selfsigned.New(t, host)
+	testkit.Write(t, s.CertificateFile, string(cert.CertPEM))
+	testkit.Write(t, filepath.Join(dir, "key"), string(cert.KeyPEM))
 	if c := credential(t); c != nil {
 		if err := os.Chown(dir, int(c.Uid), int(c.Gid)); err != nil {
 			t.Fatal(err)
@@ -75,7 +85,7 @@ func (s *Server) Run(t testing.TB) {
 	s.cmd = exec.Command(testkit.Peer(t, "mariadbd"), append([]string{"--no-defaults", "--datadir=" + filepath.Join(s.dir, "data"),
 		"--socket=" + s.Socket, "--pid-file=" + filepath.Join(s.dir, "pid"), "--bind-address=" + host, "--port=" + port,
 		"--log-error=" + log, "--skip-name-resolve", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M",
-		"--innodb-flush-log-at-trx-commit=2"}, s.options...)...)
+		"--innodb-flush-log-at-trx-commit=2", "--ssl-cert=" + s.CertificateFile, "--ssl-key=" + filepath.Join(s.dir, "key")}, s.options...)...)
 	s.cmd.Dir, s.cmd.SysProcAttr = s.dir, &syscall.SysProcAttr{Credential: credential(t)}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,8 @@ package mysql
 import (
 	"fmt"
 	"strings"
+
+	"blockd/mirror/query"
 )
 
 const logTables = `-- The log of changes: blockd reads it, and triggers fill it.
@@ -31,7 +33,12 @@ func (s *Source) DDL() string {
 	if t.Guessed {
 		fmt.Fprintf(&b, "\n-- %s is the table with the entries, and %s its column of them: put their names here.\n", t.Name, t.Entry)
 	}
-	b.WriteString("\ndelimiter //\n")
+	mode := ""
+	if strings.Contains(t.Name+t.Entry, `"`) {
+		mode = "ANSI_QUOTES"
+	}
+	fmt.Fprintf(&b, "\n-- Triggers keep the mode in which they are made. In this one no value makes them fail, nor the change that they are about.\n"+
+		"set @blockd_sql_mode = @@sql_mode, sql_mode = '%s';\ndelimiter //\n", mode)
 	for _, event := range []string{"insert", "update", "delete"} {
 		fmt.Fprintf(&b, "create trigger %s_%s after %s on %s for each row begin\n", t.Prefix, event, event, t.Name)
 		if event != "insert" {
@@ -42,12 +49,18 @@ func (s *Source) DDL() string {
 		}
 		b.WriteString("end//\n")
 	}
-	b.WriteString("delimiter ;\n")
+	b.WriteString("delimiter ;\nset sql_mode = @blockd_sql_mode;\n")
+	fmt.Fprintf(&b, "\n-- TRUNCATE fires no trigger. After one:\n--   %s\n", afterTruncate(t))
+	fmt.Fprintf(&b, "\n-- blockd's user needs no more than:\n--   grant select on %s to …;\n--   grant select on blockd_log to …;\n--   grant select on blockd_log_rev to …;\n", t.Name)
 	return b.String()
 }
 
-// logged writes an entry into the log. No entry makes it fail: the writer's own change would fail with it. What is no text, is
-// NULL, or is longer than any entry, is none.
+// afterTruncate are statements that tell blockd that anything may have changed.
+func afterTruncate(t query.Table) string {
+	return fmt.Sprintf("begin; update blockd_log_rev set rev = rev + 1; insert into blockd_log (rev, list, entry, gone) select rev, %s, '', 1 from blockd_log_rev; commit;", t.List)
+}
+
+// logged writes an entry into the log. NULL is none, and longer ones than this are none either.
 func logged(list, entry string, gone int) string {
 	entry = "left(convert(" + entry + " using utf8mb4), 1024)"
 	return fmt.Sprintf("  if %[2]s <> '' then\n"+

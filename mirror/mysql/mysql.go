@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	client "github.com/go-sql-driver/mysql"
@@ -43,11 +44,11 @@ func Open(o Options) (*Source, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	connector, err := client.NewConnector(config)
+	library, err := client.NewConnector(config)
 	if err != nil {
 		return nil, errors.New("dsn_file: it cannot be used")
 	}
-	db := sql.OpenDB(connector)
+	db := sql.OpenDB(connector{library})
 	db.SetMaxOpenConns(1)
 	return &Source{options: o, db: db, reader: query.NewReader(o, query.Dialect{
 		Last:    "select rev from blockd_log_rev",
@@ -82,10 +83,25 @@ func (s *Source) Fingerprint(ctx context.Context) (print string, err error) {
 			}
 			server += name + " " + value + " "
 		}
-		print = fmt.Sprintf("mysql %sdatabase %s query %s", server, database.String, s.reader.Identity())
-		return classed(rows.Err())
+		if err := rows.Err(); err != nil {
+			return class(err)
+		}
+		// No trigger tells of TRUNCATE, nor of a table that was dropped and made anew.
+		var made sql.NullString
+		err = conn.QueryRowContext(ctx, "select max(create_time) from information_schema.tables where table_schema = database() and table_name = ?", s.table()).Scan(&made)
+		print = fmt.Sprintf("mysql %sdatabase %s made %s query %s", server, database.String, made.String, s.reader.Identity())
+		return classed(err)
 	})
 	return print, err
+}
+
+// table is the name of the table that the query reads; "" if it is not known, or in another database.
+func (s *Source) table() string {
+	t := s.options.Table()
+	if t.Guessed || strings.Contains(t.Name, ".") {
+		return ""
+	}
+	return strings.Trim(t.Name, "`\"")
 }
 
 // All implements mirror.Origin.

@@ -241,6 +241,7 @@ func TestTwoListsOfOneFile(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		p.order.Close()
 		if err := p.Wait(); err == nil {
 			t.Error("another process wrote while the file was read")
 		}

@@ -73,7 +73,7 @@ func TestFollowsProcesses(t *testing.T) {
 		write(t, url)
 		return
 	}
-	polls := 30
+	polls := 20
 	if *soak {
 		polls = 2000
 	}
@@ -89,7 +89,7 @@ func TestFollowsProcesses(t *testing.T) {
 			rng := rand.New(rand.NewPCG(50, 50))
 			for range polls {
 				for _, p := range both {
-					_, _ = p.order.Write(make([]byte, rng.IntN(40))) // while we read
+					_, _ = p.order.Write(make([]byte, rng.IntN(60))) // while we read
 				}
 				switch rng.IntN(5) {
 				case 0:
