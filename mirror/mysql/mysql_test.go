@@ -126,6 +126,14 @@ func changed(t testing.TB, s *Source, since mirror.Mark) (lines []string, mark m
 }
 
 func testRowsAndLog(t *testing.T, d *database) {
+	bare, err := Open(Options{DSN: d.URL("reader", password, d.name), Query: rows, Changes: "log", List: "abuse-desk"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bare.Close()
+	if _, err := bare.All(t.Context(), nothing); classOf(err) != mirror.ClassSchema || !strings.HasSuffix(err.Error(), "hint: blockd source ddl abuse-desk prints what a log needs") {
+		t.Errorf("without a log: %v", err)
+	}
 	d.do(t, "insert into senders values (1, 'ann@b.example', 'block', '2030-01-01 00:00:00', 'why'), (2, 'c.example', null, null, null), (3, 'bücher.example', null, '2030-01-01', null)")
 	s := d.source(t, Options{Changes: "log"})
 	lines, mark := all(t, s)

@@ -35,7 +35,7 @@ func (d *database) connections(t testing.TB) *sql.DB {
 // testFollows lets eight connections write at random, and kills the server, reads and connections at any moment. What the copy serves
 // are states that the table had after a transaction, in their order, and in the end the last one.
 func testFollows(t *testing.T, d *database) {
-	polls := 30
+	polls := 20
 	if *soak {
 		polls = 2000
 	}
@@ -55,7 +55,7 @@ func testFollows(t *testing.T, d *database) {
 	}
 	rng := rand.New(rand.NewPCG(50, 50))
 	for i := range polls {
-		for range rng.IntN(80) {
+		for range rng.IntN(120) {
 			orders <- struct{}{} // while we read
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -141,7 +141,7 @@ func (r *Reader) mark(ctx context.Context, conn *sql.Conn) (mirror.Mark, error) 
 func (r *Reader) number(ctx context.Context, conn *sql.Conn) (int64, error) {
 	text, err := r.one(ctx, conn, r.dialect.Last)
 	if err != nil || text == "" {
-		return 0, err
+		return 0, r.ofLog(err)
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
@@ -154,7 +154,15 @@ func (r *Reader) number(ctx context.Context, conn *sql.Conn) (int64, error) {
 // the same number at another time.
 func (r *Reader) logMark(ctx context.Context, conn *sql.Conn, rev int64) (mirror.Mark, error) {
 	at, err := r.one(ctx, conn, fmt.Sprintf("select cast(at as %s) from blockd_log where rev = ?", r.dialect.Text), rev)
-	return mirror.Mark(strings.TrimSpace(strconv.FormatInt(rev, 10) + " " + at)), err
+	return mirror.Mark(strings.TrimSpace(strconv.FormatInt(rev, 10) + " " + at)), r.ofLog(err)
+}
+
+// ofLog says where a log comes from, if there is none.
+func (r *Reader) ofLog(err error) error {
+	if e, ok := errors.AsType[*mirror.Error](err); ok && e.Class == mirror.ClassSchema {
+		return &mirror.Error{Class: e.Class, Err: fmt.Errorf("%w; hint: blockd source ddl %s prints what a log needs", e.Err, r.options.List)}
+	}
+	return err
 }
 
 // logged gives the entries that the log has after a mark.

@@ -16,10 +16,13 @@ type Table struct {
 
 var (
 	// simple is a query of one table.
-	simple = regexp.MustCompile("(?is)^select\\s+(.+?)\\s+from\\s+([\\w.$\"`]+)(?:\\s+(?:as\\s+)?(\\w+))?\\s*(?:\\s(?:where|order|limit)\\s.*)?$")
+	simple = regexp.MustCompile("(?is)^select\\s+(.+?)\\s+from\\s+([\\w.$\"`]+)(?:\\s+(?:as\\s+)?(\\w+))?\\s*(?:\\s(?:where|order)\\s.*)?$")
 
 	// selected is a column, with the name of its table and another name.
 	selected = regexp.MustCompile("(?is)^(?:\\w+\\.)?([\\w$\"`]+)(?:\\s+(?:as\\s+)?[\"`]?(\\w+)[\"`]?)?$")
+
+	// several are words of a query whose rows are not those of one table.
+	several = regexp.MustCompile(`(?i)\b(join|union|intersect|except|group|having|limit)\b`)
 
 	unsafe = regexp.MustCompile(`[^A-Za-z0-9]+`)
 )
@@ -32,7 +35,7 @@ func (o *Options) Table() Table {
 		Prefix: "blockd_" + strings.Trim(unsafe.ReplaceAllString(o.List, "_"), "_"),
 	}
 	parts := simple.FindStringSubmatch(strings.TrimSpace(o.Query))
-	if parts == nil || strings.Contains(strings.ToLower(parts[1]), "select") {
+	if parts == nil || several.MatchString(o.Query) || strings.Contains(strings.ToLower(parts[1]), "select") {
 		return t
 	}
 	for column := range strings.SplitSeq(parts[1], ",") {

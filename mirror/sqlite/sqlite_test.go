@@ -100,6 +100,13 @@ func TestRowsAndLog(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			d := newDatabase(t, mode)
 			d.do(t, "insert into senders values (1, 'ann@b.example', 'block', '2030-01-01 00:00:00', 'why'), (2, 'c.example', null, null, null), (3, cast(x'6100ff' as text), null, 1893456000, null), (4, x'622e6578616d706c65', null, null, null)")
+			bare, err := Open(Options{DSN: "sqlite:" + d.path, Query: rows, Changes: "log", List: "abuse-desk"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := bare.All(t.Context(), nothing); classOf(err) != mirror.ClassSchema || !strings.HasSuffix(err.Error(), "hint: blockd source ddl abuse-desk prints what a log needs") {
+				t.Errorf("without a log: %v", err)
+			}
 			s := d.source(t, Options{Changes: "log"})
 			lines, mark := all(t, s)
 			if want := []string{"ann@b.example|block|1893456000|why|1", "c.example||0||2", "a\x00\xff||1893456000||3", "b.example||0||4"}; !slices.Equal(lines, want) {
