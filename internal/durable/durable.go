@@ -62,6 +62,9 @@ func Create(path string, mode fs.FileMode) (*Draft, error) {
 	folder = filepath.Clean(folder)
 	sweep(folder, name)
 	f, err := os.CreateTemp(folder, "."+name+".*.new")
+	if failed := (*fs.PathError)(nil); errors.As(err, &failed) { // the folder is at fault, and not the draft's name
+		err = &fs.PathError{Op: "create a file in", Path: folder, Err: failed.Err}
+	}
 	if err != nil {
 		return nil, err
 	}

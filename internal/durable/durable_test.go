@@ -59,6 +59,15 @@ func TestReplaceOrNothing(t *testing.T) {
 	}
 }
 
+// What people read names the folder that is missing or closed, and not the draft.
+func TestErrorNamesTheFolder(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "out")
+	err := WriteFile(filepath.Join(folder, "file"), nil, 0o640)
+	if want := "create a file in " + folder + ": no such file or directory"; !errors.Is(err, fs.ErrNotExist) || err.Error() != want {
+		t.Errorf("WriteFile = %v, want %s", err, want)
+	}
+}
+
 func TestDraftIsSeenAtCommitAlone(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
