@@ -15,6 +15,7 @@ import (
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/internal/control"
+	"blockd/internal/daemon"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
@@ -99,6 +100,8 @@ func openToCheck(cmd *cobra.Command, path, file string) (*index.Index, *policy.C
 		if settings.Live, err = control.ReadLive(c); err != nil {
 			return nil, nil, config.Auth{}, err
 		}
+		settings.Stores = daemon.OpenAsked(c, slog.New(slog.DiscardHandler)) // until the process ends
+		daemon.LoadFilters(c, settings.Stores)
 		if sources, err = reload.Sources(c.Reload().Lists); err != nil {
 			return nil, nil, config.Auth{}, err
 		}

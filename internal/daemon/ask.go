@@ -45,6 +45,21 @@ func OpenAsked(c config.Config, log *slog.Logger) *ask.Sets {
 	return ask.NewSets(all, names)
 }
 
+// LoadFilters gives the lists the filters that the daemon has written, for a program that asks beside it. A list
+// without one is not asked, and its answers are unknown.
+func LoadFilters(c config.Config, all *ask.Sets) {
+	for _, s := range all.All() {
+		for _, l := range c.Lists {
+			if l.Name != s.Source.List {
+				continue
+			}
+			if f, err := ask.OpenFilter(l.Path); err == nil {
+				s.UseFilter(f)
+			}
+		}
+	}
+}
+
 // CloseAsked ends what OpenAsked has made.
 func CloseAsked(all *ask.Sets) {
 	for _, s := range all.All() {
