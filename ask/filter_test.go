@@ -149,3 +149,6 @@ func FuzzFilterFile(f *testing.F) {
 		}
 	})
 }
+
+// perhaps1 is perhaps for one key.
+func (f *Filter) perhaps1(k addr.Key) bool { return f.perhaps([]addr.Key{k}) == 1 }

@@ -59,15 +59,23 @@ var kinds = []*kind{
 	}},
 }
 
-var hash = &kind{"hash", "HMGET", func(text string, reply any) ([]mirror.Row, bool) {
-	switch value := reply.(type) {
-	case nil:
-		return nil, true
-	case string:
-		return []mirror.Row{redis.Row(text, value)}, true
+// The hash of another program, and blockd's own.
+var (
+	hash = &kind{"hash", "HMGET", fieldOf(redis.Row)}
+	own  = &kind{"hash", "HMGET", fieldOf(redis.OwnRow)}
+)
+
+func fieldOf(row func(entry, value string) mirror.Row) func(string, any) ([]mirror.Row, bool) {
+	return func(text string, reply any) ([]mirror.Row, bool) {
+		switch value := reply.(type) {
+		case nil:
+			return nil, true
+		case string:
+			return []mirror.Row{row(text, value)}, true
+		}
+		return nil, false
 	}
-	return nil, false
-}}
+}
 
 // Open judges the options. It does not connect. No error tells a password.
 func Open(o Options) (*Store, error) {
@@ -81,7 +89,7 @@ func Open(o Options) (*Store, error) {
 	s := &Store{client: client, key: o.Key}
 	if o.Key == "" {
 		s.shards = redis.Keys(o)
-		s.kind.Store(hash)
+		s.kind.Store(own)
 	}
 	return s, nil
 }

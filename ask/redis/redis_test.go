@@ -57,13 +57,13 @@ func TestKinds(t *testing.T) {
 	client.SAdd(ctx, "set", "a@b.example", "d.example")
 	client.ZAdd(ctx, "zset", goredis.Z{Member: "d.example", Score: 3})
 	client.HSet(ctx, "hash", "a@b.example", "sold addresses", "d.example", "allow\t4102444800\t17\twhy")
-	client.HSet(ctx, "{blockd:own}:e", "a@b.example", "block\t\t4711\twhy")
+	client.HSet(ctx, "{blockd:own}:e", "a@b.example", "block\t\t4711\twhy", "b.example", "allow")
 	client.Set(ctx, "text", "x", 0)
 	for _, tt := range []struct{ key, want string }{
 		{"set", "a@b.example: a@b.example||0||\nb.example:\nd.example: d.example||0||\n"},
 		{"zset", "a@b.example:\nb.example:\nd.example: d.example||0||\n"},
 		{"hash", "a@b.example: a@b.example||0||sold addresses\nb.example:\nd.example: d.example|allow|4102444800|17|why\n"},
-		{"", "a@b.example: a@b.example|block|0|4711|why\nb.example:\nd.example:\n"},
+		{"", "a@b.example: a@b.example|block|0|4711|why\nb.example: b.example|allow|0||\nd.example:\n"},
 	} {
 		got, err := open(t, redis.Options{DSN: server.URL(), List: "own", Key: tt.key}).Ask(ctx, []string{"a@b.example", "b.example", "d.example"})
 		if err != nil || say(got) != tt.want {

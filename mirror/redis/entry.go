@@ -10,6 +10,9 @@ func Keys(o Options) (names []string) {
 	return names
 }
 
+// OwnRow is the row of a field of blockd's own hash.
+func OwnRow(entry, value string) mirror.Row { return valueRow(entry, value) }
+
 // Row is the row of a field of a hash that another program may have written: with a value such as blockd's own it says
 // more than that the entry is there.
 func Row(entry, value string) mirror.Row { return foreignRow(entry, value) }
