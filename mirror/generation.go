@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"blockd/internal/durable"
-	"blockd/internal/runs"
 	"blockd/lists"
 )
 
@@ -54,8 +53,8 @@ func (m *Mirror) read(ctx context.Context, origin Origin, differ map[string]bool
 	if err != nil {
 		return nil, ofOrigin(err)
 	}
-	sorter := runs.New(m.folder, sortMemory)
-	defer sorter.Close()
+	lines := &parts{folder: m.folder}
+	defer lines.close()
 	told := &Report{}
 	var line []byte
 	mark, err := origin.All(ctx, func(row Row) error {
@@ -66,7 +65,7 @@ func (m *Mirror) read(ctx context.Context, origin Origin, differ map[string]bool
 		if line, ok = m.line(line[:0], &row, told); !ok {
 			return ctx.Err()
 		}
-		if err := sorter.Add(line); err != nil {
+		if err := lines.add(line); err != nil {
 			return ofDisk(err)
 		}
 		return ctx.Err()
@@ -83,7 +82,7 @@ func (m *Mirror) read(ctx context.Context, origin Origin, differ map[string]bool
 	}
 	g := m.begin(State{Fingerprint: fingerprint, Mark: mark, Read: time.Now().UTC().Truncate(time.Second)})
 	defer g.discard()
-	if err := g.writeAll(ctx, lists.OneOfEach(late.over(sorter.Lines()))); err != nil {
+	if err := g.writeAll(ctx, lines, &late); err != nil {
 		return nil, ofDisk(err)
 	}
 	if err := g.keepEqual(ctx, differ); err != nil {
@@ -245,34 +244,6 @@ func closeAll(all []*output) error {
 		}
 	}
 	return group.Wait()
-}
-
-// writeAll writes the files of a full read: sorted lines, each into the file of its key.
-func (g *generation) writeAll(ctx context.Context, lines iter.Seq2[[]byte, error]) (err error) {
-	if err := g.make(); err != nil {
-		return err
-	}
-	var all [files]*output
-	defer func() { err = errors.Join(err, closeAll(all[:])) }()
-	for n := range all {
-		if all[n], err = g.create(n); err != nil {
-			return err
-		}
-	}
-	g.state.Lines = [files]int64{}
-	for line, err := range lines {
-		if err != nil {
-			return err
-		}
-		n := fileOf(keyOf(line))
-		if g.state.Lines[n]++; g.state.Lines[n]%1024 == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if _, err := all[n].w.Write(line); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // keepEqual puts the old files in place of new ones that hold the same, and what differs in the others into differ,

@@ -41,10 +41,6 @@ const (
 // DefaultMaxRows is what a source may have: twice of what an index is built for.
 const DefaultMaxRows = 200_000_000
 
-// sortMemory is for the lines of a full read, in octets. With the buffers of 64 files and of the runs that are
-// merged the whole stays below 64 MiB at any size.
-const sortMemory = 16 << 20
-
 // ErrLocked reports that another process keeps this copy.
 var ErrLocked = errors.New("another process keeps this copy")
 

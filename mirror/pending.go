@@ -51,6 +51,14 @@ func (p *pending) entries() (n int64) {
 	return n
 }
 
+// split are the changes by their files.
+func (p *pending) split() (parts [files]pending) {
+	for id, lines := range p.lines {
+		parts[fileOf(keyOf([]byte(id)))].put(id, lines)
+	}
+	return parts
+}
+
 // over gives sorted lines with the changes in the place of those that they are about.
 func (p *pending) over(lines iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
 	if len(p.lines) == 0 {

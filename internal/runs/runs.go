@@ -59,11 +59,28 @@ func (s *Sorter) Add(line []byte) error {
 			return err
 		}
 	}
+	s.grow(len(line))
 	var first [8]byte
 	copy(first[:], line)
 	s.lines = append(s.lines, span{binary.BigEndian.Uint64(first[:]), uint32(len(s.text)), uint32(len(line))})
 	s.text = append(s.text, line...)
 	return nil
+}
+
+// grow makes room for a line. A Sorter of more than a few lines takes what it may have at once: growing by bits leaves
+// garbage of several times that size. What is not used of it is never touched, and takes no memory.
+func (s *Sorter) grow(line int) {
+	const few = 16 << 10
+	switch need := len(s.text) + line; {
+	case need <= cap(s.text):
+	case need > few:
+		s.text = slices.Grow(s.text, max(s.memory*3/4-len(s.text), line))
+	default:
+		s.text = slices.Grow(s.text, few)
+	}
+	if len(s.lines) == cap(s.lines) && len(s.lines)*spanSize > few && cap(s.lines)*spanSize < s.memory/4 {
+		s.lines = slices.Grow(s.lines, s.memory/4/spanSize-len(s.lines))
+	}
 }
 
 // sort orders the lines in memory.
@@ -161,7 +178,7 @@ func writeLines(f io.Writer, inputs []cursor) error {
 }
 
 // Lines gives all lines in the order of their octets, equal ones one after the other. A line holds until the next
-// one is asked for. An error about a temporary file ends them. Lines is called once, after the last Add.
+// one is asked for. An error about a temporary file ends them. Lines is called once, after the last Add; Reset begins anew.
 func (s *Sorter) Lines() iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		s.sort()
@@ -176,6 +193,14 @@ func (s *Sorter) Lines() iter.Seq2[[]byte, error] {
 		}
 		merge(inputs)(yield)
 	}
+}
+
+// Reset makes the Sorter empty, to be used again with the memory that it has.
+func (s *Sorter) Reset() {
+	for _, level := range s.levels {
+		closeAll(level)
+	}
+	s.levels, s.text, s.lines = nil, s.text[:0], s.lines[:0]
 }
 
 // Close gives the files and the memory back. It may be called twice.

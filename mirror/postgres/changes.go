@@ -215,6 +215,9 @@ func (s *Source) among(entry field) string {
 	case oidBpchar:
 		return column + " = any($1::text[]::bpchar[])"
 	}
+	if s.citext != "" {
+		return column + " = any($1::text[]::" + s.citext + "[])"
+	}
 	return column + "::text = any($1::text[])"
 }
 

@@ -75,7 +75,7 @@ func (w *writer) change(ctx context.Context) error {
 	return nil
 }
 
-// run makes changes. What the server has lost it asks for anew.
+// run makes changes. In the end it knows what the table has.
 func (w *writer) run(ctx context.Context, url string, changes int) error {
 	for range changes {
 		select {
@@ -83,21 +83,28 @@ func (w *writer) run(ctx context.Context, url string, changes int) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		for w.conn == nil || w.conn.IsClosed() {
-			conn, err := pgconn.Connect(ctx, url)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if err != nil {
-				continue
-			}
-			if w.conn = conn; w.recall(ctx) != nil {
-				w.conn = hangUp(conn)
-				continue
-			}
+		if err := w.connect(ctx, url); err != nil {
+			return err
 		}
 		if w.change(ctx) != nil {
 			w.conn = hangUp(w.conn)
+		}
+	}
+	return w.connect(ctx, url)
+}
+
+// connect makes sure that there is a connection. After one that was lost it asks for what the table has.
+func (w *writer) connect(ctx context.Context, url string) error {
+	for w.conn == nil || w.conn.IsClosed() {
+		conn, err := pgconn.Connect(ctx, url)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			continue
+		}
+		if w.conn = conn; w.recall(ctx) != nil {
+			w.conn = hangUp(conn)
 		}
 	}
 	return nil

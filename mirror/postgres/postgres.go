@@ -50,6 +50,7 @@ type Source struct {
 	conn    *pgconn.PgConn // nil = not connected
 	hints   *pgconn.PgConn // that listens; nil = not connected
 	fields  []field        // of the query, as this connection has last described it
+	citext  string         // the name of the type of the entries, if it is citext
 	seen    query.Seen
 	stall   time.Duration
 }
@@ -281,10 +282,26 @@ func (s *Source) describe(ctx context.Context) ([]field, error) {
 		return nil, err
 	}
 	fields := fieldsOf(d.Fields)
-	if _, err := s.columns(fields); err != nil {
+	columns, err := s.columns(fields)
+	if err != nil {
 		return nil, err
 	}
-	return fields, nil
+	s.citext, err = s.ofCitext(ctx, fields[columns.Columns[0]].oid)
+	return fields, err
+}
+
+// ofCitext is the name of the type citext if a type is that, which compares texts without regard to capitals; else it is "".
+func (s *Source) ofCitext(ctx context.Context, oid uint32) (name string, err error) {
+	const firstOfOthers = 16384 // PostgreSQL's own types have lower numbers
+	if oid < firstOfOthers {
+		return "", nil
+	}
+	_, err = rows(ctx, s.conn, "select oid::regtype::text from pg_type where oid = $1::oid and typname = 'citext'",
+		[]string{strconv.FormatUint(uint64(oid), 10)}, func(v []string) error {
+			name = v[0]
+			return nil
+		})
+	return name, err
 }
 
 func fieldsOf(descriptions []pgconn.FieldDescription) []field {

@@ -191,6 +191,38 @@ func session(t *testing.T, name string) func(sql string) {
 	}
 }
 
+// TestEntriesOfCitext: capitals do not tell entries apart, and an index finds them.
+func TestEntriesOfCitext(t *testing.T) {
+	name, o := database(t, "", Options{})
+	shared.Exec(t, name, "create extension citext; alter table senders alter column entry type citext; insert into senders (entry) select i || '.example' from generate_series(1, 5000) as i; analyze senders")
+	s := open(t, o)
+	_, mark := all(t, s)
+	shared.Exec(t, name, "insert into senders (entry, action) values ('A.example', 'block'); insert into blockd_log (list, entry, gone) values ('abuse', 'a.EXAMPLE', false)")
+	if got, _ := changes(t, s, mark); !slices.Equal(got, []string{"A.example block", "a.EXAMPLE"}) {
+		t.Errorf("%q", got)
+	}
+	if plan, err := s.Plan(t.Context()); err != nil || !strings.Contains(plan, "by an index") {
+		t.Errorf("%v\n%s", err, plan)
+	}
+}
+
+// TestNumbersOfTransactionsGivenTwice: after a crash a new row may have the number of a transaction that the mark counts as
+// seen. It is found by its own number.
+func TestNumbersOfTransactionsGivenTwice(t *testing.T) {
+	name, o := database(t, "", Options{})
+	s := open(t, o)
+	_, mark := all(t, s)
+	p, ok := positionOf(mark)
+	if !ok {
+		t.Fatal(mark)
+	}
+	p.snapshot = "1000000000:1000000000:"
+	shared.Exec(t, name, "insert into senders (entry, action) values ('new.example', 'block')")
+	if got, _ := changes(t, s, p.mark()); !slices.Equal(got, []string{"new.example block"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestTriggersOfDDL(t *testing.T) {
 	name, o := database(t, "", Options{})
 	s := open(t, o)

@@ -1,0 +1,145 @@
+package mirror
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"blockd/internal/runs"
+	"blockd/lists"
+)
+
+const (
+	// sorters is how many files of a full read are sorted at once.
+	sorters = 2
+
+	// sortMemory is for the lines that one of them sorts, in octets. It holds a file of a list of ten million. With the
+	// buffers of 64 files and of 64 parts the whole stays below 64 MiB at any size.
+	sortMemory = 12 << 20
+)
+
+// parts takes the lines of a full read in any order, and keeps those of each file apart: in memory, and what is more in a
+// temporary file. A file sorted by itself needs no merge of all, and another one can be sorted meanwhile.
+type parts struct {
+	folder string
+	text   [files][]byte // that is not in the temporary file
+	more   [files]*os.File
+}
+
+// add takes a line, which it copies. The error is about the disk.
+func (p *parts) add(line []byte) error {
+	n := fileOf(keyOf(line))
+	if size := len(p.text[n]); size > 0 && size+len(line) > bufferSize {
+		if err := p.spill(n); err != nil {
+			return err
+		}
+	}
+	p.text[n] = append(p.text[n], line...)
+	return nil
+}
+
+// spill writes what is in memory of a part into its file.
+func (p *parts) spill(n int) error {
+	if p.more[n] == nil {
+		f, err := os.CreateTemp(p.folder, ".sort.*")
+		if err != nil {
+			return err
+		}
+		p.more[n] = f
+		if err := os.Remove(f.Name()); err != nil { // without a name it goes with the process
+			return err
+		}
+	}
+	_, err := p.more[n].Write(p.text[n])
+	p.text[n] = p.text[n][:0]
+	return err
+}
+
+// sort gives the lines of a part to a sorter.
+func (p *parts) sort(n int, sorter *runs.Sorter) error {
+	for line := range bytes.Lines(p.text[n]) {
+		if err := sorter.Add(line); err != nil {
+			return err
+		}
+	}
+	p.text[n] = nil
+	f := p.more[n]
+	if f == nil {
+		return nil
+	}
+	p.more[n] = nil
+	defer f.Close()
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	in := bufio.NewReaderSize(f, 2*bufferSize) // the longest line of a list fits in
+	for {
+		line, err := in.ReadSlice('\n')
+		if err == io.EOF && len(line) == 0 {
+			return nil
+		}
+		if err != nil {
+			return errors.Join(errors.New("a temporary file is damaged"), err)
+		}
+		if err := sorter.Add(line); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *parts) close() {
+	for _, f := range p.more {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// writeAll writes the files of a full read, with the changes that came meanwhile.
+func (g *generation) writeAll(ctx context.Context, p *parts, late *pending) (err error) {
+	if err := g.make(); err != nil {
+		return err
+	}
+	var all [files]*output
+	defer func() { err = errors.Join(err, closeAll(all[:])) }()
+	for n := range all {
+		if all[n], err = g.create(n); err != nil {
+			return err
+		}
+	}
+	g.state.Lines = [files]int64{}
+	changes := late.split()
+	var next atomic.Int32
+	group, ctx := errgroup.WithContext(ctx)
+	for range sorters {
+		group.Go(func() error {
+			sorter := runs.New(g.Mirror.folder, sortMemory)
+			defer sorter.Close()
+			for n := int(next.Add(1)) - 1; n < files; n = int(next.Add(1)) - 1 {
+				if err := p.sort(n, sorter); err != nil {
+					return err
+				}
+				for line, err := range lists.OneOfEach(changes[n].over(sorter.Lines())) {
+					if err == nil {
+						_, err = all[n].w.Write(line)
+					}
+					if err != nil {
+						return err
+					}
+					if g.state.Lines[n]++; g.state.Lines[n]%1024 == 0 && ctx.Err() != nil {
+						return ctx.Err()
+					}
+				}
+				sorter.Reset()
+			}
+			return ctx.Err()
+		})
+	}
+	return group.Wait()
+}
