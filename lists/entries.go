@@ -98,21 +98,19 @@ func (f *entriesFile) line() error {
 }
 
 // entryID is the part of a line that orders it: key, action and scope with the tabs between them. It is "" for what is no line of an entry.
-func entryID[T string | []byte](line T) (none T) {
-	for n := range len(line) - 4 {
-		if line[n] == '\t' {
-			if n > 0 && line[n+2] == '\t' && line[n+4] == '\t' {
-				return line[:n+4]
-			}
-			break
-		}
-	}
-	return none
-}
+func entryID(line string) string { return line[:idLength(line, strings.IndexByte(line, '\t'))] }
 
 // EntryLineID is the part of a line of AppendEntryLine that tells entries apart, and that orders the lines of a
 // file: key, action and scope with the tabs between them. It is empty for what is no such line.
-func EntryLineID(line []byte) []byte { return entryID(line) }
+func EntryLineID(line []byte) []byte { return line[:idLength(line, bytes.IndexByte(line, '\t'))] }
+
+// idLength is the length of the part of a line that orders it. Its first tab is at n.
+func idLength[T string | []byte](line T, n int) int {
+	if n < 1 || len(line) <= n+4 || line[n+2] != '\t' || line[n+4] != '\t' {
+		return 0
+	}
+	return n + 4
+}
 
 // OneOfEach leaves of sorted lines of AppendEntryLine one for each EntryLineID: the one that ends last, and of those
 // the first. So the lines can be those of a file. A line holds until the next one.
@@ -125,7 +123,7 @@ func OneOfEach(lines iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
 				yield(nil, err)
 				return
 			case len(kept) == 0:
-			case !bytes.Equal(entryID(kept), entryID(line)):
+			case !bytes.Equal(EntryLineID(kept), EntryLineID(line)):
 				if !yield(kept, nil) {
 					return
 				}
@@ -142,7 +140,7 @@ func OneOfEach(lines iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
 
 // entryLife is the field of a line of AppendEntryLine that says when the entry ends.
 func entryLife(line []byte) []byte {
-	life, _, _ := bytes.Cut(line[len(entryID(line))+1:], []byte("\t"))
+	life, _, _ := bytes.Cut(line[len(EntryLineID(line))+1:], []byte("\t"))
 	return life
 }
 
