@@ -138,7 +138,7 @@ func (g *generation) writeAll(ctx context.Context, p *parts, late *pending) (err
 				}
 				sorter.Reset()
 			}
-			return ctx.Err()
+			return nil
 		})
 	}
 	return group.Wait()
