@@ -80,7 +80,7 @@ func Open() (s *Server, err error) {
 	return s, s.Start()
 }
 
-// disown gives the folder to another user if this one is root, as whom PostgreSQL does not run.
+// disown gives the folder to another user if this one is root. PostgreSQL refuses to run as root.
 func (s *Server) disown() error {
 	if os.Getuid() != 0 {
 		return nil

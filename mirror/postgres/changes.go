@@ -119,7 +119,7 @@ func (s *Source) logged(ctx context.Context, since position, yield func(mirror.C
 	switch {
 	case err != nil:
 		return "", err
-	case !reaches, fresh && since.rev == "0": // nobody knows what was in a log that was empty
+	case !reaches, fresh && since.rev == "0": // what the log held before its first row is not known
 		return "", mirror.ErrTooOld
 	case !fresh:
 		return since.mark(), nil

@@ -119,7 +119,7 @@ grant select on blockd_log to %s;
 	}
 	fmt.Fprintf(&b, `
 -- Each statement that changes %[1]s writes its entries into the log, old and new ones, in the same transaction. It runs
--- with the rights of who creates it, so that those who write to the table need no more than they have.
+-- with the rights of its creator, so programs that write to the table need no right on the log.
 create or replace function %[2]s() returns trigger language plpgsql
 security definer set search_path from current as $blockd$
 begin

@@ -189,7 +189,7 @@ func (s *Source) refusePooler(ctx context.Context, first *pgconn.PgConn) error {
 	defer cancel()
 	second, err := s.dial(ctx)
 	if err != nil {
-		return nil // a pool of one connection, which is the first client's: nobody shares it
+		return nil // a pool of one connection, which the first client keeps
 	}
 	defer hangUp(second)
 	if shared, err := sharesConnections(ctx, first, one, second); err != nil || !shared {
