@@ -30,7 +30,7 @@ func (d *daemon) openSources() {
 func ReadSources(ctx context.Context, c config.Config) error {
 	var faults []error
 	for _, l := range c.Lists {
-		if l.Source == nil {
+		if l.Source == nil || l.Asked() {
 			continue
 		}
 		err := mirror.ReadMissing(ctx, sourceList(c, l))
