@@ -60,6 +60,23 @@ func ParseEntry(text string, s Settings) (Item, error) {
 	return items[0], nil
 }
 
+// ParseLine reads text as one line of a list in the format "postfix" or "spamassassin", as a database may hold it in
+// columns. Each entry of the line is an Item, and so is what of it is refused (Err) or means nothing here (Skip).
+// The items may be kept.
+func ParseLine(format, text string, s Settings) (items []Item) {
+	r := newReading(formatNamed(format), "", s, func(it *Item) error { items = append(items, *it); return nil })
+	r.take(line{number: 1, text: strings.Clone(text)})
+	switch format {
+	case "postfix":
+		r.readLine(hashComment, postfixLine)
+	case "spamassassin":
+		r.readLine(hashComment, spamassassinLine)
+	default:
+		panic("lists: lines of " + format + " have no meaning by themselves")
+	}
+	return items
+}
+
 // Plain is the entry as a plain list has it, without the mark of an exception: what
 // ParseEntry reads as the same key and scope. It is "" for patterns and for what is no entry.
 func (it *Item) Plain() string {
