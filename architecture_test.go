@@ -58,6 +58,7 @@ var layers = map[string][]string{
 	"rule":    {"addr", "lists", "msgauth", "verdict"},
 
 	"mirror":        {"addr", "internal/durable", "internal/runs", "lists"},
+	"mirror/preset": {"lists", "mirror"},
 	"mirror/query":  {"mirror"},
 	"mirror/mysql":  {"mirror", "mirror/query"},
 	"mirror/ldap":   {"mirror", "mirror/query"},
@@ -94,10 +95,10 @@ var layers = map[string][]string{
 	"httpapi/fastpath": {},
 	"httpapi":          {"addr", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "listener", "lists", "live", "policy", "reload", "verdict"},
 
-	"internal/config": {"access", "addr", "ask", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "policy",
+	"internal/config": {"access", "addr", "ask", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
 		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
 	"internal/daemon": {"ask", "ask/redis", "filter", "redisclient", "redisfilter",
-		"addr", "certificate", "dnsbl", "firstseen", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "mirror", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
+		"addr", "certificate", "dnsbl", "firstseen", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
 	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "smtpfilter/upstream", "verdict"},

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"blockd/ask"
 	"blockd/internal/spelling"
 	"blockd/mirror"
+	"blockd/mirror/preset"
 )
 
 // Source is [list.source], below a [[list]] whose truth is in a database or on another machine (docs/sources.md). blockd
@@ -30,7 +33,8 @@ type Source struct {
 	// systemd's credentials first.
 	DSNFile string `toml:"dsn_file,omitempty"`
 	// What gives the rows: a SELECT with the columns entry and, if wanted, action, expires, reason and id; for
-	// "ldap" which attributes they are, such as "entry=mail, expires=blockdExpires".
+	// "ldap" which attributes they are, such as "entry=mail, expires=blockdExpires". "amavis:wblist", "spamassassin:userpref",
+	// "mailcow:filterconf" and "postfix:FILE.cf" read the tables of these programs.
 	Query string `toml:"query,omitempty"`
 	// How changes are found: "log" is a table or a stream of changes, "watermark" a column that grows with each
 	// change, "none" reads everything each time. Without it: "watermark" for "ldap", "log" for "redis" without
@@ -124,7 +128,7 @@ func (s Source) FoundBy() string {
 	if s.Changes != "" {
 		return s.Changes
 	}
-	if s.Key != "" {
+	if s.Key != "" || preset.IsName(s.Query) {
 		return changesNone
 	}
 	if k, ok := kindOfSource(s.Kind); ok {
@@ -193,6 +197,10 @@ func (s *Source) relativeTo(resolve func(*string)) {
 	} else {
 		resolve(&s.DSNFile)
 	}
+	if path, ok := strings.CutPrefix(s.Query, "postfix:"); ok {
+		resolve(&path)
+		s.Query = "postfix:" + path
+	}
 	if path, ok := strings.CutPrefix(s.DSN, "sqlite:"); ok && !strings.HasPrefix(path, "/") {
 		resolve(&path)
 		s.DSN = "sqlite:" + path
@@ -258,6 +266,7 @@ func (s Source) validate(f *Faults, key string) {
 		f.add(key+".kind", "%q is not in this build of blockd (-tags nosql); take a build that has it", s.Kind)
 	}
 	switch {
+	case s.DSN == "" && s.DSNFile == "" && strings.HasPrefix(s.Query, "postfix:"):
 	case s.DSN == "" && s.DSNFile == "":
 		f.add(key+".dsn_file", "is missing; want a file with the URL of the source")
 	case s.DSN != "" && s.DSNFile != "":
@@ -267,6 +276,7 @@ func (s Source) validate(f *Faults, key string) {
 	}
 	if known {
 		s.validateKind(f, key, kind)
+		s.validatePreset(f, key)
 	}
 	s.validateChanges(f, key)
 }
@@ -343,6 +353,25 @@ func (s Source) validateKind(f *Faults, key string, kind sourceKind) {
 	}
 }
 
+// validatePreset checks a query that names the tables of another program. A file that cannot be read is none of its
+// faults: until it can be, the copy serves.
+func (s Source) validatePreset(f *Faults, key string) {
+	if !preset.IsName(s.Query) {
+		return
+	}
+	if _, err := preset.Find(s.Query, s.Kind); err != nil {
+		if _, unread := errors.AsType[*fs.PathError](err); !unread {
+			f.add(key+".query", "%v", err)
+		}
+	}
+	if by := s.FoundBy(); by != changesNone {
+		f.add(key+".changes", `want "none" with query = %q: these tables have no record of their changes`, s.Query)
+	}
+	if s.Mode == "ask" {
+		f.add(key+".mode", `want "copy" with query = %q: a question is not asked of such tables`, s.Query)
+	}
+}
+
 // validateChanges checks the keys that only some ways of finding changes have.
 func (s Source) validateChanges(f *Faults, key string) {
 	by := s.FoundBy()
@@ -379,6 +408,9 @@ func (c Config) sourceWarnings() (w []string) {
 		}
 		if l.MaxAge != nil && time.Duration(*l.MaxAge) > 0 && time.Duration(*l.MaxAge) < s.Poll() {
 			warn(l, "max_age is shorter than every: the list is old between two polls")
+		}
+		if _, err := preset.Find(s.Query, s.Kind); err != nil && preset.IsName(s.Query) {
+			warn(l, "source.query: %v; until it can be read, the copy serves", err)
 		}
 		if s.DSNFile == "" {
 			continue

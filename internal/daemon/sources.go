@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"blockd/internal/config"
 	"blockd/lists"
 	"blockd/mirror"
+	"blockd/mirror/preset"
 	"blockd/mirror/redis"
 	"blockd/reload"
 )
@@ -115,6 +117,25 @@ func OpenSource(l config.List) (mirror.Source, error) {
 	if err != nil {
 		return nil, &mirror.Error{Class: mirror.ClassAuth, Err: err}
 	}
+	if !preset.IsName(l.Source.Query) {
+		return openDriver(l, dsn)
+	}
+	tables, err := preset.Find(l.Source.Query, l.Source.Kind)
+	if err != nil {
+		return nil, &mirror.Error{Class: mirror.ClassQuery, Err: err}
+	}
+	whole := *l.Source
+	whole.Query, whole.Changes = tables.Query, whole.FoundBy()
+	l.Source = &whole
+	source, err := openDriver(l, cmp.Or(dsn, tables.DSN))
+	if err != nil {
+		return nil, err
+	}
+	return tables.Source(source, l.Subdomains), nil
+}
+
+// openDriver makes the driver of a kind of source.
+func openDriver(l config.List, dsn string) (mirror.Source, error) {
 	// The drivers of blockd, a case each. Those with libraries of their own that the build tag nosql leaves out, which is
 	// all but redis, have their cases in openSQL (sql.go).
 	switch s := l.Source; s.Kind {
