@@ -101,7 +101,7 @@ var layers = map[string][]string{
 		"addr", "certificate", "dnsbl", "firstseen", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
-	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "smtpfilter/upstream", "verdict"},
+	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "mirror", "smtpfilter/upstream", "verdict"},
 }
 
 func TestImportsPointDown(t *testing.T) {

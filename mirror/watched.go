@@ -106,12 +106,12 @@ func call[T any](ctx context.Context, w *watched, patience time.Duration, do fun
 	answered, busy := make(chan answer, 1), make(chan struct{})
 	w.busy = busy
 	go func() {
-		defer close(busy)
 		a := answer{err: errors.New("the driver ended its goroutine")}
 		defer func() {
 			if r := recover(); r != nil {
 				a.err = &Error{ClassQuery, fmt.Errorf("the driver has failed: %s", shown(r))}
 			}
+			close(busy) // first: who has the answer may call again
 			answered <- a
 		}()
 		a.value, a.err = do(ctx, p)

@@ -111,6 +111,9 @@ func Examine(ctx context.Context, path string) []Finding {
 	checks := slices.Concat([]examination{{"config", (*doctor).checkConfig}, {"daemon", (*doctor).checkDaemon}, {"files", (*doctor).checkFiles}},
 		d.doorChecks(), d.upstreamChecks(),
 		[]examination{{"dns", (*doctor).checkDNS}, {"clock", (*doctor).checkClock}, {"disk", (*doctor).checkDisks}, {"lists", (*doctor).checkLists}})
+	if slices.ContainsFunc(c.Lists, func(l config.List) bool { return l.Source != nil }) {
+		checks = append(checks, examination{"sources", (*doctor).checkSources})
+	}
 	if len(c.Filters) > 0 {
 		checks = append(checks, examination{"filters", (*doctor).checkFilters})
 	}

@@ -57,6 +57,7 @@ func (d *doctor) checkFiles(_ context.Context, r *report) {
 	f.seeSockets()
 	for _, l := range d.Lists {
 		f.seeList(l)
+		f.seeSource(l)
 	}
 	if len(r.found) == before {
 		r.ok("%s are open to %s", term.Counted(f.looked, "place"), d.user)

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blockd/internal/testkit"
+)
+
+// sourceSays runs blockd source and returns all that it says.
+func sourceSays(t *testing.T, args ...string) (code int, said string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(append([]string{"source"}, args...), strings.NewReader(""), &out, &errs)
+	return code, out.String() + errs.String()
+}
+
+const sourceHead = "[http]\nlisten = \"127.0.0.1:1\"\n[smtp]\nlisten = \"127.0.0.1:2\"\nupstream = \"maildir:mail\"\n[index]\npath = \"blockd.bdx\"\n"
+
+func TestSourceCommands(t *testing.T) {
+	config := testkit.File(t, "config.toml", sourceHead+`
+[[list]]
+name = "files"
+path = "*.txt"
+[[list]]
+name = "desk"
+[list.source]
+kind = "sqlite"
+dsn = "sqlite:mail.db"
+query = "select id, address as entry, action from senders"
+changes = "log"
+[[list]]
+name = "store"
+[list.source]
+kind = "redis"
+dsn = "redis://127.0.0.1:1/0"
+`)
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(filepath.Dir(config), "mail.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	do := func(text string) {
+		t.Helper()
+		if _, err := db.Exec(text); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+	}
+	do("create table senders (id integer primary key, address text, action text)")
+	check := func(want int, words string, args ...string) string {
+		t.Helper()
+		code, said := sourceSays(t, append(args, "-c", config)...)
+		if code != want || !strings.Contains(said, words) {
+			t.Errorf("source %s: %d\n%s\nwant %d and %q", strings.Join(args, " "), code, said, want, words)
+		}
+		return said
+	}
+	check(1, "hint: blockd source ddl desk prints the log", "test", "desk")
+	do(check(0, "create trigger", "ddl", "desk"))
+	check(0, "no rows", "test", "desk")
+	do("insert into senders (address, action) values ('x y', 'block')")
+	check(1, "none of these rows is an entry", "test", "desk")
+	do("insert into senders (address, action) values ('promo@bulk.example', 'allow'), ('z.example', null)")
+	check(0, "promo@bulk.example  allow   exact        2", "test", "desk")
+	if said := check(0, "x y", "test", "--rows", "2", "desk"); strings.Contains(said, "z.example") {
+		t.Errorf("two rows:\n%s", said)
+	}
+	check(2, "--rows: want 1 to 10000", "test", "--rows", "0", "desk")
+	check(2, `list "files" has no [list.source]`, "test", "files")
+	check(2, `no list "dest", did you mean desk?`, "test", "dest")
+	check(2, "want the name of one LIST", "test")
+	check(1, "a Redis has no SQL", "ddl", "store")
+	check(1, `the script is for kind "redis"`, "lua", "desk")
+	check(0, "{blockd:store}:e", "lua", "store")
+	check(1, "unreachable", "test", "store")
+}
+
+// No password of a URL shows, whatever is wrong.
+func TestSourceTestTellsNoSecret(t *testing.T) {
+	const secret = "s3cr3t"
+	for kind, dsn := range map[string]string{
+		"postgres": "postgres://u:" + secret + "@127.0.0.1:1/mail",
+		"mysql":    "mysql://u:" + secret + "@127.0.0.1:1/mail",
+		"ldap":     "ldap://cn=u:" + secret + "@127.0.0.1:1/dc=x",
+		"redis":    "redis://u:" + secret + "@127.0.0.1:1/0",
+		"sqlite":   "postgres://u:" + secret + "@127.0.0.1:1/mail", // another kind than was said
+	} {
+		query := map[string]string{"ldap": `query = "entry=mail"`, "redis": ""}
+		text, has := query[kind]
+		if !has {
+			text = `query = "select a as entry from s"`
+		}
+		config := testkit.File(t, "config.toml", sourceHead+"[[list]]\nname = \"desk\"\n[list.source]\nkind = \""+kind+"\"\ndsn_file = \"desk.dsn\"\n"+text+"\n")
+		for _, url := range []string{dsn, dsn + "%zz", "x" + dsn, strings.Replace(dsn, "127.0.0.1:1", "[::1", 1)} {
+			testkit.Write(t, filepath.Join(filepath.Dir(config), "desk.dsn"), url+"\n")
+			if code, said := sourceSays(t, "test", "desk", "-c", config); code != 1 || strings.Contains(said, secret) {
+				t.Errorf("%s: %d\n%s", kind, code, said)
+			}
+		}
+	}
+}
