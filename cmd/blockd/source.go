@@ -202,9 +202,6 @@ func entryCells(line string) []string {
 // sourceError is an error of a source with what to do about it.
 func sourceError(l config.List, err error) error {
 	hint := mirror.Hint(err)
-	if e, ok := errors.AsType[*mirror.Error](err); ok && e.Class == mirror.ClassSchema && l.Source.FoundBy() == "log" && !strings.Contains(err.Error(), "hint:") {
-		hint = "blockd source ddl " + l.Name + " prints the log that it needs; columns are named so: select address as entry"
-	}
 	if hint != "" {
 		return fmt.Errorf("list %q: %w; hint: %s", l.Name, err, hint)
 	}

@@ -58,7 +58,7 @@ dsn = "redis://127.0.0.1:1/0"
 		}
 		return said
 	}
-	check(1, "hint: blockd source ddl desk prints the log", "test", "desk")
+	check(1, "hint: blockd source ddl desk prints", "test", "desk")
 	do(check(0, "create trigger", "ddl", "desk"))
 	check(0, "no rows", "test", "desk")
 	do("insert into senders (address, action) values ('x y', 'block')")
