@@ -23,35 +23,37 @@ type Entry struct {
 	Last       time.Time
 }
 
-// maxTopEntries is how many entries are counted. An entry with more than one in so many
-// of all hits is always among them, and one with fewer may be: a megabyte for them.
+// maxTopEntries is how sure the count is: an entry with more than one in so many of all hits is always there, and one with
+// fewer may be. Places are twice as many, two megabytes.
 const maxTopEntries = 4096
 
-// topEntries counts the entries with the most hits, by Space-Saving (Metwally, Agrawal,
-// El Abbadi, ICDT 2005): who is new when all places are taken has the place of the entry
-// with the fewest hits, and goes on from its count. It is asked at a match alone, never
-// for a clear sender.
+// topEntries counts the entries with the most hits. When all places are taken, the half with the fewest hits goes, and floor
+// is the most that one of them can have had. An entry that is new, or comes again, goes on from floor.
+//
+// It is the idea of Misra and Gries (1982) with the median in place of one, as Anderson and others have it (A High-Performance
+// Algorithm for Identifying Frequent Items in Data Streams, IMC 2017). When floor rises by one, half of the places have
+// counted a hit for it, so floor is at most one in maxTopEntries of all hits. A heap that finds the entry with the fewest
+// (Space-Saving) took 450 ns where this takes 265, and a fifth of the time of the RESP door while half of the senders were
+// listed, each by an entry of its own. Clear senders are never counted.
 type topEntries struct {
-	mu     sync.Mutex
-	places map[entryKey]*topEntry
-	heap   []*topEntry // by hits, the fewest first
+	mu      sync.Mutex
+	places  map[entryKey]int32 // in entries
+	entries []Entry
+	floor   uint64
+	hits    []uint64 // the memory of makeRoom
 }
 
 type entryKey struct{ list, entry string }
-
-type topEntry struct {
-	Entry
-	at int // in heap
-}
 
 // count counts one hit of an entry. The texts are copied where they are kept.
 func (t *topEntries) count(list, entry string, line int, sole, overridden bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.places[entryKey{list, entry}]
-	if e == nil {
-		e = t.place(list, strings.Clone(entry))
+	at, ok := t.places[entryKey{list, entry}]
+	if !ok {
+		at = t.place(list, strings.Clone(entry))
 	}
+	e := &t.entries[at]
 	e.Hits++
 	e.Line, e.Last = line, now
 	if sole {
@@ -60,56 +62,40 @@ func (t *topEntries) count(list, entry string, line int, sole, overridden bool, 
 	if overridden {
 		e.Overridden++
 	}
-	t.sink(e.at)
 }
 
-// place makes a place for an entry, or takes the one with the fewest hits.
-func (t *topEntries) place(list, entry string) *topEntry {
-	var e *topEntry
-	if len(t.heap) < maxTopEntries {
-		e = &topEntry{at: len(t.heap)}
-		t.heap = append(t.heap, e)
-		t.rise(e.at) // it has no hit, and nobody has fewer
-		if t.places == nil {
-			t.places = map[entryKey]*topEntry{}
-		}
-	} else {
-		e = t.heap[0]
-		delete(t.places, entryKey{e.List, e.Text})
-		e.Entry = Entry{Hits: e.Hits, Over: e.Hits}
+// place makes a place for an entry.
+func (t *topEntries) place(list, entry string) int32 {
+	switch {
+	case t.places == nil:
+		t.places = map[entryKey]int32{}
+	case len(t.entries) == 2*maxTopEntries:
+		t.makeRoom()
 	}
-	e.List, e.Text = list, entry
-	t.places[entryKey{list, entry}] = e
-	return e
+	at := int32(len(t.entries))
+	t.entries = append(t.entries, Entry{List: list, Text: entry, Hits: t.floor, Over: t.floor})
+	t.places[entryKey{list, entry}] = at
+	return at
 }
 
-// rise and sink put the place at i where its count belongs.
-func (t *topEntries) rise(i int) {
-	for i > 0 && t.heap[i].Hits < t.heap[(i-1)/2].Hits {
-		t.swap(i, (i-1)/2)
-		i = (i - 1) / 2
+// makeRoom lets the entries with the fewest hits go, at least half of all.
+func (t *topEntries) makeRoom() {
+	t.hits = t.hits[:0]
+	for i := range t.entries {
+		t.hits = append(t.hits, t.entries[i].Hits)
 	}
-}
-
-func (t *topEntries) sink(i int) {
-	for {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(t.heap); child++ {
-			if t.heap[child].Hits < t.heap[least].Hits {
-				least = child
-			}
+	slices.Sort(t.hits)
+	t.floor = t.hits[len(t.hits)/2]
+	kept := t.entries[:0]
+	clear(t.places)
+	for _, e := range t.entries {
+		if e.Hits > t.floor {
+			t.places[entryKey{e.List, e.Text}] = int32(len(kept))
+			kept = append(kept, e)
 		}
-		if least == i {
-			return
-		}
-		t.swap(i, least)
-		i = least
 	}
-}
-
-func (t *topEntries) swap(i, j int) {
-	t.heap[i], t.heap[j] = t.heap[j], t.heap[i]
-	t.heap[i].at, t.heap[j].at = i, j
+	clear(t.entries[len(kept):])
+	t.entries = kept
 }
 
 // Top returns the n entries with the most hits, the most first.
@@ -117,10 +103,7 @@ func (t *Table) Top(n int) []Entry { return t.top.first(n) }
 
 func (t *topEntries) first(n int) []Entry {
 	t.mu.Lock()
-	all := make([]Entry, len(t.heap))
-	for i, e := range t.heap {
-		all[i] = e.Entry
-	}
+	all := slices.Clone(t.entries)
 	t.mu.Unlock()
 	slices.SortFunc(all, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(b.Hits, a.Hits), cmp.Compare(a.Over, b.Over), cmp.Compare(a.List, b.List), cmp.Compare(a.Text, b.Text))

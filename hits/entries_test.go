@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// TestTopEntries holds what Space-Saving promises against exact counts: the true count
-// lies between Hits-Over and Hits, the sum is that of all hits, and whoever has more
-// than one in maxTopEntries of them is there.
+// TestTopEntries holds what is promised against exact counts: the true count lies between Hits-Over and Hits, and
+// an entry that has more than one in maxTopEntries of all hits is there.
 func TestTopEntries(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(r, 1.1, 4, 10*maxTopEntries)
@@ -23,12 +22,11 @@ func TestTopEntries(t *testing.T) {
 		top.count("own", entry, 1, true, false, now)
 	}
 	all := top.first(1 << 30)
-	if len(all) != maxTopEntries || len(top.places) != maxTopEntries || len(exact) <= maxTopEntries {
+	if len(all) > 2*maxTopEntries || len(top.places) != len(all) || len(exact) <= 2*maxTopEntries {
 		t.Fatalf("%d entries in %d places of %d", len(all), len(top.places), len(exact))
 	}
-	sum, there := uint64(0), map[string]bool{}
+	there := map[string]bool{}
 	for i, e := range all {
-		sum += e.Hits
 		there[e.Text] = true
 		if is := exact[e.Text]; is > e.Hits || is < e.Hits-e.Over || e.Sole > is {
 			t.Errorf("%s has %d hits, counted %d, %d of them perhaps another's, sole %d", e.Text, is, e.Hits, e.Over, e.Sole)
@@ -40,17 +38,14 @@ func TestTopEntries(t *testing.T) {
 			t.Errorf("%s may be %d over, more than %d", e.Text, e.Over, n/maxTopEntries)
 		}
 	}
-	if sum != n {
-		t.Errorf("%d hits in all places, %d were counted", sum, n)
-	}
 	for entry, is := range exact {
 		if is > n/maxTopEntries && !there[entry] {
 			t.Errorf("%s is missing, with %d of %d hits", entry, is, n)
 		}
 	}
-	for i, e := range top.heap {
-		if e.at != i || i > 0 && e.Hits < top.heap[(i-1)/2].Hits {
-			t.Fatalf("place %d of the heap is not in order", i)
+	for at, e := range top.entries {
+		if top.places[entryKey{e.List, e.Text}] != int32(at) {
+			t.Fatalf("%s is not at its place", e.Text)
 		}
 	}
 	if got := top.first(3); len(got) != 3 || got[0] != all[0] {
