@@ -80,15 +80,19 @@ func (m *Mirror) read(ctx context.Context, origin Origin, differ map[string]bool
 	if err != nil {
 		return nil, ofOrigin(err)
 	}
-	g := m.begin(State{Fingerprint: fingerprint, Mark: mark, Read: time.Now().UTC().Truncate(time.Second)})
+	g := m.begin(State{Fingerprint: fingerprint, Reading: reading(m.settings), Mark: mark, Read: time.Now().UTC().Truncate(time.Second)})
 	defer g.discard()
 	if err := g.writeAll(ctx, lines, &late); err != nil {
 		return nil, ofDisk(err)
 	}
+	same := m.state.readFrom(fingerprint, m.settings)
+	if !same { // what differs was not missed
+		differ = nil
+	}
 	if err := g.keepEqual(ctx, differ); err != nil {
 		return nil, ofDisk(err)
 	}
-	if g.changed || m.damaged || len(m.pending.lines) > 0 || fingerprint != m.state.Fingerprint {
+	if g.changed || m.damaged || len(m.pending.lines) > 0 || !same {
 		err = g.publish()
 	} else { // to every reader of the files the same generation stays
 		err = m.renew(g.state.Read, mark)

@@ -193,7 +193,7 @@ func (m *Mirror) sweep(former uint64) error {
 func name(number uint64) string { return fmt.Sprintf("g-%010d", number) }
 
 // Follow brings the copy up to date with what has changed since the last read. ErrTooOld says that Read is called for: there was no
-// read yet, the source is another one, it cannot tell its changes any more, or there are too many of
+// read yet, the source is another one, the list's action or scope was edited, it cannot tell its changes any more, or there are too many of
 // them. After any other error the copy is as it was, and Follow may be called again.
 func (m *Mirror) Follow(ctx context.Context, origin Origin) (*Report, error) {
 	if m.number == 0 || m.damaged {
@@ -203,7 +203,7 @@ func (m *Mirror) Follow(ctx context.Context, origin Origin) (*Report, error) {
 	if err != nil {
 		return nil, ofOrigin(err)
 	}
-	if fingerprint != m.state.Fingerprint {
+	if !m.state.readFrom(fingerprint, m.settings) {
 		return nil, ErrTooOld
 	}
 	told, batch := &Report{}, pending{}

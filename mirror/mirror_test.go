@@ -646,3 +646,33 @@ func FuzzJournal(f *testing.F) {
 		}
 	})
 }
+
+// TestEditedList: a list that is edited to say something else of the same rows is read whole once, and nothing of it counts as missed.
+func TestEditedList(t *testing.T) {
+	no := false
+	folder := filepath.Join(t.TempDir(), "copy")
+	s := &table{name: "a", rows: map[string]Row{"1": {Entry: "bulk.test"}, "2": {Entry: "x@bulk.test"}}}
+	for _, settings := range []lists.Settings{{}, {Action: lists.Allow}, {Action: lists.Allow, Subdomains: &no}, {Subdomains: &no}} {
+		m, err := Open(Options{Folder: folder, Settings: settings})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Follow(t.Context(), s); !errors.Is(err, ErrTooOld) {
+			t.Errorf("%+v: Follow = %v", settings, err)
+		}
+		if told, err := m.Reconcile(t.Context(), s); err != nil || !told.Changed || told.Missed != 0 {
+			t.Fatalf("%+v: %+v, %v", settings, told, err)
+		}
+		want := map[lists.Action]string{lists.Block: "b", lists.Allow: "a"}[settings.Action]
+		for _, line := range served(t, folder) {
+			fields := strings.Split(line, "\t")
+			if exact := fields[2] == "x"; fields[1] != want || !exact && settings.Subdomains != nil {
+				t.Errorf("%+v: %q", settings, line)
+			}
+		}
+		if told, err := m.Follow(t.Context(), s); err != nil || told.Changed {
+			t.Errorf("%+v: followed: %+v, %v", settings, told, err)
+		}
+		m.Close()
+	}
+}

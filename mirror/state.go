@@ -1,13 +1,16 @@
 package mirror
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
 
 	"blockd/internal/durable"
+	"blockd/lists"
 )
 
 // files is how many files a copy has. A change in ten million entries then touches a file of 156,000 lines, which
@@ -16,10 +19,28 @@ const files = 64
 
 // State is what a generation of the copy says of itself, as its file "state" has it.
 type State struct {
-	Fingerprint string       `toml:"fingerprint"` // of the source
-	Mark        Mark         `toml:"mark"`        // where its changes go on
-	Read        time.Time    `toml:"read"`        // when the last full read ended
-	Lines       [files]int64 `toml:"lines"`       // entries of each file
+	Fingerprint string       `toml:"fingerprint"`       // of the source
+	Reading     string       `toml:"reading,omitempty"` // how its rows were read; see reading
+	Mark        Mark         `toml:"mark"`              // where its changes go on
+	Read        time.Time    `toml:"read"`              // when the last full read ended
+	Lines       [files]int64 `toml:"lines"`             // entries of each file
+}
+
+// reading says which settings of the list stand in the lines of a copy: rows read under others make other lines. "" is
+// a list that blocks, with its own scope for bare names.
+func reading(s lists.Settings) (text string) {
+	if s.Action == lists.Allow {
+		text = "allow"
+	}
+	if s.Subdomains != nil {
+		text += fmt.Sprintf(" subdomains=%t", *s.Subdomains)
+	}
+	return strings.TrimSpace(text)
+}
+
+// readFrom reports whether the generation has the rows of this source, read under these settings of the list.
+func (s *State) readFrom(fingerprint string, settings lists.Settings) bool {
+	return s.Fingerprint == fingerprint && s.Reading == reading(settings)
 }
 
 // Entries is how many entries the generation has.

@@ -88,13 +88,9 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// Fingerprint names the store, the bucket, the prefix, and how the objects are read. It makes no connection.
+// Fingerprint names the store, the bucket, the prefix, and the format of the objects. It makes no connection.
 func (s *Source) Fingerprint(context.Context) (string, error) {
-	below := "as the format has it"
-	if s.settings.Subdomains != nil {
-		below = fmt.Sprint(*s.settings.Subdomains)
-	}
-	return fmt.Sprintf("s3 %s %q %q format %q action %s subdomains %s", s.where.address, s.where.bucket, s.where.prefix, s.settings.Format, s.settings.Action, below), nil
+	return fmt.Sprintf("s3 %s %q %q format %q", s.where.address, s.where.bucket, s.where.prefix, s.settings.Format), nil
 }
 
 // Wait ends with the context: a store does not announce its changes.
