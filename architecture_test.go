@@ -68,6 +68,7 @@ var layers = map[string][]string{
 
 	"ask":             {"addr", "bloom", "filter", "index", "internal/durable", "lists", "mirror", "verdict"},
 	"ask/redis":       {"ask", "mirror", "mirror/redis", "redisclient"},
+	"ask/postgres":    {"ask", "mirror", "mirror/postgres"},
 	"mirror/postgres": {"mirror", "mirror/query"},
 
 	"policy": {"addr", "ask", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
@@ -97,7 +98,7 @@ var layers = map[string][]string{
 
 	"internal/config": {"access", "addr", "ask", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
 		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
-	"internal/daemon": {"ask", "ask/redis", "filter", "redisclient", "redisfilter",
+	"internal/daemon": {"ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
 		"addr", "certificate", "dnsbl", "firstseen", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},

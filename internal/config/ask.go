@@ -60,8 +60,8 @@ func (s Source) validateAsk(f *Faults, key string) {
 		}
 		return
 	}
-	if s.Kind != "redis" && s.Kind != "" {
-		f.add(key+".mode", `"ask" goes with kind = "redis" in this version of blockd, have %q; want "copy"`, s.Kind)
+	if s.Kind != "redis" && s.Kind != "postgres" && s.Kind != "" {
+		f.add(key+".mode", `"ask" goes with kind = "redis" or "postgres" in this version of blockd, have %q; want "copy"`, s.Kind)
 	}
 	if s.OnError != "" && s.OnError != "pass" && s.OnError != "tempfail" {
 		f.oneOf(key+".on_error", s.OnError, "pass", "tempfail")
@@ -72,6 +72,8 @@ func (s Source) validateAsk(f *Faults, key string) {
 		f.add(key+".filter", `"snapshot" is not in this version of blockd; want "keys", "redisbloom:KEY" or "redisson:KEY"`)
 	case kind != filterRedisBloom && kind != filterRedisson || name == "":
 		f.add(key+".filter", `want "keys", "redisbloom:KEY" or "redisson:KEY", have %q`, s.Filter)
+	case s.Kind == "postgres":
+		f.add(key+".filter", `want "keys" with kind = "postgres", have %q`, s.Filter)
 	}
 }
 

@@ -38,7 +38,10 @@ func OpenAsked(c config.Config, log *slog.Logger) *ask.Sets {
 			if err != nil {
 				return nil, err
 			}
-			return askredis.Open(redisOptions(l, dsn))
+			if l.Source.Kind == "redis" {
+				return askredis.Open(redisOptions(l, dsn))
+			}
+			return openAskedSQL(l, dsn)
 		})
 		all = append(all, ask.New(o, log))
 	}

@@ -3,6 +3,8 @@
 package daemon
 
 import (
+	"blockd/ask"
+	askpostgres "blockd/ask/postgres"
 	"blockd/internal/config"
 	"blockd/lists"
 	"blockd/mirror"
@@ -19,7 +21,7 @@ func openSQL(l config.List, dsn string) (mirror.Source, error) {
 	case "mysql":
 		return mysql.Open(mysql.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name})
 	case "postgres":
-		return postgres.Open(postgres.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name})
+		return postgres.Open(postgresOptions(l, dsn))
 	case "ldap":
 		return ldap.Open(ldap.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back()})
 	case "s3":
@@ -33,4 +35,17 @@ func openSQL(l config.List, dsn string) (mirror.Source, error) {
 	default:
 		return nil, noDriver(l)
 	}
+}
+
+func postgresOptions(l config.List, dsn string) postgres.Options {
+	s := l.Source
+	return postgres.Options{DSN: dsn, Query: s.Query, Changes: s.FoundBy(), Watermark: s.Watermark, Overlap: s.Back(), Notify: s.Notify, List: l.Name}
+}
+
+// openAskedSQL makes the stores of lists with mode = "ask" that a build with the tag nosql leaves out.
+func openAskedSQL(l config.List, dsn string) (ask.Store, error) {
+	if l.Source.Kind == "postgres" {
+		return askpostgres.Open(postgresOptions(l, dsn))
+	}
+	return nil, noDriver(l)
 }

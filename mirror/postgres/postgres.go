@@ -51,6 +51,7 @@ type Source struct {
 	hints   *pgconn.PgConn // that listens; nil = not connected
 	fields  []field        // of the query, as this connection has last described it
 	citext  string         // the name of the type of the entries, if it is citext
+	finding string         // the name of the prepared statement of Find
 	seen    query.Seen
 	stall   time.Duration
 }
@@ -348,8 +349,12 @@ func rows(ctx context.Context, conn *pgconn.PgConn, sql string, parameters []str
 	for i, p := range parameters {
 		values[i] = []byte(p)
 	}
-	result := conn.ExecParams(ctx, sql, values, nil, nil, nil)
-	var err error
+	fields, _, err := read(conn.ExecParams(ctx, sql, values, nil, nil, nil), use)
+	return fields, err
+}
+
+// read gives the rows of a result to use, as rows does. The tag is what the server says of the whole.
+func read(result *pgconn.ResultReader, use func([]string) error) (_ []field, tag pgconn.CommandTag, err error) {
 	for result.NextRow() {
 		row := make([]string, len(result.Values()))
 		for i, v := range result.Values() {
@@ -360,8 +365,9 @@ func rows(ctx context.Context, conn *pgconn.PgConn, sql string, parameters []str
 		}
 	}
 	fields := fieldsOf(result.FieldDescriptions())
-	if _, failed := result.Close(); failed != nil {
-		return nil, failed
+	tag, failed := result.Close()
+	if failed != nil {
+		return nil, tag, failed
 	}
-	return fields, err
+	return fields, tag, err
 }
