@@ -159,7 +159,7 @@ func (c *conn) turn(d *desk, now time.Time) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			c.log.Error("resp panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			c.faults.Warn("resp panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			err, c.batch, c.args = errPanic, nil, nil
 		}
 		if tooMuch := c.clear(d); err == nil {
