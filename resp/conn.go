@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tidwall/redcon"
+	"golang.org/x/sys/unix"
 
 	"blockd/listener"
 )
@@ -61,6 +62,7 @@ type conn struct {
 
 	away   bool // a goroutine beside the loop has it; under loop.mu
 	output bool // the loop watches for room for output, and not for input
+	more   bool // it has more to answer than a turn may
 
 	now      time.Time // of this turn
 	seen     time.Time // when the peer last sent something
@@ -87,7 +89,17 @@ func (c *conn) trusts() bool { return c.users.none() || listener.Admits(listener
 
 // Run answers until the peer, a fault or Stop ends the connection.
 func (c *conn) Run() {
-	err := c.run()
+	var err error
+	if c.fd, err = detach(c.socket); err != nil {
+		c.faults.Warn("resp connection cannot be served", slog.Any("error", err))
+		return
+	}
+	c.socket, c.seen = nil, time.Now()
+	if err = c.loop.enter(c); err != nil {
+		c.faults.Warn("resp connection cannot be served", slog.Any("error", err))
+	} else {
+		err = <-c.ended
+	}
 	c.dequeue()
 	c.unscript()
 	c.charge(0)
@@ -96,30 +108,16 @@ func (c *conn) Run() {
 		c.metrics.faults.WithLabelValues(string(f)).Inc()
 		c.faults.Warn("resp connection ended", slog.String("peer", c.remote.String()), slog.String("why", string(f)))
 	}
-	if c.fd < 0 {
+	words := farewells[f]
+	if words == "" {
+		unix.Close(c.fd)
 		return
 	}
-	nc, err := attach(c.fd)
-	if err != nil {
-		return
-	}
-	defer nc.Close()
-	if words := farewells[f]; words != "" {
+	if nc, err := attach(c.fd); err == nil {
 		c.err(words)
 		farewell(nc, c.out)
+		nc.Close()
 	}
-}
-
-// run has the loop answer, and returns why it has ended: a fault, io.EOF, or the error of the connection.
-func (c *conn) run() (err error) {
-	if c.fd, err = detach(c.socket); err != nil {
-		return err
-	}
-	c.socket, c.seen = nil, time.Now()
-	if err := c.loop.enter(c); err != nil {
-		return err
-	}
-	return <-c.ended
 }
 
 // farewells are the last words before a connection ends for a fault, as Redis has them.
@@ -152,8 +150,8 @@ func farewell(nc net.Conn, answers []byte) {
 
 // turn answers what has come, as far as the peer takes the answers. After an error the connection has to end.
 func (c *conn) turn(d *desk, now time.Time) (err error) {
-	c.now = now
-	c.args, c.batch = d.args, d.batch
+	c.now, c.more = now, false
+	c.args, c.batch, d.args, d.batch = d.args, d.batch, nil, nil // after a panic they are lost: another connection must not find our questions
 	if c.out == nil {
 		c.out = d.out[:0]
 	}
@@ -169,12 +167,19 @@ func (c *conn) turn(d *desk, now time.Time) (err error) {
 	return c.proceed(d)
 }
 
-// maxReads is how often one turn at a stop reads.
-const maxReads = 64
+// The bounds of one turn: how often it reads at a stop, and how often it sends. Others wait meanwhile.
+const (
+	maxReads = 64
+	maxSends = 4 // of flushSize octets
+)
 
 func (c *conn) proceed(d *desk) error {
 	for reads, answered := 0, false; ; reads++ {
-		for hungry := false; !hungry; {
+		for hungry, sends := false, 0; !hungry; sends++ {
+			if sends == maxSends {
+				c.more = true
+				return nil
+			}
 			var err error
 			if hungry, err = c.answerAll(); err != nil {
 				return err
@@ -209,20 +214,14 @@ func (c *conn) clear(d *desk) error {
 	} else if &c.in[0] == &d.input[0] {
 		c.in = bytes.Clone(c.in)
 	}
-	if b := c.batch; b != nil {
-		b.Reset()
-		clear(b.asked[:cap(b.asked)]) // they point into a buffer
-		b.asked, b.questions, b.lookups = b.asked[:0], b.questions[:0], b.lookups[:0]
-		if cap(b.asked) > 4*batchSize {
-			b = nil // of one large command
-		}
-		c.batch, d.batch = nil, b
+	if b := c.batch; b != nil && cap(b.asked) <= 4*batchSize { // more is of one large command
+		b.forget()
+		d.batch = b
 	}
+	c.batch = nil
 	if cap(c.args) <= 8 {
 		clear(c.args[:cap(c.args)])
 		d.args = c.args[:0]
-	} else {
-		d.args = nil
 	}
 	c.args = nil
 	switch waits := len(c.out) > 0; {
@@ -234,7 +233,7 @@ func (c *conn) clear(d *desk) error {
 		c.out = bytes.Clone(c.out)
 	}
 	switch {
-	case len(c.in) == 0 || len(c.out) > 0 || c.script != nil:
+	case len(c.in) == 0 || c.outward():
 		c.began = time.Time{}
 	case c.began.IsZero():
 		c.began = c.now
@@ -244,6 +243,9 @@ func (c *conn) clear(d *desk) error {
 	}
 	return c.charge(0)
 }
+
+// outward reports whether the connection has something to send, and waits for room for it, not for input.
+func (c *conn) outward() bool { return len(c.out) > 0 || c.more }
 
 // charge counts the octets that the connection holds while it waits. It fails if all of them together hold too much.
 func (c *conn) charge(octets int) error {
@@ -257,7 +259,7 @@ func (c *conn) charge(octets int) error {
 
 // overdue says whether a connection has to end because of the time.
 func (c *conn) overdue(d *desk, now time.Time) error {
-	idle := len(c.in) == 0 && len(c.out) == 0
+	idle := len(c.in) == 0 && !c.outward()
 	switch {
 	case !c.began.IsZero() && now.Sub(c.began) >= commandTime:
 		return errSlow

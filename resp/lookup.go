@@ -20,6 +20,7 @@ type batch struct {
 	asked     []policy.Question
 	questions []question
 	lookups   []lookup
+	used      int           // the most of asked since forget
 	unread    map[*set]bool // when they are answered
 	single    [1]verdict.Verdict
 }
@@ -110,7 +111,15 @@ func (c *conn) answerLookups() {
 			first += l.n
 		}
 	}
+	b.used = max(b.used, len(b.asked))
 	b.asked, b.questions, b.lookups = b.asked[:0], b.questions[:0], b.lookups[:0]
+}
+
+// forget lets go of what has been asked: the texts lie in a buffer that others use next.
+func (b *batch) forget() {
+	b.Reset()
+	clear(b.asked[:max(b.used, len(b.asked))])
+	b.asked, b.questions, b.lookups, b.used = b.asked[:0], b.questions[:0], b.lookups[:0], 0
 }
 
 // reply answers one command whose questions begin at first.

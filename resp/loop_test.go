@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -109,5 +110,68 @@ func TestLoopEndsWithItsConnections(t *testing.T) {
 			defer l.mu.Unlock()
 			return l.poller == nil
 		})
+	}
+}
+
+// After a defect in one connection's turn, the next one has its own answers.
+func TestDefectLeavesNothingToOthers(t *testing.T) {
+	r := newRig(t)
+	address, _ := r.serve(t)
+	s := r.server
+	s.commands["time"].run = func(*conn, [][]byte) { panic("defect") }
+	s.commands["time"].asks = true // so that the questions before it still wait
+	p := dial(t, address)
+	p.Write(append(encode("SISMEMBER", "spam", "x@bad.example"), encode("TIME")...))
+	if got, _ := io.ReadAll(p.r); string(got) != "-TRYAGAIN blockd: internal error\r\n" {
+		t.Errorf("%q", got)
+	}
+	other := dial(t, address)
+	if got := other.ask(t, "SISMEMBER", "spam", "x@clear.example"); got != ":0\r\n" {
+		t.Errorf("%q", got)
+	}
+	if got := other.ask(t, "PING"); got != "+PONG\r\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A client whose few octets ask for megabytes is answered in turns, so that others are not kept waiting.
+func TestTurnIsBounded(t *testing.T) {
+	r := newRig(t)
+	s := r.open(t)
+	near, far := socketPair(t)
+	const n = 500
+	near.Write(bytes.Repeat([]byte("COMMAND\r\n"), n))
+	c := newConn(s, far)
+	var err error
+	if c.fd, err = detach(far); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(c.fd)
+	answers := make(chan error)
+	p := &peer{near, newReader(near)}
+	go func() {
+		var err error
+		for range n {
+			if _, err = readAnswer(p.r); err != nil {
+				break
+			}
+		}
+		answers <- err
+	}()
+	turns := 0
+	for waits := true; waits; turns++ {
+		if err := c.turn(s.loop.desk, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if len(c.out) > (maxSends+1)*flushSize {
+			t.Fatalf("%d octets wait", len(c.out))
+		}
+		waits = c.outward() || turns == 0
+	}
+	if turns < 4 {
+		t.Errorf("%d turns", turns)
+	}
+	if err := <-answers; err != nil {
+		t.Error(err)
 	}
 }
