@@ -1,0 +1,236 @@
+//go:build !nosql
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/redis/go-redis/v9"
+
+	"blockd/internal/config"
+	"blockd/internal/daemon"
+	"blockd/internal/mariadbserver"
+	"blockd/internal/postgresserver"
+	"blockd/internal/redisserver"
+	"blockd/internal/testkit"
+)
+
+// storeSecret is the password of every store of TestStores.
+const storeSecret = "s3cret"
+
+// remoteStore is a server that holds a list.
+type remoteStore struct {
+	address string
+	dsn     string // of it, with ADDRESS in place of its address
+	keys    string // of [list.source], besides kind, dsn_file and every
+	prepare func(t *testing.T, ddl string)
+	put     func(t *testing.T, entries ...string) // adds entries
+	empty   func(t *testing.T)                    // takes all away
+}
+
+// stores are servers of each kind, with what a test does to a list in them.
+var stores = map[string]func(t *testing.T) remoteStore{
+	"postgres": func(t *testing.T) remoteStore {
+		server, err := postgresserver.Open()
+		if errors.Is(err, exec.ErrNotFound) {
+			testkit.Missing(t, "PostgreSQL is not installed (make peers)")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(server.Close)
+		name := server.Database(t, "")
+		do := func(t *testing.T, text string) { t.Helper(); server.Exec(t, name, text) }
+		do(t, "create role locked login superuser password '"+storeSecret+"'; create role blockd; create table senders (id bigint primary key generated always as identity, entry text not null)")
+		return remoteStore{
+			address: server.Address, dsn: "postgres://locked:" + storeSecret + "@ADDRESS/" + name,
+			keys:    "query = \"select id, entry from senders\"\nchanges = \"log\"\n",
+			prepare: do,
+			put:     func(t *testing.T, entries ...string) { t.Helper(); do(t, insertion(entries)) },
+			empty:   func(t *testing.T) { t.Helper(); do(t, "truncate senders") },
+		}
+	},
+	"mysql": func(t *testing.T) remoteStore {
+		server := mariadbserver.Start(t)
+		do := func(t *testing.T, text string) { t.Helper(); edit(t, server.DB, text) }
+		server.DB.SetMaxOpenConns(1) // so that USE holds
+		do(t, "create database mail; use mail; create table senders (id bigint primary key auto_increment, entry varchar(200) not null);"+
+			"create user desk identified by '"+storeSecret+"'; grant all on *.* to desk")
+		return remoteStore{
+			address: server.Address, dsn: "mysql://desk:" + storeSecret + "@ADDRESS/mail",
+			keys: "query = \"select id, entry from senders\"\nchanges = \"log\"\n",
+			prepare: func(t *testing.T, ddl string) { // which has delimiters of the client
+				t.Helper()
+				client := exec.Command(testkit.Peer(t, "mariadb"), "--no-defaults", "--socket="+server.Socket, "--user=root", "mail")
+				client.Stdin = strings.NewReader(ddl)
+				if out, err := client.CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+			},
+			put:   func(t *testing.T, entries ...string) { t.Helper(); do(t, insertion(entries)) },
+			empty: func(t *testing.T) { t.Helper(); do(t, "delete from senders") },
+		}
+	},
+	"redis": func(t *testing.T) remoteStore {
+		server := redisserver.Start(t, "--requirepass", storeSecret)
+		client := redis.NewClient(&redis.Options{Addr: server.Address, Password: storeSecret})
+		t.Cleanup(func() { client.Close() })
+		script := ""
+		return remoteStore{
+			address: server.Address, dsn: "redis://:" + storeSecret + "@ADDRESS/0",
+			prepare: func(_ *testing.T, lua string) { script = lua },
+			put: func(t *testing.T, entries ...string) {
+				t.Helper()
+				keys := []string{"{blockd:abuse-desk}:e", "{blockd:abuse-desk}:log", "{blockd:abuse-desk}:rev"}
+				for _, e := range entries {
+					if err := client.Eval(t.Context(), script, keys, "put", e, "block").Err(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			},
+			empty: func(t *testing.T) {
+				t.Helper()
+				if err := client.FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+			},
+		}
+	},
+	"s3": func(t *testing.T) remoteStore {
+		files := s3mem.New()
+		server := httptest.NewServer(gofakes3.New(files).Server())
+		t.Cleanup(server.Close)
+		if err := files.CreateBucket("lists"); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		return remoteStore{
+			address: strings.TrimPrefix(server.URL, "http://"), dsn: "s3://AKIAEXAMPLE:" + storeSecret + "@ADDRESS/lists/senders/",
+			put: func(t *testing.T, entries ...string) {
+				t.Helper()
+				n++
+				text := strings.Join(entries, "\n") + "\n"
+				meta := map[string]string{"Last-Modified": "Mon, 02 Jan 2006 15:04:05 GMT"}
+				if _, err := files.PutObject("lists", fmt.Sprintf("senders/%d.txt", n), meta, strings.NewReader(text), int64(len(text)), nil); err != nil {
+					t.Fatal(err)
+				}
+			},
+			empty: func(t *testing.T) {
+				t.Helper()
+				for i := range n {
+					if _, err := files.DeleteObject("lists", fmt.Sprintf("senders/%d.txt", i+1)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			},
+		}
+	},
+}
+
+func insertion(entries []string) string {
+	return "insert into senders (entry) values ('" + strings.Join(entries, "'), ('") + "')"
+}
+
+// TestStores: a list in a store of each kind is followed. While the link to the store is down its copy serves, through a restart
+// too. A store that was emptied does not switch its list off.
+func TestStores(t *testing.T) {
+	for kind, start := range stores {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			store := start(t)
+			link := testkit.NewProxy(t, store.address)
+			dir := t.TempDir()
+			writeFile(t, dir, "store.dsn", strings.Replace(store.dsn, "ADDRESS", link.Address, 1)+"\n")
+			writeFile(t, dir, "lists/a.txt", "other.example\n")
+			writeFile(t, dir, "config.toml", anyPorts+"[[list]]\nname = \"abuse-desk\"\n[list.source]\nkind = \""+kind+"\"\ndsn_file = \"store.dsn\"\nevery = \"100ms\"\n"+store.keys)
+			if store.prepare != nil {
+				store.prepare(t, storeText(t, dir))
+			}
+			many := []string{"bulk.example"}
+			for i := range 150 {
+				many = append(many, fmt.Sprintf("n%d.bulk.example", i))
+			}
+			store.put(t, many...)
+
+			d := serveIn(t, dir, "smtp", "http")
+			testkit.Eventually(t, "the entries to act", func() bool { return d.turnsAway(t, "x@bulk.example") })
+			store.put(t, "new.example")
+			testkit.Eventually(t, "the new entry to act", func() bool { return d.turnsAway(t, "x@new.example") })
+			testkit.Eventually(t, "state ok", func() bool { return d.source(t).State == "ok" })
+
+			link.Set(testkit.Link{Down: true})
+			testkit.Eventually(t, "state away", func() bool { return d.source(t).State == "away" })
+			if s := d.source(t); s.Class != "unreachable" || s.Error == "" || s.Rows != 152 {
+				t.Errorf("away: %+v", s)
+			}
+			if code, body := d.get(t, "/readyz"); code != 200 || !strings.HasPrefix(body, "degraded") || !strings.Contains(body, "list abuse-desk: its source is away: ") {
+				t.Errorf("/readyz = %d %s", code, body)
+			}
+			if !d.turnsAway(t, "x@new.example") {
+				t.Error("the copy does not serve while the store is away")
+			}
+			d.end(t)
+			keepsSecret(t, d)
+			d = serveIn(t, dir, "smtp", "http")
+			if !d.turnsAway(t, "x@new.example") {
+				t.Error("the copy does not serve after a restart")
+			}
+			testkit.Eventually(t, "state away", func() bool { return d.source(t).Error != "" })
+			store.put(t, "back.example")
+			link.Set(testkit.Link{})
+			began := time.Now()
+			testkit.Eventually(t, "what came while the store was away", func() bool { return d.turnsAway(t, "x@back.example") })
+			t.Logf("followed again after %v", time.Since(began)) // 10 s on a machine at rest
+			testkit.Eventually(t, "state ok", func() bool { return d.source(t).State == "ok" })
+
+			store.empty(t)
+			for range 2 {
+				testkit.Eventually(t, "state refused", func() bool { s := d.source(t); return s.State == "refused" && s.Class == "empty" })
+				if s := d.source(t); s.Error == "" || !d.turnsAway(t, "x@bulk.example") {
+					t.Errorf("a store that was emptied lets its senders pass: %+v", s)
+				}
+				d.end(t)
+				keepsSecret(t, d)
+				d = serveIn(t, dir, "smtp", "http")
+			}
+		})
+	}
+}
+
+// storeText is what blockd source ddl or lua prints for the list, if it prints anything.
+func storeText(t *testing.T, dir string) string {
+	t.Helper()
+	c, err := config.Load(filepath.Join(dir, "config.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := daemon.OpenSource(c.Lists[len(c.Lists)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	switch s := source.(type) {
+	case interface{ DDL() string }:
+		return s.DDL()
+	case interface{ Lua() string }:
+		return s.Lua()
+	}
+	return ""
+}
+
+// keepsSecret checks that the log has no secret.
+func keepsSecret(t *testing.T, d *running) {
+	t.Helper()
+	if strings.Contains(d.log.String(), storeSecret) {
+		t.Error("the log shows a password")
+	}
+}
