@@ -200,7 +200,18 @@ func (g *generation) path(n int) string { return filepath.Join(g.folder, fileNam
 
 // target is what the link at path leads to if this generation writes the file.
 func (g *generation) target(n int) string {
-	return filepath.Join("..", filesName, fmt.Sprintf("%02x-%010d", n, g.number))
+	return filepath.Join("..", filesName, fileOfGeneration(n, g.number))
+}
+
+// fileOfGeneration is the name of the file n that a generation has written.
+func fileOfGeneration(n int, number uint64) string { return fmt.Sprintf("%02x-%010d", n, number) }
+
+// isFile reports whether a name is one of fileOfGeneration.
+func isFile(name string) bool {
+	var n int
+	var number uint64
+	_, err := fmt.Sscanf(name, "%02x-%d", &n, &number)
+	return err == nil && name == fileOfGeneration(n, number)
 }
 
 // old is the path of a file of the generation in force.
@@ -458,7 +469,7 @@ func (g *generation) replace(journal *os.File) error {
 		return err
 	}
 	link := filepath.Join(g.Mirror.folder, currentName)
-	fresh := link + ".new"
+	fresh := filepath.Join(g.Mirror.folder, freshName)
 	if err := os.Remove(fresh); err != nil && !os.IsNotExist(err) {
 		return err
 	}

@@ -51,6 +51,10 @@ const (
 // mostBatch is how long a hint waits at most, if the last poll took long.
 const mostBatch = 250 * time.Millisecond
 
+// clockSlack is how far in the future the last full read may lie: a clock is set right by little. If it is more, a wrong
+// clock wrote that time, and the next full read might not come for years.
+const clockSlack = time.Minute
+
 // troubles is how often the log says at most that a source is not followed.
 const troubles = 10 * time.Minute
 
@@ -58,13 +62,15 @@ const troubles = 10 * time.Minute
 // any goroutine, Run once. A nil Keeper has no lists.
 type Keeper struct {
 	followers []*follower
+	turn      chan struct{} // Options.turn of all copies
 }
 
 // NewKeeper returns a Keeper of lists. It opens no file and no connection. changed is called, from any goroutine, when
 // the files of a copy have changed; it must not wait.
 func NewKeeper(lists []List, changed func(), log *slog.Logger, reg prometheus.Registerer) *Keeper {
-	k, now := &Keeper{}, time.Now()
+	k, now := &Keeper{turn: make(chan struct{}, 1)}, time.Now()
 	for _, l := range lists {
+		l.Copy.turn = k.turn
 		k.followers = append(k.followers, &follower{
 			List: l, changed: changed, log: log.With(slog.String("list", l.Name)), asked: make(chan struct{}, 1),
 			status: Status{State: Away, Since: now}, errors: map[Class]int{},
@@ -205,7 +211,7 @@ func (f *follower) run(ctx context.Context) {
 		case err != nil:
 			failures++
 			f.failed(err)
-			whole = f.pause(ctx, retry(failures, rand.Float64()))
+			whole = f.pause(ctx, retry(failures, rand.Float64())) || whole // what was asked for is still to be done
 		default:
 			failures = 0
 			f.confirmed(began)
@@ -229,7 +235,7 @@ func (f *follower) attempt(ctx context.Context, whole bool) error {
 		return err
 	}
 	state, has := f.mirror.State()
-	if !whole && has && time.Since(state.Read) < f.Reconcile {
+	if age := time.Since(state.Read); !whole && has && age < f.Reconcile && age > -clockSlack {
 		told, err := f.mirror.Follow(ctx, f.source)
 		if !errors.Is(err, ErrTooOld) {
 			return f.took(told, err)

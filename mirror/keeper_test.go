@@ -330,6 +330,69 @@ func TestNowReadsTheWholeSource(t *testing.T) {
 	})
 }
 
+// A source that is away when it is to be read whole is read whole when it is back.
+func TestNowIsNotForgotten(t *testing.T) {
+	bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {
+		k.rows["silent"] = Row{Entry: "d.test"} // changes do not tell of it
+		k.before = func(context.Context, string) error { return &Error{ClassUnreachable, errors.New("refused")} }
+		k.Now()
+		k.after(time.Minute)
+		k.is(Away, ClassUnreachable, 1)
+		k.before = nil
+		k.after(10 * time.Second)
+		k.is(OK, "", 2)
+		if k.reads != 2 {
+			t.Errorf("%d full reads, want 2", k.reads)
+		}
+	})
+}
+
+// Signals that come faster than a source is read are one.
+func TestStormOfNow(t *testing.T) {
+	bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {
+		reading := make(chan struct{})
+		k.before = func(_ context.Context, call string) error {
+			if call == "all" {
+				<-reading
+			}
+			return nil
+		}
+		for range 1000 {
+			k.Now()
+		}
+		k.settle()
+		for range 1000 {
+			k.Now()
+		}
+		k.before = nil
+		close(reading)
+		k.after(time.Second)
+		if k.reads != 3 {
+			t.Errorf("%d full reads, want the first, and 2 for 2000 signals", k.reads)
+		}
+	})
+}
+
+// A full read of the future, when the clock was wrong, does not hold the next one off.
+func TestClockThatWasWrong(t *testing.T) {
+	f := &follower{List: List{Reconcile: time.Hour, Copy: Options{Folder: filepath.Join(t.TempDir(), "copy")}}, changed: func() {},
+		errors: map[Class]int{}, log: slog.New(slog.DiscardHandler)}
+	s := newScripted("a@bulk.test")
+	f.Open = func() (Source, error) { return s, nil }
+	defer f.close()
+	for i, tt := range []struct {
+		ahead time.Duration
+		reads int
+	}{{0, 1}, {0, 1}, {30 * time.Second, 1}, {1000 * time.Hour, 2}, {0, 2}} {
+		if tt.ahead > 0 {
+			f.mirror.state.Read = time.Now().Add(tt.ahead)
+		}
+		if err := f.attempt(t.Context(), false); err != nil || s.reads != tt.reads {
+			t.Errorf("%d: %d full reads, %v, want %d", i, s.reads, err, tt.reads)
+		}
+	}
+}
+
 // A source that can tell no changes is read whole at each poll.
 func TestSourceWithoutChanges(t *testing.T) {
 	bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {

@@ -36,6 +36,7 @@ const (
 	journalName = "journal"
 	lockName    = "lock"
 	filesName   = "files"
+	freshName   = currentName + ".new" // the link before it is renamed
 )
 
 // DefaultMaxRows is what a source may have: twice of what an index is built for.
@@ -49,6 +50,8 @@ type Options struct {
 	Folder   string         // it is made if need be; nothing else may be in it
 	Settings lists.Settings // of the list: its Action and Subdomains count
 	MaxRows  int64          // of the source; 0 = DefaultMaxRows
+
+	turn chan struct{} // of one place, shared by copies of which one sorts at a time; nil = no other one sorts
 }
 
 // Mirror is an open copy. It is for one goroutine; the files under Files may be read by anybody at any time.
@@ -56,6 +59,7 @@ type Mirror struct {
 	folder   string
 	settings lists.Settings
 	maxRows  int64
+	turn     chan struct{} // of Options
 	lock     *os.File
 
 	number  uint64 // of the generation in force; 0 = there is none
@@ -87,7 +91,7 @@ func open(o Options, step func(string) error) (*Mirror, error) {
 	} else if err != nil {
 		return nil, ofDisk(err)
 	}
-	m := &Mirror{folder: o.Folder, settings: o.Settings, maxRows: cmp.Or(o.MaxRows, DefaultMaxRows), lock: lock, step: step}
+	m := &Mirror{folder: o.Folder, settings: o.Settings, maxRows: cmp.Or(o.MaxRows, DefaultMaxRows), turn: o.turn, lock: lock, step: step}
 	m.settings.Guard = nil // the gate judges entries when the list is loaded
 	if err := m.load(); err != nil {
 		m.Close()
@@ -120,7 +124,7 @@ func (m *Mirror) load() error {
 		return err
 	}
 	if err == nil {
-		if _, err := fmt.Sscanf(target, "g-%d", &m.number); err != nil || target != name(m.number) || m.number == 0 {
+		if m.number = numberOf(target); m.number == 0 {
 			return fmt.Errorf("%s leads to %q, which is no generation", currentName, target)
 		}
 		if err := m.loadGeneration(filepath.Join(m.folder, target)); err != nil {
@@ -161,7 +165,7 @@ func (m *Mirror) links() error {
 }
 
 // sweep removes what belongs to no generation but the one in force and the former one: somebody may be about to read
-// that. 0 = there is none.
+// that. 0 = there is none. What this package does not name so is of others, and stays.
 func (m *Mirror) sweep(former uint64) error {
 	kept := map[string]bool{} // names of files
 	for _, number := range []uint64{m.number, former} {
@@ -177,9 +181,10 @@ func (m *Mirror) sweep(former uint64) error {
 			return err
 		}
 		for _, e := range all {
-			old := strings.HasPrefix(e.Name(), "g-") && e.Name() != name(m.number) && e.Name() != name(former)
-			rest := strings.HasPrefix(e.Name(), currentName+".") || strings.HasPrefix(e.Name(), ".sort.")
-			if folder != m.folder && !kept[e.Name()] || folder == m.folder && (old || rest) {
+			number := numberOf(e.Name())
+			old := number > 0 && number != m.number && number != former
+			rest := e.Name() == freshName || strings.HasPrefix(e.Name(), ".sort.")
+			if folder != m.folder && isFile(e.Name()) && !kept[e.Name()] || folder == m.folder && (old || rest) {
 				if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {
 					return err
 				}
@@ -191,6 +196,14 @@ func (m *Mirror) sweep(former uint64) error {
 
 // name is the folder of a generation.
 func name(number uint64) string { return fmt.Sprintf("g-%010d", number) }
+
+// numberOf is the number of the generation whose folder has a name; 0 if that is not such a name.
+func numberOf(folder string) (number uint64) {
+	if _, err := fmt.Sscanf(folder, "g-%d", &number); err != nil || folder != name(number) {
+		return 0
+	}
+	return number
+}
 
 // Follow brings the copy up to date with what has changed since the last read. ErrTooOld says that Read is called for: there was no
 // read yet, the source is another one, the list's action or scope was edited, it cannot tell its changes any more, or there are too many of

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -19,6 +21,21 @@ import (
 	"blockd/internal/testkit"
 	"blockd/lists"
 )
+
+var soak = flag.Bool("soak", false, "more changes, and a kill at every step")
+
+// TestMain puts the folders of tests into memory where it can. Each copy syncs its 64 files: on a loaded disk that is
+// all that these tests would wait for.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if os.Getenv(killAt) == "" { // a process that is killed has the folder of the one that started it
+		if folder, err := os.MkdirTemp("/dev/shm", "blockd"); err == nil {
+			os.Setenv("TMPDIR", folder)
+			defer os.RemoveAll(folder)
+		}
+	}
+	m.Run()
+}
 
 // table is a source in memory: rows by their ids, and a log of the entries that have changed.
 type table struct {
@@ -153,8 +170,12 @@ func mustOpen(t testing.TB, folder string) *Mirror {
 
 // TestCopyFollowsTheSource changes a table at random, and everything that may happen to a copy happens.
 func TestCopyFollowsTheSource(t *testing.T) {
-	t.Parallel() // most of the time is waiting for the disk
-	for seed := range uint64(2) {
+	t.Parallel()
+	tables := uint64(1)
+	if *soak {
+		tables = 20
+	}
+	for seed := range tables {
 		s, rng := newTable(seed)
 		folder := filepath.Join(t.TempDir(), "copy")
 		m := mustOpen(t, folder)
@@ -211,7 +232,11 @@ func TestKilledAtAnyStep(t *testing.T) {
 	for round, s := range roundsOf(7) {
 		want[round] = s.lines(t)
 	}
-	for step := 0; ; step++ {
+	stride := 3
+	if *soak {
+		stride = 1
+	}
+	for step := 0; ; step += stride {
 		folder := filepath.Join(t.TempDir(), "copy")
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledAtAnyStep$")
 		cmd.Env = append(os.Environ(), killAt+"="+strconv.Itoa(step)+" "+folder)
@@ -292,7 +317,7 @@ func killedProcess(t *testing.T, at string) {
 
 // TestDiskFailsAtAnyStep: the copy stays as it was, or is as it was to be, and the next attempt succeeds.
 func TestDiskFailsAtAnyStep(t *testing.T) {
-	t.Parallel() // most of the time is waiting for the disk
+	t.Parallel()
 	for step := 0; ; step++ {
 		s, rng := newTable(9)
 		folder := filepath.Join(t.TempDir(), "copy")
@@ -675,4 +700,89 @@ func TestEditedList(t *testing.T) {
 		}
 		m.Close()
 	}
+}
+
+// What others have put into the folder of a copy, or behind a link in it, stays.
+func TestFilesOfOthersStay(t *testing.T) {
+	folder, other := filepath.Join(t.TempDir(), "copy"), t.TempDir()
+	if err := os.Mkdir(folder, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, filepath.Join(folder, filesName)); err != nil {
+		t.Fatal(err)
+	}
+	var stay []string
+	for _, name := range []string{"g-notes", "g-12", "current.txt", "files/passwd", "files/00-list", "files/zz-0000000001", "files/00-1"} {
+		path := filepath.Join(folder, name)
+		testkit.Write(t, path, "of others")
+		stay = append(stay, path)
+	}
+	gone := filepath.Join(folder, "files/00-0000000009")
+	testkit.Write(t, gone, "of a generation that is not in force")
+	m := mustOpen(t, folder)
+	s, rng := newTable(1)
+	for range 3 {
+		s.edit(rng)
+		if _, err := bring(t.Context(), m, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := served(t, folder); !slices.Equal(got, s.lines(t)) {
+		t.Errorf("%d lines", len(got))
+	}
+	for _, path := range stay {
+		if text, err := os.ReadFile(path); err != nil || string(text) != "of others" {
+			t.Errorf("%s: %q, %v", path, text, err)
+		}
+	}
+	if _, err := os.Lstat(gone); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s: %v", gone, err)
+	}
+}
+
+// One copy sorts at a time. The others are read meanwhile, take changes, and end with their context.
+func TestOneSortsAtATime(t *testing.T) {
+	turn, folder := make(chan struct{}, 1), filepath.Join(t.TempDir(), "copy")
+	m, err := Open(Options{Folder: folder, turn: turn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	s, rng := newTable(1)
+	if _, err := m.Read(t.Context(), s); err != nil || len(turn) != 0 {
+		t.Fatalf("%v, %d have the turn", err, len(turn))
+	}
+	turn <- struct{}{} // another copy's
+	s.edit(rng)
+	if _, err := m.Follow(t.Context(), s); err != nil {
+		t.Errorf("changes: %v", err)
+	}
+	before := served(t, folder)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	read := make(chan struct{})
+	go func() {
+		_, err := m.Read(ctx, whenRead{s, read})
+		ended <- err
+	}()
+	<-read
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) || !slices.Equal(served(t, folder), before) {
+		t.Errorf("ended without its turn: %v", err)
+	}
+	<-turn
+	if _, err := m.Read(t.Context(), s); err != nil || len(turn) != 0 {
+		t.Errorf("%v, %d have the turn", err, len(turn))
+	}
+}
+
+// whenRead closes read when all rows were given.
+type whenRead struct {
+	*table
+	read chan struct{}
+}
+
+func (w whenRead) All(ctx context.Context, yield func(Row) error) (Mark, error) {
+	defer close(w.read)
+	return w.table.All(ctx, yield)
 }

@@ -22,6 +22,10 @@ const (
 	// sortMemory is for the lines that one of them sorts, in octets. It holds a file of a list of ten million. With the
 	// buffers of 64 files and of 64 parts the whole stays below 64 MiB at any size.
 	sortMemory = 12 << 20
+
+	// partSize is how much of a part is in memory while a source is read: 1 MiB for the 64 parts. Any number of sources
+	// may be read at once, since a slow one must not hold up the others; copies are sorted one at a time.
+	partSize = 16 << 10
 )
 
 // parts takes the lines of a full read in any order, and keeps those of each file apart: in memory, and what is more in a
@@ -35,7 +39,7 @@ type parts struct {
 // add takes a line, which it copies. The error is about the disk.
 func (p *parts) add(line []byte) error {
 	n := fileOf(keyOf(line))
-	if size := len(p.text[n]); size > 0 && size+len(line) > bufferSize {
+	if size := len(p.text[n]); size > 0 && size+len(line) > partSize {
 		if err := p.spill(n); err != nil {
 			return err
 		}
@@ -111,6 +115,14 @@ func (g *generation) writeAll(ctx context.Context, p *parts, late *pending) (err
 	for n := range all {
 		if all[n], err = g.create(n); err != nil {
 			return err
+		}
+	}
+	if g.turn != nil {
+		select {
+		case g.turn <- struct{}{}:
+			defer func() { <-g.turn }()
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 	g.state.Lines = [files]int64{}
