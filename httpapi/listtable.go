@@ -43,13 +43,15 @@ type KeptFilter struct {
 	Error      string     `json:"error"` // why the last try failed; "": it did not
 }
 
-// ListSource is how the source of a list is. The list is a copy, which serves whatever becomes of the source.
+// ListSource is how the source of a list is. A copy serves whatever becomes of the source; a list that is asked does not.
 type ListSource struct {
+	Kind       string    `json:"kind"`        // such as "postgres"
+	Mode       string    `json:"mode"`        // "copy", or "ask": the list stays in its source
 	State      string    `json:"state"`       // "ok", "away", or "refused": what it holds is not taken
 	Class      string    `json:"class"`       // why it is not ok, in a word such as "unreachable"; "": it is
 	Since      time.Time `json:"since"`       // of the state
 	LagSeconds *float64  `json:"lag_seconds"` // since the copy was known to have all that the source holds; null: never
-	Rows       int64     `json:"rows"`        // entries of the copy
+	Rows       int64     `json:"rows"`        // entries of the copy, or keys of the filter; 0 for a filter of another program
 	Missed     int64     `json:"missed"`      // entries that had changed, as only a full read has found
 	Error      string    `json:"error"`       // one line; "": it is ok
 }
@@ -135,6 +137,10 @@ const (
 	ListStale   ListState = "stale"   // older than its max_age
 	ListRefused ListState = "refused"
 	ListMissing ListState = "missing"
+
+	// Of lists that stay in their sources: these answer, or do not.
+	ListAsked   ListState = "asked"
+	ListUnasked ListState = "unasked"
 )
 
 func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
@@ -147,19 +153,20 @@ func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	status := s.status()
-	t := NewListTable(status, s.checker.Hits().Lists())
+	counts := s.checker.Hits().Lists()
+	t := NewListTable(status, counts)
 	t.Entries = newEntryWorth(s.checker.Hits().Top(n))
 	if s.settings.Filters != nil {
 		t.Filters = append(t.Filters, s.settings.Filters()...)
 	}
 	if s.settings.Sources != nil {
-		t.addSources(s.settings.Sources(status))
+		t.addSources(s.settings.Sources(status), counts)
 	}
 	sendTagged(w, r, t)
 }
 
-// addSources puts sources into the rows of their lists. A list that was never read gets a row.
-func (t *ListTable) addSources(all map[string]ListSource) {
+// addSources puts sources into the rows of their lists. A list that was never read gets a row, as does one that is asked.
+func (t *ListTable) addSources(all map[string]ListSource, counts []hits.List) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		source := all[name]
 		i := slices.IndexFunc(t.Worth, func(w ListWorth) bool { return w.List == name })
@@ -167,6 +174,13 @@ func (t *ListTable) addSources(all map[string]ListSource) {
 			i = len(t.Worth)
 			t.Worth = append(t.Worth, *newListWorth(name, true))
 			t.Worth[i].State = ListMissing
+			t.Worth[i].count(counts)
+		}
+		if source.Mode == "ask" {
+			t.Worth[i].State = ListUnasked
+			if source.State == "ok" {
+				t.Worth[i].State = ListAsked
+			}
 		}
 		t.Worth[i].Source = &source
 	}
@@ -253,6 +267,16 @@ func newListWorth(list string, counted bool) *ListWorth {
 		w.Hits, w.Sole, w.Overridden = new(uint64), new(uint64), new(uint64)
 	}
 	return w
+}
+
+// count takes the list's own of counts.
+func (w *ListWorth) count(counts []hits.List) {
+	for _, h := range counts {
+		if h.Name == w.List {
+			last := h.Last.UTC()
+			*w.Hits, *w.Sole, *w.Overridden, w.LastHit = h.Hits, h.Sole, h.Overridden, &last
+		}
+	}
 }
 
 // add adds one of the list's files. All of them are read by the same settings.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"blockd/reload"
 	"net/http"
 	"path/filepath"
 	"reflect"
@@ -163,5 +164,22 @@ func TestReadToken(t *testing.T) {
 	}
 	if _, err := ReadToken(filepath.Join(dir, "none")); err == nil {
 		t.Error("no error without a file")
+	}
+}
+
+// TestListsThatAreAsked: they are not missing although blockd has no copy of them.
+func TestListsThatAreAsked(t *testing.T) {
+	f := newFixture(t, Settings{Sources: func(reload.Status) map[string]ListSource {
+		return map[string]ListSource{"abuse": {Kind: "redis", Mode: "ask", State: "ok", Rows: 7}, "away": {Kind: "postgres", Mode: "ask", State: "away"},
+			"unread": {Kind: "postgres", Mode: "copy", State: "away"}}
+	}}, "bad.example\n")
+	got := decoded[ListTable](t, f.ask("GET", "/v1/lists", ""), http.StatusOK, asJSON)
+	states := map[string]ListState{}
+	for _, w := range got.Worth {
+		states[w.List] = w.State
+	}
+	want := map[string]ListState{"bad": ListOK, "abuse": ListAsked, "away": ListUnasked, "unread": ListMissing}
+	if !reflect.DeepEqual(states, want) {
+		t.Errorf("states %v, want %v", states, want)
 	}
 }

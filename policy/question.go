@@ -179,8 +179,11 @@ func (c *Checker) begin(q question) (v verdict.Verdict, asked *ask.Inquiry) {
 func (c *Checker) finish(ctx context.Context, v *verdict.Verdict, asked *ask.Inquiry) {
 	now := time.Now()
 	defer func() {
-		if p := recover(); p != nil {
-			c.failed(inPanic, fmt.Errorf("panic in a question to a store: %v", p), slog.String("stack", string(debug.Stack())))
+		if p := recover(); p != nil { // what the store says may be an exception, so nothing is decided without it
+			seen, generation := v.Seen, v.Generation
+			*v = verdict.New(fmt.Errorf("panic in a question to a store: %v", p))
+			v.Seen, v.Generation, v.Requirements = seen, generation, c.allows
+			c.failed(inPanic, v.Err, slog.String("stack", string(debug.Stack())))
 		}
 		c.count(v, AboutSender, now)
 	}()

@@ -127,7 +127,7 @@ func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
 	return v.printEntries(w, lists.Entries)
 }
 
-// printSources shows the sources of lists that are copies.
+// printSources shows the sources of lists: of copies, and of lists that are asked, whose rows are the keys in the filter.
 func (v *listingView) printSources(w io.Writer, all []httpapi.ListWorth) error {
 	var t term.Table
 	t.Add("source of", "state", "since", "rows", "behind", "missed")
@@ -139,6 +139,9 @@ func (v *listingView) printSources(w io.Writer, all []httpapi.ListWorth) error {
 		}
 		some = true
 		state, behind := s.State, "-"
+		if s.Mode == "ask" {
+			state = "asked, " + state
+		}
 		if s.Class != "" {
 			state += ": " + s.Class
 		}
@@ -343,7 +346,7 @@ func (v *listingView) stateOf(l *httpapi.ListWorth) string {
 
 func (v *listingView) state(s httpapi.ListState) string {
 	switch s {
-	case httpapi.ListOK:
+	case httpapi.ListOK, httpapi.ListAsked:
 		return string(s)
 	case httpapi.ListStale, httpapi.ListPartial, httpapi.ListHeld:
 		return v.paint.Yellow(string(s))

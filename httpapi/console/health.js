@@ -7,7 +7,7 @@ import { read } from './door.js';
 const interval = 5000; // ms between two looks
 const soon = 1000; // ms after one without an answer
 
-const states = { ok: 'ok', held: 'warn', partial: 'warn', stale: 'warn', refused: 'bad', missing: 'bad' };
+const states = { ok: 'ok', held: 'warn', partial: 'warn', stale: 'warn', refused: 'bad', missing: 'bad', asked: 'ok', unasked: 'bad' };
 
 function title(kind, text) {
   byId('health').className = `health ${kind}`;

@@ -90,7 +90,7 @@ func (d *daemon) listSources(status reload.Status) map[string]httpapi.ListSource
 				}
 			}
 		}
-		row := httpapi.ListSource{State: string(s.State), Class: string(s.Class), Since: s.Since.UTC(), Rows: s.Rows, Missed: s.Missed, Error: s.Error}
+		row := httpapi.ListSource{Kind: l.Source.Kind, Mode: l.Source.Mode, State: string(s.State), Class: string(s.Class), Since: s.Since.UTC(), Rows: s.Rows, Missed: s.Missed, Error: s.Error}
 		if !s.Confirmed.IsZero() {
 			lag := s.Lag(now).Seconds()
 			row.LagSeconds = &lag
