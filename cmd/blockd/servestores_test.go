@@ -37,6 +37,11 @@ type remoteStore struct {
 	empty   func(t *testing.T)                    // takes all away
 }
 
+// config is that of a daemon with the list, whose store the file store.dsn names.
+func (s remoteStore) config(kind string) string {
+	return anyPorts + "[[list]]\nname = \"abuse-desk\"\n[list.source]\nkind = \"" + kind + "\"\ndsn_file = \"store.dsn\"\nevery = \"100ms\"\n" + s.keys
+}
+
 // stores are servers of each kind, with what a test does to a list in them.
 var stores = map[string]func(t *testing.T) remoteStore{
 	"postgres": func(t *testing.T) remoteStore {
@@ -151,7 +156,7 @@ func TestStores(t *testing.T) {
 			dir := t.TempDir()
 			writeFile(t, dir, "store.dsn", strings.Replace(store.dsn, "ADDRESS", link.Address, 1)+"\n")
 			writeFile(t, dir, "lists/a.txt", "other.example\n")
-			writeFile(t, dir, "config.toml", anyPorts+"[[list]]\nname = \"abuse-desk\"\n[list.source]\nkind = \""+kind+"\"\ndsn_file = \"store.dsn\"\nevery = \"100ms\"\n"+store.keys)
+			writeFile(t, dir, "config.toml", store.config(kind))
 			if store.prepare != nil {
 				store.prepare(t, storeText(t, dir))
 			}

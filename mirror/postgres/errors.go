@@ -48,7 +48,7 @@ func (s *Source) classed(err error) error {
 		return s.faulty(mirror.ClassAuth, fmt.Sprintf("the certificate of %s: %s; name its authority by sslrootcert=FILE in the URL", at, inner(err)))
 	case long:
 		return s.faulty(mirror.ClassRows, fmt.Sprintf("a row of more than %d MiB", maxMessage>>20))
-	case strings.Contains(err.Error(), "server refused TLS"):
+	case strings.Contains(inner(err), "server refused TLS"): // and not only the first attempt of sslmode=prefer
 		return s.faulty(mirror.ClassRefused, at+" does not speak TLS; in a network that is trusted, sslmode=disable in the URL does without")
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return s.faulty(mirror.ClassTimeout, "no answer of "+at+" in time")
