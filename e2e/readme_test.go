@@ -187,7 +187,7 @@ func TestReadmeTrial(t *testing.T) {
 			t.Logf("make run printed:\n%s", tail(log.String(), 8000))
 		}
 	})
-	testkit.Eventually(t, "make run to serve", func() bool {
+	testkit.Within(t, "make run to build and serve", 15*time.Minute, func() bool { // drivers of databases are large: two to three minutes of processor time
 		select {
 		case err := <-ended:
 			ended <- err
