@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	stores "blockd/ask"
 	"blockd/index"
 	"blockd/internal/testkit"
 	"blockd/internal/testkit/indexes"
@@ -32,6 +33,7 @@ type rig struct {
 	live     atomic.Pointer[index.Index] // nil: a defect of ours
 	log      testkit.Log
 	registry *prometheus.Registry
+	stores   *stores.Sets
 	server   *Server
 }
 
@@ -59,7 +61,7 @@ func (r *rig) open(t testing.TB) *Server {
 			panic("no generation")
 		}
 		return ix
-	}, policy.Settings{}, log, r.registry)
+	}, policy.Settings{Stores: r.stores}, log, r.registry)
 	s, err := New(r.settings, checker, NewMetrics(r.registry), log)
 	if err != nil {
 		t.Fatal(err)
