@@ -14,8 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/index"
+	"blockd/internal/postgresserver"
 	"blockd/lists"
 	"blockd/mirror"
+	"blockd/mirror/postgres"
+	"blockd/mirror/query"
 	"blockd/reload"
 )
 
@@ -60,6 +63,46 @@ func BenchmarkChangeActs(b *testing.B) {
 	if n, err := strconv.Atoi(os.Getenv("BLOCKD_ROWS")); err == nil {
 		source.rows = n
 	}
+	changesAct(b, source.rows, mirror.List{Every: time.Hour, Open: func() (mirror.Source, error) { return source, nil }},
+		func(int) { source.hints <- struct{}{} })
+}
+
+// BenchmarkRowActs is BenchmarkChangeActs of a table in PostgreSQL: from the commit of an INSERT, with NOTIFY, and
+// without it with a poll each second.
+func BenchmarkRowActs(b *testing.B) {
+	rows := 100_000
+	if n, err := strconv.Atoi(os.Getenv("BLOCKD_ROWS")); err == nil {
+		rows = n
+	}
+	server, err := postgresserver.Open()
+	if err != nil {
+		b.Skip(err)
+	}
+	defer server.Close()
+	for name, o := range map[string]struct {
+		channel string
+		every   time.Duration
+	}{"notify": {"changed", time.Hour}, "poll": {"", time.Second}} {
+		b.Run(name, func(b *testing.B) {
+			server.Exec(b, "postgres", "drop table if exists senders, blockd_log; create table senders (entry text primary key)")
+			server.Exec(b, "postgres", fmt.Sprintf("insert into senders select 'user.' || substr(md5(i::text), 1, 10) || '@mail' || i || '.bulk.example' from generate_series(1, %d) as i", rows))
+			options := postgres.Options{DSN: server.URL("postgres", "postgres"), Query: "select entry from senders", Changes: query.Log, List: "a", Notify: o.channel}
+			source, err := postgres.Open(options)
+			if err != nil {
+				b.Fatal(err)
+			}
+			server.Exec(b, "postgres", source.DDL())
+			source.Close()
+			changesAct(b, rows, mirror.List{Every: o.every, Open: func() (mirror.Source, error) { return postgres.Open(options) }},
+				func(n int) {
+					server.Exec(b, "postgres", fmt.Sprintf("insert into senders values ('new%d@bulk.example')", n))
+				})
+		})
+	}
+}
+
+// changesAct measures a list of so many rows: from the end of change, which adds the nth one, to the generation that has it.
+func changesAct(b *testing.B, rows int, l mirror.List, change func(n int)) {
 	pause, _ := time.ParseDuration(os.Getenv("BLOCKD_PAUSE"))
 	dir, log := b.TempDir(), slog.New(slog.DiscardHandler)
 	if os.Getenv("BLOCKD_LOG") != "" {
@@ -68,8 +111,8 @@ func BenchmarkChangeActs(b *testing.B) {
 	folder := filepath.Join(dir, "copy")
 	served := make(chan *index.Index, 1000)
 	var r *reload.Reloader
-	keeper := mirror.NewKeeper([]mirror.List{{Name: "a", Every: time.Hour, Reconcile: 24 * time.Hour, Copy: mirror.Options{Folder: folder},
-		Open: func() (mirror.Source, error) { return source, nil }}}, func() { r.Replaced() }, log, nil)
+	l.Name, l.Reconcile, l.Copy = "a", 24*time.Hour, mirror.Options{Folder: folder}
+	keeper := mirror.NewKeeper([]mirror.List{l}, func() { r.Replaced() }, log, nil)
 	r, err := reload.Open(b.Context(), reload.Settings{Path: filepath.Join(dir, "a.bdx"), Served: func(ix *index.Index) { served <- ix },
 		Lists: []reload.List{{Name: "a", Path: mirror.Files(folder), Settings: lists.Settings{Format: "entries"}}}}, log, prometheus.NewRegistry())
 	if err != nil {
@@ -92,18 +135,18 @@ func BenchmarkChangeActs(b *testing.B) {
 		return total >= entries
 	}
 	began := time.Now()
-	for want := source.rows; !has(<-served, want); {
+	for want := rows; !has(<-served, want); {
 	}
-	b.Logf("%d rows served after %s", source.rows, time.Since(began))
+	b.Logf("%d rows served after %s", rows, time.Since(began))
 	var all []time.Duration
 	for b.Loop() {
 		<-time.After(pause)
 		for len(served) > 0 {
 			<-served
 		}
+		change(len(all))
 		began := time.Now()
-		source.hints <- struct{}{}
-		for want := source.rows + len(all) + 1; !has(<-served, want); {
+		for want := rows + len(all) + 1; !has(<-served, want); {
 		}
 		all = append(all, time.Since(began))
 	}
