@@ -33,6 +33,7 @@ const heavySize = 4 << 10
 type loop struct {
 	desk  *desk // of the loop itself
 	hurry atomic.Bool
+	waits bool // look-ups may wait
 
 	mu     sync.Mutex
 	poller *poller       // nil: the loop does not run
@@ -41,9 +42,15 @@ type loop struct {
 	swept  []*conn       // the memory of sweep
 }
 
-func newLoop() *loop {
-	l := &loop{desk: new(desk), conns: map[int]*conn{}}
-	for range runtime.GOMAXPROCS(0) - 1 {
+// mostWaiting is how many clients may wait for look-ups at once, beside the one that the loop itself answers.
+const mostWaiting = 64
+
+func newLoop(waits bool) *loop {
+	l, spare := &loop{desk: new(desk), conns: map[int]*conn{}, waits: waits}, runtime.GOMAXPROCS(0)-1
+	if waits {
+		spare = mostWaiting
+	}
+	for range spare {
 		l.spare = append(l.spare, new(desk))
 	}
 	return l
@@ -110,7 +117,7 @@ func (l *loop) serve(fd int, now time.Time) {
 	switch last := len(l.spare) - 1; {
 	case c == nil || c.away:
 		c = nil
-	case c.heavy && last >= 0:
+	case (c.heavy || l.waits) && last >= 0:
 		d, l.spare = l.spare[last], l.spare[:last]
 		c.away = true
 		l.poller.remove(fd)

@@ -175,3 +175,28 @@ func TestTurnIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// While one client waits for a look-up, others are answered.
+func TestLookUpThatWaits(t *testing.T) {
+	r := newRig(t)
+	r.settings.Waits = true
+	address, _ := r.serve(t)
+	waiting, release := make(chan struct{}), make(chan struct{})
+	r.server.commands["time"].run = func(c *conn, _ [][]byte) {
+		close(waiting)
+		<-release
+		c.ok()
+	}
+	slow, other := dial(t, address), dial(t, address)
+	slow.Write(encode("TIME"))
+	<-waiting
+	for range 10 {
+		if got := other.ask(t, "SISMEMBER", "spam", "x@bad.example"); got != ":1\r\n" {
+			t.Errorf("%q", got)
+		}
+	}
+	close(release)
+	if got := slow.answer(t); got != "+OK\r\n" {
+		t.Errorf("%q", got)
+	}
+}

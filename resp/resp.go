@@ -46,6 +46,10 @@ type Settings struct {
 	// about all lists together if none was, are answered by an error.
 	Required []string
 
+	// Waits says that a look-up may wait for another server, as lists do that are asked in their stores. Each client is then
+	// answered by a goroutine of its own, so that it keeps no other one waiting.
+	Waits bool
+
 	// Serving is the generation that serves now, for the numbers of SCARD and BF.INFO; it is
 	// never nil. Live is how many live entries there are; nil = there can be none.
 	Serving func() *index.Index
@@ -90,7 +94,7 @@ func New(s Settings, c *policy.Checker, m *Metrics, log *slog.Logger) (*Server, 
 	}
 	server := &Server{
 		settings: s, checker: c, told: c.Told("resp"), metrics: m, log: log, faults: listener.NewCalmLog(log),
-		commands: m.commandsOf(commands()), sets: setsOf(s.Lists, s.Required), users: u, began: time.Now(), id: newID(), loop: newLoop(),
+		commands: m.commandsOf(commands()), sets: setsOf(s.Lists, s.Required), users: u, began: time.Now(), id: newID(), loop: newLoop(s.Waits),
 	}
 	return server, nil
 }

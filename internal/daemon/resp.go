@@ -27,6 +27,7 @@ func (d *daemon) openRESP(ctx context.Context) (err error) {
 	}
 	for _, l := range c.Lists {
 		s.Lists = append(s.Lists, l.Name)
+		s.Waits = s.Waits || l.Asked()
 	}
 	if d.entries != nil {
 		s.Lists, s.Live = append(s.Lists, live.ListName), d.entries.Len
