@@ -138,7 +138,7 @@ func TestDoubts(t *testing.T) {
 				}
 			}
 			shared.Exec(t, name, tt.spoil)
-			spoiled := "a column of another type" == tt.name // which a new connection takes as it is
+			spoiled := tt.name == "a column of another type" // which a new connection takes as it is
 			for i := range 3 {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				got, err := s.Ask(ctx, texts)
