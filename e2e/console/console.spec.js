@@ -128,6 +128,23 @@ test('sees a load that was refused, with its reason, and its cure', async ({ pag
   await expect(page.getByRole('heading', { name: 'All is well.' })).toBeVisible();
 });
 
+test('sees how the sources of lists are', async ({ page }) => {
+  await open(page);
+  const source = { kind: 'postgres', mode: 'copy', state: 'ok', class: '', since: new Date().toISOString(), lag_seconds: 2, rows: 8_000_000, missed: 0, error: '' };
+  const away = { ...source, kind: 'redis', state: 'away', class: 'unreachable', lag_seconds: 754, error: '<b>dial tcp</b>: connection refused' };
+  await page.route('**/v1/lists', async (route) => {
+    const table = await (await route.fetch()).json();
+    table.worth.forEach((list) => { list.source = { own: source, other: away }[list.list] ?? null; });
+    await route.fulfill({ json: table });
+  });
+  await page.reload();
+  await expect(page.getByRole('heading', { name: 'Filtering, with one problem.' })).toBeVisible();
+  await expect(page.locator('#health-problems')).toContainText('list other: its source is away (unreachable): <b>dial tcp</b>: connection refused');
+  await expect(page.getByRole('columnheader', { name: 'Source' })).toBeVisible();
+  await expect(page.getByRole('row', { name: /^own/ })).toContainText('ok postgres');
+  await expect(page.getByRole('row', { name: /^other/ })).toContainText('away redis, unreachable, 12 min behind');
+});
+
 test('watches decisions as they are made', async ({ page }) => {
   await open(page);
   const rows = page.locator('#decisions tbody tr');

@@ -1,6 +1,6 @@
 // Is it well? The first thing on the page, in one sentence.
 
-import { ago, badge, byId, count, html, show, table } from './dom.js';
+import { ago, badge, byId, count, html, show, span, table } from './dom.js';
 import { drawHits } from './chart.js';
 import { read } from './door.js';
 
@@ -9,6 +9,8 @@ const soon = 1000; // ms after one without an answer
 
 const states = { ok: 'ok', held: 'warn', partial: 'warn', stale: 'warn', refused: 'bad', missing: 'bad', asked: 'ok', unasked: 'bad' };
 
+const sources = { ok: 'ok', away: 'warn', refused: 'bad' };
+
 function title(kind, text) {
   byId('health').className = `health ${kind}`;
   const line = byId('health-title');
@@ -16,8 +18,11 @@ function title(kind, text) {
   document.title = kind === 'ok' ? 'blockd' : `(!) blockd: ${text}`;
 }
 
+/** troubled says whether the source of a list is away, or what it holds is not taken. */
+const troubled = (list) => Boolean(list.source?.class);
+
 function showHealth(table) {
-  const faults = table.problems.length + table.worth.filter((list) => list.stale).length;
+  const faults = table.problems.length + table.worth.filter((list) => list.stale).length + table.worth.filter(troubled).length;
   if (!table.ready) title('bad', 'Not ready: this server cannot decide about mail.');
   else if (table.lacks) title('warn', `Degraded: ${table.lacks}.`);
   else if (faults === 1) title('warn', 'Filtering, with one problem.');
@@ -31,7 +36,16 @@ function showHealth(table) {
     html('span', {}, 'generation ', html('code', { title: table.generation }, table.generation.slice(0, 12))));
   show('health-problems', table.problems.map((text) => html('li', {}, text)),
     table.worth.filter((list) => list.stale).map((list) => html('li', {}, `list ${list.list}: older than its max_age`)),
+    table.worth.filter(troubled).map(({ list, source: from }) => html('li', {}, `list ${list}: its source is ${from.state} (${from.class}): ${from.error}`)),
     (table.remarks ?? []).map((text) => html('li', {}, text)));
+}
+
+/** source says how the truth of a list is, that is in a database or on another machine. */
+function source({ source: from }) {
+  if (!from) return '';
+  const behind = from.state === 'ok' || from.lag_seconds === null ? '' : `${span(from.lag_seconds)} behind`;
+  return [html('span', { title: from.error || `${from.kind}, ${count(from.rows)} entries` }, badge(sources[from.state] ?? '', from.state)), ' ',
+    from.state === 'ok' ? from.kind : `${from.kind}${from.class && `, ${from.class}`}`, behind && `, ${behind}`];
 }
 
 function showLists(lists) {
@@ -42,6 +56,7 @@ function showLists(lists) {
   show('lists', table('What serves now, and what each list adds to the others', [
     { head: 'List', cell: (list) => html('strong', {}, list.list) },
     { head: 'State', cell: (list) => [badge(states[list.state] ?? '', list.state === 'held' ? `${count(list.held)} held back` : list.state), ' ', list.mode === 'shadow' && badge('', 'shadow')] },
+    ...lists.some((list) => list.source) ? [{ head: 'Source', cell: source }] : [],
     { head: 'Action', cell: (list) => list.action, wide: true },
     { head: 'Entries', cell: (list) => count(list.entries), number: true },
     { head: 'Only here', cell: (list) => count(list.unique), number: true, wide: true, title: 'keys that no other list has' },
