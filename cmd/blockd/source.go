@@ -109,7 +109,11 @@ func testSource(ctx context.Context, w io.Writer, c config.Config, l config.List
 	var head term.Table
 	head.Add(p.Faint("list"), l.Name)
 	head.Add(p.Faint("source"), fmt.Sprintf("%s, changes by %q, asked every %s", l.Source.Kind, l.Source.FoundBy(), config.Duration(l.Source.Poll())))
-	head.Add(p.Faint("copy"), term.Path(l.CopyFolder()))
+	if l.Asked() {
+		head.Add(p.Faint("asked"), "where it is, if a filter of its keys says perhaps; no copy is kept")
+	} else {
+		head.Add(p.Faint("copy"), term.Path(l.CopyFolder()))
+	}
 	greeting, cancel := context.WithTimeout(ctx, greetingLimit)
 	defer cancel()
 	server, err := source.Fingerprint(greeting)
