@@ -25,8 +25,8 @@ const (
 const heavySize = 4 << 10
 
 // loop answers all connections in one goroutine, each as far as its socket takes and gives octets. It waits for none of them. It
-// runs while it has connections. Those that send long pipelines are answered beside it, by as many goroutines as there are
-// other processors.
+// runs while it has connections. Those that send long pipelines are answered beside it, by a few goroutines for each
+// other processor.
 //
 // With a goroutine for each connection, a command that came alone cost 14 µs of processor time. The command itself was
 // 0.6 µs of them, and most of the rest went into waking goroutines and threads (docs/decisions/0039-resp-door.md).
@@ -46,7 +46,8 @@ type loop struct {
 const mostWaiting = 64
 
 func newLoop(waits bool) *loop {
-	l, spare := &loop{desk: new(desk), conns: map[int]*conn{}, waits: waits}, runtime.GOMAXPROCS(0)-1
+	// Four for each: a processor that has done with one finds the next, and need not wait until the loop looks.
+	l, spare := &loop{desk: new(desk), conns: map[int]*conn{}, waits: waits}, 4*(runtime.GOMAXPROCS(0)-1)
 	if waits {
 		spare = mostWaiting
 	}
