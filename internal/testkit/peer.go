@@ -19,12 +19,13 @@ func Peer(t testing.TB, command string) string {
 	return path
 }
 
-// FindPeer returns the path of a command, also where Debian keeps servers, outside a user's PATH.
+// FindPeer returns the path of a command, also where Debian keeps servers, outside a user's PATH. The error is
+// exec.ErrNotFound if it is not installed.
 func FindPeer(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	for _, dir := range []string{"/usr/sbin", "/sbin"} {
-		if err != nil {
-			path, err = exec.LookPath(filepath.Join(dir, command))
+		if found, missing := exec.LookPath(filepath.Join(dir, command)); err != nil && missing == nil {
+			return found, nil
 		}
 	}
 	return path, err
