@@ -136,7 +136,7 @@ func (t *table) roundsNote() string {
 	for _, r := range t.rows {
 		rounds := 0
 		for _, s := range r.cells {
-			if rounds = max(rounds, len(s)); len(s) > 1 {
+			if rounds = max(rounds, len(s)); len(s) > 1 && slices.Min(s) > 0 { // nothing lost is 0 in each round
 				spreads = append(spreads, s.spread())
 			}
 		}
