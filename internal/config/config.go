@@ -62,7 +62,7 @@ func Default() Config {
 		},
 		SMTP: SMTP{
 			Listen: "127.0.0.1:2525", Upstream: "maildir:var/mail",
-			RejectAt: "rcpt", RecipientsExempt: []string{"postmaster", "abuse"}, OnError: "accept",
+			RejectAt: "rcpt", Mail: "lazy", RecipientsExempt: []string{"postmaster", "abuse"}, OnError: "accept",
 			ClientRejectAt: "rcpt", Trusted: []string{}, Helo: "off", PTR: "off", Auth: "off", SkipAuthenticated: true,
 			QuarantineMax: 1 << 30, ProxyFrom: []string{}, UpstreamTLS: "none", UpstreamTLSPin: []string{},
 			MaxConnections: 4096, MaxConnectionsPerIP: 50,

@@ -27,6 +27,10 @@ type SMTP struct {
 	// Where a listed sender is refused. At "mail" no recipient is known yet, so recipients_exempt and
 	// [[policy]] do not act.
 	RejectAt string `toml:"reject_at" want:"rcpt|mail"`
+	// "lazy" answers MAIL here, and sends it on with the first RCPT that is not refused here: less waiting for
+	// the next server, which never hears of a sender that is refused. Its refusal of MAIL becomes the answer to RCPT. "strict"
+	// sends MAIL on at once, unless its sender is listed.
+	Mail string `toml:"mail" want:"lazy|strict"`
 	// Recipients that always accept mail, by local part and at any domain, so that a sender who is refused
 	// by mistake can complain (RFC 5321, section 4.5.1).
 	RecipientsExempt []string `toml:"recipients_exempt"`

@@ -24,7 +24,8 @@
 //     NAME: SOURCES which addresses a list is asked about.
 //   - dns TYPE NAME: TEXT is a record of the name server that is asked.
 //   - policy RECIPIENTS: LISTS has other lists for some recipients, or none.
-//   - set KEY VALUE changes a setting, named as in config.toml or in the runner.
+//   - set KEY VALUE changes a setting, named as in config.toml or in the runner. Without
+//     "set mail" the SMTP filter holds the conversation with "lazy" and with "strict".
 //   - only FRONT keeps the conversation to one front door; without it, it means
 //     the same at every one that has senders and recipients.
 //   - C: is a line of the client's; CRLF is added. Several in a row are sent at once.

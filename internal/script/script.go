@@ -7,6 +7,7 @@ package script
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -375,11 +376,14 @@ func (c *session) data() error {
 		return err
 	}
 	var data strings.Builder
+	answered := false // with a 250 that came when the client had sent the end: no client can tell it from the answer to that
 	for {
 		if data.Len() > 0 {
 			switch answer := c.next(Body, Silent); answer {
 			case Silent:
 			default:
+				rest, _ := c.r.Peek(c.r.Buffered())
+				answered = answered || strings.HasPrefix(answer, "2") && bytes.HasSuffix(rest, []byte("\r\n.\r\n"))
 				if err := c.say(answer); err != nil {
 					return err
 				}
@@ -396,6 +400,11 @@ func (c *session) data() error {
 		}
 	}
 	c.m.Data = []byte(data.String())
+	if answered {
+		c.accept(c.m)
+		c.forget()
+		return nil
+	}
 	return c.end()
 }
 

@@ -71,7 +71,7 @@ func (s *session) refuseChunk(cmd parse.Command) (reply string, fault bool) {
 	case s.tx.attempted == 0:
 		return replyNoRcpt, true
 	case s.tx.accepted == 0 && len(s.tx.quarantined) == 0:
-		return replyNoRcpt, false
+		return s.noRecipients(), false
 	case cmd.Size > s.sizeLimit()-s.tx.size:
 		if m := s.tx.message; m != nil {
 			s.stop(m, "too-big", replyTooBig)

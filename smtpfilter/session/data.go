@@ -30,7 +30,7 @@ func (s *session) data(line []byte) {
 		s.refuse(replyNoRcpt)
 		return
 	case s.tx.accepted == 0 && len(s.tx.quarantined) == 0: // a pipelining client sends DATA before it knows
-		s.reply(replyNoRcpt)
+		s.reply(s.noRecipients())
 		return
 	}
 	m, err := s.newMessage(true)

@@ -90,13 +90,20 @@ func TestDialogues(t *testing.T) {
 			continue
 		}
 		t.Run(d.Name, func(t *testing.T) {
-			checker := d.Checker(t)
-			synctest.Test(t, func(t *testing.T) { runDialogue(t, d, checker) })
+			for _, mail := range []string{"lazy", "strict"} {
+				if only := d.Settings["mail"]; only == "" || only == mail {
+					t.Run(mail, func(t *testing.T) {
+						checker := d.Checker(t)
+						synctest.Test(t, func(t *testing.T) { runDialogue(t, d, checker, mail) })
+					})
+				}
+			}
 		})
 	}
 }
 
-func runDialogue(t *testing.T, d *dialogue.Dialogue, checker *policy.Checker) {
+// runDialogue plays d with [smtp] mail as given.
+func runDialogue(t *testing.T, d *dialogue.Dialogue, checker *policy.Checker, mail string) {
 	server := &script.Server{LMTP: d.Settings["protocol"] == "lmtp"}
 	if caps, ok := d.Settings["caps"]; ok {
 		server.Caps = strings.Split(caps, ", ")
@@ -119,7 +126,7 @@ func runDialogue(t *testing.T, d *dialogue.Dialogue, checker *policy.Checker) {
 		trusted = append(trusted, netip.MustParsePrefix(text))
 	}
 	r := newRig(server, checker, Settings{
-		RejectAt: d.Settings["reject_at"], ClientInfo: d.Settings["client_info"],
+		Mail: mail, RejectAt: d.Settings["reject_at"], ClientInfo: d.Settings["client_info"],
 		ClientRejectAt: d.Settings["client_reject_at"], Helo: d.Settings["helo"], PTR: d.Settings["ptr"], Resolver: d.Resolver(t), Chunking: d.Settings["chunking"] == "true",
 		Quarantine: held, Trusted: trusted, Auth: d.Settings["auth"], SkipAuthenticated: d.Settings["skip_authenticated"] != "false",
 		StartTLS: plainTLS(d), MaxCopy: int64(number("max_message")),

@@ -52,7 +52,7 @@ func TestUpstreamsGoodbyeIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go io.WriteString(client, "HELO client.example\r\nMAIL FROM:<a@good.example>\r\nRSET\r\nGET / HTTP/1.1\r\n")
+	go io.WriteString(client, "HELO client.example\r\nMAIL FROM:<a@good.example>\r\nRCPT TO:<bob@here.example>\r\nRSET\r\nGET / HTTP/1.1\r\n")
 	r.relay.Run(context.Background(), near, testClient)
 	select {
 	case err := <-ended:

@@ -23,7 +23,10 @@ func TestUpstreamLearnsOfANewName(t *testing.T) {
 		r.relay.upstream = upstream.New(upstream.Settings{Dial: server.Dial, Hostname: hostname, ClientInfo: upstream.ClientInfoXCLIENT})
 		c := connect(t, r, t.Context())
 		c.hello()
-		mail := func() { c.want("MAIL FROM:<a@good.example>", "250") }
+		mail := func() {
+			c.want("MAIL FROM:<a@good.example>", "250")
+			c.want("RCPT TO:<bob@here.example>", "250")
+		}
 		mail()
 		c.want("EHLO client.example", "250")
 		mail()

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"strings"
 
 	"blockd/addr"
@@ -47,11 +46,8 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 			return
 		}
 	}
-	if s.rules.Holds() {
-		// Hold MAIL back until some recipient may have the message nevertheless.
-		s.tx.held = true
-		s.tx.line = bytes.Clone(line)
-		s.reply(replyMailOK)
+	if s.settings.Mail != "strict" || s.rules.Holds() {
+		s.holdMail(line)
 		return
 	}
 	s.forwardMail(line)
@@ -64,7 +60,7 @@ func (s *session) mail(line []byte, cmd parse.Command) {
 func (s *session) forwardMail(line []byte) {
 	p := pending{verb: parse.MAIL}
 	if s.up != nil {
-		if !s.carries() {
+		if !s.openUpstream() { // it may not carry the parameters
 			return
 		}
 		s.up.tx = true
@@ -120,7 +116,7 @@ func (s *session) rcpt(line []byte, cmd parse.Command) {
 		return
 	}
 	s.rules.Join(&d)
-	s.forward(line, pending{verb: parse.RCPT, recipient: recipient, exempt: d.Exempt, noted: d.AwaitsMessage || s.rules.ReadsHeader()})
+	s.forward(line, pending{verb: parse.RCPT, params: cmd.Params, recipient: recipient, exempt: d.Exempt, noted: d.AwaitsMessage || s.rules.ReadsHeader()})
 }
 
 // takesRcpt reports whether RCPT may be given now, in this form. If not, it answers RCPT.
@@ -187,7 +183,7 @@ func (s *session) readyToForward(cmd parse.Command) bool {
 			return false
 		}
 	}
-	if s.tx.held && !s.release() {
+	if s.tx.held && !s.sendMail() {
 		return false
 	}
 	if s.up != nil && cmd.Params.Unannounced(s.up.Caps.Has) != nil {
@@ -239,43 +235,6 @@ func (s *session) transactionOpen() bool {
 		s.refuse(replyNeedMail)
 	}
 	return s.tx.open
-}
-
-// release sends the held MAIL to upstream. The client already has a 250 for it, so a refusal
-// of MAIL becomes the answer to RCPT.
-func (s *session) release() bool {
-	if !s.answerQueue() {
-		return false
-	}
-	reused := s.up != nil
-	if !s.openUpstream() {
-		return false
-	}
-	r, err := s.exchange(s.tx.line, 250)
-	if reused && wentAway(r, err) {
-		s.abandonUpstream()
-		if !s.openUpstream() {
-			return false
-		}
-		r, err = s.exchange(s.tx.line, 250)
-	}
-	switch {
-	case err != nil:
-		s.lose("command", err)
-		s.reply(faultReply(err))
-		return false
-	case r.Code == 421:
-		s.relay421(r)
-		return false
-	case r.Code >= 300:
-		s.logMailRefused(r)
-		s.write(r.Raw)
-		return false
-	}
-	s.up.tx = true
-	s.tx.held = false
-	s.tx.line = nil
-	return true
 }
 
 // address returns the address in a path, without brackets and source route.

@@ -177,7 +177,7 @@ func newRandomSession(t *testing.T, seed uint64, checker *policy.Checker, total 
 		os.Remove(filepath.Join(r.aside, "new"))
 		total.faults++
 	}
-	r.rig = newRig(r.server, checker, Settings{RejectAt: r.pick("rcpt", "rcpt", "mail"), Chunking: r.rng.IntN(4) > 0,
+	r.rig = newRig(r.server, checker, Settings{Mail: r.pick("lazy", "strict"), RejectAt: r.pick("rcpt", "rcpt", "mail"), Chunking: r.rng.IntN(4) > 0,
 		Auth: "forward", SkipAuthenticated: true, Quarantine: held, Limits: Limits{MessageSize: 200_000}, MaxCopy: 1 + r.rng.Int64N(20_000),
 		StartTLS: func(_ context.Context, conn net.Conn) (net.Conn, error) { return conn, nil }})
 	return r

@@ -344,6 +344,7 @@ func TestP11DrainCutsAStalledUpstream(t *testing.T) {
 		c := connect(t, r, ctx)
 		c.hello()
 		c.want("MAIL FROM:<a@good.example>", "250")
+		c.want("RCPT TO:<bob@here.example>", "250")
 		drain()
 		started := time.Now()
 		c.want("NOOP", "451 4.4.2")
@@ -588,7 +589,8 @@ func TestP15PanicEndsOneSession(t *testing.T) {
 		c := connect(t, r, t.Context())
 		c.hello()
 		defect = true
-		c.want("MAIL FROM:<a@good.example>", "421 4.3.0")
+		c.want("MAIL FROM:<a@good.example>", "250")
+		c.want("RCPT TO:<bob@here.example>", "421 4.3.0")
 		c.want("", "")
 		<-c.ended
 		defect = false
@@ -600,7 +602,7 @@ func TestP15PanicEndsOneSession(t *testing.T) {
 		if n := r.count(t, "blockd_smtp_panics_total", ""); n != 1 {
 			t.Errorf("panics_total = %v, want 1", n)
 		}
-		if log := r.log.String(); !strings.Contains(log, "session panicked") || !strings.Contains(log, "openUpstream") {
+		if log := r.log.String(); !strings.Contains(log, "session panicked") || !strings.Contains(log, "sendMail") {
 			t.Errorf("no stack in the log:\n%s", log)
 		}
 	})

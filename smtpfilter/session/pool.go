@@ -15,8 +15,9 @@ import (
 
 // clientBuffers holds a session's buffers for its client.
 type clientBuffers struct {
-	in  *wire.Reader
-	out *bufio.Writer
+	in       *wire.Reader
+	out      *bufio.Writer
+	mailLine []byte // the line of MAIL without CRLF, while it is held; less than wire.MaxLine
 }
 
 // replyBuffer is the size of the write buffer, in octets. It holds the usual replies of a
@@ -40,6 +41,7 @@ func (r *Relay) returnBuffers(e *clientBuffers) {
 	e.in.Reset(nil)
 	e.out.Reset(nil)
 	clear(e.out.AvailableBuffer()[:replyBuffer])
+	clear(e.mailLine[:cap(e.mailLine)])
 	r.ends.Put(e)
 }
 

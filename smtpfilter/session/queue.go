@@ -13,9 +13,12 @@ const queueLimit = 64
 type pending struct {
 	local     string     // our own reply; "" = upstream answers
 	verb      parse.Verb // MAIL or RCPT, if the command was forwarded
-	recipient string     // of RCPT
-	exempt    bool       // an exempt recipient of RCPT
-	noted     bool       // whether the transaction records the address of RCPT
+	params    parse.Params
+	held      bool   // MAIL that the client has its answer for: upstream's is passed on only in answers to RCPT
+	reused    bool   // the connection was idle since an earlier transaction, and upstream may have closed it
+	recipient string // of RCPT
+	exempt    bool   // an exempt recipient of RCPT
+	noted     bool   // whether the transaction records the address of RCPT
 }
 
 // push adds a command to the end of the queue.
@@ -32,8 +35,8 @@ func (s *session) forward(line []byte, p pending) {
 	if len(s.up.out)+len(line)+2 > batch && !s.answerQueue() {
 		return
 	}
-	if s.up == nil { // answerQueue has lost upstream, and has answered earlier commands
-		s.reply(replyLost)
+	if p.verb == parse.RCPT && !s.mailTaken() { // answerQueue has learnt so
+		s.rules.Leave(p.recipient)
 		return
 	}
 	s.up.out = append(append(s.up.out, line...), '\r', '\n')
@@ -54,15 +57,15 @@ func (s *session) answerQueue() bool {
 	defer func() { s.queue = queue[:0] }()
 
 	var fault error
+	var sent []byte
 	if s.up != nil && len(s.up.out) > 0 {
+		sent = s.up.out
 		if fault = s.unasked(); fault == nil {
-			fault = s.send(s.up.out)
+			fault = s.send(sent)
 		}
-		if s.up.out = s.up.out[:0]; fault != nil {
-			s.lose("command", fault)
-		}
+		s.up.out = s.up.out[:0]
 	}
-	for _, p := range queue {
+	for i, p := range queue {
 		if p.local != "" {
 			s.write([]byte(p.local))
 			continue
@@ -71,6 +74,9 @@ func (s *session) answerQueue() bool {
 		err := fault
 		if err == nil {
 			r, err = s.receive(s.settings.Limits.UpstreamReply, 250)
+		}
+		if p.reused && wentAway(r, err) {
+			return s.repeat(queue[i:], sent)
 		}
 		fault = s.answer(p, r, err)
 		if err == nil && r.Code == 421 {
@@ -90,7 +96,9 @@ func (s *session) answer(p pending, r wire.Reply, err error) error {
 		if p.verb == parse.RCPT {
 			s.metrics.recipients.WithLabelValues("failed").Inc()
 		}
-		s.write([]byte(faultReply(err)))
+		if !p.held {
+			s.write([]byte(faultReply(err)))
+		}
 		return err
 	}
 	if r.Code == 421 {
@@ -101,8 +109,19 @@ func (s *session) answer(p pending, r wire.Reply, err error) error {
 	switch {
 	case p.verb == parse.MAIL && !ok:
 		s.logMailRefused(r)
-		s.reset()
 		s.up.tx = false
+		if p.held {
+			s.tx.held, s.tx.refusal = true, string(r.Raw)
+			return nil
+		}
+		s.reset()
+	case p.held:
+		return nil
+	case p.verb == parse.RCPT && s.tx.refusal != "": // upstream has refused MAIL, and says now that it needs one
+		s.rules.Leave(p.recipient)
+		s.metrics.recipients.WithLabelValues("upstream-refused").Inc()
+		s.write([]byte(s.tx.refusal))
+		return nil
 	case p.verb == parse.RCPT && ok && s.tx.open:
 		s.tx.accepted++
 		if p.noted {

@@ -118,17 +118,20 @@ func TestReverseAsksWhileTheClientTalks(t *testing.T) {
 func TestReverseAmongOthers(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		mail string // upstream's answer
+		mode string // [smtp] mail
+		mail string // upstream's answer to MAIL
 		want []string
 		sent int // recipients that upstream has read
 	}{
-		{"an exempt one before and behind", "250 ok", []string{"250", "250", "550 5.7.25", "550 5.7.25", "250", "354"}, 2},
-		{"MAIL in flight is refused", "550 5.1.8 no", []string{"550 5.1.8", "503", "503", "503", "503", "503"}, 1},
-		{"MAIL in flight costs the session", "421 4.3.2 bye", []string{"421 4.3.2", ""}, 0},
+		{"an exempt one before and behind", "lazy", "250 ok", []string{"250", "250", "550 5.7.25", "550 5.7.25", "250", "354"}, 2},
+		{"MAIL with the first is refused", "lazy", "550 5.1.8 no", []string{"250", "550 5.1.8", "550 5.7.25", "550 5.7.25", "550 5.1.8", "554"}, 1},
+		{"MAIL with the first costs the session", "lazy", "421 4.3.2 bye", []string{"250", "421 4.3.2", ""}, 0},
+		{"MAIL in flight is refused", "strict", "550 5.1.8 no", []string{"550 5.1.8", "503", "503", "503", "503", "503"}, 1},
+		{"MAIL in flight costs the session", "strict", "421 4.3.2 bye", []string{"421 4.3.2", ""}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server, names := &script.Server{}, nameserver.Serve(t, nil)
-			r := newRig(server, checkerBy(t, names, 5*time.Second, "bad.example", "", ""), Settings{PTR: "confirmed", Resolver: resolverOf(t, names, 5*time.Second)})
+			r := newRig(server, checkerBy(t, names, 5*time.Second, "bad.example", "", ""), Settings{Mail: tt.mode, PTR: "confirmed", Resolver: resolverOf(t, names, 5*time.Second)})
 			c := connect(t, r, t.Context())
 			c.hello()
 			server.On("MAIL", tt.mail)

@@ -17,6 +17,7 @@ import (
 type Settings struct {
 	Hostname   string            // our name in the greeting, in the reply to EHLO and in Received fields
 	RejectAt   string            // "rcpt" (also "") or "mail": the command at which a listed sender is refused
+	Mail       string            // "lazy" (also "") or "strict": whether MAIL is answered here and goes upstream with the first RCPT, or goes there at once
 	ClientInfo string            // "none" (also ""), "xclient" or "proxy-v2": how upstream learns the client's address; "none" adds a Received field instead
 	Protocol   upstream.Protocol // SMTP or LMTP, to upstream
 	Limits     Limits

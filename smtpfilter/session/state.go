@@ -63,8 +63,8 @@ type session struct {
 type transaction struct {
 	open        bool         // MAIL was answered 2xx, or its answer is in the queue
 	lost        bool         // upstream was lost during the transaction; later commands get 451, because a 5xx would bounce the mail
-	line        []byte       // the MAIL command with CRLF, while held
-	held        bool         // the sender is listed, and upstream has not seen MAIL yet
+	held        bool         // MAIL was answered here, and upstream has no transaction
+	refusal     string       // why upstream has none, with CRLF: its refusal of MAIL, or ours if it cannot be reached. It answers each RCPT; "" = it was not asked
 	id          string       // the id in the Received field and in the log
 	sender      string       // the path without brackets, as the client wrote it
 	params      parse.Params // of MAIL

@@ -31,46 +31,63 @@ const batch = wire.MaxLine
 
 // openUpstream makes sure that a connection can carry the transaction. If none can, it has
 // answered the client and returns false.
-func (s *session) openUpstream() bool { return s.reachUpstream(replyUnreachable) && s.carries() }
+func (s *session) openUpstream() bool { return s.answered(s.carry()) }
 
 // reachUpstream is openUpstream for commands outside a transaction. unreachable is the reply
 // if upstream cannot be reached.
-func (s *session) reachUpstream(unreachable string) bool {
-	if s.up != nil {
+func (s *session) reachUpstream(unreachable string) bool { return s.answered(s.dial(unreachable)) }
+
+// answered reports whether fault is empty. Otherwise it answers the client with fault; a 421
+// ends the session.
+func (s *session) answered(fault string) bool {
+	switch {
+	case fault == "":
 		return true
+	case fault[:3] == "421":
+		s.end("upstream", fault)
+	default:
+		s.reply(fault)
+	}
+	return false
+}
+
+// dial makes sure that there is a connection, and returns "". If there can be none, it returns
+// the reply for the client: unreachable, or one with 421.
+func (s *session) dial(unreachable string) (fault string) {
+	if s.up != nil {
+		return ""
 	}
 	if s.rules.Client.Authenticated { // the client has authenticated on a connection that is gone
-		s.end("upstream", replyChanged)
-		return false
+		return replyChanged
 	}
 	conn, err := s.upstream.Open(s.hard, upstream.Client{Addr: s.client, Helo: s.rules.Client.Helo, ESMTP: s.esmtp})
 	switch {
 	case errors.Is(err, upstream.ErrNoXCLIENT), errors.Is(err, upstream.ErrNoAddress):
 		// Without the client's address, upstream would take the mail for ours.
 		s.upstreamFailed("client-info", err)
-		s.end("upstream", replyNoClientInfo)
-		return false
+		return replyNoClientInfo
 	case err != nil:
 		s.upstreamFailed("open", err)
-		s.reply(unreachable)
-		return false
+		return unreachable
 	}
 	s.up = s.takeUpstream(conn)
 	s.deadlines.setUpstream(conn)
-	return true
+	return ""
 }
 
-// carries reports whether the connection supports the parameters of MAIL; if not, it has
-// answered. Only the parameters that the client uses count. Servers offer some clients more
-// than others (Postfix: smtpd_discard_ehlo_keyword_address_maps), and our offer to clients
-// comes from an earlier connection, perhaps for another address.
-func (s *session) carries() bool {
+// carry is dial for the transaction: the connection also supports the parameters of MAIL. Only
+// those that the client uses count. Servers offer some clients more than others (Postfix:
+// smtpd_discard_ehlo_keyword_address_maps), and our offer to clients comes from an earlier
+// connection, perhaps for another address.
+func (s *session) carry() (fault string) {
+	if fault := s.dial(replyUnreachable); fault != "" {
+		return fault
+	}
 	if s.tx.params.Unannounced(s.up.Caps.Has) != nil {
 		s.upstreamFailed("capability", errors.New("a parameter of MAIL is no longer offered"))
-		s.end("upstream", replyChanged)
-		return false
+		return replyChanged
 	}
-	return true
+	return ""
 }
 
 // upstreamFailed counts and logs a failure of the connection to upstream.
@@ -113,6 +130,9 @@ func (s *session) exchange(line []byte, yes int) (wire.Reply, error) {
 	}
 	return s.receive(s.settings.Limits.UpstreamReply, yes)
 }
+
+// errNoUpstream is the fault of a command for which there is no connection any more.
+var errNoUpstream = errors.New("no connection")
 
 // errUnasked reports that upstream's replies are out of step with our commands: its next 250
 // might answer any command.
