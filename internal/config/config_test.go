@@ -108,7 +108,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 			[]string{"sha1"}, []string{"here.example"}, 6, 0.5, 0.75, 12, true, Duration(36 * time.Hour), 7, 0.02, 0.3},
 		SMTP: SMTP{
 			Listen: "127.0.0.1:25", Hostname: "mx.here.example", Upstream: "smtp://127.0.0.1:10025", ClientInfo: "xclient",
-			RejectAt: "mail", RecipientsExempt: []string{"postmaster", "help\"desk"}, OnError: "tempfail", AllowOpenUpstream: true, SelfTestRecipient: "you@elsewhere.example",
+			RejectAt: "mail", Mail: "strict", RecipientsExempt: []string{"postmaster", "help\"desk"}, OnError: "tempfail", AllowOpenUpstream: true, SelfTestRecipient: "you@elsewhere.example",
 			TLSListen: "127.0.0.1:465", TLSCert: "/etc/blockd/cert.pem", TLSKey: "/etc/blockd/key.pem", ProxyFrom: []string{"10.0.0.0/8"},
 			ClientRejectAt: "connect", Trusted: []string{"192.0.2.0/24"}, Helo: "valid", PTR: "confirmed", Auth: "forward", SkipAuthenticated: true,
 			Chunking: true, Quarantine: "/var/quarantine", QuarantineMax: 1 << 21,
