@@ -66,7 +66,7 @@ type daemon struct {
 	resolver *msgauth.Resolver
 	copies   *spool.Store // of messages that are to prove something
 
-	inherited                        inherited
+	sockets                          sockets
 	smtp, http, milter, postfix, dns door
 	resp                             respDoor
 	locks                            []func() // each returns if nothing holds the locks of a part for good
@@ -171,10 +171,10 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Sig
 
 // close closes what is open, also of a daemon that could not begin.
 func (d *daemon) close() {
+	d.sockets.close()
 	for _, door := range []*door{&d.resp.door, &d.dns, &d.postfix, &d.milter, &d.http, &d.smtp} {
 		door.close()
 	}
-	d.inherited.close()
 	d.past.Close()
 	// The milter and the policy service may have ended after the SMTP filter, and so after d.domains.Run.
 	if err := d.domains.Save(); err != nil {

@@ -18,19 +18,14 @@ func (d *daemon) openDNS(ctx context.Context) (err error) {
 	if !c.Open() {
 		return nil
 	}
-	packets, handed := d.inherited.packets["dns"]
-	delete(d.inherited.packets, "dns")
-	o.packets = packets
-	if len(d.inherited.listeners["dns"]) > 0 || !handed {
-		if o.listeners, err = d.inherited.listen(ctx, "dns", "dns.listen", c.Listen); err != nil {
+	// systemd may hand over UDP alone; then there is no TCP.
+	if len(d.sockets.inherited.listeners["dns"]) > 0 || len(d.sockets.inherited.packets["dns"]) == 0 {
+		if o.listeners, err = d.sockets.listen(ctx, "dns", "dns.listen", c.Listen, ""); err != nil {
 			return err
 		}
 	}
-	if !handed {
-		// Where the port is 0, it is the one that TCP was given.
-		if o.packets, err = listenPackets(ctx, "dns.listen", o.listeners[0].Addr().String()); err != nil {
-			return err
-		}
+	if o.packets, err = d.sockets.listenPackets(ctx, "dns", "dns.listen", c.Listen, o.listeners); err != nil {
+		return err
 	}
 	s := d.config.DNSDoor()
 	s.Host = d.hostname

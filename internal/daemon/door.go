@@ -24,7 +24,8 @@ type door struct {
 
 // openDoors opens what the configuration asks for. Nothing is accepted before run.
 func (d *daemon) openDoors(ctx context.Context) (err error) {
-	if d.inherited, err = inherit(); err != nil {
+	d.sockets.open = map[place]socket{}
+	if d.sockets.inherited, err = inherit(); err != nil {
 		return err
 	}
 	for _, open := range []func(context.Context) error{d.openSMTP, d.openHTTP, d.openMilter, d.openPostfix, d.openRESP, d.openDNS} {
@@ -32,7 +33,7 @@ func (d *daemon) openDoors(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return d.inherited.unused()
+	return d.sockets.inherited.unused()
 }
 
 // run accepts clients until ctx ends, and then waits for them.
@@ -55,12 +56,6 @@ func (d *door) renew() {
 }
 
 func (d *door) close() {
-	for _, l := range d.listeners {
-		l.Close() // a second time, if it served
-	}
-	for _, p := range d.packets {
-		p.Close()
-	}
 	if d.done != nil {
 		d.done()
 	}

@@ -43,7 +43,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 		return err
 	}
 	s.First = d.firstToken()
-	if o.listeners, err = d.inherited.listen(ctx, "http", "http.listen", h.Listen); err != nil {
+	if o.listeners, err = d.sockets.listen(ctx, "http", "http.listen", h.Listen, ""); err != nil {
 		return err
 	}
 	srv := httpapi.New(s, d.checker, d.readiness(ctx), d.metrics, d.log)
@@ -53,11 +53,11 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 		}
 	}
 	if socket != "" {
-		l, err := listenUnix(ctx, socket, h.SocketGroup)
+		own, err := d.sockets.listen(ctx, "socket", "http.socket", config.UnixPrefix+socket, h.SocketGroup)
 		if err != nil {
-			return fmt.Errorf("http.socket: %w", err)
+			return err
 		}
-		o.listeners = append(o.listeners, l)
+		o.listeners = append(slices.Clone(o.listeners), own...)
 	}
 	o.serve = func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)

@@ -30,7 +30,7 @@ func (d *daemon) openMilter(ctx context.Context) (err error) {
 		}
 		s.Results = key.Text
 	}
-	if o.listeners, err = d.inherited.listenAt(ctx, "milter", "milter.listen", c.Milter.Listen, c.Milter.SocketGroup); err != nil {
+	if o.listeners, err = d.sockets.listen(ctx, "milter", "milter.listen", c.Milter.Listen, c.Milter.SocketGroup); err != nil {
 		return err
 	}
 	srv := milter.New(s, d.checker, d.metrics, d.log)

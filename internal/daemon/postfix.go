@@ -39,7 +39,7 @@ func (d *daemon) openPostfix(ctx context.Context) error {
 		{"socketmap", "postfix.socketmap_listen", c.Postfix.SocketmapListen, postfix.Socketmap},
 		{"tcp", "postfix.tcp_listen", c.Postfix.TCPListen, postfix.TCPTable},
 	} {
-		listeners, err := d.inherited.listenAt(ctx, service.name, service.key, service.where, c.Postfix.SocketGroup)
+		listeners, err := d.sockets.listen(ctx, service.name, service.key, service.where, c.Postfix.SocketGroup)
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func (d *daemon) openRESP(ctx context.Context) (err error) {
 	if o.server, err = resp.New(s, d.checker, resp.NewMetrics(d.metrics), d.log); err != nil {
 		return fmt.Errorf("resp.users: %w", err)
 	}
-	if o.listeners, err = d.inherited.listenAt(ctx, "resp", "resp.listen", c.RESP.Listen, c.RESP.SocketGroup); err != nil {
+	if o.listeners, err = d.sockets.listen(ctx, "resp", "resp.listen", c.RESP.Listen, c.RESP.SocketGroup); err != nil {
 		return err
 	}
 	o.serve = func(ctx context.Context) error { return o.server.Serve(ctx, o.listeners...) }

@@ -21,10 +21,10 @@ func (d *daemon) openSMTP(ctx context.Context) (err error) {
 	if !s.Open() {
 		return nil
 	}
-	if o.listeners, err = d.inherited.listen(ctx, "smtp", "smtp.listen", s.Listen); err != nil {
+	if o.listeners, err = d.sockets.listen(ctx, "smtp", "smtp.listen", s.Listen, ""); err != nil {
 		return err
 	}
-	overTLS, err := d.inherited.listen(ctx, "smtps", "smtp.tls_listen", s.TLSListen)
+	overTLS, err := d.sockets.listen(ctx, "smtps", "smtp.tls_listen", s.TLSListen, "")
 	if err != nil {
 		return err
 	}

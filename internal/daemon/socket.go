@@ -9,28 +9,12 @@ import (
 	"os"
 	"os/user"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
-
-	"blockd/internal/config"
 )
 
 // SocketMode is who may connect to a Unix socket: the daemon's user, and the group of the socket.
 const SocketMode fs.FileMode = 0o660
-
-// listenAt is inherited.listen for a door that may be a Unix socket too.
-func (in inherited) listenAt(ctx context.Context, name, key, where, group string) ([]net.Listener, error) {
-	path, isUnix := strings.CutPrefix(where, config.UnixPrefix)
-	if !isUnix || len(in.listeners[name]) > 0 {
-		return in.listen(ctx, name, key, where)
-	}
-	l, err := listenUnix(ctx, path, group)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
-	}
-	return []net.Listener{l}, nil
-}
 
 // listenUnix opens a socket of a group, a name or a number; "" is that of the process. One that a process has left
 // behind is put out of the way; one that somebody listens on is not.

@@ -62,21 +62,16 @@ func (in inherited) take(f *os.File) error {
 	return err
 }
 
-// listen opens a door: the inherited listeners of its name, if there are any, in
-// place of address. An empty address is a door that is shut.
-func (in inherited) listen(ctx context.Context, name, key, address string) ([]net.Listener, error) {
-	if address == "" {
-		return nil, nil
-	}
-	if listeners := in.listeners[name]; len(listeners) > 0 {
-		delete(in.listeners, name)
-		return listeners, nil
-	}
-	l, err := listen(ctx, key, address)
-	if err != nil {
-		return nil, err
-	}
-	return []net.Listener{l}, nil
+// takeListeners takes the listeners of a door out of those that nobody has taken.
+func (in inherited) takeListeners(name string) []net.Listener {
+	defer delete(in.listeners, name)
+	return in.listeners[name]
+}
+
+// takePackets is takeListeners for UDP.
+func (in inherited) takePackets(name string) []net.PacketConn {
+	defer delete(in.packets, name)
+	return in.packets[name]
 }
 
 // unused reports listeners that no door has taken: clients would connect to them
