@@ -52,6 +52,7 @@ var layers = map[string][]string{
 	"index/internal/build":   {"addr", "bloom", "digest", "index/internal/format", "index/internal/memory", "index/internal/segment", "lists"},
 	"index":                  {"addr", "bloom", "digest", "index/internal/build", "index/internal/format", "index/internal/memory", "index/internal/segment", "internal/durable", "lists", "pattern"},
 
+	"builder": {"index", "lists", "machine"},
 	"live":    {"addr", "digest", "index", "internal/durable", "lists"},
 	"verdict": {"addr", "digest", "index", "lists", "msgauth"},
 	"hits":    {"index", "verdict"},
@@ -99,7 +100,7 @@ var layers = map[string][]string{
 	"internal/config": {"access", "addr", "ask", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
 		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
 	"internal/daemon": {"ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
-		"addr", "certificate", "dnsbl", "firstseen", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
+		"addr", "builder", "certificate", "dnsbl", "firstseen", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
 	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "mirror", "smtpfilter/upstream", "verdict"},

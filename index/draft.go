@@ -50,12 +50,11 @@ func newDraft(ctx context.Context, path string, sources []Source, o Options, h b
 	if err != nil {
 		return nil, err
 	}
-	d := &Draft{path: path, temp: fmt.Sprintf("%s%s%d", path, build.TempMark, os.Getpid()), hooks: h}
-	// The lock ends with the process or with this file. A link in its place is not followed:
-	// root may build in a folder that is the daemon's.
-	if d.lock, err = durable.Lock(path+".lock", ErrLocked); err != nil {
-		return nil, fmt.Errorf("index %s: %w", path, err)
+	d, err := begin(path)
+	if err != nil {
+		return nil, err
 	}
+	d.hooks = h
 	if err := d.build(ctx, b); err != nil {
 		d.lock.Close()
 		return nil, err
@@ -64,12 +63,26 @@ func newDraft(ctx context.Context, path string, sources []Source, o Options, h b
 	return d, nil
 }
 
+// begin takes the lock of the index at path. No other builder is at work then, and what
+// builders that died have left goes.
+func begin(path string) (*Draft, error) {
+	d := &Draft{path: path, temp: fmt.Sprintf("%s%s%d", path, build.TempMark, os.Getpid())}
+	// The lock ends with the process or with this file. A link in its place is not followed:
+	// root may build in a folder that is the daemon's.
+	var err error
+	if d.lock, err = durable.Lock(path+".lock", ErrLocked); err != nil {
+		return nil, fmt.Errorf("index %s: %w", path, err)
+	}
+	if err := removeStale(path); err != nil {
+		d.lock.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
 // build writes the draft, and again with one source less as long as one fails its
 // self-tests.
 func (d *Draft) build(ctx context.Context, b *build.Builder) error {
-	if err := removeStale(d.path); err != nil {
-		return err
-	}
 	defer b.Close()
 	err := b.Begin(ctx)
 	d.cache = b.Segments
@@ -157,8 +170,7 @@ func (d *Draft) release() {
 	d.lock = nil
 }
 
-// removeStale removes what builders that died have left. The lock is held, so no
-// other builder is at work.
+// removeStale removes what builders that died have left. The lock is held.
 func removeStale(path string) error {
 	folder, base := filepath.Split(path)
 	if folder == "" {

@@ -34,6 +34,9 @@ const (
 // ParseExceptions reads "own", "all" or "none".
 func ParseExceptions(word string) (Exceptions, error) { return format.ParseExceptions(word) }
 
+// DefaultMemory is Options.Memory where that is 0, in octets.
+const DefaultMemory = build.DefaultMemory
+
 // CacheSuffix makes the name of an index's own cache folder out of its path.
 const CacheSuffix = ".cache"
 

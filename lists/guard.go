@@ -81,6 +81,15 @@ func NewGuard(s GuardSettings) (*Guard, error) {
 	return g, nil
 }
 
+// Settings are what the guard was made of, by which another process makes the same one. Do
+// not change them. Those of the nil Guard are nil.
+func (g *Guard) Settings() *GuardSettings {
+	if g == nil {
+		return nil
+	}
+	return &g.settings
+}
+
 // ID tells guards apart that make other entries of the same text: by what they
 // let pass, by the version of the Public Suffix List and by ParserVersion, so that an
 // index which an older program has made is made anew, but not by how wrong a file may be. It is 0 for the nil Guard, and the same in every process.

@@ -4,6 +4,7 @@ package machine
 
 import (
 	"bufio"
+	"iter"
 	"math"
 	"os"
 	"path"
@@ -27,24 +28,79 @@ func Memory() Limit { return memory("/") }
 // memory is Memory of the system whose files are below root.
 func memory(root string) Limit {
 	limit := Limit{Octets: math.MaxInt64}
-	limit.meet(total(root), "/proc/meminfo")
-	groups := groupsOf(root)
-	for _, m := range mounts(root) {
-		group, ok := groups[m.version]
-		if !ok {
-			continue
-		}
-		for folder := m.folder(root, group); ; folder = path.Dir(folder) {
-			for _, name := range m.version.files() {
-				file := path.Join(folder, name)
-				limit.meet(bound(root, file), file)
-			}
-			if len(folder) <= len(m.point) {
-				break
-			}
+	limit.meet(info(root, "MemTotal:"), "/proc/meminfo")
+	for file := range bounds(root) {
+		limit.meet(bound(root, file), file)
+	}
+	return limit
+}
+
+// Left reads how much more memory this process and those that it starts may take now: what the machine has
+// available, and what the control groups' bounds leave of what is in use and cannot be dropped. What cannot be read
+// bounds nothing. It changes with every moment.
+func Left() Limit { return left("/") }
+
+func left(root string) Limit {
+	limit := Limit{Octets: math.MaxInt64}
+	limit.meet(info(root, "MemAvailable:"), "/proc/meminfo")
+	for file, v := range bounds(root) {
+		if most := bound(root, file); most > 0 {
+			limit.meet(max(most-v.used(root, path.Dir(file)), 1), file)
 		}
 	}
 	return limit
+}
+
+// used is the memory of a group without what the system can drop: files that are in memory too.
+func (v version) used(root, folder string) int64 {
+	current, prefix := "memory.current", ""
+	if v == 1 {
+		current, prefix = "memory.usage_in_bytes", "total_"
+	}
+	n := bound(root, path.Join(folder, current))
+	for _, line := range linesOf(root, path.Join(folder, "memory.stat")) {
+		name, value, _ := strings.Cut(line, " ")
+		if name == prefix+"active_file" || name == prefix+"inactive_file" {
+			octets, _ := strconv.ParseInt(value, 10, 64)
+			n -= max(octets, 0)
+		}
+	}
+	return max(n, 0)
+}
+
+// Kills is how many processes the system has ended since its start because there was no memory left; 0 where it does not
+// tell.
+func Kills() int64 {
+	for _, line := range linesOf("/", "/proc/vmstat") {
+		if n, ok := strings.CutPrefix(line, "oom_kill "); ok {
+			kills, _ := strconv.ParseInt(n, 10, 64)
+			return kills
+		}
+	}
+	return 0
+}
+
+// bounds yields the files that may bound the memory of this process's control group and of its parents.
+func bounds(root string) iter.Seq2[string, version] {
+	return func(yield func(string, version) bool) {
+		groups := groupsOf(root)
+		for _, m := range mounts(root) {
+			group, ok := groups[m.version]
+			if !ok {
+				continue
+			}
+			for folder := m.folder(root, group); ; folder = path.Dir(folder) {
+				for _, name := range m.version.files() {
+					if !yield(path.Join(folder, name), m.version) {
+						return
+					}
+				}
+				if len(folder) <= len(m.point) {
+					break
+				}
+			}
+		}
+	}
 }
 
 func (l *Limit) meet(octets int64, from string) {
@@ -127,10 +183,10 @@ func bound(root, file string) int64 {
 	return n
 }
 
-// total is the machine's memory, 0 where it is not told.
-func total(root string) int64 {
+// info is a line of /proc/meminfo in octets, 0 where it is not told.
+func info(root, name string) int64 {
 	for _, line := range linesOf(root, "/proc/meminfo") {
-		if kib, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+		if kib, ok := strings.CutPrefix(line, name); ok {
 			n, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(kib, "kB")), 10, 53)
 			return n << 10
 		}

@@ -57,7 +57,7 @@ func (r *Reloader) draft(ctx context.Context, sources []index.Source, faults []p
 		Hashes:    r.settings.Hashes,
 	}
 	for {
-		d, err := index.Build(ctx, r.settings.Path, sources, options)
+		d, err := r.settings.Build(ctx, r.settings.Path, sources, options, r.live.Load() == nil)
 		if errors.As(err, new(*index.SourcesError)) {
 			return nil, nil, buildProblems(err), nil
 		}

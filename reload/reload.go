@@ -66,6 +66,9 @@ type Settings struct {
 
 	Memory int64 // octets that a build may take for records; 0 = index's default
 
+	// Build builds a draft as index.Build does, wherever it does so; nil = index.Build. urgent: nothing serves yet.
+	Build func(ctx context.Context, path string, sources []index.Source, o index.Options, urgent bool) (*index.Draft, error)
+
 	// Recent has the senders accepted lately. Blocks returns the entries of an index that
 	// refuse a sender from a client; each of them does so without the others. With one of
 	// both nil a draft is not compared with past mail.
@@ -185,6 +188,11 @@ func Open(ctx context.Context, s Settings, log *slog.Logger, reg prometheus.Regi
 	s.Quiet = cmp.Or(max(s.Quiet, 0), defaultQuiet)
 	s.Poll = cmp.Or(max(s.Poll, 0), defaultPoll)
 	s.updateFrom = cmp.Or(s.updateFrom, defaultUpdateFrom)
+	if s.Build == nil {
+		s.Build = func(ctx context.Context, path string, sources []index.Source, o index.Options, _ bool) (*index.Draft, error) {
+			return index.Build(ctx, path, sources, o)
+		}
+	}
 	r := &Reloader{settings: s, log: log, metrics: newMetrics(reg), asked: make(chan struct{}, 1), replaced: make(chan struct{}, 1)}
 	r.held = r.openHeld()
 	r.heldKept = r.held

@@ -41,7 +41,7 @@ servers of remote ones. The log goes to standard error.`,
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			context.AfterFunc(ctx, func() { time.AfterFunc(signalPair, stop) })
-			return daemon.Run(ctx, c, cmd.ErrOrStderr(), func(s daemon.Started) {
+			return daemon.Run(ctx, c, cmd.ErrOrStderr(), []string{builderName}, func(s daemon.Started) {
 				if out := cmd.OutOrStdout(); term.IsTerminal(out) {
 					greet(out, c, s)
 				}

@@ -47,7 +47,8 @@ func Version() string {
 // daemon is what runs. Each part is given the parts that it uses.
 type daemon struct {
 	config   config.Config
-	hostname string // in greetings and Received fields
+	builder  []string // see Run
+	hostname string   // in greetings and Received fields
 	log      *slog.Logger
 	metrics  *prometheus.Registry
 
@@ -79,10 +80,11 @@ type Started struct {
 }
 
 // Run runs the daemon until ctx ends, and calls started when its doors are open. Its log
-// is written to w.
-func Run(ctx context.Context, c config.Config, w io.Writer, started func(Started)) error {
+// is written to w. builder has the arguments by which this program, started again, calls
+// builder.Serve; without any, indexes are built in this process.
+func Run(ctx context.Context, c config.Config, w io.Writer, builder []string, started func(Started)) error {
 	defer runtime.KeepAlive(ballast())
-	d := &daemon{config: c, log: newLog(w, c.Log), metrics: prometheus.NewRegistry()}
+	d := &daemon{config: c, builder: builder, log: newLog(w, c.Log), metrics: prometheus.NewRegistry()}
 	for _, text := range c.Warnings() {
 		d.log.Warn("configuration", slog.String("warning", text))
 	}

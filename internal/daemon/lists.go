@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"blockd/builder"
 	"blockd/firstseen"
 	"blockd/history"
 	"blockd/httpapi"
@@ -31,6 +32,9 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	d.events, d.repeats = httpapi.NewEvents(), repeat.NewTable()
 	settings, verdicts := c.Reload(), c.Policy()
 	settings.Recent, settings.Blocks = d.recent, verdicts.Blocks
+	if len(d.builder) > 0 {
+		settings.Build = builder.New(d.log, d.builder...).Build
+	}
 	if d.entries, err = d.openLive(ctx); err != nil {
 		return fmt.Errorf("live entries: %w", err)
 	}

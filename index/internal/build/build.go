@@ -81,7 +81,7 @@ func New(path string, sources []format.Source, o Options, h Hooks) (*Builder, er
 		return nil, fmt.Errorf("%v bits a key: want %d to %d", o.BitsPerKey, format.MinBitsPerKey, format.MaxBitsPerKey)
 	}
 	if o.Memory == 0 {
-		o.Memory = defaultMemory
+		o.Memory = DefaultMemory
 	}
 	if o.Memory < MinMemory {
 		return nil, fmt.Errorf("%d bytes of memory: want at least %d", o.Memory, MinMemory)

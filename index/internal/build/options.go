@@ -13,7 +13,7 @@ type Options struct {
 	KeepGoing  bool           // leave refused sources out instead of failing (first start only)
 	Hashes     digest.Set     // digests by which addresses can be asked for too; each is one more key an address
 	SipHash    bool           // the keyed hash from the start, instead of when XXH3 is attacked
-	Progress   func(Progress) // called often, from one goroutine at a time; nil = silence
+	Progress   func(Progress) `json:"-"` // called often, from one goroutine at a time; nil = silence
 	Seed       *Seed          // fixed build id, hash key and time, for golden files; nil = drawn anew
 	Workers    int            // goroutines, at most 8; 0 = GOMAXPROCS
 	Memory     int64          // octets for records, beyond which they go to a file; 0 = 448 MiB, at least 1 MiB

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// defaultMemory bounds what records take before they go to a file: ten
+	// DefaultMemory bounds what records take before they go to a file: ten
 	// million entries of 36 octets are 437 MB, in 450 MB of blocks.
-	defaultMemory = 448 << 20
+	DefaultMemory = 448 << 20
 
 	// A block is what a lane writes into one part before it takes another. Larger
 	// ones save calls when blocks go to the file, smaller ones waste less where

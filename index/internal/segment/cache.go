@@ -24,6 +24,7 @@ import (
 const (
 	Suffix   = ".segment"
 	memoName = "sources" // the file of the folder that says which segment is of which source
+	newMark  = "new-"    // before the names of segments that are being written
 
 	// coarse is the largest step of a file's time: FAT has 2 s, older NFS and ext3
 	// 1 s. A file that is older than that when it is read cannot change and keep
@@ -77,11 +78,15 @@ func Open(folder string) *Cache {
 		return c
 	}
 	b, err := os.ReadFile(filepath.Join(folder, memoName))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && c.decode(b) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return c
 	}
-	c.memos = map[string]memo{}
-	c.note("%s: %v", memoName, cmp.Or(err, ErrDamaged))
+	memos, ok := decode(b)
+	if err != nil || !ok {
+		c.note("%s: %v", memoName, cmp.Or(err, ErrDamaged))
+		return c
+	}
+	c.memos = memos
 	return c
 }
 
@@ -211,7 +216,7 @@ func (c *Cache) Write(s format.Source, workers int) *Writer {
 	err := os.MkdirAll(c.folder, 0o700)
 	var f *os.File
 	if err == nil {
-		f, err = os.CreateTemp(c.folder, "new-")
+		f, err = os.CreateTemp(c.folder, newBy(os.Getpid()))
 	}
 	if err != nil {
 		c.note("%v", err)
@@ -269,7 +274,7 @@ func (c *Cache) Commit() {
 		return
 	}
 	for _, f := range files {
-		ours := strings.HasSuffix(f.Name(), Suffix) || strings.HasPrefix(f.Name(), "new-")
+		ours := strings.HasSuffix(f.Name(), Suffix) || strings.HasPrefix(f.Name(), newMark)
 		if ours && !used[f.Name()] {
 			os.Remove(filepath.Join(c.folder, f.Name()))
 		}
@@ -303,10 +308,11 @@ func (c *Cache) encode() []byte {
 	return binary.LittleEndian.AppendUint64(b, xxh3.Hash(b))
 }
 
-func (c *Cache) decode(b []byte) bool {
+func decode(b []byte) (memos map[string]memo, ok bool) {
 	if len(b) < 8 || xxh3.Hash(b[:len(b)-8]) != binary.LittleEndian.Uint64(b[len(b)-8:]) {
-		return false
+		return nil, false
 	}
+	memos = map[string]memo{}
 	r := format.Cursor{Rest: b[:len(b)-8]}
 	for len(r.Rest) > 0 {
 		key, m := string(r.Text(4*format.MaxPath)), memo{}
@@ -316,7 +322,7 @@ func (c *Cache) decode(b []byte) bool {
 		m.trusted = r.Byte() == 1
 		r.Bytes(m.hash[:])
 		m.segment = string(r.Text(format.MaxName))
-		c.memos[key] = m
+		memos[key] = m
 	}
-	return !r.Bad
+	return memos, !r.Bad
 }
