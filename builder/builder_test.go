@@ -42,7 +42,8 @@ var children = map[string]func(){
 	"is killed":             func() { hello(); syscall.Kill(os.Getpid(), syscall.SIGKILL) },
 	"is hung":               func() { hello(); select {} },
 	"talks and hangs": func() {
-		for hello(); ; time.Sleep(time.Millisecond) { // a process, and no bubble
+		hello()
+		for range time.Tick(time.Millisecond) {
 			send(os.Stdout, answer{Progress: &index.Progress{Stage: "read"}})
 		}
 	},

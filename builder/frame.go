@@ -145,9 +145,6 @@ func receive(r io.Reader, v any) error {
 	return json.Unmarshal(b.Bytes(), v)
 }
 
-// lockFile is the descriptor of the index's lock in a child.
-const lockFile = 3
-
 // fromParent reports whether a file is a pipe.
 func fromParent(f *os.File) bool {
 	info, err := f.Stat()
