@@ -3,12 +3,15 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +24,7 @@ import (
 	"blockd/internal/mariadbserver"
 	"blockd/internal/postgresserver"
 	"blockd/internal/redisserver"
+	"blockd/internal/slapdserver"
 	"blockd/internal/testkit"
 )
 
@@ -31,6 +35,7 @@ const storeSecret = "s3cret"
 type remoteStore struct {
 	address string
 	dsn     string // of it, with ADDRESS in place of its address
+	secret  string // its password, if not storeSecret
 	keys    string // of [list.source], besides kind, dsn_file and every
 	prepare func(t *testing.T, ddl string)
 	put     func(t *testing.T, entries ...string) // adds entries
@@ -110,6 +115,28 @@ var stores = map[string]func(t *testing.T) remoteStore{
 			},
 		}
 	},
+	"ldap": func(t *testing.T) remoteStore {
+		server := slapdserver.Start(t, "")
+		base := server.Folder(t, "blocked")
+		var names []string
+		return remoteStore{
+			address: server.Address, dsn: "ldap://" + slapdserver.Escape(slapdserver.Reader) + ":" + slapdserver.Escape(slapdserver.Secret) + "@ADDRESS/" + base + "??sub?(objectClass=blockedSender)",
+			keys:   "query = \"entry=mail\"\n",
+			secret: slapdserver.Secret,
+			put: func(t *testing.T, entries ...string) {
+				t.Helper()
+				for _, e := range entries {
+					names = append(names, server.Sender(t, base, fmt.Sprintf("s%d", len(names)), "mail", e))
+				}
+			},
+			empty: func(t *testing.T) {
+				t.Helper()
+				for _, dn := range names {
+					server.Remove(t, dn)
+				}
+			},
+		}
+	},
 	"s3": func(t *testing.T) remoteStore {
 		files := s3mem.New()
 		server := httptest.NewServer(gofakes3.New(files).Server())
@@ -184,7 +211,7 @@ func TestStores(t *testing.T) {
 				t.Error("the copy does not serve while the store is away")
 			}
 			d.end(t)
-			keepsSecret(t, d)
+			store.keepsSecret(t, d)
 			d = serveIn(t, dir, "smtp", "http")
 			if !d.turnsAway(t, "x@new.example") {
 				t.Error("the copy does not serve after a restart")
@@ -198,13 +225,16 @@ func TestStores(t *testing.T) {
 			testkit.Eventually(t, "state ok", func() bool { return d.source(t).State == "ok" })
 
 			store.empty(t)
+			if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil { // all is read again: directories tell of no deletion
+				t.Fatal(err)
+			}
 			for range 2 {
 				testkit.Eventually(t, "state refused", func() bool { s := d.source(t); return s.State == "refused" && s.Class == "empty" })
 				if s := d.source(t); s.Error == "" || !d.turnsAway(t, "x@bulk.example") {
 					t.Errorf("a store that was emptied lets its senders pass: %+v", s)
 				}
 				d.end(t)
-				keepsSecret(t, d)
+				store.keepsSecret(t, d)
 				d = serveIn(t, dir, "smtp", "http")
 			}
 		})
@@ -232,10 +262,11 @@ func storeText(t *testing.T, dir string) string {
 	return ""
 }
 
-// keepsSecret checks that the log has no secret.
-func keepsSecret(t *testing.T, d *running) {
+// keepsSecret checks that the log has no password.
+func (s remoteStore) keepsSecret(t *testing.T, d *running) {
 	t.Helper()
-	if strings.Contains(d.log.String(), storeSecret) {
+	secret := cmp.Or(s.secret, storeSecret)
+	if log := d.log.String(); strings.Contains(log, secret) || strings.Contains(log, slapdserver.Escape(secret)) {
 		t.Error("the log shows a password")
 	}
 }

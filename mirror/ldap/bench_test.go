@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"blockd/internal/slapdserver"
 	"blockd/internal/testkit"
 	"blockd/mirror"
 )
@@ -25,8 +26,8 @@ func BenchmarkDirectory(b *testing.B) {
 		fmt.Fprintf(&more, "dn: cn=s%d,ou=many,dc=test\nobjectClass: person\nobjectClass: blockedSender\ncn: s%d\nsn: s\nmail: user.%x@mail%d.bulk.example\nmodifyTimestamp: 20250101000000Z\n\n",
 			i, i, uint32(i)*0x9E3779B9, i%1000)
 	}
-	server := startSlapd(b, more.String())
-	s := mustOpen(b, Options{DSN: server.url("ou=many,dc=test?mail"), Overlap: time.Minute})
+	server := slapdserver.Start(b, more.String())
+	s := mustOpen(b, Options{DSN: server.URL("ou=many,dc=test?mail"), Overlap: time.Minute})
 	m, err := mirror.Open(mirror.Options{Folder: filepath.Join(b.TempDir(), "copy")})
 	if err != nil {
 		b.Fatal(err)
@@ -50,7 +51,7 @@ func BenchmarkDirectory(b *testing.B) {
 	})
 	b.Run("change", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
-			server.set(b, "cn=s7,ou=many,dc=test", "mail", fmt.Sprintf("new%d@bulk.example", i))
+			server.Set(b, "cn=s7,ou=many,dc=test", "mail", fmt.Sprintf("new%d@bulk.example", i))
 			if _, err := m.Follow(b.Context(), s); err != nil {
 				b.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-ldap/ldap/v3"
 
+	"blockd/internal/slapdserver"
 	"blockd/internal/testkit"
 	"blockd/lists"
 	"blockd/mirror"
@@ -106,7 +107,7 @@ func wantFault(t testing.TB, err error, class mirror.Class, want string) {
 	if !ok || failed.Class != class || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s: … %s", err, class, want)
 	}
-	if err != nil && (strings.Contains(err.Error(), secret) || strings.ContainsAny(err.Error(), "\n\r\x00")) {
+	if err != nil && (strings.Contains(err.Error(), slapdserver.Secret) || strings.ContainsAny(err.Error(), "\n\r\x00")) {
 		t.Errorf("an error that shows too much: %q", err)
 	}
 }
@@ -123,14 +124,14 @@ func TestDirectory(t *testing.T) {
 	for i := range many {
 		fmt.Fprintf(&more, "dn: cn=s%d,ou=many,dc=test\nobjectClass: person\nobjectClass: blockedSender\ncn: s%d\nsn: s\nmail: s%d@bulk.test\n\n", i, i, i)
 	}
-	server := startSlapd(t, more.String())
+	server := slapdserver.Start(t, more.String())
 
 	t.Run("columns", func(t *testing.T) {
-		base := server.folder(t, "columns")
-		server.sender(t, base, "ann", "mail", "Ann@bulk.test", "mail", "ann@other.test", "blockdExpires", "20300101000000Z", "blockdAction", "tempfail", "description", "why\nindeed")
-		server.sender(t, base, "bob", "description", "no address")
-		server.sender(t, base, "octets", "blockdOctets", "gr\xfcn\x00@bulk.test", "mail", strings.Repeat("x", 1<<20)+"@bulk.test")
-		s := mustOpen(t, Options{DSN: server.url(base), Query: "entry=MAIL, entry=blockdOctets, expires=blockdExpires, action=blockdAction, reason=description, id=cn"})
+		base := server.Folder(t, "columns")
+		server.Sender(t, base, "ann", "mail", "Ann@bulk.test", "mail", "ann@other.test", "blockdExpires", "20300101000000Z", "blockdAction", "tempfail", "description", "why\nindeed")
+		server.Sender(t, base, "bob", "description", "no address")
+		server.Sender(t, base, "octets", "blockdOctets", "gr\xfcn\x00@bulk.test", "mail", strings.Repeat("x", 1<<20)+"@bulk.test")
+		s := mustOpen(t, Options{DSN: server.URL(base), Query: "entry=MAIL, entry=blockdOctets, expires=blockdExpires, action=blockdAction, reason=description, id=cn"})
 		var got []string
 		mark, err := s.All(t.Context(), func(r mirror.Row) error {
 			line, no := mirror.Say(r, lists.Settings{})
@@ -148,16 +149,16 @@ func TestDirectory(t *testing.T) {
 	})
 
 	t.Run("pages", func(t *testing.T) {
-		if got := rowsOf(t, mustOpen(t, Options{DSN: server.url("ou=many,dc=test?mail")})); len(got) != many {
+		if got := rowsOf(t, mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail")})); len(got) != many {
 			t.Errorf("%d entries", len(got))
 		}
-		if got := rowsOf(t, mustOpen(t, Options{DSN: server.url("ou=many,dc=test?mail?one?(|(cn=s7)(cn=s11))")})); !slices.Equal(got, []string{"s11@bulk.test", "s7@bulk.test"}) {
+		if got := rowsOf(t, mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail?one?(|(cn=s7)(cn=s11))")})); !slices.Equal(got, []string{"s11@bulk.test", "s7@bulk.test"}) {
 			t.Errorf("a filter: %q", got)
 		}
-		if got := rowsOf(t, mustOpen(t, Options{DSN: server.url("cn=s7,ou=many,dc=test?mail?base")})); !slices.Equal(got, []string{"s7@bulk.test"}) {
+		if got := rowsOf(t, mustOpen(t, Options{DSN: server.URL("cn=s7,ou=many,dc=test?mail?base")})); !slices.Equal(got, []string{"s7@bulk.test"}) {
 			t.Errorf("one object: %q", got)
 		}
-		s := mustOpen(t, Options{DSN: server.url("ou=many,dc=test?mail")})
+		s := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail")})
 		end := errors.New("enough")
 		if _, err := s.All(t.Context(), func(mirror.Row) error { return end }); err != end {
 			t.Errorf("a read that was ended: %v", err)
@@ -168,20 +169,20 @@ func TestDirectory(t *testing.T) {
 	})
 
 	t.Run("size limit", func(t *testing.T) {
-		o := Options{DSN: strings.Replace(server.url("ou=many,dc=test?mail"), "reader", "limited", 1)}
+		o := Options{DSN: strings.Replace(server.URL("ou=many,dc=test?mail"), "reader", "limited", 1)}
 		wantFault(t, all(t.Context(), mustOpen(t, o)), mirror.ClassTruncated, "size limit exceeded (4)")
 	})
 
 	t.Run("connections", func(t *testing.T) {
 		what := "ou=many,dc=test?mail??(cn=s7)"
-		account := escape(readerDN) + ":" + escape(secret) + "@"
+		account := slapdserver.Escape(slapdserver.Reader) + ":" + slapdserver.Escape(slapdserver.Secret) + "@"
 		for name, dsn := range map[string]string{
-			"anonymous":                "ldap://" + server.address + "/" + what,
-			"account":                  server.url(what),
-			"socket":                   "ldapi://" + account + escape(server.socket) + "/" + what,
-			"TLS":                      "ldaps://" + account + server.secured + "/" + what + "?tls_ca=" + escape(server.ca),
-			"TLS that is not verified": "ldaps://" + account + server.secured + "/" + what + "?tls=skip-verify",
-			"StartTLS":                 server.url(what) + "?!starttls,tls_ca=" + escape(server.ca),
+			"anonymous":                "ldap://" + server.Address + "/" + what,
+			"account":                  server.URL(what),
+			"socket":                   "ldapi://" + account + slapdserver.Escape(server.Socket) + "/" + what,
+			"TLS":                      "ldaps://" + account + server.Secured + "/" + what + "?tls_ca=" + slapdserver.Escape(server.CertificateFile),
+			"TLS that is not verified": "ldaps://" + account + server.Secured + "/" + what + "?tls=skip-verify",
+			"StartTLS":                 server.URL(what) + "?!starttls,tls_ca=" + slapdserver.Escape(server.CertificateFile),
 		} {
 			if got := rowsOf(t, mustOpen(t, Options{DSN: dsn})); !slices.Equal(got, []string{"s7@bulk.test"}) {
 				t.Errorf("%s: %q", name, got)
@@ -192,14 +193,14 @@ func TestDirectory(t *testing.T) {
 			class mirror.Class
 			want  string
 		}{
-			"password":                   {strings.Replace(server.url(what), escape(secret), "wrong", 1), mirror.ClassAuth, "invalid credentials (49)"},
-			"unknown signer":             {"ldaps://" + account + server.secured + "/" + what, mirror.ClassAuth, "hint: tls_ca"},
-			"unknown signer of StartTLS": {server.url(what) + "?starttls", mirror.ClassAuth, "hint: tls_ca"},
-			"no such file":               {server.url(what) + "?starttls,tls_ca=/nowhere", mirror.ClassDisk, "tls_ca: open /nowhere"},
-			"no TLS there":               {"ldaps://" + account + server.address + "/" + what, mirror.ClassUnreachable, "TLS: "},
-			"base":                       {server.url("ou=nowhere,dc=test?mail"), mirror.ClassSchema, "no such object (32)"},
-			"hidden base":                {server.url("ou=hidden,dc=test?mail"), mirror.ClassSchema, "no such object (32)"},
-			"another base":               {server.url("dc=elsewhere?mail"), mirror.ClassSchema, "no such object (32)"},
+			"password":                   {strings.Replace(server.URL(what), slapdserver.Escape(slapdserver.Secret), "wrong", 1), mirror.ClassAuth, "invalid credentials (49)"},
+			"unknown signer":             {"ldaps://" + account + server.Secured + "/" + what, mirror.ClassAuth, "hint: tls_ca"},
+			"unknown signer of StartTLS": {server.URL(what) + "?starttls", mirror.ClassAuth, "hint: tls_ca"},
+			"no such file":               {server.URL(what) + "?starttls,tls_ca=/nowhere", mirror.ClassDisk, "tls_ca: open /nowhere"},
+			"no TLS there":               {"ldaps://" + account + server.Address + "/" + what, mirror.ClassUnreachable, "TLS: "},
+			"base":                       {server.URL("ou=nowhere,dc=test?mail"), mirror.ClassSchema, "no such object (32)"},
+			"hidden base":                {server.URL("ou=hidden,dc=test?mail"), mirror.ClassSchema, "no such object (32)"},
+			"another base":               {server.URL("dc=elsewhere?mail"), mirror.ClassSchema, "no such object (32)"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				wantFault(t, all(t.Context(), mustOpen(t, Options{DSN: tt.dsn})), tt.class, tt.want)
@@ -208,31 +209,31 @@ func TestDirectory(t *testing.T) {
 	})
 
 	t.Run("changes", func(t *testing.T) {
-		base := server.folder(t, "changes")
-		ann := server.sender(t, base, "ann", "mail", "ann@bulk.test", "blockdActive", "TRUE")
-		bob := server.sender(t, base, "bob", "mail", "bob@bulk.test", "blockdActive", "TRUE")
-		c := copyOf(t, Options{DSN: server.url(base + "??sub?(blockdActive=TRUE)"), Query: "entry=mail, action=blockdAction", Overlap: time.Hour})
+		base := server.Folder(t, "changes")
+		ann := server.Sender(t, base, "ann", "mail", "ann@bulk.test", "blockdActive", "TRUE")
+		bob := server.Sender(t, base, "bob", "mail", "bob@bulk.test", "blockdActive", "TRUE")
+		c := copyOf(t, Options{DSN: server.URL(base + "??sub?(blockdActive=TRUE)"), Query: "entry=mail, action=blockdAction", Overlap: time.Hour})
 		c.want(t, "at first", "ann@bulk.test b", "bob@bulk.test b")
 
-		server.sender(t, base, "eve", "mail", "Eve@bulk.test", "mail", "eve@(odd)*.test", "blockdActive", "TRUE")
+		server.Sender(t, base, "eve", "mail", "Eve@bulk.test", "mail", "eve@(odd)*.test", "blockdActive", "TRUE")
 		c.follow(t)
 		c.want(t, "an object more", "ann@bulk.test b", "bob@bulk.test b", "eve@bulk.test b")
 
-		server.set(t, ann, "blockdAction", "allow")
-		server.set(t, bob, "blockdActive", "FALSE")
+		server.Set(t, ann, "blockdAction", "allow")
+		server.Set(t, bob, "blockdActive", "FALSE")
 		c.follow(t)
 		c.want(t, "an action, and an object that the filter stops", "ann@bulk.test a", "eve@bulk.test b")
 
 		// A value at two objects: the entry stays while one of them has it.
-		zoe := server.sender(t, base, "zoe", "mail", "EVE@bulk.test", "blockdActive", "TRUE")
+		zoe := server.Sender(t, base, "zoe", "mail", "EVE@bulk.test", "blockdActive", "TRUE")
 		c.follow(t)
-		server.set(t, zoe, "blockdActive", "FALSE")
+		server.Set(t, zoe, "blockdActive", "FALSE")
 		c.follow(t)
 		c.want(t, "one of two objects stopped", "ann@bulk.test a", "eve@bulk.test b")
 
-		server.set(t, bob, "blockdActive", "TRUE")
+		server.Set(t, bob, "blockdActive", "TRUE")
 		c.follow(t)
-		server.set(t, bob, "blockdActive", "FALSE") // within the same second
+		server.Set(t, bob, "blockdActive", "FALSE") // within the same second
 		c.follow(t)
 		c.want(t, "on and off", "ann@bulk.test a", "eve@bulk.test b")
 
@@ -241,8 +242,8 @@ func TestDirectory(t *testing.T) {
 		}
 
 		// What is taken away is found by a full read.
-		server.remove(t, ann)
-		server.set(t, "cn=eve,"+base, "mail", "new@bulk.test")
+		server.Remove(t, ann)
+		server.Set(t, "cn=eve,"+base, "mail", "new@bulk.test")
 		c.follow(t)
 		c.want(t, "deleted", "ann@bulk.test a", "eve@bulk.test b", "new@bulk.test b")
 		if _, err := c.Read(t.Context(), c.source); err != nil {
@@ -251,10 +252,10 @@ func TestDirectory(t *testing.T) {
 		c.want(t, "read anew", "new@bulk.test b")
 
 		// An object that comes from elsewhere.
-		out := server.folder(t, "elsewhere")
-		server.sender(t, out, "max", "mail", "max@bulk.test", "blockdActive", "TRUE")
+		out := server.Folder(t, "elsewhere")
+		server.Sender(t, out, "max", "mail", "max@bulk.test", "blockdActive", "TRUE")
 		c.follow(t)
-		if err := server.admin.ModifyDN(ldap.NewModifyDNRequest("cn=max,"+out, "cn=max", true, base)); err != nil {
+		if err := server.Admin.ModifyDN(ldap.NewModifyDNRequest("cn=max,"+out, "cn=max", true, base)); err != nil {
 			t.Fatal(err)
 		}
 		c.follow(t)
@@ -263,12 +264,12 @@ func TestDirectory(t *testing.T) {
 
 	// What changes while everything is read is found by the next poll, at whichever page the read was.
 	t.Run("changes during a read", func(t *testing.T) {
-		s := mustOpen(t, Options{DSN: server.url("ou=many,dc=test?mail"), Overlap: 0})
+		s := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail"), Overlap: 0})
 		seen, mark := 0, mirror.Mark("")
 		mark, err := s.All(t.Context(), func(r mirror.Row) error {
 			if seen++; seen == pageSize+1 {
-				server.set(t, "cn=s3,ou=many,dc=test", "mail", "early@bulk.test")
-				server.set(t, "cn=s1100,ou=many,dc=test", "mail", "late@bulk.test")
+				server.Set(t, "cn=s3,ou=many,dc=test", "mail", "early@bulk.test")
+				server.Set(t, "cn=s1100,ou=many,dc=test", "mail", "late@bulk.test")
 			}
 			return nil
 		})
@@ -285,7 +286,7 @@ func TestDirectory(t *testing.T) {
 	})
 
 	t.Run("marks", func(t *testing.T) {
-		s := mustOpen(t, Options{DSN: server.url("ou=many,dc=test?mail"), Overlap: time.Minute})
+		s := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail"), Overlap: time.Minute})
 		mark, err := s.All(t.Context(), func(mirror.Row) error { return nil })
 		if err != nil {
 			t.Fatal(err)
@@ -308,27 +309,27 @@ func TestDirectory(t *testing.T) {
 		if _, err := s.Changes(t.Context(), mark, count1); err != nil || count == 0 {
 			t.Errorf("a batch that was not taken in comes again: %d, %v", count, err)
 		}
-		none := mustOpen(t, Options{DSN: server.url("ou=many,dc=test?mail"), Changes: "none"})
+		none := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail"), Changes: "none"})
 		if _, err := none.Changes(t.Context(), mark, nil); err != mirror.ErrTooOld {
 			t.Errorf("none: %v", err)
 		}
 	})
 
 	t.Run("plan", func(t *testing.T) {
-		s := mustOpen(t, Options{DSN: server.url("ou=many,dc=test?mail"), Overlap: time.Minute})
+		s := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail"), Overlap: time.Minute})
 		text, err := s.Plan(t.Context())
-		if err != nil || strings.Contains(text, secret) || !strings.Contains(text, "search ou=many,dc=test, scope sub, filter (objectClass=*), in pages of 500\ncolumns: entry=mail, id=entryUUID\n") ||
+		if err != nil || strings.Contains(text, slapdserver.Secret) || !strings.Contains(text, "search ou=many,dc=test, scope sub, filter (objectClass=*), in pages of 500\ncolumns: entry=mail, id=entryUUID\n") ||
 			strings.Contains(text, "no change will be found") || strings.Contains(text, "RFC 2696") {
 			t.Errorf("%s, %v", text, err)
 		}
-		s = mustOpen(t, Options{DSN: server.url("ou=many,dc=test?telephoneNumber"), Overlap: time.Minute})
+		s = mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?telephoneNumber"), Overlap: time.Minute})
 		if text, err = s.Plan(t.Context()); err != nil || !strings.Contains(text, "no change will be found before reconcile") {
 			t.Errorf("%s, %v", text, err)
 		}
 	})
 
 	t.Run("a connection that was lost between two reads", func(t *testing.T) {
-		s := mustOpen(t, Options{DSN: server.url("ou=many,dc=test?mail??(cn=s7)")})
+		s := mustOpen(t, Options{DSN: server.URL("ou=many,dc=test?mail??(cn=s7)")})
 		rowsOf(t, s)
 		s.link.wire.Conn.Close()
 		testkit.Eventually(t, "the end of the connection", s.link.IsClosing)

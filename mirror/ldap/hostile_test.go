@@ -11,6 +11,7 @@ import (
 	ber "github.com/go-asn1-ber/asn1-ber"
 	"github.com/go-ldap/ldap/v3"
 
+	"blockd/internal/slapdserver"
 	"blockd/internal/testkit"
 	"blockd/mirror"
 )
@@ -94,7 +95,7 @@ func TestWhateverAServerAnswers(t *testing.T) {
 		{"a referral", nil, says(result(2, searched, 10, "")), mirror.ClassRefused, "referrals are not followed"},
 		{"operations error", nil, says(result(2, searched, 1, "")), mirror.ClassQuery, "(1)"},
 		{"a code of its own", nil, staying(result(2, searched, 12345, "")), mirror.ClassRefused, "cannot be read"},
-		{"repeats the password", result(1, ldap.ApplicationBindResponse, 49, "not "+secret+"!"), nil, mirror.ClassAuth, "not …!"},
+		{"repeats the password", result(1, ldap.ApplicationBindResponse, 49, "not "+slapdserver.Secret+"!"), nil, mirror.ClassAuth, "not …!"},
 		{"a long text", result(1, ldap.ApplicationBindResponse, 53, strings.Repeat("é", 10_000)), nil, mirror.ClassRefused, "é…"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -122,21 +123,21 @@ func TestWhateverAServerAnswers(t *testing.T) {
 			if tt.class == mirror.ClassTimeout {
 				timeout = time.Second
 			}
-			s := mustOpen(t, Options{DSN: "ldap://cn=a:" + escape(secret) + "@" + l.Addr().String() + "/dc=test?mail", Timeout: timeout})
+			s := mustOpen(t, Options{DSN: "ldap://cn=a:" + slapdserver.Escape(slapdserver.Secret) + "@" + l.Addr().String() + "/dc=test?mail", Timeout: timeout})
 			wantFault(t, all(t.Context(), s), tt.class, tt.want)
 		})
 	}
 }
 
 func TestServerIsAway(t *testing.T) {
-	s := mustOpen(t, Options{DSN: "ldap://cn=a:" + escape(secret) + "@" + testkit.Refusing(t) + "/dc=test?mail"})
+	s := mustOpen(t, Options{DSN: "ldap://cn=a:" + slapdserver.Escape(slapdserver.Secret) + "@" + testkit.Refusing(t) + "/dc=test?mail"})
 	wantFault(t, all(t.Context(), s), mirror.ClassUnreachable, "connection refused")
 }
 
 // A read ends with its context, also while the server says nothing.
 func TestReadEndsWithItsContext(t *testing.T) {
 	l := testkit.Listen(t)
-	s := mustOpen(t, Options{DSN: "ldap://cn=a:" + escape(secret) + "@" + l.Addr().String() + "/dc=test?mail"})
+	s := mustOpen(t, Options{DSN: "ldap://cn=a:" + slapdserver.Escape(slapdserver.Secret) + "@" + l.Addr().String() + "/dc=test?mail"})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		if c, err := l.Accept(); err == nil {

@@ -1,4 +1,5 @@
-package ldap
+// Package slapdserver starts servers of OpenLDAP for tests, as Debian has them.
+package slapdserver
 
 import (
 	"fmt"
@@ -15,22 +16,23 @@ import (
 	"blockd/internal/testkit"
 )
 
+// The account that may read, and its password, which a URL has to escape.
 const (
-	readerDN = "cn=reader,dc=test"
-	secret   = "s3cret %/@:?"
+	Reader = "cn=reader,dc=test"
+	Secret = "s3cret %/@:?"
 )
 
-// slapd is a directory that runs until the test ends: Debian's, in a folder of its own.
-type slapd struct {
-	address string // of ldap://
-	secured string // of ldaps://
-	socket  string
-	ca      string // a file
-	admin   *ldap.Conn
+// Server is a directory of suffix dc=test that runs until the test ends, in a folder of its own.
+type Server struct {
+	Address         string // HOST:PORT of ldap://, which knows StartTLS
+	Secured         string // HOST:PORT of ldaps://
+	Socket          string // path of ldapi://
+	CertificateFile string // of TLS, for both addresses
+	Admin           *ldap.Conn
 }
 
-// startSlapd starts a server whose accounts get no more than 500 objects, apart from the reader. more is LDIF behind dc=test.
-func startSlapd(t testing.TB, more string) *slapd {
+// Start starts a server whose accounts get no more than 500 objects, apart from Reader. more is LDIF behind dc=test.
+func Start(t testing.TB, more string) *Server {
 	t.Helper()
 	program, add := testkit.Peer(t, "slapd"), testkit.Peer(t, "slapadd")
 	dir, err := os.MkdirTemp("", "slapd-") // paths of sockets are short
@@ -38,11 +40,11 @@ func startSlapd(t testing.TB, more string) *slapd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &slapd{address: testkit.Unused(t), secured: testkit.Unused(t), socket: filepath.Join(dir, "ldapi"), ca: filepath.Join(dir, "cert.pem")}
-	host, _, _ := strings.Cut(s.address, ":")
-	other, _, _ := strings.Cut(s.secured, ":")
+	s := &Server{Address: testkit.Unused(t), Secured: testkit.Unused(t), Socket: filepath.Join(dir, "ldapi"), CertificateFile: filepath.Join(dir, "cert.pem")}
+	host, _, _ := strings.Cut(s.Address, ":")
+	other, _, _ := strings.Cut(s.Secured, ":")
 	cert := selfsigned.New(t, host, other, "localhost")
-	testkit.Write(t, s.ca, cert.CertPEM)
+	testkit.Write(t, s.CertificateFile, cert.CertPEM)
 	testkit.Write(t, filepath.Join(dir, "key.pem"), cert.KeyPEM)
 	if err := os.Mkdir(filepath.Join(dir, "db"), 0o700); err != nil {
 		t.Fatal(err)
@@ -73,17 +75,17 @@ limits dn.exact=%[4]s size.prtotal=unlimited
 access to attrs=userPassword by anonymous auth by * none
 access to dn.subtree=ou=hidden,dc=test by dn.exact=%[4]s none by * none
 access to * by dn.exact=%[4]s read by dn.exact=cn=limited,dc=test read by anonymous read
-`, schemas, modules, dir, readerDN))
+`, schemas, modules, dir, Reader))
 	ldif := testkit.Write(t, filepath.Join(dir, "base.ldif"), `dn: dc=test
 objectClass: dcObject
 objectClass: organization
 o: test
 
-`+account(readerDN)+account("cn=limited,dc=test")+more)
+`+account(Reader)+account("cn=limited,dc=test")+more)
 	if out, err := exec.Command(add, "-q", "-f", conf, "-l", ldif).CombinedOutput(); err != nil {
 		t.Fatalf("slapadd: %v: %s", err, out)
 	}
-	urls := fmt.Sprintf("ldap://%s ldaps://%s ldapi://%s", s.address, s.secured, url.QueryEscape(s.socket))
+	urls := fmt.Sprintf("ldap://%s ldaps://%s ldapi://%s", s.Address, s.Secured, url.QueryEscape(s.Socket))
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -103,11 +105,11 @@ o: test
 			t.Fatalf("slapd has ended: %s", testkit.Read(t, log.Name()))
 		default:
 		}
-		s.admin, err = ldap.DialURL("ldapi://" + url.QueryEscape(s.socket))
+		s.Admin, err = ldap.DialURL("ldapi://" + url.QueryEscape(s.Socket))
 		return err == nil
 	})
-	t.Cleanup(func() { s.admin.Close() })
-	if err := s.admin.Bind("cn=admin,dc=test", "admin"); err != nil {
+	t.Cleanup(func() { s.Admin.Close() })
+	if err := s.Admin.Bind("cn=admin,dc=test", "admin"); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -115,19 +117,19 @@ o: test
 
 func account(dn string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(dn, "cn="), ",")
-	return fmt.Sprintf("dn: %s\nobjectClass: person\ncn: %s\nsn: %s\nuserPassword: %s\n\n", dn, name, name, secret)
+	return fmt.Sprintf("dn: %s\nobjectClass: person\ncn: %s\nsn: %s\nuserPassword: %s\n\n", dn, name, name, Secret)
 }
 
-// folder adds a base of a test's own.
-func (s *slapd) folder(t testing.TB, name string) (dn string) {
+// Folder adds a base of a test's own.
+func (s *Server) Folder(t testing.TB, name string) (dn string) {
 	t.Helper()
 	dn = "ou=" + name + ",dc=test"
-	s.add(t, dn, "objectClass", "organizationalUnit", "ou", name)
+	s.Add(t, dn, "objectClass", "organizationalUnit", "ou", name)
 	return dn
 }
 
-// add adds an object: its attributes by name and value.
-func (s *slapd) add(t testing.TB, dn string, pairs ...string) {
+// Add adds an object: its attributes by name and value.
+func (s *Server) Add(t testing.TB, dn string, pairs ...string) {
 	t.Helper()
 	r := ldap.NewAddRequest(dn, nil)
 	all := map[string][]string{}
@@ -137,40 +139,41 @@ func (s *slapd) add(t testing.TB, dn string, pairs ...string) {
 	for name, values := range all {
 		r.Attribute(name, values)
 	}
-	if err := s.admin.Add(r); err != nil {
+	if err := s.Admin.Add(r); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// sender adds a blocked sender.
-func (s *slapd) sender(t testing.TB, base, name string, pairs ...string) (dn string) {
+// Sender adds a blocked sender.
+func (s *Server) Sender(t testing.TB, base, name string, pairs ...string) (dn string) {
 	t.Helper()
 	dn = "cn=" + name + "," + base
-	s.add(t, dn, append([]string{"objectClass", "person", "objectClass", "blockedSender", "cn", name, "sn", name}, pairs...)...)
+	s.Add(t, dn, append([]string{"objectClass", "person", "objectClass", "blockedSender", "cn", name, "sn", name}, pairs...)...)
 	return dn
 }
 
-// set replaces an attribute of an object; without values it goes.
-func (s *slapd) set(t testing.TB, dn, attribute string, values ...string) {
+// Set replaces an attribute of an object; without values it goes.
+func (s *Server) Set(t testing.TB, dn, attribute string, values ...string) {
 	t.Helper()
 	r := ldap.NewModifyRequest(dn, nil)
 	r.Replace(attribute, values)
-	if err := s.admin.Modify(r); err != nil {
+	if err := s.Admin.Modify(r); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (s *slapd) remove(t testing.TB, dn string) {
+// Remove takes an object away.
+func (s *Server) Remove(t testing.TB, dn string) {
 	t.Helper()
-	if err := s.admin.Del(ldap.NewDelRequest(dn, nil)); err != nil {
+	if err := s.Admin.Del(ldap.NewDelRequest(dn, nil)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// url is that of the directory as the reader sees it: what behind the host, such as "ou=x,dc=test?mail".
-func (s *slapd) url(what string) string {
-	return "ldap://" + escape(readerDN) + ":" + escape(secret) + "@" + s.address + "/" + what
+// URL is that of the directory as the reader sees it: what behind the host, such as "ou=x,dc=test?mail".
+func (s *Server) URL(what string) string {
+	return "ldap://" + Escape(Reader) + ":" + Escape(Secret) + "@" + s.Address + "/" + what
 }
 
-// escape is a text as a URL has it before the host.
-func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
+// Escape is a text as a URL has it before the host.
+func Escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
