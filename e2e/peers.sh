@@ -32,6 +32,7 @@ peers=(
 	redis-server=redis-server # filters in a live Redis, single, with TLS, Sentinel and Cluster
 	slapd=slapd # lists in a directory
 	slapadd=slapd
+	ldapadd=ldap-utils # the example of docs/sources.md
 	/usr/share/doc/python3-redis=python3-redis
 	redis-cli=redis-tools
 	/usr/include/hiredis/hiredis.h=libhiredis-dev

@@ -1,14 +1,22 @@
 package e2e
 
 import (
+	"encoding/pem"
 	"errors"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"blockd/internal/mariadbserver"
 	"blockd/internal/postgresserver"
+	"blockd/internal/redisserver"
+	"blockd/internal/slapdserver"
 	"blockd/internal/testkit"
 )
 
@@ -76,14 +84,79 @@ func TestSourceOfSQLite(t *testing.T) {
 	e.types(t, blocks[3])
 }
 
+// sourceOf types the nth example of docs/sources.md, whose list has a name: what comes before the daemon is started, and what comes
+// then. dsn is the line of NAME.dsn, and replace has what else is here another than in the document, in pairs.
+func sourceOf(t *testing.T, n int, name, dsn string, env []string, replace ...string) {
+	t.Helper()
+	testkit.Peer(t, "curl")
+	blocks := consoles(t, sourcesDocument)
+	e := newExample(t, sourceDoors+fenced(t, sourcesDocument, "toml")[n])
+	e.oldnew = strings.NewReplacer(append(replace, "127.0.0.1:2525", e.smtp, "127.0.0.1:8025", e.http)...)
+	e.env = append(e.env, env...)
+	testkit.Write(t, e.path(name+".dsn"), dsn+"\n")
+	if err := os.WriteFile(e.path("admin.secret"), []byte("admin"), 0o600); err != nil { // of the directory
+		t.Fatal(err)
+	}
+	e.types(t, blocks[2*n])
+	e.start(t)
+	e.types(t, blocks[2*n+1])
+}
+
+// sourceDoors are what the shorter configurations of docs/sources.md leave out.
+const sourceDoors = "[http]\nlisten = \"127.0.0.1:8025\"\n[smtp]\nlisten = \"127.0.0.1:2525\"\nupstream = \"maildir:mail\"\n"
+
+// TestSourceOfMariaDB types the example of MySQL and MariaDB.
+func TestSourceOfMariaDB(t *testing.T) {
+	testkit.Peer(t, "mariadb")
+	server := mariadbserver.Start(t)
+	if _, err := server.DB.Exec("create database mail"); err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	testkit.Write(t, filepath.Join(home, ".my.cnf"), "[client]\nuser = root\nsocket = "+server.Socket+"\n")
+	sourceOf(t, 2, "maria", "mysql://blockd:PASSWORD@"+server.Address+"/mail", []string{"HOME=" + home})
+}
+
+// TestSourceOfDirectory types the example of LDAP, with StartTLS and an authority of its own.
+func TestSourceOfDirectory(t *testing.T) {
+	testkit.Peer(t, "ldapadd")
+	server := slapdserver.Start(t, "")
+	dsn := server.URL("ou=blocked,dc=test??sub?(objectClass=inetOrgPerson)?!starttls,tls_ca=" + slapdserver.Escape(server.CertificateFile))
+	sourceOf(t, 3, "directory", dsn, []string{"LDAPURI=ldapi://" + slapdserver.Escape(server.Socket)}, "dc=example,dc=com", "dc=test")
+}
+
+// TestSourceOfRedis types the example of Redis.
+func TestSourceOfRedis(t *testing.T) {
+	testkit.Peer(t, "redis-cli")
+	server := redisserver.Start(t)
+	host, port, _ := strings.Cut(server.Address, ":")
+	sourceOf(t, 4, "redis", "redis://blockd:PASSWORD@"+server.Address, nil, "redis-cli", "redis-cli -h "+host+" -p "+port)
+}
+
+// TestSourceOfObjects types the example of an object store, by TLS with an authority of its own.
+func TestSourceOfObjects(t *testing.T) {
+	files := s3mem.New()
+	if err := files.CreateBucket("lists"); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewTLSServer(gofakes3.New(files).Server())
+	defer server.Close()
+	ca := testkit.Write(t, filepath.Join(t.TempDir(), "ca.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	address := server.Listener.Addr().String()
+	sourceOf(t, 5, "feeds", "s3://KEY:SECRET@"+address+"/lists/blocked/?tls=true&tls_ca="+ca, []string{"CURL_CA_BUNDLE=" + ca}, "s3.example", address)
+}
+
 // Every configuration of docs/sources.md is good.
 func TestSourcesOfTheDocument(t *testing.T) {
 	for i, config := range fenced(t, sourcesDocument, "toml") {
 		if !strings.Contains(config, "[http]") {
-			config = "[http]\nlisten = \"127.0.0.1:8025\"\n[smtp]\nlisten = \"127.0.0.1:2525\"\nupstream = \"maildir:mail\"\n" + config
+			config = sourceDoors + config
 		}
 		e := newExample(t, config)
-		testkit.Write(t, e.path("abuse.dsn"), "postgres://blockd@127.0.0.1/mail\n")
+		for name, dsn := range map[string]string{"abuse": "postgres://blockd@127.0.0.1/mail", "maria": "mysql://blockd@127.0.0.1/mail",
+			"directory": "ldap://127.0.0.1/dc=test??sub?", "redis": "redis://127.0.0.1", "feeds": "s3://127.0.0.1/lists/blocked/"} {
+			testkit.Write(t, e.path(name+".dsn"), dsn+"\n")
+		}
 		if out, err := exec.Command(program, "config", "--check", "-c", e.path("config.toml")).CombinedOutput(); err != nil {
 			t.Errorf("block %d: %v\n%s", i, err, out)
 		}
