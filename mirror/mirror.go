@@ -69,6 +69,7 @@ type Mirror struct {
 	journal journal
 	pending pending
 	noted   time.Time // when a mark was last written
+	known   time.Time // when the source last said that it is the one of State; zero = not since the last error
 
 	confirmed time.Time // of the last Confirm that was written
 
@@ -212,17 +213,22 @@ func (m *Mirror) Follow(ctx context.Context, origin Origin) (*Report, error) {
 	if m.number == 0 || m.damaged {
 		return nil, ErrTooOld
 	}
-	fingerprint, err := origin.Fingerprint(ctx)
-	if err != nil {
-		return nil, ofOrigin(err)
-	}
-	if !m.state.readFrom(fingerprint, m.settings) {
-		return nil, ErrTooOld
+	if time.Since(m.known) >= knownFor {
+		if err := m.know(ctx, origin); err != nil {
+			return nil, err
+		}
 	}
 	told, batch := &Report{}, pending{}
 	mark, err := origin.Changes(ctx, m.mark, func(c Change) error { return m.collect(&batch, &c, told) })
 	if err != nil {
+		m.known = time.Time{}
 		return nil, ofOrigin(err)
+	}
+	// After the changes, so that none of another source is taken for one of this.
+	if mark != m.mark || len(batch.lines) > 0 {
+		if err := m.know(ctx, origin); err != nil {
+			return nil, err
+		}
 	}
 	if err := told.judge(); err != nil {
 		return nil, err
@@ -242,6 +248,25 @@ func (m *Mirror) Follow(ctx context.Context, origin Origin) (*Report, error) {
 	}
 	told.Entries, told.Changed = m.state.Entries(), m.number != before
 	return told, nil
+}
+
+// knownFor is how long a source that tells of no change is taken for the one that was read. Within it, a poll at which nothing has changed
+// costs a database one query.
+const knownFor = time.Minute
+
+// know asks a source whether it is the one that was read; ErrTooOld says that it is not.
+func (m *Mirror) know(ctx context.Context, origin Origin) error {
+	m.known = time.Time{}
+	now := time.Now()
+	fingerprint, err := origin.Fingerprint(ctx)
+	if err != nil {
+		return ofOrigin(err)
+	}
+	if !m.state.readFrom(fingerprint, m.settings) {
+		return ErrTooOld
+	}
+	m.known = now
+	return nil
 }
 
 // collect takes in one change.

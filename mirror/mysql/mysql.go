@@ -118,11 +118,28 @@ func (s *Source) Changes(ctx context.Context, since mirror.Mark, yield func(mirr
 	if s.options.Changes == query.None {
 		return "", mirror.ErrTooOld
 	}
+	if idle, err := s.idle(ctx, since); err != nil || idle {
+		return since, err
+	}
 	err = s.read(ctx, func(conn *sql.Conn) (err error) {
 		mark, err = s.reader.Changes(ctx, conn, since, yield)
 		return err
 	})
 	return mark, err
+}
+
+// idle reports whether nothing has changed since a mark. A poll that finds so costs one query.
+func (s *Source) idle(ctx context.Context, since mirror.Mark) (bool, error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return false, ofContext(ctx, class(err))
+	}
+	defer conn.Close()
+	idle, err := s.reader.Idle(ctx, conn, since)
+	if err != nil {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	return idle, ofContext(ctx, err)
 }
 
 // Wait returns with the context: these servers tell nobody of changes.

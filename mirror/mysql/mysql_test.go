@@ -37,6 +37,7 @@ func TestServer(t *testing.T) {
 		{"hung", testHung},
 		{"TLS", testTLS},
 		{"rubbish", testRubbish},
+		{"idle poll", testIdlePoll},
 		{"follows", testFollows},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.test(t, newDatabase(t, server)) })

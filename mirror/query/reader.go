@@ -137,6 +137,20 @@ func (r *Reader) mark(ctx context.Context, conn *sql.Conn) (mirror.Mark, error) 
 	return "", nil
 }
 
+// Idle reports whether the log has nothing new after a mark, by one query outside of a transaction.
+func (r *Reader) Idle(ctx context.Context, conn *sql.Conn, since mirror.Mark) (bool, error) {
+	if r.options.Changes != Log {
+		return false, nil
+	}
+	var last, at sql.NullString
+	number, was, _ := strings.Cut(string(since), " ")
+	text := fmt.Sprintf("select cast((%s) as %s), cast((select at from blockd_log where rev = ?) as %[2]s)", r.dialect.Last, r.dialect.Text)
+	if err := conn.QueryRowContext(ctx, text, number).Scan(&last, &at); err != nil {
+		return false, r.ofLog(r.dialect.Class(err))
+	}
+	return last.String == number && at.Valid && at.String == was, nil
+}
+
 // number is what the log gave out last; 0 if it gave out none.
 func (r *Reader) number(ctx context.Context, conn *sql.Conn) (int64, error) {
 	text, err := r.one(ctx, conn, r.dialect.Last)
