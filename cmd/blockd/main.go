@@ -62,6 +62,9 @@ of any mail server, and never refuses a sender who is not listed.`,
 			}
 			var names []string
 			for _, c := range cmd.Commands() {
+				if c.Hidden {
+					continue
+				}
 				names = append(names, c.Name())
 			}
 			return usagef("unknown command %q%s", args[0], spelling.Hint(args[0], "", names))
