@@ -155,7 +155,7 @@ const (
 // Status is how a source is, and how far its copy is behind.
 type Status struct {
 	State     SourceState
-	Class     Class     // why it is not ok; "" if it is, and before the first answer
+	Class     Class     // why it is not ok, which may be a full read that fails while changes are followed; "" if it is, and before the first answer
 	Since     time.Time // of State
 	Confirmed time.Time // when the source was last asked with success: the copy has all that it held then; zero = never
 	Changed   time.Time // when the files of the copy last changed; zero = not since the start
@@ -186,7 +186,9 @@ type follower struct {
 	// What follows belongs to the goroutine of run.
 	mirror   *Mirror
 	source   *watched
-	lastRead time.Time     // when the last full read ended
+	lastRead time.Time // when the last full read ended
+	owed     bool      // a full read is
+	unread   unread
 	lastTook time.Duration // of that: if the source cannot tell its changes, it is read half of the time at most
 	told     time.Time     // when the log last said that something is wrong; zero = all is well
 	dropped  time.Time     // when the log last said that rows were refused
@@ -211,7 +213,7 @@ func (f *follower) run(ctx context.Context) {
 		case err != nil:
 			failures++
 			f.failed(err)
-			whole = f.pause(ctx, retry(failures, rand.Float64())) || whole // what was asked for is still to be done
+			whole = f.pause(ctx, retry(failures, rand.Float64()))
 		default:
 			failures = 0
 			f.confirmed(began)
@@ -235,7 +237,13 @@ func (f *follower) attempt(ctx context.Context, whole bool) error {
 		return err
 	}
 	state, has := f.mirror.State()
-	if age := time.Since(state.Read); !whole && has && age < f.Reconcile && age > -clockSlack {
+	age := time.Since(state.Read)
+	f.owed = f.owed || whole || age >= f.Reconcile || age <= -clockSlack
+	due := f.owed
+	if f.unread.err != nil && !whole { // what could not be read whole is followed until the next try
+		due = !time.Now().Before(f.unread.next)
+	}
+	if has && !due {
 		told, err := f.mirror.Follow(ctx, f.source)
 		if !errors.Is(err, ErrTooOld) {
 			return f.took(told, err)
@@ -250,11 +258,40 @@ func (f *follower) attempt(ctx context.Context, whole bool) error {
 		read = f.mirror.Reconcile
 	}
 	told, err := read(ctx, f.source)
+	f.unread.note(err)
+	f.owed = err != nil
 	if err == nil {
 		f.log.Info("list read from its source", slog.Int64("rows", told.Rows), slog.Int64("entries", told.Entries), slog.Bool("changed", told.Changed),
 			slog.Float64("seconds", time.Since(began).Seconds()))
 	}
 	return f.took(told, err)
+}
+
+// unread is why the last full read has failed, of a source that was there. Its changes are followed nevertheless, if it can tell them: a
+// table with more rows than are allowed, say, is no reason to pass over an entry that was added.
+type unread struct {
+	err   error // nil = it has not failed
+	tries int   // that have failed in a row
+	next  time.Time
+}
+
+// longestUnread is the longest time between two tries of a full read whose source can be followed. The first comes after a second.
+const longestUnread = 4 * time.Minute
+
+// note notes what a full read has come to.
+func (u *unread) note(err error) {
+	if err == nil {
+		*u = unread{}
+		return
+	}
+	if e, ok := errors.AsType[*Error](err); ok && (e.Class == ClassUnreachable || e.Class == ClassAuth) {
+		return // changes cannot be asked for either
+	}
+	wait := longestUnread
+	if u.tries < 10 {
+		wait = min(wait, time.Second<<u.tries)
+	}
+	*u = unread{err, u.tries + 1, time.Now().Add(wait)}
 }
 
 // open opens what is not open.
@@ -355,12 +392,15 @@ func (f *follower) confirmed(at time.Time) {
 	f.mirror.Confirm(at)
 	f.mu.Lock()
 	was := f.status
-	f.status.Class, f.status.Error, f.status.Confirmed = "", "", at
-	if was.State != OK {
-		f.status.State, f.status.Since = OK, time.Now()
+	f.status.Confirmed = at
+	if f.unread.err == nil {
+		f.status.Class, f.status.Error = "", ""
+		if was.State != OK {
+			f.status.State, f.status.Since = OK, time.Now()
+		}
 	}
 	f.mu.Unlock()
-	if !f.told.IsZero() {
+	if f.unread.err == nil && !f.told.IsZero() {
 		f.told = time.Time{}
 		f.log.Info("source is followed again", slog.String("away", time.Since(was.Since).Round(time.Second).String()))
 	}

@@ -555,3 +555,41 @@ func TestOneLine(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreadIsFollowed: while a full read is refused for good, what changes still acts, and the state says why. The full read is tried again.
+func TestUnreadIsFollowed(t *testing.T) {
+	for _, class := range []Class{ClassRows, ClassSchema, ClassTimeout, ClassQuery, ClassTruncated} {
+		t.Run(string(class), func(t *testing.T) {
+			bubble(t, newScripted("a@bulk.test"), nil, func(k *kept) {
+				k.rows["silent"] = Row{Entry: "d.test"} // changes do not tell of it
+				tries := 0
+				k.before = func(_ context.Context, call string) error {
+					if call != "all" {
+						return nil
+					}
+					tries++
+					return &Error{class, errors.New("too much")}
+				}
+				k.Now()
+				state := Away
+				if class == ClassRows {
+					state = Refused
+				}
+				for i := range 20 {
+					k.put(fmt.Sprintf("n%d.test", i))
+					k.after(time.Minute)
+					k.is(state, class, 2+i)
+					if behind := k.status().Lag(time.Now()); behind > 6*time.Second {
+						t.Errorf("after %d min the copy is %v behind", i, behind)
+					}
+				}
+				if tries < 5 || tries > 20 {
+					t.Errorf("%d tries in 20 min", tries)
+				}
+				k.before = nil
+				k.after(longestUnread + 10*time.Second)
+				k.is(OK, "", 22)
+			})
+		})
+	}
+}

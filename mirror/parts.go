@@ -1,12 +1,11 @@
 package mirror
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -28,13 +27,18 @@ const (
 	partSize = 16 << 10
 )
 
-// parts takes the lines of a full read in any order, and keeps those of each file apart: in memory, and what is more in a
+// parts takes the lines of a full read in any order, and keeps those of each file apart: in memory, and what is more in one
 // temporary file. A file sorted by itself needs no merge of all, and another one can be sorted meanwhile.
 type parts struct {
 	folder string
 	text   [files][]byte // that is not in the temporary file
-	more   [files]*os.File
+	more   *os.File      // nil = all is in memory
+	end    int64         // of more
+	pieces [files][]piece
 }
+
+// piece is a place in the temporary file, of whole lines of one part.
+type piece struct{ from, size int64 }
 
 // add takes a line, which it copies. The error is about the disk.
 func (p *parts) add(line []byte) error {
@@ -48,65 +52,71 @@ func (p *parts) add(line []byte) error {
 	return nil
 }
 
-// spill writes what is in memory of a part into its file.
+// spill writes what is in memory of a part into the file.
 func (p *parts) spill(n int) error {
-	if p.more[n] == nil {
+	if p.more == nil {
 		f, err := os.CreateTemp(p.folder, ".sort.*")
 		if err != nil {
 			return err
 		}
-		p.more[n] = f
+		p.more = f
 		if err := os.Remove(f.Name()); err != nil { // without a name it goes with the process
 			return err
 		}
 	}
-	_, err := p.more[n].Write(p.text[n])
-	p.text[n] = p.text[n][:0]
-	return err
-}
-
-// sort gives the lines of a part to a sorter.
-func (p *parts) sort(n int, sorter *runs.Sorter) error {
-	for line := range bytes.Lines(p.text[n]) {
-		if err := sorter.Add(line); err != nil {
-			return err
-		}
-	}
-	p.text[n] = nil
-	f := p.more[n]
-	if f == nil {
-		return nil
-	}
-	p.more[n] = nil
-	defer f.Close()
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
+	if _, err := p.more.WriteAt(p.text[n], p.end); err != nil {
 		return err
 	}
-	in := bufio.NewReaderSize(f, 2*bufferSize) // the longest line of a list fits in
-	for {
-		line, err := in.ReadSlice('\n')
-		if err == io.EOF && len(line) == 0 {
-			return nil
+	size := int64(len(p.text[n]))
+	p.pieces[n] = append(p.pieces[n], piece{p.end, size})
+	p.end += size
+	p.text[n] = p.text[n][:0]
+	return nil
+}
+
+// sort gives the lines of a part to a sorter. Other goroutines may sort other parts.
+func (p *parts) sort(n int, sorter *runs.Sorter) error {
+	add := func(text []byte) error {
+		for line := range bytes.Lines(text) {
+			if err := sorter.Add(line); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return errors.Join(errors.New("a temporary file is damaged"), err)
+		return nil
+	}
+	if err := add(p.text[n]); err != nil {
+		return err
+	}
+	text := p.text[n]
+	p.text[n] = nil
+	for _, at := range p.pieces[n] {
+		text = slices.Grow(text[:0], int(at.size))[:at.size]
+		if _, err := p.more.ReadAt(text, at.from); err != nil {
+			return err
 		}
-		if err := sorter.Add(line); err != nil {
+		if err := add(text); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 func (p *parts) close() {
-	for _, f := range p.more {
-		if f != nil {
-			f.Close()
-		}
+	if p.more != nil {
+		p.more.Close()
 	}
 }
 
 // writeAll writes the files of a full read, with the changes that came meanwhile.
 func (g *generation) writeAll(ctx context.Context, p *parts, late *pending) (err error) {
+	if g.turn != nil { // before files are opened: lists that wait hold one each
+		select {
+		case g.turn <- struct{}{}:
+			defer func() { <-g.turn }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	if err := g.make(); err != nil {
 		return err
 	}
@@ -115,14 +125,6 @@ func (g *generation) writeAll(ctx context.Context, p *parts, late *pending) (err
 	for n := range all {
 		if all[n], err = g.create(n); err != nil {
 			return err
-		}
-	}
-	if g.turn != nil {
-		select {
-		case g.turn <- struct{}{}:
-			defer func() { <-g.turn }()
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 	g.state.Lines = [files]int64{}
