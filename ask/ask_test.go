@@ -366,3 +366,60 @@ func TestAClearSenderCostsNothing(t *testing.T) {
 		t.Errorf("%v allocations for a clear sender, want 0", allocs)
 	}
 }
+
+// TestMoreThanPlaces: questions beyond those that may be with the store wait for a place. Those that find none in half of their time are
+// not asked, and the store is not blamed for it.
+func TestMoreThanPlaces(t *testing.T) {
+	for _, tt := range []struct {
+		name              string
+		takes             time.Duration // of an answer
+		senders, answered int
+		busy              uint64
+	}{
+		{"four rounds", 10 * time.Millisecond, 4 * maxQuestions, 4 * maxQuestions, 0},
+		{"too many", 20 * time.Millisecond, 10 * maxQuestions, 3 * maxQuestions, 7 * maxQuestions},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &scripted{answer: func(ctx context.Context, texts []string) (all []Answer, _ error) {
+					select {
+					case <-time.After(tt.takes):
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+					for _, text := range texts {
+						all = append(all, Answer{Text: text, Rows: []mirror.Row{{Entry: text}}})
+					}
+					return all, nil
+				}}
+				var keys []string
+				for i := range tt.senders {
+					keys = append(keys, fmt.Sprintf("n%d@x.example", i))
+				}
+				s, all := newSet(t, store, func(o *Options) { o.Timeout, o.Cache = 100*time.Millisecond, 1<<16 }, keys...)
+				var answered atomic.Int64
+				var group sync.WaitGroup
+				for _, k := range keys {
+					group.Go(func() {
+						q := all.Begin(sender(t, k), addr.Key{}, verdict.EnvelopeSource)
+						if matches, _, unasked := q.Amend(t.Context(), nil, nil, time.Now()); len(matches) == 1 && len(unasked) == 0 {
+							answered.Add(1)
+						}
+					})
+				}
+				group.Wait()
+				synctest.Wait()
+				if n := answered.Load(); n != int64(tt.answered) {
+					t.Errorf("%d of %d answered, want %d", n, tt.senders, tt.answered)
+				}
+				if n := s.outcomes[outcomeBusy].Load(); n != tt.busy {
+					t.Errorf("%d found no place, want %v", n, tt.busy)
+				}
+				if s.paused.Load() {
+					t.Error("the store is left alone, which has answered all that it was asked")
+				}
+				s.Close()
+			})
+		})
+	}
+}

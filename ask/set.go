@@ -219,18 +219,16 @@ func (s *Set) cachedAll(texts []string) map[string][]mirror.Row {
 
 // question is one question to the store, and its judgement.
 func (s *Set) question(texts []string) (answers []Answer, err error) {
-	select {
-	case s.waiting <- struct{}{}:
-		defer func() { <-s.waiting }()
-	default:
+	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
+	defer cancel()
+	if !s.place() {
 		return nil, ErrBusy
 	}
+	defer func() { <-s.waiting }()
 	done, err := s.breaker.Allow()
 	if err != nil {
 		return nil, ErrPaused
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
-	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
 			answers, err = nil, fmt.Errorf("%w: panic: %v", ErrAway, p)
@@ -247,6 +245,27 @@ func (s *Set) question(texts []string) (answers []Answer, err error) {
 		return nil, ErrTimeout
 	}
 	return nil, fmt.Errorf("%w: %w", ErrAway, err)
+}
+
+// place waits for a place among the questions of the list, for half of its time: with less than the other half a store that is
+// well could not answer, and would be blamed.
+func (s *Set) place() bool {
+	select {
+	case s.waiting <- struct{}{}:
+		return true
+	default:
+	}
+	if s.paused.Load() { // it is soon known that nothing is asked
+		return false
+	}
+	patience := time.NewTimer(s.Timeout / 2)
+	defer patience.Stop()
+	select {
+	case s.waiting <- struct{}{}:
+		return true
+	case <-patience.C:
+		return false
+	}
 }
 
 // check holds the answers against the question. Each must name what was asked, and each row must be of that entry.
