@@ -169,6 +169,17 @@ func (k *keeper) follow(ctx context.Context) error {
 	return nil
 }
 
+// Covers reports whether the list's filter has an entry of the store, so that it is asked for; ok is false if that cannot be told: for
+// what is no entry, and without a filter.
+func (s *Set) Covers(entry string) (covered, ok bool) {
+	key, ok := s.keyOf(entry)
+	if !ok {
+		return false, false
+	}
+	bits, ok := s.perhaps([]addr.Key{key})
+	return bits != 0, ok
+}
+
 // keyOf is the key that an entry of the store has in the filter. Networks have none: they are not asked.
 func (s *Set) keyOf(entry string) (addr.Key, bool) {
 	if key, ok := addr.Simple(entry); ok {
