@@ -34,7 +34,7 @@ func TestDoctorOfAskedList(t *testing.T) {
 			t.Error("the doctor shows a password")
 		}
 	}
-	says("list asked: its redis has no entries")
+	says("/0: the key is not there")
 	put := func(entries ...any) {
 		t.Helper()
 		if err := client.SAdd(t.Context(), "blocked", entries...).Err(); err != nil {
