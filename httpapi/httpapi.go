@@ -50,6 +50,10 @@ type Settings struct {
 	// Sources are those of lists that have one, by the names of the lists; nil: there are none.
 	Sources func(reload.Status) map[string]ListSource
 
+	// Reload reads the configuration and all lists again, and waits until they are taken up; nil: there is no such
+	// resource.
+	Reload func(context.Context) Reloaded
+
 	// History is what /v1/decisions shows; nil: there is no such resource.
 	History *history.Log
 	// Events are what /v1/events shows; nil: there is no such resource.

@@ -40,6 +40,10 @@ func (s *Server) routes(metrics http.Handler) []route {
 			{name: http.MethodPost, serve: s.writing(s.addEntries), doc: describeAdd, writes: true},
 			{name: http.MethodDelete, serve: s.writing(s.removeEntries), doc: describeRemove, writes: true}}})
 	}
+	if s.settings.Reload != nil {
+		all = append(all, route{path: "/v1/reload", about: "POST reads the configuration and all lists again", methods: []method{
+			{name: http.MethodPost, serve: s.writing(s.reload), doc: describeReload, writes: true}}})
+	}
 	if s.settings.History != nil {
 		all = append(all, route{path: "/v1/decisions", about: "past decisions, the newest first: ?sender=, recipient=, client=, list=, ref=, verdict=, outcome=, since=, limit=", methods: []method{
 			{name: http.MethodGet, serve: s.privately(s.decisions), doc: describeDecisions, private: true}}})

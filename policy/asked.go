@@ -28,7 +28,7 @@ func narrowed(rules map[string]rule.List) bool {
 }
 
 // asked takes out of matches those of lists that are not asked about s.
-func (c *Checker) asked(matches []index.Match, table []index.ListInfo, s verdict.Source) []index.Match {
+func (c *checks) asked(matches []index.Match, table []index.ListInfo, s verdict.Source) []index.Match {
 	if s == verdict.EnvelopeSource && !c.narrow {
 		return matches
 	}
@@ -51,7 +51,7 @@ func passes(all []verdict.Verdict) bool {
 	return true
 }
 
-func (c *Checker) recordPassed(door *Door, recipient string, all []verdict.Verdict) {
+func (c *checks) recordPassed(door *Door, recipient string, all []verdict.Verdict) {
 	for i := range all {
 		c.record(door, &all[i], recipient, &Decision{})
 	}

@@ -21,7 +21,7 @@ import (
 type Batch struct {
 	Generation string // of all answers
 
-	checker  *Checker
+	checker  *checks
 	index    *index.Index
 	senders  []addr.Addr // of the questions; null where there is none to look up
 	apart    []bool      // the question is not asked with the others
@@ -33,10 +33,8 @@ type Batch struct {
 // Reset lets the generation go that has answered last.
 func (b *Batch) Reset() { b.index = nil }
 
-// AskAll answers the questions in order, each as Ask does, and all of them by one
-// generation. With a few hundred it is several times as fast as Ask. It allocates nothing
-// for clear senders in canonical form once b has the room.
-func (c *Checker) AskAll(b *Batch, questions []Question) (verdicts []verdict.Verdict) {
+// answerAll is Checker.AskAll.
+func (c *checks) answerAll(b *Batch, questions []Question) (verdicts []verdict.Verdict) {
 	var ix *index.Index
 	b.Generation, b.checker, b.index = "", c, nil
 	defer func() {

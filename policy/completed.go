@@ -6,7 +6,7 @@ import "blockd/verdict"
 // verdicts, two where it has two spellings of its sender. A door that cannot know says
 // it where it knows most: a milter at the end of the message, which the mail server has
 // yet to accept. A recipient that was accepted is no message: anybody can name a sender.
-func (c *Checker) completed(all ...verdict.Verdict) {
+func (c *checks) completed(all ...verdict.Verdict) {
 	if c.complete == nil {
 		return
 	}
@@ -18,7 +18,7 @@ func (c *Checker) completed(all ...verdict.Verdict) {
 }
 
 // wantsCompleted reports whether completed is of use for any of these.
-func (c *Checker) wantsCompleted(all ...verdict.Verdict) bool {
+func (c *checks) wantsCompleted(all ...verdict.Verdict) bool {
 	if c.complete == nil {
 		return false
 	}

@@ -53,7 +53,7 @@ func (d Decision) Refuses() bool { return d.Outcome == Refuse || d.Outcome == De
 // recipientAt decides about one recipient of an envelope with verdict v; "" asks about the
 // envelope alone, by all lists. Each decision has a reference of its own. It is
 // remembered, see Settings.History; without a recipient only if it refuses or defers.
-func (c *Checker) recipientAt(door *Door, v verdict.Verdict, recipient string) Decision {
+func (c *checks) recipientAt(door *Door, v verdict.Verdict, recipient string) Decision {
 	v = c.forRecipient(v, recipient)
 	d := c.recipient(door, &v, recipient)
 	if recipient != "" || d.Refuses() {
@@ -63,7 +63,7 @@ func (c *Checker) recipientAt(door *Door, v verdict.Verdict, recipient string) D
 }
 
 // recipient is recipientAt for a verdict that is the recipient's.
-func (c *Checker) recipient(door *Door, v *verdict.Verdict, recipient string) Decision {
+func (c *checks) recipient(door *Door, v *verdict.Verdict, recipient string) Decision {
 	switch {
 	case v.Kind == verdict.Blocked && c.isExempt(recipient):
 		return Decision{Ref: reply.NewRef(), Exempt: true}
@@ -87,7 +87,7 @@ func (c *Checker) recipient(door *Door, v *verdict.Verdict, recipient string) De
 // endOfMessageAt is recipientAt for the answer to the end of a message that nothing in it
 // has proved: its refusal is 554, since there is no transaction any more
 // (RFC 5321, section 4.2.2), unless the entry or its list names a code.
-func (c *Checker) endOfMessageAt(door *Door, v verdict.Verdict, recipient string) Decision {
+func (c *checks) endOfMessageAt(door *Door, v verdict.Verdict, recipient string) Decision {
 	d := c.recipientAt(door, v, recipient)
 	if d.Outcome == Refuse && !d.Reply.Named {
 		d.Reply.Code = 554
@@ -97,7 +97,7 @@ func (c *Checker) endOfMessageAt(door *Door, v verdict.Verdict, recipient string
 
 // turnDown is the decision to refuse a recipient by a rule of the door's own, in the words
 // of r. It is remembered, as refused for no list, since the contact may have its reference.
-func (c *Checker) turnDown(door *Door, v *verdict.Verdict, recipient string, r reply.Reply) Decision {
+func (c *checks) turnDown(door *Door, v *verdict.Verdict, recipient string, r reply.Reply) Decision {
 	v.Decider, v.Shadow = -1, -1
 	d := Decision{Outcome: Refuse, Reply: r, Ref: reply.NewRef()}
 	d.Reply.Contact = reply.Contact(c.contact, "", d.Ref)
@@ -107,7 +107,7 @@ func (c *Checker) turnDown(door *Door, v *verdict.Verdict, recipient string, r r
 
 // forRecipient returns v as the recipient's policy has it: decided by the lists that count
 // for this recipient. It is v itself for a recipient of no policy.
-func (c *Checker) forRecipient(v verdict.Verdict, recipient string) verdict.Verdict {
+func (c *checks) forRecipient(v verdict.Verdict, recipient string) verdict.Verdict {
 	if len(v.Matches)+len(v.Unasked) == 0 || recipient == "" {
 		return v
 	}
@@ -131,7 +131,7 @@ func onMatch(o rule.OnMatch) Outcome {
 }
 
 // consequence is the decision about what Matches[Decider] blocks.
-func (c *Checker) consequence(door *Door, v *verdict.Verdict) Decision {
+func (c *checks) consequence(door *Door, v *verdict.Verdict) Decision {
 	list := v.ListName(v.Decider)
 	own := c.rules[list]
 	d := Decision{Ref: reply.NewRef()}

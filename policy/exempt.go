@@ -10,13 +10,9 @@ import (
 // (RFC 5321, section 4.5.1).
 const postmaster = "postmaster"
 
-// Exempt reports whether recipient, the address of RCPT TO without angle brackets,
-// is one that everybody may write to.
-func (c *Checker) Exempt(recipient string) bool { return c.isExempt(recipient) }
-
-// isExempt goes by the canonical local-part, so that quotes, capitals and a
+// isExempt reports what Checker.Exempt does. It goes by the canonical local-part, so that quotes, capitals and a
 // source route make no difference. What is no address is not exempt.
-func (c *Checker) isExempt(recipient string) bool {
+func (c *checks) isExempt(recipient string) bool {
 	if recipient == "" || len(c.exempt) == 0 {
 		return false
 	}

@@ -17,7 +17,7 @@ const (
 )
 
 // group returns the group of a recipient; envelope are the verdicts of its senders.
-func (c *Checker) group(recipient string, envelope ...verdict.Verdict) group {
+func (c *checks) group(recipient string, envelope ...verdict.Verdict) group {
 	if c.isExempt(recipient) {
 		return unread
 	}

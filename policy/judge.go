@@ -14,7 +14,7 @@ import (
 // false where none does. It counts and logs nothing. What cannot be looked up is decided
 // by none, and proofs of allow entries are not known any more.
 func (s Settings) Judge() func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool) {
-	c := &Checker{rules: s.Lists, policies: newPolicyTable(s.Policies, s.Lists), allows: requirementsOf(s.Lists, s.Auth), narrow: narrowed(s.Lists)}
+	c := &checks{rules: s.Lists, policies: newPolicyTable(s.Policies, s.Lists), allows: requirementsOf(s.Lists, s.Auth), narrow: narrowed(s.Lists)}
 	return func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool) {
 		v := verdict.New(nil)
 		v.Requirements, v.Client = c.allows, past.Client.WithZone("").Unmap()

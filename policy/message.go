@@ -82,9 +82,9 @@ func (t *Transaction) lookUpHeader() (all []verdict.Verdict, fault reply.Reply) 
 // judge decides by addresses of the header. What a list wants done with the message is
 // done, where nothing worse is done already.
 func (t *Transaction) judge(all []verdict.Verdict) Decision {
-	ask, recipient := (*Checker).recipientAt, t.first()
+	ask, recipient := (*checks).recipientAt, t.first()
 	if t.ended || t.door.Streams {
-		ask = (*Checker).endOfMessageAt
+		ask = (*checks).endOfMessageAt
 	}
 	worst := t.settled
 	for _, v := range all {
@@ -149,7 +149,7 @@ func (t *Transaction) Message() Decision {
 		return t.judge(t.judged)
 	}
 	for i, recipient := range t.recipients {
-		d := t.weigh(recipient, (*Checker).endOfMessageAt)
+		d := t.weigh(recipient, (*checks).endOfMessageAt)
 		if i == 0 {
 			t.settled = d
 		}

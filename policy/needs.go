@@ -31,8 +31,8 @@ func needsOf(rules map[string]rule.List) Needs {
 	return n
 }
 
-// Needs returns what the lists want now.
-func (c *Checker) Needs() Needs {
+// wanting is Checker.Needs.
+func (c *checks) wanting() Needs {
 	n := c.needs
 	n.Message = c.resolver != nil && (n.Message || c.hasAuthorEntries())
 	return n
@@ -43,7 +43,7 @@ func (c *Checker) Needs() Needs {
 const authorFormat = "spamassassin"
 
 // hasAuthorEntries reports whether the serving generation may have allow-if-auth entries.
-func (c *Checker) hasAuthorEntries() bool {
+func (c *checks) hasAuthorEntries() bool {
 	ix := c.serving()
 	if ix == nil {
 		return false

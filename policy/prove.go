@@ -25,7 +25,7 @@ type origin struct {
 //
 // It may wait for DNS as long as the resolver's budget lasts; ctx ends it earlier,
 // with an unknown result.
-func (c *Checker) proveOrigin(ctx context.Context, v verdict.Verdict, recipient string, o origin) verdict.Verdict {
+func (c *checks) proveOrigin(ctx context.Context, v verdict.Verdict, recipient string, o origin) verdict.Verdict {
 	wants := c.wants(v, recipient)
 	e := v.Evidence
 	if wants&verdict.ClientProof != 0 { // the verdict of a header field does not know the client
@@ -46,7 +46,7 @@ func (c *Checker) proveOrigin(ctx context.Context, v verdict.Verdict, recipient 
 
 // examine collects the facts of a message for proveBy, where several verdicts hang
 // on them. They are nil without a resolver. The error is that of message.
-func (c *Checker) examine(ctx context.Context, client netip.Addr, message io.Reader) (*msgauth.Message, error) {
+func (c *checks) examine(ctx context.Context, client netip.Addr, message io.Reader) (*msgauth.Message, error) {
 	if c.resolver == nil {
 		return nil, nil
 	}
@@ -58,7 +58,7 @@ func (c *Checker) examine(ctx context.Context, client netip.Addr, message io.Rea
 }
 
 // proveBy is ProveMessage by the facts of Examine.
-func (c *Checker) proveBy(ctx context.Context, v verdict.Verdict, recipient string, o origin, m *msgauth.Message) verdict.Verdict {
+func (c *checks) proveBy(ctx context.Context, v verdict.Verdict, recipient string, o origin, m *msgauth.Message) verdict.Verdict {
 	wants := c.wants(v, recipient)
 	if wants&verdict.LateProofs == 0 {
 		return v
@@ -89,7 +89,7 @@ func stateOf(proved bool) msgauth.State {
 
 // trySPF asks about the sender of an envelope. An address of a header field has no
 // client.
-func (c *Checker) trySPF(ctx context.Context, e *verdict.Evidence, v verdict.Verdict, o origin) {
+func (c *checks) trySPF(ctx context.Context, e *verdict.Evidence, v verdict.Verdict, o origin) {
 	if c.resolver == nil || v.Source != verdict.EnvelopeSource {
 		c.learn(e, verdict.SPFProof, msgauth.No)
 		return
@@ -99,7 +99,7 @@ func (c *Checker) trySPF(ctx context.Context, e *verdict.Evidence, v verdict.Ver
 }
 
 // learn notes and counts.
-func (c *Checker) learn(e *verdict.Evidence, p verdict.Proof, s msgauth.State) {
+func (c *checks) learn(e *verdict.Evidence, p verdict.Proof, s msgauth.State) {
 	e.Note(p, s)
 	c.proofs.WithLabelValues(p.String(), s.String()).Inc()
 }
@@ -107,12 +107,12 @@ func (c *Checker) learn(e *verdict.Evidence, p verdict.Proof, s msgauth.State) {
 // awaits reports whether v, the verdict of an envelope or of a header field, is
 // blocked for a recipient, and the message could change that. An exempt recipient
 // has the message in any case.
-func (c *Checker) awaits(v verdict.Verdict, recipient string) bool {
+func (c *checks) awaits(v verdict.Verdict, recipient string) bool {
 	return c.wants(v, recipient)&verdict.LateProofs != 0
 }
 
 // wants are the proofs that could have v changed for a recipient.
-func (c *Checker) wants(v verdict.Verdict, recipient string) verdict.Proof {
+func (c *checks) wants(v verdict.Verdict, recipient string) verdict.Proof {
 	if c.isExempt(recipient) {
 		return 0
 	}

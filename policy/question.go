@@ -69,20 +69,8 @@ type question struct {
 	mail   bool           // what becomes of mail is decided by it
 }
 
-// Ask answers one question. It never fails: what goes wrong is Unknown, counted and
-// logged.
-//
-// A sender is given as a reverse-path, with or without angle brackets. The null sender is
-// in no list, and the client of a bounce is judged as any other. Of text that is no
-// sender, that is judged which can be read of it, by addr.Readings: an address, or a
-// domain and its parents; and the client. Without an entry for any of them the verdict is
-// Unknown.
-//
-// With a Recipient the verdict is by the lists of its policy, and its Outcome is what a
-// transaction would decide.
-//
-// It allocates nothing for a clear sender that is written in canonical form.
-func (c *Checker) Ask(q Question) verdict.Verdict {
+// answer is Checker.Ask.
+func (c *checks) answer(q Question) verdict.Verdict {
 	v := c.ask(question{Question: q})
 	c.to(&v, q.Recipient)
 	return v
@@ -93,7 +81,7 @@ func (c *Checker) Ask(q Question) verdict.Verdict {
 var questions = Door{Marks: true, Quarantines: true, forgets: true}
 
 // to makes v the answer for one recipient; "" = any.
-func (c *Checker) to(v *verdict.Verdict, recipient string) {
+func (c *checks) to(v *verdict.Verdict, recipient string) {
 	if recipient == "" {
 		return
 	}
@@ -106,20 +94,20 @@ func (c *Checker) to(v *verdict.Verdict, recipient string) {
 
 // decideAsked is the decision about mail with verdict v: that of a transaction, as of all
 // mail.
-func (c *Checker) decideAsked(v verdict.Verdict, recipient string) Decision {
+func (c *checks) decideAsked(v verdict.Verdict, recipient string) Decision {
 	t := Transaction{checker: c, door: &questions, verdicts: []verdict.Verdict{v}}
 	return t.Recipient(recipient)
 }
 
 // ask answers one question, and waits for what stores say.
-func (c *Checker) ask(q question) verdict.Verdict {
+func (c *checks) ask(q question) verdict.Verdict {
 	v, _ := c.begin(q)
 	return v
 }
 
 // begin is ask that does not wait for stores where q lets them answer later: asked is then what was asked, and v is
 // not decided before finish. It is nil else.
-func (c *Checker) begin(q question) (v verdict.Verdict, asked *ask.Inquiry) {
+func (c *checks) begin(q question) (v verdict.Verdict, asked *ask.Inquiry) {
 	v = verdict.New(nil)
 	v.Requirements = c.allows
 	now := time.Now()
@@ -176,7 +164,7 @@ func (c *Checker) begin(q question) (v verdict.Verdict, asked *ask.Inquiry) {
 }
 
 // finish waits for what stores say about the sender of v, and decides anew.
-func (c *Checker) finish(ctx context.Context, v *verdict.Verdict, asked *ask.Inquiry) {
+func (c *checks) finish(ctx context.Context, v *verdict.Verdict, asked *ask.Inquiry) {
 	now := time.Now()
 	defer func() {
 		if p := recover(); p != nil { // what the store says may be an exception, so nothing is decided without it
@@ -193,7 +181,7 @@ func (c *Checker) finish(ctx context.Context, v *verdict.Verdict, asked *ask.Inq
 
 // amend adds to v what stores say. For mail a list without a filter is as if it were empty, unless another list blocks;
 // programs are told that it cannot be asked.
-func (c *Checker) amend(ctx context.Context, v *verdict.Verdict, asked *ask.Inquiry, mail bool, now time.Time) {
+func (c *checks) amend(ctx context.Context, v *verdict.Verdict, asked *ask.Inquiry, mail bool, now time.Time) {
 	v.Matches, v.Lists, v.Unasked = asked.Amend(ctx, v.Matches, v.Lists, now)
 	for i := range v.Unasked {
 		u := &v.Unasked[i]
@@ -205,7 +193,7 @@ func (c *Checker) amend(ctx context.Context, v *verdict.Verdict, asked *ask.Inqu
 
 // addressOf returns the address with a digest that a list or a live entry has an entry for;
 // null if there is none.
-func (c *Checker) addressOf(ix *index.Index, d digest.Digest, now time.Time) (addr.Addr, error) {
+func (c *checks) addressOf(ix *index.Index, d digest.Digest, now time.Time) (addr.Addr, error) {
 	address, found, err := ix.AddressOf(d)
 	if err == nil && !found {
 		address, _ = c.entries.AddressOf(d, now)
@@ -221,7 +209,7 @@ func strange(sender addr.Addr, err error) bool {
 
 // match sets what v is about and the entries that cover it: the first reading that a
 // list has an entry for, or else the first. later is what stores were asked if they may answer later.
-func (c *Checker) match(v *verdict.Verdict, ix *index.Index, readings []addr.Reading, q *question, now time.Time) (later *ask.Inquiry, err error) {
+func (c *checks) match(v *verdict.Verdict, ix *index.Index, readings []addr.Reading, q *question, now time.Time) (later *ask.Inquiry, err error) {
 	for i := range max(1, len(readings)) {
 		if readings != nil {
 			v.Sender, v.Domain = readings[i].Addr, readings[i].Domain

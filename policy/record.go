@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"blockd/history"
-	"blockd/hits"
 	"blockd/verdict"
 )
 
@@ -17,7 +16,7 @@ import (
 //
 // A refusal that repeats is folded: d then has the reference of the line that stands for
 // it. Mail that is accepted is always remembered, and only its line of the log is folded.
-func (c *Checker) record(door *Door, v *verdict.Verdict, recipient string, d *Decision) {
+func (c *checks) record(door *Door, v *verdict.Verdict, recipient string, d *Decision) {
 	if door.forgets || c.history == nil && c.decided == nil && c.repeats == nil || v.Source != verdict.EnvelopeSource && d.Ref == "" {
 		return
 	}
@@ -41,7 +40,7 @@ func (c *Checker) record(door *Door, v *verdict.Verdict, recipient string, d *De
 			d.Reply, d.Ref = d.Reply.Referring(d.Ref, r.Ref), r.Ref
 		}
 	case d.Ref != "":
-		d.Folded = !c.LogsMore(v.Client)
+		d.Folded = !c.logsMore(v.Client)
 	}
 	if !(refused && d.Folded) {
 		c.history.Add(r)
@@ -62,12 +61,8 @@ func name(r *history.Record, v *verdict.Verdict) {
 	r.Scope, r.Action, r.Reason = m.Scope.String(), m.Action.String(), v.Reason(i)
 }
 
-// LogsMore reports whether a door may write another line about a client, and counts it:
-// a client that causes many has only their number written (package repeat).
-func (c *Checker) LogsMore(client netip.Addr) bool { return c.repeats.Line(client) }
-
-// Hits has what the lists were worth since the start.
-func (c *Checker) Hits() *hits.Table { return c.hits }
+// logsMore is Checker.LogsMore.
+func (c *checks) logsMore(client netip.Addr) bool { return c.repeats.Line(client) }
 
 // String is the word that the history has for an outcome.
 func (o Outcome) String() string {

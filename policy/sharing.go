@@ -67,7 +67,7 @@ func (t *Transaction) Join(d *Decision) bool {
 	t.unjoined = Decision{}
 	if !t.Shares(d) {
 		d.Outcome, d.Reply, d.Tag, d.AwaitsMessage = Apart, replyApart, reply.Tag{}, false
-		if t.checker.LogsMore(t.Client.Addr) {
+		if t.checker.logsMore(t.Client.Addr) {
 			t.write("recipient put off", d)
 		}
 		return false

@@ -32,7 +32,7 @@ func (t *Told) Listed(v *verdict.Verdict) { t.Referring(v, "") }
 // Referring is Listed for an answer that names a reference; "" = none. It reports whether v
 // is remembered. Only then can the reference be found.
 func (t *Told) Referring(v *verdict.Verdict, ref string) bool {
-	c := t.checker
+	c := t.checker.now.Load()
 	if c.history == nil && c.decided == nil {
 		return false
 	}

@@ -20,7 +20,8 @@ import (
 type Transaction struct {
 	Client Client // may change between two messages
 
-	checker  *Checker
+	from     *Checker
+	checker  *checks // of the message, and else of the client's last one
 	door     *Door
 	verdicts []verdict.Verdict // of the sender, and of its second spelling
 	asked    [2]*ask.Inquiry   // of these verdicts: what stores are still asked; nil = nothing
@@ -50,7 +51,7 @@ type message struct {
 // Begin makes t, which is zero, a transaction of a client at a door. A transaction has some
 // thousand octets, so it is made where it stays: the stack of a session would grow for a copy.
 func (t *Transaction) Begin(c *Checker, d *Door, client Client) {
-	t.checker, t.door, t.Client = c, d, client
+	t.from, t.checker, t.door, t.Client = c, c.now.Load(), d, client
 }
 
 // Reset ends a message, whatever its state.
@@ -88,6 +89,7 @@ func (t *Transaction) Connect() Decision {
 // that hears of senders only.
 func (t *Transaction) Mail(m Mail) Decision {
 	t.Reset()
+	t.checker = t.from.now.Load()
 	c, client := t.checker, t.Client.Addr
 	skips := t.Client.Authenticated && t.door.SkipAuthenticated
 	seen := verdict.Seen{Helo: t.Client.Helo, Sender: m.Written, UTF8: m.UTF8, Authenticated: skips}
@@ -227,7 +229,7 @@ func (t *Transaction) Recipient(recipient string) Decision {
 	if q.late() {
 		return Decision{recipient: recipient, open: q, AwaitsMessage: true}
 	}
-	d := t.weigh(recipient, (*Checker).recipientAt)
+	d := t.weigh(recipient, (*checks).recipientAt)
 	switch d.open = q; {
 	case d.Refuses():
 		t.log(&d)
@@ -261,7 +263,7 @@ func (t *Transaction) unsettledOf(v *verdict.Verdict, recipient string) unsettle
 }
 
 // weigh returns the decision that weighs most, by one of the ways to ask.
-func (t *Transaction) weigh(recipient string, ask func(*Checker, *Door, verdict.Verdict, string) Decision) (worst Decision) {
+func (t *Transaction) weigh(recipient string, ask func(*checks, *Door, verdict.Verdict, string) Decision) (worst Decision) {
 	for i, v := range t.verdicts {
 		if d := ask(t.checker, t.door, v, recipient); i == 0 || d.Outcome.weight() > worst.Outcome.weight() {
 			worst = d

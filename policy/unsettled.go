@@ -28,7 +28,7 @@ func lateState(n int) (found verdict.Proof) {
 
 // unsettled is what the message is to settle for a recipient of an envelope with verdict v,
 // after proveOrigin. Nothing is counted or remembered.
-func (c *Checker) unsettled(door *Door, v verdict.Verdict, recipient string) unsettled {
+func (c *checks) unsettled(door *Door, v verdict.Verdict, recipient string) unsettled {
 	if len(v.Matches) == 0 || !c.awaits(v, recipient) {
 		return unsettled{}
 	}
@@ -44,6 +44,6 @@ func (c *Checker) unsettled(door *Door, v verdict.Verdict, recipient string) uns
 }
 
 // asks reports whether proveOrigin may have to wait for DNS.
-func (c *Checker) asks(v verdict.Verdict, recipient string) bool {
+func (c *checks) asks(v verdict.Verdict, recipient string) bool {
 	return c.resolver != nil && c.wants(v, recipient)&verdict.SPFProof != 0
 }

@@ -110,8 +110,8 @@ func own(v *verdict.Verdict, o Outcome) (r reply.Reply, ok bool) {
 
 // words is the reply about the deciding entry: what the entry says, else what its list
 // says, else the standard words, and behind it where to ask.
-func (c *Checker) words(v *verdict.Verdict, o Outcome, list, ref string) reply.Reply {
-	l, contact := c.rules[list], c.Contact(list, ref)
+func (c *checks) words(v *verdict.Verdict, o Outcome, list, ref string) reply.Reply {
+	l, contact := c.rules[list], c.contactOf(list, ref)
 	r, ok := own(v, o)
 	switch {
 	case ok:
@@ -149,8 +149,8 @@ func (c *Checker) words(v *verdict.Verdict, o Outcome, list, ref string) reply.R
 	return r
 }
 
-// Contact says where to ask about what a list has; "" where neither it nor [refusal] says so.
-func (c *Checker) Contact(list, ref string) string {
+// contactOf says where to ask about what a list has; "" where neither it nor [refusal] says so.
+func (c *checks) contactOf(list, ref string) string {
 	return reply.Contact(cmp.Or(c.rules[list].Contact, c.contact), list, ref)
 }
 
@@ -159,7 +159,7 @@ func (c *Checker) Contact(list, ref string) string {
 func (s Settings) Sample(list string, sender addr.Addr) string {
 	v := verdict.Verdict{Sender: sender, Matches: make([]index.Match, 1), Lists: []index.ListInfo{{Source: index.Source{List: list}}}}
 	v.Matches[0].Kind = lists.Domain
-	c := &Checker{rules: s.Lists, contact: s.Contact}
+	c := &checks{rules: s.Lists, contact: s.Contact}
 	o := onMatch(s.Lists[list].OnMatch)
 	if o != Refuse && o != Defer {
 		return ""

@@ -141,9 +141,19 @@ func (l *loop) lookNow(forced bool) {
 // look brings the lists as they are now into service, if it may. forced reads every file
 // anew. The error is that of a failed look; it does not matter while a generation serves.
 func (r *Reloader) look(ctx context.Context, forced bool) (next state, err error) {
+	var waiting []chan bool
 	if forced {
 		r.files.forget()
 		r.decidedOn = nil
+		r.mu.Lock()
+		waiting, r.waiting = r.waiting, nil
+		r.mu.Unlock()
+		before := r.live.Load()
+		defer func() {
+			for _, done := range waiting {
+				done <- r.live.Load() != before
+			}
+		}()
 	}
 	out, problems := r.decide(ctx)
 	if err := ctx.Err(); err != nil {
@@ -156,7 +166,7 @@ func (r *Reloader) look(ctx context.Context, forced bool) (next state, err error
 	if r.live.Load() == nil {
 		return resting, err // Open returns it
 	}
-	return r.conclude(out, problems, forced), err
+	return r.conclude(out, problems, forced, len(waiting) == 0), err
 }
 
 // decide finds the outcome of a look: the first case that applies. It returns why the lists
@@ -208,8 +218,8 @@ func (r *Reloader) decide(ctx context.Context) (outcome, []problem) {
 const maxUnfinished = 4
 
 // conclude makes an outcome known, unless it may pass by itself. It returns the loop's next
-// state.
-func (r *Reloader) conclude(out outcome, problems []problem, forced bool) (next state) {
+// state. tell is whether nobody else says that nothing has changed.
+func (r *Reloader) conclude(out outcome, problems []problem, forced, tell bool) (next state) {
 	next = outcomes[out].next
 	if !slices.ContainsFunc(problems, problem.passes) {
 		r.unfinished = 0
@@ -220,7 +230,7 @@ func (r *Reloader) conclude(out outcome, problems []problem, forced bool) (next 
 		}
 	}
 	news := r.report(problems, forced)
-	if forced && out == unchanged {
+	if forced && tell && out == unchanged {
 		r.log.Info("nothing changed", slog.String("generation", r.live.Load().Generation()))
 	}
 	if out != refused || news || forced {

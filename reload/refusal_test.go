@@ -244,12 +244,12 @@ func TestFileBeingWrittenIsNoProblem(t *testing.T) {
 	d := newDaemon(t, map[string]string{"a.txt": "old.example\n"}).open()
 	changed := problem{list: "a", err: &lists.FileError{Path: d.path("a.txt"), Class: lists.Changed, Err: lists.ErrChanged}}
 	for i := 1; i <= maxUnfinished; i++ {
-		next := d.conclude(refused, []problem{changed}, false)
+		next := d.conclude(refused, []problem{changed}, false, true)
 		if problems := len(d.Status().Problems); next != probing || (problems > 0) != (i == maxUnfinished) {
 			t.Errorf("look %d: next state %d, %d problems", i, next, problems)
 		}
 	}
-	if next := d.conclude(unchanged, nil, false); next != resting || len(d.Status().Problems) > 0 {
+	if next := d.conclude(unchanged, nil, false, true); next != resting || len(d.Status().Problems) > 0 {
 		t.Error("not over when the file rests")
 	}
 }

@@ -107,10 +107,11 @@ type Reloader struct {
 	replaced chan struct{} // of Replaced
 	live     atomic.Pointer[index.Index]
 
-	mu     sync.Mutex // guards what follows, which only Open and Run write
-	status Status
-	bytes  int64 // of the serving index file
-	past   struct{ falsePositives, asked uint64 }
+	mu      sync.Mutex // guards what follows, which only Open and Run write
+	status  Status
+	bytes   int64 // of the serving index file
+	past    struct{ falsePositives, asked uint64 }
+	waiting []chan bool // of Look, for the next forced look
 
 	// What follows belongs to the goroutine in Open, then to that in Run.
 	dropped    map[file]*lists.Dropped // refused lines of the files in service, as they were logged
@@ -222,6 +223,22 @@ func (r *Reloader) Now() {
 	select {
 	case r.asked <- struct{}{}:
 	default: // Run is asked already
+	}
+}
+
+// Look is Now that waits until Run has looked, and reports whether the lists that serve are others than before: what
+// the look logs, but "nothing changed", which is the caller's to say. The error is that of ctx.
+func (r *Reloader) Look(ctx context.Context) (swapped bool, err error) {
+	done := make(chan bool, 1)
+	r.mu.Lock()
+	r.waiting = append(r.waiting, done)
+	r.mu.Unlock()
+	r.Now()
+	select {
+	case swapped = <-done:
+		return swapped, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
 	}
 }
 

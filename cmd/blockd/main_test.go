@@ -44,6 +44,7 @@ func TestCommandsAndFlags(t *testing.T) {
 		"config":  "check config defaults effective",
 		"doctor":  "config json",
 		"health":  "config",
+		"reload":  "config",
 	}
 	for _, cmd := range newRoot().Commands() {
 		var flags []string
@@ -66,7 +67,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, token, export, compare, filter, import, config, doctor or health; see: blockd --help\n"},
+		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, token, export, compare, filter, import, config, doctor, health or reload; see: blockd --help\n"},
 		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
 		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
 		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},

@@ -28,8 +28,8 @@ func newServe() *cobra.Command {
 A list file that changes is taken up by itself, without a session noticing.
 
 SIGTERM or SIGINT ends it: transactions under way may finish; a second signal ends
-it at once. SIGHUP reads all lists now, and asks the
-servers of remote ones. The log goes to standard error.`,
+it at once. SIGHUP, as blockd reload, reads the configuration
+and all lists now, and asks the servers of remote ones. The log goes to standard error.`,
 		Example: `  blockd serve
   blockd serve -c /etc/blockd/config.toml`,
 		Args: noArgs,
@@ -41,7 +41,7 @@ servers of remote ones. The log goes to standard error.`,
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			context.AfterFunc(ctx, func() { time.AfterFunc(signalPair, stop) })
-			return daemon.Run(ctx, c, cmd.ErrOrStderr(), []string{builderName}, func(s daemon.Started) {
+			return daemon.Run(ctx, path, c, cmd.ErrOrStderr(), []string{builderName}, func(s daemon.Started) {
 				if out := cmd.OutOrStdout(); term.IsTerminal(out) {
 					greet(out, c, s)
 				}

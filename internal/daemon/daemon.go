@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"syscall"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -46,7 +45,8 @@ func Version() string {
 
 // daemon is what runs. Each part is given the parts that it uses.
 type daemon struct {
-	config   config.Config
+	config   config.Config // of the start, for what is made once
+	setup    setup
 	builder  []string // see Run
 	hostname string   // in greetings and Received fields
 	log      *slog.Logger
@@ -80,11 +80,13 @@ type Started struct {
 }
 
 // Run runs the daemon until ctx ends, and calls started when its doors are open. Its log
-// is written to w. builder has the arguments by which this program, started again, calls
-// builder.Serve; without any, indexes are built in this process.
-func Run(ctx context.Context, c config.Config, w io.Writer, builder []string, started func(Started)) error {
+// is written to w. c was read from the file at path, which SIGHUP and POST /v1/reload read again. builder has the
+// arguments by which this program, started again, calls builder.Serve; without any, indexes are built in this process.
+func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder []string, started func(Started)) error {
 	defer runtime.KeepAlive(ballast())
-	d := &daemon{config: c, builder: builder, log: newLog(w, c.Log), metrics: prometheus.NewRegistry()}
+	d := &daemon{config: c, builder: builder, metrics: prometheus.NewRegistry()}
+	d.setup.path, d.setup.running = path, c
+	d.log = newLog(w, c.Log, &d.setup.level)
 	for _, text := range c.Warnings() {
 		d.log.Warn("configuration", slog.String("warning", text))
 	}
@@ -154,14 +156,9 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Sig
 		for {
 			select {
 			case <-hup:
-				d.fetcher.Now()
-				d.sources.Now()
-				d.smtp.renew()
-				d.http.renew()
-				d.resp.renewUsers(d.log)
-				asked := time.Now()
-				d.lists.Now()
-				go systemd.reloading(ctx, func() bool { return d.lists.Status().LastAttempt.After(asked) })
+				systemd.reloading()
+				d.reread(ctx)
+				systemd.ready()
 			case <-ctx.Done():
 				d.log.Info("stopping")
 				systemd.stopping()
@@ -189,13 +186,18 @@ func (d *daemon) close() {
 	CloseAsked(d.asked)
 }
 
-// newLog returns the log of [log].
-func newLog(w io.Writer, c config.Log) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		level = slog.LevelInfo // Validate knows the words
+// level is the least that is logged.
+func level(c config.Log) (l slog.Level) {
+	if err := l.UnmarshalText([]byte(c.Level)); err != nil {
+		return slog.LevelInfo // Validate knows the words
 	}
-	if o := (&slog.HandlerOptions{Level: level}); c.Format == "json" {
+	return l
+}
+
+// newLog returns the log of [log], whose level is least's.
+func newLog(w io.Writer, c config.Log, least *slog.LevelVar) *slog.Logger {
+	least.Set(level(c))
+	if o := (&slog.HandlerOptions{Level: least}); c.Format == "json" {
 		return slog.New(slog.NewJSONHandler(w, o))
 	} else {
 		return slog.New(slog.NewTextHandler(w, o))

@@ -31,7 +31,8 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	d.recent = reload.OpenRecent(c.RecentPath(), c.Index.Recent, d.log)
 	d.events, d.repeats = httpapi.NewEvents(), repeat.NewTable()
 	settings, verdicts := c.Reload(), c.Policy()
-	settings.Recent, settings.Blocks = d.recent, verdicts.Blocks
+	settings.Recent, settings.Blocks = d.recent, d.blocks
+	d.setup.rules.Store(&verdicts)
 	if len(d.builder) > 0 {
 		settings.Build = builder.New(d.log, d.builder...).Build
 	}
@@ -48,7 +49,7 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	verdicts.Stores = d.asked
 	d.confirmed(settings.Lists)
 	if d.past = d.openHistory(); d.past != nil {
-		settings.Judge, settings.Refusals = verdicts.Judge(), d.refusals
+		settings.Judge, settings.Refusals = d.judge(), d.refusals
 	}
 	if d.lists, err = reload.Open(ctx, settings, d.log, d.metrics); err != nil {
 		return fmt.Errorf("lists: %w", err)

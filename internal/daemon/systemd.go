@@ -139,19 +139,9 @@ func (s supervisor) stopping() {
 	s.tell(sdnotify.SdNotifyStopping + "\nSTATUS=waiting for transactions")
 }
 
-// reloading tells that a reload has begun, and as soon as done, that it is over.
-func (s supervisor) reloading(ctx context.Context, done func() bool) {
-	s.tell(sdnotify.SdNotifyReloading + "\n" + sdnotify.SdNotifyMonotonicUsec() + "STATUS=reading lists")
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-	s.ready()
+// reloading tells that a reload has begun; ready tells that it is over.
+func (s supervisor) reloading() {
+	s.tell(sdnotify.SdNotifyReloading + "\n" + sdnotify.SdNotifyMonotonicUsec() + "STATUS=reading configuration and lists")
 }
 
 // watch says that we are alive, twice as often as asked for (WatchdogSec=), as

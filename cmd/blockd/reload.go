@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"blockd/httpapi"
+	"blockd/internal/control"
+	"blockd/internal/term"
+)
+
+func newReload() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "reload [-c config.toml]",
+		Short: "make the daemon read its configuration and lists again",
+		Long: `Make the daemon read its configuration and all lists again, wait until they are taken up,
+and say what has changed. A configuration with a fault changes nothing: its faults are
+printed, each with its line.
+
+It ends with 0 if all is taken up, or nothing had changed; with 1 if the configuration is
+not taken up; with 2 if no daemon answers.`,
+		Example: `  blockd reload -c /etc/blockd/config.toml`,
+		Args:    noArgs,
+		RunE: answering(func(cmd *cobra.Command, _ []string) error {
+			said, err := control.Reload(cmd.Context(), path)
+			if err != nil {
+				return err
+			}
+			showReload(cmd.OutOrStdout(), said)
+			if len(said.Faults) == 0 {
+				return nil
+			}
+			for _, f := range said.Faults {
+				fmt.Fprintln(cmd.ErrOrStderr(), term.Visible(f))
+			}
+			return reloadError{errors.New("nothing of the configuration is taken up: the one of before is in force")}
+		}),
+	}
+	configFlag(cmd, &path)
+	return cmd
+}
+
+// reloadError is a configuration that the daemon has refused.
+type reloadError struct{ error }
+
+func (reloadError) exitCode() int { return exitFault }
+
+// showReload says what a reload has changed.
+func showReload(w io.Writer, said httpapi.Reloaded) {
+	var t term.Table
+	if len(said.Keys) > 0 {
+		t.Add("keys", strings.Join(said.Keys, ", "))
+	}
+	if len(said.Lists) > 0 {
+		t.Add("lists", strings.Join(said.Lists, ", "))
+	}
+	if said.Swapped {
+		t.Add("generation", said.Generation)
+	}
+	for _, p := range said.Problems {
+		if !strings.HasPrefix(p, "configuration not taken up: ") {
+			t.Add("problem", term.Visible(p))
+		}
+	}
+	for _, line := range t.Lines() {
+		fmt.Fprintln(w, line)
+	}
+	if said.Nothing() {
+		fmt.Fprintln(w, "nothing changed")
+	}
+}

@@ -1,0 +1,118 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Changes are what differs between two configurations, by names alone: a value may be a secret.
+type Changes struct {
+	Keys                    []string // "smtp.recipients_exempt"; "policy" is the whole of them
+	Added, Removed, Changed []string // lists, by name
+}
+
+// None reports whether the two mean the same.
+func (c Changes) None() bool {
+	return len(c.Keys)+len(c.Added)+len(c.Removed)+len(c.Changed) == 0
+}
+
+// followed are the keys that a running daemon follows; a table stands for all of its keys. With any other key changed a
+// configuration is refused whole, by name (docs/decisions/0059-configuration-without-a-restart.md).
+var followed = []string{
+	"policy", "refusal", "smtp.recipients_exempt", "auth.unverified_allow", "auth.clients", "auth.on_dns_error", "first_seen.on_first", "log.level",
+}
+
+// listFollowed are those of a [[list]]. What its files mean, and which files they are, needs a build.
+var listFollowed = []string{"on_match", "match", "tarpit", "discard", "text", "contact", "require"}
+
+// Reread is LoadToServe for a daemon that runs by running. Beside the faults of the file there is one for each change
+// that it cannot follow. An empty file is a fault: whoever writes the configuration has not finished.
+func Reread(path string, running Config) (Config, Changes, error) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		return Config{}, Changes{}, Faults{{File: path, Line: 1, Text: "the file is empty"}}
+	}
+	c, lines, err := read(path)
+	if err == nil {
+		if faults := c.inspect(); len(faults) > 0 {
+			faults.locate(path, lines.of)
+			err = faults
+		}
+	}
+	if err != nil {
+		if faults := (Faults)(nil); !errors.As(err, &faults) {
+			// Of the file as a whole; its name may stand in the error too.
+			text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "open "), path+": ")
+			err = Faults{{File: path, Line: 1, Text: text}}
+		}
+		return Config{}, Changes{}, err
+	}
+	changes, unfollowed := compare(running, c)
+	if len(unfollowed) > 0 {
+		unfollowed.locate(path, func(key string) int { return max(lines.of(key), 1) })
+		return Config{}, Changes{}, unfollowed
+	}
+	return c, changes, nil
+}
+
+// compare says what differs, and which of it needs a restart.
+func compare(old, c Config) (changes Changes, unfollowed Faults) {
+	differ := func(key string, follows bool) {
+		changes.Keys = append(changes.Keys, shownKey(key))
+		if !follows {
+			unfollowed.add(key, "cannot change while blockd runs; restart it, or take the change back")
+		}
+	}
+	was := reflect.ValueOf(old)
+	for field, is := range reflect.ValueOf(c).Fields() {
+		table, before := tagOf(field), was.FieldByIndex(field.Index)
+		switch {
+		case field.Name == "Lists":
+			compareLists(old.Lists, c.Lists, differ, &changes)
+		case is.Kind() != reflect.Struct:
+			if !reflect.DeepEqual(before.Interface(), is.Interface()) {
+				differ(table, slices.Contains(followed, table))
+			}
+		default:
+			for key, value := range is.Fields() {
+				if name := table + "." + tagOf(key); !reflect.DeepEqual(before.FieldByIndex(key.Index).Interface(), value.Interface()) {
+					differ(name, slices.Contains(followed, table) || slices.Contains(followed, name))
+				}
+			}
+		}
+	}
+	return changes, unfollowed
+}
+
+// compareLists compares [[list]] by names; the order of lists that both have does not matter to what they mean.
+func compareLists(old, now []List, differ func(string, bool), changes *Changes) {
+	for i, l := range now {
+		at := slices.IndexFunc(old, func(o List) bool { return o.Name == l.Name })
+		if at < 0 {
+			changes.Added = append(changes.Added, l.Name)
+			differ(fmt.Sprintf("list[%d]", i), false)
+			continue
+		}
+		was, changed := reflect.ValueOf(old[at]), false
+		for field, value := range reflect.ValueOf(l).Fields() {
+			if reflect.DeepEqual(was.FieldByIndex(field.Index).Interface(), value.Interface()) {
+				continue
+			}
+			changed = true
+			key := tagOf(field)
+			differ(fmt.Sprintf("list[%d].%s", i, key), slices.Contains(listFollowed, key))
+		}
+		if changed {
+			changes.Changed = append(changes.Changed, l.Name)
+		}
+	}
+	for _, o := range old {
+		if !slices.ContainsFunc(now, func(l List) bool { return l.Name == o.Name }) {
+			changes.Removed = append(changes.Removed, o.Name)
+			differ("list", false)
+		}
+	}
+}

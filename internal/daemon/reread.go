@@ -1,0 +1,107 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"blockd/addr"
+	"blockd/history"
+	"blockd/httpapi"
+	"blockd/index"
+	"blockd/internal/config"
+	"blockd/policy"
+	"blockd/reload"
+)
+
+// setup is what follows the configuration while the daemon runs. The rest of daemon is made once.
+type setup struct {
+	turn    sync.Mutex // held by the one reading of the file that is under way
+	path    string     // of the file
+	running config.Config
+	level   slog.LevelVar
+	rules   atomic.Pointer[policy.Settings] // as the checker has them
+	faults  atomic.Pointer[config.Faults]   // of the last reading; nil: there are none
+}
+
+// reread reads the configuration, and all lists, and returns when they are taken up or ctx ends. A configuration with
+// a fault changes nothing, and its faults are problems of /readyz until a good one is read; the lists are read all the same.
+func (d *daemon) reread(ctx context.Context) (answer httpapi.Reloaded) {
+	d.setup.turn.Lock()
+	defer d.setup.turn.Unlock()
+	answer = httpapi.Reloaded{Faults: []string{}, Keys: []string{}, Lists: []string{}}
+	c, changes, err := config.Reread(d.setup.path, d.setup.running)
+	if faults, bad := errors.AsType[config.Faults](err); bad {
+		d.setup.faults.Store(&faults)
+		for _, f := range faults {
+			answer.Faults = append(answer.Faults, f.Error())
+			d.log.Error("configuration not taken up", slog.String("fault", f.Error()))
+		}
+	} else {
+		d.setup.faults.Store(nil)
+		d.follow(c, changes)
+		answer.Keys, answer.Lists = append(answer.Keys, changes.Keys...), append(answer.Lists, changes.Changed...)
+	}
+	d.fetcher.Now()
+	d.sources.Now()
+	d.smtp.renew()
+	d.http.renew()
+	d.resp.renewUsers(d.log)
+	answer.Swapped, err = d.lists.Look(ctx)
+	status := d.lists.Status()
+	answer.Generation, answer.Problems = status.Generation, append([]string{}, status.Problems...)
+	if err == nil && answer.Nothing() && len(answer.Problems) == 0 {
+		d.log.Info("nothing changed", slog.String("generation", answer.Generation))
+	}
+	return answer
+}
+
+// follow makes c, which differs in what can be followed alone, the configuration in force.
+func (d *daemon) follow(c config.Config, changes config.Changes) {
+	if changes.None() {
+		return
+	}
+	rules, now := c.Policy(), *d.setup.rules.Load()
+	now.RecipientsExempt, now.Lists, now.Policies, now.Contact = rules.RecipientsExempt, rules.Lists, rules.Policies, rules.Contact
+	rules.Auth.Resolver = now.Auth.Resolver
+	now.Auth = rules.Auth
+	now.FirstSeen.Defers = c.FirstSeen.OnFirst == "tempfail"
+	d.setup.rules.Store(&now)
+	d.checker.Renew(now)
+	d.setup.level.Set(level(c.Log))
+	d.setup.running = c
+	for _, text := range c.Warnings() {
+		d.log.Warn("configuration", slog.String("warning", text))
+	}
+	d.log.Info("configuration taken up", slog.Any("keys", changes.Keys))
+}
+
+// configurationProblems are the faults of a configuration that was not taken up.
+func (d *daemon) configurationProblems() (lines []string) {
+	if faults := d.setup.faults.Load(); faults != nil {
+		for _, f := range *faults {
+			lines = append(lines, "configuration not taken up: "+f.Error())
+		}
+	}
+	return lines
+}
+
+// blocks is policy.Settings.Blocks by the rules in force.
+func (d *daemon) blocks(ix *index.Index, sender addr.Addr, client netip.Addr) []index.Match {
+	return d.setup.rules.Load().Blocks(ix, sender, client)
+}
+
+// judge is policy.Settings.Judge by the rules in force when it is called.
+func (d *daemon) judge() reload.Judge {
+	var last *policy.Settings
+	var by reload.Judge
+	return func(ix *index.Index, past *history.Refusal) (m index.Match, blocked, ok bool) {
+		if now := d.setup.rules.Load(); now != last {
+			last, by = now, now.Judge()
+		}
+		return by(ix, past)
+	}
+}
