@@ -19,9 +19,9 @@ type Reloaded struct {
 	Problems   []string `json:"problems" doc:"what is wrong with lists and others, as /readyz has it"`
 }
 
-// Nothing reports whether nothing had changed.
+// Nothing reports whether nothing had changed; a list that is refused is a change.
 func (r Reloaded) Nothing() bool {
-	return len(r.Faults)+len(r.Keys)+len(r.Lists) == 0 && !r.Swapped
+	return len(r.Faults)+len(r.Keys)+len(r.Lists)+len(r.Problems) == 0 && !r.Swapped
 }
 
 // reload waits for a reload, whose builds may take minutes.

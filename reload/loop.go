@@ -141,20 +141,23 @@ func (l *loop) lookNow(forced bool) {
 // look brings the lists as they are now into service, if it may. forced reads every file
 // anew. The error is that of a failed look; it does not matter while a generation serves.
 func (r *Reloader) look(ctx context.Context, forced bool) (next state, err error) {
-	var waiting []chan bool
 	if forced {
 		r.files.forget()
 		r.decidedOn = nil
 		r.mu.Lock()
-		waiting, r.waiting = r.waiting, nil
+		r.askers, r.waiting = append(r.askers, r.waiting...), nil
 		r.mu.Unlock()
-		before := r.live.Load()
-		defer func() {
-			for _, done := range waiting {
-				done <- r.live.Load() != before
-			}
-		}()
 	}
+	before := r.live.Load()
+	defer func() {
+		// A file that is being written, or a build that has given way, is looked at again in a moment: they wait for that.
+		if swapped := r.live.Load() != before; swapped || next == resting || len(r.problems) > 0 {
+			for _, done := range r.askers {
+				done <- swapped
+			}
+			r.askers = nil
+		}
+	}()
 	out, problems := r.decide(ctx)
 	if err := ctx.Err(); err != nil {
 		return resting, err // the end of the daemon is no fault of a list
@@ -166,7 +169,7 @@ func (r *Reloader) look(ctx context.Context, forced bool) (next state, err error
 	if r.live.Load() == nil {
 		return resting, err // Open returns it
 	}
-	return r.conclude(out, problems, forced, len(waiting) == 0), err
+	return r.conclude(out, problems, forced, len(r.askers) == 0), err
 }
 
 // decide finds the outcome of a look: the first case that applies. It returns why the lists

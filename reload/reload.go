@@ -114,6 +114,7 @@ type Reloader struct {
 	waiting []chan bool // of Look, for the next forced look
 
 	// What follows belongs to the goroutine in Open, then to that in Run.
+	askers     []chan bool             // of Look, whose look is under way
 	dropped    map[file]*lists.Dropped // refused lines of the files in service, as they were logged
 	former     *index.Index            // of another configuration, while there is nothing else to compare with
 	lacks      lacking

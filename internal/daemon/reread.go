@@ -53,7 +53,7 @@ func (d *daemon) reread(ctx context.Context) (answer httpapi.Reloaded) {
 	answer.Swapped, err = d.lists.Look(ctx)
 	status := d.lists.Status()
 	answer.Generation, answer.Problems = status.Generation, append([]string{}, status.Problems...)
-	if err == nil && answer.Nothing() && len(answer.Problems) == 0 {
+	if err == nil && answer.Nothing() {
 		d.log.Info("nothing changed", slog.String("generation", answer.Generation))
 	}
 	return answer
