@@ -306,6 +306,32 @@ func TestCookbookRestarts(t *testing.T) {
 	}
 }
 
+// A client of Postfix that says nothing holds up the end of blockd for all of smtp.drain_timeout. Where that is shorter
+// than Postfix's patience, who asks meanwhile hears the new process, and no listed sender gets in.
+func TestCookbookRestartIdle(t *testing.T) {
+	d := cook(t, strings.Replace(recipe(t, "toml"), "[smtp]\n", "[smtp]\ndrain_timeout = \"2s\"\n", 1))
+	held := d.holding(t)
+	d.run(t, passing(t, d.daemon, held))
+	p := cookedPostfix(t, strings.NewReplacer("127.0.0.1:8892", d.milter).Replace(recipe(t, "main.cf milter")))
+	refused := regexp.MustCompile("^" + refusedSender)
+	testkit.Eventually(t, "Postfix to ask", func() bool { return refused.MatchString(tell(t, p.smtp, "a@mx.bulk.example", "you@here.example")) })
+	idle, err := smtp.Dial(p.smtp) // has read the greeting: Postfix has asked about the client
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	answer := make(chan string, 1)
+	go func() { answer <- oneReply(p.smtp, "a@mx.bulk.example") }()
+	d.stop(t)
+	if cut := "milter connections closed, the time to stop is over"; !strings.Contains(d.log.String(), cut) {
+		t.Errorf("the idle client held up nothing: the log lacks %q", cut)
+	}
+	d.run(t, passing(t, d.daemon, held))
+	if got := <-answer; !strings.HasPrefix(got, "550 5.7.1 ") {
+		t.Errorf("a listed sender during the restart: %q", got)
+	}
+}
+
 // The real systemd-socket-activate opens the doors, and the first question starts
 // blockd: who asks it waits for the answer.
 func TestCookbookSocketActivation(t *testing.T) {
