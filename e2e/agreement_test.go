@@ -90,6 +90,12 @@ func newAgreement(t *testing.T, cases []*transaction.Case) *agreement {
 		a.behind = append(a.behind, behindPostfix{p.name, p.door, server.smtp})
 	}
 	a.sendmail = newAgreeingSendmail(t, a.milter, cases)
+	a.listen(t)
+	return a
+}
+
+// listen opens the place of upstream.
+func (a *agreement) listen(t *testing.T) {
 	l := testkit.Listen(t)
 	a.next = l.Addr().String()
 	go func() {
@@ -101,7 +107,6 @@ func newAgreement(t *testing.T, cases []*transaction.Case) *agreement {
 			go a.upstream.Load().Serve(conn)
 		}
 	}()
-	return a
 }
 
 func (a *agreement) names() []string {
