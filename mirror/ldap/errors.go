@@ -77,10 +77,18 @@ func (s *Source) judge(w *wire, doing string, err error) (mirror.Class, string) 
 		return mirror.ClassAuth, s.said(err.Error()) + "; hint: tls_ca=FILE names the authority"
 	case doing == "search" && w != nil && w.why() != nil:
 		return mirror.ClassTruncated, "the connection was cut: " + s.said(reason(why))
+	case doing != "search" && isClosed(failed):
+		return mirror.ClassUnreachable, "the server closed it"
 	case coded || doing == "search":
 		return mirror.ClassRefused, "the answer cannot be read: " + s.said(err.Error())
 	}
 	return mirror.ClassUnreachable, s.said(reason(why))
+}
+
+// isClosed reports whether the library says of its connection that the other side has closed it. It has no value of its own for that.
+func isClosed(err *ldap.Error) bool {
+	return err != nil && err.ResultCode == ldap.ErrorNetwork && err.Err != nil &&
+		(err.Err.Error() == "ldap: connection closed" || err.Err.Error() == "ldap: response channel closed")
 }
 
 // reason is an error of a connection in words.

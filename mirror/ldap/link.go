@@ -106,7 +106,7 @@ func (s *Source) connect(ctx context.Context) (*link, error) {
 	}
 	w := &wire{Conn: conn}
 	w.begin(s.timeout)
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	defer context.AfterFunc(ctx, func() { w.Conn.Close() })() // conn becomes another one below
 	if where.tls {
 		secured := tls.Client(w, config)
 		if err := secured.HandshakeContext(ctx); err != nil {
