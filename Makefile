@@ -89,6 +89,10 @@ bench-dns: ## the DNS door beside rbldnsd, 10 M domains, by dnsperf (5 minutes)
 bench-resp: ## the RESP door beside redis-server, 10 M members, by redis-benchmark (5 minutes)
 	cd bench && $(GO) run . resp $(BENCHFLAGS)
 
+.PHONY: bench-reload
+bench-reload: ## what clients feel of a list of 10 M that changes, by probes each millisecond (5 minutes)
+	cd bench && $(GO) run . reload $(BENCHFLAGS)
+
 .PHONY: benchtest
 benchtest: ## the tests of bench/, a module of its own
 	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./... && $(GO) test ./...
