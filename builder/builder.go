@@ -68,14 +68,34 @@ func (b *Builder) Build(ctx context.Context, path string, sources []index.Source
 		o.Memory = memory(o.Memory, machine.Left().Octets)
 		return b.run(ctx, newRequest(path, temp, sources, o, urgent), lock)
 	})
-	if none := (errNoChild{}); errors.As(err, &none) {
-		if !b.told {
-			b.told = true
-			b.log.Warn("lists are built in this process: no other can be started", slog.Any("error", none.error))
-		}
+	if b.none(err) {
 		return index.Build(ctx, path, sources, o)
 	}
 	return d, err
+}
+
+// Parse is index.ParseSegment in another process, as Build is index.Build.
+func (b *Builder) Parse(ctx context.Context, cache string, s index.Source) error {
+	sources := []index.Source{s}
+	if b.large(sources) {
+		r := newRequest("", "", sources, index.Options{Cache: cache}, false)
+		r.Parse = true
+		_, err := b.run(ctx, r, nil)
+		if !b.none(err) {
+			return err
+		}
+	}
+	return index.ParseSegment(ctx, cache, s, 0)
+}
+
+// none reports whether no process could be started, and logs it once.
+func (b *Builder) none(err error) bool {
+	none, ok := errors.AsType[errNoChild](err)
+	if ok && !b.told {
+		b.told = true
+		b.log.Warn("lists are built in this process: no other can be started", slog.Any("error", none.error))
+	}
+	return ok
 }
 
 // memory is what a build may hold records in: as configured, at most half of what is left.
@@ -97,7 +117,9 @@ func (b *Builder) large(sources []index.Source) bool {
 func (b *Builder) run(ctx context.Context, r request, lock *os.File) (*index.Made, error) {
 	cmd := exec.Command(b.command[0], b.command[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is the parent's; see also gentle
-	cmd.ExtraFiles = []*os.File{lock}
+	if lock != nil {
+		cmd.ExtraFiles = []*os.File{lock}
+	}
 	cmd.WaitDelay = time.Second
 	complaint := &tail{}
 	cmd.Stderr = complaint

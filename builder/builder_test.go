@@ -263,6 +263,41 @@ func TestWhereNoChildCanBeStarted(t *testing.T) {
 	}
 }
 
+func TestAnotherProcessReadsAChangedSource(t *testing.T) {
+	f := newFixture(t, "someone@bad.example\n")
+	b := f.builder("builder")
+	d, err := f.build(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Discard()
+	if err := d.Publish(); err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	o := index.Options{Cache: f.path + index.CacheSuffix, Parse: func(ctx context.Context, cache string, s index.Source) error {
+		asked++
+		return b.Parse(ctx, cache, s)
+	}}
+	if err := os.WriteFile(f.list, []byte("someone@bad.example\nanother@bad.example\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	updated, report, err := d.Index().Update(t.Context(), f.sources(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := addr.Parse("another@bad.example")
+	if m, err := updated.Lookup(nil, a, time.Now()); len(m) != 1 || err != nil || report.Keys != 1 || asked != 1 {
+		t.Errorf("%v, %v, %+v, asked %d times", m, err, report, asked)
+	}
+	if err := os.WriteFile(f.list, []byte("<html><body>\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := updated.Update(t.Context(), f.sources(), o); !errors.Is(err, index.ErrTooDifferent) {
+		t.Errorf("a source that is no list: %v", err)
+	}
+}
+
 func TestSmallListsAreBuiltHere(t *testing.T) {
 	f := newFixture(t, "someone@bad.example\n")
 	b := f.builder("crashes")

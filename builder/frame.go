@@ -50,6 +50,7 @@ type request struct {
 	Version    string
 	Path, Temp []byte // names of files may be no UTF-8
 	Urgent     bool
+	Parse      bool // the segment of one source, and no index
 	Sources    []source
 	Guards     []*lists.GuardSettings // of sources, which share them
 	Hold       map[int]*index.Fault

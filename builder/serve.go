@@ -49,6 +49,14 @@ func serve(r request, out io.Writer) (*index.Made, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.Parse {
+		for _, s := range sources {
+			if err := index.ParseSegment(context.Background(), r.Options.Cache, s, 0); err != nil {
+				return nil, err
+			}
+		}
+		return &index.Made{}, nil
+	}
 	r.Options.Hold = map[int]error{}
 	for row, why := range r.Hold {
 		r.Options.Hold[row] = why.Err()

@@ -182,17 +182,40 @@ func (u *updating) segment(ctx context.Context, s Source, hash [16]byte) (*segme
 	if found := u.cache.Of(s, hash); found != nil {
 		return found, nil
 	}
-	err := build.Parse(ctx, u.cache, s, u.Workers)
+	err := u.parse(ctx, s)
 	if errors.As(err, new(*lists.FileError)) {
 		err = segment.TooDifferent("list %s: %v", s.List, err)
 	}
 	if err != nil {
 		return nil, err
 	}
+	if u.Parse != nil {
+		if made := u.cache.Of(s, hash); made != nil {
+			return made, nil
+		}
+	}
 	if made := u.cache.New(s); made != nil {
 		return made, nil
 	}
 	return nil, segment.TooDifferent("list %s: %s has no segment", s.List, s.Path)
+}
+
+func (u *updating) parse(ctx context.Context, s Source) error {
+	if u.Parse != nil && u.Cache != "" {
+		return u.Parse(ctx, u.Cache, s)
+	}
+	return build.Parse(ctx, u.cache, s, u.Workers)
+}
+
+// ParseSegment reads the text of a source for its segment in the folder cache, which an Update is
+// about to look for there.
+func ParseSegment(ctx context.Context, cache string, s Source, workers int) error {
+	c := segment.Open(cache)
+	if err := build.Parse(ctx, c, s, build.Workers(Options{Workers: workers})); err != nil {
+		return err
+	}
+	c.HandOver() // the segment stays
+	return nil
 }
 
 // merge makes the overlay of what has changed in all rows.

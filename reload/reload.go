@@ -69,6 +69,9 @@ type Settings struct {
 	// Build builds a draft as index.Build does, wherever it does so; nil = index.Build. urgent: nothing serves yet.
 	Build func(ctx context.Context, path string, sources []index.Source, o index.Options, urgent bool) (*index.Draft, error)
 
+	// Parse reads a source for an update in memory, wherever it does so; nil = index.ParseSegment.
+	Parse func(ctx context.Context, cache string, s index.Source) error
+
 	// Recent has the senders accepted lately. Blocks returns the entries of an index that
 	// refuse a sender from a client; each of them does so without the others. With one of
 	// both nil a draft is not compared with past mail.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"blockd/index"
@@ -49,7 +50,8 @@ func (r *Reloader) update(ctx context.Context, v view) outcome {
 	if keys, _ := serving.Counts(); keys < r.settings.updateFrom {
 		return refused
 	}
-	ix, report, err := serving.Update(ctx, v.sources, index.Options{Cache: r.settings.Path + index.CacheSuffix, Hashes: r.settings.Hashes})
+	ix, report, err := serving.Update(ctx, v.sources, index.Options{
+		Cache: r.settings.Path + index.CacheSuffix, Hashes: r.settings.Hashes, Parse: r.settings.Parse, Workers: max(1, runtime.GOMAXPROCS(0)/2)}) // the others are for mail
 	if err != nil {
 		r.log.Debug("lists are built anew", slog.Any("reason", err))
 		return refused

@@ -34,7 +34,8 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	settings.Recent, settings.Blocks = d.recent, d.blocks
 	d.setup.rules.Store(&verdicts)
 	if len(d.builder) > 0 {
-		settings.Build = builder.New(d.log, d.builder...).Build
+		b := builder.New(d.log, d.builder...)
+		settings.Build, settings.Parse = b.Build, b.Parse
 	}
 	if d.entries, err = d.openLive(ctx); err != nil {
 		return fmt.Errorf("live entries: %w", err)

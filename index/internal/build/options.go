@@ -1,6 +1,7 @@
 package build
 
 import (
+	"context"
 	"time"
 
 	"blockd/digest"
@@ -14,9 +15,11 @@ type Options struct {
 	Hashes     digest.Set     // digests by which addresses can be asked for too; each is one more key an address
 	SipHash    bool           // the keyed hash from the start, instead of when XXH3 is attacked
 	Progress   func(Progress) `json:"-"` // called often, from one goroutine at a time; nil = silence
-	Seed       *Seed          // fixed build id, hash key and time, for golden files; nil = drawn anew
-	Workers    int            // goroutines, at most 8; 0 = GOMAXPROCS
-	Memory     int64          // octets for records, beyond which they go to a file; 0 = 448 MiB, at least 1 MiB
+	// Parse is ParseSegment by another process, for updates; nil = in this one.
+	Parse   func(ctx context.Context, cache string, s format.Source) error `json:"-"`
+	Seed    *Seed                                                          // fixed build id, hash key and time, for golden files; nil = drawn anew
+	Workers int                                                            // goroutines, at most 8; 0 = GOMAXPROCS
+	Memory  int64                                                          // octets for records, beyond which they go to a file; 0 = 448 MiB, at least 1 MiB
 
 	// Cache is a folder for what was read of each source, so that one which has not
 	// changed need not be parsed again; "" = none. It is made when it is needed and
