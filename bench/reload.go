@@ -55,6 +55,7 @@ listen = %q
 upstream = "maildir:%s"
 [http]
 listen = %q
+max_rate = 0
 [milter]
 listen = %q
 [postfix]

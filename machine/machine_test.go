@@ -61,18 +61,23 @@ func TestMemoryIsTheTightestBound(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			root := t.TempDir()
-			for name, text := range tt.files {
-				if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				testkit.Write(t, filepath.Join(root, name), text)
-			}
-			if got := memory(root); got != tt.want {
+			if got := memory(testRoot(t, tt.files)); got != tt.want {
 				t.Errorf("memory = %+v, want %+v", got, tt.want)
 			}
 		})
 	}
+}
+
+// testRoot is a system with these files.
+func testRoot(t *testing.T, files map[string]string) string {
+	root := t.TempDir()
+	for name, text := range files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Write(t, filepath.Join(root, name), text)
+	}
+	return root
 }
 
 func TestMemoryOfThisMachine(t *testing.T) {
@@ -81,5 +86,36 @@ func TestMemoryOfThisMachine(t *testing.T) {
 	}
 	if got := Memory(); got.Octets < 16<<20 || got.Octets == math.MaxInt64 || got.From == "" {
 		t.Errorf("Memory() = %+v", got)
+	}
+}
+
+func TestLeftIsWhatCannotBeDropped(t *testing.T) {
+	tests := []struct {
+		name  string
+		files map[string]string
+		want  Limit
+	}{
+		{"nothing is known", nil, Limit{math.MaxInt64, ""}},
+		{"the machine's", map[string]string{"proc/meminfo": "MemTotal: 4096 kB\nMemAvailable: 1024 kB\n"}, Limit{1 << 20, "/proc/meminfo"}},
+		{"what files take can be dropped", map[string]string{
+			"proc/meminfo": "MemAvailable: 1024 kB\n", "proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": v2,
+			"sys/fs/cgroup/a/memory.max": "9000\n", "sys/fs/cgroup/a/memory.current": "8000\n",
+			"sys/fs/cgroup/a/memory.stat": "anon 3000\ninactive_file 4000\nactive_file 1000\n",
+		}, Limit{6000, "/sys/fs/cgroup/a/memory.max"}},
+		{"more is used than allowed", map[string]string{
+			"proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": v2, "sys/fs/cgroup/a/memory.high": "9000\n", "sys/fs/cgroup/a/memory.current": "9500\n",
+		}, Limit{1, "/sys/fs/cgroup/a/memory.high"}},
+		{"version 1", map[string]string{
+			"proc/self/cgroup": "4:memory:/x\n", "proc/self/mountinfo": v1,
+			"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "9000\n", "sys/fs/cgroup/memory/x/memory.usage_in_bytes": "8000\n",
+			"sys/fs/cgroup/memory/x/memory.stat": "inactive_file 1\ntotal_inactive_file 2000\n",
+		}, Limit{3000, "/sys/fs/cgroup/memory/x/memory.limit_in_bytes"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := left(testRoot(t, tt.files)); got != tt.want {
+				t.Errorf("%+v, want %+v", got, tt.want)
+			}
+		})
 	}
 }
