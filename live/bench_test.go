@@ -2,7 +2,9 @@ package live
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,5 +98,37 @@ func BenchmarkOpen(b *testing.B) {
 		if err != nil || seen.Len() != 100_000 {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkWriters is how many acknowledged changes a second one writer and eight at once get,
+// with the time that one of them waits.
+func BenchmarkWriters(b *testing.B) {
+	for _, writers := range []int{1, 8} {
+		b.Run(fmt.Sprint(writers), func(b *testing.B) {
+			set := open(b, Settings{})
+			each := max(b.N/writers, 1)
+			waits := make([]time.Duration, writers*each)
+			var all sync.WaitGroup
+			b.ResetTimer()
+			for w := range writers {
+				all.Go(func() {
+					for i := range each {
+						begun := time.Now()
+						if _, err := set.Apply(Change{Entry: fmt.Sprintf("new%d@w%d.example", i%5000, w), Why: fmt.Sprint(i)}); err != nil {
+							b.Error(err)
+							return
+						}
+						waits[w*each+i] = time.Since(begun)
+					}
+				})
+			}
+			all.Wait()
+			b.StopTimer()
+			slices.Sort(waits)
+			b.ReportMetric(float64(len(waits))/b.Elapsed().Seconds(), "changes/s")
+			b.ReportMetric(float64(waits[len(waits)/2].Microseconds())/1000, "p50-ms")
+			b.ReportMetric(float64(waits[len(waits)*99/100].Microseconds())/1000, "p99-ms")
+		})
 	}
 }

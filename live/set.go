@@ -45,6 +45,8 @@ type Set struct {
 	hashes  digest.Set
 	digests *table // for AddressOf: the entries of addresses by their digests; changed only with writing held
 
+	requests requests // of Apply; a leader takes writing
+
 	folding sync.Mutex // held by Fold, and taken before writing
 
 	writing  sync.Mutex // guards the fields below, and is held during writes to the disk
@@ -170,7 +172,8 @@ func (s *Set) Problems() (problems []string) {
 // Apply makes all changes, in order, or none. When it returns they act on every look-up that
 // begins, and are on the disk. A change that asks for what is there already changes nothing.
 // The error wraps one of this package and says which change it is about; a change that cannot
-// be written leaves everything as it was.
+// be written leaves everything as it was. Calls that come while the disk is busy share one sync,
+// and its failure.
 func (s *Set) Apply(changes ...Change) ([]Outcome, error) {
 	now := time.Now()
 	wanted := make([]*Entry, len(changes))
@@ -180,16 +183,9 @@ func (s *Set) Apply(changes ...Change) ([]Outcome, error) {
 			return nil, err
 		}
 	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	if s.journal == nil {
-		return nil, fmt.Errorf("%w: they were opened to be read", ErrUnwritable)
-	}
-	outcomes, err := s.apply(changes, wanted, now)
-	for _, o := range outcomes {
-		s.counts.count(o)
-	}
-	return outcomes, err
+	r := &request{changes: changes, wanted: wanted, now: now, turn: make(chan bool, 1)}
+	s.join(r)
+	return r.outcomes, r.err
 }
 
 // wanted returns the entry that a change asks for; of a removal only its identity counts.
@@ -198,57 +194,6 @@ func (s *Set) wanted(c Change, now time.Time) (*Entry, error) {
 		return newEntry(Change{Entry: c.Entry, Author: c.Author}, nil, now)
 	}
 	return newEntry(c, s.guard, now)
-}
-
-// apply is Apply with the lock.
-func (s *Set) apply(changes []Change, wanted []*Entry, now time.Time) ([]Outcome, error) {
-	outcomes, records, last := make([]Outcome, len(changes)), []record(nil), s.last
-	after := map[identity]*Entry{} // the changed entries; nil = removed
-	added := 0
-	for i, e := range wanted {
-		was, changed := after[e.identity()]
-		if !changed {
-			was = s.entries[e.identity()]
-		}
-		if was != nil && was.expired(now.Unix()) && !changes[i].Remove {
-			was = nil // an expired entry no longer counts, but the new one replaces it
-			added--
-		}
-		outcomes[i] = Outcome{Entry: e, Was: was}
-		switch {
-		case changes[i].Remove && was == nil:
-			outcomes[i].Entry = nil
-			continue
-		case changes[i].Remove:
-			outcomes[i].Entry = nil
-			added--
-			last++
-			records = append(records, record{N: last, Op: opRemove, Entry: was.Text, Author: changes[i].Author, At: now.UTC().Truncate(time.Second)})
-			after[e.identity()] = nil
-			continue
-		case was != nil && was.same(e):
-			outcomes[i].Entry = was
-			continue
-		case was == nil:
-			added++
-		}
-		last++
-		e.Number = last
-		records = append(records, recordOf(e))
-		after[e.identity()] = e
-	}
-	if len(s.entries)+added > MaxEntries && added > 0 {
-		return nil, ErrFull
-	}
-	if len(records) == 0 {
-		return outcomes, nil
-	}
-	if err := s.write(records); err != nil {
-		return nil, err
-	}
-	s.last = last
-	s.act(after)
-	return outcomes, nil
 }
 
 // write appends records to the journal.

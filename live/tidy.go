@@ -84,7 +84,11 @@ func (s *Set) sweep(now time.Time) error {
 	if s.journal == nil || len(gone) == 0 {
 		return nil
 	}
-	_, err := s.apply(changes, gone, now)
+	st := s.stage()
+	_, err := st.add(changes, gone, now)
+	if err == nil {
+		err = s.commit(st)
+	}
 	if err == nil {
 		s.counts.expired.Add(uint64(len(gone)))
 	}

@@ -1,0 +1,179 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// request is one call of Apply that waits for its group.
+type request struct {
+	changes  []Change
+	wanted   []*Entry
+	now      time.Time
+	outcomes []Outcome
+	err      error
+	turn     chan bool // true: lead the next group; false: outcomes and err are final
+}
+
+// requests are the calls of Apply that wait while a group is being written. The first call
+// leads: it writes all that wait with one sync. When a group ends, the first that has arrived
+// meanwhile leads the next one.
+type requests struct {
+	mu      sync.Mutex
+	waiting []*request
+	led     bool // a group has a leader
+	crowded bool // the last group had several calls
+}
+
+// errAbandoned is the error of a group whose leader has panicked.
+var errAbandoned = errors.New("internal error while they were written")
+
+// join waits until r has been part of a group.
+func (s *Set) join(r *request) {
+	q := &s.requests
+	q.mu.Lock()
+	q.waiting = append(q.waiting, r)
+	lead := !q.led
+	q.led = true
+	q.mu.Unlock()
+	if lead || <-r.turn {
+		s.lead(r)
+	}
+}
+
+// lead writes one group, of which r is part.
+func (s *Set) lead(r *request) {
+	q := &s.requests
+	q.mu.Lock()
+	crowded := q.crowded
+	q.mu.Unlock()
+	if crowded {
+		// The members of the last group have just been woken. Those that have more to write come
+		// into this group, and not into the next. A lone writer would lose time by it: it would
+		// go on in another thread.
+		runtime.Gosched()
+	}
+	s.writing.Lock()
+	q.mu.Lock()
+	group := q.waiting
+	q.waiting, q.crowded = nil, len(group) > 1
+	q.mu.Unlock()
+	for _, m := range group {
+		m.err = fmt.Errorf("%w: %w", ErrUnwritable, errAbandoned)
+	}
+	defer func() {
+		s.writing.Unlock()
+		for _, m := range group {
+			if m != r {
+				m.turn <- false
+			}
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.led = len(q.waiting) > 0; q.led {
+			q.waiting[0].turn <- true
+		}
+	}()
+	s.applyGroup(group)
+}
+
+// applyGroup makes the changes of all requests, in order, with one sync. A request that cannot
+// be made fails alone. If the group cannot be written, all of it fails: a request that changes
+// nothing may have met a change of another one. The caller holds writing.
+func (s *Set) applyGroup(group []*request) {
+	st := s.stage()
+	for _, m := range group {
+		if s.journal == nil {
+			m.err = fmt.Errorf("%w: they were opened to be read", ErrUnwritable)
+			continue
+		}
+		m.outcomes, m.err = st.add(m.changes, m.wanted, m.now)
+	}
+	err := s.commit(st)
+	for _, m := range group {
+		if m.err == nil && err != nil {
+			m.outcomes, m.err = nil, err
+		}
+		for _, o := range m.outcomes {
+			s.counts.count(o)
+		}
+	}
+}
+
+// stage is what changes come to that are not yet written.
+type stage struct {
+	set     *Set
+	after   map[identity]*Entry // the changed entries; nil = removed
+	last    uint64              // the highest number in use
+	held    int                 // number of entries
+	records []record
+}
+
+func (s *Set) stage() *stage {
+	return &stage{set: s, after: map[identity]*Entry{}, last: s.last, held: len(s.entries)}
+}
+
+// add adds all changes, in order, or none.
+func (st *stage) add(changes []Change, wanted []*Entry, now time.Time) ([]Outcome, error) {
+	outcomes, records, last := make([]Outcome, len(changes)), []record(nil), st.last
+	after := make(map[identity]*Entry, len(changes))
+	added := 0
+	for i, e := range wanted {
+		was, changed := after[e.identity()]
+		if !changed {
+			was, changed = st.after[e.identity()]
+		}
+		if !changed {
+			was = st.set.entries[e.identity()]
+		}
+		if was != nil && was.expired(now.Unix()) && !changes[i].Remove {
+			was = nil // an expired entry no longer counts, but the new one replaces it
+			added--
+		}
+		outcomes[i] = Outcome{Entry: e, Was: was}
+		switch {
+		case changes[i].Remove && was == nil:
+			outcomes[i].Entry = nil
+			continue
+		case changes[i].Remove:
+			outcomes[i].Entry = nil
+			added--
+			last++
+			records = append(records, record{N: last, Op: opRemove, Entry: was.Text, Author: changes[i].Author, At: now.UTC().Truncate(time.Second)})
+			after[e.identity()] = nil
+			continue
+		case was != nil && was.same(e):
+			outcomes[i].Entry = was
+			continue
+		case was == nil:
+			added++
+		}
+		last++
+		e.Number = last
+		records = append(records, recordOf(e))
+		after[e.identity()] = e
+	}
+	if st.held+added > MaxEntries && added > 0 {
+		return nil, ErrFull
+	}
+	st.last, st.held, st.records = last, st.held+added, append(st.records, records...)
+	maps.Copy(st.after, after)
+	return outcomes, nil
+}
+
+// commit writes what is staged, and makes it act. The caller holds writing.
+func (s *Set) commit(st *stage) error {
+	if len(st.records) == 0 {
+		return nil
+	}
+	if err := s.write(st.records); err != nil {
+		return err
+	}
+	s.last = st.last
+	s.act(st.after)
+	return nil
+}
