@@ -10,7 +10,7 @@ import (
 // (RFC 5321, section 4.5.1).
 const postmaster = "postmaster"
 
-// isExempt reports what Checker.Exempt does. It goes by the canonical local-part, so that quotes, capitals and a
+// isExempt reports what Transaction.Exempts does. It goes by the canonical local-part, so that quotes, capitals and a
 // source route make no difference. What is no address is not exempt.
 func (c *checks) isExempt(recipient string) bool {
 	if recipient == "" || len(c.exempt) == 0 {

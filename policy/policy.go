@@ -160,10 +160,6 @@ func (c *Checker) AskAll(b *Batch, questions []Question) []verdict.Verdict {
 	return c.now.Load().answerAll(b, questions)
 }
 
-// Exempt reports whether recipient, the address of RCPT TO without angle brackets,
-// is one that everybody may write to.
-func (c *Checker) Exempt(recipient string) bool { return c.now.Load().isExempt(recipient) }
-
 // Needs returns what the lists want now.
 func (c *Checker) Needs() Needs { return c.now.Load().wanting() }
 

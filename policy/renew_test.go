@@ -18,11 +18,14 @@ func TestRenewedSettingsBeginWithTheNextMessage(t *testing.T) {
 	if d := tx.Recipient("desk@here.example"); !d.Refuses() {
 		t.Error("an open message follows new settings", d.Outcome)
 	}
+	if tx.Exempts("desk@here.example") {
+		t.Error("an open message has new exempt recipients")
+	}
 	tx.Mail(mail)
 	if d := tx.Recipient("desk@here.example"); d.Refuses() {
 		t.Error("the next message goes by settings of before", d.Outcome)
 	}
-	if !c.Exempt("desk@here.example") {
-		t.Error("Exempt goes by settings of before")
+	if !tx.Exempts("desk@here.example") {
+		t.Error("the next message has the exempt recipients of before")
 	}
 }

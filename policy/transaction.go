@@ -314,6 +314,9 @@ func (t *Transaction) Completed() {
 	}
 }
 
+// Exempts reports whether recipient, the address of RCPT TO without angle brackets, is one that everybody may write to.
+func (t *Transaction) Exempts(recipient string) bool { return t.checker.isExempt(recipient) }
+
 // Tag is what the message is marked with, so far.
 func (t *Transaction) Tag() reply.Tag {
 	if t.settled.Outcome != Mark {

@@ -12,7 +12,7 @@ import (
 // that must be reachable (RFC 5321, section 4.5.1).
 func (s *session) spared(recipient string) bool {
 	client := &s.rules.Client
-	return client.Trusted || client.Authenticated || s.client.Addr().Unmap().IsLoopback() || s.checker.Exempt(recipient)
+	return client.Trusted || client.Authenticated || s.client.Addr().Unmap().IsLoopback() || s.rules.Exempts(recipient)
 }
 
 // heloFault returns the refusal of a recipient because of the client's HELO name; the zero
