@@ -46,6 +46,9 @@ of --client and --helo, which signatures hold, whose they are, and which excepti
 counts or why it does not. DNS is asked for that, by [auth]. SENDER is the one of
 MAIL FROM; without it, what stands in the message's Return-Path.
 
+The answers are those of the index file and of the live entries. Where a running
+daemon answers by another generation, a note on standard error says so.
+
 Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 		Example: `  blockd check someone@bad.example
   blockd check --explain someone@bad.example

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -404,5 +405,35 @@ func TestCheckOfClientsAndDomains(t *testing.T) {
 	}
 	if code, _, stderr := blockd(t, "", "check", "-i", dir+"/a.bdx", "--client", "localhost", "x@ok.example"); code != 2 || !strings.Contains(stderr, `want an IP address, have "localhost"`) {
 		t.Errorf("--client localhost: %d, %s", code, stderr)
+	}
+}
+
+// TestCheckBesideADaemon: where the daemon answers by other lists than the file has, check says so.
+func TestCheckBesideADaemon(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "config.toml", anyPorts)
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+	config, bdx := filepath.Join(dir, "config.toml"), filepath.Join(dir, "var/a.bdx")
+	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "lists swapped in")
+	says := func(want string) {
+		t.Helper()
+		code, stdout, stderr := blockd(t, "", "check", "-c", config, "x@bulk.example")
+		if code != 0 || !strings.HasPrefix(stdout, "x@bulk.example\tblocked\tbad:1\t") || !strings.HasPrefix(stderr, want) || want == "" && stderr != "" {
+			t.Errorf("%d, %q, %q, want %q", code, stdout, stderr, want)
+		}
+	}
+	says("")
+	other := filepath.Join(dir, "other.bdx")
+	if code, out, errs := blockd(t, "", "compile", "-o", other, writeFile(t, dir, "bad.txt", "bulk.example\n")); code != 0 {
+		t.Fatal(out, errs)
+	}
+	if err := os.Rename(other, bdx); err != nil {
+		t.Fatal(err)
+	}
+	says("blockd check: note: the daemon answers by another generation, ")
+	d.end(t)
+	if code, _, stderr := blockd(t, "", "check", "-c", config, "x@bulk.example"); code != 0 || strings.Contains(stderr, "daemon") {
+		t.Errorf("without a daemon: %d, %q", code, stderr)
 	}
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -113,6 +115,11 @@ func openToCheck(cmd *cobra.Command, path, file string) (*index.Index, *policy.C
 	if err != nil {
 		return nil, nil, config.Auth{}, err
 	}
+	if sources != nil {
+		if other := otherwise(cmd.Context(), c, ix); other != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s; the answers are those of %s\n", cmd.CommandPath(), other, term.Path(file))
+		}
+	}
 	if stale := staleness(cmd.Context(), ix, sources); stale != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s; the answers are those of %s\n", cmd.CommandPath(), stale, term.Path(file))
 	}
@@ -120,6 +127,18 @@ func openToCheck(cmd *cobra.Command, path, file string) (*index.Index, *policy.C
 	// Its log and metrics are a daemon's; here the output says it all.
 	checker := policy.New(live, settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	return ix, checker, c.Auth, nil
+}
+
+// otherwise says that the daemon may answer otherwise than the index file; "" if it answers by that, or if none runs.
+func otherwise(ctx context.Context, c config.Config, ix *index.Index) string {
+	switch generation, err := control.Serving(ctx, c); {
+	case errors.Is(err, control.ErrNoDaemon):
+	case err != nil:
+		return "the daemon does not say which lists it answers by: " + err.Error()
+	case generation != ix.Generation():
+		return "the daemon answers by another generation, " + cmp.Or(generation, "none")
+	}
+	return ""
 }
 
 // staleness says in what the index is not what the configuration asks for now;
