@@ -110,3 +110,25 @@ func TestEntriesAreWrittenOnce(t *testing.T) {
 		t.Errorf("%q, %v; want %q", b.String(), err, want)
 	}
 }
+
+// TestEntriesThatReachTooFar: a file of entries is not refused for what the guard keeps out of it. The copy of a database is many such files, one
+// of which may hold nothing else.
+func TestEntriesThatReachTooFar(t *testing.T) {
+	guard, err := lists.NewGuard(lists.DefaultGuard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"alone": "com\tb\tt\t\t\t\n", "beside others": "bulk.test\tb\tt\t\t\t\ncom\tb\tt\t\t\t\n"} {
+		got, sum, err := items(t, lists.EntriesHead+"\n"+text, lists.Settings{Guard: guard})
+		if err != nil || sum.Errors != 1 || sum.Verdict == lists.Refused || got[len(got)-1] != "err public-suffix" {
+			t.Errorf("%s: %q, %+v, %v", name, got, sum, err)
+		}
+	}
+	providers := ""
+	for _, name := range []string{"aol.com", "gmail.com", "gmx.de", "hotmail.com", "outlook.com", "yahoo.com"} {
+		providers += name + "\tb\tt\t\t\t\n"
+	}
+	if _, _, err := items(t, lists.EntriesHead+"\n"+providers, lists.Settings{Guard: guard}); err == nil {
+		t.Error("a list of providers is taken")
+	}
+}

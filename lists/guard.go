@@ -323,6 +323,10 @@ func (r *reading) judge() error {
 	case g != nil && t.protected > g.settings.MaxProtected:
 		return refusal(Protected, "entries that cover a protected domain: %d, more than max_protected = %d; a list of providers, or poisoned; the first is %s",
 			t.protected, g.settings.MaxProtected, t.firstProtected)
+	case r.sum.Format == "entries":
+		// A program has written each line; what is refused here reaches too far, and nothing is wrong with the others. The copy of a
+		// database is 64 such files, of which one may hold nothing else.
+		return nil
 	case r.sum.Entries == r.void && r.sum.Errors > 0:
 		return refusal(OnlyErrors, "%d refused lines and no entry; wrong format?", r.sum.Errors)
 	case g != nil && t.lines >= ratioLines && float64(t.bad) > g.settings.MaxBadRatio*float64(t.lines):

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -76,10 +77,19 @@ func expires(text string) int64 {
 	return noTime
 }
 
-// Say gives a row as blockd understands it, for people: the line of the format entries, or why there is none.
+// Say gives a row as blockd understands it, for people: the line of the format entries, or why there is none. With a Guard in the settings
+// that also says what the gate would.
 func Say(row Row, settings lists.Settings) (line string, refused *RefusedRow) {
-	told := Report{}
-	text, ok := (&Mirror{settings: settings}).line(nil, &row, &told)
+	told, m := Report{}, &Mirror{settings: settings}
+	if it, err := m.item(&row); err == nil && settings.Guard != nil && row.Item == nil {
+		guarded := settings
+		guarded.Action = it.Action
+		if _, err := lists.ParseEntry(row.Entry, guarded); lists.Guarded(err) {
+			e, _ := errors.AsType[*lists.EntryError](err)
+			return "", &RefusedRow{cut(row.ID), e.Class, e.Message}
+		}
+	}
+	text, ok := m.line(nil, &row, &told)
 	if !ok {
 		return "", &told.First[0]
 	}

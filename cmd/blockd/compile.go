@@ -333,15 +333,30 @@ func (j *job) gate(ctx context.Context, draft *index.Draft, stderr io.Writer) er
 	return fmt.Errorf("%s refused; %s stays as it is%s", term.Counted(refused, "list"), term.Path(j.path), hint)
 }
 
+// ofOneCopy reports whether two files are of the copy of one list.
+func ofOneCopy(a, b index.Source) bool {
+	return a.List == b.List && filepath.Dir(a.Path) == filepath.Dir(b.Path) && filepath.Ext(a.Path) == ".ent" && filepath.Ext(b.Path) == ".ent"
+}
+
 func (r compileReport) text(w io.Writer) error {
 	var t term.Table
 	t.Add("list", "file", "format", "lines", "entries", "errors", "skipped", "read")
 	var networks int
-	for _, l := range r.Lists {
-		s := l.Summary
-		t.Add(l.Source.List, term.Path(l.Source.Path), s.Format, term.Grouped(s.Lines), term.Grouped(s.Entries),
-			term.Grouped(s.Errors), term.Grouped(s.Skipped), term.Octets(s.Size))
+	for i := 0; i < len(r.Lists); {
+		l := r.Lists[i]
+		s, path := l.Summary, term.Path(l.Source.Path)
 		networks += l.NetworkEntries
+		n := 1
+		for ; i+n < len(r.Lists) && ofOneCopy(l.Source, r.Lists[i+n].Source); n++ { // 64 files, which say nothing to people
+			more := r.Lists[i+n].Summary
+			s.Lines, s.Entries, s.Errors, s.Skipped, s.Size = s.Lines+more.Lines, s.Entries+more.Entries, s.Errors+more.Errors, s.Skipped+more.Skipped, s.Size+more.Size
+			networks += r.Lists[i+n].NetworkEntries
+		}
+		if n > 1 {
+			path = fmt.Sprintf("%s: %s", term.Path(filepath.Dir(l.Source.Path)), term.Counted(n, "file"))
+		}
+		t.Add(l.Source.List, path, s.Format, term.Grouped(s.Lines), term.Grouped(s.Entries), term.Grouped(s.Errors), term.Grouped(s.Skipped), term.Octets(s.Size))
+		i += n
 	}
 	if err := t.Print(w, 3, 4, 5, 6, 7); err != nil {
 		return err

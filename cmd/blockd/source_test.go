@@ -102,3 +102,28 @@ func TestSourceTestTellsNoSecret(t *testing.T) {
 		}
 	}
 }
+
+// TestSourceWithOneRowTooWide: a row that the gate keeps out is shown as such, and the others of a small table are a list all the same.
+func TestSourceWithOneRowTooWide(t *testing.T) {
+	dir := t.TempDir()
+	db, err := sql.Open("sqlite", filepath.Join(dir, "mail.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit(t, db, "create table senders (entry text); insert into senders values ('com'), ('bulk.example')")
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	config := writeFile(t, dir, "config.toml", "[index]\npath = \"a.bdx\"\n[smtp]\nupstream = \"maildir:mail\"\n[[list]]\nname = \"desk\"\n[list.source]\nkind = \"sqlite\"\ndsn = \"sqlite:"+filepath.Join(dir, "mail.db")+"\"\nquery = \"select entry from senders\"\n")
+	code, stdout, stderr := blockd(t, "", "source", "test", "-c", config, "desk")
+	if code != 0 || !strings.Contains(stdout, "public-suffix: a single label: everybody's names are below it") || !strings.Contains(stdout, "bulk.example  block   tree") {
+		t.Errorf("source test: %d\n%s%s", code, stdout, stderr)
+	}
+	code, stdout, stderr = blockd(t, "", "compile", "-c", config)
+	if code != 0 || stderr != "" || !strings.Contains(stdout, "a.bdx.mirror/desk/current: 64 files") {
+		t.Errorf("compile: %d\n%s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr = blockd(t, "", "check", "-c", config, "x@bulk.example", "x@there.com"); code != 0 || !strings.Contains(stdout, "x@bulk.example\tblocked") || !strings.Contains(stdout, "x@there.com\tclear") {
+		t.Errorf("check: %d\n%s%s", code, stdout, stderr)
+	}
+}
