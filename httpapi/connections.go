@@ -236,11 +236,11 @@ func (c *connection) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn. The place is given back first, so that a client that sees the end
+// and comes again at once finds it.
 func (c *connection) Close() error {
-	err := c.Conn.Close()
 	c.all.mu.Lock()
-	defer c.all.mu.Unlock()
 	c.all.forget(c)
-	return err
+	c.all.mu.Unlock()
+	return c.Conn.Close()
 }

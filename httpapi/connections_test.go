@@ -23,11 +23,13 @@ func (f *fixture) inBubble(t *testing.T, test func(p *testkit.Pipes)) {
 		p, ended := testkit.NewPipes(), make(chan error)
 		ctx, stop := context.WithCancel(context.Background())
 		go func() { ended <- f.Serve(ctx, p) }()
+		defer func() { // after t.Fatal too: a bubble must not be left with goroutines in it
+			stop()
+			if err := <-ended; err != nil {
+				t.Errorf("Serve = %v", err)
+			}
+		}()
 		test(p)
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("Serve = %v", err)
-		}
 	})
 }
 
