@@ -44,6 +44,7 @@ type Set struct {
 		sync.Mutex
 		at time.Time
 	}
+	saving           sync.Mutex // held while the file is written; guards lock
 	failures         atomic.Uint64
 	tagged, deferred atomic.Uint64
 }
@@ -52,7 +53,7 @@ type Set struct {
 // one, or one of a newer version is put aside under a name with AsideSuffix, in place of an earlier one, and
 // an empty set begins: anew says why. The error is ErrLocked, one of the settings, or of the disk.
 func Open(path string, set filter.SeenSettings) (s *Set, anew, err error) {
-	lock, err := durable.Lock(path+".lock", fmt.Errorf("%s: %w", path, ErrLocked))
+	lock, err := lockOf(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,9 +110,19 @@ func (s *Set) Tagged() { s.tagged.Add(1) }
 // Deferred is beside Tagged.
 func (s *Set) Deferred() { s.deferred.Add(1) }
 
-// Save writes the set to its file, if it has changed. After an error the file is as it was.
+// Save writes the set to its file, if it has changed. After an error the file is as it was. After Yield it does nothing.
 func (s *Set) Save() error {
 	if s == nil {
+		return nil
+	}
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	return s.save()
+}
+
+// save is Save for one that holds saving.
+func (s *Set) save() error {
+	if s.lock == nil {
 		return nil
 	}
 	s.clock.Lock()
@@ -161,7 +172,48 @@ func (s *Set) Run(ctx context.Context, log *slog.Logger) error {
 // Close lets another process have the set. It does not save.
 func (s *Set) Close() {
 	if s != nil {
+		s.saving.Lock()
+		defer s.saving.Unlock()
+		s.unlock()
+	}
+}
+
+// Yield saves the set and lets another process open it. This one goes on from memory, and what it learns from here on
+// is not saved. Yield once, and then Close or Resume. If the set cannot be saved, the other process begins with the last
+// one that was.
+func (s *Set) Yield() error {
+	if s == nil {
+		return nil
+	}
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	err := s.save()
+	s.unlock()
+	return err
+}
+
+// Resume takes the set back after Yield, as it is in memory; ErrLocked while another process has it.
+func (s *Set) Resume() (err error) {
+	if s == nil {
+		return nil
+	}
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	if s.lock == nil {
+		s.lock, err = lockOf(s.path)
+	}
+	return err
+}
+
+func lockOf(path string) (*os.File, error) {
+	return durable.Lock(path+".lock", fmt.Errorf("%s: %w", path, ErrLocked))
+}
+
+// unlock lets another process have the set. The caller holds saving.
+func (s *Set) unlock() {
+	if s.lock != nil {
 		s.lock.Close()
+		s.lock = nil
 	}
 }
 

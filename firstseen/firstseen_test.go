@@ -194,3 +194,37 @@ func TestNoSet(t *testing.T) {
 	}
 	s.Close()
 }
+
+// TestYield holds that one of two processes has the set at a time, that the second knows what the first has saved, and
+// that the first overwrites nothing.
+func TestYield(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "domains.bds")
+	first := open(t, path)
+	first.AddIfAbsent("a.example")
+	if err := first.Yield(); err != nil {
+		t.Fatal(err)
+	}
+	second := open(t, path)
+	if !second.Known("a.example") {
+		t.Error("what the first knew is lost")
+	}
+	if err := first.Resume(); !errors.Is(err, ErrLocked) {
+		t.Errorf("two have the set: %v", err)
+	}
+	second.AddIfAbsent("b.example")
+	if err := second.Save(); err != nil {
+		t.Fatal(err)
+	}
+	before := testkit.Read(t, path)
+	first.AddIfAbsent("c.example")
+	if err := first.Save(); err != nil || !bytes.Equal(before, testkit.Read(t, path)) {
+		t.Errorf("the first has written: %v", err)
+	}
+	second.Close()
+	if err := first.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Save(); err != nil || bytes.Equal(before, testkit.Read(t, path)) {
+		t.Errorf("the first has not written: %v", err)
+	}
+}

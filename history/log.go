@@ -37,10 +37,11 @@ type Log struct {
 	spare   []byte     // the buffer that is not filled just now
 	file    *os.File   // nil: a new segment is to be made
 	size    int64
-	number  uint64    // of file, or of the last one there was
-	since   time.Time // of its first decision
-	wrote   time.Time // its last ones
-	older   []segment // the oldest first
+	number  uint64                   // of file, or of the last one there was
+	since   time.Time                // of its first decision
+	wrote   time.Time                // its last ones
+	older   []segment                // the oldest first
+	relay   func(lines []byte) error // see Yield; nil: not yielded
 
 	written, dropped, failed atomic.Uint64 // records
 	octets                   atomic.Int64  // on disk
@@ -217,6 +218,9 @@ func (l *Log) Flush() error {
 // append writes lines to the newest segment, or to a new one. If only a part could be
 // written, append takes it back.
 func (l *Log) append(lines []byte) error {
+	if l.relay != nil {
+		return l.relay(lines)
+	}
 	if l.lock == nil {
 		return os.ErrClosed
 	}
@@ -258,6 +262,9 @@ func (l *Log) finish() {
 // prune removes the oldest segments: all that are past their age, and as many as
 // needed to make room for this many octets.
 func (l *Log) prune(now time.Time, room int64) {
+	if l.lock == nil {
+		return // the files are another process's
+	}
 	if l.file != nil && now.Sub(l.since) > segmentAge {
 		l.finish()
 	}

@@ -108,7 +108,7 @@ func (l *Log) shorten(s segment, text []byte) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	i := slices.IndexFunc(l.older, func(o segment) bool { return o.number == s.number })
-	if i < 0 || l.lock == nil {
+	if i < 0 || l.lock == nil || l.older[i].size != s.size { // another process may have had it meanwhile
 		return nil
 	}
 	size := int64(len(fileHead) + len(text))

@@ -91,6 +91,9 @@ func (s *Set) Fold(ctx context.Context) (bool, error) {
 func (s *Set) toFold() (entries []*Entry, upTo uint64, current bool) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	if s.yielded {
+		return nil, 0, true // the other process does that
+	}
 	_, err := os.Stat(listPath(s.folder))
 	if there := err == nil; len(s.entries) == 0 && !there || s.foldedAt == s.last && there {
 		return nil, 0, true

@@ -87,6 +87,10 @@ func (s *Set) lead(r *request) {
 func (s *Set) applyGroup(group []*request) {
 	st := s.stage()
 	for _, m := range group {
+		if s.yielded {
+			m.err = ErrYielded
+			continue
+		}
 		if s.journal == nil {
 			m.err = fmt.Errorf("%w: they were opened to be read", ErrUnwritable)
 			continue

@@ -50,7 +50,9 @@ type Set struct {
 	folding sync.Mutex // held by Fold, and taken before writing
 
 	writing  sync.Mutex // guards the fields below, and is held during writes to the disk
-	journal  *journal   // nil: the Set is read only, or closed
+	journal  *journal   // nil: the Set is read only, yielded or closed
+	yielded  bool       // see Yield
+	followed stamp      // of Follow
 	lock     *os.File
 	last     uint64 // the highest number that was used
 	folds    []fold
@@ -91,9 +93,18 @@ func Open(s Settings) (*Set, error) {
 // Read returns the live entries of a folder as they are now, for look-ups and to be shown. They
 // cannot be changed, and do not change with the files. A missing folder has none.
 func Read(folder string) (*Set, error) {
+	c, err := readFolder(folder)
+	if err != nil {
+		return nil, err
+	}
+	return newSet(Settings{Folder: folder}, c), nil
+}
+
+// readFolder reads the files of a folder that another process may have.
+func readFolder(folder string) (*contents, error) {
 	f, err := os.Open(journalPath(folder))
 	if errors.Is(err, fs.ErrNotExist) {
-		return newSet(Settings{Folder: folder}, &contents{entries: map[identity]*Entry{}}), nil
+		return &contents{entries: map[identity]*Entry{}}, nil
 	} else if err != nil {
 		return nil, err
 	}
@@ -102,7 +113,7 @@ func Read(folder string) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	return newSet(Settings{Folder: folder}, c), nil
+	return c, nil
 }
 
 func newSet(s Settings, c *contents) *Set {

@@ -1,0 +1,92 @@
+package history
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestYield lets two histories, as of two processes, take turns at one folder: each decision is there once, whoever made
+// it and whoever had the folder then.
+func TestYield(t *testing.T) {
+	first := open(t)
+	second := (*Log)(nil)
+	relay := func(lines []byte) error { second.AddLines(lines); return nil }
+	if err := first.Yield(relay); err != nil {
+		t.Fatal(err)
+	}
+	second = reopen(t, first.settings)
+	random, now := rand.New(rand.NewPCG(1, 2)), time.Now().Add(-time.Hour)
+	want := map[Record]int{}
+	owner, other := second, first
+	for n := range 900 {
+		r := anything(random, now.Add(time.Duration(n)*time.Second))
+		r.Repeated = n + 1 // no two are alike
+		want[r]++
+		if random.IntN(2) == 0 {
+			owner.Add(r)
+		} else {
+			other.Add(r)
+		}
+		switch random.IntN(40) {
+		case 0:
+			flush(t, other)
+		case 1:
+			flush(t, owner)
+		case 2:
+			if err := other.Resume(); !errors.Is(err, ErrLocked) {
+				t.Fatalf("two have the history: %v", err)
+			}
+			flush(t, other)
+			to := other
+			if err := owner.Yield(func(lines []byte) error { to.AddLines(lines); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if err := other.Resume(); err != nil {
+				t.Fatal(err)
+			}
+			owner, other = other, owner
+		}
+	}
+	flush(t, other)
+	flush(t, owner)
+	found, err := owner.Search(t.Context(), Query{Limit: MaxFound})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range found.Records {
+		want[r]--
+	}
+	for r, n := range want {
+		if n != 0 {
+			t.Errorf("%d too few of %+v", n, r)
+		}
+	}
+}
+
+// TestAddLinesDamaged holds that damaged lines cost themselves alone.
+func TestAddLinesDamaged(t *testing.T) {
+	l := open(t)
+	good, bad := clear(1), clear(2)
+	lines := appendLine(nil, &good)
+	damaged := bytes.Replace(appendLine(nil, &bad), []byte("there"), []byte("three"), 1)
+	l.AddLines(slices.Concat(damaged, []byte("\nnonsense"), []byte("\n"), lines, lines[:len(lines)/2]))
+	flush(t, l)
+	found, err := l.Search(t.Context(), Query{Limit: 10})
+	if err != nil || len(found.Records) != 1 || found.Records[0] != good {
+		t.Errorf("found %v, %v", found.Records, err)
+	}
+	if n := l.failed.Load(); n != 4 {
+		t.Errorf("%d lines left out", n)
+	}
+}
+
+func flush(t *testing.T, l *Log) {
+	t.Helper()
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}

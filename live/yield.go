@@ -1,0 +1,97 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"blockd/internal/durable"
+)
+
+// ErrYielded is the error of a change after Yield.
+var ErrYielded = errors.New("another process changes the live entries now; ask it")
+
+// stamp is what the journal's file looked like when Follow last read it.
+type stamp struct{ info os.FileInfo }
+
+// same reports whether the file is as it was.
+func (s stamp) same(now os.FileInfo) bool {
+	return s.info != nil && now != nil && os.SameFile(s.info, now) && s.info.Size() == now.Size() && s.info.ModTime().Equal(now.ModTime())
+}
+
+// Yield lets another process open the live entries. What was acknowledged is in the files. From here on changes fail with
+// ErrYielded, while look-ups go on, and Follow reads what that process changes. Yield once, and then Close or Resume.
+func (s *Set) Yield() error {
+	s.folding.Lock() // a list file under way is recorded first
+	defer s.folding.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.journal == nil {
+		return os.ErrClosed
+	}
+	err := errors.Join(s.journal.f.Close(), s.lock.Close())
+	s.journal, s.yielded = nil, true
+	return err
+}
+
+// Follow takes up what the process that has the live entries now has changed since the last call. If nothing has changed
+// it costs one look at a file. The error is that of the files; then the entries are as they were.
+func (s *Set) Follow() error {
+	path := journalPath(s.folder)
+	info, err := os.Stat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if !s.yielded || s.followed.same(info) {
+		return nil
+	}
+	c, err := readFolder(s.folder)
+	if err != nil {
+		return err
+	}
+	s.followed = stamp{info} // of before the reading: what comes meanwhile is read the next time
+	s.become(c)
+	return nil
+}
+
+// Resume takes the live entries back, with all that another process has changed since Yield; ErrLocked while it has them.
+func (s *Set) Resume() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if !s.yielded {
+		return nil
+	}
+	lock, err := durable.Lock(filepath.Join(s.folder, "lock"), ErrLocked)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.folder, err)
+	}
+	j, c, err := openJournal(s.folder)
+	if err != nil {
+		lock.Close()
+		return err
+	}
+	s.become(c)
+	s.journal, s.lock, s.yielded, s.followed = j, lock, false, stamp{}
+	return nil
+}
+
+// become makes the entries those of c. The caller holds writing.
+func (s *Set) become(c *contents) {
+	after := map[identity]*Entry{}
+	for id := range s.entries {
+		if c.entries[id] == nil {
+			after[id] = nil
+		}
+	}
+	for id, e := range c.entries {
+		if was := s.entries[id]; was == nil || was.Number != e.Number {
+			after[id] = e
+		}
+	}
+	s.last, s.folds, s.foldedAt, s.records = c.last, c.folds, c.folded, c.records
+	s.act(after)
+}
