@@ -226,6 +226,9 @@ func (r *Reloader) keepHeld(all heldEntries) error {
 	if maps.Equal(all, r.heldKept) {
 		return nil
 	}
+	if r.following.Load() {
+		return nil // the file is the other process's
+	}
 	if err := writeHeld(r.settings.Path, all); err != nil {
 		return err
 	}

@@ -180,6 +180,9 @@ func (r *Reloader) decide(ctx context.Context) (outcome, []problem) {
 	r.status.LastAttempt = began
 	r.mu.Unlock()
 	v := r.view(ctx, began)
+	if r.following.Load() {
+		return r.follow(ctx, v)
+	}
 	r.refusals = r.readRefusals(ctx)
 	serving := r.live.Load()
 	asBefore := r.decidedOn != nil && slices.Equal(v.contents, r.decidedOn)

@@ -110,6 +110,8 @@ type Reloader struct {
 	replaced chan struct{} // of Replaced
 	live     atomic.Pointer[index.Index]
 
+	following atomic.Bool // see Follow
+
 	mu      sync.Mutex // guards what follows, which only Open and Run write
 	status  Status
 	bytes   int64 // of the serving index file
@@ -136,6 +138,7 @@ type Reloader struct {
 	held       heldEntries        // of what serves
 	heldKept   heldEntries        // as their file has them
 	noted      [2]os.FileInfo     // see noteMoved
+	followed   os.FileInfo        // of the index file that follow has last looked at
 }
 
 // Status is what /readyz and the console show.
@@ -282,6 +285,9 @@ func (r *Reloader) run(ctx context.Context, events <-chan struct{}, follow func(
 		due: func() bool {
 			follow()
 			r.age(time.Now())
+			if r.following.Load() {
+				return true // the index file may be another one
+			}
 			return r.moved() || r.files.unsure || len(r.problems) > 0 || r.noteMoved()
 		},
 		look: func(forced bool) state {
