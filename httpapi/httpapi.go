@@ -106,10 +106,16 @@ type Server struct {
 	handler    http.Handler
 }
 
+// Metrics take those of a Server, and are what /metrics shows.
+type Metrics interface {
+	prometheus.Registerer
+	prometheus.Gatherer
+}
+
 // New returns a Server that asks checker. status is what /readyz and /v1/lists
 // show: a caller that knows of more than lists adds its own Problems to it.
 // /metrics shows what is in metrics, which gets those of the Server.
-func New(s Settings, checker *policy.Checker, status func() reload.Status, metrics *prometheus.Registry, log *slog.Logger) *Server {
+func New(s Settings, checker *policy.Checker, status func() reload.Status, metrics Metrics, log *slog.Logger) *Server {
 	s.MaxConnections = cmp.Or(s.MaxConnections, defaultConns)
 	s.MaxPerClient = cmp.Or(s.MaxPerClient, s.MaxConnections)
 	srv := &Server{settings: s, checker: checker, status: status, log: log, tokens: tokens{path: s.Tokens},

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -29,7 +32,8 @@ A list file that changes is taken up by itself, without a session noticing.
 
 SIGTERM or SIGINT ends it: transactions under way may finish; a second signal ends
 it at once. SIGHUP, as blockd reload, reads the configuration
-and all lists now, and asks the servers of remote ones. The log goes to standard error.`,
+and all lists now, and asks the servers of remote ones. SIGUSR2 starts the program anew beside this process: it takes over
+all sockets, and this one ends its sessions. SIGHUP does so too if the program was replaced. The log goes to standard error.`,
 		Example: `  blockd serve
   blockd serve -c /etc/blockd/config.toml`,
 		Args: noArgs,
@@ -41,7 +45,7 @@ and all lists now, and asks the servers of remote ones. The log goes to standard
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			context.AfterFunc(ctx, func() { time.AfterFunc(signalPair, stop) })
-			return daemon.Run(ctx, path, c, cmd.ErrOrStderr(), []string{builderName}, func(s daemon.Started) {
+			return daemon.Run(ctx, path, c, cmd.ErrOrStderr(), []string{builderName}, program(), func(s daemon.Started) {
 				if out := cmd.OutOrStdout(); term.IsTerminal(out) {
 					greet(out, c, s)
 				}
@@ -50,6 +54,19 @@ and all lists now, and asks the servers of remote ones. The log goes to standard
 	}
 	configFlag(cmd, &path)
 	return cmd
+}
+
+// program is this program at the path by which it was started, where a package puts a newer one. What /proc/self/exe
+// names is the old one, even if it is deleted.
+func program() daemon.Program {
+	path, err := exec.LookPath(os.Args[0])
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		path = "" // the daemon says so when it is asked to upgrade
+	}
+	return daemon.Program{Path: path, Args: os.Args[1:]}
 }
 
 // signalPair is how long further signals count as the first: timeout(1), make

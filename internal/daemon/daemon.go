@@ -11,9 +11,9 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"syscall"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
@@ -22,6 +22,7 @@ import (
 	"blockd/firstseen"
 	"blockd/history"
 	"blockd/httpapi"
+	"blockd/internal/carried"
 	"blockd/internal/config"
 	"blockd/keptfilter"
 	"blockd/live"
@@ -50,7 +51,7 @@ type daemon struct {
 	builder  []string // see Run
 	hostname string   // in greetings and Received fields
 	log      *slog.Logger
-	metrics  *prometheus.Registry
+	metrics  *carried.Registry
 
 	recent   *reload.Recent
 	entries  *live.Set      // nil: there are no live entries
@@ -67,6 +68,8 @@ type daemon struct {
 	resolver *msgauth.Resolver
 	copies   *spool.Store // of messages that are to prove something
 
+	upgrade upgrading
+
 	sockets                          sockets
 	smtp, http, milter, postfix, dns door
 	resp                             respDoor
@@ -82,23 +85,39 @@ type Started struct {
 // Run runs the daemon until ctx ends, and calls started when its doors are open. Its log
 // is written to w. c was read from the file at path, which SIGHUP and POST /v1/reload read again. builder has the
 // arguments by which this program, started again, calls builder.Serve; without any, indexes are built in this process.
-func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder []string, started func(Started)) error {
+// program is what SIGUSR2 starts.
+func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder []string, program Program, started func(Started)) (err error) {
 	defer runtime.KeepAlive(ballast())
-	d := &daemon{config: c, builder: builder, metrics: prometheus.NewRegistry()}
+	d := &daemon{config: c, builder: builder, metrics: carried.NewRegistry()}
 	d.setup.path, d.setup.running = path, c
 	d.log = newLog(w, c.Log, &d.setup.level)
 	for _, text := range c.Warnings() {
 		d.log.Warn("configuration", slog.String("warning", text))
 	}
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP) // from here on it does not end the process
-	defer signal.Stop(hup)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGUSR2) // from here on they do not end the process
+	defer signal.Stop(signals)
 	signal.Ignore(syscall.SIGPIPE) // a log reader that dies must not take the daemon along
 	d.hostname = wireName(cmp.Or(c.SMTP.Hostname, config.MachineName()), d.log)
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
+	d.upgrade.program = program
+	d.upgrade.began, _ = os.Stat(program.Path) // if that fails, SIGUSR2 says why
 	defer d.close()
+	if err := d.inheritSockets(); err != nil {
+		return err
+	}
+	if p := d.upgrade.predecessor; p != nil {
+		defer func() {
+			if err != nil {
+				p.Fail(err) // if it is still to be told
+			}
+		}()
+		if err := p.Want(); err != nil {
+			return err
+		}
+	}
 	if err := d.openLists(ctx); err != nil {
 		return err
 	}
@@ -107,9 +126,16 @@ func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder
 		return err
 	}
 	started(Started{d.smtp.listeners, d.http.listeners, d.lists.Status()})
-	d.begin(ctx, g, hup)
-	err := g.Wait()
+	d.begin(ctx, g, signals)
+	if p := d.upgrade.predecessor; p != nil {
+		if err := p.Ready(); err != nil {
+			d.log.Error("the process before is not told that this one answers", slog.Any("error", err))
+		}
+		d.sockets.settle()
+	}
+	err = g.Wait()
 	d.repeats.Flush(d.log, d.past.Add) // written by past.Close
+	d.upgrade.farewell(d)
 	if err != nil {
 		return err
 	}
@@ -118,10 +144,15 @@ func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder
 }
 
 // begin begins the work of all parts.
-func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Signal) {
-	late, endLate := context.WithCancel(context.WithoutCancel(ctx))
+func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os.Signal) {
+	// The doors end with ctx, or when a successor answers in their place. HTTP stays until SMTP has drained: somebody may be
+	// watching. What the doors need lasts as long as any of them.
+	doors, endDoors := context.WithCancel(ctx)
+	http, endHTTP := context.WithCancel(context.WithoutCancel(ctx))
+	last, endLast := context.WithCancel(context.WithoutCancel(ctx))
+	d.upgrade.handedOver = func() { endDoors(); endHTTP() }
 	systemd := supervisor{d.log}
-	go systemd.watch(late, func() {
+	go systemd.watch(last, func() {
 		for _, pass := range d.locks {
 			pass()
 		}
@@ -132,40 +163,64 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, hup <-chan os.Sig
 			g.Go(func() error { return part(ctx) })
 		}
 	}
-	run(ctx, d.lists.Run, d.filters.Run, d.fetcher.Run, d.sources.Run, d.keepAsked, d.milter.run, d.postfix.run, d.resp.run, d.dns.run,
+	d.upgrade.own.begin(last, g, d.lone()...)
+	var open sync.WaitGroup
+	for _, door := range []func(context.Context) error{d.milter.run, d.postfix.run, d.resp.run, d.dns.run,
+		func(ctx context.Context) error {
+			defer endHTTP()
+			return d.smtp.run(ctx)
+		},
+		func(context.Context) error { return d.http.run(http) },
+		func(context.Context) error { return d.upgrade.followPredecessor(ctx, d) },
+	} {
+		open.Add(1)
+		g.Go(func() error {
+			defer open.Done()
+			return door(doors)
+		})
+	}
+	g.Go(func() error {
+		open.Wait()
+		endLast()
+		return nil
+	})
+	run(last, d.lists.Run, d.keepAsked,
+		func(ctx context.Context) error { return d.past.Run(ctx, d.log) },
+		func(ctx context.Context) error { return d.repeats.Run(ctx, d.log, d.past.Add) },
+		func(ctx context.Context) error {
+			d.refusals(ctx) // so that no reload waits for the first look; what goes wrong, that one says
+			return nil
+		},
+		d.upgrade.keepUp(d))
+	g.Go(func() error {
+		for {
+			select {
+			case s := <-signals:
+				d.signalled(ctx, s, systemd)
+			case <-doors.Done():
+				if ctx.Err() != nil {
+					d.log.Info("stopping")
+					systemd.stopping()
+				}
+				return nil
+			}
+		}
+	})
+}
+
+// lone are the parts that only one process may have at a time: they write what others share. Each may be run again after
+// its end.
+func (d *daemon) lone() []func(context.Context) error {
+	return []func(context.Context) error{d.filters.Run, d.fetcher.Run, d.sources.Run,
 		func(ctx context.Context) error {
 			if d.entries == nil {
 				return nil
 			}
 			return d.entries.Run(ctx, d.log)
 		},
-		func(ctx context.Context) error {
-			d.refusals(ctx) // so that no reload waits for the first look; what goes wrong, that one says
-			return nil
-		},
-		func(ctx context.Context) error {
-			defer endLate() // HTTP stays until SMTP has drained: somebody may be watching
-			return d.smtp.run(ctx)
-		})
-	run(late, d.http.run,
-		func(ctx context.Context) error { return d.past.Run(ctx, d.log) },
-		func(ctx context.Context) error { return d.repeats.Run(ctx, d.log, d.past.Add) },
 		func(ctx context.Context) error { return d.domains.Run(ctx, d.log) },
-		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) })
-	g.Go(func() error {
-		for {
-			select {
-			case <-hup:
-				systemd.reloading()
-				d.reread(ctx)
-				systemd.ready()
-			case <-ctx.Done():
-				d.log.Info("stopping")
-				systemd.stopping()
-				return nil
-			}
-		}
-	})
+		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) },
+	}
 }
 
 // close closes what is open, also of a daemon that could not begin.

@@ -18,8 +18,7 @@ func (d *daemon) openDNS(ctx context.Context) (err error) {
 	if !c.Open() {
 		return nil
 	}
-	// systemd may hand over UDP alone; then there is no TCP.
-	if len(d.sockets.inherited.listeners["dns"]) > 0 || len(d.sockets.inherited.packets["dns"]) == 0 {
+	if !d.sockets.packetsAlone("dns", c.Listen) {
 		if o.listeners, err = d.sockets.listen(ctx, "dns", "dns.listen", c.Listen, ""); err != nil {
 			return err
 		}

@@ -114,6 +114,7 @@ func (d *daemon) readiness(ctx context.Context) func() reload.Status {
 		s.Problems = append(s.Problems, append(d.entries.Problems(), d.past.Problems()...)...)
 		s.Problems = append(s.Problems, d.sourceProblems()...)
 		s.Problems = append(s.Problems, d.configurationProblems()...)
+		s.Problems = append(s.Problems, d.upgrade.problems()...)
 		if d.smtp.upstream == nil {
 			return s
 		}

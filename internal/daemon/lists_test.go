@@ -11,8 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"blockd/internal/carried"
 	"blockd/internal/config"
 	"blockd/live"
 )
@@ -22,7 +21,7 @@ import (
 func TestDomainsOfTheLastDrainAreKept(t *testing.T) {
 	c := config.Config{Index: config.Index{Path: filepath.Join(t.TempDir(), "a.bdx")}, FirstSeen: config.FirstSeen{Domains: true, Size: 64 << 10}}
 	open := func() *daemon {
-		d := &daemon{config: c, log: slog.New(slog.DiscardHandler), metrics: prometheus.NewRegistry()}
+		d := &daemon{config: c, log: slog.New(slog.DiscardHandler), metrics: carried.NewRegistry()}
 		var err error
 		if d.domains, err = d.openFirstSeen(t.Context()); err != nil || d.domains == nil {
 			t.Fatal(d.domains, err)

@@ -21,6 +21,7 @@ type place struct {
 type socket struct {
 	listeners []net.Listener
 	packets   []net.PacketConn // of UDP
+	ours      bool             // a Unix socket that blockd has made, whose path goes with its last process
 }
 
 func (s socket) close() {
@@ -63,7 +64,7 @@ func (s *sockets) listen(ctx context.Context, door, key, address, group string) 
 		} else if l, err = listenUnix(ctx, path, group); err != nil {
 			err = fmt.Errorf("%s: %w", key, err)
 		}
-		one.listeners = []net.Listener{l}
+		one.listeners, one.ours = []net.Listener{l}, isUnix
 		return one, err
 	})
 	return one.listeners, err
@@ -85,6 +86,16 @@ func (s *sockets) listenPackets(ctx context.Context, door, key, address string, 
 	return one.packets, err
 }
 
+// packetsAlone reports whether a door was handed UDP sockets and no listener, as systemd may do it; then there is no TCP.
+func (s *sockets) packetsAlone(door, address string) bool {
+	listeners, packets := len(s.inherited.listeners[door]), len(s.inherited.packets[door])
+	if s.before != nil {
+		listeners += len(s.before[place{door, "tcp", address}].listeners)
+		packets += len(s.before[place{door, "udp", address}].packets)
+	}
+	return packets > 0 && listeners == 0
+}
+
 // at returns what is open at a place: that of before, or what bind opens.
 func (s *sockets) at(where place, bind func() (socket, error)) (one socket, err error) {
 	one, has := s.before[where]
@@ -101,6 +112,11 @@ func (s *sockets) at(where place, bind func() (socket, error)) (one socket, err 
 func (s *sockets) close() {
 	for _, one := range s.open {
 		one.close()
+	}
+	for where, one := range s.before {
+		if _, taken := s.open[where]; !taken {
+			one.close()
+		}
 	}
 	s.inherited.close()
 }

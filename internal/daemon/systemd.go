@@ -139,6 +139,11 @@ func (s supervisor) stopping() {
 	s.tell(sdnotify.SdNotifyStopping + "\nSTATUS=waiting for transactions")
 }
 
+// succeeded tells that another process is the main one from here on.
+func (s supervisor) succeeded(pid int) {
+	s.tell(fmt.Sprintf("MAINPID=%d\n%s", pid, sdnotify.SdNotifyReady))
+}
+
 // reloading tells that a reload has begun; ready tells that it is over.
 func (s supervisor) reloading() {
 	s.tell(sdnotify.SdNotifyReloading + "\n" + sdnotify.SdNotifyMonotonicUsec() + "STATUS=reading configuration and lists")

@@ -1,0 +1,399 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"blockd/internal/upgrade"
+)
+
+// Program is what SIGUSR2 starts beside this process, to take over from it.
+type Program struct {
+	Path string // of the executable, as this process was started by; what is there then may be another version
+	Args []string
+}
+
+// upgrading is how this process took over from another one, and how it will be taken over from.
+type upgrading struct {
+	program Program
+	began   os.FileInfo // of the executable when this process began; nil: not known
+
+	predecessor *upgrade.Predecessor // nil: none
+	handedOver  func()               // ends the doors
+	own         crew                 // d.lone
+
+	yielded   atomic.Bool
+	mu        sync.Mutex         // guards successor
+	successor *upgrade.Successor // that answers in our place; nil: there is none
+	fault     atomic.Pointer[error]
+}
+
+// crew are parts that end together and may begin again.
+type crew struct {
+	begun func()
+	end   context.CancelFunc
+	parts sync.WaitGroup
+}
+
+// begin begins parts, which end with ctx or stop. Their errors are g's.
+func (c *crew) begin(ctx context.Context, g *errgroup.Group, parts ...func(context.Context) error) {
+	c.begun = func() {
+		ctx, cancel := context.WithCancel(ctx)
+		c.end = cancel
+		for _, part := range parts {
+			c.parts.Add(1)
+			g.Go(func() error {
+				defer c.parts.Done()
+				return part(ctx)
+			})
+		}
+	}
+	c.begun()
+}
+
+// stop ends the parts, and waits for that.
+func (c *crew) stop() {
+	c.end()
+	c.parts.Wait()
+}
+
+// inherit takes over the sockets of a predecessor, where there is one.
+func (d *daemon) inheritSockets() error {
+	p, sockets, err := upgrade.Inherit()
+	if err != nil {
+		return err
+	}
+	d.upgrade.predecessor = p
+	d.sockets.before = map[place]socket{}
+	for _, s := range sockets {
+		if err := d.sockets.receive(s); err != nil {
+			return fmt.Errorf("socket of the process before, %s: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+// sent is the name under which a socket is handed over.
+type sent struct {
+	Door    string `json:"door"`
+	Network string `json:"network"`
+	Address string `json:"address"`
+	Ours    bool   `json:"ours,omitempty"` // a Unix socket whose path is removed by the last process
+}
+
+// receive puts one socket of a predecessor into before.
+func (s *sockets) receive(one upgrade.Socket) error {
+	defer one.File.Close()
+	var name sent
+	if err := json.Unmarshal([]byte(one.Name), &name); err != nil {
+		return err
+	}
+	where := place{name.Door, name.Network, name.Address}
+	open := s.before[where]
+	if name.Network == "udp" {
+		p, err := net.FilePacketConn(one.File)
+		if err != nil {
+			return err
+		}
+		open.packets = append(open.packets, p)
+	} else {
+		l, err := net.FileListener(one.File)
+		if err != nil {
+			return err
+		}
+		if u, ok := l.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false) // until settle: the process before may have to serve on
+		}
+		open.listeners, open.ours = append(open.listeners, l), name.Ours
+	}
+	s.before[where] = open
+	return nil
+}
+
+// copies returns a copy of each socket, for a successor. Those of before that no door has taken are not ours to give.
+func (s *sockets) copies() (all []upgrade.Socket, err error) {
+	add := func(where place, ours bool, from any) {
+		if err != nil {
+			return
+		}
+		conn, ok := from.(syscall.Conn)
+		if !ok {
+			err = fmt.Errorf("%T cannot be handed over", from)
+			return
+		}
+		var f *os.File
+		if f, err = dup(conn); err != nil {
+			return
+		}
+		name, _ := json.Marshal(sent{where.door, where.network, where.address, ours}) // texts alone
+		all = append(all, upgrade.Socket{Name: string(name), File: f})
+	}
+	for where, one := range s.open {
+		for _, l := range one.listeners {
+			add(where, one.ours, l)
+		}
+		for _, p := range one.packets {
+			add(where, false, p)
+		}
+	}
+	if err != nil {
+		closeFiles(all)
+		return nil, err
+	}
+	return all, nil
+}
+
+// dup returns a copy of a socket. It is not that of its File method, which would make the socket block for all processes.
+func dup(conn syscall.Conn) (f *os.File, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	failed := raw.Control(func(fd uintptr) {
+		var n int
+		if n, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3); err == nil {
+			f = os.NewFile(uintptr(n), "socket")
+		}
+	})
+	return f, errors.Join(failed, err)
+}
+
+func closeFiles(all []upgrade.Socket) {
+	for _, s := range all {
+		s.File.Close()
+	}
+}
+
+// settle makes what was received ours, after Ready: sockets that no door has taken are closed, and paths are removed when we end.
+func (s *sockets) settle() {
+	for where, one := range s.before {
+		for _, l := range one.listeners {
+			if u, ok := l.(*net.UnixListener); ok {
+				u.SetUnlinkOnClose(one.ours)
+			}
+		}
+		if _, taken := s.open[where]; !taken {
+			one.close()
+		}
+	}
+	s.before = nil
+}
+
+// handOn leaves the paths of Unix sockets to the process that has them now.
+func (s *sockets) handOn() {
+	for _, one := range s.open {
+		for _, l := range one.listeners {
+			if u, ok := l.(*net.UnixListener); ok {
+				u.SetUnlinkOnClose(false)
+			}
+		}
+	}
+}
+
+// upgradeNow starts the program anew, lets it take over, and ends the doors when it answers. If it does not, everything
+// goes on as before. Call it with setup.turn held.
+func (d *daemon) upgradeNow(ctx context.Context, systemd supervisor) {
+	u := &d.upgrade
+	begun := time.Now()
+	if err := d.handToNew(ctx, systemd); err != nil {
+		u.fault.Store(&err)
+		d.log.Error("not upgraded: this process serves on", slog.String("program", u.program.Path), slog.Any("error", err))
+		return
+	}
+	d.log.Info("upgraded: another process answers, this one ends its sessions", slog.Int("pid", u.successor.PID()), slog.Duration("took", time.Since(begun)))
+}
+
+func (d *daemon) handToNew(ctx context.Context, systemd supervisor) error {
+	u := &d.upgrade
+	if u.successor != nil {
+		return errors.New("another process has taken over already")
+	}
+	if os.Getpid() == 1 {
+		return errors.New("it is process 1, whose end is that of the container; start another container")
+	}
+	if u.program.Path == "" {
+		return errors.New("the program that it was started by is not known")
+	}
+	sockets, err := d.sockets.copies()
+	if err != nil {
+		return err
+	}
+	successor, err := upgrade.Start(u.program.Path, u.program.Args, sockets, "WATCHDOG_PID") // systemd's watchdog is of the main process
+	closeFiles(sockets)
+	if err != nil {
+		return err
+	}
+	d.log.Info("upgrade begun", slog.String("program", u.program.Path), slog.Int("pid", successor.PID()))
+	if err := successor.Await(ctx, func() error { return d.yield(successor) }); err != nil {
+		return errors.Join(err, d.takeBack())
+	}
+	u.fault.Store(nil)
+	u.mu.Lock()
+	u.successor = successor
+	u.mu.Unlock()
+	systemd.succeeded(successor.PID())
+	d.sockets.handOn()
+	u.handedOver()
+	return nil
+}
+
+// yield gives up what one process alone can have. Mail and questions are answered on, by what the other process makes of
+// the lists and the live entries.
+func (d *daemon) yield(to *upgrade.Successor) error {
+	d.upgrade.own.stop()
+	d.lists.Follow(true)
+	var err error
+	if d.entries != nil {
+		err = d.entries.Yield()
+	}
+	err = errors.Join(err, d.past.Yield(to.Lines))
+	if failed := d.domains.Yield(); failed != nil {
+		d.log.Error("the domains seen first are not kept for the next process", slog.Any("error", failed))
+	}
+	d.upgrade.yielded.Store(true)
+	return err
+}
+
+// takeBack undoes yield. What cannot be had back is an error, and a problem of /readyz; mail is filtered in any case.
+func (d *daemon) takeBack() (err error) {
+	if !d.upgrade.yielded.CompareAndSwap(true, false) {
+		return nil
+	}
+	if d.entries != nil {
+		err = d.entries.Resume()
+	}
+	err = errors.Join(err, d.past.Resume(), d.domains.Resume())
+	d.lists.Follow(false)
+	d.upgrade.own.begun()
+	return err
+}
+
+// How often a process that has yielded looks at live entries and lists, and tells its counters.
+const (
+	followEvery = 500 * time.Millisecond
+	tellEvery   = 2 * time.Second
+)
+
+// keepUp follows what the successor does for as long as sessions of this process last.
+func (u *upgrading) keepUp(d *daemon) func(context.Context) error {
+	return func(ctx context.Context) error {
+		follow, tell := time.NewTicker(followEvery), time.NewTicker(tellEvery)
+		defer follow.Stop()
+		defer tell.Stop()
+		failing := false
+		for {
+			select {
+			case <-follow.C:
+				if !u.yielded.Load() {
+					continue
+				}
+				d.lists.Replaced()
+				if d.entries == nil {
+					continue
+				}
+				err := d.entries.Follow()
+				if err != nil && !failing {
+					d.log.Error("live entries of the process that has taken over are not followed", slog.Any("error", err))
+				}
+				failing = err != nil
+			case <-tell.C:
+				u.tellCounters(d)
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+// tellCounters tells the successor, if there is one, what was counted here.
+func (u *upgrading) tellCounters(d *daemon) {
+	u.mu.Lock()
+	s := u.successor
+	u.mu.Unlock()
+	if s == nil {
+		return
+	}
+	text, err := d.metrics.Text()
+	if err == nil {
+		err = s.Counters(text)
+	}
+	if err != nil {
+		d.log.Debug("counters not told to the process that has taken over", slog.Any("error", err))
+	}
+}
+
+// farewell tells the successor the last of what happened here, after the last session.
+func (u *upgrading) farewell(d *daemon) {
+	if u.successor == nil {
+		return
+	}
+	if err := d.past.Flush(); err != nil {
+		d.log.Error("last decisions not told to the process that has taken over", slog.Any("error", err))
+	}
+	u.tellCounters(d)
+	u.successor.Close()
+}
+
+// followPredecessor takes up what the process before still decides, until it has ended. When this process stops, it does
+// not wait for that; when it is taken over from itself, it does, and hands on.
+func (u *upgrading) followPredecessor(ctx context.Context, d *daemon) error {
+	if u.predecessor == nil {
+		return nil
+	}
+	stop := context.AfterFunc(ctx, func() { u.predecessor.Close() })
+	defer stop()
+	err := u.predecessor.Follow(d.past.AddLines, func(text []byte) {
+		if err := d.metrics.Add(text); err != nil {
+			d.log.Error("counters not taken over", slog.Any("error", err))
+		}
+	})
+	switch {
+	case err != nil:
+		d.log.Error("what the process before decides is not known any more", slog.Any("error", err))
+	case ctx.Err() == nil:
+		d.log.Info("the process before has ended")
+	}
+	return nil
+}
+
+// problems is what went wrong with the last upgrade, until one succeeds or another process begins.
+func (u *upgrading) problems() []string {
+	if err := u.fault.Load(); err != nil {
+		return []string{"not upgraded: " + (*err).Error()}
+	}
+	return nil
+}
+
+// replaced reports whether another program is where this one was started from.
+func (u *upgrading) replaced() bool {
+	now, err := os.Stat(u.program.Path)
+	return err == nil && u.began != nil && (!os.SameFile(now, u.began) || now.Size() != u.began.Size() || !now.ModTime().Equal(u.began.ModTime()))
+}
+
+// signalled does what a signal asks for. SIGHUP after the program was replaced, as a package does it, upgrades: the new
+// one reads the configuration too.
+func (d *daemon) signalled(ctx context.Context, s os.Signal, systemd supervisor) {
+	if s == syscall.SIGUSR2 || d.upgrade.replaced() {
+		systemd.reloading()
+		d.setup.turn.Lock()
+		d.upgradeNow(ctx, systemd)
+		d.setup.turn.Unlock()
+		systemd.ready()
+		return
+	}
+	systemd.reloading()
+	d.reread(ctx)
+	systemd.ready()
+}

@@ -1,0 +1,142 @@
+package upgrade
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// Patience is how long a successor may take from its start to Ready.
+const Patience = 30 * time.Second
+
+// Successor is the process that takes over from this one.
+type Successor struct {
+	conn  *conn
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when it has ended, after which state counts
+	state error
+}
+
+// Start starts program with args, and hands it sockets, of which it gets copies. without are the names of environment
+// variables that are this process's alone.
+func Start(program string, args []string, sockets []Socket, without ...string) (*Successor, error) {
+	names := make([]string, len(sockets))
+	for i, s := range sockets {
+		names[i] = s.Name
+	}
+	text, err := json.Marshal(names)
+	if err != nil {
+		return nil, err
+	}
+	here, there, err := pair()
+	if err != nil {
+		return nil, err
+	}
+	defer there.Close()
+	c, err := newConn(here)
+	if err != nil {
+		return nil, err
+	}
+	s := &Successor{conn: c, ended: make(chan struct{}), cmd: exec.Command(program, args...)}
+	s.cmd.Stdout, s.cmd.Stderr = os.Stdout, os.Stderr
+	s.cmd.Env = append(environment(without), fmt.Sprintf("%s=%d:3:%d", variable, Version, len(sockets)))
+	s.cmd.ExtraFiles = []*os.File{there}
+	for _, socket := range sockets {
+		s.cmd.ExtraFiles = append(s.cmd.ExtraFiles, socket.File)
+	}
+	if err := s.cmd.Start(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	go func() {
+		s.state = s.cmd.Wait()
+		close(s.ended)
+	}()
+	if err := c.say(wordSockets, text); err != nil {
+		return nil, s.Abandon(err)
+	}
+	return s, nil
+}
+
+// environment is that of this process without some variables.
+func environment(without []string) (all []string) {
+	for _, line := range os.Environ() {
+		name, _, _ := strings.Cut(line, "=")
+		gone := name == variable
+		for _, w := range without {
+			gone = gone || name == w
+		}
+		if !gone {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// PID is its process number.
+func (s *Successor) PID() int { return s.cmd.Process.Pid }
+
+// Await waits until it is Ready, and calls yield when it asks for what one process alone can have. An error says why it
+// does not take over; it has ended then. ctx and Patience bound the whole.
+func (s *Successor) Await(ctx context.Context, yield func() error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("it was not ready within %v", Patience))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { s.conn.SetReadDeadline(time.Unix(1, 0)) })()
+	for {
+		w, text, err := s.conn.hear()
+		switch {
+		case ctx.Err() != nil:
+			return s.Abandon(context.Cause(ctx))
+		case errors.Is(err, io.EOF):
+			return s.Abandon(errors.New("it has ended"))
+		case err != nil:
+			return s.Abandon(err)
+		case w == wordFailed:
+			return s.Abandon(errors.New(string(text)))
+		case w == wordReady:
+			return nil
+		case w != wordWant:
+			return s.Abandon(errForeign)
+		}
+		if err = yield(); err == nil {
+			err = s.conn.say(wordGiven, nil)
+		}
+		if err != nil {
+			return s.Abandon(err)
+		}
+	}
+}
+
+// farewell is how long a successor that has failed may take to end by itself.
+const farewell = 2 * time.Second
+
+// Abandon ends the successor, and waits for its end. It returns why, with how the process ended if it had done so by itself.
+func (s *Successor) Abandon(why error) error {
+	s.conn.Close()
+	select {
+	case <-s.ended:
+	case <-time.After(farewell):
+		s.cmd.Process.Kill()
+		<-s.ended
+		return why
+	}
+	if s.state != nil {
+		return fmt.Errorf("%w (%w)", why, s.state)
+	}
+	return why
+}
+
+// Lines tells it of decisions that were made here after it was Ready.
+func (s *Successor) Lines(lines []byte) error { return s.conn.say(wordLines, lines) }
+
+// Counters tells it what was counted here so far.
+func (s *Successor) Counters(text []byte) error { return s.conn.say(wordCounters, text) }
+
+// Close ends what it hears from here.
+func (s *Successor) Close() error { return s.conn.Close() }

@@ -1,0 +1,240 @@
+// Package upgrade starts the program anew beside the process that runs, hands its open sockets over, and lets the two
+// agree who has what belongs to one process alone. Package daemon decides what that is.
+//
+// The two are joined by a pair of Unix sockets, which the new process finds by an environment variable. In time:
+//
+//	predecessor                                successor
+//	starts it, with all sockets                reads its configuration
+//	                                           Want: "from here on I need what is yours alone"
+//	yields, and goes on answering: Give        opens everything
+//	                                           Ready: "I answer"
+//	takes no new client, ends its sessions
+//	Lines, Counters: what it still decides     Follow takes them up
+//	ends
+//
+// If the successor ends before Ready, or takes too long, the predecessor takes everything back and goes on. If the
+// predecessor ends early, the successor goes on alone.
+//
+// A successor may be a later version. It must understand Version, so new words need a new one.
+package upgrade
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Version is that of the words between the two.
+const Version = 1
+
+// variable tells a process of its predecessor: Version, the descriptor of the connection and the number of sockets behind it.
+const variable = "BLOCKD_UPGRADE"
+
+// maxFrame bounds a word with what belongs to it, in octets. Counters are the longest: some 100 kB.
+const maxFrame = 64 << 20
+
+// word begins a frame: one octet, four of length, and that many more.
+type word byte
+
+const (
+	wordSockets  word = 'S' // the names of the sockets, as JSON
+	wordWant     word = 'W'
+	wordGiven    word = 'G'
+	wordReady    word = 'R'
+	wordFailed   word = 'F' // why, for the log of the predecessor
+	wordLines    word = 'L'
+	wordCounters word = 'C'
+)
+
+// errForeign is the error of a process on the other end that speaks otherwise.
+var errForeign = errors.New("the other process does not speak as expected")
+
+// Socket is one that passes over.
+type Socket struct {
+	Name string // whatever its owner wants to know of it again
+	File *os.File
+}
+
+// conn is the connection between the two. One goroutine may read, and several may write.
+type conn struct {
+	*net.UnixConn
+	writing sync.Mutex
+}
+
+func newConn(f *os.File) (*conn, error) {
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, errForeign
+	}
+	return &conn{UnixConn: u}, nil
+}
+
+// patience is how long a write may take before the other process is taken to hang.
+const patience = 5 * time.Second
+
+// say writes one frame. After an error nothing more can be said.
+func (c *conn) say(w word, text []byte) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.SetWriteDeadline(time.Now().Add(patience))
+	head := binary.BigEndian.AppendUint32([]byte{byte(w)}, uint32(len(text)))
+	_, err := c.Write(append(head, text...))
+	if err != nil {
+		c.CloseWrite() // half a frame may be out
+	}
+	return err
+}
+
+// hear reads one frame. The error is io.EOF if the other process has closed its end, or has ended.
+func (c *conn) hear() (word, []byte, error) {
+	var head [5]byte
+	if _, err := io.ReadFull(c, head[:]); err != nil {
+		if errors.Is(err, unix.ECONNRESET) {
+			err = io.EOF
+		}
+		return 0, nil, err
+	}
+	size := binary.BigEndian.Uint32(head[1:])
+	if size > maxFrame {
+		return 0, nil, errForeign
+	}
+	text := make([]byte, size)
+	_, err := io.ReadFull(c, text)
+	return word(head[0]), text, err
+}
+
+// pair returns two files that are joined.
+func pair() (here, there *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	unix.SetNonblock(fds[0], true)
+	return os.NewFile(uintptr(fds[0]), "successor"), os.NewFile(uintptr(fds[1]), "predecessor"), nil
+}
+
+// Predecessor is the process that this one takes over from.
+type Predecessor struct{ conn *conn }
+
+// Inherit returns the predecessor of this process and the sockets that it has handed over; nil if it was started in any
+// other way. Call it once, before anything else opens files. The caller closes the files.
+func Inherit() (*Predecessor, []Socket, error) {
+	text := os.Getenv(variable)
+	if text == "" {
+		return nil, nil, nil
+	}
+	os.Unsetenv(variable) // programs that this one starts are no successors
+	var version, first, count int
+	if n, err := fmt.Sscanf(text, "%d:%d:%d", &version, &first, &count); n != 3 || err != nil || version != Version || first < 3 || count < 0 || count > 1<<16 {
+		return nil, nil, fmt.Errorf("%s=%s: %w", variable, strconv.Quote(text[:min(len(text), 64)]), errForeign)
+	}
+	files := make([]*os.File, 1+count)
+	for i := range files {
+		unix.CloseOnExec(first + i)
+		files[i] = os.NewFile(uintptr(first+i), "socket")
+	}
+	p, names, err := inherit(files[0])
+	if err == nil && len(names) != count {
+		err = errForeign
+	}
+	if err != nil {
+		for _, f := range files[1:] {
+			f.Close()
+		}
+		return nil, nil, fmt.Errorf("the process to take over from: %w", err)
+	}
+	sockets := make([]Socket, count)
+	for i, name := range names {
+		sockets[i] = Socket{name, files[1+i]}
+	}
+	return p, sockets, nil
+}
+
+func inherit(f *os.File) (*Predecessor, []string, error) {
+	unix.SetNonblock(int(f.Fd()), true)
+	c, err := newConn(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, text, err := c.hear()
+	var names []string
+	if err == nil && w != wordSockets {
+		err = errForeign
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &names)
+	}
+	if err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	return &Predecessor{c}, names, nil
+}
+
+// Want asks the predecessor for what one process alone can have, and waits until it has yielded it, or has ended.
+func (p *Predecessor) Want() error {
+	if err := p.conn.say(wordWant, nil); err != nil {
+		return gone(err)
+	}
+	w, _, err := p.conn.hear()
+	if err == nil && w != wordGiven {
+		err = errForeign
+	}
+	return gone(err)
+}
+
+// gone is err, unless that says that the predecessor has ended, which leaves everything to us.
+func gone(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return nil
+	}
+	return err
+}
+
+// Ready tells the predecessor that this process answers.
+func (p *Predecessor) Ready() error { return gone(p.conn.say(wordReady, nil)) }
+
+// Fail tells the predecessor why this process cannot take over. It is for one that is about to end.
+func (p *Predecessor) Fail(why error) {
+	p.conn.say(wordFailed, []byte(strings.ToValidUTF8(why.Error(), "?")))
+	p.conn.Close()
+}
+
+// Follow gives what the predecessor still decides to lines, and its counters, the later ones in place of the earlier, to
+// counters, until it has ended (nil) or Close is called.
+func (p *Predecessor) Follow(lines, counters func(text []byte)) error {
+	for {
+		w, text, err := p.conn.hear()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil:
+			return gone(err)
+		case w == wordLines:
+			lines(text)
+		case w == wordCounters:
+			counters(text)
+		default:
+			return errForeign
+		}
+	}
+}
+
+// Close ends Follow.
+func (p *Predecessor) Close() error { return p.conn.Close() }
