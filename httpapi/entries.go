@@ -161,6 +161,7 @@ func (s *Server) addEntries(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	r.Body = io.NopCloser(bytes.NewReader(body)) // for a successor
 	changes := make([]live.Change, len(asked))
 	for i := range asked {
 		if changes[i], err = asked[i].Change(time.Now()); err != nil {
@@ -178,7 +179,7 @@ func decodeChanges(body []byte) ([]EntryChange, error) {
 	if err := decode(body, &many); err != nil {
 		return nil, err
 	}
-	each := []json.RawMessage{body}
+	var each []json.RawMessage // not with body in it: decoding would write there
 	if list, ok := many["entries"]; ok {
 		if len(many) > 1 {
 			return nil, errors.New(`want {"entries":[…]} and nothing beside`)
@@ -186,6 +187,8 @@ func decodeChanges(body []byte) ([]EntryChange, error) {
 		if err := decode(list, &each); err != nil {
 			return nil, err
 		}
+	} else {
+		each = append(each, body)
 	}
 	if len(each) == 0 || len(each) > maxChanges {
 		return nil, fmt.Errorf("want 1 to %d entries, have %d", maxChanges, len(each))
@@ -257,9 +260,17 @@ func (s *Server) removeEntries(w http.ResponseWriter, r *http.Request) {
 	s.apply(w, r, changes)
 }
 
-// apply makes changes and answers with their results.
+// apply makes changes and answers with their results. While another process takes over it waits, and then that one answers.
 func (s *Server) apply(w http.ResponseWriter, r *http.Request, changes []live.Change) {
 	outcomes, err := s.settings.Entries.Apply(changes...)
+	for errors.Is(err, live.ErrYielded) && s.settings.Successor != nil && r.Context().Err() == nil {
+		if next := s.settings.Successor(r.Context()); next != nil {
+			w.Header().Set("Connection", "close") // the next request is to go there by itself
+			next.ServeHTTP(w, r)
+			return
+		}
+		outcomes, err = s.settings.Entries.Apply(changes...)
+	}
 	switch {
 	case errors.Is(err, live.ErrGuarded):
 		fail(w, http.StatusConflict, err.Error()+`; if that is meant, say "force": true`)

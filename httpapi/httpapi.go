@@ -45,6 +45,9 @@ type Settings struct {
 	// Entries are those that /v1/entries shows and changes; nil: there is no such
 	// resource.
 	Entries *live.Set
+	// Successor waits until it is known who has Entries after they were yielded: nil if this process has them back, or
+	// else what has another process answer. A nil Successor: they are never yielded.
+	Successor func(context.Context) http.Handler
 	// Filters are what /v1/lists shows of [[filter]]; nil: there are none.
 	Filters func() []KeptFilter
 	// Sources are those of lists that have one, by the names of the lists; nil: there are none.

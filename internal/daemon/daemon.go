@@ -126,13 +126,8 @@ func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder
 		return err
 	}
 	started(Started{d.smtp.listeners, d.http.listeners, d.lists.Status()})
+	d.upgrade.ready(ctx, d) // nobody answers until begin, and clients wait in the sockets
 	d.begin(ctx, g, signals)
-	if p := d.upgrade.predecessor; p != nil {
-		if err := p.Ready(); err != nil {
-			d.log.Error("the process before is not told that this one answers", slog.Any("error", err))
-		}
-		d.sockets.settle()
-	}
 	err = g.Wait()
 	d.repeats.Flush(d.log, d.past.Add) // written by past.Close
 	d.upgrade.farewell(d)
@@ -145,12 +140,21 @@ func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder
 
 // begin begins the work of all parts.
 func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os.Signal) {
-	// The doors end with ctx, or when a successor answers in their place. HTTP stays until SMTP has drained: somebody may be
-	// watching. What the doors need lasts as long as any of them.
+	// The doors end with ctx. HTTP stays until SMTP has drained: somebody may be watching. What the doors need lasts as long
+	// as any of them. How they end when a successor answers in their place, see retire.
 	doors, endDoors := context.WithCancel(ctx)
+	smtp, endSMTP := context.WithCancel(ctx)
+	others, endOthers := context.WithCancel(ctx)
 	http, endHTTP := context.WithCancel(context.WithoutCancel(ctx))
 	last, endLast := context.WithCancel(context.WithoutCancel(ctx))
-	d.upgrade.handedOver = func() { endDoors(); endHTTP() }
+	d.upgrade.handedOver = func() {
+		endDoors()
+		g.Go(func() error {
+			d.retire(ctx, func() { endOthers(); endHTTP() })
+			endSMTP()
+			return nil
+		})
+	}
 	systemd := supervisor{d.log}
 	go systemd.watch(last, func() {
 		for _, pass := range d.locks {
@@ -165,10 +169,12 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 	}
 	d.upgrade.own.begin(last, g, d.lone()...)
 	var open sync.WaitGroup
-	for _, door := range []func(context.Context) error{d.milter.run, d.postfix.run, d.resp.run, d.dns.run,
-		func(ctx context.Context) error {
+	for _, door := range []func(context.Context) error{d.milter.run, d.dns.run,
+		func(context.Context) error { return d.postfix.run(others) },
+		func(context.Context) error { return d.resp.run(others) },
+		func(context.Context) error {
 			defer endHTTP()
-			return d.smtp.run(ctx)
+			return d.smtp.run(smtp)
 		},
 		func(context.Context) error { return d.http.run(http) },
 		func(context.Context) error { return d.upgrade.followPredecessor(ctx, d) },

@@ -19,6 +19,8 @@ type door struct {
 	certificate *certificate.Pair           // nil: no TLS
 	serve       func(context.Context) error // until ctx ends, and then until clients have gone
 	upstream    func() error                // what is wrong with the next server; nil: there is none
+	look        func(context.Context)       // makes upstream known before the first client; nil: there is none
+	sessions    func() int                  // that are open; nil: not known
 	done        func()                      // after the last client; may be nil
 }
 

@@ -71,6 +71,7 @@ func (d *daemon) openSMTP(ctx context.Context) (err error) {
 	run := session.New(settings, next, d.checker, session.NewMetrics(d.metrics), d.log).Run
 	o.serve = func(ctx context.Context) error { return srv.Serve(ctx, run, o.listeners...) }
 	d.locks = append(d.locks, func() { srv.Sessions() })
+	o.sessions, o.look = srv.Sessions, func(ctx context.Context) { srv.Look(ctx, o.listeners...) }
 	o.upstream = func() error { return srv.Status().Err }
 	return nil
 }

@@ -2,11 +2,14 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httputil"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -34,8 +37,8 @@ type upgrading struct {
 	handedOver  func()               // ends the doors
 	own         crew                 // d.lone
 
-	yielded   atomic.Bool
-	mu        sync.Mutex         // guards successor
+	mu        sync.Mutex         // guards the two below
+	yielded   chan struct{}      // nil: not yielded; closed when it is known who goes on
 	successor *upgrade.Successor // that answers in our place; nil: there is none
 	fault     atomic.Pointer[error]
 }
@@ -176,6 +179,14 @@ func closeFiles(all []upgrade.Socket) {
 	}
 }
 
+// stopAccepting closes the sockets of this process; a successor has copies of them.
+func (s *sockets) stopAccepting() {
+	s.handOn()
+	for _, one := range s.open {
+		one.close()
+	}
+}
+
 // settle makes what was received ours, after Ready: sockets that no door has taken are closed, and paths are removed when we end.
 func (s *sockets) settle() {
 	for where, one := range s.before {
@@ -207,51 +218,87 @@ func (s *sockets) handOn() {
 func (d *daemon) upgradeNow(ctx context.Context, systemd supervisor) {
 	u := &d.upgrade
 	begun := time.Now()
-	if err := d.handToNew(ctx, systemd); err != nil {
+	to, err := d.handToNew(ctx, systemd)
+	if err != nil {
 		u.fault.Store(&err)
 		d.log.Error("not upgraded: this process serves on", slog.String("program", u.program.Path), slog.Any("error", err))
 		return
 	}
-	d.log.Info("upgraded: another process answers, this one ends its sessions", slog.Int("pid", u.successor.PID()), slog.Duration("took", time.Since(begun)))
+	d.log.Info("upgraded: another process answers, this one ends its sessions", slog.Int("pid", to.PID()), slog.Duration("took", time.Since(begun)))
 }
 
-func (d *daemon) handToNew(ctx context.Context, systemd supervisor) error {
+func (d *daemon) handToNew(ctx context.Context, systemd supervisor) (*upgrade.Successor, error) {
 	u := &d.upgrade
-	if u.successor != nil {
-		return errors.New("another process has taken over already")
+	if _, already := u.hasYielded(); already != nil {
+		return nil, errors.New("another process has taken over already")
 	}
 	if os.Getpid() == 1 {
-		return errors.New("it is process 1, whose end is that of the container; start another container")
+		return nil, errors.New("it is process 1, whose end is that of the container; start another container")
 	}
 	if u.program.Path == "" {
-		return errors.New("the program that it was started by is not known")
+		return nil, errors.New("the program that it was started by is not known")
 	}
 	sockets, err := d.sockets.copies()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	successor, err := upgrade.Start(u.program.Path, u.program.Args, sockets, "WATCHDOG_PID") // systemd's watchdog is of the main process
 	closeFiles(sockets)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d.log.Info("upgrade begun", slog.String("program", u.program.Path), slog.Int("pid", successor.PID()))
 	if err := successor.Await(ctx, func() error { return d.yield(successor) }); err != nil {
-		return errors.Join(err, d.takeBack())
+		return nil, errors.Join(err, d.takeBack())
 	}
 	u.fault.Store(nil)
-	u.mu.Lock()
-	u.successor = successor
-	u.mu.Unlock()
+	u.decide(successor)
+	u.tellCounters(d) // first: it shows no metrics without them
 	systemd.succeeded(successor.PID())
-	d.sockets.handOn()
+	d.sockets.stopAccepting()
 	u.handedOver()
-	return nil
+	return successor, nil
+}
+
+// After a successor has taken over, the doors whose clients keep connections without sessions end after lastQuestions: a
+// question that was on its way is answered, and they connect again. Milter connections end with their SMTP sessions by
+// themselves. SMTP sessions are left to end as their clients like, for the drain time.
+const (
+	lastQuestions = 5 * time.Second
+	retireEvery   = 100 * time.Millisecond
+)
+
+// retire returns when no SMTP session is open, or the time of the drain is over, or ctx ends. It calls endOthers before, in
+// time.
+func (d *daemon) retire(ctx context.Context, endOthers func()) {
+	patience := time.Duration(d.config.SMTP.DrainTimeout)
+	end, questions := time.After(patience), time.After(min(lastQuestions, patience))
+	tick := time.NewTicker(retireEvery)
+	defer tick.Stop()
+	for asked := false; ; {
+		select {
+		case <-tick.C:
+			if asked && (d.smtp.sessions == nil || d.smtp.sessions() == 0) {
+				return
+			}
+		case <-questions:
+			asked = true
+			endOthers()
+		case <-end:
+			endOthers()
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // yield gives up what one process alone can have. Mail and questions are answered on, by what the other process makes of
 // the lists and the live entries.
 func (d *daemon) yield(to *upgrade.Successor) error {
+	d.upgrade.mu.Lock()
+	d.upgrade.yielded = make(chan struct{})
+	d.upgrade.mu.Unlock()
 	d.upgrade.own.stop()
 	d.lists.Follow(true)
 	var err error
@@ -262,15 +309,74 @@ func (d *daemon) yield(to *upgrade.Successor) error {
 	if failed := d.domains.Yield(); failed != nil {
 		d.log.Error("the domains seen first are not kept for the next process", slog.Any("error", failed))
 	}
-	d.upgrade.yielded.Store(true)
 	return err
+}
+
+// hasYielded reports whether another process has what one alone can have, and whether it answers.
+func (u *upgrading) hasYielded() (undecided <-chan struct{}, to *upgrade.Successor) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.yielded, u.successor
+}
+
+// decide ends what yield began: to answers from here on, or with nil this process as before.
+func (u *upgrading) decide(to *upgrade.Successor) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.yielded != nil {
+		close(u.yielded)
+	}
+	if u.successor = to; to == nil {
+		u.yielded = nil
+	}
+}
+
+// successor is httpapi.Settings.Successor.
+func (d *daemon) successor(ctx context.Context) http.Handler {
+	undecided, _ := d.upgrade.hasYielded()
+	if undecided == nil {
+		return nil
+	}
+	select {
+	case <-undecided:
+	case <-ctx.Done():
+		return nil
+	}
+	if _, to := d.upgrade.hasYielded(); to == nil {
+		return nil
+	}
+	return d.there()
+}
+
+// there has the process that has taken over answer a request: it listens where this one did.
+func (d *daemon) there() http.Handler {
+	at := d.http.listeners[len(d.http.listeners)-1].Addr() // the Unix socket is the last
+	scheme := "http"
+	if at.Network() != "unix" {
+		scheme = d.config.HTTP.Scheme()
+	}
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = scheme, "successor", r.In.Host
+		},
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // it is the address where this process listened itself
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				var dialer net.Dialer
+				return dialer.DialContext(ctx, at.Network(), at.String())
+			},
+		},
+		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelWarn),
+	}
 }
 
 // takeBack undoes yield. What cannot be had back is an error, and a problem of /readyz; mail is filtered in any case.
 func (d *daemon) takeBack() (err error) {
-	if !d.upgrade.yielded.CompareAndSwap(true, false) {
+	if yielded, _ := d.upgrade.hasYielded(); yielded == nil {
 		return nil
 	}
+	defer d.upgrade.decide(nil)
 	if d.entries != nil {
 		err = d.entries.Resume()
 	}
@@ -296,7 +402,7 @@ func (u *upgrading) keepUp(d *daemon) func(context.Context) error {
 		for {
 			select {
 			case <-follow.C:
-				if !u.yielded.Load() {
+				if yielded, _ := u.hasYielded(); yielded == nil {
 					continue
 				}
 				d.lists.Replaced()
@@ -319,9 +425,7 @@ func (u *upgrading) keepUp(d *daemon) func(context.Context) error {
 
 // tellCounters tells the successor, if there is one, what was counted here.
 func (u *upgrading) tellCounters(d *daemon) {
-	u.mu.Lock()
-	s := u.successor
-	u.mu.Unlock()
+	_, s := u.hasYielded()
 	if s == nil {
 		return
 	}
@@ -336,14 +440,15 @@ func (u *upgrading) tellCounters(d *daemon) {
 
 // farewell tells the successor the last of what happened here, after the last session.
 func (u *upgrading) farewell(d *daemon) {
-	if u.successor == nil {
+	_, s := u.hasYielded()
+	if s == nil {
 		return
 	}
 	if err := d.past.Flush(); err != nil {
 		d.log.Error("last decisions not told to the process that has taken over", slog.Any("error", err))
 	}
 	u.tellCounters(d)
-	u.successor.Close()
+	s.Close()
 }
 
 // followPredecessor takes up what the process before still decides, until it has ended. When this process stops, it does
@@ -354,11 +459,7 @@ func (u *upgrading) followPredecessor(ctx context.Context, d *daemon) error {
 	}
 	stop := context.AfterFunc(ctx, func() { u.predecessor.Close() })
 	defer stop()
-	err := u.predecessor.Follow(d.past.AddLines, func(text []byte) {
-		if err := d.metrics.Add(text); err != nil {
-			d.log.Error("counters not taken over", slog.Any("error", err))
-		}
-	})
+	err := u.predecessor.Follow(d.past.AddLines, d.addCounters)
 	switch {
 	case err != nil:
 		d.log.Error("what the process before decides is not known any more", slog.Any("error", err))
@@ -366,6 +467,35 @@ func (u *upgrading) followPredecessor(ctx context.Context, d *daemon) error {
 		d.log.Info("the process before has ended")
 	}
 	return nil
+}
+
+// firstLook is how long a new process waits for the next server before it takes over: without a look at it no mail passes.
+// One that is away is as away for the old process.
+const firstLook = 10 * time.Second
+
+// ready tells the predecessor, if there is one, that this process answers from now on, and goes on from its counters.
+func (u *upgrading) ready(ctx context.Context, d *daemon) {
+	if u.predecessor == nil {
+		return
+	}
+	if d.smtp.look != nil {
+		ctx, cancel := context.WithTimeout(ctx, firstLook)
+		d.smtp.look(ctx)
+		cancel()
+	}
+	counters, err := u.predecessor.Ready()
+	if err != nil {
+		d.log.Error("the process before does not answer: its counters are not known", slog.Any("error", err))
+		return
+	}
+	d.addCounters(counters)
+	d.sockets.settle()
+}
+
+func (d *daemon) addCounters(text []byte) {
+	if err := d.metrics.Add(text); err != nil {
+		d.log.Error("counters not taken over", slog.Any("error", err))
+	}
 }
 
 // problems is what went wrong with the last upgrade, until one succeeds or another process begins.

@@ -7,7 +7,8 @@
 //	starts it, with all sockets                reads its configuration
 //	                                           Want: "from here on I need what is yours alone"
 //	yields, and goes on answering: Give        opens everything
-//	                                           Ready: "I answer"
+//	                                           Ready: "I answer from now on"
+//	Counters: what it has counted
 //	takes no new client, ends its sessions
 //	Lines, Counters: what it still decides     Follow takes them up
 //	ends
@@ -207,8 +208,20 @@ func gone(err error) error {
 	return err
 }
 
-// Ready tells the predecessor that this process answers.
-func (p *Predecessor) Ready() error { return gone(p.conn.say(wordReady, nil)) }
+// Ready tells the predecessor that this process answers from now on. It returns what that one has counted so far, nothing
+// if it has ended.
+func (p *Predecessor) Ready() (counters []byte, err error) {
+	if err := p.conn.say(wordReady, nil); err != nil {
+		return nil, gone(err)
+	}
+	p.conn.SetReadDeadline(time.Now().Add(patience))
+	defer p.conn.SetReadDeadline(time.Time{})
+	w, counters, err := p.conn.hear()
+	if err == nil && w != wordCounters {
+		err = errForeign
+	}
+	return counters, gone(err)
+}
 
 // Fail tells the predecessor why this process cannot take over. It is for one that is about to end.
 func (p *Predecessor) Fail(why error) {

@@ -48,12 +48,24 @@ func (s Status) state() string {
 // Status returns whether mail can pass, for readiness reports.
 func (s *Server) Status() Status { return s.watch.status() }
 
+// Look is the first look at upstream, for one who wants no client to come before it. Call it before Serve, if at all. It
+// takes as long as upstream does, or until ctx ends.
+func (s *Server) Look(ctx context.Context, listeners ...net.Listener) {
+	s.watch.listen = addresses(listeners)
+	err := s.watch.look(ctx)
+	s.watch.looked = ctx.Err() == nil
+	if s.watch.looked {
+		s.watch.report(err)
+	}
+}
+
 // watch probes upstream, which refreshes what EHLO offers, and tests it for an
 // open relay with every probe.
 type watch struct {
 	up       *upstream.Dialer
 	selfTest bool
-	listen   []net.Addr // set before run
+	listen   []net.Addr // set before run and look
+	looked   bool       // by Look
 	metrics  *metrics
 	log      *slog.Logger
 	last     atomic.Pointer[Status]
@@ -72,12 +84,15 @@ func (w *watch) status() Status { return *w.last.Load() }
 
 // run looks at upstream until ctx ends.
 func (w *watch) run(ctx context.Context) {
-	for {
-		err := w.look(ctx)
-		if ctx.Err() != nil {
-			return
+	for first := true; ; first = false {
+		err := w.status().Err
+		if !first || !w.looked {
+			err = w.look(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			w.report(err)
 		}
-		w.report(err)
 		pause := probeEvery
 		if err != nil && !errors.Is(err, upstream.ErrOpenRelay) && !errors.Is(err, upstream.ErrUndecided) {
 			pause = probeAgain

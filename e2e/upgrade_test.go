@@ -1,0 +1,336 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/smtp"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"blockd/internal/testkit"
+)
+
+// upgraded sends SIGUSR2 to the newest process of d and waits for the next one, which must answer.
+func (d *daemon) upgraded(t *testing.T) {
+	t.Helper()
+	before, failed := d.newest(t), strings.Count(d.log.String(), "not upgraded")
+	if err := syscall.Kill(before, syscall.SIGUSR2); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "another process to take over", func() bool {
+		if strings.Count(d.log.String(), "not upgraded") > failed {
+			t.Fatalf("not upgraded; log:\n%s", tail(d.log.String(), 4000))
+		}
+		return d.newest(t) != before
+	})
+}
+
+var upgradedTo = regexp.MustCompile(`msg="upgraded: .* pid=([0-9]+)`)
+
+// newest is the process that answers.
+func (d *daemon) newest(t *testing.T) int {
+	t.Helper()
+	all := upgradedTo.FindAllStringSubmatch(d.log.String(), -1)
+	if len(all) == 0 {
+		return d.cmd.Process.Pid
+	}
+	pid, err := strconv.Atoi(all[len(all)-1][1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// processGone reports whether a process has ended. It need not be ours to wait for.
+func processGone(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, after, _ := bytes.Cut(stat, []byte(") "))
+	return bytes.HasPrefix(after, []byte("Z"))
+}
+
+// endNewest ends the process that answers, and waits for it.
+func (d *daemon) endNewest(t *testing.T) {
+	t.Helper()
+	pid := d.newest(t)
+	syscall.Kill(pid, syscall.SIGTERM)
+	testkit.Eventually(t, "the last process to end", func() bool { return processGone(pid) })
+}
+
+// flow is mail and questions at all doors at once.
+type flow struct {
+	stop    chan struct{}
+	odd     chan string
+	clients sync.WaitGroup
+	passed  atomic.Int64
+	longest atomic.Int64 // nanoseconds, of one exchange
+}
+
+// run repeats one exchange, the n-th of a client, until the end. What is said of it is wrong.
+func (f *flow) run(what string, exchange func(n int) string) {
+	f.clients.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-f.stop:
+				return
+			default:
+			}
+			began := time.Now()
+			if wrong := exchange(n); wrong != "" {
+				select {
+				case f.odd <- what + ": " + wrong:
+				default:
+				}
+				return
+			}
+			took := time.Since(began).Nanoseconds()
+			for most := f.longest.Load(); took > most && !f.longest.CompareAndSwap(most, took); most = f.longest.Load() {
+			}
+			f.passed.Add(1)
+		}
+	})
+}
+
+// mails sends one message by a connection of its own, every second one from a listed sender.
+func (f *flow) mails(what, address string, accepted *atomic.Int64) {
+	refused := regexp.MustCompile(`^550 5\.7\.1 `)
+	f.run(what, func(n int) string {
+		if n%2 == 0 {
+			if got := oneReply(address, "a@mx.bulk.example"); !refused.MatchString(got) {
+				return fmt.Sprintf("a listed sender: %q", got)
+			}
+			return ""
+		}
+		if got := oneReply(address, "friend@there.example"); got != "250 " {
+			return fmt.Sprintf("a clear sender: %q", got)
+		}
+		accepted.Add(1)
+		return ""
+	})
+}
+
+// TestUpgrade lets process after process take over while mail flows through all doors, with an idle client at each: the
+// filter, Postfix by the milter, Postfix by the policy service, HTTP. Postfix lets mail pass where blockd does not answer, so
+// that a gap would show. Live entries are added all the time, and the list changes.
+func TestUpgrade(t *testing.T) {
+	rounds := 4
+	if *soak {
+		rounds = 20
+	}
+	milter, policy := freeAddress(t), freeAddress(t)
+	d := configure(t, setup{
+		lists:   "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n",
+		files:   map[string]string{"bad.txt": "bulk.example\nmx.bulk.example\n"},
+		smtp:    "drain_timeout = \"3s\"\n",
+		milter:  fmt.Sprintf("listen = %q\n", milter),
+		postfix: fmt.Sprintf("policy_listen = %q\n", policy),
+	})
+	d.start(t)
+	byMilter := startPostfix(t, freeAddress(t), "smtpd_milters=inet:"+milter, "milter_default_action=accept")
+	byPolicy := startPostfix(t, freeAddress(t), restrictions("smtpd_sender_restrictions", "check_policy_service inet:"+policy), "smtpd_policy_service_default_action=DUNNO")
+
+	idle := func() {
+		for _, address := range []string{d.smtp, byMilter.smtp, byPolicy.smtp} {
+			c, err := smtp.Dial(address)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+			if err := c.Hello("idle.example"); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, address := range []string{milter, policy, d.http} {
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+		}
+	}
+	f := &flow{stop: make(chan struct{}), odd: make(chan string, 100)}
+	var filtered, asked [3]atomic.Int64
+	f.mails("the filter", d.smtp, &filtered[0])
+	f.mails("Postfix by the milter", byMilter.smtp, &filtered[1])
+	f.mails("Postfix by the policy service", byPolicy.smtp, &filtered[2])
+	fresh := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for name, client := range map[string]*http.Client{"HTTP": &fresh, "HTTP, kept": {Transport: &http.Transport{}}} {
+		f.run(name, func(n int) string {
+			sender, want := "a@mx.bulk.example", `"blocked"`
+			if n%2 == 0 {
+				sender, want = "friend@there.example", `"clear"`
+			}
+			resp, err := client.Get("http://" + d.http + "/v1/check?sender=" + sender)
+			if err != nil {
+				return err.Error()
+			}
+			defer resp.Body.Close()
+			var answer struct {
+				Verdict json.RawMessage `json:"verdict"`
+			}
+			if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || string(answer.Verdict) != want {
+				return fmt.Sprintf("%s: %s %v", sender, answer.Verdict, err)
+			}
+			return ""
+		})
+	}
+	f.run("live entries", func(n int) string {
+		out, err := exec.Command(program, "add", "-c", d.path("config.toml"), fmt.Sprintf("live%d@there.example", n)).CombinedOutput()
+		if err != nil {
+			return fmt.Sprintf("%v: %s", err, out)
+		}
+		asked[0].Store(int64(n + 1))
+		return ""
+	})
+	verdicts, wentBack := 0.0, ""
+	var processes []int
+	for round := range rounds {
+		idle()
+		before := f.passed.Load()
+		testkit.Eventually(t, "mail to pass", func() bool { return f.passed.Load() >= before+60 || len(f.odd) > 0 })
+		testkit.Write(t, d.path("bad.txt"), fmt.Sprintf("bulk.example\nmx.bulk.example\nround%d.example\n", round))
+		processes = append(processes, d.newest(t))
+		d.upgraded(t)
+		if now := d.sum("blockd_verdicts_total"); now < verdicts {
+			wentBack = fmt.Sprintf("blockd_verdicts_total was %v and is %v", verdicts, now)
+		} else {
+			verdicts = now
+		}
+	}
+	before := f.passed.Load()
+	testkit.Eventually(t, "mail to pass behind the last upgrade", func() bool { return f.passed.Load() >= before+60 || len(f.odd) > 0 })
+	close(f.stop)
+	f.clients.Wait()
+	close(f.odd)
+	for text := range f.odd {
+		t.Error(text)
+	}
+	if wentBack != "" {
+		t.Error(wentBack)
+	}
+	for _, pid := range processes {
+		testkit.Eventually(t, "a former process to end", func() bool { return processGone(pid) })
+	}
+	if now := d.sum("blockd_verdicts_total"); now < verdicts {
+		t.Errorf("blockd_verdicts_total was %v and is %v", verdicts, now)
+	}
+	for name, got := range map[string]struct {
+		maildir string
+		sent    int64
+	}{"the filter": {d.maildir, filtered[0].Load()}, "the milter": {byMilter.maildir, filtered[1].Load()}, "the policy service": {byPolicy.maildir, filtered[2].Load()}} {
+		testkit.Eventually(t, "all mail that was taken by "+name, func() bool { return len(messages(t, got.maildir)) >= int(got.sent) })
+		if n := len(messages(t, got.maildir)); n != int(got.sent) {
+			t.Errorf("%s: %d messages were taken and %d have come", name, got.sent, n)
+		}
+	}
+	for n := range asked[0].Load() {
+		if _, body := d.get(fmt.Sprintf("/v1/check?sender=live%d@there.example", n)); !strings.Contains(body, `"verdict":"blocked"`) {
+			t.Errorf("live entry %d is lost: %s", n, body)
+		}
+	}
+	for round := range rounds {
+		if _, body := d.get(fmt.Sprintf("/v1/check?sender=a@round%d.example", round)); strings.Contains(body, `"verdict":"blocked"`) != (round == rounds-1) {
+			t.Errorf("the list of round %d: %s", round, body)
+		}
+	}
+	t.Logf("%d upgrades: %d exchanges, %d messages, %d live entries; the longest exchange took %v", rounds, f.passed.Load(),
+		filtered[0].Load()+filtered[1].Load()+filtered[2].Load(), asked[0].Load(), time.Duration(f.longest.Load()).Round(time.Millisecond))
+	d.endNewest(t)
+}
+
+// sum adds all series of a counter.
+func (d *daemon) sum(name string) (sum float64) {
+	_, body := d.get("/metrics")
+	for line := range strings.Lines(body) {
+		if rest, ok := strings.CutPrefix(line, name+"{"); ok {
+			_, value, _ := strings.Cut(rest, "} ")
+			n, _ := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			sum += n
+		}
+	}
+	return sum
+}
+
+// TestUpgradeThatFails holds that a program that cannot take over costs nothing: the one that runs serves on, says why,
+// and has its live entries, history and sources back.
+func TestUpgradeThatFails(t *testing.T) {
+	d := configure(t, setup{lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", files: map[string]string{"bad.txt": "bulk.example\n"}})
+	own := filepath.Join(t.TempDir(), "blockd")
+	text, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	install := func(text []byte) {
+		t.Helper()
+		if err := os.WriteFile(own+".new", text, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(own+".new", own); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install(text)
+	d.run(t, exec.Command(own, "serve", "-c", d.path("config.toml")))
+	config := testkit.Read(t, d.path("config.toml"))
+	for name, c := range map[string]struct {
+		program, config string
+		want            string
+	}{
+		"no program":        {"#!/bin/sh\nexit 3\n", string(config), "exit status 3"},
+		"one that hangs up": {"#!/bin/sh\nexec sleep 0\n", string(config), "it has ended"},
+		"not executable":    {"nonsense", string(config), "exec format error"},
+		"no configuration":  {string(text), "[smtp]\nlisten = 7\n", "exit status 1"},
+		"an address in use": {string(text), strings.Replace(string(config), "[milter]\nlisten = \"\"", fmt.Sprintf("[milter]\nlisten = %q", d.http), 1), "in use"},
+		"no certificate":    {string(text), strings.Replace(string(config), "[smtp]", "[smtp]\ntls_cert = \"none.pem\"\ntls_key = \"none.pem\"", 1), "exit status 1"},
+	} {
+		install([]byte(c.program))
+		testkit.Write(t, d.path("config.toml"), c.config)
+		before := strings.Count(d.log.String(), "not upgraded")
+		if err := d.cmd.Process.Signal(syscall.SIGUSR2); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Eventually(t, name+": not upgraded", func() bool { return strings.Count(d.log.String(), "not upgraded") > before })
+		if log := d.log.String(); !strings.Contains(log[strings.LastIndex(log, "not upgraded"):], c.want) {
+			t.Errorf("%s: the log does not say %q:\n%s", name, c.want, tail(log, 1500))
+		}
+		testkit.Write(t, d.path("config.toml"), string(config))
+		if status, body := d.get("/readyz"); status != http.StatusOK || !strings.Contains(body, "not upgraded: ") {
+			t.Errorf("%s: /readyz says %d %q", name, status, body)
+		}
+		entry := strings.ReplaceAll(name, " ", "") + "@there.example"
+		if out, err := exec.Command(program, "add", "-c", d.path("config.toml"), entry).CombinedOutput(); err != nil {
+			t.Errorf("%s: blockd add: %v\n%s", name, err, out)
+		}
+		for _, sender := range []string{"a@bulk.example", entry} {
+			if got := ask(t, d.smtp, sender); !strings.HasPrefix(got, "550 ") {
+				t.Errorf("%s: %s gets %q", name, sender, got)
+			}
+		}
+		testkit.Eventually(t, "the history to have the refusal", func() bool {
+			_, body := d.getWith(strings.TrimSpace(string(testkit.Read(t, d.path("blockd.bdx.token")))), "/v1/decisions?sender="+entry)
+			return strings.Contains(body, entry)
+		})
+	}
+	install(text)
+	d.upgraded(t)
+	if _, body := d.get("/readyz"); body != "ok\n" {
+		t.Errorf("/readyz after an upgrade: %q", body)
+	}
+	d.endNewest(t)
+}
