@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/smtp"
@@ -169,8 +170,7 @@ func TestUpgrade(t *testing.T) {
 	f.mails("the filter", d.smtp, &filtered[0])
 	f.mails("Postfix by the milter", byMilter.smtp, &filtered[1])
 	f.mails("Postfix by the policy service", byPolicy.smtp, &filtered[2])
-	fresh := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for name, client := range map[string]*http.Client{"HTTP": &fresh, "HTTP, kept": {Transport: &http.Transport{}}} {
+	for name, client := range map[string]*http.Client{"HTTP": &freshly, "HTTP, kept": {Transport: &http.Transport{}}} {
 		f.run(name, func(n int) string {
 			sender, want := "a@mx.bulk.example", `"blocked"`
 			if n%2 == 0 {
@@ -254,10 +254,21 @@ func TestUpgrade(t *testing.T) {
 	d.endNewest(t)
 }
 
+// freshly asks by a connection of its own each time.
+var freshly = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 // sum adds all series of a counter.
 func (d *daemon) sum(name string) (sum float64) {
-	_, body := d.get("/metrics")
-	for line := range strings.Lines(body) {
+	resp, err := freshly.Get("http://" + d.http + "/metrics") // a kept connection may lead to a former process
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(body)) {
 		if rest, ok := strings.CutPrefix(line, name+"{"); ok {
 			_, value, _ := strings.Cut(rest, "} ")
 			n, _ := strconv.ParseFloat(strings.TrimSpace(value), 64)
