@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -10,12 +11,8 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
-	"runtime"
-	"slices"
 	"strings"
-	"sync"
 	"time"
-	"weak"
 
 	"blockd/lists"
 	"blockd/live"
@@ -98,46 +95,38 @@ type EntryList struct {
 }
 
 // NewEntryList shows all entries of a set.
-func NewEntryList(s *live.Set) EntryList { return newEntryList(s.Entries()) }
-
-func newEntryList(all []*live.Entry) EntryList {
-	l := EntryList{Entries: make([]*LiveEntry, len(all))}
-	for i, e := range all {
-		l.Entries[i] = NewLiveEntry(e)
+func NewEntryList(s *live.Set) EntryList {
+	l := EntryList{Entries: []*LiveEntry{}}
+	for e := range s.All() {
+		l.Entries = append(l.Entries, NewLiveEntry(e))
 	}
 	return l
 }
 
-// entryText is the answer to GET, kept while a client is being sent it. For
-// 200,000 entries it has 50 MB: a hundred slow readers share one.
-type entryText struct {
-	mu   sync.Mutex // held while a text is made, so that at most one processor is busy with it
-	last weak.Pointer[entriesAsText]
-}
-
-type entriesAsText struct {
-	entries []*live.Entry // each never changes
-	text    []byte
-}
-
-func (e *entryText) of(s *live.Set) *entriesAsText {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	now := s.Entries()
-	a := e.last.Value()
-	if a == nil || !slices.Equal(a.entries, now) {
-		var b bytes.Buffer
-		encoder(&b).Encode(newEntryList(now)) // own types and a Buffer: it cannot fail
-		a = &entriesAsText{now, b.Bytes()}
-		e.last = weak.Make(a)
-	}
-	return a
-}
-
+// entries answers GET: an EntryList. A million entries have some 200 MB of JSON, so each is written as it
+// is made, and a slow reader costs no more than a quick one.
 func (s *Server) entries(w http.ResponseWriter, r *http.Request) {
-	a := s.entryText.of(s.settings.Entries)
-	tagged(w, r, a.text)
-	runtime.KeepAlive(a) // the text alone would not
+	set := s.settings.Entries
+	n, last := set.InForce() // between two changes entries only end, so both say whether all is as it was
+	h, tag := w.Header(), fmt.Sprintf(`"%d-%d"`, last, n)
+	h["Etag"], h["Cache-Control"] = []string{tag}, revalidate
+	if wants := r.Header["If-None-Match"]; len(wants) > 0 && hasTag(wants, tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h["Content-Type"] = typeJSON
+	out := bufio.NewWriterSize(w, 32<<10)
+	defer out.Flush()
+	out.WriteString(`{"entries":[`)
+	between, text := "", encoder(out)
+	for e := range set.All() {
+		out.WriteString(between)
+		if err := text.Encode(NewLiveEntry(e)); err != nil {
+			return // the client has gone
+		}
+		between = ","
+	}
+	out.WriteString("]}\n")
 }
 
 // addEntries adds the entry in the body, or those in its member "entries": all or none.

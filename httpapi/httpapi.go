@@ -104,7 +104,6 @@ type Server struct {
 	refusals   *prometheus.CounterVec
 	panics     prometheus.Counter
 	workspaces sync.Pool // of *workspace
-	entryText  entryText
 	document   []byte
 	handler    http.Handler
 }

@@ -19,13 +19,6 @@ type Question struct {
 	Client netip.Addr
 }
 
-// view is what a look-up needs besides one generation of the index.
-type view struct {
-	generation string
-	newer      *table           // the entries that this generation lacks
-	lists      []index.ListInfo // the table of this generation, followed by a row for live entries
-}
-
 // Amend replaces, in the matches that ix has for q, those of the list of live entries by the
 // entries in force now, each before what is as specific. The table is the one that Match.Row
 // points into: that of ix, with one row more if a live entry is among the matches.
@@ -37,18 +30,14 @@ func (s *Set) Amend(matches []index.Match, ix *index.Index, q Question, now time
 		return matches, table
 	}
 	v := s.view.Load()
-	t := s.all
-	if v.generation == ix.Generation() {
-		t = v.newer
-	}
-	body := t.body.Load()
-	if body == nil && len(matches) == 0 {
+	l, search := v.lookupIn(ix.Generation())
+	if !search && len(matches) == 0 {
 		return matches, table
 	}
 	var room [8]*Entry
 	found := room[:0]
-	if body != nil {
-		found = t.search(found, body, q)
+	if search {
+		found = l.search(found, q)
 	}
 	folded := 0
 	for i := range matches {
@@ -56,7 +45,8 @@ func (s *Set) Amend(matches []index.Match, ix *index.Index, q Question, now time
 			continue
 		}
 		folded++
-		if e := s.all.get(identityOf(&matches[i])); e != nil && !slices.Contains(found, e) {
+		e := v.get(identityOf(&matches[i]))
+		if e != nil && !slices.ContainsFunc(found, func(f *Entry) bool { return f.Number == e.Number }) {
 			found = append(found, e)
 		}
 	}
@@ -82,16 +72,16 @@ func (s *Set) Amend(matches []index.Match, ix *index.Index, q Question, now time
 }
 
 // search appends the entries that cover q.
-func (t *table) search(found []*Entry, b *tableBody, q Question) []*Entry {
+func (l *lookup) search(found []*Entry, q Question) []*Entry {
 	if !q.Sender.Null() {
-		found = t.sender(found, b, q.Sender)
+		found = l.sender(found, q.Sender)
 	}
 	if q.Domain.Text != "" {
 		var room [addr.MaxKeys]addr.Key
-		found = t.names(found, b, q.Domain.AndParents(room[:0]))
+		found = l.names(found, q.Domain.AndParents(room[:0]))
 	}
 	if q.Client.IsValid() {
-		found = t.client(found, b, q.Client.WithZone("").Unmap())
+		found = l.client(found, q.Client.WithZone("").Unmap())
 	}
 	return found
 }
@@ -99,48 +89,48 @@ func (t *table) search(found []*Entry, b *tableBody, q Question) []*Entry {
 // usualKeys is the number of keys of an address whose domain has ten labels.
 const usualKeys = 12
 
-func (t *table) sender(found []*Entry, b *tableBody, a addr.Addr) []*Entry {
-	if !b.has(addr.Domain) && !b.has(addr.Local) {
-		if k, ok := a.Key(); ok && b.has(addr.Address) {
-			found = append(found, t.find(b, k.Text)...)
+func (l *lookup) sender(found []*Entry, a addr.Addr) []*Entry {
+	if !l.has(addr.Domain) && !l.has(addr.Local) {
+		if k, ok := a.Key(); ok && l.has(addr.Address) {
+			found = l.find(found, k.Text)
 		}
 		return found
 	}
 	if strings.Count(a.Domain(), ".") > usualKeys-3 {
 		var room [addr.MaxKeys]addr.Key
-		return t.names(found, b, a.Keys(room[:0]))
+		return l.names(found, a.Keys(room[:0]))
 	}
 	var room [usualKeys]addr.Key
-	return t.names(found, b, a.Keys(room[:0]))
+	return l.names(found, a.Keys(room[:0]))
 }
 
 // names appends the entries for the keys of a sender, or of a domain and its parents, whose
 // scope covers it.
-func (t *table) names(found []*Entry, b *tableBody, keys []addr.Key) []*Entry {
+func (l *lookup) names(found []*Entry, keys []addr.Key) []*Entry {
 	own := true // the first domain is the sender's own
 	for _, k := range keys {
-		if b.has(k.Kind) {
-			for _, e := range t.find(b, k.Text) {
-				if k.Kind != addr.Domain || e.Item.Scope == lists.Tree || own == (e.Item.Scope == lists.Exact) {
-					found = append(found, e)
-				}
-			}
+		if l.has(k.Kind) {
+			from := len(found)
+			found = l.find(found, k.Text)
+			covering := slices.DeleteFunc(found[from:], func(e *Entry) bool {
+				return k.Kind == addr.Domain && e.Item.Scope != lists.Tree && own != (e.Item.Scope == lists.Exact)
+			})
+			found = found[:from+len(covering)]
 		}
 		own = own && k.Kind != addr.Domain
 	}
 	return found
 }
 
-func (t *table) client(found []*Entry, b *tableBody, ip netip.Addr) []*Entry {
-	lengths := &b.lengths[family(ip)]
-	for w := range lengths {
-		for word := lengths[w].Load(); word != 0; word &= word - 1 {
+func (l *lookup) client(found []*Entry, ip netip.Addr) []*Entry {
+	for w := range len(prefixLengths{}) {
+		for word := l.prefixes(family(ip), w); word != 0; word &= word - 1 {
 			p, err := ip.Prefix(w*64 + bits.TrailingZeros64(word))
 			if err != nil {
 				continue
 			}
 			var key [netKey]byte
-			found = append(found, t.find(b, string(appendNet(key[:0], p)))...)
+			found = l.find(found, string(appendNet(key[:0], p)))
 		}
 	}
 	return found

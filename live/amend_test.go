@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -354,11 +353,11 @@ func TestConcurrentChangesAndLookups(t *testing.T) {
 	}
 	group.Wait()
 	t.Logf("%d look-ups, %d changes, %d builds", lookups.Load(), set.last, builds)
-	before := maps.Clone(set.entries)
+	before := held(set)
 	set.Close()
 	again := open(t, Settings{Folder: folder})
-	if sum(again.entries) != sum(before) {
-		t.Errorf("after a restart:\n%s\nwant\n%s", sum(again.entries), sum(before))
+	if sum(held(again)) != sum(before) {
+		t.Errorf("after a restart:\n%s\nwant\n%s", sum(held(again)), sum(before))
 	}
 }
 

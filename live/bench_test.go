@@ -2,6 +2,9 @@ package live
 
 import (
 	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -88,17 +91,102 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen is what 100,000 entries cost a start.
+// BenchmarkOpen is what entries cost a start, with a journal that has not been folded for a thousand changes, and
+// the memory that they take then: heap, and what the kernel counts as anonymous.
 func BenchmarkOpen(b *testing.B) {
+	for _, n := range []int{100_000, 200_000, MaxEntries} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			set := open(b, Settings{})
+			fill(b, set, "spam%d@bulk.example", n-1000)
+			if err := set.Tidy(); err != nil {
+				b.Fatal(err)
+			}
+			fill(b, set, "tail%d@bulk.example", 1000)
+			set.Close()
+			folder := set.folder
+			set = nil
+			heap, anonymous := memory(b)
+			for b.Loop() {
+				seen, err := Read(folder)
+				if err != nil || seen.Len() != n {
+					b.Fatal(err)
+				}
+			}
+			b.StopTimer()
+			seen, err := Read(folder)
+			if err != nil {
+				b.Fatal(err)
+			}
+			heapNow, anonymousNow := memory(b)
+			b.ReportMetric(float64(heapNow-heap)/float64(n), "heap-B/entry")
+			b.ReportMetric(float64(anonymousNow-anonymous)/float64(n), "anonymous-B/entry")
+			runtime.KeepAlive(seen)
+		})
+	}
+}
+
+// memory returns the heap in use and the anonymous memory of the process, in octets.
+func memory(b *testing.B) (heap, anonymous int64) {
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		b.Skip(err)
+	}
+	_, after, _ := strings.Cut(string(status), "RssAnon:")
+	fmt.Sscan(after, &anonymous)
+	return int64(m.HeapAlloc), anonymous << 10
+}
+
+// BenchmarkFullSet is what a set of a million entries costs while it is used: a change, a scrape of its
+// gauge, and with the largest journal that it keeps, its memory.
+func BenchmarkFullSet(b *testing.B) {
+	heap, anonymous := memory(b)
 	set := open(b, Settings{})
-	fill(b, set, "spam%d@bulk.example", 100_000)
-	set.Close()
-	for b.Loop() {
-		seen, err := Read(set.folder)
-		if err != nil || seen.Len() != 100_000 {
-			b.Fatal(err)
+	fill(b, set, "spam%d@bulk.example", MaxEntries)
+	begun := time.Now()
+	if err := set.Tidy(); err != nil {
+		b.Fatal(err)
+	}
+	b.Logf("a snapshot of %d entries: %v", set.Len(), time.Since(begun))
+	for i := range MaxEntries/partOfBase - 1000 {
+		if i%1000 == 0 {
+			var changes []Change
+			for j := range 1000 {
+				changes = append(changes, Change{Entry: fmt.Sprintf("spam%d@bulk.example", i+j), Why: "again"})
+			}
+			apply(b, set, changes...)
 		}
 	}
+	heapNow, anonymousNow := memory(b)
+	b.Run("change", func(b *testing.B) {
+		i := 0
+		for b.Loop() {
+			apply(b, set, Change{Entry: "spam7@bulk.example", Why: fmt.Sprint(i)})
+			i++
+		}
+	})
+	b.Run("gauge", func(b *testing.B) {
+		for b.Loop() {
+			set.InForce()
+		}
+		b.ReportMetric(float64(heapNow-heap)/MaxEntries, "heap-B/entry")
+		b.ReportMetric(float64(anonymousNow-anonymous)/MaxEntries, "anonymous-B/entry")
+	})
+	b.Run("sweep", func(b *testing.B) {
+		for b.Loop() {
+			if err := set.sweep(time.Now()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("all", func(b *testing.B) {
+		for b.Loop() {
+			for range set.All() {
+			}
+		}
+	})
 }
 
 // BenchmarkWriters is how many acknowledged changes a second one writer and eight at once get,

@@ -60,7 +60,7 @@ func TestDigestsOfLiveEntries(t *testing.T) {
 	if err := set.sweep(now.Add(2 * time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if set.digests.body.Load() != nil {
+	if set.view.Load().digests.body.Load() != nil {
 		t.Error("digests of entries that have gone")
 	}
 	if _, ok := (*Set)(nil).AddressOf(digest.Of(digest.MD5, "a@b.test"), now); ok {

@@ -1,6 +1,9 @@
 package live
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,4 +43,47 @@ func covering(t testing.TB, set *Set, ix *index.Index, text string) string {
 // plain is the entry of a match as a plain list has it.
 func plain(m *index.Match) string {
 	return (&lists.Item{Kind: m.Kind, Key: m.Key, Net: m.Net, Scope: m.Scope}).Plain()
+}
+
+// held are all entries of a set.
+func held(s *Set) map[identity]*Entry {
+	all := map[identity]*Entry{}
+	v := s.view.Load()
+	changes := v.sorted()
+	if v.base != nil {
+		changed := v.base.changedBy(changes)
+		for i := range v.base.count {
+			if !changed.has(i) {
+				e := v.base.entry(i)
+				all[e.identity()] = e
+			}
+		}
+	}
+	for _, e := range changes {
+		if !e.gone {
+			all[e.identity()] = e
+		}
+	}
+	return all
+}
+
+// again is the journal that a state comes to.
+func again(c *contents) []byte {
+	all := slices.SortedFunc(maps.Values(c.entries), byNumber)
+	var records []record
+	for _, e := range all {
+		records = append(records, recordOf(e))
+	}
+	for _, f := range c.folds {
+		records = append(records, f.record())
+	}
+	slices.SortFunc(records, func(a, b record) int { return cmp.Compare(a.N, b.N) })
+	if n := len(records); c.last > 0 && (n == 0 || records[n-1].N != c.last) {
+		records = append(records, record{N: c.last, Op: opBase})
+	}
+	text := []byte(journalHead)
+	for _, r := range records {
+		text = r.append(text)
+	}
+	return text
 }

@@ -1,11 +1,13 @@
 package live
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,25 +60,28 @@ func listPath(folder string) string { return filepath.Join(listFolder(folder), "
 func (s *Set) Fold(ctx context.Context) (bool, error) {
 	s.folding.Lock()
 	defer s.folding.Unlock()
-	entries, upTo, current := s.toFold()
+	items, upTo, current := s.toFold()
 	if current {
 		return false, nil
 	}
 	path := listPath(s.folder)
-	var text bytes.Buffer
-	w, err := lists.NewWriter(&text, "plain", fmt.Sprintf("Live entries up to number %d, for the index.\nChange them with blockd add and blockd remove: this file is written anew.", upTo))
-	if err != nil {
-		return false, err
-	}
-	for _, e := range entries {
-		if _, err := w.Write(&e.Item); err != nil {
-			return false, fmt.Errorf("live entry %s: %w", e.Text, err)
+	err := durable.Replace(path, 0o600, func(file io.Writer) error {
+		out := bufio.NewWriterSize(file, 64<<10)
+		w, err := lists.NewWriter(out, "plain", fmt.Sprintf("Live entries up to number %d, for the index.\nChange them with blockd add and blockd remove: this file is written anew.", upTo))
+		if err != nil {
+			return err
 		}
-	}
-	if err := w.Close(); err != nil {
-		return false, err
-	}
-	if err := durable.WriteFile(path, text.Bytes(), 0o600); err != nil {
+		for it := range items {
+			if _, err := w.Write(&it); err != nil {
+				return fmt.Errorf("live entry %s: %w", it.Name(), err)
+			}
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+		return errors.Join(w.Close(), out.Flush())
+	})
+	if err != nil {
 		return false, err
 	}
 	hash, err := lists.HashFile(ctx, path)
@@ -88,17 +93,17 @@ func (s *Set) Fold(ctx context.Context) (bool, error) {
 
 // toFold returns what a list file made now would hold, and whether the last one holds that
 // already.
-func (s *Set) toFold() (entries []*Entry, upTo uint64, current bool) {
+func (s *Set) toFold() (items iter.Seq[lists.Item], upTo uint64, current bool) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.yielded {
 		return nil, 0, true // the other process does that
 	}
 	_, err := os.Stat(listPath(s.folder))
-	if there := err == nil; len(s.entries) == 0 && !there || s.foldedAt == s.last && there {
+	if there := err == nil; s.Len() == 0 && !there || s.foldedAt == s.last && there {
 		return nil, 0, true
 	}
-	return s.sorted(), s.last, false
+	return s.view.Load().items(), s.last, false
 }
 
 // folded records a list file in the journal. An index built from that file has all its
@@ -138,11 +143,5 @@ func (s *Set) Served(ix *index.Index) {
 			}
 		}
 	}
-	v := &view{generation: ix.Generation(), newer: newTable(), lists: withRow(ix.Lists(), s.folder)}
-	for _, e := range s.entries {
-		if e.Number > upTo {
-			v.newer.set(e)
-		}
-	}
-	s.view.Store(v)
+	s.view.Store(s.view.Load().serving(ix.Generation(), upTo, withRow(ix.Lists(), s.folder)))
 }

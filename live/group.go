@@ -111,14 +111,14 @@ func (s *Set) applyGroup(group []*request) {
 // stage is what changes come to that are not yet written.
 type stage struct {
 	set     *Set
-	after   map[identity]*Entry // the changed entries; nil = removed
+	after   map[identity]*Entry // the changed entries; one that is gone = removed
 	last    uint64              // the highest number in use
 	held    int                 // number of entries
 	records []record
 }
 
 func (s *Set) stage() *stage {
-	return &stage{set: s, after: map[identity]*Entry{}, last: s.last, held: len(s.entries)}
+	return &stage{set: s, after: map[identity]*Entry{}, last: s.last, held: s.Len()}
 }
 
 // add adds all changes, in order, or none.
@@ -132,7 +132,9 @@ func (st *stage) add(changes []Change, wanted []*Entry, now time.Time) ([]Outcom
 			was, changed = st.after[e.identity()]
 		}
 		if !changed {
-			was = st.set.entries[e.identity()]
+			was = st.set.view.Load().get(e.identity())
+		} else if was.gone {
+			was = nil
 		}
 		if was != nil && was.expired(now.Unix()) && !changes[i].Remove {
 			was = nil // an expired entry no longer counts, but the new one replaces it
@@ -148,7 +150,7 @@ func (st *stage) add(changes []Change, wanted []*Entry, now time.Time) ([]Outcom
 			added--
 			last++
 			records = append(records, record{N: last, Op: opRemove, Entry: was.Text, Author: changes[i].Author, At: now.UTC().Truncate(time.Second)})
-			after[e.identity()] = nil
+			after[e.identity()] = &Entry{Number: last, Item: was.Item, key: was.key, gone: true}
 			continue
 		case was != nil && was.same(e):
 			outcomes[i].Entry = was

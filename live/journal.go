@@ -19,8 +19,12 @@ import (
 // A crash may leave an unfinished last line. That change was never acknowledged, so the line
 // is cut. A whole line whose digits are wrong is damaged: it is ignored and reported, and all
 // other lines count.
+//
+// A journal whose second line is an opAfter goes on from a snapshot, and begins with secondHead, so
+// that a program which knows no snapshots does not take it for all there is.
 const (
 	journalHead = "blockd live entries 1\n"
+	secondHead  = "blockd live entries 2\n"
 	maxRecord   = 16 << 10  // octets of a line; the longest reason and entry fit, with all JSON escapes
 	maxJournal  = 512 << 20 // the largest journal that is read, in octets; compaction keeps it far below
 )
@@ -32,8 +36,9 @@ var errNoJournal = errors.New("this is no journal of live entries")
 const (
 	opAdd    = "add"
 	opRemove = "remove"
-	opFold   = "fold" // the list file with this hash holds all entries up to a number
-	opBase   = "base" // no change; keeps the last number in use when its record is gone
+	opFold   = "fold"  // the list file with this hash holds all entries up to a number
+	opBase   = "base"  // no change; keeps the last number in use when its record is gone
+	opAfter  = "after" // no change; the snapshot has all up to this number
 )
 
 // record is one line.
@@ -117,19 +122,28 @@ func recordOf(e *Entry) record {
 
 // contents is the state after all records of a journal.
 type contents struct {
-	entries map[identity]*Entry
+	base    *snapshot           // what the journal goes on from; nil = nothing
+	entries map[identity]*Entry // what has changed since; with a base, also what is gone
 	folds   []fold
 	last    uint64 // the highest number that was used
+	behind  uint64 // numbers up to this one are in the snapshot
+	after   uint64 // the number that the snapshot must have; 0 = there need be none
+	read    uint64 // the number of the last record
+	stale   bool   // the snapshot has to be written anew
 	folded  uint64 // the value of last when a fold had all entries
 	records int    // number of valid records
 	good    int64  // octets up to the end of the last whole line
 	torn    int64  // octets after the last whole line
 	damage  []Damage
 	damaged int // number of damaged lines; damage has the first ones
+
+	headless bool // the first line is no head
 }
 
-// Damage is one damaged line of the journal, with its number from 1 and the reason.
+// Damage is one damaged line of the journal or record of the snapshot, with its number from 1 and the
+// reason; 0 = none of them.
 type Damage struct {
+	Path string // "" = the journal
 	Line int
 	Why  string
 }
@@ -137,10 +151,9 @@ type Damage struct {
 // shownDamage bounds the damaged lines that are remembered.
 const shownDamage = 8
 
-// readJournal reads a whole journal. It returns the error of r, or errNoJournal, or an error
+// readJournal reads a whole journal, which goes on from a state. It returns the error of r, or errNoJournal, or an error
 // for a journal above maxJournal.
-func readJournal(r io.Reader) (*contents, error) {
-	c := &contents{entries: map[identity]*Entry{}}
+func readJournal(r io.Reader, c *contents) (*contents, error) {
 	in := bufio.NewReaderSize(io.LimitReader(r, maxJournal+1), maxRecord)
 	for number := 1; ; number++ {
 		line, size, ended, err := readLine(in)
@@ -151,7 +164,7 @@ func readJournal(r io.Reader) (*contents, error) {
 			break
 		}
 		if !ended {
-			if number == 1 && !bytes.HasPrefix([]byte(journalHead), line) {
+			if number == 1 && !bytes.HasPrefix([]byte(journalHead), line) && !bytes.HasPrefix([]byte(secondHead), line) {
 				return nil, errNoJournal
 			}
 			c.torn = size
@@ -160,7 +173,7 @@ func readJournal(r io.Reader) (*contents, error) {
 		c.good += size
 		c.line(number, line)
 	}
-	if c.damaged > 0 && c.records == 0 && c.damage[0].Line == 1 {
+	if c.records == 0 && c.headless {
 		return nil, errNoJournal
 	}
 	if c.good > maxJournal {
@@ -194,12 +207,12 @@ func (c *contents) line(number int, line []byte) {
 	why := ""
 	if number > 1 {
 		why = c.take(line)
-	} else if string(line)+"\n" != journalHead {
-		why = "no head"
+	} else if head := string(line) + "\n"; head != journalHead && head != secondHead {
+		why, c.headless = "no head", true
 	}
 	if why != "" {
 		if c.damaged++; len(c.damage) < shownDamage {
-			c.damage = append(c.damage, Damage{number, why})
+			c.damage = append(c.damage, Damage{Line: number, Why: why})
 		}
 	}
 }
@@ -210,11 +223,19 @@ func (c *contents) take(line []byte) (why string) {
 	if err := r.decode(line); err != nil {
 		return err.Error()
 	}
-	if r.N <= c.last {
-		return fmt.Sprintf("number %d behind number %d", r.N, c.last)
+	if r.N <= c.read {
+		return fmt.Sprintf("number %d behind number %d", r.N, c.read)
+	}
+	if r.Op == opAfter {
+		c.after = r.N
+	}
+	if r.N <= c.behind { // a crash came before the journal began anew
+		c.read = r.N
+		c.records++
+		return ""
 	}
 	switch r.Op {
-	case opBase:
+	case opBase, opAfter:
 	case opFold:
 		f, err := foldOf(&r)
 		if err != nil {
@@ -229,15 +250,19 @@ func (c *contents) take(line []byte) (why string) {
 		if err != nil {
 			return err.Error()
 		}
-		if r.Op == opRemove {
+		switch {
+		case r.Op == opRemove && c.base == nil:
 			delete(c.entries, e.identity())
-		} else {
+		case r.Op == opRemove:
+			e.Number, e.gone = r.N, true
+			fallthrough
+		default:
 			c.entries[e.identity()] = e
 		}
 	default:
 		return fmt.Sprintf("it asks for %q", r.Op)
 	}
-	c.last = r.N
+	c.last, c.read = r.N, r.N
 	c.records++
 	return ""
 }

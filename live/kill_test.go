@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ const childIn = "BLOCKD_TEST_LIVE_CHILD"
 
 // child changes entries after a plan that both sides know by its seed. It prints a
 // line before each change and one when it has been acknowledged.
-func child(folder string, seed uint64) error {
+func child(folder string, seed uint64, writers int) error {
 	set, err := Open(Settings{Folder: folder, compactFrom: 8})
 	if err != nil {
 		return err
@@ -36,24 +37,30 @@ func child(folder string, seed uint64) error {
 			}
 		}
 	}()
-	for n, c := range plan(seed) {
-		if _, err := set.Apply(c...); err != nil {
-			fmt.Println("failed", n, err)
-			continue
-		}
-		fmt.Println("done", n)
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			for n, c := range plan(seed, w) {
+				if _, err := set.Apply(c...); err != nil {
+					fmt.Println("failed", n, err)
+					continue
+				}
+				fmt.Println("done", w, n)
+			}
+		})
 	}
+	all.Wait()
 	return nil
 }
 
-// plan is what a child does: batches of changes of few entries.
-func plan(seed uint64) func(func(int, []Change) bool) {
+// plan is what a writer of a child does: batches of changes of few entries, which are its own.
+func plan(seed uint64, writer int) func(func(int, []Change) bool) {
 	return func(yield func(int, []Change) bool) {
-		rng := rand.New(rand.NewPCG(seed, 0))
+		rng := rand.New(rand.NewPCG(seed, uint64(writer)<<8))
 		for n := 0; ; n++ {
 			batch := make([]Change, 1+rng.IntN(3))
 			for i := range batch {
-				batch[i] = Change{Entry: fmt.Sprintf("x%d@bulk.example", rng.IntN(20)), Remove: rng.IntN(3) == 0,
+				batch[i] = Change{Entry: fmt.Sprintf("x%d@w%d.example", rng.IntN(20), writer), Remove: rng.IntN(3) == 0,
 					Why: fmt.Sprintf("%d %s", n, strings.Repeat("w", rng.IntN(300)))}
 			}
 			if !yield(n, batch) {
@@ -64,9 +71,9 @@ func plan(seed uint64) func(func(int, []Change) bool) {
 }
 
 // model is what a plan has come to after its first n batches: entry to reason.
-func model(seed uint64, n int) map[string]string {
+func model(seed uint64, writer, n int) map[string]string {
 	all := map[string]string{}
-	for i, batch := range plan(seed) {
+	for i, batch := range plan(seed, writer) {
 		if i == n {
 			return all
 		}
@@ -83,27 +90,31 @@ func model(seed uint64, n int) map[string]string {
 
 func reasons(s *Set) map[string]string {
 	all := map[string]string{}
-	for _, e := range s.entries {
+	for _, e := range held(s) {
 		all[e.Text] = e.Why
 	}
 	return all
 }
 
-// A process that the system kills, at any moment of its writing and of writing its
-// journal anew, has lost nothing that it had acknowledged; the batch under way is there
-// as a prefix of its records.
-func TestKilledAtTwoHundredPoints(t *testing.T) {
+// A process that the system kills, at any moment of its writing and of folding its journal, has
+// lost nothing that it had acknowledged, and has brought nothing back; the batch under way is
+// there as a prefix of its records.
+func TestKilledAtTwoHundredPoints(t *testing.T) { killed(t, 200, 1) }
+
+// The same with eight writers, whose changes share syncs.
+func TestKilledWithEightWriters(t *testing.T) { killed(t, 60, 8) }
+
+func killed(t *testing.T, kills, writers int) {
 	race.Skip(t)
 	if folder := os.Getenv(childIn); folder != "" {
 		var seed uint64
 		fmt.Sscan(os.Getenv(childIn+"_SEED"), &seed)
-		t.Fatal(child(folder, seed))
+		t.Fatal(child(folder, seed, writers))
 	}
-	const kills = 200
-	lost, torn, compacted := 0, 0, 0
+	lost, torn, folded, between := 0, 0, 0, 0
 	for seed := range uint64(kills) {
 		folder := filepath.Join(t.TempDir(), "live")
-		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledAtTwoHundredPoints$")
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), childIn+"="+folder, fmt.Sprintf("%s_SEED=%d", childIn, seed))
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -112,19 +123,19 @@ func TestKilledAtTwoHundredPoints(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// It dies some octets of output after it has begun, and then some microseconds
+		// It dies some lines of output after it has begun, and then some microseconds
 		// later: within a write, a sync, a rename, or between them.
 		rng := rand.New(rand.NewPCG(seed, 1))
-		after, acknowledged := 1+rng.IntN(60), 0
+		after, all, acknowledged := writers*(1+rng.IntN(60)), 0, make([]int, writers)
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
-			if n := -1; strings.HasPrefix(lines.Text(), "done ") {
-				fmt.Sscanf(lines.Text(), "done %d", &n)
-				acknowledged = n + 1
-			} else {
+			var w, n int
+			if _, err := fmt.Sscanf(lines.Text(), "done %d %d", &w, &n); err != nil {
 				t.Errorf("kill %d: %s", seed, lines.Text())
+				continue
 			}
-			if acknowledged == after {
+			acknowledged[w] = n + 1
+			if all++; all == after {
 				wait := time.After(time.Duration(rng.IntN(3000)) * time.Microsecond)
 				<-wait
 				cmd.Process.Signal(unix.SIGKILL)
@@ -145,28 +156,39 @@ func TestKilledAtTwoHundredPoints(t *testing.T) {
 		if set.journal.size < before.Size() {
 			torn++
 		}
-		if set.last > uint64(set.records) {
-			compacted++
+		if base := set.view.Load().base; base != nil {
+			folded++
+			if text, err := os.ReadFile(journalPath(folder)); err == nil && !strings.Contains(string(text), fmt.Sprintf(`{"n":%d,"op":"after"}`, base.last)) {
+				between++
+			}
 		}
 		got := reasons(set)
-		if !slices.ContainsFunc(prefixes(seed, acknowledged), func(want map[string]string) bool { return maps.Equal(got, want) }) {
-			t.Errorf("kill %d, %d batches acknowledged:\n%v\nwant\n%v", seed, acknowledged, got, model(seed, acknowledged))
-			lost++
+		for w := range writers {
+			own := map[string]string{}
+			for text, why := range got {
+				if strings.HasSuffix(text, fmt.Sprintf("@w%d.example", w)) {
+					own[text] = why
+				}
+			}
+			if !slices.ContainsFunc(prefixes(seed, w, acknowledged[w]), func(want map[string]string) bool { return maps.Equal(own, want) }) {
+				t.Errorf("kill %d, writer %d, %d batches acknowledged:\n%v\nwant\n%v", seed, w, acknowledged[w], own, model(seed, w, acknowledged[w]))
+				lost++
+			}
 		}
 		set.Close()
 	}
-	t.Logf("%d kills: %d with a torn end, %d with a journal written anew, %d that lost something", kills, torn, compacted, lost)
+	t.Logf("%d kills, %d writers: %d with a torn end, %d with a snapshot, %d of them before its journal; %d lost something or brought something back", kills, writers, torn, folded, between, lost)
 }
 
 // prefixes are the states that a process may leave which has acknowledged n batches:
 // that, and one record of the next batch after the other.
-func prefixes(seed uint64, n int) []map[string]string {
-	states := []map[string]string{model(seed, n)}
-	for i, batch := range plan(seed) {
+func prefixes(seed uint64, writer, n int) []map[string]string {
+	states := []map[string]string{model(seed, writer, n)}
+	for i, batch := range plan(seed, writer) {
 		if i < n {
 			continue
 		}
-		now := model(seed, n)
+		now := model(seed, writer, n)
 		for _, c := range batch {
 			if c.Remove {
 				delete(now, c.Entry)

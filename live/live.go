@@ -1,10 +1,10 @@
 // Package live holds entries that act at once: an administrator adds or removes them by one
 // command, without a list file and without a build.
 //
-// Their folder has a journal, to which each change is appended and synced before it is
-// acknowledged, and a plain list of all entries, which the next build of the index reads like
-// any other list. A look-up asks the index, and a small table in memory for the entries that
-// the index lacks. What the index says of the list is checked against the entries as they are
+// Their folder has a snapshot of the entries, which is mapped; a journal that goes on from it, to
+// which each change is appended and synced before it is acknowledged; and a plain list of all
+// entries, which the next build of the index reads like any other list. A look-up asks the index,
+// and, if the index lacks some, the snapshot and a small table of what has changed since. What the index says of the list is checked against the entries as they are
 // now, so that a removal and an expiry act at once too.
 package live
 
@@ -24,9 +24,10 @@ import (
 // ListName is the name of the list of live entries, in verdicts and in the index.
 const ListName = "live"
 
-// The bounds of entries. Memory is some 600 octets for each.
+// The bounds of entries. The file of a million has some 100 MB; the memory of the process is some
+// 600 octets for each that has changed since the snapshot, of which there is at most a sixteenth.
 const (
-	MaxEntries = 200_000
+	MaxEntries = 1_000_000
 	MaxWhy     = 400 // octets, as a list's reasons
 	MaxAuthor  = 128
 	mostLife   = 100 * 365 * 24 * time.Hour
@@ -58,6 +59,8 @@ type Entry struct {
 	Added   time.Time // UTC, to the second
 	Expires time.Time // UTC, to the second; zero: never
 	Forced  bool      // the entry reaches further than the gate allows without Force
+
+	gone bool // no entry: the change with this number has removed what had the identity
 
 	key    string
 	expiry int64 // Unix seconds; 0: never

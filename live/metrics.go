@@ -36,7 +36,7 @@ func (s *Set) Register(reg prometheus.Registerer) {
 	gauge := func(name, help string, value func() int64) {
 		auto.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 	}
-	gauge("blockd_live_entries", "Live entries in force.", func() int64 { return int64(len(s.Entries())) })
+	gauge("blockd_live_entries", "Live entries in force.", func() int64 { n, _ := s.InForce(); return int64(n) })
 	gauge("blockd_live_newer_entries", "Live entries that the serving index has not got yet.", func() int64 { return int64(s.newer()) })
 	gauge("blockd_live_journal_bytes", "Size of the journal of live entries.", s.journalSize)
 	gauge("blockd_live_damaged_records", "Lines of the journal of live entries that were found damaged at the start and left out.", func() int64 { return int64(s.damaged) })

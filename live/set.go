@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -39,11 +39,8 @@ type Set struct {
 	guard   *lists.Guard
 	compact int // compactFrom
 
-	view atomic.Pointer[view] // for Amend
-	all  *table               // for Amend; changed only with writing held
-
-	hashes  digest.Set
-	digests *table // for AddressOf: the entries of addresses by their digests; changed only with writing held
+	view   atomic.Pointer[view] // the entries; changed only with writing held
+	hashes digest.Set
 
 	requests requests // of Apply; a leader takes writing
 
@@ -58,9 +55,11 @@ type Set struct {
 	folds    []fold
 	foldedAt uint64 // last, when the last fold had all entries; 0: it has not
 	records  int    // in the journal
+	stale    bool   // the snapshot has to be written anew
+	ended    int    // so many of the snapshot's entries that end have been swept
 
-	mu      sync.RWMutex // guards entries for readers; a change holds writing too
-	entries map[identity]*Entry
+	held atomic.Int64 // number of entries
+	step func(string) // called between the steps of rewrite; nil but in tests
 
 	damage  []Damage // damaged lines that Open or Read found
 	damaged int
@@ -80,7 +79,7 @@ func Open(s Settings) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Folder, err)
 	}
-	j, c, err := openJournal(s.Folder)
+	j, c, err := openJournal(s.Folder, s.Hashes)
 	if err != nil {
 		lock.Close()
 		return nil, err
@@ -93,38 +92,33 @@ func Open(s Settings) (*Set, error) {
 // Read returns the live entries of a folder as they are now, for look-ups and to be shown. They
 // cannot be changed, and do not change with the files. A missing folder has none.
 func Read(folder string) (*Set, error) {
-	c, err := readFolder(folder)
+	c, err := readFolder(folder, 0)
 	if err != nil {
 		return nil, err
 	}
 	return newSet(Settings{Folder: folder}, c), nil
 }
 
-// readFolder reads the files of a folder that another process may have.
-func readFolder(folder string) (*contents, error) {
-	f, err := os.Open(journalPath(folder))
-	if errors.Is(err, fs.ErrNotExist) {
-		return &contents{entries: map[identity]*Entry{}}, nil
-	} else if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	c, err := readJournal(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name(), err)
-	}
-	return c, nil
+func newSet(s Settings, c *contents) *Set {
+	set := &Set{folder: s.Folder, guard: s.Guard, hashes: s.Hashes, compact: cmp.Or(s.compactFrom, defaultCompactFrom),
+		damage: c.damage, damaged: c.damaged, tidy: make(chan struct{}, 1)}
+	set.become(c)
+	return set
 }
 
-func newSet(s Settings, c *contents) *Set {
-	set := &Set{folder: s.Folder, guard: s.Guard, hashes: s.Hashes, digests: newTable(), compact: cmp.Or(s.compactFrom, defaultCompactFrom),
-		all: newTable(), last: c.last, folds: c.folds, foldedAt: c.folded, records: c.records, entries: c.entries, damage: c.damage, damaged: c.damaged,
-		tidy: make(chan struct{}, 1)}
-	for _, e := range c.entries {
-		set.set(e)
+// become makes the entries those of c. The view belongs to no generation, or to the one that it belonged
+// to. The caller holds writing.
+func (s *Set) become(c *contents) {
+	v := newView(c.base, slices.Collect(maps.Values(c.entries)), s.hashes)
+	s.last, s.folds, s.foldedAt, s.records, s.stale, s.ended = c.last, c.folds, c.folded, c.records, c.stale, 0
+	s.held.Store(int64(v.count(0)))
+	if old := s.view.Load(); old != nil && old.lists != nil {
+		v = v.serving(old.generation, old.upTo, old.lists)
 	}
-	set.view.Store(&view{newer: set.all}) // this view belongs to no generation
-	return set
+	s.view.Store(v)
+	if s.due(false) || v.fresh.Load() >= foldFrom {
+		s.wakeRun()
+	}
 }
 
 // Close closes the files. They have all that was acknowledged.
@@ -139,29 +133,52 @@ func (s *Set) Close() error {
 	return err
 }
 
-// Entries returns all entries in force, the newest first.
-func (s *Set) Entries() []*Entry {
-	now := time.Now().Unix()
-	all := slices.DeleteFunc(s.sorted(), func(e *Entry) bool { return e.expired(now) })
-	slices.Reverse(all)
-	return all
-}
-
-// sorted returns all entries in the order of their numbers.
-func (s *Set) sorted() []*Entry {
-	s.mu.RLock()
-	all := slices.Collect(maps.Values(s.entries))
-	s.mu.RUnlock()
-	slices.SortFunc(all, func(a, b *Entry) int { return cmp.Compare(a.Number, b.Number) })
-	return all
+// All returns the entries in force, the newest first, as they are when the iteration begins.
+// It makes each as it goes: a loop that does not keep them costs some memory for the changes since
+// the snapshot alone.
+func (s *Set) All() iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		v, now := s.view.Load(), time.Now().Unix()
+		changes := v.sorted()
+		for _, e := range slices.Backward(changes) {
+			if !e.gone && !e.expired(now) && !yield(e) {
+				return
+			}
+		}
+		if v.base == nil {
+			return
+		}
+		changed := v.base.changedBy(changes)
+		for i := v.base.count - 1; i >= 0; i-- {
+			if changed.has(i) {
+				continue
+			}
+			if end := v.base.expiry(i); end != 0 && end <= now {
+				continue
+			}
+			if !yield(v.base.entry(i)) {
+				return
+			}
+		}
+	}
 }
 
 // Len returns the number of entries, with those that have expired since the last sweep.
-func (s *Set) Len() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return len(s.entries)
+func (s *Set) Len() int { return int(s.held.Load()) }
+
+// InForce returns the number of entries in force, and the number of the last change.
+func (s *Set) InForce() (n int, last uint64) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	n = s.Len()
+	for range s.expired(time.Now()) {
+		n--
+	}
+	return n, s.last
 }
+
+// byNumber orders entries by their numbers.
+func byNumber(a, b *Entry) int { return cmp.Compare(a.Number, b.Number) }
 
 // Problems returns what administrators must know of the files, a line each.
 func (s *Set) Problems() (problems []string) {
@@ -169,10 +186,17 @@ func (s *Set) Problems() (problems []string) {
 		return nil
 	}
 	for _, d := range s.damage {
-		problems = append(problems, fmt.Sprintf("%s:%d: damaged, and left out: %s", journalPath(s.folder), d.Line, d.Why))
+		if d.Path == "" {
+			d = Damage{journalPath(s.folder), d.Line, "damaged, and left out: " + d.Why}
+		}
+		if d.Line == 0 {
+			problems = append(problems, fmt.Sprintf("%s: %s", d.Path, d.Why))
+			continue
+		}
+		problems = append(problems, fmt.Sprintf("%s:%d: %s", d.Path, d.Line, d.Why))
 	}
 	if more := s.damaged - len(s.damage); more > 0 {
-		problems = append(problems, fmt.Sprintf("%s: %d more damaged lines", journalPath(s.folder), more))
+		problems = append(problems, fmt.Sprintf("%s: %d more damaged lines and records", s.folder, more))
 	}
 	if err := s.counts.broken.Load(); err != nil {
 		problems = append(problems, "live entries: "+(*err).Error())
@@ -222,34 +246,29 @@ func (s *Set) write(records []record) error {
 		return err
 	}
 	s.counts.broken.Store(nil)
-	if s.records += len(records); s.overgrown() {
+	if s.records += len(records); s.due(false) {
 		s.wakeRun()
 	}
 	return nil
 }
 
-// act makes look-ups see what has changed.
+// act makes look-ups see what has changed; what is removed is there as an entry that is gone.
 func (s *Set) act(after map[identity]*Entry) {
-	newer := s.view.Load().newer
+	v := s.view.Load()
 	for id, e := range after {
-		if e == nil {
-			s.remove(id)
-			newer.remove(id)
-			continue
+		if was := v.get(id); was != nil {
+			if was.Number > v.upTo {
+				defer v.fresh.Add(-1) // only when all is there: a look-up that sees 0 searches nothing
+			}
+			s.held.Add(-1)
 		}
-		s.set(e)
-		newer.set(e)
+		if !e.gone {
+			v.fresh.Add(1)
+			s.held.Add(1)
+		}
+		v.set(e)
 	}
-	if newer.held >= foldFrom {
+	if v.fresh.Load() >= foldFrom {
 		s.wakeRun()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, e := range after {
-		if e == nil {
-			delete(s.entries, id)
-		} else {
-			s.entries[id] = e
-		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,7 +54,7 @@ func apply(t testing.TB, s *Set, changes ...Change) []Outcome {
 // texts are the entries of a set, the newest first.
 func texts(s *Set) string {
 	var all []string
-	for _, e := range s.Entries() {
+	for e := range s.All() {
 		all = append(all, e.Item.Action.String()+" "+e.Text)
 	}
 	return strings.Join(all, ", ")
@@ -182,7 +183,7 @@ func TestAllOfABatchOrNothing(t *testing.T) {
 		t.Errorf("entries: %s", texts(set))
 	}
 	apply(t, set, Change{Entry: "a.example"}, Change{Entry: "b.example"}, Change{Entry: "a.example", Remove: true}, Change{Entry: "b.example", Why: "last"})
-	if got := set.Entries(); len(got) != 1 || got[0].Why != "last" {
+	if got := slices.Collect(set.All()); len(got) != 1 || got[0].Why != "last" {
 		t.Errorf("entries: %s", texts(set))
 	}
 }
@@ -195,7 +196,7 @@ func TestEntriesOutliveTheProcess(t *testing.T) {
 	apply(t, set, Change{Entry: "a@b.example", Why: `"so" <—>`, Author: "jo", Expires: until}, Change{Entry: "gmail.com", Force: true},
 		Change{Entry: "192.0.2.0/24", Action: lists.Allow}, Change{Entry: "gone.example"})
 	apply(t, set, Change{Entry: "gone.example", Remove: true, Author: "jo"})
-	want := set.Entries()
+	want := slices.Collect(set.All())
 	if _, err := Open(s); !errors.Is(err, ErrLocked) {
 		t.Fatalf("a second process: %v, want ErrLocked", err)
 	}
@@ -208,7 +209,7 @@ func TestEntriesOutliveTheProcess(t *testing.T) {
 	}
 	set.Close()
 	again := open(t, s)
-	for _, got := range [][]*Entry{seen.Entries(), again.Entries()} {
+	for _, got := range [][]*Entry{slices.Collect(seen.All()), slices.Collect(again.All())} {
 		if len(got) != len(want) {
 			t.Fatalf("%d entries, want %d", len(got), len(want))
 		}
@@ -270,8 +271,8 @@ func TestAnEntryEndsAtItsTime(t *testing.T) {
 				t.Errorf("%v later: %q, want %q", step.wait, got, step.want)
 			}
 		}
-		if set.Len() != 2 || len(set.Entries()) != 1 {
-			t.Errorf("%d entries are held, %d shown", set.Len(), len(set.Entries()))
+		if set.Len() != 2 || len(slices.Collect(set.All())) != 1 {
+			t.Errorf("%d entries are held, %d shown", set.Len(), len(slices.Collect(set.All())))
 		}
 		if err := set.Tidy(); err != nil || set.Len() != 1 {
 			t.Errorf("Tidy: %v; %d entries are held", err, set.Len())

@@ -2,6 +2,7 @@ package live
 
 import (
 	"hash/maphash"
+	"iter"
 	"net/netip"
 	"sync/atomic"
 
@@ -89,26 +90,31 @@ func (t *table) set(e *Entry) {
 	t.put(e.key, append(entries, e), &e.Item)
 }
 
-// remove removes the entry with an identity, if there is one.
-func (t *table) remove(id identity) {
-	old := t.entries(id.key)
-	var left []*Entry
-	for _, o := range old {
-		if o.Item.Scope != id.scope {
-			left = append(left, o)
-		}
-	}
-	if len(left) < len(old) {
-		t.put(id.key, left, nil)
-	}
-}
-
 // entries is find for the writer.
 func (t *table) entries(key string) []*Entry {
 	if b := t.body.Load(); b != nil {
 		return t.find(b, key)
 	}
 	return nil
+}
+
+// all are the entries of the table, in no order. One that changes meanwhile is there as before or after.
+func (t *table) all() iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		b := t.body.Load()
+		if b == nil {
+			return
+		}
+		for i := range b.cells {
+			if c := b.cells[i].Load(); c != nil {
+				for _, e := range c.entries {
+					if !yield(e) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // get returns the entry with an identity, or nil.

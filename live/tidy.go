@@ -1,14 +1,12 @@
 package live
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"log/slog"
 	"os"
-	"slices"
 	"time"
 
 	"blockd/internal/durable"
@@ -21,22 +19,33 @@ const (
 	// foldFrom is how many entries an index may lack before a build is due. Fewer cost a
 	// look-up nothing that can be measured.
 	foldFrom = 1000
+
+	// retryAfter is how long a disk that could not take a snapshot is left alone.
+	retryAfter = 5 * time.Second
+
+	// sweptAtOnce bounds the expired entries that are removed by one write.
+	sweptAtOnce = 10_000
+
+	// partOfBase: while changes come, a snapshot is written when the journal has a change for so many
+	// of its entries.
+	partOfBase = 16
 )
 
-// Run tidies up until ctx ends, and then returns nil. It removes expired entries, writes a
-// journal anew that is more of the past than of the present, and writes the list of entries
+// Run tidies up until ctx ends, and then returns nil. It removes expired entries, puts a long
+// journal into a snapshot, and writes the list of entries
 // when the index lacks many of them, whose change a Reloader sees.
 func (s *Set) Run(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
-	var folded time.Time
+	var folded, failed time.Time
 	for {
 		var err error
+		quiet := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			err = s.sweep(time.Now())
+			err, quiet = s.sweep(time.Now()), true
 		case <-s.tidy:
 		}
 		if time.Since(folded) >= tidyEvery && s.newer() >= foldFrom {
@@ -44,7 +53,14 @@ func (s *Set) Run(ctx context.Context, log *slog.Logger) error {
 			_, foldErr := s.Fold(ctx)
 			err = errors.Join(err, foldErr)
 		}
-		if err = errors.Join(err, s.rewrite()); err != nil && ctx.Err() == nil {
+		if time.Since(failed) >= retryAfter {
+			rewriteErr := s.rewrite(quiet)
+			if rewriteErr != nil {
+				failed = time.Now()
+			}
+			err = errors.Join(err, rewriteErr)
+		}
+		if err != nil && ctx.Err() == nil {
 			log.Error("live entries not tidied", slog.Any("error", err))
 		}
 	}
@@ -58,116 +74,212 @@ func (s *Set) wakeRun() {
 }
 
 // newer returns how many entries the serving index lacks.
-func (s *Set) newer() int {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	return s.view.Load().newer.held
-}
+func (s *Set) newer() int { return int(s.view.Load().fresh.Load()) }
 
-// Tidy removes expired entries, and writes the journal anew if it is overgrown or broken.
+// Tidy removes expired entries, and puts the journal into a snapshot if it is long or broken.
 func (s *Set) Tidy() error {
-	return errors.Join(s.sweep(time.Now()), s.rewrite())
+	return errors.Join(s.sweep(time.Now()), s.rewrite(true))
 }
 
 // sweep removes expired entries, with records like any removal: a clock that is set back must
 // not bring back an entry that an index was built without.
 func (s *Set) sweep(now time.Time) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	var changes []Change
-	var gone []*Entry
-	for _, e := range s.entries {
-		if e.expired(now.Unix()) {
-			changes, gone = append(changes, Change{Remove: true}), append(gone, e)
+	for {
+		if n, err := s.sweepSome(now); n < sweptAtOnce || err != nil {
+			return err
 		}
 	}
-	if s.journal == nil || len(gone) == 0 {
-		return nil
+}
+
+// sweepSome removes at most sweptAtOnce expired entries, and returns how many.
+func (s *Set) sweepSome(now time.Time) (n int, err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.journal == nil {
+		return 0, nil
+	}
+	var gone []*Entry
+	for e := range s.expired(now) {
+		if gone = append(gone, e()); len(gone) == sweptAtOnce {
+			break
+		}
+	}
+	if len(gone) == 0 {
+		return 0, nil
 	}
 	st := s.stage()
-	_, err := st.add(changes, gone, now)
+	changes := make([]Change, len(gone))
+	for i := range changes {
+		changes[i].Remove = true
+	}
+	_, err = st.add(changes, gone, now)
 	if err == nil {
 		err = s.commit(st)
 	}
-	if err == nil {
-		s.counts.expired.Add(uint64(len(gone)))
+	if err != nil {
+		return 0, err
 	}
-	return err
+	s.counts.expired.Add(uint64(len(gone)))
+	base := s.view.Load().base
+	for base != nil && s.ended < base.snapshotHead.ends {
+		if i := base.ending(s.ended); base.expiry(i) > now.Unix() || !s.view.Load().overruled(i) {
+			break
+		}
+		s.ended++
+	}
+	return len(gone), nil
 }
 
-// overgrown reports whether the journal is long and more than half of it of the past.
-func (s *Set) overgrown() bool {
-	return s.records > s.compact && s.records > 2*(len(s.entries)+len(s.folds)+1)
+// expired are the entries that are there although their time is over, each as a function that makes it.
+// The caller holds writing.
+func (s *Set) expired(now time.Time) iter.Seq[func() *Entry] {
+	return func(yield func(func() *Entry) bool) {
+		v := s.view.Load()
+		for e := range v.delta.all() {
+			if !e.gone && e.expired(now.Unix()) && !yield(func() *Entry { return e }) {
+				return
+			}
+		}
+		if v.base == nil {
+			return
+		}
+		for n := s.ended; n < v.base.snapshotHead.ends; n++ {
+			i := v.base.ending(n)
+			if v.base.expiry(i) > now.Unix() {
+				return
+			}
+			if !v.overruled(i) && !yield(func() *Entry { return v.base.entry(i) }) {
+				return
+			}
+		}
+	}
 }
 
-// rewrite writes the journal anew if it is overgrown or broken. Changes may be made while most
-// of it is written; they are copied at the end.
-func (s *Set) rewrite() error {
+// due reports whether a snapshot is to be written; quiet is whether it is a good moment. While changes
+// come fast, one is written for each sixteenth of the entries, so that writing costs less than the
+// changes; at a good moment, for what a start would take milliseconds to read. The caller holds writing.
+func (s *Set) due(quiet bool) bool {
+	if s.stale || s.journal != nil && s.journal.broken != nil {
+		return true
+	}
+	from := s.compact
+	if base := s.view.Load().base; base != nil && !quiet {
+		from = max(from, base.count/partOfBase)
+	}
+	return s.records > from
+}
+
+// rewrite writes a snapshot of all entries and begins the journal anew, if that is due. Changes may be
+// made while most of it is written; the new journal goes on with them.
+//
+// Until the snapshot has its name, the old one and the journal have everything. From then on the journal
+// still has everything that the snapshot lacks, and what it has too is passed over. So a crash loses
+// nothing at any moment.
+func (s *Set) rewrite(quiet bool) error {
 	s.writing.Lock()
-	if s.journal == nil || !s.overgrown() && s.journal.broken == nil {
+	if s.journal == nil || !s.due(quiet) {
 		s.writing.Unlock()
 		return nil
 	}
-	records := s.present()
+	v := s.view.Load()
+	z := frozen{base: v.base, changes: v.sorted(), last: s.last, foldedAt: s.foldedAt, folds: s.folds, hashes: s.hashes}
 	old, size, had := s.journal, s.journal.size, s.records
 	s.writing.Unlock()
 
-	d, err := durable.Create(journalPath(s.folder), 0o600)
+	snap, err := durable.Create(snapshotPath(s.folder), 0o600)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if !d.Committed() {
-			d.Discard()
-		}
-	}()
-	f := d.File
-	if err := writeRecords(f, records); err != nil {
+	defer snap.Discard()
+	s.at("snapshot created")
+	if err := z.write(snap.File); err != nil {
 		return err
 	}
+	s.at("snapshot written")
+	base, err := mapSnapshot(snap.File)
+	if err != nil {
+		return err
+	}
+	base.index(s.hashes)
+
+	next, err := durable.Create(journalPath(s.folder), 0o600)
+	if err != nil {
+		return err
+	}
+	kept := false
+	defer func() {
+		if !kept {
+			next.Discard()
+		}
+	}()
+	head := []byte(secondHead)
+	if z.last > 0 {
+		r := record{N: z.last, Op: opAfter}
+		head = r.append(head)
+	}
+	if _, err := next.Write(head); err != nil {
+		return err
+	}
+	s.writing.Lock()
+	written := old.size
+	s.writing.Unlock()
+	if _, err := io.Copy(next, io.NewSectionReader(old.f, size, written-size)); errors.Is(err, os.ErrClosed) {
+		return nil // another process has the entries now
+	} else if err != nil {
+		return err
+	}
+	if err := next.Sync(); err != nil {
+		return err
+	}
+	s.at("journal written")
 
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.journal != old {
 		return nil // closed meanwhile
 	}
-	_, err = io.Copy(f, io.NewSectionReader(old.f, size, old.size-size))
-	end, seekErr := f.Seek(0, io.SeekCurrent)
+	if err := snap.Commit(); err != nil {
+		return err // the old journal has it all, whichever snapshot is there after a crash
+	}
+	s.at("snapshot named")
+	_, err = io.Copy(next, io.NewSectionReader(old.f, written, old.size-written))
+	end, seekErr := next.Seek(0, io.SeekCurrent)
 	if err = errors.Join(err, seekErr); err != nil {
 		return err
 	}
-	if err = d.Commit(); err != nil && !d.Committed() {
+	if err = next.Commit(); err != nil && !next.Committed() {
 		return err
 	}
+	kept = true
+	s.at("journal named")
 	old.f.Close()
-	s.journal, s.records = &journal{f: f, size: end}, len(records)+s.records-had
+	s.journal, s.records = newJournal(next.File, end), 1+s.records-had
 	s.counts.broken.Store(nil)
 	s.journal.broken = err // after a crash either file may be there
+	s.replace(base, z.last)
 	return err
 }
 
-// present returns the records of what is in force. The caller holds writing.
-func (s *Set) present() (all []record) {
-	for _, e := range s.sorted() {
-		all = append(all, recordOf(e))
+// at tells the tests which step of rewrite is done.
+func (s *Set) at(step string) {
+	if s.step != nil {
+		s.step(step)
 	}
-	for _, f := range s.folds {
-		all = append(all, f.record())
-	}
-	slices.SortFunc(all, func(a, b record) int { return cmp.Compare(a.N, b.N) })
-	if s.last > 0 && (len(all) == 0 || all[len(all)-1].N != s.last) {
-		all = append(all, record{N: s.last, Op: opBase})
-	}
-	return all
 }
 
-func writeRecords(f *os.File, records []record) error {
-	w := bufio.NewWriterSize(f, 64<<10)
-	w.WriteString(journalHead)
-	var line []byte
-	for i := range records {
-		line = records[i].append(line[:0])
-		w.Write(line)
+// replace puts a snapshot that has all changes up to a number into the view. The caller holds writing.
+func (s *Set) replace(base *snapshot, last uint64) {
+	old := s.view.Load()
+	var since []*Entry
+	for e := range old.delta.all() {
+		if e.Number > last {
+			since = append(since, e)
+		}
 	}
-	return errors.Join(w.Flush(), f.Sync())
+	v := newView(base, since, s.hashes)
+	if old.lists != nil {
+		v = v.serving(old.generation, old.upTo, old.lists)
+	}
+	s.stale, s.ended = false, 0
+	s.view.Store(v)
 }

@@ -49,7 +49,7 @@ func (s *Set) Follow() error {
 	if !s.yielded || s.followed.same(info) {
 		return nil
 	}
-	c, err := readFolder(s.folder)
+	c, err := readFolder(s.folder, s.hashes)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (s *Set) Resume() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.folder, err)
 	}
-	j, c, err := openJournal(s.folder)
+	j, c, err := openJournal(s.folder, s.hashes)
 	if err != nil {
 		lock.Close()
 		return err
@@ -77,21 +77,4 @@ func (s *Set) Resume() error {
 	s.become(c)
 	s.journal, s.lock, s.yielded, s.followed = j, lock, false, stamp{}
 	return nil
-}
-
-// become makes the entries those of c. The caller holds writing.
-func (s *Set) become(c *contents) {
-	after := map[identity]*Entry{}
-	for id := range s.entries {
-		if c.entries[id] == nil {
-			after[id] = nil
-		}
-	}
-	for id, e := range c.entries {
-		if was := s.entries[id]; was == nil || was.Number != e.Number {
-			after[id] = e
-		}
-	}
-	s.last, s.folds, s.foldedAt, s.records = c.last, c.folds, c.folded, c.records
-	s.act(after)
 }

@@ -309,7 +309,7 @@ func liveEntries(c config.Config) (entries []string) {
 	if err != nil || set == nil {
 		return nil
 	}
-	for _, e := range set.Entries() {
+	for e := range set.All() {
 		if len(entries) == completedEntries {
 			break
 		}
