@@ -50,25 +50,40 @@ type Log struct {
 
 // Open opens a history for writing, and makes its folder if it is not there.
 func Open(s Settings) (*Log, error) {
-	if s.Max < MinMax {
-		return nil, fmt.Errorf("history of %d octets, want %d at least", s.Max, MinMax)
-	}
-	if err := durable.MakeFolder(s.Folder); err != nil {
+	l, err := newLog(s)
+	if err != nil {
 		return nil, err
 	}
-	held, err := durable.Lock(filepath.Join(s.Folder, "lock"), ErrLocked)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Folder, err)
+	if l.lock, err = lockOf(s.Folder); err != nil {
+		return nil, err
 	}
-	l := &Log{settings: s, lock: held,
-		woken: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
-		crowded: make(chan struct{}, 1), seed: maphash.MakeSeed(),
-		searches: make(chan struct{}, maxSearches)}
 	if err := l.resume(); err != nil {
-		held.Close()
+		l.lock.Close()
 		return nil, err
 	}
 	return l, nil
+}
+
+func newLog(s Settings) (*Log, error) {
+	if s.Max < MinMax {
+		return nil, fmt.Errorf("history of %d octets, want %d at least", s.Max, MinMax)
+	}
+	return &Log{settings: s,
+		woken: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
+		crowded: make(chan struct{}, 1), seed: maphash.MakeSeed(),
+		searches: make(chan struct{}, maxSearches)}, nil
+}
+
+// lockOf locks a folder, which it makes if it is not there.
+func lockOf(folder string) (*os.File, error) {
+	if err := durable.MakeFolder(folder); err != nil {
+		return nil, err
+	}
+	held, err := durable.Lock(filepath.Join(folder, "lock"), ErrLocked)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", folder, err)
+	}
+	return held, nil
 }
 
 // resume finds the segments on disk, and goes on with the newest.

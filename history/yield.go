@@ -3,11 +3,17 @@ package history
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"path/filepath"
-
-	"blockd/internal/durable"
 )
+
+// OpenFollowing opens a history that another process has and will yield: as if this one had yielded it. Nothing may be added
+// before Resume.
+func OpenFollowing(s Settings) (*Log, error) {
+	l, err := newLog(s)
+	if err == nil {
+		l.relay = func([]byte) error { return ErrLocked }
+	}
+	return l, err
+}
 
 // Yield lets another process open the history. What was decided before is in the files; what is decided from here on is
 // given to relay, in whole lines for that process's AddLines, by the goroutine of Run or Flush. Its error counts like one
@@ -40,9 +46,9 @@ func (l *Log) Resume() error {
 	if l.relay == nil {
 		return nil
 	}
-	held, err := durable.Lock(filepath.Join(l.settings.Folder, "lock"), ErrLocked)
+	held, err := lockOf(l.settings.Folder)
 	if err != nil {
-		return fmt.Errorf("%s: %w", l.settings.Folder, err)
+		return err
 	}
 	l.lock, l.relay = held, nil
 	return l.resume()

@@ -21,6 +21,18 @@ func (s stamp) same(now os.FileInfo) bool {
 	return s.info != nil && now != nil && os.SameFile(s.info, now) && s.info.Size() == now.Size() && s.info.ModTime().Equal(now.ModTime())
 }
 
+// OpenFollowing opens the live entries of a folder that another process has and will yield: as if this one had yielded them
+// to it. Resume takes them.
+func OpenFollowing(s Settings) (*Set, error) {
+	c, err := readFolder(s.Folder)
+	if err != nil {
+		return nil, err
+	}
+	set := newSet(s, c)
+	set.yielded = true
+	return set, nil
+}
+
 // Yield lets another process open the live entries. What was acknowledged is in the files. From here on changes fail with
 // ErrYielded, while look-ups go on, and Follow reads what that process changes. Yield once, and then Close or Resume.
 func (s *Set) Yield() error {

@@ -24,6 +24,7 @@ import (
 	"blockd/httpapi"
 	"blockd/internal/carried"
 	"blockd/internal/config"
+	"blockd/internal/upgrade"
 	"blockd/keptfilter"
 	"blockd/live"
 	"blockd/mirror"
@@ -114,7 +115,7 @@ func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder
 				p.Fail(err) // if it is still to be told
 			}
 		}()
-		if err := p.Want(); err != nil {
+		if err := p.Want(upgrade.Lists); err != nil {
 			return err
 		}
 	}
@@ -125,8 +126,10 @@ func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder
 	if err := d.openDoors(ctx); err != nil {
 		return err
 	}
+	if err := d.upgrade.ready(ctx, d); err != nil { // if it is ready, clients wait in the sockets until begin
+		return err
+	}
 	started(Started{d.smtp.listeners, d.http.listeners, d.lists.Status()})
-	d.upgrade.ready(ctx, d) // nobody answers until begin, and clients wait in the sockets
 	d.begin(ctx, g, signals)
 	err = g.Wait()
 	d.repeats.Flush(d.log, d.past.Add) // written by past.Close
@@ -167,7 +170,16 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 			g.Go(func() error { return part(ctx) })
 		}
 	}
-	d.upgrade.own.begin(last, g, d.lone()...)
+	d.upgrade.readers.begin(last, g, d.filters.Run, d.fetcher.Run, d.sources.Run)
+	d.upgrade.writers.begin(last, g,
+		func(ctx context.Context) error {
+			if d.entries == nil {
+				return nil
+			}
+			return d.entries.Run(ctx, d.log)
+		},
+		func(ctx context.Context) error { return d.domains.Run(ctx, d.log) },
+		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) })
 	var open sync.WaitGroup
 	for _, door := range []func(context.Context) error{d.milter.run, d.dns.run,
 		func(context.Context) error { return d.postfix.run(others) },
@@ -212,21 +224,6 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 			}
 		}
 	})
-}
-
-// lone are the parts that only one process may have at a time: they write what others share. Each may be run again after
-// its end.
-func (d *daemon) lone() []func(context.Context) error {
-	return []func(context.Context) error{d.filters.Run, d.fetcher.Run, d.sources.Run,
-		func(ctx context.Context) error {
-			if d.entries == nil {
-				return nil
-			}
-			return d.entries.Run(ctx, d.log)
-		},
-		func(ctx context.Context) error { return d.domains.Run(ctx, d.log) },
-		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) },
-	}
 }
 
 // close closes what is open, also of a daemon that could not begin.

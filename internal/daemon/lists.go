@@ -64,8 +64,10 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 		return err
 	}
 	verdicts.Auth.Resolver = d.resolver
-	if d.domains, err = d.openFirstSeen(ctx); err != nil {
-		return err
+	if d.upgrade.predecessor == nil { // else by takeWrites
+		if d.domains, err = d.openFirstSeen(ctx); err != nil {
+			return err
+		}
 	}
 	verdicts.FirstSeen = policy.FirstSeen{Domains: d.domains, Defers: c.FirstSeen.OnFirst == "tempfail"}
 	d.repeats.Register(d.metrics)
@@ -98,9 +100,13 @@ func (d *daemon) openLive(ctx context.Context) (*live.Set, error) {
 	if d.config.Live.Folder == config.None {
 		return nil, nil
 	}
+	open := live.Open
+	if d.upgrade.predecessor != nil {
+		open = live.OpenFollowing
+	}
 	var set *live.Set
 	err := unlocked(ctx, live.ErrLocked, func() (err error) {
-		set, err = live.Open(d.config.LiveSettings())
+		set, err = open(d.config.LiveSettings())
 		return err
 	})
 	if err != nil {
@@ -179,7 +185,11 @@ func (d *daemon) openHistory() *history.Log {
 	if c.History.Folder == config.None {
 		return nil
 	}
-	l, err := history.Open(history.Settings{Folder: c.HistoryFolder(), Max: int64(c.History.Max), Keep: time.Duration(c.History.Keep)})
+	open := history.Open
+	if d.upgrade.predecessor != nil {
+		open = history.OpenFollowing
+	}
+	l, err := open(history.Settings{Folder: c.HistoryFolder(), Max: int64(c.History.Max), Keep: time.Duration(c.History.Keep)})
 	if err != nil {
 		d.log.Error("no history is kept", slog.Any("error", err))
 		return nil

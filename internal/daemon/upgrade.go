@@ -19,7 +19,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"blockd/history"
 	"blockd/internal/upgrade"
+	"blockd/live"
 )
 
 // Program is what SIGUSR2 starts beside this process, to take over from it.
@@ -35,10 +37,14 @@ type upgrading struct {
 
 	predecessor *upgrade.Predecessor // nil: none
 	handedOver  func()               // ends the doors
-	own         crew                 // d.lone
 
-	mu        sync.Mutex         // guards the two below
-	yielded   chan struct{}      // nil: not yielded; closed when it is known who goes on
+	// What one process alone may have at a time. These parts may be run again after their end.
+	readers crew // of the sources of lists, and what writes filters of them
+	writers crew // of live entries, and of what is kept for the next start
+
+	mu        sync.Mutex         // guards the three below
+	following bool               // upgrade.Lists is yielded
+	yielded   chan struct{}      // nil: upgrade.Writes is not yielded; closed when it is known who goes on
 	successor *upgrade.Successor // that answers in our place; nil: there is none
 	fault     atomic.Pointer[error]
 }
@@ -215,10 +221,10 @@ func (s *sockets) handOn() {
 
 // upgradeNow starts the program anew, lets it take over, and ends the doors when it answers. If it does not, everything
 // goes on as before. Call it with setup.turn held.
-func (d *daemon) upgradeNow(ctx context.Context, systemd supervisor) {
+func (d *daemon) upgradeNow(ctx context.Context) {
 	u := &d.upgrade
 	begun := time.Now()
-	to, err := d.handToNew(ctx, systemd)
+	to, _, err := d.handToNew(ctx, upgradePatience)
 	if err != nil {
 		u.fault.Store(&err)
 		d.log.Error("not upgraded: this process serves on", slog.String("program", u.program.Path), slog.Any("error", err))
@@ -227,37 +233,44 @@ func (d *daemon) upgradeNow(ctx context.Context, systemd supervisor) {
 	d.log.Info("upgraded: another process answers, this one ends its sessions", slog.Int("pid", to.PID()), slog.Duration("took", time.Since(begun)))
 }
 
-func (d *daemon) handToNew(ctx context.Context, systemd supervisor) (*upgrade.Successor, error) {
+// How long a new process may take until it answers. After a change of the configuration it may have to build lists.
+const (
+	upgradePatience = 30 * time.Second
+	changePatience  = 15 * time.Minute
+)
+
+// handToNew starts a new process and has it take over. It returns the generation by which that one answers.
+func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upgrade.Successor, generation string, err error) {
 	u := &d.upgrade
 	if _, already := u.hasYielded(); already != nil {
-		return nil, errors.New("another process has taken over already")
+		return nil, "", errors.New("another process has taken over already")
 	}
 	if os.Getpid() == 1 {
-		return nil, errors.New("it is process 1, whose end is that of the container; start another container")
+		return nil, "", errors.New("it is process 1, whose end is that of the container; start another container")
 	}
 	if u.program.Path == "" {
-		return nil, errors.New("the program that it was started by is not known")
+		return nil, "", errors.New("the program that it was started by is not known")
 	}
 	sockets, err := d.sockets.copies()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	successor, err := upgrade.Start(u.program.Path, u.program.Args, sockets, "WATCHDOG_PID") // systemd's watchdog is of the main process
 	closeFiles(sockets)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	d.log.Info("upgrade begun", slog.String("program", u.program.Path), slog.Int("pid", successor.PID()))
-	if err := successor.Await(ctx, func() error { return d.yield(successor) }); err != nil {
-		return nil, errors.Join(err, d.takeBack())
+	if generation, err = successor.Await(ctx, patience, func(what upgrade.Stage) error { return d.yield(what, successor) }); err != nil {
+		return nil, "", errors.Join(err, d.takeBack())
 	}
 	u.fault.Store(nil)
 	u.decide(successor)
 	u.tellCounters(d) // first: it shows no metrics without them
-	systemd.succeeded(successor.PID())
+	supervisor{d.log}.succeeded(successor.PID())
 	d.sockets.stopAccepting()
 	u.handedOver()
-	return successor, nil
+	return successor, generation, nil
 }
 
 // After a successor has taken over, the doors whose clients keep connections without sessions end after lastQuestions: a
@@ -295,12 +308,23 @@ func (d *daemon) retire(ctx context.Context, endOthers func()) {
 
 // yield gives up what one process alone can have. Mail and questions are answered on, by what the other process makes of
 // the lists and the live entries.
-func (d *daemon) yield(to *upgrade.Successor) error {
-	d.upgrade.mu.Lock()
-	d.upgrade.yielded = make(chan struct{})
-	d.upgrade.mu.Unlock()
-	d.upgrade.own.stop()
-	d.lists.Follow(true)
+func (d *daemon) yield(what upgrade.Stage, to *upgrade.Successor) error {
+	u := &d.upgrade
+	if what == upgrade.Lists {
+		u.mu.Lock()
+		u.following = true
+		u.mu.Unlock()
+		u.readers.stop()
+		d.lists.Follow(true)
+		if err := d.recent.Save(d.config.RecentPath()); err != nil {
+			d.log.Error("who wrote lately is not kept for the next process", slog.Any("error", err))
+		}
+		return nil
+	}
+	u.mu.Lock()
+	u.yielded = make(chan struct{})
+	u.mu.Unlock()
+	u.writers.stop()
 	var err error
 	if d.entries != nil {
 		err = d.entries.Yield()
@@ -310,6 +334,29 @@ func (d *daemon) yield(to *upgrade.Successor) error {
 		d.log.Error("the domains seen first are not kept for the next process", slog.Any("error", failed))
 	}
 	return err
+}
+
+// takeWrites takes what the predecessor has yielded last.
+func (d *daemon) takeWrites(ctx context.Context) (err error) {
+	if err := d.upgrade.predecessor.Want(upgrade.Writes); err != nil {
+		return err
+	}
+	if d.entries != nil { // somebody may hold them for a moment who adds one
+		if err := unlocked(ctx, live.ErrLocked, d.entries.Resume); err != nil {
+			return fmt.Errorf("live entries: %w", err)
+		}
+	}
+	if err := unlocked(ctx, history.ErrLocked, d.past.Resume); err != nil {
+		d.log.Error("no history is kept", slog.Any("error", err))
+	}
+	if d.domains, err = d.openFirstSeen(ctx); err != nil {
+		return err
+	}
+	rules := *d.setup.rules.Load()
+	rules.FirstSeen.Domains = d.domains
+	d.setup.rules.Store(&rules)
+	d.checker.Renew(rules)
+	return nil
 }
 
 // hasYielded reports whether another process has what one alone can have, and whether it answers.
@@ -371,18 +418,25 @@ func (d *daemon) there() http.Handler {
 	}
 }
 
-// takeBack undoes yield. What cannot be had back is an error, and a problem of /readyz; mail is filtered in any case.
+// takeBack undoes yield, whatever there is to undo. What cannot be had back is an error; mail is filtered in any case.
 func (d *daemon) takeBack() (err error) {
-	if yielded, _ := d.upgrade.hasYielded(); yielded == nil {
-		return nil
+	u := &d.upgrade
+	if yielded, _ := u.hasYielded(); yielded != nil {
+		if d.entries != nil {
+			err = d.entries.Resume()
+		}
+		err = errors.Join(err, d.past.Resume(), d.domains.Resume())
+		u.writers.begun()
+		u.decide(nil)
 	}
-	defer d.upgrade.decide(nil)
-	if d.entries != nil {
-		err = d.entries.Resume()
+	u.mu.Lock()
+	following := u.following
+	u.following = false
+	u.mu.Unlock()
+	if following {
+		d.lists.Follow(false)
+		u.readers.begun()
 	}
-	err = errors.Join(err, d.past.Resume(), d.domains.Resume())
-	d.lists.Follow(false)
-	d.upgrade.own.begun()
 	return err
 }
 
@@ -402,11 +456,13 @@ func (u *upgrading) keepUp(d *daemon) func(context.Context) error {
 		for {
 			select {
 			case <-follow.C:
-				if yielded, _ := u.hasYielded(); yielded == nil {
-					continue
+				u.mu.Lock()
+				lists, writes := u.following, u.yielded != nil
+				u.mu.Unlock()
+				if lists {
+					d.lists.Replaced()
 				}
-				d.lists.Replaced()
-				if d.entries == nil {
+				if !writes || d.entries == nil {
 					continue
 				}
 				err := d.entries.Follow()
@@ -474,22 +530,26 @@ func (u *upgrading) followPredecessor(ctx context.Context, d *daemon) error {
 const firstLook = 10 * time.Second
 
 // ready tells the predecessor, if there is one, that this process answers from now on, and goes on from its counters.
-func (u *upgrading) ready(ctx context.Context, d *daemon) {
+func (u *upgrading) ready(ctx context.Context, d *daemon) error {
 	if u.predecessor == nil {
-		return
+		return nil
 	}
 	if d.smtp.look != nil {
 		ctx, cancel := context.WithTimeout(ctx, firstLook)
 		d.smtp.look(ctx)
 		cancel()
 	}
-	counters, err := u.predecessor.Ready()
+	if err := d.takeWrites(ctx); err != nil {
+		return err
+	}
+	counters, err := u.predecessor.Ready(d.lists.Live().Generation())
 	if err != nil {
 		d.log.Error("the process before does not answer: its counters are not known", slog.Any("error", err))
-		return
+	} else {
+		d.addCounters(counters)
 	}
-	d.addCounters(counters)
 	d.sockets.settle()
+	return nil
 }
 
 func (d *daemon) addCounters(text []byte) {
@@ -518,7 +578,7 @@ func (d *daemon) signalled(ctx context.Context, s os.Signal, systemd supervisor)
 	if s == syscall.SIGUSR2 || d.upgrade.replaced() {
 		systemd.reloading()
 		d.setup.turn.Lock()
-		d.upgradeNow(ctx, systemd)
+		d.upgradeNow(ctx)
 		d.setup.turn.Unlock()
 		systemd.ready()
 		return

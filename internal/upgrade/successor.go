@@ -12,9 +12,6 @@ import (
 	"time"
 )
 
-// Patience is how long a successor may take from its start to Ready.
-const Patience = 30 * time.Second
-
 // Successor is the process that takes over from this one.
 type Successor struct {
 	conn  *conn
@@ -82,36 +79,41 @@ func environment(without []string) (all []string) {
 // PID is its process number.
 func (s *Successor) PID() int { return s.cmd.Process.Pid }
 
-// Await waits until it is Ready, and calls yield when it asks for what one process alone can have. An error says why it
-// does not take over; it has ended then. ctx and Patience bound the whole.
-func (s *Successor) Await(ctx context.Context, yield func() error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("it was not ready within %v", Patience))
+// Await waits until it is Ready, and calls yield when it asks for what one process alone can have. It returns the generation
+// by which it answers. An error says why it does not take over; it has ended then. ctx and patience bound the whole.
+func (s *Successor) Await(ctx context.Context, patience time.Duration, yield func(Stage) error) (generation string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("it was not ready within %v", patience))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { s.conn.SetReadDeadline(time.Unix(1, 0)) })()
 	for {
 		w, text, err := s.conn.hear()
 		switch {
 		case ctx.Err() != nil:
-			return s.Abandon(context.Cause(ctx))
+			err = context.Cause(ctx)
 		case errors.Is(err, io.EOF):
-			return s.Abandon(errors.New("it has ended"))
+			err = errors.New("it has ended")
 		case err != nil:
-			return s.Abandon(err)
 		case w == wordFailed:
-			return s.Abandon(errors.New(string(text)))
+			err = Failed(text)
 		case w == wordReady:
-			return nil
-		case w != wordWant:
-			return s.Abandon(errForeign)
-		}
-		if err = yield(); err == nil {
-			err = s.conn.say(wordGiven, nil)
+			return string(text), nil
+		case w == wordWant && len(text) == 1:
+			if err = yield(Stage(text[0])); err == nil {
+				err = s.conn.say(wordGiven, nil)
+			}
+		default:
+			err = errForeign
 		}
 		if err != nil {
-			return s.Abandon(err)
+			return "", s.Abandon(err)
 		}
 	}
 }
+
+// Failed is the error of a successor that said itself why it cannot take over.
+type Failed string
+
+func (f Failed) Error() string { return string(f) }
 
 // farewell is how long a successor that has failed may take to end by itself.
 const farewell = 2 * time.Second

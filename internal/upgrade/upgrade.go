@@ -5,8 +5,10 @@
 //
 //	predecessor                                successor
 //	starts it, with all sockets                reads its configuration
-//	                                           Want: "from here on I need what is yours alone"
-//	yields, and goes on answering: Give        opens everything
+//	                                           Want(Lists): "I build the lists from here on"
+//	builds and reads no more, and follows      builds, and opens everything
+//	                                           Want(Writes): "and I write what is ours"
+//	writes no more, and follows                opens that for writing
 //	                                           Ready: "I answer from now on"
 //	Counters: what it has counted
 //	takes no new client, ends its sessions
@@ -59,6 +61,14 @@ const (
 
 // errForeign is the error of a process on the other end that speaks otherwise.
 var errForeign = errors.New("the other process does not speak as expected")
+
+// Stage is what a successor wants to have to itself.
+type Stage byte
+
+const (
+	Lists  Stage = '1' // the sources of lists, and the building of the index
+	Writes Stage = '2' // live entries, history, and what else is kept: whoever waits for such a change waits until Ready
+)
 
 // Socket is one that passes over.
 type Socket struct {
@@ -188,9 +198,10 @@ func inherit(f *os.File) (*Predecessor, []string, error) {
 	return &Predecessor{c}, names, nil
 }
 
-// Want asks the predecessor for what one process alone can have, and waits until it has yielded it, or has ended.
-func (p *Predecessor) Want() error {
-	if err := p.conn.say(wordWant, nil); err != nil {
+// Want asks the predecessor for what one process alone can have, and waits until it has yielded it, or has ended. A
+// successor wants Lists, and then Writes.
+func (p *Predecessor) Want(what Stage) error {
+	if err := p.conn.say(wordWant, []byte{byte(what)}); err != nil {
 		return gone(err)
 	}
 	w, _, err := p.conn.hear()
@@ -208,10 +219,10 @@ func gone(err error) error {
 	return err
 }
 
-// Ready tells the predecessor that this process answers from now on. It returns what that one has counted so far, nothing
-// if it has ended.
-func (p *Predecessor) Ready() (counters []byte, err error) {
-	if err := p.conn.say(wordReady, nil); err != nil {
+// Ready tells the predecessor that this process answers from now on, by that generation of the lists. It returns what that
+// one has counted so far, nothing if it has ended.
+func (p *Predecessor) Ready(generation string) (counters []byte, err error) {
+	if err := p.conn.say(wordReady, []byte(generation)); err != nil {
 		return nil, gone(err)
 	}
 	p.conn.SetReadDeadline(time.Now().Add(patience))
