@@ -65,11 +65,10 @@ func TestReloadOfTheConfiguration(t *testing.T) {
 	idle.conn.Close()
 
 	for name, bad := range map[string]struct{ text, want string }{
-		"torn":                {good[:len(good)-3], "config.toml:"},
-		"empty":               {"", "config.toml:1: the file is empty"},
-		"a wrong value":       {strings.Replace(good, "[log]\n", "[log]\nlevel = \"loud\"\n", 1), "log.level"},
-		"cannot be followed":  {good + "[first_seen]\ndomains = true\n", "first_seen.domains: cannot change while blockd runs"},
-		"another socket, too": {good + "[live]\nfolder = \"elsewhere\"\n", "live.folder: cannot change while blockd runs"},
+		"torn":              {good[:len(good)-3], "config.toml:"},
+		"empty":             {"", "config.toml:1: the file is empty"},
+		"a wrong value":     {strings.Replace(good, "[log]\n", "[log]\nlevel = \"loud\"\n", 1), "log.level"},
+		"an address in use": {good + "[dns]\nlisten = \"" + d.http + "\"\n[[dns.zone]]\nname = \"bl.here.example\"\nkind = \"domain\"\nlists = [\"spam\"]\n", "dns.listen: " + d.http + " is in use"},
 	} {
 		write(bad.text)
 		reload(1, bad.want)

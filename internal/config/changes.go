@@ -13,6 +13,28 @@ import (
 type Changes struct {
 	Keys                    []string // "smtp.recipients_exempt"; "policy" is the whole of them
 	Added, Removed, Changed []string // lists, by name
+
+	// Beyond are those of the keys that a process which runs cannot follow: another one has to take over. Each is a
+	// fault with its line, for where none can.
+	Beyond Faults
+
+	path string
+	line func(key string) int
+}
+
+// Fault is why another process could not take over by the configuration, in its words. It stands at the key that these
+// begin with, or else at the first key that is Beyond.
+func (c Changes) Fault(words string) Fault {
+	f := Fault{File: c.path, Line: 1, Text: words}
+	if len(c.Beyond) > 0 {
+		f.Line = c.Beyond[0].Line
+	}
+	if key, _, ok := strings.Cut(words, ":"); ok {
+		if line := c.line(key); line > 0 {
+			f.Line = line
+		}
+	}
+	return f
 }
 
 // None reports whether the two mean the same.
@@ -20,8 +42,8 @@ func (c Changes) None() bool {
 	return len(c.Keys)+len(c.Added)+len(c.Removed)+len(c.Changed) == 0
 }
 
-// followed are the keys that a running daemon follows; a table stands for all of its keys. With any other key changed a
-// configuration is refused whole, by name (docs/decisions/0059-configuration-without-a-restart.md).
+// followed are the keys that a running daemon follows; a table stands for all of its keys. With any other key changed
+// another process takes over (docs/decisions/0060-another-process-takes-over.md).
 var followed = []string{
 	"policy", "refusal", "smtp.recipients_exempt", "auth.unverified_allow", "auth.clients", "auth.on_dns_error", "first_seen.on_first", "log.level",
 }
@@ -29,8 +51,7 @@ var followed = []string{
 // listFollowed are those of a [[list]]. What its files mean, and which files they are, needs a build.
 var listFollowed = []string{"on_match", "match", "tarpit", "discard", "text", "contact", "require"}
 
-// Reread is LoadToServe for a daemon that runs by running. Beside the faults of the file there is one for each change
-// that it cannot follow. An empty file is a fault: whoever writes the configuration has not finished.
+// Reread is LoadToServe for a daemon that runs by running. An empty file is a fault: whoever writes the configuration has not finished.
 func Reread(path string, running Config) (Config, Changes, error) {
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
 		return Config{}, Changes{}, Faults{{File: path, Line: 1, Text: "the file is empty"}}
@@ -50,20 +71,18 @@ func Reread(path string, running Config) (Config, Changes, error) {
 		}
 		return Config{}, Changes{}, err
 	}
-	changes, unfollowed := compare(running, c)
-	if len(unfollowed) > 0 {
-		unfollowed.locate(path, func(key string) int { return max(lines.of(key), 1) })
-		return Config{}, Changes{}, unfollowed
-	}
+	changes := compare(running, c)
+	changes.path, changes.line = path, lines.of
+	changes.Beyond.locate(path, func(key string) int { return max(lines.of(key), 1) })
 	return c, changes, nil
 }
 
-// compare says what differs, and which of it needs a restart.
-func compare(old, c Config) (changes Changes, unfollowed Faults) {
+// compare says what differs.
+func compare(old, c Config) (changes Changes) {
 	differ := func(key string, follows bool) {
 		changes.Keys = append(changes.Keys, shownKey(key))
 		if !follows {
-			unfollowed.add(key, "cannot change while blockd runs; restart it, or take the change back")
+			changes.Beyond.add(key, "cannot change while blockd runs; restart it, or take the change back")
 		}
 	}
 	was := reflect.ValueOf(old)
@@ -84,7 +103,7 @@ func compare(old, c Config) (changes Changes, unfollowed Faults) {
 			}
 		}
 	}
-	return changes, unfollowed
+	return changes
 }
 
 // compareLists compares [[list]] by names; the order of lists that both have does not matter to what they mean.

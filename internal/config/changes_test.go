@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Every key of every table is seen when it changes, and is followed or refused by name: a new key cannot be forgotten.
-func TestEachChangedKeyIsFollowedOrRefused(t *testing.T) {
+// Every key of every table is seen when it changes, and is followed or needs another process: a new key cannot be forgotten.
+func TestEachChangedKeyIsFollowedOrBeyond(t *testing.T) {
 	old := Default()
 	tables := reflect.ValueOf(old)
 	for field, table := range tables.Fields() {
@@ -33,7 +33,7 @@ func TestEachChangedKeyIsFollowedOrRefused(t *testing.T) {
 	}
 }
 
-func TestEachChangedKeyOfAListIsFollowedOrRefused(t *testing.T) {
+func TestEachChangedKeyOfAListIsFollowedOrBeyond(t *testing.T) {
 	list := func() Config { c := Default(); c.Lists = []List{{Name: "spam"}}; return c }
 	for key := range reflect.ValueOf(List{}).Fields() {
 		changed := list()
@@ -42,23 +42,23 @@ func TestEachChangedKeyOfAListIsFollowedOrRefused(t *testing.T) {
 			checkChange(t, list(), changed, "list."+tagOf(key), slices.Contains(listFollowed, tagOf(key)))
 		}
 	}
-	changes, unfollowed := compare(list(), Default())
-	if !slices.Equal(changes.Removed, []string{"spam"}) || len(unfollowed) != 1 {
-		t.Error(changes, unfollowed)
+	changes := compare(list(), Default())
+	if !slices.Equal(changes.Removed, []string{"spam"}) || len(changes.Beyond) != 1 {
+		t.Error(changes)
 	}
-	if changes, unfollowed = compare(Default(), list()); !slices.Equal(changes.Added, []string{"spam"}) || len(unfollowed) != 1 {
-		t.Error(changes, unfollowed)
+	if changes = compare(Default(), list()); !slices.Equal(changes.Added, []string{"spam"}) || len(changes.Beyond) != 1 {
+		t.Error(changes)
 	}
 }
 
 func checkChange(t *testing.T, old, changed Config, name string, follows bool) {
 	t.Helper()
-	changes, unfollowed := compare(old, changed)
+	changes := compare(old, changed)
 	if !slices.Equal(changes.Keys, []string{name}) {
 		t.Errorf("%s has changed, and seen is %q", name, changes.Keys)
 	}
-	if follows == (len(unfollowed) > 0) {
-		t.Errorf("%s: followed %v, and the faults are %v", name, follows, unfollowed)
+	if follows == (len(changes.Beyond) > 0) {
+		t.Errorf("%s: followed %v, and beyond are %v", name, follows, changes.Beyond)
 	}
 }
 
@@ -89,7 +89,8 @@ func alter(v reflect.Value) {
 	}
 }
 
-// A file that is missing, empty or torn, and a change that cannot be followed, are faults with their lines.
+// A file that is missing, empty or torn is a fault with its line. What another process says of a change that cannot be followed
+// has the line of the key that it is about.
 func TestReread(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.toml")
 	write := func(text string) {
@@ -105,13 +106,25 @@ func TestReread(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                ":1: the file is empty",
 		"[smtp]\nreject_at = \"rc":        ":2: not TOML",
-		"[smtp]\n\nmax_connections = 7\n": ":3: smtp.max_connections: cannot change while blockd runs",
 		"[smtp]\nreject_at = \"never\"\n": ":2: smtp.reject_at: ",
 		"[smtp]\n\ntls_cert=\"none.pem\"\ntls_key=\"none.pem\"\n": ":3: smtp.tls_cert: ",
 	} {
 		write(text)
 		if _, _, err := Reread(path, running); err == nil || !strings.HasPrefix(err.Error(), path+want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	write("[smtp]\n\nmax_connections = 7\n[milter]\nlisten = \"127.0.0.1:7\"\n")
+	_, changes, err := Reread(path, running)
+	if err != nil || len(changes.Beyond) != 2 || changes.Beyond[0].Error() != path+":3: smtp.max_connections: cannot change while blockd runs; restart it, or take the change back" {
+		t.Error(changes, err)
+	}
+	for words, want := range map[string]string{
+		"milter.listen: 127.0.0.1:7 is in use": ":5: milter.listen: 127.0.0.1:7 is in use",
+		"it has ended":                         ":3: it has ended",
+	} {
+		if got := changes.Fault(words).Error(); got != path+want {
+			t.Errorf("%s: %s", words, got)
 		}
 	}
 	write("[smtp]\nrecipients_exempt = [\"desk\"]\n")

@@ -87,7 +87,22 @@ type Started struct {
 // is written to w. c was read from the file at path, which SIGHUP and POST /v1/reload read again. builder has the
 // arguments by which this program, started again, calls builder.Serve; without any, indexes are built in this process.
 // program is what SIGUSR2 starts.
-func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder []string, program Program, started func(Started)) (err error) {
+// If another process has taken over and no init system was told of it, Run waits for that one's end too.
+func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder []string, program Program, started func(Started)) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGUSR2) // from here on they do not end the process
+	defer signal.Stop(signals)
+	to, err := run(ctx, signals, path, c, w, builder, program, started)
+	if err != nil || to == nil {
+		return err
+	}
+	debug.FreeOSMemory() // nothing is needed any more
+	return keep(ctx, signals, to)
+}
+
+// run is Run until the last session has ended. It returns the process that is to be kept, if any.
+func run(ctx context.Context, signals <-chan os.Signal, path string, c config.Config, w io.Writer, builder []string, program Program,
+	started func(Started)) (keeps *upgrade.Successor, err error) {
 	defer runtime.KeepAlive(ballast())
 	d := &daemon{config: c, builder: builder, metrics: carried.NewRegistry()}
 	d.setup.path, d.setup.running = path, c
@@ -95,9 +110,6 @@ func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder
 	for _, text := range c.Warnings() {
 		d.log.Warn("configuration", slog.String("warning", text))
 	}
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP, syscall.SIGUSR2) // from here on they do not end the process
-	defer signal.Stop(signals)
 	signal.Ignore(syscall.SIGPIPE) // a log reader that dies must not take the daemon along
 	d.hostname = wireName(cmp.Or(c.SMTP.Hostname, config.MachineName()), d.log)
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
@@ -107,7 +119,7 @@ func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder
 	d.upgrade.began, _ = os.Stat(program.Path) // if that fails, SIGUSR2 says why
 	defer d.close()
 	if err := d.inheritSockets(); err != nil {
-		return err
+		return nil, err
 	}
 	if p := d.upgrade.predecessor; p != nil {
 		defer func() {
@@ -116,18 +128,18 @@ func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder
 			}
 		}()
 		if err := p.Want(upgrade.Lists); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := d.openLists(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	if err := d.openDoors(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	if err := d.upgrade.ready(ctx, d); err != nil { // if it is ready, clients wait in the sockets until begin
-		return err
+		return nil, err
 	}
 	started(Started{d.smtp.listeners, d.http.listeners, d.lists.Status()})
 	d.begin(ctx, g, signals)
@@ -135,10 +147,13 @@ func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder
 	d.repeats.Flush(d.log, d.past.Add) // written by past.Close
 	d.upgrade.farewell(d)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d.log.Info("stopped")
-	return nil
+	if _, to := d.upgrade.hasYielded(); to != nil && d.upgrade.predecessor == nil && !supervised() {
+		return to, nil
+	}
+	return nil, nil
 }
 
 // begin begins the work of all parts.
@@ -215,11 +230,14 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 			select {
 			case s := <-signals:
 				d.signalled(ctx, s, systemd)
-			case <-doors.Done():
-				if ctx.Err() != nil {
-					d.log.Info("stopping")
-					systemd.stopping()
+			case <-ctx.Done():
+				d.log.Info("stopping")
+				systemd.stopping()
+				if _, to := d.upgrade.hasYielded(); to != nil && !supervised() {
+					to.Signal(syscall.SIGTERM)
 				}
+				return nil
+			case <-last.Done():
 				return nil
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -13,6 +15,7 @@ import (
 	"blockd/httpapi"
 	"blockd/index"
 	"blockd/internal/config"
+	"blockd/internal/upgrade"
 	"blockd/policy"
 	"blockd/reload"
 )
@@ -33,7 +36,19 @@ func (d *daemon) reread(ctx context.Context) (answer httpapi.Reloaded) {
 	d.setup.turn.Lock()
 	defer d.setup.turn.Unlock()
 	answer = httpapi.Reloaded{Faults: []string{}, Keys: []string{}, Lists: []string{}}
+	if _, to := d.upgrade.hasYielded(); to != nil {
+		answer.Faults = append(answer.Faults, "another process has taken over; ask it")
+		return answer
+	}
 	c, changes, err := config.Reread(d.setup.path, d.setup.running)
+	if err == nil && len(changes.Beyond) > 0 {
+		var said []string
+		if said, err = d.renewed(ctx, changes); err == nil {
+			answer.Keys, answer.Lists = append(answer.Keys, changes.Keys...), append(answer.Lists, slices.Concat(changes.Changed, changes.Added, changes.Removed)...)
+			answer.Swapped, answer.Generation, answer.Problems = said[0] != d.lists.Live().Generation(), said[0], said[1:]
+			return answer
+		}
+	}
 	if faults, bad := errors.AsType[config.Faults](err); bad {
 		d.setup.faults.Store(&faults)
 		for _, f := range faults {
@@ -57,6 +72,24 @@ func (d *daemon) reread(ctx context.Context) (answer httpapi.Reloaded) {
 		d.log.Info("nothing changed", slog.String("generation", answer.Generation))
 	}
 	return answer
+}
+
+// renewed has another process take over, by changes that this one cannot follow. It returns the generation by which that one
+// answers, and the problems of its lists. The error is config.Faults; then this process serves on.
+func (d *daemon) renewed(ctx context.Context, changes config.Changes) (said []string, err error) {
+	if d.upgrade.program.Path == "" {
+		return nil, changes.Beyond
+	}
+	_, text, err := d.handToNew(ctx, changePatience)
+	if err != nil {
+		words := err.Error()
+		if failed, ok := errors.AsType[upgrade.Failed](err); ok {
+			words = string(failed) // without how the process ended
+		}
+		return nil, config.Faults{changes.Fault(words)}
+	}
+	d.log.Info("configuration taken up by another process, this one ends its sessions", slog.Any("keys", changes.Keys))
+	return strings.Split(text, "\n"), nil
 }
 
 // follow makes c, which differs in what can be followed alone, the configuration in force.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -239,17 +240,20 @@ const (
 	changePatience  = 15 * time.Minute
 )
 
-// handToNew starts a new process and has it take over. It returns the generation by which that one answers.
-func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upgrade.Successor, generation string, err error) {
+// handToNew starts a new process and has it take over. It returns what that one says of its lists: the generation by which it
+// answers, and their problems, a line each.
+func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upgrade.Successor, says string, err error) {
 	u := &d.upgrade
 	if _, already := u.hasYielded(); already != nil {
 		return nil, "", errors.New("another process has taken over already")
 	}
-	if os.Getpid() == 1 {
-		return nil, "", errors.New("it is process 1, whose end is that of the container; start another container")
-	}
 	if u.program.Path == "" {
 		return nil, "", errors.New("the program that it was started by is not known")
+	}
+	if !supervised() {
+		if err := adopt(); err != nil {
+			return nil, "", fmt.Errorf("the processes after the next one would be nobody's: %w", err)
+		}
 	}
 	sockets, err := d.sockets.copies()
 	if err != nil {
@@ -261,7 +265,7 @@ func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upg
 		return nil, "", err
 	}
 	d.log.Info("upgrade begun", slog.String("program", u.program.Path), slog.Int("pid", successor.PID()))
-	if generation, err = successor.Await(ctx, patience, func(what upgrade.Stage) error { return d.yield(what, successor) }); err != nil {
+	if says, err = successor.Await(ctx, patience, func(what upgrade.Stage) error { return d.yield(what, successor) }); err != nil {
 		return nil, "", errors.Join(err, d.takeBack())
 	}
 	u.fault.Store(nil)
@@ -270,7 +274,7 @@ func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upg
 	supervisor{d.log}.succeeded(successor.PID())
 	d.sockets.stopAccepting()
 	u.handedOver()
-	return successor, generation, nil
+	return successor, says, nil
 }
 
 // After a successor has taken over, the doors whose clients keep connections without sessions end after lastQuestions: a
@@ -542,7 +546,8 @@ func (u *upgrading) ready(ctx context.Context, d *daemon) error {
 	if err := d.takeWrites(ctx); err != nil {
 		return err
 	}
-	counters, err := u.predecessor.Ready(d.lists.Live().Generation())
+	status := d.lists.Status()
+	counters, err := u.predecessor.Ready(strings.Join(append([]string{status.Generation}, status.Problems...), "\n"))
 	if err != nil {
 		d.log.Error("the process before does not answer: its counters are not known", slog.Any("error", err))
 	} else {
@@ -573,17 +578,19 @@ func (u *upgrading) replaced() bool {
 }
 
 // signalled does what a signal asks for. SIGHUP after the program was replaced, as a package does it, upgrades: the new
-// one reads the configuration too.
+// one reads the configuration too. A process that was taken over from hands signals on.
 func (d *daemon) signalled(ctx context.Context, s os.Signal, systemd supervisor) {
-	if s == syscall.SIGUSR2 || d.upgrade.replaced() {
-		systemd.reloading()
-		d.setup.turn.Lock()
-		d.upgradeNow(ctx)
-		d.setup.turn.Unlock()
-		systemd.ready()
+	if _, to := d.upgrade.hasYielded(); to != nil {
+		to.Signal(s)
 		return
 	}
 	systemd.reloading()
-	d.reread(ctx)
+	if s == syscall.SIGUSR2 || d.upgrade.replaced() {
+		d.setup.turn.Lock()
+		d.upgradeNow(ctx)
+		d.setup.turn.Unlock()
+	} else {
+		d.reread(ctx)
+	}
 	systemd.ready()
 }

@@ -76,12 +76,24 @@ func environment(without []string) (all []string) {
 	return all
 }
 
+// Signal sends it a signal, if it has not ended.
+func (s *Successor) Signal(signal os.Signal) { s.cmd.Process.Signal(signal) } // an error says that it has ended
+
+// Wait waits for its end. The error is not nil if that was no good one.
+func (s *Successor) Wait() error {
+	<-s.ended
+	if s.state != nil {
+		return fmt.Errorf("the process that had taken over has ended: %w", s.state)
+	}
+	return nil
+}
+
 // PID is its process number.
 func (s *Successor) PID() int { return s.cmd.Process.Pid }
 
-// Await waits until it is Ready, and calls yield when it asks for what one process alone can have. It returns the generation
-// by which it answers. An error says why it does not take over; it has ended then. ctx and patience bound the whole.
-func (s *Successor) Await(ctx context.Context, patience time.Duration, yield func(Stage) error) (generation string, err error) {
+// Await waits until it is Ready, and calls yield when it asks for what one process alone can have. It returns what it says of
+// its lists. An error says why it does not take over; it has ended then. ctx and patience bound the whole.
+func (s *Successor) Await(ctx context.Context, patience time.Duration, yield func(Stage) error) (says string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("it was not ready within %v", patience))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { s.conn.SetReadDeadline(time.Unix(1, 0)) })()

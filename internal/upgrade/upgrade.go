@@ -219,10 +219,10 @@ func gone(err error) error {
 	return err
 }
 
-// Ready tells the predecessor that this process answers from now on, by that generation of the lists. It returns what that
+// Ready tells the predecessor that this process answers from now on, and what there is to say of its lists. It returns what that
 // one has counted so far, nothing if it has ended.
-func (p *Predecessor) Ready(generation string) (counters []byte, err error) {
-	if err := p.conn.say(wordReady, []byte(generation)); err != nil {
+func (p *Predecessor) Ready(says string) (counters []byte, err error) {
+	if err := p.conn.say(wordReady, []byte(says)); err != nil {
 		return nil, gone(err)
 	}
 	p.conn.SetReadDeadline(time.Now().Add(patience))
