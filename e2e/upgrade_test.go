@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -38,7 +39,7 @@ func (d *daemon) upgraded(t *testing.T) {
 	})
 }
 
-var upgradedTo = regexp.MustCompile(`msg="upgraded: .* pid=([0-9]+)`)
+var upgradedTo = regexp.MustCompile(`msg="another process answers, .* pid=([0-9]+)`)
 
 // newest is the process that answers.
 func (d *daemon) newest(t *testing.T) int {
@@ -190,6 +191,29 @@ func TestUpgrade(t *testing.T) {
 		asked[0].Store(int64(n + 1))
 		return ""
 	})
+	kept, err := net.Dial("tcp", policy) // one connection, which goes from process to process
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	answers := bufio.NewReader(kept)
+	f.run("policy, kept", func(n int) string {
+		sender, want := "a@mx.bulk.example", "action=550 5.7.1 "
+		if n%2 == 0 {
+			sender, want = "friend@there.example", "action=DUNNO\n"
+		}
+		kept.SetDeadline(time.Now().Add(time.Minute))
+		fmt.Fprintf(kept, "request=smtpd_access_policy\nprotocol_state=RCPT\nclient_address=192.0.2.1\nsender=%s\nrecipient=you@here.example\n\n", sender)
+		action, err := answers.ReadString('\n')
+		if err == nil {
+			_, err = answers.ReadString('\n')
+		}
+		if err != nil || !strings.HasPrefix(action, want) {
+			return fmt.Sprintf("%s: %q, %v", sender, action, err)
+		}
+		return ""
+	})
+	config := string(testkit.Read(t, d.path("config.toml")))
 	verdicts, wentBack := 0.0, ""
 	var processes []int
 	for round := range rounds {
@@ -198,7 +222,19 @@ func TestUpgrade(t *testing.T) {
 		testkit.Eventually(t, "mail to pass", func() bool { return f.passed.Load() >= before+60 || len(f.odd) > 0 })
 		testkit.Write(t, d.path("bad.txt"), fmt.Sprintf("bulk.example\nmx.bulk.example\nround%d.example\n", round))
 		processes = append(processes, d.newest(t))
-		d.upgraded(t)
+		if round%2 == 0 {
+			d.upgraded(t)
+		} else { // a list more, and another limit
+			testkit.Write(t, d.path("more.txt"), fmt.Sprintf("more%d.example\n", round))
+			testkit.Write(t, d.path("config.toml"), strings.Replace(config, "[smtp]\n", fmt.Sprintf("[smtp]\nmax_connections = %d\n", 1000+round), 1)+
+				fmt.Sprintf("[[list]]\nname = \"more%d\"\npath = \"more.txt\"\n", round))
+			if code, out := d.reloaded(t); code != 0 || !strings.Contains(out, "smtp.max_connections") || !strings.Contains(out, fmt.Sprintf("more%d", round)) {
+				t.Errorf("blockd reload ends with %d and says %q", code, out)
+			}
+			if got := ask(t, d.smtp, fmt.Sprintf("a@more%d.example", round)); !strings.HasPrefix(got, "550 ") {
+				t.Errorf("a sender of the list that was added: %q", got)
+			}
+		}
 		if now := d.sum("blockd_verdicts_total"); now < verdicts {
 			wentBack = fmt.Sprintf("blockd_verdicts_total was %v and is %v", verdicts, now)
 		} else {

@@ -87,6 +87,9 @@ func newConn(s *service, d dialect, nc net.Conn) *conn {
 func (c *conn) Run() {
 	defer c.conn.Close()
 	err := c.run()
+	if err == errStopped && c.settings.Leave != nil && c.settings.Leave(c.door.Name, c.conn) {
+		return
+	}
 	f := fault("")
 	if !errors.As(err, &f) {
 		return
@@ -117,7 +120,10 @@ func (c *conn) farewell() {
 	}
 }
 
-// run returns nil at the end of the input or of the Server, and otherwise a fault or
+// errStopped is the end of a connection by Stop, with every request answered.
+var errStopped = errors.New("stopped")
+
+// run returns nil at the end of the input, errStopped at that of the Server, and otherwise a fault or
 // the error of the connection.
 func (c *conn) run() (err error) {
 	defer func() {
@@ -136,7 +142,7 @@ func (c *conn) run() (err error) {
 			return err
 		}
 		if answered && len(c.in) == 0 && c.stopping.Load() {
-			return nil
+			return errStopped
 		}
 		if err := c.read(); err == io.EOF {
 			return nil
@@ -211,7 +217,10 @@ func (c *conn) read() error {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		case c.began.IsZero():
-			return io.EOF // idle for too long, or stopped
+			if c.stopping.Load() {
+				return errStopped
+			}
+			return io.EOF // idle for too long
 		case c.now.Sub(c.began) >= requestTime:
 			return errSlow
 		}

@@ -14,6 +14,7 @@ package postfix
 import (
 	"cmp"
 	"log/slog"
+	"net"
 	"net/netip"
 	"time"
 
@@ -36,6 +37,10 @@ type Settings struct {
 	ProofTimeout time.Duration // for all DNS queries of one answer; 0 = 5 s; a proof that is still open then does not count
 
 	Lists []string // names of lists, each a socketmap of its own
+
+	// Leave is given connections that are about to be closed at a stop, with every request answered. If it reports true,
+	// another process goes on with them: Postfix waits for a second where its server has closed one. nil: none goes on.
+	Leave func(door string, conn net.Conn) bool
 }
 
 func (s Settings) withDefaults() Settings {

@@ -196,8 +196,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 		func(ctx context.Context) error { return d.domains.Run(ctx, d.log) },
 		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) })
 	var open sync.WaitGroup
-	for _, door := range []func(context.Context) error{d.milter.run, d.dns.run,
-		func(context.Context) error { return d.postfix.run(others) },
+	for _, door := range []func(context.Context) error{d.milter.run, d.dns.run, d.postfix.run,
 		func(context.Context) error { return d.resp.run(others) },
 		func(context.Context) error {
 			defer endHTTP()

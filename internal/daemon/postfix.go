@@ -25,6 +25,7 @@ func (d *daemon) openPostfix(ctx context.Context) error {
 		RejectAt: c.SMTP.RejectAt, ClientRejectAt: c.SMTP.ClientRejectAt, SkipAuthenticated: c.SMTP.SkipAuthenticated,
 		ProofTimeout: time.Duration(c.Auth.DNSTimeout),
 		Trusted:      config.Networks(c.SMTP.Trusted), AllowFrom: config.Networks(c.Postfix.AllowFrom),
+		Leave: d.upgrade.leave,
 	}
 	for _, l := range c.Lists {
 		s.Lists = append(s.Lists, l.Name)
@@ -45,7 +46,7 @@ func (d *daemon) openPostfix(ctx context.Context) error {
 		}
 		if len(listeners) > 0 {
 			o.listeners = append(o.listeners, listeners...)
-			services[service.make(s, d.checker, metrics, d.log)] = listeners
+			services[service.make(s, d.checker, metrics, d.log)] = d.upgrade.andArrivals(service.name, listeners)
 		}
 	}
 	o.serve = func(ctx context.Context) error {

@@ -88,7 +88,7 @@ func (d *daemon) renewed(ctx context.Context, changes config.Changes) (said []st
 		}
 		return nil, config.Faults{changes.Fault(words)}
 	}
-	d.log.Info("configuration taken up by another process, this one ends its sessions", slog.Any("keys", changes.Keys))
+	d.log.Info("configuration taken up by another process", slog.Any("keys", changes.Keys))
 	return strings.Split(text, "\n"), nil
 }
 

@@ -37,6 +37,7 @@ type upgrading struct {
 	began   os.FileInfo // of the executable when this process began; nil: not known
 
 	predecessor *upgrade.Predecessor // nil: none
+	arrivals    map[string]*arrivals // connections of the predecessor, by doors; made before the doors are run
 	handedOver  func()               // ends the doors
 
 	// What one process alone may have at a time. These parts may be run again after their end.
@@ -220,18 +221,12 @@ func (s *sockets) handOn() {
 	}
 }
 
-// upgradeNow starts the program anew, lets it take over, and ends the doors when it answers. If it does not, everything
-// goes on as before. Call it with setup.turn held.
+// upgradeNow has a new process take over. If it cannot, everything goes on as before. Call it with setup.turn held.
 func (d *daemon) upgradeNow(ctx context.Context) {
-	u := &d.upgrade
-	begun := time.Now()
-	to, _, err := d.handToNew(ctx, upgradePatience)
-	if err != nil {
-		u.fault.Store(&err)
-		d.log.Error("not upgraded: this process serves on", slog.String("program", u.program.Path), slog.Any("error", err))
-		return
+	if _, _, err := d.handToNew(ctx, upgradePatience); err != nil {
+		d.upgrade.fault.Store(&err)
+		d.log.Error("not upgraded: this process serves on", slog.String("program", d.upgrade.program.Path), slog.Any("error", err))
 	}
-	d.log.Info("upgraded: another process answers, this one ends its sessions", slog.Int("pid", to.PID()), slog.Duration("took", time.Since(begun)))
 }
 
 // How long a new process may take until it answers. After a change of the configuration it may have to build lists.
@@ -243,7 +238,7 @@ const (
 // handToNew starts a new process and has it take over. It returns what that one says of its lists: the generation by which it
 // answers, and their problems, a line each.
 func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upgrade.Successor, says string, err error) {
-	u := &d.upgrade
+	u, begun := &d.upgrade, time.Now()
 	if _, already := u.hasYielded(); already != nil {
 		return nil, "", errors.New("another process has taken over already")
 	}
@@ -264,22 +259,23 @@ func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upg
 	if err != nil {
 		return nil, "", err
 	}
-	d.log.Info("upgrade begun", slog.String("program", u.program.Path), slog.Int("pid", successor.PID()))
+	d.log.Info("another process begins", slog.String("program", u.program.Path), slog.Int("pid", successor.PID()))
 	if says, err = successor.Await(ctx, patience, func(what upgrade.Stage) error { return d.yield(what, successor) }); err != nil {
 		return nil, "", errors.Join(err, d.takeBack())
 	}
 	u.fault.Store(nil)
 	u.decide(successor)
 	u.tellCounters(d) // first: it shows no metrics without them
+	d.log.Info("another process answers, this one ends its sessions", slog.Int("pid", successor.PID()), slog.Duration("took", time.Since(begun)))
 	supervisor{d.log}.succeeded(successor.PID())
 	d.sockets.stopAccepting()
 	u.handedOver()
 	return successor, says, nil
 }
 
-// After a successor has taken over, the doors whose clients keep connections without sessions end after lastQuestions: a
-// question that was on its way is answered, and they connect again. Milter connections end with their SMTP sessions by
-// themselves. SMTP sessions are left to end as their clients like, for the drain time.
+// After a successor has taken over, HTTP and RESP, whose clients keep connections, end after lastQuestions: a question that was
+// on its way is answered, and they connect again. Connections of Postfix's services go on in the successor (leave). Those of
+// milters end with their SMTP sessions by themselves. SMTP sessions are left to end as their clients like, for the drain time.
 const (
 	lastQuestions = 5 * time.Second
 	retireEvery   = 100 * time.Millisecond
@@ -519,7 +515,7 @@ func (u *upgrading) followPredecessor(ctx context.Context, d *daemon) error {
 	}
 	stop := context.AfterFunc(ctx, func() { u.predecessor.Close() })
 	defer stop()
-	err := u.predecessor.Follow(d.past.AddLines, d.addCounters)
+	err := u.predecessor.Follow(upgrade.Follower{Lines: d.past.AddLines, Counters: d.addCounters, Conn: u.arrive})
 	switch {
 	case err != nil:
 		d.log.Error("what the process before decides is not known any more", slog.Any("error", err))

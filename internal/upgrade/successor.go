@@ -98,7 +98,7 @@ func (s *Successor) Await(ctx context.Context, patience time.Duration, yield fun
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { s.conn.SetReadDeadline(time.Unix(1, 0)) })()
 	for {
-		w, text, err := s.conn.hear()
+		w, text, _, err := s.conn.hear()
 		switch {
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
@@ -151,6 +151,11 @@ func (s *Successor) Lines(lines []byte) error { return s.conn.say(wordLines, lin
 
 // Counters tells it what was counted here so far.
 func (s *Successor) Counters(text []byte) error { return s.conn.say(wordCounters, text) }
+
+// Conn gives it a connection at a door, of which this process has answered all that it has read.
+func (s *Successor) Conn(door string, file int) error {
+	return s.conn.say(wordConn, []byte(door), file)
+}
 
 // Close ends what it hears from here.
 func (s *Successor) Close() error { return s.conn.Close() }

@@ -12,7 +12,8 @@
 //	                                           Ready: "I answer from now on"
 //	Counters: what it has counted
 //	takes no new client, ends its sessions
-//	Lines, Counters: what it still decides     Follow takes them up
+//	Conn: connections that may go on there     Follow takes them up
+//	Lines, Counters: what it still decides
 //	ends
 //
 // If the successor ends before Ready, or takes too long, the predecessor takes everything back and goes on. If the
@@ -57,6 +58,7 @@ const (
 	wordFailed   word = 'F' // why, for the log of the predecessor
 	wordLines    word = 'L'
 	wordCounters word = 'C'
+	wordConn     word = 'K' // a connection, which comes with it, and the door that it is at
 )
 
 // errForeign is the error of a process on the other end that speaks otherwise.
@@ -99,35 +101,71 @@ func newConn(f *os.File) (*conn, error) {
 // patience is how long a write may take before the other process is taken to hang.
 const patience = 5 * time.Second
 
-// say writes one frame. After an error nothing more can be said.
-func (c *conn) say(w word, text []byte) error {
+// say writes one frame, and files with it. After an error nothing more can be said.
+func (c *conn) say(w word, text []byte, files ...int) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	c.SetWriteDeadline(time.Now().Add(patience))
-	head := binary.BigEndian.AppendUint32([]byte{byte(w)}, uint32(len(text)))
-	_, err := c.Write(append(head, text...))
+	frame := append(binary.BigEndian.AppendUint32([]byte{byte(w)}, uint32(len(text))), text...)
+	var n int
+	var err error
+	if len(files) > 0 {
+		n, _, err = c.WriteMsgUnix(frame, unix.UnixRights(files...), nil)
+	}
+	if err == nil {
+		_, err = c.Write(frame[n:])
+	}
 	if err != nil {
 		c.CloseWrite() // half a frame may be out
 	}
 	return err
 }
 
-// hear reads one frame. The error is io.EOF if the other process has closed its end, or has ended.
-func (c *conn) hear() (word, []byte, error) {
-	var head [5]byte
-	if _, err := io.ReadFull(c, head[:]); err != nil {
-		if errors.Is(err, unix.ECONNRESET) {
-			err = io.EOF
+// hear reads one frame, and the file that came with it; nil: none did. The error is io.EOF if the other process has closed
+// its end, or has ended.
+func (c *conn) hear() (w word, text []byte, file *os.File, err error) {
+	defer func() {
+		if err != nil && file != nil {
+			file.Close()
+			file = nil
 		}
-		return 0, nil, err
+	}()
+	var head [5]byte
+	rights := make([]byte, unix.CmsgSpace(4))
+	for n := 0; n < len(head); {
+		more, oob, _, _, err := c.ReadMsgUnix(head[n:], rights)
+		if oob > 0 && file == nil {
+			file = received(rights[:oob])
+		}
+		switch {
+		case errors.Is(err, unix.ECONNRESET), err == nil && more == 0, errors.Is(err, io.EOF):
+			return 0, nil, file, io.EOF
+		case err != nil:
+			return 0, nil, file, err
+		}
+		n += more
 	}
 	size := binary.BigEndian.Uint32(head[1:])
 	if size > maxFrame {
-		return 0, nil, errForeign
+		return 0, nil, file, errForeign
 	}
-	text := make([]byte, size)
-	_, err := io.ReadFull(c, text)
-	return word(head[0]), text, err
+	text = make([]byte, size)
+	_, err = io.ReadFull(c, text)
+	return word(head[0]), text, file, err
+}
+
+// received is the file of a control message; nil without one.
+func received(oob []byte) *os.File {
+	all, err := unix.ParseSocketControlMessage(oob)
+	if err != nil || len(all) == 0 {
+		return nil
+	}
+	fds, err := unix.ParseUnixRights(&all[0])
+	if err != nil || len(fds) == 0 {
+		return nil
+	}
+	unix.CloseOnExec(fds[0])
+	return os.NewFile(uintptr(fds[0]), "connection")
 }
 
 // pair returns two files that are joined.
@@ -183,7 +221,7 @@ func inherit(f *os.File) (*Predecessor, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w, text, err := c.hear()
+	w, text, _, err := c.hear()
 	var names []string
 	if err == nil && w != wordSockets {
 		err = errForeign
@@ -204,7 +242,7 @@ func (p *Predecessor) Want(what Stage) error {
 	if err := p.conn.say(wordWant, []byte{byte(what)}); err != nil {
 		return gone(err)
 	}
-	w, _, err := p.conn.hear()
+	w, _, _, err := p.conn.hear()
 	if err == nil && w != wordGiven {
 		err = errForeign
 	}
@@ -227,7 +265,7 @@ func (p *Predecessor) Ready(says string) (counters []byte, err error) {
 	}
 	p.conn.SetReadDeadline(time.Now().Add(patience))
 	defer p.conn.SetReadDeadline(time.Time{})
-	w, counters, err := p.conn.hear()
+	w, counters, _, err := p.conn.hear()
 	if err == nil && w != wordCounters {
 		err = errForeign
 	}
@@ -240,20 +278,31 @@ func (p *Predecessor) Fail(why error) {
 	p.conn.Close()
 }
 
-// Follow gives what the predecessor still decides to lines, and its counters, the later ones in place of the earlier, to
-// counters, until it has ended (nil) or Close is called.
-func (p *Predecessor) Follow(lines, counters func(text []byte)) error {
+// Follower takes up what a predecessor still has after Ready. Its functions are called by one goroutine.
+type Follower struct {
+	Lines    func(lines []byte)               // decisions, for history.Log.AddLines
+	Counters func(text []byte)                // what it has counted by now, in place of what it had before
+	Conn     func(door string, file *os.File) // a connection that goes on here; the function closes the file
+}
+
+// Follow takes up what the predecessor has until it has ended (nil) or Close is called.
+func (p *Predecessor) Follow(f Follower) error {
 	for {
-		w, text, err := p.conn.hear()
+		w, text, file, err := p.conn.hear()
+		if file != nil && (err != nil || w != wordConn) {
+			file.Close()
+		}
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil:
 			return gone(err)
 		case w == wordLines:
-			lines(text)
+			f.Lines(text)
 		case w == wordCounters:
-			counters(text)
+			f.Counters(text)
+		case w == wordConn && file != nil:
+			f.Conn(string(text), file)
 		default:
 			return errForeign
 		}
