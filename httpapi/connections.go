@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -51,9 +50,6 @@ func newConnections(l net.Listener, most, perClient int, refused func()) *connec
 func (c *connections) Accept() (net.Conn, error) {
 	for {
 		conn, err := c.Listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			<-c.closed // before that, another process has the socket, and the connections that are open go on
-		}
 		if err != nil {
 			return nil, err
 		}

@@ -16,17 +16,12 @@ const (
 
 // Accept returns the next connection of l. Errors such as a lack of file
 // descriptors pass: troubled is told of each, with the time until the next try. The
-// error is net.ErrClosed, alone or wrapped, once done is closed. If l is closed before that, no
-// connection comes any more, because another process has the socket now, and Accept waits for done.
+// error is net.ErrClosed, alone or wrapped, once l is closed, or done during a wait.
 func Accept(l net.Listener, done <-chan struct{}, troubled func(err error, retry time.Duration)) (net.Conn, error) {
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		conn, err := l.Accept()
-		if err == nil {
-			return conn, nil
-		}
-		if errors.Is(err, net.ErrClosed) {
-			<-done
-			return nil, err
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			return conn, err
 		}
 		troubled(err, wait)
 		select {

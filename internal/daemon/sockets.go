@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 
 	"blockd/internal/config"
 )
@@ -19,7 +20,7 @@ type place struct {
 
 // socket is what is open at a place. systemd may hand over several, and UDP has one for two processors.
 type socket struct {
-	listeners []net.Listener
+	listeners []*listener
 	packets   []net.PacketConn // of UDP
 	ours      bool             // a Unix socket that blockd has made, whose path goes with its last process
 }
@@ -56,7 +57,10 @@ func (s *sockets) listen(ctx context.Context, door, key, address, group string) 
 	}
 	one, err := s.at(where, func() (one socket, err error) {
 		var l net.Listener
-		if one.listeners = s.inherited.takeListeners(door); len(one.listeners) > 0 {
+		if inherited := s.inherited.takeListeners(door); len(inherited) > 0 {
+			for _, l := range inherited {
+				one.listeners = append(one.listeners, newListener(l))
+			}
 			return one, nil
 		}
 		if !isUnix {
@@ -64,10 +68,17 @@ func (s *sockets) listen(ctx context.Context, door, key, address, group string) 
 		} else if l, err = listenUnix(ctx, path, group); err != nil {
 			err = fmt.Errorf("%s: %w", key, err)
 		}
-		one.listeners, one.ours = []net.Listener{l}, isUnix
-		return one, err
+		if err != nil {
+			return socket{}, err
+		}
+		one.listeners, one.ours = []*listener{newListener(l)}, isUnix
+		return one, nil
 	})
-	return one.listeners, err
+	var all []net.Listener
+	for _, l := range one.listeners {
+		all = append(all, l)
+	}
+	return all, err
 }
 
 // listenPackets opens the UDP sockets of a door at address; inherited ones of its name stand in for them. bound is
@@ -106,6 +117,47 @@ func (s *sockets) at(where place, bind func() (socket, error)) (one socket, err 
 	}
 	s.open[where] = one
 	return one, nil
+}
+
+// listener is a listener of ours. After give, another process has the socket: then no connection comes any more, and those
+// that are open go on, until Close.
+type listener struct {
+	net.Listener
+	given, closed chan struct{}
+	once          sync.Once
+}
+
+func newListener(l net.Listener) *listener {
+	return &listener{Listener: l, given: make(chan struct{}), closed: make(chan struct{})}
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		select {
+		case <-l.given:
+			<-l.closed
+			return nil, net.ErrClosed
+		default:
+		}
+	}
+	return conn, err
+}
+
+// Close implements net.Listener.
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close() // a second time, if it was given
+}
+
+// give leaves the socket to a process that has a copy of it, with its path. It is called once.
+func (l *listener) give() {
+	if u, ok := l.Listener.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(false)
+	}
+	close(l.given)
+	l.Listener.Close()
 }
 
 // close closes all of them, and what was inherited and not taken.

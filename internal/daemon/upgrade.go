@@ -127,7 +127,7 @@ func (s *sockets) receive(one upgrade.Socket) error {
 		if u, ok := l.(*net.UnixListener); ok {
 			u.SetUnlinkOnClose(false) // until settle: the process before may have to serve on
 		}
-		open.listeners, open.ours = append(open.listeners, l), name.Ours
+		open.listeners, open.ours = append(open.listeners, newListener(l)), name.Ours
 	}
 	s.before[where] = open
 	return nil
@@ -153,7 +153,7 @@ func (s *sockets) copies() (all []upgrade.Socket, err error) {
 	}
 	for where, one := range s.open {
 		for _, l := range one.listeners {
-			add(where, one.ours, l)
+			add(where, one.ours, l.Listener)
 		}
 		for _, p := range one.packets {
 			add(where, false, p)
@@ -187,11 +187,15 @@ func closeFiles(all []upgrade.Socket) {
 	}
 }
 
-// stopAccepting closes the sockets of this process; a successor has copies of them.
-func (s *sockets) stopAccepting() {
-	s.handOn()
+// give leaves all sockets to a successor, which has copies of them.
+func (s *sockets) give() {
 	for _, one := range s.open {
-		one.close()
+		for _, l := range one.listeners {
+			l.give()
+		}
+		for _, p := range one.packets {
+			p.Close()
+		}
 	}
 }
 
@@ -199,7 +203,7 @@ func (s *sockets) stopAccepting() {
 func (s *sockets) settle() {
 	for where, one := range s.before {
 		for _, l := range one.listeners {
-			if u, ok := l.(*net.UnixListener); ok {
+			if u, ok := l.Listener.(*net.UnixListener); ok {
 				u.SetUnlinkOnClose(one.ours)
 			}
 		}
@@ -208,17 +212,6 @@ func (s *sockets) settle() {
 		}
 	}
 	s.before = nil
-}
-
-// handOn leaves the paths of Unix sockets to the process that has them now.
-func (s *sockets) handOn() {
-	for _, one := range s.open {
-		for _, l := range one.listeners {
-			if u, ok := l.(*net.UnixListener); ok {
-				u.SetUnlinkOnClose(false)
-			}
-		}
-	}
 }
 
 // upgradeNow has a new process take over. If it cannot, everything goes on as before. Call it with setup.turn held.
@@ -268,7 +261,7 @@ func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upg
 	u.tellCounters(d) // first: it shows no metrics without them
 	d.log.Info("another process answers, this one ends its sessions", slog.Int("pid", successor.PID()), slog.Duration("took", time.Since(begun)))
 	supervisor{d.log}.succeeded(successor.PID())
-	d.sockets.stopAccepting()
+	d.sockets.give()
 	u.handedOver()
 	return successor, says, nil
 }
