@@ -24,7 +24,7 @@ func (s stamp) same(now os.FileInfo) bool {
 // OpenFollowing opens the live entries of a folder that another process has and will yield: as if this one had yielded them
 // to it. Resume takes them.
 func OpenFollowing(s Settings) (*Set, error) {
-	c, err := readFolder(s.Folder)
+	c, err := readFolder(s.Folder, s.Hashes)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +76,11 @@ func (s *Set) Resume() error {
 	defer s.writing.Unlock()
 	if !s.yielded {
 		return nil
+	}
+	for _, folder := range []string{s.folder, listFolder(s.folder)} {
+		if err := durable.MakeFolder(folder); err != nil { // it may never have been opened
+			return err
+		}
 	}
 	lock, err := durable.Lock(filepath.Join(s.folder, "lock"), ErrLocked)
 	if err != nil {
