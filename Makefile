@@ -89,6 +89,10 @@ bench-dns: ## the DNS door beside rbldnsd, 10 M domains, by dnsperf (5 minutes)
 bench-resp: ## the RESP door beside redis-server, 10 M members, by redis-benchmark (5 minutes)
 	cd bench && $(GO) run . resp $(BENCHFLAGS)
 
+.PHONY: bench-start
+bench-start: ## serve until the first answer, cold and warm, with 10 M entries and with 200,000 live ones (3 minutes)
+	cd bench && $(GO) run . start $(BENCHFLAGS)
+
 .PHONY: bench-reload
 bench-reload: ## what clients feel of a list of 10 M that changes, by probes each millisecond (5 minutes)
 	cd bench && $(GO) run . reload $(BENCHFLAGS)
