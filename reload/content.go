@@ -3,6 +3,7 @@ package reload
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -35,6 +36,10 @@ func (r *Reloader) view(ctx context.Context, began time.Time) view {
 	now, unreadable := r.files.read(ctx, v.sources)
 	v.contents, v.faults, v.stamps = now, append(v.faults, unreadable...), r.files.seen
 	r.seen = v
+	r.files.fresh = false
+	if err := r.files.keep(r.settings.Path, began); err != nil {
+		r.log.Warn("the next start reads all lists", slog.Any("error", err))
+	}
 	return v
 }
 
@@ -60,6 +65,9 @@ type fileCache struct {
 	// unsure: a file was so young when it was read that a later write may leave its
 	// stamp as it is. The next poll reads it again.
 	unsure bool
+
+	kept  map[string]stamped // those of the file of stamps
+	fresh bool               // nothing was looked at since the start
 }
 
 // coarse is the largest step of a file's time: FAT has 2 s, older NFS and ext3 1 s. A file
@@ -81,6 +89,11 @@ func (c *fileCache) read(ctx context.Context, sources []index.Source) (now []con
 		if !ok || !sameStamp(info, old[s.Path]) {
 			began := time.Now()
 			var err error
+			if hash, ok = c.ofLastRun(s.Path, info); ok {
+				c.hashes[s.Path] = hash
+				now = append(now, content{s.List, s.Path, hash, s.Settings.Guard.ID()})
+				continue
+			}
 			if hash, err = lists.HashFile(ctx, s.Path); err != nil {
 				if fe, ok := errors.AsType[*lists.FileError](err); !ok || fe.Class != lists.Missing || !s.Optional {
 					faults = append(faults, fileProblem(s.List, s.Path, err))
@@ -98,6 +111,19 @@ func (c *fileCache) read(ctx context.Context, sources []index.Source) (now []con
 		now = append(now, content{s.List, s.Path, hash, s.Settings.Guard.ID()})
 	}
 	return now, faults
+}
+
+// ofLastRun returns the hash of a file that is as it was when a daemon before this one read it, at the first look.
+func (c *fileCache) ofLastRun(path string, info os.FileInfo) (hash [16]byte, ok bool) {
+	if !c.fresh || info == nil {
+		return hash, false
+	}
+	kept, ok := c.kept[path]
+	if !ok {
+		return hash, false
+	}
+	s, ok := stampOf(info)
+	return kept.hash, ok && s == kept.stamp
 }
 
 // moved reports whether a stamp has changed since the last call of moved or read.
@@ -120,7 +146,7 @@ func stamps(sources []index.Source) map[string]os.FileInfo {
 func sameStamps(a, b map[string]os.FileInfo) bool { return maps.EqualFunc(a, b, sameStamp) }
 
 // forget makes the next read read everything.
-func (c *fileCache) forget() { c.hashes = nil }
+func (c *fileCache) forget() { c.hashes, c.fresh = nil, false }
 
 // sameStamp compares what the system says of a file. Any difference counts: a backup that is
 // put back is older than what it replaces.

@@ -202,6 +202,11 @@ func Open(ctx context.Context, s Settings, log *slog.Logger, reg prometheus.Regi
 		}
 	}
 	r := &Reloader{settings: s, log: log, metrics: newMetrics(reg), asked: make(chan struct{}, 1), replaced: make(chan struct{}, 1)}
+	var err error
+	if r.files.kept, err = readStamps(s.Path); err != nil {
+		r.log.Warn("all lists are read", slog.String("file", s.Path+stampsSuffix), slog.Any("error", err))
+	}
+	r.files.fresh = true
 	r.held = r.openHeld()
 	r.heldKept = r.held
 	switch g := r.onDisk(); {
