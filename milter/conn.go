@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/d--j/go-milter"
 )
 
 // conn is a mail server's connection as the library sees it. Read returns only whole, checked
@@ -24,6 +26,8 @@ type conn struct {
 	take  sync.Once
 	spoke atomic.Bool // the last packet belongs to an SMTP session, or to the negotiation
 	out   []byte      // the beginning of a reply that Write has not got whole
+
+	agreed bool // the negotiation is answered
 
 	idle idleTimer
 
@@ -113,12 +117,29 @@ func (c *conn) Write(p []byte) (int, error) {
 	if !wholePacket(c.out) {
 		return len(p), nil
 	}
+	if !c.agreed {
+		c.agreed = true
+		c.out = c.requestMacros(c.out)
+	}
 	_, err := c.send(c.out)
 	c.out = nil // an idle connection keeps no buffer; few replies have data
 	if err != nil {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// requestMacros adds the names of macros to the answer to the negotiation, if the mail server
+// has offered to take them. The first reply of a connection is that answer.
+func (c *conn) requestMacros(answer []byte) []byte {
+	const actions = lengthOctets + 1 + 4 // behind the version
+	if len(answer) < actions+4 || answer[lengthOctets] != cmdNegotiate ||
+		milter.OptAction(binary.BigEndian.Uint32(answer[actions:]))&milter.OptSetMacros == 0 {
+		return answer
+	}
+	answer = append(answer, c.connections.macros()...)
+	binary.BigEndian.PutUint32(answer, uint32(len(answer)-lengthOctets))
+	return answer
 }
 
 // send writes all of p.

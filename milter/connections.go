@@ -20,6 +20,7 @@ type connections struct {
 	settings Settings
 	metrics  *metrics
 	log      *listener.CalmLog
+	macros   func() []byte // Server.macros
 	begun    time.Time
 
 	mu       sync.Mutex
@@ -27,8 +28,8 @@ type connections struct {
 	stopping chan struct{} // closed when Accept stops waiting for connections
 }
 
-func newConnections(s Settings, m *metrics, log *listener.CalmLog) *connections {
-	return &connections{settings: s, metrics: m, log: log, begun: time.Now(), open: map[*conn]struct{}{}, stopping: make(chan struct{})}
+func newConnections(s Settings, m *metrics, log *listener.CalmLog, macros func() []byte) *connections {
+	return &connections{settings: s, metrics: m, log: log, macros: macros, begun: time.Now(), open: map[*conn]struct{}{}, stopping: make(chan struct{})}
 }
 
 // admitting is a listener whose Accept returns only admitted connections.

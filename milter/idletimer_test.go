@@ -19,7 +19,7 @@ import (
 func looked(t *testing.T) (c *conn, theirs net.Conn) {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	g := newConnections(Settings{}.withDefaults(), newMetrics(prometheus.NewRegistry()), listener.NewCalmLog(slog.New(slog.DiscardHandler)))
+	g := newConnections(Settings{}.withDefaults(), newMetrics(prometheus.NewRegistry()), listener.NewCalmLog(slog.New(slog.DiscardHandler)), nil)
 	c = &conn{Conn: ours, connections: g, taken: make(chan struct{})}
 	g.open[c] = struct{}{}
 	done := make(chan struct{})

@@ -89,7 +89,9 @@ func New(s Settings, c *policy.Checker, reg prometheus.Registerer, log *slog.Log
 	s = s.withDefaults()
 	m, calm := newMetrics(reg), listener.NewCalmLog(log)
 	divertWarnings(calm)
-	return &Server{settings: s, checker: c, metrics: m, log: log, connections: newConnections(s, m, calm)}
+	server := &Server{settings: s, checker: c, metrics: m, log: log}
+	server.connections = newConnections(s, m, calm, server.macros)
+	return server
 }
 
 // Connections returns the number of mail servers that are connected now.
@@ -182,10 +184,5 @@ func (s *Server) library() *milter.Server {
 		milter.WithActions(s.actions()),
 		milter.WithProtocols(s.protocol()),
 		milter.WithNegotiationCallback(s.negotiate),
-		// Request only the macros that are used. The library requests {mail_host} by default,
-		// and for it Postfix has another process resolve each sender.
-		milter.WithMacroRequest(milter.StageConnect, []milter.MacroName{milter.MacroMTAFQDN, milter.MacroClientAddr}),
-		milter.WithMacroRequest(milter.StageMail, []milter.MacroName{milter.MacroQueueId, milter.MacroAuthAuthen, milter.MacroMailAddr}),
-		milter.WithMacroRequest(milter.StageRcpt, []milter.MacroName{milter.MacroRcptAddr}),
 	)
 }

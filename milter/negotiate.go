@@ -1,6 +1,7 @@
 package milter
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/d--j/go-milter"
@@ -8,7 +9,7 @@ import (
 
 // actions returns the changes that this filter may make to messages.
 func (s *Server) actions() milter.OptAction {
-	var a milter.OptAction
+	a := milter.OptSetMacros
 	needs := s.checker.Needs()
 	if needs.Marks {
 		a |= milter.OptAddHeader
@@ -34,6 +35,38 @@ func (s *Server) protocol() milter.OptProtocol {
 		return p | milter.OptNoHeaderReply
 	}
 	return p | milter.OptNoHeaders | milter.OptNoEOH
+}
+
+// macros returns the macros that the mail server is to send, as they end the answer to the
+// negotiation: for each stage its number and the names, in the order of the stages. Those of a
+// stage that is not named stay the mail server's own. The library would ask every connection
+// for the same ones, so conn adds these.
+//
+// Settings of the policy change while the filter runs. What macros returns holds for the
+// connections that begin from then on, for in an older one the mail server goes on as agreed.
+//
+// {mail_addr} is always among them, although a mail server has to resolve each sender for it
+// (Postfix: by another process). Without it, a sender that the mail server reads otherwise than
+// the client wrote it would escape the lists: (c)<a@bad.example>, bad.example!a.
+// {mail_host} and {mail_mailer}, which Postfix sends unless it is told, say nothing more.
+func (s *Server) macros() []byte {
+	mail := "i "
+	if s.settings.SkipAuthenticated || s.checker.Needs().Login {
+		mail += "{auth_authen} "
+	}
+	var p []byte
+	for _, of := range [...]struct {
+		stage milter.MacroStage
+		names string
+	}{
+		{milter.StageConnect, "j {client_addr}"},
+		{milter.StageMail, mail + "{mail_addr}"},
+		{milter.StageRcpt, "{rcpt_addr}"},
+	} {
+		p = binary.BigEndian.AppendUint32(p, uint32(of.stage))
+		p = append(append(p, of.names...), 0)
+	}
+	return p
 }
 
 // forMessages changes leave so that the mail server sends whole messages, octet by octet. It

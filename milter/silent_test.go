@@ -18,7 +18,7 @@ func TestSilent(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
 	settings := Settings{}.withDefaults()
-	g := newConnections(settings, newMetrics(prometheus.NewRegistry()), listener.NewCalmLog(slog.New(slog.DiscardHandler)))
+	g := newConnections(settings, newMetrics(prometheus.NewRegistry()), listener.NewCalmLog(slog.New(slog.DiscardHandler)), nil)
 	c := &conn{Conn: ours, connections: g, taken: make(chan struct{})}
 	defer c.Close()
 	if !c.silent() {

@@ -18,6 +18,11 @@ type Needs struct {
 	// entry costs clear senders nothing: a milter accepts them at MAIL, and no message of
 	// theirs is sent.
 	Message bool
+
+	// Login: whether the client has logged in can change a decision, since an exception
+	// requires auth, or since first_seen spares those who have. Doors ask for it by
+	// themselves where they have SkipAuthenticated.
+	Login bool
 }
 
 // needsOf is what the rules of lists want, whatever the lists hold. Sessions ask for it.
@@ -27,6 +32,7 @@ func needsOf(rules map[string]rule.List) Needs {
 		n.Marks = n.Marks || r.OnMatch == rule.Tag
 		n.Quarantines = n.Quarantines || r.OnMatch == rule.Quarantine
 		n.Message = n.Message || r.Require&verdict.DKIMProof != 0
+		n.Login = n.Login || r.Require&verdict.AuthProof != 0
 	}
 	return n
 }

@@ -135,6 +135,7 @@ func newChecks(live func() *index.Index, s Settings, in *instruments) *checks {
 		instruments: in,
 	}
 	c.needs.Marks = c.needs.Marks || c.first.marks()
+	c.needs.Login = c.needs.Login || c.first.Domains != nil
 	return c
 }
 
