@@ -179,7 +179,10 @@ func pair() (here, there *os.File, err error) {
 }
 
 // Predecessor is the process that this one takes over from.
-type Predecessor struct{ conn *conn }
+type Predecessor struct {
+	conn  *conn
+	early [][]byte // Lines that came before Follow
+}
 
 // Inherit returns the predecessor of this process and the sockets that it has handed over; nil if it was started in any
 // other way. Call it once, before anything else opens files. The caller closes the files.
@@ -233,7 +236,7 @@ func inherit(f *os.File) (*Predecessor, []string, error) {
 		c.Close()
 		return nil, nil, err
 	}
-	return &Predecessor{c}, names, nil
+	return &Predecessor{conn: c}, names, nil
 }
 
 // Want asks the predecessor for what one process alone can have, and waits until it has yielded it, or has ended. A
@@ -242,11 +245,27 @@ func (p *Predecessor) Want(what Stage) error {
 	if err := p.conn.say(wordWant, []byte{byte(what)}); err != nil {
 		return gone(err)
 	}
-	w, _, _, err := p.conn.hear()
-	if err == nil && w != wordGiven {
-		err = errForeign
-	}
+	_, err := p.answer(wordGiven)
 	return gone(err)
+}
+
+// answer waits for a frame of a kind. What the predecessor decides meanwhile, after it has yielded Writes, is kept for Follow.
+func (p *Predecessor) answer(want word) (text []byte, err error) {
+	for {
+		w, text, file, err := p.conn.hear()
+		if file != nil {
+			file.Close()
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case w == want:
+			return text, nil
+		case w != wordLines:
+			return nil, errForeign
+		}
+		p.early = append(p.early, text)
+	}
 }
 
 // gone is err, unless that says that the predecessor has ended, which leaves everything to us.
@@ -265,10 +284,7 @@ func (p *Predecessor) Ready(says string) (counters []byte, err error) {
 	}
 	p.conn.SetReadDeadline(time.Now().Add(patience))
 	defer p.conn.SetReadDeadline(time.Time{})
-	w, counters, _, err := p.conn.hear()
-	if err == nil && w != wordCounters {
-		err = errForeign
-	}
+	counters, err = p.answer(wordCounters)
 	return counters, gone(err)
 }
 
@@ -287,6 +303,10 @@ type Follower struct {
 
 // Follow takes up what the predecessor has until it has ended (nil) or Close is called.
 func (p *Predecessor) Follow(f Follower) error {
+	for _, lines := range p.early {
+		f.Lines(lines)
+	}
+	p.early = nil
 	for {
 		w, text, file, err := p.conn.hear()
 		if file != nil && (err != nil || w != wordConn) {

@@ -1,0 +1,49 @@
+package upgrade
+
+import (
+	"os"
+	"slices"
+	"testing"
+)
+
+// A predecessor decides on while it is asked for what it has: its decisions come among its answers, and none is lost.
+func TestDecisionsAmongTheAnswers(t *testing.T) {
+	a, b, err := pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := newConn(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := newConn(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Predecessor{conn: ours}
+	defer p.Close()
+	for _, said := range []struct {
+		w    word
+		text string
+	}{{wordLines, "one"}, {wordGiven, ""}, {wordLines, "two"}, {wordLines, "three"}, {wordCounters, "counted"}, {wordLines, "four"}, {wordCounters, "more"}} {
+		if err := theirs.say(said.w, []byte(said.text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Want(Writes); err != nil {
+		t.Error(err)
+	}
+	if counters, err := p.Ready(""); err != nil || string(counters) != "counted" {
+		t.Errorf("%q %v", counters, err)
+	}
+	theirs.Close()
+	var lines, counters []string
+	err = p.Follow(Follower{
+		Lines:    func(text []byte) { lines = append(lines, string(text)) },
+		Counters: func(text []byte) { counters = append(counters, string(text)) },
+		Conn:     func(string, *os.File) { t.Error("a connection") },
+	})
+	if err != nil || !slices.Equal(lines, []string{"one", "two", "three", "four"}) || !slices.Equal(counters, []string{"more"}) {
+		t.Error(lines, counters, err)
+	}
+}
