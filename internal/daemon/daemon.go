@@ -92,16 +92,17 @@ func Run(ctx context.Context, path string, c config.Config, w io.Writer, builder
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGUSR2) // from here on they do not end the process
 	defer signal.Stop(signals)
-	to, err := run(ctx, signals, path, c, w, builder, program, started)
+	stopped := stopped{}
+	to, err := run(ctx, signals, stopped, path, c, w, builder, program, started)
 	if err != nil || to == nil {
 		return err
 	}
 	debug.FreeOSMemory() // nothing is needed any more
-	return keep(ctx, signals, to)
+	return keep(ctx, signals, to, stopped)
 }
 
 // run is Run until the last session has ended. It returns the process that is to be kept, if any.
-func run(ctx context.Context, signals <-chan os.Signal, path string, c config.Config, w io.Writer, builder []string, program Program,
+func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path string, c config.Config, w io.Writer, builder []string, program Program,
 	started func(Started)) (keeps *upgrade.Successor, err error) {
 	defer runtime.KeepAlive(ballast())
 	d := &daemon{config: c, builder: builder, metrics: carried.NewRegistry()}
@@ -115,7 +116,7 @@ func run(ctx context.Context, signals <-chan os.Signal, path string, c config.Co
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
-	d.upgrade.program = program
+	d.upgrade.program, d.upgrade.stopped = program, stopped
 	d.upgrade.began, _ = os.Stat(program.Path) // if that fails, SIGUSR2 says why
 	defer d.close()
 	if err := d.inheritSockets(); err != nil {
@@ -232,7 +233,11 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 			case <-ctx.Done():
 				d.log.Info("stopping")
 				systemd.stopping()
-				if _, to := d.upgrade.hasYielded(); to != nil && !supervised() {
+				switch _, to := d.upgrade.hasYielded(); {
+				case to == nil || supervised():
+				case d.upgrade.predecessor == nil:
+					d.upgrade.stopped.tell() // the one that we handed over to may have ended, and others not
+				default:
 					to.Signal(syscall.SIGTERM)
 				}
 				return nil

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,9 +23,8 @@ func supervised() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // keep waits for the end of the processes that have taken over, one after the other, and hands signals on to them, the end
-// of ctx as SIGTERM. The error is how the last one ended, unless that was well.
-func keep(ctx context.Context, signals <-chan os.Signal, to *upgrade.Successor) error {
-	told := ctx.Err() != nil // while our own sessions ended
+// of ctx as SIGTERM. stopped are those that were told already. The error is how the last one ended, unless that was well.
+func keep(ctx context.Context, signals <-chan os.Signal, to *upgrade.Successor, stopped stopped) error {
 	ended := make(chan error, 1)
 	go func() { ended <- reap(to) }()
 	for {
@@ -34,13 +34,45 @@ func keep(ctx context.Context, signals <-chan os.Signal, to *upgrade.Successor) 
 		case s := <-signals:
 			tellChildren(s)
 		case <-ctx.Done():
-			if !told {
-				told = true
-				tellChildren(syscall.SIGTERM)
-			}
-			return <-ended
+			return stopAll(ended, stopped)
 		}
 	}
+}
+
+// stopEvery is how often stopAll looks for processes that were not told to stop.
+const stopEvery = 100 * time.Millisecond
+
+// stopAll stops all processes that have taken over, and waits for their end. One may have begun while it is told, or have
+// lost the one that was to hand the word on to it.
+func stopAll(ended <-chan error, stopped stopped) error {
+	tick := time.NewTicker(stopEvery)
+	defer tick.Stop()
+	for {
+		stopped.tell()
+		select {
+		case err := <-ended:
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// stopped are the processes that were sent SIGTERM. A second one would cut their sessions off.
+type stopped map[int]bool
+
+// tell sends SIGTERM to all processes below this one that were not sent it.
+func (s stopped) tell() {
+	var below func(pid int)
+	below = func(pid int) {
+		for _, child := range childrenOf(pid) {
+			below(child) // before its end makes them the children of another
+			if !s[child] {
+				s[child] = true
+				unix.Kill(child, unix.SIGTERM)
+			}
+		}
+	}
+	below(os.Getpid())
 }
 
 // reap waits until no child is left.
@@ -69,19 +101,28 @@ func tellChildren(s os.Signal) {
 	if !ok {
 		return
 	}
-	tasks, err := os.ReadDir("/proc/self/task")
+	for _, pid := range childrenOf(os.Getpid()) {
+		unix.Kill(pid, number)
+	}
+}
+
+// childrenOf returns the children of a process; none if it has ended.
+func childrenOf(pid int) (all []int) {
+	folder := fmt.Sprintf("/proc/%d/task/", pid)
+	tasks, err := os.ReadDir(folder)
 	if err != nil {
-		return
+		return nil
 	}
 	for _, task := range tasks {
-		text, err := os.ReadFile("/proc/self/task/" + task.Name() + "/children")
+		text, err := os.ReadFile(folder + task.Name() + "/children")
 		if err != nil {
 			continue // the thread has ended
 		}
 		for word := range strings.FieldsSeq(string(text)) {
 			if pid, err := strconv.Atoi(word); err == nil {
-				unix.Kill(pid, number)
+				all = append(all, pid)
 			}
 		}
 	}
+	return all
 }

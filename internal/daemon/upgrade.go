@@ -39,6 +39,7 @@ type upgrading struct {
 	predecessor *upgrade.Predecessor // nil: none
 	arrivals    map[string]*arrivals // connections of the predecessor, by doors; made before the doors are run
 	handedOver  func()               // ends the doors
+	stopped     stopped
 
 	// What one process alone may have at a time. These parts may be run again after their end.
 	readers crew // of the sources of lists, and what writes filters of them
