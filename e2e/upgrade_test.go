@@ -133,6 +133,8 @@ func TestUpgrade(t *testing.T) {
 		milter:  fmt.Sprintf("listen = %q\n", milter),
 		postfix: fmt.Sprintf("policy_listen = %q\n", policy),
 	})
+	text := string(testkit.Read(t, d.path("config.toml")))
+	testkit.Write(t, d.path("config.toml"), strings.Replace(text, "[http]\n", "[http]\nmax_rate = 0\n", 1)) // clients here are faster
 	d.start(t)
 	byMilter := startPostfix(t, freeAddress(t), "smtpd_milters=inet:"+milter, "milter_default_action=accept")
 	byPolicy := startPostfix(t, freeAddress(t), restrictions("smtpd_sender_restrictions", "check_policy_service inet:"+policy), "smtpd_policy_service_default_action=DUNNO")
@@ -177,8 +179,12 @@ func TestUpgrade(t *testing.T) {
 			var answer struct {
 				Verdict json.RawMessage `json:"verdict"`
 			}
-			if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || string(answer.Verdict) != want {
-				return fmt.Sprintf("%s: %s %v", sender, answer.Verdict, err)
+			body, err := io.ReadAll(resp.Body)
+			if err == nil {
+				err = json.Unmarshal(body, &answer)
+			}
+			if err != nil || string(answer.Verdict) != want {
+				return fmt.Sprintf("%s: %s %q, %v", sender, resp.Status, body, err)
 			}
 			return ""
 		})

@@ -189,3 +189,24 @@ func removeStale(path string) error {
 	}
 	return nil
 }
+
+// WaitBuilt waits until nobody builds the index at path, or ctx ends, whose error it returns then.
+func WaitBuilt(ctx context.Context, path string) error {
+	for {
+		lock, err := durable.Lock(path+".lock", ErrLocked)
+		if err == nil {
+			return lock.Close()
+		}
+		if !errors.Is(err, ErrLocked) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(waitBuilt):
+		}
+	}
+}
+
+// waitBuilt is how often WaitBuilt looks. A small build takes as long.
+const waitBuilt = 20 * time.Millisecond

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"blockd/history"
+	"blockd/index"
 	"blockd/internal/upgrade"
 	"blockd/live"
 )
@@ -254,7 +255,7 @@ func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upg
 		return nil, "", err
 	}
 	d.log.Info("another process begins", slog.String("program", u.program.Path), slog.Int("pid", successor.PID()))
-	if says, err = successor.Await(ctx, patience, func(what upgrade.Stage) error { return d.yield(what, successor) }); err != nil {
+	if says, err = successor.Await(ctx, patience, func(what upgrade.Stage) error { return d.yield(ctx, what, successor) }); err != nil {
 		return nil, "", errors.Join(err, d.takeBack())
 	}
 	u.fault.Store(nil)
@@ -302,7 +303,7 @@ func (d *daemon) retire(ctx context.Context, endOthers func()) {
 
 // yield gives up what one process alone can have. Mail and questions are answered on, by what the other process makes of
 // the lists and the live entries.
-func (d *daemon) yield(what upgrade.Stage, to *upgrade.Successor) error {
+func (d *daemon) yield(ctx context.Context, what upgrade.Stage, to *upgrade.Successor) error {
 	u := &d.upgrade
 	if what == upgrade.Lists {
 		u.mu.Lock()
@@ -310,6 +311,9 @@ func (d *daemon) yield(what upgrade.Stage, to *upgrade.Successor) error {
 		u.mu.Unlock()
 		u.readers.stop()
 		d.lists.Follow(true)
+		if err := index.WaitBuilt(ctx, d.config.Index.Path); err != nil { // what this process has begun to build
+			return err
+		}
 		if err := d.recent.Save(d.config.RecentPath()); err != nil {
 			d.log.Error("who wrote lately is not kept for the next process", slog.Any("error", err))
 		}
