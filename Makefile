@@ -93,6 +93,10 @@ bench-resp: ## the RESP door beside redis-server, 10 M members, by redis-benchma
 bench-start: ## serve until the first answer, cold and warm, with 10 M entries and with 200,000 live ones (3 minutes)
 	cd bench && $(GO) run . start $(BENCHFLAGS)
 
+.PHONY: bench-upgrade
+bench-upgrade: ## what clients feel while another process takes over, by probes each millisecond (4 minutes)
+	cd bench && $(GO) run . upgrade $(BENCHFLAGS)
+
 .PHONY: bench-reload
 bench-reload: ## what clients feel of a list of 10 M that changes, by probes each millisecond (5 minutes)
 	cd bench && $(GO) run . reload $(BENCHFLAGS)

@@ -332,6 +332,8 @@ type probes struct {
 	http asker
 	get  exchange
 	mil  *milterTalk
+
+	fresh bool // each by a connection of its own, which counts
 }
 
 var probedDoors = [...]string{"SMTP", "HTTP", "milter"}
@@ -367,9 +369,16 @@ func (p *probes) during(ctx context.Context, do func(context.Context) error) (ti
 		func() (time.Duration, error) {
 			began := time.Now()
 			err := p.http.ask(p.get)
-			return time.Since(began), err
+			took := time.Since(began)
+			if p.fresh {
+				p.http.hangUp()
+			}
+			return took, err
 		},
 		func() (time.Duration, error) {
+			if p.fresh {
+				return p.freshMilter()
+			}
 			mail, rcpt, err := p.mil.mail(probesListed, milterContinue)
 			return mail + rcpt, err
 		},
@@ -409,10 +418,11 @@ func (p *probes) during(ctx context.Context, do func(context.Context) error) (ti
 
 // refused asks for a refusal by SMTP. A new session, where one is due, does not count.
 func (p *probes) refused(ctx context.Context) (time.Duration, error) {
-	if p.smtp != nil && p.said == perSession {
+	if p.smtp != nil && (p.said == perSession || p.fresh) {
 		p.smtp.close()
 		p.smtp = nil
 	}
+	began := time.Now()
 	if p.smtp == nil {
 		t, err := dialTalk(ctx, p.w.address)
 		if err != nil {
@@ -421,7 +431,9 @@ func (p *probes) refused(ctx context.Context) (time.Duration, error) {
 		p.smtp, p.said = t, 0
 	}
 	p.said++
-	began := time.Now()
+	if !p.fresh {
+		began = time.Now()
+	}
 	for _, step := range []struct{ text, want string }{{"MAIL FROM:<" + probesListed + ">", "250"}, {"RCPT TO:<" + anyReceiver + ">", "550"}} {
 		if err := p.smtp.say(step.text, step.want); err != nil {
 			return 0, err
