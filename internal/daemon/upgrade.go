@@ -189,14 +189,15 @@ func closeFiles(all []upgrade.Socket) {
 	}
 }
 
-// give leaves all sockets to a successor, which has copies of them.
+// give leaves all sockets to a successor, which has copies of them. Those of UDP are closed by their door, when it has
+// answered what it has read.
 func (s *sockets) give() {
 	for _, one := range s.open {
 		for _, l := range one.listeners {
 			l.give()
 		}
 		for _, p := range one.packets {
-			p.Close()
+			p.SetReadDeadline(time.Unix(1, 0))
 		}
 	}
 }
