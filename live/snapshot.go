@@ -1,6 +1,7 @@
 package live
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -314,7 +315,34 @@ func (s *snapshot) intact(i int) bool {
 	r := s.record(i)
 	text, _, _, ok := s.textsOf(i)
 	return ok && crc32.Update(crc32.Checksum(r[:recordSize-4], castagnoli), castagnoli, text) == binary.LittleEndian.Uint32(r[recordSize-4:]) &&
-		r[38] > 0 && int(r[38]) < len(kindCodes) && r[39] > 0 && int(r[39]) < len(scopeCodes)
+		s.plausible(i)
+}
+
+// lastSecond is the end of the year 9999: no text has a time behind it.
+const lastSecond = 253402300799
+
+// plausible reports whether a record is one that this package could have written, so far that nothing which is
+// done with its entry can fail.
+func (s *snapshot) plausible(i int) bool {
+	r := s.record(i)
+	if r[38] == 0 || int(r[38]) >= len(kindCodes) || r[39] == 0 || int(r[39]) >= len(scopeCodes) || r[40] > byte(lists.Allow) {
+		return false
+	}
+	added, ends := int64(binary.LittleEndian.Uint64(r[8:])), s.expiry(i)
+	if added < 0 || added > lastSecond || ends < 0 || ends > lastSecond {
+		return false
+	}
+	key, at := s.keyOf(i), bytes.LastIndexByte(s.keyOf(i), '@')
+	switch kind := kindCodes[r[38]]; {
+	case kind.item == lists.IP || kind.item == lists.CIDR:
+		n := len(key) - 2
+		return (n == 4 && key[0] == 4 || n == 16 && key[0] == 6) && int(key[1]) <= 8*n
+	case kind.key == addr.Address:
+		return at > 0 && at < len(key)-1
+	case kind.key == addr.Local:
+		return at > 0 && at == len(key)-1
+	}
+	return len(key) > 0
 }
 
 // item returns what the index knows of an entry.

@@ -45,8 +45,11 @@ const mailcowForOne = `select value as entry, ` + "`option`" + ` as action, obje
 where ` + "`option`" + ` = 'blacklist_from' and object = '%[1]s'
    or ` + "`option`" + ` = 'whitelist_from' and (object = '%[1]s' or object like '%%@%[1]s')`
 
-// domain is what may stand in a query as it is.
-var domain = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+// domain is what may stand in a query as it is, up to maxDomain octets. (A bound in the expression would cost each start of
+// the program 0.3 ms.)
+const maxDomain = 253
+
+var domain = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 
 func ofMailcow(name string, has bool, kind string) (*Preset, error) {
 	if err := wantSQL("mailcow:filterconf", kind, "mysql"); err != nil {
@@ -55,7 +58,7 @@ func ofMailcow(name string, has bool, kind string) (*Preset, error) {
 	switch {
 	case !has:
 		return &Preset{Query: mailcowForAll, items: directive}, nil
-	case !domain.MatchString(name):
+	case len(name) > maxDomain || !domain.MatchString(name):
 		return nil, fmt.Errorf(`want "mailcow:filterconf", or "mailcow:filterconf:DOMAIN" with a domain of mailcow, have %.80q`, name)
 	}
 	return &Preset{Query: fmt.Sprintf(mailcowForOne, name), items: directive}, nil
