@@ -8,6 +8,7 @@ import (
 	"net/textproto"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -37,6 +38,7 @@ func recipe(t *testing.T, words string, oldnew ...string) string {
 type cooked struct {
 	*daemon
 	milter, policy, socketmap string // HOST:PORT
+	socket                    string // the milter's Unix socket, where the configuration asks for one
 }
 
 // cook configures a blockd by blocks of the cookbook, on addresses of the test.
@@ -44,13 +46,17 @@ func cook(t *testing.T, config string) *cooked {
 	t.Helper()
 	dir := t.TempDir()
 	c := &cooked{daemon: &daemon{dir: dir, smtp: freeAddress(t), http: freeAddress(t)},
-		milter: freeAddress(t), policy: freeAddress(t), socketmap: freeAddress(t)}
+		milter: freeAddress(t), policy: freeAddress(t), socketmap: freeAddress(t), socket: filepath.Join(publicDir(t), "milter")}
+	milter := fmt.Sprintf("[milter]\nlisten = %q\n", c.milter)
+	if strings.Contains(config, "[milter]\n") {
+		milter = ""
+	}
 	postfix := fmt.Sprintf("[postfix]\npolicy_listen = %q\n", c.policy)
-	config = strings.NewReplacer("/var/lib/blockd/", dir+"/", "127.0.0.1:8894", c.socketmap, "0.0.0.0:25", c.smtp).Replace(config)
+	config = strings.NewReplacer("/var/lib/blockd/", dir+"/", "/var/spool/postfix/blockd/milter", c.socket, "127.0.0.1:8894", c.socketmap, "0.0.0.0:25", c.smtp).Replace(config)
 	if _, rest, ok := strings.Cut(config, "[postfix]\n"); ok {
 		config, postfix = strings.TrimSuffix(config, "[postfix]\n"+rest), postfix+rest
 	}
-	testkit.Write(t, c.path("config.toml"), fmt.Sprintf("%s\n[milter]\nlisten = %q\n%s\n[http]\nlisten = %q\n", config, c.milter, postfix, c.http))
+	testkit.Write(t, c.path("config.toml"), fmt.Sprintf("%s\n%s\n%s\n[http]\nlisten = %q\n", config, milter, postfix, c.http))
 	if err := os.Mkdir(c.path("lists"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -58,14 +64,25 @@ func cook(t *testing.T, config string) *cooked {
 	return c
 }
 
+// lines are lines of the cookbook for Postfix, which ask this blockd. The Postfix of a test is in no chroot: it
+// sees the whole path of the socket.
+func (c *cooked) lines(text string) string {
+	return strings.NewReplacer("unix:/blockd/milter", "unix:"+c.socket, "127.0.0.1:8893", c.policy, "127.0.0.1:8894", c.socketmap).Replace(text)
+}
+
 // holding opens the doors of a blockd in its place, as a socket unit does.
 func (c *cooked) holding(t *testing.T) map[string]net.Listener {
 	t.Helper()
 	held := map[string]net.Listener{}
-	for name, address := range map[string]string{"milter": c.milter, "policy": c.policy, "http": c.http} {
-		l, err := net.Listen("tcp", address)
+	for name, place := range map[string][2]string{"milter": {"unix", c.socket}, "policy": {"tcp", c.policy}, "http": {"tcp", c.http}} {
+		l, err := net.Listen(place[0], place[1])
 		if err != nil {
 			t.Fatal(err)
+		}
+		if place[0] == "unix" {
+			if err := os.Chmod(place[1], 0o666); err != nil { // SocketMode of the unit
+				t.Fatal(err)
+			}
 		}
 		t.Cleanup(func() { l.Close() })
 		held[name] = l
@@ -150,19 +167,21 @@ func (c course) run(t *testing.T) {
 
 func TestCookbookPostfix(t *testing.T) {
 	shared := recipe(t, "toml")
+	byMilter := shared + recipe(t, "toml milter")
 	for name, tt := range map[string]struct {
 		config, lines, down string
 	}{
-		"milter":                          {shared, recipe(t, "main.cf milter"), letIn},
-		"milter, its other default":       {shared, recipe(t, "main.cf milter", "= accept", "= tempfail"), `451 4\.7\.1 Service unavailable - try again later`},
+		"milter":                          {byMilter, recipe(t, "main.cf milter"), letIn},
+		"milter, its other default":       {byMilter, recipe(t, "main.cf milter", "= accept", "= tempfail"), `451 4\.7\.1 Service unavailable - try again later`},
 		"policy service":                  {shared, recipe(t, "main.cf policy"), letIn},
 		"policy service, without default": {shared, recipe(t, "main.cf policy", ", default_action=DUNNO", ""), `451 4\.3\.5 `},
 		"socketmap":                       {shared + recipe(t, "toml socketmap"), recipe(t, "main.cf socketmap"), `451 4\.3\.[05] `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := cook(t, tt.config)
+			testkit.Peer(t, "postfix") // and with it the group of the socket
 			d.start(t)
-			p := cookedPostfix(t, strings.NewReplacer("127.0.0.1:8892", d.milter, "127.0.0.1:8893", d.policy, "127.0.0.1:8894", d.socketmap).Replace(tt.lines))
+			p := cookedPostfix(t, d.lines(tt.lines))
 			course{server: "Postfix", smtp: p.smtp, blockd: d, refused: refusedSender, down: tt.down,
 				delivered: func() int { return len(messages(t, p.maildir)) }}.run(t)
 		})
@@ -256,10 +275,10 @@ func TestCookbookInFront(t *testing.T) {
 func TestCookbookRestarts(t *testing.T) {
 	for _, door := range []string{"milter", "policy"} {
 		t.Run(door, func(t *testing.T) {
-			d := cook(t, recipe(t, "toml"))
+			d := cook(t, recipe(t, "toml")+recipe(t, "toml milter"))
 			held := d.holding(t)
 			d.run(t, passing(t, d.daemon, held))
-			p := cookedPostfix(t, strings.NewReplacer("127.0.0.1:8892", d.milter, "127.0.0.1:8893", d.policy).Replace(recipe(t, "main.cf "+door)))
+			p := cookedPostfix(t, d.lines(recipe(t, "main.cf "+door)))
 			refused := regexp.MustCompile(`^550 5\.7\.1 `)
 			testkit.Eventually(t, "Postfix to ask", func() bool { return refused.MatchString(tell(t, p.smtp, "a@mx.bulk.example", "you@here.example")) })
 
@@ -309,10 +328,10 @@ func TestCookbookRestarts(t *testing.T) {
 // A client of Postfix that says nothing holds up the end of blockd for all of smtp.drain_timeout. Where that is shorter
 // than Postfix's patience, who asks meanwhile hears the new process, and no listed sender gets in.
 func TestCookbookRestartIdle(t *testing.T) {
-	d := cook(t, strings.Replace(recipe(t, "toml"), "[smtp]\n", "[smtp]\ndrain_timeout = \"2s\"\n", 1))
+	d := cook(t, strings.Replace(recipe(t, "toml")+recipe(t, "toml milter"), "[smtp]\n", "[smtp]\ndrain_timeout = \"2s\"\n", 1))
 	held := d.holding(t)
 	d.run(t, passing(t, d.daemon, held))
-	p := cookedPostfix(t, strings.NewReplacer("127.0.0.1:8892", d.milter).Replace(recipe(t, "main.cf milter")))
+	p := cookedPostfix(t, d.lines(recipe(t, "main.cf milter")))
 	refused := regexp.MustCompile("^" + refusedSender)
 	testkit.Eventually(t, "Postfix to ask", func() bool { return refused.MatchString(tell(t, p.smtp, "a@mx.bulk.example", "you@here.example")) })
 	idle, err := smtp.Dial(p.smtp) // has read the greeting: Postfix has asked about the client
@@ -338,7 +357,7 @@ func TestCookbookSocketActivation(t *testing.T) {
 	command := testkit.Peer(t, "systemd-socket-activate")
 	d := cook(t, recipe(t, "toml"))
 	cmd := exec.Command(command, "-l", d.milter, "-l", d.policy, "-l", d.http, "--fdname=milter:policy:http", program, "serve", "-c", d.path("config.toml"))
-	p := cookedPostfix(t, strings.NewReplacer("127.0.0.1:8892", d.milter, "127.0.0.1:8893", d.policy).Replace(recipe(t, "main.cf milter")+recipe(t, "main.cf policy")))
+	p := cookedPostfix(t, d.lines(recipe(t, "main.cf milter", "unix:/blockd/milter", "inet:"+d.milter)+recipe(t, "main.cf policy")))
 	d.run(t, cmd)
 	expect(t, "started by a socket", p.smtp, "a@mx.bulk.example", "you@here.example", refusedSender)
 	if got := oneReply(p.smtp, "friend@there.example"); got != "250 " {

@@ -76,7 +76,7 @@ func passing(t *testing.T, d *daemon, listeners map[string]net.Listener) *exec.C
 	var names []string
 	var files []*os.File
 	for name, l := range listeners {
-		names, files = append(names, name), append(files, fileOf(t, l.(*net.TCPListener)))
+		names, files = append(names, name), append(files, fileOf(t, l.(interface{ File() (*os.File, error) })))
 	}
 	return passingFiles(d, names, files)
 }
