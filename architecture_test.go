@@ -73,6 +73,7 @@ var layers = map[string][]string{
 	"mirror/postgres": {"mirror", "mirror/query"},
 
 	"policy": {"addr", "ask", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
+	"printout": {"addr", "index", "internal/term", "lists", "msgauth", "policy", "verdict"},
 	"reload": {"addr", "digest", "history", "index", "internal/durable", "lists"},
 
 	"redisclient":     {},
@@ -95,7 +96,7 @@ var layers = map[string][]string{
 	"postfix": {"addr", "listener", "lists", "policy", "reply", "rule"},
 
 	"httpapi/fastpath": {},
-	"httpapi":          {"addr", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "listener", "lists", "live", "policy", "reload", "verdict"},
+	"httpapi":          {"addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "listener", "lists", "live", "msgauth", "policy", "reload", "verdict"},
 
 	"internal/config": {"access", "addr", "ask", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
 		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
@@ -104,7 +105,7 @@ var layers = map[string][]string{
 	"internal/daemon": {"internal/carried", "internal/upgrade", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
 		"addr", "builder", "certificate", "dnsbl", "firstseen", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
-	"internal/control": {"access", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
+	"internal/control": {"access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
 	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "mirror", "smtpfilter/upstream", "verdict"},
 }
 

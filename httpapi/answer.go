@@ -29,6 +29,9 @@ var (
 	typeStream  = []string{"application/x-ndjson"}
 	typeText    = []string{"text/plain; charset=utf-8"}
 
+	typeLines = "text/plain"
+	typeMail  = "message/rfc822"
+
 	// For an answer with a tag: a client may keep it, but must ask again each time.
 	revalidate = []string{"private, no-cache"}
 	noStore    = []string{"no-store"}

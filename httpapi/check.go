@@ -63,9 +63,13 @@ func (s *Server) checkMany(w http.ResponseWriter, r *http.Request) {
 		s.checkBatch(w, r, &p)
 	case typeStream[0]:
 		s.checkStream(w, r, &p)
+	case typeLines:
+		s.checkTexts(w, r)
+	case typeMail:
+		s.checkMail(w, r)
 	default:
-		w.Header().Set("Accept-Post", "application/json, application/x-ndjson")
-		fail(w, http.StatusUnsupportedMediaType, "want Content-Type application/json or application/x-ndjson")
+		w.Header().Set("Accept-Post", "application/json, application/x-ndjson, text/plain, message/rfc822")
+		fail(w, http.StatusUnsupportedMediaType, "want Content-Type application/json, application/x-ndjson, text/plain or message/rfc822")
 	}
 }
 

@@ -57,6 +57,11 @@ type Settings struct {
 	// resource.
 	Reload func(context.Context) Reloaded
 
+	// Serving is what /v1/serving shows; nil: nothing is known.
+	Serving func() Serving
+	// Message is how saved messages are explained.
+	Message Message
+
 	// History is what /v1/decisions shows; nil: there is no such resource.
 	History *history.Log
 	// Events are what /v1/events shows; nil: there is no such resource.

@@ -14,7 +14,7 @@ import (
 
 // apiVersion is that of the resources: its first number is the one in their paths. A
 // member or a parameter that is added raises the second.
-const apiVersion = "1.0"
+const apiVersion = "1.1"
 
 const schemaPrefix = "#/components/schemas/"
 

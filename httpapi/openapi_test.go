@@ -122,6 +122,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		{"DELETE", "/v1/entries?entry=one.example&entry=none.example", "", nil, 200},
 		{"DELETE", "/v1/entries", "", nil, 400},
 		{"GET", "/v1/lists", "", nil, 200},
+		{"GET", "/v1/serving", "", nil, 200},
 		{"GET", "/healthz", "", nil, 200},
 		{"GET", "/readyz", "", nil, 200},
 		{"GET", "/metrics", "", nil, 200},

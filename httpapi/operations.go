@@ -50,18 +50,38 @@ func describeCheckMany(d *document) *huma.Operation {
 	batch.Properties["senders"] = &huma.Schema{Type: huma.TypeArray, Items: question, MaxItems: &most}
 	op := &huma.Operation{OperationID: "checkMany", Summary: "Are these senders listed?",
 		Description: "A batch is answered from one generation. A stream may have any length: a question a line, an answer a line in the same order, " +
-			"each before the next question is needed; blank lines have none, and a line that is no question has a LineError in its place.",
-		Parameters: []*huma.Param{explainParam()},
+			"each before the next question is needed; blank lines have none, and a line that is no question has a LineError in its place. " +
+			"A body of text/plain has up to 1000 texts, one a line, as people type them to `blockd check`, and is answered in its words: five columns a line, " +
+			"with explain=1 for people, and with Accept: application/x-ndjson an answer a line. An empty line is the null sender. " +
+			"A message/rfc822 is explained as by `blockd check --message`, for a token or the Unix socket. Neither is counted. " +
+			"Of both the header Blockd-Blocked is 1 if a sender is blocked whose mail the recipient would not get all the same, and else 0; " +
+			"Blockd-Fault, percent-encoded, says why the answers end before the questions do.",
+		Parameters: []*huma.Param{explainParam(),
+			parameter("client", "of text/plain and message/rfc822: the IP address that the mail comes from; each text is a sender then", ""),
+			parameter("recipient", "of text/plain: whom the mail is for; each text is a sender then", ""),
+			parameter("whole", "of text/plain: 1: the body is one text, whatever line ends it has", ""),
+			parameter("paint", "of text/plain and message/rfc822: 1: explanations have the colours of a terminal", ""),
+			parameter("sender", "of message/rfc822: that of MAIL FROM; else the message's Return-Path has it", ""),
+			parameter("helo", "of message/rfc822: what the client gave in EHLO", ""),
+			parameter("file", "of message/rfc822: its name, for the answer", ""),
+		},
 		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 			typeJSON[0]:   {Schema: batch},
 			typeStream[0]: {Schema: question},
+			typeLines:     {Schema: text},
+			typeMail:      {Schema: text},
 		}},
 		Responses: map[string]*huma.Response{"200": {Description: "OK; application/x-ndjson has the schema of a line", Content: map[string]*huma.MediaType{
+			typeLines:     {Schema: text},
 			typeJSON[0]:   {Schema: d.schemaOf(results{})},
 			typeStream[0]: {Schema: &huma.Schema{AnyOf: []*huma.Schema{d.schemaOf(answer{}), d.schemaOf(lineError{})}}},
 		}}}}
 	d.problems(op, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	return op
+}
+
+func describeServing(d *document) *huma.Operation {
+	return &huma.Operation{OperationID: "serving", Summary: "By what the daemon answers", Responses: d.tagged(Serving{})}
 }
 
 func describeLists(d *document) *huma.Operation {

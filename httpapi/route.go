@@ -33,6 +33,8 @@ func (s *Server) routes(metrics http.Handler) []route {
 			{name: http.MethodPost, serve: s.checkMany, doc: describeCheckMany}}},
 		{path: "/v1/lists", about: "the lists in service", methods: []method{
 			{name: http.MethodGet, serve: s.lists, doc: describeLists}}},
+		{path: "/v1/serving", about: "the generation, the index file and the configuration that answer", methods: []method{
+			{name: http.MethodGet, serve: s.privately(s.serving), doc: describeServing, private: true}}},
 	}
 	if s.settings.Entries != nil {
 		all = append(all, route{path: "/v1/entries", about: "entries that act at once; POST adds, DELETE ?entry= removes", methods: []method{

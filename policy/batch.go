@@ -21,6 +21,9 @@ import (
 type Batch struct {
 	Generation string // of all answers
 
+	// Uncounted questions are no hits of lists, and in no metric of verdicts. It is the caller's.
+	Uncounted bool
+
 	checker  *checks
 	index    *index.Index
 	senders  []addr.Addr // of the questions; null where there is none to look up
@@ -29,6 +32,9 @@ type Batch struct {
 	stores   []*ask.Inquiry // of the questions; nil where no store is asked
 	verdicts []verdict.Verdict
 }
+
+// Index is the generation that has answered; nil after Reset, and where a defect of ours has lost it.
+func (b *Batch) Index() *index.Index { return b.index }
 
 // Reset lets the generation go that has answered last.
 func (b *Batch) Reset() { b.index = nil }
@@ -43,7 +49,7 @@ func (c *checks) answerAll(b *Batch, questions []Question) (verdicts []verdict.V
 			c.failed(inPanic, fmt.Errorf("panic in the look-up of many: %v", p), slog.String("stack", string(debug.Stack())))
 			verdicts = make([]verdict.Verdict, len(questions))
 			for i, q := range questions {
-				verdicts[i] = c.ask(question{Question: q, index: ix})
+				verdicts[i] = c.ask(question{Question: q, index: ix, uncounted: b.Uncounted})
 				c.to(&verdicts[i], q.Recipient)
 			}
 		}
@@ -73,7 +79,7 @@ func (c *checks) answerAll(b *Batch, questions []Question) (verdicts []verdict.V
 	for i, q := range questions {
 		v := &b.verdicts[i]
 		if b.apart[i] {
-			*v = c.ask(question{Question: q, index: ix}) // people ask such, one at a time, and mail seldom has them
+			*v = c.ask(question{Question: q, index: ix, uncounted: b.Uncounted}) // people ask such, one at a time, and mail seldom has them
 			continue
 		}
 		matches, err := b.lookups.Matches(i)
@@ -92,7 +98,9 @@ func (c *checks) answerAll(b *Batch, questions []Question) (verdicts []verdict.V
 		}
 		v.Decide(q.Lists)
 	}
-	c.countSenders(b, now)
+	if !b.Uncounted {
+		c.countSenders(b, now)
+	}
 	for i := range questions {
 		c.to(&b.verdicts[i], questions[i].Recipient)
 	}

@@ -67,6 +67,8 @@ type question struct {
 	index  *index.Index   // that answers; nil = the one that serves
 	later  bool           // the answers of stores may come later
 	mail   bool           // what becomes of mail is decided by it
+
+	uncounted bool // as Batch.Uncounted
 }
 
 // answer is Checker.Ask.
@@ -120,7 +122,7 @@ func (c *checks) begin(q question) (v verdict.Verdict, asked *ask.Inquiry) {
 			c.failed(inPanic, v.Err, slog.String("stack", string(debug.Stack())))
 			asked = nil
 		}
-		if asked == nil {
+		if asked == nil && !q.uncounted {
 			c.count(&v, q.About, now)
 		}
 	}()

@@ -1,30 +1,24 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"net/netip"
 	"runtime"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"blockd/index"
 	"blockd/internal/term"
-	"blockd/policy"
-	"blockd/verdict"
+	"blockd/printout"
 )
 
 func newCheck() *cobra.Command {
-	var path, file, client, recipient string
-	var mail mailQuestion
-	var asJSON, explain bool
+	var path, file, client, recipient, message, helo string
+	var asJSON, explain, alone bool
 	cmd := &cobra.Command{
-		Use:   "check [-c config.toml | -i FILE.bdx] [--json] [--explain] [--client IP] [--recipient ADDRESS] SENDER... | - | --message FILE",
+		Use:   "check [-c config.toml [--file] | -i FILE.bdx] [--json] [--explain] [--client IP] [--recipient ADDRESS] SENDER... | - | --message FILE",
 		Short: "say whether senders are listed, where, and what would be answered",
-		Long: `Look senders up in the compiled index, by the rules that the daemon refuses by.
+		Long: `Look senders up in the lists in service, by the rules that the daemon refuses by.
 With - one sender a line is read from standard input and answered in order; an
 empty line is the null sender <>.
 
@@ -46,8 +40,11 @@ of --client and --helo, which signatures hold, whose they are, and which excepti
 counts or why it does not. DNS is asked for that, by [auth]. SENDER is the one of
 MAIL FROM; without it, what stands in the message's Return-Path.
 
-The answers are those of the index file and of the live entries. Where a running
-daemon answers by another generation, a note on standard error says so.
+Where a daemon of this configuration runs, it answers, over its Unix socket: with its
+lists, live entries, policies and stores. Else, and with --file or -i, the answers are
+those of the index file and of the live entries on disk. A note on standard error says
+when a daemon was not asked and why, and when it serves otherwise than the files have it
+now. What check asks is in no count of hits.
 
 Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 		Example: `  blockd check someone@bad.example
@@ -58,7 +55,7 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
   blockd check --message letter.eml --client 192.0.2.1 --helo mx.bad.example
   blockd check -i bad.bdx --json - <senders.txt | jq -r 'select(.verdict == "blocked").input'`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 && mail.file == "" {
+			if len(args) == 0 && message == "" {
 				return usagef("want a SENDER, or - to read them from standard input")
 			}
 			return nil
@@ -72,62 +69,62 @@ Ends with 0 if a sender is blocked, 1 if none is, 2 on an error.`,
 					return usagef("--client: want an IP address, have %q", client)
 				}
 			}
-			if mail.file == "" && mail.helo == "" {
-				return check(cmd, path, file, asker{client: from, to: recipient}, args, asJSON, explain)
+			flags := checked{path, file, alone || file != "", from, recipient, printout.Form{JSON: asJSON, Explain: explain, Paint: term.NewPaint(cmd.OutOrStdout())}}
+			if message == "" && helo == "" {
+				return check(cmd, flags, args)
 			}
-			if mail.client = from; mail.file == "" || len(args) > 1 || recipient != "" {
+			if message == "" || len(args) > 1 || recipient != "" {
 				return usagef("want --message FILE with --helo, at most one SENDER, and no --recipient")
 			}
-			return checkMessage(cmd, path, file, mail, args, asJSON)
+			mail := printout.Mail{File: message, Client: from, Helo: helo}
+			if len(args) == 1 {
+				mail.Sender = &args[0]
+			}
+			return checkMessage(cmd, flags, mail)
 		}),
 	}
 	configFlag(cmd, &path)
 	indexFlag(cmd, &file, "ask")
 	cmd.Flags().StringVar(&client, "client", "", "the `IP` address that the senders' mail comes from")
 	cmd.Flags().StringVar(&recipient, "recipient", "", "the `ADDRESS` that the senders' mail goes to")
-	cmd.Flags().StringVar(&mail.file, "message", "", "explain the decision about the message in `FILE`; needs DNS")
+	cmd.Flags().StringVar(&message, "message", "", "explain the decision about the message in `FILE`; needs DNS")
 	must(cmd.MarkFlagFilename("message", "eml"))
-	cmd.Flags().StringVar(&mail.helo, "helo", "", "the `NAME` that the client of --message gave in EHLO")
+	cmd.Flags().StringVar(&helo, "helo", "", "the `NAME` that the client of --message gave in EHLO")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	cmd.Flags().BoolVar(&explain, "explain", false, "show people how the answer comes about")
+	cmd.Flags().BoolVar(&alone, "file", false, "ask the index file and the files of live entries, whatever a daemon answers")
 	return cmd
 }
 
-func check(cmd *cobra.Command, path, file string, ask asker, senders []string, asJSON, explain bool) error {
+// checked are the flags of check, but those of a message.
+type checked struct {
+	path, file string // of the configuration; of -i, "" without
+	alone      bool   // the daemon is not asked
+	client     netip.Addr
+	recipient  string
+	form       printout.Form
+}
+
+func check(cmd *cobra.Command, flags checked, senders []string) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	ix, checker, _, err := openToCheck(cmd, path, file)
-	if err != nil {
-		return err
-	}
-	// A Buffer takes everything.
-	print := printPlain
+	lines := pipeline{workers: runtime.GOMAXPROCS(0), promote: func(context.Context) {}}
+	daemon, why, err := findToCheck(cmd, flags)
 	switch {
-	case asJSON && explain:
-		print = func(dst []byte, input string, v *verdict.Verdict, answers *policy.Batch) []byte {
-			b := bytes.NewBuffer(dst)
-			term.JSON(b, explained(input, *v, answers))
-			return b.Bytes()
+	case err != nil:
+		return err
+	case daemon != nil:
+		lines.newAnswerer = func() answerer { return daemonAsker{ctx, daemon, flags} }
+	default:
+		ix, checker, _, err := openToCheck(cmd, flags.path, flags.file, why)
+		if err != nil {
+			return err
 		}
-	case asJSON:
-		print = func(dst []byte, input string, v *verdict.Verdict, _ *policy.Batch) []byte {
-			return append(v.AppendJSON(dst, input), '\n')
+		lines.newAnswerer = func() answerer {
+			return &printout.Asker{Checker: checker, Client: flags.client, Recipient: flags.recipient, Form: flags.form}
 		}
-	case explain:
-		p := term.NewPaint(out)
-		print = func(dst []byte, input string, v *verdict.Verdict, answers *policy.Batch) []byte {
-			b := bytes.NewBuffer(dst)
-			explanation{w: b, paint: p, ix: ix}.print(input, *v, answers)
-			return b.Bytes()
-		}
+		lines.promote = func(ctx context.Context) { ix.Promote(ctx) } // what is wrong with the filter, look-ups tell
 	}
-	ask.checker = checker
-	answers := func() *answerer { return &answerer{asker: ask, print: print} }
-	lines := pipeline{
-		newAnswerer: answers,
-		promote:     func(ctx context.Context) { ix.Promote(ctx) }, // what is wrong with the filter, look-ups tell
-		workers:     runtime.GOMAXPROCS(0),
-	}
-	found, one := error(noneBlocked), answers()
+	found, one := error(noneBlocked), lines.newAnswerer()
 	for _, s := range senders {
 		var text []byte
 		var blocked bool
@@ -135,7 +132,7 @@ func check(cmd *cobra.Command, path, file string, ask asker, senders []string, a
 		if s == "-" {
 			blocked, err = lines.run(ctx, cmd.InOrStdin(), out)
 		} else {
-			text, blocked, err = one.ask(nil, []string{s})
+			text, blocked, err = one.Ask(nil, []string{s})
 			_, writeErr := out.Write(text)
 			err = cmp.Or(err, writeErr)
 		}
@@ -147,45 +144,4 @@ func check(cmd *cobra.Command, path, file string, ask asker, senders []string, a
 		}
 	}
 	return found
-}
-
-// deciding returns the match to show for a verdict: the one that decided, or
-// else the one that would have, had its list counted.
-func deciding(v *verdict.Verdict) (m *index.Match, shadow, ok bool) {
-	switch {
-	case v.Decider >= 0:
-		return &v.Matches[v.Decider], false, true
-	case v.Shadow >= 0:
-		return &v.Matches[v.Shadow], true, true
-	}
-	return nil, false, false
-}
-
-// exempts reports whether v blocks mail that its recipient has all the same.
-func exempts(v *verdict.Verdict) bool {
-	return v.Recipient != "" && v.Kind == verdict.Blocked && v.Outcome == policy.Accept.String()
-}
-
-// printPlain prints the five columns. Nothing in them has a tab or a line end.
-func printPlain(dst []byte, input string, v *verdict.Verdict, _ *policy.Batch) []byte {
-	dst = append(append(dst, shownSubject(input, v)...), '\t')
-	dst = append(append(dst, v.Kind...), '\t')
-	entry, reason := "", ""
-	if m, shadow, ok := deciding(v); ok {
-		dst = append(append(dst, v.Lists[m.Row].Source.List...), ':')
-		dst = strconv.AppendInt(dst, int64(m.Line), 10)
-		entry, reason = m.Name(), m.Reason
-		if shadow {
-			reason = strings.TrimSpace("shadow " + reason)
-		}
-	}
-	switch {
-	case v.Kind == verdict.Unknown:
-		reason = v.Err.Error()
-	case exempts(v):
-		reason = "everybody may write to " + v.Recipient
-	}
-	dst = append(append(dst, '\t'), term.Visible(entry)...)
-	dst = append(append(dst, '\t'), term.Visible(reason)...)
-	return append(dst, '\n')
 }

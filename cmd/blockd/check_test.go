@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -73,7 +72,7 @@ func TestCheckPlain(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			code, stdout, stderr := blockd(t, "", "check", "-c", config, tt.sender)
+			code, stdout, stderr := blockd(t, "", "check", "--file", "-c", config, tt.sender)
 			line := strings.TrimSuffix(stdout, "\n")
 			if want, ok := strings.CutSuffix(tt.want, "…"); ok && strings.HasPrefix(line, want) && len(line) > len(want) {
 				line = tt.want
@@ -101,7 +100,7 @@ func TestCheckForARecipient(t *testing.T) {
 		{"postmaster@here.example", "x@bulk.example\tblocked\tbad:2\tbulk.example\teverybody may write to postmaster@here.example\n", 1},
 		{"vip@here.example", "x@bulk.example\tclear\t\t\t\n", 1},
 	} {
-		code, stdout, stderr := blockd(t, "", "check", "-c", config, "--recipient", tt.recipient, "x@bulk.example")
+		code, stdout, stderr := blockd(t, "", "check", "--file", "-c", config, "--recipient", tt.recipient, "x@bulk.example")
 		if code != tt.code || stdout != tt.want {
 			t.Errorf("%s: exit %d, %q, %s; want %d, %q", tt.recipient, code, stdout, stderr, tt.code, tt.want)
 		}
@@ -111,18 +110,18 @@ func TestCheckForARecipient(t *testing.T) {
 		"postmaster@here.example": "everybody may write to this recipient",
 		"vip@here.example":        "match 1 would decide, but its list is not one of this recipient's [[policy]]",
 	} {
-		if _, stdout, _ := blockd(t, "", "check", "-c", config, "--explain", "--recipient", recipient, "x@bulk.example"); !strings.Contains(stdout, want) {
+		if _, stdout, _ := blockd(t, "", "check", "--file", "-c", config, "--explain", "--recipient", recipient, "x@bulk.example"); !strings.Contains(stdout, want) {
 			t.Errorf("%s: %s\nhas no %q", recipient, stdout, want)
 		}
 	}
-	if code, _, stderr := blockd(t, "", "check", "-c", config, "--recipient", "a@b.example", "--helo", "x", "x@bulk.example"); code != 2 || !strings.Contains(stderr, "no --recipient") {
+	if code, _, stderr := blockd(t, "", "check", "--file", "-c", config, "--recipient", "a@b.example", "--helo", "x", "x@bulk.example"); code != 2 || !strings.Contains(stderr, "no --recipient") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 }
 
 func TestCheckJSON(t *testing.T) {
 	config, dir := compiled(t)
-	code, stdout, stderr := blockd(t, "", "check", "-c", config, "--json", "X@Trial.Bulk.Example", "x@trial.example", "<>")
+	code, stdout, stderr := blockd(t, "", "check", "--file", "-c", config, "--json", "X@Trial.Bulk.Example", "x@trial.example", "<>")
 	if code != 0 || stderr != "" {
 		t.Fatalf("check --json = %d, %q", code, stderr)
 	}
@@ -138,7 +137,7 @@ func TestCheckJSON(t *testing.T) {
 	if stdout != want {
 		t.Errorf("check --json:\n%swant\n%s", stdout, want)
 	}
-	_, stdout, _ = blockd(t, "", "check", "-c", config, "--json", "--explain", "press@bulk.example")
+	_, stdout, _ = blockd(t, "", "check", "--file", "-c", config, "--json", "--explain", "press@bulk.example")
 	if !strings.Contains(stdout, `"explain":{"keys":[{"key":"press@bulk.example","kind":"addr","filter":"perhaps","exact":"listed","matches":[0]}`) {
 		t.Errorf("check --json --explain: %s", stdout)
 	}
@@ -200,7 +199,7 @@ func TestCheckExplain(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.sender, func(t *testing.T) {
-			_, stdout, _ := blockd(t, "", "check", "-c", config, "--explain", tt.sender)
+			_, stdout, _ := blockd(t, "", "check", "--file", "-c", config, "--explain", tt.sender)
 			got := strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")
 			if len(got) != len(tt.want) {
 				t.Fatalf("%d lines, want %d:\n%s", len(got), len(tt.want), stdout)
@@ -315,7 +314,7 @@ func TestCheckSaysWhenTheIndexIsNotOfTheseLists(t *testing.T) {
 	const quiet = ""
 	note := func(want string) {
 		t.Helper()
-		_, stdout, stderr := blockd(t, "", "check", "-c", config, "new@bulk.example")
+		_, stdout, stderr := blockd(t, "", "check", "--file", "-c", config, "new@bulk.example")
 		if !strings.HasPrefix(stdout, "new@bulk.example\tblocked") {
 			t.Errorf("stdout %q: the index was not asked", stdout)
 		}
@@ -340,7 +339,7 @@ func TestCheckSaysWhenTheIndexIsNotOfTheseLists(t *testing.T) {
 	if err := os.Remove(dir + "/a.bdx"); err != nil {
 		t.Fatal(err)
 	}
-	code, _, stderr := blockd(t, "", "check", "-c", config, "a@b.example")
+	code, _, stderr := blockd(t, "", "check", "--file", "-c", config, "a@b.example")
 	if code != 2 || !strings.Contains(stderr, "no index yet: start the daemon, or run: blockd compile -c "+config) {
 		t.Errorf("without an index: exit %d, %q", code, stderr)
 	}
@@ -405,35 +404,5 @@ func TestCheckOfClientsAndDomains(t *testing.T) {
 	}
 	if code, _, stderr := blockd(t, "", "check", "-i", dir+"/a.bdx", "--client", "localhost", "x@ok.example"); code != 2 || !strings.Contains(stderr, `want an IP address, have "localhost"`) {
 		t.Errorf("--client localhost: %d, %s", code, stderr)
-	}
-}
-
-// TestCheckBesideADaemon: where the daemon answers by other lists than the file has, check says so.
-func TestCheckBesideADaemon(t *testing.T) {
-	dir := t.TempDir()
-	writeFile(t, dir, "config.toml", anyPorts)
-	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
-	config, bdx := filepath.Join(dir, "config.toml"), filepath.Join(dir, "var/a.bdx")
-	d := serveIn(t, dir, "smtp", "http")
-	d.wait(t, "lists swapped in")
-	says := func(want string) {
-		t.Helper()
-		code, stdout, stderr := blockd(t, "", "check", "-c", config, "x@bulk.example")
-		if code != 0 || !strings.HasPrefix(stdout, "x@bulk.example\tblocked\tbad:1\t") || !strings.HasPrefix(stderr, want) || want == "" && stderr != "" {
-			t.Errorf("%d, %q, %q, want %q", code, stdout, stderr, want)
-		}
-	}
-	says("")
-	other := filepath.Join(dir, "other.bdx")
-	if code, out, errs := blockd(t, "", "compile", "-o", other, writeFile(t, dir, "bad.txt", "bulk.example\n")); code != 0 {
-		t.Fatal(out, errs)
-	}
-	if err := os.Rename(other, bdx); err != nil {
-		t.Fatal(err)
-	}
-	says("blockd check: note: the daemon answers by another generation, ")
-	d.end(t)
-	if code, _, stderr := blockd(t, "", "check", "-c", config, "x@bulk.example"); code != 0 || strings.Contains(stderr, "daemon") {
-		t.Errorf("without a daemon: %d, %q", code, stderr)
 	}
 }

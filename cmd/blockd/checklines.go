@@ -9,14 +9,11 @@ import (
 	"strings"
 	"sync"
 
-	"blockd/policy"
-	"blockd/verdict"
+	"blockd/printout"
 )
 
-// maxSender bounds a line of standard input. The longest legal sender has 254
-// octets; a longer line is read to its end, and is no sender. Of that no more than
-// this is kept, which is too much for a sender still.
-const maxSender = 16 << 10
+// maxSender bounds a line of standard input. A longer line is read to its end.
+const maxSender = printout.MaxText
 
 // blockSize is what is read at once where the input gives as much: some 1,800
 // senders, enough for their look-ups to overlap and for one worker to be busy for
@@ -38,41 +35,18 @@ type block struct {
 	err     error // behind the answers: no further one would be worth anything
 }
 
-// answerer turns texts into printed answers. It is for one goroutine.
-type answerer struct {
-	asker
-	print     func(dst []byte, input string, v *verdict.Verdict, answers *policy.Batch) []byte
-	inputs    []string
-	questions []policy.Question // the inputs, as people mean them
-	answers   policy.Batch
+// answerer appends the answers to texts: printout.Asker at an index file, or daemonAsker. It is for one goroutine.
+type answerer interface {
+	Ask(dst []byte, texts []string) (answers []byte, blocked bool, err error)
 }
 
-// answer answers the lines of b.
-func (a *answerer) answer(b *block) {
-	a.inputs = a.inputs[:0]
+// texts are the lines of b.
+func (b *block) texts() (texts []string) {
 	for line := range strings.Lines(b.lines) {
 		text := strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
-		a.inputs = append(a.inputs, text[:min(len(text), maxSender)])
+		texts = append(texts, text[:min(len(text), maxSender)])
 	}
-	b.answers, b.blocked, b.err = a.ask(b.answers, a.inputs)
-}
-
-// ask appends the answers to texts up to the first that the index cannot give.
-func (a *answerer) ask(dst []byte, texts []string) (answers []byte, blocked bool, err error) {
-	a.questions = a.questions[:0]
-	for _, text := range texts {
-		a.questions = append(a.questions, a.question(text))
-	}
-	verdicts := a.checker.AskAll(&a.answers, a.questions)
-	for i := range verdicts {
-		v := &verdicts[i]
-		dst = a.print(dst, texts[i], v, &a.answers)
-		blocked = blocked || v.Kind == verdict.Blocked && !exempts(v)
-		if v.Internal() {
-			return dst, blocked, v.Err
-		}
-	}
-	return dst, blocked, nil
+	return texts
 }
 
 // pipeline answers the lines of stdin in order. What one read gives is one block,
@@ -80,7 +54,7 @@ func (a *answerer) ask(dst []byte, texts []string) (answers []byte, blocked bool
 // program can write a line and wait for the answer, while a long input keeps all
 // processors busy.
 type pipeline struct {
-	newAnswerer func() *answerer // for each worker
+	newAnswerer func() answerer // for each worker
 	promote     func(context.Context)
 	workers     int
 }
@@ -134,7 +108,7 @@ func (p pipeline) work(ctx context.Context, work <-chan *block) {
 		if b.promote {
 			p.promote(ctx)
 		}
-		a.answer(b)
+		b.answers, b.blocked, b.err = a.Ask(b.answers, b.texts())
 		b.done <- struct{}{}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"blockd/internal/race"
 	"blockd/internal/testkit/indexes"
 	"blockd/policy"
+	"blockd/printout"
 )
 
 // testPipeline is a pipeline over an index that blocks bad.example.
@@ -28,7 +29,7 @@ func testPipeline(t testing.TB, workers int) (pipeline, *index.Index) {
 	ix := indexes.BuildAt(t, strings.TrimSuffix(list.Path, ".txt")+".bdx", list)
 	checker := policy.New(func() *index.Index { return ix }, policy.Settings{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	return pipeline{
-		newAnswerer: func() *answerer { return &answerer{asker: asker{checker: checker}, print: printPlain} },
+		newAnswerer: func() answerer { return &printout.Asker{Checker: checker} },
 		promote:     func(ctx context.Context) { ix.Promote(ctx) },
 		workers:     workers,
 	}, ix

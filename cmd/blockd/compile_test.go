@@ -139,13 +139,13 @@ func TestCompileOfAnEmptiedList(t *testing.T) {
 	if code != 1 || !strings.Contains(stderr, "list bad: "+dir+"/bad.txt: empty: no entry is left of 5") || !strings.Contains(stderr, "--accept takes it this once") {
 		t.Errorf("emptied list: exit %d, %s", code, stderr)
 	}
-	if code, _, _ := blockd(t, "", "check", "-c", config, "x@bulk.example"); code != 0 {
+	if code, _, _ := blockd(t, "", "check", "--file", "-c", config, "x@bulk.example"); code != 0 {
 		t.Error("the old generation is gone")
 	}
 	if code, _, stderr := blockd(t, "", "compile", "-c", config, "--accept"); code != 0 {
 		t.Errorf("--accept: exit %d, %s", code, stderr)
 	}
-	if code, _, _ := blockd(t, "", "check", "-c", config, "x@bulk.example"); code != 1 {
+	if code, _, _ := blockd(t, "", "check", "--file", "-c", config, "x@bulk.example"); code != 1 {
 		t.Error("--accept did not empty the list")
 	}
 }
@@ -265,7 +265,7 @@ func TestServeTakesOverWhatCompileMade(t *testing.T) {
 	if record := d.log.find("lists swapped in"); record["how"] != "found on disk" {
 		t.Errorf("the daemon did not take over the compiled index: %v", record)
 	}
-	if _, stdout, stderr := blockd(t, "", "check", "-c", dir+"/config.toml", "x@a.example"); !strings.Contains(stdout, "blocked") || stderr != "" {
+	if _, stdout, stderr := blockd(t, "", "check", "--file", "-c", dir+"/config.toml", "x@a.example"); !strings.Contains(stdout, "blocked") || stderr != "" {
 		t.Errorf("check says %q, %q", stdout, stderr)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"blockd/filter"
 	"blockd/internal/export"
 	"blockd/internal/term"
+	"blockd/printout"
 )
 
 func newFilterCheck() *cobra.Command {
@@ -184,10 +185,10 @@ func (a *filterAsker) has(key string) (has bool, err error) {
 // no sender they are those of all its readings; ok is false if it has none, and for a
 // client.
 func keysOf(keys []addr.Key, text string) (_ []addr.Key, ok bool) {
-	if _, client := clientOf(text); client {
+	if _, client := printout.ClientOf(text); client {
 		return keys, false
 	}
-	if name, domain := domainOf(text); domain {
+	if name, domain := printout.DomainOf(text); domain {
 		key, err := addr.DomainKey(name)
 		if err != nil {
 			return keys, false

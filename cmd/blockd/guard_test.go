@@ -52,17 +52,17 @@ func TestConfigPrintsWhatIsProtected(t *testing.T) {
 // the configuration asks for, and `check` says so.
 func TestCheckNoticesAnotherGuard(t *testing.T) {
 	config, dir := compiled(t)
-	_, _, stderr := blockd(t, "", "check", "-c", config, "x@bulk.example")
+	_, _, stderr := blockd(t, "", "check", "--file", "-c", config, "x@bulk.example")
 	if stderr != "" {
 		t.Errorf("note of a fresh index: %s", stderr)
 	}
 	text := testkit.Read(t, config)
 	writeFile(t, dir, "config.toml", strings.Replace(string(text), "[index]", "[index]\nprotected = [\"new.example\"]", 1))
-	if _, _, stderr := blockd(t, "", "check", "-c", config, "x@bulk.example"); !strings.Contains(stderr, "note: what no entry may cover is configured otherwise by now") {
+	if _, _, stderr := blockd(t, "", "check", "--file", "-c", config, "x@bulk.example"); !strings.Contains(stderr, "note: what no entry may cover is configured otherwise by now") {
 		t.Errorf("stderr %q", stderr)
 	}
 	writeFile(t, dir, "config.toml", strings.Replace(string(text), "[index]", "[index]\nmax_bad_ratio = 0.5", 1))
-	if _, _, stderr := blockd(t, "", "check", "-c", config, "x@bulk.example"); stderr != "" {
+	if _, _, stderr := blockd(t, "", "check", "--file", "-c", config, "x@bulk.example"); stderr != "" {
 		t.Errorf("a bound changes no entry: %s", stderr)
 	}
 }

@@ -30,7 +30,7 @@ func TestCommandsAndFlags(t *testing.T) {
 		"serve":   "config",
 		"compile": "accept action allow-public-suffix config exceptions format json offline output patterns subdomains",
 		"lint":    "action all allow-public-suffix config exceptions format held json patterns subdomains",
-		"check":   "client config explain helo index json message recipient",
+		"check":   "client config explain file helo index json message recipient",
 		"lists":   "config entries files index json overlaps",
 		"add":     "action author config for force json until why",
 		"remove":  "config json",

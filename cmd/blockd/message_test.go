@@ -13,6 +13,7 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 
 	"blockd/internal/nameserver"
+	"blockd/printout"
 )
 
 // proving makes a configuration that blocks x.example, and lets mail pass that
@@ -97,7 +98,7 @@ func TestCheckMessage(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			args := []string{"check", "-c", config, "--message", letter(tt.name, tt.from, tt.signedBy), "--helo", "mx.x.example"}
+			args := []string{"check", "--file", "-c", config, "--message", letter(tt.name, tt.from, tt.signedBy), "--helo", "mx.x.example"}
 			if tt.client != "" {
 				args = append(args, "--client", tt.client)
 			}
@@ -119,11 +120,11 @@ func TestCheckMessage(t *testing.T) {
 
 func TestCheckMessageAsJSON(t *testing.T) {
 	config, letter := proving(t, "")
-	code, stdout, stderr := blockd(t, "", "check", "-c", config, "--message", letter("a.eml", "a@x.example", "x.example"), "--client", "192.0.2.7", "--json")
+	code, stdout, stderr := blockd(t, "", "check", "--file", "-c", config, "--message", letter("a.eml", "a@x.example", "x.example"), "--client", "192.0.2.7", "--json")
 	if code != 1 {
 		t.Fatalf("exit %d, %s", code, stderr)
 	}
-	var a mailAnswer
+	var a printout.MailAnswer
 	if err := json.Unmarshal([]byte(stdout), &a); err != nil || strings.Count(stdout, "\n") != 1 {
 		t.Fatalf("%v in %s", err, stdout)
 	}
@@ -148,7 +149,7 @@ func TestCheckMessageFaults(t *testing.T) {
 		{[]string{"--helo", "mx.x.example", "a@x.example"}, "want --message FILE with --helo"},
 		{[]string{"--message", path, "a@x.example", "b@x.example"}, "at most one SENDER"},
 	} {
-		code, _, stderr := blockd(t, "", append([]string{"check", "-c", config}, tt.args...)...)
+		code, _, stderr := blockd(t, "", append([]string{"check", "--file", "-c", config}, tt.args...)...)
 		if code != exitTrouble || !strings.Contains(stderr, tt.want) {
 			t.Errorf("%q: exit %d, %s; want %q", tt.args, code, stderr, tt.want)
 		}

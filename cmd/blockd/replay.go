@@ -156,9 +156,13 @@ func (r *replay) run(cmd *cobra.Command, path string) error {
 	if r.config.History.Folder == config.None {
 		return errors.New(`history.folder is "none": no history is kept`)
 	}
-	_, now, _, err := openToCheck(cmd, path, "")
+	serves, now, _, err := openToCheck(cmd, path, "", "")
 	if err != nil {
 		return err
+	}
+	if d, err := control.FindDaemon(cmd.Context(), r.config); err == nil && d.Generation != serves.Generation() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: the daemon answers by another generation, %s; what follows is by that of %s\n",
+			cmd.CommandPath(), cmp.Or(term.Visible(d.Generation), "none"), term.Path(r.config.Index.Path))
 	}
 	aside, err := os.MkdirTemp("", "blockd-replay-")
 	if err != nil {

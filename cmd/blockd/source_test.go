@@ -123,7 +123,7 @@ func TestSourceWithOneRowTooWide(t *testing.T) {
 	if code != 0 || stderr != "" || !strings.Contains(stdout, "a.bdx.mirror/desk/current: 64 files") {
 		t.Errorf("compile: %d\n%s%s", code, stdout, stderr)
 	}
-	if code, stdout, stderr = blockd(t, "", "check", "-c", config, "x@bulk.example", "x@there.com"); code != 0 || !strings.Contains(stdout, "x@bulk.example\tblocked") || !strings.Contains(stdout, "x@there.com\tclear") {
+	if code, stdout, stderr = blockd(t, "", "check", "--file", "-c", config, "x@bulk.example", "x@there.com"); code != 0 || !strings.Contains(stdout, "x@bulk.example\tblocked") || !strings.Contains(stdout, "x@there.com\tclear") {
 		t.Errorf("check: %d\n%s%s", code, stdout, stderr)
 	}
 }

@@ -1,6 +1,9 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -40,6 +43,17 @@ func (c Changes) Fault(words string) Fault {
 // None reports whether the two mean the same.
 func (c Changes) None() bool {
 	return len(c.Keys)+len(c.Added)+len(c.Removed)+len(c.Changed) == 0
+}
+
+// Digest is the SHA-256 of what c means, in hexadecimal digits: that of another configuration is another one. What it is
+// made of may hold secrets, so it is for those who may read them.
+func (c Config) Digest() string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return "" // no value of a configuration is such
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // followed are the keys that a running daemon follows; a table stands for all of its keys. With any other key changed

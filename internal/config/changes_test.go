@@ -142,3 +142,15 @@ func TestReread(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Equal configurations have the same digest, and any other value another one.
+func TestDigest(t *testing.T) {
+	c, same := Default(), Default()
+	if c.Digest() == "" || c.Digest() != same.Digest() {
+		t.Errorf("%q and %q of the same configuration", c.Digest(), same.Digest())
+	}
+	same.Lists = append(same.Lists, List{Name: "own"})
+	if c.Digest() == same.Digest() || same.Digest() == "" {
+		t.Errorf("%q with a list and without one", same.Digest())
+	}
+}

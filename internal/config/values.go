@@ -51,21 +51,8 @@ func ParseDuration(text string) (time.Duration, error) {
 // MarshalText implements encoding.TextMarshaler.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// String drops the zero units that time.Duration prints, "1m" and not "1m0s",
-// and counts whole days from two on.
-func (d Duration) String() string {
-	if d := time.Duration(d); d >= 2*day && d%day == 0 {
-		return fmt.Sprintf("%dd", d/day)
-	}
-	text := time.Duration(d).String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
+// String is term.Duration.
+func (d Duration) String() string { return term.Duration(time.Duration(d)) }
 
 // Octets is an amount of memory. It is written as text, "448 MiB", or as a number
 // of octets.

@@ -187,15 +187,6 @@ func Lists(ctx context.Context, c config.Config, entries bool) (lists httpapi.Li
 	return lists, err
 }
 
-// Serving asks the daemon for the generation that it answers by. The error says why it does not tell; it wraps ErrNoDaemon if there is none.
-func Serving(ctx context.Context, c config.Config) (generation string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	var answer struct{ Generation string }
-	err = Ask(ctx, c, http.MethodGet, "/v1/check?domain=blockd.invalid", nil, &answer)
-	return answer.Generation, err
-}
-
 // OpenIndex opens an index file for a command that asks it. config is where the
 // configuration is that names the file, "" if the command line does.
 func OpenIndex(file, config string) (*index.Index, error) {

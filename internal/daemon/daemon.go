@@ -106,7 +106,8 @@ func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path st
 	started func(Started)) (keeps *upgrade.Successor, err error) {
 	defer runtime.KeepAlive(ballast())
 	d := &daemon{config: c, builder: builder, metrics: carried.NewRegistry()}
-	d.setup.path, d.setup.running = path, c
+	d.setup.path = path
+	d.setup.run(c)
 	d.log = newLog(w, c.Log, &d.setup.level)
 	for _, text := range c.Warnings() {
 		d.log.Warn("configuration", slog.String("warning", text))

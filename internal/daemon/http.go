@@ -24,7 +24,8 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 		return nil
 	}
 	s := httpapi.Settings{Tokens: h.Tokens, Fast: h.Fast, MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnections / 2, MaxRate: h.MaxRate,
-		Entries: d.entries, History: d.past, Events: d.events, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor}
+		Entries: d.entries, History: d.past, Events: d.events, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
+		Serving: d.serving, Message: httpapi.Message{Resolver: d.resolver, Max: int64(d.config.Auth.MaxMessage)}}
 	for _, host := range h.Hosts {
 		s.Hosts = append(s.Hosts, strings.ToLower(host))
 	}

@@ -28,6 +28,23 @@ type setup struct {
 	level   slog.LevelVar
 	rules   atomic.Pointer[policy.Settings] // as the checker has them
 	faults  atomic.Pointer[config.Faults]   // of the last reading; nil: there are none
+	digest  atomic.Pointer[string]          // of running, for those that do not wait for turn
+}
+
+// run makes c the configuration in force.
+func (s *setup) run(c config.Config) {
+	digest := c.Digest()
+	s.running = c
+	s.digest.Store(&digest)
+}
+
+// serving is by what the daemon answers.
+func (d *daemon) serving() httpapi.Serving {
+	s := httpapi.Serving{Generation: d.lists.Live().Generation(), Index: d.config.Index.Path}
+	if digest := d.setup.digest.Load(); digest != nil {
+		s.Configuration = *digest
+	}
+	return s
 }
 
 // reread reads the configuration, and all lists, and returns when they are taken up or ctx ends. A configuration with
@@ -105,7 +122,7 @@ func (d *daemon) follow(c config.Config, changes config.Changes) {
 	d.setup.rules.Store(&now)
 	d.checker.Renew(now)
 	d.setup.level.Set(level(c.Log))
-	d.setup.running = c
+	d.setup.run(c)
 	for _, text := range c.Warnings() {
 		d.log.Warn("configuration", slog.String("warning", text))
 	}

@@ -38,6 +38,12 @@ func NewPaint(w io.Writer) Paint {
 	return Paint{IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
+// Colours is a Paint for what others show, who know whether it is a terminal.
+func Colours(on bool) Paint { return Paint{on} }
+
+// On reports whether p changes anything.
+func (p Paint) On() bool { return p.on }
+
 func (p Paint) sgr(code, s string) string {
 	if !p.on || s == "" {
 		return s

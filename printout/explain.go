@@ -1,4 +1,4 @@
-package main
+package printout
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"blockd/index"
-	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/policy"
@@ -18,7 +17,6 @@ import (
 type explanation struct {
 	w     io.Writer
 	paint term.Paint
-	ix    *index.Index
 	facts [][2]string // about a message, shown before the keys
 }
 
@@ -26,11 +24,11 @@ type explanation struct {
 func (e explanation) print(input string, v verdict.Verdict, b *policy.Batch) error {
 	how := b.Explain(&v)
 	fmt.Fprintf(e.w, "%s  %s\n", e.paint.Bold(shownSubject(input, &v)), e.verdict(v.Kind))
-	keys, entries := e.ix.Counts()
-	rows := [][2]string{
-		{"asked", term.Visible(input)},
-		{"index", fmt.Sprintf("generation %s of %s, %s keys, %s entries",
-			e.ix.Generation(), e.ix.Built().Format(time.DateTime), term.Grouped(keys), term.Grouped(entries))},
+	rows := [][2]string{{"asked", term.Visible(input)}}
+	if ix := b.Index(); ix != nil {
+		keys, entries := ix.Counts()
+		rows = append(rows, [2]string{"index", fmt.Sprintf("generation %s of %s, %s keys, %s entries",
+			ix.Generation(), ix.Built().Format(time.DateTime), term.Grouped(keys), term.Grouped(entries))})
 	}
 	if v.Client.IsValid() {
 		rows = append(rows, [2]string{"client", v.Client.String()})
@@ -91,7 +89,7 @@ func (e explanation) consequence(d policy.Decision) [2]string {
 		row = [2]string{"SMTP says", term.Visible(d.Reply.String())}
 	}
 	if d.Tarpit > 0 {
-		row[1] += fmt.Sprintf(", after %s", config.Duration(d.Tarpit))
+		row[1] += fmt.Sprintf(", after %s", term.Duration(d.Tarpit))
 	}
 	return row
 }
