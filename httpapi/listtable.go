@@ -12,6 +12,7 @@ import (
 	"blockd/hits"
 	"blockd/index"
 	"blockd/lists"
+	"blockd/live"
 	"blockd/reload"
 )
 
@@ -155,6 +156,9 @@ func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
 	status := s.status()
 	counts := s.checker.Hits().Lists()
 	t := NewListTable(status, counts)
+	if s.settings.Entries != nil {
+		t.countLive(s.settings.Entries.Len(), counts)
+	}
 	t.Entries = newEntryWorth(s.checker.Hits().Top(n))
 	if s.settings.Filters != nil {
 		t.Filters = append(t.Filters, s.settings.Filters()...)
@@ -163,6 +167,26 @@ func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
 		t.addSources(s.settings.Sources(status), counts)
 	}
 	sendTagged(w, r, t)
+}
+
+// countLive puts the number of live entries into the rows of their list, which count what was folded into the index. A list whose first entry
+// was not folded yet gets a row.
+func (t *ListTable) countLive(n int, counts []hits.List) {
+	for i := range t.Lists {
+		if t.Lists[i].List == live.ListName {
+			t.Lists[i].Entries = n
+		}
+	}
+	i := slices.IndexFunc(t.Worth, func(w ListWorth) bool { return w.List == live.ListName })
+	if i < 0 && n > 0 { // none was folded yet
+		i = len(t.Worth)
+		t.Worth = append(t.Worth, *newListWorth(live.ListName, true))
+		t.Worth[i].Action, t.Worth[i].Mode = lists.Block.String(), index.Enforce.String()
+		t.Worth[i].count(counts)
+	}
+	if i >= 0 {
+		t.Worth[i].Entries = n
+	}
 }
 
 // addSources puts sources into the rows of their lists. A list that was never read gets a row, as does one that is asked.

@@ -51,7 +51,7 @@ func describeCheckMany(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "checkMany", Summary: "Are these senders listed?",
 		Description: "A batch is answered from one generation. A stream may have any length: a question a line, an answer a line in the same order, " +
 			"each before the next question is needed; blank lines have none, and a line that is no question has a LineError in its place. " +
-			"A body of text/plain has up to 1000 texts, one a line, as people type them to `blockd check`, and is answered in its words: five columns a line, " +
+			"A body of text/plain has up to 4000 texts, one a line, as people type them to `blockd check`, and is answered in its words: five columns a line, " +
 			"with explain=1 for people, and with Accept: application/x-ndjson an answer a line. An empty line is the null sender. " +
 			"A message/rfc822 is explained as by `blockd check --message`, for a token or the Unix socket. Neither is counted. " +
 			"Of both the header Blockd-Blocked is 1 if a sender is blocked whose mail the recipient would not get all the same, and else 0; " +

@@ -23,8 +23,8 @@ const (
 	FaultHeader   = "Blockd-Fault"   // why the answers end before the questions do
 )
 
-// MaxTexts is how many texts one request may have.
-const MaxTexts = maxSenders
+// MaxTexts is how many texts one request may have: what `blockd check -` reads at once has some 2,500.
+const MaxTexts = 4 * maxSenders
 
 // Message is how saved messages are explained.
 type Message struct {

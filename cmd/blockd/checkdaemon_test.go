@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -8,9 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"blockd/httpapi"
 	"blockd/internal/testkit"
 )
 
@@ -110,6 +114,7 @@ func TestCheckSaysWhoAnswersWhereDaemonAndFilesDiffer(t *testing.T) {
 
 	writeFile(t, d.dir, "config.toml", text)
 	d.end(t)
+	writeFile(t, d.dir, "lists/a.txt", "bulk.example\n")
 	asks(t, 0, blocked, "no daemon answers at "+socket+"; the answers are those of the file "+bdx, "-c", config, "x@bulk.example")
 }
 
@@ -118,7 +123,7 @@ func TestCheckOfADaemonThatDoesNotAnswer(t *testing.T) {
 	config, dir := compiled(t)
 	socket := filepath.Join(dir, "s")
 	text := string(testkit.Read(t, config))
-	writeFile(t, dir, "config.toml", text+"[http]\nsocket = \"" + socket + "\"\n")
+	writeFile(t, dir, "config.toml", text+"[http]\nsocket = \""+socket+"\"\n")
 	const blocked = "x@bulk.example\tblocked\t"
 	listen := func(answer http.HandlerFunc) {
 		t.Helper()
@@ -160,4 +165,32 @@ func TestCheckOfADaemonThatDoesNotAnswer(t *testing.T) {
 	}
 	writeFile(t, dir, "config.toml", text+"[http]\nsocket = \"none\"\n")
 	asks(t, 0, blocked, "http.socket", "-c", config, "x@bulk.example")
+}
+
+// Live entries count in the table of lists from the moment on when they act.
+func TestListsCountLiveEntriesAtOnce(t *testing.T) {
+	d, config := besideADaemon(t, "")
+	for n := 1; n <= 20; n++ {
+		if code, _, errs := blockd(t, "", "add", "-c", config, fmt.Sprintf("x%d@live.example", n)); code != 0 {
+			t.Fatal(errs)
+		}
+		var table httpapi.ListTable
+		if _, body := d.get(t, "/v1/lists"); json.Unmarshal([]byte(body), &table) != nil {
+			t.Fatal(body)
+		}
+		counted := func(list string, entries int) {
+			if list == "live" && entries != n {
+				t.Errorf("%d entries after %d were added", entries, n)
+			}
+		}
+		for _, f := range table.Lists {
+			counted(f.List, f.Entries)
+		}
+		for _, w := range table.Worth {
+			counted(w.List, w.Entries)
+		}
+		if !slices.ContainsFunc(table.Worth, func(w httpapi.ListWorth) bool { return w.List == "live" }) {
+			t.Error("the table has no row of live entries")
+		}
+	}
 }
