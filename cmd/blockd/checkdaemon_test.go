@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"blockd/httpapi"
@@ -140,20 +141,22 @@ func TestCheckOfADaemonThatDoesNotAnswer(t *testing.T) {
 	asks(t, 0, blocked, "no daemon answers at "+socket, "-c", config, "x@bulk.example")
 
 	hung := make(chan struct{})
-	answers := http.NotFound
-	listen(func(w http.ResponseWriter, r *http.Request) { answers(w, r) })
+	var now atomic.Pointer[http.HandlerFunc]
+	answers := func(answer http.HandlerFunc) { now.Store(&answer) }
+	answers(http.NotFound)
+	listen(func(w http.ResponseWriter, r *http.Request) { (*now.Load())(w, r) })
 	asks(t, 0, blocked, "it is an older blockd", "-c", config, "x@bulk.example")
-	answers = func(http.ResponseWriter, *http.Request) { <-hung }
+	answers(func(http.ResponseWriter, *http.Request) { <-hung })
 	asks(t, 0, blocked, "does not answer: no answer in time; the answers are those of the file", "-c", config, "x@bulk.example")
 	close(hung)
-	answers = func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "nonsense") }
+	answers(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "nonsense") })
 	asks(t, 0, blocked, "does not answer: no answer of blockd", "-c", config, "x@bulk.example")
-	answers = func(w http.ResponseWriter, r *http.Request) {
+	answers(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			panic(http.ErrAbortHandler)
 		}
 		io.WriteString(w, "{}")
-	}
+	})
 	if code, out, errs := blockd(t, "", "check", "-c", config, "x@bulk.example"); code != 2 || out != "" || !strings.Contains(errs, "the daemon at "+socket) {
 		t.Errorf("of one that goes away: %d, %q, %q", code, out, errs)
 	}
