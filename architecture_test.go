@@ -72,9 +72,9 @@ var layers = map[string][]string{
 	"ask/postgres":    {"ask", "mirror", "mirror/postgres"},
 	"mirror/postgres": {"mirror", "mirror/query"},
 
-	"policy": {"addr", "ask", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
+	"policy":   {"addr", "ask", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
 	"printout": {"addr", "index", "internal/term", "lists", "msgauth", "policy", "verdict"},
-	"reload": {"addr", "digest", "history", "index", "internal/durable", "lists"},
+	"reload":   {"addr", "digest", "history", "index", "internal/durable", "lists"},
 
 	"redisclient":     {},
 	"redisfilter":     {"filter", "redisclient"},
