@@ -377,3 +377,35 @@ func TestUpgradeThatFails(t *testing.T) {
 		t.Errorf("/readyz after an upgrade: %q", body)
 	}
 }
+
+// TestUpgradesOneAfterTheOther holds that processes which still have sessions do not become more without end, and that the
+// first one ends with the last.
+func TestUpgradesOneAfterTheOther(t *testing.T) {
+	d := configure(t, setup{lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", files: map[string]string{"bad.txt": "bulk.example\n"}})
+	d.start(t)
+	const most = 16
+	var idle []*client
+	for range most {
+		idle = append(idle, dialTalk(t, d.smtp)) // its process stays for it
+		d.upgraded(t)
+	}
+	pid := d.newest(t)
+	if err := syscall.Kill(pid, syscall.SIGUSR2); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "an upgrade too many to be refused", func() bool {
+		return strings.Contains(d.log.String(), "16 former processes still end their sessions")
+	})
+	for i, c := range idle {
+		if got := c.command("NOOP"); !strings.HasPrefix(got, "250") {
+			t.Errorf("the session of process %d: %s", i, got)
+		}
+		c.command("QUIT")
+	}
+	former := func() bool { return strings.Count(d.log.String(), "the process before has ended") == most }
+	testkit.Eventually(t, "all former processes to end", former)
+	d.upgraded(t)
+	if got := ask(t, d.smtp, "a@bulk.example"); !strings.HasPrefix(got, "550 ") {
+		t.Errorf("a listed sender: %q", got)
+	}
+}

@@ -51,6 +51,7 @@ type upgrading struct {
 	yielded   chan struct{}      // nil: upgrade.Writes is not yielded; closed when it is known who goes on
 	successor *upgrade.Successor // that answers in our place; nil: there is none
 	fault     atomic.Pointer[error]
+	alone     atomic.Bool // the predecessor has ended, and with it those before
 }
 
 // crew are parts that end together and may begin again.
@@ -231,6 +232,18 @@ const (
 	changePatience  = 15 * time.Minute
 )
 
+// mostFormer bounds the processes that end their sessions at a time: a configuration that is changed each second would
+// else fill the memory with them.
+const mostFormer = 16
+
+// former is how many processes there still are that were taken over from.
+func (u *upgrading) former() int {
+	if u.predecessor == nil || u.alone.Load() {
+		return 0
+	}
+	return u.predecessor.Former
+}
+
 // handToNew starts a new process and has it take over. It returns what that one says of its lists: the generation by which it
 // answers, and their problems, a line each.
 func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upgrade.Successor, says string, err error) {
@@ -241,6 +254,11 @@ func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upg
 	if u.program.Path == "" {
 		return nil, "", errors.New("the program that it was started by is not known")
 	}
+	former := u.former()
+	if former >= mostFormer {
+		return nil, "", fmt.Errorf("%d former processes still end their sessions; try again when one of them has, in smtp.drain_timeout (%v) at most",
+			former, time.Duration(d.config.SMTP.DrainTimeout))
+	}
 	if !supervised() {
 		if err := adopt(); err != nil {
 			return nil, "", fmt.Errorf("the processes after the next one would be nobody's: %w", err)
@@ -250,7 +268,7 @@ func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upg
 	if err != nil {
 		return nil, "", err
 	}
-	successor, err := upgrade.Start(u.program.Path, u.program.Args, sockets, "WATCHDOG_PID") // systemd's watchdog is of the main process
+	successor, err := upgrade.Start(u.program.Path, u.program.Args, sockets, former+1, "WATCHDOG_PID") // systemd's watchdog is of the main process
 	closeFiles(sockets)
 	if err != nil {
 		return nil, "", err
@@ -515,6 +533,7 @@ func (u *upgrading) followPredecessor(ctx context.Context, d *daemon) error {
 	stop := context.AfterFunc(ctx, func() { u.predecessor.Close() })
 	defer stop()
 	err := u.predecessor.Follow(upgrade.Follower{Lines: d.past.AddLines, Counters: d.addCounters, Conn: u.arrive})
+	u.alone.Store(true)
 	switch {
 	case err != nil:
 		d.log.Error("what the process before decides is not known any more", slog.Any("error", err))
