@@ -12,7 +12,7 @@ import (
 	"blockd/lists"
 )
 
-var update = flag.Bool("update", false, "write testdata/bad/*.want anew")
+var update = flag.Bool("update", false, "write testdata/bad/*.want and suffixes.bin anew")
 
 // lintLine and lintSummary are the objects of docs/lists.md, section 9.
 type lintLine struct {

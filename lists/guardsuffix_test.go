@@ -2,7 +2,15 @@ package lists
 
 import (
 	"bufio"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -202,5 +210,113 @@ func BenchmarkIsSuffix(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		isSuffix(names[i%len(names)])
+	}
+}
+
+// packageRules are the rules that the package was made from, as its own tests have
+// them; they come with its source.
+func packageRules(t *testing.T) (rules []string) {
+	t.Helper()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/net").Output()
+	if err != nil {
+		t.Skip("go list does not find the package's source: ", err)
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(strings.TrimSpace(string(dir)), "publicsuffix/table_test.go"), nil, 0)
+	if err != nil {
+		t.Skip("the package's tests are not in its source: ", err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if spec.Names[0].Name == "rules" {
+			ast.Inspect(spec, func(n ast.Node) bool {
+				if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
+					rule, err := strconv.Unquote(text.Value)
+					if err != nil {
+						t.Fatal(err)
+					}
+					rules = append(rules, rule)
+				}
+				return true
+			})
+		}
+		return false
+	})
+	if len(rules) < 5000 {
+		t.Fatalf("the package has %d rules", len(rules))
+	}
+	return rules
+}
+
+// A filter of another version would be safe and slow: whoever takes a new version of
+// the package writes the filter too.
+func TestSuffixFilterIsOfThisVersion(t *testing.T) {
+	if !strings.HasPrefix(suffixNames, suffixVersion()) || maybeSuffix("example.com") {
+		t.Error("suffixes.bin is of another Public Suffix List: go test ./lists -run SuffixNames -update")
+	}
+}
+
+func TestSuffixNames(t *testing.T) {
+	rules := packageRules(t)
+	bits := make([]byte, 1<<suffixBits/8)
+	add := func(sum uint64) {
+		for _, bit := range []uint64{suffixBit(sum), suffixBit(sum >> suffixBits)} {
+			bits[bit/8] |= 1 << (bit % 8)
+		}
+	}
+	for _, rule := range rules {
+		if parent, ok := strings.CutPrefix(rule, "*."); ok {
+			add(wildcardSum(parent))
+			add(ruleSum(parent))
+		} else if !strings.HasPrefix(rule, "!") && strings.Contains(rule, ".") {
+			add(ruleSum(rule))
+		}
+	}
+	want := suffixVersion() + string(bits)
+	if flag.Lookup("update").Value.String() == "true" { // of the package lists_test
+		if err := os.WriteFile("suffixes.bin", []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != suffixNames {
+		t.Error("suffixes.bin is not what the package's rules give: go test ./lists -run SuffixNames -update")
+	}
+}
+
+// With the filter and without it the answer is the same: for every rule, the names
+// around it, and a name at random below each.
+func TestSuffixFilterHidesNothing(t *testing.T) {
+	asked, passed := 0, 0
+	for i, rule := range packageRules(t) {
+		name := strings.TrimPrefix(strings.TrimPrefix(rule, "*."), "!")
+		random := fmt.Sprintf("n%x.%s", i*2654435761, name)
+		for _, name := range []string{name, "any." + name, "x.any." + name, "_." + name, "www." + name, random} {
+			if !strings.Contains(name, ".") {
+				continue
+			}
+			is, icann := isSuffix(name)
+			if wantIs, wantICANN := findSuffix(name); is != wantIs || is && icann != wantICANN {
+				t.Errorf("isSuffix(%q) = %t, %t; without the filter %t, %t", name, is, icann, wantIs, wantICANN)
+			}
+			if name == random && !is {
+				asked++
+				if maybeSuffix(name) {
+					passed++
+				}
+			}
+		}
+		for parent := range namesAbove(name) {
+			if !strings.Contains(parent, ".") {
+				break
+			}
+			is, _ := isSuffix(parent)
+			if want, _ := findSuffix(parent); is != want {
+				t.Errorf("isSuffix(%q) = %t, without the filter %t", parent, is, want)
+			}
+		}
+	}
+	if passed > asked/50 {
+		t.Errorf("%d of %d names that are no suffix pass the filter", passed, asked)
 	}
 }
