@@ -468,6 +468,9 @@ func (c *inForce) ask(q question, n int, kept **talk, since *int, mail *accepted
 		}
 		if err == nil {
 			*kept = t
+			if q.door == "dns" && first > 0 {
+				first-- // the former process answers what comes by UDP within its grace of 0.1 s
+			}
 			for i := first; i <= to; i++ {
 				if s := c.at(i); s.wish.at[q.door] == address && s.answers[q] == answer {
 					return ""
@@ -547,7 +550,12 @@ func answerOf(q question, address string) (string, error) {
 func (s *stage) probe(t *testing.T, when string, doors movable) {
 	t.Helper()
 	for q, want := range s.answers {
-		if got, err := answerOf(q, s.wish.at[q.door]); err != nil || got != want {
+		if q.door == "dns" { // see ask
+			testkit.Eventually(t, fmt.Sprintf("%s: %v: %s", when, q, want), func() bool {
+				got, err := answerOf(q, s.wish.at[q.door])
+				return err == nil && got == want
+			})
+		} else if got, err := answerOf(q, s.wish.at[q.door]); err != nil || got != want {
 			t.Errorf("%s: %v at %s: %q %v, a fresh daemon says %q", when, q, s.wish.at[q.door], got, err, want)
 		}
 	}
