@@ -40,6 +40,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	c.take.Do(func() { close(c.taken) })
 	for c.in.whole == 0 {
 		if err := c.fill(); err != nil {
+			c.in.release() // only this goroutine uses it, and reads no more
 			return 0, err
 		}
 	}

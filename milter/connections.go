@@ -22,6 +22,7 @@ type connections struct {
 	log      *listener.CalmLog
 	macros   func() []byte // Server.macros
 	begun    time.Time
+	spare    sync.Pool // of packets
 
 	mu       sync.Mutex
 	open     map[*conn]struct{}
@@ -77,7 +78,7 @@ func (g *connections) add(nc net.Conn) (c *conn, why string) {
 	case len(g.open) >= g.settings.MaxConnections:
 		return nil, whyTotal
 	}
-	c = &conn{Conn: nc, connections: g, taken: make(chan struct{})}
+	c = &conn{Conn: nc, connections: g, taken: make(chan struct{}), in: packets{spare: &g.spare}}
 	g.open[c] = struct{}{}
 	g.metrics.connections.Inc()
 	g.metrics.active.Inc()

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 )
 
 // A packet has a length of four octets, big-endian, followed by this many octets: a command of
@@ -92,6 +93,27 @@ type packets struct {
 	head, tail int  // buf[head:tail] has arrived
 	whole      int  // octets from head on that next may return
 	negotiated bool // the negotiation has arrived
+
+	spare *sync.Pool // of *[bufferSize]byte, of connections that have ended; nil: none is used again
+}
+
+// buffer returns a buffer of the usual size.
+func (p *packets) buffer() []byte {
+	if p.spare != nil {
+		if b, ok := p.spare.Get().(*[bufferSize]byte); ok {
+			return b[:]
+		}
+	}
+	return make([]byte, bufferSize)
+}
+
+// release gives the buffer to another connection, without what it held.
+func (p *packets) release() {
+	if p.spare != nil && len(p.buf) == bufferSize {
+		clear(p.buf)
+		p.spare.Put((*[bufferSize]byte)(p.buf))
+	}
+	p.buf, p.head, p.tail, p.whole = nil, 0, 0, 0
 }
 
 // next copies checked octets to dst and returns their number.
@@ -146,7 +168,7 @@ func (p *packets) examine() (done bool, err error) {
 func (p *packets) room() []byte {
 	switch rest := p.buf[p.head:p.tail]; {
 	case len(rest) < bufferSize && len(p.buf) != bufferSize:
-		p.buf = make([]byte, bufferSize)
+		p.buf = p.buffer()
 		p.head, p.tail = 0, copy(p.buf, rest)
 	case len(rest) == 0:
 		p.head, p.tail = 0, 0
