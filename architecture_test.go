@@ -55,7 +55,7 @@ var layers = map[string][]string{
 	"builder": {"index", "lists", "machine"},
 	"live":    {"addr", "digest", "index", "internal/durable", "lists"},
 	"verdict": {"addr", "digest", "index", "lists", "msgauth"},
-	"hits":    {"index", "verdict"},
+	"hits":    {"index", "internal/durable", "verdict"},
 	"rule":    {"addr", "lists", "msgauth", "verdict"},
 
 	"mirror":        {"addr", "internal/durable", "internal/runs", "lists"},

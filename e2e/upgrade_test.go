@@ -409,3 +409,32 @@ func TestUpgradesOneAfterTheOther(t *testing.T) {
 		t.Errorf("a listed sender: %q", got)
 	}
 }
+
+// TestHitsGoOn holds that `blockd lists` counts on over an upgrade, a restart and both after each other.
+func TestHitsGoOn(t *testing.T) {
+	d := configure(t, setup{lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", files: map[string]string{"bad.txt": "bulk.example\n"}})
+	d.start(t)
+	hits := 0
+	hit := func(after string) {
+		t.Helper()
+		if got := ask(t, d.smtp, "a@bulk.example"); !strings.HasPrefix(got, "550 ") {
+			t.Fatalf("%s: a listed sender: %q", after, got)
+		}
+		hits++
+		for _, want := range []string{fmt.Sprintf(`"hits":%d,`, hits), fmt.Sprintf(`"entry":"bulk.example"`)} {
+			out, err := exec.Command(program, "lists", "--json", "--entries", "-c", d.path("config.toml")).CombinedOutput()
+			if text := strings.ReplaceAll(string(out), " ", ""); err != nil || !strings.Contains(text, want) {
+				t.Errorf("%s: blockd lists lacks %s: %v\n%s", after, want, err, out)
+			}
+		}
+	}
+	hit("at first")
+	hit("again")
+	d.upgraded(t)
+	hit("after an upgrade")
+	d.upgraded(t)
+	hit("after another one")
+	d.stop(t)
+	d.start(t)
+	hit("after a restart")
+}

@@ -1,26 +1,25 @@
 package hits
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// Entry says what one entry was worth since the start: as List does of lists.
+// Entry says what one entry was worth: as List does of lists.
 type Entry struct {
-	List string
-	Text string // in canonical form
-	Line int    // at the last hit
+	List string `json:"list"`
+	Text string `json:"text"` // in canonical form
+	Line int    `json:"line"` // at the last hit
 
-	Hits uint64 // at least this less Over, at most this
-	Over uint64 // how much of Hits may be another entry's, whose place this one has taken
+	Hits uint64 `json:"hits"` // at least this less Over, at most this
+	Over uint64 `json:"over"` // how much of Hits may be another entry's, whose place this one has taken
 
 	// Since the entry has its place.
-	Sole       uint64
-	Overridden uint64
-	Last       time.Time
+	Sole       uint64    `json:"sole"`
+	Overridden uint64    `json:"overridden"`
+	Last       time.Time `json:"last"`
 }
 
 // maxTopEntries is how sure the count is: an entry with more than one in so many of all hits is always there, and one with
@@ -41,6 +40,9 @@ type topEntries struct {
 	entries []Entry
 	floor   uint64
 	hits    []uint64 // the memory of makeRoom
+
+	before      []Entry // see Restore; nobody changes them
+	beforeFloor uint64
 }
 
 type entryKey struct{ list, entry string }
@@ -98,15 +100,8 @@ func (t *topEntries) makeRoom() {
 	t.entries = kept
 }
 
-// Top returns the n entries with the most hits, the most first.
-func (t *Table) Top(n int) []Entry { return t.top.first(n) }
-
-func (t *topEntries) first(n int) []Entry {
-	t.mu.Lock()
-	all := slices.Clone(t.entries)
-	t.mu.Unlock()
-	slices.SortFunc(all, func(a, b Entry) int {
-		return cmp.Or(cmp.Compare(b.Hits, a.Hits), cmp.Compare(a.Over, b.Over), cmp.Compare(a.List, b.List), cmp.Compare(a.Text, b.Text))
-	})
-	return all[:min(len(all), max(n, 0))]
+// Top returns the n entries with the most hits, here and before, the most first.
+func (t *Table) Top(n int) []Entry {
+	all, _ := t.top.merged(n)
+	return all
 }

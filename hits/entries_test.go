@@ -21,7 +21,7 @@ func TestTopEntries(t *testing.T) {
 		n++
 		top.count("own", entry, 1, true, false, now)
 	}
-	all := top.first(1 << 30)
+	all := firsts(&top, 1<<30)
 	if len(all) > 2*maxTopEntries || len(top.places) != len(all) || len(exact) <= 2*maxTopEntries {
 		t.Fatalf("%d entries in %d places of %d", len(all), len(top.places), len(exact))
 	}
@@ -48,7 +48,7 @@ func TestTopEntries(t *testing.T) {
 			t.Fatalf("%s is not at its place", e.Text)
 		}
 	}
-	if got := top.first(3); len(got) != 3 || got[0] != all[0] {
+	if got := firsts(&top, 3); len(got) != 3 || got[0] != all[0] {
 		t.Errorf("first(3) = %+v", got)
 	}
 }

@@ -1,4 +1,4 @@
-// Package hits counts what each list, and each entry, was worth since the start.
+// Package hits counts what each list, and each entry, was worth. The counts are kept for the next process.
 package hits
 
 import (
@@ -14,23 +14,25 @@ import (
 	"blockd/verdict"
 )
 
-// List says what one list was worth since the start: envelopes and questions that it had
+// List says what one list was worth: envelopes and questions that it had
 // an entry for, and clients that were refused before they named a sender.
 type List struct {
-	Name       string
-	Hits       uint64    // whether or not the list decided, and in shadow mode too
-	Sole       uint64    // hits that no other list had
-	Overridden uint64    // hits of a block that an allow entry overruled
-	Last       time.Time // of the last hit
+	Name       string    `json:"name"`
+	Hits       uint64    `json:"hits"`       // whether or not the list decided, and in shadow mode too
+	Sole       uint64    `json:"sole"`       // hits that no other list had
+	Overridden uint64    `json:"overridden"` // hits of a block that an allow entry overruled
+	Last       time.Time `json:"last"`       // of the last hit
 }
 
 // Table has the counters of all lists that ever had a hit. They are kept by name,
 // so they go on when a list is compiled anew, and there are as many as the
 // configuration has names. It is safe for concurrent use.
 type Table struct {
-	mu     sync.RWMutex
-	byList map[string]*counters
-	top    topEntries
+	mu      sync.RWMutex
+	byList  map[string]*counters
+	before  map[string]List // see Restore
+	top     topEntries
+	counted atomic.Uint64 // calls of Count that had a match
 }
 
 // NewTable returns an empty table, with its metrics in reg, which can hold those of one.
@@ -67,6 +69,9 @@ func (t *Table) Count(v *verdict.Verdict, now time.Time) {
 	sole := !slices.ContainsFunc(v.Matches, func(m index.Match) bool {
 		return v.Lists[m.Row].Source.List != v.ListName(0)
 	})
+	if len(v.Matches) > 0 {
+		t.counted.Add(1)
+	}
 	for i := range v.Matches {
 		list := v.ListName(i)
 		t.top.count(list, v.Matches[i].Name(), v.Matches[i].Line, sole, !v.Matches[i].Action.Allows() && v.Overruled(list), now)
@@ -103,17 +108,38 @@ func blockedBy(v *verdict.Verdict, list string) bool {
 	return false
 }
 
-// Lists returns the counts of all lists that had a hit, in the order of their
+// Lists returns the counts of all lists that had a hit, here or before, in the order of their
 // names.
 func (t *Table) Lists() []List {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
+	all := t.ownLocked()
+	for i, l := range all {
+		all[i] = l.plus(t.before[l.Name])
+	}
+	for name, l := range t.before {
+		if t.byList[name] == nil {
+			all = append(all, l)
+		}
+	}
+	slices.SortFunc(all, func(a, b List) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// own is Lists without what was before.
+func (t *Table) own() []List {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.ownLocked()
+}
+
+// ownLocked is own for one that holds mu.
+func (t *Table) ownLocked() []List {
 	all := make([]List, 0, len(t.byList))
 	for name, l := range t.byList {
 		all = append(all, List{Name: name, Hits: l.hits.Load(), Sole: l.sole.Load(),
 			Overridden: l.overridden.Load(), Last: time.Unix(0, l.last.Load())})
 	}
-	slices.SortFunc(all, func(a, b List) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 
@@ -149,7 +175,7 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(to chan<- prometheus.Metric) {
-	for _, l := range m.table.Lists() {
+	for _, l := range m.table.own() {
 		count := func(d *prometheus.Desc, n uint64) {
 			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), l.Name)
 		}

@@ -12,7 +12,7 @@ import (
 // MaxEntryWorth is how many entries /v1/lists shows at most.
 const MaxEntryWorth = 1000
 
-// EntryWorth is what one entry was worth since the start of the daemon.
+// EntryWorth is what one entry was worth. The counts go on over restarts of the daemon.
 type EntryWorth struct {
 	List       string    `json:"list"`
 	Entry      string    `json:"entry"`

@@ -316,7 +316,7 @@ const shownEntries = 50
 func (v *listingView) printEntries(w io.Writer, all []httpapi.EntryWorth) error {
 	fmt.Fprintln(w)
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(w, "no entry had a hit since the start of the daemon")
+		_, err := fmt.Fprintln(w, "no entry had a hit yet")
 		return err
 	}
 	var t term.Table

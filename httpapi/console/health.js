@@ -61,7 +61,7 @@ function showLists(lists) {
     { head: 'Entries', cell: (list) => count(list.entries), number: true },
     { head: 'Only here', cell: (list) => count(list.unique), number: true, wide: true, title: 'keys that no other list has' },
     { head: 'Changed', cell: (list) => ago(list.modified), wide: true },
-    { head: 'Hits', cell: (list) => count(list.hits), number: true, title: 'envelopes and questions since the start of the daemon' },
+    { head: 'Hits', cell: (list) => count(list.hits), number: true, title: 'envelopes and questions; the count goes on over restarts' },
     { head: 'Only its', cell: (list) => count(list.sole), number: true, wide: true, title: 'hits that no other list had' },
     { head: 'Last hit', cell: (list) => ago(list.last_hit), wide: true },
   ], lists));

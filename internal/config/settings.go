@@ -42,6 +42,9 @@ func (c Config) Reload() reload.Settings {
 // RecentPath is where those who wrote lately are kept.
 func (c Config) RecentPath() string { return c.Index.Path + reload.RecentSuffix }
 
+// HitsPath is where the counts of hits are kept.
+func (c Config) HitsPath() string { return c.Index.Path + ".hits" }
+
 // ListSettings is how the files of l are read.
 func (c Config) ListSettings(l List) lists.Settings {
 	s := lists.Settings{Format: l.Format, Subdomains: l.Subdomains, Patterns: l.Patterns, Reason: l.Reason, Guard: c.Guard(l)}

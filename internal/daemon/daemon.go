@@ -196,7 +196,8 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 			return d.entries.Run(ctx, d.log)
 		},
 		func(ctx context.Context) error { return d.domains.Run(ctx, d.log) },
-		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) })
+		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) },
+		func(ctx context.Context) error { return d.checker.Hits().Keep(ctx, d.config.HitsPath(), d.log) })
 	var open sync.WaitGroup
 	for _, door := range []func(context.Context) error{d.milter.run, d.dns.run, d.postfix.run,
 		func(context.Context) error { return d.resp.run(others) },

@@ -73,6 +73,9 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	d.repeats.Register(d.metrics)
 	verdicts.Repeats = d.repeats
 	d.checker = policy.New(d.lists.Live, verdicts, d.log, d.metrics)
+	if err := d.checker.Hits().Load(c.HitsPath()); err != nil {
+		d.log.Error("hits begin anew", slog.Any("error", err))
+	}
 	// The copies are beside the index: that folder is written to anyway and is on a disk,
 	// which the system's folder for temporary files need not be.
 	d.copies = spool.New(spool.Settings{Dir: filepath.Dir(c.Index.Path)})

@@ -502,8 +502,9 @@ func (u *upgrading) tellCounters(d *daemon) {
 	if s == nil {
 		return
 	}
-	text, err := d.metrics.Text()
+	metrics, err := d.metrics.Text()
 	if err == nil {
+		text, _ := json.Marshal(counted{string(metrics), d.checker.Hits().State()}) // texts alone
 		err = s.Counters(text)
 	}
 	if err != nil {
@@ -571,8 +572,22 @@ func (u *upgrading) ready(ctx context.Context, d *daemon) error {
 	return nil
 }
 
+// counted is what a process has counted: what /metrics shows, and hits.Table.State.
+type counted struct {
+	Metrics string          `json:"metrics"`
+	Hits    json.RawMessage `json:"hits"`
+}
+
 func (d *daemon) addCounters(text []byte) {
-	if err := d.metrics.Add(text); err != nil {
+	if len(text) == 0 { // the process before has ended
+		return
+	}
+	var c counted
+	err := json.Unmarshal(text, &c)
+	if err == nil {
+		err = errors.Join(d.metrics.Add([]byte(c.Metrics)), d.checker.Hits().Restore(c.Hits))
+	}
+	if err != nil {
 		d.log.Error("counters not taken over", slog.Any("error", err))
 	}
 }

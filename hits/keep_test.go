@@ -1,0 +1,119 @@
+package hits
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/internal/testkit"
+)
+
+func firsts(t *topEntries, n int) []Entry {
+	all, _ := t.merged(n)
+	return all
+}
+
+// TestProcessesInARow counts the same hits in one process after the other, each restored from the one before, which may go
+// on for a while. What is promised of entries must hold of all together, and lists must be exact.
+func TestProcessesInARow(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	zipf := rand.NewZipf(r, 1.1, 4, 3*maxTopEntries)
+	exact, n := map[string]uint64{}, uint64(0)
+	var now, before *Table
+	at := time.Unix(1_700_000_000, 0).UTC()
+	for range 6 {
+		before, now = now, NewTable(prometheus.NewRegistry())
+		for i := range 30_000 {
+			in := now
+			if before != nil && i%3 == 0 {
+				in = before
+			}
+			entry := fmt.Sprint("n", zipf.Uint64(), ".example")
+			exact[entry]++
+			n++
+			at = at.Add(time.Second)
+			in.top.count("own", entry, 1, true, false, at)
+			in.of("own").hits.Add(1)
+			in.of("own").last.Store(at.UnixNano())
+			if before != nil && i%10_000 == 9_999 {
+				if err := now.Restore(before.State()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if before != nil {
+			if err := now.Restore(before.State()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if all := now.Lists(); len(all) != 1 || all[0].Hits != n || !all[0].Last.Equal(at) {
+		t.Errorf("lists: %+v, want %d hits until %v", all, n, at)
+	}
+	there := map[string]bool{}
+	for _, e := range now.Top(1 << 30) {
+		there[e.Text] = true
+		if is := exact[e.Text]; is > e.Hits || is < e.Hits-e.Over || e.Sole > is {
+			t.Errorf("%s has %d hits, counted %d, %d of them perhaps another's, sole %d", e.Text, is, e.Hits, e.Over, e.Sole)
+		}
+	}
+	for entry, is := range exact {
+		if is > 6*n/maxTopEntries && !there[entry] {
+			t.Errorf("%s is missing, with %d of %d hits", entry, is, n)
+		}
+	}
+}
+
+// TestKeep holds that what was counted is there after a restart, that metrics begin anew, and that a file of something else
+// costs nothing but the counts.
+func TestKeep(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blockd.bdx.hits")
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		first := NewTable(reg)
+		if err := first.Load(path); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- first.Keep(ctx, path, slog.New(slog.DiscardHandler)) }()
+		hit := func(in *Table) {
+			in.counted.Add(1)
+			in.of("own").hits.Add(1)
+			in.top.count("own", "a.example", 3, false, true, time.Now())
+		}
+		hit(first)
+		time.Sleep(saveEvery + time.Second)
+		killed := NewTable(prometheus.NewRegistry())
+		if err := killed.Load(path); err != nil || len(killed.Lists()) != 1 || killed.Lists()[0].Hits != 1 {
+			t.Errorf("after a minute: %+v, %v", killed.Lists(), err)
+		}
+		hit(first)
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		second := NewTable(prometheus.NewRegistry())
+		if err := second.Load(path); err != nil {
+			t.Fatal(err)
+		}
+		hit(second)
+		if all, top := second.Lists(), second.Top(9); all[0].Hits != 3 || len(top) != 1 || top[0].Hits != 3 || top[0].Overridden != 3 {
+			t.Errorf("after a restart: %+v, %+v", all, top)
+		}
+	})
+	for name, text := range map[string]string{"torn": string(testkit.Read(t, path))[:40], "foreign": `{"lists":[]}`, "empty": ""} {
+		testkit.Write(t, path, text)
+		table := NewTable(prometheus.NewRegistry())
+		if err := table.Load(path); err == nil || len(table.Lists()) != 0 {
+			t.Errorf("%s: %v, %+v", name, err, table.Lists())
+		}
+	}
+}
