@@ -234,7 +234,11 @@ func (l *Log) Flush() error {
 // written, append takes it back.
 func (l *Log) append(lines []byte) error {
 	if l.relay != nil {
-		return l.relay(lines)
+		err := l.relay(lines)
+		if err == nil || l.takeBack() != nil {
+			return err
+		}
+		// The other process has ended before this one, as at the end of all: the lines are written here.
 	}
 	if l.lock == nil {
 		return os.ErrClosed

@@ -16,8 +16,8 @@ func OpenFollowing(s Settings) (*Log, error) {
 }
 
 // Yield lets another process open the history. What was decided before is in the files; what is decided from here on is
-// given to relay, in whole lines for that process's AddLines, by the goroutine of Run or Flush. Its error counts like one
-// of the disk. Yield once, and then Close or Resume. A nil Log has nothing to yield.
+// given to relay, in whole lines for that process's AddLines, by the goroutine of Run or Flush. After an error of relay this
+// process writes them, if the other one has left the folder; else the error counts like one of the disk. Yield once, and then Close or Resume. A nil Log has nothing to yield.
 func (l *Log) Yield(relay func(lines []byte) error) error {
 	if l == nil {
 		return nil
@@ -43,6 +43,11 @@ func (l *Log) Resume() error {
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
+	return l.takeBack()
+}
+
+// takeBack is Resume for one that holds writing.
+func (l *Log) takeBack() error {
 	if l.relay == nil {
 		return nil
 	}

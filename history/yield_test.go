@@ -90,3 +90,29 @@ func flush(t *testing.T, l *Log) {
 		t.Fatal(err)
 	}
 }
+
+// TestYieldToOneThatEnds holds that decisions are written here once the process that had the history is gone, and wait for
+// nobody while it is there and does not take them.
+func TestYieldToOneThatEnds(t *testing.T) {
+	first := open(t)
+	first.Add(clear(1))
+	gone := errors.New("broken pipe")
+	if err := first.Yield(func([]byte) error { return gone }); err != nil {
+		t.Fatal(err)
+	}
+	second := reopen(t, first.settings)
+	first.Add(clear(2))
+	if err := first.Flush(); !errors.Is(err, gone) {
+		t.Errorf("while the other process is there: %v", err)
+	}
+	second.Add(clear(3))
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	first.Add(clear(4))
+	flush(t, first)
+	found, err := first.Search(t.Context(), Query{Limit: 10})
+	if err != nil || len(found.Records) != 3 || found.Records[0].Sender != clear(4).Sender {
+		t.Errorf("found %+v, %v", found.Records, err)
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"blockd/firstseen"
 	"blockd/history"
 	"blockd/index"
 	"blockd/internal/upgrade"
@@ -439,10 +440,11 @@ func (d *daemon) there() http.Handler {
 func (d *daemon) takeBack() (err error) {
 	u := &d.upgrade
 	if yielded, _ := u.hasYielded(); yielded != nil {
+		// Somebody may hold a folder for a moment, as who adds an entry while nobody has them. The daemon's end is not waited for.
 		if d.entries != nil {
-			err = d.entries.Resume()
+			err = unlocked(context.Background(), live.ErrLocked, d.entries.Resume)
 		}
-		err = errors.Join(err, d.past.Resume(), d.domains.Resume())
+		err = errors.Join(err, unlocked(context.Background(), history.ErrLocked, d.past.Resume), unlocked(context.Background(), firstseen.ErrLocked, d.domains.Resume))
 		u.writers.begun()
 		u.decide(nil)
 	}
