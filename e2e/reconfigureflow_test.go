@@ -678,6 +678,10 @@ func TestReconfigureFlow(t *testing.T) {
 	done := map[string]int{}
 	for step := 0; step < steps && !failed.Load() && !t.Failed(); step++ {
 		flows(200)
+		testkit.Eventually(t, "former processes to end, of which there may be sixteen", func() bool {
+			log := d.log.String()
+			return strings.Count(log, "another process answers") < strings.Count(log, "the process before has ended")+12
+		})
 		httpAt()
 		next, what := now.clone(), []string{}
 		for range 1 + r.IntN(3) {
