@@ -52,7 +52,7 @@ type upgrading struct {
 	yielded   chan struct{}      // nil: upgrade.Writes is not yielded; closed when it is known who goes on
 	successor *upgrade.Successor // that answers in our place; nil: there is none
 	fault     atomic.Pointer[error]
-	alone     atomic.Bool // the predecessor has ended, and with it those before
+	former    atomic.Int32 // processes that were taken over from and still end their sessions, as the last of them has told
 }
 
 // crew are parts that end together and may begin again.
@@ -237,14 +237,6 @@ const (
 // else fill the memory with them.
 const mostFormer = 16
 
-// former is how many processes there still are that were taken over from.
-func (u *upgrading) former() int {
-	if u.predecessor == nil || u.alone.Load() {
-		return 0
-	}
-	return u.predecessor.Former
-}
-
 // handToNew starts a new process and has it take over. It returns what that one says of its lists: the generation by which it
 // answers, and their problems, a line each.
 func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upgrade.Successor, says string, err error) {
@@ -255,8 +247,7 @@ func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upg
 	if u.program.Path == "" {
 		return nil, "", errors.New("the program that it was started by is not known")
 	}
-	former := u.former()
-	if former >= mostFormer {
+	if former := u.former.Load(); former >= mostFormer {
 		return nil, "", fmt.Errorf("%d former processes still end their sessions; try again when one of them has, in smtp.drain_timeout (%v) at most",
 			former, time.Duration(d.config.SMTP.DrainTimeout))
 	}
@@ -269,7 +260,7 @@ func (d *daemon) handToNew(ctx context.Context, patience time.Duration) (to *upg
 	if err != nil {
 		return nil, "", err
 	}
-	successor, err := upgrade.Start(u.program.Path, u.program.Args, sockets, former+1, "WATCHDOG_PID") // systemd's watchdog is of the main process
+	successor, err := upgrade.Start(u.program.Path, u.program.Args, sockets, "WATCHDOG_PID") // systemd's watchdog is of the main process
 	closeFiles(sockets)
 	if err != nil {
 		return nil, "", err
@@ -506,7 +497,7 @@ func (u *upgrading) tellCounters(d *daemon) {
 	}
 	metrics, err := d.metrics.Text()
 	if err == nil {
-		text, _ := json.Marshal(counted{string(metrics), d.checker.Hits().State()}) // texts alone
+		text, _ := json.Marshal(counted{string(metrics), d.checker.Hits().State(), u.former.Load() + 1}) // texts and a number
 		err = s.Counters(text)
 	}
 	if err != nil {
@@ -536,7 +527,7 @@ func (u *upgrading) followPredecessor(ctx context.Context, d *daemon) error {
 	stop := context.AfterFunc(ctx, func() { u.predecessor.Close() })
 	defer stop()
 	err := u.predecessor.Follow(upgrade.Follower{Lines: d.past.AddLines, Counters: d.addCounters, Conn: u.arrive})
-	u.alone.Store(true)
+	u.former.Store(0) // it ends after those before it
 	switch {
 	case err != nil:
 		d.log.Error("what the process before decides is not known any more", slog.Any("error", err))
@@ -578,6 +569,7 @@ func (u *upgrading) ready(ctx context.Context, d *daemon) error {
 type counted struct {
 	Metrics string          `json:"metrics"`
 	Hits    json.RawMessage `json:"hits"`
+	Former  int32           `json:"former"` // processes that still end their sessions, this one included
 }
 
 func (d *daemon) addCounters(text []byte) {
@@ -589,6 +581,7 @@ func (d *daemon) addCounters(text []byte) {
 	if err == nil {
 		err = errors.Join(d.metrics.Add([]byte(c.Metrics)), d.checker.Hits().Restore(c.Hits))
 	}
+	d.upgrade.former.Store(c.Former)
 	if err != nil {
 		d.log.Error("counters not taken over", slog.Any("error", err))
 	}

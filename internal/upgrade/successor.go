@@ -20,9 +20,9 @@ type Successor struct {
 	state error
 }
 
-// Start starts program with args, and hands it sockets, of which it gets copies. former is its Predecessor.Former. without are
+// Start starts program with args, and hands it sockets, of which it gets copies. without are
 // the names of environment variables that are this process's alone.
-func Start(program string, args []string, sockets []Socket, former int, without ...string) (*Successor, error) {
+func Start(program string, args []string, sockets []Socket, without ...string) (*Successor, error) {
 	names := make([]string, len(sockets))
 	for i, s := range sockets {
 		names[i] = s.Name
@@ -42,7 +42,7 @@ func Start(program string, args []string, sockets []Socket, former int, without 
 	}
 	s := &Successor{conn: c, ended: make(chan struct{}), cmd: exec.Command(program, args...)}
 	s.cmd.Stdout, s.cmd.Stderr = os.Stdout, os.Stderr
-	s.cmd.Env = append(environment(without), fmt.Sprintf("%s=%d:3:%d:%d", variable, Version, len(sockets), former))
+	s.cmd.Env = append(environment(without), fmt.Sprintf("%s=%d:3:%d", variable, Version, len(sockets)))
 	s.cmd.ExtraFiles = []*os.File{there}
 	for _, socket := range sockets {
 		s.cmd.ExtraFiles = append(s.cmd.ExtraFiles, socket.File)

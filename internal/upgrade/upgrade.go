@@ -41,8 +41,7 @@ import (
 // Version is that of the words between the two.
 const Version = 1
 
-// variable tells a process of its predecessor: Version, the descriptor of the connection, the number of sockets behind it, and
-// Predecessor.Former.
+// variable tells a process of its predecessor: Version, the descriptor of the connection and the number of sockets behind it.
 const variable = "BLOCKD_UPGRADE"
 
 // maxFrame bounds a word with what belongs to it, in octets. Counters are the longest: some 100 kB.
@@ -181,8 +180,6 @@ func pair() (here, there *os.File, err error) {
 
 // Predecessor is the process that this one takes over from.
 type Predecessor struct {
-	Former int // how many processes still ended their sessions when this one began, it included
-
 	conn  *conn
 	early [][]byte // Lines that came before Follow
 }
@@ -195,8 +192,8 @@ func Inherit() (*Predecessor, []Socket, error) {
 		return nil, nil, nil
 	}
 	os.Unsetenv(variable) // programs that this one starts are no successors
-	var version, first, count, former int
-	if n, err := fmt.Sscanf(text, "%d:%d:%d:%d", &version, &first, &count, &former); n != 4 || err != nil || version != Version || first < 3 || count < 0 || count > 1<<16 {
+	var version, first, count int
+	if n, err := fmt.Sscanf(text, "%d:%d:%d", &version, &first, &count); n != 3 || err != nil || version != Version || first < 3 || count < 0 || count > 1<<16 {
 		return nil, nil, fmt.Errorf("%s=%s: %w", variable, strconv.Quote(text[:min(len(text), 64)]), errForeign)
 	}
 	files := make([]*os.File, 1+count)
@@ -214,7 +211,6 @@ func Inherit() (*Predecessor, []Socket, error) {
 		}
 		return nil, nil, fmt.Errorf("the process to take over from: %w", err)
 	}
-	p.Former = former
 	sockets := make([]Socket, count)
 	for i, name := range names {
 		sockets[i] = Socket{name, files[1+i]}
