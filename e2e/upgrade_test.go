@@ -438,3 +438,61 @@ func TestHitsGoOn(t *testing.T) {
 	d.start(t)
 	hit("after a restart")
 }
+
+// TestUpgradeUnderAnInitSystem holds that the init system hears which process is the main one, and that the end of that one,
+// which is all that systemd tells (KillMode=mixed), lets transactions of the former one end well.
+func TestUpgradeUnderAnInitSystem(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "notify")
+	init, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer init.Close()
+	main := make(chan int, 1)
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := init.Read(buf)
+			if err != nil {
+				return
+			}
+			if rest, ok := strings.CutPrefix(string(buf[:n]), "MAINPID="); ok {
+				pid := 0
+				fmt.Sscan(rest, &pid)
+				main <- pid
+			}
+		}
+	}()
+	d := configure(t, setup{lists: "[[list]]\nname = \"bad\"\npath = \"bad.txt\"\n", files: map[string]string{"bad.txt": "bulk.example\n"}})
+	cmd := exec.Command(program, "serve", "-c", d.path("config.toml"))
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket)
+	d.run(t, cmd)
+	c, idle := dialTalk(t, d.smtp), dialTalk(t, d.smtp)
+	c.command("EHLO client.there.example")
+	c.command("MAIL FROM:<friend@there.example>")
+	c.command("RCPT TO:<you@here.example>")
+	if got := c.command("DATA"); !strings.HasPrefix(got, "354") {
+		t.Fatal(got)
+	}
+	d.upgraded(t)
+	pid := <-main
+	if pid != d.newest(t) {
+		t.Errorf("the main process is %d, and init was told %d", d.newest(t), pid)
+	}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := idle.reply(); !strings.HasPrefix(got, "421 ") {
+		t.Errorf("an idle session of the former process: %q", got)
+	}
+	if processGone(pid) {
+		t.Error("the main process has ended before the former one")
+	}
+	if got := c.command("Subject: x\r\n\r\nx\r\n."); !strings.HasPrefix(got, "250 ") {
+		t.Errorf("the transaction of the former process: %q", got)
+	}
+	testkit.Eventually(t, "both processes to end", func() bool { return processGone(pid) && processGone(d.cmd.Process.Pid) })
+	if n := len(messages(t, d.maildir)); n != 1 {
+		t.Errorf("%d messages have come", n)
+	}
+}

@@ -39,6 +39,7 @@ type upgrading struct {
 	began   os.FileInfo // of the executable when this process began; nil: not known
 
 	predecessor *upgrade.Predecessor // nil: none
+	parent      int                  // its number
 	arrivals    map[string]*arrivals // connections of the predecessor, by doors; made before the doors are run
 	handedOver  func()               // ends the doors
 	stopped     stopped
@@ -90,7 +91,7 @@ func (d *daemon) inheritSockets() error {
 	if err != nil {
 		return err
 	}
-	d.upgrade.predecessor = p
+	d.upgrade.predecessor, d.upgrade.parent = p, os.Getppid()
 	d.sockets.before = map[place]socket{}
 	for _, s := range sockets {
 		if err := d.sockets.receive(s); err != nil {
@@ -518,13 +519,20 @@ func (u *upgrading) farewell(d *daemon) {
 	s.Close()
 }
 
-// followPredecessor takes up what the process before still decides, until it has ended. When this process stops, it does
-// not wait for that; when it is taken over from itself, it does, and hands on.
+// followPredecessor takes up what the process before still decides, until it has ended; so each process ends after those
+// before it. When this process stops, an init system tells nobody else to, and kills what is left when it has ended: so the one
+// before is told, and waited for. Where there is a keeper, that one tells all.
 func (u *upgrading) followPredecessor(ctx context.Context, d *daemon) error {
 	if u.predecessor == nil {
 		return nil
 	}
-	stop := context.AfterFunc(ctx, func() { u.predecessor.Close() })
+	stop := context.AfterFunc(ctx, func() {
+		if !supervised() {
+			u.predecessor.Close()
+		} else if os.Getppid() == u.parent { // it is there
+			syscall.Kill(u.parent, syscall.SIGTERM)
+		}
+	})
 	defer stop()
 	err := u.predecessor.Follow(upgrade.Follower{Lines: d.past.AddLines, Counters: d.addCounters, Conn: u.arrive})
 	u.former.Store(0) // it ends after those before it
