@@ -143,7 +143,7 @@ func (l *loop) lookNow(forced bool) {
 func (r *Reloader) look(ctx context.Context, forced bool) (next state, err error) {
 	if forced {
 		r.files.forget()
-		r.decidedOn = nil
+		r.decidedOn, r.failures = nil, 0
 		r.mu.Lock()
 		r.askers, r.waiting = append(r.askers, r.waiting...), nil
 		r.mu.Unlock()
@@ -163,8 +163,15 @@ func (r *Reloader) look(ctx context.Context, forced bool) (next state, err error
 		return resting, err // the end of the daemon is no fault of a list
 	}
 	r.age(time.Now())
-	if out == failed {
+	switch out {
+	case failed:
 		err = problems[0].err
+		if !slices.ContainsFunc(problems, problem.passes) {
+			r.failures, r.failedAt, r.failedOn = r.failures+1, time.Now(), r.seen.contents
+		}
+	case same, unfinished, yielded: // nothing was tried
+	default:
+		r.failures = 0
 	}
 	if r.live.Load() == nil {
 		return resting, err // Open returns it
@@ -201,6 +208,8 @@ func (r *Reloader) decide(ctx context.Context) (outcome, []problem) {
 	case r.adopt(v):
 		return adopted, nil
 	case asBefore && r.told(v.faults):
+		return same, r.problems
+	case r.rests(began) && slices.Equal(v.contents, r.failedOn):
 		return same, r.problems
 	}
 	r.decidedOn = nil

@@ -139,6 +139,9 @@ type Reloader struct {
 	heldKept   heldEntries        // as their file has them
 	noted      [2]os.FileInfo     // see noteMoved
 	followed   os.FileInfo        // of the index file that follow has last looked at
+	failures   int                // looks in a row that ended with failed
+	failedAt   time.Time          // the last of them
+	failedOn   []content          // what it could not build
 }
 
 // Status is what /readyz and the console show.
@@ -303,6 +306,15 @@ func (r *Reloader) run(ctx context.Context, events <-chan struct{}, follow func(
 		},
 	}
 	l.run(ctx, events, r.replaced, r.asked)
+}
+
+// mostRests bounds how much longer the rests become: to four minutes, with polls each 30 s.
+const mostRests = 3
+
+// rests reports whether a build that has failed is not to be tried again yet. A file that changes ends that. A build of a
+// large list that the kernel kills each time would else take a processor for good.
+func (r *Reloader) rests(now time.Time) bool {
+	return r.failures > 0 && now.Sub(r.failedAt) < r.settings.Poll<<min(r.failures-1, mostRests)
 }
 
 // moved reports whether a file has another stamp than when it was last looked at.
