@@ -39,17 +39,20 @@ func TestObjectsAreAList(t *testing.T) {
 	if told, err := c.Follow(t.Context(), c.source); err != nil || told.Changed || store.listings.Load() != listings+1 || store.gets.Load() != gets {
 		t.Errorf("%+v, %v after %d and %d more questions", told, err, store.listings.Load()-listings, store.gets.Load()-gets)
 	}
-	for what, change := range map[string]func(){
-		"another text": func() { store.put(t, "lists/a.txt", "new@bulk.test\n") },
-		"one more":     func() { store.put(t, "lists/d.txt", "d.test\n") },
-		"one less":     func() { store.files.DeleteObject("lists", "lists/d.txt") },
+	for _, change := range []struct {
+		what string
+		do   func()
+	}{
+		{"another text", func() { store.put(t, "lists/a.txt", "new@bulk.test\n") }},
+		{"one more", func() { store.put(t, "lists/d.txt", "d.test\n") }},
+		{"one less", func() { store.files.DeleteObject("lists", "lists/d.txt") }},
 	} {
-		change()
+		change.do()
 		if _, err := c.Follow(t.Context(), c.source); err != mirror.ErrTooOld {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", change.what, err)
 		}
 		if _, err := c.Read(t.Context(), c.source); err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", change.what, err)
 		}
 	}
 	store.put(t, "lists-d.txt", "old.test\n")
