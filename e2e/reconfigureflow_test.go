@@ -472,7 +472,8 @@ func (c *inForce) ask(q question, n int, kept **talk, since *int, mail *accepted
 				first-- // the former process answers what comes by UDP within its grace of 0.1 s
 			}
 			for i := first; i <= to; i++ {
-				if s := c.at(i); s.wish.at[q.door] == address && s.answers[q] == answer {
+				// A connection of Postfix's services goes over to the new process also where its door has moved.
+				if s := c.at(i); (s.wish.at[q.door] == address || q.door == "policy") && s.answers[q] == answer {
 					return ""
 				}
 			}
