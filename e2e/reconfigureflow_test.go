@@ -587,7 +587,11 @@ func TestReconfigureFlow(t *testing.T) {
 	if *soak {
 		steps = 200
 	}
-	seed := rand.Uint64()
+	// The short run takes one sequence, in which the door of kept policy connections moves; the long one takes any.
+	seed := uint64(14389738595176314953)
+	if *soak {
+		seed = rand.Uint64()
+	}
 	if text := os.Getenv("BLOCKD_SEED"); text != "" {
 		if _, err := fmt.Sscan(text, &seed); err != nil {
 			t.Fatal(err)
