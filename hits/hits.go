@@ -32,7 +32,7 @@ type Table struct {
 	byList  map[string]*counters
 	before  map[string]List // see Restore
 	top     topEntries
-	counted atomic.Uint64 // calls of Count that had a match
+	changes atomic.Uint64 // calls of Count that had a match, and of Restore
 }
 
 // NewTable returns an empty table, with its metrics in reg, which can hold those of one.
@@ -70,7 +70,7 @@ func (t *Table) Count(v *verdict.Verdict, now time.Time) {
 		return v.Lists[m.Row].Source.List != v.ListName(0)
 	})
 	if len(v.Matches) > 0 {
-		t.counted.Add(1)
+		t.changes.Add(1)
 	}
 	for i := range v.Matches {
 		list := v.ListName(i)

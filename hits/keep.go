@@ -55,6 +55,7 @@ func (t *Table) Restore(text []byte) error {
 	t.top.mu.Lock()
 	t.top.before, t.top.beforeFloor = s.Entries, s.Floor
 	t.top.mu.Unlock()
+	t.changes.Add(1)
 	return nil
 }
 
@@ -82,7 +83,8 @@ func (t *Table) Load(path string) error {
 // saveEvery is how much of the counts a crash costs at most.
 const saveEvery = time.Minute
 
-// Keep saves the state to the file at path once a minute, and when ctx ends, if something was counted.
+// Keep saves the state to the file at path once a minute, and when ctx ends, if it has changed: also by Restore, which may be
+// the last that a process that was taken over from has to tell.
 func (t *Table) Keep(ctx context.Context, path string, log *slog.Logger) error {
 	tick := time.NewTicker(saveEvery)
 	defer tick.Stop()
@@ -92,7 +94,7 @@ func (t *Table) Keep(ctx context.Context, path string, log *slog.Logger) error {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
-		if now := t.counted.Load(); now != saved {
+		if now := t.changes.Load(); now != saved {
 			err := durable.WriteFile(path, t.State(), 0o600)
 			if err == nil {
 				saved = now

@@ -2,6 +2,7 @@ package hits
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -85,7 +86,7 @@ func TestKeep(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- first.Keep(ctx, path, slog.New(slog.DiscardHandler)) }()
 		hit := func(in *Table) {
-			in.counted.Add(1)
+			in.changes.Add(1)
 			in.of("own").hits.Add(1)
 			in.top.count("own", "a.example", 3, false, true, time.Now())
 		}
@@ -107,6 +108,22 @@ func TestKeep(t *testing.T) {
 		hit(second)
 		if all, top := second.Lists(), second.Top(9); all[0].Hits != 3 || len(top) != 1 || top[0].Hits != 3 || top[0].Overridden != 3 {
 			t.Errorf("after a restart: %+v, %+v", all, top)
+		}
+	})
+	// What a process that was taken over from tells at its end is kept, also by one that has not counted itself.
+	synctest.Test(t, func(t *testing.T) {
+		former, now, next := NewTable(prometheus.NewRegistry()), NewTable(prometheus.NewRegistry()), NewTable(prometheus.NewRegistry())
+		former.changes.Add(1)
+		former.of("own").hits.Add(7)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- now.Keep(ctx, path, slog.New(slog.DiscardHandler)) }()
+		if err := now.Restore(former.State()); err != nil {
+			t.Error(err)
+		}
+		stop()
+		if err := errors.Join(<-done, next.Load(path)); err != nil || len(next.Lists()) != 1 || next.Lists()[0].Hits != 7 {
+			t.Errorf("after the last report and a restart: %+v, %v", next.Lists(), err)
 		}
 	})
 	for name, text := range map[string]string{"torn": string(testkit.Read(t, path))[:40], "foreign": `{"lists":[]}`, "empty": ""} {
