@@ -25,6 +25,7 @@ type Config struct {
 	Auth      Auth      `toml:"auth"`
 	Refusal   Refusal   `toml:"refusal"`
 	HTTP      HTTP      `toml:"http"`
+	Health    Health    `toml:"health"`
 	Live      Live      `toml:"live"`
 	History   History   `toml:"history"`
 	FirstSeen FirstSeen `toml:"first_seen"`

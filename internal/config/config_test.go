@@ -124,6 +124,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 		Auth:    Auth{"ignore", []string{"192.0.2.0/24"}, []string{"192.0.2.7"}, "tempfail", 1 << 20, Duration(time.Second), "127.0.0.1:53"},
 		Refusal: Refusal{"https://lists.here.example/r/%ref"},
 		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", []string{"mail.example"}, 16, 18, true, "/run/http.sock", "mail"},
+		Health:  Health{":8026"},
 		Live:    Live{"/var/lib/live"},
 		Log:     Log{"json", "debug"},
 		Lists: []List{{
@@ -141,7 +142,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 		Filters:  []KeptFilter{{"bl", "bitmap", "rediss://redis.example#bl", 0.001, []string{"domain"}, []string{"a"}, "/etc/blockd/redis", "/etc/blockd/ca.pem", 64}},
 	}
 	full.Lists[1].Name, full.Lists[1].Path = "b", "/lists/*.txt"
-	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.DNS, full.DNS.Zones[0], full.Auth, full.Refusal, full.HTTP, full.Live, full.Log, full.Lists[0], *full.Lists[0].Source, full.Filters[0]} {
+	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.DNS, full.DNS.Zones[0], full.Auth, full.Refusal, full.HTTP, full.Health, full.Live, full.Log, full.Lists[0], *full.Lists[0].Source, full.Filters[0]} {
 		for field, value := range reflect.ValueOf(table).Fields() {
 			if value.IsZero() {
 				t.Errorf("the test sets nothing in %T.%s", table, field.Name)

@@ -22,6 +22,7 @@ func (c Config) Validate() Faults {
 	c.SMTP.validate(&f)
 	c.validateForeign(&f)
 	c.HTTP.validate(&f)
+	c.Health.validate(&f)
 	c.Milter.validate(&f)
 	c.Postfix.validate(&f)
 	c.validateDNS(&f)

@@ -71,10 +71,10 @@ type daemon struct {
 
 	upgrade upgrading
 
-	sockets                          sockets
-	smtp, http, milter, postfix, dns door
-	resp                             respDoor
-	locks                            []func() // each returns if nothing holds the locks of a part for good
+	sockets                                  sockets
+	smtp, http, milter, postfix, dns, health door
+	resp                                     respDoor
+	locks                                    []func() // each returns if nothing holds the locks of a part for good
 }
 
 // Started is what a daemon has begun with.
@@ -206,6 +206,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 			return d.smtp.run(smtp)
 		},
 		func(context.Context) error { return d.http.run(http) },
+		func(context.Context) error { return d.health.run(http) }, // says until the last that nothing new is wanted
 		func(context.Context) error { return d.upgrade.followPredecessor(ctx, d) },
 	} {
 		open.Add(1)
@@ -253,7 +254,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 // close closes what is open, also of a daemon that could not begin.
 func (d *daemon) close() {
 	d.sockets.close()
-	for _, door := range []*door{&d.resp.door, &d.dns, &d.postfix, &d.milter, &d.http, &d.smtp} {
+	for _, door := range []*door{&d.health, &d.resp.door, &d.dns, &d.postfix, &d.milter, &d.http, &d.smtp} {
 		door.close()
 	}
 	d.past.Close()

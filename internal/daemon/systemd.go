@@ -20,7 +20,7 @@ import (
 
 // inherited are sockets that were open before this process began, by the names
 // that their socket units give them (FileDescriptorName=): "smtp", "smtps", "http",
-// "milter", "policy", "socketmap", "tcp", "dns" and "resp". systemd holds them open while blockd is restarted, so that no
+// "milter", "policy", "socketmap", "tcp", "dns", "resp" and "health". systemd holds them open while blockd is restarted, so that no
 // client is refused.
 type inherited struct {
 	listeners map[string][]net.Listener
@@ -84,7 +84,7 @@ func (in inherited) unused() error {
 	}
 	return fmt.Errorf("inherited sockets %q belong to no door that the configuration opens "+
 		"(smtp: smtp.listen, smtps: smtp.tls_listen, http: http.listen, milter: milter.listen, "+
-		"policy, socketmap, tcp: postfix.policy_listen, …, dns: dns.listen, resp: resp.listen)", names)
+		"policy, socketmap, tcp: postfix.policy_listen, …, dns: dns.listen, resp: resp.listen, health: health.listen)", names)
 }
 
 func (in inherited) close() {

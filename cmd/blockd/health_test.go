@@ -1,0 +1,115 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blockd/internal/testkit"
+)
+
+// healthConfig has a list that serves, one that has never loaded where second is "absent.txt", and both doors that can be asked.
+func healthConfig(t *testing.T, httpDoors, second string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	writeFile(t, dir, "a.txt", "bulk.example\n")
+	writeFile(t, dir, "config.toml", `
+[log]
+format = "json"
+[smtp]
+listen = "127.0.0.1:0"
+upstream = "maildir:mail"
+[milter]
+listen = ""
+[postfix]
+policy_listen = ""
+[health]
+listen = "127.0.0.1:0"
+[http]
+`+httpDoors+`
+[[list]]
+name = "a"
+path = "a.txt"
+[[list]]
+name = "b"
+path = "`+second+`"
+`)
+	return dir
+}
+
+// The health door says 200 or 503 and nothing else, whoever asks, and by whichever token the HTTP door is closed.
+func TestServeAnswersProbes(t *testing.T) {
+	dir := healthConfig(t, "listen = \"127.0.0.1:0\"\nsocket = \"none\"", "absent.txt")
+	d := serveIn(t, dir, "smtp", "http", "health")
+	address := d.wait(t, "health listens")["address"].(string)
+	for _, path := range []string{"/readyz", "/livez"} {
+		resp, err := http.Get("http://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 200 || resp.ContentLength != int64(len("ok\n")) {
+			t.Errorf("%s: %d, %d octets", path, resp.StatusCode, resp.ContentLength)
+		}
+	}
+	if _, body := d.get(t, "/readyz"); !strings.HasPrefix(body, "degraded: 1 of 2 lists") {
+		t.Errorf("the test wants a daemon that is degraded, have %q", body)
+	}
+}
+
+func TestHealthIsOneLine(t *testing.T) {
+	dir := healthConfig(t, "listen = \"\"\nsocket = \"auto\"", "absent.txt")
+	serveIn(t, dir, "smtp", "health")
+	file := filepath.Join(dir, "config.toml")
+	code, out, stderr := blockd(t, "", "health", "-c", file)
+	if code != 0 || !strings.HasPrefix(out, "degraded: 1 of 2 lists filter; ") || strings.Count(out, "\n") != 1 || stderr != "" {
+		t.Errorf("degraded: %d, %q, %q", code, out, stderr)
+	}
+	if code, out, _ := blockd(t, "", "health", "--strict", "-c", file); code != 1 || !strings.HasPrefix(out, "degraded") {
+		t.Errorf("degraded, with --strict: %d, %q", code, out)
+	}
+	if code, _, stderr := blockd(t, "", "health", "--timeout", "0s", "-c", file); code != exitUsage || !strings.Contains(stderr, "--timeout") {
+		t.Errorf("no time: %d, %q", code, stderr)
+	}
+}
+
+// Where [http] opens no door, or does not answer, the health door tells.
+func TestHealthAsksTheHealthDoor(t *testing.T) {
+	dir := healthConfig(t, "listen = \"\"\nsocket = \"none\"", "a.txt")
+	file := filepath.Join(dir, "config.toml")
+	d := serveIn(t, dir, "smtp", "health")
+	_, port, err := net.SplitHostPort(d.wait(t, "health listens")["address"].(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(testkit.Read(t, file)), "[health]\nlisten = \"127.0.0.1:0\"", "[health]\nlisten = \":"+port+"\"", 1)
+	asked := writeFile(t, dir, "asked.toml", text)
+	if code, out, stderr := blockd(t, "", "health", "-c", asked); code != 0 || out != "ok\n" {
+		t.Errorf("by the health door: %d, %q, %q", code, out, stderr)
+	}
+	if code, _, stderr := blockd(t, "", "health", "--strict", "-c", asked); code != 1 || !strings.Contains(stderr, "opens no door") {
+		t.Errorf("with --strict: %d, %q", code, stderr)
+	}
+	if code := d.end(t); code != 0 {
+		t.Fatalf("serve: %d", code)
+	}
+	if code, _, stderr := blockd(t, "", "health", "-c", asked); code != 1 || !strings.Contains(stderr, "no daemon answers at 127.0.0.1:"+port) {
+		t.Errorf("without a daemon: %d, %q", code, stderr)
+	}
+}
+
+// A daemon that takes the connection and never answers is not healthy, and the probe ends.
+func TestHealthHasADeadline(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dir := t.TempDir()
+	file := writeFile(t, dir, "config.toml", "[http]\nlisten = \""+l.Addr().String()+"\"\nsocket = \"none\"\n")
+	if code, _, stderr := blockd(t, "", "health", "--timeout", "50ms", "-c", file); code != 1 || !strings.Contains(stderr, "no answer in 50ms") {
+		t.Errorf("%d, %q", code, stderr)
+	}
+}

@@ -1,0 +1,147 @@
+package health
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// door is a health door that serves until the test ends.
+type door struct {
+	address string
+	ready   atomic.Bool
+}
+
+func open(t *testing.T, locks func()) *door {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &door{address: l.Addr().String()}
+	s := &Server{Ready: d.ready.Load, Locks: locks, Log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return d
+}
+
+// ask returns the status and the whole body of an answer.
+func (d *door) ask(t *testing.T, method, path string) (int, string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", d.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, method+" "+path+" HTTP/1.1\r\nHost: 10.1.2.3:8026\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !resp.Close {
+		t.Error("the connection stays open after its answer")
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestAnswersHaveNoContent(t *testing.T) {
+	d := open(t, func() {})
+	for _, ready := range []bool{false, true, false} {
+		d.ready.Store(ready)
+		status, body := d.ask(t, "GET", "/readyz")
+		if want := map[bool]int{true: 200, false: 503}[ready]; status != want || len(body) > len("not ok\n") {
+			t.Errorf("ready %v: %d %q", ready, status, body)
+		}
+		if status, body := d.ask(t, "GET", "/livez"); status != 200 || body != "ok\n" {
+			t.Errorf("/livez: %d %q", status, body)
+		}
+	}
+	for _, path := range []string{"/", "/metrics", "/v1/check", "/readyz/x", "/%2e%2e/readyz?x"} {
+		if status, _ := d.ask(t, "GET", path); status == 200 || status == 503 {
+			t.Errorf("%s: %d", path, status)
+		}
+	}
+	if status, _ := d.ask(t, "POST", "/readyz"); status != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %d", status)
+	}
+}
+
+// Connections that ask nothing give way to a probe, and are never more than the bound.
+func TestIdleConnectionsKeepNoProbeOut(t *testing.T) {
+	d := open(t, func() {})
+	d.ready.Store(true)
+	var idle []net.Conn
+	for range 3 * maxConnections {
+		conn, err := net.Dial("tcp", d.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		io.WriteString(conn, "GET /readyz HTTP/1.1\r\nHost: half")
+		idle = append(idle, conn)
+	}
+	if status, _ := d.ask(t, "GET", "/readyz"); status != 200 {
+		t.Errorf("behind idle connections: %d", status)
+	}
+	for i, conn := range idle[:2*maxConnections] { // each had maxConnections after it
+		conn.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := io.ReadAll(conn); err != nil && strings.Contains(err.Error(), "timeout") {
+			t.Errorf("connection %d is open: %v", i, err)
+		}
+	}
+}
+
+func TestLongHeadersAreRefused(t *testing.T) {
+	d := open(t, func() {})
+	conn, err := net.Dial("tcp", d.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go io.WriteString(conn, "GET /readyz HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
+	conn.SetReadDeadline(time.Now().Add(time.Minute))
+	line, _ := bufio.NewReader(conn).ReadString('\n')
+	if line != "" && !strings.Contains(line, "431") {
+		t.Errorf("%q", line)
+	}
+}
+
+// A daemon that hangs in a lock is not alive, and probes leave one goroutine behind, however many they are.
+func TestAHeldLockIsNotAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held, entered := make(chan struct{}), atomic.Int32{}
+		s := &Server{inLocks: make(chan struct{}, 1), Locks: func() { entered.Add(1); <-held }}
+		for range 5 {
+			if s.alive() {
+				t.Error("alive while the lock is held")
+			}
+		}
+		if n := entered.Load(); n != 1 {
+			t.Errorf("%d goroutines wait for the lock", n)
+		}
+		close(held)
+		synctest.Wait()
+		if !s.alive() {
+			t.Error("not alive after the lock is free")
+		}
+	})
+}
