@@ -1,0 +1,328 @@
+package quarantine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"blockd/internal/testkit"
+)
+
+const received = "X-Blockd: list=bad ref=0yxdemazc5\r\nReceived: from there.example (192.0.2.1)\r\n\tby here.example (blockd) with ESMTP id x-1;\r\n\tMon, 23 Nov 2026 10:00:00 +0000\r\n"
+
+// message is a file as blockd writes it.
+func message(sender string, recipients []string, text string) string {
+	return envelopeFields(sender, recipients) + received + text
+}
+
+// folder is a quarantine with files in new.
+func folder(t *testing.T, files map[string]string) Folder {
+	t.Helper()
+	f := Folder(t.TempDir())
+	for _, name := range []string{"tmp", "new", "cur"} {
+		if err := os.Mkdir(filepath.Join(string(f), name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range files {
+		testkit.Write(t, filepath.Join(string(f), "new", name), text)
+	}
+	return f
+}
+
+// taken answers as a next server that refuses some recipients.
+func taken(got *[]string, refused ...string) Deliver {
+	return func(_ context.Context, m Mail) (all []Answer, err error) {
+		text, err := io.ReadAll(m.Message)
+		if err != nil {
+			return nil, err
+		}
+		if int64(len(text)) != m.Size {
+			return nil, fmt.Errorf("%d octets, Size %d", len(text), m.Size)
+		}
+		if err := m.End(); err != nil {
+			return nil, err
+		}
+		*got = append(*got, fmt.Sprintf("%s > %v: %s", m.Sender, m.Recipients, text))
+		for _, r := range m.Recipients {
+			all = append(all, Answer{r, !slices.Contains(refused, r), "250 ok"})
+		}
+		return all, nil
+	}
+}
+
+func ids(t *testing.T, f Folder) (all []string) {
+	t.Helper()
+	found, err := f.List(t.Context(), Query{Limit: MaxFound})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range found.Messages {
+		all = append(all, m.ID)
+	}
+	return all
+}
+
+func TestList(t *testing.T) {
+	text := "From: =?utf-8?q?J=C3=B6rg?= <j@bulk.example>\r\nX-Blockd: list=forged ref=forged\r\nDelivered-To: forged@here.example\r\nSubject: =?iso-8859-1?q?=E4?=\x1b[2J\r\n folded\r\n\r\nhello\r\n"
+	f := folder(t, map[string]string{
+		"1700000001.M1P1Q1.host":      message("a@bulk.example", []string{"u@here.example", "v@here.example"}, text),
+		"1700000003.M1P1Q2.host":      message("", []string{"w@here.example"}, "\r\nno header\r\n"),
+		"1700000002.M1P1Q3.host":      "Subject: of another program\r\n\r\nx\r\n",
+		"9.odd":                       message("b@bulk.example", []string{"u@here.example"}, ""),
+		".hidden":                     "x",
+		"1700000004.M1P1Q4.host:2,S":  message("c@bulk.example", []string{"u@here.example"}, "Subject: seen\r\n\r\n"),
+		"1700000005.M1P1Q5.host:2,FS": "Return-Path: <\r\n",
+	})
+	if err := os.Rename(filepath.Join(string(f), "new", "1700000004.M1P1Q4.host:2,S"), filepath.Join(string(f), "cur", "1700000004.M1P1Q4.host:2,S")); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"1700000005.M1P1Q5.host", "1700000004.M1P1Q4.host", "1700000003.M1P1Q2.host", "1700000002.M1P1Q3.host", "1700000001.M1P1Q1.host", "9.odd"}
+	if got := ids(t, f); !slices.Equal(got, want) {
+		t.Errorf("messages %q, want %q", got, want)
+	}
+	found, err := f.List(t.Context(), Query{Sender: "BULK", Recipient: "u@", Limit: 2})
+	if err != nil || !found.More || len(found.Messages) != 2 || found.Messages[1].ID != "1700000001.M1P1Q1.host" {
+		t.Errorf("of bulk to u: %+v, %v", found, err)
+	}
+	if m := found.Messages[1]; m.Sender != "a@bulk.example" || len(m.Recipients) != 2 || m.From != "Jörg <j@bulk.example>" || m.Subject != "ä\x1b[2J folded" ||
+		!slices.Equal(m.Lists, []string{"bad"}) || m.Ref != "0yxdemazc5" || m.Foreign || m.Unsure != nil || m.Kept.Unix() != 1700000001 {
+		t.Errorf("message %+v", m)
+	}
+	if found, err = f.List(t.Context(), Query{After: "1700000002.M1P1Q3.host", Limit: 9}); err != nil || len(found.Messages) != 2 || found.More {
+		t.Errorf("the next page: %+v, %v", found, err)
+	}
+	if found, err = f.List(t.Context(), Query{List: "bad", Since: time.Unix(1700000002, 0), Before: time.Unix(1700000004, 0), Limit: 9}); err != nil || len(found.Messages) != 1 {
+		t.Errorf("by time: %+v, %v", found, err)
+	}
+	for i, foreign := range []bool{true, false, false, true, false, false} {
+		found, _ = f.List(t.Context(), Query{Limit: 9})
+		if found.Messages[i].Foreign != foreign {
+			t.Errorf("%s: foreign %v", found.Messages[i].ID, found.Messages[i].Foreign)
+		}
+	}
+	if found, err := Folder(filepath.Join(t.TempDir(), "none")).List(t.Context(), Query{Limit: 1}); err != nil || len(found.Messages) != 0 {
+		t.Errorf("of a folder that is not there: %+v, %v", found, err)
+	}
+}
+
+func TestRelease(t *testing.T) {
+	text := "Delivered-To: forged@here.example\r\nSubject: x\r\n\r\n.body\r\n"
+	one, two := "1700000001.M1P1Q1.host", "1700000002.M1P1Q2.host"
+	f := folder(t, map[string]string{one: message("a@bulk.example", []string{"u@here.example"}, text), two: message("", []string{"u@here.example", "v@here.example", "w@here.example"}, text), "3.x": "foreign\r\n"})
+	var got []string
+	r, err := f.Release(t.Context(), "1700000001", "helpdesk\r\nBcc: x", false, taken(&got))
+	if err != nil || r.Left || r.ID != one || len(got) != 1 {
+		t.Fatalf("released %+v, %v, %q", r, err, got)
+	}
+	sent, rest, _ := strings.Cut(got[0], "\r\n")
+	if !strings.HasPrefix(sent, "a@bulk.example > [u@here.example]: X-Blockd-Released: ") || !strings.HasSuffix(sent, " by helpdesk__Bcc:_x") || rest != received+text {
+		t.Errorf("sent %q\n%q", sent, rest)
+	}
+	if _, err := f.Release(t.Context(), one, "", false, taken(&got)); !errors.Is(err, ErrNotThere) {
+		t.Errorf("a second time: %v", err)
+	}
+	// One recipient is refused: the message stays for it alone.
+	r, err = f.Release(t.Context(), two, "", false, taken(&got, "v@here.example"))
+	if err != nil || !r.Left || len(r.Answers) != 3 {
+		t.Errorf("refused for one: %+v, %v", r, err)
+	}
+	got = nil
+	if r, err = f.Release(t.Context(), two, "", false, taken(&got)); err != nil || r.Left || len(got) != 1 || !strings.HasPrefix(got[0], " > [v@here.example]: ") || !strings.HasSuffix(got[0], received+text) {
+		t.Errorf("for the one that was left: %+v, %v, %q", r, err, got)
+	}
+	if _, err := f.Release(t.Context(), "3.x", "", false, taken(&got)); !errors.Is(err, ErrForeign) {
+		t.Errorf("a foreign file: %v", err)
+	}
+	if left := ids(t, f); !slices.Equal(left, []string{"3.x"}) {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// TestReleaseOnce holds that a release that was cut off is not repeated by itself, and that one that failed for sure is.
+func TestReleaseOnce(t *testing.T) {
+	id := "1700000001.M1P1Q1.host"
+	f := folder(t, map[string]string{id: message("a@bulk.example", []string{"u@here.example"}, "\r\n")})
+	away := errors.New("connection refused")
+	if _, err := f.Release(t.Context(), id, "", false, func(context.Context, Mail) ([]Answer, error) { return nil, away }); !errors.Is(err, away) {
+		t.Error(err)
+	}
+	refused := func(_ context.Context, m Mail) ([]Answer, error) {
+		return []Answer{{"u@here.example", false, "554 no"}}, m.End()
+	}
+	if r, err := f.Release(t.Context(), id, "", false, refused); err != nil || !r.Left {
+		t.Errorf("refused: %+v, %v", r, err)
+	}
+	lost := func(_ context.Context, m Mail) ([]Answer, error) { return nil, errors.Join(m.End(), ErrUnsure) }
+	if r, err := f.Release(t.Context(), id, "", false, lost); !errors.Is(err, ErrUnsure) || !r.Left {
+		t.Errorf("cut off: %+v, %v", r, err)
+	}
+	var got []string
+	if _, err := f.Release(t.Context(), id, "", false, taken(&got)); !errors.Is(err, ErrUnsure) || len(got) > 0 {
+		t.Errorf("after that: %v, sent %q", err, got)
+	}
+	if found, err := f.List(t.Context(), Query{Limit: 1}); err != nil || found.Messages[0].Unsure == nil {
+		t.Errorf("listed as %+v, %v", found, err)
+	}
+	if _, err := f.Release(t.Context(), id, "", true, refused); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Release(t.Context(), id, "", false, taken(&got)); !errors.Is(err, ErrUnsure) {
+		t.Errorf("refused now, but perhaps taken before: %v", err)
+	}
+	if r, err := f.Release(t.Context(), id, "", true, taken(&got)); err != nil || r.Left || len(got) != 1 {
+		t.Errorf("again: %+v, %v", r, err)
+	}
+	if notes, err := os.ReadDir(filepath.Join(string(f), notes)); err != nil || len(notes) > 0 {
+		t.Errorf("notes left: %v, %v", notes, err)
+	}
+}
+
+// TestReleaseByMany holds that of many who release and remove at once one alone has the message.
+func TestReleaseByMany(t *testing.T) {
+	files := map[string]string{}
+	for i := range 20 {
+		files[fmt.Sprintf("17000000%02d.M1P1Q1.host", i)] = message("a@bulk.example", []string{"u@here.example", "v@here.example"}, "\r\n")
+	}
+	f := folder(t, files)
+	var sent [20][2]atomic.Int32
+	var removed atomic.Int32
+	var all sync.WaitGroup
+	for n := range 6 {
+		all.Go(func() {
+			for i := range 20 {
+				id := fmt.Sprintf("17000000%02d", i)
+				if n == 5 && i%4 == 0 {
+					if done, err := f.Remove(id); err == nil {
+						removed.Add(int32(done.Messages))
+					}
+					continue
+				}
+				_, err := f.Release(t.Context(), id, "", false, func(_ context.Context, m Mail) (answers []Answer, err error) {
+					for j, r := range m.Recipients {
+						ok := len(m.Recipients) == 1 || j == 0 // the second at the next turn
+						if ok {
+							sent[i][strings.Index("uv", r[:1])].Add(1)
+						}
+						answers = append(answers, Answer{r, ok, ""})
+					}
+					return answers, m.End()
+				})
+				if err != nil && !errors.Is(err, ErrBusy) && !errors.Is(err, ErrNotThere) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i := range sent {
+		for j := range sent[i] {
+			if n := sent[i][j].Load(); n > 1 {
+				t.Errorf("message %d was sent %d times to recipient %d", i, n, j)
+			}
+		}
+	}
+}
+
+func TestPurge(t *testing.T) {
+	f := folder(t, map[string]string{"1700000001.a": message("", []string{"u@here.example"}, "\r\n"), "1700000002.b": "foreign\r\n", "1700000003.c": message("", []string{"u@here.example"}, "\r\n"), "1700000004.d": "x"})
+	held, err := f.hold("1700000002")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.remember("1600000000.gone", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	done, err := f.Purge(t.Context(), time.Unix(1700000003, 0))
+	if err != nil || done.Messages != 1 || done.Busy != 1 || done.Octets == 0 {
+		t.Errorf("purged %+v, %v", done, err)
+	}
+	if notes, _ := os.ReadDir(filepath.Join(string(f), notes)); len(notes) > 0 {
+		t.Errorf("the note of a message that is gone: %v", notes)
+	}
+	if _, err := f.Remove("1700000002"); !errors.Is(err, ErrBusy) {
+		t.Errorf("one that is held: %v", err)
+	}
+	held.Close()
+	if _, err := f.Remove("17000000"); !errors.Is(err, ErrAmbiguous) {
+		t.Errorf("an ID that is short: %v", err)
+	}
+	for _, id := range []string{"", "../new/1700000003.c", "/etc/passwd", "170000000x"} {
+		if _, err := f.Remove(id); !errors.Is(err, ErrNotThere) {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+	if got := ids(t, f); !slices.Equal(got, []string{"1700000004.d", "1700000003.c", "1700000002.b"}) {
+		t.Errorf("left: %q", got)
+	}
+}
+
+func TestShow(t *testing.T) {
+	mixed := "Subject: x\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: multipart/alternative; boundary=c\r\n\r\n" +
+		"--c\r\nContent-Type: text/html\r\n\r\n<b>html</b>\r\n--c\r\nContent-Type: text/plain; charset=iso-8859-1\r\nContent-Transfer-Encoding: base64\r\n\r\nZ3L832U=\r\n--c--\r\n" +
+		"--b\r\nContent-Type: application/x-msdownload; name=\"=?utf-8?q?b=C3=B6se.exe?=\"\r\n\r\nMZ\r\n--b--\r\n"
+	nested := strings.Repeat("Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n", 1000)
+	for name, tt := range map[string]struct{ text, body, parts string }{
+		"plain":        {"Subject: x\r\n\r\nhello\r\n", "hello\r\n", "[{text/plain }]"},
+		"parts":        {mixed, "grüße", "[{text/html } {text/plain } {application/x-msdownload böse.exe}]"},
+		"html":         {"Content-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n<script>=C3=A4</script>\r\n", "<script>ä</script>\r\n", "[{text/html }]"},
+		"no header":    {"\r\nhello\r\n", "hello\r\n", "[{text/plain }]"},
+		"nested":       {nested, "", "[]"},
+		"wrong base64": {"Content-Transfer-Encoding: base64\r\n\r\naGVsbG8=!!!\r\n", "hello", "[{text/plain }]"},
+	} {
+		f := folder(t, map[string]string{"1.x": message("a@bulk.example", []string{"u@here.example"}, tt.text)})
+		got, err := f.Show("1.")
+		if err != nil || got.Body != tt.body || got.Cut || got.Sender != "a@bulk.example" || !strings.HasPrefix(got.Header, "X-Blockd: ") {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		if parts := fmt.Sprint(got.Parts); parts != tt.parts {
+			t.Errorf("%s: parts %s, want %s", name, parts, tt.parts)
+		}
+	}
+	f := folder(t, map[string]string{"1.x": message("a@bulk.example", []string{"u@here.example"}, "x: y\r\n\r\n"+strings.Repeat("x", 1<<20))})
+	if got, err := f.Show("1.x"); err != nil || !got.Cut || len(got.Body) != maxBody {
+		t.Errorf("a long one: %d octets, cut %v, %v", len(got.Body), got.Cut, err)
+	}
+}
+
+func FuzzShow(f *testing.F) {
+	f.Add([]byte(message("a@bulk.example", []string{"u@here.example"}, "Subject: x\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nx\r\n--b--\r\n")))
+	f.Add([]byte("Return-Path: <>\r\nDelivered-To: \r\n"))
+	dir := Folder(f.TempDir())
+	if err := os.Mkdir(filepath.Join(string(dir), "new"), 0o700); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := filepath.Join(string(dir), "new", "1.x")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		shown, err := dir.Show("1.x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(shown.Body) > 3*maxBody || len(shown.Parts) > maxParts {
+			t.Errorf("%d octets, %d parts", len(shown.Body), len(shown.Parts))
+		}
+		r, err := dir.Release(t.Context(), "1.x", "", false, func(_ context.Context, m Mail) ([]Answer, error) {
+			for _, path := range append(m.Recipients, m.Sender) {
+				if strings.ContainsAny(path, "\r\n") {
+					t.Errorf("%q would be two commands", path)
+				}
+			}
+			return nil, io.EOF
+		})
+		if err == nil || !r.Left && r.ID != "" {
+			t.Errorf("released: %+v, %v", r, err)
+		}
+	})
+}
