@@ -34,6 +34,7 @@ var layers = map[string][]string{
 	"internal/spelling": {},
 	"machine":           {},
 	"mailbox":           {"internal/durable"},
+	"quarantine":        {"internal/durable"},
 	"msgauth":           {},
 	"pattern":           {"addr"},
 	"remote":            {"internal/durable"},
@@ -97,16 +98,16 @@ var layers = map[string][]string{
 	"postfix": {"addr", "listener", "lists", "policy", "reply", "rule"},
 
 	"httpapi/fastpath": {},
-	"httpapi":          {"addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "listener", "lists", "live", "msgauth", "policy", "reload", "verdict"},
+	"httpapi":          {"addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "listener", "lists", "live", "msgauth", "policy", "quarantine", "reload", "verdict"},
 
 	"internal/config": {"access", "addr", "ask", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
 		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
 	"internal/carried": {},
 	"internal/upgrade": {},
-	"internal/daemon": {"internal/carried", "internal/upgrade", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
+	"internal/daemon": {"internal/carried", "internal/term", "internal/upgrade", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
 		"addr", "builder", "certificate", "dnsbl", "firstseen", "health", "history", "httpapi", "index", "internal/config", "keptfilter", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
-		"postfix", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
-	"internal/control": {"access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "reload"},
+		"postfix", "quarantine", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
+	"internal/control": {"access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "quarantine", "reload"},
 	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "mirror", "smtpfilter/upstream", "verdict"},
 }
 

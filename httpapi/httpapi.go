@@ -57,6 +57,8 @@ type Settings struct {
 	// resource.
 	Reload func(context.Context) Reloaded
 
+	// Quarantine is what /v1/quarantine shows and changes; nil: there are no such resources.
+	Quarantine *Quarantine
 	// Serving is what /v1/serving shows; nil: nothing is known.
 	Serving func() Serving
 	// Message is how saved messages are explained.
@@ -108,7 +110,8 @@ type Server struct {
 	limiter    *limiter
 	refusals   *prometheus.CounterVec
 	panics     prometheus.Counter
-	workspaces sync.Pool // of *workspace
+	workspaces sync.Pool     // of *workspace
+	searches   chan struct{} // has one of each search of the quarantine that is under way
 	document   []byte
 	handler    http.Handler
 }
@@ -126,7 +129,7 @@ func New(s Settings, checker *policy.Checker, status func() reload.Status, metri
 	s.MaxConnections = cmp.Or(s.MaxConnections, defaultConns)
 	s.MaxPerClient = cmp.Or(s.MaxPerClient, s.MaxConnections)
 	srv := &Server{settings: s, checker: checker, status: status, log: log, tokens: tokens{path: s.Tokens},
-		limiter: newLimiter(s.MaxRate), refusals: newRefusals(metrics), panics: newPanics(metrics)}
+		limiter: newLimiter(s.MaxRate), refusals: newRefusals(metrics), panics: newPanics(metrics), searches: make(chan struct{}, 2)}
 	routes := srv.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4, Timeout: requestTimeout,
 	}))

@@ -42,6 +42,16 @@ func (s *Server) routes(metrics http.Handler) []route {
 			{name: http.MethodPost, serve: s.writing(s.addEntries), doc: describeAdd, writes: true},
 			{name: http.MethodDelete, serve: s.writing(s.removeEntries), doc: describeRemove, writes: true}}})
 	}
+	if s.settings.Quarantine != nil {
+		all = append(all,
+			route{path: "/v1/quarantine", about: "mail that was set aside: ?sender=, recipient=, list=, since=, before=, limit=; DELETE ?id= or ?before= removes", methods: []method{
+				{name: http.MethodGet, serve: s.privately(s.quarantined), doc: describeQuarantined, private: true},
+				{name: http.MethodDelete, serve: s.writing(s.removeQuarantined), doc: describeRemoveQuarantined, writes: true}}},
+			route{path: "/v1/quarantine/message", about: "?id=, what one says", methods: []method{
+				{name: http.MethodGet, serve: s.writing(s.quarantinedMessage), doc: describeQuarantinedMessage, writes: true}}},
+			route{path: "/v1/quarantine/release", about: "POST ?id= sends one on to its recipients", methods: []method{
+				{name: http.MethodPost, serve: s.writing(s.release), doc: describeRelease, writes: true}}})
+	}
 	if s.settings.Reload != nil {
 		all = append(all, route{path: "/v1/reload", about: "POST reads the configuration and all lists again", methods: []method{
 			{name: http.MethodPost, serve: s.writing(s.reload), doc: describeReload, writes: true}}})

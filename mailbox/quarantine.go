@@ -17,11 +17,22 @@ import (
 // safe for concurrent use.
 type Quarantine struct {
 	maildir *maildir
-	most    int64
+	most    Use
 
 	mu      sync.Mutex
-	used    int64     // octets, of whole files and of those being written
+	used    Use       // whole files and those being written
 	counted time.Time // when used was last taken from the disk
+}
+
+// Use is how much is in a Quarantine, or may be: the sum of all files in octets, and how many they are.
+type Use struct {
+	Octets   int64
+	Messages int
+}
+
+// Share is how full a Quarantine is, from 0 to 1 and above, by what is fuller.
+func (u Use) Share(most Use) float64 {
+	return max(float64(u.Octets)/float64(max(most.Octets, 1)), float64(u.Messages)/float64(max(most.Messages, 1)))
 }
 
 // recount is how long a full Quarantine goes by the last count: to look at a
@@ -34,8 +45,8 @@ const recount = time.Minute
 var ErrFull = errors.New("quarantine is full")
 
 // OpenQuarantine makes the folders and proves that they can be written. hostname
-// stands in file names; most bounds the sum of all messages, in octets.
-func OpenQuarantine(dir, hostname string, most int64, log *slog.Logger) (*Quarantine, error) {
+// stands in file names; most bounds all messages together.
+func OpenQuarantine(dir, hostname string, most Use, log *slog.Logger) (*Quarantine, error) {
 	m, err := openMaildir(dir, hostname, log)
 	if err != nil {
 		return nil, fmt.Errorf("quarantine: %w", err)
@@ -45,9 +56,11 @@ func OpenQuarantine(dir, hostname string, most int64, log *slog.Logger) (*Quaran
 	return q, nil
 }
 
-// count takes used from the disk. What cannot be read counts nothing.
-func (q *Quarantine) count() {
-	q.used, q.counted = 0, time.Now()
+// count takes used from the disk. The caller holds mu.
+func (q *Quarantine) count() { q.used, q.counted = q.onDisk(), time.Now() }
+
+// onDisk is how much is there. What cannot be read counts nothing.
+func (q *Quarantine) onDisk() (u Use) {
 	for _, folder := range [...]string{"tmp", "new", "cur"} {
 		entries, err := os.ReadDir(filepath.Join(q.maildir.dir, folder))
 		if err != nil {
@@ -55,24 +68,66 @@ func (q *Quarantine) count() {
 		}
 		for _, e := range entries {
 			if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
-				q.used += info.Size()
+				u.Octets += info.Size()
+				u.Messages++
 			}
 		}
 	}
+	return u
 }
 
-// reserve takes n octets of what is left.
-func (q *Quarantine) reserve(n int64) error {
+// Use is how much is in it. What others have added or removed counts from a minute later on.
+func (q *Quarantine) Use() Use {
+	q.mu.Lock()
+	before, due := q.used, time.Since(q.counted) >= recount
+	if due {
+		q.counted = time.Now()
+	}
+	q.mu.Unlock()
+	if !due {
+		return before
+	}
+	there := q.onDisk() // while mail goes on: what came meanwhile may count twice until the next time
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.used+n > q.most && time.Since(q.counted) >= recount {
+	q.used = Use{there.Octets + q.used.Octets - before.Octets, there.Messages + q.used.Messages - before.Messages}
+	return q.used
+}
+
+// Recount has the next Use look at the disk: something was removed.
+func (q *Quarantine) Recount() {
+	q.mu.Lock()
+	q.counted = time.Time{}
+	q.mu.Unlock()
+}
+
+// Most is how much may be in it.
+func (q *Quarantine) Most() Use { return q.most }
+
+// reserve takes some of what is left.
+func (q *Quarantine) reserve(u Use) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	full := func() bool {
+		return q.used.Octets+u.Octets > q.most.Octets || q.used.Messages+u.Messages > q.most.Messages
+	}
+	if full() && time.Since(q.counted) >= recount {
 		q.count() // somebody may have deleted
 	}
-	if q.used+n > q.most {
+	if full() {
 		return ErrFull
 	}
-	q.used += n
+	q.used.Octets += u.Octets
+	q.used.Messages += u.Messages
 	return nil
+}
+
+// giveBack undoes reserve.
+func (q *Quarantine) giveBack(u Use) {
+	q.mu.Lock()
+	q.used.Octets -= u.Octets
+	q.used.Messages -= u.Messages
+	q.mu.Unlock()
 }
 
 // Copy is one message on its way into a Quarantine: Begin, Write, Commit. Withdraw
@@ -87,11 +142,12 @@ type Copy struct {
 
 // Begin starts a copy. Its size counts from the first Write on.
 func (q *Quarantine) Begin() (*Copy, error) {
-	if err := q.reserve(0); err != nil {
+	if err := q.reserve(Use{Messages: 1}); err != nil {
 		return nil, err
 	}
 	d, err := q.maildir.begin()
 	if err != nil {
+		q.giveBack(Use{Messages: 1})
 		return nil, fmt.Errorf("quarantine: %w", err)
 	}
 	return &Copy{quarantine: q, delivery: d, out: bufio.NewWriterSize(d.file, 16<<10)}, nil
@@ -99,7 +155,7 @@ func (q *Quarantine) Begin() (*Copy, error) {
 
 // Write adds to the message. An error is the disk's, or ErrFull.
 func (c *Copy) Write(p []byte) (int, error) {
-	if err := c.quarantine.reserve(int64(len(p))); err != nil {
+	if err := c.quarantine.reserve(Use{Octets: int64(len(p))}); err != nil {
 		return 0, err
 	}
 	c.size += int64(len(p))
@@ -143,9 +199,7 @@ func (c *Copy) Withdraw() error {
 		err = os.Remove(c.final)
 		c.final = ""
 	}
-	c.quarantine.mu.Lock()
-	c.quarantine.used -= c.size
-	c.quarantine.mu.Unlock()
+	c.quarantine.giveBack(Use{c.size, 1})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("quarantine: %w", err)
 	}

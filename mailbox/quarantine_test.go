@@ -15,7 +15,7 @@ import (
 func openQuarantine(t *testing.T, most int64) (*Quarantine, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "aside")
-	q, err := OpenQuarantine(dir, "mx.here.example", most, quiet())
+	q, err := OpenQuarantine(dir, "mx.here.example", Use{most, 1000}, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestQuarantineIsBounded(t *testing.T) {
 	if err := put(t, q, string(bytes.Repeat([]byte("x"), 100))).Commit(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := OpenQuarantine(dir, "mx.here.example", 100, quiet())
+	again, err := OpenQuarantine(dir, "mx.here.example", Use{100, 1000}, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,11 +131,11 @@ func TestDeletedMailMakesRoom(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, "new"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := q.reserve(1); !errors.Is(err, ErrFull) {
+		if err := q.reserve(Use{Octets: 1}); !errors.Is(err, ErrFull) {
 			t.Errorf("at once: %v, want %v", err, ErrFull)
 		}
 		<-time.After(recount)
-		if err := q.reserve(1); err != nil {
+		if err := q.reserve(Use{Octets: 1}); err != nil {
 			t.Errorf("a minute later: %v", err)
 		}
 	})
@@ -156,4 +156,55 @@ func TestCommitFailsWhereTheFolderIsGone(t *testing.T) {
 	if got := held(t, dir, "tmp"); len(got) != 0 {
 		t.Errorf("tmp/ holds %q", got)
 	}
+}
+
+// TestUse holds that messages are counted, bounded by their number too, and seen when others remove them.
+func TestUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "aside")
+		most := Use{1000, 2}
+		q, err := OpenQuarantine(dir, "mx.here.example", most, quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, second := put(t, q, "12345"), put(t, q, "123")
+		if got := q.Use(); got != (Use{8, 2}) || got.Share(most) != 1 || q.Most() != most {
+			t.Errorf("two messages on their way: %+v", got)
+		}
+		if _, err := q.Begin(); !errors.Is(err, ErrFull) {
+			t.Errorf("a third: %v, want %v", err, ErrFull)
+		}
+		if err := second.Withdraw(); err != nil {
+			t.Error(err)
+		}
+		if err := first.Commit(); err != nil {
+			t.Error(err)
+		}
+		if got := q.Use(); got != (Use{5, 1}) || got.Share(most) != 0.5 {
+			t.Errorf("one left: %+v", got)
+		}
+		for _, text := range held(t, dir, "new") {
+			if text != "12345" {
+				t.Errorf("there is %q", text)
+			}
+		}
+		if err := os.RemoveAll(filepath.Join(dir, "new")); err != nil {
+			t.Fatal(err)
+		}
+		if got := q.Use(); got != (Use{5, 1}) {
+			t.Errorf("at once after it was removed: %+v", got)
+		}
+		time.Sleep(recount)
+		if got := q.Use(); got != (Use{}) {
+			t.Errorf("a minute after it was removed: %+v", got)
+		}
+		if err := os.Mkdir(filepath.Join(dir, "new"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Write(t, filepath.Join(dir, "new", "1.x"), "12")
+		q.Recount()
+		if got := q.Use(); got != (Use{2, 1}) {
+			t.Errorf("after Recount: %+v", got)
+		}
+	})
 }

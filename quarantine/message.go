@@ -213,8 +213,8 @@ func decoded(value string) string {
 	return strings.ToValidUTF8(value[:min(len(value), maxText)], "\uFFFD")
 }
 
-// Text is a message for people to look at: as text, never rendered.
-type Text struct {
+// Content is a message for people to look at: as text, never rendered.
+type Content struct {
 	Message
 	Header string `json:"header"` // as it came, the first 64 KiB
 	Body   string `json:"body"`   // the first text in it, decoded; of HTML the source
@@ -226,7 +226,7 @@ type Text struct {
 const maxBody = 256 << 10
 
 // Show reads a message for people.
-func (f Folder) Show(id string) (t Text, err error) {
+func (f Folder) Show(id string) (t Content, err error) {
 	one, err := f.find(id)
 	if err != nil {
 		return t, err

@@ -178,12 +178,6 @@ func (h held) remove(f Folder) error {
 	return fmt.Errorf("%w: %s", ErrBusy, h.id)
 }
 
-// Use is how much is in a Folder.
-type Use struct {
-	Messages int
-	Octets   int64
-}
-
 // Removed is what Purge and Remove have removed.
 type Removed struct {
 	Messages int   `json:"messages"`

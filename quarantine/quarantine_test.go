@@ -41,7 +41,7 @@ func folder(t *testing.T, files map[string]string) Folder {
 
 // taken answers as a next server that refuses some recipients.
 func taken(got *[]string, refused ...string) Deliver {
-	return func(_ context.Context, m Mail) (all []Answer, err error) {
+	return func(_ context.Context, m Mail) (all []Delivery, err error) {
 		text, err := io.ReadAll(m.Message)
 		if err != nil {
 			return nil, err
@@ -54,7 +54,7 @@ func taken(got *[]string, refused ...string) Deliver {
 		}
 		*got = append(*got, fmt.Sprintf("%s > %v: %s", m.Sender, m.Recipients, text))
 		for _, r := range m.Recipients {
-			all = append(all, Answer{r, !slices.Contains(refused, r), "250 ok"})
+			all = append(all, Delivery{r, !slices.Contains(refused, r), "250 ok"})
 		}
 		return all, nil
 	}
@@ -133,7 +133,7 @@ func TestRelease(t *testing.T) {
 	}
 	// One recipient is refused: the message stays for it alone.
 	r, err = f.Release(t.Context(), two, "", false, taken(&got, "v@here.example"))
-	if err != nil || !r.Left || len(r.Answers) != 3 {
+	if err != nil || !r.Left || len(r.Deliveries) != 3 {
 		t.Errorf("refused for one: %+v, %v", r, err)
 	}
 	got = nil
@@ -153,16 +153,16 @@ func TestReleaseOnce(t *testing.T) {
 	id := "1700000001.M1P1Q1.host"
 	f := folder(t, map[string]string{id: message("a@bulk.example", []string{"u@here.example"}, "\r\n")})
 	away := errors.New("connection refused")
-	if _, err := f.Release(t.Context(), id, "", false, func(context.Context, Mail) ([]Answer, error) { return nil, away }); !errors.Is(err, away) {
+	if _, err := f.Release(t.Context(), id, "", false, func(context.Context, Mail) ([]Delivery, error) { return nil, away }); !errors.Is(err, away) {
 		t.Error(err)
 	}
-	refused := func(_ context.Context, m Mail) ([]Answer, error) {
-		return []Answer{{"u@here.example", false, "554 no"}}, m.End()
+	refused := func(_ context.Context, m Mail) ([]Delivery, error) {
+		return []Delivery{{"u@here.example", false, "554 no"}}, m.End()
 	}
 	if r, err := f.Release(t.Context(), id, "", false, refused); err != nil || !r.Left {
 		t.Errorf("refused: %+v, %v", r, err)
 	}
-	lost := func(_ context.Context, m Mail) ([]Answer, error) { return nil, errors.Join(m.End(), ErrUnsure) }
+	lost := func(_ context.Context, m Mail) ([]Delivery, error) { return nil, errors.Join(m.End(), ErrUnsure) }
 	if r, err := f.Release(t.Context(), id, "", false, lost); !errors.Is(err, ErrUnsure) || !r.Left {
 		t.Errorf("cut off: %+v, %v", r, err)
 	}
@@ -207,13 +207,13 @@ func TestReleaseByMany(t *testing.T) {
 					}
 					continue
 				}
-				_, err := f.Release(t.Context(), id, "", false, func(_ context.Context, m Mail) (answers []Answer, err error) {
+				_, err := f.Release(t.Context(), id, "", false, func(_ context.Context, m Mail) (answers []Delivery, err error) {
 					for j, r := range m.Recipients {
 						ok := len(m.Recipients) == 1 || j == 0 // the second at the next turn
 						if ok {
 							sent[i][strings.Index("uv", r[:1])].Add(1)
 						}
-						answers = append(answers, Answer{r, ok, ""})
+						answers = append(answers, Delivery{r, ok, ""})
 					}
 					return answers, m.End()
 				})
@@ -313,7 +313,7 @@ func FuzzShow(f *testing.F) {
 		if len(shown.Body) > 3*maxBody || len(shown.Parts) > maxParts {
 			t.Errorf("%d octets, %d parts", len(shown.Body), len(shown.Parts))
 		}
-		r, err := dir.Release(t.Context(), "1.x", "", false, func(_ context.Context, m Mail) ([]Answer, error) {
+		r, err := dir.Release(t.Context(), "1.x", "", false, func(_ context.Context, m Mail) ([]Delivery, error) {
 			for _, path := range append(m.Recipients, m.Sender) {
 				if strings.ContainsAny(path, "\r\n") {
 					t.Errorf("%q would be two commands", path)

@@ -33,8 +33,8 @@ type Mail struct {
 	End func() error
 }
 
-// Answer is what the next server said about one recipient.
-type Answer struct {
+// Delivery is what the next server said about one recipient.
+type Delivery struct {
 	Recipient string `json:"recipient"`
 	Accepted  bool   `json:"accepted"`
 	Reply     string `json:"reply"` // its first line, as it came
@@ -42,14 +42,14 @@ type Answer struct {
 
 // Deliver sends m on, and returns an answer for each recipient. An error that wraps ErrUnsure says that the message may have been taken; after
 // any other it was not.
-type Deliver func(ctx context.Context, m Mail) ([]Answer, error)
+type Deliver func(ctx context.Context, m Mail) ([]Delivery, error)
 
 // Released is what became of a release.
 type Released struct {
-	ID      string   `json:"id"`
-	Sender  string   `json:"sender"`
-	Answers []Answer `json:"answers"`
-	Left    bool     `json:"left"` // it is still in quarantine, for the recipients that were not accepted
+	ID         string     `json:"id"`
+	Sender     string     `json:"sender"`
+	Deliveries []Delivery `json:"deliveries"`
+	Left       bool       `json:"left"` // it is still in quarantine, for the recipients that were not accepted
 }
 
 // Release sends a message to the recipients it was meant for, from its own sender, and removes it when the next server has
@@ -78,7 +78,7 @@ func (f Folder) Release(ctx context.Context, id, by string, again bool, deliver 
 	}
 	m.End = func() error { return f.remember(h.id, time.Now()) }
 	answers, err := deliver(ctx, m)
-	r := Released{ID: h.id, Sender: top.sender, Answers: answers, Left: true}
+	r := Released{ID: h.id, Sender: top.sender, Deliveries: answers, Left: true}
 	if errors.Is(err, ErrUnsure) {
 		return r, err
 	}

@@ -65,7 +65,7 @@ func Default() Config {
 			Listen: "127.0.0.1:2525", Upstream: "maildir:var/mail",
 			RejectAt: "rcpt", Mail: "lazy", RecipientsExempt: []string{"postmaster", "abuse"}, OnError: "accept",
 			ClientRejectAt: "rcpt", Trusted: []string{}, Helo: "off", PTR: "off", Auth: "off", SkipAuthenticated: true,
-			QuarantineMax: 1 << 30, ProxyFrom: []string{}, UpstreamTLS: "none", UpstreamTLSPin: []string{},
+			QuarantineMax: 1 << 30, QuarantineMaxMessages: 1_000_000, ProxyFrom: []string{}, UpstreamTLS: "none", UpstreamTLSPin: []string{},
 			MaxConnections: 4096, MaxConnectionsPerIP: 50,
 			MaxRecipients: 1000, MaxMessageSize: 50 << 20, HardErrors: 20, DrainTimeout: Duration(time.Minute),
 		},

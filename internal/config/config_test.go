@@ -111,7 +111,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 			RejectAt: "mail", Mail: "strict", RecipientsExempt: []string{"postmaster", "help\"desk"}, OnError: "tempfail", AllowOpenUpstream: true, SelfTestRecipient: "you@elsewhere.example",
 			TLSListen: "127.0.0.1:465", TLSCert: "/etc/blockd/cert.pem", TLSKey: "/etc/blockd/key.pem", ProxyFrom: []string{"10.0.0.0/8"},
 			ClientRejectAt: "connect", Trusted: []string{"192.0.2.0/24"}, Helo: "valid", PTR: "confirmed", Auth: "forward", SkipAuthenticated: true,
-			Chunking: true, Quarantine: "/var/quarantine", QuarantineMax: 1 << 21,
+			Chunking: true, Quarantine: "/var/quarantine", QuarantineMax: 1 << 21, QuarantineMaxMessages: 7000,
 			UpstreamTLS: "starttls", UpstreamTLSName: "mail.here.example", UpstreamTLSCA: "/etc/blockd/ca.pem", UpstreamTLSPin: []string{"a", "b"},
 			MaxConnections: 7, MaxConnectionsPerIP: 5, MaxRatePerIP: 4, MaxCommandRate: 9, MaxRecipients: 200, MaxMessageSize: 1 << 20,
 			HardErrors: 6, GreetWait: 2, DrainTimeout: 13,

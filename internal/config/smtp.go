@@ -62,11 +62,13 @@ type SMTP struct {
 	// Offer CHUNKING and BINARYMIME (the command BDAT) if the next server does. A chunk has no lines, so
 	// bare LF and the like pass.
 	Chunking bool `toml:"chunking"`
-	// A Maildir for mail that matches a list with on_match = "quarantine". blockd never deletes anything
-	// there.
+	// A Maildir for mail that matches a list with on_match = "quarantine". What is there is shown, released and
+	// removed by `blockd quarantine`, and never by itself.
 	Quarantine string `toml:"quarantine"`
 	// The size of that Maildir, at least max_message_size. When it is full, such mail gets 451.
 	QuarantineMax Octets `toml:"quarantine_max"`
+	// How many messages that Maildir may hold, at least 1. When it has so many, such mail gets 451.
+	QuarantineMaxMessages int `toml:"quarantine_max_messages"`
 	// A second door, with TLS from the first octet (port 465); "" is none.
 	TLSListen string `toml:"tls_listen"`
 	// The certificate for clients, with its chain, in PEM; with it STARTTLS is offered. A renewed pair is
@@ -223,6 +225,9 @@ func (s SMTP) validateActions(f *Faults) {
 	f.networks("smtp.trusted", s.Trusted, "no list would be asked of anybody")
 	if s.Quarantine != "" && s.QuarantineMax < s.MaxMessageSize {
 		f.add("smtp.quarantine_max", "want room for one message at least, which is max_message_size, %s, have %s", s.MaxMessageSize, s.QuarantineMax)
+	}
+	if s.Quarantine != "" && s.QuarantineMaxMessages < 1 {
+		f.add("smtp.quarantine_max_messages", "want at least 1, have %d", s.QuarantineMaxMessages)
 	}
 	if up, err := ParseUpstream(s.Upstream); err == nil && s.Quarantine != "" && up.Scheme == "maildir" &&
 		filepath.Clean(up.Address) == filepath.Clean(s.Quarantine) {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -67,6 +68,11 @@ func Text(ctx context.Context, c config.Config, path string) (status int, body s
 }
 
 func send(ctx context.Context, c config.Config, method, path string, body any) (*http.Response, error) {
+	return sendWith(ctx, c, method, path, body, nil)
+}
+
+// sendWith is send with fields of a header.
+func sendWith(ctx context.Context, c config.Config, method, path string, body any, header http.Header) (*http.Response, error) {
 	var text bytes.Buffer
 	if body != nil {
 		if err := json.NewEncoder(&text).Encode(body); err != nil {
@@ -87,6 +93,7 @@ func send(ctx context.Context, c config.Config, method, path string, body any) (
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(req.Header, header)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -147,7 +154,7 @@ func refusal(c config.Config, resp *http.Response, text *json.Decoder) error {
 	detail := term.Visible(problem.Detail)
 	switch resp.StatusCode {
 	case http.StatusConflict:
-		detail = strings.Replace(detail, `say "force": true`, "add --force", 1)
+		detail = strings.NewReplacer(`say "force": true`, "add --force", "say again=1", "add --again").Replace(detail)
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if resp.Request.Header.Get("Authorization") == "" {
 			how := "put one into " + tokenVariable + " (made by blockd token new --write)"

@@ -74,6 +74,7 @@ type daemon struct {
 	sockets                                  sockets
 	smtp, http, milter, postfix, dns, health door
 	resp                                     respDoor
+	aside                                    aside    // what the SMTP filter has put into quarantine
 	locks                                    []func() // each returns if nothing holds the locks of a part for good
 }
 
@@ -221,6 +222,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 		return nil
 	})
 	run(last, d.lists.Run, d.keepAsked,
+		func(ctx context.Context) error { return d.aside.watch(ctx, d.log) },
 		func(ctx context.Context) error { return d.past.Run(ctx, d.log) },
 		func(ctx context.Context) error { return d.repeats.Run(ctx, d.log, d.past.Add) },
 		func(ctx context.Context) error {

@@ -26,6 +26,9 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 	s := httpapi.Settings{Tokens: h.Tokens, Fast: h.Fast, MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnections / 2, MaxRate: h.MaxRate,
 		Entries: d.entries, History: d.past, Events: d.events, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
 		Serving: d.serving, Message: httpapi.Message{Resolver: d.resolver, Max: int64(d.config.Auth.MaxMessage)}}
+	if d.aside.kept != nil {
+		s.Quarantine = &httpapi.Quarantine{Folder: d.aside.folder, Fill: d.aside.fill, Changed: d.aside.kept.Recount, Deliver: d.aside.deliver}
+	}
 	for _, host := range h.Hosts {
 		s.Hosts = append(s.Hosts, strings.ToLower(host))
 	}
@@ -116,6 +119,7 @@ func (d *daemon) readiness(ctx context.Context) func() reload.Status {
 		s.Problems = append(s.Problems, d.sourceProblems()...)
 		s.Problems = append(s.Problems, d.configurationProblems()...)
 		s.Problems = append(s.Problems, d.upgrade.problems()...)
+		s.Problems = append(s.Problems, d.aside.problems()...)
 		if d.smtp.upstream == nil {
 			return s
 		}

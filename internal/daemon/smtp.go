@@ -61,9 +61,10 @@ func (d *daemon) openSMTP(ctx context.Context) (err error) {
 		Chunking: s.Chunking, Copies: d.copies, MaxCopy: int64(d.config.Auth.MaxMessage),
 	}
 	if s.Quarantine != "" {
-		if settings.Quarantine, err = mailbox.OpenQuarantine(s.Quarantine, d.hostname, int64(s.QuarantineMax), d.log); err != nil {
+		if settings.Quarantine, err = mailbox.OpenQuarantine(s.Quarantine, d.hostname, mailbox.Use{Octets: int64(s.QuarantineMax), Messages: s.QuarantineMaxMessages}, d.log); err != nil {
 			return fmt.Errorf("smtp.quarantine: %w", err)
 		}
+		d.aside.open(s.Quarantine, settings.Quarantine, next, d.metrics)
 	}
 	if secure != nil {
 		settings.StartTLS = srv.StartTLS

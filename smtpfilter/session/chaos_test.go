@@ -40,7 +40,7 @@ func TestChaosBehindChunksAndQuarantine(t *testing.T) {
 				t.Run(way.name+" "+point+" "+answer, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						aside := t.TempDir()
-						held, err := mailbox.OpenQuarantine(aside, hostname, 1<<20, discardLog())
+						held, err := mailbox.OpenQuarantine(aside, hostname, mailbox.Use{Octets: 1 << 20, Messages: 1000}, discardLog())
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -120,7 +120,7 @@ func TestQuarantineFaults(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, mixed %v", tt.name, mixed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					dir := t.TempDir()
-					held, err := mailbox.OpenQuarantine(dir, hostname, tt.most, discardLog())
+					held, err := mailbox.OpenQuarantine(dir, hostname, mailbox.Use{Octets: tt.most, Messages: 1000}, discardLog())
 					if err != nil {
 						t.Fatal(err)
 					}

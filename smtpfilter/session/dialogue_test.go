@@ -117,7 +117,7 @@ func runDialogue(t *testing.T, d *dialogue.Dialogue, checker *policy.Checker, ma
 	}
 	aside := t.TempDir()
 	most := cmp.Or(int64(number("quarantine_max")), 1<<20)
-	held, err := mailbox.OpenQuarantine(aside, hostname, most, discardLog())
+	held, err := mailbox.OpenQuarantine(aside, hostname, mailbox.Use{Octets: most, Messages: 1 << 20}, discardLog())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -169,7 +169,7 @@ func newRandomSession(t *testing.T, seed uint64, checker *policy.Checker, total 
 	if r.rng.IntN(6) == 0 {
 		most = int64(r.rng.IntN(20_000))
 	}
-	held, err := mailbox.OpenQuarantine(r.aside, hostname, most, discardLog())
+	held, err := mailbox.OpenQuarantine(r.aside, hostname, mailbox.Use{Octets: most, Messages: 1 << 20}, discardLog())
 	if err != nil {
 		t.Fatal(err)
 	}
