@@ -18,7 +18,7 @@ func TestConsole(t *testing.T) {
 	if _, err := os.Stat("console/node_modules"); err != nil {
 		testkit.Missing(t, "Playwright is not installed (npm --prefix e2e/console ci)")
 	}
-	lists := setup{files: map[string]string{"own.txt": "listed.example\n192.0.2.0/24\n", "other.txt": "second.example\n"}, lists: `
+	lists := setup{files: map[string]string{"own.txt": "listed.example\n192.0.2.0/24\n", "other.txt": "second.example\n", "aside.txt": "aside.example\n"}, smtp: "quarantine = \"aside\"\n", lists: `
 [[list]]
 name = "own"
 path = "own.txt"
@@ -29,6 +29,12 @@ reason = "our own"
 name = "other"
 path = "other.txt"
 format = "plain"
+
+[[list]]
+name = "aside"
+path = "aside.txt"
+format = "plain"
+on_match = "quarantine"
 `}
 	d, open := configure(t, lists), serve(t, lists)
 	zone, text := freeAddress(t), testkit.Read(t, d.path("config.toml"))

@@ -107,7 +107,7 @@ test('is told what the gate refuses, and can insist', async ({ page }) => {
   await open(page);
   await page.getByLabel('Address, domain or network').fill('gmail.com');
   await page.getByRole('button', { name: 'Block', exact: true }).click();
-  await expect(page.getByRole('alert')).toContainText('protected domain gmail.com');
+  await expect(page.locator('#entry-fault[role=alert]')).toContainText('protected domain gmail.com');
   expect(await mail('somebody@gmail.com')).toMatch(/^250 /);
   await page.getByRole('button', { name: 'Do it all the same' }).click();
   await expect(done(page)).toContainText('block gmail.com is in force.');
@@ -232,6 +232,41 @@ test('shows what strangers write as text', async ({ page }) => {
   await expect(done(page)).toContainText('was removed.');
 });
 
+test('lets mail out of quarantine, removes it, and renders nothing of it', async ({ page }) => {
+  const quarantine = page.locator('#quarantine');
+  const message = page.locator('#message-dialog');
+  for (const subject of ['first', '<img src=x onerror=alert(1)>']) {
+    expect(await mail('who@aside.example', 'user@here.example', `Subject: ${subject}\r\nFrom: "<b>\x1b[2J" <who@aside.example>\r\nContent-Type: text/html\r\n\r\n<script>alert(1)</script><img src=x onerror=alert(1)>`)).toMatch(/^250 /);
+  }
+  await open(page);
+  await expect(quarantine.locator('tbody tr')).toHaveCount(2);
+  await expect(page.locator('#quarantine-fill')).toContainText('2 of at most');
+  await quarantine.getByText('<img src=x onerror=alert(1)>').click();
+  await expect(message).toContainText('<script>alert(1)</script><img src=x onerror=alert(1)>');
+  await expect(message).toContainText('<b>\\u{1b}[2J');
+  expect(await page.locator('main img, main script, dialog img, dialog script, dialog b').count()).toBe(0);
+  await message.getByRole('button', { name: 'Release' }).click();
+  await expect(done(page)).toContainText('Released to user@here.example.');
+  await expect(quarantine.locator('tbody tr')).toHaveCount(1);
+  await quarantine.getByRole('button', { name: 'Remove first' }).click();
+  await expect(message).toContainText('Remove it for good?');
+  await message.getByRole('button', { name: 'Remove' }).click();
+  await expect(done(page)).toContainText('Removed.');
+  await expect(quarantine).toContainText('Nothing is set aside.');
+});
+
+test('asks who may only read for another token before it shows mail', async ({ page }) => {
+  expect(await mail('viewer@aside.example', 'user@here.example', 'Subject: private\r\n\r\nsecret')).toMatch(/^250 /);
+  await open(page, readToken);
+  await page.locator('#quarantine').getByText('private').click();
+  await expect(page.locator('#token-dialog')).toContainText('this token has the scope read');
+  await page.getByLabel('Token', { exact: true }).fill(token);
+  await page.getByRole('button', { name: 'Use it' }).click();
+  await expect(page.locator('#message-dialog')).toContainText('secret');
+  await page.locator('#message-dialog').getByRole('button', { name: 'Remove' }).click();
+  await expect(done(page)).toContainText('Removed.');
+});
+
 test('would not run what got into the page all the same', async ({ browser }) => {
   const page = await browser.newPage();
   await page.goto(url);
@@ -278,8 +313,16 @@ for (const colorScheme of ['light', 'dark']) {
     await answer(page).getByText('How this was found').click();
     await page.getByLabel('Address, domain or network').fill('com');
     await page.getByRole('button', { name: 'Block', exact: true }).click();
-    await expect(page.getByRole('alert')).toContainText('public-suffix');
+    await expect(page.locator('#entry-fault[role=alert]')).toContainText('public-suffix');
     expect(await faults()).toEqual([]);
+    expect(await mail('axe@aside.example', 'user@here.example', 'Subject: axe\r\n\r\ntext')).toMatch(/^250 /);
+    await page.evaluate(() => document.dispatchEvent(new Event('token')));
+    await page.getByRole('button', { name: 'Look at: axe' }).click();
+    await expect(page.locator('#message-dialog')).toContainText('text');
+    expect(await faults()).toEqual([]);
+    await page.locator('#message-dialog').getByRole('button', { name: 'Remove' }).click();
+    await expect(done(page)).toContainText('Removed.');
+    await done(page).getByRole('button', { name: 'Close this message' }).click();
     await page.getByLabel('Address, domain or network').fill('axe@shop.example');
     await page.getByRole('button', { name: 'Allow', exact: true }).click();
     await expect(done(page)).toBeVisible();
@@ -295,7 +338,7 @@ test('keeps a token in the tab alone, and asks for one that may', async ({ page,
   await page.getByRole('button', { name: 'Block', exact: true }).click();
   await expect(page.getByRole('dialog')).toContainText('this token has the scope read');
   await page.getByRole('button', { name: 'Cancel' }).click();
-  await expect(page.getByRole('alert')).toContainText('this token has the scope read');
+  await expect(page.locator('#entry-fault[role=alert]')).toContainText('this token has the scope read');
   expect(await mail('scope@shop.example')).toMatch(/^250 /);
   expect(await page.evaluate(() => [localStorage.length, document.cookie, Object.values(sessionStorage)])).toEqual([0, '', [readToken]]);
   await page.getByRole('button', { name: 'Token…' }).click();

@@ -39,11 +39,11 @@ export async function open(page, text = token) {
   await expect(page.locator('#link')).toHaveText('live');
 }
 
-/** mail asks the SMTP door about a sender, and returns the reply to RCPT. */
-export function mail(sender, recipient = 'user@here.example') {
+/** mail asks the SMTP door about a sender, and returns the reply to RCPT; or sends a message, and returns the reply to that. */
+export function mail(sender, recipient = 'user@here.example', message = null) {
   const [host, port] = process.env.BLOCKD_SMTP.split(':');
   return new Promise((settle, fail) => {
-    const lines = ['EHLO client.example', `MAIL FROM:<${sender}>`, `RCPT TO:<${recipient}>`, 'QUIT'];
+    const lines = ['EHLO client.example', `MAIL FROM:<${sender}>`, `RCPT TO:<${recipient}>`, ...message === null ? [] : ['DATA', `${message}\r\n.`], 'QUIT'];
     const replies = [];
     let text = '';
     const socket = createConnection({ host, port: Number(port), timeout: 10_000 });
@@ -58,6 +58,6 @@ export function mail(sender, recipient = 'user@here.example') {
     });
     socket.on('timeout', () => socket.destroy(new Error('no answer by SMTP')));
     socket.on('error', fail);
-    socket.on('close', () => settle(replies[3]));
+    socket.on('close', () => settle(replies[message === null ? 3 : 5]));
   });
 }

@@ -37,7 +37,7 @@ export function drawHits(lists) {
   const most = Math.max(1, ...lists.map((list) => list.hits));
   const rows = lists.filter((list) => list.hits > 0).sort((a, b) => b.hits - a.hits).slice(0, 12);
   if (rows.length === 0) {
-    show('hits', html('p', { class: 'none' }, 'No list has had an entry for anybody since the daemon’s start.'));
+    show('hits', html('p', { class: 'none' }, 'No list has had an entry for anybody yet.'));
     return;
   }
   show('hits',
@@ -46,5 +46,5 @@ export function drawHits(lists) {
         svg('rect', { class: 'all', width: (100 * list.hits) / most, height: 10 }),
         svg('rect', { class: 'sole', width: (100 * list.sole) / most, height: 10 })),
       html('span', { class: 'number' }, count(list.hits))))),
-    html('p', { class: 'hint' }, 'Since the daemon’s start. The stronger part no other list had an entry for.'));
+    html('p', { class: 'hint' }, 'Over all starts. The stronger part no other list had an entry for.'));
 }

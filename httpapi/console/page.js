@@ -5,6 +5,7 @@ import { askToken, hasToken } from './door.js';
 import { byId } from './dom.js';
 import { listenToEntries, loadEntries } from './entries.js';
 import { watchDecisions } from './decisions.js';
+import { loadQuarantine } from './quarantine.js';
 import { watchHealth } from './health.js';
 
 listenToQuestion();
@@ -13,8 +14,10 @@ byId('token').addEventListener('click', () => askToken(hasToken()
   ? 'This tab has a token. Another one takes its place.'
   : 'To change something wants a token of scope write.'));
 document.addEventListener('token', loadEntries);
+document.addEventListener('token', loadQuarantine);
 watchHealth();
 loadEntries();
+loadQuarantine();
 watchDecisions(askAbout, (up) => {
   byId('link').className = up ? 'link up' : 'link down';
   byId('link').textContent = up ? 'live' : 'not live';

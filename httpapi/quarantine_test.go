@@ -1,0 +1,170 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/internal/testkit"
+	"blockd/policy"
+	"blockd/quarantine"
+	"blockd/reload"
+)
+
+// asideFixture is a Server with a quarantine of some messages, and a token of each scope.
+type asideFixture struct {
+	*fixture
+	dir         string
+	read, write string // header lines
+	log         testkit.Log
+	deliver     quarantine.Deliver
+	changed     int
+}
+
+func newAsideFixture(t testing.TB, messages int) *asideFixture {
+	t.Helper()
+	f := &asideFixture{fixture: &fixture{live: build(t, "bad.example\n")}, dir: t.TempDir()}
+	for _, name := range []string{"tmp", "new", "cur"} {
+		if err := os.Mkdir(filepath.Join(f.dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range messages {
+		testkit.Write(t, filepath.Join(f.dir, "new", fmt.Sprintf("170000000%d.M%d.host", i, i)),
+			fmt.Sprintf("Return-Path: <a%d@bad.example>\r\nDelivered-To: u@here.example\r\nX-Blockd: list=bad ref=r\r\nReceived: from x\r\nSubject: <b>%d\r\n\r\nhello\r\n", i, i))
+	}
+	path := filepath.Join(t.TempDir(), "tokens")
+	f.read, f.write = newToken(t, path, "viewer", Read), newToken(t, path, "helpdesk", Write)
+	reg := prometheus.NewRegistry()
+	checker := policy.New(nil, policy.Settings{}, slog.New(slog.DiscardHandler), reg)
+	f.Server = New(Settings{Tokens: path, Quarantine: &Quarantine{
+		Folder:  quarantine.Folder(f.dir),
+		Fill:    func() QuarantineFill { return QuarantineFill{Count: messages, MaxCount: 7, Octets: 1, MaxOctets: 2} },
+		Changed: func() { f.changed++ },
+		Deliver: func(ctx context.Context, m quarantine.Mail) ([]quarantine.Delivery, error) { return f.deliver(ctx, m) },
+	}}, checker, func() reload.Status { return f.status }, reg, f.log.Logger())
+	return f
+}
+
+func TestQuarantinePages(t *testing.T) {
+	f := newAsideFixture(t, 5)
+	var all []string
+	for cursor, pages := "", 0; ; pages++ {
+		page := decoded[QuarantineList](t, f.ask("GET", "/v1/quarantine?limit=2&cursor="+url.QueryEscape(cursor), "", f.read), http.StatusOK, asJSON)
+		for _, m := range page.Messages {
+			all = append(all, m.Sender)
+		}
+		if page.Count != 5 || page.MaxCount != 7 || page.MaxOctets != 2 {
+			t.Errorf("fill %+v", page.QuarantineFill)
+		}
+		if cursor = page.Next; cursor == "" {
+			if pages != 2 {
+				t.Errorf("%d pages", pages+1)
+			}
+			break
+		}
+	}
+	if got := strings.Join(all, " "); got != "a4@bad.example a3@bad.example a2@bad.example a1@bad.example a0@bad.example" {
+		t.Errorf("messages %s", got)
+	}
+	if page := decoded[QuarantineList](t, f.ask("GET", "/v1/quarantine?sender=A3&recipient=u@&list=bad&before=2040-01-01T00:00:00Z&since=2001-01-01T00:00:00Z", "", f.read), http.StatusOK, asJSON); len(page.Messages) != 1 {
+		t.Errorf("found %+v", page.Messages)
+	}
+	for query, words := range map[string]string{"limit=0": "limit: want 1 to", "limit=x": "limit: want", "since=soon": "since: want a time", "before=1": "before: want a time", "q=x": "q: no such parameter", "sender=a&sender=b": "sender: want it once"} {
+		wantProblem(t, f.ask("GET", "/v1/quarantine?"+query, "", f.read), http.StatusBadRequest, words)
+	}
+}
+
+func TestQuarantineRights(t *testing.T) {
+	f := newAsideFixture(t, 1)
+	for _, path := range []string{"GET /v1/quarantine", "GET /v1/quarantine/message?id=1", "POST /v1/quarantine/release?id=1", "DELETE /v1/quarantine?id=1"} {
+		method, target, _ := strings.Cut(path, " ")
+		if w := f.ask(method, target, ""); w.Code != http.StatusUnauthorized {
+			t.Errorf("%s without a token: %d", path, w.Code)
+		}
+		if w := f.ask(method, target, "", f.read); w.Code != map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[path == "GET /v1/quarantine"] {
+			t.Errorf("%s with a token that may read: %d", path, w.Code)
+		}
+		if w := f.ask(method, target, "", f.write, "Sec-Fetch-Site: cross-site"); w.Code != http.StatusForbidden {
+			t.Errorf("%s for a page of another site: %d", path, w.Code)
+		}
+	}
+	wantProblem(t, newFixture(t, Settings{}, "bad.example\n").ask("GET", "/v1/quarantine", ""), http.StatusNotFound, "no such resource")
+}
+
+func TestQuarantinedMessage(t *testing.T) {
+	f := newAsideFixture(t, 2)
+	m := decoded[quarantine.Content](t, f.ask("GET", "/v1/quarantine/message?id=1700000001", "", f.write), http.StatusOK, asJSON)
+	if m.Body != "hello\r\n" || m.Subject != "<b>1" || m.Sender != "a1@bad.example" || m.Ref != "r" {
+		t.Errorf("message %+v", m)
+	}
+	w := f.ask("GET", "/v1/quarantine/message?id=1700000001", "", f.write, "Accept: message/rfc822")
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != typeMail || !strings.HasPrefix(w.Header().Get("Content-Disposition"), "attachment") || !strings.HasPrefix(w.Body.String(), "Return-Path: <a1@") {
+		t.Errorf("as it is: %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	for query, want := range map[string]int{"": 400, "id=": 400, "id=170000000": 400, "id=x": 404, "id=../../etc/passwd": 404, "id=1700000001&x=1": 400} {
+		if w := f.ask("GET", "/v1/quarantine/message?"+query, "", f.write); w.Code != want {
+			t.Errorf("%q: %d, want %d", query, w.Code, want)
+		}
+	}
+}
+
+func TestQuarantineRelease(t *testing.T) {
+	f := newAsideFixture(t, 3)
+	release := func(query string) (status int, body string) {
+		w := f.ask("POST", "/v1/quarantine/release?"+query, "", f.write)
+		return w.Code, w.Body.String()
+	}
+	f.deliver = func(_ context.Context, m quarantine.Mail) ([]quarantine.Delivery, error) {
+		if _, err := io.Copy(io.Discard, m.Message); err != nil {
+			return nil, err
+		}
+		return []quarantine.Delivery{{Recipient: m.Recipients[0], Accepted: true, Reply: "250 ok"}}, m.End()
+	}
+	if status, body := release("id=1700000000&author=jo+x"); status != http.StatusOK || !strings.Contains(body, `"left":false`) || !strings.Contains(body, "250 ok") {
+		t.Errorf("released: %d %s", status, body)
+	}
+	if log := f.log.String(); !strings.Contains(log, "mail released") || !strings.Contains(log, `by="jo+x (helpdesk)"`) || f.changed != 1 {
+		t.Errorf("log, %d changes:\n%s", f.changed, log)
+	}
+	f.deliver = func(context.Context, quarantine.Mail) ([]quarantine.Delivery, error) {
+		return nil, errors.New("connection refused")
+	}
+	wantProblem(t, f.ask("POST", "/v1/quarantine/release?id=1700000001", "", f.write), http.StatusBadGateway, "connection refused")
+	f.deliver = func(_ context.Context, m quarantine.Mail) ([]quarantine.Delivery, error) {
+		return nil, errors.Join(m.End(), quarantine.ErrUnsure)
+	}
+	wantProblem(t, f.ask("POST", "/v1/quarantine/release?id=1700000001", "", f.write), http.StatusBadGateway, "cut off")
+	wantProblem(t, f.ask("POST", "/v1/quarantine/release?id=1700000001", "", f.write), http.StatusConflict, "say again=1")
+	for query, want := range map[string]int{"id=none": 404, "id=1700000001&again=yes": 400, "": 400} {
+		if status, body := release(query); status != want {
+			t.Errorf("%q: %d %s", query, status, body)
+		}
+	}
+}
+
+func TestQuarantineRemove(t *testing.T) {
+	f := newAsideFixture(t, 4)
+	for query, words := range map[string]string{"": "want id or before", "id=x&before=2040-01-01T00:00:00Z": "not both", "before=yesterday": "before: want a time", "older=30d": "no such parameter"} {
+		wantProblem(t, f.ask("DELETE", "/v1/quarantine?"+query, "", f.write), http.StatusBadRequest, words)
+	}
+	if done := decoded[quarantine.Removed](t, f.ask("DELETE", "/v1/quarantine?id=1700000003", "", f.write), http.StatusOK, asJSON); done.Messages != 1 {
+		t.Errorf("removed %+v", done)
+	}
+	if done := decoded[quarantine.Removed](t, f.ask("DELETE", "/v1/quarantine?before=2023-11-14T22:13:22Z", "", f.write), http.StatusOK, asJSON); done.Messages != 2 || f.changed != 2 {
+		t.Errorf("removed %+v, %d changes", done, f.changed)
+	}
+	if left := decoded[QuarantineList](t, f.ask("GET", "/v1/quarantine", "", f.read), http.StatusOK, asJSON).Messages; len(left) != 1 || left[0].Sender != "a2@bad.example" {
+		t.Errorf("left %+v", left)
+	}
+}
