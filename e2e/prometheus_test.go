@@ -112,7 +112,7 @@ func TestDashboard(t *testing.T) {
 // Metrics that it shows only after something has happened must have their row in
 // docs/operation.md, which another test holds against the code.
 func TestDashboardAndRulesNameRealMetrics(t *testing.T) {
-	d := serve(t, setup{milter: fmt.Sprintf("listen = %q", freeAddress(t)), postfix: fmt.Sprintf("policy_listen = %q", freeAddress(t)),
+	d := serve(t, setup{smtp: "quarantine = \"aside\"\n", milter: fmt.Sprintf("listen = %q", freeAddress(t)), postfix: fmt.Sprintf("policy_listen = %q", freeAddress(t)),
 		files: map[string]string{"own.txt": "listed.example\n"},
 		lists: fmt.Sprintf("[dns]\nlisten = %q\n[[dns.zone]]\nname = \"dbl.here.example\"\nkind = \"domain\"\n[resp]\nlisten = %q\n", freeAddress(t), freeAddress(t)) +
 			"[[list]]\nname = \"own\"\npath = \"own.txt\"\nformat = \"plain\"\nmax_age = \"365d\"\n"})
