@@ -51,11 +51,11 @@ on_match = "quarantine"
 
 	cmd := exec.Command(npm, "exec", "--", "playwright", "test")
 	cmd.Dir = "console"
-	cmd.Env = append(os.Environ(), "BLOCKD_CHROMIUM="+chromium, "BLOCKD_OUTPUT="+t.TempDir(), "BLOCKD_DIR="+d.dir, "BLOCKD_SMTP="+d.smtp,
+	cmd.Env = append(os.Environ(), "BLOCKD_TEST_CHROMIUM="+chromium, "BLOCKD_OUTPUT="+t.TempDir(), "BLOCKD_DIR="+d.dir, "BLOCKD_SMTP="+d.smtp,
 		"BLOCKD_URL=http://"+d.http, "BLOCKD_OPEN_URL=http://"+open.http, "BLOCKD_TOKEN="+token, "BLOCKD_READ_TOKEN="+readToken, "BLOCKD_DNS="+zone)
 	if *update {
 		cmd.Args = append(cmd.Args, "screenshots")
-		cmd.Env = append(cmd.Env, "BLOCKD_SCREENSHOTS="+filepath.Join(root, "docs"))
+		cmd.Env = append(cmd.Env, "BLOCKD_TEST_SCREENSHOTS="+filepath.Join(root, "docs"))
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -581,7 +581,7 @@ func (s *stage) probe(t *testing.T, when string, doors movable) {
 // a connection for each question and by kept ones. Each answer is that of the configuration before or of the one after, and
 // there is one; after the reload new connections are answered as by a fresh daemon; what is faulty changes nothing; a process
 // that is killed while it takes over costs nothing; no mail is lost or doubled. The seed is in the log;
-// BLOCKD_SEED takes it again.
+// BLOCKD_TEST_SEED takes it again.
 func TestReconfigureFlow(t *testing.T) {
 	steps := 10
 	if *soak {
@@ -592,7 +592,7 @@ func TestReconfigureFlow(t *testing.T) {
 	if *soak {
 		seed = rand.Uint64()
 	}
-	if text := os.Getenv("BLOCKD_SEED"); text != "" {
+	if text := os.Getenv("BLOCKD_TEST_SEED"); text != "" {
 		if _, err := fmt.Sscan(text, &seed); err != nil {
 			t.Fatal(err)
 		}

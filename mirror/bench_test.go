@@ -32,9 +32,9 @@ func (made) Changes(_ context.Context, since Mark, yield func(Change) error) (Ma
 	return Mark(strconv.Itoa(n + 1)), yield(Change{entry, []Row{{Entry: entry}}})
 }
 
-// BenchmarkCopy reads so many rows, and then takes changes in, one at a time. BLOCKD_ROWS gives their number.
+// BenchmarkCopy reads so many rows, and then takes changes in, one at a time. BLOCKD_TEST_ROWS gives their number.
 func BenchmarkCopy(b *testing.B) {
-	n, err := strconv.Atoi(os.Getenv("BLOCKD_ROWS"))
+	n, err := strconv.Atoi(os.Getenv("BLOCKD_TEST_ROWS"))
 	if err != nil {
 		n = 1_000_000
 	}

@@ -272,10 +272,10 @@ func (g *gated) Ask(ctx context.Context, texts []string) ([]ask.Answer, error) {
 }
 
 // TestStoreFaultsRefuseNobody: whatever the store does, a sender that is on no list is accepted, one that is allowed hears no 5xx, and
-// hardly anybody waits. BLOCKD_SOAK makes it a million decisions.
+// hardly anybody waits. BLOCKD_TEST_SOAK makes it a million decisions.
 func TestStoreFaultsRefuseNobody(t *testing.T) {
 	decisions := 20_000
-	if os.Getenv("BLOCKD_SOAK") != "" {
+	if os.Getenv("BLOCKD_TEST_SOAK") != "" {
 		decisions = 1_000_000
 	}
 	hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }

@@ -11,7 +11,7 @@ export default defineConfig({
   use: {
     baseURL: process.env.BLOCKD_URL,
     launchOptions: {
-      executablePath: process.env.BLOCKD_CHROMIUM,
+      executablePath: process.env.BLOCKD_TEST_CHROMIUM,
       args: process.getuid() === 0 ? ['--no-sandbox'] : [], // Chromium has none for root
     },
   },

@@ -3,7 +3,7 @@
 import { writeFileSync } from 'node:fs';
 import { dir, expect, mail, open, test } from './visit.js';
 
-const folder = process.env.BLOCKD_SCREENSHOTS;
+const folder = process.env.BLOCKD_TEST_SCREENSHOTS;
 
 test.skip(!folder, 'pictures are taken with -update');
 

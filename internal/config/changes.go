@@ -70,10 +70,10 @@ func Reread(path string, running Config) (Config, Changes, error) {
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
 		return Config{}, Changes{}, Faults{{File: path, Line: 1, Text: "the file is empty"}}
 	}
-	c, lines, err := read(path)
+	c, from, err := read(path)
 	if err == nil {
 		if faults := c.inspect(); len(faults) > 0 {
-			faults.locate(path, lines.of)
+			faults.locate(path, from)
 			err = faults
 		}
 	}
@@ -86,8 +86,11 @@ func Reread(path string, running Config) (Config, Changes, error) {
 		return Config{}, Changes{}, err
 	}
 	changes := compare(running, c)
-	changes.path, changes.line = path, lines.of
-	changes.Beyond.locate(path, func(key string) int { return max(lines.of(key), 1) })
+	changes.path, changes.line = path, from.lines.of
+	changes.Beyond.locate(path, from)
+	for i := range changes.Beyond {
+		changes.Beyond[i].Line = max(changes.Beyond[i].Line, 1)
+	}
 	return c, changes, nil
 }
 

@@ -78,7 +78,7 @@ func checkConfigurations(t *testing.T, folder string, atLeast int, said func(*te
 // the code, and fits on three screens.
 func TestReferenceConfigurationShowsTheDefaults(t *testing.T) {
 	data := testkit.Read(t, "../../config.toml")
-	got, _, faults := decode(data)
+	got, _, faults := decode(data, nil)
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
@@ -100,8 +100,8 @@ func TestReferenceConfigurationShowsTheDefaults(t *testing.T) {
 	}
 }
 
-// Every field is set by its key, and printed under it again.
-func TestPrintedConfigurationLoadsAgain(t *testing.T) {
+// fullConfig sets every key.
+func fullConfig() Config {
 	no, some, share, times, age := false, 7, 0.125, 2.5, Duration(30*day)
 	full := Config{
 		Index: Index{"/var/lib/blockd/a.bdx", Duration(time.Second), Duration(90 * time.Minute), 1 << 21,
@@ -142,6 +142,12 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 		Filters:  []KeptFilter{{"bl", "bitmap", "rediss://redis.example#bl", 0.001, []string{"domain"}, []string{"a"}, "/etc/blockd/redis", "/etc/blockd/ca.pem", 64}},
 	}
 	full.Lists[1].Name, full.Lists[1].Path = "b", "/lists/*.txt"
+	return full
+}
+
+// Every field is set by its key, and printed under it again.
+func TestPrintedConfigurationLoadsAgain(t *testing.T) {
+	full := fullConfig()
 	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.DNS, full.DNS.Zones[0], full.Auth, full.Refusal, full.HTTP, full.Health, full.Live, full.Log, full.Lists[0], *full.Lists[0].Source, full.Filters[0]} {
 		for field, value := range reflect.ValueOf(table).Fields() {
 			if value.IsZero() {
@@ -155,7 +161,7 @@ func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _, faults := decode(text)
+			got, _, faults := decode(text, nil)
 			if len(faults) > 0 {
 				t.Fatalf("%v in\n%s", faults, text)
 			}
@@ -277,7 +283,8 @@ func FuzzDecode(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, lines, faults := decode(data)
+		c, from, faults := decode(data, nil)
+		lines := from.lines
 		if lines == nil && len(faults) == 0 {
 			t.Fatal("no tree and no fault")
 		}
@@ -291,7 +298,7 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		faults = append(faults, c.Validate()...)
-		faults.locate("f.toml", lines.of)
+		faults.locate("f.toml", from)
 		if len(faults) > 0 {
 			return
 		}
@@ -299,7 +306,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, _, faults := decode(text)
+		again, _, faults := decode(text, nil)
 		if len(faults) > 0 {
 			t.Fatalf("printed again: %v\n%s", faults, text)
 		}

@@ -24,8 +24,8 @@ import (
 // 200 KiB, and whoever points -c at a list by mistake should hear so at once.
 const maxConfig = 4 << 20
 
-// Load reads the configuration file at path over the defaults. What is wrong
-// with its text comes as Faults, all of them at once. Relative paths in it are
+// Load reads the configuration file at path over the defaults, and the variables of
+// the environment over both. What is wrong with their text comes as Faults, all of them at once. Relative paths in it are
 // relative to its folder.
 func Load(path string) (Config, error) {
 	c, _, err := read(path)
@@ -35,41 +35,41 @@ func Load(path string) (Config, error) {
 // LoadToServe is Load for who will act on it: what only a look at the machine
 // shows is a fault too.
 func LoadToServe(path string) (Config, error) {
-	c, lines, err := read(path)
+	c, from, err := read(path)
 	if err != nil {
 		return Config{}, err
 	}
 	if faults := c.inspect(); len(faults) > 0 {
-		faults.locate(path, lines.of)
+		faults.locate(path, from)
 		return Config{}, faults
 	}
 	return c, nil
 }
 
-func read(path string) (Config, positions, error) {
+func read(path string) (Config, origins, error) {
 	data, err := readConfig(path)
 	if err != nil {
-		return Config{}, nil, err
+		return Config{}, origins{}, err
 	}
-	c, lines, faults := decode(data)
-	if lines != nil { // else there is no tree to judge
+	c, from, faults := decode(data, os.Environ())
+	if from.lines != nil { // else there is no tree to judge
 		faults = append(faults, slices.DeleteFunc(c.Validate(), func(f Fault) bool {
 			return slices.ContainsFunc(faults, func(said Fault) bool { return said.Key == f.Key })
 		})...)
 	}
 	if len(faults) > 0 {
-		faults.locate(path, lines.of)
+		faults.locate(path, from)
 		slices.SortStableFunc(faults, func(a, b Fault) int { return a.Line - b.Line })
-		return Config{}, nil, faults
+		return Config{}, origins{}, faults
 	}
 	// Absolute, so that an index says the same of its lists whoever compiled it
 	// from whichever folder: what `blockd compile` made, a daemon can take over.
 	dir, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
-		return Config{}, nil, err
+		return Config{}, origins{}, err
 	}
 	c.relativeTo(dir)
-	return c, lines, nil
+	return c, from, nil
 }
 
 func readConfig(path string) ([]byte, error) {
@@ -93,12 +93,12 @@ func readConfig(path string) ([]byte, error) {
 	return data, nil
 }
 
-// decode fills a Config from TOML. The library decodes into a tree only, and
+// decode fills a Config from TOML and the variables of an environment. The library decodes into a tree only, and
 // the tree is laid over the struct here, because the library's own decoding
 // into a struct ends at the first value of a wrong type.
 //
-// After an error of TOML's own grammar there is no tree: lines is nil.
-func decode(data []byte) (Config, positions, Faults) {
+// After an error of TOML's own grammar there is no tree: there are no lines.
+func decode(data []byte, environ []string) (Config, origins, Faults) {
 	c := Default()
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var tree map[string]any
@@ -110,11 +110,15 @@ func decode(data []byte) (Config, positions, Faults) {
 		if strings.HasSuffix(f.Text, "at start of value") {
 			f.Text += `; text stands in quotes: key = "text"`
 		}
-		return c, nil, Faults{f}
+		return c, origins{}, Faults{f}
 	}
-	var d decoder
+	if tree == nil {
+		tree = map[string]any{}
+	}
+	set, faults := overlay(environ, tree)
+	d := decoder{faults}
 	d.table("", tree, reflect.ValueOf(&c).Elem())
-	return c, findPositions(data), d.faults
+	return c, origins{findPositions(data), set}, d.faults
 }
 
 // decoder lays a tree of TOML values over a struct and notes what does not fit.

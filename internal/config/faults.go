@@ -10,8 +10,10 @@ import (
 type Fault struct {
 	File string // "" while the file is not known
 	Line int    // 0 while it is not known
-	Key  string // "smtp.reject_at", "list[2].path"; "" for the file as a whole
-	Text string // for people, one line
+	// Variable is that of the environment which has set the key, or tried to; "" for what stands in the file.
+	Variable string
+	Key      string // "smtp.reject_at", "list[2].path"; "" for the file as a whole
+	Text     string // for people, one line
 }
 
 func (f Fault) Error() string {
@@ -21,6 +23,9 @@ func (f Fault) Error() string {
 		if f.Line > 0 {
 			where = f.File + ":" + strconv.Itoa(f.Line) + ": "
 		}
+	}
+	if f.Variable != "" {
+		where = f.Variable + ": "
 	}
 	if f.Key == "" {
 		return where + f.Text
@@ -57,12 +62,21 @@ func (fs *Faults) add(key, format string, args ...any) {
 	*fs = append(*fs, Fault{Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
-// locate gives each fault its file and, where it has none, its line.
-func (fs Faults) locate(file string, line func(key string) int) {
+// origins says where keys were set.
+type origins struct {
+	lines positions // nil: the file is not TOML
+	set   variables
+}
+
+// locate gives each fault its file and, where it has none, its line or its variable.
+func (fs Faults) locate(file string, from origins) {
 	for i := range fs {
 		fs[i].File = file
-		if fs[i].Line == 0 {
-			fs[i].Line = line(fs[i].Key)
+		if fs[i].Variable == "" {
+			fs[i].Variable = from.set.of(fs[i].Key)
+		}
+		if fs[i].Variable == "" && fs[i].Line == 0 {
+			fs[i].Line = from.lines.of(fs[i].Key)
 		}
 	}
 }

@@ -37,16 +37,16 @@ func TestOctets(t *testing.T) {
 
 func TestMemoryIsATextOrANumber(t *testing.T) {
 	for _, value := range []string{`"448 MiB"`, "469762048", `"469762048"`} {
-		c, _, faults := decode([]byte("[index]\nmemory = " + value + "\n"))
+		c, _, faults := decode([]byte("[index]\nmemory = "+value+"\n"), nil)
 		if len(faults) > 0 || c.Index.Memory != 448<<20 {
 			t.Errorf("memory = %s: %d, %v", value, c.Index.Memory, faults)
 		}
 	}
-	if c, _, faults := decode([]byte("[index]\nmemory = \"auto\"\n")); len(faults) > 0 || c.Index.Memory != 0 {
+	if c, _, faults := decode([]byte("[index]\nmemory = \"auto\"\n"), nil); len(faults) > 0 || c.Index.Memory != 0 {
 		t.Errorf("memory = auto: %d, %v", c.Index.Memory, faults)
 	}
 	for _, value := range []string{`"448 MB"`, "true", "1.5", "0", `"0"`, `"Auto"`} {
-		if _, _, faults := decode([]byte("[index]\nmemory = " + value + "\n")); len(faults) != 1 {
+		if _, _, faults := decode([]byte("[index]\nmemory = "+value+"\n"), nil); len(faults) != 1 {
 			t.Errorf("memory = %s: %v, want one fault", value, faults)
 		}
 	}

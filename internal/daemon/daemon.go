@@ -110,6 +110,9 @@ func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path st
 	d.setup.path = path
 	d.setup.run(c)
 	d.log = newLog(w, c.Log, &d.setup.level)
+	if names := config.Variables(); len(names) > 0 {
+		d.log.Info("set by the environment", slog.Any("variables", names))
+	}
 	for _, text := range c.Warnings() {
 		d.log.Warn("configuration", slog.String("warning", text))
 	}

@@ -57,10 +57,10 @@ func (n numbered) Wait(ctx context.Context) error {
 }
 
 // BenchmarkChangeActs measures from a row that has changed, with a hint of it, to the generation that has it.
-// BLOCKD_ROWS gives the number of rows, and BLOCKD_PAUSE the time between two changes.
+// BLOCKD_TEST_ROWS gives the number of rows, and BLOCKD_TEST_PAUSE the time between two changes.
 func BenchmarkChangeActs(b *testing.B) {
 	source := numbered{200_000, make(chan struct{}, 1)}
-	if n, err := strconv.Atoi(os.Getenv("BLOCKD_ROWS")); err == nil {
+	if n, err := strconv.Atoi(os.Getenv("BLOCKD_TEST_ROWS")); err == nil {
 		source.rows = n
 	}
 	changesAct(b, source.rows, mirror.List{Every: time.Hour, Open: func() (mirror.Source, error) { return source, nil }},
@@ -71,7 +71,7 @@ func BenchmarkChangeActs(b *testing.B) {
 // without it with a poll each second.
 func BenchmarkRowActs(b *testing.B) {
 	rows := 100_000
-	if n, err := strconv.Atoi(os.Getenv("BLOCKD_ROWS")); err == nil {
+	if n, err := strconv.Atoi(os.Getenv("BLOCKD_TEST_ROWS")); err == nil {
 		rows = n
 	}
 	server, err := postgresserver.Open()
@@ -103,9 +103,9 @@ func BenchmarkRowActs(b *testing.B) {
 
 // changesAct measures a list of so many rows: from the end of change, which adds the nth one, to the generation that has it.
 func changesAct(b *testing.B, rows int, l mirror.List, change func(n int)) {
-	pause, _ := time.ParseDuration(os.Getenv("BLOCKD_PAUSE"))
+	pause, _ := time.ParseDuration(os.Getenv("BLOCKD_TEST_PAUSE"))
 	dir, log := b.TempDir(), slog.New(slog.DiscardHandler)
-	if os.Getenv("BLOCKD_LOG") != "" {
+	if os.Getenv("BLOCKD_TEST_LOG") != "" {
 		log = slog.Default()
 	}
 	folder := filepath.Join(dir, "copy")

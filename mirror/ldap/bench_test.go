@@ -14,9 +14,9 @@ import (
 	"blockd/mirror"
 )
 
-// BenchmarkDirectory reads so many objects, and then takes changes in, one at a time. BLOCKD_ROWS gives their number.
+// BenchmarkDirectory reads so many objects, and then takes changes in, one at a time. BLOCKD_TEST_ROWS gives their number.
 func BenchmarkDirectory(b *testing.B) {
-	n, err := strconv.Atoi(os.Getenv("BLOCKD_ROWS"))
+	n, err := strconv.Atoi(os.Getenv("BLOCKD_TEST_ROWS"))
 	if err != nil {
 		n = 10_000
 	}

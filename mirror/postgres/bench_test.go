@@ -12,10 +12,10 @@ import (
 	"blockd/mirror/query"
 )
 
-// BenchmarkRead reads a table of so many rows: COPY and nothing else, COPY as rows, and into a copy. BLOCKD_ROWS gives their
+// BenchmarkRead reads a table of so many rows: COPY and nothing else, COPY as rows, and into a copy. BLOCKD_TEST_ROWS gives their
 // number.
 func BenchmarkRead(b *testing.B) {
-	n, err := strconv.Atoi(os.Getenv("BLOCKD_ROWS"))
+	n, err := strconv.Atoi(os.Getenv("BLOCKD_TEST_ROWS"))
 	if err != nil {
 		n = 100_000
 	}

@@ -13,9 +13,9 @@ import (
 	"blockd/mirror"
 )
 
-// BenchmarkObject reads an object of so many lines, and then asks whether anything has changed. BLOCKD_ROWS gives their number.
+// BenchmarkObject reads an object of so many lines, and then asks whether anything has changed. BLOCKD_TEST_ROWS gives their number.
 func BenchmarkObject(b *testing.B) {
-	n, err := strconv.Atoi(os.Getenv("BLOCKD_ROWS"))
+	n, err := strconv.Atoi(os.Getenv("BLOCKD_TEST_ROWS"))
 	if err != nil {
 		n = 100_000
 	}
