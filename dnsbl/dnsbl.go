@@ -30,9 +30,10 @@ import (
 // Settings of a Server. The zero Settings serve no zone to loopback.
 type Settings struct {
 	Zones     []Zone
-	Host      string         // of this server, for NS and SOA: a canonical domain, as addr.DomainKey makes it
-	AllowFrom []netip.Prefix // clients that are answered; none = loopback
-	TTL       time.Duration  // of every answer, in whole seconds; 0 = 60 s
+	Host      string              // of this server, for NS and SOA: a canonical domain, as addr.DomainKey makes it
+	AllowFrom []netip.Prefix      // clients that are answered; none = loopback
+	Strangers *listener.Strangers // remembers those that are in no network of AllowFrom; may be nil
+	TTL       time.Duration       // of every answer, in whole seconds; 0 = 60 s
 
 	MaxRate        int // UDP answers a second to one network, an IPv4 /24 or an IPv6 /56; 0 = any number
 	MaxConnections int // open TCP connections at once, at most half of them from one client; 0 = 256

@@ -81,7 +81,11 @@ func (s *Server) admitSession(conn net.Conn) {
 	s.mu.Unlock()
 	if why != "" {
 		s.metrics.closed[why].Inc()
-		s.calm.Warn("dns connection refused", slog.String("peer", conn.RemoteAddr().String()), slog.String("why", why))
+		if why == badPeer && s.settings.Strangers != nil {
+			s.settings.Strangers.TurnedAway(conn.RemoteAddr())
+		} else {
+			s.calm.Warn("dns connection refused", slog.String("peer", conn.RemoteAddr().String()), slog.String("why", why))
+		}
 		conn.Close()
 		return
 	}

@@ -148,6 +148,7 @@ func (r *udpReader) answerBatch(n int) {
 func (s *Server) admit(client netip.Addr, now int64) (h how, drop bool) {
 	if !listener.Within(s.settings.AllowFrom, client) {
 		h = refusing
+		s.settings.Strangers.TurnedAwayIP(client)
 	}
 	if s.rate == nil {
 		return h, false

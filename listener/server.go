@@ -30,6 +30,8 @@ type Server struct {
 	MaxConnections int            // open connections at once
 	StopTimeout    time.Duration  // from Stop until a session's connection is closed in spite of it
 
+	Strangers *Strangers // remembers the peers that are in no network of AllowFrom; may be nil
+
 	// Open makes the session of an admitted connection.
 	Open func(net.Conn) Session
 	// TurnAway is told why a connection is refused, "peer" (not in AllowFrom) or "total" (over
@@ -96,7 +98,11 @@ func (s *Server) admit(nc net.Conn) {
 	session, why := s.enter(nc)
 	if why != "" { // counted before the close, so that a peer that sees the end finds it counted
 		s.TurnAway(nc, why)
-		s.refusals.Warn(s.Name+" connection refused", slog.String("peer", nc.RemoteAddr().String()), slog.String("why", why))
+		if why == "peer" && s.Strangers != nil {
+			s.Strangers.TurnedAway(nc.RemoteAddr())
+		} else {
+			s.refusals.Warn(s.Name+" connection refused", slog.String("peer", nc.RemoteAddr().String()), slog.String("why", why))
+		}
 		nc.Close()
 		return
 	}

@@ -62,7 +62,11 @@ func (g *connections) enter(nc net.Conn) *conn {
 	c, why := g.add(nc)
 	if why != "" {
 		g.metrics.refused.WithLabelValues(why).Inc()
-		g.log.Warn("milter connection refused", slog.String("from", peerText(nc)), slog.String("why", why))
+		if why == whyNetwork && g.settings.Strangers != nil {
+			g.settings.Strangers.TurnedAway(nc.RemoteAddr())
+		} else {
+			g.log.Warn("milter connection refused", slog.String("from", peerText(nc)), slog.String("why", why))
+		}
 	}
 	return c
 }

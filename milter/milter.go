@@ -37,8 +37,9 @@ type Settings struct {
 	Trusted           []netip.Prefix // SMTP clients in these networks are never checked
 	OnError           rule.OnError   // the answer to an event if blockd itself fails
 
-	AllowFrom      []netip.Prefix // mail servers that may connect by TCP; nil means loopback
-	MaxConnections int            // 1,024; open connections of all listeners together
+	AllowFrom      []netip.Prefix      // mail servers that may connect by TCP; nil means loopback
+	Strangers      *listener.Strangers // remembers those that are in no network of AllowFrom; may be nil
+	MaxConnections int                 // 1,024; open connections of all listeners together
 
 	// Results is the name that the filter writes into Authentication-Results fields (RFC 8601,
 	// section 2.2). The filter writes such a field if it looked for proof of the sender, and

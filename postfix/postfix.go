@@ -25,8 +25,9 @@ import (
 
 // Settings of a Server. The zero Settings serve peers on loopback.
 type Settings struct {
-	AllowFrom      []netip.Prefix // peers that may connect by TCP; none = loopback; a Unix socket is protected by its mode
-	MaxConnections int            // open connections at once; 0 = 1,024
+	AllowFrom      []netip.Prefix      // peers that may connect by TCP; none = loopback; a Unix socket is protected by its mode
+	Strangers      *listener.Strangers // remembers those that are in no network of AllowFrom; may be nil
+	MaxConnections int                 // open connections at once; 0 = 1,024
 
 	OnError           rule.OnError   // the answer to a question that cannot be read; "" = accept
 	RejectAt          string         // "rcpt" (also "") or "mail": the first event at which a listed sender is refused, if Postfix asks there

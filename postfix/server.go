@@ -26,7 +26,7 @@ const stopTimeout = requestTime + writeTime + 5*time.Second
 // own default action.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	server := listener.Server{
-		Name: s.door.Name, Log: s.log, AllowFrom: s.settings.AllowFrom, MaxConnections: s.settings.MaxConnections, StopTimeout: stopTimeout,
+		Name: s.door.Name, Log: s.log, AllowFrom: s.settings.AllowFrom, Strangers: s.settings.Strangers, MaxConnections: s.settings.MaxConnections, StopTimeout: stopTimeout,
 		Open:        func(nc net.Conn) listener.Session { return newConn(&s.service, s.speak(&s.service), nc) },
 		TurnAway:    func(_ net.Conn, why string) { s.metrics.refused.WithLabelValues(s.door.Name, why).Inc() },
 		Connections: s.metrics.connections, AcceptErrors: s.metrics.acceptErrors,

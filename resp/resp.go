@@ -34,8 +34,9 @@ const Raw = "raw"
 
 // Settings of a Server.
 type Settings struct {
-	AllowFrom      []netip.Prefix // peers that may connect by TCP; none = loopback; a Unix socket is protected by its mode
-	MaxConnections int            // open connections at once; 0 = 1,024
+	AllowFrom      []netip.Prefix      // peers that may connect by TCP; none = loopback; a Unix socket is protected by its mode
+	Strangers      *listener.Strangers // remembers those that are in no network of AllowFrom; may be nil
+	MaxConnections int                 // open connections at once; 0 = 1,024
 
 	// Users are the files with the passwords, by the users' names. With none, no client has to
 	// log in. Peers on loopback and on a Unix socket never have to.
@@ -108,7 +109,7 @@ const stopTimeout = commandTime + writeTime + 5*time.Second
 // fails for good has the same effect, and Serve returns its error.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	server := listener.Server{
-		Name: "resp", Log: s.log, AllowFrom: s.settings.AllowFrom, MaxConnections: s.settings.MaxConnections, StopTimeout: stopTimeout,
+		Name: "resp", Log: s.log, AllowFrom: s.settings.AllowFrom, Strangers: s.settings.Strangers, MaxConnections: s.settings.MaxConnections, StopTimeout: stopTimeout,
 		Open: func(nc net.Conn) listener.Session { return newConn(s, nc) },
 		TurnAway: func(nc net.Conn, why string) {
 			s.metrics.refused.WithLabelValues(why).Inc()

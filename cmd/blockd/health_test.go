@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"blockd/internal/testkit"
 )
@@ -111,5 +112,60 @@ func TestHealthHasADeadline(t *testing.T) {
 	file := writeFile(t, dir, "config.toml", "[http]\nlisten = \""+l.Addr().String()+"\"\nsocket = \"none\"\n")
 	if code, _, stderr := blockd(t, "", "health", "--timeout", "50ms", "-c", file); code != 1 || !strings.Contains(stderr, "no answer in 50ms") {
 		t.Errorf("%d, %q", code, stderr)
+	}
+}
+
+// A client that allow_from turns away is told in the log, in /readyz, by doctor, and by the line of health while all else is well.
+func TestATurnedAwayClientIsTold(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "a.txt", "bulk.example\n")
+	file := writeFile(t, dir, "config.toml", `
+[log]
+format = "json"
+[smtp]
+listen = ""
+[milter]
+listen = "127.0.0.1:0"
+allow_from = ["192.0.2.0/24"]
+[postfix]
+policy_listen = "127.0.0.1:0"
+allow_from = ["192.0.2.0/24"]
+[http]
+listen = "127.0.0.1:0"
+[[list]]
+name = "a"
+path = "a.txt"
+`)
+	d := serveIn(t, dir, "http", "milter", "policy")
+	for _, door := range []string{"milter", "policy"} {
+		address := d.wait(t, door+" listens")["address"].(string)
+		for range 3 {
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.SetReadDeadline(time.Now().Add(time.Minute))
+			if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
+				t.Errorf("%s: not turned away", door)
+			}
+			conn.Close()
+		}
+	}
+	for _, key := range []string{"milter.allow_from", "postfix.allow_from"} {
+		table, _, _ := strings.Cut(key, ".")
+		if record := d.wait(t, table+" client turned away: it is in no network of "+key); record["network"] != "127.0.0.1" {
+			t.Errorf("logged: %v", record)
+		}
+		if n := strings.Count(d.log.String(), table+" client turned away"); n != 1 {
+			t.Errorf("%s: %d lines", key, n)
+		}
+		status, body := d.get(t, "/readyz")
+		want := key + ": 127.0.0.1 was turned away 3 times, last at "
+		if status != 200 || !strings.HasPrefix(body, "ok\n") || !strings.Contains(body, "\n"+want) {
+			t.Errorf("/readyz: %d %q", status, body)
+		}
+		if code, out, _ := blockd(t, "", "doctor", "--json", "-c", file); code == 0 || !strings.Contains(out, want) || !strings.Contains(out, `add \"127.0.0.1\" to `+key) {
+			t.Errorf("doctor: %d\n%s", code, out)
+		}
 	}
 }

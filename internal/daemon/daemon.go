@@ -26,6 +26,7 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/upgrade"
 	"blockd/keptfilter"
+	"blockd/listener"
 	"blockd/live"
 	"blockd/mirror"
 	"blockd/msgauth"
@@ -74,8 +75,9 @@ type daemon struct {
 	sockets                                  sockets
 	smtp, http, milter, postfix, dns, health door
 	resp                                     respDoor
-	aside                                    aside    // what the SMTP filter has put into quarantine
-	locks                                    []func() // each returns if nothing holds the locks of a part for good
+	strangers                                []*listener.Strangers // of the doors that have allow_from
+	aside                                    aside                 // what the SMTP filter has put into quarantine
+	locks                                    []func()              // each returns if nothing holds the locks of a part for good
 }
 
 // Started is what a daemon has begun with.

@@ -27,7 +27,7 @@ func (d *daemon) openDNS(ctx context.Context) (err error) {
 		return err
 	}
 	s := d.config.DNSDoor()
-	s.Host = d.hostname
+	s.Host, s.Strangers = d.hostname, d.turnAway("dns")
 	srv := dnsbl.New(s, d.lists.Live, d.checker, d.metrics, d.log)
 	o.serve = func(ctx context.Context) error { return srv.Serve(ctx, o.packets, o.listeners) }
 	d.locks = append(d.locks, func() { srv.Connections() })

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/certificate"
+	"blockd/listener"
 )
 
 // door is where clients come in. The zero value is a door that is shut.
@@ -36,6 +37,13 @@ func (d *daemon) openDoors(ctx context.Context) (err error) {
 		}
 	}
 	return d.sockets.inherited.unused()
+}
+
+// turnAway makes the memory of the clients that a door turns away, whose table in the configuration is named so.
+func (d *daemon) turnAway(table string) *listener.Strangers {
+	s := listener.NewStrangers(table, table+".allow_from", d.log)
+	d.strangers = append(d.strangers, s)
+	return s
 }
 
 // run accepts clients until ctx ends, and then waits for them.

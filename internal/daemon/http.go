@@ -120,6 +120,10 @@ func (d *daemon) readiness(ctx context.Context) func() reload.Status {
 		s.Problems = append(s.Problems, d.configurationProblems()...)
 		s.Problems = append(s.Problems, d.upgrade.problems()...)
 		s.Problems = append(s.Problems, d.aside.problems()...)
+		s.Remarks = slices.Clone(s.Remarks)
+		for _, door := range d.strangers {
+			s.Remarks = append(s.Remarks, door.Remarks()...)
+		}
 		if d.smtp.upstream == nil {
 			return s
 		}

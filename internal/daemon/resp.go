@@ -23,7 +23,7 @@ func (d *daemon) openRESP(ctx context.Context) (err error) {
 		return nil
 	}
 	s := resp.Settings{
-		AllowFrom: config.Networks(c.RESP.AllowFrom), MaxConnections: c.RESP.MaxConnections, Users: c.RESP.Users, Required: c.Required(nil), Serving: d.lists.Live,
+		AllowFrom: config.Networks(c.RESP.AllowFrom), Strangers: d.turnAway("resp"), MaxConnections: c.RESP.MaxConnections, Users: c.RESP.Users, Required: c.Required(nil), Serving: d.lists.Live,
 	}
 	for _, l := range c.Lists {
 		s.Lists = append(s.Lists, l.Name)

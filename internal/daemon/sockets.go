@@ -20,7 +20,7 @@ type place struct {
 
 // socket is what is open at a place. systemd may hand over several, and UDP has one for two processors.
 type socket struct {
-	listeners []*listener
+	listeners []*ownListener
 	packets   []net.PacketConn // of UDP
 	ours      bool             // a Unix socket that blockd has made, whose path goes with its last process
 }
@@ -71,7 +71,7 @@ func (s *sockets) listen(ctx context.Context, door, key, address, group string) 
 		if err != nil {
 			return socket{}, err
 		}
-		one.listeners, one.ours = []*listener{newListener(l)}, isUnix
+		one.listeners, one.ours = []*ownListener{newListener(l)}, isUnix
 		return one, nil
 	})
 	var all []net.Listener
@@ -119,20 +119,20 @@ func (s *sockets) at(where place, bind func() (socket, error)) (one socket, err 
 	return one, nil
 }
 
-// listener is a listener of ours. After give, another process has the socket: then no connection comes any more, and those
+// ownListener is a listener of ours. After give, another process has the socket: then no connection comes any more, and those
 // that are open go on, until Close.
-type listener struct {
+type ownListener struct {
 	net.Listener
 	given, closed chan struct{}
 	once          sync.Once
 }
 
-func newListener(l net.Listener) *listener {
-	return &listener{Listener: l, given: make(chan struct{}), closed: make(chan struct{})}
+func newListener(l net.Listener) *ownListener {
+	return &ownListener{Listener: l, given: make(chan struct{}), closed: make(chan struct{})}
 }
 
 // Accept implements net.Listener.
-func (l *listener) Accept() (net.Conn, error) {
+func (l *ownListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		select {
@@ -146,13 +146,13 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (l *listener) Close() error {
+func (l *ownListener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close() // a second time, if it was given
 }
 
 // give leaves the socket to a process that has a copy of it, with its path. It is called once.
-func (l *listener) give() {
+func (l *ownListener) give() {
 	if u, ok := l.Listener.(*net.UnixListener); ok {
 		u.SetUnlinkOnClose(false)
 	}

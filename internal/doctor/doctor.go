@@ -197,6 +197,7 @@ func (d *doctor) checkDaemon(ctx context.Context, r *report) {
 	}
 	status, body, err := control.Text(ctx, d.Config, "/readyz")
 	first, rest, _ := strings.Cut(strings.TrimSpace(body), "\n")
+	rest = r.turnedAway(rest)
 	switch {
 	case err != nil:
 		r.fault("see its log", "/readyz: %v", err)
@@ -209,4 +210,21 @@ func (d *doctor) checkDaemon(ctx context.Context, r *report) {
 	default:
 		r.ok("/readyz: %s", oneLine(first+"\n"+rest))
 	}
+}
+
+// turnedAway warns of each remark of /readyz about clients that a door has turned away, and returns the other lines.
+func (r *report) turnedAway(lines string) string {
+	var others []string
+	for _, line := range strings.Split(lines, "\n") {
+		if key, _, _ := strings.Cut(line, ": "); !strings.HasSuffix(key, ".allow_from") || !strings.Contains(line, "turned away") {
+			others = append(others, line)
+			continue
+		}
+		text, hint, _ := strings.Cut(line, "; ")
+		if hint == "" {
+			hint = "see its log"
+		}
+		r.warning(hint+", or else keep it from the port", "%s", text)
+	}
+	return strings.Join(others, "\n")
 }
