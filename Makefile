@@ -105,6 +105,10 @@ bench-reload: ## what clients feel of a list of 10 M that changes, by probes eac
 benchtest: ## the tests of bench/, a module of its own
 	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./... && $(GO) test ./...
 
+.PHONY: charttest
+charttest: ## the Helm chart against Kubernetes' types, a module of its own
+	cd packaging/helm/test && $(GO) vet ./... && $(GO) tool -modfile=../../../tools/go.mod staticcheck ./... && $(GO) test ./...
+
 .PHONY: benchmarks
 benchmarks: ## Go's own benchmarks of the hot path
 	$(GO) test -run='^$$' -bench=. -benchmem ./addr ./bloom ./index ./lists
