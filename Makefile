@@ -106,7 +106,7 @@ benchtest: ## the tests of bench/, a module of its own
 	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./... && $(GO) test ./...
 
 .PHONY: charttest
-charttest: ## the Helm chart against Kubernetes' types, a module of its own
+charttest: ## the Helm chart and compose files against Kubernetes' and Compose's types, a module of its own
 	cd packaging/helm/test && $(GO) vet ./... && $(GO) tool -modfile=../../../tools/go.mod staticcheck ./... && $(GO) test ./...
 
 .PHONY: benchmarks

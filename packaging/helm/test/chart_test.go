@@ -11,7 +11,7 @@ import (
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
+	chartloader "helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	apps "k8s.io/api/apps/v1"
@@ -35,7 +35,7 @@ type objects struct {
 
 func load(t *testing.T) *chart.Chart {
 	t.Helper()
-	c, err := loader.Load("../blockd")
+	c, err := chartloader.Load("../blockd")
 	if err != nil {
 		t.Fatal(err)
 	}
