@@ -75,7 +75,7 @@ func (x examined) want(check, state, says string) {
 func TestDoctorAtDoorsForPrograms(t *testing.T) {
 	for _, tt := range []struct{ more, state, dns, resp string }{
 		{"", "ok", "zone md5.dns.test answers", "answers PING"},
-		{"allow_from = [\"192.0.2.1\"]\n", "fault", "zone md5.dns.test by UDP: REFUSED for md5.dns.test", "does resp.allow_from let 127.0.0.1"},
+		{"allow_from = [\"192.0.2.1\"]\n", "fault", "zone md5.dns.test by UDP: REFUSED for md5.dns.test", "resp.allow_from keeps this machine out"},
 	} {
 		d := configure(t, setup{files: badFiles, lists: fmt.Sprintf("[resp]\nlisten = %q\nusers = { default = \"password\" }\n%s[dns]\nlisten = %q\n%s[[dns.zone]]\nname = \"md5.dns.test\"\nkind = \"hash\"\nhash = \"md5\"\n",
 			freeAddress(t), tt.more, freeAddress(t), tt.more) + badList})
@@ -85,7 +85,7 @@ func TestDoctorAtDoorsForPrograms(t *testing.T) {
 		d.start(t)
 		x := examine(t, d.path("config.toml"))
 		x.want("door-dns", tt.state, tt.dns)
-		x.want("door-resp", tt.state, tt.resp)
+		x.want("door-resp", "ok", tt.resp)
 		d.stop(t)
 	}
 }
@@ -98,8 +98,8 @@ func TestDoctorInFrontOfPostfix(t *testing.T) {
 	lines := fmt.Sprintf("client_info = \"xclient\"\ntls_cert = %q\ntls_key = %q\n", certPath, keyPath)
 	dnsListen := freeAddress(t)
 	d := serve(t, setup{upstream: "smtp://" + p.smtp, smtp: lines, files: badFiles,
-		lists: fmt.Sprintf("[resp]\nlisten = %q\n[dns]\nlisten = %q\n[[dns.zone]]\nname = %q\nkind = \"ip\"\n[[dns.zone]]\nname = %q\nkind = \"domain\"\n",
-			freeAddress(t), dnsListen, ipZone, domainZone) + badList})
+		lists: fmt.Sprintf("[health]\nlisten = %q\n[resp]\nlisten = %q\n[dns]\nlisten = %q\n[[dns.zone]]\nname = %q\nkind = \"ip\"\n[[dns.zone]]\nname = %q\nkind = \"domain\"\n",
+			freeAddress(t), freeAddress(t), dnsListen, ipZone, domainZone) + badList})
 	testkit.Eventually(t, "the certificate to be current", func() bool { return strings.HasPrefix(readyz(d), "ok") })
 
 	x := examine(t, d.path("config.toml"))
@@ -114,6 +114,7 @@ func TestDoctorInFrontOfPostfix(t *testing.T) {
 	x.want("door-dns", "ok", "zone "+ipZone+" has the test entries")
 	x.want("door-dns", "ok", "zone "+domainZone+" has the test entries")
 	x.want("door-resp", "ok", "answers PING")
+	x.want("door-health", "ok", "answers")
 	x.want("tls-smtp", "ok", "clients are shown the certificate of the file")
 	x.want("lists", "ok", "as the daemon has them")
 	x.want("daemon", "ok", fmt.Sprintf("process %d", d.cmd.Process.Pid))

@@ -130,6 +130,8 @@ allow_from = ["192.0.2.0/24"]
 [postfix]
 policy_listen = "127.0.0.1:0"
 allow_from = ["192.0.2.0/24"]
+[health]
+listen = "127.0.0.1:0"
 [http]
 listen = "127.0.0.1:0"
 [[list]]
@@ -166,6 +168,8 @@ path = "a.txt"
 		}
 		if code, out, _ := blockd(t, "", "doctor", "--json", "-c", file); code == 0 || !strings.Contains(out, want) || !strings.Contains(out, `add \"127.0.0.1\" to `+key) {
 			t.Errorf("doctor: %d\n%s", code, out)
+		} else if !strings.Contains(out, key+" keeps this machine out") {
+			t.Errorf("doctor knocks at a door that turns it away:\n%s", out)
 		}
 	}
 }

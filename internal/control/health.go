@@ -41,7 +41,7 @@ func AskHealth(ctx context.Context, c config.Config, whole bool) (Health, error)
 	if whole || c.Health.Listen == "" || ctx.Err() != nil {
 		return Health{}, err
 	}
-	if status, err = probe(ctx, Reachable(c.Health.Listen)); err != nil {
+	if status, err = probe(ctx, Reachable(c.Health.Listen), "/readyz"); err != nil {
 		return Health{}, err
 	}
 	return health(status, map[bool]string{true: "ok", false: "not ready"}[status == http.StatusOK]), nil
@@ -57,9 +57,15 @@ func health(status int, body string) Health {
 	return Health{Ready: status == http.StatusOK, Word: word, First: lines[0], Lines: lines[1:]}
 }
 
-// probe asks the health door at address.
-func probe(ctx context.Context, address string) (status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+// Alive asks the health door of this configuration whether the daemon can go through its locks.
+func Alive(ctx context.Context, c config.Config) (bool, error) {
+	status, err := probe(ctx, Reachable(c.Health.Listen), "/livez")
+	return status == http.StatusOK, err
+}
+
+// probe asks the health door at address. The status is 200 or 503.
+func probe(ctx context.Context, address, path string) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		return 0, err
 	}

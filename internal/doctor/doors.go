@@ -43,6 +43,16 @@ func (d *doctor) doorChecks() (checks []examination) {
 			checks = append(checks, examination{"door-" + name, func(d *doctor, ctx context.Context, r *report) { d.checkDoor(ctx, r, listen, speak) }})
 		}
 	}
+	// guarded is a door that turns clients away which are in none of the networks.
+	guarded := func(name, key, listen string, networks []string, speak func(*doctor, net.Conn, *report) error) {
+		if kept := keptOut(listen, networks); kept != "" {
+			checks = append(checks, examination{"door-" + name, func(_ *doctor, _ context.Context, r *report) {
+				r.ok("%s is not asked: %s keeps this machine out", kept, key)
+			}})
+		} else {
+			door(name, listen, speak)
+		}
+	}
 	socket := func(name, listen, group string) {
 		if path, ok := strings.CutPrefix(listen, config.UnixPrefix); ok {
 			checks = append(checks, examination{"socket-" + name, func(d *doctor, _ context.Context, r *report) {
@@ -55,22 +65,25 @@ func (d *doctor) doorChecks() (checks []examination) {
 	if d.SMTP.Open() {
 		checks = append(checks, examination{"tls-smtp", (*doctor).checkSMTPCertificate})
 	}
-	door("milter", d.Milter.Listen, (*doctor).speakMilter)
+	guarded("milter", "milter.allow_from", d.Milter.Listen, d.Milter.AllowFrom, (*doctor).speakMilter)
 	socket("milter", d.Milter.Listen, d.Milter.SocketGroup)
 	for _, service := range []struct {
 		name, listen string
 		speak        func(*doctor, net.Conn, *report) error
 	}{{"policy", d.Postfix.PolicyListen, (*doctor).speakPolicy}, {"socketmap", d.Postfix.SocketmapListen, nil}, {"tcp", d.Postfix.TCPListen, nil}} {
-		door(service.name, service.listen, service.speak)
+		guarded(service.name, "postfix.allow_from", service.listen, d.Postfix.AllowFrom, service.speak)
 		socket(service.name, service.listen, d.Postfix.SocketGroup)
 	}
 	if d.DNS.Open() {
 		checks = append(checks, examination{"door-dns", (*doctor).checkZones})
 	}
-	door("resp", d.RESP.Listen, (*doctor).speakRESP)
+	guarded("resp", "resp.allow_from", d.RESP.Listen, d.RESP.AllowFrom, (*doctor).speakRESP)
 	socket("resp", d.RESP.Listen, d.RESP.SocketGroup)
 	if d.HTTP.Listen != "" {
 		checks = append(checks, examination{"door-http", (*doctor).checkHTTP})
+	}
+	if d.Health.Listen != "" {
+		checks = append(checks, examination{"door-health", (*doctor).checkHealth})
 	}
 	if path := d.HTTPSocket(); path != "" && len(path) <= config.MaxSocketPath {
 		socket("http", config.UnixPrefix+path, d.HTTP.SocketGroup)
@@ -81,6 +94,32 @@ func (d *doctor) doorChecks() (checks []examination) {
 		}})
 	}
 	return checks
+}
+
+// keptOut is where this machine would ask a door that turns it away, "" if it would not. An own address is asked from itself.
+func keptOut(listen string, networks []string) string {
+	at, err := netip.ParseAddrPort(control.Reachable(listen))
+	if err != nil || slices.ContainsFunc(config.Networks(networks), func(n netip.Prefix) bool { return n.Contains(at.Addr().Unmap()) }) {
+		return ""
+	}
+	return at.String()
+}
+
+// checkHealth asks the health door whether the daemon hangs. Whether it is ready, checkDaemon says.
+func (d *doctor) checkHealth(ctx context.Context, r *report) {
+	ctx, cancel := context.WithTimeout(ctx, doorTimeout)
+	defer cancel()
+	address := control.Reachable(d.Health.Listen)
+	switch alive, err := control.Alive(ctx, d.Config); {
+	case err != nil && !d.running:
+		r.warning("it opens when the daemon starts", "%s is shut: no daemon runs", address)
+	case err != nil:
+		r.fault("is the daemon running with this configuration?", "%v", err)
+	case !alive:
+		r.fault("restart it, and report it with its log: it hangs", "%s: /livez answers 503", address)
+	default:
+		r.ok("%s answers", address)
+	}
 }
 
 // checkDoor connects to a door and lets speak talk to it; nil: a connection is enough.
