@@ -43,7 +43,7 @@ func TestCommandsAndFlags(t *testing.T) {
 		"compare": "action allow-public-suffix approximate config exceptions format json memory patterns subdomains",
 		"config":  "check config defaults effective",
 		"doctor":  "config json",
-		"health":  "config",
+		"health":  "config strict timeout",
 		"reload":  "config",
 	}
 	for _, cmd := range newRoot().Commands() {
