@@ -50,11 +50,11 @@ func atLeast(what string, want float64, unit string, cells series) goal {
 	return g
 }
 
-// idleMemory is the goal of a connection that waits; each round counts.
-func idleMemory(what string, held int, cells series) goal {
-	g := atMost(fmt.Sprintf("memory of an idle %s, %s held", what, grouped(held)), 16, "KiB", 0, false)
+// idleMemory is the goal of a connection that waits, in KiB; each round counts.
+func idleMemory(what string, held int, want float64, cells series) goal {
+	g := atMost(fmt.Sprintf("memory of an idle %s, %s held", what, grouped(held)), want, "KiB", 0, false)
 	if len(cells) > 0 {
-		g = atMost(g.what, 16, "KiB", slices.Max(cells), true)
+		g = atMost(g.what, want, "KiB", slices.Max(cells), true)
 	}
 	return g
 }

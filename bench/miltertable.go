@@ -42,7 +42,7 @@ func (r *milterDoor) goals() []goal {
 		cells := r.latency.cells(nameBlockd, 2*column)
 		goals = append(goals, atMost(event+", p50", 100, "µs", cells.median(), true))
 	}
-	return append(goals, idleMemory("connection", r.held, r.memory.cells(nameBlockd, memorySession)))
+	return append(goals, idleMemory("connection", r.held, 16, r.memory.cells(nameBlockd, memorySession)))
 }
 
 func (r *milterDoor) tables() []*table {
