@@ -21,7 +21,7 @@ func (t *table) versus(what string, column int, peer, short string, want float64
 	if better == lower {
 		sign = "≤"
 	}
-	g.want = fmt.Sprintf("%s %s× %s", sign, significant(want), short)
+	g.want = fmt.Sprintf("%s %g× %s", sign, want, short) // all digits: 1.15 is no 1.1
 	own, base := t.cells(nameBlockd, column), t.cells(peer, column)
 	if len(own) == 0 || len(base) == 0 {
 		return g
