@@ -44,6 +44,7 @@ path = "`+second+`"
 func TestServeAnswersProbes(t *testing.T) {
 	dir := healthConfig(t, "listen = \"127.0.0.1:0\"\nsocket = \"none\"", "absent.txt")
 	d := serveIn(t, dir, "smtp", "http", "health")
+	d.wait(t, "upstream ready")
 	address := d.wait(t, "health listens")["address"].(string)
 	for _, path := range []string{"/readyz", "/livez"} {
 		resp, err := http.Get("http://" + address + path)
@@ -62,7 +63,8 @@ func TestServeAnswersProbes(t *testing.T) {
 
 func TestHealthIsOneLine(t *testing.T) {
 	dir := healthConfig(t, "listen = \"\"\nsocket = \"auto\"", "absent.txt")
-	serveIn(t, dir, "smtp", "health")
+	d := serveIn(t, dir, "smtp", "health")
+	d.wait(t, "upstream ready")
 	file := filepath.Join(dir, "config.toml")
 	code, out, stderr := blockd(t, "", "health", "-c", file)
 	if code != 0 || !strings.HasPrefix(out, "degraded: 1 of 2 lists filter; ") || strings.Count(out, "\n") != 1 || stderr != "" {
@@ -81,6 +83,7 @@ func TestHealthAsksTheHealthDoor(t *testing.T) {
 	dir := healthConfig(t, "listen = \"\"\nsocket = \"none\"", "a.txt")
 	file := filepath.Join(dir, "config.toml")
 	d := serveIn(t, dir, "smtp", "health")
+	d.wait(t, "upstream ready")
 	_, port, err := net.SplitHostPort(d.wait(t, "health listens")["address"].(string))
 	if err != nil {
 		t.Fatal(err)

@@ -44,6 +44,7 @@ func TestAskedBehindForeignFilter(t *testing.T) {
 	put("bulk.example", "ann@there.example", "late.example")
 	push("bulk.example\nann@there.example\ngone.example\n") // the Redis does not have the last
 	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "upstream ready")
 	testkit.Eventually(t, "the entries to act", func() bool { return d.turnsAway(t, "x@bulk.example") })
 	for sender, want := range map[string]bool{"ann@there.example": true, "bob@there.example": false, "x@gone.example": false, "x@late.example": false, "x@sub.bulk.example": true} {
 		if got := d.turnsAway(t, sender); got != want {

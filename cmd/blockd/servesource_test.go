@@ -89,6 +89,7 @@ func TestRowIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	db := sendersIn(t, dir)
 	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "upstream ready")
 	testkit.Eventually(t, "the row to act", func() bool { return d.turnsAway(t, "x@bulk.example") })
 	if d.turnsAway(t, "x@new.example") {
 		t.Error("a sender of no row is refused")

@@ -195,6 +195,7 @@ func TestStores(t *testing.T) {
 			store.put(t, many...)
 
 			d := serveIn(t, dir, "smtp", "http")
+			d.wait(t, "upstream ready")
 			testkit.Eventually(t, "the entries to act", func() bool { return d.turnsAway(t, "x@bulk.example") })
 			store.put(t, "new.example")
 			testkit.Eventually(t, "the new entry to act", func() bool { return d.turnsAway(t, "x@new.example") })
