@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 
 	"blockd/filter"
 	"blockd/index"
@@ -140,7 +139,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		return nil
 	}
 	runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
-	if err := unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 10); err != nil {
+	if err := gentle(); err != nil {
 		k.log.Debug("filters are written with the priority of mail", slog.Any("error", err))
 	}
 	pause := time.Duration(0)

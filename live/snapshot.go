@@ -221,7 +221,7 @@ func mapSnapshot(f *os.File) (*snapshot, error) {
 	if err := s.decode(head[:], info.Size()); err != nil {
 		return nil, err
 	}
-	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
+	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED|populate)
 	if err != nil {
 		return nil, fmt.Errorf("map: %w", err)
 	}

@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // tool is the program of a configuration's owner that says what the configuration means. The
@@ -50,8 +48,7 @@ func (t tool) run(ctx context.Context, dir string, args ...string) (string, []st
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.WaitDelay = &out, &complaints, dir, time.Second
 	cmd.Env = []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	if err = cmd.Start(); err == nil {
-		// It has just begun, and holds next to nothing; the bound is a second one beside the deadline.
-		_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_AS, &unix.Rlimit{Cur: maxMemory, Max: maxMemory}, nil)
+		boundMemory(cmd.Process.Pid)
 		err = cmd.Wait()
 	}
 	lines := strings.Split(strings.TrimSpace(complaints.text.String()), "\n")

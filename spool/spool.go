@@ -13,8 +13,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 )
 
 // block is the unit of memory. A piece of message data is as large, and most
@@ -176,12 +174,10 @@ func (c *Copy) Close() {
 	c.size, c.most = 0, 0
 }
 
-// nameless opens a file that has no name, or loses it at once where the file system
-// knows none such (O_TMPFILE: not NFS, not overlayfs of old kernels).
+// nameless opens a file that has no name, or loses it at once where none such can be made.
 func nameless(dir string) (*os.File, error) {
-	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-	if err == nil {
-		return os.NewFile(uintptr(fd), "copy of a message"), nil
+	if f, err := withoutName(dir); err == nil {
+		return f, nil
 	}
 	f, err := os.CreateTemp(dir, "message-*.tmp")
 	if err != nil {

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"blockd/access"
 	"blockd/internal/config"
 )
@@ -55,16 +53,10 @@ func listensAt(ctx context.Context, socket string) (access.User, int, error) {
 	if err != nil {
 		return access.User{}, 0, err
 	}
-	var peer *unix.Ucred
-	if bad := raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); bad != nil {
+	var u access.User
+	var pid int
+	if bad := raw.Control(func(fd uintptr) { u, pid, err = peerOf(int(fd)) }); bad != nil {
 		err = bad
 	}
-	if err != nil {
-		return access.User{}, 0, err
-	}
-	u, err := access.Process(int(peer.Pid))
-	if err != nil { // of another name space: the number stands
-		return access.ByID(int(peer.Uid), int(peer.Gid)), 0, nil
-	}
-	return u, int(peer.Pid), nil
+	return u, pid, err
 }

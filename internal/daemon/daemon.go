@@ -37,15 +37,6 @@ import (
 	"blockd/spool"
 )
 
-// Version is what the build knows of itself: a tag, or the commit.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
-}
-
 // daemon is what runs. Each part is given the parts that it uses.
 type daemon struct {
 	config   config.Config // of the start, for what is made once

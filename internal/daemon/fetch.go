@@ -9,13 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/internal/config"
+	"blockd/internal/version"
 	"blockd/lists"
 	"blockd/remote"
 )
 
 // NewFetcher keeps the copies of all lists that have a url.
 func NewFetcher(c config.Config, log *slog.Logger, reg prometheus.Registerer) (*remote.Fetcher, error) {
-	s := remote.Settings{Version: Version()}
+	s := remote.Settings{Version: version.String()}
 	for _, l := range c.Lists {
 		if l.URL != "" {
 			source := l.Remote()

@@ -19,9 +19,6 @@ import (
 // container's or a shell, watches the process that it has started: that one stays as its keeper, see keep.
 func supervised() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 
-// adopt makes this process the parent of those that its successors start, when these end before them.
-func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
-
 // keep waits for the end of the processes that have taken over, one after the other, and hands signals on to them, the end
 // of ctx as SIGTERM. stopped are those that were told already. The error is how the last one ended, unless that was well.
 func keep(ctx context.Context, signals <-chan os.Signal, to *upgrade.Successor, stopped stopped) error {

@@ -151,10 +151,11 @@ func (d *doctor) checkRoom(r *report, key, folder string, least, want int64, wha
 }
 
 func freeOctets(s unix.Statfs_t) int64 {
-	if size := uint64(s.Bsize); size > 0 && s.Bavail > math.MaxInt64/size {
+	blocks, size := uint64(max(s.Bavail, 0)), uint64(s.Bsize) // FreeBSD's is below 0 when root alone has room
+	if size > 0 && blocks > math.MaxInt64/size {
 		return math.MaxInt64
 	}
-	return int64(s.Bavail * uint64(s.Bsize))
+	return int64(blocks * size)
 }
 
 // sizeOf is the size of a file, or of all files below a folder, as far as they can be seen.

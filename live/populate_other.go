@@ -1,0 +1,5 @@
+//go:build !linux
+
+package live
+
+const populate = 0
