@@ -23,6 +23,18 @@ test: peers vet staticcheck ## vet, staticcheck, all tests under the race detect
 build: ## the program, ./blockd
 	$(GO) build -trimpath -o blockd ./cmd/blockd
 
+.PHONY: dist
+dist: ## what is published: static programs for all platforms, their contents, sums; into dist/
+	@packaging/dist.sh dist
+
+.PHONY: dist-check
+dist-check: ## this commit built twice is the same octets
+	@packaging/dist-check.sh
+
+.PHONY: licences
+licences: ## cmd/blockd/licences.txt, after a dependency has changed
+	cd tools && $(GO) run ./licences .. ./cmd/blockd >../cmd/blockd/licences.new && mv ../cmd/blockd/licences.new ../cmd/blockd/licences.txt
+
 .PHONY: install
 install: ## ./blockd, its manual and systemd's units, below PREFIX (/usr/local)
 	@sh packaging/install.sh "$(DESTDIR)" "$(PREFIX)"

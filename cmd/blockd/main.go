@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"blockd/internal/daemon"
 	"blockd/internal/spelling"
+	"blockd/internal/version"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -52,13 +52,13 @@ of any mail server, and never refuses a sender who is not listed.`,
   blockd add someone@bad.example            refuse this sender from now on
   blockd lint lists/*.txt                   what does each line mean?
   blockd doctor                             is what is configured safe, and does it work?`,
-		Version:       daemon.Version(),
+		Version:       version.String(),
 		Args:          cobra.ArbitraryArgs, // RunE says better what is wrong with them
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, token, export, compare, filter, import, config, doctor, health or reload")
+				return usagef("want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, token, export, compare, filter, import, config, doctor, health, reload or version")
 			}
 			var names []string
 			for _, c := range cmd.Commands() {
@@ -79,7 +79,7 @@ of any mail server, and never refuses a sender who is not listed.`,
 		}
 		return usageError{text}
 	})
-	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newListing(), newSource(), newAdd(), newRemove(), newEntryList(), newHistory(), newReplay(), newQuarantine(), newToken(), newExport(), newCompare(), newFilter(), newImport(), newConfig(), newDoctor(), newHealth(), newReload(), newBuilder()} {
+	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newListing(), newSource(), newAdd(), newRemove(), newEntryList(), newHistory(), newReplay(), newQuarantine(), newToken(), newExport(), newCompare(), newFilter(), newImport(), newConfig(), newDoctor(), newHealth(), newReload(), newVersion(), newBuilder()} {
 		c.DisableFlagsInUseLine = true // Use names them
 		root.AddCommand(c)
 	}

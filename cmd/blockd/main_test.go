@@ -27,24 +27,26 @@ func writeFile(t *testing.T, dir, name, text string) (path string) {
 // The command line is an interface: docs, man page and scripts rely on it.
 func TestCommandsAndFlags(t *testing.T) {
 	want := map[string]string{
-		"serve":   "config",
-		"compile": "accept action allow-public-suffix config exceptions format json offline output patterns subdomains",
-		"lint":    "action all allow-public-suffix config exceptions format held json patterns subdomains",
-		"check":   "client config explain file helo index json message recipient",
-		"lists":   "config entries files index json overlaps",
-		"add":     "action author config for force json until why",
-		"remove":  "config json",
-		"list":    "config json",
-		"history": "client config json limit list outcome recipient ref sender since verdict",
-		"replay":  "action allow-public-suffix as config exceptions format json list patterns since subdomains",
-		"token":   "",
-		"import":  "force from-postfix from-rspamd from-spamassassin json output",
-		"export":  "config format index list output",
-		"compare": "action allow-public-suffix approximate config exceptions format json memory patterns subdomains",
-		"config":  "check config defaults effective",
-		"doctor":  "config json",
-		"health":  "config strict timeout",
-		"reload":  "config",
+		"serve":      "config",
+		"compile":    "accept action allow-public-suffix config exceptions format json offline output patterns subdomains",
+		"lint":       "action all allow-public-suffix config exceptions format held json patterns subdomains",
+		"check":      "client config explain file helo index json message recipient",
+		"lists":      "config entries files index json overlaps",
+		"add":        "action author config for force json until why",
+		"remove":     "config json",
+		"list":       "config json",
+		"history":    "client config json limit list outcome recipient ref sender since verdict",
+		"replay":     "action allow-public-suffix as config exceptions format json list patterns since subdomains",
+		"quarantine": "",
+		"version":    "json licences",
+		"token":      "",
+		"import":     "force from-postfix from-rspamd from-spamassassin json output",
+		"export":     "config format index list output",
+		"compare":    "action allow-public-suffix approximate config exceptions format json memory patterns subdomains",
+		"config":     "check config defaults effective",
+		"doctor":     "config json",
+		"health":     "config strict timeout",
+		"reload":     "config",
 	}
 	for _, cmd := range newRoot().Commands() {
 		var flags []string
@@ -67,7 +69,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, token, export, compare, filter, import, config, doctor, health or reload; see: blockd --help\n"},
+		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, token, export, compare, filter, import, config, doctor, health, reload or version; see: blockd --help\n"},
 		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
 		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
 		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},

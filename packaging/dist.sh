@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Builds what is published of a commit, as `make dist` calls it:
+#
+#     packaging/dist.sh [OUT [SYSTEM/MACHINE ...]]
+#
+# OUT (dist/) gets an archive for each platform, with the program, its manual, licences and units, a list of what is
+# inside (SPDX) and SHA256SUMS. With MINISIGN_KEY, the file of a secret key of minisign, the sums are signed.
+# Two builds of one commit by one version of Go are the same octets, wherever they run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+out=$(realpath -m "${1:-dist}")
+shift || true
+platforms=("$@")
+[ $# -gt 0 ] || platforms=(linux/amd64 linux/arm64 freebsd/amd64 darwin/arm64)
+
+version=$(packaging/version.sh)
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH CGO_ENABLED=0 GOFLAGS=-trimpath GOWORK=off LC_ALL=C TZ=UTC
+umask 022
+mkdir -p "$out"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+for platform in "${platforms[@]}"; do
+	system=${platform%/*} machine=${platform#*/}
+	name=blockd-$version-$system-$machine
+	mkdir -p "$work/$name"
+	GOOS=$system GOARCH=$machine go build -buildvcs=true -ldflags "-s -w -X blockd/internal/version.stamped=$version" -o "$work/$name/blockd" ./cmd/blockd
+	cp -R LICENSE NOTICE README.md CHANGELOG.md man packaging/config.toml packaging/senders.txt "$work/$name/"
+	[ "$system" != linux ] || cp -R packaging/systemd "$work/$name/"
+	find "$work/$name" -type d -exec chmod 755 {} + -o -type f -exec chmod 644 {} +
+	chmod 755 "$work/$name/blockd"
+	(cd tools && GOFLAGS= go run ./sbom "$work/$name/blockd") >"$out/$name.spdx.json"
+	tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=ustar -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
+	echo "$name.tar.gz $(du -k "$out/$name.tar.gz" | cut -f1) KiB, the program $(du -k "$work/$name/blockd" | cut -f1) KiB"
+done
+
+cd "$out"
+find . -maxdepth 1 -name "blockd-*" -type f -printf '%P\n' | sort | xargs sha256sum >SHA256SUMS
+if [ -n "${MINISIGN_KEY-}" ]; then
+	minisign -S -s "$MINISIGN_KEY" -m SHA256SUMS </dev/null
+else
+	echo "SHA256SUMS is not signed: MINISIGN_KEY names no key"
+fi
