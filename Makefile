@@ -113,6 +113,10 @@ bench-upgrade: ## what clients feel while another process takes over, by probes 
 bench-reload: ## what clients feel of a list of 10 M that changes, by probes each millisecond (5 minutes)
 	cd bench && $(GO) run . reload $(BENCHFLAGS)
 
+.PHONY: bench-growth
+bench-growth: ## curves from 10,000 to 100 M entries, one to 10,000 connections, on one processor and two (20 minutes)
+	cd bench && $(GO) run . growth $(BENCHFLAGS)
+
 .PHONY: benchtest
 benchtest: ## the tests of bench/, a module of its own
 	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./... && $(GO) test ./...

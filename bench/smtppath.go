@@ -23,7 +23,7 @@ func (p *smtpDoor) start(ctx context.Context, dir string, l *addresses) error {
 		return err
 	}
 	p.addresses = l
-	sink, err := p.startSink(ctx)
+	sink, err := startSink(ctx, &p.servers)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (p *smtpDoor) start(ctx context.Context, dir string, l *addresses) error {
 }
 
 // startSink starts smtp-sink, which all paths but that of refusals end in.
-func (p *smtpDoor) startSink(ctx context.Context) (path, error) {
+func startSink(ctx context.Context, s *servers) (path, error) {
 	address, err := freeAddress()
 	if err != nil {
 		return path{}, err
@@ -77,7 +77,7 @@ func (p *smtpDoor) startSink(ctx context.Context) (path, error) {
 	if os.Geteuid() == 0 {
 		args = append(args, "-u", "nobody")
 	}
-	pid, err := p.launch(ctx, address, "", append(args, address, "2000")...)
+	pid, err := s.launch(ctx, address, "", append(args, address, "2000")...)
 	return path{name: nameDirect, address: address, pid: pid}, err
 }
 
