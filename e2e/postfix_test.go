@@ -247,8 +247,10 @@ func (p *postfix) start(t *testing.T, by ...string) {
 			t.Fatalf("Postfix ended: %v\n%s\n%s", err, out, p.log())
 		default:
 		}
-		// postlogd has read main.cf when it writes the first line: a test may write another one.
-		return listens(p.smtp) && strings.Contains(p.log(), "daemon started")
+		// postlogd has read main.cf when it writes the first line: a test may write another one. Nobody knocks before: what
+		// smtpd logs of it could fill postlogd's socket, and postlogd, which warns through the same socket when it
+		// starts, would wait for itself.
+		return strings.Contains(p.log(), "daemon started") && listens(p.smtp)
 	})
 }
 
