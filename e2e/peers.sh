@@ -25,6 +25,7 @@ peers=(
 	/usr/share/doc/libnet-ssleay-perl=libnet-ssleay-perl # swaks needs it for TLS and every login
 	curl=curl
 	minisign=minisign # a test of remote/
+	ansible-lint=ansible-lint # judges packaging/ansible
 	systemd-socket-activate=systemd
 	openssl=openssl
 	javac=default-jdk-headless # reads and writes Bloom filters, with Guava
