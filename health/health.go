@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"blockd/listener"
@@ -46,7 +45,10 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
 		s.Log.Info("health listens", slog.String("address", l.Addr().String()))
-		go func() { failed <- srv.Serve(&bounded{Listener: l, done: ctx.Done(), log: s.Log}) }()
+		bound := listener.Bound(l, maxConnections, ctx.Done(), func(err error, retry time.Duration) {
+			s.Log.Error("health accept failed", slog.Any("error", err), slog.Duration("retry", retry))
+		})
+		go func() { failed <- srv.Serve(bound) }()
 	}
 	var err error
 	left := len(listeners)
@@ -103,55 +105,4 @@ func (s *Server) alive() bool {
 	case <-late.C:
 		return false
 	}
-}
-
-// bounded is a listener with maxConnections open connections at most.
-type bounded struct {
-	net.Listener
-	done <-chan struct{}
-	log  *slog.Logger
-
-	mu   sync.Mutex
-	open []*connection // the oldest first
-}
-
-// Accept implements net.Listener.
-func (b *bounded) Accept() (net.Conn, error) {
-	conn, err := listener.Accept(b.Listener, b.done, func(err error, retry time.Duration) {
-		b.log.Error("health accept failed", slog.Any("error", err), slog.Duration("retry", retry))
-	})
-	if err != nil {
-		return nil, err
-	}
-	c := &connection{Conn: conn, of: b}
-	b.mu.Lock()
-	var oldest *connection
-	if len(b.open) == maxConnections {
-		oldest, b.open = b.open[0], b.open[1:]
-	}
-	b.open = append(b.open, c)
-	b.mu.Unlock()
-	if oldest != nil {
-		oldest.Conn.Close()
-	}
-	return c, nil
-}
-
-// connection leaves the open ones when it is closed.
-type connection struct {
-	net.Conn
-	of *bounded
-}
-
-// Close implements net.Conn.
-func (c *connection) Close() error {
-	c.of.mu.Lock()
-	for i, o := range c.of.open {
-		if o == c {
-			c.of.open = append(c.of.open[:i], c.of.open[i+1:]...)
-			break
-		}
-	}
-	c.of.mu.Unlock()
-	return c.Conn.Close()
 }
