@@ -49,7 +49,7 @@ func CheckContact(contact string, lists ...string) error {
 		return fmt.Errorf("want printable ASCII without a blank at either end")
 	}
 	for _, list := range append(lists, "") {
-		if n := len(Contact(contact, list, strings.Repeat("0", refLength))); n >= maxContact {
+		if n := len(Contact(contact, list, strings.Repeat("0", maxRef))); n >= maxContact {
 			return fmt.Errorf("%d octets or more with the placeholders filled; want fewer than %d", n, maxContact)
 		}
 	}

@@ -1,0 +1,396 @@
+package receipt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/html"
+
+	"blockd/history"
+	"blockd/reply"
+)
+
+// rig is a door over a history of its own.
+type rig struct {
+	*Server
+	handler  http.Handler
+	folder   string
+	records  map[string]*history.Record
+	searches int
+	fault    error
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	r := &rig{folder: filepath.Join(t.TempDir(), "receipts"), records: map[string]*history.Record{}}
+	key, err := OpenKey(r.folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Server = &Server{Key: key, Requests: NewStore(r.folder, key), Log: slog.New(slog.DiscardHandler),
+		Contact: func(list, ref string) string { return "https://lists.example/r/" + ref },
+		Find: func(_ context.Context, ref string) (*history.Record, error) {
+			r.searches++
+			return r.records[ref], r.fault
+		}}
+	r.Register(prometheus.NewRegistry())
+	r.handler = r.Handler()
+	return r
+}
+
+// refuse is a refusal in the history, by a list.
+func (r *rig) refuse(sender, list string) (ref string) {
+	ref = r.Key.NewRef()
+	r.records[ref] = &history.Record{Time: time.Now(), Outcome: "refuse", List: list, Sender: sender, Recipient: "boss@here.example", Client: netip.MustParseAddr("192.0.2.7"),
+		Entry: "secret-entry.example", Reason: "secret reason", Ref: ref}
+	return ref
+}
+
+// call asks from a client, with header fields "Name: value".
+func (r *rig) call(method, path, form, from string, header ...string) *http.Response {
+	q := httptest.NewRequest(method, path, strings.NewReader(form))
+	q.RemoteAddr = from + ":1234"
+	if method == http.MethodPost {
+		q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for _, field := range header {
+		name, value, _ := strings.Cut(field, ": ")
+		q.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	r.handler.ServeHTTP(w, q)
+	return w.Result()
+}
+
+func textOf(t testing.TB, resp *http.Response) string {
+	t.Helper()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestPage(t *testing.T) {
+	r := newRig(t)
+	ref := r.refuse("anna@bulk.example", "bad<script>")
+	resp := r.call("GET", "/r/"+ref, "", "198.51.100.1")
+	text := textOf(t, resp)
+	if resp.StatusCode != 200 || !strings.Contains(text, "The list “bad&lt;script&gt;” names your address") || !strings.Contains(text, `<form method="post">`) || !strings.Contains(text, ref) {
+		t.Errorf("%d\n%s", resp.StatusCode, text)
+	}
+	for _, secret := range []string{"boss@here.example", "192.0.2.7", "secret", "anna@", "<script"} {
+		if strings.Contains(text, secret) {
+			t.Errorf("the page shows %q", secret)
+		}
+	}
+	// The contact that leads to this page is no news here.
+	if strings.Contains(text, "lists.example") {
+		t.Error("the page leads to itself")
+	}
+	policy := resp.Header.Get("Content-Security-Policy")
+	if !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") || resp.Header.Get("Referrer-Policy") != "no-referrer" || resp.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("header %v", resp.Header)
+	}
+	r.Contact = func(list, ref string) string { return "mailto:postmaster@here.example?subject=" + ref }
+	if text := textOf(t, r.call("GET", "/r/"+ref, "", "198.51.100.1")); !strings.Contains(text, `<a href="mailto:postmaster@here.example?subject=`+ref+`">`) {
+		t.Errorf("no contact:\n%s", text)
+	}
+	r.Contact = func(list, ref string) string { return "javascript:alert(1)" }
+	if text := textOf(t, r.call("GET", "/r/"+ref, "", "198.51.100.1")); strings.Contains(text, "href") {
+		t.Errorf("a contact that is no address is a link:\n%s", text)
+	}
+	if r.searches != 1 {
+		t.Errorf("%d searches for one reference, want 1", r.searches)
+	}
+}
+
+func TestLanguages(t *testing.T) {
+	r := newRig(t)
+	ref := r.refuse("anna@bulk.example", "bad")
+	for accept, want := range map[string]string{
+		"": "en", "de-AT,en;q=0.5": "de", "fr": "fr", "es-MX": "es", "zh-TW": "zh", "zh": "zh", "nl, de;q=0.8": "de", "xx-nonsense;;q=a": "en", "pl": "en",
+		strings.Repeat("aa,", 500) + "de": "en",
+	} {
+		resp := r.call("GET", "/r/"+ref, "", "198.51.100.1", "Accept-Language: "+accept)
+		if got := resp.Header.Get("Content-Language"); got != want || !strings.Contains(textOf(t, resp), `<html lang="`+want+`">`) {
+			t.Errorf("%.40q: %s, want %s", accept, got, want)
+		}
+	}
+	// Each language has all words, with the places that they need.
+	for i, w := range catalogues {
+		for name, text := range map[string]string{"Title": w.Title, "Way": w.Way, "Ask": w.Ask, "AskWhy": w.AskWhy, "Note": w.Note, "Button": w.Button, "Forever": w.Forever, "Declined": w.Declined,
+			"Contact": w.Contact, "TooMany": w.TooMany, "UnknownTitle": w.UnknownTitle, "Unknown": w.Unknown, "TroubleTitle": w.TroubleTitle, "Trouble": w.Trouble, "Receipt": w.Receipt} {
+			if text == "" || strings.Contains(text, "{") {
+				t.Errorf("%s, %s: %q", languages[i], name, text)
+			}
+		}
+		if !strings.Contains(w.Refused, "{list}") || !strings.Contains(w.Refused, "{date}") || !strings.Contains(w.Client, "{date}") || !strings.Contains(w.Open, "{date}") || !strings.Contains(w.Granted, "{date}") {
+			t.Errorf("%s lacks a place", languages[i])
+		}
+	}
+}
+
+// Unknown, forged and foreign references, and all other addresses, are one and the same; none of them costs a search.
+func TestUnknownIsOne(t *testing.T) {
+	r, other := newRig(t), newRig(t)
+	ref := r.refuse("anna@bulk.example", "bad")
+	forged := ref[:len(ref)-1] + map[bool]string{true: "1", false: "0"}[ref[len(ref)-1] == '0']
+	want := ""
+	for _, path := range []string{"/r/" + forged, "/r/" + other.Key.NewRef(), "/r/" + reply.NewRef(), "/r/" + strings.ToUpper(ref) + "A", "/r/x", "/r/", "/", "/v1/check?sender=a@b.example", "/metrics", "/r/" + ref + "/x", "/r/..%2f..%2fetc%2fpasswd", "/r/%00"} {
+		resp := r.call("GET", path, "", "198.51.100.1")
+		text := textOf(t, resp)
+		if want == "" {
+			want = text
+		}
+		if resp.StatusCode != 404 || text != want {
+			t.Errorf("%s: %d\n%s", path, resp.StatusCode, text)
+		}
+		if resp := r.call("POST", path, "note=x", "198.51.100.2"); resp.StatusCode != 404 {
+			t.Errorf("POST %s: %d", path, resp.StatusCode)
+		}
+	}
+	if r.searches != 0 {
+		t.Errorf("%d searches", r.searches)
+	}
+	// What the history has no more, or what was no refusal, is unknown too.
+	gone := r.Key.NewRef()
+	taken := r.refuse("b@bulk.example", "bad")
+	r.records[taken].Outcome = "accept"
+	for _, ref := range []string{gone, taken} {
+		if resp := r.call("GET", "/r/"+ref, "", "198.51.100.3"); resp.StatusCode != 404 || textOf(t, resp) != want {
+			t.Errorf("%s: %d", ref, resp.StatusCode)
+		}
+	}
+	r.fault = history.ErrBusy
+	if resp := r.call("GET", "/r/"+r.Key.NewRef(), "", "198.51.100.3"); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("while the history is busy: %d", resp.StatusCode)
+	}
+}
+
+func TestRequest(t *testing.T) {
+	r := newRig(t)
+	ref := r.refuse("anna@bulk.example", "bad")
+	resp := r.call("POST", "/r/"+ref, url.Values{"note": {"  I am\r\n\ta person\x1b[31m\u202e " + strings.Repeat("ä", 400)}}.Encode(), "198.51.100.1")
+	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/r/"+ref {
+		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+	}
+	q, err := r.Requests.Get(ref)
+	if err != nil || q.State != Open || q.Sender != "anna@bulk.example" || q.List != "bad" || !strings.HasPrefix(q.Note, "I am a person[31m ä") || len(q.Note) > MaxNote || strings.ContainsAny(q.Note, "\x1b\u202e\n") {
+		t.Errorf("%+v, %v", q, err)
+	}
+	// Once more changes nothing, whoever asks and whatever the note says.
+	if resp := r.call("POST", "/r/"+ref, "note=other", "203.0.113.1"); resp.StatusCode != http.StatusSeeOther {
+		t.Errorf("again: %d", resp.StatusCode)
+	}
+	if again, _ := r.Requests.Get(ref); again != q {
+		t.Errorf("again: %+v, want %+v", again, q)
+	}
+	has := func(when, want string, asks bool) {
+		t.Helper()
+		text := textOf(t, r.call("GET", "/r/"+ref, "", "198.51.100.1"))
+		if !strings.Contains(text, want) || strings.Contains(text, "<form") != asks {
+			t.Errorf("%s: no %q in\n%s", when, want, text)
+		}
+	}
+	has("open", "Your request waits for a person", false)
+	now := time.Now()
+	if _, err := r.Requests.Decide(ref, Granted, "root", now.Add(240*time.Hour), now); err != nil {
+		t.Fatal(err)
+	}
+	has("granted", "passes until "+now.Add(240*time.Hour).UTC().Format(time.DateOnly), false)
+	if _, err := r.Requests.Decide(ref, Declined, "root", time.Time{}, now); !errors.Is(err, ErrDecided) {
+		t.Errorf("decided twice: %v", err)
+	}
+	// The history forgets, the request does not.
+	delete(r.records, ref)
+	r.mu.Lock()
+	r.found = nil
+	r.mu.Unlock()
+	has("when the history has forgotten", "Your request was granted", false)
+
+	second := r.refuse("bert@bulk.example", "")
+	has2 := textOf(t, r.call("GET", "/r/"+second, "", "198.51.100.1"))
+	if !strings.Contains(has2, "because of the name that the sending server gave itself") {
+		t.Errorf("of no list:\n%s", has2)
+	}
+	r.call("POST", "/r/"+second, "", "198.51.100.1")
+	if _, err := r.Requests.Decide(second, Declined, "root", time.Time{}, now); err != nil {
+		t.Fatal(err)
+	}
+	ref = second
+	has("declined", "Your request was declined", false)
+	if resp := r.call("POST", "/r/"+r.refuse("c@bulk.example", "bad"), "note="+strings.Repeat("x", maxBody), "198.51.100.1"); resp.StatusCode != 400 {
+		t.Errorf("a form that is too long: %d", resp.StatusCode)
+	}
+}
+
+func TestRequestsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ask := func(sender, from string) int {
+			return r.call("POST", "/r/"+r.refuse(sender, "bad"), "", from).StatusCode
+		}
+		for i := range mostANet {
+			if got := ask(fmt.Sprintf("a%d@bulk.example", i), "198.51.100.1"); got != 303 {
+				t.Fatalf("request %d: %d", i, got)
+			}
+		}
+		if got := ask("b@bulk.example", "198.51.100.1"); got != 429 {
+			t.Errorf("one network too many times: %d", got)
+		}
+		for i := range mostSender {
+			if got := ask("same@bulk.example", fmt.Sprintf("203.0.113.%d", i)); got != 303 {
+				t.Fatalf("sender, request %d: %d", i, got)
+			}
+		}
+		if got := ask("same@bulk.example", "203.0.113.99"); got != 429 {
+			t.Errorf("one sender too many times: %d", got)
+		}
+		for i := range mostADay - mostANet - mostSender {
+			if got := ask(fmt.Sprintf("c%d@bulk.example", i), fmt.Sprintf("10.%d.%d.1", i/200, i%200)); got != 303 {
+				t.Fatalf("day, request %d: %d", i, got)
+			}
+		}
+		if got := ask("d@bulk.example", "203.0.113.200"); got != 429 {
+			t.Errorf("too many a day: %d", got)
+		}
+		time.Sleep(25 * time.Hour)
+		if got := ask("d@bulk.example", "198.51.100.1"); got != 303 {
+			t.Errorf("on the next day: %d", got)
+		}
+		time.Sleep(keptFor)
+		if got := ask("e@bulk.example", "198.51.100.1"); got != 303 {
+			t.Errorf("later: %d", got)
+		}
+		if all, damaged, err := r.Requests.All(); len(all) != 2 || damaged != 0 || err != nil {
+			t.Errorf("%d requests are kept for longer than they should, want 2 (%d, %v)", len(all), damaged, err)
+		}
+	})
+}
+
+// A network that asks for too many pages is put off; others are not.
+func TestPagesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ref := r.refuse("anna@bulk.example", "bad")
+		for i := range mostPages {
+			if got := r.call("GET", "/r/"+ref, "", "198.51.100.1").StatusCode; got != 200 {
+				t.Fatalf("page %d: %d", i, got)
+			}
+		}
+		if got := r.call("GET", "/r/"+ref, "", "198.51.100.1").StatusCode; got != 429 {
+			t.Errorf("one more: %d", got)
+		}
+		if got := r.call("GET", "/r/"+ref, "", "203.0.113.1").StatusCode; got != 200 {
+			t.Errorf("another client: %d", got)
+		}
+		// Behind a web server of this machine it is the client that counts, and elsewhere nobody believes the field.
+		if got := r.call("GET", "/r/"+ref, "", "127.0.0.1", "X-Forwarded-For: 203.0.113.9, 198.51.100.1").StatusCode; got != 429 {
+			t.Errorf("behind a web server: %d", got)
+		}
+		if got := r.call("GET", "/r/"+ref, "", "198.51.100.1", "X-Forwarded-For: 203.0.113.5").StatusCode; got != 429 {
+			t.Errorf("a field that anybody can write: %d", got)
+		}
+		time.Sleep(61 * time.Second)
+		if got := r.call("GET", "/r/"+ref, "", "198.51.100.1").StatusCode; got != 200 {
+			t.Errorf("a minute later: %d", got)
+		}
+	})
+}
+
+func TestReferences(t *testing.T) {
+	r := newRig(t)
+	look := regexp.MustCompile(`^[0-9a-hjkmnp-tv-z]{16}$`)
+	for range 1000 {
+		if ref := r.Key.NewRef(); !look.MatchString(ref) || !r.Key.Made(ref) {
+			t.Fatalf("%q", ref)
+		}
+	}
+	// The key is the same behind a restart, and for two that make it at the same time.
+	dir := t.TempDir()
+	keys := make([]*Key, 8)
+	var all sync.WaitGroup
+	for i := range keys {
+		all.Go(func() { keys[i], _ = OpenKey(dir) })
+	}
+	all.Wait()
+	for _, k := range keys {
+		if k == nil || *k != *keys[0] {
+			t.Fatal("two keys in one folder")
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "key"), []byte("torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenKey(dir); err == nil || !strings.Contains(err.Error(), "want a key of 64 hexadecimal digits") {
+		t.Errorf("a torn key: %v", err)
+	}
+}
+
+// What is no request is left out and counted.
+func TestDamagedRequests(t *testing.T) {
+	r := newRig(t)
+	ref := r.refuse("anna@bulk.example", "bad")
+	r.call("POST", "/r/"+ref, "", "198.51.100.1")
+	for name, text := range map[string]string{"torn.request": `{"ref":"to`, "other.request": `{"ref":"another"}`, "key.1": "x", "README": "x"} {
+		if err := os.WriteFile(filepath.Join(r.folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, damaged, err := r.Requests.All(); len(all) != 1 || all[0].Ref != ref || damaged != 2 || err != nil {
+		t.Errorf("%+v, %d damaged, %v", all, damaged, err)
+	}
+	if _, err := r.Requests.Get("../../etc/passwd"); !errors.Is(err, ErrNoRequest) {
+		t.Errorf("a path as reference: %v", err)
+	}
+}
+
+// The page is what a browser reads as it was meant, whatever the list and the language are called.
+func FuzzPage(f *testing.F) {
+	r := newRig(f)
+	f.Add("bad", "de", "a@b.example", "note")
+	f.Add("</p><script>alert(1)</script>", "zh;q=0.1, *", "\"><img src=x>@b.example", "{{.}}{list}")
+	f.Fuzz(func(t *testing.T, list, accept, sender, note string) {
+		if strings.ContainsAny(accept, "\r\n\x00") {
+			return
+		}
+		ref := r.Key.NewRef()
+		r.records = map[string]*history.Record{ref: {Time: time.Unix(1e9, 0), Outcome: "refuse", List: list, Sender: sender}}
+		r.mu.Lock()
+		r.asked, r.found = nil, nil
+		r.mu.Unlock()
+		r.call("POST", "/r/"+ref, url.Values{"note": {note}}.Encode(), "198.51.100.1")
+		defer os.Remove(r.Requests.path(ref))
+		resp := r.call("GET", "/r/"+ref, "", "198.51.100.1", "Accept-Language: "+accept)
+		if resp.StatusCode != 200 {
+			t.Fatalf("%d", resp.StatusCode)
+		}
+		for z := html.NewTokenizer(resp.Body); z.Next() != html.ErrorToken; {
+			switch name, attributes := z.TagName(); string(name) {
+			case "script", "img", "iframe", "object", "link":
+				t.Fatalf("the page has <%s> (%v)", name, attributes)
+			}
+		}
+		q, err := r.Requests.Get(ref)
+		if err != nil || len(q.Note) > MaxNote || strings.ContainsAny(q.Note, "\x1b\n\r\x00\u202e") {
+			t.Fatalf("%+v, %v", q, err)
+		}
+	})
+}
