@@ -24,7 +24,6 @@ import (
 	"blockd/index"
 	"blockd/listener"
 	"blockd/policy"
-	"blockd/reply"
 )
 
 // Settings of a Server. The zero Settings serve no zone to loopback.
@@ -101,7 +100,7 @@ func New(s Settings, live func() *index.Index, checker *policy.Checker, reg prom
 	s = s.withDefaults()
 	srv := &Server{settings: s, zones: map[string]*zone{}, ttl: uint32(s.TTL / time.Second),
 		host: wire(s.Host), mailbox: wire("hostmaster." + s.Host),
-		live: live, checker: checker, listed: checker.Told("dns"), told: checker.Told("dns"), newRef: reply.NewRef,
+		live: live, checker: checker, listed: checker.Told("dns"), told: checker.Told("dns"), newRef: checker.NewRef,
 		metrics: newMetrics(reg), log: log, calm: listener.NewCalmLog(log),
 		open: map[*session]netip.Prefix{}, clients: map[netip.Prefix]int{}}
 	if s.MaxRate > 0 {

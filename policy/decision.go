@@ -66,20 +66,20 @@ func (c *checks) recipientAt(door *Door, v verdict.Verdict, recipient string) De
 func (c *checks) recipient(door *Door, v *verdict.Verdict, recipient string) Decision {
 	switch {
 	case v.Kind == verdict.Blocked && c.isExempt(recipient):
-		return Decision{Ref: reply.NewRef(), Exempt: true}
+		return Decision{Ref: c.newRef(), Exempt: true}
 	case v.Kind == verdict.Blocked && c.unsure && v.Unsure != 0:
-		ref := reply.NewRef()
+		ref := c.newRef()
 		return Decision{Outcome: Defer, Ref: ref, Reply: unproved(v, ref)}
 	case v.Unlifted, v.PutOff && !c.isExempt(recipient) && !c.policies.without(recipient):
-		ref := reply.NewRef()
+		ref := c.newRef()
 		return Decision{Outcome: Defer, Ref: ref, Reply: unchecked(v, ref)}
 	case v.Kind == verdict.Blocked:
 		return c.consequence(door, v)
 	case v.Internal() && !errors.Is(v.Err, verdict.ErrUnasked) && c.defers && !c.isExempt(recipient) && !c.policies.without(recipient):
-		ref := reply.NewRef()
+		ref := c.newRef()
 		return Decision{Outcome: Defer, Ref: ref, Reply: unchecked(v, ref)}
 	case v.Internal(), len(v.Matches) > 0:
-		return Decision{Ref: reply.NewRef(), Shadow: v.Shadow >= 0}
+		return Decision{Ref: c.newRef(), Shadow: v.Shadow >= 0}
 	}
 	return Decision{}
 }
@@ -99,7 +99,7 @@ func (c *checks) endOfMessageAt(door *Door, v verdict.Verdict, recipient string)
 // of r. It is remembered, as refused for no list, since the contact may have its reference.
 func (c *checks) turnDown(door *Door, v *verdict.Verdict, recipient string, r reply.Reply) Decision {
 	v.Decider, v.Shadow = -1, -1
-	d := Decision{Outcome: Refuse, Reply: r, Ref: reply.NewRef()}
+	d := Decision{Outcome: Refuse, Reply: r, Ref: c.newRef()}
 	d.Reply.Contact = reply.Contact(c.contact, "", d.Ref)
 	c.record(door, v, recipient, &d)
 	return d
@@ -134,7 +134,7 @@ func onMatch(o rule.OnMatch) Outcome {
 func (c *checks) consequence(door *Door, v *verdict.Verdict) Decision {
 	list := v.ListName(v.Decider)
 	own := c.rules[list]
-	d := Decision{Ref: reply.NewRef()}
+	d := Decision{Ref: c.newRef()}
 	switch action := v.Matches[v.Decider].Action; {
 	case action == lists.Tempfail:
 		d.Outcome = Defer

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"blockd/firstseen"
-	"blockd/reply"
 	"blockd/verdict"
 )
 
@@ -65,7 +64,7 @@ func (t *Transaction) PutOff(d *Decision) bool {
 	t.unjoined = Decision{}
 	v := t.verdicts[0]
 	v.Decider, v.Shadow = -1, -1 // no list has a part in this
-	ref := reply.NewRef()
+	ref := t.checker.newRef()
 	*d = Decision{Outcome: Defer, Ref: ref, Reply: newHere(&v, ref), FirstSeen: true, Verdict: &v, recipient: d.recipient}
 	t.checker.record(t.door, &v, d.recipient, d)
 	t.checker.first.Domains.AddIfAbsent(v.Sender.Domain())

@@ -23,6 +23,7 @@ import (
 	"blockd/live"
 	"blockd/msgauth"
 	"blockd/repeat"
+	"blockd/reply"
 	"blockd/rule"
 	"blockd/verdict"
 )
@@ -35,6 +36,9 @@ type Settings struct {
 	Policies         []rule.Recipients    // which lists count for whom; a recipient of none has all lists
 
 	Contact string // at the end of every refusal: see CheckContact
+
+	// NewRef makes the references of decisions, of at most 16 octets; nil = reply.NewRef.
+	NewRef func() string
 
 	Auth rule.Auth // what allow entries have to show
 
@@ -85,6 +89,9 @@ func New(live func() *index.Index, s Settings, log *slog.Logger, reg prometheus.
 // Renew makes s the Settings of whatever begins from now on; what has begun goes on as it was.
 func (c *Checker) Renew(s Settings) { c.now.Store(newChecks(c.serves, s, c.instruments)) }
 
+// NewRef makes a reference for an answer that has none of a decision.
+func (c *Checker) NewRef() string { return c.now.Load().newRef() }
+
 // checks are a Checker's Settings as decisions take them. They never change.
 type checks struct {
 	live     func() *index.Index
@@ -92,6 +99,7 @@ type checks struct {
 	defers   bool            // on an internal error
 	rules    map[string]rule.List
 	contact  string
+	newRef   func() string
 	policies policyTable
 	entries  *live.Set
 	stores   *ask.Sets
@@ -117,6 +125,7 @@ func newChecks(live func() *index.Index, s Settings, in *instruments) *checks {
 		defers:      s.OnError == rule.TempfailOnError,
 		rules:       s.Lists,
 		contact:     s.Contact,
+		newRef:      s.NewRef,
 		policies:    newPolicyTable(s.Policies, s.Lists),
 		entries:     s.Live,
 		stores:      s.Stores,
@@ -133,6 +142,9 @@ func newChecks(live func() *index.Index, s Settings, in *instruments) *checks {
 		needs:       needsOf(s.Lists),
 		first:       s.FirstSeen,
 		instruments: in,
+	}
+	if c.newRef == nil {
+		c.newRef = reply.NewRef
 	}
 	c.needs.Marks = c.needs.Marks || c.first.marks()
 	c.needs.Login = c.needs.Login || c.first.Domains != nil

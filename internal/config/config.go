@@ -26,6 +26,7 @@ type Config struct {
 	Refusal   Refusal   `toml:"refusal"`
 	HTTP      HTTP      `toml:"http"`
 	Health    Health    `toml:"health"`
+	Receipts  Receipts  `toml:"receipts"`
 	Live      Live      `toml:"live"`
 	History   History   `toml:"history"`
 	FirstSeen FirstSeen `toml:"first_seen"`

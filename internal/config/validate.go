@@ -23,6 +23,7 @@ func (c Config) Validate() Faults {
 	c.validateForeign(&f)
 	c.HTTP.validate(&f)
 	c.Health.validate(&f)
+	c.validateReceipts(&f)
 	c.Milter.validate(&f)
 	c.Postfix.validate(&f)
 	c.validateDNS(&f)

@@ -66,6 +66,7 @@ type daemon struct {
 	sockets                                  sockets
 	smtp, http, milter, postfix, dns, health door
 	resp                                     respDoor
+	receipts                                 receipts
 	strangers                                []*listener.Strangers // of the doors that have allow_from
 	aside                                    aside                 // what the SMTP filter has put into quarantine
 	locks                                    []func()              // each returns if nothing holds the locks of a part for good
@@ -129,6 +130,9 @@ func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path st
 		if err := p.Want(upgrade.Lists); err != nil {
 			return nil, err
 		}
+	}
+	if err := d.openReceiptKey(); err != nil {
+		return nil, err
 	}
 	if err := d.openLists(ctx); err != nil {
 		return nil, err
@@ -203,6 +207,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 			return d.smtp.run(smtp)
 		},
 		func(context.Context) error { return d.http.run(http) },
+		func(context.Context) error { return d.receipts.run(others) },
 		func(context.Context) error { return d.health.run(http) }, // says until the last that nothing new is wanted
 		func(context.Context) error { return d.upgrade.followPredecessor(ctx, d) },
 	} {
@@ -252,7 +257,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 // close closes what is open, also of a daemon that could not begin.
 func (d *daemon) close() {
 	d.sockets.close()
-	for _, door := range []*door{&d.health, &d.resp.door, &d.dns, &d.postfix, &d.milter, &d.http, &d.smtp} {
+	for _, door := range []*door{&d.health, &d.receipts.door, &d.resp.door, &d.dns, &d.postfix, &d.milter, &d.http, &d.smtp} {
 		door.close()
 	}
 	d.past.Close()

@@ -24,7 +24,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 		return nil
 	}
 	s := httpapi.Settings{Tokens: h.Tokens, Fast: h.Fast, MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnections / 2, MaxRate: h.MaxRate,
-		Entries: d.entries, History: d.past, Events: d.events, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
+		Entries: d.entries, History: d.past, Events: d.events, Requests: d.receipts.requests, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
 		Serving: d.serving, Message: httpapi.Message{Resolver: d.resolver, Max: int64(d.config.Auth.MaxMessage)}}
 	if d.aside.kept != nil {
 		s.Quarantine = &httpapi.Quarantine{Folder: d.aside.folder, Fill: d.aside.fill, Changed: d.aside.kept.Recount, Deliver: d.aside.deliver}

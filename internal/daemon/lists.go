@@ -31,6 +31,9 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	d.recent = reload.OpenRecent(c.RecentPath(), c.Index.Recent, d.log)
 	d.events, d.repeats = httpapi.NewEvents(), repeat.NewTable()
 	settings, verdicts := c.Reload(), c.Policy()
+	if d.receipts.key != nil {
+		verdicts.NewRef = d.receipts.key.NewRef
+	}
 	settings.Recent, settings.Blocks = d.recent, d.blocks
 	d.setup.rules.Store(&verdicts)
 	if len(d.builder) > 0 {

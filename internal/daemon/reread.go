@@ -81,6 +81,7 @@ func (d *daemon) reread(ctx context.Context) (answer httpapi.Reloaded) {
 	d.sources.Now()
 	d.smtp.renew()
 	d.http.renew()
+	d.receipts.renew()
 	d.resp.renewUsers(d.log)
 	answer.Swapped, err = d.lists.Look(ctx)
 	status := d.lists.Status()

@@ -84,7 +84,7 @@ func (in inherited) unused() error {
 	}
 	return fmt.Errorf("inherited sockets %q belong to no door that the configuration opens "+
 		"(smtp: smtp.listen, smtps: smtp.tls_listen, http: http.listen, milter: milter.listen, "+
-		"policy, socketmap, tcp: postfix.policy_listen, …, dns: dns.listen, resp: resp.listen, health: health.listen)", names)
+		"policy, socketmap, tcp: postfix.policy_listen, …, dns: dns.listen, resp: resp.listen, receipts: receipts.listen, health: health.listen)", names)
 }
 
 func (in inherited) close() {
