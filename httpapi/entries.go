@@ -249,35 +249,47 @@ func (s *Server) removeEntries(w http.ResponseWriter, r *http.Request) {
 	s.apply(w, r, changes)
 }
 
-// apply makes changes and answers with their results. While another process takes over it waits, and then that one answers.
+// apply makes changes and answers with their results.
 func (s *Server) apply(w http.ResponseWriter, r *http.Request, changes []live.Change) {
+	outcomes, ok := s.commit(w, r, changes)
+	if !ok {
+		return
+	}
+	answer := ChangeResults{Results: make([]ChangeResult, len(outcomes))}
+	for i, o := range outcomes {
+		answer.Results[i] = NewChangeResult(o)
+	}
+	send(w, http.StatusOK, typeJSON, answer)
+}
+
+// commit makes changes, and logs them. While another process takes over it waits, and then that one answers. If ok is false, commit or
+// that one has answered.
+func (s *Server) commit(w http.ResponseWriter, r *http.Request, changes []live.Change) (outcomes []live.Outcome, ok bool) {
 	outcomes, err := s.settings.Entries.Apply(changes...)
 	for errors.Is(err, live.ErrYielded) && s.settings.Successor != nil && r.Context().Err() == nil {
 		if next := s.settings.Successor(r.Context()); next != nil {
 			w.Header().Set("Connection", "close") // the next request is to go there by itself
 			next.ServeHTTP(w, r)
-			return
+			return nil, false
 		}
 		outcomes, err = s.settings.Entries.Apply(changes...)
 	}
 	switch {
 	case errors.Is(err, live.ErrGuarded):
 		fail(w, http.StatusConflict, err.Error()+`; if that is meant, say "force": true`)
-		return
+		return nil, false
 	case errors.Is(err, live.ErrInvalid):
 		fail(w, http.StatusBadRequest, err.Error())
-		return
+		return nil, false
 	case err != nil:
 		s.log.Error("live entries not changed", slog.Any("error", err))
 		fail(w, http.StatusInsufficientStorage, err.Error())
-		return
+		return nil, false
 	}
-	answer := ChangeResults{Results: make([]ChangeResult, len(outcomes))}
 	for i, o := range outcomes {
-		answer.Results[i] = NewChangeResult(o)
 		if o.Changed() {
-			s.log.Info("live entry "+answer.Results[i].Result, slog.String("by", changes[i].Author), slog.Any("entry", cmp.Or(o.Entry, o.Was)))
+			s.log.Info("live entry "+NewChangeResult(o).Result, slog.String("by", changes[i].Author), slog.Any("entry", cmp.Or(o.Entry, o.Was)))
 		}
 	}
-	send(w, http.StatusOK, typeJSON, answer)
+	return outcomes, true
 }

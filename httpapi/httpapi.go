@@ -27,6 +27,7 @@ import (
 	"blockd/httpapi/fastpath"
 	"blockd/live"
 	"blockd/policy"
+	"blockd/receipt"
 	"blockd/reload"
 )
 
@@ -56,6 +57,9 @@ type Settings struct {
 	// Reload reads the configuration and all lists again, and waits until they are taken up; nil: there is no such
 	// resource.
 	Reload func(context.Context) Reloaded
+
+	// Requests are those of refused people; nil: there are no such resources.
+	Requests *receipt.Store
 
 	// Quarantine is what /v1/quarantine shows and changes; nil: there are no such resources.
 	Quarantine *Quarantine

@@ -52,6 +52,15 @@ func (s *Server) routes(metrics http.Handler) []route {
 			route{path: "/v1/quarantine/release", about: "POST ?id= sends one on to its recipients", methods: []method{
 				{name: http.MethodPost, serve: s.writing(s.release), doc: describeRelease, writes: true}}})
 	}
+	if s.settings.Requests != nil && s.settings.Entries != nil {
+		all = append(all,
+			route{path: "/v1/requests", about: "requests of refused people to be let in: ?state=", methods: []method{
+				{name: http.MethodGet, serve: s.privately(s.requests), doc: describeRequests, private: true}}},
+			route{path: "/v1/requests/grant", about: "POST ?ref= lets the sender in, for=30d", methods: []method{
+				{name: http.MethodPost, serve: s.writing(s.grant), doc: describeGrant, writes: true}}},
+			route{path: "/v1/requests/decline", about: "POST ?ref= declines one", methods: []method{
+				{name: http.MethodPost, serve: s.writing(s.decline), doc: describeDecline, writes: true}}})
+	}
 	if s.settings.Reload != nil {
 		all = append(all, route{path: "/v1/reload", about: "POST reads the configuration and all lists again", methods: []method{
 			{name: http.MethodPost, serve: s.writing(s.reload), doc: describeReload, writes: true}}})

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"blockd/receipt"
+)
+
+// Somebody is refused, reads why, asks, is let in, and the next mail arrives; others are declined. What is decided lasts.
+func TestServeReceipts(t *testing.T) {
+	dir := t.TempDir()
+	text := strings.Replace(anyPorts, "[index]\n", "[receipts]\nlisten = \"127.0.0.1:0\"\n[refusal]\ncontact = \"https://lists.here.example/r/%ref\"\n[index]\n", 1)
+	file := writeFile(t, dir, "config.toml", text)
+	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
+	d := serveIn(t, dir, "smtp", "http", "receipts")
+	d.wait(t, "upstream ready")
+	page := "http://" + d.wait(t, "receipts listens")["address"].(string) + "/r/"
+	refused := regexp.MustCompile(`^550 5\.7\.1 <[^>]*>: Sender address rejected: listed in bad \(ref ([0-9a-z]{16})\) https://lists\.here\.example/r/([0-9a-z]{16})$`)
+	refuse := func(sender string) (ref string) {
+		t.Helper()
+		m := refused.FindStringSubmatch(d.send(t, sender, "you@here.example"))
+		if m == nil || m[1] != m[2] {
+			t.Fatalf("%s is refused with %q", sender, m)
+		}
+		return m[1]
+	}
+	ask := func(ref string) (status int, body string) {
+		t.Helper()
+		resp, err := http.PostForm(page+ref, url.Values{"note": {"I am a person"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		all, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(all)
+	}
+	if code, _, stderr := blockd(t, "", "requests", "-c", file); code != exitFault || !strings.Contains(stderr, "nothing found") {
+		t.Errorf("none yet: %d, %q", code, stderr)
+	}
+	anna, bert := refuse("anna@bulk.example"), refuse("bert@bulk.example")
+	for _, ref := range []string{anna, bert} {
+		if status, body := ask(ref); status != 200 || !strings.Contains(body, "Your request waits for a person") {
+			t.Fatalf("asked: %d\n%s", status, body)
+		}
+	}
+	code, out, _ := blockd(t, "", "requests", "--json", "-c", file)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	var q receipt.Request
+	if code != 0 || len(lines) != 2 || json.Unmarshal([]byte(lines[0]), &q) != nil || q.State != receipt.Open || q.List != "bad" || q.Note != "I am a person" || q.From != "" || q.Recipient != "you@here.example" {
+		t.Errorf("requests: %d, %s", code, out)
+	}
+	if code, out, stderr := blockd(t, "", "requests", "grant", "--for", "10d", "-c", file, anna); code != 0 || !strings.HasPrefix(out, "granted: anna@bulk.example may write until ") {
+		t.Fatalf("grant: %d, %q, %q", code, out, stderr)
+	}
+	if reply := d.send(t, "anna@bulk.example", "you@here.example"); !strings.HasPrefix(reply, "250 ") {
+		t.Errorf("let in: %s", reply)
+	}
+	refuse("bert@bulk.example")
+	if code, out, stderr := blockd(t, "", "requests", "decline", "-c", file, bert); code != 0 || out != "declined: bert@bulk.example\n" {
+		t.Errorf("decline: %d, %q, %q", code, out, stderr)
+	}
+	for _, args := range [][]string{{"grant", anna}, {"decline", anna}} {
+		if code, _, stderr := blockd(t, "", "requests", args[0], "-c", file, args[1]); code == 0 || !strings.Contains(stderr, "the request is decided already: granted") {
+			t.Errorf("%s once more: %d, %q", args[0], code, stderr)
+		}
+	}
+	if code, _, stderr := blockd(t, "", "requests", "grant", "-c", file, "0123456789abcdef"); code == 0 || !strings.Contains(stderr, "there is no request with this reference") {
+		t.Errorf("a reference of nobody: %d, %q", code, stderr)
+	}
+	if _, metrics := d.get(t, "/metrics"); !strings.Contains(metrics, "\nblockd_receipts_requests_total{result=\"taken\"} 2\n") || !strings.Contains(metrics, "\nblockd_receipts_requests_open 0\n") {
+		t.Error("the metrics do not have the requests")
+	}
+
+	d.end(t)
+	if code, out, _ := blockd(t, "", "requests", "--all", "-c", file); code != 0 || !strings.Contains(out, anna+"  granted") || !strings.Contains(out, bert+"  declined") {
+		t.Errorf("without a daemon: %d, %s", code, out)
+	}
+	if code, _, stderr := blockd(t, "", "requests", "decline", "-c", file, bert); code == 0 || !strings.Contains(stderr, "start it") {
+		t.Errorf("decided without a daemon: %d, %q", code, stderr)
+	}
+	d = serveIn(t, dir, "smtp", "http", "receipts")
+	page = "http://" + d.wait(t, "receipts listens")["address"].(string) + "/r/"
+	if status, body := ask(anna); status != 200 || !strings.Contains(body, "Your request was granted. Send your message again") {
+		t.Errorf("behind a restart: %d\n%s", status, body)
+	}
+	if status, body := ask(bert); status != 200 || !strings.Contains(body, "Your request was declined") {
+		t.Errorf("behind a restart: %d\n%s", status, body)
+	}
+}
+
+func TestRequestsWords(t *testing.T) {
+	dir := t.TempDir()
+	file := writeFile(t, dir, "config.toml", anyPorts)
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"requests", "-c", file}, exitUsage, `receipts.listen is "", so that nobody can ask to be let in`},
+		{[]string{"requests", "grant", "-c", file, "x"}, exitFault, `receipts.listen is ""`},
+		{[]string{"requests", "grant", "-c", file}, exitUsage, "want a reference"},
+		{[]string{"requests", "grant", "--for", "soon", "-c", file, "x"}, exitUsage, "--for: want how long"},
+		{[]string{"requests", "--state", "odd", "-c", file}, exitUsage, `--state: want open, granted or declined, have "odd"`},
+		{[]string{"requests", "--state", "open", "--all", "-c", file}, exitUsage, "not both"},
+	} {
+		if code, _, stderr := blockd(t, "", tt.args...); code != tt.code || !strings.Contains(stderr, tt.want) {
+			t.Errorf("%v: %d, %q", tt.args, code, stderr)
+		}
+	}
+}

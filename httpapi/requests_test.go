@@ -1,0 +1,111 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/history"
+	"blockd/receipt"
+	"blockd/reload"
+)
+
+// requestFixture has requests about refusals of the given senders, the last one the newest.
+func newRequestFixture(t *testing.T, senders ...string) (f *entryFixture, refs []string) {
+	f = newEntryFixture(t)
+	folder := t.TempDir()
+	key, err := receipt.OpenKey(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := receipt.NewStore(folder, key)
+	door := &receipt.Server{Key: key, Requests: store, Log: slog.New(slog.DiscardHandler), Contact: func(string, string) string { return "" }}
+	door.Register(prometheus.NewRegistry())
+	for _, sender := range senders {
+		ref := key.NewRef()
+		door.Find = func(context.Context, string) (*history.Record, error) {
+			return &history.Record{Time: time.Now(), Outcome: "refuse", List: "bad", Sender: sender, Client: netip.MustParseAddr("192.0.2.7")}, nil
+		}
+		w := httptest.NewRecorder()
+		door.Handler().ServeHTTP(w, httptest.NewRequest("POST", "/r/"+ref, nil))
+		if w.Code != http.StatusSeeOther {
+			t.Fatalf("request: %d", w.Code)
+		}
+		refs = append(refs, ref)
+	}
+	f.settings.Requests = store
+	settings := f.settings
+	f.Server = New(settings, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	return f, refs
+}
+
+func TestRequestsRights(t *testing.T) {
+	f, refs := newRequestFixture(t, "x@bad.example")
+	for _, path := range []string{"GET /v1/requests", "POST /v1/requests/grant?ref=" + refs[0], "POST /v1/requests/decline?ref=" + refs[0]} {
+		method, target, _ := strings.Cut(path, " ")
+		if w := f.ask(method, target, ""); w.Code != http.StatusUnauthorized {
+			t.Errorf("%s without a token: %d", path, w.Code)
+		}
+		if w := f.ask(method, target, "", f.read); w.Code != map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[method == "GET"] {
+			t.Errorf("%s with a token that may read: %d", path, w.Code)
+		}
+		if w := f.ask(method, target, "", f.write, "Sec-Fetch-Site: cross-site"); w.Code != http.StatusForbidden {
+			t.Errorf("%s for a page of another site: %d", path, w.Code)
+		}
+	}
+	wantProblem(t, newFixture(t, Settings{}, "bad.example\n").ask("GET", "/v1/requests", ""), http.StatusNotFound, "no such resource")
+}
+
+func TestDecisionsAboutRequests(t *testing.T) {
+	f, refs := newRequestFixture(t, "x@bad.example", "", "no address", "y@bad.example")
+	post := func(path string) (status int, text string) {
+		w := f.ask("POST", path, "", f.write)
+		return w.Code, w.Body.String()
+	}
+	if before := f.verdict(t, "x@bad.example"); before != "blocked bad" {
+		t.Fatalf("before: %s", before)
+	}
+	if status, text := post("/v1/requests/grant?for=2d&author=jo&ref=" + refs[0]); status != 200 || !strings.Contains(text, `"by":"jo (helpdesk)"`) || !strings.Contains(text, `"result":"added"`) || strings.Contains(text, `"from"`) {
+		t.Errorf("grant: %d %s", status, text)
+	}
+	if after := f.verdict(t, "x@bad.example"); !strings.HasPrefix(after, "allowed") {
+		t.Errorf("after: %s", after)
+	}
+	// Without a sender it is the client that is let in.
+	if status, text := post("/v1/requests/grant?ref=" + refs[1]); status != 200 || !strings.Contains(text, `"entry":"192.0.2.7"`) {
+		t.Errorf("the null sender: %d %s", status, text)
+	}
+	for path, want := range map[string]struct {
+		status int
+		words  string
+	}{
+		"grant?ref=" + refs[0]:          {409, "decided already: granted"},
+		"decline?ref=" + refs[0]:        {409, "decided already: granted"},
+		"grant?ref=" + refs[2]:          {400, "no live entry"},
+		"grant?for=soon&ref=" + refs[3]: {400, "for: "},
+		"grant?for=-1d&ref=" + refs[3]:  {400, "for: "},
+		"grant":                         {400, "ref: want one"},
+		"grant?ref=0123456789abcdef":    {404, "no request with this reference"},
+		"decline?ref=../../key":         {404, "no request with this reference"},
+		"decline?for=1d&ref=" + refs[3]: {400, "for: no such parameter"},
+		"grant?ref=a&ref=b":             {400, "ref: want it once"},
+	} {
+		wantProblem(t, f.ask("POST", "/v1/requests/"+path, "", f.write), want.status, want.words)
+	}
+	if status, text := post("/v1/requests/decline?ref=" + refs[3]); status != 200 || !strings.Contains(text, `"state":"declined"`) {
+		t.Errorf("decline: %d %s", status, text)
+	}
+	for state, want := range map[string]int{"": 4, "?state=open": 1, "?state=granted": 2, "?state=declined": 1} {
+		if l := decoded[RequestList](t, f.ask("GET", "/v1/requests"+state, "", f.read), http.StatusOK, asJSON); len(l.Requests) != want {
+			t.Errorf("%q: %d requests, want %d", state, len(l.Requests), want)
+		}
+	}
+	wantProblem(t, f.ask("GET", "/v1/requests?state=odd", "", f.read), 400, "state: want open, granted or declined")
+}
