@@ -18,7 +18,7 @@ function replace(name, text) {
 
 test('finds out why a mail was refused, from the text of the bounce', async ({ page }) => {
   const reply = await mail('news@mx.listed.example');
-  expect(reply).toMatch(/^550 5\.7\.1 .* listed in own \(ref [0-9a-z]{10}\)$/);
+  expect(reply).toMatch(/^550 5\.7\.1 .* listed in own \(ref [0-9a-z]{16}\)$/);
   await open(page);
   await ask(page).fill(reply);
   await expect(answer(page)).toContainText('refused');
@@ -331,6 +331,45 @@ for (const colorScheme of ['light', 'dark']) {
     await expect(done(page)).toContainText('was removed.');
   });
 }
+
+// Somebody is refused, reads why, and asks; an operator lets in; the next mail arrives.
+test('lets in who was refused and asks, and declines others', async ({ page, context }) => {
+  const asked = async (sender, colorScheme, note) => {
+    const [, ref] = /\(ref ([0-9a-z]{16})\)$/.exec(await mail(sender));
+    const person = await context.newPage(); // an address of its own, which the visit's page may not ask
+    await person.emulateMedia({ colorScheme });
+    await person.setViewportSize({ width: 360, height: 640 });
+    const faults = () => person.evaluate(`${axe}; axe.run().then(({ violations }) => violations.map(({ id, nodes }) => [id, ...nodes.map((node) => node.html)]))`);
+    await person.goto(`${process.env.BLOCKD_RECEIPTS}/r/${ref}`);
+    await expect(person.getByRole('heading', { level: 1 })).toHaveText('Your message was refused');
+    await expect(person.getByText('The list “own” names your address')).toBeVisible();
+    expect(await faults()).toEqual([]);
+    expect(await person.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(360);
+    await person.getByLabel('What should we know?').fill(note);
+    await person.getByRole('button', { name: 'Ask for release' }).click();
+    await expect(person.getByRole('status')).toContainText('Your request waits for a person.');
+    expect(await faults()).toEqual([]);
+    return person;
+  };
+  const anna = await asked('anna@listed.example', 'light', 'I teach\u202e at your <b>school</b>');
+  const bert = await asked('bert@listed.example', 'dark', '');
+  await open(page);
+  const requests = page.getByRole('region', { name: 'Refused people who ask to be let in' });
+  const row = requests.getByRole('row').filter({ hasText: 'anna@listed.example' });
+  await expect(row).toContainText('own: listed.example');
+  await expect(row).toContainText('I teach at your <b>school</b>');
+  await row.getByRole('button', { name: 'Let in anna@listed.example' }).click();
+  await expect(done(page)).toContainText('anna@listed.example may write until');
+  await expect(row).toHaveCount(0);
+  expect(await mail('anna@listed.example')).toMatch(/^250 /);
+  await anna.reload();
+  await expect(anna.getByRole('status')).toContainText('Your request was granted. Send your message again; your mail passes until');
+  await requests.getByRole('button', { name: 'Decline bert@listed.example' }).click();
+  await expect(requests).toContainText('Nobody waits for an answer.');
+  await bert.reload();
+  await expect(bert.getByRole('status')).toHaveText('Your request was declined.');
+  expect(await mail('bert@listed.example')).toMatch(/^550 /);
+});
 
 test('keeps a token in the tab alone, and asks for one that may', async ({ page, context }) => {
   await open(page, readToken);

@@ -73,3 +73,6 @@ export const ago = (time) => time ? html('time', { datetime: time, title: new Da
 /** until says how long it is to a time. */
 export const until = (time) => time ? html('time', { datetime: time, title: new Date(time).toLocaleString() },
   span((Date.parse(time) - Date.now()) / 1000)) : 'ever';
+
+/** visible shows what the browser would act on, or nobody could see, as what it is. */
+export const visible = (text) => text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (c) => c === '\n' || c === '\t' ? c : c === '\r' ? '' : `\\u{${c.codePointAt(0).toString(16)}}`);

@@ -6,6 +6,7 @@ import { byId } from './dom.js';
 import { listenToEntries, loadEntries } from './entries.js';
 import { watchDecisions } from './decisions.js';
 import { loadQuarantine } from './quarantine.js';
+import { loadRequests } from './requests.js';
 import { watchHealth } from './health.js';
 
 listenToQuestion();
@@ -15,9 +16,11 @@ byId('token').addEventListener('click', () => askToken(hasToken()
   : 'To change something wants a token of scope write.'));
 document.addEventListener('token', loadEntries);
 document.addEventListener('token', loadQuarantine);
+document.addEventListener('token', loadRequests);
 watchHealth();
 loadEntries();
 loadQuarantine();
+loadRequests();
 watchDecisions(askAbout, (up) => {
   byId('link').className = up ? 'link up' : 'link down';
   byId('link').textContent = up ? 'live' : 'not live';

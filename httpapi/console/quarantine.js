@@ -1,6 +1,6 @@
 // Mail that was set aside: looking at it, letting it go, removing it.
 
-import { ago, badge, byId, count, html, show, table } from './dom.js';
+import { ago, badge, byId, count, html, show, table, visible } from './dom.js';
 import { Refusal, read, write } from './door.js';
 
 const size = (n) => n < 1024 ? `${n} B` : n < 1048576 ? `${(n / 1024).toFixed(1)} KiB` : `${(n / 1048576).toFixed(1)} MiB`;
@@ -10,9 +10,6 @@ const named = (id) => `id=${encodeURIComponent(id)}`;
 const to = ({ recipients }) => recipients.length > 1 ? `${recipients[0]} and ${recipients.length - 1} more` : recipients[0] ?? '–';
 
 const sender = (message) => message.foreign ? '–' : message.sender || '<>';
-
-// What the browser would act on, or nobody could see, is shown as what it is.
-const visible = (text) => text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (c) => c === '\n' || c === '\t' ? c : c === '\r' ? '' : `\\u{${c.codePointAt(0).toString(16)}}`);
 
 function subject(message) {
   return [message.unsure && [badge('warn', 'perhaps released'), ' '], message.foreign && [badge('warn', 'another program’s file'), ' '],

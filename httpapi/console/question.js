@@ -75,7 +75,7 @@ function answerText(text, answer) {
 const found = 20; // decisions shown of a search
 
 /** reference finds that of a refusal, alone or in the whole text of a reply. */
-const reference = (text) => (/\bref ([0-9a-z]{10})\b/.exec(text) ?? /^([0-9a-z]{10})$/.exec(text))?.[1];
+const reference = (text) => (/\b(?:ref |r\/)([0-9a-z]{10}(?:[0-9a-z]{6})?)\b/.exec(text) ?? /^([0-9a-z]{10}(?:[0-9a-z]{6})?)$/.exec(text))?.[1];
 
 const check = (parameters, signal) => read(`v1/check?${encoded(parameters)}&explain=1`, signal);
 const search = (parameters, signal) => read(`v1/decisions?${encoded(parameters)}`, signal);
