@@ -4,7 +4,7 @@
 #     packaging/dist.sh [OUT [SYSTEM/MACHINE ...]]
 #
 # OUT (dist/) gets an archive for each platform, with the program, its manual, licences and units, a list of what is
-# inside (SPDX) and SHA256SUMS. With MINISIGN_KEY, the file of a secret key of minisign, the sums are signed.
+# inside (SPDX) and SHA256SUMS, for Linux .deb, .rpm and .apk. With MINISIGN_KEY, the file of a secret key of minisign, the sums are signed.
 # Two builds of one commit by one version of Go are the same octets, wherever they run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,6 +22,31 @@ mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+(cd tools && GOFLAGS= go build -o "$work/packages" ./packages)
+# The program that runs here says what shells complete, which is the same for all machines.
+go build -o "$work/here" ./cmd/blockd
+
+# package FOLDER MACHINE makes the .deb, .rpm and .apk of what is in the folder.
+package() {
+	local stage=$work/stage-$2 file
+	mkdir -p "$stage"
+	cp "$1/blockd" "$stage/"
+	cp -R packaging/systemd "$stage/systemd"
+	for file in blockd.8 blockd.toml.5; do
+		gzip -9nc "man/$file" >"$stage/$file.gz"
+	done
+	"$work/here" completion bash >"$stage/blockd.bash"
+	"$work/here" completion zsh >"$stage/_blockd"
+	"$work/here" completion fish >"$stage/blockd.fish"
+	gzip -9nc CHANGELOG.md >"$stage/NEWS.gz"
+	printf 'blockd (%s) unstable; urgency=medium\n\n  * %s\n\n -- The blockd authors <blockd@blockd.example>  %s\n' \
+		"$version" "See the changes of this version in CHANGELOG.md of the sources." "$(date -Rud "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$stage/changelog.gz"
+	find "$stage" -type d -exec chmod 755 {} + -o -type f -exec chmod 644 {} +
+	chmod 755 "$stage/blockd"
+	touch -d "@$SOURCE_DATE_EPOCH" packaging/package/*/* # nfpm takes the times of an .apk's scripts from the files
+	VERSION=$version "$work/packages" packaging/nfpm.yaml "$2" "$stage" "$out"
+}
+
 for platform in "${platforms[@]}"; do
 	system=${platform%/*} machine=${platform#*/}
 	name=blockd-$version-$system-$machine
@@ -33,11 +58,12 @@ for platform in "${platforms[@]}"; do
 	chmod 755 "$work/$name/blockd"
 	(cd tools && GOFLAGS= go run ./sbom "$work/$name/blockd") >"$out/$name.spdx.json"
 	tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=ustar -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
+	[ "$system" != linux ] || package "$work/$name" "$machine"
 	echo "$name.tar.gz $(du -k "$out/$name.tar.gz" | cut -f1) KiB, the program $(du -k "$work/$name/blockd" | cut -f1) KiB"
 done
 
 cd "$out"
-find . -maxdepth 1 -name "blockd-*" -type f -printf '%P\n' | sort | xargs sha256sum >SHA256SUMS
+find . -maxdepth 1 -name "blockd[-_]*" -type f -printf '%P\n' | sort | xargs sha256sum >SHA256SUMS
 if [ -n "${MINISIGN_KEY-}" ]; then
 	minisign -S -s "$MINISIGN_KEY" -m SHA256SUMS </dev/null
 else
