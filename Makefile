@@ -31,6 +31,10 @@ dist: ## what is published: static programs for all platforms, their contents, s
 dist-check: ## this commit built twice is the same octets
 	@packaging/dist-check.sh
 
+.PHONY: packages-test
+packages-test: ## the .deb installed, upgraded, removed and purged in an empty Debian, .rpm and .apk looked into (root)
+	@packaging/deb-test.sh
+
 .PHONY: licences
 licences: ## cmd/blockd/licences.txt, after a dependency has changed
 	cd tools && $(GO) run ./licences .. ./cmd/blockd >../cmd/blockd/licences.new && mv ../cmd/blockd/licences.new ../cmd/blockd/licences.txt
