@@ -29,6 +29,7 @@ dist: ## what is published: static programs for all platforms, their contents, s
 
 .PHONY: dist-check
 dist-check: ## this commit built twice is the same octets
+	cd tools && $(GO) vet ./packages ./image && $(GO) test ./image
 	@packaging/dist-check.sh
 
 .PHONY: packages-test

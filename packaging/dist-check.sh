@@ -25,7 +25,7 @@ if [ -n "$name" ]; then
 	fi
 	"$work/$name/blockd" version
 	[ "$("$work/$name/blockd" version | sed -n 's/^blockd *//p')" = "$(packaging/version.sh | sed 's/\.dirty$//')" ]
-	for package in "$work"/out1/blockd_*_amd64.deb "$work"/out1/blockd-*.x86_64.rpm "$work"/out1/blockd_*_x86_64.apk; do
+	for package in "$work"/out1/blockd_*_amd64.deb "$work"/out1/blockd-*.x86_64.rpm "$work"/out1/blockd_*_x86_64.apk "$work"/out1/blockd-*-image.tar; do
 		grep -qF "  ${package##*/}" "$work/out1/SHA256SUMS"
 	done
 	for file in LICENSE NOTICE README.md man/blockd.8 config.toml systemd/blockd.service; do

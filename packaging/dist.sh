@@ -4,7 +4,8 @@
 #     packaging/dist.sh [OUT [SYSTEM/MACHINE ...]]
 #
 # OUT (dist/) gets an archive for each platform, with the program, its manual, licences and units, a list of what is
-# inside (SPDX) and SHA256SUMS, for Linux .deb, .rpm and .apk. With MINISIGN_KEY, the file of a secret key of minisign, the sums are signed.
+# inside (SPDX) and SHA256SUMS, for Linux .deb, .rpm and .apk
+# and an image of a container (OCI) with all its machines. With MINISIGN_KEY, the file of a secret key of minisign, the sums are signed.
 # Two builds of one commit by one version of Go are the same octets, wherever they run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,7 +23,8 @@ mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-(cd tools && GOFLAGS= go build -o "$work/packages" ./packages)
+(cd tools && GOFLAGS= go build -o "$work/" ./packages ./image)
+images=()
 # The program that runs here says what shells complete, which is the same for all machines.
 go build -o "$work/here" ./cmd/blockd
 
@@ -58,9 +60,17 @@ for platform in "${platforms[@]}"; do
 	chmod 755 "$work/$name/blockd"
 	(cd tools && GOFLAGS= go run ./sbom "$work/$name/blockd") >"$out/$name.spdx.json"
 	tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=ustar -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
-	[ "$system" != linux ] || package "$work/$name" "$machine"
+	if [ "$system" = linux ]; then
+		package "$work/$name" "$machine"
+		images+=("$machine=$work/$name/blockd")
+	fi
 	echo "$name.tar.gz $(du -k "$out/$name.tar.gz" | cut -f1) KiB, the program $(du -k "$work/$name/blockd" | cut -f1) KiB"
 done
+
+if [ ${#images[@]} -gt 0 ]; then
+	VERSION=$version REVISION=$(git rev-parse HEAD) "$work/image" "$out/blockd-$version-image.tar" "${images[@]}"
+	echo "blockd-$version-image.tar $(du -k "$out/blockd-$version-image.tar" | cut -f1) KiB for ${#images[@]} machines"
+fi
 
 cd "$out"
 find . -maxdepth 1 -name "blockd[-_]*" -type f -printf '%P\n' | sort | xargs sha256sum >SHA256SUMS
