@@ -8,7 +8,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"errors"
-	"html/template"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -134,17 +134,12 @@ func (s *Server) Handler() http.Handler {
 
 // view is what the page is made of.
 type view struct {
-	Language string
-	Words    *words
-	Style    template.CSS
-	Heading  string
-	Text     []string
-	State    string
-	Asks     bool
-	Most     int
-	Contact  string
-	Link     string
-	Ref      string
+	language, heading string
+	words             *words
+	text              []string // paragraphs
+	state             string   // of the request; "" = there is none
+	asks              bool     // the page has the form
+	contact, ref      string
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, asks bool) {
@@ -176,30 +171,30 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, asks bool) {
 		return
 	}
 	v := s.viewOf(r)
-	v.Heading, v.Ref = v.Words.Title, ref
-	text := v.Words.Refused
+	v.heading, v.ref = v.words.Title, ref
+	text := v.words.Refused
 	if record.List == "" {
-		text = v.Words.Client
+		text = v.words.Client
 	}
-	v.Text = []string{filled(text, record.List, record.Time), v.Words.Way}
+	v.text = []string{filled(text, record.List, record.Time), v.words.Way}
 	switch q, err := s.Requests.Get(ref); {
 	case errors.Is(err, ErrNoRequest):
-		v.Asks = true
+		v.asks = true
 	case err != nil: // the page is of use without it
 		s.Log.Error("request not read", slog.String("ref", ref), slog.Any("error", err))
 	case q.State == Open:
-		v.State = filled(v.Words.Open, q.List, q.Time)
+		v.state = filled(v.words.Open, q.List, q.Time)
 	case q.State == Declined:
-		v.State = v.Words.Declined
+		v.state = v.words.Declined
 	case q.Until == nil:
-		v.State = v.Words.Forever
+		v.state = v.words.Forever
 	case time.Now().After(*q.Until): // what was granted is over
-		v.State = v.Words.Declined
+		v.state = v.words.Declined
 	default:
-		v.State = filled(v.Words.Granted, q.List, *q.Until)
+		v.state = filled(v.words.Granted, q.List, *q.Until)
 	}
 	if contact := s.Contact(record.List, ref); !strings.Contains(contact, "/r/"+ref) {
-		v.Contact, v.Link = contact, linkOf(contact)
+		v.contact = contact
 	}
 	s.pages.WithLabelValues("shown").Inc()
 	s.write(w, http.StatusOK, v)
@@ -301,21 +296,21 @@ func clientOf(r *http.Request) netip.Prefix {
 func (s *Server) viewOf(r *http.Request) view {
 	wanted, _, _ := language.ParseAcceptLanguage(r.Header.Get("Accept-Language")) // who asks in no words that can be read reads English
 	_, i, _ := s.matcher.Match(wanted[:min(len(wanted), 10)]...)
-	return view{Language: languages[i].String(), Words: &catalogues[i], Style: style, Most: MaxNote}
+	return view{language: languages[i].String(), words: &catalogues[i]}
 }
 
 // say writes a page of one sentence.
 func (s *Server) say(w http.ResponseWriter, r *http.Request, status int, text func(*words) (heading, sentence string)) {
 	v := s.viewOf(r)
-	heading, sentence := text(v.Words)
-	v.Heading, v.Text = heading, []string{sentence}
+	heading, sentence := text(v.words)
+	v.heading, v.text = heading, []string{sentence}
 	s.write(w, status, v)
 }
 
 func (s *Server) write(w http.ResponseWriter, status int, v view) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Language", v.Language)
+	h.Set("Content-Language", v.language)
 	h.Set("Content-Security-Policy", s.policy)
 	h.Set("Cache-Control", "no-store")
 	h.Set("Vary", "Accept-Language")
@@ -323,18 +318,16 @@ func (s *Server) write(w http.ResponseWriter, status int, v view) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Robots-Tag", "noindex")
 	w.WriteHeader(status)
-	page.Execute(w, v) // it fails only if the client has gone
+	io.WriteString(w, v.render()) // it fails only if the client has gone
 }
 
-// filled puts a list and a day into a text. The template makes both safe.
+// filled puts a list and a day into a text.
 func filled(text, list string, day time.Time) string {
 	return strings.NewReplacer("{list}", list, "{date}", day.UTC().Format(time.DateOnly)).Replace(text)
 }
 
-// linkOf is the address of a contact that a browser can follow, "" for others.
-func linkOf(contact string) string {
-	if u, err := url.Parse(contact); err == nil && (u.Scheme == "https" || u.Scheme == "http" || u.Scheme == "mailto" || u.Scheme == "tel") {
-		return contact
-	}
-	return ""
+// isLink reports whether a contact is an address that a browser may follow.
+func isLink(contact string) bool {
+	u, err := url.Parse(contact)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http" || u.Scheme == "mailto" || u.Scheme == "tel")
 }

@@ -1,7 +1,9 @@
 package receipt
 
 import (
-	"html/template"
+	"html"
+	"strconv"
+	"strings"
 
 	"golang.org/x/text/language"
 )
@@ -96,7 +98,7 @@ var catalogues = []words{{
 }}
 
 // style is all of the page's; the header that allows it has its hash. It is for a phone first, and for either colour of paper.
-const style template.CSS = `
+const style = `
 :root { color-scheme: light dark }
 body { margin: 0; font: 1.0625rem/1.55 system-ui, sans-serif; background: #fff; color: #1f2328 }
 main { max-width: 38rem; margin: 0 auto; padding: 2rem 1.25rem }
@@ -115,31 +117,48 @@ body { background: #0d1117; color: #e6edf3 } .ref { color: #9198a1 } .state { bo
 }
 `
 
-var page = template.Must(template.New("receipt").Parse(`<!DOCTYPE html>
-<html lang="{{.Language}}">
+// render writes the page. There is no template: package html/template looks methods up by their names, so that the linker must keep all
+// methods of all packages, 12 MB of a program of 30. Whatever is no text of this file goes through escaped.
+func (v *view) render() string {
+	var b strings.Builder
+	put := func(texts ...string) {
+		for _, text := range texts {
+			b.WriteString(text)
+		}
+	}
+	put(`<!DOCTYPE html>
+<html lang="`, v.language, `">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="robots" content="noindex">
-<title>{{.Heading}}</title>
-<style>{{.Style}}</style>
-</head>
-<body>
-<main>
-<h1>{{.Heading}}</h1>
-{{range .Text}}<p>{{.}}</p>
-{{end}}{{if .State}}<p class="state" role="status">{{.State}}</p>
-{{end}}{{if .Asks}}<h2>{{.Words.Ask}}</h2>
-<p>{{.Words.AskWhy}}</p>
+<title>`, escaped(v.heading), "</title>\n<style>", style, "</style>\n</head>\n<body>\n<main>\n<h1>", escaped(v.heading), "</h1>\n")
+	for _, text := range v.text {
+		put("<p>", escaped(text), "</p>\n")
+	}
+	if v.state != "" {
+		put(`<p class="state" role="status">`, escaped(v.state), "</p>\n")
+	}
+	if v.asks {
+		put("<h2>", escaped(v.words.Ask), "</h2>\n<p>", escaped(v.words.AskWhy), `</p>
 <form method="post">
-<label for="note">{{.Words.Note}}</label>
-<textarea id="note" name="note" rows="3" maxlength="{{.Most}}"></textarea>
-<button>{{.Words.Button}}</button>
-</form>
-{{end}}{{if .Contact}}<h2>{{.Words.Contact}}</h2>
-<p>{{if .Link}}<a href="{{.Link}}">{{.Contact}}</a>{{else}}{{.Contact}}{{end}}</p>
-{{end}}{{if .Ref}}<p class="ref">{{.Words.Receipt}}: {{.Ref}}</p>
-{{end}}</main>
-</body>
-</html>
-`))
+<label for="note">`, escaped(v.words.Note), `</label>
+<textarea id="note" name="note" rows="3" maxlength="`, strconv.Itoa(MaxNote), `"></textarea>
+<button>`, escaped(v.words.Button), "</button>\n</form>\n")
+	}
+	switch {
+	case v.contact == "":
+	case isLink(v.contact):
+		put("<h2>", escaped(v.words.Contact), "</h2>\n<p><a href=\"", escaped(v.contact), `">`, escaped(v.contact), "</a></p>\n")
+	default:
+		put("<h2>", escaped(v.words.Contact), "</h2>\n<p>", escaped(v.contact), "</p>\n")
+	}
+	if v.ref != "" {
+		put(`<p class="ref">`, escaped(v.words.Receipt), ": ", escaped(v.ref), "</p>\n")
+	}
+	put("</main>\n</body>\n</html>\n")
+	return b.String()
+}
+
+// escaped is a text as HTML has it, in an element or a quoted attribute.
+func escaped(text string) string { return html.EscapeString(text) }
