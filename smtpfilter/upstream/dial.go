@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 )
 
 // maxAddresses bounds how many addresses of one name are tried. At 5 s each, a
@@ -102,10 +101,6 @@ func (d *Dialer) findListener(ctx context.Context, listen []net.Addr) error {
 	if err != nil {
 		return fmt.Errorf("upstream: %w", err)
 	}
-	local, err := localAddrs()
-	if err != nil {
-		return err
-	}
 	for _, l := range listen {
 		tcp, ok := l.(*net.TCPAddr)
 		if !ok {
@@ -113,7 +108,7 @@ func (d *Dialer) findListener(ctx context.Context, listen []net.Addr) error {
 		}
 		at := tcp.AddrPort()
 		for _, up := range addrs {
-			if up.Port() == at.Port() && reaches(up.Addr(), at.Addr().Unmap(), local) {
+			if up.Port() == at.Port() && reaches(up.Addr(), at.Addr().Unmap()) {
 				return fmt.Errorf("%w: %s", ErrOwnListener, l)
 			}
 		}
@@ -122,8 +117,8 @@ func (d *Dialer) findListener(ctx context.Context, listen []net.Addr) error {
 }
 
 // reaches reports whether a connection to the address to arrives at a listener
-// on at, on a machine with the addresses local.
-func reaches(to, at netip.Addr, local []netip.Addr) bool {
+// on at.
+func reaches(to, at netip.Addr) bool {
 	if to.IsUnspecified() { // the system connects to loopback
 		return at.IsUnspecified() || at.IsLoopback()
 	}
@@ -133,7 +128,7 @@ func reaches(to, at netip.Addr, local []netip.Addr) bool {
 	if to.IsLoopback() { // all of 127.0.0.0/8 is local, though one address is listed
 		return true
 	}
-	return slices.Contains(local, to.WithZone(""))
+	return ours(to)
 }
 
 // local reports whether the other end of a connection to at is on this machine.
@@ -145,19 +140,15 @@ func (d *Dialer) local(at net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// localAddrs returns the addresses of this machine's interfaces, without zones.
-func localAddrs() ([]netip.Addr, error) {
-	ifaces, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, err
+// ours reports whether an address is one of this machine's. The system reaches those from the address itself, which it
+// says without a packet that is sent. To list all addresses would want a netlink socket, which the shipped unit forbids; to bind
+// the address would succeed for others too where net.ipv4.ip_nonlocal_bind is set.
+func ours(to netip.Addr) bool {
+	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9)))
+	if err != nil { // no way leads there
+		return false
 	}
-	var addrs []netip.Addr
-	for _, a := range ifaces {
-		if n, ok := a.(*net.IPNet); ok {
-			if ip, ok := netip.AddrFromSlice(n.IP); ok {
-				addrs = append(addrs, ip.Unmap())
-			}
-		}
-	}
-	return addrs, nil
+	defer conn.Close()
+	from, ok := conn.LocalAddr().(*net.UDPAddr)
+	return ok && from.AddrPort().Addr().Unmap().WithZone("") == to.Unmap().WithZone("")
 }

@@ -185,3 +185,22 @@ func TestCheckListeners(t *testing.T) {
 		})
 	}
 }
+
+// Each address of this machine is ours, and none of the networks that are reserved for documentation is.
+func TestOurs(t *testing.T) {
+	ifaces, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range ifaces {
+		n, ok := a.(*net.IPNet)
+		if ip, valid := netip.AddrFromSlice(n.IP); ok && valid && !ip.Unmap().IsLinkLocalUnicast() && !ours(ip.Unmap()) {
+			t.Errorf("%s is not ours", ip)
+		}
+	}
+	for _, text := range []string{"192.0.2.1", "198.51.100.7", "203.0.113.9", "2001:db8::1"} {
+		if ours(netip.MustParseAddr(text)) {
+			t.Errorf("%s is ours", text)
+		}
+	}
+}
