@@ -63,6 +63,7 @@ const (
 	growCrowdMailCPU
 	growCrowdOwn
 	growCrowdColumns
+	growCrowdSink = mostProcessors * growCrowdColumns // what the same client has without blockd, once
 )
 
 const (
@@ -116,8 +117,9 @@ func (g *growth) prepare() {
 		daemon: table{title: "A daemon with so many entries", note: "Its index is there. Until the first answer by HTTP, looked for every 20 ms; its own memory; checks a second by 16 connections; processor time of a check. The client is on the same machine.",
 			columns: onEach(column{"start, ms", significant, neither}, column{"MB", significant, neither}, column{"clear/s", printWhole, neither}, column{"listed/s", printWhole, neither}, column{"µs of CPU", significant, neither})},
 	}
-	g.crowd = table{title: "A daemon with so many connections", note: grouped(min(g.n, growListed)) + " entries. All ask, each after the answer to its last: HTTP checks a second, p99 of one; mails of 1 KB a second on kept connections, p99 of a whole one, processor time; then the daemon's own memory.",
-		columns: onEach(column{"HTTP/s", printWhole, neither}, column{"p99, ms", significant, neither}, column{"mails/s", printWhole, neither}, column{"p99, ms", significant, neither}, column{"ms of CPU", significant, neither}, column{"MB", significant, neither})}
+	g.crowd = table{title: "A daemon with so many connections", note: grouped(min(g.n, growListed)) + " entries. All ask, each after the answer to its last: HTTP checks a second, p99 of one; mails of 1 KB a second on kept connections, p99 of a whole one, processor time; then the daemon's own memory. At last what the same client has with the sink alone, which is one process.",
+		columns: append(onEach(column{"HTTP/s", printWhole, neither}, column{"p99, ms", significant, neither}, column{"mails/s", printWhole, neither}, column{"p99, ms", significant, neither}, column{"ms of CPU", significant, neither}, column{"MB", significant, neither}),
+			column{"sink alone, mails/s", printWhole, neither})}
 	g.tables = []*table{&g.entries.compile, &g.entries.lookups, &g.entries.daemon, &g.crowd}
 }
 
@@ -186,6 +188,12 @@ func (g *growth) withEntries(ctx context.Context, parent string, n int) error {
 		return err
 	}
 	g.say(name + " entries: a daemon")
+	// The first one builds an index that has its live entries too.
+	first, err := g.daemon(ctx, dir, mostProcessors, "127.0.0.1:9", k.listed[0])
+	if err != nil {
+		return err
+	}
+	first.stop()
 	for processors := 1; processors <= mostProcessors; processors++ {
 		if err := g.serve(ctx, dir, n, processors, k); err != nil {
 			return err
@@ -399,7 +407,7 @@ func (g *growth) crowded(ctx context.Context, dir string, connections, processor
 	for _, sender := range k.clear[:min(len(k.clear), growRequests)] {
 		exchanges = append(exchanges, get(d.address, "/v1/check", sender, verdictOf(clearKind)))
 	}
-	requests := max(growRequests, 2*connections)
+	requests := max(growRequests, 10*connections)
 	sessions := min(connections, (int(descriptors())-1000)/2)
 	if sessions < connections {
 		name += fmt.Sprintf(" (%s sessions)", grouped(sessions))
@@ -410,14 +418,14 @@ func (g *growth) crowded(ctx context.Context, dir string, connections, processor
 		if err != nil {
 			return err
 		}
-		warm := table{columns: make([]column, growCrowdColumns*mostProcessors)}
+		warm := table{columns: make([]column, growCrowdSink+1)}
 		to := t
 		if round == 0 {
 			to = &warm
 		}
 		to.add(name, from+growCrowdHTTP, float64(requests)/seconds)
 		to.add(name, from+growCrowdHTTPTail, times.quantile(0.99)/1e3)
-		err = d.cost(to, name, from+growCrowdMailCPU, mails, 1e3, func() error {
+		err = d.cost(to, name, from+growCrowdMailCPU, mails+sessions, 1e3, func() error {
 			seconds, times, err := mailLoad(ctx, d.smtp, sessions, mails)
 			if err == nil {
 				to.add(name, from+growCrowdMails, float64(mails)/seconds)
@@ -433,12 +441,20 @@ func (g *growth) crowded(ctx context.Context, dir string, connections, processor
 			return err
 		}
 		to.add(name, from+growCrowdOwn, own/1024)
+		if processors == mostProcessors {
+			seconds, _, err := mailLoad(ctx, address.address, sessions, mails)
+			if err != nil {
+				return fmt.Errorf("the sink alone: %w", err)
+			}
+			to.add(name, growCrowdSink, float64(mails)/seconds)
+		}
 	}
 	return nil
 }
 
-// mailLoad opens sessions, and lets each pass mails one after the other. It returns the seconds behind the last EHLO, and
-// the milliseconds that each mail took.
+// mailLoad opens sessions, each with a mail that does not count, and lets each pass mails one after the other. It returns the seconds
+// that these took, and the milliseconds of each. The first mail opens the way to the sink, whose queue of those who wait to be
+// accepted would overflow if all did so at once: the system then drops connections that one end believes to have.
 func mailLoad(ctx context.Context, address string, sessions, mails int) (seconds float64, times series, err error) {
 	talks := make([]*talk, sessions)
 	faults := make([]error, sessions)
@@ -457,13 +473,15 @@ func mailLoad(ctx context.Context, address string, sessions, mails int) (seconds
 		}
 		wg.Wait()
 	}
-	opening := make(chan struct{}, 200) // fewer than a queue of those who wait to be accepted
+	opening := make(chan struct{}, 200)
 	each(func(i int) (err error) {
 		opening <- struct{}{}
 		defer func() { <-opening }()
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(i/5000), 1)}, KeepAlive: -1}
-		talks[i], err = dialTalkFrom(ctx, d, address)
-		return err
+		if talks[i], err = dialTalkFrom(ctx, d, address); err != nil {
+			return err
+		}
+		return talks[i].mail(map[string]series{})
 	})
 	begun := time.Now()
 	each(func(i int) error {
