@@ -37,6 +37,15 @@ func TestSystemdUnits(t *testing.T) {
 	}
 }
 
+// The shipped unit leaves little to who takes the daemon over, by systemd's own judgement.
+func TestSystemdExposure(t *testing.T) {
+	command := testkit.Peer(t, "systemd-analyze")
+	out, err := exec.Command(command, "security", "--offline=true", "--threshold=15", "--no-pager", filepath.Join(root, "packaging", "systemd", "blockd.service")).CombinedOutput()
+	if err != nil {
+		t.Errorf("systemd-analyze security: %v, want an exposure of at most 1.5\n%s", err, out)
+	}
+}
+
 // The real systemd-socket-activate opens the doors; blockd finds them by name.
 func TestSocketActivation(t *testing.T) {
 	command := testkit.Peer(t, "systemd-socket-activate")

@@ -108,17 +108,15 @@ tail -n 1 "$root/etc/blockd/lists/senders.txt" | grep -qx "# later" || die "the 
 inside blockd config --check -c /etc/blockd/config.toml
 say "upgraded: the changed config.toml is kept"
 
-mkdir -p "$root/var/lib/private/blockd" "$root/run/blockd" # as a start makes them
-ln -s private/blockd "$root/var/lib/blockd"
+mkdir -p "$root/var/lib/blockd" "$root/run/blockd" # as a start makes them
 echo "someone@bulk.example" >"$root/etc/blockd/lists/mine.txt"
 inside dpkg --remove blockd
 [ ! -e "$root/usr/bin/blockd" ] || die "the program is left after remove"
 tail -n 1 "$root/etc/blockd/config.toml" | grep -qx "# mine" || die "remove has taken config.toml"
-[ -e "$root/etc/blockd/lists/mine.txt" ] && [ -d "$root/var/lib/private/blockd" ] || die "remove has taken a list or the state"
+[ -e "$root/etc/blockd/lists/mine.txt" ] && [ -d "$root/var/lib/blockd" ] || die "remove has taken a list or the state"
 say "removed: configuration, lists and state are kept"
 
 inside dpkg --purge blockd
-rmdir "$root/var/lib/private" 2>/dev/null || true # systemd's own
 files >"$work/after"
 users >"$work/users-after"
 diff -u "$work/before" "$work/after" || die "purge leaves these"

@@ -55,9 +55,11 @@ for platform in "${platforms[@]}"; do
 	mkdir -p "$work/$name"
 	GOOS=$system GOARCH=$machine go build -buildvcs=true -ldflags "-s -w -X blockd/internal/version.stamped=$version" -o "$work/$name/blockd" ./cmd/blockd
 	cp -R LICENSE NOTICE README.md CHANGELOG.md man packaging/config.toml packaging/senders.txt "$work/$name/"
-	[ "$system" != linux ] || cp -R packaging/systemd "$work/$name/"
+	[ "$system" != linux ] || cp -R packaging/systemd packaging/package/sysusers.conf packaging/certbot "$work/$name/"
+	[ "$system" != freebsd ] || install -D packaging/freebsd/blockd "$work/$name/rc.d/blockd"
 	find "$work/$name" -type d -exec chmod 755 {} + -o -type f -exec chmod 644 {} +
 	chmod 755 "$work/$name/blockd"
+	for script in certbot/blockd rc.d/blockd; do [ ! -e "$work/$name/$script" ] || chmod 755 "$work/$name/$script"; done
 	(cd tools && GOFLAGS= go run ./sbom "$work/$name/blockd") >"$out/$name.spdx.json"
 	tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=ustar -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
 	if [ "$system" = linux ]; then

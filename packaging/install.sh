@@ -30,6 +30,12 @@ for unit in packaging/systemd/*; do
 	sed -i "s,/usr/bin/blockd,$prefix/bin/blockd," "$dest$prefix/lib/systemd/system/$(basename "$unit")"
 done
 
+mkdir -p "$dest$prefix/lib/sysusers.d" "$dest$prefix/lib/tmpfiles.d"
+for kind in sysusers tmpfiles; do
+	install -m 644 "packaging/package/$kind.conf" "$dest$prefix/lib/$kind.d/blockd.conf"
+	echo "$prefix/lib/$kind.d/blockd.conf"
+done
+
 if [ -e "$dest/etc/blockd/config.toml" ]; then
 	echo "/etc/blockd/config.toml is there, and stays as it is"
 else
@@ -40,6 +46,8 @@ else
 fi
 
 if [ -z "$dest" ] && [ -d /run/systemd/system ]; then
+	systemd-sysusers "$prefix/lib/sysusers.d/blockd.conf"
+	systemd-tmpfiles --create "$prefix/lib/tmpfiles.d/blockd.conf"
 	systemctl daemon-reload
 fi
 echo "the first start makes a token for the console, http://127.0.0.1:8025/: sudo cat /var/lib/blockd/blockd.bdx.token"
