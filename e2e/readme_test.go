@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"blockd/internal/selfsigned"
 	"blockd/internal/testkit"
 )
 
@@ -224,13 +226,23 @@ func TestReadmePostfix(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Write(t, d.path("lists/senders.txt"), "spammer@bulk.example\n")
+	// The certificate comes as certbot's hook brings it.
+	live := t.TempDir()
+	pair := selfsigned.New(t, "mx.here.example")
+	testkit.Write(t, filepath.Join(live, "fullchain.pem"), string(pair.CertPEM))
+	testkit.Write(t, filepath.Join(live, "privkey.pem"), string(pair.KeyPEM))
+	hook := exec.Command(filepath.Join(root, "packaging/certbot/blockd"), d.path("tls"), strconv.Itoa(os.Getgid()))
+	hook.Env = append(os.Environ(), "RENEWED_LINEAGE="+live)
+	if out, err := hook.CombinedOutput(); err != nil {
+		t.Fatalf("the hook of certbot: %v\n%s", err, out)
+	}
 	d.start(t)
 
 	for _, tt := range []struct{ sender, want string }{
-		{"friend@there.example", "<-  250 2.0.0 Ok: queued as "},
-		{"spammer@bulk.example", "<** 550 5.7.1 <spammer@bulk.example>: Sender address rejected: listed in senders (ref "},
+		{"friend@there.example", "<~  250 2.0.0 Ok: queued as "},
+		{"spammer@bulk.example", "<~* 550 5.7.1 <spammer@bulk.example>: Sender address rejected: listed in senders (ref "},
 	} {
-		out, err := exec.Command("swaks", "--server", d.smtp, "--from", tt.sender, "--to", "you@here.example").CombinedOutput()
+		out, err := exec.Command("swaks", "--tls", "--server", d.smtp, "--from", tt.sender, "--to", "you@here.example").CombinedOutput()
 		if !strings.Contains(string(out), tt.want) {
 			t.Errorf("swaks --from %s (%v) printed\n%s\nwant a line %q", tt.sender, err, out, tt.want)
 		}
