@@ -106,6 +106,7 @@ var layers = map[string][]string{
 	"internal/carried": {},
 	"internal/upgrade": {},
 	"internal/version": {},
+	"catalogue":        {},
 	"internal/daemon": {"internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
 		"addr", "builder", "certificate", "dnsbl", "firstseen", "health", "history", "httpapi", "index", "internal/config", "keptfilter", "listener", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "quarantine", "receipt", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},

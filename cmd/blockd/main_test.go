@@ -40,6 +40,7 @@ func TestCommandsAndFlags(t *testing.T) {
 		"quarantine": "",
 		"requests":   "all config json state",
 		"version":    "json licences",
+		"catalogue":  "json",
 		"token":      "",
 		"import":     "force from-postfix from-rspamd from-spamassassin json output",
 		"export":     "config format index list output",
@@ -70,7 +71,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, token, export, compare, filter, import, config, doctor, health, reload or version; see: blockd --help\n"},
+		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, token, export, compare, filter, import, config, doctor, health, reload, catalogue or version; see: blockd --help\n"},
 		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
 		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
 		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"blockd/catalogue"
+)
+
+func TestCatalogue(t *testing.T) {
+	want, err := catalogue.Lists()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text, object strings.Builder
+	if code := run([]string{"catalogue"}, strings.NewReader(""), &text, io.Discard); code != 0 {
+		t.Fatalf("exit %d", code)
+	}
+	if code := run([]string{"catalogue", "--json"}, strings.NewReader(""), &object, io.Discard); code != 0 {
+		t.Fatalf("exit %d", code)
+	}
+	var got []catalogue.List
+	if err := json.Unmarshal([]byte(object.String()), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%d lists in JSON, want %d", len(got), len(want))
+	}
+	for i, l := range want {
+		if got[i] != l {
+			t.Errorf("JSON has %+v, want %+v", got[i], l)
+		}
+		for _, part := range []string{l.Name, l.Licence, l.URL, l.Complaints, l.Judged.String()} {
+			if !strings.Contains(text.String(), part) {
+				t.Errorf("the table lacks %q", part)
+			}
+		}
+	}
+}
