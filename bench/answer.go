@@ -90,6 +90,11 @@ func (a answerer) round(ctx context.Context, k *keys, t *table) error {
 			}
 			t.add(a.name, q.column, float64(q.n)/cost.seconds)
 		}
+		cost, err := program{a.stream, k.halfFile}.run(ctx)
+		if err != nil {
+			return err
+		}
+		t.add(a.name, programsHalfCPU, 1e6*cost.cpu/float64(k.half()))
 	}
 	cost, err := program{args: a.one(k.listed[0])}.run(ctx)
 	if err != nil {

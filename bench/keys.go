@@ -34,6 +34,7 @@ type keys struct {
 
 	listed, clear         []string // shuffled samples of both
 	listedFile, clearFile string   // the same, a key a line
+	halfFile              string   // half of each, in turns
 }
 
 func makeKeys(ctx context.Context, s settings, dir string) (*keys, error) {
@@ -119,9 +120,21 @@ func (k *keys) sample(dir string) (err error) {
 	if k.listed, err = sampleOf(k.present, k.n, k.listedFile); err != nil {
 		return err
 	}
-	k.clear, err = sampleOf(k.absent, k.n, k.clearFile)
-	return err
+	if k.clear, err = sampleOf(k.absent, k.n, k.clearFile); err != nil {
+		return err
+	}
+	k.halfFile = filepath.Join(dir, "half.txt")
+	return writeFile(k.halfFile, func(f *os.File) error {
+		w := bufio.NewWriter(f)
+		for i := range k.half() / 2 {
+			w.WriteString(k.listed[i] + "\n" + k.clear[i] + "\n")
+		}
+		return w.Flush()
+	})
 }
+
+// half is how many keys halfFile has.
+func (k *keys) half() int { return len(k.listed) / 2 * 2 }
 
 func sampleOf(path string, n int, to string) ([]string, error) {
 	size := min(n, maxSample)

@@ -16,6 +16,7 @@ import (
 // cost is what a program took.
 type cost struct {
 	seconds   float64
+	cpu       float64 // seconds of user and kernel time
 	megabytes float64 // resident, at its peak
 }
 
@@ -52,6 +53,7 @@ func (p program) write(ctx context.Context, stdout io.Writer) (c cost, err error
 	if err != nil {
 		return c, fmt.Errorf("%s: %w: %s", strings.Join(p.args, " "), err, stderr.String())
 	}
+	c.cpu = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
 		c.megabytes = float64(usage.Maxrss) / 1e3 // Linux counts in KiB, near enough
 	}

@@ -17,6 +17,9 @@ import (
 // nobody can see, and what is not UTF-8 is shown as Go would write it. Nothing
 // else is changed, so plain text is returned as it is.
 func Visible(s string) string {
+	if plain(s) { // nearly every text; the rest of this function was an eighth of the time of `blockd check -`
+		return s
+	}
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return s
 	}
@@ -35,6 +38,16 @@ func Visible(s string) string {
 		s = s[n:]
 	}
 	return b.String()
+}
+
+// plain reports whether a text is printable ASCII alone.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i]-' ' > '~'-' ' {
+			return false
+		}
+	}
+	return true
 }
 
 // Path is a path as people know it: from the current folder, where it is
