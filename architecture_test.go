@@ -111,6 +111,9 @@ var layers = map[string][]string{
 		"addr", "builder", "certificate", "dnsbl", "firstseen", "health", "history", "httpapi", "index", "internal/config", "keptfilter", "listener", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "quarantine", "receipt", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
 	"internal/control": {"access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "quarantine", "receipt", "reload"},
+	"internal/setup":   {"catalogue", "docs", "internal/durable", "lists"},
+	"docs":             {},
+	"packaging":        {},
 	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "mirror", "smtpfilter/upstream", "verdict"},
 }
 
