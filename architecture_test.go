@@ -99,7 +99,7 @@ var layers = map[string][]string{
 	"postfix": {"addr", "listener", "lists", "policy", "reply", "rule"},
 
 	"httpapi/fastpath": {},
-	"httpapi":          {"addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "listener", "lists", "live", "msgauth", "policy", "quarantine", "receipt", "reload", "verdict"},
+	"httpapi":          {"pause", "addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "listener", "lists", "live", "msgauth", "policy", "quarantine", "receipt", "reload", "verdict"},
 
 	"internal/config": {"access", "addr", "ask", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
 		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
@@ -107,13 +107,14 @@ var layers = map[string][]string{
 	"internal/upgrade": {},
 	"internal/version": {},
 	"catalogue":        {},
-	"internal/daemon": {"internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
+	"internal/daemon": {"pause", "internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
 		"addr", "builder", "certificate", "dnsbl", "firstseen", "health", "history", "httpapi", "index", "internal/config", "keptfilter", "listener", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "quarantine", "receipt", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
-	"internal/control": {"access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "quarantine", "receipt", "reload"},
+	"internal/control": {"pause", "access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "quarantine", "receipt", "reload"},
 	"internal/setup":   {"catalogue", "docs", "internal/durable", "lists"},
 	"docs":             {},
 	"packaging":        {},
+	"pause":            {"internal/durable"},
 	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "mirror", "smtpfilter/upstream", "verdict"},
 }
 

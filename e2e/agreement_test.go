@@ -623,7 +623,7 @@ func askHTTP(t *testing.T, c *transaction.Case, d *daemon) string {
 	}
 	got := answer.Verdict
 	for _, m := range answer.Matches {
-		if m.Mode != "shadow" && strings.HasPrefix(m.Action, "allow") == (answer.Verdict == "allowed") {
+		if m.Mode == "" && strings.HasPrefix(m.Action, "allow") == (answer.Verdict == "allowed") {
 			got += " " + m.List
 			break
 		}

@@ -26,6 +26,7 @@ import (
 	"blockd/history"
 	"blockd/httpapi/fastpath"
 	"blockd/live"
+	"blockd/pause"
 	"blockd/policy"
 	"blockd/receipt"
 	"blockd/reload"
@@ -57,6 +58,9 @@ type Settings struct {
 	// Reload reads the configuration and all lists again, and waits until they are taken up; nil: there is no such
 	// resource.
 	Reload func(context.Context) Reloaded
+
+	// Pauses are the lists that do not count for a while; nil: there are no such resources.
+	Pauses *pause.Set
 
 	// Requests are those of refused people; nil: there are no such resources.
 	Requests *receipt.Store

@@ -117,6 +117,7 @@ type ListWorth struct {
 	State    ListState  `json:"state"`
 	Problems []string   `json:"problems"` // of those above: this list's
 
+	Pause  *ListPause  `json:"pause"`  // null: it counts, as far as its mode lets it
 	Source *ListSource `json:"source"` // null: the list has none, or no daemon was asked
 }
 
@@ -153,6 +154,11 @@ func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
 	if n > 0 && !s.private(w, r) { // they show who writes here
 		return
 	}
+	sendTagged(w, r, s.listTable(n))
+}
+
+// listTable is all that is known of the lists, with so many entries.
+func (s *Server) listTable(n int) ListTable {
 	status := s.status()
 	counts := s.checker.Hits().Lists()
 	t := NewListTable(status, counts)
@@ -166,7 +172,11 @@ func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
 	if s.settings.Sources != nil {
 		t.addSources(s.settings.Sources(status), counts)
 	}
-	sendTagged(w, r, t)
+	now := time.Now()
+	for i := range t.Worth {
+		t.Worth[i].Pause = newListPause(s.settings.Pauses, t.Worth[i].List, now)
+	}
+	return t
 }
 
 // countLive puts the number of live entries into the rows of their list, which count what was folded into the index. A list whose first entry

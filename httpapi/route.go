@@ -61,6 +61,13 @@ func (s *Server) routes(metrics http.Handler) []route {
 			route{path: "/v1/requests/decline", about: "POST ?ref= declines one", methods: []method{
 				{name: http.MethodPost, serve: s.writing(s.decline), doc: describeDecline, writes: true}}})
 	}
+	if s.settings.Pauses != nil {
+		all = append(all,
+			route{path: "/v1/lists/{list}/pause", about: "POST: the list's blocks do not count for a while", methods: []method{
+				{name: http.MethodPost, serve: s.writing(s.pause), doc: describePause, writes: true}}},
+			route{path: "/v1/lists/{list}/resume", about: "POST: they count again", methods: []method{
+				{name: http.MethodPost, serve: s.writing(s.resume), doc: describeResume, writes: true}}})
+	}
 	if s.settings.Reload != nil {
 		all = append(all, route{path: "/v1/reload", about: "POST reads the configuration and all lists again", methods: []method{
 			{name: http.MethodPost, serve: s.writing(s.reload), doc: describeReload, writes: true}}})

@@ -57,13 +57,14 @@ func (c *checks) answerAll(b *Batch, questions []Question) (verdicts []verdict.V
 	ix = c.live() // once
 	b.index = ix
 	now := time.Now()
+	paused := c.paused(now)
 	b.Generation = ix.Generation()
 	b.senders, b.apart, b.stores = b.senders[:0], b.apart[:0], b.stores[:0]
 	b.verdicts = slices.Grow(b.verdicts[:0], len(questions))[:len(questions)]
 	for i := range questions {
 		v, q := &b.verdicts[i], &questions[i]
 		*v = verdict.New(nil)
-		v.Requirements = c.allows
+		v.Requirements, v.Paused = c.allows, paused
 		if q.About == AboutSender {
 			v.Generation, v.Client = b.Generation, q.Client.WithZone("").Unmap()
 			v.Sender, v.Err = addr.Parse(q.Text)

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -43,6 +44,9 @@ type Settings struct {
 	Auth rule.Auth // what allow entries have to show
 
 	FirstSeen FirstSeen // what becomes of mail from new domains
+
+	// Paused are the lists whose blocks do not count at a time; nil = there are none. What it returns must not change.
+	Paused func(time.Time) map[string]bool
 
 	// Live are entries that act beside those of the index; nil = there are none.
 	Live *live.Set
@@ -101,6 +105,7 @@ type checks struct {
 	contact  string
 	newRef   func() string
 	policies policyTable
+	paused   func(time.Time) map[string]bool
 	entries  *live.Set
 	stores   *ask.Sets
 	complete func(addr.Addr, netip.Addr)
@@ -127,6 +132,7 @@ func newChecks(live func() *index.Index, s Settings, in *instruments) *checks {
 		contact:     s.Contact,
 		newRef:      s.NewRef,
 		policies:    newPolicyTable(s.Policies, s.Lists),
+		paused:      s.Paused,
 		entries:     s.Live,
 		stores:      s.Stores,
 		complete:    s.Completed,
@@ -142,6 +148,9 @@ func newChecks(live func() *index.Index, s Settings, in *instruments) *checks {
 		needs:       needsOf(s.Lists),
 		first:       s.FirstSeen,
 		instruments: in,
+	}
+	if c.paused == nil {
+		c.paused = func(time.Time) map[string]bool { return nil }
 	}
 	if c.newRef == nil {
 		c.newRef = reply.NewRef

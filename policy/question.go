@@ -111,8 +111,8 @@ func (c *checks) ask(q question) verdict.Verdict {
 // not decided before finish. It is nil else.
 func (c *checks) begin(q question) (v verdict.Verdict, asked *ask.Inquiry) {
 	v = verdict.New(nil)
-	v.Requirements = c.allows
 	now := time.Now()
+	v.Requirements, v.Paused = c.allows, c.paused(now)
 	defer func() {
 		if p := recover(); p != nil {
 			// A defect of ours must cost neither the session nor the sender.

@@ -41,8 +41,8 @@ func (e explanation) print(input string, v verdict.Verdict, b *policy.Batch) err
 	}
 	rows = append(rows, e.facts...)
 	rows = append(rows, e.keys(how.Keys)...)
-	for i, m := range v.Matches {
-		text := describe(v, m)
+	for i := range v.Matches {
+		text := describe(v, i)
 		if why := v.Objection(i); why != "" {
 			text += ": does not count, " + e.paint.Yellow(why)
 		}
@@ -156,7 +156,8 @@ func found(k verdict.ExplainedKey) string {
 }
 
 // describe is a match in words: where it stands and how far it reaches.
-func describe(v verdict.Verdict, m index.Match) string {
+func describe(v verdict.Verdict, i int) string {
+	m := v.Matches[i]
 	l := v.Lists[m.Row]
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:%d, list %s: %s %s", term.Path(l.Source.Path), m.Line, l.Source.List, m.Action, term.Visible(m.Name()))
@@ -164,8 +165,8 @@ func describe(v verdict.Verdict, m index.Match) string {
 	if m.Reason != "" {
 		fmt.Fprintf(&b, ", %q", m.Reason)
 	}
-	if l.Source.Mode == index.Shadow {
-		b.WriteString(" (shadow: does not count)")
+	if mode := v.Mode(i); mode != "" {
+		b.WriteString(" (" + mode + ": does not count)")
 	}
 	return b.String()
 }

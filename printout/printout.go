@@ -74,15 +74,15 @@ func (a *Asker) print(dst []byte, input string, v *verdict.Verdict) []byte {
 }
 
 // deciding returns the match to show for a verdict: the one that decided, or
-// else the one that would have, had its list counted.
-func deciding(v *verdict.Verdict) (m *index.Match, shadow, ok bool) {
+// else the one that would have, had its list counted; mode then says why it does not.
+func deciding(v *verdict.Verdict) (m *index.Match, mode string, ok bool) {
 	switch {
 	case v.Decider >= 0:
-		return &v.Matches[v.Decider], false, true
+		return &v.Matches[v.Decider], "", true
 	case v.Shadow >= 0:
-		return &v.Matches[v.Shadow], true, true
+		return &v.Matches[v.Shadow], v.Mode(v.Shadow), true
 	}
-	return nil, false, false
+	return nil, "", false
 }
 
 // exempts reports whether v blocks mail that its recipient has all the same.
@@ -95,12 +95,12 @@ func printPlain(dst []byte, input string, v *verdict.Verdict) []byte {
 	dst = append(append(dst, shownSubject(input, v)...), '\t')
 	dst = append(append(dst, v.Kind...), '\t')
 	entry, reason := "", ""
-	if m, shadow, ok := deciding(v); ok {
+	if m, mode, ok := deciding(v); ok {
 		dst = append(append(dst, v.Lists[m.Row].Source.List...), ':')
 		dst = strconv.AppendInt(dst, int64(m.Line), 10)
 		entry, reason = m.Name(), m.Reason
-		if shadow {
-			reason = strings.TrimSpace("shadow " + reason)
+		if mode != "" {
+			reason = strings.TrimSpace(mode + " " + reason)
 		}
 	}
 	switch {

@@ -1,7 +1,5 @@
 package verdict
 
-import "blockd/index"
-
 // Answer is a verdict as `blockd check --json` and HTTP print it. Field names
 // and their order are part of blockd's interface.
 //
@@ -29,7 +27,7 @@ type AnswerMatch struct {
 	Scope  string `json:"scope"`
 	Action string `json:"action"`
 	Reason string `json:"reason" doc:"the list's own, or why an allow entry does not count"`
-	Mode   string `json:"mode,omitempty" enum:"shadow" doc:"shadow: the match does not count"`
+	Mode   string `json:"mode,omitempty" enum:"shadow,paused" doc:"the match does not count: its list is in shadow mode, or paused"`
 }
 
 // Answer puts v into the form for programs. input is the text that was asked.
@@ -46,9 +44,7 @@ func (v Verdict) Answer(input string) Answer {
 		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
 		a.Matches[i] = AnswerMatch{List: source.List, File: source.Path, Line: m.Line, Entry: m.Name(),
 			Kind: m.Kind.String(), Scope: m.Scope.String(), Action: m.Action.String(), Reason: v.Reason(i)}
-		if source.Mode == index.Shadow {
-			a.Matches[i].Mode = source.Mode.String()
-		}
+		a.Matches[i].Mode = v.Mode(i)
 	}
 	return a
 }

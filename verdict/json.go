@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
-
-	"blockd/index"
 )
 
 // AppendJSON appends Answer(input) as encoding/json writes it, with "<", ">" and
@@ -48,8 +46,8 @@ func (v *Verdict) appendMatch(dst []byte, i int) []byte {
 	dst = appendText(append(dst, `,"scope":`...), m.Scope.String())
 	dst = appendText(append(dst, `,"action":`...), m.Action.String())
 	dst = appendText(append(dst, `,"reason":`...), v.Reason(i))
-	if source.Mode == index.Shadow {
-		dst = appendText(append(dst, `,"mode":`...), source.Mode.String())
+	if mode := v.Mode(i); mode != "" {
+		dst = appendText(append(dst, `,"mode":`...), mode)
 	}
 	return append(dst, '}')
 }

@@ -40,8 +40,9 @@ func (v *Verdict) doubt(only map[string]bool) {
 			return u.Allows && (reach == index.AllExceptions || reach == index.OwnExceptions && v.Lists[u.Row].Source.List == v.ListName(v.Decider))
 		})
 	default:
-		v.PutOff = v.unasked(only, func(u *Unasked) bool { return u.Defers && !u.Faint })
-		if v.Kind == Clear && v.unasked(only, func(u *Unasked) bool { return !u.Faint }) {
+		counts := func(u *Unasked) bool { return !u.Faint && !v.Paused[v.Lists[u.Row].Source.List] }
+		v.PutOff = v.unasked(only, func(u *Unasked) bool { return u.Defers && counts(u) })
+		if v.Kind == Clear && v.unasked(only, counts) {
 			v.Kind = Unknown
 		}
 	}

@@ -60,6 +60,10 @@ type Verdict struct {
 	Unverified   bool          // allowed on the sender's word against an entry that blocks
 	Requirements *Requirements // of allow entries; nil = none
 
+	// Paused are the lists whose blocks do not count for a while, and whose exceptions do (package pause); nil =
+	// none. It is not to be changed.
+	Paused map[string]bool
+
 	// Of lists that are asked in their stores (package ask).
 	Unasked  []Unasked // those that could not be asked; nil = none
 	Unlifted bool      // Blocked, and an exception of such a list could have lifted it
@@ -213,11 +217,11 @@ func (v *Verdict) unverified(only map[string]bool, found Proof) bool {
 
 // shadow finds the entry that would have refused a sender whom nothing that
 // counts refuses, and whom no exception frees from all lists, or -1. Each list in
-// shadow mode is judged alone, as its operator will when turning it on: its own allow
+// shadow mode, or paused, is judged alone, as its operator will when turning it on: its own allow
 // entries excuse its blocks, and those of another shadow list do not.
 func (v *Verdict) shadow(only map[string]bool, found Proof) int {
 	for i := range v.Matches {
-		if v.counts(i, only) && v.mode(i) == index.Shadow && !v.Matches[i].Action.Allows() && !v.allowedBy(v.ListName(i), found) {
+		if v.counts(i, only) && v.Mode(i) != "" && !v.Matches[i].Action.Allows() && !v.allowedBy(v.ListName(i), found) {
 			return i
 		}
 	}
@@ -235,7 +239,7 @@ func (v *Verdict) inForce(i int, only map[string]bool) bool {
 
 // refuses reports whether Matches[i] would block without exceptions.
 func (v *Verdict) refuses(i int, only map[string]bool) bool {
-	return !v.Matches[i].Action.Allows() && v.inForce(i, only)
+	return !v.Matches[i].Action.Allows() && v.inForce(i, only) && (v.Paused == nil || !v.Paused[v.ListName(i)])
 }
 
 // excepts reports whether Matches[i] is an exception that counts.
@@ -358,6 +362,20 @@ func (v Verdict) ListName(i int) string { return v.Lists[v.Matches[i].Row].Sourc
 
 func (v *Verdict) mode(i int) index.Mode { return v.Lists[v.Matches[i].Row].Source.Mode }
 
+// Mode says why Matches[i] does not count: "shadow", by its list's mode, or "paused"; "" where that is not so.
+func (v *Verdict) Mode(i int) string {
+	switch {
+	case v.mode(i) == index.Shadow:
+		return index.Shadow.String()
+	case v.Paused[v.ListName(i)] && !v.Matches[i].Action.Allows():
+		return PausedMode
+	}
+	return ""
+}
+
+// PausedMode is the Mode of a block whose list is paused.
+const PausedMode = "paused"
+
 // AboutClient reports whether Matches[i] is an entry for client addresses.
 func (v *Verdict) AboutClient(i int) bool {
 	return v.Matches[i].Kind == lists.IP || v.Matches[i].Kind == lists.CIDR
@@ -383,7 +401,7 @@ func (v *Verdict) AppendLog(fields []slog.Attr) []slog.Attr {
 			fields = append(fields, slog.String("reason", m.Reason))
 		}
 		if v.Shadow >= 0 {
-			fields = append(fields, slog.String("mode", index.Shadow.String()))
+			fields = append(fields, slog.String("mode", v.Mode(i)))
 		}
 	}
 	if v.Unverified {

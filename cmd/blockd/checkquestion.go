@@ -15,6 +15,7 @@ import (
 	"blockd/internal/daemon"
 	"blockd/internal/term"
 	"blockd/lists"
+	"blockd/pause"
 	"blockd/policy"
 	"blockd/reload"
 )
@@ -35,6 +36,11 @@ func openToCheck(cmd *cobra.Command, path, file, why string) (*index.Index, *pol
 		if settings.Live, err = control.ReadLive(c); err != nil {
 			return nil, nil, config.Auth{}, err
 		}
+		pauses, err := pause.Open(c.PausesPath())
+		if err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: no list is taken for paused: %v\n", cmd.CommandPath(), err)
+		}
+		settings.Paused = pauses.Paused
 		settings.Stores = daemon.OpenAsked(c, slog.New(slog.DiscardHandler)) // until the process ends
 		daemon.LoadFilters(c, settings.Stores)
 		if sources, err = reload.Sources(c.Reload().Lists); err != nil {

@@ -227,8 +227,11 @@ func (v *listingView) listRows(all []httpapi.ListWorth, name int) *term.Table {
 	for i := range all {
 		l := &all[i]
 		action := cmp.Or(l.Action, "-")
-		if l.Mode == "shadow" {
+		switch {
+		case l.Mode == "shadow":
 			action = "shadow"
+		case l.Pause != nil:
+			action = "paused"
 		}
 		shared := ""
 		if len(l.Overlaps) > 0 {

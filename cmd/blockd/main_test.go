@@ -38,6 +38,8 @@ func TestCommandsAndFlags(t *testing.T) {
 		"history":    "client config json limit list outcome recipient ref sender since verdict",
 		"replay":     "action allow-public-suffix as config exceptions format json list patterns since subdomains",
 		"quarantine": "",
+		"pause":      "config for why",
+		"resume":     "config why",
 		"init":       "config doctor force list server undo way",
 		"subscribe":  "config enforce remove",
 		"requests":   "all config json state",
@@ -73,7 +75,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, token, export, compare, filter, import, config, doctor, health, reload, init, catalogue, subscribe or version; see: blockd --help\n"},
+		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, token, export, compare, filter, import, config, doctor, health, pause, resume, reload, init, catalogue, subscribe or version; see: blockd --help\n"},
 		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
 		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
 		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},

@@ -151,7 +151,7 @@ test('watches decisions as they are made', async ({ page }) => {
   await mail('first@listed.example');
   await expect(rows.first()).toContainText('first@listed.example');
   await expect(rows.first()).toContainText('refused');
-  await page.getByRole('button', { name: 'Pause' }).click();
+  await page.getByRole('button', { name: 'Pause', exact: true }).click();
   await mail('second@listed.example');
   await expect(page.getByRole('button', { name: 'Go on (1 new)' })).toBeVisible();
   await expect(rows.first()).toContainText('first@listed.example');
@@ -369,6 +369,19 @@ test('lets in who was refused and asks, and declines others', async ({ page, con
   await bert.reload();
   await expect(bert.getByRole('status')).toHaveText('Your request was declined.');
   expect(await mail('bert@listed.example')).toMatch(/^550 /);
+});
+
+test('pauses a list, and resumes it', async ({ page }) => {
+  expect(await mail('pause@listed.example')).toMatch(/^550 /);
+  await open(page);
+  const row = page.getByRole('region', { name: 'Lists', exact: true }).getByRole('row').filter({ hasText: 'own' });
+  await row.getByRole('button', { name: 'Pause 1 h own' }).click();
+  await expect(row).toContainText('paused until');
+  await expect(page.getByText('list own is paused until')).toBeVisible();
+  expect(await mail('pause@listed.example')).toMatch(/^250 /);
+  await row.getByRole('button', { name: 'Resume own' }).click();
+  await expect(row).not.toContainText('paused');
+  expect(await mail('pause@listed.example')).toMatch(/^550 /);
 });
 
 test('keeps a token in the tab alone, and asks for one that may', async ({ page, context }) => {

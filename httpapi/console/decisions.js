@@ -20,15 +20,15 @@ const whom = (decision) => (isTold(decision) ? `a program, by ${decision.door}` 
 
 const outcome = (decision) => badge(...(outcomes[decision.outcome] ?? ['', decision.outcome]));
 
-/** clock is the time of a decision, with its day if that is another one. */
-function clock(time) {
+/** clock is a time, with its day if that is another one. */
+export function clock(time) {
   const at = new Date(time);
   const day = at.toDateString() === new Date().toDateString() ? '' : `${at.toLocaleDateString()} `;
   return html('time', { datetime: time, title: at.toLocaleString() }, day + at.toLocaleTimeString([], { hour12: false }));
 }
 
 function why(decision) {
-  const notes = [decision.exempt && 'exempt recipient', decision.shadow && 'shadow list',
+  const notes = [decision.exempt && 'exempt recipient', decision.shadow && 'its list does not count',
     decision.authenticated && 'had logged in', decision.first_seen && 'domain new here', decision.source && `header ${decision.source}`].filter(Boolean);
   return [decision.list ? `listed in ${decision.list}` : 'on no list', notes.length > 0 && ` (${notes.join(', ')})`, decision.entry && [': ', html('code', {}, decision.entry)]];
 }

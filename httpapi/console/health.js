@@ -2,7 +2,8 @@
 
 import { ago, badge, byId, count, html, show, span, table } from './dom.js';
 import { drawHits } from './chart.js';
-import { read } from './door.js';
+import { clock } from './decisions.js';
+import { Refusal, read, write } from './door.js';
 
 const interval = 5000; // ms between two looks
 const soon = 1000; // ms after one without an answer
@@ -48,6 +49,25 @@ function source({ source: from }) {
     from.state === 'ok' ? from.kind : `${from.kind}${from.class && `, ${from.class}`}`, behind && `, ${behind}`];
 }
 
+const button = (list, label, body) => html('button', { type: 'button', class: 'quiet small', 'aria-label': `${label} ${list.list}`, title: 'its blocks do not count meanwhile; its exceptions do', click: () => pause(list, body) }, label);
+
+/** pausing is what can be done about a list that refuses people. */
+function pausing(list) {
+  if (list.pause) return button(list, 'Resume');
+  return list.action === 'block' && list.mode === 'enforce' && button(list, 'Pause 1 h', { for: '1h' });
+}
+
+async function pause(list, body) {
+  show('list-fault');
+  try {
+    await write('POST', `v1/lists/${encodeURIComponent(list.list)}/${body ? 'pause' : 'resume'}`, body);
+    await look();
+  } catch (fault) {
+    if (!(fault instanceof Refusal)) throw fault;
+    show('list-fault', html('p', { class: 'fault' }, fault.message));
+  }
+}
+
 function showLists(lists) {
   if (lists.length === 0) {
     show('lists', html('p', { class: 'none' }, 'No list is configured.'));
@@ -55,7 +75,7 @@ function showLists(lists) {
   }
   show('lists', table('What serves now, and what each list adds to the others', [
     { head: 'List', cell: (list) => html('strong', {}, list.list) },
-    { head: 'State', cell: (list) => [badge(states[list.state] ?? '', list.state === 'held' ? `${count(list.held)} held back` : list.state), ' ', list.mode === 'shadow' && badge('', 'shadow')] },
+    { head: 'State', cell: (list) => [badge(states[list.state] ?? '', list.state === 'held' ? `${count(list.held)} held back` : list.state), ' ', list.mode === 'shadow' && badge('', 'shadow'), list.pause && [badge('warn', 'paused'), ' until ', clock(list.pause.until)]] },
     ...lists.some((list) => list.source) ? [{ head: 'Source', cell: source }] : [],
     { head: 'Action', cell: (list) => list.action, wide: true },
     { head: 'Entries', cell: (list) => count(list.entries), number: true },
@@ -64,17 +84,22 @@ function showLists(lists) {
     { head: 'Hits', cell: (list) => count(list.hits), number: true, title: 'envelopes and questions; the count goes on over restarts' },
     { head: 'Only its', cell: (list) => count(list.sole), number: true, wide: true, title: 'hits that no other list had' },
     { head: 'Last hit', cell: (list) => ago(list.last_hit), wide: true },
+    { act: true, cell: pausing },
   ], lists));
+}
+
+async function look() {
+  const answer = await read('v1/lists');
+  showHealth(answer);
+  showLists(answer.worth);
+  drawHits(answer.worth);
 }
 
 /** watchHealth looks at the lists, now and from time to time. */
 export async function watchHealth() {
   let next = interval;
   try {
-    const answer = await read('v1/lists');
-    showHealth(answer);
-    showLists(answer.worth);
-    drawHits(answer.worth);
+    await look();
   } catch (fault) {
     title('bad', fault.status === 401 ? 'A token is needed to see anything.' : `No answer: ${fault.message}`);
     if (fault.status === 0) next = soon;

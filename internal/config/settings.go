@@ -45,6 +45,9 @@ func (c Config) RecentPath() string { return c.Index.Path + reload.RecentSuffix 
 // HitsPath is where the counts of hits are kept.
 func (c Config) HitsPath() string { return c.Index.Path + ".hits" }
 
+// PausesPath is where pauses of lists are kept.
+func (c Config) PausesPath() string { return c.Index.Path + ".pauses" }
+
 // ListSettings is how the files of l are read.
 func (c Config) ListSettings(l List) lists.Settings {
 	s := lists.Settings{Format: l.Format, Subdomains: l.Subdomains, Patterns: l.Patterns, Reason: l.Reason, Guard: c.Guard(l)}

@@ -30,6 +30,7 @@ import (
 	"blockd/live"
 	"blockd/mirror"
 	"blockd/msgauth"
+	"blockd/pause"
 	"blockd/policy"
 	"blockd/reload"
 	"blockd/remote"
@@ -47,6 +48,7 @@ type daemon struct {
 	metrics  *carried.Registry
 
 	recent   *reload.Recent
+	pauses   *pause.Set
 	entries  *live.Set      // nil: there are no live entries
 	past     *history.Log   // nil: no history is kept
 	domains  *firstseen.Set // that have sent mail; nil: they are not remembered
@@ -225,6 +227,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 	run(last, d.lists.Run, d.keepAsked,
 		func(ctx context.Context) error { return d.aside.watch(ctx, d.log) },
 		func(ctx context.Context) error { return d.past.Run(ctx, d.log) },
+		func(ctx context.Context) error { return d.pauses.Run(ctx, d.log) },
 		func(ctx context.Context) error { return d.repeats.Run(ctx, d.log, d.past.Add) },
 		func(ctx context.Context) error {
 			d.refusals(ctx) // so that no reload waits for the first look; what goes wrong, that one says

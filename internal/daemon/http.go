@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -24,7 +25,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 		return nil
 	}
 	s := httpapi.Settings{Tokens: h.Tokens, Fast: h.Fast, MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnections / 2, MaxRate: h.MaxRate,
-		Entries: d.entries, History: d.past, Events: d.events, Requests: d.receipts.requests, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
+		Entries: d.entries, History: d.past, Events: d.events, Requests: d.receipts.requests, Pauses: d.pauses, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
 		Serving: d.serving, Message: httpapi.Message{Resolver: d.resolver, Max: int64(d.config.Auth.MaxMessage)}}
 	if d.aside.kept != nil {
 		s.Quarantine = &httpapi.Quarantine{Folder: d.aside.folder, Fill: d.aside.fill, Changed: d.aside.kept.Recount, Deliver: d.aside.deliver}
@@ -121,6 +122,9 @@ func (d *daemon) readiness(ctx context.Context) func() reload.Status {
 		s.Problems = append(s.Problems, d.upgrade.problems()...)
 		s.Problems = append(s.Problems, d.aside.problems()...)
 		s.Remarks = slices.Clone(s.Remarks)
+		for _, p := range d.pauses.All(time.Now()) {
+			s.Remarks = append(s.Remarks, fmt.Sprintf("list %s is paused %s", p.List, p))
+		}
 		for _, door := range d.strangers {
 			s.Remarks = append(s.Remarks, door.Remarks()...)
 		}

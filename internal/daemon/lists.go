@@ -15,6 +15,7 @@ import (
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/live"
+	"blockd/pause"
 	"blockd/policy"
 	"blockd/reload"
 	"blockd/repeat"
@@ -40,6 +41,14 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 		b := builder.New(d.log, d.builder...)
 		settings.Build, settings.Parse = b.Build, b.Parse
 	}
+	if d.pauses, err = pause.Open(c.PausesPath()); err != nil {
+		d.log.Error("no list is paused: the pauses cannot be read", slog.Any("error", err))
+	}
+	for _, p := range d.pauses.All(time.Now()) {
+		d.log.Warn("list is paused", slog.String("list", p.List), slog.Time("until", p.Until), slog.String("by", p.By), slog.String("why", p.Why))
+	}
+	d.metrics.MustRegister(d.pauses)
+	verdicts.Paused = d.pauses.Paused
 	if d.entries, err = d.openLive(ctx); err != nil {
 		return fmt.Errorf("live entries: %w", err)
 	}

@@ -1,9 +1,13 @@
 package transaction
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"blockd/pause"
 )
 
 // SMTP are the case's lines of [smtp].
@@ -28,6 +32,7 @@ func (c *Case) Tables(resolver string) (tables string, files map[string]string) 
 	var b strings.Builder
 	fmt.Fprintf(&b, "[auth]\nresolver = %q\n%s", resolver, lines(c.Auth))
 	files = map[string]string{}
+	var paused []pause.Pause
 	for _, l := range c.Lists {
 		fmt.Fprintf(&b, "[[list]]\nname = %q\npath = %q\n", l.Name, l.Name+".txt")
 		entries := strings.Join(l.Entries, "\n") + "\n"
@@ -38,6 +43,8 @@ func (c *Case) Tables(resolver string) (tables string, files map[string]string) 
 			b.WriteString("exceptions = \"all\"\n")
 		case "shadow":
 			b.WriteString("mode = \"shadow\"\n")
+		case "paused":
+			paused = append(paused, pause.Pause{List: l.Name, Since: time.Now(), Until: time.Now().Add(time.Hour)})
 		case "tempfail", "tag", "quarantine":
 			fmt.Fprintf(&b, "on_match = %q\n", l.Kind)
 		}
@@ -54,6 +61,10 @@ func (c *Case) Tables(resolver string) (tables string, files map[string]string) 
 			b.WriteString("format = \"plain\"\npatterns = true\n")
 		}
 		files[l.Name+".txt"] = entries
+	}
+	if len(paused) > 0 {
+		text, _ := json.Marshal(paused)
+		files["blockd.bdx.pauses"] = string(text)
 	}
 	for _, p := range c.Policies {
 		fmt.Fprintf(&b, "[[policy]]\nrecipients = %s\nlists = %s\n", array(p.Recipients), array(p.Lists))

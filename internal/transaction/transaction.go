@@ -21,7 +21,7 @@
 // The lines:
 //
 //   - list NAME: ENTRIES is a list of plain entries; a word behind NAME makes it
-//     one that allows, one whose exceptions reach all lists, or a shadow, tempfail, tag, quarantine or discard list, or one
+//     one that allows, one whose exceptions reach all lists, or a shadow, paused, tempfail, tag, quarantine or discard list, or one
 //     of SpamAssassin's directives.
 //   - require NAME: PROOFS is what the entries of an allow list need to count.
 //   - policy RECIPIENTS: LISTS has other lists for some recipients, or none.
@@ -80,7 +80,7 @@ type Case struct {
 // List is a list of plain entries.
 type List struct {
 	Name    string
-	Kind    string // "", "allow", "all", "shadow", "tempfail", "tag", "quarantine", "discard", "spamassassin"
+	Kind    string // "", "allow", "all", "shadow", "paused", "tempfail", "tag", "quarantine", "discard", "spamassassin"
 	Require []string
 	Entries []string
 }
@@ -244,7 +244,7 @@ func (c *Case) require(text string) error {
 func (c *Case) list(text string) error {
 	head, entries, ok := strings.Cut(text, ":")
 	words := strings.Fields(head)
-	kinds := []string{"", "allow", "all", "shadow", "tempfail", "tag", "quarantine", "discard", "spamassassin"}
+	kinds := []string{"", "allow", "all", "shadow", "paused", "tempfail", "tag", "quarantine", "discard", "spamassassin"}
 	if len(words) == 1 {
 		words = append(words, "")
 	}

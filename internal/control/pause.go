@@ -1,0 +1,74 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"blockd/httpapi"
+	"blockd/internal/config"
+	"blockd/live"
+	"blockd/pause"
+)
+
+// Pause has a list not count for a while. running tells whether a daemon was there to be asked; where none is, the file is
+// written from which the next one learns it.
+func Pause(ctx context.Context, c config.Config, list string, q httpapi.PauseQuestion) (done httpapi.ListPaused, running bool, err error) {
+	err = askAboutPause(ctx, c, list, "pause", q, &done)
+	if !errors.Is(err, ErrNoDaemon) {
+		return done, true, err
+	}
+	row, err := configured(c, list)
+	if err == nil {
+		err = httpapi.MayPause(row)
+	}
+	if err != nil {
+		return done, false, err
+	}
+	p, err := httpapi.NewPause(list, q, q.Author, time.Now())
+	if err != nil {
+		return done, false, err
+	}
+	set, _ := pause.Open(c.PausesPath()) // what cannot be read is written anew
+	if err := set.Start(p); err != nil {
+		return done, false, err
+	}
+	return httpapi.ListPaused{List: list, Pause: &httpapi.ListPause{Since: p.Since, Until: p.Until, By: p.By, Why: p.Why}}, false, nil
+}
+
+// Resume has a paused list count again.
+func Resume(ctx context.Context, c config.Config, list string, q httpapi.PauseQuestion) (running bool, err error) {
+	err = askAboutPause(ctx, c, list, "resume", q, &httpapi.ListPaused{})
+	if !errors.Is(err, ErrNoDaemon) {
+		return true, err
+	}
+	set, err := pause.Open(c.PausesPath())
+	if err != nil {
+		return false, err
+	}
+	_, was, err := set.End(list, time.Now())
+	if err == nil && !was {
+		err = fmt.Errorf("list %q is not paused", list)
+	}
+	return false, err
+}
+
+func askAboutPause(ctx context.Context, c config.Config, list, what string, q httpapi.PauseQuestion, answer any) error {
+	return Ask(ctx, c, http.MethodPost, "/v1/lists/"+url.PathEscape(list)+"/"+what, q, answer)
+}
+
+// configured is the row of a list as the configuration has it.
+func configured(c config.Config, list string) (*httpapi.ListWorth, error) {
+	if list == live.ListName && c.LiveFolder() != "" {
+		return &httpapi.ListWorth{List: list}, nil
+	}
+	i := slices.IndexFunc(c.Lists, func(l config.List) bool { return l.Name == list })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no list %q", list)
+	}
+	return &httpapi.ListWorth{List: list, Action: c.Lists[i].Action, Mode: c.Lists[i].Mode}, nil
+}

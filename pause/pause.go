@@ -1,0 +1,337 @@
+// Package pause remembers which lists do not count for a while.
+//
+// A pause is for the night in which a list refuses people it should not: one command, acting within a second, that ends
+// by itself. The list's blocks then count as those of a list in shadow mode do; its exceptions count as before, so that
+// nobody is refused because of a pause.
+package pause
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/internal/durable"
+)
+
+// The bounds of a pause, and of how many there are.
+const (
+	Longest = 31 * 24 * time.Hour // a list that is to rest for longer is one in shadow mode
+	most    = 1000
+	maxFile = 1 << 20
+	MaxText = 200 // octets of By and Why
+)
+
+// Pause is one list that does not count.
+type Pause struct {
+	List  string    `json:"list"`
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
+	By    string    `json:"by,omitempty"`
+	Why   string    `json:"why,omitempty"`
+}
+
+// String is p for people, in a line: "until 2026-11-24 03:00, by anna: it refuses the bank".
+func (p Pause) String() string {
+	text := "until " + p.Until.Local().Format("2006-01-02 15:04")
+	if p.By != "" {
+		text += ", by " + p.By
+	}
+	if p.Why != "" {
+		text += ": " + p.Why
+	}
+	return text
+}
+
+// Set is the pauses of a file, which several processes may read and change. It is safe for concurrent use.
+type Set struct {
+	path string
+	lock sync.Mutex // over a change, and a look at the file
+	seen os.FileInfo
+	now  atomic.Pointer[state]
+}
+
+// state is what look-ups see. It does not change.
+type state struct {
+	pauses []Pause // by list
+	by     map[string]Pause
+	next   time.Time       // the first end
+	names  map[string]bool // of pauses
+}
+
+func newState(pauses []Pause) *state {
+	if len(pauses) == 0 {
+		return nil
+	}
+	s := &state{pauses: pauses, by: map[string]Pause{}, names: map[string]bool{}}
+	for _, p := range pauses {
+		s.by[p.List], s.names[p.List] = p, true
+		if s.next.IsZero() || p.Until.Before(s.next) {
+			s.next = p.Until
+		}
+	}
+	return s
+}
+
+// Open reads the pauses of a file, which need not be there. With an error the Set is one without any, and a change writes
+// the file anew.
+func Open(path string) (*Set, error) {
+	s := &Set{path: path}
+	return s, s.read()
+}
+
+// Paused are the names of the lists whose blocks do not count now; nil is none. It is not to be changed, and costs
+// an atomic load where nothing is paused.
+func (s *Set) Paused(now time.Time) map[string]bool {
+	if s == nil {
+		return nil
+	}
+	at := s.now.Load()
+	switch {
+	case at == nil:
+		return nil
+	case now.Before(at.next):
+		return at.names
+	}
+	names := map[string]bool{} // for less than a second: see Run
+	for _, p := range at.pauses {
+		if now.Before(p.Until) {
+			names[p.List] = true
+		}
+	}
+	return names
+}
+
+// All are the pauses that last, by list.
+func (s *Set) All(now time.Time) (all []Pause) {
+	if s == nil {
+		return nil
+	}
+	if at := s.now.Load(); at != nil {
+		for _, p := range at.pauses {
+			if now.Before(p.Until) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// Of is the pause of a list; ok is false if it counts.
+func (s *Set) Of(list string, now time.Time) (p Pause, ok bool) {
+	if s == nil {
+		return p, false
+	}
+	if at := s.now.Load(); at != nil {
+		p, ok = at.by[list]
+	}
+	return p, ok && now.Before(p.Until)
+}
+
+// Describe is of prometheus.Collector.
+func (s *Set) Describe(to chan<- *prometheus.Desc) { to <- pausedDesc }
+
+// Collect is of prometheus.Collector: blockd_list_paused of each list that is.
+func (s *Set) Collect(to chan<- prometheus.Metric) {
+	for _, p := range s.All(time.Now()) {
+		to <- prometheus.MustNewConstMetric(pausedDesc, prometheus.GaugeValue, 1, p.List)
+	}
+}
+
+var pausedDesc = prometheus.NewDesc("blockd_list_paused", "1 while the blocks of a list do not count: blockd pause.", []string{"list"}, nil)
+
+// Start pauses a list, or changes its pause. When it returns without an error the pause is on disk.
+func (s *Set) Start(p Pause) error {
+	if err := p.Check(); err != nil {
+		return err
+	}
+	return s.change(p.Since, func(all []Pause) ([]Pause, error) {
+		all = append(without(all, p.List), p)
+		if len(all) > most {
+			return nil, fmt.Errorf("more than %d lists are paused", most)
+		}
+		return all, nil
+	})
+}
+
+// End ends the pause of a list. ok is false if there is none.
+func (s *Set) End(list string, now time.Time) (was Pause, ok bool, err error) {
+	err = s.change(now, func(all []Pause) ([]Pause, error) {
+		if i := slices.IndexFunc(all, func(p Pause) bool { return p.List == list }); i >= 0 {
+			was, ok = all[i], true
+		}
+		return without(all, list), nil
+	})
+	return was, ok && err == nil, err
+}
+
+// Check says what is wrong with p, in a line.
+func (p Pause) Check() error {
+	switch {
+	case p.List == "":
+		return errors.New("want a list to pause")
+	case !p.Since.Before(p.Until):
+		return errors.New("a pause ends after it begins")
+	case p.Until.Sub(p.Since) > Longest:
+		return fmt.Errorf("a pause is %d days at most; mode = \"shadow\" is for longer", int(Longest.Hours()/24))
+	}
+	for _, text := range []string{p.By, p.Why} {
+		if len(text) > MaxText || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return fmt.Errorf("want one line of at most %d octets to say who and why", MaxText)
+		}
+	}
+	return nil
+}
+
+func without(all []Pause, list string) []Pause {
+	return slices.DeleteFunc(slices.Clone(all), func(p Pause) bool { return p.List == list })
+}
+
+// change writes what f makes of the pauses that last. Another process may have written since; its pauses are kept.
+func (s *Set) change(now time.Time, f func([]Pause) ([]Pause, error)) error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	held, err := durable.Lock(s.path+".lock", errBusy)
+	for begun := time.Now(); errors.Is(err, errBusy) && time.Since(begun) < 5*time.Second; held, err = durable.Lock(s.path+".lock", errBusy) {
+		time.Sleep(10 * time.Millisecond) // another process writes a few octets
+	}
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	if err := s.readLocked(); err != nil {
+		var bad *json.SyntaxError
+		if !errors.As(err, &bad) && !errors.Is(err, errDamaged) {
+			return err
+		}
+	}
+	var last []Pause
+	if at := s.now.Load(); at != nil {
+		last = slices.DeleteFunc(slices.Clone(at.pauses), func(p Pause) bool { return !now.Before(p.Until) })
+	}
+	all, err := f(last)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b Pause) int { return strings.Compare(a.List, b.List) })
+	text, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(s.path, append(text, '\n'), 0o640); err != nil {
+		return err
+	}
+	s.seen, _ = os.Stat(s.path) // if that fails, it is read once more
+	s.now.Store(newState(all))
+	return nil
+}
+
+var (
+	errBusy    = errors.New("another process changes the pauses")
+	errDamaged = errors.New("no list of pauses")
+)
+
+func (s *Set) read() error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.readLocked()
+}
+
+// readLocked reads the file if it is another one than was read last.
+func (s *Set) readLocked() error {
+	f, err := os.Open(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.seen = nil
+		s.now.Store(nil)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if s.seen != nil && os.SameFile(info, s.seen) && info.ModTime().Equal(s.seen.ModTime()) && info.Size() == s.seen.Size() {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err != nil {
+		return err
+	}
+	s.seen = info // a damaged one is complained of once
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	var all []Pause
+	err = d.Decode(&all)
+	if _, more := d.Token(); err == nil && more != io.EOF {
+		err = errors.New("text behind it")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", s.path, errDamaged, err)
+	}
+	names := map[string]bool{}
+	for _, p := range all {
+		if err := p.Check(); err != nil || names[p.List] {
+			return fmt.Errorf("%s: %w: list %q", s.path, errDamaged, p.List)
+		}
+		names[p.List] = true
+	}
+	s.now.Store(newState(all))
+	return nil
+}
+
+// refresh takes up what another process has written, and returns the pauses that have ended by themselves since the last
+// call, which are then forgotten here.
+func (s *Set) refresh(now time.Time) (ended []Pause, err error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	err = s.readLocked()
+	at := s.now.Load()
+	if at == nil || now.Before(at.next) {
+		return nil, err
+	}
+	var last []Pause
+	for _, p := range at.pauses {
+		if now.Before(p.Until) {
+			last = append(last, p)
+		} else {
+			ended = append(ended, p)
+		}
+	}
+	s.now.Store(newState(last))
+	return ended, err
+}
+
+// Run takes up every half second what another process has written, and logs pauses that end, until ctx does.
+func (s *Set) Run(ctx context.Context, log *slog.Logger) error {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			ended, err := s.refresh(now)
+			if err != nil {
+				log.Error("pauses cannot be read; those before go on", slog.Any("error", err))
+			}
+			for _, p := range ended {
+				log.Info("list counts again, its pause is over", slog.String("list", p.List))
+			}
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package pause
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"blockd/internal/testkit"
+)
+
+var noon = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+
+func open(t *testing.T, path string) *Set {
+	t.Helper()
+	s, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func one(list string, d time.Duration) Pause {
+	return Pause{List: list, Since: noon, Until: noon.Add(d), By: "anna", Why: "it refuses the bank"}
+}
+
+// A pause outlasts the process, ends by itself, and is seen by another process that has the file open.
+func TestPause(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pauses")
+	a, b := open(t, path), open(t, path)
+	if got := a.Paused(noon); got != nil {
+		t.Fatalf("paused: %v", got)
+	}
+	for _, p := range []Pause{one("bulk", time.Hour), one("other", 2*time.Hour)} {
+		if err := a.Start(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.refresh(noon); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*Set{"own": a, "other process": b, "next process": open(t, path)} {
+		for _, tt := range []struct {
+			at   time.Duration
+			want string
+		}{{0, "bulk other"}, {time.Hour - 1, "bulk other"}, {time.Hour, "other"}, {2 * time.Hour, ""}} {
+			at, names := noon.Add(tt.at), []string(nil)
+			for _, p := range s.All(at) {
+				names = append(names, p.List)
+			}
+			if got := strings.Join(names, " "); got != tt.want || len(s.Paused(at)) != len(names) {
+				t.Errorf("%s after %s: %q and %v, want %q", name, tt.at, got, s.Paused(at), tt.want)
+			}
+		}
+	}
+	if p, ok := a.Of("bulk", noon); !ok || !strings.HasSuffix(p.String(), ", by anna: it refuses the bank") {
+		t.Errorf("%v, %v", p, ok)
+	}
+	if was, ok, err := b.End("bulk", noon); err != nil || !ok || was.List != "bulk" {
+		t.Errorf("End: %v, %v, %v", was, ok, err)
+	}
+	if _, ok, err := b.End("bulk", noon); err != nil || ok {
+		t.Errorf("End again: %v, %v", ok, err)
+	}
+	if _, err := a.refresh(noon); err != nil || a.Paused(noon)["bulk"] || !a.Paused(noon)["other"] {
+		t.Errorf("after the other's End: %v, %v", a.Paused(noon), err)
+	}
+	if ended, err := a.refresh(noon.Add(3 * time.Hour)); err != nil || len(ended) != 1 || a.Paused(noon) != nil {
+		t.Errorf("ended: %v, %v", ended, err)
+	}
+}
+
+func TestPausesThatAreNone(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "pauses"))
+	long := one("bulk", time.Hour)
+	long.Why = strings.Repeat("x", MaxText+1)
+	odd := one("bulk", time.Hour)
+	odd.By = "a\nb"
+	for _, p := range []Pause{one("", time.Hour), one("bulk", 0), one("bulk", -time.Hour), one("bulk", Longest+1), long, odd} {
+		if err := s.Start(p); err == nil || s.Paused(noon) != nil {
+			t.Errorf("%v: %v", p, err)
+		}
+	}
+	if got := (*Set)(nil); got.Paused(noon) != nil || got.All(noon) != nil {
+		t.Error("no Set pauses something")
+	}
+}
+
+// A file that is no file of pauses pauses nothing, is told of once, and the next change writes it anew. One that breaks while
+// it is in use leaves the pauses of before.
+func TestDamagedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pauses")
+	for _, text := range []string{"", "{", "null x", `[{"list":"a"}]`, `[{"list":"a","until":"x"}]`, `[{"what":1}]`, strings.Repeat("[", 1<<16)} {
+		testkit.Write(t, path, text)
+		s, err := Open(path)
+		if err == nil || s.Paused(noon) != nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%.20q: %v", text, err)
+		}
+		if _, err := s.refresh(noon); err != nil {
+			t.Errorf("told of it twice: %v", err)
+		}
+	}
+	s, _ := Open(path)
+	if err := s.Start(one("bulk", time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Write(t, path, "[")
+	if _, err := s.refresh(noon); err == nil || !s.Paused(noon)["bulk"] {
+		t.Errorf("%v, and paused are %v", err, s.Paused(noon))
+	}
+}
+
+// Where nothing can be written, nothing changes.
+func TestFullDisk(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "gone")
+	s := open(t, filepath.Join(folder, "pauses"))
+	if err := s.Start(one("bulk", time.Hour)); err == nil || s.Paused(noon) != nil {
+		t.Errorf("%v, and paused are %v", err, s.Paused(noon))
+	}
+}
+
+// Changes of several at once are all kept.
+func TestManyChange(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pauses")
+	var wg sync.WaitGroup
+	for i := range 8 {
+		s := open(t, path)
+		wg.Go(func() {
+			for k := range 4 {
+				if err := s.Start(one(string(rune('a'+i))+string(rune('a'+k)), time.Hour)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := len(open(t, path).All(noon)); got != 32 {
+		t.Errorf("%d pauses, want 32", got)
+	}
+}
+
+func TestRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pauses")
+	synctest.Test(t, func(t *testing.T) {
+		s, now := open(t, path), time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { s.Run(ctx, slog.New(slog.NewTextHandler(io.Discard, nil))) })
+		other := open(t, path)
+		if err := other.Start(Pause{List: "bulk", Since: now, Until: now.Add(time.Minute)}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		if !s.Paused(time.Now())["bulk"] {
+			t.Error("another's pause is not taken up within a second")
+		}
+		time.Sleep(time.Minute)
+		if s.now.Load() != nil {
+			t.Error("a pause that is over is remembered")
+		}
+		cancel()
+		wg.Wait()
+	})
+}
+
+func TestPausedDoesNotAllocate(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "pauses"))
+	if n := testing.AllocsPerRun(100, func() { s.Paused(noon) }); n != 0 {
+		t.Errorf("%v allocations without a pause", n)
+	}
+	if err := s.Start(one("bulk", time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(100, func() { s.Paused(noon) }); n != 0 {
+		t.Errorf("%v allocations with one", n)
+	}
+	_ = os.Remove(s.path)
+}
