@@ -3,8 +3,8 @@
 #
 #     packaging/deb-test.sh [DIST]     dist/ has been made by packaging/dist.sh DIST linux/amd64; without DIST it is made
 #
-# Needs root and mmdebstrap; lintian and rpm where they are there. Under CI=true what is missing is installed. No systemd
-# runs in the root: what is seen of units is that they are enabled, and that they go.
+# Needs root and mmdebstrap; lintian, rpm and iproute2 where they are there. Under CI=true what is missing is installed. No systemd
+# runs in the root: what is seen of units is that they are enabled, and that they go. The service is started by hand.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,8 +22,8 @@ say() { echo "deb-test: $* (${SECONDS}s)"; }
 [ "$(id -u)" = 0 ] || missing "chroot wants root; skipped"
 . /etc/os-release
 [ "${ID:-}" = debian ] || missing "this machine is no Debian, whose packages make the root; skipped"
-for package in mmdebstrap lintian rpm; do
-	command -v "$package" >/dev/null && continue
+for package in mmdebstrap lintian rpm iproute2; do
+	command -v "${package/iproute2/ip}" >/dev/null && continue
 	[ "${CI:-}" = true ] || missing "$package is not installed; skipped"
 	apt-get -qq update
 	DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$package" >/dev/null
@@ -91,6 +91,29 @@ for unit in multi-user.target.wants/blockd.service sockets.target.wants/blockd-m
 done
 [ ! -e "$root/etc/systemd/system/sockets.target.wants/blockd.socket" ] || die "blockd.socket is enabled: port 25 is the mail server's"
 say "installed; the configuration is right, its units are enabled"
+
+# The first minute, by nothing but the package: another configuration, what the mail server needs, and back.
+inside blockd init --server postfix --way milter --list ipsum-4 --doctor=false >"$work/init"
+grep -qxF '    smtpd_milters = unix:/blockd/milter' "$work/init" || die "init does not print the line for Postfix"
+inside blockd config --check -c /etc/blockd/config.toml
+inside blockd init --undo
+cmp packaging/config.toml "$root/etc/blockd/config.toml" || die "init --undo has not brought the package's configuration back"
+# And the service as its user, in a network of its own, on a list that grows meanwhile.
+install -d -o "$(inside id -u blockd)" -g "$(inside id -g blockd)" "$root/var/lib/blockd"
+cat >"$root/tmp/day" <<'DAY'
+set -eu
+cd /
+setpriv --reuid=blockd --regid=blockd --clear-groups blockd serve -c /etc/blockd/config.toml 2>/tmp/serve.log &
+trap 'kill $!; wait $! || true; rm -f /tmp/serve.log' EXIT
+timeout 60 sh -c 'until blockd health >/dev/null 2>&1; do sleep 0.1; done' || { cat /tmp/serve.log; exit 1; }
+blockd check someone@bulk.example && exit 1
+echo someone@bulk.example >>/etc/blockd/lists/senders.txt
+timeout 60 sh -c 'until blockd check someone@bulk.example; do sleep 0.1; done'
+sed -i '$d' /etc/blockd/lists/senders.txt
+DAY
+unshare --net -- sh -c 'ip link set lo up && exec chroot "$0" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin sh /tmp/day' "$root" || die "the service does not serve"
+rm "$root/tmp/day"
+say "init and its undo; the service serves, and a line more in its list acts"
 
 # A later version whose configuration has a line more.
 dpkg-deb -R "$deb" "$work/later"
