@@ -234,9 +234,12 @@ func (s *Server) removeEntries(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	names, author := query["entry"], ""
-	if by := query["author"]; len(by) == 1 {
-		author = by[0]
+	names := query["entry"]
+	delete(query, "entry")
+	v, err := onlyOnce(query, []string{"author", "why"})
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
 	}
 	if len(names) == 0 || len(names) > maxChanges {
 		fail(w, http.StatusBadRequest, fmt.Sprintf("want 1 to %d parameters entry, have %d", maxChanges, len(names)))
@@ -244,7 +247,7 @@ func (s *Server) removeEntries(w http.ResponseWriter, r *http.Request) {
 	}
 	changes := make([]live.Change, len(names))
 	for i, name := range names {
-		changes[i] = live.Change{Entry: name, Remove: true, Author: authorOf(author, s.callerOf(r))}
+		changes[i] = live.Change{Entry: name, Remove: true, Why: v["why"], Author: authorOf(v["author"], s.callerOf(r))}
 	}
 	s.apply(w, r, changes)
 }

@@ -51,7 +51,7 @@ func newEntryFixture(t testing.TB) *entryFixture {
 // newToken makes a token, as a header line.
 func newToken(t testing.TB, path, name string, scope Scope) string {
 	t.Helper()
-	token, err := NewToken(path, name, scope)
+	token, err := NewToken(path, name, scope, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}

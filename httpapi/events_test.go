@@ -183,7 +183,7 @@ func TestEventsEnd(t *testing.T) {
 	t.Run("the server's end", func(t *testing.T) { watchUntil(t, f, viewer, func(stop context.CancelFunc) { stop() }) })
 	t.Run("a revoked token", func(t *testing.T) {
 		watchUntil(t, f, viewer, func(context.CancelFunc) {
-			if found, err := RevokeToken(path, "viewer"); !found || err != nil {
+			if found, err := RevokeToken(path, "viewer", nil, ""); !found || err != nil {
 				t.Errorf("revoke: %t, %v", found, err)
 			}
 		})

@@ -57,7 +57,11 @@ type Settings struct {
 
 	// Reload reads the configuration and all lists again, and waits until they are taken up; nil: there is no such
 	// resource.
-	Reload func(context.Context) Reloaded
+	Reload func(ctx context.Context, by string) Reloaded
+
+	// Audit is the journal of changes, which has a line before a change is made; nil: none is written, and there is no such
+	// resource. That of Entries is set there.
+	Audit *Audit
 
 	// Pauses are the lists that do not count for a while; nil: there are no such resources.
 	Pauses *pause.Set
@@ -120,8 +124,10 @@ type Server struct {
 	panics     prometheus.Counter
 	workspaces sync.Pool     // of *workspace
 	searches   chan struct{} // has one of each search of the quarantine that is under way
-	document   []byte
-	handler    http.Handler
+
+	searchingAudit sync.Mutex
+	document       []byte
+	handler        http.Handler
 }
 
 // Metrics take those of a Server, and are what /metrics shows.

@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write docs/openapi.json anew")
 // resource that a daemon can have.
 func TestDocumentIsInDocs(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
-	whole := New(Settings{Entries: new(live.Set), Quarantine: &Quarantine{}, Requests: new(receipt.Store), History: new(history.Log), Events: NewEvents(), Reload: func(context.Context) Reloaded { return Reloaded{} }}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	whole := New(Settings{Entries: new(live.Set), Audit: &Audit{}, Quarantine: &Quarantine{}, Requests: new(receipt.Store), History: new(history.Log), Events: NewEvents(), Reload: func(context.Context, string) Reloaded { return Reloaded{} }}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	path := filepath.Join("..", "docs", "openapi.json")
 	if *update {
 		testkit.Write(t, path, whole.document)

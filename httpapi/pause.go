@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"blockd/audit"
 	"blockd/lists"
 	"blockd/live"
 	"blockd/pause"
@@ -117,6 +118,9 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	if !s.record(w, audit.Line{By: p.By, Action: audit.ListPause, Subject: p.List, Why: p.Why, Detail: "until " + p.Until.UTC().Format(time.RFC3339)}) {
+		return
+	}
 	if err := s.settings.Pauses.Start(p); err != nil {
 		s.pauseFault(w, err)
 		return
@@ -134,13 +138,15 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "for: a list that is resumed counts at once")
 		return
 	}
-	_, was, err := s.settings.Pauses.End(list.List, time.Now())
-	switch {
-	case err != nil:
-		s.pauseFault(w, err)
-		return
-	case !was:
+	if _, paused := s.settings.Pauses.Of(list.List, time.Now()); !paused {
 		fail(w, http.StatusConflict, "the list is not paused")
+		return
+	}
+	if !s.record(w, audit.Line{By: q.Author, Action: audit.ListResume, Subject: list.List, Why: q.Why}) {
+		return
+	}
+	if _, _, err := s.settings.Pauses.End(list.List, time.Now()); err != nil {
+		s.pauseFault(w, err)
 		return
 	}
 	s.log.Warn("list resumed", slog.String("list", list.List), slog.String("by", q.Author), slog.String("why", q.Why))

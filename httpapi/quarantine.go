@@ -14,6 +14,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"blockd/audit"
 	"blockd/quarantine"
 )
 
@@ -180,6 +181,13 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), releaseTimeout)
 	defer cancel()
 	by := authorOf(v["author"], s.callerOf(r))
+	detail := ""
+	if v["again"] == "1" {
+		detail = "again"
+	}
+	if !s.record(w, audit.Line{By: by, Action: audit.QuarantineRelease, Subject: v["id"], Detail: detail}) {
+		return
+	}
 	done, err := s.settings.Quarantine.Folder.Release(ctx, v["id"], by, v["again"] == "1", s.settings.Quarantine.Deliver)
 	s.settings.Quarantine.Changed()
 	fields := []any{slog.String("by", by), slog.String("quarantine", done.ID), slog.String("sender", done.Sender), slog.Any("deliveries", done.Deliveries), slog.Bool("left", done.Left)}
@@ -216,6 +224,13 @@ func (s *Server) removeQuarantined(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(releaseTimeout))
+	by, about := authorOf(v["author"], s.callerOf(r)), v["id"]
+	if about == "" {
+		about = "all before " + before.UTC().Format(time.RFC3339)
+	}
+	if !s.record(w, audit.Line{By: by, Action: audit.QuarantineRemove, Subject: about}) {
+		return
+	}
 	var done quarantine.Removed
 	if v["id"] != "" {
 		done, err = s.settings.Quarantine.Folder.Remove(v["id"])
@@ -224,7 +239,7 @@ func (s *Server) removeQuarantined(w http.ResponseWriter, r *http.Request) {
 	}
 	if done.Messages > 0 {
 		s.settings.Quarantine.Changed()
-		s.log.Info("mail removed from quarantine", slog.String("by", authorOf(v["author"], s.callerOf(r))), slog.String("quarantine", v["id"]),
+		s.log.Info("mail removed from quarantine", slog.String("by", by), slog.String("quarantine", v["id"]),
 			slog.Int("messages", done.Messages), slog.Int64("octets", done.Octets))
 	}
 	if err != nil {

@@ -28,7 +28,16 @@ func (r Reloaded) Nothing() bool {
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Time{}) // where there is none, nothing ends the wait but the caller
-	answer := s.settings.Reload(r.Context())
+	values, err := parseQuery(r.URL.RawQuery)
+	var v map[string]string
+	if err == nil {
+		v, err = onlyOnce(values, []string{"author"})
+	}
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	answer := s.settings.Reload(r.Context(), authorOf(v["author"], s.callerOf(r)))
 	if r.Context().Err() != nil {
 		return // nobody listens
 	}
@@ -39,6 +48,8 @@ func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 func describeReload(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "reload", Summary: "Read the configuration and all lists again",
 		Description: "The answer comes when they are taken up. A configuration with a fault changes nothing.",
+		Parameters:  []*huma.Param{parameter("author", "who asks, for the audit journal", "")},
 		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, Reloaded{})}}}
+	d.problems(op, http.StatusBadRequest)
 	return op
 }

@@ -15,7 +15,7 @@ import (
 func TestReloadWantsTheRightToWrite(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
 	asked := 0
-	s := New(Settings{First: "a-token-of-the-first-start", Reload: func(context.Context) Reloaded { asked++; return Reloaded{Faults: []string{"f"}} }},
+	s := New(Settings{First: "a-token-of-the-first-start", Reload: func(context.Context, string) Reloaded { asked++; return Reloaded{Faults: []string{"f"}} }},
 		f.checker, func() reload.Status { return reload.Status{} }, prometheus.NewRegistry(), f.log)
 	for _, c := range []struct {
 		method, token string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"blockd/audit"
 	"blockd/lists"
 	"blockd/live"
 	"blockd/receipt"
@@ -110,6 +111,9 @@ func (s *Server) grant(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	change := live.Change{Entry: cmp.Or(q.Sender, q.Client), Action: lists.Allow, Why: "request " + q.Ref, Author: by, Expires: now.Add(life)}
+	if !s.record(w, audit.Line{By: by, Action: audit.RequestGrant, Subject: q.Ref, Detail: fmt.Sprintf("for %s, until %s", cmp.Or(q.Sender, q.Client), change.Expires.UTC().Format(time.RFC3339))}) {
+		return
+	}
 	outcomes, ok := s.commit(w, r, []live.Change{change})
 	if !ok {
 		return
@@ -130,6 +134,9 @@ func (s *Server) decline(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	by := authorOf(v["author"], s.callerOf(r))
+	if !s.record(w, audit.Line{By: by, Action: audit.RequestDecline, Subject: q.Ref, Detail: "for " + cmp.Or(q.Sender, q.Client)}) {
+		return
+	}
 	q, err := s.settings.Requests.Decide(q.Ref, receipt.Declined, by, time.Time{}, time.Now())
 	if err != nil {
 		s.requestFault(w, err)

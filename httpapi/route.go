@@ -68,6 +68,10 @@ func (s *Server) routes(metrics http.Handler) []route {
 			route{path: "/v1/lists/{list}/resume", about: "POST: they count again", methods: []method{
 				{name: http.MethodPost, serve: s.writing(s.resume), doc: describeResume, writes: true}}})
 	}
+	if s.settings.Audit != nil {
+		all = append(all, route{path: "/v1/audit", about: "who has changed what, the newest first: ?q=, by=, action=, since=, until=, limit=, cursor=", methods: []method{
+			{name: http.MethodGet, serve: s.privately(s.audit), doc: describeAudit, private: true}}})
+	}
 	if s.settings.Reload != nil {
 		all = append(all, route{path: "/v1/reload", about: "POST reads the configuration and all lists again", methods: []method{
 			{name: http.MethodPost, serve: s.writing(s.reload), doc: describeReload, writes: true}}})

@@ -148,7 +148,7 @@ func TestStreamOfARevokedToken(t *testing.T) {
 		if err := ask(); err != nil {
 			t.Errorf("before: %v", err)
 		}
-		if found, err := RevokeToken(path, "viewer"); !found || err != nil {
+		if found, err := RevokeToken(path, "viewer", nil, ""); !found || err != nil {
 			t.Errorf("revoke: %t, %v", found, err)
 		}
 		if err := ask(); err != io.ErrUnexpectedEOF {

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"blockd/audit"
 	"blockd/internal/durable"
 )
 
@@ -127,8 +128,8 @@ func (t Token) row() string {
 }
 
 // NewToken draws a token, and adds its hash to the file under a name that is not
-// taken. The token itself is stored nowhere: it is returned once.
-func NewToken(path, name string, scope Scope) (token string, err error) {
+// taken. The token itself is stored nowhere: it is returned once. journal, which may be nil, has a line about it by the name by.
+func NewToken(path, name string, scope Scope, journal *audit.Log, by string) (token string, err error) {
 	if !tokenName.MatchString(name) {
 		return "", fmt.Errorf("want letters, digits and . _ - (at most 32) for a name, have %q", name)
 	}
@@ -149,11 +150,14 @@ func NewToken(path, name string, scope Scope) (token string, err error) {
 	}
 	token = randomToken()
 	t := Token{Name: name, Scope: scope, Made: time.Now().UTC().Format(time.DateOnly), hash: sha256.Sum256([]byte(token))}
+	if err := journal.Add(audit.Line{By: by, Action: audit.TokenAdd, Subject: name, Detail: "may " + scope.String()}); err != nil {
+		return "", err
+	}
 	return token, writeTokens(path, append(all, t))
 }
 
-// RevokeToken takes a token out of the file. It is false if there is none of that name.
-func RevokeToken(path, name string) (bool, error) {
+// RevokeToken takes a token out of the file. It is false if there is none of that name. journal and by are those of NewToken.
+func RevokeToken(path, name string, journal *audit.Log, by string) (bool, error) {
 	unlock, err := lockTokens(path)
 	if err != nil {
 		return false, err
@@ -166,6 +170,9 @@ func RevokeToken(path, name string) (bool, error) {
 	left := slices.DeleteFunc(slices.Clone(all), func(t Token) bool { return t.Name == name })
 	if len(left) == len(all) {
 		return false, nil
+	}
+	if err := journal.Add(audit.Line{By: by, Action: audit.TokenRevoke, Subject: name}); err != nil {
+		return true, err
 	}
 	return true, writeTokens(path, left)
 }

@@ -161,11 +161,11 @@ func TestTokensOfAFile(t *testing.T) {
 	}
 	read := newToken(t, path, "viewer", Read)
 	write := newToken(t, path, "help-desk.1", Write)
-	if _, err := NewToken(path, "viewer", Write); err == nil {
+	if _, err := NewToken(path, "viewer", Write, nil, ""); err == nil {
 		t.Error("a name was given twice")
 	}
 	for _, name := range []string{"", "a b", "-a", strings.Repeat("a", 33), "a\n", "é"} {
-		if _, err := NewToken(path, name, Read); err == nil {
+		if _, err := NewToken(path, name, Read, nil, ""); err == nil {
 			t.Errorf("a token named %q", name)
 		}
 	}
@@ -196,10 +196,10 @@ func TestRevokedAtOnce(t *testing.T) {
 	if got := status(f.read); got != 200 {
 		t.Fatalf("before: %d", got)
 	}
-	if found, err := RevokeToken(path, "viewer"); err != nil || !found {
+	if found, err := RevokeToken(path, "viewer", nil, ""); err != nil || !found {
 		t.Fatal(found, err)
 	}
-	if found, err := RevokeToken(path, "viewer"); err != nil || found {
+	if found, err := RevokeToken(path, "viewer", nil, ""); err != nil || found {
 		t.Errorf("revoked twice: %t, %v", found, err)
 	}
 	if got := status(f.read); got != 401 {

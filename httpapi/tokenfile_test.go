@@ -16,19 +16,19 @@ func TestTokensMadeAndRevokedAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	const each = 20
 	for i := range each {
-		if _, err := NewToken(path, fmt.Sprintf("old-%d", i), Write); err != nil {
+		if _, err := NewToken(path, fmt.Sprintf("old-%d", i), Write, nil, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var all sync.WaitGroup
 	for i := range each {
 		all.Go(func() {
-			if found, err := RevokeToken(path, fmt.Sprintf("old-%d", i)); err != nil || !found {
+			if found, err := RevokeToken(path, fmt.Sprintf("old-%d", i), nil, ""); err != nil || !found {
 				t.Errorf("old-%d: revoked %t, %v", i, found, err)
 			}
 		})
 		all.Go(func() {
-			if _, err := NewToken(path, fmt.Sprintf("new-%d", i), Read); err != nil {
+			if _, err := NewToken(path, fmt.Sprintf("new-%d", i), Read, nil, ""); err != nil {
 				t.Error(err)
 			}
 		})

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"blockd/audit"
 )
 
 // request is one call of Apply that waits for its group.
@@ -97,7 +99,12 @@ func (s *Set) applyGroup(group []*request) {
 		}
 		m.outcomes, m.err = st.add(m.changes, m.wanted, m.now)
 	}
-	err := s.commit(st)
+	err := s.audit.Add(linesOf(group, "", nil)...)
+	if err == nil {
+		if err = s.commit(st); err != nil {
+			s.audit.Add(linesOf(group, audit.Failed, err)...) // if not even that is written, Problem says so
+		}
+	}
 	for _, m := range group {
 		if m.err == nil && err != nil {
 			m.outcomes, m.err = nil, err

@@ -90,7 +90,7 @@ func (e *Entry) identity() identity { return identity{e.key, e.Item.Scope} }
 // Change asks for an entry, or for its removal.
 type Change struct {
 	Entry   string       // in any spelling of a plain list
-	Remove  bool         // remove the entry; only Entry and Author count then
+	Remove  bool         // remove the entry; only Entry, Why and Author count then
 	Action  lists.Action // Block or Allow
 	Why     string       // one line
 	Author  string       // one line

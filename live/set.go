@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"blockd/audit"
 	"blockd/digest"
 	"blockd/internal/durable"
 	"blockd/lists"
@@ -23,6 +24,7 @@ type Settings struct {
 	Folder string       // the folder of the files; Open makes it if it is missing
 	Guard  *lists.Guard // what an entry may not cover unless it is forced; nil = no limit
 	Hashes digest.Set   // the digests that AddressOf knows addresses by
+	Audit  *audit.Log   // has a line for each change before it is made; without it, none is made. nil = none is written
 
 	// compactFrom is the number of lines above which an overgrown journal is written anew; 0 =
 	// defaultCompactFrom.
@@ -37,6 +39,7 @@ const defaultCompactFrom = 1000
 type Set struct {
 	folder  string
 	guard   *lists.Guard
+	audit   *audit.Log
 	compact int // compactFrom
 
 	view   atomic.Pointer[view] // the entries; changed only with writing held
@@ -100,7 +103,7 @@ func Read(folder string) (*Set, error) {
 }
 
 func newSet(s Settings, c *contents) *Set {
-	set := &Set{folder: s.Folder, guard: s.Guard, hashes: s.Hashes, compact: cmp.Or(s.compactFrom, defaultCompactFrom),
+	set := &Set{folder: s.Folder, guard: s.Guard, audit: s.Audit, hashes: s.Hashes, compact: cmp.Or(s.compactFrom, defaultCompactFrom),
 		damage: c.damage, damaged: c.damaged, tidy: make(chan struct{}, 1)}
 	set.become(c)
 	return set
@@ -226,7 +229,7 @@ func (s *Set) Apply(changes ...Change) ([]Outcome, error) {
 // wanted returns the entry that a change asks for; of a removal only its identity counts.
 func (s *Set) wanted(c Change, now time.Time) (*Entry, error) {
 	if c.Remove {
-		return newEntry(Change{Entry: c.Entry, Author: c.Author}, nil, now)
+		return newEntry(Change{Entry: c.Entry, Why: c.Why, Author: c.Author}, nil, now)
 	}
 	return newEntry(c, s.guard, now)
 }

@@ -203,10 +203,7 @@ func without(all []Pause, list string) []Pause {
 func (s *Set) change(now time.Time, f func([]Pause) ([]Pause, error)) error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	held, err := durable.Lock(s.path+".lock", errBusy)
-	for begun := time.Now(); errors.Is(err, errBusy) && time.Since(begun) < 5*time.Second; held, err = durable.Lock(s.path+".lock", errBusy) {
-		time.Sleep(10 * time.Millisecond) // another process writes a few octets
-	}
+	held, err := durable.WaitLock(s.path+".lock", 5*time.Second, errBusy) // another process writes a few octets
 	if err != nil {
 		return err
 	}

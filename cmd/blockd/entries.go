@@ -56,7 +56,7 @@ file, and acts when one starts.`,
 			for i, text := range entries {
 				changes[i].LiveEntry = httpapi.LiveEntry{Entry: text, Action: action, Why: why, Author: cmp.Or(author, userName()), Expires: expires, Force: force}
 			}
-			return changeEntries(cmd, path, changes, nil, asJSON)
+			return changeEntries(cmd, path, changes, nil, "", asJSON)
 		},
 	}
 	configFlag(cmd, &path)
@@ -71,10 +71,10 @@ file, and acts when one starts.`,
 }
 
 func newRemove() *cobra.Command {
-	var path string
+	var path, why string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "remove [-c config.toml] [--json] ENTRY...",
+		Use:   "remove [-c config.toml] [--why TEXT] [--json] ENTRY...",
 		Short: "take back what was added",
 		Long: `Remove live entries, at once. An ENTRY is written as it was added, in any spelling.
 What stands in a list file stays there: to except it, add it with --action allow.
@@ -86,10 +86,11 @@ live entry.`,
 		Args:              wantEntries,
 		ValidArgsFunction: completion(&path, liveEntries),
 		RunE: func(cmd *cobra.Command, entries []string) error {
-			return changeEntries(cmd, path, nil, entries, asJSON)
+			return changeEntries(cmd, path, nil, entries, why, asJSON)
 		},
 	}
 	configFlag(cmd, &path)
+	cmd.Flags().StringVar(&why, "why", "", "a line of `TEXT` for blockd audit")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer of /v1/entries")
 	return cmd
 }
@@ -171,12 +172,12 @@ func userName() string {
 
 // changeEntries adds, or else removes, by the daemon if it runs, and says what has
 // become of it.
-func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, remove []string, asJSON bool) error {
+func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, remove []string, why string, asJSON bool) error {
 	c, err := config.Load(path)
 	if err != nil {
 		return err
 	}
-	done, alone, err := control.ChangeEntries(cmd.Context(), c, add, remove, userName())
+	done, alone, err := control.ChangeEntries(cmd.Context(), c, add, remove, why, userName())
 	if err != nil {
 		return err
 	}

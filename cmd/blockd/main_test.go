@@ -33,7 +33,7 @@ func TestCommandsAndFlags(t *testing.T) {
 		"check":      "client config explain file helo index json message recipient",
 		"lists":      "config entries files index json overlaps",
 		"add":        "action author config for force json until why",
-		"remove":     "config json",
+		"remove":     "config json why",
 		"list":       "config json",
 		"history":    "client config json limit list outcome recipient ref sender since verdict",
 		"replay":     "action allow-public-suffix as config exceptions format json list patterns since subdomains",
@@ -43,6 +43,7 @@ func TestCommandsAndFlags(t *testing.T) {
 		"init":       "config doctor force list server undo way",
 		"subscribe":  "config enforce remove",
 		"requests":   "all config json state",
+		"audit":      "action by config has json limit since text until verify",
 		"version":    "json licences",
 		"catalogue":  "json",
 		"token":      "",
@@ -75,7 +76,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, token, export, compare, filter, import, config, doctor, health, pause, resume, reload, init, catalogue, subscribe or version; see: blockd --help\n"},
+		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, audit, token, export, compare, filter, import, config, doctor, health, pause, resume, reload, init, catalogue, subscribe or version; see: blockd --help\n"},
 		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
 		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
 		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},

@@ -27,7 +27,7 @@ not taken up; with 2 if no daemon answers.`,
 		Example: `  blockd reload -c /etc/blockd/config.toml`,
 		Args:    noArgs,
 		RunE: answering(func(cmd *cobra.Command, _ []string) error {
-			said, err := control.Reload(cmd.Context(), path)
+			said, err := control.Reload(cmd.Context(), path, userName())
 			if err != nil {
 				return err
 			}

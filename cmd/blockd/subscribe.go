@@ -184,7 +184,7 @@ func (s *subscriber) put(text []byte) error {
 
 // takeUp has a running daemon read its configuration.
 func (s *subscriber) takeUp() error {
-	said, err := control.Reload(s.cmd.Context(), s.file)
+	said, err := control.Reload(s.cmd.Context(), s.file, userName())
 	switch {
 	case errors.Is(err, control.ErrNoDaemon):
 		fmt.Fprintf(s.cmd.ErrOrStderr(), "%s: note: no daemon runs; it takes this up when it starts\n", s.cmd.CommandPath())

@@ -30,7 +30,7 @@ http.tokens names; the daemon sees at once what changes there.`,
 }
 
 // withTokens gives a command -c, and runs it with the file that http.tokens names.
-func withTokens(cmd *cobra.Command, run func(cmd *cobra.Command, file string, args []string) error) *cobra.Command {
+func withTokens(cmd *cobra.Command, run func(cmd *cobra.Command, c config.Config, args []string) error) *cobra.Command {
 	var path string
 	configFlag(cmd, &path)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -41,7 +41,7 @@ func withTokens(cmd *cobra.Command, run func(cmd *cobra.Command, file string, ar
 		if err != nil {
 			return err
 		}
-		return run(cmd, c.HTTP.Tokens, args)
+		return run(cmd, c, args)
 	}
 	return cmd
 }
@@ -56,7 +56,7 @@ func newTokenNew() *cobra.Command {
 nowhere: the file has its hash alone.`,
 		Example: `  blockd token new --name helpdesk --write`,
 		Args:    noArgs,
-	}, func(cmd *cobra.Command, file string, _ []string) error {
+	}, func(cmd *cobra.Command, c config.Config, _ []string) error {
 		if name == "" {
 			return usagef("want --name: it stands beside what is done with the token")
 		}
@@ -64,7 +64,7 @@ nowhere: the file has its hash alone.`,
 		if write {
 			scope = httpapi.Write
 		}
-		token, err := httpapi.NewToken(file, name, scope)
+		token, err := httpapi.NewToken(c.HTTP.Tokens, name, scope, c.Journal(), userName())
 		if err != nil {
 			return err
 		}
@@ -82,8 +82,8 @@ func newTokenList() *cobra.Command {
 		Use:   "list [-c config.toml]",
 		Short: "show who has a token",
 		Args:  noArgs,
-	}, func(cmd *cobra.Command, file string, _ []string) error {
-		all, err := httpapi.ReadTokens(file)
+	}, func(cmd *cobra.Command, c config.Config, _ []string) error {
+		all, err := httpapi.ReadTokens(c.HTTP.Tokens)
 		if err != nil {
 			return err
 		}
@@ -111,8 +111,9 @@ func newTokenRevoke() *cobra.Command {
 			}
 			return nil
 		},
-	}, func(_ *cobra.Command, file string, args []string) error {
-		found, err := httpapi.RevokeToken(file, args[0])
+	}, func(_ *cobra.Command, c config.Config, args []string) error {
+		file := c.HTTP.Tokens
+		found, err := httpapi.RevokeToken(file, args[0], c.Journal(), userName())
 		if err == nil && !found {
 			err = fmt.Errorf("%s has no token named %q", term.Path(file), args[0])
 		}

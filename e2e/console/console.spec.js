@@ -379,8 +379,15 @@ test('pauses a list, and resumes it', async ({ page }) => {
   await expect(row).toContainText('paused until');
   await expect(page.getByText('list own is paused until')).toBeVisible();
   expect(await mail('pause@listed.example')).toMatch(/^250 /);
+  const changes = page.getByRole('region', { name: 'Who has changed what' });
+  await expect(changes.getByRole('row').nth(1)).toContainText(/helpdesk\s*list paused\s*own\s*until/);
   await row.getByRole('button', { name: 'Resume own' }).click();
   await expect(row).not.toContainText('paused');
+  await expect(changes.getByRole('row').nth(1)).toContainText(/helpdesk\s*list resumed\s*own/);
+  await page.getByRole('button', { name: 'Older changes' }).click();
+  await expect(changes).not.toContainText('list resumed');
+  await page.getByRole('button', { name: 'Newer changes' }).click();
+  await expect(changes.getByRole('row').nth(1)).toContainText('list resumed');
   expect(await mail('pause@listed.example')).toMatch(/^550 /);
 });
 

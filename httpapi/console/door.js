@@ -57,7 +57,10 @@ export async function read(path, signal) {
 /** write changes something, and asks for a token that may. */
 export async function write(method, path, body) {
   const response = await send(method, path, body);
-  if (response.ok) return response.json();
+  if (response.ok) {
+    document.dispatchEvent(new Event('changed'));
+    return response.json();
+  }
   const fault = await refusal(response);
   if ((fault.status === 401 || fault.status === 403) && await askToken(fault.message)) return write(method, path, body);
   throw fault;

@@ -5,6 +5,7 @@ import { askToken, hasToken } from './door.js';
 import { byId } from './dom.js';
 import { listenToEntries, loadEntries } from './entries.js';
 import { watchDecisions } from './decisions.js';
+import { loadChanges } from './changes.js';
 import { loadQuarantine } from './quarantine.js';
 import { loadRequests } from './requests.js';
 import { watchHealth } from './health.js';
@@ -17,10 +18,13 @@ byId('token').addEventListener('click', () => askToken(hasToken()
 document.addEventListener('token', loadEntries);
 document.addEventListener('token', loadQuarantine);
 document.addEventListener('token', loadRequests);
+document.addEventListener('token', loadChanges);
+document.addEventListener('changed', loadChanges);
 watchHealth();
 loadEntries();
 loadQuarantine();
 loadRequests();
+loadChanges();
 watchDecisions(askAbout, (up) => {
   byId('link').className = up ? 'link up' : 'link down';
   byId('link').textContent = up ? 'live' : 'not live';

@@ -29,6 +29,7 @@ type Config struct {
 	Receipts  Receipts  `toml:"receipts"`
 	Live      Live      `toml:"live"`
 	History   History   `toml:"history"`
+	Audit     Audit     `toml:"audit"`
 	FirstSeen FirstSeen `toml:"first_seen"`
 	Log       Log       `toml:"log"`
 	Lists     []List    `toml:"list,omitempty"`
@@ -78,6 +79,7 @@ func Default() Config {
 		HTTP:      defaultHTTP(),
 		Live:      Live{Folder: Auto},
 		History:   defaultHistory(),
+		Audit:     defaultAudit(),
 		FirstSeen: defaultFirstSeen(),
 		Log:       Log{Format: "text", Level: "info"},
 	}
@@ -96,7 +98,7 @@ func (c *Config) relativeTo(dir string) {
 	resolve(&c.HTTP.Tokens)
 	resolve(&c.HTTP.TLSCert)
 	resolve(&c.HTTP.TLSKey)
-	for _, path := range []*string{&c.HTTP.TokenFile, &c.HTTP.Socket, &c.Live.Folder, &c.History.Folder} {
+	for _, path := range []*string{&c.HTTP.TokenFile, &c.HTTP.Socket, &c.Live.Folder, &c.History.Folder, &c.Audit.Folder} {
 		if *path != Auto && *path != None {
 			resolve(path)
 		}

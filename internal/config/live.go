@@ -1,6 +1,7 @@
 package config
 
 import (
+	"blockd/audit"
 	"fmt"
 	"net/netip"
 
@@ -31,9 +32,9 @@ func (c Config) LiveFolder() string {
 	return c.Live.Folder
 }
 
-// LiveSettings returns the settings of package live.
-func (c Config) LiveSettings() live.Settings {
-	return live.Settings{Folder: c.LiveFolder(), Guard: c.liveGuard(), Hashes: c.Index.Digests()}
+// LiveSettings returns the settings of package live. journal may be nil.
+func (c Config) LiveSettings(journal *audit.Log) live.Settings {
+	return live.Settings{Audit: journal, Folder: c.LiveFolder(), Guard: c.liveGuard(), Hashes: c.Index.Digests()}
 }
 
 // liveGuard is what no live entry may cover unless it is forced: what no list may, and

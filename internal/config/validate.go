@@ -38,6 +38,7 @@ func (c Config) Validate() Faults {
 	c.validateRESPNames(&f)
 	c.validateLive(&f)
 	c.History.validate(&f)
+	c.Audit.validate(&f)
 	c.validatePolicies(&f)
 	c.validateFilters(&f)
 	c.validateRefusal(&f)

@@ -56,19 +56,19 @@ func Entries(ctx context.Context, c config.Config) (all httpapi.EntryList, err e
 	return all, err
 }
 
-// ChangeEntries adds live entries, or removes some in the name of author: in their file if
+// ChangeEntries adds live entries, or removes some in the name of author, with why in the journal: in their file if
 // no daemon holds it, which it reports as alone, and else by the daemon.
-func ChangeEntries(ctx context.Context, c config.Config, add []httpapi.EntryChange, remove []string, author string) (answer httpapi.ChangeResults, alone bool, err error) {
+func ChangeEntries(ctx context.Context, c config.Config, add []httpapi.EntryChange, remove []string, why, author string) (answer httpapi.ChangeResults, alone bool, err error) {
 	if c.Live.Folder == config.None {
 		return answer, false, errNoEntries
 	}
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	for {
-		set, err := live.Open(c.LiveSettings())
+		set, err := live.Open(c.LiveSettings(c.Journal()))
 		if err == nil {
 			defer set.Close()
-			answer, err = apply(set, add, remove, author)
+			answer, err = apply(set, add, remove, why, author)
 			return answer, true, err
 		}
 		locked := errors.Is(err, live.ErrLocked)
@@ -78,7 +78,7 @@ func ChangeEntries(ctx context.Context, c config.Config, add []httpapi.EntryChan
 		if len(remove) == 0 {
 			err = Ask(ctx, c, http.MethodPost, "/v1/entries", map[string]any{"entries": add}, &answer)
 		} else {
-			err = Ask(ctx, c, http.MethodDelete, "/v1/entries?"+query(url.Values{"entry": remove, "author": {author}}), nil, &answer)
+			err = Ask(ctx, c, http.MethodDelete, "/v1/entries?"+query(url.Values{"entry": remove, "author": {author}, "why": {why}}), nil, &answer)
 		}
 		if !locked || !errors.Is(err, ErrNoDaemon) {
 			return answer, false, err
@@ -95,7 +95,7 @@ func ChangeEntries(ctx context.Context, c config.Config, add []httpapi.EntryChan
 func query(values url.Values) string { return strings.ReplaceAll(values.Encode(), "+", "%20") }
 
 // apply does what the daemon would.
-func apply(set *live.Set, add []httpapi.EntryChange, remove []string, author string) (answer httpapi.ChangeResults, err error) {
+func apply(set *live.Set, add []httpapi.EntryChange, remove []string, why, author string) (answer httpapi.ChangeResults, err error) {
 	var changes []live.Change
 	for _, a := range add {
 		change, err := a.Change(time.Now())
@@ -105,7 +105,7 @@ func apply(set *live.Set, add []httpapi.EntryChange, remove []string, author str
 		changes = append(changes, change)
 	}
 	for _, text := range remove {
-		changes = append(changes, live.Change{Entry: text, Remove: true, Author: author})
+		changes = append(changes, live.Change{Entry: text, Remove: true, Why: why, Author: author})
 	}
 	outcomes, err := set.Apply(changes...)
 	if errors.Is(err, live.ErrGuarded) {

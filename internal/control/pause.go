@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"blockd/audit"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/live"
@@ -33,6 +34,9 @@ func Pause(ctx context.Context, c config.Config, list string, q httpapi.PauseQue
 	if err != nil {
 		return done, false, err
 	}
+	if err := c.Journal().Add(audit.Line{By: p.By, Action: audit.ListPause, Subject: p.List, Why: p.Why, Detail: "until " + p.Until.UTC().Format(time.RFC3339)}); err != nil {
+		return done, false, err
+	}
 	set, _ := pause.Open(c.PausesPath()) // what cannot be read is written anew
 	if err := set.Start(p); err != nil {
 		return done, false, err
@@ -50,10 +54,13 @@ func Resume(ctx context.Context, c config.Config, list string, q httpapi.PauseQu
 	if err != nil {
 		return false, err
 	}
-	_, was, err := set.End(list, time.Now())
-	if err == nil && !was {
-		err = fmt.Errorf("list %q is not paused", list)
+	if _, paused := set.Of(list, time.Now()); !paused {
+		return false, fmt.Errorf("list %q is not paused", list)
 	}
+	if err := c.Journal().Add(audit.Line{By: q.Author, Action: audit.ListResume, Subject: list, Why: q.Why}); err != nil {
+		return false, err
+	}
+	_, _, err = set.End(list, time.Now())
 	return false, err
 }
 

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	"blockd/audit"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/quarantine"
@@ -110,6 +112,10 @@ func Purge(ctx context.Context, c config.Config, id string, before time.Time, au
 		ask.Set("before", before.UTC().Format(time.RFC3339))
 	}
 	err = elsewhere(ctx, c, http.MethodDelete, "/v1/quarantine", ask, &done, func(folder quarantine.Folder) (err error) {
+		about := cmp.Or(id, "all before "+before.UTC().Format(time.RFC3339))
+		if err = c.Journal().Add(audit.Line{By: author, Action: audit.QuarantineRemove, Subject: about}); err != nil {
+			return err
+		}
 		if id != "" {
 			done, err = folder.Remove(id)
 		} else {

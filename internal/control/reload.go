@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 
 	"blockd/httpapi"
 	"blockd/internal/config"
@@ -12,10 +13,10 @@ import (
 // Reload asks the daemon of the configuration at path to read it and all lists again, and waits until they are taken
 // up. Where the file does not lead to a daemon, because it is faulty or names another socket than the one in force, the
 // daemon that serves by that file is looked for. The error is ErrNoDaemon where there is none.
-func Reload(ctx context.Context, path string) (answer httpapi.Reloaded, err error) {
+func Reload(ctx context.Context, path, author string) (answer httpapi.Reloaded, err error) {
 	c, faults := config.Load(path)
 	if faults == nil {
-		if err = Ask(ctx, c, http.MethodPost, "/v1/reload", nil, &answer); !errors.Is(err, ErrNoDaemon) {
+		if err = Ask(ctx, c, http.MethodPost, "/v1/reload?"+query(url.Values{"author": {author}}), nil, &answer); !errors.Is(err, ErrNoDaemon) {
 			return answer, err
 		}
 	} else {
@@ -24,7 +25,7 @@ func Reload(ctx context.Context, path string) (answer httpapi.Reloaded, err erro
 	for _, socket := range sockets(path) {
 		there := config.Default()
 		there.HTTP.Listen, there.HTTP.Socket = "", socket
-		if failed := Ask(ctx, there, http.MethodPost, "/v1/reload", nil, &answer); failed == nil {
+		if failed := Ask(ctx, there, http.MethodPost, "/v1/reload?"+query(url.Values{"author": {author}}), nil, &answer); failed == nil {
 			return answer, nil
 		}
 	}

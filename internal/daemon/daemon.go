@@ -19,6 +19,7 @@ import (
 
 	"blockd/addr"
 	"blockd/ask"
+	"blockd/audit"
 	"blockd/firstseen"
 	"blockd/history"
 	"blockd/httpapi"
@@ -49,6 +50,7 @@ type daemon struct {
 
 	recent   *reload.Recent
 	pauses   *pause.Set
+	audit    *audit.Log     // nil: no journal is kept
 	entries  *live.Set      // nil: there are no live entries
 	past     *history.Log   // nil: no history is kept
 	domains  *firstseen.Set // that have sent mail; nil: they are not remembered
@@ -117,6 +119,7 @@ func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path st
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
+	d.audit = c.Journal()
 	d.upgrade.program, d.upgrade.stopped = program, stopped
 	d.upgrade.began, _ = os.Stat(program.Path) // if that fails, SIGUSR2 says why
 	defer d.close()

@@ -27,6 +27,9 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 	s := httpapi.Settings{Tokens: h.Tokens, Fast: h.Fast, MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnections / 2, MaxRate: h.MaxRate,
 		Entries: d.entries, History: d.past, Events: d.events, Requests: d.receipts.requests, Pauses: d.pauses, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
 		Serving: d.serving, Message: httpapi.Message{Resolver: d.resolver, Max: int64(d.config.Auth.MaxMessage)}}
+	if d.audit != nil {
+		s.Audit = &httpapi.Audit{Log: d.audit, Folder: d.config.AuditFolder()}
+	}
 	if d.aside.kept != nil {
 		s.Quarantine = &httpapi.Quarantine{Folder: d.aside.folder, Fill: d.aside.fill, Changed: d.aside.kept.Recount, Deliver: d.aside.deliver}
 	}
@@ -119,6 +122,7 @@ func (d *daemon) readiness(ctx context.Context) func() reload.Status {
 		s.Problems = append(s.Problems, append(d.entries.Problems(), d.past.Problems()...)...)
 		s.Problems = append(s.Problems, d.sourceProblems()...)
 		s.Problems = append(s.Problems, d.configurationProblems()...)
+		s.Problems = append(s.Problems, d.auditProblems()...)
 		s.Problems = append(s.Problems, d.upgrade.problems()...)
 		s.Problems = append(s.Problems, d.aside.problems()...)
 		s.Remarks = slices.Clone(s.Remarks)

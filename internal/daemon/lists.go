@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"time"
 
+	"blockd/audit"
 	"blockd/builder"
 	"blockd/firstseen"
 	"blockd/history"
 	"blockd/httpapi"
 	"blockd/internal/config"
+	"blockd/internal/version"
 	"blockd/live"
 	"blockd/pause"
 	"blockd/policy"
@@ -41,6 +43,7 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 		b := builder.New(d.log, d.builder...)
 		settings.Build, settings.Parse = b.Build, b.Parse
 	}
+	d.beginAudit()
 	if d.pauses, err = pause.Open(c.PausesPath()); err != nil {
 		d.log.Error("no list is paused: the pauses cannot be read", slog.Any("error", err))
 	}
@@ -109,6 +112,23 @@ const (
 	retryEvery = 50 * time.Millisecond
 )
 
+// beginAudit notes in the journal that this process begins. One that cannot be written is a problem of /readyz; until it can,
+// nobody changes anything, and mail passes as ever.
+func (d *daemon) beginAudit() {
+	if d.audit == nil {
+		return
+	}
+	d.metrics.MustRegister(d.audit)
+	line := audit.Line{By: "blockd", Action: audit.Start, Subject: "blockd " + version.Read().Version,
+		Detail: fmt.Sprintf("configuration %s, SHA-256 %s", d.setup.path, *d.setup.digest.Load())}
+	if d.upgrade.predecessor != nil {
+		line.Detail += "; takes over from another process"
+	}
+	if err := d.audit.Add(line); err != nil {
+		d.log.Error("audit journal cannot be written", slog.Any("error", err))
+	}
+}
+
 // openLive opens the live entries; nil if there are to be none. Another process may hold
 // them for a moment: somebody who adds one while no daemon runs.
 func (d *daemon) openLive(ctx context.Context) (*live.Set, error) {
@@ -121,7 +141,7 @@ func (d *daemon) openLive(ctx context.Context) (*live.Set, error) {
 	}
 	var set *live.Set
 	err := unlocked(ctx, live.ErrLocked, func() (err error) {
-		set, err = open(d.config.LiveSettings())
+		set, err = open(d.config.LiveSettings(d.audit))
 		return err
 	})
 	if err != nil {

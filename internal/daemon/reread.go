@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"blockd/addr"
+	"blockd/audit"
 	"blockd/history"
 	"blockd/httpapi"
 	"blockd/index"
@@ -49,7 +50,7 @@ func (d *daemon) serving() httpapi.Serving {
 
 // reread reads the configuration, and all lists, and returns when they are taken up or ctx ends. A configuration with
 // a fault changes nothing, and its faults are problems of /readyz until a good one is read; the lists are read all the same.
-func (d *daemon) reread(ctx context.Context) (answer httpapi.Reloaded) {
+func (d *daemon) reread(ctx context.Context, by string) (answer httpapi.Reloaded) {
 	d.setup.turn.Lock()
 	defer d.setup.turn.Unlock()
 	answer = httpapi.Reloaded{Faults: []string{}, Keys: []string{}, Lists: []string{}}
@@ -60,6 +61,7 @@ func (d *daemon) reread(ctx context.Context) (answer httpapi.Reloaded) {
 	c, changes, err := config.Reread(d.setup.path, d.setup.running)
 	if err == nil && len(changes.Beyond) > 0 {
 		var said []string
+		d.audited(by, changes)
 		if said, err = d.renewed(ctx, changes); err == nil {
 			answer.Keys, answer.Lists = append(answer.Keys, changes.Keys...), append(answer.Lists, slices.Concat(changes.Changed, changes.Added, changes.Removed)...)
 			answer.Swapped, answer.Generation, answer.Problems = said[0] != d.lists.Live().Generation(), said[0], said[1:]
@@ -74,6 +76,7 @@ func (d *daemon) reread(ctx context.Context) (answer httpapi.Reloaded) {
 		}
 	} else {
 		d.setup.faults.Store(nil)
+		d.audited(by, changes)
 		d.follow(c, changes)
 		answer.Keys, answer.Lists = append(answer.Keys, changes.Keys...), append(answer.Lists, changes.Changed...)
 	}
@@ -90,6 +93,34 @@ func (d *daemon) reread(ctx context.Context) (answer httpapi.Reloaded) {
 		d.log.Info("nothing changed", slog.String("generation", answer.Generation))
 	}
 	return answer
+}
+
+// audited notes in the journal that a configuration is taken up. That it cannot be noted keeps no configuration away: whoever
+// wrote the file has changed it already.
+func (d *daemon) audited(by string, changes config.Changes) {
+	if len(changes.Keys)+len(changes.Changed)+len(changes.Added)+len(changes.Removed) == 0 {
+		return
+	}
+	var detail []string
+	for _, c := range []struct {
+		what  string
+		names []string
+	}{{"keys", changes.Keys}, {"lists changed", changes.Changed}, {"added", changes.Added}, {"removed", changes.Removed}} {
+		if len(c.names) > 0 {
+			detail = append(detail, c.what+": "+strings.Join(c.names, ", "))
+		}
+	}
+	if err := d.audit.Add(audit.Line{By: by, Action: audit.Configuration, Subject: d.setup.path, Detail: strings.Join(detail, "; ")}); err != nil {
+		d.log.Error("configuration taken up, and not in the audit journal", slog.Any("error", err))
+	}
+}
+
+// auditProblems are what is wrong with the journal.
+func (d *daemon) auditProblems() []string {
+	if err := d.audit.Problem(); err != nil {
+		return []string{err.Error()}
+	}
+	return nil
 }
 
 // renewed has another process take over, by changes that this one cannot follow. It returns the generation by which that one

@@ -622,7 +622,7 @@ func (d *daemon) signalled(ctx context.Context, s os.Signal, systemd supervisor)
 		d.upgradeNow(ctx)
 		d.setup.turn.Unlock()
 	} else {
-		d.reread(ctx)
+		d.reread(ctx, "SIGHUP")
 	}
 	systemd.ready()
 }

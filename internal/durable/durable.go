@@ -171,6 +171,15 @@ func Lock(path string, locked error) (*os.File, error) {
 	return f, nil
 }
 
+// WaitLock is Lock, which waits for another process that holds the file, for so long at the most.
+func WaitLock(path string, patience time.Duration, locked error) (f *os.File, err error) {
+	for begun := time.Now(); ; time.Sleep(2 * time.Millisecond) {
+		if f, err = Lock(path, locked); !errors.Is(err, locked) || time.Since(begun) > patience {
+			return f, err
+		}
+	}
+}
+
 // keepOwner gives what root has made to the owner of the file at path, or of the folder
 // where there is no such file, or root has made that too.
 func keepOwner(f *os.File, path, folder string) error {
