@@ -27,6 +27,7 @@ type Config struct {
 	HTTP      HTTP      `toml:"http"`
 	Health    Health    `toml:"health"`
 	Receipts  Receipts  `toml:"receipts"`
+	Notify    Notify    `toml:"notify"`
 	Live      Live      `toml:"live"`
 	History   History   `toml:"history"`
 	Audit     Audit     `toml:"audit"`
@@ -107,6 +108,8 @@ func (c *Config) relativeTo(dir string) {
 	resolve(&c.SMTP.TLSCert)
 	resolve(&c.SMTP.TLSKey)
 	resolve(&c.SMTP.UpstreamTLSCA)
+	resolve(&c.Notify.SecretFile)
+	resolve(&c.Notify.CA)
 	for i := range c.Lists {
 		l := &c.Lists[i]
 		resolve(&l.Path)

@@ -20,6 +20,7 @@ import (
 	"blockd/addr"
 	"blockd/ask"
 	"blockd/audit"
+	"blockd/bell"
 	"blockd/firstseen"
 	"blockd/history"
 	"blockd/httpapi"
@@ -64,6 +65,7 @@ type daemon struct {
 	checker  *policy.Checker
 	resolver *msgauth.Resolver
 	copies   *spool.Store // of messages that are to prove something
+	bell     *bell.Bell   // nil: nobody is told
 
 	upgrade upgrading
 
@@ -146,6 +148,9 @@ func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path st
 	if err := d.openDoors(ctx); err != nil {
 		return nil, err
 	}
+	if err := d.openBell(); err != nil {
+		return nil, err
+	}
 	if err := d.upgrade.ready(ctx, d); err != nil { // if it is ready, clients wait in the sockets until begin
 		return nil, err
 	}
@@ -203,7 +208,8 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 		},
 		func(ctx context.Context) error { return d.domains.Run(ctx, d.log) },
 		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) },
-		func(ctx context.Context) error { return d.checker.Hits().Keep(ctx, d.config.HitsPath(), d.log) })
+		func(ctx context.Context) error { return d.checker.Hits().Keep(ctx, d.config.HitsPath(), d.log) },
+		func(last context.Context) error { return d.runBell(last, ctx) })
 	var open sync.WaitGroup
 	for _, door := range []func(context.Context) error{d.milter.run, d.dns.run, d.postfix.run,
 		func(context.Context) error { return d.resp.run(others) },

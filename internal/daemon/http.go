@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/reload"
-	"blockd/smtpfilter/upstream"
 )
 
 // openHTTP makes what [http] asks for.
@@ -113,33 +111,21 @@ func (d *daemon) firstToken() string {
 // server that is away for a while is a problem, but the filter waits for it.
 func (d *daemon) readiness(ctx context.Context) func() reload.Status {
 	return func() reload.Status {
-		s := d.lists.Status()
-		s.Problems = slices.Clone(s.Problems)
+		s, problems := d.state()
+		s.Problems = nil
+		for _, p := range problems {
+			s.Problems = append(s.Problems, p.Text)
+		}
 		if ctx.Err() != nil {
 			s.Ready = false
 			s.Problems = append(s.Problems, "stopping: the doors take no new connection")
 		}
-		s.Problems = append(s.Problems, append(d.entries.Problems(), d.past.Problems()...)...)
-		s.Problems = append(s.Problems, d.sourceProblems()...)
-		s.Problems = append(s.Problems, d.configurationProblems()...)
-		s.Problems = append(s.Problems, d.auditProblems()...)
-		s.Problems = append(s.Problems, d.upgrade.problems()...)
-		s.Problems = append(s.Problems, d.aside.problems()...)
 		s.Remarks = slices.Clone(s.Remarks)
 		for _, p := range d.pauses.All(time.Now()) {
 			s.Remarks = append(s.Remarks, fmt.Sprintf("list %s is paused %s", p.List, p))
 		}
 		for _, door := range d.strangers {
 			s.Remarks = append(s.Remarks, door.Remarks()...)
-		}
-		if d.smtp.upstream == nil {
-			return s
-		}
-		if err := d.smtp.upstream(); err != nil {
-			s.Problems = append(s.Problems, "smtp.upstream: "+err.Error())
-			if errors.Is(err, upstream.ErrOpenRelay) || errors.Is(err, upstream.ErrOwnListener) || errors.Is(err, upstream.ErrUntested) {
-				s.Ready = false
-			}
 		}
 		return s
 	}

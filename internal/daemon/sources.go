@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"blockd/bell"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/lists"
@@ -101,13 +102,13 @@ func (d *daemon) listSources(status reload.Status) map[string]httpapi.ListSource
 }
 
 // sourceProblems are of sources that do not answer, or whose rows are refused; one line each.
-func (d *daemon) sourceProblems() (lines []string) {
+func (d *daemon) sourceProblems() (all []bell.Problem) {
 	for _, l := range d.config.Lists {
 		if s, has := d.sourceStatus(l.Name); has && s.Error != "" {
-			lines = append(lines, fmt.Sprintf("list %s: its source is %s: %s: %s", l.Name, s.State, s.Class, s.Error))
+			all = append(all, bell.Problem{Name: bell.Source, List: l.Name, Text: fmt.Sprintf("list %s: its source is %s: %s: %s", l.Name, s.State, s.Class, s.Error)})
 		}
 	}
-	return lines
+	return all
 }
 
 // OpenSource makes the driver of a list's source. It reads the URL of the source, and makes no connection. No error

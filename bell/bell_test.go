@@ -1,0 +1,325 @@
+package bell
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/internal/testkit"
+)
+
+// world is a state that a test changes, and what a Bell tells of it.
+type world struct {
+	mu     sync.Mutex
+	state  State
+	fails  error
+	tried  []Event
+	told   []string // "degraded list_refused/ads"
+	at     []time.Time
+	events []Event
+}
+
+func (w *world) look() State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state
+}
+
+// be makes problems, by their names, those of now.
+func (w *world) be(names ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.state = State{Ready: true}
+	for _, name := range names {
+		kind, list, _ := strings.Cut(name, "/")
+		w.state.Problems = append(w.state.Problems, Problem{Name: kind, List: list, Text: "something about " + name})
+	}
+}
+
+func (w *world) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fails = err
+}
+
+func (w *world) ring(_ context.Context, e Event) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tried, w.at = append(w.tried, e), append(w.at, time.Now())
+	if w.fails != nil {
+		return w.fails
+	}
+	line := e.Event
+	for _, p := range e.Problems {
+		line += " " + strings.TrimSuffix(p.Name+"/"+p.List, "/")
+	}
+	w.told, w.events = append(w.told, line), append(w.events, e)
+	return nil
+}
+
+func (w *world) has(t *testing.T, want ...string) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Equal(w.told, want) {
+		t.Fatalf("told:\n%s\nwant:\n%s", strings.Join(w.told, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// run rings by w until the function that it returns is called.
+func (w *world) run(path string, log *testkit.Log) (b *Bell, stop func()) {
+	b = New(&Target{}, path, "mx.here.example", "1.2.3", log.Logger(), prometheus.NewRegistry())
+	b.ring = w.ring
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.Run(ctx, w.look)
+	}()
+	return b, func() { cancel(); <-done }
+}
+
+func inBubble(t *testing.T, f func(t *testing.T, w *world, path string)) {
+	path := filepath.Join(t.TempDir(), "notify")
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		w.be()
+		f(t, w, path)
+	})
+}
+
+// What holds is told once, what is new beside it too, and its end.
+func TestTellsChanges(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world, path string) {
+		_, stop := w.run(path, new(testkit.Log))
+		defer stop()
+		time.Sleep(time.Hour)
+		w.has(t) // it is well, and was never anything else
+		began := time.Now()
+		w.be("list_refused/ads")
+		time.Sleep(9 * time.Second)
+		w.has(t) // may pass
+		time.Sleep(time.Hour)
+		w.has(t, "degraded list_refused/ads")
+		if e := w.events[0]; e.Since.Sub(began) > 2*time.Second || e.Time.Sub(began) > 15*time.Second || e.Host != "mx.here.example" || e.Version != "1.2.3" || !e.Ready ||
+			e.Text != "blockd on mx.here.example is degraded: something about list_refused/ads" {
+			t.Errorf("event %+v, begun at %v", e, began)
+		}
+		w.be("list_refused/ads", "next_server")
+		time.Sleep(time.Hour)
+		w.be("list_refused/ads") // less is no news
+		time.Sleep(time.Hour)
+		w.be("list_refused/ads", "next_server") // but what comes back is
+		time.Sleep(time.Hour)
+		w.be()
+		time.Sleep(time.Hour)
+		w.has(t, "degraded list_refused/ads", "degraded list_refused/ads next_server", "degraded list_refused/ads next_server", "well")
+		if e := w.events[3]; !e.Since.Equal(w.events[0].Since) || e.Problems == nil || len(e.Problems) > 0 {
+			t.Errorf("well: %+v, want since %v and no problems", e, w.events[0].Since)
+		}
+	})
+}
+
+// A text with a number in it may change: that is not news.
+func TestTextsMayChange(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world, path string) {
+		_, stop := w.run(path, new(testkit.Log))
+		defer stop()
+		w.be("quarantine")
+		time.Sleep(time.Minute)
+		w.mu.Lock()
+		w.state.Problems = []Problem{{Name: Quarantine, Text: "82 % full"}}
+		w.mu.Unlock()
+		time.Sleep(time.Hour)
+		w.has(t, "degraded quarantine")
+	})
+}
+
+// What flaps faster than it holds is never told; what flaps slowly, once a minute at most.
+func TestFlapping(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world, path string) {
+		_, stop := w.run(path, new(testkit.Log))
+		defer stop()
+		flap := func(each, whole time.Duration) {
+			for began := time.Now(); time.Since(began) < whole; {
+				w.be("next_server")
+				time.Sleep(each)
+				w.be()
+				time.Sleep(each)
+			}
+		}
+		flap(4*time.Second, time.Hour)
+		w.has(t)
+		flap(15*time.Second, time.Hour)
+		if n := len(w.told); n == 0 || n > 60 {
+			t.Errorf("%d events in an hour", n)
+		}
+		for i := 1; i < len(w.at); i++ {
+			if gap := w.at[i].Sub(w.at[i-1]); gap < time.Minute {
+				t.Errorf("%v between two events", gap)
+			}
+		}
+		for i := range w.told {
+			if want := [...]string{"degraded next_server", "well"}[i%2]; w.told[i] != want {
+				t.Fatalf("event %d is %q, want %q", i, w.told[i], want)
+			}
+		}
+	})
+}
+
+// A target that fails is tried again with rests that grow, by one id, and then given up; the next change is told again.
+func TestTriesAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world, path string) {
+		log := new(testkit.Log)
+		b, stop := w.run(path, log)
+		defer stop()
+		w.fail(errors.New("hooks.here.example answers 500"))
+		w.be("history")
+		time.Sleep(3 * time.Minute)
+		if !b.undelivered.Load() {
+			t.Error("blockd_notify_undelivered is 0")
+		}
+		w.fail(nil)
+		time.Sleep(15 * time.Minute)
+		w.has(t, "degraded history")
+		if b.undelivered.Load() {
+			t.Error("blockd_notify_undelivered is 1 after a delivery")
+		}
+		rest := time.Duration(0)
+		for i := 1; i < len(w.at); i++ {
+			gap := w.at[i].Sub(w.at[i-1]).Round(time.Second)
+			if gap < rest || w.tried[i].ID != w.tried[0].ID {
+				t.Errorf("try %d after %v, the one before after %v; id %s, the first %s", i, gap, rest, w.tried[i].ID, w.tried[0].ID)
+			}
+			rest = gap
+		}
+		if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
+			t.Errorf("the fault is logged %d times", n)
+		}
+		w.fail(errors.New("away"))
+		w.be()
+		time.Sleep(25 * time.Hour)
+		tries := len(w.tried)
+		time.Sleep(48 * time.Hour)
+		if len(w.tried) != tries {
+			t.Errorf("%d tries after the end", len(w.tried)-tries)
+		}
+		if tries > 120 {
+			t.Errorf("%d tries in a day", tries)
+		}
+		w.fail(nil)
+		w.be("audit")
+		time.Sleep(time.Hour)
+		w.has(t, "degraded history", "degraded audit")
+	})
+}
+
+// What has passed before it could be told is not told.
+func TestPassesUntold(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world, path string) {
+		_, stop := w.run(path, new(testkit.Log))
+		defer stop()
+		w.fail(errors.New("away"))
+		w.be("next_server")
+		time.Sleep(time.Minute)
+		w.be()
+		time.Sleep(time.Minute)
+		w.fail(nil)
+		time.Sleep(time.Hour)
+		w.has(t)
+	})
+}
+
+// A restart tells nothing again, and the end of what was told before it.
+func TestRestart(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world, path string) {
+		_, stop := w.run(path, new(testkit.Log))
+		w.be("list_refused/ads")
+		time.Sleep(time.Minute)
+		stop()
+		_, stop = w.run(path, new(testkit.Log))
+		time.Sleep(time.Hour)
+		w.has(t, "degraded list_refused/ads")
+		stop()
+		w.be()
+		_, stop = w.run(path, new(testkit.Log))
+		time.Sleep(time.Hour)
+		stop()
+		w.has(t, "degraded list_refused/ads", "well")
+		if !w.events[1].Since.Equal(w.events[0].Since) {
+			t.Errorf("since %v after restarts, want %v", w.events[1].Since, w.events[0].Since)
+		}
+		if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		log := new(testkit.Log)
+		w.be("audit")
+		_, stop = w.run(path, log)
+		defer stop()
+		time.Sleep(time.Minute)
+		w.has(t, "degraded list_refused/ads", "well", "degraded audit")
+		if !strings.Contains(log.String(), "what notify.url was told is forgotten") {
+			t.Error("a damaged file is not logged")
+		}
+	})
+}
+
+// A target that hangs holds up neither the looks nor the end.
+func TestHangs(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world, path string) {
+		b := New(&Target{}, path, "h", "v", new(testkit.Log).Logger(), prometheus.NewRegistry())
+		begun := make(chan struct{}, 10)
+		b.ring = func(ctx context.Context, _ Event) error {
+			begun <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		looks := 0
+		w.be("audit")
+		go func() {
+			defer close(done)
+			b.Run(ctx, func() State { looks++; return w.look() })
+		}()
+		time.Sleep(time.Hour)
+		if len(begun) != 1 {
+			t.Errorf("%d tries at one time", len(begun))
+		}
+		cancel()
+		<-done
+		if looks < 3000 {
+			t.Errorf("%d looks in an hour", looks)
+		}
+	})
+}
+
+// Texts of strangers are lines of bounded length.
+func TestTextsAreBounded(t *testing.T) {
+	s := State{}
+	for range 3 * mostProblems {
+		s.Problems = append(s.Problems, Problem{Name: Lists, Text: "a\r\nb\u202e\x1b[31m\xff" + strings.Repeat("é", 10_000)})
+	}
+	s = bounded(s)
+	var w watch
+	noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	w.look(noon, s)
+	w.look(noon.Add(time.Minute), s)
+	if n := len(w.wants.Problems); n != mostProblems {
+		t.Errorf("%d problems", n)
+	}
+	for _, text := range []string{w.wants.Problems[0].Text, textOf(*w.wants)} {
+		if len(text) > 2*maxText || strings.ContainsAny(text, "\r\n\u202e\x1b") {
+			t.Errorf("%d octets: %.60q", len(text), text)
+		}
+	}
+}
