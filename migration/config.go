@@ -90,6 +90,7 @@ func (l *List) table(b *strings.Builder, folder string) {
 	set(true, "name", quote(l.Name))
 	set(true, "path", quote(folder+"/"+l.File))
 	set(true, "format", quote(l.Format))
+	set(l.PerRecipient, "per_recipient", "true")
 	set(l.URL != "", "url", quote(l.URL))
 	set(l.URL != "", "optional", "true")
 	set(l.Allow, "action", `"allow"`)

@@ -65,22 +65,23 @@ type Finding struct {
 
 // List is one list to be written, with what its [[list]] says.
 type List struct {
-	Name     string
-	File     string // in the folder of lists
-	Format   string // "postfix" or "plain"
-	Comes    string // from where, for people
-	Patterns bool
-	Shadow   bool
-	Tempfail bool // patterns that defer
-	Tag      bool // taken, with a header field
-	Hold     bool // taken, and set aside
-	Allow    bool // of a fetched list: its entries are exceptions
-	Discard  bool
-	Match    []string // which addresses it is asked about; none = those of envelopes
-	Require  []string // what its exceptions need to count; none = nothing
-	Excepts  bool     // it has exceptions that go before the blocks of other lists
-	Reason   string
-	Says     string // to the client, where an entry has no text of its own; with codes in front
+	Name         string
+	File         string // in the folder of lists
+	Format       string // "postfix" or "plain"
+	Comes        string // from where, for people
+	PerRecipient bool   // its entries have owners
+	Patterns     bool
+	Shadow       bool
+	Tempfail     bool // patterns that defer
+	Tag          bool // taken, with a header field
+	Hold         bool // taken, and set aside
+	Allow        bool // of a fetched list: its entries are exceptions
+	Discard      bool
+	Match        []string // which addresses it is asked about; none = those of envelopes
+	Require      []string // what its exceptions need to count; none = nothing
+	Excepts      bool     // it has exceptions that go before the blocks of other lists
+	Reason       string
+	Says         string // to the client, where an entry has no text of its own; with codes in front
 
 	// What the gate must let pass for the list to mean what it meant.
 	Force             []string

@@ -48,7 +48,7 @@ func readRspamd(ctx context.Context, multimap string, o Options, rspamadm runner
 		return nil, err
 	}
 	rs.lines = strings.Split(string(text), "\n")
-	rules, err := rs.ask(ctx, file, rspamadm)
+	rules, err := rs.ask(ctx, file, "multimap", rspamadm)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func readRspamd(ctx context.Context, multimap string, o Options, rspamadm runner
 // rspamadm runs the Lua code and the templates that a whole configuration names. The file may
 // come from anybody, so it is read as the section of a configuration that names nothing else,
 // and without templates.
-func (rs *rspamd) ask(ctx context.Context, file string, rspamadm runner) (rules map[string]any, err error) {
+func (rs *rspamd) ask(ctx context.Context, file, name string, rspamadm runner) (rules map[string]any, err error) {
 	dir, err := os.MkdirTemp("", "blockd-import-")
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (rs *rspamd) ask(ctx context.Context, file string, rspamadm runner) (rules 
 	if err := rs.seeIncludes(file); err != nil {
 		return nil, err
 	}
-	const section = "multimap {\n.include(glob=false) \"$BLOCKD_IMPORT\"\n}\n"
+	section := name + " {\n.include(glob=false) \"$BLOCKD_IMPORT\"\n}\n"
 	if err := os.WriteFile(filepath.Join(dir, "rspamd.conf"), []byte(section), 0o600); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (rs *rspamd) ask(ctx context.Context, file string, rspamadm runner) (rules 
 			args = append(args, "--var="+v[0]+"="+v[1])
 		}
 	}
-	out, _, err := rspamadm(ctx, dir, append(args, "configdump", "--skip-template", "--compact", "--json", "--config=rspamd.conf", "multimap")...)
+	out, _, err := rspamadm(ctx, dir, append(args, "configdump", "--skip-template", "--compact", "--json", "--config=rspamd.conf", name)...)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +95,21 @@ func (rs *rspamd) ask(ctx context.Context, file string, rspamadm runner) (rules 
 		return nil, fmt.Errorf("%s: rspamadm says what is no JSON: %w", file, err)
 	}
 	return rules, nil
+}
+
+// RspamdSettings gives what rspamadm says that a file of rspamd's user settings (settings.conf) comes to: its sections by
+// their names, as JSON has them, with numbers as json.Number.
+func RspamdSettings(ctx context.Context, settings string) (map[string]any, error) {
+	rs := &rspamd{Result: &Result{Program: "rspamd", Source: settings}, dir: filepath.Dir(settings)}
+	file, err := filepath.Abs(settings)
+	if err != nil {
+		return nil, err
+	}
+	rs.root, rs.home = rs.dir, filepath.Dir(file)
+	if _, err := rs.files.load(settings, maxConfig); err != nil {
+		return nil, err
+	}
+	return rs.ask(ctx, file, "settings", rspamadm.run)
 }
 
 // place returns the first line from another one on that is, as far as the file itself has it:

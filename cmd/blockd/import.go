@@ -15,27 +15,55 @@ import (
 	"github.com/spf13/cobra"
 
 	"blockd/internal/config"
+	"blockd/internal/daemon"
 	"blockd/internal/durable"
 	"blockd/internal/term"
 	"blockd/migration"
+	"blockd/migration/owners"
 )
 
+// importSource is a program that import reads, and the flag that names its files.
+type importSource struct {
+	flag, what string
+	read       func(context.Context, string) (*migration.Result, error)
+	path       string
+}
+
+// importSources are all of them. domain completes users without one.
+func importSources(domain *string) []importSource {
+	type reader = func(context.Context, string, migration.Options) (*migration.Result, error)
+	type ownersReader = func(context.Context, string, owners.Options) (*migration.Result, error)
+	of := func(read reader) func(context.Context, string) (*migration.Result, error) {
+		return func(ctx context.Context, path string) (*migration.Result, error) {
+			return read(ctx, path, migration.Options{Hostname: config.MachineName()})
+		}
+	}
+	owned := func(read ownersReader) func(context.Context, string) (*migration.Result, error) {
+		return func(ctx context.Context, path string) (*migration.Result, error) {
+			return read(ctx, path, owners.Options{Domain: *domain, Query: daemon.QueryTables})
+		}
+	}
+	return []importSource{
+		{flag: "from-postfix", what: "Postfix's `main.cf`, with master.cf and the tables that it names", read: of(migration.Postfix)},
+		{flag: "from-rspamd", what: "rspamd's `multimap.conf`, with the maps that it names", read: of(migration.Rspamd)},
+		{flag: "from-spamassassin", what: "SpamAssassin's `local.cf`, with the files that it includes", read: of(migration.SpamAssassin)},
+		{flag: "amavis", what: "users' lists of amavisd-new or iRedMail: a `DSN`, or a dump of the tables users, mailaddr and wblist", read: owned(owners.Amavis)},
+		{flag: "spamassassin-sql", what: "users' lists of SpamAssassin: a `DSN`, or a dump of the table userpref", read: owned(owners.SpamAssassinSQL)},
+		{flag: "mailcow", what: "users' lists of mailcow: a `DSN`, or a dump of the table filterconf", read: owned(owners.Mailcow)},
+		{flag: "user-prefs", what: "SpamAssassin's files user_prefs below a `folder`", read: owned(owners.UserPrefs)},
+		{flag: "rspamd-settings", what: "rspamd's `settings.conf`", read: owned(owners.RspamdSettings)},
+		{flag: "sieve", what: "the Sieve scripts below a `folder`", read: owned(owners.Sieve)},
+		{flag: "csv", what: "a `file` with a header: owner,entry,action,reason", read: owned(owners.CSV)},
+	}
+}
+
 func newImport() *cobra.Command {
-	var out string
+	var out, domain string
 	var asJSON, force bool
-	type source struct {
-		flag, what string
-		read       func(context.Context, string, migration.Options) (*migration.Result, error)
-		path       string
-	}
-	sources := []source{
-		{flag: "from-postfix", what: "Postfix's `main.cf`, with master.cf and the tables that it names", read: migration.Postfix},
-		{flag: "from-rspamd", what: "rspamd's `multimap.conf`, with the maps that it names", read: migration.Rspamd},
-		{flag: "from-spamassassin", what: "SpamAssassin's `local.cf`, with the files that it includes", read: migration.SpamAssassin},
-	}
+	sources := importSources(&domain)
 	cmd := &cobra.Command{
-		Use:   "import --from-postfix main.cf | --from-rspamd multimap.conf | --from-spamassassin local.cf [-o DIR] [--force] [--json]",
-		Short: "take over the lists of Postfix, rspamd or SpamAssassin",
+		Use:   "import --from-postfix main.cf | --amavis DSN | ... [-o DIR] [--domain DOMAIN] [--force] [--json]",
+		Short: "take over the lists of another program",
 		Long: `Read which senders and clients another program refuses or lets pass, and say of each
 entry, by file and line, what it meant and what it means in blockd: the same, which is the
 same mail and the same reply, the same mail in other words, narrower, wider, or that it is
@@ -49,19 +77,31 @@ postconf says what main.cf means, and rspamadm what multimap.conf means: Debian'
 postfix and rspamd have them. Nothing that a configuration says is executed, and nothing is
 fetched. Files that may be read are read.
 
+--amavis, --spamassassin-sql, --mailcow, --user-prefs, --rspamd-settings, --sieve and --csv read the lists of users.
+The result is a list with an owner for each entry, users.csv, and for what holds for every
+recipient everyone.txt. A DSN is a URL (postgres://, mysql://, sqlite:PATH); a file whose one
+line is a URL keeps its password out of the list of processes. A dump is one of mysqldump,
+pg_dump or SQLite's .dump.
+
 Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.`,
 		Example: `  blockd import --from-postfix /etc/postfix/main.cf
   blockd import --from-postfix /etc/postfix/main.cf -o /etc/blockd
-  blockd import --from-rspamd /etc/rspamd/local.d/multimap.conf --json`,
+  blockd import --from-rspamd /etc/rspamd/local.d/multimap.conf --json
+  blockd import --amavis /etc/blockd/amavis.dsn -o /tmp/users
+  blockd import --user-prefs /home --domain here.example -o /tmp/users`,
 		Args: noArgs,
 		RunE: answering(func(cmd *cobra.Command, _ []string) error {
-			given := slices.DeleteFunc(slices.Clone(sources), func(s source) bool { return s.path == "" })
-			if len(given) == 0 {
-				return usagef("want --from-postfix, --from-rspamd or --from-spamassassin with a file")
-			} else if len(given) > 1 {
-				return usagef("want one of --from-postfix, --from-rspamd and --from-spamassassin")
+			given := slices.DeleteFunc(slices.Clone(sources), func(s importSource) bool { return s.path == "" })
+			var flags []string
+			for _, s := range sources {
+				flags = append(flags, "--"+s.flag)
 			}
-			r, err := given[0].read(cmd.Context(), given[0].path, migration.Options{Hostname: config.MachineName()})
+			if len(given) == 0 {
+				return usagef("want one of %s", strings.Join(flags, ", "))
+			} else if len(given) > 1 {
+				return usagef("want --%s or --%s, not both", given[0].flag, given[1].flag)
+			}
+			r, err := given[0].read(cmd.Context(), given[0].path)
 			if err != nil {
 				return err
 			}
@@ -92,6 +132,7 @@ Ends with 0 when every entry means the same, 1 when one does not, 2 on an error.
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`folder` for config.toml, the lists and the report")
 	must(cmd.MarkFlagDirname("output"))
+	cmd.Flags().StringVar(&domain, "domain", "", "`DOMAIN` of users whose names have none")
 	cmd.Flags().BoolVar(&force, "force", false, "replace files that are there, and keep them as FILE.old")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object an entry, and a summary")
 	return cmd

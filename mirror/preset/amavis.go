@@ -1,7 +1,6 @@
 package preset
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,11 +24,7 @@ func ofAmavis(kind string) (*Preset, error) {
 	if kind == "postgres" { // the column is bytea or varchar; as text the first one is in hexadecimal digits
 		p.Query = fmt.Sprintf(amavisQuery, "m.email::text")
 		p.items = func(row *mirror.Row, subdomains *bool) []lists.Item {
-			if digits, ok := strings.CutPrefix(row.Entry, `\x`); ok {
-				if octets, err := hex.DecodeString(digits); err == nil {
-					row.Entry = string(octets)
-				}
-			}
+			row.Entry = PlainText(row.Entry)
 			return amavisItems(row, subdomains)
 		}
 	}
