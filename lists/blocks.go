@@ -24,6 +24,9 @@ type cutter struct {
 	blocks  int           // handed out
 	lines   int           // in them
 	last    string        // line of the block handed out last, without its end
+	runs    bool          // lines in a row of one owner are counted
+	run     int           // such lines up to the last one
+	owner   string        // of the last one
 	rest    []byte        // behind them: read, and still to be handed out
 	err     error         // why there is no more to read; io.EOF is the good end
 }
@@ -59,8 +62,12 @@ func (c *cutter) take(lr *lineReader) bool {
 	}
 	c.blocks++
 	lr.block, lr.long, lr.number, lr.before = c.blocks, long, c.lines, c.last
+	lr.run = c.run
 	whole := bytes.TrimSuffix(text, []byte{c.eol})
 	c.last = string(whole[bytes.LastIndexByte(whole, c.eol)+1:]) // some 50 octets of 256 KiB
+	if c.runs {
+		c.countRun(whole)
+	}
 	if c.lend {
 		// A copy and what it leaves to the garbage collector took 25 ns a line of 110.
 		lr.whole = unsafe.String(&text[0], len(text))
@@ -161,4 +168,26 @@ func (c *cutter) first() int {
 		}
 	}
 	return first
+}
+
+// countRun counts the last lines of a block that have the same owner, and those that end
+// the blocks before it if there is no other line in between. Lines are sorted by owner.
+func (c *cutter) countRun(block []byte) {
+	owner := OwnerOfLine(block[bytes.LastIndexByte(block, c.eol)+1:])
+	n := 0
+	for {
+		at := bytes.LastIndexByte(block, c.eol)
+		if !bytes.Equal(OwnerOfLine(block[at+1:]), owner) {
+			break
+		}
+		n++
+		if at < 0 {
+			if c.owner == string(owner) {
+				n += c.run
+			}
+			break
+		}
+		block = block[:at]
+	}
+	c.run, c.owner = n, string(owner)
 }

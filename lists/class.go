@@ -26,6 +26,8 @@ const (
 	PublicSuffix      = Class("public-suffix") // of an entry: of the private section, or let pass
 	Protected         = Class("protected")     // of an entry: by force; of a file: too many
 	Wide              = Class("wide")          // a network that an exception which reaches all lists may not cover
+	Owner             = Class("owner")         // an entry of a list per recipient without an owner, or with none that can be
+	OwnerFull         = Class("owner-full")    // the owner has max_entries_per_owner already
 	SelfTest          = Class("self-test")     // of a skipped line: a test; of a file: one failed
 )
 
@@ -103,6 +105,8 @@ var hints = map[Class]string{
 	PublicSuffix:      "Write the registered name below it; a list that must cover it sets allow_public_suffix = true.",
 	Protected:         `List single addresses there; a list that must cover it names the entry in its force = ["..."].`,
 	Wide:              "Narrow the network, or keep the exceptions of the list at home: exceptions = \"own\".",
+	Owner:             "Name the mailbox or the domain whose entry it is, such as anna@here.example or here.example.",
+	OwnerFull:         "Remove entries of this owner, or raise max_entries_per_owner.",
 	SelfTest:          "Split the file, or test fewer senders.",
 	Dup:               "Remove one of the two lines.",
 	Conflict:          "Remove one of the two lines; until then the exception wins.",

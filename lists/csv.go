@@ -162,11 +162,28 @@ func (f *csvFile) emit(where columns, header bool) {
 		case column >= len(f.cells):
 			f.r.fail(Syntax, "", fmt.Sprintf("the record ends before column %d", column+1))
 		case where.score >= 0 && !f.reaches(where.score):
+		case f.r.settings.PerRecipient:
+			f.owned(where)
 		default:
 			f.r.cell(trim(f.cells[column].text))
 		}
 		f.r.flush()
 	}
+}
+
+// owned reads the record in hand as the entry of an owner.
+func (f *csvFile) owned(at columns) {
+	text := func(column int) string {
+		if column < 0 || column >= len(f.cells) {
+			return ""
+		}
+		return trim(f.cells[column].text)
+	}
+	owner := f.r.settings.Owner.Text
+	if at.owner >= 0 {
+		owner = text(at.owner)
+	}
+	f.r.ownedRecord(owner, text(at.entry), text(at.action), text(at.reason))
 }
 
 // cell reads a cell as an entry without marks and comments.

@@ -22,8 +22,11 @@ type csvWant struct {
 	least  float64
 }
 
-// columns are where a file has them, from 0; score is -1 if none is asked for.
-type columns struct{ entry, score int }
+// columns are where a file has them, from 0; -1: none is asked for, or the file has none.
+type columns struct {
+	entry, score          int
+	owner, action, reason int // of a list per recipient
+}
 
 // reaches reports whether the record in hand has the score that is asked for. If
 // not, it says so of the line.
@@ -48,16 +51,21 @@ func (f *csvFile) reaches(column int) bool {
 // findColumns settles by the first record which columns are asked for, and whether
 // that record is a header.
 func (f *csvFile) findColumns() (at columns, header bool, err error) {
-	at.score = -1
+	at = columns{score: -1, owner: -1, action: -1, reason: -1}
+	if header, err = f.findOwner(&at); err != nil {
+		return at, header, err
+	}
 	if allDigits(f.want.score) {
 		// Real lists begin with lines that are no records and have no such column:
 		// each record is judged by itself, and the file at its end.
 		at.score, _ = strconv.Atoi(f.want.score)
 		at.score--
 	} else if f.want.score != "" {
-		if at.score, header, err = f.findColumn(f.want.score); err != nil {
+		isHeader := false
+		if at.score, isHeader, err = f.findColumn(f.want.score); err != nil {
 			return at, false, err
 		}
+		header = header || isHeader
 	}
 	named := false
 	if f.want.column != "" {
@@ -76,6 +84,24 @@ func (f *csvFile) findColumns() (at columns, header bool, err error) {
 	// What has neither dot, "@" nor colon is no sender that anybody lists.
 	first := trim(f.cells[at.entry].text)
 	return at, first != "" && !strings.ContainsAny(first, ".@:"), nil
+}
+
+// findOwner finds the columns of a list per recipient by their names. header: there is one of them.
+func (f *csvFile) findOwner(at *columns) (header bool, err error) {
+	owner := f.named("owner")
+	s := &f.r.settings
+	switch {
+	case !s.PerRecipient && owner >= 0 && strings.EqualFold(f.want.column, "entry"):
+		return false, refusal(NoColumn, `the entries have a column "owner", and would be everybody's; the list needs per_recipient = true`)
+	case !s.PerRecipient:
+		return false, nil
+	case owner < 0 && s.Owner.Text == "":
+		return false, refusal(NoColumn, `the first record is no header with an "owner", such as owner,entry,action,reason`)
+	case s.Owner.Text != "":
+		owner = -1 // the file's name says it
+	}
+	at.owner, at.action, at.reason = owner, f.named("action"), f.named("reason")
+	return at.owner >= 0 || at.action >= 0 || at.reason >= 0, nil
 }
 
 // findColumn finds one column; named tells that the record in hand is the header

@@ -3,6 +3,7 @@ package lists
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"iter"
 	"strconv"
 	"strings"
@@ -38,11 +39,13 @@ const (
 type entriesFile struct {
 	*reading
 	block int    // of the line before
+	owned int    // lines of the owner in hand, in a list per recipient
 	last  string // the line before, up to its scope; "" = there is none
 }
 
 func readEntries(r *reading) error {
 	f := entriesFile{reading: r}
+	r.counted = true
 	for r.next() {
 		if err := f.line(); err != nil {
 			return err
@@ -84,7 +87,7 @@ func (f *entriesFile) line() error {
 		return f.damaged(Entries, "want six fields with tabs between them, the second and third of one letter")
 	}
 	if f.block != f.lines.block {
-		f.block, f.last = f.lines.block, entryID(f.lines.before)
+		f.block, f.last, f.owned = f.lines.block, entryID(f.lines.before), f.lines.run
 	}
 	id := text[:n+4]
 	if id <= f.last {
@@ -93,8 +96,9 @@ func (f *entriesFile) line() error {
 		}
 		return f.damaged(Entries, "out of order: the key, action and scope come before those of the line before")
 	}
+	before := f.last
 	f.last = id
-	return f.entry(text[:n], text[n+1], text[n+3], text[n+5:])
+	return f.entry(text[:n], before, text[n+1], text[n+3], text[n+5:])
 }
 
 // entryID is the part of a line that orders it: key, action and scope with the tabs between them. It is "" for what is no line of an entry.
@@ -158,7 +162,7 @@ func expiresAfter(a, b []byte) bool {
 }
 
 // entry takes one entry: its key, the letters of its action and scope, and the other three fields.
-func (f *entriesFile) entry(key string, action, scope byte, rest string) error {
+func (f *entriesFile) entry(key, before string, action, scope byte, rest string) error {
 	a, s := strings.IndexByte(actionLetters, action), strings.IndexByte(scopeLetters, scope)
 	switch {
 	case a < 0:
@@ -167,8 +171,19 @@ func (f *entriesFile) entry(key string, action, scope byte, rest string) error {
 		return f.damaged(Entries, "unknown scope %q, want one of %s", string(scope), scopeLetters)
 	}
 	var it Item
+	owned := false
+	if owner, subject := cutOwner(key); owner != "" {
+		if err := f.ownerOf(owner, before); err != nil {
+			return err
+		}
+		key, owned = subject, true
+	}
 	if err := f.keyOf(&it, key, Scope(s)); err != nil {
 		return err
+	}
+	if owned && !f.hasRoom() {
+		f.flush()
+		return nil
 	}
 	if rest != "\t\t" { // as most are
 		if err := f.details(&it, rest); err != nil {
@@ -191,11 +206,11 @@ func (f *entriesFile) put(it *Item, a Action) bool {
 	} else {
 		ok = r.refuse(a, string(actionLetters[a]))
 	}
-	if ok && a == Block && it.Kind == Addr && it.Scope == Exact {
+	if ok && a == Block && it.Kind == Addr && it.Scope == Exact && r.settings.PerRecipient == (r.owner.Text != "") {
 		usual := &r.usual
 		usual.Line, usual.Key, usual.Text = r.at.number, it.Key, r.text()
 		usual.Kind, usual.Scope, usual.Action, usual.Reason = Addr, Exact, a, r.reason
-		usual.Expires, usual.Origin = it.Expires, it.Origin
+		usual.Expires, usual.Origin, usual.Owner = it.Expires, it.Origin, r.owner
 		usual.Class, usual.Message = "", "" // Lint has written into that of the line before
 		r.tally.lines++
 		r.sum.Entries++
@@ -231,10 +246,17 @@ func (f *entriesFile) keyOf(it *Item, text string, s Scope) error {
 // readKey reads any canonical key that goes with the scope of it, and maybe others: addresses have an "@", client
 // addresses are digits or have colons, literals are in brackets.
 func readKey(it *Item, text string) bool {
+	mailbox, isRecipient := strings.CutPrefix(text, recipientMark)
+	if isRecipient {
+		text = mailbox
+	}
 	switch {
 	case strings.IndexByte(text, '@') >= 0:
 		it.Kind = Addr
-		if it.Scope == Local {
+		if isRecipient {
+			it.Kind = Recipient
+		}
+		if it.Scope == Local && !isRecipient {
 			key, err := addr.LocalKey(strings.TrimSuffix(text, "@"))
 			it.Key = key
 			return err == nil
@@ -243,6 +265,8 @@ func readKey(it *Item, text string) bool {
 		key, ok := a.Key()
 		it.Key = key
 		return err == nil && ok && it.Scope == Exact
+	case isRecipient:
+		return false
 	case text[0] != '[' && looksNet(text):
 		return readNet(it, text)
 	}
@@ -356,7 +380,7 @@ func (f *entriesFile) unescape(text string) (string, error) {
 // cannot say: patterns, and what no list can hold.
 func AppendEntryLine(dst []byte, it *Item) (line []byte, ok bool) {
 	switch it.Kind {
-	case Addr, Domain, IP, CIDR:
+	case Addr, Domain, IP, CIDR, Recipient:
 	default:
 		return dst, false
 	}
@@ -392,3 +416,33 @@ func appendEscaped(dst []byte, text string) []byte {
 
 // sayEntries writes every entry but patterns.
 func sayEntries(_ *Writer, dst []byte, it *Item) ([]byte, bool) { return AppendEntryLine(dst, it) }
+
+// ownerOf gives the line in hand its owner. before is the key of the line before it: of the same owner, nearly always.
+func (f *entriesFile) ownerOf(text, before string) error {
+	if !f.settings.PerRecipient {
+		return f.damaged(Entries, "an entry of one recipient alone, in a list without per_recipient = true")
+	}
+	if text != f.lastOwner {
+		key, err := addr.ParseOwner(text)
+		if err != nil || key.Text != text {
+			return f.damaged(Entries, "%s is not the canonical name of an owner", strconv.QuoteToGraphic(cutText(text, maxDroppedText)))
+		}
+		key.Text = strings.Clone(text)
+		f.lastOwner, f.lastKey = key.Text, key
+	}
+	f.owner = f.lastKey
+	if len(before) <= len(text) || before[len(text)] != ' ' || before[:len(text)] != text {
+		f.owned = 0
+	}
+	f.owned++
+	return nil
+}
+
+// hasRoom refuses the line in hand if its owner has had enough.
+func (f *entriesFile) hasRoom() bool {
+	most := f.settings.MaxPerOwner
+	if most == 0 || f.owned <= most {
+		return true
+	}
+	return f.fail(OwnerFull, "", fmt.Sprintf("%s has more than %d entries, max_entries_per_owner", f.owner.Text, most))
+}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"blockd/addr"
 )
 
 // EntryError is a text that is no single entry, or one that Settings.Guard refuses.
@@ -77,11 +79,14 @@ func ParseLine(format, text string, s Settings) (items []Item) {
 	return items
 }
 
-// Plain is the entry as a plain list has it, without the mark of an exception: what
-// ParseEntry reads as the same key and scope. It is "" for patterns and for what is no entry.
+// Plain is the entry as a plain list has it, without the mark of an exception and without
+// its owner: what ParseEntry reads as the same key and scope. It is "" for patterns and for what is no entry.
 func (it *Item) Plain() string {
 	bare := *it
-	bare.Action = Block
+	bare.Action, bare.Owner = Block, addr.Key{}
+	if bare.Kind == Recipient {
+		return bare.Name()
+	}
 	if bare.Kind == Glob || bare.Kind == Regexp {
 		return ""
 	}

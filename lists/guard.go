@@ -199,7 +199,7 @@ func (r *reading) guard() {
 func (r *reading) judgeEntry(g *Guard, it *Item) (c Class, message string, pass bool) {
 	network, allows := it.Kind == IP || it.Kind == CIDR, it.Action.Allows()
 	switch {
-	case it.void || it.Action == Remove:
+	case it.void || it.Action == Remove, it.Personal(): // what owners want for themselves is within their rights
 		return "", "", true
 	case allows && !g.frees():
 		if it.Kind == Domain && it.Scope != Exact {
@@ -306,7 +306,7 @@ func (t *tally) count(line []Item) {
 		return // which stand alone
 	}
 	for i := range line {
-		if it := &line[i]; it.Kind == Err && it.Class != Unsupported { // one at most
+		if it := &line[i]; it.Kind == Err && it.Class != Unsupported && it.Class != OwnerFull { // one at most
 			if t.bad++; t.bad == 1 {
 				t.firstBad = found{it.Line, fmt.Sprintf("%s: %s", it.Class, it.Message)}
 			}

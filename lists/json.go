@@ -1,6 +1,7 @@
 package lists
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -150,6 +151,9 @@ func (f *jsonFile) element(t json.Token, m meaning) error {
 		f.entry(v, m)
 		return nil
 	case json.Delim:
+		if v == '{' && f.r.settings.PerRecipient {
+			return f.ownedRecord(m)
+		}
 		if v == '{' && f.r.arg != "" {
 			return f.record(m)
 		}
@@ -193,6 +197,74 @@ func (f *jsonFile) record(m meaning) error {
 		f.refuse(fmt.Sprintf("an object without %q", f.r.arg))
 	}
 	return err
+}
+
+// ownedRecord reads an object with the members owner, action and reason of a list per recipient,
+// and the entry under the name that the format's argument gives, else "entry".
+func (f *jsonFile) ownedRecord(m meaning) error {
+	entry := cmp.Or(f.r.arg, "entry")
+	texts := map[string]string{}
+	bad := ""
+	line := f.line
+	err := f.members(func(name string) error {
+		if name != entry && name != "owner" && name != "action" && name != "reason" {
+			return f.skipValue()
+		}
+		t, err := f.token()
+		if err != nil {
+			return err
+		}
+		switch v := t.(type) {
+		case string:
+			texts[name] = trim(v)
+			return nil
+		case nil:
+			return nil
+		case json.Delim:
+			if err := f.skipRest(); err != nil {
+				return err
+			}
+		}
+		bad = name
+		return nil
+	})
+	if err != nil || f.r.err != nil {
+		return err
+	}
+	f.line = line
+	f.take(texts[entry])
+	f.owned(texts, entry, bad, m)
+	f.r.flush()
+	return nil
+}
+
+// owned reads what ownedRecord has found.
+func (f *jsonFile) owned(texts map[string]string, entry, bad string, m meaning) {
+	r, owner := f.r, texts["owner"]
+	if r.settings.Owner.Text != "" {
+		owner = r.settings.Owner.Text
+	}
+	for _, text := range texts {
+		switch {
+		case len(text) > maxLine:
+			r.fail(TooLong, "", "a string of more than 65536 octets")
+			return
+		case strings.ContainsRune(text, utf8.RuneError):
+			r.fail(BadUTF8, "", "octets that are not UTF-8, or half a surrogate pair")
+			return
+		}
+	}
+	switch {
+	case bad != "":
+		r.fail(Syntax, "", fmt.Sprintf("%q is no string", bad))
+	case !r.controls():
+	case m == refusing && !r.refuse(Block, ""):
+	default:
+		if m == allowing {
+			r.action = Allow
+		}
+		r.ownedRecord(owner, texts[entry], texts["action"], texts["reason"])
+	}
 }
 
 // entry reads one string as a line of the plain format.

@@ -26,6 +26,7 @@ type lineReader struct {
 	eol    byte
 	block  int    // the number of the block in hand; 0 = none
 	before string // the last line of the block before, without its end
+	run    int    // lines in a row up to that one which have the same owner
 	buf    []byte // made when the first block is taken
 	whole  string // lines not yet handed out
 	number int    // of the line handed out last

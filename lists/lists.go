@@ -19,14 +19,15 @@ type Kind uint8
 
 // The kinds of items. Words as `blockd lint --json` prints them: see String.
 const (
-	Skip   Kind = iota // "skip": a comment, a header, a line that asks for nothing here
-	Err                // "err": a line that was refused
-	Addr               // "addr": Key is an address or a local-part
-	Domain             // "domain": Key is a domain
-	IP                 // "ip": Net is one client address
-	CIDR               // "cidr": Net is a network of client addresses
-	Glob               // "glob": Pattern is a shell pattern over whole addresses
-	Regexp             // "regexp": Pattern is a regular expression over whole addresses
+	Skip      Kind = iota // "skip": a comment, a header, a line that asks for nothing here
+	Err                   // "err": a line that was refused
+	Addr                  // "addr": Key is an address or a local-part
+	Domain                // "domain": Key is a domain
+	IP                    // "ip": Net is one client address
+	CIDR                  // "cidr": Net is a network of client addresses
+	Glob                  // "glob": Pattern is a shell pattern over whole addresses
+	Regexp                // "regexp": Pattern is a regular expression over whole addresses
+	Recipient             // "recipient": Key is the address of a recipient, to whom mail is refused
 )
 
 // Scope is how far an entry reaches.
@@ -66,7 +67,8 @@ const (
 type Item struct {
 	Line    int // physical line, from 1
 	Kind    Kind
-	Key     addr.Key     // of Addr and Domain
+	Owner   addr.Key     // whose entry it is: a mailbox or a domain of recipients; zero = everybody's
+	Key     addr.Key     // of Addr, Domain and Recipient
 	Net     netip.Prefix // of IP and CIDR, masked
 	Pattern string       // of Glob and Regexp, canonical: see docs/lists.md, section 2
 	Scope   Scope
@@ -90,8 +92,15 @@ type Item struct {
 }
 
 // Name returns the canonical text under which `blockd lint` shows an entry: its
-// key, client address, network or pattern. It is "" for Skip and Err.
-func (it *Item) Name() string { return EntryName(it.Kind, it.Key, it.Net, it.Pattern) }
+// key, client address, network or pattern, that of a recipient after "recipient:", and
+// before it the owner and a blank if it has one. It is "" for Skip and Err.
+func (it *Item) Name() string {
+	return ownerName(it.Owner, EntryName(it.Kind, it.Key, it.Net, it.Pattern))
+}
+
+// Personal reports whether the entry is about recipients: it has an owner, or its subject
+// is a recipient. Such an entry is in no answer about a sender, and in no export.
+func (it *Item) Personal() bool { return it.Owner.Text != "" || it.Kind == Recipient }
 
 // Free reports whether the entry is a pattern without any text that a sender must
 // hold, so that it is tried on every sender. Only few of those can be held.
@@ -103,6 +112,8 @@ func EntryName(k Kind, key addr.Key, net netip.Prefix, pattern string) string {
 	switch k {
 	case Addr, Domain:
 		return key.Text
+	case Recipient:
+		return recipientMark + key.Text
 	case IP:
 		return net.Addr().String()
 	case CIDR:
@@ -123,7 +134,13 @@ type Settings struct {
 	MaxBytes   int64  // of unpacked text; 0 = 4 GiB
 	Patterns   bool   // globs and regular expressions are entries; false: they are refused
 	lint       bool   // emit void items too
-	Guard      *Guard // what no entry may cover; nil = nothing is checked
+
+	// PerRecipient: each entry has an owner, and counts for mail to him alone. Formats
+	// without a column for it read nothing but with Owner, who then owns every entry.
+	PerRecipient bool
+	Owner        addr.Key // of ParseOwner; zero = each line names its own
+	MaxPerOwner  int      // entries of one owner in one file; what is more is refused by line; 0 = any number
+	Guard        *Guard   // what no entry may cover; nil = nothing is checked
 }
 
 // Verdict of a file.

@@ -22,7 +22,7 @@ func readPlain(r *reading) error {
 // no mark of the format, and readLine would make the same of it.
 func (r *reading) simple() bool {
 	key, ok := addr.Simple(r.at.text)
-	if !ok {
+	if !ok || r.settings.PerRecipient {
 		return false
 	}
 	if key.Kind == addr.Domain {
@@ -110,6 +110,8 @@ func cutHash(text string) string {
 // and is not empty.
 func (r *reading) entry(text string) bool {
 	switch {
+	case strings.HasPrefix(text, recipientMark):
+		return r.recipient(text[len(recipientMark):])
 	case isRegexp(text):
 		switch {
 		case !r.settings.Patterns && matchesAll(text):

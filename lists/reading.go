@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"blockd/addr"
 )
 
 const maxReason = 400 // octets of Item.Reason
@@ -41,8 +43,13 @@ type reading struct {
 	warn   Class // of the line as a whole
 	why    string
 	queue  []Item
+	owner  addr.Key // whose its entries are, in a list per recipient
 	failed bool
 	apart  bool // the keys of the line stand apart: a fault costs its own key alone
+
+	counted   bool   // the format counts the entries of an owner itself
+	lastOwner string // that ownedBy has read, and its key
+	lastKey   addr.Key
 
 	usual Item // of a line that is an address and nothing else: what differs from line to line is set
 }
@@ -52,8 +59,9 @@ type reading struct {
 type sofar struct {
 	tested   int // senders of self-tests
 	patterns int
-	steps    int // of their programs
-	free     int // patterns that are tried on every sender
+	steps    int               // of their programs
+	free     int               // patterns that are tried on every sender
+	owned    map[uint64]uint32 // entries of each owner, by a hash
 }
 
 // read reads src from its start as s says, with a worker for each emit where the
@@ -129,6 +137,7 @@ func (r *reading) open(src *source, eol byte, tap io.Writer, lend bool) error {
 	}
 	c := newCutter(in, eol, cmp.Or(src.block, blockSize))
 	c.lend = lend
+	c.runs = r.sum.Format == "entries" && r.settings.MaxPerOwner > 0
 	r.in, r.lines = in, c.reader()
 	return nil
 }
@@ -149,7 +158,7 @@ func (r *reading) next() bool {
 func (r *reading) take(l line) {
 	r.at = l
 	r.action, r.reason, r.warn, r.why = r.settings.Action, r.settings.Reason, "", ""
-	r.queue, r.failed, r.apart = r.queue[:0], false, false
+	r.queue, r.failed, r.apart, r.owner = r.queue[:0], false, false, r.settings.Owner
 }
 
 // end counts the lines and says why there are no more: nil at the good end of
@@ -243,6 +252,7 @@ func (r *reading) drop(it *Item, c Class, message string) {
 // flush emits what the line in hand has come to.
 func (r *reading) flush() {
 	r.countPatterns()
+	r.own()
 	r.guard()
 	r.tally.count(r.queue)
 	entries, skipped := 0, false

@@ -7,7 +7,7 @@ import (
 
 // The words are part of blockd's JSON output: see docs/lists.md, section 9.
 var (
-	kindWords   = [...]string{Skip: "skip", Err: "err", Addr: "addr", Domain: "domain", IP: "ip", CIDR: "cidr", Glob: "glob", Regexp: "regexp"}
+	kindWords   = [...]string{Skip: "skip", Err: "err", Addr: "addr", Domain: "domain", IP: "ip", CIDR: "cidr", Glob: "glob", Regexp: "regexp", Recipient: "recipient"}
 	scopeWords  = [...]string{Exact: "exact", Sub: "sub", Tree: "tree", Local: "local"}
 	actionWords = [...]string{Block: "block", Allow: "allow", Tempfail: "tempfail", Discard: "discard",
 		AllowIfAuth: "allow-if-auth", Remove: "remove"}

@@ -113,7 +113,7 @@ func (w *Writer) Exceptions() Exceptions { return w.target.exceptions }
 // that lets more mail pass, and refuses nobody. The error is ErrUnsayable, or that
 // of out.
 func (w *Writer) Write(it *Item) (narrowed bool, err error) {
-	if !canonical(it) {
+	if !canonical(it) || it.Personal() && w.target.name != "entries" {
 		return false, ErrUnsayable
 	}
 	if it.Reason != "" {
@@ -140,7 +140,16 @@ func (w *Writer) Write(it *Item) (narrowed bool, err error) {
 
 // canonical reports whether it is an entry as ReadFile makes them.
 func canonical(it *Item) bool {
+	if it.Owner.Text != "" {
+		if k, err := addr.ParseOwner(it.Owner.Text); err != nil || k != it.Owner {
+			return false
+		}
+	}
 	switch it.Kind {
+	case Recipient:
+		a, err := addr.Parse(it.Key.Text)
+		key, ok := a.Key()
+		return ok && err == nil && key == it.Key && it.Scope == Exact
 	case Addr:
 		text := it.Key.Text
 		if it.Scope == Local {

@@ -1,0 +1,229 @@
+package lists
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+
+	"blockd/addr"
+)
+
+// recipientMark begins the text of an entry whose subject is a recipient: mail to that
+// address is refused, whoever sends it. No other canonical key begins so.
+const recipientMark = "recipient:"
+
+// ownerName is the text of an owned entry: its owner, a blank and the entry. Without an
+// owner it is the entry alone. No canonical key has a blank outside quotes.
+func ownerName(owner addr.Key, name string) string {
+	if owner.Text == "" {
+		return name
+	}
+	return owner.Text + " " + name
+}
+
+// cutOwner takes the owner off such a text; "" if there is none.
+func cutOwner(text string) (owner, rest string) {
+	at := 0
+	if text != "" && text[0] == '"' {
+		for at = 1; at < len(text) && text[at] != '"'; at++ {
+			if text[at] == '\\' {
+				at++
+			}
+		}
+	}
+	if at >= len(text) {
+		return "", text
+	}
+	if blank := strings.IndexByte(text[at:], ' '); blank >= 0 {
+		return text[:at+blank], text[at+blank+1:]
+	}
+	return "", text
+}
+
+// OwnerOfLine is the owner in a line of AppendEntryLine, or in its EntryLineID; it is
+// empty if the entry is everybody's. The files of a copy keep the entries of an owner together by it.
+func OwnerOfLine(line []byte) []byte {
+	key := line
+	if at := idLength(line, indexTab(line)); at > 0 {
+		key = line[:at-len("\ta\tx")]
+	}
+	n := 0
+	if len(key) > 0 && key[0] == '"' {
+		owner, _ := cutOwner(string(key))
+		n = len(owner)
+	} else {
+		for n < len(key) && key[n] != ' ' {
+			n++
+		}
+		if n == len(key) {
+			n = 0
+		}
+	}
+	return line[:n]
+}
+
+func indexTab(line []byte) int {
+	for i, c := range line {
+		if c == '\t' {
+			return i
+		}
+	}
+	return -1
+}
+
+// recipient queues the entry of a recipient. text is the address without its mark.
+func (r *reading) recipient(text string) bool {
+	a, err := addr.Parse(trim(text))
+	if err != nil {
+		return r.failKey(text, err)
+	}
+	key, ok := a.Key()
+	if !ok {
+		return r.fail(Syntax, text, `after "recipient:" stands one address, such as recipient:anna+shop@here.example`)
+	}
+	if r.action.Allows() {
+		return r.fail(UnsupportedAction, text, "an exception for a recipient; [recipients] and [policy] have those who hear everybody")
+	}
+	r.add(Recipient, Exact).Key = key
+	return true
+}
+
+// ownedRecord queues what a record of a list with owners says. Columns that it has not are "".
+func (r *reading) ownedRecord(owner, entry, action, reason string) bool {
+	switch {
+	case !r.ownedBy(owner):
+		return false
+	case entry == "":
+		return r.fail(Syntax, "", "an empty entry")
+	case !r.utf8(entry):
+		return false
+	}
+	if action != "" {
+		a, ok := EntryAction(strings.ToLower(action))
+		switch {
+		case !ok:
+			return r.fail(UnsupportedAction, action, fmt.Sprintf("action %q, want block or allow", cutText(action, maxDroppedText)))
+		case a.Allows():
+			r.action = a
+		case !r.refuse(a, action):
+			return false
+		}
+	}
+	r.because(reason)
+	if entry[0] == '=' && strings.IndexByte(entry, '@') < 0 {
+		return r.name(entry[1:], Exact)
+	}
+	return r.entry(entry)
+}
+
+// ownedBy gives the line in hand an owner.
+func (r *reading) ownedBy(text string) bool {
+	if text == "" {
+		return r.fail(Owner, "", "no owner; without one the entry would be everybody's")
+	}
+	if text == r.lastOwner {
+		r.owner = r.lastKey
+		return true
+	}
+	if !r.utf8(text) {
+		return false
+	}
+	key, err := addr.ParseOwner(text)
+	if err != nil {
+		return r.fail(Owner, text, "the owner: "+ownerFault(err))
+	}
+	key.Text = strings.Clone(key.Text)
+	r.owner, r.lastOwner, r.lastKey = key, strings.Clone(text), key
+	return true
+}
+
+// own gives the entries of the line in hand their owner, and refuses what no owner may have.
+func (r *reading) own() {
+	if !r.settings.PerRecipient || r.failed && !r.apart {
+		return
+	}
+	for i := 0; i < len(r.queue); i++ {
+		it := &r.queue[i]
+		if it.Kind == Skip || it.Kind == Err {
+			continue
+		}
+		c, message := r.judgeOwned(it)
+		if c == "" {
+			it.Owner = r.owner
+			continue
+		}
+		r.drop(it, c, message)
+		if !r.apart {
+			return
+		}
+		i--
+	}
+}
+
+// SetOwner makes it the entry of the owner that ParseOwner reads in text. The error is an
+// *EntryError: text is no owner, or an owner can have no such entry.
+func (it *Item) SetOwner(text string) error {
+	key, err := addr.ParseOwner(text)
+	if err != nil {
+		return &EntryError{cutText(text, maxDroppedText), Owner, "the owner: " + ownerFault(err)}
+	}
+	if c, message := ownable(it); c != "" {
+		return &EntryError{it.Name(), c, message}
+	}
+	it.Owner = key
+	return nil
+}
+
+// ownerFault is what is wrong with the text of an owner.
+func ownerFault(err error) string {
+	if e, ok := err.(*addr.Error); ok {
+		return e.Reason
+	}
+	return err.Error()
+}
+
+// ownable says why an owner can have no such entry, "" if he can.
+func ownable(it *Item) (Class, string) {
+	switch {
+	case it.Kind != Addr && it.Kind != Domain && it.Kind != Recipient:
+		return Unsupported, "an owner's entry is about senders: an address, a local-part or a domain, or about one of his own addresses"
+	case it.Action != Block && it.Action != Allow:
+		return UnsupportedAction, fmt.Sprintf("%s; an owner blocks or allows", it.Action)
+	}
+	return "", ""
+}
+
+// judgeOwned says why an entry of the line in hand is refused, "" if it is not.
+func (r *reading) judgeOwned(it *Item) (Class, string) {
+	if r.owner.Text == "" {
+		return Owner, "no owner; without one the entry would be everybody's"
+	}
+	if c, message := ownable(it); c != "" {
+		return c, message
+	}
+	if !r.counted && !r.countOwned() {
+		return OwnerFull, fmt.Sprintf("%s has more than %d entries, max_entries_per_owner", r.owner.Text, r.settings.MaxPerOwner)
+	}
+	return "", ""
+}
+
+// ownerSeed makes sure that no list can be written whose owners share a count.
+var ownerSeed = maphash.MakeSeed()
+
+// countOwned counts one more entry of the owner in hand; false: there are too many.
+func (r *reading) countOwned() bool {
+	if r.settings.MaxPerOwner == 0 || r.lines == nil { // nil: a single entry, and no file
+		return true
+	}
+	r.lines.inTurn()
+	if r.shared.owned == nil {
+		r.shared.owned = map[uint64]uint32{}
+	}
+	h := maphash.String(ownerSeed, r.owner.Text)
+	n := r.shared.owned[h]
+	if int(n) >= r.settings.MaxPerOwner {
+		return false
+	}
+	r.shared.owned[h] = n + 1
+	return true
+}
