@@ -60,6 +60,10 @@ func lineOf(c *Change, o Outcome) audit.Line {
 		line.Action = audit.EntryRemove
 	}
 	e := cmp.Or(o.Entry, o.Was)
-	line.Subject, line.Detail = e.Item.Action.String()+" "+e.Text, strings.Join(detail, "; ")
+	subject := e.Item.Action.String() + " " + e.Text
+	if owner := e.Item.Owner.Text; owner != "" {
+		subject += " for " + owner
+	}
+	line.Subject, line.Detail = subject, strings.Join(detail, "; ")
 	return line
 }

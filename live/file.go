@@ -101,6 +101,7 @@ func readFrom(folder string, journal *os.File, hashes digest.Set) (*contents, er
 	}
 	if head != nil {
 		c.last, c.behind, c.folded, c.folds = head.last, head.last, head.foldedAt, head.folds
+		c.shared = head.last
 	}
 	if c, err = readJournal(journal, c); err != nil {
 		return nil, fmt.Errorf("%s: %w", journal.Name(), err)

@@ -100,7 +100,7 @@ func (s *Set) toFold() (items iter.Seq[lists.Item], upTo uint64, current bool) {
 		return nil, 0, true // the other process does that
 	}
 	_, err := os.Stat(listPath(s.folder))
-	if there := err == nil; s.Len() == 0 && !there || s.foldedAt == s.last && there {
+	if there := err == nil; s.Len() == 0 && !there || s.foldedAt > 0 && s.foldedAt >= s.shared && there {
 		return nil, 0, true
 	}
 	return s.view.Load().items(), s.last, false
@@ -115,7 +115,7 @@ func (s *Set) folded(f fold) error {
 	if err := s.write([]record{f.record()}); err != nil {
 		return err
 	}
-	if s.last == f.upTo {
+	if s.shared <= f.upTo {
 		s.foldedAt = f.number
 	}
 	s.last = f.number

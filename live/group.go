@@ -16,6 +16,8 @@ type request struct {
 	changes  []Change
 	wanted   []*Entry
 	now      time.Time
+	owner    string // of all changes, if tag is to be compared
+	tag      string // of ApplyIf; "" = none
 	outcomes []Outcome
 	err      error
 	turn     chan bool // true: lead the next group; false: outcomes and err are final
@@ -97,6 +99,10 @@ func (s *Set) applyGroup(group []*request) {
 			m.err = fmt.Errorf("%w: they were opened to be read", ErrUnwritable)
 			continue
 		}
+		if m.tag != "" && !st.unchanged(m.owner, m.tag, m.now) {
+			m.err = ErrChanged
+			continue
+		}
 		m.outcomes, m.err = st.add(m.changes, m.wanted, m.now)
 	}
 	err := s.audit.Add(linesOf(group, "", nil)...)
@@ -121,18 +127,19 @@ type stage struct {
 	after   map[identity]*Entry // the changed entries; one that is gone = removed
 	last    uint64              // the highest number in use
 	held    int                 // number of entries
+	owners  map[string]int      // so many entries more of an owner
 	records []record
 }
 
 func (s *Set) stage() *stage {
-	return &stage{set: s, after: map[identity]*Entry{}, last: s.last, held: s.Len()}
+	return &stage{set: s, after: map[identity]*Entry{}, owners: map[string]int{}, last: s.last, held: s.Len()}
 }
 
 // add adds all changes, in order, or none.
 func (st *stage) add(changes []Change, wanted []*Entry, now time.Time) ([]Outcome, error) {
 	outcomes, records, last := make([]Outcome, len(changes)), []record(nil), st.last
 	after := make(map[identity]*Entry, len(changes))
-	added := 0
+	added, owners := 0, map[string]int{}
 	for i, e := range wanted {
 		was, changed := after[e.identity()]
 		if !changed {
@@ -143,9 +150,16 @@ func (st *stage) add(changes []Change, wanted []*Entry, now time.Time) ([]Outcom
 		} else if was.gone {
 			was = nil
 		}
+		owner := e.Item.Owner.Text
+		count := func(n int) {
+			added += n
+			if owner != "" {
+				owners[owner] += n
+			}
+		}
 		if was != nil && was.expired(now.Unix()) && !changes[i].Remove {
 			was = nil // an expired entry no longer counts, but the new one replaces it
-			added--
+			count(-1)
 		}
 		outcomes[i] = Outcome{Entry: e, Was: was}
 		switch {
@@ -154,16 +168,16 @@ func (st *stage) add(changes []Change, wanted []*Entry, now time.Time) ([]Outcom
 			continue
 		case changes[i].Remove:
 			outcomes[i].Entry = nil
-			added--
+			count(-1)
 			last++
-			records = append(records, record{N: last, Op: opRemove, Entry: was.Text, Author: changes[i].Author, At: now.UTC().Truncate(time.Second)})
+			records = append(records, record{N: last, Op: opRemove, Owner: was.Item.Owner.Text, Entry: was.Text, Author: changes[i].Author, At: now.UTC().Truncate(time.Second)})
 			after[e.identity()] = &Entry{Number: last, Item: was.Item, key: was.key, gone: true}
 			continue
 		case was != nil && was.same(e):
 			outcomes[i].Entry = was
 			continue
 		case was == nil:
-			added++
+			count(1)
 		}
 		last++
 		e.Number = last
@@ -172,6 +186,14 @@ func (st *stage) add(changes []Change, wanted []*Entry, now time.Time) ([]Outcom
 	}
 	if st.held+added > MaxEntries && added > 0 {
 		return nil, ErrFull
+	}
+	for owner, n := range owners {
+		if has := st.owners[owner] + st.set.view.Load().countOf(owner); n > 0 && st.set.most > 0 && has+n > st.set.most {
+			return nil, fmt.Errorf("%w: %s has %d, and may have %d (max_entries_per_owner)", ErrOwnerFull, owner, has, st.set.most)
+		}
+	}
+	for owner, n := range owners {
+		st.owners[owner] += n
 	}
 	st.last, st.held, st.records = last, st.held+added, append(st.records, records...)
 	maps.Copy(st.after, after)

@@ -45,6 +45,7 @@ const (
 type record struct {
 	N      uint64    `json:"n"` // rises from line to line
 	Op     string    `json:"op"`
+	Owner  string    `json:"owner,omitempty"` // an older program does not know it, and leaves the line out
 	Entry  string    `json:"entry,omitempty"`
 	Action string    `json:"action,omitempty"`
 	Why    string    `json:"why,omitempty"`
@@ -107,6 +108,9 @@ func (r *record) entry() (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := setOwner(&item, r.Owner); err != nil {
+		return nil, err
+	}
 	e := &Entry{Number: r.N, Why: r.Why, Author: r.Author, Added: r.At.UTC().Truncate(time.Second), Forced: r.Force}
 	if !r.Until.IsZero() {
 		e.Expires = r.Until.UTC().Truncate(time.Second)
@@ -116,7 +120,7 @@ func (r *record) entry() (*Entry, error) {
 
 // recordOf returns the record that adds e.
 func recordOf(e *Entry) record {
-	return record{N: e.Number, Op: opAdd, Entry: e.Text, Action: e.Item.Action.String(), Why: e.Why, Author: e.Author,
+	return record{N: e.Number, Op: opAdd, Owner: e.Item.Owner.Text, Entry: e.Text, Action: e.Item.Action.String(), Why: e.Why, Author: e.Author,
 		At: e.Added, Until: e.Expires, Force: e.Forced}
 }
 
@@ -126,6 +130,7 @@ type contents struct {
 	entries map[identity]*Entry // what has changed since; with a base, also what is gone
 	folds   []fold
 	last    uint64 // the highest number that was used
+	shared  uint64 // the number of the last change of an entry of everybody, or a higher one
 	behind  uint64 // numbers up to this one are in the snapshot
 	after   uint64 // the number that the snapshot must have; 0 = there need be none
 	read    uint64 // the number of the last record
@@ -242,13 +247,16 @@ func (c *contents) take(line []byte) (why string) {
 			return err.Error()
 		}
 		c.folds = keepFolds(append(c.folds, f))
-		if f.upTo == c.last {
+		if f.upTo >= c.shared {
 			c.folded = r.N
 		}
 	case opAdd, opRemove:
 		e, err := r.entryOrKey()
 		if err != nil {
 			return err.Error()
+		}
+		if r.Owner == "" {
+			c.shared = r.N
 		}
 		switch {
 		case r.Op == opRemove && c.base == nil:
@@ -273,6 +281,6 @@ func (r *record) entryOrKey() (*Entry, error) {
 	if r.Op == opAdd {
 		return r.entry()
 	}
-	bare := record{Op: opAdd, Entry: r.Entry, Action: lists.Block.String()}
+	bare := record{Op: opAdd, Owner: r.Owner, Entry: r.Entry, Action: lists.Block.String()}
 	return bare.entry()
 }

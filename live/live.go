@@ -75,7 +75,7 @@ func (e *Entry) Reason() string { return e.reason }
 
 // LogValue gives the fields of a log line about the entry.
 func (e *Entry) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("text", e.Text), slog.String("scope", e.Item.Scope.String()), slog.String("action", e.Item.Action.String()),
+	return slog.GroupValue(slog.String("owner", e.Item.Owner.Text), slog.String("text", e.Text), slog.String("scope", e.Item.Scope.String()), slog.String("action", e.Item.Action.String()),
 		slog.String("reason", e.reason), slog.Uint64("number", e.Number))
 }
 
@@ -89,6 +89,7 @@ func (e *Entry) identity() identity { return identity{e.key, e.Item.Scope} }
 
 // Change asks for an entry, or for its removal.
 type Change struct {
+	Owner   string       // whose entry it is, as addr.ParseOwner reads it; "" = everybody's
 	Entry   string       // in any spelling of a plain list
 	Remove  bool         // remove the entry; only Entry, Why and Author count then
 	Action  lists.Action // Block or Allow
@@ -121,6 +122,9 @@ func newEntry(c Change, guard *lists.Guard, now time.Time) (*Entry, error) {
 	} else if life := e.Expires.Sub(now); life <= 0 || life > mostLife {
 		return nil, fmt.Errorf("%w: it would end at %s; want a time to come, within a hundred years", ErrInvalid, e.Expires.Format(time.RFC3339))
 	}
+	if c.Owner != "" {
+		guard = nil // a user may block whom he likes, and his exceptions reach himself alone
+	}
 	item, err := lists.ParseEntry(c.Entry, lists.Settings{Action: c.Action, Guard: guard})
 	if lists.Guarded(err) {
 		guarded := err
@@ -136,13 +140,16 @@ func newEntry(c Change, guard *lists.Guard, now time.Time) (*Entry, error) {
 	if item.Kind == lists.Recipient {
 		return nil, fmt.Errorf("%w: %q: a recipient that is refused stands in a list file", ErrInvalid, c.Entry)
 	}
+	if err := setOwner(&item, c.Owner); err != nil {
+		return nil, err
+	}
 	return e, e.take(item)
 }
 
 // take gives an entry its key and what is derived from its fields.
 func (e *Entry) take(item lists.Item) error {
 	item.Reason, item.Class, item.Message = "", "", ""
-	e.Item, e.Text, e.key = item, item.Plain(), keyOf(&item)
+	e.Item, e.Text, e.key = item, item.Plain(), ownedKey(item.Owner.Text, keyOf(&item))
 	if e.Text == "" || e.key == "" {
 		return fmt.Errorf("%w: %q is of a kind that cannot be live", ErrInvalid, item.Name())
 	}

@@ -24,7 +24,9 @@ type Settings struct {
 	Folder string       // the folder of the files; Open makes it if it is missing
 	Guard  *lists.Guard // what an entry may not cover unless it is forced; nil = no limit
 	Hashes digest.Set   // the digests that AddressOf knows addresses by
-	Audit  *audit.Log   // has a line for each change before it is made; without it, none is made. nil = none is written
+	// MaxPerOwner is how many entries an owner may have; 0 = any number up to MaxEntries.
+	MaxPerOwner int
+	Audit       *audit.Log // has a line for each change before it is made; without it, none is made. nil = none is written
 
 	// compactFrom is the number of lines above which an overgrown journal is written anew; 0 =
 	// defaultCompactFrom.
@@ -41,6 +43,7 @@ type Set struct {
 	guard   *lists.Guard
 	audit   *audit.Log
 	compact int // compactFrom
+	most    int // MaxPerOwner
 
 	view   atomic.Pointer[view] // the entries; changed only with writing held
 	hashes digest.Set
@@ -55,6 +58,7 @@ type Set struct {
 	followed stamp      // of Follow
 	lock     *os.File
 	last     uint64 // the highest number that was used
+	shared   uint64 // the number of the last change of an entry of everybody
 	folds    []fold
 	foldedAt uint64 // last, when the last fold had all entries; 0: it has not
 	records  int    // in the journal
@@ -103,7 +107,7 @@ func Read(folder string) (*Set, error) {
 }
 
 func newSet(s Settings, c *contents) *Set {
-	set := &Set{folder: s.Folder, guard: s.Guard, audit: s.Audit, hashes: s.Hashes, compact: cmp.Or(s.compactFrom, defaultCompactFrom),
+	set := &Set{folder: s.Folder, guard: s.Guard, audit: s.Audit, hashes: s.Hashes, compact: cmp.Or(s.compactFrom, defaultCompactFrom), most: s.MaxPerOwner,
 		damage: c.damage, damaged: c.damaged, tidy: make(chan struct{}, 1)}
 	set.become(c)
 	return set
@@ -113,8 +117,8 @@ func newSet(s Settings, c *contents) *Set {
 // to. The caller holds writing.
 func (s *Set) become(c *contents) {
 	v := newView(c.base, slices.Collect(maps.Values(c.entries)), s.hashes)
-	s.last, s.folds, s.foldedAt, s.records, s.stale, s.ended = c.last, c.folds, c.folded, c.records, c.stale, 0
-	s.held.Store(int64(v.count(0)))
+	s.last, s.shared, s.folds, s.foldedAt, s.records, s.stale, s.ended = c.last, c.shared, c.folds, c.folded, c.records, c.stale, 0
+	s.held.Store(int64(v.all()))
 	if old := s.view.Load(); old != nil && old.lists != nil {
 		v = v.serving(old.generation, old.upTo, old.lists)
 	}
@@ -136,7 +140,8 @@ func (s *Set) Close() error {
 	return err
 }
 
-// All returns the entries in force, the newest first, as they are when the iteration begins.
+// All returns the entries of everybody in force, the newest first, as they are when the iteration begins. Those of an owner
+// Of has.
 // It makes each as it goes: a loop that does not keep them costs some memory for the changes since
 // the snapshot alone.
 func (s *Set) All() iter.Seq[*Entry] {
@@ -144,7 +149,7 @@ func (s *Set) All() iter.Seq[*Entry] {
 		v, now := s.view.Load(), time.Now().Unix()
 		changes := v.sorted()
 		for _, e := range slices.Backward(changes) {
-			if !e.gone && !e.expired(now) && !yield(e) {
+			if !e.gone && e.Item.Owner.Text == "" && !e.expired(now) && !yield(e) {
 				return
 			}
 		}
@@ -156,7 +161,7 @@ func (s *Set) All() iter.Seq[*Entry] {
 			if changed.has(i) {
 				continue
 			}
-			if end := v.base.expiry(i); end != 0 && end <= now {
+			if end := v.base.expiry(i); end != 0 && end <= now || v.base.owned(i) {
 				continue
 			}
 			if !yield(v.base.entry(i)) {
@@ -213,15 +218,17 @@ func (s *Set) Problems() (problems []string) {
 // be written leaves everything as it was. Calls that come while the disk is busy share one sync,
 // and its failure.
 func (s *Set) Apply(changes ...Change) ([]Outcome, error) {
-	now := time.Now()
-	wanted := make([]*Entry, len(changes))
-	for i, c := range changes {
+	return s.apply(&request{changes: changes})
+}
+
+func (s *Set) apply(r *request) ([]Outcome, error) {
+	r.now, r.turn, r.wanted = time.Now(), make(chan bool, 1), make([]*Entry, len(r.changes))
+	for i, c := range r.changes {
 		var err error
-		if wanted[i], err = s.wanted(c, now); err != nil {
+		if r.wanted[i], err = s.wanted(c, r.now); err != nil {
 			return nil, err
 		}
 	}
-	r := &request{changes: changes, wanted: wanted, now: now, turn: make(chan bool, 1)}
 	s.join(r)
 	return r.outcomes, r.err
 }
@@ -229,7 +236,7 @@ func (s *Set) Apply(changes ...Change) ([]Outcome, error) {
 // wanted returns the entry that a change asks for; of a removal only its identity counts.
 func (s *Set) wanted(c Change, now time.Time) (*Entry, error) {
 	if c.Remove {
-		return newEntry(Change{Entry: c.Entry, Why: c.Why, Author: c.Author}, nil, now)
+		return newEntry(Change{Owner: c.Owner, Entry: c.Entry, Why: c.Why, Author: c.Author}, nil, now)
 	}
 	return newEntry(c, s.guard, now)
 }
@@ -259,14 +266,20 @@ func (s *Set) write(records []record) error {
 func (s *Set) act(after map[identity]*Entry) {
 	v := s.view.Load()
 	for id, e := range after {
+		personal := e.Item.Owner.Text != "" // the index never has these
+		if !personal {
+			s.shared = max(s.shared, e.Number)
+		}
 		if was := v.get(id); was != nil {
-			if was.Number > v.upTo {
+			if !personal && was.Number > v.upTo {
 				defer v.fresh.Add(-1) // only when all is there: a look-up that sees 0 searches nothing
 			}
 			s.held.Add(-1)
 		}
 		if !e.gone {
-			v.fresh.Add(1)
+			if !personal {
+				v.fresh.Add(1)
+			}
 			s.held.Add(1)
 		}
 		v.set(e)

@@ -42,7 +42,7 @@ import (
 // damaged record is left out and told of, as a damaged line of the journal is.
 const (
 	snapshotMagic   = "blockd live snap"
-	snapshotVersion = 1
+	snapshotVersion = 2 // entries may have owners; without one it is 1, which older programs read
 	headerSize      = 512
 	recordSize      = 48
 )
@@ -59,6 +59,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // snapshotHead is what the header says.
 type snapshotHead struct {
+	version              uint32
 	parser               uint32 // lists.ParserVersion of the keys
 	count                int
 	last, foldedAt, seed uint64
@@ -118,7 +119,7 @@ func (h *snapshotHead) append(b []byte) []byte {
 	from := len(b)
 	le := binary.LittleEndian
 	b = append(b, snapshotMagic...)
-	b = le.AppendUint32(b, snapshotVersion)
+	b = le.AppendUint32(b, h.version)
 	b = le.AppendUint32(b, h.parser)
 	for _, n := range []uint64{uint64(h.count), h.last, h.foldedAt, h.seed, uint64(h.hashes), uint64(h.cells), uint64(h.digests), uint64(h.ends), uint64(h.texts), h.kinds} {
 		b = le.AppendUint64(b, n)
@@ -147,8 +148,8 @@ func (h *snapshotHead) decode(b []byte, size int64) error {
 	if len(b) < headerSize || string(b[:16]) != snapshotMagic {
 		return errNoSnapshot
 	}
-	if v := le.Uint32(b[16:]); v != snapshotVersion {
-		return fmt.Errorf("a snapshot of version %d; this program reads version %d", v, snapshotVersion)
+	if h.version = le.Uint32(b[16:]); h.version < 1 || h.version > snapshotVersion {
+		return fmt.Errorf("a snapshot of version %d; this program reads version %d", h.version, snapshotVersion)
 	}
 	if crc32.Checksum(b[:headerSize-4], castagnoli) != le.Uint32(b[headerSize-4:]) {
 		return errNoSnapshot
@@ -308,6 +309,12 @@ func (s *snapshot) keyOf(i int) []byte {
 	return text[:key]
 }
 
+// owned reports whether a record has an owner.
+func (s *snapshot) owned(i int) bool {
+	key := s.keyOf(i)
+	return len(key) > 0 && key[0] == ownerOpen[0]
+}
+
 func (s *snapshot) scope(i int) lists.Scope { return scopeCodes[s.record(i)[39]] }
 
 // intact reports whether a record is as it was written.
@@ -332,7 +339,13 @@ func (s *snapshot) plausible(i int) bool {
 	if added < 0 || added > lastSecond || ends < 0 || ends > lastSecond {
 		return false
 	}
-	key, at := s.keyOf(i), bytes.LastIndexByte(s.keyOf(i), '@')
+	owner, key := cutOwned(s.keyOf(i))
+	if s.owned(i) {
+		if k, err := addr.ParseOwner(string(owner)); err != nil || k.Text != string(owner) || s.version < snapshotVersion {
+			return false
+		}
+	}
+	at := bytes.LastIndexByte(key, '@')
 	switch kind := kindCodes[r[38]]; {
 	case kind.item == lists.IP || kind.item == lists.CIDR:
 		n := len(key) - 2
@@ -348,11 +361,15 @@ func (s *snapshot) plausible(i int) bool {
 // item returns what the index knows of an entry.
 func (s *snapshot) item(i int) (it lists.Item) {
 	defer runtime.KeepAlive(s)
-	r, key := s.record(i), s.keyOf(i)
+	r := s.record(i)
+	owner, key := cutOwned(s.keyOf(i))
 	kind := kindCodes[r[38]]
 	it = lists.Item{Kind: kind.item, Scope: s.scope(i), Action: lists.Action(r[40])}
 	if it.Kind != lists.IP && it.Kind != lists.CIDR {
 		it.Key = addr.Key{Text: string(key), Kind: kind.key, Labels: r[42]}
+		if len(owner) > 0 {
+			it.Owner, _ = addr.ParseOwner(string(owner)) // plausible has read it
+		}
 	} else if len(key) > 2 {
 		ip, _ := netip.AddrFromSlice(key[2:])
 		it.Net = netip.PrefixFrom(ip, int(key[1]))
@@ -510,7 +527,7 @@ func (s *snapshot) index(hashes digest.Set) {
 
 // digestHashes appends the hashes of the digests of a key, if its kind is that of addresses.
 func digestHashes(all []uint64, hashes digest.Set, kind byte, key []byte, seed uint64) []uint64 {
-	if hashes == 0 || kind != addressCode {
+	if hashes == 0 || kind != addressCode || len(key) > 0 && key[0] == ownerOpen[0] {
 		return all
 	}
 	for text := range digest.Texts(string(key)) {

@@ -187,6 +187,10 @@ func (t *table) grow(old *tableBody) *tableBody {
 
 // note records the item's kind, so that look-ups search for such keys.
 func (b *tableBody) note(it *lists.Item) {
+	if it.Owner.Text != "" {
+		b.kinds.Or(1 << ownedKinds)
+		return
+	}
 	if it.Kind != lists.IP && it.Kind != lists.CIDR {
 		b.kinds.Or(1 << it.Key.Kind)
 		return

@@ -17,6 +17,7 @@ import (
 type view struct {
 	base    *snapshot // nil: nothing
 	delta   *table    // the changes since base, with what is gone
+	owned   *owned    // the changes since base of entries with owners
 	digests *table    // the addresses of delta by their digests
 	hashes  digest.Set
 
@@ -28,7 +29,7 @@ type view struct {
 
 // newView returns the view of a snapshot and the changes since.
 func newView(base *snapshot, changes []*Entry, hashes digest.Set) *view {
-	v := &view{base: base, delta: newTable(), digests: newTable(), hashes: hashes}
+	v := &view{base: base, delta: newTable(), owned: &owned{all: map[string]*ownedBy{}}, digests: newTable(), hashes: hashes}
 	for _, e := range changes {
 		v.set(e)
 	}
@@ -38,18 +39,44 @@ func newView(base *snapshot, changes []*Entry, hashes digest.Set) *view {
 
 // serving returns a view of the same entries for a generation that has those up to a number.
 func (v *view) serving(generation string, upTo uint64, lists []index.ListInfo) *view {
-	n := &view{base: v.base, delta: v.delta, digests: v.digests, hashes: v.hashes, generation: generation, upTo: upTo, lists: lists}
+	n := &view{base: v.base, delta: v.delta, owned: v.owned, digests: v.digests, hashes: v.hashes, generation: generation, upTo: upTo, lists: lists}
 	n.fresh.Store(int64(n.count(upTo)))
 	return n
 }
 
-// count returns the number of entries with a higher number than this one.
+// all returns the number of entries, with those that have owners.
+func (v *view) all() (n int) {
+	if v.base != nil {
+		n = v.base.count
+	}
+	for e := range v.delta.all() {
+		if v.base.at(e.identity()) >= 0 {
+			n--
+		}
+		if !e.gone {
+			n++
+		}
+	}
+	return n
+}
+
+// count returns the number of entries of everybody with a higher number than this one.
 func (v *view) count(number uint64) (n int) {
 	first := v.base.newerThan(number)
 	if v.base != nil {
 		n = v.base.count - first
+		if v.base.kinds&(1<<ownedKinds) != 0 {
+			for i := first; i < v.base.count; i++ {
+				if v.base.owned(i) {
+					n--
+				}
+			}
+		}
 	}
 	for e := range v.delta.all() {
+		if e.Item.Owner.Text != "" {
+			continue
+		}
 		if i := v.base.at(e.identity()); i >= first {
 			n--
 		}
@@ -76,7 +103,8 @@ func (v *view) get(id identity) *Entry {
 
 // set makes look-ups see an entry, or that one is gone.
 func (v *view) set(e *Entry) {
-	if v.hashes != 0 && kindCode(&e.Item) == addressCode {
+	v.changeOwned(e)
+	if v.hashes != 0 && kindCode(&e.Item) == addressCode && e.Item.Owner.Text == "" {
 		entries := []*Entry{e} // an address has one scope, so one entry
 		if e.gone {
 			entries = nil
@@ -174,13 +202,13 @@ func (v *view) items() iter.Seq[lists.Item] {
 		if v.base != nil {
 			changed := v.base.changedBy(changes)
 			for i := range v.base.count {
-				if !changed.has(i) && !yield(v.base.item(i)) {
+				if !changed.has(i) && !v.base.owned(i) && !yield(v.base.item(i)) {
 					return
 				}
 			}
 		}
 		for _, e := range changes {
-			if !e.gone && !yield(e.Item) {
+			if !e.gone && e.Item.Owner.Text == "" && !yield(e.Item) {
 				return
 			}
 		}

@@ -29,7 +29,7 @@ type frozen struct {
 }
 
 // write writes the snapshot into an empty file. Beside the entries that have changed it takes 20 to 70
-// octets of memory for each entry while it runs.
+// octets of memory for each entry while it runs, and some 100 for each owner.
 func (z *frozen) write(f *os.File) error {
 	defer runtime.KeepAlive(z.base)
 	h := snapshotHead{parser: lists.ParserVersion, last: z.last, foldedAt: z.foldedAt, seed: rand.Uint64(), hashes: z.hashes, folds: z.folds}
@@ -50,11 +50,21 @@ func (z *frozen) write(f *os.File) error {
 	var ends []ending
 	var digests []uint64 // hashes
 	var of []uint32      // of each, its record
-	keys := newCells(h.count)
+	personal, ordinals := z.personal(), map[string]int{}
+	keys := newCells(h.count + personal)
+	if h.version = 1; personal > 0 {
+		h.version = snapshotVersion
+		h.kinds |= 1 << ownedKinds
+	}
 	index := func(kind byte, key []byte, end int64, i int) {
 		keys.put(xxh3.HashSeed(key, h.seed), i)
 		if end != 0 {
 			ends = append(ends, ending{end, uint32(i)})
+		}
+		if owner, _ := cutOwned(key); len(owner) > 0 {
+			n := ordinals[string(owner)]
+			ordinals[string(owner)]++
+			keys.put(xxh3.HashStringSeed(place(string(owner), n), h.seed), i)
 		}
 		digests = digestHashes(digests, z.hashes, kind, key, h.seed)
 		for len(of) < len(digests) {
@@ -124,6 +134,23 @@ func (z *frozen) write(f *os.File) error {
 	return f.Sync()
 }
 
+// personal returns how many of the entries have owners.
+func (z *frozen) personal() (n int) {
+	if z.base != nil && z.base.kinds&(1<<ownedKinds) != 0 {
+		for i := range z.base.count {
+			if z.base.owned(i) {
+				n++
+			}
+		}
+	}
+	for _, e := range z.changes {
+		if e.Item.Owner.Text != "" && !e.gone {
+			n++
+		}
+	}
+	return n
+}
+
 // ending is when a record's entry ends, in Unix seconds.
 type ending struct {
 	at     int64
@@ -132,6 +159,9 @@ type ending struct {
 
 // note records the kind of an entry, so that look-ups search for such keys.
 func (h *snapshotHead) note(e *Entry) {
+	if e.Item.Owner.Text != "" {
+		return
+	}
 	if it := &e.Item; it.Kind != lists.IP && it.Kind != lists.CIDR {
 		h.kinds |= 1 << it.Key.Kind
 	} else {

@@ -1,0 +1,290 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"blockd/addr"
+	"blockd/index"
+	"blockd/internal/testkit/indexes"
+	"blockd/lists"
+)
+
+// nothing is an index without live entries.
+func nothing(t testing.TB) *index.Index {
+	return indexes.Build(t, indexes.Source(t, "bad", "nothing.example\n"))
+}
+
+func owner(t testing.TB, text string) addr.Key {
+	t.Helper()
+	k, err := addr.ParseOwner(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// coveringFor tells which live entries of owners cover a sender.
+func coveringFor(t testing.TB, set *Set, ix *index.Index, sender string, owners ...string) string {
+	t.Helper()
+	a, err := addr.Parse(sender)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []addr.Key
+	for _, o := range owners {
+		keys = append(keys, owner(t, o))
+	}
+	matches, table := set.AmendOwned(nil, ix, keys, a, time.Now())
+	var all []string
+	for i := range matches {
+		m := &matches[i]
+		if table[m.Row].Source.List != ListName {
+			t.Errorf("row %d is list %s", m.Row, table[m.Row].Source.List)
+		}
+		all = append(all, m.Action.String()+" "+plain(m))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Random changes by random owners, over snapshots and starts, beside a map.
+func TestOwnersAgreeWithMap(t *testing.T) {
+	folder, now := t.TempDir(), time.Now()
+	open := func() *Set {
+		set, err := Open(Settings{Folder: folder, compactFrom: 40, MaxPerOwner: 12})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	owners := []string{"", "ann@here.example", "bob@here.example", "here.example", "\"a b\"@here.example", "ann@here.exampl", "xn--bcher-kva.example"}
+	entries := []string{"a@x.example", "b@x.example", "x.example", "=x.example", ".x.example", "offers@", "a@sub.x.example", "sub.x.example", "y.example", "c@y.example", "d@y.example", "e@y.example", "f@y.example", "g@y.example", "h@y.example"}
+	senders := []string{"a@x.example", "b@x.example", "offers@else.example", "a@sub.x.example", "z@deep.sub.x.example", "c@y.example", "nobody@none.example"}
+	set, ix := open(), nothing(t)
+	model := map[string]map[string]lists.Action{}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for step := range 3000 {
+		o, e := owners[rng.IntN(len(owners))], entries[rng.IntN(len(entries))]
+		c := Change{Owner: o, Entry: e, Action: lists.Action(rng.IntN(2)) * lists.Allow, Remove: rng.IntN(3) == 0}
+		if model[o] == nil {
+			model[o] = map[string]lists.Action{}
+		}
+		_, has := model[o][e]
+		_, err := set.Apply(c)
+		switch full := o != "" && !c.Remove && !has && len(model[o]) == 12; {
+		case full != errors.Is(err, ErrOwnerFull):
+			t.Fatalf("step %d: %q has %d entries: %v", step, o, len(model[o]), err)
+		case full:
+		case err != nil:
+			t.Fatal(err)
+		case c.Remove:
+			delete(model[o], e)
+		default:
+			model[o][e] = c.Action
+		}
+		switch rng.IntN(60) {
+		case 0:
+			if err := set.Tidy(); err != nil {
+				t.Fatal(err)
+			}
+		case 1:
+			set.Close()
+			set = open()
+		}
+		if step%50 > 0 {
+			continue
+		}
+		for _, o := range owners[1:] {
+			all, _ := set.Of(owner(t, o))
+			got := map[string]lists.Action{}
+			for i, e := range all {
+				got[e.Text] = e.Item.Action
+				if e.Item.Owner != owner(t, o) || i > 0 && e.Number >= all[i-1].Number {
+					t.Fatalf("step %d: the entries of %s: %v", step, o, e)
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint(model[o]) || len(all) != len(got) {
+				t.Fatalf("step %d: %s has %v, want %v", step, o, got, model[o])
+			}
+			for _, s := range senders {
+				a, _ := addr.Parse(s)
+				var want []string
+				for text, action := range model[o] {
+					if coversOwned(t, text, a) {
+						want = append(want, action.String()+" "+text)
+					}
+				}
+				var have []string
+				if text := coveringFor(t, set, ix, s, o); text != "" {
+					have = strings.Split(text, ", ")
+				}
+				slices.Sort(want)
+				slices.Sort(have)
+				if !slices.Equal(have, want) {
+					t.Fatalf("step %d: %s for %s: %q, want %q", step, s, o, have, want)
+				}
+			}
+		}
+		n := 0
+		for e := range set.All() {
+			if n++; e.Item.Owner.Text != "" {
+				t.Fatalf("All has an entry of %s", e.Item.Owner.Text)
+			}
+		}
+		if total := set.Len(); n != len(model[""]) || total != n+len(model[owners[1]])+len(model[owners[2]])+len(model[owners[3]])+len(model[owners[4]])+len(model[owners[5]])+len(model[owners[6]]) {
+			t.Fatalf("step %d: %d entries of everybody, %d in all; want %d", step, n, total, len(model[""]))
+		}
+	}
+	if _, err := set.Apply(Change{Owner: "ann@here.example", Entry: "192.0.2.1"}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a client address: %v", err)
+	}
+	if _, err := set.Apply(Change{Owner: "ann@here.example", Entry: "gmail.com", Expires: now.Add(time.Hour)}); errors.Is(err, ErrGuarded) {
+		t.Errorf("a user's block of a provider: %v", err)
+	}
+}
+
+// coversOwned is the golden model of what an entry covers.
+func coversOwned(t testing.TB, text string, a addr.Addr) bool {
+	it, err := lists.ParseEntry(text, lists.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	domain, name := a.Domain(), it.Key.Text
+	switch it.Scope {
+	case lists.Local:
+		return a.Local()+"@" == name
+	case lists.Exact:
+		return a.String() == name || it.Kind == lists.Domain && domain == name
+	case lists.Sub:
+		return strings.HasSuffix(domain, "."+name)
+	}
+	return domain == name || strings.HasSuffix(domain, "."+name)
+}
+
+// Entries of owners are in no list for a build, and do not make one due.
+func TestOwnersAreNotFolded(t *testing.T) {
+	folder, ix := t.TempDir(), nothing(t)
+	set, err := Open(Settings{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	mustApply := func(c Change) {
+		t.Helper()
+		if _, err := set.Apply(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustApply(Change{Entry: "all@x.example"})
+	if written, err := set.Fold(t.Context()); err != nil || !written {
+		t.Fatalf("the first fold: %v, %v", written, err)
+	}
+	mustApply(Change{Owner: "ann@here.example", Entry: "own@x.example"})
+	if written, err := set.Fold(t.Context()); err != nil || written {
+		t.Errorf("a fold for an owner's entry: %v, %v", written, err)
+	}
+	if n := set.newer(); n != 1 {
+		t.Errorf("the index lacks %d entries, want the one of everybody", n)
+	}
+	if got := coveringFor(t, set, ix, "own@x.example", "bob@here.example"); got != "" {
+		t.Errorf("for another recipient: %s", got)
+	}
+	if got := coveringFor(t, set, ix, "own@x.example", "bob@here.example", "ann@here.example"); got != "block own@x.example" {
+		t.Errorf("for both: %q", got)
+	}
+}
+
+// Of many writers that know the same state, one wins.
+func TestApplyIf(t *testing.T) {
+	set, err := Open(Settings{Folder: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	ann := owner(t, "ann@here.example")
+	_, tag := set.Of(ann)
+	var wg sync.WaitGroup
+	won := make(chan int, 20)
+	for i := range 20 {
+		wg.Go(func() {
+			_, err := set.ApplyIf(ann, tag, Change{Owner: ann.Text, Entry: fmt.Sprintf("u%d@x.example", i)})
+			if err == nil {
+				won <- i
+			} else if !errors.Is(err, ErrChanged) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(won) != 1 {
+		t.Errorf("%d have won", len(won))
+	}
+	all, now := set.Of(ann)
+	if len(all) != 1 || now == tag {
+		t.Errorf("%d entries, tag %s after %s", len(all), now, tag)
+	}
+	if _, err := set.ApplyIf(ann, now, Change{Owner: "bob@here.example", Entry: "x@y.example"}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a change of another owner: %v", err)
+	}
+}
+
+// A program that knows no owners reads files without them, and leaves out journal lines with them.
+func TestFilesOfOlderVersions(t *testing.T) {
+	folder, ix := t.TempDir(), nothing(t)
+	set, err := Open(Settings{Folder: folder, compactFrom: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := func(c ...Change) uint32 {
+		t.Helper()
+		if _, err := set.Apply(c...); err != nil {
+			t.Fatal(err)
+		}
+		if err := set.Tidy(); err != nil {
+			t.Fatal(err)
+		}
+		return set.view.Load().base.version
+	}
+	if v := version(Change{Entry: "a@x.example"}, Change{Entry: "b@x.example"}, Change{Entry: "c@x.example"}); v != 1 {
+		t.Errorf("without owners: version %d", v)
+	}
+	if v := version(Change{Owner: "ann@here.example", Entry: "a@x.example"}, Change{Owner: "ann@here.example", Entry: "b@x.example"}); v != 2 {
+		t.Errorf("with owners: version %d", v)
+	}
+	set.Close()
+	set, err = Open(Settings{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	if got := coveringFor(t, set, ix, "a@x.example", "ann@here.example"); got != "block a@x.example" {
+		t.Errorf("after a start: %q", got)
+	}
+}
+
+func TestNoOwnedEntryCostsNothing(t *testing.T) {
+	set, err := Open(Settings{Folder: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	ix := indexes.Build(t, indexes.Source(t, "bad", "nothing.example\n"))
+	a, _ := addr.Parse("someone@some.shop.example")
+	owners := []addr.Key{owner(t, "bob@here.example"), owner(t, "here.example")}
+	clear := func() { set.AmendOwned(nil, ix, owners, a, time.Now()) }
+	if n := testing.AllocsPerRun(100, clear); n > 0 {
+		t.Errorf("without owned entries: %v allocations", n)
+	}
+	if _, err := set.Apply(Change{Owner: "ann@here.example", Entry: "x@y.example"}); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(100, clear); n > 0 {
+		t.Errorf("beside another owner's entries: %v allocations", n)
+	}
+}
