@@ -39,7 +39,8 @@ var layers = map[string][]string{
 	"quarantine":        {"internal/durable"},
 	"msgauth":           {},
 	"pattern":           {"addr"},
-	"remote":            {"internal/durable"},
+	"minisign":          {},
+	"remote":            {"internal/durable", "minisign"},
 	"repeat":            {"history"},
 	"reply":             {},
 	"spool":             {},
@@ -63,6 +64,7 @@ var layers = map[string][]string{
 	"hits":    {"index", "internal/durable", "verdict"},
 	"rule":    {"addr", "lists", "msgauth", "verdict"},
 
+	"snapshot":         {"internal/durable", "internal/runs", "lists", "minisign"},
 	"mirror":           {"addr", "internal/durable", "internal/runs", "lists"},
 	"mirror/preset":    {"lists", "mirror"},
 	"mirror/query":     {"mirror"},

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"blockd/internal/durable"
+	"blockd/internal/runs"
 	"blockd/lists"
 )
 
@@ -53,8 +54,8 @@ func (m *Mirror) read(ctx context.Context, origin Origin, differ map[string]bool
 	if err != nil {
 		return nil, ofOrigin(err)
 	}
-	lines := &parts{folder: m.folder}
-	defer lines.close()
+	lines := runs.NewParts(m.folder, files, partSize)
+	defer lines.Close()
 	told := &Report{}
 	var line []byte
 	mark, err := origin.All(ctx, func(row Row) error {
@@ -65,7 +66,7 @@ func (m *Mirror) read(ctx context.Context, origin Origin, differ map[string]bool
 		if line, ok = m.line(line[:0], &row, told); !ok {
 			return ctx.Err()
 		}
-		if err := lines.add(line); err != nil {
+		if err := lines.Add(fileOf(keyOf(line)), line); err != nil {
 			return ofDisk(err)
 		}
 		return ctx.Err()

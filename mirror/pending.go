@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/zeebo/xxh3"
-
 	"blockd/lists"
 )
 
@@ -122,8 +120,8 @@ func keyScope(line []byte) string {
 	return string(key) + "\t" + string(rest)
 }
 
-// fileOf is the file of a key: the top six bits of its hash.
-func fileOf(key []byte) int { return int(xxh3.Hash(key) >> 58) }
+// fileOf is the file of a key.
+func fileOf(key []byte) int { return lists.EntryShard(key) }
 
 // keyOf is the key of a line of entries, or of a keyScope.
 func keyOf(line []byte) []byte {

@@ -1,0 +1,41 @@
+package runs
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+func TestPartsAreApartAndWhole(t *testing.T) {
+	const parts = 3
+	for _, size := range []int{1, 50, 1 << 20} { // each line alone in the file, some in memory, all in memory
+		p := NewParts(t.TempDir(), parts, size)
+		var want [parts][]string
+		for i := range 1000 {
+			line := fmt.Sprintf("%d.example\n", i*7919%1000)
+			want[i%parts] = append(want[i%parts], line)
+			if err := p.Add(i%parts, []byte(line)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := range parts {
+			s := New(t.TempDir(), 0)
+			if err := p.Sort(n, s); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for line, err := range s.Lines() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, string(line))
+			}
+			s.Close()
+			slices.Sort(want[n])
+			if !slices.Equal(got, want[n]) {
+				t.Errorf("size %d, part %d: %d lines, want %d", size, n, len(got), len(want[n]))
+			}
+		}
+		p.Close()
+	}
+}

@@ -1,0 +1,400 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/internal/durable"
+	"blockd/minisign"
+)
+
+// The names in a node's folder.
+const (
+	stateName     = "state"       // State
+	lockName      = "lock"        // taken while a Node runs
+	currentName   = "current"     // a link to the generation in force
+	freshName     = "current.new" // the link before it is renamed
+	manifestsName = "manifests"   // of generations that are kept, and their signatures
+	objectsName   = "objects"     // that a relay gives to others
+	filesName     = "files"       // shards, by the SHA-256 of what is in them
+	latestFile    = "latest.json"
+	pinFile       = "pin.json"
+	ownPinName    = "pin"           // of SetPin
+	fetchName     = "fetch"         // objects that are being fetched
+	listsName     = "lists"         // in a generation: a folder for each list
+	filtersName   = "filters"       // in a generation: NAME.bdf
+	manifestFile  = "manifest.json" // in a generation
+)
+
+// ErrLocked reports that another process follows the same channel into the same folder.
+var ErrLocked = errors.New("another process keeps the snapshots of this folder")
+
+// Options of a Node.
+type Options struct {
+	Folder  string // it is made if need be; nothing else may be in it
+	Channel string
+	Node    string               // its name, for its turn
+	Canary  bool                 // it is among the first
+	Keys    []minisign.PublicKey // one of them has to sign
+	From    Store
+	Relays  []Store // asked before From for objects, and after it for the rest
+	Every   time.Duration
+	MaxAge  time.Duration // of what serves, before Remarks says so; 0 = any
+	Pin     int64         // the sequence of the configuration; 0 = none
+	Built   time.Time     // when this program was made: an earlier clock is wrong
+	Serves  bool          // objects are kept for other nodes
+
+	// Check judges a manifest before anything of it is fetched; nil = all is well. Its error says why this node cannot use it.
+	Check func(*Manifest) error
+	// Changed is called when another sequence is in force, from the goroutine that has taken it. It must not wait.
+	Changed func(*Manifest)
+	Log     *slog.Logger
+}
+
+// Node follows a channel. Run and Once are for one goroutine, the other methods for any.
+type Node struct {
+	Options
+	counters counters
+
+	// What follows belongs to the goroutine of Run.
+	lock     *os.File
+	state    State
+	current  *Manifest               // in force; nil = there is none
+	latest   *Latest                 // verified; nil = none yet
+	pin      *Pin                    // of the channel, in force; nil = none
+	unpinned int                     // looks in a row at which the store had no pin any more
+	local    int64                   // sequence of the file "pin"; 0 = none
+	told     time.Time               // when the log last said what is wrong
+	step     func(what string) error // of tests: before each step on the disk; an error ends it there
+
+	asked chan struct{} // of Now
+
+	mu     sync.Mutex
+	status Status
+}
+
+// New returns a node. It opens nothing.
+func New(o Options, reg prometheus.Registerer) *Node {
+	n := &Node{Options: o, asked: make(chan struct{}, 1), step: func(string) error { return nil }}
+	n.counters.make()
+	if reg != nil {
+		reg.MustRegister(collector{n})
+	}
+	return n
+}
+
+// Open takes the folder, and what is in force there. The error is ErrLocked or of the disk.
+func (n *Node) Open() (err error) {
+	for _, folder := range []string{n.Folder, n.path(manifestsName), n.path(objectsName), n.path(filesName), n.path(fetchName)} {
+		if err := durable.MakeFolder(folder); err != nil {
+			return err
+		}
+	}
+	if n.lock, err = durable.Lock(n.path(lockName), ErrLocked); err != nil {
+		return err
+	}
+	if err := n.load(); err != nil {
+		n.Close()
+		return err
+	}
+	return nil
+}
+
+// Close gives the folder back. What is in force stays so.
+func (n *Node) Close() error {
+	if n.lock == nil {
+		return nil
+	}
+	err := n.lock.Close()
+	n.lock = nil
+	return err
+}
+
+func (n *Node) path(parts ...string) string {
+	return filepath.Join(append([]string{n.Folder}, parts...)...)
+}
+
+func (n *Node) load() (err error) {
+	if n.state, err = readState(n.path(stateName), n.Channel); err != nil {
+		return err
+	}
+	if n.current, err = Current(n.Folder); err != nil {
+		return err
+	}
+	// What cannot be used any more, such as of another channel or key, is fetched anew.
+	if f, err := readSigned(n.path(latestFile)); err == nil {
+		if l, err := n.readLatest(f); err == nil && n.state.Highest == l.Sequence && n.state.Digest == l.Manifest {
+			n.latest = l
+		}
+	}
+	if f, err := readSigned(n.path(pinFile)); err == nil && n.state.PinEnds > time.Now().Unix() {
+		if p, err := n.readPin(f); err == nil && p.Until == n.state.PinEnds {
+			n.pin = p
+		}
+	}
+	n.local = readPinFile(n.Folder)
+	n.note(nil)
+	return nil
+}
+
+// Current is the manifest in force in the folder of a node; nil if there is none.
+func Current(folder string) (*Manifest, error) {
+	path := filepath.Join(folder, currentName, manifestFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := ParseManifest(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; remove %s and blockd fetches all of it anew", path, err, folder)
+	}
+	return m, nil
+}
+
+// ListFiles is the pattern of the files of a list in force, as the path of a [[list]].
+func ListFiles(folder, list string) string {
+	return filepath.Join(folder, currentName, listsName, list, "*.ent")
+}
+
+// FilterFile is the file of the filter of a list that is asked.
+func FilterFile(folder, list string) string {
+	return filepath.Join(folder, currentName, filtersName, list+".bdf")
+}
+
+// Run follows the channel until ctx ends, and then returns nil. The folder is open, and closed by it.
+func (n *Node) Run(ctx context.Context) error {
+	defer n.Close()
+	for ctx.Err() == nil {
+		err := n.Once(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		n.report(err)
+		wait := time.Duration(float64(n.Every) * (0.9 + 0.2*rand.Float64())) // so that a thousand nodes do not come at once
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-n.asked:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// Now asks Run to look at once. It does not wait.
+func (n *Node) Now() {
+	if n == nil {
+		return
+	}
+	select {
+	case n.asked <- struct{}{}:
+	default:
+	}
+}
+
+// troubles is how often the log says at most that something is wrong.
+const troubles = 10 * time.Minute
+
+func (n *Node) report(err error) {
+	switch {
+	case err == nil && !n.told.IsZero():
+		n.told = time.Time{}
+		n.Log.Info("snapshots are followed again", slog.String("channel", n.Channel))
+	case err != nil && (n.told.IsZero() || time.Since(n.told) >= troubles):
+		n.told = time.Now()
+		n.Log.Warn("snapshot not taken", slog.String("channel", n.Channel), slog.String("reason", string(reasonOf(err))),
+			slog.String("error", oneLine(err)), slog.Int64("serves", n.Status().Sequence))
+	}
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// Once looks at the store, and takes what there is to take. After an error what was in force still is.
+func (n *Node) Once(ctx context.Context) error {
+	now := time.Now()
+	n.local = readPinFile(n.Folder)
+	err := n.clock(now)
+	if err == nil {
+		err = n.look(ctx, now)
+	}
+	if taken := n.take(ctx, now); err == nil { // what was seen before may have its turn now, whatever the store says
+		err = taken
+	}
+	if err != nil && ctx.Err() == nil {
+		n.counters.refused(reasonOf(err))
+	}
+	n.note(err)
+	return err
+}
+
+func (n *Node) clock(now time.Time) error {
+	if now.Before(n.Built) {
+		return refuse(Clock, "this machine says that it is %s, before this program was made: set its clock", now.UTC().Format(time.DateTime))
+	}
+	return nil
+}
+
+// look reads latest.json and pin.json, from the first store that has something true.
+func (n *Node) look(ctx context.Context, now time.Time) error {
+	var faults []error
+	for _, s := range append([]Store{n.From}, n.Relays...) {
+		err := errors.Join(n.lookAt(ctx, s, now), n.lookForPin(ctx, s, now))
+		if err == nil {
+			n.mu.Lock()
+			n.status.Confirmed = now
+			n.mu.Unlock()
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		faults = append(faults, fmt.Errorf("%s: %w", s, err))
+	}
+	return worst(faults)
+}
+
+// readLatest is the content of a latest.json that is signed for this channel.
+func (n *Node) readLatest(f signed) (l *Latest, err error) {
+	err = f.check(n.Keys, func(text []byte) (string, error) {
+		if l, err = ParseLatest(text); err != nil {
+			return "", err
+		}
+		return sequenceComment(n.Channel, l.Sequence), nil
+	})
+	if err == nil && l.Channel != n.Channel {
+		err = refuse(Signature, "it is of the channel %q", cut(l.Channel))
+	}
+	return l, err
+}
+
+func (n *Node) readPin(f signed) (p *Pin, err error) {
+	err = f.check(n.Keys, func(text []byte) (string, error) {
+		if p, err = ParsePin(text); err != nil {
+			return "", err
+		}
+		return pinComment(n.Channel, p.Sequence), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (n *Node) lookAt(ctx context.Context, s Store, now time.Time) error {
+	var l *Latest
+	f, err := n.getSigned(ctx, s, latestName(n.Channel), maxLatest, func(f signed) (err error) {
+		l, err = n.readLatest(f)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	switch {
+	case l.Sequence < n.state.Highest:
+		return refuse(Replayed, "it says sequence %d, and %d was accepted before", l.Sequence, n.state.Highest)
+	case l.Sequence == n.state.Highest && l.Manifest != n.state.Digest:
+		return refuse(Replayed, "there are two manifests of sequence %d", l.Sequence)
+	case l.Expires <= now.Unix():
+		return refuse(Expired, "sequence %d has expired at %s: its publisher is away, or this machine's clock is wrong", l.Sequence, time.Unix(l.Expires, 0).UTC().Format(time.DateTime))
+	}
+	if l.Sequence > n.state.Highest {
+		if err := n.remember(func(s *State) { s.Highest, s.Digest = l.Sequence, l.Manifest }); err != nil {
+			return err
+		}
+	}
+	if n.latest == nil || !bytes.Equal(f.text, encode(n.latest)) {
+		if err := n.keep(latestFile, f); err != nil {
+			return err
+		}
+	}
+	n.latest = l
+	return nil
+}
+
+// keep writes a file and its signature into the folder, for the next start and for relays.
+func (n *Node) keep(name string, f signed) error {
+	for _, file := range []struct {
+		name string
+		text []byte
+	}{{name + minisign.Suffix, f.signature}, {name, f.text}} {
+		if err := n.step("write " + file.name); err != nil {
+			return err
+		}
+		if err := durable.WriteFile(n.path(file.name), file.text, 0o640); err != nil {
+			return &Error{Disk, err}
+		}
+	}
+	return nil
+}
+
+// remember changes the state, on the disk first.
+func (n *Node) remember(change func(*State)) error {
+	next := n.state
+	change(&next)
+	if next == n.state {
+		return nil
+	}
+	if err := n.step("write the state"); err != nil {
+		return err
+	}
+	if err := next.write(n.path(stateName)); err != nil {
+		return &Error{Disk, err}
+	}
+	n.state = next
+	return nil
+}
+
+// lookForPin reads the channel's pin, if there is one. It ends with its time, or when the publisher has taken it back: then the store has
+// none, at two looks, since a file that is being replaced may be missing for a moment. A relay without one says nothing.
+func (n *Node) lookForPin(ctx context.Context, s Store, now time.Time) error {
+	var p *Pin
+	f, err := n.getSigned(ctx, s, pinName(n.Channel), maxLatest, func(f signed) (err error) {
+		p, err = n.readPin(f)
+		return err
+	})
+	if errors.Is(err, ErrMissing) {
+		if n.pin != nil && s == n.From {
+			if n.unpinned++; n.unpinned > 1 {
+				n.pin = nil
+			}
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	n.unpinned = 0
+	if p.Until <= now.Unix() {
+		n.pin = nil
+		return nil
+	}
+	if p.Until <= n.state.Lifted {
+		return refuse(Replayed, "a pin to sequence %d that was taken back", p.Sequence)
+	}
+	if n.pin == nil || *n.pin != *p {
+		if err := n.remember(func(s *State) { s.PinEnds = p.Until }); err != nil {
+			return err
+		}
+		if err := n.keep(pinFile, f); err != nil {
+			return err
+		}
+	}
+	n.pin = p
+	return nil
+}

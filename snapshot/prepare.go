@@ -1,0 +1,476 @@
+package snapshot
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sync/errgroup"
+
+	"blockd/internal/runs"
+	"blockd/lists"
+)
+
+const (
+	// partsMemory is for lines that wait for their shard, in octets; sortMemory is for those that one worker sorts: a shard of a list of ten
+	// million.
+	partsMemory = 32 << 20
+	sortMemory  = 12 << 20
+
+	// moreReferences bounds what a manifest says of deltas against other than the last sequence, in octets: a manifest is fetched by
+	// every node, and most of them have the last one. Nodes that have an older one go from manifest to manifest.
+	moreReferences = 12 << 10
+	reference      = 190 // octets of a Delta in a manifest
+
+	// A delta is worth its place if it is smaller than a third of the shard.
+	worthwhile = 3
+)
+
+// place is a shard of a list.
+type place struct {
+	list  string
+	shard int
+}
+
+// preparing makes the objects of one sequence.
+type preparing struct {
+	*Publisher
+	told *Published
+
+	mu      sync.Mutex
+	eases   bool
+	fresh   map[string]bool  // objects that are not in the store yet
+	changes map[place]string // objects of deltas against the last sequence
+	written atomic.Int64
+	uploads errgroup.Group
+}
+
+// prepare sorts the lines into shards, and writes what is new into the store.
+func (p *Publisher) prepare(ctx context.Context, c Content) (*Manifest, *Published, error) {
+	told := &Published{Eases: true}
+	w := &preparing{Publisher: p, told: told, eases: p.last != nil, fresh: map[string]bool{}, changes: map[place]string{}}
+	m := &Manifest{Lists: slices.Clone(c.Lists), Ask: []Asked{}, Publisher: Maker{Gate: c.Gate}}
+	if m.Lists == nil {
+		m.Lists = []List{}
+	}
+	parts := runs.NewParts(p.Folder, max(1, len(c.Lists)*shardCount), max(partsMemory/max(1, len(c.Lists)*shardCount), 1<<10))
+	defer parts.Close()
+	err := c.Lines(ctx, func(list int, line []byte) error {
+		key, _, _ := bytes.Cut(line, []byte("\t"))
+		return parts.Add(list*shardCount+lists.EntryShard(key), line)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range m.Lists {
+		m.Lists[i].Format, m.Lists[i].Shards = formatEntries, make([]Shard, shardCount)
+	}
+	w.uploads.SetLimit(atOnce)
+	if err := w.sort(ctx, parts, m); err != nil {
+		w.uploads.Wait()
+		return nil, nil, err
+	}
+	for i := range m.Lists {
+		l := &m.Lists[i]
+		for _, s := range l.Shards {
+			l.Entries += s.Entries
+		}
+		told.Entries += l.Entries
+	}
+	if err := errors.Join(w.older(ctx, m), w.uploads.Wait()); err != nil {
+		return nil, nil, err
+	}
+	for _, a := range c.Ask {
+		asked, err := w.filter(ctx, a)
+		if err != nil {
+			return nil, nil, fmt.Errorf("filter of list %s: %w", a.Name, err)
+		}
+		m.Ask = append(m.Ask, asked)
+	}
+	told.Eases, told.Written = w.eases && w.settingsEase(m), w.written.Load()
+	return m, told, nil
+}
+
+// sort writes the shards of all lists.
+func (w *preparing) sort(ctx context.Context, parts *runs.Parts, m *Manifest) error {
+	var next atomic.Int32
+	group, ctx := errgroup.WithContext(ctx)
+	for range min(runtime.GOMAXPROCS(0), 4) {
+		group.Go(func() error {
+			sorter := runs.New(w.Folder, sortMemory)
+			defer sorter.Close()
+			whole, err := newPacker(zstd.SpeedFastest)
+			if err != nil {
+				return err
+			}
+			small, err := newPacker(zstd.SpeedBetterCompression)
+			if err != nil {
+				return err
+			}
+			worker := shardWriter{preparing: w, whole: whole, small: small}
+			for {
+				n := int(next.Add(1)) - 1
+				if n >= len(m.Lists)*shardCount {
+					return nil
+				}
+				if err := parts.Sort(n, sorter); err != nil {
+					return err
+				}
+				l := &m.Lists[n/shardCount]
+				if l.Shards[n%shardCount], err = worker.shard(ctx, l.Name, n%shardCount, sorter); err != nil {
+					return fmt.Errorf("list %s: %w", l.Name, err)
+				}
+				sorter.Reset()
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// shardWriter is one worker.
+type shardWriter struct {
+	*preparing
+	whole, small *packer
+	plain, text  bytes.Buffer
+}
+
+// shard writes one shard, its object, and its delta against the last sequence.
+func (w *shardWriter) shard(ctx context.Context, list string, i int, sorter *runs.Sorter) (s Shard, err error) {
+	w.plain.Reset()
+	sum := newSummed(&w.plain)
+	out := bufio.NewWriterSize(sum, bufferSize)
+	out.WriteString(head)
+	for line, err := range lists.OneOfEach(sorter.Lines()) {
+		if err != nil {
+			return s, err
+		}
+		out.Write(line)
+		s.Entries++
+	}
+	out.Flush() // into memory
+	s.Plain, s.Octets, s.Deltas = sum.sum(), sum.size, []Delta{}
+	var before *Shard
+	if w.last != nil {
+		before = w.last.shard(list, i)
+	}
+	if before != nil && before.Plain == s.Plain {
+		return *before, nil
+	}
+	if err := w.cache(filesName, s.Plain, w.plain.Bytes()); err != nil {
+		return s, err
+	}
+	object, packed, err := w.pack(w.whole, w.plain.Bytes())
+	if err != nil {
+		return s, err
+	}
+	s.Object, s.Size = object, int64(len(packed))
+	if err := w.put(ctx, object, packed); err != nil {
+		return s, err
+	}
+	return s, w.delta(ctx, list, i, &s, before)
+}
+
+// pack packs octets. What it returns holds until the next call.
+func (w *shardWriter) pack(by *packer, plain []byte) (object string, packed []byte, err error) {
+	w.text.Reset()
+	by.begin(&w.text)
+	if _, err := by.encoder.Write(plain); err != nil {
+		return "", nil, err
+	}
+	object, _, err = by.end()
+	return object, w.text.Bytes(), err
+}
+
+// packDelta packs a delta, and puts it into the store and the folder; false if it is not worth its place.
+func (w *shardWriter) packDelta(ctx context.Context, from string, lines []byte, s *Shard) (d Delta, ok bool, err error) {
+	if int64(len(lines)) > s.Octets {
+		return d, false, nil
+	}
+	object, packed, err := w.pack(w.small, lines)
+	if err != nil || int64(len(packed))*worthwhile >= s.Size {
+		return d, false, err
+	}
+	if err := w.cache(objectsName, object, packed); err != nil {
+		return d, false, err
+	}
+	return Delta{from, object, int64(len(packed))}, true, w.put(ctx, object, packed)
+}
+
+// put puts an object into the store, unless the last sequence has it there already.
+func (w *preparing) put(ctx context.Context, object string, packed []byte) error {
+	w.mu.Lock()
+	known := w.fresh[object]
+	w.fresh[object] = true
+	w.mu.Unlock()
+	if known {
+		return nil
+	}
+	w.written.Add(int64(len(packed)))
+	packed = bytes.Clone(packed)
+	w.uploads.Go(func() error { // which waits if many are under way
+		return w.To.Put(ctx, objectName(object), bytes.NewReader(packed), int64(len(packed)), false)
+	})
+	return nil
+}
+
+// cache writes a file into the folder. It need not outlast a crash: its name is the SHA-256 of what is in it, which is looked at when it is
+// read, and what is lost is fetched from the store.
+func (w *preparing) cache(folder, name string, text []byte) error {
+	f, err := os.CreateTemp(w.path(folder), ".new.*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), w.path(folder, name))
+}
+
+// delta notes what differs from the last sequence, and makes a delta of it if that is worth its place.
+func (w *shardWriter) delta(ctx context.Context, list string, i int, s *Shard, before *Shard) error {
+	d, lines, err := w.difference(ctx, before)
+	if errors.Is(err, errLost) {
+		w.Log.Warn("a shard of the last snapshot is lost: nodes fetch this one whole", "error", err)
+		w.note(difference{})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	w.note(d)
+	if before == nil {
+		return nil
+	}
+	made, ok, err := w.packDelta(ctx, before.Plain, lines, s)
+	if err != nil || !ok {
+		return err
+	}
+	s.Deltas = append(s.Deltas, made)
+	w.mu.Lock()
+	w.changes[place{list, i}] = made.Object
+	w.mu.Unlock()
+	return nil
+}
+
+// errLost says that a shard of the last sequence cannot be had.
+var errLost = errors.New("not in the folder of the publisher, nor in the store")
+
+// difference compares the shard in hand with one of the last sequence; nil is an empty one.
+func (w *shardWriter) difference(ctx context.Context, before *Shard) (d difference, delta []byte, err error) {
+	var out bytes.Buffer
+	if before == nil {
+		d, err = diff(&out, strings.NewReader(head), bytes.NewReader(w.plain.Bytes()))
+		return d, out.Bytes(), err
+	}
+	for _, path := range []func(context.Context, *Shard) (string, error){w.kept, w.former} {
+		path, lost := path(ctx, before)
+		if lost != nil {
+			err = fmt.Errorf("%w: %w", errLost, lost)
+			continue
+		}
+		f, lost := os.Open(path)
+		if lost != nil {
+			err = fmt.Errorf("%w: %w", errLost, lost)
+			continue
+		}
+		out.Reset()
+		sum := newSummed(io.Discard)
+		d, err = diff(&out, io.TeeReader(f, sum), bytes.NewReader(w.plain.Bytes()))
+		f.Close()
+		if err == nil && sum.sum() == before.Plain {
+			return d, out.Bytes(), nil
+		}
+		err = fmt.Errorf("%w: it is damaged: %v", errLost, err)
+	}
+	return d, nil, err
+}
+
+func (w *preparing) note(d difference) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.eases = w.eases && d.eases
+	w.told.Added += d.added
+	w.told.Removed += d.removed
+	w.told.Altered += d.altered
+}
+
+// kept is the file of a shard of the last sequence in the folder.
+func (w *preparing) kept(_ context.Context, s *Shard) (string, error) {
+	return w.path(filesName, s.Plain), nil
+}
+
+// former is that file after it was fetched from the store.
+func (w *preparing) former(ctx context.Context, s *Shard) (string, error) {
+	path := w.path(filesName, s.Plain)
+	packed, err := get(ctx, w.To, objectName(s.Object), s.Size)
+	if err != nil {
+		return "", err
+	}
+	u, err := newUnpacker()
+	if err != nil {
+		return "", err
+	}
+	defer u.close()
+	in, err := u.read(bytes.NewReader(packed), s.Octets)
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return "", err
+	}
+	return path, w.cache(filesName, s.Plain, text)
+}
+
+// older adds deltas against sequences before the last: what the last one's delta does after theirs. The nearest ones come first, for
+// all shards.
+func (w *preparing) older(ctx context.Context, m *Manifest) error {
+	if w.last == nil {
+		return nil
+	}
+	small, err := newPacker(zstd.SpeedBetterCompression)
+	if err != nil {
+		return err
+	}
+	worker := &shardWriter{preparing: w, small: small}
+	room := moreReferences
+	for back := 0; back < maxDeltas-1 && room > 0; back++ {
+		for k := range m.Lists {
+			l := &m.Lists[k]
+			for i := range l.Shards {
+				s := &l.Shards[i]
+				change, changed := w.changes[place{l.Name, i}]
+				if !changed {
+					continue
+				}
+				before := w.last.shard(l.Name, i)
+				if before == nil || back >= len(before.Deltas) || room < reference || before.Deltas[back].From == s.Plain {
+					continue
+				}
+				d, ok, err := worker.composed(ctx, before.Deltas[back], change, s)
+				if err != nil {
+					return err
+				}
+				if ok {
+					s.Deltas = append(s.Deltas, d)
+					room -= reference
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// composed is the delta that does what two do; false if it is not worth its place.
+func (w *shardWriter) composed(ctx context.Context, first Delta, second string, s *Shard) (d Delta, ok bool, err error) {
+	one, endOne, err := unpackFile(w.path(objectsName, first.Object), maxShard)
+	if err != nil {
+		return d, false, nil // it is lost: nodes find another way
+	}
+	defer endOne()
+	two, endTwo, err := unpackFile(w.path(objectsName, second), maxShard)
+	if err != nil {
+		return d, false, err
+	}
+	defer endTwo()
+	w.plain.Reset()
+	if err := compose(&w.plain, one, two); err != nil {
+		return d, false, err
+	}
+	return w.packDelta(ctx, first.From, w.plain.Bytes(), s)
+}
+
+// filter writes the filter of a list that is asked.
+func (w *preparing) filter(ctx context.Context, a AskedContent) (asked Asked, err error) {
+	sum, octets, err := sumOfFile(a.Path)
+	if err != nil {
+		return asked, err
+	}
+	if w.last != nil {
+		for _, before := range w.last.Ask {
+			if before.Name == a.Name && before.Filter.Key == sum {
+				return before, nil
+			}
+		}
+	}
+	w.mu.Lock()
+	w.eases = false
+	w.mu.Unlock()
+	by, err := newPacker(zstd.SpeedFastest)
+	if err != nil {
+		return asked, err
+	}
+	in, err := os.Open(a.Path)
+	if err != nil {
+		return asked, err
+	}
+	defer in.Close()
+	out, err := os.CreateTemp(w.path(objectsName), ".pack.*")
+	if err != nil {
+		return asked, err
+	}
+	defer os.Remove(out.Name())
+	defer out.Close()
+	by.begin(out)
+	again := newSummed(by.encoder)
+	if _, err := io.Copy(again, in); err != nil {
+		return asked, err
+	}
+	object, size, err := by.end()
+	if err != nil {
+		return asked, err
+	}
+	if again.sum() != sum {
+		return asked, errors.New("it was replaced while it was read; try again")
+	}
+	if _, err := out.Seek(0, io.SeekStart); err != nil {
+		return asked, err
+	}
+	w.written.Add(size)
+	return Asked{a.Name, Filter{object, sum, octets, size}}, w.To.Put(ctx, objectName(object), out, size, false)
+}
+
+// settingsEase reports whether lists that came, went or changed their settings refuse nobody who was not refused before.
+func (w *preparing) settingsEase(m *Manifest) bool {
+	if w.last == nil || len(w.last.Ask) != len(m.Ask) {
+		return false
+	}
+	was := map[string]List{}
+	for _, l := range w.last.Lists {
+		was[l.Name] = l
+	}
+	for _, l := range m.Lists {
+		before, known := was[l.Name]
+		if known && before.settings() != l.settings() || !known && l.Action != "allow" {
+			return false
+		}
+		delete(was, l.Name)
+	}
+	for _, gone := range was {
+		if gone.Action != "block" {
+			return false
+		}
+		for _, s := range gone.Shards { // its exceptions go too
+			w.told.Removed += s.Entries
+		}
+		if gone.Exceptions == "all" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,435 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"blockd/internal/durable"
+	"blockd/minisign"
+)
+
+// Life is how long a sequence may be begun with. A publisher writes another one before half of that is over, also if nothing has
+// changed, so that nodes can tell a quiet publisher from one that is held off.
+const Life = 24 * time.Hour
+
+// DefaultHalt is how long a halt lasts by itself.
+const DefaultHalt = 7 * 24 * time.Hour
+
+// PlannedStage is a stage before it has a time.
+type PlannedStage struct {
+	Share int           // percent
+	For   time.Duration // until the next one
+}
+
+// PublisherOptions of a Publisher.
+type PublisherOptions struct {
+	Folder  string // what it remembers of what it has published; it is made if need be, and nothing else may be in it
+	Channel string
+	Key     minisign.SecretKey
+	To      Target
+	Keep    int            // sequences that stay in the store
+	Stages  []PlannedStage // before the one of all
+	Version string
+	Log     *slog.Logger
+}
+
+// Content is what is to be published.
+type Content struct {
+	Lists []List // without Entries and Shards
+	// Lines gives each entry of all lists, in any order, as a line of the format entries (lists.AppendEntryLine). It may be called from
+	// one goroutine, once.
+	Lines func(ctx context.Context, yield func(list int, line []byte) error) error
+	Ask   []AskedContent
+	Gate  Gate
+}
+
+// AskedContent is the filter of a list that is asked.
+type AskedContent struct{ Name, Path string }
+
+// Published is what a publication has come to.
+type Published struct {
+	Sequence                int64
+	Entries                 int64
+	Added, Removed, Altered int64 // since the sequence before
+	Written                 int64 // octets of objects
+	Stages                  []Stage
+	Eases                   bool // nobody is refused because of it who was not refused before: it is in one stage
+	Lifted                  bool // a halt has ended
+}
+
+// Publisher writes the files of a channel. It is for one goroutine.
+type Publisher struct {
+	PublisherOptions
+	lock *os.File
+	last *Manifest // the newest that was published; nil = none
+}
+
+// ErrHalted says that the channel is halted, and nothing is published by itself.
+var ErrHalted = errors.New("the channel is halted; blockd publish, or blockd publish --again N, ends that")
+
+// OpenPublisher takes the folder. The error is ErrLocked or of the disk.
+func OpenPublisher(o PublisherOptions) (*Publisher, error) {
+	p := &Publisher{PublisherOptions: o}
+	for _, folder := range []string{o.Folder, p.path(filesName), p.path(objectsName), p.path(manifestsName)} {
+		if err := durable.MakeFolder(folder); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if p.lock, err = durable.WaitLock(p.path(lockName), 10*time.Second, ErrLocked); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Close gives the folder back.
+func (p *Publisher) Close() error { return p.lock.Close() }
+
+func (p *Publisher) path(parts ...string) string {
+	return filepath.Join(append([]string{p.Folder}, parts...)...)
+}
+
+// catchUp reads what was published last: by this folder, or by another machine with the same key.
+func (p *Publisher) catchUp(ctx context.Context) error {
+	text, err := os.ReadFile(p.path(manifestFile))
+	if err == nil {
+		if p.last, err = ParseManifest(text); err != nil {
+			return fmt.Errorf("%s: %w", p.path(manifestFile), err)
+		}
+		if p.last.Channel != p.Channel {
+			p.last = nil
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	sequence, err := p.newest(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: what was published last cannot be read: %w", p.To, err)
+	}
+	if p.last == nil && sequence > 0 || p.last != nil && sequence > p.last.Sequence {
+		p.last, err = p.Manifest(ctx, sequence)
+	}
+	return err
+}
+
+// newest is the sequence that the store's latest.json has; 0 = there is none.
+func (p *Publisher) newest(ctx context.Context) (int64, error) {
+	text, signature, err := p.read(ctx, latestName(p.Channel), maxLatest)
+	if errors.Is(err, ErrMissing) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	comment, err := minisign.Verify([]minisign.PublicKey{p.Key.Public()}, text, signature)
+	l, bad := ParseLatest(text)
+	switch {
+	case errors.Is(err, minisign.ErrAnotherKey): // the key has changed: only the number counts, so that it goes on growing
+		if bad != nil {
+			return 0, bad
+		}
+	case err != nil:
+		return 0, err
+	case bad != nil:
+		return 0, bad
+	case comment != sequenceComment(p.Channel, l.Sequence):
+		return 0, fmt.Errorf("it is signed as %q", cut(comment))
+	}
+	return l.Sequence, nil
+}
+
+func (p *Publisher) read(ctx context.Context, name string, most int64) (text, signature []byte, err error) {
+	if text, err = get(ctx, p.To, name, most); err == nil {
+		signature, err = get(ctx, p.To, name+minisign.Suffix, minisign.MaxSignature)
+	}
+	return text, signature, err
+}
+
+// Manifest is a sequence that was published: as this folder has kept it, or else as the store has it.
+func (p *Publisher) Manifest(ctx context.Context, sequence int64) (*Manifest, error) {
+	text, err := os.ReadFile(p.path(manifestName(sequence)))
+	if err != nil {
+		var signature []byte
+		if text, signature, err = p.read(ctx, manifestName(sequence), maxManifest); err != nil {
+			return nil, err
+		}
+		comment, err := minisign.Verify([]minisign.PublicKey{p.Key.Public()}, text, signature)
+		if err != nil {
+			return nil, fmt.Errorf("sequence %d: %w", sequence, err)
+		}
+		if comment != sequenceComment(p.Channel, sequence) {
+			return nil, fmt.Errorf("sequence %d: it is signed as %q", sequence, cut(comment))
+		}
+	}
+	m, err := ParseManifest(text)
+	if err == nil && (m.Sequence != sequence || m.Channel != p.Channel) {
+		err = fmt.Errorf("it is sequence %d of the channel %s", m.Sequence, m.Channel)
+	}
+	return m, err
+}
+
+// Publish writes one more sequence. now: for all nodes at once, in one stage. A halt ends with it.
+func (p *Publisher) Publish(ctx context.Context, c Content, now bool) (*Published, error) {
+	if err := p.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	m, told, err := p.prepare(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return told, p.publish(ctx, m, told, now)
+}
+
+// Again writes one more sequence with what another one had.
+func (p *Publisher) Again(ctx context.Context, sequence int64, now bool) (*Published, error) {
+	if err := p.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	old, err := p.Manifest(ctx, sequence)
+	if errors.Is(err, ErrMissing) {
+		return nil, fmt.Errorf("sequence %d is not kept (publish.keep = %d), or was never published", sequence, p.Keep)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := *old
+	told := &Published{}
+	for _, l := range m.Lists {
+		told.Entries += l.Entries
+	}
+	return told, p.publish(ctx, &m, told, now)
+}
+
+// Refresh writes one more sequence with what the last one had if half of the life of that is over, and reports whether it has.
+func (p *Publisher) Refresh(ctx context.Context) (*Published, error) {
+	if err := p.catchUp(ctx); err != nil || p.last == nil || time.Since(time.Unix(p.last.Created, 0)) < Life/2 {
+		return nil, err
+	}
+	if until := p.Halted(ctx); until > 0 {
+		return nil, nil
+	}
+	m := *p.last
+	told := &Published{Eases: true}
+	for _, l := range m.Lists {
+		told.Entries += l.Entries
+	}
+	// Stages that are not over yet go on as they are.
+	return told, p.publish(ctx, &m, told, len(m.Stages) == 1 || m.Stages[len(m.Stages)-1].From <= time.Now().Unix())
+}
+
+// publish gives a manifest its number, its times and its signature, and makes it the newest of the channel.
+func (p *Publisher) publish(ctx context.Context, m *Manifest, told *Published, now bool) error {
+	before := p.last
+	m.Blockd, m.Channel, m.Previous, m.Sequence = version, p.Channel, 0, 1
+	if before != nil {
+		m.Previous, m.Sequence = before.Sequence, before.Sequence+1
+	}
+	if err := p.unused(ctx, m); err != nil {
+		return err
+	}
+	at := time.Now()
+	m.Created, m.Expires = at.Unix(), at.Add(Life).Unix()
+	m.Publisher.Version = p.Version[:min(len(p.Version), maxText)]
+	m.Stages = stagesFrom(p.Stages, at, now || told.Eases)
+	if err := m.validate(); err != nil {
+		return fmt.Errorf("not published: %w", err)
+	}
+	text := encode(m)
+	if len(text) > maxManifest {
+		return fmt.Errorf("not published: the manifest has %d octets, at most %d", len(text), maxManifest)
+	}
+	comment := sequenceComment(p.Channel, m.Sequence)
+	name := manifestName(m.Sequence)
+	if err := p.put(ctx, name, text, comment, false); err != nil {
+		return err
+	}
+	// From here on the number is used, whatever happens.
+	if err := durable.WriteFile(p.path(name), text, 0o640); err != nil {
+		return err
+	}
+	latest := encode(m.Latest(text))
+	if err := p.put(ctx, latestName(p.Channel), latest, comment, true); err != nil {
+		return err
+	}
+	if err := durable.WriteFile(p.path(manifestFile), text, 0o640); err != nil {
+		return err
+	}
+	p.last = m
+	told.Sequence, told.Stages = m.Sequence, m.Stages
+	if p.Halted(ctx) > 0 {
+		if err := p.lift(ctx); err != nil {
+			return fmt.Errorf("sequence %d is published, but the halt stays: %w", m.Sequence, err)
+		}
+		told.Lifted = true
+	}
+	p.prune(ctx)
+	return nil
+}
+
+// stagesFrom are the stages of a publication.
+func stagesFrom(planned []PlannedStage, at time.Time, now bool) (all []Stage) {
+	if !now {
+		for _, s := range planned {
+			if s.Share < 100 {
+				all = append(all, Stage{s.Share, at.Unix()})
+				at = at.Add(s.For)
+			}
+		}
+	}
+	return append(all, Stage{100, at.Unix()})
+}
+
+// unused finds a number that no manifest of the store has: another channel may have used it, or a publisher that was killed.
+func (p *Publisher) unused(ctx context.Context, m *Manifest) error {
+	const most = 10_000
+	for range most {
+		in, err := p.To.Get(ctx, manifestName(m.Sequence), 0)
+		if errors.Is(err, ErrMissing) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		in.Close()
+		m.Sequence++
+	}
+	return fmt.Errorf("%s has manifests of %d numbers from %d on", p.To, most, m.Sequence-most)
+}
+
+// put signs and writes a file. Its signature comes first: a node that reads the file between the two reads both again.
+func (p *Publisher) put(ctx context.Context, name string, text []byte, comment string, changes bool) error {
+	signature := p.Key.Sign(text, comment)
+	if err := p.To.Put(ctx, name+minisign.Suffix, bytes.NewReader(signature), int64(len(signature)), changes); err != nil {
+		return err
+	}
+	return p.To.Put(ctx, name, bytes.NewReader(text), int64(len(text)), changes)
+}
+
+// Halt stops the channel at the sequence before the newest, until a time: nodes that have the newest go back.
+func (p *Publisher) Halt(ctx context.Context, until time.Time) (sequence int64, err error) {
+	if err := p.catchUp(ctx); err != nil {
+		return 0, err
+	}
+	if p.last == nil || p.last.Previous == 0 {
+		return 0, errors.New("there is no sequence before the newest to stop at")
+	}
+	pin := encode(Pin{p.last.Previous, until.Unix()})
+	if err := durable.WriteFile(p.path(pinFile), pin, 0o640); err != nil { // nothing is published by itself, whatever comes of the rest
+		return 0, err
+	}
+	return p.last.Previous, p.put(ctx, pinName(p.Channel), pin, pinComment(p.Channel, p.last.Previous), true)
+}
+
+// Halted is until when the channel is halted, by the word of this folder; 0 = it is not.
+func (p *Publisher) Halted(context.Context) int64 {
+	text, err := os.ReadFile(p.path(pinFile))
+	if err != nil {
+		return 0
+	}
+	pin, err := ParsePin(text)
+	if err != nil || pin.Until <= time.Now().Unix() {
+		return 0
+	}
+	return pin.Until
+}
+
+// lift ends a halt.
+func (p *Publisher) lift(ctx context.Context) error {
+	for _, name := range []string{pinName(p.Channel), pinName(p.Channel) + minisign.Suffix} {
+		if err := p.To.Delete(ctx, name); err != nil {
+			return err
+		}
+	}
+	return os.Remove(p.path(pinFile))
+}
+
+// prune removes sequences beyond Keep from the store, and what only they have; and from the folder what the newest has not. What
+// cannot be removed costs room and nothing else.
+func (p *Publisher) prune(ctx context.Context) {
+	all, err := os.ReadDir(p.path(manifestsName))
+	if err != nil {
+		return
+	}
+	var numbers []int64
+	for _, e := range all {
+		if n, err := strconv.ParseInt(strings.TrimSuffix(e.Name(), ".json"), 10, 64); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	kept := map[string]bool{}
+	var gone []*Manifest
+	for i, number := range numbers {
+		m, err := p.Manifest(ctx, number)
+		if err != nil {
+			return // what it has is not known
+		}
+		if i < len(numbers)-p.Keep {
+			gone = append(gone, m)
+			continue
+		}
+		for object := range m.objects() {
+			kept[object] = true
+		}
+	}
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	deleted := map[string]bool{}
+	for _, m := range gone {
+		for object := range m.objects() {
+			if !kept[object] && !deleted[object] {
+				deleted[object] = true
+				group.Go(func() error { return p.To.Delete(ctx, objectName(object)) })
+			}
+		}
+		name := manifestName(m.Sequence)
+		if err := errors.Join(group.Wait(), p.To.Delete(ctx, name), p.To.Delete(ctx, name+minisign.Suffix)); err != nil {
+			p.Log.Warn("an old snapshot stays in the store", slog.Int64("sequence", m.Sequence), slog.Any("error", err))
+			continue // it is tried again the next time
+		}
+		os.Remove(p.path(name))
+	}
+	mine := map[string]bool{}
+	for plain := range p.last.files() {
+		mine[plain] = true
+	}
+	for object := range p.last.objects() {
+		mine[object] = true
+	}
+	for _, folder := range []string{filesName, objectsName} {
+		files, _ := os.ReadDir(p.path(folder))
+		for _, e := range files {
+			if !mine[e.Name()] {
+				os.Remove(p.path(folder, e.Name()))
+			}
+		}
+	}
+}
+
+// objects are all objects of a manifest.
+func (m *Manifest) objects() map[string]bool {
+	all := map[string]bool{}
+	for _, object := range m.files() {
+		all[object] = true
+	}
+	for _, l := range m.Lists {
+		for _, s := range l.Shards {
+			for _, d := range s.Deltas {
+				all[d.Object] = true
+			}
+		}
+	}
+	return all
+}

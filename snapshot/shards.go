@@ -1,0 +1,299 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// The kinds of octets that are fetched, as labels of a metric.
+const (
+	kindDelta    = "delta"
+	kindWhole    = "whole"
+	kindManifest = "manifest"
+)
+
+// fetching brings the files of one manifest.
+type fetching struct {
+	*Node
+	manifests map[int64]*Manifest // read so far
+	octets    atomic.Int64        // of objects
+}
+
+// job is a file that is missing.
+type job struct {
+	plain   string
+	octets  int64
+	entries int64 // -1: it is no list
+	object  string
+	size    int64
+	way     []stepOf // from a file that is there; none: the object itself
+}
+
+// stepOf is a delta, and the shard that it makes.
+type stepOf struct {
+	from  string
+	delta Delta
+	to    Shard
+}
+
+// all brings every file that is not there.
+func (f *fetching) all(ctx context.Context, m *Manifest) error {
+	var jobs []job
+	planned := map[string]bool{}
+	plan := func(j job, l *List, i int) {
+		if planned[j.plain] || f.has(j.plain, j.octets) {
+			return
+		}
+		planned[j.plain] = true
+		if l != nil {
+			j.way = f.way(ctx, m, l.Name, i)
+		}
+		jobs = append(jobs, j)
+	}
+	for k := range m.Lists {
+		l := &m.Lists[k]
+		for i, s := range l.Shards {
+			plan(job{s.Plain, s.Octets, s.Entries, s.Object, s.Size, nil}, l, i)
+		}
+	}
+	for _, a := range m.Ask {
+		plan(job{a.Filter.Key, a.Filter.Octets, -1, a.Filter.Object, a.Filter.Size, nil}, nil, 0)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, j := range jobs {
+		group.Go(func() error { return f.bring(ctx, j) })
+	}
+	return group.Wait()
+}
+
+// has reports whether a file is there. Its name is its SHA-256, and it got that name when it was whole.
+func (f *fetching) has(plain string, octets int64) bool {
+	info, err := os.Stat(f.path(filesName, plain))
+	return err == nil && info.Size() == octets
+}
+
+// way finds deltas that lead from a file that is there to a shard: one of the manifest's own, or else by the manifests before it, each with
+// its delta. Nil if the whole object is less, or there is no way.
+func (f *fetching) way(ctx context.Context, m *Manifest, list string, shard int) (way []stepOf) {
+	target := m.shard(list, shard)
+	left := target.Size
+	for range maxDeltas {
+		s := m.shard(list, shard)
+		if s == nil {
+			return nil
+		}
+		var back *Delta
+		var before *Shard
+		for i, d := range s.Deltas {
+			if info, err := os.Stat(f.path(filesName, d.From)); err == nil && info.Mode().IsRegular() && d.Size < left {
+				return append([]stepOf{{d.From, d, *s}}, way...)
+			}
+			if back == nil && d.Size < left {
+				back = &s.Deltas[i]
+			}
+		}
+		if f.current == nil || m.Previous == 0 || m.Previous < f.current.Sequence {
+			return nil
+		}
+		if m = f.before(ctx, m); m == nil {
+			return nil
+		}
+		if before = m.shard(list, shard); before == nil {
+			return nil
+		}
+		if before.Plain == s.Plain {
+			continue // nothing has changed in it from one to the other
+		}
+		if back == nil || back.From != before.Plain {
+			return nil
+		}
+		left -= back.Size
+		way = append([]stepOf{{back.From, *back, *s}}, way...)
+	}
+	return nil
+}
+
+// before is the manifest before another one; nil if it cannot be had.
+func (f *fetching) before(ctx context.Context, m *Manifest) *Manifest {
+	if known, ok := f.manifests[m.Previous]; ok {
+		return known
+	}
+	before, err := f.manifest(ctx, m.Previous)
+	if err != nil {
+		before = nil
+	}
+	f.manifests[m.Previous] = before
+	return before
+}
+
+func (m *Manifest) shard(list string, i int) *Shard {
+	for k := range m.Lists {
+		if m.Lists[k].Name == list {
+			return &m.Lists[k].Shards[i]
+		}
+	}
+	return nil
+}
+
+// bring makes one file.
+func (f *fetching) bring(ctx context.Context, j job) error {
+	if err := f.byDeltas(ctx, j); err == nil {
+		return nil
+	} else if ctx.Err() != nil || reasonOf(err) == Disk {
+		return err
+	}
+	path, err := f.object(ctx, j.object, j.size, kindWhole)
+	if err != nil {
+		return err
+	}
+	return f.make(j.plain, j.octets, j.entries, func(out io.Writer) (int64, error) {
+		in, end, err := unpackFile(path, j.octets)
+		if err != nil {
+			return 0, err
+		}
+		defer end()
+		if j.entries < 0 {
+			_, err := io.Copy(out, in)
+			return -1, err
+		}
+		return apply(out, in, strings.NewReader(head)) // which counts, and judges the order
+	})
+}
+
+func (f *fetching) object(ctx context.Context, object string, size int64, kind string) (path string, err error) {
+	path, err = f.fetch(ctx, object, size, kind)
+	if err == nil {
+		f.octets.Add(size)
+	}
+	return path, err
+}
+
+var errNoWay = errors.New("no delta leads there")
+
+func (f *fetching) byDeltas(ctx context.Context, j job) error {
+	if len(j.way) == 0 {
+		return errNoWay
+	}
+	for _, s := range j.way {
+		if f.has(s.to.Plain, s.to.Octets) {
+			continue
+		}
+		path, err := f.object(ctx, s.delta.Object, s.delta.Size, kindDelta)
+		if err != nil {
+			return err
+		}
+		if err := f.applyStep(path, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyStep applies one delta. A delta has at most a line for each of both shards, and none is longer than the line that it is about.
+func (f *fetching) applyStep(path string, s stepOf) error {
+	base, err := os.Open(f.path(filesName, s.from))
+	if err != nil {
+		return &Error{Disk, err}
+	}
+	defer base.Close()
+	info, err := base.Stat()
+	if err != nil {
+		return &Error{Disk, err}
+	}
+	return f.make(s.to.Plain, s.to.Octets, s.to.Entries, func(out io.Writer) (int64, error) {
+		in, end, err := unpackFile(path, info.Size()+s.to.Octets)
+		if err != nil {
+			return 0, err
+		}
+		defer end()
+		return apply(out, base, in)
+	})
+}
+
+// unpackFile gives what is in a packed file, at most so many octets.
+func unpackFile(path string, most int64) (in io.Reader, end func(), err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, &Error{Disk, err}
+	}
+	u, err := newUnpacker()
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	end = func() { u.close(); file.Close() }
+	if in, err = u.read(file, most); err != nil {
+		end()
+		return nil, nil, &Error{Object, err}
+	}
+	return in, end, nil
+}
+
+// make writes a file, which gets its name only if it is what that says.
+func (f *fetching) make(plain string, octets, entries int64, write func(io.Writer) (int64, error)) error {
+	out, err := os.CreateTemp(f.path(fetchName), ".plain.*")
+	if err != nil {
+		return &Error{Disk, err}
+	}
+	defer os.Remove(out.Name())
+	defer out.Close()
+	disk := &diskWriter{f: out}
+	s := newSummed(&atMostWriter{disk, octets})
+	got, err := write(s)
+	switch {
+	case disk.err != nil:
+		return &Error{Disk, disk.err}
+	case err != nil && reasonOf(err) == Disk:
+		return err
+	case err != nil:
+		return &Error{Object, fmt.Errorf("shard %s: %w", plain, err)}
+	case s.size != octets || s.sum() != plain || got != entries:
+		return refuse(Object, "shard %s: what comes of its objects is another file", plain)
+	}
+	if err := errors.Join(f.step("keep a file"), out.Chmod(0o640), out.Sync()); err != nil {
+		return &Error{Disk, err}
+	}
+	if err := os.Rename(out.Name(), f.path(filesName, plain)); err != nil && !errors.Is(err, fs.ErrExist) {
+		return &Error{Disk, err}
+	}
+	return nil
+}
+
+// atMostWriter ends what is longer than it may be.
+type atMostWriter struct {
+	out  io.Writer
+	left int64
+}
+
+func (a *atMostWriter) Write(p []byte) (int, error) {
+	if a.left -= int64(len(p)); a.left < 0 {
+		return 0, errLength
+	}
+	return a.out.Write(p)
+}
+
+// keepObjects puts what was fetched where others find it, or removes it.
+func (n *Node) keepObjects() {
+	all, err := os.ReadDir(n.path(fetchName))
+	if err != nil {
+		return
+	}
+	for _, e := range all {
+		from := filepath.Join(n.path(fetchName), e.Name())
+		if n.Serves && isObject(e.Name()) {
+			os.Rename(from, n.path(objectsName, e.Name())) // without it the next one fetches it again
+		} else {
+			os.Remove(from)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/minisign"
+)
+
+// After any changes, and for nodes that look at any of them, a node has what the publisher had.
+func TestNodesHaveWhatWasPublished(t *testing.T) {
+	c := newChannel(t)
+	c.list("friends", "allow")
+	rng := rand.New(rand.NewPCG(1, 2))
+	every, seldom := c.node(c.options()), c.node(c.options())
+	c.add("spam", addresses(0, 12_000)...)
+	for round := range 15 {
+		for range 20 {
+			n := rng.IntN(15_000)
+			c.add("spam", addresses(n, n+rng.IntN(5))...)
+			c.remove("spam", addresses(n+10, n+10+rng.IntN(5))...)
+		}
+		c.add("friends", addresses(round, round+1)...)
+		told := c.publish()
+		if told.Sequence != int64(round+1) {
+			t.Fatalf("sequence %d in round %d", told.Sequence, round)
+		}
+		once(t, every)
+		c.agrees(every)
+		if round%7 == 0 {
+			once(t, seldom)
+			c.agrees(seldom)
+		}
+	}
+	if whole := every.counters.fetch[kindWhole] + seldom.counters.fetch[kindWhole]; whole > 3*every.counters.fetch[kindWhole] {
+		t.Errorf("%d octets of whole objects: the node that looks seldom fetches them again and again", whole)
+	}
+	if every.counters.fetch[kindDelta] == 0 || every.counters.fetch[kindDelta] > every.counters.fetch[kindWhole] {
+		t.Errorf("%d octets of deltas, %d of whole objects", every.counters.fetch[kindDelta], every.counters.fetch[kindWhole])
+	}
+}
+
+func TestARestartHasWhatWasThere(t *testing.T) {
+	c := newChannel(t)
+	c.add("spam", addresses(0, 100)...)
+	c.publish()
+	o := c.options()
+	n := c.node(o)
+	once(t, n)
+	n.Close()
+	again := c.node(o)
+	if s := again.Status(); s.Sequence != 1 || s.Seen != 1 {
+		t.Errorf("status after a restart: %+v", s)
+	}
+	c.agrees(again)
+	if _, err := os.Stat(filepath.Join(o.Folder, lockName)); err != nil {
+		t.Error(err)
+	}
+	other := New(o, nil)
+	if err := other.Open(); !errors.Is(err, ErrLocked) {
+		t.Errorf("a second one: %v", err)
+	}
+}
+
+// The publisher goes on with its numbers and its deltas when its folder is lost.
+func TestAPublisherThatLostItsFolder(t *testing.T) {
+	c := newChannel(t)
+	c.add("spam", addresses(0, 12_000)...)
+	c.publish()
+	n := c.node(c.options())
+	once(t, n)
+	if err := os.RemoveAll(c.folder); err != nil {
+		t.Fatal(err)
+	}
+	c.add("spam", "one@more.example")
+	if told := c.publish(); told.Sequence != 2 || told.Added != 1 || told.Removed != 0 {
+		t.Errorf("%+v", told)
+	}
+	before := n.counters.fetch[kindWhole]
+	once(t, n)
+	c.agrees(n)
+	if n.counters.fetch[kindWhole] != before {
+		t.Error("a whole shard was fetched for one entry")
+	}
+}
+
+func TestWhatEasesIsForAllAtOnce(t *testing.T) {
+	c := newChannel(t)
+	c.list("friends", "allow")
+	c.stages = []PlannedStage{{1, 15 * time.Minute}, {20, 30 * time.Minute}}
+	c.add("spam", addresses(0, 1000)...)
+	steps := []struct {
+		what   string
+		change func()
+		stages int
+	}{
+		{"the first one", func() {}, 3},
+		{"nothing", func() {}, 1},
+		{"a block goes", func() { c.remove("spam", addresses(7, 8)...) }, 1},
+		{"a block comes", func() { c.add("spam", "x@new.example") }, 3},
+		{"an exception comes", func() { c.add("friends", "y@new.example") }, 1},
+		{"an exception goes", func() { c.remove("friends", "y@new.example") }, 3},
+		{"a list becomes a shadow", func() { c.lists[0].Mode = "shadow" }, 3},
+		{"a list that blocks goes", func() { c.lists = c.lists[1:] }, 1},
+		{"a list that blocks comes", func() { c.list("more", "block") }, 3},
+	}
+	for _, s := range steps {
+		s.change()
+		if told := c.publish(); len(told.Stages) != s.stages {
+			t.Errorf("%s: %d stages, want %d", s.what, len(told.Stages), s.stages)
+		}
+	}
+}
+
+func TestAgainIsANewSequence(t *testing.T) {
+	c := newChannel(t)
+	c.add("spam", addresses(0, 12_000)...)
+	c.publish()
+	good := c.model["spam"]
+	c.model["spam"] = map[string]bool{}
+	c.add("spam", addresses(0, 12_100)...)
+	c.publish()
+	n := c.node(c.options())
+	once(t, n)
+	p := c.publisher()
+	defer p.Close()
+	told, err := p.Again(t.Context(), 1, true)
+	if err != nil || told.Sequence != 3 {
+		t.Fatalf("%+v, %v", told, err)
+	}
+	once(t, n)
+	c.model["spam"] = good
+	c.agrees(n)
+	if _, err := p.Again(t.Context(), 77, true); err == nil || !strings.Contains(err.Error(), "not kept") {
+		t.Errorf("of a sequence that never was: %v", err)
+	}
+}
+
+func TestHaltAndPin(t *testing.T) {
+	c := newChannel(t)
+	c.add("spam", addresses(0, 100)...)
+	c.publish()
+	old, stays := c.node(c.options()), c.node(c.options())
+	once(t, old)
+	once(t, stays)
+	c.add("spam", "wrong@good.example")
+	c.publish()
+	once(t, old)
+	p := c.publisher()
+	at, err := p.Halt(t.Context(), time.Now().Add(time.Hour))
+	p.Close()
+	if err != nil || at != 1 {
+		t.Fatalf("Halt: %d, %v", at, err)
+	}
+	once(t, old)
+	once(t, stays)
+	for _, n := range []*Node{old, stays} {
+		if s := n.Status(); s.Sequence != 1 || !s.ByChannel {
+			t.Errorf("halted: %+v", s)
+		}
+	}
+	halted := map[string][]byte{}
+	for _, name := range []string{pinName("prod"), pinName("prod") + minisign.Suffix} {
+		text, err := os.ReadFile(c.store.path(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		halted[name] = text
+	}
+	c.remove("spam", "wrong@good.example")
+	c.add("spam", "right@bulk.example")
+	if told := c.publish(); !told.Lifted || told.Sequence != 3 {
+		t.Errorf("%+v", told)
+	}
+	once(t, old) // a pin that is gone for one look may come back
+	once(t, old)
+	c.agrees(old)
+	for name, text := range halted { // somebody puts the pin back
+		if err := os.WriteFile(c.store.path(name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := old.Once(t.Context()); reasonOf(err) != Replayed || old.Status().Sequence != 3 {
+		t.Errorf("a pin that was taken back: %v, %+v", err, old.Status())
+	}
+}
+
+func TestAnOperatorsPinHolds(t *testing.T) {
+	c := newChannel(t)
+	c.add("spam", addresses(0, 100)...)
+	c.publish()
+	n := c.node(c.options())
+	once(t, n)
+	c.add("spam", "more@bulk.example")
+	c.publish()
+	once(t, n)
+	if err := SetPin(n.Folder, 1); err != nil {
+		t.Fatal(err)
+	}
+	once(t, n)
+	if s := n.Status(); s.Sequence != 1 || s.Pinned != 1 || s.ByChannel {
+		t.Errorf("pinned: %+v", s)
+	}
+	if err := SetPin(n.Folder, 0); err != nil {
+		t.Fatal(err)
+	}
+	once(t, n)
+	if s := n.Status(); s.Sequence != 2 || s.Pinned != 0 {
+		t.Errorf("not pinned any more: %+v", s)
+	}
+	c.agrees(n)
+}
+
+func TestANodeAwayForLong(t *testing.T) {
+	c := newChannel(t)
+	c.keep = 5
+	c.add("spam", addresses(0, 12_000)...)
+	c.publish()
+	n := c.node(c.options())
+	once(t, n)
+	for i := range 12 {
+		c.add("spam", fmt.Sprintf("x%d@more.example", i))
+		c.publish()
+	}
+	once(t, n)
+	c.agrees(n)
+	manifests, err := filepath.Glob(c.store.path("manifests/*.json"))
+	if err != nil || len(manifests) != c.keep {
+		t.Errorf("the store keeps %d manifests, %v", len(manifests), err)
+	}
+	fresh := c.node(c.options())
+	once(t, fresh)
+	c.agrees(fresh)
+}
+
+func ExampleTurn() {
+	fmt.Printf("%.4f\n", Turn("prod", 4711, "mx17.eu"))
+	fmt.Printf("%.4f\n", Turn("prod", 4712, "mx17.eu"))
+	// Output:
+	// 22.1446
+	// 40.8005
+}
