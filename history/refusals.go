@@ -129,7 +129,7 @@ func (r *Refused) weigh() {
 func (w *walker) refusals(s segment, since time.Time, per int) (map[string]*Refused, error) {
 	found, seen := map[string]*Refused{}, map[string]int{}
 	draw := rand.New(rand.NewPCG(s.number, 1)) // the same history, the same answer
-	w.since, w.hint = since, []byte(blockedColumn)
+	w.since, w.parts = since, [][]byte{[]byte(blockedColumn)}
 	w.each = func(r *Record) bool {
 		if r.Verdict != "blocked" || r.List == "" || r.Exempt || r.Outcome == "accept" || r.Outcome == "tag" || r.Outcome == Listed {
 			return true
@@ -156,7 +156,7 @@ func (w *walker) refusals(s segment, since time.Time, per int) (map[string]*Refu
 		}
 		return true
 	}
-	err := w.segment(s.path)
+	err := w.segment(s)
 	for _, l := range found {
 		draw.Shuffle(len(l.Sample), func(i, j int) { l.Sample[i], l.Sample[j] = l.Sample[j], l.Sample[i] })
 		l.weigh()

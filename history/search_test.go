@@ -35,9 +35,17 @@ func slowly(records []Record, q Query) (found Found) {
 		parts := strings.Split(have, "@")
 		return parts[len(parts)-1] == strings.TrimPrefix(want, "@")
 	}
-	for _, r := range slices.Backward(records) {
+	has := func(r Record) bool {
+		return slices.ContainsFunc([]string{r.Sender, r.Recipient, r.Helo, r.Ref, r.List, r.Entry, r.Reason, strings.ReplaceAll(r.Client.String(), "invalid IP", "")},
+			func(text string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(q.Text)) })
+	}
+	records = slices.Clone(records)
+	if !q.Oldest {
+		slices.Reverse(records)
+	}
+	for _, r := range records {
 		switch {
-		case r.Time.Before(q.Since):
+		case r.Time.Before(q.Since), !q.Until.IsZero() && !r.Time.Before(q.Until), !has(r):
 		case q.Ref != "" && q.Ref != r.Ref, q.List != "" && q.List != r.List, q.Verdict != "" && q.Verdict != r.Verdict, q.Outcome == Mail && r.Outcome == Listed, q.Outcome != "" && q.Outcome != Mail && q.Outcome != r.Outcome:
 		case q.Client.IsValid() && (!r.Client.IsValid() || !q.Client.Contains(r.Client)):
 		case !address(q.Sender, r.Sender) || !address(q.Recipient, r.Recipient):
@@ -49,6 +57,105 @@ func slowly(records []Record, q Query) (found Found) {
 		}
 	}
 	return found
+}
+
+func slowlyAll(records []Record, q Query) []Record {
+	q.Limit = len(records)
+	return slowly(records, q).Records
+}
+
+// walk is what all pages of a search have.
+func walk(t *testing.T, q Query, page func(Query) (Found, error)) (all []Record) {
+	t.Helper()
+	for n := 0; ; n++ {
+		found, err := page(q)
+		if err != nil || n > 20_000 {
+			t.Fatalf("page %d of %+v: %v", n, q, err)
+		}
+		all = append(all, found.Records...)
+		if found.Next == "" {
+			return all
+		}
+		q.Cursor = found.Next
+	}
+}
+
+// A search of bounded work goes on where it has ended, and nothing is there twice or left out.
+func TestSearchInParts(t *testing.T) {
+	folder, start := t.TempDir(), time.Now().Add(-time.Hour)
+	var records []Record
+	for i := range 4500 {
+		v := clear(i)
+		v.Time = start.Add(time.Duration(i) * time.Millisecond).UTC().Truncate(time.Millisecond)
+		records = append(records, v)
+	}
+	write(t, folder, records)
+	for _, q := range []Query{{Limit: 7}, {Limit: 1000}, {Text: "somebody.4@"}, {Text: "nobody"}, {Oldest: true, Limit: 450}, {Oldest: true, Text: "somebody.44"}} {
+		pages := 0
+		have := walk(t, q, func(q Query) (Found, error) {
+			pages++
+			return search(t.Context(), folder, q, 1) // a segment at a time
+		})
+		if want := slowlyAll(records, q); !reflect.DeepEqual(have, want) || pages < 5 {
+			t.Errorf("%+v: %d records in %d pages, want %d", q, len(have), pages, len(want))
+		}
+	}
+}
+
+// Lines move when the history makes room while it is walked through: some may be shown again, and none is left out.
+func TestCursorsOutliveMovedLines(t *testing.T) {
+	for _, oldest := range []bool{false, true} {
+		folder := t.TempDir()
+		var records []Record
+		for i := range 900 {
+			records = append(records, clear(i))
+		}
+		write(t, folder, records)
+		seen := map[string]bool{}
+		q := Query{Limit: 50, Oldest: oldest}
+		for n := 0; ; n++ {
+			found, err := Search(t.Context(), folder, q)
+			if err != nil || n > 100 {
+				t.Fatal(n, err)
+			}
+			for _, r := range found.Records {
+				seen[r.Sender] = true
+			}
+			if q.Cursor = found.Next; q.Cursor == "" {
+				break
+			}
+			if n%4 == 3 { // every third line goes, and so may the one of the cursor
+				var left []Record
+				for i, r := range records {
+					if i%3 > 0 {
+						left = append(left, r)
+					}
+				}
+				records = left
+				write(t, folder, records)
+			}
+		}
+		for _, r := range records {
+			if !seen[r.Sender] {
+				t.Errorf("oldest %v: %s was left out", oldest, r.Sender)
+			}
+		}
+	}
+}
+
+func TestCursorsThatNoAnswerHad(t *testing.T) {
+	folder := t.TempDir()
+	write(t, folder, []Record{clear(1), clear(2)})
+	for _, cursor := range []string{"1", "x1", "n", "n0", "o", "n-1", "n1-", "n1-2", "n1-2-", "n1--2-00000000", "n1-2-0000000g", "n1-2-00000000-", "o1", strings.Repeat("n", 1000)} {
+		if _, err := Search(t.Context(), folder, Query{Cursor: cursor}); !errors.Is(err, ErrCursor) {
+			t.Errorf("%.20q: %v", cursor, err)
+		}
+	}
+	for _, cursor := range []string{"n1", "n9-0-00000000", "n1-0-00000000", "n1-9223372036854775807-00000000"} { // nobody knows whether an answer had it
+		if _, err := Search(t.Context(), folder, Query{Cursor: cursor}); err != nil {
+			t.Errorf("%q: %v", cursor, err)
+		}
+	}
 }
 
 // TestSearch holds Search against the slow one, over 5,000 records in segments.
@@ -90,8 +197,22 @@ func TestSearch(t *testing.T) {
 		if r.IntN(3) == 0 {
 			q.Since = start.Add(time.Duration(r.IntN(5500)) * time.Millisecond)
 		}
+		if r.IntN(4) == 0 {
+			q.Until = start.Add(time.Duration(r.IntN(5500)) * time.Millisecond)
+		}
+		if r.IntN(3) == 0 {
+			q.Text = pick("EXAMPLE", "b.ex", "192.0", "2001:DB8", "\\", "\n", "ÜNÏ", "own", "a@b@", "\x00\xff", "nowhere", "\u202e")
+		}
+		q.Oldest = r.IntN(3) == 0
 		got, err := Search(t.Context(), folder, q)
 		want := slowly(records, q)
+		if got.More != (got.Next != "") {
+			t.Fatalf("Search(%+v): more is %v, next %q", q, got.More, got.Next)
+		}
+		if walked := walk(t, q, func(q Query) (Found, error) { return Search(t.Context(), folder, q) }); !reflect.DeepEqual(walked, slowlyAll(records, q)) {
+			t.Fatalf("a walk by %+v has %d records, want %d", q, len(walked), len(slowlyAll(records, q)))
+		}
+		got.Next = ""
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("Search(%+v) = %d records, %v, %v, want %d, %v", q, len(got.Records), got.More, err, len(want.Records), want.More)
 		}

@@ -27,6 +27,7 @@ var (
 	typeJSON    = []string{"application/json"}
 	typeProblem = []string{"application/problem+json"}
 	typeStream  = []string{"application/x-ndjson"}
+	typeCSV     = []string{"text/csv; charset=utf-8"}
 	typeText    = []string{"text/plain; charset=utf-8"}
 
 	typeLines = "text/plain"

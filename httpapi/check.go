@@ -52,17 +52,22 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 
 // checkMany answers about the senders in the body: a batch, or a stream.
 func (s *Server) checkMany(w http.ResponseWriter, r *http.Request) {
-	p, err := parseCheck(r.URL.RawQuery)
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch kind {
-	case typeJSON[0]:
-		s.checkBatch(w, r, &p)
-	case typeStream[0]:
-		s.checkStream(w, r, &p)
+	case typeJSON[0], typeStream[0]:
+		if !known(w, r, parameters[explainParameter:]) { // the others belong to the types below
+			return
+		}
+		p, err := parseCheck(r.URL.RawQuery)
+		if err != nil {
+			fail(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		if kind == typeJSON[0] {
+			s.checkBatch(w, r, &p)
+		} else {
+			s.checkStream(w, r, &p)
+		}
 	case typeLines:
 		s.checkTexts(w, r)
 	case typeMail:

@@ -32,7 +32,7 @@ func TestCheck(t *testing.T) {
 		{"input as it came", "sender=%3CA@BAD.Example%3E", "<A@BAD.Example>", "a@bad.example", verdict.Blocked},
 		{"plus is a plus", "sender=promo+x@shop.example", "promo+x@shop.example", "promo+x@shop.example", verdict.Blocked},
 		{"and so is %2B", "sender=promo%2Bx%40shop.example", "promo+x@shop.example", "promo+x@shop.example", verdict.Blocked},
-		{"other parameters are nobody's business", "x=1&sender=a@bad.example&y", "a@bad.example", "a@bad.example", verdict.Blocked},
+		{"empty parts are none", "&sender=a@bad.example&", "a@bad.example", "a@bad.example", verdict.Blocked},
 		{"U-label", "sender=" + url.QueryEscape("a@bücher.bad.example"), "a@bücher.bad.example", "a@xn--bcher-kva.bad.example", verdict.Blocked},
 	}
 	for _, tt := range tests {
@@ -159,7 +159,11 @@ func TestCheckRefuses(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
 	for _, tt := range []struct{ name, query, words string }{
 		{"nothing", "", "want one parameter sender, ip or domain, have 0"},
-		{"another parameter", "senders=a@b.example", "have 0"},
+		{"another parameter", "senders=a@b.example", "senders: no such parameter; there are sender, ip, domain, client, recipient, explain"},
+		{"another parameter beside", "sender=a@b.example&colour=red", "colour: no such parameter"},
+		{"a parameter in capitals", "Sender=a@b.example", "Sender: no such parameter"},
+		{"octets that are no UTF-8", "sender=%ff@b.example", "not UTF-8"},
+		{"half a surrogate pair", "sender=%ed%a0%80@b.example", "not UTF-8"},
 		{"two subjects", "sender=a@b.example&ip=192.0.2.1", "want sender, ip or domain, have sender and ip"},
 		{"a client alone", "client=192.0.2.1", "have 0"},
 		{"a client of a domain", "client=192.0.2.1&domain=b.example", "beside sender"},

@@ -40,7 +40,7 @@ func wantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Acc
 // programs.
 func home(programs http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Vary", "Accept")
+		w.Header().Add("Vary", "Accept")
 		if wantsPage(r) {
 			asset(w, "console/page.html")
 			return

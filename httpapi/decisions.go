@@ -1,14 +1,13 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -22,13 +21,14 @@ const DefaultDecisions = 100
 // DecisionList is the answer of /v1/decisions.
 type DecisionList struct {
 	Decisions []history.Record `json:"decisions"` // the newest first, never null
-	More      bool             `json:"more"`      // there are more than the limit
-	Damaged   int              `json:"damaged"`   // lines of the files that had to be left out
+	More      bool             `json:"more"`      // there are more than the limit, or there may be
+	Next      string           `json:"next,omitempty" doc:"the cursor of what comes after these; absent at the end"`
+	Damaged   int              `json:"damaged"` // lines of the files that had to be left out
 }
 
 // NewDecisionList returns the answer for the found decisions.
 func NewDecisionList(f history.Found) DecisionList {
-	l := DecisionList{Decisions: f.Records, More: f.More, Damaged: f.Damaged}
+	l := DecisionList{Decisions: f.Records, More: f.More, Next: f.Next, Damaged: f.Damaged}
 	if l.Decisions == nil {
 		l.Decisions = []history.Record{}
 	}
@@ -36,13 +36,19 @@ func NewDecisionList(f history.Found) DecisionList {
 }
 
 // decisionParameters are those of /v1/decisions.
-var decisionParameters = [...]string{"sender", "recipient", "client", "list", "ref", "verdict", "outcome", "since", "limit"}
+var decisionParameters = [...]string{"q", "sender", "recipient", "client", "list", "ref", "verdict", "outcome", "since", "until", "sort", "cursor", "limit"}
+
+// The values of some.
+var (
+	verdicts = []string{"blocked", "allowed", "clear", "unknown"}
+	outcomes = []string{"accept", "refuse", "defer", "quarantine", "tag", "discard", history.Listed, history.Mail}
+)
 
 // ParseDecisionQuery reads the parameters of /v1/decisions. Its errors begin with the
 // name of one.
 func ParseDecisionQuery(v url.Values) (history.Query, error) {
-	q := history.Query{Sender: canonicalAddress(v.Get("sender")), Recipient: v.Get("recipient"), List: v.Get("list"), Ref: v.Get("ref"),
-		Verdict: v.Get("verdict"), Outcome: v.Get("outcome"), Limit: DefaultDecisions}
+	q := history.Query{Text: v.Get("q"), Sender: canonicalAddress(v.Get("sender")), Recipient: v.Get("recipient"), List: v.Get("list"), Ref: v.Get("ref"),
+		Verdict: v.Get("verdict"), Outcome: v.Get("outcome"), Oldest: v.Get("sort") == "oldest", Cursor: v.Get("cursor")}
 	for name, values := range v {
 		if !slices.Contains(decisionParameters[:], name) {
 			return q, fmt.Errorf("%s: no such parameter", name)
@@ -51,29 +57,26 @@ func ParseDecisionQuery(v url.Values) (history.Query, error) {
 			return q, fmt.Errorf("%s: want it once", name)
 		}
 	}
+	if len(q.Text) > maxQueryText {
+		return q, fmt.Errorf("q: over %d octets", maxQueryText)
+	}
 	var err error
 	if text := v.Get("client"); text != "" {
 		if q.Client, err = parseNetwork(text); err != nil {
 			return q, fmt.Errorf("client: want an IP address or a network, have %q", text)
 		}
 	}
-	if text := v.Get("since"); text != "" {
-		if q.Since, err = time.Parse(time.RFC3339, text); err != nil {
-			return q, fmt.Errorf("since: want a time such as 2027-01-31T12:00:00Z, have %q", text)
-		}
+	if q.Since, err = timeOf("since", v.Get("since")); err != nil {
+		return q, err
 	}
-	if text := v.Get("limit"); text != "" {
-		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > history.MaxFound {
-			return q, fmt.Errorf("limit: want 1 to %d, have %q", history.MaxFound, text)
-		}
+	if q.Until, err = timeOf("until", v.Get("until")); err != nil {
+		return q, err
 	}
-	if verdicts := []string{"", "blocked", "allowed", "clear", "unknown"}; !slices.Contains(verdicts, q.Verdict) {
-		return q, fmt.Errorf("verdict: want blocked, allowed, clear or unknown, have %q", q.Verdict)
+	if q.Limit, err = limitOf(v.Get("limit"), DefaultDecisions, history.MaxFound); err != nil {
+		return q, err
 	}
-	if outcomes := []string{"", "accept", "refuse", "defer", "quarantine", "tag", "discard", history.Listed, history.Mail}; !slices.Contains(outcomes, q.Outcome) {
-		return q, fmt.Errorf("outcome: want accept, refuse, defer, quarantine, tag, discard, listed or mail, have %q", q.Outcome)
-	}
-	return q, nil
+	return q, cmp.Or(oneOf("verdict", q.Verdict, append(verdicts, "")...), oneOf("outcome", q.Outcome, append(outcomes, "")...),
+		oneOf("sort", v.Get("sort"), "newest", "oldest", ""))
 }
 
 // parseNetwork reads an address or a network in the history's form: IPv4 written as IPv6
@@ -116,33 +119,50 @@ func (s *Server) decisions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	found, err := s.settings.History.Search(r.Context(), q)
+	if err != nil {
+		s.historyFault(w, err)
+		return
+	}
+	sendTagged(w, r, NewDecisionList(found))
+}
+
+func (s *Server) historyFault(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, history.ErrBusy):
 		w.Header().Set("Retry-After", "1")
 		fail(w, http.StatusTooManyRequests, "other searches are under way; try again in a second")
-	case err != nil:
+	case errors.Is(err, history.ErrCursor):
+		fail(w, http.StatusBadRequest, "cursor: "+err.Error())
+	default:
 		s.log.Error("history cannot be searched", "error", err)
 		fail(w, http.StatusServiceUnavailable, "the history cannot be read now")
-	default:
-		send(w, http.StatusOK, typeJSON, NewDecisionList(found))
 	}
 }
 
 func describeDecisions(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "decisions", Summary: "Past decisions, the newest first",
-		Description: "Those of which all holds that is asked for. A recipient may be missing: some doors hear of none.",
-		Parameters: []*huma.Param{
-			parameter("sender", "an address, or a domain for all at it; `<>` is the null sender", ""),
-			parameter("recipient", "as sender", ""),
-			parameter("client", "an IP address or a network", ""),
-			parameter("list", "the name of the list whose entry decided, or would have", ""),
-			parameter("ref", "the reference that stands in a refusal", ""),
-			parameter("verdict", "blocked, allowed, clear or unknown", ""),
-			parameter("outcome", "accept, refuse, defer, quarantine, tag, discard or listed (what a program was told); mail: all but listed", ""),
-			parameter("since", "a time by RFC 3339", ""),
-			parameter("limit", fmt.Sprintf("1 to %d; %d if it is not said", history.MaxFound, DefaultDecisions), ""),
-		},
-		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, DecisionList{})}}}
+		Description: "Those of which all holds that is asked for. A recipient may be missing: some doors hear of none. " +
+			"With `next` there is more, or there may be: a search that finds little ends after about a second's work, perhaps with no decision, and `next` goes on.",
+		Parameters: append(decisionParams(), limited("cursor", "`next` of an answer to the same question", maxQueryText),
+			number("limit", "how many decisions at most", 1, history.MaxFound, DefaultDecisions)),
+		Responses: d.tagged(DecisionList{})}
 	d.problems(op, http.StatusBadRequest, http.StatusServiceUnavailable)
 	return op
+}
+
+// decisionParams are those by which decisions are chosen.
+func decisionParams() []*huma.Param {
+	return []*huma.Param{
+		limited("q", "a text that sender, recipient, client, HELO, reference, list, entry or reason has in it", maxQueryText),
+		parameter("sender", "an address, or a domain for all at it; `<>` is the null sender", ""),
+		parameter("recipient", "as sender", ""),
+		parameter("client", "an IP address or a network", ""),
+		parameter("list", "the name of the list whose entry decided, or would have", ""),
+		parameter("ref", "the reference that stands in a refusal", ""),
+		choice("verdict", "what the lists say", verdicts...),
+		choice("outcome", "what became of the mail; listed: what a program was told; mail: all but listed", outcomes...),
+		moment("since", "made then or later"),
+		moment("until", "made before"),
+		choice("sort", "newest (first), which it is if it is not said, or oldest", "newest", "oldest"),
+	}
 }

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -87,46 +86,6 @@ func NewChangeResult(o live.Outcome) ChangeResult {
 		r.Result = "replaced"
 	}
 	return r
-}
-
-// EntryList is the answer to GET.
-type EntryList struct {
-	Entries []*LiveEntry `json:"entries"` // the newest first
-}
-
-// NewEntryList shows all entries of a set.
-func NewEntryList(s *live.Set) EntryList {
-	l := EntryList{Entries: []*LiveEntry{}}
-	for e := range s.All() {
-		l.Entries = append(l.Entries, NewLiveEntry(e))
-	}
-	return l
-}
-
-// entries answers GET: an EntryList. A million entries have some 200 MB of JSON, so each is written as it
-// is made, and a slow reader costs no more than a quick one.
-func (s *Server) entries(w http.ResponseWriter, r *http.Request) {
-	set := s.settings.Entries
-	n, last := set.InForce() // between two changes entries only end, so both say whether all is as it was
-	h, tag := w.Header(), fmt.Sprintf(`"%d-%d"`, last, n)
-	h["Etag"], h["Cache-Control"] = []string{tag}, revalidate
-	if wants := r.Header["If-None-Match"]; len(wants) > 0 && hasTag(wants, tag) {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	h["Content-Type"] = typeJSON
-	out := bufio.NewWriterSize(w, 32<<10)
-	defer out.Flush()
-	out.WriteString(`{"entries":[`)
-	between, text := "", encoder(out)
-	for e := range set.All() {
-		out.WriteString(between)
-		if err := text.Encode(NewLiveEntry(e)); err != nil {
-			return // the client has gone
-		}
-		between = ","
-	}
-	out.WriteString("]}\n")
 }
 
 // addEntries adds the entry in the body, or those in its member "entries": all or none.

@@ -124,6 +124,7 @@ type Server struct {
 	panics     prometheus.Counter
 	workspaces sync.Pool     // of *workspace
 	searches   chan struct{} // has one of each search of the quarantine that is under way
+	scans      chan struct{} // and one of each of the live entries
 
 	searchingAudit sync.Mutex
 	document       []byte
@@ -143,7 +144,7 @@ func New(s Settings, checker *policy.Checker, status func() reload.Status, metri
 	s.MaxConnections = cmp.Or(s.MaxConnections, defaultConns)
 	s.MaxPerClient = cmp.Or(s.MaxPerClient, s.MaxConnections)
 	srv := &Server{settings: s, checker: checker, status: status, log: log, tokens: tokens{path: s.Tokens},
-		limiter: newLimiter(s.MaxRate), refusals: newRefusals(metrics), panics: newPanics(metrics), searches: make(chan struct{}, 2)}
+		limiter: newLimiter(s.MaxRate), refusals: newRefusals(metrics), panics: newPanics(metrics), searches: make(chan struct{}, 2), scans: make(chan struct{}, 2)}
 	routes := srv.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4, Timeout: requestTimeout,
 	}))
@@ -152,7 +153,7 @@ func New(s Settings, checker *policy.Checker, status func() reload.Status, metri
 	for _, r := range routes {
 		mux.HandleFunc(r.pattern(), r.serve)
 	}
-	mux.HandleFunc("GET /console/{file}", console)
+	mux.HandleFunc("GET /console/{file}", compressed(console))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "no such resource; / lists them")
 	})

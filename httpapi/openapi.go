@@ -26,7 +26,7 @@ type document struct {
 	schemas huma.Registry
 }
 
-// newDocument describes the routes.
+// newDocument describes the routes, and tells their methods the names of their parameters.
 func newDocument(routes []route) []byte {
 	text, _ := json.MarshalIndent(describe(routes).api, "", " ") // own types: it cannot fail
 	return append(text, '\n')
@@ -44,10 +44,12 @@ func describe(routes []route) *document {
 				Description: "Made by `blockd token new`, with the scope read or write. Not wanted by a Unix socket. On a loopback address without http.tokens and http.token_file it is wanted for what names senders and recipients alone, which is the resources that say so here and the entries of /v1/lists."}}},
 	}}
 	for _, r := range routes {
-		for _, m := range r.methods {
+		for i := range r.methods {
+			m := &r.methods[i]
 			op := m.doc(d)
 			op.Method, op.Path = m.name, r.path
-			d.secure(op, m)
+			m.query = queryNames(op)
+			d.secure(op, *m)
 			d.api.AddOperation(op)
 		}
 	}
@@ -104,10 +106,13 @@ func (d *document) schemaOf(v any) *huma.Schema { return d.schemas.Schema(reflec
 
 // tagged are the answers of a GET whose answer has a tag.
 func (d *document) tagged(v any) map[string]*huma.Response {
-	return map[string]*huma.Response{
-		"200": {Description: "OK", Headers: header("ETag", "a hash of this answer"), Content: d.content(typeJSON, v)},
-		"304": {Description: "the answer is the one that If-None-Match names", Headers: header("ETag", "a hash of the answer")},
-	}
+	ok := &huma.Response{Description: "OK", Headers: header("ETag", "a hash of this answer"), Content: d.content(typeJSON, v)}
+	return map[string]*huma.Response{"200": ok, "304": d.unchanged()}
+}
+
+// unchanged is the answer to a caller that has it.
+func (d *document) unchanged() *huma.Response {
+	return &huma.Response{Description: "the answer is the one that If-None-Match names", Headers: header("ETag", "a hash of the answer")}
 }
 
 func (d *document) text(statuses ...int) map[string]*huma.Response {

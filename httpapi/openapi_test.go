@@ -120,6 +120,11 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		{"POST", "/v1/entries", `{}`, nil, 415},
 		{"GET", "/v1/entries", "", nil, 200},
 		{"GET", "/v1/entries", "", []string{"If-None-Match: *"}, 304},
+		{"GET", "/v1/entries?q=one&sort=entry&limit=1", "", nil, 200},
+		{"GET", "/v1/entries?cursor=x", "", nil, 400},
+		{"GET", "/v1/entries.csv", "", nil, 200},
+		{"GET", "/v1/entries.ndjson", "", nil, 200},
+		{"GET", "/v1/entries.ndjson", "", []string{"If-None-Match: *"}, 304},
 		{"DELETE", "/v1/entries?entry=one.example&entry=none.example", "", nil, 200},
 		{"DELETE", "/v1/entries", "", nil, 400},
 		{"GET", "/v1/lists", "", nil, 200},
@@ -185,7 +190,7 @@ func (d *document) holds(t *testing.T, where string, op *huma.Operation, w *http
 		return
 	}
 	switch contentType {
-	case "text/plain":
+	case "text/plain", "text/csv":
 		return
 	case asStream:
 		for line := range strings.Lines(w.Body.String()) {

@@ -17,10 +17,10 @@ func describeCheck(d *document) *huma.Operation {
 		Description: "One of sender, ip and domain. `+` is a plus. What is not listed is 200 with `clear`.",
 		Parameters: []*huma.Param{
 			parameter("sender", "an envelope sender, with or without angle brackets"+nullSender, "someone@shop.example"),
-			parameter("client", "beside sender: the IP address that the mail comes from", ""),
-			parameter("recipient", "beside sender: the answer is by this recipient's [[policy]], and says what becomes of the mail", ""),
 			parameter("ip", "a client address alone", ""),
 			parameter("domain", "what all senders at a domain have in common", ""),
+			parameter("client", "beside sender: the IP address that the mail comes from", ""),
+			parameter("recipient", "beside sender: the answer is by this recipient's [[policy]], and says what becomes of the mail", ""),
 			explainParam(),
 		},
 		Responses: d.tagged(answer{})}
@@ -29,9 +29,7 @@ func describeCheck(d *document) *huma.Operation {
 }
 
 func explainParam() *huma.Param {
-	p := parameter("explain", "1: with the keys that were looked up, and what the filter and the exact store have of each", "")
-	p.Schema.Examples = []any{"1"}
-	return p
+	return switched("explain", "with the keys that were looked up, and what the filter and the exact store have of each")
 }
 
 func describeCheckMany(d *document) *huma.Operation {
@@ -90,10 +88,6 @@ func describeLists(d *document) *huma.Operation {
 		Responses:  d.tagged(ListTable{})}
 	d.problems(op, http.StatusBadRequest)
 	return op
-}
-
-func describeEntries(d *document) *huma.Operation {
-	return &huma.Operation{OperationID: "entries", Summary: "All live entries, the newest first", Responses: d.tagged(EntryList{})}
 }
 
 func describeAdd(d *document) *huma.Operation {

@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"blockd/policy"
 )
 
-// query holds the known parameters of a check: how often each was there,
-// and its last value. Unknown ones are ignored.
+// query holds the parameters of a check: how often each was there,
+// and its last value.
 type query struct {
 	values [len(parameters)]string
 	counts [len(parameters)]int
@@ -38,11 +40,12 @@ func parseCheck(raw string) (p query, err error) {
 		if err != nil {
 			return p, err
 		}
-		for i := range parameters {
-			if parameters[i] == name {
-				p.values[i] = value
-				p.counts[i]++
-			}
+		i := slices.Index(parameters[:], name)
+		if i >= 0 {
+			p.values[i] = value
+			p.counts[i]++
+		} else if name != "" {
+			return p, errors.New(noParameter(name, parameters[:]))
 		}
 	}
 	return p, nil
@@ -54,6 +57,9 @@ func parsePart(part string) (name, value string, err error) {
 	value, err2 := url.PathUnescape(value)
 	if err := errors.Join(err1, err2); err != nil {
 		return "", "", fmt.Errorf("query: %w", err)
+	}
+	if !utf8.ValidString(name) || !utf8.ValidString(value) {
+		return "", "", errors.New("query: not UTF-8")
 	}
 	return name, value, nil
 }

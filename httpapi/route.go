@@ -22,6 +22,8 @@ type method struct {
 	open   bool // no token is needed
 	writes bool // the token needs the scope Write
 
+	query []string // the names of its parameters; describe sets them
+
 	private bool // it names senders and recipients, and needs a token even if others do not
 }
 
@@ -32,20 +34,24 @@ func (s *Server) routes(metrics http.Handler) []route {
 			{name: http.MethodGet, serve: s.check, doc: describeCheck},
 			{name: http.MethodPost, serve: s.checkMany, doc: describeCheckMany}}},
 		{path: "/v1/lists", about: "the lists in service", methods: []method{
-			{name: http.MethodGet, serve: s.lists, doc: describeLists}}},
+			{name: http.MethodGet, serve: compressed(s.lists), doc: describeLists}}},
 		{path: "/v1/serving", about: "the generation, the index file and the configuration that answer", methods: []method{
 			{name: http.MethodGet, serve: s.privately(s.serving), doc: describeServing, private: true}}},
 	}
 	if s.settings.Entries != nil {
-		all = append(all, route{path: "/v1/entries", about: "entries that act at once; POST adds, DELETE ?entry= removes", methods: []method{
-			{name: http.MethodGet, serve: s.privately(s.entries), doc: describeEntries, private: true},
+		all = append(all, route{path: "/v1/entries", about: "entries that act at once: ?q=, sort=, cursor=, limit=; POST adds, DELETE ?entry= removes", methods: []method{
+			{name: http.MethodGet, serve: compressed(s.privately(s.entries)), doc: describeEntries, private: true},
 			{name: http.MethodPost, serve: s.writing(s.addEntries), doc: describeAdd, writes: true},
-			{name: http.MethodDelete, serve: s.writing(s.removeEntries), doc: describeRemove, writes: true}}})
+			{name: http.MethodDelete, serve: s.writing(s.removeEntries), doc: describeRemove, writes: true}}},
+			route{path: "/v1/entries.csv", about: "all of them as CSV: ?q=", methods: []method{
+				{name: http.MethodGet, serve: compressed(s.privately(s.entriesCSV)), doc: describeEntriesCSV, private: true}}},
+			route{path: "/v1/entries.ndjson", about: "all of them, one a line: ?q=", methods: []method{
+				{name: http.MethodGet, serve: compressed(s.privately(s.entriesLines)), doc: describeEntriesLines, private: true}}})
 	}
 	if s.settings.Quarantine != nil {
 		all = append(all,
 			route{path: "/v1/quarantine", about: "mail that was set aside: ?sender=, recipient=, list=, since=, before=, limit=; DELETE ?id= or ?before= removes", methods: []method{
-				{name: http.MethodGet, serve: s.privately(s.quarantined), doc: describeQuarantined, private: true},
+				{name: http.MethodGet, serve: compressed(s.privately(s.quarantined)), doc: describeQuarantined, private: true},
 				{name: http.MethodDelete, serve: s.writing(s.removeQuarantined), doc: describeRemoveQuarantined, writes: true}}},
 			route{path: "/v1/quarantine/message", about: "?id=, what one says", methods: []method{
 				{name: http.MethodGet, serve: s.writing(s.quarantinedMessage), doc: describeQuarantinedMessage, writes: true}}},
@@ -55,7 +61,7 @@ func (s *Server) routes(metrics http.Handler) []route {
 	if s.settings.Requests != nil && s.settings.Entries != nil {
 		all = append(all,
 			route{path: "/v1/requests", about: "requests of refused people to be let in: ?state=", methods: []method{
-				{name: http.MethodGet, serve: s.privately(s.requests), doc: describeRequests, private: true}}},
+				{name: http.MethodGet, serve: compressed(s.privately(s.requests)), doc: describeRequests, private: true}}},
 			route{path: "/v1/requests/grant", about: "POST ?ref= lets the sender in, for=30d", methods: []method{
 				{name: http.MethodPost, serve: s.writing(s.grant), doc: describeGrant, writes: true}}},
 			route{path: "/v1/requests/decline", about: "POST ?ref= declines one", methods: []method{
@@ -70,15 +76,19 @@ func (s *Server) routes(metrics http.Handler) []route {
 	}
 	if s.settings.Audit != nil {
 		all = append(all, route{path: "/v1/audit", about: "who has changed what, the newest first: ?q=, by=, action=, since=, until=, limit=, cursor=", methods: []method{
-			{name: http.MethodGet, serve: s.privately(s.audit), doc: describeAudit, private: true}}})
+			{name: http.MethodGet, serve: compressed(s.privately(s.audit)), doc: describeAudit, private: true}}})
 	}
 	if s.settings.Reload != nil {
 		all = append(all, route{path: "/v1/reload", about: "POST reads the configuration and all lists again", methods: []method{
 			{name: http.MethodPost, serve: s.writing(s.reload), doc: describeReload, writes: true}}})
 	}
 	if s.settings.History != nil {
-		all = append(all, route{path: "/v1/decisions", about: "past decisions, the newest first: ?sender=, recipient=, client=, list=, ref=, verdict=, outcome=, since=, limit=", methods: []method{
-			{name: http.MethodGet, serve: s.privately(s.decisions), doc: describeDecisions, private: true}}})
+		all = append(all, route{path: "/v1/decisions", about: "past decisions, the newest first: ?q=, sender=, recipient=, client=, list=, ref=, verdict=, outcome=, since=, until=, sort=, cursor=, limit=", methods: []method{
+			{name: http.MethodGet, serve: compressed(s.privately(s.decisions)), doc: describeDecisions, private: true}}},
+			route{path: "/v1/decisions.csv", about: "all of them as CSV", methods: []method{
+				{name: http.MethodGet, serve: compressed(s.privately(s.decisionsCSV)), doc: describeDecisionsCSV, private: true}}},
+			route{path: "/v1/decisions.ndjson", about: "all of them, one a line", methods: []method{
+				{name: http.MethodGet, serve: compressed(s.privately(s.decisionsLines)), doc: describeDecisionsLines, private: true}}})
 	}
 	if s.settings.Events != nil {
 		all = append(all, route{path: "/v1/events", about: "decisions as they are made, server-sent events", methods: []method{
@@ -92,9 +102,9 @@ func (s *Server) routes(metrics http.Handler) []route {
 		route{path: "/metrics", about: "for Prometheus", methods: []method{
 			{name: http.MethodGet, serve: metrics.ServeHTTP, doc: describeMetrics}}},
 		route{path: "/openapi.json", about: "all of this for programs, OpenAPI 3.1", methods: []method{
-			{name: http.MethodGet, serve: s.openAPI, doc: describeDocument}}})
+			{name: http.MethodGet, serve: compressed(s.openAPI), doc: describeDocument}}})
 	return append(all, route{path: "/", about: "this list", methods: []method{
-		{name: http.MethodGet, serve: home(root(all)), doc: describeRoot}}})
+		{name: http.MethodGet, serve: compressed(home(root(all))), doc: describeRoot}}})
 }
 
 // pattern is that of http.ServeMux.
@@ -112,7 +122,9 @@ func (r route) serve(w http.ResponseWriter, req *http.Request) {
 	}
 	for i := range r.methods {
 		if r.methods[i].name == name {
-			r.methods[i].serve(w, req)
+			if known(w, req, r.methods[i].query) {
+				r.methods[i].serve(w, req)
+			}
 			return
 		}
 	}
@@ -132,7 +144,7 @@ func root(routes []route) http.HandlerFunc {
 	var b strings.Builder
 	b.WriteString("blockd\n\n")
 	for _, r := range routes {
-		fmt.Fprintf(&b, "%-13s  %s\n", r.path, r.about)
+		fmt.Fprintf(&b, "%-20s  %s\n", r.path, r.about)
 	}
 	return func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, b.String()) }
 }

@@ -220,3 +220,24 @@ func BenchmarkWriters(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSearch is a page of 100 of 100,000 entries in a snapshot: by number, in another order, and
+// by a text that few have.
+func BenchmarkSearch(b *testing.B) {
+	set := open(b, Settings{})
+	fill(b, set, "someone%d@bulk.example", 100_000)
+	if err := set.rewriteNow(); err != nil {
+		b.Fatal(err)
+	}
+	for name, q := range map[string]Query{"newest": {}, "entry": {Order: ByEntry}, "expires": {Order: ByEnd}, "text": {Text: "someone77777"}, "none": {Text: "@nowhere."}, "punctuation": {Text: "@@"}} {
+		q.Limit = 100
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := set.Search(b.Context(), q); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -127,11 +129,11 @@ func Decisions(ctx context.Context, c config.Config, ask url.Values) (found http
 	}
 	asking, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	if err = Ask(asking, c, http.MethodGet, "/v1/decisions?"+query(ask), nil, &found); !errors.Is(err, ErrNoDaemon) {
-		return found, err
-	}
 	q, err := httpapi.ParseDecisionQuery(ask)
 	if err != nil {
+		return found, err
+	}
+	if found, err = askDecisions(asking, c, ask, q.Limit); !errors.Is(err, ErrNoDaemon) {
 		return found, err
 	}
 	q.Since = kept(c, q.Since)
@@ -140,6 +142,23 @@ func Decisions(ctx context.Context, c config.Config, ask url.Values) (found http
 		return found, HistoryError(c, err)
 	}
 	return httpapi.NewDecisionList(past), nil
+}
+
+// askDecisions asks until there are limit decisions, or no more: an answer may end before that.
+func askDecisions(ctx context.Context, c config.Config, ask url.Values, limit int) (found httpapi.DecisionList, err error) {
+	ask = maps.Clone(ask)
+	for {
+		ask.Set("limit", strconv.Itoa(limit-len(found.Decisions)))
+		var page httpapi.DecisionList
+		if err := Ask(ctx, c, http.MethodGet, "/v1/decisions?"+query(ask), nil, &page); err != nil {
+			return found, err
+		}
+		page.Decisions, page.Damaged = append(found.Decisions, page.Decisions...), found.Damaged+page.Damaged
+		if found = page; found.Next == "" || len(found.Decisions) >= limit {
+			return found, nil
+		}
+		ask.Set("cursor", found.Next)
+	}
 }
 
 // kept is since, or the time from which on decisions are kept, whichever is later.

@@ -1,0 +1,200 @@
+package httpapi
+
+import (
+	"compress/gzip"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/history"
+	"blockd/live"
+)
+
+// fillEntries adds entries e0.example to eN.example, in one batch.
+func fillEntries(t *testing.T, set *live.Set, n int) {
+	t.Helper()
+	changes := make([]live.Change, n)
+	for i := range changes {
+		changes[i] = live.Change{Entry: fmt.Sprintf("e%d.example", i), Why: "TICKET " + fmt.Sprint(i%10), Author: "jo"}
+	}
+	if _, err := set.Apply(changes...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEntryPages(t *testing.T) {
+	f := newEntryFixture(t)
+	fillEntries(t, f.set, 250)
+	seen, pages := []string{}, 0
+	for target := "/v1/entries?limit=100"; target != ""; pages++ {
+		l := decoded[EntryList](t, f.ask("GET", target, "", f.read), http.StatusOK, asJSON)
+		for _, e := range l.Entries {
+			seen = append(seen, e.Entry)
+		}
+		if l.Total != 250 {
+			t.Errorf("page %d: total %d", pages, l.Total)
+		}
+		if target = ""; l.Next != "" {
+			target = "/v1/entries?limit=100&cursor=" + url.QueryEscape(l.Next)
+		}
+	}
+	if pages != 3 || len(seen) != 250 || seen[0] != "e249.example" || seen[249] != "e0.example" {
+		t.Errorf("%d pages, %d entries, from %s to %s", pages, len(seen), seen[0], seen[len(seen)-1])
+	}
+	if l := decoded[EntryList](t, f.ask("GET", "/v1/entries", "", f.read), http.StatusOK, asJSON); len(l.Entries) != 250 || l.Next != "" {
+		t.Errorf("without a parameter: %d entries, next %q", len(l.Entries), l.Next)
+	}
+	if l := decoded[EntryList](t, f.ask("GET", "/v1/entries?q=ticket%207&sort=entry&limit=2", "", f.read), http.StatusOK, asJSON); l.Entries[0].Entry != "e107.example" || l.Entries[1].Entry != "e117.example" || l.Next == "" {
+		t.Errorf("a search: %s, %s, %q", l.Entries[0].Entry, l.Entries[1].Entry, l.Next)
+	}
+	if l := decoded[EntryList](t, f.ask("GET", "/v1/entries?q=nothing", "", f.read), http.StatusOK, asJSON); l.Entries == nil || len(l.Entries) != 0 {
+		t.Errorf("nothing found: %+v", l.Entries)
+	}
+	for query, words := range map[string]string{
+		"sort=size":                      `sort: want newest, oldest, entry or expires, have "size"`,
+		"limit=0":                        "limit: want 1 to 1000",
+		"limit=1001":                     "limit: want 1 to 1000",
+		"limit=ten":                      "limit: want 1 to 1000",
+		"cursor=x":                       `cursor: no such cursor: "x"`,
+		"cursor=n1&sort=entry":           "cursor: no such cursor",
+		"q=a&q=b":                        "q: want it once",
+		"colour=red":                     "colour: no such parameter; there are q, sort, cursor, limit",
+		"q=%ff":                          "not UTF-8",
+		"q=" + strings.Repeat("x", 1001): "q: over 1000 octets",
+	} {
+		w := f.ask("GET", "/v1/entries?"+query, "", f.read)
+		if w.Header().Get("ETag") != "" {
+			t.Errorf("%.20s: a fault has a tag", query)
+		}
+		wantProblem(t, w, http.StatusBadRequest, words)
+	}
+}
+
+// Every operation refuses a parameter that it does not have, and names it.
+func TestUnknownParametersAreRefused(t *testing.T) {
+	f := newEntryFixture(t)
+	for _, r := range f.routes(http.NotFoundHandler()) {
+		for _, m := range r.methods {
+			w := f.ask(m.name, r.path+"?colour=red", "{}", f.write, "Content-Type: application/json")
+			wantProblem(t, w, http.StatusBadRequest, "colour: no such parameter")
+		}
+	}
+}
+
+func TestAnswersInGzip(t *testing.T) {
+	f := newEntryFixture(t)
+	fillEntries(t, f.set, 100)
+	plain := f.ask("GET", "/v1/entries?limit=100", "", f.read)
+	for accept, zipped := range map[string]bool{"gzip": true, "deflate, gzip;q=0.5": true, "*": true, "gzip;q=0": false, "br": false, "": false} {
+		w := f.ask("GET", "/v1/entries?limit=100", "", f.read, "Accept-Encoding: "+accept)
+		if got := w.Header().Get("Content-Encoding") == "gzip"; got != zipped || !strings.Contains(w.Header().Get("Vary"), "Accept-Encoding") {
+			t.Errorf("%q: gzip %v, Vary %q", accept, got, w.Header().Get("Vary"))
+		}
+		body := w.Body.String()
+		if zipped {
+			z, err := gzip.NewReader(w.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(z)
+			if err != nil || len(body) > plain.Body.Len()/3 {
+				t.Errorf("%d octets of %d: %v", len(body), plain.Body.Len(), err)
+			}
+			body = string(text)
+		}
+		if body != plain.Body.String() {
+			t.Errorf("%q: another answer", accept)
+		}
+		if again := f.ask("GET", "/v1/entries?limit=100", "", f.read, "Accept-Encoding: "+accept, "If-None-Match: "+w.Header().Get("ETag")); again.Code != http.StatusNotModified || again.Body.Len() > 0 {
+			t.Errorf("%q: asked again: %d", accept, again.Code)
+		}
+	}
+	if w := f.ask("GET", "/v1/entries?limit=1", "", f.read, "Accept-Encoding: gzip"); w.Header().Get("Content-Encoding") != "" {
+		t.Error("a short answer is in gzip")
+	}
+	wantProblem(t, f.ask("GET", "/v1/entries?limit="+strings.Repeat("9", 3000), "", f.read, "Accept-Encoding: gzip"), http.StatusBadRequest, "limit")
+}
+
+func TestEntryExports(t *testing.T) {
+	f := newEntryFixture(t)
+	fillEntries(t, f.set, 30)
+	f.post(`{"entry":"=one.example","action":"allow","why":"-1, \"quoted\"","for":"1h"}`)
+	w := f.ask("GET", "/v1/entries.csv", "", f.read)
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/csv; charset=utf-8" || w.Header().Get("Content-Disposition") != `attachment; filename="entries.csv"` {
+		t.Fatalf("%d %v", w.Code, w.Header())
+	}
+	rows, err := csv.NewReader(w.Body).ReadAll()
+	if err != nil || len(rows) != 32 || strings.Join(rows[0], ",") != "entry,action,why,author,expires,added,number" {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	if got := rows[1]; got[0] != "'=one.example" || got[1] != "allow" || got[2] != `'-1, "quoted"` || got[4] == "" || got[6] != "31" {
+		t.Errorf("the first row is %q", got)
+	}
+	w = f.ask("GET", "/v1/entries.ndjson?q=ticket%203", "", f.read)
+	lines := strings.Split(strings.TrimSuffix(w.Body.String(), "\n"), "\n")
+	var e LiveEntry
+	if err := json.Unmarshal([]byte(lines[0]), &e); err != nil || len(lines) != 3 || e.Entry != "e23.example" || w.Header().Get("Content-Type") != asStream {
+		t.Errorf("%d lines, %+v, %v", len(lines), e, err)
+	}
+	for _, target := range []string{"/v1/entries.csv", "/v1/entries.ndjson"} {
+		if w := f.ask("GET", target, ""); w.Code != http.StatusUnauthorized {
+			t.Errorf("%s without a token: %d", target, w.Code)
+		}
+		wantProblem(t, f.ask("GET", target+"?limit=1", "", f.read), http.StatusBadRequest, "limit: no such parameter; there are q")
+	}
+}
+
+func TestDecisionPagesAndExports(t *testing.T) {
+	past, err := history.Open(history.Settings{Folder: filepath.Join(t.TempDir(), "history"), Max: history.MinMax, Keep: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { past.Close() })
+	const many = 2500
+	for i := range many {
+		past.Add(refusal(time.Now(), fmt.Sprintf("=s%d@bad.example", i)))
+	}
+	f := newFixture(t, Settings{History: past, First: first}, "bad.example\n")
+	seen := map[string]bool{}
+	for target := "/v1/decisions?limit=1000"; target != ""; {
+		l := decoded[DecisionList](t, f.ask("GET", target, "", bearFirst), http.StatusOK, asJSON)
+		for _, d := range l.Decisions {
+			seen[d.Sender] = true
+		}
+		if l.More != (l.Next != "") {
+			t.Errorf("more is %v, next %q", l.More, l.Next)
+		}
+		if target = ""; l.Next != "" {
+			target = "/v1/decisions?limit=1000&cursor=" + l.Next
+		}
+	}
+	if len(seen) != many {
+		t.Errorf("a walk saw %d of %d", len(seen), many)
+	}
+	found := f.ask("GET", "/v1/decisions?q=S2499@BAD", "", bearFirst)
+	if l := decoded[DecisionList](t, found, http.StatusOK, asJSON); len(l.Decisions) != 1 {
+		t.Errorf("found %d", len(l.Decisions))
+	}
+	if again := f.ask("GET", "/v1/decisions?q=S2499@BAD", "", bearFirst, "If-None-Match: "+found.Header().Get("ETag")); again.Code != http.StatusNotModified {
+		t.Errorf("asked again: %d", again.Code)
+	}
+	if l := decoded[DecisionList](t, f.ask("GET", "/v1/decisions?sort=oldest&limit=1", "", bearFirst), http.StatusOK, asJSON); l.Decisions[0].Sender != "=s0@bad.example" {
+		t.Errorf("the oldest is %+v", l.Decisions[0])
+	}
+	rows, err := csv.NewReader(f.ask("GET", "/v1/decisions.csv?list=bad", "", bearFirst).Body).ReadAll()
+	if err != nil || len(rows) != 1+many || rows[0][6] != "sender" || rows[1][6] != "'=s2499@bad.example" {
+		t.Errorf("%d rows, %v", len(rows), err)
+	}
+	if lines := strings.Count(f.ask("GET", "/v1/decisions.ndjson", "", bearFirst).Body.String(), "\n"); lines != many {
+		t.Errorf("%d lines", lines)
+	}
+	wantProblem(t, f.ask("GET", "/v1/decisions?cursor=o1&sort=newest", "", bearFirst), http.StatusBadRequest, "cursor: no such cursor")
+	wantProblem(t, f.ask("GET", "/v1/decisions.csv?colour=red", "", bearFirst), http.StatusBadRequest, "colour: no such parameter")
+}
