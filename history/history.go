@@ -51,6 +51,7 @@ type Record struct {
 	Scope  string `json:"scope,omitempty"`
 	Action string `json:"action,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	Owner  string `json:"owner,omitempty"` // the mailbox or domain whose entry it is; "" = everybody's
 }
 
 // Listed is the outcome of an answer to a program, which is no decision about mail.

@@ -16,7 +16,7 @@ import (
 const (
 	fileHead = "blockd decisions 1\n"
 	sumSize  = 9 // digits and blank
-	texts    = 20
+	texts    = 21
 
 	// maxLine is the longest line: every text at its bound, with every octet escaped.
 	maxLine = sumSize + texts*(4*maxText+1)
@@ -59,11 +59,15 @@ func appendLine(dst []byte, r *Record) []byte {
 			dst = appendText(append(dst, '\t'), text)
 		}
 	}
-	if r.Repeated > 0 {
+	if r.Repeated > 0 || r.Owner != "" {
 		if r.List == "" && r.Source == "" {
 			dst = append(dst, "\t\t\t\t\t\t\t\t"...) // the texts of the entry
 		}
-		dst = strconv.AppendInt(append(dst, '\t'), int64(r.Repeated), 10)
+		dst = append(dst, '\t')
+		if r.Repeated > 0 {
+			dst = strconv.AppendInt(dst, int64(r.Repeated), 10)
+		}
+		dst = appendText(append(dst, '\t'), r.Owner)
 	}
 	for dst[len(dst)-1] == '\t' {
 		dst = dst[:len(dst)-1]
@@ -145,7 +149,7 @@ func parseLine(line string, r *Record) error {
 		return errNoLine
 	}
 	for i, to := range [...]*string{1: &r.Door, &r.Outcome, &r.Verdict, nil, &r.Helo, &r.Sender, &r.Recipient, &r.Generation, &r.Ref,
-		nil, &r.Source, &r.List, &r.File, nil, &r.Entry, &r.Scope, &r.Action, &r.Reason} {
+		nil, &r.Source, &r.List, &r.File, nil, &r.Entry, &r.Scope, &r.Action, &r.Reason, nil, &r.Owner} {
 		if to != nil {
 			if *to, err = unescape(parts[i]); err != nil {
 				return err

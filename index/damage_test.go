@@ -404,12 +404,13 @@ func TestDamageIsToldInASentence(t *testing.T) {
 		{"empty file", func([]byte) []byte { return nil }, "damaged index: file ends too early"},
 		{"a list instead", func([]byte) []byte { return bytes.Repeat([]byte("bulk.test\n"), 500) }, "damaged index: offset 0: no index file (magic bytes differ)"},
 		{"copied in text mode", func(d []byte) []byte { return bytes.Replace(d, []byte("\r\n"), []byte("\n"), 1) }, "damaged index: offset 0: no index file (magic bytes differ)"},
-		{"the next version", func(d []byte) []byte { d[8] = 3; return d }, "damaged index: offset 8: format version 3, this program reads 2"},
+		{"the next version", func(d []byte) []byte { d[8] = 4; return d }, "damaged index: offset 8: format version 4, this program reads 3"},
 		{"another page size", func(d []byte) []byte { d[13] = 0x20; return d }, "damaged index: offset 12: page size 8192, want 4096"},
 		{"a byte appended", func(d []byte) []byte { return append(d, 0) }, "damaged index: offset 16: header says 32768 bytes, the file has 32769"},
 		{"unknown hash", func(d []byte) []byte { d[56] = 3; return d }, "damaged index: offset 56: unknown hash 3"},
 		{"unknown filter", func(d []byte) []byte { d[57] = 2; return d }, "damaged index: offset 57: unknown filter 2"},
-		{"reserved byte", func(d []byte) []byte { d[60] = 1; return d }, "damaged index: offset 58: reserved bytes are set"},
+		{"owners that are none", func(d []byte) []byte { d[60] = 1; return d }, "damaged index: offset 58: 1 owners of the kinds 0 among 110 keys"},
+		{"reserved byte", func(d []byte) []byte { d[59] = 1; return d }, "damaged index: offset 58: reserved bytes are set"},
 		{"reserved bytes behind the sections", func(d []byte) []byte { d[4000] = 1; return d }, "damaged index: offset 58: reserved bytes are set"},
 		{"unknown section that is needed", func(d []byte) []byte {
 			row := section(d, 8) // behind the seven that there are

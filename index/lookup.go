@@ -18,7 +18,8 @@ import (
 type Match struct {
 	Row     int // of Lists(): which source
 	Kind    lists.Kind
-	Key     addr.Key     // of Addr and Domain: the entry; its text is the sender's own memory
+	Owner   addr.Key     // whose entry it is, of LookupOwned; zero = everybody's
+	Key     addr.Key     // of Addr, Domain and Recipient: the entry; its text is the sender's own memory
 	Net     netip.Prefix // of IP and CIDR: the entry
 	Pattern string       // of Glob and Regexp: the entry, as lint prints it
 	Scope   lists.Scope
@@ -27,7 +28,7 @@ type Match struct {
 	Reason  string
 }
 
-// Name is the canonical text of the entry, as blockd lint prints it.
+// Name is the canonical text of the entry, as blockd lint prints it, without its owner.
 func (m Match) Name() string {
 	return lists.EntryName(m.Kind, m.Key, m.Net, m.Pattern)
 }

@@ -136,10 +136,11 @@ func (ix *Index) Updated() bool { return ix.overlay != nil }
 // Built is when the build began, to the second.
 func (ix *Index) Built() time.Time { return time.Unix(ix.file.Built, 0) }
 
-// Counts are the numbers of distinct keys that lists have, and of what they say of them.
+// Counts are the numbers of distinct keys that lists have, and of what they say of them. The key of an owned entry
+// is one with its owner.
 func (ix *Index) Counts() (keys, entries uint64) {
-	digests := ix.file.Digests.Sum()
-	return ix.file.Keys - digests.Keys, ix.file.Entries - digests.Entries
+	digests, owners := ix.file.Digests.Sum(), uint64(ix.file.Owners)
+	return ix.file.Keys - digests.Keys - owners, ix.file.Entries - digests.Entries - owners
 }
 
 // FilterSize is the length of the filter, in octets.

@@ -12,7 +12,9 @@ type tally struct {
 	base          *Index
 	was, now      *format.WorthCounter // of the keys that have changed
 	keys, entries int64
+	owners        int64
 	kinds         uint64
+	mask          format.OwnerMask
 	nets          format.NetCounts
 	digests       format.DigestCounts
 	entriesOf     []format.Entry // reused
@@ -28,6 +30,11 @@ func (t *tally) count(key string, was, now []segment.Said) {
 	t.entries += int64(len(now)) - int64(len(was))
 	keys := min(len(now), 1) - min(len(was), 1)
 	t.keys += int64(keys)
+	if format.IsOwner(key) {
+		t.owners += int64(keys)
+		t.mask |= format.MaskOf(key)
+		return
+	}
 	if format.IsDigest(key) {
 		t.digests.Change([]byte(key), keys, len(now)-len(was))
 		return
@@ -36,6 +43,8 @@ func (t *tally) count(key string, was, now []segment.Said) {
 	t.worth(t.now, now)
 	_, isNet := format.NetOf(key)
 	switch {
+	case format.IsPersonal(key):
+		t.mask |= format.MaskOf(key)
 	case isNet && len(was) == 0 && len(now) > 0:
 		t.nets.Note([]byte(key))
 	case isNet && len(was) > 0 && len(now) == 0:
@@ -61,6 +70,8 @@ func (t *tally) apply(ix *Index) (err error) {
 	h := ix.file.Header
 	h.Keys, h.Entries = h.Keys+uint64(t.keys), h.Entries+uint64(t.entries)
 	h.Kinds |= t.kinds
+	h.OwnerMask |= t.mask
+	h.Owners += uint32(t.owners)
 	if ix.file.Networks, err = format.DecodeNetLengths(t.nets.Append(nil), h.Keys); err != nil {
 		return err
 	}

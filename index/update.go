@@ -233,6 +233,7 @@ func (u *updating) merge(ctx context.Context) (*Index, error) {
 	}
 	b := newOverlayBuilder(u.base.file.Hash)
 	t := newTally(u.base)
+	marked := map[string]bool{} // owners that have a marker
 	for n, key := range slices.Sorted(maps.Keys(changed)) {
 		if n%1024 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -246,11 +247,17 @@ func (u *updating) merge(ctx context.Context) (*Index, error) {
 		}
 		now := u.says(was, key, lines)
 		if len(now) > format.MaxSources {
-			return nil, segment.TooDifferent("%s has more than %d entries", key, format.MaxSources)
+			return nil, segment.TooDifferent("%q has more than %d entries", key, format.MaxSources)
 		}
 		t.count(key, was, now)
 		if err := b.put(key, now); err != nil {
 			return nil, segment.TooDifferent("%v", err)
+		}
+		if owner := format.OwnerOf(key); owner != "" && len(now) > 0 && !marked[owner] {
+			marked[owner] = true
+			if err := u.mark(b, t, owner, now[0].Row); err != nil {
+				return nil, err
+			}
 		}
 		err = format.DigestKeys(nil, key, u.base.Hashes(), func(digest []byte) error {
 			key, was, now := string(digest), forDigest(was), forDigest(now)
@@ -268,6 +275,22 @@ func (u *updating) merge(ctx context.Context) (*Index, error) {
 		return nil, err
 	}
 	return updated, nil
+}
+
+// mark gives an owner a marker, unless the file has one. That of an owner whose last entry goes stays until
+// the next build: a look-up then asks for his entries and finds none.
+func (u *updating) mark(b *overlayBuilder, t *tally, owner string, row int) error {
+	key := string(format.AppendOwner(nil, owner))
+	was, err := u.base.says(key)
+	if err != nil || len(was) > 0 {
+		return err
+	}
+	now := []segment.Said{{Entry: format.Entry{Row: row}}}
+	t.count(key, nil, now)
+	if err := b.put(key, now); err != nil {
+		return segment.TooDifferent("%v", err)
+	}
+	return nil
 }
 
 // forDigest is what the key for the digest of an address has: an entry for each row that
@@ -329,7 +352,7 @@ func (ix *Index) says(key string) (all []segment.Said, err error) {
 		return nil
 	})
 	if err == nil && dropped {
-		return nil, segment.TooDifferent("%s had more than %d entries", key, format.MaxSources)
+		return nil, segment.TooDifferent("%q had more than %d entries", key, format.MaxSources)
 	}
 	return all, ix.unreadable(err)
 }

@@ -32,7 +32,7 @@ const again = 1 << 63
 
 // Entries walks over all entries of the rows that want accepts, in the order of
 // Lists and of their lines; nil accepts all. Client addresses, networks and patterns
-// are among them. An entry that its file repeats comes once.
+// are among them, and entries about recipients are not: see OwnedEntries. An entry that its file repeats comes once.
 //
 // It takes 16 bytes of memory for each entry. An error, which wraps ErrRead or is
 // that of ctx, ends the walk and comes with a zero Entry.
@@ -86,19 +86,19 @@ func (ix *Index) tellAll(ctx context.Context, spots []spotOf, yield func(Entry, 
 // whatever the number of entries is. Entry.Again is told as by Entries.
 func (ix *Index) Unordered(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		if err := ix.walkPages(ctx, yield); err != nil {
+		if err := ix.walkPages(ctx, anyones, yield); err != nil {
 			yield(Entry{}, err)
 		}
 		runtime.KeepAlive(ix)
 	}
 }
 
-func (ix *Index) walkPages(ctx context.Context, yield func(Entry, error) bool) error {
+func (ix *Index) walkPages(ctx context.Context, which func(key []byte) bool, yield func(Entry, error) bool) error {
 	wanted := slices.Repeat([]bool{true}, len(ix.file.Lists))
 	var spots []spotOf
 	for number := range ix.file.Pages {
 		err := ix.mapping.guarded(func() (err error) {
-			spots, err = ix.spotsInPage(spots[:0], number, wanted)
+			spots, err = ix.spotsInPage(spots[:0], number, wanted, which)
 			return err
 		})
 		if err != nil {
@@ -111,7 +111,7 @@ func (ix *Index) walkPages(ctx context.Context, yield func(Entry, error) bool) e
 	if ix.overlay == nil {
 		return nil
 	}
-	_, err := ix.tellAll(ctx, ix.spotsInOverlay(spots[:0], wanted), yield)
+	_, err := ix.tellAll(ctx, ix.spotsInOverlay(spots[:0], wanted, which), yield)
 	return err
 }
 
@@ -127,7 +127,7 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 			return nil, ctx.Err()
 		}
 		err := ix.mapping.guarded(func() (err error) {
-			spots, err = ix.spotsInPage(spots, number, wanted)
+			spots, err = ix.spotsInPage(spots, number, wanted, anyones)
 			return err
 		})
 		if err != nil {
@@ -135,7 +135,7 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 		}
 	}
 	if ix.overlay != nil {
-		spots = ix.spotsInOverlay(spots, wanted)
+		spots = ix.spotsInOverlay(spots, wanted, anyones)
 	}
 	slices.SortFunc(spots, func(a, b spotOf) int {
 		if a.from != b.from {
@@ -146,9 +146,9 @@ func (ix *Index) spots(ctx context.Context, want func(row int) bool) ([]spotOf, 
 	return spots, nil
 }
 
-// spotsInPage appends the entries of wanted rows in a page. Records of keys for which the
-// overlay speaks are passed over, and so are those for digests, which no list has.
-func (ix *Index) spotsInPage(spots []spotOf, number uint64, wanted []bool) ([]spotOf, error) {
+// spotsInPage appends the entries of wanted rows in a page, of keys for which which is true. Records of keys
+// for which the overlay speaks are passed over.
+func (ix *Index) spotsInPage(spots []spotOf, number uint64, wanted []bool, which func(key []byte) bool) ([]spotOf, error) {
 	page, err := ix.page(number)
 	if err != nil {
 		return spots, err
@@ -159,7 +159,7 @@ func (ix *Index) spotsInPage(spots []spotOf, number uint64, wanted []bool) ([]sp
 	n := page.Records()
 	for i := range n {
 		r := record{Cursor: page.At(i, n)}
-		if key := r.Key(); format.IsDigest(key) || ix.overlay != nil && !r.Bad && ix.overlay.speaksFor(key) {
+		if key := r.Key(); !which(key) || ix.overlay != nil && !r.Bad && ix.overlay.speaksFor(key) {
 			continue
 		}
 		if spots = ix.spotsOf(spots, &r, number*format.PageSize+uint64(page.Offset(i)), wanted); r.Bad {
@@ -171,13 +171,13 @@ func (ix *Index) spotsInPage(spots []spotOf, number uint64, wanted []bool) ([]sp
 
 // spotsInOverlay appends the entries of wanted rows in the overlay. Their places come after
 // all pages.
-func (ix *Index) spotsInOverlay(spots []spotOf, wanted []bool) []spotOf {
+func (ix *Index) spotsInOverlay(spots []spotOf, wanted []bool, which func(key []byte) bool) []spotOf {
 	for _, slot := range ix.overlay.slots {
 		if slot.at == 0 {
 			continue
 		}
 		r := ix.overlay.record(slot)
-		if key := r.Key(); !format.IsDigest(key) && r.Rest[0] != 0 {
+		if key := r.Key(); which(key) && r.Rest[0] != 0 {
 			spots = ix.spotsOf(spots, &r, ix.file.Pages*format.PageSize+uint64(slot.at-1), wanted)
 		}
 	}

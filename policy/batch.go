@@ -50,7 +50,7 @@ func (c *checks) answerAll(b *Batch, questions []Question) (verdicts []verdict.V
 			verdicts = make([]verdict.Verdict, len(questions))
 			for i, q := range questions {
 				verdicts[i] = c.ask(question{Question: q, index: ix, uncounted: b.Uncounted})
-				c.to(&verdicts[i], q.Recipient)
+				c.to(&verdicts[i], ix, q.Recipient)
 			}
 		}
 	}()
@@ -64,7 +64,7 @@ func (c *checks) answerAll(b *Batch, questions []Question) (verdicts []verdict.V
 	for i := range questions {
 		v, q := &b.verdicts[i], &questions[i]
 		*v = verdict.New(nil)
-		v.Requirements, v.Paused = c.allows, paused
+		v.Requirements, v.Paused, v.NoOverride = c.allows, paused, c.fixed
 		if q.About == AboutSender {
 			v.Generation, v.Client = b.Generation, q.Client.WithZone("").Unmap()
 			v.Sender, v.Err = addr.Parse(q.Text)
@@ -103,7 +103,7 @@ func (c *checks) answerAll(b *Batch, questions []Question) (verdicts []verdict.V
 		c.countSenders(b, now)
 	}
 	for i := range questions {
-		c.to(&b.verdicts[i], questions[i].Recipient)
+		c.to(&b.verdicts[i], ix, questions[i].Recipient)
 	}
 	return b.verdicts
 }

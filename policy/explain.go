@@ -24,7 +24,7 @@ func (b *Batch) Explain(v *verdict.Verdict) Explanation {
 	if v.Err != nil {
 		e.Error = v.Err.Error()
 	}
-	e.Decision = c.decideAsked(*v, v.Recipient)
+	e.Decision = c.decideAsked(*v, b.index, v.Recipient)
 	if v.Kind == verdict.Blocked {
 		if o := c.consequence(&questions, v).Outcome; o == Refuse || o == Defer {
 			e.Reply = c.words(v, o, v.ListName(v.Decider), "ID").String()

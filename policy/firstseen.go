@@ -57,7 +57,7 @@ func (t *Transaction) putsOff(recipient string) bool {
 // new here; d is then what the client hears. Every door asks it after its own rules and before Join: from
 // then on the domain is known, so that the client's next attempt passes.
 func (t *Transaction) PutOff(d *Decision) bool {
-	if d.Outcome != Accept || !t.putsOff(d.recipient) {
+	if d.Outcome != Accept || d.Verdict != nil && d.Verdict.Kind == verdict.Allowed || !t.putsOff(d.recipient) {
 		return false
 	}
 	t.log(&t.unjoined) // of a list in shadow mode

@@ -58,7 +58,7 @@ func (t *Transaction) judgeHeader() Decision {
 // from all lists is not asked further.
 func (t *Transaction) lookUpHeader() (all []verdict.Verdict, fault reply.Reply) {
 	c, recipient := t.checker, t.first()
-	for _, v := range t.verdicts {
+	for _, v := range t.forOwners(recipient) {
 		if v := c.forRecipient(v, recipient); v.Frees() {
 			return nil, reply.Reply{}
 		}
@@ -128,7 +128,11 @@ func (t *Transaction) Examine(ctx context.Context, message io.Reader) error {
 		t.facts = facts
 	}
 	if t.late() {
-		t.proveBy(ctx, t.verdicts)
+		for i, v := range t.forOwners(t.first()) {
+			if with := c.proveBy(ctx, v, t.first(), t.origin(), t.facts); with.Evidence.Tried != v.Evidence.Tried {
+				t.proved(i, with.Evidence)
+			}
+		}
 	}
 	t.proveBy(ctx, t.judged)
 	return nil

@@ -35,6 +35,7 @@ type Settings struct {
 	OnError          rule.OnError         // what an unreadable store leads to; "" = accept
 	Lists            map[string]rule.List // by the list's name; a list that is not here has the zero rule
 	Policies         []rule.Recipients    // which lists count for whom; a recipient of none has all lists
+	Owners           rule.Owners          // whose entries count for mail to a recipient
 
 	Contact string // at the end of every refusal: see CheckContact
 
@@ -105,6 +106,8 @@ type checks struct {
 	contact  string
 	newRef   func() string
 	policies policyTable
+	owners   rule.Owners
+	fixed    map[string]bool // lists that no owner overrides; nil = there are none
 	paused   func(time.Time) map[string]bool
 	entries  *live.Set
 	stores   *ask.Sets
@@ -132,6 +135,8 @@ func newChecks(live func() *index.Index, s Settings, in *instruments) *checks {
 		contact:     s.Contact,
 		newRef:      s.NewRef,
 		policies:    newPolicyTable(s.Policies, s.Lists),
+		owners:      s.Owners,
+		fixed:       fixedLists(s.Lists),
 		paused:      s.Paused,
 		entries:     s.Live,
 		stores:      s.Stores,

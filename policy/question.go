@@ -73,8 +73,12 @@ type question struct {
 
 // answer is Checker.Ask.
 func (c *checks) answer(q Question) verdict.Verdict {
-	v := c.ask(question{Question: q})
-	c.to(&v, q.Recipient)
+	var ix *index.Index
+	if q.Recipient != "" {
+		ix = c.serving()
+	}
+	v := c.ask(question{Question: q, index: ix})
+	c.to(&v, ix, q.Recipient)
 	return v
 }
 
@@ -83,11 +87,11 @@ func (c *checks) answer(q Question) verdict.Verdict {
 var questions = Door{Marks: true, Quarantines: true, forgets: true}
 
 // to makes v the answer for one recipient; "" = any.
-func (c *checks) to(v *verdict.Verdict, recipient string) {
+func (c *checks) to(v *verdict.Verdict, ix *index.Index, recipient string) {
 	if recipient == "" {
 		return
 	}
-	d := c.decideAsked(*v, recipient)
+	d := c.decideAsked(*v, ix, recipient)
 	if d.Verdict != nil {
 		*v = *d.Verdict
 	}
@@ -96,8 +100,11 @@ func (c *checks) to(v *verdict.Verdict, recipient string) {
 
 // decideAsked is the decision about mail with verdict v: that of a transaction, as of all
 // mail.
-func (c *checks) decideAsked(v verdict.Verdict, recipient string) Decision {
+func (c *checks) decideAsked(v verdict.Verdict, ix *index.Index, recipient string) Decision {
 	t := Transaction{checker: c, door: &questions, verdicts: []verdict.Verdict{v}}
+	if ix != nil && ix.Personal() && !v.Owned() {
+		t.personal = ix
+	}
 	return t.Recipient(recipient)
 }
 
@@ -112,7 +119,7 @@ func (c *checks) ask(q question) verdict.Verdict {
 func (c *checks) begin(q question) (v verdict.Verdict, asked *ask.Inquiry) {
 	v = verdict.New(nil)
 	now := time.Now()
-	v.Requirements, v.Paused = c.allows, c.paused(now)
+	v.Requirements, v.Paused, v.NoOverride = c.allows, c.paused(now), c.fixed
 	defer func() {
 		if p := recover(); p != nil {
 			// A defect of ours must cost neither the session nor the sender.

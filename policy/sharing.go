@@ -34,6 +34,7 @@ func (d *Door) treatmentOf(decided *Decision) treatment {
 type openQuestion struct {
 	senders [2]unsettled // of the sender's spellings: what the message decides
 	group   group        // of who is asked about the header; 0 where it is not looked at
+	whose   string       // recipient whose owners have a part in it; "" = none
 }
 
 // late reports whether the message decides about its sender.

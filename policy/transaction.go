@@ -34,6 +34,10 @@ type message struct {
 	index *index.Index // that answers for the rest of the message; nil = nothing else is looked up
 	reads bool         // lists are asked about the header
 
+	personal *index.Index      // the same, where it has entries about recipients; else nil
+	ownedFor string            // recipient that owned is for; "" = none yet
+	owned    []verdict.Verdict // verdicts, with what the recipient's owners say
+
 	newDomain bool // the sender's domain has not sent mail here before, and that matters
 	newcomers int  // recipients that have joined, and to which first_seen applies, where it marks the message
 
@@ -101,7 +105,7 @@ func (t *Transaction) Mail(m Mail) Decision {
 	case skips:
 		m.Sender, m.Other = "", ""
 	}
-	if t.reads || m.Other != "" {
+	if t.hearsOwners(skips); t.index == nil && (t.reads || m.Other != "") {
 		t.index = c.serving()
 	}
 	t.look(client, m.Sender, seen)
@@ -123,7 +127,7 @@ func (t *Transaction) Mail(m Mail) Decision {
 // passed says whether a message is accepted for every recipient, and whether its end is of
 // use.
 func (t *Transaction) passed() Decision {
-	d := Decision{Passed: !t.reads && !t.newDomain && passes(t.verdicts),
+	d := Decision{Passed: !t.reads && !t.newDomain && t.personal == nil && passes(t.verdicts),
 		WantsCompleted: t.newDomain && t.checker.first.marks() || t.checker.wantsCompleted(t.verdicts...)}
 	if d.Passed {
 		t.checker.recordPassed(t.door, "", t.verdicts)
@@ -181,15 +185,18 @@ func (t *Transaction) Asks(recipient string) bool {
 		return true
 	}
 	t.finish(context.Background())
-	return !passes(t.verdicts) && slices.ContainsFunc(t.verdicts, func(v verdict.Verdict) bool { return t.checker.asks(v, recipient) })
+	all := t.forOwners(recipient)
+	return !passes(all) && slices.ContainsFunc(all, func(v verdict.Verdict) bool { return t.checker.asks(v, recipient) })
 }
 
 // Prove waits for what Recipient would wait for: for a door that does other things meanwhile.
 // What was found is of the sender, and holds for every recipient.
 func (t *Transaction) Prove(ctx context.Context, recipient string) {
 	t.finish(ctx)
-	for i, v := range t.verdicts {
-		t.verdicts[i] = t.checker.proveOrigin(ctx, v, recipient, t.origin())
+	for i, v := range t.forOwners(recipient) {
+		if with := t.checker.proveOrigin(ctx, v, recipient, t.origin()); with.Evidence.Tried != v.Evidence.Tried {
+			t.proved(i, with.Evidence)
+		}
 	}
 }
 
@@ -218,7 +225,7 @@ func (t *Transaction) prove(recipient string) {
 func (t *Transaction) Recipient(recipient string) Decision {
 	t.tellUnjoined()
 	t.finish(context.Background())
-	if passes(t.verdicts) {
+	if passes(t.forOwners(recipient)) {
 		if recipient != "" && !t.putsOff(recipient) { // which is remembered then
 			t.checker.recordPassed(t.door, recipient, t.verdicts)
 		}
@@ -242,10 +249,13 @@ func (t *Transaction) Recipient(recipient string) Decision {
 // questionOf is what is open about a recipient.
 func (t *Transaction) questionOf(recipient string) (q openQuestion) {
 	if recipient != "" && t.reads {
-		q.group = t.checker.group(recipient, t.verdicts...)
+		q.group = t.checker.group(recipient, t.forOwners(recipient)...)
 	}
-	for i := range t.verdicts {
-		q.senders[i] = t.unsettledOf(&t.verdicts[i], recipient)
+	for i, v := range t.forOwners(recipient) {
+		q.senders[i] = t.unsettledOf(&v, recipient)
+		if q.senders[i] != (unsettled{}) && v.Owned() {
+			q.whose = recipient
+		}
 	}
 	return q
 }
@@ -264,7 +274,7 @@ func (t *Transaction) unsettledOf(v *verdict.Verdict, recipient string) unsettle
 
 // weigh returns the decision that weighs most, by one of the ways to ask.
 func (t *Transaction) weigh(recipient string, ask func(*checks, *Door, verdict.Verdict, string) Decision) (worst Decision) {
-	for i, v := range t.verdicts {
+	for i, v := range t.forOwners(recipient) {
 		if d := ask(t.checker, t.door, v, recipient); i == 0 || d.Outcome.weight() > worst.Outcome.weight() {
 			worst = d
 			worst.Unreadable = v.Kind == verdict.Unknown && !v.Internal() && !d.Refuses() && !t.checker.isExempt(recipient)

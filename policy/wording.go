@@ -45,9 +45,30 @@ func standard(v *verdict.Verdict, o Outcome, list, ref string) reply.Reply {
 
 const listed = "listed in "
 
+// personal is the reply about an entry of the recipient's owner, or about the recipient: it names no list, and nothing of
+// the entry.
+func personal(v *verdict.Verdict, o Outcome, ref string) reply.Reply {
+	r := usual(o)
+	if v.Matches[v.Decider].Kind == lists.Recipient {
+		if o == Refuse {
+			r.Enhanced = "5.1.1"
+		}
+		r.Text = "recipient address does not accept mail" + tail(ref)
+	} else {
+		const before = "recipient does not accept mail from "
+		sender, _ := fit(shown(v), "", len("550 5.7.1 ")+len(before)+len(tail(ref)))
+		r.Text = before + sender + tail(ref)
+	}
+	r.Words = r.Text
+	return r
+}
+
 // because names the list that decided, and a reference, for a mail server that puts a
 // subject of its own in front.
 func because(v *verdict.Verdict, ref string) string {
+	if v.AboutRecipient(v.Decider) {
+		return personal(v, Quarantine, ref).Text
+	}
 	text := listed + printable(v.ListName(v.Decider)) + tail(ref)
 	if v.AboutClient(v.Decider) {
 		return "client address [" + v.Client.String() + "] " + text
@@ -112,6 +133,11 @@ func own(v *verdict.Verdict, o Outcome) (r reply.Reply, ok bool) {
 // says, else the standard words, and behind it where to ask.
 func (c *checks) words(v *verdict.Verdict, o Outcome, list, ref string) reply.Reply {
 	l, contact := c.rules[list], c.contactOf(list, ref)
+	if v.AboutRecipient(v.Decider) && l.Text == "" {
+		r := personal(v, o, ref)
+		r.Contact = contact
+		return r
+	}
 	r, ok := own(v, o)
 	switch {
 	case ok:

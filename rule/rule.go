@@ -17,13 +17,14 @@ const MaxTarpit = 5 * time.Minute
 
 // List is what the entries of one list lead to. The zero rule refuses.
 type List struct {
-	OnMatch OnMatch         // of entries whose action is block
-	Tarpit  time.Duration   // of the same entries: how long the answer is held back; 0 to MaxTarpit
-	Discard bool            // discard entries drop the message, at a door that can; else they count as block
-	Require verdict.Proof   // of allow entries: any one of them; 0 = believed on the sender's word, see Auth
-	Text    string          // to the client, instead of the standard words; may begin with codes, see lists.ParseAnswer
-	Contact string          // where a refused client's people can ask; "" = that of all refusals
-	Match   verdict.Sources // which addresses the list is asked about; 0 = that of the envelope
+	OnMatch    OnMatch         // of entries whose action is block
+	Tarpit     time.Duration   // of the same entries: how long the answer is held back; 0 to MaxTarpit
+	Discard    bool            // discard entries drop the message, at a door that can; else they count as block
+	Require    verdict.Proof   // of allow entries: any one of them; 0 = believed on the sender's word, see Auth
+	Text       string          // to the client, instead of the standard words; may begin with codes, see lists.ParseAnswer
+	Contact    string          // where a refused client's people can ask; "" = that of all refusals
+	NoOverride bool            // what a recipient's owner allows does not lift what the list blocks
+	Match      verdict.Sources // which addresses the list is asked about; 0 = that of the envelope
 }
 
 // OnMatch says what a blocking entry leads to; "" = "refuse".

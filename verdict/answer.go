@@ -23,10 +23,11 @@ type AnswerMatch struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Entry  string `json:"entry" doc:"in canonical form"`
-	Kind   string `json:"kind" enum:"addr,domain,ip,cidr,glob,regexp" doc:"addr: a local-part too"`
+	Kind   string `json:"kind" enum:"addr,domain,ip,cidr,glob,regexp,recipient" doc:"addr: a local-part too; recipient: an address that mail is refused to"`
 	Scope  string `json:"scope"`
 	Action string `json:"action"`
 	Reason string `json:"reason" doc:"the list's own, or why an allow entry does not count"`
+	Owner  string `json:"owner,omitempty" doc:"the mailbox or domain whose entry it is, and for whose mail alone it counts: only in answers with a recipient"`
 	Mode   string `json:"mode,omitempty" enum:"shadow,paused" doc:"the match does not count: its list is in shadow mode, or paused"`
 }
 
@@ -43,7 +44,7 @@ func (v Verdict) Answer(input string) Answer {
 	for i := range v.Matches {
 		m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
 		a.Matches[i] = AnswerMatch{List: source.List, File: source.Path, Line: m.Line, Entry: m.Name(),
-			Kind: m.Kind.String(), Scope: m.Scope.String(), Action: m.Action.String(), Reason: v.Reason(i)}
+			Kind: m.Kind.String(), Scope: m.Scope.String(), Action: m.Action.String(), Reason: v.Reason(i), Owner: m.Owner.Text}
 		a.Matches[i].Mode = v.Mode(i)
 	}
 	return a

@@ -46,6 +46,9 @@ func (v *Verdict) appendMatch(dst []byte, i int) []byte {
 	dst = appendText(append(dst, `,"scope":`...), m.Scope.String())
 	dst = appendText(append(dst, `,"action":`...), m.Action.String())
 	dst = appendText(append(dst, `,"reason":`...), v.Reason(i))
+	if m.Owner.Text != "" {
+		dst = appendText(append(dst, `,"owner":`...), m.Owner.Text)
+	}
 	if mode := v.Mode(i); mode != "" {
 		dst = appendText(append(dst, `,"mode":`...), mode)
 	}

@@ -51,6 +51,7 @@ type Verdict struct {
 	// Recipient is whom an answer is about; "" = all.
 	Recipient string
 	Outcome   string // what becomes of mail to Recipient, in a word
+	owned     int    // of Matches, from the first on: entries of the recipient's owners
 	excused   int    // place in Matches, from 1, of the entry that would block if its list counted for the recipient; 0 = none
 
 	// Of allow entries that need proof (docs/auth.md).
@@ -63,6 +64,9 @@ type Verdict struct {
 	// Paused are the lists whose blocks do not count for a while, and whose exceptions do (package pause); nil =
 	// none. It is not to be changed.
 	Paused map[string]bool
+
+	// NoOverride are the lists whose blocks stand above what a recipient's owner allows; nil = none do. It is not to be changed.
+	NoOverride map[string]bool
 
 	// Of lists that are asked in their stores (package ask).
 	Unasked  []Unasked // those that could not be asked; nil = none
@@ -122,9 +126,41 @@ func (v *Verdict) Decide(only map[string]bool) {
 // Judge is the decision where found is proved: an exception that counts and reaches
 // all lists goes before every block. Else the first block decides that no exception
 // of its own list lifts; where none is left, such an exception does.
+//
+// What the recipient's owners say goes before all that, the mailbox before the domain: what one of them allows is
+// allowed, but for lists that nobody may override, and then what he blocks is blocked.
 func (v *Verdict) Judge(only map[string]bool, found Proof) (Kind, int) {
+	for i := 0; i < v.owned; {
+		owner, end := v.Matches[i].Owner, i
+		for end < v.owned && v.Matches[end].Owner == owner {
+			end++
+		}
+		for k := i; k < end; k++ {
+			if !v.excepts(k, only, found) {
+				continue
+			}
+			if v.NoOverride != nil {
+				if kind, decider := v.judgeAnyones(only, found, v.NoOverride); kind == Blocked {
+					return kind, decider
+				}
+			}
+			return Allowed, k
+		}
+		for k := i; k < end; k++ {
+			if v.refuses(k, only) {
+				return Blocked, k
+			}
+		}
+		i = end
+	}
+	return v.judgeAnyones(only, found, nil)
+}
+
+// judgeAnyones is Judge by the entries of everybody. Blocks of lists that are not among
+// blocking have no part in it; nil = all have.
+func (v *Verdict) judgeAnyones(only map[string]bool, found Proof, blocking map[string]bool) (Kind, int) {
 	var lifted []string // lists whose own exceptions count
-	for i := range v.Matches {
+	for i := v.owned; i < len(v.Matches); i++ {
 		if !v.excepts(i, only, found) {
 			continue
 		}
@@ -133,20 +169,20 @@ func (v *Verdict) Judge(only map[string]bool, found Proof) (Kind, int) {
 		}
 		lifted = v.addList(lifted, i)
 	}
-	for i := range v.Matches {
-		if v.refuses(i, only) && !slices.Contains(lifted, v.ListName(i)) {
+	for i := v.owned; i < len(v.Matches); i++ {
+		if v.refuses(i, only) && (blocking == nil || blocking[v.ListName(i)]) && !slices.Contains(lifted, v.ListName(i)) {
 			return Blocked, i
 		}
 	}
 	if lifted == nil {
 		return Clear, -1
 	}
-	blocking, first := v.blocking(only), -1
-	for i := range v.Matches {
+	blocks, first := v.blocking(only), -1
+	for i := v.owned; i < len(v.Matches); i++ {
 		if !v.excepts(i, only, found) {
 			continue
 		}
-		if slices.Contains(blocking, v.ListName(i)) {
+		if slices.Contains(blocks, v.ListName(i)) {
 			return Allowed, i
 		}
 		if first < 0 {
@@ -203,7 +239,7 @@ func (v *Verdict) changing(more Proof, only map[string]bool, found Proof) Proof 
 // unverified reports whether a block is lifted on the sender's word: of an allowed
 // sender.
 func (v *Verdict) unverified(only map[string]bool, found Proof) bool {
-	if v.Frees() {
+	if v.ReachesAll(v.Decider) {
 		return v.standing(v.Decider).plain && v.blocks(only)
 	}
 	blocking := v.blocking(only)
@@ -302,12 +338,16 @@ func (v *Verdict) Overruled(list string) bool {
 // ReachesAll reports whether the exception Matches[i] goes before the blocks of every
 // list, and not of its own alone.
 func (v *Verdict) ReachesAll(i int) bool {
-	return v.Lists[v.Matches[i].Row].Source.Reach() == index.AllExceptions
+	return i < v.owned || v.Lists[v.Matches[i].Row].Source.Reach() == index.AllExceptions
 }
 
 // Frees reports whether an exception that reaches all lists decides: nothing else
 // about the transaction, such as its header, can then have it refused.
-func (v *Verdict) Frees() bool { return v.Kind == Allowed && v.ReachesAll(v.Decider) }
+//
+// What a recipient's owner allows frees the message too, unless there are lists that he may not override.
+func (v *Verdict) Frees() bool {
+	return v.Kind == Allowed && v.ReachesAll(v.Decider) && (v.Decider >= v.owned || v.NoOverride == nil)
+}
 
 // Told is the match that logs and the history name: the one that a list in shadow mode
 // would have refused by, else the one that decided, else the one that the recipient's
@@ -337,6 +377,32 @@ func (v Verdict) Prove(e Evidence) Verdict {
 	v.Evidence = e
 	v.Decide(nil)
 	return v
+}
+
+// Own returns v as it is for a recipient whose owners have entries that cover the sender, or that are about the
+// recipient itself: the most telling first, those of owners before those of everybody.
+func (v Verdict) Own(entries []index.Match) Verdict {
+	v.Matches = slices.Concat(entries, v.Matches)
+	for v.owned = 0; v.owned < len(entries) && entries[v.owned].Owner.Text != ""; v.owned++ {
+	}
+	v.Decide(nil)
+	return v
+}
+
+// Owner is the owner whose entry logs and the history name; "" where that is an entry of everybody.
+func (v *Verdict) Owner() string {
+	if i := v.Told(); i >= 0 && i < v.owned {
+		return v.Matches[i].Owner.Text
+	}
+	return ""
+}
+
+// Owned reports whether v is for one recipient alone, by entries that are about it.
+func (v *Verdict) Owned() bool { return len(v.Matches) > 0 && v.AboutRecipient(0) }
+
+// AboutRecipient reports whether Matches[i] is about the recipient: an entry of his owner, or one that refuses his address.
+func (v *Verdict) AboutRecipient(i int) bool {
+	return i < v.owned || v.Matches[i].Kind == lists.Recipient
 }
 
 // For returns v as it is for a recipient for whom the lists only count.
@@ -397,6 +463,9 @@ func (v *Verdict) AppendLog(fields []slog.Attr) []slog.Attr {
 			slog.String("list", source.List), slog.String("file", source.Path), slog.Int("line", m.Line),
 			slog.String("entry", m.Name()), slog.String("scope", m.Scope.String()),
 			slog.String("action", m.Action.String()))
+		if owner := v.Owner(); owner != "" {
+			fields = append(fields, slog.String("owner", owner))
+		}
 		if m.Reason != "" {
 			fields = append(fields, slog.String("reason", m.Reason))
 		}

@@ -64,6 +64,8 @@ type worker struct {
 	tail   [64]byte
 	key    []byte   // reused
 	digest []byte   // reused
+	owner  []byte   // the marker that was taken in last
+	marked int      // and its row
 	_      [64]byte // workers are written by different cores
 }
 
@@ -81,6 +83,7 @@ func (in *Intake) Begin(row int) {
 	for i := range in.Workers {
 		w := &in.Workers[i]
 		w.row, w.rowCounts, w.at, w.reason, w.number = row, rowCounts{}, segment.Place{}, "", 0
+		w.owner = w.owner[:0]
 	}
 }
 
@@ -133,6 +136,9 @@ func (in *Intake) expired(e format.Entry) bool { return e.Expiry != 0 && e.Expir
 
 // Take takes in one item that is an entry. expiry is in Unix seconds, 0 is never.
 func (w *worker) Take(it *lists.Item, expiry int64) error {
+	if it.Personal() {
+		return w.addPersonal(expiry, it)
+	}
 	switch it.Kind {
 	case lists.Addr, lists.Domain:
 		return w.add(it.Key, expiry, it)
@@ -184,8 +190,14 @@ func (w *worker) put(key string, expiry int64, it *lists.Item) error {
 // keep takes in an entry, and of an address the keys for its digests. All that these say
 // is that the row has the address.
 func (w *worker) keep(key string, e format.Entry) error {
-	if err := w.store(key, e); err != nil || w.in.hashes == 0 {
+	if err := w.store(key, e); err != nil {
 		return err
+	}
+	if key[0] < ' ' {
+		return w.mark(key, e.Row)
+	}
+	if w.in.hashes == 0 {
+		return nil
 	}
 	return format.DigestKeys(w.digest, key, w.in.hashes, func(key []byte) error {
 		w.digest = key
@@ -319,4 +331,42 @@ func (b *Builder) boundPatterns(number int) error {
 	fe := &lists.FileError{Path: row.Source.Path, Class: lists.TooBig, Err: err}
 	row.Summary.Verdict, row.Summary.Why, row.Summary.Hash = lists.Refused, fe.Why(), [16]byte{}
 	return fe
+}
+
+// addPersonal takes in one entry about recipients.
+func (w *worker) addPersonal(expiry int64, it *lists.Item) error {
+	key := it.Key
+	if key.Text == "" || len(key.Text) > format.MaxKey || len(it.Owner.Text) > format.MaxKey {
+		return fmt.Errorf("key of %d octets of an owner of %d", len(key.Text), len(it.Owner.Text))
+	}
+	w.key = w.key[:0]
+	if it.Owner.Text != "" {
+		w.key = format.AppendOwned(w.key, it.Owner.Text)
+	}
+	switch it.Kind {
+	case lists.Recipient:
+		if key.Kind != addr.Address || it.Scope != lists.Exact {
+			return fmt.Errorf("recipient %q with scope %d", key.Text, it.Scope)
+		}
+		w.key = format.AppendRecipient(w.key, key.Text)
+	case lists.Addr, lists.Domain:
+		if (format.Scopes(key.Kind, true)|format.Scopes(key.Kind, false))&(1<<it.Scope) == 0 {
+			return fmt.Errorf("%q cannot have scope %d", key.Text, it.Scope)
+		}
+		w.key = append(w.key, key.Text...)
+	default:
+		return fmt.Errorf("%s cannot have an owner", it.Name())
+	}
+	// put keeps nothing of the text.
+	return w.put(unsafe.String(unsafe.SliceData(w.key), len(w.key)), expiry, it)
+}
+
+// mark takes in the marker of the owner of key, if that has one. The entries of an owner nearly always stand together.
+func (w *worker) mark(key string, row int) error {
+	owner := format.OwnerOf(key)
+	if owner == "" || len(w.owner) == len(owner)+1 && string(w.owner[1:]) == owner && w.marked == row {
+		return nil
+	}
+	w.owner, w.marked = format.AppendOwner(w.owner[:0], owner), row
+	return w.store(unsafe.String(unsafe.SliceData(w.owner), len(w.owner)), format.Entry{Row: row})
 }

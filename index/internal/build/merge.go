@@ -92,7 +92,7 @@ func (m *merger) merge(first, parts int) error {
 			}
 			m.records = append(m.records, format.Placed{Hi: r.hi, At: r.at, N: uint32(r.n)})
 			m.counts.Entries++
-			if !m.special || !format.IsDigest(m.key(r)) {
+			if !m.special || !format.IsDerived(m.key(r)) {
 				m.worth.One(int(r.row))
 			}
 		} else {
@@ -219,7 +219,10 @@ func (m *merger) entry(r ref) format.Entry {
 // join makes the record of one key from those of its sources.
 func (m *merger) join(group []ref) {
 	key := m.key(group[0])
-	forDigest := format.IsDigest(key)
+	forDigest := format.IsDerived(key)
+	if format.IsOwner(key) {
+		group = group[:1] // that there are entries is all it says
+	}
 	m.entries = m.entries[:0]
 	for _, r := range group {
 		e := m.entry(r)

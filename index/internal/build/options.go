@@ -46,6 +46,7 @@ type Report struct {
 	Lists      []format.ListInfo
 	Keys       uint64 // distinct, those for digests not counted
 	Entries    uint64 // a key held by three lists counts three times
+	Owners     uint64 // recipients, mailboxes and domains, that have entries of their own
 	Digests    uint64 // keys by which addresses can be asked for by their digests
 	Duplicates uint64 // entries that repeat key, scope and action of an earlier line of their file
 	Dropped    uint64 // entries beyond the 64 that the file keeps of one key

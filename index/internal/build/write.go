@@ -103,7 +103,9 @@ func (b *Builder) writeFile(ctx context.Context, f *pageFile, r *Report) (*fileW
 		w := &fileWriter{Builder: b, f: f, fill: try.fill}
 		if err = w.write(ctx); err == nil {
 			digests := w.counts.Digests.Sum()
-			r.Keys, r.Entries, r.Digests = w.counts.Keys-digests.Keys, w.counts.Entries-digests.Entries, digests.Keys
+			owners := w.counts.Owners
+			r.Keys, r.Entries, r.Digests = w.counts.Keys-digests.Keys-owners.Keys, w.counts.Entries-digests.Entries-owners.Entries, digests.Keys
+			r.Owners = owners.Keys
 			r.Duplicates, r.Dropped = w.counts.duplicates, w.counts.dropped
 			r.Bytes, r.FilterBits = int64(w.head.Size), w.head.Blocks*bloom.BlockBits
 			r.Hash = b.in.hash.Name()
@@ -319,6 +321,7 @@ func (w *fileWriter) writePages(ctx context.Context) error {
 	}
 	h := &w.head
 	h.Pages, h.Keys, h.Entries, h.Expiry = order.page, w.counts.Keys, w.counts.Entries, w.counts.expiry
+	h.OwnerMask, h.Owners = w.counts.OwnerMask, uint32(w.counts.Owners.Keys)
 	h.Sections[format.SecPages].Items, h.Sections[format.SecPages].Length = h.Pages, h.Pages*format.PageSize
 	return nil
 }

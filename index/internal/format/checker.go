@@ -160,6 +160,8 @@ type Census struct {
 	Keys, Entries uint64
 	Nets          NetCounts
 	Digests       DigestCounts
+	Owners        OwnerCount
+	OwnerMask     OwnerMask
 	Patterns      []string // their keys
 }
 
@@ -172,6 +174,14 @@ func (c *Census) Note(key []byte, entries int) bool {
 	if key[0] == TagGlob || key[0] == TagRegexp {
 		c.Patterns = append(c.Patterns, string(key))
 		return true
+	}
+	if IsPersonal(key) {
+		mask, ok := maskOf(key)
+		if c.OwnerMask |= mask; IsOwner(key) {
+			c.Owners.Keys++
+			c.Owners.Entries += uint64(entries)
+		}
+		return ok
 	}
 	if IsDigest(key) {
 		c.Digests.note(key, entries)
@@ -188,6 +198,9 @@ func (c *Census) Add(o Census) {
 	c.Entries += o.Entries
 	c.Nets.add(o.Nets)
 	c.Digests.Add(o.Digests)
+	c.Owners.Keys += o.Owners.Keys
+	c.Owners.Entries += o.Owners.Entries
+	c.OwnerMask |= o.OwnerMask
 	c.Patterns = append(c.Patterns, o.Patterns...)
 }
 
@@ -197,6 +210,9 @@ func (c *Contents) Holds(total Census) error {
 	if total.Keys != c.Keys || total.Entries != c.Entries {
 		return Corrupt(64, "store has %d keys with %d entries, the header %d with %d",
 			total.Keys, total.Entries, c.Keys, c.Entries)
+	}
+	if total.Owners.Keys != uint64(c.Owners) || total.OwnerMask&^c.OwnerMask != 0 || total.Owners.Keys != total.Owners.Entries {
+		return Corrupt(58, "store has %d owners of the kinds %d, the header %d of %d", total.Owners.Keys, total.OwnerMask, c.Owners, c.OwnerMask)
 	}
 	if !maps.Equal(total.Nets, c.Networks.Counts) {
 		return Corrupt(c.Sections[SecNetworks].Offset, "store has networks of other lengths than the table of them")

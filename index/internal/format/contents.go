@@ -47,7 +47,7 @@ func ReadContents(f *os.File, size int64) (*Contents, error) {
 		kind   int
 		decode func(b []byte, items uint64) error
 	}{
-		{SecLists, func(b []byte, items uint64) (err error) { c.Lists, err = decodeTable(b, items); return err }},
+		{SecLists, func(b []byte, items uint64) (err error) { c.Lists, err = decodeTable(b, items, h.version); return err }},
 		{SecNetworks, func(b []byte, _ uint64) (err error) { c.Networks, err = DecodeNetLengths(b, h.Keys); return err }},
 		{SecPatterns, func(b []byte, items uint64) (err error) { c.Patterns, err = DecodePatterns(b, items); return err }},
 		{SecWorth, func(b []byte, items uint64) (err error) {

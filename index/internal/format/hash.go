@@ -32,6 +32,9 @@ func (h *Hasher) Sum(key []byte) bloom.Hash {
 	return h.sum(key)
 }
 
+// SumPlain hashes a key that is none of a digest, for a look-up. The key may be on the stack.
+func (h *Hasher) SumPlain(key []byte) bloom.Hash { return h.sum(key) }
+
 // sum hashes octets.
 func (h *Hasher) sum(key []byte) bloom.Hash {
 	switch {

@@ -13,7 +13,8 @@ import (
 
 const (
 	PageSize      = 4096
-	formatVersion = 2 // 1 had tags and offsets of a page apart, and packed records
+	formatVersion = 3 // 1 had tags and offsets of a page apart, and packed records
+	oldVersion    = 2 // knows no owners; it is read, and never written
 	filterKind    = 1 // split-block, 256 bits, 8 lanes
 	HeaderSumAt   = PageSize - 4
 
@@ -75,7 +76,11 @@ type Header struct {
 	Kinds      uint64 // see KindBit
 	Built      int64  // Unix seconds
 	Expiry     int64  // the earliest, Unix seconds; 0 = none
+	OwnerMask  OwnerMask
+	Owners     uint32 // markers
 	Sections   [KnownSections + 1]Section
+
+	version uint32
 }
 
 // Section is where one part of the file lies.
@@ -103,7 +108,8 @@ func (h *Header) Encode() []byte {
 	le.PutUint64(b[16:], h.Size)
 	copy(b[24:], h.BuildID[:])
 	copy(b[40:], h.Hash.Key[:])
-	b[56], b[57] = h.Hash.Kind, filterKind
+	b[56], b[57], b[58] = h.Hash.Kind, filterKind, byte(h.OwnerMask)
+	le.PutUint32(b[60:], h.Owners)
 	for i, v := range []uint64{h.Keys, h.Entries, h.Blocks, h.Pages, h.Partitions, h.Kinds, uint64(h.Built), uint64(h.Expiry)} {
 		le.PutUint64(b[64+8*i:], v)
 	}
@@ -139,7 +145,8 @@ func DecodeHeader(b []byte, fileSize uint64) (*Header, error) {
 		return nil, Corrupt(0, "no index file (magic bytes differ)")
 	}
 	// The version comes before the sum: another version may sum differently.
-	if v := le.Uint32(b[8:]); v != formatVersion {
+	v := le.Uint32(b[8:])
+	if v != formatVersion && v != oldVersion {
 		return nil, Corrupt(8, "format version %d, this program reads %d", v, formatVersion)
 	}
 	if got, want := crc32.Checksum(b[:HeaderSumAt], Castagnoli), le.Uint32(b[HeaderSumAt:]); got != want {
@@ -155,6 +162,9 @@ func DecodeHeader(b []byte, fileSize uint64) (*Header, error) {
 		Kinds:      le.Uint64(b[104:]),
 		Built:      int64(le.Uint64(b[112:])),
 		Expiry:     int64(le.Uint64(b[120:])),
+		OwnerMask:  OwnerMask(b[58]),
+		Owners:     le.Uint32(b[60:]),
+		version:    v,
 	}
 	copy(h.BuildID[:], b[24:])
 	copy(h.Hash.Key[:], b[40:])
@@ -170,7 +180,7 @@ func DecodeHeader(b []byte, fileSize uint64) (*Header, error) {
 		return nil, Corrupt(57, "unknown filter %d", b[57])
 	case h.Built < 0 || h.Expiry < 0:
 		return nil, Corrupt(112, "times %d and %d", h.Built, h.Expiry)
-	case !allZero(b[58:64]) || !allZero(b[SectionsAt+MaxSections*SectionBytes:HeaderSumAt]):
+	case v == oldVersion && !allZero(b[58:64]) || h.OwnerMask&^ownersKnown != 0 || b[59] != 0 || !allZero(b[SectionsAt+MaxSections*SectionBytes:HeaderSumAt]):
 		return nil, Corrupt(58, "reserved bytes are set")
 	}
 	if err := h.decodeSections(b[SectionsAt:], fileSize); err != nil {
@@ -251,6 +261,8 @@ func (h *Header) check() error {
 		return Corrupt(96, "%d partitions, want a power of two up to %d", h.Partitions, MaxPartitions)
 	case h.Keys/MaxRecordsPerPage > h.Pages || h.Keys > h.Entries || h.Entries/MaxSources > h.Keys:
 		return Corrupt(64, "%d keys with %d entries in %d pages cannot be", h.Keys, h.Entries, h.Pages)
+	case uint64(h.Owners) > h.Keys || (h.OwnerMask&^RecipientsAsKey == 0) != (h.Owners == 0):
+		return Corrupt(58, "%d owners of the kinds %d among %d keys", h.Owners, h.OwnerMask, h.Keys)
 	case h.Blocks > maxBlocks(h.Keys):
 		return Corrupt(80, "filter of %d blocks for %d keys", h.Blocks, h.Keys)
 	case s[SecLists].Items > MaxLists || s[SecLists].Length > maxTableBytes:

@@ -128,6 +128,10 @@ func Describe(item *lists.Item, key string) {
 		item.Kind, item.Net = NetKind(net), net
 		return
 	}
+	if IsPersonal(key) {
+		describePersonal(item, key)
+		return
+	}
 	if kind, text, ok := PatternOf(key); ok {
 		item.Kind, item.Pattern = kind, text
 		return

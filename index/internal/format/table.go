@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"blockd/addr"
 	"blockd/lists"
 )
 
@@ -23,6 +24,7 @@ const (
 	rowPatterns
 	rowExceptionsAll
 	rowExceptionsNone
+	rowPerRecipient
 	rowsKnown = 1<<iota - 1
 )
 
@@ -54,6 +56,9 @@ func appendRow(b []byte, number int, r ListInfo) []byte {
 	if set.Patterns {
 		flags |= rowPatterns
 	}
+	if set.PerRecipient {
+		flags |= rowPerRecipient
+	}
 	switch r.Source.Exceptions {
 	case AllExceptions:
 		flags |= rowExceptionsAll
@@ -76,6 +81,10 @@ func appendRow(b []byte, number int, r ListInfo) []byte {
 		r.Summary.Skipped, r.NetworkEntries} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
+	if set.PerRecipient {
+		b = AppendText(b, set.Owner.Text, MaxKey)
+		b = binary.AppendUvarint(b, uint64(set.MaxPerOwner))
+	}
 	return b
 }
 
@@ -89,11 +98,14 @@ func AppendText(b []byte, text string, most int) []byte {
 
 // decodeTable reads the list table of so many rows. Nothing is allocated for a
 // row before the bytes of the one in front of it were there.
-func decodeTable(b []byte, rows uint64) ([]ListInfo, error) {
+func decodeTable(b []byte, rows uint64, version uint32) ([]ListInfo, error) {
 	var table []ListInfo
 	c := Cursor{Rest: b}
 	for i := range rows {
 		r := decodeRow(&c, i)
+		if version == oldVersion && r.Source.Settings.PerRecipient {
+			c.Fail()
+		}
 		if c.Bad {
 			return nil, fmt.Errorf("list table: row %d is damaged", i)
 		}
@@ -144,6 +156,16 @@ func decodeRow(c *Cursor, number uint64) (r ListInfo) {
 	for _, n := range []*int{&r.Summary.Lines, &r.Summary.Entries, &r.Summary.Errors,
 		&r.Summary.Skipped, &r.NetworkEntries} {
 		*n = int(c.Uvarint(math.MaxInt))
+	}
+	if set := &r.Source.Settings; flags&rowPerRecipient != 0 {
+		set.PerRecipient = true
+		if text := string(c.Text(MaxKey)); text != "" {
+			var err error
+			if set.Owner, err = addr.ParseOwner(text); err != nil {
+				c.Fail()
+			}
+		}
+		set.MaxPerOwner = int(c.Uvarint(math.MaxInt))
 	}
 	return r
 }
