@@ -56,7 +56,9 @@ var layers = map[string][]string{
 	"index/internal/build":   {"addr", "bloom", "digest", "index/internal/format", "index/internal/memory", "index/internal/segment", "lists"},
 	"index":                  {"addr", "bloom", "digest", "index/internal/build", "index/internal/format", "index/internal/memory", "index/internal/segment", "internal/durable", "lists", "pattern"},
 
-	"builder": {"index", "lists", "machine"},
+	"index/kept": {"index/internal/format", "index/internal/segment", "internal/durable", "lists"},
+
+	"builder": {"index", "index/kept", "lists", "machine"},
 	"live":    {"addr", "audit", "digest", "index", "internal/durable", "lists"},
 	"verdict": {"addr", "digest", "index", "lists", "msgauth"},
 	"health":  {"listener"},
@@ -82,7 +84,7 @@ var layers = map[string][]string{
 
 	"policy":   {"addr", "ask", "digest", "firstseen", "header", "history", "hits", "index", "lists", "live", "msgauth", "repeat", "reply", "rule", "verdict"},
 	"printout": {"addr", "index", "internal/term", "lists", "msgauth", "policy", "verdict"},
-	"reload":   {"addr", "digest", "history", "index", "internal/durable", "lists"},
+	"reload":   {"addr", "digest", "history", "index", "index/kept", "internal/durable", "lists"},
 
 	"redisclient":     {},
 	"redisfilter":     {"filter", "redisclient"},
@@ -104,18 +106,18 @@ var layers = map[string][]string{
 	"postfix": {"addr", "listener", "lists", "policy", "reply", "rule"},
 
 	"httpapi/fastpath": {},
-	"httpapi":          {"pause", "audit", "addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "listener", "lists", "live", "msgauth", "policy", "quarantine", "receipt", "reload", "verdict"},
+	"httpapi":          {"index/kept", "pause", "audit", "addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "listener", "lists", "live", "msgauth", "policy", "quarantine", "receipt", "reload", "verdict"},
 
-	"internal/config": {"access", "addr", "ask", "audit", "bell", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
+	"internal/config": {"index/kept", "access", "addr", "ask", "audit", "bell", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
 		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
 	"internal/carried": {},
 	"internal/upgrade": {},
 	"internal/version": {},
 	"catalogue":        {},
-	"internal/daemon": {"pause", "internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
+	"internal/daemon": {"index/kept", "pause", "internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
 		"addr", "audit", "bell", "builder", "certificate", "dnsbl", "firstseen", "health", "history", "httpapi", "index", "internal/config", "keptfilter", "listener", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "quarantine", "receipt", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
-	"internal/control": {"pause", "audit", "access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "quarantine", "receipt", "reload"},
+	"internal/control": {"index/kept", "pause", "audit", "access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "quarantine", "receipt", "reload"},
 	"internal/setup":   {"catalogue", "docs", "internal/durable", "lists"},
 	"docs":             {},
 	"packaging":        {},

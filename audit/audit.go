@@ -35,6 +35,8 @@ const (
 	EntryRemove       = "entry.remove"
 	ListPause         = "list.pause"
 	ListResume        = "list.resume"
+	ListRollback      = "list.rollback"
+	ListAdopt         = "list.adopt"
 	TokenAdd          = "token.add"
 	TokenRevoke       = "token.revoke"
 	RequestGrant      = "request.grant"

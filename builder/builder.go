@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/index/kept"
 	"blockd/machine"
 )
 
@@ -88,6 +89,27 @@ func (b *Builder) Parse(ctx context.Context, cache string, s index.Source) error
 	return index.ParseSegment(ctx, cache, s, 0)
 }
 
+// Kept is kept.Job.Do in another process, as Build is index.Build. Unlike the rest of a Builder it may be called by several goroutines at
+// once.
+func (b *Builder) Kept(ctx context.Context, j kept.Job) (kept.Result, error) {
+	if j.Octets() < b.from {
+		return j.Do(ctx)
+	}
+	r := newRequest("", "", nil, index.Options{}, false)
+	r.Kept = &j
+	a, err := b.ask(ctx, r, nil)
+	if errors.As(err, new(errNoChild)) {
+		return j.Do(ctx)
+	}
+	if err != nil {
+		return kept.Result{}, err
+	}
+	if a.Kept == nil {
+		return kept.Result{}, errors.New("an answer that says nothing")
+	}
+	return *a.Kept, nil
+}
+
 // none reports whether no process could be started, and logs it once.
 func (b *Builder) none(err error) bool {
 	none, ok := errors.AsType[errNoChild](err)
@@ -106,15 +128,27 @@ func memory(configured, left int64) int64 {
 func (b *Builder) large(sources []index.Source) bool {
 	var octets int64
 	for _, s := range sources {
-		if info, err := os.Stat(s.Path); err == nil && info.Mode().IsRegular() {
+		if info, err := os.Stat(cmp.Or(s.Kept, s.Path)); err == nil && info.Mode().IsRegular() {
 			octets += info.Size()
 		}
 	}
 	return octets >= b.from
 }
 
-// run starts the child and waits for what it makes and for its end.
+// run has the child make something.
 func (b *Builder) run(ctx context.Context, r request, lock *os.File) (*index.Made, error) {
+	a, err := b.ask(ctx, r, lock)
+	if err == nil && a.Made == nil {
+		err = errors.New("an answer that says nothing")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.Made, nil
+}
+
+// ask starts the child and waits for its answer and for its end.
+func (b *Builder) ask(ctx context.Context, r request, lock *os.File) (*answer, error) {
 	cmd := exec.Command(b.command[0], b.command[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is the parent's; see also gentle
 	if lock != nil {
@@ -208,7 +242,7 @@ func (c *child) watch(ctx context.Context, done <-chan struct{}) {
 }
 
 // listen reads what the child says, to the result.
-func (c *child) listen(out io.Reader, progress func(index.Progress)) (*index.Made, error) {
+func (c *child) listen(out io.Reader, progress func(index.Progress)) (*answer, error) {
 	var hello answer
 	if err := receive(out, &hello); err != nil {
 		return nil, err
@@ -225,8 +259,8 @@ func (c *child) listen(out io.Reader, progress func(index.Progress)) (*index.Mad
 		switch {
 		case a.Fault != nil:
 			return nil, refusal{a.Fault}
-		case a.Made != nil:
-			return a.Made, nil
+		case a.Made != nil || a.Kept != nil:
+			return &a, nil
 		case a.Progress == nil:
 			return nil, errors.New("an answer that says nothing")
 		case *a.Progress != last:

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 
 	"blockd/index"
+	"blockd/index/kept"
 	"blockd/lists"
 )
 
@@ -18,7 +19,7 @@ import (
 // and at the end either what was made or a fault.
 
 // protocol is raised with every change of what frames say.
-const protocol = 1
+const protocol = 2
 
 // maxFrame bounds a frame: a request of 65,535 files of the longest names has some 300 MB, of usual ones 20.
 const maxFrame = 512 << 20
@@ -43,6 +44,7 @@ type answer struct {
 	Progress *index.Progress `json:",omitempty"`
 	Made     *index.Made     `json:",omitempty"`
 	Fault    *index.Fault    `json:",omitempty"`
+	Kept     *kept.Result    `json:",omitempty"`
 }
 
 // request is what a child is to build.
@@ -54,14 +56,16 @@ type request struct {
 	Sources    []source
 	Guards     []*lists.GuardSettings // of sources, which share them
 	Hold       map[int]*index.Fault
+	Kept       *kept.Job // in place of a build
 	Options    index.Options
 }
 
 // source is an index.Source without its guard.
 type source struct {
 	index.Source
-	Path    []byte // in place of the source's
-	Guard   int    // its place in Guards; -1: none
+	Path    []byte // in place of the source's, as Kept
+	Kept    []byte
+	Guard   int // its place in Guards; -1: none
 	GuardID uint64
 }
 
@@ -80,7 +84,7 @@ func newRequest(path, temp string, sources []index.Source, o index.Options, urge
 			r.Guards = append(r.Guards, guard.Settings())
 		}
 		s.Settings.Guard = nil
-		r.Sources = append(r.Sources, source{s, []byte(s.Path), place, guard.ID()})
+		r.Sources = append(r.Sources, source{s, []byte(s.Path), []byte(s.Kept), place, guard.ID()})
 	}
 	for row, why := range o.Hold {
 		r.Hold[row] = index.FaultOf(why)
@@ -105,7 +109,7 @@ func (r *request) sources() ([]index.Source, error) {
 			return nil, fmt.Errorf("guard %d of %d", s.Guard, len(guards))
 		}
 		all[i] = s.Source
-		all[i].Path = string(s.Path)
+		all[i].Path, all[i].Kept = string(s.Path), string(s.Kept)
 		if s.Guard >= 0 {
 			all[i].Settings.Guard = guards[s.Guard]
 		}

@@ -31,6 +31,9 @@ func Serve(in, out *os.File) error {
 		io.Copy(io.Discard, in)
 		os.Exit(1)
 	}()
+	if r.Kept != nil {
+		return serveKept(r, out)
+	}
 	made, err := serve(r, out)
 	if err != nil {
 		return send(out, answer{Fault: index.FaultOf(err)})
@@ -38,9 +41,26 @@ func Serve(in, out *os.File) error {
 	return send(out, answer{Made: made})
 }
 
+// serveKept does work on what is kept. It says that it lives, for it has no progress to tell.
+func serveKept(r request, out io.Writer) error {
+	if r.Version != version() {
+		return send(out, answer{Fault: index.FaultOf(errOtherVersion)})
+	}
+	if !r.Urgent {
+		gentle()
+	}
+	result, err := r.Kept.Do(context.Background())
+	if err != nil {
+		return send(out, answer{Fault: index.FaultOf(err)})
+	}
+	return send(out, answer{Kept: &result})
+}
+
+var errOtherVersion = errors.New("the program has another version than the one that it builds for")
+
 func serve(r request, out io.Writer) (*index.Made, error) {
 	if r.Version != version() {
-		return nil, errors.New("the program has another version than the one that it builds for")
+		return nil, errOtherVersion
 	}
 	if !r.Urgent {
 		gentle()

@@ -66,6 +66,9 @@ type Settings struct {
 	// Pauses are the lists that do not count for a while; nil: there are no such resources.
 	Pauses *pause.Set
 
+	// Undo is what lists held before; nil: there are no such resources.
+	Undo *Undo
+
 	// Requests are those of refused people; nil: there are no such resources.
 	Requests *receipt.Store
 

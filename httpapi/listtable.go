@@ -117,6 +117,7 @@ type ListWorth struct {
 	State    ListState  `json:"state"`
 	Problems []string   `json:"problems"` // of those above: this list's
 
+	Pinned *PinnedList `json:"pinned"` // null: it follows its file
 	Pause  *ListPause  `json:"pause"`  // null: it counts, as far as its mode lets it
 	Source *ListSource `json:"source"` // null: the list has none, or no daemon was asked
 }
@@ -174,6 +175,7 @@ func (s *Server) listTable(n int) ListTable {
 	}
 	now := time.Now()
 	for i := range t.Worth {
+		t.Worth[i].Pinned = NewPinned(status.Pins, t.Worth[i].List)
 		t.Worth[i].Pause = newListPause(s.settings.Pauses, t.Worth[i].List, now)
 	}
 	return t

@@ -67,6 +67,17 @@ func (s *Server) routes(metrics http.Handler) []route {
 			route{path: "/v1/requests/decline", about: "POST ?ref= declines one", methods: []method{
 				{name: http.MethodPost, serve: s.writing(s.decline), doc: describeDecline, writes: true}}})
 	}
+	if s.settings.Undo != nil {
+		all = append(all,
+			route{path: "/v1/generations", about: "what was served: when, how, and what changed by list", methods: []method{
+				{name: http.MethodGet, serve: s.generations, doc: describeGenerations}}},
+			route{path: "/v1/lists/{list}/diff", about: "entries that came and went: ?since=", methods: []method{
+				{name: http.MethodGet, serve: s.privately(s.diff), doc: describeDiff, private: true}}},
+			route{path: "/v1/lists/{list}/rollback", about: "POST: the list serves what it had before", methods: []method{
+				{name: http.MethodPost, serve: s.writing(s.rollback), doc: describeRollback, writes: true}}},
+			route{path: "/v1/lists/{list}/adopt", about: "POST: what waits of the list serves", methods: []method{
+				{name: http.MethodPost, serve: s.writing(s.adopt), doc: describeAdopt, writes: true}}})
+	}
 	if s.settings.Pauses != nil {
 		all = append(all,
 			route{path: "/v1/lists/{list}/pause", about: "POST: the list's blocks do not count for a while", methods: []method{

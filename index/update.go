@@ -182,6 +182,9 @@ func (u *updating) segment(ctx context.Context, s Source, hash [16]byte) (*segme
 	if found := u.cache.Of(s, hash); found != nil {
 		return found, nil
 	}
+	if s.Kept != "" {
+		return nil, segment.TooDifferent("list %s: what %s held before cannot be read", s.List, s.Path)
+	}
 	err := u.parse(ctx, s)
 	if errors.As(err, new(*lists.FileError)) {
 		err = segment.TooDifferent("list %s: %v", s.List, err)

@@ -74,6 +74,7 @@ const (
 	Shrunk     = Class("shrunk")    // against the generation in force, as Grown is
 	Grown      = Class("grown")
 	Stale      = Class("stale")       // older than it may be, in place of what serves
+	Kept       = Class("kept")        // what a list held before, to which it was taken back, cannot be read
 	Frees      = Class("frees")       // would let pass too much of what was refused lately
 	Recent     = Class("recent")      // would refuse senders whose mail was just taken
 	OnlyErrors = Class("only-errors") // nothing but refused lines

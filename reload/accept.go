@@ -70,7 +70,7 @@ func (r *Reloader) adopt(v view) bool {
 	r.noted = r.noteStamps()
 	note := readAcceptance(r.settings.Path)
 	g := r.onDisk()
-	if g == nil || g.ix.Generation() == r.live.Load().Generation() || len(g.lacks) > 0 || !g.holds(r.settings.Lists) || g.ix.Hashes() != r.settings.Hashes ||
+	if g == nil || g.ix.Generation() == r.live.Load().Generation() || len(g.lacks) > 0 || !g.holds(r.settings.Lists, r.pins) || g.ix.Hashes() != r.settings.Hashes ||
 		!slices.Equal(v.contents, contents(g.ix.Lists(), nil, nil)) {
 		return false
 	}

@@ -38,7 +38,7 @@ func stale(all []List, old *index.Index, now []index.ListInfo, clock time.Time) 
 	byName := listsByName(all)
 	for _, row := range now {
 		l := byName[row.Source.List]
-		if !known[l.Name] || row.Summary.Verdict == lists.Refused ||
+		if row.Source.Kept != "" || !known[l.Name] || row.Summary.Verdict == lists.Refused ||
 			was[fileOf(row)] == row.Summary.Hash {
 			continue
 		}
@@ -101,6 +101,10 @@ func (r *Reloader) datesOf(serving *index.Index, byName map[string]List) map[fil
 		}
 		l, path := byName[row.Source.List], row.Source.Path
 		at, known := r.dates[fileOf(row)]
+		if pin, ok := r.pins[l.Name]; ok {
+			dates[fileOf(row)] = pin.Served
+			continue
+		}
 		if !known {
 			at = serving.Built() // it was there then
 		}

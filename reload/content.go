@@ -27,14 +27,17 @@ type view struct {
 	contents []content
 	faults   []problem              // of sources that are no list
 	stamps   map[string]os.FileInfo // by path, from before the contents were read
+	proposed map[string]proposed    // what the files of pinned lists hold, by list
 }
 
 // view reads all sources.
 func (r *Reloader) view(ctx context.Context, began time.Time) view {
 	v := view{began: began}
-	v.sources, v.faults = expand(r.settings.Lists)
-	now, unreadable := r.files.read(ctx, v.sources)
-	v.contents, v.faults, v.stamps = now, append(v.faults, unreadable...), r.files.seen
+	r.readPins()
+	actual, faults := expand(r.settings.Lists)
+	now, unreadable := r.files.read(ctx, actual)
+	v.stamps = r.files.seen
+	r.effective(&v, actual, now, append(faults, unreadable...))
 	r.seen = v
 	r.files.fresh = false
 	if err := r.files.keep(r.settings.Path, began); err != nil {
@@ -48,7 +51,8 @@ func (r *Reloader) view(ctx context.Context, began time.Time) view {
 // unchanged; then the build missed a file that the look had read.
 func (r *Reloader) decideOn(v view, problems []problem) {
 	missed := func(p problem) bool { return p.class == lists.Missing && v.read(p.file()) }
-	if !r.files.moved(v.sources) && !slices.ContainsFunc(problems, missed) {
+	actual, _ := expand(r.settings.Lists)
+	if !r.files.moved(actual) && !slices.ContainsFunc(problems, missed) {
 		r.decidedOn = v.contents
 	}
 }

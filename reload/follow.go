@@ -26,7 +26,7 @@ func (r *Reloader) follow(ctx context.Context, v view) (outcome, []problem) {
 		r.followed = info
 		r.held = r.openHeld()
 		r.heldKept = r.held
-		if g := r.onDisk(); g != nil && g.ix.Generation() != serving.Generation() && g.holds(r.settings.Lists) && g.ix.Hashes() == r.settings.Hashes {
+		if g := r.onDisk(); g != nil && g.ix.Generation() != serving.Generation() && g.holds(r.settings.Lists, r.pins) && g.ix.Hashes() == r.settings.Hashes {
 			r.serve(g, adopted)
 			r.decidedOn = nil
 			return adopted, nil

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/index/kept"
 	"blockd/lists"
 )
 
@@ -108,13 +109,19 @@ func (r *Reloader) onDisk() *generation {
 
 // holds reports whether g was built from these lists by these settings. Their content may
 // have changed since, the files of a glob may be others, and g may lack sources.
-func (g *generation) holds(all []List) bool {
+func (g *generation) holds(all []List, pins map[string]kept.Pin) bool {
 	files := map[string]int{}
 	byName := listsByName(all)
+	for list, pin := range pins {
+		if len(pin.Content) == 0 {
+			files[list] = 1 // it has no row
+		}
+	}
 	for _, row := range g.ix.Lists() {
 		l, ok := byName[row.Source.List]
 		same := index.Source{List: l.Name, Path: row.Source.Path, Settings: l.Settings, Mode: l.Mode, Optional: l.Optional, Exceptions: l.Exceptions}
-		if !ok || !same.Equal(row.Source) || !l.covers(row.Source.Path) {
+		pin, pinned := pins[l.Name]
+		if !ok || !same.Equal(row.Source) || !(l.covers(row.Source.Path) || pinned && pin.Content.Has(row.Source.Path)) {
 			return false
 		}
 		files[l.Name]++
@@ -181,7 +188,7 @@ func (r *Reloader) serve(g *generation, out outcome) {
 		r.past.asked += asked
 	}
 	r.lacks, r.bytes, r.held = g.lacks, g.bytes, g.withheld
-	r.status.Filtering, r.status.Lists = g.lacks.filtering(r.settings.Lists, table)
+	r.status.Filtering, r.status.Lists = g.lacks.filtering(r.waitless(), table)
 	r.status.Ready = r.status.Lists == 0 || r.status.Filtering > 0
 	r.status.Since = time.Now()
 	r.status.show(g.ix, r.held.counts())
@@ -194,6 +201,7 @@ func (r *Reloader) serve(g *generation, out outcome) {
 	r.former = nil
 	r.log.Info("lists swapped in", append(attrs, slog.Any("entries", changes(r.settings.Lists, was, table)),
 		slog.Float64("seconds", g.seconds))...)
+	r.record(g, out)
 	r.tellDropped(table)
 	runtime.GC() // else the old generation stays until the heap has doubled
 }

@@ -190,6 +190,7 @@ func (r *Reloader) decide(ctx context.Context) (outcome, []problem) {
 	if r.following.Load() {
 		return r.follow(ctx, v)
 	}
+	r.propose(ctx, &v)
 	r.refusals = r.readRefusals(ctx)
 	serving := r.live.Load()
 	asBefore := r.decidedOn != nil && slices.Equal(v.contents, r.decidedOn)

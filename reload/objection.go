@@ -166,6 +166,8 @@ func (r *Reloader) holdEntries(draft *index.Index, before heldEntries, accepted 
 		for _, o := range r.objections(draft) {
 			switch {
 			case accepted(o.list):
+			case r.isMeant(o.list): // an operator has let it in: what would refuse people is held back, and nothing more
+				more = o.hold(held) || more
 			case o.share > maxHeldShare || !o.hold(held):
 				odd = append(odd, o.problem())
 			default:

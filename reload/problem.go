@@ -93,6 +93,8 @@ func (p problem) hint() string {
 		return "see who changed the list; if these senders are to be refused, run blockd compile --accept once, or raise max_recent_blocked of the list"
 	case lists.Frees:
 		return "see who changed the list; if this mail is to pass, run blockd compile --accept once, or raise max_freed of the list"
+	case lists.Kept:
+		return "what was kept of the list is missing or damaged: blockd adopt lets in what its file has now"
 	case lists.BadRatio:
 		return "run blockd lint on the file; if so many bad lines are usual in it, raise max_bad_ratio of the list"
 	case lists.Protected:

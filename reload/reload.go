@@ -23,6 +23,7 @@ import (
 	"blockd/addr"
 	"blockd/digest"
 	"blockd/index"
+	"blockd/index/kept"
 	"blockd/lists"
 )
 
@@ -53,6 +54,9 @@ type List struct {
 	// judged from 20 of them on. Where the list's exceptions reach no other list, it is the
 	// share of the list's own refusals.
 	MaxFreed float64
+
+	Review bool // a load is a proposal until an operator adopts it
+	Own    bool // the process writes it itself, and nobody takes it back
 }
 
 // Settings of a Reloader.
@@ -88,6 +92,9 @@ type Settings struct {
 	// Served is called with each generation that has begun to serve. Both may be nil.
 	Renew  func(context.Context) bool
 	Served func(*index.Index)
+
+	// Kept has what each list held before, and which lists do not follow their files. nil: nothing is kept.
+	Kept *kept.Store
 
 	updateFrom uint64 // keys from which on a small change serves from memory first; 0 = defaultUpdateFrom
 }
@@ -142,6 +149,12 @@ type Reloader struct {
 	failures   int                // looks in a row that ended with failed
 	failedAt   time.Time          // the last of them
 	failedOn   []content          // what it could not build
+
+	pins      map[string]kept.Pin // of lists that do not follow their files
+	pinsStamp os.FileInfo         // of their file when it was last read
+	acts      map[string]string   // lists that an operator has taken back, or let in, since the last swap: how
+	faulty    map[string]string   // why the files of a pinned list cannot be proposed
+	tidies    chan struct{}
 }
 
 // Status is what /readyz and the console show.
@@ -167,6 +180,9 @@ type Status struct {
 	// Held is the number of entries that are held back, by list; lists without any are
 	// missing. They would refuse senders accepted lately.
 	Held map[string]int
+
+	// Pins are the lists that do not follow their files, by their names. Do not change them.
+	Pins []kept.Pin
 }
 
 // Lacks says how many lists filter where it is not all of them: "13 of 14 lists
@@ -204,7 +220,7 @@ func Open(ctx context.Context, s Settings, log *slog.Logger, reg prometheus.Regi
 			return index.Build(ctx, path, sources, o)
 		}
 	}
-	r := &Reloader{settings: s, log: log, metrics: newMetrics(reg), asked: make(chan struct{}, 1), replaced: make(chan struct{}, 1)}
+	r := &Reloader{settings: s, log: log, metrics: newMetrics(reg), asked: make(chan struct{}, 1), replaced: make(chan struct{}, 1), tidies: make(chan struct{}, 1), acts: map[string]string{}}
 	var err error
 	if r.files.kept, err = readStamps(s.Path); err != nil {
 		r.log.Warn("all lists are read", slog.String("file", s.Path+stampsSuffix), slog.Any("error", err))
@@ -212,9 +228,11 @@ func Open(ctx context.Context, s Settings, log *slog.Logger, reg prometheus.Regi
 	r.files.fresh = true
 	r.held = r.openHeld()
 	r.heldKept = r.held
-	switch g := r.onDisk(); {
+	g := r.onDisk()
+	r.openPins(g)
+	switch {
 	case g == nil:
-	case g.holds(s.Lists):
+	case g.holds(s.Lists, r.pins):
 		// What follows is an ordinary reload.
 		r.serve(g, found)
 	default:
@@ -270,7 +288,9 @@ func (r *Reloader) Replaced() {
 func (r *Reloader) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.status
+	s := r.status
+	s.Remarks = append(pinRemarks(s.Pins), s.Remarks...)
+	return s
 }
 
 // Run watches the lists until ctx ends, and then returns nil. Call it once. Where the system
@@ -278,6 +298,11 @@ func (r *Reloader) Status() Status {
 func (r *Reloader) Run(ctx context.Context) error {
 	w := newWatch(r.log)
 	defer w.close()
+	if r.settings.Kept != nil {
+		var keeping sync.WaitGroup
+		keeping.Go(func() { r.keepTidy(ctx) })
+		defer keeping.Wait()
+	}
 	r.run(ctx, w.changed, func() { w.follow(r.settings.Lists) })
 	return nil
 }
@@ -293,7 +318,7 @@ func (r *Reloader) run(ctx context.Context, events <-chan struct{}, follow func(
 		due: func() bool {
 			follow()
 			r.age(time.Now())
-			if r.following.Load() {
+			if r.following.Load() || r.pinsMoved() {
 				return true // the index file may be another one
 			}
 			return r.moved() || r.files.unsure || len(r.problems) > 0 || r.noteMoved()

@@ -62,7 +62,7 @@ func Default() Config {
 		Index: Index{
 			Path: "var/blockd.bdx", Quiet: Duration(500 * time.Millisecond), Poll: Duration(30 * time.Second),
 			Hashes: []string{}, Protected: []string{}, MaxProtected: guard.MaxProtected, MaxBadRatio: guard.MaxBadRatio, MaxShrink: 0.5, MaxGrow: 10,
-			Recent: 10_000, MaxRecentBlocked: 0.01, MaxFreed: 0.2,
+			Recent: 10_000, MaxRecentBlocked: 0.01, MaxFreed: 0.2, Keep: 10, KeepBytes: 2 << 30,
 		},
 		SMTP: SMTP{
 			Listen: "127.0.0.1:2525", Upstream: "maildir:var/mail",

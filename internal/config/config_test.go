@@ -105,7 +105,7 @@ func fullConfig() Config {
 	no, some, share, times, age := false, 7, 0.125, 2.5, Duration(30*day)
 	full := Config{
 		Index: Index{"/var/lib/blockd/a.bdx", Duration(time.Second), Duration(90 * time.Minute), 1 << 21,
-			[]string{"sha1"}, []string{"here.example"}, 6, 0.5, 0.75, 12, true, Duration(36 * time.Hour), 7, 0.02, 0.3},
+			[]string{"sha1"}, []string{"here.example"}, 6, 0.5, 0.75, 12, true, Duration(36 * time.Hour), 7, 0.02, 0.3, 11, 1 << 31},
 		SMTP: SMTP{
 			Listen: "127.0.0.1:25", Hostname: "mx.here.example", Upstream: "smtp://127.0.0.1:10025", ClientInfo: "xclient",
 			RejectAt: "mail", Mail: "strict", RecipientsExempt: []string{"postmaster", "help\"desk"}, OnError: "tempfail", AllowOpenUpstream: true, SelfTestRecipient: "you@elsewhere.example",
@@ -129,7 +129,7 @@ func fullConfig() Config {
 		Log:     Log{"json", "debug"},
 		Lists: []List{{
 			Name: "a", Path: "/lists/a.txt", Format: "csv:sender", Action: "allow", Subdomains: &no, Mode: "shadow", Reason: "why — \"so\"",
-			Patterns: true, Optional: true, AllowEmpty: true, OnMatch: "tag", Match: []string{"envelope", "reply-to"}, Tarpit: Duration(time.Second), Discard: true, Exceptions: "all", Require: []string{"spf"},
+			Patterns: true, Optional: true, AllowEmpty: true, OnMatch: "tag", Match: []string{"envelope", "reply-to"}, Tarpit: Duration(time.Second), Discard: true, Exceptions: "all", Adopt: "review", Require: []string{"spf"},
 			Text: "%sender: 100 %% no", Contact: "mailto:postmaster@here.example",
 			Force: []string{"gmail.com"}, Protected: []string{"there.example", "bücher.example"}, MaxProtected: &some,
 			MaxBadRatio: &share, MaxShrink: &share, MaxGrow: &times, AllowPublicSuffix: &no, MaxAge: &age, MaxRecentBlocked: &share, MaxFreed: &share,

@@ -57,6 +57,11 @@ type Index struct {
 	// The share of the refusals of the last 7 days that one load of a list may lift, by new exceptions or
 	// by blocks that go; the rule begins at 20 refusals.
 	MaxFreed float64 `toml:"max_freed" want:"0 to 1"`
+	// How many of the contents that a list had last are kept, that which serves included, for blockd diff and
+	// blockd rollback (docs/undo.md).
+	Keep int `toml:"keep" want:"1 to 1000"`
+	// The room for all that is kept. The oldest goes first; what serves, or waits to be adopted, stays.
+	KeepBytes Octets `toml:"keep_bytes" want:"1 MiB to 1 TiB"`
 }
 
 func (x Index) validate(f *Faults) {

@@ -85,6 +85,9 @@ type List struct {
 	MaxRecentBlocked *float64 `toml:"max_recent_blocked,omitempty" want:"0 to 1"`
 	// As in [index], for this list.
 	MaxFreed *float64 `toml:"max_freed,omitempty" want:"0 to 1"`
+	// "auto": a changed file serves by itself, if the gate lets it. "review": it is a proposal, which serves only
+	// when blockd adopt LIST or the console lets it in (docs/undo.md).
+	Adopt string `toml:"adopt" want:"auto|review"`
 	// The address that the list is fetched from, https://HOST/FILE (docs/remote.md). User name and password
 	// may stand in it.
 	URL string `toml:"url,omitempty"`
@@ -104,7 +107,7 @@ type List struct {
 
 // defaultList is what a [[list]] has that says nothing of it.
 func defaultList() List {
-	return List{Format: "auto", Action: "block", Mode: "enforce", OnMatch: "refuse", Match: []string{"envelope"}, Exceptions: "own"}
+	return List{Format: "auto", Action: "block", Mode: "enforce", OnMatch: "refuse", Match: []string{"envelope"}, Exceptions: "own", Adopt: "auto"}
 }
 
 // listName is what a name may be: it stands in replies, logs and metrics.

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"blockd/index/kept"
+	"slices"
 	"time"
 
 	"blockd/lists"
@@ -27,6 +29,7 @@ func (c Config) Reload() reload.Settings {
 			MaxAge:           time.Duration(or(l.MaxAge, c.Index.MaxAge)),
 			MaxRecentBlocked: or(l.MaxRecentBlocked, c.Index.MaxRecentBlocked),
 			MaxFreed:         or(l.MaxFreed, c.Index.MaxFreed),
+			Review:           l.Adopt == "review",
 		}
 		if l.URL != "" {
 			list.Confirmed = l.Remote().Checked
@@ -37,6 +40,26 @@ func (c Config) Reload() reload.Settings {
 		s.Lists = append(s.Lists, c.liveList())
 	}
 	return s
+}
+
+// Kept is what lists held before, and which of them do not follow their files.
+func (c Config) Kept() *kept.Store {
+	return &kept.Store{Folder: c.Index.Path + kept.Suffix, Keep: c.Index.Keep, Bytes: int64(c.Index.KeepBytes)}
+}
+
+// Undoable are the lists that can be taken back: their entries are in the index.
+func (c Config) Undoable() (names []string) {
+	for _, l := range c.Lists {
+		if !l.Asked() {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
+// Reviews reports whether the loads of a list wait to be adopted.
+func (c Config) Reviews(list string) bool {
+	return slices.ContainsFunc(c.Lists, func(l List) bool { return l.Name == list && l.Adopt == "review" })
 }
 
 // RecentPath is where those who wrote lately are kept.

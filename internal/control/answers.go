@@ -136,7 +136,7 @@ func Decisions(ctx context.Context, c config.Config, ask url.Values) (found http
 	if found, err = askDecisions(asking, c, ask, q.Limit); !errors.Is(err, ErrNoDaemon) {
 		return found, err
 	}
-	q.Since = kept(c, q.Since)
+	q.Since = keptSince(c, q.Since)
 	past, err := history.Search(ctx, c.HistoryFolder(), q)
 	if err != nil {
 		return found, HistoryError(c, err)
@@ -161,8 +161,8 @@ func askDecisions(ctx context.Context, c config.Config, ask url.Values, limit in
 	}
 }
 
-// kept is since, or the time from which on decisions are kept, whichever is later.
-func kept(c config.Config, since time.Time) time.Time {
+// keptSince is since, or the time from which on decisions are kept, whichever is later.
+func keptSince(c config.Config, since time.Time) time.Time {
 	if oldest := time.Now().Add(-time.Duration(c.History.Keep)); since.Before(oldest) {
 		return oldest
 	}
@@ -175,7 +175,7 @@ func MostDecisions(ctx context.Context, c config.Config, q history.TopQuery) (hi
 	if c.History.Folder == config.None {
 		return history.Top{}, errNoHistory
 	}
-	q.Since = kept(c, q.Since)
+	q.Since = keptSince(c, q.Since)
 	top, err := history.Most(ctx, c.HistoryFolder(), q)
 	if err != nil {
 		return top, HistoryError(c, err)

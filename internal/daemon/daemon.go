@@ -24,6 +24,7 @@ import (
 	"blockd/firstseen"
 	"blockd/history"
 	"blockd/httpapi"
+	"blockd/index/kept"
 	"blockd/internal/carried"
 	"blockd/internal/config"
 	"blockd/internal/upgrade"
@@ -51,6 +52,7 @@ type daemon struct {
 
 	recent   *reload.Recent
 	pauses   *pause.Set
+	kept     *kept.Store
 	audit    *audit.Log     // nil: no journal is kept
 	entries  *live.Set      // nil: there are no live entries
 	past     *history.Log   // nil: no history is kept

@@ -43,6 +43,11 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 		b := builder.New(d.log, d.builder...)
 		settings.Build, settings.Parse = b.Build, b.Parse
 	}
+	settings.Kept = c.Kept()
+	if len(d.builder) > 0 {
+		settings.Kept.Run = builder.New(d.log, d.builder...).Kept // one of its own: it works beside the other
+	}
+	d.kept = settings.Kept
 	d.beginAudit()
 	if d.pauses, err = pause.Open(c.PausesPath()); err != nil {
 		d.log.Error("no list is paused: the pauses cannot be read", slog.Any("error", err))

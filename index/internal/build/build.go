@@ -197,8 +197,8 @@ func (b *Builder) Close() {
 // textSize is about how much text the sources have.
 func textSize(sources []format.Source) (size int64) {
 	for _, s := range sources {
-		n := fileSize(s.Path)
-		if strings.HasSuffix(s.Path, ".gz") {
+		n := fileSize(cmp.Or(s.Kept, s.Path))
+		if s.Kept == "" && strings.HasSuffix(s.Path, ".gz") {
 			n *= 4
 		}
 		size += n

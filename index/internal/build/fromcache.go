@@ -29,6 +29,9 @@ func (r *reading) fromCache(ctx context.Context) (ok bool, err error) {
 		now.Entries = r.entries.Add(int64(entries))
 		r.Builder.progress.report(now)
 	})
+	if errors.Is(err, segment.ErrDamaged) && r.source.Kept != "" && why == nil {
+		return false, segment.KeptError(r.source, err)
+	}
 	if errors.Is(err, segment.ErrDamaged) { // what was taken in of it must not count
 		r.Segments.Drop(s, err)
 		delete(r.useLast, r.row)

@@ -44,7 +44,7 @@ func (b *Builder) readOnce(ctx context.Context) (refused []error, err error) {
 	p := Progress{Stage: "read"}
 	sizes := make([]int64, len(b.sources))
 	for i, s := range b.sources {
-		sizes[i] = fileSize(s.Path)
+		sizes[i] = fileSize(cmp.Or(s.Kept, s.Path))
 		p.Total += sizes[i]
 	}
 	b.Rows, b.Tests, b.cached = make([]format.ListInfo, len(b.sources)), nil, 0

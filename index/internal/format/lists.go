@@ -57,6 +57,10 @@ type Source struct {
 	Optional bool // a missing file leaves the list empty
 
 	Exceptions Exceptions // see Reach
+
+	// Kept is the segment that the source's entries come from in place of its file: what it held at another time. ""
+	// is the file. It is not stored in the index.
+	Kept string
 }
 
 // Reach is how far the exceptions of the list reach: those of a list that allows
@@ -76,6 +80,7 @@ func (s Source) Equal(o Source) bool {
 	sameSubdomains := a == b || a != nil && b != nil && *a == *b
 	s.Settings.Subdomains, o.Settings.Subdomains = nil, nil
 	s.Settings.Guard, o.Settings.Guard = nil, nil
+	s.Kept, o.Kept = "", ""
 	return sameSubdomains && s == o
 }
 

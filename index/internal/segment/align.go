@@ -21,6 +21,7 @@ const (
 type difference struct {
 	gone []int64 // where entries stand in the old segment that the new one has not there
 	come []int64 // and in the new one, that the old one has not
+	from []spot  // of gone
 	// lines is where the entries have gone that both have.
 	lines LineMap
 }
@@ -56,6 +57,7 @@ func align(ctx context.Context, from, to *stream, limit int) (d difference, err 
 		if gone+come > room {
 			return d, errFar(limit)
 		}
+		d.from = from.spots(d.from, gone)
 		d.gone = from.takePlaces(d.gone, gone)
 		d.come = to.takePlaces(d.come, come)
 	}
@@ -89,6 +91,16 @@ func (s *stream) takePlaces(dst []int64, n int) []int64 {
 		dst = append(dst, e.where)
 	}
 	s.take(n)
+	return dst
+}
+
+// spots appends the spots of the next n entries to dst.
+func (s *stream) spots(dst []spot, n int) []spot {
+	at := s.at
+	for _, e := range s.peek(n)[:n] {
+		at.pass(e.line)
+		dst = append(dst, at)
+	}
 	return dst
 }
 

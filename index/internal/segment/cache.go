@@ -113,10 +113,16 @@ func idOf(hash [16]byte, s lists.Settings) [16]byte {
 	return xxh3.Hash128(append(hash[:], settingsID(s)...)).Bytes()
 }
 
+// NameOf is the name of the segment's file of a source with this content.
+func NameOf(hash [16]byte, s lists.Settings) string { return nameOf(idOf(hash, s)) }
+
 func nameOf(id [16]byte) string { return hex.EncodeToString(id[:]) + Suffix }
 
 // Find opens the segment of a source as its file is now. nil: there is none.
 func (c *Cache) Find(ctx context.Context, s format.Source) (*Segment, error) {
+	if s.Kept != "" {
+		return c.kept(s)
+	}
 	if len(c.memos) == 0 {
 		return nil, nil
 	}
@@ -135,8 +141,36 @@ func (c *Cache) Find(ctx context.Context, s format.Source) (*Segment, error) {
 	return found, nil
 }
 
+// kept opens the segment that stands in for the file of a source, and puts it into the folder too, for the update that follows.
+// An error wraps a *lists.FileError: the file must not be read in its place.
+func (c *Cache) kept(s format.Source) (*Segment, error) {
+	found, err := OpenFile(s.Kept)
+	if err != nil {
+		return nil, KeptError(s, err)
+	}
+	found.memo = memo{hash: found.Summary.Hash, segment: nameOf(found.id)}
+	if c.folder != "" {
+		os.MkdirAll(c.folder, 0o700)
+		os.Link(s.Kept, filepath.Join(c.folder, found.memo.segment)) // where that fails the next change of the list is built
+	}
+	return found, nil
+}
+
+// KeptError says that the kept content of a source is missing or damaged.
+func KeptError(s format.Source, err error) error {
+	return &lists.FileError{Path: s.Path, Class: lists.Kept, Err: fmt.Errorf("what it held before cannot be read: %w", err)}
+}
+
 // HashOf is the content of a source, by its stamp if that tells.
 func (c *Cache) HashOf(ctx context.Context, s format.Source) ([16]byte, error) {
+	if s.Kept != "" {
+		found, err := OpenFile(s.Kept)
+		if err != nil {
+			return [16]byte{}, KeptError(s, err)
+		}
+		defer found.Close()
+		return found.Summary.Hash, nil
+	}
 	old, known := c.memos[sourceKey(s)]
 	if now, isFile := stampOf(s.Path); isFile && known && old.trusted && now.stamp == old.stamp {
 		return old.hash, nil
@@ -146,6 +180,14 @@ func (c *Cache) HashOf(ctx context.Context, s format.Source) ([16]byte, error) {
 
 // Of opens the segment of what a source was when it had this hash. nil: there is none.
 func (c *Cache) Of(s format.Source, hash [16]byte) *Segment {
+	if s.Kept != "" {
+		if found, err := c.kept(s); err == nil {
+			if found.Summary.Hash == hash {
+				return found
+			}
+			found.Close()
+		}
+	}
 	return c.open(memo{hash: hash, segment: nameOf(idOf(hash, s.Settings))})
 }
 

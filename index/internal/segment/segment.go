@@ -43,6 +43,7 @@ var ErrDamaged = errors.New("damaged segment")
 type Segment struct {
 	Meta
 	f      *os.File
+	id     [16]byte
 	chunks []span
 	memo   memo // of the source that it was found for
 }
@@ -237,6 +238,43 @@ func bit(b bool) byte {
 
 // read reads the description of the segment in f, which has this name.
 func read(f *os.File, id [16]byte) (*Segment, error) {
+	s, err := describe(f)
+	if err == nil && s.id != id {
+		return nil, ErrDamaged
+	}
+	return s, err
+}
+
+// OpenFile opens the segment in a file of its own, whatever its name is.
+func OpenFile(path string) (*Segment, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := describe(f)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// ID names the content and how it was read, see idOf.
+func (s *Segment) ID() [16]byte { return s.id }
+
+// Sync has it on disk.
+func (s *Segment) Sync() error { return s.f.Sync() }
+
+// Entries is the number of entries.
+func (s *Segment) Entries() (n uint64) {
+	for _, c := range s.chunks {
+		n += c.entries
+	}
+	return n
+}
+
+// describe reads the description of the segment in f.
+func describe(f *os.File) (*Segment, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -260,9 +298,8 @@ func read(f *os.File, id [16]byte) (*Segment, error) {
 	}
 	s := &Segment{f: f}
 	c := format.Cursor{Rest: b}
-	var named [16]byte
-	c.Bytes(named[:])
-	if xxh3.Hash(b) != le.Uint64(tail[24:]) || !s.decode(&c) || !s.decodeChunks(&c, int64(offset)) || len(c.Rest) > 0 || named != id {
+	c.Bytes(s.id[:])
+	if xxh3.Hash(b) != le.Uint64(tail[24:]) || !s.decode(&c) || !s.decodeChunks(&c, int64(offset)) || len(c.Rest) > 0 {
 		return nil, ErrDamaged
 	}
 	return s, nil

@@ -24,6 +24,7 @@ type stream struct {
 
 	ahead []seen // from taken on: what was read and not taken
 	taken int
+	at    spot // of the last one that was taken
 	end   bool // nothing is to be read behind ahead
 	err   error
 }
@@ -52,7 +53,7 @@ type openChunk struct {
 
 // stream begins to read the segment. Streams of one seed sum alike.
 func (s *Segment) stream(seed uint64) (*stream, error) {
-	t := &stream{Segment: s, seed: seed}
+	t := &stream{Segment: s, seed: seed, at: spot{line: -1}}
 	for i := range s.Reasons.Len() {
 		t.sums = append(t.sums, xxh3.HashSeed(s.Reasons.table.Get(uint32(i)), seed))
 	}
@@ -87,7 +88,24 @@ func (s *stream) peek(n int) []seen {
 }
 
 // take takes n entries that peek has shown.
-func (s *stream) take(n int) { s.taken += n }
+func (s *stream) take(n int) {
+	for _, e := range s.ahead[s.taken : s.taken+n] {
+		s.at.pass(e.line)
+	}
+	s.taken += n
+}
+
+// spot is where an entry stands: its line, and its number among those of the line.
+type spot struct{ line, number int }
+
+// pass goes on to the next entry, which is of this line.
+func (p *spot) pass(line int) {
+	if line == p.line {
+		p.number++
+	} else {
+		*p = spot{line, 0}
+	}
+}
 
 // more reads entries of one chunk up to where another one has the next line. It is
 // false at the end of all.

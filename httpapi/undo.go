@@ -1,0 +1,386 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"blockd/audit"
+	"blockd/index/kept"
+)
+
+// Undo is what lists held before, and how they are taken back to it.
+type Undo struct {
+	Kept   *kept.Store
+	Review func(list string) bool                       // whether its loads wait to be adopted
+	Lists  func() []string                              // that can be taken back
+	Serves func(ctx context.Context, list string) error // waits until what a list is to hold serves
+}
+
+// actWithin is how long an answer waits for what was asked to serve. Lists of ten million entries take some seconds.
+const actWithin = 30 * time.Second
+
+// Generations is the answer of /v1/generations, the newest first.
+type Generations struct {
+	Generations []ListGeneration `json:"generations"`
+}
+
+// ListGeneration is one generation that served.
+type ListGeneration struct {
+	Generation string      `json:"generation"`
+	Time       time.Time   `json:"time"`
+	How        string      `json:"how" doc:"built, updated, found on disk, compiled by another process, rollback, recovered or adopt"`
+	By         string      `json:"by,omitempty"`
+	Why        string      `json:"why,omitempty"`
+	Lists      []ListCount `json:"lists"`
+}
+
+// ListCount is a list of a generation.
+type ListCount struct {
+	Name    string `json:"name"`
+	Entries int    `json:"entries"`
+	Added   *int   `json:"added" doc:"since the generation before; null: not counted"`
+	Removed *int   `json:"removed"`
+}
+
+// NewGenerations shows generations, the newest first.
+func NewGenerations(all []kept.Generation) Generations {
+	shown := Generations{Generations: []ListGeneration{}}
+	for i := len(all) - 1; i >= 0; i-- {
+		g := ListGeneration{Generation: all[i].ID, Time: all[i].Time, How: all[i].How, By: all[i].By, Why: all[i].Why, Lists: []ListCount{}}
+		if n := len(all[i].Also); n > 0 {
+			g.Generation = all[i].Also[n-1]
+		}
+		for _, l := range all[i].Lists {
+			g.Lists = append(g.Lists, ListCount{l.Name, l.Entries, l.Added, l.Removed})
+		}
+		shown.Generations = append(shown.Generations, g)
+	}
+	return shown
+}
+
+// UndoQuestion is the body of POST /v1/lists/{list}/rollback and adopt.
+type UndoQuestion struct {
+	To     string `json:"to,omitempty" doc:"of a rollback: a time (RFC 3339), an age such as 7d, or a generation; what served before if it is not said"`
+	If     string `json:"if,omitempty" doc:"of an adoption: the content that was looked at, as diff names it; 409 if another one waits by now"`
+	Why    string `json:"why,omitempty" doc:"a line, for the log and other people"`
+	Author string `json:"author,omitempty" doc:"who asks"`
+}
+
+// PinnedList is how a list stands that does not follow its file.
+type PinnedList struct {
+	How      string        `json:"how" doc:"rollback, review or recovered"`
+	Served   time.Time     `json:"served" doc:"when its content began to serve"`
+	Since    time.Time     `json:"since" doc:"of the rollback, or of the last adoption"`
+	By       string        `json:"by"`
+	Why      string        `json:"why"`
+	Proposal *ListProposal `json:"proposal" doc:"what waits; null: nothing does"`
+}
+
+// ListProposal is a content that waits to be adopted.
+type ListProposal struct {
+	Content  string    `json:"content" doc:"its name, for if"`
+	Since    time.Time `json:"since"`
+	Entries  int       `json:"entries"`
+	Added    *int      `json:"added"`
+	Removed  *int      `json:"removed"`
+	Findings []string  `json:"findings" doc:"what speaks against it"`
+}
+
+// NewPinned shows a pin; nil for a list that follows its file.
+func NewPinned(pins []kept.Pin, list string) *PinnedList {
+	for _, p := range pins {
+		if p.List != list {
+			continue
+		}
+		h := &PinnedList{How: p.How, Served: p.Served, Since: p.Since, By: p.By, Why: p.Why}
+		if w := p.Proposal; w != nil {
+			h.Proposal = &ListProposal{w.Content.ID(), w.Since, w.Content.Entries(), w.Added, w.Removed, append([]string{}, w.Findings...)}
+		}
+		return h
+	}
+	return nil
+}
+
+// ListUndone is the answer to a rollback or an adoption.
+type ListUndone struct {
+	List   string      `json:"list"`
+	Served time.Time   `json:"served" doc:"when the content that serves now began to serve first"`
+	Serves bool        `json:"serves" doc:"it serves; false: text says what it waits for"`
+	Text   string      `json:"text,omitempty"`
+	Held   *PinnedList `json:"held" doc:"null: the list follows its file"`
+}
+
+func (s *Server) generations(w http.ResponseWriter, _ *http.Request) {
+	all, err := s.settings.Undo.Kept.Generations()
+	if err != nil {
+		fail(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	send(w, http.StatusOK, typeJSON, NewGenerations(all))
+}
+
+// undoing reads a request about what a list is to hold. If it is wrong, undoing has answered.
+func (s *Server) undoing(w http.ResponseWriter, r *http.Request) (list string, q UndoQuestion, ok bool) {
+	list = r.PathValue("list")
+	if !s.hasList(w, list) {
+		return list, q, false
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPause))
+	if err != nil {
+		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("body over %d octets", maxPause))
+		return list, q, false
+	}
+	if len(body) > 0 {
+		if err := decodeWith(body, &q, true); err != nil {
+			fail(w, http.StatusBadRequest, err.Error())
+			return list, q, false
+		}
+	}
+	if err := CheckWhy(q.Why); err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return list, q, false
+	}
+	q.Author = authorOf(q.Author, s.callerOf(r))
+	return list, q, true
+}
+
+// CheckWhy says what is wrong with a reason, in a line.
+func CheckWhy(text string) error {
+	if len(text) > 200 || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return errors.New("why: want one line of at most 200 octets")
+	}
+	return nil
+}
+
+func (s *Server) hasList(w http.ResponseWriter, list string) bool {
+	for _, name := range s.settings.Undo.Lists() {
+		if name == list {
+			return true
+		}
+	}
+	fail(w, http.StatusNotFound, fmt.Sprintf("no list %q can be taken back: /v1/lists has those that serve; live entries and lists that are asked have no earlier content", list))
+	return false
+}
+
+func (s *Server) rollback(w http.ResponseWriter, r *http.Request) {
+	list, q, ok := s.undoing(w, r)
+	if !ok {
+		return
+	}
+	answered := false
+	pin, err := s.settings.Undo.Kept.Rollback(r.Context(), list, q.To, kept.Who{By: q.Author, Why: q.Why}, time.Now(), func(p kept.Point) error {
+		if s.record(w, RollbackLine(list, q, p)) {
+			return nil
+		}
+		answered = true
+		return errNotRecorded
+	})
+	if answered {
+		return
+	}
+	if err != nil {
+		s.undoFault(w, "rollback", list, err)
+		return
+	}
+	s.log.Warn("list taken back", slog.String("list", list), slog.Time("to", pin.Served), slog.String("by", q.Author), slog.String("why", q.Why))
+	s.undone(w, r, list, pin.Served)
+}
+
+func (s *Server) adopt(w http.ResponseWriter, r *http.Request) {
+	list, q, ok := s.undoing(w, r)
+	if !ok {
+		return
+	}
+	answered := false
+	pin, err := s.settings.Undo.Kept.Adopt(r.Context(), list, q.If, s.settings.Undo.Review(list), kept.Who{By: q.Author, Why: q.Why}, time.Now(), func(id string) error {
+		if s.record(w, AdoptLine(list, q, id)) {
+			return nil
+		}
+		answered = true
+		return errNotRecorded
+	})
+	if answered {
+		return
+	}
+	if err != nil {
+		s.undoFault(w, "adopt", list, err)
+		return
+	}
+	s.log.Warn("list adopted", slog.String("list", list), slog.String("by", q.Author), slog.String("why", q.Why))
+	s.undone(w, r, list, pin.Served)
+}
+
+var errNotRecorded = errors.New("not recorded")
+
+// RollbackLine is the audit line of a rollback that is about to be done.
+func RollbackLine(list string, q UndoQuestion, p kept.Point) audit.Line {
+	return audit.Line{By: q.Author, Action: audit.ListRollback, Subject: list, Why: q.Why,
+		Detail: fmt.Sprintf("to what served from %s on, generation %s", p.Time.Format(time.RFC3339), p.Generation)}
+}
+
+// AdoptLine is the audit line of an adoption that is about to be done.
+func AdoptLine(list string, q UndoQuestion, id string) audit.Line {
+	return audit.Line{By: q.Author, Action: audit.ListAdopt, Subject: list, Why: q.Why, Detail: "content " + id}
+}
+
+// undone answers when the change serves, or says why it does not yet.
+func (s *Server) undone(w http.ResponseWriter, r *http.Request, list string, served time.Time) {
+	ctx, cancel := context.WithTimeout(r.Context(), actWithin)
+	defer cancel()
+	done := ListUndone{List: list, Served: served, Serves: true}
+	if err := s.settings.Undo.Serves(ctx, list); err != nil {
+		done.Serves, done.Text = false, err.Error()
+	}
+	pins, err := s.settings.Undo.Kept.Pins()
+	if err == nil {
+		done.Held = NewPinned(pins, list)
+	}
+	send(w, http.StatusOK, typeJSON, done)
+}
+
+func (s *Server) undoFault(w http.ResponseWriter, what, list string, err error) {
+	if refused := (*kept.Refused)(nil); errors.As(err, &refused) {
+		fail(w, http.StatusConflict, refused.Text)
+		return
+	}
+	if errors.Is(err, kept.ErrWhen) {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	s.log.Error(what+" failed", slog.String("list", list), slog.Any("error", err))
+	fail(w, http.StatusInsufficientStorage, err.Error())
+}
+
+// diff answers as WriteDiff does.
+func (s *Server) diff(w http.ResponseWriter, r *http.Request) {
+	list := r.PathValue("list")
+	if !s.hasList(w, list) {
+		return
+	}
+	v, err := onlyOnce(r.URL.Query(), []string{"since"})
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	store := s.settings.Undo.Kept
+	from, to, waits, err := store.Sides(list, v["since"], time.Now())
+	if err == nil {
+		err = store.Unpack(r.Context(), from.Content, to.Content)
+	}
+	if err != nil {
+		s.undoFault(w, "diff", list, err)
+		return
+	}
+	w.Header()["Content-Type"] = typeJSON
+	if err := WriteDiff(r.Context(), w, store, list, from, to, waits); err != nil {
+		s.log.Error("diff ended early", slog.String("list", list), slog.Any("error", err))
+		panic(http.ErrAbortHandler) // a half answer must not look like a whole one
+	}
+}
+
+// WriteDiff writes one JSON object with what differs, entry by entry, so that it takes no memory for them. Where what waits is one
+// side, "content" names it.
+func WriteDiff(ctx context.Context, w io.Writer, store *kept.Store, list string, from, to kept.Point, waits bool) error {
+	out := bufio.NewWriter(w)
+	head := struct {
+		List string    `json:"list"`
+		From time.Time `json:"from"`
+		To   time.Time `json:"to"`
+		Wait bool      `json:"waits"`
+		ID   string    `json:"content"`
+	}{list, from.Time, to.Time, waits, to.Content.ID()}
+	text, err := json.Marshal(head)
+	if err != nil {
+		return err
+	}
+	out.Write(text[:len(text)-1])
+	out.WriteString(`,"removed":[`)
+	added, removed := 0, 0
+	err = store.Diff(ctx, from.Content, to.Content, func(e kept.Entry) error {
+		switch {
+		case e.Came && added == 0:
+			out.WriteString(`],"added":[`)
+		case e.Came || removed > 0:
+			out.WriteByte(',')
+		}
+		if e.Came {
+			added++
+		} else {
+			removed++
+		}
+		text, err := json.Marshal(e.String())
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(text)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if added == 0 {
+		out.WriteString(`],"added":[`)
+	}
+	fmt.Fprintf(out, `],"counts":{"added":%d,"removed":%d}}`+"\n", added, removed)
+	return out.Flush()
+}
+
+// ListDiff is what WriteDiff writes.
+type ListDiff struct {
+	List    string     `json:"list"`
+	From    time.Time  `json:"from" doc:"when the one content began to serve"`
+	To      time.Time  `json:"to" doc:"when the other one did, or was proposed"`
+	Waits   bool       `json:"waits" doc:"the other one is a proposal"`
+	Content string     `json:"content" doc:"the name of the other one, for if of an adoption"`
+	Added   []string   `json:"added"`
+	Removed []string   `json:"removed"`
+	Counts  DiffCounts `json:"counts"`
+}
+
+// DiffCounts are how many entries came and went.
+type DiffCounts struct {
+	Added   int `json:"added"`
+	Removed int `json:"removed"`
+}
+
+func describeGenerations(d *document) *huma.Operation {
+	op := &huma.Operation{OperationID: "listGenerations", Summary: "What was served: when, how, and what changed by list; the newest first",
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, Generations{})}}}
+	return op
+}
+
+func describeDiff(d *document) *huma.Operation {
+	op := &huma.Operation{OperationID: "diffList", Summary: "Entries of a list that came and went",
+		Description: "Without since: what waits to be adopted against what serves, or else what serves against what served before. The answer is streamed, whatever its size.",
+		Parameters:  []*huma.Param{listParam(), parameter("since", "a time (RFC 3339), an age such as 7d, or a generation", "")},
+		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ListDiff{})}}}
+	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusInsufficientStorage)
+	return op
+}
+
+func describeRollback(d *document) *huma.Operation {
+	return describeUndo(d, "rollbackList", "Let a list serve what it had before", "What its file has that is newer waits until it is adopted.")
+}
+
+func describeAdopt(d *document) *huma.Operation {
+	return describeUndo(d, "adoptList", "Let in what waits of a list", "A list that is not reviewed follows its file again.")
+}
+
+func describeUndo(d *document, id, summary, text string) *huma.Operation {
+	op := &huma.Operation{OperationID: id, Summary: summary, Description: text + " Answers when it serves, or after 30 s.",
+		Parameters:  []*huma.Param{listParam()},
+		RequestBody: &huma.RequestBody{Content: d.content(typeJSON, UndoQuestion{})},
+		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ListUndone{})}}}
+	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusInsufficientStorage)
+	return op
+}
