@@ -57,10 +57,18 @@ function pausing(list) {
   return list.action === 'block' && list.mode === 'enforce' && button(list, 'Pause 1 h', { for: '1h' });
 }
 
-async function pause(list, body) {
+/** adopting lets in what waits of a list: the content that this page shows, and no other. */
+function adopting(list) {
+  const waits = list.pinned?.proposal;
+  return waits && html('button', { type: 'button', class: 'quiet small', 'aria-label': `Adopt ${list.list}`, title: `${count(waits.added ?? 0)} entries come, ${count(waits.removed ?? 0)} go; blockd diff ${list.list} shows them`, click: () => change(list, 'adopt', { if: waits.content }) }, 'Adopt');
+}
+
+const pause = (list, body) => change(list, body ? 'pause' : 'resume', body);
+
+async function change(list, what, body) {
   show('list-fault');
   try {
-    await write('POST', `v1/lists/${encodeURIComponent(list.list)}/${body ? 'pause' : 'resume'}`, body);
+    await write('POST', `v1/lists/${encodeURIComponent(list.list)}/${what}`, body);
     await look();
   } catch (fault) {
     if (!(fault instanceof Refusal)) throw fault;
@@ -75,7 +83,7 @@ function showLists(lists) {
   }
   show('lists', table('What serves now, and what each list adds to the others', [
     { head: 'List', cell: (list) => html('strong', {}, list.list) },
-    { head: 'State', cell: (list) => [badge(states[list.state] ?? '', list.state === 'held' ? `${count(list.held)} held back` : list.state), ' ', list.mode === 'shadow' && badge('', 'shadow'), list.pause && [badge('warn', 'paused'), ' until ', clock(list.pause.until)]] },
+    { head: 'State', cell: (list) => [badge(states[list.state] ?? '', list.state === 'held' ? `${count(list.held)} held back` : list.state), ' ', list.mode === 'shadow' && badge('', 'shadow'), list.pause && [badge('warn', 'paused'), ' until ', clock(list.pause.until)], list.pinned && list.pinned.how !== 'review' && badge('warn', 'rolled back'), list.pinned?.proposal && badge('warn', 'proposal waits')] },
     ...lists.some((list) => list.source) ? [{ head: 'Source', cell: source }] : [],
     { head: 'Action', cell: (list) => list.action, wide: true },
     { head: 'Entries', cell: (list) => count(list.entries), number: true },
@@ -84,7 +92,7 @@ function showLists(lists) {
     { head: 'Hits', cell: (list) => count(list.hits), number: true, title: 'envelopes and questions; the count goes on over restarts' },
     { head: 'Only its', cell: (list) => count(list.sole), number: true, wide: true, title: 'hits that no other list had' },
     { head: 'Last hit', cell: (list) => ago(list.last_hit), wide: true },
-    { act: true, cell: pausing },
+    { act: true, cell: (list) => [pausing(list), adopting(list)] },
   ], lists));
 }
 
