@@ -44,6 +44,9 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	if !s.mayCheck(w, r, q.Recipient) {
+		return
+	}
 	work := s.workspace(&p)
 	defer work.release()
 	work.text = append(work.appendAnswer(work.text, q), '\n')

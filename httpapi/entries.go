@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"blockd/addr"
 	"blockd/lists"
 	"blockd/live"
 )
@@ -23,6 +24,7 @@ const maxChanges = 1000
 // LiveEntry is a live entry as /v1/entries shows it. Sent back unchanged, it
 // undoes its removal.
 type LiveEntry struct {
+	Owner   string     `json:"owner,omitempty" doc:"whose entry it is; absent: everybody's"`
 	Entry   string     `json:"entry"` // as a plain list has it
 	Action  string     `json:"action"`
 	Why     string     `json:"why"`
@@ -42,7 +44,7 @@ func NewLiveEntry(e *live.Entry) *LiveEntry {
 	if e == nil {
 		return nil
 	}
-	l := &LiveEntry{Entry: e.Text, Action: e.Item.Action.String(), Why: e.Why, Author: e.Author, Force: e.Forced,
+	l := &LiveEntry{Owner: e.Item.Owner.Text, Entry: e.Text, Action: e.Item.Action.String(), Why: e.Why, Author: e.Author, Force: e.Forced,
 		Number: e.Number, Kind: e.Item.Kind.String(), Scope: e.Item.Scope.String(), Added: &e.Added}
 	if !e.Expires.IsZero() {
 		l.Expires = &e.Expires
@@ -89,7 +91,10 @@ func NewChangeResult(o live.Outcome) ChangeResult {
 }
 
 // addEntries adds the entry in the body, or those in its member "entries": all or none.
-func (s *Server) addEntries(w http.ResponseWriter, r *http.Request) {
+func (s *Server) addEntries(w http.ResponseWriter, r *http.Request) { s.add(w, r, nil) }
+
+// add is addEntries for entries of one owner; nil = those that they say, or everybody's.
+func (s *Server) add(w http.ResponseWriter, r *http.Request, owner *addr.Key) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		w.Header().Set("Accept-Post", "application/json")
 		fail(w, http.StatusUnsupportedMediaType, "want Content-Type application/json")
@@ -117,8 +122,21 @@ func (s *Server) addEntries(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		changes[i].Author = authorOf(changes[i].Author, s.callerOf(r))
+		if says := changes[i].Owner; says != "" {
+			named, err := s.readOwner(says)
+			if err == nil && owner != nil && named != *owner {
+				err = errors.New("another one than the path has")
+			}
+			if err != nil {
+				fail(w, http.StatusBadRequest, fmt.Sprintf("entry %d: owner: %v", i, err))
+				return
+			}
+			changes[i].Owner = named.Text
+		} else if owner != nil {
+			changes[i].Owner = owner.Text
+		}
 	}
-	s.apply(w, r, changes)
+	s.apply(w, r, owner, changes)
 }
 
 // decodeChanges reads one change, or {"entries":[…]}.
@@ -152,7 +170,7 @@ func decodeChanges(body []byte) ([]EntryChange, error) {
 
 // Change is the change that c asks for, at this time.
 func (c *EntryChange) Change(now time.Time) (live.Change, error) {
-	change := live.Change{Entry: c.Entry, Why: c.Why, Author: c.Author, Force: c.Force}
+	change := live.Change{Owner: c.Owner, Entry: c.Entry, Why: c.Why, Author: c.Author, Force: c.Force}
 	switch c.Action {
 	case "", lists.Block.String():
 	case lists.Allow.String():
@@ -187,7 +205,10 @@ func authorOf(says string, by caller) string {
 }
 
 // removeEntries removes those that the query names.
-func (s *Server) removeEntries(w http.ResponseWriter, r *http.Request) {
+func (s *Server) removeEntries(w http.ResponseWriter, r *http.Request) { s.remove(w, r, nil) }
+
+// remove is removeEntries for entries of one owner; nil = the one that the query names, or everybody's.
+func (s *Server) remove(w http.ResponseWriter, r *http.Request, owner *addr.Key) {
 	query, err := parseQuery(r.URL.RawQuery)
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
@@ -195,10 +216,17 @@ func (s *Server) removeEntries(w http.ResponseWriter, r *http.Request) {
 	}
 	names := query["entry"]
 	delete(query, "entry")
-	v, err := onlyOnce(query, []string{"author", "why"})
+	v, err := onlyOnce(query, []string{"author", "why", "owner"})
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
+	}
+	if name := v["owner"]; name != "" && owner == nil {
+		named, ok := s.ownerOf(w, r, name)
+		if !ok {
+			return
+		}
+		owner = &named
 	}
 	if len(names) == 0 || len(names) > maxChanges {
 		fail(w, http.StatusBadRequest, fmt.Sprintf("want 1 to %d parameters entry, have %d", maxChanges, len(names)))
@@ -207,13 +235,25 @@ func (s *Server) removeEntries(w http.ResponseWriter, r *http.Request) {
 	changes := make([]live.Change, len(names))
 	for i, name := range names {
 		changes[i] = live.Change{Entry: name, Remove: true, Why: v["why"], Author: authorOf(v["author"], s.callerOf(r))}
+		if owner != nil {
+			changes[i].Owner = owner.Text
+		}
 	}
-	s.apply(w, r, changes)
+	s.apply(w, r, owner, changes)
 }
 
 // apply makes changes and answers with their results.
-func (s *Server) apply(w http.ResponseWriter, r *http.Request, changes []live.Change) {
-	outcomes, ok := s.commit(w, r, changes)
+func (s *Server) apply(w http.ResponseWriter, r *http.Request, owner *addr.Key, changes []live.Change) {
+	change := func() ([]live.Outcome, error) { return s.settings.Entries.Apply(changes...) }
+	if owner != nil {
+		tag, ok := ifMatch(r)
+		if !ok {
+			fail(w, http.StatusBadRequest, "If-Match: want the ETag of an answer")
+			return
+		}
+		change = func() ([]live.Outcome, error) { return s.settings.Entries.ApplyIf(*owner, tag, changes...) }
+	}
+	outcomes, ok := s.commitBy(w, r, changes, change)
 	if !ok {
 		return
 	}
@@ -227,16 +267,27 @@ func (s *Server) apply(w http.ResponseWriter, r *http.Request, changes []live.Ch
 // commit makes changes, and logs them. While another process takes over it waits, and then that one answers. If ok is false, commit or
 // that one has answered.
 func (s *Server) commit(w http.ResponseWriter, r *http.Request, changes []live.Change) (outcomes []live.Outcome, ok bool) {
-	outcomes, err := s.settings.Entries.Apply(changes...)
+	return s.commitBy(w, r, changes, func() ([]live.Outcome, error) { return s.settings.Entries.Apply(changes...) })
+}
+
+// commitBy is commit by a function of the live entries.
+func (s *Server) commitBy(w http.ResponseWriter, r *http.Request, changes []live.Change, apply func() ([]live.Outcome, error)) (outcomes []live.Outcome, ok bool) {
+	outcomes, err := apply()
 	for errors.Is(err, live.ErrYielded) && s.settings.Successor != nil && r.Context().Err() == nil {
 		if next := s.settings.Successor(r.Context()); next != nil {
 			w.Header().Set("Connection", "close") // the next request is to go there by itself
 			next.ServeHTTP(w, r)
 			return nil, false
 		}
-		outcomes, err = s.settings.Entries.Apply(changes...)
+		outcomes, err = apply()
 	}
 	switch {
+	case errors.Is(err, live.ErrChanged):
+		fail(w, http.StatusPreconditionFailed, err.Error()+"; ask again, and send the new ETag")
+		return nil, false
+	case errors.Is(err, live.ErrOwnerFull):
+		fail(w, http.StatusConflict, err.Error()+"; remove one first")
+		return nil, false
 	case errors.Is(err, live.ErrGuarded):
 		fail(w, http.StatusConflict, err.Error()+`; if that is meant, say "force": true`)
 		return nil, false

@@ -17,6 +17,7 @@ const DefaultEntries = 100
 
 // EntryList is the answer to GET.
 type EntryList struct {
+	Owner   string       `json:"owner,omitempty" doc:"whose they are; absent: everybody's"`
 	Entries []*LiveEntry `json:"entries"` // the newest first, unless sort says otherwise
 	Next    string       `json:"next,omitempty" doc:"of a page: the cursor of what comes after these; absent at the end"`
 	Total   int          `json:"total" doc:"how many entries are in force, found or not, with those of owners"`
@@ -59,6 +60,10 @@ func parseEntryQuery(raw string) (q live.Query, err error) {
 
 // entries answers GET with a page, or with all entries if the query is empty.
 func (s *Server) entries(w http.ResponseWriter, r *http.Request) {
+	if values, err := parseQuery(r.URL.RawQuery); err == nil && len(values["owner"]) == 1 {
+		s.entriesOf(w, r, values["owner"][0])
+		return
+	}
 	q, err := parseEntryQuery(r.URL.RawQuery)
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
@@ -136,7 +141,7 @@ func describeEntries(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "entries", Summary: "Live entries, the newest first",
 		Description: "A page of them if there is a parameter, and without any all of them. What is added and removed while somebody turns pages moves no other entry: " +
 			"a walk has each that is there from its beginning to its end once.",
-		Parameters: append(entryParams(), limited("cursor", "`next` of an answer to the same question", maxQueryText),
+		Parameters: append(entryParams(), limited("owner", "whose entries are wanted, as /v1/owners/{owner}/entries has them; without it everybody's", maxQueryText), limited("cursor", "`next` of an answer to the same question", maxQueryText),
 			number("limit", "how many entries at most", 1, live.MaxFound, DefaultEntries)),
 		Responses: d.tagged(EntryList{})}
 	d.problems(op, http.StatusBadRequest)

@@ -65,7 +65,7 @@ func TestEntryPages(t *testing.T) {
 		"cursor=x":                       `cursor: no such cursor: "x"`,
 		"cursor=n1&sort=entry":           "cursor: no such cursor",
 		"q=a&q=b":                        "q: want it once",
-		"colour=red":                     "colour: no such parameter; there are q, sort, cursor, limit",
+		"colour=red":                     "colour: no such parameter; there are q, sort, owner, cursor, limit",
 		"q=%ff":                          "not UTF-8",
 		"q=" + strings.Repeat("x", 1001): "q: over 1000 octets",
 	} {

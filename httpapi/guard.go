@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"blockd/addr"
 )
 
 // The lengths of a token: shorter ones can be guessed, longer ones are a wrong
@@ -57,6 +59,8 @@ type caller struct {
 	known bool   // by a valid token
 	local bool   // by a Unix socket, whose file mode admits it
 	scope Scope
+
+	owners []addr.Key // whose entries alone it may see and change; none = it is bound to nobody
 }
 
 // guard admits only callers that may ask, as often as they may, and sets the header of
@@ -162,6 +166,9 @@ func (s *Server) callerOf(r *http.Request) (c caller) {
 			s.log.Error("tokens cannot be read: none is valid", slog.Any("error", err))
 		}
 		if found {
+			if len(t.Owners) > 0 { // bound, by whatever way it comes
+				return caller{name: t.Name, known: true, scope: t.Scope, owners: t.Owners}
+			}
 			return caller{name: t.Name, known: true, local: c.local, scope: max(c.scope, t.Scope)}
 		}
 	}

@@ -47,6 +47,8 @@ type Settings struct {
 	// Entries are those that /v1/entries shows and changes; nil: there is no such
 	// resource.
 	Entries *live.Set
+	// Subaddress has the octets of which each separates a tag from a mailbox; "" = there are no tags.
+	Subaddress string
 	// Successor waits until it is known who has Entries after they were yielded: nil if this process has them back, or
 	// else what has another process answer. A nil Successor: they are never yielded.
 	Successor func(context.Context) http.Handler
@@ -154,7 +156,7 @@ func New(s Settings, checker *policy.Checker, status func() reload.Status, metri
 	srv.document = newDocument(routes)
 	mux := http.NewServeMux()
 	for _, r := range routes {
-		mux.HandleFunc(r.pattern(), r.serve)
+		mux.HandleFunc(r.pattern(), func(w http.ResponseWriter, req *http.Request) { r.serve(srv, w, req) })
 	}
 	mux.HandleFunc("GET /console/{file}", compressed(console))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

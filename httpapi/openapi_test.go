@@ -127,6 +127,12 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		{"GET", "/v1/entries.ndjson", "", []string{"If-None-Match: *"}, 304},
 		{"DELETE", "/v1/entries?entry=one.example&entry=none.example", "", nil, 200},
 		{"DELETE", "/v1/entries", "", nil, 400},
+		{"POST", "/v1/owners/anna@here.example/entries", `{"entry":"one.example","why":"w","for":"1h"}`, []string{jsonBody}, 200},
+		{"POST", "/v1/owners/anna@here.example/entries", `{"entry":"two.example"}`, []string{jsonBody, `If-Match: "x"`}, 412},
+		{"GET", "/v1/owners/anna@here.example/entries", "", nil, 200},
+		{"GET", "/v1/entries?owner=here.example", "", nil, 200},
+		{"GET", "/v1/owners/a%20b/entries", "", nil, 400},
+		{"DELETE", "/v1/owners/anna@here.example/entries?entry=one.example", "", nil, 200},
 		{"GET", "/v1/lists", "", nil, 200},
 		{"GET", "/v1/serving", "", nil, 200},
 		{"GET", "/healthz", "", nil, 200},
@@ -145,6 +151,9 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			continue
 		}
 		path, _, _ := strings.Cut(tt.target, "?")
+		if strings.HasPrefix(path, "/v1/owners/") {
+			path = "/v1/owners/{owner}/entries"
+		}
 		d.holds(t, where, operation(d.api.Paths[path], tt.method), w)
 		seen[tt.method+" "+path] = true
 	}

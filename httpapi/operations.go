@@ -107,7 +107,7 @@ func describeRemove(d *document) *huma.Operation {
 	entry.Required = true
 	entry.Schema = &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}, MinItems: &least, MaxItems: &most}
 	op := &huma.Operation{OperationID: "removeEntries", Summary: "Remove live entries",
-		Parameters: []*huma.Param{entry, parameter("author", "who removes them", ""), parameter("why", "a line, for the audit journal", "")},
+		Parameters: []*huma.Param{entry, parameter("author", "who removes them", ""), parameter("why", "a line, for the audit journal", ""), parameter("owner", "whose entries they are; without it everybody's", "")},
 		Responses:  map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ChangeResults{})}}}
 	d.problems(op, http.StatusBadRequest, http.StatusInsufficientStorage)
 	return op

@@ -24,6 +24,8 @@ type method struct {
 
 	query []string // the names of its parameters; describe sets them
 
+	owners bool // it judges by itself what a token that is bound to owners may
+
 	private bool // it names senders and recipients, and needs a token even if others do not
 }
 
@@ -31,7 +33,7 @@ type method struct {
 func (s *Server) routes(metrics http.Handler) []route {
 	all := []route{
 		{path: checkPath, about: "?sender=ADDRESS[&client=IP], ?ip= or ?domain=, with explain=1 also how; POST: many senders", methods: []method{
-			{name: http.MethodGet, serve: s.check, doc: describeCheck},
+			{name: http.MethodGet, serve: s.check, doc: describeCheck, owners: true},
 			{name: http.MethodPost, serve: s.checkMany, doc: describeCheckMany}}},
 		{path: "/v1/lists", about: "the lists in service", methods: []method{
 			{name: http.MethodGet, serve: compressed(s.lists), doc: describeLists}}},
@@ -43,6 +45,10 @@ func (s *Server) routes(metrics http.Handler) []route {
 			{name: http.MethodGet, serve: compressed(s.privately(s.entries)), doc: describeEntries, private: true},
 			{name: http.MethodPost, serve: s.writing(s.addEntries), doc: describeAdd, writes: true},
 			{name: http.MethodDelete, serve: s.writing(s.removeEntries), doc: describeRemove, writes: true}}},
+			route{path: "/v1/owners/{owner}/entries", about: "an owner's own: ?q=, cursor=, limit=; POST adds, DELETE ?entry= removes, with If-Match only if nothing has changed", methods: []method{
+				{name: http.MethodGet, serve: s.privately(s.ownerEntries), doc: describeOwnerEntries, private: true, owners: true},
+				{name: http.MethodPost, serve: s.writing(s.addOwnerEntries), doc: describeAddOwnerEntries, writes: true, owners: true},
+				{name: http.MethodDelete, serve: s.writing(s.removeOwnerEntries), doc: describeRemoveOwnerEntries, writes: true, owners: true}}},
 			route{path: "/v1/entries.csv", about: "all of them as CSV: ?q=", methods: []method{
 				{name: http.MethodGet, serve: compressed(s.privately(s.entriesCSV)), doc: describeEntriesCSV, private: true}}},
 			route{path: "/v1/entries.ndjson", about: "all of them, one a line: ?q=", methods: []method{
@@ -126,14 +132,14 @@ func (r route) pattern() string {
 	return r.path
 }
 
-func (r route) serve(w http.ResponseWriter, req *http.Request) {
+func (r route) serve(s *Server, w http.ResponseWriter, req *http.Request) {
 	name := req.Method
 	if name == http.MethodHead {
 		name = http.MethodGet
 	}
 	for i := range r.methods {
 		if r.methods[i].name == name {
-			if known(w, req, r.methods[i].query) {
+			if !s.bound(&r.methods[i], w, req) && known(w, req, r.methods[i].query) {
 				r.methods[i].serve(w, req)
 			}
 			return

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"blockd/addr"
 	"blockd/audit"
 	"blockd/internal/durable"
 )
@@ -46,7 +48,9 @@ type Token struct {
 	Name  string
 	Scope Scope
 	Made  string // a date, for people
-	hash  [sha256.Size]byte
+	// Owners are the mailboxes and domains that the token is bound to; none = it is not. A domain has its mailboxes.
+	Owners []addr.Key
+	hash   [sha256.Size]byte
 }
 
 // The bounds of a file of tokens.
@@ -55,12 +59,15 @@ const (
 	maxTokensFile = 256 << 10
 	tokenBytes    = 32 // random, so that a plain hash of it cannot be inverted
 	tokenPrefix   = "blockd_"
+
+	// MaxTokenOwners bounds the owners of one token.
+	MaxTokenOwners = 100
 )
 
 // tokenName is the form of a token's name, which stands in logs and beside entries.
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 
-// ReadTokens reads a file of tokens: a row a line, "NAME read|write sha256:HEX DATE",
+// ReadTokens reads a file of tokens: a row a line, "NAME read|write sha256:HEX DATE [OWNER,OWNER...]",
 // with comments after "#". A missing file has none.
 func ReadTokens(path string) ([]Token, error) {
 	f, err := os.Open(path)
@@ -99,11 +106,11 @@ func ReadTokens(path string) ([]Token, error) {
 	return all, nil
 }
 
-var errTokenRow = errors.New(`want "NAME read|write sha256:HEX DATE"`)
+var errTokenRow = errors.New(`want "NAME read|write sha256:HEX DATE [OWNER,OWNER...]"`)
 
 func parseToken(text string) (t Token, err error) {
 	fields := strings.Fields(text)
-	if len(fields) != 4 || !tokenName.MatchString(fields[0]) {
+	if len(fields) != 4 && len(fields) != 5 || !tokenName.MatchString(fields[0]) {
 		return t, errTokenRow
 	}
 	t.Name, t.Made = fields[0], fields[3]
@@ -120,18 +127,42 @@ func parseToken(text string) (t Token, err error) {
 		return t, errTokenRow
 	}
 	copy(t.hash[:], hash)
+	if len(fields) == 5 {
+		for text := range strings.SplitSeq(fields[4], ",") {
+			plain, err := url.PathUnescape(text)
+			if err != nil {
+				return t, errTokenRow
+			}
+			owner, err := addr.ParseOwner(plain)
+			if err != nil || len(t.Owners) == MaxTokenOwners {
+				return t, errTokenRow
+			}
+			t.Owners = append(t.Owners, owner)
+		}
+	}
 	return t, nil
 }
 
 func (t Token) row() string {
-	return fmt.Sprintf("%s %s sha256:%x %s\n", t.Name, t.Scope, t.hash, t.Made)
+	row := fmt.Sprintf("%s %s sha256:%x %s", t.Name, t.Scope, t.hash, t.Made)
+	for i, owner := range t.Owners {
+		between := ","
+		if i == 0 {
+			between = " "
+		}
+		row += between + url.PathEscape(owner.Text)
+	}
+	return row + "\n"
 }
 
 // NewToken draws a token, and adds its hash to the file under a name that is not
-// taken. The token itself is stored nowhere: it is returned once. journal, which may be nil, has a line about it by the name by.
-func NewToken(path, name string, scope Scope, journal *audit.Log, by string) (token string, err error) {
+// taken. The token itself is stored nowhere: it is returned once. journal, which may be nil, has a line about it by the name by. owners are Token.Owners.
+func NewToken(path, name string, scope Scope, journal *audit.Log, by string, owners ...addr.Key) (token string, err error) {
 	if !tokenName.MatchString(name) {
 		return "", fmt.Errorf("want letters, digits and . _ - (at most 32) for a name, have %q", name)
+	}
+	if len(owners) > MaxTokenOwners {
+		return "", fmt.Errorf("a token has %d owners at most", MaxTokenOwners)
 	}
 	unlock, err := lockTokens(path)
 	if err != nil {
@@ -149,11 +180,23 @@ func NewToken(path, name string, scope Scope, journal *audit.Log, by string) (to
 		return "", fmt.Errorf("%s has %d tokens", path, maxTokens)
 	}
 	token = randomToken()
-	t := Token{Name: name, Scope: scope, Made: time.Now().UTC().Format(time.DateOnly), hash: sha256.Sum256([]byte(token))}
-	if err := journal.Add(audit.Line{By: by, Action: audit.TokenAdd, Subject: name, Detail: "may " + scope.String()}); err != nil {
+	t := Token{Name: name, Scope: scope, Made: time.Now().UTC().Format(time.DateOnly), Owners: owners, hash: sha256.Sum256([]byte(token))}
+	if err := journal.Add(audit.Line{By: by, Action: audit.TokenAdd, Subject: name, Detail: t.may()}); err != nil {
 		return "", err
 	}
 	return token, writeTokens(path, append(all, t))
+}
+
+// may says what the holder may do.
+func (t Token) may() string {
+	text := "may " + t.Scope.String()
+	for i, owner := range t.Owners {
+		if i == 0 {
+			text += " what is of"
+		}
+		text += " " + owner.Text
+	}
+	return text
 }
 
 // RevokeToken takes a token out of the file. It is false if there is none of that name. journal and by are those of NewToken.

@@ -241,52 +241,71 @@ func (s *Set) HasOwned() bool {
 	return b != nil && b.kinds.Load()&(1<<ownedKinds) != 0 || v.base != nil && v.base.kinds&(1<<ownedKinds) != 0
 }
 
-// AmendOwned adds, to the matches that ix has for owners of a recipient and a sender, the live entries in force of these
-// owners that cover the sender. One takes the place of a list's entry of the same owner that says something of the same. The table is the one that
-// Match.Row points into, as Amend has it.
+// AmendOwned adds, to the matches that ix has for a question, the live entries in force of its owners that cover the sender,
+// in the order of LookupOwned. One takes the place of a list's entry of the same owner about the same. The table is the
+// one that Match.Row points into, with one row more if it has none for live entries.
 //
-// It allocates nothing if no entry matches. A nil Set has none.
-func (s *Set) AmendOwned(matches []index.Match, ix *index.Index, owners []addr.Key, sender addr.Addr, now time.Time) (_ []index.Match, table []index.ListInfo) {
-	table = ix.Lists()
-	if !s.HasOwned() || len(owners) == 0 || sender.Null() {
+// It allocates nothing if no live entry matches. A nil Set has none.
+func (s *Set) AmendOwned(matches []index.Match, table []index.ListInfo, q *index.OwnedQuestion, now time.Time) ([]index.Match, []index.ListInfo) {
+	if !s.HasOwned() {
 		return matches, table
 	}
 	v := s.view.Load()
 	var room [8]*Entry
-	found := v.covering(room[:0], owners, sender)
+	found := v.covering(room[:0], q)
 	seconds := now.Unix()
 	found = slices.DeleteFunc(found, func(e *Entry) bool { return e.expired(seconds) })
 	if len(found) == 0 {
 		return matches, table
 	}
+	row := slices.IndexFunc(table, func(l index.ListInfo) bool { return l.Source.List == ListName && l.Source.Path == s.folder })
+	if row < 0 {
+		row, table = len(table), withRow(table, s.folder)
+	}
 	amended := make([]index.Match, 0, len(matches)+len(found))
-	for _, e := range found {
-		amended = append(amended, e.match(len(table)))
-	}
-	for i := range matches {
-		m := &matches[i]
-		id := identityOf(m)
-		if !slices.ContainsFunc(found, func(e *Entry) bool { return e.identity() == id }) {
-			amended = append(amended, *m)
+	rest := matches
+	for _, owner := range q.Owners {
+		begin := len(amended)
+		for len(rest) > 0 && rest[0].Owner.Text != "" && rest[0].Owner == owner {
+			m := &rest[0]
+			rest = rest[1:]
+			id := identity{ownedKey(owner.Text, keyOf(&lists.Item{Kind: m.Kind, Key: m.Key})), m.Scope}
+			if !slices.ContainsFunc(found, func(e *Entry) bool { return e.identity() == id }) {
+				amended = append(amended, *m)
+			}
 		}
+		// What is about the recipient goes first.
+		for begin < len(amended) && amended[begin].Kind == lists.Recipient {
+			begin++
+		}
+		for _, e := range found {
+			if e.Item.Owner == owner {
+				m := e.match(row)
+				m.Owner = owner
+				amended = append(amended, m)
+			}
+		}
+		slices.SortStableFunc(amended[begin:], func(a, b index.Match) int { return a.Distance() - b.Distance() })
 	}
-	slices.SortStableFunc(amended, func(a, b index.Match) int { return a.Distance() - b.Distance() })
-	if v.generation == ix.Generation() {
-		return amended, v.lists
-	}
-	return amended, withRow(table, s.folder)
+	return append(amended, rest...), table
 }
 
 // longestOwned is room for the key of an owned entry: two addresses and the octets around them.
 const longestOwned = 2*256 + 8
 
 // covering appends the entries of owners that cover a sender.
-func (v *view) covering(found []*Entry, owners []addr.Key, sender addr.Addr) []*Entry {
+func (v *view) covering(found []*Entry, q *index.OwnedQuestion) []*Entry {
 	l := lookup{base: v.base, delta: v.delta, body: v.delta.body.Load()}
 	var room [addr.MaxKeys]addr.Key
-	keys := sender.Keys(room[:0])
+	keys := q.Sender.Keys(room[:0])
+	if q.Domain.Text != "" {
+		keys = q.Domain.AndParents(keys)
+	}
 	var text [longestOwned]byte
-	for _, owner := range owners {
+	for _, owner := range q.Owners {
+		if owner.Text == "" {
+			continue
+		}
 		own := true // the first domain is the sender's own
 		for _, k := range keys {
 			key := append(append(append(append(text[:0], ownerOpen...), owner.Text...), ownerClose...), k.Text...)

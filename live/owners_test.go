@@ -37,11 +37,11 @@ func coveringFor(t testing.TB, set *Set, ix *index.Index, sender string, owners 
 	if err != nil {
 		t.Fatal(err)
 	}
-	var keys []addr.Key
-	for _, o := range owners {
-		keys = append(keys, owner(t, o))
+	q := index.OwnedQuestion{Sender: a}
+	for i, o := range owners {
+		q.Owners[i] = owner(t, o)
 	}
-	matches, table := set.AmendOwned(nil, ix, keys, a, time.Now())
+	matches, table := set.AmendOwned(nil, ix.Lists(), &q, time.Now())
 	var all []string
 	for i := range matches {
 		m := &matches[i]
@@ -276,8 +276,8 @@ func TestNoOwnedEntryCostsNothing(t *testing.T) {
 	defer set.Close()
 	ix := indexes.Build(t, indexes.Source(t, "bad", "nothing.example\n"))
 	a, _ := addr.Parse("someone@some.shop.example")
-	owners := []addr.Key{owner(t, "bob@here.example"), owner(t, "here.example")}
-	clear := func() { set.AmendOwned(nil, ix, owners, a, time.Now()) }
+	q := index.OwnedQuestion{Owners: [2]addr.Key{owner(t, "bob@here.example"), owner(t, "here.example")}, Sender: a}
+	clear := func() { set.AmendOwned(nil, ix.Lists(), &q, time.Now()) }
 	if n := testing.AllocsPerRun(100, clear); n > 0 {
 		t.Errorf("without owned entries: %v allocations", n)
 	}

@@ -131,7 +131,7 @@ func (v *view) rows(p *page, now int64, each func(row) bool) {
 		}
 	}
 	ofBase := func(i int) bool {
-		if changed.has(i) {
+		if changed.has(i) || v.base.owned(i) {
 			return true
 		}
 		ends := v.base.expiry(i)

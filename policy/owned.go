@@ -50,19 +50,24 @@ func (c *checks) owned(ix *index.Index, all []verdict.Verdict, recipient string)
 			c.failed(inStore, err)
 			continue
 		}
+		matches, table := c.entries.AmendOwned(matches, v.Lists, &q, now)
 		if len(matches) == 0 {
 			continue
 		}
 		if with == nil {
 			with = append(with, all...)
 		}
-		with[i] = v.Own(matches)
+		with[i].Lists = table
+		with[i] = with[i].Own(matches)
 	}
 	if with == nil {
 		return all
 	}
 	return with
 }
+
+// personal reports whether some entries are about recipients.
+func (c *checks) personal(ix *index.Index) bool { return ix.Personal() || c.entries.HasOwned() }
 
 // forOwners are the verdicts of the sender as they are for a recipient, with what its owners say.
 func (t *Transaction) forOwners(recipient string) []verdict.Verdict {
@@ -81,7 +86,7 @@ func (t *Transaction) hearsOwners(skips bool) {
 	if t.Client.Trusted || skips || t.door.SendersOnly {
 		return
 	}
-	if ix := t.checker.serving(); ix != nil && ix.Personal() {
+	if ix := t.checker.serving(); ix != nil && t.checker.personal(ix) {
 		t.index, t.personal = ix, ix
 	}
 }

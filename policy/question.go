@@ -102,7 +102,7 @@ func (c *checks) to(v *verdict.Verdict, ix *index.Index, recipient string) {
 // mail.
 func (c *checks) decideAsked(v verdict.Verdict, ix *index.Index, recipient string) Decision {
 	t := Transaction{checker: c, door: &questions, verdicts: []verdict.Verdict{v}}
-	if ix != nil && ix.Personal() && !v.Owned() {
+	if ix != nil && c.personal(ix) && !v.Owned() {
 		t.personal = ix
 	}
 	return t.Recipient(recipient)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/addr"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/control"
@@ -21,10 +22,10 @@ import (
 )
 
 func newAdd() *cobra.Command {
-	var path, why, life, until, action, author string
+	var path, why, life, until, action, author, owner string
 	var force, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "add [-c config.toml] [--why TEXT] [--for 30d | --until TIME] [--action block|allow] [--author NAME] [--force] [--json] ENTRY...",
+		Use:   "add [-c config.toml] [--why TEXT] [--for 30d | --until TIME] [--action block|allow] [--owner OWNER] [--author NAME] [--force] [--json] ENTRY...",
 		Short: "block or allow senders and clients at once",
 		Long: `Add live entries: they act on every door before the command ends, without a list
 file and without a build, and stay until they are removed or their time is over.
@@ -54,9 +55,9 @@ file, and acts when one starts.`,
 			}
 			changes := make([]httpapi.EntryChange, len(entries))
 			for i, text := range entries {
-				changes[i].LiveEntry = httpapi.LiveEntry{Entry: text, Action: action, Why: why, Author: cmp.Or(author, userName()), Expires: expires, Force: force}
+				changes[i].LiveEntry = httpapi.LiveEntry{Owner: owner, Entry: text, Action: action, Why: why, Author: cmp.Or(author, userName()), Expires: expires, Force: force}
 			}
-			return changeEntries(cmd, path, changes, nil, "", asJSON)
+			return changeEntries(cmd, path, changes, nil, owner, "", asJSON)
 		},
 	}
 	configFlag(cmd, &path)
@@ -64,6 +65,7 @@ file, and acts when one starts.`,
 	cmd.Flags().StringVar(&life, "for", "", "how long it acts, a `TIME` such as 30d or 12h; without it, until it is removed")
 	cmd.Flags().StringVar(&until, "until", "", "the `TIME` when it ends, as 2027-01-31 or 2027-01-31T12:00:00Z")
 	cmd.Flags().StringVar(&action, "action", "block", "`A`, what is to be done: block or allow")
+	cmd.Flags().StringVar(&owner, "owner", "", "`OWNER`, a mailbox or a domain, for whose mail alone it acts; without it, for all")
 	cmd.Flags().StringVar(&author, "author", "", "`NAME` of who adds it; without it, this user's")
 	cmd.Flags().BoolVar(&force, "force", false, "also what the gate protects")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer of /v1/entries")
@@ -71,10 +73,10 @@ file, and acts when one starts.`,
 }
 
 func newRemove() *cobra.Command {
-	var path, why string
+	var path, why, owner string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "remove [-c config.toml] [--why TEXT] [--json] ENTRY...",
+		Use:   "remove [-c config.toml] [--owner OWNER] [--why TEXT] [--json] ENTRY...",
 		Short: "take back what was added",
 		Long: `Remove live entries, at once. An ENTRY is written as it was added, in any spelling.
 What stands in a list file stays there: to except it, add it with --action allow.
@@ -86,20 +88,21 @@ live entry.`,
 		Args:              wantEntries,
 		ValidArgsFunction: completion(&path, liveEntries),
 		RunE: func(cmd *cobra.Command, entries []string) error {
-			return changeEntries(cmd, path, nil, entries, why, asJSON)
+			return changeEntries(cmd, path, nil, entries, owner, why, asJSON)
 		},
 	}
 	configFlag(cmd, &path)
+	cmd.Flags().StringVar(&owner, "owner", "", "`OWNER` whose entry it is; without it, everybody's")
 	cmd.Flags().StringVar(&why, "why", "", "a line of `TEXT` for blockd audit")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer of /v1/entries")
 	return cmd
 }
 
 func newEntryList() *cobra.Command {
-	var path string
+	var path, owner string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list [-c config.toml] [--json]",
+		Use:   "list [-c config.toml] [--owner OWNER] [--json]",
 		Short: "show what was added and acts",
 		Long: `Show the live entries, the newest first: what was added by blockd add or over HTTP,
 why, by whom, and until when. They are read from their file if this user may, or
@@ -114,7 +117,14 @@ What each list file is worth, blockd lists shows.`,
 			if err != nil {
 				return err
 			}
-			all, err := control.Entries(cmd.Context(), c)
+			var all httpapi.EntryList
+			if owner == "" {
+				all, err = control.Entries(cmd.Context(), c)
+			} else if key, bad := addr.ParseOwner(owner); bad != nil {
+				return usagef("--owner: %v", bad)
+			} else {
+				all, err = control.OwnerEntries(cmd.Context(), c, key)
+			}
 			if err != nil {
 				return err
 			}
@@ -125,6 +135,7 @@ What each list file is worth, blockd lists shows.`,
 		},
 	}
 	configFlag(cmd, &path)
+	cmd.Flags().StringVar(&owner, "owner", "", "`OWNER` whose entries are shown; without it, everybody's")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer of /v1/entries")
 	return cmd
 }
@@ -172,12 +183,12 @@ func userName() string {
 
 // changeEntries adds, or else removes, by the daemon if it runs, and says what has
 // become of it.
-func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, remove []string, why string, asJSON bool) error {
+func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, remove []string, owner, why string, asJSON bool) error {
 	c, err := config.Load(path)
 	if err != nil {
 		return err
 	}
-	done, alone, err := control.ChangeEntries(cmd.Context(), c, add, remove, why, userName())
+	done, alone, err := control.ChangeEntries(cmd.Context(), c, add, remove, owner, why, userName())
 	if err != nil {
 		return err
 	}
@@ -233,6 +244,9 @@ func printChanges(w io.Writer, answer httpapi.ChangeResults, asked []string, con
 
 func shownEntry(e *httpapi.LiveEntry) string {
 	text := e.Action + " " + term.Visible(e.Entry)
+	if e.Owner != "" {
+		text += " for " + term.Visible(e.Owner)
+	}
 	if e.Expires != nil {
 		text += " until " + e.Expires.UTC().Format(time.RFC3339)
 	}
@@ -253,6 +267,9 @@ func undo(e *httpapi.LiveEntry, config string) string {
 	}
 	if e.Action != lists.Block.String() {
 		text += " --action " + e.Action
+	}
+	if e.Owner != "" {
+		text += " --owner " + term.Word(e.Owner)
 	}
 	if e.Why != "" {
 		text += " --why " + term.Word(e.Why)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/addr"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/internal/term"
@@ -48,14 +49,21 @@ func withTokens(cmd *cobra.Command, run func(cmd *cobra.Command, c config.Config
 
 func newTokenNew() *cobra.Command {
 	var name string
+	var owners []string
 	var write bool
 	cmd := withTokens(&cobra.Command{
-		Use:   "new [-c config.toml] --name NAME [--write]",
+		Use:   "new [-c config.toml] --name NAME [--owner OWNER]... [--write]",
 		Short: "make a token, and print it once",
 		Long: `Make a token with the scope read, or write with --write, and print it. It is kept
-nowhere: the file has its hash alone.`,
-		Example: `  blockd token new --name helpdesk --write`,
-		Args:    noArgs,
+nowhere: the file has its hash alone.
+
+With --owner the token is bound to a mailbox, a domain with its mailboxes, or several of
+them: it sees and changes their own entries (/v1/owners/OWNER/entries), may check mail to
+them, and nothing else. A webmail has one for each mailbox, a tenant's panel one for its
+domains.`,
+		Example: `  blockd token new --name helpdesk --write
+  blockd token new --name panel-7 --owner here.example --owner there.example --write`,
+		Args: noArgs,
 	}, func(cmd *cobra.Command, c config.Config, _ []string) error {
 		if name == "" {
 			return usagef("want --name: it stands beside what is done with the token")
@@ -64,7 +72,15 @@ nowhere: the file has its hash alone.`,
 		if write {
 			scope = httpapi.Write
 		}
-		token, err := httpapi.NewToken(c.HTTP.Tokens, name, scope, c.Journal(), userName())
+		var bound []addr.Key
+		for _, text := range owners {
+			owner, err := addr.ParseOwner(text)
+			if err != nil {
+				return usagef("--owner: %v", err)
+			}
+			bound = append(bound, owner)
+		}
+		token, err := httpapi.NewToken(c.HTTP.Tokens, name, scope, c.Journal(), userName(), bound...)
 		if err != nil {
 			return err
 		}
@@ -73,6 +89,7 @@ nowhere: the file has its hash alone.`,
 		return err
 	})
 	cmd.Flags().StringVar(&name, "name", "", "`NAME` of who is to have it")
+	cmd.Flags().StringArrayVar(&owners, "owner", nil, "`OWNER`, a mailbox or a domain, that it is bound to; may be repeated")
 	cmd.Flags().BoolVar(&write, "write", false, "it may add and remove entries")
 	return cmd
 }
@@ -93,9 +110,17 @@ func newTokenList() *cobra.Command {
 		}
 		p := term.NewPaint(cmd.OutOrStdout())
 		var t term.Table
-		t.Add(p.Faint("name"), p.Faint("scope"), p.Faint("made"))
+		t.Add(p.Faint("name"), p.Faint("scope"), p.Faint("made"), p.Faint("owners"))
 		for _, token := range all {
-			t.Add(token.Name, token.Scope.String(), term.Visible(token.Made))
+			owners := "-"
+			for i, owner := range token.Owners {
+				if i == 0 {
+					owners = term.Visible(owner.Text)
+				} else {
+					owners += " " + term.Visible(owner.Text)
+				}
+			}
+			t.Add(token.Name, token.Scope.String(), term.Visible(token.Made), owners)
 		}
 		return t.Print(cmd.OutOrStdout())
 	})

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"blockd/addr"
 	"blockd/history"
 	"blockd/httpapi"
 	"blockd/index"
@@ -58,9 +59,36 @@ func Entries(ctx context.Context, c config.Config) (all httpapi.EntryList, err e
 	return all, err
 }
 
-// ChangeEntries adds live entries, or removes some in the name of author, with why in the journal: in their file if
+// OwnerEntries are those of one owner, by the file or by the daemon, as Entries has everybody's.
+func OwnerEntries(ctx context.Context, c config.Config, owner addr.Key) (all httpapi.EntryList, err error) {
+	set, err := ReadLive(c)
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		path, cursor := "/v1/owners/"+url.PathEscape(owner.Text)+"/entries?limit=1000", ""
+		for {
+			var page httpapi.OwnerEntries
+			if err := Ask(ctx, c, http.MethodGet, path+cursor, nil, &page); err != nil {
+				return all, err
+			}
+			if all.Entries = append(all.Entries, page.Entries...); page.Next == "" {
+				return all, nil
+			}
+			cursor = "&cursor=" + page.Next
+		}
+	case err == nil && set == nil:
+		err = errNoEntries
+	case err == nil:
+		entries, _ := set.Of(owner)
+		for _, e := range entries {
+			all.Entries = append(all.Entries, httpapi.NewLiveEntry(e))
+		}
+	}
+	return all, err
+}
+
+// ChangeEntries adds live entries, or removes some of an owner ("" = everybody's) in the name of author, with why in the journal: in their file if
 // no daemon holds it, which it reports as alone, and else by the daemon.
-func ChangeEntries(ctx context.Context, c config.Config, add []httpapi.EntryChange, remove []string, why, author string) (answer httpapi.ChangeResults, alone bool, err error) {
+func ChangeEntries(ctx context.Context, c config.Config, add []httpapi.EntryChange, remove []string, owner, why, author string) (answer httpapi.ChangeResults, alone bool, err error) {
 	if c.Live.Folder == config.None {
 		return answer, false, errNoEntries
 	}
@@ -70,7 +98,7 @@ func ChangeEntries(ctx context.Context, c config.Config, add []httpapi.EntryChan
 		set, err := live.Open(c.LiveSettings(c.Journal()))
 		if err == nil {
 			defer set.Close()
-			answer, err = apply(set, add, remove, why, author)
+			answer, err = apply(set, add, remove, owner, why, author)
 			return answer, true, err
 		}
 		locked := errors.Is(err, live.ErrLocked)
@@ -80,7 +108,11 @@ func ChangeEntries(ctx context.Context, c config.Config, add []httpapi.EntryChan
 		if len(remove) == 0 {
 			err = Ask(ctx, c, http.MethodPost, "/v1/entries", map[string]any{"entries": add}, &answer)
 		} else {
-			err = Ask(ctx, c, http.MethodDelete, "/v1/entries?"+query(url.Values{"entry": remove, "author": {author}, "why": {why}}), nil, &answer)
+			ask := url.Values{"entry": remove, "author": {author}, "why": {why}}
+			if owner != "" {
+				ask.Set("owner", owner)
+			}
+			err = Ask(ctx, c, http.MethodDelete, "/v1/entries?"+query(ask), nil, &answer)
 		}
 		if !locked || !errors.Is(err, ErrNoDaemon) {
 			return answer, false, err
@@ -97,7 +129,7 @@ func ChangeEntries(ctx context.Context, c config.Config, add []httpapi.EntryChan
 func query(values url.Values) string { return strings.ReplaceAll(values.Encode(), "+", "%20") }
 
 // apply does what the daemon would.
-func apply(set *live.Set, add []httpapi.EntryChange, remove []string, why, author string) (answer httpapi.ChangeResults, err error) {
+func apply(set *live.Set, add []httpapi.EntryChange, remove []string, owner, why, author string) (answer httpapi.ChangeResults, err error) {
 	var changes []live.Change
 	for _, a := range add {
 		change, err := a.Change(time.Now())
@@ -107,7 +139,7 @@ func apply(set *live.Set, add []httpapi.EntryChange, remove []string, why, autho
 		changes = append(changes, change)
 	}
 	for _, text := range remove {
-		changes = append(changes, live.Change{Entry: text, Remove: true, Why: why, Author: author})
+		changes = append(changes, live.Change{Owner: owner, Entry: text, Remove: true, Why: why, Author: author})
 	}
 	outcomes, err := set.Apply(changes...)
 	if errors.Is(err, live.ErrGuarded) {
