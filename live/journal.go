@@ -53,7 +53,7 @@ type record struct {
 	At     time.Time `json:"at,omitzero"`
 	Until  time.Time `json:"until,omitzero"`
 	Force  bool      `json:"force,omitempty"`
-	Hash   string    `json:"hash,omitempty"` // of opFold
+	Hash   string    `json:"hash,omitempty"` // of opFold; else see setParts
 	UpTo   uint64    `json:"up_to,omitempty"`
 }
 
@@ -160,6 +160,7 @@ const shownDamage = 8
 // for a journal above maxJournal.
 func readJournal(r io.Reader, c *contents) (*contents, error) {
 	in := bufio.NewReaderSize(io.LimitReader(r, maxJournal+1), maxRecord)
+	last := tail{to: c}
 	for number := 1; ; number++ {
 		line, size, ended, err := readLine(in)
 		if err != nil {
@@ -175,8 +176,12 @@ func readJournal(r io.Reader, c *contents) (*contents, error) {
 			c.torn = size
 			break
 		}
+		last.next(number, line, c.good)
 		c.good += size
-		c.line(number, line)
+	}
+	if !last.end(c.torn > 0) {
+		c.torn += c.good - last.from
+		c.good = last.from
 	}
 	if c.records == 0 && c.headless {
 		return nil, errNoJournal

@@ -247,6 +247,7 @@ func (s *Set) write(records []record) error {
 		return fmt.Errorf("%w: they are closed", ErrUnwritable)
 	}
 	var lines []byte
+	setParts(records)
 	for i := range records {
 		lines = records[i].append(lines)
 	}

@@ -6,7 +6,7 @@ import { Resolver } from 'node:dns/promises';
 import { createServer } from 'node:http';
 import { dir, expect, mail, open, openURL, readToken, test, token, url } from './visit.js';
 
-const ask = (page) => page.getByRole('searchbox');
+const ask = (page) => page.getByRole('searchbox', { name: /^Sender, domain/ });
 const answer = (page) => page.getByRole('region', { name: 'Answer' });
 const done = (page) => page.locator('#done');
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');

@@ -22,7 +22,7 @@ for (const [name, colorScheme, width, height] of [['light', 'light', 1060, 1100]
     if (name === 'dark') writeFileSync(`${dir}/other.txt`, '<!doctype html><title>503</title>');
     await open(page);
     await expect(page.getByRole('heading', { name: name === 'light' ? 'All is well.' : 'Filtering, with one problem.' })).toBeVisible();
-    await page.getByRole('searchbox').fill(name === 'light' ? reply : 'offers@mx.listed.example');
+    await page.getByRole('searchbox', { name: /^Sender, domain/ }).fill(name === 'light' ? reply : 'offers@mx.listed.example');
     await expect(page.getByRole('region', { name: 'Answer' })).toContainText(name === 'light' ? 'If it came now' : 'Mail from there');
     await page.evaluate((dir) => { // a folder that is not this run's
       const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);

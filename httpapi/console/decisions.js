@@ -3,6 +3,7 @@
 import { badge, byId, count, entry, html, show, table } from './dom.js';
 import { drawTraffic } from './chart.js';
 import { events, read } from './door.js';
+import { pages } from './pages.js';
 
 const kept = 100; // rows; the history has the rest
 
@@ -45,6 +46,15 @@ const columns = (ask) => [
   { head: 'Why', cell: why, wide: true, why: true },
   { head: 'Reference', cell: (decision) => html('code', {}, decision.ref || '–'), wide: true, whole: true },
 ];
+
+/** searchDecisions serves the search in all that the history has. */
+export const searchDecisions = (about) => pages('past', {
+  path: 'v1/decisions',
+  rows: (answer) => answer.decisions,
+  caption: () => 'Past decisions with this text, the newest first',
+  missing: () => { byId('past-search').closest('.row').hidden = true; },
+  columns: columns(about),
+});
 
 /** decisionTable shows decisions that were looked for. */
 export const decisionTable = (caption, decisions) => table(caption, columns(), decisions);

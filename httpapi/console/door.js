@@ -54,6 +54,17 @@ export async function read(path, signal) {
   throw fault;
 }
 
+/** save puts an answer into a file of the browser. A link alone would have no token. */
+export async function save(path, name) {
+  const response = await send('GET', path);
+  if (!response.ok) throw await refusal(response);
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(await response.blob());
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
 /** write changes something, and asks for a token that may. */
 export async function write(method, path, body) {
   const response = await send(method, path, body);

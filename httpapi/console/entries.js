@@ -1,38 +1,28 @@
 // Entries that act at once: adding and removing them, and undoing either.
 
-import { ago, badge, byId, count, html, show, table, until } from './dom.js';
-import { Refusal, read, write } from './door.js';
-
-const shown = 100; // rows; who has more has the search of the browser no use for
+import { ago, badge, byId, count, html, show, until } from './dom.js';
+import { Refusal, write } from './door.js';
+import { pages } from './pages.js';
 
 let changed = () => {};
 
-function showEntries(entries) {
-  if (entries.length === 0) {
-    show('entries', html('p', { class: 'none' }, 'Nothing is blocked or allowed by hand.'));
-    return;
-  }
-  const caption = entries.length > shown ? `The newest ${shown} of ${count(entries.length)} (blockd list shows all)` : 'In force now, the newest first';
-  show('entries', table(caption, [
-    { head: 'Entry', cell: (entry) => html('code', {}, entry.entry) },
-    { head: 'Action', cell: (entry) => badge(entry.action === 'allow' ? 'ok' : 'bad', entry.action) },
-    { head: 'Why', cell: (entry) => entry.why },
-    { head: 'By', cell: (entry) => entry.author, wide: true },
-    { head: 'Added', cell: (entry) => ago(entry.added), wide: true },
-    { head: 'For', cell: (entry) => until(entry.expires), wide: true },
-    { act: true, cell: (entry) => html('button', { type: 'button', class: 'quiet small', 'aria-label': `Remove ${entry.entry}`, click: () => remove(entry.entry) }, 'Remove') },
-  ], entries.slice(0, shown)));
-}
-
 /** loadEntries shows those in force. Where the daemon has none the part is left out. */
-export async function loadEntries() {
-  try {
-    showEntries((await read('v1/entries')).entries);
-  } catch (fault) {
-    if (fault.status === 404) byId('entries').closest('section').hidden = true;
-    else show('entries', html('p', { class: 'fault' }, fault.message));
-  }
-}
+export const loadEntries = pages('entries', {
+  path: 'v1/entries',
+  rows: (answer) => answer.entries,
+  caption: (answer, text) => (text ? `Those of ${count(answer.total)} with this text, the newest first` : `${count(answer.total)} in force now, the newest first`),
+  none: 'Nothing is blocked or allowed by hand.',
+  missing: () => { byId('entries').closest('section').hidden = true; },
+  columns: [
+    { head: 'Entry', cell: (entry) => html('code', {}, entry.entry), address: true },
+    { head: 'Action', cell: (entry) => badge(entry.action === 'allow' ? 'ok' : 'bad', entry.action) },
+    { head: 'Why', cell: (entry) => entry.why, why: true },
+    { head: 'By', cell: (entry) => entry.author, wide: true },
+    { head: 'Added', cell: (entry) => ago(entry.added), wide: true, whole: true },
+    { head: 'For', cell: (entry) => until(entry.expires), wide: true, whole: true },
+    { act: true, cell: (entry) => html('button', { type: 'button', class: 'quiet small', 'aria-label': `Remove ${entry.entry}`, click: () => remove(entry.entry) }, 'Remove') },
+  ],
+});
 
 const words = { added: 'is in force', replaced: 'was replaced', unchanged: 'was so already', removed: 'was removed', absent: 'was not there' };
 

@@ -4,7 +4,7 @@ import { askAbout, askAgain, listenToQuestion } from './question.js';
 import { askToken, hasToken } from './door.js';
 import { byId } from './dom.js';
 import { listenToEntries, loadEntries } from './entries.js';
-import { watchDecisions } from './decisions.js';
+import { searchDecisions, watchDecisions } from './decisions.js';
 import { loadChanges } from './changes.js';
 import { loadQuarantine } from './quarantine.js';
 import { loadRequests } from './requests.js';
@@ -25,6 +25,7 @@ loadEntries();
 loadQuarantine();
 loadRequests();
 loadChanges();
+searchDecisions(askAbout);
 watchDecisions(askAbout, (up) => {
   byId('link').className = up ? 'link up' : 'link down';
   byId('link').textContent = up ? 'live' : 'not live';
