@@ -117,9 +117,9 @@ func describeAudit(d *document) *huma.Operation {
 			parameter("q", "a text that stands in subject, why, detail or by", ""),
 			parameter("by", "a text that stands in by", ""),
 			parameter("action", "such as entry.add, or entry for all of entries", ""),
-			parameter("since", "a time by RFC 3339", ""),
-			parameter("until", "a time by RFC 3339; what comes before it", ""),
-			parameter("limit", fmt.Sprintf("1 to %d; %d if it is not said", audit.MaxFound, DefaultAudit), ""),
+			moment("since", "made then or later"),
+			moment("until", "made before"),
+			number("limit", "how many lines at most", 1, audit.MaxFound, DefaultAudit),
 			parameter("cursor", "`next` of an answer: what is older than it showed", ""),
 		},
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, AuditList{})}}}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"unicode/utf8"
 
 	"blockd/policy"
@@ -81,6 +82,21 @@ func (s *Server) checkMany(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// checkLines answers a stream.
+func (s *Server) checkLines(w http.ResponseWriter, r *http.Request) {
+	p, err := parseCheck(r.URL.RawQuery)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != typeStream[0] {
+		w.Header().Set("Accept-Post", typeStream[0])
+		fail(w, http.StatusUnsupportedMediaType, "want Content-Type "+typeStream[0])
+		return
+	}
+	s.checkStream(w, r, &p)
+}
+
 // results are the answers to a batch, in the order of its senders.
 type results struct {
 	Results    []answer `json:"results"`
@@ -126,6 +142,9 @@ func decodeWith(b []byte, v any, strict bool) error {
 	if !utf8.Valid(b) {
 		return errors.New("not UTF-8")
 	}
+	if halfPair(b) {
+		return errors.New("half a surrogate pair, which is no character") // encoding/json would put another in its place
+	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	if strict {
 		d.DisallowUnknownFields()
@@ -137,4 +156,31 @@ func decodeWith(b []byte, v any, strict bool) error {
 		return errors.New("text behind the JSON")
 	}
 	return nil
+}
+
+// halfPair reports whether a text of JSON has an escape that is half a surrogate pair without the other.
+func halfPair(b []byte) bool {
+	high := false // the escape before this one is the first half
+	for {
+		i := bytes.IndexByte(b, '\\')
+		if i < 0 || i+1 == len(b) {
+			return high
+		}
+		if high && i > 0 {
+			return true
+		}
+		if b = b[i+1:]; b[0] != 'u' || len(b) < 5 {
+			if high {
+				return true
+			}
+			b = b[1:]
+			continue
+		}
+		code, err := strconv.ParseUint(string(b[1:5]), 16, 16)
+		first, second := err == nil && code>>10 == 0xd800>>10, err == nil && code>>10 == 0xdc00>>10
+		if high != second {
+			return true
+		}
+		high, b = first, b[5:]
+	}
 }

@@ -229,6 +229,12 @@ func TestBatchRefuses(t *testing.T) {
 		{"empty body", "", asJSON, http.StatusBadRequest, "not the JSON"},
 		{"no JSON", "senders", asJSON, http.StatusBadRequest, "not the JSON"},
 		{"array", `["a"]`, asJSON, http.StatusBadRequest, "not the JSON"},
+		{"half a pair", `{"senders":["a\ud800@b.example"]}`, asJSON, http.StatusBadRequest, "surrogate"},
+		{"the other half", `{"senders":["a\udc00@b.example"]}`, asJSON, http.StatusBadRequest, "surrogate"},
+		{"halves apart", `{"senders":["\ud83dx\ude00"]}`, asJSON, http.StatusBadRequest, "surrogate"},
+		{"two first halves", `{"senders":["\ud83d\ud83d"]}`, asJSON, http.StatusBadRequest, "surrogate"},
+		{"half a pair in a question", `{"senders":[{"domain":"\ud800"}]}`, asJSON, http.StatusBadRequest, "surrogate"},
+		{"octets that are no UTF-8", "{\"senders\":[\"a\xff@b.example\"]}", asJSON, http.StatusBadRequest, "not UTF-8"},
 		{"unknown member", `{"senders":[],"explain":true}`, asJSON, http.StatusBadRequest, `unknown member "explain"`},
 		{"member in capitals", `{"Senders":[]}`, asJSON, http.StatusBadRequest, `unknown member "Senders"`},
 		{"no senders", `{}`, asJSON, http.StatusBadRequest, `want {"senders"`},
@@ -287,4 +293,14 @@ func FuzzBatch(f *testing.F) {
 			t.Fatalf("answer is %d %s", w.Code, got)
 		}
 	})
+}
+
+// A pair is a character, and an escaped backslash begins no escape.
+func TestHalfPair(t *testing.T) {
+	for text, want := range map[string]bool{`"\ud83d\ude00"`: false, `"\\ud800"`: false, `"\\\ud800"`: true, `"\u00e4\n"`: false, `"\uD83D\uDE00\uD83D\uDE00"`: false,
+		`"\ude00\ud83d"`: true, `"\ud83d\n\ude00"`: true, `"\ud83d"`: true, `"\ud83d\`: true, `\`: false, "": false, `"\uZZZZ"`: false} {
+		if got := halfPair([]byte(text)); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
 }

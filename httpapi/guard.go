@@ -91,7 +91,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case c.local, c.known, isConsole(r):
 		case s.closed():
 			s.refused(refusedToken)
-			unauthorized(w, "want the header Authorization: Bearer TOKEN")
+			unauthorized(w, r, "want the header Authorization: Bearer TOKEN")
 			return
 		case !s.knownHost(r.Host):
 			s.refused(refusedHost)
@@ -141,8 +141,13 @@ const theToken = "-"
 // closed reports whether every caller needs a token.
 func (s *Server) closed() bool { return s.settings.Token != "" || s.tokens.path != "" }
 
-func unauthorized(w http.ResponseWriter, detail string) {
-	w.Header().Set("WWW-Authenticate", `Bearer realm="blockd"`)
+// unauthorized answers who has no token, or one that is not known (RFC 6750, section 3).
+func unauthorized(w http.ResponseWriter, r *http.Request, detail string) {
+	challenge := `Bearer realm="blockd"`
+	if r.Header.Get("Authorization") != "" {
+		challenge += `, error="invalid_token"`
+	}
+	w.Header().Set("WWW-Authenticate", challenge)
 	fail(w, http.StatusUnauthorized, detail)
 }
 
@@ -193,7 +198,7 @@ func (s *Server) private(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	s.refused(refusedToken)
-	unauthorized(w, confidential)
+	unauthorized(w, r, confidential)
 	return false
 }
 
@@ -225,8 +230,9 @@ func (s *Server) writing(next http.HandlerFunc) http.HandlerFunc {
 		case c.scope == Write:
 			next(w, r)
 		case !c.known:
-			unauthorized(w, "to change something wants a token of scope write (blockd token new --write), or the Unix socket (http.socket)")
+			unauthorized(w, r, "to change something wants a token of scope write (blockd token new --write), or the Unix socket (http.socket)")
 		default:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="blockd", error="insufficient_scope"`)
 			fail(w, http.StatusForbidden, "this token has the scope read; to change something wants one of scope write")
 		}
 	}

@@ -43,22 +43,41 @@ func describe(routes []route) *document {
 			SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer",
 				Description: "Made by `blockd token new`, with the scope read or write. Not wanted by a Unix socket. On a loopback address without http.tokens and http.token_file it is wanted for what names senders and recipients alone, which is the resources that say so here and the entries of /v1/lists."}}},
 	}}
+	tags := map[string]bool{}
 	for _, r := range routes {
+		tags[tagOf(r.path)] = true
 		for i := range r.methods {
 			m := &r.methods[i]
 			op := m.doc(d)
 			op.Method, op.Path = m.name, r.path
+			op.Tags = []string{tagOf(r.path)}
+			if op.Description == "" {
+				op.Description = op.Summary
+			}
 			m.query = queryNames(op)
 			d.secure(op, *m)
 			d.api.AddOperation(op)
 		}
 	}
 	d.correct()
+	for _, tag := range slices.Sorted(maps.Keys(tags)) {
+		d.api.Tags = append(d.api.Tags, &huma.Tag{Name: tag, Description: "operations of " + tag})
+	}
 	return d
+}
+
+// tagOf groups operations by the first word of their path.
+func tagOf(path string) string {
+	word, _, _ := strings.Cut(strings.TrimPrefix(path, "/v1/"), "/")
+	if word, _, _ = strings.Cut(word, "."); strings.HasPrefix(path, "/v1/") {
+		return word
+	}
+	return "daemon"
 }
 
 // secure adds what guard does to an operation.
 func (d *document) secure(op *huma.Operation, m method) {
+	d.problems(op, http.StatusBadRequest, http.StatusRequestHeaderFieldsTooLarge) // a parameter that there is not
 	if m.open {
 		op.Security = []map[string][]string{{}}
 		return
@@ -74,9 +93,11 @@ func (d *document) secure(op *huma.Operation, m method) {
 func problemHeaders(status int) map[string]*huma.Header {
 	switch status {
 	case http.StatusUnauthorized:
-		return header("WWW-Authenticate", "the scheme: Bearer")
+		return header("WWW-Authenticate", "the scheme, Bearer, with error=\"invalid_token\" if there was a token that is not known")
 	case http.StatusTooManyRequests:
-		return header("Retry-After", "seconds, at least 1")
+		h, least := header("Retry-After", "seconds"), 1.0
+		h["Retry-After"].Schema = &huma.Schema{Type: huma.TypeInteger, Minimum: &least}
+		return h
 	case http.StatusUnsupportedMediaType:
 		return header("Accept-Post", "the types that are taken")
 	}

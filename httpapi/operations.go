@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -47,8 +46,7 @@ func describeCheckMany(d *document) *huma.Operation {
 	batch := object("senders")
 	batch.Properties["senders"] = &huma.Schema{Type: huma.TypeArray, Items: question, MaxItems: &most}
 	op := &huma.Operation{OperationID: "checkMany", Summary: "Are these senders listed?",
-		Description: "A batch is answered from one generation. A stream may have any length: a question a line, an answer a line in the same order, " +
-			"each before the next question is needed; blank lines have none, and a line that is no question has a LineError in its place. " +
+		Description: "A batch is answered from one generation. A body of application/x-ndjson is answered as by checkStream. " +
 			"A body of text/plain has up to 4000 texts, one a line, as people type them to `blockd check`, and is answered in its words: five columns a line, " +
 			"with explain=1 for people, and with Accept: application/x-ndjson an answer a line. An empty line is the null sender. " +
 			"A message/rfc822 is explained as by `blockd check --message`, for a token or the Unix socket. Neither is counted. " +
@@ -57,24 +55,36 @@ func describeCheckMany(d *document) *huma.Operation {
 		Parameters: []*huma.Param{explainParam(),
 			parameter("client", "of text/plain and message/rfc822: the IP address that the mail comes from; each text is a sender then", ""),
 			parameter("recipient", "of text/plain: whom the mail is for; each text is a sender then", ""),
-			parameter("whole", "of text/plain: 1: the body is one text, whatever line ends it has", ""),
-			parameter("paint", "of text/plain and message/rfc822: 1: explanations have the colours of a terminal", ""),
+			switched("whole", "of text/plain: the body is one text, whatever line ends it has"),
+			switched("paint", "of text/plain and message/rfc822: explanations have the colours of a terminal"),
 			parameter("sender", "of message/rfc822: that of MAIL FROM; else the message's Return-Path has it", ""),
 			parameter("helo", "of message/rfc822: what the client gave in EHLO", ""),
 			parameter("file", "of message/rfc822: its name, for the answer", ""),
 		},
 		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-			typeJSON[0]:   {Schema: batch},
-			typeStream[0]: {Schema: question},
-			typeLines:     {Schema: text},
-			typeMail:      {Schema: text},
+			typeJSON[0]: {Schema: batch},
+			typeLines:   {Schema: text},
+			typeMail:    {Schema: text},
 		}},
-		Responses: map[string]*huma.Response{"200": {Description: "OK; application/x-ndjson has the schema of a line", Content: map[string]*huma.MediaType{
+		Responses: map[string]*huma.Response{"200": {Description: "OK; application/x-ndjson, the schema of a line, is for text/plain", Content: map[string]*huma.MediaType{
 			typeLines:     {Schema: text},
 			typeJSON[0]:   {Schema: d.schemaOf(results{})},
 			typeStream[0]: {Schema: &huma.Schema{AnyOf: []*huma.Schema{d.schemaOf(answer{}), d.schemaOf(lineError{})}}},
 		}}}}
 	d.problems(op, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	return op
+}
+
+func describeCheckStream(d *document) *huma.Operation {
+	op := &huma.Operation{OperationID: "checkStream", Summary: "Are these senders listed? A stream of any length",
+		Description: "A question a line, an answer a line in the same order, each before the next question is needed. Blank lines have no answer, and a line that is no question has a LineError in its place. " +
+			"A stream that cannot be finished is cut off, and not ended. The schemas are those of a line.",
+		Parameters: []*huma.Param{explainParam()},
+		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+			typeStream[0]: {Schema: &huma.Schema{Ref: schemaPrefix + "Question"}}}},
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
+			typeStream[0]: {Schema: &huma.Schema{AnyOf: []*huma.Schema{d.schemaOf(answer{}), d.schemaOf(lineError{})}}}}}}}
+	d.problems(op, http.StatusUnsupportedMediaType)
 	return op
 }
 
@@ -84,7 +94,7 @@ func describeServing(d *document) *huma.Operation {
 
 func describeLists(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "lists", Summary: "The lists in service, and what each is worth",
-		Parameters: []*huma.Param{parameter("entries", fmt.Sprintf("how many of the entries with the most hits are wanted, up to %d; none if it is not said", MaxEntryWorth), "")},
+		Parameters: []*huma.Param{number("entries", "how many of the entries with the most hits are wanted", 0, MaxEntryWorth, 0)},
 		Responses:  d.tagged(ListTable{})}
 	d.problems(op, http.StatusBadRequest)
 	return op

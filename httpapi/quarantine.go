@@ -279,10 +279,10 @@ func describeQuarantined(d *document) *huma.Operation {
 			parameter("sender", "a part of the envelope sender or of From, in any case", ""),
 			parameter("recipient", "a part of a recipient", ""),
 			parameter("list", "a part of the name of a list", ""),
-			parameter("since", "a time by RFC 3339: set aside then or later", ""),
-			parameter("before", "a time by RFC 3339: set aside before", ""),
+			moment("since", "set aside then or later"),
+			moment("before", "set aside before"),
 			parameter("cursor", "`next` of the page before", ""),
-			parameter("limit", fmt.Sprintf("1 to %d; %d if it is not said", quarantine.MaxFound, DefaultQuarantined), ""),
+			number("limit", "how many messages at most", 1, quarantine.MaxFound, DefaultQuarantined),
 		},
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, QuarantineList{})}}}
 	d.problems(op, http.StatusBadRequest, http.StatusInsufficientStorage)
@@ -305,7 +305,7 @@ func describeRelease(d *document) *huma.Operation {
 		Description: "The next server gets it from its own sender. What that takes is removed here; for recipients that it refuses the message stays. " +
 			"A release that was cut off when the next server may have had the message is not repeated by itself: 409.",
 		Parameters: []*huma.Param{idParam("of the message, or a beginning that no other has"),
-			parameter("again", "1: send it once more although the next server may have it", ""), parameter("author", "who releases it", "")},
+			switched("again", "send it once more although the next server may have it"), parameter("author", "who releases it", "")},
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, quarantine.Released{})}}}
 	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusBadGateway, http.StatusInsufficientStorage)
 	return op
@@ -313,7 +313,7 @@ func describeRelease(d *document) *huma.Operation {
 
 func describeRemoveQuarantined(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "removeQuarantined", Summary: "Remove mail from quarantine, for good",
-		Parameters: []*huma.Param{parameter("id", "one message", ""), parameter("before", "in its place: all that were set aside before this time, by RFC 3339", ""),
+		Parameters: []*huma.Param{parameter("id", "one message", ""), moment("before", "in its place: all that were set aside before this time"),
 			parameter("author", "who removes it", "")},
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, quarantine.Removed{})}}}
 	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusInsufficientStorage)

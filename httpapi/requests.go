@@ -169,7 +169,7 @@ func refParam() *huma.Param {
 func describeRequests(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "requests", Summary: "Requests of refused people to be let in, the newest first",
 		Description: "A note is as a stranger wrote it, without controls.",
-		Parameters:  []*huma.Param{parameter("state", "open, granted or declined; all of them if it is not said", "")},
+		Parameters:  []*huma.Param{choice("state", "all of them if it is not said", "open", "granted", "declined")},
 		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, RequestList{})}}}
 	d.problems(op, http.StatusBadRequest, http.StatusInsufficientStorage)
 	return op

@@ -35,6 +35,8 @@ func (s *Server) routes(metrics http.Handler) []route {
 		{path: checkPath, about: "?sender=ADDRESS[&client=IP], ?ip= or ?domain=, with explain=1 also how; POST: many senders", methods: []method{
 			{name: http.MethodGet, serve: s.check, doc: describeCheck, owners: true},
 			{name: http.MethodPost, serve: s.checkMany, doc: describeCheckMany}}},
+		{path: "/v1/check/stream", about: "POST: a question a line, an answer a line", methods: []method{
+			{name: http.MethodPost, serve: s.checkLines, doc: describeCheckStream}}},
 		{path: "/v1/lists", about: "the lists in service", methods: []method{
 			{name: http.MethodGet, serve: compressed(s.lists), doc: describeLists}}},
 		{path: "/v1/serving", about: "the generation, the index file and the configuration that answer", methods: []method{
