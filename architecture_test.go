@@ -24,6 +24,7 @@ var layers = map[string][]string{
 	"audit":             {"internal/durable"},
 	"addr":              {},
 	"bell":              {"internal/durable"},
+	"letter":            {"history", "internal/durable", "internal/term"},
 	"bloom":             {},
 	"certificate":       {},
 	"filter":            {},
@@ -106,7 +107,7 @@ var layers = map[string][]string{
 	"postfix": {"addr", "listener", "lists", "policy", "reply", "rule"},
 
 	"httpapi/fastpath": {},
-	"httpapi":          {"index/kept", "pause", "audit", "addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "listener", "lists", "live", "msgauth", "policy", "quarantine", "receipt", "reload", "verdict"},
+	"httpapi":          {"index/kept", "pause", "audit", "addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "letter", "listener", "lists", "live", "msgauth", "policy", "quarantine", "receipt", "reload", "verdict"},
 
 	"internal/config": {"index/kept", "access", "addr", "ask", "audit", "bell", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
 		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
@@ -115,8 +116,8 @@ var layers = map[string][]string{
 	"internal/version": {},
 	"catalogue":        {},
 	"internal/daemon": {"index/kept", "pause", "internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
-		"addr", "audit", "bell", "builder", "certificate", "dnsbl", "firstseen", "health", "history", "httpapi", "index", "internal/config", "keptfilter", "listener", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
-		"postfix", "quarantine", "receipt", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool"},
+		"addr", "audit", "bell", "builder", "certificate", "dnsbl", "firstseen", "health", "history", "httpapi", "index", "internal/config", "keptfilter", "letter", "listener", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
+		"postfix", "quarantine", "receipt", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool", "verdict"},
 	"internal/control": {"addr", "index/kept", "pause", "audit", "access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "quarantine", "receipt", "reload"},
 	"internal/setup":   {"catalogue", "docs", "internal/durable", "lists"},
 	"docs":             {},

@@ -40,6 +40,7 @@ type Record struct {
 	Shadow        bool `json:"shadow,omitempty"`        // the list does not count yet
 	Authenticated bool `json:"authenticated,omitempty"` // had logged in: only the client was checked
 	Unasked       bool `json:"unasked,omitempty"`       // the store of a list could not be asked about the sender
+	Sole          bool `json:"sole,omitempty"`          // no other list had an entry for it
 	FirstSeen     bool `json:"first_seen,omitempty"`    // put off once: the sender's domain had not sent mail here before
 
 	// The entry that decided, or would have. List is "" if there is none.

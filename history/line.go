@@ -32,6 +32,7 @@ const (
 	flagAuthenticated = 'a'
 	flagFirstSeen     = 'f'
 	flagUnasked       = 'u'
+	flagSole          = 'o'
 )
 
 // appendLine adds the line of r. It allocates only to grow dst.
@@ -97,6 +98,9 @@ func appendFlags(dst []byte, r *Record) []byte {
 	}
 	if r.Unasked {
 		dst = append(dst, flagUnasked)
+	}
+	if r.Sole {
+		dst = append(dst, flagSole)
 	}
 	return dst
 }
@@ -168,6 +172,8 @@ func parseLine(line string, r *Record) error {
 			r.FirstSeen = true
 		case flagUnasked:
 			r.Unasked = true
+		case flagSole:
+			r.Sole = true
 		default:
 			return errNoLine
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -17,8 +18,8 @@ const (
 	// addresses. The program takes twice that, and 32 MiB for reading.
 	topMemory = 64 << 20
 
-	// maxName is the longest name in octets: the lower-case form of a text can be longer.
-	maxName = 3 * maxText
+	// maxName is the longest name in octets: a list and a sender. The lower-case form of a text can be longer.
+	maxName = maxText + 1 + 3*maxText
 )
 
 // Groups are what decisions may be counted by.
@@ -63,7 +64,7 @@ func Most(ctx context.Context, folder string, q TopQuery) (Top, error) {
 		if !q.matches(r) {
 			return true
 		}
-		n := uint64(max(r.Repeated, 1))
+		n := r.Times()
 		top.Decisions += n
 		if name := nameOf(r, q.By); name != "" {
 			full = names.add(name, n)
@@ -89,6 +90,29 @@ func Most(ctx context.Context, folder string, q TopQuery) (Top, error) {
 	return top, err
 }
 
+// Counts calls name for the decisions since a time, the newest first, and then use for every name that it had, in no order, with
+// how many decisions had it. The counts are exact: names that do not fit into so many octets of memory go to temporary files. A
+// decision whose name is "" is left out, and a folded refusal counts as often as it was repeated. The record is valid only during the call.
+// Errors are those of Most.
+func Counts(ctx context.Context, folder string, since time.Time, memory int64, name func(*Record) string, use func(name string, n uint64)) (damaged int, err error) {
+	names := newTally(cmp.Or(memory, topMemory))
+	defer names.close()
+	var full error
+	w := walker{since: since, each: func(r *Record) bool {
+		if text := name(r); text != "" {
+			full = names.add(text[:min(len(text), maxName)], r.Times())
+		}
+		return full == nil
+	}}
+	if err := cmp.Or(w.walk(ctx, folder), full); err != nil {
+		return w.damaged, err
+	}
+	return w.damaged, names.each(ctx, use)
+}
+
+// Times is how many decisions r stands for.
+func (r *Record) Times() uint64 { return uint64(max(r.Repeated, 1)) }
+
 // nameOf is what a decision counts for, "" if it has none. Upper and lower case are the same, as
 // they are for Search.
 func nameOf(r *Record, by string) string {
@@ -101,20 +125,20 @@ func nameOf(r *Record, by string) string {
 	case "list":
 		return r.List
 	case "recipient":
-		return lower(r.Recipient)
+		return Lower(r.Recipient)
 	case "sender":
-		return cmp.Or(lower(r.Sender), "<>")
+		return cmp.Or(Lower(r.Sender), "<>")
 	default:
 		if r.Sender == "" {
 			return "<>"
 		}
-		return lower(r.Sender[strings.LastIndexByte(r.Sender, '@')+1:])
+		return Lower(r.Sender[strings.LastIndexByte(r.Sender, '@')+1:])
 	}
 }
 
-// lower is s in lower case. A text that is not UTF-8 stays as it is, because its
+// Lower is s in lower case. A text that is not UTF-8 stays as it is, because its
 // lower-case form would be that of other texts too.
-func lower(s string) string {
+func Lower(s string) string {
 	if !utf8.ValidString(s) {
 		return s
 	}

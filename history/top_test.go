@@ -31,12 +31,12 @@ func slowTop(records []Record, q TopQuery) Top {
 		if r.Client.IsValid() {
 			client = r.Client.Unmap().String()
 		}
-		sender, domain := cmp.Or(lower(r.Sender), "<>"), "<>"
+		sender, domain := cmp.Or(Lower(r.Sender), "<>"), "<>"
 		if r.Sender != "" {
-			parts := strings.Split(lower(r.Sender), "@")
+			parts := strings.Split(Lower(r.Sender), "@")
 			domain = parts[len(parts)-1]
 		}
-		name := map[string]string{"client": client, "sender": sender, "domain": domain, "list": r.List, "recipient": lower(r.Recipient)}[q.By]
+		name := map[string]string{"client": client, "sender": sender, "domain": domain, "list": r.List, "recipient": Lower(r.Recipient)}[q.By]
 		n := uint64(1)
 		if r.Repeated > 0 {
 			n = uint64(r.Repeated)

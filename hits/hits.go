@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"blockd/index"
 	"blockd/verdict"
 )
 
@@ -66,9 +65,7 @@ func (t *Table) of(list string) *counters {
 
 // Count counts every list that has a match in v, once, and every entry.
 func (t *Table) Count(v *verdict.Verdict, now time.Time) {
-	sole := !slices.ContainsFunc(v.Matches, func(m index.Match) bool {
-		return v.Lists[m.Row].Source.List != v.ListName(0)
-	})
+	sole := v.Sole()
 	if len(v.Matches) > 0 {
 		t.changes.Add(1)
 	}

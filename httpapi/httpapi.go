@@ -81,6 +81,9 @@ type Settings struct {
 	// Message is how saved messages are explained.
 	Message Message
 
+	// Report is what /v1/report shows and sends; nil: there is no such resource.
+	Report *Report
+
 	// History is what /v1/decisions shows; nil: there is no such resource.
 	History *history.Log
 	// Events are what /v1/events shows; nil: there is no such resource.

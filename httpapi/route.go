@@ -97,6 +97,11 @@ func (s *Server) routes(metrics http.Handler) []route {
 		all = append(all, route{path: "/v1/audit", about: "who has changed what, the newest first: ?q=, by=, action=, since=, until=, limit=, cursor=", methods: []method{
 			{name: http.MethodGet, serve: compressed(s.privately(s.audit)), doc: describeAudit, private: true}}})
 	}
+	if s.settings.Report != nil {
+		all = append(all, route{path: "/v1/report", about: "the letter of [report] as it would be now: ?since=; POST sends it", methods: []method{
+			{name: http.MethodGet, serve: s.privately(s.report), doc: describeReport, private: true},
+			{name: http.MethodPost, serve: s.writing(s.sendReport), doc: describeSendReport, writes: true}}})
+	}
 	if s.settings.Reload != nil {
 		all = append(all, route{path: "/v1/reload", about: "POST reads the configuration and all lists again", methods: []method{
 			{name: http.MethodPost, serve: s.writing(s.reload), doc: describeReload, writes: true}}})

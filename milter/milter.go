@@ -35,7 +35,12 @@ type Settings struct {
 	ClientRejectAt    string         // "rcpt" (also "") or "connect": the event at which a listed client is refused
 	SkipAuthenticated bool           // senders of clients that have authenticated are not looked up
 	Trusted           []netip.Prefix // SMTP clients in these networks are never checked
-	OnError           rule.OnError   // the answer to an event if blockd itself fails
+
+	// Own reports whether an SMTP client, by its address and port, is this program, which sends its own mail: that is not checked.
+	// It is asked at MAIL. nil: none is.
+	Own func(client netip.AddrPort) bool
+
+	OnError rule.OnError // the answer to an event if blockd itself fails
 
 	AllowFrom      []netip.Prefix      // mail servers that may connect by TCP; nil means loopback
 	Strangers      *listener.Strangers // remembers those that are in no network of AllowFrom; may be nil

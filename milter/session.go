@@ -22,6 +22,7 @@ type session struct {
 	*Server
 	door policy.Door // what the negotiation allows
 	tx   policy.Transaction
+	port uint16 // of the client; 0 = unknown
 	message
 
 	macros milter.Modifier // macros of the current event
@@ -73,8 +74,8 @@ func (s *session) NewConnection(m milter.Modifier) error {
 
 // Connect records the SMTP client's address. With ClientRejectAt "connect" it refuses a listed
 // client.
-func (s *session) Connect(_, _ string, _ uint16, address string, m milter.Modifier) (*milter.Response, error) {
-	s.macros = m
+func (s *session) Connect(_, _ string, port uint16, address string, m milter.Modifier) (*milter.Response, error) {
+	s.macros, s.port = m, port
 	ip, err := netip.ParseAddr(address)
 	if err != nil { // the client uses a Unix socket, or the address is unknown; the macro may know more
 		ip, _ = netip.ParseAddr(m.Get(milter.MacroClientAddr))
@@ -103,6 +104,9 @@ func (s *session) Helo(name string, _ milter.Modifier) (*milter.Response, error)
 func (s *session) MailFrom(argument, parameters string, m milter.Modifier) (*milter.Response, error) {
 	s.reset()
 	s.macros = m
+	if own := s.settings.Own; own != nil && own(netip.AddrPortFrom(s.tx.Client.Addr, s.port)) {
+		s.tx.Client.Trusted = true // as long as it is connected
+	}
 	if s.tx.Client.Trusted {
 		return s.pass(policy.Decision{})
 	}

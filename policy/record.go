@@ -58,7 +58,7 @@ func name(r *history.Record, v *verdict.Verdict) {
 	}
 	m, source := &v.Matches[i], &v.Lists[v.Matches[i].Row].Source
 	r.List, r.File, r.Line, r.Entry = source.List, source.Path, m.Line, m.Name()
-	r.Owner = v.Owner()
+	r.Owner, r.Sole = v.Owner(), v.Sole()
 	r.Scope, r.Action, r.Reason = m.Scope.String(), m.Action.String(), v.Reason(i)
 }
 

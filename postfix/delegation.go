@@ -155,7 +155,22 @@ func (d *delegation) begin(r *policyRequest) {
 func (d *delegation) connected(r *policyRequest) policy.Client {
 	client := d.address(r.client)
 	return policy.Client{Addr: client, Authenticated: len(r.login) > 0,
-		Trusted: listener.Within(d.settings.Trusted, client), Line: d.tx.Client.Line}
+		Trusted: listener.Within(d.settings.Trusted, client) || d.own(client, r.port), Line: d.tx.Client.Line}
+}
+
+// own is Settings.Own.
+func (d *delegation) own(client netip.Addr, port []byte) bool {
+	if d.settings.Own == nil || !client.IsValid() {
+		return false
+	}
+	n := uint16(0)
+	for _, c := range port { // of Postfix, and so a number or a word; what is neither is a port that is not ours
+		if c < '0' || c > '9' {
+			return false
+		}
+		n = n*10 + uint16(c-'0')
+	}
+	return d.settings.Own(netip.AddrPortFrom(client, n))
 }
 
 // address parses client_address, which is the same for many requests. For "unknown" it returns

@@ -35,6 +35,9 @@ type Settings struct {
 	SkipAuthenticated bool           // authenticated clients are not checked against lists of senders
 	Trusted           []netip.Prefix // clients that are never checked
 
+	// Own reports whether a client, by its address and port, is this program, which sends its own mail: that is not checked. nil: none is.
+	Own func(client netip.AddrPort) bool
+
 	ProofTimeout time.Duration // for all DNS queries of one answer; 0 = 5 s; a proof that is still open then does not count
 
 	Lists []string // names of lists, each a socketmap of its own

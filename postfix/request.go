@@ -21,6 +21,7 @@ type policyRequest struct {
 	sender    []byte // in Postfix's internal form: see external
 	recipient []byte // in the same form
 	client    []byte // an address, or "unknown"
+	port      []byte // of the client; "" or "unknown" before Postfix 3.0
 	name      []byte // the client's name in DNS, or "unknown"
 	helo      []byte
 	login     []byte // the SASL user name; empty without authentication
@@ -43,6 +44,8 @@ func (r *policyRequest) field(name []byte) *[]byte {
 		return &r.recipient
 	case "client_address":
 		return &r.client
+	case "client_port":
+		return &r.port
 	case "client_name":
 		return &r.name
 	case "helo_name":

@@ -119,6 +119,9 @@ func (r *Reloader) report(problems []problem, asked bool) (news bool) {
 	r.mu.Unlock()
 	r.problems = problems
 	for i, p := range problems {
+		if r.settings.Refused != nil && p.list != "" && !slices.Contains(before, texts[i]) {
+			r.settings.Refused(Refusal{p.list, p.path, p.class, texts[i]})
+		}
 		if asked || !slices.Contains(before, texts[i]) {
 			r.log.LogAttrs(context.Background(), slog.LevelError, "lists refused", r.attrs(p)...)
 		}

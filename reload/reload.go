@@ -96,6 +96,9 @@ type Settings struct {
 	// Kept has what each list held before, and which lists do not follow their files. nil: nothing is kept.
 	Kept *kept.Store
 
+	// Refused is called with each refusal of a list, when it appears; nil: nobody is told.
+	Refused func(Refusal)
+
 	updateFrom uint64 // keys from which on a small change serves from memory first; 0 = defaultUpdateFrom
 }
 

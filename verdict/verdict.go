@@ -423,6 +423,13 @@ func (v Verdict) Alone(list string) Verdict {
 	return v
 }
 
+// Sole reports whether one list alone has an entry for what was asked, or none has.
+func (v *Verdict) Sole() bool {
+	return !slices.ContainsFunc(v.Matches, func(m index.Match) bool {
+		return v.Lists[m.Row].Source.List != v.ListName(0)
+	})
+}
+
 // ListName is the name of the list that Matches[i] stands in.
 func (v Verdict) ListName(i int) string { return v.Lists[v.Matches[i].Row].Source.List }
 

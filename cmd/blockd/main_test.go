@@ -55,6 +55,7 @@ func TestCommandsAndFlags(t *testing.T) {
 		"health":      "config strict timeout",
 		"reload":      "config",
 		"notify":      "config test",
+		"report":      "config json send since",
 		"generations": "config json",
 		"diff":        "config json mail since",
 		"rollback":    "config to why",
@@ -81,7 +82,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, audit, token, export, compare, filter, import, config, doctor, health, pause, resume, reload, notify, init, catalogue, subscribe or version; see: blockd --help\n"},
+		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, audit, token, export, compare, filter, import, config, doctor, health, pause, resume, reload, notify, report, init, catalogue, subscribe or version; see: blockd --help\n"},
 		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
 		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
 		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},

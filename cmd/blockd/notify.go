@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -40,7 +39,7 @@ comes.`,
 		if err != nil {
 			return err
 		}
-		answer, err := target.Ring(cmd.Context(), bell.NewTest(cmp.Or(c.SMTP.Hostname, config.MachineName()), version.String(), time.Now()))
+		answer, err := target.Ring(cmd.Context(), bell.NewTest(daemon.Hostname(c), version.String(), time.Now()))
 		if err != nil {
 			return err
 		}

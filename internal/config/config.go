@@ -27,6 +27,7 @@ type Config struct {
 	HTTP      HTTP      `toml:"http"`
 	Health    Health    `toml:"health"`
 	Receipts  Receipts  `toml:"receipts"`
+	Report    Report    `toml:"report"`
 	Notify    Notify    `toml:"notify"`
 	Live      Live      `toml:"live"`
 	History   History   `toml:"history"`
@@ -78,6 +79,7 @@ func Default() Config {
 		RESP:      defaultRESP(),
 		Auth:      defaultAuth(),
 		HTTP:      defaultHTTP(),
+		Report:    defaultReport(),
 		Live:      Live{Folder: Auto},
 		History:   defaultHistory(),
 		Audit:     defaultAudit(),
@@ -135,10 +137,12 @@ func (c *Config) relativeTo(dir string) {
 		resolve(&path)
 		c.RESP.Users[name] = path
 	}
-	for _, scheme := range []string{"maildir:", "lmtp+unix:"} {
-		if path, ok := strings.CutPrefix(c.SMTP.Upstream, scheme); ok {
-			resolve(&path)
-			c.SMTP.Upstream = scheme + path
+	for _, server := range []*string{&c.SMTP.Upstream, &c.Report.Via} {
+		for _, scheme := range []string{"maildir:", "lmtp+unix:"} {
+			if path, ok := strings.CutPrefix(*server, scheme); ok {
+				resolve(&path)
+				*server = scheme + path
+			}
 		}
 	}
 }

@@ -24,6 +24,7 @@ func (c Config) Validate() Faults {
 	c.HTTP.validate(&f)
 	c.Health.validate(&f)
 	c.validateReceipts(&f)
+	c.validateReport(&f)
 	c.Notify.validate(&f)
 	c.Milter.validate(&f)
 	c.Postfix.validate(&f)

@@ -58,6 +58,7 @@ func (c Config) SettingWarnings() []string {
 	w = append(w, c.HTTP.warnings()...)
 	w = append(w, c.dnsWarnings()...)
 	w = append(w, c.receiptWarnings()...)
+	w = append(w, c.reportWarnings()...)
 	w = append(w, c.sourceWarnings()...)
 	enforced := 0
 	for _, l := range c.Lists {

@@ -29,6 +29,7 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/upgrade"
 	"blockd/keptfilter"
+	"blockd/letter"
 	"blockd/listener"
 	"blockd/live"
 	"blockd/mirror"
@@ -68,6 +69,12 @@ type daemon struct {
 	resolver *msgauth.Resolver
 	copies   *spool.Store // of messages that are to prove something
 	bell     *bell.Bell   // nil: nobody is told
+
+	diary     *letter.Diary   // of how lists are loaded
+	courier   *letter.Courier // nil: nobody gets a letter
+	postman   Postman
+	gathering chan struct{}  // has one while a letter is made
+	own       ownConnections // by which letters go out
 
 	upgrade upgrading
 
@@ -147,6 +154,7 @@ func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path st
 		return nil, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	d.openReport()
 	if err := d.openDoors(ctx); err != nil {
 		return nil, err
 	}
@@ -211,7 +219,8 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 		func(ctx context.Context) error { return d.domains.Run(ctx, d.log) },
 		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) },
 		func(ctx context.Context) error { return d.checker.Hits().Keep(ctx, d.config.HitsPath(), d.log) },
-		func(last context.Context) error { return d.runBell(last, ctx) })
+		func(last context.Context) error { return d.runBell(last, ctx) },
+		func(last context.Context) error { return d.runReport(last, ctx) })
 	var open sync.WaitGroup
 	for _, door := range []func(context.Context) error{d.milter.run, d.dns.run, d.postfix.run,
 		func(context.Context) error { return d.resp.run(others) },

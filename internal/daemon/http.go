@@ -29,6 +29,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 	if d.audit != nil {
 		s.Audit = &httpapi.Audit{Log: d.audit, Folder: d.config.AuditFolder()}
 	}
+	s.Report = d.reportOverHTTP()
 	if d.aside.kept != nil {
 		s.Quarantine = &httpapi.Quarantine{Folder: d.aside.folder, Fill: d.aside.fill, Changed: d.aside.kept.Recount, Deliver: d.aside.deliver}
 	}
@@ -124,6 +125,9 @@ func (d *daemon) readiness(ctx context.Context) func() reload.Status {
 		s.Remarks = slices.Clone(s.Remarks)
 		for _, p := range d.pauses.All(time.Now()) {
 			s.Remarks = append(s.Remarks, fmt.Sprintf("list %s is paused %s", p.List, p))
+		}
+		if err := d.courier.Fault(); err != nil {
+			s.Remarks = append(s.Remarks, "report: the letter could not be sent, and is tried again: "+err.Error())
 		}
 		for _, door := range d.strangers {
 			s.Remarks = append(s.Remarks, door.Remarks()...)

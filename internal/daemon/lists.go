@@ -64,6 +64,7 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 		verdicts.Live, settings.Renew, settings.Served = d.entries, renew(d.entries, d.log), d.entries.Served
 	}
 	settings.Served = d.openFilters(settings.Served)
+	d.noteLoads(&settings)
 	d.openSources()
 	d.asked = OpenAsked(c, d.log)
 	d.asked.Register(d.metrics)

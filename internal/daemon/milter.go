@@ -21,7 +21,7 @@ func (d *daemon) openMilter(ctx context.Context) (err error) {
 		RejectAt: c.SMTP.RejectAt, ClientRejectAt: c.SMTP.ClientRejectAt, SkipAuthenticated: c.SMTP.SkipAuthenticated,
 		OnError: rule.OnError(c.SMTP.OnError), MaxConnections: c.Milter.MaxConnections,
 		DrainTimeout: time.Duration(c.SMTP.DrainTimeout), ProofTimeout: time.Duration(c.Auth.DNSTimeout), MaxCopy: int64(c.Auth.MaxMessage),
-		Trusted: config.Networks(c.SMTP.Trusted), AllowFrom: config.Networks(c.Milter.AllowFrom), Strangers: d.turnAway("milter"), Copies: d.copies,
+		Trusted: config.Networks(c.SMTP.Trusted), AllowFrom: config.Networks(c.Milter.AllowFrom), Strangers: d.turnAway("milter"), Copies: d.copies, Own: d.own.has,
 	}
 	if c.Milter.AuthenticationResults != "" {
 		key, err := addr.DomainKey(c.Milter.AuthenticationResults)

@@ -24,7 +24,7 @@ func (d *daemon) openPostfix(ctx context.Context) error {
 		MaxConnections: c.Postfix.MaxConnections, OnError: rule.OnError(c.SMTP.OnError),
 		RejectAt: c.SMTP.RejectAt, ClientRejectAt: c.SMTP.ClientRejectAt, SkipAuthenticated: c.SMTP.SkipAuthenticated,
 		ProofTimeout: time.Duration(c.Auth.DNSTimeout),
-		Trusted:      config.Networks(c.SMTP.Trusted), AllowFrom: config.Networks(c.Postfix.AllowFrom), Strangers: d.turnAway("postfix"),
+		Trusted:      config.Networks(c.SMTP.Trusted), AllowFrom: config.Networks(c.Postfix.AllowFrom), Strangers: d.turnAway("postfix"), Own: d.own.has,
 		Leave: d.upgrade.leave,
 	}
 	for _, l := range c.Lists {

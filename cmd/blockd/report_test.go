@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"mime/quotedprintable"
+	"net/mail"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"blockd/internal/testkit"
+)
+
+// delivered are the messages in a Maildir.
+func delivered(t *testing.T, dir string) (all []*mail.Message) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "new", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		m, err := mail.ReadMessage(strings.NewReader(string(testkit.Read(t, path))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// The letter is shown and sent by the daemon, and by the files where none runs; it tells of a refusal, of one that an exception
+// has lifted since, and of who has added it; and its own way out is no decision.
+func TestReport(t *testing.T) {
+	dir := t.TempDir()
+	box := filepath.Join(dir, "letters")
+	file := writeFile(t, dir, "config.toml", anyPorts+"[report]\nto = \"postmaster@here.example, anna@here.example\"\nvia = \"maildir:letters\"\n")
+	writeFile(t, dir, "lists/a.txt", "bulk.example\nother.example\n")
+	d := serveIn(t, dir, "smtp", "http")
+	d.wait(t, "lists swapped in")
+	for _, sender := range []string{"a@bulk.example", "b@other.example"} {
+		if reply := d.send(t, sender, "bob@here.example"); !strings.HasPrefix(reply, "550 ") {
+			t.Fatalf("%s: %q", sender, reply)
+		}
+	}
+	if code, _, stderr := blockd(t, "", "add", "-c", file, "--action", "allow", "a@bulk.example"); code != 0 {
+		t.Fatal(stderr)
+	}
+	has := func(text string) {
+		t.Helper()
+		for _, want := range []string{": 2 refused, 1 perhaps by mistake", "\nbad         2        2          2\n", "a@bulk.example      1  let in since  bad ", "entry.add"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q in:\n%s", want, text)
+			}
+		}
+	}
+	code, out, stderr := blockd(t, "", "report", "-c", file, "--since", "1h")
+	if code != 0 || stderr != "" {
+		t.Errorf("report: %d, %q", code, stderr)
+	}
+	has(out)
+	code, out, stderr = blockd(t, "", "report", "-c", file, "--send")
+	if code != 0 || !strings.Contains(out, "sent to postmaster@here.example: 250 ") || !strings.Contains(out, "sent to anna@here.example: 250 ") {
+		t.Errorf("report --send: %d, %q, %q", code, out, stderr)
+	}
+	letters := delivered(t, box)
+	if len(letters) == 0 {
+		t.Fatal("no letter in the mailbox")
+	}
+	body, err := io.ReadAll(quotedprintable.NewReader(letters[0].Body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	has("Subject: " + letters[0].Header.Get("Subject") + "\n" + strings.ReplaceAll(string(body), "\r\n", "\n"))
+	if got := letters[0].Header.Get("Return-Path"); got != "<>" {
+		t.Errorf("Return-Path %q", got)
+	}
+	d.end(t)
+
+	code, out, stderr = blockd(t, "", "report", "-c", file, "--json")
+	var l struct {
+		Mail struct{ Decisions, Refused int }
+	}
+	if err := json.Unmarshal([]byte(out), &l); err != nil || code != 0 || l.Mail.Refused != 2 || l.Mail.Decisions != 2 {
+		t.Errorf("report --json without a daemon: %d, %s, %q, %v", code, out, stderr, err)
+	}
+	_, out, _ = blockd(t, "", "report", "-c", file)
+	has(out)
+	if code, _, stderr = blockd(t, "", "report", "-c", file, "--send"); code != 0 || len(delivered(t, box)) <= len(letters) {
+		t.Errorf("report --send without a daemon: %d, %q", code, stderr)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "var", "a.bdx.report")); err != nil {
+		t.Error(err) // when the next one is due
+	}
+}
+
+func TestReportErrors(t *testing.T) {
+	dir := t.TempDir()
+	for text, want := range map[string]string{
+		"":                                   "report.to is empty",
+		"[report]\nto = \"postmaster\"\n":    "report.to: want an address",
+		"[report]\nto = \"<a@b.example>\"\n": "report.to: want an address",
+		"[report]\nto = \"a@b.example\"\nevery = \"5m\"\n":                               "report.every: want 1h to 31d",
+		"[report]\nto = \"a@b.example\"\nvia = \"here\"\n":                               "report.via: want \"smtp://HOST:PORT\"",
+		"[report]\nto = \"a@b.example\"\nvia = \"smtp://" + testkit.Refusing(t) + "\"\n": "report.via: ",
+	} {
+		file := writeFile(t, dir, "config.toml", anyPorts+text)
+		if code, out, stderr := blockd(t, "", "report", "-c", file, "--send"); code != exitFault || out != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%q: %d, %q, %q; want %q", text, code, out, stderr, want)
+		}
+	}
+}

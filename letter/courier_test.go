@@ -1,0 +1,249 @@
+package letter
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/internal/testkit"
+)
+
+// office is a world in which a Courier sends letters.
+type office struct {
+	mu    sync.Mutex
+	quiet bool
+	fails error
+	tries []time.Time
+	sent  []Letter
+	ids   []string
+	path  string
+	log   testkit.Log
+	diary *Diary
+}
+
+// open runs a Courier until stop is called.
+func (o *office) open() (c *Courier, stop func()) {
+	o.diary = NewDiary()
+	c = &Courier{Every: 24 * time.Hour, Path: o.path, Diary: o.diary, Host: "mx1.here.example",
+		Make: func(_ context.Context, since, until time.Time) (Letter, error) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			l := Letter{Since: since, Until: until, Loads: o.diary.Loads(nil, nil)}
+			if !o.quiet {
+				l.Mail.Refused = 1
+			}
+			return l, nil
+		},
+		Send: func(_ context.Context, l *Letter, id string) error {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.tries, o.ids = append(o.tries, time.Now()), append(o.ids, id)
+			if o.fails == nil {
+				o.sent = append(o.sent, *l)
+			}
+			return o.fails
+		}}
+	c.Register(o.log.Logger(), prometheus.NewRegistry())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); c.Run(ctx) }()
+	return c, func() { cancel(); <-done }
+}
+
+func (o *office) be(quiet bool, fails error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.quiet, o.fails = quiet, fails
+}
+
+// seen waits until the Courier waits, and after it what it has done may be read.
+func (o *office) seen() *office {
+	synctest.Wait()
+	return o
+}
+
+// joined fails unless the letters are about one time without gaps, each part once, from a time to a time about an hour ago at most.
+func (o *office) joined(t *testing.T, n int, from time.Time) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.sent) != n {
+		t.Fatalf("%d letters, want %d\n%s", len(o.sent), n, o.log.String())
+	}
+	for _, l := range o.sent {
+		if !l.Since.Equal(from) {
+			t.Errorf("a letter since %v, the one before until %v", l.Since, from)
+		}
+		from = l.Until
+	}
+}
+
+func inOffice(t *testing.T, f func(t *testing.T, o *office)) {
+	path := filepath.Join(t.TempDir(), "report")
+	synctest.Test(t, func(t *testing.T) { f(t, &office{path: path}) })
+}
+
+// There is a letter a day, over restarts, about times that join; and none where nothing has happened.
+func TestLettersJoin(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		began := time.Now()
+		_, stop := o.open()
+		time.Sleep(3*24*time.Hour + time.Hour)
+		o.joined(t, 3, began)
+		stop()
+		for range 48 { // restarts each hour
+			_, stop = o.open()
+			time.Sleep(time.Hour)
+			stop()
+		}
+		o.joined(t, 5, began)
+		time.Sleep(10 * 24 * time.Hour) // it is off
+		_, stop = o.open()
+		time.Sleep(time.Hour)
+		o.joined(t, 6, began)
+		o.be(true, nil)
+		time.Sleep(5 * 24 * time.Hour)
+		o.joined(t, 6, began)
+		o.be(false, nil)
+		time.Sleep(24 * time.Hour)
+		stop()
+		if l := o.sent[6]; l.Until.Sub(l.Since) > 25*time.Hour {
+			t.Errorf("after quiet days a letter from %v to %v", l.Since, l.Until)
+		}
+	})
+}
+
+// A letter that cannot be sent is tried again with rests that grow, by one id, and is then about the whole time.
+func TestTriesAgain(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		began := time.Now()
+		o.be(false, errors.New("smtp.upstream: connection refused"))
+		c, stop := o.open()
+		time.Sleep(4 * 24 * time.Hour)
+		if o.seen(); c.Fault() == nil {
+			t.Error("no fault")
+		}
+		rest := time.Duration(0)
+		for i := 1; i < len(o.tries); i++ {
+			gap := o.tries[i].Sub(o.tries[i-1]).Round(time.Minute)
+			if gap < rest || gap > longestRest+time.Minute || o.ids[i] != o.ids[0] {
+				t.Errorf("try %d after %v, the one before after %v, id %s", i, gap, rest, o.ids[i])
+			}
+			rest = gap
+		}
+		if n := len(o.tries); n > 25 {
+			t.Errorf("%d tries in three days", n)
+		}
+		if n := strings.Count(o.log.String(), "level=ERROR"); n != 1 {
+			t.Errorf("%d errors in the log", n)
+		}
+		stop()
+		o.be(false, nil)
+		c, stop = o.open()
+		defer stop()
+		time.Sleep(time.Hour)
+		o.joined(t, 1, began)
+		if o.ids[len(o.ids)-1] != o.ids[0] {
+			t.Error("after a restart the letter has another id")
+		}
+		if c.Fault() != nil {
+			t.Error(c.Fault())
+		}
+	})
+}
+
+// Where it cannot be noted that a letter was sent, none is: each start would send it again.
+func TestFullDisk(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		_, stop := o.open()
+		defer stop()
+		time.Sleep(time.Hour)
+		if err := os.Remove(o.path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(o.path, "in the way"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(48 * time.Hour)
+		if len(o.seen().tries) > 0 {
+			t.Errorf("%d tries to send", len(o.tries))
+		}
+		if err := os.RemoveAll(o.path); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(24 * time.Hour)
+		if len(o.seen().sent) == 0 {
+			t.Error("no letter after the disk has room again")
+		}
+	})
+}
+
+// A period that begins in the future, because the clock was set back, begins now; and a damaged file costs its period.
+func TestClockAndDamage(t *testing.T) {
+	for name, text := range map[string]string{
+		"future":  `{"report_version":1,"since":"2099-01-01T00:00:00Z"}`,
+		"damaged": `{"report_version":1,`,
+		"other":   `{"report_version":2,"since":"1999-01-01T00:00:00Z"}`,
+	} {
+		inOffice(t, func(t *testing.T, o *office) {
+			testkit.Write(t, o.path, text)
+			began := time.Now()
+			_, stop := o.open()
+			time.Sleep(25 * time.Hour)
+			stop()
+			o.joined(t, 1, began)
+			if !strings.Contains(o.log.String(), "a period") {
+				t.Errorf("%s: log %s", name, o.log.String())
+			}
+		})
+	}
+}
+
+// How lists are loaded is kept over restarts, each load is in one letter, and what is loaded while a letter is made is in the next.
+func TestDiary(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		_, stop := o.open()
+		o.diary.Served(map[string]Content{"ads": {100, 1}})
+		time.Sleep(time.Hour)
+		o.diary.Served(map[string]Content{"ads": {110, 2}, "new": {5, 1}})
+		o.diary.Refused("ads", "shrunk")
+		time.Sleep(time.Hour)
+		stop()
+		_, stop = o.open()
+		o.diary.Served(map[string]Content{"ads": {110, 2}, "new": {5, 1}})
+		time.Sleep(time.Hour)
+		o.diary.Served(map[string]Content{"ads": {120, 3}, "new": {5, 1}})
+		time.Sleep(24 * time.Hour)
+		o.diary.Served(map[string]Content{"ads": {130, 4}, "new": {5, 1}})
+		time.Sleep(24 * time.Hour)
+		stop()
+		if len(o.sent) < 2 {
+			t.Fatalf("%d letters", len(o.sent))
+		}
+		want := []Load{{List: "ads", Loads: 2, Before: 100, Entries: 120, Refused: 1, Why: "shrunk"}, {List: "new", Loads: 1, Entries: 5, New: true}}
+		if got := o.sent[0].Loads; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
+			t.Errorf("loads %+v, want %+v", got, want)
+		}
+		if got := o.sent[1].Loads; len(got) != 1 || got[0] != (Load{List: "ads", Loads: 1, Before: 120, Entries: 130}) {
+			t.Errorf("loads of the second letter %+v", got)
+		}
+	})
+	d := NewDiary()
+	d.Served(map[string]Content{"ads": {1, 1}})
+	d.Served(map[string]Content{"ads": {2, 2}})
+	before := d.State()
+	d.Served(map[string]Content{"ads": {3, 3}})
+	d.Refused("ads", "torn")
+	d.Told(before)
+	if got := d.Loads(nil, map[string]int{"ads": 4}); len(got) != 1 || got[0] != (Load{List: "ads", Loads: 1, Before: 2, Entries: 3, Refused: 1, Why: "torn", Held: 4}) {
+		t.Errorf("after a letter: %+v", got)
+	}
+}

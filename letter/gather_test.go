@@ -1,0 +1,279 @@
+package letter
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"blockd/history"
+	"blockd/internal/term"
+	"blockd/internal/testkit"
+)
+
+var update = flag.Bool("update", false, "write the letters of testdata anew")
+
+// The time of all letters here.
+var (
+	until = time.Date(2026, 11, 24, 16, 0, 0, 0, time.UTC)
+	since = until.Add(-7 * 24 * time.Hour)
+)
+
+// keep writes decisions into a history of their own.
+func keep(t *testing.T, all ...history.Record) (folder string) {
+	t.Helper()
+	folder = filepath.Join(t.TempDir(), "history")
+	l, err := history.Open(history.Settings{Folder: folder, Max: history.MinMax, Keep: 100 * 365 * 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		l.Add(r)
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Close()
+	return folder
+}
+
+// decision is one, some hours before the letter.
+func decision(hours int, outcome, list, sender string) history.Record {
+	r := history.Record{Time: until.Add(-time.Duration(hours) * time.Hour), Door: "smtp", Outcome: outcome, Verdict: "blocked", Client: netip.MustParseAddr("192.0.2.7"),
+		Helo: "mx.example", Sender: sender, Recipient: "bob@here.example", Generation: "1", List: list, Sole: true}
+	if list != "" {
+		r.Entry, r.Ref = "entry", fmt.Sprintf("ref%05d", hours)
+	}
+	if outcome == "accept" && list == "" {
+		r.Verdict, r.Sole = "clear", false
+	}
+	return r
+}
+
+func repeated(r history.Record, n int) history.Record { r.Repeated = n; return r }
+func both(r history.Record) history.Record            { r.Sole = false; return r }
+func shadow(r history.Record) history.Record          { r.Shadow = true; return r }
+
+// week is a history with everything in it.
+func week() []history.Record {
+	return []history.Record{
+		decision(24*8, "refuse", "ads", "old@before.example"), // before the letter
+		repeated(decision(100, "refuse", "ads", "bulk@ads.example"), 1200),
+		both(decision(90, "refuse", "ads", "Bulk@ads.example")),
+		decision(80, "refuse", "ads", "other@ads.example"),
+		decision(70, "defer", "grey", "slow@grey.example"),
+		decision(60, "quarantine", "ads", "odd@ads.example"),
+		decision(50, "tag", "grey", "tagged@grey.example"),
+		repeated(decision(40, "refuse", "ads", "invoice@bank.example"), 3),
+		decision(30, "refuse", "ads", "news@club.example"),
+		decision(29, "refuse", "ads", "asks@shop.example"),
+		decision(28, "refuse", "", "x@rule.example"),
+		decision(27, "refuse", "ads", ""),
+		shadow(decision(26, "accept", "trial", "a@trial.example")),
+		shadow(decision(25, "accept", "trial", "b@trial.example")),
+		shadow(decision(24, "accept", "trial", "b@trial.example")),
+		decision(23, history.Listed, "ads", "q@ads.example"),
+		decision(22, "accept", "", "friend@good.example"),
+		decision(21, "accept", "", "friend@good.example"),
+		decision(-1, "refuse", "ads", "late@ads.example"), // after it
+	}
+}
+
+func whole(folder string) Sources {
+	return Sources{
+		Host: "mx1.here.example", Version: "1.2.3", History: folder,
+		Exceptions: func(time.Time) []string { return []string{"club.example", "elsewhere.example"} },
+		Allowed:    func(sender string) bool { return strings.HasSuffix(sender, "@club.example") },
+		Aligned: func(_ context.Context, client netip.Addr, helo, sender string) bool {
+			return sender == "invoice@bank.example" && client == netip.MustParseAddr("192.0.2.7") && helo == "mx.example"
+		},
+		Requests: func() ([]Request, error) {
+			return []Request{
+				{Ref: "7m3k9q2vxtb81dc0", Sender: "asks@shop.example", List: "ads", Time: until.Add(-20 * time.Hour), Note: "We only send invoices that were asked for, and nobody here knows why that is refused. Please have a look at it."},
+				{Ref: "1aaaaaaaaaaaaaaa", Sender: "first@shop.example", List: "grey", Time: until.Add(-60 * time.Hour)},
+			}, nil
+		},
+		Changes: func(context.Context, time.Time, time.Time) ([]Change, error) {
+			return []Change{{"entry.add", 12, []string{"anna", "ben (helpdesk)"}}, {"list.pause", 1, []string{"anna"}}}, nil
+		},
+		Loads: func() []Load {
+			return []Load{
+				{List: "ads", Loads: 7, Before: 4000, Entries: 4120, Refused: 2, Why: "list ads: /var/lib/blockd/lists/ads.txt: shrunk: has 12 entries, 4,120 were there before"},
+				{List: "grey", Entries: 18, Stale: true},
+				{List: "trial", Loads: 1, Entries: 1006826, New: true, Held: 3},
+			}
+		},
+		Problems: func() []string {
+			return []string{"list ads: /var/lib/blockd/lists/ads.txt: shrunk: has 12 entries, 4,120 were there before"}
+		},
+	}
+}
+
+// Letters are golden files: as people read them. go test ./letter -update writes them.
+func TestLetters(t *testing.T) {
+	var hostile []history.Record
+	for i := range 30 {
+		hostile = append(hostile, decision(i+1, "refuse", "ads", fmt.Sprintf("%s\u202e\x1b[31m%d@%s.example", strings.Repeat("é", 60), i, strings.Repeat("x", 80))))
+	}
+	for name, s := range map[string]Sources{
+		"whole": whole(keep(t, week()...)),
+		"quiet": {Host: "mx1.here.example", Version: "1.2.3", History: keep(t, decision(5, "accept", "", "a@b.example"))},
+		"none":  {Host: "mx1.here.example", Version: "1.2.3"},
+		"hostile": {Host: "mx1.here.example", Version: "1.2.3", History: keep(t, hostile...),
+			Exceptions: func(time.Time) []string { return []string{strings.Repeat("x", 80) + ".example"} },
+			Requests: func() ([]Request, error) {
+				return []Request{{Ref: "r\r\nBcc: x", Sender: "a\r\nBcc: everybody@here.example", Note: strings.Repeat("ß\u202e", 1000), Time: until}}, errors.New("a\nb")
+			},
+			Problems: func() []string { return slices.Repeat([]string{"list\x1b[2J " + strings.Repeat("y", 1000)}, 50) }},
+	} {
+		l, err := Gather(t.Context(), s, since, until)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := "Subject: " + l.Subject() + "\n\n" + l.Text(time.UTC)
+		path := filepath.Join("testdata", name+".txt")
+		if *update {
+			testkit.Write(t, path, text)
+		}
+		if want := string(testkit.Read(t, path)); text != want {
+			t.Errorf("%s:\n%s\nwant:\n%s", name, text, want)
+		}
+		if want := name == "quiet" || name == "none"; l.Empty() != want {
+			t.Errorf("%s: Empty = %v", name, l.Empty())
+		}
+		for line := range strings.Lines(text) {
+			line = strings.TrimSuffix(line, "\n")
+			if term.Columns(line) > columns && !strings.HasPrefix(line, "Subject: ") || strings.ContainsAny(line, "\r\x1b\u202e") {
+				t.Errorf("%s: %d columns: %q", name, term.Columns(line), line)
+			}
+		}
+	}
+}
+
+// Counts are exact whatever does not fit into memory: compared with a slow count in a map.
+func TestCountsAreExact(t *testing.T) {
+	draw := rand.New(rand.NewPCG(7, 7))
+	var all []history.Record
+	for i := range 5000 {
+		outcome := []string{"refuse", "defer", "quarantine", "tag", "discard", "accept", history.Listed}[draw.IntN(7)]
+		r := decision(1+draw.IntN(200), outcome, []string{"", "a", "b", "c"}[draw.IntN(4)], fmt.Sprintf("s%d@x%d.example", draw.IntN(900), draw.IntN(3)))
+		r.Sole = draw.IntN(2) == 0
+		r.Shadow = outcome == "accept" && r.List == "c"
+		if outcome == "refuse" && i%3 == 0 {
+			r.Repeated = 1 + draw.IntN(50)
+		}
+		all = append(all, r)
+	}
+	want, senders := map[string]*List{}, map[string]map[string]bool{}
+	var mail Mail
+	for _, r := range all {
+		if r.Time.Before(since) {
+			continue
+		}
+		n := r.Times()
+		l := want[r.List]
+		if l == nil {
+			l = &List{Name: r.List}
+			want[r.List], senders["-"+r.List], senders["+"+r.List] = l, map[string]bool{}, map[string]bool{}
+		}
+		if r.Outcome == history.Listed {
+			l.Answers += n
+			continue
+		}
+		mail.Decisions += n
+		switch r.Outcome {
+		case "refuse":
+			l.Refused, mail.Refused = l.Refused+n, mail.Refused+n
+		case "defer":
+			l.Deferred, mail.Deferred = l.Deferred+n, mail.Deferred+n
+		case "quarantine":
+			l.Quarantined, mail.Quarantined = l.Quarantined+n, mail.Quarantined+n
+		case "tag":
+			l.Tagged, mail.Tagged = l.Tagged+n, mail.Tagged+n
+		case "discard":
+			l.Discarded, mail.Discarded = l.Discarded+n, mail.Discarded+n
+		case "accept":
+			if r.Shadow {
+				l.Shadow, mail.Shadow = l.Shadow+n, mail.Shadow+n
+				senders["+"+r.List][r.Sender] = true
+			}
+			continue
+		}
+		if r.List == "" {
+			mail.Rules += n
+		}
+		if r.Sole {
+			l.Sole += n
+		}
+		senders["-"+r.List][r.Sender] = true
+	}
+	l, err := Gather(t.Context(), Sources{History: keep(t, all...), Memory: 4 << 10}, since, until)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Mail != mail {
+		t.Errorf("mail %+v, want %+v", l.Mail, mail)
+	}
+	if len(l.Lists) != 3 {
+		t.Errorf("%d lists, want 3", len(l.Lists))
+	}
+	for _, got := range l.Lists {
+		w := want[got.Name]
+		w.Senders, w.ShadowSenders = uint64(len(senders["-"+got.Name])), uint64(len(senders["+"+got.Name]))
+		if got != *w {
+			t.Errorf("list %+v, want %+v", got, *w)
+		}
+	}
+}
+
+// DNS is asked about a bounded number of senders, those with the most refusals, a few at a time.
+func TestDNSIsBounded(t *testing.T) {
+	var all []history.Record
+	for i := range 100 {
+		all = append(all, repeated(decision(i+1, "refuse", "ads", fmt.Sprintf("s%d@x.example", i)), i+1))
+	}
+	var mu sync.Mutex
+	var senders []string
+	now, most := 0, 0
+	l, err := Gather(t.Context(), Sources{History: keep(t, all...), Aligned: func(_ context.Context, _ netip.Addr, _, sender string) bool {
+		mu.Lock()
+		senders = append(senders, sender)
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		defer func() { mu.Lock(); now--; mu.Unlock() }()
+		return false
+	}}, since, until)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(senders) != MostLooked || l.Suspects.Looked != MostLooked || most > lookAt || len(l.Suspects.Rows) > 0 {
+		t.Errorf("%d asked, %d at a time, rows %v", len(senders), most, l.Suspects.Rows)
+	}
+	for i := range MostLooked {
+		if sender := fmt.Sprintf("s%d@x.example", 99-i); !slices.Contains(senders, sender) {
+			t.Errorf("%s was not asked about", sender)
+		}
+	}
+}
+
+// A history that is not there yet is one without decisions, and the end of ctx is an error.
+func TestNoHistoryYet(t *testing.T) {
+	l, err := Gather(t.Context(), Sources{History: filepath.Join(t.TempDir(), "none")}, since, until)
+	if err != nil || !l.Empty() {
+		t.Errorf("%+v, %v", l, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Gather(ctx, Sources{History: keep(t, week()...)}, since, until); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of ctx: %v", err)
+	}
+}
