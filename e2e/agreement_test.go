@@ -282,6 +282,8 @@ func aligned(rows [][]string) string {
 
 var (
 	listedIn = regexp.MustCompile(`listed in ([\w.-]+) \(ref [0-9a-z]{10}\)`)
+	owners   = regexp.MustCompile(`recipient does not accept mail from .*\(ref [0-9a-z]{10}\)`)
+	unwanted = regexp.MustCompile(`recipient address does not accept mail \(ref [0-9a-z]{10}\)`)
 	tagged   = regexp.MustCompile(`list=([\w.-]+) ref=[0-9a-z]{10}`)
 )
 
@@ -295,6 +297,10 @@ func outcomeOf(reply string) transaction.Outcome {
 		list = m[1]
 	}
 	switch {
+	case owners.MatchString(reply) && strings.HasPrefix(reply, "550 5.7.1 "):
+		return transaction.Outcome{Word: "refuse", List: "owner"}
+	case unwanted.MatchString(reply) && strings.HasPrefix(reply, "550 5.1.1 "):
+		return transaction.Outcome{Word: "refuse", List: "recipient"}
 	case strings.HasPrefix(reply, "452 4.5.3 "):
 		return transaction.Outcome{Word: "again"}
 	case list != "" && strings.HasPrefix(reply, "554 5.7.1 "):

@@ -227,3 +227,6 @@ func (r *reading) countOwned() bool {
 	r.shared.owned[h] = n + 1
 	return true
 }
+
+// hasOwners reports whether entries of a format can name their owners.
+func hasOwners(format string) bool { return format == "csv" || format == "json" || format == "entries" }

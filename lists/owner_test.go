@@ -80,7 +80,7 @@ func TestOwnersColumnIsNeverDropped(t *testing.T) {
 		"csv without per_recipient":     {"owner,entry\nanna@here.example,bulk.example\n", lists.Settings{Format: "csv:entry"}, lists.NoColumn},
 		"csv without owners":            {"entry,action\nbulk.example,block\n", lists.Settings{Format: "csv:entry", PerRecipient: true}, lists.NoColumn},
 		"entries without per_recipient": {lists.EntriesHead + "\nanna@here.example bulk.example\tb\tt\t\t\t\n", lists.Settings{Format: "entries"}, lists.Entries},
-		"plain without owners":          {"bulk.example\n", lists.Settings{Format: "plain", PerRecipient: true}, lists.OnlyErrors},
+		"plain without owners":          {"bulk.example\n", lists.Settings{Format: "plain", PerRecipient: true}, lists.Owner},
 	} {
 		path := testkit.File(t, "list", c.text)
 		if got := refused(t, path, c.s); got != c.want {

@@ -81,6 +81,9 @@ func read(src *source, tap io.Writer, s Settings, emit ...func(*Item) error) (Su
 			return Summary{}, err
 		}
 	}
+	if s.PerRecipient && s.Owner.Text == "" && !hasOwners(f.Name) {
+		return Summary{Format: f.Name}, refusal(Owner, "the name of the file is no owner: want a mailbox or a domain, such as anna@here.example")
+	}
 	r := newReading(f, arg, s, emit[0])
 	if f.before != nil {
 		r.size = src.size

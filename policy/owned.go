@@ -18,8 +18,8 @@ func ownersOf(o *rule.Owners, recipient string) (q index.OwnedQuestion, ok bool)
 	}
 	q.Recipient, _ = a.Key()
 	owner := a.Untagged(o.Subaddress)
-	if o.Aliases != nil {
-		owner = o.Aliases.Owner(a, owner)
+	if aliases := o.Aliases.Now(); aliases != nil {
+		owner = aliases.Owner(a, owner)
 	}
 	if o.Addresses {
 		q.Owners[0], _ = owner.Key()

@@ -119,7 +119,7 @@ func (g *generation) holds(all []List, pins map[string]kept.Pin) bool {
 	}
 	for _, row := range g.ix.Lists() {
 		l, ok := byName[row.Source.List]
-		same := index.Source{List: l.Name, Path: row.Source.Path, Settings: l.Settings, Mode: l.Mode, Optional: l.Optional, Exceptions: l.Exceptions}
+		same := l.source(row.Source.Path)
 		pin, pinned := pins[l.Name]
 		if !ok || !same.Equal(row.Source) || !(l.covers(row.Source.Path) || pinned && pin.Content.Has(row.Source.Path)) {
 			return false

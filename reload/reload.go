@@ -31,6 +31,7 @@ import (
 type List struct {
 	Name       string
 	Path       string // a file or a glob
+	Named      bool   // each file is one owner's, and named after him
 	Settings   lists.Settings
 	Mode       index.Mode
 	Exceptions index.Exceptions

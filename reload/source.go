@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
 )
@@ -40,10 +41,19 @@ func expand(all []List) (sources []index.Source, faults []problem) {
 			}
 		}
 		for _, path := range paths {
-			sources = append(sources, index.Source{List: l.Name, Path: path, Settings: l.Settings, Mode: l.Mode, Optional: l.Optional, Exceptions: l.Exceptions})
+			sources = append(sources, l.source(path))
 		}
 	}
 	return sources, faults
+}
+
+// source is a file of the list. One that is Named has an owner, or is refused when it is read.
+func (l List) source(path string) index.Source {
+	s := index.Source{List: l.Name, Path: path, Settings: l.Settings, Mode: l.Mode, Optional: l.Optional, Exceptions: l.Exceptions}
+	if l.Named {
+		s.Settings.Owner, _ = addr.ParseOwner(filepath.Base(path))
+	}
+	return s
 }
 
 // Sources names the files of all lists as a Reloader would read them now. The error is about

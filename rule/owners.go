@@ -1,8 +1,12 @@
 package rule
 
 import (
+	"encoding/csv"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"sync/atomic"
 
 	"blockd/addr"
 )
@@ -13,10 +17,10 @@ const MaxAliases = 1_000_000
 // Owners says who owns a recipient, and so whose entries count for mail to it (docs/recipients.md). The zero
 // Owners gives nobody an owner: begin with DefaultOwners.
 type Owners struct {
-	Addresses  bool     // its mailbox
-	Domains    bool     // its domain
-	Subaddress string   // each octet separates a tag from a mailbox; "" = there are no tags
-	Aliases    *Aliases // nil = there are none
+	Addresses  bool   // its mailbox
+	Domains    bool   // its domain
+	Subaddress string // each octet separates a tag from a mailbox; "" = there are no tags
+	Aliases    *Book  // nil = there are none
 }
 
 // DefaultOwners is what counts where nothing is said.
@@ -35,6 +39,20 @@ func ParseOwners(text string) (o Owners, err error) {
 		}
 	}
 	return o, nil
+}
+
+// Book has the aliases that are in force, and is safe for concurrent use. The zero Book and the nil Book have none.
+type Book struct{ now atomic.Pointer[Aliases] }
+
+// Set makes aliases those in force.
+func (b *Book) Set(a *Aliases) { b.now.Store(a) }
+
+// Now are those in force; nil = there are none.
+func (b *Book) Now() *Aliases {
+	if b == nil {
+		return nil
+	}
+	return b.now.Load()
 }
 
 // Aliases lead from addresses to those that own what is written to them. They never change, so
@@ -102,4 +120,29 @@ func (a *Aliases) Owner(address, untagged addr.Addr) addr.Addr {
 		}
 	}
 	return untagged
+}
+
+// ReadAliases reads lines "alias,owner"; a first line with these two words and lines that begin with # say nothing. The
+// error names the first line that is wrong: then nothing is read.
+func ReadAliases(in io.Reader) (*Aliases, error) {
+	r := csv.NewReader(in)
+	r.FieldsPerRecord, r.Comment, r.TrimLeadingSpace, r.ReuseRecord = 2, '#', true, true
+	all := &Aliases{}
+	for first := true; ; first = false {
+		record, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		alias, owner := strings.TrimSpace(record[0]), strings.TrimSpace(record[1])
+		if first && strings.EqualFold(alias, "alias") && strings.EqualFold(owner, "owner") {
+			continue
+		}
+		if err := all.Add(alias, owner); err != nil {
+			line, _ := r.FieldPos(0)
+			return nil, fmt.Errorf("line %d: %w", line, err)
+		}
+	}
 }

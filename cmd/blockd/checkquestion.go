@@ -18,6 +18,7 @@ import (
 	"blockd/pause"
 	"blockd/policy"
 	"blockd/reload"
+	"blockd/rule"
 )
 
 // openToCheck opens the index file, or the one of the configuration at path, with a
@@ -25,7 +26,7 @@ import (
 // needs a word.
 func openToCheck(cmd *cobra.Command, path, file, why string) (*index.Index, *policy.Checker, config.Auth, error) {
 	c := config.Config{Auth: config.Default().Auth}
-	var settings policy.Settings
+	settings := policy.Settings{Owners: rule.DefaultOwners()}
 	var sources []index.Source // as configured; nil with -i
 	if file == "" {
 		var err error
@@ -41,6 +42,14 @@ func openToCheck(cmd *cobra.Command, path, file, why string) (*index.Index, *pol
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: no list is taken for paused: %v\n", cmd.CommandPath(), err)
 		}
 		settings.Paused = pauses.Paused
+		if a := c.Recipients.Aliases; a != nil && a.Kind == "file" { // the daemon alone asks databases
+			aliases, err := daemon.ReadAliases(cmd.Context(), c)
+			if err != nil {
+				return nil, nil, config.Auth{}, fmt.Errorf("recipients.aliases: %w", err)
+			}
+			settings.Owners.Aliases = &rule.Book{}
+			settings.Owners.Aliases.Set(aliases)
+		}
 		settings.Stores = daemon.OpenAsked(c, slog.New(slog.DiscardHandler)) // until the process ends
 		daemon.LoadFilters(c, settings.Stores)
 		if sources, err = reload.Sources(c.Reload().Lists); err != nil {

@@ -33,9 +33,12 @@ type Config struct {
 	History   History   `toml:"history"`
 	Audit     Audit     `toml:"audit"`
 	FirstSeen FirstSeen `toml:"first_seen"`
-	Log       Log       `toml:"log"`
-	Lists     []List    `toml:"list,omitempty"`
-	Policies  []Policy  `toml:"policy,omitempty"`
+
+	Recipients Recipients `toml:"recipients"`
+
+	Log      Log      `toml:"log"`
+	Lists    []List   `toml:"list,omitempty"`
+	Policies []Policy `toml:"policy,omitempty"`
 
 	Filters []KeptFilter `toml:"filter,omitempty"`
 }
@@ -84,7 +87,10 @@ func Default() Config {
 		History:   defaultHistory(),
 		Audit:     defaultAudit(),
 		FirstSeen: defaultFirstSeen(),
-		Log:       Log{Format: "text", Level: "info"},
+
+		Recipients: defaultRecipients(),
+
+		Log: Log{Format: "text", Level: "info"},
 	}
 }
 
@@ -99,6 +105,9 @@ func (c *Config) relativeTo(dir string) {
 	}
 	resolve(&c.Index.Path)
 	resolve(&c.HTTP.Tokens)
+	if a := c.Recipients.Aliases; a != nil {
+		resolve(&a.Path)
+	}
 	resolve(&c.HTTP.TLSCert)
 	resolve(&c.HTTP.TLSKey)
 	for _, path := range []*string{&c.HTTP.TokenFile, &c.HTTP.Socket, &c.Live.Folder, &c.History.Folder, &c.Audit.Folder} {

@@ -129,7 +129,7 @@ func fullConfig() Config {
 		Log:     Log{"json", "debug"},
 		Lists: []List{{
 			Name: "a", Path: "/lists/a.txt", Format: "csv:sender", Action: "allow", Subdomains: &no, Mode: "shadow", Reason: "why — \"so\"",
-			Patterns: true, Optional: true, AllowEmpty: true, OnMatch: "tag", Match: []string{"envelope", "reply-to"}, Tarpit: Duration(time.Second), Discard: true, Exceptions: "all", Adopt: "review", Require: []string{"spf"},
+			PerRecipient: true, NoOverride: true, Patterns: true, Optional: true, AllowEmpty: true, OnMatch: "tag", Match: []string{"envelope", "reply-to"}, Tarpit: Duration(time.Second), Discard: true, Exceptions: "all", Adopt: "review", Require: []string{"spf"},
 			Text: "%sender: 100 %% no", Contact: "mailto:postmaster@here.example",
 			Force: []string{"gmail.com"}, Protected: []string{"there.example", "bücher.example"}, MaxProtected: &some,
 			MaxBadRatio: &share, MaxShrink: &share, MaxGrow: &times, AllowPublicSuffix: &no, MaxAge: &age, MaxRecentBlocked: &share, MaxFreed: &share,
@@ -138,8 +138,9 @@ func fullConfig() Config {
 			Source: &Source{"postgres", "ask", "postgres://db.example/mail", "/etc/blockd/dsn", "select entry from senders", "watermark", "updated_at", &age, "changed", &age,
 				Duration(time.Hour), 1000, "their:set", 16, "redisbloom:bl", &age, &some, &age, &age, "tempfail", Breaker{7, Duration(time.Second), 2}},
 		}, defaultList()},
-		Policies: []Policy{{[]string{"example.org", "\"a b\"@example.org"}, []string{"a", "b"}}, {[]string{".example.org"}, []string{}}},
-		Filters:  []KeptFilter{{"bl", "bitmap", "rediss://redis.example#bl", 0.001, []string{"domain"}, []string{"a"}, "/etc/blockd/redis", "/etc/blockd/ca.pem", 64}},
+		Recipients: Recipients{"domain", "+-", &Aliases{"postgres", "/etc/aliases.csv", "postgres://db.example/mail", "/etc/blockd/dsn", "select alias, owner from aliases", &age}, []string{"b"}, 70},
+		Policies:   []Policy{{[]string{"example.org", "\"a b\"@example.org"}, []string{"a", "b"}}, {[]string{".example.org"}, []string{}}},
+		Filters:    []KeptFilter{{"bl", "bitmap", "rediss://redis.example#bl", 0.001, []string{"domain"}, []string{"a"}, "/etc/blockd/redis", "/etc/blockd/ca.pem", 64}},
 	}
 	full.Lists[1].Name, full.Lists[1].Path = "b", "/lists/*.txt"
 	return full
@@ -148,7 +149,7 @@ func fullConfig() Config {
 // Every field is set by its key, and printed under it again.
 func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 	full := fullConfig()
-	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.DNS, full.DNS.Zones[0], full.Auth, full.Refusal, full.HTTP, full.Health, full.Live, full.Log, full.Lists[0], *full.Lists[0].Source, full.Filters[0]} {
+	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.DNS, full.DNS.Zones[0], full.Auth, full.Refusal, full.HTTP, full.Health, full.Live, full.Log, full.Lists[0], *full.Lists[0].Source, full.Recipients, *full.Recipients.Aliases, full.Filters[0]} {
 		for field, value := range reflect.ValueOf(table).Fields() {
 			if value.IsZero() {
 				t.Errorf("the test sets nothing in %T.%s", table, field.Name)

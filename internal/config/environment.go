@@ -57,6 +57,9 @@ func variableKeys() map[string]string {
 			continue
 		}
 		for field := range table.Type.Fields() {
+			if field.Type == reflect.TypeFor[*Aliases]() {
+				continue // a table, which no variable says
+			}
 			if kind := field.Type.Kind(); kind != reflect.Slice || field.Type.Elem().Kind() != reflect.Struct {
 				key := tagOf(table) + "." + tagOf(field)
 				keys[variableOf(key)] = key

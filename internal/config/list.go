@@ -33,6 +33,11 @@ type List struct {
 	Subdomains *bool `toml:"subdomains,omitempty"`
 	// Globs and regular expressions are entries (docs/lists.md, 2); without it such lines are refused.
 	Patterns bool `toml:"patterns"`
+	// Each entry has an owner, a mailbox or a domain, and counts for mail to him alone (docs/recipients.md). The format is
+	// csv, json or entries, with the owner in each line, or path is a folder with one file for each owner.
+	PerRecipient bool `toml:"per_recipient"`
+	// What a recipient's owner allows does not lift what this list blocks.
+	NoOverride bool `toml:"no_override"`
 	// With "shadow", matches are logged and counted, and nothing is refused.
 	Mode string `toml:"mode" want:"enforce|shadow"`
 	// A note for the log, the history and blockd check, for entries without one of their own; at most 400

@@ -31,7 +31,7 @@ func references(t *testing.T) (keys []reference, tables map[string]string) {
 	c := Default()
 	c.Lists, c.Policies, c.DNS.Zones, c.Filters = []List{defaultList()}, []Policy{{}}, []DNSZone{defaultZone()}, []KeptFilter{defaultFilter()}
 	source := defaultSource()
-	c.Lists[0].Source = &source
+	c.Lists[0].Source, c.Recipients.Aliases = &source, &Aliases{Kind: "file"}
 	text, err := toml.Marshal(c)
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func (c Config) Reload() reload.Settings {
 			continue // it is not in the index
 		}
 		list := reload.List{
-			Name: l.Name, Path: l.Path, Settings: c.ListSettings(l), Mode: l.mode(), Exceptions: l.Reach(), Optional: l.Optional, AllowEmpty: l.AllowEmpty,
+			Name: l.Name, Path: l.files(), Named: l.ownFiles(), Settings: c.ListSettings(l), Mode: l.mode(), Exceptions: l.Reach(), Optional: l.Optional, AllowEmpty: l.AllowEmpty,
 			MaxShrink: or(l.MaxShrink, c.Index.MaxShrink), MaxGrow: or(l.MaxGrow, c.Index.MaxGrow),
 			MaxAge:           time.Duration(or(l.MaxAge, c.Index.MaxAge)),
 			MaxRecentBlocked: or(l.MaxRecentBlocked, c.Index.MaxRecentBlocked),
@@ -77,6 +77,9 @@ func (c Config) ListSettings(l List) lists.Settings {
 	if l.Source != nil { // its files are the copy
 		s.Format = "entries"
 	}
+	if l.PerRecipient {
+		s.PerRecipient, s.MaxPerOwner = true, c.Recipients.MaxEntriesPerOwner
+	}
 	if l.Action == "allow" {
 		s.Action = lists.Allow
 	}
@@ -87,13 +90,13 @@ func (c Config) ListSettings(l List) lists.Settings {
 func (c Config) Policy() policy.Settings {
 	s := policy.Settings{
 		RecipientsExempt: c.SMTP.RecipientsExempt, OnError: rule.OnError(c.SMTP.OnError),
-		Lists: map[string]rule.List{},
-		Auth:  c.Auth.policy(), Contact: c.Refusal.Contact,
+		Lists: map[string]rule.List{}, Owners: c.owners(),
+		Auth: c.Auth.policy(), Contact: c.Refusal.Contact,
 	}
 	for _, l := range c.Lists {
 		s.Lists[l.Name] = rule.List{
 			OnMatch: rule.OnMatch(l.OnMatch), Tarpit: time.Duration(l.Tarpit), Discard: l.Discard, Match: l.sources(), Require: l.Proofs(),
-			Text: l.Text, Contact: l.Contact,
+			Text: l.Text, Contact: l.Contact, NoOverride: c.noOverride(l) && !l.PerRecipient,
 		}
 	}
 	for _, p := range c.Policies {

@@ -42,6 +42,7 @@ func (c Config) Validate() Faults {
 	c.History.validate(&f)
 	c.Audit.validate(&f)
 	c.validatePolicies(&f)
+	c.validateRecipients(&f)
 	c.validateFilters(&f)
 	c.validateRefusal(&f)
 	c.validateClientProof(&f)

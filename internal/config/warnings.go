@@ -92,7 +92,7 @@ func (l List) lookAt() string {
 	if l.Asked() {
 		return "" // it has no files
 	}
-	files, err := filepath.Glob(l.Path)
+	files, err := filepath.Glob(l.files())
 	if err != nil {
 		return err.Error()
 	}

@@ -39,6 +39,7 @@ import (
 	"blockd/reload"
 	"blockd/remote"
 	"blockd/repeat"
+	"blockd/rule"
 	"blockd/spool"
 )
 
@@ -62,6 +63,7 @@ type daemon struct {
 	filters  *keptfilter.Keeper
 	fetcher  *remote.Fetcher
 	sources  *mirror.Keeper
+	aliases  *rule.Book
 	asked    *ask.Sets
 	events   *httpapi.Events
 	repeats  *repeat.Table

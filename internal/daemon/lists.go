@@ -69,6 +69,8 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	d.asked = OpenAsked(c, d.log)
 	d.asked.Register(d.metrics)
 	verdicts.Stores = d.asked
+	d.followAliases(ctx)
+	verdicts.Owners.Aliases = d.aliases
 	d.confirmed(settings.Lists)
 	if d.past = d.openHistory(); d.past != nil {
 		settings.Judge, settings.Refusals = d.judge(), d.refusals

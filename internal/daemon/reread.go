@@ -148,6 +148,8 @@ func (d *daemon) follow(c config.Config, changes config.Changes) {
 	}
 	rules, now := c.Policy(), *d.setup.rules.Load()
 	now.RecipientsExempt, now.Lists, now.Policies, now.Contact = rules.RecipientsExempt, rules.Lists, rules.Policies, rules.Contact
+	rules.Owners.Aliases = d.aliases
+	now.Owners = rules.Owners
 	rules.Auth.Resolver = now.Auth.Resolver
 	now.Auth = rules.Auth
 	now.FirstSeen.Defers = c.FirstSeen.OnFirst == "tempfail"

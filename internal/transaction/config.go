@@ -41,6 +41,8 @@ func (c *Case) Tables(resolver string) (tables string, files map[string]string) 
 			b.WriteString("action = \"allow\"\n")
 		case "all":
 			b.WriteString("exceptions = \"all\"\n")
+		case "fixed":
+			b.WriteString("no_override = true\n")
 		case "shadow":
 			b.WriteString("mode = \"shadow\"\n")
 		case "paused":
@@ -54,6 +56,9 @@ func (c *Case) Tables(resolver string) (tables string, files map[string]string) 
 		switch l.Kind {
 		case "spamassassin":
 			b.WriteString("format = \"spamassassin\"\nexceptions = \"all\"\n")
+		case "owned":
+			b.WriteString("format = \"csv:entry\"\nper_recipient = true\n")
+			entries = owned(l.Entries)
 		case "discard":
 			b.WriteString("format = \"postfix\"\ndiscard = true\n")
 			entries = strings.Join(l.Entries, " DISCARD\n") + " DISCARD\n"
@@ -70,6 +75,21 @@ func (c *Case) Tables(resolver string) (tables string, files map[string]string) 
 		fmt.Fprintf(&b, "[[policy]]\nrecipients = %s\nlists = %s\n", array(p.Recipients), array(p.Lists))
 	}
 	return b.String(), files
+}
+
+// owned are entries with owners as lines of CSV.
+func owned(entries []string) string {
+	var b strings.Builder
+	b.WriteString("owner,entry,action,reason\n")
+	for _, e := range entries {
+		owner, entry, _ := strings.Cut(e, " ")
+		action := "block"
+		if rest, ok := strings.CutPrefix(entry, "!"); ok {
+			entry, action = rest, "allow"
+		}
+		fmt.Fprintf(&b, "%s,%s,%s,\n", owner, entry, action)
+	}
+	return b.String()
 }
 
 func array(texts []string) string {

@@ -22,7 +22,9 @@
 //
 //   - list NAME: ENTRIES is a list of plain entries; a word behind NAME makes it
 //     one that allows, one whose exceptions reach all lists, or a shadow, paused, tempfail, tag, quarantine or discard list, or one
-//     of SpamAssassin's directives.
+//     of SpamAssassin's directives. No owner overrides a fixed one. The entries of an owned one are OWNER ENTRY, with
+//     "!" before an entry that allows; its refusals name no list, and so "owner" in an outcome, or "recipient" where
+//     it is about that.
 //   - require NAME: PROOFS is what the entries of an allow list need to count.
 //   - policy RECIPIENTS: LISTS has other lists for some recipients, or none.
 //   - set KEY VALUE is a key of [smtp]; VALUE is TOML, or a word.
@@ -80,7 +82,7 @@ type Case struct {
 // List is a list of plain entries.
 type List struct {
 	Name    string
-	Kind    string // "", "allow", "all", "shadow", "paused", "tempfail", "tag", "quarantine", "discard", "spamassassin"
+	Kind    string // "", "allow", "all", "shadow", "paused", "tempfail", "tag", "quarantine", "discard", "spamassassin", "fixed", "owned"
 	Require []string
 	Entries []string
 }
@@ -244,7 +246,7 @@ func (c *Case) require(text string) error {
 func (c *Case) list(text string) error {
 	head, entries, ok := strings.Cut(text, ":")
 	words := strings.Fields(head)
-	kinds := []string{"", "allow", "all", "shadow", "paused", "tempfail", "tag", "quarantine", "discard", "spamassassin"}
+	kinds := []string{"", "allow", "all", "shadow", "paused", "tempfail", "tag", "quarantine", "discard", "spamassassin", "fixed", "owned"}
 	if len(words) == 1 {
 		words = append(words, "")
 	}
