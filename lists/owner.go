@@ -1,6 +1,7 @@
 package lists
 
 import (
+	"bytes"
 	"fmt"
 	"hash/maphash"
 	"strings"
@@ -44,31 +45,20 @@ func cutOwner(text string) (owner, rest string) {
 // empty if the entry is everybody's. The files of a copy keep the entries of an owner together by it.
 func OwnerOfLine(line []byte) []byte {
 	key := line
-	if at := idLength(line, indexTab(line)); at > 0 {
+	if at := idLength(line, bytes.IndexByte(line, '\t')); at > 0 {
 		key = line[:at-len("\ta\tx")]
 	}
 	n := 0
-	if len(key) > 0 && key[0] == '"' {
+	if bytes.IndexByte(key, ' ') < 0 {
+		return nil
+	}
+	if key[0] == '"' {
 		owner, _ := cutOwner(string(key))
 		n = len(owner)
 	} else {
-		for n < len(key) && key[n] != ' ' {
-			n++
-		}
-		if n == len(key) {
-			n = 0
-		}
+		n = bytes.IndexByte(key, ' ')
 	}
 	return line[:n]
-}
-
-func indexTab(line []byte) int {
-	for i, c := range line {
-		if c == '\t' {
-			return i
-		}
-	}
-	return -1
 }
 
 // recipient queues the entry of a recipient. text is the address without its mark.

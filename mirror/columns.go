@@ -12,20 +12,20 @@ import (
 )
 
 // columns are those that a query may have; only the entry must be there.
-var columns = []string{"entry", "action", "expires", "reason", "id"}
+var columns = []string{"entry", "action", "expires", "reason", "id", "owner"}
 
 // Columns is where the columns of a query's result are, in the order of the names above; -1 = it has none.
-type Columns [5]int
+type Columns [6]int
 
 // NewColumns finds the columns of a query's result by their names. The error is of ClassSchema: a column that is missing, unknown or
 // there twice.
 func NewColumns(names []string) (Columns, error) {
-	c := Columns{-1, -1, -1, -1, -1}
+	c := Columns{-1, -1, -1, -1, -1, -1}
 	for at, name := range names {
 		i := slices.Index(columns, strings.ToLower(name))
 		switch {
 		case i < 0:
-			return c, &Error{ClassSchema, fmt.Errorf("the query gives a column %q; want entry, and perhaps action, expires, reason and id", cut(name))}
+			return c, &Error{ClassSchema, fmt.Errorf("the query gives a column %q; want entry, and perhaps owner, action, expires, reason and id", cut(name))}
 		case c[i] >= 0:
 			return c, &Error{ClassSchema, fmt.Errorf("the query gives the column %q twice", columns[i])}
 		}
@@ -45,7 +45,7 @@ func (c Columns) Row(values []string) Row {
 		}
 		return values[c[i]]
 	}
-	row := Row{Entry: value(0), Action: value(1), Reason: value(3), ID: value(4)}
+	row := Row{Entry: value(0), Action: value(1), Reason: value(3), ID: value(4), Owner: value(5)}
 	if text := value(2); text != "" {
 		row.Expires = expires(text)
 	}
@@ -84,7 +84,8 @@ func Say(row Row, settings lists.Settings) (line string, refused *RefusedRow) {
 	if it, err := m.item(&row); err == nil && settings.Guard != nil && row.Item == nil {
 		guarded := settings
 		guarded.Action = it.Action
-		if _, err := lists.ParseEntry(row.Entry, guarded); lists.Guarded(err) {
+		guarded.PerRecipient = false
+		if _, err := lists.ParseEntry(row.Entry, guarded); it.Owner.Text == "" && lists.Guarded(err) {
 			e, _ := errors.AsType[*lists.EntryError](err)
 			return "", &RefusedRow{cut(row.ID), e.Class, e.Message}
 		}

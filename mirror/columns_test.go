@@ -35,9 +35,9 @@ func TestColumns(t *testing.T) {
 		}
 	}
 	for names, want := range map[string]string{
-		"":              `schema: the query gives a column ""; want entry, and perhaps action, expires, reason and id`,
+		"":              `schema: the query gives a column ""; want entry, and perhaps owner, action, expires, reason and id`,
 		"id":            `schema: the query gives no column "entry"; name it so: select address as entry`,
-		"entry,address": `schema: the query gives a column "address"; want entry, and perhaps action, expires, reason and id`,
+		"entry,address": `schema: the query gives a column "address"; want entry, and perhaps owner, action, expires, reason and id`,
 		"entry,Entry":   `schema: the query gives the column "entry" twice`,
 	} {
 		if _, err := NewColumns(strings.Split(names, ",")); err == nil || err.Error() != want {

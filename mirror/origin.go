@@ -10,6 +10,7 @@ import (
 // Row is one row of a source. Its texts are a stranger's: any octets, of any length.
 type Row struct {
 	Entry   string // as a plain list has it, without "!" (docs/lists.md, section 2)
+	Owner   string // whose entry it is, in a list per recipient: a mailbox or a domain; "" = everybody's
 	Action  string // "block", "allow", "tempfail" or "discard"; "" = the list's own
 	Expires int64  // when the entry ends, in Unix seconds; 0 = never
 	Reason  string // a note; "" = none

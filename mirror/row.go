@@ -86,7 +86,10 @@ func (m *Mirror) item(row *Row) (lists.Item, error) {
 		case lists.Glob, lists.Regexp:
 			return lists.Item{}, &lists.EntryError{Text: it.Text, Class: lists.Unsupported, Message: "a pattern, which the copy of a source cannot hold"}
 		}
-		return *it, nil
+		return *it, m.owns(it.Owner.Text != "")
+	}
+	if err := m.owns(row.Owner != ""); err != nil {
+		return lists.Item{}, err
 	}
 	it, err := m.entry(row.Entry)
 	if err != nil {
@@ -101,14 +104,30 @@ func (m *Mirror) item(row *Row) (lists.Item, error) {
 		it.Action = action
 	}
 	it.Reason, it.Expires = row.Reason, row.Expires
-	return it, nil
+	if row.Owner != "" {
+		err = it.SetOwner(row.Owner)
+	}
+	return it, err
+}
+
+// owns refuses a row with an owner in a list of everybody, and one without in a list per recipient: it would be everybody's.
+func (m *Mirror) owns(owned bool) error {
+	switch {
+	case owned == m.settings.PerRecipient:
+		return nil
+	case owned:
+		return &lists.EntryError{Class: lists.Owner, Message: "an owner, in a list without per_recipient = true"}
+	}
+	return &lists.EntryError{Class: lists.Owner, Message: "no owner; without one the entry would be everybody's"}
 }
 
 // entry reads the text of an entry. Nearly every one is an address or a name and nothing else: the short way takes a tenth of the time.
 func (m *Mirror) entry(text string) (lists.Item, error) {
 	key, ok := addr.Simple(text)
 	if !ok {
-		return lists.ParseEntry(text, m.settings)
+		settings := m.settings
+		settings.PerRecipient = false // SetOwner comes after it
+		return lists.ParseEntry(text, settings)
 	}
 	it := lists.Item{Kind: lists.Addr, Key: key, Action: m.settings.Action}
 	if key.Kind == addr.Domain {

@@ -34,6 +34,9 @@ func reading(s lists.Settings) (text string) {
 	if s.Subdomains != nil {
 		text += fmt.Sprintf(" subdomains=%t", *s.Subdomains)
 	}
+	if s.PerRecipient {
+		text += " per_recipient"
+	}
 	return strings.TrimSpace(text)
 }
 
