@@ -63,7 +63,7 @@ var layers = map[string][]string{
 	"live":    {"addr", "audit", "digest", "index", "internal/durable", "lists"},
 	"verdict": {"addr", "digest", "index", "lists", "msgauth"},
 	"health":  {"listener"},
-	"receipt": {"history", "internal/durable", "listener", "reply"},
+	"receipt": {"history", "internal/durable", "internal/secret", "listener", "reply"},
 	"hits":    {"index", "internal/durable", "verdict"},
 	"rule":    {"addr", "lists", "msgauth", "verdict"},
 
@@ -115,7 +115,7 @@ var layers = map[string][]string{
 	"internal/upgrade": {},
 	"internal/version": {},
 	"catalogue":        {},
-	"internal/daemon": {"index/kept", "pause", "internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
+	"internal/daemon": {"internal/secret", "index/kept", "pause", "internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
 		"addr", "audit", "bell", "builder", "certificate", "dnsbl", "firstseen", "health", "history", "httpapi", "index", "internal/config", "keptfilter", "letter", "listener", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "quarantine", "receipt", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool", "verdict"},
 	"internal/control": {"addr", "index/kept", "pause", "audit", "access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "quarantine", "receipt", "reload"},
@@ -123,6 +123,7 @@ var layers = map[string][]string{
 	"docs":             {},
 	"packaging":        {},
 	"pause":            {"internal/durable"},
+	"internal/secret":  {"internal/durable"},
 	"internal/doctor":  {"access", "dnsbl", "httpapi", "internal/config", "internal/control", "internal/daemon", "internal/term", "mirror", "smtpfilter/upstream", "verdict"},
 }
 

@@ -118,6 +118,8 @@ type ListWorth struct {
 	Problems []string   `json:"problems"` // of those above: this list's
 
 	Pinned *PinnedList `json:"pinned"` // null: it follows its file
+	Percent float64 `json:"percent"` // of senders that its blocks count for; 100: all
+
 	Pause  *ListPause  `json:"pause"`  // null: it counts, as far as its mode lets it
 	Source *ListSource `json:"source"` // null: the list has none, or no daemon was asked
 }
@@ -177,6 +179,7 @@ func (s *Server) listTable(n int) ListTable {
 	for i := range t.Worth {
 		t.Worth[i].Pinned = NewPinned(status.Pins, t.Worth[i].List)
 		t.Worth[i].Pause = newListPause(s.settings.Pauses, t.Worth[i].List, now)
+		t.Worth[i].Percent = s.checker.Percent(t.Worth[i].List)
 	}
 	return t
 }
@@ -298,7 +301,7 @@ func newListFile(f index.ListInfo, status reload.Status) ListFile {
 
 // newListWorth is a list without any file. counted: its hits are.
 func newListWorth(list string, counted bool) *ListWorth {
-	w := &ListWorth{List: list, Overlaps: []ListOverlap{}, State: ListOK, Problems: []string{}}
+	w := &ListWorth{List: list, Percent: 100, Overlaps: []ListOverlap{}, State: ListOK, Problems: []string{}}
 	if counted {
 		w.Hits, w.Sole, w.Overridden = new(uint64), new(uint64), new(uint64)
 	}

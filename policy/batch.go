@@ -64,7 +64,7 @@ func (c *checks) answerAll(b *Batch, questions []Question) (verdicts []verdict.V
 	for i := range questions {
 		v, q := &b.verdicts[i], &questions[i]
 		*v = verdict.New(nil)
-		v.Requirements, v.Paused, v.NoOverride = c.allows, paused, c.fixed
+		v.Requirements, v.Paused, v.NoOverride, v.Shares = c.allows, paused, c.fixed, c.shares
 		if q.About == AboutSender {
 			v.Generation, v.Client = b.Generation, q.Client.WithZone("").Unmap()
 			v.Sender, v.Err = addr.Parse(q.Text)

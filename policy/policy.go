@@ -49,6 +49,9 @@ type Settings struct {
 	// Paused are the lists whose blocks do not count at a time; nil = there are none. What it returns must not change.
 	Paused func(time.Time) map[string]bool
 
+	// ShareKey places senders for lists that count for a share of them.
+	ShareKey [verdict.ShareKeySize]byte
+
 	// Live are entries that act beside those of the index; nil = there are none.
 	Live *live.Set
 
@@ -109,6 +112,7 @@ type checks struct {
 	owners   rule.Owners
 	fixed    map[string]bool // lists that no owner overrides; nil = there are none
 	paused   func(time.Time) map[string]bool
+	shares   *verdict.Shares
 	entries  *live.Set
 	stores   *ask.Sets
 	complete func(addr.Addr, netip.Addr)
@@ -138,6 +142,7 @@ func newChecks(live func() *index.Index, s Settings, in *instruments) *checks {
 		owners:      s.Owners,
 		fixed:       fixedLists(s.Lists),
 		paused:      s.Paused,
+		shares:      sharesOf(s.Lists, s.ShareKey),
 		entries:     s.Live,
 		stores:      s.Stores,
 		complete:    s.Completed,
@@ -192,6 +197,9 @@ func (c *Checker) Needs() Needs { return c.now.Load().wanting() }
 
 // Contact is what a client reads at the end of a refusal by a list; "" = nothing.
 func (c *Checker) Contact(list, ref string) string { return c.now.Load().contactOf(list, ref) }
+
+// Percent is the share of senders that the blocks of a list count for: 100 is all.
+func (c *Checker) Percent(list string) float64 { return c.now.Load().shares.Percent(list) }
 
 // LogsMore reports whether a door may write another line about a client, and counts it:
 // a client that causes many has only their number written (package repeat).

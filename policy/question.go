@@ -119,7 +119,7 @@ func (c *checks) ask(q question) verdict.Verdict {
 func (c *checks) begin(q question) (v verdict.Verdict, asked *ask.Inquiry) {
 	v = verdict.New(nil)
 	now := time.Now()
-	v.Requirements, v.Paused, v.NoOverride = c.allows, c.paused(now), c.fixed
+	v.Requirements, v.Paused, v.NoOverride, v.Shares = c.allows, c.paused(now), c.fixed, c.shares
 	defer func() {
 		if p := recover(); p != nil {
 			// A defect of ours must cost neither the session nor the sender.

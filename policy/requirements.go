@@ -15,3 +15,14 @@ func requirementsOf(rules map[string]rule.List, a rule.Auth) *verdict.Requiremen
 	}
 	return r
 }
+
+// sharesOf are those of the configuration; nil if every list counts for all senders.
+func sharesOf(rules map[string]rule.List, key [verdict.ShareKeySize]byte) *verdict.Shares {
+	percents := map[string]float64{}
+	for name, l := range rules {
+		if l.Percent != 0 {
+			percents[name] = l.Percent
+		}
+	}
+	return verdict.NewShares(key, percents)
+}

@@ -318,7 +318,7 @@ func TestClearSenderDoesNotAllocate(t *testing.T) {
 	c, _ := checker(t, build(t, block("a", "bad.example\nx@y.example"), allow("b", "offers@"), block("c", "192.0.2.0/24\n192.0.2.77\n2001:db8::/32")),
 		policy.Settings{
 			RecipientsExempt: []string{"postmaster"},
-			Lists:            map[string]rule.List{"a": {OnMatch: rule.Tag}},
+			Lists:            map[string]rule.List{"a": {OnMatch: rule.Tag, Percent: 10}},
 			Policies:         []rule.Recipients{{Recipients: []string{"here.example"}, Lists: []string{"a"}}},
 			Completed:        func(addr.Addr, netip.Addr) { told++ },
 		})

@@ -165,10 +165,29 @@ func describe(v verdict.Verdict, i int) string {
 	if m.Reason != "" {
 		fmt.Fprintf(&b, ", %q", m.Reason)
 	}
-	if mode := v.Mode(i); mode != "" {
+	switch mode := v.Mode(i); mode {
+	case "", verdict.PercentMode:
+		b.WriteString(share(&v, i))
+	default:
 		b.WriteString(" (" + mode + ": does not count)")
 	}
 	return b.String()
+}
+
+// share says of a list that counts for a share of senders whether this is one of them.
+func share(v *verdict.Verdict, i int) string {
+	percent, within := v.Percent(i)
+	if percent == 100 || v.Matches[i].Action.Allows() { // exceptions count for all
+		return ""
+	}
+	of, which := "senders", "not for this one"
+	if v.AboutClient(i) {
+		of = "clients"
+	}
+	if within {
+		which = "and for this one"
+	}
+	return fmt.Sprintf(" (this list counts for %v %% of %s; %s)", percent, of, which)
 }
 
 // reach is how far an entry goes beyond its text.
@@ -210,7 +229,7 @@ func (e explanation) because(v verdict.Verdict) string {
 	case v.Decider >= 0:
 		return fmt.Sprintf("match %d decides", v.Decider+1)
 	case v.Shadow >= 0:
-		return fmt.Sprintf("nothing that counts matches; match %d would refuse if its list were enforced", v.Shadow+1)
+		return fmt.Sprintf("nothing that counts matches; match %d would refuse if its list %s", v.Shadow+1, ifOnly(&v))
 	case v.Excused() >= 0:
 		return fmt.Sprintf("nothing that counts matches; match %d would decide, but its list is not one of this recipient's [[policy]]", v.Excused()+1)
 	case v.Domain.Text != "":
@@ -225,13 +244,24 @@ func (e explanation) because(v verdict.Verdict) string {
 	return "no list has any of these keys"
 }
 
+// ifOnly is what would have let the list of the Shadow refuse.
+func ifOnly(v *verdict.Verdict) string {
+	switch v.Mode(v.Shadow) {
+	case verdict.PausedMode:
+		return "were not paused"
+	case verdict.PercentMode:
+		return "counted for this sender"
+	}
+	return "were enforced"
+}
+
 // passed is what the exception that decided goes before.
 func passed(v verdict.Verdict) string {
 	switch {
 	case v.Frees():
 		return "every block"
 	case v.Shadow >= 0:
-		return fmt.Sprintf("the blocks of its own list; match %d would refuse if its list were enforced", v.Shadow+1)
+		return fmt.Sprintf("the blocks of its own list; match %d would refuse if its list %s", v.Shadow+1, ifOnly(&v))
 	}
 	return "the blocks of its own list, and no other list blocks"
 }

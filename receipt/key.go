@@ -2,18 +2,13 @@ package receipt
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"strings"
 
 	"blockd/internal/durable"
+	"blockd/internal/secret"
 	"blockd/reply"
 )
 
@@ -32,42 +27,11 @@ func OpenKey(folder string) (*Key, error) {
 	if err := durable.MakeFolder(folder); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(folder, "key")
-	k, err := readKey(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return k, err
-	}
-	var octets [keySize]byte
-	rand.Read(octets[:]) // never fails, see crypto/rand
-	// A link takes no name that is there: the first one wins, and a file is there whole or not at all.
-	draft, err := os.CreateTemp(folder, "key.*")
+	octets, err := secret.Open(filepath.Join(folder, "key"), keySize)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w (without the key, receipts from before are unknown)", err)
 	}
-	defer os.Remove(draft.Name())
-	_, err = draft.WriteString(hex.EncodeToString(octets[:]) + "\n")
-	if err := errors.Join(err, draft.Sync(), draft.Close()); err != nil {
-		return nil, err
-	}
-	if err := os.Link(draft.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	if err := durable.SyncFolder(folder); err != nil {
-		return nil, err
-	}
-	return readKey(path)
-}
-
-func readKey(path string) (*Key, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	k := &Key{}
-	if n, err := hex.Decode(k.octets[:], []byte(strings.TrimSpace(string(text[:min(len(text), 2*keySize+2)])))); err != nil || n != keySize {
-		return nil, fmt.Errorf("%s: want a key of %d hexadecimal digits; remove it, and a new one is made (receipts from before are then unknown)", path, 2*keySize)
-	}
-	return k, nil
+	return &Key{octets: [keySize]byte(octets)}, nil
 }
 
 // NewRef makes a reference: that of package reply, with its proof behind it.

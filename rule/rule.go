@@ -24,6 +24,7 @@ type List struct {
 	Text       string          // to the client, instead of the standard words; may begin with codes, see lists.ParseAnswer
 	Contact    string          // where a refused client's people can ask; "" = that of all refusals
 	NoOverride bool            // what a recipient's owner allows does not lift what the list blocks
+	Percent    float64         // of senders that its blocks count for; 0 = all, as 100
 	Match      verdict.Sources // which addresses the list is asked about; 0 = that of the envelope
 }
 

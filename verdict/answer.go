@@ -28,7 +28,9 @@ type AnswerMatch struct {
 	Action string `json:"action"`
 	Reason string `json:"reason" doc:"the list's own, or why an allow entry does not count"`
 	Owner  string `json:"owner,omitempty" doc:"the mailbox or domain whose entry it is, and for whose mail alone it counts: only in answers with a recipient"`
-	Mode   string `json:"mode,omitempty" enum:"shadow,paused" doc:"the match does not count: its list is in shadow mode, or paused"`
+	Mode   string `json:"mode,omitempty" enum:"shadow,paused,percent" doc:"the match does not count: its list is in shadow mode, or paused, or counts for a share of senders to which this one does not belong"`
+
+	Percent float64 `json:"percent,omitempty" doc:"the share of senders that the list counts for; left out if it is all"`
 }
 
 // Answer puts v into the form for programs. input is the text that was asked.
@@ -46,6 +48,9 @@ func (v Verdict) Answer(input string) Answer {
 		a.Matches[i] = AnswerMatch{List: source.List, File: source.Path, Line: m.Line, Entry: m.Name(),
 			Kind: m.Kind.String(), Scope: m.Scope.String(), Action: m.Action.String(), Reason: v.Reason(i), Owner: m.Owner.Text}
 		a.Matches[i].Mode = v.Mode(i)
+		if percent, _ := v.Percent(i); percent < 100 {
+			a.Matches[i].Percent = percent
+		}
 	}
 	return a
 }

@@ -52,6 +52,9 @@ func (v *Verdict) appendMatch(dst []byte, i int) []byte {
 	if mode := v.Mode(i); mode != "" {
 		dst = appendText(append(dst, `,"mode":`...), mode)
 	}
+	if percent, _ := v.Percent(i); percent < 100 {
+		dst = strconv.AppendFloat(append(dst, `,"percent":`...), percent, 'f', -1, 64)
+	}
 	return append(dst, '}')
 }
 

@@ -40,7 +40,7 @@ func (v *Verdict) doubt(only map[string]bool) {
 			return u.Allows && (reach == index.AllExceptions || reach == index.OwnExceptions && v.Lists[u.Row].Source.List == v.ListName(v.Decider))
 		})
 	default:
-		counts := func(u *Unasked) bool { return !u.Faint && !v.Paused[v.Lists[u.Row].Source.List] }
+		counts := func(u *Unasked) bool { return !u.Faint && v.rests(v.Lists[u.Row].Source.List, false) == "" }
 		v.PutOff = v.unasked(only, func(u *Unasked) bool { return u.Defers && counts(u) })
 		if v.Kind == Clear && v.unasked(only, counts) {
 			v.Kind = Unknown

@@ -68,6 +68,10 @@ type Verdict struct {
 	// NoOverride are the lists whose blocks stand above what a recipient's owner allows; nil = none do. It is not to be changed.
 	NoOverride map[string]bool
 
+	// Shares are of lists that count for a share of senders alone. For the rest a list is as if it were paused. nil = none.
+	Shares *Shares
+	places places
+
 	// Of lists that are asked in their stores (package ask).
 	Unasked  []Unasked // those that could not be asked; nil = none
 	Unlifted bool      // Blocked, and an exception of such a list could have lifted it
@@ -98,6 +102,7 @@ func (v *Verdict) Decide(only map[string]bool) {
 	v.Kind, v.Decider, v.Shadow = Clear, -1, -1
 	v.Wants, v.Unsure, v.Unverified = 0, 0, false
 	v.Unlifted, v.PutOff = false, false
+	v.place()
 	odd := v.Err != nil && !errors.Is(v.Err, ErrUnasked)
 	if len(v.Matches) == 0 {
 		if odd {
@@ -253,7 +258,7 @@ func (v *Verdict) unverified(only map[string]bool, found Proof) bool {
 
 // shadow finds the entry that would have refused a sender whom nothing that
 // counts refuses, and whom no exception frees from all lists, or -1. Each list in
-// shadow mode, or paused, is judged alone, as its operator will when turning it on: its own allow
+// shadow mode, or at rest, is judged alone, as its operator will when turning it on: its own allow
 // entries excuse its blocks, and those of another shadow list do not.
 func (v *Verdict) shadow(only map[string]bool, found Proof) int {
 	for i := range v.Matches {
@@ -275,7 +280,19 @@ func (v *Verdict) inForce(i int, only map[string]bool) bool {
 
 // refuses reports whether Matches[i] would block without exceptions.
 func (v *Verdict) refuses(i int, only map[string]bool) bool {
-	return !v.Matches[i].Action.Allows() && v.inForce(i, only) && (v.Paused == nil || !v.Paused[v.ListName(i)])
+	return !v.Matches[i].Action.Allows() && v.inForce(i, only) && v.rests(v.ListName(i), v.AboutClient(i)) == ""
+}
+
+// rests says why the blocks of a list do not count for the sender, or for the client, and its exceptions do: a Mode; "" where
+// they count.
+func (v *Verdict) rests(list string, client bool) string {
+	switch {
+	case v.Paused != nil && v.Paused[list]:
+		return PausedMode
+	case v.outside(list, client):
+		return PercentMode
+	}
+	return ""
 }
 
 // excepts reports whether Matches[i] is an exception that counts.
@@ -435,13 +452,13 @@ func (v Verdict) ListName(i int) string { return v.Lists[v.Matches[i].Row].Sourc
 
 func (v *Verdict) mode(i int) index.Mode { return v.Lists[v.Matches[i].Row].Source.Mode }
 
-// Mode says why Matches[i] does not count: "shadow", by its list's mode, or "paused"; "" where that is not so.
+// Mode says why Matches[i] does not count: "shadow", by its list's mode, "paused", or "percent"; "" where that is not so.
 func (v *Verdict) Mode(i int) string {
 	switch {
 	case v.mode(i) == index.Shadow:
 		return index.Shadow.String()
-	case v.Paused[v.ListName(i)] && !v.Matches[i].Action.Allows():
-		return PausedMode
+	case !v.Matches[i].Action.Allows():
+		return v.rests(v.ListName(i), v.AboutClient(i))
 	}
 	return ""
 }

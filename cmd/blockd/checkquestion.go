@@ -13,12 +13,14 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/daemon"
+	"blockd/internal/secret"
 	"blockd/internal/term"
 	"blockd/lists"
 	"blockd/pause"
 	"blockd/policy"
 	"blockd/reload"
 	"blockd/rule"
+	"blockd/verdict"
 )
 
 // openToCheck opens the index file, or the one of the configuration at path, with a
@@ -42,6 +44,7 @@ func openToCheck(cmd *cobra.Command, path, file, why string) (*index.Index, *pol
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: no list is taken for paused: %v\n", cmd.CommandPath(), err)
 		}
 		settings.Paused = pauses.Paused
+		settings.ShareKey = shareKey(cmd, c)
 		if a := c.Recipients.Aliases; a != nil && a.Kind == "file" { // the daemon alone asks databases
 			aliases, err := daemon.ReadAliases(cmd.Context(), c)
 			if err != nil {
@@ -73,6 +76,19 @@ func openToCheck(cmd *cobra.Command, path, file, why string) (*index.Index, *pol
 	// Its log and metrics are a daemon's; here the output says it all.
 	checker := policy.New(live, settings, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	return ix, checker, c.Auth, nil
+}
+
+// shareKey is what places senders for lists with percent. Where it cannot be read, places are any: that is said.
+func shareKey(cmd *cobra.Command, c config.Config) (key [verdict.ShareKeySize]byte) {
+	if c.Shares() {
+		octets, err := secret.Read(c.ShareKeyPath(), len(key))
+		if err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: for which senders a list with percent counts is not known: %v\n", cmd.CommandPath(), err)
+			return key
+		}
+		key = [verdict.ShareKeySize]byte(octets)
+	}
+	return key
 }
 
 // staleness says in what the index is not what the configuration asks for now;

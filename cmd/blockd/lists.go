@@ -72,7 +72,7 @@ func listing(ctx context.Context, path, file string, entries bool, stderr io.Wri
 	if asked == nil {
 		return lists, nil
 	}
-	lists, err = control.IndexLists(c.Index.Path, path, c.Reload().Lists)
+	lists, err = control.IndexLists(c.Index.Path, path, &c)
 	if err == nil {
 		fmt.Fprintf(stderr, "no hits, and problems only as of the build: %v\n", asked)
 	}
@@ -232,6 +232,8 @@ func (v *listingView) listRows(all []httpapi.ListWorth, name int) *term.Table {
 			action = "shadow"
 		case l.Pause != nil:
 			action = "paused"
+		case l.Percent < 100:
+			action = fmt.Sprintf("%s %v%%", action, l.Percent)
 		}
 		shared := ""
 		if len(l.Overlaps) > 0 {

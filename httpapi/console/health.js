@@ -83,7 +83,7 @@ function showLists(lists) {
   }
   show('lists', table('What serves now, and what each list adds to the others', [
     { head: 'List', cell: (list) => html('strong', {}, list.list) },
-    { head: 'State', cell: (list) => [badge(states[list.state] ?? '', list.state === 'held' ? `${count(list.held)} held back` : list.state), ' ', list.mode === 'shadow' && badge('', 'shadow'), list.pause && [badge('warn', 'paused'), ' until ', clock(list.pause.until)], list.pinned && list.pinned.how !== 'review' && badge('warn', 'rolled back'), list.pinned?.proposal && badge('warn', 'proposal waits')] },
+    { head: 'State', cell: (list) => [badge(states[list.state] ?? '', list.state === 'held' ? `${count(list.held)} held back` : list.state), ' ', list.mode === 'shadow' && badge('', 'shadow'), list.percent < 100 && badge('', `${list.percent} % of senders`), list.pause && [badge('warn', 'paused'), ' until ', clock(list.pause.until)], list.pinned && list.pinned.how !== 'review' && badge('warn', 'rolled back'), list.pinned?.proposal && badge('warn', 'proposal waits')] },
     ...lists.some((list) => list.source) ? [{ head: 'Source', cell: source }] : [],
     { head: 'Action', cell: (list) => list.action, wide: true },
     { head: 'Entries', cell: (list) => count(list.entries), number: true },

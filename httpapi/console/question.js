@@ -38,7 +38,7 @@ function keysOf(answer) {
 function matchesOf(answer) {
   if (answer.matches.length < 2 && answer.matches.every((match) => !match.mode)) return null;
   return [html('h3', {}, 'All entries that match'), table('The most specific first', [
-    { head: 'List', cell: (match) => [html('strong', {}, match.list), match.mode && [' ', badge('', match.mode)]] },
+    { head: 'List', cell: (match) => [html('strong', {}, match.list), match.mode && [' ', badge('', match.mode === 'percent' ? `counts for ${match.percent} % of senders, not for this one` : match.mode)]] },
     { head: 'Entry', cell: (match) => html('code', {}, match.entry) },
     { head: 'Action', cell: (match) => match.action },
     { head: 'Line', cell: (match) => `${match.file}:${match.line}`, wide: true },

@@ -47,6 +47,9 @@ type List struct {
 	Optional bool `toml:"optional"`
 	// A list that had entries may become empty.
 	AllowEmpty bool `toml:"allow_empty"`
+	// The share of senders that its blocks count for, by their registered domains; for the rest it is in shadow mode, but for
+	// its exceptions (docs/lists.md, 4).
+	Percent *float64 `toml:"percent,omitempty" want:"0.01 to 100"`
 	// What a blocking entry leads to: 550, 451, the message is set aside (smtp.quarantine; at the milter,
 	// the mail server holds it), or it is passed on with a header field that names the list.
 	OnMatch string `toml:"on_match" want:"refuse|tempfail|quarantine|tag"`
@@ -205,6 +208,9 @@ func (l List) validateRule(f *Faults, key string) {
 	const never = `has no effect with action = "allow": nothing of this list is refused`
 	if l.OnMatch != "refuse" {
 		f.add(key+".on_match", never)
+	}
+	if l.Percent != nil {
+		f.add(key+".percent", never)
 	}
 	if l.Tarpit != 0 {
 		f.add(key+".tarpit", never)

@@ -71,6 +71,14 @@ func (c Config) HitsPath() string { return c.Index.Path + ".hits" }
 // PausesPath is where pauses of lists are kept.
 func (c Config) PausesPath() string { return c.Index.Path + ".pauses" }
 
+// ShareKeyPath is where the key is that places senders for lists with percent.
+func (c Config) ShareKeyPath() string { return c.Index.Path + ".percent.key" }
+
+// Shares reports whether some list counts for a share of senders alone.
+func (c Config) Shares() bool {
+	return slices.ContainsFunc(c.Lists, func(l List) bool { return or(l.Percent, 100) < 100 })
+}
+
 // ListSettings is how the files of l are read.
 func (c Config) ListSettings(l List) lists.Settings {
 	s := lists.Settings{Format: l.Format, Subdomains: l.Subdomains, Patterns: l.Patterns, Reason: l.Reason, Guard: c.Guard(l)}
@@ -95,7 +103,7 @@ func (c Config) Policy() policy.Settings {
 	}
 	for _, l := range c.Lists {
 		s.Lists[l.Name] = rule.List{
-			OnMatch: rule.OnMatch(l.OnMatch), Tarpit: time.Duration(l.Tarpit), Discard: l.Discard, Match: l.sources(), Require: l.Proofs(),
+			OnMatch: rule.OnMatch(l.OnMatch), Percent: or(l.Percent, 0), Tarpit: time.Duration(l.Tarpit), Discard: l.Discard, Match: l.sources(), Require: l.Proofs(),
 			Text: l.Text, Contact: l.Contact, NoOverride: c.noOverride(l) && !l.PerRecipient,
 		}
 	}

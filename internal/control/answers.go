@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -251,16 +252,27 @@ func OpenIndex(file, config string) (*index.Index, error) {
 	return nil, fmt.Errorf("%s: no index yet: start the daemon, or run: blockd compile -c %s", term.Path(file), config)
 }
 
-// IndexLists is what an index file and the list files tell of lists. all are the lists of
-// the configuration at path; none, and "", without one.
-func IndexLists(file, path string, all []reload.List) (httpapi.ListTable, error) {
+// IndexLists is what an index file and the list files tell of lists, and c, the configuration at path; nil, and "", without one.
+func IndexLists(file, path string, c *config.Config) (httpapi.ListTable, error) {
 	ix, err := OpenIndex(file, path)
 	if err != nil {
 		return httpapi.ListTable{}, err
+	}
+	var all []reload.List
+	if c != nil {
+		all = c.Reload().Lists
 	}
 	status, err := reload.Stored(file, ix, all)
 	if err != nil {
 		return httpapi.ListTable{}, err
 	}
-	return httpapi.NewListTable(status, nil), nil
+	table := httpapi.NewListTable(status, nil)
+	if c == nil {
+		return table, nil
+	}
+	rules := c.Policy().Lists
+	for i := range table.Worth {
+		table.Worth[i].Percent = cmp.Or(rules[table.Worth[i].List].Percent, 100)
+	}
+	return table, nil
 }

@@ -15,6 +15,7 @@ import (
 	"blockd/history"
 	"blockd/httpapi"
 	"blockd/internal/config"
+	"blockd/internal/secret"
 	"blockd/internal/version"
 	"blockd/live"
 	"blockd/pause"
@@ -22,6 +23,7 @@ import (
 	"blockd/reload"
 	"blockd/repeat"
 	"blockd/spool"
+	"blockd/verdict"
 )
 
 // openLists makes what stands behind the doors: lists, live entries, the history, and what
@@ -56,6 +58,9 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 		d.log.Warn("list is paused", slog.String("list", p.List), slog.Time("until", p.Until), slog.String("by", p.By), slog.String("why", p.Why))
 	}
 	d.metrics.MustRegister(d.pauses)
+	if verdicts.ShareKey, err = d.shareKey(c); err != nil {
+		return err
+	}
 	verdicts.Paused = d.pauses.Paused
 	if d.entries, err = d.openLive(ctx); err != nil {
 		return fmt.Errorf("live entries: %w", err)
@@ -103,6 +108,22 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	// which the system's folder for temporary files need not be.
 	d.copies = spool.New(spool.Settings{Dir: filepath.Dir(c.Index.Path)})
 	return nil
+}
+
+// shareKey is what places senders for lists with percent. It is read, or made, when such a list comes first, and is the same
+// as long as the process lives.
+func (d *daemon) shareKey(c config.Config) (key [verdict.ShareKeySize]byte, err error) {
+	if now := d.setup.rules.Load(); now != nil {
+		key = now.ShareKey
+	}
+	if !c.Shares() || key != [verdict.ShareKeySize]byte{} {
+		return key, nil
+	}
+	octets, err := secret.Open(c.ShareKeyPath(), len(key))
+	if err != nil {
+		return key, fmt.Errorf("percent: %w", err)
+	}
+	return [verdict.ShareKeySize]byte(octets), nil
 }
 
 // MakeIndexFolder makes the folder of the index file, so that a fresh checkout

@@ -19,6 +19,7 @@ import (
 	"blockd/internal/upgrade"
 	"blockd/policy"
 	"blockd/reload"
+	"blockd/verdict"
 )
 
 // setup is what follows the configuration while the daemon runs. The rest of daemon is made once.
@@ -68,6 +69,12 @@ func (d *daemon) reread(ctx context.Context, by string) (answer httpapi.Reloaded
 			return answer
 		}
 	}
+	var key [verdict.ShareKeySize]byte
+	if err == nil {
+		if key, err = d.shareKey(c); err != nil {
+			err = config.Faults{changes.Fault(err.Error())}
+		}
+	}
 	if faults, bad := errors.AsType[config.Faults](err); bad {
 		d.setup.faults.Store(&faults)
 		for _, f := range faults {
@@ -77,7 +84,7 @@ func (d *daemon) reread(ctx context.Context, by string) (answer httpapi.Reloaded
 	} else {
 		d.setup.faults.Store(nil)
 		d.audited(by, changes)
-		d.follow(c, changes)
+		d.follow(c, changes, key)
 		answer.Keys, answer.Lists = append(answer.Keys, changes.Keys...), append(answer.Lists, changes.Changed...)
 	}
 	d.fetcher.Now()
@@ -142,7 +149,7 @@ func (d *daemon) renewed(ctx context.Context, changes config.Changes) (said []st
 }
 
 // follow makes c, which differs in what can be followed alone, the configuration in force.
-func (d *daemon) follow(c config.Config, changes config.Changes) {
+func (d *daemon) follow(c config.Config, changes config.Changes, key [verdict.ShareKeySize]byte) {
 	if changes.None() {
 		return
 	}
@@ -152,6 +159,7 @@ func (d *daemon) follow(c config.Config, changes config.Changes) {
 	now.Owners = rules.Owners
 	rules.Auth.Resolver = now.Auth.Resolver
 	now.Auth = rules.Auth
+	now.ShareKey = key
 	now.FirstSeen.Defers = c.FirstSeen.OnFirst == "tempfail"
 	d.setup.rules.Store(&now)
 	d.checker.Renew(now)

@@ -24,7 +24,7 @@ func (d *doctor) checkLists(ctx context.Context, r *report) {
 	from := "the daemon"
 	if err != nil {
 		from = term.Path(d.Index.Path)
-		if table, err = control.IndexLists(d.Index.Path, d.path, d.Reload().Lists); errors.Is(err, fs.ErrNotExist) || err != nil && !d.running {
+		if table, err = control.IndexLists(d.Index.Path, d.path, &d.Config); errors.Is(err, fs.ErrNotExist) || err != nil && !d.running {
 			r.warning("the daemon builds it when it starts; or run: blockd compile -c "+term.Path(d.path), "%v", err)
 			return
 		} else if err != nil {

@@ -45,6 +45,9 @@ func (c *Case) Tables(resolver string) (tables string, files map[string]string) 
 			b.WriteString("no_override = true\n")
 		case "shadow":
 			b.WriteString("mode = \"shadow\"\n")
+		case "tenth":
+			b.WriteString("percent = 10\n")
+			files["blockd.bdx.percent.key"] = shareKey + "\n"
 		case "paused":
 			paused = append(paused, pause.Pause{List: l.Name, Since: time.Now(), Until: time.Now().Add(time.Hour)})
 		case "tempfail", "tag", "quarantine":
@@ -91,6 +94,10 @@ func owned(entries []string) string {
 	}
 	return b.String()
 }
+
+// shareKey is the key that says which senders a tenth is. With it bulk.example is one of them for the list "tenth", and not for the
+// list "out", of which 192.0.2.0/24 is one.
+const shareKey = "000102030405060708090a0b0c0d0e0f"
 
 func array(texts []string) string {
 	quoted := make([]string, len(texts))

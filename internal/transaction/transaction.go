@@ -21,7 +21,7 @@
 // The lines:
 //
 //   - list NAME: ENTRIES is a list of plain entries; a word behind NAME makes it
-//     one that allows, one whose exceptions reach all lists, or a shadow, paused, tempfail, tag, quarantine or discard list, or one
+//     one that allows, one whose exceptions reach all lists, or a shadow, paused, tenth (percent = 10), tempfail, tag, quarantine or discard list, or one
 //     of SpamAssassin's directives. No owner overrides a fixed one. The entries of an owned one are OWNER ENTRY, with
 //     "!" before an entry that allows; its refusals name no list, and so "owner" in an outcome, or "recipient" where
 //     it is about that.
@@ -82,7 +82,7 @@ type Case struct {
 // List is a list of plain entries.
 type List struct {
 	Name    string
-	Kind    string // "", "allow", "all", "shadow", "paused", "tempfail", "tag", "quarantine", "discard", "spamassassin", "fixed", "owned"
+	Kind    string // "", "allow", "all", "shadow", "paused", "tenth", "tempfail", "tag", "quarantine", "discard", "spamassassin", "fixed", "owned"
 	Require []string
 	Entries []string
 }
@@ -246,7 +246,7 @@ func (c *Case) require(text string) error {
 func (c *Case) list(text string) error {
 	head, entries, ok := strings.Cut(text, ":")
 	words := strings.Fields(head)
-	kinds := []string{"", "allow", "all", "shadow", "paused", "tempfail", "tag", "quarantine", "discard", "spamassassin", "fixed", "owned"}
+	kinds := []string{"", "allow", "all", "shadow", "paused", "tenth", "tempfail", "tag", "quarantine", "discard", "spamassassin", "fixed", "owned"}
 	if len(words) == 1 {
 		words = append(words, "")
 	}
