@@ -13,6 +13,8 @@ import (
 
 	"blockd/addr"
 	"blockd/history"
+	"blockd/lists"
+	"blockd/policy"
 )
 
 // DefaultDecisions is how many decisions an answer has unless "limit" says otherwise.
@@ -24,11 +26,29 @@ type DecisionList struct {
 	More      bool             `json:"more"`      // there are more than the limit, or there may be
 	Next      string           `json:"next,omitempty" doc:"the cursor of what comes after these; absent at the end"`
 	Damaged   int              `json:"damaged"` // lines of the files that had to be left out
+
+	// Lists are where the lists that decided come from, by what serves now; lists of which nothing is known are missing.
+	Lists []policy.ListOrigin `json:"lists"`
+}
+
+// Origins notes where the lists of the decisions come from.
+func (l *DecisionList) Origins(about func(list string) lists.About) {
+	seen := map[string]bool{"": true}
+	for i := range l.Decisions {
+		name := l.Decisions[i].List
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		if o, ok := policy.NewListOrigin(name, about(name)); ok {
+			l.Lists = append(l.Lists, o)
+		}
+	}
 }
 
 // NewDecisionList returns the answer for the found decisions.
 func NewDecisionList(f history.Found) DecisionList {
-	l := DecisionList{Decisions: f.Records, More: f.More, Next: f.Next, Damaged: f.Damaged}
+	l := DecisionList{Decisions: f.Records, More: f.More, Next: f.Next, Damaged: f.Damaged, Lists: []policy.ListOrigin{}}
 	if l.Decisions == nil {
 		l.Decisions = []history.Record{}
 	}
@@ -123,7 +143,9 @@ func (s *Server) decisions(w http.ResponseWriter, r *http.Request) {
 		s.historyFault(w, err)
 		return
 	}
-	sendTagged(w, r, NewDecisionList(found))
+	answer := NewDecisionList(found)
+	answer.Origins(s.checker.About)
+	sendTagged(w, r, answer)
 }
 
 func (s *Server) historyFault(w http.ResponseWriter, err error) {

@@ -120,6 +120,15 @@ type ListWorth struct {
 	Pinned *PinnedList `json:"pinned"` // null: it follows its file
 	Percent float64 `json:"percent"` // of senders that its blocks count for; 100: all
 
+	// Where the list comes from, by the configuration, its files and the catalogue; "" and 0: not known.
+	Title          string `json:"title"`
+	Homepage       string `json:"homepage"`   // http, https or mailto
+	Complaints     string `json:"complaints"` // where to complain: the same
+	Licence        string `json:"licence"`
+	Restricted     bool   `json:"restricted"`      // the licence is known not to let everybody pass the list on
+	Dated          string `json:"dated"`           // the list's own date, in its own words
+	ExpiresSeconds int64  `json:"expires_seconds"` // after which the list wants to be fetched anew
+
 	Pause  *ListPause  `json:"pause"`  // null: it counts, as far as its mode lets it
 	Source *ListSource `json:"source"` // null: the list has none, or no daemon was asked
 }
@@ -180,6 +189,7 @@ func (s *Server) listTable(n int) ListTable {
 		t.Worth[i].Pinned = NewPinned(status.Pins, t.Worth[i].List)
 		t.Worth[i].Pause = newListPause(s.settings.Pauses, t.Worth[i].List, now)
 		t.Worth[i].Percent = s.checker.Percent(t.Worth[i].List)
+		t.Worth[i].SetAbout(s.checker.About(t.Worth[i].List))
 	}
 	return t
 }
@@ -306,6 +316,12 @@ func newListWorth(list string, counted bool) *ListWorth {
 		w.Hits, w.Sole, w.Overridden = new(uint64), new(uint64), new(uint64)
 	}
 	return w
+}
+
+// SetAbout notes where the list comes from.
+func (w *ListWorth) SetAbout(a lists.About) {
+	w.Title, w.Homepage, w.Complaints, w.Licence, w.Restricted = a.Title, a.Homepage, a.Complaints, a.Licence, a.Forbids()
+	w.Dated, w.ExpiresSeconds = a.Modified, int64(a.Expires/time.Second)
 }
 
 // count takes the list's own of counts.

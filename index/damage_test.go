@@ -419,7 +419,7 @@ func TestDamageIsToldInASentence(t *testing.T) {
 			le.PutUint64(row[8:], uint64(len(d)))
 			le.PutUint64(row[16:], 0)
 			return d
-		}, "damaged index: offset 408: section 12 is unknown to this program and needed"},
+		}, "damaged index: offset 408: section 13 is unknown to this program and needed"},
 		{"sections in disorder", func(d []byte) []byte { section(d, 2)[0] = 1; return d }, "damaged index: offset 168: section 1 behind section 1"},
 		{"a section is missing", func(d []byte) []byte {
 			copy(section(d, 6), section(d, 7)[:format.SectionBytes])

@@ -20,6 +20,9 @@ type dropRecord struct {
 	ASN     json.RawMessage `json:"asn"`
 	Type    string          `json:"type"`
 	Records *int            `json:"records"`
+
+	Copyright string `json:"copyright"`
+	Terms     string `json:"terms"`
 }
 
 // readDrop reads the list and holds the count against the lines: a download that
@@ -69,6 +72,9 @@ func (f *dropFile) object(r *reading, text string) {
 	if err := json.Unmarshal([]byte(text), &rec); err != nil {
 		r.fail(Syntax, "", "no JSON object of a DROP list: "+err.Error())
 		return
+	}
+	if rec.Copyright != "" {
+		put(&r.sum.About.Licence, CleanAbout(strings.TrimSuffix(rec.Copyright+", "+rec.Terms, ", "), MaxAboutText))
 	}
 	switch {
 	case rec.CIDR != "":

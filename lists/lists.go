@@ -166,4 +166,6 @@ type Summary struct {
 	Why  string
 	Hash [16]byte // of the file's octets as stored (before unpacking): XXH3-128
 	Size int64    // the file's size as stored
+
+	About About // what the list says of itself
 }

@@ -85,6 +85,9 @@ func read(src *source, tap io.Writer, s Settings, emit ...func(*Item) error) (Su
 		return Summary{Format: f.Name}, refusal(Owner, "the name of the file is no owner: want a mailbox or a domain, such as anna@here.example")
 	}
 	r := newReading(f, arg, s, emit[0])
+	if r.sum.About, err = readAbout(src, eol); err != nil {
+		return r.sum, err
+	}
 	if f.before != nil {
 		r.size = src.size
 		if err := f.before(r, func(pass *reading) error { return pass.open(src, eol, nil, f.alone) }); err != nil {

@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"slices"
+
 	"blockd/index"
+	"blockd/lists"
 	"blockd/verdict"
 )
 
@@ -12,15 +15,53 @@ type Explanation struct {
 	Shadow  int                    `json:"shadow" minimum:"-1" doc:"index of the match that would have refused, had its list counted; -1: none"`
 	Reply   string                 `json:"reply,omitempty" doc:"what SMTP says to a recipient that is not exempt; ID stands for the reference"`
 	Error   string                 `json:"error,omitempty" doc:"of an unknown verdict: why"`
+	Lists   []ListOrigin           `json:"lists" doc:"where the lists of the matches come from, as far as they or the configuration say it"`
 
 	Decision Decision `json:"-"` // about mail to the verdict's recipient
+}
+
+// ListOrigin is where a list comes from.
+type ListOrigin struct {
+	List       string `json:"list"`
+	Title      string `json:"title,omitempty"`
+	Homepage   string `json:"homepage,omitempty" doc:"http, https or mailto"`
+	Complaints string `json:"complaints,omitempty" doc:"where to complain: http, https or mailto"`
+	Licence    string `json:"licence,omitempty"`
+}
+
+// NewListOrigin is what is shown of a. ok is false if that is nothing.
+func NewListOrigin(list string, a lists.About) (o ListOrigin, ok bool) {
+	o = ListOrigin{list, a.Title, a.Homepage, a.Complaints, a.Licence}
+	return o, o != ListOrigin{List: list}
+}
+
+// About is what o shows.
+func (o ListOrigin) About() lists.About {
+	return lists.About{Title: o.Title, Homepage: o.Homepage, Complaints: o.Complaints, Licence: o.Licence}
+}
+
+// origins are those of the lists of matches, each once.
+func (c *checks) origins(v *verdict.Verdict) []ListOrigin {
+	all := []ListOrigin{}
+	var seen []string
+	for i := range v.Matches {
+		list := v.ListName(i)
+		if slices.Contains(seen, list) {
+			continue
+		}
+		seen = append(seen, list)
+		if o, ok := NewListOrigin(list, c.rules[list].Origin(list, v.Lists)); ok {
+			all = append(all, o)
+		}
+	}
+	return all
 }
 
 // Explain explains v, one of the answers of AskAll. After Reset it does not know what the
 // filter and the store have answered.
 func (b *Batch) Explain(v *verdict.Verdict) Explanation {
 	c := b.checker
-	e := Explanation{Keys: []verdict.ExplainedKey{}, Decider: v.Decider, Shadow: v.Shadow}
+	e := Explanation{Keys: []verdict.ExplainedKey{}, Decider: v.Decider, Shadow: v.Shadow, Lists: c.origins(v)}
 	if v.Err != nil {
 		e.Error = v.Err.Error()
 	}

@@ -21,6 +21,7 @@ import (
 	"blockd/history"
 	"blockd/hits"
 	"blockd/index"
+	"blockd/lists"
 	"blockd/live"
 	"blockd/msgauth"
 	"blockd/repeat"
@@ -200,6 +201,16 @@ func (c *Checker) Contact(list, ref string) string { return c.now.Load().contact
 
 // Percent is the share of senders that the blocks of a list count for: 100 is all.
 func (c *Checker) Percent(list string) float64 { return c.now.Load().shares.Percent(list) }
+
+// About is where a list comes from: by the configuration, by the files that serve, and by the catalogue, in this order.
+func (c *Checker) About(list string) lists.About {
+	now := c.now.Load()
+	var rows []index.ListInfo
+	if ix := now.serving(); ix != nil {
+		rows = ix.Lists()
+	}
+	return now.rules[list].Origin(list, rows)
+}
 
 // LogsMore reports whether a door may write another line about a client, and counts it:
 // a client that causes many has only their number written (package repeat).

@@ -48,6 +48,9 @@ func (e explanation) print(input string, v verdict.Verdict, b *policy.Batch) err
 		}
 		rows = append(rows, [2]string{"match " + fmt.Sprint(i+1), text})
 	}
+	for _, o := range how.Lists {
+		rows = append(rows, [2]string{"from", term.Visible(o.List + ": " + o.About().String())})
+	}
 	rows = append(rows, [2]string{"so", e.because(v)})
 	if v.Kind == verdict.Blocked {
 		// Without a recipient: what any but the exempt ones would bring.

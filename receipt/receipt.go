@@ -49,8 +49,11 @@ type Server struct {
 	Find func(ctx context.Context, ref string) (*history.Record, error)
 	// Contact says whom to ask about a list, for a reference; "" = nobody. It may be this door's own address.
 	Contact func(list, ref string) string
-	TLS     *tls.Config // nil: no TLS
-	Log     *slog.Logger
+
+	// About says where a list has its page, and where one complains about it: http, https or mailto, or "".
+	About func(list string) (homepage, complaints string)
+	TLS   *tls.Config // nil: no TLS
+	Log   *slog.Logger
 
 	pages    *prometheus.CounterVec
 	requests *prometheus.CounterVec
@@ -140,6 +143,8 @@ type view struct {
 	state             string   // of the request; "" = there is none
 	asks              bool     // the page has the form
 	contact, ref      string
+
+	homepage, complaints string // of the list
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, asks bool) {
@@ -195,6 +200,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, asks bool) {
 	}
 	if contact := s.Contact(record.List, ref); !strings.Contains(contact, "/r/"+ref) {
 		v.contact = contact
+	}
+	if s.About != nil && record.List != "" {
+		v.homepage, v.complaints = s.About(record.List)
 	}
 	s.pages.WithLabelValues("shown").Inc()
 	s.write(w, http.StatusOK, v)

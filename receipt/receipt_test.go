@@ -116,6 +116,17 @@ func TestPage(t *testing.T) {
 	if text := textOf(t, r.call("GET", "/r/"+ref, "", "198.51.100.1")); strings.Contains(text, "href") {
 		t.Errorf("a contact that is no address is a link:\n%s", text)
 	}
+	r.Contact = func(list, ref string) string { return "" }
+	home, complaints := "https://list.example/?a=1&b=\"<script>", "mailto:help@list.example"
+	r.About = func(list string) (string, string) { return home, complaints }
+	if text := textOf(t, r.call("GET", "/r/"+ref, "", "198.51.100.1")); !strings.Contains(text, `<a rel="noreferrer" href="mailto:help@list.example">mailto:help@list.example</a>`) ||
+		!strings.Contains(text, `<a rel="noreferrer" href="https://list.example/?a=1&amp;b=&#34;&lt;script&gt;">`) || strings.Contains(text, "<script") {
+		t.Errorf("where the list comes from:\n%s", text)
+	}
+	home, complaints = "javascript:alert(1)", "data:text/html,x"
+	if text := textOf(t, r.call("GET", "/r/"+ref, "", "198.51.100.1")); strings.Contains(text, "href") || strings.Contains(text, "javascript") {
+		t.Errorf("a list's address that is none is shown:\n%s", text)
+	}
 	if r.searches != 1 {
 		t.Errorf("%d searches for one reference, want 1", r.searches)
 	}

@@ -15,6 +15,7 @@ type words struct {
 	Open, Granted, Forever, Declined    string
 	Contact, TooMany, Unknown, Trouble  string
 	UnknownTitle, TroubleTitle, Receipt string
+	Complain, Home                      string // of the list
 }
 
 // languages are those of the page; the first is for all who ask for none of them. Catalogues stand in the same order.
@@ -35,6 +36,7 @@ var catalogues = []words{{
 	Contact: "You can also write or call:", TooMany: "There are too many requests today. Please ask again tomorrow.",
 	UnknownTitle: "No such receipt", Unknown: "There is no receipt at this address, or not any more. Copy the whole address from the message that you got back.",
 	TroubleTitle: "Not now", Trouble: "This page cannot be shown just now. Please try again in a minute.", Receipt: "Reference",
+	Complain: "To complain about this list, go to:", Home: "About this list:",
 }, {
 	Title:   "Ihre Nachricht wurde abgewiesen",
 	Refused: "Am {date} hat dieser Mailserver eine Nachricht von Ihnen abgewiesen. Die Liste „{list}“ nennt Ihre Adresse, deren Domain oder den Server, von dem Ihre Nachricht kam.",
@@ -50,6 +52,7 @@ var catalogues = []words{{
 	Contact: "Sie können auch schreiben oder anrufen:", TooMany: "Heute gibt es zu viele Anfragen. Bitte fragen Sie morgen noch einmal.",
 	UnknownTitle: "Kein solcher Beleg", Unknown: "Unter dieser Adresse gibt es keinen Beleg, oder nicht mehr. Kopieren Sie die ganze Adresse aus der Nachricht, die zurückkam.",
 	TroubleTitle: "Gerade nicht", Trouble: "Diese Seite kann gerade nicht gezeigt werden. Bitte versuchen Sie es in einer Minute noch einmal.", Receipt: "Zeichen",
+	Complain: "Beschwerden über diese Liste nimmt entgegen:", Home: "Über diese Liste:",
 }, {
 	Title:   "Votre message a été refusé",
 	Refused: "Le {date}, ce serveur de messagerie a refusé un message de votre part. La liste « {list} » contient votre adresse, son domaine ou le serveur d’où venait votre message.",
@@ -65,6 +68,7 @@ var catalogues = []words{{
 	Contact: "Vous pouvez aussi écrire ou appeler :", TooMany: "Il y a trop de demandes aujourd’hui. Veuillez réessayer demain.",
 	UnknownTitle: "Reçu inconnu", Unknown: "Il n’y a pas ou plus de reçu à cette adresse. Copiez l’adresse entière du message qui vous est revenu.",
 	TroubleTitle: "Pas maintenant", Trouble: "Cette page ne peut pas être affichée en ce moment. Veuillez réessayer dans une minute.", Receipt: "Référence",
+	Complain: "Pour une réclamation sur cette liste :", Home: "À propos de cette liste :",
 }, {
 	Title:   "Su mensaje fue rechazado",
 	Refused: "El {date}, este servidor de correo rechazó un mensaje suyo. La lista «{list}» contiene su dirección, el dominio de esta o el servidor del que vino su mensaje.",
@@ -80,6 +84,7 @@ var catalogues = []words{{
 	Contact: "También puede escribir o llamar:", TooMany: "Hoy hay demasiadas peticiones. Inténtelo de nuevo mañana.",
 	UnknownTitle: "No existe este recibo", Unknown: "En esta dirección no hay ningún recibo, o ya no. Copie la dirección entera del mensaje que le fue devuelto.",
 	TroubleTitle: "Ahora no", Trouble: "Esta página no se puede mostrar en este momento. Inténtelo de nuevo en un minuto.", Receipt: "Referencia",
+	Complain: "Para reclamar sobre esta lista:", Home: "Sobre esta lista:",
 }, {
 	Title:   "您的邮件被拒收",
 	Refused: "{date}，本邮件服务器拒收了您的一封邮件。名单“{list}”中有您的地址、其域名或发送该邮件的服务器。",
@@ -95,6 +100,7 @@ var catalogues = []words{{
 	Contact: "您也可以写信或致电：", TooMany: "今天的申请太多，请明天再试。",
 	UnknownTitle: "没有此回执", Unknown: "此地址没有回执，或回执已不存在。请从退回的邮件中复制完整地址。",
 	TroubleTitle: "暂时无法显示", Trouble: "此页暂时无法显示，请一分钟后再试。", Receipt: "编号",
+	Complain: "如对此列表有异议，请联系：", Home: "关于此列表：",
 }}
 
 // style is all of the page's; the header that allows it has its hash. It is for a phone first, and for either colour of paper.
@@ -152,6 +158,11 @@ func (v *view) render() string {
 		put("<h2>", escaped(v.words.Contact), "</h2>\n<p><a href=\"", escaped(v.contact), `">`, escaped(v.contact), "</a></p>\n")
 	default:
 		put("<h2>", escaped(v.words.Contact), "</h2>\n<p>", escaped(v.contact), "</p>\n")
+	}
+	for _, link := range [...]struct{ words, to string }{{v.words.Complain, v.complaints}, {v.words.Home, v.homepage}} {
+		if link.to != "" && isLink(link.to) {
+			put("<p>", escaped(link.words), ` <a rel="noreferrer" href="`, escaped(link.to), `">`, escaped(link.to), "</a></p>\n")
+		}
 	}
 	if v.ref != "" {
 		put(`<p class="ref">`, escaped(v.words.Receipt), ": ", escaped(v.ref), "</p>\n")

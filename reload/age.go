@@ -121,6 +121,19 @@ func (r *Reloader) datesOf(serving *index.Index, byName map[string]List) map[fil
 	return dates
 }
 
+// expiredRemarks returns a line for each file that serves and is older than it says of itself that it may get. It serves on: to say
+// so is all.
+func expiredRemarks(table []index.ListInfo, dates map[[2]string]time.Time, clock time.Time) (lines []string) {
+	for i := range table {
+		row := &table[i]
+		at, after := dates[[2]string(fileOf(*row))], row.Summary.About.Expires
+		if row.Summary.Verdict != lists.Refused && after > 0 && !at.IsZero() && clock.Sub(at) > after {
+			lines = append(lines, fmt.Sprintf("list %s: %s is of %s, and says of itself that it is to be fetched anew after %s", row.Source.List, row.Source.Path, shownTime(at), shownAge(after)))
+		}
+	}
+	return lines
+}
+
 func shownTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // shownAge shows whole days as the configuration does.

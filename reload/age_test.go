@@ -203,3 +203,25 @@ func TestAskingForTheSame(t *testing.T) {
 	d.Now()
 	d.wantCount("lists refused", 2) // the same again
 }
+
+// TestListThatSaysWhenItExpires: a list that is older than its own header lets it get has a remark, and serves on.
+func TestListThatSaysWhenItExpires(t *testing.T) {
+	d := newDaemon(t, map[string]string{"a.txt": "# Expires: 4 days (update frequency)\nold.example\n", "b.txt": "always.example\n"})
+	d.date("a.txt", 5*testDay)
+	d.date("b.txt", 500*testDay)
+	d.open()
+	for _, now := range []time.Time{time.Now(), time.Now().Add(time.Hour)} {
+		d.age(now)
+		s := d.Status()
+		if len(s.Problems) > 0 || !s.Ready || len(s.Remarks) != 1 || !strings.HasPrefix(s.Remarks[0], "list a: "+d.path("a.txt")+" is of ") ||
+			!strings.HasSuffix(s.Remarks[0], ", and says of itself that it is to be fetched anew after 4d") || !d.listed("x@old.example") {
+			t.Errorf("%+v", s)
+		}
+	}
+	d.date("a.txt", 3*testDay)
+	d.look(t.Context(), true)
+	d.age(time.Now())
+	if s := d.Status(); len(s.Remarks) > 0 {
+		t.Errorf("fetched anew: %q", s.Remarks)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -293,7 +294,7 @@ func (r *Reloader) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.status
-	s.Remarks = append(pinRemarks(s.Pins), s.Remarks...)
+	s.Remarks = slices.Concat(pinRemarks(s.Pins), s.Remarks, expiredRemarks(s.Files, s.Dates, time.Now()))
 	return s
 }
 

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"time"
 
+	"blockd/index"
+	"blockd/lists"
 	"blockd/msgauth"
 	"blockd/verdict"
 )
@@ -25,7 +27,21 @@ type List struct {
 	Contact    string          // where a refused client's people can ask; "" = that of all refusals
 	NoOverride bool            // what a recipient's owner allows does not lift what the list blocks
 	Percent    float64         // of senders that its blocks count for; 0 = all, as 100
+	About      lists.About     // where the list comes from, as the configuration has it; goes before what its file says
+	Catalogue  lists.About     // and what is known of its address; goes after that
 	Match      verdict.Sources // which addresses the list is asked about; 0 = that of the envelope
+}
+
+// Origin is where the list of this name comes from, whose files are among the rows: by the configuration, the files and the
+// catalogue, in this order.
+func (l List) Origin(name string, rows []index.ListInfo) lists.About {
+	a := l.About
+	for i := range rows {
+		if rows[i].Source.List == name && rows[i].Summary.Verdict != lists.Refused {
+			a = a.Or(rows[i].Summary.About)
+		}
+	}
+	return a.Or(l.Catalogue)
 }
 
 // OnMatch says what a blocking entry leads to; "" = "refuse".

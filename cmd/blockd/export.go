@@ -23,8 +23,9 @@ import (
 func newExport() *cobra.Command {
 	var path, file, format, out string
 	var names []string
+	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "export [-c config.toml | -i FILE.bdx] --format F [--list NAME]... [-o FILE]",
+		Use:   "export [-c config.toml | -i FILE.bdx] --format F [--list NAME]... [-o FILE] [--json]",
 		Short: "write the lists in another program's format",
 		Long: `Write what the compiled index holds as a list in the format of another program:
 ` + strings.Join(lists.WritableFormats(), ", ") + `.
@@ -41,6 +42,9 @@ senders that wants proof ([[list]] require) is such a one in every format. What
 Lists in shadow mode are written only if --list names them, and so are those whose
 on_match does not refuse (quarantine, tag) or whose match leaves the envelope out,
 where a configuration tells of it.
+
+Standard error has a note for each list whose licence is known not to let everybody pass
+it on, by its file, [[list]] licence or the catalogue.
 
 Ends with 0 when the file says all that the lists say, 1 when it says less, 2 on an
 error.`,
@@ -67,7 +71,16 @@ error.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.ErrOrStderr(), told)
+			if asJSON {
+				if err := term.JSON(cmd.ErrOrStderr(), told.Told()); err != nil {
+					return err
+				}
+			} else {
+				fmt.Fprintln(cmd.ErrOrStderr(), told)
+				for _, r := range told.Restricted() {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: the licence of %s may not let you pass it on: %s\n", cmd.CommandPath(), r.List, term.Visible(r.Licence))
+				}
+			}
 			if told.Partial() {
 				return answer(exitFault)
 			}
@@ -81,6 +94,7 @@ error.`,
 	cmd.Flags().StringArrayVar(&names, "list", nil, "only the list `NAME`; may be repeated")
 	must(cmd.RegisterFlagCompletionFunc("list", completion(&path, listNames)))
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`file` to write, put in place when it is whole; without it standard output")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "say on standard error what became of the entries as a JSON object")
 	return cmd
 }
 

@@ -13,6 +13,7 @@ import (
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/term"
+	"blockd/policy"
 )
 
 func newHistory() *cobra.Command {
@@ -109,7 +110,7 @@ func printFound(cmd *cobra.Command, found httpapi.DecisionList, whole, asJSON bo
 	case asJSON:
 		err = term.JSONLines(out, found.Decisions)
 	case whole:
-		err = explainDecisions(out, found.Decisions)
+		err = explainDecisions(out, found)
 	case len(found.Decisions) > 0:
 		err = printDecisions(out, found.Decisions)
 	}
@@ -164,19 +165,19 @@ func printDecisions(w io.Writer, all []history.Record) error {
 }
 
 // explainDecisions says everything about each.
-func explainDecisions(w io.Writer, all []history.Record) error {
-	for i := range all {
+func explainDecisions(w io.Writer, found httpapi.DecisionList) error {
+	for i := range found.Decisions {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		if err := explainDecision(w, &all[i]); err != nil {
+		if err := explainDecision(w, &found.Decisions[i], found.Lists); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func explainDecision(w io.Writer, r *history.Record) error {
+func explainDecision(w io.Writer, r *history.Record, origins []policy.ListOrigin) error {
 	p := term.NewPaint(w)
 	var t term.Table
 	say := func(name, text string) {
@@ -203,6 +204,11 @@ func explainDecision(w io.Writer, r *history.Record) error {
 		say("stands in", fmt.Sprintf("%s:%d", term.Path(r.File), r.Line))
 		say("reason", term.Visible(r.Reason))
 	}
+	for _, o := range origins {
+		if o.List == r.List {
+			say("from", term.Visible(o.About().String()))
+		}
+	}
 	say("generation", term.Visible(r.Generation))
 	return t.Print(w)
 }
@@ -222,7 +228,7 @@ func outcomeText(r *history.Record) string {
 	case r.Exempt:
 		text += ": everybody may write to this recipient"
 	case r.Shadow:
-		text += ": the list is in shadow mode, and would have refused it"
+		text += ": the list does not count, and would have refused it"
 	case r.Unasked && r.Outcome == "accept":
 		text += ": the store of a list could not be asked about the sender"
 	case r.Unasked && r.Outcome == "defer":

@@ -115,6 +115,9 @@ func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
 	for _, text := range lists.Remarks {
 		fmt.Fprintln(w, v.paint.Yellow(term.Visible(text)))
 	}
+	if err := v.printOrigins(w, lists.Worth); err != nil {
+		return err
+	}
 	if err := v.printSources(w, lists.Worth); err != nil {
 		return err
 	}
@@ -125,6 +128,30 @@ func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
 		return err
 	}
 	return v.printEntries(w, lists.Entries)
+}
+
+// printOrigins shows where lists come from, as far as they say it.
+func (v *listingView) printOrigins(w io.Writer, all []httpapi.ListWorth) error {
+	var t term.Table
+	t.Add("origin of", "licence", "homepage", "complaints")
+	some := false
+	for i := range all {
+		l := &all[i]
+		if l.Licence+l.Homepage+l.Complaints == "" {
+			continue
+		}
+		some = true
+		licence := term.Clip(term.Visible(cmp.Or(l.Licence, "-")), 30)
+		if l.Restricted {
+			licence = v.paint.Yellow(licence)
+		}
+		t.Add(term.Visible(l.List), licence, term.Visible(cmp.Or(l.Homepage, "-")), term.Visible(cmp.Or(l.Complaints, "-")))
+	}
+	if !some {
+		return nil
+	}
+	fmt.Fprintln(w)
+	return t.Print(w)
 }
 
 // printSources shows the sources of lists: of copies, and of lists that are asked, whose rows are the keys in the filter.
@@ -232,7 +259,7 @@ func (v *listingView) listRows(all []httpapi.ListWorth, name int) *term.Table {
 			action = "shadow"
 		case l.Pause != nil:
 			action = "paused"
-		case l.Percent < 100:
+		case l.Percent > 0 && l.Percent < 100: // a daemon of before says nothing
 			action = fmt.Sprintf("%s %v%%", action, l.Percent)
 		}
 		shared := ""

@@ -48,7 +48,7 @@ func TestCommandsAndFlags(t *testing.T) {
 		"catalogue":   "json",
 		"token":       "",
 		"import":      "amavis csv domain force from-postfix from-rspamd from-spamassassin json mailcow output rspamd-settings sieve spamassassin-sql user-prefs",
-		"export":      "config format index list output",
+		"export":      "config format index json list output",
 		"compare":     "action allow-public-suffix approximate config exceptions format json memory patterns subdomains",
 		"config":      "check config defaults effective",
 		"doctor":      "config json",

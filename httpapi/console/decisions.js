@@ -1,6 +1,6 @@
 // Decisions as they are made, and past ones that are searched for.
 
-import { badge, byId, count, entry, html, show, table } from './dom.js';
+import { badge, byId, count, entry, html, origin, show, table } from './dom.js';
 import { drawTraffic } from './chart.js';
 import { events, read } from './door.js';
 import { pages } from './pages.js';
@@ -59,13 +59,14 @@ export const searchDecisions = (about) => pages('past', {
 /** decisionTable shows decisions that were looked for. */
 export const decisionTable = (caption, decisions) => table(caption, columns(), decisions);
 
-/** decisionText tells of one decision in full. */
-export const decisionText = (decision) => [
+/** decisionText tells of one decision in full; lists are where lists come from. */
+export const decisionText = (decision, lists = []) => [
   html('p', { class: 'verdict' }, outcome(decision), html('code', {}, about(decision)), 'to',
     isTold(decision) ? 'a program' : html('code', {}, decision.recipient || 'all recipients')),
   html('p', {}, clock(decision.time), ` by ${decision.door}`, decision.client && [', from ', html('code', {}, decision.client)],
     decision.helo && [' (', html('code', {}, decision.helo), ')'], decision.ref && [', reference ', html('code', {}, decision.ref)]),
   html('p', {}, decision.list ? ['Listed in ', entry(decision)] : why(decision)),
+  ...lists.filter((list) => list.list === decision.list).map(origin),
 ];
 
 // The newest first, kept apart: mail of no list is much more, and would push the rest out. So

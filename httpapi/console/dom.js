@@ -50,6 +50,15 @@ export const badge = (kind, text) => html('span', { class: `badge ${kind}` }, te
 /** count writes a number with separators. */
 export const count = (n) => n.toLocaleString('en');
 
+// link is an address that leads elsewhere, whoever wrote it: no other scheme makes one, and the other side does not learn of this page.
+const link = (to) => (/^(https?:|mailto:)/i.test(to) ? html('a', { href: to, rel: 'noreferrer noopener', target: '_blank' }, to) : to);
+
+/** origin says where a list comes from, as far as it is known: nothing, or a line. */
+export const origin = (list) => {
+  const parts = [list.title, list.homepage && link(list.homepage), list.licence && `licence ${list.licence}`, list.complaints && ['complaints to ', link(list.complaints)]].filter(Boolean);
+  return parts.length > 0 && html('div', { class: 'soft' }, parts.map((part, i) => [i > 0 && ', ', part]));
+};
+
 const names = { tree: ' and all names below it', sub: ' (the names below it)', local: ' (at any domain)', exact: '' };
 
 const isNetwork = (text) => /[/:]|^[\d.]+$/.test(text);

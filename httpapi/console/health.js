@@ -1,6 +1,6 @@
 // Is it well? The first thing on the page, in one sentence.
 
-import { ago, badge, byId, count, html, show, span, table } from './dom.js';
+import { ago, badge, byId, count, html, origin, show, span, table } from './dom.js';
 import { drawHits } from './chart.js';
 import { clock } from './decisions.js';
 import { Refusal, read, write } from './door.js';
@@ -82,7 +82,7 @@ function showLists(lists) {
     return;
   }
   show('lists', table('What serves now, and what each list adds to the others', [
-    { head: 'List', cell: (list) => html('strong', {}, list.list) },
+    { head: 'List', cell: (list) => [html('strong', {}, list.list), origin(list)] },
     { head: 'State', cell: (list) => [badge(states[list.state] ?? '', list.state === 'held' ? `${count(list.held)} held back` : list.state), ' ', list.mode === 'shadow' && badge('', 'shadow'), list.percent < 100 && badge('', `${list.percent} % of senders`), list.pause && [badge('warn', 'paused'), ' until ', clock(list.pause.until)], list.pinned && list.pinned.how !== 'review' && badge('warn', 'rolled back'), list.pinned?.proposal && badge('warn', 'proposal waits')] },
     ...lists.some((list) => list.source) ? [{ head: 'Source', cell: source }] : [],
     { head: 'Action', cell: (list) => list.action, wide: true },

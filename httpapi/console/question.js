@@ -102,9 +102,9 @@ async function past(text, about, signal) {
 
 // explain answers about a reference: what was decided, and what would be decided now.
 async function explain(ref, signal) {
-  const { decisions: [decision] } = await search({ ref, limit: 1 }, signal);
+  const { decisions: [decision], lists } = await search({ ref, limit: 1 }, signal);
   if (!decision) return [html('p', { class: 'none' }, 'No decision of this reference is in the history.')];
-  const parts = [decisionText(decision)];
+  const parts = [decisionText(decision, lists)];
   if (decision.sender || decision.client) {
     const parameters = decision.client && { client: decision.client };
     const answer = await check({ sender: decision.sender, ...parameters }, signal);

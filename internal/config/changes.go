@@ -63,7 +63,7 @@ var followed = []string{
 }
 
 // listFollowed are those of a [[list]]. What its files mean, and which files they are, needs a build.
-var listFollowed = []string{"on_match", "match", "tarpit", "discard", "text", "contact", "require", "no_override", "percent"}
+var listFollowed = []string{"on_match", "match", "tarpit", "discard", "text", "contact", "require", "no_override", "percent", "homepage", "complaints", "licence"}
 
 // Reread is LoadToServe for a daemon that runs by running. An empty file is a fault: whoever writes the configuration has not finished.
 func Reread(path string, running Config) (Config, Changes, error) {

@@ -131,6 +131,7 @@ func fullConfig() Config {
 			Name: "a", Path: "/lists/a.txt", Format: "csv:sender", Action: "allow", Subdomains: &no, Mode: "shadow", Reason: "why — \"so\"",
 			PerRecipient: true, NoOverride: true, Patterns: true, Optional: true, AllowEmpty: true, OnMatch: "tag", Match: []string{"envelope", "reply-to"}, Tarpit: Duration(time.Second), Discard: true, Exceptions: "all", Adopt: "review", Require: []string{"spf"},
 			Text: "%sender: 100 %% no", Contact: "mailto:postmaster@here.example",
+			Percent: new(12.5), Homepage: "https://list.example/", Complaints: "mailto:help@list.example", Licence: "CC BY 4.0",
 			Force: []string{"gmail.com"}, Protected: []string{"there.example", "bücher.example"}, MaxProtected: &some,
 			MaxBadRatio: &share, MaxShrink: &share, MaxGrow: &times, AllowPublicSuffix: &no, MaxAge: &age, MaxRecentBlocked: &share, MaxFreed: &share,
 			URL: "https://lists.example/a", Every: &age, Checksum: "sha256:.sha256", InsecureHTTP: true,

@@ -70,6 +70,13 @@ type List struct {
 	Text string `toml:"text,omitempty"`
 	// Instead of refusal.contact.
 	Contact string `toml:"contact,omitempty"`
+	// The list's page, an address that begins with https://, http:// or mailto:, for people who want to know about it, instead of what
+	// its file says.
+	Homepage string `toml:"homepage,omitempty"`
+	// Where to complain about the list: an address as homepage has it.
+	Complaints string `toml:"complaints,omitempty"`
+	// The licence of the list, a name or a line, at most 200 octets.
+	Licence string `toml:"licence,omitempty"`
 	// The proof that its allow entries need, any one of "client", "auth", "spf", "dkim" (docs/auth.md);
 	// without it they are believed.
 	Require []string `toml:"require,omitempty"`
@@ -161,6 +168,14 @@ func (l List) validate(f *Faults, key string, names map[string]bool) {
 	}
 	if len(l.Reason) > 400 || strings.ContainsFunc(l.Reason, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		f.add(key+".reason", "want one line of at most 400 octets")
+	}
+	for _, link := range []struct{ key, text string }{{"homepage", l.Homepage}, {"complaints", l.Complaints}} {
+		if lists.AboutLink(link.text) != link.text {
+			f.add(key+"."+link.key, "want an address that begins with https://, http:// or mailto:, of at most %d octets, have %q", lists.MaxAboutLink, link.text)
+		}
+	}
+	if lists.CleanAbout(l.Licence, lists.MaxAboutText) != l.Licence {
+		f.add(key+".licence", "want one line of at most %d octets", lists.MaxAboutText)
 	}
 	l.validateRule(f, key)
 	l.validateGate(f, key)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"blockd/catalogue"
 	"blockd/lists"
 	"blockd/machine"
 	"blockd/policy"
@@ -101,16 +102,36 @@ func (c Config) Policy() policy.Settings {
 		Lists: map[string]rule.List{}, Owners: c.owners(),
 		Auth: c.Auth.policy(), Contact: c.Refusal.Contact,
 	}
+	known := catalogued()
 	for _, l := range c.Lists {
 		s.Lists[l.Name] = rule.List{
 			OnMatch: rule.OnMatch(l.OnMatch), Percent: or(l.Percent, 0), Tarpit: time.Duration(l.Tarpit), Discard: l.Discard, Match: l.sources(), Require: l.Proofs(),
 			Text: l.Text, Contact: l.Contact, NoOverride: c.noOverride(l) && !l.PerRecipient,
+			About: l.about(), Catalogue: known[l.URL],
 		}
 	}
 	for _, p := range c.Policies {
 		s.Policies = append(s.Policies, rule.Recipients(p))
 	}
 	return s
+}
+
+// about is what the configuration says of where the list comes from.
+func (l List) about() lists.About {
+	return lists.About{Homepage: l.Homepage, Complaints: l.Complaints, Licence: l.Licence}
+}
+
+// catalogued is what the catalogue says of lists, by their addresses; nothing is at "".
+func catalogued() map[string]lists.About {
+	known := map[string]lists.About{}
+	all, err := catalogue.Lists()
+	if err != nil {
+		return known // a test reads it
+	}
+	for _, l := range all {
+		known[l.URL] = lists.About{Complaints: lists.AboutLink(l.Complaints), Licence: l.Licence}
+	}
+	return known
 }
 
 // Policy is what package policy goes by, but for the resolver.

@@ -20,8 +20,10 @@ import (
 	"blockd/index"
 	"blockd/internal/config"
 	"blockd/internal/term"
+	"blockd/lists"
 	"blockd/live"
 	"blockd/reload"
+	"blockd/rule"
 )
 
 // What follows is asked of the daemon, or else read from its files, or the other way round.
@@ -174,7 +176,14 @@ func Decisions(ctx context.Context, c config.Config, ask url.Values) (found http
 	if err != nil {
 		return found, HistoryError(c, err)
 	}
-	return httpapi.NewDecisionList(past), nil
+	found = httpapi.NewDecisionList(past)
+	var rows []index.ListInfo // without an index the configuration alone knows
+	if ix, err := reload.OpenIndex(c.Index.Path); err == nil {
+		rows = ix.Lists()
+	}
+	rules := c.Policy().Lists
+	found.Origins(func(list string) lists.About { return rules[list].Origin(list, rows) })
+	return found, nil
 }
 
 // askDecisions asks until there are limit decisions, or no more: an answer may end before that.
@@ -267,12 +276,15 @@ func IndexLists(file, path string, c *config.Config) (httpapi.ListTable, error) 
 		return httpapi.ListTable{}, err
 	}
 	table := httpapi.NewListTable(status, nil)
-	if c == nil {
-		return table, nil
+	var rules map[string]rule.List
+	if c != nil {
+		rules = c.Policy().Lists
 	}
-	rules := c.Policy().Lists
 	for i := range table.Worth {
-		table.Worth[i].Percent = cmp.Or(rules[table.Worth[i].List].Percent, 100)
+		w := &table.Worth[i]
+		r := rules[w.List]
+		w.Percent = cmp.Or(r.Percent, 100)
+		w.SetAbout(r.Origin(w.List, status.Files))
 	}
 	return table, nil
 }

@@ -37,6 +37,10 @@ func (d *daemon) openReceipts(ctx context.Context) (err error) {
 		return nil
 	}
 	srv := &receipt.Server{Key: o.key, Requests: o.requests, Log: d.log, Contact: d.checker.ContactOf,
+		About: func(list string) (homepage, complaints string) {
+			a := d.checker.About(list)
+			return a.Homepage, a.Complaints
+		},
 		Find: func(ctx context.Context, ref string) (*history.Record, error) {
 			found, err := d.past.Search(ctx, history.Query{Ref: ref, Limit: 1})
 			if err != nil || len(found.Records) == 0 {

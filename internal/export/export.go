@@ -64,11 +64,19 @@ func (j Job) exporter(w *lists.Writer) *exporter {
 		if e.rows[n] && row.Source.Settings.Action != lists.Allow {
 			e.blocking = append(e.blocking, row.Source.List)
 		}
+		if about := e.about(row.Source.List); e.rows[n] && about.Forbids() && !slices.ContainsFunc(e.told.restricted, func(r Restricted) bool { return r.List == row.Source.List }) {
+			e.told.restricted = append(e.told.restricted, Restricted{row.Source.List, about.Licence})
+		}
 		if counts := row.Source.Mode == index.Enforce || e.rows[n]; counts && row.Summary.Verdict != lists.Refused {
 			e.excepts = append(e.excepts, n)
 		}
 	}
 	return e
+}
+
+// about is where a list comes from.
+func (j Job) about(list string) lists.About {
+	return j.Rules[list].Origin(list, j.Index.Lists())
 }
 
 // entries walks over the entries of rows that are in force at a time, each once, and calls

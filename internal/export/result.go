@@ -17,7 +17,18 @@ type Result struct {
 	excepted int      // left out, since an exception covers all of it
 	stayed   int      // exceptions left out, since they lift their own list's blocks alone
 	unsaid   []unsaid // by kind of entry, in order of appearance
+
+	restricted []Restricted
 }
+
+// Restricted is a list that was written and whose licence is known not to let everybody pass it on.
+type Restricted struct {
+	List    string `json:"list"`
+	Licence string `json:"licence"` // its words
+}
+
+// Restricted are the lists that may not be passed on, as far as that is known.
+func (r *Result) Restricted() []Restricted { return r.restricted }
 
 // unsaid counts the entries of one kind that the format has no words for.
 type unsaid struct {
@@ -60,6 +71,28 @@ func (r *Result) leave(it *lists.Item) {
 // Partial reports whether something is missing in the list, or covers less.
 func (r *Result) Partial() bool {
 	return r.narrowed+r.reduced+r.excepted+r.stayed+len(r.unsaid) > 0
+}
+
+// Told is a Result for programs.
+type Told struct {
+	Format     string       `json:"format"`
+	Written    int          `json:"written"`
+	Partial    bool         `json:"partial"`  // something is missing in the list, or covers less
+	Said       string       `json:"said"`     // what people read
+	Narrowed   int          `json:"narrowed"` // of the written: a name with all below became the name
+	Reduced    int          `json:"reduced"`  // of the written: without the part that an exception covers
+	LeftOut    int          `json:"left_out"`
+	Restricted []Restricted `json:"restricted"` // never null
+}
+
+// Told is r for programs.
+func (r *Result) Told() Told {
+	t := Told{Format: r.format, Written: r.written, Partial: r.Partial(), Said: r.String(), Narrowed: r.narrowed, Reduced: r.reduced, LeftOut: r.excepted + r.stayed,
+		Restricted: append([]Restricted{}, r.restricted...)}
+	for _, u := range r.unsaid {
+		t.LeftOut += u.n
+	}
+	return t
 }
 
 // String tells people in one line.

@@ -186,6 +186,7 @@ func (w *fileWriter) write(ctx context.Context) error {
 		return err
 	}
 	dropped, droppedRows := format.EncodeDropped(w.Rows)
+	about, aboutRows := format.EncodeAbout(w.Rows)
 	digests := format.NewDigestCounts(w.Hashes)
 	digests.Add(w.counts.Digests)
 	for _, s := range []struct {
@@ -198,6 +199,7 @@ func (w *fileWriter) write(ctx context.Context) error {
 		{format.SecWorth, uint64(len(w.worth.Lists)), w.worth.Append(nil)},
 		{format.SecDropped, droppedRows, dropped},
 		{format.SecDigests, uint64(len(digests)), digests.Append(nil)},
+		{format.SecAbout, aboutRows, about},
 	} {
 		if s.items == 0 && s.kind != format.SecWorth {
 			continue

@@ -56,6 +56,7 @@ func ReadContents(f *os.File, size int64) (*Contents, error) {
 		}},
 		{SecDigests, func(b []byte, _ uint64) (err error) { c.Digests, err = decodeDigests(b, h.Keys); return err }},
 		{SecDropped, func(b []byte, items uint64) error { return decodeDropped(b, items, c.Lists) }},
+		{SecAbout, func(b []byte, items uint64) error { return decodeAbout(b, items, c.Lists) }},
 	} {
 		s := h.Sections[table.kind]
 		if s.Offset == 0 {

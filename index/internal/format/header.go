@@ -49,7 +49,8 @@ const (
 	SecWorth
 	SecDropped // not needed to answer: mustKnow is not set
 	SecDigests
-	KnownSections = SecDigests
+	SecAbout      // as SecDropped
+	KnownSections = SecAbout
 
 	neededSections = SecReasons
 )
@@ -121,7 +122,7 @@ func (h *Header) Encode() []byte {
 		}
 		row++
 		le.PutUint32(at, uint32(kind))
-		if kind != SecDropped {
+		if kind != SecDropped && kind != SecAbout {
 			le.PutUint32(at[4:], mustKnow)
 		}
 		le.PutUint64(at[8:], s.Offset)
@@ -247,7 +248,7 @@ func (h *Header) check() error {
 	); err != nil {
 		return err
 	}
-	patterns, worth, dropped := s[SecPatterns], s[SecWorth], s[SecDropped]
+	patterns, worth, dropped, about := s[SecPatterns], s[SecWorth], s[SecDropped], s[SecAbout]
 	switch {
 	case patterns.Items > MaxPatterns || patterns.Length > maxPatternBytes || patterns.Items > patterns.Length/3:
 		return Corrupt(SectionsAt, "%d patterns in %d bytes", patterns.Items, patterns.Length)
@@ -255,6 +256,8 @@ func (h *Header) check() error {
 		return Corrupt(worth.Offset, "worth of lists in %d bytes", worth.Length)
 	case dropped.Length > maxDroppedBytes:
 		return Corrupt(dropped.Offset, "refused lines in %d bytes", dropped.Length)
+	case about.Length > maxAboutBytes:
+		return Corrupt(about.Offset, "what lists say of themselves in %d bytes", about.Length)
 	case h.Blocks == 0:
 		return Corrupt(80, "filter without blocks")
 	case h.Partitions == 0 || h.Partitions > MaxPartitions || h.Partitions&(h.Partitions-1) != 0:

@@ -26,7 +26,7 @@ import (
 // is uvarint length of its key, the key, uvarint line, u8 flags, and by these the
 // number of its reason among the source's and when it ends, in Unix seconds, as uvarints. A line's entries are in one chunk.
 const (
-	version   = 3
+	version   = 4
 	chunkSize = 256 << 10
 	tailSize  = 40
 	maxMeta   = 1 << 30
@@ -210,6 +210,7 @@ func (m *Meta) append(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	b = format.AppendDropped(b, &s.Dropped)
+	b = format.AppendAbout(b, &s.About)
 	b = binary.LittleEndian.AppendUint64(b, m.Kinds)
 	b = binary.AppendUvarint(b, uint64(m.Reasons.Len()))
 	for i, at := range m.Reasons.first {
@@ -328,6 +329,7 @@ func (m *Meta) decode(c *format.Cursor) bool {
 		*n = int(c.Uvarint(math.MaxInt))
 	}
 	s.Dropped = c.Dropped()
+	s.About = c.About()
 	m.Kinds = c.Uint64()
 	m.Reasons = NewReasons()
 	for range c.Uvarint(format.MaxReasons) {
