@@ -66,8 +66,10 @@ func (w *world) ring(_ context.Context, e Event) error {
 	return nil
 }
 
+// has waits until the Bell waits; after it what it has done may be read.
 func (w *world) has(t *testing.T, want ...string) {
 	t.Helper()
+	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !slices.Equal(w.told, want) {
@@ -160,6 +162,7 @@ func TestFlapping(t *testing.T) {
 		flap(4*time.Second, time.Hour)
 		w.has(t)
 		flap(15*time.Second, time.Hour)
+		synctest.Wait()
 		if n := len(w.told); n == 0 || n > 60 {
 			t.Errorf("%d events in an hour", n)
 		}
@@ -185,6 +188,7 @@ func TestTriesAgain(t *testing.T) {
 		w.fail(errors.New("hooks.here.example answers 500"))
 		w.be("history")
 		time.Sleep(3 * time.Minute)
+		synctest.Wait()
 		if !b.undelivered.Load() {
 			t.Error("blockd_notify_undelivered is 0")
 		}
@@ -208,8 +212,10 @@ func TestTriesAgain(t *testing.T) {
 		w.fail(errors.New("away"))
 		w.be()
 		time.Sleep(25 * time.Hour)
+		synctest.Wait()
 		tries := len(w.tried)
 		time.Sleep(48 * time.Hour)
+		synctest.Wait()
 		if len(w.tried) != tries {
 			t.Errorf("%d tries after the end", len(w.tried)-tries)
 		}
@@ -292,6 +298,7 @@ func TestHangs(t *testing.T) {
 			b.Run(ctx, func() State { looks++; return w.look() })
 		}()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if len(begun) != 1 {
 			t.Errorf("%d tries at one time", len(begun))
 		}

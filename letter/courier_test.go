@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,10 +65,19 @@ func (o *office) be(quiet bool, fails error) {
 	o.quiet, o.fails = quiet, fails
 }
 
-// seen waits until the Courier waits, and after it what it has done may be read.
-func (o *office) seen() *office {
+// record is what a Courier has done.
+type record struct {
+	tries []time.Time
+	sent  []Letter
+	ids   []string
+}
+
+// seen is what was done until now, once the Courier waits.
+func (o *office) seen() record {
 	synctest.Wait()
-	return o
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return record{slices.Clone(o.tries), slices.Clone(o.sent), slices.Clone(o.ids)}
 }
 
 // joined fails unless the letters are about one time without gaps, each part once, from a time to a time about an hour ago at most.
@@ -115,7 +125,7 @@ func TestLettersJoin(t *testing.T) {
 		o.be(false, nil)
 		time.Sleep(24 * time.Hour)
 		stop()
-		if l := o.sent[6]; l.Until.Sub(l.Since) > 25*time.Hour {
+		if l := o.seen().sent[6]; l.Until.Sub(l.Since) > 25*time.Hour {
 			t.Errorf("after quiet days a letter from %v to %v", l.Since, l.Until)
 		}
 	})
@@ -128,18 +138,19 @@ func TestTriesAgain(t *testing.T) {
 		o.be(false, errors.New("smtp.upstream: connection refused"))
 		c, stop := o.open()
 		time.Sleep(4 * 24 * time.Hour)
-		if o.seen(); c.Fault() == nil {
+		done := o.seen()
+		if c.Fault() == nil {
 			t.Error("no fault")
 		}
 		rest := time.Duration(0)
-		for i := 1; i < len(o.tries); i++ {
-			gap := o.tries[i].Sub(o.tries[i-1]).Round(time.Minute)
-			if gap < rest || gap > longestRest+time.Minute || o.ids[i] != o.ids[0] {
-				t.Errorf("try %d after %v, the one before after %v, id %s", i, gap, rest, o.ids[i])
+		for i := 1; i < len(done.tries); i++ {
+			gap := done.tries[i].Sub(done.tries[i-1]).Round(time.Minute)
+			if gap < rest || gap > longestRest+time.Minute || done.ids[i] != done.ids[0] {
+				t.Errorf("try %d after %v, the one before after %v, id %s", i, gap, rest, done.ids[i])
 			}
 			rest = gap
 		}
-		if n := len(o.tries); n > 25 {
+		if n := len(done.tries); n > 25 {
 			t.Errorf("%d tries in three days", n)
 		}
 		if n := strings.Count(o.log.String(), "level=ERROR"); n != 1 {
@@ -151,7 +162,7 @@ func TestTriesAgain(t *testing.T) {
 		defer stop()
 		time.Sleep(time.Hour)
 		o.joined(t, 1, began)
-		if o.ids[len(o.ids)-1] != o.ids[0] {
+		if ids := o.seen().ids; ids[len(ids)-1] != done.ids[0] {
 			t.Error("after a restart the letter has another id")
 		}
 		if c.Fault() != nil {
@@ -173,8 +184,8 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(48 * time.Hour)
-		if len(o.seen().tries) > 0 {
-			t.Errorf("%d tries to send", len(o.tries))
+		if n := len(o.seen().tries); n > 0 {
+			t.Errorf("%d tries to send", n)
 		}
 		if err := os.RemoveAll(o.path); err != nil {
 			t.Fatal(err)
@@ -225,14 +236,15 @@ func TestDiary(t *testing.T) {
 		o.diary.Served(map[string]Content{"ads": {130, 4}, "new": {5, 1}})
 		time.Sleep(24 * time.Hour)
 		stop()
-		if len(o.sent) < 2 {
-			t.Fatalf("%d letters", len(o.sent))
+		sent := o.seen().sent
+		if len(sent) < 2 {
+			t.Fatalf("%d letters", len(sent))
 		}
 		want := []Load{{List: "ads", Loads: 2, Before: 100, Entries: 120, Refused: 1, Why: "shrunk"}, {List: "new", Loads: 1, Entries: 5, New: true}}
-		if got := o.sent[0].Loads; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
+		if got := sent[0].Loads; len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 			t.Errorf("loads %+v, want %+v", got, want)
 		}
-		if got := o.sent[1].Loads; len(got) != 1 || got[0] != (Load{List: "ads", Loads: 1, Before: 120, Entries: 130}) {
+		if got := sent[1].Loads; len(got) != 1 || got[0] != (Load{List: "ads", Loads: 1, Before: 120, Entries: 130}) {
 			t.Errorf("loads of the second letter %+v", got)
 		}
 	})
