@@ -39,6 +39,7 @@ type Settings struct {
 	Owners           rule.Owners          // whose entries count for mail to a recipient
 
 	Contact string // at the end of every refusal: see CheckContact
+	Text    string // to the client, for lists without a text of their own: as rule.List.Text
 
 	// NewRef makes the references of decisions, of at most 16 octets; nil = reply.NewRef.
 	NewRef func() string
@@ -108,6 +109,7 @@ type checks struct {
 	defers   bool            // on an internal error
 	rules    map[string]rule.List
 	contact  string
+	text     string
 	newRef   func() string
 	policies policyTable
 	owners   rule.Owners
@@ -138,6 +140,7 @@ func newChecks(live func() *index.Index, s Settings, in *instruments) *checks {
 		defers:      s.OnError == rule.TempfailOnError,
 		rules:       s.Lists,
 		contact:     s.Contact,
+		text:        s.Text,
 		newRef:      s.NewRef,
 		policies:    newPolicyTable(s.Policies, s.Lists),
 		owners:      s.Owners,

@@ -130,7 +130,7 @@ func own(v *verdict.Verdict, o Outcome) (r reply.Reply, ok bool) {
 }
 
 // words is the reply about the deciding entry: what the entry says, else what its list
-// says, else the standard words, and behind it where to ask.
+// says, else what [refusal] says, else the standard words, and behind it where to ask.
 func (c *checks) words(v *verdict.Verdict, o Outcome, list, ref string) reply.Reply {
 	l, contact := c.rules[list], c.contactOf(list, ref)
 	if v.AboutRecipient(v.Decider) && l.Text == "" {
@@ -139,10 +139,10 @@ func (c *checks) words(v *verdict.Verdict, o Outcome, list, ref string) reply.Re
 		return r
 	}
 	r, ok := own(v, o)
-	switch {
+	switch text := cmp.Or(l.Text, c.text); {
 	case ok:
-	case l.Text != "":
-		a := lists.ParseAnswer(l.Text)
+	case text != "":
+		a := lists.ParseAnswer(text)
 		r = usual(o)
 		say(&r, a)
 		r.Text = reply.ForClient(reply.Fill(a.Text, func(word string) (string, bool) {
@@ -188,7 +188,7 @@ func (c *Checker) ContactOf(list, ref string) string { return c.now.Load().conta
 func (s Settings) Sample(list string, sender addr.Addr) string {
 	v := verdict.Verdict{Sender: sender, Matches: make([]index.Match, 1), Lists: []index.ListInfo{{Source: index.Source{List: list}}}}
 	v.Matches[0].Kind = lists.Domain
-	c := &checks{rules: s.Lists, contact: s.Contact}
+	c := &checks{rules: s.Lists, contact: s.Contact, text: s.Text}
 	o := onMatch(s.Lists[list].OnMatch)
 	if o != Refuse && o != Defer {
 		return ""

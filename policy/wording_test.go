@@ -117,6 +117,30 @@ func TestContactIsWholeHoweverLongTheRest(t *testing.T) {
 	}
 }
 
+// The text of all lists is for those without one, and for entries without one; it stands nowhere twice, and a sender that looks like
+// a placeholder is none.
+func TestTextOfAllLists(t *testing.T) {
+	for _, tt := range []struct {
+		entry, sender string
+		rule          rule.List
+		text, want    string
+	}{
+		{"bad.example REJECT", "x@bad.example", rule.List{}, "%sender is in %list (%ref) %contact", "550 5.7.1 x@bad.example is in a (REF) tel:1"},
+		{"bad.example REJECT", "x@bad.example", rule.List{}, "554 5.7.9 not here", "554 5.7.9 not here tel:1"},
+		{"bad.example REJECT", "x@bad.example", rule.List{OnMatch: rule.Tempfail}, "554 5.7.9 not now", "451 4.7.9 not now tel:1"},
+		{"bad.example REJECT", "x@bad.example", rule.List{Text: "mine"}, "not here", "550 5.7.1 mine tel:1"},
+		{"bad.example REJECT go away", "x@bad.example", rule.List{}, "not here", "550 5.7.1 <x@bad.example>: Sender address rejected: go away tel:1"},
+		{"bad.example REJECT", "%ref%sender%contact@bad.example", rule.List{}, "%sender (%ref)", "550 5.7.1 %ref%sender%contact@bad.example (REF) tel:1"},
+		{"bad.example REJECT", "x@bad.example", rule.List{}, strings.Repeat("%sender", 72), "550 5.7.1 " + strings.Repeat("x@bad.example", 38)[:510-len("550 5.7.1 ")-len(" tel:1")] + " tel:1"},
+	} {
+		c, _ := checker(t, build(t, block("a", tt.entry)), policy.Settings{Lists: map[string]rule.List{"a": tt.rule}, Contact: "tel:1", Text: tt.text})
+		d := c.Recipient(askSender(c, tt.sender), "bob@here.example")
+		if got := strings.ReplaceAll(d.Reply.String(), d.Ref, "REF"); got != tt.want {
+			t.Errorf("\n got %s\nwant %s", got, tt.want)
+		}
+	}
+}
+
 // Whatever a list, its configuration or a sender says, the client reads one line.
 func FuzzOwnReply(f *testing.F) {
 	f.Add("550 5.7.9 no", "554 %sender %reason %contact", "tel:%ref", "x@bad.example", true)

@@ -49,6 +49,9 @@ type Refusal struct {
 	// a telephone number. %ref becomes the reference of the log and the history, %list the name of the
 	// list.
 	Contact string `toml:"contact"`
+	// What clients refused by a list read that has no text of its own, instead of the standard words; as list.text. A list that defers
+	// leaves the codes out.
+	Text string `toml:"text"`
 }
 
 // Log is [log]; the log goes to standard error.
@@ -156,7 +159,7 @@ func (c *Config) relativeTo(dir string) {
 	}
 }
 
-// validateRefusal checks the contact that lists without one of their own have.
+// validateRefusal checks the text and the contact that lists without their own have.
 func (c Config) validateRefusal(f *Faults) {
 	names := []string{live.ListName}
 	for _, l := range c.Lists {
@@ -164,5 +167,11 @@ func (c Config) validateRefusal(f *Faults) {
 	}
 	if err := reply.CheckContact(c.Refusal.Contact, names...); err != nil {
 		f.add("refusal.contact", "%v", err)
+	}
+	if err := reply.CheckText(c.Refusal.Text); err != nil {
+		f.add("refusal.text", "%v", err)
+	}
+	if code := lists.ParseAnswer(c.Refusal.Text).Code; code/100 == 4 {
+		f.add("refusal.text", "a code of %d does not refuse for good; want one of 5xx, or none", code)
 	}
 }

@@ -122,7 +122,7 @@ func fullConfig() Config {
 		DNS: DNS{"127.0.0.1:53", []string{"192.0.2.0/24"}, Duration(time.Hour), 5, 6,
 			[]DNSZone{{"dbl.here.example", "domain", []string{"b"}, "127.0.0.9", "md5"}, {"ip.here.example", "ip", []string{}, "127.0.0.2", ""}}},
 		Auth:    Auth{"ignore", []string{"192.0.2.0/24"}, []string{"192.0.2.7"}, "tempfail", 1 << 20, Duration(time.Second), "127.0.0.1:53"},
-		Refusal: Refusal{"https://lists.here.example/r/%ref"},
+		Refusal: Refusal{"https://lists.here.example/r/%ref", "554 5.7.1 not here: %list"},
 		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", []string{"mail.example"}, 16, 18, true, "/run/http.sock", "mail"},
 		Health:  Health{":8026"},
 		Live:    Live{"/var/lib/live"},

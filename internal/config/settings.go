@@ -100,7 +100,7 @@ func (c Config) Policy() policy.Settings {
 	s := policy.Settings{
 		RecipientsExempt: c.SMTP.RecipientsExempt, OnError: rule.OnError(c.SMTP.OnError),
 		Lists: map[string]rule.List{}, Owners: c.owners(),
-		Auth: c.Auth.policy(), Contact: c.Refusal.Contact,
+		Auth: c.Auth.policy(), Contact: c.Refusal.Contact, Text: c.Refusal.Text,
 	}
 	known := catalogued()
 	for _, l := range c.Lists {

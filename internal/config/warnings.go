@@ -183,7 +183,7 @@ func (c Config) SampleReplies() (lines []string) {
 	settings, usual := c.Policy(), false
 	for _, l := range c.Lists {
 		own := l.Text != "" || l.Contact != ""
-		if !own && (usual || c.Refusal.Contact == "") || l.Action == "allow" || l.Mode == "shadow" {
+		if !own && (usual || c.Refusal.Contact+c.Refusal.Text == "") || l.Action == "allow" || l.Mode == "shadow" {
 			continue
 		}
 		if reply := settings.Sample(l.Name, sender); reply != "" {

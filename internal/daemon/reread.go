@@ -154,7 +154,7 @@ func (d *daemon) follow(c config.Config, changes config.Changes, key [verdict.Sh
 		return
 	}
 	rules, now := c.Policy(), *d.setup.rules.Load()
-	now.RecipientsExempt, now.Lists, now.Policies, now.Contact = rules.RecipientsExempt, rules.Lists, rules.Policies, rules.Contact
+	now.RecipientsExempt, now.Lists, now.Policies, now.Contact, now.Text = rules.RecipientsExempt, rules.Lists, rules.Policies, rules.Contact, rules.Text
 	rules.Owners.Aliases = d.aliases
 	now.Owners = rules.Owners
 	rules.Auth.Resolver = now.Auth.Resolver
