@@ -11,6 +11,7 @@ import (
 
 	"blockd/hits"
 	"blockd/index"
+	"blockd/index/kept"
 	"blockd/lists"
 	"blockd/live"
 	"blockd/reload"
@@ -147,6 +148,7 @@ type ListState string
 const (
 	ListOK      ListState = "ok"
 	ListHeld    ListState = "held"    // entries of it are held back
+	ListWaits   ListState = "waits"   // serves nothing until its first load is adopted
 	ListPartial ListState = "partial" // serves without lines that were refused
 	ListStale   ListState = "stale"   // older than its max_age
 	ListRefused ListState = "refused"
@@ -184,6 +186,7 @@ func (s *Server) listTable(n int) ListTable {
 	if s.settings.Sources != nil {
 		t.addSources(s.settings.Sources(status), counts)
 	}
+	t.addWaiting(status.Pins, counts)
 	now := time.Now()
 	for i := range t.Worth {
 		t.Worth[i].Pinned = NewPinned(status.Pins, t.Worth[i].List)
@@ -192,6 +195,19 @@ func (s *Server) listTable(n int) ListTable {
 		t.Worth[i].SetAbout(s.checker.About(t.Worth[i].List))
 	}
 	return t
+}
+
+// addWaiting gives a row to each list that waits for its first adoption, and so has no file in service.
+func (t *ListTable) addWaiting(pins []kept.Pin, counts []hits.List) {
+	for _, p := range pins {
+		if !p.Waits || slices.ContainsFunc(t.Worth, func(w ListWorth) bool { return w.List == p.List }) {
+			continue
+		}
+		w := newListWorth(p.List, true)
+		w.State = ListWaits
+		w.count(counts)
+		t.Worth = append(t.Worth, *w)
+	}
 }
 
 // countLive puts the number of live entries into the rows of their list, which count what was folded into the index. A list whose first entry

@@ -79,7 +79,7 @@ func (s *Server) routes(metrics http.Handler) []route {
 		all = append(all,
 			route{path: "/v1/generations", about: "what was served: when, how, and what changed by list", methods: []method{
 				{name: http.MethodGet, serve: s.generations, doc: describeGenerations}}},
-			route{path: "/v1/lists/{list}/diff", about: "entries that came and went: ?since=", methods: []method{
+			route{path: "/v1/lists/{list}/diff", about: "entries that came and went: ?since=, limit=", methods: []method{
 				{name: http.MethodGet, serve: s.privately(s.diff), doc: describeDiff, private: true}}},
 			route{path: "/v1/lists/{list}/rollback", about: "POST: the list serves what it had before", methods: []method{
 				{name: http.MethodPost, serve: s.writing(s.rollback), doc: describeRollback, writes: true}}},

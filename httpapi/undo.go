@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -267,10 +269,17 @@ func (s *Server) diff(w http.ResponseWriter, r *http.Request) {
 	if !s.hasList(w, list) {
 		return
 	}
-	v, err := onlyOnce(r.URL.Query(), []string{"since"})
+	v, err := onlyOnce(r.URL.Query(), []string{"since", "limit"})
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
+	}
+	limit := math.MaxInt
+	if text := v["limit"]; text != "" {
+		if limit, err = strconv.Atoi(text); err != nil || limit < 0 {
+			fail(w, http.StatusBadRequest, fmt.Sprintf("limit: %q: want a number", text))
+			return
+		}
 	}
 	store := s.settings.Undo.Kept
 	from, to, waits, err := store.Sides(list, v["since"], time.Now())
@@ -282,15 +291,15 @@ func (s *Server) diff(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header()["Content-Type"] = typeJSON
-	if err := WriteDiff(r.Context(), w, store, list, from, to, waits); err != nil {
+	if err := WriteDiff(r.Context(), w, store, list, from, to, waits, limit); err != nil {
 		s.log.Error("diff ended early", slog.String("list", list), slog.Any("error", err))
 		panic(http.ErrAbortHandler) // a half answer must not look like a whole one
 	}
 }
 
 // WriteDiff writes one JSON object with what differs, entry by entry, so that it takes no memory for them. Where what waits is one
-// side, "content" names it.
-func WriteDiff(ctx context.Context, w io.Writer, store *kept.Store, list string, from, to kept.Point, waits bool) error {
+// side, "content" names it. At most limit entries are named that came, and as many that went; all are counted.
+func WriteDiff(ctx context.Context, w io.Writer, store *kept.Store, list string, from, to kept.Point, waits bool, limit int) error {
 	out := bufio.NewWriter(w)
 	head := struct {
 		List string    `json:"list"`
@@ -298,7 +307,8 @@ func WriteDiff(ctx context.Context, w io.Writer, store *kept.Store, list string,
 		To   time.Time `json:"to"`
 		Wait bool      `json:"waits"`
 		ID   string    `json:"content"`
-	}{list, from.Time, to.Time, waits, to.Content.ID()}
+		Say  []string  `json:"findings"`
+	}{list, from.Time, to.Time, waits, to.Content.ID(), append([]string{}, to.Findings...)}
 	text, err := json.Marshal(head)
 	if err != nil {
 		return err
@@ -307,16 +317,18 @@ func WriteDiff(ctx context.Context, w io.Writer, store *kept.Store, list string,
 	out.WriteString(`,"removed":[`)
 	added, removed := 0, 0
 	err = store.Diff(ctx, from.Content, to.Content, func(e kept.Entry) error {
+		n := &removed
+		if e.Came {
+			n = &added
+		}
 		switch {
 		case e.Came && added == 0:
 			out.WriteString(`],"added":[`)
-		case e.Came || removed > 0:
+		case *n > 0 && *n < limit:
 			out.WriteByte(',')
 		}
-		if e.Came {
-			added++
-		} else {
-			removed++
+		if *n++; *n > limit {
+			return nil
 		}
 		text, err := json.Marshal(e.String())
 		if err != nil {
@@ -337,14 +349,15 @@ func WriteDiff(ctx context.Context, w io.Writer, store *kept.Store, list string,
 
 // ListDiff is what WriteDiff writes.
 type ListDiff struct {
-	List    string     `json:"list"`
-	From    time.Time  `json:"from" doc:"when the one content began to serve"`
-	To      time.Time  `json:"to" doc:"when the other one did, or was proposed"`
-	Waits   bool       `json:"waits" doc:"the other one is a proposal"`
-	Content string     `json:"content" doc:"the name of the other one, for if of an adoption"`
-	Added   []string   `json:"added"`
-	Removed []string   `json:"removed"`
-	Counts  DiffCounts `json:"counts"`
+	List     string     `json:"list"`
+	From     time.Time  `json:"from" doc:"when the one content began to serve"`
+	To       time.Time  `json:"to" doc:"when the other one did, or was proposed"`
+	Waits    bool       `json:"waits" doc:"the other one is a proposal"`
+	Content  string     `json:"content" doc:"the name of the other one, for if of an adoption"`
+	Findings []string   `json:"findings" doc:"what speaks against a proposal"`
+	Added    []string   `json:"added"`
+	Removed  []string   `json:"removed"`
+	Counts   DiffCounts `json:"counts"`
 }
 
 // DiffCounts are how many entries came and went.
@@ -362,8 +375,9 @@ func describeGenerations(d *document) *huma.Operation {
 func describeDiff(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "diffList", Summary: "Entries of a list that came and went",
 		Description: "Without since: what waits to be adopted against what serves, or else what serves against what served before. The answer is streamed, whatever its size.",
-		Parameters:  []*huma.Param{listParam(), parameter("since", "a time (RFC 3339), an age such as 7d, or a generation", "")},
-		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ListDiff{})}}}
+		Parameters: []*huma.Param{listParam(), parameter("since", "a time (RFC 3339), an age such as 7d, or a generation", ""),
+			parameter("limit", "name so many entries at most that came, and as many that went; all are counted", "")},
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ListDiff{})}}}
 	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusInsufficientStorage)
 	return op
 }

@@ -2,10 +2,12 @@ package reload
 
 import (
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"blockd/index/kept"
 	"blockd/lists"
 )
 
@@ -60,6 +62,8 @@ var (
 	listStale   = prometheus.NewDesc("blockd_list_stale", "1 if what serves of a list is older than its max_age, else 0.", []string{"list"}, nil)
 	listLeftOut = prometheus.NewDesc("blockd_list_lines_left_out", "Lines of a list in service that were refused, by list and class.", []string{"list", "class"}, nil)
 	listHeld    = prometheus.NewDesc("blockd_list_held_entries", "Entries of a list that are held back: they would refuse senders who wrote lately.", []string{"list"}, nil)
+	listWaiting = prometheus.NewDesc("blockd_list_proposal_waiting_seconds", "For how long a list has had something that waits to be adopted. Absent else.", []string{"list"}, nil)
+	listBack    = prometheus.NewDesc("blockd_list_rolled_back", "1 while a list serves what it had before, and not what its file has: blockd rollback. Absent else.", []string{"list"}, nil)
 	indexKeys   = prometheus.NewDesc("blockd_index_keys", "Distinct keys in the serving generation.", nil, nil)
 	indexBytes  = prometheus.NewDesc("blockd_index_bytes", "Size of the serving generation's file.", nil, nil)
 	filterAsked = prometheus.NewDesc("blockd_filter_keys_asked_total", "Keys that the filter was asked for.", nil, nil)
@@ -71,7 +75,7 @@ var (
 
 // Describe is of prometheus.Collector.
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{listEntries, listStale, listLeftOut, listHeld, indexKeys, indexBytes, filterAsked, filterFalse, filterRate} {
+	for _, d := range []*prometheus.Desc{listEntries, listStale, listLeftOut, listHeld, listWaiting, listBack, indexKeys, indexBytes, filterAsked, filterFalse, filterRate} {
 		ch <- d
 	}
 }
@@ -80,7 +84,7 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	c.r.mu.Lock() // so that counters do not step back within a swap
 	ix, bytes, past, old := c.r.live.Load(), c.r.bytes, c.r.past, c.r.status.Stale
-	held := c.r.status.Held
+	held, pins := c.r.status.Held, c.r.status.Pins
 	c.r.mu.Unlock()
 	keys, _ := ix.Counts()
 	falsePositives, asked := ix.FalsePositives()
@@ -113,6 +117,14 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(listStale, stale, l.Name)
 		gauge(listHeld, float64(held[l.Name]), l.Name)
+	}
+	for _, p := range pins {
+		if p.Proposal != nil {
+			gauge(listWaiting, max(0, time.Since(p.Proposal.Waiting()).Seconds()), p.List)
+		}
+		if p.How != kept.Review {
+			gauge(listBack, 1, p.List)
+		}
 	}
 	gauge(indexKeys, float64(keys))
 	gauge(indexBytes, float64(bytes))

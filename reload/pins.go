@@ -148,8 +148,10 @@ func (r *Reloader) readPins() {
 	r.pinsStamp = stamp
 	if err != nil {
 		r.log.Error("which lists are held cannot be read: those before stay so", slog.Any("error", err))
+		r.tellPins(fmt.Sprintf("which lists are held cannot be read, and those before stay so: %v", err))
 		return
 	}
+	r.tellPins("")
 	now, known := map[string]kept.Pin{}, listsByName(r.settings.Lists)
 	for _, p := range all {
 		if _, ok := known[p.List]; ok {
@@ -168,6 +170,13 @@ func (r *Reloader) readPins() {
 	}
 	r.pins, r.decidedOn, r.failures = now, nil, 0
 	r.showPins()
+}
+
+// tellPins says what is wrong with the pins; "": nothing is.
+func (r *Reloader) tellPins(fault string) {
+	r.mu.Lock()
+	r.status.pinsFault = fault
+	r.mu.Unlock()
 }
 
 func (r *Reloader) showPins() {

@@ -75,6 +75,9 @@ func TestRollbackOutlastsARestartUntilAdopted(t *testing.T) {
 	if s := d.Status(); len(s.Remarks) != 1 || !strings.Contains(s.Remarks[0], "blockd adopt a") {
 		t.Errorf("remarks %q", s.Remarks)
 	}
+	if back, waits := d.metric(`blockd_list_rolled_back{list="a"}`), d.metric(`blockd_list_proposal_waiting_seconds{list="a"}`); back != "1" || waits == "" {
+		t.Errorf("metrics: rolled back %q, waits %q", back, waits)
+	}
 	if _, err := store.Adopt(t.Context(), "a", "0123456789abcdef", false, kept.Who{}, time.Now(), func(string) error { return nil }); err == nil {
 		t.Error("a content that nobody looked at was adopted")
 	}
@@ -83,6 +86,9 @@ func TestRollbackOutlastsARestartUntilAdopted(t *testing.T) {
 	}
 	d.lookOnce()
 	d.want("adopted", "newer.test")
+	if back := d.metric(`blockd_list_rolled_back{list="a"}`); back != "" {
+		t.Errorf("metrics: rolled back %q after the adoption", back)
+	}
 }
 
 func TestReviewLetsNothingInByItself(t *testing.T) {
@@ -103,9 +109,15 @@ func TestReviewLetsNothingInByItself(t *testing.T) {
 	}
 	adopt()
 	d.want("adopted", "old.test")
+	d.write("a.txt", "newer.test\n")
+	d.lookOnce()
+	first := d.Status().Pins[0].Proposal.Waiting()
 	d.write("a.txt", "new.test\n")
 	d.lookOnce()
 	d.want("a load waits", "old.test")
+	if p := d.Status().Pins[0].Proposal; !p.Waiting().Equal(first) || p.Content.Entries() != 1 {
+		t.Errorf("a newer load waits since %s, the first since %s", p.Waiting(), first)
+	}
 	d.open()
 	d.want("restart", "old.test")
 	adopt()
@@ -129,6 +141,11 @@ func TestDamagedPinsKeepWhatServes(t *testing.T) {
 	d.lookOnce()
 	if err := os.WriteFile(filepath.Join(store.Folder, "pins"), []byte("torn"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	d.lookOnce()
+	d.want("with pins that are torn while it runs", "old.test")
+	if s := d.Status(); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "which lists are held cannot be read") {
+		t.Errorf("problems %q", s.Problems)
 	}
 	d.open()
 	d.want("with torn pins", "old.test")

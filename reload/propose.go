@@ -104,6 +104,10 @@ func (r *Reloader) proposalOf(ctx context.Context, l List, pin kept.Pin, p propo
 	}
 	store := r.settings.Kept
 	next := kept.Proposal{Since: time.Now().UTC().Truncate(time.Second)}
+	next.First = next.Since
+	if pin.Proposal != nil {
+		next.First = pin.Proposal.Waiting()
+	}
 	for i := range c {
 		if err := r.claim(ctx, c[i].Segment, p, string(c[i].Path)); err != nil {
 			return nil, err

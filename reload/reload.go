@@ -188,6 +188,8 @@ type Status struct {
 
 	// Pins are the lists that do not follow their files, by their names. Do not change them.
 	Pins []kept.Pin
+
+	pinsFault string // why they cannot be read now
 }
 
 // Lacks says how many lists filter where it is not all of them: "13 of 14 lists
@@ -295,6 +297,9 @@ func (r *Reloader) Status() Status {
 	defer r.mu.Unlock()
 	s := r.status
 	s.Remarks = slices.Concat(pinRemarks(s.Pins), s.Remarks, expiredRemarks(s.Files, s.Dates, time.Now()))
+	if s.pinsFault != "" {
+		s.Problems = append([]string{s.pinsFault}, s.Problems...)
+	}
 	return s
 }
 

@@ -46,7 +46,7 @@ func diffMail(cmd *cobra.Command, c config.Config, path, list, since string, asJ
 		return errNoHistory
 	}
 	ctx, store := cmd.Context(), c.Kept()
-	from, to, waits, err := store.Sides(list, since, time.Now())
+	from, to, waits, err := control.Sides(c, list, since)
 	if err != nil {
 		return err
 	}

@@ -380,7 +380,7 @@ func (v *listingView) state(s httpapi.ListState) string {
 	switch s {
 	case httpapi.ListOK, httpapi.ListAsked:
 		return string(s)
-	case httpapi.ListStale, httpapi.ListPartial, httpapi.ListHeld:
+	case httpapi.ListStale, httpapi.ListPartial, httpapi.ListHeld, httpapi.ListWaits:
 		return v.paint.Yellow(string(s))
 	}
 	return v.paint.Red(term.Visible(string(s)))

@@ -185,6 +185,8 @@ func printDiff(cmd *cobra.Command, r io.Reader) error {
 			err = d.Decode(&head.Waits)
 		case "content":
 			err = d.Decode(&head.Content)
+		case "findings":
+			err = d.Decode(&head.Findings)
 		case "counts":
 			err = d.Decode(&head.Counts)
 		default:
@@ -201,6 +203,9 @@ func printDiff(cmd *cobra.Command, r io.Reader) error {
 	what := "what serves"
 	if head.Waits {
 		what = "what waits, content " + head.Content + ","
+	}
+	for _, text := range head.Findings {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s\n", cmd.CommandPath(), term.Visible(text))
 	}
 	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s against what served from %s on: %s came, %s went\n", cmd.CommandPath(), what, term.Moment(head.From),
 		term.Counted(head.Counts.Added, "entry"), term.Counted(head.Counts.Removed, "entry"))

@@ -1,6 +1,6 @@
 // Is it well? The first thing on the page, in one sentence.
 
-import { ago, badge, byId, count, html, origin, show, span, table } from './dom.js';
+import { ago, badge, byId, count, html, origin, show, span, table, visible } from './dom.js';
 import { drawHits } from './chart.js';
 import { clock } from './decisions.js';
 import { Refusal, read, write } from './door.js';
@@ -8,7 +8,7 @@ import { Refusal, read, write } from './door.js';
 const interval = 5000; // ms between two looks
 const soon = 1000; // ms after one without an answer
 
-const states = { ok: 'ok', held: 'warn', partial: 'warn', stale: 'warn', refused: 'bad', missing: 'bad', asked: 'ok', unasked: 'bad' };
+const states = { ok: 'ok', held: 'warn', waits: 'warn', partial: 'warn', stale: 'warn', refused: 'bad', missing: 'bad', asked: 'ok', unasked: 'bad' };
 
 const sources = { ok: 'ok', away: 'warn', refused: 'bad' };
 
@@ -63,6 +63,42 @@ function adopting(list) {
   return waits && html('button', { type: 'button', class: 'quiet small', 'aria-label': `Adopt ${list.list}`, title: `${count(waits.added ?? 0)} entries come, ${count(waits.removed ?? 0)} go; blockd diff ${list.list} shows them`, click: () => change(list, 'adopt', { if: waits.content }) }, 'Adopt');
 }
 
+/** rolling takes a list back to what it had before, if it may have had something. */
+function rolling(list) {
+  if (list.list === 'live' || list.pinned?.how === 'rollback' || ['waits', 'asked', 'unasked'].includes(list.state)) return false;
+  const ask = () => confirm(`Roll back ${list.list}? It serves what it had before, and what its file has waits until it is adopted.`) && change(list, 'rollback', {});
+  return html('button', { type: 'button', class: 'quiet small', 'aria-label': `Roll back ${list.list}`, title: 'serve what it had before, until what its file has is adopted', click: ask }, 'Roll back');
+}
+
+/** comparing shows what waits of a list against what serves. */
+function comparing(list) {
+  return list.pinned?.proposal && html('button', { type: 'button', class: 'quiet small', 'aria-label': `See what waits of ${list.list}`, click: () => compare(list) }, 'See');
+}
+
+const shown = 100; // entries that came, and as many that went: a difference may have millions
+
+async function compare(list) {
+  show('list-fault');
+  try {
+    const diff = await read(`v1/lists/${encodeURIComponent(list.list)}/diff?limit=${shown}`);
+    const dialog = byId('message-dialog');
+    const lines = [...diff.removed.map((entry) => `- ${visible(entry)}`), ...diff.added.map((entry) => `+ ${visible(entry)}`)];
+    const more = diff.counts.added + diff.counts.removed - lines.length;
+    show('message-dialog', html('h2', { id: 'message-title' }, `What waits of ${list.list}`),
+      html('p', {}, `${count(diff.counts.added)} entries come, ${count(diff.counts.removed)} go.`),
+      diff.findings.map((text) => html('p', { class: 'fault' }, visible(text))),
+      html('pre', {}, lines.join('\n')),
+      more > 0 && html('p', {}, `${count(more)} more: blockd diff ${list.list}`),
+      html('p', {},
+        diff.waits && html('button', { type: 'button', click: () => { dialog.close(); change(list, 'adopt', { if: diff.content }); } }, 'Adopt'), ' ',
+        html('button', { type: 'button', class: 'quiet', click: () => dialog.close() }, 'Close')));
+    dialog.showModal();
+  } catch (fault) {
+    if (!(fault instanceof Refusal)) throw fault;
+    show('list-fault', html('p', { class: 'fault' }, fault.message));
+  }
+}
+
 const pause = (list, body) => change(list, body ? 'pause' : 'resume', body);
 
 async function change(list, what, body) {
@@ -92,7 +128,7 @@ function showLists(lists) {
     { head: 'Hits', cell: (list) => count(list.hits), number: true, title: 'envelopes and questions; the count goes on over restarts' },
     { head: 'Only its', cell: (list) => count(list.sole), number: true, wide: true, title: 'hits that no other list had' },
     { head: 'Last hit', cell: (list) => ago(list.last_hit), wide: true },
-    { act: true, cell: (list) => [pausing(list), adopting(list)] },
+    { act: true, cell: (list) => [pausing(list), rolling(list), comparing(list), adopting(list)] },
   ], lists));
 }
 

@@ -46,6 +46,7 @@ type Point struct {
 	Content    Content
 	Generation string
 	Time       time.Time // from when on it served
+	Findings   []string  // what speaks against it, of a proposal
 }
 
 // Now is what a list is to hold at present.
@@ -77,7 +78,7 @@ func at(all []Generation, i int, list string) (Point, error) {
 		}
 		i--
 	}
-	return Point{c, all[i].ID, all[i].Time}, nil
+	return Point{Content: c, Generation: all[i].ID, Time: all[i].Time}, nil
 }
 
 // Then is what a list held at a time or in a generation; "" is what served before what serves now.
@@ -244,7 +245,7 @@ func (s *Store) Sides(list, since string, clock time.Time) (from, to Point, wait
 	}
 	if since == "" && held && pin.Proposal != nil {
 		from = Point{Content: pin.Content, Time: pin.Served}
-		return from, Point{Content: pin.Proposal.Content, Time: pin.Proposal.Since}, true, nil
+		return from, Point{Content: pin.Proposal.Content, Time: pin.Proposal.Since, Findings: pin.Proposal.Findings}, true, nil
 	}
 	if to, err = s.Now(list); err != nil {
 		return from, to, false, err

@@ -143,7 +143,8 @@ const (
 type Proposal struct {
 	Content  Content   `json:"content"`
 	Since    time.Time `json:"since"`
-	Added    *int      `json:"added"` // against what serves; nil: not counted
+	First    time.Time `json:"first,omitzero"` // of those whose place it has taken, Since of the first
+	Added    *int      `json:"added"`          // against what serves; nil: not counted
 	Removed  *int      `json:"removed"`
 	Findings []string  `json:"findings,omitempty"` // what speaks against it, a line each
 }
@@ -349,6 +350,14 @@ func (s *Store) Summary(f File) (lists.Summary, error) {
 	}
 	defer seg.Close()
 	return seg.Summary, nil
+}
+
+// Waiting is since when something has waited, this content or one whose place it has taken.
+func (p *Proposal) Waiting() time.Time {
+	if p.First.IsZero() {
+		return p.Since
+	}
+	return p.First
 }
 
 // Counted is what came and went, for people: "12 entries more, 3 fewer".

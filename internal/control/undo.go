@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -43,18 +44,24 @@ func Diff(ctx context.Context, c config.Config, list, since string, use func(io.
 	if !errors.Is(err, ErrNoDaemon) {
 		return err
 	}
-	if err := undoable(c, list); err != nil {
+	from, to, waits, err := Sides(c, list, since)
+	if err != nil {
 		return err
 	}
 	store := c.Kept()
-	from, to, waits, err := store.Sides(list, since, time.Now())
-	if err != nil {
-		return keptError(err)
-	}
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(httpapi.WriteDiff(ctx, w, store, list, from, to, waits)) }()
+	go func() { w.CloseWithError(httpapi.WriteDiff(ctx, w, store, list, from, to, waits, math.MaxInt)) }()
 	defer r.Close()
 	return keptError(use(r))
+}
+
+// Sides are the two contents that blockd diff compares, of a list that can be taken back, from the files of the daemon.
+func Sides(c config.Config, list, since string) (from, to kept.Point, waits bool, err error) {
+	if err := undoable(c, list); err != nil {
+		return from, to, false, err
+	}
+	from, to, waits, err = c.Kept().Sides(list, since, time.Now())
+	return from, to, waits, keptError(err)
 }
 
 // Rollback has a list serve what it had before. running tells whether a daemon was there to be asked; where none is, the next

@@ -88,6 +88,8 @@ func (d *doctor) judgeList(r *report, l config.List, w httpapi.ListWorth) {
 		d.judgeAge(r, l, w.Modified)
 	case httpapi.ListStale:
 		r.warning("does anybody still write it? See max_age", "list %s is older than its max_age%s", l.Name, why)
+	case httpapi.ListWaits:
+		r.warning("see: blockd diff "+term.Word(l.Name)+"; then: blockd adopt "+term.Word(l.Name), "list %s filters nothing until its first load is adopted", l.Name)
 	case httpapi.ListPartial:
 		r.warning("see: blockd lint "+term.Path(l.Path), "list %s serves without lines that are refused%s", l.Name, why)
 	case httpapi.ListMissing:

@@ -1,0 +1,96 @@
+package e2e
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"blockd/internal/testkit"
+)
+
+// A bad update of a list under review waits, and refuses nobody until it is adopted; a rollback takes it back, and both outlast a
+// restart, a kill, and another process that takes over.
+func TestUndo(t *testing.T) {
+	d := serve(t, setup{lists: "[[list]]\nname = \"bulk\"\npath = \"bulk.txt\"\nadopt = \"review\"\n[[list]]\nname = \"other\"\npath = \"other.txt\"\n",
+		files: map[string]string{"bulk.txt": "old.example\n", "other.txt": "other.example\n"}})
+	want := func(when, sender, code string) {
+		t.Helper()
+		if got := dialSMTP(t, d.smtp).send(sender, "you@here.example", []byte("Subject: hello\r\n\r\nhello\r\n")); !strings.HasPrefix(got, code) {
+			t.Errorf("%s, %s: %s, want %s", when, sender, got, code)
+		}
+	}
+	ready := func(when, remark string) {
+		t.Helper()
+		testkit.Eventually(t, when+": /readyz to say "+remark, func() bool {
+			status, text := d.get("/readyz")
+			return status == 200 && strings.HasPrefix(text, "ok\n") && strings.Contains(text, remark)
+		})
+	}
+	says := func(want string, args ...string) {
+		t.Helper()
+		if out := d.must(t, args...); !strings.Contains(out, want) {
+			t.Errorf("%s: %q, want %q in it", strings.Join(args, " "), out, want)
+		}
+	}
+	ready("a new list", "list bulk has nothing yet: its first load, 1 entries, waits: blockd adopt bulk")
+	want("before the first adoption", "a@old.example", "250 ")
+	want("before the first adoption", "a@other.example", "550 ")
+	says("bulk", "lists")
+	says("adopted: bulk\n", "adopt", "bulk")
+	want("adopted", "a@old.example", "550 ")
+
+	testkit.Write(t, d.path("bulk.txt"), "old.example\nbank.example\n")
+	ready("a bad update", "list bulk serves what it had at ")
+	waits := func(when string) {
+		t.Helper()
+		want(when, "a@bank.example", "250 ")
+		want(when, "a@old.example", "550 ")
+		says("+ bank.example\n", "diff", "bulk")
+	}
+	waits("a bad update")
+	testkit.Eventually(t, "the history to have the mail of the bank", func() bool {
+		return strings.Contains(d.must(t, "diff", "bulk", "--mail"), "+ a@bank.example")
+	})
+	var proposal struct {
+		Content string `json:"content"`
+		Waits   bool   `json:"waits"`
+	}
+	if err := json.Unmarshal([]byte(d.must(t, "diff", "bulk", "--json")), &proposal); err != nil || !proposal.Waits {
+		t.Fatalf("%+v, %v", proposal, err)
+	}
+	d.stop(t)
+	d.start(t)
+	waits("after a restart")
+	if code, _, notes := d.command(t, "adopt", "bulk", "--if", "0123456789abcdef"); code != 1 || !strings.Contains(notes, "what waits is another content by now") {
+		t.Errorf("adopt what nobody looked at: %d, %q", code, notes)
+	}
+	says("adopted: bulk\n", "adopt", "bulk", "--if", proposal.Content)
+	want("adopted", "a@bank.example", "550 ")
+
+	says("rolled back: bulk serves what it had at ", "rollback", "bulk", "--why", "refuses our bank")
+	back := func(when string) {
+		t.Helper()
+		ready(when, "(rollback)")
+		want(when, "a@bank.example", "250 ")
+		want(when, "a@old.example", "550 ")
+	}
+	back("rolled back")
+	d.kill(t)
+	d.start(t)
+	back("after a kill")
+	d.upgraded(t)
+	back("after another process has taken over")
+	says(": refuses our bank\n", "generations")
+	ready("the proposal is seen again", "wait: blockd adopt bulk")
+	says("adopted: bulk\n", "adopt", "bulk")
+	want("adopted again", "a@bank.example", "550 ")
+	if _, text := d.get("/readyz"); text != "ok\n" {
+		t.Errorf("/readyz after all: %q", text)
+	}
+	journal := d.must(t, "audit")
+	for action, n := range map[string]int{"list.adopt": 3, "list.rollback": 1} {
+		if got := strings.Count(journal, action); got != n {
+			t.Errorf("%d lines %s, want %d:\n%s", got, action, n, journal)
+		}
+	}
+}

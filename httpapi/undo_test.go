@@ -1,0 +1,168 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/index"
+	"blockd/index/kept"
+	"blockd/internal/testkit"
+	"blockd/lists"
+	"blockd/reload"
+)
+
+// newUndoFixture has list bulk, which held old.example, then keep.example and new.example; a proposal waits of it.
+func newUndoFixture(t *testing.T) (f *entryFixture, store *kept.Store, waits string) {
+	t.Helper()
+	f, dir := newEntryFixture(t), t.TempDir()
+	store = &kept.Store{Folder: filepath.Join(dir, "kept"), Keep: 10, Bytes: 1 << 30}
+	content := func(text string) kept.Content {
+		t.Helper()
+		path := filepath.Join(dir, "bulk.txt")
+		testkit.Write(t, path, text)
+		s := index.Source{List: "bulk", Path: path, Settings: lists.Settings{Format: "plain"}}
+		draft, err := index.Build(t.Context(), filepath.Join(dir, "x.bdx"), []index.Source{s}, index.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer draft.Discard()
+		row := draft.Index().Lists()[0]
+		if err := index.ParseSegment(t.Context(), filepath.Join(dir, "cache"), s, 0); err != nil {
+			t.Fatal(err)
+		}
+		return kept.Content{{Path: []byte(path), Hash: "x", Segment: kept.SegmentOf(row.Summary.Hash, s.Settings), Entries: row.Entries()}}
+	}
+	began := time.Now().Add(-time.Hour)
+	record := func(id string, c kept.Content) {
+		t.Helper()
+		began = began.Add(time.Minute)
+		if errs := store.Record(filepath.Join(dir, "cache"), kept.Generation{ID: id, Time: began, How: "built", Lists: []kept.State{{Name: "bulk", Entries: c.Entries(), Files: c}}}); len(errs) > 0 {
+			t.Fatal(errs)
+		}
+	}
+	record("aaaaaaaaaaaaaaaa", content("old.example\nkeep.example\n"))
+	now := content("keep.example\nnew.example\n")
+	record("bbbbbbbbbbbbbbbb", now)
+	next := content("keep.example\nnew.example\nbank.example\nbank2.example\n")
+	if err := store.Claim(filepath.Join(dir, "cache"), next[0].Segment); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.ChangePins(func([]kept.Pin) ([]kept.Pin, error) {
+		return []kept.Pin{{List: "bulk", Content: now, Served: began, Since: began, How: kept.Review,
+			Proposal: &kept.Proposal{Content: next, Since: began, Findings: []string{"it is twice as long"}}}}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	f.settings.Undo = &Undo{Kept: store, Review: func(string) bool { return true }, Lists: func() []string { return []string{"bulk"} },
+		Serves: func(context.Context, string) error { return nil }}
+	f.Server = New(f.settings, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	return f, store, next.ID()
+}
+
+func TestUndoRights(t *testing.T) {
+	f, store, _ := newUndoFixture(t)
+	for _, what := range []string{"rollback", "adopt"} {
+		path := "/v1/lists/bulk/" + what
+		if w := f.ask("POST", path, ""); w.Code != http.StatusUnauthorized {
+			t.Errorf("%s without a token: %d", what, w.Code)
+		}
+		if w := f.ask("POST", path, "", f.read); w.Code != http.StatusForbidden {
+			t.Errorf("%s with a token that may read: %d", what, w.Code)
+		}
+		if w := f.ask("POST", path, "", f.write, "Sec-Fetch-Site: cross-site"); w.Code != http.StatusForbidden {
+			t.Errorf("%s for a page of another site: %d", what, w.Code)
+		}
+	}
+	if w := f.ask("GET", "/v1/lists/bulk/diff", ""); w.Code != http.StatusUnauthorized {
+		t.Errorf("diff without a token: %d", w.Code)
+	}
+	if pins, err := store.Pins(); err != nil || len(pins) != 1 || pins[0].Proposal == nil {
+		t.Errorf("%+v, %v: something was done", pins, err)
+	}
+}
+
+func TestUndoFaults(t *testing.T) {
+	f, store, _ := newUndoFixture(t)
+	for _, tt := range []struct {
+		path, body string
+		status     int
+		words      string
+	}{
+		{"bulk/adopt", `{"if":"0123456789abcdef"}`, http.StatusConflict, "another content by now"},
+		{"none/adopt", "", http.StatusNotFound, `no list "none"`},
+		{"none/rollback", "", http.StatusNotFound, `no list "none"`},
+		{"bulk/rollback", `{"to":"soon"}`, http.StatusBadRequest, "want a time"},
+		{"bulk/rollback", `{"to":"7d"}`, http.StatusConflict, "is not kept"},
+		{"bulk/rollback", `{"to":"cccccccccccc"}`, http.StatusConflict, "no generation"},
+		{"bulk/rollback", `{"why":"a\nb"}`, http.StatusBadRequest, "one line"},
+		{"bulk/rollback", `{"what":1}`, http.StatusBadRequest, "not the JSON"},
+	} {
+		wantProblem(t, f.ask("POST", "/v1/lists/"+tt.path, tt.body, f.write), tt.status, tt.words)
+	}
+	wantProblem(t, f.ask("GET", "/v1/lists/none/diff", "", f.read), http.StatusNotFound, `no list "none"`)
+	wantProblem(t, f.ask("GET", "/v1/lists/bulk/diff?limit=-1", "", f.read), http.StatusBadRequest, "limit: ")
+	if pins, err := store.Pins(); err != nil || len(pins) != 1 || pins[0].How != kept.Review || pins[0].Proposal == nil {
+		t.Errorf("%+v, %v: something was done", pins, err)
+	}
+}
+
+func TestUndoDiffAdoptAndRollback(t *testing.T) {
+	f, _, waits := newUndoFixture(t)
+	diff := func(query string) (d ListDiff) {
+		t.Helper()
+		w := f.ask("GET", "/v1/lists/bulk/diff"+query, "", f.read)
+		if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil || w.Code != http.StatusOK {
+			t.Fatalf("%d, %v: %s", w.Code, err, w.Body)
+		}
+		return d
+	}
+	if d := diff(""); !d.Waits || d.Content != waits || !slices.Equal(d.Added, []string{"bank.example", "bank2.example"}) || len(d.Removed) != 0 || !slices.Equal(d.Findings, []string{"it is twice as long"}) {
+		t.Errorf("%+v", d)
+	}
+	for limit, want := range map[string][]string{"0": {}, "1": {"bank.example"}, "2": {"bank.example", "bank2.example"}} {
+		if d := diff("?limit=" + limit); !slices.Equal(d.Added, want) || d.Counts != (DiffCounts{Added: 2}) {
+			t.Errorf("limit %s: %+v", limit, d)
+		}
+	}
+	if d := diff("?since=aaaaaaaa&limit=1"); d.Waits || !slices.Equal(d.Added, []string{"new.example"}) || !slices.Equal(d.Removed, []string{"old.example"}) {
+		t.Errorf("%+v", d)
+	}
+	act := func(what, body string) (done ListUndone) {
+		t.Helper()
+		w := f.ask("POST", "/v1/lists/bulk/"+what, body, f.write)
+		if err := json.Unmarshal(w.Body.Bytes(), &done); err != nil || w.Code != http.StatusOK || !done.Serves || done.Held == nil {
+			t.Fatalf("%s: %d, %v: %s", what, w.Code, err, w.Body)
+		}
+		return done
+	}
+	if done := act("adopt", `{"if":"`+waits+`","author":"jo"}`); done.Held.How != kept.Review || done.Held.By != "jo (helpdesk)" || done.Held.Proposal != nil {
+		t.Errorf("%+v", done.Held)
+	}
+	if done := act("rollback", `{"to":"aaaaaaaa","why":"refuses the bank"}`); done.Held.How != kept.Rollback || done.Held.Why != "refuses the bank" {
+		t.Errorf("%+v", done.Held)
+	}
+}
+
+// A list that waits for its first adoption has no file in service, and a row all the same.
+func TestListThatWaitsHasARow(t *testing.T) {
+	f := newEntryFixture(t)
+	f.status.Pins = []kept.Pin{{List: "new", Waits: true, How: kept.Review, Proposal: &kept.Proposal{}}}
+	table := decoded[ListTable](t, f.ask("GET", "/v1/lists", "", f.read), http.StatusOK, asJSON)
+	for _, w := range table.Worth {
+		if w.List == "new" {
+			if w.State != ListWaits || w.Pinned == nil || w.Pinned.Proposal == nil {
+				t.Errorf("%+v", w)
+			}
+			return
+		}
+	}
+	t.Errorf("no row: %+v", table.Worth)
+}
