@@ -40,6 +40,8 @@ type Record struct {
 	Shadow        bool `json:"shadow,omitempty"`        // the list does not count yet
 	Authenticated bool `json:"authenticated,omitempty"` // had logged in: only the client was checked
 	Unasked       bool `json:"unasked,omitempty"`       // the store of a list could not be asked about the sender
+	Correspondent bool `json:"correspondent,omitempty"` // users of this server write to the sender
+	Pardoned      bool `json:"excused,omitempty"`       // a list would have refused it; it passed as a correspondent with proof
 	Sole          bool `json:"sole,omitempty"`          // no other list had an entry for it
 	FirstSeen     bool `json:"first_seen,omitempty"`    // put off once: the sender's domain had not sent mail here before
 

@@ -33,6 +33,8 @@ const (
 	flagFirstSeen     = 'f'
 	flagUnasked       = 'u'
 	flagSole          = 'o'
+	flagCorrespondent = 'c'
+	flagExcused       = 'x'
 )
 
 // appendLine adds the line of r. It allocates only to grow dst.
@@ -101,6 +103,12 @@ func appendFlags(dst []byte, r *Record) []byte {
 	}
 	if r.Sole {
 		dst = append(dst, flagSole)
+	}
+	if r.Correspondent {
+		dst = append(dst, flagCorrespondent)
+	}
+	if r.Pardoned {
+		dst = append(dst, flagExcused)
 	}
 	return dst
 }
@@ -174,6 +182,10 @@ func parseLine(line string, r *Record) error {
 			r.Unasked = true
 		case flagSole:
 			r.Sole = true
+		case flagCorrespondent:
+			r.Correspondent = true
+		case flagExcused:
+			r.Pardoned = true
 		default:
 			return errNoLine
 		}

@@ -56,32 +56,33 @@ const (
 
 // Classes of whole files, the first words of Summary.Why.
 const (
-	Missing    = Class("missing") // no such file, or a link to none
-	Directory  = Class("directory")
-	NotAFile   = Class("not-a-file") // a FIFO, socket, device
-	Symlink    = Class("symlink")    // a loop of links
-	Permission = Class("permission")
-	Changed    = Class("changed")   // moved while it was read: wraps ErrChanged
-	Gzip       = Class("gzip")      // damaged, or followed by garbage
-	Truncated  = Class("truncated") // ends in the middle, or the disk failed
-	TooBig     = Class("too-big")   // also what unpacks to too much
-	Encoding   = Class("encoding")  // UTF-32, torn UTF-16, UTF-16 without a mark
-	Binary     = Class("binary")
-	HTML       = Class("html")      // an error page in place of the list
-	JSON       = Class("json")      // invalid, unclosed, or without a list
-	NoColumn   = Class("no-column") // a CSV file without the declared column
-	BadRatio   = Class("bad-ratio") // too many of the lines are refused
-	Shrunk     = Class("shrunk")    // against the generation in force, as Grown is
-	Grown      = Class("grown")
-	Stale      = Class("stale")       // older than it may be, in place of what serves
-	Kept       = Class("kept")        // what a list held before, to which it was taken back, cannot be read
-	Frees      = Class("frees")       // would let pass too much of what was refused lately
-	Recent     = Class("recent")      // would refuse senders whose mail was just taken
-	OnlyErrors = Class("only-errors") // nothing but refused lines
-	Empty      = Class("empty")       // of a loaded file: no entry
-	BadFormat  = Class("format")      // unknown
-	Ambiguous  = Class("ambiguous")   // no guess without a reason
-	Entries    = Class("entries")     // damaged, of a file in the format entries
+	Missing        = Class("missing") // no such file, or a link to none
+	Directory      = Class("directory")
+	NotAFile       = Class("not-a-file") // a FIFO, socket, device
+	Symlink        = Class("symlink")    // a loop of links
+	Permission     = Class("permission")
+	Changed        = Class("changed")   // moved while it was read: wraps ErrChanged
+	Gzip           = Class("gzip")      // damaged, or followed by garbage
+	Truncated      = Class("truncated") // ends in the middle, or the disk failed
+	TooBig         = Class("too-big")   // also what unpacks to too much
+	Encoding       = Class("encoding")  // UTF-32, torn UTF-16, UTF-16 without a mark
+	Binary         = Class("binary")
+	HTML           = Class("html")      // an error page in place of the list
+	JSON           = Class("json")      // invalid, unclosed, or without a list
+	NoColumn       = Class("no-column") // a CSV file without the declared column
+	BadRatio       = Class("bad-ratio") // too many of the lines are refused
+	Shrunk         = Class("shrunk")    // against the generation in force, as Grown is
+	Grown          = Class("grown")
+	Stale          = Class("stale")          // older than it may be, in place of what serves
+	Kept           = Class("kept")           // what a list held before, to which it was taken back, cannot be read
+	Frees          = Class("frees")          // would let pass too much of what was refused lately
+	Correspondents = Class("correspondents") // would refuse too many that users of this server write to
+	Recent         = Class("recent")         // would refuse senders whose mail was just taken
+	OnlyErrors     = Class("only-errors")    // nothing but refused lines
+	Empty          = Class("empty")          // of a loaded file: no entry
+	BadFormat      = Class("format")         // unknown
+	Ambiguous      = Class("ambiguous")      // no guess without a reason
+	Entries        = Class("entries")        // damaged, of a file in the format entries
 )
 
 // Hint returns one short sentence on how to cure a refused line or to settle a

@@ -35,6 +35,7 @@ type session struct {
 // for no message, and for one that was accepted at MAIL.
 type message struct {
 	open     bool
+	outgoing bool   // its recipients are told although no list asks for them
 	wantsEnd bool   // the transaction wants to know that the message is complete: see policy.Transaction.Completed
 	sender   string // the argument of MAIL, as the client wrote it
 	fields   header.Senders
@@ -107,16 +108,17 @@ func (s *session) MailFrom(argument, parameters string, m milter.Modifier) (*mil
 	if own := s.settings.Own; own != nil && own(netip.AddrPortFrom(s.tx.Client.Addr, s.port)) {
 		s.tx.Client.Trusted = true // as long as it is connected
 	}
+	first, second := reversePaths(argument, m.Get(milter.MacroMailAddr))
 	if s.tx.Client.Trusted {
+		s.tx.From(policy.Mail{Sender: first})
 		return s.pass(policy.Decision{})
 	}
-	first, second := reversePaths(argument, m.Get(milter.MacroMailAddr))
 	s.tx.Client.Authenticated = m.Get(milter.MacroAuthAuthen) != ""
 	d := s.tx.Mail(policy.Mail{Sender: first, Other: second, Written: strings.Trim(argument, "<>"), UTF8: asksUTF8(parameters)})
 	if d.Passed {
 		return s.pass(d)
 	}
-	s.message = message{open: true, sender: argument, wantsEnd: d.WantsCompleted}
+	s.message = message{open: true, sender: argument, wantsEnd: d.WantsCompleted || s.tx.Outgoing()}
 	if s.settings.RejectAt == "mail" {
 		if r := s.refuseSender(); r != nil {
 			return r, nil
@@ -131,7 +133,8 @@ func (s *session) MailFrom(argument, parameters string, m milter.Modifier) (*mil
 // day.
 func (s *session) pass(d policy.Decision) (*milter.Response, error) {
 	s.metrics.senders[mailPassed].Inc()
-	s.wantsEnd = d.WantsCompleted
+	s.outgoing = s.tx.Outgoing()
+	s.wantsEnd = d.WantsCompleted || s.outgoing
 	if s.wantsEnd || s.writesResults { // the filter needs the end of the message, or its header
 		return milter.RespContinue, nil
 	}
@@ -162,10 +165,14 @@ func (s *session) refuseSender() *milter.Response {
 // session. So Sendmail waits for up to ProofTimeout without a sign.
 func (s *session) RcptTo(argument, _ string, m milter.Modifier) (*milter.Response, error) {
 	s.macros = m
-	if !s.open {
+	if !s.open && !s.outgoing {
 		return milter.RespContinue, nil
 	}
 	recipient := forwardPath(argument, m.Get(milter.MacroRcptAddr))
+	if !s.open {
+		s.tx.Sent(recipient)
+		return milter.RespContinue, nil
+	}
 	d := s.tx.Recipient(recipient)
 	outcome := outcomeOf(d)
 	switch {

@@ -97,6 +97,7 @@ func (c *checks) answerAll(b *Batch, questions []Question) (verdicts []verdict.V
 		if b.stores[i] != nil {
 			c.amend(context.Background(), v, b.stores[i], false, now)
 		}
+		v.Excusable = len(v.Matches) > 0 && c.excuses(v)
 		v.Decide(q.Lists)
 	}
 	if !b.Uncounted {

@@ -20,7 +20,7 @@ type Needs struct {
 	Message bool
 
 	// Login: whether the client has logged in can change a decision, since an exception
-	// requires auth, or since first_seen spares those who have. Doors ask for it by
+	// requires auth, since first_seen spares those who have, or since their recipients are noted. Doors ask for it by
 	// themselves where they have SkipAuthenticated.
 	Login bool
 }

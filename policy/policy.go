@@ -48,6 +48,8 @@ type Settings struct {
 
 	FirstSeen FirstSeen // what becomes of mail from new domains
 
+	Correspondents Correspondents // the people that users write to
+
 	// Paused are the lists whose blocks do not count at a time; nil = there are none. What it returns must not change.
 	Paused func(time.Time) map[string]bool
 
@@ -130,6 +132,7 @@ type checks struct {
 	narrow   bool              // there are lists that are not asked about envelopes
 	needs    Needs             // of the rules alone
 	first    FirstSeen
+	partners Correspondents
 	*instruments
 }
 
@@ -161,6 +164,7 @@ func newChecks(live func() *index.Index, s Settings, in *instruments) *checks {
 		narrow:      narrowed(s.Lists),
 		needs:       needsOf(s.Lists),
 		first:       s.FirstSeen,
+		partners:    s.Correspondents,
 		instruments: in,
 	}
 	if c.paused == nil {
@@ -170,7 +174,8 @@ func newChecks(live func() *index.Index, s Settings, in *instruments) *checks {
 		c.newRef = reply.NewRef
 	}
 	c.needs.Marks = c.needs.Marks || c.first.marks()
-	c.needs.Login = c.needs.Login || c.first.Domains != nil
+	c.needs.Login = c.needs.Login || c.first.Domains != nil || c.partners.Learn && c.partners.Known != nil
+	c.needs.Message = c.needs.Message || c.partners.Excuse && c.partners.Known != nil
 	return c
 }
 

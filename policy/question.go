@@ -168,6 +168,7 @@ func (c *checks) begin(q question) (v verdict.Verdict, asked *ask.Inquiry) {
 	if odd != nil {
 		v.Err = odd
 	}
+	v.Excusable = len(v.Matches) > 0 && c.excuses(&v)
 	v.Decide(q.Lists)
 	return v, asked
 }
@@ -185,6 +186,7 @@ func (c *checks) finish(ctx context.Context, v *verdict.Verdict, asked *ask.Inqu
 		c.count(v, AboutSender, now)
 	}()
 	c.amend(ctx, v, asked, true, now)
+	v.Excusable = len(v.Matches) > 0 && c.excuses(v)
 	v.Decide(nil)
 }
 

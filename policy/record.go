@@ -32,6 +32,10 @@ func (c *checks) record(door *Door, v *verdict.Verdict, recipient string, d *Dec
 	if v.Source != verdict.EnvelopeSource {
 		r.Source = v.Source.String()
 	}
+	r.Correspondent = c.partners.Known.Has(v.Sender)
+	if r.Pardoned = v.Pardoned; r.Pardoned {
+		c.partners.Known.Excused()
+	}
 	name(&r, v)
 	refused := d.Outcome == Refuse || d.Outcome == Defer
 	switch {

@@ -88,6 +88,9 @@ func (t *Transaction) Join(d *Decision) bool {
 		s.treated++
 	}
 	t.joinNew(d.recipient)
+	if d.Outcome == Accept || d.Outcome == Mark {
+		t.Sent(d.recipient)
+	}
 	t.log(d)
 	return true
 }
@@ -99,6 +102,7 @@ func (t *Transaction) Leave(recipient string) {
 	if t.newcomers > 0 && t.newTo(recipient) {
 		t.newcomers--
 	}
+	t.unsend(recipient)
 	s.joined--
 	if s.treated--; s.treated == 0 {
 		t.settled = Decision{}

@@ -45,6 +45,8 @@ type message struct {
 	unjoined Decision // of a recipient that was not refused and has not joined yet
 	settled  Decision // what becomes of the message, so far
 
+	sent []string // recipients of an outgoing message that have not been noted
+
 	fields []header.Field    // the header's addresses, once they are there
 	fault  reply.Reply       // the header could not be read
 	judged []verdict.Verdict // of those addresses that the message decides about
@@ -321,6 +323,9 @@ func (t *Transaction) Completed() {
 	if t.settled.Outcome == Accept {
 		t.checker.completed(t.verdicts...)
 		t.noteDomain()
+	}
+	if t.settled.Outcome == Accept || t.settled.Outcome == Mark {
+		t.learnSent()
 	}
 }
 

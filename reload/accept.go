@@ -28,7 +28,7 @@ func differences(odd []problem) (all []Difference) {
 // acceptable reports whether a rule may be overridden. A file that is bad by itself is not
 // acceptable.
 func acceptable(c lists.Class) bool {
-	return slices.Contains([]lists.Class{lists.Empty, lists.Shrunk, lists.Grown, lists.Stale, lists.Recent, lists.Frees}, c)
+	return slices.Contains([]lists.Class{lists.Empty, lists.Shrunk, lists.Grown, lists.Stale, lists.Recent, lists.Correspondents, lists.Frees}, c)
 }
 
 // Accept notes beside the index at path that an operator wants that generation to serve,

@@ -191,7 +191,7 @@ func (r *Reloader) serve(g *generation, out outcome) {
 	r.status.Filtering, r.status.Lists = g.lacks.filtering(r.waitless(), table)
 	r.status.Ready = r.status.Lists == 0 || r.status.Filtering > 0
 	r.status.Since = time.Now()
-	r.status.show(g.ix, r.held.counts())
+	r.status.show(g.ix, r.held)
 	r.status.showProblems(remaining(r.problems, g.problems()))
 	r.live.Store(g.ix)
 	r.mu.Unlock()
@@ -206,10 +206,9 @@ func (r *Reloader) serve(g *generation, out outcome) {
 	runtime.GC() // else the old generation stays until the heap has doubled
 }
 
-// show makes the status that of an index. held is the number of entries that are held back, by
-// list.
-func (s *Status) show(ix *index.Index, held map[string]int) {
-	s.Generation, s.Files, s.Worth, s.Overlaps, s.Held = ix.Generation(), ix.Lists(), ix.Worth(), ix.Overlaps(), held
+// show makes the status that of an index, and of the entries that are held back.
+func (s *Status) show(ix *index.Index, held heldEntries) {
+	s.Generation, s.Files, s.Worth, s.Overlaps, s.Held = ix.Generation(), ix.Lists(), ix.Worth(), ix.Overlaps(), held.counts()
 	s.Remarks = append(droppedRemarks(s.Files), heldRemarks(held)...)
 }
 

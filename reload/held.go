@@ -34,11 +34,12 @@ type heldEntries map[index.HeldEntry]HeldEntry
 // HeldEntry is an entry that is held back.
 type HeldEntry struct {
 	index.HeldEntry
-	Since   time.Time
-	Senders int    // that it would have refused then
-	Example string // one of them
-	File    string // where it stands, in the index that was asked
-	Line    int
+	Since         time.Time
+	Senders       int    // that it would have refused then; of correspondents about
+	Example       string // one of them; "" of correspondents
+	Correspondent bool   // it is held for correspondents
+	File          string // where it stands, in the index that was asked
+	Line          int
 }
 
 func (all heldEntries) set() map[index.HeldEntry]bool {
@@ -55,6 +56,34 @@ func (all heldEntries) sorted() []HeldEntry {
 	return slices.SortedFunc(maps.Values(all), func(a, b HeldEntry) int {
 		return cmp.Or(strings.Compare(a.List, b.List), cmp.Compare(b.Senders, a.Senders), strings.Compare(a.Name, b.Name), cmp.Compare(a.Scope, b.Scope))
 	})
+}
+
+// of returns those of one list, held for correspondents or for senders accepted lately, in the order of sorted.
+func (all heldEntries) of(list string, correspondent bool) []HeldEntry {
+	rest := maps.Clone(all)
+	maps.DeleteFunc(rest, func(key index.HeldEntry, e HeldEntry) bool {
+		return key.List != list || e.Correspondent != correspondent
+	})
+	return rest.sorted()
+}
+
+// Class is why the entry is held: lists.Recent or lists.Correspondents.
+func (e *HeldEntry) Class() string {
+	if e.Correspondent {
+		return string(lists.Correspondents)
+	}
+	return string(lists.Recent)
+}
+
+// shown is the entry with what it would refuse.
+func (e *HeldEntry) shown() string {
+	switch {
+	case !e.Correspondent:
+		return fmt.Sprintf("%s for %s", e.Name, e.Example)
+	case e.Senders > 1:
+		return fmt.Sprintf("%s for about %d correspondents", e.Name, e.Senders)
+	}
+	return e.Name
 }
 
 // counts returns the number of entries by list; nil if there are none.
@@ -139,7 +168,9 @@ type heldLine struct {
 	Entry   string    `json:"entry"`
 	Since   time.Time `json:"since"`
 	Senders int       `json:"senders"`
-	Example string    `json:"example"`
+	Example string    `json:"example,omitempty"`
+
+	Correspondent bool `json:"correspondent,omitempty"`
 }
 
 // heldEnd is the last line: the sum of all before it.
@@ -160,7 +191,7 @@ func writeHeld(path string, all heldEntries) error {
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	for _, e := range all.sorted() {
-		if err := enc.Encode(heldLine{e.List, e.Kind.String(), e.Scope.String(), e.Name, e.Since, e.Senders, e.Example}); err != nil {
+		if err := enc.Encode(heldLine{e.List, e.Kind.String(), e.Scope.String(), e.Name, e.Since, e.Senders, e.Example, e.Correspondent}); err != nil {
 			return err
 		}
 	}
@@ -207,7 +238,7 @@ func parseHeld(text []byte) (heldEntries, error) {
 			return nil, fmt.Errorf("line %d: %w", n, errHeldTorn)
 		}
 		key := index.HeldEntry{List: l.List, Kind: kind, Scope: scope, Name: l.Entry}
-		all[key] = HeldEntry{HeldEntry: key, Since: l.Since, Senders: l.Senders, Example: l.Example}
+		all[key] = HeldEntry{HeldEntry: key, Since: l.Since, Senders: l.Senders, Example: l.Example, Correspondent: l.Correspondent}
 	}
 	return all, lines.Err()
 }

@@ -160,6 +160,10 @@ func entriesFor(ix *index.Index, s *sender) map[index.HeldEntry]bool {
 // has gone. Of lists that accepted names nothing more is held.
 func (r *Reloader) holdEntries(draft *index.Index, before heldEntries, accepted func(list string) bool) (held heldEntries, odd []problem) {
 	held = before.in(draft)
+	draft.Withhold(held.set())
+	if odd = r.addHeldForCorrespondents(draft, held, accepted); len(odd) > 0 {
+		return held, odd
+	}
 	for {
 		draft.Withhold(held.set())
 		more := false
@@ -238,21 +242,12 @@ func shownEntries(all []weighed) string {
 // tellHeld logs the entries of g that were not held before, a line for each list, and how
 // many entries are not held any more.
 func (r *Reloader) tellHeld(g *generation) {
-	news := map[string][]HeldEntry{}
-	for _, e := range g.withheld.minus(r.held).sorted() {
-		news[e.List] = append(news[e.List], e)
-	}
-	for _, list := range slices.Sorted(maps.Keys(news)) {
-		senders, first := 0, []string(nil)
-		for i, e := range news[list] {
-			if senders += e.Senders; i < shownExamples {
-				first = append(first, fmt.Sprintf("%s for %s", e.Name, e.Example))
-			}
-		}
-		r.log.Warn("entries held back", slog.String("list", list), slog.Int("entries", len(news[list])), slog.Int("senders", senders),
-			slog.String("first", strings.Join(first, ", ")),
-			slog.String("reason", "they would refuse senders who wrote lately, more of them than max_recent_blocked"),
-			slog.String("hint", "see blockd lint --held "+list+"; blockd compile --accept "+list+" lets them in"))
+	news := g.withheld.minus(r.held)
+	for _, list := range slices.Sorted(maps.Keys(news.counts())) {
+		r.tellHeldOf(list, "recent", "they would refuse senders who wrote lately, more of them than max_recent_blocked",
+			news.of(list, false))
+		r.tellHeldOf(list, "correspondents", "they would refuse correspondents: users of this server write to them",
+			news.of(list, true))
 	}
 	gone := r.held.minus(g.withheld).counts()
 	for _, list := range slices.Sorted(maps.Keys(gone)) {
@@ -260,12 +255,34 @@ func (r *Reloader) tellHeld(g *generation) {
 	}
 }
 
-// heldRemarks returns a line for each list with entries that are held back. held has their
-// numbers.
-func heldRemarks(held map[string]int) (lines []string) {
-	for _, list := range slices.Sorted(maps.Keys(held)) {
-		lines = append(lines, fmt.Sprintf("list %s: %d held back: they would refuse senders who wrote lately; see blockd lint --held %s",
-			list, held[list], list))
+// tellHeldOf logs the entries of a list that are newly held for one reason.
+func (r *Reloader) tellHeldOf(list, class, reason string, all []HeldEntry) {
+	if len(all) == 0 {
+		return
 	}
+	senders, first := 0, []string(nil)
+	for i, e := range all {
+		if senders += e.Senders; i < shownExamples {
+			first = append(first, e.shown())
+		}
+	}
+	r.log.Warn("entries held back", slog.String("list", list), slog.String("class", class), slog.Int("entries", len(all)), slog.Int("senders", senders),
+		slog.String("first", strings.Join(first, ", ")), slog.String("reason", reason),
+		slog.String("hint", "see blockd lint --held "+list+"; blockd compile --accept "+list+" lets them in"))
+}
+
+// heldRemarks returns a line for each list with entries that are held back.
+func heldRemarks(held heldEntries) (lines []string) {
+	for list, n := range held.counts() {
+		why := "they would refuse senders who wrote lately"
+		switch partners := len(held.of(list, true)); {
+		case partners == n:
+			why = "they would refuse correspondents, to whom users of this server write"
+		case partners > 0:
+			why += fmt.Sprintf(", and %d of them correspondents, to whom users of this server write", partners)
+		}
+		lines = append(lines, fmt.Sprintf("list %s: %d held back: %s; see blockd lint --held %s", list, n, why, list))
+	}
+	slices.Sort(lines)
 	return lines
 }

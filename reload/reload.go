@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/addr"
+	"blockd/correspondents"
 	"blockd/digest"
 	"blockd/index"
 	"blockd/index/kept"
@@ -51,6 +52,9 @@ type List struct {
 	// list may newly refuse, 0 to 1; judged from 100 domains on. Beyond it entries are held
 	// back.
 	MaxRecentBlocked float64
+
+	// Personal: people write the entries one by one, so none is held back for correspondents.
+	Personal bool
 
 	// MaxFreed is the share of Settings.Refusals that one load of the list may lift, 0 to 1;
 	// judged from 20 of them on. Where the list's exceptions reach no other list, it is the
@@ -83,6 +87,10 @@ type Settings struct {
 	// both nil a draft is not compared with past mail.
 	Recent *Recent
 	Blocks func(*index.Index, addr.Addr, netip.Addr) []index.Match
+
+	// Correspondents are whom users of this server write to: an entry that would refuse one of them is held back. nil = none
+	// are known. It needs Blocks.
+	Correspondents *correspondents.Set
 
 	// Refusals reads the refusals of the last days, and Judge says what an index makes of
 	// one. With one of both nil a draft may let anything pass.
@@ -183,7 +191,7 @@ type Status struct {
 	Dates map[[2]string]time.Time
 
 	// Held is the number of entries that are held back, by list; lists without any are
-	// missing. They would refuse senders accepted lately.
+	// missing. They would refuse senders accepted lately, or correspondents.
 	Held map[string]int
 
 	// Pins are the lists that do not follow their files, by their names. Do not change them.

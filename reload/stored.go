@@ -16,7 +16,7 @@ func Stored(path string, ix *index.Index, all []List) (s Status, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.show(ix, held.in(ix).counts())
+	s.show(ix, held.in(ix))
 	s.Dates = map[file]time.Time{}
 	now, byName := time.Now(), listsByName(all)
 	for _, row := range s.Files {

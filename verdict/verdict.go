@@ -61,6 +61,11 @@ type Verdict struct {
 	Unverified   bool          // allowed on the sender's word against an entry that blocks
 	Requirements *Requirements // of allow entries; nil = none
 
+	// Excusable: with SPF or DKIM proof no list refuses the sender, since users of this server write to it. Entries that
+	// people have added one by one count in any case. Pardoned: so it is.
+	Excusable bool
+	Pardoned  bool
+
 	// Paused are the lists whose blocks do not count for a while, and whose exceptions do (package pause); nil =
 	// none. It is not to be changed.
 	Paused map[string]bool
@@ -101,7 +106,7 @@ type Seen struct {
 func (v *Verdict) Decide(only map[string]bool) {
 	v.Kind, v.Decider, v.Shadow = Clear, -1, -1
 	v.Wants, v.Unsure, v.Unverified = 0, 0, false
-	v.Unlifted, v.PutOff = false, false
+	v.Unlifted, v.PutOff, v.Pardoned = false, false, false
 	v.place()
 	odd := v.Err != nil && !errors.Is(v.Err, ErrUnasked)
 	if len(v.Matches) == 0 {
@@ -113,6 +118,7 @@ func (v *Verdict) Decide(only map[string]bool) {
 	}
 	found := v.Proved()
 	v.Kind, v.Decider = v.Judge(only, found)
+	v.pardon(only, found)
 	switch v.Kind {
 	case Blocked:
 		v.open(only, found)
@@ -175,7 +181,7 @@ func (v *Verdict) judgeAnyones(only map[string]bool, found Proof, blocking map[s
 		lifted = v.addList(lifted, i)
 	}
 	for i := v.owned; i < len(v.Matches); i++ {
-		if v.refuses(i, only) && (blocking == nil || blocking[v.ListName(i)]) && !slices.Contains(lifted, v.ListName(i)) {
+		if v.refuses(i, only) && (blocking == nil || blocking[v.ListName(i)]) && !slices.Contains(lifted, v.ListName(i)) && !v.pardons(i, found) {
 			return Blocked, i
 		}
 	}
@@ -213,6 +219,9 @@ func (v *Verdict) open(only map[string]bool, found Proof) {
 
 // missing are the proofs that exceptions need which could lift a block and do not count.
 func (v *Verdict) missing(only map[string]bool, found Proof) (needs Proof) {
+	if v.Excusable && found&pardoning == 0 {
+		needs = pardoning
+	}
 	var blocking []string
 	for i := range v.Matches {
 		if !v.Matches[i].Action.Allows() || !v.inForce(i, only) {
@@ -497,7 +506,9 @@ func (v *Verdict) AppendLog(fields []slog.Attr) []slog.Attr {
 			fields = append(fields, slog.String("mode", v.Mode(i)))
 		}
 	}
-	if v.Unverified {
+	if v.Pardoned {
+		fields = append(fields, slog.Bool("correspondent", true), slog.String("proof", v.Evidence.Found.String()))
+	} else if v.Unverified {
 		fields = append(fields, slog.String("proof", "none: believed on the sender's word"))
 	} else if v.Kind == Allowed && v.Evidence.Found != 0 {
 		fields = append(fields, slog.String("proof", v.Evidence.Found.String()))

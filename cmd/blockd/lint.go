@@ -37,8 +37,8 @@ A list that the configuration names is read as its [[list]] says (format, action
 protected domains and so on), unless a flag says otherwise; any other as the flags say.
 
 With --held, show the entries that the daemon holds back, because they would refuse
-senders who wrote lately: of the lists of the configuration with these names, or of
-all. Those that refuse most come first. blockd compile --accept LIST lets them in;
+senders who wrote lately, or correspondents, to whom users of this server write: of
+the lists of the configuration with these names, or of all. Those that refuse most come first. blockd compile --accept LIST lets them in;
 an entry that goes from its list is not held any more.
 
 Each distinct entry is remembered while its file is read, to find it again: about
@@ -399,8 +399,12 @@ func lintHeld(w io.Writer, path string, names []string, asJSON bool) error {
 	var t term.Table
 	t.Add("list", "file", "line", "entry", "scope", "senders", "such as", "since")
 	for _, e := range held {
+		example := term.Visible(e.Example)
+		if e.Correspondent {
+			example = "(correspondents)"
+		}
 		t.Add(term.Visible(e.List), term.Path(e.File), fmt.Sprint(e.Line), term.Visible(e.Name), e.Scope.String(),
-			term.Grouped(e.Senders), term.Visible(e.Example), term.Moment(e.Since))
+			term.Grouped(e.Senders), example, term.Moment(e.Since))
 	}
 	return t.Print(w, 2, 5)
 }
@@ -418,7 +422,8 @@ func heldJSON(w io.Writer, held []reload.HeldEntry) error {
 			Senders int       `json:"senders"`
 			Example string    `json:"example"`
 			Since   time.Time `json:"since"`
-		}{e.List, e.File, e.Line, e.Kind.String(), e.Name, e.Scope.String(), e.Senders, e.Example, e.Since}); err != nil {
+			Class   string    `json:"class"`
+		}{e.List, e.File, e.Line, e.Kind.String(), e.Name, e.Scope.String(), e.Senders, e.Example, e.Since, e.Class()}); err != nil {
 			return err
 		}
 	}

@@ -59,7 +59,7 @@ func (c Config) Digest() string {
 // followed are the keys that a running daemon follows; a table stands for all of its keys. With any other key changed
 // another process takes over (docs/decisions/0060-another-process-takes-over.md).
 var followed = []string{
-	"policy", "recipients.owner", "recipients.subaddress", "recipients.allow_overrides", "refusal", "smtp.recipients_exempt", "auth.unverified_allow", "auth.clients", "auth.on_dns_error", "first_seen.on_first", "log.level",
+	"policy", "recipients.owner", "recipients.subaddress", "recipients.allow_overrides", "refusal", "smtp.recipients_exempt", "auth.unverified_allow", "auth.clients", "auth.on_dns_error", "first_seen.on_first", "correspondents.learn", "correspondents.excuse", "log.level",
 }
 
 // listFollowed are those of a [[list]]. What its files mean, and which files they are, needs a build.

@@ -36,6 +36,8 @@ type Config struct {
 
 	Recipients Recipients `toml:"recipients"`
 
+	Correspondents Correspondents `toml:"correspondents"`
+
 	Log      Log      `toml:"log"`
 	Lists    []List   `toml:"list,omitempty"`
 	Policies []Policy `toml:"policy,omitempty"`
@@ -92,6 +94,8 @@ func Default() Config {
 		FirstSeen: defaultFirstSeen(),
 
 		Recipients: defaultRecipients(),
+
+		Correspondents: defaultCorrespondents(),
 
 		Log: Log{Format: "text", Level: "info"},
 	}

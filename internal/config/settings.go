@@ -101,6 +101,7 @@ func (c Config) Policy() policy.Settings {
 		RecipientsExempt: c.SMTP.RecipientsExempt, OnError: rule.OnError(c.SMTP.OnError),
 		Lists: map[string]rule.List{}, Owners: c.owners(),
 		Auth: c.Auth.policy(), Contact: c.Refusal.Contact, Text: c.Refusal.Text,
+		Correspondents: policy.Correspondents{Learn: c.Correspondents.Learn, Excuse: c.Correspondents.Excuse},
 	}
 	known := catalogued()
 	for _, l := range c.Lists {

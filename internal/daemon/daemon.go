@@ -21,6 +21,7 @@ import (
 	"blockd/ask"
 	"blockd/audit"
 	"blockd/bell"
+	"blockd/correspondents"
 	"blockd/firstseen"
 	"blockd/history"
 	"blockd/httpapi"
@@ -55,10 +56,11 @@ type daemon struct {
 	recent   *reload.Recent
 	pauses   *pause.Set
 	kept     *kept.Store
-	audit    *audit.Log     // nil: no journal is kept
-	entries  *live.Set      // nil: there are no live entries
-	past     *history.Log   // nil: no history is kept
-	domains  *firstseen.Set // that have sent mail; nil: they are not remembered
+	audit    *audit.Log          // nil: no journal is kept
+	entries  *live.Set           // nil: there are no live entries
+	past     *history.Log        // nil: no history is kept
+	domains  *firstseen.Set      // that have sent mail; nil: they are not remembered
+	partners *correspondents.Set // nil: they cannot be opened
 	lists    *reload.Reloader
 	filters  *keptfilter.Keeper
 	fetcher  *remote.Fetcher
@@ -219,6 +221,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 			return d.entries.Run(ctx, d.log)
 		},
 		func(ctx context.Context) error { return d.domains.Run(ctx, d.log) },
+		func(ctx context.Context) error { return d.partners.Run(ctx, d.log) },
 		func(ctx context.Context) error { return d.recent.Keep(ctx, d.config.RecentPath(), d.log) },
 		func(ctx context.Context) error { return d.checker.Hits().Keep(ctx, d.config.HitsPath(), d.log) },
 		func(last context.Context) error { return d.runBell(last, ctx) },
@@ -291,6 +294,10 @@ func (d *daemon) close() {
 		d.log.Error("the domains seen first are not kept for the next start", slog.Any("error", err))
 	}
 	d.domains.Close()
+	if err := d.partners.Save(); err != nil {
+		d.log.Error("correspondents are not kept for the next start", slog.Any("error", err))
+	}
+	d.partners.Close()
 	if d.entries != nil {
 		d.entries.Close()
 	}

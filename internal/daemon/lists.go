@@ -11,6 +11,7 @@ import (
 
 	"blockd/audit"
 	"blockd/builder"
+	"blockd/correspondents"
 	"blockd/firstseen"
 	"blockd/history"
 	"blockd/httpapi"
@@ -40,6 +41,10 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 		verdicts.NewRef = d.receipts.key.NewRef
 	}
 	settings.Recent, settings.Blocks = d.recent, d.blocks
+	if d.partners, err = d.openCorrespondents(ctx); err != nil {
+		return err
+	}
+	settings.Correspondents, verdicts.Correspondents.Known = d.partners, d.partners
 	d.setup.rules.Store(&verdicts)
 	if len(d.builder) > 0 {
 		b := builder.New(d.log, d.builder...)
@@ -222,6 +227,49 @@ func (d *daemon) openFirstSeen(ctx context.Context) (set *firstseen.Set, err err
 	}
 	set.Register(d.metrics)
 	return set, nil
+}
+
+// openCorrespondents opens the correspondents; nil if they cannot be opened. While a predecessor has them they are those that it
+// has saved.
+func (d *daemon) openCorrespondents(ctx context.Context) (set *correspondents.Set, err error) {
+	s := d.config.CorrespondentSettings()
+	if d.upgrade.predecessor != nil {
+		set, err = correspondents.Read(s)
+	} else {
+		var anew error
+		err = unlocked(ctx, correspondents.ErrLocked, func() (err error) {
+			set, anew, err = correspondents.Open(s)
+			return err
+		})
+		d.tellAnew(anew)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		d.log.Error("correspondents are not known, nor learned, until the next start", slog.Any("error", err))
+		return nil, nil
+	}
+	d.metrics.MustRegister(set)
+	return set, nil
+}
+
+// resumeCorrespondents takes what a predecessor has yielded.
+func (d *daemon) resumeCorrespondents(ctx context.Context) {
+	err := unlocked(ctx, correspondents.ErrLocked, func() error {
+		anew, err := d.partners.Resume()
+		d.tellAnew(anew)
+		return err
+	})
+	if err != nil {
+		d.log.Error("correspondents are not kept for the next start", slog.Any("error", err))
+	}
+}
+
+func (d *daemon) tellAnew(anew error) {
+	if anew != nil {
+		d.log.Error("correspondents are forgotten", slog.Any("error", anew))
+	}
 }
 
 // foldTroubles is how often the log says at most that live entries are not folded: each

@@ -160,6 +160,7 @@ func (d *daemon) follow(c config.Config, changes config.Changes, key [verdict.Sh
 	rules.Auth.Resolver = now.Auth.Resolver
 	now.Auth = rules.Auth
 	now.ShareKey = key
+	now.Correspondents.Learn, now.Correspondents.Excuse = rules.Correspondents.Learn, rules.Correspondents.Excuse
 	now.FirstSeen.Defers = c.FirstSeen.OnFirst == "tempfail"
 	d.setup.rules.Store(&now)
 	d.checker.Renew(now)

@@ -329,6 +329,9 @@ func (d *daemon) yield(ctx context.Context, what upgrade.Stage, to *upgrade.Succ
 		if err := d.recent.Save(d.config.RecentPath()); err != nil {
 			d.log.Error("who wrote lately is not kept for the next process", slog.Any("error", err))
 		}
+		if err := d.partners.Save(); err != nil {
+			d.log.Error("correspondents are not kept for the next process", slog.Any("error", err))
+		}
 		return nil
 	}
 	u.mu.Lock()
@@ -340,6 +343,9 @@ func (d *daemon) yield(ctx context.Context, what upgrade.Stage, to *upgrade.Succ
 		err = d.entries.Yield()
 	}
 	err = errors.Join(err, d.past.Yield(to.Lines))
+	if failed := d.partners.Yield(); failed != nil {
+		d.log.Error("correspondents are not kept for the next process", slog.Any("error", failed))
+	}
 	if failed := d.domains.Yield(); failed != nil {
 		d.log.Error("the domains seen first are not kept for the next process", slog.Any("error", failed))
 	}
@@ -359,6 +365,7 @@ func (d *daemon) takeWrites(ctx context.Context) (err error) {
 	if err := unlocked(ctx, history.ErrLocked, d.past.Resume); err != nil {
 		d.log.Error("no history is kept", slog.Any("error", err))
 	}
+	d.resumeCorrespondents(ctx)
 	if d.domains, err = d.openFirstSeen(ctx); err != nil {
 		return err
 	}
@@ -437,6 +444,7 @@ func (d *daemon) takeBack() (err error) {
 			err = unlocked(context.Background(), live.ErrLocked, d.entries.Resume)
 		}
 		err = errors.Join(err, unlocked(context.Background(), history.ErrLocked, d.past.Resume), unlocked(context.Background(), firstseen.ErrLocked, d.domains.Resume))
+		d.resumeCorrespondents(context.Background())
 		u.writers.begun()
 		u.decide(nil)
 	}

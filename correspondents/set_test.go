@@ -1,0 +1,393 @@
+package correspondents
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"blockd/addr"
+	"blockd/internal/race"
+	"blockd/lists"
+)
+
+const year = 365 * 24 * time.Hour
+
+func settings(t *testing.T) Settings {
+	return Settings{Path: filepath.Join(t.TempDir(), "a.correspondents"), Keep: year, Own: []string{"here.example"}}
+}
+
+func open(t *testing.T, s Settings) *Set {
+	t.Helper()
+	set, anew, err := Open(s)
+	if err != nil || anew != nil {
+		t.Fatalf("Open = %v, %v", anew, err)
+	}
+	t.Cleanup(set.Close)
+	return set
+}
+
+func parse(t testing.TB, text string) addr.Addr {
+	a, err := addr.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestWhoIsLearned(t *testing.T) {
+	set := open(t, settings(t))
+	for _, tt := range []struct {
+		sender, recipient string
+		want              bool
+	}{
+		{"anna@here.example", "bob@there.example", true},
+		{"anna@here.example", "Bob@Elsewhere.Example", true},
+		{"", "reply@there.example", false},                       // an answer by a program
+		{"anna@here.example", "carl@here.example", false},        // a user
+		{"anna@other.example", "carl@sub.here.example", false},   // below a domain of ours
+		{"anna@other.example", "dora@other.example", false},      // a colleague
+		{"anna@here.example", "postmaster", false},               // no domain
+		{"anna@here.example", "root@[192.0.2.1]", false},         // a machine
+		{"anna@here.example", "x@notthere.here.example.", false}, // no address
+	} {
+		recipient, _ := addr.Parse(tt.recipient)
+		sender, _ := addr.Parse(tt.sender)
+		if got := set.Learn(sender, recipient, time.Now()); got != tt.want || set.Has(recipient) != tt.want {
+			t.Errorf("Learn(%q, %q) = %v, and Has %v, want %v", tt.sender, tt.recipient, got, set.Has(recipient), tt.want)
+		}
+	}
+	if set.Has(parse(t, "other@there.example")) {
+		t.Error("to write to one address makes its neighbour a correspondent")
+	}
+	if got := set.Last(parse(t, "bob@elsewhere.example")); got.Format(time.DateOnly) != time.Now().UTC().Format(time.DateOnly) {
+		t.Errorf("Last = %v", got)
+	}
+	var none *Set
+	if none.Has(parse(t, "bob@there.example")) || none.Len() != 0 || !none.Last(parse(t, "bob@there.example")).IsZero() || none.Save() != nil {
+		t.Error("a nil Set knows somebody")
+	}
+}
+
+func TestWhatAnEntryCovers(t *testing.T) {
+	set := open(t, settings(t))
+	for _, to := range []string{"bob@mail.there.example", "bob@there.example", "eve@far.example"} {
+		set.Learn(parse(t, "anna@here.example"), parse(t, to), time.Now())
+	}
+	for i := range 500 {
+		set.Learn(parse(t, "anna@here.example"), parse(t, fmt.Sprintf("u%d@many.example", i)), time.Now())
+	}
+	for _, tt := range []struct {
+		kind  lists.Kind
+		scope lists.Scope
+		name  string
+		want  bool
+	}{
+		{lists.Addr, lists.Exact, "bob@there.example", true},
+		{lists.Addr, lists.Exact, "eve@there.example", false},
+		{lists.Addr, lists.Local, "bob@", true},
+		{lists.Addr, lists.Local, "anna@", false},
+		{lists.Domain, lists.Exact, "there.example", true},
+		{lists.Domain, lists.Sub, "there.example", true},
+		{lists.Domain, lists.Tree, "example", true},
+		{lists.Domain, lists.Exact, "example", false},
+		{lists.Domain, lists.Sub, "far.example", false},
+		{lists.Domain, lists.Sub, "mail.there.example", false},
+		{lists.Domain, lists.Tree, "other.example", false},
+		{lists.Glob, lists.Exact, "bob@there.example", false},
+	} {
+		if got := set.Covered(tt.kind, tt.scope, tt.name); got > 0 != tt.want {
+			t.Errorf("Covered(%v, %v, %s) = %d, want any: %v", tt.kind, tt.scope, tt.name, got, tt.want)
+		}
+	}
+	if n := set.Covered(lists.Domain, lists.Tree, "many.example"); n < 32 || n > 8192 {
+		t.Errorf("of 500 addresses Covered says %d", n)
+	}
+}
+
+// The table does what a map does.
+func TestTableIsAMap(t *testing.T) {
+	race.Skip(t)
+	var table table
+	golden := map[key]state{}
+	random := uint64(1)
+	next := func() uint64 { random = random*6364136223846793005 + 1442695040888963407; return random >> 11 }
+	for range 200_000 {
+		k := key(next()%4)<<tagBits | key(next()%700)<<(tagBits-10) | key(next()%3) // crowded: few parts, many neighbours
+		switch {
+		case next()%3 == 0:
+			if _, has := golden[k]; table.remove(k) != has {
+				t.Fatalf("remove(%x) != %v", k, has)
+			}
+			delete(golden, k)
+		case golden[k] != 0 || !table.full(k):
+			s := state(next()%(1<<stateBits-1) + 1)
+			table.put(k, s)
+			golden[k] = s
+		}
+		if k := key(next()%4)<<tagBits | key(next()%700)<<(tagBits-10); table.get(k) != golden[k] {
+			t.Fatalf("get(%x) = %x, want %x", k, table.get(k), golden[k])
+		}
+	}
+	all := map[key]state{}
+	for n := range parts {
+		table.each(n, func(k key, s state) bool { all[k] = s; return true })
+	}
+	if !maps.Equal(all, golden) || table.keys != len(golden) || table.sum[0]+table.sum[1]+table.sum[2]+table.sum[3] != len(golden) {
+		t.Errorf("%d keys, want %d", len(all), len(golden))
+	}
+}
+
+func TestMillionInTwentyMegabytes(t *testing.T) {
+	race.Skip(t)
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	set := &Set{settings: Settings{Keep: year}, secret: [2]uint64{1, 2}}
+	sender := parse(t, "anna@here.example")
+	for i := range 1_200_000 {
+		set.Learn(sender, parse(t, fmt.Sprintf("user%d@d%d.example", i, i/5)), time.Now())
+	}
+	n := set.Len()
+	set.changed = nil // at most half a megabyte
+	if used := heap() - before; used > 20e6 {
+		t.Errorf("%d correspondents take %d octets", n, used)
+	}
+	if n < Most*9/10 || n > Most {
+		t.Errorf("%d correspondents, want nearly %d", n, Most)
+	}
+	if allocs := testing.AllocsPerRun(100, func() { set.Has(sender) }); allocs > 0 {
+		t.Errorf("Has allocates %v times", allocs)
+	}
+	runtime.KeepAlive(set)
+}
+
+// A user whose password is known to others writes to a million strangers. Those who are written to for real stay.
+func TestFloodKeepsOldFriends(t *testing.T) {
+	race.Skip(t)
+	set := &Set{settings: Settings{Keep: year, most: 4000}, secret: [2]uint64{1, 2}}
+	sender, now := parse(t, "anna@here.example"), time.Now()
+	day := 24 * time.Hour
+	friend := func(i int) addr.Addr { return parse(t, fmt.Sprintf("friend%d@f%d.example", i, i)) }
+	once := func(i int) addr.Addr { return parse(t, fmt.Sprintf("once%d@o%d.example", i, i)) }
+	for i := range 2000 {
+		set.Learn(sender, friend(i), now.Add(-9*day))
+		set.Learn(sender, friend(i), now.Add(-3*day))
+	}
+	for i := range 1500 {
+		set.Learn(sender, once(i), now.Add(-2*day))
+	}
+	for i := range 100_000 {
+		set.Learn(sender, parse(t, fmt.Sprintf("stranger%d@s%d.example", i, i)), now)
+	}
+	friends, others := 0, 0
+	for i := range 2000 {
+		if set.Has(friend(i)) {
+			friends++
+		}
+	}
+	for i := range 1500 {
+		if set.Has(once(i)) {
+			others++
+		}
+	}
+	if friends != 2000 || others < 400 || set.Len() > 4000 {
+		t.Errorf("after a flood %d of 2000 friends are known, %d of 1500 of one day, and %d in all", friends, others, set.Len())
+	}
+	if set.refused.Load() < 90_000 {
+		t.Errorf("%d newcomers had no room", set.refused.Load())
+	}
+}
+
+func TestKeptThroughRestartAndKill(t *testing.T) {
+	s := settings(t)
+	set := open(t, s)
+	sender, bob, eve := parse(t, "anna@here.example"), parse(t, "bob@there.example"), parse(t, "eve@far.example")
+	set.Learn(sender, bob, time.Now())
+	if _, err := os.Stat(s.Path); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal("written before it was saved")
+	}
+	if err := set.Save(); err != nil {
+		t.Fatal(err)
+	}
+	set.Learn(sender, eve, time.Now())
+	if err := set.Save(); err != nil { // this is appended
+		t.Fatal(err)
+	}
+	if _, _, err := Open(s); !errors.Is(err, ErrLocked) {
+		t.Fatalf("a second process has the set: %v", err)
+	}
+	other, err := Read(s)
+	if err != nil || !other.Has(bob) || !other.Has(eve) {
+		t.Fatalf("Read knows %v, %v: %v", other.Has(bob), other.Has(eve), err)
+	}
+	set.Close() // as after a kill: not saved again
+	f, _ := os.OpenFile(s.Path, os.O_APPEND|os.O_WRONLY, 0)
+	f.WriteString("torn by ki")
+	f.Close()
+	again := open(t, s)
+	if !again.Has(bob) || !again.Has(eve) || again.Len() != 2 {
+		t.Fatalf("%d correspondents after a torn write", again.Len())
+	}
+	again.Learn(sender, parse(t, "new@far.example"), time.Now())
+	if err := again.Save(); err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+	if last := open(t, s); last.Len() != 3 {
+		t.Errorf("%d correspondents after the torn end was mended, want 3", last.Len())
+	}
+	for _, path := range []string{s.Path, s.Path + KeySuffix} {
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+		text, _ := os.ReadFile(path)
+		if strings.Contains(string(text), "bob") || strings.Contains(string(text), "there") {
+			t.Errorf("%s has an address in clear", path)
+		}
+	}
+}
+
+func TestUnreadableFileBeginsAnew(t *testing.T) {
+	for name, spoil := range map[string]func(path string){
+		"other program": func(path string) { os.WriteFile(path, []byte("something else, and long enough to be read"), 0o600) },
+		"other key":     func(path string) { os.WriteFile(path+KeySuffix, []byte(strings.Repeat("0", 32)+"\n"), 0o600) },
+		"no key":        func(path string) { os.Remove(path + KeySuffix) },
+		"empty":         func(path string) { os.Truncate(path, 0) },
+		"torn key":      func(path string) { os.Truncate(path+KeySuffix, 7) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := settings(t)
+			set := open(t, s)
+			set.Learn(parse(t, "anna@here.example"), parse(t, "bob@there.example"), time.Now())
+			set.Save()
+			set.Close()
+			spoil(s.Path)
+			again, anew, err := Open(s)
+			if err != nil || anew == nil || again.Len() != 0 {
+				t.Fatalf("Open = %v, %v", anew, err)
+			}
+			again.Learn(parse(t, "anna@here.example"), parse(t, "eve@there.example"), time.Now())
+			if err := again.Save(); err != nil {
+				t.Fatal(err)
+			}
+			again.Close()
+			if _, err := os.Stat(s.Path + AsideSuffix); err != nil {
+				t.Error(err)
+			}
+			if last := open(t, s); last.Len() != 1 {
+				t.Errorf("%d correspondents, want 1", last.Len())
+			}
+		})
+	}
+	t.Run("a damaged record", func(t *testing.T) {
+		s := settings(t)
+		set := open(t, s)
+		for i := range 10 {
+			set.Learn(parse(t, "anna@here.example"), parse(t, fmt.Sprintf("b%d@d%d.example", i, i)), time.Now())
+		}
+		set.Save()
+		set.Close()
+		text, _ := os.ReadFile(s.Path)
+		text[headSize+5*recordSize+3] ^= 1
+		os.WriteFile(s.Path, text, 0o600)
+		again, anew, err := Open(s)
+		if err != nil || anew == nil || again.Len() < 9 {
+			t.Errorf("%d correspondents: %v, %v", again.Len(), anew, err)
+		}
+		again.Close()
+	})
+}
+
+func TestHandingOver(t *testing.T) {
+	s := settings(t)
+	old := open(t, s)
+	sender, bob, eve := parse(t, "anna@here.example"), parse(t, "bob@there.example"), parse(t, "eve@far.example")
+	old.Learn(sender, bob, time.Now())
+	old.Save()
+	next, err := Read(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.Learn(sender, eve, time.Now())
+	if err := old.Yield(); err != nil {
+		t.Fatal(err)
+	}
+	if anew, err := next.Resume(); err != nil || anew != nil || !next.Has(bob) || !next.Has(eve) {
+		t.Fatalf("Resume = %v, %v; it knows %d", anew, err, next.Len())
+	}
+	if _, err := old.Resume(); !errors.Is(err, ErrLocked) {
+		t.Fatalf("taken back while another has it: %v", err)
+	}
+	next.Close()
+	old.Learn(sender, parse(t, "carl@far.example"), time.Now())
+	if _, err := old.Resume(); err != nil || old.Len() != 3 {
+		t.Fatalf("taken back: %v, %d", err, old.Len())
+	}
+	old.Save()
+	old.Close()
+	if last := open(t, s); last.Len() != 3 {
+		t.Errorf("%d correspondents, want 3", last.Len())
+	}
+}
+
+func TestForget(t *testing.T) {
+	s := settings(t)
+	set := open(t, s)
+	sender, bob := parse(t, "anna@here.example"), parse(t, "bob@there.example")
+	set.Learn(sender, bob, time.Now())
+	set.Learn(sender, parse(t, "eve@far.example"), time.Now())
+	set.Save()
+	old, _ := os.ReadFile(s.Path)
+	if had, err := set.Forget(bob); !had || err != nil || set.Has(bob) {
+		t.Fatalf("Forget = %v, %v", had, err)
+	}
+	if had, _ := set.Forget(bob); had {
+		t.Error("forgotten twice")
+	}
+	if n := set.Covered(lists.Domain, lists.Tree, "there.example") + set.Covered(lists.Addr, lists.Local, "bob@"); n != 0 {
+		t.Error("the names of a forgotten address are known")
+	}
+	now, _ := os.ReadFile(s.Path)
+	for at := headSize; at < len(now); at += recordSize {
+		if !slices.Contains([]int{0}, strings.Index(string(old), string(now[at:at+8]))) && !strings.Contains(string(old), string(now[at:at+8])) {
+			t.Error("a record that was not there")
+		}
+	}
+	if len(now) >= len(old) {
+		t.Errorf("the file had %d octets and has %d", len(old), len(now))
+	}
+}
+
+func TestAges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := &Set{settings: Settings{Keep: 30 * 24 * time.Hour}, secret: [2]uint64{1, 2}}
+		time.Sleep(27 * year) // the bubble begins in 2000, before day 1
+		bob := parse(t, "bob@there.example")
+		set.Learn(parse(t, "anna@here.example"), bob, time.Now())
+		time.Sleep(29 * 24 * time.Hour)
+		if !set.Has(bob) {
+			t.Error("forgotten after 29 days")
+		}
+		time.Sleep(24 * time.Hour)
+		if set.Has(bob) {
+			t.Error("known after 30 days")
+		}
+		if set.age(); set.table.keys != 0 {
+			t.Errorf("%d keys are left", set.table.keys)
+		}
+	})
+}
