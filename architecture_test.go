@@ -27,6 +27,8 @@ var layers = map[string][]string{
 	"letter":            {"history", "internal/durable", "internal/term"},
 	"bloom":             {},
 	"certificate":       {},
+	"maillog":           {},
+	"forget":            {"addr", "correspondents", "history", "receipt", "reload"},
 	"correspondents":    {"addr", "internal/durable", "lists"},
 	"filter":            {},
 	"firstseen":         {"filter", "internal/durable"},
@@ -108,7 +110,7 @@ var layers = map[string][]string{
 	"postfix": {"addr", "listener", "lists", "policy", "reply", "rule"},
 
 	"httpapi/fastpath": {},
-	"httpapi":          {"index/kept", "pause", "audit", "addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "letter", "listener", "lists", "live", "msgauth", "policy", "quarantine", "receipt", "reload", "verdict"},
+	"httpapi":          {"correspondents", "forget", "index/kept", "pause", "audit", "addr", "printout", "history", "hits", "httpapi/fastpath", "index", "internal/durable", "internal/term", "letter", "listener", "lists", "live", "msgauth", "policy", "quarantine", "receipt", "reload", "verdict"},
 
 	"internal/config": {"correspondents", "catalogue", "index/kept", "access", "addr", "ask", "audit", "bell", "certificate", "digest", "dnsbl", "filter", "history", "httpapi", "index", "internal/export", "internal/spelling", "internal/term", "keptfilter", "lists", "live", "machine", "mirror", "mirror/preset", "policy",
 		"postfix", "redisfilter", "reload", "remote", "reply", "resp", "rule", "smtpfilter/upstream", "verdict"},
@@ -116,7 +118,7 @@ var layers = map[string][]string{
 	"internal/upgrade": {},
 	"internal/version": {},
 	"catalogue":        {},
-	"internal/daemon": {"correspondents", "internal/secret", "index/kept", "pause", "internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
+	"internal/daemon": {"correspondents", "forget", "internal/secret", "index/kept", "pause", "internal/carried", "internal/term", "internal/upgrade", "internal/version", "ask", "ask/postgres", "ask/redis", "filter", "redisclient", "redisfilter",
 		"addr", "audit", "bell", "builder", "certificate", "dnsbl", "firstseen", "health", "history", "httpapi", "index", "internal/config", "keptfilter", "letter", "listener", "lists", "live", "mailbox", "milter", "mirror", "mirror/preset", "mirror/ldap", "mirror/mysql", "mirror/postgres", "mirror/redis", "mirror/s3", "mirror/sqlite", "msgauth", "policy",
 		"postfix", "quarantine", "receipt", "reload", "remote", "repeat", "resp", "rule", "smtpfilter/server", "smtpfilter/session", "smtpfilter/upstream", "spool", "verdict"},
 	"internal/control": {"lists", "rule", "addr", "index/kept", "pause", "audit", "access", "printout", "history", "httpapi", "index", "internal/config", "internal/term", "live", "quarantine", "receipt", "reload"},

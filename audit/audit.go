@@ -43,6 +43,8 @@ const (
 	RequestDecline    = "request.decline"
 	QuarantineRelease = "quarantine.release"
 	QuarantineRemove  = "quarantine.remove"
+	PersonForget      = "person.forget"
+	CorrespondentsAdd = "correspondents.learn"
 	Configuration     = "configuration.change"
 	Failed            = "failed" // what the line before Subject's hash says has not been done
 )

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/dchest/siphash"
@@ -54,6 +55,9 @@ var errForeign = errors.New("it is not a file of correspondents, or one of anoth
 // records, which are left out. The error is ErrLocked, or one of the disk.
 func Open(settings Settings) (s *Set, anew, err error) {
 	s = &Set{settings: settings}
+	if err := os.MkdirAll(filepath.Dir(settings.Path), 0o755); err != nil {
+		return nil, nil, err
+	}
 	if s.lock, err = durable.Lock(settings.Path+".lock", ErrLocked); err != nil {
 		return nil, nil, err
 	}

@@ -8,6 +8,7 @@
 package correspondents
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -274,6 +275,14 @@ func (s *Set) Forget(a addr.Addr) (had bool, err error) {
 	s.changed, s.all = nil, true // so that the old records go
 	s.mu.Unlock()
 	return had, s.Save()
+}
+
+// Pseudonym is a keyed hash of an address, for a journal that must not name it: the same each time, as long as the key is.
+func (s *Set) Pseudonym(a addr.Addr) string {
+	if s == nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%014x", uint64(s.hash("forget "+a.String())))
 }
 
 // age forgets what has not been written to for too long.

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"blockd/forget"
 	"blockd/history"
 	"blockd/httpapi/fastpath"
 	"blockd/live"
@@ -60,6 +61,9 @@ type Settings struct {
 	// Reload reads the configuration and all lists again, and waits until they are taken up; nil: there is no such
 	// resource.
 	Reload func(ctx context.Context, by string) Reloaded
+
+	// Person is where what is kept about people is; nil: there are no such resources.
+	Person *forget.Places
 
 	// Audit is the journal of changes, which has a line before a change is made; nil: none is written, and there is no such
 	// resource. That of Entries is set there.

@@ -17,6 +17,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"blockd/forget"
 	"blockd/history"
 	"blockd/internal/testkit"
 	"blockd/live"
@@ -30,7 +31,7 @@ var update = flag.Bool("update", false, "write docs/openapi.json anew")
 // resource that a daemon can have.
 func TestDocumentIsInDocs(t *testing.T) {
 	f := newFixture(t, Settings{}, "bad.example\n")
-	whole := New(Settings{Entries: new(live.Set), Undo: &Undo{}, Pauses: new(pause.Set), Audit: &Audit{}, Quarantine: &Quarantine{}, Requests: new(receipt.Store), History: new(history.Log), Events: NewEvents(), Reload: func(context.Context, string) Reloaded { return Reloaded{} }}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
+	whole := New(Settings{Entries: new(live.Set), Undo: &Undo{}, Pauses: new(pause.Set), Audit: &Audit{}, Quarantine: &Quarantine{}, Requests: new(receipt.Store), History: new(history.Log), Person: new(forget.Places), Events: NewEvents(), Reload: func(context.Context, string) Reloaded { return Reloaded{} }}, f.checker, f.Server.status, prometheus.NewRegistry(), f.log)
 	path := filepath.Join("..", "docs", "openapi.json")
 	if *update {
 		testkit.Write(t, path, whole.document)

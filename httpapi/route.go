@@ -93,6 +93,13 @@ func (s *Server) routes(metrics http.Handler) []route {
 			route{path: "/v1/lists/{list}/resume", about: "POST: they count again", methods: []method{
 				{name: http.MethodPost, serve: s.writing(s.resume), doc: describeResume, writes: true}}})
 	}
+	if s.settings.Person != nil {
+		all = append(all,
+			route{path: "/v1/correspondents", about: "POST: learn to whom users of this server have written", methods: []method{
+				{name: http.MethodPost, serve: s.writing(s.learn), doc: describeLearn, writes: true}}},
+			route{path: "/v1/forget", about: "POST: erase what is kept about one person", methods: []method{
+				{name: http.MethodPost, serve: s.writing(s.forget), doc: describeForget, writes: true}}})
+	}
 	if s.settings.Audit != nil {
 		all = append(all, route{path: "/v1/audit", about: "who has changed what, the newest first: ?q=, by=, action=, since=, until=, limit=, cursor=", methods: []method{
 			{name: http.MethodGet, serve: compressed(s.privately(s.audit)), doc: describeAudit, private: true}}})

@@ -141,6 +141,29 @@ func (s *Store) read(path string) (q Request, err error) {
 	return q, nil
 }
 
+// Forget removes the requests of a sender or for a recipient that about accepts, and returns how many they were.
+func (s *Store) Forget(about func(address string) bool) (gone int, err error) {
+	all, _, err := s.All()
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range all {
+		if !about(q.Sender) && !about(q.Recipient) {
+			continue
+		}
+		if err := os.Remove(s.path(q.Ref)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return gone, err
+		}
+		gone++
+	}
+	if gone == 0 {
+		return 0, nil
+	}
+	return gone, durable.SyncFolder(s.folder)
+}
+
 // All returns the requests, the newest first. A file that cannot be read is left out; damaged counts them.
 func (s *Store) All() (all []Request, damaged int, err error) {
 	files, err := os.ReadDir(s.folder)

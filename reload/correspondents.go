@@ -31,7 +31,7 @@ func (r *Reloader) addHeldForCorrespondents(draft *index.Index, held heldEntries
 	}
 	p := plea{Reloader: r, draft: draft, serving: r.live.Load(), held: held, by: map[string]*pleaded{}, pardoned: map[string]bool{}}
 	for _, l := range r.settings.Lists {
-		p.pardoned[l.Name] = l.Personal || accepted(l.Name)
+		p.pardoned[l.Name] = l.Own || accepted(l.Name)
 	}
 	began := time.Now()
 	for e, err := range draft.Named(context.Background(), p.serving, r.settings.Correspondents.Known) {

@@ -80,7 +80,7 @@ func TestManyEntriesAgainstCorrespondents(t *testing.T) {
 	}
 	d := newDaemon(t, map[string]string{"a.txt": "old.example\n", "b.txt": "old.example\n"})
 	d.settings.Blocks, d.settings.Correspondents = blocks, knowing(t, all...)
-	d.settings.Lists[1].Personal = true
+	d.settings.Lists[1].Own = true
 	d.open()
 	d.write("a.txt", "old.example\nnew.example\n"+strings.Join(all, "\n")+"\n")
 	d.look(t.Context(), true)

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"blockd/addr"
 	"blockd/index"
 	"blockd/internal/durable"
 	"blockd/lists"
@@ -254,6 +255,7 @@ func (r *Reloader) openHeld() heldEntries {
 
 // keepHeld writes what is held, if the file has something else.
 func (r *Reloader) keepHeld(all heldEntries) error {
+	all = r.remembered(all)
 	if maps.Equal(all, r.heldKept) {
 		return nil
 	}
@@ -297,4 +299,40 @@ func Release(path string, accepted func(list string) bool) (released int, err er
 		return 0, nil
 	}
 	return len(all) - len(rest), writeHeld(path, rest)
+}
+
+// remembered returns all without the examples that Recent does not remember any more: Forget has taken them out of the file,
+// or they are too old.
+func (r *Reloader) remembered(all heldEntries) heldEntries {
+	if r.settings.Recent == nil {
+		return all
+	}
+	some := heldEntries{}
+	for key, e := range all {
+		if e.Example != "" && !r.settings.Recent.has(e.Example) {
+			e.Example = ""
+		}
+		some[key] = e
+	}
+	return some
+}
+
+// ForgetExample takes an address out of the file that names what is held back in the index at path, and returns how often it was
+// there. The entries stay held.
+func ForgetExample(path string, a addr.Addr) (n int, err error) {
+	all, err := readHeld(path)
+	if err != nil {
+		return 0, err
+	}
+	for key, e := range all {
+		if e.Example == a.String() {
+			e.Example = ""
+			all[key] = e
+			n++
+		}
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	return n, writeHeld(path, all)
 }

@@ -256,3 +256,24 @@ func parseDays(text string) (d days, rest string, ok bool) {
 	_, err := fmt.Sscanf(last+" "+seen, "%d %x", &d.last, &d.seen)
 	return d, rest, err == nil && d.seen != 0 && d.last >= 0
 }
+
+// Forget takes a sender out of r and of the file at path. It reports whether it was there.
+func (r *Recent) Forget(a addr.Addr, path string) (had bool, err error) {
+	if r == nil {
+		return false, nil
+	}
+	r.mu.Lock()
+	if s := r.senders[a.String()]; s != nil {
+		r.drop(s)
+		had = true
+	}
+	r.mu.Unlock()
+	return had, r.Save(path)
+}
+
+// has reports whether a sender is remembered. A nil Recent does not know.
+func (r *Recent) has(address string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.senders[address] != nil
+}

@@ -53,16 +53,13 @@ type List struct {
 	// back.
 	MaxRecentBlocked float64
 
-	// Personal: people write the entries one by one, so none is held back for correspondents.
-	Personal bool
-
 	// MaxFreed is the share of Settings.Refusals that one load of the list may lift, 0 to 1;
 	// judged from 20 of them on. Where the list's exceptions reach no other list, it is the
 	// share of the list's own refusals.
 	MaxFreed float64
 
 	Review bool // a load is a proposal until an operator adopts it
-	Own    bool // the process writes it itself, and nobody takes it back
+	Own    bool // the process writes it itself of what people add, so nobody takes it back, and none of it is held back for correspondents
 }
 
 // Settings of a Reloader.

@@ -79,7 +79,7 @@ of any mail server, and never refuses a sender who is not listed.`,
 		}
 		return usageError{text}
 	})
-	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newListing(), newSource(), newAdd(), newRemove(), newEntryList(), newHistory(), newReplay(), newQuarantine(), newRequests(), newAudit(), newToken(), newExport(), newCompare(), newFilter(), newImport(), newConfig(), newDoctor(), newHealth(), newPause(), newResume(), newGenerations(), newDiff(), newRollback(), newAdopt(), newReload(), newNotify(), newReport(), newInit(), newCatalogue(), newSubscribe(), newVersion(), newBuilder()} {
+	for _, c := range []*cobra.Command{newServe(), newCompile(), newLint(), newCheck(), newListing(), newSource(), newAdd(), newRemove(), newEntryList(), newHistory(), newReplay(), newQuarantine(), newRequests(), newAudit(), newToken(), newExport(), newCompare(), newFilter(), newImport(), newConfig(), newDoctor(), newHealth(), newPause(), newResume(), newLearn(), newForget(), newGenerations(), newDiff(), newRollback(), newAdopt(), newReload(), newNotify(), newReport(), newInit(), newCatalogue(), newSubscribe(), newVersion(), newBuilder()} {
 		c.DisableFlagsInUseLine = true // Use names them
 		root.AddCommand(c)
 	}

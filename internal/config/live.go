@@ -65,7 +65,7 @@ func (c Config) liveGuard() *lists.Guard {
 func (c Config) liveList() reload.List {
 	return reload.List{
 		Name: live.ListName, Path: live.ListPattern(c.LiveFolder()), Settings: lists.Settings{Format: "plain"}, Exceptions: index.AllExceptions,
-		Optional: true, AllowEmpty: true, Own: true, MaxRecentBlocked: 1, MaxFreed: 1, Personal: true,
+		Optional: true, AllowEmpty: true, Own: true, MaxRecentBlocked: 1, MaxFreed: 1,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"blockd/forget"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/reload"
@@ -26,6 +27,10 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 		Entries: d.entries, Subaddress: d.config.Policy().Owners.Subaddress, History: d.past, Events: d.events, Requests: d.receipts.requests, Pauses: d.pauses, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
 		Serving: d.serving, Message: httpapi.Message{Resolver: d.resolver, Max: int64(d.config.Auth.MaxMessage)}}
 	s.Undo = &httpapi.Undo{Kept: d.kept, Lists: d.config.Undoable, Review: d.config.Reviews, Serves: d.lists.Pinned}
+	if d.partners != nil {
+		s.Person = &forget.Places{Correspondents: d.partners, Recent: d.recent, RecentPath: d.config.RecentPath(), Index: d.config.Index.Path,
+			History: d.past.Forget, Requests: d.receipts.requests}
+	}
 	if d.audit != nil {
 		s.Audit = &httpapi.Audit{Log: d.audit, Folder: d.config.AuditFolder()}
 	}

@@ -1,0 +1,101 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"blockd/addr"
+	"blockd/correspondents"
+	"blockd/forget"
+	"blockd/history"
+	"blockd/httpapi"
+	"blockd/internal/config"
+	"blockd/receipt"
+	"blockd/reload"
+)
+
+// Learner takes messages that users have sent, and has them learned from: by the daemon, or into the file where none
+// runs. It is for one goroutine.
+type Learner struct {
+	Author string
+	Total  httpapi.Learned
+
+	config  config.Config
+	set     *correspondents.Set // nil: the daemon is asked
+	waiting []httpapi.SentMessage
+}
+
+// NewLearner finds out who has the correspondents. Close it.
+func NewLearner(ctx context.Context, c config.Config, author string) (*Learner, error) {
+	l := &Learner{Author: author, config: c}
+	err := Ask(ctx, c, http.MethodPost, "/v1/correspondents", httpapi.LearnQuestion{Sent: []httpapi.SentMessage{}, Author: author}, &l.Total)
+	if !errors.Is(err, ErrNoDaemon) {
+		return l, err
+	}
+	l.set, _, err = correspondents.Open(c.CorrespondentSettings())
+	return l, err
+}
+
+// Add takes a message.
+func (l *Learner) Add(ctx context.Context, m httpapi.SentMessage) error {
+	if l.waiting = append(l.waiting, m); len(l.waiting) < httpapi.MostLearned {
+		return nil
+	}
+	return l.Flush(ctx)
+}
+
+// Flush has everything learned that was added.
+func (l *Learner) Flush(ctx context.Context) (err error) {
+	if len(l.waiting) == 0 {
+		return nil
+	}
+	var some httpapi.Learned
+	if l.set == nil {
+		err = Ask(ctx, l.config, http.MethodPost, "/v1/correspondents", httpapi.LearnQuestion{Sent: l.waiting, Author: l.Author}, &some)
+	} else if err = l.config.Journal().Add(httpapi.LearnLine(l.Author, len(l.waiting))); err == nil {
+		some = httpapi.LearnFrom(l.set, l.waiting)
+		err = l.set.Save()
+	}
+	l.waiting = l.waiting[:0]
+	l.Total.Recipients += some.Recipients
+	l.Total.Known = max(some.Known, l.Total.Known)
+	return err
+}
+
+// Close lets others have the correspondents.
+func (l *Learner) Close() {
+	if l != nil {
+		l.set.Close()
+	}
+}
+
+// Forget erases what is kept about one person, by the daemon or in the files. running tells whether a daemon was there.
+func Forget(ctx context.Context, c config.Config, a addr.Addr, author, why string) (f forget.Forgotten, running bool, err error) {
+	err = Ask(ctx, c, http.MethodPost, "/v1/forget", httpapi.ForgetQuestion{Address: a.String(), Author: author, Why: why}, &f)
+	if !errors.Is(err, ErrNoDaemon) {
+		return f, true, err
+	}
+	set, _, err := correspondents.Open(c.CorrespondentSettings())
+	if err != nil {
+		return f, false, err
+	}
+	defer set.Close()
+	p := forget.Places{Correspondents: set, Recent: reload.OpenRecent(c.RecentPath(), c.Index.Recent, slog.New(slog.DiscardHandler)),
+		RecentPath: c.RecentPath(), Index: c.Index.Path}
+	if folder := c.ReceiptsFolder(); folder != "" {
+		p.Requests = receipt.NewStore(folder, nil)
+	}
+	if c.History.Folder != config.None {
+		p.History = func(ctx context.Context, about func(*history.Record) bool) (int, error) {
+			return history.ForgetIn(ctx, history.Settings{Folder: c.HistoryFolder(), Max: int64(c.History.Max), Keep: time.Duration(c.History.Keep)}, about)
+		}
+	}
+	if err := c.Journal().Add(httpapi.ForgetLine(&p, a, author, why)); err != nil {
+		return f, false, err
+	}
+	f, err = p.Forget(ctx, a)
+	return f, false, err
+}
