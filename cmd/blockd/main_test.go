@@ -40,6 +40,8 @@ func TestCommandsAndFlags(t *testing.T) {
 		"quarantine":  "",
 		"pause":       "config for why",
 		"resume":      "config why",
+		"learn":       "config maillog",
+		"forget":      "config json why",
 		"init":        "config doctor force list server undo way",
 		"subscribe":   "config enforce remove",
 		"requests":    "all config json state",
