@@ -48,7 +48,7 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request) {
 	if !s.mayCheck(w, r, q.Recipient) {
 		return
 	}
-	work := s.workspace(&p)
+	work := s.workspace(r, &p)
 	defer work.release()
 	work.text = append(work.appendAnswer(work.text, q), '\n')
 	tagged(w, r, work.text)
@@ -122,7 +122,7 @@ func (s *Server) checkBatch(w http.ResponseWriter, r *http.Request, p *query) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	work := s.workspace(p)
+	work := s.workspace(r, p)
 	defer work.release()
 	work.questions = questions
 	text := append(work.text, `{"results":[`...)

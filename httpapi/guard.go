@@ -202,6 +202,13 @@ func (s *Server) private(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
+// mayKnow reports whether the caller may be told whom users write to: as private, but for a token of one owner. It does not
+// answer.
+func (s *Server) mayKnow(r *http.Request) bool {
+	c := s.callerOf(r)
+	return (c.local || c.known) && len(c.owners) == 0
+}
+
 // privately admits only callers that private allows.
 func (s *Server) privately(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -118,8 +118,8 @@ type ListWorth struct {
 	State    ListState  `json:"state"`
 	Problems []string   `json:"problems"` // of those above: this list's
 
-	Pinned *PinnedList `json:"pinned"` // null: it follows its file
-	Percent float64 `json:"percent"` // of senders that its blocks count for; 100: all
+	Pinned  *PinnedList `json:"pinned"`  // null: it follows its file
+	Percent float64     `json:"percent"` // of senders that its blocks count for; 100: all
 
 	// Where the list comes from, by the configuration, its files and the catalogue; "" and 0: not known.
 	Title          string `json:"title"`

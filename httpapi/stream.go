@@ -47,7 +47,7 @@ func (s *Server) checkStream(w http.ResponseWriter, r *http.Request, p *query) {
 	w.Header()["Content-Type"] = typeStream
 
 	in := bufio.NewReaderSize(r.Body, maxLine)
-	pending := &pending{s.workspace(p), bufio.NewWriterSize(w, maxLine)}
+	pending := &pending{s.workspace(r, p), bufio.NewWriterSize(w, maxLine)}
 	defer pending.release()
 	for n := 1; ; n++ {
 		if !lineBuffered(in) { // the next read may wait for the client, which may wait for answers

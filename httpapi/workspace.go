@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"net/http"
 
 	"blockd/policy"
 	"blockd/verdict"
@@ -22,12 +23,14 @@ type workspace struct {
 }
 
 // workspace returns one for a request with these parameters.
-func (s *Server) workspace(p *query) *workspace {
+func (s *Server) workspace(r *http.Request, p *query) *workspace {
 	w, ok := s.workspaces.Get().(*workspace)
 	if !ok {
 		w = &workspace{server: s}
 	}
-	w.explain = p.explains()
+	if w.explain = p.explains(); w.explain {
+		w.batch.Private = s.mayKnow(r)
+	}
 	return w
 }
 

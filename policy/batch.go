@@ -24,6 +24,9 @@ type Batch struct {
 	// Uncounted questions are no hits of lists, and in no metric of verdicts. It is the caller's.
 	Uncounted bool
 
+	// Private explanations are for somebody who may know whom users write to. It is the caller's.
+	Private bool
+
 	checker  *checks
 	index    *index.Index
 	senders  []addr.Addr // of the questions; null where there is none to look up

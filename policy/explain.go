@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"time"
+
 	"slices"
 
 	"blockd/index"
@@ -10,12 +12,13 @@ import (
 
 // Explanation says how a verdict came about, for `explain=1` of HTTP.
 type Explanation struct {
-	Keys    []verdict.ExplainedKey `json:"keys" doc:"all that were looked up"`
-	Decider int                    `json:"decider" minimum:"-1" doc:"index of the match that decided; -1: none"`
-	Shadow  int                    `json:"shadow" minimum:"-1" doc:"index of the match that would have refused, had its list counted; -1: none"`
-	Reply   string                 `json:"reply,omitempty" doc:"what SMTP says to a recipient that is not exempt; ID stands for the reference"`
-	Error   string                 `json:"error,omitempty" doc:"of an unknown verdict: why"`
-	Lists   []ListOrigin           `json:"lists" doc:"where the lists of the matches come from, as far as they or the configuration say it"`
+	Keys          []verdict.ExplainedKey `json:"keys" doc:"all that were looked up"`
+	Decider       int                    `json:"decider" minimum:"-1" doc:"index of the match that decided; -1: none"`
+	Shadow        int                    `json:"shadow" minimum:"-1" doc:"index of the match that would have refused, had its list counted; -1: none"`
+	Reply         string                 `json:"reply,omitempty" doc:"what SMTP says to a recipient that is not exempt; ID stands for the reference"`
+	Correspondent string                 `json:"correspondent,omitempty" format:"date" doc:"the day, in UTC, on which users of this server last wrote to the sender; only for callers that may read who wrote to whom"`
+	Error         string                 `json:"error,omitempty" doc:"of an unknown verdict: why"`
+	Lists         []ListOrigin           `json:"lists" doc:"where the lists of the matches come from, as far as they or the configuration say it"`
 
 	Decision Decision `json:"-"` // about mail to the verdict's recipient
 }
@@ -64,6 +67,9 @@ func (b *Batch) Explain(v *verdict.Verdict) Explanation {
 	e := Explanation{Keys: []verdict.ExplainedKey{}, Decider: v.Decider, Shadow: v.Shadow, Lists: c.origins(v)}
 	if v.Err != nil {
 		e.Error = v.Err.Error()
+	}
+	if last := c.partners.Known.Last(v.Sender); b.Private && !last.IsZero() {
+		e.Correspondent = last.Format(time.DateOnly)
 	}
 	e.Decision = c.decideAsked(*v, b.index, v.Recipient)
 	if v.Kind == verdict.Blocked {

@@ -39,6 +39,9 @@ func (e explanation) print(input string, v verdict.Verdict, b *policy.Batch) err
 	if read := v.Sender.String() + v.Domain.Text; v.Unread != "" && read != "" {
 		rows = append(rows, [2]string{"read as", read})
 	}
+	if how.Correspondent != "" {
+		rows = append(rows, [2]string{"known", "your users wrote to this sender, last on " + how.Correspondent})
+	}
 	rows = append(rows, e.facts...)
 	rows = append(rows, e.keys(how.Keys)...)
 	for i := range v.Matches {

@@ -31,6 +31,7 @@ type Asker struct {
 	Client    netip.Addr // that the mail comes from: then each text is a sender; zero = unknown
 	Recipient string     // that the mail goes to: the same; "" = any
 	Form      Form
+	Private   bool // the answers are for somebody who may know whom users write to
 
 	questions []policy.Question
 	batch     policy.Batch
@@ -43,7 +44,7 @@ func (a *Asker) Ask(dst []byte, texts []string) (answers []byte, blocked bool, e
 	for _, text := range texts {
 		a.questions = append(a.questions, a.question(text))
 	}
-	a.batch.Uncounted = true
+	a.batch.Uncounted, a.batch.Private = true, a.Private
 	verdicts := a.Checker.AskAll(&a.batch, a.questions)
 	for i := range verdicts {
 		v := &verdicts[i]

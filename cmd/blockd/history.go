@@ -195,6 +195,9 @@ func explainDecision(w io.Writer, r *history.Record, origins []policy.ListOrigin
 	if r.Source != "" {
 		sender += " (in the header field " + term.Visible(r.Source) + ")"
 	}
+	if r.Correspondent {
+		sender += ", to whom your users write"
+	}
 	say("sender", sender)
 	say("recipient", term.Visible(r.Recipient))
 	say("verdict", term.Visible(r.Verdict))
@@ -221,6 +224,8 @@ func outcomeText(r *history.Record) string {
 	switch {
 	case text == "":
 		text = term.Visible(r.Outcome)
+	case r.Pardoned:
+		text += ": a list has it, and it passed as a correspondent with proof (correspondents.excuse)"
 	case r.FirstSeen:
 		text += ": the sender's domain had not sent mail here before ([first_seen])"
 	case r.Outcome == "refuse" && r.List == "":

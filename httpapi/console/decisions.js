@@ -30,7 +30,7 @@ export function clock(time) {
 
 function why(decision) {
   const notes = [decision.exempt && 'exempt recipient', decision.shadow && 'its list does not count',
-    decision.authenticated && 'had logged in', decision.first_seen && 'domain new here', decision.source && `header ${decision.source}`].filter(Boolean);
+    decision.authenticated && 'had logged in', decision.first_seen && 'domain new here', decision.correspondent && 'your users write to this sender', decision.excused && 'excused by proof', decision.source && `header ${decision.source}`].filter(Boolean);
   return [decision.list ? `listed in ${decision.list}` : 'on no list', notes.length > 0 && ` (${notes.join(', ')})`, decision.entry && [': ', html('code', {}, decision.entry)]];
 }
 

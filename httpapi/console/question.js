@@ -64,6 +64,7 @@ function answerText(text, answer) {
   return [
     html('p', { class: 'verdict' }, badge(kinds[answer.verdict] ?? '', answer.verdict), html('code', {}, name)),
     html('p', {}, sentence(answer, answer.explain.decider)),
+    answer.explain.correspondent && html('p', {}, `Your users wrote to this sender, last on ${answer.explain.correspondent}.`),
     html('p', { class: 'buttons answer-actions' },
       answer.matches.filter((match) => match.list === byHand).map(plain).map((own) =>
         html('button', { type: 'button', class: 'quiet small', click: () => remove(own) }, 'Remove ', html('code', {}, own))),

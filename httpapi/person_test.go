@@ -1,0 +1,88 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/audit"
+	"blockd/correspondents"
+	"blockd/forget"
+	"blockd/history"
+	"blockd/index"
+	"blockd/policy"
+	"blockd/reload"
+)
+
+// A program tells to whom users have written; who may know that sees it in explanations, until the person is forgotten. The
+// journal does not name it.
+func TestLearnExplainForget(t *testing.T) {
+	f, dir := newEntryFixture(t), t.TempDir()
+	set, _, err := correspondents.Open(correspondents.Settings{Path: filepath.Join(dir, "set"), Keep: 365 * 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(set.Close)
+	past, err := history.Open(history.Settings{Folder: filepath.Join(dir, "history"), Max: history.MinMax, Keep: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { past.Close() })
+	past.Add(history.Record{Time: time.Now(), Door: "smtp", Outcome: "accept", Verdict: "clear", Sender: "bob@there.example", Recipient: "anna@here.example"})
+	journal := audit.New(audit.Settings{Folder: filepath.Join(dir, "audit"), Max: 1 << 20, Keep: time.Hour})
+	f.settings.Audit = &Audit{Log: journal, Folder: filepath.Join(dir, "audit")}
+	f.settings.Person = &forget.Places{Correspondents: set, Index: filepath.Join(dir, "index"), History: past.Forget}
+	ix := f.fixture.live
+	checker := policy.New(func() *index.Index { return ix }, policy.Settings{Correspondents: policy.Correspondents{Known: set}}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	f.Server = New(f.settings, checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+
+	learn := `{"sent":[{"sender":"anna@here.example","recipient":"bob@there.example","time":"` + time.Now().UTC().Format(time.RFC3339) + `"},{"sender":"anna@here.example","recipient":"carl@here.example","time":"2026-01-01T00:00:00Z"}]}`
+	for _, path := range []string{"/v1/correspondents", "/v1/forget"} {
+		if w := f.ask("POST", path, "{}"); w.Code != http.StatusUnauthorized {
+			t.Errorf("%s without a token: %d", path, w.Code)
+		}
+		if w := f.ask("POST", path, "{}", f.read); w.Code != http.StatusForbidden {
+			t.Errorf("%s with a token that may read: %d", path, w.Code)
+		}
+		if w := f.ask("POST", path, `{"typo":1}`, f.write); w.Code != http.StatusBadRequest {
+			t.Errorf("%s with another member: %d", path, w.Code)
+		}
+	}
+	if w := f.ask("POST", "/v1/correspondents", learn, f.write); w.Code != 200 || w.Body.String() != `{"recipients":1,"known":1}`+"\n" {
+		t.Errorf("learn: %d, %s", w.Code, w.Body)
+	}
+	explained := func(headers ...string) string {
+		w := f.ask("GET", "/v1/check?explain=1&sender=bob@there.example", "", headers...)
+		var a struct {
+			Explain struct {
+				Correspondent string `json:"correspondent"`
+			} `json:"explain"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
+			t.Fatalf("%d, %s", w.Code, w.Body)
+		}
+		return a.Explain.Correspondent
+	}
+	if got := explained(f.read); got != time.Now().UTC().Format(time.DateOnly) {
+		t.Errorf("explained to a reader: %q", got)
+	}
+	if w := f.ask("GET", "/v1/check?explain=1&sender=bob@there.example", ""); strings.Contains(w.Body.String(), "correspondent") {
+		t.Errorf("explained to anybody: %s", w.Body)
+	}
+	if w := f.ask("POST", "/v1/forget", `{"address":"Bob@there.example"}`, f.write); w.Code != 200 || w.Body.String() != `{"correspondent":true,"recent":false,"held":0,"decisions":1,"requests":0}`+"\n" {
+		t.Errorf("forget: %d, %s", w.Code, w.Body)
+	}
+	if got := explained(f.read); got != "" {
+		t.Errorf("a forgotten person is explained: %q", got)
+	}
+	w := f.ask("GET", "/v1/audit", "", f.read)
+	if text := w.Body.String(); !strings.Contains(text, "person.forget") || !strings.Contains(text, "correspondents.learn") || strings.Contains(strings.ToLower(text), "bob") {
+		t.Errorf("the journal: %s", text)
+	}
+}
