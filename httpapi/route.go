@@ -23,6 +23,7 @@ type method struct {
 	writes bool // the token needs the scope Write
 
 	query []string // the names of its parameters; describe sets them
+	looks bool     // it refuses other parameters by itself, without a map of them
 
 	owners bool // it judges by itself what a token that is bound to owners may
 
@@ -33,7 +34,7 @@ type method struct {
 func (s *Server) routes(metrics http.Handler) []route {
 	all := []route{
 		{path: checkPath, about: "?sender=ADDRESS[&client=IP], ?ip= or ?domain=, with explain=1 also how; POST: many senders", methods: []method{
-			{name: http.MethodGet, serve: s.check, doc: describeCheck, owners: true},
+			{name: http.MethodGet, serve: s.check, doc: describeCheck, owners: true, looks: true},
 			{name: http.MethodPost, serve: s.checkMany, doc: describeCheckMany}}},
 		{path: "/v1/check/stream", about: "POST: a question a line, an answer a line", methods: []method{
 			{name: http.MethodPost, serve: s.checkLines, doc: describeCheckStream}}},
@@ -153,7 +154,7 @@ func (r route) serve(s *Server, w http.ResponseWriter, req *http.Request) {
 	}
 	for i := range r.methods {
 		if r.methods[i].name == name {
-			if !s.bound(&r.methods[i], w, req) && known(w, req, r.methods[i].query) {
+			if !s.bound(&r.methods[i], w, req) && (r.methods[i].looks || known(w, req, r.methods[i].query)) {
 				r.methods[i].serve(w, req)
 			}
 			return
