@@ -308,7 +308,9 @@ func (c *Case) outcome(text string) (Outcome, error) {
 	switch o.Word {
 	case "accept", "again", "syntax":
 		ok = ok && o.List == ""
-	case "refuse", "unproved", "tag", "quarantine", "discard":
+	case "refuse":
+		ok = ok && (listed || o.List == "owner" || o.List == "recipient")
+	case "unproved", "tag", "quarantine", "discard":
 		ok = ok && listed
 	case "defer":
 		ok = ok && (listed || o.List == "")
