@@ -46,6 +46,10 @@ const (
 	PersonForget      = "person.forget"
 	CorrespondentsAdd = "correspondents.learn"
 	Configuration     = "configuration.change"
+	SnapshotPublish   = "snapshot.publish"
+	SnapshotHalt      = "snapshot.halt"
+	FleetPin          = "fleet.pin"
+	FleetUnpin        = "fleet.unpin"
 	Failed            = "failed" // what the line before Subject's hash says has not been done
 )
 

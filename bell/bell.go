@@ -34,6 +34,8 @@ const (
 	History       = "history"       // decisions cannot be written
 	Audit         = "audit"         // the audit journal cannot be written
 	Configuration = "configuration" // a changed configuration was not taken up
+	Fleet         = "fleet"         // no snapshot of the fleet is taken: what the store has is not trusted, or cannot be used
+	Publish       = "publish"       // no snapshot can be published
 	Upgrade       = "upgrade"       // another process could not take over
 	Quarantine    = "quarantine"    // the quarantine is nearly full
 	NextServer    = "next_server"   // the next server is away, or not safe to serve
@@ -42,7 +44,7 @@ const (
 
 // Names are all of them.
 func Names() []string {
-	return []string{ListRefused, Lists, Source, LiveEntries, History, Audit, Configuration, Upgrade, Quarantine, NextServer, NotReady}
+	return []string{ListRefused, Lists, Source, LiveEntries, History, Audit, Configuration, Fleet, Publish, Upgrade, Quarantine, NextServer, NotReady}
 }
 
 // key is what makes a problem another one: its text may have a number that changes.

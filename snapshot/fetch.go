@@ -115,8 +115,17 @@ func (f signed) check(keys []minisign.PublicKey, want func([]byte) (string, erro
 // stores are where objects may be had: relays first, since these are near.
 func (n *Node) stores() []Store { return append(append([]Store{}, n.Relays...), n.From) }
 
-// fetch brings an object, and returns the path of a file that is what its name says. What came before a break is kept.
+// fetch brings an object, and returns the path of a file that is what its name says. What came before a break is kept. It may be called by
+// several goroutines, also for one object.
 func (n *Node) fetch(ctx context.Context, object string, size int64, kind string) (path string, err error) {
+	got, err, _ := n.fetches.Do(object, func() (any, error) { return n.fetchOnce(ctx, object, size, kind) })
+	if err != nil {
+		return "", err
+	}
+	return got.(string), nil
+}
+
+func (n *Node) fetchOnce(ctx context.Context, object string, size int64, kind string) (path string, err error) {
 	kept := filepath.Join(n.Folder, objectsName, object)
 	if sum, got, err := sumOfFile(kept); err == nil && got == size && sum+objectEnding == object {
 		return kept, nil
@@ -127,6 +136,12 @@ func (n *Node) fetch(ctx context.Context, object string, size int64, kind string
 		err := n.fetchFrom(ctx, s, path, object, size, kind)
 		if again := (*notThis)(nil); errors.As(err, &again) && again.resumed { // the part before may be of a store that lies
 			err = n.fetchFrom(ctx, s, path, object, size, kind)
+		}
+		if err == nil && n.Serves {
+			if err := os.Rename(path, kept); err != nil {
+				return "", &Error{Disk, err}
+			}
+			return kept, nil
 		}
 		if err == nil {
 			return path, nil

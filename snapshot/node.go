@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
 
 	"blockd/internal/durable"
 	"blockd/minisign"
@@ -79,7 +80,8 @@ type Node struct {
 	told     time.Time               // when the log last said what is wrong
 	step     func(what string) error // of tests: before each step on the disk; an error ends it there
 
-	asked chan struct{} // of Now
+	asked   chan struct{}      // of Now
+	fetches singleflight.Group // by object
 
 	mu     sync.Mutex
 	status Status
@@ -176,8 +178,17 @@ func FilterFile(folder, list string) string {
 	return filepath.Join(folder, currentName, filtersName, list+".bdf")
 }
 
-// Run follows the channel until ctx ends, and then returns nil. The folder is open, and closed by it.
+// Run follows the channel until ctx ends, and then returns nil. It opens the folder if that is not open, and closes it. It may be run again. A
+// nil Node follows nothing.
 func (n *Node) Run(ctx context.Context) error {
+	if n == nil {
+		return nil
+	}
+	if n.lock == nil {
+		if err := n.Open(); err != nil {
+			return err
+		}
+	}
 	defer n.Close()
 	for ctx.Err() == nil {
 		err := n.Once(ctx)

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +106,7 @@ func (p *Publisher) prepare(ctx context.Context, c Content) (*Manifest, *Publish
 func (w *preparing) sort(ctx context.Context, parts *runs.Parts, m *Manifest) error {
 	var next atomic.Int32
 	group, ctx := errgroup.WithContext(ctx)
-	for range min(runtime.GOMAXPROCS(0), 4) {
+	for range cmp.Or(w.Workers, min(runtime.GOMAXPROCS(0), 4)) {
 		group.Go(func() error {
 			sorter := runs.New(w.Folder, sortMemory)
 			defer sorter.Close()

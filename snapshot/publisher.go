@@ -42,6 +42,7 @@ type PublisherOptions struct {
 	Keep    int            // sequences that stay in the store
 	Stages  []PlannedStage // before the one of all
 	Version string
+	Workers int // how many shards are made at a time; 0 = one for each processor, four at most
 	Log     *slog.Logger
 }
 
@@ -192,6 +193,39 @@ func (p *Publisher) Publish(ctx context.Context, c Content, now bool) (*Publishe
 	return told, p.publish(ctx, m, told, now)
 }
 
+// PublishChanges is Publish for a program that runs by itself: it publishes if there is anything new, or the last sequence grows old, and
+// returns nil if not. The error is ErrHalted while the channel is halted.
+func (p *Publisher) PublishChanges(ctx context.Context, c Content) (*Published, error) {
+	if p.halted() {
+		return nil, ErrHalted
+	}
+	if err := p.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	m, told, err := p.prepare(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if p.last != nil && m.sameAs(p.last) {
+		if time.Since(time.Unix(p.last.Created, 0)) < Life/2 {
+			return nil, nil
+		}
+		again := *p.last
+		m = &again
+		// Stages that are not over yet begin anew.
+		told.Eases = len(m.Stages) == 1 || m.Stages[len(m.Stages)-1].From <= time.Now().Unix()
+	}
+	return told, p.publish(ctx, m, told, false)
+}
+
+// sameAs reports whether two manifests have the same lists.
+func (m *Manifest) sameAs(other *Manifest) bool {
+	same := slices.EqualFunc(m.Lists, other.Lists, func(a, b List) bool {
+		return a.settings() == b.settings() && slices.EqualFunc(a.Shards, b.Shards, func(a, b Shard) bool { return a.Plain == b.Plain })
+	})
+	return same && slices.Equal(m.Ask, other.Ask)
+}
+
 // Again writes one more sequence with what another one had.
 func (p *Publisher) Again(ctx context.Context, sequence int64, now bool) (*Published, error) {
 	if err := p.catchUp(ctx); err != nil {
@@ -210,23 +244,6 @@ func (p *Publisher) Again(ctx context.Context, sequence int64, now bool) (*Publi
 		told.Entries += l.Entries
 	}
 	return told, p.publish(ctx, &m, told, now)
-}
-
-// Refresh writes one more sequence with what the last one had if half of the life of that is over, and reports whether it has.
-func (p *Publisher) Refresh(ctx context.Context) (*Published, error) {
-	if err := p.catchUp(ctx); err != nil || p.last == nil || time.Since(time.Unix(p.last.Created, 0)) < Life/2 {
-		return nil, err
-	}
-	if until := p.Halted(ctx); until > 0 {
-		return nil, nil
-	}
-	m := *p.last
-	told := &Published{Eases: true}
-	for _, l := range m.Lists {
-		told.Entries += l.Entries
-	}
-	// Stages that are not over yet go on as they are.
-	return told, p.publish(ctx, &m, told, len(m.Stages) == 1 || m.Stages[len(m.Stages)-1].From <= time.Now().Unix())
 }
 
 // publish gives a manifest its number, its times and its signature, and makes it the newest of the channel.
@@ -268,7 +285,7 @@ func (p *Publisher) publish(ctx context.Context, m *Manifest, told *Published, n
 	}
 	p.last = m
 	told.Sequence, told.Stages = m.Sequence, m.Stages
-	if p.Halted(ctx) > 0 {
+	if p.halted() {
 		if err := p.lift(ctx); err != nil {
 			return fmt.Errorf("sequence %d is published, but the halt stays: %w", m.Sequence, err)
 		}
@@ -332,17 +349,14 @@ func (p *Publisher) Halt(ctx context.Context, until time.Time) (sequence int64, 
 	return p.last.Previous, p.put(ctx, pinName(p.Channel), pin, pinComment(p.Channel, p.last.Previous), true)
 }
 
-// Halted is until when the channel is halted, by the word of this folder; 0 = it is not.
-func (p *Publisher) Halted(context.Context) int64 {
+// halted reports whether the channel is halted, by the word of this folder.
+func (p *Publisher) halted() bool {
 	text, err := os.ReadFile(p.path(pinFile))
 	if err != nil {
-		return 0
+		return false
 	}
 	pin, err := ParsePin(text)
-	if err != nil || pin.Until <= time.Now().Unix() {
-		return 0
-	}
-	return pin.Until
+	return err == nil && pin.Until > time.Now().Unix()
 }
 
 // lift ends a halt.

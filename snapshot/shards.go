@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 
@@ -280,20 +279,4 @@ func (a *atMostWriter) Write(p []byte) (int, error) {
 		return 0, errLength
 	}
 	return a.out.Write(p)
-}
-
-// keepObjects puts what was fetched where others find it, or removes it.
-func (n *Node) keepObjects() {
-	all, err := os.ReadDir(n.path(fetchName))
-	if err != nil {
-		return
-	}
-	for _, e := range all {
-		from := filepath.Join(n.path(fetchName), e.Name())
-		if n.Serves && isObject(e.Name()) {
-			os.Rename(from, n.path(objectsName, e.Name())) // without it the next one fetches it again
-		} else {
-			os.Remove(from)
-		}
-	}
 }

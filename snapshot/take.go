@@ -230,7 +230,6 @@ func (n *Node) swap(m *Manifest) (err error) {
 	if err := errors.Join(n.step("sync the link"), durable.SyncFolder(n.Folder)); err != nil {
 		return err
 	}
-	n.keepObjects()
 	if n.step("remove what is old") == nil {
 		n.sweep(before) // what stays goes the next time
 	}
@@ -246,14 +245,12 @@ func (n *Node) sweep(before *Manifest) {
 		}
 		kept[generationName(m.Sequence)] = true
 		kept[filepath.Base(manifestName(m.Sequence))] = true
-		for plain, object := range m.files() {
-			kept[plain], kept[object] = true, true
+		for plain := range m.files() {
+			kept[plain] = true
 		}
-		for _, l := range m.Lists {
-			for _, s := range l.Shards {
-				for _, d := range s.Deltas {
-					kept[d.Object] = true
-				}
+		if n.Serves {
+			for object := range m.objects() {
+				kept[object] = true
 			}
 		}
 	}

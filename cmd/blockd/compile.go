@@ -129,16 +129,21 @@ func configuredJob(flags *listFlags, path string, files []string, offline bool) 
 	if err != nil {
 		return nil, err
 	}
+	return jobOf(flags.cmd.Context(), c, offline)
+}
+
+// jobOf is the index of a configuration that was read.
+func jobOf(ctx context.Context, c config.Config, offline bool) (j *job, err error) {
 	if err := daemon.MakeIndexFolder(c); err != nil {
 		return nil, err
 	}
 	if !offline {
-		if err := daemon.ReadSources(flags.cmd.Context(), c); err != nil {
+		if err := daemon.ReadSources(ctx, c); err != nil {
 			return nil, err
 		}
 	}
 	settings := c.Reload()
-	j := &job{path: c.Index.Path, lists: settings.Lists, memory: settings.Memory, hashes: settings.Hashes, cache: c.Index.Path + index.CacheSuffix}
+	j = &job{path: c.Index.Path, lists: settings.Lists, memory: settings.Memory, hashes: settings.Hashes, cache: c.Index.Path + index.CacheSuffix}
 	if j.sources, err = reload.Sources(j.lists); err != nil {
 		return nil, err
 	}

@@ -42,6 +42,8 @@ func TestCommandsAndFlags(t *testing.T) {
 		"resume":      "config why",
 		"learn":       "config maillog",
 		"forget":      "config json why",
+		"publish":     "again config now why",
+		"fleet":       "",
 		"init":        "config doctor force list server undo way",
 		"subscribe":   "config enforce remove",
 		"requests":    "all config json state",
@@ -84,7 +86,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, audit, token, export, compare, filter, import, config, doctor, health, pause, resume, reload, notify, report, init, catalogue, subscribe or version; see: blockd --help\n"},
+		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, audit, token, export, compare, filter, import, config, doctor, health, pause, resume, publish, fleet, reload, notify, report, init, catalogue, subscribe or version; see: blockd --help\n"},
 		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
 		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
 		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},

@@ -11,6 +11,10 @@ const words = {
   'request.grant': 'request granted', 'request.decline': 'request declined',
   'quarantine.release': 'mail released', 'quarantine.remove': 'mail removed',
   'configuration.change': 'configuration taken up',
+  'snapshot.publish': 'snapshot published',
+  'snapshot.halt': 'channel halted',
+  'fleet.pin': 'pinned to a snapshot',
+  'fleet.unpin': 'follows the channel again',
   'failed': 'not done',
 };
 

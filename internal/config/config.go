@@ -35,6 +35,8 @@ type Config struct {
 	FirstSeen FirstSeen `toml:"first_seen"`
 
 	Recipients Recipients `toml:"recipients"`
+	Fleet      Fleet      `toml:"fleet"`
+	Publish    Publish    `toml:"publish"`
 
 	Correspondents Correspondents `toml:"correspondents"`
 
@@ -94,6 +96,8 @@ func Default() Config {
 		FirstSeen: defaultFirstSeen(),
 
 		Recipients: defaultRecipients(),
+		Fleet:      defaultFleet(),
+		Publish:    defaultPublish(),
 
 		Correspondents: defaultCorrespondents(),
 
@@ -122,6 +126,9 @@ func (c *Config) relativeTo(dir string) {
 			resolve(path)
 		}
 	}
+	resolve(&c.Fleet.FromFile)
+	resolve(&c.Publish.ToFile)
+	resolve(&c.Publish.KeyFile)
 	resolve(&c.SMTP.Quarantine)
 	resolve(&c.SMTP.TLSCert)
 	resolve(&c.SMTP.TLSKey)

@@ -125,6 +125,9 @@ func fullConfig() Config {
 		Refusal: Refusal{"https://lists.here.example/r/%ref", "554 5.7.1 not here: %list"},
 		HTTP:    HTTP{"0.0.0.0:80", "/etc/blockd/token", "/etc/blockd/tokens", "/etc/blockd/h.pem", "/etc/blockd/h.key", []string{"mail.example"}, 16, 18, true, "/run/http.sock", "mail"},
 		Health:  Health{":8026"},
+		Fleet: Fleet{From: "https://lists.here.example/prod", FromFile: "/etc/blockd/from", Keys: []string{"minisign:RWRmiVOXZ1fYKcpc4VwsbNs61P0i0nHcdvDRFD15e4ARkRInafxgVULc"}, Every: Duration(30 * time.Second),
+			Channel: "test", Node: "mx1", Canary: true, Pin: "7", MaxAge: Duration(time.Hour), Relays: []string{"http://mx2:8527"}, RelayListen: ":8527"},
+		Publish: Publish{To: "file:///srv/www", ToFile: "/etc/blockd/to", KeyFile: "/etc/blockd/key", Channel: "test", Keep: 3, Lists: []string{"a"}, Stages: []PublishStage{{5, Duration(time.Minute)}}},
 		Live:    Live{"/var/lib/live"},
 		Log:     Log{"json", "debug"},
 		Lists: []List{{
@@ -150,7 +153,7 @@ func fullConfig() Config {
 // Every field is set by its key, and printed under it again.
 func TestPrintedConfigurationLoadsAgain(t *testing.T) {
 	full := fullConfig()
-	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.DNS, full.DNS.Zones[0], full.Auth, full.Refusal, full.HTTP, full.Health, full.Live, full.Log, full.Lists[0], *full.Lists[0].Source, full.Recipients, *full.Recipients.Aliases, full.Filters[0]} {
+	for _, table := range []any{full.Index, full.SMTP, full.Postfix, full.DNS, full.DNS.Zones[0], full.Auth, full.Refusal, full.HTTP, full.Health, full.Fleet, full.Publish, full.Publish.Stages[0], full.Live, full.Log, full.Lists[0], *full.Lists[0].Source, full.Recipients, *full.Recipients.Aliases, full.Filters[0]} {
 		for field, value := range reflect.ValueOf(table).Fields() {
 			if value.IsZero() {
 				t.Errorf("the test sets nothing in %T.%s", table, field.Name)

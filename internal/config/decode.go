@@ -69,6 +69,9 @@ func read(path string) (Config, origins, error) {
 		return Config{}, origins{}, err
 	}
 	c.relativeTo(dir)
+	if err := c.addFleet(); err != nil {
+		return Config{}, origins{}, err
+	}
 	return c, from, nil
 }
 

@@ -137,7 +137,7 @@ func (c Config) validateZoneLists(f *Faults, at string, z DNSZone) {
 		names = append(names, live.ListName)
 	}
 	for i, name := range z.Lists {
-		if !slices.Contains(names, name) {
+		if !slices.Contains(names, name) && !c.Fleet.On() { // which lists a fleet has is known later
 			f.add(fmt.Sprintf("%s.lists[%d]", at, i), "no [[list]] is named %q%s", name, spelling.Hint(name, "", names))
 		}
 	}

@@ -73,7 +73,7 @@ func (c Config) validateFilters(f *Faults) {
 		names[k.Name], targets[k.To] = true, true
 		k.validate(f, at)
 		for n, name := range k.Lists {
-			if !slices.Contains(lists, name) {
+			if !slices.Contains(lists, name) && !c.Fleet.On() { // which lists a fleet has is known later
 				f.add(fmt.Sprintf("%s.lists[%d]", at, n), "no [[list]] is named %q%s", name, spelling.Hint(name, "", lists))
 			}
 		}

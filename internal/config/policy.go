@@ -40,7 +40,7 @@ func (c Config) validatePolicies(f *Faults) {
 			break // before a text of each of them
 		}
 		p.validateRecipients(f, at, seen)
-		p.validateLists(f, at, names)
+		p.validateLists(f, at, names, c.Fleet.On())
 	}
 }
 
@@ -63,12 +63,13 @@ func (p Policy) validateRecipients(f *Faults, at string, seen map[string]bool) {
 	}
 }
 
-func (p Policy) validateLists(f *Faults, at string, names []string) {
+// validateLists: of a fleet, which lists there are is known later.
+func (p Policy) validateLists(f *Faults, at string, names []string, fleet bool) {
 	if p.Lists == nil {
 		f.add(at+".lists", "is missing; want names of lists, [] for none of them")
 	}
 	for i, name := range p.Lists {
-		if !slices.Contains(names, name) {
+		if !slices.Contains(names, name) && !fleet {
 			f.add(fmt.Sprintf("%s.lists[%d]", at, i), "no [[list]] is named %q%s", name, spelling.Hint(name, "", names))
 		}
 	}

@@ -29,6 +29,7 @@ type reference struct {
 func references(t *testing.T) (keys []reference, tables map[string]string) {
 	t.Helper()
 	c := Default()
+	c.Publish.Stages = []PublishStage{{}}
 	c.Lists, c.Policies, c.DNS.Zones, c.Filters = []List{defaultList()}, []Policy{{}}, []DNSZone{defaultZone()}, []KeptFilter{defaultFilter()}
 	source := defaultSource()
 	c.Lists[0].Source, c.Recipients.Aliases = &source, &Aliases{Kind: "file"}

@@ -41,6 +41,8 @@ func (c Config) Validate() Faults {
 	c.validateLive(&f)
 	c.History.validate(&f)
 	c.Audit.validate(&f)
+	c.validateFleet(&f)
+	c.validatePublish(&f)
 	c.validatePolicies(&f)
 	c.validateRecipients(&f)
 	c.validateFilters(&f)

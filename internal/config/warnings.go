@@ -60,6 +60,7 @@ func (c Config) SettingWarnings() []string {
 	w = append(w, c.receiptWarnings()...)
 	w = append(w, c.reportWarnings()...)
 	w = append(w, c.sourceWarnings()...)
+	w = append(w, c.fleetWarnings()...)
 	enforced := 0
 	for _, l := range c.Lists {
 		if l.Mode == "enforce" && l.Action == "block" {
@@ -70,7 +71,7 @@ func (c Config) SettingWarnings() []string {
 		}
 		w = append(w, l.gateWarnings()...)
 	}
-	if enforced == 0 {
+	if enforced == 0 && !c.Fleet.On() {
 		warn("no [[list]] blocks: nothing will be refused")
 	}
 	return w

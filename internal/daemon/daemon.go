@@ -41,6 +41,7 @@ import (
 	"blockd/remote"
 	"blockd/repeat"
 	"blockd/rule"
+	"blockd/snapshot"
 	"blockd/spool"
 )
 
@@ -66,6 +67,8 @@ type daemon struct {
 	fetcher  *remote.Fetcher
 	sources  *mirror.Keeper
 	aliases  *rule.Book
+	node     *snapshot.Node // nil: no snapshots are taken
+	taken    chan struct{}  // holds one value while a snapshot waits to be brought into service
 	asked    *ask.Sets
 	events   *httpapi.Events
 	repeats  *repeat.Table
@@ -74,21 +77,22 @@ type daemon struct {
 	copies   *spool.Store // of messages that are to prove something
 	bell     *bell.Bell   // nil: nobody is told
 
-	diary     *letter.Diary   // of how lists are loaded
-	courier   *letter.Courier // nil: nobody gets a letter
-	postman   Postman
-	gathering chan struct{}  // has one while a letter is made
-	own       ownConnections // by which letters go out
+	diary      *letter.Diary   // of how lists are loaded
+	courier    *letter.Courier // nil: nobody gets a letter
+	postman    Postman
+	gathering  chan struct{}  // has one while a letter is made
+	own        ownConnections // by which letters go out
+	publishing publishing
 
 	upgrade upgrading
 
-	sockets                                  sockets
-	smtp, http, milter, postfix, dns, health door
-	resp                                     respDoor
-	receipts                                 receipts
-	strangers                                []*listener.Strangers // of the doors that have allow_from
-	aside                                    aside                 // what the SMTP filter has put into quarantine
-	locks                                    []func()              // each returns if nothing holds the locks of a part for good
+	sockets                                         sockets
+	smtp, http, milter, postfix, dns, health, relay door
+	resp                                            respDoor
+	receipts                                        receipts
+	strangers                                       []*listener.Strangers // of the doors that have allow_from
+	aside                                           aside                 // what the SMTP filter has put into quarantine
+	locks                                           []func()              // each returns if nothing holds the locks of a part for good
 }
 
 // Started is what a daemon has begun with.
@@ -151,6 +155,9 @@ func run(ctx context.Context, signals <-chan os.Signal, stopped stopped, path st
 			return nil, err
 		}
 	}
+	if err := d.openSnapshots(ctx); err != nil {
+		return nil, err
+	}
 	if err := d.openReceiptKey(); err != nil {
 		return nil, err
 	}
@@ -212,7 +219,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 			g.Go(func() error { return part(ctx) })
 		}
 	}
-	d.upgrade.readers.begin(last, g, d.filters.Run, d.fetcher.Run, d.sources.Run)
+	d.upgrade.readers.begin(last, g, d.filters.Run, d.fetcher.Run, d.sources.Run, d.node.Run, d.publish)
 	d.upgrade.writers.begin(last, g,
 		func(ctx context.Context) error {
 			if d.entries == nil {
@@ -235,6 +242,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 		},
 		func(context.Context) error { return d.http.run(http) },
 		func(context.Context) error { return d.receipts.run(others) },
+		func(context.Context) error { return d.relay.run(others) },
 		func(context.Context) error { return d.health.run(http) }, // says until the last that nothing new is wanted
 		func(context.Context) error { return d.upgrade.followPredecessor(ctx, d) },
 	} {
@@ -249,7 +257,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 		endLast()
 		return nil
 	})
-	run(last, d.lists.Run, d.keepAsked,
+	run(last, d.lists.Run, d.keepAsked, d.followSnapshots,
 		func(ctx context.Context) error { return d.aside.watch(ctx, d.log) },
 		func(ctx context.Context) error { return d.past.Run(ctx, d.log) },
 		func(ctx context.Context) error { return d.pauses.Run(ctx, d.log) },
@@ -285,7 +293,7 @@ func (d *daemon) begin(ctx context.Context, g *errgroup.Group, signals <-chan os
 // close closes what is open, also of a daemon that could not begin.
 func (d *daemon) close() {
 	d.sockets.close()
-	for _, door := range []*door{&d.health, &d.receipts.door, &d.resp.door, &d.dns, &d.postfix, &d.milter, &d.http, &d.smtp} {
+	for _, door := range []*door{&d.health, &d.relay, &d.receipts.door, &d.resp.door, &d.dns, &d.postfix, &d.milter, &d.http, &d.smtp} {
 		door.close()
 	}
 	d.past.Close()

@@ -31,7 +31,7 @@ func (d *daemon) openDoors(ctx context.Context) (err error) {
 	if d.sockets.inherited, err = inherit(); err != nil {
 		return err
 	}
-	for _, open := range []func(context.Context) error{d.openSMTP, d.openHTTP, d.openMilter, d.openPostfix, d.openRESP, d.openDNS, d.openReceipts, d.openHealth} {
+	for _, open := range []func(context.Context) error{d.openSMTP, d.openHTTP, d.openMilter, d.openPostfix, d.openRESP, d.openDNS, d.openReceipts, d.openRelay, d.openHealth} {
 		if err := open(ctx); err != nil {
 			return err
 		}

@@ -127,7 +127,7 @@ func (d *daemon) readiness(ctx context.Context) func() reload.Status {
 			s.Ready = false
 			s.Problems = append(s.Problems, "stopping: the doors take no new connection")
 		}
-		s.Remarks = slices.Clone(s.Remarks)
+		s.Remarks = append(slices.Clone(s.Remarks), d.node.Remarks(time.Now())...)
 		for _, p := range d.pauses.All(time.Now()) {
 			s.Remarks = append(s.Remarks, fmt.Sprintf("list %s is paused %s", p.List, p))
 		}

@@ -73,7 +73,7 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	if d.entries != nil {
 		verdicts.Live, settings.Renew, settings.Served = d.entries, renew(d.entries, d.log), d.entries.Served
 	}
-	settings.Served = d.openFilters(settings.Served)
+	settings.Served = d.openPublishing(d.openFilters(settings.Served))
 	d.noteLoads(&settings)
 	d.openSources()
 	d.asked = OpenAsked(c, d.log)
@@ -82,6 +82,7 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	d.followAliases(ctx)
 	verdicts.Owners.Aliases = d.aliases
 	d.confirmed(settings.Lists)
+	d.snapshotConfirmed(settings.Lists)
 	if d.past = d.openHistory(); d.past != nil {
 		settings.Judge, settings.Refusals = d.judge(), d.refusals
 	}

@@ -3,9 +3,12 @@
 package daemon
 
 import (
+	"errors"
+
 	"blockd/ask"
 	"blockd/internal/config"
 	"blockd/mirror"
+	"blockd/snapshot"
 )
 
 // openSQL makes none of the drivers that are left out by the build tag nosql. The configuration refuses their kinds
@@ -13,3 +16,7 @@ import (
 func openSQL(l config.List, _ string) (mirror.Source, error) { return nil, noDriver(l) }
 
 func openAskedSQL(l config.List, _ string) (ask.Store, error) { return nil, noDriver(l) }
+
+func openBucket(string) (snapshot.Target, error) {
+	return nil, errors.New("s3:// is not in this build of blockd (-tags nosql); take a build that has it")
+}

@@ -39,6 +39,8 @@ func (d *daemon) state() (s reload.Status, all []bell.Problem) {
 	}{
 		{bell.Configuration, d.configurationProblems()},
 		{bell.Audit, d.auditProblems()},
+		{bell.Fleet, d.node.Problems()},
+		{bell.Publish, d.publishProblems()},
 		{bell.Upgrade, d.upgrade.problems()},
 		{bell.Quarantine, d.aside.problems()},
 	} {

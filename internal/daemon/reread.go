@@ -89,6 +89,7 @@ func (d *daemon) reread(ctx context.Context, by string) (answer httpapi.Reloaded
 	}
 	d.fetcher.Now()
 	d.sources.Now()
+	d.node.Now()
 	d.smtp.renew()
 	d.http.renew()
 	d.receipts.renew()

@@ -13,6 +13,7 @@ import (
 	"blockd/mirror/postgres"
 	"blockd/mirror/s3"
 	"blockd/mirror/sqlite"
+	"blockd/snapshot"
 )
 
 // openSQL makes the drivers that a build with the tag nosql leaves out: postgres, mysql, sqlite, ldap and s3.
@@ -35,6 +36,11 @@ func openSQL(l config.List, dsn string) (mirror.Source, error) {
 	default:
 		return nil, noDriver(l)
 	}
+}
+
+// openBucket makes the store of snapshots at an s3:// address.
+func openBucket(address string) (snapshot.Target, error) {
+	return s3.OpenBucket(address, snapshot.ErrMissing)
 }
 
 func postgresOptions(l config.List, dsn string) postgres.Options {
