@@ -237,8 +237,10 @@ func (n *Node) report(err error) {
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // Once looks at the store, and takes what there is to take. After an error what was in force still is.
-func (n *Node) Once(ctx context.Context) error {
-	now := time.Now()
+func (n *Node) Once(ctx context.Context) error { return n.At(ctx, time.Now()) }
+
+// At is Once by another clock than the machine's, for simulations.
+func (n *Node) At(ctx context.Context, now time.Time) error {
 	n.local = readPinFile(n.Folder)
 	err := n.clock(now)
 	if err == nil {

@@ -73,8 +73,9 @@ type Published struct {
 // Publisher writes the files of a channel. It is for one goroutine.
 type Publisher struct {
 	PublisherOptions
-	lock *os.File
-	last *Manifest // the newest that was published; nil = none
+	lock  *os.File
+	last  *Manifest // the newest that was published; nil = none
+	after int64     // a number that was used, of what is no manifest of ours; 0 = none
 }
 
 // ErrHalted says that the channel is halted, and nothing is published by itself.
@@ -120,35 +121,54 @@ func (p *Publisher) catchUp(ctx context.Context) error {
 		return fmt.Errorf("%s: what was published last cannot be read: %w", p.To, err)
 	}
 	if p.last == nil && sequence > 0 || p.last != nil && sequence > p.last.Sequence {
-		p.last, err = p.Manifest(ctx, sequence)
+		return p.adopt(ctx, sequence)
+	}
+	return nil
+}
+
+// adopt makes a sequence of the store the last one. One that another key has signed is not ours: its number counts, and nothing else.
+func (p *Publisher) adopt(ctx context.Context, sequence int64) (err error) {
+	last, err := p.Manifest(ctx, sequence)
+	if errors.Is(err, minisign.ErrAnotherKey) || errors.Is(err, ErrMissing) {
+		p.after = max(p.after, sequence)
+		return nil
+	}
+	if err == nil {
+		p.last = last
 	}
 	return err
 }
 
-// newest is the sequence that the store's latest.json has; 0 = there is none.
+// newest is the sequence that the store's latest.json has, or was to have when a publisher was killed; 0 = there is none. It is the one of
+// the signature, which is written before it.
 func (p *Publisher) newest(ctx context.Context) (int64, error) {
 	text, signature, err := p.read(ctx, latestName(p.Channel), maxLatest)
+	if errors.Is(err, ErrMissing) && signature == nil {
+		signature, err = get(ctx, p.To, latestName(p.Channel)+minisign.Suffix, minisign.MaxSignature)
+	}
 	if errors.Is(err, ErrMissing) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	comment, err := minisign.Verify([]minisign.PublicKey{p.Key.Public()}, text, signature)
-	l, bad := ParseLatest(text)
-	switch {
-	case errors.Is(err, minisign.ErrAnotherKey): // the key has changed: only the number counts, so that it goes on growing
-		if bad != nil {
-			return 0, bad
+	signed, err := p.Key.Public().Signature(signature)
+	if errors.Is(err, minisign.ErrAnotherKey) { // the key has changed: only the number counts, so that it goes on growing
+		l, err := ParseLatest(text)
+		if err != nil {
+			return 0, err
 		}
-	case err != nil:
-		return 0, err
-	case bad != nil:
-		return 0, bad
-	case comment != sequenceComment(p.Channel, l.Sequence):
-		return 0, fmt.Errorf("it is signed as %q", cut(comment))
+		return l.Sequence, nil
 	}
-	return l.Sequence, nil
+	if err != nil {
+		return 0, err
+	}
+	number, ok := strings.CutPrefix(signed.Comment, fmt.Sprintf("blockd %s ", p.Channel))
+	n, err := strconv.ParseInt(number, 10, 64)
+	if !ok || err != nil || n < 1 {
+		return 0, fmt.Errorf("it is signed as %q", cut(signed.Comment))
+	}
+	return n, nil
 }
 
 func (p *Publisher) read(ctx context.Context, name string, most int64) (text, signature []byte, err error) {
@@ -253,6 +273,7 @@ func (p *Publisher) publish(ctx context.Context, m *Manifest, told *Published, n
 	if before != nil {
 		m.Previous, m.Sequence = before.Sequence, before.Sequence+1
 	}
+	m.Sequence = max(m.Sequence, p.after+1)
 	if err := p.unused(ctx, m); err != nil {
 		return err
 	}

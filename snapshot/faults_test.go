@@ -1,0 +1,377 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"blockd/minisign"
+)
+
+// twoSequences is a channel with a node that has taken the first of two.
+func twoSequences(t *testing.T) (c *channel, n *Node, old []string) {
+	t.Helper()
+	c = newChannel(t)
+	c.add("spam", "a@bulk.example", "b@bulk.example")
+	c.publish()
+	n = c.node(c.options())
+	once(t, n)
+	old = served(t, n.Folder, "spam")
+	c.add("spam", "c@bulk.example")
+	c.publish()
+	return c, n, old
+}
+
+// store are the names of all files of the store that are there.
+func (c *channel) names(t *testing.T) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(string(c.store), func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			name, _ := filepath.Rel(string(c.store), path)
+			all = append(all, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func (c *channel) read(name string) []byte {
+	c.t.Helper()
+	text, err := os.ReadFile(c.store.path(name))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return text
+}
+
+func (c *channel) write(name string, text []byte) {
+	c.t.Helper()
+	if err := os.WriteFile(c.store.path(name), text, 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// wanted are the files that a node with the first sequence reads for the second.
+func (c *channel) wanted(t *testing.T) (all []string) {
+	t.Helper()
+	two, err := ParseManifest(c.read(manifestName(2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := ParseManifest(c.read(manifestName(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{latestName("prod"), manifestName(2)} {
+		all = append(all, name, name+minisign.Suffix)
+	}
+	for object := range two.objects() {
+		if !one.objects()[object] {
+			all = append(all, objectName(object))
+		}
+	}
+	slices.Sort(all[4:]) // what is read first comes first: what a node has seen once, it takes
+	return all
+}
+
+// Each file that is missing, cut, empty, longer or another one's: the node serves what it had, and takes the new when the store is well.
+func TestEachFaultOfEachFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, n, old := twoSequences(t)
+		names := c.wanted(t)
+		other := map[string]string{latestName("prod"): manifestName(2), manifestName(2): manifestName(1)}
+		for _, name := range names {
+			good := c.read(name)
+			another := names[(slices.Index(names, name)+1)%len(names)]
+			if o, ok := other[name]; ok {
+				another = o
+			}
+			for what, text := range map[string][]byte{
+				"missing": nil, "empty": {}, "cut in half": good[:len(good)/2], "cut by one": good[:len(good)-2],
+				"twice": append(slices.Clone(good), good...), "swapped": c.read(another), "huge": make([]byte, 9<<20),
+			} {
+				if what == "missing" {
+					if err := os.Remove(c.store.path(name)); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					c.write(name, text)
+				}
+				if err := n.Once(t.Context()); err == nil && !(what == "twice" && (strings.HasSuffix(name, minisign.Suffix) || strings.HasPrefix(name, "objects/"))) {
+					t.Errorf("%s %s: no error", name, what)
+				} else if got := served(t, n.Folder, "spam"); !slices.Equal(got, old) && !slices.Equal(got, sortedModel(c)) {
+					t.Errorf("%s %s: another list serves", name, what)
+				}
+				c.write(name, good)
+				if n.Status().Sequence == 2 { // what follows the end of a file is not read
+					c.agrees(n)
+					n = c.node(c.options())
+					rewind(t, n)
+				}
+			}
+		}
+		once(t, n)
+		c.agrees(n)
+	})
+}
+
+// rewind brings a fresh node to the first sequence.
+func rewind(t *testing.T, n *Node) {
+	t.Helper()
+	if err := SetPin(n.Folder, 1); err != nil {
+		t.Fatal(err)
+	}
+	once(t, n)
+	if err := SetPin(n.Folder, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// One bit off, at a thousand places of the files of a sequence: never served.
+func TestOneBitOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, n, old := twoSequences(t)
+		rng := rand.New(rand.NewPCG(3, 4))
+		names := c.wanted(t)
+		for i := range 1000 {
+			name := names[i*len(names)/1000]
+			good := c.read(name)
+			from, end := 0, len(good)
+			if strings.HasSuffix(name, minisign.Suffix) { // nobody signs the untrusted comment, nor the last line's end
+				from, end = strings.IndexByte(string(good), '\n')+1, len(good)-1
+			}
+			at, bit := from+rng.IntN(end-from), rng.IntN(8)
+			bad := slices.Clone(good)
+			bad[at] ^= 1 << bit
+			c.write(name, bad)
+			if err := n.Once(t.Context()); err == nil || n.Status().Sequence != 1 {
+				t.Fatalf("%s, octet %d, bit %d: %v, sequence %d", name, at, bit, err, n.Status().Sequence)
+			}
+			c.write(name, good)
+		}
+		if !slices.Equal(served(t, n.Folder, "spam"), old) {
+			t.Error("another list serves")
+		}
+		once(t, n)
+		c.agrees(n)
+	})
+}
+
+func TestWhatIsSignedForAnotherPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, n, _ := twoSequences(t)
+		once(t, n)
+		refused := func(what string, reason Reason) {
+			t.Helper()
+			if err := n.Once(t.Context()); reasonOf(err) != reason || err == nil || n.Status().Sequence != 2 {
+				t.Errorf("%s: %v, want %s; sequence %d", what, err, reason, n.Status().Sequence)
+			}
+		}
+		latest := latestName("prod")
+		text, signature := c.read(latest), c.read(latest+minisign.Suffix)
+		put := func(text, signature []byte) { c.write(latest, text); c.write(latest+minisign.Suffix, signature) }
+
+		one := c.read(manifestName(1))
+		m, err := ParseManifest(one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := encode(m.Latest(one))
+		put(l, c.key.Sign(l, sequenceComment("prod", 1)))
+		refused("an older one", Replayed)
+		put(text, minisign.NewSecretKey().Sign(text, sequenceComment("prod", 2)))
+		refused("of another key", Signature)
+		put(text, c.key.Sign(text, sequenceComment("test", 2)))
+		refused("signed for another channel", Signature)
+		m.Channel, m.Sequence = "test", 3
+		l = encode(m.Latest(one))
+		put(l, c.key.Sign(l, sequenceComment("test", 3)))
+		refused("another channel's", Signature)
+		put(l, c.key.Sign(l, sequenceComment("prod", 3)))
+		refused("another channel's, signed for this one", Signature)
+		m.Channel, m.Sequence = "prod", 2
+		l = encode(m.Latest(append(one, ' ')))
+		put(l, c.key.Sign(l, sequenceComment("prod", 2)))
+		refused("another manifest of the same number", Replayed)
+		put([]byte(`{"blockd":2}`), c.key.Sign([]byte(`{"blockd":2}`), sequenceComment("prod", 3)))
+		refused("of another form", Form)
+		put(text, signature)
+		once(t, n)
+	})
+}
+
+func TestTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, n, _ := twoSequences(t)
+		o := c.options()
+		o.MaxAge = 24 * time.Hour
+		away := c.node(o)
+		once(t, away)
+		once(t, n)
+		time.Sleep(Life + time.Second)
+		if err := n.Once(t.Context()); reasonOf(err) != Expired {
+			t.Errorf("after a day: %v", err)
+		}
+		if fresh := c.node(c.options()); reasonOf(fresh.Once(t.Context())) != Expired || fresh.Status().Sequence != 0 {
+			t.Error("a new node takes what has expired")
+		}
+		time.Sleep(7 * 24 * time.Hour) // the publisher is away for a week
+		away.Once(t.Context())
+		if s := away.Status(); s.Sequence != 2 {
+			t.Errorf("%+v", s)
+		}
+		c.agrees(away)
+		if r := away.Remarks(time.Now()); len(r) != 1 || !strings.Contains(r[0], "max_age") {
+			t.Errorf("remarks %q", r)
+		}
+		c.add("spam", "d@bulk.example")
+		c.publish()
+		once(t, away) // it was away for eight days
+		c.agrees(away)
+		if r := away.Remarks(time.Now()); len(r) != 0 {
+			t.Errorf("remarks %q", r)
+		}
+
+		o = c.options()
+		o.Built = time.Now().Add(time.Hour)
+		early := c.node(o)
+		if err := early.Once(t.Context()); reasonOf(err) != Clock || early.Status().Sequence != 0 {
+			t.Errorf("a clock before the date of the program: %v", err)
+		}
+		time.Sleep(2 * time.Hour) // somebody has set it
+		once(t, early)
+		c.agrees(early)
+	})
+}
+
+// A node whose clock is an hour off takes a sequence an hour sooner or later than the others, and nothing else happens.
+func TestAClockAnHourOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChannel(t)
+		c.add("spam", "a@bulk.example")
+		c.publish()
+		n := c.node(c.options())
+		once(t, n)
+		c.stages = []PlannedStage{{1, 15 * time.Minute}, {20, 30 * time.Minute}}
+		time.Sleep(time.Hour) // the node is an hour before the publisher
+		c.add("spam", "b@bulk.example")
+		p := c.publisher()
+		told, err := p.Publish(t.Context(), c.content(), false)
+		p.Close()
+		if err != nil || len(told.Stages) != 3 {
+			t.Fatal(told, err)
+		}
+		at := told.Stages[2].From
+		for now := time.Now().Add(-time.Hour); now.Unix() < at+int64(time.Hour.Seconds()); now = now.Add(5 * time.Minute) {
+			want := now.Unix() >= at || Turn("prod", 2, "mx1") < float64(shareAt(told.Stages, now.Unix()))
+			if got := n.isTurn(2, told.Stages, now); got != want {
+				t.Errorf("at %s: %v", now, got)
+			}
+		}
+	})
+}
+
+// A node, or its machine, ends at any step: old or new, and the next start goes on.
+func TestKilledAnywhere(t *testing.T) {
+	c := newChannel(t)
+	c.add("spam", "a@bulk.example", "b@bulk.example")
+	c.publish()
+	c.add("spam", "c@bulk.example")
+	c.publish()
+	killed := errors.New("killed")
+	for at := 1; ; at++ {
+		o := c.options()
+		n := c.node(o)
+		rewind(t, n)
+		old := served(t, o.Folder, "spam")
+		steps, last := 0, ""
+		n.step = func(what string) error {
+			if steps++; steps >= at {
+				last = what
+				return fmt.Errorf("%w before: %s", killed, what)
+			}
+			return nil
+		}
+		err := n.Once(t.Context())
+		n.Close()
+		again := c.node(o)
+		if s := again.Status().Sequence; s != 1 && s != 2 {
+			t.Fatalf("killed at %q: sequence %d", last, s)
+		} else if s == 1 && !slices.Equal(served(t, o.Folder, "spam"), old) || s == 2 && !slices.Equal(served(t, o.Folder, "spam"), sortedModel(c)) {
+			t.Fatalf("killed at %q: neither old nor new serves", last)
+		}
+		once(t, again)
+		c.agrees(again)
+		again.Close()
+		if !errors.Is(err, killed) && last == "" {
+			return // there are no more steps
+		}
+	}
+}
+
+func sortedModel(c *channel) (all []string) {
+	for l := range c.model["spam"] {
+		all = append(all, l)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// What a publisher leaves that is killed between two writes is no sequence, and the next one goes on.
+func TestAPublisherKilledAnywhere(t *testing.T) { synctest.Test(t, killPublisher) }
+
+func killPublisher(t *testing.T) {
+	c := newChannel(t)
+	c.add("spam", "a@bulk.example")
+	c.publish()
+	n := c.node(c.options())
+	once(t, n)
+	for at := 1; at < 40; at++ {
+		c.add("spam", fmt.Sprintf("x%d@bulk.example", at))
+		p := c.publisher()
+		breaking := &breakingTarget{Folder: c.store, left: at}
+		p.To = breaking
+		_, err := p.Publish(t.Context(), c.content(), false)
+		p.Close()
+		if err == nil && breaking.left > 0 {
+			break // all writes were done
+		}
+		if err := n.Once(t.Context()); err != nil && reasonOf(err) != Signature { // of a latest.json whose signature is written already
+			t.Fatal(err)
+		}
+	}
+	c.publish()
+	once(t, n)
+	c.agrees(n)
+}
+
+// breakingTarget fails after so many writes.
+type breakingTarget struct {
+	Folder
+	mu   sync.Mutex
+	left int
+}
+
+func (b *breakingTarget) Put(ctx context.Context, name string, content io.ReadSeeker, size int64, changes bool) error {
+	b.mu.Lock()
+	b.left--
+	over := b.left < 0
+	b.mu.Unlock()
+	if over {
+		return errors.New("killed")
+	}
+	return b.Folder.Put(ctx, name, content, size, changes)
+}
