@@ -134,6 +134,10 @@ charttest: ## the Helm chart and compose files against Kubernetes' and Compose's
 benchmarks: ## Go's own benchmarks of the hot path
 	$(GO) test -run='^$$' -bench=. -benchmem ./addr ./bloom ./index ./lists
 
+.PHONY: fleetplot
+fleetplot: ## the plot of docs/fleet.md: how many nodes a bad sequence reaches
+	cd bench && $(GO) run . fleet
+
 .PHONY: filtersizes
 filtersizes: ## the plot of docs/filters.md: how large filters are, and how often they are wrong
 	cd bench && $(GO) run . sizes

@@ -24,7 +24,7 @@ func main() {
 	if code, ok := runServer(args, os.Stdin, os.Stdout, os.Stderr); ok {
 		os.Exit(code)
 	}
-	doors := map[string]func() *command{"smtp": newSMTPCommand, "milter": newMilterCommand, "http": newHTTPCommand, "dns": newDNSCommand, "resp": newRESPCommand, "reload": newReloadCommand, "upgrade": newUpgradeCommand, "start": newStartCommand, "sizes": newSizesCommand, "growth": newGrowthCommand}
+	doors := map[string]func() *command{"smtp": newSMTPCommand, "milter": newMilterCommand, "http": newHTTPCommand, "dns": newDNSCommand, "resp": newRESPCommand, "reload": newReloadCommand, "upgrade": newUpgradeCommand, "start": newStartCommand, "sizes": newSizesCommand, "fleet": newFleetCommand, "growth": newGrowthCommand}
 	c := newBenchCommand()
 	if len(args) > 0 && doors[args[0]] != nil {
 		c, args = doors[args[0]](), args[1:]

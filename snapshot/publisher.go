@@ -63,8 +63,9 @@ type AskedContent struct{ Name, Path string }
 type Published struct {
 	Sequence                int64
 	Entries                 int64
-	Added, Removed, Altered int64 // since the sequence before
-	Written                 int64 // octets of objects
+	Added, Removed, Altered int64         // since the sequence before
+	Written                 int64         // octets of objects
+	Took                    time.Duration // from the first line to the last file
 	Stages                  []Stage
 	Eases                   bool // nobody is refused because of it who was not refused before: it is in one stage
 	Lifted                  bool // a halt has ended
@@ -203,6 +204,7 @@ func (p *Publisher) Manifest(ctx context.Context, sequence int64) (*Manifest, er
 
 // Publish writes one more sequence. now: for all nodes at once, in one stage. A halt ends with it.
 func (p *Publisher) Publish(ctx context.Context, c Content, now bool) (*Published, error) {
+	began := time.Now()
 	if err := p.catchUp(ctx); err != nil {
 		return nil, err
 	}
@@ -210,7 +212,9 @@ func (p *Publisher) Publish(ctx context.Context, c Content, now bool) (*Publishe
 	if err != nil {
 		return nil, err
 	}
-	return told, p.publish(ctx, m, told, now)
+	err = p.publish(ctx, m, told, now)
+	told.Took = time.Since(began)
+	return told, err
 }
 
 // PublishChanges is Publish for a program that runs by itself: it publishes if there is anything new, or the last sequence grows old, and

@@ -142,6 +142,9 @@ func printPublished(w io.Writer, c config.Config, told *snapshot.Published) erro
 	t.Add("sequence", fmt.Sprintf("%d of the channel %s", told.Sequence, c.Publish.Channel))
 	t.Add("entries", fmt.Sprintf("%s (%s added, %s removed, %s altered)", term.Grouped(int(told.Entries)), term.Grouped(int(told.Added)), term.Grouped(int(told.Removed)), term.Grouped(int(told.Altered))))
 	t.Add("written", term.Octets(told.Written))
+	if told.Took > 0 {
+		t.Add("time", fmt.Sprintf("%.1f s", told.Took.Seconds()))
+	}
 	for i, s := range told.Stages {
 		word := ""
 		if i == 0 {
