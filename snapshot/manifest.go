@@ -74,6 +74,9 @@ type List struct {
 	Tarpit     int64    `json:"tarpit,omitempty"` // milliseconds
 	Text       string   `json:"text,omitempty"`
 	Contact    string   `json:"contact,omitempty"`
+
+	PerRecipient bool `json:"per_recipient,omitempty"` // each entry has an owner
+	NoOverride   bool `json:"no_override,omitempty"`
 }
 
 // settings are a list without its entries.

@@ -242,7 +242,8 @@ func (c Config) Published(l List) bool {
 // Manifest is a list as a manifest says it, without its entries.
 func (l List) Manifest() snapshot.List {
 	s := snapshot.List{Name: l.Name, Action: l.Action, OnMatch: l.OnMatch, Mode: l.Mode, Format: "entries", Subdomains: l.Subdomains,
-		Require: l.Require, Discard: l.Discard, Tarpit: time.Duration(l.Tarpit).Milliseconds(), Text: l.Text, Contact: l.Contact}
+		Require: l.Require, Discard: l.Discard, Tarpit: time.Duration(l.Tarpit).Milliseconds(), Text: l.Text, Contact: l.Contact,
+		PerRecipient: l.PerRecipient, NoOverride: l.NoOverride}
 	if l.Exceptions != "own" {
 		s.Exceptions = l.Exceptions
 	}
@@ -264,6 +265,7 @@ func (c Config) fleetLists(m *snapshot.Manifest) (all []List, err error) {
 			l.Match = s.Match
 		}
 		l.Require, l.Discard, l.Tarpit, l.Text, l.Contact = s.Require, s.Discard, Duration(time.Duration(s.Tarpit)*time.Millisecond), s.Text, s.Contact
+		l.PerRecipient, l.NoOverride = s.PerRecipient, s.NoOverride
 		l.Path = snapshot.ListFiles(c.FleetFolder(), s.Name)
 		l.validate(&f, "list "+s.Name, names)
 		if l.Tarpit < 0 || l.Tarpit > Duration(5*time.Minute) || l.Exceptions != "own" && l.Exceptions != "all" && l.Exceptions != "none" {

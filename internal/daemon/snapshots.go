@@ -298,8 +298,8 @@ func SnapshotContent(c config.Config, ix *index.Index) (snapshot.Content, error)
 			if n < 0 {
 				continue
 			}
-			if e.Item.Personal() {
-				return fmt.Errorf("list %s: it has entries of single recipients, which a snapshot of this version does not carry; name the others in publish.lists", content.Lists[n].Name)
+			if e.Item.Owner.Text != "" && !content.Lists[n].PerRecipient {
+				return fmt.Errorf("list %s: it has entries of single recipients, and is no list of such", content.Lists[n].Name)
 			}
 			var ok bool
 			if line, ok = lists.AppendEntryLine(line[:0], &e.Item); !ok {
