@@ -52,6 +52,7 @@ var layers = map[string][]string{
 	"digest":    {"addr"},
 	"header":    {"addr"},
 	"lists":     {"addr", "internal/runs", "pattern"},
+	"junk":      {"addr"},
 	"migration": {"addr", "lists", "pattern"},
 
 	"index/internal/memory":  {},

@@ -51,6 +51,7 @@ func TestCommandsAndFlags(t *testing.T) {
 		"version":     "json licences",
 		"catalogue":   "json",
 		"token":       "",
+		"junk":        "config for ham recipient undo",
 		"import":      "amavis csv domain force from-postfix from-rspamd from-spamassassin json mailcow output rspamd-settings sieve spamassassin-sql user-prefs",
 		"export":      "config format index json list output",
 		"compare":     "action allow-public-suffix approximate config exceptions format json memory patterns subdomains",
@@ -86,7 +87,7 @@ func TestUsageErrorsAreOneLineWithAHint(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, audit, token, export, compare, filter, import, config, doctor, health, pause, resume, publish, fleet, reload, notify, report, init, catalogue, subscribe or version; see: blockd --help\n"},
+		{nil, "blockd: want a command: serve, compile, lint, check, lists, source, add, remove, list, history, replay, quarantine, requests, audit, token, export, compare, filter, import, config, doctor, health, pause, resume, learn, forget, generations, diff, rollback, adopt, publish, fleet, reload, notify, report, init, junk, catalogue, subscribe or version; see: blockd --help\n"},
 		{[]string{"lnt"}, "blockd: unknown command \"lnt\", did you mean lint?; see: blockd --help\n"},
 		{[]string{"lint", "--frmat=x"}, "blockd lint: unknown flag: --frmat, did you mean --format?; see: blockd lint --help\n"},
 		{[]string{"serve", "now"}, "blockd serve: unexpected argument \"now\"; see: blockd serve --help\n"},
