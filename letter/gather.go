@@ -29,7 +29,7 @@ type Sources struct {
 	// Aligned reports whether a client may send for a sender by SPF, and the sender's domain has a DMARC policy. It waits for DNS.
 	Aligned func(ctx context.Context, client netip.Addr, helo, sender string) bool
 
-	Requests func() ([]Request, error) // that are open, in any order
+	Requests func() ([]OpenRequest, error) // that are open, in any order
 	Changes  func(ctx context.Context, since, until time.Time) ([]Change, error)
 	Loads    func() []Load
 	Problems func() []string
@@ -52,7 +52,7 @@ const (
 
 // Gather makes the letter of a period. What cannot be found out is in its Notes. The error is that of ctx, or of a disk.
 func Gather(ctx context.Context, s Sources, since, until time.Time) (Letter, error) {
-	l := Letter{Host: s.Host, Version: s.Version, Since: since, Until: until, Lists: []List{}, Loads: []Load{}, Requests: []Request{}, Changes: []Change{},
+	l := Letter{Host: s.Host, Version: s.Version, Since: since, Until: until, Lists: []List{}, Loads: []Load{}, Requests: []OpenRequest{}, Changes: []Change{},
 		Problems: []string{}, Notes: []string{}}
 	l.Suspects.Rows = []Suspect{}
 	asked := map[string]bool{}
@@ -64,7 +64,7 @@ func Gather(ctx context.Context, s Sources, since, until time.Time) (Letter, err
 		for _, r := range open {
 			asked[history.Lower(r.Sender)] = r.Sender != ""
 		}
-		slices.SortFunc(open, func(a, b Request) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Ref, b.Ref)) })
+		slices.SortFunc(open, func(a, b OpenRequest) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Ref, b.Ref)) })
 		l.Open, l.Requests = len(open), append(l.Requests, open[:min(len(open), MostRows)]...)
 	}
 	if s.Changes != nil {
@@ -192,7 +192,7 @@ func (g *gathering) add(r *history.Record) string {
 		list.Sole += n
 	}
 	sender := history.Lower(r.Sender)
-	if isCorrespondent(r) && len(g.correspondents) < mostCorrespondents {
+	if r.Correspondent && len(g.correspondents) < mostCorrespondents {
 		g.correspondents[strings.Clone(sender)] = true
 	}
 	return markAgainst + r.List + "\x00" + sender
@@ -390,6 +390,3 @@ func (g *gathering) look(ctx context.Context, all []*candidate) {
 		}
 	}
 }
-
-// isCorrespondent reports whether users of this server write to the sender.
-func isCorrespondent(*history.Record) bool { return false }

@@ -62,6 +62,8 @@ func repeated(r history.Record, n int) history.Record { r.Repeated = n; return r
 func both(r history.Record) history.Record            { r.Sole = false; return r }
 func shadow(r history.Record) history.Record          { r.Shadow = true; return r }
 
+func known(r history.Record) history.Record { r.Correspondent = true; return r }
+
 // week is a history with everything in it.
 func week() []history.Record {
 	return []history.Record{
@@ -75,6 +77,7 @@ func week() []history.Record {
 		repeated(decision(40, "refuse", "ads", "invoice@bank.example"), 3),
 		decision(30, "refuse", "ads", "news@club.example"),
 		decision(29, "refuse", "ads", "asks@shop.example"),
+		known(decision(31, "refuse", "ads", "partner@office.example")),
 		decision(28, "refuse", "", "x@rule.example"),
 		decision(27, "refuse", "ads", ""),
 		shadow(decision(26, "accept", "trial", "a@trial.example")),
@@ -95,8 +98,8 @@ func whole(folder string) Sources {
 		Aligned: func(_ context.Context, client netip.Addr, helo, sender string) bool {
 			return sender == "invoice@bank.example" && client == netip.MustParseAddr("192.0.2.7") && helo == "mx.example"
 		},
-		Requests: func() ([]Request, error) {
-			return []Request{
+		Requests: func() ([]OpenRequest, error) {
+			return []OpenRequest{
 				{Ref: "7m3k9q2vxtb81dc0", Sender: "asks@shop.example", List: "ads", Time: until.Add(-20 * time.Hour), Note: "We only send invoices that were asked for, and nobody here knows why that is refused. Please have a look at it."},
 				{Ref: "1aaaaaaaaaaaaaaa", Sender: "first@shop.example", List: "grey", Time: until.Add(-60 * time.Hour)},
 			}, nil
@@ -129,8 +132,8 @@ func TestLetters(t *testing.T) {
 		"none":  {Host: "mx1.here.example", Version: "1.2.3"},
 		"hostile": {Host: "mx1.here.example", Version: "1.2.3", History: keep(t, hostile...),
 			Exceptions: func(time.Time) []string { return []string{strings.Repeat("x", 80) + ".example"} },
-			Requests: func() ([]Request, error) {
-				return []Request{{Ref: "r\r\nBcc: x", Sender: "a\r\nBcc: everybody@here.example", Note: strings.Repeat("ß\u202e", 1000), Time: until}}, errors.New("a\nb")
+			Requests: func() ([]OpenRequest, error) {
+				return []OpenRequest{{Ref: "r\r\nBcc: x", Sender: "a\r\nBcc: everybody@here.example", Note: strings.Repeat("ß\u202e", 1000), Time: until}}, errors.New("a\nb")
 			},
 			Problems: func() []string { return slices.Repeat([]string{"list\x1b[2J " + strings.Repeat("y", 1000)}, 50) }},
 	} {

@@ -13,19 +13,19 @@ import (
 
 // Letter is what there is to tell of a period. Its field names are part of blockd's interface.
 type Letter struct {
-	Host     string    `json:"host"`
-	Version  string    `json:"version"` // of blockd
-	Since    time.Time `json:"since"`
-	Until    time.Time `json:"until"`
-	Mail     Mail      `json:"mail"`
-	Lists    []List    `json:"lists"`    // those that had a part in it, the most refusals first; never null
-	Suspects Suspects  `json:"suspects"` // of refusals by mistake
-	Loads    []Load    `json:"loads"`    // of lists with something to tell, by name; never null
-	Requests []Request `json:"requests"` // that wait for a person, the oldest first, MostRows at most; never null
-	Open     int       `json:"open"`     // how many do
-	Changes  []Change  `json:"changes"`  // what people and tokens have changed, by action; never null
-	Problems []string  `json:"problems"` // of now, as /readyz has them; never null
-	Notes    []string  `json:"notes"`    // what could not be found out; never null
+	Host     string        `json:"host"`
+	Version  string        `json:"version"` // of blockd
+	Since    time.Time     `json:"since"`
+	Until    time.Time     `json:"until"`
+	Mail     Mail          `json:"mail"`
+	Lists    []List        `json:"lists"`    // those that had a part in it, the most refusals first; never null
+	Suspects Suspects      `json:"suspects"` // of refusals by mistake
+	Loads    []Load        `json:"loads"`    // of lists with something to tell, by name; never null
+	Requests []OpenRequest `json:"requests"` // that wait for a person, the oldest first, MostRows at most; never null
+	Open     int           `json:"open"`     // how many do
+	Changes  []Change      `json:"changes"`  // what people and tokens have changed, by action; never null
+	Problems []string      `json:"problems"` // of now, as /readyz has them; never null
+	Notes    []string      `json:"notes"`    // what could not be found out; never null
 }
 
 // Mail counts decisions about mail, one for each recipient. A repeated refusal counts as often as it came.
@@ -110,8 +110,8 @@ type Load struct {
 	New     bool   `json:"new"`           // it has served for the first time
 }
 
-// Request is one of a refused person.
-type Request struct {
+// OpenRequest is one of a refused person.
+type OpenRequest struct {
 	Ref    string    `json:"ref"`
 	Sender string    `json:"sender"`
 	List   string    `json:"list"`

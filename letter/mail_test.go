@@ -14,7 +14,7 @@ import (
 func TestMessage(t *testing.T) {
 	l := Letter{Host: "mx1.here.example", Version: "1.2.3", Since: since, Until: until, Mail: Mail{Decisions: 5, Refused: 2},
 		Notes:    []string{"é\r\nBcc: everybody@here.example", strings.Repeat("long ", 400)},
-		Requests: []Request{{Sender: "a@b.example\r\n.\r\nMAIL FROM:<x>"}}, Open: 1}
+		Requests: []OpenRequest{{Sender: "a@b.example\r\n.\r\nMAIL FROM:<x>"}}, Open: 1}
 	h := Header{From: "blockd@mx1.here.example", To: []string{"postmaster@here.example", "anna@here.example"}, ID: ID(l.Host, since), Date: until}
 	text := string(l.Message(h, time.UTC))
 	for line := range strings.SplitAfterSeq(text, "\r\n") {

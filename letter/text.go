@@ -252,7 +252,7 @@ func (p *page) requests(l *Letter) {
 		t.Add(p.moment(r.Time), cmp.Or(clip(r.Sender, senderColumns), "<>"), cmp.Or(name(r.List), "-"), clip(r.Ref, listColumns))
 	}
 	p.table(&t)
-	if slices.ContainsFunc(l.Requests, func(r Request) bool { return r.Note != "" }) {
+	if slices.ContainsFunc(l.Requests, func(r OpenRequest) bool { return r.Note != "" }) {
 		p.line("")
 	}
 	for _, r := range l.Requests {

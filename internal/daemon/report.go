@@ -37,7 +37,7 @@ func ReportFiles(c config.Config, resolver *msgauth.Resolver) letter.Sources {
 		s.History = c.HistoryFolder()
 	}
 	if folder := c.ReceiptsFolder(); folder != "" {
-		s.Requests = func() ([]letter.Request, error) {
+		s.Requests = func() ([]letter.OpenRequest, error) {
 			key, err := receipt.OpenKey(folder)
 			if err != nil {
 				return nil, err
@@ -63,11 +63,11 @@ func ReportFiles(c config.Config, resolver *msgauth.Resolver) letter.Sources {
 }
 
 // openRequests are those that wait for a person.
-func openRequests(store *receipt.Store) (open []letter.Request, err error) {
+func openRequests(store *receipt.Store) (open []letter.OpenRequest, err error) {
 	all, _, err := store.All()
 	for _, r := range all {
 		if r.State == receipt.Open {
-			open = append(open, letter.Request{Ref: r.Ref, Sender: r.Sender, List: r.List, Time: r.Time, Note: r.Note})
+			open = append(open, letter.OpenRequest{Ref: r.Ref, Sender: r.Sender, List: r.List, Time: r.Time, Note: r.Note})
 		}
 	}
 	return open, err
