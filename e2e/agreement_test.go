@@ -299,7 +299,7 @@ func outcomeOf(reply string) transaction.Outcome {
 	switch {
 	case owners.MatchString(reply) && strings.HasPrefix(reply, "550 5.7.1 "):
 		return transaction.Outcome{Word: "refuse", List: "owner"}
-	case unwanted.MatchString(reply) && strings.HasPrefix(reply, "550 5.1.1 "):
+	case unwanted.MatchString(reply) && strings.HasPrefix(reply, "550 5.7.1 "):
 		return transaction.Outcome{Word: "refuse", List: "recipient"}
 	case strings.HasPrefix(reply, "452 4.5.3 "):
 		return transaction.Outcome{Word: "again"}

@@ -121,7 +121,7 @@ func TestRefusalOfAnOwnerNamesNoList(t *testing.T) {
 	c, _ := checker(t, ix, policy.Settings{Owners: rule.DefaultOwners(), NewRef: func() string { return "abc" }})
 	for recipient, want := range map[string]string{
 		"anna@here.example": "550 5.7.1 recipient does not accept mail from promo@bulk.example (ref abc)",
-		"info@here.example": "550 5.1.1 recipient address does not accept mail (ref abc)",
+		"info@here.example": "550 5.7.1 recipient address does not accept mail (ref abc)",
 		"bob@here.example":  "",
 	} {
 		var tx policy.Transaction

@@ -50,9 +50,6 @@ const listed = "listed in "
 func personal(v *verdict.Verdict, o Outcome, ref string) reply.Reply {
 	r := usual(o)
 	if v.Matches[v.Decider].Kind == lists.Recipient {
-		if o == Refuse {
-			r.Enhanced = "5.1.1"
-		}
 		r.Text = "recipient address does not accept mail" + tail(ref)
 	} else {
 		const before = "recipient does not accept mail from "
