@@ -22,6 +22,7 @@ type publisher struct {
 }
 
 // newPublisher follows the beginning of docs/fleet.md, up to the first publication.
+// more is in force from the second one on.
 func newPublisher(t *testing.T, more string) *publisher {
 	t.Helper()
 	p := &publisher{dir: t.TempDir(), www: filepath.Join(t.TempDir(), "blockd")}
@@ -36,11 +37,13 @@ func newPublisher(t *testing.T, more string) *publisher {
 	public := lines(t, filepath.Join(p.dir, "publish.key.pub"))
 	p.key = "minisign:" + public[1]
 	document := strings.Replace(fenced(t, "docs/fleet.md", "toml")[0], "/srv/www/blockd", p.www, 1)
-	testkit.Write(t, filepath.Join(p.dir, "config.toml"), "[index]\npath = \"blockd.bdx\"\n[smtp]\nlisten = \"\"\n[http]\nlisten = \"127.0.0.1:0\"\n"+document+more)
+	config := "[index]\npath = \"blockd.bdx\"\n[smtp]\nlisten = \"\"\n[http]\nlisten = \"127.0.0.1:0\"\n" + document
+	testkit.Write(t, filepath.Join(p.dir, "config.toml"), config)
 	testkit.Write(t, filepath.Join(p.dir, "spam.txt"), "bulk.example\nx@spam.example\n")
 	p.web = httptest.NewServer(http.StripPrefix("/blockd", http.FileServer(http.Dir(p.www))))
 	t.Cleanup(p.web.Close)
 	perform(t, "docs/fleet.md", p.dir, p.env, consoles(t, "docs/fleet.md")[1])
+	testkit.Write(t, filepath.Join(p.dir, "config.toml"), config+more)
 	return p
 }
 
