@@ -164,7 +164,6 @@ func (v *view) rows(p *page, now int64, each func(row) bool) {
 			return
 		}
 	}
-	return
 }
 
 // page keeps the first rows of an order: at most twice as many as are wanted.

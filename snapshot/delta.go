@@ -128,8 +128,6 @@ type difference struct {
 	eases                   bool // nobody is refused because of it who was not refused before
 }
 
-func (d difference) none() bool { return d.added+d.removed+d.altered == 0 }
-
 // diff writes the delta that makes one shard of another.
 func diff(out io.Writer, old, fresh io.Reader) (d difference, err error) {
 	a, err := newLineReader(old)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -30,22 +29,6 @@ func twoSequences(t *testing.T) (c *channel, n *Node, old []string) {
 	c.add("spam", "c@bulk.example")
 	c.publish()
 	return c, n, old
-}
-
-// store are the names of all files of the store that are there.
-func (c *channel) names(t *testing.T) (all []string) {
-	t.Helper()
-	err := filepath.WalkDir(string(c.store), func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			name, _ := filepath.Rel(string(c.store), path)
-			all = append(all, name)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
 }
 
 func (c *channel) read(name string) []byte {

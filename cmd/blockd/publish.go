@@ -46,7 +46,7 @@ published anew: numbers only grow. A halt ends with the next sequence.`,
   blockd publish keygen secrets/publish.key`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if now && cmd.Flags().Changed("again") == false && again != 0 || again < 0 {
+			if again < 0 {
 				return usagef("--again: want the number of a sequence")
 			}
 			c, err := config.Load(path)
