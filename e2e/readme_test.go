@@ -94,7 +94,16 @@ func pattern(want []string) *regexp.Regexp {
 // a saved list to act, and so may the test.
 func perform(t *testing.T, document, dir string, env []string, commands []command) {
 	t.Helper()
+	performAs(t, document, dir, env, commands, func(out []byte) []byte { return out })
+}
+
+// performAs is perform where documents and outputs are compared as a function makes them.
+func performAs(t *testing.T, document, dir string, env []string, commands []command, as func([]byte) []byte) {
+	t.Helper()
 	for _, c := range commands {
+		for i, line := range c.want {
+			c.want[i] = string(as([]byte(line)))
+		}
 		want := pattern(c.want)
 		var got []byte
 		shown := func() bool {
@@ -102,6 +111,7 @@ func perform(t *testing.T, document, dir string, env []string, commands []comman
 			cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 			got, _ = cmd.CombinedOutput()                             // the exit status is the reader's to see, the output is what is shown
 			got = bytes.ReplaceAll(got, []byte("\r\n"), []byte("\n")) // mail has CRLF, and looks the same
+			got = as(got)
 			return want.Match(got)
 		}
 		deadline := time.Now().Add(2 * time.Minute)
