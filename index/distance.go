@@ -9,6 +9,8 @@ import (
 // from elsewhere, too.
 func (m *Match) Distance() int {
 	switch {
+	case m.Kind == lists.Recipient: // whoever writes
+		return -1
 	case m.Kind == lists.IP || m.Kind == lists.CIDR:
 		return 2000 - m.Net.Bits()
 	case m.Kind == lists.Glob || m.Kind == lists.Regexp:

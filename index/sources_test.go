@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"reflect"
 	"strings"
 	"testing"
@@ -183,6 +184,8 @@ func TestBuildRefusesOptions(t *testing.T) {
 	good := plain("good", testkit.File(t, "good.txt", "bulk.test\n"))
 	long := good
 	long.List = strings.Repeat("x", 65)
+	users := good
+	users.List, users.Settings.PerRecipient = "users", true
 	for _, tt := range []struct {
 		name    string
 		sources []Source
@@ -194,7 +197,9 @@ func TestBuildRefusesOptions(t *testing.T) {
 		{"no name", []Source{{Path: good.Path}}, Options{}, `list name "": want 1 to 64 octets`},
 		{"long name", []Source{long}, Options{}, `list name "` + long.List + `": want 1 to 64 octets`},
 		{"long path", []Source{plain("good", strings.Repeat("x", 4097))}, Options{}, "list good: path of 4097 octets, want at most 4096"},
-		{"too many", make([]Source, 65_536), Options{}, "65536 list files are more than an index holds: 65535"},
+		{"too many", make([]Source, 65_536), Options{}, `65536 list files are more than an index holds: 65535; list "" has 65536 of them`},
+		{"too many users", append(slices.Repeat([]Source{users}, 65_535), good), Options{},
+			`65536 list files are more than an index holds: 65535; list "users" has 65535 of them: one CSV file or a database with a column owner has any number of users`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := Build(t.Context(), filepath.Join(t.TempDir(), "x.bdx"), tt.sources, tt.options); err == nil || err.Error() != tt.want {

@@ -260,7 +260,7 @@ func (c *contents) take(line []byte) (why string) {
 		if err != nil {
 			return err.Error()
 		}
-		if r.Owner == "" {
+		if !e.Item.Personal() {
 			c.shared = r.N
 		}
 		switch {

@@ -137,9 +137,6 @@ func newEntry(c Change, guard *lists.Guard, now time.Time) (*Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if item.Kind == lists.Recipient {
-		return nil, fmt.Errorf("%w: %q: a recipient that is refused stands in a list file", ErrInvalid, c.Entry)
-	}
 	if err := setOwner(&item, c.Owner); err != nil {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ import (
 	"blockd/lists"
 )
 
-// Entries that have an owner are held like all others: by a key that begins with their owner, which no key of an entry of
-// everybody does. They are in no list for a build, so look-ups always search the snapshot for them.
+// Entries that have an owner, or are about a recipient, are held like all others: by a key that begins with an octet which no
+// other key does. They are in no list for a build, so look-ups always search the snapshot for them.
 
 // The octets around an owner in a key. No text of a key has octets below 32.
 const (
@@ -30,8 +30,16 @@ const (
 	ownerClose = "\x01"
 )
 
-// ownedKinds is the bit of the kinds of keys that says that some have an owner.
-const ownedKinds = 63
+// recipientOpen begins the key of an entry about a recipient, after an owner if it has one.
+const recipientOpen = "\x09"
+
+// personalKinds is the bit of the kinds of keys that says that some are about recipients.
+const personalKinds = 63
+
+// personal reports whether a key is about recipients: it has an owner, or refuses a recipient. The index never has these.
+func personal[T string | []byte](key T) bool {
+	return len(key) > 0 && (key[0] == ownerOpen[0] || key[0] == recipientOpen[0])
+}
 
 // ErrOwnerFull is wrapped by the error of a change that would give an owner more than Settings.MaxPerOwner entries.
 var ErrOwnerFull = errors.New("the owner has as many entries as one may have")
@@ -123,7 +131,7 @@ func (v *view) changeOwned(e *Entry) {
 
 // countOf returns how many entries of an owner a snapshot has.
 func (s *snapshot) countOf(owner string) int {
-	if s == nil || s.kinds&(1<<ownedKinds) == 0 || !s.has(owner, 0) {
+	if s == nil || s.kinds&(1<<personalKinds) == 0 || !s.has(owner, 0) {
 		return 0
 	}
 	has := 1 // double, and then close in
@@ -164,7 +172,7 @@ func (v *view) of(owner string, now time.Time) (all []*Entry) {
 			all = append(all, e)
 		}
 	}
-	if v.base != nil && v.base.kinds&(1<<ownedKinds) != 0 {
+	if v.base != nil && v.base.kinds&(1<<personalKinds) != 0 {
 		var records []int
 		for n, before := 0, -1; len(records) > before; n++ {
 			before = len(records)
@@ -231,23 +239,23 @@ func (st *stage) unchanged(owner, tag string, now time.Time) bool {
 	return tagOf(all) == tag
 }
 
-// HasOwned reports whether there are, or were, entries with owners. A nil Set has none. It takes no lock.
-func (s *Set) HasOwned() bool {
+// Personal reports whether there are, or were, entries with owners or about recipients. A nil Set has none. It takes no lock.
+func (s *Set) Personal() bool {
 	if s == nil {
 		return false
 	}
 	v := s.view.Load()
 	b := v.delta.body.Load()
-	return b != nil && b.kinds.Load()&(1<<ownedKinds) != 0 || v.base != nil && v.base.kinds&(1<<ownedKinds) != 0
+	return b != nil && b.kinds.Load()&(1<<personalKinds) != 0 || v.base != nil && v.base.kinds&(1<<personalKinds) != 0
 }
 
-// AmendOwned adds, to the matches that ix has for a question, the live entries in force of its owners that cover the sender,
-// in the order of LookupOwned. One takes the place of a list's entry of the same owner about the same. The table is the
+// AmendOwned adds, to the matches that ix has for a question, the live entries in force of its owners that cover the sender or refuse
+// the recipient, and everybody's that refuse it, in the order of LookupOwned. One takes the place of a list's entry of the same owner about the same. The table is the
 // one that Match.Row points into, with one row more if it has none for live entries.
 //
 // It allocates nothing if no live entry matches. A nil Set has none.
 func (s *Set) AmendOwned(matches []index.Match, table []index.ListInfo, q *index.OwnedQuestion, now time.Time) ([]index.Match, []index.ListInfo) {
-	if !s.HasOwned() {
+	if !s.Personal() {
 		return matches, table
 	}
 	v := s.view.Load()
@@ -264,19 +272,18 @@ func (s *Set) AmendOwned(matches []index.Match, table []index.ListInfo, q *index
 	}
 	amended := make([]index.Match, 0, len(matches)+len(found))
 	rest := matches
-	for _, owner := range q.Owners {
+	for i, owner := range append(q.Owners[:], addr.Key{}) { // everybody's come last
+		if owner.Text == "" && i < len(q.Owners) {
+			continue
+		}
 		begin := len(amended)
-		for len(rest) > 0 && rest[0].Owner.Text != "" && rest[0].Owner == owner {
+		for len(rest) > 0 && rest[0].Owner == owner {
 			m := &rest[0]
 			rest = rest[1:]
 			id := identity{ownedKey(owner.Text, keyOf(&lists.Item{Kind: m.Kind, Key: m.Key})), m.Scope}
 			if !slices.ContainsFunc(found, func(e *Entry) bool { return e.identity() == id }) {
 				amended = append(amended, *m)
 			}
-		}
-		// What is about the recipient goes first.
-		for begin < len(amended) && amended[begin].Kind == lists.Recipient {
-			begin++
 		}
 		for _, e := range found {
 			if e.Item.Owner == owner {
@@ -293,7 +300,7 @@ func (s *Set) AmendOwned(matches []index.Match, table []index.ListInfo, q *index
 // longestOwned is room for the key of an owned entry: two addresses and the octets around them.
 const longestOwned = 2*256 + 8
 
-// covering appends the entries of owners that cover a sender.
+// covering appends the entries of owners that cover a sender or refuse the recipient, and everybody's that refuse it.
 func (v *view) covering(found []*Entry, q *index.OwnedQuestion) []*Entry {
 	l := lookup{base: v.base, delta: v.delta, body: v.delta.body.Load()}
 	var room [addr.MaxKeys]addr.Key
@@ -302,15 +309,28 @@ func (v *view) covering(found []*Entry, q *index.OwnedQuestion) []*Entry {
 		keys = q.Domain.AndParents(keys)
 	}
 	var text [longestOwned]byte
+	find := func(owner, mark, rest string) {
+		key := text[:0]
+		if owner != "" {
+			key = append(append(append(key, ownerOpen...), owner...), ownerClose...)
+		}
+		key = append(append(key, mark...), rest...)
+		found = l.find(found, unsafe.String(unsafe.SliceData(key), len(key))) // find keeps nothing of it
+	}
+	if q.Recipient.Text != "" {
+		find("", recipientOpen, q.Recipient.Text)
+	}
 	for _, owner := range q.Owners {
 		if owner.Text == "" {
 			continue
 		}
+		if q.Recipient.Text != "" {
+			find(owner.Text, recipientOpen, q.Recipient.Text)
+		}
 		own := true // the first domain is the sender's own
 		for _, k := range keys {
-			key := append(append(append(append(text[:0], ownerOpen...), owner.Text...), ownerClose...), k.Text...)
 			from := len(found)
-			found = l.find(found, unsafe.String(unsafe.SliceData(key), len(key))) // find keeps nothing of it
+			find(owner.Text, "", k.Text)
 			kept := slices.DeleteFunc(found[from:], func(e *Entry) bool {
 				return k.Kind == addr.Domain && e.Item.Scope != lists.Tree && own != (e.Item.Scope == lists.Exact)
 			})

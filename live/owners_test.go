@@ -64,7 +64,7 @@ func TestOwnersAgreeWithMap(t *testing.T) {
 		return set
 	}
 	owners := []string{"", "ann@here.example", "bob@here.example", "here.example", "\"a b\"@here.example", "ann@here.exampl", "xn--bcher-kva.example"}
-	entries := []string{"a@x.example", "b@x.example", "x.example", "=x.example", ".x.example", "offers@", "a@sub.x.example", "sub.x.example", "y.example", "c@y.example", "d@y.example", "e@y.example", "f@y.example", "g@y.example", "h@y.example"}
+	entries := []string{"a@x.example", "b@x.example", "x.example", "=x.example", ".x.example", "offers@", "a@sub.x.example", "sub.x.example", "y.example", "c@y.example", "d@y.example", "e@y.example", "f@y.example", "g@y.example", "h@y.example", "recipient:ann+shop@here.example", "recipient:bob@here.example"}
 	senders := []string{"a@x.example", "b@x.example", "offers@else.example", "a@sub.x.example", "z@deep.sub.x.example", "c@y.example", "nobody@none.example"}
 	set, ix := open(), nothing(t)
 	model := map[string]map[string]lists.Action{}
@@ -72,6 +72,9 @@ func TestOwnersAgreeWithMap(t *testing.T) {
 	for step := range 3000 {
 		o, e := owners[rng.IntN(len(owners))], entries[rng.IntN(len(entries))]
 		c := Change{Owner: o, Entry: e, Action: lists.Action(rng.IntN(2)) * lists.Allow, Remove: rng.IntN(3) == 0}
+		if strings.HasPrefix(e, "recipient:") {
+			c.Action = lists.Block // an exception for a recipient is refused
+		}
 		if model[o] == nil {
 			model[o] = map[string]lists.Action{}
 		}
@@ -155,6 +158,9 @@ func coversOwned(t testing.TB, text string, a addr.Addr) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if it.Kind == lists.Recipient {
+		return false
+	}
 	domain, name := a.Domain(), it.Key.Text
 	switch it.Scope {
 	case lists.Local:
@@ -165,6 +171,68 @@ func coversOwned(t testing.TB, text string, a addr.Addr) bool {
 		return strings.HasSuffix(domain, "."+name)
 	}
 	return domain == name || strings.HasSuffix(domain, "."+name)
+}
+
+// Live entries refuse a recipient, whoever writes: everybody's each mail to it, an owner's the mail to its own.
+func TestRecipientsThatAreRefused(t *testing.T) {
+	folder, ix := t.TempDir(), nothing(t)
+	open := func() *Set {
+		set, err := Open(Settings{Folder: folder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	set := open()
+	if _, err := set.Apply(Change{Entry: "recipient:Shop@here.example"}, Change{Owner: "ann@here.example", Entry: "recipient:ann+leak@here.example"},
+		Change{Owner: "ann@here.example", Entry: "x.example", Action: lists.Allow}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := set.Apply(Change{Entry: "recipient:shop@here.example", Action: lists.Allow}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("an exception for a recipient: %v", err)
+	}
+	said := func(recipient string, listed ...index.Match) (all string) {
+		q := index.OwnedQuestion{Recipient: owner(t, recipient)}
+		q.Owners[1] = owner(t, "ann@here.example")
+		q.Sender, _ = addr.Parse("a@x.example")
+		matches, _ := set.AmendOwned(listed, ix.Lists(), &q, time.Now())
+		for i := range matches {
+			all += fmt.Sprintf("%s %s for %q from line %d; ", matches[i].Action, plain(&matches[i]), matches[i].Owner.Text, matches[i].Line)
+		}
+		return all
+	}
+	for range 2 {
+		if got, want := said("ann+leak@here.example"), `block recipient:ann+leak@here.example for "ann@here.example" from line 2; allow x.example for "ann@here.example" from line 3; `; got != want {
+			t.Errorf("a leaked tag: %q, want %q", got, want)
+		}
+		of := index.Match{Kind: lists.Recipient, Key: owner(t, "shop@here.example"), Line: 77}
+		if got, want := said("shop@here.example", of), `allow x.example for "ann@here.example" from line 3; block recipient:shop@here.example for "" from line 1; `; got != want {
+			t.Errorf("a recipient that a list refuses too: %q, want %q", got, want)
+		}
+		if got := said("ann@here.example"); strings.Contains(got, "recipient:") {
+			t.Errorf("another recipient: %q", got)
+		}
+		// From the snapshot as from memory, and in no list for a build.
+		if err := set.Tidy(); err != nil {
+			t.Fatal(err)
+		}
+		if n := set.newer(); n != 0 {
+			t.Errorf("the index lacks %d entries", n)
+		}
+		set.Close()
+		set = open()
+	}
+	found, err := set.Search(t.Context(), Query{Text: "shop@here"})
+	if err != nil || len(found.Entries) != 1 || found.Entries[0].Text != "recipient:shop@here.example" {
+		t.Errorf("found %v, %v", found.Entries, err)
+	}
+	if o, err := set.Apply(Change{Entry: "recipient:shop@here.example", Remove: true}); err != nil || o[0].Was == nil {
+		t.Errorf("removed %v, %v", o, err)
+	}
+	if got := said("shop@here.example"); strings.Contains(got, "recipient:") {
+		t.Errorf("after its removal: %q", got)
+	}
+	set.Close()
 }
 
 // Entries of owners are in no list for a build, and do not make one due.

@@ -135,7 +135,7 @@ func (v *view) rows(p *page, now int64, each func(row) bool) {
 			return true
 		}
 		ends := v.base.expiry(i)
-		return v.base.owned(i) || ends != 0 && ends <= now ||
+		return ends != 0 && ends <= now ||
 			each(row{number: v.base.number(i), expiry: ends, key: v.base.keyOf(i), scope: v.base.scope(i), i: i})
 	}
 	ofChanges := func(e *Entry) bool {
@@ -283,7 +283,7 @@ func (m *matcher) row(v *view, r row) bool {
 // may reports whether a record has the part, or could say it in another way: a network's key is binary, and
 // letters beyond ASCII have lower cases of their own.
 func (m *matcher) may(s *snapshot, i int) bool {
-	if m.part == nil || s.record(i)[38] > 3 {
+	if m.part == nil || s.record(i)[38] > 3 && s.record(i)[38] != recipientCode {
 		return true
 	}
 	text, _, _, _ := s.textsOf(i)

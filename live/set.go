@@ -267,7 +267,7 @@ func (s *Set) write(records []record) error {
 func (s *Set) act(after map[identity]*Entry) {
 	v := s.view.Load()
 	for id, e := range after {
-		personal := e.Item.Owner.Text != "" // the index never has these
+		personal := e.Item.Personal() // the index never has these
 		if !personal {
 			s.shared = max(s.shared, e.Number)
 		}

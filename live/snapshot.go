@@ -42,7 +42,7 @@ import (
 // damaged record is left out and told of, as a damaged line of the journal is.
 const (
 	snapshotMagic   = "blockd live snap"
-	snapshotVersion = 2 // entries may have owners; without one it is 1, which older programs read
+	snapshotVersion = 2 // entries may be about recipients; without one it is 1, which older programs read
 	headerSize      = 512
 	recordSize      = 48
 )
@@ -89,12 +89,15 @@ var (
 	kindCodes = [...]struct {
 		item lists.Kind
 		key  addr.Kind
-	}{1: {lists.Addr, addr.Address}, 2: {lists.Addr, addr.Local}, 3: {lists.Domain, addr.Domain}, 4: {lists.IP, 0}, 5: {lists.CIDR, 0}}
+	}{1: {lists.Addr, addr.Address}, 2: {lists.Addr, addr.Local}, 3: {lists.Domain, addr.Domain}, 4: {lists.IP, 0}, 5: {lists.CIDR, 0}, recipientCode: {lists.Recipient, addr.Address}}
 	scopeCodes = [...]lists.Scope{1: lists.Exact, 2: lists.Sub, 3: lists.Tree, 4: lists.Local}
 )
 
-// addressCode is the kind of addresses.
-const addressCode = 1
+// addressCode is the kind of addresses, recipientCode that of recipients.
+const (
+	addressCode   = 1
+	recipientCode = 6
+)
 
 func kindCode(it *lists.Item) byte {
 	for code, k := range kindCodes {
@@ -309,6 +312,9 @@ func (s *snapshot) keyOf(i int) []byte {
 	return text[:key]
 }
 
+// personal reports whether a record is about recipients.
+func (s *snapshot) personal(i int) bool { return personal(s.keyOf(i)) }
+
 // owned reports whether a record has an owner.
 func (s *snapshot) owned(i int) bool {
 	key := s.keyOf(i)
@@ -345,6 +351,12 @@ func (s *snapshot) plausible(i int) bool {
 			return false
 		}
 	}
+	if r[38] == recipientCode {
+		if len(key) == 0 || key[0] != recipientOpen[0] || s.version < snapshotVersion {
+			return false
+		}
+		key = key[1:]
+	}
 	at := bytes.LastIndexByte(key, '@')
 	switch kind := kindCodes[r[38]]; {
 	case kind.item == lists.IP || kind.item == lists.CIDR:
@@ -365,6 +377,9 @@ func (s *snapshot) item(i int) (it lists.Item) {
 	owner, key := cutOwned(s.keyOf(i))
 	kind := kindCodes[r[38]]
 	it = lists.Item{Kind: kind.item, Scope: s.scope(i), Action: lists.Action(r[40])}
+	if it.Kind == lists.Recipient && len(key) > 0 {
+		key = key[1:]
+	}
 	if it.Kind != lists.IP && it.Kind != lists.CIDR {
 		it.Key = addr.Key{Text: string(key), Kind: kind.key, Labels: r[42]}
 		if len(owner) > 0 {
@@ -527,7 +542,7 @@ func (s *snapshot) index(hashes digest.Set) {
 
 // digestHashes appends the hashes of the digests of a key, if its kind is that of addresses.
 func digestHashes(all []uint64, hashes digest.Set, kind byte, key []byte, seed uint64) []uint64 {
-	if hashes == 0 || kind != addressCode || len(key) > 0 && key[0] == ownerOpen[0] {
+	if hashes == 0 || kind != addressCode || personal(key) {
 		return all
 	}
 	for text := range digest.Texts(string(key)) {

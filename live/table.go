@@ -187,8 +187,8 @@ func (t *table) grow(old *tableBody) *tableBody {
 
 // note records the item's kind, so that look-ups search for such keys.
 func (b *tableBody) note(it *lists.Item) {
-	if it.Owner.Text != "" {
-		b.kinds.Or(1 << ownedKinds)
+	if it.Personal() {
+		b.kinds.Or(1 << personalKinds)
 		return
 	}
 	if it.Kind != lists.IP && it.Kind != lists.CIDR {
@@ -210,12 +210,14 @@ func family(a netip.Addr) int {
 func (b *tableBody) has(k addr.Kind) bool { return b.kinds.Load()&(1<<k) != 0 }
 
 // keyOf returns the key of an item, or "" if it has none. For addresses and domains it is
-// their text. For networks it is family, length and octets; it begins with a control
+// their text, for recipients after recipientOpen. For networks it is family, length and octets; it begins with a control
 // character, which no text has.
 func keyOf(it *lists.Item) string {
 	switch it.Kind {
 	case lists.Addr, lists.Domain:
 		return it.Key.Text
+	case lists.Recipient:
+		return recipientOpen + it.Key.Text
 	case lists.IP, lists.CIDR:
 		var key [netKey]byte
 		return string(appendNet(key[:0], it.Net))

@@ -60,21 +60,21 @@ func (v *view) all() (n int) {
 	return n
 }
 
-// count returns the number of entries of everybody with a higher number than this one.
+// count returns the number of entries that the index has to know of with a higher number than this one.
 func (v *view) count(number uint64) (n int) {
 	first := v.base.newerThan(number)
 	if v.base != nil {
 		n = v.base.count - first
-		if v.base.kinds&(1<<ownedKinds) != 0 {
+		if v.base.kinds&(1<<personalKinds) != 0 {
 			for i := first; i < v.base.count; i++ {
-				if v.base.owned(i) {
+				if v.base.personal(i) {
 					n--
 				}
 			}
 		}
 	}
 	for e := range v.delta.all() {
-		if e.Item.Owner.Text != "" {
+		if e.Item.Personal() {
 			continue
 		}
 		if i := v.base.at(e.identity()); i >= first {
@@ -202,13 +202,13 @@ func (v *view) items() iter.Seq[lists.Item] {
 		if v.base != nil {
 			changed := v.base.changedBy(changes)
 			for i := range v.base.count {
-				if !changed.has(i) && !v.base.owned(i) && !yield(v.base.item(i)) {
+				if !changed.has(i) && !v.base.personal(i) && !yield(v.base.item(i)) {
 					return
 				}
 			}
 		}
 		for _, e := range changes {
-			if !e.gone && e.Item.Owner.Text == "" && !yield(e.Item) {
+			if !e.gone && !e.Item.Personal() && !yield(e.Item) {
 				return
 			}
 		}

@@ -54,7 +54,7 @@ func (z *frozen) write(f *os.File) error {
 	keys := newCells(h.count + personal)
 	if h.version = 1; personal > 0 {
 		h.version = snapshotVersion
-		h.kinds |= 1 << ownedKinds
+		h.kinds |= 1 << personalKinds
 	}
 	index := func(kind byte, key []byte, end int64, i int) {
 		keys.put(xxh3.HashSeed(key, h.seed), i)
@@ -134,17 +134,17 @@ func (z *frozen) write(f *os.File) error {
 	return f.Sync()
 }
 
-// personal returns how many of the entries have owners.
+// personal returns how many of the entries have owners or are about recipients.
 func (z *frozen) personal() (n int) {
-	if z.base != nil && z.base.kinds&(1<<ownedKinds) != 0 {
+	if z.base != nil && z.base.kinds&(1<<personalKinds) != 0 {
 		for i := range z.base.count {
-			if z.base.owned(i) {
+			if z.base.personal(i) {
 				n++
 			}
 		}
 	}
 	for _, e := range z.changes {
-		if e.Item.Owner.Text != "" && !e.gone {
+		if e.Item.Personal() && !e.gone {
 			n++
 		}
 	}
@@ -159,7 +159,7 @@ type ending struct {
 
 // note records the kind of an entry, so that look-ups search for such keys.
 func (h *snapshotHead) note(e *Entry) {
-	if e.Item.Owner.Text != "" {
+	if e.Item.Personal() {
 		return
 	}
 	if it := &e.Item; it.Kind != lists.IP && it.Kind != lists.CIDR {

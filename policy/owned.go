@@ -67,7 +67,7 @@ func (c *checks) owned(ix *index.Index, all []verdict.Verdict, recipient string)
 }
 
 // personal reports whether some entries are about recipients.
-func (c *checks) personal(ix *index.Index) bool { return ix.Personal() || c.entries.HasOwned() }
+func (c *checks) personal(ix *index.Index) bool { return ix.Personal() || c.entries.Personal() }
 
 // forOwners are the verdicts of the sender as they are for a recipient, with what its owners say.
 func (t *Transaction) forOwners(recipient string) []verdict.Verdict {

@@ -34,11 +34,8 @@ func (c Config) LiveFolder() string {
 
 // LiveSettings returns the settings of package live. journal may be nil.
 func (c Config) LiveSettings(journal *audit.Log) live.Settings {
-	return live.Settings{MaxPerOwner: maxPerOwner, Audit: journal, Folder: c.LiveFolder(), Guard: c.liveGuard(), Hashes: c.Index.Digests()}
+	return live.Settings{MaxPerOwner: c.Recipients.MaxEntriesPerOwner, Audit: journal, Folder: c.LiveFolder(), Guard: c.liveGuard(), Hashes: c.Index.Digests()}
 }
-
-// maxPerOwner is max_entries_per_owner.
-const maxPerOwner = 1000
 
 // liveGuard is what no live entry may cover unless it is forced: what no list may, and
 // this machine, the networks that the configuration names as one's own, and the

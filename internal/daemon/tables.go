@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"strings"
 
 	"blockd/internal/config"
 	"blockd/mirror"
@@ -11,15 +10,14 @@ import (
 // QueryTables gives the rows of a query in a database of a kind ("postgres", "mysql" or "sqlite"). The query gives the columns owner, entry,
 // action and id. No error has anything of the dsn.
 func QueryTables(ctx context.Context, kind, dsn, query string, yield func(owner string, row mirror.Row) error) error {
-	query = strings.Replace(query, " as owner", " as reason", 1)
 	source, err := openDriver(config.List{Name: "import", Source: &config.Source{Kind: kind, Query: query, Changes: "none"}}, dsn)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
 	_, err = source.All(ctx, func(row mirror.Row) error {
-		owner := row.Reason
-		row.Reason = ""
+		owner := row.Owner
+		row.Owner = ""
 		return yield(owner, row)
 	})
 	return err

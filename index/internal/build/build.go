@@ -213,9 +213,24 @@ func fileSize(path string) int64 {
 	return 0
 }
 
+// tooMany says which list has the most files. In a folder with one for each user that is what to mend.
+func tooMany(sources []format.Source) error {
+	files, most := map[string]int{}, 0
+	for i, s := range sources {
+		if files[s.List]++; files[s.List] > files[sources[most].List] {
+			most = i
+		}
+	}
+	err := fmt.Errorf("%d list files are more than an index holds: %d; list %q has %d of them", len(sources), format.MaxLists, sources[most].List, files[sources[most].List])
+	if sources[most].Settings.PerRecipient {
+		err = fmt.Errorf("%w: one CSV file or a database with a column owner has any number of users", err)
+	}
+	return err
+}
+
 func checkSources(sources []format.Source) error {
 	if len(sources) > format.MaxLists {
-		return fmt.Errorf("%d list files are more than an index holds: %d", len(sources), format.MaxLists)
+		return tooMany(sources)
 	}
 	for _, s := range sources {
 		switch {
