@@ -40,7 +40,7 @@ func newFixture(t testing.TB, s Settings, list string) *fixture {
 		return f.live
 	}
 	checker := policy.New(live, policy.Settings{
-		RecipientsExempt: []string{"postmaster"},
+		RecipientsExempt: []string{"postmaster"}, Owners: rule.DefaultOwners(),
 		Policies:         []rule.Recipients{{Recipients: []string{"vip@here.example"}}},
 	}, log, reg)
 	s.Fast = true

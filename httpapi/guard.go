@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"blockd/addr"
+	"blockd/verdict"
 )
 
 // The lengths of a token: shorter ones can be guessed, longer ones are a wrong
@@ -208,6 +209,20 @@ func (s *Server) mayKnow(r *http.Request) bool {
 	c := s.callerOf(r)
 	return (c.local || c.known) && len(c.owners) == 0
 }
+
+// hides says which entries of recipients' owners the caller may not see: without a right of private all, and with a token that is bound
+// those of other owners. nil = it may see all.
+func (s *Server) hides(r *http.Request) verdict.Veil {
+	switch c := s.callerOf(r); {
+	case len(c.owners) > 0:
+		return func(owner addr.Key) bool { return !c.owns(owner) }
+	case c.local || c.known:
+		return nil
+	}
+	return hidesAll
+}
+
+func hidesAll(addr.Key) bool { return true }
 
 // privately admits only callers that private allows.
 func (s *Server) privately(next http.HandlerFunc) http.HandlerFunc {

@@ -68,7 +68,7 @@ func (s *Server) readTyped(r *http.Request) (q typed, err error) {
 		}
 		return ""
 	}
-	q.asker = printout.Asker{Checker: s.checker, Recipient: one("recipient"), Private: s.mayKnow(r),
+	q.asker = printout.Asker{Checker: s.checker, Recipient: one("recipient"), Private: s.mayKnow(r), Hides: s.hides(r),
 		Form: printout.Form{JSON: accepts(r, typeStream[0]), Explain: one("explain") == "1", Paint: term.Colours(one("paint") == "1")}}
 	q.whole, q.mail = one("whole") == "1", printout.Mail{File: one("file"), Helo: one("helo")}
 	if len(query["sender"]) > 0 {

@@ -16,6 +16,7 @@ const maxKept = 1 << 20
 type workspace struct {
 	server  *Server
 	explain bool
+	request *http.Request // that is answered
 
 	questions []policy.Question
 	batch     policy.Batch // of the questions
@@ -28,6 +29,7 @@ func (s *Server) workspace(r *http.Request, p *query) *workspace {
 	if !ok {
 		w = &workspace{server: s}
 	}
+	w.request = r
 	if w.explain = p.explains(); w.explain {
 		w.batch.Private = s.mayKnow(r)
 	}
@@ -40,7 +42,7 @@ func (w *workspace) release() {
 		return
 	}
 	w.reset()
-	w.text = w.text[:0]
+	w.text, w.request = w.text[:0], nil
 	w.server.workspaces.Put(w)
 }
 
@@ -58,13 +60,14 @@ func (w *workspace) add(q policy.Question) { w.questions = append(w.questions, q
 func (w *workspace) appendAnswers(dst []byte, between byte, last string) []byte {
 	verdicts := w.server.checker.AskAll(&w.batch, w.questions)
 	for i, q := range w.questions {
+		v := &verdicts[i]
 		if i > 0 {
 			dst = append(dst, between)
 		}
 		if w.explain {
-			dst = w.appendExplained(dst, &verdicts[i], q.Text)
+			dst = w.appendExplained(dst, v, q.Text)
 		} else {
-			dst = verdicts[i].AppendJSON(dst, q.Text)
+			dst = w.append(dst, v, q.Text)
 		}
 	}
 	if len(w.questions) > 0 {
@@ -81,12 +84,24 @@ func (w *workspace) appendAnswer(dst []byte, q policy.Question) []byte {
 		return w.appendAnswers(dst, ',', "")
 	}
 	v := w.server.checker.Ask(q)
-	return v.AppendJSON(dst, q.Text)
+	return w.append(dst, &v, q.Text)
+}
+
+// append appends an answer as the caller may see it.
+func (w *workspace) append(dst []byte, v *verdict.Verdict, input string) []byte {
+	if v.Owned() {
+		if hides := w.server.hides(w.request); hides.Hides(v) {
+			veiled, _ := v.Veil(hides)
+			return veiled.AppendJSON(dst, input)
+		}
+	}
+	return v.AppendJSON(dst, input)
 }
 
 func (w *workspace) appendExplained(dst []byte, v *verdict.Verdict, input string) []byte {
 	e := w.batch.Explain(v)
+	veiled := e.Veil(*v, w.server.hides(w.request))
 	var b bytes.Buffer
-	encoder(&b).Encode(answer{v.Answer(input), &e}) // strings, numbers and a Buffer: it cannot fail
+	encoder(&b).Encode(answer{veiled.Answer(input), &e}) // strings, numbers and a Buffer: it cannot fail
 	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }

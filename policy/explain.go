@@ -5,6 +5,7 @@ import (
 
 	"slices"
 
+	"blockd/addr"
 	"blockd/index"
 	"blockd/lists"
 	"blockd/verdict"
@@ -77,13 +78,32 @@ func (b *Batch) Explain(v *verdict.Verdict) Explanation {
 			e.Reply = c.words(v, o, v.ListName(v.Decider), "ID").String()
 		}
 	}
-	for _, p := range b.probe(v) {
+	for _, p := range append(b.probeOwned(v), b.probe(v)...) {
 		e.Keys = append(e.Keys, verdict.ExplainKey(p))
 	}
 	for i, m := range v.Matches {
 		e.note(i, m)
 	}
 	return e
+}
+
+// Veil returns v, which e explains, as a caller sees it from whom owners' entries are hidden, and takes their keys out of e.
+func (e *Explanation) Veil(v verdict.Verdict, hides verdict.Veil) verdict.Verdict {
+	if hides == nil {
+		return v
+	}
+	e.Keys = slices.DeleteFunc(e.Keys, func(k verdict.ExplainedKey) bool {
+		owner, _ := addr.ParseOwner(k.Owner)
+		return k.Owner != "" && hides(owner)
+	})
+	v, at := v.Veil(hides)
+	for i := range e.Keys {
+		for k, match := range e.Keys[i].Matches {
+			e.Keys[i].Matches[k] = at[match]
+		}
+	}
+	e.Decider, e.Shadow = v.Decider, v.Shadow
+	return v
 }
 
 // probe returns the keys of v and, if they are to be had, both halves' answers.
@@ -104,14 +124,32 @@ func (b *Batch) probe(v *verdict.Verdict) []index.Probe {
 	return probes
 }
 
+// probeOwned returns the keys of the owners of the recipient that v is for, if such entries count.
+func (b *Batch) probeOwned(v *verdict.Verdict) []index.Probe {
+	c := b.checker
+	if v.Recipient == "" || b.index == nil || !b.index.Personal() || c.isExempt(v.Recipient) {
+		return nil
+	}
+	q, ok := ownersOf(&c.owners, v.Recipient)
+	if !ok {
+		return nil
+	}
+	q.Sender, q.Domain = v.Sender, v.Domain
+	probes, err := b.index.ProbeOwned(&q)
+	if err != nil {
+		return nil
+	}
+	return probes
+}
+
 // note puts the i-th match to its key, or adds that: a pattern has none.
 func (e *Explanation) note(i int, m index.Match) {
 	name, kind := m.Name(), m.Kind.String()
 	for k := range e.Keys {
-		if e.Keys[k].Key == name && e.Keys[k].Kind == kind {
+		if e.Keys[k].Key == name && e.Keys[k].Kind == kind && e.Keys[k].Owner == m.Owner.Text {
 			e.Keys[k].Matches = append(e.Keys[k].Matches, i)
 			return
 		}
 	}
-	e.Keys = append(e.Keys, verdict.ExplainedKey{Key: name, Kind: kind, Matches: []int{i}})
+	e.Keys = append(e.Keys, verdict.ExplainedKey{Key: name, Kind: kind, Owner: m.Owner.Text, Matches: []int{i}})
 }

@@ -159,3 +159,29 @@ func TestAliasesLeadToOwners(t *testing.T) {
 		}
 	}
 }
+
+// An explanation has the keys of the recipient's owners, and only with a recipient.
+func TestExplainOwners(t *testing.T) {
+	ix := indexes.Build(t, users(t, "anna@here.example,a.example,block", "bob@here.example,b.example,block"), indexes.Source(t, "bad", "recipient:anna+x@here.example\n"))
+	c, _ := checker(t, ix, policy.Settings{Owners: rule.DefaultOwners(), RecipientsExempt: []string{"postmaster"}})
+	keys := func(recipient string) (all string) {
+		for _, k := range explain(c, policy.Question{Text: "x@a.example", Recipient: recipient}).Keys {
+			if k.Owner != "" || k.Kind == "recipient" {
+				all += fmt.Sprintf("%s %q of %q %s %s %v; ", k.Kind, k.Key, k.Owner, k.Filter, k.Exact, k.Matches)
+			}
+		}
+		return all
+	}
+	for recipient, want := range map[string]string{
+		"": "",
+		"anna+x@here.example": `owner "anna@here.example" of "anna@here.example" perhaps listed []; recipient "recipient:anna+x@here.example" of "anna@here.example" no  []; ` +
+			`addr "x@a.example" of "anna@here.example" no  []; addr "x@" of "anna@here.example" no  []; domain "a.example" of "anna@here.example" perhaps listed [0]; ` +
+			`domain "example" of "anna@here.example" no  []; owner "here.example" of "here.example"   []; recipient "recipient:anna+x@here.example" of "" perhaps listed [1]; `,
+		"eve@here.example":        `owner "eve@here.example" of "eve@here.example" no  []; owner "here.example" of "here.example"   []; recipient "recipient:eve@here.example" of "" no  []; `,
+		"postmaster@here.example": "",
+	} {
+		if got := keys(recipient); got != want {
+			t.Errorf("%q: %s\nwant %s", recipient, got, want)
+		}
+	}
+}

@@ -18,11 +18,14 @@ type explanation struct {
 	w     io.Writer
 	paint term.Paint
 	facts [][2]string // about a message, shown before the keys
+
+	hides verdict.Veil // as Asker.Hides
 }
 
 // print is a printer of check, of a verdict in b.
 func (e explanation) print(input string, v verdict.Verdict, b *policy.Batch) error {
 	how := b.Explain(&v)
+	v = how.Veil(v, e.hides)
 	fmt.Fprintf(e.w, "%s  %s\n", e.paint.Bold(shownSubject(input, &v)), e.verdict(v.Kind))
 	rows := [][2]string{{"asked", term.Visible(input)}}
 	if ix := b.Index(); ix != nil {
@@ -120,7 +123,11 @@ func (e explanation) keys(keys []verdict.ExplainedKey) (rows [][2]string) {
 			networks++
 			continue
 		}
-		t.Add(term.Visible(k.Key), found(k))
+		name := k.Key
+		if k.Owner != "" && k.Owner != k.Key {
+			name = k.Owner + " " + k.Key
+		}
+		t.Add(term.Visible(name), found(k))
 	}
 	if networks > 0 {
 		t.Add(term.Counted(networks, "network")+" of the client", "filter no")
@@ -234,6 +241,8 @@ func (e explanation) because(v verdict.Verdict) string {
 		return fmt.Sprintf("match %d decides: no exception, and it is the most specific that counts", v.Decider+1)
 	case v.Decider >= 0:
 		return fmt.Sprintf("match %d decides", v.Decider+1)
+	case v.Kind == verdict.Blocked || v.Kind == verdict.Allowed:
+		return "an entry of the recipient's owner decides; to see it wants a token (blockd token new)"
 	case v.Shadow >= 0:
 		return fmt.Sprintf("nothing that counts matches; match %d would refuse if its list %s", v.Shadow+1, ifOnly(&v))
 	case v.Excused() >= 0:
@@ -299,6 +308,8 @@ type jsonAnswer struct {
 	Explain policy.Explanation `json:"explain"`
 }
 
-func explained(input string, v verdict.Verdict, b *policy.Batch) jsonAnswer {
-	return jsonAnswer{v.Answer(input), b.Explain(&v)}
+func explained(input string, v verdict.Verdict, b *policy.Batch, hides verdict.Veil) jsonAnswer {
+	how := b.Explain(&v)
+	v = how.Veil(v, hides)
+	return jsonAnswer{v.Answer(input), how}
 }

@@ -60,7 +60,7 @@ func (a *Asker) AskMail(ctx context.Context, dst []byte, resolver *msgauth.Resol
 	v = v.Prove(verdict.EvidenceOf(v.Sender, facts.spf, &m))
 	b := bytes.NewBuffer(dst)
 	if a.Form.JSON {
-		term.JSON(b, facts.answer(v, explained(facts.sender, v, &a.batch)))
+		term.JSON(b, facts.answer(v, explained(facts.sender, v, &a.batch, nil)))
 	} else {
 		p := a.Form.Paint
 		explanation{w: b, paint: p, facts: facts.rows(p)}.print(facts.sender, v, &a.batch)

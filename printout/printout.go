@@ -31,7 +31,8 @@ type Asker struct {
 	Client    netip.Addr // that the mail comes from: then each text is a sender; zero = unknown
 	Recipient string     // that the mail goes to: the same; "" = any
 	Form      Form
-	Private   bool // the answers are for somebody who may know whom users write to
+	Private   bool         // the answers are for somebody who may know whom users write to
+	Hides     verdict.Veil // entries of recipients' owners, which those for whom the answers are may not see
 
 	questions []policy.Question
 	batch     policy.Batch
@@ -62,14 +63,19 @@ func (a *Asker) print(dst []byte, input string, v *verdict.Verdict) []byte {
 	switch {
 	case a.Form.JSON && a.Form.Explain:
 		b := bytes.NewBuffer(dst)
-		term.JSON(b, explained(input, *v, &a.batch))
+		term.JSON(b, explained(input, *v, &a.batch, a.Hides))
 		return b.Bytes()
-	case a.Form.JSON:
-		return append(v.AppendJSON(dst, input), '\n')
 	case a.Form.Explain:
 		b := bytes.NewBuffer(dst)
-		explanation{w: b, paint: a.Form.Paint}.print(input, *v, &a.batch)
+		explanation{w: b, paint: a.Form.Paint, hides: a.Hides}.print(input, *v, &a.batch)
 		return b.Bytes()
+	}
+	if a.Hides.Hides(v) {
+		veiled, _ := v.Veil(a.Hides)
+		v = &veiled
+	}
+	if a.Form.JSON {
+		return append(v.AppendJSON(dst, input), '\n')
 	}
 	return printPlain(dst, input, v)
 }
