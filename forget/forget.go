@@ -9,6 +9,7 @@ import (
 	"blockd/addr"
 	"blockd/correspondents"
 	"blockd/history"
+	"blockd/junk"
 	"blockd/receipt"
 	"blockd/reload"
 )
@@ -21,6 +22,7 @@ type Places struct {
 	Index          string // the path of the index, beside which examples of held entries are
 	History        func(ctx context.Context, about func(*history.Record) bool) (int, error)
 	Requests       *receipt.Store
+	Proposals      *junk.Box
 }
 
 // Forgotten is what was erased where.
@@ -30,6 +32,7 @@ type Forgotten struct {
 	Held          int  `json:"held"`          // entries that were held back and named it as an example
 	Decisions     int  `json:"decisions"`     // of the history
 	Requests      int  `json:"requests"`      // to be let in
+	Proposals     int  `json:"proposals"`     // words about the address as a sender that users do not want, and of its own about others
 }
 
 // Nothing reports whether there was nothing to erase.
@@ -47,7 +50,7 @@ func (p *Places) Forget(ctx context.Context, a addr.Addr) (f Forgotten, err erro
 		}
 		return other == a
 	}
-	var errs [5]error
+	var errs [6]error
 	f.Correspondent, errs[0] = p.Correspondents.Forget(a)
 	f.Recent, errs[1] = p.Recent.Forget(a, p.RecentPath)
 	f.Held, errs[2] = reload.ForgetExample(p.Index, a)
@@ -56,6 +59,9 @@ func (p *Places) Forget(ctx context.Context, a addr.Addr) (f Forgotten, err erro
 	}
 	if p.Requests != nil {
 		f.Requests, errs[4] = p.Requests.Forget(is)
+	}
+	if p.Proposals != nil {
+		f.Proposals, errs[5] = p.Proposals.Forget(is)
 	}
 	return f, errors.Join(errs[:]...)
 }

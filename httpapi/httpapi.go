@@ -26,6 +26,7 @@ import (
 	"blockd/forget"
 	"blockd/history"
 	"blockd/httpapi/fastpath"
+	"blockd/junk"
 	"blockd/live"
 	"blockd/pause"
 	"blockd/policy"
@@ -74,6 +75,9 @@ type Settings struct {
 
 	// Undo is what lists held before; nil: there are no such resources.
 	Undo *Undo
+
+	// Junk takes what users have moved to Junk; nil: there are no such resources. Without its Box there are no proposals, and no complaints are taken.
+	Junk *junk.Desk
 
 	// Requests are those of refused people; nil: there are no such resources.
 	Requests *receipt.Store
@@ -134,6 +138,8 @@ type Server struct {
 	limiter    *limiter
 	refusals   *prometheus.CounterVec
 	panics     prometheus.Counter
+	junked     *prometheus.CounterVec
+	complaints *prometheus.CounterVec
 	workspaces sync.Pool     // of *workspace
 	searches   chan struct{} // has one of each search of the quarantine that is under way
 	scans      chan struct{} // and one of each of the live entries
@@ -157,6 +163,7 @@ func New(s Settings, checker *policy.Checker, status func() reload.Status, metri
 	s.MaxPerClient = cmp.Or(s.MaxPerClient, s.MaxConnections)
 	srv := &Server{settings: s, checker: checker, status: status, log: log, tokens: tokens{path: s.Tokens},
 		limiter: newLimiter(s.MaxRate), refusals: newRefusals(metrics), panics: newPanics(metrics), searches: make(chan struct{}, 2), scans: make(chan struct{}, 2)}
+	srv.junked, srv.complaints = newJunkMetrics(metrics)
 	routes := srv.routes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4, Timeout: requestTimeout,
 	}))

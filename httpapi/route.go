@@ -76,6 +76,23 @@ func (s *Server) routes(metrics http.Handler) []route {
 			route{path: "/v1/requests/decline", about: "POST ?ref= declines one", methods: []method{
 				{name: http.MethodPost, serve: s.writing(s.decline), doc: describeDecline, writes: true}}})
 	}
+	if s.settings.Junk != nil && s.settings.Entries != nil {
+		all = append(all, route{path: "/v1/owners/{owner}/junk", about: "POST a message that the owner has moved to Junk: its sender is blocked, for=30d; undo=1, force=1", methods: []method{
+			{name: http.MethodPost, serve: s.writing(s.moved), doc: describeMoved, writes: true, owners: true}}})
+		if s.settings.Junk.Box != nil {
+			all = append(all,
+				route{path: "/v1/proposals", about: "senders whom several users do not want: ?state=", methods: []method{
+					{name: http.MethodGet, serve: compressed(s.privately(s.proposals)), doc: describeProposals, private: true}}},
+				route{path: "/v1/proposals/adopt", about: "POST ?entry= blocks one for everybody, for=90d", methods: []method{
+					{name: http.MethodPost, serve: s.writing(s.adoptProposal), doc: describeAdoptProposal, writes: true}}},
+				route{path: "/v1/proposals/decline", about: "POST ?entry= declines one", methods: []method{
+					{name: http.MethodPost, serve: s.writing(s.declineProposal), doc: describeDeclineProposal, writes: true}}})
+		}
+		if s.settings.Junk.Box != nil && s.settings.History != nil {
+			all = append(all, route{path: "/v1/complaints", about: "POST a complaint (RFC 5965): it counts for a proposal", methods: []method{
+				{name: http.MethodPost, serve: s.writing(s.complain), doc: describeComplain, writes: true}}})
+		}
+	}
 	if s.settings.Undo != nil {
 		all = append(all,
 			route{path: "/v1/generations", about: "what was served: when, how, and what changed by list", methods: []method{

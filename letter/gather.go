@@ -29,10 +29,11 @@ type Sources struct {
 	// Aligned reports whether a client may send for a sender by SPF, and the sender's domain has a DMARC policy. It waits for DNS.
 	Aligned func(ctx context.Context, client netip.Addr, helo, sender string) bool
 
-	Requests func() ([]OpenRequest, error) // that are open, in any order
-	Changes  func(ctx context.Context, since, until time.Time) ([]Change, error)
-	Loads    func() []Load
-	Problems func() []string
+	Requests  func() ([]OpenRequest, error) // that are open, in any order
+	Proposals func() ([]Unwanted, error)    // that wait for a person, the most urgent first
+	Changes   func(ctx context.Context, since, until time.Time) ([]Change, error)
+	Loads     func() []Load
+	Problems  func() []string
 }
 
 // MostLooked bounds the senders that DNS is asked about. lookTime is what all of these questions may take together, and
@@ -52,7 +53,7 @@ const (
 
 // Gather makes the letter of a period. What cannot be found out is in its Notes. The error is that of ctx, or of a disk.
 func Gather(ctx context.Context, s Sources, since, until time.Time) (Letter, error) {
-	l := Letter{Host: s.Host, Version: s.Version, Since: since, Until: until, Lists: []List{}, Loads: []Load{}, Requests: []OpenRequest{}, Changes: []Change{},
+	l := Letter{Host: s.Host, Version: s.Version, Since: since, Until: until, Lists: []List{}, Loads: []Load{}, Requests: []OpenRequest{}, Proposed: []Unwanted{}, Changes: []Change{},
 		Problems: []string{}, Notes: []string{}}
 	l.Suspects.Rows = []Suspect{}
 	asked := map[string]bool{}
@@ -66,6 +67,13 @@ func Gather(ctx context.Context, s Sources, since, until time.Time) (Letter, err
 		}
 		slices.SortFunc(open, func(a, b OpenRequest) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Ref, b.Ref)) })
 		l.Open, l.Requests = len(open), append(l.Requests, open[:min(len(open), MostRows)]...)
+	}
+	if s.Proposals != nil {
+		waiting, err := s.Proposals()
+		if err != nil {
+			l.note("proposals cannot be read: %v", err)
+		}
+		l.Waiting, l.Proposed = len(waiting), append(l.Proposed, waiting[:min(len(waiting), MostRows)]...)
 	}
 	if s.Changes != nil {
 		changes, err := s.Changes(ctx, since, until)

@@ -98,6 +98,9 @@ func whole(folder string) Sources {
 		Aligned: func(_ context.Context, client netip.Addr, helo, sender string) bool {
 			return sender == "invoice@bank.example" && client == netip.MustParseAddr("192.0.2.7") && helo == "mx.example"
 		},
+		Proposals: func() ([]Unwanted, error) {
+			return []Unwanted{{Entry: "promo@bulk.example", Users: 7, Domains: 2, Complaints: 1, Last: until.Add(-time.Hour)}}, nil
+		},
 		Requests: func() ([]OpenRequest, error) {
 			return []OpenRequest{
 				{Ref: "7m3k9q2vxtb81dc0", Sender: "asks@shop.example", List: "ads", Time: until.Add(-20 * time.Hour), Note: "We only send invoices that were asked for, and nobody here knows why that is refused. Please have a look at it."},

@@ -23,6 +23,8 @@ type Letter struct {
 	Loads    []Load        `json:"loads"`    // of lists with something to tell, by name; never null
 	Requests []OpenRequest `json:"requests"` // that wait for a person, the oldest first, MostRows at most; never null
 	Open     int           `json:"open"`     // how many do
+	Proposed []Unwanted    `json:"proposed"` // senders whom several users do not want, that wait for a person: what was said last first, MostRows at most; never null
+	Waiting  int           `json:"waiting"`  // how many do
 	Changes  []Change      `json:"changes"`  // what people and tokens have changed, by action; never null
 	Problems []string      `json:"problems"` // of now, as /readyz has them; never null
 	Notes    []string      `json:"notes"`    // what could not be found out; never null
@@ -119,6 +121,15 @@ type OpenRequest struct {
 	Note   string    `json:"note,omitempty"` // a stranger's words
 }
 
+// Unwanted is a sender whom several users do not want.
+type Unwanted struct {
+	Entry      string    `json:"entry"`
+	Users      int       `json:"users"`
+	Domains    int       `json:"domains"`    // of these
+	Complaints int       `json:"complaints"` // of the users, those who have complained
+	Last       time.Time `json:"last"`
+}
+
 // Change is what was changed, and by whom.
 type Change struct {
 	Action string   `json:"action"`
@@ -129,7 +140,7 @@ type Change struct {
 // Empty reports whether nothing has happened that is worth a letter: mail that passed, and lists that were loaded as they should, are
 // not.
 func (l *Letter) Empty() bool {
-	if l.Mail.against()+l.Mail.Shadow > 0 || l.Open > 0 || len(l.Changes) > 0 || len(l.Problems) > 0 {
+	if l.Mail.against()+l.Mail.Shadow > 0 || l.Open+l.Waiting > 0 || len(l.Changes) > 0 || len(l.Problems) > 0 {
 		return false
 	}
 	for _, one := range l.Loads {

@@ -30,6 +30,9 @@ func (l *Letter) Subject() string {
 	if l.Open > 0 {
 		text += ", " + term.Counted(l.Open, "open request")
 	}
+	if l.Waiting > 0 {
+		text += ", " + term.Counted(l.Waiting, "proposal")
+	}
 	if len(l.Problems) > 0 {
 		text += ", degraded"
 	}
@@ -47,6 +50,7 @@ func (l *Letter) Text(zone *time.Location) string {
 	p.lists(l)
 	p.suspects(l)
 	p.requests(l)
+	p.proposals(l)
 	p.loads(l)
 	p.changes(l)
 	if len(l.Notes) > 0 {
@@ -264,6 +268,23 @@ func (p *page) requests(l *Letter) {
 		p.line("and %d more", more)
 	}
 	p.fold("They were told that a person reads it: blockd requests grant REFERENCE, or decline REFERENCE.")
+}
+
+func (p *page) proposals(l *Letter) {
+	if l.Waiting == 0 {
+		return
+	}
+	p.title("Whom several users do not want")
+	var t term.Table
+	t.Add("sender", "users", "domains", "complaints", "last")
+	for _, r := range l.Proposed {
+		t.Add(clip(r.Entry, senderColumns), term.Grouped(r.Users), term.Grouped(r.Domains), term.Grouped(r.Complaints), p.moment(r.Last))
+	}
+	p.table(&t, 1, 2, 3)
+	if more := l.Waiting - len(l.Proposed); more > 0 {
+		p.line("and %d more", more)
+	}
+	p.fold("Nobody is blocked for all by this alone: blockd proposals adopt SENDER, or decline SENDER.")
 }
 
 func (p *page) loads(l *Letter) {

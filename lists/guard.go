@@ -159,6 +159,22 @@ func (g *Guard) judge(key addr.Key, s Scope) (c Class, message string, pass bool
 	return Protected, fmt.Sprintf("covers the protected domain %s as a whole, by force", name), true
 }
 
+// Protects reports whether a domain, as a key has it, is a protected one or below one. The nil Guard protects none.
+func (g *Guard) Protects(domain string) bool {
+	if g == nil {
+		return false
+	}
+	if g.names[domain] {
+		return true
+	}
+	for parent := range namesAbove(domain) {
+		if g.names[parent] {
+			return true
+		}
+	}
+	return false
+}
+
 // covered finds a protected domain that an entry covers as a whole.
 func (g *Guard) covered(name string, s Scope) (string, bool) {
 	if s != Sub && g.names[name] {

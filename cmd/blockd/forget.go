@@ -70,6 +70,9 @@ func shownForgotten(f forget.Forgotten) string {
 	if f.Recent {
 		text += ", the recent sender"
 	}
+	if f.Proposals > 0 {
+		text += ", " + term.Counted(f.Proposals, "word") + " about unwanted senders"
+	}
 	if f.Held > 0 {
 		text += ", the example of " + term.Counted(f.Held, "held entry")
 	}

@@ -27,7 +27,7 @@ The daemon is asked; where none runs, the files are read.
 
 Ends with 0 if something is found, 1 if nothing is, 2 on an error.`,
 		Example: `  blockd requests
-  blockd requests grant 7m3k9q2vxtb81dc0 --for 1y
+  blockd requests grant 7m3k9q2vxtb81dc0 --for 365d
   blockd requests decline 7m3k9q2vxtb81dc0`,
 		Args: noArgs,
 	}
@@ -119,7 +119,7 @@ of who asked then says so.`,
 		})
 	}
 	configFlag(cmd, &path)
-	cmd.Flags().StringVar(&life, "for", "", "for how long, such as 30d, which it is if it is not said, or 1y")
+	cmd.Flags().StringVar(&life, "for", "", "for how long, such as 30d, which it is if it is not said, or 365d")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a request")
 	return cmd
 }

@@ -6,6 +6,7 @@ import { byId } from './dom.js';
 import { listenToEntries, loadEntries } from './entries.js';
 import { searchDecisions, watchDecisions } from './decisions.js';
 import { loadChanges } from './changes.js';
+import { loadProposals } from './proposals.js';
 import { loadQuarantine } from './quarantine.js';
 import { loadRequests } from './requests.js';
 import { watchHealth } from './health.js';
@@ -18,12 +19,14 @@ byId('token').addEventListener('click', () => askToken(hasToken()
 document.addEventListener('token', loadEntries);
 document.addEventListener('token', loadQuarantine);
 document.addEventListener('token', loadRequests);
+document.addEventListener('token', loadProposals);
 document.addEventListener('token', loadChanges);
 document.addEventListener('changed', loadChanges);
 watchHealth();
 loadEntries();
 loadQuarantine();
 loadRequests();
+loadProposals();
 loadChanges();
 searchDecisions(askAbout);
 watchDecisions(askAbout, (up) => {

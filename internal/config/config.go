@@ -35,6 +35,7 @@ type Config struct {
 	FirstSeen FirstSeen `toml:"first_seen"`
 
 	Recipients Recipients `toml:"recipients"`
+	Junk       Junk       `toml:"junk"`
 	Fleet      Fleet      `toml:"fleet"`
 	Publish    Publish    `toml:"publish"`
 
@@ -96,6 +97,7 @@ func Default() Config {
 		FirstSeen: defaultFirstSeen(),
 
 		Recipients: defaultRecipients(),
+		Junk:       defaultJunk(),
 		Fleet:      defaultFleet(),
 		Publish:    defaultPublish(),
 

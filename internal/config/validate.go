@@ -45,6 +45,7 @@ func (c Config) Validate() Faults {
 	c.validatePublish(&f)
 	c.validatePolicies(&f)
 	c.validateRecipients(&f)
+	c.validateJunk(&f)
 	c.validateFilters(&f)
 	c.validateRefusal(&f)
 	c.validateClientProof(&f)

@@ -92,40 +92,20 @@ func OwnerEntries(ctx context.Context, c config.Config, owner addr.Key) (all htt
 // ChangeEntries adds live entries, or removes some of an owner ("" = everybody's) in the name of author, with why in the journal: in their file if
 // no daemon holds it, which it reports as alone, and else by the daemon.
 func ChangeEntries(ctx context.Context, c config.Config, add []httpapi.EntryChange, remove []string, owner, why, author string) (answer httpapi.ChangeResults, alone bool, err error) {
-	if c.Live.Folder == config.None {
-		return answer, false, errNoEntries
-	}
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	for {
-		set, err := live.Open(c.LiveSettings(c.Journal()))
-		if err == nil {
-			defer set.Close()
-			answer, err = apply(set, add, remove, owner, why, author)
-			return answer, true, err
-		}
-		locked := errors.Is(err, live.ErrLocked)
-		if !locked && !errors.Is(err, os.ErrPermission) {
-			return answer, false, err
-		}
+	alone, err = change(ctx, c, func(set *live.Set) (err error) {
+		answer, err = apply(set, add, remove, owner, why, author)
+		return err
+	}, func() error {
 		if len(remove) == 0 {
-			err = Ask(ctx, c, http.MethodPost, "/v1/entries", map[string]any{"entries": add}, &answer)
-		} else {
-			ask := url.Values{"entry": remove, "author": {author}, "why": {why}}
-			if owner != "" {
-				ask.Set("owner", owner)
-			}
-			err = Ask(ctx, c, http.MethodDelete, "/v1/entries?"+query(ask), nil, &answer)
+			return Ask(ctx, c, http.MethodPost, "/v1/entries", map[string]any{"entries": add}, &answer)
 		}
-		if !locked || !errors.Is(err, ErrNoDaemon) {
-			return answer, false, err
+		ask := url.Values{"entry": remove, "author": {author}, "why": {why}}
+		if owner != "" {
+			ask.Set("owner", owner)
 		}
-		select { // another blockd add holds the file for a moment, or the daemon is about to start
-		case <-ctx.Done():
-			return answer, false, err
-		case <-time.After(retryEvery):
-		}
-	}
+		return Ask(ctx, c, http.MethodDelete, "/v1/entries?"+query(ask), nil, &answer)
+	})
+	return answer, alone, err
 }
 
 // query encodes values with a blank as %20: /v1 takes "+" for a plus.

@@ -45,6 +45,11 @@ func Ask(ctx context.Context, c config.Config, method, path string, body, answer
 	if err != nil {
 		return err
 	}
+	return decodeAnswer(c, resp, answer)
+}
+
+// decodeAnswer takes an answer, or what the daemon says against a question.
+func decodeAnswer(c config.Config, resp *http.Response, answer any) error {
 	defer resp.Body.Close()
 	text := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer))
 	if resp.StatusCode != http.StatusOK {
@@ -73,12 +78,22 @@ func send(ctx context.Context, c config.Config, method, path string, body any) (
 
 // sendWith is send with fields of a header.
 func sendWith(ctx context.Context, c config.Config, method, path string, body any, header http.Header) (*http.Response, error) {
-	var text bytes.Buffer
-	if body != nil {
-		if err := json.NewEncoder(&text).Encode(body); err != nil {
-			return nil, err
-		}
+	if body == nil {
+		return sendRaw(ctx, c, method, path, nil, header)
 	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	if header == nil {
+		header = http.Header{}
+	}
+	header.Set("Content-Type", "application/json")
+	return sendRaw(ctx, c, method, path, text, header)
+}
+
+// sendRaw is send of a body as it is; nil = none.
+func sendRaw(ctx context.Context, c config.Config, method, path string, body []byte, header http.Header) (*http.Response, error) {
 	socket := c.HTTPSocket()
 	conn, socketErr := dialSocket(ctx, socket)
 	address := Reachable(c.HTTP.Listen)
@@ -89,14 +104,11 @@ func sendWith(ctx context.Context, c config.Config, method, path string, body an
 	if conn != nil {
 		server = "http://localhost"
 	}
-	req, err := http.NewRequestWithContext(ctx, method, server+path, &text)
+	req, err := http.NewRequestWithContext(ctx, method, server+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	maps.Copy(req.Header, header)
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
 	// The token goes to that address and nowhere else: neither to a proxy that the
 	// environment names, nor where a redirect leads.
 	transport := &http.Transport{DisableKeepAlives: true}

@@ -84,7 +84,7 @@ func Forget(ctx context.Context, c config.Config, a addr.Addr, author, why strin
 	}
 	defer set.Close()
 	p := forget.Places{Correspondents: set, Recent: reload.OpenRecent(c.RecentPath(), c.Index.Recent, slog.New(slog.DiscardHandler)),
-		RecentPath: c.RecentPath(), Index: c.Index.Path}
+		RecentPath: c.RecentPath(), Index: c.Index.Path, Proposals: c.JunkBox()}
 	if folder := c.ReceiptsFolder(); folder != "" {
 		p.Requests = receipt.NewStore(folder, nil)
 	}

@@ -29,6 +29,7 @@ import (
 	"blockd/internal/carried"
 	"blockd/internal/config"
 	"blockd/internal/upgrade"
+	"blockd/junk"
 	"blockd/keptfilter"
 	"blockd/letter"
 	"blockd/listener"
@@ -62,6 +63,7 @@ type daemon struct {
 	past     *history.Log        // nil: no history is kept
 	domains  *firstseen.Set      // that have sent mail; nil: they are not remembered
 	partners *correspondents.Set // nil: they cannot be opened
+	junk     *junk.Desk
 	lists    *reload.Reloader
 	filters  *keptfilter.Keeper
 	fetcher  *remote.Fetcher

@@ -29,10 +29,14 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 	s.Undo = &httpapi.Undo{Kept: d.kept, Lists: d.config.Undoable, Review: d.config.Reviews, Serves: d.lists.Pinned}
 	if d.partners != nil {
 		s.Person = &forget.Places{Correspondents: d.partners, Recent: d.recent, RecentPath: d.config.RecentPath(), Index: d.config.Index.Path,
-			History: d.past.Forget, Requests: d.receipts.requests}
+			History: d.past.Forget, Requests: d.receipts.requests, Proposals: d.junk.Box}
 	}
 	if d.audit != nil {
 		s.Audit = &httpapi.Audit{Log: d.audit, Folder: d.config.AuditFolder()}
+	}
+	if d.entries != nil {
+		s.Junk = d.junk
+		s.Junk.Entries, s.Junk.Correspondents = d.entries, d.partners
 	}
 	s.Report = d.reportOverHTTP()
 	if d.aside.kept != nil {

@@ -45,6 +45,7 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 		return err
 	}
 	settings.Correspondents, verdicts.Correspondents.Known = d.partners, d.partners
+	d.openJunk()
 	d.setup.rules.Store(&verdicts)
 	if len(d.builder) > 0 {
 		b := builder.New(d.log, d.builder...)

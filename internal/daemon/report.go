@@ -45,6 +45,7 @@ func ReportFiles(c config.Config, resolver *msgauth.Resolver) letter.Sources {
 			return openRequests(receipt.NewStore(folder, key))
 		}
 	}
+	s.Proposals = proposed(c)
 	if c.Audit.Folder != config.None {
 		s.Changes = func(ctx context.Context, since, until time.Time) ([]letter.Change, error) {
 			return changes(ctx, c.AuditFolder(), since, until)

@@ -1,0 +1,184 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"blockd/addr"
+	"blockd/correspondents"
+	"blockd/history"
+	"blockd/junk"
+	"blockd/live"
+)
+
+const asMail = "Content-Type: message/rfc822"
+
+// junkFixture is ownersFixture with a desk: two users who agree make a proposal.
+func junkFixture(t *testing.T) (f *fixture, bear func(scope Scope, owners ...string) string) {
+	t.Helper()
+	set, err := live.Open(live.Settings{Folder: t.TempDir(), MaxPerOwner: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { set.Close() })
+	log, err := history.Open(history.Settings{Folder: filepath.Join(t.TempDir(), "history"), Max: history.MinMax, Keep: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	log.Add(history.Record{Time: time.Now(), Outcome: "accept", Client: netip.MustParseAddr("192.0.2.7"), Sender: "promo@bulk.example", Recipient: "carl@here.example"})
+	known, _, err := correspondents.Open(correspondents.Settings{Path: filepath.Join(t.TempDir(), "known"), Keep: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(known.Close)
+	from, _ := addr.Parse("bob@here.example")
+	to, _ := addr.Parse("friend@there.example")
+	known.Learn(from, to, time.Now())
+	box := junk.NewBox(junk.Settings{Path: filepath.Join(t.TempDir(), "box"), Agree: 2, Domains: 1, Keep: 24 * time.Hour})
+	path, n := filepath.Join(t.TempDir(), "tokens"), 0
+	f = newFixture(t, Settings{Entries: set, Tokens: path, First: first, Subaddress: "+", History: log,
+		Junk: &junk.Desk{Guards: junk.Guards{Correspondents: known}, Entries: set, Box: box, Life: 24 * time.Hour}}, "bad.example\n")
+	return f, func(scope Scope, owners ...string) string {
+		t.Helper()
+		var keys []addr.Key
+		for _, o := range owners {
+			k, err := addr.ParseOwner(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys = append(keys, k)
+		}
+		n++
+		token, err := NewToken(path, fmt.Sprintf("t%d", n), scope, nil, "", keys...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "Authorization: Bearer " + token
+	}
+}
+
+func mailFrom(sender string) string {
+	return "Return-Path: <" + sender + ">\r\nFrom: My Bank <info@bank.example>\r\n\r\nhello\r\n"
+}
+
+func TestMoved(t *testing.T) {
+	f, bear := junkFixture(t)
+	ann := bear(Write, "ann@here.example")
+	const path = "/v1/owners/ann+shop@here.example/junk"
+	move := func(query, mail string) JunkAnswer {
+		t.Helper()
+		return decoded[JunkAnswer](t, f.ask("POST", path+query, mail, ann, asMail), 200, asJSON)
+	}
+	got := move("", mailFrom("Promo@Bulk.example")+strings.Repeat("x", 1<<20))
+	if got.Result != "added" || got.Entry.Entry != "promo@bulk.example" || got.Entry.Owner != "ann@here.example" || got.Entry.Author != "t1" || got.Entry.Expires == nil {
+		t.Errorf("moved: %+v %+v", got, got.Entry)
+	}
+	for _, step := range []struct{ query, sender, result, reason string }{
+		{"", "friend@there.example", "ask", "users of this server write to friend@there.example"},
+		{"?force=1", "friend@there.example", "added", ""},
+		{"?undo=1", "friend@there.example", "removed", ""},
+		{"?undo=1", "friend@there.example", "absent", ""},
+		{"", "bob@here.example", "ask", "of your own domain"},
+		{"", "", "refused", "is a bounce"},
+	} {
+		if got := move(step.query, mailFrom(step.sender)); got.Result != step.result || !strings.Contains(got.Reason, step.reason) {
+			t.Errorf("%s %s: %+v", step.query, step.sender, got)
+		}
+	}
+	// What she has said herself stays, and when she has as many as one may have, the oldest of Junk gives its place.
+	f.ask("POST", "/v1/owners/ann@here.example/entries", `{"entries":[{"entry":"own@x.example","action":"allow"},{"entry":"other@x.example"}]}`, ann, json1)
+	if got := move("", mailFrom("own@x.example")); got.Result != "kept" || !strings.Contains(got.Reason, "own@x.example stays") {
+		t.Errorf("her own: %+v", got)
+	}
+	move("", mailFrom("new@bulk.example"))
+	var have []string
+	for _, e := range decoded[OwnerEntries](t, f.ask("GET", "/v1/owners/ann@here.example/entries", "", ann), 200, asJSON).Entries {
+		have = append(have, e.Entry)
+	}
+	if text := strings.Join(have, " "); text != "new@bulk.example other@x.example own@x.example" {
+		t.Errorf("entries: %s", text)
+	}
+	mail := mailFrom("x@y.example")
+	wantProblem(t, f.ask("POST", "/v1/owners/bob@here.example/junk", mail, ann, asMail), 404, noOwner)
+	wantProblem(t, f.ask("POST", path, mail, ann, json1), 415, "want Content-Type message/rfc822")
+	wantProblem(t, f.ask("POST", path+"?for=never", mail, ann, asMail), 400, "for: ")
+	wantProblem(t, f.ask("POST", path+"?unod=1", mail, ann, asMail), 400, "unod: no such parameter")
+	wantProblem(t, f.ask("POST", "/v1/owners/here.example/junk", mail, bear(Write), asMail), 400, "want the mailbox of the user")
+	wantProblem(t, f.ask("POST", path, mail, bear(Read, "ann@here.example"), asMail), 403, "scope read")
+	wantProblem(t, f.ask("GET", "/v1/proposals", "", ann), 403, "bound to an owner")
+	wantProblem(t, f.ask("POST", "/v1/complaints", mail, ann, asMail), 403, "bound to an owner")
+}
+
+func TestProposals(t *testing.T) {
+	f, bear := junkFixture(t)
+	desk := bear(Write)
+	list := func(state string) []Proposal {
+		t.Helper()
+		return decoded[ProposalList](t, f.ask("GET", "/v1/proposals?state="+state, "", desk), 200, asJSON).Proposals
+	}
+	say := func(user, sender, query string) {
+		t.Helper()
+		if w := f.ask("POST", "/v1/owners/"+user+"/junk"+query, mailFrom(sender), desk, asMail); w.Code != 200 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	complain := func(user string) ComplaintAnswer {
+		t.Helper()
+		return decoded[ComplaintAnswer](t, f.ask("POST", "/v1/complaints", "Content-Type: multipart/report; report-type=feedback-report; boundary=b\r\n\r\n--b\r\nContent-Type: message/feedback-report\r\n\r\n"+
+			"Feedback-Type: abuse\r\nOriginal-Mail-From: <promo@bulk.example>\r\nOriginal-Rcpt-To: <"+user+">\r\nSource-IP: 192.0.2.7\r\n\r\n--b--\r\n", desk, asMail), 200, asJSON)
+	}
+	say("ann@here.example", "promo@bulk.example", "")
+	say("ann+shop@here.example", "promo@bulk.example", "")
+	if got := complain("bob@here.example"); got.Result != "forged" || len(got.Users) != 0 {
+		t.Errorf("forged: %+v", got)
+	}
+	if got := list(""); len(got) != 0 {
+		t.Errorf("one user, twice: %+v", got)
+	}
+	if got := complain("carl@here.example"); got.Result != "taken" || got.Users[0] != "carl@here.example" || got.Sender != "promo@bulk.example" {
+		t.Errorf("taken: %+v", got)
+	}
+	if got := list("open"); len(got) != 1 || got[0].Entry != "promo@bulk.example" || got[0].Users != 2 || got[0].Domains != 1 || got[0].Complaints != 1 || got[0].Correspondent {
+		t.Fatalf("proposed: %+v", got)
+	}
+	if all := decoded[EntryList](t, f.ask("GET", "/v1/entries", "", desk), 200, asJSON); len(all.Entries) != 0 {
+		t.Errorf("a proposal alone blocks: %+v", all.Entries[0])
+	}
+	wantProblem(t, f.ask("POST", "/v1/proposals/adopt?entry=other@bulk.example", "", desk), 404, "nobody is proposed")
+	wantProblem(t, f.ask("POST", "/v1/proposals/adopt?entry=nonsense", "", desk), 400, "want the address of a proposal")
+	wantProblem(t, f.ask("POST", "/v1/proposals/adopt?for=x&entry=promo@bulk.example", "", desk), 400, "for: ")
+	wantProblem(t, f.ask("POST", "/v1/proposals/adopt?entry=promo@bulk.example", "", bear(Read)), 403, "scope read")
+	done := decoded[ProposalAdoption](t, f.ask("POST", "/v1/proposals/adopt?entry=Promo@bulk.example&author=jo", "", desk), 200, asJSON)
+	if done.State != junk.Adopted || done.By != "jo (t1)" || done.Until == nil || done.Change.Entry.Why != "users agree: 2 users of 1 domain, 1 by complaint" {
+		t.Errorf("adopted: %+v %+v", done, done.Change.Entry)
+	}
+	if w := f.ask("GET", "/v1/entries", "", desk); !strings.Contains(w.Body.String(), `"entry":"promo@bulk.example"`) {
+		t.Errorf("entries: %s", w.Body)
+	}
+	wantProblem(t, f.ask("POST", "/v1/proposals/decline?entry=promo@bulk.example", "", desk), 409, "decided already: adopted")
+
+	// Somebody whom users write to wants force.
+	for _, user := range []string{"ann@here.example", "bob@here.example"} {
+		say(user, "friend@there.example", "?force=1")
+	}
+	if got := list("open"); len(got) != 1 || !got[0].Correspondent {
+		t.Errorf("a correspondent: %+v", got)
+	}
+	wantProblem(t, f.ask("POST", "/v1/proposals/adopt?entry=friend@there.example", "", desk), 409, "users of this server write to friend@there.example")
+	if got := decoded[Proposal](t, f.ask("POST", "/v1/proposals/decline?entry=friend@there.example", "", desk), 200, asJSON); got.State != junk.Declined {
+		t.Errorf("declined: %+v", got)
+	}
+	if len(list("open")) != 0 || len(list("adopted")) != 1 || len(list("declined")) != 1 {
+		t.Errorf("in the end: %+v", list(""))
+	}
+	wantProblem(t, f.ask("GET", "/v1/proposals?state=odd", "", desk), 400, "state: want open, adopted or declined")
+	if w := f.ask("GET", "/metrics", "", desk); !strings.Contains(w.Body.String(), `blockd_junk_complaints_total{result="forged"} 1`) || w.Code != http.StatusOK {
+		t.Errorf("metrics: %d", w.Code)
+	}
+}

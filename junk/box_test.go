@@ -1,0 +1,163 @@
+package junk
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+func newBox(t *testing.T, agree, domains int) *Box {
+	t.Helper()
+	return NewBox(Settings{Path: filepath.Join(t.TempDir(), "box"), Agree: agree, Domains: domains, Keep: 30 * day})
+}
+
+// shown are the proposals in a line: entry, state, users/domains/complaints.
+func shown(t *testing.T, b *Box, now time.Time) string {
+	t.Helper()
+	all, _, err := b.All("", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, p := range all {
+		texts = append(texts, fmt.Sprintf("%s %s %d/%d/%d", p.Entry, p.State, p.Users, p.Domains, p.Complaints))
+	}
+	return strings.Join(texts, "; ")
+}
+
+func TestBox(t *testing.T) {
+	const promo, other = "promo@bulk.example", "other@bulk.example"
+	b, now := newBox(t, 3, 2), time.Now().Truncate(time.Second)
+	say := func(entry, user string, kind Kind, at time.Time) {
+		t.Helper()
+		if err := b.Say(entry, user, kind, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		do   func()
+		want string
+	}{
+		{func() {}, ""},
+		{func() { say(promo, "a@x.example", Moved, now); say(promo, "b@x.example", Moved, now) }, ""},
+		{func() { say(promo, "a@x.example", Moved, now); say(promo, "a@x.example", Complaint, now) }, ""}, // counts once
+		{func() { say(promo, "c@x.example", Moved, now) }, ""},                                            // of one domain
+		{func() { say(promo, "d@y.example", Complaint, now) }, "promo@bulk.example open 4/2/2"},
+		{func() { b.Unsay(promo, "b@x.example", now) }, "promo@bulk.example open 3/2/2"},
+		{func() { b.Unsay(promo, "nobody@x.example", now) }, "promo@bulk.example open 3/2/2"},
+		{func() { b.Unsay(promo, "c@x.example", now) }, ""},
+		{func() { say(promo, "c@x.example", Moved, now) }, "promo@bulk.example open 3/2/2"},
+		{func() { b.Decide(promo, Declined, "jo", time.Time{}, now) }, "promo@bulk.example declined 0/0/0"},
+		{func() { say(promo, "c@x.example", Moved, now.Add(time.Second)) }, "promo@bulk.example declined 1/1/0"}, // afresh
+		{func() {
+			say(promo, "d@y.example", Moved, now.Add(time.Second))
+			say(promo, "e@y.example", Moved, now.Add(time.Second))
+		}, "promo@bulk.example open 3/2/0"},
+		{func() { b.Decide(promo, Adopted, "jo", now.Add(90*day), now.Add(2*time.Second)) }, "promo@bulk.example adopted 0/0/0"},
+	} {
+		step.do()
+		if got := shown(t, b, now.Add(3*time.Second)); got != step.want {
+			t.Fatalf("%q, want %q", got, step.want)
+		}
+		if got := shown(t, NewBox(b.settings), now.Add(3*time.Second)); got != step.want { // another process
+			t.Fatalf("read again: %q, want %q", got, step.want)
+		}
+	}
+	if _, err := b.Decide(promo, Adopted, "jo", time.Time{}, now); !errors.Is(err, ErrDecided) {
+		t.Errorf("decided twice: %v", err)
+	}
+	if _, err := b.Decide(other, Adopted, "jo", time.Time{}, now); !errors.Is(err, ErrNoProposal) {
+		t.Errorf("nobody is proposed: %v", err)
+	}
+	// Voices end.
+	for i := range 3 {
+		say(other, fmt.Sprintf("u@%d.example", i), Moved, now.Add(-time.Duration(i)*10*day))
+	}
+	if got := shown(t, b, now.Add(9*day)); !strings.HasPrefix(got, "other@bulk.example open 3/3/0") {
+		t.Errorf("after nine days: %q", got)
+	}
+	if got := shown(t, b, now.Add(11*day)); strings.Contains(got, "other") {
+		t.Errorf("after eleven days: %q", got)
+	}
+	// A person is forgotten as a user, and as a sender.
+	if n, err := b.Forget(func(a string) bool { return a == "u@0.example" || a == promo }); err != nil || n < 2 {
+		t.Errorf("forgotten: %d, %v", n, err)
+	}
+	text, _ := os.ReadFile(b.settings.Path)
+	if strings.Contains(string(text), "promo") || strings.Contains(string(text), "u@0") || !strings.Contains(string(text), "u@1.example") {
+		t.Errorf("after it was forgotten:\n%s", text)
+	}
+}
+
+// What a crash or a hand has damaged costs its line alone.
+func TestBoxDamage(t *testing.T) {
+	b, now := newBox(t, 2, 1), time.Now()
+	for _, text := range []string{`{"time":"2026-11-24T00:00:00Z","entry":"x@y.exa`, "\n", `nonsense` + "\n", `{"entry":"","user":"a@b.example"}` + "\n", strings.Repeat("x", mostLine+1) + "\n", "{\"entry\":\"torn"} {
+		f, err := os.OpenFile(b.settings.Path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.WriteString(text)
+		f.Close()
+		b.CountOpen()
+	}
+	for _, user := range []string{"a@x.example", "b@x.example"} {
+		if err := b.Say("promo@bulk.example", user, Moved, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, damaged, err := b.All(Open, now)
+	if err != nil || len(all) != 1 || damaged != 5 {
+		t.Errorf("%d proposals, %d damaged, %v", len(all), damaged, err)
+	}
+}
+
+// Many boxes of one file, which is written anew meanwhile, come to what a map does.
+func TestBoxShared(t *testing.T) {
+	first, now := newBox(t, 1, 1), time.Now()
+	var all sync.WaitGroup
+	const writers, words = 4, 300
+	for w := range writers {
+		all.Go(func() {
+			b, random := NewBox(first.settings), rand.New(rand.NewPCG(1, uint64(w)))
+			for i := range words {
+				entry := fmt.Sprintf("s%d@bulk.example", random.IntN(5))
+				if err := b.Say(entry, fmt.Sprintf("u%d@x.example", w), Moved, now.Add(time.Duration(i)*time.Second)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	want := map[string]map[int]bool{}
+	for w := range writers {
+		random := rand.New(rand.NewPCG(1, uint64(w)))
+		for range words {
+			entry := fmt.Sprintf("s%d@bulk.example", random.IntN(5))
+			if want[entry] == nil {
+				want[entry] = map[int]bool{}
+			}
+			want[entry][w] = true
+		}
+	}
+	got, damaged, err := first.All(Open, now)
+	if err != nil || damaged != 0 || len(got) != len(want) {
+		t.Fatalf("%d senders, want %d; %d damaged, %v", len(got), len(want), damaged, err)
+	}
+	for _, p := range got {
+		if p.Users != len(want[p.Entry]) {
+			t.Errorf("%s: %d users, want %d", p.Entry, p.Users, len(want[p.Entry]))
+		}
+	}
+	if text, _ := os.ReadFile(first.settings.Path); strings.Count(string(text), "\n") > tidyFrom+1 {
+		t.Errorf("%d lines for %d words that count", strings.Count(string(text), "\n"), writers*5)
+	}
+}
