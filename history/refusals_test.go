@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"blockd/internal/race"
 )
 
 // TestRefusals: only what a list refused counts, each as often as it stands for, and a
@@ -84,6 +86,7 @@ func TestRefusals(t *testing.T) {
 
 // TestRefusalsOfManySegments: a later look reads the newest alone, and counts the same.
 func TestRefusalsOfManySegments(t *testing.T) {
+	race.Skip(t)
 	folder := t.TempDir()
 	l, err := Open(Settings{Folder: folder, Max: 64 << 20, Keep: 30 * 24 * time.Hour})
 	if err != nil {

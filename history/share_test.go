@@ -173,7 +173,7 @@ func TestSharingWhileMuchComes(t *testing.T) {
 		r := blocked(n)
 		r.Client = netip.AddrFrom4([4]byte{198, 51, byte(n % 9), 1})
 		l.Add(r)
-		if n%4000 == 0 {
+		if n%20_000 == 0 {
 			if _, err := l.Search(t.Context(), Query{Ref: r.Ref}); err != nil {
 				t.Fatal(err)
 			}
