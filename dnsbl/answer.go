@@ -145,7 +145,8 @@ func (w *worker) tell(v *verdict.Verdict) string {
 	if ref != "" {
 		tail = " (ref " + ref + ")"
 	}
-	if contact := w.checker.Contact(list, ref); contact != "" {
+	// An address of a page without a reference leads nowhere.
+	if contact := w.checker.Contact(list, ref); contact != "" && (ref != "" || contact == w.checker.Contact(list, "-")) {
 		tail += " " + contact
 	}
 	text = reply.ForClient(text, false)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/nameserver"
 	"blockd/internal/testkit"
 )
 
@@ -24,6 +25,8 @@ name = "own"
 path = "own.txt"
 format = "plain"
 reason = "our own"
+homepage = "https://own.list.example/"
+complaints = "mailto:complaints@list.example"
 
 [[list]]
 name = "other"
@@ -38,7 +41,7 @@ on_match = "quarantine"
 `}
 	d, open := configure(t, lists), serve(t, lists)
 	zone, receipts, text := freeAddress(t), freeAddress(t), testkit.Read(t, d.path("config.toml"))
-	text = fmt.Appendf(text, "[dns]\nlisten = %q\n[[dns.zone]]\nname = %q\nkind = \"domain\"\n[[dns.zone]]\nname = %q\nkind = \"ip\"\n[receipts]\nlisten = %q\n", zone, domainZone, ipZone, receipts)
+	text = fmt.Appendf(text, "[dns]\nlisten = %q\n[[dns.zone]]\nname = %q\nkind = \"domain\"\n[[dns.zone]]\nname = %q\nkind = \"ip\"\n[receipts]\nlisten = %q\n[auth]\nresolver = %q\n", zone, domainZone, ipZone, receipts, nameserver.Serve(t, nil).Address)
 	testkit.Write(t, d.path("config.toml"), strings.Replace(string(text), "[http]\n", "[http]\ntokens = \"tokens\"\n", 1))
 	token := strings.TrimSpace(d.must(t, "token", "new", "--name", "helpdesk", "--write"))
 	readToken := strings.TrimSpace(d.must(t, "token", "new", "--name", "viewer"))
@@ -54,7 +57,7 @@ on_match = "quarantine"
 	cmd.Env = append(os.Environ(), "BLOCKD_TEST_CHROMIUM="+chromium, "BLOCKD_OUTPUT="+t.TempDir(), "BLOCKD_DIR="+d.dir, "BLOCKD_SMTP="+d.smtp,
 		"BLOCKD_URL=http://"+d.http, "BLOCKD_OPEN_URL=http://"+open.http, "BLOCKD_TOKEN="+token, "BLOCKD_READ_TOKEN="+readToken, "BLOCKD_DNS="+zone, "BLOCKD_RECEIPTS=http://"+receipts)
 	if *update {
-		cmd.Args = append(cmd.Args, "screenshots")
+		cmd.Args = append(cmd.Args, "screenshots", "receipt")
 		cmd.Env = append(cmd.Env, "BLOCKD_TEST_SCREENSHOTS="+filepath.Join(root, "docs"))
 	}
 	out, err := cmd.CombinedOutput()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/nameserver"
 	"blockd/internal/testkit"
 )
 
@@ -58,7 +59,7 @@ func TestWalk(t *testing.T) {
 		t.Fatal(err)
 	}
 	tables := fenced(t, document, "toml")
-	testkit.Write(t, d.path("config.toml"), "[milter]\nlisten = \"\"\n[postfix]\npolicy_listen = \"\"\n"+real.Replace(tables[0]))
+	testkit.Write(t, d.path("config.toml"), "[auth]\nresolver = \""+nameserver.Serve(t, nil).Address+"\"\n[milter]\nlisten = \"\"\n[postfix]\npolicy_listen = \"\"\n"+real.Replace(tables[0]))
 	testkit.Write(t, d.path("bulk.txt"), "bulk.example\n")
 	if err := os.Symlink(program, d.path("blockd")); err != nil {
 		t.Fatal(err)

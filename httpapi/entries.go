@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ type LiveEntry struct {
 	Author  string     `json:"author"`
 	Expires *time.Time `json:"expires"` // null: never
 	Force   bool       `json:"force,omitempty"`
+	Require []string   `json:"require,omitempty" doc:"an exception that counts only with one of these proofs: spf, dkim"`
 
 	// Of an answer alone.
 	Number uint64     `json:"number,omitempty"` // the line of list "live" that verdicts name
@@ -48,6 +50,9 @@ func NewLiveEntry(e *live.Entry) *LiveEntry {
 		Number: e.Number, Kind: e.Item.Kind.String(), Scope: e.Item.Scope.String(), Added: &e.Added}
 	if !e.Expires.IsZero() {
 		l.Expires = &e.Expires
+	}
+	if e.NeedsProof {
+		l.Require = []string{"spf", "dkim"}
 	}
 	return l
 }
@@ -177,6 +182,12 @@ func (c *EntryChange) Change(now time.Time) (live.Change, error) {
 		change.Action = lists.Allow
 	default:
 		return change, fmt.Errorf(`action %q; want "block" or "allow"`, c.Action)
+	}
+	if len(c.Require) > 0 {
+		if words := slices.Sorted(slices.Values(c.Require)); !slices.Equal(words, []string{"dkim", "spf"}) {
+			return change, errors.New(`require: want "spf" and "dkim", of which either is enough`)
+		}
+		change.NeedsProof = true
 	}
 	switch {
 	case c.For != "" && c.Expires != nil:

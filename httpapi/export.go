@@ -101,7 +101,11 @@ func (s *Server) entriesCSV(w http.ResponseWriter, r *http.Request) {
 				t.w.Flush()
 				return nil
 			}
-			t.text(e.Entry, e.Action, e.Why, e.Author)
+			action := e.Action
+			if len(e.Require) > 0 { // a program that reads the file and knows no proof must not take it for an exception without
+				action += " with " + strings.Join(e.Require, " or ")
+			}
+			t.text(e.Entry, action, e.Why, e.Author)
 			t.time(e.Expires)
 			t.time(e.Added)
 			t.number(e.Number)

@@ -81,6 +81,8 @@ type Settings struct {
 
 	// Requests are those of refused people; nil: there are no such resources.
 	Requests *receipt.Store
+	// Proves asks DNS whether the mail of a request came from its sender; nil: nothing is proved.
+	Proves func(ctx context.Context, q receipt.Request) receipt.Proof
 
 	// Quarantine is what /v1/quarantine shows and changes; nil: there are no such resources.
 	Quarantine *Quarantine

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,8 +37,8 @@ func NewRequestList(store *receipt.Store, state receipt.State) (RequestList, err
 	l := RequestList{Requests: []receipt.Request{}}
 	all, damaged, err := store.All()
 	for _, q := range all {
-		if q.From = ""; state == "" || q.State == state {
-			l.Requests = append(l.Requests, q)
+		if state == "" || q.State == state {
+			l.Requests = append(l.Requests, q.Shown())
 		}
 	}
 	l.Damaged = damaged
@@ -100,7 +101,7 @@ func (s *Server) asked(w http.ResponseWriter, r *http.Request, known ...string) 
 // grant lets in whom a request is about: the sender, or the client of a message without one. The entry comes first: if the
 // daemon ends between the two, the request is still open, and to grant it once more changes nothing.
 func (s *Server) grant(w http.ResponseWriter, r *http.Request) {
-	v, q, ok := s.asked(w, r, "for")
+	v, q, ok := s.asked(w, r, "for", "proof")
 	if !ok {
 		return
 	}
@@ -110,9 +111,33 @@ func (s *Server) grant(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "for: "+err.Error())
 		return
 	}
-	change := live.Change{Entry: cmp.Or(q.Sender, q.Client), Action: lists.Allow, Why: "request " + q.Ref, Author: by, Expires: now.Add(life)}
-	if !s.record(w, audit.Line{By: by, Action: audit.RequestGrant, Subject: q.Ref, Detail: fmt.Sprintf("for %s, until %s", cmp.Or(q.Sender, q.Client), change.Expires.UTC().Format(time.RFC3339))}) {
+	proof := receipt.Proof(v["proof"])
+	switch proof {
+	case receipt.NoProof:
+	case "":
+		proof = s.proofOf(r.Context(), q)
+	default:
+		fail(w, http.StatusBadRequest, fmt.Sprintf("proof: want none or nothing, have %q", proof))
 		return
+	}
+	if proof == receipt.Unknown {
+		w.Header().Set("Retry-After", "60")
+		fail(w, http.StatusServiceUnavailable, "DNS does not tell whether SPF passes "+q.Client+" for "+q.Sender+`: try again in a minute, or say proof=none (blockd requests grant --no-proof) to let in whoever writes this address`)
+		return
+	}
+	change := live.Change{Entry: cmp.Or(q.Sender, q.Client), Action: lists.Allow, Why: "request " + q.Ref, Author: by, Expires: now.Add(life), NeedsProof: proof == receipt.SPF}
+	detail := fmt.Sprintf("for %s, until %s", change.Entry, change.Expires.UTC().Format(time.RFC3339))
+	if change.NeedsProof {
+		detail += ", with SPF or DKIM"
+	}
+	if !s.record(w, audit.Line{By: by, Action: audit.RequestGrant, Subject: q.Ref, Detail: detail}) {
+		return
+	}
+	if proof != q.Proof && v["proof"] == "" {
+		if err := s.settings.Requests.NoteProof(q.Ref, proof); err != nil {
+			s.requestFault(w, err)
+			return
+		}
 	}
 	outcomes, ok := s.commit(w, r, []live.Change{change})
 	if !ok {
@@ -123,9 +148,17 @@ func (s *Server) grant(w http.ResponseWriter, r *http.Request) {
 		s.requestFault(w, err)
 		return
 	}
-	q.From = ""
 	s.log.Info("request granted", slog.String("ref", q.Ref), slog.String("by", by), slog.String("sender", q.Sender), slog.Time("until", change.Expires))
-	send(w, http.StatusOK, typeJSON, RequestGrant{q, NewChangeResult(outcomes[0])})
+	send(w, http.StatusOK, typeJSON, RequestGrant{q.Shown(), NewChangeResult(outcomes[0])})
+}
+
+// proofOf is what showed that the mail of a request was its sender's. A request that came before that was asked, or whose DNS
+// gave no answer then, is asked about now.
+func (s *Server) proofOf(ctx context.Context, q receipt.Request) receipt.Proof {
+	if q.Sender == "" || q.Proof == receipt.SPF || q.Proof == receipt.NoProof || s.settings.Proves == nil {
+		return q.Proof
+	}
+	return s.settings.Proves(ctx, q)
 }
 
 func (s *Server) decline(w http.ResponseWriter, r *http.Request) {
@@ -142,9 +175,8 @@ func (s *Server) decline(w http.ResponseWriter, r *http.Request) {
 		s.requestFault(w, err)
 		return
 	}
-	q.From = ""
 	s.log.Info("request declined", slog.String("ref", q.Ref), slog.String("by", by), slog.String("sender", q.Sender))
-	send(w, http.StatusOK, typeJSON, q)
+	send(w, http.StatusOK, typeJSON, q.Shown())
 }
 
 // requestFault answers with an error of package receipt.
@@ -177,10 +209,10 @@ func describeRequests(d *document) *huma.Operation {
 
 func describeGrant(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "grantRequest", Summary: "Let in whom a request is about",
-		Description: "Adds a live entry that allows the sender, or the client where the message had no sender. The page of the refused person then says so.",
-		Parameters:  []*huma.Param{refParam(), parameter("for", "how long, such as 30d, which it is if it is not said", ""), parameter("author", "who grants it", "")},
+		Description: "Adds a live entry that allows the sender, or the client where the message had no sender. Where SPF passed the client that was refused, the entry counts only with SPF or DKIM. The page of the refused person then says so.",
+		Parameters:  []*huma.Param{refParam(), parameter("for", "how long, such as 30d, which it is if it is not said", ""), choice("proof", "SPF or DKIM, if SPF passed the client that was refused", "none"), parameter("author", "who grants it", "")},
 		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, RequestGrant{})}}}
-	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusInsufficientStorage)
+	d.problems(op, http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable, http.StatusInsufficientStorage)
 	return op
 }
 

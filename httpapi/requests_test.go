@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -108,4 +109,61 @@ func TestDecisionsAboutRequests(t *testing.T) {
 		}
 	}
 	wantProblem(t, f.ask("GET", "/v1/requests?state=odd", "", f.read), 400, "state: want open, granted or declined")
+}
+
+// A grant asks for proof where SPF passed the refused client, not where it did not, and is put off where DNS does not tell. What is
+// sent back of the entry makes it again.
+func TestGrantsAskForProof(t *testing.T) {
+	f, refs := newRequestFixture(t, "spf@bad.example", "none@bad.example", "unknown@bad.example", "")
+	answers := map[string]receipt.Proof{"spf@bad.example": receipt.SPF, "none@bad.example": receipt.NoProof, "unknown@bad.example": receipt.Unknown}
+	f.settings.Proves = func(_ context.Context, q receipt.Request) receipt.Proof {
+		if q.Sender == "" || q.Client != "192.0.2.7" {
+			t.Errorf("asked about %+v", q)
+		}
+		return answers[q.Sender]
+	}
+	f.Server = New(f.settings, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	for i, want := range []string{"spf,dkim", "", "-", ""} {
+		w := f.ask("POST", "/v1/requests/grant?ref="+refs[i], "", f.write)
+		if want == "-" {
+			wantProblem(t, f.ask("POST", "/v1/requests/grant?proof=spf&ref="+refs[i], "", f.write), http.StatusBadRequest, "proof: want none")
+			wantProblem(t, w, http.StatusServiceUnavailable, "DNS does not tell whether SPF passes 192.0.2.7 for unknown@bad.example")
+			if q, err := f.settings.Requests.Get(refs[i]); err != nil || q.State != receipt.Open {
+				t.Errorf("%+v, %v", q, err)
+			}
+			if done := decoded[RequestGrant](t, f.ask("POST", "/v1/requests/grant?proof=none&ref="+refs[i], "", f.write), http.StatusOK, asJSON); done.Change.Entry.Require != nil || done.Proof != "" {
+				t.Errorf("without proof: %+v", done)
+			}
+			continue
+		}
+		done := decoded[RequestGrant](t, w, http.StatusOK, asJSON)
+		if got := strings.Join(done.Change.Entry.Require, ","); got != want {
+			t.Errorf("request %d requires %q, want %q", i, got, want)
+		}
+		if i == 0 && done.Proof != receipt.SPF {
+			t.Errorf("the request says %q", done.Proof)
+		}
+	}
+	if got := f.verdict(t, "spf@bad.example"); !strings.HasPrefix(got, "blocked") {
+		t.Errorf("without proof: %s", got)
+	}
+	if got := f.verdict(t, "none@bad.example"); !strings.HasPrefix(got, "allowed") {
+		t.Errorf("granted without proof: %s", got)
+	}
+	if w := f.ask("GET", "/v1/entries.csv", "", f.read); !strings.Contains(w.Body.String(), "spf@bad.example,allow with spf or dkim,") {
+		t.Errorf("as CSV: %s", w.Body)
+	}
+	removed := decoded[ChangeResults](t, f.ask("DELETE", "/v1/entries?entry=spf@bad.example", "", f.write), http.StatusOK, asJSON)
+	was, err := json.Marshal(removed.Results[0].Was)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := decoded[ChangeResults](t, f.ask("POST", "/v1/entries", string(was), f.write, "Content-Type: application/json"), http.StatusOK, asJSON)
+	if got := again.Results[0].Entry; len(got.Require) != 2 {
+		t.Errorf("made again: %+v", got)
+	}
+	for _, bad := range []string{`["spf"]`, `["spf","dkim","auth"]`, `["dkim","dkim"]`} {
+		wantProblem(t, f.ask("POST", "/v1/entries", `{"entry":"x@y.example","action":"allow","require":`+bad+`}`, f.write, "Content-Type: application/json"), 400, "require: want")
+	}
+	wantProblem(t, f.ask("POST", "/v1/entries", `{"entry":"x@y.example","require":["spf","dkim"]}`, f.write, "Content-Type: application/json"), 400, "a block needs no proof")
 }

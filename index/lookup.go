@@ -26,6 +26,9 @@ type Match struct {
 	Action  lists.Action
 	Line    int
 	Reason  string
+
+	// NeedsProof: the exception counts only with SPF or DKIM. No index has such entries; package live does.
+	NeedsProof bool
 }
 
 // Name is the canonical text of the entry, as blockd lint prints it, without its owner.

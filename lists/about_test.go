@@ -45,6 +45,7 @@ func TestAbout(t *testing.T) {
 			lists.About{Title: "abcd e f<script>", Licence: strings.Repeat("x", lists.MaxAboutText)}},
 		"cut at a character": {"# Title: " + strings.Repeat("é", 150) + "\nbad.example\n", "plain", lists.About{Title: strings.Repeat("é", 100)}},
 		"many lines":         {strings.Repeat("#\n", 100) + "# Title: late\nbad.example\n", "plain", lists.About{}},
+		"a megabyte":         {"# Title: One\n# Homepage: https://" + strings.Repeat("x", 1<<20) + "\n# License: MIT\nbad.example\n", "plain", lists.About{Title: "One"}},
 		"a long line":        {"# " + strings.Repeat("x", 70_000) + "\n# Title: late\nbad.example\n", "plain", lists.About{}},
 	} {
 		if got := aboutOf(t, tt.text, tt.format); got != tt.want {

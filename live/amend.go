@@ -139,7 +139,7 @@ func (l *lookup) client(found []*Entry, ip netip.Addr) []*Entry {
 // match returns the entry as an index would.
 func (e *Entry) match(row int) index.Match {
 	return index.Match{Row: row, Kind: e.Item.Kind, Key: e.Item.Key, Net: e.Item.Net, Scope: e.Item.Scope,
-		Action: e.Item.Action, Line: int(e.Number), Reason: e.reason}
+		Action: e.Item.Action, NeedsProof: e.NeedsProof, Line: int(e.Number), Reason: e.reason}
 }
 
 // identityOf returns the identity of a match's entry.

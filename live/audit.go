@@ -38,6 +38,9 @@ func lineOf(c *Change, o Outcome) audit.Line {
 		if !e.Expires.IsZero() {
 			detail = append(detail, "until "+e.Expires.Format(time.RFC3339))
 		}
+		if e.NeedsProof {
+			detail = append(detail, "with SPF or DKIM")
+		}
 		if e.Forced {
 			detail = append(detail, "forced")
 		}
@@ -45,6 +48,9 @@ func lineOf(c *Change, o Outcome) audit.Line {
 	if was := o.Was; was != nil {
 		line.Action = audit.EntryChange
 		text := fmt.Sprintf("was %s, added %s", was.Item.Action, was.Added.Format(time.RFC3339))
+		if was.NeedsProof {
+			text += " with SPF or DKIM"
+		}
 		if was.Author != "" {
 			text += " by " + was.Author
 		}

@@ -53,7 +53,8 @@ type record struct {
 	At     time.Time `json:"at,omitzero"`
 	Until  time.Time `json:"until,omitzero"`
 	Force  bool      `json:"force,omitempty"`
-	Hash   string    `json:"hash,omitempty"` // of opFold; else see setParts
+	Proof  bool      `json:"proof,omitempty"` // as owner: an exception that an older program would believe is left out there
+	Hash   string    `json:"hash,omitempty"`  // of opFold; else see setParts
 	UpTo   uint64    `json:"up_to,omitempty"`
 }
 
@@ -108,10 +109,10 @@ func (r *record) entry() (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := setOwner(&item, r.Owner); err != nil {
+	if err := errors.Join(setOwner(&item, r.Owner), provable(&item, r.Proof)); err != nil {
 		return nil, err
 	}
-	e := &Entry{Number: r.N, Why: r.Why, Author: r.Author, Added: r.At.UTC().Truncate(time.Second), Forced: r.Force}
+	e := &Entry{Number: r.N, Why: r.Why, Author: r.Author, Added: r.At.UTC().Truncate(time.Second), Forced: r.Force, NeedsProof: r.Proof}
 	if !r.Until.IsZero() {
 		e.Expires = r.Until.UTC().Truncate(time.Second)
 	}
@@ -121,7 +122,7 @@ func (r *record) entry() (*Entry, error) {
 // recordOf returns the record that adds e.
 func recordOf(e *Entry) record {
 	return record{N: e.Number, Op: opAdd, Owner: e.Item.Owner.Text, Entry: e.Text, Action: e.Item.Action.String(), Why: e.Why, Author: e.Author,
-		At: e.Added, Until: e.Expires, Force: e.Forced}
+		At: e.Added, Until: e.Expires, Force: e.Forced, Proof: e.NeedsProof}
 }
 
 // contents is the state after all records of a journal.

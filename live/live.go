@@ -59,6 +59,8 @@ type Entry struct {
 	Added   time.Time // UTC, to the second
 	Expires time.Time // UTC, to the second; zero: never
 	Forced  bool      // the entry reaches further than the gate allows without Force
+	// NeedsProof: the exception counts only for mail that SPF or DKIM proves to be of the sender's domain.
+	NeedsProof bool
 
 	gone bool // no entry: the change with this number has removed what had the identity
 
@@ -97,6 +99,8 @@ type Change struct {
 	Author  string       // one line
 	Expires time.Time    // zero: never
 	Force   bool         // add the entry even if the gate would refuse it
+
+	NeedsProof bool // as Entry.NeedsProof; only of an Allow about a domain or an address there
 }
 
 // Outcome is the result of a change.
@@ -116,7 +120,7 @@ func newEntry(c Change, guard *lists.Guard, now time.Time) (*Entry, error) {
 	if err := errors.Join(oneLine("why", c.Why, MaxWhy), oneLine("author", c.Author, MaxAuthor)); err != nil {
 		return nil, err
 	}
-	e := &Entry{Why: c.Why, Author: c.Author, Added: now.UTC().Truncate(time.Second), Expires: c.Expires.UTC().Truncate(time.Second)}
+	e := &Entry{Why: c.Why, Author: c.Author, NeedsProof: c.NeedsProof, Added: now.UTC().Truncate(time.Second), Expires: c.Expires.UTC().Truncate(time.Second)}
 	if c.Expires.IsZero() {
 		e.Expires = time.Time{}
 	} else if life := e.Expires.Sub(now); life <= 0 || life > mostLife {
@@ -138,6 +142,9 @@ func newEntry(c Change, guard *lists.Guard, now time.Time) (*Entry, error) {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if err := setOwner(&item, c.Owner); err != nil {
+		return nil, err
+	}
+	if err := provable(&item, c.NeedsProof); err != nil {
 		return nil, err
 	}
 	return e, e.take(item)
@@ -187,7 +194,7 @@ func oneLine(what, text string, most int) error {
 
 // same reports whether e already is what o asks for.
 func (e *Entry) same(o *Entry) bool {
-	return e.Item.Action == o.Item.Action && e.Why == o.Why && e.Author == o.Author && e.Expires.Equal(o.Expires) && e.Forced == o.Forced
+	return e.Item.Action == o.Item.Action && e.NeedsProof == o.NeedsProof && e.Why == o.Why && e.Author == o.Author && e.Expires.Equal(o.Expires) && e.Forced == o.Forced
 }
 
 // ParseLife reads how long an entry is in force: a duration of time.ParseDuration, with days

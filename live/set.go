@@ -272,7 +272,7 @@ func (s *Set) act(after map[identity]*Entry) {
 			s.shared = max(s.shared, e.Number)
 		}
 		if was := v.get(id); was != nil {
-			if !personal && was.Number > v.upTo {
+			if !personal && was.newTo(v.upTo) {
 				defer v.fresh.Add(-1) // only when all is there: a look-up that sees 0 searches nothing
 			}
 			s.held.Add(-1)

@@ -42,7 +42,9 @@ import (
 // damaged record is left out and told of, as a damaged line of the journal is.
 const (
 	snapshotMagic   = "blockd live snap"
-	snapshotVersion = 2 // entries may be about recipients; without one it is 1, which older programs read
+	snapshotVersion = 3 // entries may need proof; without one it is one of these, which older programs read
+	personalVersion = 2 // entries may have owners, or be about recipients
+	plainVersion    = 1
 	headerSize      = 512
 	recordSize      = 48
 )
@@ -321,6 +323,9 @@ func (s *snapshot) owned(i int) bool {
 	return len(key) > 0 && key[0] == ownerOpen[0]
 }
 
+// proved reports whether a record needs proof.
+func (s *snapshot) proved(i int) bool { return s.record(i)[43] == 1 }
+
 func (s *snapshot) scope(i int) lists.Scope { return scopeCodes[s.record(i)[39]] }
 
 // intact reports whether a record is as it was written.
@@ -338,7 +343,7 @@ const lastSecond = 253402300799
 // done with its entry can fail.
 func (s *snapshot) plausible(i int) bool {
 	r := s.record(i)
-	if r[38] == 0 || int(r[38]) >= len(kindCodes) || r[39] == 0 || int(r[39]) >= len(scopeCodes) || r[40] > byte(lists.Allow) {
+	if r[38] == 0 || int(r[38]) >= len(kindCodes) || r[39] == 0 || int(r[39]) >= len(scopeCodes) || r[40] > byte(lists.Allow) || r[43] > 1 {
 		return false
 	}
 	added, ends := int64(binary.LittleEndian.Uint64(r[8:])), s.expiry(i)
@@ -347,15 +352,18 @@ func (s *snapshot) plausible(i int) bool {
 	}
 	owner, key := cutOwned(s.keyOf(i))
 	if s.owned(i) {
-		if k, err := addr.ParseOwner(string(owner)); err != nil || k.Text != string(owner) || s.version < snapshotVersion {
+		if k, err := addr.ParseOwner(string(owner)); err != nil || k.Text != string(owner) || s.version < personalVersion {
 			return false
 		}
 	}
 	if r[38] == recipientCode {
-		if len(key) == 0 || key[0] != recipientOpen[0] || s.version < snapshotVersion {
+		if len(key) == 0 || key[0] != recipientOpen[0] || s.version < personalVersion {
 			return false
 		}
 		key = key[1:]
+	}
+	if s.proved(i) && (s.personal(i) || s.version < snapshotVersion || provable(&lists.Item{Kind: kindCodes[r[38]].item, Scope: s.scope(i), Action: lists.Action(r[40])}, true) != nil) {
+		return false
 	}
 	at := bytes.LastIndexByte(key, '@')
 	switch kind := kindCodes[r[38]]; {
@@ -397,7 +405,7 @@ func (s *snapshot) entry(i int) *Entry {
 	defer runtime.KeepAlive(s)
 	le, r := binary.LittleEndian, s.record(i)
 	text, key, why, _ := s.textsOf(i)
-	e := &Entry{Number: le.Uint64(r), Item: s.item(i), Why: string(text[key : key+why]), Author: string(text[key+why:]), Forced: r[41] == 1,
+	e := &Entry{Number: le.Uint64(r), Item: s.item(i), Why: string(text[key : key+why]), Author: string(text[key+why:]), Forced: r[41] == 1, NeedsProof: s.proved(i),
 		Added: time.Unix(int64(le.Uint64(r[8:])), 0).UTC(), key: string(text[:key]), expiry: s.expiry(i)}
 	if e.expiry != 0 {
 		e.Expires = time.Unix(e.expiry, 0).UTC()
@@ -409,15 +417,18 @@ func (s *snapshot) entry(i int) *Entry {
 // appendRecord appends a record whose texts begin at an offset.
 func (e *Entry) appendRecord(b []byte, at int) []byte {
 	from, le := len(b), binary.LittleEndian
-	forced := byte(0)
+	forced, proof := byte(0), byte(0)
 	if e.Forced {
 		forced = 1
+	}
+	if e.NeedsProof {
+		proof = 1
 	}
 	for _, n := range []uint64{e.Number, uint64(e.Added.Unix()), uint64(e.expiry), uint64(at)} {
 		b = le.AppendUint64(b, n)
 	}
 	b = le.AppendUint16(le.AppendUint16(le.AppendUint16(b, uint16(len(e.key))), uint16(len(e.Why))), uint16(len(e.Author)))
-	b = append(b, kindCode(&e.Item), scopeCode(e.Item.Scope), byte(e.Item.Action), forced, e.Item.Key.Labels, 0)
+	b = append(b, kindCode(&e.Item), scopeCode(e.Item.Scope), byte(e.Item.Action), forced, e.Item.Key.Labels, proof)
 	sum := crc32.Checksum(b[from:], castagnoli)
 	for _, text := range []string{e.key, e.Why, e.Author} {
 		sum = crc32.Update(sum, castagnoli, []byte(text))

@@ -147,6 +147,7 @@ func (t *table) put(key string, entries []*Entry, item *lists.Item) {
 	}
 	if item != nil {
 		b.note(item)
+		b.noteProof(entries)
 	}
 	b.cells[i].Store(&cell{hash, key, entries})
 	word, bit := b.at(hash)
@@ -180,6 +181,7 @@ func (t *table) grow(old *tableBody) *tableBody {
 		for _, e := range c.entries {
 			b.note(&e.Item)
 		}
+		b.noteProof(c.entries)
 		t.used++
 	}
 	return b
@@ -197,6 +199,15 @@ func (b *tableBody) note(it *lists.Item) {
 	}
 	n := it.Net.Bits()
 	b.lengths[family(it.Net.Addr())][n/64].Or(1 << (n % 64))
+}
+
+// noteProof records whether entries need proof.
+func (b *tableBody) noteProof(entries []*Entry) {
+	for _, e := range entries {
+		if e.NeedsProof {
+			b.kinds.Or(1 << provedKinds)
+		}
+	}
 }
 
 func family(a netip.Addr) int {

@@ -60,11 +60,19 @@ func (v *view) all() (n int) {
 	return n
 }
 
-// count returns the number of entries that the index has to know of with a higher number than this one.
+// count returns the number of entries that the index has to know of and that one with those up to a number lacks, and of those
+// that no index has.
 func (v *view) count(number uint64) (n int) {
 	first := v.base.newerThan(number)
 	if v.base != nil {
 		n = v.base.count - first
+		if v.base.hasProved() {
+			for i := range first {
+				if v.base.proved(i) {
+					n++
+				}
+			}
+		}
 		if v.base.kinds&(1<<personalKinds) != 0 {
 			for i := first; i < v.base.count; i++ {
 				if v.base.personal(i) {
@@ -77,10 +85,10 @@ func (v *view) count(number uint64) (n int) {
 		if e.Item.Personal() {
 			continue
 		}
-		if i := v.base.at(e.identity()); i >= first {
+		if i := v.base.at(e.identity()); i >= 0 && (i >= first || v.base.proved(i)) {
 			n--
 		}
-		if !e.gone && e.Number > number {
+		if !e.gone && e.newTo(number) {
 			n++
 		}
 	}
@@ -145,7 +153,7 @@ func (v *view) lookupIn(generation string) (l lookup, ok bool) {
 		if v.fresh.Load() == 0 {
 			return l, false
 		}
-		if v.base != nil && v.base.last > v.upTo {
+		if v.base != nil && (v.base.last > v.upTo || v.base.hasProved()) {
 			l.base = v.base
 		}
 	} else {
@@ -202,13 +210,13 @@ func (v *view) items() iter.Seq[lists.Item] {
 		if v.base != nil {
 			changed := v.base.changedBy(changes)
 			for i := range v.base.count {
-				if !changed.has(i) && !v.base.personal(i) && !yield(v.base.item(i)) {
+				if !changed.has(i) && !v.base.personal(i) && !v.base.proved(i) && !yield(v.base.item(i)) {
 					return
 				}
 			}
 		}
 		for _, e := range changes {
-			if !e.gone && !e.Item.Personal() && !yield(e.Item) {
+			if !e.gone && !e.Item.Personal() && !e.NeedsProof && !yield(e.Item) {
 				return
 			}
 		}

@@ -52,9 +52,13 @@ func (z *frozen) write(f *os.File) error {
 	var of []uint32      // of each, its record
 	personal, ordinals := z.personal(), map[string]int{}
 	keys := newCells(h.count + personal)
-	if h.version = 1; personal > 0 {
-		h.version = snapshotVersion
+	if h.version = plainVersion; personal > 0 {
+		h.version = personalVersion
 		h.kinds |= 1 << personalKinds
+	}
+	if h.kinds &^= 1 << provedKinds; z.proved(changed) {
+		h.version = snapshotVersion
+		h.kinds |= 1 << provedKinds
 	}
 	index := func(kind byte, key []byte, end int64, i int) {
 		keys.put(xxh3.HashSeed(key, h.seed), i)

@@ -13,7 +13,7 @@ type Needs struct {
 	Header      bool // a list is asked about addresses of the header
 
 	// Message: there is an allow entry whose proof can stand in a message. A list requires
-	// dkim, or the serving generation has a list that may hold allow-if-auth entries.
+	// dkim, a live entry needs proof, or the serving generation has a list that may hold allow-if-auth entries.
 	// Without one no message decides about a sender. A list of that format without such an
 	// entry costs clear senders nothing: a milter accepts them at MAIL, and no message of
 	// theirs is sent.
@@ -40,7 +40,7 @@ func needsOf(rules map[string]rule.List) Needs {
 // wanting is Checker.Needs.
 func (c *checks) wanting() Needs {
 	n := c.needs
-	n.Message = c.resolver != nil && (n.Message || c.hasAuthorEntries())
+	n.Message = c.resolver != nil && (n.Message || c.entries.NeedsProof() || c.hasAuthorEntries())
 	return n
 }
 

@@ -52,8 +52,10 @@ type Server struct {
 
 	// About says where a list has its page, and where one complains about it: http, https or mailto, or "".
 	About func(list string) (homepage, complaints string)
-	TLS   *tls.Config // nil: no TLS
-	Log   *slog.Logger
+	// Proves asks DNS whether the mail that a request is about came from its sender. It may take as long as ctx lasts.
+	Proves func(ctx context.Context, q Request) Proof
+	TLS    *tls.Config // nil: no TLS
+	Log    *slog.Logger
 
 	pages    *prometheus.CounterVec
 	requests *prometheus.CounterVec
@@ -171,18 +173,23 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, asks bool) {
 		s.say(w, r, http.StatusNotFound, func(t *words) (string, string) { return t.UnknownTitle, t.Unknown })
 		return
 	}
-	if asks {
+	personal := isPersonal(record)
+	if asks && !personal {
 		s.take(w, r, ref, record, network)
 		return
 	}
 	v := s.viewOf(r)
 	v.heading, v.ref = v.words.Title, ref
 	text := v.words.Refused
-	if record.List == "" {
+	switch {
+	case personal:
+		text = v.words.Personal
+	case record.List == "":
 		text = v.words.Client
 	}
 	v.text = []string{filled(text, record.List, record.Time), v.words.Way}
 	switch q, err := s.Requests.Get(ref); {
+	case personal: // whom to let in is the recipient's to say
 	case errors.Is(err, ErrNoRequest):
 		v.asks = true
 	case err != nil: // the page is of use without it
@@ -198,10 +205,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, asks bool) {
 	default:
 		v.state = filled(v.words.Granted, q.List, *q.Until)
 	}
-	if contact := s.Contact(record.List, ref); !strings.Contains(contact, "/r/"+ref) {
+	list := record.List
+	if personal { // its name says what the recipient has
+		list = ""
+	}
+	if contact := s.Contact(list, ref); !strings.Contains(contact, "/r/"+ref) {
 		v.contact = contact
 	}
-	if s.About != nil && record.List != "" {
+	if s.About != nil && record.List != "" && !personal {
 		v.homepage, v.complaints = s.About(record.List)
 	}
 	s.pages.WithLabelValues("shown").Inc()
@@ -218,7 +229,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ref string, record
 	}
 	now := time.Now()
 	wanted := newRequest(ref, record, r.PostForm.Get("note"), now)
-	q, made, err := s.Requests.ask(wanted, network.String(), now)
+	q, made, err := s.Requests.ask(wanted, network, now)
 	switch {
 	case errors.Is(err, ErrTooMany):
 		s.requests.WithLabelValues("limited").Inc()
@@ -234,9 +245,23 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request, ref string, record
 		s.requests.WithLabelValues("again").Inc()
 	default:
 		s.requests.WithLabelValues("taken").Inc()
+		s.prove(r.Context(), q)
 		s.Log.Info("request for release", slog.String("ref", ref), slog.String("list", q.List), slog.String("sender", q.Sender))
 	}
 	http.Redirect(w, r, r.URL.Path, http.StatusSeeOther)
+}
+
+// prove asks what shows that the mail of a request was its sender's, after the request is kept and outside its lock: DNS may be
+// slow, and is a stranger's.
+func (s *Server) prove(ctx context.Context, q Request) {
+	if s.Proves == nil || q.Proof != "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
+	defer cancel()
+	if err := s.Requests.NoteProof(q.Ref, s.Proves(ctx, q)); err != nil {
+		s.Log.Error("proof of a request not kept", slog.String("ref", q.Ref), slog.Any("error", err)) // to grant asks again
+	}
 }
 
 // find returns the refusal that a reference stands for, nil if there is none. What somebody has asked about is known
@@ -257,7 +282,7 @@ func (s *Server) find(ctx context.Context, ref string) (*history.Record, error) 
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
 	r, err := s.Find(ctx, ref)
-	if err != nil || r == nil || r.Outcome != "refuse" && r.Outcome != "defer" {
+	if err != nil || r == nil || r.Outcome != "refuse" && r.Outcome != "defer" && r.Outcome != history.Listed {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -267,6 +292,11 @@ func (s *Server) find(ctx context.Context, ref string) (*history.Record, error) 
 	}
 	s.found[ref] = *r
 	return r, nil
+}
+
+// isPersonal reports whether the refusal was one recipient's own wish, or about his address: of that the reply names no list.
+func isPersonal(r *history.Record) bool {
+	return r.Owner != "" || strings.HasPrefix(r.Entry, "recipient:")
 }
 
 // allows counts a page of a client's network.

@@ -2,6 +2,7 @@ package receipt
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -78,6 +79,18 @@ func (r *rig) call(method, path, form, from string, header ...string) *http.Resp
 	return w.Result()
 }
 
+// put makes a request without the syncs of the store, of which thousands take long.
+func (r *rig) put(t testing.TB, q Request) {
+	t.Helper()
+	text, err := json.Marshal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(r.Requests.path(q.Ref), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func textOf(t testing.TB, resp *http.Response) string {
 	t.Helper()
 	text, err := io.ReadAll(resp.Body)
@@ -147,12 +160,12 @@ func TestLanguages(t *testing.T) {
 	// Each language has all words, with the places that they need.
 	for i, w := range catalogues {
 		for name, text := range map[string]string{"Title": w.Title, "Way": w.Way, "Ask": w.Ask, "AskWhy": w.AskWhy, "Note": w.Note, "Button": w.Button, "Forever": w.Forever, "Declined": w.Declined,
-			"Contact": w.Contact, "TooMany": w.TooMany, "UnknownTitle": w.UnknownTitle, "Unknown": w.Unknown, "TroubleTitle": w.TroubleTitle, "Trouble": w.Trouble, "Receipt": w.Receipt} {
+			"Contact": w.Contact, "TooMany": w.TooMany, "Complain": w.Complain, "Home": w.Home, "UnknownTitle": w.UnknownTitle, "Unknown": w.Unknown, "TroubleTitle": w.TroubleTitle, "Trouble": w.Trouble, "Receipt": w.Receipt} {
 			if text == "" || strings.Contains(text, "{") {
 				t.Errorf("%s, %s: %q", languages[i], name, text)
 			}
 		}
-		if !strings.Contains(w.Refused, "{list}") || !strings.Contains(w.Refused, "{date}") || !strings.Contains(w.Client, "{date}") || !strings.Contains(w.Open, "{date}") || !strings.Contains(w.Granted, "{date}") {
+		if !strings.Contains(w.Refused, "{list}") || !strings.Contains(w.Refused, "{date}") || !strings.Contains(w.Client, "{date}") || !strings.Contains(w.Personal, "{date}") || strings.Contains(w.Personal, "{list}") || !strings.Contains(w.Open, "{date}") || !strings.Contains(w.Granted, "{date}") {
 			t.Errorf("%s lacks a place", languages[i])
 		}
 	}
@@ -324,6 +337,172 @@ func TestPagesAreBounded(t *testing.T) {
 			t.Errorf("a minute later: %d", got)
 		}
 	})
+}
+
+// What one recipient does not want is told without the name of a list, and asks nobody: to let in is his to say.
+func TestPersonalRefusal(t *testing.T) {
+	r := newRig(t)
+	r.Contact = func(list, ref string) string { return "https://" + list + "/" }
+	r.About = func(list string) (string, string) { return "https://home.example/" + list, "" }
+	for _, change := range []func(*history.Record){
+		func(h *history.Record) { h.Owner = "boss@here.example" },
+		func(h *history.Record) { h.Entry = "recipient:boss@here.example" },
+	} {
+		ref := r.refuse("anna@bulk.example", "private-list")
+		change(r.records[ref])
+		for _, method := range []string{"POST", "GET"} {
+			resp := r.call(method, "/r/"+ref, "", "198.51.100.1")
+			text := textOf(t, resp)
+			if resp.StatusCode != 200 || !strings.Contains(text, "because its recipient does not accept mail from you") || strings.Contains(text, "private-list") || strings.Contains(text, "<form") || strings.Contains(text, "boss") {
+				t.Errorf("%s: %d\n%s", method, resp.StatusCode, text)
+			}
+		}
+		if _, err := r.Requests.Get(ref); !errors.Is(err, ErrNoRequest) {
+			t.Errorf("a request was made: %v", err)
+		}
+	}
+}
+
+// A mail server that asks the DNS door refuses with the text of its answer, so the reference in it has a page.
+func TestRefusedByDNS(t *testing.T) {
+	r := newRig(t)
+	ref := r.refuse("bulk.example", "bad")
+	r.records[ref].Outcome = history.Listed
+	if resp := r.call("GET", "/r/"+ref, "", "198.51.100.1"); resp.StatusCode != 200 {
+		t.Errorf("%d", resp.StatusCode)
+	}
+}
+
+// A network of many small ones has its own bound; a full store makes room for a new request by the oldest that is decided, and
+// only by such; and a clock that jumps neither ends a bound nor shuts the door for longer than a day.
+func TestFloods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ask := func(sender, from string) int {
+			return r.call("POST", "/r/"+r.refuse(sender, "bad"), "", from).StatusCode
+		}
+		for i := range mostAWide {
+			if got := ask(fmt.Sprintf("a%d@bulk.example", i), fmt.Sprintf("[2001:db8:0:%x::1]", i)); got != 303 {
+				t.Fatalf("request %d: %d", i, got)
+			}
+		}
+		if got := ask("b@bulk.example", "[2001:db8:0:ffff::1]"); got != 429 {
+			t.Errorf("a /48 too many times: %d", got)
+		}
+		if got := ask("b@bulk.example", "[2001:db8:1::1]"); got != 303 {
+			t.Errorf("another /48: %d", got)
+		}
+
+		// All days of a flood: the store is full, and none of it is decided.
+		now := time.Now()
+		var first string
+		for i := len(r.records); i <= mostKept; i++ {
+			ref := r.Key.NewRef()
+			q := Request{Ref: ref, State: Open, Time: now.Add(-time.Duration(i) * time.Minute * 30), Sender: fmt.Sprintf("c%d@bulk.example", i)}
+			r.put(t, q)
+			first = ref
+		}
+		if got := ask("d@bulk.example", "203.0.113.1"); got != 429 {
+			t.Errorf("a full store: %d", got)
+		}
+		if _, err := r.Requests.Decide(first, Declined, "root", time.Time{}, now); err != nil {
+			t.Fatal(err)
+		}
+		all, _, _ := r.Requests.All()
+		if got := ask("d@bulk.example", "203.0.113.1"); got != 303 {
+			t.Errorf("a full store with one that is decided: %d", got)
+		}
+		after, _, _ := r.Requests.All()
+		if _, err := r.Requests.Get(first); !errors.Is(err, ErrNoRequest) || len(after) != len(all) {
+			t.Errorf("%d requests, before %d; the decided one: %v", len(after), len(all), err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for i := range mostADay { // while the clock is a year ahead
+			q := Request{Ref: r.Key.NewRef(), State: Open, Time: time.Now().Add(365 * 24 * time.Hour), Sender: fmt.Sprintf("a%d@bulk.example", i)}
+			r.put(t, q)
+		}
+		if got := r.call("POST", "/r/"+r.refuse("b@bulk.example", "bad"), "", "203.0.113.1").StatusCode; got != 303 {
+			t.Errorf("after the clock was set right: %d", got)
+		}
+		all, _, err := r.Requests.All()
+		if len(all) != mostADay+1 || err != nil {
+			t.Errorf("%d requests, %v: some are lost", len(all), err)
+		}
+		for range mostPages { // an hour back: the bound of a minute begins anew, and holds
+			r.allows(netip.MustParsePrefix("203.0.113.7/32"), time.Now().Add(time.Hour))
+		}
+		if client := netip.MustParsePrefix("203.0.113.7/32"); !r.allows(client, time.Now()) {
+			t.Error("a clock that was set back shuts a client out")
+		}
+	})
+}
+
+// Where a request cannot be written it is refused with a plain page, no page has an internal error on it, and what is there stays.
+func TestUnwritableRequests(t *testing.T) {
+	r := newRig(t)
+	kept := r.refuse("anna@bulk.example", "bad")
+	if resp := r.call("POST", "/r/"+kept, "", "198.51.100.1"); resp.StatusCode != 303 {
+		t.Fatalf("%d", resp.StatusCode)
+	}
+	aside := r.folder + ".aside"
+	if err := os.Rename(r.folder, aside); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(r.folder, nil, 0o600); err != nil { // no folder: nothing can be written there, as on a full disk
+		t.Fatal(err)
+	}
+	ref := r.refuse("bert@bulk.example", "bad")
+	resp := r.call("POST", "/r/"+ref, "", "198.51.100.1", "Accept-Language: de")
+	if text := textOf(t, resp); resp.StatusCode != 503 || !strings.Contains(text, "Gerade nicht") || strings.Contains(text, r.folder) || strings.Contains(text, "<form") {
+		t.Errorf("%d\n%s", resp.StatusCode, text)
+	}
+	if resp := r.call("GET", "/r/"+ref, "", "198.51.100.1"); resp.StatusCode != 200 {
+		t.Errorf("the page: %d", resp.StatusCode)
+	}
+	if err := errors.Join(os.Remove(r.folder), os.Rename(aside, r.folder)); err != nil {
+		t.Fatal(err)
+	}
+	if q, err := r.Requests.Get(kept); err != nil || q.Sender != "anna@bulk.example" {
+		t.Errorf("%+v, %v", q, err)
+	}
+	if resp := r.call("POST", "/r/"+ref, "", "198.51.100.1"); resp.StatusCode != 303 {
+		t.Errorf("when there is room again: %d", resp.StatusCode)
+	}
+}
+
+// DNS is asked once for a request that is kept, outside its lock, and not for one over the bounds.
+func TestProofIsAsked(t *testing.T) {
+	r := newRig(t)
+	asked := 0
+	r.Proves = func(_ context.Context, q Request) Proof {
+		asked++
+		if _, err := r.Requests.Get(q.Ref); err != nil {
+			t.Errorf("the request is not kept yet: %v", err)
+		}
+		return SPF
+	}
+	ref := r.refuse("anna@bulk.example", "bad")
+	r.records[ref].Helo = "mx.bulk.example"
+	for range 3 {
+		r.call("POST", "/r/"+ref, "", "198.51.100.1")
+	}
+	if q, err := r.Requests.Get(ref); asked != 1 || q.Proof != SPF || q.Helo != "mx.bulk.example" || err != nil {
+		t.Errorf("asked %d times: %+v, %v", asked, q, err)
+	}
+	header := r.refuse("anna@bulk.example", "bad")
+	r.records[header].Source = "From"
+	r.call("POST", "/r/"+header, "", "198.51.100.1")
+	if q, _ := r.Requests.Get(header); asked != 1 || q.Proof != NoProof {
+		t.Errorf("of an address in the header: asked %d times, %q", asked, q.Proof)
+	}
+	for i := range mostANet {
+		r.call("POST", "/r/"+r.refuse(fmt.Sprintf("c%d@bulk.example", i), "bad"), "", "198.51.100.1")
+	}
+	if asked > mostANet {
+		t.Errorf("asked %d times: also beyond the bounds", asked)
+	}
 }
 
 func TestReferences(t *testing.T) {

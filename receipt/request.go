@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ const (
 	mostKept   = 2000
 	mostADay   = 200 // of all
 	mostANet   = 5   // a day, of one client's network
+	mostAWide  = 20  // a day, of the network that is routed on its own (history.Network): who has one has 65,536 IPv6 /64
 	mostSender = 3   // open, of one sender
 	keptFor    = 90 * 24 * time.Hour
 )
@@ -48,6 +50,16 @@ const (
 	Declined State = "declined"
 )
 
+// Proof says whether SPF showed that the refused mail came from its sender's domain.
+type Proof string
+
+// What SPF may have shown. A request of an older program has none of these.
+const (
+	SPF     Proof = "spf"     // the client may send for the domain
+	NoProof Proof = "none"    // anybody may have sent it
+	Unknown Proof = "unknown" // DNS did not say
+)
+
 // Request is one request to be let in, with the decision that it is about: the history may forget that one sooner.
 type Request struct {
 	Ref   string    `json:"ref"`
@@ -62,13 +74,22 @@ type Request struct {
 	Entry     string    `json:"entry,omitempty"`
 	Reason    string    `json:"reason,omitempty"`
 	Repeated  int       `json:"repeated,omitempty"`
-	Note      string    `json:"note,omitempty"` // a stranger's words
+	Note      string    `json:"note,omitempty"`  // a stranger's words
+	Proof     Proof     `json:"proof,omitempty"` // what showed, when the request came, that the mail was its sender's
 
 	Decided *time.Time `json:"decided,omitempty"`
 	By      string     `json:"by,omitempty"`
 	Until   *time.Time `json:"until,omitempty"` // of a grant
 
+	Helo string `json:"helo,omitempty"` // for SPF
 	From string `json:"from,omitempty"` // a keyed hash of the network that has asked, for the bounds; only in the file
+	Wide string `json:"wide,omitempty"` // the same of history.Network
+}
+
+// Shown is the request without what is for the bounds alone.
+func (q Request) Shown() Request {
+	q.From, q.Wide = "", ""
+	return q
 }
 
 // newRequest is a request about a decision.
@@ -77,6 +98,9 @@ func newRequest(ref string, r *history.Record, note string, now time.Time) Reque
 		Recipient: r.Recipient, Entry: r.Entry, Reason: r.Reason, Repeated: r.Repeated, Note: oneText(note)}
 	if r.Client.IsValid() {
 		q.Client = r.Client.String()
+	}
+	if q.Helo = r.Helo; r.Source != "" {
+		q.Proof = NoProof // an address of the header, of which SPF says nothing
 	}
 	return q
 }
@@ -187,8 +211,8 @@ func (s *Store) All() (all []Request, damaged int, err error) {
 	return all, damaged, nil
 }
 
-// ask adds a request unless there is one by its reference, which it then returns. from says who asks, in any words.
-func (s *Store) ask(q Request, from string, now time.Time) (there Request, made bool, err error) {
+// ask adds a request unless there is one by its reference, which it then returns. from is the network that asks.
+func (s *Store) ask(q Request, from netip.Prefix, now time.Time) (there Request, made bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if there, err = s.read(s.path(q.Ref)); !errors.Is(err, ErrNoRequest) {
@@ -198,28 +222,41 @@ func (s *Store) ask(q Request, from string, now time.Time) (there Request, made 
 	if err != nil {
 		return q, false, err
 	}
-	q.From = fmt.Sprintf("%x", s.key.sum("from", from)[:8])
-	today, here, open, kept := 0, 0, 0, 0
+	q.From = fmt.Sprintf("%x", s.key.sum("from", from.String())[:8])
+	q.Wide = fmt.Sprintf("%x", s.key.sum("wide", history.Network(from.Addr()).String())[:8])
+	today, here, wide, open, kept, spare := 0, 0, 0, 0, 0, ""
 	for _, other := range all {
 		if now.Sub(other.Time) > keptFor {
 			os.Remove(s.path(other.Ref)) // if it stays, the next one tries again
 			continue
 		}
 		kept++
-		if now.Sub(other.Time) < 24*time.Hour {
+		if now.Sub(other.Time).Abs() < 24*time.Hour { // one that is far in the future came while the clock was wrong
 			today++
 			if other.From == q.From {
 				here++
 			}
+			if other.Wide == q.Wide {
+				wide++
+			}
+		}
+		if other.State != Open {
+			spare = other.Ref // the oldest, at the end
 		}
 		if other.State == Open && other.Sender == q.Sender {
 			open++
 		}
 	}
-	if today >= mostADay || here >= mostANet || open >= mostSender || kept >= mostKept {
+	if today >= mostADay || here >= mostANet || wide >= mostAWide || open >= mostSender || kept >= mostKept && spare == "" {
 		return q, false, ErrTooMany
 	}
-	return q, true, s.write(q)
+	if err := s.write(q); err != nil {
+		return q, false, err
+	}
+	if kept >= mostKept {
+		os.Remove(s.path(spare)) // if it stays, the next one tries again
+	}
+	return q, true, nil
 }
 
 func (s *Store) write(q Request) error {
@@ -228,6 +265,18 @@ func (s *Store) write(q Request) error {
 		return err
 	}
 	return durable.WriteFile(s.path(q.Ref), append(text, '\n'), 0o600)
+}
+
+// NoteProof adds what shows that the mail of a request was its sender's, which DNS tells later.
+func (s *Store) NoteProof(ref string, p Proof) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q, err := s.Get(ref)
+	if err != nil || q.State != Open || q.Proof == p {
+		return err
+	}
+	q.Proof = p
+	return s.write(q)
 }
 
 // Decide grants or declines an open request. until is the end of a grant; zero: never.

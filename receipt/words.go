@@ -16,6 +16,7 @@ type words struct {
 	Contact, TooMany, Unknown, Trouble  string
 	UnknownTitle, TroubleTitle, Receipt string
 	Complain, Home                      string // of the list
+	Personal                            string // what has happened: by the recipient's own list
 }
 
 // languages are those of the page; the first is for all who ask for none of them. Catalogues stand in the same order.
@@ -37,6 +38,7 @@ var catalogues = []words{{
 	UnknownTitle: "No such receipt", Unknown: "There is no receipt at this address, or not any more. Copy the whole address from the message that you got back.",
 	TroubleTitle: "Not now", Trouble: "This page cannot be shown just now. Please try again in a minute.", Receipt: "Reference",
 	Complain: "To complain about this list, go to:", Home: "About this list:",
+	Personal: "On {date} this mail server refused a message of yours, because its recipient does not accept mail from you.",
 }, {
 	Title:   "Ihre Nachricht wurde abgewiesen",
 	Refused: "Am {date} hat dieser Mailserver eine Nachricht von Ihnen abgewiesen. Die Liste „{list}“ nennt Ihre Adresse, deren Domain oder den Server, von dem Ihre Nachricht kam.",
@@ -53,6 +55,7 @@ var catalogues = []words{{
 	UnknownTitle: "Kein solcher Beleg", Unknown: "Unter dieser Adresse gibt es keinen Beleg, oder nicht mehr. Kopieren Sie die ganze Adresse aus der Nachricht, die zurückkam.",
 	TroubleTitle: "Gerade nicht", Trouble: "Diese Seite kann gerade nicht gezeigt werden. Bitte versuchen Sie es in einer Minute noch einmal.", Receipt: "Zeichen",
 	Complain: "Beschwerden über diese Liste nimmt entgegen:", Home: "Über diese Liste:",
+	Personal: "Am {date} hat dieser Mailserver eine Nachricht von Ihnen abgewiesen, weil ihr Empfänger keine Mail von Ihnen annimmt.",
 }, {
 	Title:   "Votre message a été refusé",
 	Refused: "Le {date}, ce serveur de messagerie a refusé un message de votre part. La liste « {list} » contient votre adresse, son domaine ou le serveur d’où venait votre message.",
@@ -69,6 +72,7 @@ var catalogues = []words{{
 	UnknownTitle: "Reçu inconnu", Unknown: "Il n’y a pas ou plus de reçu à cette adresse. Copiez l’adresse entière du message qui vous est revenu.",
 	TroubleTitle: "Pas maintenant", Trouble: "Cette page ne peut pas être affichée en ce moment. Veuillez réessayer dans une minute.", Receipt: "Référence",
 	Complain: "Pour une réclamation sur cette liste :", Home: "À propos de cette liste :",
+	Personal: "Le {date}, ce serveur de messagerie a refusé un message de votre part, car son destinataire n’accepte pas vos messages.",
 }, {
 	Title:   "Su mensaje fue rechazado",
 	Refused: "El {date}, este servidor de correo rechazó un mensaje suyo. La lista «{list}» contiene su dirección, el dominio de esta o el servidor del que vino su mensaje.",
@@ -85,6 +89,7 @@ var catalogues = []words{{
 	UnknownTitle: "No existe este recibo", Unknown: "En esta dirección no hay ningún recibo, o ya no. Copie la dirección entera del mensaje que le fue devuelto.",
 	TroubleTitle: "Ahora no", Trouble: "Esta página no se puede mostrar en este momento. Inténtelo de nuevo en un minuto.", Receipt: "Referencia",
 	Complain: "Para reclamar sobre esta lista:", Home: "Sobre esta lista:",
+	Personal: "El {date}, este servidor de correo rechazó un mensaje suyo porque su destinatario no acepta correo de usted.",
 }, {
 	Title:   "您的邮件被拒收",
 	Refused: "{date}，本邮件服务器拒收了您的一封邮件。名单“{list}”中有您的地址、其域名或发送该邮件的服务器。",
@@ -101,6 +106,7 @@ var catalogues = []words{{
 	UnknownTitle: "没有此回执", Unknown: "此地址没有回执，或回执已不存在。请从退回的邮件中复制完整地址。",
 	TroubleTitle: "暂时无法显示", Trouble: "此页暂时无法显示，请一分钟后再试。", Receipt: "编号",
 	Complain: "如对此列表有异议，请联系：", Home: "关于此列表：",
+	Personal: "{date}，本邮件服务器拒收了您的一封邮件，因为收件人不接收您的邮件。",
 }}
 
 // style is all of the page's; the header that allows it has its hash. It is for a phone first, and for either colour of paper.

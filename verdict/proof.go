@@ -144,6 +144,8 @@ func (v *Verdict) standing(i int) standing {
 		return standing{}
 	case m.Action == lists.AllowIfAuth:
 		needs = AlignmentProof
+	case m.NeedsProof:
+		needs = SPFProof | DKIMProof
 	case r != nil && r.Require[source.List] != 0:
 		needs = r.Require[source.List]
 	case r != nil && r.Ignore:
@@ -168,14 +170,15 @@ func (v *Verdict) objection(i int) string {
 	m := &v.Matches[i]
 	list := v.ListName(i)
 	s, reach := v.standing(i), v.Lists[m.Row].Source.Reach()
+	byList := m.Action != lists.AllowIfAuth && !m.NeedsProof
 	switch {
 	case reach == index.NoExceptions:
 		return `the list has exceptions = "none"`
-	case !s.stands(v.Proved()) && m.Action != lists.AllowIfAuth && (v.Requirements == nil || v.Requirements.Require[list] == 0):
+	case !s.stands(v.Proved()) && byList && (v.Requirements == nil || v.Requirements.Require[list] == 0):
 		return `allow without proof does not count: unverified_allow = "ignore"`
 	case s.never:
 		needs := AlignmentProof
-		if m.Action != lists.AllowIfAuth {
+		if byList {
 			needs = v.Requirements.Require[list]
 		}
 		return "allow needs proof: " + needs.String() + ", which is about a domain, and this entry is not"

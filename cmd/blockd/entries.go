@@ -24,8 +24,9 @@ import (
 func newAdd() *cobra.Command {
 	var path, why, life, until, action, author, owner string
 	var force, asJSON bool
+	var require []string
 	cmd := &cobra.Command{
-		Use:   "add [-c config.toml] [--why TEXT] [--for 30d | --until TIME] [--action block|allow] [--owner OWNER] [--author NAME] [--force] [--json] ENTRY...",
+		Use:   "add [-c config.toml] [--why TEXT] [--for 30d | --until TIME] [--action block|allow] [--require spf,dkim] [--owner OWNER] [--author NAME] [--force] [--json] ENTRY...",
 		Short: "block or allow senders and clients at once",
 		Long: `Add live entries: they act on every door before the command ends, without a list
 file and without a build, and stay until they are removed or their time is over.
@@ -55,7 +56,7 @@ file, and acts when one starts.`,
 			}
 			changes := make([]httpapi.EntryChange, len(entries))
 			for i, text := range entries {
-				changes[i].LiveEntry = httpapi.LiveEntry{Owner: owner, Entry: text, Action: action, Why: why, Author: cmp.Or(author, userName()), Expires: expires, Force: force}
+				changes[i].LiveEntry = httpapi.LiveEntry{Owner: owner, Entry: text, Action: action, Why: why, Author: cmp.Or(author, userName()), Expires: expires, Force: force, Require: require}
 			}
 			return changeEntries(cmd, path, changes, nil, owner, "", asJSON)
 		},
@@ -67,6 +68,7 @@ file, and acts when one starts.`,
 	cmd.Flags().StringVar(&action, "action", "block", "`A`, what is to be done: block or allow")
 	cmd.Flags().StringVar(&owner, "owner", "", "`OWNER`, a mailbox or a domain, for whose mail alone it acts; without it, for all")
 	cmd.Flags().StringVar(&author, "author", "", "`NAME` of who adds it; without it, this user's")
+	cmd.Flags().StringSliceVar(&require, "require", nil, "an exception only for mail that SPF or DKIM proves to be of this domain: `spf,dkim`")
 	cmd.Flags().BoolVar(&force, "force", false, "also what the gate protects")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer of /v1/entries")
 	return cmd
@@ -210,7 +212,7 @@ func changeEntries(cmd *cobra.Command, path string, add []httpapi.EntryChange, r
 		if r.Result == "absent" && err == nil {
 			err = answer(exitFault)
 		}
-		if c.Auth.UnverifiedAllow == "ignore" && r.Entry != nil && r.Entry.Action == lists.Allow.String() && !aboutClient(r.Entry) {
+		if c.Auth.UnverifiedAllow == "ignore" && r.Entry != nil && r.Entry.Action == lists.Allow.String() && !aboutClient(r.Entry) && len(r.Entry.Require) == 0 {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s overrides nothing: auth.unverified_allow is \"ignore\"\n", cmd.CommandPath(), term.Visible(r.Entry.Entry))
 		}
 	}
@@ -247,6 +249,9 @@ func shownEntry(e *httpapi.LiveEntry) string {
 	if e.Owner != "" {
 		text += " for " + term.Visible(e.Owner)
 	}
+	if len(e.Require) > 0 {
+		text += " with " + strings.Join(e.Require, " or ")
+	}
 	if e.Expires != nil {
 		text += " until " + e.Expires.UTC().Format(time.RFC3339)
 	}
@@ -270,6 +275,9 @@ func undo(e *httpapi.LiveEntry, config string) string {
 	}
 	if e.Owner != "" {
 		text += " --owner " + term.Word(e.Owner)
+	}
+	if len(e.Require) > 0 {
+		text += " --require " + strings.Join(e.Require, ",")
 	}
 	if e.Why != "" {
 		text += " --why " + term.Word(e.Why)
@@ -306,6 +314,9 @@ func printEntries(w io.Writer, all httpapi.EntryList, now time.Time) error {
 		action := e.Action
 		if action == lists.Allow.String() {
 			action = p.Green(action)
+		}
+		if len(e.Require) > 0 {
+			action += " with " + strings.Join(e.Require, " or ")
 		}
 		added := "-"
 		if e.Added != nil {

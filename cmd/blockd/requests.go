@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -71,9 +72,9 @@ func printRequests(cmd *cobra.Command, found httpapi.RequestList, asJSON bool) (
 	case len(found.Requests) > 0:
 		p := term.NewPaint(out)
 		var t term.Table
-		t.Add(p.Faint("reference"), p.Faint("state"), p.Faint("asked"), p.Faint("sender"), p.Faint("list"), p.Faint("refused"), p.Faint("note"))
+		t.Add(p.Faint("reference"), p.Faint("state"), p.Faint("asked"), p.Faint("sender"), p.Faint("proof"), p.Faint("list"), p.Faint("refused"), p.Faint("note"))
 		for _, q := range found.Requests {
-			t.Add(q.Ref, string(q.State), term.Moment(q.Time), requester(q), cmp.Or(term.Visible(q.List), "-"), term.Moment(q.Refused), term.Visible(q.Note))
+			t.Add(q.Ref, string(q.State), term.Moment(q.Time), requester(q), cmp.Or(term.Visible(string(q.Proof)), "-"), cmp.Or(term.Visible(q.List), "-"), term.Moment(q.Refused), term.Visible(q.Note))
 		}
 		err = t.Print(out)
 	}
@@ -94,13 +95,16 @@ func requester(q receipt.Request) string {
 
 func newGrant() *cobra.Command {
 	var path, life string
-	var asJSON bool
+	var asJSON, noProof bool
 	cmd := &cobra.Command{
-		Use:   "grant [-c config.toml] [--for 30d] [--json] REF...",
+		Use:   "grant [-c config.toml] [--for 30d] [--no-proof] [--json] REF...",
 		Short: "let in whom a request is about",
 		Long: `Add an exception for the sender of the refused message, or for the client where it had no
 sender. It acts at once, as one of blockd add --action allow does, and ends by itself. The page
-of who asked then says so.`,
+of who asked then says so.
+
+Where SPF passed the client that was refused, the exception counts only for mail with SPF or
+DKIM, so that nobody else can use the address. Else it counts for all, and the answer says so.`,
 		Args: oneRef,
 	}
 	cmd.RunE = func(cmd *cobra.Command, refs []string) error {
@@ -110,18 +114,30 @@ of who asked then says so.`,
 			}
 		}
 		return decideAll(cmd, path, refs, asJSON, func(c config.Config, ref string) (any, string, error) {
-			done, err := control.Grant(cmd.Context(), c, ref, life, userName())
+			done, err := control.Grant(cmd.Context(), c, ref, life, userName(), noProof)
 			until := "for good"
 			if done.Until != nil {
 				until = "until " + term.Moment(*done.Until)
 			}
-			return done, fmt.Sprintf("granted: %s may write %s", requester(done.Request), until), err
+			return done, fmt.Sprintf("granted: %s may write %s%s", requester(done.Request), until, grantedBy(done)), err
 		})
 	}
 	configFlag(cmd, &path)
 	cmd.Flags().StringVar(&life, "for", "", "for how long, such as 30d, which it is if it is not said, or 365d")
+	cmd.Flags().BoolVar(&noProof, "no-proof", false, "let in whoever writes this address, whatever SPF says")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a request")
 	return cmd
+}
+
+// grantedBy says what the exception of a grant asks of mail.
+func grantedBy(done httpapi.RequestGrant) string {
+	switch e := done.Change.Entry; {
+	case e == nil || aboutClient(e):
+		return ""
+	case len(e.Require) > 0:
+		return ", with " + strings.Join(e.Require, " or ") + " as proof"
+	}
+	return "; no proof is asked for, so whoever writes this address may"
 }
 
 func newDecline() *cobra.Command {

@@ -9,13 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"blockd/internal/nameserver"
 	"blockd/receipt"
 )
 
 // Somebody is refused, reads why, asks, is let in, and the next mail arrives; others are declined. What is decided lasts.
 func TestServeReceipts(t *testing.T) {
 	dir := t.TempDir()
-	text := strings.Replace(anyPorts, "[index]\n", "[receipts]\nlisten = \"127.0.0.1:0\"\n[refusal]\ncontact = \"https://lists.here.example/r/%ref\"\n[index]\n", 1)
+	text := strings.Replace(anyPorts, "[index]\n", "[receipts]\nlisten = \"127.0.0.1:0\"\n[refusal]\ncontact = \"https://lists.here.example/r/%ref\"\n[auth]\nresolver = \""+nameserver.Serve(t, nameserver.Zone{"TXT bulk.example": {"v=spf1 ip4:127.0.0.1 -all"}}).Address+"\"\n[index]\n", 1)
 	file := writeFile(t, dir, "config.toml", text)
 	writeFile(t, dir, "lists/a.txt", "bulk.example\n")
 	d := serveIn(t, dir, "smtp", "http", "receipts")
@@ -58,7 +59,7 @@ func TestServeReceipts(t *testing.T) {
 	if code != 0 || len(lines) != 2 || json.Unmarshal([]byte(lines[0]), &q) != nil || q.State != receipt.Open || q.List != "bad" || q.Note != "I am a person" || q.From != "" || q.Recipient != "you@here.example" {
 		t.Errorf("requests: %d, %s", code, out)
 	}
-	if code, out, stderr := blockd(t, "", "requests", "grant", "--for", "10d", "-c", file, anna); code != 0 || !strings.HasPrefix(out, "granted: anna@bulk.example may write until ") {
+	if code, out, stderr := blockd(t, "", "requests", "grant", "--for", "10d", "-c", file, anna); code != 0 || !strings.HasPrefix(out, "granted: anna@bulk.example may write until ") || !strings.HasSuffix(out, ", with spf or dkim as proof\n") {
 		t.Fatalf("grant: %d, %q, %q", code, out, stderr)
 	}
 	if reply := d.send(t, "anna@bulk.example", "you@here.example"); !strings.HasPrefix(reply, "250 ") {

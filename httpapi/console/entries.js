@@ -15,7 +15,7 @@ export const loadEntries = pages('entries', {
   missing: () => { byId('entries').closest('section').hidden = true; },
   columns: [
     { head: 'Entry', cell: (entry) => html('code', {}, entry.entry), address: true },
-    { head: 'Action', cell: (entry) => badge(entry.action === 'allow' ? 'ok' : 'bad', entry.action) },
+    { head: 'Action', cell: (entry) => [badge(entry.action === 'allow' ? 'ok' : 'bad', entry.action), entry.require && ` with ${entry.require.join(' or ')}`] },
     { head: 'Why', cell: (entry) => entry.why, why: true },
     { head: 'By', cell: (entry) => entry.author, wide: true },
     { head: 'Added', cell: (entry) => ago(entry.added), wide: true, whole: true },

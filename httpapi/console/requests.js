@@ -8,6 +8,9 @@ const shown = 100; // rows; blockd requests has all
 
 const who = (request) => request.sender || request.client || '<>';
 
+// What SPF says of the refused mail.
+const proofs = { spf: 'SPF', none: 'none: anybody may have written the address', unknown: 'DNS gave no answer' };
+
 const act = (request, label, kind, what) => html('button', { type: 'button', class: `${kind} small`, 'aria-label': `${label} ${who(request)}`, click: () => what(request) }, label);
 
 /** loadRequests shows those that wait for a person. Where the daemon has no door for refused people the part is left out. */
@@ -24,6 +27,7 @@ export async function loadRequests() {
     show('requests', table(caption, [
       { head: 'Asked', cell: (request) => ago(request.time), whole: true },
       { head: 'Sender', cell: (request) => html('code', {}, visible(who(request))), address: true },
+      { head: 'Proof', cell: (request) => proofs[request.proof] ?? '–', wide: true },
       { head: 'Recipient', cell: (request) => visible(request.recipient || '–'), wide: true },
       { head: 'Listed in', cell: (request) => request.list ? [html('strong', {}, request.list), request.entry && ': ', request.entry && html('code', {}, visible(request.entry))] : '–', wide: true },
       { head: 'Refused', cell: (request) => ago(request.refused), wide: true, whole: true },
@@ -49,5 +53,12 @@ async function decide(request, path, words) {
   await Promise.all([loadRequests(), loadEntries()]);
 }
 
-const grant = (request) => decide(request, 'grant', ({ until }) => ` may write until ${new Date(until).toLocaleDateString()}.`);
+const grant = (request) => decide(request, 'grant', ({ until, change: { entry } }) => ` may write until ${new Date(until).toLocaleDateString()}${terms(request, entry)}`);
+
+/** terms says what the exception asks of mail: a client's address needs no proof. */
+const terms = (request, entry) => {
+  if (entry?.require) return `, with ${entry.require.join(' or ')} as proof.`;
+  return request.sender ? '. No proof is asked for, so whoever writes this address may.' : '.';
+};
+
 const decline = (request) => decide(request, 'decline', () => ' was declined; nobody is written to.');

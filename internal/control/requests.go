@@ -31,11 +31,14 @@ func Requests(ctx context.Context, c config.Config, state receipt.State) (all ht
 	return all, err
 }
 
-// Grant has the daemon let in whom a request is about, for so long; "" is httpapi.DefaultGrant.
-func Grant(ctx context.Context, c config.Config, ref, life, author string) (done httpapi.RequestGrant, err error) {
+// Grant has the daemon let in whom a request is about, for so long; "" is httpapi.DefaultGrant. noProof: whatever SPF says of the refused mail.
+func Grant(ctx context.Context, c config.Config, ref, life, author string, noProof bool) (done httpapi.RequestGrant, err error) {
 	ask := url.Values{"ref": {ref}, "author": {author}}
 	if life != "" {
 		ask.Set("for", life)
+	}
+	if noProof {
+		ask.Set("proof", string(receipt.NoProof))
 	}
 	return done, decide(ctx, c, "/v1/requests/grant", ask, &done)
 }

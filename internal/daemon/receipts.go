@@ -3,10 +3,12 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/history"
+	"blockd/msgauth"
 	"blockd/receipt"
 )
 
@@ -36,7 +38,7 @@ func (d *daemon) openReceipts(ctx context.Context) (err error) {
 	if o.key == nil {
 		return nil
 	}
-	srv := &receipt.Server{Key: o.key, Requests: o.requests, Log: d.log, Contact: d.checker.ContactOf,
+	srv := &receipt.Server{Key: o.key, Requests: o.requests, Log: d.log, Contact: d.checker.ContactOf, Proves: d.proves,
 		About: func(list string) (homepage, complaints string) {
 			a := d.checker.About(list)
 			return a.Homepage, a.Complaints
@@ -65,4 +67,19 @@ func (d *daemon) openReceipts(ctx context.Context) (err error) {
 		Help: "Requests of refused people that wait for a person."}, func() float64 { return float64(o.requests.CountOpen()) }))
 	o.serve = func(ctx context.Context) error { return srv.Serve(ctx, o.listeners...) }
 	return nil
+}
+
+// proves reports whether SPF shows that the mail of a request came from its sender's domain.
+func (d *daemon) proves(ctx context.Context, q receipt.Request) receipt.Proof {
+	client, err := netip.ParseAddr(q.Client)
+	if err != nil || q.Sender == "" {
+		return receipt.NoProof
+	}
+	switch d.resolver.SPF(ctx, client, q.Helo, q.Sender).Proof {
+	case msgauth.Pass:
+		return receipt.SPF
+	case msgauth.Unknown:
+		return receipt.Unknown
+	}
+	return receipt.NoProof
 }
