@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,7 +36,24 @@ func TestUndo(t *testing.T) {
 	ready("a new list", "list bulk has nothing yet: its first load, 1 entries, waits: blockd adopt bulk")
 	want("before the first adoption", "a@old.example", "250 ")
 	want("before the first adoption", "a@other.example", "550 ")
-	says("bulk", "lists")
+	row := func(when, begins, note string, args ...string) {
+		t.Helper()
+		_, out, notes := d.command(t, append([]string{"lists"}, args...)...)
+		if !slices.ContainsFunc(strings.Split(out, "\n"), func(line string) bool {
+			return strings.Join(strings.Fields(line)[:min(3, len(strings.Fields(line)))], " ") == begins
+		}) || !strings.Contains(out, note) {
+			t.Errorf("%s: lists says\n%s%s, want a row %q and %q", when, out, notes, begins, note)
+		}
+	}
+	notes := func(when, note string, args ...string) {
+		t.Helper()
+		if _, _, got := d.command(t, append([]string{"check"}, args...)...); !strings.Contains(got, note) || strings.Contains(got, "has changed since") || strings.Contains(got, "configured otherwise") {
+			t.Errorf("%s: check notes %q, want %q", when, got, note)
+		}
+	}
+	row("a new list", "bulk - 0", "list bulk has nothing yet: its first load, 1 entries, waits: blockd adopt bulk")
+	notes("a new list", "list bulk has nothing yet", "a@old.example")
+	notes("a new list, by the file", "list bulk has nothing yet", "--file", "a@old.example")
 	says("adopted: bulk\n", "adopt", "bulk")
 	want("adopted", "a@old.example", "550 ")
 
@@ -54,11 +72,20 @@ func TestUndo(t *testing.T) {
 	var proposal struct {
 		Content string `json:"content"`
 		Waits   bool   `json:"waits"`
+		Weighed struct {
+			Mail struct{ Decisions, Refused, Passed int }
+		} `json:"weighed"`
 	}
-	if err := json.Unmarshal([]byte(d.must(t, "diff", "bulk", "--json")), &proposal); err != nil || !proposal.Waits {
+	if err := json.Unmarshal([]byte(d.must(t, "diff", "bulk", "--json")), &proposal); err != nil || !proposal.Waits || proposal.Weighed.Mail.Decisions == 0 || proposal.Weighed.Mail.Passed != 0 {
 		t.Fatalf("%+v, %v", proposal, err)
 	}
+	row("a bad update", "bulk block 1", "list bulk, against what waits: of ")
+	notes("a bad update", "list bulk serves what it had at ", "a@old.example")
 	d.stop(t)
+	row("without a daemon", "bulk block 1", "list bulk serves what it had at ")
+	notes("without a daemon", "list bulk serves what it had at ", "a@old.example")
+	says("  ", "compile") // of what the list is held to
+	notes("compiled", "list bulk serves what it had at ", "a@old.example")
 	d.start(t)
 	waits("after a restart")
 	if code, _, notes := d.command(t, "adopt", "bulk", "--if", "0123456789abcdef"); code != 1 || !strings.Contains(notes, "what waits is another content by now") {
@@ -75,6 +102,8 @@ func TestUndo(t *testing.T) {
 		want(when, "a@old.example", "550 ")
 	}
 	back("rolled back")
+	row("rolled back", "bulk block 1", "(rollback)")
+	notes("rolled back", "(rollback)", "a@bank.example")
 	d.kill(t)
 	d.start(t)
 	back("after a kill")

@@ -168,7 +168,11 @@ func (s *Server) lists(w http.ResponseWriter, r *http.Request) {
 	if n > 0 && !s.private(w, r) { // they show who writes here
 		return
 	}
-	sendTagged(w, r, s.listTable(n))
+	t := s.listTable(n)
+	if !s.mayKnow(r) {
+		t.hideMail(s.status().Pins)
+	}
+	sendTagged(w, r, t)
 }
 
 // listTable is all that is known of the lists, with so many entries.
@@ -186,10 +190,14 @@ func (s *Server) listTable(n int) ListTable {
 	if s.settings.Sources != nil {
 		t.addSources(s.settings.Sources(status), counts)
 	}
-	t.addWaiting(status.Pins, counts)
+	t.SetPins(status.Pins)
+	for i := range t.Worth {
+		if t.Worth[i].State == ListWaits {
+			t.Worth[i].counted(counts)
+		}
+	}
 	now := time.Now()
 	for i := range t.Worth {
-		t.Worth[i].Pinned = NewPinned(status.Pins, t.Worth[i].List)
 		t.Worth[i].Pause = newListPause(s.settings.Pauses, t.Worth[i].List, now)
 		t.Worth[i].Percent = s.checker.Percent(t.Worth[i].List)
 		t.Worth[i].SetAbout(s.checker.About(t.Worth[i].List))
@@ -197,17 +205,36 @@ func (s *Server) listTable(n int) ListTable {
 	return t
 }
 
-// addWaiting gives a row to each list that waits for its first adoption, and so has no file in service.
-func (t *ListTable) addWaiting(pins []kept.Pin, counts []hits.List) {
+// SetPins notes which lists do not follow their files, and gives a row to each that waits for its first adoption, and so has
+// no file in service.
+func (t *ListTable) SetPins(pins []kept.Pin) {
 	for _, p := range pins {
-		if !p.Waits || slices.ContainsFunc(t.Worth, func(w ListWorth) bool { return w.List == p.List }) {
-			continue
+		if p.Waits && !slices.ContainsFunc(t.Worth, func(w ListWorth) bool { return w.List == p.List }) {
+			w := newListWorth(p.List, false)
+			w.State = ListWaits
+			t.Worth = append(t.Worth, *w)
 		}
-		w := newListWorth(p.List, true)
-		w.State = ListWaits
-		w.count(counts)
-		t.Worth = append(t.Worth, *w)
 	}
+	for i := range t.Worth {
+		t.Worth[i].Pinned = NewPinned(pins, t.Worth[i].List)
+	}
+}
+
+// hideMail leaves out what proposals would do with mail: it says who writes here.
+func (t *ListTable) hideMail(pins []kept.Pin) {
+	for _, p := range pins {
+		for i := range t.Worth {
+			if w := t.Worth[i].Pinned; t.Worth[i].List == p.List && w != nil && w.Proposal != nil && p.Proposal != nil {
+				w.Proposal.Weighed, w.Proposal.Findings = nil, append([]string{}, p.Proposal.Findings...)
+			}
+		}
+	}
+}
+
+// counted gives the list its hits.
+func (w *ListWorth) counted(counts []hits.List) {
+	w.Hits, w.Sole, w.Overridden = new(uint64), new(uint64), new(uint64)
+	w.count(counts)
 }
 
 // countLive puts the number of live entries into the rows of their list, which count what was folded into the index. A list whose first entry

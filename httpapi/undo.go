@@ -26,6 +26,8 @@ type Undo struct {
 	Review func(list string) bool                       // whether its loads wait to be adopted
 	Lists  func() []string                              // that can be taken back
 	Serves func(ctx context.Context, list string) error // waits until what a list is to hold serves
+
+	HeldBack func(list string) (n int, first []kept.HeldBack) // entries of a list that are held back now
 }
 
 // actWithin is how long an answer waits for what was asked to serve. Lists of ten million entries take some seconds.
@@ -96,6 +98,8 @@ type ListProposal struct {
 	Added    *int      `json:"added"`
 	Removed  *int      `json:"removed"`
 	Findings []string  `json:"findings" doc:"what speaks against it"`
+
+	Weighed *kept.Weighed `json:"weighed" doc:"what an adoption would do; null: not known yet"`
 }
 
 // NewPinned shows a pin; nil for a list that follows its file.
@@ -106,7 +110,7 @@ func NewPinned(pins []kept.Pin, list string) *PinnedList {
 		}
 		h := &PinnedList{How: p.How, Served: p.Served, Since: p.Since, By: p.By, Why: p.Why}
 		if w := p.Proposal; w != nil {
-			h.Proposal = &ListProposal{w.Content.ID(), w.Since, w.Content.Entries(), w.Added, w.Removed, append([]string{}, w.Findings...)}
+			h.Proposal = &ListProposal{w.Content.ID(), w.Since, w.Content.Entries(), w.Added, w.Removed, w.Against(), w.Weighed}
 		}
 		return h
 	}
@@ -120,6 +124,9 @@ type ListUndone struct {
 	Serves bool        `json:"serves" doc:"it serves; false: text says what it waits for"`
 	Text   string      `json:"text,omitempty"`
 	Held   *PinnedList `json:"held" doc:"null: the list follows its file"`
+
+	HeldBack  int             `json:"held_back" doc:"entries of the list that do not act, for they would refuse senders who wrote lately"`
+	HeldFirst []kept.HeldBack `json:"held_first" doc:"the first of them"`
 }
 
 func (s *Server) generations(w http.ResponseWriter, _ *http.Request) {
@@ -239,7 +246,7 @@ func AdoptLine(list string, q UndoQuestion, id string) audit.Line {
 func (s *Server) undone(w http.ResponseWriter, r *http.Request, list string, served time.Time) {
 	ctx, cancel := context.WithTimeout(r.Context(), actWithin)
 	defer cancel()
-	done := ListUndone{List: list, Served: served, Serves: true}
+	done := ListUndone{List: list, Served: served, Serves: true, HeldFirst: []kept.HeldBack{}}
 	if err := s.settings.Undo.Serves(ctx, list); err != nil {
 		done.Serves, done.Text = false, err.Error()
 	}
@@ -247,6 +254,8 @@ func (s *Server) undone(w http.ResponseWriter, r *http.Request, list string, ser
 	if err == nil {
 		done.Held = NewPinned(pins, list)
 	}
+	n, first := s.settings.Undo.HeldBack(list)
+	done.HeldBack, done.HeldFirst = n, append(done.HeldFirst, first...)
 	send(w, http.StatusOK, typeJSON, done)
 }
 
@@ -308,7 +317,9 @@ func WriteDiff(ctx context.Context, w io.Writer, store *kept.Store, list string,
 		Wait bool      `json:"waits"`
 		ID   string    `json:"content"`
 		Say  []string  `json:"findings"`
-	}{list, from.Time, to.Time, waits, to.Content.ID(), append([]string{}, to.Findings...)}
+
+		Weighed *kept.Weighed `json:"weighed"`
+	}{list, from.Time, to.Time, waits, to.Content.ID(), append([]string{}, to.Findings...), to.Weighed}
 	text, err := json.Marshal(head)
 	if err != nil {
 		return err
@@ -349,15 +360,18 @@ func WriteDiff(ctx context.Context, w io.Writer, store *kept.Store, list string,
 
 // ListDiff is what WriteDiff writes.
 type ListDiff struct {
-	List     string     `json:"list"`
-	From     time.Time  `json:"from" doc:"when the one content began to serve"`
-	To       time.Time  `json:"to" doc:"when the other one did, or was proposed"`
-	Waits    bool       `json:"waits" doc:"the other one is a proposal"`
-	Content  string     `json:"content" doc:"the name of the other one, for if of an adoption"`
-	Findings []string   `json:"findings" doc:"what speaks against a proposal"`
-	Added    []string   `json:"added"`
-	Removed  []string   `json:"removed"`
-	Counts   DiffCounts `json:"counts"`
+	List     string    `json:"list"`
+	From     time.Time `json:"from" doc:"when the one content began to serve"`
+	To       time.Time `json:"to" doc:"when the other one did, or was proposed"`
+	Waits    bool      `json:"waits" doc:"the other one is a proposal"`
+	Content  string    `json:"content" doc:"the name of the other one, for if of an adoption"`
+	Findings []string  `json:"findings" doc:"what speaks against a proposal"`
+
+	Weighed *kept.Weighed `json:"weighed" doc:"what an adoption of a proposal would do; null: there is none, or it is not known yet"`
+
+	Added   []string   `json:"added"`
+	Removed []string   `json:"removed"`
+	Counts  DiffCounts `json:"counts"`
 }
 
 // DiffCounts are how many entries came and went.

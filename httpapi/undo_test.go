@@ -57,12 +57,12 @@ func newUndoFixture(t *testing.T) (f *entryFixture, store *kept.Store, waits str
 	}
 	if err := store.ChangePins(func([]kept.Pin) ([]kept.Pin, error) {
 		return []kept.Pin{{List: "bulk", Content: now, Served: began, Since: began, How: kept.Review,
-			Proposal: &kept.Proposal{Content: next, Since: began, Findings: []string{"it is twice as long"}}}}, nil
+			Proposal: &kept.Proposal{Content: next, Since: began, Findings: []string{"it is twice as long"}, Weighed: &kept.Weighed{Held: 1, First: []kept.HeldBack{{Entry: "bank.example", Senders: 3}}}}}}, nil
 	}); err != nil {
 		t.Fatal(err)
 	}
 	f.settings.Undo = &Undo{Kept: store, Review: func(string) bool { return true }, Lists: func() []string { return []string{"bulk"} },
-		Serves: func(context.Context, string) error { return nil }}
+		Serves: func(context.Context, string) error { return nil }, HeldBack: func(string) (int, []kept.HeldBack) { return 1, []kept.HeldBack{{Entry: "bank.example", Senders: 3}} }}
 	f.Server = New(f.settings, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	return f, store, next.ID()
 }
@@ -124,7 +124,7 @@ func TestUndoDiffAdoptAndRollback(t *testing.T) {
 		}
 		return d
 	}
-	if d := diff(""); !d.Waits || d.Content != waits || !slices.Equal(d.Added, []string{"bank.example", "bank2.example"}) || len(d.Removed) != 0 || !slices.Equal(d.Findings, []string{"it is twice as long"}) {
+	if d := diff(""); !d.Waits || d.Content != waits || !slices.Equal(d.Added, []string{"bank.example", "bank2.example"}) || len(d.Removed) != 0 || d.Findings[0] != "it is twice as long" || len(d.Findings) != 2 || d.Weighed == nil || d.Weighed.Held != 1 || d.Weighed.First[0].Entry != "bank.example" {
 		t.Errorf("%+v", d)
 	}
 	for limit, want := range map[string][]string{"0": {}, "1": {"bank.example"}, "2": {"bank.example", "bank2.example"}} {
@@ -143,8 +143,8 @@ func TestUndoDiffAdoptAndRollback(t *testing.T) {
 		}
 		return done
 	}
-	if done := act("adopt", `{"if":"`+waits+`","author":"jo"}`); done.Held.How != kept.Review || done.Held.By != "jo (helpdesk)" || done.Held.Proposal != nil {
-		t.Errorf("%+v", done.Held)
+	if done := act("adopt", `{"if":"`+waits+`","author":"jo"}`); done.Held.How != kept.Review || done.Held.By != "jo (helpdesk)" || done.Held.Proposal != nil || done.HeldBack != 1 || len(done.HeldFirst) != 1 {
+		t.Errorf("%+v", done)
 	}
 	if done := act("rollback", `{"to":"aaaaaaaa","why":"refuses the bank"}`); done.Held.How != kept.Rollback || done.Held.Why != "refuses the bank" {
 		t.Errorf("%+v", done.Held)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"blockd/index"
+	"blockd/lists"
 )
 
 // gate decides whether a built generation may serve. It returns the generation, with what it
@@ -50,7 +51,7 @@ func (r *Reloader) gate(draft *index.Index, table []index.ListInfo, faults []pro
 		odd = append(odd, stale(r.settings.Lists, old, table, time.Now())...)
 		odd = append(odd, objected...)
 		odd = append(odd, r.freed(old, draft)...)
-		odd = slices.DeleteFunc(odd, func(p problem) bool { return r.isMeant(p.list) })
+		odd = slices.DeleteFunc(odd, func(p problem) bool { return r.isMeant(p.list) && p.class != lists.Correspondents })
 		if old == r.former {
 			odd = slices.DeleteFunc(odd, func(p problem) bool { return !wasRead(table, p.list) })
 		}

@@ -2,6 +2,7 @@ package reload
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -121,6 +122,9 @@ func (g *generation) holds(all []List, pins map[string]kept.Pin) bool {
 		l, ok := byName[row.Source.List]
 		same := l.source(row.Source.Path)
 		pin, pinned := pins[l.Name]
+		if pinned && !pin.Content.HasHash(row.Source.Path, hex.EncodeToString(row.Summary.Hash[:])) {
+			return false // compiled by another process from what the list's file has
+		}
 		if !ok || !same.Equal(row.Source) || !(l.covers(row.Source.Path) || pinned && pin.Content.Has(row.Source.Path)) {
 			return false
 		}

@@ -217,7 +217,7 @@ func (r *Reloader) effective(v *view, actual []index.Source, now []content, faul
 		}
 		v.proposed[l.Name] = p
 		for _, f := range pin.Content {
-			s := index.Source{List: l.Name, Path: string(f.Path), Settings: l.Settings, Mode: l.Mode, Optional: l.Optional, Exceptions: l.Exceptions, Kept: r.settings.Kept.Whole(f)}
+			s := l.keptSource(f, r.settings.Kept)
 			c := content{list: l.Name, path: s.Path, guard: s.Settings.Guard.ID()}
 			hex.Decode(c.hash[:], []byte(f.Hash))
 			v.sources, v.contents = append(v.sources, s), append(v.contents, c)
@@ -321,8 +321,8 @@ func (r *Reloader) waitless() []List {
 	return slices.DeleteFunc(slices.Clone(r.settings.Lists), func(l List) bool { return r.pins[l.Name].Waits })
 }
 
-// pinRemarks returns a line for each list that does not follow its files, if there is something to say of it.
-func pinRemarks(pins []kept.Pin) (lines []string) {
+// PinRemarks returns a line for each list that does not follow its files, if there is something to say of it.
+func PinRemarks(pins []kept.Pin) (lines []string) {
 	for _, p := range pins {
 		waits := ""
 		if p.Proposal != nil {

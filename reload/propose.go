@@ -21,7 +21,7 @@ func (r *Reloader) propose(ctx context.Context, v *view) {
 	changed := map[string]kept.Pin{}
 	faulty := map[string]string{}
 	for list, pin := range r.pins {
-		next, err := r.proposalOf(ctx, byName[list], pin, v.proposed[list])
+		next, err := r.proposalOf(ctx, v, byName[list], pin)
 		if ctx.Err() != nil {
 			return
 		}
@@ -55,7 +55,7 @@ func (r *Reloader) propose(ctx context.Context, v *view) {
 		if delete(r.acts, list); acts[list] != "" { // nobody has done anything but this
 			r.acts[list] = acts[list]
 		}
-		if next.Proposal != nil {
+		if p := before[list].Proposal; next.Proposal != nil && (p == nil || !p.Content.Equal(next.Proposal.Content)) {
 			r.log.Warn("list has a proposal", slog.String("list", list), slog.String("content", next.Proposal.Content.ID()), slog.String("changes", next.Proposal.Counted()),
 				slog.String("hint", "see blockd diff "+list+"; blockd adopt "+list+" lets it in"))
 		}
@@ -82,7 +82,8 @@ func (r *Reloader) repin(v *view, l List, pin kept.Pin) {
 }
 
 // proposalOf returns the pin of a list with what its files propose now; nil if that is as before.
-func (r *Reloader) proposalOf(ctx context.Context, l List, pin kept.Pin, p proposed) (*kept.Pin, error) {
+func (r *Reloader) proposalOf(ctx context.Context, v *view, l List, pin kept.Pin) (*kept.Pin, error) {
+	p := v.proposed[l.Name]
 	if len(p.faults) > 0 {
 		return nil, p.faults[0].err
 	}
@@ -100,7 +101,12 @@ func (r *Reloader) proposalOf(ctx context.Context, l List, pin kept.Pin, p propo
 		pin.Proposal = nil
 		return &pin, nil
 	case pin.Proposal != nil && pin.Proposal.Content.Equal(c):
-		return nil, nil
+		if r.live.Load() == nil || pin.Proposal.Weighed != nil {
+			return nil, nil
+		}
+		same := *pin.Proposal
+		pin.Proposal = &same
+		return &pin, r.weigh(ctx, v, l, pin.Proposal)
 	}
 	store := r.settings.Kept
 	next := kept.Proposal{Since: time.Now().UTC().Truncate(time.Second)}
@@ -137,7 +143,7 @@ func (r *Reloader) proposalOf(ctx context.Context, l List, pin kept.Pin, p propo
 		return &pin, nil
 	}
 	pin.Proposal = &next
-	return &pin, nil
+	return &pin, r.weigh(ctx, v, l, &next)
 }
 
 // claim keeps what a file holds that has just been read, and reads it if need be.

@@ -24,6 +24,7 @@ import (
 	"blockd/addr"
 	"blockd/correspondents"
 	"blockd/digest"
+	"blockd/history"
 	"blockd/index"
 	"blockd/index/kept"
 	"blockd/lists"
@@ -93,6 +94,10 @@ type Settings struct {
 	// one. With one of both nil a draft may let anything pass.
 	Refusals func(context.Context) (Past, error)
 	Judge    Judge
+
+	// PastMail calls each for the mail since a time, the newest first, until it returns false. It is what a proposal is
+	// tried on, with Judge. mail is valid during the call only. nil: no mail of the past is known.
+	PastMail func(ctx context.Context, since time.Time, each func(at time.Time, mail *history.Refusal) bool) error
 
 	// Renew writes the lists that this process makes itself, and reports whether it has
 	// written any. It is called before a build or an update that is due for another reason.
@@ -301,7 +306,7 @@ func (r *Reloader) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.status
-	s.Remarks = slices.Concat(pinRemarks(s.Pins), s.Remarks, expiredRemarks(s.Files, s.Dates, time.Now()))
+	s.Remarks = slices.Concat(PinRemarks(s.Pins), s.Remarks, expiredRemarks(s.Files, s.Dates, time.Now()))
 	if s.pinsFault != "" {
 		s.Problems = append([]string{s.pinsFault}, s.Problems...)
 	}

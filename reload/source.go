@@ -5,10 +5,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"blockd/addr"
 	"blockd/index"
+	"blockd/index/kept"
 	"blockd/lists"
 )
 
@@ -61,6 +63,27 @@ func (l List) source(path string) index.Source {
 func Sources(all []List) ([]index.Source, error) {
 	sources, faults := expand(all)
 	return sources, errors.Join(errorsOf(faults)...)
+}
+
+// PinnedSources are Sources with what pinned lists are held to in the place of their files.
+func PinnedSources(all []List, pins []kept.Pin, store *kept.Store) (sources []index.Source, err error) {
+	for _, l := range all {
+		i := slices.IndexFunc(pins, func(p kept.Pin) bool { return p.List == l.Name })
+		if i < 0 {
+			some, faults := expand([]List{l})
+			sources, err = append(sources, some...), errors.Join(append(errorsOf(faults), err)...)
+			continue
+		}
+		for _, f := range pins[i].Content {
+			sources = append(sources, l.keptSource(f, store))
+		}
+	}
+	return sources, err
+}
+
+// keptSource is a file of the list as it was kept.
+func (l List) keptSource(f kept.File, store *kept.Store) index.Source {
+	return index.Source{List: l.Name, Path: string(f.Path), Settings: l.Settings, Mode: l.Mode, Optional: l.Optional, Exceptions: l.Exceptions, Kept: store.Whole(f)}
 }
 
 // isGlob reports whether the list's path is a pattern: it has a sign of one, and no file has

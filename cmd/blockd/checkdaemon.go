@@ -89,6 +89,7 @@ func findToCheck(cmd *cobra.Command, flags checked) (d *control.Daemon, why stri
 	default:
 		other = behind(cmd.Context(), c, d)
 	}
+	tellStandings(cmd, c)
 	if other != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s; the answers are those of the daemon\n", cmd.CommandPath(), other)
 	}
@@ -104,11 +105,16 @@ func behind(ctx context.Context, c config.Config, d *control.Daemon) string {
 	if ix.Generation() != d.Generation {
 		return fmt.Sprintf("it serves generation %s, and the file %s is another", cmp.Or(term.Visible(d.Generation), "none"), term.Path(c.Index.Path))
 	}
-	sources, err := reload.Sources(c.Reload().Lists)
+	store := c.Kept()
+	pins, err := store.Pins()
+	if err != nil {
+		return "" // it need not be readable for who asks
+	}
+	sources, err := reload.PinnedSources(c.Reload().Lists, pins, store)
 	if err != nil {
 		return ""
 	}
-	return staleness(ctx, ix, sources)
+	return staleness(ctx, ix, sources, pins)
 }
 
 // checkMessage explains the decision about one saved message.

@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"blockd/index"
+	"blockd/index/kept"
 	"blockd/internal/config"
 	"blockd/internal/control"
 	"blockd/internal/daemon"
@@ -30,6 +33,7 @@ func openToCheck(cmd *cobra.Command, path, file, why string) (*index.Index, *pol
 	c := config.Config{Auth: config.Default().Auth}
 	settings := policy.Settings{Owners: rule.DefaultOwners()}
 	var sources []index.Source // as configured; nil with -i
+	var pins []kept.Pin
 	if file == "" {
 		var err error
 		if c, err = config.Load(path); err != nil {
@@ -55,7 +59,10 @@ func openToCheck(cmd *cobra.Command, path, file, why string) (*index.Index, *pol
 		}
 		settings.Stores = daemon.OpenAsked(c, slog.New(slog.DiscardHandler)) // until the process ends
 		daemon.LoadFilters(c, settings.Stores)
-		if sources, err = reload.Sources(c.Reload().Lists); err != nil {
+		tellStandings(cmd, c)
+		store := c.Kept()
+		pins, _ = store.Pins() // what is wrong with them is told
+		if sources, err = reload.PinnedSources(c.Reload().Lists, pins, store); err != nil {
 			return nil, nil, config.Auth{}, err
 		}
 	}
@@ -69,7 +76,7 @@ func openToCheck(cmd *cobra.Command, path, file, why string) (*index.Index, *pol
 	if why != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s; the answers are those of the file %s\n", cmd.CommandPath(), why, term.Path(file))
 	}
-	if stale := staleness(cmd.Context(), ix, sources); stale != "" {
+	if stale := staleness(cmd.Context(), ix, sources, pins); stale != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s; the answers are those of %s\n", cmd.CommandPath(), stale, term.Path(file))
 	}
 	live := func() *index.Index { return ix }
@@ -94,7 +101,7 @@ func shareKey(cmd *cobra.Command, c config.Config) (key [verdict.ShareKeySize]by
 // staleness says in what the index is not what the configuration asks for now;
 // "" if it is, or if nothing was configured. A list that is as long as it was
 // and older than the index is not read again.
-func staleness(ctx context.Context, ix *index.Index, sources []index.Source) string {
+func staleness(ctx context.Context, ix *index.Index, sources []index.Source, pins []kept.Pin) string {
 	rows := ix.Lists()
 	for i, s := range sources {
 		if len(rows) != len(sources) || !rows[i].Source.Equal(s) {
@@ -104,6 +111,12 @@ func staleness(ctx context.Context, ix *index.Index, sources []index.Source) str
 			return "what no entry may cover is configured otherwise by now"
 		}
 		was := rows[i].Summary
+		if s.Kept != "" {
+			if at := slices.IndexFunc(pins, func(p kept.Pin) bool { return p.List == s.List }); at < 0 || !pins[at].Content.HasHash(s.Path, hex.EncodeToString(was.Hash[:])) {
+				return "list " + s.List + " is held to something else by now"
+			}
+			continue
+		}
 		if info, err := os.Stat(s.Path); err == nil && info.Size() == was.Size && info.ModTime().Before(ix.Built()) {
 			continue
 		}

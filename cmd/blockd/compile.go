@@ -96,6 +96,7 @@ type job struct {
 	hashes  digest.Set      // of addresses
 	accept  bool
 	named   []string // lists that accept is about; none: all
+	held    []string // what is to be said of lists that do not follow their files
 
 	// What a load may let pass; nil without a configuration or a history.
 	refusals func(context.Context) (reload.Past, error)
@@ -144,9 +145,15 @@ func jobOf(ctx context.Context, c config.Config, offline bool) (j *job, err erro
 	}
 	settings := c.Reload()
 	j = &job{path: c.Index.Path, lists: settings.Lists, memory: settings.Memory, hashes: settings.Hashes, cache: c.Index.Path + index.CacheSuffix}
-	if j.sources, err = reload.Sources(j.lists); err != nil {
+	store := c.Kept()
+	pins, err := store.Pins()
+	if err != nil {
+		return nil, fmt.Errorf("which lists are held cannot be read: %w", err)
+	}
+	if j.sources, err = reload.PinnedSources(j.lists, pins, store); err != nil {
 		return nil, err
 	}
+	j.held = standings(c, pins, nil)
 	if j.refusals = daemon.Refusals(c); j.refusals != nil {
 		j.judge = c.Policy().Judge()
 	}
@@ -218,6 +225,9 @@ type compileReport struct {
 // run builds the index and puts it in its place. On a terminal a bar shows how
 // far it is.
 func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) {
+	for _, text := range j.held {
+		fmt.Fprintf(stderr, "note: %s\n", text)
+	}
 	if err := j.fetch(ctx, stderr); err != nil {
 		return compileReport{}, err
 	}

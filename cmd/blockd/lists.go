@@ -115,6 +115,7 @@ func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
 	for _, text := range lists.Remarks {
 		fmt.Fprintln(w, v.paint.Yellow(term.Visible(text)))
 	}
+	v.printProposals(w, lists.Worth)
 	if err := v.printOrigins(w, lists.Worth); err != nil {
 		return err
 	}
@@ -128,6 +129,17 @@ func (v *listingView) print(w io.Writer, lists httpapi.ListTable) error {
 		return err
 	}
 	return v.printEntries(w, lists.Entries)
+}
+
+// printProposals says what speaks against what waits to be adopted.
+func (v *listingView) printProposals(w io.Writer, all []httpapi.ListWorth) {
+	for i := range all {
+		if p := all[i].Pinned; p != nil && p.Proposal != nil {
+			for _, text := range p.Proposal.Findings {
+				fmt.Fprintln(w, v.paint.Yellow(term.Visible("list "+all[i].List+", against what waits: "+text)))
+			}
+		}
+	}
 }
 
 // printOrigins shows where lists come from, as far as they say it.

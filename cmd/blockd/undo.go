@@ -187,6 +187,8 @@ func printDiff(cmd *cobra.Command, r io.Reader) error {
 			err = d.Decode(&head.Content)
 		case "findings":
 			err = d.Decode(&head.Findings)
+		case "weighed":
+			err = d.Decode(&head.Weighed)
 		case "counts":
 			err = d.Decode(&head.Counts)
 		default:
@@ -206,6 +208,9 @@ func printDiff(cmd *cobra.Command, r io.Reader) error {
 	}
 	for _, text := range head.Findings {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s\n", cmd.CommandPath(), term.Visible(text))
+	}
+	if w := head.Weighed; w != nil && w.Mail != nil && !w.Mail.Differs() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), w.Mail)
 	}
 	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s against what served from %s on: %s came, %s went\n", cmd.CommandPath(), what, term.Moment(head.From),
 		term.Counted(head.Counts.Added, "entry"), term.Counted(head.Counts.Removed, "entry"))
@@ -248,7 +253,10 @@ senders who wrote lately are held back as ever. Live entries stay as they are.`,
 				return fmt.Errorf("noted, but %s", done.Text)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "rolled back: %s serves what it had at %s, until: blockd adopt %s\n", term.Visible(args[0]), term.Moment(done.Served), term.Word(args[0]))
-			return err
+			if err != nil {
+				return err
+			}
+			return tellHeldBack(cmd.OutOrStdout(), args[0], done)
 		},
 	}
 	configFlag(cmd, &path)
@@ -283,14 +291,35 @@ nothing is adopted but the content that was looked at, as blockd diff names it.`
 			if running && !done.Serves {
 				return fmt.Errorf("noted, but %s", done.Text)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "adopted: %s\n", term.Visible(args[0]))
-			return err
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "adopted: %s\n", term.Visible(args[0])); err != nil {
+				return err
+			}
+			return tellHeldBack(cmd.OutOrStdout(), args[0], done)
 		},
 	}
 	configFlag(cmd, &path)
 	cmd.Flags().StringVar(&q.If, "if", "", "only if what waits is `CONTENT`")
 	cmd.Flags().StringVar(&q.Why, "why", "", "a line that says why")
 	return cmd
+}
+
+// tellHeldBack says which entries of a list that has just changed do not act.
+func tellHeldBack(w io.Writer, list string, done httpapi.ListUndone) error {
+	if done.HeldBack == 0 {
+		return nil
+	}
+	text := ""
+	for i, e := range done.HeldFirst[:min(len(done.HeldFirst), 3)] {
+		if i > 0 {
+			text += ", "
+		}
+		text += term.Visible(e.Entry)
+	}
+	if n := done.HeldBack - min(len(done.HeldFirst), 3); n > 0 {
+		text += fmt.Sprintf(" and %s more", term.Grouped(n))
+	}
+	_, err := fmt.Fprintf(w, "held back, for they would refuse senders who wrote lately: %s; see blockd lint --held %s\n", text, term.Word(list))
+	return err
 }
 
 var errNoHistory = errors.New(`history.folder is "none": no history is kept`)

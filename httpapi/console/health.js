@@ -86,6 +86,7 @@ async function compare(list) {
     const more = diff.counts.added + diff.counts.removed - lines.length;
     show('message-dialog', html('h2', { id: 'message-title' }, `What waits of ${list.list}`),
       html('p', {}, `${count(diff.counts.added)} entries come, ${count(diff.counts.removed)} go.`),
+      diff.weighed?.mail && diff.weighed.mail.refused + diff.weighed.mail.passed === 0 && html('p', {}, `Of ${count(diff.weighed.mail.decisions)} past decisions none would differ.`),
       diff.findings.map((text) => html('p', { class: 'fault' }, visible(text))),
       html('pre', {}, lines.join('\n')),
       more > 0 && html('p', {}, `${count(more)} more: blockd diff ${list.list}`),

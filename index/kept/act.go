@@ -47,6 +47,7 @@ type Point struct {
 	Generation string
 	Time       time.Time // from when on it served
 	Findings   []string  // what speaks against it, of a proposal
+	Weighed    *Weighed  // of a proposal; nil: not yet
 }
 
 // Now is what a list is to hold at present.
@@ -245,7 +246,7 @@ func (s *Store) Sides(list, since string, clock time.Time) (from, to Point, wait
 	}
 	if since == "" && held && pin.Proposal != nil {
 		from = Point{Content: pin.Content, Time: pin.Served}
-		return from, Point{Content: pin.Proposal.Content, Time: pin.Proposal.Since, Findings: pin.Proposal.Findings}, true, nil
+		return from, Point{Content: pin.Proposal.Content, Time: pin.Proposal.Since, Findings: pin.Proposal.Against(), Weighed: pin.Proposal.Weighed}, true, nil
 	}
 	if to, err = s.Now(list); err != nil {
 		return from, to, false, err

@@ -70,6 +70,11 @@ func (c Content) Has(path string) bool {
 	return slices.ContainsFunc(c, func(f File) bool { return string(f.Path) == path })
 }
 
+// HasHash reports whether a file is among them, and has these octets.
+func (c Content) HasHash(path, hash string) bool {
+	return slices.ContainsFunc(c, func(f File) bool { return string(f.Path) == path && f.Hash == hash })
+}
+
 // Equal reports whether two contents are the same, read the same way.
 func (c Content) Equal(o Content) bool {
 	return slices.EqualFunc(c, o, func(a, b File) bool { return a.Segment == b.Segment && string(a.Path) == string(b.Path) })

@@ -147,6 +147,7 @@ type Proposal struct {
 	Added    *int      `json:"added"`          // against what serves; nil: not counted
 	Removed  *int      `json:"removed"`
 	Findings []string  `json:"findings,omitempty"` // what speaks against it, a line each
+	Weighed  *Weighed  `json:"weighed,omitempty"`  // nil: not yet
 }
 
 // Pins are the lists that do not follow their files, by their names. stamp changes with the file.
@@ -350,6 +351,11 @@ func (s *Store) Summary(f File) (lists.Summary, error) {
 	}
 	defer seg.Close()
 	return seg.Summary, nil
+}
+
+// Against is all that speaks against it, a line each.
+func (p *Proposal) Against() []string {
+	return append(append([]string{}, p.Findings...), p.Weighed.Against()...)
 }
 
 // Waiting is since when something has waited, this content or one whose place it has taken.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"blockd/history"
 	"blockd/httpapi"
 	"blockd/index"
+	"blockd/index/kept"
 	"blockd/internal/config"
 	"blockd/internal/term"
 	"blockd/lists"
@@ -256,6 +258,16 @@ func IndexLists(file, path string, c *config.Config) (httpapi.ListTable, error) 
 		return httpapi.ListTable{}, err
 	}
 	table := httpapi.NewListTable(status, nil)
+	if c != nil {
+		pins, err := c.Kept().Pins()
+		if err != nil && !errors.Is(err, os.ErrPermission) {
+			table.Problems = append(table.Problems, fmt.Sprintf("which lists are held cannot be read: %v", err))
+		}
+		known := c.Undoable()
+		pins = slices.DeleteFunc(pins, func(p kept.Pin) bool { return !slices.Contains(known, p.List) })
+		table.SetPins(pins)
+		table.Remarks = append(reload.PinRemarks(pins), table.Remarks...)
+	}
 	var rules map[string]rule.List
 	if c != nil {
 		rules = c.Policy().Lists

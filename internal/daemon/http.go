@@ -26,7 +26,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 	s := httpapi.Settings{Tokens: h.Tokens, Fast: h.Fast, MaxConnections: h.MaxConnections, MaxPerClient: h.MaxConnections / 2, MaxRate: h.MaxRate,
 		Entries: d.entries, Subaddress: d.config.Policy().Owners.Subaddress, History: d.past, Events: d.events, Requests: d.receipts.requests, Proves: d.proves, Pauses: d.pauses, Filters: d.keptFilters, Reload: d.reread, Sources: d.listSources, Successor: d.successor,
 		Serving: d.serving, Message: httpapi.Message{Resolver: d.resolver, Max: int64(d.config.Auth.MaxMessage)}}
-	s.Undo = &httpapi.Undo{Kept: d.kept, Lists: d.config.Undoable, Review: d.config.Reviews, Serves: d.lists.Pinned}
+	s.Undo = &httpapi.Undo{Kept: d.kept, Lists: d.config.Undoable, Review: d.config.Reviews, Serves: d.lists.Pinned, HeldBack: d.lists.HeldBack}
 	if d.partners != nil {
 		s.Person = &forget.Places{Correspondents: d.partners, Recent: d.recent, RecentPath: d.config.RecentPath(), Index: d.config.Index.Path,
 			History: d.past.Forget, Requests: d.receipts.requests, Proposals: d.junk.Box}

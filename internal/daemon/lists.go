@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -85,7 +86,7 @@ func (d *daemon) openLists(ctx context.Context) (err error) {
 	d.confirmed(settings.Lists)
 	d.snapshotConfirmed(settings.Lists)
 	if d.past = d.openHistory(); d.past != nil {
-		settings.Judge, settings.Refusals = d.judge(), d.refusals
+		settings.Judge, settings.Refusals, settings.PastMail = d.judge(), d.refusals, d.pastMail
 	}
 	if d.lists, err = reload.Open(ctx, settings, d.log, d.metrics); err != nil {
 		return fmt.Errorf("lists: %w", err)
@@ -318,6 +319,25 @@ const refusedFor = 7 * 24 * time.Hour
 // refusals reads the refusals of the last days, once for each load of lists.
 func (d *daemon) refusals(ctx context.Context) (reload.Past, error) {
 	return d.past.Refusals(ctx, time.Now().Add(-refusedFor), len(d.config.Lists)+1)
+}
+
+// pastMail gives the decisions about mail, as a reload judges them again.
+func (d *daemon) pastMail(ctx context.Context, since time.Time, each func(time.Time, *history.Refusal) bool) error {
+	d.past.Flush()
+	_, err := history.Walk(ctx, d.config.HistoryFolder(), since, func(r *history.Record) bool {
+		if r.Exempt || r.Outcome == history.Listed {
+			return true // every sender may write there, or no mail was meant
+		}
+		mail := history.Refusal{Recipient: r.Recipient, Client: r.Client, Source: r.Source}
+		if !r.Authenticated {
+			mail.Sender = r.Sender
+		}
+		return each(r.Time, &mail)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // Refusals is what the daemon goes by when a load would lift refusals, for a program that
