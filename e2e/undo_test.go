@@ -57,6 +57,7 @@ func TestUndo(t *testing.T) {
 	says("adopted: bulk\n", "adopt", "bulk")
 	want("adopted", "a@old.example", "550 ")
 
+	want("before the bad update", "a@bank.example", "250 ")
 	testkit.Write(t, d.path("bulk.txt"), "old.example\nbank.example\n")
 	ready("a bad update", "list bulk serves what it had at ")
 	waits := func(when string) {
@@ -76,7 +77,7 @@ func TestUndo(t *testing.T) {
 			Mail struct{ Decisions, Refused, Passed int }
 		} `json:"weighed"`
 	}
-	if err := json.Unmarshal([]byte(d.must(t, "diff", "bulk", "--json")), &proposal); err != nil || !proposal.Waits || proposal.Weighed.Mail.Decisions == 0 || proposal.Weighed.Mail.Passed != 0 {
+	if err := json.Unmarshal([]byte(d.must(t, "diff", "bulk", "--json")), &proposal); err != nil || !proposal.Waits || proposal.Weighed.Mail.Refused != 1 || proposal.Weighed.Mail.Passed != 0 {
 		t.Fatalf("%+v, %v", proposal, err)
 	}
 	row("a bad update", "bulk block 1", "list bulk, against what waits: of ")
