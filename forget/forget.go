@@ -1,15 +1,22 @@
 // Package forget erases what blockd keeps about one person: an address, as a sender, a recipient or somebody whom users write to.
+//
+// What it may not take away, since it is a rule of the operator's or the proof of what was changed, it tells.
 package forget
 
 import (
 	"context"
 	"errors"
 	"strings"
+	"unicode"
 
 	"blockd/addr"
 	"blockd/correspondents"
 	"blockd/history"
+	"blockd/hits"
+	"blockd/index"
 	"blockd/junk"
+	"blockd/live"
+	"blockd/quarantine"
 	"blockd/receipt"
 	"blockd/reload"
 )
@@ -23,6 +30,23 @@ type Places struct {
 	History        func(ctx context.Context, about func(*history.Record) bool) (int, error)
 	Requests       *receipt.Store
 	Proposals      *junk.Box
+	Hits           *hits.Table
+	HitsPath       string
+	Report         func(names func(text string) bool) (int, error) // the notes for the next letter
+	Live           *live.Set
+	Quarantine     quarantine.Folder // "" = none
+	Purged         func()            // is called after messages have gone from there
+
+	Subaddress string                       // what separates a tag from a local-part here, as in addr.Untagged
+	Serving    func() (*index.Index, error) // the lists
+	Audit      string                       // the folder of the journal; "" = none
+}
+
+// Wish says what is erased besides what was kept by itself.
+type Wish struct {
+	Entries    bool   // live entries of everybody and of other owners that name the address
+	Quarantine bool   // messages in quarantine from or to it
+	Author     string // who asks, for the journal
 }
 
 // Forgotten is what was erased where.
@@ -33,35 +57,115 @@ type Forgotten struct {
 	Decisions     int  `json:"decisions"`     // of the history
 	Requests      int  `json:"requests"`      // to be let in
 	Proposals     int  `json:"proposals"`     // words about the address as a sender that users do not want, and of its own about others
+	Hits          int  `json:"hits"`          // counts of entries that name it
+	Report        int  `json:"report"`        // notes for the next letter that named it
+	Own           int  `json:"own"`           // live entries whose owner it was
+	Entries       int  `json:"entries"`       // other live entries for it; 0 unless they were to go
+	Quarantined   int  `json:"quarantined"`   // messages; 0 unless they were to go
+
+	Remains []Remainder `json:"remains"` // never null
+}
+
+// Remainder is what stays, and why.
+type Remainder struct {
+	Where string `json:"where"` // "entries", "quarantine", "list NAME" or "audit"
+	Count int    `json:"count"`
+	Why   string `json:"why"` // and what takes it away
 }
 
 // Nothing reports whether there was nothing to erase.
-func (f Forgotten) Nothing() bool { return f == Forgotten{} }
+func (f Forgotten) Nothing() bool {
+	return !f.Correspondent && !f.Recent && f.Held+f.Decisions+f.Requests+f.Proposals+f.Hits+f.Report+f.Own+f.Entries+f.Quarantined == 0
+}
 
 // Forget erases an address from all places. After an error it has tried the others all the same.
-func (p *Places) Forget(ctx context.Context, a addr.Addr) (f Forgotten, err error) {
+func (p *Places) Forget(ctx context.Context, a addr.Addr, w Wish) (f Forgotten, err error) {
+	f.Remains = []Remainder{}
 	if a.Domain() == "" {
 		return f, errors.New("want an address with a domain")
 	}
-	is := func(text string) bool {
-		other, err := addr.Parse(text)
-		if err != nil {
-			return strings.EqualFold(text, a.String())
-		}
-		return other == a
-	}
-	var errs [6]error
-	f.Correspondent, errs[0] = p.Correspondents.Forget(a)
-	f.Recent, errs[1] = p.Recent.Forget(a, p.RecentPath)
-	f.Held, errs[2] = reload.ForgetExample(p.Index, a)
+	who := person{address: a, separators: p.Subaddress}
+	var errs []error
+	try := func(err error) { errs = append(errs, err) }
+	f.Correspondent, err = p.Correspondents.Forget(a)
+	try(err)
+	f.Recent, err = p.Recent.Forget(a, p.RecentPath)
+	try(err)
+	f.Held, err = reload.ForgetExample(p.Index, a)
+	try(err)
 	if p.History != nil {
-		f.Decisions, errs[3] = p.History(ctx, func(r *history.Record) bool { return is(r.Sender) || is(r.Recipient) })
+		f.Decisions, err = p.History(ctx, func(r *history.Record) bool {
+			return who.is(r.Sender) || who.gets(r.Recipient) || who.is(r.Entry) || who.gets(r.Owner)
+		})
+		try(err)
 	}
 	if p.Requests != nil {
-		f.Requests, errs[4] = p.Requests.Forget(is)
+		f.Requests, err = p.Requests.Forget(func(q *receipt.Request) bool {
+			return who.is(q.Sender) || who.gets(q.Recipient) || who.is(q.Entry) || who.named(q.Note)
+		})
+		try(err)
 	}
 	if p.Proposals != nil {
-		f.Proposals, errs[5] = p.Proposals.Forget(is)
+		f.Proposals, err = p.Proposals.Forget(who.gets)
+		try(err)
 	}
-	return f, errors.Join(errs[:]...)
+	if p.Report != nil {
+		f.Report, err = p.Report(who.named)
+		try(err)
+	}
+	try(p.entries(ctx, &f, &who, w))
+	if p.Hits != nil {
+		f.Hits, err = p.Hits.Forget(who.is, p.HitsPath)
+		try(err)
+	}
+	try(p.quarantine(ctx, &f, &who, w))
+	try(p.lists(&f, a))
+	try(p.journal(ctx, &f, &who))
+	return f, errors.Join(errs...)
+}
+
+// person knows an address in all of its spellings.
+type person struct {
+	address    addr.Addr
+	separators string // of a tag
+}
+
+// is reports whether a text is the address.
+func (p *person) is(text string) bool {
+	if len(text) < len(p.address.Domain()) || !strings.Contains(text, "@") {
+		return false // most
+	}
+	other, err := addr.Parse(text)
+	if err != nil {
+		return strings.EqualFold(text, p.address.String())
+	}
+	return other == p.address
+}
+
+// gets is is for recipients, who may have a tag behind their local-part.
+func (p *person) gets(text string) bool {
+	if p.is(text) {
+		return true
+	}
+	if !strings.Contains(text, "@") {
+		return false
+	}
+	other, err := addr.Parse(text)
+	return err == nil && other.Untagged(p.separators) == p.address
+}
+
+// named reports whether people's words have the address in them.
+func (p *person) named(text string) bool {
+	if !strings.Contains(text, "@") {
+		return false
+	}
+	if strings.Contains(strings.ToLower(text), p.address.String()) {
+		return true
+	}
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`,;:()<>[]'`, r) }) {
+		if p.gets(strings.Trim(word, ".!?")) {
+			return true
+		}
+	}
+	return false
 }

@@ -83,6 +83,32 @@ func (t *Table) Load(path string) error {
 // saveEvery is how much of the counts a crash costs at most.
 const saveEvery = time.Minute
 
+// Forget takes the counts of entries out of which is accepts the text, here and in the file at path, and returns how many
+// they were.
+func (t *Table) Forget(is func(entry string) bool, path string) (gone int, err error) {
+	t.top.mu.Lock()
+	seen := map[entryKey]bool{}
+	drop := func(e Entry) bool {
+		if !is(e.Text) {
+			return false
+		}
+		seen[entryKey{e.List, e.Text}] = true
+		return true
+	}
+	t.top.before = slices.DeleteFunc(slices.Clone(t.top.before), drop) // others may read it
+	t.top.entries = slices.DeleteFunc(t.top.entries, drop)
+	clear(t.top.places)
+	for i, e := range t.top.entries {
+		t.top.places[entryKey{e.List, e.Text}] = int32(i)
+	}
+	t.top.mu.Unlock()
+	if len(seen) == 0 {
+		return 0, nil
+	}
+	t.changes.Add(1) // so that Keep writes it too, which may be writing an earlier state now
+	return len(seen), durable.WriteFile(path, t.State(), 0o600)
+}
+
 // Keep saves the state to the file at path once a minute, and when ctx ends, if it has changed: also by Restore, which may be
 // the last that a process that was taken over from has to tell.
 func (t *Table) Keep(ctx context.Context, path string, log *slog.Logger) error {

@@ -134,3 +134,42 @@ func TestKeep(t *testing.T) {
 		}
 	}
 }
+
+// What is forgotten is in neither the table nor its file, whichever process counted it; other counts stay.
+func TestForget(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hits")
+	before := NewTable(prometheus.NewRegistry())
+	now := time.Now()
+	for _, entry := range []string{"bob@there.example", "carl@there.example"} {
+		before.top.count("bad", entry, 1, true, false, now)
+		before.top.count("worse", entry, 1, true, false, now)
+	}
+	table := NewTable(prometheus.NewRegistry())
+	if err := table.Restore(before.State()); err != nil {
+		t.Fatal(err)
+	}
+	table.top.count("bad", "bob@there.example", 1, true, false, now)
+	table.top.count("bad", "dora@there.example", 1, true, false, now)
+	is := func(entry string) bool { return entry == "bob@there.example" }
+	if n, err := table.Forget(is, path); n != 2 || err != nil {
+		t.Fatalf("Forget = %d, %v", n, err)
+	}
+	if n, err := table.Forget(is, path); n != 0 || err != nil {
+		t.Errorf("once more: %d, %v", n, err)
+	}
+	table.top.count("bad", "dora@there.example", 1, true, false, now) // its place is known
+	next := NewTable(prometheus.NewRegistry())
+	if err := next.Load(path); err != nil {
+		t.Fatal(err)
+	}
+	for what, got := range map[string][]Entry{"here": table.Top(10), "in the file": next.Top(10)} {
+		if len(got) != 3 {
+			t.Errorf("%s: %+v", what, got)
+		}
+		for _, e := range got {
+			if e.Text == "bob@there.example" || what == "here" && e.Text == "dora@there.example" && e.Hits != 2 {
+				t.Errorf("%s: %+v", what, e)
+			}
+		}
+	}
+}

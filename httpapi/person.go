@@ -99,9 +99,11 @@ func LearnLine(by string, messages int) audit.Line {
 
 // ForgetQuestion is the body of POST /v1/forget.
 type ForgetQuestion struct {
-	Address string `json:"address"`
-	Author  string `json:"author,omitempty" doc:"who asks"`
-	Why     string `json:"why,omitempty" doc:"a line for the journal, which keeps it; do not name the person"`
+	Address    string `json:"address"`
+	Entries    bool   `json:"entries,omitempty" doc:"remove live entries for the address, too, that others have made"`
+	Quarantine bool   `json:"quarantine,omitempty" doc:"remove messages from and to it from quarantine, too"`
+	Author     string `json:"author,omitempty" doc:"who asks"`
+	Why        string `json:"why,omitempty" doc:"a line for the journal, which keeps it; do not name the person"`
 }
 
 func (s *Server) forget(w http.ResponseWriter, r *http.Request) {
@@ -114,10 +116,11 @@ func (s *Server) forget(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "address: "+err.Error())
 		return
 	}
-	if !s.record(w, ForgetLine(s.settings.Person, a, authorOf(q.Author, s.callerOf(r)), q.Why)) {
+	author := authorOf(q.Author, s.callerOf(r))
+	if !s.record(w, ForgetLine(s.settings.Person, a, author, q.Why)) {
 		return
 	}
-	f, err := s.settings.Person.Forget(r.Context(), a)
+	f, err := s.settings.Person.Forget(r.Context(), a, forget.Wish{Entries: q.Entries, Quarantine: q.Quarantine, Author: author})
 	if err != nil {
 		s.log.Error("a person is not forgotten everywhere", slog.Any("error", err)) // without the address
 		fail(w, http.StatusInternalServerError, "not forgotten everywhere; ask again: "+err.Error())
@@ -153,7 +156,7 @@ func describeLearn(d *document) *huma.Operation {
 
 func describeForget(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "forget", Summary: "Erase what is kept about one person",
-		Description: "Correspondents, senders accepted lately, decisions of the history, requests to be let in. Entries of lists, live entries and quarantine stay.",
+		Description: "Correspondents, senders accepted lately, decisions of the history, requests to be let in, live entries whose owner it is, counts of hits, notes for the next letter. What stays, and why, is in `remains`.",
 		RequestBody: &huma.RequestBody{Required: true, Content: d.content(typeJSON, ForgetQuestion{})},
 		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, forget.Forgotten{})}}}
 	d.problems(op, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusInternalServerError, http.StatusInsufficientStorage)

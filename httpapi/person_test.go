@@ -75,7 +75,7 @@ func TestLearnExplainForget(t *testing.T) {
 	if w := f.ask("GET", "/v1/check?explain=1&sender=bob@there.example", ""); strings.Contains(w.Body.String(), "correspondent") {
 		t.Errorf("explained to anybody: %s", w.Body)
 	}
-	if w := f.ask("POST", "/v1/forget", `{"address":"Bob@there.example"}`, f.write); w.Code != 200 || w.Body.String() != `{"correspondent":true,"recent":false,"held":0,"decisions":1,"requests":0}`+"\n" {
+	if w := f.ask("POST", "/v1/forget", `{"address":"Bob@there.example"}`, f.write); w.Code != 200 || w.Body.String() != `{"correspondent":true,"recent":false,"held":0,"decisions":1,"requests":0,"proposals":0,"hits":0,"report":0,"own":0,"entries":0,"quarantined":0,"remains":[]}`+"\n" {
 		t.Errorf("forget: %d, %s", w.Code, w.Body)
 	}
 	if got := explained(f.read); got != "" {

@@ -10,8 +10,9 @@ import (
 )
 
 // Named walks over the entries of ix whose names known accepts and that before may not have: those of the sources that
-// before does not hold as they are. It is for a look at what a load brings, by names that are known in another way; ten
-// million names take 1 s of one processor. known is called with each name of an address, a local-part ("offers@") or a domain, in no order, and
+// before does not hold as they are. It is for a look at what a load brings, by names that are known in another way. A
+// name costs 0.28 µs of a processor where known looks into a million others (BenchmarkNamed of package reload, on a busy machine), so ten
+// million take 3 s, and no memory. known is called with each name of an address, a local-part ("offers@") or a domain, in no order, and
 // must not keep it; patterns, networks and digests have other keys, which it is told as well and must not accept. before
 // may be nil. Held entries are left out. An error ends the walk, as that of Entries does.
 func (ix *Index) Named(ctx context.Context, before *Index, known func(name []byte) bool) iter.Seq2[Entry, error] {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +37,7 @@ type Courier struct {
 	Host  string
 
 	log     *slog.Logger
+	file    sync.Mutex // held while Path is written
 	fault   atomic.Pointer[error]
 	letters *prometheus.CounterVec
 	sent    atomic.Int64 // Unix seconds of the last letter; 0: none
@@ -86,17 +88,17 @@ const (
 )
 
 // read reads the file, which need not be there.
-func (c *Courier) read() (s state, err error) {
-	info, err := os.Stat(c.Path)
+func readState(path string) (s state, err error) {
+	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return s, nil
 	case err != nil:
 		return s, err
 	case !info.Mode().IsRegular() || info.Size() > maxState:
-		return s, fmt.Errorf("%s: no file of [report]", c.Path)
+		return s, fmt.Errorf("%s: no file of [report]", path)
 	}
-	text, err := os.ReadFile(c.Path)
+	text, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}
@@ -104,24 +106,59 @@ func (c *Courier) read() (s state, err error) {
 		err = errors.New("of another version, or of another program")
 	}
 	if err != nil {
-		return state{}, fmt.Errorf("%s: %w", c.Path, err)
+		return state{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
 }
 
 func (c *Courier) write(s *state) error {
-	s.Version, s.Loads = stateVersion, c.Diary.State()
+	c.file.Lock()
+	defer c.file.Unlock()
+	s.Loads = c.Diary.State()
+	return s.write(c.Path)
+}
+
+// Forget takes out of the notes what names accepts, here and in the file, and returns how many of them had it.
+func (c *Courier) Forget(names func(text string) bool) (int, error) {
+	noted := c.Diary.Forget(names)
+	c.file.Lock()
+	defer c.file.Unlock()
+	kept, err := ForgetIn(c.Path, names)
+	return max(noted, kept), err
+}
+
+// ForgetIn is Forget where no Courier runs.
+func ForgetIn(path string, names func(text string) bool) (gone int, err error) {
+	s, err := readState(path)
+	if err != nil {
+		return 0, err
+	}
+	for list, l := range s.Loads {
+		if names(l.Why) {
+			l.Why = forgotten
+			s.Loads[list] = l
+			gone++
+		}
+	}
+	if gone == 0 {
+		return 0, nil
+	}
+	return gone, s.write(path)
+}
+
+func (s *state) write(path string) error {
+	s.Version = stateVersion
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(c.Path, append(text, '\n'), 0o600)
+	return durable.WriteFile(path, append(text, '\n'), 0o600)
 }
 
 // Run sends each letter when it is due, until ctx ends. One process alone may run it at a time: the next one goes on where the file is.
 // The first letter is about the period that begins with the first Run.
 func (c *Courier) Run(ctx context.Context) error {
-	s, err := c.read()
+	s, err := readState(c.Path)
 	if err != nil {
 		c.log.Error("what was reported is forgotten: a period begins now", slog.Any("error", err))
 	}

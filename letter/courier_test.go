@@ -259,3 +259,36 @@ func TestDiary(t *testing.T) {
 		t.Errorf("after a letter: %+v", got)
 	}
 }
+
+// A person who is forgotten is in no note, at once, in the file as in memory; the period goes on.
+func TestForget(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		began := time.Now()
+		c, stop := o.open()
+		o.diary.Refused("bad", "it would lift refusals: bob@there.example -> anna@here.example")
+		o.diary.Refused("worse", "it has 3 entries")
+		time.Sleep(time.Minute) // it is written
+		o.diary.Refused("new", "bob@there.example once more")
+		names := func(text string) bool { return strings.Contains(text, "bob@") }
+		if n, err := c.Forget(names); n != 2 || err != nil {
+			t.Errorf("Forget = %d, %v", n, err)
+		}
+		if text := string(testkit.Read(t, o.path)); strings.Contains(text, "bob@") || !strings.Contains(text, "it has 3 entries") {
+			t.Errorf("the file: %s", text)
+		}
+		time.Sleep(24 * time.Hour)
+		o.joined(t, 1, began)
+		for _, l := range o.sent[0].Loads {
+			if strings.Contains(l.Why, "bob@") || l.Refused != 1 {
+				t.Errorf("the letter: %+v", l)
+			}
+		}
+		stop()
+		if n, err := ForgetIn(o.path, names); n != 0 || err != nil {
+			t.Errorf("nothing is left: %d, %v", n, err)
+		}
+		if n, err := ForgetIn(o.path+"-none", names); n != 0 || err != nil {
+			t.Errorf("without a file: %d, %v", n, err)
+		}
+	})
+}

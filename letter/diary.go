@@ -3,6 +3,7 @@ package letter
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -77,9 +78,29 @@ func (d *Diary) Refused(list, why string) {
 	one := d.of(list)
 	one.Refused++
 	if one.Why = why; len(why) > maxWhy {
-		one.Why = why[:maxWhy] + "…"
+		one.Why = strings.ToValidUTF8(why[:maxWhy], "") + "…"
 	}
 	d.changed = true
+}
+
+// forgotten is in place of a text that has named a person.
+const forgotten = "for a reason that named a person who was forgotten"
+
+// Forget takes out the texts that names accepts, and returns how many they were.
+func (d *Diary) Forget(names func(text string) bool) (gone int) {
+	if d == nil {
+		return 0
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, one := range d.lists {
+		if names(one.Why) {
+			one.Why = forgotten
+			d.changed = true
+			gone++
+		}
+	}
+	return gone
 }
 
 // Loads are the notes of the period, with what is known of now: stale lists, and how many entries are held back. Lists without

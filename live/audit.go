@@ -65,6 +65,10 @@ func lineOf(c *Change, o Outcome) audit.Line {
 	if o.Entry == nil {
 		line.Action = audit.EntryRemove
 	}
+	if c.Journal != "" && o.Entry == nil {
+		line.Subject = c.Journal
+		return line
+	}
 	e := cmp.Or(o.Entry, o.Was)
 	subject := e.Item.Action.String() + " " + e.Text
 	if owner := e.Item.Owner.Text; owner != "" {

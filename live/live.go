@@ -99,6 +99,7 @@ type Change struct {
 	Author  string       // one line
 	Expires time.Time    // zero: never
 	Force   bool         // add the entry even if the gate would refuse it
+	Journal string       // what the journal of changes has in place of an entry that is removed, its owner and its reason; "" = these
 
 	NeedsProof bool // as Entry.NeedsProof; only of an Allow about a domain or an address there
 }

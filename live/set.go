@@ -50,7 +50,8 @@ type Set struct {
 
 	requests requests // of Apply; a leader takes writing
 
-	folding sync.Mutex // held by Fold, and taken before writing
+	folding   sync.Mutex // held by Fold, and taken before writing
+	rewriting sync.Mutex // held by rewrite, likewise
 
 	writing  sync.Mutex // guards the fields below, and is held during writes to the disk
 	journal  *journal   // nil: the Set is read only, yielded or closed

@@ -176,6 +176,28 @@ func (s *Set) due(quiet bool) bool {
 // still has everything that the snapshot lacks, and what it has too is passed over. So a crash loses
 // nothing at any moment.
 func (s *Set) rewrite(quiet bool) error {
+	s.rewriting.Lock()
+	defer s.rewriting.Unlock()
+	return s.rewriteAlone(quiet)
+}
+
+// Erase writes all files anew, so that none has an entry that was removed or has expired. The index follows with its next build.
+func (s *Set) Erase(ctx context.Context) error {
+	err := s.sweep(time.Now())
+	if _, missing := os.Stat(listPath(s.folder)); missing == nil {
+		_, foldErr := s.Fold(ctx)
+		err = errors.Join(err, foldErr)
+	}
+	s.rewriting.Lock()
+	defer s.rewriting.Unlock()
+	s.writing.Lock()
+	s.stale = true
+	s.writing.Unlock()
+	return errors.Join(err, s.rewriteAlone(true))
+}
+
+// rewriteAlone is rewrite for who holds rewriting.
+func (s *Set) rewriteAlone(quiet bool) error {
 	s.writing.Lock()
 	if s.journal == nil || !s.due(quiet) {
 		s.writing.Unlock()

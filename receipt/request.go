@@ -165,8 +165,8 @@ func (s *Store) read(path string) (q Request, err error) {
 	return q, nil
 }
 
-// Forget removes the requests of a sender or for a recipient that about accepts, and returns how many they were.
-func (s *Store) Forget(about func(address string) bool) (gone int, err error) {
+// Forget removes the requests that about accepts, and returns how many they were.
+func (s *Store) Forget(about func(*Request) bool) (gone int, err error) {
 	all, _, err := s.All()
 	if err != nil {
 		return 0, err
@@ -174,7 +174,7 @@ func (s *Store) Forget(about func(address string) bool) (gone int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range all {
-		if !about(q.Sender) && !about(q.Recipient) {
+		if !about(&q) {
 			continue
 		}
 		if err := os.Remove(s.path(q.Ref)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -15,17 +15,20 @@ import (
 func newForget() *cobra.Command {
 	var path, why string
 	var asJSON bool
+	var wish forget.Wish
 	cmd := &cobra.Command{
-		Use:   "forget [-c config.toml] [--why TEXT] [--json] ADDRESS",
+		Use:   "forget [-c config.toml] [--entries] [--quarantine] [--why TEXT] [--json] ADDRESS",
 		Short: "erase what is kept about one person",
 		Long: `Erase what blockd keeps about an address, as a sender, a recipient, or somebody whom your users
 write to: correspondents, senders accepted lately, decisions of the history, requests to be
-let in. Files are written anew. It works with a daemon that runs and without.
+let in, live entries whose owner it is, counts of hits, notes for the next letter. Files are
+written anew. It works with a daemon that runs and without.
 
-Not erased: entries of lists and live entries, which are rules of yours (blockd list, blockd
-remove), messages in quarantine (blockd quarantine), the daemon's log on standard error, and
-lines of the audit journal; the line about the erasure names the person by a keyed hash.
-Ends with 0 also where nothing was kept.`,
+What stays is shown, with the reason: entries of lists; live entries that people have made for
+the address, unless --entries removes them; messages in quarantine, unless --quarantine does;
+lines of the audit journal. The line about the erasure names the person by a keyed hash. Not
+looked at are the daemon's log on standard error, delivered mail, what lists held before, and
+backups. Ends with 0 also where nothing was kept.`,
 		Example: `  blockd forget bob@there.example --why "request of the 3rd of May"`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -42,7 +45,8 @@ Ends with 0 also where nothing was kept.`,
 			if err != nil {
 				return err
 			}
-			f, _, err := control.Forget(cmd.Context(), c, a, userName(), why)
+			wish.Author = userName()
+			f, err := control.Forget(cmd.Context(), c, a, wish, why)
 			if err != nil {
 				return err
 			}
@@ -54,15 +58,14 @@ Ends with 0 also where nothing was kept.`,
 		},
 	}
 	configFlag(cmd, &path)
+	cmd.Flags().BoolVar(&wish.Entries, "entries", false, "remove live entries for the address too")
+	cmd.Flags().BoolVar(&wish.Quarantine, "quarantine", false, "remove messages from and to it from quarantine too")
 	cmd.Flags().StringVar(&why, "why", "", "a line for the audit journal, which keeps it: do not name the person")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	return cmd
 }
 
 func shownForgotten(f forget.Forgotten) string {
-	if f.Nothing() {
-		return "nothing was kept about this address"
-	}
 	text := "erased: " + term.Counted(f.Decisions, "decision") + ", " + term.Counted(f.Requests, "request")
 	if f.Correspondent {
 		text += ", the correspondent"
@@ -75,6 +78,20 @@ func shownForgotten(f forget.Forgotten) string {
 	}
 	if f.Held > 0 {
 		text += ", the example of " + term.Counted(f.Held, "held entry")
+	}
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{f.Own, "own live entry"}, {f.Entries, "other live entry"}, {f.Quarantined, "quarantined message"}, {f.Hits, "hit count"}, {f.Report, "letter's note"}} {
+		if part.n > 0 {
+			text += ", " + term.Counted(part.n, part.what)
+		}
+	}
+	if f.Nothing() {
+		text = "nothing was kept about this address that may be erased"
+	}
+	for _, r := range f.Remains {
+		text += fmt.Sprintf("\nremains in %s, %s: %s", r.Where, term.Grouped(r.Count), r.Why)
 	}
 	return text
 }

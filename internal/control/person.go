@@ -5,14 +5,22 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"os"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"blockd/addr"
 	"blockd/correspondents"
 	"blockd/forget"
 	"blockd/history"
+	"blockd/hits"
 	"blockd/httpapi"
+	"blockd/index"
 	"blockd/internal/config"
+	"blockd/letter"
+	"blockd/live"
+	"blockd/quarantine"
 	"blockd/receipt"
 	"blockd/reload"
 )
@@ -72,19 +80,38 @@ func (l *Learner) Close() {
 	}
 }
 
-// Forget erases what is kept about one person, by the daemon or in the files. running tells whether a daemon was there.
-func Forget(ctx context.Context, c config.Config, a addr.Addr, author, why string) (f forget.Forgotten, running bool, err error) {
-	err = Ask(ctx, c, http.MethodPost, "/v1/forget", httpapi.ForgetQuestion{Address: a.String(), Author: author, Why: why}, &f)
+// Forget erases what is kept about one person, by the daemon or in the files.
+func Forget(ctx context.Context, c config.Config, a addr.Addr, w forget.Wish, why string) (f forget.Forgotten, err error) {
+	err = Ask(ctx, c, http.MethodPost, "/v1/forget", httpapi.ForgetQuestion{Address: a.String(), Entries: w.Entries, Quarantine: w.Quarantine, Author: w.Author, Why: why}, &f)
 	if !errors.Is(err, ErrNoDaemon) {
-		return f, true, err
+		return f, err
 	}
 	set, _, err := correspondents.Open(c.CorrespondentSettings())
 	if err != nil {
-		return f, false, err
+		return f, err
 	}
 	defer set.Close()
 	p := forget.Places{Correspondents: set, Recent: reload.OpenRecent(c.RecentPath(), c.Index.Recent, slog.New(slog.DiscardHandler)),
-		RecentPath: c.RecentPath(), Index: c.Index.Path, Proposals: c.JunkBox()}
+		RecentPath: c.RecentPath(), Index: c.Index.Path, Proposals: c.JunkBox(), Hits: hits.NewTable(prometheus.NewRegistry()), HitsPath: c.HitsPath(),
+		Report:     func(names func(string) bool) (int, error) { return letter.ForgetIn(c.ReportPath(), names) },
+		Quarantine: quarantine.Folder(c.SMTP.Quarantine), Subaddress: c.Policy().Owners.Subaddress}
+	if err := p.Hits.Load(p.HitsPath); err != nil {
+		return f, err
+	}
+	if c.Live.Folder != config.None {
+		if _, missing := os.Stat(c.LiveFolder()); missing == nil {
+			if p.Live, err = live.Open(c.LiveSettings(c.Journal())); err != nil {
+				return f, err
+			}
+			defer p.Live.Close()
+		}
+	}
+	if _, missing := os.Stat(c.Index.Path); missing == nil {
+		p.Serving = func() (*index.Index, error) { return reload.OpenIndex(c.Index.Path) }
+	}
+	if c.Audit.Folder != config.None {
+		p.Audit = c.AuditFolder()
+	}
 	if folder := c.ReceiptsFolder(); folder != "" {
 		p.Requests = receipt.NewStore(folder, nil)
 	}
@@ -93,9 +120,8 @@ func Forget(ctx context.Context, c config.Config, a addr.Addr, author, why strin
 			return history.ForgetIn(ctx, history.Settings{Folder: c.HistoryFolder(), Max: int64(c.History.Max), Keep: time.Duration(c.History.Keep)}, about)
 		}
 	}
-	if err := c.Journal().Add(httpapi.ForgetLine(&p, a, author, why)); err != nil {
-		return f, false, err
+	if err := c.Journal().Add(httpapi.ForgetLine(&p, a, w.Author, why)); err != nil {
+		return f, err
 	}
-	f, err = p.Forget(ctx, a)
-	return f, false, err
+	return p.Forget(ctx, a, w)
 }

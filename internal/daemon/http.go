@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"blockd/forget"
 	"blockd/httpapi"
 	"blockd/internal/config"
 	"blockd/reload"
@@ -28,8 +27,7 @@ func (d *daemon) openHTTP(ctx context.Context) (err error) {
 		Serving: d.serving, Message: httpapi.Message{Resolver: d.resolver, Max: int64(d.config.Auth.MaxMessage)}}
 	s.Undo = &httpapi.Undo{Kept: d.kept, Lists: d.config.Undoable, Review: d.config.Reviews, Serves: d.lists.Pinned, HeldBack: d.lists.HeldBack}
 	if d.partners != nil {
-		s.Person = &forget.Places{Correspondents: d.partners, Recent: d.recent, RecentPath: d.config.RecentPath(), Index: d.config.Index.Path,
-			History: d.past.Forget, Requests: d.receipts.requests, Proposals: d.junk.Box}
+		s.Person = d.person()
 	}
 	if d.audit != nil {
 		s.Audit = &httpapi.Audit{Log: d.audit, Folder: d.config.AuditFolder()}
