@@ -118,6 +118,7 @@ h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 1rem }
 h2 { font-size: 1.125rem; margin: 2rem 0 .5rem }
 p { margin: 0 0 1rem; overflow-wrap: anywhere }
 .state { border-inline-start: .25rem solid #0b62c4; padding: .25rem 0 .25rem 1rem; margin-top: 1.5rem }
+form { margin-bottom: 2rem }
 label { display: block; margin-bottom: .25rem }
 textarea { box-sizing: border-box; width: 100%; font: inherit; padding: .5rem; border: 1px solid #59636e; border-radius: .375rem; background: transparent; color: inherit }
 button { margin-top: .75rem; font: inherit; font-weight: 600; padding: .625rem 1.25rem; min-height: 2.75rem; border: 0; border-radius: .375rem; background: #0b62c4; color: #fff }
