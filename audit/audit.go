@@ -37,6 +37,8 @@ const (
 	ListResume        = "list.resume"
 	ListRollback      = "list.rollback"
 	ListAdopt         = "list.adopt"
+	ListAccept        = "list.accept" // blockd compile --accept
+	ReportSend        = "report.send"
 	TokenAdd          = "token.add"
 	TokenRevoke       = "token.revoke"
 	RequestGrant      = "request.grant"

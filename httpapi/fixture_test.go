@@ -41,7 +41,7 @@ func newFixture(t testing.TB, s Settings, list string) *fixture {
 	}
 	checker := policy.New(live, policy.Settings{
 		RecipientsExempt: []string{"postmaster"}, Owners: rule.DefaultOwners(),
-		Policies:         []rule.Recipients{{Recipients: []string{"vip@here.example"}}},
+		Policies: []rule.Recipients{{Recipients: []string{"vip@here.example"}}},
 	}, log, reg)
 	s.Fast = true
 	f.Server = New(s, checker, func() reload.Status { return f.status }, reg, log)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"blockd/audit"
 	"blockd/letter"
 )
 
@@ -15,6 +16,7 @@ import (
 type Report struct {
 	Every time.Duration // how long ago a letter begins that nothing else is said of
 	Make  func(ctx context.Context, since, until time.Time) (letter.Letter, error)
+	To    string // whom it goes to
 	Send  func(ctx context.Context, l *letter.Letter) ([]ReportDelivery, error)
 }
 
@@ -47,11 +49,10 @@ type ReportSent struct {
 const longestReport = 3660 * 24 * time.Hour
 
 // letter makes the letter that a request asks for. Without one it has answered.
-func (s *Server) letter(w http.ResponseWriter, r *http.Request) (l letter.Letter, ok bool) {
+func (s *Server) letter(w http.ResponseWriter, r *http.Request, more ...string) (l letter.Letter, v map[string]string, ok bool) {
 	values, err := parseQuery(r.URL.RawQuery)
-	var v map[string]string
 	if err == nil {
-		v, err = onlyOnce(values, []string{"since"})
+		v, err = onlyOnce(values, append(more, "since"))
 	}
 	now := time.Now()
 	since := now.Add(-s.settings.Report.Every)
@@ -64,7 +65,7 @@ func (s *Server) letter(w http.ResponseWriter, r *http.Request) (l letter.Letter
 	}
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
-		return l, false
+		return l, v, false
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a large history is read for longer than an answer may take
 	if l, err = s.settings.Report.Make(r.Context(), since, now); err != nil {
@@ -72,13 +73,13 @@ func (s *Server) letter(w http.ResponseWriter, r *http.Request) (l letter.Letter
 			s.log.Error("no report", "error", err)
 			fail(w, http.StatusInternalServerError, err.Error())
 		}
-		return l, false
+		return l, v, false
 	}
-	return l, true
+	return l, v, true
 }
 
 func (s *Server) report(w http.ResponseWriter, r *http.Request) {
-	l, ok := s.letter(w, r)
+	l, _, ok := s.letter(w, r)
 	if !ok {
 		return
 	}
@@ -87,8 +88,8 @@ func (s *Server) report(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) sendReport(w http.ResponseWriter, r *http.Request) {
-	l, ok := s.letter(w, r)
-	if !ok {
+	l, v, ok := s.letter(w, r, "author")
+	if !ok || !s.record(w, ReportLine(authorOf(v["author"], s.callerOf(r)), s.settings.Report.To)) {
 		return
 	}
 	all, err := s.settings.Report.Send(r.Context(), &l)
@@ -98,6 +99,11 @@ func (s *Server) sendReport(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	send(w, http.StatusOK, typeJSON, ReportSent{all})
+}
+
+// ReportLine is the audit line of a letter that is about to be sent.
+func ReportLine(by, to string) audit.Line {
+	return audit.Line{By: by, Action: audit.ReportSend, Subject: to}
 }
 
 func sinceParam() *huma.Param {
@@ -116,7 +122,7 @@ func describeReport(d *document) *huma.Operation {
 func describeSendReport(d *document) *huma.Operation {
 	op := &huma.Operation{OperationID: "sendReport", Summary: "Send the letter of [report] now",
 		Description: "Also where nothing has happened. When the next one is due does not change. 502: no recipient's server has taken it.",
-		Parameters:  []*huma.Param{sinceParam()},
+		Parameters:  []*huma.Param{sinceParam(), parameter("author", "who has it sent", "")},
 		Responses:   map[string]*huma.Response{"200": {Description: "OK", Content: d.content(typeJSON, ReportSent{})}}}
 	d.problems(op, http.StatusBadRequest, http.StatusInternalServerError, http.StatusBadGateway)
 	return op

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"blockd/audit"
 	"blockd/digest"
 	"blockd/index"
 	"blockd/internal/config"
@@ -95,8 +97,9 @@ type job struct {
 	cache   string          // folder of what was read of sources; "" = none
 	hashes  digest.Set      // of addresses
 	accept  bool
-	named   []string // lists that accept is about; none: all
-	held    []string // what is to be said of lists that do not follow their files
+	journal *audit.Log // nil without a configuration
+	named   []string   // lists that accept is about; none: all
+	held    []string   // what is to be said of lists that do not follow their files
 
 	// What a load may let pass; nil without a configuration or a history.
 	refusals func(context.Context) (reload.Past, error)
@@ -153,6 +156,7 @@ func jobOf(ctx context.Context, c config.Config, offline bool) (j *job, err erro
 	if j.sources, err = reload.PinnedSources(j.lists, pins, store); err != nil {
 		return nil, err
 	}
+	j.journal = c.Journal()
 	j.held = standings(c, pins, nil)
 	if j.refusals = daemon.Refusals(c); j.refusals != nil {
 		j.judge = c.Policy().Judge()
@@ -249,6 +253,10 @@ func (j *job) run(ctx context.Context, stderr io.Writer) (compileReport, error) 
 	}
 	ix := draft.Index()
 	if j.accept {
+		line := audit.Line{By: userName(), Action: audit.ListAccept, Subject: cmp.Or(strings.Join(j.named, " "), "all lists"), Detail: "generation " + ix.Generation()}
+		if err := j.journal.Add(line); err != nil {
+			return compileReport{}, err
+		}
 		if _, err := reload.Release(j.path, j.accepts); err != nil {
 			return compileReport{}, err
 		}

@@ -89,10 +89,13 @@ func sendReport(cmd *cobra.Command, c config.Config, since time.Time, asJSON boo
 	if c.Report.To == "" {
 		return daemon.ErrNoRecipient
 	}
-	sent, err := control.SendReport(cmd.Context(), c, since)
+	sent, err := control.SendReport(cmd.Context(), c, since, userName())
 	if errors.Is(err, control.ErrNoDaemon) {
 		var answer httpapi.ReportAnswer
 		if answer, err = reportOfFiles(cmd.Context(), c, since, time.Now()); err == nil {
+			err = c.Journal().Add(httpapi.ReportLine(userName(), c.Report.To))
+		}
+		if err == nil {
 			sent.Deliveries, err = daemon.NewPostman(c).Send(cmd.Context(), &answer.Letter, "")
 		}
 	}

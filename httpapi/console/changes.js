@@ -6,6 +6,7 @@ import { read } from './door.js';
 const words = {
   'start': 'daemon began',
   'entry.add': 'entry added', 'entry.change': 'entry changed', 'entry.remove': 'entry removed',
+  'list.accept': 'list accepted', 'report.send': 'report sent', 'person.forget': 'person forgotten', 'correspondents.learn': 'correspondents learned',
   'list.pause': 'list paused', 'list.resume': 'list resumed', 'list.adopt': 'list adopted', 'list.rollback': 'list rolled back',
   'token.add': 'token made', 'token.revoke': 'token revoked',
   'request.grant': 'request granted', 'request.decline': 'request declined',

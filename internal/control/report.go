@@ -16,9 +16,9 @@ func Report(ctx context.Context, c config.Config, since time.Time) (answer httpa
 	return answer, err
 }
 
-// SendReport has the daemon send it. The error is that of Report.
-func SendReport(ctx context.Context, c config.Config, since time.Time) (sent httpapi.ReportSent, err error) {
-	err = Ask(ctx, c, http.MethodPost, "/v1/report?"+sinceQuery(since), nil, &sent)
+// SendReport has the daemon send it, in the name of author. The error is that of Report.
+func SendReport(ctx context.Context, c config.Config, since time.Time, author string) (sent httpapi.ReportSent, err error) {
+	err = Ask(ctx, c, http.MethodPost, "/v1/report?"+query(url.Values{"since": {since.UTC().Format(time.RFC3339)}, "author": {author}}), nil, &sent)
 	return sent, err
 }
 

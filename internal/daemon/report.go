@@ -235,7 +235,7 @@ func (d *daemon) runReport(ctx, daemon context.Context) error {
 
 // reportOverHTTP is what /v1/report shows and does.
 func (d *daemon) reportOverHTTP() *httpapi.Report {
-	return &httpapi.Report{Make: d.makeLetter, Every: time.Duration(d.config.Report.Every),
+	return &httpapi.Report{Make: d.makeLetter, To: d.config.Report.To, Every: time.Duration(d.config.Report.Every),
 		Send: func(ctx context.Context, l *letter.Letter) ([]httpapi.ReportDelivery, error) {
 			if d.config.Report.To == "" {
 				return nil, ErrNoRecipient

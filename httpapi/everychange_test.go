@@ -1,0 +1,163 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"blockd/audit"
+	"blockd/correspondents"
+	"blockd/forget"
+	"blockd/history"
+	"blockd/letter"
+	"blockd/lists"
+	"blockd/live"
+	"blockd/pause"
+	"blockd/quarantine"
+	"blockd/receipt"
+	"blockd/reload"
+)
+
+// change is a request that changes something, by the route, and the action of its line.
+type change struct {
+	target, body string
+	action       string // "": why says why it has no line
+	why          string
+}
+
+// changes has a row for each route that a token needs the right to write for, in an order in which they can be made. A new route
+// wants a row, and so a line in the journal.
+func changes(ref [2]string, waits string) map[string]change {
+	return map[string]change{
+		"POST /v1/entries":                  {"", `{"entry":"x@y.example","author":"jo","why":"w"}`, audit.EntryAdd, ""},
+		"DELETE /v1/entries":                {"?entry=x@y.example", "", audit.EntryRemove, ""},
+		"POST /v1/owners/{owner}/entries":   {"", `{"entry":"x@z.example"}`, audit.EntryAdd, ""},
+		"DELETE /v1/owners/{owner}/entries": {"?entry=x@z.example", "", audit.EntryRemove, ""},
+		"DELETE /v1/quarantine":             {"?id=1700000001.M1.host", "", audit.QuarantineRemove, ""},
+		"GET /v1/quarantine/message":        {why: "it reads"},
+		"POST /v1/quarantine/release":       {"?id=1700000000.M0.host", "", audit.QuarantineRelease, ""},
+		"POST /v1/requests/grant":           {"?ref=" + ref[0], "", audit.RequestGrant, ""},
+		"POST /v1/requests/decline":         {"?ref=" + ref[1], "", audit.RequestDecline, ""},
+		"POST /v1/lists/{list}/rollback":    {"", `{"to":"aaaaaaaa"}`, audit.ListRollback, ""},
+		"POST /v1/lists/{list}/adopt":       {"", `{"if":"` + waits + `"}`, audit.ListAdopt, ""},
+		"POST /v1/lists/{list}/pause":       {"", `{"for":"1h"}`, audit.ListPause, ""},
+		"POST /v1/lists/{list}/resume":      {"", "", audit.ListResume, ""},
+		"POST /v1/correspondents":           {"", `{"sent":[{"sender":"a@here.example","recipient":"b@there.example","time":"2026-01-01T00:00:00Z"}]}`, audit.CorrespondentsAdd, ""},
+		"POST /v1/forget":                   {"", `{"address":"b@there.example"}`, audit.PersonForget, ""},
+		"POST /v1/report":                   {"", "", audit.ReportSend, ""},
+		"POST /v1/reload":                   {why: "the daemon writes configuration.change when another one is in force"},
+		"POST /v1/owners/{owner}/junk":      {why: "package junk adds live entries, which write theirs"},
+	}
+}
+
+// newChangingFixture has something that each change can change.
+func newChangingFixture(t *testing.T) (f *entryFixture, all map[string]change) {
+	t.Helper()
+	var waits string
+	f, _, waits = newUndoFixture(t)
+	s, dir := f.settings, t.TempDir()
+	folder := filepath.Join(dir, "audit")
+	journal := audit.New(audit.Settings{Folder: folder, Max: 1 << 20, Keep: time.Hour})
+	s.Audit = &Audit{journal, folder}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	guard, err := lists.NewGuard(lists.DefaultGuard())
+	must(err)
+	s.Entries, err = live.Open(live.Settings{Folder: filepath.Join(dir, "live"), Guard: guard, Audit: journal})
+	must(err)
+	t.Cleanup(func() { s.Entries.Close() })
+	s.Pauses, err = pause.Open(filepath.Join(dir, "pauses"))
+	must(err)
+	set, _, err := correspondents.Open(correspondents.Settings{Path: filepath.Join(dir, "set"), Keep: 365 * 24 * time.Hour})
+	must(err)
+	t.Cleanup(set.Close)
+	s.Person = &forget.Places{Correspondents: set, Index: filepath.Join(dir, "index")}
+	aside := newAsideFixture(t, 2)
+	s.Quarantine = aside.settings.Quarantine
+	s.Quarantine.Deliver = func(context.Context, quarantine.Mail) ([]quarantine.Delivery, error) { return nil, nil }
+	s.Report = &Report{To: "you@here.example", Every: time.Hour,
+		Make: func(context.Context, time.Time, time.Time) (letter.Letter, error) { return letter.Letter{}, nil },
+		Send: func(context.Context, *letter.Letter) ([]ReportDelivery, error) { return nil, nil }}
+	s.Reload = func(context.Context, string) Reloaded { return Reloaded{} }
+	key, err := receipt.OpenKey(dir)
+	must(err)
+	s.Requests = receipt.NewStore(dir, key)
+	var refs [2]string
+	door := &receipt.Server{Key: key, Requests: s.Requests, Log: slog.New(slog.DiscardHandler), Contact: func(string, string) string { return "" },
+		Find: func(context.Context, string) (*history.Record, error) {
+			return &history.Record{Time: time.Now(), Outcome: "refuse", List: "bad", Sender: "r@there.example", Client: netip.MustParseAddr("192.0.2.7")}, nil
+		}}
+	door.Register(prometheus.NewRegistry())
+	for i := range refs {
+		refs[i] = key.NewRef()
+		door.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/r/"+refs[i], nil))
+	}
+	f.status.Files = f.fixture.live.Lists()
+	f.Server = New(s, f.checker, func() reload.Status { return f.status }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	return f, changes(refs, waits)
+}
+
+// TestEveryChangeHasItsLine makes each change that there is over HTTP. It is in the journal, and where that cannot be written it
+// is refused.
+func TestEveryChangeHasItsLine(t *testing.T) {
+	f, all := newChangingFixture(t)
+	full, fullAll := newChangingFixture(t)
+	if err := os.WriteFile(full.settings.Audit.Folder, nil, 0o600); err != nil { // no folder can be made there
+		t.Fatal(err)
+	}
+	var names []string
+	for _, r := range f.routes(http.NotFoundHandler()) {
+		for _, m := range r.methods {
+			name := m.name + " " + r.path
+			switch c, known := all[name]; {
+			case m.writes && !known:
+				t.Errorf("%s: no line of the journal is wanted for it", name)
+			case m.writes && c.why == "":
+				names = append(names, name)
+			}
+		}
+	}
+	if len(names) < 14 {
+		t.Errorf("only %d changes: %q", len(names), names)
+	}
+	slices.SortFunc(names, func(a, b string) int { // what is removed was added before
+		return cmp.Or(strings.Compare(b[:1], a[:1]), strings.Compare(a, b))
+	})
+	for _, name := range names {
+		c := all[name]
+		method, path, _ := strings.Cut(name, " ")
+		list := "bulk"
+		if strings.HasSuffix(path, "pause") || strings.HasSuffix(path, "resume") {
+			list = "bad"
+		}
+		target := strings.NewReplacer("{owner}", "bob@here.example", "{list}", list).Replace(path) + c.target
+		before := len(f.lines(t, "?action="+c.action).Lines)
+		w := f.ask(method, target, c.body, f.write, "Content-Type: application/json")
+		if after := f.lines(t, "?action="+c.action).Lines; w.Code >= 300 || len(after) != before+1 || !strings.Contains(after[0].By, "helpdesk") {
+			t.Errorf("%s: %d %s, and %d lines %s after %d: %+v", name, w.Code, w.Body, len(after), c.action, before, after)
+		}
+		if method == "DELETE" && strings.Contains(path, "entries") || strings.HasSuffix(path, "resume") {
+			continue // there is nothing that could be taken back
+		}
+		c = fullAll[name]
+		target, _, _ = strings.Cut(target, "?")
+		if w := full.ask(method, target+c.target, c.body, full.write, "Content-Type: application/json"); !strings.Contains(w.Body.String(), "the audit journal cannot be written") {
+			t.Errorf("%s without room for its line: %d %s", name, w.Code, w.Body)
+		}
+	}
+}
