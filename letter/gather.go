@@ -298,7 +298,7 @@ func (g *gathering) suspect(ctx context.Context) error {
 		return ctx.Err()
 	}
 	_, err := history.Walk(ctx, g.History, g.letter.Since, func(r *history.Record) bool {
-		if r.List == "" || !against(r) || !r.Time.Before(g.letter.Until) {
+		if r.List == "" || r.Owner != "" || !against(r) || !r.Time.Before(g.letter.Until) {
 			return true
 		}
 		c := bySender[history.Lower(r.Sender)]
