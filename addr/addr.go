@@ -117,6 +117,18 @@ func (a Addr) Key() (k Key, ok bool) {
 	return Key{Text: a.text, Kind: Address}, true
 }
 
+// DomainKey is the key of the address's domain. ok is false without one.
+func (a Addr) DomainKey() (k Key, ok bool) {
+	domain := a.Domain()
+	switch {
+	case domain == "" || len(domain) > maxDomain:
+		return Key{}, false
+	case domain[0] == '[':
+		return Key{Text: domain, Kind: Domain, Labels: 1}, true
+	}
+	return Key{Text: domain, Kind: Domain, Labels: countLabels(domain)}, true
+}
+
 // countLabels is for canonical domains of at most maxDomain octets, so that the
 // result is at most 127.
 func countLabels(domain string) uint8 { return uint8(strings.Count(domain, ".") + 1) }

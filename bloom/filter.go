@@ -56,6 +56,10 @@ func (f *Filter) HasBatch(hs []Hash) uint32 {
 	if len(hs) > BatchSize {
 		panic("bloom: more than BatchSize hashes in a batch")
 	}
+	if len(hs) == 1 {
+		missing := f.blocks[place(hs[0], uint64(len(f.blocks)))].missing(uint32(hs[0].Lo))
+		return 1 ^ (missing|-missing)>>31
+	}
 	var at [BatchSize]uint64
 	locate(&at, f.blocks, hs)
 	if !prefetches {

@@ -36,39 +36,20 @@ func (ix *Index) Personal() bool { return ix.file.OwnerMask != 0 }
 // An owner without entries costs a key that the filter is asked for. If the filter says "perhaps", the
 // entries are looked for without a look at the owner's record: that would be a page.
 func (ix *Index) LookupOwned(dst []Match, q *OwnedQuestion, now time.Time) ([]Match, error) {
-	mask := ix.file.OwnerMask
-	if mask == 0 {
-		return dst, nil
-	}
-	var hashes [3]bloom.Hash
-	var of [3]int
-	var room [format.OwnedRoom]byte
-	n := 0
-	for i, owner := range q.Owners {
-		if owner.Text != "" && len(owner.Text) <= format.MaxKey && mask&format.OwnerBit(owner) != 0 {
-			hashes[n], of[n] = ix.file.Hash.SumPlain(format.AppendOwner(room[:0], owner.Text)), i
-			n++
-		}
-	}
-	if q.Recipient.Text != "" && mask&format.RecipientsAsKey != 0 {
-		hashes[n], of[n] = ix.file.Hash.SumPlain(format.AppendRecipient(room[:0], q.Recipient.Text)), len(q.Owners)
-		n++
-	}
-	if n == 0 {
-		return dst, nil
-	}
-	perhaps, err := ix.perhaps(hashes[:n])
-	ix.asked.Add(uint64(n))
-	if err != nil || perhaps == 0 {
+	marks, err := ix.markOwners(q)
+	if err != nil || marks.perhaps == 0 {
 		return dst, err
 	}
+	perhaps, hashes, of := marks.perhaps, &marks.hashes, &marks.of
 	found := len(dst)
 	for ; perhaps != 0; perhaps &= perhaps - 1 {
 		i := bits.TrailingZeros32(perhaps)
 		if of[i] < len(q.Owners) {
 			dst, err = ix.lookupOwner(dst, q, q.Owners[of[i]], now.Unix())
 		} else {
-			dst, err = ix.confirmPersonal(dst, hashes[i], addr.Key{}, q.Recipient, lists.Recipient, false, now.Unix())
+			c := ownedCheck{recipient: q.Recipient}
+			c.add(hashes[i], aboutRecipient)
+			dst, err = ix.confirmOwned(dst, &c, nil, now.Unix())
 		}
 		if err != nil {
 			return dst[:found], err
@@ -78,79 +59,178 @@ func (ix *Index) LookupOwned(dst []Match, q *OwnedQuestion, now time.Time) ([]Ma
 	return dst, nil
 }
 
+// MayOwn reports whether the filter says "perhaps" of one of q's owners, or of the recipient: else LookupOwned finds nothing.
+func (ix *Index) MayOwn(q *OwnedQuestion) (bool, error) {
+	marks, err := ix.markOwners(q)
+	return marks.perhaps != 0, err
+}
+
+// ownerMarks are the markers of a question's owners, and the key of its recipient.
+type ownerMarks struct {
+	hashes  [3]bloom.Hash
+	of      [3]int // places of owners; beyond them the recipient
+	perhaps uint32 // the filter's answers, a bit for each
+}
+
+// markOwners asks the filter for the markers.
+func (ix *Index) markOwners(q *OwnedQuestion) (m ownerMarks, err error) {
+	mask, n := ix.file.OwnerMask, 0
+	if mask == 0 {
+		return m, nil
+	}
+	for i := range q.Owners {
+		owner := &q.Owners[i]
+		if owner.Text != "" && len(owner.Text) <= format.MaxKey && mask&format.OwnerBit(*owner) != 0 {
+			m.hashes[n], m.of[n] = ix.hashMark(owner.Text, false), i
+			n++
+		}
+	}
+	if q.Recipient.Text != "" && mask&format.RecipientsAsKey != 0 {
+		m.hashes[n], m.of[n] = ix.hashMark(q.Recipient.Text, true), len(q.Owners)
+		n++
+	}
+	if n > 0 {
+		m.perhaps, err = ix.perhaps(m.hashes[:n])
+		ix.asked.Add(uint64(n))
+	}
+	return m, err
+}
+
+// usualMark and usualOwned are room for the keys of usual owners, and of their entries, in octets: to clear room for the longest ones costs
+// as much as to hash them.
+const usualMark, usualOwned = 64, 160
+
+// hashMark hashes the key of an owner, or of a recipient.
+func (ix *Index) hashMark(text string, recipient bool) bloom.Hash {
+	if len(text) >= usualMark {
+		return ix.hashLongMark(text, recipient)
+	}
+	var room [usualMark]byte
+	if recipient {
+		return ix.file.Hash.SumPlain(format.AppendRecipient(room[:0], text))
+	}
+	return ix.file.Hash.SumPlain(format.AppendOwner(room[:0], text))
+}
+
+func (ix *Index) hashLongMark(text string, recipient bool) bloom.Hash {
+	var room [1 + format.MaxKey]byte
+	if recipient {
+		return ix.file.Hash.SumPlain(format.AppendRecipient(room[:0], text))
+	}
+	return ix.file.Hash.SumPlain(format.AppendOwner(room[:0], text))
+}
+
+// aboutRecipient stands for the place of a key: it is not the sender's, but the recipient's.
+const aboutRecipient = -1
+
+// ownedCheck is what the filter says "perhaps" of, about one owner. Its keys are confirmed together.
+type ownedCheck struct {
+	owner     addr.Key // zero = everybody's
+	recipient addr.Key
+	own       int // place of the sender's own domain among his keys
+
+	hashes [bloom.BatchSize / 2]bloom.Hash
+	of     [bloom.BatchSize / 2]int16 // places of keys, or aboutRecipient
+	n      int
+}
+
+func (c *ownedCheck) add(h bloom.Hash, of int) {
+	c.hashes[c.n], c.of[c.n] = h, int16(of)
+	c.n++
+}
+
 // lookupOwner asks for all keys of one owner.
 func (ix *Index) lookupOwner(dst []Match, q *OwnedQuestion, owner addr.Key, now int64) ([]Match, error) {
-	var room [usualKeys]addr.Key
-	keys := q.Sender.Keys(room[:0])
+	longest := max(len(q.Sender.String()), len(q.Domain.Text), len(q.Recipient.Text))
+	if len(owner.Text)+longest+len("\x05\x01\x09") <= usualOwned {
+		var room [usualOwned]byte
+		return ix.lookupKeys(dst, q, owner, now, room[:0])
+	}
+	var room [format.OwnedRoom]byte
+	return ix.lookupKeys(dst, q, owner, now, room[:0])
+}
+
+// lookupKeys is lookupOwner with room for each of the keys.
+func (ix *Index) lookupKeys(dst []Match, q *OwnedQuestion, owner addr.Key, now int64, room []byte) ([]Match, error) {
+	var usual [usualKeys]addr.Key
+	keys := q.Sender.Keys(usual[:0])
 	if q.Domain.Text != "" {
 		keys = q.Domain.AndParents(keys)
 	}
-	own := localLast(keys)
-	var buf [format.OwnedRoom]byte
-	begin := len(format.AppendOwned(buf[:0], owner.Text))
-	var hashes [bloom.BatchSize]bloom.Hash
-	var of [bloom.BatchSize]int // -1: the recipient
-	n := 0
+	c := ownedCheck{owner: owner, recipient: q.Recipient, own: localLast(keys)}
+	begin := format.AppendOwned(room, owner.Text)
 	if q.Recipient.Text != "" {
-		hashes[0], of[0] = ix.file.Hash.SumPlain(format.AppendRecipient(buf[:begin], q.Recipient.Text)), -1
-		n++
+		c.add(ix.file.Hash.SumPlain(format.AppendRecipient(begin, q.Recipient.Text)), aboutRecipient)
 	}
+	asked := uint64(0)
 	for i := 0; ; i++ {
-		if n == len(hashes) || i == len(keys) {
-			perhaps, err := ix.perhaps(hashes[:n])
-			ix.asked.Add(uint64(n))
-			for ; err == nil && perhaps != 0; perhaps &= perhaps - 1 {
-				k := bits.TrailingZeros32(perhaps)
-				if at := of[k]; at < 0 {
-					dst, err = ix.confirmPersonal(dst, hashes[k], owner, q.Recipient, lists.Recipient, false, now)
-				} else {
-					dst, err = ix.confirmPersonal(dst, hashes[k], owner, keys[at], format.KeyKind(keys[at].Kind), at == own, now)
-				}
+		if c.n == len(c.hashes) || i == len(keys) {
+			perhaps, err := ix.perhaps(c.hashes[:c.n])
+			if asked += uint64(c.n); err == nil && perhaps != 0 {
+				c.keep(perhaps)
+				dst, err = ix.confirmOwned(dst, &c, keys, now)
 			}
 			if err != nil || i == len(keys) {
+				ix.asked.Add(asked)
 				return dst, err
 			}
-			n = 0
+			c.n = 0
 		}
-		if len(keys[i].Text) > format.MaxKey {
-			continue // no list can hold it
+		if len(keys[i].Text) <= format.MaxKey { // else no list can hold it
+			c.add(ix.file.Hash.SumPlain(append(begin, keys[i].Text...)), i)
 		}
-		hashes[n], of[n] = ix.file.Hash.SumPlain(append(buf[:begin], keys[i].Text...)), i
-		n++
 	}
 }
 
-// confirmPersonal asks the store for one key about a recipient, whose hash is h.
-func (ix *Index) confirmPersonal(dst []Match, h bloom.Hash, owner, key addr.Key, kind lists.Kind, own bool, now int64) ([]Match, error) {
-	ix.fetchPage(h)
-	found := false
+// keep leaves those whose bit is set.
+func (c *ownedCheck) keep(perhaps uint32) {
+	c.n = 0
+	for ; perhaps != 0; perhaps &= perhaps - 1 {
+		i := bits.TrailingZeros32(perhaps)
+		c.hashes[c.n], c.of[c.n] = c.hashes[i], c.of[i]
+		c.n++
+	}
+}
+
+// confirmOwned asks the store for the keys of c. Their pages are fetched together.
+func (ix *Index) confirmOwned(dst []Match, c *ownedCheck, keys []addr.Key, now int64) ([]Match, error) {
+	for _, h := range c.hashes[:c.n] {
+		ix.fetchPage(h)
+	}
+	falsePositives := uint64(0)
 	err := ix.mapping.guarded(func() error {
-		var buf [format.OwnedRoom]byte
-		stored := buf[:0]
-		if owner.Text != "" {
-			stored = format.AppendOwned(stored, owner.Text)
+		var room [format.OwnedRoom]byte
+		begin := room[:0]
+		if c.owner.Text != "" {
+			begin = format.AppendOwned(begin, c.owner.Text)
 		}
-		ranks := rank(key.Kind, own)
-		if kind == lists.Recipient {
-			stored = format.AppendRecipient(stored, key.Text)
-			ranks = [2]uint8{1 << lists.Exact}
-		} else {
-			stored = append(stored, key.Text...)
-		}
-		c, listed, err := ix.findWhere(h, func(k []byte) bool { return string(k) == string(stored) })
-		if found = listed; err != nil || !listed {
-			return err
-		}
-		m := Match{Kind: kind, Owner: owner, Key: key}
-		for _, scopes := range ranks {
-			if dst, err = ix.appendMatches(dst, c, m, scopes, now); err != nil {
+		for i, h := range c.hashes[:c.n] {
+			m, stored, ranks := Match{Kind: lists.Recipient, Owner: c.owner, Key: c.recipient}, begin, [2]uint8{1 << lists.Exact}
+			if at := int(c.of[i]); at == aboutRecipient {
+				stored = format.AppendRecipient(stored, m.Key.Text)
+			} else {
+				m.Key = keys[at]
+				m.Kind, ranks = format.KeyKind(m.Key.Kind), rank(m.Key.Kind, at == c.own)
+				stored = append(stored, m.Key.Text...)
+			}
+			record, listed, err := ix.findWhere(h, func(k []byte) bool { return string(k) == string(stored) })
+			if err != nil {
 				return err
+			}
+			if !listed {
+				falsePositives++
+				continue
+			}
+			for _, scopes := range ranks {
+				if dst, err = ix.appendMatches(dst, record, m, scopes, now); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
 	})
-	if err == nil && !found {
-		ix.falsePositives.Add(1)
+	if falsePositives > 0 && err == nil {
+		ix.falsePositives.Add(falsePositives)
 	}
 	return dst, ix.unreadable(err)
 }

@@ -25,7 +25,7 @@ func ownersOf(o *rule.Owners, recipient string) (q index.OwnedQuestion, ok bool)
 		q.Owners[0], _ = owner.Key()
 	}
 	if o.Domains {
-		q.Owners[1], _ = addr.DomainKey(owner.Domain())
+		q.Owners[1], _ = owner.DomainKey()
 	}
 	return q, true
 }
@@ -36,6 +36,11 @@ func (c *checks) owned(ix *index.Index, all []verdict.Verdict, recipient string)
 	q, ok := ownersOf(&c.owners, recipient)
 	if !ok {
 		return all
+	}
+	if !c.entries.Personal() {
+		if may, err := ix.MayOwn(&q); err == nil && !may { // and no time is asked for, which takes longer
+			return all
+		}
 	}
 	now := time.Now()
 	var with []verdict.Verdict
