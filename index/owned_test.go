@@ -333,3 +333,34 @@ func BenchmarkLookupOwned(b *testing.B) {
 		})
 	}
 }
+
+// TestOwnersWithTooManyEntries: which entries are refused does not depend on how many workers read the file.
+func TestOwnersWithTooManyEntries(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("owner,entry\n")
+	for i := range 20_000 {
+		fmt.Fprintf(&b, "user%d@here.example,promo%d@bulk.example\n", i%5_000, i)
+	}
+	source := Source{List: "users", Path: testkit.File(t, "users.csv", b.String()), Settings: lists.Settings{Format: "csv:entry", PerRecipient: true, MaxPerOwner: 3}}
+	for _, workers := range []int{1, 3} {
+		path := filepath.Join(t.TempDir(), "test.bdx")
+		d, err := Build(t.Context(), path, []Source{source}, Options{Workers: workers, Cache: path + CacheSuffix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Publish(); err != nil {
+			t.Fatal(err)
+		}
+		ix := d.Index()
+		sum := ix.Lists()[0].Summary
+		if n := sum.Dropped.Count(lists.OwnerFull); n != 5_000 || sum.Entries != 15_000 {
+			t.Errorf("%d workers: %d entries, %d refused", workers, sum.Entries, n)
+		}
+		for i, want := range []int{0: 1, 3: 0} {
+			q := question(t, "user7@here.example", fmt.Sprintf("promo%d@bulk.example", 7+5_000*i))
+			if m, err := ix.LookupOwned(nil, q, time.Now()); i%3 == 0 && (err != nil || len(m) != want) {
+				t.Errorf("%d workers: entry %d of an owner: %v, %v", workers, i, m, err)
+			}
+		}
+	}
+}

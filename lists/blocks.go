@@ -18,6 +18,8 @@ type cutter struct {
 	size int  // of a block, more than maxLine
 	lend bool // the text of a block is overwritten by the next one of its reader
 
+	quotes bool // the block with the first quote, and all after it, are for one reader
+
 	mu      sync.Mutex
 	freed   sync.Cond     // a block was done with
 	readers []*lineReader // made by reader
@@ -29,6 +31,7 @@ type cutter struct {
 	owner   string        // of the last one
 	rest    []byte        // behind them: read, and still to be handed out
 	err     error         // why there is no more to read; io.EOF is the good end
+	only    *lineReader   // who alone gets more blocks; nil = all do
 }
 
 // newCutter makes a cutter of the text in r. size bounds a block, in octets, and is
@@ -52,6 +55,10 @@ func (c *cutter) take(lr *lineReader) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.release(lr)
+	if c.only != nil && c.only != lr {
+		lr.err = io.EOF
+		return false
+	}
 	if lr.buf == nil {
 		lr.buf = make([]byte, c.size)
 	}
@@ -59,6 +66,9 @@ func (c *cutter) take(lr *lineReader) bool {
 	if len(text) == 0 {
 		lr.err = c.err
 		return false
+	}
+	if c.quotes && c.only == nil && bytes.IndexByte(text, '"') >= 0 {
+		c.only = lr
 	}
 	c.blocks++
 	lr.block, lr.long, lr.number, lr.before = c.blocks, long, c.lines, c.last
@@ -120,6 +130,14 @@ func (c *cutter) read(p []byte) int {
 	n, err := c.r.Read(p)
 	c.err = err
 	return n
+}
+
+// alone keeps all blocks to come for lr.
+func (lr *lineReader) alone() {
+	c := lr.cutter
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.only = lr
 }
 
 // empty reports whether no block has been handed out.

@@ -260,3 +260,51 @@ func TestBlocksEndWithTheReadersError(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestBlocksOfTables: several workers read a table as one does, wherever its quotes are. Where an owner has too many entries they say so.
+func TestBlocksOfTables(t *testing.T) {
+	rounds := 300
+	if testing.Short() {
+		rounds = 50
+	}
+	full := 0
+	for round := range rounds {
+		rng := rand.New(rand.NewPCG(9, uint64(round)))
+		var b strings.Builder
+		b.WriteString([]string{"owner,entry,action,reason\n", "\n# a list\nentry,owner,reason,action\n", "reason;entry;owner\n", ""}[min(rng.IntN(20), 3)%4])
+		quotes := rng.IntN(3) == 0
+		for i := range rng.IntN(300) {
+			switch n := rng.IntN(40); {
+			case n == 0:
+				b.WriteString("\n")
+			case n == 1 && quotes:
+				fmt.Fprintf(&b, "u%d@here.example,\"a@x%d.example\",block,\"two\nlines\"\n", rng.IntN(9), i)
+			case n == 2 && quotes:
+				b.WriteString("u1@here.example,\"open\n")
+			case n == 3:
+				b.WriteString("no owner\n")
+			default:
+				fmt.Fprintf(&b, "u%d@here.example,a@x%d.example,block,\n", rng.IntN(30), i)
+			}
+		}
+		data := []byte(b.String())
+		s := Settings{Format: "csv:entry", PerRecipient: true, MaxPerOwner: 1000}
+		if len(data) < 100 {
+			continue
+		}
+		checkShared(t, s, data, max(leastBlock(data), 64+rng.IntN(1000)), 1+rng.IntN(4))
+		s = Settings{Format: "csv"}
+		checkShared(t, s, data, max(leastBlock(data), 64+rng.IntN(1000)), 1+rng.IntN(4))
+		s = Settings{Format: "csv:entry", PerRecipient: true, MaxPerOwner: 5}
+		src := sourceOf(data)
+		src.block = max(leastBlock(data), 200)
+		if _, sum, err := readShared(t, src, s, 3); errors.Is(err, ErrInTurn) {
+			full++
+		} else if err == nil && sum.Dropped.Count(OwnerFull) > 0 {
+			t.Fatalf("round %d: workers have refused lines of their own choice", round)
+		}
+	}
+	if full == 0 {
+		t.Error("no owner had too many entries")
+	}
+}

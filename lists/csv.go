@@ -32,6 +32,29 @@ type csvFile struct {
 	cells []cell
 }
 
+// csvHead is what the first worker finds out for all.
+type csvHead struct {
+	known     chan struct{} // closed when it is
+	told      bool
+	found     *csvHead // nil: there is nothing for others to read
+	at        columns
+	separator byte
+}
+
+// tell says what was found, once.
+func (h *csvHead) tell(found *csvHead) {
+	if h != nil && !h.told {
+		h.told, h.found = true, found
+		close(h.known)
+	}
+}
+
+// wait waits until it is told.
+func (h *csvHead) wait() *csvHead {
+	<-h.known
+	return h.found
+}
+
 type cell struct {
 	text string // without quotes
 	at   int    // where it begins in the record's text
@@ -44,8 +67,17 @@ func readCSV(r *reading) error {
 		return err
 	}
 	f := csvFile{r: r, want: want}
-	f.chooseSeparator()
+	head := r.shared.head
+	first := head == nil || r.lines.cutter.readers[0] == r.lines
 	at, known := columns{}, false
+	if first {
+		f.chooseSeparator()
+		defer head.tell(nil) // at the latest
+	} else if found := head.wait(); found != nil {
+		at, f.separator, known = found.at, found.separator, true
+	} else {
+		return r.end()
+	}
 	for f.next() {
 		header := false
 		if !known {
@@ -55,6 +87,12 @@ func readCSV(r *reading) error {
 			known = true
 		}
 		f.emit(at, header)
+		if first && head != nil && len(f.ahead) == 0 {
+			if want.score != "" {
+				r.lines.alone() // whether any record has a score is told at the end
+			}
+			head.tell(&csvHead{at: at, separator: f.separator})
+		}
 	}
 	if err := r.end(); err != nil || r.err != nil {
 		return err

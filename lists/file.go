@@ -72,6 +72,8 @@ func ReadFile(ctx context.Context, path string, s Settings, emit func(*Item) err
 // number, at the same time. The items of one line come from one worker one after
 // the other, and the line numbers of a worker rise. Beyond that there is no order.
 //
+// The error is ErrInTurn where one worker has to read the file.
+//
 // Files of a format in which a line may depend on another one, such as JSON and
 // tables with continued lines, are read by worker 0 alone. Memory is some hundred
 // KiB a worker whatever the file holds. An error of emit is returned; the other

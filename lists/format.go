@@ -22,6 +22,10 @@ type format struct {
 	// each with a reading of its own, and nothing of a line's text is kept when the next
 	// one is read. What a line's meaning takes from lines before it belongs into sofar.
 	alone bool
+
+	// records: a line stands for itself where the text before it has no quote, so several workers may read up to the
+	// first block with one. The first worker says when the others may begin.
+	records bool
 	// answers: an entry's text is for the client, and may begin with codes.
 	answers bool
 	// before reads the text before read does, each time after open, where a later line
@@ -115,6 +119,7 @@ var formats = [...]format{
 	},
 	{
 		Format:   Format{Name: "csv", Argument: "COLUMN[,SCORE>=N]", What: "RFC 4180 with comma, semicolon, tab or bar", Scope: Tree},
+		records:  true,
 		read:     readCSV,
 		checkArg: checkColumn,
 	},

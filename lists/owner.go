@@ -100,6 +100,14 @@ func (r *reading) ownedRecord(owner, entry, action, reason string) bool {
 		}
 	}
 	r.because(reason)
+	if key, ok := addr.Simple(entry); ok { // as nearly every entry is: see readPlain
+		kind, scope := Addr, Exact
+		if key.Kind == addr.Domain {
+			kind, scope = Domain, r.bare
+		}
+		r.add(kind, scope).Key = key
+		return true
+	}
 	if entry[0] == '=' && strings.IndexByte(entry, '@') < 0 {
 		return r.name(entry[1:], Exact)
 	}
@@ -205,17 +213,19 @@ func (r *reading) countOwned() bool {
 	if r.settings.MaxPerOwner == 0 || r.lines == nil { // nil: a single entry, and no file
 		return true
 	}
-	r.lines.inTurn()
-	if r.shared.owned == nil {
-		r.shared.owned = map[uint64]uint32{}
+	if r.owned == nil {
+		r.owned = map[uint64]uint32{}
 	}
 	h := maphash.String(ownerSeed, r.owner.Text)
-	n := r.shared.owned[h]
-	if int(n) >= r.settings.MaxPerOwner {
-		return false
+	n := r.owned[h]
+	if int(n) < r.settings.MaxPerOwner {
+		r.owned[h] = n + 1
+		return true
 	}
-	r.shared.owned[h] = n + 1
-	return true
+	if len(r.lines.cutter.readers) > 1 {
+		r.err = ErrInTurn
+	}
+	return false
 }
 
 // hasOwners reports whether entries of a format can name their owners.

@@ -47,8 +47,9 @@ type reading struct {
 	failed bool
 	apart  bool // the keys of the line stand apart: a fault costs its own key alone
 
-	counted   bool   // the format counts the entries of an owner itself
-	lastOwner string // that ownedBy has read, and its key
+	owned     map[uint64]uint32 // entries of each owner, by a hash; of this worker
+	counted   bool              // the format counts the entries of an owner itself
+	lastOwner string            // that ownedBy has read, and its key
 	lastKey   addr.Key
 
 	usual Item // of a line that is an address and nothing else: what differs from line to line is set
@@ -59,9 +60,9 @@ type reading struct {
 type sofar struct {
 	tested   int // senders of self-tests
 	patterns int
-	steps    int               // of their programs
-	free     int               // patterns that are tried on every sender
-	owned    map[uint64]uint32 // entries of each owner, by a hash
+	steps    int      // of their programs
+	free     int      // patterns that are tried on every sender
+	head     *csvHead // of a table that several workers read; nil = one does
 }
 
 // read reads src from its start as s says, with a worker for each emit where the
@@ -100,7 +101,7 @@ func read(src *source, tap io.Writer, s Settings, emit ...func(*Item) error) (Su
 	if err := r.open(src, eol, tap, f.alone); err != nil {
 		return r.sum, err
 	}
-	if f.alone && len(emit) > 1 {
+	if r.lines.cutter.quotes = f.records; (f.alone || f.records) && len(emit) > 1 {
 		err = r.share(f, emit[1:])
 	} else {
 		err = f.read(r)

@@ -2,6 +2,7 @@ package lists
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"sync"
 )
@@ -10,6 +11,9 @@ import (
 // emit, and gives r the sums of all.
 func (r *reading) share(f *format, emit []func(*Item) error) error {
 	workers := []*reading{r}
+	if f.records {
+		r.shared.head = &csvHead{known: make(chan struct{})}
+	}
 	for _, e := range emit {
 		w := newReading(f, r.arg, r.settings, e)
 		w.settings, w.shared, w.removed, w.carving, w.wide = r.settings, r.shared, r.removed, r.carving, r.wide
@@ -25,7 +29,7 @@ func (r *reading) share(f *format, emit []func(*Item) error) error {
 		})
 	}
 	all.Wait()
-	var err error
+	err := fewEach(workers)
 	for i, w := range workers {
 		if i > 0 {
 			r.gather(w)
@@ -35,6 +39,26 @@ func (r *reading) share(f *format, emit []func(*Item) error) error {
 		}
 	}
 	return err
+}
+
+// ErrInTurn is the error of several workers that read a list in which an owner has too many entries: which of them are refused depends
+// on the lines before, so one worker has to read it anew. What was emitted does not count.
+var ErrInTurn = errors.New("an owner has too many entries, and the lines have to be read in turn")
+
+// fewEach is ErrInTurn if an owner has too many entries by all workers together.
+func fewEach(workers []*reading) error {
+	all := workers[0].owned
+	for _, w := range workers[1:] {
+		for owner, n := range w.owned {
+			if all == nil {
+				all = map[uint64]uint32{}
+			}
+			if all[owner] += n; int(all[owner]) > w.settings.MaxPerOwner {
+				return ErrInTurn
+			}
+		}
+	}
+	return nil
 }
 
 // lineOf is the line for which a file is refused. Of several faults the first counts, as for one worker.

@@ -207,7 +207,9 @@ func (in *intake) readFile(ctx context.Context, f index.Source) error {
 	for i := range in.state {
 		in.state[i].line = 0
 	}
-	_, err := lists.ReadBlocks(ctx, f.Path, f.Settings, len(in.lanes), func(worker int, it *lists.Item) error {
+	settings := f.Settings
+	settings.MaxPerOwner = 0 // no entry of an owner is compared
+	_, err := lists.ReadBlocks(ctx, f.Path, settings, len(in.lanes), func(worker int, it *lists.Item) error {
 		s := &in.state[worker]
 		if it.Line != s.line {
 			s.line, s.octets = it.Line, s.octets+int64(len(it.Text))+1

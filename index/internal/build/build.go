@@ -70,6 +70,7 @@ type Builder struct {
 	cached   int                     // sources that came from their segments
 	useLast  map[int]error           // rows that are read from the last good segment, and why
 	left     map[int]format.ListInfo // rows that are left out, and what is known of them
+	inTurn   map[int]bool            // rows that one worker has to read: see lists.ErrInTurn
 }
 
 // New makes the builder of an index at path; index.Build says what memory it takes.

@@ -120,8 +120,12 @@ func (r *reading) parse(ctx context.Context) error {
 		r.in.Workers[i].segment = kept.Lane(i)
 	}
 	states := make([]readState, r.Workers)
+	workers := r.Workers
+	if r.inTurn[r.row] {
+		workers = 1
+	}
 	var err error
-	r.Rows[r.row].Summary, err = lists.ReadBlocks(ctx, r.source.Path, r.source.Settings, r.Workers, func(i int, it *lists.Item) error {
+	r.Rows[r.row].Summary, err = lists.ReadBlocks(ctx, r.source.Path, r.source.Settings, workers, func(i int, it *lists.Item) error {
 		return r.take(&r.in.Workers[i], &states[i], it)
 	})
 	slices.SortStableFunc(r.tests, func(a, b segment.Test) int { return cmp.Compare(a.Line, b.Line) })
@@ -131,6 +135,13 @@ func (r *reading) parse(ctx context.Context) error {
 		meta.Counts.Add(r.in.Workers[i].Counts)
 	}
 	kept.End(r.source, meta, err)
+	if errors.Is(err, lists.ErrInTurn) {
+		if r.inTurn == nil {
+			r.inTurn = map[int]bool{}
+		}
+		r.inTurn[r.row] = true
+		return errAgain
+	}
 	return err
 }
 
@@ -141,9 +152,12 @@ func Parse(ctx context.Context, c *segment.Cache, s format.Source, workers int) 
 	for i := range b.in.Workers {
 		b.in.Workers[i].in = b.in
 	}
-	b.in.Begin(0)
-	r := &reading{Builder: b, source: s}
-	return r.parse(ctx)
+	for {
+		b.in.Begin(0)
+		if err := (&reading{Builder: b, source: s}).parse(ctx); !errors.Is(err, errAgain) {
+			return err
+		}
+	}
 }
 
 // readState is what a worker knows of its progress.
