@@ -50,7 +50,7 @@ func (s *Set) Amend(matches []index.Match, ix *index.Index, q Question, now time
 			found = append(found, e)
 		}
 	}
-	seconds := now.Unix()
+	seconds := s.seconds(now)
 	found = slices.DeleteFunc(found, func(e *Entry) bool { return e.expired(seconds) })
 	if folded == 0 && len(found) == 0 {
 		return matches, table
@@ -139,7 +139,7 @@ func (l *lookup) client(found []*Entry, ip netip.Addr) []*Entry {
 // match returns the entry as an index would.
 func (e *Entry) match(row int) index.Match {
 	return index.Match{Row: row, Kind: e.Item.Kind, Key: e.Item.Key, Net: e.Item.Net, Scope: e.Item.Scope,
-		Action: e.Item.Action, NeedsProof: e.NeedsProof, Line: int(e.Number), Reason: e.reason}
+		Action: e.Item.Action, NeedsProof: e.NeedsProof, Line: int(e.Revision()), Reason: e.reason}
 }
 
 // identityOf returns the identity of a match's entry.

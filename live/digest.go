@@ -17,13 +17,13 @@ func (s *Set) AddressOf(d digest.Digest, now time.Time) (address addr.Addr, ok b
 	v := s.view.Load()
 	if body := v.digests.body.Load(); body != nil {
 		for _, e := range v.digests.find(body, digestKey(d)) {
-			if !e.expired(now.Unix()) {
+			if !e.expired(s.seconds(now)) {
 				return parsed(e.key)
 			}
 		}
 	}
 	if key, i := v.base.addressOf(d); i >= 0 && !v.overruled(i) {
-		if end := v.base.expiry(i); end == 0 || end > now.Unix() {
+		if end := v.base.expiry(i); end == 0 || end > s.seconds(now) {
 			return parsed(key)
 		}
 	}

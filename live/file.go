@@ -100,6 +100,7 @@ func readFrom(folder string, journal *os.File, hashes digest.Set) (*contents, er
 		}
 	}
 	if head != nil {
+		c.cursor = head.cursor
 		c.last, c.behind, c.folded, c.folds = head.last, head.last, head.foldedAt, head.folds
 		c.shared = head.last
 	}

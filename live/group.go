@@ -161,7 +161,10 @@ func (st *stage) add(changes []Change, wanted []*Entry, now time.Time) ([]Outcom
 			was = nil // an expired entry no longer counts, but the new one replaces it
 			count(-1)
 		}
-		outcomes[i] = Outcome{Entry: e, Was: was}
+		if want := changes[i].IfRev; want != nil && was.Revision() != *want {
+			return nil, &RevisionError{Entry: e.Text, Was: was}
+		}
+		outcomes[i] = Outcome{Entry: e, Was: was, Replicas: -1}
 		switch {
 		case changes[i].Remove && was == nil:
 			outcomes[i].Entry = nil

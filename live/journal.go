@@ -39,6 +39,7 @@ const (
 	opFold   = "fold"  // the list file with this hash holds all entries up to a number
 	opBase   = "base"  // no change; keeps the last number in use when its record is gone
 	opAfter  = "after" // no change; the snapshot has all up to this number
+	opRev    = "rev"   // no change; the entries are those of a Cursor
 )
 
 // record is one line.
@@ -56,6 +57,8 @@ type record struct {
 	Proof  bool      `json:"proof,omitempty"` // as owner: an exception that an older program would believe is left out there
 	Hash   string    `json:"hash,omitempty"`  // of opFold; else see setParts
 	UpTo   uint64    `json:"up_to,omitempty"`
+	Rev    uint64    `json:"rev,omitempty"`  // that the change has in the fleet; an older program does not know it, and leaves the line out
+	From   string    `json:"from,omitempty"` // of opRev: see Cursor
 }
 
 // append appends the line of r to b.
@@ -112,7 +115,7 @@ func (r *record) entry() (*Entry, error) {
 	if err := errors.Join(setOwner(&item, r.Owner), provable(&item, r.Proof)); err != nil {
 		return nil, err
 	}
-	e := &Entry{Number: r.N, Why: r.Why, Author: r.Author, Added: r.At.UTC().Truncate(time.Second), Forced: r.Force, NeedsProof: r.Proof}
+	e := &Entry{Number: r.N, Rev: r.Rev, Why: r.Why, Author: r.Author, Added: r.At.UTC().Truncate(time.Second), Forced: r.Force, NeedsProof: r.Proof}
 	if !r.Until.IsZero() {
 		e.Expires = r.Until.UTC().Truncate(time.Second)
 	}
@@ -121,7 +124,7 @@ func (r *record) entry() (*Entry, error) {
 
 // recordOf returns the record that adds e.
 func recordOf(e *Entry) record {
-	return record{N: e.Number, Op: opAdd, Owner: e.Item.Owner.Text, Entry: e.Text, Action: e.Item.Action.String(), Why: e.Why, Author: e.Author,
+	return record{N: e.Number, Op: opAdd, Rev: e.Rev, Owner: e.Item.Owner.Text, Entry: e.Text, Action: e.Item.Action.String(), Why: e.Why, Author: e.Author,
 		At: e.Added, Until: e.Expires, Force: e.Forced, Proof: e.NeedsProof}
 }
 
@@ -130,6 +133,7 @@ type contents struct {
 	base    *snapshot           // what the journal goes on from; nil = nothing
 	entries map[identity]*Entry // what has changed since; with a base, also what is gone
 	folds   []fold
+	cursor  Cursor
 	last    uint64 // the highest number that was used
 	shared  uint64 // the number of the last change of an entry of everybody, or a higher one
 	behind  uint64 // numbers up to this one are in the snapshot
@@ -247,6 +251,8 @@ func (c *contents) take(line []byte) (why string) {
 	}
 	switch r.Op {
 	case opBase, opAfter:
+	case opRev:
+		c.cursor = cursorOf(&r)
 	case opFold:
 		f, err := foldOf(&r)
 		if err != nil {
@@ -264,6 +270,7 @@ func (c *contents) take(line []byte) (why string) {
 		if !e.Item.Personal() {
 			c.shared = r.N
 		}
+		c.cursor.advance(r.Rev)
 		switch {
 		case r.Op == opRemove && c.base == nil:
 			delete(c.entries, e.identity())

@@ -51,6 +51,7 @@ var (
 
 // Entry is one live entry. It never changes.
 type Entry struct {
+	Rev     uint64     // the revision that the fleet's engine gave; 0 = the entry is of this machine alone
 	Number  uint64     // the number of the change that made the entry; numbers rise and are never used again
 	Item    lists.Item // kind, key or network, scope; its action is Block or Allow
 	Text    string     // the entry as a plain list has it, without "!"
@@ -102,12 +103,16 @@ type Change struct {
 	Journal string       // what the journal of changes has in place of an entry that is removed, its owner and its reason; "" = these
 
 	NeedsProof bool // as Entry.NeedsProof; only of an Allow about a domain or an address there
+	IfRev   *uint64      // the Revision that the entry must have now, 0 = there must be none; nil = any
 }
 
 // Outcome is the result of a change.
 type Outcome struct {
 	Entry *Entry // the entry now in force; nil after a removal
 	Was   *Entry // the entry in force before, with the same key and scope; nil = none
+
+	Rev      uint64 // of the change in the fleet; 0 = nothing has changed, or it is of this machine alone
+	Replicas int    // of the fleet's store that have the change too; -1 = that is not known
 }
 
 // Changed reports whether the change has changed anything.

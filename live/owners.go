@@ -198,15 +198,15 @@ func (s *Set) Of(owner addr.Key) (all []*Entry, tag string) {
 	if s == nil {
 		return nil, tagOf(nil)
 	}
-	all = s.view.Load().of(owner.Text, time.Now())
+	all = s.view.Load().of(owner.Text, s.Now())
 	return all, tagOf(all)
 }
 
-// tagOf says which entries these are, by their numbers.
+// tagOf says which entries these are, by their revisions, which are the same on all nodes of a fleet.
 func tagOf(all []*Entry) string {
 	numbers := make([]byte, 0, 8*len(all))
 	for _, e := range all {
-		numbers = binary.LittleEndian.AppendUint64(numbers, e.Number)
+		numbers = binary.LittleEndian.AppendUint64(numbers, e.Revision())
 	}
 	return fmt.Sprintf("%016x-%d", xxh3.Hash(numbers), len(all))
 }
@@ -261,7 +261,7 @@ func (s *Set) AmendOwned(matches []index.Match, table []index.ListInfo, q *index
 	v := s.view.Load()
 	var room [8]*Entry
 	found := v.covering(room[:0], q)
-	seconds := now.Unix()
+	seconds := s.seconds(now)
 	found = slices.DeleteFunc(found, func(e *Entry) bool { return e.expired(seconds) })
 	if len(found) == 0 {
 		return matches, table

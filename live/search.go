@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"blockd/lists"
 )
@@ -65,7 +64,7 @@ func (s *Set) Search(ctx context.Context, q Query) (Found, error) {
 		p.after = &after
 	}
 	match, n := newMatcher(q.Text), 0
-	v.rows(&p, time.Now().Unix(), func(r row) bool {
+	v.rows(&p, s.Now().Unix(), func(r row) bool {
 		if n++; n%4096 == 0 && ctx.Err() != nil {
 			return false
 		}

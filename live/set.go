@@ -48,6 +48,9 @@ type Set struct {
 	view   atomic.Pointer[view] // the entries; changed only with writing held
 	hashes digest.Set
 
+	share  atomic.Pointer[Share] // nil: the entries are of this machine alone
+	offset atomic.Int64          // see Now; in nanoseconds
+
 	requests requests // of Apply; a leader takes writing
 
 	folding   sync.Mutex // held by Fold, and taken before writing
@@ -61,6 +64,8 @@ type Set struct {
 	last     uint64 // the highest number that was used
 	shared   uint64 // the number of the last change of an entry of everybody
 	folds    []fold
+	cursor   Cursor // of the engine
+	sum      *Sum   // nil: it is not known
 	foldedAt uint64 // last, when the last fold had all entries; 0: it has not
 	records  int    // in the journal
 	stale    bool   // the snapshot has to be written anew
@@ -119,6 +124,7 @@ func newSet(s Settings, c *contents) *Set {
 func (s *Set) become(c *contents) {
 	v := newView(c.base, slices.Collect(maps.Values(c.entries)), s.hashes)
 	s.last, s.shared, s.folds, s.foldedAt, s.records, s.stale, s.ended = c.last, c.shared, c.folds, c.folded, c.records, c.stale, 0
+	s.cursor, s.sum = c.cursor, nil
 	s.held.Store(int64(v.all()))
 	if old := s.view.Load(); old != nil && old.lists != nil {
 		v = v.serving(old.generation, old.upTo, old.lists)
@@ -147,7 +153,7 @@ func (s *Set) Close() error {
 // the snapshot alone.
 func (s *Set) All() iter.Seq[*Entry] {
 	return func(yield func(*Entry) bool) {
-		v, now := s.view.Load(), time.Now().Unix()
+		v, now := s.view.Load(), s.Now().Unix()
 		changes := v.sorted()
 		for _, e := range slices.Backward(changes) {
 			if !e.gone && e.Item.Owner.Text == "" && !e.expired(now) && !yield(e) {
@@ -180,7 +186,7 @@ func (s *Set) InForce() (n int, last uint64) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	n = s.Len()
-	for range s.expired(time.Now()) {
+	for range s.expired(s.Now()) {
 		n--
 	}
 	return n, s.last
@@ -223,11 +229,16 @@ func (s *Set) Apply(changes ...Change) ([]Outcome, error) {
 }
 
 func (s *Set) apply(r *request) ([]Outcome, error) {
-	r.now, r.turn, r.wanted = time.Now(), make(chan bool, 1), make([]*Entry, len(r.changes))
+	r.now, r.turn, r.wanted = s.Now(), make(chan bool, 1), make([]*Entry, len(r.changes))
 	for i, c := range r.changes {
 		var err error
 		if r.wanted[i], err = s.wanted(c, r.now); err != nil {
 			return nil, err
+		}
+	}
+	if share := s.share.Load(); share != nil {
+		if err := s.applyShared(share, r); !errors.Is(err, ErrAlone) {
+			return r.outcomes, err
 		}
 	}
 	s.join(r)
@@ -272,7 +283,9 @@ func (s *Set) act(after map[identity]*Entry) {
 		if !personal {
 			s.shared = max(s.shared, e.Number)
 		}
-		if was := v.get(id); was != nil {
+		was := v.get(id)
+		s.sum.replace(was, e)
+		if was != nil {
 			if !personal && was.newTo(v.upTo) {
 				defer v.fresh.Add(-1) // only when all is there: a look-up that sees 0 searches nothing
 			}

@@ -299,7 +299,7 @@ func TestForeignAndTornSnapshots(t *testing.T) {
 	set := aSnapshot(t)
 	text := testkit.Read(t, snapshotPath(set.folder))
 	version := bytes.Clone(text)
-	binary.LittleEndian.PutUint32(version[16:], 4)
+	binary.LittleEndian.PutUint32(version[16:], snapshotVersion+1)
 	for _, tt := range []struct {
 		name, words string
 		text        []byte
@@ -310,7 +310,7 @@ func TestForeignAndTornSnapshots(t *testing.T) {
 		{"head alone", "no snapshot", text[:headerSize]},
 		{"longer", "no snapshot", append(bytes.Clone(text), 0)},
 		{"text", "no snapshot", []byte(strings.Repeat("spam@x.example\n", 100))},
-		{"another version", "a snapshot of version 4; this program reads version 3", version},
+		{"another version", "a snapshot of version 5; this program reads version 4", version},
 	} {
 		folder := copyFolder(t, set.folder)
 		os.Remove(snapshotPath(folder))

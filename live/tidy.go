@@ -45,7 +45,7 @@ func (s *Set) Run(ctx context.Context, log *slog.Logger) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			err, quiet = s.sweep(time.Now()), true
+			err, quiet = s.sweep(s.Now()), true
 		case <-s.tidy:
 		}
 		if time.Since(folded) >= tidyEvery && s.newer() >= foldFrom {
@@ -78,7 +78,7 @@ func (s *Set) newer() int { return int(s.view.Load().fresh.Load()) }
 
 // Tidy removes expired entries, and puts the journal into a snapshot if it is long or broken.
 func (s *Set) Tidy() error {
-	return errors.Join(s.sweep(time.Now()), s.rewrite(true))
+	return errors.Join(s.sweep(s.Now()), s.rewrite(true))
 }
 
 // sweep removes expired entries, with records like any removal: a clock that is set back must
@@ -100,7 +100,11 @@ func (s *Set) sweepSome(now time.Time) (n int, err error) {
 	}
 	var gone []*Entry
 	for e := range s.expired(now) {
-		if gone = append(gone, e()); len(gone) == sweptAtOnce {
+		one := e()
+		if one.Rev > 0 && s.share.Load() != nil {
+			continue // the engine removes it, for all
+		}
+		if gone = append(gone, one); len(gone) == sweptAtOnce {
 			break
 		}
 	}
@@ -183,7 +187,7 @@ func (s *Set) rewrite(quiet bool) error {
 
 // Erase writes all files anew, so that none has an entry that was removed or has expired. The index follows with its next build.
 func (s *Set) Erase(ctx context.Context) error {
-	err := s.sweep(time.Now())
+	err := s.sweep(s.Now())
 	if _, missing := os.Stat(listPath(s.folder)); missing == nil {
 		_, foldErr := s.Fold(ctx)
 		err = errors.Join(err, foldErr)
@@ -204,7 +208,7 @@ func (s *Set) rewriteAlone(quiet bool) error {
 		return nil
 	}
 	v := s.view.Load()
-	z := frozen{base: v.base, changes: v.sorted(), last: s.last, foldedAt: s.foldedAt, folds: s.folds, hashes: s.hashes}
+	z := frozen{base: v.base, changes: v.sorted(), last: s.last, foldedAt: s.foldedAt, folds: s.folds, cursor: s.cursor, hashes: s.hashes}
 	old, size, had := s.journal, s.journal.size, s.records
 	s.writing.Unlock()
 

@@ -25,6 +25,7 @@ type frozen struct {
 	last     uint64
 	foldedAt uint64
 	folds    []fold
+	cursor   Cursor
 	hashes   digest.Set
 }
 
@@ -32,7 +33,7 @@ type frozen struct {
 // octets of memory for each entry while it runs, and some 100 for each owner.
 func (z *frozen) write(f *os.File) error {
 	defer runtime.KeepAlive(z.base)
-	h := snapshotHead{parser: lists.ParserVersion, last: z.last, foldedAt: z.foldedAt, seed: rand.Uint64(), hashes: z.hashes, folds: z.folds}
+	h := snapshotHead{parser: lists.ParserVersion, last: z.last, foldedAt: z.foldedAt, seed: rand.Uint64(), hashes: z.hashes, folds: z.folds, cursor: z.cursor}
 	var changed marks
 	inBase := 0
 	if z.base != nil {
@@ -57,8 +58,11 @@ func (z *frozen) write(f *os.File) error {
 		h.kinds |= 1 << personalKinds
 	}
 	if h.kinds &^= 1 << provedKinds; z.proved(changed) {
-		h.version = snapshotVersion
+		h.version = provedVersion
 		h.kinds |= 1 << provedKinds
+	}
+	if z.cursor != (Cursor{}) || z.revised() {
+		h.version = sharedVersion
 	}
 	index := func(kind byte, key []byte, end int64, i int) {
 		keys.put(xxh3.HashSeed(key, h.seed), i)
@@ -121,7 +125,7 @@ func (z *frozen) write(f *os.File) error {
 	}
 	for _, e := range news {
 		records.Write(e.appendRecord(room[:0], h.texts))
-		for _, text := range []string{e.key, e.Why, e.Author} {
+		for _, text := range e.texts() {
 			texts.WriteString(text)
 			h.texts += len(text)
 		}
@@ -153,6 +157,11 @@ func (z *frozen) personal() (n int) {
 		}
 	}
 	return n
+}
+
+// revised reports whether an entry may have a revision.
+func (z *frozen) revised() bool {
+	return z.base != nil && z.base.version >= sharedVersion || slices.ContainsFunc(z.changes, func(e *Entry) bool { return e.Rev > 0 })
 }
 
 // ending is when a record's entry ends, in Unix seconds.

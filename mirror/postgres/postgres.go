@@ -128,6 +128,13 @@ func parse(dsn string) (*pgconn.Config, error) {
 	return config, nil
 }
 
+// ParseURL reads the URL of a database, for other programs' tables too. An error never holds the URL. Within a network TLS is checked
+// unless the URL says otherwise.
+func ParseURL(dsn string) (*pgconn.Config, error) { return parse(dsn) }
+
+// Explain gives an error of a connection that ParseURL's result has made its class, and words for people.
+func Explain(config *pgconn.Config, err error) error { return (&Source{config: config}).classed(err) }
+
 // local reports whether all hosts are this machine, where TLS protects nothing.
 func local(c *pgconn.Config) bool {
 	hosts := []string{c.Host}

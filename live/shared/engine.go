@@ -1,0 +1,72 @@
+// Package shared gives the machines of a fleet one set of live entries and tokens.
+//
+// An engine, a PostgreSQL or a Redis that all of them reach, gives each change a revision. A node takes the changes in the
+// order of their revisions into its own live entries, and answers by those: a look-up never waits for the engine, and a
+// start without it serves what was known. Of two changes of one entry the one with the higher revision is in force, whole.
+package shared
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"blockd/live"
+)
+
+// ScopeToken is the scope of rows that are tokens of the HTTP door: Entry is the name, Action "read" or "write", Why
+// "sha256:HEX" and perhaps a blank and the owners that it is bound to, Gone says that it is revoked.
+const ScopeToken = "token"
+
+// KeepGone is how long an engine keeps the row of what was removed.
+const KeepGone = 7 * 24 * time.Hour
+
+// Page is what has changed since a revision.
+type Page struct {
+	Epoch  string // drawn when the engine's rows were begun: another one says that they are others
+	Rev    uint64 // the highest revision that was given, or that is left of them
+	Now    time.Time
+	Rows   []live.Row // in the order of their revisions, tokens among them
+	More   bool       // there are more after these
+	TooOld bool       // not all changes since then are known any more; Rows has none
+}
+
+// State is how much an engine has.
+type State struct {
+	Epoch string
+	Rev   uint64
+	Now   time.Time
+	Count int64      // of entries that are not gone, without tokens
+	XOR   *[2]uint64 // as live.Sum has it; nil = the engine cannot say
+}
+
+// Written is what came of a Write.
+type Written struct {
+	Given    []live.Given
+	Replicas int // that have it too; -1 = the engine does not say
+}
+
+// ErrUnknown is wrapped by the error of a Write whose outcome is not known: it may have been made.
+var ErrUnknown = errors.New("it is not known whether the change was made")
+
+// Engine keeps the rows of a fleet. Changes, All, Write, State, Sweep, Report and Reports are for one goroutine at a time; Wait is for another one.
+// Each connects if it has to.
+type Engine interface {
+	// Changes returns at most so many rows with a revision above since.
+	Changes(ctx context.Context, since uint64, most int) (Page, error)
+	// All gives each all rows, those of removals too. A row that changes meanwhile may come as before.
+	All(ctx context.Context, each func([]live.Row) error) error
+	// Write makes all changes, in order, or none. mostOfOwner is the greatest number of entries of one owner; 0 = any.
+	// Its error wraps live.ErrOwnerFull, or is about the engine.
+	Write(ctx context.Context, wants []live.Want, mostOfOwner int) (Written, error)
+	State(ctx context.Context) (State, error)
+	// Sweep removes what has ended, with a revision, and forgets what was removed KeepGone ago.
+	Sweep(ctx context.Context) error
+	// Wait returns nil when there may be a change, or the error of ctx.
+	Wait(ctx context.Context) error
+	// Report keeps a node's report for life; Reports returns those that live, by node.
+	Report(ctx context.Context, node string, report []byte, life time.Duration) error
+	Reports(ctx context.Context) (map[string][]byte, error)
+	// String names the engine without a password.
+	String() string
+	Close()
+}

@@ -1,0 +1,288 @@
+package shared_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"blockd/addr"
+	"blockd/internal/postgresserver"
+	"blockd/internal/redisserver"
+	"blockd/internal/testkit"
+	"blockd/live"
+	"blockd/live/shared"
+	"blockd/live/shared/postgres"
+	"blockd/live/shared/redis"
+)
+
+// database is the PostgreSQL of all tests here.
+var database *postgresserver.Server
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if task := os.Getenv(childOf); task != "" {
+		fmt.Fprintln(os.Stderr, child(task))
+		os.Exit(1)
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	server, err := postgresserver.Open()
+	if err == nil {
+		database = server
+		defer server.Close()
+	} else if !errors.Is(err, exec.ErrNotFound) {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// engine is a server of a kind, and how engines of it are made.
+type engine struct {
+	kind     string
+	dsn      string
+	database string
+	address  string                                                // HOST:PORT
+	open     func(t *testing.T, link *testkit.Proxy) shared.Engine // by way of a proxy, if it is not nil
+}
+
+// onEach runs a test with each kind of engine.
+func onEach(t *testing.T, test func(t *testing.T, e engine)) {
+	t.Run("postgres", func(t *testing.T) { test(t, ofPostgres(t)) })
+	t.Run("redis", func(t *testing.T) { test(t, ofRedis(t)) })
+}
+
+func ofRedis(t *testing.T) engine {
+	t.Helper()
+	return atRedis(redisserver.Start(t).Address)
+}
+
+func atRedis(address string) engine {
+	return engine{kind: "redis", dsn: "redis://" + address, address: address, open: func(t *testing.T, link *testkit.Proxy) shared.Engine {
+		to := address
+		if link != nil {
+			to = link.Address
+		}
+		e, err := openEngine("redis", "redis://"+to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}}
+}
+
+func openEngine(kind, dsn string) (shared.Engine, error) {
+	if kind == "postgres" {
+		return postgres.Open(dsn, "eu-mx")
+	}
+	return redis.Open(dsn, "eu-mx")
+}
+
+// A link to an engine as a test has it, and as it is when nothing comes through.
+var (
+	whole       = testkit.Link{}
+	unreachable = testkit.Link{Down: true}
+)
+
+func ofPostgres(t *testing.T) engine {
+	t.Helper()
+	if database == nil {
+		testkit.Missing(t, "PostgreSQL is not installed (make peers)")
+	}
+	name := database.Database(t, "")
+	return engine{kind: "postgres", dsn: database.URL("postgres", name), database: name, address: database.Address, open: func(t *testing.T, link *testkit.Proxy) shared.Engine {
+		dsn := database.URL("postgres", name)
+		if link != nil {
+			dsn = fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", link.Address, name)
+		}
+		e, err := openEngine("postgres", dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}}
+}
+
+// node is one machine of a fleet.
+type node struct {
+	*shared.Node
+	set    *live.Set
+	folder string
+	log    *testkit.Log
+	engine shared.Engine
+	stop   func()
+}
+
+// begin begins a machine on a folder, and it follows until the test ends or stop.
+func begin(t *testing.T, folder, kind string, e shared.Engine, change func(*shared.Options)) *node {
+	t.Helper()
+	set, err := live.Open(live.Settings{Folder: folder, MaxPerOwner: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{set: set, folder: folder, log: &testkit.Log{}, engine: e}
+	o := shared.Options{Engine: e, Kind: kind, Name: "eu-mx", Folder: folder, Set: set, Log: n.log.Logger(), Poll: time.Second}
+	if change != nil {
+		change(&o)
+	}
+	if n.Node, err = shared.Open(o); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		n.Run(ctx)
+	}()
+	stopped := false
+	n.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		<-ended
+		n.Close()
+		set.Close()
+	}
+	t.Cleanup(n.stop)
+	return n
+}
+
+// fleet begins so many machines, and waits until all follow.
+func fleet(t *testing.T, e engine, count int, change func(*shared.Options)) []*node {
+	t.Helper()
+	nodes := make([]*node, count)
+	for i := range nodes {
+		nodes[i] = begin(t, filepath.Join(t.TempDir(), "live"), e.kind, e.open(t, nil), change)
+	}
+	for _, n := range nodes {
+		testkit.Eventually(t, "the engine answers", func() bool { return n.Status().Up })
+	}
+	return nodes
+}
+
+func block(entry, why string) live.Change { return live.Change{Entry: entry, Why: why, Author: "anna"} }
+
+func (n *node) apply(t *testing.T, changes ...live.Change) []live.Outcome {
+	t.Helper()
+	outcomes, err := n.set.Apply(changes...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, n.log)
+	}
+	return outcomes
+}
+
+// has returns the action of an entry of everybody in force on a machine; "" = there is none.
+func (n *node) has(entry string) string {
+	for e := range n.set.All() {
+		if e.Text == entry {
+			return e.Item.Action.String() + " " + e.Why
+		}
+	}
+	return ""
+}
+
+func (n *node) eventually(t *testing.T, entry, want string) {
+	t.Helper()
+	testkit.Eventually(t, fmt.Sprintf("%s = %q", entry, want), func() bool { return n.has(entry) == want })
+}
+
+func ownerOf(t *testing.T, text string) addr.Key {
+	t.Helper()
+	k, err := addr.ParseOwner(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// content is what of an engine's rows counts.
+func content(t *testing.T, of engine) map[string]live.Row {
+	t.Helper()
+	e := of.open(t, nil)
+	defer e.Close()
+	all := map[string]live.Row{}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := e.All(ctx, func(rows []live.Row) error {
+		for _, r := range rows {
+			if r.Gone == 0 && r.Scope != shared.ScopeToken {
+				all[r.String()] = r
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// same tells what differs between a machine and the engine's rows; "" = nothing.
+func (n *node) same(rows map[string]live.Row) string {
+	here := map[string]bool{}
+	for e := range n.set.Every() {
+		r := live.RowOf(e)
+		here[r.String()] = true
+		if rows[r.String()] != r {
+			return fmt.Sprintf("here %+v, engine %+v", r, rows[r.String()])
+		}
+	}
+	for name, r := range rows {
+		if !here[name] {
+			return fmt.Sprintf("missing here: %+v", r)
+		}
+	}
+	return ""
+}
+
+// exec executes statements in the database of an engine.
+func (e engine) exec(t *testing.T, sql string) {
+	t.Helper()
+	database.Exec(t, e.database, sql)
+}
+
+// empty takes everything out of an engine.
+func (e engine) empty(t *testing.T) {
+	t.Helper()
+	if e.kind == "postgres" {
+		e.exec(t, "drop table blockd_live; drop sequence blockd_live_rev")
+	} else if err := client(t, e.address).FlushAll(context.Background()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// age makes what was removed eight days older, and has the engine forget it.
+func (e engine) age(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if e.kind == "postgres" {
+		e.exec(t, "update blockd_live set gone = gone - interval '8 days' where gone is not null")
+	} else {
+		c, old := client(t, e.address), time.Now().Add(-8*24*time.Hour).Unix()
+		for _, field := range c.ZRange(ctx, "{blockd:eu-mx}:gone", 0, -1).Val() {
+			if err := c.ZAdd(ctx, "{blockd:eu-mx}:gone", goredis.Z{Score: float64(old), Member: field}).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.XTrimMaxLen(ctx, "{blockd:eu-mx}:log", 1).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	another := e.open(t, nil)
+	defer another.Close()
+	if err := another.Sweep(ctx); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,129 @@
+package shared
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"blockd/internal/durable"
+	"blockd/live"
+)
+
+// TokenFile is the file of the fleet's tokens on a node, in the form of a file of tokens of the HTTP door.
+func TokenFile(folder string) string { return filepath.Join(folder, "tokens") }
+
+// tokenLine is the row of a file of tokens.
+func tokenLine(r *live.Row) string {
+	sum, owners, _ := strings.Cut(r.Why, " ")
+	return strings.TrimRight(fmt.Sprintf("%s %s %s %s %s", r.Entry, r.Action, sum, time.Unix(r.Created, 0).UTC().Format(time.DateOnly), owners), " ")
+}
+
+// plainToken reports whether a row of a token is one line of a file, whoever has written it.
+func plainToken(r *live.Row) bool {
+	return !strings.ContainsFunc(r.Entry+r.Action, func(c rune) bool { return c <= ' ' || c == '#' || c == 127 }) && r.Entry != "" &&
+		!strings.ContainsFunc(r.Why, func(c rune) bool { return c < ' ' || c == '#' || c == 127 })
+}
+
+// takeTokens changes the file of tokens: by some changes, or, with all, to what rows have.
+func (n *Node) takeTokens(rows []live.Row, all bool) error {
+	path := TokenFile(n.o.Folder)
+	was, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var names []string
+	lines := map[string]string{}
+	in := bufio.NewScanner(bytes.NewReader(was))
+	for in.Scan() && !all {
+		name, _, _ := strings.Cut(in.Text(), " ")
+		if name != "" && name[0] != '#' {
+			names, lines[name] = append(names, name), in.Text()
+		}
+	}
+	for i := range rows {
+		r := &rows[i]
+		if !plainToken(r) {
+			continue
+		}
+		if _, there := lines[r.Entry]; !there {
+			names = append(names, r.Entry)
+		}
+		if lines[r.Entry] = tokenLine(r); r.Gone != 0 {
+			delete(lines, r.Entry)
+		}
+	}
+	slices.Sort(names)
+	text := []byte("# Tokens of the fleet, as the store of live entries has them. blockd writes this file; blockd token new makes one.\n")
+	for _, name := range slices.Compact(names) {
+		if line, there := lines[name]; there {
+			text = append(append(text, line...), '\n')
+		}
+	}
+	if bytes.Equal(text, was) || len(lines) == 0 && len(was) == 0 {
+		return nil
+	}
+	return durable.WriteFile(path, text, 0o644)
+}
+
+// Token is a token of the fleet.
+type Token struct {
+	Name, Scope string // the scope: "read" or "write"
+	Sum         string // "sha256:HEX"
+	Owners      string // that it is bound to, as a file of tokens has them; "" = none
+	By          string
+}
+
+// ErrTokenThere is the error of a token whose name is taken.
+var ErrTokenThere = errors.New("there is a token of this name")
+
+// AddToken adds a token, which is valid on each node as soon as it knows of it.
+func (n *Node) AddToken(ctx context.Context, t Token) error {
+	none := uint64(0)
+	row := live.Row{Entry: t.Name, Scope: ScopeToken, Action: t.Scope, Why: strings.TrimRight(t.Sum+" "+t.Owners, " "), By: t.By, Created: n.o.Set.Now().Unix()}
+	given, err := n.direct(ctx, live.Want{Row: row, IfRev: &none})
+	if err == nil && given.Conflict {
+		err = ErrTokenThere
+	}
+	return err
+}
+
+// RevokeToken revokes a token; false = there is none of that name.
+func (n *Node) RevokeToken(ctx context.Context, name, by string) (bool, error) {
+	given, err := n.direct(ctx, live.Want{Row: live.Row{Entry: name, Scope: ScopeToken, By: by, Gone: n.o.Set.Now().Unix()}})
+	return given.Was != nil, err
+}
+
+// direct writes one change that is of no live entry. The Set need not be open: a node that runs takes it.
+func (n *Node) direct(ctx context.Context, w live.Want) (live.Given, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeLimit)
+	defer cancel()
+	if err := n.take(ctx); err != nil {
+		return live.Given{}, err
+	}
+	defer n.release()
+	written, err := n.o.Engine.Write(ctx, []live.Want{w}, 0)
+	if err != nil {
+		return live.Given{}, fmt.Errorf("%w: %w", live.ErrAway, err)
+	}
+	return written.Given[0], nil
+}
+
+// MayWrite reports whether tokens of the fleet that may write are valid here: the engine has answered within WritesFor, so
+// none of them was revoked longer ago than that. A nil Node has no tokens.
+func (n *Node) MayWrite() bool {
+	if n == nil {
+		return false
+	}
+	n.mu.Lock()
+	up := n.tried && n.fault == nil
+	n.mu.Unlock()
+	return up || n.o.Set.Now().Sub(n.kept.seenAt()) <= WritesFor
+}
